@@ -22,13 +22,13 @@ else
 PKG_CONFIG := pkg-config
 endif
 AR := $(if $(CROSS),$(CROSS)-)ar
-# how programs of the other architecture run here, where something of the build is what they say
+# runs a program of the other architecture, where the build needs its output
 RUN := $(if $(CROSS),qemu-$(firstword $(subst -, ,$(CROSS)))-static)
 PREFIX ?= /usr/local
-# libsplit, and its module for local:, which is looked for beside it first
+# where libsplit and its module for local: go; libsplit looks for the module in its own folder first
 LIBDIR ?= $(PREFIX)/lib
 MODULEDIR ?= $(LIBDIR)
-# Debian's Python reads lib/python3 below /usr alone, and below /usr/local the folder of its version
+# Below /usr, Debian's Python reads lib/python3; below /usr/local, only the folder of its version.
 PYTHONDIR ?= $(PREFIX)/lib/$(if $(filter /usr,$(PREFIX)),python3,$(shell /usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])'))/dist-packages
 SAN ?=
 Q := $(if $(V),,@)
@@ -43,14 +43,14 @@ PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)
 TEST_LIBS := -lcmocka
 MPI := $(if $(CROSS),,$(firstword $(foreach p,mpi-c mpich,$(if $(shell $(PKG_CONFIG) --exists $p 2>/dev/null && echo yes),$p))))
 MPI_MODULE := $(if $(MPI),$(B)/libsplit_mpi.so)
-# by its header: dcmtk.pc asks for packages that nobody needs here
+# DCMTK is detected by its header: dcmtk.pc requires packages that are not needed.
 DICOM := $(if $(CROSS),,$(if $(wildcard /usr/include/dcmtk/config/osconfig.h),$(shell command -v $(firstword $(CXX)) 2>/dev/null)))
 DICOM_MODULE := $(if $(DICOM),$(B)/libsplit_dicom.so)
 # gold, of Debian's binutils, links the many test programs in a third of the time.
 TEST_LDFLAGS := $(if $(SAN),,$(if $(shell command -v $(if $(CROSS),$(CROSS)-)ld.gold),-fuse-ld=gold))
 GIT_VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# A function of a table has the parameters that its slot has, whether it reads them or not.
+# -Wno-unused-parameter: a function in a table has all parameters of its slot, also those that it ignores.
 WARN := -Wall -Wextra -Werror -Wno-unused-parameter
 ifeq ($(SAN),)
 OPT := -O3 -g
@@ -62,16 +62,16 @@ endif
 BASE_CFLAGS = $(KNOWN_MACHINE)-std=gnu11 $(WARN) $(OPT) -D_GNU_SOURCE= -I. -I$(B)/gen $(PKG_CFLAGS) -pthread
 LDLIBS := -Wl,--as-needed $(PKG_LIBS) -lm -ldl -pthread
 
-# Only *_avx2.c and *_avx512.c are built for more than plain x86-64 (they are chosen at run time). Elsewhere products and sums are
-# never contracted, so that results do not depend on the compiler's mood; but NEON's kernels are, as AVX2's.
+# Only *_avx2.c and *_avx512.c need more than plain x86-64; they are chosen at run time. Other code never contracts products
+# and sums, so that results do not depend on the compiler. NEON's kernels do contract, as those of AVX2 do.
 AVX2_FLAGS := -mavx2 -mfma -mf16c
 AVX512_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mavx2
-# gcc 12 puts frames that the address sanitizer watches for use after return at 32 bytes, and moves 64 aligned ones there: a fault.
+# For use-after-return checks gcc 12 aligns frames to 32 bytes, but uses aligned moves of 64 bytes in them, which fault.
 AVX512_FLAGS += $(if $(findstring address,$(SAN)),--param asan-use-after-return=0)
 simd = $(if $(filter %_avx512.c,$1),$(AVX512_FLAGS),$(if $(filter %_avx2.c,$1),$(AVX2_FLAGS),-ffp-contract=$(if $(filter %/simd_neon.c,$1),fast,off)))
 
-# Sources of the SIMD levels, by the architecture that the compiler makes code for. It is asked before `deps` has installed one, so
-# a wrong answer is an error only where something is compiled.
+# Sources of the SIMD levels, by the compiler's target architecture. The compiler is asked before `deps` may have installed
+# one, so a failed answer is an error only where something is compiled.
 MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 LEVELS_x86_64 := %_x86.c %_avx2.c %_avx512.c
 LEVELS_aarch64 := %_arm64.c %_neon.c
@@ -80,7 +80,7 @@ KNOWN_MACHINE = $(if $(LEVELS_$(MACHINE)),,$(error $(NO_MACHINE)))
 OTHER_LEVELS := $(filter-out $(LEVELS_$(MACHINE)),$(LEVELS_x86_64) $(LEVELS_aarch64))
 
 
-# ---- sources: every .c of a room, found by wildcard. kernels/cuda and server/mpi are modules of their own.
+# ---- sources: every .c of a room, found by wildcard. kernels/cuda and server/mpi are separate modules.
 LIB_SRC := $(wildcard common/*/*.c kernels/*.c) $(filter-out $(OTHER_LEVELS),$(wildcard kernels/cpu/*.c)) \
            $(filter-out client/main.c server/main.c,$(wildcard client/*.c client/*/*.c server/*.c server/host/*.c server/trunk/*.c server/store/*.c)) $(wildcard lib/*.c)
 PROTO := $(wildcard proto/*.proto)
@@ -94,7 +94,7 @@ BINS := $(if $(wildcard client/main.c),$(B)/splitc) $(if $(wildcard server/main.
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/suite/test_*.c)
 ANY_TEST := $(TEST_SRC:%.c=$(B)/%)
 TEST_SH := $(wildcard tests/e2e/*.sh)
-# `make test` leaves out what tests/tiers marks as slow; `make test-rest` runs that, and what is marked as again. T names any tests.
+# `make test` omits the tests marked slow in tests/tiers; `make test-rest` runs those marked slow or again. T names any tests.
 REST_OF_ALL := $(if $(REST),$(shell awk '$$2 ~ /slow|again/ {print $$1}' tests/tiers))
 SLOW := $(if $(QUICK),$(shell awk '$$2 ~ /slow/ {print $$1}' tests/tiers))
 ifneq ($(T),)
@@ -119,15 +119,15 @@ $(LIB): $(LIB_OBJ)
 	@echo '  AR    $@'
 	$(Q)$(AR) qcs $@ $^
 
-# libsplit: what a program in another language calls (lib/split.h). The rooms that it needs once more, position-independent; the
-# linker takes what is called, and nobody sees more than split_*.
+# libsplit: what a program in another language calls (lib/split.h). It compiles the rooms that it needs again,
+# position-independent. The linker takes what is used, and only split_* is exported.
 LIB_API := 0
 PIC_SRC := $(wildcard common/*/*.c client/link/*.c lib/*.c) $(filter-out $(OTHER_LEVELS),$(wildcard kernels/cpu/codec_*.c kernels/cpu/level*.c kernels/cpu/simd_*.c))
 PIC_OBJ := $(PIC_SRC:%.c=$(B)/pic/%.o) $(PROTO:%.proto=$(B)/pic/gen/%.pb-c.o)
 API_OBJ := $(filter $(B)/pic/lib/%,$(PIC_OBJ))
 SHARED := $(B)/libsplit.so
 
-# What computes in the program's own process. It brings OpenBLAS, so libsplit has it as a module.
+# The server in the program's own process (local:). It needs OpenBLAS, so it is a module that libsplit loads.
 LOCAL := $(B)/libsplit_local.so
 LOCAL_SRC := $(wildcard lib/local/*.c common/*/*.c kernels/*.c server/host/*.c server/trunk/*.c server/store/*.c) \
 	$(filter-out $(OTHER_LEVELS),$(wildcard kernels/cpu/*.c))
@@ -168,7 +168,7 @@ $(B)/split.pc: lib/split.pc.in FORCE
 
 -include $(sort $(PIC_OBJ:.o=.d) $(LOCAL_OBJ:.o=.d))
 
-# The version that both programs say is that of this build, whatever else has not changed.
+# The daemons report the version of this build, even if only the commit has changed.
 $(B)/version: FORCE
 	@mkdir -p $(@D)
 	@echo '$(GIT_VERSION)' | cmp -s - $@ || echo '$(GIT_VERSION)' >$@
@@ -187,8 +187,8 @@ $(filter-out %/test_codec_memory %/test_port_memory %/test_step_memory %/test_cu
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
-# The kernels of the device's codecs, as C, for a CPU: tests/support/cuda_sim. Shared memory, a section of its own, has
-# redzones too. Frames stay on stacks: launches put code into them.
+# The device's codec kernels, compiled as C for a CPU: tests/support/cuda_sim. Shared memory is a section of its own, which
+# gets redzones too. Frames stay on stacks (no fake stack for use-after-return): launches put code into them.
 SIM_CHECKS := $(if $(findstring address,$(SAN)),-fsanitize-sections=sim_shared --param asan-use-after-return=0)
 SIM_OBJ := $(patsubst %,$(B)/cuda-sim/%.o,$(wildcard tests/support/cuda_sim/*.c kernels/cuda/codec_*.cu kernels/cuda/codec_*.c))
 CODEC_RIG := $(patsubst %,$(B)/cuda-sim/%.o,$(wildcard tests/support/gpu_codecs/*.c))
@@ -209,10 +209,10 @@ $(SIM_TESTS): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -Wl,-z,execstack -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
-# What long loops ask the worker is answered by the test.
+# These tests answer for the worker when a long loop asks it whether to give way.
 $(addprefix $(B)/tests/suite/test_,op_price gives_way): TEST_LDFLAGS += $(addprefix -Wl$(comma)--wrap=sl_worker_,here turn turn_due)
 
-# What codecs, ports and steps take, on the host and on a device, is counted where they ask for it.
+# These tests count the memory that codecs, ports and steps allocate, on the host and on a device.
 MEMORY_TESTS := $(addprefix $(B)/tests/suite/test_,codec_memory port_memory step_memory)
 COUNTED := malloc calloc realloc sl_arena_open cudaEventCreateWithFlags
 COUNTED_OBJ := $(B)/tests/support/counted/counted.o
@@ -222,7 +222,7 @@ $(MEMORY_TESTS): $(B)/%: $(B)/%.o $(COUNTED_OBJ) $(CODEC_RIG) $(SIM_OBJ) $(SUPPO
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -Wl,-z,execstack $(COUNTED:%=-Wl,--wrap=%) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
-# The same with a check for races in place of the thread sanitizer's library: race/race.c. Kernels alone are instrumented.
+# The same with a race checker (race/race.c) in place of ThreadSanitizer's library. Only kernels are instrumented.
 RACE_OBJ := $(patsubst %,$(B)/cuda-sim-race/%.o,$(wildcard tests/support/cuda_sim/*.c tests/support/cuda_sim/race/*.c kernels/cuda/codec_*.cu kernels/cuda/codec_*.c))
 RACE_TESTS := $(if $(SAN),,$(SIM_TESTS:$(B)/tests/suite/%=$(B)/cuda-sim-race/%))
 WATCHED = -DSIM_RACECHECK $(if $(filter %.cu %/test_cuda_sim.c,$1),-fsanitize=thread -O1)
@@ -240,7 +240,7 @@ $(RACE_TESTS): $(B)/cuda-sim-race/%: $(B)/cuda-sim-race/tests/suite/%.c.o $(SUPP
 
 -include $(RACE_OBJ:.o=.d) $(RACE_TESTS:$(B)/cuda-sim-race/%=$(B)/cuda-sim-race/tests/suite/%.c.d)
 
-# The same kernels with their accesses counted instead: traffic/traffic.c.
+# The same kernels, with their memory accesses counted instead: traffic/traffic.c.
 TRAFFIC_OBJ := $(filter-out %/race/race.c.o,$(RACE_OBJ)) $(B)/cuda-sim-race/tests/support/cuda_sim/traffic/traffic.c.o \
                $(B)/cuda-sim/tests/support/gpu_codecs/sim.c.o $(B)/tests/bench/gpu_traffic.o
 TRAFFIC_CALLS := cudaMemsetAsync cudaMemcpyAsync cudaStreamSynchronize cudaEventSynchronize
@@ -256,8 +256,8 @@ cuda-sim-traffic: ## what the GPU's codecs read and write, counted on a CPU (TRA
 	@$(MAKE) --no-print-directory SAN= build/release/cuda-sim-race/gpu_traffic
 	@build/release/cuda-sim-race/gpu_traffic $(TRAFFIC_ARGS)
 
-# The whole module for a CPU, with one simulated device, where a C++ compiler is. In a folder of its own: only
-# what asks for it (tests/e2e/gpu_on_cpu.sh) finds it. The thread sanitizer knows no fibers.
+# The whole module for a CPU, with one simulated device; needs a C++ compiler. It lies in a folder of its own, so that only
+# tests that ask for it (tests/e2e/gpu_on_cpu.sh) find it. Not with ThreadSanitizer, which does not support its fibers.
 SIM_MODULE_SRC := $(wildcard tests/support/cuda_sim/*.c tests/support/cuda_sim/module/*.c*) $(wildcard kernels/cuda/*.cu) \
                   $(filter-out %/dnn.c,$(wildcard kernels/cuda/*.c)) $(addprefix common/base/,err.c log.c worker.c worker_turns.c clock.c buf.c pieces.c)
 SIM_MODULE_OBJ := $(SIM_MODULE_SRC:%=$(B)/cuda-sim-module/%.o)
@@ -265,7 +265,7 @@ SIM_MODULE := $(if $(findstring thread,$(SAN)),,$(if $(shell command -v $(firstw
 SIM_FLAGS = -fPIC -fvisibility=hidden -ffp-contract=off -Wno-unknown-pragmas -Itests/support/cuda_sim $(SIM_CHECKS) $(CFLAGS) -MMD -MP
 cuda-sim: $(SIM_MODULE) ## build/<variant>/cuda-sim-module/libsplit_cuda.so: the CUDA module on a CPU, for tests
 
-# ... and the same with the check for races.
+# The same module with the race checker.
 SIM_RACE_OBJ := $(SIM_MODULE_OBJ:$(B)/cuda-sim-module/%=$(B)/cuda-sim-race/module/%) $(B)/cuda-sim-race/module/tests/support/cuda_sim/race/race.c.o
 RACE_MODULE := $(if $(SAN),,$(SIM_MODULE:$(B)/cuda-sim-module/%=$(B)/cuda-sim-race/module/%))
 $(SIM_RACE_OBJ): SIM_FLAGS += $(call WATCHED,$<)
@@ -282,7 +282,7 @@ $(B)/cuda-sim-module/libsplit_cuda.so $(B)/cuda-sim-race/module/libsplit_cuda.so
 	@echo '  LINK  $@'
 	$(Q)$(CXX) -shared -Wl,-z,defs $(LDFLAGS) -o $@ $^ -lm -ldl -pthread
 
-# g++ leaves variables of templates out of sections that they are said to be in: shared memory is all that lies in a kernel's .bss.
+# g++ ignores the section attribute of variables in templates, so all of a kernel's .bss is taken as shared memory.
 SIM_SECTION := sim_shared,alloc,load,data,contents
 define sim_cc
 	@mkdir -p $(@D)
@@ -310,8 +310,7 @@ $(filter-out %.c.o,$(SIM_RACE_OBJ)): $(B)/cuda-sim-race/module/%.o: % Makefile
 
 -include $(SIM_MODULE_OBJ:.o=.d) $(SIM_RACE_OBJ:.o=.d)
 
-# What the module decides by itself, which is plain C: passes that are recorded, devices that it can run on. Tests bring
-# the fakes.
+# The module's decisions in plain C: recorded passes, and which devices it can use. The tests supply fakes of the rest.
 DECIDING_OBJ := $(B)/cuda-sim/kernels/cuda/graph.c.o $(B)/cuda-sim/kernels/cuda/entry.c.o
 
 $(DECIDING_OBJ): $(B)/cuda-sim/%.o: % Makefile
@@ -334,14 +333,14 @@ $(E2E_TOOLS): $(B)/%: $(B)/%.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LDLIBS)
 
-# Put before libc in the daemons' processes, so never with a sanitizer.
+# Preloaded before libc in the daemons' processes, so never together with a sanitizer.
 $(B)/tests/support/preload/%.so: tests/support/preload/%.c tests/support/disk_log.h Makefile
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
 	$(Q)$(CC) -std=gnu11 $(WARN) -O2 -g -D_GNU_SOURCE= -I. -fPIC -shared -pthread -o $@ $<
 
-# Both daemons with failpoints (common/base/failpoint.h): only the sources that have some are compiled once more, and come
-# before the library's.
+# Both daemons with failpoints (common/base/failpoint.h). Only the sources that contain failpoints are compiled again;
+# they are linked before the library.
 FAIL_OBJ := $(patsubst %.c,$(B)/fail/%.o,$(filter-out %/main.c,$(shell grep -l SL_FAILPOINT common/*/*.c client/*.c client/*/*.c server/*.c server/*/*.c)))
 FAIL_BINS := $(B)/fail/splitc $(B)/fail/splits
 fail: $(FAIL_BINS) ## build/<variant>/fail: both daemons with failpoints, for tests
@@ -359,18 +358,18 @@ $(FAIL_BINS): $(B)/fail/split%: $(FAIL_OBJ) $(B)/fail/client/main.o $(B)/fail/se
 
 -include $(FAIL_OBJ:.o=.d)
 
-# Line numbers, but no variables: with all of them, the inlined kernels take twice as long to compile.
+# -g1: line numbers without variables. Full debug information doubles the compile time of the inlined kernels.
 $(B)/kernels/cpu/%.o: CFLAGS += -g1
 
-# What unit tests compute themselves takes no time: compiling them does.
+# -O1: compiling the unit tests takes longer than running them.
 $(B)/tests/unit/%.o: CFLAGS += -O1
 
-# gcc 12 for arm64 breaks off with an internal error where it makes vectors of a loop over fmax(most, fabs(x)), which tests have.
+# gcc 12 for arm64 has an internal compiler error when it vectorizes a loop over fmax(most, fabs(x)), as tests have.
 ifeq ($(MACHINE),aarch64)
 $(B)/tests/%.o: CFLAGS += -fno-tree-vectorize
 endif
 
-# Objects of tests are kept: a change of one source must not rebuild them all.
+# Keep the objects of tests: a change of one source must not rebuild them all.
 .SECONDARY:
 
 $(B)/%.o: %.c Makefile | $(GEN_HDR)
@@ -390,14 +389,14 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: %.proto
 
 -include $(LIB_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) $(COUNTED_OBJ:.o=.d) $(TEST_BIN:=.d) $(E2E_TOOLS:=.d) $(B)/client/main.d $(B)/server/main.d
 
-# ---- MPI: servers that train one middle together (server/trunk/ranks.h), where mpi.h is
+# ---- MPI: servers that train one middle together (server/trunk/ranks.h); built if mpi.h is installed
 
 $(B)/libsplit_mpi.so: server/mpi/ranks_mpi.c server/trunk/ranks.h common/base/err.h Makefile
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(BASE_CFLAGS) $(shell $(PKG_CONFIG) --cflags $(MPI)) -fPIC -fvisibility=hidden $(CFLAGS) -shared $(LDFLAGS) -o $@ $< $(shell $(PKG_CONFIG) --libs $(MPI))
 
-# ---- DICOM: pictures of hospitals (client/data/dicom.h), where DCMTK and a C++ compiler are
+# ---- DICOM: medical pictures (client/data/dicom.h); built if DCMTK and a C++ compiler are installed
 
 $(B)/libsplit_dicom.so: client/dicom/dicom_dcmtk.cc client/data/dicom.h Makefile
 	@mkdir -p $(@D)
@@ -405,13 +404,13 @@ $(B)/libsplit_dicom.so: client/dicom/dicom_dcmtk.cc client/data/dicom.h Makefile
 	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Werror -I. -fPIC -fvisibility=hidden \
 		$(OPT) $(filter-out -std=% -W%,$(CFLAGS)) -shared $(filter-out %-rpath%,$(LDFLAGS)) -o $@ $< -ldcmjpls -ldcmjpeg -ldcmdata -loflog -lofstd
 
-# beside the fuzzer that opens it
+# a copy beside the fuzzer, which loads it
 build/fuzz/tests/fuzz/libsplit_dicom.so: $(B)/libsplit_dicom.so
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 $(if $(DICOM),build/fuzz/tests/fuzz/fuzz_picture_dicom: | build/fuzz/tests/fuzz/libsplit_dicom.so)
 
-# ---- tests. `test` and `demo` bring their own packages; the second make then sees the pkg-config that the first lacked.
+# ---- tests. `test` and `demo` first install their packages; a second make then finds the pkg-config that the first lacked.
 deps: ## install the Debian packages that build and tests need (SPLIT_NO_DEPS=1: leave them)
 	@test -n "$(SPLIT_NO_DEPS)" || scripts/install-deps.sh
 
@@ -455,7 +454,7 @@ test-containers: ## the compose demo, with podman: images, up, killed, up again 
 test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, sanitizers (STAGES="long fuzz asan tsan lib")
 	@scripts/test-long.sh $(STAGES)
 
-# what the fuzzers are made of compiles, though only `make fuzz` links it
+# compiles the fuzzers' sources, though only `make fuzz` links them
 build-tests: $(TEST_BIN) $(if $(T),,$(patsubst %.c,$(B)/%.o,$(wildcard tests/fuzz/fuzz_*.c))) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -slE 'lib/failpoints|lib/groups|/fail/|start_(slow|failing)_client|client_stands|killed_(client|server)' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
              $(if $(filter %/gpu_on_cpu.sh,$(TEST_SH)),$(addprefix $(B)/tests/suite/,test_ops test_gpu test_gpu_middle)) \
              $(if $(filter %/gpu_check.sh,$(TEST_SH)),$(B)/tests/suite/test_ops) \
@@ -475,7 +474,7 @@ test-torch: deps ## compare with PyTorch, live (python3-torch)
 	@$(MAKE) --no-print-directory all
 	BUILD=$(B) tests/golden/test-torch.sh
 
-# ---- benchmarks: every tests/bench/bench_*.c is a program of its own, beside op_times.c
+# ---- benchmarks: every tests/bench/bench_*.c is a program of its own, linked with op_times.c
 BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/bench_*.c))
 
 $(BENCH_BIN): $(B)/%: $(B)/%.o $(B)/tests/bench/op_times.o $(LIB)
@@ -523,7 +522,7 @@ demo-generate: deps ## two daemons train a small decoder on CoLA's sentences, an
 	@$(MAKE) --no-print-directory $(PARALLEL) all
 	BUILD=$(B) scripts/demo-generate.sh $(TEXT_DATA)
 
-# ---- fuzzing: every tests/fuzz/fuzz_*.c with libFuzzer, each for FUZZ_SECONDS on its own seeds
+# ---- fuzzing: every tests/fuzz/fuzz_*.c with libFuzzer, each for FUZZ_SECONDS from its own seeds
 FUZZ_SECONDS ?= 60
 FUZZ_SRC := $(filter-out $(if $(DICOM),,%/fuzz_picture_dicom.c),$(wildcard tests/fuzz/fuzz_*.c))
 ifneq ($(T),)
@@ -532,8 +531,8 @@ endif
 FUZZ_BIN := $(FUZZ_SRC:%.c=build/fuzz/%)
 FUZZ_FLAGS := -std=gnu11 -Wall -Wextra -Wno-unused-parameter -O1 -g -D_GNU_SOURCE= -I. -Ibuild/fuzz/gen $(PKG_CFLAGS) -pthread \
               -fno-sanitize-recover=undefined
-# What reads bytes from outside lies in common/ and in rooms of client/, and the vectorised loops of decoders; the ops of kernels/
-# read none, and only the target that executes graphs has them.
+# Code that reads bytes from outside: common/, rooms of client/, and the vectorised loops of decoders. The ops of kernels/
+# read none; only the target that executes graphs links them.
 FUZZ_LIB_SRC := $(filter-out $(OTHER_LEVELS),$(wildcard common/*/*.c client/link/*.c lib/*.c client/text/*.c client/data/*.c client/model/*.c client/persist/*.c kernels/cpu/codec_*_avx512.c kernels/cpu/codec_*_avx2.c kernels/cpu/codec_*_neon.c))
 FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=build/fuzz/%.o) $(PROTO:%.proto=build/fuzz/gen/%.pb-c.o)
 
@@ -550,7 +549,7 @@ $(FUZZ_BIN): build/fuzz/%: %.c build/fuzz/libsplit.a
 	@echo '  LINK  $@'
 	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP -o $@ $< $(filter %.o,$^) build/fuzz/libsplit.a $(LDLIBS)
 
-# The device's decoders for a CPU: tests/support/cuda_sim.
+# The device's decoders, compiled for a CPU: tests/support/cuda_sim.
 FUZZ_SIM_OBJ := $(patsubst %,build/fuzz/cuda-sim/%.o,$(wildcard tests/support/cuda_sim/*.c tests/support/gpu_codecs/sim.c kernels/cuda/codec_*.cu kernels/cuda/codec_*.c))
 build/fuzz/tests/fuzz/fuzz_codec_gpu: $(FUZZ_SIM_OBJ)
 
@@ -566,11 +565,11 @@ $(FUZZ_SIM_OBJ): build/fuzz/cuda-sim/%.o: % Makefile
 # The ops' kernels, and the backend that they are compared with.
 FUZZ_OPS_OBJ := $(patsubst %.c,build/fuzz/%.o,$(filter-out $(OTHER_LEVELS) $(FUZZ_LIB_SRC),$(wildcard kernels/cpu/*.c tests/ref/*.c)))
 build/fuzz/tests/fuzz/fuzz_exec: $(FUZZ_OPS_OBJ)
-# Kernels count the parts of their scratch from NULL on. The other backend is no target, and slow by nature.
+# Kernels count the parts of their scratch from NULL. The reference backend is not under test, and slow.
 build/fuzz/kernels/cpu/%.o: FUZZ_LESS := -fno-sanitize=pointer-overflow
 build/fuzz/tests/ref/%.o: FUZZ_LESS := -fno-sanitize=all -O2
 
-# gcc's vectors and assembly, which clang does not compile. Its checks of addresses call the same functions of the runtime as clang's.
+# Uses gcc's vectors and assembly, which clang cannot compile. gcc's address checks call the same runtime functions as clang's.
 build/fuzz/kernels/cpu/simd_%.o: kernels/cpu/simd_%.c Makefile
 	@mkdir -p $(@D)
 	@echo '  CC    $<'
@@ -594,9 +593,9 @@ build/fuzz/%.o: %.c Makefile | $(PROTO:%.proto=build/fuzz/gen/%.pb-c.h)
 
 -include $(FUZZ_LIB_OBJ:.o=.d) $(FUZZ_BIN:=.d)
 
-# ---- the CUDA module, only where nvcc and cudnn.h are. Host code is gcc's, with warnings as errors; the room `base` is
-# built into it once more, hidden, so that it stands on its own. SASS for CUDA_ARCHS, PTX of the oldest. Of several
-# toolkits CUDA_HOME (or NVCC) chooses one, headers and libraries with it.
+# ---- the CUDA module, built only if nvcc and cudnn.h are installed. gcc compiles host code, with warnings as errors. The
+# module has its own hidden copy of the room `base`, so that it needs no other library of Split. It has SASS for CUDA_ARCHS
+# and PTX of the oldest. If there are several toolkits, CUDA_HOME (or NVCC) chooses one with its headers and libraries.
 NVCC := $(or $(NVCC),$(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc)))
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CUDNN_H := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h $(CUDA_HOME)/targets/*/include/cudnn.h \
@@ -622,10 +621,10 @@ CUDA_GENCODE = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
                -gencode arch=compute_$(firstword $(CUDA_ARCHS)),code=compute_$(firstword $(CUDA_ARCHS))
 CUDA_CFLAGS = -O3 -g -I. -I$(CUDA_HOME)/include -I$(dir $(CUDNN_H)) -MMD -MP
 CUDA_LIB_DIR = $(firstword $(wildcard $(CUDA_HOME)/lib64 $(CUDA_HOME)/lib))
-# where the module looks for NVIDIA's libraries before the system's folders; packages leave it empty
+# where the module looks for NVIDIA's libraries first; packages leave it empty, for the system's folders
 CUDA_RPATH = $(CUDA_LIB_DIR)
 
-# Another toolkit, or other architectures: everything once more.
+# Another toolkit or other architectures: rebuild all of the module.
 CUDA_CHOSEN = $(realpath $(NVCC)) $(CUDNN_H) $(CUDA_ARCHS)
 $(B)/cuda-module/chosen: FORCE
 	@mkdir -p $(@D)
@@ -675,7 +674,7 @@ bench-gpu: cuda ## the middle on the GPU, and in PyTorch beside it
 	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu_codecs || [ $$? = 77 ]
 	tests/bench/bench_gpu_peer.py || [ $$? = 77 ]
 
-# ---- a copy for hosts without packages
+# ---- a relocatable copy for hosts without packages
 BUNDLE_RPATH := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 
 $(B)/bundle/%: $(LIB) $(B)/client/main.o $(B)/server/main.o
@@ -725,7 +724,7 @@ install: all $(B)/man/splitc.1 $(B)/man/splits.1 ## PREFIX (/usr/local), DESTDIR
 	install -m 644 $(wildcard deploy/prometheus/*.yaml) $(INTO)/share/split/prometheus/
 	for u in $(notdir $(wildcard deploy/*.service)); do \
 		sed 's|/usr/local/|$(PREFIX)/|' deploy/$$u | install -m 644 /dev/stdin $(INTO)/lib/systemd/system/$$u || exit 1; done
-	# the CUDA module, where it was built: splits looks for it in its own folder
+	# the CUDA module, if it was built: splits looks for it in its own folder
 	$(if $(wildcard $(B)/libsplit_cuda.so),install -m 755 $(B)/libsplit_cuda.so $(INTO)/bin/)
 	$(if $(MPI_MODULE),install -m 755 $(MPI_MODULE) $(INTO)/bin/)
 	$(if $(DICOM_MODULE),install -m 755 $(DICOM_MODULE) $(INTO)/bin/)

@@ -97,7 +97,7 @@ static int set_group(split_conf *c, const char *key, const char *value, split_er
 	return SPLIT_OK;
 }
 
-/* Of the keys of a config; those that end with a dot begin others. */
+/* Keys of a config that a middle has; one that ends with a dot stands for all keys with that prefix. */
 static const char *const keys[] = {"server",       "auth.",      "link.",           "codec.",          "train.batch",
 				   "train.chunks", "train.seed", "train.precision", "train.optimizer."};
 
@@ -131,7 +131,8 @@ static int set_text(split_conf *c, const char *key, const char *value, split_err
 
 static const char local_name[] = "local:";
 
-/* The last server counts. The endpoint of a local one is known once it is there. */
+/* The last server that was set counts. A local server's endpoint is known only once it runs: until then this is a
+ * stand-in. */
 static int set_server(split_conf *c, const char *server, split_error *e)
 {
 	const size_t n = sizeof local_name - 1;
@@ -255,9 +256,9 @@ void split_conf_free(split_conf *c)
 	free(c);
 }
 
-/* ---- what follows from them ---- */
+/* ---- the plan and weights of a conf ---- */
 
-/* What is drawn goes on as before: where no seed is set, it is the token's. */
+/* Random numbers go on as before the token: it has the seed, if the program sets none. */
 static void take_seed(struct split_middle *m, const split_conf *c)
 {
 	static const char key[] = "train.seed=";
@@ -270,7 +271,7 @@ static void take_seed(struct split_middle *m, const split_conf *c)
 
 static enum sl_err read_conf(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
 {
-	/* what a config must have, and nothing of a middle depends on */
+	/* keys that a config must have, and that do not matter to a middle */
 	static const char text[] = "model: {name: mlp}\ndata: {kind: made_tokens, dir: .}\n";
 	const char *set[SL_LIB_SETTINGS + 1] = {"train.optimizer.lr=1"};
 	static const char origin[] = "--set ";
@@ -292,7 +293,7 @@ static enum sl_err read_conf(struct split_middle *m, const split_conf *c, struct
 	return err;
 }
 
-/* The plan has room for a whole step: each call has as many chunks as the largest one. */
+/* Makes room in the plan for a step of `calls` calls: each has as many chunks as the largest one. */
 static enum sl_err make_room(struct split_middle *m, int calls, struct sl_fail *fail)
 {
 	struct sl_agreed *a = &m->agreement.agreed;
@@ -363,7 +364,7 @@ static enum sl_err take_weight(struct split_middle *m, const split_conf *c, int 
 	return SL_OK;
 }
 
-/* As the client of a whole network has them, of the middle alone. */
+/* Weights of the middle alone, laid out as those of a client with a whole network. */
 static enum sl_err take_weights(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *segment = &m->plan->segment[SL_MIDDLE];

@@ -1,8 +1,8 @@
-/* Inside of libsplit. A handle has a thread of its own for the loop, a worker for codecs, and whatever ZeroMQ starts;
- * all of them block every signal. The caller's thread and the loop's share struct split_middle under `lock`.
+/* Internal to libsplit. A handle has a thread of its own for the loop, a worker for codecs, and the threads that ZeroMQ
+ * starts; all of them block every signal. The caller's thread and the loop's share struct split_middle under `lock`.
  *
- * What the caller has asked of the open step stands in `ask`, what of that has been done on the link that is there now
- * in `did`. A link that breaks takes `did` with it, and advance() asks the next link for the same again. */
+ * `ask` is what the caller wants of the open step. `did` is what has been done of that on the current link. When a link
+ * breaks, `did` is cleared, and advance() asks the next link for the same again. */
 #ifndef SL_LIB_IMPL_H
 #define SL_LIB_IMPL_H
 
@@ -23,7 +23,7 @@ struct split_conf {
 	char *set[SL_LIB_SETTINGS]; /* "key=value" */
 	int n_set;
 	char *graph;
-	char *local; /* the store of a server in this process; NULL: the server is another one */
+	char *local; /* store of a server in this process; NULL: the server is elsewhere */
 	struct {
 		char *name;
 		float *value;
@@ -32,65 +32,66 @@ struct split_conf {
 	int n_weight;
 	uint8_t *token;
 	size_t token_bytes;
-	int64_t train_seed; /* the token's */
-	/* keys that no config has */
+	int64_t train_seed; /* from the token */
+	/* keys that are not in a config */
 	int64_t row_tokens, chunk_tokens, keep_every, wait_s, calls;
 	char group[SL_CONF_GROUPS][SL_CONF_RULE_TEXT];
 	bool no_input_grad;
 };
 
-/* What a token says; codecs' states are borrowed from its bytes. */
+/* The contents of a token; codecs' states are borrowed from its bytes. */
 struct sl_token {
 	uint8_t seed[SL_SECRET_BYTES];
 	uint64_t epoch, step, made;
-	uint64_t train_seed; /* which is the run's, where the one that goes on sets none */
-	uint64_t frozen;     /* hash of what the server has from this side: at step 0 all, then what does not learn */
+	uint64_t train_seed; /* of the run; used if the resuming program sets none */
+	uint64_t frozen;     /* hash of weights that came from this side: at step 0 all, later frozen ones */
 	uint8_t plan_hash[SL_PLAN_HASH_BYTES];
 	struct sl_bytes codec[SL_DIR_COUNT];
 };
 
-/* token.c. Little endian, with a checksum at the end. DATA: it is no token. */
-uint64_t sl_token_frozen(const struct split_middle *m, uint64_t step); /* what `frozen` is in a token of that step */
+/* token.c. Little endian, with a checksum at the end. DATA: it is no token, or damaged. */
+uint64_t sl_token_frozen(const struct split_middle *m, uint64_t step); /* `frozen` of a token of that step */
 size_t sl_token_bytes(const struct sl_token *token);
 void sl_token_write(const struct sl_token *token, uint8_t *out);
 enum sl_err sl_token_read(struct sl_token *token, const void *data, size_t len, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* A state of this side: between the steps `step` - 1 and `step`. */
+/* A state of this side, between steps `step` - 1 and `step`. */
 struct sl_lib_state {
 	uint64_t step, made;
-	struct sl_codecs_state codecs; /* zeros: as they are opened */
+	struct sl_codecs_state codecs; /* zeros: as after open */
 	bool has;
 };
 
-/* Memory of one tensor that crosses: a slot of `most` elements for each chunk. */
+/* Memory of one tensor that crosses: a slot for each chunk. */
 struct sl_lib_slots {
 	float *data;
-	int64_t stride, row; /* floats of a slot; of a row or token */
+	int64_t stride, row; /* floats of a slot; floats of a row, or token */
 	uint64_t hash[SL_PLAN_MAX_CHUNKS];
-	bool seen[SL_PLAN_MAX_CHUNKS]; /* the caller has it: another link must bring the same again */
+	bool seen[SL_PLAN_MAX_CHUNKS]; /* the caller has seen it: another link must bring the same again */
 };
 
-/* A call of the open step: `chunks` chunks from `first` on; what its caller has done with it. */
+/* A call of the open step, `chunks` chunks from `first` on. output: the caller has its output; back: has given its
+ * gradient. */
 struct sl_lib_call {
 	int number, first, chunks;
 	int64_t rows;
 	bool output, back;
 };
 
-/* What has been done of the open step, or evaluation, on this link. */
+/* What has been done of the open step or evaluation on the current link. */
 struct sl_lib_did {
 	bool up, apply, drop, fetch, skip, norm, normed;
-	int begun, backs;            /* calls; of ask.order */
-	int norm_of;                 /* of ask.order, in the norm that was asked for */
-	int outputs;                 /* chunks of y */
-	bool dx[SL_PLAN_MAX_CHUNKS]; /* chunks of dx */
-	bool over;                   /* of an evaluation */
-	double squares;              /* where there is a norm */
+	int begun, backs;            /* calls begun; gradients of ask.order given to the link */
+	int norm_of;                 /* gradients of ask.order in the norm that was asked for */
+	int outputs;                 /* chunks of y that have arrived */
+	bool dx[SL_PLAN_MAX_CHUNKS]; /* chunks of dx that have arrived */
+	bool over;                   /* the evaluation has ended */
+	double squares;              /* of the middle's gradient, once `normed` */
 };
 
 struct split_middle {
-	/* set by open, then read alone */
-	void *local; /* of lib/local; NULL: none */
+	/* set by open, then only read */
+	void *local; /* handle of lib/local; NULL: none */
 	void (*local_close)(void *local);
 	pid_t pid;
 	int event_fd;
@@ -109,96 +110,97 @@ struct split_middle {
 	struct sl_timer *retry_timer;
 	pthread_mutex_t lock;
 	pthread_cond_t news;
-	bool threaded; /* there is a thread */
+	bool threaded; /* `thread` was started */
 
-	/* the loop's thread alone */
+	/* for the loop's thread only */
 	struct sl_link *link; /* NULL: none is open */
 	struct sl_retry retry;
 	uint64_t epoch;
 	bool linked;
 	struct sl_lib_state live, ahead;
-	uint64_t applied; /* (worker) COMMIT of the step before this one was applied on this link; 0: none */
+	uint64_t applied; /* (worker) COMMIT was applied on this link for step `applied` - 1; 0: for none */
 
 	/* under the lock */
 	struct sl_lib_slots x, y, dy, dx;
-	uint32_t *begin;       /* of each call, from first · (plan->rows + 1) on */
-	_Atomic uint64_t step; /* done; read without the lock, too */
+	uint32_t *begin;       /* row offsets of each call, from first · (plan->rows + 1) on */
+	_Atomic uint64_t step; /* steps done; also read without the lock */
 	uint64_t token[SL_LIB_TOKENS];
 	int n_token, calls;
 	bool in_call; /* one of the caller's threads is in a call */
 	struct {
 		bool open, training, norm, apply, drop, fetch;
-		bool stepping;       /* split_step was called, and has not said what came of it */
-		uint64_t resuming;   /* likewise split_resume: the hash of its token; 0: it was not */
-		bool resume, relink; /* no link stands at the token yet; the link that is there is to be closed first */
+		bool stepping;       /* split_step was called, and has not returned its result yet */
+		uint64_t resuming;   /* the same for split_resume: hash of its token; 0: not called */
+		bool resume, relink; /* resume: no link stands at the token yet; relink: close the current link first */
 		bool close, goodbye;
 		struct sl_lib_call call[SL_PLAN_MAX_CHUNKS];
 		int calls, chunks;                  /* of the open step */
-		struct sl_lib_call *waits;          /* what split_output or split_input_grad waits for */
-		uint16_t order[SL_PLAN_MAX_CHUNKS]; /* calls that have had their gradient, as they had */
+		struct sl_lib_call *waits;          /* the call that split_output or split_input_grad waits for */
+		uint16_t order[SL_PLAN_MAX_CHUNKS]; /* calls that have a gradient, in the order given */
 		int backs;
 		double lr, scale;
-		uint64_t since_ms; /* a call waits since then; 0: none */
+		uint64_t since_ms; /* since when a call waits; 0: none does */
 	} ask;
 	struct sl_lib_did did;
-	uint8_t *pending; /* the token that split_resume was called with, until the link before it is closed */
+	uint8_t *pending; /* split_resume's token, until the link before it is closed */
 	size_t pending_bytes;
 	struct sl_fail lost;      /* why the last link ended */
-	struct sl_fail dead;      /* code: the session is over */
-	struct sl_fail nonfinite; /* code: of a step, an evaluation or weights, and not yet told */
+	struct sl_fail dead;      /* code set: the session is over for good */
+	struct sl_fail nonfinite; /* code set: NaN or Inf in a step, an evaluation or weights, not yet reported */
 	uint64_t nonfinite_step;
-	bool stepped, rolled; /* a step that was asked for is done; the server stands at `rolled_to` */
+	bool stepped, rolled; /* stepped: the step asked for is done; rolled: the server is back at step `rolled_to` */
 	uint64_t rolled_to, links;
-	float *fetched; /* [weight_count], of the state behind `fetched_at` - 1 steps; 0: of none */
+	float *fetched; /* [weight_count], of the state after `fetched_at` - 1 steps; fetched_at 0: none */
 	uint64_t fetched_at;
-	uint64_t frozen, first;         /* hashes of those that are never fetched, and of all as they begin */
-	bool kept_there;                /* the server has that state on its disk */
-	struct sl_port_stats past, now; /* of links before this one, and of this one */
+	uint64_t frozen, first;         /* hashes of the weights that are never fetched, and of all as they begin */
+	bool kept_there;                /* the server has the fetched state on its disk */
+	struct sl_port_stats past, now; /* of earlier links; of the current one */
 	double server_s;
 };
 
-/* The loop's side: loop.c. _loop_open: all of it but the thread, which runs sl_lib_thread. */
+/* loop.c, the loop's side. _loop_open opens everything except the thread, which runs sl_lib_thread. */
 enum sl_err sl_lib_loop_open(struct split_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 void *sl_lib_thread(void *middle);
 void sl_lib_loop_close(struct split_middle *m);
-/* The state of a token is this side's from now on. MISMATCH: it is another network's. */
+/* _set_state makes a token's state this side's. MISMATCH: the token is of another network. */
 enum sl_err sl_lib_token_check(const struct split_middle *m, const struct sl_token *t,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_lib_set_state(struct split_middle *m, const struct sl_token *t, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_lib_set_token_step(struct split_middle *m, uint64_t step);
-/* What is asked of the open step, tensors aside, is forgotten. */
+/* Forgets what is asked of the open step, except tensors. */
 void sl_lib_forget_call(struct split_middle *m);
-/* calls.c. _enter takes the lock, where the handle may be used here and now, _leave gives it back. */
+/* calls.c. _enter takes the lock if the handle may be used in this process and by this thread; _leave releases it. */
 int sl_lib_enter(struct split_middle *m, split_error *e);
 int sl_lib_leave(struct split_middle *m, int code);
-int sl_lib_misuse(struct split_middle *m, split_error *e, const char *what); /* and leaves */
-int sl_lib_null(split_error *e, const char *names); /* of arguments that must not be NULL, of which one is */
-/* What a call is told instead of what it waits for; OK: nothing. */
+int sl_lib_misuse(struct split_middle *m, split_error *e, const char *what); /* also calls _leave */
+int sl_lib_null(split_error *e, const char *names); /* reports that one of these arguments is NULL */
+/* What must be reported to a call in place of its result; OK: nothing. */
 int sl_lib_trouble(struct split_middle *m, split_error *e);
-/* With the lock, until there(m) or something else is to be said. */
+/* Waits, with the lock, until there(m), or until an error must be reported. */
 int sl_lib_await(struct split_middle *m, bool (*there)(const struct split_middle *m), int timeout_ms, split_error *e);
-void sl_lib_wake(struct split_middle *m); /* the loop: something was asked */
+void sl_lib_wake(struct split_middle *m); /* tells the loop that something was asked */
 
 /* work.c: the tasks of a pass, on the worker. */
 enum sl_err sl_lib_run(void *arg, enum sl_task task, int chunk, struct sl_fail *fail);
 float *sl_lib_place(void *arg, enum sl_dir dir, int chunk);
 enum sl_err sl_lib_slots_open(struct split_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_lib_slots_close(struct split_middle *m);
-/* Between packed rows of the caller's and the slots of a call. */
+/* _scatter copies the caller's packed rows to the slots of a call, _gather the reverse. */
 void sl_lib_scatter(const struct split_middle *m, const struct sl_lib_call *c, struct sl_lib_slots *s, bool mid,
 		    const float *from);
 void sl_lib_gather(const struct split_middle *m, const struct sl_lib_call *c, const struct sl_lib_slots *s, bool mid,
 		   float *to);
-uint32_t *sl_lib_begin(const struct split_middle *m, int chunk); /* of the call that begins with this chunk */
+uint32_t *sl_lib_begin(const struct split_middle *m, int chunk); /* row offsets of the call whose first chunk this is */
 
 /* conf.c: fills conf, agreement, plan and weights of *m. */
 enum sl_err sl_lib_settle(struct split_middle *m, const split_conf *conf, struct sl_fail *fail) SL_MUST_CHECK;
 int sl_lib_error(split_error *e, const struct sl_fail *fail, uint64_t step);
 int sl_lib_tell(split_error *e, uint64_t step, enum sl_err code, const char *fmt, ...) SL_PRINTF(4, 5);
-/* log.c: from now on lines go to the ring; one of the module of local: goes there, whose log is another one. */
+/* log.c. _begin: from now on log lines go to the ring buffer. _line adds a line of lib/local, which has a log of its
+ * own. */
 void sl_lib_log_begin(void);
 void sl_lib_log_line(void *arg, const char *line, size_t len);
-/* local.c: a server in this process, which conf.server then names. */
+/* local.c: opens a server in this process, and sets conf.server to its endpoint. */
 enum sl_err sl_lib_local_open(struct split_middle *m, const char *store, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* Weights, tokens, and the way back. */
+/* Reading weights, making tokens, and resuming from them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* "local:" as a server, by a module: lib/local/local.h. */
+/* The server "local:", which a module runs: lib/local/local.h. */
 #include "lib/local/local.h"
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 
 static const char file_name[] = "libsplit_local.so";
 
-/* It lies beside this library, or where the library's own path of modules says. */
+/* The module lies beside this library, or else where dlopen finds it by name. */
 static void *open_module(struct sl_fail *fail)
 {
 	char path[PATH_MAX + sizeof file_name] = "";

@@ -5,7 +5,7 @@
 
 enum { LINES = 64, LINE = 512 };
 
-/* All that is global in the library: the log is the process's. The log's own lock guards it. */
+/* The only global state of the library, since the log is the process's. The log's own lock guards it. */
 static struct {
 	char line[LINES][LINE];
 	unsigned written, taken;

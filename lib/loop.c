@@ -1,4 +1,4 @@
-/* The loop's thread: links, one after the other, and what the caller has asked for, on the link that is there. */
+/* The loop's thread: opens one link after the other, and does on the current one what the caller has asked for. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "lib/impl.h"
 
-/* With the lock. */
+/* Wakes the caller, and makes its descriptor readable. With the lock. */
 static void news(struct split_middle *m)
 {
 	pthread_cond_broadcast(&m->news);
@@ -39,7 +39,7 @@ static void begin(struct split_middle *m)
 	sl_link_begin(m->link, &pass);
 }
 
-/* The next gradient, in the order in which the caller gave them, once this link has its activations. */
+/* Gives the link the next gradient, in the order in which the caller gave them, once this link has its activations. */
 static bool give_grad(struct split_middle *m)
 {
 	const struct sl_lib_call *c = &m->ask.call[m->ask.order[m->did.backs]];
@@ -60,7 +60,7 @@ static void drop(struct split_middle *m)
 	sl_link_drop(m->link, &why);
 }
 
-/* COMMIT says which states the caller has tokens of. */
+/* Names the steps of the caller's tokens for COMMIT, so that the server keeps their states. */
 static void say_kept(struct split_middle *m)
 {
 	const uint64_t kept[SL_WIRE_KEPT] = {m->n_token > 0 ? m->token[0] : 0, m->n_token > 1 ? m->token[1] : 0};
@@ -86,7 +86,7 @@ static bool in_step(const struct split_middle *m)
 	return m->did.begun && m->ask.training && sl_link_session(m->link)->state == SL_SESSION_STEP;
 }
 
-/* Asks the link for what the caller has asked for and the link has not been asked for yet. With the lock. */
+/* Asks the link for what the caller wants and the link was not asked for yet. With the lock. */
 static void advance(struct split_middle *m)
 {
 	if (!m->link || !m->did.up || !sl_link_is_up(m->link) || m->rolled)
@@ -121,7 +121,7 @@ static void count(struct split_middle *m)
 	m->now = sl_port_stats(sl_link_port(m->link));
 }
 
-/* Behind a task, and before the session has heard of it: advance() comes with the next turn of the loop. */
+/* Called after a task, before the session hears of it. So advance() must wait for the next turn of the loop. */
 static void on_ran(void *arg, enum sl_task task, struct sl_event *done)
 {
 	struct split_middle *m = arg;
@@ -136,7 +136,7 @@ static void on_ran(void *arg, enum sl_task task, struct sl_event *done)
 	sl_async_wake(m->wake);
 }
 
-/* The state behind the step is certain on both sides. */
+/* Both sides are certain to have the state after the step. */
 static void step_done(struct split_middle *m, uint64_t made)
 {
 	m->step++;
@@ -176,7 +176,7 @@ static void on_normed(void *arg, double squares)
 
 	pthread_mutex_lock(&m->lock);
 	m->did.norm = false;
-	m->did.normed = m->did.norm_of == m->ask.backs; /* else another gradient has come meanwhile */
+	m->did.normed = m->did.norm_of == m->ask.backs; /* else the caller has given another gradient meanwhile */
 	m->ask.norm = m->ask.norm && !m->did.normed;
 	m->did.squares = squares;
 	advance(m);
@@ -184,7 +184,7 @@ static void on_normed(void *arg, double squares)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* `told`: the caller is told at once, not behind the end of the step. */
+/* `told`: the caller hears of it at once, not at the end of the step. */
 static void note_nonfinite(struct split_middle *m, const struct sl_fail *why, bool told)
 {
 	m->nonfinite = *why;
@@ -263,7 +263,7 @@ static void fail_link(struct split_middle *m, const struct sl_fail *why)
 	sl_port_fail(sl_link_port(m->link), why);
 }
 
-/* The server goes on from `next`, which this side holds in memory, or as a token alone. */
+/* The server goes on from step `next`. This side has its state in memory; otherwise only a token has it. */
 static void on_ready(void *arg, uint64_t next)
 {
 	struct split_middle *m = arg;
@@ -304,8 +304,8 @@ static void on_ready(void *arg, uint64_t next)
 		fail_link(m, &why);
 }
 
-/* What this side holds of a link that is over: the state before its step, and, where COMMIT's answer is missing, the
- * state behind it, too. */
+/* Saves this side's state when a link has ended: the state before its step. If COMMIT was sent and not answered, also
+ * the state after the step. */
 static void salvage(struct split_middle *m)
 {
 	const struct sl_session *s = sl_link_session(m->link);
@@ -335,7 +335,7 @@ static void on_failed(void *arg, const struct sl_fail *why)
 	pthread_mutex_lock(&m->lock);
 	salvage(m);
 	m->lost = *why;
-	if (why->code == SL_ERR_NONFINITE && m->ask.open && !m->ask.training) { /* another link can do the next */
+	if (why->code == SL_ERR_NONFINITE && m->ask.open && !m->ask.training) { /* another link can do the next one */
 		note_nonfinite(m, why, true);
 		sl_lib_forget_call(m);
 	} else if (!sl_retry_failed(&m->retry, why->code) && !m->dead.code) {
@@ -352,7 +352,7 @@ static void end_loop(struct split_middle *m)
 	sl_loop_stop(m->loop);
 }
 
-/* What split_resume was called with takes the place of what this side had. */
+/* Replaces this side's state by that of split_resume's token. */
 static void go_back(struct split_middle *m)
 {
 	struct sl_token t;
@@ -393,7 +393,7 @@ static void fill_link(struct split_middle *m, struct sl_link_conf *c)
 	c->agreement = &m->agreement;
 	c->be = &m->be;
 	c->weights = &m->weights;
-	c->stall_ms = 0; /* the program may think between two calls for as long as it likes */
+	c->stall_ms = 0; /* the program may take any time between two calls */
 	c->offer = (struct sl_offer){.secret = &m->secret, .epoch = ++m->epoch, .first = !m->linked};
 	(void)sl_offer_fill(&c->offer, m->ahead.has ? m->ahead.step : 0, m->step, m->token, m->n_token, false);
 }
@@ -424,7 +424,7 @@ static void open_link(void *arg)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* Ends the link, so that the server keeps its side, but where a goodbye was asked for. */
+/* Ends the link. The server keeps its side's state, unless the caller asked for a goodbye. */
 static void close_link(struct split_middle *m)
 {
 	m->did.up = false;
@@ -433,8 +433,8 @@ static void close_link(struct split_middle *m)
 	sl_link_close(m->link);
 }
 
-/* The caller has asked for something, or a task is over. This wakes no caller: whatever a call waits for comes with
- * on_ran or an event of the link, which do. */
+/* The caller has asked for something, or a task has ended. This need not wake the caller: on_ran and the link's events
+ * do that, and every call waits for one of these. */
 static void on_wake(void *arg)
 {
 	struct split_middle *m = arg;

@@ -1,4 +1,4 @@
-/* A handle: opened, closed, and what it says of itself. */
+/* A handle: opening, closing, and what it reports about itself. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,8 @@ static enum sl_err begin_session(struct split_middle *m, const split_conf *conf,
 	return err ? err : sl_lib_set_state(m, &t, fail);
 }
 
-/* What is frozen stays as it is given here. */
+/* m->fetched begins with the initial weights. A Fetch overwrites only those that can change, so frozen ones stay as
+ * given. */
 static enum sl_err keep_frozen(struct split_middle *m, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *segment = &m->plan->segment[SL_MIDDLE];
@@ -76,7 +77,7 @@ static enum sl_err prepare(struct split_middle *m, const split_conf *conf, struc
 	return SL_OK;
 }
 
-/* Signals are the program's: no thread of the library takes one. */
+/* Starts the thread with all signals blocked: signals belong to the program. */
 static enum sl_err start(struct split_middle *m, struct sl_fail *fail)
 {
 	sigset_t all, before;

@@ -6,18 +6,18 @@
  * The server applies the sum. An evaluation is split_forward with training 0, then split_output; no step may be open.
  *
  * Tensors are packed float32 in host memory, rows first: [rows,H,W,C], [rows,F], and [tokens,F] where the middle
- * computes per token. Input is read before a call returns; output is valid where a call says SPLIT_OK. Gradients are of
- * the loss of the whole batch: the server adds those of the rows, and does not divide.
+ * computes per token. Input is read before a call returns. Output is valid when a call returns SPLIT_OK. Gradients must
+ * be those of the loss of the whole batch: the server adds those of the rows, and does not divide.
  *
- * A handle takes one call at a time, from any thread: a second one is SPLIT_USAGE. After a fork the child may only
+ * A handle takes one call at a time, from any thread: a second one gets SPLIT_USAGE. After a fork the child may only
  * close what it inherited, which does nothing there.
  *
- * timeout_ms: how long a call waits, 0: not at all, -1: as long as it takes. SPLIT_AGAIN: not yet, and *e says why;
- * call again with the same arguments, or give the step up with split_drop. A call that has waited for `wait_s` in all
- * returns SPLIT_UNAVAILABLE, and may be called again, too. The library connects again when a link breaks, and sends
- * the open step once more: it has the same bits.
+ * timeout_ms: how long a call waits; 0: not at all, -1: without limit. SPLIT_AGAIN: not yet, and *e says why; call
+ * again with the same arguments, or give up the step with split_drop. A call that has waited for `wait_s` in all
+ * returns SPLIT_UNAVAILABLE; it may also be called again. When a link breaks, the library connects again and sends the
+ * open step once more, with the same bits.
  *
- * Functions that return int return an enum split_code, but for split_fd and split_shape. `e` may be NULL, else the
+ * Functions that return int return an enum split_code, except split_fd and split_shape. `e` may be NULL; otherwise the
  * caller sets e->size. */
 #ifndef SPLIT_H
 #define SPLIT_H
@@ -59,12 +59,11 @@ enum split_code {
 	SPLIT_CONFIG,
 	SPLIT_MISMATCH,
 	SPLIT_AUDIT,
-	SPLIT_ROLLED_BACK =
-		100 /* the server lost steps, and stands at a token's: e->step; split_resume goes on from it */
+	SPLIT_ROLLED_BACK = 100 /* the server lost steps: call split_resume with the token of step e->step */
 };
 
-/* What went wrong. status: as in sysexits.h. step: the open one, or with ROLLED_BACK that of the token. key: the key of
- * docs/config.md or "node NAME" that is to blame, or "". text: one sentence. */
+/* An error. status: as in sysexits.h. step: the open one; with ROLLED_BACK the token's. key: the key of docs/config.md
+ * or the "node NAME" that is to blame, or "". text: one sentence. */
 typedef struct split_error {
 	size_t size; /* sizeof(split_error), set by the caller */
 	int code, status;
@@ -75,7 +74,7 @@ typedef struct split_error {
 struct split_stats {
 	size_t size; /* set by the caller */
 	uint64_t step, tx_bytes, rx_bytes, links;
-	double codec_s, server_s; /* codecs of this side, of all steps; kernels of the server, of the last step */
+	double codec_s, server_s; /* codecs here, all steps; the server's kernels, last step */
 };
 
 typedef struct split_conf split_conf;
@@ -85,73 +84,74 @@ uint32_t split_api(void);
 
 split_conf *split_conf_new(void); /* NULL: no memory */
 /* Keys of docs/config.md: server, auth.*, link.*, codec.*, train.batch (rows of the largest call), train.chunks (parts
- * of that one), train.seed, train.precision, train.optimizer.* but lr. Beside these:
+ * of that call), train.seed, train.precision, train.optimizer.* except lr. Beside these (defaults in parentheses):
  *   server                     also local: or local:FOLDER, a server in this process, with FOLDER as its store;
  *                              OpenBLAS then has one thread in the whole process
- *   calls                      calls of a step for which there is memory; smaller ones take fewer chunks of it (1)
- *   tokens.row, tokens.chunk   most tokens of a row, of a chunk; where the middle computes per token
- *   group.1 … group.8          "lr=FACTOR weight_decay=NUMBER" of the graph's parameters g1 … g8
+ *   calls                      memory is taken for so many calls of a step; small calls use fewer of its chunks (1)
+ *   tokens.row, tokens.chunk   most tokens of a row, of a chunk, if the middle computes per token
+ *   group.1 … group.8          "lr=FACTOR weight_decay=NUMBER" for the graph's parameters g1 … g8
  *   input_grad                 false: the input's gradient is not computed (true)
  *   keep_every                 every so many steps are on the server's disk before split_step returns; 0: none (0)
- *   wait_s                     seconds that a call waits at most, as above; 0: for ever (600)
- *   log                        error, warn, info or debug: lines for split_log (warn); of the process */
+ *   wait_s                     most seconds that a call waits, as above; 0: for ever (600)
+ *   log                        error, warn, info or debug: level of lines for split_log, in the process (warn) */
 int split_conf_set(split_conf *, const char *key, const char *value, split_error *e);
-/* The middle as docs/WIRE.md spells graphs. Copied. */
+/* The middle, as a graph in the text of docs/WIRE.md. Copied. */
 int split_conf_graph(split_conf *, const char *text, split_error *e);
-/* First values of a parameter, n floats, in the layout that the graph gives it; without them it begins as the graph
- * says. Copied. */
+/* Initial values of a parameter: n floats, in the layout that the graph gives it. Without them the graph's initializer
+ * is used. Copied. */
 int split_conf_weight(split_conf *, const char *param, const float *values, size_t n, split_error *e);
-/* Go on from a token of split_keep. Copied. Where train.seed is not set, it is the token's. Weights that do not learn
- * must be those that the run began with; with a token of step 0 all of them. */
+/* Resumes from a token of split_keep. Copied. If train.seed is not set, it is the token's. Weights that do not learn
+ * must be those that the run began with; with a token of step 0, all weights. */
 int split_conf_resume(split_conf *, const void *token, size_t n, split_error *e);
 void split_conf_free(split_conf *);
 
-/* Connects. AGAIN: *out is set; call again with it. Other errors: *out is NULL. The conf is copied at the first call.
- */
+/* Connects. AGAIN: *out is set; call again with it. Other errors: *out is NULL. The conf is copied at the first
+ * call. */
 int split_open(split_middle **out, const split_conf *, int timeout_ms, split_error *e);
-/* goodbye 0: the server keeps the session's state; else it may remove it. NULL is fine. */
+/* goodbye 0: the server keeps the session's state; otherwise it may remove it. NULL is fine. */
 void split_close(split_middle *, int goodbye);
-/* A descriptor for poll alone: readable when a call that returned SPLIT_AGAIN may go on. */
+/* A descriptor to be used only with poll: it is readable when a call that returned SPLIT_AGAIN may go on. */
 int split_fd(const split_middle *);
 
-/* The shape of what goes in, or with `output` of what comes out: returns how many dimensions, 2 to 4. dim[0]: the most
- * rows of a call; where *per_token the most tokens. The others are those of a row or token. */
+/* The shape of the input, or with `output` of the output. Returns the number of dimensions, 2 to 4. dim[0]: the most
+ * rows of a call; if *per_token, the most tokens. The others are those of a row or token. */
 int split_shape(const split_middle *, int output, int *per_token, int64_t dim[4]);
 
-/* A call of 1 to train.batch rows. x: as the graph's input says. lengths: [rows], tokens of each row, where the middle
- * computes per token; NULL: every row has tokens.row. *call: its number, never 0. Training calls are open until
+/* Begins a call of 1 to train.batch rows. x: as the graph's input says. lengths: [rows], the tokens of each row, if the
+ * middle computes per token; NULL: every row has tokens.row. *call: its number, never 0. Training calls are open until
  * split_step or split_drop, an evaluation until split_output. Several calls may be open at once. */
 int split_forward(split_middle *, int training, int64_t rows, const uint32_t *lengths, const float *x, int *call,
 		  split_error *e);
 int split_output(split_middle *, int call, float *y, int timeout_ms, split_error *e);
-/* Once, after split_output; dy has the shape of y. The server adds gradients in the order of these calls, which decides
- * the last bits of the sum. */
+/* Once for each call, after split_output; dy has the shape of y. The server adds gradients in the order of these calls,
+ * which decides the last bits of the sum. */
 int split_backward(split_middle *, int call, const float *dy, split_error *e);
-/* dx has the shape of x. SPLIT_USAGE where input_grad is false. */
+/* dx has the shape of x. SPLIT_USAGE if input_grad is false. */
 int split_input_grad(split_middle *, int call, float *dx, int timeout_ms, split_error *e);
 /* After split_backward: the norm of the middle's gradient so far. */
 int split_norm(split_middle *, double *norm, int timeout_ms, split_error *e);
-/* The server's optimizer takes a step with this rate, once all outputs and gradients are there. The gradient is
- * multiplied by `scale` before, 0 < scale ≤ 1. */
+/* The server's optimizer takes a step with the learning rate lr, once all outputs and gradients are there. The gradient
+ * is first multiplied by `scale`, 0 < scale ≤ 1. */
 int split_step(split_middle *, double lr, double scale, int timeout_ms, split_error *e);
-/* Ends the open step or evaluation. A training step counts as done, and nothing of it is applied. Without an open call:
- * nothing. */
+/* Ends the open step or evaluation. A training step counts as done, and nothing of it is applied. If no call is open,
+ * nothing happens. */
 int split_drop(split_middle *, int timeout_ms, split_error *e);
 
-/* A parameter as it is now, n floats as the graph says. Not while a call is open. The first call after a step
- * fetches all parameters. */
+/* The current value of a parameter, n floats in the graph's layout. Not while a call is open. The first call after a
+ * step fetches all parameters. */
 int split_weight(split_middle *, const char *param, float *values, size_t n, int timeout_ms, split_error *e);
-/* The server keeps its state on its disk, and the token says which. *n: the room at `token`, then its length; LIMIT:
- * too little room, *n says how much it takes. Not while a call is open. The server keeps the states of the last two
- * tokens. Whoever has the token can go on with the session: keep it secret. IO: the server has no store. */
+/* The server stores its state on its disk; the token names that state. *n: the room at `token`, then the token's
+ * length. LIMIT: too little room, and *n says how much is needed. Not while a call is open. The server keeps the states
+ * of the last two tokens. Whoever has the token can go on with the session: keep it secret. IO: the server has no
+ * store. */
 int split_keep(split_middle *, void *token, size_t *n, int timeout_ms, split_error *e);
-/* Goes back to the step of a token of this session or another one of the same conf; an open call is forgotten. Tokens
- * of later steps are void once a step was taken from there. */
+/* Goes back to the step of a token, of this session or another one of the same conf. An open call is forgotten. Tokens
+ * of later steps become invalid once a step is taken from there. */
 int split_resume(split_middle *, const void *token, size_t n, int timeout_ms, split_error *e);
 
 uint64_t split_step_number(const split_middle *); /* steps done */
 int split_statistics(split_middle *, struct split_stats *);
-/* The next line of the process's log, cut off at n bytes with its NUL. Returns its length, 0: there is no line. The
+/* The next line of the process's log, cut off at n bytes with its NUL. Returns its length; 0: there is no line. The
  * library keeps the last 64 lines that nobody has taken. */
 size_t split_log(char *line, size_t n);
 

@@ -1,4 +1,4 @@
-/* A step, call by call. */
+/* The calls of a step. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -41,7 +41,7 @@ static int check_chunks(const struct split_middle *m, const struct sl_lib_call *
 	return SPLIT_OK;
 }
 
-/* Whether a call can begin now; begins the step where none is open. */
+/* Whether a call can begin now. */
 static int check_turn(struct split_middle *m, int training, int64_t rows, split_error *e)
 {
 	const int chunks = sl_plan_chunks_of(m->plan, rows);
@@ -75,7 +75,7 @@ static void begin_step(struct split_middle *m, bool training)
 	m->did = (struct sl_lib_did){.up = m->did.up, .fetch = m->did.fetch};
 	m->ask.open = true;
 	m->ask.training = training;
-	/* calls that their caller gave up have come to their end */
+	/* a split_step or split_resume that its caller stopped waiting for has ended */
 	m->stepped = m->ask.stepping = false;
 	m->ask.resuming = 0;
 }
@@ -111,7 +111,7 @@ int split_forward(split_middle *m, int training, int64_t rows, const uint32_t *l
 	return SPLIT_OK;
 }
 
-/* NULL: there is none. */
+/* The open call with this number; NULL: there is none. */
 static struct sl_lib_call *call_of(struct split_middle *m, int number)
 {
 	for (int i = 0; i < m->ask.calls && m->ask.open && !m->ask.drop; i++)
@@ -120,7 +120,7 @@ static struct sl_lib_call *call_of(struct split_middle *m, int number)
 	return NULL;
 }
 
-/* Something was found in the step, and another sentence than "not open" says it. */
+/* Reports that a call is not open, or the reason why: something was found in its step. */
 static int not_open(struct split_middle *m, int call, split_error *e)
 {
 	const int code = sl_lib_trouble(m, e);

@@ -5,10 +5,10 @@
 #include "common/link/wire.h"
 #include "lib/impl.h"
 
-/* magic, then seed, epoch, step, made, train.seed, frozen, hash, four codecs' states with their lengths, and XXH3-64 of
- * all before it. */
+/* A token: magic, seed, epoch, step, made, train.seed, frozen, plan hash, the states of four codecs with their lengths,
+ * and XXH3-64 of everything before it. */
 static const uint8_t magic[8] = {'s', 'p', 'l', 'i', 't', 't', 'k', '2'};
-static const uint64_t SEED_MOST = (uint64_t)1 << 53; /* train.seed */
+static const uint64_t SEED_MOST = (uint64_t)1 << 53; /* the largest train.seed */
 enum { NUMBER = 8, FIXED = sizeof magic + SL_SECRET_BYTES + 5 * NUMBER + SL_PLAN_HASH_BYTES };
 
 static uint8_t *put(uint8_t *at, const void *data, size_t len)
@@ -111,7 +111,7 @@ enum sl_err sl_token_read(struct sl_token *token, const void *data, size_t len, 
 	return SL_OK;
 }
 
-/* ---- what it says becomes this side's state ---- */
+/* ---- a token's state becomes this side's ---- */
 
 void sl_lib_set_token_step(struct split_middle *m, uint64_t step)
 {

@@ -1,4 +1,4 @@
-/* The tasks of a pass, on the worker: what the caller gave is encoded, what the server sent is decoded. */
+/* The tasks of a pass, on the worker: encode what the caller gave, decode what the server sent. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ uint32_t *sl_lib_begin(const struct split_middle *m, int chunk)
 	return m->begin + chunk * (m->plan->rows + 1);
 }
 
-/* Rows, or tokens, of chunk i of a call; *first: those before it. */
+/* The number of rows, or tokens, in chunk i of a call; *first: how many come before it. */
 static int64_t part_of(const struct split_middle *m, const struct sl_lib_call *c, bool mid, int i, int64_t *first)
 {
 	const int64_t row = i * m->plan->rows, rows = sl_plan_chunk_rows(m->plan, c->rows, i);
@@ -106,7 +106,7 @@ static enum sl_err encode(struct split_middle *m, enum sl_dir dir, const struct 
 	return sl_port_encode(sl_link_port(m->link), dir, chunk, &x, fail);
 }
 
-/* What the caller has seen already, another link must bring again. */
+/* If the caller has already seen this tensor, another link must bring the same bits. */
 static enum sl_err decode(struct split_middle *m, enum sl_dir dir, struct sl_lib_slots *s, bool mid, int chunk,
 			  struct sl_fail *fail)
 {
@@ -114,7 +114,7 @@ static enum sl_err decode(struct split_middle *m, enum sl_dir dir, struct sl_lib
 	enum sl_err err = sl_port_decode(sl_link_port(m->link), dir, chunk, &x, fail);
 	uint64_t hash;
 
-	if (!err && sl_link_session(m->link)->training) /* a server of ours has looked before it sent them */
+	if (!err && sl_link_session(m->link)->training) /* our server has checked; another may not */
 		err = sl_finite_tensor(&x, sl_dir_name(dir), chunk, fail);
 	if (err)
 		return err;
@@ -129,7 +129,7 @@ static enum sl_err decode(struct split_middle *m, enum sl_dir dir, struct sl_lib
 	return SL_OK;
 }
 
-/* The step is applied on the other side: this side's codecs follow. */
+/* The server has applied the step: this side's codecs follow. */
 static enum sl_err commit(struct split_middle *m, struct sl_fail *fail)
 {
 	struct sl_port *port = sl_link_port(m->link);

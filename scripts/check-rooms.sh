@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks every #include against the table of rooms in docs/MAP.md: who may include whom, and which library has one home. Finds a
-# `kill` in an end-to-end test that says nothing where its process is over already, and a script that cannot be run.
+# Checks every #include against the table of rooms in docs/MAP.md: which room may include which, and which library
+# belongs to one room alone. Also finds a `kill` in an end-to-end test that hides that its process has ended already,
+# and a script that is not executable.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 git ls-files --cached --others --exclude-standard '*.sh' '*.py' | while read -r f; do
@@ -27,7 +28,7 @@ git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | w
 		}' "$f"
 done | awk -F'\t' '
 BEGIN {
-	# room, and what it may include besides itself
+	# may[ROOM]: the rooms that its files may include, besides itself
 	may["common/base"] = ""
 	may["common/conf"] = "common/base"
 	may["common/graph"] = "common/base common/conf"
@@ -57,7 +58,7 @@ BEGIN {
 	may["lib/local"] = "common server/host"
 	may["tests/ref"] = "common/base common/graph common/exec"
 	may["tests"] = "common kernels client server lib proto"
-	# library header, and the only rooms that may name it
+	# home[HEADER]: the only rooms that may include this library header
 	home["uv.h"] = home["zmq.h"] = home["protobuf-c/"] = "common/link tests"
 	home["sodium.h"] = "common/link tests"
 	home["cblas.h"] = home["lapack"] = home["openblas_config.h"] = home["f77blas.h"] = "kernels/cpu tests/bench tests/fuzz"
@@ -75,7 +76,8 @@ function room(path,   part, n) {
 		return "tests/ref"
 	return part[1] ~ /^(common|client|server|lib)$/ && n > 2 ? part[1] "/" part[2] : part[1]
 }
-# `path` is `prefix` itself or lies in it; a prefix that is no folder also covers names that begin with it (cuda -> cuda_runtime.h)
+# True if `path` is `prefix` or lies in that folder. A prefix without a folder also matches longer names (cuda:
+# cuda_runtime.h).
 function under(path, prefix) { return path == prefix || index(path, prefix "/") == 1 }
 function any(path, list,   word, i, n) {
 	n = split(list, word, " ")

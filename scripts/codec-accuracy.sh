@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # usage: codec-accuracy.sh CIFAR_DIR WEIGHTS OUT [SEED]…
-# What each codec costs in accuracy: MobileNetV2 in its cifar form fine-tuned at 32² on the first 2,000 images of CIFAR-10
-# (CIFAR_DIR: its binary files), from an ImageNet backbone (WEIGHTS: safetensors with torchvision's names), once per codec
-# and seed (1 2 3), by `splitc sweep --local`; tested on the first 5,000 test images. OUT gets a folder per seed,
-# codec-accuracy.csv with all rows and codec-accuracy.md with the means. BUILD: folder of splitc. Two seeds at once, a thread
-# each: results are the same for any number of threads. EPOCHS: 3. ROWS: a regular expression of the rows' names, all of them.
+# Measures what each codec costs in accuracy: MobileNetV2 in its cifar form is fine-tuned at 32² on the first 2,000
+# images of CIFAR-10 (CIFAR_DIR: its binary files) from an ImageNet backbone (WEIGHTS: safetensors with torchvision's
+# names), once per codec and seed (1 2 3), by `splitc sweep --local`, and tested on the first 5,000 test images. OUT
+# gets a folder per seed, codec-accuracy.csv with all rows, and codec-accuracy.md with the means. Two seeds run at once,
+# with one thread each; the results are the same for any number of threads. BUILD: folder of splitc. EPOCHS: 3. ROWS: a
+# regular expression that selects rows by name (default: all).
 set -eu -o pipefail
 [ $# -ge 3 ] || { sed -n 2p "$0"; exit 64; }
 data=$(realpath "$1") weights=$(realpath "$2") out=$(realpath -m "$3")
@@ -36,7 +37,7 @@ train:
   schedule: {kind: cosine, warmup_epochs: 1}
 threads: 1
 YAML
-# What works on planes is for the head's tensor: the tail's planes are 4×4.
+# Methods that work on planes apply to the head's tensor alone: the tail's planes have only 4×4 positions.
 grep -E "^- \\{name: \"?(${ROWS:-.*})\"?, (codec|insert)" >"$out/list.yaml" <<'YAML'
 - {name: none, codec: none}
 - {name: f16, codec: f16}
@@ -75,7 +76,7 @@ for seed; do
 done
 mv "$out/codec-accuracy.csv.part" "$out/codec-accuracy.csv"
 
-# Columns from the right: texts to the left may hold commas.
+# Columns are counted from the right, because a text further left may contain commas.
 awk -F, '
 	NR > 1 && $(NF - 13) == "done" {
 		name = $2; acc = 100 * $(NF - 10)

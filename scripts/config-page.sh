@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: scripts/config-page.sh >docs/config.md       (make config-page)
-# The reference page of both configs, from what the programs print with --print-config: key, default, meaning.
-# tests/e2e/docs.sh fails where docs/config.md is not what this prints.
+# Prints the reference page of both configs (key, default, meaning), made from what the programs print with
+# --print-config. tests/e2e/docs.sh fails if docs/config.md differs from this output.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
@@ -9,7 +9,8 @@ export LC_ALL=C.UTF-8
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# PROGRAM COMMAND: a table for each section of its config. Comments stand before their key; a section has no value.
+# tables PROGRAM COMMAND: a table for each section of its config. In the input comments precede their key; a section has
+# no value.
 tables() {
 	env -u XDG_RUNTIME_DIR "$1" "$2" "$tmp/config.yaml" --print-config | awk '
 		function escape(s) { gsub(/\|/, "\\|", s); sub(/-[0-9]+(-[0-9a-f]+)?\.sock/, s ~ /splitc/ ? "-UID-RUN.sock" : "-UID.sock", s); return s }

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # usage: cuda-resources.sh SOURCES USAGE… [PTX…]
-# What the toolkit says of the kernels of the CUDA module, where no device is: `make cuda-resources` builds the module and
-# calls this. SOURCES: the folder of the .cu files; NAME.usage: what `ptxas -v` said of one; NAME.ptx: its PTX, of those
-# that must round as the host does. Prints a line for every kernel, its templates together: over all architectures the most
-# registers and, of these, how many threads a multiprocessor of 65536 has room for; bytes of static shared memory, of local
-# memory (arrays that registers cannot hold) and of spilled registers.
-# Fails where a kernel
+# Checks, on a host without a GPU, what the CUDA toolkit reports about the kernels of the CUDA module; `make
+# cuda-resources` builds the module and calls this. SOURCES: the folder of the .cu files; NAME.usage: the output of
+# `ptxas -v` for one file; NAME.ptx: the PTX of files that must round as the host does. Prints a line per kernel, all
+# its template instances together: over all architectures the most registers, the threads for which a multiprocessor
+# with 65536 registers then has room, and bytes of static shared memory, of local memory (arrays that registers cannot
+# hold) and of spilled registers. Fails if a kernel
 #   - spills, or has local memory, of more than 64 bytes: an array that registers should hold, or loops that wait
 #   - has more than 48 KiB of shared memory, which every launch would have to ask for
-#   - is launched with CU_PLACE_THREADS and was not compiled for it: such a launch fails if registers do not suffice
-# and where PTX contracts a product and a sum, leaves a rounding to the assembler, approximates, or flushes subnormals.
+#   - is launched with CU_PLACE_THREADS but not compiled for it: such a launch fails if registers do not suffice
+# and if PTX contracts a product and a sum, leaves the rounding to the assembler, approximates, or flushes subnormals.
 set -eu
 sources=$1
 shift
@@ -19,7 +19,7 @@ for file in "$@"; do
 done
 [ ${#usage[@]} -gt 0 ] || { echo 'no usage files' >&2; exit 64; }
 
-# FILE KERNEL ARCHITECTURE REGISTERS SHARED LOCAL SPILLED, a line for every machine code
+# Prints a line for the code of each architecture: FILE KERNEL ARCHITECTURE REGISTERS SHARED LOCAL SPILLED
 for file in "${usage[@]}"; do
 	name=${file##*/}
 	awk -v file="${name%%.*}" '
@@ -57,7 +57,7 @@ done | { if command -v c++filt >/dev/null; then c++filt; else cat; fi } |
 			exit faults > 0
 		}' || bad=1
 
-# Launches may go over several lines; so do declarations.
+# Newlines are removed, because a launch or a declaration may span several lines.
 flat=$(cat "$sources"/*.cu | tr '\n\t' '  ' | tr -s ' ')
 while read -r kernel; do
 	grep -qE "__global__ void (PLACE_THREADS|__launch_bounds__\([^)]*\)) $kernel\(" <<<"$flat" ||
@@ -66,7 +66,7 @@ done < <(grep -oE 'CU_LAUNCH\([a-z_]+, ([^,;]|\([^()]*\))*, CU_PLACE_THREADS,' <
 
 for file in ${ptx[@]+"${ptx[@]}"}; do
 	grep -q '\.entry' "$file" || { echo "FAULT $file has no kernel"; bad=1; }
-	# an addition that PTX does not say how to round may be contracted with the product in front
+	# The assembler may contract an addition without a rounding mode with the product before it.
 	found=$(grep -noE '\<(fma|mad)\.[a-z.]*f(32|64)|\<[a-z0-9.]*\.(approx|ftz)\>|\<(add|sub|mul|div|sqrt|rcp)\.f(32|64)' "$file" | head -n 3 | tr '\n' ' ') || true
 	[ -z "$found" ] || { echo "FAULT $file: $found"; bad=1; }
 done

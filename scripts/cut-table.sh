@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: cut-table.sh
-# Prints the table of docs/howto-choose.md: for networks and cuts what the head computes for an image, and what crosses for it in
-# training, in fp32. No data are needed.
+# Prints the table of docs/howto-choose.md: for networks and cuts, how much the head computes per image and how many
+# bytes cross the link per image in training, in fp32. Needs no data.
 set -eu
 cd "$(dirname "$0")/.."
 splitc=${SPLITC:-build/release/splitc}

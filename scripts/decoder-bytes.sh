@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # usage: decoder-bytes.sh [FOLDER]
-# Bytes that cross for a token of a decoder: 16 prompts with completions of E2E's mean lengths, 59 tokens of which 28 have a loss, in
-# batches of 8 and two chunks; GPT-2 medium's width of 1024, adapters on q_proj and v_proj. Prints a table in Markdown: a line for each
-# form, with bytes of both directions and of all tensors, headers of messages included, and how many times fewer they are than in the
-# padded form. What crosses in an epoch is what a run of two epochs sends more than a run of one. Bytes depend on lengths, width and
-# codecs alone, so layers are thin and weights random. FOLDER, of a small pretrained Llama with tokenizer.model and of glue/CoLA
-# (SPLIT_TEXT_DATA), adds what the codecs cost: 300 steps of LoRA on CoLA's sentences. BUILD: folder of the binaries.
+# Measures the bytes that cross the link per token of a decoder. The data are 16 prompts with completions of E2E's mean
+# lengths: 59 tokens, of which 28 have a loss, in batches of 8 and two chunks. The width is GPT-2 medium's 1024, with
+# adapters on q_proj and v_proj. Prints a table in Markdown, one line per form of the rows: bytes in both directions of
+# all tensors, with message headers, and how many times fewer they are than in the padded form. The bytes of an epoch
+# are those of a run of two epochs less those of a run of one. Bytes depend on lengths, width and codecs alone, so
+# layers are thin and weights random. FOLDER (a small pretrained Llama with tokenizer.model, and glue/CoLA as in
+# SPLIT_TEXT_DATA) adds what the codecs cost in loss: 300 steps of LoRA on CoLA's sentences. BUILD: folder of the
+# binaries.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
@@ -26,7 +28,7 @@ until endpoint=$(grep -m 1 -o 'tcp://127.0.0.1:[1-9][0-9]*' "$work/server.log");
 	kill -0 $server || { cat "$work/server.log" >&2; exit 1; }
 	sleep 0.1
 done
-# a token each: ids of a prompt and its completion have a token in front and an end token
+# One token per character; with a start token and an end token the rows have 59 on average.
 python3 - "$work/data" <<-'PYTHON'
 	import json
 	import sys

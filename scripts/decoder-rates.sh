@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # usage: decoder-rates.sh FOLDER DECODER [RATE…]
-# Fine-tunes a pretrained decoder on CoLA's sentences at several learning rates of AdamW, with adapters and as a whole, in one process:
-# lines of a table in Markdown with the loss on CoLA's development sentences. FOLDER has glue/CoLA. DECODER has config.json,
-# model.safetensors and tokenizer.model or tokenizer.json. EPOCHS: 2; BUILD: folder of the binaries.
+# Fine-tunes a pretrained decoder on CoLA's sentences at several learning rates of AdamW, with adapters and as a whole,
+# in one process. Prints lines of a Markdown table with the loss on CoLA's development sentences. FOLDER has glue/CoLA.
+# DECODER has config.json, model.safetensors and tokenizer.model or tokenizer.json. EPOCHS: 2; BUILD: folder of the
+# binaries.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
@@ -31,7 +32,7 @@ cat >"$work/client.yaml" <<-YAML
 	  optimizer: {kind: adamw, lr: 1e-4}
 	  schedule: {kind: cosine, warmup_epochs: 0.1}
 YAML
-# loss COMMAND [argument]…: of the last evaluation
+# loss COMMAND [argument]…: prints the loss of the last evaluation.
 loss() {
 	"$build/splitc" "$1" "$work/client.yaml" --local "${@:2}" >"$work/log" 2>&1 || { tail -n 1 "$work/log" >&2; exit 1; }
 }

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # usage: demo-generate.sh [FOLDER]        (make demo-generate TEXT_DATA=FOLDER)
-# Starts splits, trains a small decoder on CoLA's sentences from random weights with splitc through it, and lets it write text behind
-# a few words. FOLDER, or $SPLIT_TEXT_DATA, has CoLA (glue/CoLA or CoLA) and roberta_tokenizer/; neither comes with this project.
-# Fails where the network has learned little: a perplexity of 300 or more, of 50,265 at first; and where the text over the link is
-# not that of this process alone. Everything it starts ends with it. DEMO_RUN names the folder of logs and weights (default
-# runs/demo-generate); BUILD, that of the binaries; EPOCHS, another number of them.
+# Starts splits, trains a small decoder through it from random weights on CoLA's sentences, and lets it continue a few
+# words. FOLDER, or $SPLIT_TEXT_DATA, has CoLA (glue/CoLA or CoLA) and roberta_tokenizer/; neither comes with this
+# project. Fails if the network learned little (a perplexity of 300 or more; it begins at 50,265), or if the text that
+# it writes over the link differs from the text that one process writes. All daemons end with this script. DEMO_RUN: the
+# folder of logs and weights (default runs/demo-generate). BUILD: the folder of the binaries. EPOCHS: another number of
+# epochs.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 . scripts/demo-pair.sh
 find_texts "${1:-}"
 start_splits
 echo "splits serves on $endpoint; splitc trains configs/client-decoder.yaml"
-# the tokens are not kept: the data may be read-only
+# No token cache: it would lie beside the data, which may be read-only.
 set=(--set server="$endpoint" --set log.dir="$run" --set control="$socket/splitc.sock" --set data.dir="$glue"
 	--set data.tokenizer="$data/roberta_tokenizer" --set data.token_cache=false --set train.epochs="${EPOCHS:-2}")
 $child "$build/splitc" train configs/client-decoder.yaml --fresh "${set[@]}" >"$run/summary.txt" &
@@ -20,7 +21,8 @@ status=0
 wait $client || status=$?
 client_ended $status
 
-# A word that the sentences begin with often, in each line. Drawn, as a small network's likeliest words are always the same.
+# Words with which CoLA's sentences often begin. Tokens are sampled: the most likely words of a small network are always
+# the same.
 printf '%s\n' 'John' 'The' 'Mary believed that' 'I think' >"$run/prompts.txt"
 writes() {
 	"$build/splitc" generate configs/client-decoder.yaml "${set[@]}" --prompts "$run/prompts.txt" --set generate.max_tokens=24 \

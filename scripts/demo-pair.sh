@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# For the demos, each of which keeps its logs and weights in a folder of its own name: $build, $run. Daemons end with the script,
-# however that ends.
+# Sourced by the demos. Sets $build, and $run: the demo's own folder for logs and weights. The daemons end with the
+# script, also when it is interrupted.
 build=${BUILD:-build/release}
 demo=$(basename "$0" .sh)
 run=${DEMO_RUN:-runs/$demo}
 
-# find_texts [FOLDER]: $data and $glue, of FOLDER or $SPLIT_TEXT_DATA, which has CoLA and a tokenizer
+# find_texts [FOLDER]: sets $data and $glue. FOLDER, or $SPLIT_TEXT_DATA, must have CoLA and a tokenizer.
 find_texts() {
 	local needed
 	data=${1:-${SPLIT_TEXT_DATA:-}}
@@ -17,7 +17,7 @@ find_texts() {
 	done
 }
 
-# a slower BLAS kernel than the CPU's is of no use here
+# The variable may force a BLAS kernel that is slower than the CPU's own.
 unset OPENBLAS_CORETYPE
 
 server='' client='' socket=''
@@ -32,15 +32,16 @@ trap end_all EXIT
 trap 'exit 143' TERM HUP
 trap 'exit 130' INT
 
-# A terminal's Ctrl-C is for the script alone, so both have sessions of their own; and neither outlives it.
+# The daemons have sessions of their own, so that a terminal's Ctrl-C reaches this script alone. They get SIGTERM when
+# it ends.
 child='setsid setpriv --pdeathsig TERM'
 
-# start_splits: $endpoint is where it serves, $socket a folder for control sockets, $child what a daemon is started with
+# start_splits: sets $endpoint, and $socket: a folder for the control sockets. A demo starts its daemons with $child.
 start_splits() {
 	mkdir -p "$run"
 	socket=$(mktemp -d "${TMPDIR:-/tmp}/split-demo.XXXXXX")
 	: >"$run/splits.log" # read below before splits may have opened it; and an earlier demo's address is not this one's
-	# any free port, and sockets of its own: a demo disturbs no other splits here
+	# A free port and own sockets, so that the demo disturbs no other splits on this host.
 	$child "$build/splits" serve configs/server.yaml --set listen=tcp://127.0.0.1:0 --set store="$run/store" \
 		--set control="$socket/splits.sock" 2>"$run/splits.log" &
 	server=$!
@@ -53,7 +54,7 @@ start_splits() {
 	[ -n "$endpoint" ] || { echo 'splits did not start:'; cat "$run/splits.log"; exit 1; }
 }
 
-# client_ended STATUS: shows the server's last words where the client failed, else the summary
+# client_ended STATUS: shows the end of the server's log if the client failed, else the client's summary.
 client_ended() {
 	client=''
 	[ "$1" = 0 ] || { echo "splitc ended with exit status $1; the server's log:"; tail -n 5 "$run/splits.log"; exit 1; }

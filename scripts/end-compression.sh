@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # usage: end-compression.sh CIFAR_DIR OUT [METHOD]…
-# Compressed gradients between workers: ResNet9 on CIFAR-10 (CIFAR_DIR: its binary files), four members of a group that share head and
-# tail, in one process. The middle is the last linear layer, and the head has all other parameters: 99.7 %. Each METHOD (all of
-# them) compresses the gradients on their way up and the mean on its way down, parameter by parameter (each) and as one vector (all).
-# OUT gets a folder per run and end-compression.md: test accuracy, bytes of a member's step, and whether each is no worse. Runs that
-# are there are not run again. A METHOD is "NAME END_GRAD END_MEAN", the latter two being codecs. TRAIN (1000) and TEST (1000) images,
-# EPOCHS (6, 2 at least), WIDTH of the network (0.25; 1 is the published one), BATCH of a member (32), LR (0.1), SEEDS ("1"),
-# THREADS (1). BUILD: folder of splitc. The whole takes about 6 minutes of one core's time.
+# Measures compressed gradients between workers: ResNet9 on CIFAR-10 (CIFAR_DIR: its binary files), with four members of
+# a group that share head and tail, in one process. The middle is the last linear layer, and the head has all other
+# parameters: 99.7 %. Each METHOD (default: all) compresses the gradients on their way up and the mean on its way down,
+# once parameter by parameter (each) and once as one vector (all). OUT gets a folder per run and end-compression.md:
+# test accuracy, bytes of a member's step, and whether each is no worse. Runs that are in OUT are not repeated. A METHOD
+# is "NAME END_GRAD END_MEAN", where the latter two are codecs. Environment: TRAIN (1000) and TEST (1000) images, EPOCHS
+# (6, at least 2), WIDTH of the network (0.25; 1 is the published one), BATCH of a member (32), LR (0.1), SEEDS ("1"),
+# THREADS (1), BUILD (folder of splitc). Everything takes about 6 minutes of one core's time.
 set -eu -o pipefail
 [ $# -ge 2 ] || { sed -n 2p "$0"; exit 64; }
 data=$(realpath "$1") out=$(realpath -m "$2")
@@ -56,7 +57,7 @@ share: {group: workers, clients: 4, ends: step}
 threads: ${THREADS:-1}
 YAML
 
-# summary FOLDER KEY: of member 0's summary
+# summary FOLDER KEY: prints a field of member 0's summary.
 summary() { sed -n '$p' "$1/member-0/log.jsonl" | python3 -c 'import json, sys; print(json.loads(sys.stdin.read())[sys.argv[1]])' "$2"; }
 
 for method; do

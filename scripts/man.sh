@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # usage: [RUN=EMULATOR] scripts/man.sh splitc|splits PROGRAM >splitc.1       (make man)
-# A manual page from what the program itself says: its --help, every sub-command's --help, every key of the config as
-# --print-config explains it, and the exit statuses of common/base/err.h. So no second source can fall behind.
+# Prints a manual page made from the program's own output: its --help, every sub-command's --help, every key of the
+# config as --print-config explains it, and the exit statuses of common/base/err.h. So the page cannot fall behind the
+# program.
 set -eu
 cd "$(dirname "$0")/.."
 name=$1 program=$2 RUN=${RUN:-}
@@ -13,10 +14,10 @@ splits) about='split learning server: computes the middle of networks' ;;
 esac
 version=$($RUN "$program" --version | awk '{print $2}')
 
-# plain text as troff: backslashes, and a dot or quote at the beginning of a line
+# Escapes plain text for troff: backslashes, hyphens, and a dot or quote at the beginning of a line.
 escape() { sed -e 's/\\/\\e/g' -e 's/-/\\-/g' -e "s/^\([.']\)/\\\\\&\1/"; }
 
-# the --help of a sub-command: synopsis, paragraphs, options
+# command_page COMMAND: the --help of a sub-command as synopsis, paragraphs and options
 command_page() {
 	$RUN "$program" "$1" --help | escape | awk -v name="$name" '
 		/^usage: / { sub(/^usage: /, ""); print ".SS \"" name " " cmd "\""; synopsis = $0; next }
@@ -34,7 +35,7 @@ command_page() {
 		{ sub(/^ +/, ""); print }' cmd="$1"
 }
 
-# KEY, indented by section, behind remarks that explain it
+# config_keys: prints the keys, indented by section, each after the comments that explain it
 config_keys() {
 	local minimal
 	minimal=$(mktemp)
@@ -63,7 +64,7 @@ names a key with its sections:
 .BR train.batch=64 .
 The keys, with their defaults:
 EOF
-# a key that the minimal config has no use for is printed behind a # of its own
+# --print-config comments out a key that does not apply to the minimal config; the page lists it all the same.
 config_keys | sed 's/^\( *\)#\([^ ]\)/\1\2/' | escape | awk '
 	/^ *#/ { sub(/^ *# /, ""); help = help (help == "" ? "" : " ") $0; next }
 	{
@@ -76,7 +77,7 @@ config_keys | sed 's/^\( *\)#\([^ ]\)/\1\2/' | escape | awk '
 			path = path (i ? "." : "") section[i]
 		if (help == "")
 			next # a section
-		# what this machine and the minimal config fill in is no default
+		# The values of these keys come from this machine or from the minimal config; they are not defaults.
 		if (path ~ /^(control|model\.name|data\.dir)$/)
 			value = ""
 		print ".TP"
@@ -85,7 +86,7 @@ config_keys | sed 's/^\( *\)#\([^ ]\)/\1\2/' | escape | awk '
 		help = ""
 	}'
 printf '.SH EXIT STATUS\nAn error prints one line on stderr. Its status is that of sysexits.h, or one of this list.\n'
-# several errors share a status: the first one of each, with the words of the others
+# Several errors may share a status: they become one entry that lists all their texts.
 sed -n 's/^\tX([A-Z_]*, \([0-9]*\), "\([^"]*\)").*/\1\t\2/p' common/base/err.h | awk -F'\t' '
 	!($1 in text) { order[++n] = $1 }
 	{ text[$1] = text[$1] (text[$1] == "" ? "" : "; ") $2 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # usage: repeat-tests.sh N [TARGET…]
-# Runs `make TARGET` N times, one round after another; without a TARGET, test and test-rest. It goes on where a test fails, and ends
-# with a table: how many rounds passed, and how often each test failed. Each round's output is in build/repeat/TARGET-ROUND.log.
-# Run it beside other work (stress-ng --cpu 2, or a build) as well as on an idle machine. Status 1: something failed.
+# Runs `make TARGET` N times, in N rounds; without a TARGET, test and test-rest. It continues after a failed test, and
+# ends with a table: how many rounds passed, and how often each test failed. The output of a round is in
+# build/repeat/TARGET-ROUND.log. Run it beside other work (stress-ng --cpu 2, or a build) as well as on an idle machine.
+# Status 1: something failed.
 set -u
 cd "$(dirname "$0")/.."
 [[ ${1:-} =~ ^[1-9][0-9]*$ ]] || { echo "usage: ${0##*/} N [TARGET…]" >&2; exit 64; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: reproduce.sh [--list | --write] [ROW]…
-# Trains rows of published accuracy tables, split between two daemons on this host, and writes them to RESULTS.md, .jsonl
-# and a picture for each table. ROW is TABLE/NAME or TABLE of configs/reproduce/rows; without ROW all of them. A row that
-# was interrupted goes on, and one that is done is not trained again. A daemon that dies is started again.
+# Trains rows of published accuracy tables, split between two daemons on this host, and writes the results to
+# RESULTS.md, .jsonl and a picture per table. ROW is TABLE/NAME or TABLE of configs/reproduce/rows; the default is all
+# rows. An interrupted row is resumed, and a finished one is not trained again. A daemon that dies is restarted.
 #   --list    state of each row, what it took so far, and hours that it still needs; trains nothing
 #   --write   write RESULTS anew from the runs in OUT, also of those that go on; trains nothing
 # Environment: DATA, the binary files of CIFAR-10 (data/cifar-10-batches-bin); WEIGHTS, an ImageNet backbone
@@ -30,7 +30,7 @@ server='' clients=()
 
 die() { echo "reproduce.sh: $*" >&2; exit 1; }
 
-# Clients first: a server that ends before them would make them wait for it.
+# The clients end first: without their server they would wait for it.
 end_daemons() {
 	local pid
 	for pid in ${clients[@]+"${clients[@]}"} $server; do
@@ -41,7 +41,7 @@ end_daemons() {
 trap 'end_daemons; rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM HUP
 
-# All rows, a line each: TABLE/NAME, ACCURACY, CONFIG, KEY=VALUE…
+# Prints all rows, a line each: TABLE/NAME, ACCURACY, CONFIG, KEY=VALUE…
 all_rows() {
 	awk '/^#/ || !NF {next}
 		$1 == "table" {table = $2; config = $3; $1 = $2 = $3 = ""; common = $0; next}
@@ -50,7 +50,7 @@ all_rows() {
 
 table_names() { awk '$1 == "table" {print $2}' "$table"; }
 
-# chosen [ROW]…: their lines
+# chosen [ROW]…: prints the lines of these rows, or of all.
 chosen() {
 	local word found
 	all_rows >"$tmp/all"
@@ -62,7 +62,8 @@ chosen() {
 	done
 }
 
-# take_row LINE: $id, $published, $config, $dir, the row's keys as $words and as options of splitc in $set, and $members
+# take_row LINE: sets $id, $published, $config, $dir, $members, and the row's keys: as $words, and as options of splitc
+# in $set.
 take_row() {
 	local word key value
 	read -r id published config words <<<"$1"
@@ -87,7 +88,7 @@ steps_done() { if [ -f "$(log)" ]; then grep -o '^{"type":"step","step":[0-9]*' 
 steps_all() { cat "$dir/steps" 2>/dev/null || echo 0; }
 take_cost() { wall=0 cpu=0; [ ! -f "$dir/cost" ] || read -r wall cpu <"$dir/cost"; } # seconds so far: $wall and $cpu
 
-# What the row has cost so far. It is written behind each look at the daemons, so a kill loses a second of it.
+# Saves what the row has cost so far. The main loop calls it each second, so a kill loses at most one second.
 keep_cost() {
 	local pid
 	for pid in $server ${clients[@]+${clients[@]}}; do # user and system time of each that was ever started
@@ -98,7 +99,7 @@ keep_cost() {
 	mv "$dir/cost.part" "$dir/cost"
 }
 
-# The kernel ends a daemon whose script was killed, so that nobody trains a row that nobody looks after.
+# The kernel kills the daemons if this script is killed, so that no row trains unattended.
 start_server() {
 	setpriv --pdeathsig KILL "$build/splits" serve "$here/configs/server.yaml" --set "listen=tcp://127.0.0.1:$port" \
 		--set store="$dir/store" --set device="${DEVICE:-auto}" --set threads="${THREADS:-0}" --set control="$tmp/server.sock" 2>>"$dir/server.log" 9>&- &
@@ -114,7 +115,7 @@ start_client() { # MEMBER
 	clients[$1]=$!
 }
 
-# client_ended MEMBER: starts it again where it was killed or lost its server, as long as the run gets further
+# client_ended MEMBER: restarts a client that was killed or lost its server, as long as the run makes progress.
 client_ended() {
 	local rc=0 steps
 	wait "${clients[$1]}" || rc=$?
@@ -167,7 +168,8 @@ train() {
 
 hours() { awk "BEGIN {printf \"%.2f\", ($1) / 3600}"; }
 
-# seconds_a_step: of this row so far, else as RESULTS has it of this row or its table, maybe from another machine; or 0
+# seconds_a_step: measured in this row so far; else taken from RESULTS (this row, or its table; maybe of another
+# machine); else 0.
 seconds_a_step() {
 	[ "$wall" = 0 ] || [ "$steps" = 0 ] || { awk "BEGIN {print $wall / $steps}"; return; }
 	[ -f "$results.jsonl" ] || { echo 0; return; }
@@ -196,7 +198,7 @@ list() {
 	done
 }
 
-# record: one line of JSON for a row that has begun
+# record: prints one line of JSON for a row that has begun.
 record() {
 	take_cost
 	jq -sc --arg row "$id" --arg published "$published" --arg config "${config#"$here/"}" --arg words "$words" \
@@ -214,7 +216,7 @@ record() {
 				[.x.epoch, .x.train_loss, .x.test_loss, .x.test_acc, .b])]}' "$(log)"
 }
 
-# Rows of this table that OUT knows replace those of RESULTS.jsonl; the others stay.
+# The rows of this table that OUT has replace those in RESULTS.jsonl; the others stay.
 collect() {
 	local line
 	touch "$results.jsonl"
@@ -245,7 +247,8 @@ tables() {
 	done
 }
 
-# picture TABLE: accuracy by epoch and by megabytes of its rows of several epochs, and published figures as broken lines
+# picture TABLE: plots accuracy by epoch and by megabytes for its rows of several epochs; published figures are dashed
+# lines.
 picture() {
 	local row runs=() lines='' figure n=0 published
 	while read -r row; do

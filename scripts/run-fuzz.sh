@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # usage: run-fuzz.sh build/fuzz/tests/fuzz/fuzz_x …
-# Each target runs FUZZ_SECONDS on a scratch corpus that starts from the seeds in tests/fuzz/corpus/<x>/. Those of wire are the
-# golden frames of tests/golden/wire, so they are always of today's protocol; those of picture_dicom are tests/golden/dicom.
+# Runs each target for FUZZ_SECONDS on a scratch corpus that starts from the seeds in tests/fuzz/corpus/<x>/. The seeds
+# of wire are the golden frames of tests/golden/wire, so they always match the current protocol; those of picture_dicom
+# are tests/golden/dicom.
 set -eu
 cd "$(dirname "$0")/.."
 
-# frames FOLDER: golden headers as fuzz_wire reads them; of those with a payload any will do
+# frames FOLDER: writes the golden headers in the input format of fuzz_wire. Where a frame has a payload, any bytes will
+# do.
 frames() {
 	local hex header payload
 	for hex in tests/golden/wire/*.hex; do
@@ -17,7 +19,7 @@ frames() {
 	done
 }
 
-# scans FOLDER: DICOM files behind the eight bytes that choose how they are read
+# scans FOLDER: writes DICOM files behind eight bytes that choose how the target reads them.
 scans() {
 	local file
 	for file in tests/golden/dicom/*.dcm; do
@@ -33,7 +35,7 @@ for bin in "$@"; do
 	echo "== $name, ${FUZZ_SECONDS:-60} s"
 	[ "$name" != fuzz_wire ] || frames "$grown"
 	leaks=1
-	# DCMTK itself loses an object of 32 bytes in about one of 600,000 damaged files
+	# DCMTK itself leaks an object of 32 bytes on about one in 600,000 damaged files.
 	[ "$name" != fuzz_picture_dicom ] || { scans "$grown" && leaks=0; }
 	dirs=("$grown")
 	[ ! -d "$seeds" ] || dirs+=("$seeds")

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # usage: run-tests.sh PROGRAM|SCRIPT.sh …
-# Runs cmocka programs and end-to-end scripts, one more at a time than there are cores. Each has a time limit and a temporary
-# directory of its own. A line is printed as each ends; its output only where something failed. A script is one case:
-# exit 0 passed, 77 skipped, anything else failed. Tests that tests/tiers marks `early` begin first, so that no core waits for
-# them at the end; those that it marks `alone` run last, one after another.
-# With SPLIT_LONG=1 scripts run their long forms, one at a time, within TEST_TIMEOUT (here 6 h). Each is shown with the time
-# it began and its last line. The first line names the folder in which those that take an hour say how far they are.
-# The last line is `N passed, N failed, N skipped`; exit status 1 where anything failed, or nothing ran at all.
-# Environment: BUILD (folder of the binaries), RUN (a program that runs each of them), SAN, SPLIT_QUICK (set in `make test`:
-# tests of many like cases take fewer), JOBS (tests at a time), TEST_BEGAN
-# (when the build began, in seconds of the epoch), TEST_TIMEOUT (seconds; 1800 for each, × 5 with SAN: a machine may be busy, and a
-# test that ends is not waited for).
+# Runs cmocka programs and end-to-end scripts, one more at a time than there are cores. Each has a time limit and a
+# temporary directory of its own. One line is printed when a test ends; its output follows only if something failed. A
+# script is one case: exit status 0 is passed, 77 skipped, anything else failed. Tests that tests/tiers marks `early`
+# start first, so that no core is idle at the end; those marked `alone` run last, one after another. With SPLIT_LONG=1
+# scripts run their long forms, one at a time, within TEST_TIMEOUT (here 6 h). Each is listed with the time at which it
+# began and its last line. The first line names the folder in which tests of an hour report their progress. The last
+# line is `N passed, N failed, N skipped`; exit status 1 if anything failed, or if nothing ran at all. Environment:
+# BUILD (folder of the binaries), RUN (a program that runs each of them), SAN, SPLIT_QUICK (set in `make test`: tests
+# with many similar cases run fewer), JOBS (tests at a time), TEST_BEGAN (when the build began, in seconds of the
+# epoch), TEST_TIMEOUT (seconds; 1800 for each, × 5 with SAN; generous, for a busy machine: a test that ends costs no
+# more).
 set -u
 cd "$(dirname "$0")/.."
 export BUILD="${BUILD:-build/release}" SAN="${SAN:-}"
@@ -28,10 +28,10 @@ trap 'rm -rf "$scratch"' EXIT
 
 count() { grep -c -- "$1" "$2" || true; }
 
-# The first line of cases that cmocka marks with a word ($1), each once, in a program's output ($2).
+# marked WORD OUTPUT: counts the cases that cmocka marks with WORD, each once.
 marked() { awk -v word="$1" '$0 ~ word && !/] ([0-9]+ test|---)/ {seen[$0] = 1} END {n = 0; for (k in seen) n++; print n}' "$2"; }
 
-# run PROGRAM: its output into $out, its exit status into $rc. Signals reach it.
+# run PROGRAM: writes its output to $out; sets $rc to its exit status. Passes signals on to it.
 run() {
 	local child limit=1800
 	[ -z "${SPLIT_LONG:-}" ] || limit=21600
@@ -46,7 +46,7 @@ run() {
 	[ $rc != 124 ] && [ $rc != 137 ] || echo "timed out after $limit s" >>"$out"
 }
 
-# judge PROGRAM: cases passed, failed and skipped into $ok, $bad and $skip
+# judge PROGRAM: sets $ok, $bad and $skip to the numbers of cases that passed, failed and were skipped.
 judge() {
 	ok=0 bad=0 skip=0
 	case $1 in
@@ -60,7 +60,7 @@ judge() {
 	bad=$(marked '^\\[  (FAILED |ERROR  ?) ?\\] ' "$out")
 	skip=$(marked '^\\[  SKIPPED \\] ' "$out")
 	sed -n 's/^\[  SKIPPED \] //p' "$out" | grep -v '^[0-9]* test' | sort -u | sed "s/^/SKIP $name: /" >>"$scratch/skips"
-	# a crash, a leak report, a program without cases: a failure that no case of its own reports
+	# A crash, a leak report or a program without cases is a failure that no case of its own reports.
 	if [ $rc -ne 0 ] && [ "$bad" = 0 ]; then bad=1; fi
 	if [ $rc -eq 0 ] && [ $((ok + bad + skip)) = 0 ]; then bad=1; echo 'no test case ran' >>"$out"; fi
 }
@@ -76,7 +76,7 @@ report() {
 	echo "---- $name: exit status $rc"
 	tail -n 200 "$out" | sed 's/^/    /'
 	echo "----"
-	# said once more behind everything else, for who sees only the end; what failed may be far above the last lines
+	# Repeated after all other output, for readers who see only the end: the failure itself may be far above.
 	{
 		echo "FAILED $name: exit status $rc"
 		{ grep -E '^(FAILED: |\[ +(ERROR|LINE) +\] )' "$out" | head -n 8; tail -n 12 "$out"; } | cut -c 1-200 | sed 's/^/    /'
@@ -99,7 +99,7 @@ run_one() {
 }
 export -f count marked run judge report run_one
 
-# some JOBS PROGRAM…
+# some JOBS PROGRAM…: runs these programs, JOBS at a time.
 some() {
 	local jobs=$1 workers
 	shift
@@ -116,7 +116,7 @@ some() {
 : >"$scratch/tally"
 : >"$scratch/skips"
 : >"$scratch/failures"
-# marked_as MARK: the names of tests, each between spaces
+# marked_as MARK: prints the names of the tests with this mark, between spaces.
 marked_as() { echo " $(awk -v mark="$1" '$2 ~ mark {print $1}' tests/tiers 2>/dev/null | tr '\n' ' ') "; }
 lonely=$(marked_as alone) long=$(marked_as early)
 early=() together=() alone=()

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # usage: slow-targets.sh [--minutes N] [--record] [NAME…]        (as root)
-# Runs what README and docs promise and `make test-all` does not try: the targets of docs/results/slow-targets.md. Without a NAME
-# they take turns: those that passed longest ago, as many as N minutes (default 6) have room for, but one at least.
-# Status 1: one that has passed before fails now, or one that was named. One that takes its turn and never passed is told alone.
-#   --record  writes commit, time and minutes of each that passed into the page; for a developer, who commits it
+# Runs the targets of docs/results/slow-targets.md: what README and docs promise, but `make test-all` does not try.
+# Without a NAME they take turns: those that passed longest ago run first, as many as fit into N minutes (default 6),
+# but at least one. Status 1: a target failed that was named, or that has passed before. If one that never passed fails
+# in its turn, it is only reported.
+#   --record  writes commit, time and minutes of each passed target into the page; for a developer, who commits the page
 set -eu
 cd "$(dirname "$0")/.."
 page=docs/results/slow-targets.md
@@ -19,14 +20,14 @@ while [ $# -gt 0 ]; do
 done
 say() { printf 'slow-targets: %s\n' "$*"; }
 
-# | name | `command` | minutes | commit | when |: a line of the page for each, with tabs between
+# rows: prints each line of the page's table (name, command, minutes, commit, when), with tabs between the columns.
 rows() { sed -n 's/^| \([a-z0-9-]*\) | `\(.*\)` | \([0-9]*\) | \(.*\) | \(.*\) |$/\1\t\2\t\3\t\4\t\5/p' $page; }
 known=$(rows | cut -f 1)
 [ "$(grep -c '^| [a-z0-9-]* | `' $page)" = "$(wc -w <<<"$known")" ] || { say "$page: a line has not five columns"; exit 1; }
 for name in "${names[@]}"; do
 	grep -qx -e "$name" <<<"$known" || { say "no target $name in $page; there are:" $known; exit 64; }
 done
-# one that never passed has - in place of a date, which sorts before digits
+# A target that never passed has - in place of a date. It sorts before digits, so such targets come first.
 [ ${#names[@]} -gt 0 ] || turn=yes
 [ -z "$turn" ] ||
 	mapfile -t names < <(rows | LC_ALL=C sort -s -t $'\t' -k 5,5 |

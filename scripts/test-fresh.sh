@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # usage: test-fresh.sh        (make test-fresh; as root, on Debian 12)
-# The commands of README.md under "Two commands", as they stand there, in a clean Debian 12 that has git, make and ca-certificates
-# and nothing else: by root, and by a user with sudo, each in a clone and a Debian of its own. What is not committed is not tested.
-# SPLIT_FRESH=short: root runs the second command and the user the first. build/fresh keeps the clean Debian for the next time,
-# and what the commands said.
+# Runs the commands of README.md under "Two commands", as they are printed there, in a clean Debian 12 that has git,
+# make and ca-certificates and nothing else: as root, and as a user with sudo, each in its own clone and its own Debian.
+# It tests only what is committed. SPLIT_FRESH=short: root runs the second command and the user the first. build/fresh
+# keeps the clean Debian for the next run, and the output of the commands.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo 'test-fresh: needs root' >&2; exit 77; }
@@ -22,15 +22,15 @@ trap end_all EXIT
 trap 'exit 130' INT TERM HUP
 say() { printf 'test-fresh: %s\n' "$*"; }
 
-# The lines of the page's block, comments included: a shell skips those.
+# Reads the lines of the page's code block. Comments stay in it; a shell skips them.
 mapfile -t commands < <(sed -n '/^## Two commands/,/^## [^T]/p' README.md | sed -n '/^```sh/,/^```/ {/^```/!p}')
 [ ${#commands[@]} = 2 ] || { say "README.md has ${#commands[@]} commands under \"Two commands\", not 2"; exit 1; }
 
-# sudo is there for the user, and goes for root
+# The clean Debian also has sudo, for the user; root's copy removes it.
 base=$keep/debian12-clean.tar
 scripts/debian-root.sh "$base" git,make,ca-certificates,sudo
 
-# What this machine needs to reach the network, and a clean Debian does not have: proxies, and files of certificates.
+# A clean Debian lacks what this machine needs to reach the network: proxies and certificate files.
 reach=()
 for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY npm_config_registry CIFAR10_URL; do
 	[ -z "${!name:-}" ] || reach+=("$name=${!name}")
@@ -39,7 +39,7 @@ for name in NODE_EXTRA_CA_CERTS SSL_CERT_FILE CURL_CA_BUNDLE; do
 	[ ! -f "${!name:-/nowhere}" ] || reach+=("$name=/etc/ssl/host/$name")
 done
 
-# new_root USER: a Debian and a clone in $root
+# new_root USER: makes a Debian with a clone in it; sets $root.
 new_root() {
 	root=$tmp/$1
 	home=$([ "$1" = root ] && echo /root || echo "/home/$1")
@@ -59,12 +59,13 @@ new_root() {
 	fi
 	git clone -q --no-hardlinks . "$root$home/split"
 	chroot "$root" chown -R "$1:" "$home/split"
-	# packages that the Debian before this one has fetched
+	# Packages that the previous Debian has downloaded already.
 	[ ! -d "$tmp/debs" ] || mv "$tmp"/debs/*.deb "$root/var/cache/apt/archives/"
 }
 
-# in_root USER COMMAND: mounts and processes are seen by COMMAND alone and end with it, so that nothing is mounted in a tree
-# that is removed. Devices are nodes that debootstrap made. The bash that waits there is the init of these processes.
+# in_root USER COMMAND: runs COMMAND in namespaces of its own. Its mounts and processes are invisible outside and end
+# with it, so nothing is mounted in the tree when it is removed. Devices are nodes that debootstrap made. The waiting
+# bash is the init process.
 in_root() {
 	unshare --mount --pid --fork --kill-child bash -euc '
 		root=$1
@@ -82,7 +83,7 @@ in_root() {
 	return $status
 }
 
-# as USER COMMAND…
+# as USER COMMAND…: runs the commands as USER in a new root.
 as() {
 	local user=$1 command from status log
 	shift

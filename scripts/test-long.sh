@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # usage: test-long.sh [STAGE]…
-# Everything at length, stage by stage; all of them, or those named. Goes on after a failure, and ends with a table.
+# Runs all tests at length, stage by stage: all stages, or those named. Continues after a failure, and ends with a
+# table.
 #   long    every test, scripts in their long form: 1,000 kills, every failpoint with every codec, links with 10 s of delay,
 #           rogues, an hour of soak
 #   fuzz    every fuzz target, 60 s each
 #   asan    every test with AddressSanitizer and UBSan
 #   tsan    every test with ThreadSanitizer
 #   lib     libsplit, its example and its tests in C and Python with each sanitizer and valgrind; 10 minutes of its fuzz targets
-# First it says how long that is: about 4 h on two idle cores, and longer on busy ones. Less, if need be, with smaller
-# numbers in the environment: SPLIT_KILLS (1000), SPLIT_SOAK_S (3600), FUZZ_SECONDS (60), JOBS (2), what make takes.
+# It first prints how long that takes: about 4 h on two idle cores, longer on busy ones. Smaller numbers in the
+# environment make it shorter: SPLIT_KILLS (1000), SPLIT_SOAK_S (3600), FUZZ_SECONDS (60). JOBS (2): jobs of make.
 set -u
 cd "$(dirname "$0")/.."
 export FUZZ_SECONDS=${FUZZ_SECONDS:-60}
@@ -17,7 +18,7 @@ began=$SECONDS failed=0 table=()
 
 clock() { printf '%d:%02d:%02d' $(($1 / 3600)) $(($1 / 60 % 60)) $(($1 % 60)); }
 
-# stage NAME WHAT COMMAND…
+# stage NAME WHAT COMMAND…: runs COMMAND as a stage, and notes its result and time.
 stage() {
 	local name=$1 what=$2 from=$SECONDS said=passed
 	shift 2
@@ -37,7 +38,7 @@ hardened() {
 		FUZZ_SECONDS=600 make -j"$jobs" T='fuzz_split_conf fuzz_session' fuzz
 }
 
-# minutes NAME: what a stage takes where nothing else runs
+# minutes NAME: the time that a stage takes on an otherwise idle machine.
 minutes() {
 	case $1 in
 	long) echo $((30 + ${SPLIT_KILLS:-1000} / 40 + ${SPLIT_SOAK_S:-3600} / 60)) ;;

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # usage: test-packages.sh        (make test-packages; as root, on Debian 12)
-# The packages of build/deb, and those of build/deb-next for the upgrade, in a clean Debian 12 that systemd-nspawn boots with
-# systemd as its init: they install, the units start, a program in C and one in Python have a middle of their own, a client trains;
-# systemd's watchdog kills a stopped server, which comes back, and the run goes on; reload reads the keys again; upgrade, remove, and
-# purge, which keeps data and says so. The system is removed at the end.
+# Tests the packages of build/deb, and those of build/deb-next for the upgrade, in a clean Debian 12 that systemd-nspawn
+# boots with systemd as its init. They install, and the units start; a C program and a Python program each train a
+# middle of their own; a client trains. systemd's watchdog kills a stopped server, which restarts, and the run
+# continues. Reload reads the keys again. Then upgrade, removal, and purge, which keeps data and says so. The system is
+# removed at the end.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo 'test-packages: needs root' >&2; exit 77; }
@@ -39,7 +40,7 @@ within() { # WHAT COMMAND…
 	done
 }
 
-# ---- a Debian with systemd, and what the packages need from the network, before it is cut off
+# ---- a Debian with systemd, and everything that the packages need from the network, before the network is cut off
 scripts/debian-root.sh "$base" systemd,systemd-sysv,dbus,procps
 mkdir "$root"
 tar -C "$root" -xf "$base"
@@ -81,7 +82,7 @@ within 'the server after the installation' inside splits status --control /run/s
 [ "$(inside dpkg-query -W -f '${Conffiles}\n' split-server split-client | awk '{print $1}' | sort | xargs)" = '/etc/split/client.yaml /etc/split/server.yaml' ] || fail 'conffiles'
 say 'installed: the server runs, both users and their folders are there'
 
-# ---- programs with a middle of their own, of the server and of their own process; the C compiler is this host's
+# ---- programs with a middle of their own, on the server and in their own process; compiled with this host's C compiler
 apt install $(debs "$version" libsplit0 libsplit-dev python3-split)
 flags=$(env PKG_CONFIG_SYSROOT_DIR="$root" PKG_CONFIG_LIBDIR="$root/usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)/pkgconfig" \
 	PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 pkg-config --cflags --libs split)
@@ -163,7 +164,7 @@ left=$(cd "$root" && find etc var/lib usr -name '*split*' | sort | comm -13 <(ec
 [ -z "$left" ] || fail "purge left $left"
 say 'removed and purged: data and keys are kept and named, nothing else is left'
 
-# ---- a purge where nobody left data takes the users too
+# ---- a purge where no data were left also removes the users
 apt install $(debs "$version" split-client split-server)
 inside apt-get -y -qq purge split-client split-server >"$tmp/out" 2>&1 || fail 'the second purge'
 ! grep -q 'is kept' "$tmp/out" || fail 'the second purge kept something'

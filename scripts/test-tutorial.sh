@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # usage: test-tutorial.sh        (make test-tutorial; as root)
-# Runs the commands of docs/tutorial.md, as they stand there, on two network namespaces that stand for the hosts `edge` and
-# `gpu-host`. A block of the page begins with ```sh HOST[: WHAT]; WHAT marks the blocks that need help here:
-#   build       is not run: this tree's programs are installed into a folder of the test instead
-#   repository  runs in this tree; TUTORIAL_DATA names a folder that has CIFAR-10's files already
+# Runs the commands of docs/tutorial.md, as they are printed there, in two network namespaces that act as the hosts
+# `edge` and `gpu-host`. A block of the page begins with ```sh HOST[: WHAT]. WHAT marks the blocks that are run in a
+# special way:
+#   build       is skipped: this tree's programs are installed into a folder of the test instead
+#   repository  runs in this tree; TUTORIAL_DATA may name a folder that has CIFAR-10's files already
 #   serve       is left running
 #   train       runs beside the block marked `watch`
-# `scp` is a function here that copies between the two home folders. The transcript goes to stdout.
+# `scp` is a shell function here that copies between the two home folders. The transcript goes to stdout.
 set -eu
 cd "$(dirname "$0")/.."
 tree=$PWD build=${BUILD:-$PWD/build/release}
@@ -43,7 +44,7 @@ ip -n "$tag-gpu-host" addr add 10.77.0.2/24 dev eth0
 ip -n "$tag-edge" link set eth0 up
 ip -n "$tag-gpu-host" link set eth0 up
 
-# the page's blocks, in order: FILE in $tmp/block, with HOST and WHAT in its name
+# Writes the page's blocks to numbered files in $tmp/block, with HOST and WHAT in their names.
 awk -v dir="$tmp/block" '
 	/^```sh / { host = $2; sub(/:$/, "", host); what = $3; file = sprintf("%s/%02d.%s.%s", dir, ++n, host, what); next }
 	/^```/ { file = "" }
@@ -60,7 +61,7 @@ scp() { # FROM TO, as between the two hosts
 export -f scp
 export HOMES=$tmp
 
-# on HOST FOLDER FILE: the block's commands in a shell of that host
+# on HOST FOLDER FILE: runs the block's commands in a shell on that host.
 on() {
 	sed "s/^/$1\$ /" "$3"
 	ip netns exec "$tag-$1" env HOME="$tmp/$1" XDG_RUNTIME_DIR="$tmp/$1" PATH="$tmp/bin:$PATH" \

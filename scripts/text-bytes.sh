@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # usage: text-bytes.sh FOLDER [CODEC…]
-# Bytes that cross for a batch of CoLA: mean of one epoch, batch 32, RoBERTa's 768 features per token, the embedding and the first
-# attention on the client, the classifier's layers too. FOLDER has CoLA (glue/CoLA or CoLA) and roberta_tokenizer/. Prints the lines
-# of a table in Markdown: up (head_act, mid_grad) and down (mid_act, head_grad) in kB, and how many times fewer they are than in the
-# padded form: fp32, 128 tokens in every row, also behind the last layer. The bytes depend on lengths and codecs alone, so the encoder has
-# one thin layer of random weights, and runs in one process; payloads are counted as they would cross. BUILD: folder of the binaries.
+# Measures the bytes that cross the link per batch of CoLA: the mean over one epoch at batch 32 with RoBERTa's 768
+# features per token. The client has the embedding, the first attention and the classifier's layers. FOLDER has CoLA
+# (glue/CoLA or CoLA) and roberta_tokenizer/. Prints lines of a Markdown table: up (head_act, mid_grad) and down
+# (mid_act, head_grad) in kB, and how many times fewer they are than in the padded form. The padded form has fp32 and
+# 128 tokens in every row, also behind the last layer. Bytes depend on lengths and codecs alone, so the encoder has one
+# thin layer of random weights and runs in one process; payloads are counted as if they crossed. BUILD: folder of the
+# binaries.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}

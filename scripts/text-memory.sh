@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # usage: text-memory.sh FOLDER [KEY=VALUE]…
-# Peak memory and CPU time of both daemons that train RoBERTa-base from random weights on CoLA: batch 32 in 4 chunks, AdamW, 3 steps.
-# The embedding and the first attention are on the client, the classifier too. FOLDER has glue/CoLA and roberta_tokenizer/. Prints a
-# line of a table in Markdown: the largest resident size (VmHWM) of client and server in MB (10^6 bytes), then the seconds of CPU time
-# (user and system) that each spends on a step, the first one left out. KEY=VALUE goes to the client. BUILD: folder of the binaries.
-# MEMBERS: so many clients share the middle, and the line is that of the first of them. STEPS: of each client.
+# Measures peak memory and CPU time of both daemons that train RoBERTa-base from random weights on CoLA: batch 32 in 4
+# chunks, AdamW, 3 steps. The client has the embedding, the first attention and the classifier. FOLDER has glue/CoLA and
+# roberta_tokenizer/. Prints a line of a Markdown table: the largest resident size (VmHWM) of client and server in MB
+# (10^6 bytes), then the CPU seconds (user and system) that each uses per step, without the first step. KEY=VALUE: a key
+# of the client's config. BUILD: folder of the binaries. MEMBERS: this many clients share the middle, and the line is
+# that of the first one. STEPS: steps of each client.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # usage: text-table.sh FOLDER [CODEC…]
-# What crosses for a batch of 32 rows of CoLA and of RTE, packed and padded, at the usual four cuts of an encoder: lines of a table in
-# Markdown, in kB. FOLDER has glue/CoLA, glue/RTE and roberta_tokenizer/. All is measured, with RoBERTa's 768 features and thin layers
-# of random weights, in one process; payloads are counted as they would cross. Packed rows are the first 320 samples, in 10 batches.
-# Cuts 1 and 2 send four tensors of tokens. Cuts 3 and 4 send two, and two of one vector for each row; `lowrank` takes only tensors of
-# tokens, so those vectors cross as they are. The padded form is 128 tokens for every row in all four tensors (data.pad: max), as
-# other programs send it; its rate is against fp32, beside the nominal one that those report, and its words are of 32 bits, for each
+# Measures the bytes that cross the link per batch of 32 rows of CoLA and of RTE, packed and padded, at the usual four
+# cuts of an encoder. Prints lines of a Markdown table, in kB. FOLDER has glue/CoLA, glue/RTE and roberta_tokenizer/.
+# All is measured in one process, with RoBERTa's 768 features and thin layers of random weights; payloads are counted as
+# if they crossed. Packed rows are the first 320 samples, in 10 batches. Cuts 1 and 2 send four tensors of tokens. Cuts
+# 3 and 4 send two, and two with one vector per row. `lowrank` takes only tensors of tokens, so those vectors cross
+# uncompressed. The padded form has 128 tokens for every row in all four tensors (data.pad: max), as other programs send
+# it. Its rate is against fp32, beside the nominal rate that those programs report; its words are of 32 bits, one per
 # token. BUILD: folder of the binaries.
 set -eu
 cd "$(dirname "$0")/.."
@@ -35,7 +36,7 @@ cat >"$work/client.yaml" <<-YAML
 	  freeze: ["*.word_embeddings.*", "*.attention.self.*", "*.attention.output.dense.*"]
 	  optimizer: {kind: adamw, lr: 1e-5}
 YAML
-# bytes [--set KEY=VALUE]…: up and down together, mean of a batch
+# bytes [--set KEY=VALUE]…: prints the mean of a batch, both directions together.
 bytes() {
 	"$build/splitc" train "$work/client.yaml" --local --fresh --set log.dir="$work/run" "$@" >"$work/log" 2>&1 || { tail -n 1 "$work/log" >&2; exit 1; }
 	jq -rs 'map(select(.type == "step") | .wire_tx_bytes + .wire_rx_bytes) | add / length' "$work/run/log.jsonl"

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # usage: two-architectures.sh        (by test-arm64.sh; ARM_SPLITC, ARM_SPLITS: programs of arm64)
-# A client of one architecture trains with a server of the other. Both ways round, and with arm64 on either side, the
-# losses of every step are within 1e-4 of amd64's pair, and every tensor takes as many bytes. That the same values make the
-# same payloads and frames is what golden files show.
+# A client of one architecture trains with a server of the other. Both ways round, and with arm64 on both sides, the
+# losses of every step are within 1e-4 of amd64's pair, and every tensor takes as many bytes. Golden files show that
+# equal values make equal payloads and frames.
 set -eu
 cd "$(dirname "$0")/.."
 . tests/e2e/lib/daemons.sh
 make_data 48 16 # three steps
 amd_c=$SPLITC amd_s=$SPLITS
 write_config "$tmp/plain.yaml"
-# A network and a rate with which roundings do not grow: with others, two kernels of OpenBLAS differ by more after three steps.
+# A network and a learning rate at which rounding differences do not grow. With others, even two kernels of OpenBLAS
+# differ by more after three steps.
 gentle=(--set model.name=resnet9 --set model.width=0.125 --set train.optimizer.lr=0.001 --set train.chunks=2)
 
-# losses NAME: a line per step
+# losses NAME: prints the loss of each step.
 losses() { jq -r 'select(.type == "step") | .loss' "$tmp/$1/log.jsonl"; }
 bytes() { jq -c 'select(.type == "summary") | [.direction[] | [.tensor, .payload_bytes, .wire_bytes]]' "$tmp/$1/log.jsonl"; }
 codecs='none f16 quant:8'
 
-# pair NAME CLIENT SERVER: for each codec a run NAME-CODEC. A server of arm64 says so.
+# pair NAME CLIENT SERVER: one run NAME-CODEC per codec. A server of arm64 must report NEON.
 pair() {
 	local codec
 	SPLITC=$2 SPLITS=$3
@@ -28,7 +29,7 @@ pair() {
 	done
 }
 
-# close_to NAME: the losses of amd64's pair, up to rounding, and as many bytes
+# close_to NAME: the losses equal those of amd64's pair up to rounding, and the bytes are as many.
 close_to() {
 	local codec most
 	for codec in $codecs; do

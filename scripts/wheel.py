@@ -38,14 +38,14 @@ def stripped(path):
 
 
 def record(files, name):
-    """A line for each file, with its hash; none for itself."""
+    """A line for each file with its hash; RECORD's own line has none."""
     def digest(data):
         return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     return "".join(f"{path},sha256={digest(data)},{len(data)}\n" for path, data in files.items()) + f"{name},,\n"
 
 
 def write(out, files):
-    """The same files give the same bytes."""
+    """Writes the wheel; the same files give the same bytes."""
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as z:
         for path, data in files.items():
             info = zipfile.ZipInfo(path)

@@ -33,9 +33,9 @@ struct serve {
 	struct sl_host *host;
 	struct sl_control *control;
 	struct sl_metrics *metrics;
-	struct sl_timer *drain, *alive; /* after SIGTERM; pings for systemd */
+	struct sl_timer *drain, *alive; /* the limit of a shutdown; pings of systemd's watchdog */
 	bool stopping;
-	/* The process ends as it is: with a task that does not end nothing can be closed. */
+	/* Exit without closing anything: a task that hangs may still use all of it. */
 	bool at_once;
 	struct sl_fail why;
 };
@@ -114,7 +114,7 @@ static void on_hangup(void *arg)
 		sl_host_reload(s->host);
 }
 
-/* "…:5570" with another port; one that the system chooses stays. */
+/* Adds `by` to the port in "…:5570"; port 0, which lets the system choose, stays. */
 static void shift_port(char text[SL_CONF_TEXT], int by)
 {
 	char *colon = strrchr(text, ':');
@@ -124,7 +124,7 @@ static void shift_port(char text[SL_CONF_TEXT], int by)
 		snprintf(colon + 1, (size_t)(text + SL_CONF_TEXT - (colon + 1)), "%d", port + by);
 }
 
-/* What ranks of one config cannot all have: ports of one host, sockets, the folder of what is kept. */
+/* All ranks read one config: gives this rank ports, a control socket and a store of its own. */
 static enum sl_err become_rank(struct serve *s, struct sl_fail *fail)
 {
 	struct sl_conf_server *c = &s->conf;
@@ -181,14 +181,15 @@ static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 	return err;
 }
 
-/* glibc gives each thread a heap of its own, and the end of one that is not the first never back (malloc_trim does not
- * look there): each would keep the most that it ever held. One for all; nothing is allocated while a step computes. */
+/* One heap for all threads. By default glibc gives each thread an arena. It returns the free end of an arena to the
+ * system only for the main one (malloc_trim skips the others), so each would stay at its peak. Threads do not contend
+ * for the one heap, since nothing is allocated while a step computes. */
 static void share_one_heap(void)
 {
 	mallopt(M_ARENA_MAX, 1);
 }
 
-/* The config was loaded: what it names beside that. */
+/* --check-config, after the config was loaded: also checks the key and the list of clients that it names. */
 static int check_config(struct serve *s, const char *path)
 {
 	struct sl_fail fail;
@@ -240,7 +241,7 @@ static int serve(struct serve *s)
 int splits_serve(int argc, char **argv)
 {
 	struct sl_options o = {.command = "serve", .usage = usage};
-	static struct serve s; /* a task that hangs works on it until the process is gone */
+	static struct serve s; /* static: a task that hangs may use it until the process has exited */
 	struct sl_fail fail;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG, 1);
 
@@ -252,7 +253,7 @@ int splits_serve(int argc, char **argv)
 		return failed(&fail);
 	sl_log_set_level(s.conf.log.level);
 	if (o.print_config) {
-		(void)!sl_conf_print(&sl_conf_server_schema, &s.conf, stdout); /* sl_command_run looks at stdout */
+		(void)!sl_conf_print(&sl_conf_server_schema, &s.conf, stdout); /* sl_command_run checks stdout */
 		return 0;
 	}
 	return o.check_config ? check_config(&s, o.config) : serve(&s);

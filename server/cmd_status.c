@@ -30,7 +30,8 @@ int splits_status(int argc, char **argv)
 	err = sl_options_whom(&o, &sl_conf_server_schema, &conf, "", &fail);
 	if (!err)
 		err = sl_status_show(o.control ? o.control : conf.control, &how, &fail);
-	/* root's shell has an $XDG_RUNTIME_DIR, a service has none */
+	/* The default path depends on $XDG_RUNTIME_DIR, which root's shell has and a service has not. So without an
+	 * explicit path also try the one of the service. */
 	if (err == SL_ERR_UNAVAILABLE && !o.control && !o.config && strcmp(conf.control, service) != 0 &&
 	    sl_status_show(service, &how, &other) == SL_OK)
 		return 0;

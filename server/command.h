@@ -1,5 +1,5 @@
-/* The sub-commands of splits. Each takes what follows its name and returns an exit status of sysexits.h; errors go to
- * stderr as one line. */
+/* The sub-commands of splits. Each takes the arguments after its name and returns an exit status of sysexits.h. Errors
+ * go to stderr as one line. */
 #ifndef SL_SERVER_COMMAND_H
 #define SL_SERVER_COMMAND_H
 

@@ -12,7 +12,7 @@
 
 enum { TIMEOUT_MS = 10000, PAUSE_MS = 50 };
 
-/* NULL: nobody answers, or with something else; a new reference. */
+/* A new reference to the answer; NULL: nobody answers, or the answer is not JSON. */
 static json_t *ask(const struct sl_conf_client *conf, const char *request)
 {
 	struct sl_fail fail;
@@ -33,7 +33,7 @@ static const char *text_of(const json_t *answer, const char *key)
 	return text ? text : "";
 }
 
-/* Control sockets may be shared: by another run, which is none of ours. */
+/* Whether the run in this log.dir has answered: another run may use the same control socket. */
 static bool of_this_run(const json_t *answer, const struct sl_conf_client *conf)
 {
 	char dir[PATH_MAX];

@@ -1,5 +1,5 @@
-/* Another splitc, run to its end with its JSON taken from stdout: a sweep's rows and the two sides of a comparison
- * cannot hurt each other, nor this process. */
+/* Runs another splitc to its end, and takes its JSON from stdout. So the rows of a sweep, or the two sides of a
+ * comparison, cannot hurt each other, nor this process. */
 #ifndef SL_CLIENT_CMD_CHILD_H
 #define SL_CLIENT_CMD_CHILD_H
 
@@ -17,19 +17,20 @@ struct sl_child {
 	bool overflow; /* something did not fit: sl_child_run refuses */
 };
 
-/* "COMMAND CONFIG --json", then --local, --weights and every --set of `o`. */
+/* Begins a command line: "COMMAND CONFIG --json", then --local, --weights and every --set of `o`. A row of a sweep
+ * runs "train", with --fresh. */
 void sl_child_open(struct sl_child *c, const struct sl_options *o);
-/* --set setting, or key=value, after those of the options, so that it wins. The setting is borrowed. */
+/* Adds --set SETTING, or --set KEY=VALUE, after those of the options, so that it wins. The setting is borrowed. */
 void sl_child_setting(struct sl_child *c, const char *setting);
 void sl_child_set(struct sl_child *c, const char *key, const char *value);
 
-/* Waits for it. stderr goes to the file (NULL: to ours). UNAVAILABLE where its exit status is not 0 (the text ends with
- * its last line where that went to a file), DATA where what it printed is no JSON. *out: json_decref. A signal that
- * ends this process's group reaches it as well. */
+/* Runs the child and waits for it. Its stderr goes to the file stderr_path (NULL: to ours). UNAVAILABLE: its exit
+ * status is not 0; *fail ends with the last line of that file. DATA: what it printed is not JSON. LIMIT: a setting
+ * did not fit; OS. *out: json_decref. A signal to this process's group reaches the child as well. */
 enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **out, struct sl_fail *fail) SL_MUST_CHECK;
-/* Asks the one that is waited for to end; in a signal handler. */
+/* Sends SIGTERM to the child that is waited for; may be called in a signal handler. */
 void sl_child_end(void);
-/* A number of what it printed; NaN: null there, or not there. */
+/* A number in what the child printed; NaN: it is null, or not there. */
 double sl_child_number(const json_t *said, const char *key);
 
 #endif

@@ -42,13 +42,13 @@ static bool is_table(const struct look *l)
 	return strcmp(l->setup.set[SL_SPLIT_TRAIN].field[SL_FIELD_INPUT].name, "row") == 0;
 }
 
-/* Numbers of a table's row. */
+/* How many numbers a table's row has. */
 static int64_t features_of(const struct look *l)
 {
 	return l->setup.set[SL_SPLIT_TRAIN].field[SL_FIELD_INPUT].dim[0];
 }
 
-/* What an evaluation makes of pictures; *own is to be closed. */
+/* The transform of an evaluation. The caller closes *own, which is set if the config has none. */
 static enum sl_err fixed_transform(const struct look *l, const struct sl_transform **out, struct sl_transform **own,
 				   struct sl_fail *fail)
 {
@@ -59,7 +59,7 @@ static enum sl_err fixed_transform(const struct look *l, const struct sl_transfo
 	*out = l->setup.transform[SL_SPLIT_TEST];
 	if (*out)
 		return SL_OK;
-	sl_transform_usual(&list, (int)side[0], (int)side[1], false); /* of CIFAR, whose pixels are RGB of 8 bits */
+	sl_transform_usual(&list, (int)side[0], (int)side[1], false); /* for CIFAR, whose pixels are RGB of 8 bits */
 	err = sl_transform_open(own,
 				&(struct sl_transform_spec){.step = (const char(*)[SL_CONF_TEXT])list.item,
 							    .n = list.n,
@@ -138,7 +138,7 @@ static enum sl_err draw_sheet(const struct look *l, const struct sl_batch *batch
 	return err;
 }
 
-/* The first batch to the sheet; then batches for some seconds, or one epoch. */
+/* Draws the first batch on the sheet; then measures batches for some seconds, or one epoch. */
 static enum sl_err run_loader(struct look *l, const char *sheet, struct sl_fail *fail)
 {
 	const struct sl_batch *batch;
@@ -155,7 +155,7 @@ static enum sl_err run_loader(struct look *l, const char *sheet, struct sl_fail 
 			sl_fail_set(fail, err, "the loader: %s", sl_err_text(err));
 			break;
 		}
-		if (batch->err) { /* what it is has been said */
+		if (batch->err) { /* the survey has said why */
 			sl_loader_release(loader, batch);
 			continue;
 		}
@@ -175,7 +175,7 @@ static enum sl_err run_loader(struct look *l, const char *sheet, struct sl_fail 
 	return err;
 }
 
-/* Tar files know no class above their own labels, of which training or the test set may have more. */
+/* The number of classes of both splits: a set of tar files knows none above its own labels, so they may differ. */
 static int classes_of(const struct sl_survey s[SL_SPLIT_COUNT])
 {
 	return s[0].classes > s[1].classes ? s[0].classes : s[1].classes;
@@ -284,7 +284,7 @@ static void print_json(const struct look *l)
 	sl_command_print_json(root, JSON_INDENT(2));
 }
 
-/* Names what cannot be read; the exit status. */
+/* Reports the samples that cannot be read; returns the exit status. */
 static int name_bad(const struct look *l)
 {
 	int64_t bad = 0;
@@ -338,8 +338,8 @@ int splitc_data(int argc, char **argv)
 	l.setup.conf = &conf;
 	l.threads = sl_setup_loader_threads(&conf);
 	if (sl_setup_task(&conf)->met && !(conf.model.task == SL_CONF_PIXELS && conf.model.classes))
-		conf.model.classes = INT_MAX; /* the question is how many there are; masks are of the network's */
-	conf.model.features = 0;              /* the same */
+		conf.model.classes = INT_MAX; /* they are counted here; those of masks are the network's */
+	conf.model.features = 0;              /* counted, too */
 	if (look_at(&l, &o, &fail) != SL_OK) {
 		status = sl_command_failed(&fail);
 	} else {

@@ -76,7 +76,8 @@ static void print_table(const struct sl_conf_client *conf, const double acc[2], 
 	       number_text(loss[0] - loss[1], "%+.4f", "-", text));
 }
 
-/* The two sessions differ in what they agree on, so each is a run of its own. */
+/* Evaluates with the config's codecs and with none. The two sessions agree on different codecs, so each is a run of
+ * its own. */
 static int parity(const struct sl_options *o, const struct sl_conf_client *conf)
 {
 	double acc[2], loss[2];
@@ -96,14 +97,14 @@ int splitc_eval(int argc, char **argv)
 	struct sl_options o = {.command = "eval", .usage = usage};
 	struct sl_drive_options drive = {.eval_only = true};
 	static struct sl_conf_client conf;
-	static struct sl_setup setup; /* as in sl_drive_remote */
+	static struct sl_setup setup; /* static, since a task that hangs works on it until the process ends */
 	unsigned uses = SL_USES_TRAINED | SL_USES_TEST_SET | SL_USES_LINK;
 	struct sl_fail fail;
 	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv,
 				      SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_WEIGHTS | SL_OPT_PARITY, 1);
 
-	if (!o.parity) /* whose processes need a file */
+	if (!o.parity) /* whose child processes need a config file */
 		uses |= SL_USES_DEMO;
 	if (status < 0)
 		status = sl_options_load(&o, uses, &conf);

@@ -69,7 +69,7 @@ static const char *normalize_text(const struct sl_conf_client *conf, const json_
 	return text[conf->data.normalize];
 }
 
-/* The whole model; adapters become a part of the weights that they stand beside. */
+/* Saves the whole model. Adapters are merged into the weights that they belong to. */
 static enum sl_err save_merged(const struct sl_setup *setup, const char *out, const struct sl_st_note *note, int notes,
 			       struct sl_fail *fail)
 {
@@ -122,7 +122,7 @@ static enum sl_err write_model(const char *out, const struct sl_setup *setup, st
 	return err;
 }
 
-/* What the run's own process has written for us, and removes when it ends. */
+/* Reads the model that the run's process has written on request, and removes when it ends. */
 static enum sl_err read_asked(const struct sl_conf_client *conf, struct sl_setup *setup, struct sl_fail *fail)
 {
 	struct sl_options asked = {.command = "export"};
@@ -133,7 +133,7 @@ static enum sl_err read_asked(const struct sl_conf_client *conf, struct sl_setup
 	return err ? err : sl_options_trained(&asked, conf, setup, false, fail);
 }
 
-/* The newest checkpoint of a run that was killed; its model file, if there is any, is an older one's. */
+/* Whether the run was killed: it has a newest checkpoint, of *step, and the model file, if any, is not of that step. */
 static bool unfinished(const struct sl_conf_client *conf, uint64_t *step)
 {
 	*step = UINT64_MAX;
@@ -141,7 +141,8 @@ static bool unfinished(const struct sl_conf_client *conf, uint64_t *step)
 	       sl_model_file_steps(conf, SL_MODEL_FILE) != (int64_t)*step;
 }
 
-/* A member that calls its group takes part in it: the others would go back to its step, or wait for more steps. */
+/* Refuses a group's member: if it connected, it would take part in its group, and the others would go back to its
+ * step or wait for more steps. */
 static enum sl_err refuse_member(const struct sl_conf_client *conf, uint64_t newest, struct sl_fail *fail)
 {
 	return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
@@ -151,7 +152,7 @@ static enum sl_err refuse_member(const struct sl_conf_client *conf, uint64_t new
 			   conf->log.dir, conf->agreed.share.member, conf->agreed.share.group, newest);
 }
 
-/* Whether parts of the network are what the run began with, which no checkpoint and no Fetch brings. */
+/* Whether parts of the network are frozen, as the run began with them: no checkpoint and no Fetch contains them. */
 static bool has_frozen(const struct sl_plan *plan)
 {
 	bool frozen = false;
@@ -161,7 +162,7 @@ static bool has_frozen(const struct sl_plan *plan)
 	return frozen || plan->segment[SL_MIDDLE].weight_count > plan->segment[SL_MIDDLE].moving_count;
 }
 
-/* As the run is planned. With phases that is the one under way. */
+/* Plans the network as the run does: if it has phases, as the one under way. */
 static enum sl_err plan_run(struct sl_setup *setup, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	static struct sl_conf_client own;
@@ -180,7 +181,7 @@ static enum sl_err plan_run(struct sl_setup *setup, const struct sl_conf_client 
 	return sl_setup_plan(setup, &own, fail);
 }
 
-/* The config's own sizes take the place of the phase's. The parameters of both lie alike. */
+/* Replaces the phase's plan by the config's own, and keeps the weights: both lay out the parameters alike. */
 static enum sl_err leave_phase(struct sl_setup *setup, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct sl_setup whole = {.trained = setup->trained};
@@ -230,8 +231,8 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 		   : SL_OK;
 }
 
-/* The newest weights there are: of the process that runs, of the checkpoints of one that was killed, or the model that
- * one left. A run may end while it is asked, or one may begin. */
+/* Reads the newest weights: those of the process that trains, else those of a killed run's checkpoints, else the
+ * model file. A run may end or begin while it is asked, so it is asked up to TRIES times. */
 static enum sl_err read_newest(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 			       struct sl_fail *fail)
 {
@@ -270,7 +271,7 @@ static enum sl_err export_model(const struct sl_options *o, const struct sl_conf
 				(const float *const *)setup->weights.value, fail);
 }
 
-/* What the file holds, and what a state_dict cannot say. */
+/* Says what the file contains, and what a state_dict cannot say. */
 static void say(const char *path, const struct sl_setup *setup)
 {
 	const struct sl_conf_client *conf = setup->conf;
@@ -282,7 +283,7 @@ static void say(const char *path, const struct sl_setup *setup)
 		const char *name = model->graph.param[i].name;
 		size_t len = strlen(name);
 
-		/* beside each a num_batches_tracked */
+		/* each has a num_batches_tracked beside it */
 		tensors += len >= sizeof mean && strcmp(name + len - (sizeof mean - 1), mean) == 0;
 		inserted += strncmp(name, insert, sizeof insert - 1) == 0;
 	}
@@ -301,7 +302,7 @@ static void say(const char *path, const struct sl_setup *setup)
 		       inserted, model->name);
 }
 
-/* A name that promises what is not written. */
+/* Whether the name promises a format that is not written. */
 static bool other_form(const char *path)
 {
 	static const char *const ends[] = {".pt", ".pth", ".bin", ".h5", ".ckpt", ".pb"};
@@ -312,7 +313,7 @@ static bool other_form(const char *path)
 	return other;
 }
 
-/* A config, or data, whose name was given in the wrong place. */
+/* Refuses a name that may be a config or data, given in the wrong place. */
 static enum sl_err check_out(const struct sl_options *o, struct sl_fail *fail)
 {
 	if (other_form(o->operand))

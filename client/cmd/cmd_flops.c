@@ -33,8 +33,8 @@ static int64_t parameters(const struct sl_plan_segment *s)
 	return n;
 }
 
-/* Of the inserts: by elements, as published tables have it; of the pass that follows `done` steps. Rows of tokens are
- * as long as any. */
+/* The compress rate of the inserts, by elements as in published tables, for the pass after `done` steps. Rows of
+ * tokens have the most tokens. */
 static double compress_rate(const struct sl_plan *plan, uint64_t done)
 {
 	double crosses = 0, plain = 0;
@@ -49,7 +49,7 @@ static double compress_rate(const struct sl_plan *plan, uint64_t done)
 	return crosses / plain;
 }
 
-/* Of a batch; of tokens, where every row is as long as any. */
+/* The shape that crosses a cut for a batch. Rows of tokens have the most tokens. */
 static struct sl_shape crossing(const struct sl_plan *plan, bool mid)
 {
 	return sl_plan_cut_shape(plan, mid, plan->spec.batch * sl_plan_cut_most_of_row(plan, mid));
@@ -78,7 +78,7 @@ static int64_t last_macs(const struct sl_plan *plan, const struct sl_plan_segmen
 	return macs;
 }
 
-/* Where it ends, and every width on the way. */
+/* Prints the rate at the end, and every width that decaying inserts have on the way. */
 static void print_decay(const struct sl_plan *plan)
 {
 	static const char *const key[2] = {"insert.head", "insert.tail"};
@@ -105,11 +105,11 @@ static void print_decay(const struct sl_plan *plan)
 	}
 }
 
-/* Of a network of tokens: a token's own, what each token adds that it attends to, and what is once a row. */
+/* MACs of a network of tokens: of each token, of each pair of tokens in attention, and once for each row. */
 struct token_macs {
 	int64_t token, pair, row;
-	int64_t chosen; /* of a masked language model: for each token that is to be guessed */
-	float share;    /* of a row's tokens, how many are to be guessed */
+	int64_t chosen; /* of a masked language model: of each masked token */
+	float share;    /* the share of a row's tokens that is masked */
 };
 
 static struct token_macs of_tokens(const struct sl_plan *plan)
@@ -138,7 +138,7 @@ static struct token_macs of_tokens(const struct sl_plan *plan)
 	return macs;
 }
 
-/* Of a row of so many tokens. */
+/* MACs of a row of so many tokens. */
 static int64_t row_macs(const struct token_macs *macs, int64_t tokens)
 {
 	const int64_t chosen = macs->share > 0 ? sl_plan_chosen_of((double)macs->share, tokens) : 0;

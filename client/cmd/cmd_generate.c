@@ -23,7 +23,7 @@ static const char *const usage[] = {
 	NULL,
 };
 
-/* Prompts, and what becomes of them. */
+/* Prompts and their tokens. */
 struct texts {
 	const struct sl_options *o;
 	struct sl_tokenizer *tokenizer;
@@ -31,7 +31,7 @@ struct texts {
 	const struct sl_setup *setup;
 	char **prompt;
 	int n;
-	int32_t *id; /* of all prompts, prompt i from begin[i] on */
+	int32_t *id; /* tokens of all prompts; those of prompt i begin at begin[i] */
 	int64_t *begin, tokens;
 };
 
@@ -94,7 +94,8 @@ static bool is_end(const struct sl_model_takes *takes, int32_t token)
 	return i < takes->n_end;
 }
 
-/* A tokenizer's form may end each text, which is not over yet. An end that the prompt spells stays. */
+/* The number of tokens without the end that the tokenizer's template adds, since the text goes on. An end that the
+ * prompt spells stays. */
 static int32_t without_end(const struct texts *t, const struct sl_tokens *tokens)
 {
 	int32_t n = tokens->n;
@@ -131,7 +132,7 @@ static enum sl_err encode_prompts(struct texts *t, struct sl_fail *fail)
 	return err;
 }
 
-/* What is no UTF-8, or NUL, becomes U+FFFD. NULL: no memory. */
+/* The text behind a prompt. Invalid UTF-8 and NUL become U+FFFD. NULL: no memory. */
 static char *text_of(const struct texts *t, const struct sl_generate_row *row)
 {
 	const int32_t n = row->n - row->prompt;
@@ -243,7 +244,7 @@ static enum sl_err prepare(struct texts *t, struct sl_conf_client *conf, struct 
 	err = read_prompts(t, fail);
 	if (err)
 		return err;
-	/* one pass has a token of each prompt */
+	/* one pass has one token of each prompt, so no more rows than prompts */
 	conf->agreed.batch = t->n < conf->agreed.batch ? t->n : conf->agreed.batch;
 	conf->agreed.chunks = conf->agreed.chunks < conf->agreed.batch ? conf->agreed.chunks : conf->agreed.batch;
 	conf->agreed.cached = conf->generate.cache;

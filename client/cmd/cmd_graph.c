@@ -19,7 +19,7 @@ static const char *const usage[] = {
 
 enum { ATTR_TEXT = 160, SPEC_TEXT = ATTR_TEXT + 16 };
 
-/* The kind of a node and the attributes that are not the usual ones: "conv2d pad=1 groups=32". */
+/* The kind of a node, and the attributes that differ from their defaults: "conv2d pad=1 groups=32". */
 static const char *describe(const struct sl_node *node, char out[SPEC_TEXT])
 {
 	const struct sl_attr *attr;
@@ -54,7 +54,7 @@ static int64_t parameters(const struct sl_graph *g, const struct sl_node *node)
 	return n;
 }
 
-/* Without the 1 that stands for the rows: "[32,32,3]". */
+/* The shape of one row, without the dimension of the rows: "[32,32,3]". */
 static const char *row_text(const struct sl_shape *shape, char out[SL_SHAPE_TEXT])
 {
 	struct sl_shape row = {.ndim = shape->ndim - 1};
@@ -158,7 +158,7 @@ static void put(void *file, const char *text, size_t len)
 	fwrite(text, 1, len, file);
 }
 
-/* SL_SEGMENT_COUNT where no part was named; -1 where the name is none. */
+/* The part of this name; SL_SEGMENT_COUNT: no name was given; -1: there is no such part. */
 static int named_part(const char *name)
 {
 	if (!name)

@@ -23,7 +23,7 @@ static const char *const usage[] = {
 
 enum { ANSWER = PATH_MAX };
 
-/* One line; "" at the end of input. */
+/* Reads one line; "" at the end of input. */
 static void read_answer(char out[ANSWER])
 {
 	out[0] = 0;
@@ -33,7 +33,8 @@ static void read_answer(char out[ANSWER])
 		fputc('\n', stderr);
 }
 
-/* Asks until what is there is right. *at is one of preset's, NULL where no option said it. */
+/* Asks until the preset with the answer is valid. *at is the preset's field for it. If an option has set *at, it
+ * only checks the preset. */
 static enum sl_err ask(const char *question, const char *usual, const char **at, char answer[ANSWER],
 		       const struct sl_preset *preset, struct sl_fail *fail)
 {
@@ -75,7 +76,7 @@ static enum sl_err ask_all(struct sl_preset *p, char answer[4][ANSWER], struct s
 	return err;
 }
 
-/* splitc.yaml: runs/splitc, so that two configs have a folder each. */
+/* The log.dir of a config: runs/splitc for splitc.yaml, so that two configs have a folder each. */
 static void log_dir_of(const char *path, char out[ANSWER])
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
@@ -120,7 +121,7 @@ static enum sl_err init(const struct sl_options *o, const char *path, struct sl_
 	if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {
 		const enum sl_log_level level = sl_log_level();
 
-		sl_log_set_level(SL_LOG_ERROR); /* each answer looks at the data: warnings come once, at the end */
+		sl_log_set_level(SL_LOG_ERROR); /* each answer is checked with the data: warnings come at the end */
 		err = ask_all(&preset, answer, fail);
 		sl_log_set_level(level);
 	}
@@ -132,7 +133,7 @@ static enum sl_err init(const struct sl_options *o, const char *path, struct sl_
 			: write_new(path, text, fail);
 }
 
-/* What was chosen of a table, which a user may see otherwise. */
+/* Says what was chosen from a table, since the user may see it otherwise. */
 static void say_columns(const struct sl_conf_client *c)
 {
 	if (c->model.task == SL_CONF_NUMBERS)
@@ -169,10 +170,10 @@ int splitc_init(int argc, char **argv)
 		printf("The classes are %s.\n", counted.text);
 	if (access(conf.data.dir, R_OK) != 0)
 		printf("The folder of the data, %s, does not exist yet.\n", conf.data.dir);
-	if (counted.code == SL_OK || conf.model.onnx[0]) /* an ONNX file says how many */
+	if (counted.code == SL_OK || conf.model.onnx[0]) /* an ONNX file defines how many */
 		return 0;
 	printf("The classes could not be counted (%s). Run `splitc init %s --force` again once the data are "
 	       "right, or set model.classes yourself.\n",
 	       counted.text, path);
-	return access(conf.data.dir, R_OK) == 0 ? sl_err_exit_status(counted.code) : 0; /* the data may be to come */
+	return access(conf.data.dir, R_OK) == 0 ? sl_err_exit_status(counted.code) : 0; /* the data may come later */
 }

@@ -53,7 +53,8 @@ static void on_progress(void *arg, int done, int all, double loss)
 	sl_progress_update(arg, &state, sl_now_ms());
 }
 
-/* The run's weights into setup->weights. *start: those that it began with; none where these are the same. */
+/* Reads the run's weights into setup->weights, and those that it began with into *start. Without a trained model,
+ * setup->weights are the initial ones, and *start stays empty. */
 static enum sl_err read_weights(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				struct sl_weights *start, struct sl_fail *fail)
 {
@@ -65,7 +66,7 @@ static enum sl_err read_weights(const struct sl_options *o, const struct sl_conf
 	if (err == SL_ERR_NOINPUT && !o->weights && setup->plan) {
 		sl_log(SL_LOG_INFO, "untrained",
 		       "there is no trained model in %s: the weights are those of a run's begin", conf->log.dir);
-		sl_setup_close(setup); /* its inserts are as narrow as a run's last steps make them */
+		sl_setup_close(setup); /* it was planned with inserts of the final width */
 		setup->reads = SL_READS_TEST;
 		err = sl_setup_plan(setup, conf, fail);
 		if (!err)
@@ -138,7 +139,7 @@ static enum sl_err run(const struct sl_options *o, const struct sl_conf_client *
 		err = read_weights(o, conf, setup, &start, fail);
 	if (!err)
 		err = sl_setup_data(setup, false, fail);
-	if (!err && !setup->plan->model->vocab) /* of texts no gradient is attacked */
+	if (!err && !setup->plan->model->vocab) /* the attack on texts uses no gradients */
 		err = sl_setup_class_weights(setup, fail);
 	if (!err)
 		err = sl_setup_backend(setup, fail);

@@ -34,7 +34,7 @@ enum { WIDTH = 960, HEIGHT = 600 };
 
 struct figure {
 	const char *name, *title, *x, *y, *key; /* key: where the legend is least in the way */
-	/* Of one epoch, where the figure is by epochs. */
+	/* x and y of an epoch; NULL: the figure is by step. */
 	double (*at)(const struct sl_run_epoch *e, int epoch);
 	double (*value)(const struct sl_run_epoch *e);
 };
@@ -73,13 +73,13 @@ struct plot {
 	struct sl_run_log run[SL_MAX_OPERANDS];
 	int n;
 	bool wanted[FIGURES], of_eval[SL_EVAL_FIGURE_COUNT];
-	json_t *eval; /* in place of runs */
+	json_t *eval; /* an evaluation, in place of runs */
 	const char *out;
 };
 
-/* What the points of a figure span. gnuplot warns of a range that is one value, and stops where there is none. */
+/* The range of a figure's points. gnuplot warns of a range that is a single value, and stops if there is none. */
 struct span {
-	int most, points; /* of one run, of all */
+	int most, points; /* most: points of the largest run; points: of all runs */
 	double low[2], high[2];
 };
 
@@ -98,7 +98,7 @@ static void put_point(FILE *file, struct span *s, int *n, double x, double y)
 	s->most = ++*n > s->most ? *n : s->most;
 }
 
-/* One run's points, as a block that `plot … index` finds; its first line is the name. */
+/* Writes one run's points as a block that `plot … index` finds; its first line is the name. */
 static void write_run(FILE *file, const struct figure *f, const struct sl_run_log *run, struct span *s)
 {
 	int n = 0;
@@ -108,7 +108,7 @@ static void write_run(FILE *file, const struct figure *f, const struct sl_run_lo
 		put_point(file, s, &n, run->point[i].step, run->point[i].loss);
 	for (int i = 0; f->at && i < run->n_epoch; i++)
 		put_point(file, s, &n, f->at(&run->epoch[i], i), f->value(&run->epoch[i]));
-	if (!n) /* the name stays in the legend, and numbers of blocks stay those of the runs */
+	if (!n) /* keeps the name in the legend, and the block's number that of the run */
 		fputs("NaN NaN\n", file);
 	fputs("\n\n", file);
 }
@@ -132,7 +132,7 @@ static void write_figure(FILE *file, const struct figure *f, const struct plot *
 	fprintf(file, "$%s << EOD\n", f->name);
 	for (int i = 0; i < p->n; i++)
 		write_run(file, f, &p->run[i], &s);
-	/* whole epochs, and factors of traffic */
+	/* a tic for each epoch, and a logarithmic axis for traffic */
 	fprintf(file, "EOD\nset xtics %s\n%sset logscale x\n", f->at == at_epoch && s.most <= 20 ? "1" : "auto",
 		f->at == at_bytes && s.low[0] < s.high[0] ? "" : "un");
 	fprintf(file, "set title '%s'\nset xlabel '%s'\nset ylabel '%s'\nset key %s noenhanced\n", f->title, f->x, f->y,
@@ -180,7 +180,7 @@ static enum sl_err close_script(FILE *file, const char *path, struct sl_fail *fa
 	return SL_OK;
 }
 
-/* The script as the user's own file; the picture that it would draw lies beside it. */
+/* Writes the script to the user's file; the picture that it would draw lies beside it. */
 static enum sl_err keep_script(const struct plot *p, struct sl_fail *fail)
 {
 	char picture[PATH_MAX];
@@ -193,7 +193,7 @@ static enum sl_err keep_script(const struct plot *p, struct sl_fail *fail)
 	return close_script(file, p->out, fail);
 }
 
-/* Into a file beside the one that is wanted, which so appears whole or stays as it was. */
+/* Draws into a file beside the wanted one, and renames it, so that the wanted one appears whole or stays as it was. */
 static enum sl_err draw(const struct plot *p, struct sl_fail *fail)
 {
 	char script[] = "/tmp/splitc-plot.XXXXXX", picture[PATH_MAX];
@@ -262,7 +262,7 @@ static void print_json(const struct plot *p)
 	sl_command_print_json(root, 0);
 }
 
-/* Which figures, of runs or of an evaluation. */
+/* Chooses figures, of runs or of an evaluation. */
 static enum sl_err choose(struct plot *p, const struct sl_options *o, bool eval, struct sl_fail *fail)
 {
 	const char *name = o->figure ? o->figure : "all";

@@ -33,7 +33,7 @@ static const char *const usage[] = {
 	NULL,
 };
 
-/* Lines go to stdout, or into memory for a file that appears whole. */
+/* Where lines go: to stdout, or to memory, for a file that appears whole. */
 struct output {
 	FILE *file;
 	char *text;
@@ -42,7 +42,7 @@ struct output {
 
 /* ---- what is to be predicted ---- */
 
-/* Which source reads what was given: the network says what it takes. */
+/* Sets data.kind to the source that reads the given files, by what the network takes. */
 static enum sl_err choose_source(struct sl_conf_client *c, const char *const *given, int n, struct sl_fail *fail)
 {
 	int tars = 0;
@@ -71,7 +71,7 @@ static void free_names(char **name, int n)
 	free(name);
 }
 
-/* Of class `k`, by the model's file or the data; NULL: neither says. */
+/* The name of class `k`, by the model's file or the data; NULL: neither has one. */
 static const char *class_name(const json_t *list, const struct sl_set *set, int k)
 {
 	const char *said = json_string_value(json_array_get(list, (size_t)k));
@@ -81,7 +81,7 @@ static const char *class_name(const json_t *list, const struct sl_set *set, int 
 	return said ? said : list || k >= n || !set->source->class_name ? NULL : set->source->class_name(set, k);
 }
 
-/* [classes]; *out NULL: they have numbers alone. */
+/* *out [classes] becomes the names of the classes; NULL: they have none. */
 static enum sl_err name_classes(char ***out, const struct sl_setup *s, struct sl_fail *fail)
 {
 	const int n = s->conf->model.classes;
@@ -108,7 +108,7 @@ static enum sl_err name_classes(char ***out, const struct sl_setup *s, struct sl
 	return SL_OK;
 }
 
-/* Of several labels; NULL: the model's file does not say. */
+/* The decision thresholds of several labels; NULL: the model's file has none. */
 static const double *read_thresholds(double out[SL_CONF_LIST_MAX], const struct sl_setup *s)
 {
 	json_t *about = sl_about_parse(s), *list = json_object_get(about, "thresholds");
@@ -123,7 +123,7 @@ static const double *read_thresholds(double out[SL_CONF_LIST_MAX], const struct 
 
 /* ---- output ---- */
 
-/* Of masks --out is a folder, and lines go to stdout. */
+/* For masks, --out is a folder, and lines go to stdout. */
 static enum sl_err open_output(struct output *out, const struct sl_options *o, bool pixels, struct sl_fail *fail)
 {
 	*out = (struct output){.file = stdout};
@@ -133,7 +133,7 @@ static enum sl_err open_output(struct output *out, const struct sl_options *o, b
 	return out->file ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", o->out);
 }
 
-/* The file appears where all went well. */
+/* Writes the file, if all went well. */
 static enum sl_err end_output(struct output *out, const struct sl_options *o, bool well, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
@@ -150,7 +150,7 @@ static enum sl_err end_output(struct output *out, const struct sl_options *o, bo
 
 /* ---- the command ---- */
 
-/* Lines are no prediction of all samples where a signal came between. */
+/* Says how the prediction ended. UNAVAILABLE: a signal came before all samples were predicted. */
 static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *setup, struct sl_fail *fail)
 {
 	const int64_t all = setup->set[SL_SPLIT_TEST].count;
@@ -177,7 +177,7 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 
 static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, FILE *out, struct sl_fail *fail)
 {
-	static struct sl_predict p; /* as in sl_drive_remote */
+	static struct sl_predict p; /* static, since a task that hangs works on it until the process ends */
 	const struct sl_drive_options drive = {.eval_only = true, .predict = &p};
 	struct sl_predict_spec spec = {
 		.format = o->csv    ? SL_PREDICT_CSV
@@ -195,7 +195,7 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 		.classes = setup->conf->model.classes,
 		.set = &setup->set[SL_SPLIT_TEST],
 	};
-	static double threshold[SL_CONF_LIST_MAX]; /* as p */
+	static double threshold[SL_CONF_LIST_MAX]; /* static for the same reason as p */
 	char **name = NULL;
 	enum sl_err err = name_classes(&name, setup, fail);
 
@@ -215,7 +215,7 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 	return err;
 }
 
-/* The command line, as far as no config is needed. */
+/* Checks what the command line says, as far as no config is needed. */
 static enum sl_err check_options(const struct sl_options *o, struct sl_fail *fail)
 {
 	if (o->csv && o->json)
@@ -226,7 +226,7 @@ static enum sl_err check_options(const struct sl_options *o, struct sl_fail *fai
 	return SL_OK;
 }
 
-/* Lines wait in memory for a file that can be made: hours may lie between. */
+/* Checks that the file can be made: lines wait in memory, maybe for hours, before it is. */
 static enum sl_err check_place(const char *out, struct sl_fail *fail)
 {
 	char folder[PATH_MAX];
@@ -240,7 +240,7 @@ static enum sl_err check_place(const char *out, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* Of masks a folder, else a file. */
+/* Checks --out: a folder for masks, else a file. */
 static enum sl_err check_out(const struct sl_conf_client *conf, const struct sl_options *o, struct sl_fail *fail)
 {
 	const bool pixels = conf->model.task == SL_CONF_PIXELS;

@@ -21,7 +21,7 @@ static const char *const usage[] = {
 
 static const struct sl_status_how is_there = {.live = true, .quiet = true};
 
-/* The one that answers; what it says goes to stdout. */
+/* Shows the status of the client that answers. `any_run`: that of any config; USAGE: several answer. */
 static enum sl_err show_usual(const struct sl_conf_client *conf, bool any_run, const struct sl_status_how *how,
 			      struct sl_fail *fail)
 {
@@ -52,7 +52,7 @@ static enum sl_err show(const struct sl_options *o, const struct sl_conf_client 
 
 int splitc_status(int argc, char **argv)
 {
-	/* what a config without `control` has */
+	/* a config without `control`, for its default */
 	static const char no_config[] = "model: {name: none}\ndata: {dir: none}\n";
 	struct sl_options o = {.command = "status", .usage = usage};
 	struct sl_conf_client conf;
@@ -67,7 +67,7 @@ int splitc_status(int argc, char **argv)
 	if (err)
 		return sl_command_failed(&fail);
 	err = show(&o, &conf, &how, &fail);
-	/* nobody answers, for the run has come to its end */
+	/* nobody answers, because the run has ended */
 	if (err && o.ready && o.config && sl_run_rest(&conf) == SL_RUN_DONE) {
 		struct sl_fail why;
 

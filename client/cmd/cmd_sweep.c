@@ -41,8 +41,8 @@ static void on_signal(int signum)
 		sl_child_end();
 }
 
-/* The row under way gets the signal too, of Ctrl-C by the terminal, and ends in good order; a second one kills it, not
- * what was written. */
+/* The child that runs a row gets the signal, too (Ctrl-C from the terminal), and ends in good order. A second signal
+ * kills it, but keeps what this process has written. */
 static void catch_signals(void)
 {
 	struct sigaction action = {.sa_handler = on_signal};
@@ -54,7 +54,7 @@ static void catch_signals(void)
 static void say(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *r, int number, int n)
 {
 	printf("%d/%d %s, chunks %d\n    ", number, n, row->name, r->chunks);
-	if (r->done && !isnan(r->test_acc)) /* numbers have none */
+	if (r->done && !isnan(r->test_acc)) /* targets that are numbers have no accuracy */
 		printf("accuracy %.2f %%, ", 100 * r->test_acc);
 	if (r->done)
 		printf("loss %.4f, rate %.4f (%.4f nominal), %.4f s/batch\n", r->test_loss, r->rate_real,
@@ -75,7 +75,7 @@ static enum sl_err check_place(const struct sl_options *o, const char *out_dir, 
 			   out_dir);
 }
 
-/* The CSV is whole after every row. */
+/* Runs all rows. After each of them the CSV is complete. */
 static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_row *row,
 			 struct sl_sweep_result *result, int n, int folds, int *failed, struct sl_fail *fail)
 {
@@ -84,7 +84,7 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 	struct sl_sweep_made made;
 	int done = 0;
 
-	for (int i = 0; i < n && !err; i++) /* no row is found wrong after hours of others */
+	for (int i = 0; i < n && !err; i++) /* so that no row is found invalid after hours of others */
 		err = sl_sweep_begin(&result[i], o, &row[i], fail);
 	if (!err)
 		err = check_place(o, out_dir, fail);

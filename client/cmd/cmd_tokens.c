@@ -122,7 +122,7 @@ static enum sl_err do_row(struct tokens *t, const char *path, const struct sl_re
 	return SL_OK;
 }
 
-/* How to read what the command line names `path`; `file` is for the name of a task's file. */
+/* How to read `path`, which the command line names. `file`: room for the path of a task's file. */
 static enum sl_err choose(const struct tokens *t, const char *path, char *file, struct sl_records_spec *spec,
 			  struct sl_fail *fail)
 {
@@ -169,7 +169,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The length that `share` of the rows do not pass: nearest rank. */
+/* The quantile `share` of the rows' lengths, by nearest rank. */
 static int32_t quantile(const struct tokens *t, double share)
 {
 	size_t rank = (size_t)(share * (double)t->rows + 0.999999);
@@ -239,7 +239,7 @@ static enum sl_err read_columns(struct tokens *t, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* Which rows, by --pair, --columns or --task. */
+/* Reads which rows to take, from --pair, --columns or --task. */
 static enum sl_err read_choice(struct tokens *t, struct sl_fail *fail)
 {
 	const struct sl_options *o = t->o;

@@ -46,7 +46,7 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_clien
 	return err || resume || setup->phase.index ? err : sl_setup_principal(setup, fail);
 }
 
-/* A group in one process: members make their own setups, on this one's backend. */
+/* For a group in one process, opens the backend alone: each member makes its own setup on it. */
 static enum sl_err open_run(struct sl_setup *setup, const struct sl_conf_client *conf, bool local, bool resume,
 			    struct sl_fail *fail)
 {
@@ -56,7 +56,8 @@ static enum sl_err open_run(struct sl_setup *setup, const struct sl_conf_client 
 	return sl_setup_backend(setup, fail);
 }
 
-/* Whether phase `index` came to its end, and with which step. What was interrupted is gone on with another time. */
+/* Whether a phase came to its end, and at which step. `end` NULL: a run with a server, whose files say so. An
+ * interrupted phase is resumed another time. */
 static bool phase_done(const struct sl_conf_client *conf, const struct sl_phase_end *end, uint64_t *step)
 {
 	const struct sl_past_run past = sl_past_run(conf->log.dir);
@@ -67,7 +68,7 @@ static bool phase_done(const struct sl_conf_client *conf, const struct sl_phase_
 		   : past.resumable && !sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, &unfinished);
 }
 
-/* Not interrupted, and yet there is nothing that the next phase could go on from. */
+/* UNAVAILABLE: the phase was not interrupted, but left nothing that the next one could continue from. */
 static enum sl_err check_kept(const struct sl_conf_client *conf, int index, struct sl_fail *fail)
 {
 	uint64_t unfinished = UINT64_MAX;
@@ -81,7 +82,7 @@ static enum sl_err check_kept(const struct sl_conf_client *conf, int index, stru
 		index + 1);
 }
 
-/* One run per phase. */
+/* Trains one run per phase. */
 static enum sl_err run_phases(struct sl_setup *setup, const struct sl_conf_client *conf, struct sl_drive_options *drive,
 			      bool local, struct sl_fail *fail)
 {
@@ -120,7 +121,7 @@ static enum sl_err run_phases(struct sl_setup *setup, const struct sl_conf_clien
 	return err;
 }
 
-/* Of a run that neither side has refused. */
+/* Says from which checkpoint the run can be resumed. */
 static void say_kept(const struct sl_conf_client *conf)
 {
 	uint64_t step = UINT64_MAX;
@@ -130,7 +131,8 @@ static void say_kept(const struct sl_conf_client *conf)
 		       (unsigned long long)step);
 }
 
-/* Options that are short for --set: --epochs, --batch, --lr; --clients for two keys, and --alone for a third. */
+/* Adds the settings that options are short for: --epochs, --batch, --lr, --alone for one key each, --clients for
+ * two. */
 static int take_short(struct sl_options *o)
 {
 	static char text[5][SL_CONF_TEXT];
@@ -167,7 +169,7 @@ int splitc_train(int argc, char **argv)
 	struct sl_options o = {.command = "train", .usage = usage};
 	struct sl_drive_options drive = {.eval_only = false};
 	static struct sl_conf_client conf;
-	static struct sl_setup setup; /* as in sl_drive_remote */
+	static struct sl_setup setup; /* static, since a task that hangs works on it until the process ends */
 	enum sl_run_rest rest;
 	struct sl_fail fail;
 	enum sl_err err;

@@ -1,5 +1,5 @@
-/* The sub-commands of splitc. Each takes what follows its name and returns an exit status of sysexits.h; errors go to
- * stderr as one line. */
+/* The sub-commands of splitc. Each takes the arguments after its name and returns an exit status of sysexits.h.
+ * Errors go to stderr as one line. */
 #ifndef SL_CLIENT_CMD_COMMAND_H
 #define SL_CLIENT_CMD_COMMAND_H
 
@@ -32,33 +32,33 @@ enum {
 	SL_USES_TRAIN_SET = 1,
 	SL_USES_TEST_SET = 2,
 	SL_USES_WEIGHTS = 4, /* model.weights */
-	SL_USES_TRAINED = 8, /* those of sl_options_trained */
+	SL_USES_TRAINED = 8, /* the weights of sl_options_trained */
 	SL_USES_LINK = 16,   /* auth's keys; not with --local */
-	SL_USES_LOG = 32,    /* log.dir, and what --resume goes on with */
-	SL_USES_DEMO = 64,   /* without CONFIG the demo's */
+	SL_USES_LOG = 32,    /* log.dir, and the checkpoint that --resume continues from */
+	SL_USES_DEMO = 64,   /* without CONFIG, the demo's config is used */
 	SL_USES_FOR_TRAINING = SL_USES_TRAIN_SET | SL_USES_TEST_SET | SL_USES_WEIGHTS | SL_USES_LINK,
 };
 
-/* Loads o->config (with SL_USES_DEMO the demo's run where there is none); handles --check-config and --print-config. -1
- * to go on, or the exit status. `uses`: SL_USES_… */
+/* Loads o->config, or with SL_USES_DEMO and without CONFIG the demo's. Handles --check-config and --print-config.
+ * `uses`: SL_USES_… Returns -1 to go on, or the exit status. */
 int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf);
 
-/* Loads the weights that a run has left, or those of --weights, into `setup`: how long they were trained, the plan, and
- * their values. `check`: looks at the file without reading the values. */
+/* Fills *setup with the weights that the config's run has written, or with those of --weights: how many steps they
+ * were trained, the plan, and their values. `check`: checks the file without reading the values. */
 enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 			       bool check, struct sl_fail *fail) SL_MUST_CHECK;
-/* Fills what an evaluation of these weights needs of *setup: the weights, the test set and a backend. */
+/* Fills *setup with what an evaluation of these weights needs: the weights, the test set and a backend. */
 enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				  struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Prints a text that may hold anything, which a terminal should not obey: what is no printable character becomes ?, but
- * for the characters `as_is`. */
+/* Prints a text from outside so that a terminal cannot be misled: what is not a printable character becomes ?,
+ * except for the characters `as_is`. */
 void sl_command_print_text(const char *text, const char *as_is);
 /* Prints `root` and a line break, and drops it. `flags`: jansson's. */
 void sl_command_print_json(json_t *root, size_t flags);
 /* Prints `splitc: text` and returns the error's exit status. */
 int sl_command_failed(const struct sl_fail *fail);
-/* The same of a usage error, with this text. */
+/* The same for a usage error, with this text. */
 int sl_command_refuse(const char *format, ...) SL_PRINTF(1, 2);
 
 #endif

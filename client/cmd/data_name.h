@@ -6,8 +6,8 @@
 
 enum { SL_DATA_NAME_BYTES = 256 };
 
-/* The class's name, or its number where the source has no names; returns `out`. A folder may be called anything:
- * what neither a terminal nor JSON takes becomes '?'. */
+/* The class's name, or its number if the source has no names; returns `out`. Folders may have any name, so what a
+ * terminal or JSON cannot take becomes '?'. */
 const char *sl_data_class_name(const struct sl_set *set, int label, char out[SL_DATA_NAME_BYTES]);
 
 #endif

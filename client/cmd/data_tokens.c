@@ -18,18 +18,18 @@ struct split {
 	int64_t rows, tokens;
 	int64_t *of_class;       /* [classes] */
 	int64_t length[LENGTHS]; /* of rows: minimum, median, p90, maximum */
-	double least, most, sum; /* of numbers to be predicted */
+	double least, most, sum; /* of targets that are numbers */
 };
 
 struct look {
 	struct sl_setup setup;
 	struct split split[SL_SPLIT_COUNT];
-	int most;            /* tokens of a row: what a padded row would have */
-	double batch[3];     /* tokens of a batch of training: as they are, padded to its longest row, to `most` */
-	double tokens_s;     /* tokenized in a second; 0: the data have no text */
-	int64_t features[2]; /* numbers of a token that cross in front of the middle, behind it; 0: not known */
-	bool per_token[2];
-	char sample[SAMPLES][SAMPLE_BYTES]; /* the first rows of training, "": no text */
+	int most;        /* tokens of a row that is padded to the maximum */
+	double batch[3]; /* mean tokens of a training batch: without padding, padded to its longest row, to `most` */
+	double tokens_s; /* tokens read and tokenized per second; 0: the data have no text */
+	int64_t features[2]; /* numbers per token or row that cross before and after the middle; 0: not known */
+	bool per_token[2];   /* else per row */
+	char sample[SAMPLES][SAMPLE_BYTES]; /* the first rows of training; "": no text */
 };
 
 static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
@@ -42,7 +42,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Nearest rank. */
+/* Finds minimum, median, p90 and maximum of lengths, by nearest rank. */
 static void take_lengths(struct split *s, int64_t *length)
 {
 	static const double share[LENGTHS] = {0, 0.5, 0.9, 1};
@@ -55,13 +55,13 @@ static void take_lengths(struct split *s, int64_t *length)
 	}
 }
 
-/* Texts for a masked language model have none. */
+/* Whether samples have labels. Texts for a language model have none. */
 static bool has_labels(const struct sl_set *set)
 {
 	return set->classes || set->field[SL_FIELD_TARGET].dtype == SL_F32;
 }
 
-/* Classes, or several labels, which have names. */
+/* The number of classes, or of several labels, which have names; 0: numbers, or no labels. */
 static int names_of(const struct sl_set *set)
 {
 	const struct sl_field_type *target = &set->field[SL_FIELD_TARGET];
@@ -108,7 +108,7 @@ static enum sl_err count_rows(struct split *s, const struct sl_set *set, struct 
 	return err;
 }
 
-/* One epoch's batches, as training has them. */
+/* Counts the tokens of one epoch's batches, as training has them. */
 static enum sl_err count_batches(struct look *l, struct sl_fail *fail)
 {
 	const struct sl_batch *batch;
@@ -140,7 +140,7 @@ static enum sl_err count_batches(struct look *l, struct sl_fail *fail)
 	return err;
 }
 
-/* Tokens as the vocabulary writes them; a terminal should not obey one. */
+/* Writes tokens as the vocabulary spells them, so that a terminal cannot be misled. */
 static void write_sample(char out[SAMPLE_BYTES], const struct sl_tokenizer *t, const int32_t *id, int64_t n)
 {
 	size_t at = 0;
@@ -186,7 +186,7 @@ static int64_t limited(int64_t count, int limit)
 	return limit && limit < count ? limit : count;
 }
 
-/* The data, tokenized here and now: all of them, for the time that it takes. */
+/* Opens the data and tokenizes all of them, to measure the time; applies the limits afterwards. */
 static enum sl_err open_data(struct look *l, struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	const int classes = conf->model.classes, limit[] = {conf->data.train_limit, conf->data.test_limit};
@@ -195,7 +195,7 @@ static enum sl_err open_data(struct look *l, struct sl_conf_client *conf, struct
 	enum sl_err err;
 
 	if (sl_setup_task(conf)->met && classes > 1)
-		conf->model.classes = INT_MAX; /* the question is how many there are */
+		conf->model.classes = INT_MAX; /* they are counted here */
 	conf->data.train_limit = conf->data.test_limit = 0;
 	conf->data.token_cache = false;
 	err = sl_setup_data(&l->setup, true, fail);
@@ -213,7 +213,8 @@ static enum sl_err open_data(struct look *l, struct sl_conf_client *conf, struct
 	return err;
 }
 
-/* How wide the tensors are that cross. Where the network does not fit the data, or is not there, that is not known. */
+/* Finds how wide the tensors are that cross. That stays unknown if the network does not fit the data, or is not
+ * there. */
 static void take_features(struct look *l, const struct sl_conf_client *conf)
 {
 	struct sl_setup setup = {.reads = SL_READS_NONE};
@@ -227,7 +228,7 @@ static void take_features(struct look *l, const struct sl_conf_client *conf)
 	sl_setup_close(&setup);
 }
 
-/* Of one direction at a cut, for a batch of so many tokens, as fp32. */
+/* Bytes of a batch of so many tokens that cross a cut in one direction, as fp32. */
 static double bytes_of(const struct look *l, int mid, double tokens)
 {
 	const double rows = (double)l->setup.conf->agreed.batch;

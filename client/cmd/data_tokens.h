@@ -1,10 +1,10 @@
-/* `splitc data` of rows of tokens: classes, lengths, what crosses beside a padded form, samples. */
+/* `splitc data` for rows of tokens: classes, lengths, what crosses the link with and without padding, samples. */
 #ifndef SL_CLIENT_CMD_DATA_TOKENS_H
 #define SL_CLIENT_CMD_DATA_TOKENS_H
 
 #include "client/cmd/command.h"
 
-/* Reads the data that *conf names, which it changes, and prints what it found. */
+/* Reads the data that *conf names, and prints what it found. Changes *conf. */
 enum sl_err sl_data_tokens(struct sl_conf_client *conf, bool json, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -20,12 +20,12 @@ struct fetch {
 	struct sl_loop *loop;
 	struct sl_remote *remote;
 	uint64_t step;
-	uint64_t steps; /* that are repeated; 0: the middle is fetched, and that is all */
-	uint64_t done;  /* of these */
+	uint64_t steps; /* to repeat; 0: only the middle is fetched */
+	uint64_t done;  /* steps that were repeated */
 	struct sl_audit *audit;
 	struct sl_loader *loader;
 	const struct sl_batch *batch;     /* NULL: none is held */
-	uint64_t kept[SL_LAST_RUN_STEPS]; /* the client's checkpoints, which the server is to leave */
+	uint64_t kept[SL_LAST_RUN_STEPS]; /* steps of the client's checkpoints, which the server is to keep */
 	enum sl_err err;
 	struct sl_fail *fail;
 };
@@ -41,7 +41,7 @@ static void end(struct fetch *f, enum sl_err err)
 {
 	release(f);
 	f->err = err;
-	sl_link_pause(sl_remote_link(f->remote)); /* a goodbye would have the server forget the run */
+	sl_link_pause(sl_remote_link(f->remote)); /* a goodbye would make the server forget the run */
 	sl_remote_close(f->remote);
 }
 
@@ -75,7 +75,7 @@ static void on_ready(void *arg, uint64_t next_step)
 		sl_link_fetch(sl_remote_link(f->remote));
 }
 
-/* The batches are those that the run itself would take next, so that no other rows cross. */
+/* Takes the batch that the run itself would take next, so that no other rows cross. */
 static void begin_step(struct fetch *f)
 {
 	const enum sl_err err = sl_loader_take(f->loader, &f->batch, f->fail);
@@ -95,7 +95,7 @@ static void on_fetched(void *arg)
 	struct fetch *f = arg;
 	enum sl_err err;
 
-	(void)sl_audit_wants(f->audit, f->step); /* from here on */
+	(void)sl_audit_wants(f->audit, f->step); /* the audit begins with this step */
 	err = sl_audit_fetched(f->audit, f->remote, f->step + f->done, f->fail);
 	if (!err && f->done < f->steps)
 		begin_step(f);
@@ -114,7 +114,7 @@ static void on_done(void *arg)
 		sl_link_fetch(sl_remote_link(f->remote));
 }
 
-/* NaN or Inf: neither side has computed what could be compared. */
+/* The step had NaN or Inf: neither side has computed what could be compared. */
 static void on_abandoned(void *arg, const struct sl_fail *why)
 {
 	struct fetch *f = arg;
@@ -159,11 +159,11 @@ static enum sl_err open_link(struct fetch *f, const struct sl_client_auth *auth,
 	*offer = (struct sl_offer){.secret = &run->secret, .first = true, .n_held = run->n};
 	offer->epoch = sl_epoch_begin(c->log.dir, (uint64_t)now.tv_sec) + 1;
 	memcpy(f->kept, run->step, sizeof f->kept);
-	memcpy(offer->held, run->step, (size_t)run->n * sizeof run->step[0]); /* not step 0: that is no model */
+	memcpy(offer->held, run->step, (size_t)run->n * sizeof run->step[0]); /* without step 0, which is no model */
 	return sl_remote_open(&f->remote, f->loop, &remote, &events, f, f->fail);
 }
 
-/* Nobody else goes on with the run meanwhile: its log's lock says so. */
+/* Locks the run's log, so that no other process continues the run meanwhile. */
 static enum sl_err lock_run(const struct fetch *f, struct sl_jsonl **log, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = f->setup->conf;
@@ -185,7 +185,8 @@ static enum sl_err lock_run(const struct fetch *f, struct sl_jsonl **log, struct
 	return err;
 }
 
-/* To the batch of the newest checkpoint; the server may go on from an older one, and the step is no less a step. */
+/* Moves the loader to the batch of the newest checkpoint. If the server resumes from an older one, that batch serves
+ * as well. */
 static enum sl_err seek(struct fetch *f, uint64_t step)
 {
 	const uint64_t batches = f->loader ? (uint64_t)sl_loader_batches(f->loader) : 1;

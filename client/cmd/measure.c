@@ -57,11 +57,11 @@ static double relative_error(const float *x, const float *y, int64_t n)
 		norm += (double)x[i] * (double)x[i];
 	}
 	if (!isfinite(norm))
-		return NAN; /* nothing is known of what a codec carried of it */
+		return NAN; /* the tensor has NaN or Inf, so the error says nothing */
 	return norm > 0 ? sqrt(error / norm) : error > 0 ? INFINITY : 0;
 }
 
-/* Best of several, so that a busy machine shows least. */
+/* Takes the best of several runs, on which other load of the machine shows least. */
 static enum sl_err time_codec(struct sl_codec *codec, struct sl_tensor *x, struct sl_tensor *y, struct row *row,
 			      struct sl_fail *fail)
 {
@@ -194,7 +194,8 @@ static enum sl_err measure_normal(struct measure *m, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* A codec takes tensors of two to four dimensions, the first being rows; others are passed over. */
+/* The tensor's shape; false: it is passed over. A codec takes floats of two to four dimensions, the first being
+ * rows. */
 static bool shape_of(const struct sl_st_tensor *t, struct sl_shape *out)
 {
 	*out = (struct sl_shape){.ndim = t->ndim};
@@ -249,8 +250,8 @@ static bool parse_shape(const char *text, struct sl_shape *out)
 	return end[-1] == '\0' && s.ndim >= 2 && sl_shape_count_checked(&s, MAX_TENSOR, &count);
 }
 
-/* The value of argv[*i] where that is `name`: behind its "=", or the next argument, on which *i is then. NULL: it is
- * another one. */
+/* The value of the option `name` if argv[*i] is it: after its "=", or the next argument, to which *i moves. NULL: it
+ * is another argument. */
 static const char *value_of(const char *name, int argc, char **argv, int *i)
 {
 	size_t len = strlen(name);

@@ -45,7 +45,7 @@ static uint64_t mapped_bytes(const struct sl_model *model)
 	return sum;
 }
 
-/* own: bytes of weights that no session counts. */
+/* `own`: bytes of weights that the session's memory does not count. */
 static void take(uint64_t out[PARTS], const struct sl_session_memory *m, uint64_t own)
 {
 	const uint64_t weights = sl_memory_total(m->weights) + own;
@@ -81,7 +81,7 @@ static enum sl_err count(struct sl_memory_need *out, const struct sl_setup *setu
 	if (err)
 		return out->unknown[0] ? SL_OK : err;
 	take(out->bytes[SL_SESSION_SERVER], &server, 0);
-	/* of the middle's weights it makes no copy */
+	/* a checkpoint makes no copy of the middle's weights */
 	out->bytes[SL_SESSION_SERVER][CHECKPOINT] =
 		state_bytes(&part[SL_MIDDLE]) - (uint64_t)part[SL_MIDDLE].weight_count * sizeof(float);
 	return SL_OK;

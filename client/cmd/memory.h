@@ -1,4 +1,4 @@
-/* What memory client and server will take for a config. */
+/* Predicts the memory that client and server take for a config. */
 #ifndef SL_CLIENT_CMD_MEMORY_H
 #define SL_CLIENT_CMD_MEMORY_H
 
@@ -8,14 +8,15 @@ struct json_t;
 
 enum { SL_MEMORY_PARTS = 9 };
 
-/* By role. Where the server's part cannot run on a CPU, `unknown` says why. */
+/* By role (SL_SESSION_CLIENT, SL_SESSION_SERVER) and part. `unknown`: why the server's part cannot run on a CPU; "":
+ * it can. */
 struct sl_memory_need {
 	uint64_t bytes[2][SL_MEMORY_PARTS];
 	char unknown[SL_FAIL_TEXT];
 };
 
-/* Of setup's plan, which is open; nothing of it is taken. CONFIG, with the key in *fail: the client's part cannot run
- * as the config asks, nor with `here` the server's, since it must run on this CPU, too. */
+/* The need of setup's plan, which is open; takes none of it. CONFIG, with the key in *fail: the client's part cannot
+ * run as the config asks; or, with `here`, the server's, which must run on this CPU, too. */
 enum sl_err sl_memory_find(struct sl_memory_need *out, const struct sl_setup *setup, bool here,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 void sl_memory_print(const struct sl_memory_need *need); /* a table on stdout */

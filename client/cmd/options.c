@@ -60,7 +60,7 @@ int sl_command_refuse(const char *format, ...)
 	return sl_command_failed(&fail);
 }
 
-/* A run that was killed has left no model yet: what lies there is an earlier one's. */
+/* Warns if the run was killed: it has not written its model yet, so the file there is an older one. */
 static void warn_of_older(const char *dir, int64_t trained)
 {
 	uint64_t step = UINT64_MAX;
@@ -115,7 +115,7 @@ enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_co
 	return err ? err : sl_setup_backend(setup, fail);
 }
 
-/* A file that is given where a config stands. */
+/* Refuses other files that are given in place of the config. */
 static enum sl_err check_name(const struct sl_options *o, struct sl_fail *fail)
 {
 	static const char *const ends[] = {".safetensors", ".onnx", ".pt", ".tar", ".csv", ".tsv", ".jsonl", ".txt"};
@@ -147,7 +147,7 @@ static enum sl_err check_auth(const struct sl_conf_client *conf, struct sl_fail 
 	return err;
 }
 
-/* What `train` says of the place of its files, in its order; nothing is written. */
+/* Checks log.dir, and what --resume needs, as `train` does and in its order. Writes nothing. */
 static enum sl_err check_log(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 			     uint64_t steps, struct sl_fail *fail)
 {
@@ -172,7 +172,7 @@ static enum sl_err check_log(const struct sl_options *o, const struct sl_conf_cl
 	return err;
 }
 
-/* What evaluations are asked for can be computed of classes, or of numbers. */
+/* Checks that the metrics of evaluations suit what the network predicts. */
 static enum sl_err check_metrics(const struct sl_conf_client *c, struct sl_fail *fail)
 {
 	const struct sl_learn_task *task = sl_setup_task(c);
@@ -188,7 +188,7 @@ static enum sl_err check_metrics(const struct sl_conf_client *c, struct sl_fail 
 	return SL_OK;
 }
 
-/* A run with phases begins with the first one's sizes. */
+/* Plans the network. A run with phases begins with the first one's sizes. */
 static enum sl_err check_plan(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,
 			      struct sl_setup *setup, struct sl_fail *fail)
 {
@@ -224,9 +224,9 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 		err = sl_setup_check_weights(setup, conf->model.weights, false, fail);
 	if (!err && (uses & SL_USES_TEST_SET))
 		err = sl_setup_check_data(setup, trains, samples, fail);
-	if (setup->alone && setup->set[SL_SPLIT_TRAIN].source) /* a member's part of them */
+	if (setup->alone && setup->set[SL_SPLIT_TRAIN].source) /* one member's part of the samples */
 		samples[SL_SPLIT_TRAIN] = setup->set[SL_SPLIT_TRAIN].count;
-	if (!err && (uses & (SL_USES_TEST_SET | SL_USES_LINK))) /* of given files, too */
+	if (!err && (uses & (SL_USES_TEST_SET | SL_USES_LINK))) /* also of predictions for given files */
 		err = check_metrics(conf, fail);
 	if (!err && trains)
 		err = conf->train.phases.n ? sl_phases_steps(conf, samples[SL_SPLIT_TRAIN], &steps, fail)
@@ -254,13 +254,13 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	putchar('\n');
 	if (counts && !o->local)
 		sl_memory_print(&need);
-	/* the config is right, whatever its last run has left */
+	/* only a note: the config is right, whatever its last run has left */
 	if ((uses & SL_USES_LOG) && !o->resume && !o->fresh && sl_journal_taken(conf, &taken) != SL_OK)
 		printf("note: %s\n", taken.text);
 	return SL_OK;
 }
 
-/* The demo's run, where its data are. */
+/* Loads the demo's config, with the folder that has its data. */
 static enum sl_err load_demo(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf,
 			     struct sl_fail *fail)
 {
@@ -312,7 +312,7 @@ int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_cl
 	sl_log_set_level(conf->log.level);
 	err = sl_setup_sizes(conf, &fail);
 	if (o->print_config) {
-		(void)!sl_conf_print(&sl_conf_client_schema, conf, stdout); /* sl_command_run looks at stdout */
+		(void)!sl_conf_print(&sl_conf_client_schema, conf, stdout); /* sl_command_run checks stdout */
 		return 0;
 	}
 	if (!err && o->suits)

@@ -22,7 +22,7 @@ static double real(const json_t *object, const char *key)
 	return json_number_value(json_object_get(object, key));
 }
 
-/* A square of counts, with a name for each row. */
+/* Whether there is a square matrix of counts, with a name for each row. */
 static bool has_confusion(const json_t *eval)
 {
 	const json_t *rows = json_object_get(eval, "confusion"), *names = json_object_get(eval, "classes");
@@ -79,7 +79,7 @@ static bool has_calibration(const json_t *eval)
 
 /* ---- what is written ---- */
 
-/* Within single quotes, at most so many characters. */
+/* Writes a name within single quotes, cut to NAME characters. */
 static void put_name(FILE *script, const char *name)
 {
 	int n = 0;
@@ -199,7 +199,7 @@ static void write_roc(FILE *script, const json_t *eval)
 	fputc('\n', script);
 }
 
-/* The share that is right by the mean probability of each bin, over the bin's share of all samples. */
+/* Draws the share of right answers by the mean probability in each bin, over the bin's share of all samples. */
 static void write_calibration(FILE *script, const json_t *eval)
 {
 	const json_t *bins = json_object_get(eval, "calibration");

@@ -13,14 +13,14 @@
 #include "common/conf/key.h"
 #include "common/conf/networks.h"
 
-/* What the name of a network begins with that a folder or a file describes. */
+/* Prefixes of the names of networks that a folder, or a file, describes. */
 static const char of_folder[] = SL_CONF_HUGGINGFACE ":", of_file[] = SL_CONF_ONNX ":";
 
-/* The first kind of each input is the usual one. */
+/* Kinds of data. The first kind of each input is the usual one. */
 static const struct kind {
-	const char *kind, *folder, *classes; /* classes NULL: counted */
-	unsigned input;                      /* of networks that take it */
-	const char *model;                   /* the usual one; NULL: a folder is needed */
+	const char *kind, *folder, *classes; /* classes NULL: they are counted */
+	unsigned input;                      /* SL_NETWORK_…: the networks that take it */
+	const char *model;                   /* the usual network; NULL: the user must name a folder */
 } kinds[] = {
 	{"cifar10", "data/cifar-10-batches-bin", "10", SL_NETWORK_IMAGES, "mobilenet_v2"},
 	{"cifar100", "data/cifar-100-binary", "100", SL_NETWORK_IMAGES, "mobilenet_v2"},
@@ -62,7 +62,7 @@ static bool sets_has(const struct sets *sets, const char *begin)
 	return false;
 }
 
-/* The first classes, and how many more there are. */
+/* Writes the names of the first classes, and how many more there are. */
 static void name_classes(const struct sl_set *set, struct sl_fail *out)
 {
 	char name[SL_DATA_NAME_BYTES];
@@ -75,8 +75,8 @@ static void name_classes(const struct sl_set *set, struct sl_fail *out)
 		snprintf(out->text + n, sizeof out->text - n, " and %d more", set->classes - NAMED);
 }
 
-/* As many as the folder holds, and of a table its features, unless the network's file says; where it cannot be read
- * yet, the default stays. */
+/* Sets the number of classes, and for a table that of features, as the data have them, unless the network's file
+ * defines them. If the data cannot be read yet, the defaults stay. */
 static void set_counted(struct sets *s, const struct sl_set_spec *spec, struct sl_fail *counted)
 {
 	const bool onnx = sets_has(s, "model.onnx=");
@@ -118,12 +118,12 @@ static void set_columns(struct sets *s, struct sl_preset_table *c)
 		set(s, "data.missing", "mean");
 }
 
-/* Sizes that suit data and network: CIFAR's pictures are small, others as large as most networks were made for. */
+/* Sets sizes that suit data and network: CIFAR's pictures are small, others as large as most networks were made for. */
 static void set_sizes(struct sets *s, const struct kind *k, const char *model, bool small)
 {
 	const bool cifar = k->classes != NULL;
 
-	if (strcmp(model, SL_CONF_ONNX) != 0) /* its file says */
+	if (strcmp(model, SL_CONF_ONNX) != 0) /* the network's file defines the size */
 		set(s, "model.image", cifar || small ? "32" : "224");
 	if (sl_network_has(model) & SL_NETWORK_FORM)
 		set(s, "model.form", cifar || small ? "cifar" : "imagenet");
@@ -133,8 +133,8 @@ static void set_sizes(struct sets *s, const struct kind *k, const char *model, b
 	set(s, "data.normalize", cifar ? k->kind : "imagenet");
 }
 
-/* Of a folder without a kind: the first whose pictures lie in it, or a table, which may be a file; `usual` where
- * nothing says more, or no folder was given. */
+/* Guesses the kind of a folder: the first kind whose pictures lie in it, or a table, which may be a file. Else, or
+ * if no folder was given, `usual`. */
 static const struct kind *kind_inside(const char *folder, unsigned input, const struct kind *usual)
 {
 	char table[PATH_MAX];
@@ -158,7 +158,7 @@ static const struct kind *kind_inside(const char *folder, unsigned input, const 
 	return usual;
 }
 
-/* KIND:FOLDER, KIND, or FOLDER of a kind that the network takes. */
+/* Reads KIND:FOLDER, KIND, or FOLDER, whose kind is guessed among those that the network takes. */
 static enum sl_err find_kind(const struct kind **out, const char **folder, const char *data, unsigned input,
 			     struct sl_fail *fail)
 {
@@ -186,7 +186,7 @@ static enum sl_err find_kind(const struct kind **out, const char **folder, const
 	return SL_OK;
 }
 
-/* Of networks that a table names below: what their data are called. */
+/* How the user names data for networks with this input. */
 static const char *data_of(unsigned input)
 {
 	return input & SL_NETWORK_TOKENS      ? "texts: text:FOLDER, or TASK:FOLDER with a task of GLUE"
@@ -196,7 +196,7 @@ static const char *data_of(unsigned input)
 		       : "pictures: cifar10, cifar100, images or webdataset, each with :FOLDER";
 }
 
-/* Where there is a set for training alone, it is shared out. */
+/* Splits the training set if there is no set for validation. */
 static void set_split(struct sets *s, struct sl_set_spec *spec, const struct sl_parts *parts)
 {
 	const enum sl_log_level level = sl_log_level();
@@ -205,11 +205,11 @@ static void set_split(struct sets *s, struct sl_set_spec *spec, const struct sl_
 	struct sl_fail why;
 	enum sl_err err;
 
-	sl_log_set_level(SL_LOG_ERROR); /* what it warns of comes again where the set is counted */
+	sl_log_set_level(SL_LOG_ERROR); /* warnings come again when the classes are counted */
 	spec->split = SL_SPLIT_TEST;
 	err = sl_set_check(&there, spec, &why);
 	*spec = train;
-	if (err == SL_ERR_NOINPUT) { /* one that is there and wrong is not passed over */
+	if (err == SL_ERR_NOINPUT) { /* a set that is there but invalid is not replaced */
 		spec->parts = parts;
 		err = sl_set_check(&there, spec, &why);
 		if (err)
@@ -222,7 +222,7 @@ static void set_split(struct sets *s, struct sl_set_spec *spec, const struct sl_
 	}
 }
 
-/* A decoder learns from texts alone, and has no classes. */
+/* Sets the keys of the data. A decoder learns from texts without labels, and has no classes. */
 static void set_data(struct sets *s, const struct kind *k, const char *folder, const char *tokenizer,
 		     const struct sl_model_takes *takes, struct sl_fail *counted)
 {
@@ -297,7 +297,7 @@ static void put_key(FILE *file, const struct sl_conf_client *conf, const char *k
 	fputc('\n', file);
 }
 
-/* Of the section `model`. */
+/* Writes a key of the section `model`. */
 static void put_key_at(FILE *file, const struct sl_conf_client *conf, const char *name)
 {
 	char key[SL_CONF_TEXT];
@@ -327,7 +327,7 @@ static void put_option(FILE *file, const struct sl_conf_client *conf, const char
 		if (conf->model.task == SL_CONF_NUMBERS)
 			fputs("  task: numbers    # not scaled by itself: bring the label to a size of about 1\n",
 			      file);
-		else if (!onnx) /* else the file says how many */
+		else if (!onnx) /* an ONNX file defines how many */
 			put_key_at(file, conf, "classes");
 	} else if (strcmp(what, "columns") == 0 && conf->model.head == SL_CONF_CAUSAL_LM) {
 		fputs(conf->data.kind == SL_DATA_TEXT ? "  columns: [text]  # or two: a prompt, its completion\n" : "",
@@ -397,7 +397,7 @@ static void expand(FILE *file, const struct sl_conf_client *conf)
 	}
 }
 
-/* That the network has this cut, among others. */
+/* Plans the network, and so checks, among others, that it has this cut. */
 static enum sl_err try_plan(const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct sl_setup setup = {0};
@@ -407,7 +407,7 @@ static enum sl_err try_plan(const struct sl_conf_client *conf, struct sl_fail *f
 	return err;
 }
 
-/* An answer is neither a line of a file nor an option --set: its key says what is meant. */
+/* Removes "--set " from a message: the user gave an answer, not an option, and the key says which. */
 static enum sl_err key_alone(struct sl_fail *fail)
 {
 	static const char place[] = "--set ";
@@ -418,8 +418,8 @@ static enum sl_err key_alone(struct sl_fail *fail)
 	return why.code;
 }
 
-/* Of a folder's network, with rows of so many tokens as are usual or, if it takes fewer, as it takes. One that cannot
- * be read is refused with its plan. */
+/* What the network in a folder takes, with at most ROW_TOKENS tokens in a row. If the folder cannot be read, its
+ * plan fails later, and says why. */
 static struct sl_model_takes takes_of(const char *folder)
 {
 	struct sl_model_takes takes = {.tokens = 0};
@@ -432,7 +432,7 @@ static struct sl_model_takes takes_of(const char *folder)
 	return takes;
 }
 
-/* What a preset says, as keys of a config. `small`: pictures of 32 pixels, where they may have any size. */
+/* Turns a preset into keys of a config. `small`: pictures of 32 pixels, if they may have any size. */
 static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bool small, struct sl_fail *fail)
 {
 	const char *model = preset->model, *folder = "", *file = NULL, *tokenizer = NULL;
@@ -490,7 +490,7 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 	return SL_OK;
 }
 
-/* What stands in a config's text, for keys that --set alone does not give. */
+/* The text of a config that the keys are then set in. It has what a config must have. */
 static const char *base_of(const struct sets *sets)
 {
 	const bool onnx = sets_has(sets, "model.onnx=");
@@ -530,7 +530,7 @@ enum sl_err sl_preset_make(char text[SL_PRESET_TEXT], struct sl_conf_client *con
 	enum sl_err err = try_preset(conf, preset, false, fail);
 	FILE *file;
 
-	/* some networks take small images alone */
+	/* some networks take only small images */
 	if (err == SL_ERR_CONFIG && try_preset(conf, preset, true, &why) == SL_OK)
 		err = SL_OK;
 	if (err)

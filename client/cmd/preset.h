@@ -5,25 +5,25 @@
 
 #include "common/conf/conf.h"
 
-/* Each NULL: the demo's. */
+/* The answers. NULL: the demo's. */
 struct sl_preset {
 	const char *server; /* tcp://HOST:PORT */
 	const char *model;  /* a network's name */
 	const char *data;   /* KIND:FOLDER, KIND, or FOLDER */
 	const char *cut;    /* A:-B, or HEAD_END,TAIL_BEGIN */
 	const char *log_dir;
-	struct sl_fail *counted; /* if not NULL: names the data's classes, or says why they could not be counted */
+	struct sl_fail *counted; /* not NULL: gets the names of the data's classes, or why they could not be counted */
 };
 
 enum { SL_PRESET_TEXT = 4 * PATH_MAX };
 
-/* The config as text, which is whole and in bounds, and the cut one of the network's; *conf is it. CONFIG: one of the
- * answers is none. */
+/* Writes the config as text, and loads it to *conf. It is complete and in bounds, and the network has its cut.
+ * CONFIG: an answer is invalid; NOMEM. */
 enum sl_err sl_preset_make(char text[SL_PRESET_TEXT], struct sl_conf_client *conf, const struct sl_preset *preset,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
-/* The usual places of the demo's data: data/cifar-10-batches-bin in the working directory, and the same in
- * $XDG_DATA_HOME/split (~/.local/share/split). Where the n-th one is; false: there are no more. */
+/* The n-th usual place of the demo's data, from 0: data/cifar-10-batches-bin in the working directory, then
+ * cifar-10-batches-bin in $XDG_DATA_HOME/split (~/.local/share/split). false: there are no more. */
 bool sl_preset_place(int n, char out[PATH_MAX]);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { MOST_WHOLE = 20, ROWS_OF_CLASS = 10 };
 
-/* As people call a column of keys (id, patient_id, patientId), and pandas one of row numbers. */
+/* Whether a column is named as people name keys (id, patient_id, patientId), or as pandas names row numbers. */
 static bool is_called_id(const char *name)
 {
 	const size_t n = strlen(name);
@@ -22,7 +22,8 @@ static bool is_called_id(const char *name)
 		(isupper((unsigned char)name[n - 2]) && islower((unsigned char)name[n - 3])));
 }
 
-/* What no two rows share, and tells nothing: texts, such as a patient's name, or whole numbers that are called ids. */
+/* Whether a column only identifies rows: no two rows have the same value, and they are texts, such as a patient's
+ * name, or whole numbers in a column that is called id. Below 20 rows there is no telling. */
 static bool names_rows(const struct sl_csv *table, int column)
 {
 	const bool id = is_called_id(sl_name(&table->header, column));
@@ -39,7 +40,8 @@ static bool names_rows(const struct sl_csv *table, int column)
 	return names;
 }
 
-/* A quantity: fractions, large numbers, or so many different ones that each would be a class of few rows. */
+/* Whether the label is a quantity: it has fractions, large numbers, or so many different ones that each would be a
+ * class of few rows. */
 static bool has_numbers(const struct sl_csv *table, int column)
 {
 	struct sl_names all = {0}, once = {0};

@@ -1,4 +1,4 @@
-/* What splitc init sees in a table: its label, columns that tell nothing, cells that are missing. */
+/* What splitc init finds in a table: its label, columns that tell nothing, missing cells. */
 #ifndef SL_CLIENT_CMD_PRESET_TABLE_H
 #define SL_CLIENT_CMD_PRESET_TABLE_H
 
@@ -6,15 +6,16 @@
 #include "common/conf/conf.h"
 
 struct sl_preset_table {
-	struct sl_csv table; /* that of training; zeroed where it cannot be read */
-	const char *label;   /* the column of that name, or else the last one */
-	bool numbers;        /* the label has fractions, or is larger than numbers of classes are */
+	struct sl_csv table; /* the training file, as far as it can be read */
+	const char *label;   /* the column "label", or else the last one */
+	bool numbers;        /* the label is a quantity: fractions, large numbers, or too many different ones */
 	const char *ignored[SL_CONF_LIST_MAX];
-	int nignored; /* those that name rows, or have nothing */
-	bool missing; /* cells are, in others */
+	int nignored; /* columns that only identify rows, or are empty */
+	bool missing; /* other columns have missing cells */
 };
 
-/* Of `folder`, or of that file; the names that it holds lie in c->table, which the caller closes. */
+/* Reads the training file in `folder`, or `folder` itself if it is a file. Names lie in c->table, which the caller
+ * closes. */
 void sl_preset_table_read(struct sl_preset_table *c, const char *folder);
 
 #endif

@@ -2,9 +2,9 @@
 #ifndef SL_CLIENT_CMD_PRESET_TEMPLATES_H
 #define SL_CLIENT_CMD_PRESET_TEMPLATES_H
 
-/* @KEY@ becomes that key's value; @cut@ the key or keys of the cut; @name@ what the network is; @form@, @dropout@,
- * @width@, @crop@, @split@, @ignored@, @features@ and @columns@ lines that some networks or data lack.
- * The rest is configs/client-demo.yaml, as tests/e2e/init.sh compares. */
+/* @KEY@ becomes that key's value, @cut@ the key or keys of the cut, @name@ those that name the network. @form@,
+ * @dropout@, @width@, @crop@, @split@, @ignored@, @features@ and @columns@ become lines that only some networks or
+ * data have. The rest is configs/client-demo.yaml; tests/e2e/init.sh compares them. */
 static const char template[] =
 	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
 	"server: @server@   # where splits listens\n"
@@ -107,7 +107,7 @@ static const char text_template[] =
 	"# For a server on another host: `splitc keygen`, then\n"
 	"# auth: {secret_key: splitc.key, server_key: splits.pub}\n";
 
-/* The same for a decoder, which learns from texts alone. */
+/* The same for a decoder, which learns from texts without labels. */
 static const char decoder_template[] =
 	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
 	"server: @server@   # where splits listens\n"

@@ -11,8 +11,8 @@
 #include "client/cmd/run_log.h"
 #include "common/base/grow.h"
 
-/* Steps are gathered in stretches of equal length. When all are in use, neighbours are joined and stretches are twice
- * as long from then on, so that memory does not grow with the run. */
+/* Gathers steps in stretches of equal length. When all are in use, neighbours are joined, and stretches are twice as
+ * long from then on, so memory does not grow with the run. */
 struct gather {
 	uint64_t length, first[SL_RUN_POINTS], n[SL_RUN_POINTS];
 	double sum[SL_RUN_POINTS];
@@ -99,7 +99,7 @@ static enum sl_err take_epoch(struct reader *r, const json_t *row)
 		.test_acc = number(row, "test_acc"),
 		.bytes = log->bytes,
 	};
-	log->best_acc = fmax(log->best_acc, log->epoch[log->n_epoch++].test_acc); /* of a number and NAN: the number */
+	log->best_acc = fmax(log->best_acc, log->epoch[log->n_epoch++].test_acc); /* fmax ignores a NAN */
 	return SL_OK;
 }
 
@@ -146,7 +146,7 @@ static void put_points(struct sl_run_log *log, const struct gather *g)
 		};
 }
 
-/* The name that was given, or else that of the folder. */
+/* Copies a name, with characters that a legend cannot take replaced by '_'. */
 static void put_name(char name[SL_RUN_NAME], const char *text, size_t len)
 {
 	size_t n = 0;
@@ -172,7 +172,7 @@ static void name_after_folder(char name[SL_RUN_NAME], const char *path)
 	put_name(name, begin, (size_t)(end - begin));
 }
 
-/* "NAME=PATH", where no file is called so as a whole. */
+/* Splits "NAME=PATH", unless a file has that whole name; returns the path. Without a name, the folder's is taken. */
 static const char *split_name(char name[SL_RUN_NAME], const char *run)
 {
 	const char *equals = strchr(run, '=');

@@ -1,5 +1,5 @@
-/* A run's log.jsonl, read for its curves (docs/OUTPUT.md has the members). The file may still be growing: a last line
- * without its end is left out. */
+/* Reads a run's log.jsonl for its curves (docs/OUTPUT.md has the members). The file may still grow: a last line
+ * without a line break is left out. */
 #ifndef SL_CLIENT_CMD_RUN_LOG_H
 #define SL_CLIENT_CMD_RUN_LOG_H
 
@@ -9,7 +9,7 @@
 
 enum { SL_RUN_NAME = 64, SL_RUN_POINTS = 400 };
 
-/* Of a stretch of steps. */
+/* A point of the training curve: some consecutive steps. */
 struct sl_run_point {
 	double step; /* the middle of the stretch */
 	double loss; /* mean over its steps that were not skipped */
@@ -31,8 +31,8 @@ struct sl_run_log {
 	double bytes, best_acc; /* best_acc NAN: no evaluation */
 };
 
-/* `run`: a log.dir, its log.jsonl, or NAME=either of them. NOINPUT: there is none; DATA: with file and line. Free with
- * sl_run_log_close. */
+/* `run`: a log.dir, its log.jsonl, or NAME=either of them. NOINPUT: there is none; DATA: a line is malformed, and
+ * *fail has file and line; or there are no steps yet; IO, NOMEM. Free with sl_run_log_close. */
 enum sl_err sl_run_log_read(struct sl_run_log *out, const char *run, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_run_log_close(struct sl_run_log *log);
 

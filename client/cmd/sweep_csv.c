@@ -6,7 +6,7 @@
 #include "client/cmd/sweep.h"
 #include "common/base/newfile.h"
 
-/* Quoted where it must be (RFC 4180). */
+/* Writes a cell, quoted if it must be (RFC 4180). */
 static void put_text(FILE *file, const char *text)
 {
 	if (!strpbrk(text, "\",\r\n")) {
@@ -22,7 +22,7 @@ static void put_text(FILE *file, const char *text)
 	fputs("\",", file);
 }
 
-/* As on a command line, between blanks. */
+/* Writes settings as on a command line, with blanks between them. */
 static void put_settings(FILE *file, const struct sl_conf_list *set)
 {
 	char text[SL_CONF_LIST_MAX * SL_CONF_TEXT];
@@ -34,7 +34,7 @@ static void put_settings(FILE *file, const struct sl_conf_list *set)
 	put_text(file, text);
 }
 
-/* Empty where it is not known. */
+/* Writes a number; an empty cell if it is not known. */
 static void put_number(FILE *file, double x)
 {
 	if (isfinite(x))
@@ -84,7 +84,7 @@ enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct
 		free(text);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", path);
 	}
-	/* rows took hours: those that are there are never given up for one more */
+	/* rows take hours: a failure must not cost those that are in the file already */
 	err = sl_newfile_put(path, 0666, SL_FP_NONE, text, len, fail);
 	free(text);
 	return err;

@@ -14,7 +14,7 @@ FILE *sl_sweep_create(const char *dir, const char *name, struct sl_fail *fail)
 		(void)!sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of --out is too long");
 		return NULL;
 	}
-	(void)!unlink(path); /* of an earlier sweep, or a link */
+	(void)!unlink(path); /* an earlier sweep's, or a link */
 	file = fopen(path, "wx");
 	if (!file)
 		(void)!sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));

@@ -1,4 +1,4 @@
-/* Cross-validation: every row of a sweep once for each fold of data.split, and what the folds say together. */
+/* Cross-validation: runs every row of a sweep once for each fold of data.split, and sums up the folds. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@ enum sl_err sl_sweep_add_folds(struct sl_conf_sweep_row *row, int *n, int folds,
 	if (all > SL_SWEEP_MAX_ROWS)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "sweep: %d rows of %d folds are more than %d runs", *n, folds,
 				   SL_SWEEP_MAX_ROWS);
-	for (int i = all - 1; i >= 0; i--) { /* a row is read before it is written over */
+	for (int i = all - 1; i >= 0; i--) { /* backwards, so that a row is read before it is overwritten */
 		struct sl_conf_list *set = &row[i].set;
 
 		row[i] = row[i / folds];
@@ -26,7 +26,7 @@ enum sl_err sl_sweep_add_folds(struct sl_conf_sweep_row *row, int *n, int folds,
 
 struct figure {
 	const char *name;
-	double sum, squares; /* about the first value */
+	double sum, squares; /* of the differences from the first value */
 	double first;
 	int n;
 };
@@ -45,13 +45,13 @@ static double mean_of(const struct figure *f)
 	return f->first + f->sum / f->n;
 }
 
-/* Of a sample: by n − 1. */
+/* The deviation of a sample, divided by n − 1. */
 static double deviation_of(const struct figure *f)
 {
 	return f->n < 2 ? (double)NAN : sqrt(fmax(0, f->squares - f->sum * f->sum / f->n) / (f->n - 1));
 }
 
-/* The same figures of all folds of a row: [2 + SL_SCORES_MOST]. */
+/* Gathers the figures of all folds of a row: out [2 + SL_SCORES_MOST]. Returns how many there are. */
 static int gather(struct figure *out, const struct sl_sweep_result *result, int folds)
 {
 	int n = 2;
@@ -59,7 +59,7 @@ static int gather(struct figure *out, const struct sl_sweep_result *result, int 
 	out[0] = (struct figure){.name = "accuracy"};
 	out[1] = (struct figure){.name = "loss"};
 	for (int k = 0; k < folds; k++) {
-		if (!result[k].done) /* one that was interrupted has figures, too */
+		if (!result[k].done) /* an interrupted run has figures, too */
 			continue;
 		add(&out[0], result[k].test_acc);
 		add(&out[1], result[k].test_loss);

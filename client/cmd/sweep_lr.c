@@ -1,5 +1,5 @@
-/* splitc sweep --lr-range: one run whose learning rate grows by the same factor in each step. Its losses say which rate
- * is a good one (Smith, Cyclical learning rates for training neural networks, 2017, section 3.3). */
+/* splitc sweep --lr-range: one run whose learning rate grows by the same factor in each step. Its losses show which
+ * rate is a good one (Smith, Cyclical learning rates for training neural networks, 2017, section 3.3). */
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
@@ -20,8 +20,8 @@
 
 enum { MOST_STEPS = 10000, USUAL_STEPS = 100, LEAST_POINTS = 10 };
 
-/* As fastai's: means of the losses so far, newer ones counting more; a test is over where they are four times the
- * lowest. */
+/* As in fastai: losses are smoothed by an exponential moving average with weight `keep`, and the test ends when that
+ * is `blown` times its lowest value. TO must be at least least_ratio times FROM. */
 static const double keep = 0.9, blown = 4, least_ratio = 10;
 
 struct point {
@@ -34,7 +34,7 @@ struct range {
 	double from, to;
 	int steps;
 	struct point *point; /* [steps] */
-	int n, lowest;       /* points; the one with the lowest mean */
+	int n, lowest;       /* points; index of that with the lowest smoothed loss */
 };
 
 static enum sl_err read_range(struct range *r, struct sl_fail *fail)
@@ -59,8 +59,8 @@ static void set_number(struct sl_child *c, const char *key, double x)
 	sl_child_set(c, key, text);
 }
 
-/* The steps of an earlier test go, before this one can fail without any. The folder of another run is left alone: only
- * tests have a stderr.log. */
+/* Removes the steps of an earlier test, which must not be taken for this one's if it fails before its first step.
+ * Refuses the folder of another run: only tests have a stderr.log. */
 static enum sl_err clear(const char *dir, struct sl_fail *fail)
 {
 	struct sl_jsonl *steps = NULL;
@@ -82,7 +82,8 @@ static enum sl_err clear(const char *dir, struct sl_fail *fail)
 	return err;
 }
 
-/* No plan of the run may end or change it before its last step, and nothing is kept of it. *ended: why it failed. */
+/* Runs the test. Settings that would end or change it before its last step are off, and nothing is kept of it.
+ * *ended: why it failed. */
 static void run(const struct range *r, struct sl_fail *ended)
 {
 	static const char *const plain[] = {
@@ -111,7 +112,7 @@ static void run(const struct range *r, struct sl_fail *ended)
 	json_decref(summary);
 }
 
-/* Steps with NaN have no loss. */
+/* Reads the losses of all steps. Steps with NaN have none. */
 static enum sl_err read_log(struct range *r, struct sl_fail *fail)
 {
 	char path[PATH_MAX], *line = NULL;
@@ -136,7 +137,7 @@ static enum sl_err read_log(struct range *r, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* Means that begin without a bias towards 0, up to where they blow up. */
+/* Smooths the losses by a moving average with bias correction, up to where it blows up. */
 static void smooth(struct range *r)
 {
 	double mean = 0, weight = 0;
@@ -237,7 +238,7 @@ enum sl_err sl_sweep_lr(const struct sl_options *o, const struct sl_conf_client 
 	if (!err && !r.point)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the points");
 	if (!err) {
-		run(&r, &ended); /* it may end with NaN, behind steps that say enough */
+		run(&r, &ended); /* it may end with NaN, after steps that say enough */
 		err = read_log(&r, fail);
 	}
 	known = r.n;

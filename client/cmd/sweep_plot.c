@@ -8,7 +8,7 @@
 #include "client/cmd/sweep.h"
 #include "common/base/log.h"
 
-/* The usual figures: a value by number of chunks, a line per name. */
+/* Pictures of a value by number of chunks, with a line for each name. */
 static const struct by_chunks {
 	const char *file, *title, *axis;
 	size_t value; /* offset in struct sl_sweep_result */
@@ -38,7 +38,7 @@ static void begin(FILE *file, const char *name, const char *title)
 	fprintf(file, "set title '%s'\n", title);
 }
 
-/* How many points the picture has. */
+/* Writes the picture's script; returns how many points it has. */
 static int write_rate_accuracy(FILE *file, const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result,
 			       int n)
 {
@@ -56,12 +56,12 @@ static int write_rate_accuracy(FILE *file, const struct sl_conf_sweep_row *row, 
 		points++;
 	}
 	fputs("EOD\n", file);
-	if (low == high) /* gnuplot warns of a range that is a point */
+	if (low == high) /* gnuplot warns of a range that is a single value */
 		fprintf(file, "set yrange [%g:%g]\n", low - 1, high + 1);
 	fputs("set xlabel 'bytes sent / bytes as fp32'\n"
 	      "set ylabel 'test accuracy (%)'\n"
 	      "set logscale x\n"
-	      "set autoscale xfix\n" /* not to the next power of ten */
+	      "set autoscale xfix\n" /* the axis is not extended to the next power of ten */
 	      "set offsets graph 0.05, graph 0.15, graph 0.08, graph 0.08\n"
 	      "plot $rows using 1:2 with points pt 7 ps 1.2 notitle, \\\n"
 	      "     $rows using 1:2:3 with labels left offset 0.8,0.4 font ',9' noenhanced notitle\n",
@@ -90,7 +90,7 @@ static int next_row(const struct sl_conf_sweep_row *row, const struct sl_sweep_r
 	return next;
 }
 
-/* How many lines the picture has. */
+/* Writes the picture's script; returns how many lines it has. */
 static int write_by_chunks(FILE *file, const struct by_chunks *what, const struct sl_conf_sweep_row *row,
 			   const struct sl_sweep_result *result, int n)
 {
@@ -111,7 +111,7 @@ static int write_by_chunks(FILE *file, const struct by_chunks *what, const struc
 		}
 	}
 	fputs("EOD\n", file);
-	if (least == most) /* gnuplot warns of a range that is a point */
+	if (least == most) /* gnuplot warns of a range that is a single value */
 		fprintf(file, "set xrange [%d:%d]\n", least - 1, least + 1);
 	fprintf(file,
 		"set xlabel 'chunks'\n"
@@ -124,7 +124,7 @@ static int write_by_chunks(FILE *file, const struct by_chunks *what, const struc
 	return lines;
 }
 
-/* False where there is no gnuplot, which is no error. */
+/* False: there is no gnuplot, which is no error. */
 static bool draw(const char *out_dir, const char *script)
 {
 	struct sl_fail why;
@@ -137,7 +137,7 @@ static bool draw(const char *out_dir, const char *script)
 	return err != SL_ERR_UNAVAILABLE;
 }
 
-/* One picture; `by` NULL: rate against accuracy. */
+/* Writes and draws one picture; `by` NULL: accuracy by rate. */
 static enum sl_err plot_one(const struct by_chunks *by, const struct sl_conf_sweep_row *row,
 			    const struct sl_sweep_result *result, int n, const char *out_dir,
 			    struct sl_sweep_made *made, struct sl_fail *fail)
@@ -160,7 +160,7 @@ static enum sl_err plot_one(const struct by_chunks *by, const struct sl_conf_swe
 		remove(path);
 		return SL_OK;
 	}
-	/* where there is no gnuplot for the first script there is none for others */
+	/* if there was no gnuplot for the first script, there is none for others */
 	if (made->pictures == made->scripts++ && draw(out_dir, script))
 		made->pictures++;
 	return SL_OK;

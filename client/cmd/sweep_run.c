@@ -78,7 +78,7 @@ static void add_settings(struct sl_child *c, const struct sl_conf_sweep_row *row
 		snprintf(chunks, sizeof chunks, "%d", row->chunks);
 		sl_child_set(c, "train.chunks", chunks);
 	}
-	/* rows are never gone on with: checkpoints are of use where the server may come back */
+	/* a row is never resumed: checkpoints are of use only while it waits for a lost server */
 	if (!waits)
 		sl_child_set(c, "train.checkpoint_every", "0");
 	sl_child_set(c, "log.dir", dir);

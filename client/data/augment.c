@@ -32,7 +32,7 @@ struct sl_augment {
 	struct sl_augment_spec spec;
 	bool resize;
 	struct tap *rows, *columns;         /* [out_h], [out_w] */
-	float normalised[CHANNELS][LEVELS]; /* of every byte: exact, and cheaper than arithmetic */
+	float normalised[CHANNELS][LEVELS]; /* by byte: a table is exact, and cheaper than arithmetic */
 };
 
 /* In single precision, as PyTorch computes them (area_pixel_compute_source_index). */
@@ -129,7 +129,7 @@ struct sl_augment_draw sl_augment_centre(const struct sl_augment *aug)
 	return (struct sl_augment_draw){aug->spec.crop_padding, aug->spec.crop_padding, false};
 }
 
-/* row [in_w, 3] = row y of the window that the draw cuts out of the framed image, normalised. */
+/* row [in_w, 3] = row y, normalised, of the window that the draw cuts out of the padded image. */
 static void window_row(const struct sl_augment *aug, float *row, const uint8_t *image, struct sl_augment_draw draw,
 		       int y)
 {
@@ -182,8 +182,8 @@ size_t sl_augment_scratch_floats(const struct sl_augment *aug)
 	return aug->resize ? (size_t)CHANNELS * ((size_t)aug->spec.in_w + 2 * (size_t)aug->spec.out_w) : 0;
 }
 
-/* Every source row is widened once. Taps only move down, so that two wide rows are kept: source row s in wide[s & 1].
- */
+/* Each source row is resized to the output's width once. Taps only move down, so two such rows are enough: source
+ * row s is in wide[s & 1]. */
 static void resize(const struct sl_augment *aug, float *out, const uint8_t *image, struct sl_augment_draw draw,
 		   float *scratch)
 {

@@ -1,5 +1,5 @@
-/* From bytes to the network's input: random crop, random flip, resize, normalisation; in this order.
- * What is random is a function of (seed, epoch, sample): any thread may prepare any image, at any time, again. */
+/* Turns an image's bytes into the network's input: random crop, random flip, resize, normalisation; in this order.
+ * Random choices are a function of (seed, epoch, sample): any thread can prepare any image, at any time, again. */
 #ifndef SL_CLIENT_DATA_AUGMENT_H
 #define SL_CLIENT_DATA_AUGMENT_H
 
@@ -18,14 +18,14 @@ enum { SL_AUGMENT_MAX_SIDE = SL_CONF_MAX_IMAGE };
 struct sl_augment_spec {
 	int in_h, in_w;   /* of the source images, 3 channels */
 	int out_h, out_w; /* 0: as the input */
-	int crop_padding; /* p: a window of the input's size in the image framed by p black pixels; 0: none */
-	bool flip;        /* left to right, half of the images */
+	int crop_padding; /* p: crop a window of the input's size from the image padded by p black pixels; 0: no crop */
+	bool flip;        /* mirror half of the images left to right */
 	enum sl_conf_normalize norm;
 };
 
-/* What chance decided for one image. The identity is {p, p, false}: see sl_augment_centre. */
+/* The random choices for one image. {p, p, false} changes nothing: see sl_augment_centre. */
 struct sl_augment_draw {
-	int top, left; /* of the window in the framed image, in [0, 2p] */
+	int top, left; /* of the window in the padded image, in [0, 2p] */
 	bool flip;
 };
 
@@ -44,9 +44,9 @@ struct sl_augment_draw sl_augment_centre(const struct sl_augment *aug); /* for e
 
 size_t sl_augment_scratch_floats(const struct sl_augment *aug);
 
-/* out [out_h, out_w, 3] = image [in_h, in_w, 3]. Black pixels of the frame are 0 before normalisation, as in
- * torchvision's RandomCrop(padding=p). The resize is torch.nn.functional.interpolate(mode="bilinear",
- * align_corners=False): no antialiasing, so shrinking by more than 2 skips pixels. */
+/* out [out_h, out_w, 3] = image [in_h, in_w, 3]. Padding is 0 before normalisation, as in torchvision's
+ * RandomCrop(padding=p). The resize is torch.nn.functional.interpolate(mode="bilinear", align_corners=False): no
+ * antialiasing, so shrinking by more than 2 skips pixels. */
 void sl_augment_apply(const struct sl_augment *aug, float *out, const uint8_t *image, struct sl_augment_draw draw,
 		      float *scratch);
 

@@ -44,7 +44,8 @@ void sl_canvas_colour(const struct sl_canvas *c, const uint8_t fill[3], uint8_t 
 		memcpy(out, fill, (size_t)c->channels);
 }
 
-/* The pixel next to each one's middle, as Pillow's NEAREST takes it: it adds up steps, which decides ties. */
+/* Takes the pixel nearest to each output pixel's centre. It adds up steps, as Pillow's NEAREST does, since their
+ * rounding decides ties. */
 static enum sl_err take_nearest(struct sl_canvas *c, const struct sl_box *box, int h, int w)
 {
 	const double dy = (box->bottom - box->top) / h, dx = (box->right - box->left) / w;
@@ -85,7 +86,7 @@ enum sl_err sl_canvas_resample(struct sl_canvas *c, const struct sl_box *box, in
 	return SL_OK;
 }
 
-/* Where pixel i of a padded line comes from; -1: it is the fill. */
+/* The index, in a line of n pixels, that pixel i of the padded line is taken from; -1: it is the fill. */
 static int source_of(int i, int n, enum sl_padding mode)
 {
 	if (i >= 0 && i < n)

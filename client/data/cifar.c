@@ -18,7 +18,7 @@ enum {
 	IMAGE_BYTES = CHANNELS * PLANE
 };
 
-/* As batches.meta.txt and fine_label_names.txt of the data sets have them. */
+/* The names in batches.meta.txt and fine_label_names.txt of the data sets. */
 static const char *const names10[] = {"airplane", "automobile", "bird",  "cat",  "deer",
 				      "dog",      "frog",       "horse", "ship", "truck"};
 static const char *const names100[] = {
@@ -41,7 +41,7 @@ static const char *const names100[] = {
 struct format {
 	const char *name, *hint;
 	const char *const *class_name;
-	int label_bytes;              /* the last one is the label that counts */
+	int label_bytes;              /* the last one is the label */
 	int classes[MAX_LABEL_BYTES]; /* label byte i is below classes[i] */
 	struct {
 		int n;
@@ -162,7 +162,7 @@ static enum sl_err file_read(struct file *f, const struct format *format, uint8_
 	return SL_OK;
 }
 
-/* The labels alone. */
+/* Checks the labels alone, without reading pixels. */
 static enum sl_err file_check(struct file *f, const struct format *format, struct sl_fail *fail)
 {
 	const off_t step = (off_t)record_bytes(format);
@@ -223,7 +223,7 @@ static enum sl_err files_read(struct records *set, struct file *files, int nfile
 	return SL_OK;
 }
 
-/* *files: for files_close, in any case. */
+/* Opens the set's files. The caller closes *files with files_close in any case. */
 static enum sl_err files_of(const struct format *format, const struct sl_set_spec *spec, struct file **files,
 			    int *nfiles, int64_t *total, struct sl_fail *fail)
 {
@@ -352,8 +352,9 @@ static void close_set(struct sl_set *set)
 	}
 
 /* Binary files of CIFAR-10 and CIFAR-100 (https://www.cs.toronto.edu/~kriz/cifar.html). A record is the label bytes
- * (CIFAR-10: one; CIFAR-100: coarse, then fine, which is the label) and 3072 bytes of pixels, all red, then all green,
- * then all blue values, each 32 rows of 32. The set holds all pixels in memory. A last record that is cut off is DATA,
- * and both sizes are named; so is a label out of range, with its record's number, from 0 in its file. */
+ * (CIFAR-10: one; CIFAR-100: coarse, then fine, which is the label) and 3072 bytes of pixels, all red, then all
+ * green, then all blue values, each 32 rows of 32. The set holds all pixels in memory. DATA: the last record is
+ * truncated, and *fail has both sizes; or a label is out of range, and *fail has its record's number, from 0 in its
+ * file. */
 const struct sl_source sl_source_cifar10 = SOURCE("cifar10", &cifar10);
 const struct sl_source sl_source_cifar100 = SOURCE("cifar100", &cifar100);

@@ -17,16 +17,16 @@ enum { MOST_FEATURES = 65536 };
 /* What a set's `data` points to. */
 struct table {
 	struct sl_csv_column *column; /* [columns] */
-	struct sl_names labels;       /* in the order of the classes; or the names of numbers or labels */
+	struct sl_names labels;       /* names of the classes in their order; or of the target's numbers or labels */
 	int columns, features;
-	int *target, targets; /* cells [targets]; one of a class */
-	bool given;           /* rows have none, and are to be predicted */
-	bool recalled;        /* columns and classes are those of spec.about */
+	int *target, targets; /* target [targets]: indices of the target columns; a class has one */
+	bool given;           /* rows are to be predicted, and have no targets */
+	bool recalled;        /* columns and classes come from spec.about */
 	bool fill;            /* cells may be missing */
 	float *x;             /* [rows, features] */
 	union sl_label *y;    /* [rows, targets] */
 	struct sl_names name; /* [rows]: file and line */
-	uint64_t *key;        /* [rows of training's file], with data.split; NULL: without */
+	uint64_t *key;        /* [rows of the training file], with data.split; NULL: without */
 	int64_t rows;
 };
 
@@ -50,13 +50,13 @@ static enum sl_err empty_cell(const struct sl_csv *s, int64_t row, int column, c
 			   advice);
 }
 
-/* What a model has learned may be a class. */
+/* Whether a label is missing. A text such as "NA" is a label if the model has learned it as a class. */
 static bool lacks_label(const struct table *t, const char *cell)
 {
 	return sl_csv_lacks_label(cell) && !(t->recalled && *cell && sl_csv_place(&t->labels, cell) >= 0);
 }
 
-/* Labels must be there, and so must the columns that are read, unless their cells may be missing. */
+/* DATA: a label is missing; or, unless cells may be missing, a cell of a column that is read. */
 static enum sl_err check_cells(const struct table *t, const struct sl_csv *s, struct sl_fail *fail)
 {
 	for (int64_t r = 0; r < s->rows; r++) {
@@ -79,7 +79,7 @@ static enum sl_err check_cells(const struct table *t, const struct sl_csv *s, st
 	return SL_OK;
 }
 
-/* ---- what training's file says ---- */
+/* ---- what the training file says ---- */
 
 /* Whether rows have classes, and not numbers or several labels. */
 static bool has_classes(const struct sl_set_spec *spec)
@@ -87,7 +87,7 @@ static bool has_classes(const struct sl_set_spec *spec)
 	return !spec->task || spec->task->met;
 }
 
-/* Of each row: the cell of column data.split.by, which is no feature then, or all its cells. */
+/* Hashes the key of each row: its cell in the column data.split.by, which is no feature then, or else all its cells. */
 static enum sl_err make_keys(struct table *t, const struct sl_csv *s, const struct sl_parts *parts,
 			     struct sl_fail *fail)
 {
@@ -110,7 +110,7 @@ static enum sl_err make_keys(struct table *t, const struct sl_csv *s, const stru
 	return SL_OK;
 }
 
-/* The names of numbers or labels. */
+/* Without classes, adds the names of the target columns. */
 static bool add_targets(struct table *t, const struct sl_set_spec *spec)
 {
 	bool fits = true;
@@ -137,7 +137,7 @@ static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const s
 	return err;
 }
 
-/* Which columns are read, and where they stand. */
+/* Decides which columns of the training file are read. */
 static enum sl_err choose_columns(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec,
 				  struct sl_fail *fail)
 {
@@ -175,7 +175,7 @@ static enum sl_err choose_columns(struct table *t, const struct sl_csv *s, const
 static enum sl_err learn_columns(struct table *t, const struct sl_csv *s, const struct sl_parts *parts,
 				 struct sl_fail *fail)
 {
-	bool *own = malloc((size_t)s->rows * sizeof *own); /* means and deviations are those of training's part */
+	bool *own = malloc((size_t)s->rows * sizeof *own); /* rows of training's part, for mean and deviation */
 	enum sl_err err = own ? SL_OK : no_memory(fail);
 
 	for (int64_t r = 0; r < s->rows && own; r++)
@@ -207,7 +207,7 @@ static enum sl_err learn(struct table *t, const struct sl_csv *s, const struct s
 	return err;
 }
 
-/* What a user should know of training's columns before they train. */
+/* Warns of suspicious columns, and says how many cells are missing. */
 static void warn(const struct table *t, const struct sl_csv *s)
 {
 	int64_t missing = 0;
@@ -220,7 +220,7 @@ static void warn(const struct table *t, const struct sl_csv *s)
 		       s->path, (long long)missing);
 }
 
-/* ---- the same, between training and whoever predicts ---- */
+/* ---- what the model's file says ---- */
 
 static void describe(const struct sl_set *set, json_t *about)
 {
@@ -251,7 +251,7 @@ static enum sl_err recall_labels(struct table *t, const struct sl_set_spec *spec
 				       : sl_fail_set(fail, SL_ERR_DATA, "the model's file says nothing of classes");
 }
 
-/* What describe has said, and what the classes are called. */
+/* Reads what `describe` wrote, and the names of the classes. */
 static enum sl_err recall(struct table *t, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	const json_t *list = json_object_get(spec->about, "columns");
@@ -277,7 +277,7 @@ static enum sl_err recall(struct table *t, const struct sl_set_spec *spec, struc
 	return err ? err : recall_labels(t, spec, fail);
 }
 
-/* Columns of a file that is to be predicted go by their names: others may stand beside them, in any order. */
+/* Finds the model's columns in a file by name: they may be in any order, with others beside them. */
 static enum sl_err find_columns(struct table *t, const struct sl_csv *s, struct sl_fail *fail)
 {
 	for (int i = 0; i < t->columns; i++) {
@@ -294,7 +294,7 @@ static enum sl_err find_columns(struct table *t, const struct sl_csv *s, struct 
 
 /* ---- rows ---- */
 
-/* The row's class, numbers or labels. */
+/* Encodes the row's class, numbers or labels. */
 static enum sl_err encode_target(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec, int64_t from,
 				 union sl_label *y, struct sl_fail *fail)
 {
@@ -327,7 +327,7 @@ static enum sl_err encode_row(struct table *t, const struct sl_csv *s, const str
 	return err;
 }
 
-/* Behind the rows that are there. */
+/* Appends the rows of a file: at most `most`, spread evenly; 0: all. */
 static enum sl_err encode(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec, int64_t most,
 			  struct sl_fail *fail)
 {
@@ -378,7 +378,7 @@ static void table_close(struct table *t)
 	free(t);
 }
 
-/* Both of the same columns, in the same order. */
+/* DATA: the two files differ in their columns or in their order. */
 static enum sl_err same_header(const struct sl_csv *a, const struct sl_csv *b, struct sl_fail *fail)
 {
 	for (int i = 0; i < a->columns && i < b->columns; i++)
@@ -392,7 +392,7 @@ static enum sl_err same_header(const struct sl_csv *a, const struct sl_csv *b, s
 	return SL_OK;
 }
 
-/* Files of any names, which have no labels. */
+/* Reads the files to predict, which have any names, and no labels. */
 static enum sl_err fill_given(struct table *t, struct sl_csv *sheet, const struct sl_set_spec *spec,
 			      struct sl_fail *fail)
 {
@@ -412,7 +412,7 @@ static enum sl_err fill_given(struct table *t, struct sl_csv *sheet, const struc
 	return err;
 }
 
-/* No column of the model may be a label here, nor one that the config leaves out. */
+/* MISMATCH: a column of the model is a label here, or the config leaves it out. */
 static enum sl_err check_recalled(const struct table *t, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	for (int i = 0; i < t->columns; i++) {
@@ -435,7 +435,7 @@ static enum sl_err check_recalled(const struct table *t, const struct sl_set_spe
 	return SL_OK;
 }
 
-/* Labelled rows, whose columns and classes are recalled. */
+/* Reads a split of labelled rows. Columns and classes are those of the model's file. */
 static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const struct sl_set_spec *spec,
 				 struct sl_fail *fail)
 {
@@ -524,7 +524,7 @@ static uint64_t fingerprint(const struct sl_set *set)
 	const struct table *t = set->data;
 	uint64_t hash = XXH3_64bits(t->x, (size_t)t->rows * (size_t)t->features * sizeof *t->x);
 
-	for (int i = 0; i < t->columns; i++) /* rows are less the mean and by the deviation */
+	for (int i = 0; i < t->columns; i++) /* t->x is normalised by them */
 		if (!t->column[i].left_out) {
 			hash = XXH3_64bits_withSeed(&t->column[i].mean, sizeof(double), hash);
 			hash = XXH3_64bits_withSeed(&t->column[i].deviation, sizeof(double), hash);
@@ -575,11 +575,12 @@ static const char *class_name(const struct sl_set *set, int label)
 	return sl_name(&t->labels, label);
 }
 
-/* Tables: train.csv, and val.csv or test.csv, in `dir`. The first line names the columns; the column `label` holds the
- * classes, which count from 0 in the order of their numbers, or else of their bytes. A column of numbers becomes one
- * feature, less its mean and by its deviation in training; any other a feature for each of its texts there, 0 or 1.
- * With `fill`, a missing cell has the feature 0. The set is in memory. DATA: too few cells, a label that is missing or
- * that training lacks, without `fill` such another cell; *fail names file, line and column. */
+/* Tables: train.csv, and val.csv or test.csv, in `dir`. The first line names the columns. spec.label names the
+ * columns of the target. Classes count from 0, in the order of their values if all are numbers, else of their bytes.
+ * A column of numbers becomes one feature, normalised by the mean and deviation in training. Any other column
+ * becomes a feature of 0 or 1 for each of its texts there. With `fill`, a missing cell has the feature 0. The set is
+ * in memory. DATA: too few or too many cells, a label that is missing or does not occur in training, without `fill`
+ * another such cell; *fail names file, line and column. */
 const struct sl_source sl_source_csv = {.name = "csv",
 					.open = open_set,
 					.sample = sample,

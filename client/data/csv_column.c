@@ -1,4 +1,4 @@
-/* Columns of a table: statistics and texts of training, and features of any rows. */
+/* Columns of a table: statistics and texts in training, and the features of any row. */
 #include "client/data/csv_column.h"
 
 #include <float.h>
@@ -9,14 +9,14 @@
 
 #include "common/base/log.h"
 
-enum { MANY = 10 }; /* different numbers beside one word, which is a mark then, and no class */
+enum { MANY = 10 }; /* beside so many texts, a word that repeats alone probably marks missing numbers */
 
 static enum sl_err no_memory(struct sl_fail *fail)
 {
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a table");
 }
 
-/* Begins behind the blanks in front, and its length leaves out those behind. */
+/* The text without leading blanks; *len leaves out trailing ones. */
 static const char *trim(const char *text, size_t *len)
 {
 	text += strspn(text, " \t");
@@ -82,7 +82,7 @@ enum sl_err sl_csv_different(struct sl_names *out, const struct sl_csv *s, int c
 	return fits ? SL_OK : no_memory(fail);
 }
 
-/* ---- what training's rows say ---- */
+/* ---- what the training rows say ---- */
 
 struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, bool fill)
 {
@@ -106,8 +106,8 @@ struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, bool fill)
 	return n;
 }
 
-/* The deviation, or 1 where all numbers are the same: rounding alone may give as much variance as scikit-learn's
- * StandardScaler has for a bound. */
+/* The standard deviation, or 1 if all numbers are the same up to rounding. The bound is that of scikit-learn's
+ * StandardScaler. */
 static double spread(double variance, double mean, int64_t n)
 {
 	const double rounds = (double)n * DBL_EPSILON;
@@ -115,7 +115,7 @@ static double spread(double variance, double mean, int64_t n)
 	return isfinite(variance) && variance <= rounds * variance + rounds * mean * rounds * mean ? 1 : sqrt(variance);
 }
 
-/* Mean and deviation of the cells that have a number. */
+/* Computes mean and deviation of the cells that have a number. */
 static enum sl_err learn_number(struct sl_csv_column *c, const struct sl_csv *s, const bool *own, struct sl_fail *fail)
 {
 	double sum = 0, squares = 0, x;
@@ -237,7 +237,7 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 	return SL_OK;
 }
 
-/* ---- the same, between training and whoever predicts ---- */
+/* ---- what the model's file says ---- */
 
 json_t *sl_csv_column_describe(const struct sl_csv_column *c)
 {

@@ -37,7 +37,8 @@ enum sl_err sl_csv_check(const char *path, size_t line, struct sl_bytes cell, st
 	return SL_OK;
 }
 
-/* As pandas calls a column without a name: "Unnamed: 0", and "Unnamed: 0.1" beside another one of that name. */
+/* A name for a column that has none, as pandas gives it: "Unnamed: 0", or "Unnamed: 0.1" if another column has that
+ * name. */
 static char *name_column(const struct sl_records *records, int column)
 {
 	char *name;
@@ -56,7 +57,7 @@ static char *name_column(const struct sl_records *records, int column)
 	return asprintf(&name, "Unnamed: %d.1", column) < 0 ? NULL : name;
 }
 
-/* The fields of the record that was read, as texts. */
+/* Adds the fields of the record that was read last, as texts. */
 static enum sl_err add_fields(const struct sl_csv *s, struct sl_names *out, const struct sl_records *records,
 			      size_t line, struct sl_fail *fail)
 {

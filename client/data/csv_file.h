@@ -11,20 +11,22 @@
 struct sl_csv {
 	char path[PATH_MAX];
 	struct sl_names header, cell; /* cell: [rows · columns] */
-	size_t *line;                 /* [rows] */
+	size_t *line;                 /* [rows], where each row begins in the file */
 	int64_t rows;
 	size_t cap;
 	int columns;
 };
 
-/* s->path becomes the split's usual file in `dir`; where training's is not there, it is train.csv. A dir that is a file
- * is training's, and has no other. NOINPUT. */
+/* Sets s->path to the split's usual file in `dir`; train.csv if there is no training file. If `dir` is a file, it is
+ * the training file, and there is no other split. NOINPUT: there is no file of the other split, or the path is too
+ * long. */
 enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
-/* Reads s->path; the rest is zeroed before. DATA also where there is no row. Close it in any case. */
+/* Reads s->path. The caller has zeroed all other fields, and closes *s in any case. DATA: the file is malformed or
+ * has no rows; NOINPUT, LIMIT, IO, NOMEM. */
 enum sl_err sl_csv_read(struct sl_csv *s, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_csv_close(struct sl_csv *s);
 
-/* DATA: a cell of that line has a NUL character, or is no UTF-8. */
+/* DATA: `cell`, in that line, has a NUL character or is not UTF-8. */
 enum sl_err sl_csv_check(const char *path, size_t line, struct sl_bytes cell, struct sl_fail *fail) SL_MUST_CHECK;
 
 static inline const char *sl_csv_cell(const struct sl_csv *s, int64_t row, int column)
@@ -33,22 +35,23 @@ static inline const char *sl_csv_cell(const struct sl_csv *s, int64_t row, int c
 }
 
 int sl_csv_find(const struct sl_csv *s, const char *name); /* the column's number; -1: there is none */
-/* DATA: the header lacks `name`, which `key` asks for. */
+/* Returns DATA. *fail says that the header lacks the column `name`, for which `key` asks. */
 enum sl_err sl_csv_lacks(const struct sl_csv *s, const char *key, const char *name, struct sl_fail *fail);
 
-/* The columns that spec->label names: *out [spec->nlabels], malloc'ed. */
+/* Finds the columns that spec->label names: *out [spec->nlabels] has their indices, malloc'ed. DATA: the header
+ * lacks one; NOMEM. */
 enum sl_err sl_csv_targets(const struct sl_csv *s, const struct sl_set_spec *spec, int **out,
 			   struct sl_fail *fail) SL_MUST_CHECK;
-/* A row's numbers, or labels 0 and 1, in these columns. DATA: a cell is none. */
+/* Reads a row's numbers, or labels 0 and 1, from these columns. DATA: a cell is not one. */
 enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec, int64_t row, const int *column,
 			  union sl_label *out, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Of pictures with several numbers or labels: dir/train.csv, or val.csv or test.csv, whose column `file` names pictures
- * below dir. Their names are added to *files, and *out becomes their targets [rows, nlabels], malloc'ed. */
+/* Lists pictures with several numbers or labels: dir/train.csv, or val.csv or test.csv, names them in its column
+ * `file`, as paths below dir. Adds the paths to *files. *out becomes the targets [rows, nlabels], malloc'ed. */
 enum sl_err sl_csv_pictures(struct sl_names *files, union sl_label **out, const char *dir,
 			    const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* The target that a set with several numbers or labels declares. */
+/* The type of the target of a set with several numbers or labels. */
 static inline struct sl_field_type sl_csv_target_type(const struct sl_set_spec *spec)
 {
 	return (struct sl_field_type){spec->task->target, spec->task->dtype, 1, {spec->nlabels}};

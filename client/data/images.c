@@ -1,4 +1,4 @@
-/* Class folders of pictures. */
+/* Pictures in class folders. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +24,7 @@
 #define SUFFIXES ".jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm .dcm"
 enum { MAX_DEPTH = 32, MAX_CLASSES = 100000, MOST_KINDS = 8 };
 
-/* Files whose names end alike. */
+/* Counts files whose names end alike. */
 struct kind {
 	char ending[12]; /* ".gif" in small letters; "": the names have none */
 	int64_t n;
@@ -32,19 +32,19 @@ struct kind {
 
 /* What a set's `data` points to. A picture is a folder and a name in it. */
 struct folder_set {
-	char *root;                              /* of the split; NULL: folders are paths, and nothing has a label */
-	struct sl_names classes, folders, files; /* classes: or the names of numbers or labels */
-	int32_t *label;                          /* of a file's folder: [folders.n] */
+	char *root;                              /* the split's folder; NULL: pictures to predict, with whole paths */
+	struct sl_names classes, folders, files; /* classes: their names, or those of numbers or labels */
+	int32_t *label;                          /* [folders.n], of a folder's files */
 	int32_t *folder_of;                      /* [files.n] */
 	size_t folders_cap, files_cap;
 	int64_t wanted; /* samples; files.n or fewer */
 	int64_t passed_over;
-	struct kind kind[MOST_KINDS]; /* of files that are passed over; the last one has all further kinds */
+	struct kind kind[MOST_KINDS]; /* of other files than pictures; the last one counts all further kinds */
 	struct sl_picture_spec picture;
 	union sl_label *target; /* [files.n, targets], in place of classes; NULL: there are classes */
 	int targets, mask_classes;
 	bool lacking;      /* classes may have no picture */
-	const char *masks; /* of a class for each pixel: their folder in `dir`; NULL: no masks are read */
+	const char *masks; /* the folder in `dir` that has a mask of each picture; NULL: no masks are read */
 	char *dir;
 };
 
@@ -53,13 +53,13 @@ static enum sl_err no_memory(struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the list of pictures");
 }
 
-/* `path` below the set's root; false: it is too long. */
+/* out = `path` below the set's root; false: it is too long. */
 static bool join(const struct folder_set *set, char out[PATH_MAX], const char *path)
 {
 	return snprintf(out, PATH_MAX, "%s%s%s", set->root ? set->root : "", set->root ? "/" : "", path) < PATH_MAX;
 }
 
-/* What an entry is, links followed; 0: neither a file nor a folder, or gone. */
+/* The type of a folder's entry, such as S_IFREG, links followed; 0: it is gone, or its path is too long. */
 static mode_t kind_of(const char *path, const struct dirent *entry)
 {
 	char whole[PATH_MAX];
@@ -117,8 +117,8 @@ static void kinds_text(struct folder_set *set, char *out, size_t size)
 	sl_text_make_safe(out, '?');
 }
 
-/* Adds the names of folders to *folders and those of pictures to *pictures; either may be NULL. Beside pictures it
- * counts other files in `others`, hidden ones aside. */
+/* Adds the names of folders to *folders and those of pictures to *pictures; either may be NULL. With `pictures`, it
+ * also counts other files in `others`, except hidden ones. */
 static enum sl_err read_folder(const char *path, struct sl_names *folders, struct sl_names *pictures,
 			       struct folder_set *others, struct sl_fail *fail)
 {
@@ -153,7 +153,7 @@ static enum sl_err read_folder(const char *path, struct sl_names *folders, struc
 	return fits ? SL_OK : no_memory(fail);
 }
 
-/* All folders at and below `path`, which is relative to the set's root. */
+/* Lists `path`, which is relative to the set's root, and all folders below it. */
 static enum sl_err find_folders(const struct folder_set *set, const char *path, int depth, struct sl_names *out,
 				struct sl_fail *fail)
 {
@@ -187,7 +187,7 @@ static enum sl_err begin_folder(struct folder_set *set, const char *path, int32_
 	return SL_OK;
 }
 
-/* A picture of the last folder. */
+/* Adds a picture of the last folder. */
 static enum sl_err add_file(struct folder_set *set, const char *name, struct sl_fail *fail)
 {
 	if (set->files.n == SL_SET_MAX_SAMPLES)
@@ -200,14 +200,14 @@ static enum sl_err add_file(struct folder_set *set, const char *name, struct sl_
 	return SL_OK;
 }
 
-/* The pictures of one folder, sorted, behind those that the set has already. */
+/* Appends the pictures of one folder, sorted. */
 static enum sl_err add_folder(struct folder_set *set, const char *path, int32_t label, struct sl_fail *fail)
 {
 	struct sl_names inside = {0};
 	char whole[PATH_MAX];
 	enum sl_err err;
 
-	(void)join(set, whole, path); /* find_folders has tried it */
+	(void)join(set, whole, path); /* find_folders has checked its length */
 	err = read_folder(whole, NULL, &inside, set, fail);
 	sl_names_sort(&inside);
 	if (!err && inside.n)
@@ -218,7 +218,7 @@ static enum sl_err add_folder(struct folder_set *set, const char *path, int32_t 
 	return err;
 }
 
-/* A folder with those below it. */
+/* Adds the pictures of a folder and of those below it. */
 static enum sl_err add_class(struct folder_set *set, const char *name, int32_t label, struct sl_fail *fail)
 {
 	const int64_t before = set->files.n;
@@ -260,9 +260,9 @@ static int32_t find_class(const struct sl_names *classes, const char *name)
 	return -1;
 }
 
-/* The split's folder, and the one whose sub-folders are the classes: train's, or this one where there is no train/.
- * With data.split `dir` may hold the classes: another name than train is training's only beside one of the other split.
- */
+/* Finds the split's folder, and the one whose sub-folders are the classes: train's, or the split's own if there is
+ * no train/. With data.split, `dir` itself may hold the classes. So a folder such as training/ is a split only
+ * beside the other split's. */
 static enum sl_err find_root(char root[PATH_MAX], char classes[PATH_MAX], const struct sl_set_spec *spec,
 			     struct sl_fail *fail)
 {
@@ -301,7 +301,7 @@ static enum sl_err find_classes(struct folder_set *set, const char *path, struct
 	return err;
 }
 
-/* The split's pictures, class by class. */
+/* Lists the split's pictures, class by class. */
 static enum sl_err list_pictures(struct folder_set *set, struct sl_fail *fail)
 {
 	struct sl_names here = {0};
@@ -321,7 +321,7 @@ static enum sl_err list_pictures(struct folder_set *set, struct sl_fail *fail)
 	return err;
 }
 
-/* A file, whatever it is called, or a folder. */
+/* Adds what the user named: a file of any name, or a folder. */
 static enum sl_err add_given(struct folder_set *set, const char *path, struct sl_fail *fail)
 {
 	const char *slash = strrchr(path, '/');
@@ -343,7 +343,7 @@ static bool has_classes(const struct sl_set_spec *spec)
 	return !spec->task || spec->task->met;
 }
 
-/* Pictures that a table names, with several numbers or labels each. */
+/* Lists the pictures that a table names, with several numbers or labels each. */
 static enum sl_err list_table(struct folder_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	struct sl_names paths = {0};
@@ -364,7 +364,7 @@ static enum sl_err list_table(struct folder_set *set, const struct sl_set_spec *
 	return err;
 }
 
-/* Of what is to be predicted there is one target, which nobody looks at. */
+/* Reads the targets. Pictures to predict share one, of zeros, which is not used. */
 static enum sl_err begin_targets(struct folder_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	set->targets = spec->nlabels;
@@ -377,13 +377,13 @@ static enum sl_err begin_targets(struct folder_set *set, const struct sl_set_spe
 	return set->target ? SL_OK : no_memory(fail);
 }
 
-/* A mask has a class for each pixel. */
+/* Whether each picture has a mask, with a class for each pixel. */
 static bool is_masked(const struct sl_set_spec *spec)
 {
 	return spec->task && spec->task->kind == SL_LEARN_PIXELS;
 }
 
-/* By data.label where it names them, else by their numbers. */
+/* Names the classes of masks: by data.label if it lists them, else by their numbers. */
 static enum sl_err name_masked(struct folder_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	for (int k = 0; k < spec->mask_classes && k < SL_LEARN_IGNORED; k++) {
@@ -396,7 +396,7 @@ static enum sl_err name_masked(struct folder_set *set, const struct sl_set_spec 
 	return SL_OK;
 }
 
-/* All pictures below the root, which is a folder of data.dir: beside it are the masks. */
+/* Lists all pictures below the root, which is a folder in data.dir, beside that of the masks. */
 static enum sl_err list_masked(struct folder_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	const char *dir = spec->dir ? spec->dir : ".";
@@ -494,7 +494,7 @@ static void close_set(struct sl_set *set)
 	folder_set_close(set->data);
 }
 
-/* The file that a sample is: where not all are wanted, they are spread over the list. */
+/* The index of a sample's file. If not all are wanted, they are spread over the list. */
 static int64_t file_of(const struct folder_set *set, int64_t index)
 {
 	return sl_set_spread(index, set->wanted, set->files.n);
@@ -583,12 +583,12 @@ static uint64_t fingerprint(const struct sl_set *set)
 	return hash;
 }
 
-/* A folder of pictures, one sub-folder for each class, as torchvision's ImageFolder reads it. The folder is train/, and
- * the other split's, of the set's `dir`; `files` means nothing. Classes are the names of train's sub-folders, sorted by
- * bytes; pictures of a class are sorted by folder and name, in folders below it too; links are followed. Labels count
- * from 0. Opening reads names alone, and keeps them in one block; `sample` reads and decodes one file. Of max_samples
- * pictures every class has its share: they are spread evenly over the list. DATA: fewer than two classes, a class
- * without a picture, a class of the other split that train lacks. */
+/* A folder of pictures, one sub-folder for each class, as torchvision's ImageFolder reads it. It is train/, or the
+ * other split's, in the set's `dir`; CONFIG: `files` is given. Classes are the names of train's sub-folders, sorted
+ * by bytes, and count from 0. Pictures of a class are sorted by folder and name, and may lie in folders below it;
+ * links are followed. Opening reads names alone; `sample` reads and decodes one file. max_samples pictures are
+ * spread evenly over the list, so each class has its share. DATA: fewer than two classes, a class without a picture,
+ * a class of the other split that train lacks. */
 const struct sl_source sl_source_images = {.name = "images",
 					   .open = open_set,
 					   .sample = sample,

@@ -42,7 +42,8 @@ static int64_t rows_of(const struct sl_loader *loader, int64_t index)
 	return left < loader->spec.batch ? left : loader->spec.batch;
 }
 
-/* Posts the batches that come next into free slots, but for those that the consumer may yet hold. */
+/* Queues the next batches in free slots, up to `prefetch` ahead. One slot more is left for the batch that the
+ * consumer holds. */
 static void refill(struct sl_loader *loader)
 {
 	int ahead = 0;
@@ -73,7 +74,7 @@ static void slot_done(struct sl_job *job)
 	slot->state = slot->generation == atomic_load(&slot->loader->generation) ? SLOT_READY : SLOT_FREE;
 }
 
-/* The next batch, now held, or NULL where it is not ready. */
+/* Takes the next batch, which is held from now on; NULL: it is not ready. */
 static struct slot *take_ready(struct sl_loader *loader)
 {
 	for (int i = 0; i < loader->nslots; i++) {
@@ -117,7 +118,7 @@ void sl_loader_drain(struct sl_loader *loader)
 		if (slot) {
 			sl_loader_fn *fn = loader->waiting;
 
-			loader->waiting = NULL; /* before the call: it may ask for the next */
+			loader->waiting = NULL; /* before the call: fn may request the next */
 			slot->batch.waited_s = sl_seconds_since(loader->asked_ns);
 			fn(loader->waiting_arg, &slot->batch);
 		}
@@ -236,7 +237,7 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 	return SL_OK;
 }
 
-/* What a row of a batch is: images as the network takes them, all else as the set has it. */
+/* Sets the types of a batch's rows: pictures and masks as the network takes them, all else as the set has it. */
 static void types_of_rows(struct sl_loader *loader)
 {
 	const struct sl_augment *augment = loader->spec.augment;
@@ -328,11 +329,11 @@ static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
 		slot->batch.pieces = slot->pieces = sl_arena_take(&loader->arena, pieces_bytes(loader, rows));
 }
 
-/* Tokens of a batch of so many rows, whichever they are, at most. */
+/* Finds the most tokens that a batch of `rows` rows, whichever they are, may have. */
 static enum sl_err count_most_tokens(struct sl_loader *loader, int64_t rows, struct sl_fail *fail)
 {
 	const struct sl_loader_spec *spec = &loader->spec;
-	const bool alike = spec->pad || spec->balanced; /* the longest row may come several times */
+	const bool alike = spec->pad || spec->balanced; /* a batch may count its longest row `rows` times */
 	enum sl_err err = sl_set_most_tokens(spec->set, alike ? 1 : rows, &loader->most_tokens, fail);
 
 	if (!err)
@@ -348,8 +349,8 @@ static enum sl_err count_most_tokens(struct sl_loader *loader, int64_t rows, str
 	return err;
 }
 
-/* One arena for all that a loader ever needs, but for what sources read into. A batch never has more rows than the set
- * has samples. */
+/* Takes one arena for all that the loader ever needs, except what sources read into. A batch never has more rows
+ * than the set has samples. */
 static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 {
 	const struct sl_loader_spec *spec = &loader->spec;
@@ -397,7 +398,7 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* With one thread the worker is that thread; more of them are a pool in which the worker takes part. */
+/* With one thread, the worker does everything. With more, it takes part in a pool. */
 static enum sl_err start_threads(struct sl_loader *loader, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
@@ -452,7 +453,7 @@ void sl_loader_close(struct sl_loader *loader)
 {
 	if (!loader)
 		return;
-	atomic_fetch_add(&loader->generation, 1); /* what is queued becomes void */
+	atomic_fetch_add(&loader->generation, 1); /* the worker skips what is still queued */
 	sl_worker_close(loader->worker);
 	sl_pool_close(loader->pool);
 	for (int i = 0; i < loader->threads && loader->room; i++)

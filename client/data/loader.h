@@ -1,9 +1,9 @@
-/* Batches of network input, prepared ahead on a thread of the loader's own.
+/* Batches of network input, prepared ahead on the loader's own thread.
  * Batch (epoch, index) is a function of data set, spec and those two numbers alone: the same bits for any number of
- * threads and any prefetch, so that a step can be replayed. Training batches are a permutation of the set that is new
- * in each epoch, augmented, or of rows of like length a permutation of batches of them; evaluation batches are the set
- * in order, not augmented. All calls belong to one thread, the consumer's. None blocks but sl_loader_next and
- * sl_loader_close. */
+ * threads and any prefetch, so that a step can be replayed. Training takes a new permutation of the set in each
+ * epoch (with by_length, of batches of rows of similar length), and augments. Evaluation takes the set in order, and
+ * does not augment. All calls belong to one thread, the consumer's. Only sl_loader_next, sl_loader_take and
+ * sl_loader_close block. */
 #ifndef SL_CLIENT_DATA_LOADER_H
 #define SL_CLIENT_DATA_LOADER_H
 
@@ -15,41 +15,41 @@
 #include "client/data/transform.h"
 #include "common/base/err.h"
 
-/* How rows of tokens are made as long as each other: not at all, as the longest of the batch, all as `pad_to`. */
+/* How rows of tokens are padded: not at all, to the longest of the batch, all to `pad_to`. */
 enum sl_pad { SL_PAD_NONE, SL_PAD_LONGEST, SL_PAD_MAX };
 
 struct sl_loader_spec {
-	const struct sl_set *set;         /* both outlive the loader; the set has at least one sample */
-	const struct sl_augment *augment; /* its input has the size of the set's images; NULL: `transform` instead */
-	const struct sl_transform *transform; /* NULL with `augment`, and of a set of tokens */
+	const struct sl_set *set; /* set, augment and transform outlive the loader; the set has at least one sample */
+	const struct sl_augment *augment;     /* takes images of the set's size; NULL: `transform` instead */
+	const struct sl_transform *transform; /* NULL with `augment`, and for sets without pictures */
 	int64_t batch;                        /* samples; the last batch of an epoch may have fewer */
-	bool drop_last;                       /* the last batch is left out where it has fewer */
+	bool drop_last;                       /* leave out a last batch that has fewer */
 	bool train;                           /* shuffle and augment */
-	/* Above 1: a batch is the member-th part of one of batch × members samples; what makes no such batch is left
-	 * out. */
+	/* members > 1: a batch is part number `member` of a joint batch of batch × members samples. Samples that do
+	 * not fill a joint batch are left out. */
 	int members, member;
-	/* A sample that cannot be read is named in the log, once, and the next one that can takes its place. Which one
-	 * that is depends on the set alone, so that a step can be replayed. False: the batch says so (`err`). */
+	/* True: a sample that cannot be read is named in the log, once, and the next readable one replaces it. Which
+	 * one that is depends on the set alone, so that a step can be replayed. False: the batch has the error
+	 * (`err`). */
 	bool skip_bad;
-	bool balanced;  /* training, where sl_set_has_classes: as many samples of each class that occurs; those of small
-			   ones come several times */
-	bool by_length; /* of a set of tokens, training: a batch's rows are of like length */
-	enum sl_pad pad; /* of a set of tokens */
-	int64_t pad_to;  /* tokens of a padded row, at least the set's longest */
-	float masked;    /* of a set of tokens: this share of them is masked (mask.h); 0: none */
-	bool next;       /* of a set of texts for the next token: each token with a loss guesses the one behind it */
-	double mixup;    /* of training: rows are mixed with λ ~ Beta(mixup, mixup) (mixup.h); 0: they are not */
+	bool balanced;  /* training on classes: each class that occurs has equally many places, so samples may repeat */
+	bool by_length; /* training on tokens: the rows of a batch are of similar length */
+	enum sl_pad pad; /* tokens: how rows are padded */
+	int64_t pad_to;  /* SL_PAD_MAX: tokens of a row, at least the set's longest */
+	float masked;    /* tokens: the share of them that is masked (mask.h); 0: none */
+	bool next;       /* causal language model: the label of a token is the next one; as set->next */
+	double mixup;    /* training: rows are mixed with λ ~ Beta(mixup, mixup) (mixup.h); 0: they are not */
 	uint64_t seed;
 	int prefetch; /* batches prepared ahead, at least 1 */
-	int threads;  /* that prepare a batch together, ≥ 1; 0: the CPUs this process may use */
-	/* Called, on any thread, when sl_loader_drain has something to do (uv_async_send). NULL: sl_loader_next only.
-	 */
+	int threads;  /* that prepare a batch together, ≥ 1; 0: one for each CPU that this process may use */
+	/* Called, on any thread, when sl_loader_drain has something to do (uv_async_send). NULL: the consumer uses
+	 * sl_loader_next. */
 	void (*wake)(void *arg);
 	void *wake_arg;
 };
 
-/* One field of a batch: images are f32 [rows, out_h, out_w, 3], all else is as the set has it. The rows behind, to
- * spec.batch, are undefined. Tokens lie one row's behind the other's. */
+/* One field of a batch. Images are f32 [rows, out_h, out_w, channels]; other fields are as the set declares them.
+ * Rows from `rows` to spec.batch are undefined. Tokens of all rows are contiguous. */
 struct sl_batch_field {
 	void *data;
 	struct sl_field_type type; /* of a row */
@@ -61,16 +61,15 @@ struct sl_batch {
 	int64_t rows;
 	uint64_t epoch;
 	int64_t index;          /* in the epoch, in [0, sl_loader_batches) */
-	double waited_s;        /* from the request for it to the batch */
+	double waited_s;        /* seconds from the request to the batch */
 	const int32_t *samples; /* [rows], which samples of the set */
 	const uint32_t *begin;  /* [rows + 1], where the tokens of each row begin; NULL: the input is no tokens */
-	const uint32_t *pieces; /* [2·rows + 1], of padded rows: see struct sl_dims; NULL: they are not */
-	const int32_t *other;   /* [rows], of mixed rows: the labels of what was mixed in; NULL: there are none */
-	const float
-		*share; /* [rows], what a row's label has of its target, at least half; the other one has the rest */
-	/* Of masked rows, and of those that guess the next token: where each row's chosen tokens begin [rows + 1];
-	 * which tokens of the batch they are; their labels are the target, in place of the rows'. NULL: they are not.
-	 */
+	const uint32_t *pieces; /* [2·rows + 1], for padded rows: see struct sl_dims; NULL: rows are not padded */
+	const int32_t *other;   /* [rows], the second label of each mixed row; NULL: rows are not mixed */
+	const float *share; /* [rows], weight of a mixed row's first label, at least half; the second has the rest */
+	/* For language models, masked or causal: the chosen tokens of row r are place[chosen[r] … chosen[r + 1]), as
+	 * indices into the batch's tokens. The target has a label for each chosen token, and not for each row. NULL:
+	 * other tasks. */
 	const uint32_t *chosen, *place;
 	enum sl_err err; /* not OK: the batch has no rows, since a sample could not be read; `why` names it */
 	struct sl_fail why;
@@ -93,32 +92,31 @@ static inline const int32_t *sl_batch_labels(const struct sl_batch *b)
 
 struct sl_loader;
 
-/* On sl_loader_drain's thread. The batch is held by the consumer from here on. */
+/* Called by sl_loader_drain. From then on the consumer holds the batch, until sl_loader_release. */
 typedef void sl_loader_fn(void *arg, const struct sl_batch *batch);
 
-/* Starts at (epoch 0, index 0). All memory is taken here. CONFIG: the set is not for what is
- * asked, or there is no batch in an epoch; NOMEM, OS. */
+/* The first batch is (epoch 0, index 0). All memory is taken here, but for what sources read into. CONFIG: the set
+ * does not suit the spec, or an epoch would have no batch; LIMIT: a batch may have too many tokens; NOMEM, OS. */
 enum sl_err sl_loader_open(struct sl_loader **out, const struct sl_loader_spec *spec,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 void sl_loader_close(struct sl_loader *loader); /* NULL is fine; waits for the batch in preparation; frees a held one */
 
 int64_t sl_loader_batches(const struct sl_loader *loader); /* per epoch */
 
-/* Makes (epoch, index) the next batch. What was prepared is kept where it is just that, else thrown away; a
- * held batch stays. BUG: index outside the epoch, or a request is open. */
+/* Makes (epoch, index) the next batch. Discards what was prepared, unless that is the next batch already. A held
+ * batch stays. BUG: index outside the epoch, or a request is open. */
 enum sl_err sl_loader_seek(struct sl_loader *loader, uint64_t epoch, int64_t index) SL_MUST_CHECK;
 
-/* Asks for the next batch; behind the last one of an epoch comes the first of the next epoch. `fn` is called once,
- * always from sl_loader_drain, as soon as the batch is ready and none is held.
- * BUSY: the previous request is still open. */
+/* Asks for the next batch; the first of the next epoch follows the last of an epoch. `fn` is called once, always
+ * from sl_loader_drain, as soon as the batch is ready and none is held. BUSY: the previous request is still open. */
 enum sl_err sl_loader_request(struct sl_loader *loader, sl_loader_fn *fn, void *arg) SL_MUST_CHECK;
-/* Takes in finished batches and answers the open request. Never called from inside `fn`. */
+/* Collects finished batches and answers the open request. Must not be called from inside `fn`. */
 void sl_loader_drain(struct sl_loader *loader);
 
 /* The blocking form, for a consumer without an event loop. LIMIT: a batch is held; BUSY: a request is open. */
 enum sl_err sl_loader_next(struct sl_loader *loader, const struct sl_batch **out) SL_MUST_CHECK;
-/* The same for a consumer that a bad sample ends. A failure is told in *fail, nothing is held then, and *out is NULL.
- */
+/* The same for a consumer that stops at a bad sample: a batch with `err` is a failure, too. On failure *fail says
+ * why, *out is NULL, and no batch is held. */
 enum sl_err sl_loader_take(struct sl_loader *loader, const struct sl_batch **out, struct sl_fail *fail) SL_MUST_CHECK;
 
 void sl_loader_release(struct sl_loader *loader, const struct sl_batch *batch);

@@ -1,4 +1,4 @@
-/* Classes that take turns (data.sampling: balanced). */
+/* An order of samples in which classes alternate (data.sampling: balanced). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,13 +7,13 @@
 
 struct sl_balance {
 	int64_t count;
-	int classes;    /* that occur */
-	int32_t *class; /* [count], of a sample: in [0, classes) */
-	int32_t *list;  /* [count], the samples of each class, one class behind the other */
-	int64_t *from;  /* [classes + 1], where a class begins there */
-	int64_t *given; /* [classes] */
-	int32_t *turn;  /* [classes] */
-	int32_t *again; /* [count], of a place of the order: how often its sample came before */
+	int classes;    /* those that occur */
+	int32_t *class; /* [count], of each sample, in [0, classes) */
+	int32_t *list;  /* [count], the samples by class */
+	int64_t *from;  /* [classes + 1], where each class begins in `list` */
+	int64_t *given; /* [classes], samples given out so far */
+	int32_t *turn;  /* [classes], the order of classes in the current run */
+	int32_t *again; /* [count], how often the sample at this place of the order occurred before it */
 };
 
 static enum sl_err read_labels(const struct sl_set *set, int32_t *label, struct sl_fail *fail)
@@ -89,7 +89,7 @@ void sl_balance_close(struct sl_balance *b)
 	free(b);
 }
 
-/* Fisher–Yates, of one run of classes. */
+/* Shuffles the order of classes in one run of places (Fisher–Yates). */
 static void shuffle_turn(struct sl_balance *b, const struct sl_rng_key *key, int64_t run)
 {
 	for (int k = 0; k < b->classes; k++)

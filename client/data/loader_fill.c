@@ -31,7 +31,8 @@ static enum sl_err fill_tokens(struct slot *slot, int64_t r, int thread, struct 
 	return SL_OK;
 }
 
-/* Stands for the epoch in what chance decides for row r: a sample that comes again in an epoch draws anew. */
+/* The epoch number for the random choices of row r. A sample that repeats in an epoch gets another number, so that
+ * it draws anew. */
 static uint64_t drawn_in(const struct slot *slot, int64_t r)
 {
 	const struct sl_loader *loader = slot->loader;
@@ -41,7 +42,7 @@ static uint64_t drawn_in(const struct slot *slot, int64_t r)
 	       (loader->spec.train && loader->balance ? (uint64_t)sl_balance_again(loader->balance, place) << 32 : 0);
 }
 
-/* The picture of a sample, from what the source has read of it. */
+/* Makes the input of row r from what the source has read of the sample. */
 static enum sl_err fill_image(struct slot *slot, float *image, int64_t r, int64_t sample, int thread,
 			      const struct sl_value *picture, struct sl_fail *fail)
 {
@@ -61,7 +62,7 @@ static enum sl_err fill_image(struct slot *slot, float *image, int64_t r, int64_
 	return SL_OK;
 }
 
-/* The target of row r. */
+/* Copies the target of row r, or transforms it if it is a mask. */
 static enum sl_err fill_target(struct slot *slot, int64_t r, int64_t sample, int thread, const struct sl_value *target,
 			       struct sl_fail *fail)
 {
@@ -79,12 +80,12 @@ static enum sl_err fill_target(struct slot *slot, int64_t r, int64_t sample, int
 		err = sl_transform_mask(&loader->work[thread], out, target, &why);
 		return sl_set_blame(loader->spec.set, sample, err, &why, fail);
 	}
-	for (size_t i = 0; i < bytes / sizeof(int32_t); i++) /* nobody knows */
+	for (size_t i = 0; i < bytes / sizeof(int32_t); i++) /* there is no mask */
 		((int32_t *)out)[i] = SL_LEARN_IGNORED;
 	return SL_OK;
 }
 
-/* Sample `sample` as row r of the batch. */
+/* Reads sample `sample` as row r of the batch. */
 static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int thread, struct sl_fail *fail)
 {
 	struct sl_loader *loader = slot->loader;
@@ -112,7 +113,7 @@ static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int
 	return err;
 }
 
-/* Of a sample, not of this machine: another one may be read instead. */
+/* Whether the error is one of the sample, and not of this machine: another sample may be read instead. */
 static bool is_of_sample(enum sl_err err)
 {
 	return err == SL_ERR_DATA || err == SL_ERR_NOINPUT;
@@ -126,7 +127,7 @@ static void name_bad(struct sl_loader *loader, int64_t sample, const struct sl_f
 		       atomic_fetch_add(&loader->n_named, 1) + 1);
 }
 
-/* Row r of the batch. */
+/* Fills row r. With skip_bad, the next readable sample replaces one that is not. */
 static enum sl_err fill_row(struct slot *slot, int64_t r, int thread, struct sl_fail *fail)
 {
 	struct sl_loader *loader = slot->loader;
@@ -159,7 +160,7 @@ static void fill_block(void *arg, int64_t block, int thread)
 		slot->row_err[r] = (slot->begin ? fill_tokens : fill_row)(slot, r, thread, NULL);
 }
 
-/* The first row that could not be read is read again, for what is to be said of it. */
+/* Reads the first row that failed again, to learn why. */
 static void look_for_failure(struct slot *slot)
 {
 	const struct sl_loader_spec *spec = &slot->loader->spec;
@@ -180,7 +181,7 @@ static void look_for_failure(struct slot *slot)
 	}
 }
 
-/* Row r and its partner, which is itself in the middle of an odd batch. */
+/* Mixes row r with its partner, the row as far from the end. The middle row of an odd batch is its own partner. */
 static void mix_rows(void *arg, int64_t r, int thread)
 {
 	struct slot *slot = arg;
@@ -203,7 +204,7 @@ static void mix_rows(void *arg, int64_t r, int thread)
 		sl_mixup_target(lambda[i], &label[row[i]], &slot->other[row[i]], &slot->share[row[i]]);
 }
 
-/* Where the tokens of each row begin, and its padding. */
+/* Finds where the tokens of each row begin, and where its padding does. */
 static void place_tokens(struct slot *slot)
 {
 	const struct sl_loader_spec *spec = &slot->loader->spec;
@@ -226,7 +227,7 @@ static void place_tokens(struct slot *slot)
 	}
 }
 
-/* One row after the other: each has its labels behind those of the row before. */
+/* Masks one row after the other, since a row's labels follow those of the row before. */
 static void mask_rows(struct slot *slot)
 {
 	const struct sl_loader *loader = slot->loader;
@@ -248,7 +249,8 @@ static void mask_rows(struct slot *slot)
 	}
 }
 
-/* Tokens from the loss' begin on, which fill_tokens has left in `chosen`, are labels of those in front of them. */
+/* Makes each token the label of the one before it. The first token of a row that is a label has the index that
+ * fill_tokens has left in `chosen`. */
 static void choose_next(struct slot *slot)
 {
 	const int32_t *token = slot->batch.field[SL_FIELD_INPUT].data;

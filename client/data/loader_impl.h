@@ -1,5 +1,5 @@
-/* What the loader's files share. The consumer's thread has the queue of slots (loader.c), the worker fills one slot at
- * a time (loader_fill.c), in an order of samples (loader_order.c). */
+/* Shared by the loader's files. The consumer's thread has the queue of slots (loader.c). The worker fills one slot
+ * at a time (loader_fill.c), in the order of samples that loader_order.c makes. */
 #ifndef SL_CLIENT_DATA_LOADER_IMPL_H
 #define SL_CLIENT_DATA_LOADER_IMPL_H
 
@@ -10,12 +10,12 @@
 #include "common/base/pool.h"
 #include "common/base/worker.h"
 
-/* FREE → QUEUED (posted to the worker) → READY → HELD (the consumer's) → FREE. The state is the consumer's thread's;
- * the rest of a slot is the worker's while it is QUEUED. */
+/* FREE → QUEUED (posted to the worker) → READY → HELD (by the consumer) → FREE. Only the consumer's thread uses the
+ * state. The rest of a slot belongs to the worker while it is QUEUED. */
 enum slot_state { SLOT_FREE, SLOT_QUEUED, SLOT_READY, SLOT_HELD };
 
 struct slot {
-	struct sl_job job; /* first: the worker hands it back */
+	struct sl_job job; /* first, so that a pointer to it is one to the slot */
 	struct sl_loader *loader;
 	enum slot_state state;
 	unsigned generation;
@@ -34,7 +34,7 @@ struct position {
 	int64_t index;
 };
 
-/* A sample of a set of tokens, while batches of like length are made. */
+/* A sample of a set of tokens, while batches of similar length are made. */
 struct sl_placed {
 	int32_t length, place, sample; /* place: in the shuffled order */
 };
@@ -43,28 +43,28 @@ struct sl_loader {
 	struct sl_loader_spec spec;
 	int64_t batches;
 	struct sl_field_type type[SL_FIELD_COUNT]; /* of a batch's rows */
-	size_t row_bytes[SL_FIELD_COUNT];          /* of tokens: of one of them */
-	int64_t most_tokens;                       /* of a batch; 0: the input is no tokens */
+	size_t row_bytes[SL_FIELD_COUNT];          /* of tokens: bytes of one token */
+	int64_t most_tokens;                       /* of a batch; 0: the input is not tokens */
 	int64_t longest;                           /* tokens of a row at most */
-	struct sl_mask_draw *draw;                 /* [longest], while a row is masked */
-	struct position next;                      /* to be given out */
-	struct position ahead;                     /* to be prepared */
+	struct sl_mask_draw *draw;                 /* [longest], scratch while a row is masked */
+	struct position next;                      /* the batch that the consumer gets next */
+	struct position ahead;                     /* the batch to prepare next */
 	atomic_uint generation; /* counts seeks: the worker skips what was queued before the last one */
 	sl_loader_fn *waiting;  /* the open request */
 	void *waiting_arg;
-	uint64_t asked_ns; /* the last request began to wait */
+	uint64_t asked_ns; /* when the last request was made */
 	bool held;         /* the consumer has a batch */
 	int nslots;
 	struct slot *slots;
 
-	/* the worker's */
-	int32_t *order;           /* [set->count] permutation of epoch order_epoch */
-	struct sl_placed *placed; /* [set->count], with spec.by_length; and batches in their order */
-	int32_t *turn;
+	/* used by the worker alone */
+	int32_t *order;             /* [set->count] permutation of epoch order_epoch */
+	struct sl_placed *placed;   /* [set->count], with spec.by_length */
+	int32_t *turn;              /* [set->count], with spec.by_length: the order of batches */
 	struct sl_balance *balance; /* with spec.balanced */
 	uint64_t order_epoch;
 	bool order_known;
-	float *scratch; /* one area per thread of the pool, one room, and one work */
+	float *scratch; /* a scratch area, a room and a work for each thread of the pool */
 	size_t scratch_floats;
 	struct sl_room *room;
 	struct sl_transform_work *work;
@@ -78,20 +78,20 @@ struct sl_loader {
 	int wake_fd; /* an eventfd: what sl_loader_next sleeps on */
 };
 
-/* The first of a batch's rows among the epoch's samples in their order. */
+/* The position of a batch's first row in the epoch's order of samples. */
 int64_t sl_loader_first_row(const struct sl_loader *loader, int64_t index);
-/* loader_balance.c: the samples of each class. Reads every label, and no picture where the source has labels apart.
- * CONFIG: the set has no classes. */
+/* loader_balance.c: lists the samples of each class. Reads every label, and with it the sample if the source has no
+ * `label`. The set must have classes (sl_set_has_classes). NOMEM; errors of reading a sample. */
 enum sl_err sl_balance_open(struct sl_balance **out, const struct sl_set *set, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_balance_close(struct sl_balance *balance); /* NULL is fine */
-/* Makes of a shuffled order of all samples one with as many places, in which classes take turns. With C classes, each
- * run of C places has every class once. The samples of a class come in their shuffled order, again and again. */
+/* Rewrites a shuffled order of all samples, in place, so that classes alternate: with C classes, each run of C
+ * places has every class once. The samples of a class keep their shuffled order, and repeat when they run out. */
 void sl_balance_order(struct sl_balance *balance, int32_t *order, uint64_t seed, uint64_t epoch);
-/* How often the sample at a place of that order came before it in the epoch. */
+/* How often the sample at position `place` of that order occurred before it in the epoch. */
 uint32_t sl_balance_again(const struct sl_balance *balance, int64_t place);
-/* Fills `order` for that epoch. The worker's thread. */
+/* Fills loader->order for that epoch. Called on the worker's thread. */
 void sl_loader_order(struct sl_loader *loader, uint64_t epoch);
-/* Fills the slot's batch. A row that cannot be read is in batch.err and batch.why. The worker's thread. */
+/* Fills the slot's batch. If a row cannot be read, batch.err and batch.why say so. Called on the worker's thread. */
 void sl_loader_fill(struct slot *slot);
 
 #endif

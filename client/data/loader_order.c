@@ -1,10 +1,10 @@
-/* The order of an epoch's samples: a shuffle, classes in turns, and batches of like length. */
+/* The order of an epoch's samples: shuffled, balanced by class, and in batches of similar length. */
 #include <stdlib.h>
 
 #include "client/data/loader_impl.h"
 #include "common/base/rng.h"
 
-enum { RUN_BATCHES = 50 }; /* whose samples are sorted together */
+enum { RUN_BATCHES = 50 }; /* batches whose samples are sorted together */
 
 /* Fisher–Yates. */
 static void shuffle(int32_t *list, int64_t count, const struct sl_rng_key *key)
@@ -40,8 +40,9 @@ static int by_place(const void *a, const void *b)
 	return compare(((const struct sl_placed *)a)->place, ((const struct sl_placed *)b)->place);
 }
 
-/* Runs of the shuffled order are sorted by length and cut into batches. The rows of a batch keep their shuffled order,
- * so that its chunks are alike, and batches come in an order of their own. What makes no whole batch stays the last. */
+/* Makes batches of similar length: sorts runs of the shuffled order by length and cuts them into batches. The rows
+ * of a batch return to their shuffled order, so that its chunks are alike, and the batches are shuffled. Samples
+ * that make no whole batch stay last. */
 static void group(struct sl_loader *loader, uint64_t epoch)
 {
 	const struct sl_loader_spec *spec = &loader->spec;

@@ -1,4 +1,5 @@
-/* Rows of tokens that are a function of their number: lengths, tokens and labels come from Philox. */
+/* Rows of tokens that are a function of their number: lengths and tokens come from Philox, the label from the first
+ * token. */
 #include "client/data/sources.h"
 #include "common/base/rng.h"
 
@@ -6,7 +7,7 @@ enum { VOCAB = 96, CLASSES = 2, LONGEST = 40, STREAM = 0xffe0 };
 static const int64_t samples[SL_SPLIT_COUNT] = {[SL_SPLIT_TRAIN] = 600, [SL_SPLIT_TEST] = 200};
 static const uint64_t seed[SL_SPLIT_COUNT] = {[SL_SPLIT_TRAIN] = 71, [SL_SPLIT_TEST] = 72};
 
-/* What makes a set: constant, so that `data` of a set needs no memory of its own. */
+/* What defines a set. It is packed into the pointer sl_set.data, so that a set needs no memory of its own. */
 struct made {
 	uint64_t seed;
 	int most; /* tokens of a row */
@@ -76,8 +77,8 @@ static void close_set(struct sl_set *set)
 {
 }
 
-/* Rows of tokens made of random numbers, without a file: to try a network of tokens. Their lengths differ, and their
- * class is one of two that lies in the first token. */
+/* Rows of random tokens, without a file, to try a network of tokens. Their lengths differ. The class, one of two, is
+ * a function of the first token. */
 const struct sl_source sl_source_made_tokens = {.name = "made_tokens",
 						.open = open_set,
 						.check = open_set,

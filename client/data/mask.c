@@ -33,7 +33,7 @@ static void draw(const struct sl_rng_key *key, int64_t place, uint32_t word[4])
 	sl_rng_quad(key, (uint32_t)place, word);
 }
 
-/* Those that can be chosen, each with a number. */
+/* Lists the tokens that can be chosen, each with a random number. `all`: special tokens, too. */
 static int64_t candidates(const struct sl_mask_ids *ids, const struct sl_rng_key *key, const int32_t *token, int64_t n,
 			  bool all, struct sl_mask_draw *out)
 {

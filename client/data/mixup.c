@@ -7,8 +7,8 @@
 
 enum { ATTEMPTS = 16, WORDS = 4 * (2 * ATTEMPTS + 1) };
 
-/* Gamma(shape), shape ≥ 1, by Marsaglia and Tsang (2000). Four words each: two make a normal number, one decides. An
- * attempt fails in at most 5 % of all cases, so that none is left to the last line. */
+/* Draws from Gamma(shape), shape ≥ 1, by rejection (Marsaglia and Tsang, 2000). An attempt has four words: two make
+ * a normal number, one decides. At most 5 % of attempts fail, so the last line is practically never reached. */
 static double gamma_of(double shape, const uint32_t *word)
 {
 	const double d = shape - 1.0 / 3.0, c = 1 / sqrt(9 * d);
@@ -23,7 +23,8 @@ static double gamma_of(double shape, const uint32_t *word)
 	return d;
 }
 
-/* For a shape below 1: log of Gamma(shape) = log Gamma(shape + 1) + log(U) / shape, which does not underflow. */
+/* lambda = A / (A + B), where A and B are Gamma(alpha) variables. Logarithms do not underflow for a small alpha:
+ * log Gamma(alpha) = log Gamma(alpha + 1) + log(U) / alpha. */
 double sl_mixup_draw(double alpha, uint64_t seed, uint64_t epoch, int64_t sample)
 {
 	const struct sl_rng_key key = {.seed = seed, .step = epoch, .tensor = SL_RNG_MIXUP};

@@ -9,10 +9,11 @@
 /* λ, 0 … 1. alpha > 0. */
 double sl_mixup_draw(double alpha, uint64_t seed, uint64_t epoch, int64_t sample);
 
-/* Mixes x and y [count] in place: x with its own λ, y with its own. */
+/* Mixes x and y [count] in place. of_x is the λ of x, of_y that of y. */
 void sl_mixup_pair(float *x, double of_x, float *y, double of_y, int64_t count);
 
-/* A row's target with its larger part first. Before, *label is the row's own and *other its partner's. */
+/* Makes a mixed row's target: the label with the larger weight comes first, and *share becomes its weight. On entry
+ * *label is the row's own label and *other its partner's. */
 void sl_mixup_target(double lambda, int32_t *label, int32_t *other, float *share);
 
 #endif

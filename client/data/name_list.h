@@ -17,12 +17,13 @@ struct sl_names {
 /* False: out of memory; the list is as it was. */
 bool sl_names_add(struct sl_names *list, const char *text);
 void sl_names_sort(struct sl_names *list); /* by bytes */
-/* Adds each text of *all once to an empty list, sorted: by their numbers where all are some, else by bytes; *all is
- * sorted by bytes. False: out of memory. */
+/* Adds each distinct text of *all to the empty list *out, sorted: by value if all are numbers, else by bytes. Sorts
+ * *all by bytes, too. False: out of memory. */
 bool sl_names_different(struct sl_names *out, struct sl_names *all);
 void sl_names_close(struct sl_names *list);
 
-bool sl_text_number(const char *text, double *out); /* decimal and finite, with blanks around it */
+/* Whether the text is a finite decimal number; blanks around it are allowed. */
+bool sl_text_number(const char *text, double *out);
 
 static inline const char *sl_name(const struct sl_names *list, int64_t i)
 {

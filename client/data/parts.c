@@ -27,7 +27,7 @@ enum sl_parts_own sl_parts_of(const struct sl_parts *p, uint64_t key)
 struct deal {
 	const struct sl_set *set;
 	const struct sl_set_spec *spec;
-	bool named; /* keys are what `by` matches in names */
+	bool named; /* keys are what the regular expression `by` matches in names */
 	regex_t by;
 };
 
@@ -57,7 +57,7 @@ static enum sl_err key_of_name(const struct deal *d, int64_t index, uint64_t *ke
 		return match(d, name, key, fail);
 	slash = strrchr(name, '/');
 	name = slash ? slash + 1 : name;
-	colon = strstr(name, ": "); /* of a shard and a name in it */
+	colon = strstr(name, ": "); /* "SHARD: NAME", as webdataset names samples */
 	name = colon ? colon + 2 : name;
 	*key = sl_parts_key(name, strlen(name));
 	return SL_OK;
@@ -91,7 +91,7 @@ static enum sl_err open_by(struct deal *d, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* The samples of the own part, in order. */
+/* Lists the samples of the wanted part, in order. */
 static enum sl_err choose(const struct deal *d, int32_t *own, int64_t *n, struct sl_fail *fail)
 {
 	const struct sl_parts *p = d->spec->parts;

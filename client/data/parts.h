@@ -1,6 +1,6 @@
-/* One set of data shared out into training, validation and test (data.split). A sample's part follows from its key and
- * the seed alone: XXH3 of the key with the seed, as a fraction u of 2^64. So no other sample matters, and a set that
- * grows keeps the parts of what it has. Samples of one key are all in one part. */
+/* Splits one data set into training, validation and test (data.split). A sample's part depends on its key and the
+ * seed alone: XXH3 of the key with the seed, as a fraction u of 2^64. So other samples do not matter, and a set that
+ * grows keeps the parts of its old samples. Samples with the same key are all in one part. */
 #ifndef SL_CLIENT_DATA_PARTS_H
 #define SL_CLIENT_DATA_PARTS_H
 
@@ -8,28 +8,30 @@
 
 enum sl_parts_own { SL_PARTS_TRAIN, SL_PARTS_VAL, SL_PARTS_TEST, SL_PARTS_COUNT };
 
-/* For a message: what to do where there is no set for validation. */
+/* Advice for messages, where there is no validation set. */
 #define SL_PARTS_HINT "data.split shares out a single set, such as data.split: {train: 0.8, val: 0.2}"
 
 struct sl_parts {
 	double share[SL_PARTS_COUNT]; /* they add up to 1 */
-	/* Above 0: of what is not of test, each of so many folds has as much. Fold number `fold`, from 0, is
-	 * validation, and the others are training. share[SL_PARTS_TEST] alone counts then. */
+	/* folds > 0: cross-validation. All but the test part is divided into equal folds. Fold number `fold`, from
+	 * 0, is validation, and the others are training. Of `share` only share[SL_PARTS_TEST] counts then. */
 	int folds, fold;
 	uint64_t seed;
-	/* Of tables and texts a column, whose text is the key. Of pictures a regular expression (POSIX, extended) over
-	 * the path below `dir`: the key is what its first group matches, or all of it. "": the key is the sample: the
-	 * contents of a row or text, else a file's name, or a sample's number. */
+	/* What gives a sample its key. Tables and texts: the name of a column, whose text is the key. Pictures: a
+	 * POSIX extended regular expression over the path below `dir`; the key is what its first group matches, or
+	 * the whole match. "": the key is the contents of a row or text, else the file's name, or the sample's
+	 * number. */
 	const char *by;
-	enum sl_parts_own own; /* which one is wanted */
+	enum sl_parts_own own; /* the part that is wanted */
 };
 
-/* u < 1 − test: training or validation, by u / (1 − test); else test. */
+/* The part of a key: training or validation, by u / (1 − test), if u < 1 − test; else test. */
 enum sl_parts_own sl_parts_of(const struct sl_parts *parts, uint64_t key);
-/* The key of bytes. */
+/* Hashes bytes to a key. */
 uint64_t sl_parts_key(const void *data, size_t bytes);
-/* *set, opened by `spec` as a whole, becomes the own part of it, of which max_samples are spread evenly; it owns what
- * it was. CONFIG: the part has no sample; DATA: a name that `by` does not match; NOMEM. */
+/* Replaces *set, the whole set that `spec` opened, by its part spec->parts->own, or by max_samples spread evenly
+ * over that part. The new set owns the old one. CONFIG: the part has no sample, or `by` is not a regular expression;
+ * DATA: a name that `by` does not match; NOMEM. On failure *set is unchanged. */
 enum sl_err sl_parts_take(struct sl_set *set, const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

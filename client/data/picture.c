@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { DICOM_AT = 128, NIFTI_AT = 344 }; /* where their files say what they are */
+enum { DICOM_AT = 128, NIFTI_AT = 344 }; /* offsets of the formats' signatures */
 
 enum sl_err sl_picture_bounds(const struct sl_picture_job *job, uint64_t h, uint64_t w)
 {
@@ -34,7 +34,7 @@ static uint64_t luma(uint64_t r, uint64_t g, uint64_t b)
 	return r * 19595 + g * 38470 + b * 7471;
 }
 
-/* Each pixel's luma in place of its colours. */
+/* Replaces each pixel's colours by its luma. */
 static void make_grey(uint8_t *p, size_t pixels)
 {
 	for (; pixels--; p += SL_PICTURE_CHANNELS)
@@ -119,7 +119,7 @@ enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t
 	const int how = sl_picture_orientation(bytes, len, spec->upright);
 	enum sl_err err;
 
-	if (how > 1) /* a part of it lies elsewhere then */
+	if (how > 1) /* a part of the upright picture lies elsewhere in the stored one */
 		room->wanted = NULL;
 	out->deep = false;
 	err = read_format(&job);

@@ -91,7 +91,7 @@ static enum sl_err read_palette(const struct sl_picture_job *job, struct bmp *b)
 	return SL_OK;
 }
 
-/* The bits of a mask as a byte. */
+/* The pixel's bits under the mask, scaled to a byte. */
 static uint8_t masked(uint32_t pixel, uint32_t mask)
 {
 	uint64_t most;

@@ -42,7 +42,7 @@ struct reading {
 	enum sl_err err;
 };
 
-/* What it fills lies in room->data, with place for RGB of 16 bits. */
+/* The module's `room`: memory in room->data, large enough for RGB of 16 bits. */
 static uint16_t *take_room(void *arg, int h, int w, int channels)
 {
 	struct reading *r = arg;
@@ -54,7 +54,7 @@ static uint16_t *take_room(void *arg, int h, int w, int channels)
 	return r->err ? NULL : (uint16_t *)(void *)r->job->room->data;
 }
 
-/* RGB of 8 bits in the same place: no byte is written before its number was read. */
+/* Makes RGB of 8 bits in the same place: each number is read before its place is written to. */
 static void make_bytes(uint8_t *out, const uint16_t *in, size_t pixels, int channels)
 {
 	for (size_t i = pixels; channels == 1 && i-- > 0;) {

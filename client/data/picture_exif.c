@@ -1,4 +1,4 @@
-/* How a camera was held: the orientation that EXIF notes in a JPEG, a PNG or a WebP, and a TIFF in a tag of its own. */
+/* The orientation of a picture: by EXIF in a JPEG, a PNG or a WebP, and by a TIFF's own tag. */
 #include <string.h>
 
 #include "client/data/picture_format.h"
@@ -14,7 +14,7 @@ static uint32_t number(const uint8_t *p, int bytes, bool big)
 	return n;
 }
 
-/* Of the first folder of a TIFF header; 1 where it says nothing, or nothing that is right. */
+/* The orientation in the first directory (IFD) of TIFF data; 1: there is none, or no valid one. */
 static int orientation_of(const uint8_t *tiff, size_t len)
 {
 	const bool big = len > 8 && tiff[0] == 'M';
@@ -48,7 +48,8 @@ static int of_jpeg(const uint8_t *bytes, size_t len)
 	return 1;
 }
 
-/* Chunks of a name and a length, in either order of the two. */
+/* Looks for the EXIF chunk `name`. A chunk begins with its length and name in a PNG, with its name and length in a
+ * WebP. */
 static int of_chunks(const uint8_t *bytes, size_t len, size_t at, const char *name, bool png)
 {
 	for (int i = 0; i < MOST_SEGMENTS && at + 8 <= len; i++) {
@@ -82,11 +83,11 @@ int sl_picture_orientation(const uint8_t *bytes, size_t len, bool upright)
 	return 1;
 }
 
-/* Where pixel (y, x) of the turned picture lies in the other, of h × w. */
+/* The index of pixel (y, x) of the upright picture in the stored one, of h × w. */
 static size_t source_of(int how, int y, int x, int h, int w)
 {
 	const bool sideways = how >= 5;
-	const int u = sideways ? x : y, v = sideways ? y : x; /* row and column there, before they are turned round */
+	const int u = sideways ? x : y, v = sideways ? y : x; /* row and column there, before they are mirrored */
 	const bool upside = how == 3 || how == 4 || how == 6 || how == 7,
 		   mirrored = how == 2 || how == 3 || how == 7 || how == 8;
 

@@ -1,4 +1,4 @@
-/* The file of a picture, and its mask's. */
+/* Reads the file of a picture, and that of its mask. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

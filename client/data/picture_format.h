@@ -1,10 +1,10 @@
-/* The formats of pictures, for picture.c: one reader each, in its own file. */
+/* The readers of picture formats, for picture.c: one for each format, in its own file. */
 #ifndef SL_CLIENT_DATA_PICTURE_FORMAT_H
 #define SL_CLIENT_DATA_PICTURE_FORMAT_H
 
 #include "client/data/picture.h"
 
-/* What a reader is given, and what it fills: all of it belongs to the caller. */
+/* A reader's input, and *out, which it fills. The caller owns all of it. */
 struct sl_picture_job {
 	const uint8_t *bytes;
 	size_t len;
@@ -14,7 +14,7 @@ struct sl_picture_job {
 	struct sl_fail *fail;
 };
 
-/* Each as sl_picture_decode. */
+/* Each decodes one format, with the errors of sl_picture_decode. */
 enum sl_err sl_picture_read_jpeg(const struct sl_picture_job *job) SL_MUST_CHECK;
 enum sl_err sl_picture_read_png(const struct sl_picture_job *job) SL_MUST_CHECK;
 enum sl_err sl_picture_read_webp(const struct sl_picture_job *job) SL_MUST_CHECK;
@@ -23,23 +23,24 @@ enum sl_err sl_picture_read_bmp(const struct sl_picture_job *job) SL_MUST_CHECK;
 enum sl_err sl_picture_read_dicom(const struct sl_picture_job *job) SL_MUST_CHECK;
 enum sl_err sl_picture_read_pnm(const struct sl_picture_job *job) SL_MUST_CHECK;
 
-/* DATA where the sides are 0 or too long, or the pixels too many. To be called before memory is taken. */
+/* DATA: a side is 0 or too long, or there are too many pixels. To be called before memory is taken. */
 enum sl_err sl_picture_bounds(const struct sl_picture_job *job, uint64_t h, uint64_t w) SL_MUST_CHECK;
-/* Room for a whole picture of h × w, of which *out is told; pixels follow. `row`: bytes of one. NOMEM. */
+/* Makes room->data large enough for h rows of `row` bytes, and sets *out to a whole RGB picture of h × w there. The
+ * caller then fills in the pixels. NOMEM. */
 enum sl_err sl_picture_room(const struct sl_picture_job *job, int h, int w, size_t row) SL_MUST_CHECK;
 static inline enum sl_err sl_picture_whole(const struct sl_picture_job *job, int h, int w)
 {
 	return sl_picture_room(job, h, w, (size_t)w * SL_PICTURE_CHANNELS);
 }
 
-/* *out becomes deep: from `samples` of 8 or 16 bits, `channels` a pixel (1 or 3), of the size that *out has. They may
- * lie in room->data. NOMEM. */
+/* Makes *out deep, in room->deep, from `samples` of 8 or 16 bits, `channels` (1 or 3) a pixel, of the size that *out
+ * has. They may lie in room->data. NOMEM. */
 enum sl_err sl_picture_deepen(const struct sl_picture_job *job, const void *samples, int bits,
 			      int channels) SL_MUST_CHECK;
-/* picture_exif.c: as EXIF counts orientations, 1 … 8; 1: as it is. A TIFF's always counts, as in Pillow; that of others
- * where pictures are to stand upright. Any bytes. */
+/* picture_exif.c: the orientation of a picture file, 1 … 8 as in EXIF; 1: upright, or unknown. A TIFF's always
+ * counts, as in Pillow; those of other formats only with `upright`. Takes any bytes. */
 int sl_picture_orientation(const uint8_t *bytes, size_t len, bool upright);
-/* Turns *out, a whole picture, so that one of orientation `how` stands upright. NOMEM. */
+/* Rotates and mirrors *out, a whole picture of orientation `how`, so that it is upright. NOMEM. */
 enum sl_err sl_picture_turn(const struct sl_picture_job *job, int how) SL_MUST_CHECK;
 
 static inline unsigned sl_le16(const uint8_t *p)

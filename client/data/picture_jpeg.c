@@ -1,5 +1,5 @@
-/* JPEG through libjpeg-turbo. Where the caller wants a part, no more is decoded than that, and it may be shrunk by a
- * power of two on the way. */
+/* JPEG through libjpeg-turbo. If the caller wants a part, little more than that is decoded, and it may be shrunk by
+ * a power of two on the way. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +13,11 @@ enum {
 	CMYK = 4,
 	MARGIN = 2, /* columns and rows beside a part: chroma is interpolated from its neighbours */
 	MOST_SHRINK = 8,
-	MOST_SCANS = 500 /* of a progressive file: a hostile one takes a pass over all pixels with every few bytes */
+	MOST_SCANS = 500 /* of a progressive file: in a hostile one every few bytes cost a pass over all pixels */
 };
 
 struct failure {
-	struct jpeg_error_mgr mgr; /* first: libjpeg hands it back */
+	struct jpeg_error_mgr mgr; /* first: libjpeg's pointer to it is one to this struct */
 	struct jpeg_progress_mgr progress;
 	jmp_buf back;
 	char text[JMSG_LENGTH_MAX];
@@ -36,8 +36,8 @@ static void fails(j_common_ptr info)
 	longjmp(f->back, 1);
 }
 
-/* Warnings that pixels are missing or wrong end the picture; others, such as bytes too many between two markers, are
- * common and harmless. */
+/* Warnings that pixels are missing or wrong fail the picture. Others, such as of extra bytes between two markers,
+ * are common and harmless. */
 static void warns(j_common_ptr info, int level)
 {
 	const int code = info->err->msg_code;
@@ -57,7 +57,7 @@ static void count_scans(j_common_ptr info)
 	longjmp(f->back, 1);
 }
 
-/* Behind the header. A file that was cut off lacks the marker at its end, or has zeros there. */
+/* Whether the data after the header have an end marker. A truncated file lacks it, or has zeros there. */
 static bool ends(const struct jpeg_decompress_struct *info)
 {
 	const uint8_t *begin = info->src->next_input_byte, *at = begin + info->src->bytes_in_buffer;
@@ -72,7 +72,7 @@ static bool ends(const struct jpeg_decompress_struct *info)
 	return false;
 }
 
-/* The largest shrink that leaves at least as many pixels as are wanted. */
+/* The largest shrink that leaves at least the wanted out_h × out_w pixels. */
 static int shrink_for(const struct sl_window *wanted)
 {
 	int shrink = 1;
@@ -119,7 +119,8 @@ static void from_cmyk(uint8_t *out, const uint8_t *in, int w)
 	}
 }
 
-/* All rows of the area; columns that crop_scanline adds on the left are left out. */
+/* Reads all rows of the area, without the columns that crop_scanline adds on the left. `all`: decodes the rows
+ * below, too, to find out whether the file is truncated. */
 static enum sl_err read_rows(struct jpeg_decompress_struct *info, const struct sl_picture_job *job,
 			     const struct area *area, bool all)
 {

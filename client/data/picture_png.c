@@ -38,7 +38,7 @@ static void take(png_structp png, png_bytep out, size_t n)
 	r->at += n;
 }
 
-/* Whatever the file has, rows of RGB come out; with `deep` of 16 bits, and grey stays one number. */
+/* Has libpng make rows of 8-bit RGB of any file. With `deep` samples have 16 bits, and grey stays one number. */
 static void convert(png_structp png, png_infop info, bool deep)
 {
 	if (deep)
@@ -53,7 +53,7 @@ static void convert(png_structp png, png_infop info, bool deep)
 	png_read_update_info(png, info);
 }
 
-/* A mask's numbers stay as they are. False: there is more than one of a pixel, or they are of 16 bits. */
+/* Leaves a mask's numbers as they are. False: a pixel has more than one, or they have 16 bits. */
 static bool keep_index(png_structp png, png_infop info)
 {
 	const int colour = png_get_color_type(png, info);

@@ -11,7 +11,7 @@ static bool is_blank(uint8_t c)
 	return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* A number of the header behind blanks and comments; 0: there is none, or it is too large. */
+/* Reads a number of the header, after blanks and comments; 0: there is none, or it is too large. */
 static uint32_t number(const struct sl_picture_job *job, size_t *at)
 {
 	uint32_t n = 0;
@@ -31,7 +31,7 @@ static uint32_t number(const struct sl_picture_job *job, size_t *at)
 	return n;
 }
 
-/* Values up to `most`, of one byte or two, become bytes as Pillow makes them of PPM: rounded to the nearest. */
+/* Scales values up to `most`, of one byte or two, to bytes, rounded to the nearest as Pillow does for PPM. */
 static void scale(uint8_t *out, const uint8_t *in, size_t values, uint32_t most)
 {
 	for (size_t i = 0; i < values; i++) {
@@ -41,7 +41,7 @@ static void scale(uint8_t *out, const uint8_t *in, size_t values, uint32_t most)
 	}
 }
 
-/* `most` becomes 65535. Of a file with more than 8 bits: PNM has the high byte first. */
+/* Reads a file with more than 8 bits, whose values have the high byte first. `most` becomes 65535. */
 static enum sl_err read_deep(const struct sl_picture_job *job, const uint8_t *in, int channels, uint32_t most)
 {
 	const size_t n = (size_t)job->out->dim[0] * (size_t)job->out->dim[1] * (size_t)channels;

@@ -1,4 +1,4 @@
-/* Pictures to files. */
+/* Writes pictures to files. */
 #ifndef SL_CLIENT_DATA_PICTURE_WRITE_H
 #define SL_CLIENT_DATA_PICTURE_WRITE_H
 
@@ -6,8 +6,8 @@
 
 #include "common/base/err.h"
 
-/* pixels [h, w, channels], 3 of colours or 1 of grey, as a PNG. An existing file is overwritten. CANTCREATE, IO, NOMEM.
- */
+/* Writes pixels [h, w, channels], 3 channels of RGB or 1 of grey, as a PNG. Overwrites an existing file. CANTCREATE,
+ * IO. */
 enum sl_err sl_picture_write_png(const char *path, const uint8_t *pixels, int h, int w, int channels,
 				 struct sl_fail *fail) SL_MUST_CHECK;
 

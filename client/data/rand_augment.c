@@ -4,7 +4,7 @@
 
 #include "client/data/colour.h"
 
-/* In torchvision's order, which a draw counts in. */
+/* In torchvision's order: the values of sl_transform_draw.op. */
 enum op {
 	IDENTITY,
 	SHEAR_X,
@@ -30,7 +30,7 @@ static double spaced(double from, double to, int bins, int i)
 	return (double)(i < bins / 2 ? a + step * (float)i : b - step * (float)(bins - 1 - i));
 }
 
-/* Of the step's magnitude, without a sign. */
+/* How much an operation changes at the step's magnitude, without a sign. */
 static double size_of(enum op op, const struct sl_step *s, int h, int w)
 {
 	const double largest[] = {[SHEAR_X] = 0.3,

@@ -5,7 +5,7 @@
 
 enum { CHANNELS = 3, BITS = 22 };
 
-/* Of one axis: output i is Σ weight[i · taps + k] · in[first[i] + k], k < count[i]. */
+/* The filter of one axis: output i is Σ weight[i · taps + k] · in[first[i] + k], k < count[i]. */
 struct axis {
 	int taps, n;
 	int *first, *count;
@@ -20,7 +20,7 @@ static int taps_of(double in, int out)
 	return (int)ceil(scale < 1 ? 1 : scale) * 2 + 1;
 }
 
-/* The input's pixels [low, high) may be read, of which the box covers [begin, end). */
+/* Fills the filter for the box [begin, end) of the input. It may read the input's pixels [low, high). */
 static void fill_axis(struct axis *a, double begin, double end, int low, int high)
 {
 	const double scale = (end - begin) / a->n, wide = scale < 1 ? 1 : scale;
@@ -76,7 +76,7 @@ static void stretch_row(const struct axis *a, uint8_t *restrict out, const uint8
 	}
 }
 
-/* out [bytes] = Σ weight[k] · rows[k], one after another in memory */
+/* out [bytes] = Σ weight[k] · rows[k]; the rows are contiguous */
 static void mix_rows(uint8_t *restrict out, const uint8_t *restrict rows, size_t bytes, const int32_t *weight,
 		     int count, int32_t *restrict sum)
 {
@@ -112,7 +112,7 @@ static uint8_t *take_axis(struct axis *a, uint8_t *at, int out, int taps)
 	return at + aligned((size_t)out * (size_t)taps * sizeof(int32_t));
 }
 
-/* What an axis needs no filter for: the box is whole pixels, as many as come out. */
+/* Whether an axis needs no filter: the box is whole pixels, as many as come out. */
 static bool is_copy(double begin, double end, int out)
 {
 	return end - begin == out && begin == floor(begin);
@@ -160,7 +160,7 @@ static uint8_t *take_shares(struct axis *a, uint8_t *at, int out, int taps)
 	return at + aligned((size_t)out * 2 * sizeof(int));
 }
 
-/* out[i · apart] of n numbers, `apart` from each other, = the shares of in[· · apart] */
+/* Filters one line of numbers with stride `apart`: out[i · apart] = Σ share[k] · in[(first[i] + k) · apart]. */
 static void mix_line(const struct axis *a, float *out, const float *in, ptrdiff_t apart)
 {
 	for (int i = 0; i < a->n; i++) {

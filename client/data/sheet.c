@@ -83,10 +83,10 @@ void sl_sheet_close(struct sl_sheet *sheet)
 	free(sheet);
 }
 
-/* Letters of Latin-1 from U+00C0, in both cases, as the letter below their mark; 0: the font has none. */
+/* Letters of Latin-1 from U+00C0, in both cases, as the letter without its diacritic; '-': the font has none. */
 static const char unmarked[] = "AAAAAA-CEEEEIIIIDNOOOOO-OUUUUY-S";
 
-/* The next letter of UTF-8, as one that the font may have; *dots: two of them stand above it. */
+/* Reads the next letter of UTF-8, as one that the font may have, and advances *at. *dots: it has two dots above it. */
 static char next_letter(const char **at, bool *dots)
 {
 	const uint8_t *c = (const uint8_t *)*at;

@@ -10,8 +10,9 @@ struct sl_sheet;
 enum sl_err sl_sheet_open(struct sl_sheet **out, int n, int h, int w, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_sheet_close(struct sl_sheet *sheet); /* NULL is fine */
 
-/* image [h, w, 3], fractions of white: what lies outside [0, 1] is clipped. Of the label as many letters as fit; those
- * that the font lacks become '-', and marks other than ¨ are left out. NOMEM. */
+/* Puts image number i and its label on the sheet. image [h, w, 3]: 0 is black and 1 white; other values are clipped.
+ * The label is cut where it does not fit. Letters that the font lacks become '-', and diacritics other than ¨ are
+ * left out. NOMEM. */
 enum sl_err sl_sheet_put(struct sl_sheet *sheet, int i, const float *image, const char *label,
 			 struct sl_fail *fail) SL_MUST_CHECK;
 /* As sl_picture_write_png. */

@@ -81,7 +81,7 @@ bool sl_set_usual(char out[PATH_MAX], const char *dir, enum sl_split split, cons
 	const size_t at = strlen(dir) + 1;
 
 	for (const char *const *name = names[split]; *name; name++)
-		for (size_t capitals = 0; capitals < 3; capitals++) { /* none, the first, all */
+		for (size_t capitals = 0; capitals < 3; capitals++) { /* capitals: none, the first letter, all */
 			if (snprintf(out, PATH_MAX, "%s/%s%s", dir, *name, end) >= PATH_MAX)
 				return false;
 			for (size_t i = 0; i < (capitals < 2 ? capitals : strlen(*name)); i++)
@@ -129,7 +129,7 @@ void sl_set_close(struct sl_set *set)
 
 enum sl_err sl_set_most_tokens(const struct sl_set *set, int64_t rows, int64_t *out, struct sl_fail *fail)
 {
-	int64_t *having = calloc(UINT16_MAX + 1, sizeof *having), sum = 0; /* samples of that length */
+	int64_t *having = calloc(UINT16_MAX + 1, sizeof *having), sum = 0; /* having[n]: samples of n tokens */
 
 	if (!having)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the data set");

@@ -1,4 +1,4 @@
-/* The sources that there are: of every row of SL_DATA_KINDS sl_source_NAME, which a file here defines and describes. */
+/* Declares sl_source_NAME for every row of SL_DATA_KINDS. A file of this folder defines and describes each. */
 #ifndef SL_CLIENT_DATA_SOURCES_H
 #define SL_CLIENT_DATA_SOURCES_H
 

@@ -7,7 +7,7 @@
 #include "common/base/rng.h"
 
 struct subset {
-	struct sl_source source; /* first: the set's source is this one */
+	struct sl_source source; /* first: set->source points to it, and so to the subset */
 	struct sl_set whole;
 	int32_t *index; /* [count] */
 };
@@ -95,10 +95,10 @@ enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, stru
 struct deal {
 	const struct sl_set *set;
 	const struct sl_subset_spec *spec;
-	int32_t *order; /* [count], all samples as they are dealt out */
+	int32_t *order; /* [count], all samples in the order in which they are dealt out */
 	int32_t *label; /* [count] */
-	int64_t *count; /* [members] */
-	int32_t *own;   /* [count], as far as n_own */
+	int64_t *count; /* [members], samples of each */
+	int32_t *own;   /* [n_own], in memory for [count]: this member's samples */
 	int64_t n_own;
 };
 
@@ -130,7 +130,7 @@ static enum sl_err read_labels(struct deal *d, struct sl_fail *fail)
 	return err;
 }
 
-/* Samples of one label keep their order. */
+/* Sorts the order by label. Samples of one label keep their order. */
 static void sort_by_label(struct deal *d, int32_t *sorted)
 {
 	int64_t n = 0;
@@ -142,7 +142,7 @@ static void sort_by_label(struct deal *d, int32_t *sorted)
 	memcpy(d->order, sorted, (size_t)n * sizeof *sorted);
 }
 
-/* Samples [from, to) of the order are one member's. */
+/* Gives samples [from, to) of the order to one member. */
 static void give(struct deal *d, int member, int64_t from, int64_t to)
 {
 	d->count[member] += to - from;
@@ -158,14 +158,14 @@ static void deal_equally(struct deal *d)
 		give(d, m, d->set->count * m / n, d->set->count * (m + 1) / n);
 }
 
-/* (0, 1) */
+/* Uniform in (0, 1). */
 static double uniform(const struct sl_rng_key *key, uint64_t *draw)
 {
 	return ((double)sl_rng_u32(key, (*draw)++) + 0.5) * 0x1p-32;
 }
 
-/* Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; its logarithm, since a small alpha makes
- * values that no double holds. */
+/* The logarithm of a gamma variable (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000).
+ * With a small alpha the variable itself would underflow. */
 static double log_gamma_variable(const struct sl_rng_key *key, uint64_t *draw, double alpha)
 {
 	const double least = alpha < 1 ? alpha + 1 : alpha, d = least - 1.0 / 3, c = 1 / sqrt(9 * d);
@@ -180,7 +180,7 @@ static double log_gamma_variable(const struct sl_rng_key *key, uint64_t *draw, d
 	}
 }
 
-/* The samples of one label, [from, to) of the order. */
+/* Deals out the samples of one label, [from, to) of the order, by shares from a Dirichlet distribution. */
 static void deal_label(struct deal *d, int label, int64_t from, int64_t to, double *share)
 {
 	const struct sl_rng_key key = {.seed = d->spec->seed, .step = (uint64_t)label + 1, .tensor = SL_RNG_PARTS};

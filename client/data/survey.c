@@ -6,7 +6,7 @@
 
 enum { CHANNELS = 3, BLOCK = 8 };
 
-/* What is kept of a sample until all are read. */
+/* The results of one sample. They are added up in order once all are read, so the sum does not depend on threads. */
 struct seen {
 	enum sl_err err;
 	int32_t label;
@@ -19,7 +19,7 @@ struct taking {
 	const struct sl_transform *transform;
 	float mean[CHANNELS], std[CHANNELS]; /* of the transform's normalisation */
 	struct seen *seen;                   /* [count] */
-	struct sl_room *room;                /* of each thread, as the others */
+	struct sl_room *room;                /* [threads], as `work`; image: [threads, floats] */
 	struct sl_transform_work *work;
 	float *image;
 	size_t floats;
@@ -70,7 +70,7 @@ static int by_size(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* Least, median and largest of one side. */
+/* Least, median and largest of one side of all pictures. */
 static enum sl_err sizes(const struct taking *t, bool height, int64_t n, int *least, int *median, int *most)
 {
 	int *side = malloc((size_t)(n ? n : 1) * sizeof *side);
@@ -89,7 +89,7 @@ static enum sl_err sizes(const struct taking *t, bool height, int64_t n, int *le
 	return SL_OK;
 }
 
-/* Of several labels: those that the sample has. Numbers are no classes. */
+/* Counts the sample in its class, or in each of several labels that it has. Targets that are numbers do not count. */
 static void count_class(struct sl_survey *s, const struct sl_set *set, int64_t index, const int32_t *label)
 {
 	const float *has = set->classes || !s->classes ? NULL : set->source->targets(set, index);
@@ -100,7 +100,7 @@ static void count_class(struct sl_survey *s, const struct sl_set *set, int64_t i
 		s->of_class[k] += has[k] > 0.5f;
 }
 
-/* What there is to count. */
+/* How many classes or labels there are to count; 0: targets are numbers. */
 static int counted(const struct sl_set *set)
 {
 	const struct sl_field_type *target = &set->field[SL_FIELD_TARGET];
@@ -156,7 +156,7 @@ enum sl_err sl_survey_take(struct sl_survey *out, const struct sl_set *set, cons
 				     (size_t)sl_transform_channels(transform),
 			   .channels = (size_t)sl_transform_channels(transform)};
 	struct sl_survey s = {.samples = set->count,
-			      .classes = set->field[SL_FIELD_TARGET].ndim > 1 ? 0 : set->classes, /* masks */
+			      .classes = set->field[SL_FIELD_TARGET].ndim > 1 ? 0 : set->classes, /* masks: none */
 			      .channels = (int)t.channels};
 	enum sl_err err;
 

@@ -16,14 +16,14 @@ struct sl_transform {
 	struct sl_step *step; /* [n] */
 	int n, out_h, out_w, channels;
 	float mean[CHANNELS], std[CHANNELS];
-	int normalize; /* the step that does; n: none */
+	int normalize; /* index of the step Normalize; n: there is none */
 	float normalised[CHANNELS][LEVELS];
 };
 
-/* What a list is known to make of any picture. */
+/* What is known of the image after some steps, for any picture. */
 struct known {
 	int h, w;  /* 0: it depends on the picture */
-	bool late; /* colours are no longer bytes */
+	bool late; /* a step on floats was among them */
 };
 
 static bool is_random(const struct sl_step *s)
@@ -51,7 +51,7 @@ static bool is_one(const float mean[CHANNELS], const float std[CHANNELS])
 	return mean[0] == mean[1] && mean[0] == mean[2] && std[0] == std[1] && std[0] == std[2];
 }
 
-/* How the step changes what is known; a sentence where it cannot stand here. */
+/* Checks that the step may stand here, and updates *known. NULL, or a sentence that says why it may not. */
 static const char *check_place(const struct sl_step *s, struct known *known, const struct sl_transform_spec *spec)
 {
 	const bool on_floats = s->kind == SL_STEP_NORMALIZE || s->kind == SL_STEP_RANDOM_ERASING ||
@@ -120,7 +120,7 @@ static enum sl_err read_steps(struct sl_transform *t, const struct sl_transform_
 			   known.w, spec->out_h, spec->out_w);
 }
 
-/* Grey is normalised by the mean of what colours are. */
+/* Grey is normalised by the mean of the three colours' values. */
 static void level(float x[CHANNELS])
 {
 	x[0] = x[1] = x[2] = (x[0] + x[1] + x[2]) / CHANNELS;
@@ -199,7 +199,7 @@ struct sl_transform_draw sl_transform_draw(const struct sl_transform *t, int pla
 
 /* ---- one sample ---- */
 
-/* Where a Resize leads. */
+/* The size that a Resize makes of h × w. */
 static void resized(const struct sl_step *s, int h, int w, int *out_h, int *out_w)
 {
 	*out_h = s->h;
@@ -215,7 +215,7 @@ static void resized(const struct sl_step *s, int h, int w, int *out_h, int *out_
 	}
 }
 
-/* What the first step takes of the picture. */
+/* Narrows *window to what the first step uses of the picture (struct sl_wanted). */
 static void choose(void *arg, struct sl_window *window)
 {
 	struct sl_transform_work *work = arg;
@@ -247,7 +247,7 @@ const struct sl_wanted *sl_transform_begin(const struct sl_transform *t, struct 
 	return &work->wanted;
 }
 
-/* The window of the whole picture, in pixels of what was decoded. */
+/* A window of the whole picture, as a box in pixels of what was decoded. */
 static struct sl_box box_of(const struct sl_window *window, const struct sl_value *picture)
 {
 	const double shrink = picture->part.shrink ? picture->part.shrink : 1;
@@ -336,7 +336,7 @@ static enum sl_err turn(struct sl_canvas *c, const struct sl_step *s, const stru
 	return sl_canvas_warp(c, m, s->bilinear, s->fill);
 }
 
-/* A mask is not mixed, and is filled with what does not count. */
+/* The step as the canvas takes it: a mask is not interpolated, and is filled with SL_LEARN_IGNORED. */
 static struct sl_step step_of(const struct sl_canvas *c, const struct sl_step *s)
 {
 	struct sl_step own = *s;
@@ -348,7 +348,7 @@ static struct sl_step step_of(const struct sl_canvas *c, const struct sl_step *s
 	return own;
 }
 
-/* A step on bytes. */
+/* Does one step, unless it works on floats: normalise and erase do those. */
 static enum sl_err do_step(struct sl_canvas *c, const struct sl_transform_work *work, int place)
 {
 	const struct sl_step own = step_of(c, &work->of->step[place]), *s = &own;
@@ -383,11 +383,12 @@ static enum sl_err do_step(struct sl_canvas *c, const struct sl_transform_work *
 	case SL_STEP_RAND_AUGMENT:
 		return sl_rand_augment(c, s, &draw);
 	default:
-		return SL_OK; /* on floats */
+		return SL_OK; /* a step on floats */
 	}
 }
 
-/* One erasure: behind Normalize by the value, before it by what Normalize makes of that. */
+/* Erases a part of the normalised image. An erasure after Normalize fills in its value; one before it fills in what
+ * Normalize makes of that value. */
 static void erase_part(const struct sl_transform_work *work, float *out, int place, const struct sl_window *part)
 {
 	const struct sl_transform *t = work->of;
@@ -411,7 +412,7 @@ static void erase_part(const struct sl_transform_work *work, float *out, int pla
 	}
 }
 
-/* What is erased, in the order of the list. */
+/* Does all erasures, in the order of the list. */
 static void erase(const struct sl_transform_work *work, float *out)
 {
 	const struct sl_transform *t = work->of;
@@ -443,7 +444,7 @@ static enum sl_err do_steps(struct sl_canvas *c, const struct sl_transform_work 
 	return err;
 }
 
-/* A canvas of bytes has three channels, of which grey needs one. */
+/* Normalises the canvas. One of bytes has three channels, of which grey needs one. */
 static void normalise(const struct sl_transform *t, float *out, const struct sl_canvas *c)
 {
 	const ptrdiff_t n = (ptrdiff_t)c->h * c->w;

@@ -1,4 +1,4 @@
-/* What chance decides for a step of a list of transforms, as torchvision's get_params does. */
+/* Random choices for a step of a list of transforms, as by torchvision's get_params. */
 #include "client/data/transform_draw.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@ static double between(uint32_t word, const double range[2])
 	return range[0] + (range[1] - range[0]) * (double)sl_rng_unit(word);
 }
 
-/* Height and width of a part with a random area and shape, of h × w pixels in all. */
+/* Draws height and width of a part of h × w pixels, by random area and aspect ratio: height / width for
+ * RandomErasing (`erases`), width / height for crops. */
 static void draw_sides(const struct sl_step *s, const uint32_t *word, int h, int w, bool erases, double *out_h,
 		       double *out_w)
 {
@@ -32,7 +33,7 @@ static struct sl_window placed(int h, int w, int inside_h, int inside_w, const u
 				  .w = w};
 }
 
-/* As torchvision's get_params: ten attempts, then the largest part in the middle whose shape is allowed. */
+/* As torchvision's get_params: ten attempts, then the largest part in the middle with an allowed aspect ratio. */
 static struct sl_window draw_part(const struct sl_step *s, const uint32_t word[WORDS], int h, int w)
 {
 	const double shape = (double)w / h;
@@ -122,7 +123,7 @@ void sl_step_padded(const struct sl_step *s, int *h, int *w)
 		*h += 2 * (s->h - *h);
 }
 
-/* Box and Muller. A sample has numbers of its own for each of its pixels: it is part of the seed here. */
+/* By Box and Muller. The elements count the numbers of one sample, so the sample itself goes into the seed. */
 void sl_step_noise(int place, uint64_t seed, uint64_t epoch, int64_t sample, uint32_t four, float out[4])
 {
 	const struct sl_rng_key key = {.seed = seed + (uint64_t)sample * 0x9e3779b97f4a7c15u,

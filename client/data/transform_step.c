@@ -32,7 +32,7 @@ static const struct {
 	[SL_STEP_CUTOUT] = {"Cutout", {"size"}},
 };
 
-/* What stands for a parameter: numbers, in brackets or alone, or a word (a name, a text in quotes, None). */
+/* A parameter's value: numbers, in brackets or alone, or a word (a name, a text in quotes, None). */
 struct value {
 	int n;
 	bool list;
@@ -219,7 +219,7 @@ static enum sl_err set_pair(double out[2], const char *param, const struct value
 	return SL_OK;
 }
 
-/* One number x: [1 − x, 1 + x], of hue [−x, x]; or a range. */
+/* A number x means [1 − x, 1 + x], for hue [−x, x]; two numbers are the range itself. */
 static enum sl_err set_range(struct sl_step *s, int colour, const struct value *v, struct sl_fail *fail)
 {
 	const double middle = sl_step_neutral(colour), low = colour == HUE ? -0.5 : 0, high = colour == HUE ? 0.5 : 100;
@@ -270,7 +270,7 @@ static enum sl_err set_flag(bool *out, const char *param, const struct value *v,
 	return *out || strcmp(v->word, "False") == 0 ? SL_OK : wrong(fail, param, "True or False");
 }
 
-/* What torchvision has, and this has in one way alone. */
+/* Parameters that take several values in torchvision, but one here. */
 static enum sl_err only(const char *param, const struct value *v, struct sl_fail *fail)
 {
 	const char *dot = strrchr(v->word, '.'), *name = dot ? dot + 1 : v->word;
@@ -285,7 +285,7 @@ static enum sl_err only(const char *param, const struct value *v, struct sl_fail
 			       : wrong(fail, param, "True: pictures are always resized with antialiasing");
 	if (strcmp(param, "max_size") == 0)
 		return strcmp(name, "None") == 0 ? SL_OK : wrong(fail, param, "None: there is no such limit");
-	return SL_OK; /* inplace */
+	return SL_OK; /* inplace may have any value */
 }
 
 static bool is_word(const struct value *v, const char *name)
@@ -295,7 +295,7 @@ static bool is_word(const struct value *v, const char *name)
 	return strcasecmp(dot ? dot + 1 : v->word, name) == 0;
 }
 
-/* Of the steps that turn an image. */
+/* The interpolation of steps that turn an image. */
 static enum sl_err set_interpolation(struct sl_step *s, const struct value *v, struct sl_fail *fail)
 {
 	s->bilinear = is_word(v, "bilinear") || (v->n == 1 && v->number[0] == 2);
@@ -304,7 +304,7 @@ static enum sl_err set_interpolation(struct sl_step *s, const struct value *v, s
 		       : wrong(fail, "interpolation", "nearest or bilinear");
 }
 
-/* One number x: [−x, x]; or a range; or of shear two of them. */
+/* A number x means [−x, x]; two numbers are a range; four, for shear, are two ranges. */
 static enum sl_err set_angles(double out[][2], int most, const char *param, const struct value *v, struct sl_fail *fail)
 {
 	const double most_degrees = most > 1 ? 89 : 360;
@@ -362,7 +362,7 @@ static enum sl_err set_whole(int *out, const char *param, const struct value *v,
 	return SL_OK;
 }
 
-/* Of RandomRotation, RandomAffine, RandAugment and Grayscale. */
+/* Sets a parameter of RandomRotation, RandomAffine, RandAugment or Grayscale. */
 static enum sl_err set_turn(struct sl_step *s, const char *param, const struct value *v, struct sl_fail *fail)
 {
 	int channels = 0;
@@ -467,7 +467,8 @@ static void set_defaults(struct sl_step *s, int h, int w)
 		s->range[i][0] = s->range[i][1] = sl_step_neutral(i);
 }
 
-/* "name=" in front of a value, or the next parameter. -1: there is none such, or it was given. */
+/* The parameter that a value is for: that of "name=" in front of it, or the next one. -1: there is none such, or it
+ * was given already. */
 static int which_param(struct reader *r, const struct sl_step *s, int next, unsigned given)
 {
 	const char *const *param = kinds[s->kind].param;

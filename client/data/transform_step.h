@@ -27,11 +27,11 @@ enum sl_step_kind {
 	SL_STEP_COUNT
 };
 
-enum { SL_STEP_MOST_OPS = 8 /* of RandAugment */ };
+enum { SL_STEP_MOST_OPS = 8 /* operations of one RandAugment */ };
 
 enum sl_padding { SL_PAD_CONSTANT, SL_PAD_REFLECT, SL_PAD_EDGE, SL_PAD_SYMMETRIC };
 
-/* Fields that a kind does not have are 0. */
+/* Each kind of step uses some of these fields. */
 struct sl_step {
 	enum sl_step_kind kind;
 	int h, w; /* the size; w 0: h is the shorter side (Resize alone) */
@@ -40,20 +40,22 @@ struct sl_step {
 	enum sl_padding mode;
 	uint8_t fill[3];
 	double p, scale[2], ratio[2];
-	double range[4][2]; /* of brightness, contrast, saturation and hue; equal to `neutral` twice: not changed */
+	double range[4][2]; /* brightness, contrast, saturation, hue; sl_step_neutral twice: not changed */
 	float mean[3], std[3];
-	float value[3]; /* of an erasure, in the image after ToTensor or Normalize */
-	bool noise;     /* an erasure draws a normal number for each value instead */
-	double degrees[2], translate[2], grow[2], shear[2][2]; /* of rotations and affine changes; grow: their scale */
-	double centre[2];                                      /* where it is `centred`; else the image's */
+	float value[3]; /* the fill of an erasure, in the image after ToTensor or Normalize */
+	bool noise;     /* an erasure is filled with normally distributed numbers instead */
+	double degrees[2], translate[2], grow[2],
+		shear[2][2]; /* of rotations and affine transforms; grow: their scale */
+	double centre[2];    /* if `centred`; else it is the image's centre */
 	bool centred, bilinear;
-	int ops, magnitude, bins; /* of RandAugment */
+	int ops, magnitude,
+		bins; /* RandAugment: number of operations, their strength, and how many strengths there are */
 };
 
-/* `text` as in Python: "RandomCrop(32, padding=4)", "transforms.ToTensor()", "RandomHorizontalFlip". A size that is
- * left out is h × w. CONFIG: *fail says what is wrong, without the text. */
+/* Reads a step written as in Python: "RandomCrop(32, padding=4)", "transforms.ToTensor()", "RandomHorizontalFlip". A
+ * size that is left out is h × w. CONFIG: *fail says what is wrong, but does not repeat the text. */
 enum sl_err sl_step_read(struct sl_step *out, const char *text, int h, int w, struct sl_fail *fail) SL_MUST_CHECK;
 
-double sl_step_neutral(int colour); /* 1; of hue, the last of four, 0 */
+double sl_step_neutral(int colour); /* what changes nothing: 1; for hue, the last of four, 0 */
 
 #endif

@@ -1,17 +1,17 @@
-/* Rotation and other affine changes of an image, as Pillow 9.4 computes them. */
+/* Rotation and other affine transforms of an image, as Pillow 9.4 computes them. */
 #include <math.h>
 #include <string.h>
 
 #include "client/data/canvas.h"
 
-enum { FRACTION = 16, MOST = 32768 /* that fixed point of 16.16 can hold */ };
+enum { FRACTION = 16, MOST = 32768 /* coordinates below it fit 16.16 fixed point */ };
 
 static double radians(double degrees)
 {
 	return degrees * M_PI / 180;
 }
 
-/* To 15 places, as Pillow rounds. */
+/* Rounds to 15 decimal places, as Pillow does. */
 static double rounded(double x)
 {
 	return rint(x * 1e15) / 1e15;
@@ -99,7 +99,7 @@ static double value_at(const struct sl_canvas *c, int x, int y, int k)
 	return c->deep ? (double)((const float *)c->pixels)[i] : ((const uint8_t *)c->pixels)[i];
 }
 
-/* Between the two neighbours of one row. */
+/* Interpolates between pixels x and x + 1 of row y. */
 static double between(const struct sl_canvas *c, int x, int y, int k, double dx)
 {
 	const double left = value_at(c, x, y, k);

@@ -1,4 +1,4 @@
-// DICOM through DCMTK (client/data/dicom.h): one picture of one frame.
+// The DICOM module (client/data/dicom.h) on top of DCMTK. It reads files of one frame.
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -35,12 +35,12 @@ void refuse(const char *format, ...)
 	throw f;
 }
 
-// What describes the pixels.
+// The attributes of a file that describe its pixels.
 struct Form {
 	Uint16 rows, columns, samples, allocated, stored, high, is_signed, planar;
 	OFString colours;
 	double slope, intercept;
-	OFString function; // of the window
+	OFString function; // VOI LUT function: how the window maps values
 	bool windowed;
 	double centre, width;
 
@@ -127,7 +127,7 @@ Form form_of(DcmItem &set, const struct sl_dicom_ask &ask)
 	return f;
 }
 
-// The file's value of grey, after rescaling.
+// A grey value: the stored bits of `raw` as a number, with rescale slope and intercept applied.
 double value_of(const Form &f, unsigned raw)
 {
 	const unsigned mask = (1u << f.stored) - 1;
@@ -138,7 +138,7 @@ double value_of(const Form &f, unsigned raw)
 	return double(value) * f.slope + f.intercept;
 }
 
-// A share of white.
+// Applies the window: x as a share of white, which is below 0 or above 1 outside the window.
 double shown(const Form &f, double x)
 {
 	if (f.function == "SIGMOID")
@@ -155,7 +155,7 @@ uint16_t whole(double share)
 	return uint16_t(share <= 0 ? 0 : share >= 1 ? 65535 : std::floor(share * 65535 + 0.5));
 }
 
-// Without a window: all that the stored bits can say, from black to white.
+// Without a window: x as a share of white, where the range of the stored bits goes from black to white.
 double spread(const Form &f, double x)
 {
 	const double low = f.is_signed ? -std::ldexp(1, f.stored - 1) : 0, range = std::ldexp(1, f.stored) - 1;
@@ -185,7 +185,7 @@ void fill_colours(const Form &f, uint16_t *out, const Uint8 *pixels)
 			out[i * 3 + c] = uint16_t(257 * pixels[f.planar ? c * n + i : i * 3 + c]);
 }
 
-// Pixels as they are without compression, [rows][columns][samples]; they stay the set's.
+// The pixels without compression: [rows][columns][samples], or [samples][rows][columns] if f.planar. `set` owns them.
 const void *decoded(DcmDataset &set, const Form &f)
 {
 	const E_TransferSyntax syntax = set.getOriginalXfer();
@@ -206,14 +206,14 @@ const void *decoded(DcmDataset &set, const Form &f)
 	return f.allocated == 16 ? static_cast<const void *>(words) : bytes;
 }
 
-// Walks over all elements before DCMTK does, which takes memory for any length that a file names, and a stack frame for
-// each level.
+// Checks the lengths and the nesting of all elements before DCMTK parses them: DCMTK allocates whatever length a file
+// names, and recurses once per level.
 class Walk {
 	static constexpr uint32_t UNDEFINED = 0xffffffffu;
 	static constexpr const char *LONG = "OB OW OF OD OL OV SQ UC UR UT UN SV UV";
 	static constexpr const char *SHORT = "AE AS AT CS DA DS DT FL FD IS LO LT PN SH SL SS ST TM UI UL US";
 	struct Level {
-		size_t end; // len: where a delimiter ends it
+		size_t end; // offset behind it; len: a delimiter ends it
 		bool implicit, fragments;
 	};
 	const uint8_t *bytes;
@@ -265,7 +265,8 @@ class Walk {
 			refuse("DICOM: damaged or cut off: an element of %u bytes, where %zu are left", n, len - at);
 	}
 
-	// By DCMTK's dictionary, which says how it will read an element without a kind.
+	// Whether DCMTK may read an element as a sequence. An implicit element does not name its VR: DCMTK looks it up
+	// in its dictionary.
 	static bool may_nest(uint16_t group, uint16_t number)
 	{
 		const DcmEVR kind = DcmTag(group, number).getEVR();
@@ -299,7 +300,7 @@ class Walk {
 			at += n;
 	}
 
-	// Behind group 2 the file has its own syntax.
+	// After group 2, elements are in the transfer syntax that the file names.
 	void begin_data()
 	{
 		while (!syntax.empty() && (syntax.back() == ' ' || syntax.back() == 0))
@@ -321,7 +322,7 @@ public:
 		size_t data_at;
 
 		level.push_back({len, false, false});
-		if (value(at, 4) != 2 || value(at + 4, 4) != 0x00044c55) // (0002,0000) UL: how long group 2 is
+		if (value(at, 4) != 2 || value(at + 4, 4) != 0x00044c55) // (0002,0000) UL: the length of group 2
 			refuse("DICOM: damaged or cut off: its header does not begin with its length");
 		data_at = at + 12 + size_t(value(at + 8, 4));
 		while (len > at) {
@@ -363,7 +364,7 @@ void read_file(const uint8_t *bytes, size_t len, const struct sl_dicom_ask &ask)
 	Form f = form_of(set, ask);
 	const void *pixels = decoded(set, f);
 
-	// a codec may have changed what describes them
+	// decoding may have changed the attributes that describe the pixels
 	f = form_of(set, ask);
 	if (f.samples == 3 && f.colours != "RGB")
 		refuse("DICOM: colours as RGB are read, and it has %.40s", f.colours.c_str());

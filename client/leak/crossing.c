@@ -7,7 +7,7 @@
 
 enum { CHANNELS = 3 };
 
-/* One batch as it crosses, and where its rows go. */
+/* The work of sl_crossing_collect: what crossed of the batch under way, and how to read it. */
 struct collector {
 	struct sl_setup *setup;
 	struct sl_local *local;
@@ -15,9 +15,9 @@ struct collector {
 	float *act[SL_DIR_COUNT]; /* [batch, …] */
 	int64_t row[SL_DIR_COUNT];
 	float mean[CHANNELS], std[CHANNELS];
-	int64_t picture;       /* floats */
-	const float *words;    /* of texts, else NULL */
-	const uint32_t *begin; /* of the batch's texts */
+	int64_t picture;       /* floats of a picture, or of a row of `words` */
+	const float *words;    /* the word embedding table; NULL: pictures */
+	const uint32_t *begin; /* offset of each text's first token in the batch; NULL: pictures */
 };
 
 void sl_crossed_close(struct sl_crossed *c)
@@ -86,7 +86,7 @@ static void keep_row(const struct collector *c, struct sl_crossed *to, const str
 	to->label[to->n++] = sl_batch_labels(b)[row];
 }
 
-/* Of a text all tokens but the first and the last, and what fills it up. */
+/* Keeps the tokens of a text, without the first, the last and padding. */
 static void keep_text(const struct collector *c, struct sl_crossed *to, const struct sl_batch *b, int64_t row)
 {
 	const int32_t *token = b->field[SL_FIELD_INPUT].data;
@@ -115,7 +115,8 @@ static enum sl_err one_batch(struct collector *c, uint64_t number, const struct 
 	return sl_local_step(c->local, &feed, (uint64_t)step + number, 0, &result, fail);
 }
 
-/* Batches that lie evenly over the set, and of their rows evenly: many sets are sorted. */
+/* Takes batches at even distances over the test set, and victims at even distances among their rows, since many sets
+ * are sorted by class. */
 static enum sl_err collect(struct collector *c, int64_t victims, int64_t all, struct sl_crossed *victim,
 			   struct sl_crossed *aux, struct sl_fail *fail)
 {

@@ -5,7 +5,7 @@
 
 enum { WINDOW = 11, LANES = 16 };
 
-/* Lanes of floats within a block, and doubles over blocks: fast, and in one order. */
+/* Sums over d terms: in float lanes within a block, in double over blocks. That is fast, and its order is fixed. */
 #define SUM_OF(term)                                                     \
 	enum { BLOCK = 1024 };                                           \
 	double sum = 0;                                                  \
@@ -58,7 +58,7 @@ static int window(double out[WINDOW], int least)
 	return n;
 }
 
-/* At one place of one channel. */
+/* Of one window of one channel; x and y point to its first pixel. */
 static double ssim_at(const float *x, const float *y, int w, int c, const double *gauss, int n)
 {
 	const double c1 = 0.01 * 0.01, c2 = 0.03 * 0.03;
@@ -122,7 +122,8 @@ static void distances(double *to, const float *x, int64_t d, int64_t n)
 	}
 }
 
-/* Less the means of row and column. `unbiased`: as in U-statistics, with a diagonal of zeros. */
+/* Double centring: subtracts the means of row and column, and adds the overall mean. `unbiased`: U-centring, with a
+ * diagonal of zeros. `row` is scratch, [n]. */
 static void centre(double *to, const double *from, double *row, int64_t n, bool unbiased)
 {
 	const double by_row = unbiased ? (double)(n - 2) : (double)n,

@@ -15,7 +15,7 @@ enum { OF_EACH = 8, THIRDS = 3 };
 
 /* ---- the sheet */
 
-static const double *sort_by; /* one sheet at a time */
+static const double *sort_by; /* for by_db, since qsort passes no argument; so only one sheet at a time */
 
 static int by_db(const void *a, const void *b)
 {
@@ -24,7 +24,7 @@ static int by_db(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* The best, the median and the worst, by number. */
+/* Chooses the pictures with the best, median and worst PSNR. Returns how many there are; 0: no memory. */
 static int choose(int64_t out[THIRDS * OF_EACH], const struct sl_attack *a, int64_t n)
 {
 	int64_t *order = malloc((size_t)n * sizeof *order);
@@ -251,7 +251,7 @@ static enum sl_err in_folder(char path[PATH_MAX], const char *dir, const char *n
 		       : sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of the report is too long");
 }
 
-/* A line for each figure: its place, and its value. */
+/* Writes a line for each figure: the path of its keys, such as informed.ssim.mean, and its value. */
 static void dump_csv(FILE *f, const json_t *of, const char *place)
 {
 	const char *key;

@@ -1,4 +1,4 @@
-/* The client's key and that of its server, as the config names them. */
+/* Loads the client's key pair and the server's public key, which the config names. */
 #ifndef SL_CLIENT_LINK_AUTH_H
 #define SL_CLIENT_LINK_AUTH_H
 
@@ -8,11 +8,11 @@
 struct sl_client_auth {
 	struct sl_keypair own;
 	struct sl_key server;
-	bool met;
+	bool met;                           /* struct sl_transport_auth.met */
 	struct sl_transport_auth transport; /* for struct sl_link_conf; own NULL: no auth in the config */
 };
 
-/* Errors begin with the place in the config. `auth` stays where it is. */
+/* Messages of errors begin with the file and line of the config. `transport` points into *auth: it must not move. */
 enum sl_err sl_client_auth_open(struct sl_client_auth *auth, const struct sl_conf_client *conf,
 				struct sl_fail *fail) SL_MUST_CHECK;
 void sl_client_auth_close(struct sl_client_auth *auth); /* wipes the key */

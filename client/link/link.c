@@ -187,7 +187,7 @@ static enum sl_err open_session(struct sl_link *l, struct sl_fail *fail)
 	struct sl_hello hello;
 	enum sl_err err;
 
-	/* the role first: it decides which runs the port accepts */
+	/* First only the role, which decides which runs the port accepts. The Hello is complete further below. */
 	sl_session_open_client(s, &(struct sl_hello){0}, 0);
 	if (l->conf.end_bytes[0])
 		sl_port_end_runs(l->port, l->conf.end_bytes);
@@ -302,7 +302,7 @@ enum sl_err sl_link_weights(const struct sl_link *l, const float **weights, stru
 	const int64_t count = sl_plan_fetch_count(s);
 	const float *middle = sl_port_weights(l->port);
 
-	/* no step of which a side had said that it was sound can have made them */
+	/* An honest server cannot hold these: a step is committed only if both sides found no NaN or Inf. */
 	if (!sl_finite_host(middle, count < s->float_count ? count : s->float_count))
 		return sl_fail_set(
 			fail, SL_ERR_NONFINITE,

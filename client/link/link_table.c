@@ -1,5 +1,5 @@
-/* The specification of a link, from the call to its end: state × event → next state, actions in this order. The state
- * is the next one before the first action begins, since actions tell the caller, who may answer at once. */
+/* The specification of a link, as a table: state × event → next state, and actions in their order. The next state is
+ * set before the first action, since an action may call the caller, who may call back at once. */
 #include <stddef.h>
 
 #include "client/link/link_parts.h"
@@ -13,7 +13,7 @@ static uint64_t waited_ms(const struct sl_link *l)
 	return sl_loop_now_ms(l->loop) - l->opened_ms;
 }
 
-/* Nobody has answered: that is said once, and is an error in the end. */
+/* No answer yet: logs that once, and fails after link.connect_timeout_ms. */
 static void wait_for_answer(struct sl_link *l)
 {
 	struct sl_fail fail;
@@ -33,7 +33,7 @@ static void hush(struct sl_link *l)
 	l->said = false;
 }
 
-/* A server that builds its plan, or gathers a group, sends heartbeats before it sends WELCOME. */
+/* The server answers with heartbeats until WELCOME, while it builds its plan or waits for other members of a group. */
 static void say_preparing(struct sl_link *l)
 {
 	const struct sl_agreed *a = &l->conf.agreement->agreed;
@@ -51,7 +51,8 @@ static void say_preparing(struct sl_link *l)
 		sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", l->conf.endpoint);
 }
 
-/* Heartbeats and credit alone say that a server is there, not that it does its part. Parts that it has room for do. */
+/* True once the server has made no progress for link.stall_s. Heartbeats and credit alone are no progress. Work that it
+ * sends is, and so are bytes of parts that it lets this side send. */
 static bool stalls(struct sl_link *l)
 {
 	const struct sl_session *s = sl_port_session(l->port);
@@ -93,17 +94,17 @@ static void tell_failed(struct sl_link *l)
 
 static void run_last(struct sl_job *job)
 {
-	(void)job; /* the place in the queue is all of it */
+	(void)job; /* only its place in the queue counts */
 }
 
-/* No task is under way any more, and what they work on is the caller's. */
+/* No task is under way any more, so the caller may use the tasks' data. */
 static void last_done(struct sl_job *job)
 {
 	sl_link_event((struct sl_link *)(void *)((char *)job - offsetof(struct sl_link, last)), LINK_QUIET);
 }
 
-/* No task begins any more. The loop does not wait for one that runs: it may hang, and whoever watches over it is on the
- * loop. */
+/* Lets no further task begin. The loop does not wait for the running one: it may hang, and the watchdog for that runs
+ * on the loop. */
 static void stop_tasks(struct sl_link *l)
 {
 	sl_port_stop(l->port);
@@ -145,8 +146,8 @@ static void close_port(struct sl_link *l)
 
 struct link_rule {
 	enum link_state next;
-	void (*act[ACTS])(struct sl_link *l); /* NULL behind the last */
-	bool there;                           /* false: the event means nothing in this state */
+	void (*act[ACTS])(struct sl_link *l); /* NULL: no further action */
+	bool there;                           /* false: this state ignores the event */
 };
 
 /* clang-format off */
@@ -175,7 +176,7 @@ static const struct link_rule table[LINK_STATE_COUNT][LINK_EVENT_COUNT] = {
 	},
 	[LINK_STOPPING] = {
 		[LINK_QUIET]    = TO(DOWN,      tell_failed),
-		[LINK_CLOSE]    = TO(CLOSING), /* its last task is waited for already */
+		[LINK_CLOSE]    = TO(CLOSING), /* QUIET will come: stop_tasks has been called */
 	},
 	[LINK_DOWN] = {
 		[LINK_CLOSE]    = TO(CLOSING,   stop_tasks),

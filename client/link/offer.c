@@ -4,7 +4,7 @@
 
 enum {
 	RETRY_MAX_MS = 32000,
-	BROKEN_MAX = 5 /* links that a refused or broken frame ended without a step between: one more is no accident */
+	BROKEN_MAX = 5 /* links that broken frames ended without a step between: one more is no accident */
 };
 
 bool sl_offer_fill(struct sl_offer *o, uint64_t ahead, uint64_t live, const uint64_t *file, int n_file, bool anew)
@@ -16,7 +16,7 @@ bool sl_offer_fill(struct sl_offer *o, uint64_t ahead, uint64_t live, const uint
 		o->held[o->n_held++] = ahead;
 	if (live != SL_OFFER_NONE)
 		o->held[o->n_held++] = live;
-	/* step 0 has its place, but where a step ahead takes it */
+	/* One place is left for step 0, unless `ahead` takes it. */
 	for (int i = 0; i < n_file && o->n_held < SL_WIRE_HELD_MAX - !ahead; i++)
 		if (file[i] < live)
 			o->held[o->n_held++] = file[i];

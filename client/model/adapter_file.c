@@ -32,14 +32,14 @@ static bool is_number(const json_t *root, const char *key, double value)
 	return json_is_number(member) && json_number_value(member) == value;
 }
 
-/* PEFT's word for weights that are [in, out]. */
+/* Whether the adapted weights are [in, out], which PEFT calls fan_in_fan_out. */
 static bool has_fan_in(const struct sl_model *m)
 {
 	return m->n_adapter > 0 && m->adapter[0].transposed;
 }
 
-/* Whether PEFT takes such adapters out of the network's own weights as they begin, and does so again as it loads them:
- * beside the weights as they were they make another network. */
+/* Whether PEFT makes initial adapters of this kind from the network's weights, and subtracts them from these, also when
+ * it loads the adapters. Beside the unchanged weights such adapters would make another network. */
 static bool begins_elsewhere(const json_t *init)
 {
 	static const char *const plain[] = {"gaussian", "eva", "orthogonal"};
@@ -51,7 +51,7 @@ static bool begins_elsewhere(const json_t *init)
 	return kind;
 }
 
-/* What would make other adapters of the same tensors. */
+/* Refuses settings by which PEFT would make other adapters of the same tensors. */
 static enum sl_err check_config(const json_t *root, const char *path, const struct sl_lora *lora, bool fan_in,
 				struct sl_fail *fail)
 {
@@ -114,7 +114,8 @@ static bool is_ours(const struct sl_model *m, int i)
 	return m->file[i].head || sl_lora_has(m, i);
 }
 
-/* PEFT's name; a head's may say that it was saved as a whole: classifier.modules_to_save.dense.weight. */
+/* Finds a tensor under PEFT's name. A head's name may contain modules_to_save, as in
+ * classifier.modules_to_save.dense.weight. */
 static const struct sl_st_tensor *find(const struct sl_st_file *file, const char *name)
 {
 	const char *dot = strchr(name, '.');
@@ -177,7 +178,7 @@ enum sl_err sl_adapter_read(const struct sl_model *m, const struct sl_lora *lora
 	return err ? sl_fail_set(fail, err, "%s: %s", path, why.text) : SL_OK;
 }
 
-/* The first words of the head's names, each once; null: there is none. */
+/* The first words of the names of the head's parameters, each once; JSON's null: there is no head. */
 static json_t *heads_of(const struct sl_model *m)
 {
 	json_t *list = json_array();

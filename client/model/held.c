@@ -4,7 +4,7 @@
 
 #include "client/model/weights_file.h"
 
-/* Of the parameter's tensor, where that lies as memory has it; else F32. */
+/* The 16-bit type of the parameter's tensor, if the file's bytes can be used as they are; else F32. */
 static enum sl_dtype type_in(const struct sl_model *m, const struct sl_st_file *file, int i,
 			     const struct sl_st_tensor **tensor)
 {
@@ -18,7 +18,7 @@ static enum sl_dtype type_in(const struct sl_model *m, const struct sl_st_file *
 	return strcmp(t->dtype, "BF16") == 0 ? SL_BF16 : strcmp(t->dtype, "F16") == 0 ? SL_F16 : SL_F32;
 }
 
-/* Whether ops read it that have kernels for 16 bits, and no others. */
+/* Whether the parameter is only a weight of linear layers and embeddings, whose kernels read 16 bits. */
 static bool is_matrix(const struct sl_parts *parts, uint32_t stream)
 {
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {

@@ -38,7 +38,7 @@ static const double below_one = 0.999999;
 	REAL("initializer_range", range, 0, 1000, 0.02)
 static const struct sl_hf_key of_roberta[] = {
 	ENCODER,
-	WHOLE("pad_token_id", first, 0, POSITIONS_MOST, 1), /* positions count on from it */
+	WHOLE("pad_token_id", first, 0, POSITIONS_MOST, 1), /* positions begin after it */
 	{0},
 };
 static const struct sl_hf_key of_bert[] = {
@@ -110,7 +110,7 @@ static const struct family {
 	const char *name;
 	const struct sl_hf_key *key;
 	const char *act;      /* the key that names the activation */
-	const char *standard; /* the activation where that is missing */
+	const char *standard; /* the activation if that key is missing */
 	const char *adapted;  /* PEFT's default of target_modules; phi3 has none there */
 } families[SL_HF_FAMILY_COUNT] = {
 	[SL_HF_ROBERTA] = {"roberta", of_roberta, "hidden_act", "gelu", "query,value"},
@@ -221,7 +221,7 @@ static enum sl_err read_family(const struct sl_hf_reader *r, struct sl_hf_config
 	return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: model_type is %s; known: %s", r->name, name, known);
 }
 
-/* What would make another network of the same keys. */
+/* Refuses keys that would make another network of the keys that are read. */
 static enum sl_err refuse_variants(const struct sl_hf_reader *r)
 {
 	static const char *const off[] = {"is_decoder", "add_cross_attention", "is_encoder_decoder"};
@@ -264,7 +264,7 @@ static enum sl_err read_object(const struct sl_hf_reader *r, struct sl_hf_config
 				   out->features, out->heads);
 	if (!out->embedded)
 		out->embedded = out->features;
-	if (out->family == SL_HF_ROBERTA) { /* whose token types are all 0 */
+	if (out->family == SL_HF_ROBERTA) { /* its token types are all 0 */
 		out->first++;
 		out->mark = out->vocab;
 	}
@@ -298,7 +298,7 @@ enum sl_err sl_hf_config_parse(struct sl_hf_config *out, const char *name, struc
 	return err;
 }
 
-/* The line of vocab.txt that is [SEP]; -1: none. */
+/* The number of the line [SEP] in vocab.txt; -1: there is none. */
 static int sep_of_words(const char *text, size_t len)
 {
 	static const char sep[] = "[SEP]";
@@ -319,7 +319,7 @@ static int sep_of_words(const char *text, size_t len)
 	return -1;
 }
 
-/* The id of [SEP] among the added tokens of tokenizer.json; -1: none. */
+/* The id of [SEP] among the added tokens of tokenizer.json; -1: there is none. */
 static int sep_of_json(const char *text, size_t len)
 {
 	json_t *root = json_loadb(text, len, 0, NULL), *token;
@@ -339,7 +339,7 @@ static int sep_of_json(const char *text, size_t len)
 	return id;
 }
 
-/* What begins the second text of a pair stands in the tokenizer's files, unless config.json says it. */
+/* Finds `mark`, the token before the second text of a pair: in the tokenizer's files, unless config.json has it. */
 static enum sl_err find_mark(struct sl_hf_config *c, const char *dir, struct sl_fail *fail)
 {
 	static const struct {

@@ -1,5 +1,5 @@
-/* config.json of a Hugging Face folder: what it says of the network. The reader trusts nothing: bounds on every number,
- * and only forms that are built here. Keys that say nothing of the network's shape are passed over. */
+/* Reads config.json of a Hugging Face folder, which describes the network. The file is untrusted: every number has
+ * bounds, and only forms that are built here are accepted. Keys that do not describe the network are passed over. */
 #ifndef SL_CLIENT_MODEL_HF_CONFIG_H
 #define SL_CLIENT_MODEL_HF_CONFIG_H
 
@@ -9,7 +9,7 @@
 
 enum { SL_HF_FILE_MOST = 1 << 20, SL_HF_MAX_LAYERS = 256, SL_HF_MAX_FEATURES = 65536, SL_HF_ENDS = 8 };
 
-/* Those from SL_HF_DECODER on are decoders. */
+/* The families from SL_HF_DECODER on are decoders. */
 enum sl_hf_family {
 	SL_HF_ROBERTA,
 	SL_HF_BERT,
@@ -38,8 +38,8 @@ struct sl_hf_form {
 	bool fused;        /* one layer makes q, k, v, and one makes gate and up */
 	bool head_norms;   /* q and k are normed by head */
 	bool plus;         /* norms multiply by 1 + their weight */
-	bool scaled_table; /* tokens begin as rows of the table times √features */
-	bool four_norms;   /* what attention and the feed-forward part add is normed, too; some layers are local */
+	bool scaled_table; /* embeddings of tokens are multiplied by √features */
+	bool four_norms; /* outputs of attention and of the feed-forward part are normed, too; some layers are local */
 };
 
 /* A key that a config may leave out has transformers' default for the family. */
@@ -47,30 +47,30 @@ struct sl_hf_config {
 	enum sl_hf_family family;
 	int vocab;
 	int features; /* of a token */
-	int embedded; /* of its embedding; others become `features` by a linear layer */
-	int wide;     /* of the feed-forward part */
+	int embedded; /* of its embedding; if it differs, a linear layer makes `features` of it */
+	int wide;     /* hidden features of the feed-forward part */
 	int layers, heads;
 	int positions; /* rows of the table of positions */
-	int first;     /* of them, that of a row's first token */
+	int first;     /* the row of that table for a row's first token */
 	int types;     /* rows of the table of token types; 0: there is none */
-	int mark;      /* types count on behind each token of this id; `vocab`: there is none */
+	int mark;      /* after each token of this id the token type is one higher; `vocab`: there is none */
 	double eps;    /* of layer norms */
 	double dropout, attention_dropout;
-	double head_dropout;            /* of classifiers; of gpt2, of its embeddings */
+	double head_dropout;            /* of classifiers; in gpt2 of the embeddings */
 	double range;                   /* standard deviation of fresh weights */
 	enum sl_op_kind act;            /* GELU, SILU, TANH or ACT (then relu) */
-	bool act_tanh;                  /* of GELU: its approximation */
-	bool untied;                    /* what makes logits of words has a weight of its own */
+	bool act_tanh;                  /* GELU is approximated with tanh */
+	bool untied;                    /* the output layer has a weight of its own, not the embedding's */
 	char architecture[SL_NAME_MAX]; /* the first of `architectures`; "": none */
-	/* Of decoders: heads of keys and values, features of a head, biases of the layers that make q, k, v, of the one
-	 * behind attention, of the feed-forward part. */
+	/* Of decoders. kv: heads of keys and values; head: features of a head; biases: of the layers that make q, k, v,
+	 * of the layer after attention, and of the feed-forward part. */
 	int kv, head;
 	struct sl_hf_form form;
 	struct sl_hf_rope rope, local_rope;
 	bool local[SL_HF_MAX_LAYERS]; /* layers that have local_rope */
-	double query;                 /* scores are divided by its root; 0: by that of `head` */
+	double query;                 /* scores are divided by √query; 0: by √head */
 	bool qkv_bias, out_bias, wide_bias;
-	int row_most; /* tokens of a row at most: what positions and a sliding window allow */
+	int row_most; /* the most tokens of a row, by positions and a sliding window */
 	/* Tokens that end a text; training uses the first. */
 	int32_t end[SL_HF_ENDS];
 	int n_end;
@@ -82,14 +82,14 @@ static inline bool sl_hf_is_decoder(enum sl_hf_family family)
 }
 
 const char *sl_hf_family_name(enum sl_hf_family family); /* model_type: "roberta" */
-/* The layers that get an adapter where nobody says which: "query,value". */
+/* The layers that get an adapter by default: "query,value". */
 const char *sl_hf_family_adapted(enum sl_hf_family family);
 
-/* `name` stands for the file in errors. DATA: no JSON object, a key that is missing or of another type; CONFIG: out of
- * bounds, or a network that is not built here. */
+/* Parses the file's text; `name` is the file's, for errors. DATA: no JSON object, a key that is missing or of another
+ * type; CONFIG: out of bounds, or a network that is not built here. */
 enum sl_err sl_hf_config_parse(struct sl_hf_config *out, const char *name, struct sl_bytes text,
 			       struct sl_fail *fail) SL_MUST_CHECK;
-/* `dir`/config.json, and for `mark` the tokenizer's files beside it. NOINPUT: it cannot be read. */
+/* Reads `dir`/config.json, and for `mark` the tokenizer's files beside it. NOINPUT: it cannot be read. */
 enum sl_err sl_hf_config_read(struct sl_hf_config *out, const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -1,15 +1,15 @@
-/* What config.json says of decoders alone: heads, rotary positions, windows, biases, end tokens. Keys and their
+/* Reads what only decoders have in config.json: heads, rotary positions, windows, biases, end tokens. Keys and their
  * defaults are those of transformers' configuration of each family. */
 #include <math.h>
 #include <string.h>
 
 #include "client/model/hf_config_read.h"
 
-/* What a family has, whatever its config says, and what stands for keys that it may leave out. */
+/* What each family has whatever its config says, and the defaults of keys that a config may leave out. */
 static const struct row {
 	struct sl_hf_form form;
 	bool tied;
-	bool kv_given; /* num_key_value_heads has no standard; null means heads */
+	bool kv_given; /* num_key_value_heads has no default; null means as many as heads */
 	enum { NO_WINDOW, WINDOW, WINDOW_IF_USED } window;
 	int window_standard; /* 0: none */
 	enum { NO_BIAS, BIAS_IF_SAID, BIAS_OF_QKV } bias;
@@ -49,7 +49,7 @@ static enum sl_err refuse_part(const struct sl_hf_reader *r, const char *of, con
 			   r->name, of);
 }
 
-/* What decoders have and what is not built. */
+/* Refuses what decoders may have but is not built here. */
 static enum sl_err refuse(const struct sl_hf_reader *r, const struct row *row)
 {
 	static const char *const off[] = {"quantization_config",    "add_cross_attention",
@@ -68,7 +68,8 @@ static enum sl_err refuse(const struct sl_hf_reader *r, const struct row *row)
 	return refuse_part(r, "", r->root);
 }
 
-/* Of version 5 of transformers `rope_theta` stands here, of version 4 in config.json, under the name `theta_key`. */
+/* rope_theta: version 5 of transformers writes it into the object `rope`, version 4 into config.json as `theta_key`. If
+ * both are there they must be equal. */
 static enum sl_err read_theta(const struct sl_hf_reader *r, const char *at, const json_t *rope, const char *theta_key,
 			      struct sl_hf_rope *out)
 {
@@ -97,7 +98,7 @@ static const struct sl_hf_key of_llama3[] = {
 	{0},
 };
 
-/* rope_type default, linear, llama3; version 4 also wrote `type`. */
+/* Reads rope_type (default, linear or llama3) and its factors. Version 4 also called the key `type`. */
 static enum sl_err read_scaling(const struct sl_hf_reader *r, const char *at, const json_t *rope,
 				struct sl_hf_rope *out)
 {
@@ -132,7 +133,8 @@ static enum sl_err read_rope_of(const struct sl_hf_reader *r, const char *at, co
 	return err ? err : refuse_part(r, "rope_parameters.", rope);
 }
 
-/* Of version 5 rope_parameters, of gemma3 one for each kind of layer; of version 4 rope_theta and rope_scaling. */
+/* Reads rotary positions: version 5 writes rope_parameters, for gemma3 one for each kind of layer; version 4 writes
+ * rope_theta and rope_scaling. */
 static enum sl_err read_rope(const struct sl_hf_reader *r, struct sl_hf_config *out)
 {
 	static const char now[] = "rope_parameters", old[] = "rope_scaling", theta[] = "rope_theta";
@@ -153,7 +155,7 @@ static enum sl_err read_rope(const struct sl_hf_reader *r, struct sl_hf_config *
 	return err;
 }
 
-/* A row no longer than the window sees all of it. */
+/* Limits rows to the sliding window. In such a row the window covers all tokens, so attention needs no window. */
 static enum sl_err read_window(const struct sl_hf_reader *r, struct sl_hf_config *out)
 {
 	const struct row *row = &rows[out->family];
@@ -171,7 +173,8 @@ static enum sl_err read_window(const struct sl_hf_reader *r, struct sl_hf_config
 	return SL_OK;
 }
 
-/* Which layers of gemma3 have rope_local_base_freq: layer_types says it, or each sliding_window_pattern-th has not. */
+/* Which layers of gemma3 have rope_local_base_freq: those that layer_types names; without that key, all but each
+ * sliding_window_pattern-th. */
 static enum sl_err read_layers(const struct sl_hf_reader *r, struct sl_hf_config *out)
 {
 	static const struct sl_hf_key pattern = {"sliding_window_pattern", 0, false, 1, SL_HF_MAX_LAYERS, 6};
@@ -204,7 +207,7 @@ static enum sl_err add_end(const struct sl_hf_reader *r, struct sl_hf_config *ou
 	return SL_OK;
 }
 
-/* One number, or a list. */
+/* Reads eos_token_id: one number, or a list. */
 static enum sl_err read_ends(const struct sl_hf_reader *r, struct sl_hf_config *out)
 {
 	const json_t *value = sl_hf_member(r, "eos_token_id");

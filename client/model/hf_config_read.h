@@ -1,4 +1,4 @@
-/* What the readers of config.json share. Private to hf_config.c and hf_config_decoder.c. */
+/* Shared by the readers of config.json. Private to hf_config.c and hf_config_decoder.c. */
 #ifndef SL_CLIENT_MODEL_HF_CONFIG_READ_H
 #define SL_CLIENT_MODEL_HF_CONFIG_READ_H
 
@@ -8,12 +8,12 @@
 #include "client/model/hf_config.h"
 
 struct sl_hf_reader {
-	const char *name; /* of what is read, for errors */
+	const char *name; /* of the file or object that is read, for errors */
 	const json_t *root;
 	struct sl_fail *fail;
 };
 
-/* A key, where its value goes, its bounds, and what stands for it where it is missing; NAN: it is required. */
+/* A key, the offset of the member that gets its value, its bounds, and its default; NAN: the key is required. */
 struct sl_hf_key {
 	const char *key;
 	size_t offset;
@@ -23,11 +23,11 @@ struct sl_hf_key {
 
 /* The member; NULL where it is missing or null. */
 const json_t *sl_hf_member(const struct sl_hf_reader *r, const char *key);
-/* To `out` + the key's offset: a double, or an int. */
+/* Writes a double or an int to `out` + the key's offset. DATA: it is missing or no number; CONFIG: out of bounds. */
 enum sl_err sl_hf_read_number(const struct sl_hf_reader *r, const struct sl_hf_key *k, void *out) SL_MUST_CHECK;
-/* A text that goes into messages: what no name has is left out. */
+/* Copies a text for messages, without blanks, control characters and bytes that are not ASCII. */
 void sl_hf_plain(char *to, size_t cap, const char *text);
-/* What decoders have beside the keys of their family. */
+/* Reads what decoders have beside the keys of their family. */
 enum sl_err sl_hf_read_decoder(const struct sl_hf_reader *r, struct sl_hf_config *out) SL_MUST_CHECK;
 
 #endif

@@ -1,17 +1,17 @@
-/* Decoders as transformers has them, by config.json: the names of its modules, its order of operations.
+/* Builds the decoder that config.json describes, with transformers' names of modules and order of operations.
  *
- * Of Llama's form: x + o(attention(norm(x))), then x + down(act(gate(n)) · up(n)), n = norm(x). Norms are RMS norms,
- * positions rotary, pairs (i, i + D/2) (Touvron et al., "LLaMA", 2023; Su et al., "RoFormer", 2021). What a family
- * changes of it struct sl_hf_form says (Qwen3 2025; Abdin et al., "Phi-3", 2024; Gemma Team, "Gemma", 2024, and "Gemma
- * 3", 2025). GPT-2 (Radford et al., 2019) has learned positions, layer norms, and one layer up.
+ * A layer of Llama's form is x + o(attention(norm(x))), then x + down(act(gate(n)) · up(n)), where n = norm(x). Norms
+ * are RMS norms; positions are rotary, of pairs (i, i + D/2) (Touvron et al., "LLaMA", 2023; Su et al., "RoFormer",
+ * 2021). struct sl_hf_form says how other families differ (Qwen3 2025; Abdin et al., "Phi-3", 2024; Gemma Team,
+ * "Gemma", 2024, and "Gemma 3", 2025). GPT-2 (Radford et al., 2019) has learned positions, layer norms, and no gate.
  *
- * Only tokens that have a loss need what is behind the last layer: they are gathered in front of the last norm. */
+ * Behind the last layer only tokens that have a loss are needed: they are gathered in front of the last norm. */
 #include <math.h>
 #include <stdio.h>
 
 #include "client/model/huggingface.h"
 
-/* `features`: that are normed together. */
+/* `features`: how many are normed together. */
 static int normed(const struct sl_hf_layers *d, const char *name, int in, int features)
 {
 	char to[SL_NAME_MAX];
@@ -54,7 +54,7 @@ static int attend(const struct sl_hf_layers *d, const char *name, const int qkv[
 							     .p = (float)c->attention_dropout});
 }
 
-/* q, k, v out of one value. */
+/* Cuts q, k and v out of the value `all`. */
 static void parted(const struct sl_hf_layers *d, const char *name, int all, int qkv[3])
 {
 	const int q = d->c->heads * d->c->head, kv = d->c->kv * d->c->head;

@@ -1,8 +1,8 @@
-/* Encoders as transformers has them, by config.json: the names of its modules, its order of operations, its initial
+/* Builds the encoder that config.json describes, with transformers' names of modules, order of operations and initial
  * weights. Layers are post-norm: LN(x + dropout(dense(attention(x)))), then LN(x + dropout(down(act(up(x))))).
  *
- * The classifier reads a row's first token alone: it is selected at the end of the last layer's unit, so that a cut
- * behind it carries one vector a row. */
+ * The classifier reads only the first token of a row. It is selected at the end of the last layer's unit, so that a cut
+ * after that unit carries one vector for each row. */
 #include <stdio.h>
 
 #include "client/model/huggingface.h"
@@ -48,7 +48,7 @@ static int embeddings(struct sl_hf_layers *e)
 	return sl_hf_dense(e, "embeddings_project", x, c->features, true);
 }
 
-/* Paths in a layer. */
+/* The paths of modules in a layer. */
 static const struct names {
 	const char *layers; /* path of the list of layers */
 	const char *query, *key, *value, *attention;
@@ -127,7 +127,7 @@ static int first_token(struct sl_hf_layers *e, int x)
 	return sl_build_select(e->b, name, x);
 }
 
-/* Of RoBERTa and ELECTRA: dropout, dense, tanh or GELU, dropout, out_proj. */
+/* The classifier of RoBERTa and ELECTRA: dropout, dense, tanh or GELU, dropout, out_proj. */
 static int two_layers(struct sl_hf_layers *e, int x, int classes)
 {
 	const bool gelu = e->c->family == SL_HF_ELECTRA;
@@ -142,7 +142,8 @@ static int two_layers(struct sl_hf_layers *e, int x, int classes)
 	return sl_hf_dense(e, "classifier.out_proj", x, classes, true);
 }
 
-/* Of BERT: a pooler, which is trained before, unless that was as a masked language model; dropout, classifier. */
+/* The classifier of BERT: pooler, dropout, classifier. Pretrained files have the pooler, except those of masked
+ * language models (`near_head`). */
 static int pooled(struct sl_hf_layers *e, int x, int classes)
 {
 	const struct sl_model *m = e->b->model;
@@ -158,7 +159,7 @@ static int pooled(struct sl_hf_layers *e, int x, int classes)
 	return sl_hf_dense(e, "classifier", x, classes, true);
 }
 
-/* Of DistilBERT: dense, ReLU, dropout, classifier. */
+/* The classifier of DistilBERT: dense, ReLU, dropout, classifier. */
 static int rectified(struct sl_hf_layers *e, int x, int classes)
 {
 	sl_build_unit(e->b, "pre_classifier");
@@ -196,7 +197,7 @@ static const struct masked_names {
 			   "generator_predictions.LayerNorm", "generator_lm_head", "generator_lm_head.bias"},
 };
 
-/* RoBERTa and ELECTRA have GELU there, whatever the layers have. */
+/* The activation of that head. RoBERTa and ELECTRA have GELU there, whatever their layers have. */
 static int masked_act(const struct sl_hf_layers *e, const char *name, int in)
 {
 	const bool gelu = e->c->family == SL_HF_ROBERTA || e->c->family == SL_HF_ELECTRA;

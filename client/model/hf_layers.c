@@ -1,4 +1,4 @@
-/* Layers that encoders and decoders of Hugging Face folders have alike. */
+/* Layers that both encoders and decoders of Hugging Face folders have. */
 #include <stdio.h>
 
 #include "client/model/huggingface.h"

@@ -6,7 +6,7 @@
 static const char key[] = "model.huggingface";
 _Static_assert(sizeof((struct sl_model_takes){0}.end) == sizeof((struct sl_hf_config){0}.end), "they are the same");
 
-/* What pretrained files hold beside the encoder, as globs. */
+/* Globs over tensors that pretrained files have beside the encoder. */
 static const char *const ignored[SL_HF_FAMILY_COUNT][8] = {
 	[SL_HF_ROBERTA] = {"lm_head.*", "roberta.pooler.*", "roberta.embeddings.position_ids", NULL},
 	[SL_HF_BERT] = {"cls.*", "bert.embeddings.position_ids", NULL},
@@ -16,11 +16,12 @@ static const char *const ignored[SL_HF_FAMILY_COUNT][8] = {
 			   "electra.embeddings.position_ids", NULL},
 };
 
-/* The same of decoders: gpt2's masks, and last, where it is tied, the output, which may be there twice. */
+/* The same for decoders: buffers, such as gpt2's masks. [0]: the output layer has the embedding's weight, of which the
+ * file may have a copy. */
 #define DECODERS "*.rotary_emb.inv_freq", "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias"
 static const char *const ignored_decoder[2][5] = {{DECODERS, "lm_head.weight", NULL}, {DECODERS, NULL}};
 
-/* The same of a masked language model. Its decoder's weight, where it is the embedding's, may be there twice, and so
+/* The same for masked language models. The decoder's weight, if it is the embedding's, may be in the file twice, and so
  * may its bias. */
 static const char *const ignored_masked[SL_HF_FAMILY_COUNT][8] = {
 	[SL_HF_ROBERTA] = {"lm_head.decoder.*", "roberta.pooler.*", "roberta.embeddings.position_ids", NULL},
@@ -82,7 +83,7 @@ const char *sl_hf_prefix(enum sl_hf_family family)
 	return family == SL_HF_GPT2 ? "transformer" : sl_hf_is_decoder(family) ? "model" : sl_hf_family_name(family);
 }
 
-/* The names of a folder's tensors. */
+/* Sets what the names of a folder's tensors begin with, and which tensors are ignored. */
 static void name_files(struct sl_model *m, const struct sl_hf_config *c)
 {
 	const bool decoder = sl_hf_is_decoder(c->family);

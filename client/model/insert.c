@@ -96,7 +96,7 @@ static enum sl_err read_item(const char *text, size_t len, struct sl_insert_item
 			   (int)(name_len < 100 ? name_len : 100), text);
 }
 
-/* Both sides of one bottleneck, by how many times fewer elements cross at 224². */
+/* Both sides of each bottleneck. Its number says how many times fewer elements cross at 224². */
 static const struct {
 	const char *name, *side[2];
 } presets[] = {{"bottleneck:58", {"conv:32,k=4,s=4+conv:4", "conv:400+conv:100"}},
@@ -182,7 +182,7 @@ enum sl_err sl_insert_advance(const char *text, bool tail, int64_t steps, char *
 	if (err)
 		return err;
 	d = items.n ? &items.item[items.n - 1].decay : NULL;
-	if (d) { /* all 0 in other layers */
+	if (d) { /* in other layers it is all 0, and stays so */
 		int64_t left = d->every * d->times - d->from;
 
 		d->from += steps < left ? steps : left;
@@ -201,7 +201,7 @@ enum sl_err sl_insert_parse(struct sl_insert *out, const char *key, const char *
 	return err ? sl_fail_at(fail, key, err, "%s", why.text) : SL_OK;
 }
 
-/* Nothing but linear layers lies between, so variance is kept where that of a weight is 1 / terms of a sum. */
+/* Only linear layers lie between, so weights with a variance of 1 / (terms of a sum) keep the variance of values. */
 static struct sl_init keeping_variance(int64_t terms)
 {
 	return sl_init_normal(sqrt(1.0 / (double)terms));
@@ -216,7 +216,7 @@ static int add_conv(struct sl_build *b, const char *name, int value, int out_c, 
 	return sl_build_conv_from(b, name, value, w, keeping_variance(in_c * it->k * it->k));
 }
 
-/* Back to the shape before. An output is a sum over about (K/S)² positions of the input. */
+/* Restores the shape before. An output is a sum over about (K/S)² positions of the input. */
 static int add_convt(struct sl_build *b, const char *name, int value, const struct sl_insert_item *it)
 {
 	const int64_t *to = it->before.dim, reach = (it->k + it->stride - 1) / it->stride;
@@ -238,7 +238,7 @@ static bool has_second_pair(const struct sl_insert_item *it)
 	return it->tokens > 0 || it->decay.rate2 > 0;
 }
 
-/* A layer over the features of tokens [F], and behind a transpose to rows [F,S] one over the S tokens. */
+/* Adds a layer over the features of tokens [F], a transpose to rows [F,S], and a layer over the S tokens. */
 static int add_pairs(struct sl_insert *insert, struct sl_insert_item *it, struct sl_build *b, const char *name,
 		     int features, int value)
 {

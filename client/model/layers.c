@@ -1,4 +1,4 @@
-/* The layers of model.h: a node each, with its parameters. */
+/* The layers of model.h. Each adds a node with its parameters. */
 #include "client/model/lora.h"
 #include "common/graph/model_impl.h"
 
@@ -10,7 +10,7 @@ static void add_vector(struct sl_build *b, struct sl_draft *d, const char *suffi
 			       .suffix = suffix, .shape = sl_shape1(count), .init = {.kind = init}, .role = role});
 }
 
-/* What the last dimension of a value counts; 1 after a failure. */
+/* The last dimension of a value; 1 after a failure. */
 static int64_t last_of(const struct sl_build *b, int value)
 {
 	struct sl_shape shape = b->err != SL_OK || value < 0 ? sl_shape1(1) : sl_build_shape(b, value);
@@ -23,7 +23,8 @@ int sl_build_conv_from(struct sl_build *b, const char *name, int in, struct sl_b
 	struct sl_draft d = sl_draft_begin(b, SL_OP_CONV2D, name, in);
 	const int groups = w.groups ? w.groups : 1;
 	const int64_t in_c = last_of(b, in), out_c = w.depthwise ? in_c : w.out_c;
-	const int64_t per = in_c < groups ? 1 : in_c / groups; /* what does not divide is refused with the shapes */
+	const int64_t per =
+		in_c < groups ? 1 : in_c / groups; /* the check of shapes refuses groups that do not divide */
 	const bool depthwise = w.depthwise || (groups > 1 && groups == in_c && in_c == out_c);
 	const int kw = w.kw ? w.kw : w.k;
 	struct sl_made_param weight = {.suffix = ".weight",
@@ -288,8 +289,8 @@ int sl_build_dropout(struct sl_build *b, const char *name, int in, float p)
 	return sl_draft_finish(b, &d);
 }
 
-/* The image [1,H,W,C] of more than one pixel that `value` is flattened from, with dropout or activations on the way;
- * NULL: there is none. Weight files know such values in another order. */
+/* The shape [1,H,W,C] of the image, of several pixels, from which `value` was flattened; only elementwise ops may lie
+ * between. NULL: there is none. Weights that read such a value have another order in weight files. */
 static const struct sl_shape *flattened(const struct sl_build *b, int value)
 {
 	while (b->err == SL_OK && value >= 0 && b->graph->value[value].maker >= 0) {

@@ -24,7 +24,7 @@ static int make_divisible(double c)
 	return rounded < 0.9 * c ? rounded + ROUND_TO : rounded;
 }
 
-/* Convolution without bias and batchnorm, as `prefix`.`conv_name` and `prefix`.`bn_name`. */
+/* A convolution without bias, `prefix`.`conv_name`, and a batch norm, `prefix`.`bn_name`. */
 static int conv_bn(struct sl_build *b, const char *prefix, const char *conv_name, const char *bn_name, int x,
 		   struct sl_build_window w)
 {
@@ -116,8 +116,8 @@ void sl_source_mobilenet_v2(struct sl_build *b, const struct sl_model_spec *spec
 	build(b, spec, 0);
 }
 
-/* A tail that begins with ReLU, where a codec may have left values below 0, and averages by avg_pool2d(4): of a last
- * plane of 7×7, at 224², the upper-left 4×4 positions. */
+/* Its tail begins with a ReLU, since a codec may leave values below 0, and averages by avg_pool2d(4). Of a last plane
+ * of 7×7, at 224², that takes the upper-left 4×4 positions. */
 void sl_source_mobilenet_v2_pool4(struct sl_build *b, const struct sl_model_spec *spec)
 {
 	const int stride = spec->cifar_stem ? 8 : 32, side[] = {spec->image, sl_model_image_w(spec)};

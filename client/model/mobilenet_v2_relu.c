@@ -20,7 +20,7 @@ static int channels_of(const struct sl_build *b, int x)
 	return (int)sl_build_shape(b, x).dim[3];
 }
 
-/* Convolution without bias and batch norm, called `conv` and `bn` behind `unit`. */
+/* A convolution without bias and a batch norm, called `conv` and `bn` behind `unit`. */
 static int conv_bn(struct sl_build *b, const char *unit, const char *conv, const char *bn, int x,
 		   struct sl_build_window w)
 {

@@ -9,14 +9,15 @@
 
 #include "common/base/text.h"
 
-/* In evaluations, what comes out is what goes in, or a choice of its rows. Merged weights have no adapters. */
+/* Whether the hash skips a node: in evaluations its output is its input, or some rows of that. A sum with an adapter is
+ * skipped, too, since merged weights have no adapters. */
 static bool passes(const struct sl_node *node)
 {
 	return node->kind == SL_OP_DROPOUT || node->kind == SL_OP_GATHER ||
 	       (node->kind == SL_OP_ADD && sl_ends_with(node->name, ".lora_add"));
 }
 
-/* Attributes that matter in training alone, or that follow from the size of the input. */
+/* Whether the hash leaves an attribute out: it matters only in training, or follows from the size of the input. */
 static bool is_apart(enum sl_op_kind kind, const struct sl_attr *a)
 {
 	const bool sized = kind == SL_OP_PERMUTE || kind == SL_OP_TRANSPOSE || kind == SL_OP_RESAMPLE;
@@ -46,7 +47,7 @@ static uint64_t of_node(const struct sl_graph *g, const struct sl_node *node, co
 		const double x = sl_attr_get(node, a, 0),
 			     y = a->type == SL_ATTR_PAIR ? sl_attr_get(node, a, 1) : a->standard;
 
-		/* so that an attribute that a later version adds changes nothing where it is not used */
+		/* no defaults, so that an attribute of a later version changes the hash only where it is used */
 		if (is_apart(node->kind, a) || ((float)x == (float)a->standard && (float)y == (float)a->standard))
 			continue;
 		snprintf(text, sizeof text, "%s=%.9g,%.9g", a->key, (double)(float)x, (double)(float)y);
@@ -55,7 +56,7 @@ static uint64_t of_node(const struct sl_graph *g, const struct sl_node *node, co
 	return hash;
 }
 
-/* `in`: the hash of what comes in. The result: of what goes out, of the tail the logits. */
+/* The hash of a part's output, or of the tail's logits; 0: no memory. `in`: the hash of its input. */
 static uint64_t of_part(const struct sl_graph *g, uint64_t in)
 {
 	uint64_t *value = calloc((size_t)g->n_value + 1, sizeof *value), out;

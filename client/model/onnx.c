@@ -1,5 +1,5 @@
-/* From an ONNX graph to one of ours: which nodes count, what each name stands for, and what stands around the kinds
- * that onnx_nodes.c reads. */
+/* Turns an ONNX graph into one of ours. It lists the file's named values and finds the nodes that the output needs.
+ * Then it calls the reader of each node's kind (onnx_nodes.c), and checks the output. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 static const char key[] = "model.onnx";
 
-/* ---- names and what they stand for */
+/* ---- named values */
 
 static void add_value(struct sl_onnx_import *im, const char *name, int maker, const Onnx__Tensor *constant)
 {
@@ -24,7 +24,7 @@ static void add_value(struct sl_onnx_import *im, const char *name, int maker, co
 	}
 }
 
-/* Token ids, [batch, tokens], and the mask that says which of them are real. */
+/* The input is token ids, [batch, tokens]. A second input is a mask that says which of them are real. */
 static void add_ids(struct sl_onnx_import *im, struct sl_onnx_value *v)
 {
 	im->tokens = sl_onnx_dim(im->onnx->in, 1);
@@ -60,7 +60,7 @@ static void add_input(struct sl_onnx_import *im)
 		return;
 	}
 	v->view = sl_onnx_view_of(im, &s);
-	if (sl_onnx_n_dim(im->onnx->in) == 3) /* a signal, as a row */
+	if (sl_onnx_n_dim(im->onnx->in) == 3) /* a signal, which is a row in our graph */
 		(void)!sl_onnx_reshape_view(
 			&v->view, (int64_t[]){im->batch, sl_onnx_dim(im->onnx->in, 1), sl_onnx_dim(im->onnx->in, 2)},
 			3);
@@ -76,7 +76,7 @@ static enum sl_err check_node(const Onnx__Node *n, size_t i, struct sl_fail *fai
 	return SL_OK;
 }
 
-/* Every name that there is: of the input, of initializers, of what nodes make. */
+/* Lists every named value, sorted by name: inputs, initializers and outputs of nodes. */
 static enum sl_err list_values(struct sl_onnx_import *im, struct sl_fail *fail)
 {
 	const Onnx__Graph *g = im->onnx->graph;
@@ -107,7 +107,7 @@ static enum sl_err list_values(struct sl_onnx_import *im, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* live[i]: the output needs node i. Nodes stand in computing order. */
+/* Sets live[i]: the file's output depends on node i. A file's nodes are in topological order. */
 static void find_live(struct sl_onnx_import *im, bool *live)
 {
 	const Onnx__Graph *g = im->onnx->graph;
@@ -115,7 +115,7 @@ static void find_live(struct sl_onnx_import *im, bool *live)
 
 	if (v) {
 		v->needed = true;
-		v->n_readers = INT16_MAX; /* whoever reads the file's output */
+		v->n_readers = INT16_MAX; /* so that it is never joined with a next node */
 	}
 	for (size_t i = g->n_node; i-- > 0;) {
 		const Onnx__Node *n = g->node[i];
@@ -134,7 +134,7 @@ static void find_live(struct sl_onnx_import *im, bool *live)
 
 /* ---- nodes */
 
-/* Whether other nodes lie in its module, or below it. */
+/* Whether other nodes belong to the module of the node `name`, or to modules below it. `last`: the name's last word. */
 static bool is_shared(const struct sl_onnx_import *im, const char *name, const char *last)
 {
 	const Onnx__Graph *g = im->onnx->graph;
@@ -146,7 +146,8 @@ static bool is_shared(const struct sl_onnx_import *im, const char *name, const c
 	return false;
 }
 
-/* What its first parameter is called, without the last word; else its module in PyTorch; else its own name. */
+/* Names the node after its first parameter, without the last word; else after its module in PyTorch; else by its own
+ * name. A module's name gets the node's last word if the module has other nodes. */
 static void name_node(struct sl_onnx_import *im, size_t index)
 {
 	const Onnx__Node *n = im->node;
@@ -188,7 +189,7 @@ static bool reads_unread(struct sl_onnx_import *im)
 	return false;
 }
 
-/* False: there is a refusal, or the node reads what is unread. */
+/* Reads the node. False: it is refused, or one of its inputs is unread. */
 static bool read_node(struct sl_onnx_import *im)
 {
 	const Onnx__Node *n = im->node;
@@ -220,7 +221,7 @@ static bool read_node(struct sl_onnx_import *im)
 	return !im->b->err;
 }
 
-/* What the node did not make. */
+/* Marks outputs that the node did not make as unread. */
 static void leave_unread(struct sl_onnx_import *im)
 {
 	const Onnx__Node *ends[] = {im->node, im->onnx->graph->node[im->end]};
@@ -234,7 +235,8 @@ static void leave_unread(struct sl_onnx_import *im)
 		}
 }
 
-/* A constant, or a parameter in other dimensions: those are read first, as patterns look ahead for them. */
+/* Whether the node makes a constant, or gives a parameter other dimensions. Such nodes are read first, because patterns
+ * (onnx_patterns.c) look ahead for their outputs. */
 static bool is_constant(struct sl_onnx_import *im, const Onnx__Node *n)
 {
 	static const char *const kinds[] = {"Constant", "Unsqueeze", "Transpose", "Cast", "Identity"};
@@ -263,7 +265,7 @@ static void read_nodes(struct sl_onnx_import *im, const bool *live, bool constan
 		im->flat = false;
 		im->node = g->node[i];
 		name_node(im, i);
-		for (char *c = im->name; *c; c++) /* what names in a graph have */
+		for (char *c = im->name; *c; c++) /* characters that names in our graph may have */
 			*c = *c > ' ' && *c < 0x7f ? *c : '_';
 		if (read_node(im))
 			continue;
@@ -275,7 +277,7 @@ static void read_nodes(struct sl_onnx_import *im, const bool *live, bool constan
 	}
 }
 
-/* Logits [H, W, K] of the input's size, from [batch, K, H, W]. */
+/* The output as logits for each pixel: [batch, K, H, W] in the file, [H,W,K] with the input's H and W in our graph. */
 static int pixels_of(struct sl_onnx_import *im, struct sl_onnx_value *v)
 {
 	const struct sl_shape in = sl_build_shape(im->b, SL_BUILD_INPUT);
@@ -297,7 +299,7 @@ static int pixels_of(struct sl_onnx_import *im, struct sl_onnx_value *v)
 	return value;
 }
 
-/* Whether the file's output is a sigmoid's: probabilities, where the loss wants logits. */
+/* Whether the file's output is a sigmoid's: probabilities, where the loss takes logits. */
 static bool gives_probabilities(const struct sl_onnx_import *im)
 {
 	const Onnx__Graph *g = im->onnx->graph;
@@ -346,8 +348,8 @@ static void read_output(struct sl_onnx_import *im)
 	sl_build_loss(im->b, "loss", logits);
 }
 
-/* What an export folds into one tensor has a name that no module knows: a convolution with its batch norm in
- * evaluation. */
+/* Refuses folded weights, such as a convolution with its batch norm in evaluation: torch calls the folded tensor
+ * "onnx::" and so on, a name that no module has. */
 static void check_training(struct sl_onnx_import *im)
 {
 	for (int i = 0; i < im->onnx->n_init; i++) {
@@ -389,9 +391,9 @@ static void import(struct sl_build *b, const struct sl_onnx *onnx)
 	free(im.done);
 }
 
-/* ---- the whole */
+/* ---- the whole network */
 
-/* The file's, or where it has none the config's. */
+/* Takes the sizes from the file, or from the config where the file leaves them open. CONFIG: they contradict. */
 static enum sl_err settle_sizes(struct sl_onnx_sizes *s, const struct sl_onnx *onnx, const struct sl_model_spec *spec,
 				struct sl_fail *fail)
 {

@@ -1,4 +1,4 @@
-/* What a node's reader works with: its inputs, its output and its attributes. A node that does not fit is refused. */
+/* Inputs, outputs and attributes of the node that is being read, and the nodes that follow it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ bool sl_onnx_name_by(struct sl_onnx_import *im, const char *param)
 	if (!dot || dot == param || dot - param >= SL_NAME_MAX)
 		return false;
 	snprintf(im->name, sizeof im->name, "%.*s", (int)(dot - param), param);
-	for (char *c = im->name; *c; c++) /* what names in a graph have */
+	for (char *c = im->name; *c; c++) /* characters that names in our graph may have */
 		*c = *c > ' ' && *c < 0x7f ? *c : '_';
 	return true;
 }
@@ -94,7 +94,7 @@ void sl_onnx_out(struct sl_onnx_import *im, int value)
 
 void sl_onnx_out_like(struct sl_onnx_import *im, int value, const struct sl_onnx_value *as)
 {
-	if (im->b->err) /* then there is no input to be like */
+	if (im->b->err) /* then `as` may be NULL */
 		return;
 	make(im, (struct sl_onnx_value){.value = value, .permuted = as->permuted, .view = as->view});
 }
@@ -125,7 +125,8 @@ void sl_onnx_two_readers(struct sl_onnx_import *im, int index, int *a, int *b)
 	*b = two ? v->reader[1] : -1;
 }
 
-/* What leads to that node from what is known is a part of this one. */
+/* Marks node `index` as done, and the nodes before it up to values that are known. A Shape node that other nodes read
+ * too is not marked. */
 static void mark(struct sl_onnx_import *im, int index, int depth)
 {
 	const Onnx__Node *n = im->onnx->graph->node[index];
@@ -200,7 +201,6 @@ float sl_onnx_attr_float(struct sl_onnx_import *im, const char *name, float stan
 	return a ? a->f : standard;
 }
 
-/* An attribute that has one value alone. */
 void sl_onnx_must_be(struct sl_onnx_import *im, const char *name, int64_t standard, int64_t right)
 {
 	const int64_t is = sl_onnx_attr_int(im, name, standard);
@@ -211,7 +211,7 @@ void sl_onnx_must_be(struct sl_onnx_import *im, const char *name, int64_t standa
 
 /* ---- inputs */
 
-/* [batch, channels, length] as an image of height 1. */
+/* Arranges a signal, [batch, channels, length], as an image of height 1. */
 static int signal_of(struct sl_onnx_import *im, struct sl_onnx_value *v)
 {
 	int atom[SL_ONNX_ATOMS], n = 0;
@@ -223,7 +223,6 @@ static int signal_of(struct sl_onnx_import *im, struct sl_onnx_value *v)
 			       (int64_t[]){1, sl_onnx_axis_size(&v->view, 2), sl_onnx_axis_size(&v->view, 1)}, 3);
 }
 
-/* Input `i`, which a node computes: the graph's value; -1 after a refusal. ndim 0: any. */
 int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, i);
@@ -268,7 +267,6 @@ int sl_onnx_image_in(struct sl_onnx_import *im)
 	return sl_onnx_data_in(im, 0, 4);
 }
 
-/* The same, and the border of zeros that it is to have. */
 int sl_onnx_padded_in(struct sl_onnx_import *im, int *pad)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -290,7 +288,7 @@ int64_t sl_onnx_last_of(const struct sl_onnx_import *im, int value)
 	return s.dim[s.ndim - 1];
 }
 
-/* Whether the newer exporter made it: it is of no module. A node may have no name. */
+/* Whether torch's newer exporter wrote the node: its name then does not tell its module. A node may have no name. */
 static bool is_newer(const Onnx__Node *n)
 {
 	return n->name && strncmp(n->name, "node_", 5) == 0;
@@ -299,12 +297,12 @@ static bool is_newer(const Onnx__Node *n)
 bool sl_onnx_learns(const struct sl_onnx_import *im, const Onnx__Tensor *t)
 {
 	return t && t->name && t->name[0] && sl_onnx_find_init(im->onnx, t->name) == t &&
-	       strncmp(t->name, "onnx::", 6) != 0 && /* a number that torch has folded */
+	       strncmp(t->name, "onnx::", 6) != 0 && /* a constant that torch has folded */
 	       (strncmp(t->name, "val_", 4) != 0 || t->name[4 + strspn(t->name + 4, "0123456789")] ||
 		!is_newer(im->onnx->graph->node[0]));
 }
 
-/* Input `i` as the next parameter, [n_dims of them], of that many dimensions; NULL after a refusal. */
+/* Makes t, input `i`, the next parameter, which must have n_dims dimensions; NULL after a refusal. */
 static const Onnx__Tensor *take_param(struct sl_onnx_import *im, const Onnx__Tensor *t, size_t i, size_t n_dims)
 {
 	char text[SL_ONNX_DIMS_TEXT];
@@ -342,7 +340,7 @@ static const Onnx__Tensor *take_param(struct sl_onnx_import *im, const Onnx__Ten
 	return t;
 }
 
-/* A parameter that the file turns is not what its bytes say. */
+/* Refuses a parameter that the file transposes: the bytes of its tensor are not transposed. */
 static void must_stand(struct sl_onnx_import *im, const struct sl_onnx_value *v)
 {
 	if (v && v->transposed)
@@ -375,7 +373,6 @@ const Onnx__Tensor *sl_onnx_param_named(struct sl_onnx_import *im, const char *n
 	return take_param(im, t, 1, t ? t->n_dims : 0);
 }
 
-/* The next node has the parameters that were read since there were `before` of them. */
 void sl_onnx_use_params(struct sl_onnx_import *im, int before)
 {
 	im->b->param_name = im->param + before;
@@ -389,7 +386,6 @@ bool sl_onnx_vector_of(struct sl_onnx_import *im, const Onnx__Tensor *t, int64_t
 	return t && t->dims[0] == count;
 }
 
-/* A constant of one element; false: there is none, or one that learns. */
 bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, i);
@@ -399,7 +395,7 @@ bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out)
 		return true;
 	}
 	if (v && v->constant && v->constant->data_type == SL_ONNX_INT64 && sl_onnx_count(v->constant) == 1 &&
-	    v->value < 0) { /* a number that torch casts */
+	    v->value < 0) { /* an integer that torch casts to float */
 		int64_t whole[SL_ONNX_INTS];
 
 		*out = sl_onnx_ints_in(im, i, whole) == 1 ? (float)whole[0] : 0;
@@ -412,7 +408,6 @@ bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out)
 	return true;
 }
 
-/* Whole numbers of a constant, or of a part of a shape; -1: there are none, or too many. */
 int sl_onnx_ints_in(struct sl_onnx_import *im, size_t i, int64_t out[SL_ONNX_INTS])
 {
 	return sl_onnx_ints_of(sl_onnx_in(im, i), out);

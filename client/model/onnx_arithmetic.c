@@ -1,4 +1,4 @@
-/* Sums, products and differences: of values, of a value and a number, of a value and a parameter. */
+/* Sums, products, differences and quotients: of values, of a value and a number, of a value and a parameter. */
 #include <string.h>
 
 #include "client/model/onnx_arithmetic.h"
@@ -19,7 +19,7 @@ bool sl_onnx_fixed_in(struct sl_onnx_import *im, size_t i, float *out)
 	return sl_onnx_scalar_in(im, i, out);
 }
 
-/* by · x + plus, of input `i`. */
+/* Output 0 becomes by · x + plus, where x is input `i`. */
 static void affine(struct sl_onnx_import *im, size_t i, float by, float plus)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, i);
@@ -33,7 +33,8 @@ static void affine(struct sl_onnx_import *im, size_t i, float by, float plus)
 		sl_onnx_out_like(im, sl_build_affine(im->b, im->name, x, by, plus), v);
 }
 
-/* Images as they lie elsewhere, others in the order of the file. */
+/* Brings v into a layout that depends on its axes alone: images into [H,W,C], values per token into [tokens, features],
+ * others into the file's order of axes. -1 after a refusal. */
 static int canonical(struct sl_onnx_import *im, struct sl_onnx_value *v)
 {
 	const int n = v->view.n_axis;
@@ -68,7 +69,7 @@ static bool same_view(const struct sl_onnx_view *a, const struct sl_onnx_view *b
 	return same;
 }
 
-/* Whether tokens and batch are the same axes of both. */
+/* Whether both have the same axes for tokens and for the batch, and equal sizes. */
 static bool same_order(const struct sl_onnx_import *im, const struct sl_onnx_value *v, const struct sl_onnx_value *w)
 {
 	bool same = v->view.n_axis == w->view.n_axis && sl_onnx_batch_axis(&v->view) == sl_onnx_batch_axis(&w->view);
@@ -79,7 +80,7 @@ static bool same_order(const struct sl_onnx_import *im, const struct sl_onnx_val
 	return same;
 }
 
-/* Whether b has one number for each of a's last dimension. */
+/* Whether GATE multiplies a by b: b has a's last dimension, and 1 for all others. */
 static bool gates(const struct sl_shape *a, const struct sl_shape *b)
 {
 	bool one = a->ndim == b->ndim && a->ndim >= 3 && a->dim[a->ndim - 1] == b->dim[b->ndim - 1];
@@ -89,7 +90,7 @@ static bool gates(const struct sl_shape *a, const struct sl_shape *b)
 	return one;
 }
 
-/* Of places the batch's axis is missing: the other value's stands for it. */
+/* Adds to view `a` the axes that b has in front of it, and b's batch axis: values of positions lack these. */
 static void complete(struct sl_onnx_view *a, const struct sl_onnx_view *b)
 {
 	const int batch = sl_onnx_batch_axis(b), more = b->n_axis - a->n_axis;
@@ -103,7 +104,7 @@ static void complete(struct sl_onnx_view *a, const struct sl_onnx_view *b)
 		a->axis[batch] = (struct sl_onnx_axis){1, {0}};
 }
 
-/* Dimensions of size 1 become as large as those of `want`. */
+/* Repeats x along dimensions of size 1, to the sizes of `want`. */
 static int repeat(struct sl_onnx_import *im, int x, const struct sl_shape *want)
 {
 	const struct sl_shape has = sl_build_shape(im->b, x);
@@ -119,7 +120,7 @@ static int repeat(struct sl_onnx_import *im, int x, const struct sl_shape *want)
 	return x;
 }
 
-/* The shape of both once dimensions of size 1 are repeated; false: they do not fit each other. */
+/* The shape to which both broadcast; false: they do not fit each other. */
 static bool common_shape(const struct sl_shape *a, const struct sl_shape *b, struct sl_shape *out)
 {
 	bool fits = a->ndim == b->ndim;
@@ -132,10 +133,10 @@ static bool common_shape(const struct sl_shape *a, const struct sl_shape *b, str
 	return fits;
 }
 
-/* What the second input becomes before a sum or a product. */
+/* How the second input of a sum or product is changed first, so that these also serve for differences and quotients. */
 enum second { AS_IT_IS, INVERSE, MINUS };
 
-/* `x` as the second input of the node. */
+/* Inverts or negates x, or returns it as it is. */
 static int as_second(struct sl_onnx_import *im, int x, enum second second)
 {
 	if (im->b->err || second == AS_IT_IS)
@@ -144,7 +145,7 @@ static int as_second(struct sl_onnx_import *im, int x, enum second second)
 			       : sl_build_math(im->b, im->name, x, SL_MATH_RECIPROCAL);
 }
 
-/* Both are computed. */
+/* A sum or a product of two computed values. */
 static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *what, enum second second)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0), *w = sl_onnx_in(im, 1), other;
@@ -193,7 +194,8 @@ static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *wh
 		sl_onnx_refuse(im, "it %s values whose shapes do not fit each other", what);
 }
 
-/* The parameter's dimensions beside x's axes, and which of them are not 1. */
+/* Aligns the parameter p with the last axes of x: dim[i] is p's size along axis i of x. False: p does not broadcast to
+ * x, or differs between samples. */
 static bool beside(const struct sl_onnx_value *x, const struct sl_onnx_value *p, int64_t dim[4])
 {
 	const int n = x->view.n_axis, lack = n - p->n_dim, batch = sl_onnx_batch_axis(&x->view);
@@ -209,7 +211,8 @@ static bool beside(const struct sl_onnx_value *x, const struct sl_onnx_value *p,
 	return true;
 }
 
-/* The parameter of input `i` for every row, in the order and with as many dimensions as x; -1 after a refusal. */
+/* The parameter of input `i` as a value of every row, in x's layout and with as many dimensions; -1 after a refusal.
+ * *last_only: it varies along the last of several dimensions alone, as GATE needs it. */
 static int repeated(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x, bool *last_only)
 {
 	const struct sl_onnx_value *p = sl_onnx_in(im, i);
@@ -261,8 +264,8 @@ static int repeated(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x
 	return im->b->err ? -1 : (int)i;
 }
 
-/* The parameter of input `i`, repeated as far as the op that reads it and x does not by itself: that op. `second`: what
- * it becomes before. */
+/* Returns the op that joins x and *p: `kind`, or GATE. *p: the parameter of input `i`, inverted or negated as `second`
+ * says, and repeated along the dimensions that this op does not broadcast. */
 static enum sl_op_kind fit(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x, enum sl_op_kind kind,
 			   enum second second, int *p)
 {
@@ -274,14 +277,14 @@ static enum sl_op_kind fit(struct sl_onnx_import *im, size_t i, struct sl_onnx_v
 		return kind;
 	kind = last_only && kind == SL_OP_MUL ? SL_OP_GATE : kind;
 	want = sl_build_shape(im->b, x->value);
-	if (kind == SL_OP_GATE) /* which repeats all but the last */
+	if (kind == SL_OP_GATE) /* which broadcasts all dimensions but the last */
 		for (int d = 1; d < want.ndim - 1; d++)
 			want.dim[d] = 1;
 	*p = repeat(im, *p, &want);
 	return kind;
 }
 
-/* Whether the node's only reader is a sum or a product that repeats what it gets as far as `to` by itself. */
+/* Whether the output's only use is in a Mul, Add, Sub or Div with a value of the sizes to[n], which broadcasts it. */
 static bool reader_repeats(struct sl_onnx_import *im, const int64_t *to, int n)
 {
 	static const char *const kinds[] = {"Mul", "Add", "Sub", "Div"};
@@ -302,7 +305,7 @@ static bool reader_repeats(struct sl_onnx_import *im, const int64_t *to, int n)
 	return same;
 }
 
-/* Whether a parameter stays what it is: every sample has the same, or the reader repeats it. */
+/* Whether Expand leaves a parameter as it is: it repeats it for every sample only, or the next node broadcasts it. */
 static bool stays(struct sl_onnx_import *im, const struct sl_onnx_value *p, const int64_t *to, int n)
 {
 	bool same = true;
@@ -337,7 +340,7 @@ void sl_onnx_expand(struct sl_onnx_import *im, const int64_t *to, int n)
 		sl_onnx_out(im, repeat(im, v->value, &want));
 }
 
-/* With the parameter of input `i`, whose dimensions of size 1 are repeated where they have to be. */
+/* A sum or a product of a value and the parameter of input `i`, which is broadcast. */
 static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind, enum second second)
 {
 	struct sl_onnx_value *x = sl_onnx_in(im, 1 - i), other;
@@ -359,7 +362,7 @@ static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind
 		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, kind, x->value, p), x);
 }
 
-/* A sum or a product: of shapes, of scores, with a number (by · x + plus), with a parameter, of two values. */
+/* Add or Mul: of known integers, of scores, with a number (by · x + plus), with a parameter, or of two values. */
 void sl_onnx_read_sum(struct sl_onnx_import *im)
 {
 	const bool sum = im->op == SL_OP_ADD;
@@ -472,7 +475,7 @@ void sl_onnx_read_pow(struct sl_onnx_import *im)
 	sl_onnx_out_like(im, by == 3 ? sl_build_mul(im->b, im->name, y, x) : y, v);
 }
 
-/* ---- activations that are made of others: max(x, 0) is relu(x), min(x, 0) is x − relu(x) */
+/* ---- activations that are composed of other ops: max(x, 0) is relu(x), min(x, 0) is x − relu(x) */
 
 /* above · max(x, 0) + below · x */
 static int bent(struct sl_onnx_import *im, int x, float above, float below)
@@ -525,7 +528,7 @@ void sl_onnx_read_leaky(struct sl_onnx_import *im)
 		sl_onnx_out_like(im, bent(im, x, 1 - slope, slope), v);
 }
 
-/* by · elu(x) with alpha, whose op has alpha 1: alpha · elu(x) + (1 − alpha) · relu(x). */
+/* by · ELU of this alpha. The op ELU has alpha 1, so this is by · (alpha · elu(x) + (1 − alpha) · relu(x)). */
 static void elu(struct sl_onnx_import *im, float alpha, float by)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -554,7 +557,7 @@ void sl_onnx_read_elu(struct sl_onnx_import *im)
 		elu(im, sl_onnx_attr_float(im, "alpha", 1), 1);
 }
 
-/* relu(x) + w · (x − relu(x)), the parameter for each channel or for all of them. */
+/* relu(x) + w · (x − relu(x)), where w is a parameter: a number for each channel, or one for all. */
 void sl_onnx_read_prelu(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);

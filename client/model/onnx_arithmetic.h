@@ -1,4 +1,4 @@
-/* Kinds of nodes that compute: products, windows, sums. */
+/* Readers of nodes that compute: products, windows, sums. */
 #ifndef SL_CLIENT_MODEL_ONNX_ARITHMETIC_H
 #define SL_CLIENT_MODEL_ONNX_ARITHMETIC_H
 
@@ -7,7 +7,7 @@
 /* ---- products and attention (onnx_attention.c) */
 void sl_onnx_read_matmul(struct sl_onnx_import *im);
 void sl_onnx_read_gemm_of_tokens(struct sl_onnx_import *im);
-/* Of scores: what is multiplied, added, dropped out or put through softmax. False: the node has none. */
+/* A node that scales, masks or drops out attention scores; other uses are refused. False: no input is scores. */
 bool sl_onnx_read_scores(struct sl_onnx_import *im);
 void sl_onnx_read_softmax(struct sl_onnx_import *im);
 
@@ -17,15 +17,15 @@ void sl_onnx_read_convt(struct sl_onnx_import *im);
 void sl_onnx_read_maxpool(struct sl_onnx_import *im);
 void sl_onnx_read_avgpool(struct sl_onnx_import *im);
 void sl_onnx_read_global_pool(struct sl_onnx_import *im);
-void sl_onnx_read_reduce(struct sl_onnx_import *im); /* to a mean or the largest */
+void sl_onnx_read_reduce(struct sl_onnx_import *im); /* means, maxima, sums of tokens */
 void sl_onnx_read_pad(struct sl_onnx_import *im);
 void sl_onnx_read_resize(struct sl_onnx_import *im);
 
 /* ---- arithmetic of values, constants and parameters (onnx_arithmetic.c) */
-/* As sl_onnx_scalar_in, where nothing can learn: a constant that does is refused by its name. */
+/* As sl_onnx_scalar_in, for an input that cannot learn here: a parameter is refused by its name. */
 bool sl_onnx_fixed_in(struct sl_onnx_import *im, size_t i, float *out);
 void sl_onnx_read_sum(struct sl_onnx_import *im); /* and products */
-/* Axes of size 1 of a value become as large as `to`, [n], where its reader does not repeat them by itself. */
+/* Repeats axes of size 1 of input 0 to the sizes to[n], unless the node that reads the result broadcasts by itself. */
 void sl_onnx_expand(struct sl_onnx_import *im, const int64_t *to, int n);
 void sl_onnx_read_div(struct sl_onnx_import *im);
 void sl_onnx_read_sub(struct sl_onnx_import *im);

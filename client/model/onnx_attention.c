@@ -1,4 +1,4 @@
-/* Products with a weight are linear layers; products of two computed values are attention, as torch writes it out:
+/* Products with a weight are linear layers. Products of two computed values are attention, as torch writes it out:
  * softmax(q·kᵀ·scale + mask)·v, with batch and heads as axes of their own, or as one. */
 #include <math.h>
 #include <stdio.h>
@@ -7,13 +7,14 @@
 #include "client/model/onnx_arithmetic.h"
 #include "client/model/onnx_tokens.h"
 
-enum { MOST_PARTS = 16 }; /* of queries that are more than keys */
-/* Of factors behind a mask, which must still hide: such as one by the root of 4,096 features. */
+enum { MOST_PARTS = 16 }; /* into which more queries than keys may be cut */
+/* The least factor by which scores may be scaled after they were masked: hidden ones must stay hidden. 1/64 is the
+ * scale of heads with 4,096 features. */
 #define LEAST_FACTOR (1 / 64.0f)
 
 /* ---- linear layers */
 
-/* The next node's sum with a vector of so many, which is the layer's bias: -1 where there is none. */
+/* The next node, if it adds a vector of `out` numbers, the layer's bias, which becomes a parameter; else -1. */
 static int bias_behind(struct sl_onnx_import *im, int64_t out)
 {
 	const int add = sl_onnx_next(im, im->index, "Add");
@@ -28,7 +29,8 @@ static int bias_behind(struct sl_onnx_import *im, int64_t out)
 	return add;
 }
 
-/* `turned`: the weight is [out, in]. The bias is input 2, or added by the next node. */
+/* A linear layer. `turned`: the node takes the weight as [out, in], else as [in, out]. The bias is input 2, or the next
+ * node adds it. */
 static void linear(struct sl_onnx_import *im, bool turned)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -45,7 +47,7 @@ static void linear(struct sl_onnx_import *im, bool turned)
 		return;
 	last = v->view.n_axis - 1;
 	if (w)
-		w->transposed = false; /* the layer has it turned */
+		w->transposed = false; /* `transposed` has it; a transposed parameter would be refused */
 	weight = sl_onnx_param_in(im, 1, 2);
 	if (!weight)
 		return;
@@ -56,7 +58,7 @@ static void linear(struct sl_onnx_import *im, bool turned)
 			       (long long)sl_onnx_axis_size(&v->view, last));
 		return;
 	}
-	if (v->permuted) { /* the order of the file, and of the weight */
+	if (v->permuted) { /* back to the file's order, which the weight has */
 		x = sl_onnx_arrange_axes(im, v, (int[]){1}, v->view.n_axis == 2, 0);
 	} else {
 		x = sl_onnx_innermost(im, v, last, true);
@@ -80,7 +82,7 @@ static void linear(struct sl_onnx_import *im, bool turned)
 	sl_onnx_out_view(im, x, &view);
 }
 
-/* Rows of all tokens, [batch · tokens, features]. */
+/* The input is the rows of all tokens, [batch · tokens, features]. */
 void sl_onnx_read_gemm_of_tokens(struct sl_onnx_import *im)
 {
 	linear(im, true);
@@ -88,13 +90,13 @@ void sl_onnx_read_gemm_of_tokens(struct sl_onnx_import *im)
 
 /* ---- attention */
 
-/* Whether the axes are batch, heads, and two more: or batch and heads as one. */
+/* Whether the axes are batch, heads, and two more; or batch and heads as one axis, and two more. */
 static bool is_headed(const struct sl_onnx_view *v)
 {
 	return (v->n_axis == 4 || v->n_axis == 3) && v->n_atom >= 3;
 }
 
-/* As [tokens, heads · features]; `s` and `d` are axes. */
+/* Arranges v as [tokens, heads · features]. `s`, `d`: its axes of tokens and features. *heads: the number of heads. */
 static int heads_of(struct sl_onnx_import *im, struct sl_onnx_value *v, int s, int d, int64_t *heads)
 {
 	int atom[SL_ONNX_ATOMS], n = 0, from;
@@ -115,6 +117,7 @@ static int heads_of(struct sl_onnx_import *im, struct sl_onnx_value *v, int s, i
 	return sl_onnx_arrange(im, v, atom, n, (int64_t[]){tokens, *heads * features}, 2);
 }
 
+/* The product of queries and keys. */
 static void scores(struct sl_onnx_import *im, struct sl_onnx_value q, struct sl_onnx_value k)
 {
 	struct sl_onnx_value made = {.value = -1};
@@ -140,7 +143,8 @@ static void scores(struct sl_onnx_import *im, struct sl_onnx_value q, struct sl_
 	sl_onnx_out_same(im, &made);
 }
 
-/* The queries, which are not as many as keys, in parts of as many, of which the last is filled up with zeros. */
+/* Attention whose queries are not as many as its keys. It runs in parts, each with as many queries as keys. Zeros fill
+ * up the last part, and their outputs are cut off. */
 static int attend_in_parts(struct sl_onnx_import *im, const struct sl_onnx_scores *s, int q, int v,
 			   struct sl_attention_attr a)
 {
@@ -163,6 +167,7 @@ static int attend_in_parts(struct sl_onnx_import *im, const struct sl_onnx_score
 	return sl_build_resample(im->b, im->name, all, part);
 }
 
+/* The product of the scores s, after softmax, and the attention's values v. */
 static void attend(struct sl_onnx_import *im, const struct sl_onnx_scores *s, struct sl_onnx_value v)
 {
 	const int last = v.view.n_axis - 1;
@@ -193,7 +198,7 @@ static void attend(struct sl_onnx_import *im, const struct sl_onnx_scores *s, st
 	sl_onnx_out_view(im, x, &view);
 }
 
-/* ---- torch.einsum: its equation calls the axes of two inputs and of the output by letters */
+/* ---- torch.einsum, whose equation names the axes of two inputs and of the output by letters */
 
 enum { LETTERS = SL_ONNX_ATOMS + 1 };
 
@@ -217,7 +222,8 @@ static bool read_equation(struct sl_onnx_import *im, char word[3][LETTERS])
 	return at == 2;
 }
 
-/* Those letters of a word that another one has, or has not, and the third one has, or has not. */
+/* Copies the letters of `from` that are in `other` (`has`), or are not, and that are in `third` (`third_has`), or are
+ * not. */
 static void pick(char out[LETTERS], const char *from, const char *other, bool has, const char *third, bool third_has)
 {
 	for (; *from; from++)
@@ -234,7 +240,7 @@ static void reorder(struct sl_onnx_value *v, const char *has, const char *want)
 		v->view.axis[i] = view.axis[strchr(has, want[i]) - has];
 }
 
-/* A product over one axis, in any order of axes: as matmul reads it. */
+/* einsum of two inputs over one common axis: reorders their axes, and reads it as MatMul is read. */
 static void einsum(struct sl_onnx_import *im)
 {
 	char word[3][LETTERS] = {{0}}, same[LETTERS], inner[LETTERS], own[2][LETTERS], want[3][3 * LETTERS];
@@ -256,7 +262,7 @@ static void einsum(struct sl_onnx_import *im)
 			im, "of torch's einsum products of two values over one axis are read, as attention has them");
 		return;
 	}
-	first = soft || strchr(word[2], *own[0]) < strchr(word[2], *own[1]); /* a query's place comes before a key's */
+	first = soft || strchr(word[2], *own[0]) < strchr(word[2], *own[1]); /* in scores, queries come before keys */
 	snprintf(want[0], sizeof *want, "%s%s%s", same, own[!first], inner);
 	snprintf(want[1], sizeof *want, "%s%s%s", same, inner, own[first]);
 	snprintf(want[2], sizeof *want, "%s%s%s", same, own[!first], own[first]);

@@ -7,7 +7,7 @@
 #include "common/base/grow.h"
 #include "common/base/newfile.h"
 
-/* ---- the wire format of protocol buffers: a tag, and a number or a length with so many bytes */
+/* ---- protobuf's wire format: a tag, then a number, or a length and that many bytes */
 
 static void put(struct sl_onnx_message *m, const void *from, size_t len)
 {
@@ -145,7 +145,7 @@ static struct sl_onnx_message tensor(enum sl_onnx_type type, const int64_t *dim,
 	return t;
 }
 
-/* A constant; `raw` has the elements. */
+/* A Constant node, whose elements are raw[bytes]. */
 static struct sl_onnx_text emit_constant(struct sl_onnx_emit *e, enum sl_onnx_type type, const int64_t *dim, int n_dim,
 					 const void *raw, size_t bytes)
 {
@@ -279,7 +279,7 @@ enum sl_err sl_onnx_emit_save(struct sl_onnx_emit *e, int opset, const struct sl
 				   "%s: the model has 2 GiB or more, which no ONNX file holds: name a file that ends "
 				   "with .safetensors",
 				   path);
-	put_int(&file, 1, opset > 18 ? 9 : 8); /* the version of the format that came with it */
+	put_int(&file, 1, opset > 18 ? 9 : 8); /* the version of the format that came with the opset */
 	put_text(&file, 2, "split");
 	put_message(&file, 7, &e->graph);
 	put_text(&set, 1, "");

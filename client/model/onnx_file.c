@@ -1,4 +1,4 @@
-/* An ONNX file's bytes, read and checked as far as no node is concerned. */
+/* Parses the bytes of an ONNX file, and checks all but its nodes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +14,13 @@ enum {
 	MOST_CHANNELS = 16,
 	MOST_BYTES = 0x7fffffff
 };
-/* What may be allocated for a file: some bytes for each of its own. */
+/* The most memory that parsing may take: some bytes for each byte of the file, and a least amount. */
 enum { MEMORY_FACTOR = 16, MEMORY_LEAST = 4 << 20 };
 
 const char sl_onnx_how[] = "torch.onnx.export(model.train(), x, FILE, training=TrainingMode.TRAINING, "
 			   "do_constant_folding=False, opset_version=16)";
 
+/* The memory that parsing may still take. */
 struct purse {
 	size_t left;
 	bool empty;
@@ -100,7 +101,7 @@ static bool has_data(const Onnx__Tensor *t, size_t count)
 			     : t->data_type == SL_ONNX_BOOL                                 ? 1
 											    : 0;
 
-	if (!bytes) /* whoever uses it refuses the type */
+	if (!bytes) /* the node that uses the tensor refuses other types */
 		return true;
 	if (t->has_raw_data)
 		return t->raw_data.len == count * bytes;
@@ -178,7 +179,7 @@ int64_t sl_onnx_dim(const Onnx__Value *v, size_t i)
 	return d->has_dim_value ? d->dim_value : 0;
 }
 
-/* The smallest table whose rows those numbers are; NULL: they are none. */
+/* The smallest matrix that a Gather looks up by `ids`; NULL: no Gather does. */
 static const Onnx__Tensor *gathered(const struct sl_onnx *o, const char *ids)
 {
 	const Onnx__Tensor *least = NULL;
@@ -195,7 +196,7 @@ static const Onnx__Tensor *gathered(const struct sl_onnx *o, const char *ids)
 	return least;
 }
 
-/* The same of an input, and of what a cast makes of it. */
+/* The same for an input, or for the output of a Cast of it. */
 static const Onnx__Tensor *table_of(const struct sl_onnx *o, const char *input)
 {
 	const Onnx__Tensor *least = gathered(o, input);
@@ -210,7 +211,8 @@ static const Onnx__Tensor *table_of(const struct sl_onnx *o, const char *input)
 	return least;
 }
 
-/* An older exporter lists initializers among the inputs, too. */
+/* Finds the input, the mask and the output. Of two inputs the one that a Gather looks up is token ids, the other one
+ * the mask. Older exporters list initializers among the inputs too. */
 static enum sl_err find_ends(struct sl_onnx *o, struct sl_fail *fail)
 {
 	const Onnx__Graph *g = o->graph;
@@ -324,7 +326,7 @@ void sl_onnx_close(struct sl_onnx *onnx)
 	free(onnx);
 }
 
-/* [batch, features], or [batch, channels, length]. */
+/* The sizes of rows, [batch, features], or of signals, [batch, channels, length]. */
 static enum sl_err read_row(struct sl_onnx_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
 {
 	int64_t features = 1;
@@ -364,7 +366,6 @@ static enum sl_err read_image(struct sl_onnx_sizes *out, const struct sl_onnx *o
 	return SL_OK;
 }
 
-/* As the types of input and output have them. */
 enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
 {
 	const Onnx__TensorType *type = o->in->type ? o->in->type->tensor_type : NULL;

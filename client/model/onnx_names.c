@@ -14,7 +14,7 @@ bool sl_onnx_scope(const char *name, char out[SL_NAME_MAX], const char **last)
 		return false;
 	for (part++; (end = strchr(part, '/')); part = end + 1) {
 		const size_t len = (size_t)(end - part);
-		/* A module that a list holds has the list's name in front of its own: /layer1/layer1.0 */
+		/* the name of a module in a Sequential repeats that of the Sequential: /layer1/layer1.0 */
 		const bool longer =
 			before && len > before_len && part[before_len] == '.' && strncmp(part, before, before_len) == 0;
 		const char *from = longer ? part + before_len : part;
@@ -36,7 +36,8 @@ bool sl_onnx_scope(const char *name, char out[SL_NAME_MAX], const char **last)
 	return true;
 }
 
-/* crossing[i]: how many values cross the boundary before node i; the network's input makes it more than one. */
+/* Returns crossing[i], malloc'ed: how many values cross the boundary before node i. The network's input counts as two,
+ * so that no unit begins where it is still read. NULL: no memory. */
 static int *count_crossing(const struct sl_graph *g)
 {
 	int *change = calloc((size_t)g->n_node + 2, sizeof *change), *last = calloc((size_t)g->n_value, sizeof *last);
@@ -51,7 +52,7 @@ static int *count_crossing(const struct sl_graph *g)
 		if (maker < 0 && v != SL_BUILD_INPUT)
 			continue;
 		change[maker + 1] += maker < 0 ? 2 : 1;
-		/* the output has no reader yet */
+		/* the output, which no node reads yet, ends at its maker */
 		change[(last[v] > maker ? last[v] : maker) + 1] -= maker < 0 ? 2 : 1;
 	}
 	free(last);
@@ -60,7 +61,8 @@ static int *count_crossing(const struct sl_graph *g)
 	return change;
 }
 
-/* A module may be several nodes, such as padding and a convolution: the first of them that one value reaches begins. */
+/* Whether a unit begins at node i. A module may be several nodes, such as padding and a convolution: the unit begins at
+ * the first of them before which one value crosses. */
 static bool begins_unit(const struct sl_graph *g, const int *crossing, int i)
 {
 	const struct sl_node *n = &g->node[i];
@@ -75,7 +77,7 @@ static bool begins_unit(const struct sl_graph *g, const int *crossing, int i)
 	       !(n->kind == SL_OP_BATCHNORM && g->node[i - 1].kind == SL_OP_CONV2D);
 }
 
-/* How much of the name is common to both, in whole words. */
+/* The length of the common prefix of both names, in whole words. */
 static size_t common(const char *name, size_t len, const char *other)
 {
 	size_t same = 0, words = 0;
@@ -85,8 +87,8 @@ static size_t common(const char *name, size_t len, const char *other)
 	return same == len && (other[same] == '.' || !other[same]) ? len : words;
 }
 
-/* The words that names of layers with parameters have in common, if no node elsewhere begins with them; else the first
- * node's name. */
+/* Names the unit of the nodes from `first` to before `end`. The name is the common prefix of its layers with
+ * parameters, if no node elsewhere begins with it; else its first node's name. */
 static void name_unit(const struct sl_graph *g, int first, int end, char out[SL_NAME_MAX])
 {
 	const char *name = NULL;
@@ -113,7 +115,7 @@ void sl_onnx_units(struct sl_build *b)
 	if (!b->err && !crossing)
 		sl_build_refuse(b, "no memory for a network");
 	for (int first = 0, end; !b->err && first < g->n_node; first = end) {
-		bool learns = false; /* a first unit that has no parameters would hide nothing */
+		bool learns = false; /* the first unit needs parameters: without them a head would hide nothing */
 
 		for (end = first; end < g->n_node && !(learns && begins_unit(g, crossing, end)); end++)
 			learns |= g->node[end].n_param > 0;

@@ -1,4 +1,5 @@
-/* Kinds of nodes of an ONNX file, one reader each: what it refuses, and which of our nodes it makes. */
+/* The table of the kinds of ONNX nodes, and readers of single kinds. A reader refuses a node that does not fit, or
+ * makes nodes of our graph from it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,8 @@
 #include "client/model/onnx_nodes.h"
 #include "client/model/onnx_tokens.h"
 
-/* The file has what the old value keeps, as a float of few digits: 0.9 for torch's momentum of 0.1. */
+/* torch's momentum, such as 0.1, is 1 minus the file's, 0.9. It is computed from the shortest decimal number that gives
+ * the file's float, so that no rounding is left. */
 static float torch_momentum(float kept)
 {
 	char text[32];
@@ -21,7 +23,7 @@ static float torch_momentum(float kept)
 	return (float)(1.0 - strtod(text, NULL));
 }
 
-/* Of images, signals, and rows, which are images of one pixel. */
+/* Batch norms of images, of signals, and of rows, which become images of one pixel. */
 static void read_batchnorm(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -29,7 +31,7 @@ static void read_batchnorm(struct sl_onnx_import *im)
 	int x = rows ? sl_onnx_data_in(im, 0, 2) : sl_onnx_image_in(im);
 	const int before = im->n_param;
 	const float eps = sl_onnx_attr_float(im, "epsilon", 1e-5f), kept = sl_onnx_attr_float(im, "momentum", 0.9f);
-	/* Before opset 14 a node in training has five outputs. */
+	/* Before opset 14 there is no such attribute: a node in training has five outputs. */
 	const bool training =
 		im->onnx->opset >= 14 ? sl_onnx_attr_int(im, "training_mode", 0) == 1 : im->node->n_output == 5;
 
@@ -51,7 +53,7 @@ static void read_batchnorm(struct sl_onnx_import *im)
 	sl_onnx_out(im, rows ? sl_build_flatten(im->b, im->name, x) : x);
 }
 
-/* A function of each number: an activation, or the kind's op. */
+/* An elementwise function: the activation `act`, or for SL_ACT_NONE the op of the node's kind. */
 static void read_each(struct sl_onnx_import *im, enum sl_act act)
 {
 	const int x = sl_onnx_data_in(im, 0, 0);
@@ -73,14 +75,14 @@ static void read_smooth(struct sl_onnx_import *im)
 	read_each(im, SL_ACT_NONE);
 }
 
-/* The smaller one of x and `at`, or with sign −1 the larger one; at the bound there is a gradient, as torch.clamp has
- * it. `at` + relu(x − at) would lose what is small beside the bound, and x + relu(at − x) the bound where x is far
- * beyond it. So x is brought below twice the bound first, without rounding: by relu6 of x by a power of two. */
+/* min(x, at), or with sign −1 max(x, at). Like torch.clamp it has a gradient at the bound. Two simple forms round
+ * badly. at + relu(x − at) loses digits of an x that is small beside the bound; x + relu(at − x) loses the bound where
+ * x is far beyond it. So x is first limited to twice the bound, without rounding: by relu6 of x over a power of two. */
 static int bounded(struct sl_onnx_import *im, int x, float at, float sign)
 {
 	struct sl_build *b = im->b;
 	const char *name = im->name;
-	const float far = sign * at; /* t is sign · x, of which the smaller one is wanted */
+	const float far = sign * at; /* the result is sign · min(t, far), where t = sign · x */
 	float by;
 	int low, near, exponent;
 
@@ -103,7 +105,7 @@ static int bounded(struct sl_onnx_import *im, int x, float at, float sign)
 	return sl_build_add(b, name, x, sl_build_scale(b, name, near, -sign));
 }
 
-/* Max and Min of a value and a number, as clamp has them. */
+/* Max or Min of a value and a number: torch.clamp with one bound. */
 static void read_bound(struct sl_onnx_import *im)
 {
 	float at;
@@ -162,7 +164,7 @@ static void read_dropout(struct sl_onnx_import *im)
 	sl_onnx_out_like(im, p > 0 ? sl_build_dropout(im->b, im->name, x, p) : x, sl_onnx_in(im, 0));
 }
 
-/* With Log behind it nn.LogSigmoid, −softplus(−x); times x nn.SiLU. */
+/* Sigmoid. Followed by Log it is nn.LogSigmoid, −softplus(−x); multiplied by x it is nn.SiLU. */
 static void read_sigmoid(struct sl_onnx_import *im)
 {
 	const int log = sl_onnx_next(im, im->index, "Log"), mul = sl_onnx_next(im, im->index, "Mul");
@@ -253,7 +255,8 @@ static void read_layernorm(struct sl_onnx_import *im)
 		sl_onnx_out_like(im, sl_build_layernorm_of(im->b, im->name, x, eps, bias), v);
 }
 
-/* Of constants that have the type already; whole numbers stay what they are. CastLike is to float here. */
+/* Cast: accepted for constants that already have the target type, for known integers, which keep their value, and from
+ * one number to float. CastLike is read as a cast to float. */
 static void read_cast(struct sl_onnx_import *im)
 {
 	const int64_t to = sl_onnx_attr_int(im, "to", SL_ONNX_FLOAT);
@@ -279,7 +282,8 @@ static void read_cast(struct sl_onnx_import *im)
 		sl_onnx_refuse(im, "it changes a type, which is not read: values are float32");
 }
 
-/* What a parameter is repeated to for every sample, as are places of tokens; or a value that stays what it is. */
+/* Expand. Constants that do not learn, such as positions of tokens, stay as they are. So do values that are at most
+ * repeated for every sample. sl_onnx_expand reads other values, and parameters. */
 static void read_expand(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -306,7 +310,7 @@ static void read_expand(struct sl_onnx_import *im)
 		sl_onnx_out_same(im, &made);
 }
 
-/* Of a value; roots and reciprocals of a number, too. */
+/* Exp, Log, Sqrt or Reciprocal of a value; also the root or the reciprocal of a constant number. */
 static void read_math(struct sl_onnx_import *im)
 {
 	static const char initial[SL_MATH_COUNT] = "ELSR";
@@ -371,7 +375,7 @@ static void read_gemm(struct sl_onnx_import *im)
 		return;
 	sl_onnx_use_params(im, before);
 	y = sl_build_linear(im->b, im->name, x, (int)weight->dims[0], bias, (struct sl_init){SL_INIT_ZERO, 0});
-	/* The builder and this reader must agree on the order of the numbers that come in. */
+	/* The builder and this reader must agree on the order of the input's elements. */
 	if (y >= 0 && v->permuted != (m->file[im->b->graph->n_param - (bias ? 2 : 1)].layout == SL_LAYOUT_HWC_FROM_CHW))
 		sl_onnx_refuse(im, "what lies between it and the flattened image is not read");
 	sl_onnx_out(im, y);
@@ -423,7 +427,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Einsum", 2, 2, "equation", .read = sl_onnx_read_matmul},
 	{"Elu", 1, 1, "alpha", .read = sl_onnx_read_elu},
 	{"Equal", 2, 2, "", .read = read_known},
-	{"Erf", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone: of a GELU it is read with its first node */
+	{"Erf", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone; inside a GELU it is read with the GELU's first node */
 	{"Exp", 1, 1, "", .read = read_math},
 	{"Expand", 2, 2, "", .read = read_expand},
 	{"Flatten", 1, 1, "axis", .read = sl_onnx_read_flatten},
@@ -443,7 +447,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"LeakyRelu", 1, 1, "alpha", .read = sl_onnx_read_leaky},
 	{"Less", 2, 2, "", .read = read_known},
 	{"LessOrEqual", 2, 2, "", .read = read_known},
-	{"Log", 1, 1, "", .read = read_math}, /* behind a sigmoid it is read with that */
+	{"Log", 1, 1, "", .read = read_math}, /* after a sigmoid it is read with the sigmoid */
 	{"MatMul", 2, 2, "", .read = sl_onnx_read_matmul},
 	{"Max", 2, 2, "", .read = read_bound},
 	{"MaxPool", 1, 1, "auto_pad ceil_mode dilations kernel_shape pads storage_order strides",
@@ -458,7 +462,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Pad", 2, 3, "mode", .read = sl_onnx_read_pad},
 	{"Pow", 2, 2, "", .read = sl_onnx_read_pow},
 	{"Range", 3, 3, "", .read = read_range},
-	{"Reciprocal", 1, 1, "", .read = read_math}, /* of a norm they are read with it */
+	{"Reciprocal", 1, 1, "", .read = read_math}, /* inside an RMS norm it is read with the norm */
 	{"ReduceMax", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_MAXPOOL},
 	{"ReduceMean", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_AVGPOOL},
 	{"ReduceSum", 2, 2, "keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_ADD},

@@ -1,4 +1,4 @@
-/* Nodes that torch writes for one module: they are read together, at the first of them. */
+/* Several nodes that torch writes for one module. They are read together, when the importer is at the first of them. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ static const Onnx__Node *node_at(const struct sl_onnx_import *im, int index)
 	return index < 0 ? NULL : im->onnx->graph->node[index];
 }
 
-/* What a name's constant is, if it is one of one float. */
+/* The constant of that name as one float; false: it is something else. */
 static bool number(struct sl_onnx_import *im, const char *name, float *out)
 {
 	const struct sl_onnx_value *v = name[0] ? sl_onnx_find(im, name) : NULL;
@@ -21,19 +21,20 @@ static bool number(struct sl_onnx_import *im, const char *name, float *out)
 	return true;
 }
 
-/* Whether a node computes it; a sum of tokens stands for their mean, which most functions make other numbers of. */
+/* Whether v is computed by a node. A sum of tokens is not accepted: our graph has their mean in its place, of which
+ * most functions give other results. */
 static bool is_computed(const struct sl_onnx_value *v)
 {
 	return v && v->value >= 0 && !v->summed;
 }
 
-/* The other input of a node of two, beside the one that the name `of` stands for. */
+/* The other input's name, of a node with two inputs, one of which is `of`; "": it has not two. */
 static const char *other(const Onnx__Node *n, const char *of)
 {
 	return n->n_input != 2 ? "" : strcmp(n->input[0], of) == 0 ? n->input[1] : n->input[0];
 }
 
-/* The next node of that kind, whose other input is a constant of one float. */
+/* The next node, if it is of that kind and its other input is a constant of one float, *out; else -1. */
 static int next_with(struct sl_onnx_import *im, int index, const char *kind, float *out)
 {
 	const int next = sl_onnx_next(im, index, kind);
@@ -49,8 +50,8 @@ bool sl_onnx_reads(const Onnx__Node *n, const char *name)
 	return false;
 }
 
-/* The parameter that the next node of that kind multiplies or adds, a vector of so many along that axis, which the
- * last one is 1 of; -1: none. */
+/* The next node, if it is of that kind and its other input is a vector of `count` parameters along one axis; else -1.
+ * `axis` counts from the last one, which is 1. */
 static int next_param(struct sl_onnx_import *im, int index, const char *kind, int64_t count, int axis)
 {
 	const int next = sl_onnx_next(im, index, kind);
@@ -66,7 +67,8 @@ static int next_param(struct sl_onnx_import *im, int index, const char *kind, in
 	return v->known && all == count && v->n_dim >= axis && v->dim[v->n_dim - axis] == count ? next : -1;
 }
 
-/* γ and β of a norm become its parameters, if both are there: behind `index`. Returns the last node. */
+/* The nodes after `index` may be a Mul by γ of a norm, and then an Add of β: those that are there become its
+ * parameters. Returns the last of these nodes, or `index`. */
 static int take_affine(struct sl_onnx_import *im, int index, int64_t c, int axis, bool *weight, bool *bias)
 {
 	const int before = im->n_param, mul = next_param(im, index, "Mul", c, axis);
@@ -82,7 +84,7 @@ static int take_affine(struct sl_onnx_import *im, int index, int64_t c, int axis
 	return add >= 0 ? add : mul >= 0 ? mul : index;
 }
 
-/* The first of the axes that a mean is over, where these are the last ones; -1. */
+/* The first axis of a mean over the last axes, but not over all; -1: it is over others. */
 static int first_axis(struct sl_onnx_import *im, const Onnx__Node *n, int n_axis)
 {
 	const struct sl_onnx_value *list = n->n_input > 1 ? sl_onnx_find(im, n->input[1]) : NULL;
@@ -126,7 +128,7 @@ void sl_onnx_plain_norm(struct sl_onnx_import *im, struct sl_onnx_value *v, int 
 	sl_onnx_out_view(im, sl_build_flatten(im->b, im->name, x), &v->view);
 }
 
-/* ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, and Mul and Add of parameters. */
+/* ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, and then Mul and Add of parameters, if there are any. */
 bool sl_onnx_read_layernorm(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -172,7 +174,7 @@ bool sl_onnx_read_layernorm(struct sl_onnx_import *im)
 	return true;
 }
 
-/* Pow, ReduceMean, Add, Sqrt, Reciprocal or Div, Mul with x, Mul with a parameter. */
+/* x: Pow, ReduceMean, Add, Sqrt, Reciprocal or Div, Mul with x, Mul with a parameter. */
 bool sl_onnx_read_rmsnorm(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -208,7 +210,7 @@ bool sl_onnx_read_rmsnorm(struct sl_onnx_import *im)
 	return true;
 }
 
-/* Div by √2, Erf, Add 1, Mul with x, Mul by 1/2. */
+/* x: Div by √2, Erf, Add 1, Mul with x, Mul by 1/2. */
 bool sl_onnx_read_gelu(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -231,7 +233,6 @@ bool sl_onnx_read_gelu(struct sl_onnx_import *im)
 	return true;
 }
 
-/* Whether a constant of so many floats is `is` everywhere. */
 bool sl_onnx_all_are(const struct sl_onnx_import *im, const struct sl_onnx_value *v, int64_t n, float is)
 {
 	const Onnx__Tensor *t = v && v->known && v->value < 0 ? v->constant : NULL;
@@ -248,7 +249,7 @@ bool sl_onnx_all_are(const struct sl_onnx_import *im, const struct sl_onnx_value
 	return true;
 }
 
-/* Whether a Reshape gives back the shape of this node's input. */
+/* Whether n, a Reshape, restores the shape of v, this node's input. */
 static bool restores(struct sl_onnx_import *im, const struct sl_onnx_value *v, const Onnx__Node *n)
 {
 	const struct sl_onnx_value *shape = n->n_input > 1 ? sl_onnx_find(im, n->input[1]) : NULL;
@@ -265,8 +266,7 @@ static bool restores(struct sl_onnx_import *im, const struct sl_onnx_value *v, c
 	return same;
 }
 
-/* Reshape to [batch, groups, −1], InstanceNormalization by ones and zeros, Reshape back, and Mul and Add of parameters.
- */
+/* Reshape to [batch, groups, −1], InstanceNormalization by ones and zeros, Reshape back, Mul and Add of parameters. */
 bool sl_onnx_read_groupnorm(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -301,7 +301,7 @@ bool sl_onnx_read_groupnorm(struct sl_onnx_import *im)
 	return true;
 }
 
-/* Each channel is a group. */
+/* It becomes a group norm, where each channel is a group. */
 void sl_onnx_read_instancenorm(struct sl_onnx_import *im)
 {
 	const float eps = sl_onnx_attr_float(im, "epsilon", 1e-5f);

@@ -1,5 +1,5 @@
-/* What of a file is not read: all of it, not only the node that is met first. A node that is refused makes a value that
- * is unread; what depends on that is passed over, but for nodes of a kind that is never read. */
+/* Refusals. The importer reports all modules that it cannot read, not only the first one. The outputs of a refused node
+ * are unread values. Nodes that depend on these are passed over, except nodes of a kind that is never read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "client/model/onnx_nodes.h"
 #include "common/base/log.h"
 
-/* Kinds that torch writes, under torch's name, and what a user can do. */
+/* Kinds of nodes that torch writes, what torch calls them, and what a user can do instead. */
 static const struct advice {
 	const char *word, *torch, *instead;
 } advices[] = {
@@ -52,7 +52,7 @@ void sl_onnx_refuse_kind(struct sl_onnx_import *im)
 		sl_onnx_refuse(im, "this kind is not read; docs/howto-onnx.md lists those that are");
 }
 
-/* The module's path, or where the node's name shows none the node's own name. */
+/* The path of the node's module; if the node's name has none, the node's name in our graph. */
 static void module_of(const struct sl_onnx_import *im, char out[SL_NAME_MAX])
 {
 	const char *last;
@@ -61,7 +61,8 @@ static void module_of(const struct sl_onnx_import *im, char out[SL_NAME_MAX])
 		snprintf(out, SL_NAME_MAX, "%s", im->name);
 }
 
-/* Of a module the node that makes it what it is, such as a GRU behind the parts of its state; else the first. */
+/* Lists one refused node of each module: the first that has advice, such as a GRU after nodes that take its state
+ * apart; else the first one. */
 void sl_onnx_note_refusal(struct sl_onnx_import *im)
 {
 	struct sl_onnx_refused *r = im->refused;

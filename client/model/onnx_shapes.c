@@ -1,10 +1,10 @@
-/* Kinds of nodes that change shapes, or take parts of values. */
+/* Readers of nodes that change shapes, take parts of values or join values. */
 #include <string.h>
 
 #include "client/model/onnx_shapes.h"
 #include "client/model/onnx_tokens.h"
 
-/* ---- constants, whose dimensions alone change */
+/* ---- constants: of these only the dimensions change */
 
 static const struct sl_onnx_value *constant_in(struct sl_onnx_import *im)
 {
@@ -83,7 +83,7 @@ void sl_onnx_read_squeeze(struct sl_onnx_import *im)
 
 /* ---- flatten, reshape, transpose */
 
-/* To [batch, features]. */
+/* Reshapes v to [batch, features]. x: its value, which in an image has another order of elements (`permuted`). */
 static void flatten(struct sl_onnx_import *im, const struct sl_onnx_value *v, int x)
 {
 	const struct sl_shape s = sl_build_shape(im->b, x);
@@ -150,7 +150,7 @@ static bool sizes_of(const struct sl_onnx_view *v, int64_t *to, int n)
 	return sl_onnx_fill_sizes(dim, v->n_axis, to, n);
 }
 
-/* To the same dimensions, and others of size 1, such as of a number for each channel to [1, C, 1, 1]. */
+/* Reshapes a constant. Only dimensions of size 1 may come and go, as from [C] to [1, C, 1, 1]. */
 static void reshape_constant(struct sl_onnx_import *im, const struct sl_onnx_value *v)
 {
 	struct sl_onnx_value made = *v;
@@ -216,7 +216,7 @@ void sl_onnx_read_transpose(struct sl_onnx_import *im)
 
 	if (im->b->err || sl_onnx_read_ints(im))
 		return;
-	if (constant_in(im)) { /* a linear layer's weight */
+	if (constant_in(im)) { /* it may be a linear layer's weight */
 		made = *v;
 		made.transposed ^= !perm || perm->n_ints != 2 || perm->ints[0];
 		if (v->n_dim != 2)
@@ -240,7 +240,7 @@ void sl_onnx_read_transpose(struct sl_onnx_import *im)
 	sl_onnx_out_same(im, &made);
 }
 
-/* [C·r·r, H, W] to [C, H·r, W·r], as nn.PixelShuffle. */
+/* [C·r·r, H, W] becomes [C, H·r, W·r], as in nn.PixelShuffle. */
 void sl_onnx_read_depth_to_space(struct sl_onnx_import *im)
 {
 	const Onnx__Attribute *mode = sl_onnx_attr(im, "mode", SL_ONNX_ATTR_STRING);
@@ -278,7 +278,7 @@ int64_t sl_onnx_bound(int64_t at, int64_t n)
 	return at > n ? n : at;
 }
 
-/* Numbers first, first + step … of an axis; out: to that output of the node. */
+/* Output `out` becomes the elements first, first + step … of an axis of v. `keep`: an axis of one element stays. */
 static void cut(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, struct sl_resample_attr a, bool keep,
 		size_t out)
 {
@@ -313,7 +313,8 @@ static void cut(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, st
 	*to = made;
 }
 
-/* The first rows of a constant, such as places or a causal mask, of which there are more than tokens. */
+/* Slice of a constant from its first row on, such as positions or a causal mask for more tokens than rows have. False:
+ * it is another slice. */
 static bool front_of_constant(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value made;
@@ -414,7 +415,7 @@ void sl_onnx_read_split(struct sl_onnx_import *im)
 	}
 }
 
-/* One number of an axis, as x[:, 0] has it. */
+/* Gather: of known integers, of a table's rows (sl_onnx_read_lookup), or of one element of an axis, as x[:, 0]. */
 void sl_onnx_read_gather(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0), *at = sl_onnx_in(im, 1);
@@ -441,7 +442,7 @@ void sl_onnx_read_gather(struct sl_onnx_import *im)
 
 /* ---- concat */
 
-/* The sum of two that was made before, as of a dense block, which joins ever more of the same. */
+/* Joins a and b, or returns the value in which both were joined before: a dense block joins ever more of the same. */
 static int joined(struct sl_onnx_import *im, int a, int b, int axis)
 {
 	const struct sl_graph *g = im->b->graph;
@@ -453,7 +454,8 @@ static int joined(struct sl_onnx_import *im, int a, int b, int axis)
 	return sl_build_concat(im->b, im->name, a, b, axis);
 }
 
-/* A parameter that every sample has, such as a class token [1, 1, F]: as a value. */
+/* *out: a parameter as a value that every sample has, such as a class token [1, 1, F]. `like`: a value with a row for
+ * each sample. */
 static void repeat_param(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *out, int like)
 {
 	const int before = im->n_param;
@@ -475,7 +477,7 @@ static void repeat_param(struct sl_onnx_import *im, size_t i, struct sl_onnx_val
 	*out = (struct sl_onnx_value){.value = x, .view = sl_onnx_view_of(im, &s)};
 }
 
-/* Two at a time. Images lie as they do elsewhere, other values in the order of the file. */
+/* Joins two at a time. Images are [H,W,C], as elsewhere; other values have the file's order of axes. */
 void sl_onnx_read_concat(struct sl_onnx_import *im)
 {
 	int64_t axis = sl_onnx_attr_int(im, "axis", 0);

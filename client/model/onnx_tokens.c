@@ -1,4 +1,4 @@
-/* Networks of texts: a row of a table for each token id, and for each token's place; what becomes of a row's tokens. */
+/* Networks of texts: embeddings of token ids and of positions; how a row's tokens become one vector. */
 #include <string.h>
 
 #include "client/model/onnx_tokens.h"
@@ -19,6 +19,7 @@ static int look_up(struct sl_onnx_import *im, int before, struct sl_embedding_at
 	return im->b->err ? -1 : sl_draft_finish(im->b, &d);
 }
 
+/* Refuses a table of positions that has fewer than the longest row has tokens. */
 static bool has_places(struct sl_onnx_import *im, int64_t rows, int64_t first)
 {
 	const struct sl_graph *g = im->b->graph;
@@ -30,7 +31,7 @@ static bool has_places(struct sl_onnx_import *im, int64_t rows, int64_t first)
 	return false;
 }
 
-/* Whole numbers first, first + 1 … , one for each token. */
+/* Whether v is the positions of a row's tokens, as integers *first, *first + 1 … */
 static bool counts_up(const struct sl_onnx_import *im, const struct sl_onnx_value *v, int64_t *first)
 {
 	const Onnx__Tensor *t = v && v->value < 0 ? v->constant : NULL;
@@ -121,9 +122,9 @@ bool sl_onnx_read_range(struct sl_onnx_import *im)
 	return true;
 }
 
-/* ---- rows */
+/* ---- from tokens to rows */
 
-/* A mean is attention whose scores are all the same, read at the first token. */
+/* The mean is computed by attention whose scores are all 0, so that each token gets the mean of all. */
 void sl_onnx_read_row(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, bool mean, bool keep)
 {
 	const int batch = sl_onnx_batch_axis(&v->view), n = v->view.n_axis;

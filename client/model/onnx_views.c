@@ -1,4 +1,4 @@
-/* Where the axes of a file's values lie in memory, and how a value gets the order that its reader wants. */
+/* Views (onnx_impl.h): where the axes of a file's values lie in memory, and how a value gets another layout. */
 #include <string.h>
 
 #include "client/model/onnx_views.h"
@@ -12,7 +12,6 @@ int64_t sl_onnx_axis_size(const struct sl_onnx_view *v, int axis)
 	return n;
 }
 
-/* Of a value as this project has it: an image is [N,C,H,W] in the file. */
 struct sl_onnx_view sl_onnx_view_of(const struct sl_onnx_import *im, const struct sl_shape *s)
 {
 	static const int image[] = {0, 3, 1, 2};
@@ -38,7 +37,7 @@ void sl_onnx_resize_axis(struct sl_onnx_view *v, int axis, int64_t size)
 {
 	struct sl_onnx_axis *a = &v->axis[axis];
 
-	if (!a->n && v->n_atom < SL_ONNX_ATOMS) { /* of size 1: anywhere */
+	if (!a->n && v->n_atom < SL_ONNX_ATOMS) { /* an axis without atoms has size 1, and may lie anywhere */
 		a->atom[a->n++] = v->n_atom;
 		v->size[v->n_atom++] = size;
 		return;
@@ -51,7 +50,8 @@ void sl_onnx_resize_axis(struct sl_onnx_view *v, int axis, int64_t size)
 
 /* ---- reshapes */
 
-/* The atom becomes two, of sizes `first` and what is left. */
+/* Splits atom list[at] in two: the outer one of size `first`, the inner one of the rest. Atoms after it get new
+ * numbers. False: there are too many atoms, or it is the batch's. */
 static bool part_atom(struct sl_onnx_view *v, int *list, int *n, int at, int64_t first)
 {
 	const int atom = list[at];
@@ -107,13 +107,13 @@ bool sl_onnx_reshape_view(struct sl_onnx_view *view, const int64_t *dim, int n)
 	return true;
 }
 
-/* ---- orders */
+/* ---- layouts */
 
 static int permute(struct sl_onnx_import *im, int value, struct sl_permute_attr a)
 {
 	const struct sl_shape s = sl_build_shape(im->b, value);
 
-	/* behind a flattened image, a linear layer knows its weight in another order */
+	/* no FLATTEN of an image: a linear layer after it would expect its weight in [C,H,W] order */
 	if (a.b == 1 && !a.h && s.ndim == 3)
 		return sl_build_flatten(im->b, im->name, value);
 	return sl_build_permute(im->b, im->name, value, a);
@@ -128,7 +128,8 @@ static int64_t product(const struct sl_onnx_view *v, const int *list, int n)
 	return all;
 }
 
-/* Two blocks of atoms beside each other change places until the order is the one that is wanted. */
+/* Brings the n atoms `now` into the order `want`. Each PERMUTE swaps two adjacent blocks of atoms. `shape`: h and w of
+ * the last one. */
 static int reorder(struct sl_onnx_import *im, const struct sl_onnx_view *v, int value, int *now, const int *want, int n,
 		   struct sl_permute_attr shape)
 {
@@ -158,7 +159,7 @@ static int reorder(struct sl_onnx_import *im, const struct sl_onnx_view *v, int 
 	return value;
 }
 
-/* Atoms get the numbers of their new places. */
+/* Gives atoms the numbers of their new places: atom want[i] becomes i + 1. */
 static void renumber(struct sl_onnx_view *v, const int *want, int n)
 {
 	struct sl_onnx_view old = *v;
@@ -184,7 +185,7 @@ int sl_onnx_arrange(struct sl_onnx_import *im, struct sl_onnx_value *v, const in
 		    int n_dim)
 {
 	int now[SL_ONNX_ATOMS], want[SL_ONNX_ATOMS], n = 0, w = 0;
-	const int skip = !im->b->err && sl_onnx_per_token(im, v); /* the tokens' axis, which stays in front */
+	const int skip = !im->b->err && sl_onnx_per_token(im, v); /* the tokens' atom, which stays in front */
 	struct sl_permute_attr a;
 	struct sl_shape s;
 	bool same = true;
@@ -288,7 +289,7 @@ int sl_onnx_own_axis(struct sl_onnx_import *im, struct sl_onnx_value *v, int axi
 			return d;
 	if (skip)
 		atom[n++] = 1;
-	if (!together) { /* to the front */
+	if (!together) { /* the axis' atoms move to the front */
 		for (int k = 0; k < a->n; k++)
 			atom[n++] = a->atom[k];
 		before = 1;

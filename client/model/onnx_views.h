@@ -1,5 +1,5 @@
-/* How a value gets the order of axes that its reader wants (onnx_views.c), and nodes that follow each other
- * (onnx_args.c). */
+/* Views (onnx_impl.h), and how a value gets the layout that a reader needs (onnx_views.c); outputs with a given view,
+ * and the nodes that follow (onnx_args.c). */
 #ifndef SL_CLIENT_MODEL_ONNX_VIEWS_H
 #define SL_CLIENT_MODEL_ONNX_VIEWS_H
 
@@ -8,29 +8,31 @@
 /* ---- views (onnx_views.c) */
 
 int64_t sl_onnx_axis_size(const struct sl_onnx_view *v, int axis);
+/* The view of a value in the usual layout of our graph: an image is [N,C,H,W] in the file. */
 struct sl_onnx_view sl_onnx_view_of(const struct sl_onnx_import *im, const struct sl_shape *shape);
-/* v in that order of atoms, of which 0 is none, in a shape of so many dimensions behind the batch; what v stands for is
- * the arranged value from here on. -1 after a refusal. */
+/* Brings v into the layout atom[n_atom] and the shape dim[n_dim], both without the batch. Of a value per token, atom 1
+ * and im->tokens must come first. Returns the arranged value, for which v stands from now on; -1 after a refusal. */
 int sl_onnx_arrange(struct sl_onnx_import *im, struct sl_onnx_value *v, const int *atom, int n_atom, const int64_t *dim,
 		    int n_dim);
-/* Axes in that order, of which `joined` make the first dimension, and each other one its own. */
+/* The same by axes in that order: the first `joined` axes make one dimension, each other axis makes its own. */
 int sl_onnx_arrange_axes(struct sl_onnx_import *im, struct sl_onnx_value *v, const int *axis, int n_axis, int joined);
-/* The axis innermost, all others in front of it as one dimension; or v itself, where it lies so and has that last one.
- */
+/* Makes `axis` the last dimension, and all other axes one dimension in front of it. A value that ends with the axis
+ * stays as it is; with `as_tokens` only if it has at most two dimensions after the batch. */
 int sl_onnx_innermost(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, bool as_tokens);
-/* The shape's dimension that is that axis alone; the value is arranged so. */
+/* Arranges v so that a dimension of its shape is that axis alone; returns the dimension. *value: the arranged value. */
 int sl_onnx_own_axis(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, int *value);
-/* The sizes that a Reshape asks for: 0 in `to` is the input's own size, and one −1 is what is left. False where they do
- * not hold as many numbers as `dim` does. */
+/* Resolves the sizes to[n] of a Reshape: 0 becomes the input's own size in dim[n_dim], and one −1 what is left. False:
+ * they do not hold as many elements as `dim`. */
 bool sl_onnx_fill_sizes(const int64_t *dim, int n_dim, int64_t *to, int n);
+/* Gives the view axes of the sizes dim[n], by splitting and regrouping atoms. False: it cannot; *v is unchanged. */
 bool sl_onnx_reshape_view(struct sl_onnx_view *v, const int64_t *dim, int n);
-/* The axis that is the batch's. */
+/* The axis that has the batch's atom; 0: none has it. */
 int sl_onnx_batch_axis(const struct sl_onnx_view *v);
-/* That axis is one atom of another size, where it was arranged by sl_onnx_own_axis or sl_onnx_innermost. */
+/* Makes the axis one atom of another size. sl_onnx_own_axis or sl_onnx_innermost must have arranged it. */
 void sl_onnx_resize_axis(struct sl_onnx_view *v, int axis, int64_t size);
 
-/* ---- texts. A file has rows of equal length, which padding fills up, as [batch, tokens, …]. Here rows have their own
- * lengths and no padding, and values are per token: the graph's shapes lack the axis of tokens, which is atom 1. */
+/* ---- texts. In the file, padding makes all rows equally long: [batch, tokens, …]. Here rows have their own lengths
+ * and no padding, and values are per token. Shapes in our graph lack the axis of tokens, which is atom 1 of a view. */
 
 static inline bool sl_onnx_is_ids(const struct sl_onnx_import *im, const struct sl_onnx_value *v)
 {
@@ -50,16 +52,16 @@ static inline bool sl_onnx_axis_of_tokens(const struct sl_onnx_import *im, const
 
 /* ---- outputs and following nodes (onnx_args.c) */
 
-/* The same with the axes of another value, or others. */
+/* As sl_onnx_out, with the view of another value, or with that view; or set output 0 to a number. */
 void sl_onnx_out_like(struct sl_onnx_import *im, int value, const struct sl_onnx_value *as);
 void sl_onnx_out_view(struct sl_onnx_import *im, int value, const struct sl_onnx_view *view);
 void sl_onnx_out_number(struct sl_onnx_import *im, float number);
-/* The node that alone reads output 0 of node `index`, if it is of that kind; -1. */
+/* The only node that reads output 0 of node `index`, if it is of that kind; else -1. */
 int sl_onnx_next(struct sl_onnx_import *im, int index, const char *kind);
-/* The two nodes that read it, where there are two; -1. */
+/* The two nodes that read output 0 of node `index`; -1 if there are more or fewer. */
 void sl_onnx_two_readers(struct sl_onnx_import *im, int index, int *a, int *b);
 
-/* Nodes up to `index` are read as a part of this one, which makes that node's output. */
+/* Joins the nodes up to `index` to the node that is being read, which then makes the output of node `index`. */
 void sl_onnx_join(struct sl_onnx_import *im, int index);
 
 #endif

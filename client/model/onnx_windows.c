@@ -1,10 +1,10 @@
-/* Kinds of nodes that look at windows of images, or change the size of images. Signals are images of height 1. */
+/* Readers of nodes that slide a window over images, or change the size of images. Signals are images of height 1. */
 #include <string.h>
 
 #include "client/model/onnx_arithmetic.h"
 #include "client/model/onnx_tokens.h"
 
-/* Of height and width. */
+/* A window's numbers along height and width. */
 struct window {
 	int k[2], stride[2], dilation[2], before[2], after[2];
 };
@@ -18,7 +18,8 @@ static void check_auto_pad(struct sl_onnx_import *im)
 			       (int)(a->s.len < 20 ? a->s.len : 20), a->s.data ? (const char *)a->s.data : "");
 }
 
-/* An attribute for each direction; of a signal the first is `standard`. */
+/* Reads an attribute with a number for height and one for width; `pads` has two of each, the latter in `second`. What
+ * is missing is `standard`, also the height of a signal. */
 static void sides(struct sl_onnx_import *im, const char *name, int least, int standard, int *first, int *second)
 {
 	const Onnx__Attribute *a = sl_onnx_attr(im, name, SL_ONNX_ATTR_INTS);
@@ -60,7 +61,7 @@ static struct window read_window(struct sl_onnx_import *im, int border)
 	return w;
 }
 
-/* Another size of an axis: numbers from −before on. */
+/* Makes an axis of x `size` long: from element −before on, or scaled, as `mode` says. */
 static int resize(struct sl_onnx_import *im, int x, int axis, int64_t before, int64_t size, enum sl_resample mode)
 {
 	const struct sl_shape s = im->b->err ? sl_shape1(1) : sl_build_shape(im->b, x);
@@ -82,7 +83,7 @@ static int resize(struct sl_onnx_import *im, int x, int axis, int64_t before, in
 							   .window = 1});
 }
 
-/* The padding of all sides, where it is the same: else it is made in front. */
+/* Returns the padding if it is the same on all sides. Otherwise pads *x by nodes of its own, and returns 0. */
 static int pad_in_front(struct sl_onnx_import *im, int *x, struct window *w, enum sl_resample mode)
 {
 	if (w->before[0] == w->before[1] && w->before[0] == w->after[0] && w->before[0] == w->after[1])
@@ -95,7 +96,7 @@ static int pad_in_front(struct sl_onnx_import *im, int *x, struct window *w, enu
 	return 0;
 }
 
-/* Every so manieth pixel. */
+/* Takes every stride-th pixel along each axis. */
 static int skip(struct sl_onnx_import *im, int x, const int stride[2])
 {
 	for (int i = 0; i < 2 && !im->b->err; i++) {
@@ -212,7 +213,8 @@ static bool is_square(const struct window *w)
 	return w->k[0] == w->k[1] && w->stride[0] == w->stride[1];
 }
 
-/* Windows that ceil_mode adds lie over the border in part: what they see of it is the padding behind the image. */
+/* ceil_mode adds windows that reach over the end of the image. For a maximum the padding there grows to cover them; for
+ * a mean they are refused. */
 static void add_ceil(struct sl_onnx_import *im, int x, struct window *w, bool max)
 {
 	const struct sl_shape s = im->b->err ? sl_shape4(1, 1, 1, 1) : sl_build_shape(im->b, x);
@@ -249,13 +251,13 @@ void sl_onnx_read_maxpool(struct sl_onnx_import *im)
 	add_ceil(im, x, &w, true);
 	if (im->b->err)
 		return;
-	if (im->flat) { /* of rows that are all the same the largest is any of them */
+	if (im->flat) { /* square windows over copies of the one row have the same maxima */
 		s = sl_build_shape(im->b, x);
 		x = resize(im, x, 1, 0, w.k[1], SL_RESAMPLE_EDGE);
 		w.k[0] = w.k[1];
 		w.stride[0] = w.stride[1];
 		if (w.before[1] || w.after[1])
-			w.before[0] = -1; /* not the same on all sides */
+			w.before[0] = -1; /* marks padding of the width alone */
 	}
 	if (!is_square(&w))
 		sl_onnx_refuse(im, "kernel_shape: %d and %d; windows of a maximum are square here", w.k[0], w.k[1]);
@@ -273,7 +275,7 @@ void sl_onnx_read_maxpool(struct sl_onnx_import *im)
 						(struct sl_pool_attr){.k = w.k[0], .stride = w.stride[0], .pad = pad}));
 }
 
-/* Means over height, then over width. */
+/* A mean over height, then one over width. */
 static int mean_by_axis(struct sl_onnx_import *im, int x, const struct window *w)
 {
 	for (int i = im->flat; i < 2 && !im->b->err; i++) {
@@ -325,6 +327,7 @@ void sl_onnx_read_avgpool(struct sl_onnx_import *im)
 		sl_onnx_out(im, mean_by_axis(im, x, &w));
 }
 
+/* The pool, the node's op, over all of height and width. */
 static int pool_of_plane(struct sl_onnx_import *im, int x)
 {
 	return sl_build_pool(im->b, im->name, x, im->op, (struct sl_pool_attr){0});
@@ -338,7 +341,8 @@ void sl_onnx_read_global_pool(struct sl_onnx_import *im)
 		sl_onnx_out(im, pool_of_plane(im, x));
 }
 
-/* Of some axes: they lie in front as a plane, and the others behind as channels. */
+/* Pools over the axes whose bits are set in `over`. These are arranged as the plane in front, the others as channels
+ * after it. `keep`: pooled axes stay, with size 1. */
 static void pool_of_axes(struct sl_onnx_import *im, unsigned over, bool keep)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0), made;
@@ -417,7 +421,8 @@ static bool is_word(const Onnx__Attribute *a, const char *word)
 	return a && a->s.len == strlen(word) && memcmp(a->s.data, word, a->s.len) == 0;
 }
 
-/* Zeros of the same width all around an image become the padding of whatever reads it. */
+/* Zeros of the same width all around an image become padding of the one convolution or mean that reads it. Other
+ * borders become nodes. */
 void sl_onnx_read_pad(struct sl_onnx_import *im)
 {
 	const Onnx__Attribute *mode = sl_onnx_attr(im, "mode", SL_ONNX_ATTR_STRING);

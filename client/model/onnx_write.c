@@ -1,5 +1,5 @@
-/* From a graph of ours to the nodes of an ONNX file. There images are [N,C,H,W], other values as they are here, and
- * parameters as torch has them. An op of ours becomes the nodes that the reader makes that op of again. */
+/* Turns a graph of ours into nodes of an ONNX file. There, images are [N,C,H,W], other values have our shapes, and
+ * parameters have torch's layout. Each op becomes nodes from which the importer makes the same op again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static float one_at(int64_t i, int64_t n)
 	return 1;
 }
 
-/* Of a causal mask of n tokens: 0 on and below the diagonal. */
+/* Element i of a causal mask [n, n]: 0 on and below the diagonal, above it −inf. */
 static float mask_at(int64_t i, int64_t n)
 {
 	return i % n > i / n ? -INFINITY : 0;
@@ -27,7 +27,7 @@ static float mask_at(int64_t i, int64_t n)
 
 /* ---- kinds */
 
-/* Of conv1d the image of height 1 becomes a signal. */
+/* A conv1d reads a signal: Squeeze takes the image's height of 1 away, and Unsqueeze gives it back. */
 static void write_conv(struct sl_onnx_writer *w)
 {
 	const struct sl_conv_attr *a = &w->op.u.conv;
@@ -52,7 +52,7 @@ static void write_convt(struct sl_onnx_writer *w)
 	sl_onnx_emit_ints(&w->e, "output_padding", (int64_t[]){a->out_pad_h, a->out_pad_w}, 2);
 }
 
-/* The file has what the old running value keeps. */
+/* The file's momentum is the share that the old running value keeps: 1 minus torch's. */
 static void write_batchnorm(struct sl_onnx_writer *w)
 {
 	out(w, SL_ONNX_EMIT(&w->e, "BatchNormalization", in(w, 0), param(w, 0), param(w, 1), param(w, 2), param(w, 3)));
@@ -90,7 +90,7 @@ static void write_pool(struct sl_onnx_writer *w)
 		sl_onnx_emit_int(&w->e, "count_include_pad", 1);
 }
 
-/* Of rows as torch's Linear with a bias, else as a product and a sum. */
+/* Rows with a bias, and flattened images, get a Gemm, as torch writes nn.Linear; others get a MatMul and an Add. */
 static void write_linear(struct sl_onnx_writer *w)
 {
 	const bool turned = w->op.u.linear.transposed;
@@ -127,7 +127,7 @@ static void write_gelu(struct sl_onnx_writer *w)
 	out(w, number(w, "Mul", two(w, "Mul", x.t, number(w, "Add", y, 1)), 0.5f));
 }
 
-/* Of the last axis, which an image's channels become. */
+/* The norm is over the last axis, so images are transposed to [N,H,W,C] for it. */
 static void write_norm(struct sl_onnx_writer *w)
 {
 	const bool image = is_image(&w->op.in_shape[0]);
@@ -195,7 +195,7 @@ static void write_attention(struct sl_onnx_writer *w)
 	out(w, LIST(w, "Reshape", x.t, 0, s, all));
 }
 
-/* In the order of memory, both sides of it. */
+/* Permutes in our memory order: images are transposed to it before, and back after. */
 static void write_permute(struct sl_onnx_writer *w)
 {
 	const struct sl_permute_attr *a = &w->op.u.permute;
@@ -210,7 +210,7 @@ static void write_permute(struct sl_onnx_writer *w)
 	out(w, is_image(to) ? sl_onnx_emit_transpose(&w->e, x, "0312") : x);
 }
 
-/* Kinds that are one node without more. */
+/* The ONNX kinds of ops that write_same writes. */
 static const char *const words[SL_OP_COUNT] = {[SL_OP_ADD] = "Add",         [SL_OP_MUL] = "Mul",
 					       [SL_OP_GATE] = "Mul",        [SL_OP_TANH] = "Tanh",
 					       [SL_OP_SIGMOID] = "Sigmoid", [SL_OP_HARDSWISH] = "HardSwish",
@@ -218,7 +218,7 @@ static const char *const words[SL_OP_COUNT] = {[SL_OP_ADD] = "Add",         [SL_
 					       [SL_OP_FLATTEN] = "Flatten", [SL_OP_HARDSIGMOID] = "HardSigmoid",
 					       [SL_OP_SILU] = "Sigmoid"};
 
-/* A parameter comes first, where the reader looks for no name. */
+/* A parameter comes first: the importer would name the node after a parameter in a later input. */
 static void write_same(struct sl_onnx_writer *w)
 {
 	const bool pair = w->node->n_in == 2, turn = pair && w->repeats[w->g->link[w->node->in + 1]];
@@ -230,8 +230,8 @@ static void write_same(struct sl_onnx_writer *w)
 		sl_onnx_emit_float(&w->e, "alpha", (float)(1.0 / 6));
 }
 
-/* Of a parameter: what is done to it and the next node's product or sum become one node, x / p or x − p. Some node is
- * always behind: the loss. */
+/* This node may invert or negate a parameter p, and the next one multiply x by the result, or add it to x. Then both
+ * are written as one node, x / p or x − p. There is always a next node: at least the loss. */
 static bool write_with_next(struct sl_onnx_writer *w, const char *kind)
 {
 	const struct sl_node *next = w->node + 1;
@@ -254,7 +254,7 @@ static void write_math(struct sl_onnx_writer *w)
 		out(w, SL_ONNX_EMIT(&w->e, math[w->op.u.math.fn], in(w, 0), NULL));
 }
 
-/* by · x, x + plus, plus − x, or both. */
+/* by · x + plus: as Mul, as Add, as both, or as Sub for plus − x. */
 static void write_scale(struct sl_onnx_writer *w)
 {
 	const float by = w->op.u.scale.by, plus = w->op.u.scale.plus;
@@ -294,9 +294,10 @@ static void (*const kinds[SL_OP_COUNT])(struct sl_onnx_writer *w) = {
 	[SL_OP_CONCAT] = sl_onnx_write_concat,
 };
 
-/* ---- the whole */
+/* ---- the whole network */
 
-/* Rows of an image's numbers, which only a linear layer and what keeps their places may read. */
+/* A flattened image has another order of elements in the file. So only a linear layer, whose weight fits that order,
+ * and elementwise ops may read it; other ops are refused. */
 static void check_flattened(struct sl_onnx_writer *w)
 {
 	const struct sl_shape *s = &w->op.in_shape[0];
@@ -372,7 +373,7 @@ enum sl_err sl_onnx_write(const struct sl_model *model, const char *path, const 
 {
 	const struct sl_graph *g = &model->graph;
 	struct sl_onnx_writer w = {.model = model, .g = g, .param = param, .fail = fail};
-	int opset = 17; /* Gelu is of 20 */
+	int opset = 17; /* 20 if there is a Gelu, which came with it */
 
 	w.err = check(model, fail);
 	if (w.err)

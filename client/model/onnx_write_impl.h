@@ -1,4 +1,4 @@
-/* What the writers of an ONNX file's nodes share: the node that is being written, and the names of its inputs. */
+/* Shared by the functions that write the nodes of an ONNX file: the node that is being written, and names of values. */
 #ifndef SL_CLIENT_MODEL_ONNX_WRITE_IMPL_H
 #define SL_CLIENT_MODEL_ONNX_WRITE_IMPL_H
 
@@ -11,17 +11,17 @@ struct sl_onnx_writer {
 	const struct sl_model *model;
 	const struct sl_graph *g;
 	const float *const *param;
-	struct sl_onnx_text *name; /* of the graph's values */
-	bool *repeats;             /* values that stand for a parameter, which nodes repeat by themselves */
-	bool *flattened;           /* rows that are images, in the file's order of numbers */
-	struct sl_op op;           /* that is being written */
+	struct sl_onnx_text *name; /* of each value of the graph, its name in the file */
+	bool *repeats;             /* values that are a parameter in the file, where other nodes broadcast it */
+	bool *flattened;           /* values that are flattened images, whose elements have the file's order */
+	struct sl_op op;           /* the op and the node that are being written */
 	const struct sl_node *node;
 	int index; /* of the node, or of the last one that was written with it */
 	struct sl_fail *fail;
 	enum sl_err err;
 };
 
-/* ---- what the node reads and has */
+/* ---- inputs, parameters and output of the node */
 
 static inline const char *in(const struct sl_onnx_writer *w, int i)
 {
@@ -43,7 +43,7 @@ static inline bool is_image(const struct sl_shape *s)
 	return s->ndim == 4;
 }
 
-/* Where an axis of ours lies in the file. */
+/* The file's axis for an axis of our graph. */
 static inline int64_t axis_in_file(const struct sl_shape *s, int axis)
 {
 	return is_image(s) ? (int[]){0, 2, 3, 1}[axis] : axis;
@@ -75,10 +75,10 @@ static inline struct sl_onnx_text with_list(struct sl_onnx_writer *w, const char
 	with_list(w, kind, x, (const int64_t[]){__VA_ARGS__}, \
 		  (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
-/* CONFIG: the node has no form in ONNX files; `why` goes on behind its kind. */
+/* Fails with CONFIG: the node has no form in ONNX files; `why` continues that sentence, as " in this mode". */
 void sl_onnx_write_refuse(struct sl_onnx_writer *w, const char *why);
 
-/* ---- what makes axes longer, shorter or joins them (onnx_write_axes.c) */
+/* ---- writers of ops that make axes longer or shorter, or join them (onnx_write_axes.c) */
 void sl_onnx_write_resample(struct sl_onnx_writer *w);
 void sl_onnx_write_repeat(struct sl_onnx_writer *w);
 void sl_onnx_write_concat(struct sl_onnx_writer *w);

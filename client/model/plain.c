@@ -1,5 +1,6 @@
-/* Networks that are one line of convolutions for images of 32² and more: a published form of AlexNet with batch norms
- * ("alexnet") and without ("alexnet1"), and VGG16, configuration D of Simonyan and Zisserman (ICLR 2015), without them.
+/* Networks that are one chain of convolutions, for images of 32² and more. They are a published form of AlexNet, with
+ * batch norms ("alexnet") and without ("alexnet1"), and VGG16, configuration D of Simonyan and Zisserman (ICLR 2015),
+ * without batch norms.
  * Every convolution is 3×3 with padding 1 and a ReLU behind; every pool 2×2 with stride 2. Layers are counted as in
  * torch.nn.Sequential modules `features` and `classifier`, and start as torch starts them. */
 #include <stdio.h>
@@ -12,7 +13,7 @@ struct line {
 	struct sl_build *b;
 	double width;
 	bool norms;
-	int at; /* in `features` or `classifier` */
+	int at; /* number of the next layer in `features` or `classifier` */
 };
 
 static const char *layer(struct line *l, const char *module, char name[SL_NAME_MAX])
@@ -21,7 +22,7 @@ static const char *layer(struct line *l, const char *module, char name[SL_NAME_M
 	return name;
 }
 
-/* A unit: the convolution and all up to the next. */
+/* Begins a unit: this convolution and all layers up to the next one. */
 static int conv(struct line *l, int x, int out_c, int stride)
 {
 	struct sl_build *b = l->b;
@@ -52,7 +53,7 @@ static int pool(struct line *l, int x)
 			     (struct sl_pool_attr){.k = 2, .stride = 2});
 }
 
-/* Channels in order, POOL for a pool, 0 at the end; the first convolution has `stride`. */
+/* `what`: channels of the convolutions in order, POOL for a pool, 0 at the end. The first convolution has `stride`. */
 static int features(struct line *l, const int *what, int stride)
 {
 	int x = SL_BUILD_INPUT;
@@ -62,7 +63,7 @@ static int features(struct line *l, const int *what, int stride)
 	return x;
 }
 
-/* Flatten, and two hidden layers of so many features, each with dropout in front (`early`) or behind. */
+/* Flatten, two layers of `hidden` features, each with dropout in front (`early`) or behind, and the last layer. */
 static void classifier(struct line *l, int x, const struct sl_model_spec *spec, int hidden, bool early)
 {
 	struct sl_build *b = l->b;

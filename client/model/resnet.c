@@ -1,5 +1,5 @@
 /* ResNet-18, -34 and -50 (He et al., CVPR 2016) and ResNeXt-50 32x4d (Xie et al., CVPR 2017). Names and initial weights
- * are torchvision's. A bottleneck has its stride in the middle convolution, as there. The CIFAR form has a stem of one
+ * are torchvision's, and so is a bottleneck's stride in the middle convolution. The CIFAR form has a stem of one
  * 3×3 convolution of stride 1 and no pool behind it. */
 #include <stdio.h>
 
@@ -10,7 +10,7 @@ enum { STEM_C = 64, STAGES = 4, EXPANSION = 4 };
 struct resnet {
 	int blocks[STAGES];
 	bool bottleneck;
-	int groups, group_c; /* ResNeXt: of the 3×3 convolutions, at 64 channels; 0: none */
+	int groups, group_c; /* ResNeXt: of the 3×3 convolutions, and a group's channels at 64; 0: none */
 };
 
 /* `unit`.conv`n` and `unit`.bn`n`; `quiet`: the batch norm's weight starts at 0. */
@@ -39,7 +39,7 @@ static int relu(struct sl_build *b, const char *unit, const char *n, int x)
 	return sl_build_act(b, name, x, SL_ACT_RELU);
 }
 
-/* What is added at a block's end: its input, or that through a 1×1 convolution where the shape changes. */
+/* The value that is added at a block's end: its input, or a 1×1 convolution of it if the shape changes. */
 static int shortcut(struct sl_build *b, const char *unit, int x, int out_c, int stride)
 {
 	const struct sl_shape shape = sl_build_shape(b, x);
@@ -53,7 +53,7 @@ static int shortcut(struct sl_build *b, const char *unit, int x, int out_c, int 
 	return sl_build_bn(b, name, x);
 }
 
-/* Of each group, where the stage has c channels. */
+/* The channels of each group in a stage of c channels. */
 static int group_channels(const struct resnet *net, int c)
 {
 	const int n = c * net->group_c / STEM_C;
@@ -61,7 +61,7 @@ static int group_channels(const struct resnet *net, int c)
 	return n < 1 ? 1 : n;
 }
 
-/* `quiet`: its branch gives zeros at first, so that the block passes on its input (init_bn0). */
+/* `quiet`: the block's branch gives zeros at first, so that the block passes on its input (init_bn0). */
 static int block(struct sl_build *b, const char *unit, int x, const struct resnet *net, int c, int stride, bool quiet)
 {
 	const bool bottleneck = net->bottleneck;

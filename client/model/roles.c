@@ -16,7 +16,7 @@ bool sl_roles_learn(const struct sl_graph *part)
 	return false;
 }
 
-/* Length of what stands before a pattern's first wildcard, without the dot at its end; *level: dots in it. */
+/* The length of a pattern before its first wildcard, without a dot at the end. *level: the number of dots in that. */
 static size_t stem_of(const char *glob, int *level)
 {
 	size_t len = strcspn(glob, "*?[");
@@ -29,7 +29,7 @@ static size_t stem_of(const char *glob, int *level)
 	return len;
 }
 
-/* A name up to its dot number `level` from 0 on, or all of it. */
+/* The first level + 1 words of a name, or all of it. */
 static void prefix_of(char out[SL_NAME_MAX], const char *name, int level)
 {
 	size_t len = 0;
@@ -39,7 +39,8 @@ static void prefix_of(char out[SL_NAME_MAX], const char *name, int level)
 	snprintf(out, SL_NAME_MAX, "%.*s", (int)len, name);
 }
 
-/* Modules and parameters of as many levels as the pattern names are what it may have meant. */
+/* The error for a pattern that matches nothing. It suggests the nearest name of a module or parameter with as many
+ * words. */
 static enum sl_err matches_nothing(const struct sl_graph part[SL_SEGMENT_COUNT], const char *key, const char *glob,
 				   struct sl_fail *fail)
 {
@@ -76,7 +77,7 @@ static enum sl_err matches_nothing(const struct sl_graph part[SL_SEGMENT_COUNT],
 			  roots);
 }
 
-/* Whether a pattern means a parameter: by its name, or by the kind of a node that uses it. */
+/* Whether a pattern matches a parameter: by its name, or by the kind of the part's first node that uses it. */
 static bool matches(const struct sl_graph *part, int param, const char *glob)
 {
 	if (strncmp(glob, kind_of, sizeof kind_of - 1) != 0)
@@ -88,7 +89,7 @@ static bool matches(const struct sl_graph *part, int param, const char *glob)
 	return false;
 }
 
-/* Whether the pattern matched anything. */
+/* Freezes what the pattern matches. False: it matches nothing. */
 static bool freeze_one(struct sl_graph part[SL_SEGMENT_COUNT], const char *glob)
 {
 	bool matched = false;
@@ -120,7 +121,8 @@ enum sl_err sl_roles_freeze(struct sl_graph part[SL_SEGMENT_COUNT], const struct
 	return sl_fail_at(fail, key, SL_ERR_CONFIG, "no parameter is left that learns");
 }
 
-/* How many parameters a pattern matches, and how many of them the group takes. */
+/* Puts those parameters that a pattern matches, that learn and have no group yet into the group. Adds to *matched and
+ * *taken how many it matches, and how many get the group. */
 static void group_one(struct sl_graph part[SL_SEGMENT_COUNT], const char *glob, int group, int *matched, int *taken)
 {
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++)

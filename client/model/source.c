@@ -44,7 +44,7 @@ static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 	return sl_fail_at(fail, "model.name", SL_ERR_CONFIG, "unknown model \"%s\"; known: %s", name, known);
 }
 
-/* What the bounds of the config's keys do not say. */
+/* Checks what the bounds of the config's keys do not. */
 static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, struct sl_fail *fail)
 {
 	const int least = tokens || s->task != SL_LEARN_CLASSES ? 1 : 2;

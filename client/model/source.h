@@ -4,7 +4,7 @@
 
 #include "client/model/lora.h"
 
-/* What a config says of the model: everything that defines shapes. */
+/* The part of a config that describes the model: everything that defines shapes. */
 struct sl_model_spec {
 	char name[SL_NAME_MAX]; /* "mobilenet_v2", or another of source.c */
 	double width;           /* multiplier of the channels, 1.0 */
@@ -12,24 +12,25 @@ struct sl_model_spec {
 	int image;              /* height of the input */
 	/* The usual CIFAR form at 32²: stride 1 instead of 2 in the stem (features.0.0) and in the first strided stage
 	 * (features.2.conv.1.0). The total stride is then 8, not 32, and 32² ends at 4². Names, channels and ReLU6 stay
-	 * torchvision's. Of ResNet-18 to -50: a stem of stride 1 without a pool. Other networks have one form. */
+	 * torchvision's. In ResNet-18 to -50 it is a stem of stride 1 without a pool. Other networks have one form. */
 	bool cifar_stem;
 	double dropout; /* of the classifier, 0.2; ResNets have none */
 	int image_w;    /* width of the input; 0: its height */
-	/* Of networks of tokens (token_mlp, whose width is of 64 features): tokens are 0 … vocab - 1, and a row has up
-	 * to `tokens` of them. They have no image. */
+	/* Networks of tokens (such as token_mlp, where `width` multiplies 64 features): tokens are 0 … vocab - 1, and a
+	 * row has up to `tokens` of them. They have no image. */
 	int vocab, tokens;
-	int features; /* of mlp: numbers of a row; it has no image */
-	/* Of "huggingface": the folder, borrowed, of which vocab, width and dropout are not read. Others: NULL. */
+	int features; /* mlp: numbers in a row; it has no image */
+	/* "huggingface": the folder, borrowed; vocab, width and dropout above are not read. Other networks: NULL. */
 	const char *huggingface;
-	/* Of "huggingface": above 0 the network is a masked language model, of whose tokens this share is chosen;
+	/* "huggingface": above 0 the network is a masked language model, and this share of the tokens is chosen;
 	 * `classes` is not read then. 0: it is a classifier. */
 	double masked;
 	const struct sl_lora *lora; /* borrowed; NULL: none */
-	bool init_bn0;              /* of ResNets: the last batch norm's weight of each residual block starts at 0 */
-	/* Of "onnx": the file, borrowed; of the rest image, image_w and classes are read (onnx.h). Others: NULL. */
+	bool init_bn0;              /* ResNets: the last batch norm's weight of each residual block starts at 0 */
+	/* "onnx": the file, borrowed; of the rest `name`, classes, image, image_w, tokens, features and task are read
+	 * (onnx.h). Other networks: NULL. */
 	const char *onnx;
-	enum sl_learn_kind task; /* CLASSES with one class, of networks of tokens: a number. NEXT: of "huggingface" */
+	enum sl_learn_kind task; /* CLASSES with one class, for tokens: a number. NEXT: "huggingface" only */
 };
 
 static inline const struct sl_learn_task *sl_model_task(const struct sl_model_spec *spec)
@@ -39,23 +40,23 @@ static inline const struct sl_learn_task *sl_model_task(const struct sl_model_sp
 
 enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_TOKENS = 65535, SL_MODEL_MAX_FEATURES = 65536 };
 
-/* What a network of tokens takes, without building it; 0 of another. */
+/* What a network of tokens takes, which is known without building it; all 0 for other networks. */
 struct sl_model_takes {
 	int vocab;  /* tokens are below it */
-	bool types; /* their types are counted by where `mark` stands */
+	bool types; /* a token's type is the number of tokens `mark` before it in its row */
 	int32_t mark;
 	int32_t end[8]; /* of decoders: tokens that end a text [n_end]; training uses the first */
 	int n_end;
 	bool decoder;
-	int tokens;          /* of a row at most; 0: of another network */
-	const char *adapted; /* layers that usually get an adapter: "query,value"; NULL: of no other network */
+	int tokens;          /* "huggingface": the most tokens of a row; else 0 */
+	const char *adapted; /* "huggingface": layers that get an adapter by default, "query,value"; else NULL */
 };
 enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spec *spec,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Whether the network of that name takes tokens; false where there is none. */
 bool sl_model_takes_tokens(const char *name);
-bool sl_model_takes_rows(const char *name); /* the same of rows of numbers */
+bool sl_model_takes_rows(const char *name); /* the same for rows of numbers */
 
 static inline int sl_model_image_w(const struct sl_model_spec *spec)
 {

@@ -5,13 +5,13 @@
 
 #include "client/model/roles.h"
 
-/* Copies nodes of the model into a part. value[], param[]: the part's numbers of the model's values and parameters; -1:
- * it has none. */
+/* Copies nodes of the model into a part. value[], param[]: the part's indices of the model's values and parameters; -1:
+ * the part does not have it. */
 struct copier {
 	const struct sl_model *model;
 	struct sl_graph *to;
 	int *value, *param;
-	int first; /* node of the part */
+	int first; /* the part's first node in the model */
 };
 
 static enum sl_err copier_open(struct copier *c, const struct sl_model *model, struct sl_graph *to,
@@ -38,7 +38,7 @@ static void copier_close(struct copier *c)
 	free(c->param);
 }
 
-/* Whether a node in front of this one has the parameter, which is then another part's. */
+/* Whether a node before `node`, the part's first one, uses the parameter, which then belongs to an earlier part. */
 static bool is_used_before(const struct sl_graph *g, int param, int node)
 {
 	for (int i = 0; i < node; i++)
@@ -82,8 +82,8 @@ static enum sl_err copy_nodes(struct copier *c, int first, int end, struct sl_fa
 	return err;
 }
 
-/* What a part takes: the model's input, or what crosses from the part before, restored; the tail takes the labels
- * or numbers, too. */
+/* Adds a part's inputs: the model's input, or the value that crosses from the part before, which the insert restores.
+ * The tail also takes the labels or numbers. */
 static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const struct sl_cut *cut,
 			      const struct sl_insert insert[2], const struct sl_graph *before, struct sl_build *b)
 {
@@ -134,7 +134,7 @@ static enum sl_err split_part(struct sl_graph *part, enum sl_segment which, stru
 	struct sl_build b = {.graph = &part[which], .model = model, .insert = true, .fail = &why};
 	struct copier c;
 	enum sl_err err = copier_open(&c, model, &part[which], &why);
-	int first, end, blame = which == SL_TAIL; /* the insert that is being built */
+	int first, end, blame = which == SL_TAIL; /* the insert that is being built, for errors */
 
 	sl_cut_nodes(cut, model, which, &first, &end);
 	if (!err)
@@ -152,9 +152,9 @@ static enum sl_err split_part(struct sl_graph *part, enum sl_segment which, stru
 		     : sl_fail_set(fail, err, "%s", why.text);
 }
 
-/* The graphs of head, middle and tail, with inserts on both sides of either cut. Fields are called "image" or "tokens",
- * "label", "head_act", "mid_act", "loss". Each has its own numbers of values and parameters; streams are the whole
- * model's. Appends the inserts' parameters to the model's. CONFIG: an insert does not fit. */
+/* Makes the graphs of head, middle and tail, with inserts on both sides of either cut. Fields are called "image" or
+ * "tokens", "label", "head_act", "mid_act", "loss". Each graph has its own indices of values and parameters; streams
+ * are the whole model's. Appends the inserts' parameters to the model's. CONFIG: an insert does not fit. */
 static enum sl_err split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
 			       struct sl_insert insert[2], struct sl_fail *fail)
 {
@@ -167,7 +167,7 @@ static enum sl_err split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl
 	return err;
 }
 
-/* ---- a loss of what an insert restores */
+/* ---- the loss of restoring (SL_LOSS_RESTORE_…) */
 
 static int difference(struct sl_build *b, int x, struct sl_insert *insert)
 {
@@ -192,7 +192,7 @@ static enum sl_err restoring_middle(struct sl_graph part[SL_SEGMENT_COUNT], stru
 	return b->err ? b->err : sl_graph_add_output(c->to, "mid_act", error, NULL, b->fail);
 }
 
-/* The targets are zeros, so nobody has to give them (exec.h). */
+/* The tail is the mean square of the error. Its targets are zeros, so no caller has to give them (exec.h). */
 static enum sl_err restoring_tail(struct sl_graph *to, const struct sl_graph *middle, struct sl_build *b)
 {
 	const struct sl_graph_value *error = &middle->value[middle->out[0].value];
@@ -229,7 +229,7 @@ static enum sl_err check_restorable(const struct sl_insert *insert, struct sl_fa
 	return SL_OK;
 }
 
-/* The parts of SL_LOSS_RESTORE_HEAD, or of …_TAIL. CONFIG also where that insert is none, or decays. */
+/* Makes the parts for SL_LOSS_RESTORE_HEAD, or with `tail` for …_TAIL. CONFIG: that insert is none, or decays. */
 static enum sl_err split_restore(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model,
 				 const struct sl_cut *cut, struct sl_insert *insert, bool tail, struct sl_fail *fail)
 {
@@ -260,14 +260,14 @@ static enum sl_err split_restore(struct sl_graph part[SL_SEGMENT_COUNT], struct 
 	return SL_OK;
 }
 
-/* ---- all of it */
+/* ---- the whole */
 
 static const char *given(const char *text)
 {
 	return text[0] ? text : NULL;
 }
 
-/* The attributes of the model's own loss. */
+/* Sets the attributes of the model's own loss. */
 static void choose_loss(struct sl_model *m, const struct sl_split_spec *spec)
 {
 	for (int i = 0; i < m->graph.n_node; i++) {

@@ -7,7 +7,7 @@
 
 enum { FEATURES = 64, WIDE = 4 };
 
-/* As torch starts Embedding: N(0, 1); smaller, so that the first logits are. */
+/* Smaller than the 1 of torch's Embedding, so that the first logits are small. */
 static const double embedding_std = 0.1;
 
 void sl_source_token_mlp(struct sl_build *b, const struct sl_model_spec *spec)

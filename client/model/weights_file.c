@@ -22,7 +22,7 @@ static void transpose(const float *src, float *dst, int64_t blocks, int64_t rows
 				dst[c * rows + r] = src[r * cols + c];
 }
 
-/* File order as [blocks, rows, cols] such that memory order is its transpose. */
+/* The file's order as [blocks, rows, cols], such that memory's order is [blocks, cols, rows]. */
 static void file_matrix(const struct sl_file_param *p, int64_t *blocks, int64_t *rows, int64_t *cols)
 {
 	const int64_t *d = p->shape.dim;
@@ -150,7 +150,7 @@ const struct sl_st_tensor *sl_weights_find(const struct sl_model *m, const struc
 	return NULL;
 }
 
-/* With or without the model's prefix. */
+/* Whether model->ignored matches a name, with or without the model's prefix. */
 static bool is_ignored(const struct sl_model *m, const char *name)
 {
 	const size_t len = strlen(m->prefix);
@@ -162,14 +162,14 @@ static bool is_ignored(const struct sl_model *m, const char *name)
 	return false;
 }
 
-/* What is read of a file. */
+/* A file that is being read. */
 struct reading {
 	const struct sl_model *m;
 	const struct sl_st_file *file;
 	bool partial, new_inserts;
-	bool new_head;                    /* no parameter of the head is there */
+	bool new_head;                    /* the file has no parameter of the head, as it may */
 	const struct sl_st_tensor **from; /* [n_param], NULL: none */
-	const char *ignored;              /* the first of them; "": none */
+	const char *ignored;              /* the first of n_ignored tensors that are passed over */
 	int n_ignored;
 };
 
@@ -180,7 +180,7 @@ static int by_place(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Every tensor of the file is a parameter's, or one of those that are passed over. */
+/* Checks that every tensor of the file is a parameter's, or may be passed over. */
 static enum sl_err check_extra(struct reading *r, struct sl_fail *fail)
 {
 	const int n = r->m->graph.n_param;
@@ -213,7 +213,7 @@ static enum sl_err check_extra(struct reading *r, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* Whether the file is to give parameter i. */
+/* Whether parameter i is to be read from the file. */
 static bool is_wanted(const struct reading *r, int i)
 {
 	const struct sl_file_param *p = &r->m->file[i];
@@ -225,7 +225,7 @@ static bool is_wanted(const struct reading *r, int i)
 	       !(r->partial && in_last_unit(r->m, r->m->graph.param[i].name) && (!t || !same_shape(t, p)));
 }
 
-/* Finds every parameter, and checks all that can be checked before anything is read. */
+/* Finds the tensors of all parameters, and checks all that can be checked before anything is read. */
 static enum sl_err find_all(struct reading *r, unsigned how, struct sl_fail *fail)
 {
 	const struct sl_model *m = r->m;
@@ -298,7 +298,7 @@ enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsi
 /* A list of items under construction: parameters, and one counter beside every running_mean. */
 struct state_dict {
 	struct sl_st_item *item;
-	char (*name)[SL_NAME_MAX + sizeof(tracked)]; /* of the counters */
+	char (*name)[SL_NAME_MAX + sizeof(tracked)]; /* the counters' names */
 	float *file_order;                           /* all parameters whose layout differs, one after another */
 	int n;
 };
@@ -334,7 +334,7 @@ static void add_counter(struct state_dict *d, const char *of, const int64_t *cou
 	d->item[d->n++] = (struct sl_st_item){.name = name, .dtype = "I64", .data = count};
 }
 
-/* held[i] in place of a param[i] that is NULL; `held` NULL: such are left out. */
+/* Writes held[i] in place of a param[i] that is NULL; `held` NULL: leaves such parameters out. */
 static enum sl_err save(const struct sl_model *model, const char *path, const float *const *param,
 			const uint16_t *const *held, int64_t batches_tracked, const struct sl_st_note *notes,
 			int n_notes, struct sl_fail *fail)

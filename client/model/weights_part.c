@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The model's parameter that a tensor is for. */
+/* Finds the model's parameter for a tensor, which must not be loaded yet. */
 static enum sl_err find_fresh(const struct sl_model *m, const char *name, const bool *loaded, int *at,
 			      struct sl_fail *fail)
 {

@@ -14,10 +14,10 @@ struct sl_archive {
 	int watchdog_s;
 	struct sl_archive_events events;
 	void *arg;
-	uint64_t file[SL_LAST_RUN_STEPS]; /* that are known to be good, newest first */
+	uint64_t file[SL_LAST_RUN_STEPS]; /* steps of the good files, newest first */
 	int n_file;
-	uint64_t back_to; /* files of later steps are of what the run went back behind; UINT64_MAX: of nothing */
-	bool back_sure;   /* back_to is meant, even where it is step 0 */
+	uint64_t back_to; /* the run went back to this step, and abandoned later files; UINT64_MAX: it did not */
+	bool back_sure;   /* back_to is no mistake, even if it is step 0 */
 	struct sl_checkpoint_state status;
 	/* writing */
 	struct sl_worker *disk;
@@ -25,8 +25,8 @@ struct sl_archive {
 	struct sl_job job;
 	struct sl_checkpoint checkpoint;
 	struct sl_client_state state;
-	uint64_t above;            /* files of later steps go first */
-	bool busy, leaving, quiet; /* leaving: these are all that back_to speaks of */
+	uint64_t above;            /* the write first removes files of later steps */
+	bool busy, leaving, quiet; /* leaving: `above` is still back_to; the run has not gone back during the write */
 	enum sl_err err;
 	struct sl_fail fail;
 };
@@ -36,13 +36,13 @@ static struct sl_archive *archive_of(struct sl_job *job)
 	return (struct sl_archive *)(void *)((char *)job - offsetof(struct sl_archive, job));
 }
 
-/* A status names a file that is there. */
+/* Makes the status name a file that is still there. */
 static void name_newest(struct sl_archive *a)
 {
 	a->status.good = sl_archive_newest(a);
 }
 
-/* As sl_checkpoint_write leaves them. */
+/* Lists the files that sl_checkpoint_write leaves: that of `step`, and the newest good one before it. */
 static void add_file(struct sl_archive *a, uint64_t step)
 {
 	uint64_t before = 0;
@@ -79,7 +79,7 @@ static void run_write(struct sl_job *job)
 {
 	struct sl_archive *a = archive_of(job);
 
-	/* a log that is shorter than the checkpoint says could not be cut back to it */
+	/* The log first: after a power cut it must not be shorter than the checkpoint says, or no resume can cut it. */
 	a->events.sync(a->arg);
 	sl_checkpoint_leave(a->dir, SL_CHECKPOINT_CLIENT, a->above);
 	a->err = sl_client_state_write(&a->state, &a->checkpoint, &a->fail);
@@ -93,7 +93,7 @@ static void write_done(struct sl_job *job)
 	SL_FAILPOINT(SL_FP_CLIENT_KEPT);
 	if (a->err) {
 		if (a->leaving)
-			name_newest(a); /* those of another past are gone all the same */
+			name_newest(a); /* run_write has removed the later files all the same */
 		sl_archive_miss(a, a->state.step, &a->fail);
 		if (!a->quiet)
 			a->events.missed(a->arg, &a->fail);
@@ -101,7 +101,7 @@ static void write_done(struct sl_job *job)
 	}
 	add_file(a, a->state.step);
 	sl_checkpoint_good(&a->status, a->state.step);
-	/* not leaving: the run went back while this was written */
+	/* If the run went back during the write, the new file may be of a later step, and has to go. */
 	sl_archive_go_back(a, a->leaving ? UINT64_MAX : a->back_to, a->back_sure);
 }
 
@@ -170,7 +170,7 @@ bool sl_archive_kept(const struct sl_archive *a, uint64_t step[SL_CHECKPOINT_KEP
 {
 	int n = 0;
 
-	/* the one under way too: the server has it, and may write two more before this disk is done with it */
+	/* Also the step under way: the server has its side, and must not remove it if it writes two more meanwhile. */
 	if (a->busy)
 		step[n++] = a->state.step;
 	for (int i = 0; n < SL_CHECKPOINT_KEPT; i++)
@@ -202,8 +202,8 @@ struct sl_client_state *sl_archive_state(struct sl_archive *a)
 	return &a->state;
 }
 
-/* The newest file below may be one that was refused: the newest good one stays. Files of later steps, behind which the
- * run went back, do not: the log has other bytes there. */
+/* Lets the write keep the newest good file below `step`: the newest of all files there may have been refused. Files of
+ * later steps are not kept: the run went back behind them, and its log has other lines there now. */
 static void pin_below(struct sl_archive *a, uint64_t step)
 {
 	int i = 0;

@@ -1,5 +1,5 @@
-/* Everything that a step changes on the client: head, tail and its codecs; in memory between two links, on disk between
- * two processes. The position of the run itself travels as notes (training.h). */
+/* Everything that a step changes on the client: head, tail and codecs. It is kept in memory from one link to the next,
+ * and on disk from one process to the next. The run's own position is in a checkpoint's notes (training.h). */
 #ifndef SL_CLIENT_PERSIST_CLIENT_STATE_H
 #define SL_CLIENT_PERSIST_CLIENT_STATE_H
 
@@ -10,18 +10,18 @@
 struct sl_client_state {
 	struct sl_exec_state head, tail;
 	struct sl_codecs_state codecs;
-	struct sl_buf end; /* of the codec of shared heads and tails, in a group that has them; else no data */
-	float *base;       /* [base_count] what the last round began with, where these are averaged; else NULL */
+	struct sl_buf end; /* state of the codec of shared heads and tails; no data: they are not shared */
+	float *base;       /* [base_count] head and tail at the start of the round; NULL: not averaged in rounds */
 	int64_t base_count;
-	uint64_t step; /* the next one to do */
-	uint64_t made; /* epoch of the link whose COMMIT made it; 0: the first weights */
+	uint64_t step; /* the next step to do */
+	uint64_t made; /* epoch of the link whose COMMIT made this state; 0: the initial weights */
 };
 
-/* `codec`: of the client's port. */
+/* Takes memory for the state. `codec`: those of the client's port. */
 enum sl_err sl_client_state_open(struct sl_client_state *s, const struct sl_plan *plan,
 				 struct sl_codec *const codec[SL_DIR_COUNT], struct sl_fail *fail) SL_MUST_CHECK;
-/* Where heads and tails are shared, behind open, take and give: room for, and the state of `coder`, and what a round
- * began with. NULL, 0: nothing. */
+/* Call these after open, take and give if heads and tails are shared: the same for the state of `coder` and for `base`.
+ * base_count 0 and base NULL: not averaged in rounds. */
 enum sl_err sl_client_state_open_end(struct sl_client_state *s, const struct sl_end_coder *coder, int64_t base_count,
 				     struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_client_state_take_end(struct sl_client_state *s, const struct sl_end_coder *coder,
@@ -29,13 +29,14 @@ enum sl_err sl_client_state_take_end(struct sl_client_state *s, const struct sl_
 enum sl_err sl_client_state_give_end(const struct sl_client_state *s, struct sl_end_coder *coder,
 				     float *base) SL_MUST_CHECK;
 void sl_client_state_close(struct sl_client_state *s); /* idempotent; a zeroed one is fine */
+/* take copies the present state into `s`; give puts it back. */
 enum sl_err sl_client_state_take(struct sl_client_state *s, struct sl_exec *head, struct sl_exec *tail,
 				 struct sl_codec *const codec[SL_DIR_COUNT]) SL_MUST_CHECK;
 enum sl_err sl_client_state_give(const struct sl_client_state *s, struct sl_exec *head, struct sl_exec *tail,
 				 struct sl_codec *const codec[SL_DIR_COUNT]) SL_MUST_CHECK;
 
-/* log.dir/checkpoint-<step>.safetensors. *c begins with sl_client_checkpoint; the caller adds its notes, then writes
- * with sl_client_state_write or reads with sl_client_state_read, which add the state. */
+/* Checkpoint files, log.dir/checkpoint-<step>.safetensors. sl_client_checkpoint initializes *c and the caller adds its
+ * notes. Then sl_client_state_write or sl_client_state_read adds the state, and writes or reads the file. */
 void sl_client_checkpoint(struct sl_checkpoint *c, const char *dir, const struct sl_plan *plan);
 enum sl_err sl_client_state_write(struct sl_client_state *s, struct sl_checkpoint *c,
 				  struct sl_fail *fail) SL_MUST_CHECK;

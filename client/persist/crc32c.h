@@ -1,4 +1,5 @@
-/* CRC-32C (Castagnoli; RFC 3720, appendix B.4), bit by bit: for records of some hundred bytes. */
+/* CRC-32C (Castagnoli; RFC 3720, appendix B.4). It works bit by bit, which is fast enough for records of some hundred
+ * bytes. */
 #ifndef SL_CLIENT_PERSIST_CRC32C_H
 #define SL_CLIENT_PERSIST_CRC32C_H
 

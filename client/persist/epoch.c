@@ -9,9 +9,9 @@
 
 enum { LINK_BITS = 20, DIGITS = 20 };
 
-static const uint64_t most = (uint64_t)1 << 42; /* of what a file is believed; epochs fit int64_t */
+static const uint64_t most = (uint64_t)1 << 42; /* a file with this number or more is ignored: epochs fit int64_t */
 
-/* The number that the last process left; 0: none, or none that can be read. */
+/* The number that the last process wrote; 0: there is none, or it cannot be read. */
 static uint64_t last_of(const char *path)
 {
 	FILE *f = fopen(path, "r");

@@ -28,17 +28,17 @@ enum {
 };
 
 struct sl_events {
-	_Atomic int fd; /* -1: no file yet, for want of an event */
+	_Atomic int fd; /* -1: no file, since there was no event yet */
 	char dir[PATH_MAX];
-	uint64_t newest; /* time of the newest file when this was opened */
-	uint64_t start;  /* to be written before the next event; 0: none */
+	uint64_t newest; /* time in the name of the newest file that an earlier process left; 0: none */
+	uint64_t start;  /* step of a START to be written before the next event; 0: none */
 	bool begun;      /* the file's version is written */
-	bool torn;       /* a record is there in part, and cannot be taken back: nothing behind it would be read */
+	bool torn;       /* the file ends with part of a record that could not be cut off: no reader gets past it */
 };
 
-/* ---- protobuf, as far as these messages need it */
+/* ---- the part of protobuf that these messages need */
 
-/* Tags: number of the field << 3 | how its value is written. */
+/* Tags: field number << 3 | wire type. */
 enum field {
 	EVENT_WALL_TIME = 1 << 3 | 1,
 	EVENT_STEP = 2 << 3,
@@ -85,7 +85,7 @@ static void add_message(struct bytes *b, enum field field, const void *from, siz
 	add(b, from, len);
 }
 
-/* An event of now, without what it says. */
+/* An event with its time and step, but without content. */
 static struct bytes begin_event(uint64_t step)
 {
 	struct bytes event = {.len = 0};
@@ -125,7 +125,7 @@ static void add_scalar(struct bytes *summary, const struct scalar *s)
 
 /* ---- records */
 
-/* TFRecord's: a checksum whose bytes may be checksummed again. */
+/* TFRecord masks its checksums: the CRC of data that contains a plain CRC may be weak. */
 static uint32_t masked(uint32_t crc)
 {
 	return (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -164,7 +164,7 @@ static enum sl_err write_record(struct sl_events *e, const struct bytes *event)
 
 /* ---- files */
 
-/* events.out.tfevents.<time>.….splitc: the time; 0: it is somebody else's. */
+/* The time in the name events.out.tfevents.<time>.….splitc; 0: another program's file. */
 static uint64_t time_of(const char *name)
 {
 	size_t len = strlen(name), owner = strlen(OWNER);
@@ -175,7 +175,7 @@ static uint64_t time_of(const char *name)
 	return strspn(name, "0123456789") == TIME_DIGITS && name[TIME_DIGITS] == '.' ? strtoull(name, NULL, 10) : 0;
 }
 
-/* What a process that was killed has not brought to the disk. */
+/* Syncs a file of an earlier process, which may have been killed before it did. */
 static void settle(int folder, const char *name)
 {
 	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -186,7 +186,7 @@ static void settle(int folder, const char *name)
 	close(fd);
 }
 
-/* The time of the newest one that is there, or was: `clear` removes them. */
+/* The time of splitc's newest file in `dir`; 0: none. `clear` also removes these files; otherwise they are synced. */
 static uint64_t newest_in(const char *dir, bool clear)
 {
 	DIR *folder = opendir(dir);
@@ -207,7 +207,7 @@ static uint64_t newest_in(const char *dir, bool clear)
 	return newest;
 }
 
-/* Of this host, for a file's name. */
+/* The name of this host, with characters that a file's name can have. */
 static void put_host(char out[HOST_MAX])
 {
 	memset(out, 0, HOST_MAX);
@@ -349,7 +349,7 @@ enum sl_err sl_events_sync(struct sl_events *e)
 {
 	if (!e || e->fd < 0 || SL_FAILPOINT_CALL(SL_FP_EVENTS_SYNC, fdatasync(e->fd)) == 0)
 		return SL_OK;
-	return errno == EINVAL || errno == EROFS ? SL_OK : SL_ERR_IO; /* as in jsonl.c: it need not be */
+	return errno == EINVAL || errno == EROFS ? SL_OK : SL_ERR_IO; /* a file that cannot be synced, as in jsonl.c */
 }
 
 enum sl_err sl_events_close(struct sl_events *e)

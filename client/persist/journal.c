@@ -14,9 +14,9 @@
 #include "common/base/log.h"
 #include "common/session/checkpoint.h"
 
-/* An earlier run in log.dir, which the log's lock says has ended: its checkpoints go before the log that they count on,
- * so that it is there whole, or cannot be gone on with. Its model goes, too: one without checkpoints is that of a run
- * that is done, and this one is not. */
+/* Removes an earlier run in log.dir. It has ended, since this process has the log's lock. Checkpoints go before the log
+ * that they refer to: if this process is killed in between, no checkpoint is left without its log. The model goes too:
+ * a model without checkpoints would mean that the run is done. */
 static enum sl_err remove_last(struct sl_journal *j, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	const char *dir = conf->log.dir;
@@ -81,7 +81,7 @@ enum sl_err sl_journal_taken(const struct sl_conf_client *conf, struct sl_fail *
 			   dir, step);
 }
 
-/* Checkpoints are believed; who lays log.dir into a folder of somebody else is to know whom that trusts. */
+/* A run trusts the checkpoints in log.dir, so it warns if other users may change them. */
 static void warn_of_others(const char *dir)
 {
 	struct sl_fail why;
@@ -90,7 +90,7 @@ static void warn_of_others(const char *dir)
 		sl_log(SL_LOG_WARN, "log-folder", "log.dir: %s", why.text);
 }
 
-/* Without the file only bytes since the last checkpoint are lost, and those only where the process is killed. */
+/* A failure is only a warning: it loses the count of bytes since the last checkpoint, and only if splitc is killed. */
 static void open_traffic(struct sl_journal *j, const char *dir, bool resume)
 {
 	char path[PATH_MAX];
@@ -114,7 +114,7 @@ static void open_traffic(struct sl_journal *j, const char *dir, bool resume)
 void sl_journal_traffic(struct sl_journal *j, const char *text)
 {
 	if (j->traffic_fd && pwrite(j->traffic_fd - 1, text, strlen(text), 0) < 0)
-		return; /* the checkpoints have it, too */
+		return; /* harmless: checkpoints have the counts, too */
 }
 
 static enum sl_err open_rest(struct sl_journal *j, const struct sl_conf_client *conf, bool resume, struct sl_fail *fail)

@@ -26,7 +26,7 @@ static enum sl_err folder_of(char dir[PATH_MAX], const char *path, struct sl_fai
 	return sl_folder_of(path, dir) ? SL_OK : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: path too long", path);
 }
 
-/* The lock is the file's as long as it is open; where there are no locks the log is written all the same. */
+/* Locks the file until it is closed. On a file system without locks the log is written all the same. */
 static enum sl_err lock(int fd, const char *path, struct sl_fail *fail)
 {
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
@@ -41,7 +41,7 @@ enum sl_err sl_jsonl_check(const char *path, struct sl_fail *fail)
 	char dir[PATH_MAX];
 	enum sl_err err;
 
-	if (fd < 0 && errno != ENOENT && errno != ENXIO) /* a pipe that nobody reads yet */
+	if (fd < 0 && errno != ENOENT && errno != ENXIO) /* ENXIO: a pipe that nobody reads yet */
 		return sl_guard_open_failed(path, fail);
 	if (fd < 0) {
 		err = folder_of(dir, path, fail);
@@ -81,7 +81,7 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fai
 		free(log);
 		return err;
 	}
-	(void)!sl_folder_sync_of(path); /* a log without checkpoints, too; /dev is nobody's to sync */
+	(void)!sl_folder_sync_of(path); /* so that a log without checkpoints survives too; in /dev it may fail */
 	*out = log;
 	return SL_OK;
 }
@@ -91,7 +91,7 @@ enum sl_err sl_jsonl_empty(struct sl_jsonl *log)
 	return ftruncate(log->fd, 0) == 0 || errno == EINVAL /* a pipe, a device */ ? SL_OK : SL_ERR_IO;
 }
 
-/* A pipe or a device: need not be. */
+/* True after a sync that failed because the file is a pipe or a device: that is no error. */
 static bool cannot_sync(void)
 {
 	return errno == EINVAL || errno == EROFS;
@@ -127,7 +127,7 @@ static enum sl_err put(struct sl_jsonl *log, json_t *object)
 			err = SL_ERR_IO;
 	}
 	why = errno;
-	/* half a line would spoil the next one, too */
+	/* Cut half a line off: it would spoil the next one, too. */
 	if (err && done && begin < UINT64_MAX && ftruncate(log->fd, (off_t)begin) != 0)
 		err = SL_ERR_IO;
 	free(text);

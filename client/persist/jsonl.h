@@ -1,6 +1,6 @@
-/* log.jsonl: one JSON object per line, "type" first: many "step", one "epoch" each, one "summary". Numbers carry 17
- * digits, so a loss read back is the same double; what is not known is null. Times in seconds, sizes in bytes.
- * One thread per log. */
+/* log.jsonl: one JSON object per line, with "type" first: a "step" for each step, an "epoch" for each epoch, one
+ * "summary". Numbers have 17 digits, so a loss read back is the same double; unknown ones (NaN) are null. Times are in
+ * seconds, sizes in bytes. One thread per log. */
 #ifndef SL_CLIENT_PERSIST_JSONL_H
 #define SL_CLIENT_PERSIST_JSONL_H
 
@@ -9,7 +9,7 @@
 
 #include "common/base/err.h"
 
-/* The four tensors that cross, in the order of their numbers on the wire. */
+/* The tensors that cross, in the order of their numbers on the wire: four at the cuts, and end_grad and end_mean. */
 enum { SL_JSONL_DIRECTIONS = 6, SL_JSONL_SCORES = 24 };
 
 /* A metric of an evaluation; name NULL: there is none. */
@@ -33,31 +33,31 @@ struct sl_jsonl_step {
 struct sl_jsonl_epoch {
 	uint64_t epoch, steps; /* from 1; steps so far */
 	double train_loss, train_acc, test_loss, test_acc, lr;
-	double dcor_squared;                   /* of the evaluation's inputs and head_act */
+	double dcor_squared; /* squared distance correlation of the evaluation's inputs and head_act */
 	uint64_t wire_tx_bytes, wire_rx_bytes; /* of the epoch's training */
 	double t_train_s, t_eval_s, samples_per_s;
 	struct sl_jsonl_score score[SL_JSONL_SCORES]; /* of the evaluation */
 };
 
-/* `wire` counts headers and padding; `payload` what the codec wrote; `raw` the tensor as fp32; `nominal` what a paper
- * would count. */
+/* wire_bytes: with headers; payload_bytes: what the codec wrote; raw_bytes: the tensor as fp32; nominal_bytes: as the
+ * authors of the codec's method count. */
 struct sl_jsonl_direction {
 	const char *name, *codec;
 	uint64_t wire_bytes, payload_bytes, raw_bytes;
 	double nominal_bytes;
 };
 
-/* As published tables define them: average = bytes sent / compute time; peak client = max over sends of bytes / send
- * time; peak server = max over receives of bytes / receive time. MB = 1e6 bytes. */
+/* Rates as in published tables: average = bytes sent / compute time; peak client = max over sends of bytes / send time;
+ * peak server = max over receives of bytes / receive time. MB = 1e6 bytes. */
 struct sl_jsonl_summary {
-	uint64_t epochs, steps, samples, skipped; /* skipped: of the steps */
+	uint64_t epochs, steps, samples, skipped; /* skipped: steps with NaN or Inf */
 	double test_loss, test_acc, best_test_acc;
-	struct sl_jsonl_score score[SL_JSONL_SCORES]; /* of the last evaluation, where this process made it */
-	uint64_t best_step;                           /* whose weights were kept; 0: none */
+	struct sl_jsonl_score score[SL_JSONL_SCORES]; /* of the last evaluation, if this process made it */
+	uint64_t best_step;                           /* the step whose weights were kept; 0: none */
 	double t_total_s, t_per_batch_s, t_compute_per_batch_s;
 	double avg_mb_s, peak_client_mb_s, peak_server_mb_s;
 	uint64_t wire_tx_bytes, wire_rx_bytes;
-	/* of these, where there is a link: the middle's weights, ZMTP's framing, what encryption adds */
+	/* parts of the above, over a link: the middle's weights, ZMTP's framing, and what encryption adds */
 	uint64_t weights_tx_bytes, weights_rx_bytes, framing_tx_bytes, framing_rx_bytes, curve_tx_bytes, curve_rx_bytes;
 	struct sl_jsonl_direction direction[SL_JSONL_DIRECTIONS]; /* name NULL: left out */
 	const char *outcome;                                      /* "finished", "interrupted", "server lost" … */
@@ -65,24 +65,24 @@ struct sl_jsonl_summary {
 
 struct sl_jsonl;
 
-/* Creates `path`'s folders and the file, or goes on with it. CANTCREATE; BUSY: another process has it open. */
+/* Opens the file to append; creates it and its folders if needed. CANTCREATE; BUSY: another process has it open. */
 enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
-/* Whether sl_jsonl_open would, and why not; nothing is made or written. */
+/* Checks whether sl_jsonl_open would succeed, with its errors; it makes and writes nothing. */
 enum sl_err sl_jsonl_check(const char *path, struct sl_fail *fail) SL_MUST_CHECK;
-/* Whatever an earlier run wrote goes. IO. */
+/* Removes all lines. IO. */
 enum sl_err sl_jsonl_empty(struct sl_jsonl *log) SL_MUST_CHECK;
-/* Each writes its line whole before it returns. IO: not written (disk full), and errno says why; nothing of the line is
- * left in a file, and the log may be used on. `log` NULL: OK, nothing done, for runs without a log. */
+/* Each writes its whole line before it returns. IO: it was not written (disk full), and errno says why. The file keeps
+ * no part of it, and the log can still be used. `log` NULL, for runs without a log: OK, nothing done. */
 enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *step) SL_MUST_CHECK;
 enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *epoch) SL_MUST_CHECK;
 enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *summary) SL_MUST_CHECK;
-/* Where the log ends, in bytes (0: no log); and back there, dropping what was written since: steps that are run again
- * are logged again. IO: neither was possible. */
+/* _tell: the length of the log in bytes (0: no log). _cut: cuts it back to `offset`, since steps that are run again are
+ * logged again. IO, for a pipe too. */
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset) SL_MUST_CHECK;
 enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset) SL_MUST_CHECK;
-/* What was written is on the disk, or IO. From another thread, too, while the log is open. */
+/* Brings what was written to the disk, or fails with IO. Any thread, while the log is open. */
 enum sl_err sl_jsonl_sync(struct sl_jsonl *log) SL_MUST_CHECK;
-/* fsync and close; IO where the data may not be on the disk. NULL is fine. */
+/* fsync and close; IO: the data may not be on the disk. NULL is fine. */
 enum sl_err sl_jsonl_close(struct sl_jsonl *log) SL_MUST_CHECK;
 
 #endif

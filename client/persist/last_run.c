@@ -16,7 +16,7 @@
 
 enum { REFUSED_MOST = 4, LOG_TAIL = 1 << 16 /* more than a summary */ };
 
-/* Takes up a file that is whole, of this plan, and of the session of this name. */
+/* Adds the file of `step` to `run` if it is whole, of this plan, and of the session with this name. */
 static enum sl_err take_file(struct sl_last_run *run, const char *dir, const struct sl_plan *plan, const char *prefix,
 			     uint64_t step, const char *session, struct sl_fail *fail)
 {
@@ -37,10 +37,10 @@ static enum sl_err take_file(struct sl_last_run *run, const char *dir, const str
 	return SL_OK;
 }
 
-/* Files that cannot be gone on from, newest first. */
+/* Files from which the run cannot go on, newest first. */
 struct refused {
 	int n;
-	struct sl_fail why[REFUSED_MOST]; /* of the first so many */
+	struct sl_fail why[REFUSED_MOST]; /* of the first REFUSED_MOST */
 };
 
 static void refuse(struct refused *r, const struct sl_fail *why)
@@ -57,7 +57,7 @@ static void warn_of(const struct refused *r, enum sl_err but)
 			sl_log(SL_LOG_WARN, "checkpoint-refused", "%s", r->why[i].text);
 }
 
-/* None is good. All of them have one fault where the config is another's: that is said once. */
+/* No file is good. With another config all have the same fault: the error says it once, for the newest. */
 static enum sl_err say_refused(const struct refused *r, struct sl_fail *fail)
 {
 	char older[48] = "";
@@ -68,7 +68,7 @@ static enum sl_err say_refused(const struct refused *r, struct sl_fail *fail)
 	return sl_fail_set(fail, r->why[0].code, "--resume: no good checkpoint: %s%s", r->why[0].text, older);
 }
 
-/* There is no checkpoint: the run is done, or has not come to its first. */
+/* There is no checkpoint: the run is done, or it ended before its first one. */
 static enum sl_err say_none(const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	const char *dir = conf->log.dir;
@@ -95,7 +95,7 @@ static enum sl_err say_none(const struct sl_conf_client *conf, struct sl_fail *f
 			   "--resume: no checkpoint in '%.200s': without --resume a run begins there", dir);
 }
 
-/* log.jsonl ends with the summary of a run that did not come to its end. */
+/* True if log.jsonl ends with the summary of a run that ended early. */
 static bool was_stopped(const char *dir)
 {
 	char path[PATH_MAX], tail[LOG_TAIL + 1], *line;
@@ -107,7 +107,7 @@ static bool was_stopped(const char *dir)
 
 	if (fd >= 0)
 		close(fd);
-	tail[n > 1 ? n - 1 : 0] = '\0'; /* over the last line's end */
+	tail[n > 1 ? n - 1 : 0] = '\0'; /* without the last line feed */
 	line = strrchr(tail, '\n');
 	line = line ? line + 1 : tail;
 	return strstr(line, "\"type\":\"summary\"") && !strstr(line, "\"outcome\":\"finished\"");
@@ -131,7 +131,7 @@ struct sl_past_run sl_past_run(const char *dir)
 	return past;
 }
 
-/* Its note says where it stood: at the end of an epoch, or at the beginning of the next. */
+/* The note "position" names the epoch and the batches done in it: 0 of the next, or all of the last. */
 enum sl_err sl_past_run_epochs(const char *dir, uint64_t steps, int *epochs, struct sl_fail *fail)
 {
 	struct sl_checkpoint c = {.dir = dir, .prefix = SL_CHECKPOINT_DONE};
@@ -149,7 +149,7 @@ enum sl_err sl_past_run_epochs(const char *dir, uint64_t steps, int *epochs, str
 	return SL_OK;
 }
 
-/* Whose the files are to be: the secret's session, and its name as their notes have it. */
+/* Reads the session's secret, and derives the session's name as the notes of its checkpoints have it. */
 static enum sl_err find_secret(const char *dir, struct sl_secret *secret, char name[SL_HEX16_TEXT],
 			       struct sl_fail *fail)
 {
@@ -170,7 +170,7 @@ static enum sl_err read_done(struct sl_last_run *run, const char *dir, const str
 	struct sl_fail why;
 	enum sl_err err = take_file(run, dir, plan, SL_CHECKPOINT_DONE, step, session, &why);
 
-	if (err && run->n) /* there are later ones */
+	if (err && run->n) /* later checkpoints will do */
 		return SL_OK;
 	if (err)
 		return sl_fail_set(fail, err, "--resume: the run is done, and cannot go on from its last state: %s",
@@ -231,8 +231,8 @@ void sl_last_run_finish(const char *dir, uint64_t step, bool keep)
 {
 	struct sl_fail fail;
 
-	/* The older one first: a process that is killed in here must not leave it as what the run goes on from, since
-	 * others may have gone. Then under another name, so that a power cut leaves something to go on from. */
+	/* Older files go first: if this process is killed here, no resume may start from one of them. Then comes the
+	 * rename, so that a power cut at any time leaves a state to go on from. */
 	if (keep)
 		sl_checkpoint_only(dir, SL_CHECKPOINT_CLIENT, step);
 	if (keep && sl_checkpoint_rename(dir, SL_CHECKPOINT_CLIENT, SL_CHECKPOINT_DONE, step, &fail) != SL_OK) {

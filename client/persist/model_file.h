@@ -1,4 +1,4 @@
-/* Whole models in log.dir, as safetensors with torchvision's names. */
+/* Files of whole models in log.dir: safetensors with torchvision's names. */
 #ifndef SL_CLIENT_PERSIST_MODEL_FILE_H
 #define SL_CLIENT_PERSIST_MODEL_FILE_H
 
@@ -8,22 +8,21 @@
 #include "common/exec/plan.h"
 #include "common/weights/weights.h"
 
-#define SL_MODEL_FILE  "model.safetensors" /* what a run leaves */
-#define SL_MODEL_BEST  "best.safetensors"  /* the weights that did best in an evaluation so far: train.keep_best */
-#define SL_MODEL_ASKED "asked.safetensors" /* what a run that goes on wrote for `splitc export` */
+#define SL_MODEL_FILE  "model.safetensors" /* the model at the end of a run */
+#define SL_MODEL_BEST  "best.safetensors"  /* the weights of the best evaluation so far: train.keep_best */
+#define SL_MODEL_ASKED "asked.safetensors" /* written by a run under way for `splitc export` */
 
-#define SL_MODEL_DATA "data" /* a note of these files: what is known of the data */
+#define SL_MODEL_DATA "data" /* a note of these files that describes the data (run/about.h) */
 
 /* The path of a file in log.dir. CANTCREATE: it is too long. */
 enum sl_err sl_log_dir_path(char path[PATH_MAX], const struct sl_conf_client *conf, const char *name,
 			    struct sl_fail *fail) SL_MUST_CHECK;
-/* `weights` of the plan's model behind so many steps, with what is known `about` its data (NULL: nothing); whole or not
- * at all (base/newfile.h). Nothing where log.dir is
- * "". Any thread. */
+/* Writes `weights` of the plan's model after `steps` steps, with the note `about` its data (NULL: none). The file
+ * appears whole or not at all (base/newfile.h). log.dir "": nothing is written. Any thread. */
 enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct sl_plan *plan,
 				const struct sl_weights *weights, const char *about, const char *name, uint64_t steps,
 				struct sl_fail *fail) SL_MUST_CHECK;
-/* The number of steps that the model was trained; INT64_MAX where there is no model, or it does not say. */
+/* The number of steps that the model was trained for; INT64_MAX: there is no model, or it does not say. */
 int64_t sl_model_file_steps(const struct sl_conf_client *conf, const char *name);
 void sl_model_file_remove(const struct sl_conf_client *conf, const char *name);
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a file has no room for is cut off: lists of steps and files, which may be long, are the last. */
+/* A note that is too long is cut off, so a list that may be very long (data.train_files) is the last. */
 static const char *const paths[] = {"train.epochs",
 				    "train.max_steps",
 				    "train.optimizer.lr",
@@ -44,7 +44,7 @@ static const char *const paths[] = {"train.epochs",
 				    "data.train_files"};
 enum { N_PATHS = sizeof paths / sizeof paths[0] };
 
-/* A character of several bytes whose last ones were cut off goes: a file takes UTF-8 alone. */
+/* Drops a UTF-8 character at the end whose last bytes were cut off: notes must be valid UTF-8. */
 static void drop_half_character(char *text)
 {
 	size_t end = strlen(text), at = end, follow;
@@ -58,7 +58,7 @@ static void drop_half_character(char *text)
 		text[at - 1] = 0;
 }
 
-/* A line "KEY=VALUE" for each: no value has a line feed in it. */
+/* One line "KEY=VALUE" for each key; values have no line feeds. */
 void sl_same_run_note(const struct sl_conf_client *conf, char out[SL_CHECKPOINT_NOTE])
 {
 	size_t at = 0;
@@ -81,7 +81,7 @@ struct value {
 	int len;
 };
 
-/* What a note says of a key; NULL: nothing. */
+/* The value of a key in a note; text NULL: the note lacks the key. */
 static struct value value_in(const char *note, const char *path)
 {
 	const size_t len = strlen(path);

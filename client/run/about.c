@@ -39,7 +39,7 @@ void sl_about_norm(char out[SL_CONF_TEXT], const float mean[3], const float std[
 			 (double)mean[1], (double)mean[2], (double)std[0], (double)std[1], (double)std[2]);
 }
 
-/* Every step of an evaluation, in torchvision's words; the last one is Normalize. */
+/* The preprocessing of an evaluation, step by step in torchvision's notation; the last step is Normalize. */
 static void add_pictures(json_t *about, const struct sl_setup *s, const struct sl_set *set)
 {
 	const struct sl_conf_client *c = s->conf;
@@ -51,7 +51,7 @@ static void add_pictures(json_t *about, const struct sl_setup *s, const struct s
 	float mean[3], std[3];
 
 	sl_setup_steps(&steps, c, SL_SPLIT_TEST);
-	if (grey) /* pictures are read so */
+	if (grey) /* the decoder gives grey pictures */
 		json_array_append_new(list, json_string("Grayscale()"));
 	for (int i = 0; i < steps.n; i++)
 		if (!strstr(steps.item[i], "Normalize") && !(grey && strstr(steps.item[i], "Grayscale")))
@@ -103,7 +103,7 @@ static void add_texts(json_t *about, const struct sl_setup *s, const struct sl_s
 
 static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
 
-/* Which samples are which part's. */
+/* How data.split divides the samples; null without it. */
 static json_t *split_of(const struct sl_conf_client *c)
 {
 	if (!sl_conf_splits(c))
@@ -113,7 +113,7 @@ static json_t *split_of(const struct sl_conf_client *c)
 			 (json_int_t)c->data.split.seed, "folds", c->data.split.folds, "fold", c->data.split.fold);
 }
 
-/* By which --resume knows the data again. */
+/* Adds what --resume compares: sizes and fingerprints of the data. */
 static void add_fingerprints(json_t *about, const struct sl_setup *s)
 {
 	const int limit[SL_SPLIT_COUNT] = {s->conf->data.train_limit, s->conf->data.test_limit};
@@ -160,7 +160,7 @@ static void warn_where_both(const json_t *then, const json_t *now, const char *k
 		warn_of_other(then, now, key, advice);
 }
 
-/* Of a network that learns the loss of what inserts restore, the rest is left out: nothing is said of it. */
+/* A network that learns to restore an activation has no hash: its graph lacks the layers behind that activation. */
 static void add_network(json_t *about, const struct sl_setup *s)
 {
 	uint64_t hash = s->plan && s->plan->model && sl_conf_learns_labels(s->conf) ? sl_network_hash(s->plan) : 0;
@@ -196,7 +196,7 @@ void sl_about_check_tokenizer(const struct sl_setup *s, uint64_t tokenizer)
 	json_decref(now);
 }
 
-/* But for the samples themselves. */
+/* All that is known of a data set except the fingerprints of its samples. */
 static json_t *about_set(const struct sl_setup *s, const struct sl_set *set)
 {
 	json_t *about = json_pack("{s:i, s:s, s:s}", "schema", 1, "kind", set->source->name, "task",
@@ -257,7 +257,7 @@ void sl_about_read(struct sl_setup *s, const char *path)
 	s->about = (char *)data; /* a NUL stands behind it */
 }
 
-/* That of another run: about.json, or a model file. The caller drops it. */
+/* Reads another run's JSON, from its about.json or a model file. The caller drops *out. DATA: it has no columns. */
 static enum sl_err load(json_t **out, const char *path, struct sl_fail *fail)
 {
 	const bool model = sl_ends_with(path, ".safetensors");
@@ -300,7 +300,7 @@ enum sl_err sl_about_recall(struct sl_setup *s, struct sl_fail *fail)
 	return sl_conf_client_blame(s->conf, "data.like", load(&s->recalled, s->conf->data.like, fail), fail);
 }
 
-/* Of columns their names and texts are left. */
+/* Removes the means and deviations of columns; their names and texts stay. */
 static void strip_numbers(json_t *about)
 {
 	json_t *column;
@@ -344,7 +344,7 @@ enum sl_err sl_about_keep(const struct sl_setup *s, struct sl_fail *fail)
 	return err;
 }
 
-/* What the run's earlier evaluations have found. */
+/* Copies the thresholds that the run's earlier evaluations have found. */
 static void recall_thresholds(const struct sl_setup *s, const json_t *then)
 {
 	const json_t *list = json_object_get(then, thresholds_key);
@@ -354,7 +354,7 @@ static void recall_thresholds(const struct sl_setup *s, const json_t *then)
 		s->threshold[i] = json_number_value(json_array_get(list, i));
 }
 
-/* Where another limit was asked for, other samples are no surprise. */
+/* Whether the samples differ. With another data.train_limit or data.test_limit they may. */
 static bool is_other(const json_t *a, const json_t *b)
 {
 	const char *then = json_string_value(json_object_get(a, "fingerprint"));
@@ -431,7 +431,7 @@ static enum sl_err same_labels(const struct sl_setup *s, const json_t *then, con
 {
 	const json_t *was = json_object_get(then, "classes"), *is = json_object_get(now, "classes");
 	const size_t other = was && is ? first_other(was, is) : SIZE_MAX;
-	const size_t i = other == json_array_size(is) ? SIZE_MAX : other; /* the first ones are enough for a test set */
+	const size_t i = other == json_array_size(is) ? SIZE_MAX : other; /* a test set may lack the last classes */
 	const char *now_task = sl_setup_task(s->conf)->name;
 
 	if (strcmp(text_of(json_object_get(then, "task"), now_task), now_task) != 0)
@@ -470,7 +470,7 @@ void sl_about_check_columns(const struct sl_setup *s)
 	free(other.about);
 }
 
-/* Such a file has three numbers for one channel, and no Grayscale. */
+/* Whether an older version wrote the file: for one channel its Normalize has three numbers, and it has no Grayscale. */
 static bool is_older_grey(const json_t *then)
 {
 	const char *first = text_of(json_array_get(json_object_get(then, "transforms"), 0), "");
@@ -499,7 +499,7 @@ enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 		warn_where_both(then, now, of_both[i][0], of_both[i][1]);
 	if (now && !err && sl_conf_splits(s->conf) && json_object_get(then, "split")) {
 		json_object_set_new(now, "split", split_of(s->conf));
-		warn_of_other(then, now, "split", ""); /* what it learned may be among these samples */
+		warn_of_other(then, now, "split", ""); /* samples of its training may be among these */
 	}
 	json_decref(then);
 	json_decref(now);

@@ -8,7 +8,7 @@ struct item {
 	bool range;
 };
 
-/* The next item of the list; NULL: it is none. */
+/* Reads the item at `at`, and returns where the next one begins; NULL: it is malformed. */
 static const char *read_item(const char *at, struct item *item)
 {
 	int used = 0, more = 0;

@@ -1,5 +1,5 @@
-/* Who has no part in which steps of a group in one process (`--absent`): a list such as "1:3,2:10-25". Steps count from
- * 1, as in the log. */
+/* Which members of a group in one process miss which steps (`--absent`): a list such as "1:3,2:10-25". Its steps count
+ * from 1, as in the log. */
 #ifndef SL_CLIENT_RUN_ABSENT_H
 #define SL_CLIENT_RUN_ABSENT_H
 
@@ -10,13 +10,13 @@
 
 enum sl_absence {
 	SL_PRESENT,
-	SL_LATE, /* MEMBER:STEP: it computes the step, and is left out of it */
-	SL_AWAY  /* MEMBER:FROM-TO: it is not there at all */
+	SL_LATE, /* MEMBER:STEP: the member computes the step, but the group goes on without it */
+	SL_AWAY  /* MEMBER:FROM-TO: the member does not take part at all */
 };
 
-/* USAGE: it is no such list. `list` may be NULL: nobody. */
+/* USAGE: `list` is malformed. It may be NULL: nobody is absent. */
 enum sl_err sl_absent_check(const char *list, struct sl_fail *fail) SL_MUST_CHECK;
-/* `step`: from 0. */
+/* `step` counts from 0. */
 enum sl_absence sl_absent_look(const char *list, int member, uint64_t step);
 bool sl_absent_has_ranges(const char *list);
 

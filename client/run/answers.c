@@ -48,7 +48,7 @@ static int by_name(const void *a, const void *b)
 
 int sl_answers_find(const char *control, bool any_run, char found[][SL_CONF_SOCKET_PATH], int most)
 {
-	const char *name = strrchr(control, '/') + 1; /* a usual one is an absolute path */
+	const char *name = strrchr(control, '/') + 1; /* the usual path is absolute */
 	size_t stem = strlen(name) - ENDING - (any_run ? TAG : 0);
 	char folder[SL_CONF_SOCKET_PATH];
 	struct dirent *entry;

@@ -1,5 +1,5 @@
-/* Where a running splitc is asked for its status: the control socket, and /metrics where the config names an address.
- */
+/* Where a running splitc answers requests for its status: the control socket and, if the config names an address,
+ * /metrics. */
 #ifndef SL_CLIENT_RUN_ANSWERS_H
 #define SL_CLIENT_RUN_ANSWERS_H
 
@@ -16,14 +16,14 @@ struct sl_answers {
 
 /* `answer` as in control.h. Without a socket in the config, the socket is named after log.dir. If another process
  * already answers there (an evaluation beside a run), this one adds its process id to the name. Errors are those of
- * sl_control_open and sl_metrics_open; *a is to be closed too. */
+ * sl_control_open and sl_metrics_open; *a must be closed after an error, too. */
 enum sl_err sl_answers_open(struct sl_answers *a, struct sl_loop *loop, const struct sl_conf_client *conf,
 			    char *(*answer)(void *arg, const char *request), void *arg,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 void sl_answers_close(struct sl_answers *a); /* a zeroed one is fine */
 
-/* Names of sockets of runs that may be there, for `status`: of the run whose usual socket is `control`, or (any_run) of
- * all runs of this user. found: [most]. Returns how many there are. */
+/* For `status`: finds the sockets of runs that may be active. `control` is the usual socket of one run; any_run: finds
+ * those of all runs of this user. found: [most], sorted. Returns how many were found. */
 int sl_answers_find(const char *control, bool any_run, char found[][SL_CONF_SOCKET_PATH], int most);
 
 #endif

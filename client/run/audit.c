@@ -13,26 +13,26 @@
 #include "common/link/key.h"
 #include "kernels/cpu/cpu.h"
 
-enum { SENT, GRADIENT, WATCHED, LONGEST = 4 /* steps of a stretch that begins by chance */ };
+enum { SENT, GRADIENT, WATCHED, LONGEST = 4 /* steps of a randomly placed stretch */ };
 
 struct sl_audit {
 	const struct sl_setup *setup;
 	uint64_t every;
 	struct sl_local *local;
 	struct sl_client_state client;
-	struct sl_carried carried; /* how the state of a Fetch lies */
-	float *weights;            /* [weight_count] the middle as it is here; fetched is its front alone */
+	struct sl_carried carried; /* the layout of the state that a Fetch brings */
+	float *weights;            /* [weight_count] the middle as computed here; a Fetch brings only its first part */
 	uint8_t *room;             /* [carried.bytes] */
 	bool on;                   /* a stretch is under way */
-	uint64_t begin, end;       /* of this stretch, or of the next one */
-	uint64_t step;             /* that is computed */
+	uint64_t begin, end;       /* steps, end excluded, of this stretch or of the next one */
+	uint64_t step;             /* the step that is computed */
 	char there[SL_WIRE_DEVICE];
-	struct sl_key secret; /* of hashes: a server that has it could send another tensor with the same one */
+	struct sl_key secret; /* key of the hashes: a server that knew it could forge a tensor with the same hash */
 	uint64_t seen[WATCHED][SL_PLAN_MAX_CHUNKS]; /* hashes; 0: not computed */
 	struct sl_audit_sum sum, held;              /* held: of the stretch under way */
 };
 
-/* A number below `n` that nobody else knows. */
+/* A random number below `n` that the server cannot predict. */
 static uint64_t drawn(uint64_t n)
 {
 	uint64_t bits = 0;
@@ -49,7 +49,7 @@ static enum sl_err draw_secret(struct sl_key *secret, struct sl_fail *fail)
 		       : sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no random numbers for audits");
 }
 
-/* On average `every` steps away; the stretch is the shorter the likelier. */
+/* Draws the next stretch: it begins at from + 0 … 2·every - 2, and each further step has a probability of 1/2. */
 static void draw(struct sl_audit *a, uint64_t from)
 {
 	uint64_t length = 1;
@@ -127,7 +127,7 @@ void sl_audit_close(struct sl_audit *a)
 
 bool sl_audit_wants(struct sl_audit *a, uint64_t step)
 {
-	if (a && !a->on && step > a->begin) /* the run came back, or went on, behind the place that was drawn */
+	if (a && !a->on && step > a->begin) /* the run has resumed after the step that was drawn */
 		draw(a, step);
 	return a && (a->on ? step >= a->end : step == a->begin);
 }
@@ -140,7 +140,7 @@ void sl_audit_drop(struct sl_audit *a)
 
 /* ---- a stretch */
 
-/* The place of the first difference, in words. */
+/* Names the parameter that has the first difference, and counts the differences. */
 static void name_weight(const struct sl_audit *a, const float *theirs, char *out, size_t size)
 {
 	const struct sl_plan_segment *s = &a->setup->plan->segment[SL_MIDDLE];
@@ -192,7 +192,7 @@ static enum sl_err end_stretch(struct sl_audit *a, const float *weights, const u
 	return SL_OK;
 }
 
-/* A server that says beforehand that it has other kernels is not a liar, and not to be audited. */
+/* A server that states beforehand that it has other kernels is honest, but cannot be audited. */
 static enum sl_err check_kernels(struct sl_audit *a, const struct sl_remote *remote, struct sl_fail *fail)
 {
 	char here[SL_WIRE_DEVICE];
@@ -215,7 +215,7 @@ static enum sl_err open_rooms(struct sl_audit *a, struct sl_remote *remote, cons
 	a->carried = *layout;
 	if (!a->weights) {
 		a->weights = malloc((size_t)s->weight_count * sizeof(float) + 1);
-		if (a->weights) /* what no Fetch brings stays so */
+		if (a->weights) /* the part that no Fetch brings keeps these values */
 			sl_weights_pack(&a->setup->weights, s, a->weights);
 	}
 	if (!a->room)
@@ -274,7 +274,7 @@ enum sl_err sl_audit_fetched(struct sl_audit *a, struct sl_remote *remote, uint6
 	return err;
 }
 
-/* ---- a step of it */
+/* ---- a step of a stretch */
 
 enum sl_err sl_audit_repeat(struct sl_audit *a, const struct sl_feed *feed, uint64_t step, double lr,
 			    struct sl_fail *fail)
@@ -290,7 +290,7 @@ enum sl_err sl_audit_repeat(struct sl_audit *a, const struct sl_feed *feed, uint
 	err = sl_local_step(a->local, feed, step, lr, &result, fail);
 	a->held.seconds += sl_seconds_since(began);
 	a->held.steps++;
-	return err == SL_ERR_NONFINITE ? SL_OK : err; /* the server, or this side, finds it too */
+	return err == SL_ERR_NONFINITE ? SL_OK : err; /* the step with the server will find it, too */
 }
 
 enum sl_err sl_audit_compare(const struct sl_audit *a, enum sl_dir dir, int chunk, const struct sl_tensor *x,

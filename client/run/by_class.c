@@ -8,8 +8,8 @@
 enum { NAME = 24, MOST_CURVES = 20 };
 
 struct of_class {
-	int64_t is, said, right;
-	int other; /* what was said most often of the others of this class; -1: nothing */
+	int64_t is, said, right; /* samples: of the class; predicted as it; both */
+	int other;               /* the class for which it is most often mistaken; -1: none */
 };
 
 static struct of_class look(const int64_t *c, int width, int k)
@@ -45,7 +45,8 @@ static void put_share(int64_t part, int64_t all)
 
 /* ---- several numbers or labels ---- */
 
-/* A value that any of them has; else nothing was evaluated, or there is one target, whose values are the run's. */
+/* Whether some target has a metric of its own. Otherwise nothing was evaluated, or the only target's metrics are the
+ * run's. */
 static bool has_targets(const struct sl_scores *scores, int metrics)
 {
 	bool any = false;
@@ -149,7 +150,7 @@ static json_t *curve_of(const struct sl_scores *scores, int k)
 	return json_pack("{s:i, s:o, s:o}", "class", k, "auc", sl_json_real(area), "points", points);
 }
 
-/* Of two classes that of class 1, of more each against the rest. */
+/* Adds ROC curves and calibration bins. Of two classes, class 1 has a curve; of more, each has one against the rest. */
 static void put_curves(json_t *root, const struct sl_scores *scores, int width)
 {
 	struct sl_metric_bin bin[SL_METRIC_BINS];

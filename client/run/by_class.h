@@ -1,4 +1,4 @@
-/* How an evaluation went for each class. */
+/* The results of an evaluation for each class, or for each of several numbers or labels. */
 #ifndef SL_CLIENT_RUN_BY_CLASS_H
 #define SL_CLIENT_RUN_BY_CLASS_H
 
@@ -7,13 +7,14 @@
 #include "client/data/source.h"
 #include "client/run/metric.h"
 
-/* To stdout: a line for each class, with its samples, precision, recall, F1, and what else was said of it most often.
- * Nothing where they were not counted. `set` names the classes. */
+/* Prints a line for each class: its samples, precision, recall, F1, and the class for which it was most often taken.
+ * Prints nothing unless sl_scores_confuse had them counted. `set` names the classes. */
 void sl_by_class_print(const struct sl_scores *scores, const struct sl_set *set);
-/* "classes", "confusion", "roc" and "calibration" into the object, where they were counted (docs/OUTPUT.md). */
+/* Adds "classes", "confusion", "roc" and "calibration" to `root` if they were counted (docs/OUTPUT.md). */
 void sl_by_class_json(json_t *root, const struct sl_scores *scores, const struct sl_set *set);
 
-/* Of several numbers or labels: their names, and each one's metrics; "targets" in the object. `score`: of all. */
+/* For several numbers or labels: prints the metrics of each, or adds them to `root` as "targets". `score`: the metrics
+ * of all together. */
 void sl_by_target_print(const struct sl_scores *scores, const struct sl_score score[SL_SCORES_MOST],
 			const struct sl_set *set);
 void sl_by_target_json(json_t *root, const struct sl_scores *scores, const struct sl_score score[SL_SCORES_MOST],

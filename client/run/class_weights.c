@@ -1,10 +1,10 @@
-/* train.class_weights: what a label of training counts in the loss. */
+/* train.class_weights: the weight of each class or label in the training loss. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/run/setup.h"
 
-/* Samples of each class, or that have each label: [classes]. */
+/* Counts the samples of each class: count [classes]. */
 static enum sl_err count_classes(const struct sl_set *set, int64_t *count, struct sl_fail *fail)
 {
 	struct sl_room room = {0};
@@ -31,8 +31,8 @@ static void count_labels(const struct sl_set *set, int64_t *count)
 	}
 }
 
-/* Of classes n / (classes that occur · samples of the class), as sklearn's "balanced"; of a label how many samples lack
- * it for each that has it, as torch's pos_weight is meant. What does not occur has weight 1. */
+/* A class has weight n / (classes that occur · samples of the class), as sklearn's "balanced". A label has samples
+ * without it / samples with it, as for torch's pos_weight. One that no sample has, or every sample, has weight 1. */
 static void balance(float *weight, const int64_t *count, int classes, int64_t n, bool labels)
 {
 	int occur = 0;

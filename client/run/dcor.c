@@ -9,7 +9,7 @@
 enum { LEAST = 4, FEW = 16, MOST = 64, ROOM = 8 << 20 }; /* samples; bytes */
 
 struct sl_dcor {
-	int64_t samples, most, n;      /* of the set; of these, how many count, and are there */
+	int64_t samples, most, n;      /* in the set; how many of these are chosen; and are put */
 	int64_t in_floats, act_floats; /* of a sample */
 	int64_t sample[MOST];          /* [n] */
 	float *act;                    /* [n, act_floats] */

@@ -9,8 +9,8 @@
 enum {
 	PROBE_MS = 2000,
 	PROBE_MOST_MS = 10000,
-	PROBES = 5 /* a greeting takes two round trips, with keys Welcome four more; and nearly as many again to be sure
-		    */
+	PROBES = 5 /* the time until Welcome, in greetings: a greeting takes two round trips, with keys Welcome takes
+		      six, and the rest is a margin */
 };
 
 static int probe_ms(int half)

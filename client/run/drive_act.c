@@ -33,7 +33,7 @@ bool sl_act_release(struct drive *d)
 	return true;
 }
 
-/* The loaders, which owe nothing, to where the run stands. */
+/* Sets the loaders to the run's position. No batch may be requested from them. */
 bool sl_act_seek(struct drive *d)
 {
 	const enum sl_err err = sl_training_seek(d->run, d->loader, d->fail);
@@ -43,7 +43,7 @@ bool sl_act_seek(struct drive *d)
 	return !err;
 }
 
-/* A loader that owes a batch cannot be set back before that batch has come. */
+/* A loader cannot seek while a batch is requested: that batch is then to be dropped (FEED_STALE). */
 bool sl_act_go_back(struct drive *d)
 {
 	if (d->options->eval_only)
@@ -54,7 +54,7 @@ bool sl_act_go_back(struct drive *d)
 	return true;
 }
 
-/* A group went on without this member. */
+/* Moves the run to the server's step, if the group went on without this member. */
 bool sl_act_join(struct drive *d)
 {
 	const uint64_t begin = sl_remote_session(d->remote)->next_step, held = sl_training_held(d->run);
@@ -76,7 +76,7 @@ bool sl_act_join(struct drive *d)
 	return sl_act_release(d) && sl_act_go_back(d);
 }
 
-/* The batch under way is a step's, not an evaluation's. */
+/* Whether the batch under way is a step's, not an evaluation's. */
 static bool trains(const struct drive *d)
 {
 	return d->from == d->loader[SL_SPLIT_TRAIN];
@@ -168,7 +168,7 @@ bool sl_act_fetch(struct drive *d)
 	return true;
 }
 
-/* What was fetched may have been for an audit alone. */
+/* If the Fetch was for an audit alone, there is no file to wait for. */
 bool sl_act_publish(struct drive *d)
 {
 	if (sl_publish_wants(d->publish))
@@ -178,7 +178,7 @@ bool sl_act_publish(struct drive *d)
 	return true;
 }
 
-/* What the link holds is taken out of it. */
+/* Takes a copy of the state that the link holds. */
 bool sl_act_hold_state(struct drive *d)
 {
 	struct sl_step_result result;
@@ -224,7 +224,8 @@ static void request(struct drive *d, struct sl_loader *from)
 		sl_drive_fault(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
 }
 
-/* A member that fetches the weights of its last step says that its state is on its disk. False: the disk hangs. */
+/* A member's Fetch after its last step tells the server that the member's state is on its disk; so this writes it
+ * first. False: the disk hangs. */
 static bool holds_end(struct drive *d)
 {
 	const struct sl_training_state s = sl_training_state(d->run);

@@ -1,4 +1,4 @@
-/* What an event does to a run: it carries out the rule that sl_drive_table has for the run's state. */
+/* Events of a run: each carries out the rule that sl_drive_table has for it in the run's state. */
 #include "client/run/drive_parts.h"
 #include "client/run/report.h"
 

@@ -125,7 +125,7 @@ static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options
 	return err;
 }
 
-/* A phase goes on from the last one's end. */
+/* A later phase goes on from the end of the one before it. */
 static enum sl_err begin_phase(struct sl_setup *setup, const struct sl_phase_end *end, struct sl_local *local,
 			       struct sl_training *run, struct sl_loader *const loader[SL_SPLIT_COUNT],
 			       struct sl_fail *fail)
@@ -157,7 +157,7 @@ static enum sl_err end_phase(struct sl_phase_end *end, struct sl_local *local, s
 		       : SL_OK;
 }
 
-/* What is left of a run behind its last step. */
+/* What remains to be done after a run's last step. */
 static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_local *local,
 			  struct sl_training *run, bool nonfinite, struct sl_fail *fail)
 {

@@ -1,8 +1,8 @@
-/* The run over the link, as the files drive_*.c share it; only they and tests/unit/test_drive.c include this. All of it
- * is of the loop's thread.
+/* A run over the link: what the files drive_*.c share. Only they and tests/unit/test_drive.c include this. Everything
+ * runs on the loop thread.
  *
  *   drive_table.c   the specification: state × event → actions → next state
- *   drive_event.c   carries a rule out
+ *   drive_event.c   carries out a rule of the table
  *   drive_remote.c  events: what the link, the loader, timers and signals report, as events of the table
  *   drive_act.c     actions of a run that goes on
  *   drive_stop.c    actions of a run that ends */
@@ -19,45 +19,45 @@
 #include "common/link/loop.h"
 
 enum drive_state {
-	DRIVE_LINK,  /* a link is opened, and the server has not welcomed this side yet */
-	DRIVE_FEED,  /* the loader is asked for a batch */
+	DRIVE_LINK,  /* a link is being opened, and the server has not sent Welcome yet */
+	DRIVE_FEED,  /* waits for a batch of the loader */
 	DRIVE_PASS,  /* a step, or a batch of an evaluation, is under way */
-	DRIVE_COPY,  /* the middle's weights are fetched for a file that is written while the run goes on */
-	DRIVE_WRITE, /* a file is written that the run waits for: COPY's, or a checkpoint */
-	DRIVE_FETCH, /* the middle's weights are fetched, and the run ends with them */
+	DRIVE_COPY,  /* the middle is being fetched for a file or an audit; then the run goes on */
+	DRIVE_WRITE, /* waits until a file is written: COPY's, or a checkpoint */
+	DRIVE_FETCH, /* the middle is being fetched, and the run ends with it */
 	DRIVE_DROP,  /* the link is lost and is being closed; the run goes on with another */
 	DRIVE_WAIT,  /* there is no link until the back-off is over */
 	DRIVE_QUIT,  /* the link is being closed, and the run ends */
 	DRIVE_END,   /* the run has ended, and everything of it can be closed */
 	DRIVE_LEAVE, /* the process ends as it is: nothing can be closed while a task hangs */
 	DRIVE_STATE_COUNT,
-	/* what a rule may name as its next state besides */
-	DRIVE_STAY,  /* the same */
-	DRIVE_NEXT,  /* what the run wants next: FEED, COPY, WRITE, FETCH or QUIT */
-	DRIVE_RESUME /* a link stands: FEED or PASS where the loader owes a batch or there is one, else NEXT */
+	/* a rule may also have one of these as its next state */
+	DRIVE_STAY,  /* the state stays */
+	DRIVE_NEXT,  /* what the run wants next: FEED, PASS, COPY, WRITE, FETCH or QUIT */
+	DRIVE_RESUME /* after a new link: FEED if a batch is requested, PASS if one is held, else as NEXT */
 };
 
 enum drive_event {
-	EV_SAME,      /* the server goes on from where this side stands: what was under way begins again */
+	EV_SAME,      /* the server goes on from the client's step: what was under way begins again */
 	EV_AHEAD,     /* the server has applied the step that was in doubt: `result` is its result */
 	EV_BACK,      /* both sides go on from an earlier step, or from the start */
-	EV_BAD_FILE,  /* a checkpoint cannot be read, and an older one may do */
-	EV_BATCH,     /* the loader has a batch, and it is held */
-	EV_STALE,     /* the loader has a batch, but of a place that the run has left */
-	EV_UNWANTED,  /* the loader has a batch, but the run ends */
+	EV_BAD_FILE,  /* a checkpoint cannot be read; an older one is to be tried */
+	EV_BATCH,     /* the loader has delivered a batch */
+	EV_STALE,     /* the loader has delivered a batch, but from a position that the run has left */
+	EV_UNWANTED,  /* the loader has delivered a batch, but the run ends */
 	EV_DONE,      /* the step or batch is done: `result` */
 	EV_SKIP,      /* the step was abandoned, and the run goes on without it */
 	EV_NONFINITE, /* the step was abandoned, and the run ends before it */
 	EV_FETCHED,   /* the weights are there; the run is done, or goes on */
 	EV_STOPPED,   /* the weights are there; the run ends before its last step */
 	EV_UNSAVED,   /* the model of a run that is done could not be written */
-	EV_WRITTEN,   /* that file is written, or could not be */
-	EV_LOST,      /* the link failed (`cause`), and another may stand */
+	EV_WRITTEN,   /* the file that WRITE waits for is written, or could not be */
+	EV_LOST,      /* the link failed (`cause`), and another is to be tried */
 	EV_OVER,      /* the link failed (`cause`), and the run ends with it */
 	EV_CLOSED,    /* the link is closed */
 	EV_RETRY,     /* the back-off is over */
 	EV_SIGNAL,    /* the first signal */
-	EV_DRAIN,     /* drain_s after it; or it is time to look again */
+	EV_DRAIN,     /* drain_s has passed since the signal, or it is time to look again for a running task */
 	EV_DRAINED,   /* drain_s is over, and no task runs any more */
 	EV_FAULT,     /* the run cannot go on: `err` and `fail` say why */
 	EV_LEAVE,     /* a task hangs, or a second signal came: `err` and `fail` say so */
@@ -65,10 +65,10 @@ enum drive_event {
 };
 
 enum drive_feed {
-	FEED_IDLE,  /* nothing is asked of the loaders */
-	FEED_OWED,  /* a batch is asked for */
-	FEED_HELD,  /* `batch` */
-	FEED_STALE, /* a batch is asked for that the run no longer wants */
+	FEED_IDLE,  /* no batch is requested */
+	FEED_OWED,  /* a batch is requested */
+	FEED_HELD,  /* `batch` has been delivered */
+	FEED_STALE, /* a batch is requested that the run no longer wants */
 };
 
 /* Why the run ends before its last step. */
@@ -76,7 +76,7 @@ enum drive_why { WHY_NONE, WHY_INTERRUPTED, WHY_NONFINITE };
 
 enum drive_books {
 	BOOKS_OPEN,
-	BOOKS_PAUSED, /* this side's state is kept, or could not be */
+	BOOKS_PAUSED, /* the client's state was saved, or could not be */
 	BOOKS_CLOSED  /* the run is done: the summary is written, and the checkpoints are gone */
 };
 
@@ -90,60 +90,60 @@ struct drive {
 	struct sl_remote *remote; /* NULL in WAIT and END */
 	struct sl_recover *recover;
 	struct sl_audit *audit;     /* NULL: none */
-	struct sl_publish *publish; /* NULL: nothing is published, without a log.dir or in an evaluation */
+	struct sl_publish *publish; /* NULL: there is no log.dir, or this is an evaluation */
 	struct sl_training *run;
 	struct sl_timer *retry, *watch, *drain;
 	/* where it stands */
 	enum drive_state state;
-	unsigned moves; /* so many events have led to another state */
+	unsigned moves; /* changes of state so far: by it an event sees that an action has caused another one */
 	enum drive_feed feed;
 	enum drive_why why;
 	enum drive_books books;
-	bool joined; /* a link was welcomed */
+	bool joined; /* the server has welcomed a link */
 	int signum;  /* of the first signal; 0: none came */
-	/* the batch under way, or asked for */
+	/* the batch under way, or requested */
 	struct sl_loader *loader[SL_SPLIT_COUNT];
 	struct sl_loader *from;
-	const struct sl_batch *batch; /* FEED_HELD */
+	const struct sl_batch *batch; /* set while FEED_HELD */
 	bool due;                     /* the step under way ends with a checkpoint */
-	/* what events bring along */
+	/* set by whoever raises an event */
 	struct sl_step_result result;
 	struct sl_fail cause;
 	struct sl_fail abandoned; /* WHY_NONFINITE: what the run ends with */
-	/* what the run has come to */
+	/* the run's outcome so far */
 	struct sl_training_link link; /* figures of the links that are closed */
 	enum sl_err err;
 	struct sl_fail *fail;
-	uint64_t waits_ms; /* since when it waits for the weights of its last step, and for its group; 0: it does not */
+	uint64_t waits_ms; /* when it began to wait for its last step's weights, and for its group; 0: it does not */
 };
 
-/* Carries out the rule of d->state and this event. Without one the event means nothing. An action may cause another
- * event: where that one leads to a state, this one's next state is void. */
+/* Carries out the rule for d->state and this event. Without a rule the event is ignored. An action may cause another
+ * event; if that one sets the state, this rule's next state is ignored. */
 void sl_drive_event(struct drive *d, enum drive_event ev);
-/* EV_FAULT with this error, whose text is in d->fail. */
+/* Raises EV_FAULT with this error, whose text is in d->fail. */
 void sl_drive_fault(struct drive *d, enum sl_err err);
-/* EV_LEAVE with this error, whose text is in d->fail. */
+/* Raises EV_LEAVE with this error, whose text is in d->fail. */
 void sl_drive_leave(struct drive *d, enum sl_err err);
-/* Brings the run's traffic up to date, and notes it. */
+/* Updates the run's counters of traffic, and notes them in log.dir. */
 void sl_drive_count(struct drive *d);
-/* EV_LEAVE: a task has run for so long. */
+/* Raises EV_LEAVE, because a task has run for busy_ms. */
 void sl_drive_hung(struct drive *d, uint64_t busy_ms);
 
-/* An action. False: the rule's other actions and its next state are void, since an event decided otherwise. */
+/* An action. False: it has raised an event that takes over; the rule's other actions and its next state are ignored. */
 typedef bool sl_drive_act(struct drive *d);
 
 enum { DRIVE_ACTS = 6 };
 
 struct drive_rule {
-	sl_drive_act *act[DRIVE_ACTS]; /* in this order; NULL behind the last */
+	sl_drive_act *act[DRIVE_ACTS]; /* in this order; NULL after the last */
 	uint8_t next;                  /* enum drive_state */
-	bool there;                    /* false: the event means nothing in this state */
+	bool there;                    /* false: the event is ignored in this state */
 };
 
 extern const struct drive_rule sl_drive_table[DRIVE_STATE_COUNT][DRIVE_EVENT_COUNT];
 
-bool sl_drive_is_open(const struct drive *d); /* a link is opened or stands: LINK … FETCH */
-bool sl_drive_is_up(const struct drive *d);   /* a link stands: FEED … FETCH */
+bool sl_drive_is_open(const struct drive *d); /* a link is being opened, or is up: LINK … FETCH */
+bool sl_drive_is_up(const struct drive *d);   /* a link is up: FEED … FETCH */
 
 /* drive_act.c: a run that goes on */
 sl_drive_act sl_act_note_link, sl_act_note_ahead, sl_act_join, sl_act_go_back, sl_act_seek, sl_act_release,

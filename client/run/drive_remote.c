@@ -1,6 +1,6 @@
 /* A run over the link: what the link, the loaders, timers and signals report becomes an event of sl_drive_table. When
- * the link is lost, the config may say to wait for the server. Then a new link goes on from the newest step that both
- * sides hold, after a pause that doubles each time, with jitter. */
+ * the link is lost, the config may say to wait for the server. Then, after an exponential back-off with jitter, a new
+ * link goes on from the newest step that both sides hold. */
 #include <stdlib.h>
 
 #include "client/persist/last_run.h"
@@ -43,7 +43,7 @@ static void on_done(void *arg)
 	sl_drive_event(d, EV_DONE);
 }
 
-/* By the config the step is skipped; or the run ends with the weights that it had before, and can be resumed. */
+/* The step is skipped, or the run ends with the weights before it and can be resumed: train.on_nan says which. */
 static void on_abandoned(void *arg, const struct sl_fail *why)
 {
 	struct drive *d = arg;
@@ -82,7 +82,7 @@ static void on_fetched(void *arg)
 static void on_failed(void *arg, const struct sl_fail *fail)
 {
 	struct drive *d = arg;
-	/* a group that goes back ends all its links, and nobody is lost */
+	/* a group that goes back to an earlier step ends all its links, though no server is lost */
 	const bool comes_back = d->setup->epoch_steps && d->joined && fail->code == SL_ERR_BUSY;
 	const bool may_wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT || comes_back;
 	bool wait = may_wait && !d->why && sl_recover_failed(d->recover, fail->code);
@@ -127,12 +127,12 @@ static enum sl_err open_link(struct drive *d)
 	remote.link.run_steps = sl_training_state(d->run).total_steps;
 	remote.link.traffic = d->link.traffic;
 	if (c->agreed.share.group[0])
-		remote.link.stall_ms = 0; /* the others may keep everyone waiting */
+		remote.link.stall_ms = 0; /* other members may keep this one waiting */
 	sl_recover_offer(d->recover, &remote.link.offer);
 	return sl_remote_open(&d->remote, d->loop, &remote, &events, d, d->fail);
 }
 
-/* A link that cannot even be begun ends the run. */
+/* A link that cannot even be opened ends the run. */
 bool sl_act_open_link(struct drive *d)
 {
 	if (open_link(d) == SL_OK)
@@ -170,7 +170,7 @@ static void on_missed(void *arg, const struct sl_fail *why)
 	struct drive *d = arg;
 	const struct sl_training_state s = sl_training_state(d->run);
 
-	/* behind the last step the model is still to come */
+	/* after its last step a run can do without this checkpoint: it still writes the model */
 	if (d->state >= DRIVE_QUIT || s.step >= s.total_steps)
 		return;
 	if (d->setup->phase.count)
@@ -213,7 +213,7 @@ static void say_waits(struct drive *d)
 		       "this member is done, and waits until all members of group %s have come to the end", group);
 }
 
-/* Is there a task that hangs? */
+/* Updates rates and traffic, and looks for a task that hangs. */
 static void on_watch(void *arg)
 {
 	struct drive *d = arg;
@@ -231,7 +231,8 @@ static void on_watch(void *arg)
 		sl_drive_hung(d, longest);
 }
 
-/* The step under way has not ended within drain_s of the signal. A task that is shorter is waited for. */
+/* The step under way has not ended within drain_s of the signal. A task that has run for less than drain_s is waited
+ * for; one that has run for longer counts as hanging. */
 static void on_drain_over(void *arg)
 {
 	struct drive *d = arg;
@@ -291,11 +292,11 @@ static enum sl_err open_all(struct drive *d)
 		err = sl_answers_open(&d->answers, d->loop, d->setup->conf, answer, d, d->fail);
 	if (!err)
 		err = open_link(d);
-	/* Until here a signal ends the process at once: to take a lot of memory takes long, and no step is lost. */
+	/* Until here a signal ends the process at once: allocating much memory takes long, and no step can be lost. */
 	return err ? err : sl_loop_on_signals(d->loop, on_signal, d, d->fail);
 }
 
-/* No file is being written any more. False: one takes too long, or the process ends as it is already. */
+/* Waits until no file is being written. False: one takes too long, or the process is to end as it is anyway. */
 static bool settle(struct drive *d)
 {
 	if (d->state != DRIVE_LEAVE && d->recover && !sl_recover_settle(d->recover))
@@ -309,7 +310,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 {
 	static const char *const outcome[] = {
 		[WHY_NONE] = "finished", [WHY_INTERRUPTED] = "interrupted", [WHY_NONFINITE] = "nonfinite"};
-	static struct drive d; /* a task that hangs works on it until the process is gone */
+	static struct drive d; /* static, since a task that hangs uses it until the process ends */
 	enum sl_err err;
 
 	d = (struct drive){.setup = setup, .options = options, .fail = fail};
@@ -345,6 +346,6 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	sl_loop_close(d.loop);
 	sl_training_close(d.run);
 	sl_client_auth_close(&d.auth);
-	/* who names a key has answered, and the network is no cause */
+	/* an error that names a key came from a server that answered, so the network is not the cause */
 	return err == SL_ERR_TIMEOUT && !d.cause.key[0] ? sl_drive_explain(setup->conf, fail) : err;
 }

@@ -14,10 +14,10 @@ bool sl_act_pause_link(struct drive *d)
 
 bool sl_act_close_link(struct drive *d)
 {
-	if (!sl_drive_is_open(d)) /* an event in between has done it */
+	if (!sl_drive_is_open(d)) /* an earlier action's event has closed it */
 		return true;
 	sl_report_add(&d->link, d->remote);
-	/* a goodbye would have the server forget what a run that failed can go on from */
+	/* a goodbye would make the server delete what a run that failed can go on from */
 	if (d->err && !d->options->eval_only)
 		sl_link_pause(sl_remote_link(d->remote));
 	sl_remote_close(d->remote);
@@ -30,7 +30,7 @@ bool sl_act_stop_loop(struct drive *d)
 	return true;
 }
 
-/* Nothing is closed: with a task that does not end nothing can be. */
+/* Closes nothing, since a task that does not end may still use all of it. */
 bool sl_act_leave(struct drive *d)
 {
 	d->setup->in_use = true;
@@ -38,7 +38,7 @@ bool sl_act_leave(struct drive *d)
 	return true;
 }
 
-/* ---- the end of a run that is done; each is on the disk before the next ---- */
+/* ---- the end of a run that is done; what one action writes is on the disk before the next begins ---- */
 
 static enum sl_err save_model(struct drive *d, struct sl_fail *fail)
 {
@@ -59,7 +59,7 @@ static void blame(struct drive *d, enum sl_err err, const struct sl_fail *why)
 	*d->fail = *why;
 }
 
-/* A model that could not be written can be, later, by --resume: the checkpoints stay. */
+/* If the model cannot be written, the checkpoints stay, so that --resume can write it later. */
 bool sl_act_save(struct drive *d)
 {
 	struct sl_fail why;
@@ -71,7 +71,7 @@ bool sl_act_save(struct drive *d)
 	return !err;
 }
 
-/* The next phase begins behind this one's last evaluation, which it could not make: its images are others. */
+/* Saves the state as after this phase's last evaluation. The next phase has other images, and could not make it. */
 bool sl_act_end_phase(struct drive *d)
 {
 	struct sl_fail why;
@@ -106,7 +106,7 @@ bool sl_act_summarize(struct drive *d)
 	return true;
 }
 
-/* The server removes its checkpoints at the goodbye. So a run without checkpoints is one that is whole. */
+/* Removes the client's checkpoints. The server removes its own at the goodbye. */
 bool sl_act_forget(struct drive *d)
 {
 	sl_recover_finish(d->recover, d->remote, sl_training_state(d->run).step);
@@ -114,7 +114,7 @@ bool sl_act_forget(struct drive *d)
 	return true;
 }
 
-/* ---- the end of one that is not ---- */
+/* ---- the end of a run that is not done ---- */
 
 static void say_paused(const struct drive *d)
 {
@@ -130,7 +130,7 @@ static void say_paused(const struct drive *d)
 		sl_log(SL_LOG_INFO, "paused", "`splitc train … --resume` goes on from here");
 }
 
-/* Both sides keep their state. */
+/* Both sides save their state, from which --resume goes on. */
 bool sl_act_keep_last(struct drive *d)
 {
 	struct sl_fail why;
@@ -157,7 +157,7 @@ bool sl_act_save_anyway(struct drive *d)
 	return true;
 }
 
-/* The error of the step that was abandoned, where nothing worse came on the way. */
+/* Reports why a step was abandoned, unless another error is reported already. */
 bool sl_act_blame_nonfinite(struct drive *d)
 {
 	if (d->why == WHY_NONFINITE)
@@ -165,7 +165,8 @@ bool sl_act_blame_nonfinite(struct drive *d)
 	return true;
 }
 
-/* The run ends with its link. Before an abandoned step the state is certain, however the link ended. */
+/* The run ends with its link. If a step was abandoned, the server cannot have applied it, so the client saves the state
+ * before it, however the link ended. Otherwise sl_recover_end decides. */
 bool sl_act_keep_certain(struct drive *d)
 {
 	struct sl_fail missed;
@@ -212,7 +213,8 @@ bool sl_act_look_again(struct drive *d)
 	return true;
 }
 
-/* Where the server may have applied the step under way, and has not said so, it is the last checkpoint that counts. */
+/* If the server may have applied the step under way without the client knowing, only the last checkpoint is certain.
+ * Then the run ends with an error in place of a pause. */
 bool sl_act_look_idle(struct drive *d)
 {
 	if (!sl_link_idle(sl_remote_link(d->remote)))
@@ -225,8 +227,8 @@ bool sl_act_look_idle(struct drive *d)
 	return true;
 }
 
-/* The run is paused before the step under way. But a step that the worker has applied, and the run has not heard of, is
- * behind the state that is kept. */
+/* The run is paused before the step under way. If the worker has applied that step already, the state that will be
+ * saved includes it, so the run counts it first. */
 bool sl_act_end_drained(struct drive *d)
 {
 	sl_log(SL_LOG_WARN, "stopping", "drain_s is over: the run %s",

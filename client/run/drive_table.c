@@ -1,32 +1,32 @@
 /* The specification of a run over the link: state × event → actions, in this order, → next state.
  *
- * What holds in all of it:
- * - A run that ends before its last step keeps its state before it writes the model. A run that is done has its last
- *   checkpoint on the disk before it writes the model, and writes that before it removes its checkpoints. So a folder
- *   with a model and no checkpoint is that of a run that is done.
- * - The link of a run that failed is paused before it is closed. A goodbye would have the server forget what the run
+ * Invariants:
+ * - A run that ends before its last step saves its state before it writes the model. A run that is done has its last
+ *   checkpoint on the disk before it writes the model, and removes its checkpoints after that. So a folder with a model
+ *   and no checkpoint is that of a run that is done.
+ * - The link of a run that failed is paused before it is closed. A goodbye would make the server delete what the run
  *   can go on from.
- * - The state is held before the link is closed, since the link's tensors go with it. */
+ * - The client copies its state out of a link before it closes the link, which frees the tensors. */
 #include "client/run/drive_parts.h"
 
 /* clang-format off */
 #define TO(state, ...) {{__VA_ARGS__}, DRIVE_##state, true}
 
-/* A link that is opened, or stands, can fail. */
+/* A link that is being opened, or is up, can fail. */
 #define FAILS                                                            \
 	[EV_LOST]  = TO(DROP,  sl_act_hold_state, sl_act_close_link),    \
 	[EV_OVER]  = TO(QUIT,  sl_act_keep_certain, sl_act_close_link),  \
 	[EV_FAULT] = TO(QUIT,  sl_act_close_link),                       \
 	[EV_LEAVE] = TO(LEAVE, sl_act_leave)
 
-/* A link that stands can also be stopped in good order. */
+/* A link that is up can also be stopped in good order. */
 #define STANDS                                                           \
 	FAILS,                                                           \
 	[EV_SIGNAL]  = TO(STAY, sl_act_arm_drain, sl_act_end_early),     \
 	[EV_DRAIN]   = TO(STAY, sl_act_pause_link, sl_act_look_idle),    \
 	[EV_DRAINED] = TO(QUIT, sl_act_end_drained, sl_act_keep_last, sl_act_blame_nonfinite, sl_act_close_link)
 
-/* While no link stands, a batch that comes is held, and the loaders go where the run stands. */
+/* While no link is up, a batch that arrives is held; one from another position is dropped, and the loaders seek. */
 #define APART                                                            \
 	[EV_BATCH] = TO(STAY),                                           \
 	[EV_STALE] = TO(STAY, sl_act_release, sl_act_seek)
@@ -56,7 +56,7 @@ const struct drive_rule sl_drive_table[DRIVE_STATE_COUNT][DRIVE_EVENT_COUNT] = {
 		STANDS,
 		[EV_FETCHED]   = TO(WRITE,  sl_act_publish),
 		[EV_STOPPED]   = TO(WRITE,  sl_act_publish),
-		[EV_WRITTEN]   = TO(NEXT), /* at once, where nothing could be written */
+		[EV_WRITTEN]   = TO(NEXT), /* from sl_act_publish itself: no file is to be written, or can be */
 	},
 	[DRIVE_WRITE] = {
 		STANDS,
@@ -88,7 +88,7 @@ const struct drive_rule sl_drive_table[DRIVE_STATE_COUNT][DRIVE_EVENT_COUNT] = {
 		[EV_BATCH]     = TO(STAY,   sl_act_release),
 		[EV_STALE]     = TO(STAY,   sl_act_release),
 		[EV_UNWANTED]  = TO(STAY,   sl_act_release),
-		[EV_SIGNAL]    = TO(STAY,   sl_act_arm_drain), /* what the run has come to stands */
+		[EV_SIGNAL]    = TO(STAY,   sl_act_arm_drain), /* the outcome does not change any more */
 		[EV_DRAIN]     = TO(STAY,   sl_act_look_again),
 		[EV_CLOSED]    = TO(END,    sl_act_stop_loop),
 		[EV_LEAVE]     = TO(LEAVE,  sl_act_leave),

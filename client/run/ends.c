@@ -49,7 +49,7 @@ void sl_ends_close(struct sl_ends *ends)
 	*ends = (struct sl_ends){0};
 }
 
-/* Floats of a chunk that crosses. */
+/* The most floats of a chunk at one of the cuts. */
 static int64_t chunk_floats(const struct sl_plan *plan, bool mid)
 {
 	const struct sl_shape row = sl_plan_cut_shape(plan, mid, 1);
@@ -87,7 +87,7 @@ struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, 
 	return x;
 }
 
-/* The weights of head and tail that are held stay where they are. */
+/* Held weights (frozen ones, in 16 bits) are not copied: the executor gets pointers to them. */
 static enum sl_err hold(struct sl_exec *exec, const struct sl_weights *weights)
 {
 	const struct sl_plan_segment *s = sl_exec_segment(exec);
@@ -168,7 +168,7 @@ static int64_t first_row(const struct sl_ends *ends, int chunk)
 	return first < ends->feed.rows ? first : ends->feed.rows;
 }
 
-/* Labels of a row: one, or one of each pixel. */
+/* Labels of a row: one, or one for each pixel. */
 static int64_t labels_of_row(const struct sl_ends *ends)
 {
 	const struct sl_graph *g = &ends->plan->model->graph;
@@ -176,7 +176,7 @@ static int64_t labels_of_row(const struct sl_ends *ends)
 	return ends->plan->model->task->kind == SL_LEARN_PIXELS ? sl_shape_row(&g->value[g->in[1].value].shape) : 1;
 }
 
-/* The number of its first label. */
+/* The number of the chunk's first label. */
 static int64_t first_answer(const struct sl_ends *ends, int chunk)
 {
 	const int64_t first = first_row(ends, chunk);
@@ -184,7 +184,7 @@ static int64_t first_answer(const struct sl_ends *ends, int chunk)
 	return ends->feed.chosen ? (int64_t)ends->feed.chosen[first] : first * labels_of_row(ends);
 }
 
-/* Places count from the chunk's first token on. */
+/* Places of chosen tokens count from the batch's first token in a feed, and from the chunk's first token here. */
 static void take_places(struct sl_ends *ends, int chunk)
 {
 	const struct sl_feed *feed = &ends->feed;
@@ -236,7 +236,7 @@ static struct sl_exec_call exec_call(const struct sl_ends *ends, int chunk)
 	};
 }
 
-/* Tokens are rows of a table, which nothing behind this looks at. */
+/* A token is an index into the embedding's table, which nothing later checks. */
 static bool tokens_are_known(const struct sl_ends *ends, const int32_t *token, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++)
@@ -245,7 +245,7 @@ static bool tokens_are_known(const struct sl_ends *ends, const int32_t *token, i
 	return true;
 }
 
-/* The chunk's part of the batch. */
+/* Uploads the chunk's part of the batch to the head's input. */
 static enum sl_err take_input(struct sl_ends *ends, int chunk, const struct sl_exec_call *call)
 {
 	const struct sl_tensor in = sl_exec_input(ends->head, chunk, sl_exec_in_count(ends->head, &call->dims));
@@ -259,7 +259,7 @@ static enum sl_err take_input(struct sl_ends *ends, int chunk, const struct sl_e
 				  (size_t)n * element);
 }
 
-/* The head's output of a chunk whose samples may be kept; NULL: they may not. */
+/* The head's output of a chunk whose activations may be cached; NULL: they may not. */
 static float *keepable(struct sl_ends *ends, int chunk, const struct sl_exec_call *call)
 {
 	if (!ends->use.kept || !ends->training || !ends->feed.samples)
@@ -267,7 +267,7 @@ static float *keepable(struct sl_ends *ends, int chunk, const struct sl_exec_cal
 	return sl_exec_output(ends->head, chunk, sl_exec_out_count(ends->head, &call->dims)).data;
 }
 
-/* Forward of a chunk whose input is not in the head yet. */
+/* Computes a chunk's activations, unless the cache has those of all its samples. */
 static enum sl_err head_chunk(struct sl_ends *ends, int chunk, const struct sl_exec_call *call)
 {
 	const int32_t *sample = ends->feed.samples ? ends->feed.samples + first_row(ends, chunk) : NULL;
@@ -298,8 +298,8 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 	return err ? err : head_chunk(ends, chunk, &call);
 }
 
-/* What so many labels from `from` on count together: a weighted mean of classes is divided by their weights. Labels
- * that are no class are refused later. */
+/* The divisor of the mean loss of n labels from `from` on: the sum of their class weights, or how many are not ignored.
+ * Labels that are no class are refused later. */
 static double weight_of(const struct sl_ends *ends, int64_t from, int64_t n)
 {
 	const struct sl_model *model = ends->plan->model;
@@ -315,7 +315,7 @@ static double weight_of(const struct sl_ends *ends, int64_t from, int64_t n)
 			sum += (double)ends->use.class_weight[label[i]];
 		else
 			sum += !pixels || label[i] != SL_LEARN_IGNORED;
-	return sum > 0 || !pixels ? sum : 1; /* of no pixel at all the loss is 0 */
+	return sum > 0 || !pixels ? sum : 1; /* if all pixels are ignored, the loss is 0 */
 }
 
 int64_t sl_ends_answers(const struct sl_ends *ends)
@@ -331,9 +331,9 @@ int64_t sl_ends_answers(const struct sl_ends *ends)
 	return answers;
 }
 
-/* What the gradient of a row's loss is divided by. A group's middle sums over all members, so each divides by all rows
- * of a step, of which some may have more tokens with a loss than others; sl_ends_commit takes that back for its own two
- * ends. */
+/* The divisor of the gradient of a row's loss. A group's middle sums the gradients of all members. So each member
+ * divides by the rows of the group's step, even if some rows have more tokens with a loss than others. sl_ends_commit
+ * undoes that for the member's own two ends. */
 static double loss_rows(const struct sl_ends *ends, int chunk, const struct sl_dims *dims)
 {
 	const int64_t group = ends->plan->spec.group_rows;
@@ -346,7 +346,7 @@ static double loss_rows(const struct sl_ends *ends, int chunk, const struct sl_d
 					: weight_of(ends, 0, ends->feed.rows * labels_of_row(ends));
 }
 
-/* The sum of the two parts' gradients of what they share, and the mean over the batch, once both are done. */
+/* Once head and tail are done: sums their gradients of shared parameters, and makes gradients means over the batch. */
 static enum sl_err tie(struct sl_ends *ends)
 {
 	const double factor = sl_plan_sum_factor(&ends->plan->spec, sl_feed_answers(&ends->feed));
@@ -360,7 +360,7 @@ static enum sl_err tie(struct sl_ends *ends)
 	return err;
 }
 
-/* The step's gradient is the mean over so many batches. */
+/* The number of batches whose mean is the step's gradient. */
 static int64_t accumulated(const struct sl_plan *plan)
 {
 	return plan->spec.accumulate > 1 ? plan->spec.accumulate : 1;
@@ -386,7 +386,7 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 		.weight = ends->use.class_weight,
 		.ignores = model->task->kind == SL_LEARN_PIXELS,
 		.ignored = SL_LEARN_IGNORED,
-		/* so that pictures have a mean, whatever the pixels are divided by */
+		/* makes the Dice loss a mean over pictures, although .scale divides by pixels */
 		.dice = (float)(rows / (double)(ends->use.chunk_loss_sum ? call.dims.rows : ends->feed.rows)),
 		.scale = 1.0f / (float)(rows * (double)accumulated(ends->plan)),
 	};
@@ -419,7 +419,7 @@ enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail)
 	return err ? err : sl_exec_check(ends->tail, rows, chunks, fail);
 }
 
-/* One line for every cut whose width falls. */
+/* Logs a line for every cut whose width falls. */
 static void say_widths(const struct sl_plan *plan, uint64_t done)
 {
 	static const char *const cut[2] = {"head", "tail"};

@@ -13,13 +13,13 @@ static struct sl_exec *exec_of(const struct sl_ends *ends, int i)
 	return i ? ends->tail : ends->head;
 }
 
-/* Where a part's differences lie in a change, and its statistics. */
+/* The places in `change` of a part's differences and statistics. */
 static struct sl_change place(const struct sl_ends_round *r, int i, float *change)
 {
 	return sl_end_change(r->layout, r->ends->plan, part[i], change);
 }
 
-/* Where a moment's differences lie in a change. */
+/* The place in `change` of one of a part's optimizer moments. */
 static float *moment_place(const struct sl_end_layout *l, const struct sl_plan *plan, int i, int moment, float *change)
 {
 	return sl_end_change(l, plan, part[i], change + l->stats + (1 + moment) * l->grads).grad;
@@ -68,7 +68,8 @@ static enum sl_err take(const struct sl_ends *ends, struct sl_exec_state state[2
 	return err ? err : sl_exec_state_take(&state[1], exec_of(ends, 1));
 }
 
-/* Within a step, so more steps may be applied than are done: sl_exec_state_give is for states between steps. */
+/* Puts a state back within a step, where more steps may be applied than are done. sl_exec_state_give is for states
+ * between steps. */
 static enum sl_err give(const struct sl_ends *ends, const struct sl_exec_state state[2], bool moments)
 {
 	enum sl_err err = SL_OK;
@@ -153,7 +154,7 @@ static void scatter_moments(const struct sl_end_layout *l, const struct sl_plan 
 		sl_range_scatter(&plan->segment[part[i]], to->moment[k], moment_place(l, plan, i, k, from), NULL);
 }
 
-/* The optimizer's part, of those whose moments are not each member's own. */
+/* Takes the optimizer's moments and its count of steps from the mean, or resets them (share.moments: zero). */
 static void hear_moments(struct sl_ends_round *r, float *mean)
 {
 	for (int i = 0; i < 2; i++) {
@@ -183,7 +184,7 @@ enum sl_err sl_ends_round_hear(struct sl_ends_round *r, float *mean)
 	return err ? err : give(r->ends, r->is, r->how != SL_SHARE_KEEP);
 }
 
-/* ---- all of head and tail, for one that comes while others train */
+/* ---- the whole state of head and tail, for a member that joins while others train */
 
 enum sl_err sl_ends_get_state(const struct sl_ends *ends, const struct sl_end_layout *l, float *to)
 {
@@ -194,7 +195,7 @@ enum sl_err sl_ends_get_state(const struct sl_ends *ends, const struct sl_end_la
 		err = take(ends, state);
 	if (!err)
 		gather(l, ends->plan, state, to);
-	if (!err && l->moments > 1) /* fewer moments do not need the count, and members may differ in it */
+	if (!err && l->moments > 1) /* with fewer moments the count is not needed, and members may differ in it */
 		memcpy(sl_end_steps(l, to), state[0].applied, sizeof state[0].applied);
 	close_states(state);
 	return err;

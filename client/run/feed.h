@@ -1,32 +1,32 @@
-/* What a pass over one batch is given. */
+/* A batch as a pass over it reads it. */
 #ifndef SL_CLIENT_RUN_FEED_H
 #define SL_CLIENT_RUN_FEED_H
 
 #include "client/data/loader.h"
 
-/* Borrowed until the pass is over. */
+/* The arrays are borrowed until the pass is over. */
 struct sl_feed {
 	const void *input;      /* images [rows, H, W, C], f32; or the tokens of all rows, i32 */
-	const uint32_t *begin;  /* where the tokens of each row begin, [rows + 1]; NULL: the input is images */
+	const uint32_t *begin;  /* [rows + 1] offset of each row's tokens; NULL: the input has no tokens */
 	const void *target;     /* [rows]: labels, i32, or numbers to be predicted, f32 */
 	int64_t rows;           /* at most the planned batch */
-	const int32_t *other;   /* [rows], of mixed rows: see struct sl_batch; NULL: there are none */
+	const int32_t *other;   /* [rows] for mixup, with `share`: see struct sl_batch; NULL: rows are not mixed */
 	const float *share;     /* [rows] */
-	const uint32_t *pieces; /* of padded rows, [2·rows + 1]: see struct sl_dims; NULL: they are not */
-	const uint32_t *cached; /* [2·rows]: see struct sl_dims; NULL: rows are whole */
-	/* Of masked rows: where each row's chosen tokens begin in `place` and in the target, [rows + 1]; NULL: they are
-	 * not. */
+	const uint32_t *pieces; /* [2·rows + 1], for padding: see struct sl_dims; NULL: rows are not padded */
+	const uint32_t *cached; /* [2·rows]: see struct sl_dims; NULL: no part of a row is cached */
+	/* For rows of which only some tokens have a target: chosen [rows + 1] is where each row's begin in `place` and
+	 * in the target. place has their positions among the batch's tokens. NULL: targets are by row. */
 	const uint32_t *chosen, *place;
-	const int32_t *samples; /* [rows], which of the set they are; NULL: nobody knows */
+	const int32_t *samples; /* [rows] their indices in the set; NULL: unknown */
 };
 
-/* Labels, or numbers to be predicted. */
+/* Chosen tokens or, where none are chosen, rows. */
 static inline int64_t sl_feed_answers(const struct sl_feed *feed)
 {
 	return feed->chosen ? (int64_t)feed->chosen[feed->rows] : feed->rows;
 }
 
-/* With padding. */
+/* Tokens with padding or, where there are none, rows. */
 static inline int64_t sl_feed_tokens(const struct sl_feed *feed)
 {
 	return feed->begin ? (int64_t)feed->begin[feed->rows] : feed->rows;

@@ -8,17 +8,17 @@
 struct sl_generate {
 	struct sl_generate_spec spec;
 	struct sl_generate_row *row;
-	int prompts, told; /* rows; of these, those that `done` has been told of */
-	int next;          /* the first row that has had no seat yet */
-	int *seat;         /* [batch] the row that each row of the cache has */
+	int prompts, told; /* rows; of these, reported to `done` */
+	int next;          /* the first row that has not had a seat yet */
+	int *seat;         /* [batch] rows of the cache: the row that has it; -1: none */
 	struct sl_sample_room room;
 	float *logits; /* [batch, vocab] */
 	/* the pass under way */
-	int *fed;         /* [batch], which rows */
-	uint32_t *cached; /* [2·batch] as struct sl_dims has it */
+	int *fed;         /* [batch] the rows in it */
+	uint32_t *cached; /* [2·batch] as in struct sl_dims */
 	int n_fed;
 	int32_t *token;                   /* [batch · row_tokens] */
-	int32_t *target;                  /* [batch], of no meaning */
+	int32_t *target;                  /* [batch] labels that mean nothing */
 	uint32_t *begin, *chosen, *place; /* [batch + 1], [batch + 1], [batch] */
 };
 

@@ -1,6 +1,6 @@
-/* Text behind prompts, token by token: each pass is an evaluation of the rows that are not done, whose last tokens'
- * logits give the next token of each. Where keys and values are cached, a pass has what the cache lacks of each row,
- * else all of it. All tokens stay here, so a cache that is lost is filled again. */
+/* Generates text that continues prompts, token by token. Each pass evaluates the rows that are not done, and the logits
+ * of a row's last token give its next token. If keys and values are cached, a pass has only what the cache lacks of
+ * each row, otherwise all of it. The client holds all tokens, so it can fill a lost cache again. */
 #ifndef SL_CLIENT_RUN_GENERATE_H
 #define SL_CLIENT_RUN_GENERATE_H
 
@@ -10,8 +10,8 @@
 
 enum sl_generate_end {
 	SL_GENERATE_GOES_ON,
-	SL_GENERATE_END,   /* by the end token, which is no part of the text */
-	SL_GENERATE_LENGTH /* by the most tokens that a text or a row may have */
+	SL_GENERATE_END,   /* an end token came, which is not part of the text */
+	SL_GENERATE_LENGTH /* the text, or its row, has the most tokens that it may have */
 };
 
 struct sl_generate_row {
@@ -23,11 +23,11 @@ struct sl_generate_row {
 
 struct sl_generate_spec {
 	struct sl_sampling how;
-	int max_tokens;     /* of a text, behind its prompt */
-	const int32_t *end; /* tokens that end a text [n_end] */
+	int max_tokens;     /* most tokens of a text, without its prompt */
+	const int32_t *end; /* [n_end] tokens that end a text */
 	int n_end;
-	int vocab, batch, row_tokens; /* as planned */
-	bool caches;
+	int vocab, batch, row_tokens; /* as in the plan */
+	bool caches;                  /* keys and values are cached */
 	/* Called for each row that is done, in order. */
 	void (*done)(void *arg, int number, const struct sl_generate_row *row);
 	void *arg;
@@ -35,23 +35,23 @@ struct sl_generate_spec {
 
 struct sl_generate;
 
-/* Prompts are copied: prompt i is id[begin[i] … begin[i + 1]), none empty, and shorter than a row may be. */
+/* Prompts are copied: prompt i is id[begin[i] … begin[i + 1]). DATA: one is empty, or leaves no room in its row. */
 enum sl_err sl_generate_open(struct sl_generate **out, const struct sl_generate_spec *spec, const int32_t *id,
 			     const int64_t *begin, int prompts, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_generate_close(struct sl_generate *g); /* NULL is fine */
 
-/* The next pass; false: all rows are done. *feed is valid until the next call. */
+/* Prepares the next pass; false: all rows are done. *feed is valid until the next call. */
 bool sl_generate_feed(struct sl_generate *g, struct sl_feed *feed);
 /* Where a pass writes its logits, [batch, vocab]. */
 float *sl_generate_logits(struct sl_generate *g);
-/* A link's caches are gone: rows begin anew. */
+/* A link's caches are lost: the next pass has the whole of each row. */
 void sl_generate_forget(struct sl_generate *g);
-/* Of the pass that was fed last. NONFINITE. */
+/* After a pass: appends a token to each of its rows, and calls `done`. NONFINITE: a logit is NaN or Inf. */
 enum sl_err sl_generate_take(struct sl_generate *g, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* All passes, in this process or with the server. `setup` has its plan, weights and backend. */
+/* Run all passes, in this process or with the server. `setup` has its plan, weights and backend. */
 enum sl_err sl_generate_local(struct sl_setup *setup, struct sl_generate *g, struct sl_fail *fail) SL_MUST_CHECK;
-/* A link that is lost is made anew, as link.on_server_lost says, and the pass under way is made again. */
+/* If link.on_server_lost says so, a new link takes the place of a lost one, and repeats the pass under way. */
 enum sl_err sl_generate_remote(struct sl_setup *setup, struct sl_generate *g, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
-/* Generation over a link. The client holds all tokens: where a link is lost, another one makes the pass under way
- * again, and of each row all that was cached. */
+/* Generation over a link. The client holds all tokens. If a link is lost, the next one repeats the pass under way, with
+ * the tokens of each row that were cached. */
 #include <signal.h>
 #include <time.h>
 
@@ -17,10 +17,10 @@ struct passes {
 	struct sl_loop *loop;
 	struct sl_client_auth auth;
 	struct sl_secret secret;
-	uint64_t epoch, number; /* of the newest link, of the next pass */
+	uint64_t epoch, number; /* of the newest link; of the next pass */
 	bool linked;            /* there has been a link */
 	bool again;             /* the link is lost, and another one is tried */
-	bool closing;           /* the remote */
+	bool closing;           /* sl_remote_close was called */
 	struct sl_retry failed;
 	struct sl_timer *retry;
 	struct sl_remote *remote; /* NULL: there is none now */
@@ -77,7 +77,7 @@ static void on_done(void *arg)
 		next(p);
 }
 
-/* Only steps are abandoned, and weights fetched. */
+/* Cannot happen, as on_fetched: only steps are abandoned, and no weights are fetched here. */
 static void on_abandoned(void *arg, const struct sl_fail *why)
 {
 	struct passes *p = arg;

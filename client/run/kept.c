@@ -6,13 +6,13 @@
 
 struct sl_kept {
 	int64_t samples, features;
-	int64_t *at; /* [samples + 1] tokens in front of each sample's */
+	int64_t *at; /* [samples + 1] offset of each sample, in tokens */
 	bool *there; /* [samples] */
 	float *x;    /* [tokens, features] */
 	int64_t taken, put;
 };
 
-/* What a token's activation may depend on: its row, and weights. */
+/* Whether an op's result for a sample depends only on the sample's row and on weights. */
 static bool is_fixed(const struct sl_op *op)
 {
 	switch (op->kind) {

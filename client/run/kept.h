@@ -1,5 +1,5 @@
-/* Activations of a head in which nothing learns and nothing is drawn: a sample's are the same in every epoch, so they
- * may be kept from the first one on. All memory is taken at once. Worker's thread only. */
+/* A cache of the head's activations (train.keep_head_bytes). In a head in which nothing learns or is random, a sample
+ * has the same ones in every epoch. All memory is allocated at once. Worker's thread only. */
 #ifndef SL_CLIENT_RUN_KEPT_H
 #define SL_CLIENT_RUN_KEPT_H
 
@@ -8,21 +8,22 @@
 
 struct sl_kept;
 
-/* CONFIG, with a sentence that begins with a verb: the plan's head learns, draws, mixes samples or is not of tokens. */
+/* CONFIG: the plan's head learns, draws random numbers, mixes samples or has no tokens. The sentence begins with a
+ * verb, since the caller puts the key before it. */
 enum sl_err sl_kept_check(const struct sl_plan *plan, struct sl_fail *fail) SL_MUST_CHECK;
-/* Of all samples of a set of rows of tokens that are not padded; `most`: bytes that may be taken. LIMIT: more bytes
- * are needed, and *fail says how many; NOMEM; errors of sl_kept_check. */
+/* Room for all samples of `set`, whose rows of tokens are not padded. `most`: bytes that may be taken. LIMIT: more are
+ * needed, and *fail says how many; NOMEM; errors of sl_kept_check. */
 enum sl_err sl_kept_open(struct sl_kept **out, const struct sl_plan *plan, const struct sl_set *set, int64_t most,
 			 struct sl_fail *fail) SL_MUST_CHECK;
 void sl_kept_close(struct sl_kept *kept); /* NULL is fine */
 int64_t sl_kept_bytes(const struct sl_kept *kept);
-/* Samples that were taken, and put, so far. */
+/* How many samples were taken, and put, so far. */
 void sl_kept_count(const struct sl_kept *kept, int64_t *taken, int64_t *put);
 
-/* The activations [tokens, F] of these samples, one behind the other, into `out`; false: not all of them are there. */
+/* Copies the activations [tokens, F] of these samples, one after the other, to `out`. False: some are not cached. */
 bool sl_kept_take(struct sl_kept *kept, const int32_t *sample, int64_t rows, float *out);
 void sl_kept_put(struct sl_kept *kept, const int32_t *sample, int64_t rows, const float *x);
-/* The weights are others: nothing is there any more. */
+/* The weights have changed: empties the cache. */
 void sl_kept_forget(struct sl_kept *kept);
 
 #endif

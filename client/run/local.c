@@ -9,7 +9,7 @@
 #include "common/exec/finite.h"
 #include "common/session/port.h"
 
-/* A gradient that nothing below needs does not. */
+/* Whether a tensor crosses: a gradient does not if nothing in front of the cut learns. */
 static bool crosses(const struct sl_local *l, enum sl_dir dir)
 {
 	const bool *no_grad = l->plan->spec.no_grad;
@@ -17,7 +17,7 @@ static bool crosses(const struct sl_local *l, enum sl_dir dir)
 	return !(dir == SL_DIR_HEAD_GRAD && no_grad[0]) && !(dir == SL_DIR_MID_GRAD && no_grad[1]);
 }
 
-/* One that is not opened is NULL. */
+/* Opens a codec, or leaves it NULL if its tensor does not cross. */
 static enum sl_err open_codec(struct sl_local *l, enum side side, enum sl_dir dir, struct sl_fail *fail)
 {
 	const struct sl_codec_spec *spec = l->agreement.codec;
@@ -56,7 +56,7 @@ static enum sl_err open_codecs(struct sl_local *l, enum side side, struct sl_fai
 	return SL_OK;
 }
 
-/* Codecs of a tensor that gets narrower begin anew. */
+/* Opens the codecs of a tensor that gets narrower anew, without their state. */
 static enum sl_err follow_codecs(struct sl_local *l, uint64_t done, struct sl_fail *fail)
 {
 	static const enum sl_dir pair[2][2] = {{SL_DIR_HEAD_ACT, SL_DIR_HEAD_GRAD}, {SL_DIR_MID_ACT, SL_DIR_MID_GRAD}};
@@ -89,7 +89,7 @@ static enum sl_err open_middle(struct sl_local *l, const struct sl_exec *trunk, 
 	return err ? err : sl_exec_allocate(l->middle, fail);
 }
 
-/* The trunk decodes what this member tells; its own codec of the mean is not here. */
+/* The trunk's side only decodes this member's changes: the coder with which it encodes the mean is the group's. */
 static enum sl_err open_shared(struct sl_local *l, struct sl_fail *fail)
 {
 	const struct sl_agreement *a = &l->agreement;
@@ -237,7 +237,7 @@ void sl_local_state_close(struct sl_local_state *state)
 		sl_exec_state_close(&state->part[i]);
 }
 
-/* What the link would do to a tensor: encoded by the one side, decoded by the other. */
+/* Does to a tensor what a link would: one side encodes it, the other decodes it. */
 static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const struct sl_tensor *from,
 			 struct sl_tensor *to, struct sl_fail *fail)
 {
@@ -249,7 +249,7 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 		.training = l->ends.training,
 		.dims = sl_ends_dims(&l->ends, chunk),
 	};
-	/* what a payload would begin with: both sides have it here */
+	/* a link's payload begins with the rows' lengths, which both sides have here */
 	const size_t bytes = sl_port_lengths(l->plan, (int)dir, call.dims.rows, call.dims.tokens);
 	enum sl_err err;
 
@@ -324,7 +324,7 @@ enum sl_err sl_local_follow(struct sl_local *l, uint64_t done, struct sl_fail *f
 	return err ? err : follow_codecs(l, done, fail);
 }
 
-/* What the two sides tell each other, of a middle without a gradient nothing. */
+/* As over a link, where the sides exchange their squares. A middle without a gradient adds nothing. */
 enum sl_err sl_local_find_scale(struct sl_local *l, double *scale, struct sl_fail *fail)
 {
 	double ends[2], middle = 0;

@@ -17,21 +17,21 @@ struct member {
 	struct sl_loader *loader[SL_SPLIT_COUNT];
 	const struct sl_batch *batch; /* under way; NULL: none */
 	struct sl_local *local;
-	struct sl_fold_part *part; /* of the fold: with rows it is in the step, and has `why` it is not */
+	struct sl_fold_part *part; /* its part of the fold: has rows if it is in the step, else `why` it is not */
 	struct sl_step_result result;
 	bool own, absent; /* of the step under way: it is this member's; it is late */
-	bool here;        /* in the step under way, or the last one: else it is away */
+	bool here;        /* takes part in the step under way, or did in the last one; false: away */
 };
 
 struct group {
 	struct sl_setup *setup;
 	const struct sl_drive_options *options;
-	struct sl_fold fold;   /* with all members' parameters */
+	struct sl_fold fold;   /* its trunk has the middle's parameters */
 	struct member *member; /* [n] */
 	int n;
 	uint64_t step;          /* the next one */
-	struct sl_end_sum ends; /* of shared ones; else zeros */
-	struct sl_buf mean;     /* as all hear it; empty: nobody was in the step */
+	struct sl_end_sum ends; /* sum of shared heads and tails; zeros if they are not shared */
+	struct sl_buf mean;     /* encoded, as all members get it; empty: nobody was in the step */
 	struct sl_fail *fail;
 };
 
@@ -122,7 +122,7 @@ static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
 	return sl_local_use(m->local, &use, fail);
 }
 
-/* What computes borrows plans: the trunk that of member 0. So all of it is closed before any plan is. */
+/* Executors borrow the members' plans, the trunk that of member 0. So they are all closed before any plan is. */
 static void close_all(struct group *g)
 {
 	sl_end_sum_close(&g->ends);
@@ -228,7 +228,7 @@ static enum sl_err end_own(struct group *g, struct member *m)
 	return err;
 }
 
-/* A step of a round: each member's copy by itself. */
+/* A step within a round: steps each member's copy of the middle by itself. */
 static enum sl_err apply_apart(struct group *g, double lr)
 {
 	enum sl_err err = SL_OK;
@@ -239,7 +239,8 @@ static enum sl_err apply_apart(struct group *g, double lr)
 	return err ? sl_fail_set(g->fail, err, "a member's step could not be applied") : SL_OK;
 }
 
-/* Who is late does not tell of the round; whoever passes its last step has told before it hears so. */
+/* Has members send their changes at a round's last step. A late member does not; a member that passes the step, since
+ * it is not its own, does. */
 static enum sl_err tell_round(struct group *g, double lr)
 {
 	enum sl_err err = SL_OK;
@@ -253,8 +254,8 @@ static enum sl_err tell_round(struct group *g, double lr)
 	return err;
 }
 
-/* The round ends with this step: whoever is absent in it has no part in the average. Whoever spoils it has no part in
- * the step, and tells so. */
+/* Ends a round with this step. The average leaves out members that are absent in it. A member whose change the fold
+ * refuses (left_out) is not in the step, and sends its change again without it. */
 static enum sl_err average(struct group *g, double lr)
 {
 	enum sl_err err = tell_round(g, lr);
@@ -314,7 +315,7 @@ static enum sl_err step(struct group *g, double lr)
 	return err;
 }
 
-/* It has been away, and takes part in the next step. `from`: a member that was in the last one. */
+/* Brings back a member that was away, for the next step. `from`: a member that was in the last one. */
 static enum sl_err join(struct group *g, struct member *m, const struct member *from)
 {
 	enum sl_err err;
@@ -336,7 +337,7 @@ static enum sl_err join(struct group *g, struct member *m, const struct member *
 	return sl_local_follow(m->local, g->step, g->fail);
 }
 
-/* Who takes part in the next step; NULL: nobody. */
+/* Finds who takes part in the next step, and brings back who was away. *some: one of them; NULL: nobody. */
 static enum sl_err gather(struct group *g, struct member **some)
 {
 	const struct member *from = NULL;
@@ -358,7 +359,7 @@ static enum sl_err gather(struct group *g, struct member **some)
 	return err;
 }
 
-/* All members go by the same epochs, so one says for all what is next. Whoever is away does not evaluate either. */
+/* All members have the same epochs, so each says for all what is next. One that is away does not evaluate either. */
 static enum sl_err run_all(struct group *g)
 {
 	enum sl_err err = SL_OK;
@@ -407,7 +408,7 @@ static enum sl_err finish(struct group *g, bool nonfinite)
 	return err;
 }
 
-/* Who may be away for some steps; in rounds a member comes back where one begins. */
+/* Refuses --absent with ranges in modes in which a member cannot come back to the group's state. */
 static enum sl_err check_ranges(const struct sl_setup *setup, const char *absent, struct sl_fail *fail)
 {
 	const struct sl_agreed *a = &setup->conf->agreed;

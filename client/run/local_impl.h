@@ -1,4 +1,4 @@
-/* What a run in one process is made of, for local.c, which computes and steps, and local_member.c, for groups. */
+/* A run in one process, as local.c, which computes and steps, and local_member.c, for groups, share it. */
 #ifndef SL_CLIENT_RUN_LOCAL_IMPL_H
 #define SL_CLIENT_RUN_LOCAL_IMPL_H
 
@@ -17,28 +17,28 @@ struct sl_local {
 	struct sl_buf buf;
 	sl_local_crossed *crossed; /* NULL: nobody listens */
 	void *crossed_arg;
-	uint64_t done;                    /* steps, behind which the codecs have their shapes */
+	uint64_t done;                    /* steps, for which the codecs have their shapes */
 	double grad_norm;                 /* of the batch; as in struct sl_step_result */
-	double grad_scale;                /* of a group's member, from clipping; 0: it is not clipped by itself */
-	uint64_t began_ns;                /* of the pass */
+	double grad_scale;                /* factor from clipping this member by itself; 0: it is not clipped so */
+	uint64_t began_ns;                /* when the pass began */
 	uint64_t tx_bytes, rx_bytes;      /* of the batch */
 	uint64_t payload[SL_CROSS_COUNT]; /* of the run */
 	double nominal[SL_CROSS_COUNT];
 	/* shared ends; without them zeros */
 	struct sl_end_layout layout;
 	struct sl_end_coder *end[SIDES][SL_END_COUNT];
-	float *change; /* [layout.floats] what crosses, as the other side decodes it */
+	float *change; /* [layout.floats] what crosses, as the receiver decodes it */
 	struct sl_bytes mean;
 	struct sl_ends_round round; /* where ends are averaged after every round */
-	bool told;                  /* what this member has of the round that ends is known */
+	bool told;                  /* this member has sent its change of the round that ends */
 };
 
-/* Of the batch that l->ends has taken: its chunks, after begin_pass. */
+/* A pass over the batch that l->ends has taken: begins it, and then computes its chunks. */
 void sl_local_begin_pass(struct sl_local *l);
 enum sl_err sl_local_chunks(struct sl_local *l, struct sl_fail *fail) SL_MUST_CHECK;
-/* The norm of the model's gradient, into l->grad_norm, and what the gradient is multiplied by. For plans that clip. */
+/* For plans that clip: sets l->grad_norm to the norm of the model's gradient, and *scale to the gradient's factor. */
 enum sl_err sl_local_find_scale(struct sl_local *l, double *scale, struct sl_fail *fail) SL_MUST_CHECK;
-void sl_local_roll_back(struct sl_local *l); /* codecs are as before the pass */
+void sl_local_roll_back(struct sl_local *l); /* sets codecs back to before the pass */
 void sl_local_name_step(const struct sl_local *l, enum sl_err err, struct sl_fail *fail);
 struct sl_step_result sl_local_result(const struct sl_local *l, double lr, bool skipped);
 

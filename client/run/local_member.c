@@ -1,4 +1,4 @@
-/* A member of a group in one process (local_group.c): its step without the trunk's. */
+/* A member of a group in one process (local_group.c): its part of a step, without the trunk's. */
 #include "client/run/local_impl.h"
 
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static void count_end(struct sl_local *l, enum sl_end end, size_t bytes)
 	l->nominal[SL_DIR_COUNT + end] += sl_end_coder_nominal(l->end[CLIENT][end]);
 }
 
-/* What a link would do to l->change. */
+/* Does to l->change what a link would: encodes and decodes it. */
 static enum sl_err cross(struct sl_local *l, struct sl_fail *fail)
 {
 	enum sl_err err;
@@ -84,7 +84,7 @@ enum sl_err sl_local_tell_round(struct sl_local *l, uint64_t number, bool with_s
 	return err ? err : cross(l, fail);
 }
 
-/* Who was left out hears the mean, too. */
+/* Applies the mean, also to a member that was not in the step. */
 static enum sl_err apply_mean(struct sl_local *l, double lr, struct sl_fail *fail)
 {
 	enum sl_err err;
@@ -102,11 +102,12 @@ static enum sl_err apply_mean(struct sl_local *l, double lr, struct sl_fail *fai
 			     : sl_ends_commit_mean(&l->ends, &l->layout, l->change, lr);
 }
 
-/* What is the member's own of a step that it is in. Where it has told of a round, that is a part of it all the same. */
+/* Applies what is the member's own of a step that it is in. A change of a round that it has sent counts in any case, so
+ * its coder commits. */
 static enum sl_err commit_own(struct sl_local *l, double lr, bool in)
 {
 	const bool by_step = l->change && !l->round.ends;
-	const double scale = l->told ? 0 : l->grad_scale; /* what was told of a round was scaled for it */
+	const double scale = l->told ? 0 : l->grad_scale; /* sending a round's change has scaled the gradient already */
 
 	if (l->round.ends ? l->told : in)
 		sl_end_coder_commit(l->end[CLIENT][SL_END_GRAD]);

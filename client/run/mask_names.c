@@ -27,7 +27,7 @@ static enum sl_err no_memory(struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the names of masks");
 }
 
-/* The sample's name with another ending. Of what its folders are, ".." leads nowhere else. */
+/* The sample's name with another ending. A folder ".." becomes "__", so that no path leaves `dir`. */
 static void path_of(const struct sl_mask_names *n, int64_t index, char out[SL_MASK_NAME])
 {
 	char name[NAME];
@@ -84,7 +84,7 @@ static enum sl_err check_twice(const struct sl_mask_names *n, struct sl_fail *fa
 	return err;
 }
 
-/* What is there already. */
+/* Checks the files that exist already. */
 static enum sl_err check_files(const struct sl_mask_names *n, bool force, struct sl_fail *fail)
 {
 	struct file *sample = calloc((size_t)n->set->count + 1, sizeof *sample);

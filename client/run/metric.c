@@ -74,7 +74,7 @@ static enum sl_err add_top(struct sl_metric_state *s, const float *output, const
 	return SL_OK;
 }
 
-/* Counts by class: samples that are rightly of it, that are of it, that are said to be of it. */
+/* Counts by class: samples rightly predicted as it; of it; predicted as it. */
 static enum sl_err add_confusion(struct sl_metric_state *s, const float *output, const void *target, int64_t rows)
 {
 	int64_t *right = s->count, *is = right + s->width, *said = is + s->width;
@@ -133,7 +133,7 @@ static double iou_of(double right, double is, double said, double n)
 	return right / (is + said - right);
 }
 
-/* Of class k. `n`: all samples. */
+/* The value for class k. `n`: all samples. */
 static double share_of(const struct sl_metric_state *s, int k, double n)
 {
 	const int64_t *right = s->count, *is = right + s->width, *said = is + s->width;
@@ -141,13 +141,13 @@ static double share_of(const struct sl_metric_state *s, int k, double n)
 	return s->of->class_share((double)right[k], (double)is[k], (double)said[k], n);
 }
 
-/* The shares of pixels do not take all samples into account. */
+/* The metrics that have this, those of pixels, do not depend on `n`. */
 double sl_metric_of_class(const struct sl_metric_state *s, int k)
 {
 	return share_of(s, k, 0);
 }
 
-/* Of two classes that of class 1, else the mean of the classes that occur. */
+/* For two classes the value of class 1, unless `both`; otherwise the mean over the classes that occur. */
 static double class_mean(const struct sl_metric_state *s)
 {
 	const int64_t *is = s->count + s->width, *said = is + s->width;
@@ -164,7 +164,7 @@ static double class_mean(const struct sl_metric_state *s)
 	}
 	if (classes || n == 0)
 		return classes ? sum / classes : NAN;
-	return fmax(0, share_of(s, 1, n)); /* class 1 does not occur: of no sample is F1 0 / 0 */
+	return fmax(0, share_of(s, 1, n)); /* class 1 does not occur: F1 would be 0 / 0, and is 0 */
 }
 
 /* ---- metrics that correlate ---- */
@@ -239,7 +239,7 @@ static double mae_result(const struct sl_metric_state *s)
 	return s->n > 0 ? s->mean[0] / s->n : NAN;
 }
 
-/* Σ (output − target)², of moments: output in [0], target in [1]. */
+/* Σ (output − target)² from the moments: output in [0], target in [1]. */
 static double square_error(const struct sl_metric_state *s)
 {
 	const double apart = s->mean[0] - s->mean[1];

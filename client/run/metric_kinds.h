@@ -1,10 +1,10 @@
-/* What metric.c, metric_rank.c and scores.c share; nobody else includes this. */
+/* Shared by metric.c, metric_rank.c and scores.c alone. */
 #ifndef SL_CLIENT_RUN_METRIC_KINDS_H
 #define SL_CLIENT_RUN_METRIC_KINDS_H
 
 #include "client/run/metric.h"
 
-/* metric.c: x and y to the sums about their means; what follows from those sums */
+/* metric.c: adds x and y to the sums about their means; the correlation that these sums give */
 void sl_metric_moment(struct sl_metric_state *s, double x, double y);
 double sl_metric_pearson(const struct sl_metric_state *s);
 
@@ -14,7 +14,7 @@ enum sl_err sl_metric_keep_numbers(struct sl_metric_state *s, const float *outpu
 enum sl_err sl_metric_keep_more(struct sl_metric_state *s, const struct sl_metric_state *behind);
 double sl_metric_auc(const struct sl_metric_state *s);
 double sl_metric_average_precision(const struct sl_metric_state *s);
-/* Of a label, from all that was kept: the probability from which on it is said, where F1 is largest. */
+/* From all rows of a label: the probability from which on it is predicted with the largest F1. */
 double sl_metric_threshold(const struct sl_metric_state *s);
 double sl_metric_calibration(const struct sl_metric_state *s);
 int sl_metric_roc(const struct sl_metric_state *s, int k, struct sl_roc_point *point, double *area);

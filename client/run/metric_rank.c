@@ -18,7 +18,7 @@ static const float *row_at(const struct sl_metric_state *s, int64_t r)
 	return s->kept + (size_t)r * row_floats(s);
 }
 
-/* `rows` more have room behind those that are there. */
+/* Makes room for `rows` more. */
 static enum sl_err need(struct sl_metric_state *s, int64_t rows)
 {
 	const size_t each = row_floats(s) * sizeof *s->kept;
@@ -81,7 +81,7 @@ static double log_sum(const float *x, int width)
 }
 
 struct scored {
-	double p; /* probability, or what rises with it */
+	double p; /* probability, or a value that rises with it */
 	bool yes; /* the sample is of the class */
 };
 
@@ -92,7 +92,7 @@ static int by_falling_p(const void *a, const void *b)
 	return (x->p < y->p) - (x->p > y->p);
 }
 
-/* Of one class, from samples by falling probability, of which `yes` are of it. */
+/* The value for one class, from samples by falling probability, of which `yes` are of it. */
 typedef double (*class_result)(const struct scored *s, int64_t n, int64_t yes);
 
 /* The share of pairs, one of the class and one of the rest, in which the first has the larger probability; equal ones
@@ -129,8 +129,8 @@ static double average_precision(const struct scored *s, int64_t n, int64_t yes)
 	return sum / (double)yes;
 }
 
-/* scored [rows]: by falling probability of class k. How many are of it; 0 where one is NaN, since there is no order
- * then; `sums` [rows] as log_sum. */
+/* Fills scored [rows], sorted by falling probability of class k. Returns how many samples are of it; 0 if a value is
+ * NaN, since there is no order then. sums [rows]: as log_sum. */
 static int64_t score_class(const struct sl_metric_state *s, int k, const double *sums, struct scored *scored)
 {
 	int64_t yes = 0;
@@ -140,7 +140,7 @@ static int64_t score_class(const struct sl_metric_state *s, int k, const double 
 
 		if (isnan(sums[r]))
 			return 0;
-		/* of two, by the difference of the logits: rounding of the probability would part equal ones */
+		/* for two classes, by the difference of logits: rounding could make equal probabilities differ */
 		scored[r] = (struct scored){s->width == 2 ? (k ? 1 : -1) * ((double)row[1] - (double)row[0])
 							  : exp((double)row[k] - sums[r]),
 					    row[s->width] == (float)k};
@@ -150,7 +150,7 @@ static int64_t score_class(const struct sl_metric_state *s, int k, const double 
 	return yes;
 }
 
-/* Memory for score_class, which the caller frees; NULL: there is none. */
+/* Allocates what score_class needs, and computes *sums; the caller frees both. NULL: there is no memory. */
 static struct scored *scores_of(const struct sl_metric_state *s, double **sums)
 {
 	struct scored *scored = malloc(((size_t)s->rows + 1) * sizeof *scored);
@@ -166,7 +166,7 @@ static struct scored *scores_of(const struct sl_metric_state *s, double **sums)
 	return NULL;
 }
 
-/* Of two classes that of class 1, else the mean of the classes that some samples are of, and some are not. */
+/* For two classes the value of class 1, otherwise the mean over classes that some samples have and some do not. */
 static double over_classes(const struct sl_metric_state *s, class_result result)
 {
 	double *sums, total = 0;
@@ -186,7 +186,7 @@ static double over_classes(const struct sl_metric_state *s, class_result result)
 	return classes ? total / classes : NAN;
 }
 
-/* A point behind each run of equal probabilities, or where there are many behind some of them. */
+/* Draws a point after each run of equal probabilities; in a long curve, only after some of them. */
 static int curve(const struct scored *s, int64_t n, int64_t yes, struct sl_roc_point *point)
 {
 	const int64_t apart = n / (SL_METRIC_ROC_POINTS - 2) + 1;
@@ -274,7 +274,7 @@ bool sl_metric_bins(const struct sl_metric_state *s, struct sl_metric_bin bin[SL
 		p = exp((double)row[top] - log_sum(row, s->width));
 		if (!isfinite(p))
 			return false;
-		at = (int)ceil(p * SL_METRIC_BINS) - 1; /* bins take their upper bound */
+		at = (int)ceil(p * SL_METRIC_BINS) - 1; /* the upper bound is in the bin */
 		at = at < 0 ? 0 : at < SL_METRIC_BINS ? at : SL_METRIC_BINS - 1;
 		bin[at].n++;
 		bin[at].probability += p;
@@ -309,7 +309,7 @@ static int by_value(const void *a, const void *b)
 	return x->value != y->value ? (x->value > y->value) - (x->value < y->value) : (x->at > y->at) - (x->at < y->at);
 }
 
-/* rank [n] of column `which`; equal values have the mean of their ranks. */
+/* Fills rank [n] for column `which`; equal values have the mean of their ranks. */
 static void ranks_of(const struct sl_metric_state *s, int which, struct place *place, double *rank)
 {
 	for (int64_t i = 0; i < s->rows; i++)

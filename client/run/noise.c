@@ -21,7 +21,7 @@ enum sl_err sl_noise_read(struct sl_noise *n, const struct sl_conf_client *c, st
 	return SL_OK;
 }
 
-/* Box and Muller: of two words two numbers. */
+/* The Box-Muller transform: two words give two normal numbers. */
 static void add(float *to, const float *x, int64_t n, double factor, const uint32_t *word)
 {
 	double sum = 0;

@@ -1,7 +1,7 @@
-/* Noise on what the client sends, from a key that the server lacks. A sample's noise is a function of the key and of
- * what the sample would send without it. So a step that is run again repeats it, in one process or over the link. A
- * sample that sends the same again tells nothing new. Gradients pass the noise as they are. It hinders attackers. It is
- * no guarantee: the deviation follows the sample, and nothing is clipped. */
+/* Noise on what the client sends, drawn by a key that the server lacks. A sample's noise is a function of the key and
+ * of what would be sent without it. So a repeated step has the same noise, in one process or over the link, and a
+ * sample that sends the same values again reveals nothing new. The backward pass ignores the noise. It hinders
+ * attackers, but guarantees nothing: its deviation depends on the sample, and nothing is clipped. */
 #ifndef SL_CLIENT_RUN_NOISE_H
 #define SL_CLIENT_RUN_NOISE_H
 
@@ -15,15 +15,15 @@ struct sl_noise {
 	struct sl_key key;
 };
 
-/* Of the config's keys. Errors of sl_keypair_load, with the key's place in the file. */
+/* Reads the config's keys `noise.…`. Errors of sl_keypair_load, with the place of noise.key in the file. */
 enum sl_err sl_noise_read(struct sl_noise *noise, const struct sl_conf_client *conf,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 static inline double sl_noise_of(const struct sl_noise *noise, enum sl_dir dir)
 {
 	return !noise ? 0 : dir == SL_DIR_HEAD_ACT ? noise->head_act : dir == SL_DIR_MID_GRAD ? noise->mid_grad : 0;
 }
-/* x with noise of `dir` to `to`, which may be x itself. A sample is a row of x; where x has a row for each token it is
- * all of a text's tokens. `word`: as many as x has floats, and one. */
+/* Writes x with the noise for `dir` to `to`, which may be x itself. A sample is a row of x or, if x has a row for each
+ * token, all of a text's tokens. `word`: scratch, one more than x has floats. */
 void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl_dims *dims, const struct sl_tensor *x,
 		  float *to, uint32_t *word);
 

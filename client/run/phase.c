@@ -10,7 +10,7 @@ static struct sl_conf_phase item(const struct sl_conf_client *conf, int index)
 {
 	struct sl_conf_phase p = {.epochs = 1, .lr = 1};
 
-	(void)sl_conf_phase_read(conf->train.phases.item[index], &p); /* checked as it was loaded */
+	(void)sl_conf_phase_read(conf->train.phases.item[index], &p); /* checked when the config was loaded */
 	return p;
 }
 
@@ -46,7 +46,7 @@ static enum sl_err refuse(const struct sl_conf_client *conf, int index, struct s
 				   conf->train.phases.item[index], why);
 }
 
-/* Whether codecs carry something from step to step: another size of image is another size of that. */
+/* Refuses codecs that carry state from step to step, since its size depends on that of the images. */
 static enum sl_err check_codecs(const struct sl_setup *s, int index, struct sl_fail *fail)
 {
 	enum { STATELESS_BYTES = 8 };

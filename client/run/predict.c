@@ -93,7 +93,7 @@ static void fill_values(struct sl_predict *p, const float *x, int best)
 		p->value[k] /= sum;
 }
 
-/* The first classes in the order of their logits, or all in their own. */
+/* Sorts the `top` classes by falling logit to the front; without `top`, classes stay in their own order. */
 static void fill_order(struct sl_predict *p, const float *x)
 {
 	for (int i = 0; i < p->spec.classes; i++)
@@ -104,13 +104,13 @@ static void fill_order(struct sl_predict *p, const float *x)
 		for (int k = i + 1; k < p->spec.classes; k++)
 			if (x[p->order[k]] > x[p->order[best]])
 				best = k;
-		class = p->order[best]; /* those between keep their order: of equal ones the first comes first */
+		class = p->order[best]; /* the others keep their order, and so do equal logits */
 		memmove(p->order + i + 1, p->order + i, (size_t)(best - i) * sizeof *p->order);
 		p->order[i] = class;
 	}
 }
 
-/* A logit is a float, which nine digits give back. */
+/* Nine digits identify a float. */
 static const char *number(double x, const char *unknown, char text[NUMBER])
 {
 	snprintf(text, NUMBER, "%.9g", x);
@@ -119,7 +119,7 @@ static const char *number(double x, const char *unknown, char text[NUMBER])
 
 /* ---- names ---- */
 
-/* A text as CSV has it (RFC 4180), as a string of JSON, or in a line of text. */
+/* Prints a text as CSV has it (RFC 4180), as a string of JSON, or in a line of text. */
 static void put_quoted(const struct sl_predict_spec *s, const char *text)
 {
 	const bool json = s->format == SL_PREDICT_JSON;
@@ -300,7 +300,7 @@ static void put_number(const struct sl_predict *p, double right, double predicte
 	end_line(p);
 }
 
-/* Several numbers, or labels: `right` and x [classes]. */
+/* Whether a sample has several numbers or labels; `right` and x are then [classes]. */
 static bool has_several(const struct sl_predict_spec *s)
 {
 	return s->task->kind == SL_LEARN_LABELS || (s->task->each && s->classes > 1);
@@ -330,10 +330,11 @@ static void put_names_of(const struct sl_predict_spec *s, const char *before)
 	}
 }
 
-/* What a line says of each number or label: in CSV a column each, whose name begins so, in JSON a list. */
+/* What a line has for each number or label: the target, the predicted label, the value. In CSV each is a column, in
+ * JSON a list. */
 enum what { RIGHT, SAID, SHOWN, WHATS };
 
-/* NULL: it says no such thing. */
+/* The beginning of a column's name in CSV, or the name of the list in JSON; NULL: a line does not have this. */
 static const char *word_of(const struct sl_predict_spec *s, enum what what)
 {
 	const bool json = s->format == SL_PREDICT_JSON, labels = s->task->kind == SL_LEARN_LABELS;
@@ -391,7 +392,7 @@ static void put_lists(const struct sl_predict *p, const float *right, const floa
 	}
 }
 
-/* Labels that are said, or each number. */
+/* The labels that are predicted, or every number. */
 static void put_several_text(const struct sl_predict *p, const float *right, const float *x)
 {
 	const struct sl_predict_spec *s = &p->spec;

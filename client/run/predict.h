@@ -1,5 +1,5 @@
-/* What a model says of each sample: a line on stdout as text, CSV or JSON. Of a class for each pixel it is a file,
- * whose path is the line. */
+/* A model's predictions: a line of text, CSV or JSON for each sample. A class for each pixel is written to a file, and
+ * the line is its path. */
 #ifndef SL_CLIENT_RUN_PREDICT_H
 #define SL_CLIENT_RUN_PREDICT_H
 
@@ -14,16 +14,16 @@ struct sl_predict_spec {
 	enum sl_predict_format format;
 	bool logits;     /* in place of probabilities, their softmax */
 	bool unlabelled; /* samples have no labels to print */
-	int top;         /* so many of the most probable classes alone; 0: all */
+	int top;         /* print only so many of the most probable classes; 0: all */
 	FILE *out;       /* borrowed */
-	int h, w;        /* of a class for each pixel: the size of a mask; else 0 */
-	const char *dir; /* of masks: the folder that they are written to, which exists */
+	int h, w;        /* for a class for each pixel: the size of a mask; else 0 */
+	const char *dir; /* the folder to which masks are written, which exists */
 	bool force;      /* a mask may replace a file */
 	const struct sl_learn_task *task;
 	int classes;
-	const struct sl_set *set;      /* names the samples; NULL, or one that cannot: they have numbers alone */
-	const char *const *class_name; /* [classes], UTF-8, of numbers and labels, too; NULL: they have numbers alone */
-	const double *threshold;       /* of several labels: each is said from this probability on; NULL: above 1/2 */
+	const struct sl_set *set;      /* names the samples; NULL, or a set without names: only numbers are printed */
+	const char *const *class_name; /* [classes] of classes, numbers or labels, UTF-8; NULL: numbers are printed */
+	const double *threshold;       /* [classes] probabilities from which on labels are predicted; NULL: above 1/2 */
 };
 
 struct sl_predict {
@@ -31,21 +31,22 @@ struct sl_predict {
 	float *row;             /* [most rows of a batch, h, w, classes]: the logits of the batch under way */
 	double *value;          /* [classes] */
 	int *order;             /* [classes], by value */
-	uint64_t rows, correct; /* samples so far; of these, the class is the label */
-	uint64_t unread;        /* of these, could not be read: they have no line */
-	uint64_t counted;       /* pixels that have a class */
+	uint64_t rows, correct; /* samples so far; right predictions, of pixels where these are predicted */
+	uint64_t unread;        /* of the samples, could not be read: they have no line */
+	uint64_t counted;       /* pixels that are not ignored */
 	uint8_t *mask;          /* [h, w] */
 	struct sl_mask_names names;
-	struct sl_fail fail; /* why a mask could not be written; its code is OK: all were */
+	struct sl_fail fail; /* why a mask could not be written; its code is OK if all were */
 };
 
-/* Text and CSV begin with a line of names. */
+/* Text and CSV begin with a line of column names. */
 enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *spec, int64_t batch,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 void sl_predict_close(struct sl_predict *p); /* idempotent; a zeroed one is fine */
-/* Writes the first `rows` of p->row; `target`: their labels, int32_t, or numbers, float; `samples`: which samples they
- * are. A row whose sample is not the next one stands for a sample that could not be read: it has no line. The class is
- * the first of the largest logits, as an evaluation counts; NaN and Inf are null, in CSV and text empty and "-". */
+/* Prints the first `rows` of p->row. `target`: their labels, int32_t, or numbers, float. `samples`: their indices in
+ * the set. If a row's sample is not the next one, the next one could not be read, and the row has no line. The
+ * predicted class is the first of the largest logits, as in an evaluation. NaN and Inf are null in JSON, empty in CSV,
+ * and "-" in text. */
 void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, int64_t rows);
 
 #endif

@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "kernels/cpu/principal.h"
 
-enum { SAMPLES = 512, MOST = 4096 }; /* that are looked at; numbers of a window */
+enum { SAMPLES = 512, MOST = 4096 }; /* that are looked at; most numbers of a window */
 
 struct windows {
 	struct sl_insert_item item;
@@ -17,7 +17,7 @@ struct windows {
 	struct sl_principal *found;
 };
 
-/* Those of [rows, H, W, C] that lie inside. */
+/* Adds the windows of x [rows, H, W, C] that lie wholly inside. */
 static void add_windows(const struct windows *w, const struct sl_tensor *x)
 {
 	const int64_t *dim = x->shape.dim, k = w->item.k, run = k * w->channels;
@@ -34,7 +34,7 @@ static void add_windows(const struct windows *w, const struct sl_tensor *x)
 			}
 }
 
-/* The head's activations of SAMPLES training samples, as a first step has them. */
+/* Adds the head's activations of SAMPLES training samples, as a first step computes them. */
 static enum sl_err look(const struct windows *w, struct sl_ends *ends, struct sl_loader *loader)
 {
 	enum sl_err err = SL_OK;
@@ -85,7 +85,7 @@ static enum sl_err look_at_samples(const struct windows *w, struct sl_setup *s, 
 	return err;
 }
 
-/* A channel has one mean, and one bias, at all places of a window. */
+/* Makes the mean the same at all places of a window, since a channel has only one bias. */
 static void centre(const struct windows *w, float *bias)
 {
 	const int places = w->size / w->channels;
@@ -112,8 +112,8 @@ static float *value_of(const struct sl_setup *s, const char *name)
 	return s->weights.value[i];
 }
 
-/* What crosses is axis · (x − mean), and comes back as axisᵀ · it + mean. A transposed convolution has its weight in
- * the layout of the first one; where K = 1 a plain one restores (insert.h). */
+/* y = axis · (x − mean) crosses, and axisᵀ · y + mean is restored. The transposed convolution that restores has its
+ * weight in the layout of the first one; where K = 1 a plain one restores (insert.h). */
 static enum sl_err write_weights(const struct windows *w, struct sl_setup *s, double *rest)
 {
 	const int count = w->item.c;

@@ -21,13 +21,13 @@ struct sl_publish {
 	struct sl_training *run;
 	void (*written)(void *arg);
 	void *arg;
-	char dir[PATH_MAX]; /* log.dir, for whoever asks: without links in its path */
+	char dir[PATH_MAX]; /* log.dir for answers, symbolic links resolved */
 	/* writing */
 	struct sl_worker *disk;
 	struct sl_async *done;
 	struct sl_job job;
-	struct sl_weights weights; /* none before the first */
-	char *about;               /* what was known when they were taken */
+	struct sl_weights weights; /* allocated when first taken */
+	char *about;               /* sl_about_text when they were taken */
 	bool busy, best;
 	uint64_t step, number; /* of the weights; of the newest request that they answer, 0: none */
 	enum sl_err best_err, asked_err;
@@ -208,7 +208,7 @@ char *sl_publish_answer(struct sl_publish *p, const char *request, bool linked)
 		return NULL;
 	if (strcmp(request, "export") != 0)
 		return sscanf(request, "export %" SCNu64 "%c", &number, &rest) == 1 ? answer_json(p, number) : NULL;
-	/* one that the middle is being fetched for, or written, may be of a moment before this one */
+	/* a new number: the model that is being fetched or written may be older than this request */
 	p->asked++;
 	if (!linked)
 		answer_asked(p, p->asked, 0, lost);

@@ -23,20 +23,20 @@ struct sl_recover {
 	bool linked;    /* there was one in this process */
 	bool unkept;    /* the secret is not on the disk: log.dir is still an earlier run's */
 	struct sl_archive *archive;
-	const struct sl_training *run; /* whose log the checkpoint that is being written counts on */
+	const struct sl_training *run; /* its log must reach the disk before the checkpoint that is being written */
 	bool longer;                   /* the run was done: its last state, the newest file, has another name */
 	uint64_t done_at;              /* the step of that last state */
-	bool certain;                  /* files are of a pair that was whole, and no link has gone on from one yet */
+	bool certain; /* the server has stored its side of a file, and no link has gone on from one yet */
 	/* from the last link */
 	struct sl_client_state live, ahead;
 	bool has_live, has_ahead;
 	bool crowded; /* step 0 had no place in the last offer */
-	bool stale;   /* the server's side of the last state that was given is of another link */
+	bool stale;   /* another link made the server's side of the state that was given last */
 	struct sl_retry retry;
 	struct sl_step_result ahead_result;
 };
 
-/* The good ones of the files, and their session. */
+/* Reads log.dir: its good files, and their session. */
 static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, struct sl_fail *fail)
 {
 	struct sl_last_run run;
@@ -48,7 +48,7 @@ static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, stru
 	sl_secret_wipe(&run.secret);
 	sl_archive_found(r->archive, run.step, run.n);
 	r->longer = run.done;
-	r->certain = run.certain && !r->setup->conf->agreed.share.group[0]; /* a group may know better */
+	r->certain = run.certain && !r->setup->conf->agreed.share.group[0]; /* a group may go back further */
 	r->done_at = run.step[run.n - 1];
 	return SL_OK;
 }
@@ -130,8 +130,8 @@ void sl_recover_offer(struct sl_recover *r, struct sl_offer *offer)
 {
 	uint64_t file[SL_LAST_RUN_STEPS];
 	int n_file = sl_archive_files(r->archive, file);
-	/* what was learned to its end, of a phase too, and what --resume is to go on from, does not begin anew because
-	 * a server has forgotten it */
+	/* a run or phase that was done, or that --resume is to go on with, must not start over because the server has
+	 * lost its state */
 	const bool anew = !r->longer && !r->setup->phase.step && !(r->certain && n_file);
 
 	offer->secret = &r->secret;
@@ -141,7 +141,7 @@ void sl_recover_offer(struct sl_recover *r, struct sl_offer *offer)
 				   file, n_file, anew);
 }
 
-/* Only a step that may be ahead of the server makes more than there is room for. */
+/* An offer lacks room for step 0 only if it has a step that may be ahead of the server: drops that step. */
 static bool make_room(struct sl_recover *r, enum sl_err err)
 {
 	if (err != SL_ERR_MISMATCH || !r->crowded || !r->has_ahead)
@@ -188,7 +188,7 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 
 	*done = sl_remote_applied(remote);
 	if (!sl_link_was_up(sl_remote_link(remote)))
-		return SL_OK; /* that link never got its state: what was held before it still is */
+		return SL_OK; /* that link never got its state: what was held before is still valid */
 	r->has_live = r->has_ahead = false;
 	if (sl_remote_torn(remote)) {
 		sl_log(SL_LOG_WARN, "step-torn",
@@ -212,7 +212,7 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 	return err;
 }
 
-/* The same step on either side is not enough: each state is that of one link's COMMIT. */
+/* The same step on both sides is not enough: the same link's COMMIT must have made both states. */
 enum sl_err sl_recover_check_made(const struct sl_remote *remote, const struct sl_client_state *s, struct sl_fail *fail)
 {
 	if (sl_remote_made(remote) == s->made || sl_session_has_ends(sl_remote_session(remote)))
@@ -249,13 +249,13 @@ static enum sl_err give(struct sl_recover *r, struct sl_remote *remote, const st
 static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, uint64_t step,
 			     struct sl_fail *fail)
 {
-	struct sl_client_state *s = &r->live; /* its content is of no more use */
+	struct sl_client_state *s = &r->live; /* its content is not needed any more */
 	struct sl_checkpoint c;
 	enum sl_err err;
 
 	r->has_live = r->has_ahead = false;
 	sl_client_state_close(
-		s); /* a new link's tensors are as large as they ever are; this one's may be of later steps */
+		s); /* a new link's tensors have their full size; decaying inserts may have narrowed those of *s */
 	err = sl_remote_state_open(remote, s, fail);
 	if (err)
 		return err;
@@ -274,7 +274,7 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 	return err;
 }
 
-/* A run that loses steps is to know why. */
+/* Warns of steps that are lost, and says why. */
 static void warn_back(const struct sl_recover *r, uint64_t next_step, bool common)
 {
 	uint64_t held = sl_archive_newest(r->archive);
@@ -303,7 +303,7 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 	if (err)
 		return err;
 	r->unkept = false;
-	if (epoch > r->epoch) /* the server knew of one above what this side remembered */
+	if (epoch > r->epoch) /* the server knew a higher one than this side remembered */
 		sl_epoch_raise(r->dir, r->epoch = epoch);
 	if (r->has_ahead && next_step == r->ahead.step) {
 		held = &r->ahead;
@@ -316,7 +316,7 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 		*how = SL_RESTORED_BACK;
 		warn_back(r, next_step, sl_remote_session(remote)->common);
 		err = next_step ? read_file(r, remote, run, next_step, fail)
-				: sl_training_restore(run, NULL, fail); /* the link began with the first weights */
+				: sl_training_restore(run, NULL, fail); /* the link has the initial weights */
 		if (!err)
 			sl_archive_go_back(r->archive, next_step, sl_remote_session(remote)->common);
 		return err;
@@ -348,8 +348,8 @@ bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 	const uint64_t round = sl_setup_round(r->setup), done = s.step + 1, from = done - (round ? round : 1);
 
 	if (!r->dir[0] || !every || (round && done % round))
-		return false; /* all members of a group stand at one step where a round ends, and nowhere else */
-	/* the state behind the last step is what a longer run goes on from */
+		return false; /* the members of a group stand at the same step only where a round ends */
+	/* a longer run goes on from the state after the last step */
 	return done / every > from / every || sl_training_may_end(run);
 }
 
@@ -359,8 +359,9 @@ bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *
 	       sl_recover_due(r, run);
 }
 
-/* Refusing what a file's own content or disk is to blame for; a plan, a core or a schedule that differs stays an error.
- * A server that was killed may hold the step of an earlier link, where this side cannot know that its own is there. */
+/* Refuses a file whose content or disk is at fault. Another plan, other kernels or another schedule stay an error. A
+ * stale state is at fault, too, unless this side is certain that the server stored its own. A server that was killed
+ * may hold the same step as an earlier link made it. */
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
 {
 	const bool at_fault = r->stale ? !r->certain && !r->setup->conf->agreed.share.group[0]
@@ -414,7 +415,7 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 		err = sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side; its log says why");
 	if (!err)
 		return;
-	if (step == sl_training_state(run).total_steps) { /* the model is still to come */
+	if (step == sl_training_state(run).total_steps) { /* the run is done, and still writes its model */
 		sl_log(SL_LOG_INFO, "last-state", "%s: the run cannot be made longer by --resume", fail.text);
 		return;
 	}
@@ -475,7 +476,7 @@ void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_tr
 		sl_training_done(run, &result);
 	}
 	step = sl_training_held(run);
-	if (step == sl_archive_newest(r->archive)) /* there, or the beginning */
+	if (step == sl_archive_newest(r->archive)) /* it is on the disk, or it is step 0 */
 		return;
 	if (sl_recover_keep_last(r, remote, run, &fail) != SL_OK)
 		sl_log(SL_LOG_WARN, "checkpoint-missed", "%s", fail.text);
@@ -497,7 +498,8 @@ const char *sl_recover_outlook(const struct sl_recover *r)
 
 	if (!r || !r->dir[0])
 		return "";
-	/* a file may be of step 0; good: of another past, too, from the beginning until something new is there */
+	/* a file may be of step 0. After a start from step 0 `good` is of a file from before, until a new one is
+	 * written */
 	return sl_archive_files(r->archive, file) || sl_archive_status(r->archive).good
 		       ? "; --resume goes on from the last checkpoint"
 		       : "; there is no checkpoint to --resume from";
@@ -510,7 +512,7 @@ bool sl_recover_longer(const struct sl_recover *r)
 
 void sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step)
 {
-	if (r->longer && step == r->done_at) /* train.stop ended it again: what is there stays */
+	if (r->longer && step == r->done_at) /* train.stop has ended it again at the same step: the files stay */
 		return;
 	sl_archive_finish(r->archive, step, sl_remote_kept_there(remote, step));
 }

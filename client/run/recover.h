@@ -1,9 +1,9 @@
 /* What the client can go on from when a link or a process ends: steps, the state of each, and the checkpoints on disk.
  * The client offers these steps, and the server takes the newest of them that it has too.
  *
- * A step is offered where its state is at hand: the step under way (nothing of it has been applied), the next one where
- * only the server's answer to COMMIT is missing, and checkpoints. Loop thread; files are written by a worker of
- * its own. */
+ * A step is offered if its state is at hand. That is so for the step under way (nothing of it has been applied), for
+ * the next one if only the server's answer to COMMIT is missing, and for checkpoints. Loop thread; a worker of its own
+ * writes the files. */
 #ifndef SL_CLIENT_RUN_RECOVER_H
 #define SL_CLIENT_RUN_RECOVER_H
 
@@ -16,7 +16,7 @@ struct sl_recover;
 struct sl_recover_events {
 	/* A checkpoint could not be written on this side, or the server has none. On the loop; may end the run. */
 	void (*missed)(void *arg, const struct sl_fail *fail);
-	/* A checkpoint is written, or could not be: sl_recover_must_wait may have another answer. On the loop. */
+	/* A checkpoint is written, or could not be: sl_recover_must_wait may have changed. On the loop. */
 	void (*written)(void *arg);
 };
 
@@ -25,18 +25,18 @@ struct sl_recover_events {
 enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup,
 			    const struct sl_training *run, bool keep, bool resume,
 			    const struct sl_recover_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
-void sl_recover_close(struct sl_recover *r); /* NULL is fine; behind sl_recover_settle */
+void sl_recover_close(struct sl_recover *r); /* after sl_recover_settle; NULL is fine */
 
-/* What the link about to be opened offers. */
+/* Fills in what the link about to be opened offers. */
 void sl_recover_offer(struct sl_recover *r, struct sl_offer *offer);
 
-/* The link is lost: copies its state before it is closed, unless a step was applied in part. *done: both sides had
- * applied the step under way, and the run does not know yet; *result is its result. */
+/* The link is lost: copies its state before it is closed, unless a step was applied in part. *done: both sides have
+ * applied the step under way, which the run has not counted yet; *result is its result. */
 enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool *done,
 			    struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* A link failed with `err`: whether to try another (sl_retry_failed). Where the server refuses every offered step, the
- * client offers once more, with step 0. */
+/* A link failed with `err`: whether to try another (sl_retry_failed). If the server has refused all steps of an offer
+ * that had no place for step 0, the client offers once more, with step 0. */
 bool sl_recover_failed(struct sl_recover *r, enum sl_err err);
 /* A batch is done: failures are counted from here. */
 void sl_recover_progress(struct sl_recover *r);
@@ -48,21 +48,20 @@ enum sl_restored {
 	SL_RESTORED_AHEAD, /* the step under way took place: *result is its result */
 	SL_RESTORED_BACK   /* the run stands at an earlier step, or at its start: loaders must follow */
 };
-/* The link stands and goes on from next_step: gives it the state, and sets the run back where need be. */
+/* The link is up and goes on from next_step: gives it the state of that step, and sets the run back if necessary. */
 enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
 			       uint64_t next_step, enum sl_restored *how, struct sl_step_result *result,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Before *s, of the step from which the link goes on, is given to it, which restore does by itself. MISMATCH: the
- * server's state of that step was made by another link than *s. */
+/* Checks *s, the state of the step from which the link goes on, before it is given to the link; _restore does so by
+ * itself. MISMATCH: the server's state of that step was made by another link than *s. */
 enum sl_err sl_recover_check_made(const struct sl_remote *remote, const struct sl_client_state *s,
 				  struct sl_fail *fail) SL_MUST_CHECK;
 
-/* After a failed restore: where that was a file's fault, the step is no longer offered, and a new link may do better.
- */
+/* After a failed restore. True: it was a file's fault; its step is no longer offered, and a new link may succeed. */
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err);
 
-/* Steps whose checkpoints are on the disk, or on their way to it, newest first; 0: none. */
+/* Steps whose checkpoints are on the disk, newest first; 0: none. True: the newest is still being written. */
 bool sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT]);
 /* Whether the step that is about to begin ends with a checkpoint. */
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run);
@@ -70,26 +69,26 @@ bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run);
  * last waits: a longer run goes on from its state. Members of a group always wait: the others keep no older checkpoint
  * once that step is done. */
 bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *run);
-/* After such a step: writes the checkpoint, if the server has written its side. */
+/* After a step that was due: writes the checkpoint, if the server has written its side. */
 void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run);
-/* At a pause: waits for the file. IO: it is not there, and what is left is an older one. */
+/* At a pause: writes a checkpoint, and waits for it. IO: it could not be written, and at best an older one is left. */
 enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 				 struct sl_fail *fail) SL_MUST_CHECK;
-/* Behind the last step: its checkpoint is written, where the server has its side and it is not there yet. False: the
- * disk does not answer. */
+/* After the last step: writes its checkpoint, if the server has its side and the file is missing. False: the disk does
+ * not answer. */
 bool sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run);
-/* The link is lost (`why`), and the run ends with it: writes a checkpoint, as a server that lives does. Not while the
- * answer to COMMIT is missing: the server may be a step ahead, and could then not go on from that checkpoint. */
+/* The link is lost (`why`), and the run ends with it: writes a checkpoint, as a server that is alive does, too. Not so
+ * if the answer to COMMIT is missing: the server may be a step ahead, and could then not go on from that checkpoint. */
 void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, enum sl_err why);
-/* How long the file that is being written has been; 0: none is. */
+/* For how long the current file has been written; 0: none is being written. */
 uint64_t sl_recover_busy_ms(const struct sl_recover *r);
 /* Waits for that file. False: it takes longer than watchdog_s; sl_recover_close would wait without limit. */
 bool sl_recover_settle(struct sl_recover *r) SL_MUST_CHECK;
 struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r);
-/* What a message that ends the run adds: whether --resume has a checkpoint to go on from. "" where nothing is kept on
- * disk, as by an evaluation, or r is NULL. Static. */
+/* The end of a message about the end of the run: whether --resume has a checkpoint to go on from. "" if nothing is kept
+ * on disk, as in an evaluation, or r is NULL. Static. */
 const char *sl_recover_outlook(const struct sl_recover *r);
-/* The run had finished and is made longer, which needs the server's side of its last state. */
+/* Whether a finished run is being made longer, which needs the server's side of its last state. */
 bool sl_recover_longer(const struct sl_recover *r);
 /* The run has finished at `step`, and no file is being written: removes its checkpoints. The last one stays under
  * another name, for a longer run, if the server has its side too. Call before goodbye: the server then removes its

@@ -129,7 +129,7 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 
 static void begin(struct sl_remote *r, const struct sl_feed *feed, struct sl_event pass)
 {
-	if (!sl_link_is_up(r->link)) /* it failed, and its last task has not ended */
+	if (!sl_link_is_up(r->link)) /* it has failed; `failed` follows when its last task has ended */
 		return;
 	sl_ends_take(&r->ends, feed, pass.number, pass.kind != SL_EV_BEGIN_EVAL);
 	r->lr = pass.lr;

@@ -9,18 +9,18 @@ struct sl_remote {
 	struct sl_remote_conf conf;
 	struct sl_link *link;
 	struct sl_ends ends;
-	/* of a group that shares heads and tails; else zeros */
-	struct sl_end_layout layout, state;     /* state: where members come and go; borrows */
+	/* for a group that shares heads and tails; else zeros */
+	struct sl_end_layout layout, state;     /* state: if members may come and go; borrows layout's arrays */
 	struct sl_end_coder *end[SL_END_COUNT]; /* (worker) */
 	float *change;                          /* (worker) [layout.floats] */
-	struct sl_ends_round round;             /* (worker) where they are averaged after every round */
+	struct sl_ends_round round;             /* (worker) if they are averaged after every round */
 	bool told;                              /* (worker) end_grad of the step under way was made */
 	/* the pass under way */
 	uint64_t started_ns;
 	struct sl_port_stats before;
 	double lr;
-	double squares[2]; /* (worker) of the gradients of head and tail */
-	uint64_t applied;  /* (worker) the step behind the last one that was applied */
+	double squares[2]; /* (worker) squared norms of the gradients of head and tail */
+	uint64_t applied;  /* (worker) the step after the last one that was applied */
 	bool torn;         /* (worker) a step is applied in part, and there is no way back */
 };
 

@@ -1,4 +1,4 @@
-/* The tasks of a pass, on the worker: head and tail, what crosses the link decoded and encoded, and the step itself. */
+/* The tasks of a pass, on the worker: they compute head and tail, code what crosses, and apply the step. */
 #include <string.h>
 
 #include "client/run/audit.h"
@@ -6,7 +6,7 @@
 #include "common/base/failpoint.h"
 #include "common/weights/weights.h"
 
-/* Rows or tokens of what crosses. */
+/* Rows, or tokens, of a chunk's tensor at a cut. */
 static int64_t crossing(const struct sl_remote *r, bool mid, int chunk)
 {
 	const struct sl_dims dims = sl_ends_dims(&r->ends, chunk);
@@ -30,7 +30,7 @@ static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *
 	return err ? err : sl_port_encode(sl_link_port(r->link), SL_DIR_HEAD_ACT, chunk, &out, fail);
 }
 
-/* Behind the step's last task: what is asked of the server next is to apply it. */
+/* Checks a step after its last task, before the server is asked to apply it. */
 static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
 	enum sl_err err;
@@ -83,14 +83,14 @@ static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail 
 	return err;
 }
 
-/* What the step's chunks would change in head and tail, or a round has changed. */
+/* Fills r->change with what the step's chunks would change in head and tail, or with what a round has changed. */
 static enum sl_err change_of(struct sl_remote *r)
 {
 	enum sl_err err;
 
 	if (!r->round.ends)
 		return sl_ends_change(&r->ends, &r->layout, r->change);
-	r->torn = true; /* while the step is tried */
+	r->torn = true; /* while _tell applies the step and takes it back */
 	err = sl_ends_round_tell(&r->round, !sl_session_skips(sl_link_session(r->link)), r->lr,
 				 sl_link_session(r->link)->grad_scale, r->change);
 	r->torn = err != SL_OK;
@@ -102,7 +102,7 @@ static enum sl_err tell(struct sl_remote *r, struct sl_fail *fail)
 	struct sl_buf run = sl_port_end_room(sl_link_port(r->link), SL_END_GRAD);
 	enum sl_err err;
 
-	sl_end_coder_rollback(r->end[SL_END_GRAD]); /* of a step that was abandoned */
+	sl_end_coder_rollback(r->end[SL_END_GRAD]); /* drops what an abandoned step left */
 	err = change_of(r);
 	r->told = true;
 	if (!err)
@@ -111,7 +111,7 @@ static enum sl_err tell(struct sl_remote *r, struct sl_fail *fail)
 	return err ? sl_fail_set(fail, err, "end_grad: %s", sl_err_text(err)) : SL_OK;
 }
 
-/* All of head and tail, for one that comes; or its hash. */
+/* Sends the whole state of head and tail, for a member that joins; or its hash. */
 static enum sl_err give(struct sl_remote *r, struct sl_fail *fail)
 {
 	struct sl_buf run = sl_port_end_room(sl_link_port(r->link), SL_END_STATE);
@@ -131,7 +131,7 @@ static enum sl_err give(struct sl_remote *r, struct sl_fail *fail)
 	return err ? sl_fail_set(fail, err, "the head and tail could not be read back") : SL_OK;
 }
 
-/* The mean of the step, where there is one. */
+/* Decodes the mean of the step, if there is one. */
 static enum sl_err hear(struct sl_remote *r, struct sl_fail *fail)
 {
 	enum sl_err err;
@@ -144,16 +144,16 @@ static enum sl_err hear(struct sl_remote *r, struct sl_fail *fail)
 	if (!err && r->round.ends)
 		return sl_ends_round_check(&r->round, r->change, fail);
 	if (!err && sl_end_check(&r->layout, r->change, fail))
-		err = SL_ERR_PAYLOAD; /* the server has applied it: there is no way on */
+		err = SL_ERR_PAYLOAD; /* the server has applied the step, so the run cannot go on */
 	return err;
 }
 
-/* A round's last step is the member's own first. Whoever skips it has told of the round all the same, unless the others
- * went on without it. */
+/* Applies the member's own part of a step and then, at the end of a round, the mean. A member that skips the last step
+ * has sent its change of the round nevertheless, unless the group went on without it (late). */
 static enum sl_err commit_round(struct sl_remote *r, bool skip)
 {
 	const struct sl_session *s = sl_link_session(r->link);
-	const double scale = r->told ? 0 : s->grad_scale; /* what was told was scaled for it */
+	const double scale = r->told ? 0 : s->grad_scale; /* sending the change has scaled the gradient */
 	enum sl_err err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr, scale);
 
 	if (r->told && !s->late)
@@ -181,7 +181,7 @@ enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 {
 	bool skip = sl_session_skips(sl_link_session(r->link));
 	enum sl_err err = sl_port_follow(sl_link_port(r->link), r->ends.step + 1,
-					 fail); /* first: it can fail and leave all as it was */
+					 fail); /* first, since it may fail, while nothing has changed yet */
 
 	if (!err && r->change)
 		err = hear(r, fail);

@@ -30,7 +30,7 @@ static const char *phase(const struct sl_session *s)
 	}
 }
 
-/* What came in. */
+/* Adds what has come in on a link. */
 static void count(struct sl_training_link *link, const struct sl_remote *remote)
 {
 	const struct sl_session_counts *c = &sl_remote_session(remote)->counts;
@@ -89,7 +89,7 @@ static void put_link(struct sl_status_session *out, const struct sl_training_lin
 
 	sl_session_name(s->hello.session, name);
 	sl_hex16(name, out->id);
-	if (!sl_link_is_lost(sl_remote_link(remote))) { /* else it calls again, as before the first link */
+	if (!sl_link_is_lost(sl_remote_link(remote))) { /* else the phase is "connect", as before the first link */
 		PUT(out->phase, "%s", phase(s));
 		out->tx_mb_s = sl_rate_per_s(&link->rate, &now, 0) / 1e6;
 		out->rx_mb_s = sl_rate_per_s(&link->rate, &now, 1) / 1e6;
@@ -116,7 +116,7 @@ static void put_totals(struct sl_status *out, const struct sl_training_link *lin
 	out->stale = (int64_t)all.stale;
 }
 
-/* Of the process: where it writes, and since when. */
+/* The process' disk and start time. */
 static void put_place(struct sl_status *out, const char *dir)
 {
 	const struct sl_diskspace disk = sl_diskspace_of(dir);
@@ -157,7 +157,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		put_link(&session, link, remote);
 	status.ready = strcmp(session.phase, "connect") != 0 && strcmp(session.phase, "closed") != 0;
 	if (!status.ready)
-		session.samples_per_s = session.left_s = NAN; /* nothing is trained, however fast it was */
+		session.samples_per_s = session.left_s = NAN; /* nothing is being trained now */
 	status.ready = status.ready || (session.steps && session.step == session.steps);
 	status.session = &session;
 	status.n_session = 1;

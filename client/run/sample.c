@@ -21,7 +21,7 @@ void sl_sample_close(struct sl_sample_room *room)
 	*room = (struct sl_sample_room){0};
 }
 
-/* The largest first. */
+/* Falling scores, and rising ids of equal ones. */
 static int by_score(const void *a, const void *b, void *score)
 {
 	const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
@@ -30,7 +30,7 @@ static int by_score(const void *a, const void *b, void *score)
 	return u != v ? (u < v ? 1 : -1) : x - y;
 }
 
-/* Each token of the row once, however often the row has it. */
+/* Penalizes each token of the row once, however often it occurs. */
 static void penalize(struct sl_sample_room *room, double penalty, const float *logits, const int32_t *id, int64_t n)
 {
 	for (int64_t i = 0; i < n && penalty != 1; i++) {
@@ -50,7 +50,8 @@ static int32_t largest(const struct sl_sample_room *room)
 	return best;
 }
 
-/* Scores in their order become probabilities, but for a factor; returns how many there are, and their sum. */
+/* Sorts the tokens by score, and turns scores into probabilities times a constant. Returns how many tokens top_k and
+ * top_p keep; *sum is their sum. */
 static int weigh(struct sl_sample_room *room, const struct sl_sampling *how, double *sum)
 {
 	int n = room->vocab, kept = 0;

@@ -62,7 +62,7 @@ double sl_schedule_lr(const struct sl_schedule *s, int64_t step)
 	step = at * unit;
 	if (s->kind == SL_CONF_POINTS)
 		return between_points(s, step);
-	if ((double)at < warmup) /* of half an epoch, too */
+	if ((double)at < warmup) /* it may be a fraction of a unit */
 		return fmin(s->lr * (double)(at + !s->from_zero) / warmup, s->lr);
 	if ((double)at < total)
 		p = ((double)at - warmup) / (total - warmup);

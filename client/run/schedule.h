@@ -11,10 +11,10 @@
  *   EXPONENTIAL  lr · (end_lr / lr)^p                              end_lr may be above lr: a test of learning rates
  *   STEP         lr · gamma^n, n drops up to here: after every so many epochs, as torch's StepLR, or at the points'
  *                epochs, as its MultiStepLR. Both count from step 0, warm-up included.
- *   POINTS       at epoch step / steps_per_epoch the line between the two points around it, as numpy's interp; before
- *                the first and behind the last point their lr. It has no warm-up.
- * by_epoch: all steps of an epoch have the lr that the formulas give with epochs in the place of steps, the first epoch
- * being 0: torch's schedulers when step() is called after each epoch.
+ *   POINTS       linear in epoch = step / steps_per_epoch between the two points around it, as numpy's interp. Before
+ *                the first and after the last point it has their lr. It has no warm-up.
+ * by_epoch: all steps of an epoch have the lr that the formulas give with epochs in the place of steps. Epochs count
+ * from 0. torch's schedulers do so when step() is called after each epoch.
  * accumulate: all batches of a step of the optimizer have the lr that the formulas give with those steps in the place
  * of batches, as torch's schedulers do when step() follows optimizer.step(). So the first step after the warm-up runs
  * at lr, and a step at or past T at end_lr. STEP and POINTS do not depend on T: a longer run takes the same steps. */
@@ -30,7 +30,7 @@
 enum { SL_SCHEDULE_MAX_POINTS = 32 };
 
 struct sl_schedule_point {
-	double epoch, lr; /* lr: of POINTS */
+	double epoch, lr; /* lr: for POINTS */
 };
 
 struct sl_schedule {
@@ -51,8 +51,8 @@ struct sl_schedule {
 	int64_t steps_per_epoch;
 };
 
-/* Sets the step counts from epochs (fractions allowed, rounded to the nearest step). CONFIG where steps_per_epoch is
- * below 1, or 0 ≤ warm-up < epochs does not hold. The checks of the config have refused all other wrong values. */
+/* Sets the step counts from epochs (fractions allowed, rounded to the nearest step). CONFIG if steps_per_epoch is below
+ * 1, or 0 ≤ warm-up < epochs does not hold. The checks of the config have refused all other wrong values. */
 enum sl_err sl_schedule_set_epochs(struct sl_schedule *s, double epochs, double warmup_epochs, int64_t steps_per_epoch,
 				   struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -9,13 +9,13 @@
 struct sl_scores {
 	enum sl_learn_kind kind;
 	int n, width;
-	int targets; /* numbers or labels of a row; 1 of classes */
+	int targets; /* numbers or labels of a row; classes of pixels; else 1 */
 	const struct sl_metric *metric[SL_SCORES_MOST];
 	struct sl_metric_state *all[SL_SCORES_MOST]; /* [targets] */
-	bool broken[SL_SCORES_MOST];                 /* a batch could not be taken in */
+	bool broken[SL_SCORES_MOST];                 /* a batch could not be added */
 	float *output;
 	float *column;      /* [batch, 2]: one target's outputs as a metric reads them */
-	int32_t *is;        /* [batch]: its labels, or floats */
+	int32_t *is;        /* [batch]: its labels, or the bits of its float targets */
 	int64_t *confusion; /* [width, width]; NULL: not counted */
 	struct sl_metric_state kept;
 	bool keeps; /* all outputs so far */
@@ -56,7 +56,7 @@ static int states(const struct sl_scores *s, int metric)
 	return s->metric[metric]->pooled || s->kind == SL_LEARN_PIXELS ? 1 : s->targets;
 }
 
-/* Outputs that a metric sees of one target: a label is two classes. */
+/* Outputs of a row that a metric sees for one target: one of several labels is two classes. */
 static int width_of(const struct sl_scores *s)
 {
 	return s->kind == SL_LEARN_LABELS ? 2 : s->kind == SL_LEARN_NUMBER ? 1 : s->width;
@@ -197,7 +197,7 @@ static void keep(struct sl_scores *s, const void *target, int64_t rows)
 		sl_metric_end(&s->kept);
 }
 
-/* Target k of the batch, as a metric reads it. */
+/* Fills `column` and `is` with target k of the batch, as a metric reads it. */
 static void take_column(struct sl_scores *s, const float *target, int64_t rows, int k)
 {
 	const int width = width_of(s);
@@ -213,7 +213,7 @@ static void take_column(struct sl_scores *s, const float *target, int64_t rows, 
 	}
 }
 
-/* The next outputs of one target; `state`: of the metric. */
+/* Adds a batch's outputs for one target to metric i's `state`. */
 static void add_to(struct sl_scores *s, int i, struct sl_metric_state *state, const float *output, const void *target,
 		   int64_t rows)
 {
@@ -228,7 +228,7 @@ static void add_to(struct sl_scores *s, int i, struct sl_metric_state *state, co
 	sl_metric_end(&batch);
 }
 
-/* Only pixels that count stay, in their order, with their classes in `is`. */
+/* Moves pixels that are not ignored to the front, in order, and their classes to `is`. Returns their number. */
 static int64_t leave_ignored(struct sl_scores *s, const int32_t *mask, int64_t rows)
 {
 	int64_t n = 0;

@@ -30,7 +30,7 @@ static enum sl_err plan_fail(const struct sl_conf_client *c, const struct sl_fai
 	return sl_conf_client_fail(c, why->key[0] ? why->key : "model.name", fail, "%s", sl_fail_sentence(why));
 }
 
-/* The sentence without its key. */
+/* Passes on an error's sentence, without its key. */
 static struct sl_fail *pass_on(struct sl_fail *fail, const struct sl_fail *why)
 {
 	(void)!sl_fail_set(fail, why->code, "%s", sl_fail_sentence(why));
@@ -47,7 +47,7 @@ static enum sl_err read_insert(const struct sl_setup *s, const char *key, const 
 	return SL_OK;
 }
 
-/* Error feedback, on the tensor of a whole chunk. */
+/* Checks error feedback on the tensor of a whole chunk. */
 static enum sl_err try_feedback(const struct sl_setup *s, enum sl_dir dir, bool mid, struct sl_fail *fail)
 {
 	const struct sl_extent most = sl_cut_extent(s->plan, mid);
@@ -55,7 +55,7 @@ static enum sl_err try_feedback(const struct sl_setup *s, enum sl_dir dir, bool 
 	return sl_codec_feeds_back(&s->agreement.codec[dir], &most, fail);
 }
 
-/* Every codec on one row of the tensor, the longest, as it is at first, and as decaying inserts leave it at last. */
+/* Opens every codec for one row of its tensor, the longest: as it is at first, and as decaying inserts leave it. */
 static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 {
 	for (int i = 0; i < 2 * SL_DIR_COUNT; i++) {
@@ -85,7 +85,7 @@ static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* The same, on the largest vector of shared heads and tails. */
+/* Checks error feedback on the largest vector of shared heads and tails. */
 static enum sl_err try_end_feedback(const struct sl_setup *s, const struct sl_end_layout *layout, int end,
 				    struct sl_fail *fail)
 {
@@ -98,7 +98,7 @@ static enum sl_err try_end_feedback(const struct sl_setup *s, const struct sl_en
 	return sl_codec_feeds_back(&s->agreement.end_codec[end], &most, fail);
 }
 
-/* The codecs of shared heads and tails, on a vector. */
+/* Opens the codecs of shared heads and tails for a vector. */
 static enum sl_err try_end_codecs(const struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_codec_env env = {.shape = sl_shape2(1, 16), .slots = 1, .dir = SL_DIR_HEAD_GRAD};
@@ -127,7 +127,7 @@ static enum sl_err try_end_codecs(const struct sl_setup *s, struct sl_fail *fail
 	return err;
 }
 
-/* Of a language model, where sums of batches or chunks with unequal numbers of tokens become one mean. */
+/* Whether, in a language model, sums over batches or chunks with unequal numbers of tokens become one mean. */
 static bool counts_tokens(const struct sl_setup *s)
 {
 	const struct sl_agreed *a = &s->agreement.agreed;
@@ -159,7 +159,7 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 	return err ? err : sl_plan_open_parts(&s->plan, parts, &s->agreement.plan, fail);
 }
 
-/* Members with other ones would pull the same weights apart; or, of the loss, the head and tail that they share. */
+/* Whether all members need the same value: of learning rates, for the middle; of the loss, for shared ends. */
 static bool counts_for_all(const struct sl_conf_client *c, const char *path)
 {
 	static const char *const loss[] = {"train.loss", "train.class_weights", "train.label_smoothing"};
@@ -170,8 +170,8 @@ static bool counts_for_all(const struct sl_conf_client *c, const char *path)
 	return strcmp(path, "train.optimizer.lr") == 0 || strncmp(path, "train.schedule.", 15) == 0;
 }
 
-/* 1 … 0xffff, of the learning rate, its schedule and the loss. How long the run is does not count: it may be made
- * longer. */
+/* A hash, 1 … 0xffff, of the learning rate, its schedule and the loss. It leaves out the run's length, which may be
+ * increased later. */
 static int rates_of(const struct sl_conf_client *c)
 {
 	const struct sl_conf_schema *schema = &sl_conf_client_schema;
@@ -191,7 +191,7 @@ static int rates_of(const struct sl_conf_client *c)
 	return (int)(hash % 0xffff) + 1;
 }
 
-/* What all members must have alike beside the config's keys. Whoever does not train is no member. */
+/* Sets what all members must have in common, beside the config's keys. A run that does not train is no member. */
 static void settle_share(struct sl_setup *s)
 {
 	struct sl_agreed *a = &s->agreement.agreed;
@@ -213,7 +213,7 @@ static void settle_share(struct sl_setup *s)
 	a->share.checkpoint_every = s->conf->train.checkpoint_every;
 }
 
-/* Whether file or --set has the key. */
+/* Whether the file or --set gives the key. */
 static bool is_given(const struct sl_conf_client *c, const char *key)
 {
 	return c->origin.mark[sl_conf_find(&sl_conf_client_schema, key)].line != 0;
@@ -259,7 +259,6 @@ enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
 	return err;
 }
 
-/* Of train.loss. */
 static void choose_loss(struct sl_split_spec *spec, enum sl_conf_loss loss)
 {
 	spec->loss = loss < SL_CONF_MSE ? (enum sl_split_loss)loss : SL_LOSS_LABELS;
@@ -280,8 +279,8 @@ static void choose_targets(struct sl_setup *s)
 	}
 }
 
-/* How much of the model *path has to give. Without a file a Hugging Face folder may have the weights, of which a head
- * is none. */
+/* How much of the model *path must have. Without a file, *path becomes a Hugging Face folder that has weights; these
+ * may lack the head. */
 static unsigned first_weights(const struct sl_setup *s, const char **path, bool strict)
 {
 	const char *folder = s->conf->model.huggingface;
@@ -293,7 +292,7 @@ static unsigned first_weights(const struct sl_setup *s, const char **path, bool 
 				(folder[0] ? SL_WEIGHTS_NEW_HEAD : 0);
 }
 
-/* What is frozen and lies in the file in 16 bits stays so: the plan has it as such. */
+/* Marks frozen weights that the file has in 16 bits: they stay in 16 bits, and the plan has to know. */
 static void choose_held(const struct sl_setup *s, struct sl_parts *parts)
 {
 	const char *path = s->weights_from ? s->weights_from : s->conf->model.weights;
@@ -414,7 +413,7 @@ static bool middle_untouched(const struct sl_plan *plan, const bool *loaded)
 	return true;
 }
 
-/* The config's own file, not one that a run has left. */
+/* Adds the config's key to an error, unless the file is one that a run has left (strict). */
 static enum sl_err blame_weights(const struct sl_setup *s, bool strict, enum sl_err err, struct sl_fail *fail)
 {
 	const struct sl_fail why = *fail;
@@ -428,7 +427,7 @@ static enum sl_err blame_weights(const struct sl_setup *s, bool strict, enum sl_
 				    fail);
 }
 
-/* Adapters and head of PEFT's files, over the weights that are there. */
+/* Reads adapters and head of PEFT's files over the weights in `param`; NULL: the files are only checked. */
 static enum sl_err read_adapter(const struct sl_setup *s, float *const *param, struct sl_fail *fail)
 {
 	const char *dir = s->conf->lora.adapter;
@@ -461,7 +460,7 @@ static enum sl_err load_inserts(const struct sl_setup *s, float *const *param, s
 	return err ? sl_conf_client_blame(s->conf, "model.insert_weights", err, fail) : SL_OK;
 }
 
-/* What the network's own file gives, below model.weights. */
+/* Reads the ONNX file's weights; model.weights is read over them. `param` NULL: the file is only checked. */
 static enum sl_err read_onnx(const struct sl_setup *s, float *const *param, struct sl_fail *fail)
 {
 	return sl_conf_client_blame(s->conf, "model.onnx",
@@ -482,7 +481,7 @@ enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, b
 	return err || strict ? err : read_adapter(s, NULL, fail);
 }
 
-/* The weights of a file or folder; what it lacks keeps the seed's. */
+/* Loads the weights of a file or folder. Those that it lacks keep their values from the seed. */
 static enum sl_err load_weights(struct sl_setup *s, const char *path, bool strict, unsigned how, struct sl_fail *fail)
 {
 	const struct sl_model *model = s->plan->model;

@@ -1,5 +1,5 @@
-/* From a config to everything a run needs. Each piece is opened on its own, since `flops` needs a plan and no data;
- * all errors name the config's place. */
+/* From a config to everything a run needs. Each piece is opened on its own, since `flops` needs a plan and no data.
+ * All errors name the place in the config. */
 #ifndef SL_CLIENT_RUN_SETUP_H
 #define SL_CLIENT_RUN_SETUP_H
 
@@ -17,11 +17,11 @@
 
 /* Which part of a run with train.phases this is. */
 struct sl_phase {
-	int index, count; /* count 0: the run has no phases, and nothing else here counts */
-	int first_epoch;  /* that the phases before it had; conf's train.epochs are this phase's own */
+	int index, count; /* count 0: the run has no phases, and the other fields mean nothing */
+	int first_epoch;  /* epochs of the phases before it; conf's train.epochs are this phase's own */
 	int epochs;       /* of all phases */
-	uint64_t step;    /* that it begins with */
-	double lr;        /* factor of the schedule's */
+	uint64_t step;    /* the step that it begins with */
+	double lr;        /* factor of the schedule's learning rate */
 };
 
 struct sl_setup {
@@ -34,41 +34,41 @@ struct sl_setup {
 	struct sl_plan *plan;
 	int64_t trained; /* steps that the weights have had before this run: where decaying inserts begin. Set it before
 			    sl_setup_plan; INT64_MAX: all of them */
-	/* Of a network of tokens the plan depends on the lengths of rows. Which splits it is for; NONE: data are not
-	 * looked at, and rows may be as long as model.tokens. Set it before sl_setup_plan. */
+	/* The splits for whose rows the plan has room: with a network of tokens it depends on their lengths. NONE: data
+	 * are not looked at, and rows may be as long as model.tokens. Set it before sl_setup_plan. */
 	enum sl_setup_reads { SL_READS_NONE, SL_READS_TEST, SL_READS_ALL } reads;
-	const char *weights_from;  /* the file that they will come from, in place of the config's; NULL: that. Set it
-				      before  sl_setup_plan */
+	const char *weights_from;  /* the file of the weights, in place of the config's; NULL: the config's. Set it
+				      before sl_setup_plan */
 	struct sl_weights weights; /* of the whole model */
-	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
-	bool inserts_given;        /* a file has given one of theirs */
+	bool weights_from_seed;    /* all of the middle's are from the seed: no upload is needed */
+	bool inserts_given;        /* a file has given weights of inserts */
 	struct sl_set set[SL_SPLIT_COUNT];
-	int64_t epoch_steps;   /* of a group, all of whose members have as many; 0: there is none */
-	int64_t dealt;         /* stands for share.batches; 0: there are none */
+	int64_t epoch_steps;   /* steps of an epoch, the same for all members of a group; 0: there is no group */
+	int64_t dealt;         /* a hash of share.batches; 0: it is not given */
 	struct sl_turns turns; /* which of the dealt batches are this member's own */
 	bool audits;           /* an audit fetches the middle's whole state. Set it before sl_setup_plan */
-	bool alone;            /* has a member's part of the data, and is in no group. Set it before sl_setup_plan */
-	char *about;           /* of the data, in training or of a model file (about.h); NULL: nothing is known */
-	/* [classes] of several labels, in training: the probabilities from which on each is said, as the last
-	 * evaluation found them; 0: none was yet. NULL: there are no such labels */
+	bool alone;            /* has a member's part of the data, but is in no group. Set it before sl_setup_plan */
+	char *about;           /* what is known of the data, from them or a model file (about.h); NULL: nothing */
+	/* [classes] for several labels, in training: the probability from which on each is predicted, as the last
+	 * evaluation found it; 0: there was none yet. NULL: the task is another one */
 	double *threshold;
-	const char *const *given; /* what is to be predicted, in place of the test set [ngiven]; NULL: that. Borrowed */
+	const char *const *given; /* [ngiven] what to predict in place of the test set; NULL: the test set. Borrowed */
 	int ngiven;
-	struct json_t *recalled;    /* what says a table's columns, while a split is opened; NULL: the data */
+	struct json_t *recalled;    /* while a split is opened: names a table's columns; NULL: the data do */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
 	float *class_weight;   /* [classes], of train.class_weights; NULL: all are 1 */
 	struct sl_noise noise; /* sl_setup_backend reads its key */
 	struct sl_kept *kept;  /* train.keep_head_bytes; NULL: nothing is kept */
-	struct sl_dcor *dcor;  /* of a training run's evaluations; NULL: it has none */
+	struct sl_dcor *dcor;  /* for a training run's evaluations; NULL: there is no such figure */
 	uint32_t *home; /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */
 	struct sl_pool *pool;
 	struct sl_backend be;
 	bool be_open;
-	bool in_use; /* by a task that may never end: sl_setup_close leaves everything */
+	bool in_use; /* a task that may never end uses it: sl_setup_close leaves everything open */
 };
 
-/* Of a class for each pixel: the picture's size; else 1 × 1. */
+/* The size of a sample's mask: that of pictures if each pixel has a class, else 1 × 1. */
 static inline struct sl_conf_size sl_setup_mask(const struct sl_conf_client *conf)
 {
 	return conf->model.task == SL_CONF_PIXELS ? conf->model.image : (struct sl_conf_size){1, 1};
@@ -89,43 +89,44 @@ static inline const struct sl_learn_task *sl_setup_task(const struct sl_conf_cli
 				conf->model.head == SL_CONF_MASKED_LM);
 }
 
-/* Where the network's own file says what model.classes and model.image are: these, unless they are given. CONFIG: a
- * table's classes, and one output. */
+/* If the network has a file of its own (ONNX), sets model.classes, model.image and others as that says, unless they are
+ * given. CONFIG: class weights are not as many as classes, or a table's classes meet a network with one output. */
 enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
-/* `conf` is borrowed. The plan, codecs and optimizer. */
+/* Makes the plan, and checks codecs and optimizer with it. `conf` is borrowed. */
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
-/* From `path`, or where that is "" from the seed. strict: conf's `partial` does not count. */
+/* Makes the weights: from the seed, over these those of an ONNX file, over these those of `path` or, if that is "", of
+ * a Hugging Face folder. strict: `path` must have all of them, and the config's keys for weights do not count. */
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail) SL_MUST_CHECK;
-/* Longest row, and most tokens of a chunk; 0: the network takes none. sl_setup_plan calls it. */
+/* Gets the longest row, and the most tokens of a chunk; 0: the network takes no tokens. sl_setup_plan calls it. */
 enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, struct sl_fail *fail) SL_MUST_CHECK;
-/* Steps of a round of its group; 0: it has no rounds. */
+/* Steps of a round of the group; 0: there are no rounds. */
 static inline uint64_t sl_setup_round(const struct sl_setup *s)
 {
 	const struct sl_agreed *a = &s->agreement.agreed;
 
 	return s->epoch_steps && a->share.mode == SL_SHARE_ROUNDS ? (uint64_t)a->share.round : 0;
 }
-/* In a group, before the plan: the member's training data, and epoch_steps unless it is alone. */
+/* In a group, before the plan: opens the member's training data and, unless it is alone, sets epoch_steps and turns. */
 enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
-/* Its data, where they are not open yet. */
+/* Opens a split's data, unless they are open already. */
 enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
-/* class_weights.c, of training's data, which balanced ones open; sl_setup_data calls it for training. */
+/* class_weights.c: sets class_weight; balanced weights open the training data. sl_setup_data calls it for training. */
 enum sl_err sl_setup_class_weights(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
-/* setup_kept.c: makes room for what head and server keep of training's samples; sl_setup_data calls it. */
+/* setup_kept.c: makes room for activations of training samples that client and server keep. sl_setup_data calls it. */
 enum sl_err sl_setup_keep(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
-/* What sl_setup_weights and sl_setup_data would say of the files, without reading them: whether they are there, and of
- * the right form and size, and their labels in range. *samples: [SL_SPLIT_COUNT], those of `train` are 0 where it is
- * false. */
+/* Check the files for sl_setup_weights and sl_setup_data, without reading them in full: whether they exist, with the
+ * right form and size, and labels in range. samples [SL_SPLIT_COUNT]: how many there are; without `train`, that split
+ * has 0. */
 enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict,
 				   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail) SL_MUST_CHECK;
-/* The lists of steps from pictures to inputs, without any data. */
+/* Checks the lists of transforms, without any data. */
 enum sl_err sl_setup_check_transforms(const struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
-/* Of a side's part of setup's plan; nothing is taken. */
+/* The memory that a side needs for its part of setup's plan. Nothing is allocated. */
 enum sl_err sl_setup_memory(const struct sl_setup *setup, enum sl_session_role role, struct sl_backend *be,
 			    struct sl_session_memory *out, struct sl_fail *fail) SL_MUST_CHECK;
-/* Whether the client computes activations again, by its key `recompute`. */
+/* Whether the client recomputes activations: as its key `recompute` says, or (auto) if it lacks memory otherwise. */
 bool sl_setup_recomputes(const struct sl_setup *setup, struct sl_backend *be);
 enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* A loader over one split; `wake` as in loader.h, may be NULL. */
@@ -133,13 +134,13 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 			    struct sl_loader **out, struct sl_fail *fail) SL_MUST_CHECK;
 /* How many threads prepare samples; 0: all CPUs. */
 int sl_setup_loader_threads(const struct sl_conf_client *conf);
-/* Tokens of a row at most. */
+/* The most tokens of a row. */
 int sl_setup_row_most(const struct sl_conf_client *conf);
-/* What every use of head and tail takes of the config; the rest is zero. */
+/* The options of head and tail that the config gives; the rest is zero. */
 struct sl_ends_use sl_setup_use(const struct sl_setup *s);
-/* What a link takes of the config and of what is open here; all is borrowed, `auth` too. The rest is zero. */
+/* The settings of a link, from the config and what is open here; all is borrowed, `auth` too. The rest is zero. */
 struct sl_link_conf sl_setup_link(struct sl_setup *s, const struct sl_transport_auth *auth);
-/* Where *fail, from here or from the server, names a key of the config (train.precision, train.batch): puts the key's
+/* If *fail, from here or from the server, names a key of the config (train.precision, train.batch), puts the key's
  * place in the file in front of it. */
 void sl_setup_blame(const struct sl_setup *s, struct sl_fail *fail);
 void sl_setup_close(struct sl_setup *s); /* idempotent; a zeroed one is fine */

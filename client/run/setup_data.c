@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/rng.h"
 
-/* For a spec to point to. */
+/* The arrays to which a struct sl_set_spec points. */
 struct names {
 	const char *file[SL_CONF_LIST_MAX], *train[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX],
 		*column[SL_CONF_LIST_MAX], *label[SL_CONF_LIST_MAX];
@@ -22,7 +22,7 @@ struct names {
 
 static const char member_mark[] = "%m";
 
-/* In a group %m stands for the member's number: all can have one config. */
+/* data.dir. In a group, %m becomes the member's number, so that all members can have the same config. */
 static const char *name_dir(const struct sl_conf_client *c, char out[PATH_MAX])
 {
 	const char *mark = strstr(c->data.dir, member_mark);
@@ -45,7 +45,7 @@ int sl_setup_row_most(const struct sl_conf_client *c)
 	return c->data.max_length && c->data.max_length < c->model.tokens ? c->data.max_length : c->model.tokens;
 }
 
-/* Of data.split. An evaluation by itself is of the test part, or where there is none of what validates. */
+/* Chooses a part of data.split. An evaluation without training reads the test part, or else the validation part. */
 static void choose_part(const struct sl_setup *s, enum sl_split split, struct names *name, struct sl_set_spec *spec)
 {
 	const struct sl_conf_client *c = s->conf;
@@ -126,7 +126,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 	return spec;
 }
 
-/* `err`: of a split's files. */
+/* Checks that a split fits the config and the network. `err`: the result of opening its files. */
 static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spec *spec, const struct sl_set *set,
 			       enum sl_err err, struct sl_fail *fail)
 {
@@ -164,7 +164,7 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	if (task->labelled && set->classes > c->model.classes)
 		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
 					   spec->source, set->classes, c->model.classes);
-	/* `splitc data` does not know how many there are */
+	/* `splitc data` does not know how many classes the network has */
 	if (task->kind == SL_LEARN_PIXELS && c->data.label.n > 1 && c->data.label.n != c->model.classes &&
 	    c->model.classes <= SL_LEARN_IGNORED)
 		return sl_conf_client_fail(c, "data.label", fail, "names %d classes, and the network has %d",
@@ -215,8 +215,8 @@ static enum sl_err find_end(struct sl_setup *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* The others are outputs that no sample teaches. A member of a group may hold few of the group's classes, and
- * `splitc data` does not know how many the network has. */
+/* Warns of outputs that no sample trains. But a member of a group may hold few of the group's classes, and `splitc
+ * data` does not know how many the network has (INT_MAX). */
 static void note_few_classes(const struct sl_conf_client *c, const struct sl_set *set)
 {
 	if (sl_setup_task(c)->kind == SL_LEARN_CLASSES && set->classes < c->model.classes &&
@@ -227,7 +227,7 @@ static void note_few_classes(const struct sl_conf_client *c, const struct sl_set
 		       c->model.classes, set->classes, set->classes);
 }
 
-/* data.split divides the training files, and reads no other ones. */
+/* Warns of test data that are not read: data.split divides the training data, and reads no others. */
 static void note_left_out(const struct sl_set_spec *spec)
 {
 	static const char *const ends[] = {"", ".csv", ".tsv", ".jsonl", ".txt"};
@@ -256,7 +256,7 @@ enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fa
 	struct sl_set_spec spec;
 	enum sl_err err;
 
-	if (s->set[split].source) /* the plan needed it */
+	if (s->set[split].source) /* it was opened for the plan */
 		return SL_OK;
 	err = find_end(s, fail);
 	if (!err)
@@ -283,7 +283,7 @@ static int64_t batches(const struct sl_conf_client *c, int64_t samples)
 	return c->train.drop_last ? samples / batch : (samples + batch - 1) / batch;
 }
 
-/* The member's part of a set that all members have. */
+/* Reduces the training set, which all members have, to this member's part. */
 static enum sl_err take_part(struct sl_setup *s, const struct sl_conf_parts *parts,
 			     int64_t count[SL_CONF_SHARE_CLIENTS], struct sl_fail *fail)
 {
@@ -297,7 +297,7 @@ static enum sl_err take_part(struct sl_setup *s, const struct sl_conf_parts *par
 	return SL_OK;
 }
 
-/* In serial the members' own files, as share.batches lists them. */
+/* In serial mode with files of their own, share.batches lists how many batches each member has. */
 static enum sl_err take_list(struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = s->conf;
@@ -323,7 +323,7 @@ static enum sl_err take_list(struct sl_setup *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* Whose steps are which, where the members have so many samples. */
+/* Decides which steps are whose, from how many samples the members have. */
 static enum sl_err deal_turns(struct sl_setup *s, const struct sl_conf_parts *parts, const int64_t *samples,
 			      struct sl_fail *fail)
 {
@@ -344,7 +344,7 @@ static enum sl_err deal_turns(struct sl_setup *s, const struct sl_conf_parts *pa
 		return err;
 	for (int m = 0; m < t->members; m++) {
 		if (given && t->count[m] > given)
-			t->count[m] = given; /* the others are next epoch's */
+			t->count[m] = given; /* the others come in the next epoch */
 		most = t->count[m] > most ? t->count[m] : most;
 		sum += t->count[m];
 	}
@@ -418,7 +418,7 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 		*row = longest > *row ? longest : *row;
 		*chunk = most > *chunk ? most : *chunk;
 	}
-	if (c->data.pad || c->data.sampling == SL_SAMPLING_BALANCED) /* which takes a long row several times */
+	if (c->data.pad || c->data.sampling == SL_SAMPLING_BALANCED) /* balanced may take a long row several times */
 		*chunk = rows * *row;
 	if (!err && *chunk > INT32_MAX)
 		return sl_conf_client_fail(c, "train.batch", fail,
@@ -484,7 +484,7 @@ int sl_setup_loader_threads(const struct sl_conf_client *c)
 	return sl_setup_decodes(c) ? c->threads : 1;
 }
 
-/* Of the order of samples and of what chance does to them: each member has another one. The first has the run's. */
+/* The seed for the order and augmentation of samples: each member has its own, the first one the run's. */
 static uint64_t seed_of(const struct sl_setup *s)
 {
 	const uint64_t seed = (uint64_t)s->conf->agreed.seed;

@@ -1,4 +1,5 @@
-/* What head and server keep of samples that they have met: train.keep_head_bytes, train.keep_sent_bytes. */
+/* Activations that are kept for later epochs: the head's output by the client (train.keep_head_bytes), and what it has
+ * sent by the server (train.keep_sent_bytes). */
 #include "client/run/setup.h"
 
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 #include "common/base/log.h"
 #include "common/codec/extent.h"
 
-/* What a sample's activations depend on besides the sample. */
+/* Why samples' activations cannot be kept; NULL: they can. */
 static const char *drawn_anew(const struct sl_conf_client *c)
 {
 	return c->model.head == SL_CONF_MASKED_LM ? "cannot be where tokens are masked anew in each epoch"
@@ -26,7 +27,7 @@ static enum sl_err keep_head(struct sl_setup *s, struct sl_fail *fail)
 	return err;
 }
 
-/* A token that is sent again has to come back the same, whatever is coded beside it. */
+/* A kept token must be what sending it again would give, whatever else is coded with it. */
 static enum sl_err check_tokens_alone(const struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_codec_spec *codec = &s->agreement.codec[SL_DIR_HEAD_ACT];
@@ -73,7 +74,7 @@ static enum sl_err keep_sent(struct sl_setup *s, struct sl_fail *fail)
 	return err ? err : place_homes(s, fail);
 }
 
-/* `bytes`: of the key that asks for it; 0: it does not. */
+/* Calls `make` unless `bytes`, the value of `key`, is 0. */
 static enum sl_err keep(struct sl_setup *s, const char *key, int64_t bytes,
 			enum sl_err (*make)(struct sl_setup *s, struct sl_fail *fail), struct sl_fail *fail)
 {

@@ -25,7 +25,7 @@ bool sl_setup_recomputes(const struct sl_setup *setup, struct sl_backend *be)
 
 	if (setup->conf->recompute != SL_RECOMPUTE_AUTO)
 		return setup->conf->recompute == SL_RECOMPUTE_ON;
-	/* what cannot be counted is refused in its place */
+	/* an error here comes up again, and is reported, where the plan is used */
 	return setup->plan && !sl_setup_memory(setup, SL_SESSION_CLIENT, be, &need, &why) &&
 	       sl_session_memory_sum(&need).host > sl_host_bytes();
 }

@@ -9,13 +9,13 @@
 #include "common/base/log.h"
 
 enum {
-	CHANNELS = 3, /* that a network of images takes */
-	MASKS = 64,   /* that are looked at */
+	CHANNELS = 3, /* of a network of images, unless it says otherwise */
+	MASKS = 64,   /* how many masks are looked at */
 	COLOURS = 2
 };
 
 static const char *const keys[SL_SPLIT_COUNT] = {"data.transforms", "data.test_transforms"};
-/* What changes the numbers of every picture, in the order in which they may stand. */
+/* Steps that change the values of every picture, in the order in which they are allowed. */
 static const char *const colours[COLOURS] = {"Grayscale", "Normalize"};
 
 int sl_setup_network_channels(const struct sl_setup *s)
@@ -39,7 +39,7 @@ static int channels_of(const struct sl_setup *s)
 							  : CHANNELS;
 }
 
-/* data.window; false: there is none, or it is none. */
+/* Reads data.window; false: it is not given, or malformed. */
 static bool read_window(const struct sl_conf_client *c, double out[2])
 {
 	for (int i = 0; i < 2 && c->data.window.n == 2; i++) {
@@ -146,7 +146,8 @@ static enum sl_err open_transform(const struct sl_setup *s, enum sl_split split,
 	return SL_OK;
 }
 
-/* A network that learned from other numbers than it is evaluated with answers at random. */
+/* Grayscale and Normalize must be the same for both splits: a network that sees other values than in training predicts
+ * at random. */
 static enum sl_err check_alike(const struct sl_setup *s, struct sl_transform *const t[SL_SPLIT_COUNT],
 			       struct sl_fail *fail)
 {
@@ -176,7 +177,7 @@ static enum sl_err check_alike(const struct sl_setup *s, struct sl_transform *co
 
 enum sl_err sl_setup_check_transforms(const struct sl_setup *s, struct sl_fail *fail)
 {
-	const int first = s->conf->data.transforms.n ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; /* the usual ones take from it */
+	const int first = s->conf->data.transforms.n ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; /* the default takes from it */
 	struct sl_transform *t[SL_SPLIT_COUNT] = {0};
 	enum sl_err err = SL_OK;
 	double window[2];
@@ -198,8 +199,8 @@ enum sl_err sl_setup_check_transforms(const struct sl_setup *s, struct sl_fail *
 	return err;
 }
 
-/* Many tools write masks of 0 and 255, of which 255 is not counted: all answers would be right. One mask with a second
- * class is enough. Whatever cannot be read is refused where it is used. */
+/* Warns if all masks have the same class. Many tools write masks of 0 and 255, of which 255 is ignored, so that every
+ * prediction would be right. Stops at a second class. Unreadable masks are refused when they are used. */
 static void look_at_masks(const struct sl_set *set, const char *of)
 {
 	const int64_t n = set->count < MASKS ? set->count : MASKS;

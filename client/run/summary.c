@@ -19,7 +19,7 @@ static double per(double a, double b)
 	return b > 0 ? a / b : NAN;
 }
 
-/* What the tensor would have been as fp32 and without inserts, over the whole run; padding counts. */
+/* Bytes of a tensor as fp32 and without inserts, over the whole run; padding counts. */
 static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_dir dir)
 {
 	bool grad = dir == SL_DIR_MID_GRAD || dir == SL_DIR_HEAD_GRAD;
@@ -31,7 +31,7 @@ static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training
 	return (t->linked_train_samples + (grad ? 0 : t->linked_eval_samples)) * elements * sizeof(float);
 }
 
-/* Of shared heads and tails: all that a step, or a round, has of them. */
+/* The same for shared heads and tails: a whole change for each step, or each round, in which it crosses. */
 static uint64_t raw_end_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_end end)
 {
 	const int member = setup->plan->spec.member;
@@ -59,7 +59,7 @@ static const char *codec_of(const struct sl_setup *setup, int cross)
 				    : setup->agreement.end_codec[cross - SL_DIR_COUNT].text;
 }
 
-/* Of a step. Where the answer to COMMIT was lost, the server's share of that step is not known. */
+/* The server's mean time for a step, over those for which it is known: not if the answer to COMMIT was lost. */
 static double server_compute_s(const struct sl_training_totals *t)
 {
 	return per(t->server_s, (double)t->server_steps);
@@ -163,7 +163,6 @@ static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool lo
 		   from ? ", from step 0" : "", s->wire_tx_bytes, s->wire_rx_bytes);
 }
 
-/* Receiving a run of a single part takes no time that could be measured: "-". */
 static void print_steps(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
 {
 	printf("%s: %" PRIu64 " steps", s->outcome, s->steps);
@@ -182,7 +181,7 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 	       s->t_compute_per_batch_s, per(t->compute_s, (double)t->own_steps), server_compute_s(t));
 }
 
-/* Of the last evaluation; an earlier one may have been better. */
+/* Prints the last evaluation; an earlier one may have been better. */
 static void print_test(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
 {
 	char text[SL_SCORE_TEXT];
@@ -191,7 +190,7 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 		printf("\ntest loss %.4f", s->test_loss);
 	else
 		printf("\ntest accuracy %.2f %%", 100 * s->test_acc);
-	if (t->test_samples) /* else it was another process of the run that evaluated */
+	if (t->test_samples) /* else another process of the run evaluated */
 		printf(" of %s%" PRIu64 " samples", t->task->of, t->test_samples);
 	if (!isnan(s->test_acc))
 		printf(", loss %.4f", s->test_loss);
@@ -214,7 +213,7 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 		       t->kept_by, t->kept);
 }
 
-/* Those that are known: a run of a moment has no peaks. */
+/* Prints the rates that are known: a very short run has no peaks. */
 static void print_rates(const struct sl_jsonl_summary *s)
 {
 	const struct {

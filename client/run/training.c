@@ -23,7 +23,7 @@ static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *
 	return err ? err : sl_progress_open(&r->progress, &options, fail);
 }
 
-/* NaN where there are no labels that could be met. */
+/* NaN if there are no labels to predict. */
 static double accuracy(const struct sl_training *r, int64_t correct, int64_t answers)
 {
 	return sl_run_has_labels(r) && r->task->met && answers > 0 ? (double)correct / (double)answers : NAN;
@@ -167,7 +167,7 @@ enum sl_want sl_training_next(struct sl_training *r)
 {
 	bool training_over = r->eval_only || sl_run_epoch_over(r);
 
-	if (sl_run_phase_over(r)) { /* the checkpoint is from behind its last evaluation */
+	if (sl_run_phase_over(r)) { /* its checkpoint is from after the last evaluation */
 		r->doing = SL_WANT_FINISH;
 	} else if (!training_over) {
 		r->doing = step_or_pass(r);
@@ -221,7 +221,7 @@ static void log_step(struct sl_training *r, const struct sl_step_result *s)
 	sl_journal_step(&r->journal, &r->last);
 }
 
-/* That there will be: train.max_steps may end the run before train.epochs are over. */
+/* Epochs that the run will have: train.max_steps may end it before train.epochs are over. */
 static int all_epochs(const struct sl_training *r)
 {
 	uint64_t per_epoch = (uint64_t)r->steps_per_epoch;
@@ -231,7 +231,7 @@ static int all_epochs(const struct sl_training *r)
 	return r->eval_only ? 1 : (int)((r->total_steps + per_epoch - 1) / per_epoch);
 }
 
-/* Of the epoch under way. */
+/* Steps of the epoch under way. */
 static uint64_t all_steps(const struct sl_training *r)
 {
 	uint64_t left = r->total_steps - (r->step - (uint64_t)r->in_epoch);
@@ -247,7 +247,7 @@ static const char *accuracy_text(double acc, char out[SL_SCORE_TEXT])
 	return out;
 }
 
-/* Of an evaluation with that loss. A language model's is shown as a perplexity, too. */
+/* Gets the scores of an evaluation with this loss. A language model's loss is shown as a perplexity, too. */
 static void take_scores(const struct sl_training *r, double loss, struct sl_score score[SL_SCORES_MOST])
 {
 	sl_scores_result(r->scores, score);
@@ -294,7 +294,7 @@ static void log_epoch(struct sl_training *r)
 	       accuracy_text(line.train_acc, text), test);
 }
 
-/* What a skipped step sent has crossed, and its time has passed. */
+/* A skipped step counts in bytes and time, but not in loss and accuracy. */
 static void tally_add(struct tally *t, const struct sl_step_result *s)
 {
 	t->rows += s->rows;
@@ -311,7 +311,7 @@ static void tally_add(struct tally *t, const struct sl_step_result *s)
 static void show(struct sl_training *r)
 {
 	bool eval = r->doing == SL_WANT_EVAL;
-	const struct tally *all = &r->eval; /* its batches are no sample of the set: it may be sorted by class */
+	const struct tally *all = &r->eval; /* a single batch tells little: the set may be sorted by class */
 	const struct sl_progress_state state = {
 		.phase = eval ? "eval" : "train",
 		.epoch = r->epoch + 1,
@@ -330,7 +330,7 @@ static void show(struct sl_training *r)
 		sl_progress_update(r->progress, &state, sl_now_ms());
 }
 
-/* Of several labels: they travel with the weights that were evaluated. */
+/* For several labels: stores the thresholds that this evaluation has found. */
 static void keep_thresholds(const struct sl_training *r)
 {
 	struct sl_fail why;
@@ -357,7 +357,7 @@ static void eval_over(struct sl_training *r)
 	keep_thresholds(r);
 }
 
-/* Of the last ten steps or so: of their times, since a mean of rates is above what they took together. */
+/* A moving mean over about ten steps. It is of times, since a mean of rates would be above their common rate. */
 static void follow(double *image_s, double n, double seconds)
 {
 	double now = ratio(seconds, n);
@@ -382,7 +382,7 @@ static void batch_over(struct sl_training *r)
 		log_epoch(r);
 }
 
-/* The step was another member's: it counts, and that is all. */
+/* The step was another member's: it is only counted. */
 static void passed(struct sl_training *r)
 {
 	r->step++;
@@ -499,7 +499,7 @@ enum sl_err sl_training_seek(const struct sl_training *r, struct sl_loader *cons
 	uint64_t at = (uint64_t)r->epoch * (uint64_t)r->steps_per_epoch + (uint64_t)r->in_epoch;
 	enum sl_err err;
 
-	/* a member with few data may begin again within an epoch of its group */
+	/* a member with few data may go through them several times in an epoch of its group */
 	if (s->epoch_steps)
 		at = sl_turns_before(&s->turns, s->conf->agreed.share.member, at);
 	err = sl_loader_seek(loader[SL_SPLIT_TRAIN], at / batches, (int64_t)(at % batches));

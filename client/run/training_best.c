@@ -63,7 +63,7 @@ bool sl_training_best_due(const struct sl_training *r)
 	return r->best_due;
 }
 
-/* Of the last evaluation; NaN: not defined. *lower: is better. */
+/* The last evaluation's value; NaN: not defined. *lower: lower is better. */
 static double value_of(const struct sl_training *r, const char *name, bool *lower)
 {
 	const struct sl_training_totals *t = &r->totals;
@@ -97,8 +97,8 @@ void sl_training_best_kept(struct sl_training *r, bool written)
 	r->totals.kept = value_of(r, r->totals.kept_by, &lower);
 }
 
-/* As Keras' EarlyStopping and PyTorch Lightning's: after `patience` evaluations without a value that is better than
- * the best so far by more than min_delta. */
+/* Ends the run as Keras' EarlyStopping and PyTorch Lightning's do: after `patience` evaluations without a value that is
+ * better than the best so far by more than min_delta. */
 static void judge_stop(struct sl_training *r)
 {
 	const struct sl_conf_client *c = r->setup->conf;

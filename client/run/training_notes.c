@@ -33,7 +33,7 @@ void sl_training_join(struct sl_training *r, uint64_t step, bool has_ends)
 	r->step = step < r->total_steps ? step : r->total_steps;
 	r->epoch = (int)(r->step / (uint64_t)r->steps_per_epoch);
 	r->in_epoch = (int64_t)(r->step % (uint64_t)r->steps_per_epoch);
-	if (r->step == m->step) { /* maybe behind an epoch's last step, before the evaluation */
+	if (r->step == m->step) { /* maybe after an epoch's last step, before the evaluation */
 		r->epoch = m->epoch;
 		r->in_epoch = m->in_epoch;
 	} else if (r->step == r->total_steps && !r->in_epoch) {
@@ -110,7 +110,7 @@ void sl_training_notes(struct sl_checkpoint *c)
 	sl_checkpoint_ask(c, stop_key);
 }
 
-/* Files of earlier versions lack the last number: a row had a label. */
+/* Files of earlier versions lack the last number: each row had one label. */
 static bool read_tally(struct tally *t, const char *note)
 {
 	const int n = sscanf(note, "%" SCNd64 " %" SCNd64 " %la %" SCNu64 " %" SCNu64 " %la %" SCNd64, &t->rows,
@@ -139,8 +139,8 @@ static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uin
 		       2;
 }
 
-/* Files of earlier versions lack it: the server's share is that of the steps from here on. Or they lack the last
- * number: all steps count as the client's own. */
+/* Files of earlier versions may lack this note: the server's time is then that of the steps from here on. Or they lack
+ * its last number: all steps count as the client's own. */
 static void read_server(struct sl_training *r, const struct sl_checkpoint *c)
 {
 	const char *note = c ? sl_checkpoint_noted(c, server_key) : NULL;
@@ -151,8 +151,8 @@ static void read_server(struct sl_training *r, const struct sl_checkpoint *c)
 		a->server_s = 0;
 }
 
-/* Best weights that are there. Where the file is another step's, the run went back behind that, or somebody took it
- * away: the next evaluation's are the best that there are. */
+/* Takes over the best weights that are noted, if best.safetensors is still of that step. Otherwise the run has gone
+ * back to before it, or the file was removed: the next evaluation counts as the best. */
 static void read_best(struct sl_training *r, const struct sl_checkpoint *c)
 {
 	const char *note = c ? sl_checkpoint_noted(c, best_key) : NULL;
@@ -168,7 +168,7 @@ static void read_best(struct sl_training *r, const struct sl_checkpoint *c)
 	a->kept = NAN;
 }
 
-/* Of another metric, or none: the next evaluation is the best so far. */
+/* If the note is missing or of another metric, the next evaluation counts as the best so far. */
 static void read_stop(struct sl_training *r, const struct sl_checkpoint *c)
 {
 	const char *note = c ? sl_checkpoint_noted(c, stop_key) : NULL;
@@ -180,7 +180,7 @@ static void read_stop(struct sl_training *r, const struct sl_checkpoint *c)
 		r->totals.stop = was;
 }
 
-/* A number has its 20 digits, so that a text is as long as the one before it. */
+/* Numbers are padded to 20 digits, so that all texts have the same length: each overwrites the one before it. */
 #define EACH(x) "%20" x " %20" x " %20" x " %20" x " "
 
 void sl_run_traffic_text(const struct sl_training *r, char text[SL_JOURNAL_TRAFFIC])
@@ -219,7 +219,8 @@ static bool read_last(struct sl_training *r, const struct sl_checkpoint *c)
 	return true;
 }
 
-/* An evaluation that is run again has the x of the step before it: of that, everything is said again. */
+/* In the events, an evaluation has the same x as the step before it. If it is run again, all events of that x were cut
+ * off, so the step's are written again. */
 static void go_back(struct sl_training *r, uint64_t log_bytes, bool last_known)
 {
 	bool with_last = last_known && !sl_run_phase_over(r) && sl_run_epoch_over(r) && sl_run_wants_eval(r) &&
@@ -235,7 +236,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	const char *mode = r->totals.mode, *kept_by = r->totals.kept_by, *stop_by = r->totals.stop.by;
 	char changed[SL_SAME_RUN_TEXT];
 	uint64_t log_bytes = 0;
-	bool border; /* the state is that of the phase before */
+	bool border; /* the state is that at the end of the phase before */
 
 	r->step = 0;
 	r->total_steps = r->planned_steps;
@@ -262,7 +263,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	read_stop(r, c);
 	if (r->epoch < 0 || r->in_epoch < 0)
 		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run have an epoch below 0");
-	if (border && r->in_epoch) { /* the run that it makes longer had no phases, or did not come to write this */
+	if (border && r->in_epoch) { /* the earlier run had no phases, or did not get to note the phase's end */
 		r->epoch++;
 		r->in_epoch = 0;
 		r->train = (struct tally){0};

@@ -8,7 +8,7 @@ int64_t sl_run_batches(int64_t samples, int64_t batch, bool drop_last)
 	return drop_last ? samples / batch : (samples + batch - 1) / batch;
 }
 
-/* Of the kinds that have points. They are read without a fault: the config has been checked. */
+/* For the kinds that have points. Reading them cannot fail, since the config has been checked. */
 static void add_points(const struct sl_conf_client *c, struct sl_schedule *out)
 {
 	const bool lines = out->kind == SL_CONF_POINTS;
@@ -62,7 +62,8 @@ static int64_t epoch_steps(const struct sl_conf_client *c, int64_t samples, int6
 	return of_group ? of_group : sl_run_batches(samples, c->agreed.batch, c->train.drop_last);
 }
 
-/* Memory is taken for a batch, not for what there is of it. A member of a group may well have less than others. */
+/* Warns if a batch is larger than the set: memory is allocated for the whole batch. Not in a group, where a member may
+ * have fewer samples than others. */
 static void warn_of_batch(const struct sl_conf_client *c, int64_t samples)
 {
 	if (c->agreed.batch > samples && !c->agreed.share.group[0])
@@ -73,7 +74,8 @@ static void warn_of_batch(const struct sl_conf_client *c, int64_t samples)
 		       (long long)samples);
 }
 
-/* The middle that a run ends with is an average. `of_group`: an epoch's steps, and a round's unless the config says. */
+/* A run must end with a whole round, since its final middle is an average. `of_group`: steps of an epoch, and of a
+ * round unless the config gives those. */
 static enum sl_err check_rounds(const struct sl_conf_client *c, int64_t of_group, uint64_t total, struct sl_fail *fail)
 {
 	const uint64_t round = (uint64_t)(c->agreed.share.round ? c->agreed.share.round : of_group);
@@ -122,7 +124,7 @@ enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail)
 	return err ? err : check_rounds(c, r->setup->epoch_steps, r->total_steps, fail);
 }
 
-/* A phase is at its place among all epochs, whatever steps those before it had. */
+/* The schedule counts the epochs of all phases, as if each had this phase's steps per epoch. */
 double sl_run_lr(const struct sl_training *r, uint64_t step)
 {
 	const struct sl_phase *phase = &r->setup->phase;

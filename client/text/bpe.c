@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longer words have a heap of candidates, shorter ones are looked through for each merge. */
+/* Words of more tokens use a heap of candidates. In shorter ones each merge looks at all pairs. */
 enum { SHORT = 48 };
 
 static const struct sl_bpe_pair no_pair = {0, UINT32_MAX, -1};
@@ -29,7 +29,7 @@ static struct sl_bpe_pair *place(const struct sl_bpe *bpe, uint64_t key)
 	return &bpe->pair[p];
 }
 
-/* rank UINT32_MAX: nothing joins them */
+/* The merge of two tokens; rank UINT32_MAX: there is none. */
 static const struct sl_bpe_pair *find(const struct sl_bpe *bpe, int32_t left, int32_t right)
 {
 	const struct sl_bpe_pair *p = place(bpe, key_of(left, right));
@@ -49,7 +49,7 @@ enum sl_err sl_bpe_make(struct sl_bpe *bpe, const struct sl_tok_merge *merge, in
 		return SL_ERR_NOMEM;
 	for (uint32_t i = 0; i < places; i++)
 		bpe->pair[i] = no_pair;
-	for (int32_t i = 0; i < n; i++) /* of a pair that comes twice the later rank counts, as upstream */
+	for (int32_t i = 0; i < n; i++) /* if a pair comes twice its later rank counts, as upstream */
 		*place(bpe, key_of(merge[i].left, merge[i].right)) =
 			(struct sl_bpe_pair){key_of(merge[i].left, merge[i].right), (uint32_t)i, merge[i].made};
 	return SL_OK;
@@ -89,16 +89,16 @@ static void merge_short(const struct sl_bpe *bpe, int32_t *id, size_t *count)
 	*count = n;
 }
 
-/* A candidate: the pair that stood at `at` when it was found. */
+/* A possible merge: of the pair that stood at `at` when it was found, and may have changed since. */
 struct candidate {
 	uint32_t rank, at;
 	int32_t left, right, made;
 };
 
-/* A long word: its tokens as a list, and a heap of candidates by rank, then place. */
+/* A long word: its tokens as a list, and a heap of candidates by rank, then by position. */
 struct list {
 	const struct sl_bpe *bpe;
-	int32_t *id; /* -1: joined to the one before */
+	int32_t *id; /* -1: it was merged into the one before */
 	uint32_t *next, *prev;
 	struct candidate *heap;
 	size_t n, n_heap;
@@ -156,7 +156,7 @@ static void join(struct list *l, const struct candidate *c)
 		push(l, l->prev[c->at]);
 }
 
-/* Room for the list; each merge removes a token and adds at most two candidates. */
+/* Gets memory for the list. Each merge removes a token and adds at most two candidates, so 3 n of them are enough. */
 static enum sl_err open_list(struct list *l, struct sl_bpe_room *room)
 {
 	size_t need = 3 * l->n * sizeof(struct candidate) + 2 * l->n * sizeof(uint32_t);

@@ -4,8 +4,9 @@
 
 #include "client/text/spec.h"
 
-/* The bytes that one token stands for, at most as many as its text has. In byte-level BPE each character is a byte. In
- * marked text (marked.h) a mark is a space, and <0xE2> one byte. Else they are the text itself. */
+/* Writes the bytes that a token stands for, at most as many as its text has, and returns how many: none for a special
+ * token. In byte-level BPE each character stands for a byte. In marked text (marked.h) a mark stands for a space, and
+ * <0xE2> for one byte. Other tokens stand for their text. */
 size_t sl_decode_token(const struct sl_tok_spec *spec, int32_t id, char *out);
 
 #endif

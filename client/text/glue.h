@@ -1,5 +1,5 @@
-/* The tasks of GLUE (Wang et al. 2018), whose folders hold TSV files without quotes: which columns, which labels, which
- * metric. One row of a table each. */
+/* The tasks of GLUE (Wang et al. 2018), whose folders hold TSV files without quotes: a table of their columns, labels
+ * and metrics. */
 #ifndef SL_CLIENT_TEXT_GLUE_H
 #define SL_CLIENT_TEXT_GLUE_H
 
@@ -24,13 +24,13 @@ struct sl_glue_task {
 /* Ends with a NULL name. */
 extern const struct sl_glue_task sl_glue_tasks[];
 
-/* CONFIG: no task has this name, and *fail says which there are. */
+/* CONFIG: no task has this name; *fail lists the tasks or suggests the nearest one. */
 enum sl_err sl_glue_find(const struct sl_glue_task **out, const char *name, struct sl_fail *fail) SL_MUST_CHECK;
 /* SL_GLUE_SPLIT_COUNT: none has this name. */
 enum sl_glue_split sl_glue_split_of(const char *name);
 
-/* How to read a split of the task whose folder, or the folder above it, is `dir`. `path`, of PATH_MAX bytes, becomes
- * the file's and has to outlive *spec. NOINPUT: no such file. */
+/* Fills *spec for a split of the task. `dir` is the task's folder, or the folder above it. The file's path is written
+ * to path[PATH_MAX], which has to outlive *spec. NOINPUT: there is no such file. */
 enum sl_err sl_glue_records(const struct sl_glue_task *task, enum sl_glue_split split, const char *dir, char *path,
 			    struct sl_records_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 

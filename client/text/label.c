@@ -28,7 +28,7 @@ static enum sl_err by_name(const struct sl_labels *l, struct sl_bytes text, unio
 	return sl_fail_set(fail, SL_ERR_DATA, "label \"%.*s\": one of %s", shown(text), (const char *)text.data, all);
 }
 
-/* The whole of the text as a number. */
+/* Reads the whole text as a finite number. */
 static bool number(struct sl_bytes text, double *out)
 {
 	char copy[NUMBER_BYTES], *end;

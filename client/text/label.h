@@ -9,18 +9,18 @@
 #include "common/base/err.h"
 
 struct sl_labels {
-	const char *const *name; /* of class 0, 1 …, NULL-terminated; NULL: files hold the class' number */
+	const char *const *name; /* of class 0, 1 …, NULL-terminated; NULL: files have the class's number */
 	int classes;
-	bool regression; /* instead: any finite number */
+	bool regression; /* labels are no classes, but any finite numbers */
 };
 
-/* What the loss compares with: the class, or the number. */
+/* The target of the loss: a class, or a number. */
 union sl_label {
 	int32_t label;
 	float target;
 };
 
-/* DATA: the text is none of them; *fail says what would be. */
+/* Reads a label. DATA: the text is none; *fail says what would be right. */
 enum sl_err sl_label_read(const struct sl_labels *labels, struct sl_bytes text, union sl_label *out,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -27,7 +27,7 @@ enum sl_err sl_lines_open(struct sl_lines *l, const char *path, struct sl_fail *
 
 enum sl_err sl_lines_open_bytes(struct sl_lines *l, struct sl_bytes bytes, const char *name, struct sl_fail *fail)
 {
-	/* fmemopen takes no empty memory everywhere */
+	/* on some systems fmemopen refuses empty memory */
 	FILE *from = bytes.len ? fmemopen((void *)bytes.data, bytes.len, "r") : fopen("/dev/null", "re");
 
 	if (!from)
@@ -44,7 +44,7 @@ void sl_lines_close(struct sl_lines *l)
 	*l = (struct sl_lines){0};
 }
 
-/* More bytes behind those that are there; *got 0 at the end of the file. */
+/* Reads more bytes behind those in the buffer. *got 0: the file has ended. */
 static enum sl_err fill(struct sl_lines *l, size_t *got, struct sl_fail *fail)
 {
 	if (l->at > 0) {

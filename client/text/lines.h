@@ -18,18 +18,18 @@ struct sl_lines {
 	size_t at, len, cap;
 	size_t number; /* of the line that was read last, from 1 */
 	bool cr;       /* that line ended in \r\n */
-	bool opened;   /* `from` is ours */
+	bool opened;   /* sl_lines_close closes `from` */
 };
 
 /* `path` "-" is standard input. NOINPUT. `path` has to outlive it. */
 enum sl_err sl_lines_open(struct sl_lines *l, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
-/* The same of bytes in memory, which have to outlive it. NOMEM. */
+/* The same for bytes in memory, which have to outlive it. NOMEM. */
 enum sl_err sl_lines_open_bytes(struct sl_lines *l, struct sl_bytes bytes, const char *name,
 				struct sl_fail *fail) SL_MUST_CHECK;
 void sl_lines_close(struct sl_lines *l); /* idempotent */
 
-/* *line without its end (\n or \r\n), the first without a byte order mark, valid until the next call; data NULL behind
- * the last one. LIMIT: longer than SL_LINE_MOST; IO, NOMEM. */
+/* Reads the next line without its end (\n or \r\n), and the first one without a byte order mark. *line is valid until
+ * the next call; data NULL: there are no more lines. LIMIT: longer than SL_LINE_MOST; IO, NOMEM. */
 enum sl_err sl_lines_next(struct sl_lines *l, struct sl_bytes *line, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

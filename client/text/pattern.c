@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* White_Space, as upstream's \s has it; PCRE2's \s takes U+180E too. */
+/* White_Space, as in upstream's \s; PCRE2's \s also matches U+180E. */
 #define SPACE \
 	"\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
@@ -17,8 +17,8 @@
 	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
 	"| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/* `spelled`: as files have it, NULL: they name it otherwise. DIGITS are GPT-2's words of a text in which each digit has
- * been set apart before. */
+/* `spelled`: the pattern as tokenizer.json spells it; NULL: the file selects it in another way. DIGITS is GPT-2's
+ * pattern for a text in which each digit has been set apart before. */
 static const struct {
 	const char *code, *spelled;
 } known[SL_TOK_WORDS_COUNT] = {
@@ -43,7 +43,7 @@ enum sl_tok_words sl_pattern_find(const char *spelled)
 
 struct sl_pattern {
 	pcre2_code *code;
-	bool compiled; /* to machine code; where the system forbids that, it is interpreted */
+	bool compiled; /* to machine code; if the system forbids that, it is interpreted */
 };
 
 struct sl_pattern_work {
@@ -107,7 +107,7 @@ enum sl_err sl_pattern_next(struct sl_pattern_work *w, const char *text, size_t 
 				     : pcre2_match(code, subject, len, at, PCRE2_NO_UTF_CHECK, w->match, NULL);
 
 	if (n <= 0 || pcre2_get_ovector_pointer(w->match)[1] <= at)
-		return SL_ERR_NOMEM; /* the pattern fits everywhere: only PCRE2's stack or heap can have ended */
+		return SL_ERR_NOMEM; /* the pattern matches everywhere, so PCRE2 ran out of stack or heap */
 	*end = pcre2_get_ovector_pointer(w->match)[1];
 	return SL_OK;
 }

@@ -1,4 +1,4 @@
-/* How byte-level BPE divides a text into words: a few known patterns, by PCRE2. A pattern from a file is never
+/* Divides a text into words for byte-level BPE, by a few known patterns of PCRE2. A pattern from a file is never
  * compiled. */
 #ifndef SL_CLIENT_TEXT_PATTERN_H
 #define SL_CLIENT_TEXT_PATTERN_H
@@ -13,13 +13,13 @@ struct sl_pattern_work; /* of one thread */
 enum sl_err sl_pattern_open(struct sl_pattern **out, enum sl_tok_words words) SL_MUST_CHECK; /* NOMEM */
 void sl_pattern_close(struct sl_pattern *p);                                                 /* NULL is fine */
 
-/* The pattern that a file spells so; COUNT: it is not known. */
+/* The known pattern that tokenizer.json spells like this; COUNT: there is none. */
 enum sl_tok_words sl_pattern_find(const char *spelled);
 
 enum sl_err sl_pattern_work_open(struct sl_pattern_work **out, const struct sl_pattern *p) SL_MUST_CHECK; /* NOMEM */
 void sl_pattern_work_close(struct sl_pattern_work *w); /* NULL is fine */
 
-/* The end of the word that begins at `at` < len of `text`, which is valid UTF-8. NOMEM. */
+/* Finds the end of the word that begins at `at` < len. `text` must be valid UTF-8. NOMEM. */
 enum sl_err sl_pattern_next(struct sl_pattern_work *w, const char *text, size_t len, size_t at,
 			    size_t *end) SL_MUST_CHECK;
 

@@ -31,16 +31,16 @@ struct field {
 struct sl_records {
 	struct sl_records_spec spec;
 	struct sl_lines lines;
-	int column[COLUMNS]; /* numbers of a, b, label; -1: there is none */
-	int names;           /* of the header; 0: there is none */
-	char *record;        /* CSV without quotes; a copy of JSON's texts */
+	int column[COLUMNS]; /* fields of a, b, label; -1: there is none */
+	int names;           /* columns of the header; 0: there is none */
+	char *record;        /* the bytes of all fields: CSV without quotes, JSON's texts */
 	size_t len, cap;
 	struct field *field;
 	size_t cap_field;
 	int n_field;
 	size_t begins; /* line of the record */
 	size_t skipped;
-	bool warned; /* of quotes */
+	bool warned; /* about quotes in TSV */
 };
 
 bool sl_records_ends(const char *name, const char *end)
@@ -78,7 +78,7 @@ static bool append(struct sl_records *r, const void *bytes, size_t len)
 	return true;
 }
 
-/* The field from `at` of the record ends here. */
+/* Adds the field from `at` to the end of the record. */
 static enum sl_err end_field(struct sl_records *r, size_t at, struct sl_fail *fail)
 {
 	if (r->n_field == COLUMNS_MOST)
@@ -90,7 +90,7 @@ static enum sl_err end_field(struct sl_records *r, size_t at, struct sl_fail *fa
 	return SL_OK;
 }
 
-/* The next line; its number begins a record. */
+/* Reads the first line of the next record. */
 static enum sl_err first_line(struct sl_records *r, struct sl_bytes *line, struct sl_fail *fail)
 {
 	enum sl_err err = sl_lines_next(&r->lines, line, fail);
@@ -114,7 +114,7 @@ static enum sl_err split_tsv(struct sl_records *r, struct sl_bytes line, struct 
 	return err;
 }
 
-/* Inside quotes a line's end belongs to the field. */
+/* Reads a field from its opening quote on. Inside quotes the end of a line belongs to the field. */
 static enum sl_err quoted(struct sl_records *r, struct sl_bytes *line, size_t *i, struct sl_fail *fail)
 {
 	for (++*i;;) {
@@ -176,7 +176,7 @@ static enum sl_err split_csv(struct sl_records *r, struct sl_bytes line, struct 
 	}
 }
 
-/* A member as a field of the record; numbers and truth values as their text. */
+/* Adds a member as a field. Numbers, true and false become text. */
 static enum sl_err put_member(struct sl_records *r, const json_t *root, const struct sl_records_column *column,
 			      struct sl_fail *fail)
 {
@@ -220,7 +220,7 @@ static enum sl_err split_jsonl(struct sl_records *r, struct sl_bytes line, struc
 	return err;
 }
 
-/* The fields of the next record; *ended behind the last one. */
+/* Reads the fields of the next record. *ended: there are no more. */
 static enum sl_err read_record(struct sl_records *r, bool *ended, struct sl_fail *fail)
 {
 	struct sl_bytes line;
@@ -249,7 +249,7 @@ static bool is_named(const struct sl_records *r, int field, const char *name)
 	return r->field[field].len == strlen(name) && memcmp(r->record + r->field[field].at, name, strlen(name)) == 0;
 }
 
-/* Says which columns there are. */
+/* The error for a column that is missing; it lists the columns that there are. */
 static enum sl_err no_column(const struct sl_records *r, const char *name, struct sl_fail *fail)
 {
 	char there[256] = "";
@@ -345,7 +345,7 @@ static struct sl_bytes bytes_of(const struct sl_records *r, int column)
 	return (struct sl_bytes){(const uint8_t *)r->record + r->field[column].at, r->field[column].len};
 }
 
-/* Of one's own TSV: a cell "so ""quoted""", as CSV writers have it. */
+/* Warns once if a user's own TSV (`exact`) has a cell "so ""quoted""", as CSV writers make it. */
 static void warn_of_quotes(struct sl_records *r, struct sl_bytes cell)
 {
 	if (r->warned || !r->spec.exact || r->spec.format != SL_RECORDS_TSV || cell.len < 4 || cell.data[0] != '"' ||

@@ -17,15 +17,15 @@ enum sl_records_format {
 	SL_RECORDS_FORMAT_COUNT
 };
 
-/* Whether a file's name ends so, in whatever case. */
+/* Whether a name ends with `end`, in upper or lower case, and is longer. */
 bool sl_records_ends(const char *name, const char *end);
-/* By a name, or else by the end of a file's name; COUNT: neither says. */
+/* The format of that name, or that the end of a file's name shows; COUNT: there is none. */
 enum sl_records_format sl_records_format_of(const char *name);
 
 /* A column: by the name that the header (or a JSON object) gives it, or without a name by its number from 0. */
 struct sl_records_column {
 	const char *name;
-	int number; /* -1, without a name: there is none */
+	int number; /* read if there is no name; -1: there is no such column */
 };
 
 struct sl_records_spec {
@@ -34,7 +34,7 @@ struct sl_records_spec {
 	bool header;     /* TSV, CSV: the first row names the columns */
 	bool exact;      /* refuse a row with more cells than the header has; some files of GLUE have such rows */
 	bool skip_short; /* leave out rows with too few columns, as GLUE's own reader does in QQP */
-	struct sl_records_column a, b, label; /* not of SL_RECORDS_LINES */
+	struct sl_records_column a, b, label; /* not read for SL_RECORDS_LINES */
 };
 
 /* Valid until the next row is read. */
@@ -49,14 +49,14 @@ struct sl_records;
  * to outlive it. */
 enum sl_err sl_records_open(struct sl_records **out, const struct sl_records_spec *spec,
 			    struct sl_fail *fail) SL_MUST_CHECK;
-/* The same of bytes in memory, which have to outlive it; spec->path is for errors. */
+/* The same for bytes in memory, which have to outlive it; spec->path is for errors. */
 enum sl_err sl_records_open_bytes(struct sl_records **out, const struct sl_records_spec *spec, struct sl_bytes bytes,
 				  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_records_close(struct sl_records *rows); /* NULL is fine */
 
 /* DATA: a row has too few columns, or too many, or is no CSV or JSON; LIMIT, IO, NOMEM. *fail names file and line. */
 enum sl_err sl_records_next(struct sl_records *rows, struct sl_record *row, struct sl_fail *fail) SL_MUST_CHECK;
-/* All fields of the row that was read last, of TSV and CSV; valid as the row is. */
+/* All fields of the row that was read last, for TSV and CSV. They are valid as long as the row. */
 int sl_records_fields(const struct sl_records *rows);
 struct sl_bytes sl_records_field(const struct sl_records *rows, int i);
 size_t sl_records_skipped(const struct sl_records *rows); /* short rows that were left out so far */

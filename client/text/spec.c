@@ -28,7 +28,7 @@ enum sl_err sl_tok_json(json_t **root, const struct sl_tok_file *file, size_t fl
 	return SL_OK;
 }
 
-/* Takes a line off the front, without its end. */
+/* Takes a line, without its end, off the front of *rest. False: there is none left. */
 static bool take_line(struct sl_bytes *rest, const char **line, size_t *len)
 {
 	const uint8_t *end;
@@ -86,7 +86,8 @@ static enum sl_err add_known(struct sl_tok_spec *spec, const char *text, bool ls
 	return id < 0 ? SL_OK : sl_tok_add(spec, text, strlen(text), id, lstrip, false, file, fail);
 }
 
-/* vocab.json and merges.txt: RoBERTa's special tokens where the vocabulary has <s> and </s>, else none, as GPT-2. */
+/* Reads vocab.json and merges.txt. Samples have RoBERTa's special tokens if the vocabulary has <s> and </s>; else none,
+ * as in GPT-2. */
 static enum sl_err read_pair(struct sl_tok_spec *spec, const struct sl_tok_files *files, struct sl_fail *fail)
 {
 	static const char *const known[] = {"<s>", "<pad>", "</s>", "<unk>", "<|endoftext|>"};
@@ -139,7 +140,7 @@ static enum sl_err read_word_list(struct sl_tok_entries *list, const struct sl_t
 	return err || list->n ? err : at_line(file, 1, "no tokens", fail);
 }
 
-/* vocab.txt of BERT: a token's id is its line, counted from 0. */
+/* Reads BERT's vocab.txt: a token's id is its line, counted from 0. */
 static enum sl_err read_words(struct sl_tok_spec *spec, const struct sl_tok_file *file, struct sl_fail *fail)
 {
 	static const char *const known[] = {"[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"};
@@ -171,8 +172,8 @@ static enum sl_err read_words(struct sl_tok_spec *spec, const struct sl_tok_file
 	return SL_OK;
 }
 
-/* tokenizer_config.json has the last word, where it has one. Its model_max_length, which nobody reads, may have 31
- * digits. */
+/* Reads tokenizer_config.json, which overrides the other files. Integers are parsed as reals, because model_max_length,
+ * which is not used, may have 31 digits. */
 static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_file *file, struct sl_fail *fail)
 {
 	json_t *root = NULL, *lower, *strip, *han, *space;
@@ -196,7 +197,7 @@ static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_fil
 	return SL_OK;
 }
 
-/* Of marked texts all have a token. */
+/* In marked text every byte needs a token. */
 static enum sl_err find_fallbacks(struct sl_tok_spec *spec, const char *file, struct sl_fail *fail)
 {
 	for (int b = 0; b < 256; b++) {
@@ -208,7 +209,7 @@ static enum sl_err find_fallbacks(struct sl_tok_spec *spec, const char *file, st
 	return SL_OK;
 }
 
-/* Every byte that UTF-8 can hold needs a token. */
+/* Every byte that UTF-8 can contain needs a token, or there must be an unk_token. */
 static enum sl_err find_bytes(struct sl_tok_spec *spec, const char *file, struct sl_fail *fail)
 {
 	if (spec->marked)
@@ -281,7 +282,7 @@ void sl_tok_spec_free(struct sl_tok_spec *spec)
 
 enum { FILES = 5 };
 
-/* `file` where there is one of this name. */
+/* Reads a file, if it exists, into *file and into the hash. */
 static enum sl_err read_one(const char *path, struct sl_tok_file *file, XXH3_state_t *hash, struct sl_fail *fail)
 {
 	uint8_t *data = NULL;
@@ -308,7 +309,7 @@ static bool is_json(const struct sl_bytes *bytes)
 	return i < bytes->len && bytes->data[i] == '{';
 }
 
-/* One file stands for itself; of a folder, those that have a part. */
+/* Reads the one file `path`, or those files of the folder `path` that belong to a tokenizer. */
 static enum sl_err read_files(const char *path, struct sl_tok_files *files, char names[FILES][PATH_MAX],
 			      XXH3_state_t *hash, struct sl_fail *fail)
 {

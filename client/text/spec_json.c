@@ -1,5 +1,6 @@
-/* tokenizer.json, as Hugging Face's tokenizers write it: version 1.0, models BPE (on bytes) and WordPiece. What changes
- * ids and is not understood is refused; decoder, truncation and padding do not. */
+/* Reads tokenizer.json, as Hugging Face's tokenizers write it: version 1.0, models BPE (on bytes, or with
+ * byte_fallback) and WordPiece. A member that changes ids and is not supported is refused. The decoder,
+ * truncation and padding change none. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ static enum sl_err malformed(struct reader *r, const char *what)
 	return sl_fail_set(r->fail, SL_ERR_DATA, "%s: %s", r->file, what);
 }
 
-/* A member that is there and that we do not compute: ids would differ. */
+/* Refuses a member that is not supported, as ids would differ. */
 static enum sl_err unsupported(struct reader *r, const char *member, const char *value, const char *known)
 {
 	return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s \"%.64s\" is not supported; supported: %s", r->file, member,
@@ -46,7 +47,7 @@ static bool absent(const json_t *value)
 	return !value || json_is_null(value);
 }
 
-/* null, missing, false, 0 and "": nothing that changes ids */
+/* Whether a member is missing, null, false, 0 or "", which changes no ids. */
 static bool is_off(const json_t *value)
 {
 	return absent(value) || json_is_false(value) || (json_is_number(value) && json_number_value(value) == 0) ||
@@ -148,7 +149,8 @@ static enum sl_err read_added(struct reader *r, const json_t *added, struct sl_t
 	return SL_OK;
 }
 
-/* Prepend a mark, Replace each space by one; Replace alone; or nothing, where a Metaspace comes behind. */
+/* The normalizer of marked text: Prepend of a mark, and Replace of each space by one; Replace alone; or nothing, if the
+ * pre-tokenizer is a Metaspace. */
 static enum sl_err read_marks(struct reader *r, const json_t *n)
 {
 	const json_t *list = json_object_get(n, "normalizers");
@@ -190,7 +192,7 @@ static enum sl_err read_normalizer(struct reader *r, const json_t *n)
 	return SL_OK;
 }
 
-/* With byte_fallback: nothing; a Metaspace; or a Split at spaces, of which none is left. */
+/* The pre-tokenizer of marked text: none; a Metaspace; or a Split at spaces, which finds none. */
 static enum sl_err read_metaspace(struct reader *r, const json_t *p)
 {
 	const char *scheme = json_string_value(json_object_get(p, "prepend_scheme"));
@@ -207,7 +209,7 @@ static enum sl_err read_metaspace(struct reader *r, const json_t *p)
 	return SL_OK;
 }
 
-/* A Split by a known pattern, or Digits, in front of ByteLevel. */
+/* A Sequence: a Split by a known pattern, or Digits, and then ByteLevel. */
 static enum sl_err read_words(struct reader *r, const json_t *list)
 {
 	const json_t *first = json_array_get(list, 0), *last = json_array_get(list, 1);
@@ -241,7 +243,7 @@ static enum sl_err read_pre_tokenizer(struct reader *r, const json_t *p)
 	return SL_OK;
 }
 
-/* ["</s>", 2]: the id is what counts. */
+/* The id of a pair such as ["</s>", 2]; -1: it is no pair, or not in the vocabulary. */
 static int32_t named_token(struct reader *r, const json_t *pair)
 {
 	const json_t *id = json_array_get(pair, 1);
@@ -252,7 +254,7 @@ static int32_t named_token(struct reader *r, const json_t *pair)
 	return (int32_t)json_integer_value(id);
 }
 
-/* A special token of a template stands for one id or several. */
+/* Adds a special token of a template, which stands for one id or several. */
 static enum sl_err put_special(struct reader *r, struct sl_tok_form *form, const json_t *tokens, const char *name,
 			       int type)
 {
@@ -272,8 +274,8 @@ static enum sl_err put_special(struct reader *r, struct sl_tok_form *form, const
 	return SL_OK;
 }
 
-/* [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, …]. The texts come once
- * each, A first, and types are 0, then perhaps 1. */
+/* Reads [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, …]. Each text must
+ * come once, A first; types are 0, then perhaps 1. */
 static enum sl_err read_template(struct reader *r, struct sl_tok_form *form, const json_t *pieces, const json_t *tokens,
 				 int texts)
 {
@@ -329,7 +331,7 @@ static enum sl_err read_post_processor(struct reader *r, const json_t *p)
 	return err ? err : read_template(r, &r->spec->pair, json_object_get(p, "pair"), tokens, 2);
 }
 
-/* Files of before version 0.10 name no type of the model. */
+/* Files from before version 0.10 do not name the model's type; its members show it. */
 static enum sl_err choose_kind(struct reader *r, const json_t *model)
 {
 	const json_t *type = json_object_get(model, "type");

@@ -1,4 +1,4 @@
-/* What the readers of a tokenizer's files share. */
+/* Shared by the readers of a tokenizer's files. */
 #include "client/text/spec_parts.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 enum { FIRST_CAP = 1024, SHOWN = 64 };
 
-/* Texts are not all terminated. */
+/* How many bytes of a text a message shows; not every text ends with a NUL. */
 static int shown(size_t len)
 {
 	return len > SHOWN ? SHOWN : (int)len;

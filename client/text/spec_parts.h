@@ -1,4 +1,4 @@
-/* Between the readers of a tokenizer's files, for spec_*.c alone. */
+/* Shared by the readers of a tokenizer's files; only for spec*.c. */
 #ifndef SL_CLIENT_TEXT_SPEC_PARTS_H
 #define SL_CLIENT_TEXT_SPEC_PARTS_H
 
@@ -6,31 +6,32 @@
 
 #include "client/text/spec.h"
 
-/* A vocabulary while it is read. The texts are not copied. */
+/* A vocabulary that is being read. Its texts are borrowed. */
 struct sl_tok_entries {
 	struct sl_vocab_entry *entry;
 	int32_t n, cap;
 };
 
-/* LIMIT: the id is out of range; DATA: another token has it; NOMEM. The same text again is fine. */
+/* Adds a token. DATA: the id is out of range, or another token has it; NOMEM. The same text again is fine. */
 enum sl_err sl_tok_put(struct sl_tok_entries *list, int64_t id, const char *text, size_t len, const char *file,
 		       struct sl_fail *fail) SL_MUST_CHECK;
-/* spec->vocab from them. */
+/* Makes spec->vocab from the list. DATA: a text has two ids; LIMIT, NOMEM. */
 enum sl_err sl_tok_take(struct sl_tok_spec *spec, const struct sl_tok_entries *list, const char *file,
 			struct sl_fail *fail) SL_MUST_CHECK;
-/* All ids of an object {text: id}. `root` has to outlive the list. */
+/* Adds all tokens of an object {text: id}, which has to outlive the list. */
 enum sl_err sl_tok_put_object(struct sl_tok_entries *list, const json_t *object, const char *file,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Adds an added token, as a special one; the text is copied. */
 enum sl_err sl_tok_add(struct sl_tok_spec *spec, const char *text, size_t len, int32_t id, bool lstrip, bool rstrip,
 		       const char *file, struct sl_fail *fail) SL_MUST_CHECK;
-/* Where a merge stands: file, ":" or another word, number. */
+/* The place of a merge, for errors: the file, ":" or another word, and the number of the line or entry. */
 struct sl_tok_where {
 	const char *file, *unit;
 	size_t number;
 };
 
-/* The ids of a merge, appended to spec->merge, which has room for it. */
+/* Appends a merge to spec->merge, which must have room for it. DATA: a token is not in the vocabulary; LIMIT. */
 enum sl_err sl_tok_merge_put(struct sl_tok_spec *spec, const char *left, size_t left_len, const char *right,
 			     size_t right_len, struct sl_tok_where at, struct sl_fail *fail) SL_MUST_CHECK;
 
@@ -42,10 +43,10 @@ void sl_tok_forms_bert(struct sl_tok_spec *spec, int32_t first, int32_t last);
 /* A, A B */
 void sl_tok_forms_plain(struct sl_tok_spec *spec);
 
-/* The whole of a JSON file. */
+/* Parses a JSON file, which must be an object. DATA. */
 enum sl_err sl_tok_json(json_t **root, const struct sl_tok_file *file, size_t flags,
 			struct sl_fail *fail) SL_MUST_CHECK;
-/* tokenizer.json */
+/* Reads tokenizer.json. */
 enum sl_err sl_tok_read_json(struct sl_tok_spec *spec, const struct sl_tok_file *file,
 			     struct sl_fail *fail) SL_MUST_CHECK;
 

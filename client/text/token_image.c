@@ -10,14 +10,14 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "caches of tokens are little endian");
 
-/* VERSION goes up with each change of the file, or of what a tokenizer makes of a text. */
+/* VERSION goes up with each change of the file's format, or of the tokens that a tokenizer makes of a text. */
 enum { VERSION = 3, ARRAYS = 6 };
 
 static const char magic[8] = "sltokens";
 
 struct head {
 	char magic[8];
-	uint64_t key, count, tokens, width, hash; /* the hash: of all others, and of what is behind the head */
+	uint64_t key, count, tokens, width, hash; /* hash: of the other numbers, and of all bytes behind the head */
 };
 
 struct array {
@@ -106,7 +106,7 @@ static uint64_t hash_of(const struct head *head, const struct sl_token_image *im
 	return hash;
 }
 
-/* Nothing in a file is believed, whoever wrote its hash. */
+/* Checks a cache's rows, labels and ids: a right hash does not prove that we wrote them. */
 static bool is_sound(const struct sl_token_image *m, const struct sl_token_set_spec *spec)
 {
 	uint32_t size = (uint32_t)sl_tokenizer_size(spec->tokenizer);
@@ -133,7 +133,7 @@ static bool is_sound(const struct sl_token_image *m, const struct sl_token_set_s
 	return true;
 }
 
-/* The arrays out of a file's bytes. */
+/* Copies the arrays out of a file's bytes. False: the sizes do not fit, or there is no memory. */
 static bool take(struct sl_token_image *m, const uint8_t *data, size_t len)
 {
 	struct array array[ARRAYS];

@@ -21,7 +21,7 @@ static enum sl_err append(struct sl_token_packer *p, const int32_t *id, int32_t 
 	return SL_OK;
 }
 
-/* Both texts as one. */
+/* *both: the two texts as one. */
 static enum sl_err join(struct sl_token_packer *p, struct sl_bytes a, struct sl_bytes b, struct sl_bytes *both,
 			struct sl_fail *fail)
 {
@@ -38,7 +38,7 @@ static enum sl_err join(struct sl_token_packer *p, struct sl_bytes a, struct sl_
 	return SL_OK;
 }
 
-/* How many tokens, from `from` on, both texts together and the prompt alone begin with. */
+/* *border: how many tokens from `from` on, those of both texts together, are also those of the prompt alone. */
 static enum sl_err find_border(struct sl_token_packer *p, struct sl_bytes prompt, int32_t from, int32_t *border,
 			       struct sl_fail *fail)
 {
@@ -52,7 +52,7 @@ static enum sl_err find_border(struct sl_token_packer *p, struct sl_bytes prompt
 	return err;
 }
 
-/* The tokens [from, to) as a row, of which the first `border` are no labels. */
+/* Hands over the tokens [from, to) as a row, whose first `border` tokens are no labels; or leaves it out. */
 static enum sl_err put(struct sl_token_packer *p, int32_t from, int32_t to, int32_t border, struct sl_fail *fail)
 {
 	const int32_t n = to - from, first = border < n ? border : n;
@@ -65,7 +65,7 @@ static enum sl_err put(struct sl_token_packer *p, int32_t from, int32_t to, int3
 	return p->put(p->arg, &row, fail);
 }
 
-/* The text at id[0 … n) as rows. */
+/* Hands over the text at id[0 … n) as rows. */
 static enum sl_err put_text(struct sl_token_packer *p, int32_t border, struct sl_fail *fail)
 {
 	const int32_t end = p->how->pack == SL_TOKEN_PACK_NONE && p->n > p->most ? p->most : p->n;
@@ -77,7 +77,7 @@ static enum sl_err put_text(struct sl_token_packer *p, int32_t border, struct sl
 	return err;
 }
 
-/* Whole rows of joined texts. */
+/* Hands over all full rows of joined texts; the rest stays. */
 static enum sl_err put_joined(struct sl_token_packer *p, struct sl_fail *fail)
 {
 	int32_t at = 0;

@@ -15,19 +15,19 @@ struct sl_token_set {
 
 struct builder;
 
-/* Of one part. */
+/* The rows of one part (struct sl_token_parts), while they are made. */
 struct pile {
 	struct builder *b;
 	struct sl_token_packer packer;
-	uint64_t key; /* of its last text */
+	uint64_t key; /* of the part's last text */
 };
 
-/* Rows while they are read. */
+/* A set that is being read. */
 struct builder {
 	const struct sl_token_set_spec *spec;
 	struct sl_tokenizer_work *work;
 	struct pile pile[SL_TOKEN_SET_PARTS];
-	struct sl_token_image image; /* its arrays grow apart from each other */
+	struct sl_token_image image; /* each of its arrays grows by itself */
 	uint64_t cap_rows, cap_tokens;
 };
 
@@ -188,7 +188,7 @@ static enum sl_err build(struct sl_token_image *out, const struct sl_token_set_s
 	return err;
 }
 
-/* Where the cache lies; false: it has no place. */
+/* The path of the cache; false: there is to be none, or its path is too long. */
 static bool cache_path(const struct sl_token_set_spec *spec, char path[PATH_MAX])
 {
 	return spec->cache && strcmp(spec->records.path, "-") != 0 &&

@@ -12,7 +12,7 @@
 #include "client/text/wordpiece.h"
 #include "common/base/grow.h"
 
-/* Words of a text repeat: their ids are kept, in places by hash. A place fills a cache line. */
+/* Words of a text repeat, so their ids are cached, in slots by hash. A slot fills a cache line. */
 enum { CACHED_BYTES = 22, CACHED_IDS = 8, CACHE_PLACES = 8192 };
 
 struct cached {
@@ -26,7 +26,7 @@ struct sl_tokenizer {
 	struct sl_tok_spec spec;
 	struct sl_bpe bpe;
 	struct sl_pattern *pattern; /* NULL with WordPiece */
-	int begins_added[257];      /* added tokens that begin with byte b: from [b] up to [b + 1] */
+	int begins_added[257];      /* added tokens that begin with byte b: indices [b] up to [b + 1] */
 	uint64_t hash;
 };
 
@@ -42,12 +42,12 @@ struct sl_tokenizer_work {
 	struct sl_bpe_room bpe;
 	struct sl_wordpiece_room wordpiece;
 	struct ids text[2], out;
-	char *spaced; /* a text with a space in front */
+	char *spaced; /* a text with a space in front, or with marks */
 	size_t spaced_cap;
 	char word[SL_TOK_WORD_CHARS_MOST * SL_UTF8_MOST];
 };
 
-/* By their first bytes, of each the longest first, so that the first that fits is the longest. */
+/* Orders added tokens by their first byte, then the longest first, so that the first match is the longest. */
 static int by_length(const void *a, const void *b)
 {
 	const struct sl_tok_added *x = a, *y = b;
@@ -238,7 +238,7 @@ static enum sl_err need(struct ids *to, size_t more)
 	return sl_grow(&to->id, &to->cap, to->n + more, sizeof *to->id) ? SL_OK : SL_ERR_NOMEM;
 }
 
-/* The token that a word is, as byte-level BPE writes it; -1: none. */
+/* The token that is the whole word, as byte-level BPE writes it; -1: there is none. */
 static int32_t find_word(struct sl_tokenizer_work *w, const char *word, size_t len)
 {
 	size_t n = 0;
@@ -250,7 +250,7 @@ static int32_t find_word(struct sl_tokenizer_work *w, const char *word, size_t l
 	return sl_vocab_find(&w->t->spec.vocab, w->word, n);
 }
 
-/* Ids of a word of `len` bytes, for which there is room behind to->id[to->n]. */
+/* Computes the ids of a word. There must be room for `len` ids behind to->id[to->n]. */
 static enum sl_err compute_word(struct sl_tokenizer_work *w, const char *word, size_t len, struct ids *to)
 {
 	const struct sl_tok_spec *spec = &w->t->spec;
@@ -308,7 +308,7 @@ static char *spaced_room(struct sl_tokenizer_work *w, size_t bytes)
 	return w->spaced;
 }
 
-/* `text` with a space in front. */
+/* Makes *text a copy with a space in front. */
 static enum sl_err add_space(struct sl_tokenizer_work *w, const char **text, size_t *len)
 {
 	if (!spaced_room(w, *len + 1))
@@ -320,7 +320,7 @@ static enum sl_err add_space(struct sl_tokenizer_work *w, const char **text, siz
 	return SL_OK;
 }
 
-/* A stretch of text as one word. */
+/* Encodes a stretch of text as one word of marked text. */
 static enum sl_err put_marked(struct sl_tokenizer_work *w, const char *text, size_t len, bool first, struct ids *to)
 {
 	size_t n;
@@ -378,7 +378,7 @@ static enum sl_err put_wordpiece(struct sl_tokenizer_work *w, const char *text, 
 	return err;
 }
 
-/* Text without added tokens; `first`: it is the beginning of a text. */
+/* Encodes a stretch of text without added tokens; `first`: the text begins with it. */
 static enum sl_err put_plain(struct sl_tokenizer_work *w, const char *text, size_t len, bool first, struct ids *to)
 {
 	if (len == 0)
@@ -388,7 +388,7 @@ static enum sl_err put_plain(struct sl_tokenizer_work *w, const char *text, size
 	return w->t->spec.kind == SL_TOK_BPE ? put_bpe(w, text, len, to) : put_wordpiece(w, text, len, to);
 }
 
-/* Where white space begins that ends at `end`; not before `start`. */
+/* The beginning of the white space that ends at `end`, not before `start`. */
 static size_t space_before(const char *text, size_t start, size_t end)
 {
 	while (end > start) {
@@ -412,7 +412,7 @@ static size_t space_behind(const char *text, size_t at, size_t len)
 	return at;
 }
 
-/* The first added token in text[start … len), the longest of those that begin there: text[*from … *to). */
+/* Finds the first added token in text[start … len), the longest of those that begin there: text[*from … *to). */
 static const struct sl_tok_added *find_added(const struct sl_tokenizer *t, const char *text, size_t len, size_t start,
 					     size_t *from, size_t *to)
 {
@@ -458,8 +458,8 @@ static enum sl_err put_text(struct sl_tokenizer_work *w, struct sl_bytes bytes, 
 	return err ? sl_fail_set(fail, err, "a text of %zu bytes: %s", bytes.len, sl_err_text(err)) : SL_OK;
 }
 
-/* Upstream's longest_first, for m tokens in all (shared by its fast tokenizers). They have cut each text to max_length
- * before, which makes two long ones alike: the odd token is the second one's then. */
+/* Cuts a pair to m tokens in all, like longest_first of upstream's fast tokenizers. Those cut each text to max_length
+ * first, which makes two long texts equally long. If m is odd the second text then has one token more. */
 static void cut_pair(size_t *a, size_t *b, size_t m, size_t max_length)
 {
 	size_t *shorter, *longer;

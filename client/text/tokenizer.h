@@ -1,5 +1,6 @@
-/* Text to token ids, as Hugging Face's tokenizers make them: byte-level BPE (GPT-2, RoBERTa) and WordPiece (BERT).
- * Special tokens that a text spells out, such as "<mask>", become their ids, as upstream. */
+/* Turns text into token ids, as Hugging Face's tokenizers do: byte-level BPE (GPT-2, RoBERTa), BPE with marks for
+ * spaces (Llama 2, see marked.h), and WordPiece (BERT). Special tokens that a text spells out, such as "<mask>", become
+ * their ids, as upstream. */
 #ifndef SL_CLIENT_TEXT_TOKENIZER_H
 #define SL_CLIENT_TEXT_TOKENIZER_H
 
@@ -17,9 +18,9 @@ struct sl_tokenizer;
 /* What one thread needs to use it: buffers, and a cache of words that changes no result. */
 struct sl_tokenizer_work;
 
-/* From a folder or one file, as sl_tok_spec_read has it, with its errors. */
+/* Reads a folder or one file as sl_tok_spec_read does, with its errors. */
 enum sl_err sl_tokenizer_open(struct sl_tokenizer **out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
-/* Takes over *spec, also where it fails; `hash` stands for the files. NOMEM. */
+/* Takes over *spec, even if it fails. `hash`: that of the files. NOMEM. */
 enum sl_err sl_tokenizer_make(struct sl_tokenizer **out, struct sl_tok_spec *spec, uint64_t hash,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 void sl_tokenizer_close(struct sl_tokenizer *t); /* NULL is fine */
@@ -27,16 +28,16 @@ void sl_tokenizer_close(struct sl_tokenizer *t); /* NULL is fine */
 enum sl_tok_kind sl_tokenizer_kind(const struct sl_tokenizer *t);
 int32_t sl_tokenizer_size(const struct sl_tokenizer *t);                 /* ids lie in [0, size) */
 const char *sl_tokenizer_text(const struct sl_tokenizer *t, int32_t id); /* as the vocabulary writes it; "" : none */
-/* What tokens stand for, at out[0 … the return value), of which there are at most sl_tokenizer_decoded(t, n) bytes:
- * special tokens for nothing. Bytes of a character that is not whole may stand at either end. */
+/* Writes the text that n tokens stand for, at most sl_tokenizer_decoded(t, n) bytes, and returns its length. Special
+ * tokens stand for nothing. The text may begin and end inside a character. */
 size_t sl_tokenizer_decode(const struct sl_tokenizer *t, const int32_t *id, int32_t n, char *out);
 size_t sl_tokenizer_decoded(const struct sl_tokenizer *t, int32_t n);
 int32_t sl_tokenizer_pad(const struct sl_tokenizer *t);  /* <pad> or [PAD]; -1: none */
 int32_t sl_tokenizer_mask(const struct sl_tokenizer *t); /* <mask> or [MASK]; -1: none */
-/* Ids that a sample's form, padding and masks have: what no text is made of. Returns how many, at most `most`. */
+/* Writes the ids, at most `most`, that only a sample's form, padding and masks use, and no text; returns how many. */
 int sl_tokenizer_special_ids(const struct sl_tokenizer *t, int32_t *id, int most);
-int sl_tokenizer_specials(const struct sl_tokenizer *t, bool pair); /* special tokens that a sample has */
-int sl_tokenizer_ending(const struct sl_tokenizer *t);              /* those behind a single text */
+int sl_tokenizer_specials(const struct sl_tokenizer *t, bool pair); /* number of special tokens in a sample */
+int sl_tokenizer_ending(const struct sl_tokenizer *t);              /* number of them after a single text */
 uint64_t sl_tokenizer_hash(const struct sl_tokenizer *t);           /* XXH3 of the files it was read from */
 
 /* `t` has to outlive it. NOMEM. */
@@ -52,9 +53,10 @@ struct sl_tokens {
 	int32_t whole; /* ids that there would be without the cut at max_length */
 };
 
-/* Special tokens round `a`, or round `a` and `b` (b.data NULL: one text), at most max_length ids (0: no limit). A pair
- * loses tokens at the end of the longer text first, as upstream's longest_first; one text at its end. DATA: a text is
- * no UTF-8, and *fail says at which byte; LIMIT: longer than SL_TEXT_MOST; NOMEM. */
+/* Encodes `a`, or `a` and `b` (b.data NULL: one text), with special tokens round them, as at most max_length ids (0: no
+ * limit). A text that is too long loses tokens at its end. Of a pair the longer text loses tokens first, as in
+ * upstream's longest_first. DATA: a text is no UTF-8, and *fail says at which byte; LIMIT: longer than SL_TEXT_MOST;
+ * NOMEM. */
 enum sl_err sl_tokenizer_encode(struct sl_tokenizer_work *w, struct sl_bytes a, struct sl_bytes b, int32_t max_length,
 				struct sl_tokens *out, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -2,7 +2,7 @@
 
 #include <utf8proc.h>
 
-/* Bytes of the sequence that begins here, or 0 where there is none. */
+/* The length of the valid sequence that begins at s; 0: there is none. */
 static size_t sequence(const unsigned char *s, size_t left)
 {
 	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;

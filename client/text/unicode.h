@@ -1,5 +1,5 @@
 /* Code points: UTF-8 in and out, and the classes by which tokenizers divide text. Sequences of UTF-8 are those of
- * RFC 3629: no surrogates, nothing above U+10FFFF, no longer form than needed. Pure functions. */
+ * RFC 3629: no surrogates, nothing above U+10FFFF, no overlong forms. Pure functions. */
 #ifndef SL_CLIENT_TEXT_UNICODE_H
 #define SL_CLIENT_TEXT_UNICODE_H
 
@@ -9,10 +9,10 @@
 
 enum { SL_UTF8_MOST = 4 };
 
-/* How many bytes at the beginning of `text` are whole UTF-8: `len` where all are. */
+/* The number of bytes at the beginning of `text` that are valid UTF-8; `len` if all are. */
 size_t sl_utf8_valid(const char *text, size_t len);
 
-/* The code point at `at` of valid text; *at moves behind it. */
+/* The code point at *at of valid text; *at moves behind it. */
 static inline uint32_t sl_utf8_next(const char *text, size_t *at)
 {
 	const unsigned char *s = (const unsigned char *)text + *at;
@@ -34,22 +34,22 @@ static inline uint32_t sl_utf8_next(const char *text, size_t *at)
 	       (s[3] & 0x3f);
 }
 
-/* The byte is not the first of its code point. */
+/* Whether the byte is not the first of its code point. */
 static inline bool sl_utf8_continues(char byte)
 {
 	return ((unsigned char)byte & 0xc0) == 0x80;
 }
 
-/* Writes a code point; returns its bytes. */
+/* Writes a code point; returns the number of bytes. */
 int sl_utf8_put(uint32_t c, char out[SL_UTF8_MOST]);
 
-/* A text composed (NFC), without a NUL; *len becomes its length. NULL: no memory. Free it. */
+/* A copy of a text, composed (NFC); *len becomes its length. The caller frees it. NULL: no memory. */
 char *sl_utf8_compose(const char *text, size_t *len);
 
 bool sl_is_space(uint32_t c);  /* the property White_Space */
 bool sl_is_other(uint32_t c);  /* categories Cc, Cf, Co */
-bool sl_is_punct(uint32_t c);  /* categories P…, and all of ASCII that is printed and no letter, digit or space */
-bool sl_is_accent(uint32_t c); /* category Mn: marks that take no room of their own */
+bool sl_is_punct(uint32_t c);  /* categories P…, and all printable ASCII but letters, digits and space */
+bool sl_is_accent(uint32_t c); /* category Mn: nonspacing marks */
 bool sl_is_han(uint32_t c);    /* the blocks of Chinese characters that BERT's tokenizer sets apart */
 
 #endif

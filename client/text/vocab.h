@@ -25,15 +25,15 @@ struct sl_vocab {
 	uint32_t longest; /* bytes of the longest text */
 };
 
-/* entry[id], n of them. NOMEM; LIMIT: more than SL_VOCAB_MOST entries or 4 GiB of text. DATA: two ids have one text;
- * both ids are in *twice. */
+/* Makes a vocabulary of entry[n], by id. NOMEM; LIMIT: more than SL_VOCAB_MOST entries or 4 GiB of text. DATA: two ids
+ * have one text; both ids are in *twice. */
 enum sl_err sl_vocab_make(struct sl_vocab *v, const struct sl_vocab_entry *entry, int32_t n,
 			  int32_t twice[2]) SL_MUST_CHECK;
 void sl_vocab_free(struct sl_vocab *v); /* idempotent; a zeroed one is fine */
 
-/* -1: no token has this text. */
+/* The id of a text; -1: no token has it. */
 int32_t sl_vocab_find(const struct sl_vocab *v, const char *text, size_t len);
-/* "" where no token has the id. */
+/* The text of an id; "": no token has it. */
 const char *sl_vocab_text(const struct sl_vocab *v, int32_t id);
 
 static inline uint32_t sl_vocab_len(const struct sl_vocab *v, int32_t id)

@@ -9,7 +9,7 @@
 
 enum { DECOMPOSED_MOST = 18, DOTTED_I = 0x130, DOT_ABOVE = 0x307 };
 
-/* Room for `more` code points behind n. */
+/* Makes room for `more` code points behind n. */
 static enum sl_err need(struct sl_wordpiece_room *room, size_t n, size_t more)
 {
 	return sl_grow(&room->point, &room->cap, n + more, sizeof *room->point) ? SL_OK : SL_ERR_NOMEM;
@@ -22,8 +22,8 @@ static uint32_t lower(uint32_t c)
 	return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
 }
 
-/* A code point in its parts, without accents. They come in their canonical order but for marks of different letters:
- * see order_marks. */
+/* Decomposes a code point, without its accents. The parts have their canonical order, but marks of different code
+ * points may not: see order_marks. */
 static size_t stripped(uint32_t c, uint32_t out[DECOMPOSED_MOST])
 {
 	utf8proc_int32_t part[DECOMPOSED_MOST];
@@ -47,8 +47,8 @@ static int mark_class(uint32_t c)
 	return c < 0x300 ? 0 : utf8proc_get_property((utf8proc_int32_t)c)->combining_class;
 }
 
-/* Marks that are no accents (of category Mc) and follow each other stand in the order of their classes. A counting
- * sort: a run may be as long as the text. */
+/* Sorts each run of marks that are no accents (category Mc) by their combining classes. It is a counting sort, as a run
+ * may be as long as the text. */
 static enum sl_err order_marks(struct sl_wordpiece_room *room, size_t n)
 {
 	for (size_t i = 0, end; i < n; i = end + 1) {
@@ -85,7 +85,8 @@ static size_t lowered(uint32_t *out, size_t n)
 	return n;
 }
 
-/* One character of the text as upstream's steps leave it, in their order: clean-up, Chinese, accents, lower case. */
+/* Cleans one character of the text by upstream's steps, in their order: clean-up, Chinese, accents, lower case. Returns
+ * the number of code points. */
 static size_t clean_one(const struct sl_tok_spec *spec, uint32_t c, uint32_t *out)
 {
 	bool han = spec->han && sl_is_han(c);
@@ -143,7 +144,8 @@ bool sl_wordpiece_word(const struct sl_tok_spec *spec, const uint32_t *point, si
 	return true;
 }
 
-/* The longest piece of text[0 … len) behind `prefix` bytes that it has already; -1: none. */
+/* Finds the longest piece with which text begins. Its first `prefix` bytes are the prefix of pieces inside a word, and
+ * *len more follow; *len becomes the piece's length behind the prefix. -1: there is none. */
 static int32_t longest(const struct sl_tok_spec *spec, const char *text, size_t prefix, size_t *len)
 {
 	size_t n = *len;

@@ -10,21 +10,21 @@
 #include "client/text/spec.h"
 #include "common/base/err.h"
 
-/* Memory of one thread. Begins zeroed. */
+/* One thread's memory. It begins zeroed; the caller frees `point`. */
 struct sl_wordpiece_room {
 	uint32_t *point; /* code points of the text, cleaned */
 	size_t cap;
 };
 
-/* Cleans `text` (valid UTF-8): room->point[0 … *n). NOMEM. */
+/* Cleans `text` (valid UTF-8) into room->point[0 … *n). NOMEM. */
 enum sl_err sl_wordpiece_clean(const struct sl_tok_spec *spec, const char *text, size_t len,
 			       struct sl_wordpiece_room *room, size_t *n) SL_MUST_CHECK;
-/* The next word in point[*at … n), as UTF-8 in word[0 … *len), or false; *len is 0 for one with more characters than
- * spec->word_chars. `word` holds SL_TOK_WORD_CHARS_MOST * 4 bytes. */
+/* Writes the next word of point[*at … n) as UTF-8 to word[0 … *len), and moves *at behind it. False: there is no
+ * further word. *len 0: it has more than spec->word_chars characters. `word` holds SL_TOK_WORD_CHARS_MOST * 4 bytes. */
 bool sl_wordpiece_word(const struct sl_tok_spec *spec, const uint32_t *point, size_t n, size_t *at, char *word,
 		       size_t *len);
-/* Pieces of a word of `len` > 0 bytes, at most `len` of them; returns how many: spec->unk alone where it has no
- * pieces. */
+/* Writes the ids of the pieces of a word of `len` > 0 bytes, at most `len` of them, and returns how many. A word that
+ * cannot be divided into pieces becomes spec->unk alone. */
 size_t sl_wordpiece_pieces(const struct sl_tok_spec *spec, const char *word, size_t len, int32_t *id);
 
 #endif

@@ -20,7 +20,7 @@ static size_t round_up(size_t n, size_t to)
 	return (n + to - 1) / to * to;
 }
 
-/* Anonymous memory whose start lies on a huge page where it is as long as one. */
+/* Maps anonymous memory. A mapping of a huge page or more begins on a huge page's boundary. */
 static unsigned char *map_aligned(size_t len)
 {
 	size_t extra = len >= HUGE_PAGE ? HUGE_PAGE : 0, lead;

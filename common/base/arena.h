@@ -1,5 +1,6 @@
-/* One mapping, made at plan time, from which everything a segment needs is cut: no malloc per step.
- * Anonymous memory with MADV_HUGEPAGE, faulted in at open, so that no page fault falls into a step. */
+/* An arena: one memory mapping, made when a plan is made, from which its owner cuts everything that a step needs.
+ * So a step never calls malloc. The memory is anonymous, advised MADV_HUGEPAGE and faulted in at open: no page
+ * fault falls into a step. */
 #ifndef SL_BASE_ARENA_H
 #define SL_BASE_ARENA_H
 
@@ -18,10 +19,12 @@ struct sl_arena {
 enum sl_err sl_arena_open(struct sl_arena *arena, size_t bytes, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_arena_close(struct sl_arena *arena); /* idempotent */
 
-/* SL_ARENA_ALIGN-aligned, zeroed at open. NULL only where the arena was opened too small: a bug of the planner. */
+/* Takes the next `bytes`, aligned to SL_ARENA_ALIGN and zeroed at open. NULL if the arena was opened too small,
+ * which is a bug of the planner. */
 void *sl_arena_take(struct sl_arena *arena, size_t bytes);
 
-/* Gives the whole pages within back to the system. They read as zeros then, and come back as they are written. */
+/* Returns the whole pages within [mem, mem + bytes) to the system. They read as zeros from then on; a write
+ * allocates them again. */
 void sl_pages_drop(void *mem, size_t bytes);
 
 static inline size_t sl_align(size_t bytes)

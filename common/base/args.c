@@ -97,7 +97,7 @@ static int table_length(const struct sl_arg *table)
 	return n;
 }
 
-/* The argument that key=value gives, and its place; NULL: there is none. */
+/* Finds the argument that KEY=value names, and its index in `value`. NULL if there is none. */
 static const struct sl_arg *find(const struct sl_args *args, const char *key, size_t len, int *place)
 {
 	const int n = table_length(args->table);
@@ -133,7 +133,7 @@ static enum sl_err read_option(const struct sl_args *args, const char *text, siz
 	return SL_OK;
 }
 
-/* "decaylinear:rate=0.9,every=300" */
+/* As in "decaylinear:rate=0.9,every=300". */
 static bool colon_begins_options(const struct sl_arg *table)
 {
 	return table[0].key != NULL && table[0].required && !table[0].positional;
@@ -175,7 +175,7 @@ enum sl_err sl_args_read(const struct sl_args *args, const char *text, size_t le
 	return SL_OK;
 }
 
-/* ---- the way back */
+/* ---- arguments to text */
 
 /* The shortest decimal that reads back as the same double. */
 static size_t write_number(char *out, size_t cap, double value)

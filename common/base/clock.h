@@ -1,16 +1,17 @@
-/* Monotonic time. Code that has to be replayed takes `now_ms` as an argument instead of asking. */
+/* Monotonic time. Code that must be replayable takes `now_ms` as an argument instead of reading the clock. */
 #ifndef SL_BASE_CLOCK_H
 #define SL_BASE_CLOCK_H
 
 #include <stdint.h>
 
 uint64_t sl_now_ns(void);
-uint64_t sl_now_coarse_ns(void); /* some ms behind, and cheaper */
+uint64_t sl_now_coarse_ns(void); /* cheaper to read; may lag by some ms */
 static inline uint64_t sl_now_ms(void)
 {
 	return sl_now_ns() / 1000000u;
 }
-/* When the process first asked, in seconds since 1970: sl_command_run asks as a program begins. */
+/* When the program started, in seconds since 1970: the time of the first call, which sl_command_run makes at the
+ * start. */
 int64_t sl_started_s(void);
 static inline double sl_seconds_since(uint64_t start_ns)
 {

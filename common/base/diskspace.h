@@ -1,11 +1,11 @@
-/* How much room a file system has. Any thread; blocks where the disk does. */
+/* The space of a file system. Any thread; a call blocks while the disk does. */
 #ifndef SL_BASE_DISKSPACE_H
 #define SL_BASE_DISKSPACE_H
 
 #include <stdint.h>
 
-/* In bytes, of the file system that `folder` lies in: free for this user, and in all. Both 0 where it is "" or cannot
- * be asked. */
+/* Bytes of the file system that holds `folder`: available to this user, and in total. Both are 0 if `folder` is ""
+ * or the query fails. */
 struct sl_diskspace {
 	int64_t free, all;
 };

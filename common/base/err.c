@@ -30,7 +30,7 @@ int sl_err_exit_status(enum sl_err err)
 	return (unsigned)err < SL_ERR_COUNT ? map[err].exit_status : map[SL_ERR_BUG].exit_status;
 }
 
-/* https://www.rfc-editor.org/rfc/rfc3629: the shortest form, no surrogates, nothing above U+10FFFF. */
+/* UTF-8 (https://www.rfc-editor.org/rfc/rfc3629): the shortest form, no surrogates, nothing above U+10FFFF. */
 size_t sl_text_character(const char *text, size_t len)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -82,7 +82,7 @@ void sl_text_make_safe(char *text, char instead)
 	}
 }
 
-/* The arguments may point into fail: a caller that adds where it happened. */
+/* Writes to buffers of its own first: the arguments may point into *fail, if a caller adds where it happened. */
 static enum sl_err fill(struct sl_fail *fail, const char *key, enum sl_err code, const char *fmt, va_list args)
 {
 	char text[SL_FAIL_TEXT], kept[SL_FAIL_KEY];

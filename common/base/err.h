@@ -45,10 +45,9 @@ enum sl_err {
 
 enum { SL_FAIL_TEXT = 512, SL_FAIL_KEY = 104 };
 
-/* What went wrong, in one line without a newline; belongs to the caller. `key` names what is to blame, a key of the
- * config
- * ("train.chunks") or a node of the network ("node features.1.conv"); "": neither. `text` begins with it:
- * "train.chunks: at most 256". */
+/* What went wrong: `text` is one line, without a newline. The caller owns the struct. `key` names what is to blame:
+ * a key of the config ("train.chunks"), a node of the network ("node features.1.conv"), or "" for neither. `text`
+ * begins with the key: "train.chunks: at most 256". */
 struct sl_fail {
 	enum sl_err code;
 	char key[SL_FAIL_KEY];
@@ -59,21 +58,21 @@ const char *sl_err_name(enum sl_err err); /* "CONFIG"; "?" out of range */
 const char *sl_err_text(enum sl_err err); /* the sentence of the map */
 int sl_err_exit_status(enum sl_err err);  /* sysexits.h value; 0 for OK */
 
-/* A peer's or a file's text must not forge a second line nor move the cursor. How many bytes the character at text[0]
- * has; 0: it is a control character (U+0080 to U+009F among them), or no UTF-8. */
+/* Text of a peer or a file must not forge a second line or move the cursor. Returns the length in bytes of the
+ * character at text[0], or 0 if it is a control character (U+0080 to U+009F included) or not valid UTF-8. */
 size_t sl_text_character(const char *text, size_t len);
-/* All of it is such characters. */
+/* Whether sl_text_character accepts every character. */
 bool sl_text_is_safe(const char *text, size_t len);
-/* Each other byte becomes `instead`. */
+/* Replaces each byte that sl_text_character does not accept with `instead`. */
 void sl_text_make_safe(char *text, char instead);
 
 /* Fills *fail (which may be NULL) and returns `code`, so that `return sl_fail_set(f, …)` reads as one statement. */
 enum sl_err sl_fail_set(struct sl_fail *fail, enum sl_err code, const char *fmt, ...) SL_PRINTF(3, 4);
 
-/* The same with the key that is to blame; the format is of the sentence behind it. */
+/* Like sl_fail_set, with the key that is to blame. The format is that of the sentence after the key. */
 enum sl_err sl_fail_at(struct sl_fail *fail, const char *key, enum sl_err code, const char *fmt, ...) SL_PRINTF(4, 5);
 
-/* The text behind the key; all of it where there is none. */
+/* The text without its key; the whole text if there is no key. */
 const char *sl_fail_sentence(const struct sl_fail *fail);
 
 #endif

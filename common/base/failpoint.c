@@ -30,24 +30,25 @@ static const struct {
 static const struct {
 	const char *name;
 	enum action action;
-	int err; /* FAIL */
+	int err; /* for FAIL */
 } actions[] = {
 	{"kill", KILL, 0},  {"term", TERM, 0},        {"short", SHORT, 0},
 	{"tear", TEAR, 0},  {"hold", HOLD, 0},        {"ENOSPC", FAIL, ENOSPC},
 	{"EIO", FAIL, EIO}, {"EDQUOT", FAIL, EDQUOT}, {"EACCES", FAIL, EACCES},
 };
 
-/* Written before the first thread starts, but for `passed`. */
+/* After the first thread has started, only `passed` changes. */
 static struct {
 	enum action action;
 	int err, delay_ms;
 	long first;
-	bool all; /* from `first` on */
+	bool all; /* at every passage from `first` on */
 	_Atomic long passed;
 } set[SL_FP_COUNT];
 static const char *count_file, *go_file;
 
-/* Says so where a test looks for it: an action that was never taken proves nothing. */
+/* Counts this passage and returns the action that is due. It logs the action, because tests look for that line: a
+ * test whose action was never taken proves nothing. */
 static enum action take(enum sl_failpoint point)
 {
 	long n = atomic_fetch_add(&set[point].passed, 1) + 1;

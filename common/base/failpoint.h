@@ -1,28 +1,30 @@
 /* Failpoints: named moments at which a test makes a process die, a system call fail or a thread wait. They exist only
- * where SL_FAILPOINTS is defined (`make fail`: build/<variant>/fail/); elsewhere every macro here expands to the bare
- * call or to nothing, and no name is in the program.
+ * where SL_FAILPOINTS is defined (`make fail`: build/<variant>/fail/). Elsewhere every macro here expands to the bare
+ * call or to nothing, and the names are not in the program.
  *
  * SPLIT_FAILPOINTS="NAME=ACTION[@N[+]],…" sets them, for one process. ACTION:
  *   kill      SIGKILL to the process itself
  *   term      SIGTERM to itself: an orderly end that begins here
  *   delay:MS  the thread sleeps
- *   hold      the thread waits until the file SPLIT_FAILPOINTS_GO is there, and removes it: one passage for each file
+ *   hold      the thread waits for the file $SPLIT_FAILPOINTS_GO and removes it: each such file lets one thread pass
  *   ENOSPC …  the call fails with that errno (EIO, EDQUOT, EACCES, ENOSPC), and is not made
- *   short     a write takes half of what it is given
- *   tear      a write takes half, then SIGKILL
- * at the N-th passage (1), or, with +, at every one from there on. A name or action that is not known is an error.
- * SPLIT_FAILPOINTS_COUNT=FILE: when the process ends in order, how often each was passed, a line each.
+ *   short     a write writes half of its bytes
+ *   tear      a write writes half of its bytes, then SIGKILL
+ * The action is taken at the N-th passage (default: the first) or, with +, at that and every later one. An unknown
+ * name or action is an error. SPLIT_FAILPOINTS_COUNT=FILE: when the process exits, it writes to FILE how often it
+ * passed each failpoint, a line each.
  *
  * The map is the only list of them: `splitc --failpoints` prints it, tests/e2e/failpoints.sh goes through that list.
- *   id, name, sides    c: client, s: server, b: both pass it, g: the server of a group does
- *   before             set in the process before the one that passes it ("": none): the side dies there and comes back
- *   beside             set in the process that passes it ("": nothing): what leads there
+ *   id, name, sides    c: client, s: server, b: both pass it, g: only where clients form a group
+ *   before             failpoints of the process before ("": none): it dies there, and its successor passes this one
+ *   beside             failpoints of the same process that lead to this one ("": none)
  *   what               the moment
  * Threads: any. */
 #ifndef SL_BASE_FAILPOINT_H
 #define SL_BASE_FAILPOINT_H
 
-/* The six calls that bring a file whole to the disk, in the order of newfile.c's enum call. */
+/* The points of a file that appears whole (newfile.h), in the order of newfile.c's enum call: six calls and two
+ * moments. */
 #define SL_FP_FILE(X, ID, name, sides, before, beside, what)                                  \
 	X(ID##_OPEN, name ".open", sides, before, beside, what ": opened as .tmp")            \
 	X(ID##_WRITE, name ".write", sides, before, beside, what ": a block is written")      \
@@ -33,7 +35,7 @@
 	X(ID##_DONE, name ".done", sides, before, beside, what ": is on the disk")            \
 	X(ID##_UNDO, name ".undo", sides, before, name ".sync=ENOSPC", what ": could not be written, .tmp goes")
 
-#define SL_FP_KILLED_C "client.codecs=delay:1000@5,client.apply=kill@6" /* the first: time for a file */
+#define SL_FP_KILLED_C "client.codecs=delay:1000@5,client.apply=kill@6" /* the delay lets a checkpoint be written */
 #define SL_FP_KILLED_S "server.apply=kill@6"
 
 #define SL_FAILPOINT_MAP(X)                                                                                          \
@@ -115,7 +117,7 @@ enum sl_failpoint {
 	SL_FAILPOINT_MAP(X)
 #undef X
 		SL_FP_COUNT,
-	SL_FP_NONE = SL_FP_COUNT /* passed without effect */
+	SL_FP_NONE = SL_FP_COUNT /* no failpoint: nothing happens and nothing is counted */
 };
 
 #ifdef SL_FAILPOINTS
@@ -123,12 +125,13 @@ enum sl_failpoint {
 #include <stddef.h>
 #include <sys/types.h>
 
-/* 0; or -1 with errno, where a call at this point is to fail. */
+/* Counts this passage and takes the action that is due. Returns -1 with errno if the call at this point is to fail;
+ * else 0. */
 int sl_failpoint_pass(enum sl_failpoint point);
-/* write(2), or what the point makes of it. */
+/* write(2), unless the action of this point makes it fail or write less. */
 ssize_t sl_failpoint_write(enum sl_failpoint point, int fd, const void *from, size_t len);
-/* At the start of main: reads the environment and, for `PROGRAM --failpoints`, prints the map. Returns the exit status,
- * or -1: go on. */
+/* To be called at the start of main: reads the environment and, for `PROGRAM --failpoints`, prints the map. Returns
+ * the exit status, or -1 if the program is to go on. */
 int sl_failpoint_main(int argc, char **argv);
 
 #define SL_FAILPOINT(point)                      ((void)sl_failpoint_pass(point))

@@ -31,15 +31,15 @@ int sl_folder_sync_of(const char *path)
 		return -1;
 	status = fsync(fd);
 	why = errno;
-	if (status != 0 && why == EINVAL) /* a file system without syncs of folders: no more can be had */
+	if (status != 0 && why == EINVAL) /* this file system cannot sync folders */
 		status = 0;
 	close(fd);
 	errno = why;
 	return status;
 }
 
-/* One of them. A folder that is there may be one whose maker was killed before he synced it: that is tried, and no
- * more, for the one above need not be ours to open. */
+/* Makes one folder. If it exists, whoever made it may have been killed before the sync: so its name is synced
+ * again. That sync may fail, as the folder above may be one that this process must not open. */
 static bool make_one(const char *path, mode_t mode)
 {
 	if (mkdir(path, mode) == 0)
@@ -81,7 +81,7 @@ bool sl_folder_is_file(const char *path)
 	return access(path, F_OK) == 0 && !sl_folder_is(path);
 }
 
-/* One that is not there is judged by the nearest above it that is. */
+/* A folder that does not exist is judged by the nearest existing one above it. */
 enum sl_err sl_folder_try(const char *dir, struct sl_fail *fail)
 {
 	struct stat there;

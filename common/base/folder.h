@@ -1,5 +1,4 @@
-/* Folders whose names survive a power cut: a name is on the disk once the folder that it lies in has been synced. Any
- * thread. */
+/* Folders. A new name survives a power cut once the folder that contains it has been synced. Any thread. */
 #ifndef SL_BASE_FOLDER_H
 #define SL_BASE_FOLDER_H
 
@@ -9,18 +8,18 @@
 
 #include "common/base/err.h"
 
-/* The folder that `path` lies in; "." where it names none. False: it is too long. */
+/* Writes the folder that contains `path`, "." if `path` has no slash. False if it is too long. */
 bool sl_folder_of(const char *path, char folder[PATH_MAX]) SL_MUST_CHECK;
-/* Syncs the folder that `path` lies in: the names in it, that of `path` among them. 0, also where the file system has
- * no syncs of folders, or -1 with errno. */
+/* Syncs the folder that contains `path`, and with it the name `path`. Returns 0, also if the file system cannot
+ * sync folders; or -1 with errno. */
 int sl_folder_sync_of(const char *path) SL_MUST_CHECK;
-/* Makes `dir` and the folders above it where they are not there, and brings their names to the disk. CANTCREATE, and
- * what was made stays. */
+/* Makes `dir` and the missing folders above it, and syncs their names to the disk. CANTCREATE; folders that were
+ * made by then stay. */
 enum sl_err sl_folder_make(const char *dir, mode_t mode, struct sl_fail *fail) SL_MUST_CHECK;
-/* Whether it is there and a folder; whether it is there and none. */
+/* Whether `path` exists and is a folder; whether it exists and is something else. */
 bool sl_folder_is(const char *path);
 bool sl_folder_is_file(const char *path);
-/* Whether `dir` is a folder in which names may be made, or could be made one. Nothing is written. CANTCREATE. */
+/* OK if this process may make names in `dir`, or could make `dir` itself. Nothing is written. CANTCREATE. */
 enum sl_err sl_folder_try(const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

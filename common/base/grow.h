@@ -1,13 +1,13 @@
-/* Arrays that grow. */
+/* Arrays that grow. Any thread. */
 #ifndef SL_BASE_GROW_H
 #define SL_BASE_GROW_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Room for `need` elements of `each` bytes, of which the array has room for *cap: at least twice as many then, 0 to
- * begin with. `list` is the address of the pointer to them, which realloc may move. False: out of memory, and all is
- * as it was. Any thread. */
+/* Makes room for `need` elements of `each` bytes. *cap is the capacity: 0 at first, at least doubled when it grows.
+ * `list` is the address of the pointer to the elements, which realloc may move. False: out of memory, and nothing
+ * has changed. */
 bool sl_grow(void *list, size_t *cap, size_t need, size_t each);
 
 #endif

@@ -1,5 +1,5 @@
-/* What other users of this machine could have put in our way: files and folders that they own or may write to, and
- * links that they laid. Root and the user of this process are no others. Any thread. */
+/* Guards against other users of this machine: against files and folders that they own or may write to, and against
+ * links that they placed. Root and the user of this process are trusted. Any thread. */
 #ifndef SL_BASE_GUARD_H
 #define SL_BASE_GUARD_H
 
@@ -10,12 +10,13 @@
 
 /* Owned by neither this process' user nor root. */
 bool sl_guard_is_foreign(const struct stat *st);
-/* A folder whose content this process believes. CONFIG: another user owns it, or everybody may write to it; IO. */
+/* Checks a folder whose content this process trusts. CONFIG if another user owns it or every user may write to it;
+ * IO. */
 enum sl_err sl_guard_folder(const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
-/* A file that this process opened with O_NOFOLLOW to write to: CANTCREATE where it has a second name, which could lie
- * anywhere. Pipes and devices are fine. */
+/* Checks a file that this process opened for writing with O_NOFOLLOW. CANTCREATE if it has a second hard link:
+ * writing to it would change a file elsewhere. Pipes and devices are fine. */
 enum sl_err sl_guard_written(int fd, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
-/* The sentence for errno behind an open with O_NOFOLLOW, of whichever call; CANTCREATE. */
+/* Describes errno after a failed open with O_NOFOLLOW, whoever made that call. Returns CANTCREATE. */
 enum sl_err sl_guard_open_failed(const char *path, struct sl_fail *fail);
 
 #endif

@@ -1,4 +1,4 @@
-/* Numbers of 16 bits, IEEE half and bfloat16, as floats without rounding; and a float as bfloat16. */
+/* Conversions: IEEE half and bfloat16 to float, without rounding; float to bfloat16. */
 #ifndef SL_BASE_HALF_H
 #define SL_BASE_HALF_H
 

@@ -100,8 +100,8 @@ static void write_whole(const char *data, size_t len)
 	}
 }
 
-/* A desktop's shells inherit the variable of a terminal that the journal looks after: only the stream that it names
- * counts. */
+/* Whether stderr is the very stream that JOURNAL_STREAM names. The variable alone proves nothing: a shell of a
+ * desktop session inherits it although it writes to a terminal. */
 static bool to_journal(void)
 {
 	const char *text = getenv("JOURNAL_STREAM");
@@ -149,16 +149,16 @@ void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...)
 	errno = saved_errno;
 }
 
-/* ---- lines that a peer can cause */
+/* ---- the rate limit */
 
 enum { BURST = 64, REFILL_MS = 1000, TELL_MS = 10000 };
 
 static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct limit {
 	const char *id;
-	int spent;            /* lines written, less one for each second since */
-	uint64_t refilled_ms; /* up to when that was reckoned */
-	uint64_t left_out;    /* since the last line that said so */
+	int spent;            /* lines written, minus one for each second since */
+	uint64_t refilled_ms; /* the time up to which `spent` was reduced */
+	uint64_t left_out;    /* lines, since the last report of them */
 	uint64_t told_ms;
 } limits[SL_LOG_LIMITED];
 static uint64_t left_out;

@@ -1,6 +1,6 @@
-/* Log lines to stderr: `LEVEL stable-id: text`; with sd-daemon priorities (<3>…) when stderr is the journal's
- * (JOURNAL_STREAM).
- * The level is tested before anything is formatted. Safe from any thread: one write(2) per line. */
+/* Log lines to stderr: `LEVEL stable-id: text`. If stderr is the systemd journal (JOURNAL_STREAM), an sd-daemon
+ * priority (<3>…) replaces LEVEL. The level is tested before anything is formatted. Safe from any thread: one
+ * write(2) per line. */
 #ifndef SL_BASE_LOG_H
 #define SL_BASE_LOG_H
 
@@ -14,25 +14,26 @@ enum sl_log_level { SL_LOG_ERROR, SL_LOG_WARN, SL_LOG_INFO, SL_LOG_DEBUG, SL_LOG
 void sl_log_set_level(enum sl_log_level level); /* default INFO */
 enum sl_log_level sl_log_level(void);
 
-/* "<3>" where stderr is the journal's, else "": for lines that are written without sl_log. */
+/* "<3>" if stderr is the journal, else "": a prefix for lines that are written without sl_log. */
 const char *sl_log_priority(enum sl_log_level level);
-/* `id` is a stable, greppable word such as "session-refused"; it never carries variable text.
- * Before a line is written, the hook (a progress bar clearing its line) runs under the log's lock; NULL for none. */
+/* Before each line the hook is called under the log's lock (a progress bar clears its line). NULL: no hook. */
 void sl_log_set_hook(void (*before_line)(void *arg), void *arg);
-/* Lines go to `take` instead of stderr, without the newline, under the log's lock; NULL: to stderr again. */
+/* Lines go to `take` instead of stderr, without the newline, under the log's lock. NULL: to stderr again. */
 void sl_log_set_sink(void (*take)(void *arg, const char *line, size_t len), void *arg);
-/* Runs fn under the log's lock: while it draws, no line can come in between. fn must not log. */
+/* Calls fn under the log's lock, so that no line is written while fn draws. fn must not log. */
 void sl_log_exclusive(void (*fn)(void *arg), void *arg);
+/* `id` is a stable, greppable word such as "session-refused"; it never carries variable text. */
 void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...) SL_PRINTF(3, 4);
-/* From now on a forked child can log, whatever thread of its parent did so at that moment. */
+/* From now on a forked child can log, even if another thread of its parent was logging at the time of the fork. */
 void sl_log_at_fork(void);
-/* For lines that a peer can cause as often as it likes: of each id 64 at once and one a second after that are written,
- * the others counted. At most SL_LOG_LIMITED ids. */
+/* A rate limit for lines that a peer can cause as often as it likes. Of each id, 64 lines at once and then one a
+ * second are written; the others are counted. Ids beyond SL_LOG_LIMITED share one limit. */
 enum { SL_LOG_LIMITED = 32 };
 bool sl_log_admits(const char *id);
-/* Now and then: for each id of which lines were left out, one line that says how many; every 10 s at most, or `now`. */
+/* To be called now and then. Logs for each id how many of its lines were left out: every 10 s at most, or at once
+ * if `now`. */
 void sl_log_tell_left_out(bool now);
-uint64_t sl_log_left_out(void); /* lines, of all ids, since the start */
+uint64_t sl_log_left_out(void); /* lines that were left out since the start, of all ids */
 
 #define sl_log_limited(level, id, ...)                              \
 	do {                                                        \

@@ -1,16 +1,16 @@
-/* Bytes that something will take, said before any are taken. What they are counted from may come from a peer: sums and
- * products end at UINT64_MAX, where others would wrap. */
+/* The memory that something will take, counted before any is taken. Its inputs may come from a peer: so sums and
+ * products saturate at UINT64_MAX instead of wrapping. */
 #ifndef SL_BASE_MEMORY_H
 #define SL_BASE_MEMORY_H
 
 #include <stdint.h>
 
-/* device: the memory of a backend that has its own; host: all other, locked memory among it. */
+/* In bytes. device: memory of a backend that has its own; host: all other memory, page-locked memory included. */
 struct sl_memory {
 	uint64_t host, device;
 };
 
-/* *sum += count elements of `size` bytes; count < 0 counts as too many. */
+/* *sum += count elements of `size` bytes. A negative count saturates the sum. */
 static inline void sl_need(uint64_t *sum, int64_t count, uint64_t size)
 {
 	uint64_t bytes;

@@ -10,11 +10,11 @@
 #include "common/base/pieces.h"
 #include "common/base/worker.h"
 
-/* As the points of a file lie in SL_FP_FILE. */
+/* In the order of the points of SL_FP_FILE. */
 enum call { OPEN, WRITE, SYNC, CLOSE, RENAME, DIRSYNC, DONE, UNDO };
 
-/* So much goes to the disk at once. A worker's job gives way in between: else the last sync writes all of a large file,
- * while others wait. */
+/* After this many bytes the file is synced, and a worker's job gives way. Otherwise the last sync would write all
+ * of a large file while other jobs wait. */
 enum { SYNC_BYTES = 32 << 20 };
 
 #define POINT(f, call) ((enum sl_failpoint)((int)(f)->points + (call)))
@@ -31,8 +31,8 @@ static enum sl_err give_up(struct sl_newfile *f, enum sl_err code, const char *p
 	return err;
 }
 
-/* What lies at the temporary name may be what a killed process left, or a link that somebody else laid: it is removed,
- * and never written to. */
+/* A killed process may have left a file at the temporary name, or another user may have placed a link there. It is
+ * removed, and never written to. */
 static int create(const char *path, mode_t mode)
 {
 	int fd = -1;
@@ -88,12 +88,12 @@ enum sl_err sl_newfile_finish(struct sl_newfile *f, struct sl_fail *fail)
 	if (SL_FAILPOINT_CALL(POINT(f, SYNC), fsync(f->fd)) != 0)
 		return give_up(f, SL_ERR_IO, f->tmp, fail);
 	closed = SL_FAILPOINT_CALL(POINT(f, CLOSE), close(f->fd));
-	f->fd = -1; /* also after a failure */
+	f->fd = -1; /* close() has freed it even if it failed */
 	if (closed != 0)
 		return give_up(f, SL_ERR_IO, f->tmp, fail);
 	if (SL_FAILPOINT_CALL(POINT(f, RENAME), rename(f->tmp, f->path)) != 0)
 		return give_up(f, SL_ERR_CANTCREATE, f->path, fail);
-	/* the rename itself is the folder's content */
+	/* the rename changed the folder, which needs a sync of its own */
 	if (SL_FAILPOINT_CALL(POINT(f, DIRSYNC), sl_folder_sync_of(f->path)) != 0)
 		return sl_fail_set(fail, SL_ERR_IO, "the folder of %s: %s", f->path, strerror(errno));
 	SL_FAILPOINT(POINT(f, DONE));

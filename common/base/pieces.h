@@ -1,4 +1,4 @@
-/* Long copies in pieces, between which the job of a worker gives way (worker.h). */
+/* Long copies, made in pieces: between two of them a worker's job gives way (worker.h). */
 #ifndef SL_BASE_PIECES_H
 #define SL_BASE_PIECES_H
 
@@ -6,7 +6,7 @@
 
 enum { SL_PIECE_BYTES = 16 << 20 };
 
-/* Most bytes of the next piece. */
+/* Bytes of the next piece, if `left` bytes are left. */
 static inline size_t sl_piece(size_t left)
 {
 	return left < SL_PIECE_BYTES ? left : SL_PIECE_BYTES;

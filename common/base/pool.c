@@ -1,14 +1,15 @@
-/* Every thread has a share of the blocks, in one piece. So from kernel to kernel a thread meets what it left in its own
- * caches. A thread that is done with its share helps the others.
+/* Every thread has a contiguous share of the blocks, so that from kernel to kernel it finds its data in its own
+ * caches. A thread that has finished its share helps the others.
  *
- * An atomic countdown, `unclaimed`, hands out a share: who takes it from k > 0 to k - 1 owns the k-th block from the
- * end of that share in the current run. The run cannot end before that block is done, so what runs may be read after
- * the claim, and no thread has to check in or out. The countdown bears the run's number: a thread that still thinks of
- * an earlier run claims nothing, as it may have a block of this run to go on with first.
+ * The atomic counter `unclaimed` of a share counts the blocks that no thread has claimed. The thread that takes it
+ * from k > 0 to k - 1 owns the k-th block from the end of that share, in the current run. The run cannot end before
+ * that block is done. So a thread may read `what` and the other fields of the run after its claim, and no thread
+ * has to check in or out. The counter is tagged with the run's number, so that a thread that is still at an earlier
+ * run claims nothing: it may first have to resume a block that it stopped.
  *
- * Where the caller's job is to give way (worker.h), a thread takes all unclaimed blocks off the run, which then ends
- * early. The caller runs them later. A thread that stopped between two steps of a block goes on with it, as the block's
- * scratch is its own. */
+ * When the caller's job is to give way (worker.h), one thread takes all unclaimed blocks off the run, which then
+ * ends early. The caller runs these blocks later. A block that stopped between two steps is resumed by the same
+ * thread, whose scratch it uses. */
 #include "common/base/pool.h"
 
 #include <linux/futex.h>
@@ -24,39 +25,39 @@
 #include "common/base/clock.h"
 #include "common/base/worker.h"
 
-/* How long an idle thread keeps looking before it sleeps: longer than the serial gaps between two kernels, much shorter
- * than a scheduler's slice, so that another process on the same cores loses next to nothing. */
+/* How long an idle thread spins before it sleeps: longer than the serial gaps between two kernels, and much shorter
+ * than a scheduler's time slice. So another process on the same cores loses next to nothing. */
 enum { SPIN_NS = 20000, PAUSES_PER_LOOK = 32, CACHE_LINE = 64 };
 
-/* A member that comes so late has found its CPU taken by others. For so long members then stay where they are woken:
- * twice as long with every one that is late, half as long with every one in time. */
+/* A member that arrives later than late_ns found its CPU taken by other programs. For crowded_ns from then on,
+ * members stay where they are woken. Each late arrival doubles crowded_ns, each one in time halves it. */
 static const uint64_t late_ns = 500000, crowded_least_ns = 125000000, crowded_most_ns = 8000000000;
 
-enum { ASLEEP = -1, NOWHERE = -1 }; /* beside numbers of CPUs, in `place` and in `kept_off` */
+enum { ASLEEP = -1, NOWHERE = -1 }; /* special values of `place` and of `kept_off`, which are numbers of CPUs */
 
-/* A block, and the step that is next. */
+/* A block that stopped between two steps, and the step that is next. */
 struct stopped {
 	int64_t block, at;
 	bool is;
 };
 
-/* What runs: one of the two. */
+/* What a run calls for each block: fn or long_fn. */
 struct what {
 	sl_pool_fn *fn;
 	sl_pool_long_fn *long_fn;
 	void *arg;
 };
 
-struct member {                                          /* the caller is the first */
-	_Alignas(CACHE_LINE) _Atomic uint64_t unclaimed; /* of its share: `tagged` */
-	int64_t end, left;        /* where its share ends; what was not done when a run broke off */
-	struct stopped stopped;   /* in this run */
-	_Atomic uint64_t goes_on; /* `tagged` 1: with what stopped earlier */
+struct member {                                          /* member 0 is the caller */
+	_Alignas(CACHE_LINE) _Atomic uint64_t unclaimed; /* `tagged`: unclaimed blocks of its share */
+	int64_t end, left;        /* end of its share; blocks of it that a run left when it broke off */
+	struct stopped stopped;   /* the block that it stopped in this run */
+	_Atomic uint64_t goes_on; /* `tagged` 1: it must resume a block first */
 	_Alignas(CACHE_LINE) struct sl_pool *pool;
 	pthread_t thread;
 	int worker;
-	_Atomic int kept_off;     /* the CPU that it was sent off */
-	_Atomic uint64_t sent_ns; /* 0: not known to have been woken then */
+	_Atomic int kept_off;     /* the CPU that `spread` keeps it off */
+	_Atomic uint64_t sent_ns; /* when; 0: perhaps not woken by that run */
 };
 
 struct sl_pool {
@@ -68,14 +69,14 @@ struct sl_pool {
 	_Atomic bool closing;
 	_Alignas(CACHE_LINE) struct what what;
 	int64_t blocks;
-	struct sl_worker *turns; /* whose job the caller runs, or NULL */
+	struct sl_worker *turns; /* the worker whose job the caller runs, or NULL */
 	int threads;
 	uint64_t spin_ns;
 	bool spreads;                                                /* there is a CPU for each thread */
-	_Atomic uint64_t crowded_ns;                                 /* how long the next time */
-	_Atomic uint64_t crowded_until;                              /* ns */
-	cpu_set_t allowed;                                           /* when the pool was opened */
-	_Alignas(CACHE_LINE) _Atomic int place[SL_POOL_MAX_THREADS]; /* where a member was last seen; seldom written */
+	_Atomic uint64_t crowded_ns;                                 /* how long, after the next late member */
+	_Atomic uint64_t crowded_until;                              /* members stay where they are woken until then */
+	cpu_set_t allowed;                                           /* affinity of the thread that opened the pool */
+	_Alignas(CACHE_LINE) _Atomic int place[SL_POOL_MAX_THREADS]; /* a member's last known CPU; seldom written */
 	struct member members[];
 };
 
@@ -98,13 +99,13 @@ static void futex_wake(_Atomic uint32_t *word, int count)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
-/* The first block of a thread's share; that of `threads` is the end of all. */
+/* The first block of a thread's share. worker == threads gives the end of the last share. */
 static int64_t share_at(const struct sl_pool *pool, int64_t blocks, int worker)
 {
 	return blocks * worker / pool->threads;
 }
 
-/* A number below 2^40, and which run it belongs to. */
+/* Packs a number below 2^40 with the number of its run. */
 static uint64_t tagged(int64_t n, uint32_t run)
 {
 	return (uint64_t)run << 40 | (uint64_t)n;
@@ -115,7 +116,7 @@ static int64_t untagged(uint64_t tagged)
 	return (int64_t)(tagged & (((uint64_t)1 << 40) - 1));
 }
 
-/* Counts down by one, if it is that run's; returns what it was, or 0. */
+/* Decrements *count if it belongs to this run and is above 0. Returns the value before, or 0. */
 static int64_t claim(_Atomic uint64_t *count, uint32_t run)
 {
 	uint64_t seen = atomic_load_explicit(count, memory_order_relaxed);
@@ -127,7 +128,7 @@ static int64_t claim(_Atomic uint64_t *count, uint32_t run)
 	return 0;
 }
 
-/* Takes what nobody has claimed, so that the run ends with the blocks that are under way; returns how many. */
+/* Takes all unclaimed blocks off the run, which then ends with the blocks under way. Returns how many. */
 static int64_t break_off(struct sl_pool *pool)
 {
 	int64_t taken = 0;
@@ -152,7 +153,7 @@ bool sl_pool_stop(struct sl_pool_step *step, int64_t next)
 	return true;
 }
 
-/* A block from step `at` on; returns where it stopped. */
+/* Runs a block from step `at` on. Returns whether it stopped, and where. */
 static struct stopped run_block(const struct what *what, int64_t block, int64_t at, int worker, struct sl_worker *turns)
 {
 	struct sl_pool_step step = {.worker = worker, .at = at, .turns = turns};
@@ -164,7 +165,7 @@ static struct stopped run_block(const struct what *what, int64_t block, int64_t 
 	return (struct stopped){block, step.at, step.stopped};
 }
 
-/* The same by a member; returns how many blocks are off the run: this one, and those that it broke off. */
+/* Runs a block by a member. Returns how many blocks leave the run: this one, and those that break_off took. */
 static int64_t take_block(struct sl_pool *pool, int64_t block, int64_t at, int worker)
 {
 	struct stopped *s = &pool->members[worker].stopped;
@@ -173,7 +174,7 @@ static int64_t take_block(struct sl_pool *pool, int64_t block, int64_t at, int w
 	return 1 + (s->is || (pool->turns && sl_worker_turn_due(pool->turns)) ? break_off(pool) : 0);
 }
 
-/* Runs what it can claim of a share; returns how many blocks, those that it broke off counted in. */
+/* Runs the blocks that it can claim of a share. Returns how many blocks left the run. */
 static int64_t work_share(struct sl_pool *pool, int share, int worker, uint32_t run)
 {
 	int64_t done = 0, k;
@@ -183,7 +184,7 @@ static int64_t work_share(struct sl_pool *pool, int share, int worker, uint32_t 
 	return done;
 }
 
-/* Goes on with what stopped, then claims and runs blocks until none is left. */
+/* Resumes this member's stopped block, then claims and runs blocks until none is left. */
 static void work(struct sl_pool *pool, int worker, uint32_t run)
 {
 	struct member *m = &pool->members[worker];
@@ -202,11 +203,11 @@ static void work(struct sl_pool *pool, int worker, uint32_t run)
 
 /* ---- a CPU for each thread
  *
- * Some schedulers wake a thread on the waker's CPU if that CPU has had little to do of late. Until they move it, which
- * takes as long as a whole pass, caller and members take turns on one CPU. So a run sends members that sleep off its
- * own CPU. Once awake a member may go anywhere: the scheduler must be free to move it to an idle CPU. This is no help
- * where other programs take all CPUs, as every run would wait for a member that waits for its CPU. A race between the
- * two costs a member one sleep at most. */
+ * Some schedulers wake a thread on the waker's CPU if that CPU has had little to do of late. Until they move it,
+ * which takes as long as a whole pass, caller and members take turns on one CPU. So a run removes its own CPU from
+ * the affinity of sleeping members before it wakes them. Once awake, a member may run anywhere: the scheduler must
+ * be free to move it to an idle CPU. This does not help if other programs use all CPUs: then every run would wait
+ * for a member that waits for its CPU. A race between caller and member costs the member one sleep at most. */
 
 static void send_off(struct sl_pool *pool, struct member *m, int cpu, uint64_t now)
 {
@@ -214,7 +215,7 @@ static void send_off(struct sl_pool *pool, struct member *m, int cpu, uint64_t n
 
 	CPU_CLR((unsigned)cpu, &set);
 	atomic_store_explicit(&m->sent_ns, pool->blocks >= pool->threads ? now : 0, memory_order_relaxed);
-	(void)pthread_setaffinity_np(m->thread, sizeof set, &set); /* refused: slower, no worse */
+	(void)pthread_setaffinity_np(m->thread, sizeof set, &set); /* if refused: slower, no worse */
 	atomic_store_explicit(&m->kept_off, cpu, memory_order_release);
 }
 
@@ -252,7 +253,7 @@ static void note_arrival(struct sl_pool *pool, uint64_t sent)
 	atomic_store_explicit(&pool->crowded_ns, ns, memory_order_relaxed);
 }
 
-/* Of a member that runs. */
+/* A member that was woken notes its CPU, and takes back what send_off did to its affinity. */
 static void settle(struct member *m)
 {
 	struct sl_pool *pool = m->pool;
@@ -304,8 +305,9 @@ static void *member_main(void *arg)
 			continue;
 		}
 		atomic_store_explicit(&pool->place[m->worker], ASLEEP, memory_order_relaxed);
-		/* sleepers before the last look, runs before sleepers' look in sl_pool_run: one of the two sees the
-		 * other, and a run in between makes futex_wait return at once */
+		/* A member counts itself as a sleeper before its last look at `runs`; run_shares increments `runs`
+		 * before it looks at `sleepers`. So one of the two sees the other. If a run begins in between,
+		 * futex_wait returns at once. */
 		atomic_fetch_add(&pool->sleepers, 1);
 		if (atomic_load(&pool->runs) == seen)
 			futex_wait(&pool->runs, seen);
@@ -363,7 +365,7 @@ static void run_shares(struct sl_pool *pool, struct rest *share, int64_t blocks,
 		m->stopped = share[i].stopped;
 		m->stopped.is = false;
 		if (share[i].stopped.is)
-			wake = pool->threads - 1; /* it is that one's to go on with */
+			wake = pool->threads - 1; /* only this member can resume its block */
 		atomic_store_explicit(&m->goes_on, tagged(share[i].stopped.is, run), memory_order_release);
 		atomic_store_explicit(&m->unclaimed, tagged(share[i].left, run), memory_order_release);
 	}
@@ -455,7 +457,7 @@ enum sl_err sl_pool_open(struct sl_pool **out, int threads, struct sl_fail *fail
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a pool of %d threads", threads);
 	memset(pool, 0, bytes);
 	pool->threads = 1;
-	/* more threads than CPUs: whoever spins keeps the one it waits for from running */
+	/* With more threads than CPUs, a thread that spins keeps off the CPU the one that it waits for. */
 	pool->spreads = threads > 1 && threads <= cpus;
 	pool->spin_ns = threads <= cpus ? SPIN_NS : 0;
 	pool->crowded_ns = crowded_least_ns;

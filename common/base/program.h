@@ -1,12 +1,11 @@
-/* Where this program lies. Any thread. */
+/* Files next to the executable of this process. Any thread. */
 #ifndef SL_BASE_PROGRAM_H
 #define SL_BASE_PROGRAM_H
 
 #include <limits.h>
 #include <stdbool.h>
 
-/* The path of the file `name` in the folder of the program that runs; false where it is not there, or cannot be read.
- */
+/* Writes the path of file `name` in the folder of the executable. False if it does not exist or cannot be read. */
 bool sl_beside_program(const char *name, char out[PATH_MAX]);
 
 #endif

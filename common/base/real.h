@@ -1,4 +1,4 @@
-/* Numbers as text that reads back. */
+/* Numbers as text that parses to the same number. */
 #ifndef SL_BASE_REAL_H
 #define SL_BASE_REAL_H
 
@@ -7,8 +7,8 @@
 
 enum { SL_REAL_TEXT = 32 };
 
-/* x in as few significant digits as strtod reads back as x, but not in fewer than `least` (1 … 17) of them. Returns
- * out. Any thread. */
+/* Writes x with the fewest significant digits, but at least `least` (1 … 17), from which strtod gives x again.
+ * Returns out. Any thread. */
 static inline const char *sl_real_text(double x, int least, char out[SL_REAL_TEXT])
 {
 	for (int digits = least; digits <= 17; digits++) {

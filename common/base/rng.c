@@ -4,7 +4,7 @@
 
 void sl_rng_normal2(uint32_t a, uint32_t b, float out[2])
 {
-	/* (0, 1]: the logarithm is finite, and |normal| at most 6.66 */
+	/* u is in (0, 1]: its logarithm is finite, and |normal| is at most 6.66 */
 	double u = ((double)a + 1.0) * 0x1p-32, angle = (double)b * (0x1p-31 * M_PI);
 	double radius = sqrt(-2.0 * log(u));
 

@@ -15,7 +15,7 @@ struct sl_rng_key {
 	uint16_t tensor; /* which stream: an op's or a direction's number, or one of sl_rng_stream */
 };
 
-/* Streams that are not an op of the model (those count up from 0) lie above this. */
+/* Streams that do not belong to an op of the model: an op's stream is its number, counted from 0. */
 enum sl_rng_stream {
 	SL_RNG_INIT = 0xff00,     /* step = index of the parameter in the whole model */
 	SL_RNG_SHUFFLE = 0xff01,  /* step = epoch */
@@ -23,12 +23,12 @@ enum sl_rng_stream {
 	SL_RNG_MIXUP = 0xff03,    /* step = epoch */
 	SL_RNG_MASK = 0xff04,     /* step = epoch << 24 | sample, element = 4 × the token's place in its row */
 	SL_RNG_GENERATE = 0xff05, /* step = prompt, element = tokens in front of the one that is drawn */
-	SL_RNG_CODEC = 0xff10,    /* + direction */
+	SL_RNG_CODEC = 0xff10,    /* + direction; + SL_DIR_COUNT for a transform */
 	SL_RNG_JITTER = 0xff20,
 	SL_RNG_PARTS = 0xff30,  /* which samples each member of a group has */
 	SL_RNG_MEMBER = 0xff31, /* element 0: the seed of a member's own data; step = the member */
 	SL_RNG_TURNS = 0xff32,  /* step = epoch, chunk = a round of the shuffle: members' turns (session/turns.h) */
-	SL_RNG_LEAK = 0xff40,   /* step = of a decoder, element = the row of its batch (client/leak) */
+	SL_RNG_LEAK = 0xff40,   /* step = a training step of an attack's decoder, element = row of its batch */
 	SL_RNG_TEST = 0xfff0
 };
 
@@ -70,7 +70,7 @@ static inline uint32_t sl_rng_u32(const struct sl_rng_key *k, uint64_t element)
 	return w[element & 3];
 }
 
-/* [0, 1), 24 bits */
+/* Uniform in [0, 1), 24 bits. */
 static inline float sl_rng_unit(uint32_t word)
 {
 	return (float)(word >> 8) * 0x1p-24f;

@@ -1,4 +1,4 @@
-/* Questions about texts. */
+/* Helpers for strings. */
 #ifndef SL_BASE_TEXT_H
 #define SL_BASE_TEXT_H
 

@@ -9,9 +9,9 @@
 #include "common/base/clock.h"
 #include "common/base/worker_turns.h"
 
-static _Thread_local struct lane *here; /* of this thread */
+static _Thread_local struct lane *here; /* the lane of this thread, or NULL */
 
-/* After a call of run. True: the job is over. */
+/* After a call of the job's `run`: moves the job to the held or the finished ones. True: the job is over. */
 static bool settle(struct sl_worker *w, struct sl_job *job)
 {
 	bool held = job->held;
@@ -97,7 +97,7 @@ static void *lane_main(void *arg)
 	return NULL;
 }
 
-/* Spare, once it is there. */
+/* Adds a spare lane and starts its thread. Returns 0 or an errno. */
 static int open_lane(struct sl_worker *w)
 {
 	struct lane *lane = calloc(1, sizeof *lane);
@@ -119,12 +119,12 @@ static int open_lane(struct sl_worker *w)
 	return 0;
 }
 
-/* The running job goes on later, on its own stack, unless it is next again. */
+/* Suspends the running job on its own stack and hands the turn on, unless this job is next again. */
 static void give_way(struct sl_worker *w, struct lane *lane)
 {
 	struct sl_job *job = w->running, *next;
 
-	sl_turns_begin(w, job); /* where nobody takes over */
+	sl_turns_begin(w, job); /* a new slice, in case no other job takes over */
 	if ((job->ahead && !job->key) || (sl_turns_full(w) && !w->held->released) || (!w->spare && open_lane(w) != 0))
 		return;
 	job->lane = lane;
@@ -145,7 +145,7 @@ static void give_way(struct sl_worker *w, struct lane *lane)
 	} else {
 		hand_turn(w, next->lane);
 	}
-	while (w->has != lane) /* also while all are ending: this job is waited for */
+	while (w->has != lane) /* even while the worker closes: close waits for this job */
 		pthread_cond_wait(&lane->turn, &w->lock);
 	job->lane = NULL;
 }
@@ -155,7 +155,7 @@ struct sl_worker *sl_worker_here(void)
 	return here ? here->worker : NULL;
 }
 
-/* By many threads: written only where it says something new. */
+/* Many threads call this: it writes only if the stored time is stale. */
 static void note_sign(struct sl_worker *w, uint64_t now)
 {
 	static const uint64_t fresh_ns = 100000000;
@@ -350,7 +350,7 @@ void sl_worker_unwant(struct sl_worker *worker, int (*owned)(const struct sl_job
 
 	if (worker->running && owned(worker->running, arg)) {
 		atomic_store_explicit(&worker->running->unwanted, true, memory_order_relaxed);
-		/* A long block stops at its next step, and finds out. */
+		/* A long block then stops at its next step, and learns that it is unwanted. */
 		atomic_store_explicit(&worker->slice_end_ns, 0, memory_order_relaxed);
 		atomic_store_explicit(&worker->wanted, true, memory_order_relaxed);
 	}
@@ -441,7 +441,7 @@ void sl_worker_close(struct sl_worker *worker)
 	pthread_mutex_lock(&worker->lock);
 	worker->closing = true;
 	pthread_cond_signal(&worker->posted);
-	while (!worker->over) /* until then there may be more of them */
+	while (!worker->over) /* until then lanes may be added */
 		pthread_cond_wait(&worker->ended, &worker->lock);
 	pthread_mutex_unlock(&worker->lock);
 	while ((lane = worker->lanes)) {

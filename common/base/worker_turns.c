@@ -2,7 +2,7 @@
 
 #include "common/base/clock.h"
 
-/* How long a job has the worker's time before it gives way to another share's. */
+/* How long a job runs before it gives way to a job of another share. */
 static const uint64_t slice_ns = 20000000;
 
 struct sl_share *sl_turns_share(struct sl_worker *w, const struct sl_job *job)
@@ -10,7 +10,7 @@ struct sl_share *sl_turns_share(struct sl_worker *w, const struct sl_job *job)
 	return job->share ? job->share : &w->own;
 }
 
-/* By a job under way. */
+/* Whether a job that is held or gave way has this key. */
 static bool key_in_use(const struct sl_worker *w, uint64_t key)
 {
 	const struct sl_job *lists[] = {w->held, w->paused};
@@ -22,7 +22,7 @@ static bool key_in_use(const struct sl_worker *w, uint64_t key)
 	return false;
 }
 
-/* For one under way, or one that goes ahead. */
+/* Whether the job must wait for another job of its key: one under way, or an expedited one in the queue. */
 static bool waits_for_key(const struct sl_worker *w, const struct sl_job *job)
 {
 	const struct sl_job *other = w->queue;
@@ -35,8 +35,8 @@ static bool waits_for_key(const struct sl_worker *w, const struct sl_job *job)
 	return key_in_use(w, job->key);
 }
 
-/* Jobs of one share begin in order, and none while one of them has given way: those shares, and those whose first job
- * waits for its key, are marked with the number of this scan. */
+/* Whether a queued job may begin. Jobs of one share begin in order, and none begins while one of them has given
+ * way. Such shares, and those whose first job waits for its key, are marked with the number of this scan. */
 static bool may_begin(struct sl_worker *w, const struct sl_job *job)
 {
 	struct sl_share *share = sl_turns_share(w, job);
@@ -56,7 +56,7 @@ static void begin_scan(struct sl_worker *w)
 		sl_turns_share(w, job)->scan = w->scans;
 }
 
-/* The first job of the first share that goes ahead and can. */
+/* The first job of the first share that has an expedited job and may begin. NULL: there is none. */
 static struct sl_job **first_ahead(struct sl_worker *w)
 {
 	const struct sl_job *ahead = w->queue;
@@ -75,8 +75,8 @@ static struct sl_job **first_ahead(struct sl_worker *w)
 	return NULL;
 }
 
-/* Where the next job stands, in the queue, if one of it may begin, or among those that gave way; NULL: none may run. Of
- * shares that are equal, whose job is more urgent. */
+/* The link to the next job: in the queue, if `open_one` says that a job may begin, or among those that gave way.
+ * NULL: none may run. The share with the least time comes first; among equal shares, the earlier job of the queue. */
 static struct sl_job **next_of(struct sl_worker *w, bool open_one)
 {
 	struct sl_job **best;
@@ -112,8 +112,7 @@ bool sl_turns_idle(const struct sl_worker *w)
 	return !w->running && !w->held && !w->queue && !w->paused;
 }
 
-/* Before a job is queued. Behind a time when nobody wanted anything all are equal: what one had alone took nothing from
- * the others. */
+/* When the worker was idle all shares become equal: what one had alone took nothing from the others. */
 void sl_turns_come_back(struct sl_worker *w, struct sl_share *share)
 {
 	if (sl_turns_idle(w))
@@ -122,8 +121,8 @@ void sl_turns_come_back(struct sl_worker *w, struct sl_share *share)
 		share->used_ns = w->served_ns;
 }
 
-/* A job is over, or gives way. What it had of a device's time, while others were queued behind it, began when the one
- * before ended. */
+/* The charge begins where the slice began, but not before the last job ended: of two jobs on a device, the second
+ * one's time begins there. */
 void sl_turns_charge(struct sl_worker *w, struct sl_job *job)
 {
 	uint64_t now = sl_now_ns(), from = job->slice_ns > w->ended_ns ? job->slice_ns : w->ended_ns;
@@ -148,7 +147,6 @@ static bool holds_ahead(const struct sl_worker *w)
 	return false;
 }
 
-/* Of held jobs: no other may begin. */
 bool sl_turns_full(const struct sl_worker *w)
 {
 	return w->held_count == SL_WORKER_HELD || holds_ahead(w);
@@ -180,7 +178,7 @@ static bool paused(struct sl_worker *w, const struct sl_share *share)
 	return false;
 }
 
-/* The first held job, but for those of shares in which one has given way, if it may go on. */
+/* Takes the first held job whose share has no job that gave way, if it was released. */
 static struct sl_job *take_held(struct sl_worker *w)
 {
 	struct sl_job **at = &w->held, *job;
@@ -198,7 +196,7 @@ static struct sl_job *take_held(struct sl_worker *w)
 	return job;
 }
 
-/* That one, else the next of the queue, or of those that gave way; NULL: none. */
+/* A released job goes first; then the queue and the jobs that gave way. */
 struct sl_job *sl_turns_take(struct sl_worker *w)
 {
 	struct sl_job *job = take_held(w), **at;
@@ -207,7 +205,7 @@ struct sl_job *sl_turns_take(struct sl_worker *w)
 		uint64_t began_ns = job->slice_ns;
 
 		sl_turns_begin(w, job);
-		job->slice_ns = began_ns; /* what the device does of it meanwhile is its time, too */
+		job->slice_ns = began_ns; /* the device's work on it since then is its time, too */
 		return job;
 	}
 	at = next_of(w, !w->closing && !sl_turns_full(w));
@@ -215,7 +213,7 @@ struct sl_job *sl_turns_take(struct sl_worker *w)
 		return NULL;
 	job = *at;
 	*at = job->next;
-	if (sl_turns_share(w, job)->used_ns > w->served_ns) /* not where one lags, since a job of it was held */
+	if (sl_turns_share(w, job)->used_ns > w->served_ns) /* not if the share lags because a job of it was held */
 		w->served_ns = sl_turns_share(w, job)->used_ns;
 	if (!job->lane) {
 		w->queued_ahead -= job->ahead;

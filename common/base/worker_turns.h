@@ -1,5 +1,5 @@
-/* Whose turn it is on a worker: what worker.c and worker_turns.c share, and nobody else. All of it with the lock held.
- */
+/* Which job is next on a worker: private to worker.c and worker_turns.c. The caller of each function holds the
+ * lock. */
 #ifndef SL_BASE_WORKER_TURNS_H
 #define SL_BASE_WORKER_TURNS_H
 
@@ -9,56 +9,57 @@
 
 #include "common/base/worker.h"
 
-/* A thread for jobs. One of them has the turn; the others stand in a job that gave way, or are spare. */
+/* One of the worker's threads. One lane has the turn, which means that it takes and runs jobs. Each other lane is
+ * suspended in a job that gave way, or is spare. */
 struct lane {
 	struct sl_worker *worker;
 	pthread_t thread;
-	pthread_cond_t turn;     /* it has the turn, or all is over */
-	struct sl_job *job;      /* to begin with it */
-	struct lane *all, *idle; /* next of all, next of the spare ones */
+	pthread_cond_t turn;     /* signalled when it gets the turn, or all is over */
+	struct sl_job *job;      /* the job to begin with, or NULL */
+	struct lane *all, *idle; /* next in `lanes`; next in `spare` */
 };
 
 struct sl_worker {
 	pthread_mutex_t lock;
-	pthread_cond_t posted; /* something is queued, a held job is released, or closing: for who has the turn */
-	pthread_cond_t ended;  /* a job is over, or is held */
-	struct lane *lanes, *spare, *has; /* has: the turn */
-	struct sl_job *queue;             /* by priority; equal ones in order of submission */
-	int queued_ahead;                 /* those of it that go ahead: few, so that scans for one end early */
-	struct sl_share own;              /* of jobs that name none */
-	uint64_t served_ns;               /* the most that a share had used when a job of it was taken */
-	uint64_t most_ns;                 /* that any has used */
-	uint64_t ended_ns;                /* when the last job was over, or gave way */
+	pthread_cond_t posted; /* to the lane with the turn: a job was queued or released, or `closing` was set */
+	pthread_cond_t ended;  /* a job has ended, or was held */
+	struct lane *lanes, *spare, *has; /* has: the lane with the turn */
+	struct sl_job *queue;             /* by priority, then in order of submission */
+	int queued_ahead;                 /* expedited jobs in the queue: few, and a scan for them ends after so many */
+	struct sl_share own;              /* the share of jobs that name none */
+	uint64_t served_ns;               /* the largest used_ns of a share when a job of it was taken */
+	uint64_t most_ns;                 /* the largest used_ns of any share */
+	uint64_t ended_ns;                /* when the last job ended or gave way */
 	struct sl_job *done, **done_tail;
 	struct sl_job *running;
-	struct sl_job *held, **held_tail; /* in the order in which they were */
-	struct sl_job *paused;            /* gave way; each has a lane */
+	struct sl_job *held, **held_tail; /* in the order of holding */
+	struct sl_job *paused;            /* jobs that gave way; each has a lane */
 	int held_count;
 	uint64_t scans;
 	bool closing, over;
-	_Atomic bool wanted;           /* another job may want the time of the one that runs */
-	_Atomic uint64_t slice_end_ns; /* from when on that one gives way */
-	_Atomic uint64_t sign_ns;      /* its last sign of life */
-	uint64_t wanted_ns;            /* since when */
-	uint64_t late_ns;              /* the most that one gave way too late */
+	_Atomic bool wanted;           /* another job may want the running job's time */
+	_Atomic uint64_t slice_end_ns; /* from then on the running job gives way */
+	_Atomic uint64_t sign_ns;      /* its last call of sl_worker_turn or …_due */
+	uint64_t wanted_ns;            /* when `wanted` became true */
+	uint64_t late_ns;              /* the longest that a job gave way too late */
 	void (*wake)(void *arg);
 	void *wake_arg;
-	char name[16]; /* as long as the kernel shows */
+	char name[16]; /* as many bytes as the kernel keeps */
 };
 
 struct sl_share *sl_turns_share(struct sl_worker *w, const struct sl_job *job); /* never NULL */
-/* No job is under way or queued. */
+/* Whether no job is under way or queued. */
 bool sl_turns_idle(const struct sl_worker *w);
-/* Before a job of the share is queued. */
+/* Before a job of the share is queued: raises used_ns of a share that had no work. */
 void sl_turns_come_back(struct sl_worker *w, struct sl_share *share);
-/* Behind every change of the lists: whether others want the running job's time. */
+/* After every change of the lists: updates `wanted`. */
 void sl_turns_note_wanted(struct sl_worker *w);
-/* Of held jobs there are as many as may be: no other may begin. */
+/* Whether as many jobs are held as may be: no other job may begin. */
 bool sl_turns_full(const struct sl_worker *w);
-/* The job that is to run now leaves its list, and its slice begins; NULL: none may run. */
+/* Takes the next job off its list and begins its slice. NULL: no job may run. */
 struct sl_job *sl_turns_take(struct sl_worker *w);
 void sl_turns_begin(struct sl_worker *w, struct sl_job *job);
-/* It is over, or gives way: its share pays for the slice. */
+/* When the job ends or gives way: its share pays for the slice. */
 void sl_turns_charge(struct sl_worker *w, struct sl_job *job);
 
 #endif

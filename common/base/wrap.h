@@ -1,4 +1,4 @@
-/* Text for terminals of 80 columns. A letter beyond ASCII is taken to be as wide as one. */
+/* Text wrapped for terminals, of 80 columns by default. Every character counts as one column. */
 #ifndef SL_BASE_WRAP_H
 #define SL_BASE_WRAP_H
 
@@ -7,19 +7,19 @@
 
 enum { SL_WRAP_WIDTH = 79 };
 
-int sl_terminal_columns(int fd); /* 0: it is no terminal, or one that does not say */
+int sl_terminal_columns(int fd); /* 0: fd is no terminal, or it does not say */
 
-/* Words of `text` and a newline, in lines of at most `width` (0: one line) that begin at `column`, where the cursor
- * stands. What is in [] is one word. */
+/* Prints `text` and a newline, in lines of at most `width` columns (0: one line). The cursor stands at `column`;
+ * further lines are indented to it. Text in [] is not broken. */
 void sl_print_wrapped(FILE *to, const char *text, int column, int width);
-/* The same behind `mark` (ASCII), which stands in front of `column` in each line but the first. */
+/* Like sl_print_wrapped; `mark` (ASCII) stands in front of `column` in each line but the first. */
 void sl_print_remark(FILE *to, const char *mark, const char *text, int column, int width);
 enum { SL_BYTES_TEXT = 16 };
 
 /* "999 B", "1.5 MB": powers of 1000. Returns `out`. */
 const char *sl_bytes_text(uint64_t bytes, char out[SL_BYTES_TEXT]);
-/* A cell to the left, in a column of a table that begins at `column`, where the cursor stands: one that is too long has
- * a line of its own, and the cursor stands behind the cell in the next. */
+/* Prints a left-aligned cell of a table, in the column from `column`, where the cursor stands, to column + width. A
+ * longer text gets a line of its own; the cursor then stands behind the cell in the next line. */
 void sl_print_cell(FILE *to, const char *text, int column, int width);
 
 #endif

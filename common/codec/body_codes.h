@@ -3,7 +3,7 @@
 
 #include "common/codec/loops_c.h"
 
-/* Nearest integer, ties to even, of 0 ≤ t < 2^22: the sum's own rounding does it. */
+/* The nearest integer, ties to even, of 0 ≤ t < 2^22: in a sum with 1.5·2^23 the last bit is worth 1. */
 static inline uint32_t nearest(float t)
 {
 	float shifted = t + 0x1.8p23f;
@@ -95,10 +95,11 @@ BODY void NAME(unlevels)(const uint16_t *code, int64_t n, const struct sl_affine
 	}
 }
 
-/* Integers in the order of the floats: their sums and maxima may be taken in any order, so a compiler uses vectors. */
+/* Maps a float to an integer of the same order. Sums and maxima of integers may be taken in any order, so a compiler
+ * can use vectors. */
 static inline int32_t ordered(float x)
 {
-	float v = x + 0.0f; /* -0 is 0 */
+	float v = x + 0.0f; /* -0 becomes 0 */
 	int32_t bits;
 
 	memcpy(&bits, &v, sizeof bits);
@@ -220,7 +221,7 @@ BODY void NAME(unpack)(const uint8_t *in, int64_t n, int bits, uint16_t *code)
 	}
 }
 
-/* Largest finite values: 65504, and bfloat16's 0x7f7f. */
+/* Bits of the largest finite values: 65504 of half, 0x7f7f of bfloat16. */
 static const uint32_t f16_most = 0x477fe000u, bf16_most = 0x7f7f0000u;
 
 BODY uint32_t NAME(to_f16)(const float *x, int64_t n, uint8_t *out)
@@ -235,10 +236,10 @@ BODY uint32_t NAME(to_f16)(const float *x, int64_t n, uint8_t *out)
 		top = m > top ? m : top;
 		m = m < f16_most ? m : f16_most;
 		if (m >= 0x38800000u) {
-			/* normal: rebias the exponent, round the 13 bits that go */
+			/* normal: rebias the exponent, round away 13 bits */
 			half = (m - 0x38000000u + 0xfffu + (m >> 13 & 1)) >> 13;
 		} else {
-			/* subnormal: a sum whose unit is 2^-24 rounds as wanted */
+			/* subnormal: in a sum with 0.5 the last bit is worth 2^-24, so the sum rounds as wanted */
 			float v;
 
 			memcpy(&v, &m, sizeof v);

@@ -15,7 +15,7 @@ BODY void NAME(interpolate)(const float *restrict top, const float *restrict low
 	}
 }
 
-/* The three first distances at once: eight sums of eight. */
+/* The distances 1, 2 and 4 at once, on eight elements. */
 static inline void NAME(butterflies8)(float *x)
 {
 	float a[8], b[8];

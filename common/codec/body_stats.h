@@ -1,6 +1,6 @@
-/* The portable loops: statistics and randomness. A file that is compiled for a wider SIMD level includes the bodies to
- * let the compiler make the best of them. It defines NAME(x), the names of the functions, and BODY, what stands in
- * front of them. */
+/* The portable loops: statistics and randomness. A file that is compiled for a wider SIMD level includes these
+ * bodies too, so that the compiler vectorises them. It defines NAME(x), the names of the functions, and BODY, which
+ * stands in front of each. */
 #include "common/codec/loops_c.h"
 
 enum { LANES = 16 };
@@ -39,7 +39,7 @@ BODY void NAME(minmax)(const float *x, int64_t n, struct sl_range *io)
 		io->max = hi[j] > io->max ? hi[j] : io->max;
 		io->top = top[j] > io->top ? top[j] : io->top;
 	}
-	/* -0 and +0 compare equal: which one was met first must not show */
+	/* -0 and +0 compare equal: the sum makes both +0, so that their order does not matter */
 	io->min += 0.0f;
 	io->max += 0.0f;
 }

@@ -1,5 +1,5 @@
-/* Functions by NAME(x), as fields of struct sl_codec_loops; those behind RESTORE(x) exist twice where a table streams.
- */
+/* The functions NAME(x) as fields of struct sl_codec_loops. A table that streams has its own versions of those in
+ * RESTORE(x). */
 #ifndef RESTORE
 #define RESTORE(x) NAME(x)
 #endif

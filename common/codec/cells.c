@@ -1,9 +1,9 @@
-/* cells:f — takes the mean of its cell off every value: f×f positions of a sample (f positions of a sequence; fewer at
- * the far edges), channel by channel, and sends the means apart. What a stage behind it leaves out, topk say, comes
- * back as the mean of its cell, not as zero.
+/* cells:f — subtracts from every value the mean of its cell, channel by channel, and sends the means apart. A cell
+ * is f×f positions of a sample (f positions of a sequence; fewer at the far edges). A value that a later stage such
+ * as topk leaves out comes back as the mean of its cell, not as zero.
  *
- * Side bytes: the means as bf16, [N, ⌈H/f⌉, ⌈W/f⌉, C], or [N, ⌈S/f⌉, F]; where samples have different lengths S, theirs
- * behind each other. Values: x less its cell's mean as sent. */
+ * Side bytes: the means as bf16, [N, ⌈H/f⌉, ⌈W/f⌉, C], or [N, ⌈S/f⌉, F]; for samples of different lengths S, those
+ * of each sample in turn. Values: x minus its cell's mean as sent. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 enum { SIDE };
 enum { MEAN_BYTES = 2, BF16_INF_BITS = 0x7f80 };
-/* 2^126: beyond it, a value and the mean of others may have no finite difference. */
+/* 2^126: from there on, a value minus a mean may overflow. */
 static const uint32_t too_large = 0x7e800000;
 
 static const struct sl_arg args[] = {
@@ -26,7 +26,7 @@ struct cells {
 	struct sl_stage_env env;
 	int64_t f, h, w, c;
 	float *mean; /* [threads][⌈w/f⌉][c] */
-	/* Where samples have different lengths: h is the most, w is 1, and sample i has the bands from bands[i] on. */
+	/* If samples have different lengths: h is the most, w is 1, and the bands of sample i begin at bands[i]. */
 	uint32_t *bands; /* [rows], or NULL */
 	/* of the running call */
 	struct sl_extent xs;
@@ -36,7 +36,7 @@ struct cells {
 	const sl_f32u *from;
 	uint8_t *out;
 	const uint8_t *in;
-	int64_t means; /* in `in` */
+	int64_t means; /* how many `in` has */
 	atomic_bool nonfinite;
 };
 
@@ -45,7 +45,7 @@ static int64_t over(int64_t n, int64_t f)
 	return (n + f - 1) / f;
 }
 
-/* Means of all samples. */
+/* The number of means of all samples. */
 static int64_t means_of(const struct sl_extent *e, int64_t f)
 {
 	const struct sl_shape *s = &e->shape;
@@ -119,7 +119,7 @@ static enum sl_err open_cells(void **state, const struct sl_stage_env *env, stru
 
 /* ---- bands: lines of positions that share a line of cells, walked in the order of memory */
 
-/* One sample: its lines, those before it, the bands before it. */
+/* For one sample: its lines, the lines before it, the bands before it. */
 struct lines {
 	int64_t count, before, bands_before;
 };
@@ -131,7 +131,7 @@ static struct lines lines_of(const struct cells *s, int64_t row)
 	return (struct lines){sl_extent_length(&s->xs, row), s->xs.begin[row], s->bands[row]};
 }
 
-/* For calls that follow. */
+/* For calls of lines_of that follow. */
 static void set_extent(struct cells *s, const struct sl_extent *xs)
 {
 	uint32_t bands = 0;
@@ -176,7 +176,7 @@ static void encode_sample(void *arg, int64_t row, int worker)
 		atomic_store_explicit(&s->nonfinite, true, memory_order_relaxed);
 }
 
-/* Part of one position, or positions of one line, whichever begins at element `first`. */
+/* Restores elements first … first+n-1. Each pass takes part of one position, or whole positions of one line. */
 static void restore_run(const void *state, const sl_f32u *y, int64_t first, int64_t n, float *x)
 {
 	const struct cells *s = state;
@@ -235,7 +235,8 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	return SL_OK;
 }
 
-/* Pattern of a mean, without the sign: signed, because that is what plain x86-64 can compare eight of at once. */
+/* The bit pattern of a mean, without the sign. It is signed, because plain x86-64 can compare eight signed words at
+ * once, but not unsigned ones. */
 static inline int16_t size_of_mean(const uint8_t *mean)
 {
 	uint16_t half;

@@ -9,8 +9,8 @@ static struct flight *flight_of(struct sl_codec *c, const struct sl_codec_call *
 	return &c->flight[c->flights > 1 ? call->slot : 0];
 }
 
-/* Waits for what the stages have queued for this slot; the first fault counts. `body`: what begin_body was given; NULL:
- * of a decoding, or what is given up. */
+/* Waits for the work that the stages have queued for this slot. Returns the first error. `body` is the buffer that
+ * begin_body had; NULL for a decoding, or for a call that is given up. */
 static enum sl_err collect(struct sl_codec *c, const struct sl_codec_call *call, struct sl_buf *body,
 			   struct sl_fail *fail)
 {
@@ -39,8 +39,8 @@ static enum sl_err collect(struct sl_codec *c, const struct sl_codec_call *call,
 
 /* ---- encoding */
 
-/* `later`: of a call that is collected later, which looks for what a caller would have looked for. `count` as for
- * queue_encode. */
+/* `later`: the call is collected later. Then this stage checks for NaN and Inf, as callers of a synchronous call do
+ * themselves. `count`: see queue_encode. */
 static enum sl_err quantize(struct sl_codec *c, const struct sl_codec_call *call, const float *x,
 			    const struct sl_extent *xs, const uint32_t *count, bool later, struct sl_buf *out)
 {
@@ -52,15 +52,15 @@ static enum sl_err quantize(struct sl_codec *c, const struct sl_codec_call *call
 			       out);
 }
 
-/* How many of `most` values transform i has left. */
+/* Notes how many of at most `most` values transform i has left. */
 static void put_count(struct flight *f, int i, uint8_t *table, int64_t count, int64_t most)
 {
 	sl_put_u32(table + i * SL_FRAME_PART_BYTES, (uint32_t)count);
 	f->kept[i] = (double)count / (double)most;
 }
 
-/* *count becomes NULL where *s says how many values transform i has left: at once, or, where that cannot be left to the
- * device, when it has been waited for. */
+/* Finds how many values transform i has left. *count becomes NULL if *s has the number: at once or, if a later stage
+ * needs it on the host, after a wait. */
 static enum sl_err find_count(struct sl_codec *c, const struct sl_codec_call *call, int i, bool later,
 			      struct sl_extent *s, const uint32_t **count)
 {
@@ -78,8 +78,8 @@ static enum sl_err find_count(struct sl_codec *c, const struct sl_codec_call *ca
 	return err;
 }
 
-/* Everything behind the header, before a stage of bytes, but for the sizes of side bytes and these themselves. `out`
- * has room for sl_codec_body_bound. s is as sl_codec_extents leaves it; s[i + 1] becomes what transform i left. */
+/* Writes the body, unpacked, except for the side bytes and their sizes. `out` has room for sl_codec_body_bound. s
+ * comes from sl_codec_extents; s[i + 1] becomes what transform i left. */
 static enum sl_err begin_body(struct sl_codec *c, const struct sl_codec_call *call, const float *x, struct sl_extent *s,
 			      bool later, struct sl_buf *out)
 {
@@ -171,14 +171,14 @@ static enum sl_err decode_payload(struct sl_codec *c, const struct sl_codec_call
 static enum sl_err restore(struct sl_codec *c, const struct sl_codec_call *call, const sl_f32u *y,
 			   const struct sl_extent *s, float *x, struct sl_fail *fail);
 
-/* What was lost at this slot's chunk, where that counts. */
+/* The residual of this call's chunk; NULL without error feedback, or outside of training. */
 static struct residual *residual_of(struct sl_codec *c, const struct sl_codec_call *call)
 {
 	return c->spec.error_feedback && call->training ? &c->residual[call->chunk % c->env.slots] : NULL;
 }
 
-/* The pending residual of x, which is x + residual already: behind begin_payload on a device, which has what it needs
- * for that; else behind end_payload. */
+/* Computes the pending residual of x, to which the current residual is added already. On a device it runs after
+ * begin_payload, from data of the device; on the host after end_payload, from the payload. */
 static enum sl_err keep_lost(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes payload,
 			     const float *x, const struct sl_extent *s)
 {
@@ -222,7 +222,7 @@ static bool fits(const struct sl_codec *c, const struct sl_codec_call *call, con
 	       (c->env.row_tokens == 0 || lengths_fit(c, &call->dims, x->shape.dim[0]));
 }
 
-/* Of the tensor and of what every transform leaves of it at most. */
+/* Sets s to the extents of the tensor and of each transform's largest output. */
 static void extents_of(struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *x,
 		       struct sl_extent *s)
 {
@@ -298,7 +298,7 @@ enum sl_err sl_codec_queue_encode(struct sl_codec *c, const struct sl_codec_call
 
 /* ---- decoding */
 
-/* A body taken apart: what the quantizer left, and the side bytes of every transform. */
+/* A body taken apart: the quantizer's bytes, and the side bytes of every transform. */
 struct parts {
 	struct sl_bytes values, side[MAX_TRANSFORMS];
 	uint32_t count[MAX_TRANSFORMS];
@@ -336,7 +336,7 @@ static enum sl_err dequantize(struct sl_codec *c, const struct sl_codec_call *ca
 	return q->queue_decode(c->quantizer.state, call, in, x, xs, fail);
 }
 
-/* From y, what the last transform left, back to x; s as in begin_body. */
+/* Undoes the transforms, from the last one's output y back to x. s is as begin_body or decode_body left it. */
 static enum sl_err restore(struct sl_codec *c, const struct sl_codec_call *call, const sl_f32u *y,
 			   const struct sl_extent *s, float *x, struct sl_fail *fail)
 {
@@ -382,7 +382,7 @@ static enum sl_err decode_body(struct sl_codec *c, const struct sl_codec_call *c
 		float *values = n == 0 ? x : c->values[n - 1];
 
 		err = dequantize(c, call, p.values, values, &s[n], fail);
-		/* so that nothing is written of what turns out to be no payload */
+		/* so that nothing more is written if the payload is malformed */
 		if (err == SL_OK && !later)
 			err = collect(c, call, NULL, fail);
 		if (err != SL_OK)
@@ -428,7 +428,7 @@ static enum sl_err decode(struct sl_codec *c, const struct sl_codec_call *call, 
 		return sl_fail_set(fail, SL_ERR_BUG, "codec %s: tensor or slot is not of the plan", c->spec.text);
 	extents_of(c, call, x, s);
 	err = decode_payload(c, call, in, x->data, s, later, fail);
-	/* what stages in front have queued reads `in` */
+	/* work that earlier stages have queued reads `in` */
 	if (err != SL_OK)
 		(void)!collect(c, call, NULL, &other);
 	return err;

@@ -13,7 +13,7 @@
 /* 2 GiB of fp32: body lengths fit in 32 bits. */
 static const int64_t max_elements = (int64_t)1 << 29;
 
-/* The tensor with so many in dimension 0, of any lengths: what it is at most. */
+/* The largest extent of a tensor with `dim0` in dimension 0, for rows of any lengths. */
 static struct sl_extent most_of(const struct sl_codec *c, int64_t dim0)
 {
 	struct sl_extent e = sl_extent_of(sl_shape_rows(c->env.shape, dim0));
@@ -83,7 +83,7 @@ double sl_codec_nominal_bytes(const struct sl_codec *codec, int64_t dim0)
 
 /* ---- opening */
 
-/* What a stage is stays as it is; what it does is the backend's. */
+/* A copy of the portable stage with the functions of the backend's stage. */
 static struct sl_codec_stage join(const struct sl_codec_stage *plain, const struct sl_codec_stage *device)
 {
 	struct sl_codec_stage s = *plain;
@@ -242,7 +242,7 @@ size_t sl_codec_values_bytes(const struct sl_extent *e)
 	return sl_align((size_t)sl_shape_count(&e->shape) * sizeof(float));
 }
 
-/* Where samples begin, behind each transform. */
+/* Takes memory for where samples begin after each transform. */
 static size_t lay_out_begins(struct sl_codec *c, bool take)
 {
 	size_t bytes = ((size_t)c->env.rows + 1) * sizeof(uint32_t);

@@ -1,12 +1,12 @@
-/* Figures of bench_pieces on a Xeon with AVX-512 and two busy cores, rounded up. Where loops are portable, codecs of a
- * few ns take three times as long. */
+/* The figures were measured by bench_pieces on a Xeon with AVX-512 and two busy cores, and rounded up. With portable
+ * loops, codecs of a few ns take three times as long. */
 #include "common/codec/cost.h"
 
 #include "common/codec/stage.h"
 
-/* Pieces are blocks of SL_CODEC_BLOCK elements, or samples. */
+/* A piece is a block of SL_CODEC_BLOCK elements or, if by_sample, a sample. */
 struct price {
-	double encode_ns, decode_ns; /* an element of the stage's input */
+	double encode_ns, decode_ns; /* per element of the stage's input */
 	bool by_sample;
 };
 
@@ -22,15 +22,16 @@ static const struct price price_of[] = {
 	[SL_STAGE_ID_ZSTD] = {0, 0, false},
 };
 
-/* A byte, by level: of random data, which a task's time goes by, and of what takes zstd longest, random elements of two
- * values, which the longest piece goes by. */
+/* Per byte, by level. zstd_ns, for the time of a task: random data. zstd_worst_ns, for the longest piece: data that
+ * take zstd longest, random elements of two values. */
 static const double zstd_ns[] = {4, 4, 5, 6, 6, 10, 12, 15, 18, 25, 35, 60, 80, 80, 90, 130, 200, 300, 400, 500};
 static const double zstd_worst_ns[] = {20,  20,  20,  20,  30,  30,  40,  60,  80,   120,
 				       150, 600, 600, 600, 600, 700, 900, 900, 1200, 1300};
 enum { ZSTD_LEVELS = sizeof zstd_ns / sizeof zstd_ns[0], ZSTD_BLOCK = 1 << 17 };
 static const double unzstd_ns = 8;
 
-/* An element, rank and product; a product makes the factors, and one of r rows of `small` is made orthonormal. */
+/* lowrank, per element, rank and product. An iteration makes both factors by a product each, and makes one of r rows
+ * of `small` elements orthonormal. */
 static const double product_ns = 0.5;
 enum { RANK, ITERS };
 
@@ -56,7 +57,7 @@ static struct sl_cost stage_cost(const struct sl_codec_stage *stage, const doubl
 	const struct price *p = &price_of[stage->id];
 	double ns = encodes ? p->encode_ns : p->decode_ns, n = (double)sl_shape_count(&in->shape);
 	double sample = sample_of(in), piece = p->by_sample ? sample : SL_CODEC_BLOCK;
-	double more = stage->id == SL_STAGE_ID_LOWRANK ? lowrank_ns(arg, in, encodes) : 0; /* a sample's */
+	double more = stage->id == SL_STAGE_ID_LOWRANK ? lowrank_ns(arg, in, encodes) : 0; /* per sample */
 
 	piece = piece < n ? piece : n;
 	return (struct sl_cost){(n * ns + (double)in->rows * more) * 1e-9, (piece * ns + more) * 1e-9};
@@ -95,7 +96,7 @@ struct sl_cost sl_codec_cost(const struct sl_codec_spec *spec, const struct sl_e
 			continue;
 		}
 		sl_cost_add(&sum, stage_cost(stage, arg, &in, encodes));
-		/* what is coded is decoded at once, to see what was lost */
+		/* error feedback decodes what was encoded, to see what was lost */
 		if (encodes && spec->error_feedback)
 			sl_cost_add(&sum, stage_cost(stage, arg, &in, false));
 		if (stage->kind == SL_STAGE_TRANSFORM)

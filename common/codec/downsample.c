@@ -1,10 +1,10 @@
 /* downsample:f — means of f×f positions (f positions of a sequence; fewer at the far edges), restored by linear
- * interpolation between their centres: output i lies at (i + 1/2)/f − 1/2 between small positions, held at the ends.
- * A gradient that is paired with its activation goes through the adjoint of that: it is sent as Uᵀ·g, restored as
- * Aᵀ·(that), with U the interpolation and A the mean.
+ * interpolation between their centres. Output i lies at (i + 1/2)/f − 1/2 between small positions, held at the ends.
+ * A gradient g that is paired with its activation goes through the adjoint: Uᵀ·g is sent, and Aᵀ restores it, with U
+ * the interpolation and A the mean.
  *
- * Values left: [N, ⌈H/f⌉, ⌈W/f⌉, C], or [N, ⌈S/f⌉, F]; where samples have different lengths S, theirs behind each
- * other. Side bytes: none. */
+ * Values left: [N, ⌈H/f⌉, ⌈W/f⌉, C], or [N, ⌈S/f⌉, F]; for samples of different lengths S, those of each sample in
+ * turn. Side bytes: none. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static const struct sl_arg args[] = {
 	{0},
 };
 
-/* A sample, and the cells that it is divided into. */
+/* The sides of a sample, and of the grid of cells that it is divided into. */
 struct sides {
 	int64_t f, h, w, c, small_h, small_w;
 	struct sl_tap *rows, *cols; /* [h], [w] */
@@ -29,8 +29,8 @@ struct sides {
 struct downsample {
 	struct sl_stage_env env;
 	bool adjoint, ragged;
-	/* Of the largest sample. Where samples have different lengths, they have w = 1, and rows is [threads][h]: for
-	 * that of the sample at work. */
+	/* Of the largest sample. If samples have different lengths, w is 1, and rows is [threads][h], for the sample
+	 * that each thread works on. */
 	struct sides most;
 	float *scratch; /* [threads][small_h · small_w · c] */
 	/* of the running call */
@@ -85,7 +85,7 @@ static enum sl_err check(const double *arg, bool channels, bool samples, struct 
 	return SL_OK;
 }
 
-/* What the means leave out is never sent. */
+/* Never: the means leave out a part that is never sent. */
 static bool contracts(const double *arg, int64_t n)
 {
 	return false;
@@ -106,7 +106,7 @@ static void set_taps(struct sl_tap *taps, int64_t n, int64_t small, int64_t f)
 		taps[i] = sl_tap_of(i, small, f);
 }
 
-/* Taps of lines: for each thread where each sample has its own. */
+/* The number of taps of lines: a set for each thread if samples have different lengths. */
 static int64_t line_taps(const struct sl_stage_env *env, const struct sides *s)
 {
 	return sl_extent_ragged(&env->most) ? sl_stage_threads(env) * s->h : s->h;
@@ -217,7 +217,7 @@ static void collect(const struct sides *d, const float *x, float *small)
 	}
 }
 
-/* The sides of a sample. */
+/* The sides of one sample. If samples have different lengths, also sets this thread's taps. */
 static struct sides sides_at(const struct downsample *d, int64_t row, int worker)
 {
 	struct sides s = d->most;
@@ -260,7 +260,7 @@ static void inverse_sample(void *arg, int64_t row, int worker)
 	int64_t count = s.small_h * s.small_w * s.c;
 	float *small = scratch_of(d, worker), *to = d->to + sl_extent_at(d->large, row);
 
-	/* a copy, because values in a payload have no alignment */
+	/* a copy, because values in a payload are not aligned */
 	memcpy(small, (const void *)(d->from + sl_extent_at(d->small, row)), (size_t)count * sizeof *small);
 	if (d->adjoint)
 		spread(&s, small, to);

@@ -1,7 +1,7 @@
-/* Error feedback: memory of the residuals, where the tensors are, and the sums.
+/* Error feedback: the residuals, in memory where the tensors are, and their sums.
  *
- * A residual is addressed as the tensor is. Where its rows have different lengths, token t of row r is at
- * r · row_tokens + t: so what was lost there is found again, whatever the lengths of the next step. */
+ * A residual has the layout of the tensor. If rows have different lengths, token t of row r is at r · row_tokens + t
+ * instead, so that its residual is found again whatever the lengths of the next step. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -118,7 +118,8 @@ static enum sl_err combine(struct sl_codec *c, float *out, const float *a, const
 	return SL_OK;
 }
 
-/* The same, row by row, where rows have different lengths: a residual is `out`, or where it is added b. */
+/* The same, row by row, for rows of different lengths. The argument in the residual's layout is b if `adds`, else
+ * out. */
 static enum sl_err combine_rows(struct sl_codec *c, float *out, const float *a, const float *b, float sign,
 				const struct sl_extent *e, bool adds)
 {
@@ -134,7 +135,8 @@ static enum sl_err combine_rows(struct sl_codec *c, float *out, const float *a, 
 	return err;
 }
 
-/* Of a sample: all of a few elements, else of the first ones on a device, and of elements far apart on the host. */
+/* The mean square of a sample of x. The sample is all elements if they are few, else the first ones on a device, and
+ * elements far apart on the host. */
 static enum sl_err mean_square(const struct sl_codec *c, const float *x, int64_t n, double *out)
 {
 	enum { SAMPLE = 1024 };
@@ -155,8 +157,8 @@ static enum sl_err mean_square(const struct sl_codec *c, const float *x, int64_t
 	return SL_OK;
 }
 
-/* Says once that a residual has outgrown its tensors. Of a codec that sends one value of m, and contracts, it stays
- * below 2·m times the largest tensor; 100 times max(m, 10) is allowed. */
+/* Warns once if a residual has outgrown its tensors. If a codec contracts and sends one of m values, the residual
+ * stays below 2·m times the largest tensor. The limit is 100 times max(m, 10). */
 static enum sl_err watch_growth(struct sl_codec *c, const struct residual *r, const float *x, const struct sl_extent *e)
 {
 	enum { ALLOWED = 100, LEAST = 10 };
@@ -196,7 +198,7 @@ enum sl_err sl_feedback_add(struct sl_codec *c, const struct residual *r, const 
 	return err;
 }
 
-/* From float n on. */
+/* Zeroes the pending residual from float n on. */
 static enum sl_err clear_pending(struct sl_codec *c, struct residual *r, int64_t n)
 {
 	size_t rest = residual_bytes(c) - (size_t)n * sizeof(float);
@@ -210,7 +212,7 @@ static enum sl_err clear_pending(struct sl_codec *c, struct residual *r, int64_t
 enum sl_err sl_feedback_keep(struct sl_codec *c, struct residual *r, const float *x, const struct sl_extent *e)
 {
 	int64_t n = sl_extent_ragged(e) ? 0 : sl_shape_count(&e->shape);
-	/* rows and tokens that this chunk does not have */
+	/* rows and tokens that this chunk lacks have lost nothing */
 	enum sl_err err = clear_pending(c, r, n);
 
 	if (err == SL_OK)

@@ -1,14 +1,14 @@
 /* The frame of a payload, little-endian; docs/CODECS.md has the same table.
  *
  *   0  u8   format, 1
- *   1  u8   stages of the chain
+ *   1  u8   number of stages of the chain
  *   2  u16  flags: bit 0, places are those of the activation
- *   4  u32  rows
- *   8  u16  id of every stage [4], 0 behind the last
- *  16       body; behind a stage of bytes: u32 length of the body, then the packed body
+ *   4  u32  dimension 0 of the tensor
+ *   8  u16  ids of the stages [4], 0 after the last
+ *  16       body; with a stage of bytes: u32 length of the body, then the packed body
  *
- * Body: for every transform { u32 values it leaves, u32 side bytes }, the values as the quantizer coded them, then the
- * side bytes of every transform in order. */
+ * Body: for every transform { u32 values it leaves, u32 side bytes }, then the values as the quantizer coded them, then
+ * the side bytes of every transform, in order. */
 #ifndef SL_CODEC_FRAME_H
 #define SL_CODEC_FRAME_H
 
@@ -35,9 +35,9 @@ static inline uint32_t sl_get_u32(const uint8_t *at)
 	return value;
 }
 
-/* Writes SL_FRAME_BYTES. */
+/* Writes the header, SL_FRAME_BYTES. */
 void sl_frame_write(uint8_t *at, const struct sl_codec_spec *spec, bool paired, int64_t rows);
-/* Takes the header off *in; PAYLOAD unless it says just this. */
+/* Takes the header off *in. PAYLOAD if it is not exactly the expected one. */
 enum sl_err sl_frame_take(struct sl_bytes *in, const struct sl_codec_spec *spec, bool paired, int64_t rows,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -10,8 +10,8 @@ struct measure {
 	const struct sl_codec_loops *loops;
 	const float *x;
 	bool squares;
-	int64_t blocks; /* of a group larger than SL_CODEC_BLOCK */
-	int64_t groups; /* of a block, where groups are smaller */
+	int64_t blocks; /* in a group, if groups are larger than SL_CODEC_BLOCK */
+	int64_t groups; /* in a block, if groups are smaller */
 };
 
 void sl_groups_memory(int64_t n, int64_t most, struct sl_memory *need)
@@ -84,11 +84,12 @@ static void measure_groups(void *arg, int64_t block, int worker)
 	const struct measure *m = arg;
 	int64_t first = block * m->groups, stop = first + m->groups;
 
-	/* what is not finite is found in stat[] behind */
+	/* the caller finds NaN and Inf in stat[] */
 	sl_groups_measure_some(m->g, m->loops, m->x, m->squares, first, stop < m->g->count ? stop : m->g->count);
 }
 
-/* Adds partial results of a group, `blocks` from p on, in their order: the sum does not depend on who computed them. */
+/* Joins the `blocks` partial results of a group, from p on, in their order: the sum does not depend on who computed
+ * them. */
 static void join(struct sl_group_stat *s, const struct sl_group_stat *p, int64_t blocks)
 {
 	*s = *p++;
@@ -100,8 +101,8 @@ static void join(struct sl_group_stat *s, const struct sl_group_stat *p, int64_t
 	}
 }
 
-/* What of each sample lies in a block. The next part is of the next block, or of the next group: so block + group is a
- * place of its own. */
+/* Measures the part of each sample that lies in a block. The next part is in the next block or of the next group, so
+ * block + group is a unique index. */
 static void measure_parts(void *arg, int64_t block, int worker)
 {
 	const struct measure *m = arg;
@@ -160,7 +161,7 @@ enum sl_err sl_groups_measure(struct sl_groups *g, const struct sl_codec_loops *
 	return SL_OK;
 }
 
-/* The groups from element `first` on that are measured at once. False: NaN or Inf. */
+/* Measures the groups of the stretch that begins with element `first`, and writes their heads. False: NaN or Inf. */
 static bool write_stretch(struct sl_tiled *t, int64_t first)
 {
 	const int64_t group = first / t->groups.size, more = sl_groups_stretch(&t->groups) / t->groups.size;

@@ -12,13 +12,13 @@ struct sl_group_stat {
 };
 
 struct sl_groups {
-	int64_t n, size, count;     /* elements; elements of a group (the last may have fewer); groups */
-	const struct sl_extent *by; /* NULL; else a group is a sample of this ragged tensor, and size is 0 */
+	int64_t n, size, count;     /* elements; elements of a group, the last may have fewer; groups */
+	const struct sl_extent *by; /* if not NULL, a group is a sample of this ragged tensor, and size is 0 */
 	struct sl_group_stat *stat; /* [most groups] */
 	struct sl_group_stat *partial;
 };
 
-/* Groups of `size` elements, 0: one group. n may be 0: one empty group then, none where size > 0. */
+/* The number of groups of `size` elements; 0: one group. n = 0 gives one empty group, or none if size > 0. */
 static inline int64_t sl_groups_count(int64_t n, int64_t size)
 {
 	return size == 0 ? 1 : (n + size - 1) / size;
@@ -37,8 +37,7 @@ static inline void sl_groups_set(struct sl_groups *g, int64_t n, int64_t size)
 	g->by = NULL;
 }
 
-/* Groups are the samples of a tensor in which they have different lengths; `e` stays where it is until they are set
- * again. */
+/* Makes each sample of a ragged tensor a group. `e` must stay valid until the groups are set again. */
 static inline void sl_groups_set_samples(struct sl_groups *g, const struct sl_extent *e)
 {
 	g->n = sl_shape_count(&e->shape);
@@ -47,25 +46,25 @@ static inline void sl_groups_set_samples(struct sl_groups *g, const struct sl_ex
 	g->by = e;
 }
 
-/* Fills stat[]: `squares` where wanted (and range.top), else the range. NONFINITE. */
+/* Fills stat[]: with `squares` the sum of squares and range.top, else the range. NONFINITE. */
 enum sl_err sl_groups_measure(struct sl_groups *g, const struct sl_codec_loops *loops, struct sl_pool *pool,
 			      const float *x, bool squares);
 
-/* Whether every group lies within one block of the pool's work. Then its thread measures the groups of a few tiles just
- * before it codes them, while they are in the first cache: the tensor is read from memory once, and scales are nobody's
- * serial work. */
+/* Whether every group lies within one block of the pool. Then the thread of a block measures a few tiles just before
+ * it codes them, while they are in its first cache. So the tensor is read from memory once, and no scale is computed
+ * serially. */
 static inline bool sl_groups_within_blocks(const struct sl_groups *g)
 {
 	return g->size > 0 && g->size <= SL_CODEC_BLOCK && SL_CODEC_BLOCK % g->size == 0;
 }
 
-/* Elements that are measured at once, where sl_groups_within_blocks: whole tiles, whole groups. */
+/* Elements that are measured at once, if sl_groups_within_blocks: whole tiles, whole groups. */
 static inline int64_t sl_groups_stretch(const struct sl_groups *g)
 {
 	return g->size > SL_CODEC_TILE ? g->size : SL_CODEC_TILE;
 }
 
-/* Fills stat[] of groups first … stop-1. False: NaN or Inf. For several threads at once. */
+/* Fills stat[] of groups first … stop-1. False: NaN or Inf. Several threads may call it at once. */
 bool sl_groups_measure_some(struct sl_groups *g, const struct sl_codec_loops *loops, const float *x, bool squares,
 			    int64_t first, int64_t stop);
 
@@ -83,16 +82,17 @@ static inline int64_t sl_groups_run(const struct sl_groups *g, int64_t at, int64
 	return (end < stop ? end : stop) - at;
 }
 
-/* A quantizer whose payload begins with a head for each group, from which its factors follow. Codes are behind all
- * heads, tile after tile. A quantizer's state begins with it. */
+/* A quantizer whose payload begins with a head for each group, a range or a scale, from which the group's
+ * coefficients follow. Codes come after all heads, tile after tile. Such a quantizer's state begins with this
+ * struct. */
 struct sl_tiled {
 	const struct sl_tiled_kind *kind;
 	struct sl_stage_env env;
 	struct sl_groups groups;
-	bool squares; /* how groups are measured */
+	bool squares; /* passed to sl_groups_measure */
 	/* of the running call */
 	int64_t heads;
-	bool within; /* sl_groups_within_blocks: heads come with the blocks, not before */
+	bool within; /* sl_groups_within_blocks: heads are coded with the blocks, not before */
 	atomic_bool bad;
 	struct sl_rng_key key;
 	const float *x;
@@ -103,22 +103,24 @@ struct sl_tiled {
 
 struct sl_tiled_kind {
 	size_t head_bytes;
-	/* Heads of groups first … stop-1, which are measured, to the payload; and from there. Both set the factors. */
+	/* write: heads of groups first … stop-1, which are measured, to the payload; read: from it. Both set the
+	 * coefficients. */
 	void (*write)(struct sl_tiled *t, int64_t first, int64_t stop);
 	void (*read)(struct sl_tiled *t, int64_t first, int64_t stop);
-	/* Elements first … stop-1, a tile at most; `code` and `rnd` have room for one. */
+	/* Code or decode elements first … stop-1, a tile at most; `code` and `rnd` have room for a tile. */
 	void (*encode)(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code, uint16_t *rnd);
 	void (*decode)(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code);
 };
 
-/* `kind`, `groups`, `heads` and `within` are set. `measured`: all groups are. The payload takes `bytes`. NONFINITE. */
+/* The caller has set kind, groups, heads and within. `measured`: so are all groups. The payload takes `bytes`.
+ * NONFINITE. */
 enum sl_err sl_tiled_encode(struct sl_tiled *t, const struct sl_codec_call *call, const float *x, bool measured,
 			    struct sl_buf *out, size_t bytes);
-/* The payload has been checked. */
+/* The same fields are set, and the payload has been checked. */
 void sl_tiled_decode(struct sl_tiled *t, struct sl_bytes in, float *x);
-/* Calls fn for 0 … count-1 on this thread, and gives way between the pieces. */
+/* Calls fn for 0 … count-1, piece by piece, on this thread; a worker's job gives way between pieces. */
 void sl_tiled_in_pieces(struct sl_tiled *t, int64_t count, void (*fn)(struct sl_tiled *t, int64_t first, int64_t stop));
-/* Elements of a block that begins with `first`: their end. */
+/* The end of the block of elements that begins with `first`. */
 static inline int64_t sl_tiled_block_end(const struct sl_tiled *t, int64_t first)
 {
 	return first + SL_CODEC_BLOCK < t->groups.n ? first + SL_CODEC_BLOCK : t->groups.n;

@@ -75,7 +75,7 @@ static void close_hadamard(void *state)
 	free(h->room);
 }
 
-/* Signs of no step: evaluations and training have the same. */
+/* Draws the signs with a step that no call has: training and evaluations have the same signs. */
 static void draw_signs(struct hadamard *h)
 {
 	const struct sl_codec_call never = {.step = UINT64_MAX};
@@ -108,13 +108,14 @@ static enum sl_err open_hadamard(void **state, const struct sl_stage_env *env, s
 	return SL_OK;
 }
 
-/* Where a block of the pool ends: it has whole runs, and a token of many features has several blocks. */
+/* The end of a block of the pool. A block has whole runs; a token of many features has several blocks. */
 static int64_t block_end(const struct hadamard *h, int64_t block)
 {
 	return (block + 1) * SL_CODEC_BLOCK < h->n ? (block + 1) * SL_CODEC_BLOCK : h->n;
 }
 
-/* Largest pattern without the sign: signed, because that is what plain x86-64 can compare. */
+/* The largest bit pattern without the sign. It is signed, because plain x86-64 has no vector comparison of unsigned
+ * integers. */
 static int32_t largest(const float *x, int64_t n)
 {
 	int32_t most = 0;

@@ -1,5 +1,5 @@
-/* f16, bf16 — IEEE half and bfloat16: 2 n bytes. Rounded to nearest even; beyond the largest finite value (65504 for
- * f16), that value. */
+/* f16, bf16 — IEEE half and bfloat16: 2 n bytes. Values are rounded to nearest even, and clamped to the largest
+ * finite value (65504 for f16). */
 #include <stdatomic.h>
 
 #include "common/base/pool.h"

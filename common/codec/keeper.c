@@ -1,4 +1,4 @@
-/* Stages that keep places: pairing, reading, restoring. */
+/* What stages that keep places have in common: pairing, reading, restoring. */
 #include "common/codec/places.h"
 
 size_t sl_keeper_bound(const double *arg, bool paired, const struct sl_extent *in)
@@ -33,7 +33,7 @@ enum sl_err sl_keeper_keep(void *keeper, struct sl_fail *fail)
 	return sl_places_keep(&k->places, k->env.slots, fail);
 }
 
-/* The places that count: its own, or those of the activation. */
+/* The places in use: its own, or those of the activation. */
 static struct sl_places *places_of(struct sl_keeper *k)
 {
 	return k->pair != NULL ? &k->pair->places : &k->places;

@@ -1,9 +1,9 @@
-/* qsgd:q (Alistarh et al., "QSGD", NIPS 2017) and terngrad (Wen et al., "TernGrad", NIPS 2017): a scale for every
- * bucket of consecutive elements, and per element a sign and a stochastic level 0 … q of |x|/scale. The scale of qsgd
- * is the 2-norm, or with norm=max the largest magnitude; terngrad is one level of the largest magnitude.
+/* qsgd:q (Alistarh et al., "QSGD", NIPS 2017) and terngrad (Wen et al., "TernGrad", NIPS 2017). Every bucket of
+ * consecutive elements has a scale; every element a sign and a stochastic level 0 … q of |x|/scale. The scale of
+ * qsgd is the 2-norm, or with norm=max the largest magnitude. terngrad has one level, of the largest magnitude.
  *
- * Payload: for every bucket {f32 scale}, then per element level and sign (the top bit), 1 + ⌈log2(q+1)⌉ bits, packed:
- * 4 · buckets + ⌈n·bits/8⌉ bytes. */
+ * Payload: for every bucket {f32 scale}, then per element level and sign (the top bit), 1 + ⌈log2(q+1)⌉ bits,
+ * packed: 4 · buckets + ⌈n·bits/8⌉ bytes. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -70,9 +70,9 @@ static double tern_nominal(const double *arg, const struct sl_extent *in)
 	return (double)sl_shape_count(&in->shape) / 4;
 }
 
-/* An element's error has a variance of step²/4 at most. With norm=2 a bucket of n elements so loses n/(4q²) of its
- * squares, with norm=max an element loses less than the largest / q. Of one level of the largest (1 + √n)/2 − 1 of the
- * squares are lost, where all others are 1/(1 + √n) of it. */
+/* An element's error has a variance of step²/4 at most. So with norm=2 a bucket of n elements loses n/(4q²) of its
+ * squares. With norm=max an element's error is below 1/q of the largest magnitude. With one level (q = 1) a bucket
+ * can lose (1 + √n)/2 − 1 of its squares: if all other elements are 1/(1 + √n) of the largest. */
 static bool contracts(int64_t bucket, int64_t n, double q, bool squares)
 {
 	n = bucket != 0 && bucket < n ? bucket : n;
@@ -149,7 +149,7 @@ static enum sl_err open_tern(void **state, const struct sl_stage_env *env, struc
 	return open_levels(state, env, 1, (int64_t)env->arg[TERN_BUCKET], false, fail);
 }
 
-/* At least the largest magnitude, whatever the rounding of a norm. */
+/* The scale is at least the largest magnitude, even if a norm was rounded down. */
 static float scale_of(const struct levels *l, const struct sl_group_stat *s)
 {
 	float top;
@@ -162,7 +162,7 @@ static float scale_of(const struct levels *l, const struct sl_group_stat *s)
 	return norm > FLT_MAX ? FLT_MAX : fmaxf((float)norm, top);
 }
 
-/* Scales of groups first … stop-1, measured, to the payload. */
+/* Writes the scales of groups first … stop-1, which are measured. */
 static void write_scales(struct sl_tiled *t, int64_t first, int64_t stop)
 {
 	struct levels *l = (struct levels *)t;

@@ -23,9 +23,10 @@ const struct sl_codec_loops sl_codec_loops_c = {
 #include "common/codec/body_table.h"
 };
 
-/* Ranges below this are moved up by 2^64, so that levels / range stays finite; values are then below 2^-40. */
+/* Ranges below this are multiplied by 2^64, so that levels / range stays finite. Their values are below 2^-40: none
+ * overflows. */
 static const double small_range = 0x1p-64;
-/* Zero is held where codes grow no further apart than this. */
+/* sl_affine_hold_zero makes zero a code if the step grows by this factor at most. */
 static const double most_widening = 1.125;
 
 struct sl_affine sl_affine_of(float min, float max, int levels)
@@ -46,7 +47,7 @@ struct sl_affine sl_affine_of(float min, float max, int levels)
 				  .max = max};
 }
 
-/* Least step for which zero is code z of 0 … levels and [-lo, hi] lies within the codes. */
+/* The least step for which zero is code z of 0 … levels, and [-lo, hi] lies within the codes. */
 static double step_around(double lo, double hi, int z, int levels)
 {
 	return z < 1 || z >= levels ? HUGE_VAL : fmax(lo / z, hi / (levels - z));
@@ -68,7 +69,7 @@ void sl_affine_hold_zero(float *min, float *max, int levels)
 	}
 	if (step * levels > range * most_widening)
 		return;
-	/* so few digits that every multiple is a float, and zero comes back as zero */
+	/* the step has so few digits that every multiple is a float, and zero comes back as zero */
 	step = frexp(step, &exponent);
 	step = ldexp(ceil(ldexp(step, bits)), exponent - bits);
 	*min = (float)(-z * step);

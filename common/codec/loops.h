@@ -1,11 +1,11 @@
-/* The heavy loops of the codecs, as a table: loops.c is portable C and right everywhere; a CPU backend may supply
- * faster ones (sl_backend_ops.codec_loops). Every implementation gives the same bits: rounding and order of operations
- * are part of the contract, products are never fused with sums, and no function depends on the number of threads.
+/* The heavy loops of the codecs, as a table: loops.c is portable C and runs everywhere; a CPU backend may supply
+ * faster ones (sl_backend_ops.codec_loops). Every implementation gives the same bits: rounding and order of
+ * operations are part of the contract, products are never fused with sums, and no function depends on the number of
+ * threads.
  *
  * All functions work on one block in host memory, may be called from several threads at once, and take any n ≥ 0.
  * Codes are unsigned, one per uint16_t, until they are packed. "Bits" of a float are its IEEE-754 pattern; |bits| is
- * the pattern without the sign, so that |bits| ≥ 0x7f800000 means NaN or Inf.
- */
+ * the pattern without the sign, so that |bits| ≥ 0x7f800000 means NaN or Inf. */
 #ifndef SL_CODEC_LOOPS_H
 #define SL_CODEC_LOOPS_H
 
@@ -48,20 +48,20 @@ struct sl_buckets {
 	float edge[16], pre[16], lo[16], inv[16], step[16], post[16], max[16];
 };
 
-/* What passes over blocks say of the buckets' edges 1 … count-1, accumulated. */
+/* Statistics for the buckets' edges 1 … count-1, accumulated over blocks. */
 struct sl_bucket_stats {
 	int64_t below[16], upto[16]; /* elements < edge; with `ties`, ≤ edge */
 	float max_below[16];         /* largest element < edge; start with -Inf */
 	struct sl_range range;       /* of all */
 };
 
-/* Where an output of downsample lies between small positions `at` and `next`. */
+/* An output of downsample is interpolated between the small positions `at` and `next`. */
 struct sl_tap {
 	int64_t at, next;
 	float near, far; /* weights, 1 in sum */
 };
 
-/* Of output i, `f` of which come from each of `small` positions. */
+/* The tap of output i, if each of `small` positions has f outputs. */
 static inline struct sl_tap sl_tap_of(int64_t i, int64_t small, int64_t f)
 {
 	double at = ((double)i + 0.5) / (double)f - 0.5;
@@ -77,13 +77,13 @@ static inline struct sl_tap sl_tap_of(int64_t i, int64_t small, int64_t f)
 
 struct sl_codec_loops {
 	const char *name;
-	/* The same for tensors of SL_CODEC_STREAM_BYTES and more: what restores values writes them past the caches,
-	 * which cannot hold them until they are read. NULL: this table serves. */
+	/* The table for tensors of SL_CODEC_STREAM_BYTES and more: loops that restore values write them past the
+	 * caches, which could not hold them until they are read. NULL: this table. */
 	const struct sl_codec_loops *streaming;
-	/* Of a table that streams: the one that does not, for what is read again at once. NULL: this one. */
+	/* For a table that streams: the one that does not, for values that are read again at once. NULL: this one. */
 	const struct sl_codec_loops *storing;
-	/* Called after dequantize, unlevels, unbucketize and what cells does of one block, before another thread is
-	 * told. NULL: nothing to do. */
+	/* Called after dequantize, unlevels, unbucketize and the loops of cells have done a block, before another
+	 * thread learns of it: completes stores that went past the caches. NULL: nothing to do. */
 	void (*settle)(void);
 
 	void (*minmax)(const float *x, int64_t n, struct sl_range *io);
@@ -93,12 +93,12 @@ struct sl_codec_loops {
 	 * *top. */
 	double (*sum_squares)(const float *x, int64_t n, uint32_t *top);
 
-	/* Nearest, ties to even; or, with rnd, floor(t + rnd·2^-16), at most `most`. */
+	/* Rounds to nearest, ties to even; or, with rnd, floor(t + rnd·2^-16), at most `most`. */
 	void (*quantize)(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, uint16_t most,
 			 uint16_t *code);
 	void (*dequantize)(const uint16_t *code, int64_t n, const struct sl_affine *a, float *x);
-	/* The same with one affine code per element: a [n]. Arrays apart: [6][stride] in the order of struct sl_affine.
-	 */
+	/* The same with one affine code for each element, as separate arrays: a [6][stride], in the order of struct
+	 * sl_affine. */
 	void (*quantize_cols)(const float *x, int64_t n, const float *a, int64_t stride, const uint16_t *rnd,
 			      uint16_t most, uint16_t *code);
 	void (*dequantize_cols)(const uint16_t *code, int64_t n, const float *a, int64_t stride, float *x);
@@ -117,8 +117,8 @@ struct sl_codec_loops {
 	void (*pack)(const uint16_t *code, int64_t n, int bits, uint8_t *out);
 	void (*unpack)(const uint8_t *in, int64_t n, int bits, uint16_t *code);
 
-	/* IEEE half and bfloat16, nearest even, beyond the largest finite value: that value. Return the largest |bits|.
-	 */
+	/* IEEE half and bfloat16: rounded to nearest even, clamped to the largest finite value. Return the largest
+	 * |bits|. */
 	uint32_t (*to_f16)(const float *x, int64_t n, uint8_t *out);
 	uint32_t (*to_bf16)(const float *x, int64_t n, uint8_t *out);
 	void (*from_f16)(const uint8_t *in, int64_t n, float *x);
@@ -127,26 +127,28 @@ struct sl_codec_loops {
 	/* 16 bits an element: element i has half i % 8 (low half first) of Philox block i / 8. `first` is a multiple
 	 * of 8. */
 	void (*random16)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint16_t *out);
-	/* One place in each of n runs: of run j, [start, next) with start = (at + j·step) >> 32 and next that of run
-	 * j+1, start + (word·(next − start) >> 32); from `wrap` on, less `wrap`. */
+	/* Draws one place in each of n runs. Run j is [start, next): start is (at + j·step) >> 32, next is the start
+	 * of run j+1. Its place is start + (word[j]·(next − start) >> 32), less `wrap` if it is not below `wrap`. */
 	void (*draw)(uint64_t at, uint64_t step, const uint32_t *word, int64_t n, uint32_t wrap, uint32_t *place);
 	/* 32 bits an element, as sl_rng_u32; `first` is a multiple of 4. */
 	void (*random32)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out);
 
-	/* How many have |bits| ≥ hi; *equal, |bits| = lo; *n_cand, lo < |bits| < hi: those |bits| go to cand, in order,
-	 * as far as cap allows (cand has room for cap + 16). Updates *top. */
+	/* Returns how many have |bits| ≥ hi. *equal: how many have |bits| = lo. *n_cand: how many have lo < |bits| <
+	 * hi; these |bits| go to cand, in order, up to `cap` of them (cand has room for cap + 16). Updates *top. */
 	int64_t (*scan)(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap,
 			int64_t *n_cand, int64_t *equal, uint32_t *top);
-	/* Bit i of the bitmap: |bits of x_i| ≥ least. Writes ⌈n/64⌉ words whole; returns the bits set. Updates *top. */
+	/* Sets bit i of the bitmap if |bits| of x_i ≥ least. Writes ⌈n/64⌉ whole words; returns how many bits are
+	 * set. Updates *top. */
 	int64_t (*mark)(const float *x, int64_t n, uint32_t least, uint64_t *bitmap, uint32_t *top);
-	/* Marked elements, in order, to y; returns their number. Updates *top, from all elements. Bits beyond n are
-	 * clear. */
+	/* Copies the marked elements, in order, to y; returns their number. Updates *top from all elements. Bits
+	 * beyond n must be clear. */
 	int64_t (*gather)(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *y, uint32_t *top);
-	/* x_i = next value of y where marked, 0 elsewhere; returns the number taken. */
+	/* x_i = the next value of y if marked, else 0; returns how many were taken. */
 	int64_t (*expand)(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x);
-	/* Numbers of the marked elements, ascending; n ≤ 65536; `out` has room for n + 64. Returns how many. */
+	/* Indices of the marked elements, ascending; n ≤ 65536; `out` has room for n + 64. Returns how many. */
 	int64_t (*places)(const uint64_t *bitmap, int64_t n, uint16_t *out);
-	/* Bit i: flag[i], 0 or 1. Writes ⌈n/64⌉ words whole; flag is readable, and zero, up to a multiple of 64. */
+	/* Bit i becomes flag[i], which is 0 or 1. Writes ⌈n/64⌉ whole words; flag is readable, and zero, up to a
+	 * multiple of 64. */
 	void (*collect)(const uint8_t *flag, int64_t n, uint64_t *bitmap);
 
 	/* Low rank; x [M, C] row-major. Sums run over m (c) in ascending order, each product rounded before it is
@@ -158,8 +160,8 @@ struct sl_codec_loops {
 	/* x[m][c] = Σ_j a[j][m]·b[j][c]: a [r][M], b [r][C] */
 	void (*outer)(const float *a, const float *b, int64_t m, int64_t c, int r, float *x);
 
-	/* One row of w outputs of c channels between the small rows top and low, which `row` weighs: products of
-	 * weights first, then (top near + top far) + (low near + low far). */
+	/* One row of w outputs of c channels between the small rows `top` and `low`; `row` has the weights of these
+	 * two. Weights are multiplied first; then (top near + top far) + (low near + low far). */
 	void (*interpolate)(const float *restrict top, const float *restrict low, const struct sl_tap *row,
 			    const struct sl_tap *cols, int64_t w, int64_t c, float *restrict to);
 
@@ -167,15 +169,15 @@ struct sl_codec_loops {
 	 * and difference. n is a power of two. */
 	void (*butterflies)(float *x, int64_t n);
 
-	/* Cells of f×f positions of c channels each, those at the far edges smaller. Arrays do not overlap. */
-	/* Means of a band, lines ≤ f lines of w positions: x [lines][w][c], mean [⌈w/f⌉][c]; sums line by line, then
-	 * times 1/positions. */
+	/* Cells are f×f positions of c channels each, smaller at the far edges. Arrays do not overlap. */
+	/* Means of the cells of one band, `lines` ≤ f lines of w positions: x [lines][w][c], mean [⌈w/f⌉][c]; sums
+	 * line by line, then times 1/positions. */
 	void (*average_cells)(const float *restrict x, int64_t lines, int64_t w, int64_t f, int64_t c,
 			      float *restrict mean);
 	/* y = x − mean of one line [w][c], mean as bfloat16; returns the largest |bits|. */
 	uint32_t (*subtract_cells)(const float *restrict x, const uint8_t *restrict mean, int64_t w, int64_t f,
 				   int64_t c, sl_f32u *restrict y);
-	/* x = y + mean, of positions from … to-1 of a line, where x and y start. */
+	/* x = y + mean, for positions from … to-1 of a line; x and y begin with position `from`. */
 	void (*add_cells)(const sl_f32u *restrict y, const uint8_t *restrict mean, int64_t from, int64_t to, int64_t f,
 			  int64_t c, float *restrict x);
 };
@@ -186,9 +188,10 @@ extern const struct sl_codec_loops sl_codec_loops_c;
 struct sl_affine sl_affine_of(float min, float max, int levels);
 /* The same for magnitudes [0, scale] and levels 0 … q. */
 struct sl_affine sl_affine_of_scale(float scale, int q);
-/* Widens a range on both sides of zero so that zero is one of its codes: else everything near zero comes back as one
- * same small value, and sums over many elements, as gradients of weights are, drown in it. Unchanged where codes would
- * be more than an eighth further apart (b < 4, or zero near an end), and for ranges near the ends of fp32. */
+/* Widens a range that has zero inside, so that zero is one of its codes. Otherwise all values near zero come back as
+ * the same small value, which dominates sums over many elements, such as gradients of weights. The range stays as it
+ * is if the codes would be more than an eighth further apart (b < 4, or zero near an end), and near the ends of
+ * fp32. */
 void sl_affine_hold_zero(float *min, float *max, int levels);
 
 static inline const struct sl_codec_loops *sl_codec_storing(const struct sl_codec_loops *loops)

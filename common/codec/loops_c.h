@@ -1,4 +1,4 @@
-/* The portable loops by name, for tables that take some of them and for the last elements of a faster one. */
+/* The portable loops by name: for tables that use some of them, and for the last elements of a faster loop. */
 #ifndef SL_CODEC_LOOPS_C_H
 #define SL_CODEC_LOOPS_C_H
 
@@ -8,7 +8,7 @@
 #include "common/codec/loops_names.h"
 #undef NAME
 
-/* Pattern of a float, without the sign. */
+/* The bit pattern of a float, without the sign. */
 static inline uint32_t sl_magnitude(float x)
 {
 	uint32_t bits;
@@ -17,7 +17,7 @@ static inline uint32_t sl_magnitude(float x)
 	return bits & 0x7fffffffu;
 }
 
-/* The i-th of bfloat16 values as they lie in a payload. */
+/* The i-th bfloat16 value of a payload. */
 static inline float sl_bf16_at(const uint8_t *in, int64_t i)
 {
 	uint16_t half;

@@ -1,4 +1,4 @@
-/* The functions of a table of loops (loops.h), declared by the names that the including file gives them: NAME(x). */
+/* Declares the functions of a table of loops (loops.h) as NAME(x), which the including file defines. */
 void NAME(minmax)(const float *x, int64_t n, struct sl_range *io);
 uint32_t NAME(minmax_cols)(const float *x, int64_t rows, int64_t c, float *lo, float *hi);
 double NAME(sum_squares)(const float *x, int64_t n, uint32_t *top);

@@ -1,20 +1,21 @@
 /* lowrank:r — power iteration per sample (Vogels et al., "PowerSGD", NeurIPS 2019). A sample is the matrix X [M, C],
- * M = H·W positions of C channels (or S·F of a sequence); it is sent as two factors with X ≈ A·Bᵀ, A [M, r], B [C, r]:
- * r·(M + C) values. The factor on the smaller side is made orthonormal:
+ * M = H·W positions of C channels (or S·F of a sequence). It is sent as two factors with X ≈ A·Bᵀ, A [M, r] and
+ * B [C, r]: r·(M + C) values. The factor on the smaller side is made orthonormal:
  *
  *   C ≤ M: iters × { B = orthonormal(Xᵀ·A), A = X·B }        start: A
  *   M < C: iters × { A = orthonormal(X·B),  B = Xᵀ·A }       start: B
  *
- * The start is uniform in [-1, 1), the same for all samples of a chunk; with warm=true, what this sample of this chunk
- * had at the last committed step, but for rows of zeros: of a tensor of lower rank, they would stay zero for ever.
+ * The start is uniform in [-1, 1), the same for all samples of a chunk. With warm=true it is the factor that this
+ * sample of this chunk had at the last committed step, except for rows of zeros: a tensor of lower rank leaves such
+ * rows, and they would stay zero for ever.
  *
- * Each row of Aᵀ and Bᵀ is then multiplied by a power of two, one by the inverse of the other, so that the largest
- * values of both are alike. A stage behind codes both together; without this it would leave noise or zeros of an
- * orthonormal factor beside a factor of another size.
+ * Each row of Aᵀ is then multiplied by a power of two, and the same row of Bᵀ by its inverse, so that their largest
+ * values are alike. A quantizer behind codes both factors in one range; without this, the factor with the smaller
+ * values would come back as noise or zeros.
  *
- * Where samples have different lengths M, one for which r·(M + C) values are not fewer than M·C goes as it is. Warm is
- * then B, for A would not fit the next sample: where C ≤ M the iteration starts from A = X·B, and such of its rows as B
- * has none for from those of the start.
+ * If samples have different lengths M, one for which r·(M + C) values are not fewer than M·C is sent as it is. The
+ * warm factor is then B, because A would not fit the next sample. If C ≤ M, the iteration starts from A = X·B, and
+ * from the random start for rows that are zero in B.
  *
  * Values left: for every sample Bᵀ [r, C], then Aᵀ [r, M]; or X. Side bytes: none. */
 #include <math.h>
@@ -40,13 +41,13 @@ struct lowrank {
 	int r, iters;
 	bool ragged;
 	int64_t m, c;         /* of the largest sample */
-	int64_t kept;         /* length of a warm factor's row: the larger side, or c where samples differ */
+	int64_t kept;         /* length of a warm factor's row: the larger side, or c if lengths differ */
 	float *start;         /* [r][larger side] of the sample that reads it */
 	float *factor;        /* [threads][r · (m + c)] */
 	struct sl_warm *warm; /* [slots], or NULL */
 	/* of the running call */
 	const struct sl_extent *xs, *ys;
-	struct sl_warm *use, *save; /* NULL: neither */
+	struct sl_warm *use, *save; /* warm factors to start from, and to write; or NULL */
 	const float *x;
 	float *to;
 	sl_f32u *y;
@@ -54,7 +55,7 @@ struct lowrank {
 	atomic_bool nonfinite;
 };
 
-/* Of the largest sample. */
+/* The sides of the largest sample. */
 static void sides(const struct sl_extent *e, int64_t *m, int64_t *c)
 {
 	*c = e->shape.dim[e->shape.ndim - 1];
@@ -66,7 +67,7 @@ static int64_t larger(int64_t m, int64_t c)
 	return m < c ? c : m;
 }
 
-/* Of samples of different lengths: whether one of m goes as it is. */
+/* For samples of different lengths: whether one of m positions is sent as it is. */
 static bool goes_whole(int64_t r, int64_t m, int64_t c)
 {
 	return r * (m + c) >= m * c;
@@ -170,7 +171,7 @@ static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, st
 	int64_t m, c;
 
 	sides(&env->most, &m, &c);
-	/* of rows of different lengths, those shorter than the rank go whole */
+	/* of samples of different lengths, those shorter than the rank are sent as they are */
 	if ((ragged ? s->ndim != 2 : s->ndim < 3) || env->arg[RANK] > (double)(m < c && !ragged ? m : c))
 		return sl_fail_set(
 			fail, SL_ERR_CONFIG,
@@ -207,7 +208,8 @@ static void subtract(float *a, const float *b, double factor, int64_t n)
 		a[i] = (float)((double)a[i] - factor * (double)b[i]);
 }
 
-/* Rows of a [r][n], modified Gram-Schmidt, in double. A row that the others span becomes zero. False: NaN or Inf. */
+/* Orthonormalises the rows of a [r][n] by modified Gram-Schmidt, in double. A row that earlier rows span becomes
+ * zero. False: NaN or Inf. */
 static bool orthonormalise(float *a, int r, int64_t n)
 {
 	for (int j = 0; j < r; j++) {
@@ -219,7 +221,7 @@ static bool orthonormalise(float *a, int r, int64_t n)
 		for (int k = 0; k < j; k++)
 			subtract(row, a + k * n, dot(row, a + k * n, n), n);
 		after = dot(row, row, n);
-		/* what is left is rounding, or nothing */
+		/* only rounding errors are left, or nothing */
 		if (after <= before * 1e-12) {
 			memset(row, 0, (size_t)n * sizeof *row);
 			continue;
@@ -231,7 +233,7 @@ static bool orthonormalise(float *a, int r, int64_t n)
 	return true;
 }
 
-/* Largest |bits|. */
+/* The largest |bits|. */
 static uint32_t top_of(const struct sl_codec_loops *loops, const float *a, int64_t n)
 {
 	struct sl_range range = SL_RANGE_EMPTY;
@@ -248,14 +250,14 @@ static void put_scaled(sl_f32u *restrict to, const float *restrict a, int64_t n,
 		to[i] = a[i] * by;
 }
 
-/* What a row of Aᵀ gets and one of Bᵀ loses, of which these are the largest |bits|: a·b stays what it is. One of the
- * rows is of length 1: the exponent is far from the ends of fp32. */
+/* The exponent by which a row of Aᵀ grows and one of Bᵀ shrinks, given their largest |bits|: a·b stays what it is.
+ * One of these rows has norm 1, so the exponent is far from the ends of fp32. */
 static int balance(uint32_t top_a, uint32_t top_b)
 {
 	return top_a == 0 || top_b == 0 ? 0 : ((int)(top_b >> 23) - (int)(top_a >> 23)) / 2;
 }
 
-/* To y: Bᵀ [r][c], Aᵀ [r][m], balanced; a and b stay as they are, for a warm start. False: NaN or Inf. */
+/* Writes Bᵀ [r][c], Aᵀ [r][m], balanced, to y; a and b stay as they are, for a warm start. False: NaN or Inf. */
 static bool send_factors(const struct sl_codec_loops *loops, const float *a, int64_t m, const float *b, int64_t c,
 			 int r, sl_f32u *y)
 {
@@ -287,7 +289,8 @@ struct sample {
 	float *a, *b;
 };
 
-/* What the iteration begins with, on the larger side: l->start, or where the sample is warm, in a or b. */
+/* The factor on the larger side that the iteration starts from: l->start or, for a warm sample, one that is put into
+ * a or b. */
 static const float *start_of(const struct lowrank *l, const struct sample *s, int64_t row)
 {
 	int64_t large = larger(s->m, l->c);
@@ -340,7 +343,7 @@ static struct sample sample_at(const struct lowrank *l, int64_t row, int worker)
 	return (struct sample){.x = l->x + sl_extent_at(l->xs, row), .m = m, .a = b + l->r * l->c, .b = b};
 }
 
-/* As it is; what was warm is not any more. */
+/* Sends a sample as it is. Its warm factor becomes zero, which is none. False: NaN or Inf. */
 static bool send_whole(const struct lowrank *l, const struct sample *s, int64_t row, sl_f32u *y)
 {
 	int64_t n = s->m * l->c, kept = l->r * l->kept;
@@ -415,7 +418,7 @@ static void rollback(void *state)
 	sl_warm_rollback(l->warm, l->env.slots);
 }
 
-/* Per slot: u32 rows of the committed factor (0: none), then its floats, rows · r · kept. */
+/* The state has for each slot: u32 rows of the committed factor (0: none), then its floats, rows · r · kept. */
 static size_t warm_floats(const struct lowrank *l, int64_t rows)
 {
 	return (size_t)(rows * l->r * l->kept);
@@ -486,7 +489,7 @@ static void restore_sample(void *arg, int64_t row, int worker)
 		memcpy(to, (const void *)from, (size_t)(m * l->c) * sizeof *to);
 		return;
 	}
-	/* a copy, because values in a payload have no alignment */
+	/* a copy, because values in a payload are not aligned */
 	memcpy(b, (const void *)from, (size_t)(l->r * (m + l->c)) * sizeof *b);
 	l->env.loops->outer(b + l->r * l->c, b, m, l->c, l->r, to);
 }

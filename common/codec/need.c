@@ -1,4 +1,5 @@
-/* What a codec will take, counted before it is opened; tests/suite/test_codec_memory.c holds it against what is. */
+/* The memory that a codec will take, counted before it is opened. tests/suite/test_codec_memory.c compares it with
+ * what sl_codec_open takes. */
 #include "common/codec/impl.h"
 #include "common/exec/backend.h"
 

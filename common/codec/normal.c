@@ -1,10 +1,11 @@
-/* normal:b — codes of b bits for values that are distributed normally about 0. Behind hadamard a token's values are so.
- * Every token, a run of the last dimension, is divided by its root mean square, the scale. The 2^b levels are those
- * with the least mean square error on N(0, 1) (Lloyd, "Least squares quantization in PCM", 1982; Max, 1960).
+/* normal:b — codes of b bits for values that are distributed normally about 0, as a token's values are after
+ * hadamard. Every token, a run of the last dimension, is divided by its root mean square, the scale. The 2^b levels
+ * are those with the least mean square error on N(0, 1) (Lloyd, "Least squares quantization in PCM", 1982; Max,
+ * 1960).
  *
- * Payload: for every token f32 scale; then the codes, packed: 4 · tokens + ⌈n·b/8⌉ bytes. The scale is the square root
- * of the mean of squares, in double, rounded once. Code = edges ≤ x, with edge[k] · scale for the edge between levels
- * k - 1 and k; x' = level[code] · scale; products in fp32, held at the largest float. */
+ * Payload: for every token f32 scale; then the codes, packed: 4 · tokens + ⌈n·b/8⌉ bytes. The scale is the square
+ * root of the mean of squares, in double, rounded once. A code is the number of edges ≤ x; the edge between levels k
+ * - 1 and k is edge[k] · scale. x' = level[code] · scale. Products are in fp32, clamped to the largest float. */
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -24,7 +25,7 @@ static const struct sl_arg args[] = {
 	{0},
 };
 
-/* The levels above 0, by bits - 1; those below are the same. Edges are halfway between levels. */
+/* The levels above 0, by bits - 1; those below are their negatives. Edges are halfway between levels. */
 static const double positive[MOST_BITS][HALF] = {
 	{0.797884561},
 	{0.452780035, 1.510417608},
@@ -58,8 +59,9 @@ static int64_t tokens_of(const struct sl_extent *e)
 	return features ? sl_shape_count(&e->shape) / features : 0;
 }
 
-/* Values that are nothing like normal lose at most the square of the least level, and all but the largest level of what
- * lies far out: together less than they are, where a token has at most some 5000 features. */
+/* A token whose values are not normal loses at most the square of the least level of each value near 0, and of
+ * outliers what lies beyond the largest level. That is less than its squares if a token has at most some 5000
+ * features. */
 static bool contracts(const double *arg, int64_t n)
 {
 	return arg[BITS] > 2;
@@ -122,13 +124,13 @@ static void set_call(struct normal *q, const struct sl_extent *xs)
 	q->tokens = tokens_of(xs);
 }
 
-/* Tokens whose scales are one unit of work. */
+/* How many tokens are one unit of work when scales are computed. */
 static int64_t unit_of(const struct normal *q)
 {
 	return q->features && q->features < SL_CODEC_BLOCK ? SL_CODEC_BLOCK / q->features : 1;
 }
 
-/* A token's sum does not depend on where the token lies. */
+/* Each token is summed from its own first value, so that its sum does not depend on where it lies. */
 static void measure_unit(void *arg, int64_t unit, int worker)
 {
 	struct normal *q = arg;
@@ -155,7 +157,7 @@ static float held(float v)
 	return v > FLT_MAX ? FLT_MAX : v < -FLT_MAX ? -FLT_MAX : v;
 }
 
-/* Levels, or edges, of a token, as sortquant's loops take them: buckets without codes of their own. */
+/* Sets the levels or edges of a token, in the form that sortquant's loops take: buckets with codes of 0 bits. */
 static void set_token(const struct normal *q, struct sl_buckets *b, float scale, bool encodes)
 {
 	for (int k = 0; k < q->levels; k++) {

@@ -54,7 +54,7 @@ void sl_places_memory(const struct sl_stage_env *env, enum sl_codec_pairing pair
 	int64_t blocks = sl_codec_blocks(sl_shape_count(&env->most.shape));
 	int64_t slots = pairing == SL_CODEC_KEEPS ? env->slots : 1;
 
-	sl_need(&need->host, slots + 1, sizeof *set); /* 1: while the array grows */
+	sl_need(&need->host, slots + 1, sizeof *set); /* + 1: while the array grows */
 	sl_need(&need->host, slots * blocks, BLOCK_WORDS * sizeof *set->bitmap + sizeof *set->count);
 	sl_need(&need->host, slots * blocks, sizeof *set->offset);
 	sl_need(&need->host, blocks, SL_PLACES_BLOCK_BYTES + sizeof *p->coded_bytes);
@@ -109,7 +109,8 @@ static int width_of(uint32_t any)
 	return any == 0 ? 0 : 32 - __builtin_clz(any);
 }
 
-/* Gaps of one block, in groups that share a width; 0 where they would not be smaller than `less_than` bytes. */
+/* Codes the gaps of one block, in groups that share a width. Returns the bytes, or 0 if they would not be below
+ * `less_than`. */
 static size_t code_gaps(const struct sl_codec_loops *loops, const uint16_t *place, uint16_t *gap, int64_t count,
 			uint8_t *out, size_t less_than)
 {
@@ -147,7 +148,7 @@ void sl_places_code(struct sl_places *p, const struct sl_place_set *set, int64_t
 	p->coded_bytes[block] = gaps_flag;
 	if (count == 0)
 		return;
-	/* one byte for every group of gaps at least, and no gap wider than what is left to it */
+	/* gaps are taken only if they are smaller than the bitmap */
 	p->loops->places(bitmap, len, place);
 	bytes = code_gaps(p->loops, place, place + SL_PLACES_SCRATCH, count, out, bitmap_bytes);
 	if (bytes != 0) {
@@ -178,13 +179,14 @@ enum sl_err sl_places_write(struct sl_places *p, const struct sl_place_set *set,
 struct reading {
 	struct sl_places *p;
 	struct sl_place_set *set;
-	const uint8_t *blocks; /* behind the table */
+	const uint8_t *blocks; /* after the table */
 	const uint8_t *table;
 	uint32_t *at; /* offset of every block */
 	atomic_bool bad;
 };
 
-/* Bytes of a block's gaps, found by hopping from width to width; -1: they pass the end. */
+/* Bytes of a block's gaps, found by reading the width of each group in turn. -1: they pass the end, or a width is
+ * wrong. */
 static int64_t gaps_bytes(const uint8_t *in, size_t len, int64_t count)
 {
 	size_t at = 0;
@@ -194,7 +196,7 @@ static int64_t gaps_bytes(const uint8_t *in, size_t len, int64_t count)
 
 		if (at >= len || in[at] > 16)
 			return -1;
-		/* each hop waits for the one before: ask for the widths of those to come */
+		/* the next width's address depends on this one: prefetch the widths to come */
 		for (size_t ahead = AHEAD; ahead < AHEAD + 4 * 64; ahead += 64)
 			__builtin_prefetch(in + at + ahead);
 		at += 1 + (size_t)sl_packed_bytes(n, in[at]);
@@ -210,7 +212,7 @@ static bool read_bitmap(uint64_t *bitmap, const uint8_t *in, int64_t len, int64_
 	memcpy(bitmap, in, (size_t)(len + 7) / 8);
 	for (int64_t w = 0; w < words; w++)
 		found += __builtin_popcountll(bitmap[w]);
-	/* bits behind the last element */
+	/* no bit may be set behind the last element */
 	return found == count && (len % 64 == 0 || bitmap[words - 1] >> len % 64 == 0);
 }
 
@@ -220,7 +222,7 @@ static bool read_gaps(const struct sl_codec_loops *loops, uint64_t *bitmap, cons
 	uint8_t *flag = (uint8_t *)(gap + SL_PLACES_SCRATCH);
 	int64_t place = -1;
 
-	/* bytes first: to set bits, each would have to wait for the one before */
+	/* flags as bytes first: to set bits of a word, each store would have to wait for the one before */
 	memset(flag, 0, (size_t)(len + 63) / 64 * 64);
 	for (int64_t first = 0; first < count; first += SL_PLACES_GROUP) {
 		int64_t n = count - first < SL_PLACES_GROUP ? count - first : SL_PLACES_GROUP, last = place + n;
@@ -351,7 +353,7 @@ static void expand_block(void *arg, int64_t block, int worker)
 			    e->set->bitmap + block * BLOCK_WORDS, e->x + block * SL_CODEC_BLOCK);
 }
 
-/* A tile at a time, which the stage in front takes from the first cache. */
+/* Expands a tile at a time, so that the stage in front reads it from the first cache. */
 static void expand_for_front(void *arg, int64_t block, int worker)
 {
 	const struct expanding *e = arg;

@@ -1,5 +1,6 @@
-/* Places: which elements of a tensor were kept. In memory a bitmap, by slot where a gradient is paired with it; on the
- * wire, for every SL_CODEC_BLOCK elements, the smaller of a bitmap and packed gaps. */
+/* Places: the indices of the elements of a tensor that a stage keeps. In memory they are a bitmap, one for each slot
+ * if a gradient is paired with the activation. On the wire each block of SL_CODEC_BLOCK elements is the smaller of a
+ * bitmap and packed gaps. */
 #ifndef SL_CODEC_PLACES_H
 #define SL_CODEC_PLACES_H
 
@@ -7,10 +8,10 @@
 
 /* The places of one tensor. */
 struct sl_place_set {
-	int64_t n, total; /* elements; of these kept. n = 0: never set */
+	int64_t n, total; /* elements; those that are kept. n = 0: not valid */
 	uint64_t *bitmap; /* [⌈n/64⌉] */
 	uint32_t *count;  /* [blocks] */
-	int64_t *offset;  /* [blocks]: values of the blocks before */
+	int64_t *offset;  /* [blocks]: elements that earlier blocks keep */
 };
 
 struct sl_places {
@@ -18,7 +19,7 @@ struct sl_places {
 	struct sl_pool *pool;
 	int64_t most; /* elements */
 	int slots;
-	struct sl_place_set *set; /* [slots], or one where nothing is kept */
+	struct sl_place_set *set; /* [slots], or one without sl_places_keep */
 	uint8_t *coded;           /* [blocks][SL_PLACES_BLOCK_BYTES] */
 	uint32_t *coded_bytes;    /* [blocks]; top bit: packed gaps */
 	uint16_t *scratch;        /* [threads][2][SL_PLACES_SCRATCH] */
@@ -30,11 +31,11 @@ enum {
 	SL_PLACES_GROUP = 256 /* gaps that share a width */
 };
 
-/* What sl_places_open takes, and sl_places_keep with KEEPS. */
+/* Adds the memory of sl_places_open and, for SL_CODEC_KEEPS, of sl_places_keep. */
 void sl_places_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need);
 enum sl_err sl_places_open(struct sl_places *p, const struct sl_stage_env *env, struct sl_fail *fail);
 void sl_places_close(struct sl_places *p);
-/* From now on one set a slot. */
+/* Keeps one set for each slot from now on. */
 enum sl_err sl_places_keep(struct sl_places *p, int slots, struct sl_fail *fail);
 static inline struct sl_place_set *sl_places_slot(struct sl_places *p, int slot)
 {
@@ -43,27 +44,29 @@ static inline struct sl_place_set *sl_places_slot(struct sl_places *p, int slot)
 
 size_t sl_places_bound(int64_t n);
 
-/* Offsets and total from the counts. */
+/* Computes offset[] and total from count[]. */
 void sl_places_sum(struct sl_place_set *set);
-/* Codes the places of one block (bitmap and count are set); callable from a pool's function. */
+/* Codes the places of one block, whose bitmap and count are set. A pool's function may call it. */
 void sl_places_code(struct sl_places *p, const struct sl_place_set *set, int64_t block, int worker);
-/* Table and blocks, all coded before, to *side. */
+/* Appends the table and the blocks, which are all coded, to *side. */
 enum sl_err sl_places_write(struct sl_places *p, const struct sl_place_set *set, struct sl_buf *side);
 /* Fills *set from side bytes for n elements of which `total` are kept. PAYLOAD; then the set is not valid. */
 enum sl_err sl_places_read(struct sl_places *p, struct sl_place_set *set, struct sl_bytes side, int64_t n,
 			   int64_t total, struct sl_fail *fail);
 
-/* Values at the places (NONFINITE where any of x is), and back. */
+/* Copies the values at the places of x to y. NONFINITE if any element of x is not finite. */
 enum sl_err sl_places_gather(const struct sl_places *p, const struct sl_place_set *set, const float *x, sl_f32u *y);
-/* With env->front, x is that stage's output. */
+/* Writes y to the places in x, and zeros elsewhere. With env->front, also undoes that transform: x is then its
+ * input. */
 void sl_places_expand(const struct sl_places *p, const struct sl_place_set *set, const sl_f32u *y,
 		      const struct sl_stage_env *env, float *x);
 
-/* What stages that keep places have in common; the first member of their state, which is what `keeper` points to. */
+/* What stages that keep places have in common. It is the first member of their state, so that `keeper` may point to
+ * either. */
 struct sl_keeper {
 	struct sl_stage_env env;
-	struct sl_places places;  /* where `pair` is NULL */
-	struct sl_keeper *pair;   /* the activation's, whose places count, or NULL */
+	struct sl_places places;  /* used if `pair` is NULL */
+	struct sl_keeper *pair;   /* the activation's keeper, whose places are used, or NULL */
 	struct sl_place_set *set; /* of the running call */
 };
 
@@ -72,7 +75,7 @@ void sl_keeper_memory(const struct sl_stage_env *env, enum sl_codec_pairing pair
 enum sl_err sl_keeper_open(struct sl_keeper *k, const struct sl_stage_env *env, struct sl_fail *fail);
 void sl_keeper_close(void *keeper);
 enum sl_err sl_keeper_keep(void *keeper, struct sl_fail *fail);
-/* forward of a gradient: gathers. BUG where its activation was not coded in this slot. */
+/* `forward` of a paired gradient: gathers its values. BUG if its activation was not coded in this slot. */
 enum sl_err sl_keeper_forward(struct sl_keeper *k, const struct sl_codec_call *call, const float *x, int64_t n,
 			      sl_f32u *y, struct sl_extent *ys);
 enum sl_err sl_keeper_parse(void *keeper, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,

@@ -1,5 +1,5 @@
-/* quant:b — uniform codes of b bits between the least and the largest value (FACTS: per tensor min,
- * step = (max − min)/(2^b − 1), code = round((x − min)/step)); per tensor, sample, channel, or block of N elements.
+/* quant:b — uniform codes of b bits between the least and the largest value: step = (max − min)/(2^b − 1), code =
+ * round((x − min)/step). A range belongs to the tensor, a sample, a channel, or a block of N elements.
  *
  * Payload: for every group {f32 min, f32 max}, then the codes, packed: 8 · groups + ⌈n·b/8⌉ bytes. */
 #include <math.h>
@@ -32,7 +32,8 @@ struct quant {
 	int bits;
 	bool stochastic;
 	struct sl_affine *affine; /* [groups] */
-	/* per=channel: [COEFFICIENTS][period], period a multiple of C; least, largest [tasks][2][C] */
+	/* per=channel. cols [COEFFICIENTS][period], period a multiple of C; extremes, least and largest,
+	 * [tasks][2][C]. */
 	int64_t channels, period;
 	float *cols, *extremes;
 	uint32_t *tops; /* [tasks] */
@@ -64,7 +65,7 @@ static bool by_token(const double *arg, int64_t features)
 	return arg[BLOCK] != 0 && features % (int64_t)arg[BLOCK] == 0 && arg[ROUND] == ROUND_NEAREST;
 }
 
-/* Elements of a group; 0: all in one. Where samples have one length. */
+/* Elements of a group; 0: one group. For samples of one length. */
 static int64_t group_size(const double *arg, const struct sl_shape *s)
 {
 	return by_sample(arg) ? sl_shape_row(s) : (int64_t)arg[BLOCK];
@@ -79,7 +80,7 @@ static int64_t group_count(const double *arg, const struct sl_extent *e)
 	return sl_groups_count(sl_shape_count(&e->shape), group_size(arg, &e->shape));
 }
 
-/* An element's error is at most half a step, stochastic a step, of 2·largest/(2^b − 1). */
+/* A step is at most 2·largest/(2^b − 1). An element's error is at most half a step, stochastic a step. */
 static bool contracts(const double *arg, int64_t n)
 {
 	return arg[BITS] > 1;
@@ -167,7 +168,8 @@ static enum sl_err open_quant(void **state, const struct sl_stage_env *env, stru
 
 /* ---- ranges */
 
-/* A task of more than one row has all of them in one go: then there are few channels. */
+/* Measures the channels of one task's rows, in steps of SL_CODEC_BLOCK channels. A task of several rows has so few
+ * channels that it is one step. */
 static void measure_columns(void *arg, int64_t block, struct sl_pool_step *step)
 {
 	struct quant *q = arg;
@@ -190,7 +192,7 @@ static void measure_columns(void *arg, int64_t block, struct sl_pool_step *step)
 	}
 }
 
-/* Channels of all tasks together; the first one's have them. */
+/* Joins the ranges of channels first … stop-1 of all tasks into those of the first task. */
 static void join_columns(struct sl_tiled *t, int64_t first, int64_t stop)
 {
 	struct quant *q = (struct quant *)t;
@@ -222,7 +224,7 @@ static enum sl_err measure_channels(struct quant *q)
 	return SL_OK;
 }
 
-/* Coefficients of every group from its range; for channels, also one after the other over a period. */
+/* Sets a group's coefficients from its range; for channels, also in `cols`, repeated over a period. */
 static void set_affine(struct quant *q, int64_t group, float min, float max)
 {
 	q->affine[group] = sl_affine_of(min, max, (1 << q->bits) - 1);
@@ -287,7 +289,7 @@ static void decode_tile(const struct sl_tiled *t, int64_t first, int64_t stop, u
 	}
 }
 
-/* Ranges of groups first … stop-1, measured, to the payload. */
+/* Writes the ranges of groups first … stop-1, which are measured. */
 static void write_ranges(struct sl_tiled *t, int64_t first, int64_t stop)
 {
 	struct quant *q = (struct quant *)t;

@@ -1,10 +1,10 @@
 /* randomk:r — k = round(r·n) places (at least one) drawn by Philox, so that only values are sent. The tensor is cut
- * into k runs of n/k elements, at a phase drawn for each call, and one place is drawn in every run: every element has
- * the same chance k/n, places ascend, and the number of places is exact. A gradient that is paired with its activation
- * draws the same places.
+ * into k runs of n/k elements, at a phase drawn for each call, and one place is drawn in every run. So every element
+ * has the same chance k/n, places ascend, and the number of places is exact. A gradient that is paired with its
+ * activation draws the same places.
  *
- * Bounds of run j, in elements: (phase + j·⌊2^32·n/k⌋) >> 32; beyond n they wrap. The phase is made from word 0, place
- * j from word 4 + j of the stream.
+ * Bounds of run j, in elements: (phase + j·⌊2^32·n/k⌋) >> 32; beyond n they wrap. The phase is made from word 0,
+ * place j from word 4 + j of the stream.
  *
  * Side bytes: none. */
 #include <stdatomic.h>
@@ -62,7 +62,7 @@ static void prepare(struct randomk *r, const struct sl_codec_call *call, int64_t
 	r->phase = (uint64_t)((unsigned __int128)r->step * sl_rng_u32(&r->key, 0) >> 32);
 }
 
-/* First element of run j, not wrapped; behind the last run, where the first one begins again. */
+/* The first element of run j, not wrapped. j = k: the end of the last run, where the first one begins again. */
 static int64_t run_start(const struct randomk *r, int64_t j)
 {
 	if (j == r->k)
@@ -70,7 +70,7 @@ static int64_t run_start(const struct randomk *r, int64_t j)
 	return (int64_t)((r->phase + (uint64_t)j * r->step) >> 32);
 }
 
-/* Places of runs first … first+count-1, wrapped. */
+/* Draws the places of runs first … first+count-1, wrapped. */
 static void draw(const struct randomk *r, int64_t first, int64_t count, uint32_t *place)
 {
 	uint32_t word[TILE];

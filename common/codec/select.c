@@ -9,9 +9,9 @@
 
 enum {
 	BINS = 2048,
-	OUTSIDE = BINS, /* where everything else is counted: a branch would be guessed wrong half the time */
+	OUTSIDE = BINS, /* the bin of all other values: a branch would be mispredicted half the time */
 	ALL_BINS = BINS + 1,
-	CANDIDATES = 4096, /* most of one block; more, and the histograms decide */
+	CANDIDATES = 4096, /* the most of one block; with more, the histograms decide */
 	CANDIDATE_STRIDE = CANDIDATES + 16,
 	RUN = 16
 };
@@ -88,7 +88,7 @@ void sl_select_close(struct sl_select *s)
 	free(s);
 }
 
-/* Eleven bits at a time, all of them counted in one pass. */
+/* Radix sort by digits of eleven bits, which one pass counts all at once. */
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, PASSES = 3 };
 
 void sl_radix_sort(uint32_t *key, uint32_t *scratch, int64_t n)
@@ -123,7 +123,7 @@ void sl_sample(const float *x, int64_t n, bool sign, uint32_t out[SL_SAMPLE])
 	const int64_t runs = SL_SAMPLE / RUN, step = n / runs;
 
 	for (int64_t r = 0; r < runs; r++) {
-		/* equal distances would meet the same channels again and again */
+		/* runs at equal distances would meet the same channels again and again */
 		uint32_t mix = (uint32_t)r * 2654435761u;
 		int64_t at = r * step + (int64_t)((uint64_t)(mix ^ mix >> 15) * (uint64_t)(step - RUN + 1) >> 32);
 
@@ -148,7 +148,7 @@ static void scan_block(void *arg, int64_t block, int worker)
 					 &s->equal[block], &s->top[block]);
 }
 
-/* Counts, and collects up to `cap` candidates of every block, strictly between lo and hi. */
+/* Scans x, and collects up to `cap` candidates of every block, strictly between lo and hi. */
 static enum sl_err scan(struct sl_select *s, uint32_t lo, uint32_t hi, int64_t cap)
 {
 	int64_t blocks = sl_codec_blocks(s->n);
@@ -178,7 +178,7 @@ static inline uint32_t bin_of(uint32_t m, uint32_t lo, uint32_t hi, int shift)
 	return m - lo < hi - lo ? (m - lo) >> shift : OUTSIDE;
 }
 
-/* From the top bin down: the bin where the k-th lies; *k becomes its rank there. -1: fewer than k in all. */
+/* The bin where the k-th largest lies; *k becomes its rank in that bin. -1: there are fewer than k. */
 static int find_bin(const uint32_t *bins, int64_t *k)
 {
 	for (int b = BINS - 1; b >= 0; b--) {
@@ -207,7 +207,7 @@ static void count_candidates(void *arg, int64_t block, int worker)
 		bins[bin_of(c[i], s->lo, s->hi, s->shift)]++;
 }
 
-/* The k-th largest candidate within [lo, hi), to s->lo. */
+/* Finds the k-th largest candidate within [lo, hi), as s->lo. */
 static void select_candidate(struct sl_select *s, uint32_t lo, uint32_t hi, int64_t k)
 {
 	while (hi - lo > 1) {
@@ -226,7 +226,7 @@ static void select_candidate(struct sl_select *s, uint32_t lo, uint32_t hi, int6
 	s->lo = lo;
 }
 
-/* What of a block's candidates is above the k-th, and equal to it. */
+/* Counts a block's candidates that are above the k-th largest, and those equal to it. */
 static void place_candidates(void *arg, int64_t block, int worker)
 {
 	struct sl_select *s = arg;
@@ -241,7 +241,8 @@ static void place_candidates(void *arg, int64_t block, int worker)
 	s->equal[block] = equal;
 }
 
-/* Tries to find the k-th with one scan. False: not between the values that the sample gave. */
+/* Tries to find the k-th largest with one scan. *done false: it is not between the values that the sample gave, or
+ * there are too many candidates. */
 static enum sl_err select_by_sample(struct sl_select *s, int64_t k, bool *done)
 {
 	int64_t blocks = sl_codec_blocks(s->n), above = 0, found = 0, equal = 0;

@@ -1,6 +1,6 @@
-/* The exact k-th largest magnitude, with one look at the whole tensor in the usual case: a sample says between which
- * two values it lies, a scan counts what is above and collects what is between. Where that fails (heavy ties, a sample
- * that misleads), three histograms. Same result either way. */
+/* Finds the exact k-th largest magnitude, usually with one pass over the tensor. A sample gives two values between
+ * which it lies; a scan counts what is above and collects what is between. If that fails (many equal values, a
+ * sample that misleads), three passes with histograms find it. Both ways give the same result. */
 #ifndef SL_CODEC_SELECT_H
 #define SL_CODEC_SELECT_H
 
@@ -20,9 +20,10 @@ void sl_select_close(struct sl_select *s);
 /* 1 ≤ k ≤ n. *out borrows from s. NONFINITE. */
 enum sl_err sl_select_run(struct sl_select *s, const float *x, int64_t n, int64_t k, struct sl_selection *out);
 
-/* Ascending, in place; scratch [n]. */
+/* Sorts ascending, in place; scratch [n]. */
 void sl_radix_sort(uint32_t *key, uint32_t *scratch, int64_t n);
-/* Spread over all of x (n > SL_SAMPLE), runs of 16 neighbours at jittered distances: |bits|, or all bits. */
+/* A sample that is spread over all of x (n > SL_SAMPLE): runs of 16 neighbours at jittered distances. It has |bits|,
+ * or with `sign` all bits. */
 enum { SL_SAMPLE = 65536 };
 void sl_sample(const float *x, int64_t n, bool sign, uint32_t out[SL_SAMPLE]);
 

@@ -10,7 +10,7 @@ bool sl_sized_always(const double *arg);
 bool sl_token_always(const double *arg, int64_t features);
 /* For sl_codec_stage.bound: 0. */
 size_t sl_sized_bound(const double *arg, bool paired, const struct sl_extent *in);
-/* For sl_codec_stage.parse: PAYLOAD where there are side bytes, or other than the values of `ys`. */
+/* For sl_codec_stage.parse: PAYLOAD if there are side bytes, or `count` is not the number of values of `ys`. */
 enum sl_err sl_sized_parse(const char *name, const struct sl_extent *ys, struct sl_bytes side, int64_t count,
 			   struct sl_fail *fail);
 

@@ -1,11 +1,11 @@
-/* sortquant:b+s — the values in sorted order are cut into 2^s buckets of equal count (to 1 % of n, equal values aside),
- * each with uniform codes of b bits between its own least and largest value, rounded as quant does.
+/* sortquant:b+s — the values in sorted order are cut into 2^s buckets of equal count (to 1 % of n, equal values
+ * aside). Each bucket has uniform codes of b bits between its own least and largest value, rounded as quant does.
  *
- * Edges come from a sorted sample; one scan counts what lies below each, and an edge that is off is moved to where the
- * counts say, or found exactly. Tensors of up to SL_SAMPLE elements are their own sample.
+ * Edges come from a sorted sample. One scan counts what lies below each edge. An edge that is off is moved to where
+ * the counts say, or found exactly. Tensors of up to SL_SAMPLE elements are their own sample.
  *
- * Payload: for every bucket {f32 min, f32 max}, then per element the code and above it the bucket, b + s bits, packed:
- * 8 · 2^s + ⌈n·(b+s)/8⌉ bytes. */
+ * Payload: for every bucket {f32 min, f32 max}, then per element the code and above it the bucket, b + s bits,
+ * packed: 8 · 2^s + ⌈n·(b+s)/8⌉ bytes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,11 +32,10 @@ struct sortquant {
 	struct sl_buckets buckets;
 	struct sl_bucket_stats *stats; /* [blocks] */
 	struct sl_bucket_stats sum;
-	float known_below[MOST_BUCKETS]; /* the largest of the sample below each edge, or -Inf: a start for every block
-					  */
+	float known_below[MOST_BUCKETS]; /* largest sample below each edge, or -Inf: initial max_below of a block */
 	uint32_t *sample, *scratch;      /* [SL_SAMPLE] */
 	uint32_t *bins;                  /* [threads][BINS] */
-	uint32_t lo, hi;                 /* keys that a histogram looks at */
+	uint32_t lo, hi;                 /* range of keys of a histogram */
 	int shift;
 	/* of the running call */
 	struct sl_rng_key key;
@@ -55,7 +54,7 @@ static enum sl_err check(const double *arg, bool channels, bool samples, struct 
 	return SL_OK;
 }
 
-/* As quant's, between the ends of a bucket. */
+/* As in quant, with the range of a bucket. */
 static bool contracts(const double *arg, int64_t n)
 {
 	return arg[ROUND] == ROUND_NEAREST || arg[BITS] > 1;
@@ -135,7 +134,7 @@ static void stats_block(void *arg, int64_t block, int worker)
 	q->env.loops->bucket_stats(q->x + block * SL_CODEC_BLOCK, sl_block_length(q->n, block), &q->buckets, s);
 }
 
-/* Most elements of a block are below what the sample has just below an edge: to raise a maximum is then rare. */
+/* The largest sample below an edge. If a block's maximum starts from it, few elements raise that. */
 static float known_below(const struct sortquant *q, float edge, int64_t samples)
 {
 	int64_t low = 0, high = samples;
@@ -182,7 +181,8 @@ static int64_t target(const struct sortquant *q, int k)
 	return q->n * k / q->buckets.count;
 }
 
-/* Within 1 % of n of its share; equal values may stand on either side. */
+/* Whether as many elements are below edge k as should be, within 1 % of n; values equal to the edge may count on
+ * either side. */
 static bool balanced(const struct sortquant *q, int k)
 {
 	int64_t slack = q->n / 100;
@@ -192,8 +192,8 @@ static bool balanced(const struct sortquant *q, int k)
 	return q->sum.below[k] <= target(q, k) + slack && upto >= target(q, k) - slack;
 }
 
-/* Moves edges that are off to where the counts of the last scan say their share lies: sample ranks are taken as linear
- * between neighbouring edges. */
+/* Moves each edge that is off to where its target lies by the counts of the last scan, interpolating sample ranks
+ * linearly between neighbouring edges. */
 static void move_edges(struct sortquant *q, int64_t *rank, int64_t samples)
 {
 	int count = q->buckets.count;
@@ -216,8 +216,8 @@ static void move_edges(struct sortquant *q, int64_t *rank, int64_t samples)
 		rank[k] = known_rank[at] + (int64_t)(part * (double)(known_rank[at + 1] - known_rank[at]));
 		rank[k] = rank[k] < 0 ? 0 : rank[k] >= samples ? samples - 1 : rank[k];
 	}
-	/* Lines between counts can pass an edge that stays, where many elements equal it. The loops want ascending
-	 * edges: those that bisect would otherwise count other elements than those that compare with every edge. */
+	/* Interpolation can pass an edge that stays, if many elements equal it. The loops need ascending edges:
+	 * otherwise loops that bisect would count other elements than loops that compare with every edge. */
 	for (int k = count - 2; k > 0; k--)
 		rank[k] = rank[k] < rank[k + 1] ? rank[k] : rank[k + 1];
 	for (int k = 1; k < count; k++)
@@ -242,7 +242,7 @@ static void count_block(void *arg, int64_t block, int worker)
 	}
 }
 
-/* The element of this rank (0: the least), by histograms of its key. */
+/* Finds the element of this rank (0: the least) by histograms of keys. */
 static float exact_rank(struct sortquant *q, int64_t rank)
 {
 	int threads = q->env.pool == NULL ? 1 : sl_pool_threads(q->env.pool);
@@ -286,7 +286,7 @@ static enum sl_err find_edges(struct sortquant *q)
 		rank[k] = samples * k / b->count;
 		b->edge[k] = k == 0 ? -INFINITY : k < b->count ? value_of(q->sample[rank[k]]) : INFINITY;
 	}
-	/* an edge that the sample has twice is one that many elements may be equal to */
+	/* if the sample has an edge twice, many elements may be equal to it */
 	b->ties = q->n <= SL_SAMPLE;
 	for (int k = 1; k < b->count; k++) {
 		b->ties = b->ties || (rank[k] > 0 && q->sample[rank[k] - 1] == q->sample[rank[k]]) ||
@@ -303,7 +303,7 @@ static enum sl_err find_edges(struct sortquant *q)
 		if (all)
 			return SL_OK;
 		if (tries < TRIES) {
-			/* by what was counted: without ties, where these were left out */
+			/* moved by the counts of this scan, which may lack ties; the next scan counts them */
 			move_edges(q, rank, samples);
 			b->ties = true;
 			continue;

@@ -9,12 +9,12 @@ enum { NOT_GIVEN = -1 };
 
 struct parser {
 	struct sl_codec_spec spec;
-	bool channels, samples; /* what flows at this point still has them */
+	bool channels, samples; /* the values at this point still have them */
 	enum sl_stage_kind last;
 	struct sl_fail *fail;
 };
 
-/* Of the whole chain; spelled at its first stage. */
+/* An option of the whole chain, written at its first stage. */
 static const struct sl_arg feedback = {.key = "ef", .type = SL_ARG_FLAG, .otherwise = NOT_GIVEN};
 
 static struct sl_args arguments(const struct sl_codec_stage *stage)
@@ -56,7 +56,7 @@ static enum sl_err find_stage(const struct parser *p, const char *text, size_t l
 			   names);
 }
 
-/* Puts a parsed stage at the end of the chain, where the order of kinds allows it. */
+/* Puts a parsed stage at the end of the chain, if the order of kinds allows it. */
 static enum sl_err append(struct parser *p, const struct sl_codec_stage *stage, const double *arg)
 {
 	int n = p->spec.n_stage;
@@ -133,7 +133,7 @@ static enum sl_err print_spec(struct parser *p)
 	return SL_OK;
 }
 
-/* `none` is what a chain without a quantizer has anyway. */
+/* Drops `none` from a longer chain: a chain without a quantizer has it anyway. */
 static void drop_none(struct sl_codec_spec *spec)
 {
 	for (int s = 0; s < spec->n_stage && spec->n_stage > 1; s++) {

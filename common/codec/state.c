@@ -1,5 +1,5 @@
 /* The committed state of a codec, to bytes and back:
- *   u32 magic, u32 residuals (0: no error feedback), then per slot u32 present and, where 1, the residual's floats;
+ *   u32 magic, u32 residuals (0: no error feedback), then per slot u32 present and, if 1, the residual's floats;
  *   then what the stages append, in the order of the chain. */
 #include <string.h>
 
@@ -81,7 +81,7 @@ static enum sl_err load_residuals(struct sl_codec *c, struct sl_bytes *in)
 	return err;
 }
 
-/* A stage that finds nothing is as after open. */
+/* Each stage loads an empty state, which leaves it as after open. */
 void sl_codec_forget(struct sl_codec *c)
 {
 	const struct link *link;

@@ -1,7 +1,8 @@
-/* threshold:v — the elements with |x| ≥ v; zero elsewhere. How many they are depends on the tensor. A gradient that is
- * paired with its activation is kept at the same places. adaptive:r — the same with v = r·max|x|, of each tensor anew.
+/* threshold:v — keeps the elements with |x| ≥ v; the others become zero. How many remain depends on the tensor. A
+ * gradient that is paired with its activation is kept at the same places. adaptive:r — the same with v = r·max|x| of
+ * each tensor.
  *
- * Side bytes: the places (docs/CODECS.md); none where the places are the activation's. */
+ * Side bytes: the places (docs/CODECS.md); none if the places are the activation's. */
 #include <float.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static const struct sl_arg adaptive_args[] = {
 struct threshold {
 	struct sl_keeper keeper;
 	uint32_t least; /* |bits| of v */
-	bool adaptive;  /* which is the running call's */
+	bool adaptive;  /* then `least` is the running call's */
 	/* of the running call */
 	const float *x;
 	sl_f32u *y;
@@ -80,7 +81,7 @@ static void mark_block(void *arg, int64_t block, int worker)
 	raise_top(t, top);
 }
 
-/* Where an adaptive one begins to keep: never zeros. */
+/* The least |bits| that adaptive keeps. It is never 0, so that zeros are not kept. */
 static uint32_t share_of_top(const struct threshold *t)
 {
 	const uint32_t bits = atomic_load(&t->top);
@@ -118,7 +119,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	t->nonfinite = false;
 	atomic_store(&t->top, 0);
 	sl_pool_run(k->env.pool, sl_codec_blocks(n), mark_block, t);
-	if (t->adaptive && !t->nonfinite) { /* the first pass was for the largest one */
+	if (t->adaptive && !t->nonfinite) { /* the first pass only found the largest magnitude */
 		t->least = share_of_top(t);
 		sl_pool_run(k->env.pool, sl_codec_blocks(n), mark_block, t);
 	}

@@ -1,7 +1,7 @@
-/* topk:r — the k = round(r·n) elements of largest magnitude (at least one), ties by lowest index; zero elsewhere.
- * A gradient that is paired with its activation is kept at the same places.
+/* topk:r — keeps the k = round(r·n) elements of largest magnitude (at least one), ties by lowest index; the others
+ * become zero. A gradient that is paired with its activation is kept at the same places.
  *
- * Side bytes: the places (docs/CODECS.md); none where the places are the activation's. */
+ * Side bytes: the places (docs/CODECS.md); none if the places are the activation's. */
 #include <stdlib.h>
 
 #include "common/base/pool.h"
@@ -18,7 +18,7 @@ static const struct sl_arg args[] = {
 
 struct topk {
 	struct sl_keeper keeper;
-	struct sl_select *select; /* where it is not paired */
+	struct sl_select *select; /* NULL if paired */
 	/* of the running call */
 	struct sl_selection selection;
 	const float *x;
@@ -53,7 +53,8 @@ static enum sl_err open_topk(void **state, const struct sl_stage_env *env, struc
 	return err != SL_OK || env->pair != NULL ? err : sl_select_open(&t->select, env, fail);
 }
 
-/* How many of the elements equal to the k-th are kept in every block: all, until there are k. */
+/* Sets how many elements each block keeps: those above the k-th largest, and of those equal to it the first ones,
+ * until there are k. */
 static void share_ties(struct topk *t, int64_t k)
 {
 	int64_t blocks = sl_codec_blocks(t->keeper.set->n);
@@ -68,7 +69,7 @@ static void share_ties(struct topk *t, int64_t k)
 	}
 }
 
-/* Clears marks of ties behind the first `quota`. */
+/* Clears the marks of ties after the first `quota`. */
 static void drop_ties(const struct topk *t, const float *x, int64_t n, uint64_t *bitmap, int64_t quota)
 {
 	for (int64_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
 /* Warm factors of lowrank, by slot: those of the last committed step, and those of the running one. The stage owns
- * them, in its own memory; here is what a step does with them. */
+ * their memory; these functions do what the end of a step does with them. */
 #ifndef SL_CODEC_WARM_H
 #define SL_CODEC_WARM_H
 

@@ -1,5 +1,6 @@
-/* zstd:level — the body as one Zstandard frame (RFC 8878). Contexts lie in memory taken at open. It is made and read
- * block by block, so that a worker's job can give way in between; the bytes are those of ZSTD_compressCCtx. */
+/* zstd:level — the body as one Zstandard frame (RFC 8878). Contexts lie in memory taken at open. The frame is
+ * written and read block by block, so that a worker's job can give way in between; the bytes are those of
+ * ZSTD_compressCCtx. */
 #define ZSTD_DISABLE_DEPRECATE_WARNINGS
 #define ZSTD_STATIC_LINKING_ONLY
 #include <stdlib.h>

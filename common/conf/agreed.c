@@ -35,7 +35,7 @@ struct sl_agreed sl_agreed_default(void)
 
 	for (int i = 0; i < N_KEYS; i++)
 		(void)sl_conf_value_set(&keys[i], &a, keys[i].preset, true, why);
-	a.share.ends = SL_ENDS_PRIVATE; /* an agreement that does not say it is of a time when this was the default */
+	a.share.ends = SL_ENDS_PRIVATE; /* an agreement without this key is of a time when this was the default */
 	return a;
 }
 
@@ -68,7 +68,6 @@ bool sl_agreed_keeps_moments(const struct sl_agreed *a)
 	       (a->optimizer.kind != SL_CONF_SGD || a->optimizer.momentum > 0);
 }
 
-/* Keys that one mode alone has. */
 const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path)
 {
 	static const struct {
@@ -96,7 +95,7 @@ bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path)
 	return key && class_of[key - keys] == (a->optimizer.kind == SL_CONF_SGD ? ADAM : SGD);
 }
 
-/* Of a group. */
+/* Checks the keys of a group. */
 static const char *check_share(const struct sl_agreed *a, char why[SL_CONF_WHY])
 {
 	if (a->share.member >= a->share.clients)
@@ -200,7 +199,7 @@ size_t sl_agreed_write(const struct sl_agreed *a, char out[SL_AGREED_TEXT])
 	return at;
 }
 
-/* "KEY = VALUE", without its end. */
+/* Reads "KEY = VALUE", without the newline. */
 static enum sl_err read_line(struct sl_agreed *a, char *line, struct sl_fail *fail)
 {
 	char *is = strstr(line, " = ");
@@ -292,7 +291,7 @@ static bool is_own(const char *path)
 	return false;
 }
 
-/* What a config calls a key that an agreement alone has. */
+/* The config's name for a key that an agreement alone has. */
 static const char *key_of_config(const char *path)
 {
 	return strcmp(path, "share.checkpoint_every") == 0 ? "train.checkpoint_every"
@@ -300,14 +299,14 @@ static const char *key_of_config(const char *path)
 							   : path;
 }
 
-/* Of a hash that an older client does not say. */
+/* Whether the key is a hash that `a` lacks, because its client is older. */
 static bool is_unsaid(const struct sl_agreed *a, const char *path)
 {
 	return (strcmp(path, "share.labels") == 0 && !a->share.labels) ||
 	       (strcmp(path, "share.rates") == 0 && !a->share.rates);
 }
 
-/* Hashes of what members need alike: the key that a user knows, and the sentence around the group's name. */
+/* Hashes of what must be equal for all members: the key that a user knows, and the sentence around the group's name. */
 static const struct {
 	const char *path, *key, *what, *advice;
 } hashes[] = {

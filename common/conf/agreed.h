@@ -6,10 +6,10 @@
  *   train.batch = 64
  *   codec.head_act = quant:8
  *
- * Keys stand in the table's order. A key at its default is left out, so that a new key with its default is invisible to
- * an older server; those of class SAID always stand. Numbers are as short as reads back to the same binary64. There is
- * one spelling: what is read must be the very bytes that writing it again gives. `agree` counts up only where the
- * meaning of a key changes. Plain data, no thread. */
+ * Keys are in the table's order. A key at its default is left out, so that a new key with its default is invisible to
+ * an older server; keys of class SAID are always written. A number has the fewest digits that read back as the same
+ * binary64. There is only one spelling: a text that is read must be, byte for byte, what sl_agreed_write makes of it.
+ * The number behind `agree` grows only if the meaning of a key changes. Plain data, no thread. */
 #ifndef SL_CONF_AGREED_H
 #define SL_CONF_AGREED_H
 
@@ -26,22 +26,22 @@ enum {
 	SL_CONF_RULE_TEXT = 64,
 };
 
-/* Parameters with a rule of their own for the optimizer, as an item of train.groups says it: patterns over names, and
- * lr=FACTOR of the learning rate, weight_decay=NUMBER, or both. */
+/* A parameter group of the optimizer, an item of train.groups: patterns over names of parameters, and lr=FACTOR of
+ * the learning rate, weight_decay=NUMBER, or both. */
 struct sl_conf_group {
 	int n_match;
 	char match[SL_CONF_GROUP_PATTERNS][SL_CONF_PATTERN_TEXT];
-	double lr; /* 1 where it is not given */
+	double lr; /* 1 if it is not given */
 	bool decays;
-	double weight_decay; /* where `decays`; else the optimizer's */
+	double weight_decay; /* if `decays`; else the optimizer's holds */
 };
 
-/* False, *out untouched: it is none. A text without patterns is a rule alone. */
+/* Reads an item of train.groups, or a rule, which has no patterns. False: it is neither, and *out is untouched. */
 bool sl_conf_group_read(const char *text, struct sl_conf_group *out);
-/* The rule without the patterns, in its one spelling: "lr=0.1 weight_decay=0". */
+/* Writes the rule without the patterns, in its one spelling: "lr=0.1 weight_decay=0". */
 void sl_conf_group_rule(const struct sl_conf_group *group, char out[SL_CONF_RULE_TEXT]);
 
-enum { SL_CONF_CODEC_TEXT = 128, SL_CONF_MAX_CHUNKS = 256 /* a plan's */, SL_CONF_MAX_BATCH = 1 << 20 };
+enum { SL_CONF_CODEC_TEXT = 128, SL_CONF_MAX_CHUNKS = 256 /* of a plan */, SL_CONF_MAX_BATCH = 1 << 20 };
 
 enum {
 	SL_CONF_SHARE_TEXT = 32,     /* a group's name, with its NUL */
@@ -50,68 +50,68 @@ enum {
 enum sl_conf_share_ends { SL_ENDS_PRIVATE, SL_ENDS_STEP, SL_ENDS_ROUND };
 enum sl_conf_share_layers { SL_LAYERS_EACH, SL_LAYERS_ALL };
 enum sl_conf_share_mode { SL_SHARE_SYNC, SL_SHARE_SERIAL, SL_SHARE_ROUNDS };
-/* What becomes of the moments of copies that are averaged: each keeps its own; all get their average; all begin at 0.
- */
+/* What happens to the optimizer's moments when copies are averaged: each member keeps its own; all get their
+ * average; all begin again at 0. */
 enum sl_conf_share_moments { SL_SHARE_KEEP, SL_SHARE_AVERAGE, SL_SHARE_ZERO };
 
 enum sl_conf_optimizer { SL_CONF_SGD, SL_CONF_ADAM, SL_CONF_ADAMW };
-/* = enum sl_precision */
+/* the same values as enum sl_precision */
 enum sl_conf_precision { SL_CONF_FP32, SL_CONF_TF32, SL_CONF_BF16, SL_CONF_FP16, SL_CONF_BF16_FACTORS };
 
-/* One field per row. */
+/* One field for each row of SL_AGREED. */
 struct sl_agreed {
 	int batch, chunks;
 	int64_t seed;
 	enum sl_conf_precision precision; /* of the middle */
 	struct {
 		enum sl_conf_optimizer kind;
-		double momentum; /* this and nesterov: sgd */
+		double momentum; /* momentum and nesterov: sgd */
 		bool nesterov;
-		double beta1, beta2, eps; /* adam, adamw */
+		double beta1, beta2, eps; /* for adam and adamw */
 		double weight_decay;
 	} optimizer;      /* of both sides; the learning rate comes with each commit */
 	double clip_norm; /* 0: off */
 	bool chunk_sums;
 	int accumulate; /* batches */
 	double ema;     /* 0: off */
-	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
+	/* specifications of codecs, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
 	char codec[4][SL_CONF_CODEC_TEXT];
 	char end_codec[2][SL_CONF_CODEC_TEXT];         /* end_grad, end_mean: with share.ends */
-	char group[SL_CONF_GROUPS][SL_CONF_RULE_TEXT]; /* rules of groups 1, 2 …; "": there is none. Of train.groups */
-	/* Whether the gradients at the tail's begin and at the head's end are computed and sent. No keys of a config:
-	 * the client derives them from what learns. */
+	char group[SL_CONF_GROUPS][SL_CONF_RULE_TEXT]; /* rules of groups 1, 2 … of train.groups; "": no such group */
+	/* Whether the gradients at the tail's begin and at the head's end are computed and sent. Not keys of a
+	 * config: the client derives them from which parameters learn. */
 	struct {
 		bool mid_grad, head_grad;
 	} cross;
 	int64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: the network has none */
-	int64_t phase_step; /* where this phase of train.phases began: the state of that step may be of another plan */
+	int64_t phase_step; /* this phase of train.phases began with this step, whose state may be of another plan */
 	bool padded;        /* all rows of a batch are padded to one length */
-	bool cached;        /* keys and values are kept from pass to pass */
-	bool free_calls; /* a step is any number of calls, whose rows and order the client finds as it goes; no key */
-	bool token_loss; /* a step's mean is over tokens with a loss, and both sides count them; no key of a config */
-	int64_t keep_tokens; /* of head_act the server keeps so many; no key of a config */
+	bool cached;        /* attention's keys and values are kept from pass to pass */
+	bool free_calls; /* a step has any number of calls, whose rows and order the client finds as it goes; no key */
+	bool token_loss; /* a step's loss is a mean over tokens with a loss, which both sides count; no key */
+	int64_t keep_tokens; /* tokens of head_act that the server keeps; no key of a config */
 	bool fetch_state;    /* the answer to a Fetch also carries moments and codecs' state; no key of a config */
-	/* A middle that several clients train. */
+	/* A group of clients that train one middle. */
 	struct {
-		char group[SL_CONF_SHARE_TEXT]; /* "": there is none, and all else here says nothing */
+		char group[SL_CONF_SHARE_TEXT]; /* "": there is no group, and all else here has no meaning */
 		enum sl_conf_share_mode mode;
 		int clients,
-			least; /* seats; members that must be there for it to go on, 0: all. Side by side: SL_SPAN */
+			least; /* clients: seats; least: members that must be there, 0: all. Side by side for SL_SPAN */
 		int member;
-		int64_t rows; /* of a step that all take part in; 0 in a config: clients times batch */
+		int64_t rows; /* rows of a step with all members; 0 in a config: clients times batch */
 		int straggler_s, wait_s;
 		enum sl_conf_share_ends ends;
 		enum sl_conf_share_layers layers;
 		double member_norm; /* 0: off */
-		int64_t round;      /* steps; in a config 0: an epoch. This and moments: rounds */
+		int64_t round;      /* steps; in a config 0: an epoch. round and moments belong to mode rounds */
 		enum sl_conf_share_moments moments;
-		int64_t epoch_steps; /* in a config 0: as the data say */
-		/* No keys of a config: the client derives them, since all members must have the same. */
+		int64_t epoch_steps; /* in a config 0: derived from the data */
+		/* No keys of a config: the client derives them. All but turns must be the same for all members. */
 		int checkpoint_every;
 		int64_t turns; /* steps of an epoch that are this member's own; 0: all, as in sync */
 		int64_t dealt; /* a hash of share.batches; 0: there are none */
-		int labels;    /* stands for classes and columns, where ends are shared; 0: not known */
-		int rates;     /* stands for the learning rate, its schedule and the loss; 0: not known */
+		int labels;    /* a hash of classes and columns, if heads and tails are shared; 0: not known */
+		int rates;     /* a hash of the learning rate, its schedule and the loss; 0: not known */
 	} share;
 };
 
@@ -122,7 +122,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 /* X(type, key, field, class, …): `type` and what follows the class are a row of conf/row.h. Classes:
  *   SAID       written at its default, too
  *   SGD, ADAM  only optimizers of that kind have the key
- *   DERIVED    no key of a config; two runs are not said to differ in it, but in what it follows from
+ *   DERIVED    no key of a config; sl_agreed_same does not compare it, but the keys that it follows from
  *   PLAIN      the others */
 #define SL_AGREED_TRAIN(X) \
 	X(SL_INT, "train.batch", batch, SAID, 1, SL_CONF_MAX_BATCH, "128", "samples", "batch size of one step") \
@@ -165,7 +165,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 #define SL_AGREED_CROSS(X) \
 	X(SL_BOOL, "cross.mid_grad", cross.mid_grad, DERIVED, "true", "the middle's gradient crosses: something below the tail learns") \
 	X(SL_BOOL, "cross.head_grad", cross.head_grad, DERIVED, "true", "the head's gradient crosses: something in the head learns")
-/* Not in a config: the client's data says them. */
+/* Not in a config: they come from the client's data. */
 #define SL_AGREED_TOKENS(X) \
 	X(SL_INT64, "tokens.row", row_tokens, PLAIN, 0, 65535, "0", NULL, "tokens of the longest row") \
 	X(SL_INT64, "tokens.chunk", chunk_tokens, PLAIN, 0, 0x7fffffff, "0", NULL, "tokens of a chunk at most") \
@@ -207,19 +207,19 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_INT64, "share.dealt", share.dealt, PLAIN, 0, 0x1p53, "0", NULL, "stands for share.batches, of all members; 0: there are none") \
 	X(SL_INT, "share.labels", share.labels, DERIVED, 0, 0xffff, "0", NULL, "stands for classes and columns of all members; 0: not known") \
 	X(SL_INT, "share.rates", share.rates, DERIVED, 0, 0xffff, "0", NULL, "stands for learning rate, schedule and loss of all members; 0: not known")
-/* Not in a config: the phases before it say it. */
+/* Not in a config: it follows from the phases before. */
 #define SL_AGREED_PHASE(X) \
 	X(SL_INT64, "phase.step", phase_step, PLAIN, 0, 0x1p53, "0", NULL, "step at which this phase of train.phases begins")
-/* Not in a config: libsplit says it. */
+/* Not in a config: libsplit sets it. */
 #define SL_AGREED_FREE(X) \
 	X(SL_BOOL, "calls.free", free_calls, DERIVED, "false", "a step is made of calls, up to train.chunks of them, whose rows are not known before")
-/* Not in a config: train.audit needs it. It changes nothing of what a run computes. */
+/* Not in a config: set if train.audit needs it. It does not change what a run computes. */
 #define SL_AGREED_FETCH(X) \
 	X(SL_BOOL, "fetch.state", fetch_state, DERIVED, "false", "a Fetch is answered with the optimizer's moments and the codecs' state, too")
-/* Not in a config: train.keep_sent_bytes needs it. Nor does it change what a run computes. */
+/* Not in a config: set if train.keep_sent_bytes needs it. It does not change what a run computes either. */
 #define SL_AGREED_KEEP(X) \
 	X(SL_INT64, "keep.tokens", keep_tokens, DERIVED, 0, 0x7fffffff, "0", NULL, "tokens of head_act that the server keeps, so that each crosses once")
-/* Not in a config: a group of language models needs it, and chunk_sums of one. */
+/* Not in a config: set for a group with a language model, and for chunk_sums with one. */
 #define SL_AGREED_LOSS(X) \
 	X(SL_BOOL, "loss.tokens", token_loss, DERIVED, "false", "a step counts tokens with a loss in place of rows, and its parts say how many there are")
 #define SL_AGREED(X) \
@@ -229,30 +229,31 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 
 enum { SL_AGREED_TEXT = 4096 }; /* room for any agreement, with its NUL */
 
-/* All at the values that an agreement has which does not say them: the config's defaults, but for share.ends. */
+/* The values of an agreement that has no keys: the config's defaults, except for share.ends. */
 struct sl_agreed sl_agreed_default(void);
-/* Whether nothing reads the key `path`, given the others: another kind of optimizer has it. */
+/* Whether the key `path` has no effect beside the others: another optimizer, or a group or mode that `a` lacks, has
+ * it. */
 bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path);
-/* Of a key of section share that another mode than `a` has alone: that mode; else NULL. */
+/* If only one mode of a group has this key, and `a` has another mode: the name of that mode; else NULL. */
 const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path);
-bool sl_agreed_is_share(const char *path); /* a key that only a group has */
+bool sl_agreed_is_share(const char *path); /* `path` is a key that only a group has */
 bool sl_agreed_shares_ends(const struct sl_agreed *a);
-/* In rounds each member keeps moments of its own. */
+/* Whether each member keeps moments of its own, in mode rounds. */
 bool sl_agreed_keeps_moments(const struct sl_agreed *agreed);
 
-/* Idle keys are left out, whatever they hold. Returns the length without the NUL. */
+/* Writes the agreement; idle keys are left out, whatever they hold. Returns the length without the NUL. */
 size_t sl_agreed_write(const struct sl_agreed *a, char out[SL_AGREED_TEXT]);
-/* `text` need not end with a NUL, and may be a peer's. Refused with the key that is to blame where there is one: LIMIT,
- * out of bounds; CONFIG, a key or a value that is none; PROTOCOL, another spelling than sl_agreed_write's. */
+/* `text` need not end with a NUL, and may come from a peer. An error names the key that is to blame, if there is
+ * one. LIMIT: out of bounds; CONFIG: an unknown key or value; PROTOCOL: another spelling than sl_agreed_write's. */
 enum sl_err sl_agreed_read(struct sl_agreed *a, const char *text, size_t len, struct sl_fail *fail) SL_MUST_CHECK;
-/* The first key whose value is not the same in two agreements: MISMATCH, "train.batch: was 128, is 64". DATA, where
- * `was` is no agreement. */
+/* Compares two agreements. MISMATCH names the first key that differs: "train.batch: was 128, is 64". DATA: `was` is
+ * no agreement. */
 enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agreed *is,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Whether `member` may train with the group that `first` began: MISMATCH with the first key in which all members must
- * be equal and these two are not, and both values. Batch, codecs, tokens, turns and the member's number are each one's
- * own. */
+/* Whether `member` may train with the group that `first` began. MISMATCH names the first key that all members must
+ * have equal and these two have not, and both values. Batch, codecs, cross, tokens, turns and the member's number
+ * may differ. */
 enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agreed *member,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 

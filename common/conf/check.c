@@ -56,7 +56,7 @@ bool sl_conf_is_loopback(const char *address)
 		return false;
 	if (strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0)
 		return true;
-	/* what is no address would be looked up as a name, which may be anybody's */
+	/* other text would be looked up as a name, which may be anybody's */
 	return inet_pton(AF_INET, host, &in) == 1 && ntohl(in.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
@@ -69,7 +69,7 @@ const char *sl_conf_check_listen(const void *value, char why[SL_CONF_WHY])
 	return say(why, "must be tcp://host:port, such as tcp://127.0.0.1:5570 (port 0: any free one)", value);
 }
 
-/* An address that stands there, not a name, nor all of them by default: who can read it is to be seen in the config. */
+/* Accepts an address or localhost, but neither other names nor `*`: the config must show who can read the metrics. */
 const char *sl_conf_check_metrics(const void *value, char why[SL_CONF_WHY])
 {
 	char address[SL_CONF_TEXT + 8], host[SL_CONF_TEXT];
@@ -228,8 +228,8 @@ const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF
 	return NULL;
 }
 
-/* `path` from the root on, without "." and "..", symbolic links not looked at: whoever names a folder by the same words
- * means the same one. */
+/* Makes `path` absolute, without "." and "..", but does not resolve symbolic links: the same words always give the
+ * same path. */
 static void absolute(const char *path, char out[PATH_MAX])
 {
 	char whole[2 * PATH_MAX] = "", *rest = whole, *part;

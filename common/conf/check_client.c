@@ -1,4 +1,5 @@
-/* How the keys of the client's config go together: which of them say nothing beside others, and what is refused. */
+/* Checks the keys of the client's config against each other: which have no effect beside others, and what is
+ * refused. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@ static const char *key_at(int i)
 	return sl_conf_client_schema.key[i].path;
 }
 
-/* Where it was set: a line of the file, -1: by --set, 0: nowhere. */
+/* Where a key was set: the line of the file; -1: by --set; 0: nowhere. */
 static int line_of(const struct sl_conf_client *c, const char *path)
 {
 	for (int i = 0; i < sl_conf_client_schema.n_key; i++)
@@ -63,8 +64,9 @@ ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
 #define PICTURE_FILE "belongs to data.kind: images and webdataset"
 #define TEXTS        "belongs to texts (data.kind: text, or a task of GLUE)"
 
-/* A key is idle, and refused where it was set, unless `met` holds or the network has one of `has`. `why` is the
- * refusal. Where --set has chosen a key of `by`, what the file has for another choice is put aside. */
+/* A key is idle, and refused if it was set, unless `met` holds or the network has one of `has`. `why` is the
+ * refusal. If --set has set a key of `by`, an idle key of the file is ignored: it was meant for the file's own
+ * choice. */
 static const struct need {
 	const char *key; /* a path; with a dot at its end: all keys that begin so */
 	bool (*met)(const struct sl_conf_client *c);
@@ -167,7 +169,7 @@ static bool is_of(const struct need *n, const char *path)
 
 static bool is_met(const struct need *n, const struct sl_conf_client *c)
 {
-	/* Of an unknown network the name is what is wrong. */
+	/* for an unknown network, the name is refused instead */
 	if (n->has)
 		return (sl_network_has(c->model.name) & n->has) || !sl_network_has(c->model.name);
 	return n->met(c);
@@ -189,7 +191,7 @@ static bool was_chosen_by_set(const struct need *n, const struct sl_conf_client 
 	return false;
 }
 
-/* The first key that was set and has an unmet need; NULL: none. */
+/* Refuses the first key that was set and has an unmet need; NULL: there is none. */
 static const char *check_needs(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	char names[NAMES];
@@ -225,8 +227,8 @@ bool sl_conf_client_is_idle(const struct sl_conf_client *c, const char *path)
 	return sl_conf_client_idle(c, path);
 }
 
-/* Of a network that a file or folder describes: `path` and the name `word` stand together. Returns the path, or the
- * name's "", where they do not; NULL: they do. */
+/* Checks that a file or folder (`path`) and the network's name (`word`) are given together; an empty name becomes
+ * `word`. NULL: they are. Else `path`: the path is to blame or, if it is "", model.name. */
 static const char *check_source(const char *path, char name[SL_CONF_TEXT], const char *word, const char *what,
 				char why[SL_CONF_WHY])
 {
@@ -260,7 +262,7 @@ static const char *check_lora(const struct sl_conf_client *c, char why[SL_CONF_W
 	return sl_conf_say(why, "lora.rank", "adapters belong to networks of model.huggingface");
 }
 
-/* `glue` becomes the kind of its task. */
+/* Replaces the kind `glue` by that of its task. */
 static const char *choose_task(struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	if (c->data.kind != SL_DATA_GLUE)
@@ -312,7 +314,8 @@ static const char *check_split(const struct sl_conf_client *c, char why[SL_CONF_
 	return NULL;
 }
 
-/* Where --set chose the kind: what the file has of the other kind was meant for that, with its lr. */
+/* Refuses keys of another optimizer. If --set chose the kind, the file's keys of another kind are ignored, and the
+ * file's lr was meant for that kind. */
 static const char *check_kind(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	const bool by_set = line_of(c, "train.optimizer.kind") < 0;
@@ -359,7 +362,7 @@ static const char *check_schedule(const struct sl_conf_client *c, char why[SL_CO
 	return NULL;
 }
 
-/* Keys of a group alone. */
+/* Checks the keys that belong to a group. */
 static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	for (int i = 0; i < sl_conf_client_schema.n_key; i++)
@@ -401,7 +404,7 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 	return NULL;
 }
 
-/* A member sees its own part of a step alone. */
+/* An audit repeats a whole step, and a member sees only its own part of it. */
 static const char *check_audit(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	if (c->train.audit_every && c->agreed.ema > 0)
@@ -414,7 +417,7 @@ static const char *check_audit(const struct sl_conf_client *c, char why[SL_CONF_
 			   "is not possible in a group (share.group): a member cannot repeat the others' part");
 }
 
-/* What phases need, and what they cannot have. */
+/* Checks what phases need, and what they exclude. */
 static const char *check_phases(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	const int epochs = line_of(c, "train.epochs");
@@ -445,7 +448,7 @@ static const char *check_phases(const struct sl_conf_client *c, char why[SL_CONF
 	return NULL;
 }
 
-/* A run that train.stop ends has no number of steps beforehand. */
+/* Early stopping excludes what needs the number of steps beforehand: groups and phases. */
 static const char *check_stop(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	if (!c->train.stop.patience)
@@ -473,7 +476,7 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 	const char *blame = check_model(c, why);
 
 	if (c->agreed.share.mode == SL_SHARE_ROUNDS && !line_of(c, "share.ends"))
-		c->agreed.share.ends = SL_ENDS_ROUND; /* there heads and tails can be shared so alone */
+		c->agreed.share.ends = SL_ENDS_ROUND; /* in rounds, heads and tails can only be shared so */
 	if (c->model.task != SL_CONF_CLASSES && !line_of(c, "model.classes"))
 		c->model.classes = c->data.label.n;
 	if (!blame)

@@ -1,10 +1,10 @@
-/* What a network learns, and which keys go with it. */
+/* Checks what a network learns (model.task, model.head), and the keys that go with it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "common/conf/check.h"
 
-/* One class of a network is a number. */
+/* A network with one class predicts a number. */
 static bool has_numbers(const struct sl_conf_client *c)
 {
 	return c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1);
@@ -15,7 +15,7 @@ static bool is_of_numbers(enum sl_conf_loss loss)
 	return loss >= SL_CONF_MSE && loss <= SL_CONF_HUBER;
 }
 
-/* What a language model cannot have. */
+/* Checks what a language model excludes. */
 static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	const char *what = c->model.head == SL_CONF_MASKED_LM ? "a masked" : "a causal";
@@ -38,7 +38,7 @@ bool sl_conf_weights_fit(const struct sl_conf_client *c)
 	return w->n < 1 || word || w->n == c->model.classes;
 }
 
-/* What weights of classes need: a loss that has classes, whose weights this client sums. */
+/* Checks train.class_weights: the loss must have classes, and this client must know all of their weights. */
 static const char *check_weights(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	const struct sl_conf_list *w = &c->train.class_weights;
@@ -49,7 +49,7 @@ static const char *check_weights(const struct sl_conf_client *c, char why[SL_CON
 	for (int i = 0; i < w->n && w->n > 1; i++)
 		if (strcmp(w->item[i], "none") == 0 || strcmp(w->item[i], "balanced") == 0)
 			snprintf(why, SL_CONF_WHY, "%s stands alone, and not in a list", w->item[i]);
-	if (!why[0] && !c->model.onnx[0] && !sl_conf_weights_fit(c)) /* of ONNX: sl_setup_sizes, which reads the file */
+	if (!why[0] && !c->model.onnx[0] && !sl_conf_weights_fit(c)) /* ONNX: sl_setup_sizes, which reads the file */
 		snprintf(why, SL_CONF_WHY, "needs a number for each of the %d classes or labels, got %d",
 			 c->model.classes, w->n);
 	if (!why[0] && (!sl_conf_learns_labels(c) || c->model.head != SL_CONF_CLASSIFIER || has_numbers(c)))
@@ -62,7 +62,7 @@ static const char *check_weights(const struct sl_conf_client *c, char why[SL_CON
 	return why[0] ? "train.class_weights" : NULL;
 }
 
-/* What a class for each pixel needs. */
+/* Checks what a class for each pixel needs. */
 static const char *check_pixels(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	const bool balanced = c->train.class_weights.n && strcmp(c->train.class_weights.item[0], "balanced") == 0;

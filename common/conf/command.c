@@ -42,20 +42,21 @@ static int run(const char *program, const struct sl_command *commands, const cha
 	return sl_err_exit_status(SL_ERR_USAGE);
 }
 
-/* Where the caller has closed one of these, the next file that is opened would be it, and lines of the log would land
- * in log.jsonl or in a checkpoint. */
+/* Opens /dev/null for each standard stream that the caller has closed. Otherwise the next file that is opened would
+ * take its place, and lines of the log would land in log.jsonl or in a checkpoint. */
 static void open_closed_streams(void)
 {
 	int fd;
 
 	do
-		fd = open("/dev/null", O_RDWR); /* children inherit it as they would the stream */
+		fd = open("/dev/null", O_RDWR); /* children inherit it, as they would the stream */
 	while (fd >= 0 && fd <= STDERR_FILENO);
 	if (fd > STDERR_FILENO)
 		close(fd);
 }
 
-/* A result that a full disk has swallowed is no success. A reader that has gone (`| head`) wanted no more. */
+/* The exit status after a command. If a full disk has swallowed its output, it has not succeeded. If the reader has
+ * gone (`| head`), it wanted no more. */
 static int said(const char *program, int status)
 {
 	struct pollfd out = {.fd = STDOUT_FILENO};
@@ -103,6 +104,6 @@ int sl_command_run(const char *program, const char *build, const char *computes_
 	if (status >= 0)
 		return status;
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a file at its limit is a write that fails, as on a full disk */
+	signal(SIGXFSZ, SIG_IGN); /* at a file's size limit a write then fails, as on a full disk */
 	return said(program, choose(program, build, computes_with, commands, argc, argv));
 }

@@ -1,9 +1,9 @@
 /* The two configs as plain structs, filled from YAML by one table each (table_client.c, table_server.c: name, type,
- * bounds, default, unit, help, validator). What is loaded is whole and in bounds; strings are UTF-8 without control
- * characters. Whoever finds a fault later (a codec's spelling, a cut outside the model) reports it with
+ * bounds, default, unit, help, validator). A loaded config is complete and in bounds; strings are UTF-8 without
+ * control characters. Code that finds a fault later (a codec's spelling, a cut outside the model) reports it with
  * sl_conf_client_fail, which names the place in the file.
  *
- * Errors are CONFIG with "file:line:column: sentence that says what would be right"; NOINPUT where the file cannot be
+ * Errors are CONFIG with "file:line:column: sentence that says what would be right"; NOINPUT if the file cannot be
  * read. YAML anchors, aliases, tags, merge keys and second documents are refused. */
 #ifndef SL_CONF_CONF_H
 #define SL_CONF_CONF_H
@@ -34,7 +34,7 @@ struct sl_conf_list {
 	char item[SL_CONF_LIST_MAX][SL_CONF_TEXT];
 };
 
-/* Of an image; equal where the config has one number. */
+/* Height and width of an image; equal if the config has one number. */
 struct sl_conf_size {
 	int h, w;
 };
@@ -47,7 +47,7 @@ struct sl_conf_origin {
 	} mark[SL_CONF_MAX_KEYS];
 };
 
-/* What evaluations compute, by the names in client/run/metric.h. */
+/* Metrics that evaluations compute, by their names in client/run/metric.h. */
 /* clang-format off */
 #define SL_CLASS_METRICS(X) \
 	X("accuracy") X("top5") X("matthews") X("f1") X("precision") X("recall") X("specificity") X("balanced_accuracy") \
@@ -58,9 +58,9 @@ struct sl_conf_origin {
 /* clang-format on */
 
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
-/* Where samples come from: X(enum, NAME, data.kind). A new kind is a row here, and a file in client/data that defines
- * sl_source_NAME. Texts stand from COLA on, and GLUE's tasks from COLA to WNLI. GLUE itself stands for the task of
- * data.task. */
+/* Where samples come from: X(enum, NAME, data.kind). A new kind is a row here, and a file in client/data that
+ * defines sl_source_NAME. Kinds from COLA on are texts; those from COLA to WNLI are tasks of GLUE. SL_DATA_GLUE
+ * stands for the task that data.task names. */
 /* clang-format off */
 #define SL_DATA_KINDS(X) \
 	X(CIFAR10, cifar10, "cifar10") \
@@ -112,14 +112,14 @@ enum sl_conf_channels { SL_CHANNELS_OF_NETWORK, SL_CHANNELS_GREY, SL_CHANNELS_RG
 enum sl_conf_bad_sample { SL_BAD_SAMPLE_STOP, SL_BAD_SAMPLE_SKIP };
 enum sl_conf_missed { SL_MISSED_CONTINUE, SL_MISSED_EXIT };
 
-/* A part of a run with sizes of its own. */
+/* A phase: a part of a run with sizes of its own. */
 struct sl_conf_phase {
 	int epochs;
 	struct sl_conf_size image; /* 0: model.image */
 	int batch, chunks;         /* 0: train.batch, train.chunks */
 	double lr;                 /* factor of the schedule's learning rate */
 };
-/* An item of train.phases, "epochs=5 image=128 batch=512 lr=2"; false, *out untouched: it is none. */
+/* Reads an item of train.phases, "epochs=5 image=128 batch=512 lr=2". False: it is malformed, and *out is untouched. */
 bool sl_conf_phase_read(const char *text, struct sl_conf_phase *out);
 
 struct sl_conf_link {
@@ -138,33 +138,33 @@ struct sl_conf_client {
 	struct {
 		char name[SL_CONF_TEXT];
 		char huggingface[PATH_MAX]; /* a folder; then `name` is SL_CONF_HUGGINGFACE. "": none */
-		char onnx[PATH_MAX];        /* a file; then `name` is SL_CONF_ONNX. "": none */
+		char onnx[PATH_MAX];        /* a file; then `name` is SL_CONF_ONNX or one of its variants. "": none */
 		enum { SL_CONF_CLASSIFIER, SL_CONF_MASKED_LM, SL_CONF_CAUSAL_LM } head; /* of a Hugging Face folder */
 		enum {
 			SL_CONF_CLASSES,
 			SL_CONF_NUMBERS,
 			SL_CONF_SEVERAL_LABELS,
 			SL_CONF_PIXELS
-		} task; /* as sl_learn_kind */
+		} task; /* the same values as sl_learn_kind */
 		double width;
 		int classes;
 		struct sl_conf_size image;
 		enum sl_conf_form form;
 		bool init_bn0;
 		double dropout;
-		int features;           /* of networks of tables */
-		int vocab, tokens;      /* of networks of tokens */
+		int features;           /* for networks of tables */
+		int vocab, tokens;      /* for networks of tokens */
 		char weights[PATH_MAX]; /* "": initialised from train.seed */
 		bool partial;
-		struct sl_conf_list insert_weights; /* files that give the inserts' weights; none: `weights` may */
+		struct sl_conf_list insert_weights; /* files with the inserts' weights; none: `weights` may have them */
 	} model;
 	struct {
 		int rank; /* 0: no adapters */
 		double alpha, dropout;
 		struct sl_conf_list target;
-		char adapter[PATH_MAX]; /* a folder of PEFT's; "": adapters start from train.seed */
+		char adapter[PATH_MAX]; /* a folder in PEFT's format; "": adapters start from train.seed */
 	} lora;
-	struct sl_conf_list batches;   /* share.batches: numbers */
+	struct sl_conf_list batches;   /* share.batches, as numbers */
 	char partition[SL_CONF_TEXT];  /* "A:-B": A units of the head, B of the tail */
 	char head_end[SL_CONF_TEXT];   /* "": partition's first number */
 	char tail_begin[SL_CONF_TEXT]; /* "": partition's second number */
@@ -175,22 +175,22 @@ struct sl_conf_client {
 	struct {
 		enum sl_conf_data_kind kind;
 		char dir[PATH_MAX];
-		struct sl_conf_list train_files, test_files; /* names in dir; none: all of the kind */
+		struct sl_conf_list train_files, test_files; /* file names in dir; none: all files of the kind */
 		int train_limit, test_limit;                 /* samples; 0: all */
 		char partition[SL_CONF_TEXT];                /* as sl_conf_parts_read reads it */
 		int crop_padding;                            /* pixels; 0: no crop */
 		bool flip;
 		enum sl_conf_normalize normalize;
 		struct sl_conf_list transforms, test_transforms; /* steps of client/data/transform.h; none: the usual */
-		char task[SL_CONF_TEXT];                         /* of GLUE */
-		struct sl_conf_list label;  /* of tables and texts: the columns of labels; of texts one */
-		char masks[PATH_MAX];       /* of pixels: the folder of masks in dir */
-		struct sl_conf_list ignore; /* of tables: columns that are left out */
-		enum { SL_MISSING_REFUSE, SL_MISSING_MEAN } missing; /* of tables: cells */
-		char like[PATH_MAX];                                 /* of tables: what says their columns */
+		char task[SL_CONF_TEXT];                         /* the task of GLUE */
+		struct sl_conf_list label;  /* tables, texts: columns of labels (texts: one); pixels: classes */
+		char masks[PATH_MAX];       /* pixels: the folder of masks in dir */
+		struct sl_conf_list ignore; /* tables: columns that are left out */
+		enum { SL_MISSING_REFUSE, SL_MISSING_MEAN } missing; /* tables: empty cells */
+		char like[PATH_MAX];                                 /* tables: a file that says their columns */
 		char tokenizer[PATH_MAX];                            /* of texts */
 		int max_length;              /* tokens of a row; 0: as many as the network takes */
-		struct sl_conf_list columns; /* of own texts: one column, or two of pairs */
+		struct sl_conf_list columns; /* own texts: one column of text, or two of pairs */
 		enum { SL_CONF_PAD_NONE, SL_CONF_PAD_LONGEST, SL_CONF_PAD_MAX } pad;
 		struct {
 			double train, val, test; /* they add up to 1; all 0, and no folds: nothing is split */
@@ -210,23 +210,23 @@ struct sl_conf_client {
 		enum sl_conf_channels channels;
 		enum { SL_BITS_8, SL_BITS_16 } bits; /* of a channel of a picture */
 		enum { SL_JPEG_FAST, SL_JPEG_EXACT } jpeg;
-		bool exif;                  /* turn pictures as it says */
+		bool exif;                  /* turn pictures as their EXIF says */
 		struct sl_conf_list window; /* of DICOM: centre and width; none: as the file says */
-		int threads;                /* 0: as many as compute for pictures that are decoded, else one */
+		int threads;                /* 0: as many as threads that compute if pictures are decoded, else one */
 		int prefetch;               /* batches */
 	} data;
 	struct {
 		int epochs;
 		int64_t max_steps;       /* 0: no limit */
-		int64_t keep_head_bytes; /* for a frozen head's activations; 0: they are not kept */
-		int64_t keep_sent_bytes; /* the same, of the server's memory */
+		int64_t keep_head_bytes; /* memory for a frozen head's activations; 0: they are not kept */
+		int64_t keep_sent_bytes; /* the same, in the server's memory */
 		double lr;               /* train.optimizer.lr */
 		struct {
 			enum sl_conf_schedule kind;
 			enum sl_conf_warmup warmup;
 			enum sl_conf_by by;
 			double warmup_epochs, power, end_lr;
-			double every_epochs;            /* this, milestones and gamma: step; 0: none */
+			double every_epochs;            /* this, milestones and gamma: of kind step; 0: none */
 			struct sl_conf_list milestones; /* epochs, each a number */
 			double gamma;
 			struct sl_conf_list points; /* EPOCH:LR, as sl_conf_point reads them */
@@ -240,7 +240,7 @@ struct sl_conf_client {
 		int checkpoint_every;        /* steps; 0: never */
 		int64_t audit_every;         /* steps; 0: never */
 		bool keep_best;
-		char best_metric[SL_CONF_TEXT]; /* "": by the data */
+		char best_metric[SL_CONF_TEXT]; /* "": chosen by the data */
 		struct {
 			char metric[SL_CONF_TEXT]; /* "": as best_metric */
 			int patience;              /* evaluations; 0: the run does not stop */
@@ -252,7 +252,7 @@ struct sl_conf_client {
 		enum sl_conf_nan on_nan;
 		struct sl_conf_list freeze; /* globs over names of parameters */
 		struct sl_conf_list groups; /* as sl_conf_group_read reads them */
-		struct sl_conf_list phases; /* as sl_conf_phase_read reads them; none: one, of all epochs */
+		struct sl_conf_list phases; /* as sl_conf_phase_read reads them; none: one phase of all epochs */
 	} train;
 	struct {
 		int max_tokens, top_k;
@@ -261,13 +261,13 @@ struct sl_conf_client {
 		bool cache;
 	} generate;
 	struct {
-		double head_act, mid_grad; /* deviation, in units of a sample's root mean square; 0: none */
+		double head_act, mid_grad; /* standard deviation, in units of a sample's root mean square; 0: none */
 		char key[PATH_MAX];        /* key file */
 	} noise;
-	struct sl_agreed agreed; /* the rest of train, and codec: what the server has to agree with */
+	struct sl_agreed agreed; /* the rest of train, codec and share: what the server has to agree with */
 	struct sl_conf_link link;
 	struct {
-		char secret_key[PATH_MAX]; /* key file; "": the link is plain, and so is server_key */
+		char secret_key[PATH_MAX]; /* key file; "": the link is not encrypted, and server_key is "", too */
 		char server_key[PATH_MAX]; /* public key, or a file with it */
 	} auth;
 	int threads; /* 0: all CPUs */
@@ -280,7 +280,7 @@ struct sl_conf_client {
 	} log;
 	char control[SL_CONF_SOCKET_PATH]; /* resolved, never "" */
 	char metrics[SL_CONF_TEXT];        /* 127.0.0.1:9570; "": none */
-	int watchdog_s, drain_s;           /* 0: never; at once */
+	int watchdog_s, drain_s;           /* 0: no watchdog; SIGTERM ends at once */
 	struct sl_conf_origin origin;
 };
 
@@ -288,8 +288,8 @@ struct sl_conf_server {
 	char listen[SL_CONF_TEXT];   /* tcp://host:port, on loopback where there is no auth; port 0: any free one */
 	char store[PATH_MAX];        /* "": uploaded weights are not kept */
 	int64_t store_ttl_s;         /* 0: for ever */
-	int64_t store_bytes;         /* 0: by what is free */
-	int64_t store_bytes_per_key; /* 0: half of it */
+	int64_t store_bytes;         /* 0: derived from the free space */
+	int64_t store_bytes_per_key; /* 0: half of store_bytes */
 	int threads;
 	enum sl_conf_recompute recompute;
 	char device[SL_CONF_TEXT]; /* auto | cpu | cuda:N */
@@ -314,10 +314,9 @@ struct sl_conf_server {
 	struct sl_conf_origin origin;
 };
 
-/* A row of a sweep's list: what it changes of the config; "" and 0: the config's own. */
+/* A row of a sweep's list: what it changes in the config; "" and 0: as in the config. */
 struct sl_conf_sweep_row {
-	char name[SL_CONF_NAME_TEXT]; /* of the method: rows of one name and different chunks make one line of a picture
-				       */
+	char name[SL_CONF_NAME_TEXT]; /* of the method; rows of one name are one line of a plot */
 	char codec[4][SL_CONF_CODEC_TEXT];
 	struct {
 		char head[SL_CONF_CODEC_TEXT], tail[SL_CONF_CODEC_TEXT];
@@ -330,40 +329,41 @@ struct sl_conf_sweep_row {
 struct sl_conf_schema; /* key.h */
 extern const struct sl_conf_schema sl_conf_client_schema, sl_conf_server_schema, sl_conf_sweep_schema;
 
-/* Whether training's files are split into training, validation and test. */
+/* Whether the training files are split into training, validation and test. */
 static inline bool sl_conf_splits(const struct sl_conf_client *c)
 {
 	return c->data.split.train > 0 || c->data.split.folds;
 }
 
-/* data.partition. False: it is none. */
+/* Reads data.partition. False: it is malformed. */
 bool sl_conf_parts_read(const char *text, struct sl_conf_parts *out);
-/* An item of train.schedule.milestones (`lr` NULL: "16") or train.schedule.points ("5:0.4"). False: it is none. */
+/* Reads an item of train.schedule.milestones (`lr` NULL: "16") or train.schedule.points ("5:0.4"). False: it is
+ * malformed. */
 bool sl_conf_point(const char *text, double *epoch, double *lr);
 
-/* For both configs; the typed wrappers below are what to call. `set`: n_set texts "key.path=value" of --set, applied
+/* Loads either config; callers use the typed wrappers below. `set`: n_set texts "key.path=value" of --set, applied
  * after the file, the last one wins; a list's items are separated by commas, `codec=…` sets all four. */
 enum sl_err sl_conf_load(const struct sl_conf_schema *schema, void *out, const char *path, const char *const *set,
 			 int n_set, struct sl_fail *fail) SL_MUST_CHECK;
 /* The same from memory; `name` stands for the file in errors. */
 enum sl_err sl_conf_parse(const struct sl_conf_schema *schema, void *out, const char *name, const char *text,
 			  size_t len, const char *const *set, int n_set, struct sl_fail *fail) SL_MUST_CHECK;
-/* A file that is a list of sections, each of them whole by the schema: rows [most], *n of them are filled. `most` is
- * one of the errors. */
+/* Loads a file that is a list of sections, each complete by the schema, to rows [most]; *n are filled. CONFIG also
+ * if there are more than `most`. */
 enum sl_err sl_conf_load_list(const struct sl_conf_schema *schema, void *rows, int most, int *n, const char *path,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 /* The effective config as YAML that can be loaded again, with each key's help as a comment. IO where `file` fails. */
 enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf, FILE *file) SL_MUST_CHECK;
-/* One key's value as sl_conf_print writes it, cut off where it is longer. BUG, and "", where there is no such key. */
+/* One key's value as sl_conf_print writes it, cut off at `size`. BUG, and "", if there is no such key. */
 enum sl_err sl_conf_value_text(const struct sl_conf_schema *schema, const void *conf, const char *path, char *out,
 			       size_t size) SL_MUST_CHECK;
-/* Neither the file nor --set has set it. */
+/* Whether neither the file nor --set has set the key. */
 bool sl_conf_is_default(const struct sl_conf_schema *schema, const void *conf, const char *key);
-/* Returns CONFIG; *fail becomes "file:line:column: key: text", or "--set key: text", or "key (default): text". */
+/* Returns CONFIG; *fail becomes "file:line:column: key: text", or "--set key: text", or "file: key (default): text". */
 enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, const char *key, struct sl_fail *fail,
 			 const char *fmt, ...) SL_PRINTF(5, 6);
-/* The same before what *fail, of status `err`, says already; that stays the status, and is returned. OK, or a key that
- * the schema lacks: nothing. */
+/* Puts the same in front of the text of *fail, whose status is `err`, and returns `err`. Does nothing if that is OK,
+ * or if the schema lacks the key. */
 enum sl_err sl_conf_blame(const struct sl_conf_schema *schema, const void *conf, const char *key, enum sl_err err,
 			  struct sl_fail *fail);
 
@@ -373,15 +373,15 @@ static inline enum sl_err SL_MUST_CHECK sl_conf_client_load(struct sl_conf_clien
 	return sl_conf_load(&sl_conf_client_schema, out, path, set, n_set, fail);
 }
 
-/* Whether train.class_weights is no list, or has a number for each class. */
+/* Whether train.class_weights is a word, or has a number for each class. */
 bool sl_conf_weights_fit(const struct sl_conf_client *conf);
-/* Training goes by what the data say of samples, not by an activation that an insert gives back. */
+/* Whether training uses the labels of samples, and not an activation that an insert restores. */
 static inline bool sl_conf_learns_labels(const struct sl_conf_client *c)
 {
 	return c->train.loss != SL_CONF_RESTORE_HEAD && c->train.loss != SL_CONF_RESTORE_TAIL;
 }
 
-/* Whether nothing reads this key, given the others: it is of another network or optimizer. */
+/* Whether this key has no effect beside the others: it belongs to another network or optimizer, say. */
 bool sl_conf_client_is_idle(const struct sl_conf_client *conf, const char *path);
 /* `key` as in the file: sl_conf_client_fail(conf, "codec.head_act", fail, "%s", why) */
 #define sl_conf_client_fail(conf, key, fail, ...) \

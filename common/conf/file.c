@@ -9,7 +9,7 @@ enum sl_err sl_conf_read(const char *path, uint8_t **text, size_t *len, struct s
 	struct sl_fail why;
 	enum sl_err err = sl_file_read(path, SL_CONF_MAX_BYTES, text, len, &why);
 
-	/* too long is a fault of the config, not of a peer */
+	/* a text that is too long is a fault of the config, not of a peer */
 	return err ? sl_fail_set(fail, err == SL_ERR_LIMIT ? SL_ERR_CONFIG : err, "%s", why.text) : SL_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Groups of parameters: "PATTERN … lr=FACTOR weight_decay=NUMBER" in a config, the rule alone in an agreement. */
+/* Parameter groups: "PATTERN … lr=FACTOR weight_decay=NUMBER" in a config, the rule alone in an agreement. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 static const double most_lr = 1000, most_decay = 1;
 
-/* A decimal number from 0 to `most`, all of [text, end). */
+/* Reads a decimal number from 0 to `most` that is all of [text, end). */
 static bool number(const char *text, const char *end, double most, double *out)
 {
 	char *stop;
@@ -23,7 +23,7 @@ static bool key_is(const char *word, size_t len, const char *key)
 	return len > strlen(key) && strncmp(word, key, strlen(key)) == 0;
 }
 
-/* One word: a pattern, or a number that is not given yet. */
+/* Takes one word: a pattern, or a number that is not given yet. */
 static bool take_word(const char *word, size_t len, struct sl_conf_group *g, bool *lr)
 {
 	if (key_is(word, len, "lr=") && !*lr)
@@ -93,7 +93,7 @@ const char *sl_conf_check_group(const void *value, char why[SL_CONF_WHY])
 		most_lr, most_decay, SL_CONF_GROUP_PATTERNS, (const char *)value);
 }
 
-/* One spelling, since both sides hash it. */
+/* A rule has only one spelling, because both sides hash it. */
 const char *sl_conf_check_rule(const void *value, char why[SL_CONF_WHY])
 {
 	char again[SL_CONF_RULE_TEXT];

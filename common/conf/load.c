@@ -1,5 +1,5 @@
-/* YAML events to values. Events, not documents: nothing is built that a hostile file could blow up, aliases never
- * expand, and every mark is at hand. */
+/* Reads YAML events into values. Events, not documents: a hostile file cannot make anything large be built, aliases
+ * never expand, and every event has its place. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct loader {
 	yaml_event_t event; /* the current one; owned while have_event */
 	bool have_event;
 	bool seen[SL_CONF_MAX_KEYS];
-	char *rows; /* of a list */
+	char *rows; /* of a file that is a list */
 	int n_row, most_rows;
 };
 
@@ -75,7 +75,7 @@ static enum sl_err refuse_extras(struct loader *l)
 	return SL_OK;
 }
 
-/* What is usually behind libyaml's words. */
+/* Adds the usual cause to libyaml's words. */
 static void explain(const struct loader *l, char out[SL_CONF_WHY])
 {
 	static const struct {
@@ -127,14 +127,14 @@ static enum sl_err next_event(struct loader *l)
 	return refuse_extras(l);
 }
 
-/* Text of the current scalar; CONFIG where it holds a NUL. */
+/* The text of the current scalar; CONFIG if it holds a NUL. */
 static enum sl_err scalar_text(struct loader *l, const char **out, bool *plain)
 {
 	const char *text = (const char *)l->event.data.scalar.value;
 
 	if (strlen(text) != l->event.data.scalar.length) {
 		(void)fail_at(l, l->event.start_mark, "must not contain a NUL character");
-		return SL_ERR_CONFIG; /* plain to the compiler, too */
+		return SL_ERR_CONFIG; /* a constant, for the compiler's analysis */
 	}
 	*out = text;
 	if (plain)
@@ -219,8 +219,8 @@ static enum sl_err load_record(struct loader *l, struct record *r)
 	return err;
 }
 
-/* The current event is an item, which YAML cuts at commas: as long as its brackets are open, what follows belongs to
- * it. [RandomCrop(32, padding=4), …] begins with one item. */
+/* The current event is an item, which YAML cuts at commas: while its brackets are open, the next scalars are joined
+ * to it. [RandomCrop(32, padding=4), …] begins with one item. */
 static enum sl_err load_item(struct loader *l, struct record *item)
 {
 	const yaml_mark_t mark = l->event.start_mark;
@@ -289,7 +289,7 @@ static enum sl_err load_value(struct loader *l, int index)
 	err = scalar_text(l, &text, &plain);
 	if (err)
 		return err;
-	if (key->or_one && !is_none(text, plain)) { /* a comma in it parts nothing */
+	if (key->or_one && !is_none(text, plain)) { /* a comma in it separates nothing */
 		if (sl_conf_value_set(key, l->conf, "", true, why) || sl_conf_value_append(key, l->conf, text, why))
 			return fail_at(l, l->event.start_mark, "%s %s", key->path, why);
 		return SL_OK;
@@ -302,7 +302,7 @@ static enum sl_err load_value(struct loader *l, int index)
 	return SL_OK;
 }
 
-/* One scalar for every key of the section. */
+/* Sets every key of the section to one scalar. */
 static enum sl_err load_spread(struct loader *l, const char *section)
 {
 	enum sl_err err = SL_OK;
@@ -315,7 +315,7 @@ static enum sl_err load_spread(struct loader *l, const char *section)
 
 static enum sl_err load_section(struct loader *l, const char *section);
 
-/* The current event is what follows the key `path`. */
+/* The current event follows the key `path`. */
 static enum sl_err load_entry(struct loader *l, const char *path)
 {
 	int index = sl_conf_find(l->schema, path);
@@ -342,8 +342,8 @@ static enum sl_err load_entry(struct loader *l, const char *path)
 	return fail_at(l, l->event.start_mark, "%s must be a section of keys, got %s", path, kind_of(&l->event));
 }
 
-/* The current event starts the mapping of `section` ("": the whole file). Sections nest as deep as keys of the schema
- * do, and no deeper: any other name is refused before what follows it is looked at. */
+/* The current event starts the mapping of `section` ("": the whole file). Sections nest no deeper than the keys of
+ * the schema: any other name is refused before what follows it is read. */
 static enum sl_err load_section(struct loader *l, const char *section)
 {
 	char names[64][48], path[PATH_TEXT], hint[SL_CONF_WHY];
@@ -360,7 +360,7 @@ static enum sl_err load_section(struct loader *l, const char *section)
 		if (err)
 			return err;
 		snprintf(path, sizeof path, "%s%s%.60s", section, *section ? "." : "", name);
-		/* a dot in a key would reach into another section behind the back of the duplicate check */
+		/* a dot in a key would reach another section, past the check for duplicates */
 		if (strlen(name) >= sizeof names[0] || strchr(name, '.') ||
 		    (sl_conf_find(l->schema, path) < 0 && !sl_conf_is_section(l->schema, path)))
 			return fail_at(l, mark, "unknown key \"%.60s\"%s%s: %s", name, *section ? " in " : "", section,
@@ -380,7 +380,7 @@ static enum sl_err load_section(struct loader *l, const char *section)
 	return err;
 }
 
-/* Behind the only document. */
+/* After the only document. */
 static enum sl_err load_end(struct loader *l)
 {
 	enum sl_err err = next_event(l); /* document end */
@@ -417,8 +417,7 @@ static enum sl_err load_yaml(struct loader *l, const char *text, size_t len, enu
 	if (!yaml_parser_initialize(&l->parser))
 		return sl_fail_set(l->fail, SL_ERR_NOMEM, "%s: no memory for the YAML parser", l->name);
 	yaml_parser_set_encoding(&l->parser, YAML_UTF8_ENCODING);
-	if (len >= 3 &&
-	    memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* some editors' mark; libyaml would indent line 1 by it */
+	if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark, which libyaml counts as indent */
 		text += 3;
 		len -= 3;
 	}
@@ -464,7 +463,7 @@ static enum sl_err apply_set(struct loader *l, const char *set)
 	if (sl_conf_is_section(l->schema, path))
 		return sl_fail_set(l->fail, SL_ERR_CONFIG, "--set %s: is a section: %s", path,
 				   sl_conf_suggest(l->schema, path, "", hint));
-	/* the first word that is none in the sections before it */
+	/* the first word that is not in the section before it */
 	for (dot = strchr(path, '.'), name = path; dot; name = dot + 1, dot = strchr(name, '.')) {
 		snprintf(word, sizeof word, "%.*s", (int)(dot - path), path);
 		if (!sl_conf_is_section(l->schema, word))
@@ -489,7 +488,7 @@ static enum sl_err apply_presets(struct loader *l)
 	return SL_OK;
 }
 
-/* Whether another key stands instead of this one. */
+/* Whether another key was given instead of this one. */
 static bool has_other(const struct loader *l, const struct sl_conf_key *key)
 {
 	for (int i = 0; i < 2; i++)
@@ -498,7 +497,7 @@ static bool has_other(const struct loader *l, const struct sl_conf_key *key)
 	return false;
 }
 
-/* `mark`: where what should hold them begins. */
+/* `mark`: where the section that should hold them begins. */
 static enum sl_err check_required(struct loader *l, yaml_mark_t mark)
 {
 	for (int i = 0; i < l->schema->n_key; i++)

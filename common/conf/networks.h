@@ -1,9 +1,9 @@
-/* The networks that have a name, and what each has. A new one is a row here, and a file in client/model that defines
- * sl_source_NAME. */
+/* The networks that have a name, and the inputs and keys of each. A new one is a row here, and a file in
+ * client/model that defines sl_source_NAME. */
 #ifndef SL_CONF_NETWORKS_H
 #define SL_CONF_NETWORKS_H
 
-/* Its input, and keys that only some networks have. */
+/* The kind of a network's input, and the keys that it has. */
 enum {
 	SL_NETWORK_IMAGES = 1 << 0,
 	SL_NETWORK_TOKENS = 1 << 1,
@@ -33,17 +33,17 @@ enum {
 	X(mlp,                SL_NETWORK_ROWS | SL_NETWORK_DROPOUT)
 /* clang-format on */
 
-/* The name of a network that model.huggingface or model.onnx describes. */
+/* model.name of a network that model.huggingface or model.onnx describes. */
 #define SL_CONF_HUGGINGFACE "huggingface"
 #define SL_CONF_ONNX        "onnx"
-#define SL_CONF_ONNX_ROWS   "onnx_rows" /* where data.kind has rows of numbers */
+#define SL_CONF_ONNX_ROWS   "onnx_rows" /* if data.kind has rows of numbers */
 #define SL_CONF_ONNX_TEXTS  "onnx_texts"
 
 struct sl_network {
 	const char *name;
 	unsigned has;
 };
-extern const struct sl_network sl_networks[]; /* the built-in ones, then these; behind the last the name is NULL */
+extern const struct sl_network sl_networks[]; /* the built-in ones, then these; the last name is NULL */
 unsigned sl_network_has(const char *name);    /* 0: there is no such network */
 
 #endif

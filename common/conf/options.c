@@ -13,7 +13,7 @@ enum { HELP_COLUMN = 22 };
 struct option {
 	const char *name, *value; /* value NULL: a flag */
 	unsigned takes;
-	size_t at; /* of the bool or the text in struct sl_options; --set has a list instead */
+	size_t at; /* offset of the bool or text in struct sl_options; 0: --set, which has a list */
 	const char *help;
 };
 
@@ -132,7 +132,7 @@ static int usage_error(const struct sl_options *o, const char *what, const char 
 	return sl_err_exit_status(SL_ERR_USAGE);
 }
 
-/* A key of the config, perhaps, that is spelled as an option: --momentum, --train.epochs=3. */
+/* Reports an unknown option. It may be a key of the config: --momentum, --train.epochs=3. */
 static int unknown_option(const struct sl_options *o, const char *arg, unsigned takes)
 {
 	const struct sl_conf_schema *schema =
@@ -176,7 +176,7 @@ static void print_usage(const struct sl_options *o, unsigned takes)
 	print_option("-h, --help", NULL, "print this help");
 }
 
-/* `arg`: --name, or --name=value of an option that takes one. */
+/* Finds an option. `arg`: --name, or --name=value if it takes a value. */
 static const struct option *find(const char *arg, unsigned takes)
 {
 	size_t len = strcspn(arg, "=");
@@ -188,7 +188,7 @@ static const struct option *find(const char *arg, unsigned takes)
 	return NULL;
 }
 
-/* How many arguments were taken; 0: the value is missing, or is one --set too many. */
+/* Returns how many arguments it took; 0: the value is missing, or is one --set too many. */
 static int take(struct sl_options *o, const struct option *option, const char *value)
 {
 	char *at = (char *)o + option->at;

@@ -1,6 +1,5 @@
-/* What follows a sub-command's name on the command line, of both programs. One table names every option with a line of
- * help; parsing, --help and the manual pages (scripts/man.sh, from --help) come from it. Errors go to stderr as one
- * line. */
+/* The command line after a sub-command's name, for both programs. One table names every option with a line of help;
+ * parsing, --help and the manual pages (scripts/man.sh, from --help) come from it. Errors go to stderr as one line. */
 #ifndef SL_CONF_OPTIONS_H
 #define SL_CONF_OPTIONS_H
 
@@ -13,7 +12,8 @@ enum { SL_MAX_SETS = 64, SL_MAX_OPERANDS = 32, SL_ANY_OPERANDS = INT_MAX };
 struct sl_options {
 	const char *command;      /* "train" */
 	const char *const *usage; /* the synopsis, "splitc train CONFIG …"; then paragraphs; NULL-terminated */
-	/* What splitc's command asks of a config besides, --check-config too; NULL: nothing. Set it before parsing. */
+	/* What a command of splitc checks of its config besides, with --check-config too; NULL: nothing. Set it
+	 * before parsing. */
 	enum sl_err (*suits)(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail);
 	const char **positional; /* in argv */
 	int n_positional;
@@ -62,15 +62,16 @@ enum {
 	SL_OPT_TRAIN = 262144,     /* --epochs, --batch, --lr */
 };
 
-/* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments, "-" is one. They are moved to the front
- * of argv. Returns -1 to go on, or the exit status (help printed: 0; a wrong command line: 64). */
+/* `takes`: the SL_OPT_… that the command accepts; `operands`: the most positional arguments; "-" is one. They are
+ * moved to the front of argv. Returns -1 to go on, or the exit status (help printed: 0; a wrong command line: 64). */
 int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes, int operands);
-/* *conf is the config that was named, or else that of `text`; untouched where --control says already whom to ask. */
+/* Finds whom `status` asks: *conf becomes the config that was named, or else that of `text`; it is untouched if
+ * --control gives the socket. USAGE: options that exclude each other. */
 enum sl_err sl_options_whom(const struct sl_options *o, const struct sl_conf_schema *schema, void *conf,
 			    const char *text, struct sl_fail *fail) SL_MUST_CHECK;
-/* Says that `what` was not given; returns the exit status. */
+/* Reports that `what` was not given; returns the exit status. */
 int sl_options_missing(const struct sl_options *o, const char *what);
-/* Prints `splitc: text`, with the journal's priority where stderr is the journal's; returns the error's exit status. */
+/* Prints `splitc: text` to stderr, with a priority if stderr is the journal; returns the error's exit status. */
 int sl_options_failed(const char *program, const struct sl_fail *fail);
 
 /* Sub-commands of a program, in the order of its help; a NULL name ends them. Each returns an exit status of
@@ -81,9 +82,9 @@ struct sl_command {
 	const char *help;
 };
 
-/* The main of a program: its sub-commands, --help, help COMMAND and --version, which says of which commit this build
- * is, and what it computes with. Streams that are closed become /dev/null; a command that succeeds and whose stdout
- * could not be written, though somebody reads it, ends with IO's status. */
+/* The main function of a program: its sub-commands, --help, help COMMAND and --version, which prints the commit of
+ * this build and what it computes with. Standard streams that are closed become /dev/null. If a command succeeds but
+ * its stdout could not be written, though somebody reads it, the exit status is that of IO. */
 int sl_command_run(const char *program, const char *build, const char *computes_with, const struct sl_command *commands,
 		   int argc, char **argv);
 

@@ -7,7 +7,7 @@
 
 static const double most_epochs = 1e6, most_lr = 1000;
 
-/* A whole number, of all of [text, end). */
+/* Reads a whole number from `least` to `most` that is all of [text, end). */
 static bool whole(const char *text, const char *end, double least, double most, int *out)
 {
 	char *stop;
@@ -38,7 +38,7 @@ static bool factor(const char *text, const char *end, double *out)
 	       *out <= most_lr;
 }
 
-/* KEY=VALUE, of a key that was not given yet. */
+/* Takes KEY=VALUE, if the key was not given yet. */
 static bool take_word(const char *word, size_t len, struct sl_conf_phase *p)
 {
 	const char *is = memchr(word, '=', len), *end = word + len;

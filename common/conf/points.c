@@ -6,9 +6,9 @@
 
 #include "common/conf/check.h"
 
-static const double most_epochs = 1e6, most_lr = 1000; /* as of train.epochs and train.optimizer.lr */
+static const double most_epochs = 1e6, most_lr = 1000; /* the bounds of train.epochs and train.optimizer.lr */
 
-/* A decimal number from 0 on, and nothing behind it but `end`. */
+/* Reads a decimal number from 0 to `most`, which the character `end` follows; *rest is the text after that. */
 static bool number(const char *text, char end, double most, double *out, const char **rest)
 {
 	size_t len = strspn(text, "0123456789.eE+-");
@@ -48,7 +48,7 @@ const char *sl_conf_check_point(const void *value, char why[SL_CONF_WHY])
 			   most_epochs, most_lr, (const char *)value);
 }
 
-/* *highest: of the learning rates, where they have some. */
+/* Checks that epochs rise. *highest becomes the largest learning rate; NULL: the items have none. */
 static const char *check(const struct sl_conf_list *list, double *highest, char why[SL_CONF_WHY])
 {
 	double before = -1, epoch = 0, lr = 0;

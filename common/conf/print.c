@@ -19,7 +19,7 @@ static int open_sections(const char *path, const char *last, FILE *file)
 	return depth;
 }
 
-/* "# help; bounds", in as many lines as that takes */
+/* Prints "# help; bounds", in as many lines as that takes. */
 static void print_help(const struct sl_conf_key *key, int column, FILE *file)
 {
 	const bool bounded = key->type != SL_CONF_STRING && key->type != SL_CONF_NAMES && key->type != SL_CONF_BOOL;
@@ -63,7 +63,7 @@ enum sl_err sl_conf_value_text(const struct sl_conf_schema *schema, const void *
 		if (!file)
 			return SL_ERR_NOMEM;
 		sl_conf_value_print(&schema->key[i], conf, file);
-		fclose(file); /* too long a value fails here: what fits is in `out` */
+		fclose(file); /* fails if the value is too long: `out` has what fits */
 		out[size - 1] = 0;
 		return SL_OK;
 	}

@@ -40,7 +40,7 @@ static bool nearest(const struct sl_conf_schema *schema, const char *section, co
 	return best.name != NULL;
 }
 
-/* Whether `name` stands at the top of that config. */
+/* Whether `name` is a top-level key of the other program's config. */
 static bool of_other(const struct sl_conf_schema *schema, const char *name)
 {
 	for (const char *const *word = schema->of_other; word && *word; word++)

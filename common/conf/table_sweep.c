@@ -6,7 +6,7 @@
 
 typedef struct sl_conf_sweep_row T;
 
-/* It ends up in a CSV and, between quotes, in a gnuplot script. */
+/* The name is written to a CSV and, in quotes, to a gnuplot script. */
 static const char *check_name(const void *value, char why[SL_CONF_WHY])
 {
 	const char *name = value;
@@ -23,7 +23,7 @@ static const char *check_codec(const void *value, char why[SL_CONF_WHY])
 	return *(const char *)value ? sl_conf_check_codec(value, why) : NULL;
 }
 
-/* That the key is one of the config's, and the value one of its values, is seen once both are read together. */
+/* Checks the form alone. Whether the config has this key and value is checked when both are read together. */
 static const char *check_setting(const void *value, char why[SL_CONF_WHY])
 {
 	const char *text = value, *equals = strchr(text, '=');

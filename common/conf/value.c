@@ -123,7 +123,7 @@ static bool parse_bytes(const char *text, int64_t *out)
 	return false;
 }
 
-/* Decimal alone: no hexadecimal, no infinity, no NaN. */
+/* Accepts decimal numbers only: no hexadecimal, no infinity, no NaN. */
 static bool parse_double(const char *text, double *out)
 {
 	char *end;
@@ -134,7 +134,7 @@ static bool parse_double(const char *text, double *out)
 	return end != text && !*end && isfinite(*out);
 }
 
-/* Length of one character that YAML can carry unescaped and a log line can show, 0 for any other. */
+/* The length of one character that YAML can carry unescaped and a log line can show; 0 for any other. */
 static size_t printable(const char *s)
 {
 	/* the separators that YAML reads as line ends, the byte order mark, non-characters */
@@ -187,7 +187,8 @@ const char *sl_conf_value_append(const struct sl_conf_key *key, void *conf, cons
 	return NULL;
 }
 
-/* Up to the next comma that stands neither in brackets, RandomCrop(32, padding=4), nor in quotes, "name, first". */
+/* The length up to the next comma that stands neither in brackets, RandomCrop(32, padding=4), nor in quotes, "name,
+ * first". */
 static size_t item_length(const char *text)
 {
 	const size_t blanks = strspn(text, " ");
@@ -220,7 +221,7 @@ int sl_conf_open_brackets(const char *text)
 	return depth;
 }
 
-/* Without the blanks around it, and quotes as a list of YAML may have them. */
+/* Removes the blanks around an item, and quotes as a list of YAML may have them. */
 static void strip(const char **text, size_t *len)
 {
 	for (; *len && **text == ' '; ++*text)
@@ -233,7 +234,7 @@ static void strip(const char **text, size_t *len)
 	}
 }
 
-/* "A, B", or as YAML has it [A, "B"]. */
+/* Reads "A, B", or as YAML has it [A, "B"]. */
 static const char *set_names(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY])
 {
 	struct sl_conf_list *list = field(key, conf);

@@ -4,7 +4,7 @@
 
 #include "common/exec/finite.h"
 
-/* Moments of the optimizer are kinds from 0 on. */
+/* A "kind" of floats: the weights, or from 0 on a moment of the optimizer. */
 enum { WEIGHTS = -1 };
 
 static int64_t count_of(const struct sl_exec *e, int kind)
@@ -14,7 +14,7 @@ static int64_t count_of(const struct sl_exec *e, int kind)
 	return kind == WEIGHTS ? s->weight_count : s->trainable_count;
 }
 
-/* Of these, what steps change: all copies have the rest alike, and not all of it are floats. */
+/* How many of these floats steps can change. The rest is equal in all copies, and partly held in 16 bits. */
 static int64_t moving_of(const struct sl_exec *e, int kind)
 {
 	const struct sl_plan_segment *s = sl_exec_segment(e);
@@ -45,16 +45,16 @@ enum sl_err sl_copy_check(struct sl_exec *copy, struct sl_fail *fail)
 	return err;
 }
 
-/* What becomes one, and how. */
+/* The copies to be averaged. */
 struct union_of {
 	struct sl_exec *trunk;
 	const struct sl_copy *copy;
 	int n;
-	uint64_t rows, applied; /* of all copies; the most steps of one that takes part */
+	uint64_t rows, applied; /* rows of all copies; the most applied steps of a copy that has rows */
 	const struct sl_others *others;
 };
 
-/* x, [count] of it, becomes the average, sum [count] is zeroes and room for it. */
+/* x [count] = the average; sum [count] is zeroed workspace. */
 static enum sl_err average_into(float *x, double *sum, const struct union_of *u, int kind, int64_t count)
 {
 	const size_t bytes = (size_t)count * sizeof *sum;
@@ -95,7 +95,7 @@ static enum sl_err unite(const struct union_of *u, int kind, bool zero)
 	double *sum = calloc((size_t)count + 1, sizeof *sum);
 	enum sl_err err = x && sum ? SL_OK : SL_ERR_NOMEM;
 
-	if (!err && kind == WEIGHTS) /* what is frozen */
+	if (!err && kind == WEIGHTS) /* for the frozen weights */
 		err = get(u->trunk, kind, x);
 	if (!err && !zero)
 		err = average_into(x, sum, u, kind, count);
@@ -115,7 +115,7 @@ static void unite_applied(const struct union_of *u, bool zero)
 		sl_exec_set_applied(u->copy[k].exec, applied);
 }
 
-/* Of all processes: the sum of rows, and the most steps of one that takes part. */
+/* Extends rows and applied to the copies of all processes. */
 static enum sl_err hear_others(struct union_of *u)
 {
 	const struct {

@@ -1,8 +1,8 @@
-/* The table that a backend fills: memory, one kernel per op, the optimizer's update.
+/* The interface of a backend: memory, one kernel per op, the optimizer's update.
  *
- * Threads: all functions of one backend object are called from one thread (the worker). A CPU backend returns when
- * the work is done; a GPU backend may return when it is queued: `fence` says when it is done.
- * Determinism: same inputs, same bits, for any number of threads.
+ * Threads: all functions of one backend object are called from one thread (the worker), unless stated otherwise. A CPU
+ * backend returns when the work is done. A GPU backend may return when it is queued; `fence` reports when it is done.
+ * Determinism: the same inputs give the same bits, for any number of threads.
  */
 #ifndef SL_EXEC_BACKEND_H
 #define SL_EXEC_BACKEND_H
@@ -18,137 +18,137 @@ struct sl_codec_loops; /* common/codec/loops.h */
 
 /* ---- one op */
 
-/* What a kernel does beside the work of its own op. All 0: nothing. */
+/* Fusion: work of neighbouring ops that a kernel does together with its own op's. All 0: none. */
 struct sl_exec_form {
-	/* CONV2D, what it does of the op in front. NORM: in[0] is the *input* x of that batchnorm, and the convolution
-	 * normalises and activates as it reads; its din is the gradient at the batchnorm's output, and backward also
-	 * finishes the batchnorm's own gradients. ACT: in[0] is the input of that activation, and din the gradient
-	 * there: nothing is left for the activation to do.
-	 * XENT: with LINEAR the executor computes the logits of some rows at a time (exec_blocks.c). Forward turns
-	 * in[0], these logits, into their gradient times loss_scale, in place. It keeps nothing, and there is no
+	/* CONV2D: which work of the preceding op it does. NORM: in[0] is the *input* x of the preceding batchnorm,
+	 * which the convolution normalises and activates while it reads. din is the gradient of the batchnorm's output,
+	 * and backward also completes the gradients of the batchnorm's parameters. ACT: in[0] is the input of the
+	 * preceding activation, and din the gradient of that input; the activation has no call of its own.
+	 * XENT: LINEAR means that the executor computes the logits of a block of rows at a time (exec_blocks.c).
+	 * Forward replaces in[0], these logits, with their gradient times loss_scale. It saves nothing, and there is no
 	 * backward. */
 	enum sl_pre { SL_PRE_NONE, SL_PRE_NORM, SL_PRE_ACT, SL_PRE_LINEAR } pre;
-	/* CONV2D, what it does of the batchnorm behind. STATS: forward also finishes the statistics of `out`; in
-	 * backward dout is the gradient at the batchnorm's output, which it puts through the batchnorm first, and `out`
-	 * is given. WHOLE: everything, where nobody wants din. Forward's out, and backward's out and dout are the
-	 * batchnorm's; its input is never in memory. */
+	/* CONV2D: which work of the following batchnorm it does. STATS: forward also computes the statistics of `out`.
+	 * In backward dout is the gradient of the batchnorm's output, from which the kernel first computes that of the
+	 * batchnorm's input; it gets `out` for that. WHOLE: all work, if nobody needs din. Forward's out, and
+	 * backward's out and dout, are those of the batchnorm, whose input is never in memory. */
 	enum sl_post { SL_POST_NONE, SL_POST_STATS, SL_POST_WHOLE } post;
-	/* BATCHNORM, what is left of it. STATS: forward only takes statistics (out.data is NULL); backward finds the
-	 * parameters' gradients done, and makes din of them. APPLY: forward finds the statistics taken; backward only
-	 * makes the parameters' gradients (din[0].data is NULL). */
+	/* BATCHNORM: which work is left to its own kernel. STATS: forward only computes statistics (out.data is NULL);
+	 * backward gets the finished gradients of the parameters, and computes din from them. APPLY: forward gets the
+	 * finished statistics; backward only computes the gradients of the parameters (din[0].data is NULL). */
 	enum sl_half { SL_HALF_BOTH, SL_HALF_STATS, SL_HALF_APPLY } half;
 };
 
-/* How a loss takes its labels. All 0: each row's loss is -log p(label). */
+/* How a loss treats its labels. All 0: each row's loss is -log p(label). */
 struct sl_xent_rule {
-	float smoothing; /* 0 … 1: this share of every target falls to all classes alike, the rest to the label */
-	bool ignores;    /* rows whose label is `ignored` count for nothing: no loss, no gradient, never correct */
+	float smoothing; /* label smoothing, 0 … 1: this share of a target is spread evenly over all classes */
+	bool ignores;    /* rows whose label is `ignored` are left out: no loss, no gradient, never correct */
 	int32_t ignored; /* any number */
-	/* Of mixed rows: `share` [N] of the target is at the label, the rest at the `other` one [N]. Host order,
-	 * checked as labels are; NULL: all of it is at the label. */
+	/* For mixed rows: `share` [N] of the target is at the label, the rest at the `other` label [N]. In host memory,
+	 * and checked as labels are. NULL: all of the target is at the label. */
 	const int32_t *other;
 	const float *share;
-	/* [K], host; NULL: all 1. Of XENT the share of each class in a target is multiplied by its weight, as torch's
-	 * `weight` does before the mean; of MSE with BCE it is pos_weight. */
+	/* [K], host memory; NULL: all 1. XENT multiplies each class' share of a target by its weight, as torch's
+	 * `weight` does before the mean. For MSE with BCE it is pos_weight. */
 	const float *weight;
-	float dice; /* what the Dice loss of a picture counts beside the cross-entropy of a pixel */
+	float dice; /* factor on each picture's Dice loss in the sum, where each pixel's cross-entropy counts once */
 };
 
-/* Rows of logits, each with a label: [N, K] or [N, H, W, K]. */
+/* Number of rows of logits, [N, K] or [N, H, W, K]; each has a label. */
 static inline int64_t sl_xent_rows(const struct sl_shape *logits)
 {
 	return sl_shape_count(logits) / logits->dim[logits->ndim - 1];
 }
 
-/* A parameter in 16 bits: IEEE half, or else bfloat16. Data NULL: it is none. */
+/* A parameter that is held in 16 bits: IEEE half if f16, else bfloat16. data NULL: there is none. */
 struct sl_held {
 	const uint16_t *data;
 	bool f16;
 };
 
-/* One call of a kernel for one chunk: what forward, backward and commit read. Pointers are in the backend's memory,
- * shapes have the chunk's rows: at most those that `op` was prepared for. */
+/* The arguments of forward, backward and commit, for one op and one chunk. Pointers are to the backend's memory. Shapes
+ * have the chunk's rows, at most as many as `op` was prepared for. */
 struct sl_op_call {
 	struct sl_backend *be;
 	const struct sl_op *op;
-	void *state; /* what `prepare` left */
-	/* Forward writes `out` whole, and never reads it. Backward has in[] and out as forward had them, as far as op.h
-	 * says that they are saved; else their data is NULL. It reads dout (XENT has none), and writes din[i] unless
-	 * that one's data is NULL: nobody wants it. With din_add[i] it adds to din[i] instead. In commit all data is
-	 * NULL, and the shapes say what the chunk was. */
+	void *state; /* from `prepare` and `start` */
+	/* Forward writes all of `out`, and never reads it. Backward gets in[] and out as in forward if they are saved
+	 * (op.h); else their data is NULL. It reads dout, which a loss lacks. It writes din[i], or adds to it if
+	 * din_add[i]; if its data is NULL, nobody needs that gradient. In commit all data is NULL, and only the shapes
+	 * count. */
 	struct sl_tensor in[SL_OP_MAX_IN], out;
 	struct sl_tensor dout, din[SL_OP_MAX_IN];
 	bool din_add[SL_OP_MAX_IN];
-	/* Rows and tokens of the chunk; begin in the backend's memory, where anything of the part is per token. */
+	/* Rows and tokens of the chunk. If the segment has per-token values, its arrays are in the backend's memory. */
 	struct sl_dims dims;
 	struct sl_rng_key rng;         /* seed, step, chunk, op->stream: dropout draws element i of its output */
 	bool training;                 /* false: batchnorm uses running statistics, dropout passes through */
 	float *param[SL_OP_MAX_PARAM]; /* in the order of op.h */
-	/* Of a kernel that `takes_held`, in place of param[0], which is NULL: its numbers in 16 bits. */
+	/* Parameter 0 in 16 bits, if it is held so and the kernel has `takes_held`; param[0] is then NULL. */
 	struct sl_held held;
-	/* Of the same shapes; backward adds to them. NULL: not wanted, as of running statistics and of what is frozen.
-	 */
+	/* Gradients, of the parameters' shapes; backward adds to them. NULL: not needed, as for running statistics and
+	 * frozen parameters. */
 	float *grad[SL_OP_MAX_PARAM];
-	/* Where op->precision is of 16 bits: the parameters once more, as such; else NULL. Biases and what batchnorm
-	 * has are read from `param`. */
+	/* If op->precision is a 16-bit one: copies of the parameters in that type; else NULL. Kernels read biases and
+	 * batchnorm's parameters from `param`. */
 	const void *param_low[SL_OP_MAX_PARAM];
-	/* Where dims.cached is not NULL: of this op, for each row of the cache cache_bytes, which last from
-	 * pass to pass. */
+	/* If dims.cached is not NULL: this op's cache of keys and values, cache_bytes for each row of the cache. It is
+	 * kept from pass to pass. */
 	void *cache;
 	void *saved;     /* kernel's own `saved_bytes` of this op and chunk, kept forward → backward → commit */
 	void *workspace; /* scratch of this call, at least `workspace_bytes`, contents undefined */
-	/* What this call does of other ops, or leaves to them; and the calls of those, without tensors. */
+	/* Which work of its op and the op's neighbours this call does; the neighbours' arguments, without tensors. */
 	struct sl_exec_form form;
-	const struct sl_op_call *pre, *post; /* NULL where `form` has NONE */
-	/* Losses only, labels of XENT: */
+	const struct sl_op_call *pre, *post; /* NULL if `form` has NONE */
+	/* The rest is for losses: */
 	struct sl_xent_rule rule;
-	const int32_t *labels; /* [N], host order checked before: 0 ≤ label < K, or ignored */
-	const float *targets;  /* [N, K], host; MSE; NULL: all are 0 */
-	float loss_scale;      /* 1/rows that the loss averages over; gradient of logits is multiplied by it */
+	const int32_t *labels; /* XENT: [N], host memory; the caller has checked 0 ≤ label < K, or ignored */
+	const float *targets;  /* MSE: [N, K], host memory; NULL: all are 0 */
+	float loss_scale;      /* factor on the gradient of the logits: 1 / rows that the loss averages over */
 	double *loss_sum;      /* host; forward stores the sum of the losses of this chunk's rows */
-	int64_t *correct;      /* host; forward stores how many rows have their largest logit at the label; 0 of MSE */
+	int64_t *correct;      /* host; forward stores how many rows have their largest logit at the label; 0 for MSE */
 };
 
 struct sl_op_sizes {
-	size_t workspace_bytes; /* shared by all ops of a segment */
+	size_t workspace_bytes; /* of one area that all ops of a segment share */
 	size_t saved_bytes;     /* per op and chunk in flight */
-	size_t cache_bytes;     /* per op and row of the cache, where there is one; 0: the kernel has none */
-	size_t state_bytes;     /* per op, in host memory: what `start` will make */
+	size_t cache_bytes;     /* per op and row of the cache, if there is one; 0: the kernel has no cache */
+	size_t state_bytes;     /* per op, in host memory: what `start` will allocate */
 };
 
-/* What `prepare` is asked, and what it answers: `state` and `sizes`, which are zero before. `start` gets back what
- * `prepare` has answered. */
+/* Arguments of `prepare`, and its results `state` and `sizes`, which are zero before. `start` gets `state` back, and
+ * may change it. */
 struct sl_op_prepare {
 	struct sl_backend *be;
 	const struct sl_op *op;   /* in_shape[*].dim[0]: the most rows of a chunk */
-	struct sl_exec_form form; /* of all its calls */
-	int64_t row_tokens;       /* that a row of the plan has at most; 0: op->most */
+	struct sl_exec_form form; /* the form of all calls */
+	int64_t row_tokens;       /* tokens of a row at most in this plan; 0: op->most */
 	struct sl_fail *fail;
 	void *state;
 	struct sl_op_sizes sizes;
 };
 
 struct sl_kernel {
-	/* Once, at plan time. On failure there is no state to release. NULL: nothing to prepare, and all sizes are 0.
-	 */
+	/* Called once, when the executor is prepared. On failure there is no state to release. NULL: there is nothing
+	 * to prepare, and all sizes are 0. */
 	enum sl_err (*prepare)(struct sl_op_prepare *p);
-	/* Once, behind prepare, when there is room for sizes.state_bytes: makes the part of the state whose size or
-	 * time a peer chooses, and gives way meanwhile. On failure p->state is still what prepare left. NULL: there is
-	 * no such part. Not of an op that narrows. */
+	/* Called once after prepare, when the memory for sizes.state_bytes is granted. Builds the part of the state
+	 * whose size or time a peer can choose, and meanwhile lets other jobs run (base/worker.h). On failure p->state
+	 * is as prepare left it. NULL: there is no such part. Not called for ops that narrow. */
 	enum sl_err (*start)(struct sl_op_prepare *p);
-	void (*release)(void *state); /* NULL where there is no state; a state of NULL is fine */
+	void (*release)(void *state); /* NULL: there is never a state; a state of NULL is fine */
 	enum sl_err (*forward)(const struct sl_op_call *call);
-	/* Parameter gradients are always added. */
+	/* Always adds to the parameters' gradients. */
 	enum sl_err (*backward)(const struct sl_op_call *call);
-	/* At commit(step), once per chunk in chunk order, for state that a step changes (BN running statistics, from
-	 * `saved`). NULL where there is none. */
+	/* Called once per chunk, in chunk order, when a step is committed: updates state that a step changes (running
+	 * statistics of batchnorm, from `saved`). NULL: there is no such state. */
 	enum sl_err (*commit)(const struct sl_op_call *call);
-	/* Whether calls of this op may have that form (rewrite.h asks). NULL: none but the one that is all 0. */
+	/* Whether the kernel supports that form of this op (rewrite.c asks). NULL: only the form that is all 0. */
 	bool (*takes)(const struct sl_op *op, struct sl_exec_form form);
-	bool takes_held; /* parameter 0 in 16 bits, in host memory; else the executor makes fp32 of it */
+	bool takes_held; /* reads parameter 0 in 16 bits, in host memory; else the executor converts it to fp32 */
 };
 
-/* Both, for callers that count no memory. */
+/* Calls prepare and start, for callers that do not account for memory. */
 static inline enum sl_err sl_kernel_open(const struct sl_kernel *k, struct sl_op_prepare *p)
 {
 	enum sl_err err = k->prepare ? k->prepare(p) : SL_OK;
@@ -158,8 +158,8 @@ static inline enum sl_err sl_kernel_open(const struct sl_kernel *k, struct sl_op
 
 /* ---- one pass */
 
-/* What an executor computes for one chunk. What it queues depends on these alone, step excepted: of that, the
- * randomness of dropout. */
+/* One pass of an executor over one chunk. The work that it queues depends only on these fields, so a backend may replay
+ * a recorded one. `step` affects nothing but the random numbers of dropout. */
 enum sl_pass_kind { SL_PASS_FORWARD, SL_PASS_BACKWARD, SL_PASS_COMMIT };
 struct sl_pass {
 	const void *owner; /* the executor */
@@ -167,10 +167,11 @@ struct sl_pass {
 	int slot;
 	bool training;
 	int64_t rows;
-	int64_t width_in, width_out; /* floats of a row at the segment's ends */
+	int64_t width_in, width_out; /* floats of a row of the segment's input, and of its output */
 	uint64_t step;
 };
-/* PLAIN: compute it. RECORD: compute it, then call pass_end. DONE: it is queued as it was recorded. */
+/* What the executor must do. PLAIN: compute the pass. RECORD: compute it, then call pass_end. DONE: nothing, because
+ * the recorded pass has been queued. */
 enum sl_pass_way { SL_PASS_PLAIN, SL_PASS_RECORD, SL_PASS_DONE };
 
 /* ---- the backend */
@@ -179,65 +180,65 @@ struct sl_backend_ops {
 	const char *name; /* "ref", "cpu", "cuda" */
 	enum sl_err (*alloc)(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail); /* zeroed */
 	void (*free)(struct sl_backend *be, void *ptr);
-	/* What alloc can give out now, and at most while nobody else, this process included, uses the device. NULL:
-	 * memory is the host's, which does not say. */
+	/* *left = bytes that alloc can give out now; *all = the same if nobody, this process included, used the device.
+	 * NULL: memory is the host's, for which nobody knows. */
 	enum sl_err (*free_bytes)(struct sl_backend *be, uint64_t *left, uint64_t *all);
-	/* Both return when done. */
+	/* Both return when the copy is complete. */
 	enum sl_err (*upload)(struct sl_backend *be, void *dst, const void *host_src, size_t bytes);
 	enum sl_err (*download)(struct sl_backend *be, void *host_dst, const void *src, size_t bytes);
 	enum sl_err (*zero)(struct sl_backend *be, void *dst, size_t bytes);
 	/* Calls done(arg) once everything queued before is complete, on a thread of the backend; a CPU backend calls it
-	 * at once. Those of one backend are called in order. */
+	 * at once. A backend's calls of `done` keep the order of their fences. */
 	enum sl_err (*fence)(struct sl_backend *be, void (*done)(void *arg), void *arg);
-	/* Optional, with `fence`: work of one task may be queued while that of another is under way, and copies to and
-	 * from locked host memory run beside it (the queue_… functions of codec stages). */
+	/* Optional: the caller may queue the work of one task while that of another is under way. Copies to and from
+	 * page-locked host memory then run concurrently (the queue_… functions of codec stages). */
 	bool ahead;
-	/* Optional, all or none, where work is queued. A mark notes when all that was queued before it is done; seconds
-	 * from one to another, once a fence behind both has passed, or all is known to be done. mark_close takes NULL.
-	 */
+	/* Optional, all or none, for backends that queue: marks measure time. A queued mark notes when all work queued
+	 * before it is done. `between` gives the seconds from one mark to another, after a fence behind both has passed
+	 * or all work is known to be done. mark_close takes NULL. */
 	enum sl_err (*mark_open)(struct sl_backend *be, void **mark);
 	enum sl_err (*mark)(struct sl_backend *be, void *mark);
 	enum sl_err (*between)(struct sl_backend *be, const void *from, const void *to, double *seconds);
 	void (*mark_close)(struct sl_backend *be, void *mark);
-	/* One step of an optimizer (optimizer.h). weight, grad, moment[i]: [count] each, one range over all parameters
-	 * of a segment; as many moments as the kind has, the others NULL. grad is read. Queued. */
+	/* One step of an optimizer (optimizer.h) on a range of a segment's parameters. weight, grad, moment[i]: [count]
+	 * each; as many moments as the optimizer has, the others NULL. grad is only read. Queued. */
 	enum sl_err (*update)(struct sl_backend *be, const struct sl_update *update, int64_t count, float *weight,
 			      const float *grad, float *const moment[SL_MOMENTS_MOST]);
-	/* Precisions beside FP32 that kernels compute in: bits 1 << enum sl_precision. */
+	/* Precisions other than FP32 in which kernels compute: bits 1 << enum sl_precision. */
 	unsigned precisions;
-	/* With precisions of 16 bits: out [count], of type `to`, = x [count], of type `from`, × *scale; both types F32,
-	 * F16 or BF16. `scale` in the backend's memory, read when the work is done; NULL: 1. out = x where the types
-	 * are as wide. Beyond a type's range lies Inf. Queued. */
+	/* For 16-bit precisions, and for copies in device memory: out [count] of type `to` = x [count] of type `from` ×
+	 * *scale. Both types are F32, F16 or BF16. `scale` is in the backend's memory, and is read when the work runs;
+	 * NULL: 1. `out` may be `x` if both types have one width. A result beyond the range of `to` is Inf. Queued. */
 	enum sl_err (*convert)(struct sl_backend *be, void *out, enum sl_dtype to, const void *x, enum sl_dtype from,
 			       const float *scale, int64_t count);
-	/* *finite: none of x [count] is NaN or Inf. Returns when that is known. NULL: it is found out on the host. */
+	/* *finite = whether none of x [count] is NaN or Inf. Returns when that is known. NULL: the host must look. */
 	enum sl_err (*finite)(struct sl_backend *be, const float *x, int64_t count, bool *finite);
 	const struct sl_kernel *kernel[SL_OP_COUNT]; /* NULL: the plan refuses the op on this backend */
-	/* Optional, both or neither: page-locked host memory, zeroed, which uploads and downloads reach at the full
-	 * rate of the bus, and without a copy of their own. NULL: ordinary memory is as good. host_free takes NULL. */
+	/* Optional, both or neither: page-locked host memory, zeroed. Uploads and downloads of it run at the full rate
+	 * of the bus, without a staging copy. NULL: ordinary memory is as good. host_free takes NULL. */
 	enum sl_err (*host_alloc)(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail);
 	void (*host_free)(struct sl_backend *be, void *ptr);
-	/* Codec stages of a backend whose memory is not the host's, NULL-terminated. NULL: the portable ones. They may
-	 * lack methods and options: then sl_codec_open says UNAVAILABLE, and the host has to code. */
+	/* Codec stages of a backend whose memory is not the host's; the list ends with NULL. NULL: the portable ones.
+	 * If a method or option is missing, sl_codec_open returns UNAVAILABLE, and the host must encode and decode. */
 	const struct sl_codec_stage *const *codec_stages;
 	/* Optional, with codec_stages, for error feedback: out [count] = a + sign·b, sign 1 or -1; queued. NULL: codecs
 	 * with feedback are UNAVAILABLE. */
 	enum sl_err (*combine)(struct sl_backend *be, float *out, const float *a, const float *b, float sign,
 			       int64_t count);
-	/* Of a backend whose memory is not the host's, optional: sum [count] += x; queued. NULL: plans with chunk_sums
-	 * are refused. */
+	/* Optional, for a backend whose memory is not the host's: sum [count] += x. Queued. NULL: plans with chunk_sums
+	 * or averaged weights, and groups, are refused. */
 	enum sl_err (*add)(struct sl_backend *be, float *sum, const float *x, int64_t count);
-	/* Faster loops for the portable stages, chosen for this CPU. NULL: the portable ones. */
+	/* Faster inner loops for the portable stages, chosen for this CPU. NULL: the portable ones. */
 	const struct sl_codec_loops *(*codec_loops)(void);
-	/* Optional, all or none: passes that are recorded once, and then launched as one. Between pass_begin with
-	 * RECORD and pass_end only kernels of the pass are called; `recorded` is what they said. pass_end: DONE, or
-	 * PLAIN: nothing was computed, do it now. pass_forget: before memory of the owner's passes goes, on any thread,
-	 * but none of its own passes is under way. */
+	/* Optional, all or none: a pass is recorded once, and then launched as a whole. Between pass_begin with RECORD
+	 * and pass_end the executor only calls the pass's kernels; `recorded` is the error that they returned. pass_end
+	 * gives DONE, or PLAIN: nothing was computed, so compute it now. pass_forget is called on any thread before
+	 * memory of the owner's passes is freed; none of them is under way then. */
 	enum sl_err (*pass_begin)(struct sl_backend *be, const struct sl_pass *pass, enum sl_pass_way *way);
 	enum sl_err (*pass_end)(struct sl_backend *be, enum sl_err recorded, enum sl_pass_way *way);
 	void (*pass_forget)(struct sl_backend *be, const void *owner);
-	/* Optional: the device has reported an error that stays, and every call says DEVICE until the process has
-	 * started again. Any thread. NULL: there is no such error. */
+	/* Optional: whether the device has reported a permanent error, after which every call returns DEVICE until the
+	 * process restarts. Any thread. NULL: there is no such error. */
 	bool (*failed)(const struct sl_backend *be);
 	void (*close)(struct sl_backend *be);
 };
@@ -245,11 +246,11 @@ struct sl_backend_ops {
 struct sl_backend {
 	const struct sl_backend_ops *ops;
 	struct sl_pool *pool; /* not owned; NULL: single-threaded */
-	bool host_memory;     /* its tensors can be read and written by the host directly */
-	/* Of tests: so many bytes of logits at a time (SL_PRE_LINEAR), of any number of classes. 0: SL_LOGIT_BYTES,
-	 * where there are more than SL_LOGITS_FEW. */
+	bool host_memory;     /* the host can read and write its tensors directly */
+	/* For tests: bytes of logits in memory at a time (SL_PRE_LINEAR), for any number of classes. 0: SL_LOGIT_BYTES,
+	 * and only with more than SL_LOGITS_FEW classes. */
 	size_t logit_bytes;
-	bool recompute; /* executors compute activations again where that takes less memory (sl_exec_recompute) */
+	bool recompute; /* executors recompute activations if that takes less memory (sl_exec_recompute) */
 	void *impl;
 };
 

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-enum { LANES = 8 }; /* sums beside each other, which a compiler makes vectors of */
+enum { LANES = 8 }; /* independent partial sums, so that the compiler can use vectors */
 
 double sl_squares(const float *x, int64_t count)
 {

@@ -58,7 +58,7 @@ static enum sl_err prepare_ops(struct sl_exec *e, struct sl_op_sizes *sizes, str
 	return err;
 }
 
-/* What kernels make once there is room for it. */
+/* Has the kernels build what they could not before memory was granted. */
 static enum sl_err start_ops(struct sl_exec *e, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
@@ -144,7 +144,7 @@ static enum sl_err take(struct sl_exec *e, void *out, size_t bytes, struct sl_fa
 	return err;
 }
 
-/* Of the weight range, and of copies of what is held. */
+/* Floats of the weight range, and of the fp32 copies of held parameters. */
 static size_t all_weights(const struct sl_exec *e)
 {
 	return (size_t)(e->segment->weight_count + e->wide_count);
@@ -157,13 +157,13 @@ static size_t low_bytes(const struct sl_exec *e)
 	return sl_exec_mixed(e) ? all_weights(e) * one : 0;
 }
 
-/* One chunk needs no sum beside the batch's. */
+/* With a single slot the chunk's sum is the batch's. */
 static size_t part_bytes(const struct sl_exec *e)
 {
 	return e->plan->spec.chunk_sums && e->slots > 1 ? trainable_bytes(e) : 0;
 }
 
-/* Whether statistics of the chunks are put together as those of members that share this part. */
+/* Not 0: the chunks' statistics are combined as those of a group's members would be (sl_exec_try_apart). */
 static size_t chunk_trial_bytes(const struct sl_exec *e)
 {
 	const bool end = e->segment->which != SL_MIDDLE;
@@ -183,7 +183,7 @@ static enum sl_err take_part(struct sl_exec *e, struct sl_fail *fail)
 	return err;
 }
 
-/* Of where rows begin, on a backend whose kernels cannot read the caller's. */
+/* Bytes for the chunks' numbers (sl_dims_numbers), if the backend's kernels cannot read the caller's memory. */
 static size_t begin_bytes(const struct sl_exec *e)
 {
 	return e->plan->spec.chunk_tokens && !e->be->host_memory
@@ -288,7 +288,7 @@ static enum sl_err check_precision(const struct sl_plan_segment *s, const struct
 								      : "server with a GPU");
 }
 
-/* What the plan asks of sums and averages. */
+/* Checks that segment and backend can do the sums and averages that the plan asks for. */
 static enum sl_err check_sums(const struct sl_exec *e, struct sl_fail *fail)
 {
 	const bool adds = e->be->host_memory || e->be->ops->add;
@@ -462,7 +462,7 @@ const struct sl_plan_segment *sl_exec_segment(const struct sl_exec *e)
 	return e->segment;
 }
 
-/* Weights and moments are what others may read and write. */
+/* Makes weights and moments current, so that other code may read and write them. */
 static enum sl_err settle(struct sl_exec *e)
 {
 	enum sl_err err = sl_exec_table_flush(e);
@@ -544,7 +544,7 @@ enum sl_err sl_exec_lower(struct sl_exec *e)
 			     : SL_OK;
 }
 
-/* Frozen weights change here alone. */
+/* Updates the whole 16-bit copy. Frozen weights, behind the statistics, change only when all weights are set. */
 static enum sl_err lower_all(struct sl_exec *e)
 {
 	const struct sl_plan_segment *s = e->segment;
@@ -580,7 +580,7 @@ struct sl_loss_scale sl_exec_loss_scale(const struct sl_exec *e)
 	return e->loss_scale;
 }
 
-/* Passes read it in device memory: those that were recorded stay good. */
+/* Passes read the scale from device memory, so recorded ones stay valid. */
 enum sl_err sl_exec_set_loss_scale(struct sl_exec *e, struct sl_loss_scale scale)
 {
 	const float pair[2] = {scale.scale, 1 / scale.scale};

@@ -1,5 +1,5 @@
-/* What stands behind the optimizer's moments: the sum of gradients that a later step applies (plan.h, accumulate), and
- * the average of weights that evaluations see (ema). Both are as long as the trainable front. */
+/* The areas behind the optimizer's moments: the sum of gradients that a later step applies (plan.h: accumulate), and
+ * the moving average of weights with which evaluations compute (ema). Both are as long as the trainable front. */
 #include "common/base/pool.h"
 #include "common/exec/exec_impl.h"
 
@@ -17,7 +17,7 @@ enum sl_err sl_exec_recall_sum(struct sl_exec *e)
 
 	if (!sum)
 		return SL_OK;
-	if (e->done % (uint64_t)e->plan->spec.accumulate) /* what the batches before this one have left */
+	if (e->done % (uint64_t)e->plan->spec.accumulate) /* this batch is not the first of its step */
 		return sl_exec_copy(e, e->grad, sum, count);
 	return e->be->ops->zero(e->be, sum, (size_t)count * sizeof *sum);
 }
@@ -29,8 +29,8 @@ enum sl_err sl_exec_keep_sum(struct sl_exec *e)
 
 struct job {
 	float *average, *weight;
-	float keep; /* of the average; swap: the two change places */
-	bool swap;
+	float keep; /* factor of the old average */
+	bool swap;  /* swap average and weights instead */
 	int64_t count;
 };
 
@@ -55,7 +55,7 @@ static void run(struct sl_exec *e, float keep, bool swap)
 	sl_pool_run(e->be->pool, (j.count + BLOCK - 1) / BLOCK, run_block, &j);
 }
 
-/* to = by · from, of floats on a device. */
+/* to = by · from, for trainable_count floats on a device. */
 static enum sl_err multiply(struct sl_exec *e, float *to, const float *from, float by)
 {
 	enum sl_err err = e->be->ops->upload(e->be, e->clip, &by, sizeof by);
@@ -63,7 +63,7 @@ static enum sl_err multiply(struct sl_exec *e, float *to, const float *from, flo
 	return err ? err : e->be->ops->convert(e->be, to, SL_F32, from, SL_F32, e->clip, e->segment->trainable_count);
 }
 
-/* The gradient has done its work, and is room. */
+/* On a device, uses the gradient's memory as workspace: the step has been applied. */
 enum sl_err sl_exec_follow_average(struct sl_exec *e)
 {
 	const float keep = (float)e->plan->spec.ema;

@@ -1,6 +1,6 @@
 #include "common/exec/exec_blocks.h"
 
-/* Some rows of both calls. */
+/* The calls of both ops for one block of rows. */
 struct block {
 	struct sl_op_call linear, loss;
 };
@@ -31,7 +31,7 @@ static const struct sl_kernel *kernel_of(const struct sl_op_call *call)
 	return call->be->ops->kernel[call->op->kind];
 }
 
-/* The block's logits, and the gradient in their place. */
+/* Computes the block's logits, copies them to `logits` if that is not NULL, and replaces them with their gradient. */
 static enum sl_err gradient_of(const struct block *k, float *logits)
 {
 	const struct sl_tensor *z = &k->loss.in[0];
@@ -43,7 +43,7 @@ static enum sl_err gradient_of(const struct block *k, float *logits)
 	return err ? err : kernel_of(&k->loss)->forward(&k->loss);
 }
 
-/* Rows of a block: as few blocks as hold all, and all as large. */
+/* Rows of a block: the fewest blocks of at most `most` rows, all of about the same size. */
 static int64_t rows_of_block(int64_t rows, int64_t most)
 {
 	const int64_t blocks = (rows + most - 1) / most;

@@ -1,4 +1,4 @@
-/* What a step changes once its passes are done: checked first, then clipped, applied, or left out. */
+/* The end of a step, after its passes: gradients and statistics are checked, then clipped, and applied or skipped. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "common/exec/exec_impl.h"
 #include "common/exec/finite.h"
 
-/* The parameter that an offset of the weight range belongs to. */
+/* Name of the parameter at an offset of the weight range. */
 static const char *param_at(const struct sl_exec *e, int64_t offset)
 {
 	const struct sl_plan_segment *s = e->segment;
@@ -19,7 +19,7 @@ static const char *param_at(const struct sl_exec *e, int64_t offset)
 	return "a gap between parameters";
 }
 
-/* `x`, on the device, is floats [from, from + count) of the weight range, or their gradients. */
+/* Checks x, on the device: floats [from, from + count) of the weight range, or their gradients. */
 static enum sl_err check_range(struct sl_exec *e, const float *x, int64_t from, int64_t count, const char *what,
 			       struct sl_fail *fail)
 {
@@ -52,8 +52,8 @@ enum sl_err sl_exec_copy(struct sl_exec *e, float *to, const float *from, int64_
 	return SL_OK;
 }
 
-/* Running statistics as this step would make them, in chunk order: the kernels alone know how, of what a pass has
- * saved. Theirs are copies, so that nothing changes before the step is applied. */
+/* Computes in `trial` the running statistics as this step would make them, in chunk order. Only kernels can do that,
+ * from what a pass has saved. They get copies, so that the real statistics change only when the step is applied. */
 static enum sl_err try_statistics(struct sl_exec *e, const int64_t *rows, int chunks)
 {
 	const int64_t from = e->segment->trainable_count, count = e->segment->moving_count - from;
@@ -97,7 +97,7 @@ enum sl_err sl_exec_check(struct sl_exec *e, const int64_t *rows, int chunks, st
 	return err ? err : check_statistics(e, rows, chunks, fail);
 }
 
-/* A parameter's gradient, in host memory that may be `room` [its count]. */
+/* *out = a parameter's gradient in host memory; if it must be copied there, `room` [p->count] is given, else NULL. */
 static enum sl_err gradient_of(struct sl_exec *e, const struct sl_segment_param *p, float *room, const float **out)
 {
 	const float *x = e->grad + p->offset;
@@ -130,7 +130,7 @@ enum sl_err sl_exec_squares(struct sl_exec *e, double *squares, struct sl_fail *
 		err = check_range(e, e->grad, 0, s->trainable_count, "the gradient", fail);
 	if (err)
 		return err;
-	e->finite = isfinite(sum); /* squares of floats are far from the end of a double's range */
+	e->finite = isfinite(sum); /* squares of finite floats cannot overflow a double */
 	*squares = sum / (scale * scale);
 	return SL_OK;
 }
@@ -154,7 +154,7 @@ enum sl_err sl_exec_scale(struct sl_exec *e, double factor)
 	return err ? err : e->be->ops->convert(e->be, e->grad, SL_F32, e->grad, SL_F32, e->clip, count);
 }
 
-/* Weights [from, to). */
+/* Applies a step to weights [from, to). */
 static enum sl_err update_range(struct sl_exec *e, const struct sl_update *step, int64_t from, int64_t to)
 {
 	float *moment[SL_MOMENTS_MOST];
@@ -175,7 +175,7 @@ static enum sl_err update_around_table(struct sl_exec *e, const struct sl_update
 	return err || end == to ? err : update_range(e, step, end, to);
 }
 
-/* Each group's range by its own rule. */
+/* Applies the step to each parameter group's range, with the group's own settings. */
 static enum sl_err update(struct sl_exec *e, double lr)
 {
 	const struct sl_plan_spec *spec = &e->plan->spec;

@@ -1,5 +1,5 @@
-/* One gradient of several borrowers'. Memory is the limit: a block of the sum stays in a cache until all gradients are
- * in it and it is checked, so each of them is read once. */
+/* Sums the gradients of several borrowers. Memory bandwidth is the limit. So a block of the sum stays in cache until
+ * all gradients are added to it and it is checked, and each gradient is read once. */
 #include <stdatomic.h>
 
 #include "common/base/pool.h"
@@ -12,14 +12,14 @@ struct job {
 	float *sum;
 	const float *const *part; /* [n] */
 	int n;
-	bool onto; /* what is in the sum counts */
-	float by;
+	bool onto; /* add to what is in the sum already */
+	float by;  /* factor for the sum */
 	int64_t count;
-	atomic_bool bad;
+	atomic_bool bad; /* some element is NaN or Inf */
 };
 
-/* sum (+)= the n ≤ AT_ONCE parts at `at`, one behind the other: the order of additions is an element's own, so blocks
- * do not change it. Several at once are read faster than one. */
+/* sum (+)= the n ≤ AT_ONCE parts at `at`. Each element's additions are in the order of the parts, so the result does
+ * not depend on blocks. Reading several parts at once is faster than one by one. */
 static inline void add_few(float *restrict sum, const float *const *part, const int n, const bool onto, int64_t at,
 			   int64_t count)
 {
@@ -39,7 +39,7 @@ static inline void add_few(float *restrict sum, const float *const *part, const 
 	}
 }
 
-/* A loop of its own for each number. */
+/* Calls add_few with constants, so that the compiler makes a loop for each n. */
 static void add(float *sum, const float *const *part, int n, bool onto, int64_t at, int64_t count)
 {
 #define CASE(N)                                          \
@@ -74,7 +74,7 @@ static void fold_block(void *arg, int64_t block, int worker)
 		atomic_store_explicit(&j->bad, true, memory_order_relaxed);
 }
 
-/* What waits is added, and the sum multiplied. */
+/* Adds the waiting gradients to the sum, and multiplies it. */
 static void flush(struct sl_exec *e, float by)
 {
 	const float *part[SL_FOLD_WAITING];
@@ -97,11 +97,11 @@ enum sl_err sl_exec_fold_begin(struct sl_exec *e)
 	sl_exec_own_gradient(e);
 	e->folded = e->finite = false;
 	e->n_waiting = 0;
-	e->tried = true; /* sl_exec_fold_add makes what try_statistics would make */
+	e->tried = true; /* sl_exec_fold_add computes the statistics, in place of try_statistics */
 	return count ? sl_exec_copy(e, e->trial, e->weight + from, count) : SL_OK;
 }
 
-/* A device has what it needs in its queue. */
+/* A device adds at once, since the addition is queued behind the work that computes the gradient. */
 static enum sl_err add_on_device(struct sl_exec *e, const struct sl_exec *part)
 {
 	const int64_t count = e->segment->trainable_count;
@@ -148,7 +148,7 @@ enum sl_err sl_exec_fold_set(struct sl_exec *e, const float *host)
 	return err || !count ? err : e->be->ops->upload(e->be, e->trial, host + from, (size_t)count * sizeof *host);
 }
 
-/* The sum of one gradient is that one: no copy is made. */
+/* The sum of a single gradient is that gradient: uses it without a copy. */
 static void take_only(struct sl_exec *e)
 {
 	e->own = e->grad;

@@ -1,5 +1,6 @@
-/* Parameters as kernels find them. What is held in 16 bits (plan.h) is read where it lies: in the weight range of a
- * middle, in mapped memory of a client. A kernel or a device that cannot do so gets a copy in fp32 behind the range. */
+/* The parameters of a kernel's call. Parameters that are held in 16 bits (plan.h) are read in place: in a middle's
+ * weight range, or in the file that the client maps. If kernel or device cannot do so, it gets an fp32 copy behind the
+ * weight range. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +10,9 @@
 
 enum { PIECE = 1 << 16, ALIGN = 16 };
 
-/* What a parameter of an op is: of this segment, or the head's. */
+/* A parameter of an op: the segment's own, or a tied one of the head. */
 struct found {
-	const struct sl_exec *owner; /* NULL: not known yet */
+	const struct sl_exec *owner; /* NULL: not known yet (sl_exec_lend) */
 	const struct sl_segment_param *param;
 	int wide; /* index into e->wide */
 };
@@ -45,7 +46,7 @@ enum sl_err sl_exec_held_open(struct sl_exec *e)
 
 			if (!f.param->held || reads_held(e, i, k) || e->wide[f.wide])
 				continue;
-			if (!e->wide_count) /* place 0 says that there is none */
+			if (!e->wide_count) /* offset 0 means that there is no copy */
 				e->wide_count = s->weight_count ? 0 : ALIGN;
 			e->wide[f.wide] = s->weight_count + e->wide_count;
 			e->wide_count += (f.param->count + ALIGN - 1) / ALIGN * ALIGN;
@@ -64,7 +65,7 @@ void sl_exec_hold(struct sl_exec *e, const uint16_t *const *held)
 	memcpy(e->held, held, (size_t)e->segment->n_param * sizeof *held);
 }
 
-/* In host memory; `range`: the middle's, there. */
+/* Address of a held parameter in host memory. range: the weight range there, if the segment is the middle. */
 static const uint16_t *held_at(const struct found *f, const float *range)
 {
 	return f->owner->segment->which == SL_MIDDLE ? (const uint16_t *)(const void *)(range + f->param->offset)

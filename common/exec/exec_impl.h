@@ -1,7 +1,8 @@
-/* What an executor is made of, for the files that implement it. exec.c opens it and moves weights. exec_pass.c
- * computes, and exec_commit.c applies a step. exec_share.c lets several compute with the same parameters,
- * exec_fold.c adds up their gradients. exec_tables.c postpones updates of an embedding's rows. exec_held.c finds
- * parameters, also those that are held in 16 bits. */
+/* The executor's struct, and functions between the files that implement it. exec.c opens an executor and moves weights.
+ * exec_pass.c computes, exec_commit.c applies a step. exec_share.c lets executors share parameters, exec_fold.c adds up
+ * their gradients, exec_mean.c exchanges changes of shared heads and tails. exec_behind.c accumulates gradients and
+ * averages weights. exec_tables.c postpones updates of an embedding's rows. exec_held.c finds parameters, also those
+ * that are held in 16 bits. */
 #ifndef SL_EXEC_EXEC_IMPL_H
 #define SL_EXEC_EXEC_IMPL_H
 
@@ -12,72 +13,72 @@
 
 enum { SL_POSTPONED_MOST = 4096, SL_FOLD_WAITING = 16 };
 
-/* The table of an embedding whose rows wait with steps that have not read them (exec_tables.c). rows 0: there is none,
- * and every row is updated at once. Rows of `grad` that are not in `touched` are 0. */
+/* An embedding's table whose rows postpone the updates of steps that did not read them (exec_tables.c). rows 0: there
+ * is none, and every update is applied at once. Rows of the gradient that are not in `touched` are 0. */
 struct sl_table {
-	int64_t offset, rows, features; /* of the weight range */
-	int group;
-	struct sl_update *step; /* [n_step], those that some row may lack */
+	int64_t offset, rows, features; /* offset in the weight range; shape */
+	int group;                      /* its parameter group */
+	struct sl_update *step;         /* [n_step]: the updates that some row may lack */
 	int n_step;
-	uint16_t *had;    /* [rows] how many of them the row has had */
-	int32_t *touched; /* [n_touched] rows that the step under way has read */
-	bool *marked;     /* [rows] whether it is there */
+	uint16_t *had;    /* [rows]: how many of these updates the row has had */
+	int32_t *touched; /* [n_touched]: the rows that the current step has read */
+	bool *marked;     /* [rows]: whether the row is in `touched` */
 	int n_touched;
-	bool sorted; /* touched, in ascending order */
-	float *zero; /* [features] */
+	bool sorted; /* `touched` is in ascending order */
+	float *zero; /* [features]: a gradient of 0 */
 };
 
 struct sl_exec {
 	const struct sl_plan *plan;
 	const struct sl_plan_segment *segment;
 	struct sl_backend *be;
-	const struct sl_op **op; /* [n_op] as wide as they are now */
-	void **state;            /* [n_op] the kernels' */
-	size_t state_bytes;      /* of what kernels make of it when memory is taken */
+	const struct sl_op **op; /* [n_op]: the ops in their current widths */
+	void **state;            /* [n_op]: the kernels' states */
+	size_t state_bytes;      /* of the parts of states that sl_kernel.start builds */
 	struct sl_narrow narrow[SL_NARROW_MOST];
 	int n_narrow;
-	uint64_t done;
+	uint64_t done;             /* completed steps */
 	struct sl_exec_node *node; /* [n_node] */
 	int n_node;
 	struct sl_layout layout;
-	const struct sl_place *at; /* layout.value, or in backward layout.again */
+	const struct sl_place *at; /* layout.value; in backward layout.again */
 	int slots;
 	float *weight;                /* device: [weight_count + wide_count] */
-	float *grad;                  /* device: [trainable_count], and behind it [tied_count] of tied parameters */
-	float *part;                  /* device: as the front of grad, of one chunk; NULL: kernels add to grad itself */
-	float *to;                    /* grad or part: what kernels add to now */
+	float *grad;                  /* device: [trainable_count], then [tied_count] of tied parameters */
+	float *part;                  /* device: [trainable_count] of one chunk; NULL: kernels add to grad itself */
+	float *to;                    /* grad or part, to which kernels add now */
 	float *moment[SL_AREAS_MOST]; /* device: [trainable_count]; NULL from segment->moments on */
-	bool averaged;                /* weights and their average have changed places: an evaluation */
+	bool averaged;                /* weights and their average are swapped, for an evaluation */
 	uint64_t applied;             /* steps */
-	void *weight_low; /* device: [weight_count + wide_count] in 16 bits, but for statistics; NULL: FP32, TF32 */
-	/* Held parameters (exec_held.c). */
-	const uint16_t **held; /* [n_param] of head and tail: where they lie, in host memory */
-	int64_t *wide;         /* [n_param + n_tied] where in `weight` a kernel finds it in fp32; 0: none needs that */
-	int64_t wide_count;    /* floats of these, behind the weight range */
-	struct sl_loss_scale loss_scale; /* FP16; else a scale of 1 */
-	float *scale;                    /* device: [2], it and its inverse; NULL: nothing is scaled */
-	float *clip;                     /* device: [1], the factor of a clipped gradient; NULL: memory is the host's */
-	float *trial;                    /* device: [moving_count - trainable_count], statistics as they would become */
-	bool tried;                      /* `trial` holds those of the step under way */
-	float *chunk_trial;              /* host: as trial, of one chunk; NULL: statistics go from chunk to chunk */
-	uint32_t *begin; /* device: [slots], sl_dims_numbers of the chunks; NULL: memory is the host's, or no tokens */
-	/* Whose weight, moment, weight_low and trial these are (sl_exec_borrow); NULL: its own. */
+	void *weight_low; /* device: [weight_count + wide_count] in 16 bits, without statistics; NULL: not 16-bit */
+	/* Parameters that are held in 16 bits (exec_held.c). */
+	const uint16_t **held; /* [n_param] of head and tail: their addresses in host memory */
+	int64_t *wide;         /* [n_param + n_tied]: offset of an fp32 copy in `weight`; 0: no kernel needs one */
+	int64_t wide_count;    /* floats of these copies, behind the weight range */
+	struct sl_loss_scale loss_scale; /* for FP16; else a scale of 1 */
+	float *scale;                    /* device: [2], the loss scale and its inverse; NULL: no scaling */
+	float *clip;        /* device: [1], a factor for `convert`; NULL: memory is the host's, or unused */
+	float *trial;       /* device: [moving_count - trainable_count], statistics as they would become */
+	bool tried;         /* `trial` has the current step's statistics */
+	float *chunk_trial; /* host: as trial, for one chunk (sl_exec_try_apart); NULL: kernels update trial in turn */
+	uint32_t *begin;    /* device: [slots], the chunks' numbers (begin_at); NULL: host memory, or no tokens */
+	/* Owner of weight, moment, weight_low and trial (sl_exec_borrow); NULL: they are this executor's. */
 	const struct sl_exec *lender;
-	struct sl_exec *owner; /* of tied parameters: the head's */
+	struct sl_exec *owner; /* the head, if this tail has tied parameters */
 	bool bare;             /* no slots: it computes nothing (sl_exec_bare) */
-	/* Of a lender's sum under way (exec_fold.c), in host memory. */
-	const struct sl_exec *waiting[SL_FOLD_WAITING]; /* [n_waiting] whose gradients are not in it yet */
+	/* A lender's sum of gradients (exec_fold.c), in host memory. */
+	const struct sl_exec *waiting[SL_FOLD_WAITING]; /* [n_waiting]: borrowers with gradients still to be added */
 	int n_waiting;
-	bool folded; /* something is in `grad` */
+	bool folded; /* `grad` has a part of the sum */
 	float *own;  /* its own gradient, while `grad` is that of its only borrower; NULL: `grad` is its own */
 	bool finite; /* `grad` is known to have neither NaN nor Inf */
 	struct sl_table table;
-	unsigned char *cache; /* device: of each op that has one, spec.batch rows of it; NULL: nothing is cached */
-	uint32_t *filled;     /* [spec.batch] tokens that each row of the cache has; NULL: as above */
+	unsigned char *cache; /* device: spec.batch rows for each op that has a cache; NULL: nothing is cached */
+	uint32_t *filled;     /* [spec.batch]: cached tokens of each row of the cache; NULL: nothing is cached */
 	unsigned char *slot_area, *scratch, *saved_area, *workspace; /* device */
 };
 
-/* Of a slot's begin: where rows begin, and behind that which tokens are chosen. */
+/* Length of a slot's part of `begin`: sl_dims_numbers, then the indices of chosen tokens. */
 static inline size_t sl_exec_begin_numbers(const struct sl_exec *e)
 {
 	return sl_dims_numbers(e->plan->rows, sl_plan_pairs(&e->plan->spec)) +
@@ -94,17 +95,19 @@ static inline bool sl_exec_mixed(const struct sl_exec *e)
 	return sl_precision_mixed(e->segment->precision);
 }
 
-/* Held parameters: which of them kernels need in fp32, when the ops are known; these in fp32, `range` [weight_count] of
- * the host's; NULL: it lacks what is held. And the parameters of op i for a kernel. */
-enum sl_err sl_exec_held_open(struct sl_exec *exec) SL_MUST_CHECK; /* NOMEM */
+/* Finds out which held parameters need an fp32 copy for their kernels; call it when the ops are known. NOMEM. */
+enum sl_err sl_exec_held_open(struct sl_exec *exec) SL_MUST_CHECK;
 void sl_exec_held_close(struct sl_exec *exec);
+/* Fills the fp32 copies. `range`: the weight range in host memory, of which a middle's held parameters are a part. */
 enum sl_err sl_exec_widen(struct sl_exec *exec, const float *range) SL_MUST_CHECK;
+/* Puts the parameters of op i and their gradients into a kernel's call. */
 void sl_exec_params(struct sl_exec *exec, int i, struct sl_op_call *call);
 
-/* After every change of weights: the copy in 16 bits, where there is one, follows. */
+/* Updates the 16-bit copy of trainable weights, if there is one. Call after every change of them. */
 enum sl_err sl_exec_lower(struct sl_exec *exec) SL_MUST_CHECK;
 
-/* Behind the optimizer's moments (exec_behind.c). NULL: the plan has none. */
+/* The sum of gradients and the average of weights, in the areas behind the optimizer's moments (exec_behind.c). NULL:
+ * the plan has none. */
 static inline float *sl_exec_sum(const struct sl_exec *e)
 {
 	const struct sl_plan_spec *spec = &e->plan->spec;
@@ -117,18 +120,18 @@ static inline float *sl_exec_average(const struct sl_exec *e)
 
 	return spec->ema > 0 ? e->moment[sl_optimizer_moments(spec->optimizer.kind) + (spec->accumulate > 1)] : NULL;
 }
-/* Whether the step under way is one of the optimizer, and not only added up. */
+/* Whether the current batch ends with an optimizer step (spec.accumulate). */
 bool sl_exec_updates(const struct sl_exec *exec);
-/* As a step begins, behind the zeros: the gradient is what the batches before it have left. */
+/* Sets the gradient to the sum of earlier batches, when a step begins, after zeroing. */
 enum sl_err sl_exec_recall_sum(struct sl_exec *exec) SL_MUST_CHECK;
-enum sl_err sl_exec_keep_sum(struct sl_exec *exec) SL_MUST_CHECK; /* in place of an update */
-/* After an update; and with new weights. */
+enum sl_err sl_exec_keep_sum(struct sl_exec *exec) SL_MUST_CHECK; /* saves the gradient, in place of an update */
+/* Updates the average after an optimizer step; starts it anew from new weights. */
 enum sl_err sl_exec_follow_average(struct sl_exec *exec) SL_MUST_CHECK;
 enum sl_err sl_exec_begin_average(struct sl_exec *exec) SL_MUST_CHECK;
-/* Whether kernels read the average from here on, or the weights that learn. Between steps. */
+/* Selects what kernels read as weights from here on: the average, or the trained weights. Between steps. */
 enum sl_err sl_exec_show_average(struct sl_exec *exec, bool averaged) SL_MUST_CHECK;
 
-/* A lender's `grad` is its own again. */
+/* Makes a lender's `grad` its own again, after a fold that borrowed it. */
 static inline void sl_exec_own_gradient(struct sl_exec *e)
 {
 	if (e->own)
@@ -136,16 +139,16 @@ static inline void sl_exec_own_gradient(struct sl_exec *e)
 	e->own = NULL;
 }
 
-/* Within the device. */
+/* Copies within the device. */
 enum sl_err sl_exec_copy(struct sl_exec *exec, float *to, const float *from, int64_t count) SL_MUST_CHECK;
-/* Running statistics in `trial` as a chunk of the step makes them, behind those before it. */
+/* Updates the running statistics in `trial` with a chunk of the step; call it for the chunks in order. */
 enum sl_err sl_exec_try_chunk(struct sl_exec *exec, int chunk, int64_t rows) SL_MUST_CHECK;
 
-/* The same for all chunks, as members of a group that share this part would make them of a chunk each. */
+/* The same for all chunks, but with the rounding that members of a group would get, had each one chunk. */
 enum sl_err sl_exec_try_apart(struct sl_exec *exec, const int64_t *rows, int chunks) SL_MUST_CHECK;
 
-/* The parts of the trainable range that may have a gradient, in ascending order; begin with a zeroed one. False: there
- * are no more. */
+/* Iterates over the parts of the trainable range that may have a gradient, in ascending order. The caller begins with a
+ * zeroed `range`, and reads from and count. False: there are no more. */
 struct sl_range {
 	int64_t from, count, end;
 	int row;
@@ -153,20 +156,20 @@ struct sl_range {
 };
 bool sl_exec_range(struct sl_exec *exec, struct sl_range *range);
 
-enum sl_err sl_exec_table_open(struct sl_exec *exec) SL_MUST_CHECK; /* NOMEM; may be closed then */
+enum sl_err sl_exec_table_open(struct sl_exec *exec) SL_MUST_CHECK; /* NOMEM; the table may be closed even then */
 void sl_exec_table_close(struct sl_exec *exec);
-/* A step begins: no row is touched; the caller has cleared the ranges before. */
+/* Begins a step: no row is touched. The caller has already zeroed the gradient's ranges (sl_exec_range). */
 void sl_exec_table_begin(struct sl_exec *exec);
-/* Before a pass reads these rows. */
+/* Applies the postponed updates of rows `id` [n]; call it before a pass reads them. training: they become touched. */
 enum sl_err sl_exec_table_read(struct sl_exec *exec, const int32_t *id, int64_t n, bool training) SL_MUST_CHECK;
-/* The step is applied: to the rows that it has read; the others wait. */
+/* Applies a step's update to the touched rows, and postpones it for the others. */
 enum sl_err sl_exec_table_step(struct sl_exec *exec, const struct sl_update *update) SL_MUST_CHECK;
-/* Nothing waits any more: before anybody else reads weights or moments. */
+/* Applies all postponed updates; call it before other code reads weights or moments. */
 enum sl_err sl_exec_table_flush(struct sl_exec *exec) SL_MUST_CHECK;
 /* sl_squares of the table's gradient. */
 double sl_exec_table_squares(struct sl_exec *exec);
 
-/* How often the width of the i-th insert that decays has fallen. */
+/* How often the width of narrow[i] has fallen. */
 static inline int sl_exec_falls(const struct sl_exec *e, int i)
 {
 	return sl_decay_falls(e->narrow[i].decay, e->done);

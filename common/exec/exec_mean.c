@@ -1,5 +1,4 @@
-/* What members of a group that share a head or tail tell each other of a step, and the step that follows from all that
- * they have told. */
+/* Changes of a shared head or tail: what a member of a group tells of its step, and the step made from all of these. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +17,7 @@ struct sl_change_count sl_exec_change_count(const struct sl_plan_segment *s)
 	return n;
 }
 
-/* Running statistics as they would be if they were `from` before the step. */
+/* Computes in `trial` the running statistics as they would be if they had been 0 before the step. */
 static enum sl_err run_statistics(struct sl_exec *e, const int64_t *rows, int chunks)
 {
 	enum sl_err err = SL_OK;
@@ -30,7 +29,7 @@ static enum sl_err run_statistics(struct sl_exec *e, const int64_t *rows, int ch
 	return err;
 }
 
-/* What `chunks` chunks leave of a statistic as it was. */
+/* The factor of a statistic's old value after `chunks` chunks. */
 static float kept_of(const struct sl_plan_segment *s, int param, int chunks)
 {
 	for (int i = 0; i < s->n_op; i++)
@@ -40,7 +39,7 @@ static float kept_of(const struct sl_plan_segment *s, int param, int chunks)
 	return 1;
 }
 
-/* A statistic of all chunks from those of single ones, as sl_end_sum_add puts members' together: sum = kept * sum + x.
+/* Adds a chunk's statistic to those of the chunks before it, as sl_end_sum_add does for members: sum = kept * sum + x.
  */
 static void join_statistic(float *sum, const float *x, int64_t count, float kept)
 {
@@ -48,14 +47,14 @@ static void join_statistic(float *sum, const float *x, int64_t count, float kept
 		sum[k] = sl_change_statistic(kept, sum[k], x[k]);
 }
 
-/* Keeps a share of a statistic and takes the rest from before the step, as sl_exec_set_change does. */
+/* Adds the old value, times `kept`, to what a step adds to a statistic, as sl_exec_set_change does. */
 static void keep_statistic(float *is, const float *was, int64_t count, float kept)
 {
 	for (int64_t k = 0; k < count; k++)
 		is[k] = sl_change_statistic(kept, was[k], is[k]);
 }
 
-/* What a chunk adds to statistics that were 0, in `to`. */
+/* to = the statistics after one chunk, if they were 0 before. */
 static enum sl_err chunk_statistics(struct sl_exec *e, int chunk, int64_t rows, float *to)
 {
 	float *const trial = e->trial;
@@ -147,10 +146,10 @@ void sl_exec_set_change(struct sl_exec *e, struct sl_change from)
 		}
 	}
 	e->finite = false;
-	e->tried = true; /* sl_exec_commit takes these statistics */
+	e->tried = true; /* so that sl_exec_commit uses these statistics */
 }
 
-/* NULL: it is frozen. */
+/* Parameter i, or NULL if it is frozen. */
 static const struct sl_segment_param *part_of(const struct sl_plan_segment *s, int i, bool *learns)
 {
 	const struct sl_segment_param *p = &s->param[i];

@@ -1,4 +1,4 @@
-/* One pass of a segment: forward, backward, and the statistics that a step leaves behind. */
+/* One pass of a segment over a chunk: forward, backward, or the update of running statistics. */
 #include "common/base/worker.h"
 #include "common/exec/exec_blocks.h"
 #include "common/exec/exec_impl.h"
@@ -20,7 +20,7 @@ static struct sl_tensor tensor_at(struct sl_exec *e, const struct sl_place *plac
 	return (struct sl_tensor){sl_precision_dtype(e->segment->precision), shape, address(e, place, slot), e->be};
 }
 
-/* What crosses a cut is fp32: the segment's own value, or the copy beside it. */
+/* A tensor at a segment's end, which is fp32: the segment's own value `own`, or in a 16-bit segment the copy. */
 static struct sl_tensor edge_at(struct sl_exec *e, enum sl_edge edge, const struct sl_place *own, int slot,
 				struct sl_shape shape)
 {
@@ -56,7 +56,7 @@ int64_t sl_exec_out_count(const struct sl_exec *e, const struct sl_dims *dims)
 	return count_of(e, e->segment->out_value, dims);
 }
 
-/* A tensor of the segment's input or output: where it crosses a cut, as wide as what crosses now. */
+/* A tensor of the segment's input or output. At a cut it has the width that decaying inserts give it now. */
 static struct sl_tensor at_end(struct sl_exec *e, enum sl_edge edge, const struct sl_place *place, int slot,
 			       int64_t rows)
 {
@@ -89,7 +89,7 @@ struct sl_tensor sl_exec_din(struct sl_exec *e, int slot, int64_t rows)
 	return at_end(e, SL_EDGE_DIN, &e->layout.grad[e->segment->in_value], slot, rows);
 }
 
-/* Where each row begins, in the backend's memory. */
+/* A slot's sl_dims_numbers and, behind them, its chosen tokens, in the backend's memory. */
 static uint32_t *begin_at(const struct sl_exec *e, int slot)
 {
 	return e->begin + (size_t)slot * sl_exec_begin_numbers(e);
@@ -100,8 +100,8 @@ static uint32_t *place_at(const struct sl_exec *e, int slot)
 	return begin_at(e, slot) + sl_dims_numbers(e->plan->rows, sl_plan_pairs(&e->plan->spec));
 }
 
-/* To attention over tokens a row's padding is a row of its own: no token in front of it sees it, and kernels need not
- * know. Attention inside per-row values has as many rows as they. */
+/* The dims that an op's kernel gets. Attention over tokens gets a row's padding as a row of its own: so real tokens do
+ * not attend to it, and kernels need not know about padding. Attention inside per-row values gets rows as they are. */
 static struct sl_dims dims_of(const struct sl_exec *e, const struct sl_exec_call *call, const struct sl_op *op)
 {
 	struct sl_dims dims = call->dims;
@@ -118,7 +118,7 @@ static struct sl_dims dims_of(const struct sl_exec *e, const struct sl_exec_call
 	return dims;
 }
 
-/* To where the backend's kernels read it. */
+/* Uploads a chunk's numbers, if the backend's kernels cannot read the caller's memory. */
 static enum sl_err send_dims(struct sl_exec *e, const struct sl_exec_call *call)
 {
 	const struct sl_dims *dims = &call->dims;
@@ -154,7 +154,7 @@ enum sl_err sl_exec_cache_take(struct sl_exec *e, const struct sl_dims *dims, st
 	return SL_OK;
 }
 
-/* Everything of one op's call but the tensors. */
+/* The arguments of one op's call, without tensors. */
 static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_call *call)
 {
 	const struct sl_segment_op *so = &e->segment->op[i];
@@ -174,7 +174,7 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 	return c;
 }
 
-/* A node's call with those of the ops beside it. Points into itself: not to be copied. */
+/* A node's call, and those of the ops that are fused with it. It has pointers into itself, so do not copy it. */
 struct node_call {
 	struct sl_op_call call, pre, post;
 };
@@ -194,7 +194,7 @@ static void open_node(struct node_call *c, struct sl_exec *e, const struct sl_ex
 	}
 }
 
-/* Data NULL: of no value. */
+/* The tensor of a value; its data is NULL if `value` is -1. */
 static struct sl_tensor of_value(struct sl_exec *e, const struct sl_place *places, int value, int slot,
 				 struct sl_shape shape)
 {
@@ -234,7 +234,7 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 	return err;
 }
 
-/* How many labels or targets a chunk has. */
+/* Number of labels, or of targets, of a chunk. */
 static int64_t labels_of(const struct sl_exec *e, const struct sl_dims *dims)
 {
 	const int value = e->segment->graph.in[1].value;
@@ -271,7 +271,7 @@ static struct sl_xent_rule rule_of(const struct sl_op *op, const struct sl_exec_
 				     .weight = call->training ? loss->weight : NULL};
 }
 
-/* What a loss is told. */
+/* Puts labels, targets and rule into a loss' call. */
 static void ask_loss(struct sl_op_call *c, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
 {
 	c->rule = rule_of(c->op, call, loss);
@@ -280,7 +280,7 @@ static void ask_loss(struct sl_op_call *c, const struct sl_exec_call *call, cons
 	c->loss_scale = loss->scale;
 }
 
-/* Of a node that has the logits of some rows at a time. */
+/* The calls of a node that computes logits in blocks of rows. */
 static struct sl_blocks open_blocks(struct node_call *c, struct sl_exec *e, const struct sl_exec_node *n,
 				    const struct sl_exec_call *call)
 {
@@ -358,7 +358,7 @@ static enum sl_err backward_node(struct sl_exec *e, const struct sl_exec_node *n
 	return sl_exec_kernel(e, n->op)->backward(&c.call);
 }
 
-/* What the forward pass did not keep. */
+/* Recomputes the values of nodes [from, to) that the forward pass did not keep. */
 static enum sl_err repeat_nodes(struct sl_exec *e, int from, int to, const struct sl_exec_call *call)
 {
 	enum sl_err err = SL_OK;
@@ -414,7 +414,7 @@ static enum sl_err commit_ops(struct sl_exec *e, const struct sl_exec_call *call
 
 /* ---- passes without a loss, which the backend may have recorded */
 
-/* Between what crosses, in fp32, and the segment's own value or gradient; `in`: from the former to the latter. */
+/* Converts between the fp32 tensor at a cut and the segment's own 16-bit value or gradient; `in`: to the latter. */
 static enum sl_err convert(struct sl_exec *e, struct sl_tensor crossing, const struct sl_place *own, int slot, bool in,
 			   const float *scale)
 {
@@ -473,7 +473,7 @@ static enum sl_err run_pass(struct sl_exec *e, enum sl_pass_kind kind, const str
 	enum sl_pass_way way = SL_PASS_PLAIN;
 	enum sl_err err = SL_OK;
 
-	/* lengths differ from chunk to chunk: a pass of them would be recorded for nothing */
+	/* Passes over rows of tokens are not recorded: lengths differ from chunk to chunk, so none would be reused. */
 	if (ops->pass_begin && !call->dims.begin) {
 		const struct sl_pass pass = {
 			.owner = e,
@@ -526,7 +526,7 @@ static enum sl_err clear_part(struct sl_exec *e)
 	return err;
 }
 
-/* grad += part */
+/* Computes grad += part. */
 static enum sl_err add_part(struct sl_exec *e)
 {
 	enum sl_err err = SL_OK;
@@ -543,8 +543,8 @@ static enum sl_err add_part(struct sl_exec *e)
 	return err;
 }
 
-/* Kernels add a chunk's gradient piece by piece. So what is there already would take part in their rounding: chunks
- * behind the first one are summed apart where that matters. */
+/* Kernels add a chunk's gradient piece by piece, so the sum of earlier chunks would affect its rounding. If the plan
+ * excludes that (chunk_sums), the chunks after the first are summed in `part`. */
 enum sl_err sl_exec_backward(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
 {
 	enum sl_err err;

@@ -1,4 +1,4 @@
-/* Executors that share parameters: one has them and applies steps, the others compute with them. */
+/* Executors that share parameters: one owns them and applies steps, the others compute with them. */
 #include <math.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ void sl_exec_lend(struct sl_exec *tail, struct sl_exec *head)
 	tail->owner = head;
 }
 
-/* Tied gradients are added by blocks, in any order: each element has one sum. */
+/* Adds a tied parameter's gradient in blocks. Threads may take them in any order, because elements are independent. */
 struct tie_job {
 	float *to;
 	const float *from;
@@ -77,7 +77,7 @@ enum sl_err sl_exec_tie(struct sl_exec *tail)
 		if (!t->learns)
 			continue;
 		if (!tail->be->host_memory)
-			return SL_ERR_BUG; /* the two ends are on a client's CPU */
+			return SL_ERR_BUG; /* head and tail run on a client's CPU */
 		j = (struct tie_job){tail->owner->grad + t->offset, tail->grad + s->trainable_count + t->grad,
 				     t->count};
 		sl_pool_run(tail->be->pool, (j.count + TIE_BLOCK - 1) / TIE_BLOCK, tie_block, &j);
@@ -85,7 +85,7 @@ enum sl_err sl_exec_tie(struct sl_exec *tail)
 	return SL_OK;
 }
 
-/* The norm is read first: where it is a number, so is all that it is of. */
+/* Computes the norm first: if that is finite, so is every gradient, and sl_exec_check need not look at them again. */
 enum sl_err sl_member_check(struct sl_exec *e, const int64_t *rows, int chunks, double factor, double most,
 			    struct sl_fail *fail)
 {

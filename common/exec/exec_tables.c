@@ -1,13 +1,13 @@
-/* Tables of embeddings, of which a step reads few rows. A row that a step does not read has no gradient there, and its
- * update reads nothing but the row and the step's numbers. So it is postponed: before a pass reads a row, the same
- * kernel makes up for the steps that the row lacks, with a gradient of 0. The bits are those of the update at once. */
+/* Lazy updates of embedding tables, of which a step reads few rows. A row that a step does not read has a gradient of
+ * 0. Its update then depends only on the row and the step's numbers, and is postponed. Before a pass reads a row, the
+ * same kernel applies the updates that the row lacks. The bits are the same as with immediate updates. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/exec/clip.h"
 #include "common/exec/exec_impl.h"
 
-enum { LANES = 8 /* features of a row are a multiple of it (sl_squares_rows) */ };
+enum { LANES = 8 /* the features must be a multiple of it (sl_squares_rows) */ };
 
 static struct sl_optimizer rule_of(const struct sl_exec *e, int group)
 {
@@ -18,7 +18,8 @@ static struct sl_optimizer rule_of(const struct sl_exec *e, int group)
 	return o;
 }
 
-/* Where decay is part of the gradient, every row has one; SGD is not worth it. */
+/* Whether updates can be postponed. With weight decay in the gradient, no row's gradient is 0. For SGD it is not worth
+ * the effort. */
 static bool may_wait(const struct sl_optimizer *o)
 {
 	return o->kind == SL_OPTIMIZER_ADAMW || (o->kind == SL_OPTIMIZER_ADAM && o->weight_decay == 0);
@@ -43,7 +44,7 @@ static int group_at(const struct sl_plan_segment *s, int64_t offset)
 	return group;
 }
 
-/* Whether op i looks rows up by the ids that come in, and nobody else reads its table. */
+/* Whether op i is an embedding of the segment's input whose table may postpone, and is used by no other op. */
 static bool is_table(const struct sl_exec *e, int i)
 {
 	const struct sl_plan_segment *s = e->segment;
@@ -80,8 +81,8 @@ enum sl_err sl_exec_table_open(struct sl_exec *e)
 {
 	const struct sl_plan_spec *spec = &e->plan->spec;
 
-	/* of ends that are shared in each step, other members' rows have gradients, too; and of batches that add up
-	 * those before; an average needs all rows */
+	/* If heads and tails are shared in each step, rows that other members read have gradients, too. If batches
+	 * accumulate, so have the rows of earlier batches. An average needs all rows. */
 	if (spec->accumulate > 1 || spec->ema > 0 || !e->be->host_memory || e->bare || e->lender || sl_exec_mixed(e) ||
 	    (spec->shared_ends && !spec->ends_round))
 		return SL_OK;
@@ -103,7 +104,7 @@ void sl_exec_table_close(struct sl_exec *e)
 	*t = (struct sl_table){0};
 }
 
-/* ---- what a step has of a gradient */
+/* ---- the rows that have a gradient in a step */
 
 static int by_number(const void *a, const void *b)
 {
@@ -162,7 +163,7 @@ void sl_exec_table_begin(struct sl_exec *e)
 	t->sorted = true;
 }
 
-/* ---- steps that wait */
+/* ---- postponed updates */
 
 static bool is_zero(const float *x, int64_t n)
 {
@@ -181,7 +182,7 @@ static enum sl_err update_row(struct sl_exec *e, int64_t row, const struct sl_up
 	return e->be->ops->update(e->be, u, t->features, e->weight + at, grad, moment);
 }
 
-/* A row that no step has read yet has no moments: its weights decay, and that is all. */
+/* For a row whose moments are 0, since no step has read it yet: the updates are only weight decay. */
 static void decay_row(struct sl_exec *e, int64_t row)
 {
 	const struct sl_table *t = &e->table;

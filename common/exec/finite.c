@@ -6,7 +6,7 @@ enum { BLOCK = 4096 };
 
 static const uint32_t exponent = 0x7f800000u;
 
-/* Whole blocks without a branch: the compiler makes vectors of them. */
+/* Has no branch within a block, so that the compiler can use vectors. */
 bool sl_finite_host(const float *x, int64_t count)
 {
 	for (int64_t at = 0; at < count; at += BLOCK) {

@@ -9,8 +9,8 @@
 
 enum { TRIES = 20 };
 
-/* Ranges of scratch are in use from a time of a pass to another one. Node i runs forward at time i. Then follow for
- * each stretch, the last one first, its nodes once more where they are computed again, and its nodes' backward. */
+/* Buffers in scratch, with lifetimes. Node i runs forward at time i. Then each stretch, the last one first, has a time
+ * for every node's recomputation, and one for every node's backward. */
 struct leases {
 	struct sl_lease *item;
 	int count;
@@ -37,16 +37,16 @@ static void place_in_slot(struct sl_layout *layout, struct sl_place *place, size
 	layout->slot_bytes += sl_align(bytes);
 }
 
-/* Nodes are named by their numbers; -1: none. */
+/* How the nodes use a value. Nodes are indices; -1: none. */
 struct value_use {
 	size_t bytes;
-	bool there;      /* in memory; else its gradient alone may be */
-	int birth;       /* makes it; -1: the segment's input */
-	int last_read;   /* reads it last in forward */
-	int first_saver; /* the first that keeps it for backward */
-	int grad_first;  /* whose backward writes its gradient first; -1: what comes in over the cut, or nobody */
-	int grad_last;   /* whose backward reads its gradient last; -1: what leaves over the cut, or nobody */
-	bool grad_early; /* forward of grad_first writes it already */
+	bool there;      /* it is in memory; else only its gradient may be */
+	int birth;       /* node that computes it; -1: it is the segment's input */
+	int last_read;   /* node that reads it last in forward */
+	int first_saver; /* first node whose backward reads it: the last of them to run */
+	int grad_first;  /* node whose backward writes its gradient first; -1: none, or it comes in over the cut */
+	int grad_last;   /* node whose backward reads its gradient last; -1: none, or it leaves over the cut */
+	bool grad_early; /* grad_first writes it in its forward already */
 };
 
 struct uses {
@@ -54,7 +54,7 @@ struct uses {
 	const struct sl_exec_node *node;
 	int n_node, n_value;
 	struct value_use *use; /* [n_value] */
-	int *redo, *back;      /* [n_node] when a node runs again, and when backward */
+	int *redo, *back;      /* [n_node]: the times of a node's recomputation and of its backward */
 };
 
 static size_t bytes_of(const struct sl_op *op, const struct sl_shape *shape)
@@ -81,7 +81,7 @@ static void note_read(struct value_use *u, bool keeps, int i)
 		u->first_saver = i;
 }
 
-/* Logits of some rows at a time lie there from forward to backward. */
+/* The value of a block's logits lives from forward to backward. */
 static void note_logits(struct uses *u, const struct sl_exec_node *n, int i)
 {
 	struct value_use *logits = &u->use[n->logits];
@@ -114,7 +114,7 @@ static void note_uses(struct uses *u)
 		}
 		if (n->logits >= 0)
 			note_logits(u, n, i);
-		/* a convolution and the batchnorm behind it may both read it: the one in front is last */
+		/* a convolution and the batchnorm behind it may both read it; the convolution's backward is last */
 		if (n->dout >= 0 && u->use[n->dout].grad_last < 0)
 			u->use[n->dout].grad_last = i;
 	}
@@ -139,7 +139,7 @@ static int last_read(const struct uses *u, int v)
 	return v == u->s->out_value ? u->n_node : u->use[v].last_read;
 }
 
-/* Whether it lives in a single stretch, which is computed again: -1, or the stretch's number. */
+/* The stretch that has a value's node and all its readers. -1: none has, or there is only one stretch. */
 static int stretch_of(const struct uses *u, const struct sl_layout *layout, int v)
 {
 	int s = 0, end = layout->n_stretch;
@@ -157,7 +157,7 @@ static int stretch_of(const struct uses *u, const struct sl_layout *layout, int 
 	return last_read(u, v) < layout->stretch[s + 1] ? s : -1;
 }
 
-/* A node is computed again where backward, or another such node, reads what it makes. */
+/* A node is computed again if backward, or another such node, reads its value. */
 static void note_repeats(const struct uses *u, struct sl_layout *layout, bool *wanted)
 {
 	for (int i = u->n_node - 1; i >= 0; i--) {
@@ -194,7 +194,7 @@ static void place_values(struct sl_layout *layout, struct leases *l, const struc
 		bool at_cut = !mixed && (v == s->in_value || (v == s->out_value && s->which != SL_TAIL));
 		int read = u->last_read > u->birth ? u->last_read : u->birth;
 
-		/* its copy as fp32 is made behind the last node */
+		/* the fp32 copy of the output is made after the last node */
 		if (v == s->out_value && mixed)
 			read = uses->n_node - 1;
 		if (!u->there)
@@ -209,7 +209,7 @@ static void place_values(struct sl_layout *layout, struct leases *l, const struc
 	}
 }
 
-/* -1: behind all. */
+/* The time of a node's backward; -1 means after all nodes. */
 static int back(const struct uses *u, int node)
 {
 	return node >= 0 ? u->back[node] : 3 * u->n_node;
@@ -228,7 +228,7 @@ static void place_gradients(struct sl_layout *layout, struct leases *l, const st
 			continue;
 		if (!mixed && (v == s->in_value || v == s->out_value))
 			place_in_slot(layout, &layout->grad[v], u->bytes);
-		else if (v == s->out_value) /* made in front of backward's first node */
+		else if (v == s->out_value) /* it is written before the first node's backward */
 			lease_add(l, &layout->grad[v], u->bytes, uses->n_node, back(uses, u->grad_last));
 		else
 			lease_add(l, &layout->grad[v], u->bytes,
@@ -274,7 +274,7 @@ static enum sl_err uses_open(struct uses *u, const struct sl_plan_segment *segme
 	return SL_OK;
 }
 
-/* Slots and scratch, by the stretches that are there. NOMEM. */
+/* Places all values and gradients in slots and scratch, for the layout's stretches. NOMEM. */
 static enum sl_err place_all(struct sl_layout *layout, const struct uses *u)
 {
 	struct leases leases = {calloc(3 * (size_t)u->n_value, sizeof *leases.item), 0};
@@ -340,15 +340,15 @@ out:
 
 /* ---- recompute
  *
- * The search takes the square of the nodes, for each try, and a peer chooses the nodes. So it gives way in its outer
- * loops. */
+ * Each try takes time quadratic in the number of nodes, which a peer chooses. So the outer loops let other jobs run
+ * (sl_worker_turn). */
 
-/* In front of node i: what the values that live across it take, where that is a single one, else 0; and what values in
- * front of it are kept. [n_node + 1] */
+/* A possible border between stretches, in front of node i. [n_node + 1] bytes: of the value that lives across it; 0:
+ * not exactly one does, so there can be no border. kept: bytes of the values of earlier nodes that backward reads. */
 struct border {
 	size_t bytes, kept;
-	double cost; /* of the borders up to this one, at best */
-	int from;    /* the border before */
+	double cost; /* least sum of `bytes` of the borders up to this one */
+	int from;    /* the border before this one */
 };
 
 static void note_borders(const struct uses *u, struct border *b)
@@ -372,7 +372,8 @@ static void note_borders(const struct uses *u, struct border *b)
 	}
 }
 
-/* The borders that take the least, where no stretch keeps more than `most` unless there is no border in it. */
+/* Chooses the borders whose values take the least memory. No stretch has more than `most` bytes of values that backward
+ * reads, unless no border divides it. */
 static void choose_borders(struct sl_layout *layout, struct border *b, int n_node, size_t most)
 {
 	int n = 0;

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 
 struct search {
-	struct sl_lease **by_birth, **busy; /* [n]; [n_busy] those in the way, in any order */
+	/* [n]; and [n_busy] placed buffers that live at the same time as the one to be placed, in any order */
+	struct sl_lease **by_birth, **busy;
 	int n, n_busy, leaves;
-	int *latest; /* [2 * leaves] a tree over by_birth: the latest death of what is placed; INT_MIN: nothing is */
-	long looks;  /* that are left */
+	int *latest; /* [2 * leaves]: a tree over by_birth with the latest death of placed buffers; INT_MIN: none */
+	long looks;  /* comparisons left */
 };
 
 static int by_size(const void *a, const void *b)
@@ -35,7 +36,8 @@ static int by_birth(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Those placed that live at the same time, below a node of the tree with `width` leaves, the first of which is `at`. */
+/* Appends to `busy` the placed buffers that live at the same time as `l`, below a node of the tree. The node has
+ * `width` leaves from leaf `at` on. */
 static void find_busy(struct search *s, const struct sl_lease *l, int node, int at, int width)
 {
 	if (at >= s->n || s->latest[node] < l->birth || s->by_birth[at]->birth > l->death)
@@ -48,7 +50,7 @@ static void find_busy(struct search *s, const struct sl_lease *l, int node, int 
 	find_busy(s, l, 2 * node + 1, at + width / 2, width / 2);
 }
 
-/* The lowest offset at which it touches none of them. */
+/* The lowest offset at which `l` overlaps no placed buffer that lives at the same time. */
 static size_t first_fit(struct search *s, const struct sl_lease *l)
 {
 	size_t at = 0;

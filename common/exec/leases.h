@@ -1,4 +1,4 @@
-/* Ranges of scratch memory that are in use for a while: those that are in use at once share no byte, others may. */
+/* Places buffers with lifetimes in one memory area: buffers that live at the same time share no byte, others may. */
 #ifndef SL_EXEC_LEASES_H
 #define SL_EXEC_LEASES_H
 
@@ -8,16 +8,16 @@
 
 struct sl_lease {
 	size_t bytes, offset;
-	int birth, death; /* times, both included */
-	void *owner;
+	int birth, death; /* it lives from `birth` to `death`, both included */
+	void *owner;      /* the caller's */
 };
 
-/* The most ranges that are compared, of all together: then the rest, the smallest, lie above all others. No network
- * that comes with Split compares a tenth of that. */
+/* A bound on comparisons between buffers, all together. Beyond it the remaining buffers, which are the smallest, lie
+ * above all others. No network that comes with Split needs a tenth of it. */
 enum { SL_LEASES_LOOKS = 1 << 21 };
 
-/* Gives each range an offset, and sorts them by size. The largest comes first, and each lies as low as it can. *bytes:
- * of all. It takes n log n, and the comparisons. NOMEM. */
+/* Sorts the buffers by size, the largest first, and gives each the lowest offset at which it fits. *bytes = size of the
+ * area. Takes O(n log n), and time for the comparisons. NOMEM. */
 enum sl_err sl_leases_place(struct sl_lease *lease, int n, size_t *bytes) SL_MUST_CHECK;
 
 #endif

@@ -1,7 +1,7 @@
-/* Dynamic scaling of the loss. Gradients of half precision are computed times a power of two, so that small ones do not
- * vanish. A step whose gradients overflow is left out. See Micikevicius et al., Mixed Precision Training, 2018; the
- * numbers are those of torch.cuda.amp.GradScaler. The state changes once a step, when it is applied or left out, and
- * belongs to the step's transaction: a step that is run again finds the same scale. Plain data, no thread. */
+/* Dynamic loss scaling. Gradients in half precision are computed times a power of two, so that small ones do not
+ * vanish. A step whose gradients overflow is skipped. See Micikevicius et al., Mixed Precision Training, 2018; the
+ * constants are those of torch.cuda.amp.GradScaler. The state changes once a step, when it is applied or skipped, as
+ * part of the step's transaction: a step that is run again finds the same scale. Plain data; any thread. */
 #ifndef SL_EXEC_LOSS_SCALE_H
 #define SL_EXEC_LOSS_SCALE_H
 
@@ -11,11 +11,11 @@
 #define SL_LOSS_SCALE_FIRST 0x1p16f
 #define SL_LOSS_SCALE_LEAST 0x1p-14f
 #define SL_LOSS_SCALE_MOST  0x1p24f
-enum { SL_LOSS_SCALE_STEPS = 2000 }; /* applied one after another until it doubles */
+enum { SL_LOSS_SCALE_STEPS = 2000 }; /* the scale doubles after so many applied steps without a skipped one */
 
 struct sl_loss_scale {
-	float scale;   /* a power of two, LEAST to MOST; 1 where nothing is scaled */
-	uint32_t good; /* steps applied since it last changed, below STEPS */
+	float scale;   /* a power of two, LEAST to MOST; 1 if the precision needs no scaling */
+	uint32_t good; /* applied steps since it last changed, below STEPS */
 };
 
 static inline struct sl_loss_scale sl_loss_scale_first(void)
@@ -23,12 +23,14 @@ static inline struct sl_loss_scale sl_loss_scale_first(void)
 	return (struct sl_loss_scale){SL_LOSS_SCALE_FIRST, 0};
 }
 
+/* The state after an applied step; after a skipped one. */
 struct sl_loss_scale sl_loss_scale_applied(struct sl_loss_scale s);
 struct sl_loss_scale sl_loss_scale_skipped(struct sl_loss_scale s);
-/* Whether the two functions above can have led to it: for what comes from a file. */
+/* Whether the two functions above can lead to this state. For states that are read from a file. */
 bool sl_loss_scale_valid(struct sl_loss_scale s);
 
-/* As two floats of a checkpoint, and back; false, *s untouched: no such state. */
+/* Converts the state to two floats for a checkpoint, and back. Reading returns false, and leaves *s, if they are not
+ * valid. */
 void sl_loss_scale_write(struct sl_loss_scale s, float out[2]);
 bool sl_loss_scale_read(struct sl_loss_scale *s, const float in[2]);
 

@@ -2,15 +2,15 @@
 
 #include <stdlib.h>
 
-enum { PIECE = 65536 }; /* floats that go through the host at once */
+enum { PIECE = 65536 }; /* floats that are copied to the host at a time */
 
-/* The widths of the layer's own matrix. */
+/* The widths that the schedule gives to the layer's own matrix. */
 static int widths_of(const struct sl_segment_op *so, const struct sl_decay *d, int width[SL_DECAY_MAX_TIMES + 1])
 {
 	return so->narrows == SL_NARROWS_TOKENS ? sl_decay_tokens(d, width) : sl_decay_widths(d, width);
 }
 
-/* The last dimension of the side that crosses. */
+/* Sets the last dimension of the layer's side at the cut. */
 static void cut_last(struct sl_op *o, bool out, int width)
 {
 	struct sl_shape *shape = out ? &o->out_shape : &o->in_shape[0];

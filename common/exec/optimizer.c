@@ -11,7 +11,7 @@ int sl_optimizer_moments(enum sl_optimizer_kind kind)
 
 static bool between(double x, double low, double high)
 {
-	return x >= low && x <= high; /* no NaN is */
+	return x >= low && x <= high; /* false for NaN */
 }
 
 enum sl_err sl_optimizer_check(const struct sl_optimizer *o, struct sl_fail *fail)
@@ -36,7 +36,7 @@ enum sl_err sl_optimizer_check(const struct sl_optimizer *o, struct sl_fail *fai
 	return SL_OK;
 }
 
-/* By products alone: libm's pow may round otherwise from one version to the next. */
+/* x^n by multiplications only, because libm's pow may round differently from version to version. */
 static double power(double x, uint64_t n)
 {
 	double y = 1;
@@ -71,7 +71,7 @@ struct sl_update sl_optimizer_step(const struct sl_optimizer *o, double lr, uint
 	return u;
 }
 
-static const float low_most = 0x1p24f; /* below it every whole number is a float */
+static const float low_most = 0x1p24f; /* below it every integer is exact as a float */
 
 void sl_steps_write(uint64_t steps, float out[2])
 {

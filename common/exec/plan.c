@@ -6,7 +6,7 @@
 
 #include "common/exec/narrow.h"
 
-enum { PARAM_ALIGN = 16 }; /* floats of a cache line */
+enum { PARAM_ALIGN = 16 }; /* floats in a cache line */
 
 static int64_t param_room(int64_t count)
 {
@@ -104,7 +104,7 @@ int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid)
 	return sl_shape_row(&plan->plain[mid]);
 }
 
-/* Whether only the next node reads what node `i` makes. */
+/* Whether the next node is the only reader of node i's value. */
 static bool only_next_reads(const struct sl_graph *g, int i)
 {
 	int value = g->node[i].out, n = 0;
@@ -115,14 +115,13 @@ static bool only_next_reads(const struct sl_graph *g, int i)
 	return n == 1 && i + 1 < g->n_node && g->link[g->node[i + 1].in] == value && g->out[0].value != value;
 }
 
-/* The activation that can ride on batchnorm `i`: the next node, and the only reader of its output. */
+/* Whether node i is a batchnorm that can apply the next node, an activation that is the only reader of its output. */
 static bool fuses_act(const struct sl_graph *g, int i)
 {
 	return g->node[i].kind == SL_OP_BATCHNORM && only_next_reads(g, i) && g->node[i + 1].kind == SL_OP_ACT;
 }
 
-/* The largest share that a gather of the graph may choose, or that of the middle in front of a tail of chosen tokens.
- */
+/* The largest `share` of the graph's gathers. If chosen tokens come in, the middle has the gather. 0: there is none. */
 static double share_of(const struct sl_plan *plan, const struct sl_graph *g)
 {
 	float most = 0;
@@ -149,7 +148,7 @@ int64_t sl_plan_chosen_most(const struct sl_plan *plan, const struct sl_graph *g
 	return share > 0 ? (int64_t)(share * (double)plan->spec.chunk_tokens) + plan->rows : 0;
 }
 
-/* Dimension 0 of a value, at most. */
+/* The most that dimension 0 of a value can be in a chunk. */
 static int64_t most_of(const struct sl_plan *plan, const struct sl_graph *g, enum sl_lead lead)
 {
 	switch (lead) {
@@ -165,7 +164,7 @@ static int64_t most_of(const struct sl_plan *plan, const struct sl_graph *g, enu
 	return 1;
 }
 
-/* The same of a row alone. */
+/* The same for a single row. */
 static int64_t most_of_row(const struct sl_plan *plan, const struct sl_graph *g, enum sl_lead lead)
 {
 	if (lead == SL_PER_CHOSEN)
@@ -187,7 +186,7 @@ static void set_rows(const struct sl_plan *plan, const struct sl_graph *g, struc
 	op->out_shape.dim[0] = most_of(plan, g, g->value[op->out].lead);
 }
 
-/* The nodes beside a field that decays. */
+/* A decaying field of the graph, and the n nodes that narrow with it (sl_graph_narrowing). */
 struct chain {
 	const struct sl_field *field;
 	int n, node[SL_NARROW_CHAIN];
@@ -202,7 +201,7 @@ static struct chain chain_of(const struct sl_graph *g, bool out)
 	return c;
 }
 
-/* They are as wide as its schedule begins. */
+/* If node `at` is one of the chain's, marks its op as narrowing, in the width before the first step. */
 static void narrow(struct sl_segment_op *so, const struct chain *c, int at, bool out)
 {
 	static const enum sl_narrowing how[SL_NARROW_CHAIN] = {
@@ -221,7 +220,7 @@ static void narrow(struct sl_segment_op *so, const struct chain *c, int at, bool
 	}
 }
 
-/* A stranger's graph may have more of them than can be counted: they end at the most. */
+/* sum + macs · times, saturated: an untrusted graph may have more MACs than an int64_t can count. */
 static int64_t add_macs(int64_t sum, int64_t macs, int64_t times)
 {
 	int64_t more;
@@ -253,7 +252,7 @@ static void plan_ops(const struct sl_plan *plan, struct sl_plan_segment *s)
 	}
 }
 
-/* Places of floats that a parameter takes in the weight range. */
+/* Floats that a parameter takes in the weight range. Held ones of head and tail lie outside. */
 static int64_t room_in_range(const struct sl_plan_segment *s, const struct sl_param *p)
 {
 	const int64_t count = sl_shape_count(&p->shape);
@@ -263,7 +262,7 @@ static int64_t room_in_range(const struct sl_plan_segment *s, const struct sl_pa
 	return s->which == SL_MIDDLE ? param_room((count + 1) / 2) : 0;
 }
 
-/* Those of one role and group, in order of the ops. A parameter that two ops share has one place. */
+/* Gives offsets to the parameters of one role and group, in order of the ops; one to a parameter that ops share. */
 static void place_params(struct sl_plan_segment *s, enum sl_role role, int group, bool held, int *place)
 {
 	for (int i = 0; i < s->n_op; i++) {
@@ -299,7 +298,7 @@ static bool learns(const struct sl_plan_segment *s, const struct sl_op *op)
 	return false;
 }
 
-/* A value's gradient is wanted where something learns at or before its maker, in this part or in those before. */
+/* wanted[v] = whether value v needs a gradient: something learns at or before its maker, or in an earlier segment. */
 static void mark_backward(struct sl_plan_segment *s, bool *wanted)
 {
 	wanted[s->graph.in[0].value] = s->grad_in;
@@ -315,7 +314,7 @@ static void mark_backward(struct sl_plan_segment *s, bool *wanted)
 	}
 }
 
-/* Walks backward as the executor will: a gradient is added to where a later op has written it already. */
+/* Visits the ops in the order of backward, to find where an op must add to a gradient that a later op has written. */
 static enum sl_err mark_gradients(struct sl_plan_segment *s, int n_value)
 {
 	bool *written = calloc(2 * (size_t)n_value, sizeof *written);
@@ -337,7 +336,7 @@ static enum sl_err mark_gradients(struct sl_plan_segment *s, int n_value)
 	return SL_OK;
 }
 
-/* The head's parameter of that name and stream. */
+/* The head's parameter of p's name, stream and shape; NULL: there is none. */
 static const struct sl_segment_param *of_head(const struct sl_plan_segment *head, const struct sl_param *p)
 {
 	for (int i = 0; i < head->n_param; i++) {
@@ -448,7 +447,7 @@ enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_g
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan");
 	}
 	if (err) {
-		s->graph = (struct sl_graph){0}; /* the caller's still */
+		s->graph = (struct sl_graph){0}; /* the caller still owns it */
 		free_segment(s);
 		return err;
 	}

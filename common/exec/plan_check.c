@@ -1,12 +1,12 @@
-/* What a part cannot be, beyond what its graph alone shows. */
+/* Checks whether a graph can be a given segment, beyond what sl_graph_check sees in the graph itself. */
 #include <inttypes.h>
 
 #include "common/exec/plan.h"
 
-static const int64_t most_draws = INT64_C(1) << 34;    /* of a chunk: four to a 32-bit counter (base/rng.h) */
-static const int64_t most_elements = INT64_C(1) << 50; /* of a batch: sums of bytes cannot overflow */
+static const int64_t most_draws = INT64_C(1) << 34;    /* of a chunk: 4 for each 32-bit counter (base/rng.h) */
+static const int64_t most_elements = INT64_C(1) << 50; /* of a batch, so that sums of bytes cannot overflow */
 
-/* What is computed per chosen token. */
+/* Whether the op can be computed per chosen token. */
 static bool node_per_chosen(enum sl_op_kind kind)
 {
 	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_SILU ||
@@ -14,7 +14,8 @@ static bool node_per_chosen(enum sl_op_kind kind)
 	       kind == SL_OP_SCALE || sl_op_is_norm(kind) || kind == SL_OP_XENT;
 }
 
-/* Tokens are chosen by whoever has the labels: in the tail, or as the last thing that the middle does. */
+/* The client chooses tokens, since it has the labels. So chosen tokens may occur in the tail, or as the output of a
+ * gather that is the middle's last node. */
 static enum sl_err check_chosen(const struct sl_graph *g, enum sl_segment which, struct sl_fail *fail)
 {
 	for (int i = 0; i < g->n_value; i++)
@@ -35,7 +36,7 @@ static enum sl_err check_chosen(const struct sl_graph *g, enum sl_segment which,
 	return SL_OK;
 }
 
-/* What is computed per token is what looks at one token at a time, and no more. */
+/* Whether the op can be computed per token: it looks at one token at a time, or knows about rows of tokens. */
 static bool node_per_token(enum sl_op_kind kind)
 {
 	return kind == SL_OP_LINEAR || sl_op_is_elementwise(kind) || kind == SL_OP_ADD || kind == SL_OP_MUL ||
@@ -43,7 +44,7 @@ static bool node_per_token(enum sl_op_kind kind)
 	       kind == SL_OP_PERMUTE || kind == SL_OP_REPEAT;
 }
 
-/* Where a part transposes a row's tokens, every row has as many of them as any: rows are padded to `tokens.row`. */
+/* A transpose needs rows that all have the same number of tokens: rows must be padded to `tokens.row`. */
 static enum sl_err check_transposes(const struct sl_graph *g, const struct sl_plan_spec *spec, struct sl_fail *fail)
 {
 	const int64_t rows = (spec->batch + spec->chunks - 1) / spec->chunks;
@@ -62,7 +63,7 @@ static enum sl_err check_transposes(const struct sl_graph *g, const struct sl_pl
 	return SL_OK;
 }
 
-/* What is cached of a row must be all that later tokens read of it. */
+/* With a cache, later tokens must depend on earlier ones only through the cached keys and values. */
 static enum sl_err check_cached(const struct sl_graph *g, struct sl_fail *fail)
 {
 	for (int i = 0; i < g->n_node; i++) {
@@ -78,7 +79,7 @@ static enum sl_err check_cached(const struct sl_graph *g, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* Dropout on probabilities counts its random numbers by op.h: 2^34 of them are there. */
+/* Whether an attention's dropout stays below most_draws random numbers, as struct sl_attention_attr counts them. */
 static bool can_draw(const struct sl_op *op, const struct sl_plan_spec *spec)
 {
 	const int64_t rows = (spec->batch + spec->chunks - 1) / spec->chunks, most = (op->most + 3) / 4 * 4;
@@ -87,7 +88,8 @@ static bool can_draw(const struct sl_op *op, const struct sl_plan_spec *spec)
 	       rows <= most_draws / (most * most) / op->u.attention.heads;
 }
 
-/* Numbers that a dropout draws by: a token's do not depend on how long other rows are. */
+/* How many random numbers a dropout uses. Every row counts with the most tokens, so that a token's numbers do not
+ * depend on the length of other rows. */
 static int64_t draws(const struct sl_graph *g, int node, const struct sl_plan_spec *spec)
 {
 	const struct sl_op op = sl_graph_op(g, node);
@@ -132,8 +134,7 @@ static enum sl_err check_tokens(const struct sl_graph *g, enum sl_segment which,
 	return SL_OK;
 }
 
-/* What executor and session can do with a part today: one tensor comes in, per row, besides the tail's labels; one
- * goes out, or the loss. */
+/* Executor and session support segments with one input tensor, besides the tail's labels, and one output or loss. */
 enum sl_err sl_plan_check_part(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
 			       struct sl_fail *fail)
 {

@@ -1,4 +1,4 @@
-/* The hashes of a plan: what two sides compare before they compute together. */
+/* The hashes of a plan, which two sides compare before they compute together. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void feed_text(void *arg, const char *text, size_t len)
 	XXH3_128bits_update(arg, text, len);
 }
 
-/* What was said of the part, and what was derived from it: versions that infer differently do not agree. */
+/* Hashes the graph and what was derived from it, so that versions that derive it differently do not agree. */
 static void feed_segment(XXH3_state_t *x, const struct sl_plan_segment *s)
 {
 	feed(x, "\n%s %" PRId64 " %" PRId64 "\n", sl_segment_name(s->which), s->trainable_count, s->weight_count);
@@ -52,7 +52,7 @@ static void feed_segment(XXH3_state_t *x, const struct sl_plan_segment *s)
 		feed(x, "\n%s@%" PRId64, s->graph.param[s->param[i].graph_param].name, s->param[i].offset);
 }
 
-/* Of the spec, and of the parts that `part` is true for and that are planned. */
+/* Hashes the spec, and the planned segments for which `part` is true. */
 static enum sl_err digest(const struct sl_plan *plan, const bool part[SL_SEGMENT_COUNT],
 			  uint8_t out[SL_PLAN_HASH_BYTES])
 {

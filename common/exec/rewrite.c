@@ -2,14 +2,14 @@
 
 #include <stdlib.h>
 
-/* Of one op while nodes are chosen. */
+/* How an op is fused with its neighbours. */
 struct choice {
 	struct sl_exec_form form;
 	int pre, post;
-	bool absorbed; /* nodes beside it do all its work */
+	bool absorbed; /* neighbouring nodes do all of its work */
 };
 
-/* Of one value: the op that makes it, and the only op that reads it. -1: no op of this part; -2: several read it. */
+/* The op that makes a value, and the only op that reads it. -1: no op of this segment; -2: several read it. */
 struct ends {
 	int maker, reader;
 };
@@ -29,7 +29,8 @@ static bool takes(const struct rewrite *r, int i, struct sl_exec_form form)
 	return kernel && kernel->takes && kernel->takes(op, form);
 }
 
-/* A narrowing convolution stays by itself: what fits it at one width need not at the next. */
+/* Whether op i is a convolution that may be fused. One that narrows is not: a form that its kernel supports at one
+ * width may be unsupported at the next. */
 static bool is_wide_conv(const struct rewrite *r, int i)
 {
 	return i >= 0 && r->part->op[i].op.kind == SL_OP_CONV2D && !r->part->op[i].narrows;
@@ -57,7 +58,7 @@ static bool takes_post(const struct rewrite *r, int conv, enum sl_post post)
 	return takes(r, conv, form);
 }
 
-/* Only ops that have a backward, or have none, together become one node. */
+/* Ops can become one node only if both have a backward, or neither. */
 static bool alike(const struct rewrite *r, int a, int b)
 {
 	return a < 0 || b < 0 || r->part->op[a].backward == r->part->op[b].backward;
@@ -68,7 +69,8 @@ static bool takes_half(const struct rewrite *r, int norm, enum sl_half half)
 	return takes(r, norm, (struct sl_exec_form){.half = half});
 }
 
-/* In one pass over the ops: a stranger's graph has thousands. A value that leaves the part is read by several. */
+/* One pass over the ops, because an untrusted graph may have thousands. The segment's output counts as read by several
+ * ops, so that it stays in memory. */
 static enum sl_err find_ends(struct rewrite *r)
 {
 	const struct sl_plan_segment *s = r->part;
@@ -96,13 +98,13 @@ static enum sl_err find_ends(struct rewrite *r)
 	return SL_OK;
 }
 
-/* The activation is applied by the convolution behind it, which also puts its gradient through it. */
+/* Fuses an activation with the convolution behind it, which applies it to its input, and its derivative in backward. */
 static void choose_act(struct rewrite *r, int act)
 {
 	const struct sl_segment_op *so = &r->part->op[act];
 	int consumer = r->ends[so->op.out].reader;
 
-	if (so->din_add[0]) /* the convolution cannot add what goes through the activation first */
+	if (so->din_add[0]) /* the convolution cannot add the activation's input gradient to another one */
 		return;
 	if (!alike(r, act, consumer) || !takes_pre(r, consumer, SL_PRE_ACT))
 		return;
@@ -111,7 +113,8 @@ static void choose_act(struct rewrite *r, int act)
 	r->choice[act].absorbed = true;
 }
 
-/* The convolution in front takes the statistics, or does everything; then the one behind applies them. */
+/* Fuses a batchnorm: the convolution in front computes its statistics, or does all of its work; if it does not do all,
+ * the convolution behind applies them. */
 static void choose_norm(struct rewrite *r, int norm)
 {
 	const struct sl_op *op = &r->part->op[norm].op;
@@ -139,7 +142,7 @@ static void choose_norm(struct rewrite *r, int norm)
 		r->choice[norm].form.half = SL_HALF_STATS;
 }
 
-/* Rows of logits that are in memory at a time, of a loss that takes them so; 0: it does not. */
+/* Rows of logits in a block, if the loss computes in blocks; 0: it does not. */
 static int64_t rows_at_a_time(const struct rewrite *r, const struct sl_op *loss)
 {
 	const int64_t classes = sl_shape_row(&loss->in_shape[0]), most = loss->in_shape[0].dim[0];
@@ -151,7 +154,7 @@ static int64_t rows_at_a_time(const struct rewrite *r, const struct sl_op *loss)
 	return fit < 1 ? 1 : fit < most ? fit : most;
 }
 
-/* The loss takes the linear layer in front along, where nobody else reads its logits. */
+/* Fuses the loss with the linear layer in front, if no other op reads the logits. */
 static void choose_loss(struct rewrite *r, int loss)
 {
 	const struct sl_op *op = &r->part->op[loss].op;
@@ -173,7 +176,7 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 	const struct choice *c = &r->choice[i];
 	const struct sl_segment_op *op = r->part->op, *so = &op[i];
 	const bool whole = c->form.post == SL_POST_WHOLE;
-	/* whose input is read, whose input's gradient is written */
+	/* from: the op whose input is read; to: the op whose input's gradient is written */
 	const struct sl_op *from = &op[c->pre >= 0 ? c->pre : i].op;
 	const bool logits = c->form.pre == SL_PRE_LINEAR;
 	const struct sl_segment_op *to = c->form.pre == SL_PRE_ACT || logits ? &op[c->pre] : so;

@@ -1,12 +1,12 @@
-/* What an executor runs: a part's ops as exec nodes. Most nodes are one op. Where a backend's kernels take it, a
- * convolution does part of the work of the batchnorms or activations beside it (struct sl_exec_form), so that fewer
- * tensors go through memory. A batchnorm between two such convolutions is no node at all: the one in front takes its
- * statistics, the one behind applies them, and its output is never in memory. One that belongs wholly to the
- * convolution in front is none either, and there its input is never in memory.
- * Where a loss has many classes, such as the words of a vocabulary, it takes the linear layer in front along: their
- * node computes the logits of some rows at a time.
+/* Operator fusion: turns a segment's ops into the nodes that an executor runs. Most nodes are one op. If a backend's
+ * kernels support it, a convolution does part of the work of the batchnorms or activations next to it (struct
+ * sl_exec_form), so that fewer tensors go through memory. A batchnorm between two such convolutions is no node at all:
+ * the preceding one computes its statistics, the following one applies them, and its output is never in memory. Nor is
+ * a batchnorm a node if the preceding convolution does all of its work; then its input is never in memory.
+ * A loss over many classes, such as the words of a vocabulary, is fused with the preceding linear layer. Their node
+ * computes the logits of a block of rows at a time (exec_blocks.h).
  *
- * Parameters, gradients, what kernels save, and commit stay with the ops, whether they are nodes or not. */
+ * Parameters, gradients, saved areas and commit belong to the ops, whether these are nodes or not. */
 #ifndef SL_EXEC_REWRITE_H
 #define SL_EXEC_REWRITE_H
 
@@ -15,26 +15,26 @@
 
 enum { SL_LOGITS_FEW = 8192, SL_LOGIT_BYTES = 128 << 20 };
 
-/* Ops are numbers in the part, values are numbers in its graph; -1: none. */
+/* Ops are indices into the segment's ops, values are indices of its graph; -1: none. */
 struct sl_exec_node {
-	int op;        /* whose kernel computes it */
-	int pre, post; /* the ops that `form` speaks of */
+	int op;        /* the op whose kernel computes the node */
+	int pre, post; /* the fused ops before and behind it, as `form` says */
 	struct sl_exec_form form;
 	/* Forward reads in[k] and writes `out`. */
 	int in[SL_OP_MAX_IN], out;
 	/* Backward reads the gradient of `dout` and writes that of din[k]. */
 	int dout, din[SL_OP_MAX_IN];
 	bool din_add[SL_OP_MAX_IN];
-	bool backward;  /* it has one: something learns at or before it */
-	int keeps_in;   /* of so many inputs, from the first on, backward reads the values again */
-	bool keeps_out; /* and that of out */
-	/* SL_PRE_LINEAR: forward writes the gradient of din[0] as well. It has `rows` rows of logits at a time, in the
-	 * place of this value; -1: of no value. */
+	bool backward;  /* the node has a backward: something learns at or before it */
+	int keeps_in;   /* number of inputs, from the first on, whose values backward reads */
+	bool keeps_out; /* whether backward reads the value of `out` */
+	/* For SL_PRE_LINEAR: the value in whose place the node has `rows` rows of logits at a time. Forward writes the
+	 * gradient of din[0], too. Else -1. */
 	int logits;
 	int64_t rows;
 };
 
-/* node[part->n_op], of which *n are made, in computing order. NOMEM. */
+/* Fills the first *n of node[part->n_op], in computing order. NOMEM. */
 enum sl_err sl_rewrite(struct sl_exec_node *node, int *n, const struct sl_plan_segment *part,
 		       const struct sl_backend *be) SL_MUST_CHECK;
 

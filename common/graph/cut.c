@@ -8,10 +8,10 @@
 enum { MOST_CROSSING = 3, MOST_NAMES = 3 };
 _Static_assert((int)SL_NAME_MAX <= (int)SL_NEAREST_LONGEST, "any name can be compared");
 
-/* A boundary `at` lies before op `at`: the ops [0, at) are on one side of it. */
+/* The values that cross a boundary. Boundary `at` lies before op `at`: it separates the ops [0, at) from the others. */
 struct crossing {
 	int count;
-	int value[MOST_CROSSING]; /* the first of them, by op */
+	int value[MOST_CROSSING]; /* the first of them, in order of their ops */
 };
 
 static bool read_at_or_after(const struct sl_model *m, int value, int at)
@@ -27,8 +27,8 @@ static struct crossing crossing_at(const struct sl_model *m, int at)
 {
 	struct crossing c = {0};
 
-	for (int i = -1; i < at;
-	     i++) { /* -1: the images; labels cross nothing, for the client gives them to the tail */
+	/* -1 stands for the network's input. Labels do not count: the client gives them to the tail itself. */
+	for (int i = -1; i < at; i++) {
 		int value = i < 0 ? SL_BUILD_INPUT : m->graph.node[i].out;
 
 		if (!read_at_or_after(m, value, at))
@@ -57,7 +57,8 @@ static const char *value_name(const struct sl_model *m, int value)
 	return maker < 0 ? "the input" : m->graph.node[maker].name;
 }
 
-/* How a user would name the boundary on the given side: by its unit where it is one's end or beginning. */
+/* The name of a boundary, as the end of the head or the beginning of the tail: a unit's name if the boundary is one of
+ * the unit's, else an op's. */
 static const char *boundary_name(const struct sl_model *m, int at, bool as_head_end)
 {
 	for (int i = 0; i < m->n_unit; i++)
@@ -73,7 +74,7 @@ static bool begins(const char *path, const char *name)
 	return len > 0 && !strncmp(path, name, len) && (name[len] == 0 || name[len] == '.');
 }
 
-/* What all names begin with may be left out. */
+/* Whether op `name` is `path` or lies in it. `path` may leave out the model's prefix. */
 static bool path_holds(const struct sl_model *m, const char *path, const char *name)
 {
 	const size_t len = strlen(m->prefix);
@@ -86,7 +87,7 @@ static void keep_nearest(const char *near[MOST_NAMES], int far[MOST_NAMES], cons
 	int d = sl_nearest_edits(wanted, strlen(wanted), name);
 
 	for (int i = 0; i < MOST_NAMES; i++) {
-		if (near[i] && far[i] < d) /* of equals the later: features.18 for features.19 */
+		if (near[i] && far[i] < d) /* among equals the later wins: features.18 for features.19 */
 			continue;
 		memmove(near + i + 1, near + i, (size_t)(MOST_NAMES - 1 - i) * sizeof(*near));
 		memmove(far + i + 1, far + i, (size_t)(MOST_NAMES - 1 - i) * sizeof(*far));
@@ -144,7 +145,7 @@ static enum sl_err find_path(const struct sl_model *m, const char *key, const ch
 {
 	int first = -1, last = -1;
 
-	/* Not every network names a unit's ops with the unit and a dot. */
+	/* Units come first, because not every network's ops have names that begin with their unit's. */
 	for (int i = 0; i < m->n_unit; i++)
 		if (strcmp(path, m->unit[i].name) == 0) {
 			*at = as_head_end ? m->unit[i].end_node : m->unit[i].first_node;
@@ -163,7 +164,7 @@ static enum sl_err find_path(const struct sl_model *m, const char *key, const ch
 	return SL_OK;
 }
 
-/* Digits only, 1 … 9999. */
+/* Reads a number, 1 … 9999, of digits only, and moves *text behind it. */
 static bool parse_count(const char **text, int *out)
 {
 	int n = 0, digits = 0;

@@ -1,5 +1,5 @@
-/* Where a model is cut: head | middle | tail. Nodes [0, head_end] are the head, [tail_begin, n_node) the tail.
- * A cut is legal only where exactly one value, and not the input itself, crosses it: inside a residual block it is not.
+/* A cut divides a model into head | middle | tail. Nodes [0, head_end] are the head, [tail_begin, n_node) the tail.
+ * A cut is legal only if exactly one value crosses it, and not the input itself. A cut inside a residual block is not.
  */
 #ifndef SL_GRAPH_CUT_H
 #define SL_GRAPH_CUT_H
@@ -8,7 +8,7 @@
 
 enum { SL_CUT_TEXT = 2 * SL_NAME_MAX + 32 };
 
-/* The cut as users write it; "" where it is not given. */
+/* The cut as users write it in a config; "": not given. */
 struct sl_cut_spec {
 	char partition[32];
 	char head_end[SL_NAME_MAX], tail_begin[SL_NAME_MAX];
@@ -17,25 +17,24 @@ struct sl_cut_spec {
 struct sl_cut {
 	int head_end;           /* last node of the head */
 	int tail_begin;         /* first node of the tail */
-	int head_value;         /* value that goes to the middle: head_act, and head_grad back */
-	int tail_value;         /* value that goes to the tail: mid_act, and mid_grad back */
-	char text[SL_CUT_TEXT]; /* "head_end=features.0 tail_begin=classifier", as users write it: equal text, equal cut
-				 */
+	int head_value;         /* the value that goes to the middle: head_act; head_grad comes back */
+	int tail_value;         /* the value that goes to the tail: mid_act; mid_grad comes back */
+	char text[SL_CUT_TEXT]; /* "head_end=features.0 tail_begin=classifier"; two cuts are equal if their texts are */
 };
 
 enum sl_segment { SL_HEAD, SL_MIDDLE, SL_TAIL, SL_SEGMENT_COUNT };
 
-/* The words that users type; each may be NULL.
+/* Finds the cut from the words that users write; each may be NULL.
  * partition  "A:-B": the first A units | the middle | the last B units; NULL: "1:-1"
- * head_end   path of a unit, of an op or of a module between, with or without the model's prefix: the head ends after
- *            its last op; overrides A
+ * head_end   path of a unit, of an op or of a module between them, with or without the model's prefix: the head ends
+ *            after its last op; overrides A
  * tail_begin the same: the tail begins at its first op; overrides B
- * CONFIG with the names that would be valid near it otherwise. */
+ * CONFIG: there is no such cut, or it is not legal. The sentence names valid ones near it. */
 enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const char *partition, const char *head_end,
 			const char *tail_begin, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Moves the cut behind the gather with which the tail begins: the middle then ends with it. CONFIG where the tail does
- * not begin so, or the model does not guess the next token. */
+/* Moves the start of the tail behind the gather with which it begins, so that the middle ends with the gather. CONFIG:
+ * the tail does not begin with a gather, or the model's task is not to predict the next token. */
 enum sl_err sl_cut_behind_gather(struct sl_cut *cut, const struct sl_model *model, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Nodes [*first, *end) of a segment. */

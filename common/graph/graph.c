@@ -54,7 +54,7 @@ void sl_graph_close(struct sl_graph *g)
 	*g = (struct sl_graph){0};
 }
 
-/* Names go into messages, logs and a text whose words end at a blank. */
+/* Names appear in messages, in logs and in the graph's text, where blanks separate words. */
 static enum sl_err check_name(const char *name, struct sl_fail *fail)
 {
 	size_t len = strnlen(name, SL_NAME_MAX);
@@ -69,7 +69,7 @@ static enum sl_err check_name(const char *name, struct sl_fail *fail)
 		     : sl_fail_set(fail, SL_ERR_CONFIG, "a name in a graph is empty, or has a byte other than ! to ~");
 }
 
-/* A shape of some elements within the bounds; adds them to *total. */
+/* Checks the number of elements of a shape against the bounds, and adds it to *total. */
 static enum sl_err count_elements(const char *name, const struct sl_shape *shape, int64_t *total, struct sl_fail *fail)
 {
 	int64_t count;
@@ -173,7 +173,7 @@ enum sl_err sl_graph_add_output(struct sl_graph *g, const char *name, int value,
 	return SL_OK;
 }
 
-/* Labels and targets only say what is right: no kernel has them among its inputs. */
+/* Whether an input is a loss' labels or targets: kernels do not get these among their inputs. */
 static bool is_answer(enum sl_op_kind kind, int input)
 {
 	return sl_op_is_loss(kind) && input == 1;
@@ -202,7 +202,7 @@ struct sl_op sl_graph_op(const struct sl_graph *g, int index)
 	return op;
 }
 
-/* A label for each row of logits. */
+/* Whether there is one label for each row of logits: the shapes agree but for the classes. */
 static bool are_labels_of(const struct sl_shape *labels, const struct sl_shape *logits)
 {
 	bool fit = labels->ndim == logits->ndim - 1;
@@ -246,7 +246,7 @@ static enum sl_err check_links(const struct sl_graph *g, const struct sl_node *n
 	return SL_OK;
 }
 
-/* The attributes that the weight's shape says. */
+/* Derives a convolution's attributes from the weight's shape; false: the shape does not fit. */
 static bool derive_window(union sl_op_attr *u, enum sl_op_kind kind, const struct sl_shape *w, bool bias)
 {
 	const int64_t *d = w->dim;
@@ -265,7 +265,7 @@ static bool derive_window(union sl_op_attr *u, enum sl_op_kind kind, const struc
 		return false;
 	u->conv.out_c = (int)d[0], u->conv.kh = (int)d[1], u->conv.kw = (int)d[2];
 	u->conv.in_c = (int)d[3] * u->conv.groups;
-	/* a depthwise weight has one spelling */
+	/* a depthwise weight must have 3 dimensions, so that there is one spelling */
 	return u->conv.groups == 1 || u->conv.groups != u->conv.in_c || u->conv.in_c != u->conv.out_c;
 }
 
@@ -316,7 +316,8 @@ static bool derive(const struct sl_graph *g, struct sl_node *node, const int *in
 	}
 }
 
-/* Every parameter behind the weight, and all of a norm, is a vector over the channels that come out. */
+/* Whether parameters have one number for each output channel: all of a batchnorm, groupnorm or layernorm, else all but
+ * the weight. */
 static bool vectors_fit(const struct sl_graph *g, const struct sl_node *node, const int *param,
 			const struct sl_shape *out)
 {
@@ -332,7 +333,7 @@ static bool vectors_fit(const struct sl_graph *g, const struct sl_node *node, co
 	return true;
 }
 
-/* An embedding by position never looks beyond its table. */
+/* Whether the table of a position embedding has a row for every position. */
 static bool positions_fit(const struct sl_graph *g, const struct sl_node *node)
 {
 	const struct sl_embedding_attr *a = &node->u.embedding;
@@ -340,7 +341,7 @@ static bool positions_fit(const struct sl_graph *g, const struct sl_node *node)
 	return !a->position || most_of(g) <= a->rows - a->first;
 }
 
-/* `most` of what a transpose makes of rows. */
+/* The graph's `most` after a transpose of rows to tokens. */
 static int most_behind(const struct sl_graph *g, const struct sl_node *node, int in)
 {
 	const int64_t tokens = g->value[in].shape.dim[2];
@@ -348,7 +349,7 @@ static int most_behind(const struct sl_graph *g, const struct sl_node *node, int
 	return node->u.transpose.most > tokens ? node->u.transpose.most : (int)tokens;
 }
 
-/* Whether a transpose takes what is per token or per row, as its attributes say. */
+/* Whether a transpose's input is per token or per row as its attributes require. */
 static bool turns(const struct sl_graph *g, const struct sl_node *node, enum sl_lead lead, struct sl_fail *fail)
 {
 	const bool to_rows = node->u.transpose.tokens > 0;

@@ -1,4 +1,4 @@
-/* What can be said of a graph as a whole only. */
+/* Checks that need the whole graph. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,8 +77,9 @@ static enum sl_err check_readers(const struct sl_graph *g, struct sl_fail *fail)
 	return err;
 }
 
-/* A plain layer over the last dimension with a square matrix, whose live part is its front: as op.h has them, the rows
- * of what comes out, or of what comes in where the layer is transposed. */
+/* Whether a node is a bias-free layer over the last dimension alone, with a square matrix of `full` rows. The features
+ * that cross must be the matrix's rows, so that the used part is its front. Those are the layer's outputs if the field
+ * is an output, or the inputs of a transposed layer (op.h) if it is an input. */
 static bool can_narrow(const struct sl_graph *g, const struct sl_node *node, bool out, int full)
 {
 	const struct sl_convt_attr *t = &node->u.convt;
@@ -96,8 +97,8 @@ static bool can_narrow(const struct sl_graph *g, const struct sl_node *node, boo
 	       t->in_c == full && t->out_c == full;
 }
 
-/* The node behind this one on the way from a cut to the rest: the only reader of what it makes, or, on the way out, the
- * maker of what it reads, where only it does. -1: there is none. */
+/* The next node away from the cut. Next to an input (`out` false) it is the only reader of node `at`'s value; next to
+ * an output it is the maker of the value that only node `at` reads. -1: there is none. */
 static int next_from_cut(const struct sl_graph *g, int at, bool out)
 {
 	const struct sl_node *node = &g->node[at];

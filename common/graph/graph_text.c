@@ -48,7 +48,7 @@ static void say(const struct writer *w, const char *fmt, ...)
 	w->put(w->arg, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-/* The shortest that reads back to the same binary32. */
+/* Writes the shortest decimal that reads back to the same binary32. */
 static void say_real(const struct writer *w, const char *before, float x)
 {
 	char text[32];
@@ -61,7 +61,7 @@ static void say_real(const struct writer *w, const char *before, float x)
 	say(w, "%s%s", before, text);
 }
 
-/* The same of binary64: widths of a schedule are computed in it. */
+/* The same for binary64: the schedule of a decaying insert is computed in it. */
 static void say_wide(const struct writer *w, const char *before, double x)
 {
 	char text[SL_REAL_TEXT];
@@ -177,7 +177,7 @@ static const char *const section_word[SECTIONS] = {"in", "param", "node", "out"}
 struct reader {
 	struct sl_graph g;
 	char line[LINE_MAX_BYTES];
-	char *rest; /* of the line; NULL: all of it is read */
+	char *rest; /* the unread rest of the line; NULL: none */
 	int number, section;
 	struct sl_fail *fail;
 };
@@ -193,7 +193,7 @@ static char *next_word(struct reader *r)
 	return r->rest ? strsep(&r->rest, " ") : NULL;
 }
 
-/* A whole number from 0 to `most` at *at, which is moved behind it. */
+/* Reads a whole number from 0 to `most` at *at, and moves *at behind it; false: there is none. */
 static bool take_int(const char **at, int64_t most, int64_t *out)
 {
 	int64_t n = 0;
@@ -217,7 +217,7 @@ static bool take_char(const char **at, char c)
 	return true;
 }
 
-/* Decimal alone; the exact spelling is compared later. */
+/* Reads a decimal number; `wide`: as binary64. sl_graph_read compares the exact spelling later. */
 static bool take_real(const char **at, bool wide, double *out)
 {
 	char text[40], *end;
@@ -232,7 +232,7 @@ static bool take_real(const char **at, bool wide, double *out)
 	return !*end;
 }
 
-/* "[1,2]" behind `front` dimensions of 1. */
+/* Reads dimensions, as "[1,2]", and puts `front` dimensions of 1 in front of them. */
 static bool take_dims(const char **at, int front, struct sl_shape *s)
 {
 	*s = (struct sl_shape){.ndim = front};
@@ -383,7 +383,7 @@ static enum sl_err read_attr(const struct reader *r, struct sl_node *node, const
 	return SL_OK;
 }
 
-/* "%3" or "&3" in `word` into list[*n]; false: it is neither, or there are too many. */
+/* Reads a reference, as "%3" or "&3", into list[(*n)++]; false: misspelled, or the list already has `most`. */
 static bool read_link(const char *word, char mark, int *list, int most, int *n)
 {
 	int64_t number;
@@ -440,7 +440,7 @@ static enum sl_err read_node(struct reader *r)
 	why = *r->fail;
 	text = why.text;
 	if (strncmp(text, name, strlen(name)) == 0 && strncmp(text + strlen(name), ": ", 2) == 0)
-		text += strlen(name) + 2; /* the key says it */
+		text += strlen(name) + 2; /* the key has the name already */
 	snprintf(key, sizeof key, "node %s", name);
 	return sl_fail_at(r->fail, key, err, "%s", text);
 }
@@ -473,7 +473,7 @@ static enum sl_err read_line(struct reader *r)
 
 /* ---- the whole text */
 
-/* Printable ASCII in lines that end; counts them by their first words. */
+/* Checks that the text is lines of printable ASCII, each ended, and counts them by their first words. */
 static enum sl_err count_lines(const char *text, size_t len, struct sl_graph_room *room, struct sl_fail *fail)
 {
 	int *const count[SECTIONS] = {&room->in, &room->params, &room->nodes, &room->out};

@@ -20,7 +20,7 @@ void sl_model_close(struct sl_model *model)
 	free(model);
 }
 
-/* Keeps the first failure only: what follows it is its consequence. */
+/* Keeps only the first failure, because later ones are its consequences. Returns -1. */
 static int give_up(struct sl_build *b, enum sl_err err)
 {
 	if (b->err == SL_OK)
@@ -55,7 +55,7 @@ bool sl_build_name(struct sl_build *b, char dst[SL_NAME_MAX], const char *name, 
 	return true;
 }
 
-/* Makes room for one more element behind *list, which has `count` of them. */
+/* Makes room for one more element in *list, which has `count`. */
 static bool grow(struct sl_build *b, void *list, int count, size_t *cap, size_t size)
 {
 	if (sl_grow(list, cap, (size_t)count + 1, size))

@@ -1,5 +1,5 @@
-/* A network as a source makes it: its graph, and beside it what only the client needs to know. Units, by which users
- * cut; names and layouts of the parameters in weight files. Nothing here holds weights. */
+/* A model: a network's graph, and what only the client needs to know about it. That is its units, which users name in a
+ * cut, and names and layouts of its parameters in weight files. Nothing here holds weights. */
 #ifndef SL_GRAPH_MODEL_H
 #define SL_GRAPH_MODEL_H
 
@@ -15,14 +15,14 @@ enum sl_param_layout {
 	SL_LAYOUT_HWC_FROM_CHW    /* linear behind a flattened image: [O,H·W·C] from [O,C·H·W] */
 };
 
-/* A parameter in weight files; there it has the graph's name for it. */
+/* How weight files hold a parameter of the graph; its name is the same there. */
 struct sl_file_param {
 	struct sl_shape shape;
 	enum sl_param_layout layout;
 	int64_t channels; /* HWC_FROM_CHW: C */
 	bool optional;    /* a weight file may lack it: then it starts from its initialisation */
-	bool head;        /* of a head that pretrained files lack */
-	bool near_head;   /* trained before, but a file that lacks the head may lack it, too */
+	bool head;        /* it belongs to a new head, which pretrained files lack */
+	bool near_head;   /* it is pretrained, but a file that lacks the head may lack it, too */
 };
 
 enum { SL_MODEL_NOTE = SL_NAME_MAX + 96 };
@@ -32,10 +32,10 @@ struct sl_unit {
 	int first_node, end_node; /* [first, end) */
 };
 
-/* Of lora.h: parameters of the graph. */
+/* A low-rank adapter of a linear layer (lora.h). */
 struct sl_adapter {
-	int weight, a, b;
-	bool transposed; /* the weight is [in, out] */
+	int weight, a, b; /* indices of the graph's parameters: the layer's weight, and the adapter's A and B */
+	bool transposed;  /* the weight is [in, out] */
 	float scale;
 };
 
@@ -50,70 +50,71 @@ struct sl_model {
 	size_t cap_file, cap_unit;
 	int n_unit;
 	const struct sl_learn_task *task;
-	int classes; /* of a masked language model the vocabulary */
-	int vocab;   /* tokens are below it; 0: the input is images */
-	/* Of networks with pretrained files: what begins the names of all but the head ("roberta."), which files and
-	 * users may leave out; globs, up to a NULL, over tensors of files that are of no use here. "", NULL: none. */
+	int classes; /* outputs of the network; for a language model the vocabulary's size */
+	int vocab;   /* token ids are below it; 0: the input is not tokens */
+	/* For networks with pretrained files. prefix: begins all names but the head's ("roberta."); files and users may
+	 * leave it out. ignored: globs of tensors' names in files that the network does not need; ends with NULL. ""
+	 * and NULL: none. */
 	char prefix[SL_NAME_MAX];
 	const char *const *ignored;
 	struct sl_adapter *adapter;
 	size_t cap_adapter;
 	int n_adapter;
-	/* Parameters of the graph alone; those of inserts (insert.h) stand behind them in graph.param, where no node of
-	 * this graph uses them. graph.param[i].stream is i. */
+	/* How many parameters the graph's nodes use. Those of inserts (insert.h) follow them in graph.param, and no
+	 * node of this graph uses them. graph.param[i].stream is i. */
 	int n_plain;
 };
 
 void sl_model_close(struct sl_model *model); /* NULL is fine */
 
-/* Builds a network, or the layers of an insert: appends nodes and returns the value that they make. The first failure
- * is kept in *fail and every later call is a no-op that returns -1, so that builders read straight through. */
+/* Builds a network, or the layers of an insert. Each sl_build_* function for a layer appends nodes and returns their
+ * output value. The first failure is kept in *fail; later calls do nothing and return -1, so callers need no checks. */
 struct sl_build {
-	struct sl_graph *graph; /* that nodes go into */
-	struct sl_model *model; /* that lists every parameter, and the units */
-	bool insert;            /* parameters are an insert's: optional, and of the model's list as of the graph's */
-	bool head;              /* parameters are of a head that pretrained files lack */
-	/* Of the next node: what its parameters are called, in order, instead of the node's name with a suffix. */
+	struct sl_graph *graph; /* gets the nodes */
+	struct sl_model *model; /* lists every parameter, and the units */
+	bool insert;            /* the layers are an insert's: their parameters are optional in weight files */
+	bool head;              /* the layers belong to a new head, which pretrained files lack */
+	/* The names of the next node's parameters, in order; NULL: the node's name with a suffix. */
 	const char *const *param_name;
-	/* Adapters of linear layers (lora.h), NULL: none. Then only they and the head learn. */
+	/* Adds adapters to linear layers (lora.h): only they and the head learn. NULL: no adapters. */
 	const struct sl_lora *lora;
-	bool adapting;     /* parameters are an adapter's */
-	uint32_t lora_met; /* targets that there are, by bits */
+	bool adapting;     /* the layers are an adapter's */
+	uint32_t lora_met; /* bit i: some layer matched the adapters' target i */
 	struct sl_fail *fail;
 	enum sl_err err;
 };
 
-/* A new network whose inputs are images of that shape, [1,H,W,C], or rows of numbers, [1,F], and what its task has for
- * labels: values SL_BUILD_INPUT and SL_BUILD_LABEL. `classes`: its outputs. */
+/* Begins a new network with two inputs. SL_BUILD_INPUT is images of the shape `input`, [1,H,W,C], or rows of numbers,
+ * [1,F]; SL_BUILD_LABEL is the task's labels. `classes`: number of the network's outputs. */
 enum { SL_BUILD_INPUT, SL_BUILD_LABEL };
 enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape input, const struct sl_learn_task *task,
 			  int classes, struct sl_fail *fail) SL_MUST_CHECK;
-/* The same where the first input is tokens: numbers below `vocab`, in rows of 1 to `most`. */
+/* The same, but SL_BUILD_INPUT is tokens: ids below `vocab`, in rows of 1 to `most` tokens. */
 enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab,
 				 const struct sl_learn_task *task, int classes, struct sl_fail *fail) SL_MUST_CHECK;
 /* Hands the model over, or frees everything and returns the first failure. */
 enum sl_err sl_build_finish(struct sl_build *b, struct sl_model **out) SL_MUST_CHECK;
 
-/* `in` is a value. Parameters are added as the op needs them, named `name`.weight and so on; channels and features
- * that come in are those of `in`. */
+/* The layers. `in` is a value, from which they take the number of input channels or features. They add the parameters
+ * that the op needs, called `name`.weight and so on. */
 struct sl_build_window {
 	int out_c, k, stride, pad; /* stride 0 means 1 */
-	bool depthwise;            /* out_c is not read */
+	bool depthwise;            /* out_c is ignored */
 	bool bias;
 	struct sl_init bias_init; /* left out: zeros */
 	int groups, dilation;     /* 0 means 1 */
-	int kw;                   /* of a window that is not square; 0: k */
-	bool flat;                /* weight files have no height of windows, which is 1 */
+	int kw;                   /* the window's width; 0: k */
+	bool flat;                /* 1-d convolution: weight files lack the window's height, which is 1 */
 };
-/* The weight starts from `init`; the convolutions of sl_build_conv as torchvision's MobileNetV2 has them: normal,
- * std = sqrt(2 / fan_out). */
+/* The weight starts from `init`; sl_build_conv does as torchvision's MobileNetV2: normal, std = sqrt(2 / fan_out). */
 int sl_build_conv(struct sl_build *b, const char *name, int in, struct sl_build_window w);
 int sl_build_conv_from(struct sl_build *b, const char *name, int in, struct sl_build_window w, struct sl_init init);
-/* Gives back [h,w,out_c] from what a convolution with that window made of it. */
+/* A transposed convolution whose output is [height,width,out_c]: it restores the shape from which a convolution with
+ * window `w` made `in`. */
 int sl_build_convt(struct sl_build *b, const char *name, int in, struct sl_build_window w, int64_t height,
 		   int64_t width, struct sl_init init);
 int sl_build_bn(struct sl_build *b, const char *name, int in);
-int sl_build_bn_from(struct sl_build *b, const char *name, int in, enum sl_init_kind weight); /* its weight starts so */
+int sl_build_bn_from(struct sl_build *b, const char *name, int in, enum sl_init_kind weight); /* initial weight */
 int sl_build_bn_with(struct sl_build *b, const char *name, int in, enum sl_init_kind weight, float eps, float momentum);
 int sl_build_act(struct sl_build *b, const char *name, int in, enum sl_act act);
 int sl_build_add(struct sl_build *b, const char *name, int x, int y);
@@ -128,55 +129,55 @@ int sl_build_groupnorm(struct sl_build *b, const char *name, int in, int groups,
 int sl_build_concat(struct sl_build *b, const char *name, int x, int y, int axis);
 int sl_build_permute(struct sl_build *b, const char *name, int in, struct sl_permute_attr attr);
 int sl_build_resample(struct sl_build *b, const char *name, int in, struct sl_resample_attr attr);
-/* A parameter for every row of `in`, of that shape; `file` is the one that weight files have. */
+/* A parameter of shape `shape`, repeated for every row of `in`. `file`: its shape in weight files. */
 int sl_build_repeat(struct sl_build *b, const char *name, int in, struct sl_shape shape, struct sl_shape file,
 		    enum sl_param_layout layout);
-/* A linear layer whose weight is [in, out]. */
+/* A linear layer with a transposed weight, [in, out]. */
 int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init);
-/* `features` divide those of the input; they are normed together, and the weight has as many. `plus`: 1 is added to it,
- * and it starts at 0. */
+/* Normalises each group of `features` numbers by itself. `features` divides the input's last dimension, and is the
+ * weight's length. `plus`: the op adds 1 to the weight, which starts at 0. */
 int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, int features, float eps, bool plus);
-/* q, k, v: per token. `p` of its dropout draws from a stream of its own. */
+/* q, k, v: per token, or per row [S,F]. Dropout of probabilities has a random stream of its own. */
 int sl_build_attention(struct sl_build *b, const char *name, int q, int k, int v, struct sl_attention_attr attr);
 int sl_build_pool(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, struct sl_pool_attr attr);
-/* by · in + plus */
+/* Computes by · in + plus. */
 int sl_build_affine(struct sl_build *b, const char *name, int in, float by, float plus);
 int sl_build_scale(struct sl_build *b, const char *name, int in, float by);
 int sl_build_flatten(struct sl_build *b, const char *name, int in);
 int sl_build_dropout(struct sl_build *b, const char *name, int in, float p);
 int sl_build_linear(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init);
-/* As torch.nn.Linear starts: weight and bias from U(±1 / sqrt(in features)). */
+/* Initialised as torch.nn.Linear: weight and bias from U(±1 / sqrt(in features)). */
 int sl_build_linear_as_torch(struct sl_build *b, const char *name, int in, int out_f);
 int sl_build_gelu(struct sl_build *b, const char *name, int in);
-/* A row of a table of the model's vocab for each token, which starts normal with `std`. */
+/* Looks up each token's id in a table of model->vocab rows, initialised as normal with standard deviation `std`. */
 int sl_build_embedding(struct sl_build *b, const char *name, int in, int features, double std);
-/* A row of a table for each token, as attr says, whose derived members are given: rows, features. */
+/* Looks up a row of a table for each token, as `attr` says; the caller sets attr.rows and attr.features, too. */
 int sl_build_lookup(struct sl_build *b, const char *name, int in, struct sl_embedding_attr attr, struct sl_init init);
 int sl_build_select(struct sl_build *b, const char *name, int in); /* the first token of each row */
-/* Its chosen tokens, of which a row has at most such a share (op.h). */
+/* The chosen tokens; `share` bounds their number (struct sl_gather_attr). */
 int sl_build_gather(struct sl_build *b, const char *name, int in, float share);
-/* A logit for each row of a table [rows, features]: parameter `weight` of the model's graph, which an embedding has
- * used, or where that is below 0 one of its own, `name`.weight. The bias is called `bias`; NULL: there is
- * none. */
+/* The logits of a language model: a linear layer to model->vocab outputs. Its weight is parameter `weight` of the
+ * model's graph, which an embedding uses too; if `weight` is negative, a new one, `name`.weight. Its bias is called
+ * `bias`; NULL: no bias. */
 int sl_build_decoder(struct sl_build *b, const char *name, int in, int weight, const char *bias, struct sl_init init);
-/* Makes the graph's output "loss": cross-entropy, or of numbers the mean of squares. */
+/* Adds the loss of the model's task over `logits` and SL_BUILD_LABEL, and makes it the graph's output "loss". */
 int sl_build_loss(struct sl_build *b, const char *name, int logits);
-/* The same: mean squares of `in` [K] less the value `target`. */
+/* The same for the mean of squares of `in` [K] − the value `target`. */
 int sl_build_mse(struct sl_build *b, const char *name, int in, int target);
-/* A linear layer over the last dimension to `out_f` features without bias, which starts as the identity: a 1×1
- * convolution where `in` is an image; `transposed`: its weight is [in, out] (for images, a transposed convolution). */
+/* A linear layer over the last dimension to `out_f` features, without bias, initialised as the identity. If `in` is an
+ * image it is a 1×1 convolution. `transposed`: its weight is [in, out]; for images, a transposed convolution. */
 int sl_build_identity(struct sl_build *b, const char *name, int in, int out_f, bool transposed);
-/* Tokens [F] to rows [F,S]; 0: rows [F,S] to tokens [F], which are `most` of a row at most (op.h). */
+/* Turns tokens [F] into rows [F,tokens]; if `tokens` is 0, rows [F,S] into tokens [F], with `most` as in op.h. */
 int sl_build_transpose(struct sl_build *b, const char *name, int in, int tokens, int most);
 
-/* What was asked for, the model cannot be: CONFIG with this sentence, unless there was a failure before. */
+/* Fails the build with CONFIG and this sentence, unless it has failed before. */
 void sl_build_refuse(struct sl_build *b, const char *fmt, ...) SL_PRINTF(2, 3);
-/* From here on parameters are of a new head: a pretrained file may lack all of them. */
+/* Layers added from here on belong to a new head: a pretrained file may lack all of their parameters. */
 void sl_build_new_head(struct sl_build *b);
 void sl_build_adapter(struct sl_build *b, const struct sl_adapter *adapter);
-/* A unit begins at the next node added and ends where the next unit begins (or the model ends). */
+/* Begins a unit at the next node to be added. It ends where the next unit begins, or where the model ends. */
 void sl_build_unit(struct sl_build *b, const char *name);
-/* The same where that node is there. Units come in order. */
+/* The same, but the unit begins at `first_node`. Units are added in order. */
 void sl_build_unit_at(struct sl_build *b, const char *name, int first_node);
 
 static inline struct sl_init sl_init_normal(double std)
@@ -189,13 +190,13 @@ static inline struct sl_init sl_init_uniform(double bound)
 	return (struct sl_init){SL_INIT_UNIFORM, (float)bound};
 }
 
-/* As torch starts Conv2d and Linear: U(±1 / sqrt(terms of one output's sum)). */
+/* The initialisation of torch's Conv2d and Linear: U(±1 / sqrt(terms)); `terms`: products in the sum of one output. */
 static inline struct sl_init sl_init_as_torch(int64_t terms)
 {
 	return sl_init_uniform(1.0 / sqrt((double)terms));
 }
 
-/* Of a value: its shape, and what its last dimension counts. */
+/* The shape of a value, or after a failure (value -1) any shape. */
 static inline struct sl_shape sl_build_shape(const struct sl_build *b, int value)
 {
 	return value < 0 ? sl_shape1(1) : b->graph->value[value].shape;

@@ -10,7 +10,7 @@ static enum sl_err misfit(const struct sl_op *op, struct sl_fail *fail, const ch
 			   sl_shape_text(&op->in_shape[0], text));
 }
 
-/* Positions that a window of k with `stride` and `pad` on both sides takes along `size`; 0 where none fits. */
+/* Number of positions of a window of length k along an axis of `size`, with `pad` on both sides; 0: none fits. */
 static int64_t window_positions(int64_t size, int64_t k, int64_t stride, int64_t pad)
 {
 	return size + 2 * pad < k ? 0 : (size + 2 * pad - k) / stride + 1;
@@ -31,8 +31,8 @@ static enum sl_err infer_windows(struct sl_op *op, int kh, int kw, int stride, i
 	return SL_OK;
 }
 
-enum { MOST_SPREAD = 1 << 24 }; /* pixels that a window reaches over */
-enum { MOST_WINDOW = 1 << 15 }; /* of a pool: its pixels can be counted */
+enum { MOST_SPREAD = 1 << 24 }; /* pixels that a dilated window spans in one direction */
+enum { MOST_WINDOW = 1 << 15 }; /* side of a pool's window: its pixels can be counted in an int */
 
 static enum sl_err infer_conv(struct sl_op *op, struct sl_fail *fail)
 {
@@ -93,7 +93,7 @@ static enum sl_err infer_pool(struct sl_op *op, struct sl_fail *fail)
 	if (a->k > MOST_WINDOW)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): a window of %dx%d is too large: %d is the most",
 				   op->name, sl_op_kind_name(op->kind), a->k, a->k, MOST_WINDOW);
-	if (a->pad > a->k / 2) /* a window could lie in the padding alone */
+	if (a->pad > a->k / 2) /* a window could lie entirely in the padding */
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): padding %d is more than half of the window %d",
 				   op->name, sl_op_kind_name(op->kind), a->pad, a->k);
 	return infer_windows(op, a->k, a->k, a->stride, a->pad, d[3], fail);
@@ -215,7 +215,7 @@ static enum sl_err infer_transpose(struct sl_op *op, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* A divisor of *left is taken from it. */
+/* *left /= by; false: `by` is no divisor of it. */
 static bool divide(int64_t *left, int64_t by)
 {
 	if (by < 1 || *left % by)
@@ -372,7 +372,7 @@ int64_t sl_op_macs(const struct sl_op *op, int64_t rows)
 		return rows * sl_shape_row(&op->out_shape) * 2;
 	case SL_OP_LINEAR:
 		return rows * sl_shape_row(&op->out_shape) * op->u.linear.in_f;
-	case SL_OP_ATTENTION: /* of tokens, in rows of the most tokens: what is masked counts too */
+	case SL_OP_ATTENTION: /* `rows` counts tokens, each in a row of `most` tokens; masked pairs count, too */
 		return rows * sl_shape_row(&op->out_shape) * 2 * op->most;
 	default:
 		return 0;

@@ -1,4 +1,4 @@
-/* Ops: what each computes, its shapes, its parameters and its multiply-accumulates, said once for every backend.
+/* Ops: what each computes, its shapes, its parameters and its multiply-accumulates. All backends follow this file.
  *
  * kind       in → out (row shape)                     parameters, in this order (memory layout)
  * CONV2D     [H,W,I] → [H',W',O]                      weight [O,KH,KW,I/groups] or, depthwise, [KH,KW,C], bias [O]
@@ -27,13 +27,13 @@
  * GROUPNORM  [H,W,C] or [S,C] → same                  weight [C], bias [C], or none   (torch.nn.GroupNorm)
  * REPEAT     any → the weight, for every row          weight [F], [S,F] or [H,W,C]
  * LAYERNORM  [F], [S,F] … → same                      weight [F], bias [F] or none   (torch.nn.LayerNorm(F))
- * RMSNORM    [F], [S,F] … → same                      weight [D]   (x / sqrt(mean of x² + eps) · weight, of each D of
- *            the F numbers by themselves, D = F usually; plus: · (1 + weight))
- * ATTENTION  tokens q [H·D], k, v [KV·D] → [H·D]     –      (of each row by itself; see struct sl_attention_attr), or
+ * RMSNORM    [F], [S,F] … → same                      weight [D]   (x / sqrt(mean of x² + eps) · weight, over each
+ *            group of D of the F numbers; usually D = F; plus: · (1 + weight))
+ * ATTENTION  tokens q [H·D], k, v [KV·D] → [H·D]     –      (within each row; see struct sl_attention_attr), or
  *            rows q [S,H·D], k, v [S,KV·D] → [S,H·D]
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
  * SELECT     tokens [F] → rows [F]                    –      (the first token of every row)
- * GATHER     tokens [F] → chosen tokens [F]           –      (those that sl_dims.place says)
+ * GATHER     tokens [F] → chosen tokens [F]           –      (those whose indices are in sl_dims.place)
  * TRANSPOSE  tokens [F] → rows [F,S], and rows [F,S] → tokens [F]   –   (every row has S tokens; see struct
  *            sl_transpose_attr)
  * EMBEDDING  tokens' ids → [F]                        weight [V,F]   (row `id`; see struct sl_embedding_attr)
@@ -41,7 +41,7 @@
  * MSE        x [K] + targets [K] → mean loss          –      (Σ (x − target)² / K of a row, torch.nn.MSELoss; or
  *            another loss of numbers: struct sl_mse_attr; no targets: zeros)
  *
- * The shape of a loss' output is [1] for any number of rows: its results go to the call's host pointers.
+ * A loss' output has the shape [1] for any number of rows: kernels write its results to the call's host pointers.
  */
 #ifndef SL_GRAPH_OP_H
 #define SL_GRAPH_OP_H
@@ -62,28 +62,27 @@ enum { SL_OP_MAX_IN = 3, SL_OP_MAX_PARAM = 4, SL_NAME_MAX = 96 };
 
 struct sl_conv_attr {
 	int in_c, out_c, kh, kw, stride, pad;
-	int groups; /* divides in_c and out_c: outputs of a group see its inputs alone */
+	int groups; /* divides in_c and out_c: a group's outputs depend on its inputs alone */
 	bool bias;
-	int dilation; /* pixels from one tap of the window to the next; 0 means 1, which a shape's inference makes of it
-		       */
+	int dilation; /* pixels from one tap of the window to the next; sl_op_infer_shape makes 1 of 0 */
 };
 
 struct sl_convt_attr {
 	int in_c, out_c, kh, kw, stride, pad;
-	int out_pad_h,
-		out_pad_w; /* rows and columns more at the end, 0 … stride - 1: which of the sizes that give H' */
+	/* Extra rows and columns at the end, 0 … stride - 1: they select one of the sizes H×W that give H'×W'. */
+	int out_pad_h, out_pad_w;
 	bool bias;
 };
 
 struct sl_bn_attr {
 	int c;
 	float eps;       /* 1e-5 */
-	float momentum;  /* of the running statistics, torch's sense: new = (1-m)·old + m·batch (unbiased variance) */
+	float momentum;  /* of the running statistics, as torch's: new = (1-m)·old + m·batch (unbiased variance) */
 	enum sl_act act; /* applied to the output; set by the plan's fusion or the model */
 };
 
 struct sl_pool_attr {
-	int k, stride, pad; /* k = 0: the whole plane */
+	int k, stride, pad; /* k = 0: the window is the whole plane */
 };
 
 struct sl_linear_attr {
@@ -96,11 +95,12 @@ struct sl_dropout_attr {
 	float p;
 };
 
-/* What XENT adds up. The soft Dice loss is each picture's own, so chunks and batches do not matter: MONAI's DiceLoss
- * with to_onehot_y and softmax, and DiceCELoss (Milletari et al. 2016; the formula is in tests/ref/xent.c). */
+/* The loss that XENT computes. The soft Dice loss is computed for each picture separately, so it does not depend on
+ * chunks or batches. It is MONAI's DiceLoss with to_onehot_y and softmax, and in BOTH DiceCELoss (Milletari et al.
+ * 2016; the formula is in tests/ref/xent.c). */
 enum sl_xent_fn {
 	SL_XENT_ENTROPY, /* cross-entropy */
-	SL_XENT_DICE,    /* of rows [N,H,W,K] */
+	SL_XENT_DICE,    /* soft Dice, for logits [N,H,W,K] */
 	SL_XENT_BOTH,    /* their sum */
 	SL_XENT_COUNT
 };
@@ -108,12 +108,12 @@ enum sl_xent_fn {
 struct sl_xent_attr {
 	int classes;
 	int fn; /* enum sl_xent_fn */
-	/* Of training: this share of every target falls to all classes alike, the rest to the label. The loss of an
-	 * evaluation has none. */
+	/* Label smoothing, in training only: this share of every target is spread evenly over all classes; the label
+	 * gets the rest. */
 	float smoothing;
 };
 
-/* What MSE takes the mean of, over the K numbers of a row: x is the output, t the target. */
+/* The loss whose mean over the K numbers of a row MSE computes; x is the output, t the target. */
 enum sl_mse_fn {
 	SL_MSE_SQUARE, /* (x − t)²: torch.nn.MSELoss */
 	SL_MSE_L1,     /* |x − t|: torch.nn.L1Loss */
@@ -131,26 +131,26 @@ struct sl_scale_attr {
 };
 
 struct sl_concat_attr {
-	int axis; /* of the shape with its rows; 0: the last one */
+	int axis; /* counts dimension 0, the rows; 0: the last axis */
 };
 
-/* A row is read as [outer, b, c, the rest] and written as [outer, c, b, the rest]. */
+/* Reads a row as [outer, b, c, the rest] and writes it as [outer, c, b, the rest]. */
 struct sl_permute_attr {
 	int outer, b, c;
-	int h, w; /* the output's shape: [F], with h [h,F], with w too [h,w,F] */
+	int h, w; /* the output's shape: [F]; [h,F] if h is not 0; [h,w,F] if w is not 0 either */
 };
 
-/* An axis of n becomes one of `size`. Its number i is read from number j = first − before + i·step, or as torch has it.
- */
+/* An axis of n elements becomes one of `size`. Element i is read at j = first − before + i·step, or at an index that
+ * the mode computes as torch does. */
 enum sl_resample {
-	SL_RESAMPLE_CUT,     /* j, and 0 where there is none */
-	SL_RESAMPLE_REFLECT, /* j, mirrored at the first and the last number */
-	SL_RESAMPLE_EDGE,    /* j, or the nearest that there is */
-	SL_RESAMPLE_NEAREST, /* i·n / size, rounded down */
-	SL_RESAMPLE_LINEAR,  /* between the two beside (i + 1/2)·n / size − 1/2 */
-	SL_RESAMPLE_ALIGNED, /* between the two beside i·(n − 1) / (size − 1) */
+	SL_RESAMPLE_CUT,     /* element j, or 0 where j is out of range */
+	SL_RESAMPLE_REFLECT, /* element j, with j mirrored at the first and the last element */
+	SL_RESAMPLE_EDGE,    /* element j, with j clamped to 0 … n − 1 */
+	SL_RESAMPLE_NEAREST, /* element i·n / size, rounded down */
+	SL_RESAMPLE_LINEAR,  /* interpolated at (i + 1/2)·n / size − 1/2 */
+	SL_RESAMPLE_ALIGNED, /* interpolated at i·(n − 1) / (size − 1) */
 	SL_RESAMPLE_AREA,    /* the mean from i·n / size, rounded down, to (i + 1)·n / size, rounded up */
-	SL_RESAMPLE_MEAN,    /* the mean of `window` numbers from j on, of which 0 where there is none */
+	SL_RESAMPLE_MEAN,    /* the mean of `window` elements from j on; those out of range count as 0 */
 	SL_RESAMPLE_COUNT
 };
 
@@ -164,7 +164,7 @@ struct sl_groupnorm_attr {
 };
 
 struct sl_repeat_attr {
-	int ndim, dim[3]; /* of the weight */
+	int ndim, dim[3]; /* the weight's shape */
 };
 
 struct sl_math_attr {
@@ -172,52 +172,52 @@ struct sl_math_attr {
 };
 
 struct sl_gelu_attr {
-	bool tanh; /* its approximation: x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) */
+	bool tanh; /* computes the approximation x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) */
 };
 
-/* Multi-head attention: of head h, softmax(q·kᵀ/√D)·v over the keys of the query's own row. */
+/* Multi-head attention: head h computes softmax(q·kᵀ/√D)·v over the keys of the query's own row. */
 struct sl_attention_attr {
 	int heads;
-	int kv;      /* heads of keys and values, of which heads / kv queries' heads share each; 0: as many as heads */
-	bool causal; /* a query sees the keys up to its own token */
-	/* Rotary positions: features i and i + D/2 of q and k, as a pair, are turned by t·rope^(−2i/D), t the token's
-	 * place in its row. 0: none. */
+	int kv;      /* heads of keys and values; heads / kv query heads share each; 0: as many as `heads` */
+	bool causal; /* a query attends only to keys up to its own token */
+	/* RoPE: rotates features i and i + D/2 of q and k, as a pair, by t·rope^(−2i/D), where t is the token's
+	 * position in its row. 0: no RoPE. */
 	float rope;
-	/* Dropout on probabilities: element ((row·H + h)·M + query)·M + key of the stream, M = `most` of the op rounded
-	 * up to a multiple of 4. */
+	/* Dropout on probabilities: uses element ((row·H + h)·M + query)·M + key of the random stream. M is the op's
+	 * `most`, rounded up to a multiple of 4. */
 	float p;
-	int each; /* tokens of every row, where inputs are per row; 0: they are per token */
-	/* Where rope_factor is not 0, positions are turned by other frequencies: sl_rope_frequency. */
+	int each; /* tokens of every row, if inputs are per row; 0: inputs are per token */
+	/* RoPE scaling: if rope_factor is not 0, sl_rope_frequency gives the frequencies. */
 	float rope_factor, rope_low, rope_high;
 	int rope_old;
 };
 
 struct sl_norm_attr {
 	float eps;
-	bool plus; /* of RMSNORM: 1 is added to the weight */
-	int parts; /* of RMSNORM: F / D; 0 means 1, which a graph makes of it */
+	bool plus; /* RMSNORM: 1 is added to the weight */
+	int parts; /* RMSNORM: F / D, which a graph derives; 0 means 1 */
 };
 
 struct sl_embedding_attr {
-	int rows, features; /* of the weight */
-	bool position;      /* row `first` + the token's place in its row of tokens */
+	int rows, features; /* the weight's shape */
+	bool position;      /* looks up row `first` + the token's position in its row of tokens */
 	int first;
-	bool segment; /* row: how many tokens of the id `mark` stand before the token in its row, V - 1 at most */
-	int mark;
+	bool segment; /* looks up the row whose index is the number of earlier tokens `mark`, V - 1 at most */
+	int mark;     /* a token's id */
 };
 
-/* Of a row of n tokens at most share · n + 1/2 are chosen, or one. */
+/* A gather chooses at most share · n + 1/2 tokens of a row of n, but always at least one. */
 struct sl_gather_attr {
 	float share;
 };
 
-/* Between what is per token and what is per row, of rows that have all the same number of tokens. */
+/* Turns per-token values into per-row values or back. All rows have the same number of tokens. */
 struct sl_transpose_attr {
-	int tokens; /* of a row, of tokens [F]; 0: the input is rows [F,S] */
-	int most;   /* of rows [F,S]: `most` of the ops behind (struct sl_op), at least S; 0: S */
+	int tokens; /* tokens of a row, if the input is tokens [F]; 0: the input is rows [F,S] */
+	int most;   /* rows [F,S]: `most` of the ops that follow (struct sl_op), at least S; 0: S */
 };
 
-/* What ops of each kind are told besides their inputs. */
+/* The attributes of each kind of op. */
 union sl_op_attr {
 	struct sl_conv_attr conv;
 	struct sl_convt_attr convt;
@@ -232,7 +232,7 @@ union sl_op_attr {
 	struct sl_gelu_attr gelu;
 	struct sl_math_attr math;
 	struct sl_attention_attr attention;
-	struct sl_norm_attr norm; /* LAYERNORM, RMSNORM */
+	struct sl_norm_attr norm; /* for LAYERNORM and RMSNORM */
 	struct sl_embedding_attr embedding;
 	struct sl_gather_attr gather;
 	struct sl_transpose_attr transpose;
@@ -243,40 +243,41 @@ union sl_op_attr {
 	struct sl_repeat_attr repeat;
 };
 
-/* A planned op, as kernels see it; the plan makes one of each node of a graph (graph.h). Values and parameters are
+/* A planned op, as kernels get it. The plan makes one from each node of a graph (graph.h). Values and parameters are
  * indices into the graph's lists. */
 struct sl_op {
 	enum sl_op_kind kind;
 	char name[SL_NAME_MAX]; /* torchvision's module path: "features.1.conv.0.0" */
-	uint16_t stream;        /* rng key of dropout: its number in the whole model */
+	uint16_t stream;        /* dropout's rng stream: the node's index in the whole model */
 	int in[SL_OP_MAX_IN], n_in;
 	int out;
 	int param[SL_OP_MAX_PARAM], n_param;
-	/* Shapes of this op's inputs and output; dimension 0 is the most rows of a chunk once planned, else 1. */
+	/* Dimension 0 is 1, or in a plan the most rows, tokens or chosen tokens that a chunk may have. */
 	struct sl_shape in_shape[SL_OP_MAX_IN], out_shape;
-	int most; /* tokens of a row, by which random numbers are counted; 1 where inputs are per row */
-	enum sl_precision precision; /* of the segment it was planned into: of its inputs, output and their gradients */
+	int most; /* tokens of a row at most, the row length of random number counters; 1 if inputs are per row */
+	enum sl_precision precision; /* the segment's: for the inputs, the output and their gradients */
 	union sl_op_attr u;
 };
 
 const char *sl_op_kind_name(enum sl_op_kind kind);
 
-/* Fills op->out_shape from op->in_shape; says what does not fit. */
+/* Fills op->out_shape from op->in_shape and the attributes. CONFIG: the sentence says what does not fit. */
 enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Multiply-accumulates of one forward pass over `rows` rows, by the usual convention of published tables: conv and
- * linear count one per product, batchnorm and the other norms two per element. Everything else counts 0, pooling
- * included. A transposed convolution counts KH·KW·I per element of its output; it computes stride² times less. */
+/* Multiply-accumulates of one forward pass over `rows` rows, by the usual convention of published tables. Convolutions
+ * and linear layers count one per product, attention too, masked pairs included; norms count two per element. All else,
+ * as pooling, counts 0. A transposed convolution counts KH·KW·I per output element, though it computes stride² times
+ * less. */
 int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
 
-/* How many of the inputs, from the first on, backward reads again, so that they are kept; `learns`: a parameter of the
- * op does. No op reads its own output again. */
+/* How many of the inputs, from the first on, backward reads, so that they must be kept. `learns`: a parameter of the op
+ * is trained. Backward never reads the op's own output. */
 int sl_op_saves_inputs(const struct sl_op *op, bool learns);
 
-/* The angle by which features c and c + D/2 are turned at place 1 of a row: f = rope^(−2c/D), scaled by rope_factor as
- * transformers does it. Linear (rope_high 0): f / factor. Llama 3.1's: n = rope_old·f / 2π is the number of turns in
- * rope_old tokens. It is f where n > rope_high, and f / factor where n < rope_low. Between them it is a mean of both,
- * weighted by n's distances from rope_low and rope_high. */
+/* The angle by which RoPE rotates features c and c + D/2 at position 1 of a row: f = rope^(−2c/D), scaled by
+ * rope_factor as Hugging Face's transformers does it. Linear scaling (rope_high 0): f / factor. Llama 3.1's scaling:
+ * n = rope_old·f / 2π is the number of turns in rope_old tokens. The angle is f if n > rope_high, and f / factor if
+ * n < rope_low. Between them it is a mean of both, weighted by n's distances from rope_low and rope_high. */
 double sl_rope_frequency(const struct sl_attention_attr *a, int64_t c, int64_t d);
 
 static inline int sl_attention_kv(const struct sl_attention_attr *a)
@@ -284,13 +285,13 @@ static inline int sl_attention_kv(const struct sl_attention_attr *a)
 	return a->kv ? a->kv : a->heads;
 }
 
-/* The last node of a tail. Its second input says what is right, and is none of the planned op's. */
+/* A loss is the last node of a tail. Its second input, labels or targets, is not among the planned op's inputs. */
 static inline bool sl_op_is_loss(enum sl_op_kind kind)
 {
 	return kind == SL_OP_XENT || kind == SL_OP_MSE;
 }
 
-/* One input, whose order of elements is the output's. */
+/* Whether an op has one input, of the output's shape, and maps element to element. */
 static inline bool sl_op_is_elementwise(enum sl_op_kind kind)
 {
 	return kind == SL_OP_DROPOUT || kind == SL_OP_ACT || kind == SL_OP_SCALE || kind == SL_OP_GELU ||
@@ -298,7 +299,7 @@ static inline bool sl_op_is_elementwise(enum sl_op_kind kind)
 	       kind == SL_OP_HARDSWISH || kind == SL_OP_ELU || kind == SL_OP_SOFTPLUS || kind == SL_OP_MATH;
 }
 
-/* A RESAMPLE that takes neighbours along its axis, all of which there are. */
+/* Whether a RESAMPLE copies a contiguous range of its axis, without padding. */
 static inline bool sl_op_is_run(const struct sl_op *op)
 {
 	const struct sl_resample_attr *a = &op->u.resample;
@@ -307,18 +308,19 @@ static inline bool sl_op_is_run(const struct sl_op *op)
 	       a->first + (int64_t)a->size <= op->in_shape[0].dim[a->axis];
 }
 
-/* Whether its kernels read where rows begin (sl_op_call.dims). */
+/* Whether the op's kernels read the offsets of rows or the chosen tokens (sl_op_call.dims). */
 static inline bool sl_op_reads_rows(enum sl_op_kind kind)
 {
 	return kind == SL_OP_SELECT || kind == SL_OP_ATTENTION || kind == SL_OP_EMBEDDING || kind == SL_OP_GATHER;
 }
 
-/* Of a CONCAT: the axis, and how many numbers of an input lie one behind the other. */
+/* The axis of a CONCAT: never 0. */
 static inline int sl_op_concat_axis(const struct sl_op *op)
 {
 	return op->u.concat.axis ? op->u.concat.axis : op->out_shape.ndim - 1;
 }
 
+/* The product of the dimensions from `axis` on: how many elements of an input a CONCAT copies as one piece. */
 static inline int64_t sl_op_inner(const struct sl_shape *s, int axis)
 {
 	int64_t n = 1;
@@ -333,13 +335,13 @@ static inline bool sl_op_is_norm(enum sl_op_kind kind)
 	return kind == SL_OP_LAYERNORM || kind == SL_OP_RMSNORM;
 }
 
-/* The numbers that a norm of the last dimension takes together. */
+/* How many elements LAYERNORM or RMSNORM normalises together. */
 static inline int64_t sl_op_normed(const struct sl_op *op)
 {
 	return op->out_shape.dim[op->out_shape.ndim - 1] / (op->u.norm.parts ? op->u.norm.parts : 1);
 }
 
-/* The convolution whose adjoint a CONVT2D is, with its shapes. */
+/* The convolution of which this CONVT2D is the adjoint, with its shapes. */
 static inline struct sl_op sl_op_convt_adjoint(const struct sl_op *op)
 {
 	const struct sl_convt_attr *a = &op->u.convt;
@@ -352,7 +354,7 @@ static inline struct sl_op sl_op_convt_adjoint(const struct sl_op *op)
 	return conv;
 }
 
-/* As many groups as channels on both sides, each of one. */
+/* Whether this is a convolution in which every group has one input and one output channel, and there are several. */
 static inline bool sl_op_is_depthwise(const struct sl_op *op)
 {
 	const struct sl_conv_attr *a = &op->u.conv;

@@ -1,4 +1,4 @@
-/* The table of ops.def, and attributes of nodes by their keys. */
+/* The tables that ops.def fills, and access to a node's attributes through them. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -40,7 +40,7 @@ int sl_op_saves_inputs(const struct sl_op *op, bool learns)
 {
 	const bool product = op->kind == SL_OP_LINEAR || op->kind == SL_OP_CONV2D || op->kind == SL_OP_CONVT2D;
 
-	return product && !learns ? 0 : op_rows[op->kind].keeps; /* din is of the weights and dout */
+	return product && !learns ? 0 : op_rows[op->kind].keeps; /* din needs only the weights and dout */
 }
 
 const struct sl_attr *sl_op_attr(enum sl_op_kind kind, int index)

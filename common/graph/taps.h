@@ -1,5 +1,5 @@
-/* What number i of a resampled axis is read from (struct sl_resample_attr): `count` numbers from `from` on, each times
- * `rest`, but for the first one, which is times `first`. */
+/* The source elements of one element of a resampled axis (struct sl_resample_attr). Its value is the sum of `count`
+ * elements from index `from` on: the first times `first`, each other one times `rest`. */
 #ifndef SL_GRAPH_TAPS_H
 #define SL_GRAPH_TAPS_H
 
@@ -10,6 +10,7 @@ struct sl_taps {
 	double first, rest;
 };
 
+/* Linear interpolation at the fractional index `at` of n elements. */
 static inline struct sl_taps sl_taps_between(double at, int64_t n)
 {
 	const int64_t low = at < 0 ? 0 : (int64_t)at;
@@ -18,7 +19,7 @@ static inline struct sl_taps sl_taps_between(double at, int64_t n)
 	return low + 1 < n ? (struct sl_taps){low, 2, 1 - part, part} : (struct sl_taps){n - 1, 1, 1, 1};
 }
 
-/* n: of the axis that is read. */
+/* Element i of the resampled axis; n: length of the source axis. */
 static inline struct sl_taps sl_taps_of(const struct sl_resample_attr *a, int64_t n, int64_t i)
 {
 	const int64_t m = a->size, at = a->first - a->before + i * a->step;

@@ -1,5 +1,5 @@
-/* Tensors: packed, row-major, NHWC (or [N, S, F] for sequences). Dimension 0 is N, the rows of a chunk, or T, the
- * tokens of all its rows, one row's behind the other's.
+/* Tensors are packed, row-major, NHWC (or [N, S, F] for sequences). Dimension 0 is N, the rows of a chunk, or T, the
+ * tokens of all its rows, concatenated row by row.
  * Letters used at every pointer of the project: N rows (images), H W height and width, C channels, M = N·H·W. */
 #ifndef SL_GRAPH_TENSOR_H
 #define SL_GRAPH_TENSOR_H
@@ -19,7 +19,7 @@ struct sl_shape {
 	int64_t dim[SL_MAX_DIMS];
 };
 
-/* `data` lives where `be` computes (NULL: host memory). Does not own it. */
+/* `data` is in the memory of backend `be` (NULL: host memory). The tensor does not own it. */
 struct sl_tensor {
 	enum sl_dtype dtype;
 	struct sl_shape shape;
@@ -58,7 +58,7 @@ static inline int64_t sl_shape_count(const struct sl_shape *s)
 	return n;
 }
 
-/* Elements of one row (everything but dimension 0). */
+/* Number of elements of one row: the product of all dimensions but dimension 0. */
 static inline int64_t sl_shape_row(const struct sl_shape *s)
 {
 	int64_t n = 1;
@@ -75,34 +75,35 @@ static inline struct sl_shape sl_shape_rows(struct sl_shape s, int64_t rows)
 	return s;
 }
 
-/* What a chunk has: rows, and tokens of all rows. Row i has the tokens begin[i] to begin[i + 1]. Some tokens may be
- * chosen: those that a masked language model has to guess. */
+/* The size of a chunk: its rows, and the tokens of all its rows. Row i has the tokens [begin[i], begin[i + 1]). Some
+ * tokens may be chosen: those that the loss counts, as the masked tokens of a language model. */
 struct sl_dims {
 	int64_t rows, tokens;
 	const uint32_t *begin; /* [rows + 1]; NULL: every row is one token. Borrowed */
-	/* [2·rows + 1], of rows that are padded: where each begins, where its padding does, then where all end. A row's
-	 * padding may be empty. NULL: rows are not padded. Borrowed */
+	/* [2·rows + 1], for padded rows. For each row: the offset of its first token, and that of its padding, which
+	 * may be empty. The last number is the end of all rows. NULL: rows are not padded. Borrowed */
 	const uint32_t *pieces;
-	/* [2·rows], where keys and values are kept from pass to pass: which row of the cache each is, ascending, and
-	 * how many of its tokens the cache has before these. NULL: rows are whole. Borrowed */
+	/* [2·rows], if keys and values are cached from pass to pass. For each row: its row in the cache, ascending, and
+	 * how many earlier tokens of it the cache has. NULL: rows are whole. Borrowed */
 	const uint32_t *cached;
-	int64_t chosen;        /* tokens */
-	const uint32_t *place; /* [chosen], which tokens they are, ascending; NULL: none is chosen. Borrowed */
+	int64_t chosen;        /* number of chosen tokens */
+	const uint32_t *place; /* [chosen], their indices, ascending; NULL: none is chosen. Borrowed */
 };
 
-/* Rows that are one token each. */
+/* The size of a chunk whose rows are one token each. */
 static inline struct sl_dims sl_dims_rows(int64_t rows)
 {
 	return (struct sl_dims){.rows = rows, .tokens = rows};
 }
 
-/* Tokens that the cache has of a row. */
+/* Number of earlier tokens of a row that are in the cache. */
 static inline int64_t sl_dims_past(const struct sl_dims *dims, int64_t row)
 {
 	return dims->cached ? (int64_t)dims->cached[2 * row + 1] : 0;
 }
 
-/* Numbers in the memory of a chunk of at most so many rows: its begin, and behind that its pieces or what is cached. */
+/* Length of the buffer of a chunk of at most `most` rows, in numbers: `begin`, then with `pairs` also `pieces` or
+ * `cached`, which begins at sl_dims_pairs. */
 static inline size_t sl_dims_numbers(int64_t most, bool pairs)
 {
 	return (size_t)most + 1 + (pairs ? 2 * (size_t)most + 1 : 0);
@@ -113,16 +114,15 @@ static inline uint32_t *sl_dims_pairs(uint32_t *numbers, int64_t most)
 	return numbers + most + 1;
 }
 
-/* A chunk's part of a batch, rows [first, first + rows), whose tokens count from 0; pieces or cached, or both, are
- * NULL.
- */
+/* Fills `numbers`, a chunk's buffer as above, for rows [first, first + rows) of a batch. `begin`, `pieces` and `cached`
+ * are the batch's; one or both of the latter are NULL. The chunk's token offsets start from 0. */
 void sl_dims_take(uint32_t *numbers, int64_t most, const uint32_t *begin, const uint32_t *pieces,
 		  const uint32_t *cached, int64_t first, int64_t rows);
 
 bool sl_shape_equal(const struct sl_shape *a, const struct sl_shape *b);
-/* Product of the dimensions; false where one is below 1 or the product passes `max`. For shapes from outside. */
+/* *count = the product of the dimensions. False: one is below 1, or the product exceeds `max`. For untrusted shapes. */
 bool sl_shape_count_checked(const struct sl_shape *s, int64_t max, int64_t *count);
-/* "[64,112,112,32]"; returns `out`. */
+/* Writes "[64,112,112,32]" to `out`; returns `out`. */
 const char *sl_shape_text(const struct sl_shape *s, char out[SL_SHAPE_TEXT]);
 
 #endif

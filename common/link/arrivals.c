@@ -9,11 +9,11 @@
 
 enum { SETS = 1024, WAYS = 4, DEBT_S = 60, MILLI = 1000 };
 
-/* In thousandths of a connection. */
+/* A token bucket. Its unit is a thousandth of a token; a connection costs one token. */
 struct bucket {
-	int64_t left;
-	uint64_t at_ms; /* when `left` was true */
-	bool shut;
+	int64_t left;   /* negative: a debt, which the following seconds repay */
+	uint64_t at_ms; /* time for which `left` holds */
+	bool shut;      /* blocked until it is half full */
 };
 
 struct entry {
@@ -28,12 +28,12 @@ struct budget {
 
 struct sl_arrivals {
 	struct budget in_all, of_address;
-	struct entry entry[SETS][WAYS]; /* an address is in the set that its hash names */
+	struct entry entry[SETS][WAYS]; /* an address' hash selects its set */
 	struct bucket all;
-	struct sl_address shut[SL_ARRIVALS_SHUT]; /* addresses whose buckets are */
+	struct sl_address shut[SL_ARRIVALS_SHUT]; /* the blocked addresses */
 	int n_shut;
 	bool changed;
-	uint64_t seed; /* so that nobody can choose addresses of one set */
+	uint64_t seed; /* of the hash, so that nobody can choose addresses that share a set */
 };
 
 struct sl_address sl_address_of(const struct sockaddr *from)
@@ -82,7 +82,7 @@ static void refill(struct bucket *b, const struct budget *of, uint64_t now_ms)
 	b->at_ms = now_ms;
 }
 
-/* False: nothing was left. */
+/* Takes a token, even from an empty bucket; false: it was empty. */
 static bool spend(struct bucket *b, const struct budget *of, uint64_t now_ms)
 {
 	bool had;
@@ -111,7 +111,7 @@ static struct entry *find(struct sl_arrivals *a, const struct sl_address *addres
 	return NULL;
 }
 
-/* A new entry, in the place of the one that misses least. */
+/* Makes an entry. If the set is full, replaces the fullest bucket, whose loss matters least. */
 static struct entry *add(struct sl_arrivals *a, const struct sl_address *address, uint64_t now_ms)
 {
 	struct entry *set = a->entry[XXH3_64bits_withSeed(address, sizeof *address, a->seed) % SETS], *e = set;
@@ -132,7 +132,7 @@ static struct entry *add(struct sl_arrivals *a, const struct sl_address *address
 static void shut_out(struct sl_arrivals *a, struct entry *e)
 {
 	if (e->bucket.shut || a->n_shut == SL_ARRIVALS_SHUT)
-		return; /* the common budget holds for those that are too many to be named */
+		return; /* if too many addresses are blocked, only the limit for all holds for the others */
 	e->bucket.shut = a->changed = true;
 	a->shut[a->n_shut++] = e->address;
 }

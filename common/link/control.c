@@ -21,7 +21,7 @@ struct sl_control {
 	char *(*answer)(void *arg, const char *request);
 	void *arg;
 	struct sockaddr_un address;
-	dev_t dev; /* of our socket file: another one in its place is not ours to remove */
+	dev_t dev; /* dev and ino: our socket file; a file that has replaced it must not be removed */
 	ino_t ino;
 };
 
@@ -47,7 +47,7 @@ static enum sl_err address_of(struct sockaddr_un *out, const char *path, struct 
 	return SL_OK;
 }
 
-/* A socket file that nobody answers at is what a killed daemon left: removed. */
+/* Removes a socket file at which nobody answers: a killed daemon has left it. */
 static enum sl_err clear_path(const struct sockaddr_un *address, struct sl_fail *fail)
 {
 	const char *path = address->sun_path;
@@ -55,7 +55,7 @@ static enum sl_err clear_path(const struct sockaddr_un *address, struct sl_fail 
 	int fd, rc;
 
 	if (lstat(path, &st) < 0)
-		return SL_OK; /* bind will say what is wrong */
+		return SL_OK; /* bind will report what is wrong, if anything is */
 	if (!S_ISSOCK(st.st_mode))
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "control socket %s: there is a file that is not a socket",
 				   path);
@@ -74,7 +74,7 @@ static enum sl_err clear_path(const struct sockaddr_un *address, struct sl_fail 
 			   strerror(rc == ECONNREFUSED ? errno : rc));
 }
 
-/* A bound socket whose file has mode 0600 from its first moment (Linux takes it from the socket's own mode). */
+/* Makes a bound socket whose file has mode 0600 from the beginning: on Linux bind uses the mode of the socket. */
 static enum sl_err bind_socket(int *out, struct sl_control *c, struct sl_fail *fail)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -178,7 +178,7 @@ static enum sl_err ask_connect(int fd, const struct sockaddr_un *address, uint64
 					   "another one, or its "
 					   "socket by --control PATH",
 					   address->sun_path, strerror(errno));
-		if (sl_now_ms() >= deadline_ms) /* a full backlog has no event to wait for */
+		if (sl_now_ms() >= deadline_ms) /* EAGAIN: a full backlog, for which there is no event to wait for */
 			return sl_fail_set(fail, SL_ERR_TIMEOUT, "no answer at %s in time", address->sun_path);
 		nanosleep(&pause, NULL);
 	}
@@ -194,7 +194,7 @@ static enum sl_err ask_send(int fd, const char *request, const char *path, struc
 		return sl_fail_set(fail, SL_ERR_LIMIT, "a request has at most %zu bytes", sizeof line - 1);
 	memcpy(line, request, len);
 	line[len++] = '\n';
-	/* a fresh socket's buffer takes a line whole */
+	/* the empty buffer of a new socket accepts a whole line */
 	if (send(fd, line, len, MSG_NOSIGNAL) != (ssize_t)len)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no answer from %s: the connection closed", path);
 	return SL_OK;

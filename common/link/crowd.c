@@ -12,32 +12,32 @@
 
 enum { FIRST_FDS = 64, FDS_MAX = 1 << 20, TELL_MS = 1000, TURN_MS = 100, NONE = -1 };
 
-/* Why connections are cut, for the log. */
+/* The reasons for cutting connections, for the log. ENDLESS: too many pending bytes; NAMED: chose its routing id. */
 enum why { TOO_MANY, SILENT, ENDLESS, TOO_FAST, NAMED, WHY_COUNT };
 
-/* Of one descriptor. */
+/* The connection of one descriptor. */
 struct member {
-	uint64_t stamp;    /* of the connection, from 1; 0: none is here */
-	uint64_t taken;    /* bytes that were taken in */
-	uint64_t since_ms; /* by our own clock: it came, or was forgotten */
-	int peers;         /* that are answered */
-	bool listed;
-	bool heard;     /* a message has come since then */
-	bool answered;  /* at any time */
-	bool doomed;    /* to be cut at the next watch */
-	int prev, next; /* where listed; NONE: the end */
+	uint64_t stamp;    /* its number, from 1; 0: there is no connection */
+	uint64_t taken;    /* bytes that were received as messages */
+	uint64_t since_ms; /* by patience_ms: when it came, or its last peer was forgotten */
+	int peers;         /* its answered peers */
+	bool listed;       /* in the list of connections without a session */
+	bool heard;        /* a message has come after since_ms */
+	bool answered;     /* it has ever had an answered peer */
+	bool doomed;       /* to be cut at the next watch */
+	int prev, next;    /* in the list; NONE: the end */
 };
 
 struct sl_crowd {
 	struct sl_crowd_conf conf;
 	struct sl_arrivals *arrivals;
-	struct member *member; /* [cap], by descriptor */
-	int cap, top, count;   /* top: no connection is known from here on */
-	int first, last;       /* the first is the first to go */
-	uint64_t stamp;        /* the last one given */
-	uint64_t now_ms, patience_ms;
-	uint64_t loose; /* bytes that connections which were forgotten hold, as far as they were looked at */
-	uint64_t told_ms, cut[WHY_COUNT]; /* cut: not told yet */
+	struct member *member;            /* [cap], by descriptor */
+	int cap, top, count;              /* top: above all known descriptors; count: of the list */
+	int first, last;                  /* the list; the first is cut first */
+	uint64_t stamp;                   /* the last one given */
+	uint64_t now_ms, patience_ms;     /* patience_ms: a clock that stands while the loop does not run */
+	uint64_t loose;                   /* in a watch: pending bytes of connections with forgotten peers, so far */
+	uint64_t told_ms, cut[WHY_COUNT]; /* cut: numbers that were not logged yet */
 };
 
 enum sl_err sl_crowd_open(struct sl_crowd **out, const struct sl_crowd_conf *conf, uint64_t now_ms,
@@ -76,7 +76,7 @@ void sl_crowd_close(struct sl_crowd *c)
 	free(c);
 }
 
-/* Between two that are listed, or NONE. */
+/* Inserts fd into the list between `prev` and `next`, either of which may be NONE. */
 static void list(struct sl_crowd *c, int fd, int prev, int next)
 {
 	struct member *m = &c->member[fd];
@@ -101,7 +101,7 @@ static void unlist(struct sl_crowd *c, int fd)
 	c->count--;
 }
 
-/* NULL: no connection that is known. */
+/* The connection with this descriptor; NULL: it is not known. */
 static struct member *find(struct sl_crowd *c, int fd)
 {
 	return fd >= 0 && fd < c->cap && c->member[fd].stamp ? &c->member[fd] : NULL;
@@ -128,7 +128,8 @@ static bool has_room(struct sl_crowd *c, int fd)
 	return true;
 }
 
-/* Behind shutdown alone ZeroMQ would read all that the kernel holds of it, and that can be megabytes. */
+/* Aborts a connection and discards what the kernel has of it. After a mere shutdown ZeroMQ would still read all that,
+ * and it can be megabytes. */
 static void end_at_once(int fd)
 {
 	if (connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr)) != 0)
@@ -140,7 +141,7 @@ static void cut(struct sl_crowd *c, int fd, enum why why)
 	unlist(c, fd);
 	c->member[fd] = (struct member){0};
 	c->cut[why]++;
-	end_at_once(fd); /* ZeroMQ finds it ended, and closes it */
+	end_at_once(fd); /* ZeroMQ notices, and closes the descriptor */
 }
 
 void sl_crowd_cut(struct sl_crowd *c, int fd)
@@ -155,7 +156,7 @@ static bool is_admitted(struct sl_crowd *c, int fd)
 	socklen_t len = sizeof from;
 	struct sl_address address;
 
-	/* One that is gone already counts for no address: who it was cannot be told. */
+	/* A connection that is closed already has no address any more, and counts for the address of zeros. */
 	(void)getpeername(fd, (struct sockaddr *)&from, &len);
 	address = sl_address_of((struct sockaddr *)&from);
 	return sl_arrivals_admit(c->arrivals, &address, c->now_ms);
@@ -250,8 +251,8 @@ void sl_crowd_thin(struct sl_crowd *c)
 	tell(c);
 }
 
-/* Bytes that came and were not taken in. What is counted as taken is never less than what a message had on the wire, so
- * `taken` may run ahead: it is set back where it does. */
+/* Pending bytes: those that came, but were not received as messages. `taken` counts an upper bound of a message's bytes
+ * on the wire, so it may exceed the bytes that came; it is then corrected. */
 static uint64_t held(struct member *m, int fd)
 {
 	struct tcp_info info;
@@ -265,7 +266,8 @@ static uint64_t held(struct member *m, int fd)
 	return info.tcpi_bytes_received - m->taken;
 }
 
-/* What a session had under way comes in behind its end, too: but one window for all of these is enough. */
+/* Whether a connection has too many pending bytes. After a session's end, data that was in flight may still come; all
+ * such connections together may have one window of it. */
 static bool holds_too_much(struct sl_crowd *c, struct member *m, int fd)
 {
 	uint64_t bytes = held(m, fd);
@@ -301,7 +303,7 @@ void sl_crowd_watch(struct sl_crowd *c, uint64_t now_ms)
 {
 	uint64_t passed = now_ms - c->now_ms;
 
-	/* a loop that stood still has heard nobody meanwhile */
+	/* time in which the loop stood still does not count as silence of peers */
 	c->patience_ms += passed < TURN_MS ? passed : TURN_MS;
 	c->now_ms = now_ms;
 	c->loose = 0;

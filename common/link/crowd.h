@@ -1,7 +1,7 @@
-/* The room's own: connections of a bound socket, and which of them are cut. ZeroMQ takes any number of them, and once
- * descriptors run out it does nothing but try to accept; it holds whatever a peer sends until a message is whole,
- * however long that gets. So those without a session are bounded in number and in time, and every connection in bytes
- * that came and that nobody has taken in. Loop thread. */
+/* For files of this room: limits on the connections of a bound socket. ZeroMQ accepts any number of them, and once
+ * descriptors run out it does nothing but try to accept. It also buffers whatever a peer sends until a message is
+ * complete, however long that gets. So the connections without a session are limited in number and time, and every
+ * connection in the bytes that have come but were not received as messages. Loop thread. */
 #ifndef SL_LINK_CROWD_H
 #define SL_LINK_CROWD_H
 
@@ -12,12 +12,12 @@ struct sl_crowd;
 
 struct sl_crowd_conf {
 	int limit;               /* connections without a session; at most half of the process' descriptors */
-	uint64_t hello_ms;       /* one of these that says nothing for so long is cut */
-	uint64_t stranger_bytes; /* not taken in, of a connection that was never answered */
-	uint64_t peer_bytes;     /* not taken in, of any other connection; of all that were forgotten, together */
-	int per_s;               /* that may come (arrivals.h) */
-	/* A peer that is answered has sent more than peer_bytes. Its connection is cut when sl_crowd_watch is called
-	 * next: until then it can be told why. */
+	uint64_t hello_ms;       /* a connection without a session that sends nothing for so long is cut */
+	uint64_t stranger_bytes; /* pending bytes of a connection that was never answered */
+	uint64_t peer_bytes;     /* pending bytes of any other; and of all connections with forgotten peers together */
+	int per_s;               /* new connections per second (arrivals.h) */
+	/* A peer that was answered has sent more than peer_bytes. The next sl_crowd_watch cuts its connection; until
+	 * then the callee can tell it why. */
 	void (*over)(void *arg, int fd, uint64_t stamp);
 	void *arg;
 };
@@ -26,34 +26,35 @@ enum sl_err sl_crowd_open(struct sl_crowd **out, const struct sl_crowd_conf *con
 			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_crowd_close(struct sl_crowd *crowd); /* NULL is fine */
 
-/* A connection is there, is gone: its descriptor, as ZeroMQ's monitor names it, and in the monitor's order. Any other
- * number, and news of others, are taken for nothing. One that comes beyond its address' budget is cut. */
+/* A connection was opened, or closed. `fd` is its descriptor; call both in the order of the monitor's events. Unknown
+ * descriptors are ignored. A connection beyond the budget of its address is cut. */
 void sl_crowd_came(struct sl_crowd *crowd, int fd);
 void sl_crowd_went(struct sl_crowd *crowd, int fd);
 /* How many have come so far, cut ones included. */
 uint32_t sl_crowd_total(const struct sl_crowd *crowd);
-/* A message of so many bytes was taken in, framing included; too many do no harm. */
+/* A message of so many bytes, framing included, was received on the connection. Too high a number does no harm. */
 void sl_crowd_took(struct sl_crowd *crowd, int fd, size_t bytes);
-/* A peer that its messages said to be of this connection is answered. The stamp is for leave; 0: of no connection that
- * is known. Messages outlive their connection, and its descriptor may be another's by then: so several may be there. */
+/* A peer is answered whose messages came on this connection. Returns a stamp for sl_crowd_leave; 0: the connection is
+ * unknown. A connection may have several peers: a message may be read after its connection has closed, when another
+ * one has the descriptor. */
 uint64_t sl_crowd_settle(struct sl_crowd *crowd, int fd);
-/* The connection's peer is forgotten again. It has conf.hello_ms to begin anew. */
+/* The connection's peer is forgotten. If that was its last one, it has conf.hello_ms for a new Hello. */
 void sl_crowd_leave(struct sl_crowd *crowd, int fd, uint64_t stamp);
 
-/* Those without a session. */
+/* Number of connections without a session. */
 int sl_crowd_count(const struct sl_crowd *crowd);
 
-/* What follows shuts connections down, and says so in the log, once a second at most. Only with all the monitor's news
- * taken in: a descriptor may be another's by now. */
+/* The functions below cut connections, and log that, once a second at most. First read all events of the monitor,
+ * because a descriptor may belong to another connection by now. */
 
-/* Those beyond conf.limit: first those that were forgotten, then the oldest, so that a newcomer has time for a Hello.
- */
+/* Cuts connections beyond conf.limit: first those of forgotten peers, then the oldest, so that a newcomer has time for
+ * its Hello. */
 void sl_crowd_thin(struct sl_crowd *crowd);
-/* Those that say nothing for too long, or sent too much. To be called some dozen times a second. */
+/* Cuts connections that were silent for too long, or have too many pending bytes. Call it some dozen times a second. */
 void sl_crowd_watch(struct sl_crowd *crowd, uint64_t now_ms);
-/* At once, with all that it has sent and nobody has read. */
+/* Cuts a connection at once; pending bytes are lost. */
 void sl_crowd_cut(struct sl_crowd *crowd, int fd);
-/* Who is to be kept from connecting (arrivals.h). */
+/* The addresses to be blocked, as sl_arrivals_shut. */
 bool sl_crowd_shut(struct sl_crowd *crowd, uint64_t now_ms, struct sl_shut *out);
 
 #endif

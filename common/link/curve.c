@@ -12,7 +12,8 @@
 #include "common/link/zsocket.h"
 
 enum {
-	ENFORCE_DOMAIN = 93, /* ZMQ_ZAP_ENFORCE_DOMAIN: a draft in the header, there in the library */
+	ENFORCE_DOMAIN =
+		93, /* ZMQ_ZAP_ENFORCE_DOMAIN: the header has it only as a draft, but the library supports it */
 	PROVE_MS = 5000,
 	PROVE_ENDPOINT = 64,
 };
@@ -35,7 +36,7 @@ enum sl_err sl_curve_server(void *socket, const struct sl_keypair *own, struct s
 		err = SET(ZMQ_CURVE_SECRETKEY, own->secret_key.byte, SL_KEY_BYTES);
 	if (!err)
 		err = SET(ZMQ_ZAP_DOMAIN, SL_ZAP_DOMAIN, strlen(SL_ZAP_DOMAIN));
-	/* else a handler that is not there lets everybody in */
+	/* without this option ZeroMQ would let everybody in if the handler were missing */
 	return err ? err : SET(ENFORCE_DOMAIN, &(int){1}, sizeof(int));
 }
 
@@ -58,7 +59,7 @@ enum sl_err sl_curve_guard(struct sl_zap **out, void *context, void *socket, con
 	return err ? err : sl_curve_prove(socket, auth, fail);
 }
 
-/* ---- the proof */
+/* ---- the self-test */
 
 enum verdict { SILENCE, LET_IN, REFUSED, BROKEN };
 
@@ -86,7 +87,7 @@ static enum verdict wait_for_verdict(void *monitor)
 	return SILENCE;
 }
 
-/* A client with a key of its own, in a context of its own, so that it comes in by the same way as any other. */
+/* Connects a client with this key. It has its own context, so that it connects as any other client does. */
 static enum verdict try_key(const char *endpoint, const struct sl_keypair *key, const struct sl_key *server)
 {
 	void *context = zmq_ctx_new(), *socket = NULL, *monitor = NULL;

@@ -12,11 +12,11 @@
 #include "common/link/zsocket.h"
 
 enum {
-	/* From its arrival on: ZMTP's handshake may take 8 s (zsocket.c), and Hello comes at once behind it. */
+	/* Time for a Hello after the connection comes: ZMTP's handshake may take 8 s (zsocket.c), then it follows. */
 	HELLO_MS = 10000,
-	/* The handshake and a Hello are 5 KiB. */
+	/* The handshake and the first Hello, which has no payload, take 5 KiB. */
 	STRANGER_BYTES = 64 << 10,
-	/* Beside the payload that credit allows: headers of parts and ZeroMQ's framing, control frames. */
+	/* Bytes besides the payload that credit allows: headers of parts with ZeroMQ's framing; control frames. */
 	PART_EXTRA = 256,
 	PEER_EXTRA = 1 << 20,
 	LEARN_MS = 5000,
@@ -24,11 +24,11 @@ enum {
 
 struct sl_door {
 	struct sl_crowd *crowd;
-	uint32_t first; /* the number of the first connection from outside */
-	int listener;   /* -1: not known */
+	uint32_t first; /* ZeroMQ's number of the first connection from outside */
+	int listener;   /* the listening socket; -1: not known */
 };
 
-/* A peer that keeps to its credit never has more than this under way. */
+/* The most bytes that a peer can have in flight if it obeys its credit. */
 static uint64_t peer_bytes(const struct sl_transport_conf *conf)
 {
 	return conf->window_bytes + conf->window_bytes / conf->part_bytes * PART_EXTRA + PEER_EXTRA;
@@ -87,7 +87,7 @@ static uint32_t number_of(const uint8_t id[SL_PEER_ID_BYTES])
 	return (uint32_t)id[1] << 24 | (uint32_t)id[2] << 16 | (uint32_t)id[3] << 8 | id[4];
 }
 
-/* The routing id of the one message that comes; false: none does. */
+/* Receives a message, and keeps its routing id; false: none comes. */
 static bool hear_id(void *socket, uint8_t id[SL_PEER_ID_BYTES])
 {
 	zmq_pollitem_t item = {.socket = socket, .events = ZMQ_POLLIN};
@@ -103,7 +103,7 @@ static bool hear_id(void *socket, uint8_t id[SL_PEER_ID_BYTES])
 
 enum sl_err sl_door_learn(struct sl_door *door, void *context, void *socket, struct sl_fail *fail)
 {
-	static const char here[] = "inproc://number"; /* the context is ours alone */
+	static const char here[] = "inproc://number"; /* free, since the context has no other user */
 	void *visitor = zmq_socket(context, ZMQ_DEALER);
 	uint8_t id[SL_PEER_ID_BYTES];
 	bool good = visitor && zmq_setsockopt(visitor, ZMQ_LINGER, &(int){0}, sizeof(int)) == 0 &&
@@ -147,7 +147,7 @@ void sl_door_watch(struct sl_door *door, uint64_t now_ms)
 	struct sl_shut shut;
 
 	sl_crowd_watch(door->crowd, now_ms);
-	/* where the kernel takes no filter, connections that are too many are cut as they come */
+	/* if the kernel accepts no filter, excess connections are still cut when they come (sl_crowd_came) */
 	if (sl_crowd_shut(door->crowd, now_ms, &shut) && door->listener >= 0)
 		(void)sl_synfilter_set(door->listener, &shut);
 }

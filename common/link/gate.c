@@ -11,13 +11,13 @@
 
 enum { LIST_BYTES = 1 << 20, LINE_BYTES_MIN = SL_KEY_TEXT + 1 };
 
-enum { GROUPS = 256 }; /* room for the names of a client's groups */
+enum { GROUPS = 256 }; /* bytes for the names of a client's groups, with NUL */
 
 struct client {
 	struct sl_key key;
 	char name[SL_KEY_NAME];
 	int line;
-	char groups[GROUPS]; /* with commas between them */
+	char groups[GROUPS]; /* separated by commas */
 };
 
 struct sl_allow {
@@ -27,9 +27,9 @@ struct sl_allow {
 
 struct sl_gate {
 	_Atomic(struct sl_allow *) list;
-	_Atomic(struct sl_allow *) reading; /* the handler's: not to be freed; NULL: none */
-	_Atomic uint64_t refusals;          /* not yet told */
-	atomic_bool full;                   /* true: `last` is the loop's, false: the handler's */
+	_Atomic(struct sl_allow *) reading; /* the list that the handler reads, which must not be freed; NULL: none */
+	_Atomic uint64_t refusals;          /* since the last sl_gate_take_refusal */
+	atomic_bool full;                   /* who may use `last`: true: the loop's thread, false: the handler */
 	struct sl_refusal last;
 };
 
@@ -49,7 +49,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Sorts, and looks whether neighbours are the same. */
+/* Sorts the list by `order`; DATA: two neighbours are equal. */
 static enum sl_err refuse_twice(struct sl_allow *allow, const char *file, const char *what,
 				int (*order)(const void *a, const void *b), struct sl_fail *fail)
 {
@@ -64,7 +64,8 @@ static enum sl_err refuse_twice(struct sl_allow *allow, const char *file, const 
 	return SL_OK;
 }
 
-/* Where the remark of a line begins, or its end. "#" is a digit of Z85 too: a remark begins a word. */
+/* Where a line's remark begins; without one, the line's end. Only a "#" that begins a word begins a remark, since "#"
+ * is a digit of Z85, too. */
 static const char *remark_of(const char *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
@@ -75,7 +76,7 @@ static const char *remark_of(const char *text, size_t len)
 
 static const char label[] = "group=";
 
-/* The first word that begins so, but for the line's first one; NULL: there is none. */
+/* The first word that begins with the label, other than the line's first word; NULL: there is none. */
 static const char *find_label(const char *text, const char *end)
 {
 	for (const char *at = text + 1; end - at >= (ptrdiff_t)sizeof label - 1; at++)
@@ -84,7 +85,8 @@ static const char *find_label(const char *text, const char *end)
 	return NULL;
 }
 
-/* The word group=… behind a name, which ends the line for what reads key and name: *len. NULL: all is well. */
+/* Reads the word group=… behind a name into `groups`, and shortens *len to the text before it, KEY NAME. Returns what
+ * is wrong with the line; NULL: nothing. */
 static const char *take_groups(const char *text, size_t *len, char groups[GROUPS])
 {
 	const char *end = remark_of(text, *len), *at = find_label(text, end);
@@ -129,7 +131,7 @@ static enum sl_err read_line(struct sl_allow *allow, const char *file, int line,
 
 enum sl_err sl_allow_parse(struct sl_allow **out, const char *file, const char *text, size_t len, struct sl_fail *fail)
 {
-	/* one to spare: where a line is looked at before it counts */
+	/* one more than the lines with a key: each line is read into the next entry before it counts */
 	struct sl_allow *allow = calloc(1, sizeof *allow + (len / LINE_BYTES_MIN + 2) * sizeof *allow->client);
 	enum sl_err err = SL_OK;
 	int line = 0;
@@ -228,7 +230,7 @@ struct sl_allow *sl_gate_swap(struct sl_gate *gate, struct sl_allow *allow)
 {
 	struct sl_allow *old = atomic_exchange(&gate->list, allow);
 
-	/* one lookup long at most; who begins to read after the exchange finds the new list */
+	/* waits for one lookup at most: the handler's next one finds the new list */
 	while (atomic_load(&gate->reading) == old)
 		sched_yield();
 	return old;
@@ -245,7 +247,8 @@ static bool is_listed(struct sl_gate *gate, const struct sl_key *key)
 		atomic_store(&gate->reading, list);
 		now = atomic_load(&gate->list);
 		if (now == list)
-			break; /* it counted while it was already marked: nobody frees it now */
+			break; /* the list was still current after it was marked: sl_gate_swap waits before giving it
+				  back */
 		list = now;
 	}
 	listed = sl_allow_name(list, key) != NULL;

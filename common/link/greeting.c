@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* https://rfc.zeromq.org/spec/23: signature, version, mechanism padded with zeros, and what does not matter here:
- * whether this end is its server, and filler. */
+/* Offsets and lengths of https://rfc.zeromq.org/spec/23: signature, version, mechanism padded with zeros. The rest does
+ * not matter here: whether this end is the mechanism's server, and filler. */
 enum { SIGNATURE = 10, MAJOR = 10, MECHANISM = 12, MECHANISM_BYTES = 20, MAJOR_MIN = 3 };
 
 static const uint8_t opening[] = {0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, MAJOR_MIN};

@@ -8,9 +8,9 @@
 #include "common/link/zap.h"
 
 enum {
-	CUTS = 3, /* one may be the server's restart */
+	CUTS = 3, /* cut handshakes before keys are blamed; one may be due to the server's restart */
 	PROBE_MS = 2000,
-	PROBE_PAUSE_MS = 1000, /* from one probe's start to the next one's */
+	PROBE_PAUSE_MS = 1000, /* least time from one probe's start to the next one's */
 };
 
 int sl_handshake_events(void)
@@ -27,7 +27,7 @@ static const char *own_print(const struct sl_handshakes *h, char print[SL_FINGER
 	return print;
 }
 
-/* ZMTP tells by its greeting alone that the mechanisms differ. */
+/* Sets the refusal if the peer's greeting shows that the two ends' mechanisms differ. */
 static void judge(struct sl_handshakes *h, enum sl_greeting theirs)
 {
 	char print[SL_FINGERPRINT];
@@ -62,8 +62,8 @@ static void cut(struct sl_handshakes *h)
 {
 	char server[SL_FINGERPRINT], print[SL_FINGERPRINT];
 
-	/* Only who has been heard to ask for keys cuts for their sake, and one that once let this client in has the
-	 * right ones: else it is the network, another service, or a server that hangs. */
+	/* Keys are to blame only if the peer's greeting asks for keys, and if it never let this client in before. Else
+	 * the cause is the network, another service, or a server that hangs. */
 	if (++h->cut < CUTS || h->theirs != SL_GREETING_CURVE || !h->auth || h->ever ||
 	    (h->auth->met && *h->auth->met)) {
 		probe(h);

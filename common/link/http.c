@@ -35,7 +35,7 @@ static const char *reason(int status)
 	}
 }
 
-/* Head and body as they are sent; NULL: no memory. */
+/* The whole answer, head and body; NULL: no memory. */
 static char *make_answer(int status, const char *type, const char *body, bool without_body)
 {
 	size_t len = strlen(body);
@@ -58,7 +58,7 @@ static bool hear(void *arg, char *head, size_t len, bool ended, char **answer)
 	char *text, line[64];
 
 	if (!status && ended)
-		status = 400; /* its end came before the request's */
+		status = 400; /* the connection ended before the request did */
 	if (!status)
 		return false;
 	text = status == 200 ? page->text(page->arg) : NULL;
@@ -71,7 +71,7 @@ static bool hear(void *arg, char *head, size_t len, bool ended, char **answer)
 	return true;
 }
 
-/* ---- where it listens */
+/* ---- the address */
 
 static enum sl_err read_address(struct sockaddr_storage *out, const char *address, struct sl_fail *fail)
 {
@@ -134,7 +134,7 @@ enum sl_err sl_http_open(struct sl_http **out, struct sl_loop *loop, const char 
 	h->page = *page;
 	h->listener.kind = &kind;
 	h->listener.arg = h;
-	uv_tcp_init(sl_loop_uv(loop), &h->listener.tcp); /* cannot fail: its socket comes with bind */
+	uv_tcp_init(sl_loop_uv(loop), &h->listener.tcp); /* cannot fail: bind makes the socket */
 	rc = uv_tcp_bind(&h->listener.tcp, (struct sockaddr *)&where, 0);
 	if (!rc)
 		rc = sl_listener_listen(&h->listener);

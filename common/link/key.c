@@ -63,7 +63,7 @@ bool sl_key_parse(struct sl_key *out, const char *text, size_t len)
 		return false;
 	memcpy(copy, text, len);
 	copy[len] = 0;
-	/* there and back: ZeroMQ's decoder has not always minded characters that are none of Z85 */
+	/* decode and encode again: some versions of ZeroMQ's decoder accept characters that are not in Z85 */
 	if (!zmq_z85_decode(key.byte, copy))
 		return false;
 	sl_key_print(&key, again);
@@ -98,7 +98,7 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Takes the next word off the line. */
+/* Removes the next word from the line, and returns it; length 0: there is none. */
 static struct sl_bytes word(const char **line, const char *end)
 {
 	const char *from;
@@ -209,7 +209,7 @@ enum sl_err sl_keypair_save(const struct sl_keypair *pair, const char *path, str
 	explicit_bzero(text, sizeof text);
 	if (close(fd) && !err)
 		err = sl_fail_set(fail, SL_ERR_IO, "%s: %s", path, strerror(errno));
-	/* who has been shown a public key counts on the secret one */
+	/* the public key may be in use as soon as it is shown, so the secret one must survive a crash */
 	if (!err && sl_folder_sync_of(path) != 0)
 		err = sl_fail_set(fail, SL_ERR_IO, "the folder of %s: %s", path, strerror(errno));
 	if (err)
@@ -217,7 +217,7 @@ enum sl_err sl_keypair_save(const struct sl_keypair *pair, const char *path, str
 	return err;
 }
 
-/* What systemd hands over (LoadCredential=) it keeps from others by an access list, which shows as a mode of 0440. */
+/* Whether the file is a systemd credential (LoadCredential=), whose ACL shows as mode 0440. */
 static bool is_credential(const char *path)
 {
 	const char *dir = getenv("CREDENTIALS_DIRECTORY");
@@ -247,7 +247,7 @@ static enum sl_err check_private(int fd, const char *path, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* "public KEY", "secret KEY", each once; NULL: fine. */
+/* Reads a line "public KEY" or "secret KEY"; each may occur once. Returns what is wrong; NULL: nothing. */
 static const char *read_pair_line(const char *line, size_t len, struct sl_keypair *pair, bool have[2])
 {
 	const char *end = line + len;
@@ -300,7 +300,7 @@ enum sl_err sl_keypair_load(struct sl_keypair *out, const char *path, struct sl_
 	struct sl_keypair pair = {0};
 	size_t len = 0;
 	ssize_t n;
-	/* NONBLOCK: opening a FIFO must not wait for a writer */
+	/* O_NONBLOCK: opening a FIFO must not wait for a writer */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	enum sl_err err;
 

@@ -3,11 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BACKLOG = 64, FORGET_MAX = 512 /* questions */ };
+enum { BACKLOG = 64, FORGET_MAX = 512 /* bytes discarded after the request, as a multiple of the longest request */ };
 
+/* A connection. */
 struct sl_asker {
 	struct sl_listener *listener;
-	struct sl_asker *next; /* the one that came after it */
+	struct sl_asker *next; /* the next newer one */
 	union {
 		uv_handle_t handle;
 		uv_stream_t stream;
@@ -17,13 +18,13 @@ struct sl_asker {
 	uv_timer_t timer;
 	uv_write_t write;
 	uv_shutdown_t shutdown;
-	int open; /* handles that libuv holds */
+	int open; /* handles that libuv still holds */
 	bool closing, answered, written;
-	bool ended; /* nothing more comes from the other side */
-	bool late;  /* its time was over a turn of the loop ago */
+	bool ended; /* the peer will send nothing more */
+	bool late;  /* its time was over in an earlier turn of the loop */
 	size_t len, forgotten;
 	char *answer;
-	char text[]; /* [most]; once it is answered: what else comes, to be forgotten */
+	char text[]; /* [most]: the request; after the answer, bytes that are discarded */
 };
 
 /* ---- connections, as a list */
@@ -59,7 +60,8 @@ static void asker_close(struct sl_asker *a)
 	uv_close((uv_handle_t *)&a->timer, asker_handle_closed);
 }
 
-/* Where the loop has stood still, what came in time is not yet read, for timers come first: one turn more. */
+/* If the loop was blocked, bytes that came in time may not have been read yet, because libuv runs timers first. So the
+ * connection gets one more turn. */
 static void asker_timed_out(uv_timer_t *timer)
 {
 	struct sl_asker *a = timer->data;
@@ -100,8 +102,8 @@ static void asker_shut(uv_shutdown_t *shutdown, int status)
 {
 }
 
-/* A connection that is closed with bytes unread is reset, and the answer lost on its way: so this side says that it is
- * done, and reads on until the other one, or the time, is. */
+/* Closing a connection with unread bytes would reset it, and the answer could be lost. So this side shuts down sending,
+ * and reads on until the peer closes or the time is over. */
 static void asker_written(uv_write_t *write, int status)
 {
 	struct sl_asker *a = write->data;
@@ -136,7 +138,7 @@ static void asker_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 	*buf = uv_buf_init(a->text + from, (unsigned)(a->listener->kind->most - from));
 }
 
-/* A question that is too long ends with ENOBUFS. */
+/* A request that is too long ends with ENOBUFS, since its buffer is full. */
 static void asker_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
 	struct sl_asker *a = stream->data;
@@ -150,7 +152,7 @@ static void asker_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 	if (a->answered) {
 		a->forgotten += n > 0 ? (size_t)n : 0;
 		if (a->forgotten > FORGET_MAX * kind->most)
-			uv_read_stop(stream); /* it may wait for its time to be over */
+			uv_read_stop(stream); /* the timer will close it */
 		return;
 	}
 	a->len += n > 0 ? (size_t)n : 0;
@@ -169,7 +171,7 @@ static void connected(uv_stream_t *server, int status)
 		return;
 	a = calloc(1, sizeof *a + l->kind->most);
 	if (!a)
-		return; /* libuv waits for it to be accepted: this was the last one */
+		return; /* without uv_accept libuv announces no more connections */
 	make_room(l);
 	a->listener = l;
 	a->open = 2;
@@ -200,7 +202,7 @@ int sl_listener_listen(struct sl_listener *l)
 	int rc = uv_listen(&l->stream, BACKLOG, connected);
 
 	l->handle.data = l;
-	uv_unref(&l->handle); /* answering questions alone keeps nobody up */
+	uv_unref(&l->handle); /* a listener alone must not keep the loop running */
 	return rc;
 }
 
@@ -209,7 +211,7 @@ void sl_listener_close(struct sl_listener *l)
 	if (l->closing)
 		return;
 	l->closing = true;
-	l->handle.data = l; /* it may not have listened */
+	l->handle.data = l; /* sl_listener_listen may not have been called */
 	for (struct sl_asker *a = l->first; a; a = a->next)
 		asker_close(a);
 	uv_close(&l->handle, listener_closed);

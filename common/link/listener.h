@@ -1,5 +1,5 @@
-/* A listening socket on which questions are answered: a connection asks once, gets one answer, and is closed. Slow,
- * silent and greedy ones are dropped, and none ever blocks the loop. Loop thread. For files of this room. */
+/* A listening socket for requests: each connection sends one request, gets one answer, and is closed. Connections that
+ * are slow or silent, or send too much, are dropped; none ever blocks the loop. Loop thread. For files of this room. */
 #ifndef SL_LINK_LISTENER_H
 #define SL_LINK_LISTENER_H
 
@@ -8,12 +8,12 @@
 #include "common/link/loop_uv.h"
 
 struct sl_listener_kind {
-	/* Connections at a time. For one more the oldest goes, first of those that still owe their question. */
+	/* Connections at a time. For one more, the oldest without a complete request is closed, or else the oldest. */
 	int clients;
-	size_t most;                /* bytes of a question */
-	uint64_t ask_ms, answer_ms; /* time to ask, and to take the answer; 0: ask_ms is for both */
-	/* False: text[len] is not a whole question yet. `ended`: nothing more comes. *answer is malloc'ed; NULL: the
-	 * connection closes without one. */
+	size_t most;                /* bytes of a request */
+	uint64_t ask_ms, answer_ms; /* time to send the request, and to read the answer; 0: ask_ms is for both */
+	/* False: text[len] is not a complete request yet. `ended`: no more bytes will come. *answer is malloc'ed; NULL:
+	 * the connection closes without an answer. */
 	bool (*hear)(void *arg, char *text, size_t len, bool ended, char **answer);
 };
 
@@ -25,13 +25,13 @@ struct sl_listener {
 		uv_pipe_t pipe;
 	};
 	const struct sl_listener_kind *kind;
-	void *arg; /* for `hear`; malloc'ed, and freed behind sl_listener_close: the listener is part of it */
-	struct sl_asker *first; /* the oldest */
+	void *arg; /* for `hear`; malloc'ed memory that contains the listener, and is freed after sl_listener_close */
+	struct sl_asker *first; /* the oldest connection */
 	bool closing, closed;
 };
 
-/* The socket is bound. As uv_listen. It keeps no loop running. */
+/* Listens on the bound socket; returns uv_listen's status. It does not keep the loop running. */
 int sl_listener_listen(struct sl_listener *listener);
-void sl_listener_close(struct sl_listener *listener); /* again is fine */
+void sl_listener_close(struct sl_listener *listener); /* idempotent */
 
 #endif

@@ -73,9 +73,9 @@ static void close_leftover(uv_handle_t *handle, void *arg)
 }
 
 static const int signums[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
-static int silenced; /* so many of them, by the loop that was closed last */
+static int silenced; /* the first so many of signums are ignored, since the last loop was closed */
 
-/* libuv leaves the default action behind, which would end a process that is over already, and change its status. */
+/* libuv would restore the default actions. Then a late signal would kill the ending process, and change its status. */
 static void close_signals(struct sl_loop *loop)
 {
 	for (int i = 0; i < loop->signals_open; i++) {
@@ -94,8 +94,8 @@ void sl_loop_close(struct sl_loop *loop)
 	if (!loop)
 		return;
 	close_signals(loop);
-	/* Owners' close calls end in libuv's close callbacks, which need a few turns; whoever forgot one is cut off
-	 * (its memory is then a leak that the sanitizer names). */
+	/* libuv runs the close callbacks of owners' close calls in the next few turns. A handle that its owner forgot
+	 * to close is closed below; its memory is then a leak, which the sanitizer reports. */
 	for (int i = 0; i < CLOSE_TURNS && uv_run(&loop->uv, UV_RUN_NOWAIT); i++)
 		;
 	if (uv_loop_close(&loop->uv) == UV_EBUSY) {
@@ -142,7 +142,7 @@ enum sl_err sl_timer_open(struct sl_timer **out, struct sl_loop *loop, void (*fn
 
 void sl_timer_start(struct sl_timer *timer, uint64_t delay_ms, uint64_t period_ms)
 {
-	uv_update_time(timer->uv.loop); /* long callbacks must not shorten the delay */
+	uv_update_time(timer->uv.loop); /* else the delay would count from before a long callback */
 	uv_timer_start(&timer->uv, timer_fired, delay_ms, period_ms);
 }
 
@@ -211,7 +211,7 @@ static void signalled(uv_signal_t *uv, int signum)
 	loop->on_signal(loop->signal_arg, signum);
 }
 
-/* What a shell's `nohup` asks for. */
+/* Whether the process ignores the signal, as nohup makes it. */
 static bool is_ignored(int signum)
 {
 	struct sigaction now;
@@ -237,7 +237,7 @@ enum sl_err sl_loop_on_signals(struct sl_loop *loop, void (*fn)(void *arg, int s
 		rc = uv_signal_start(uv, signalled, signums[i]);
 		if (rc)
 			return sl_uv_fail(fail, rc, "signal handler");
-		uv_unref((uv_handle_t *)uv); /* waiting for a signal alone keeps nobody up */
+		uv_unref((uv_handle_t *)uv); /* a signal handler alone must not keep the loop running */
 	}
 	return SL_OK;
 }

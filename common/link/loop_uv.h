@@ -1,4 +1,4 @@
-/* The room's own door to libuv: only files of common/link include this. */
+/* Access to libuv; only files of this room include it. */
 #ifndef SL_LINK_LOOP_UV_H
 #define SL_LINK_LOOP_UV_H
 

@@ -8,36 +8,38 @@
 #include "common/base/log.h"
 #include "common/link/loop.h"
 
-/* Parts that the transport holds at a time: more than any sensible window has, so that credit and HWM decide. */
+/* RECORDS: parts that the transport may hold. Sensible windows have fewer, so credit and high-water mark are the limit.
+ * CONTROLS: control frames that may wait. */
 enum { RECORDS = 512, CONTROLS = 32 };
 
-/* Runs that have left and wait for the peer to say that they are there. Those beyond are not timed. */
+/* Runs that have left, and whose receipt the peer has not confirmed yet. Runs beyond this number are not timed. */
 enum { AWAITED = 64 };
 
-/* What the transport holds can no longer be overtaken: a gradient that the other side waits for would stand behind it.
- * So it holds what the link takes in AHEAD_MS, one part at least; at most AHEAD_BYTES, which keep a loopback busy while
- * the loop's thread comes round. */
+/* Parts in the transport can no longer be overtaken: an urgent gradient would wait behind them. So the transport gets
+ * only what the link sends in AHEAD_MS, but at least one part. AHEAD_BYTES is the most; it keeps a loopback busy until
+ * the loop's thread runs again. */
 enum { AHEAD_MS = 10, AHEAD_BYTES = 4 << 20 };
 
-/* A part in the transport's hands. */
+/* A part that the transport holds. */
 struct record {
 	struct record *next;
 	struct sl_outq *queue;
 	struct sl_run *run; /* NULL: aborted */
-	uint8_t *copy;      /* of what run->read gave; NULL: none */
+	uint8_t *copy;      /* the bytes from run->read; NULL: none */
 	size_t len;
-	uint64_t ahead_bytes; /* in the transport's hands with this one */
+	uint64_t ahead_bytes; /* bytes that the transport held with this part */
 	uint64_t handed_ns, released_ns;
 };
 
+/* A run whose receipt is not confirmed. */
 struct awaited {
-	uint64_t end; /* of `handed`, behind its last part */
+	uint64_t end; /* the value of `handed` after its last part */
 	uint64_t started_ns;
 	size_t len;
 };
 
 struct control {
-	struct sl_bytes payload; /* of a Hello; the caller's */
+	struct sl_bytes payload; /* a Hello's; the caller owns it */
 	size_t len;
 	uint8_t header[SL_WIRE_HEADER_MAX];
 };
@@ -47,27 +49,27 @@ struct sl_outq {
 	struct sl_async *async;
 	sl_peer peer;
 	uint64_t epoch, credit;
-	uint64_t handed, taken; /* payload bytes: given to the transport, and taken in by the peer */
+	uint64_t handed, taken; /* payload bytes: handed to the transport; received by the peer */
 	struct awaited awaited[AWAITED];
 	int awaited_first, awaited_count;
 	size_t part_bytes;
-	bool lost;     /* sending makes no sense any more */
+	bool lost;     /* the connection is lost, or a part cannot be sent: sends nothing any more */
 	bool draining; /* inside records_back */
-	bool closing;  /* sl_outq_close was called; freed with the last record */
+	bool closing;  /* sl_outq_close was called; the last record frees the queue */
 	struct control *control;
 	int control_first, control_count;
-	struct sl_run *runs; /* by priority, then by submission; what has left wholly is not in it */
+	struct sl_run *runs; /* by priority, then by submission; without runs all of whose parts have left */
 	struct record *free;
 	int records_out;
-	uint64_t bytes_out;                /* of theirs */
-	uint64_t ahead;                    /* that they may come to, by the link's rate */
-	_Atomic(struct record *) released; /* pushed by any thread, taken whole by the loop's */
+	uint64_t bytes_out;                /* bytes of the parts that the transport holds */
+	uint64_t ahead;                    /* the limit for bytes_out, from the link's rate */
+	_Atomic(struct record *) released; /* any thread pushes; the loop's thread takes all */
 	atomic_int releasing;              /* threads inside release_part */
 	struct sl_outq_stats stats;
-	/* a part that found the transport busy is not hashed again */
+	/* the next part of hashed_run has this hash: if the transport was busy, it is not hashed again */
 	const struct sl_run *hashed_run;
 	uint64_t hash;
-	uint8_t *copy; /* its bytes, where they were read; NULL: none */
+	uint8_t *copy; /* the next part's bytes from run->read; NULL: none */
 	struct record record[RECORDS];
 };
 
@@ -119,7 +121,7 @@ void sl_outq_epoch(struct sl_outq *q, uint64_t epoch)
 
 /* ---- parts that come back */
 
-/* Any thread. The queue lives until `releasing` is back at 0, so this may still wake it after the record was taken. */
+/* Any thread. The loop's thread may take the record before the wake below. The queue lives until `releasing` is 0. */
 static void release_part(void *arg)
 {
 	struct record *r = arg;
@@ -146,7 +148,8 @@ static void destroy(struct sl_outq *q)
 	free(q);
 }
 
-/* The last part that came back says how fast the link takes them: socket buffers swallow the first ones at once. */
+/* Adapts `ahead` to the link's rate, measured by the part that came back last. The first parts tell nothing, because
+ * socket buffers take them at once. */
 static void follow_rate(struct sl_outq *q, const struct record *r)
 {
 	double seconds = (double)(r->released_ns - r->handed_ns) * 1e-9;
@@ -156,7 +159,7 @@ static void follow_rate(struct sl_outq *q, const struct record *r)
 	q->ahead = bytes < AHEAD_BYTES ? (uint64_t)bytes : AHEAD_BYTES;
 }
 
-/* True where this was the run's last part. */
+/* Whether this was the run's last part. */
 static bool part_is_back(struct record *r)
 {
 	struct sl_run *run = r->run;
@@ -169,7 +172,8 @@ static bool part_is_back(struct record *r)
 	return true;
 }
 
-/* Parts come back in the order in which they left, but the stack reverses it: `sent` follows the order of sending. */
+/* Parts come back in the order in which they left, but the stack reverses it. Restores it, so that `sent` is called in
+ * that order. */
 static struct record *take_released(struct sl_outq *q)
 {
 	struct record *r = atomic_exchange_explicit(&q->released, NULL, memory_order_acquire), *list = NULL;
@@ -213,7 +217,7 @@ static void records_back(void *arg)
 
 /* ---- sending */
 
-/* False: not now. */
+/* False: not sent, now or ever (q->lost). */
 static bool hand_over(struct sl_outq *q, struct sl_bytes header, const struct sl_payload *payload)
 {
 	enum sl_err err = sl_transport_send(q->transport, q->peer, header, payload);
@@ -246,7 +250,7 @@ static bool pump_control(struct sl_outq *q)
 	return true;
 }
 
-/* The bytes of a part that is read now, unless they already were. */
+/* Reads the bytes of the next part, unless an earlier try has. False: no memory. */
 static bool read_part(struct sl_outq *q, const struct sl_run *run, struct sl_bytes *part)
 {
 	if (!q->copy) {
@@ -267,7 +271,7 @@ static uint64_t hash_of(struct sl_outq *q, const struct sl_run *run, struct sl_b
 	return q->hash;
 }
 
-/* Weights are sent once, and are not what rates are asked of. */
+/* Notes a run for the measurement of rates. Weights are left out, because they are sent only once. */
 static void await(struct sl_outq *q, const struct sl_run *run)
 {
 	if (q->awaited_count == AWAITED || sl_part_is_state(run->part.what))
@@ -286,7 +290,7 @@ static struct sl_bytes next_part(const struct sl_outq *q, const struct sl_run *r
 				 left < q->part_bytes ? left : q->part_bytes};
 }
 
-/* The next part of the first run; false: credit, records or the transport say no. */
+/* Sends the next part of the first run; false: it cannot, for lack of credit or records or because of the transport. */
 static bool pump_part(struct sl_outq *q, struct sl_run *run)
 {
 	struct sl_payload payload = {.bytes = next_part(q, run), .release = release_part};
@@ -312,7 +316,7 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 		q->lost = true;
 		return false;
 	}
-	/* All of this before the transport has it: another thread may release it at once. */
+	/* Fill the record before sending, since another thread may release the part at once. */
 	r->run = run;
 	r->copy = run->read ? q->copy : NULL;
 	r->len = len;
@@ -423,7 +427,7 @@ void sl_outq_drop(struct sl_outq *q)
 		*link = run->next;
 		run->len = run->next_offset;
 		run->next = NULL;
-		if (!run->parts_out) { /* else the last part that comes back ends it */
+		if (!run->parts_out) { /* else the last part to come back calls `sent` */
 			*end = run;
 			end = &run->next;
 		}
@@ -440,7 +444,7 @@ void sl_outq_drop(struct sl_outq *q)
 void sl_outq_abort(struct sl_outq *q)
 {
 	for (int i = 0; i < RECORDS; i++)
-		q->record[i].run = NULL; /* theirs may be freed from now on; only this thread reads it */
+		q->record[i].run = NULL; /* the caller may free runs from now on; only this thread reads `run` */
 	q->runs = NULL;
 	q->hashed_run = NULL;
 	free(q->copy);

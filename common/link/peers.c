@@ -5,19 +5,19 @@
 
 enum { BUCKETS = 4096, SLOT_BITS = 16, FIRST_SLOTS = 64, NONE = -1 };
 
-/* Slots 0 and 1 are the heads of two lists; a peer is in at most one of them. */
+/* Slots 0 and 1 are the heads of two lists, the oldest peer first; a peer is in at most one of them. */
 enum { STRANGERS, FLAGGED, LISTS };
 
 struct slot {
 	sl_peer number; /* serial << SLOT_BITS | slot; 0: free */
 	uint8_t id[SL_PEER_ID_BYTES];
 	bool gone, claimed;
-	int fd;            /* of its connection; -1: not known */
-	uint64_t stamp;    /* the crowd's, once it is no stranger */
-	struct sl_key key; /* where claimed */
-	int list;          /* which it is in, or NONE */
-	int prev, next;    /* in that list; of a free slot: next free one */
-	int chain;         /* next in its bucket */
+	int fd;            /* descriptor of its connection; -1: unknown */
+	uint64_t stamp;    /* from sl_crowd_settle, once it is no stranger */
+	struct sl_key key; /* if claimed */
+	int list;          /* the list that it is in, or NONE */
+	int prev, next;    /* in that list; `next` of a free slot: the next free slot */
+	int chain;         /* the next slot of its hash bucket */
 };
 
 struct sl_peers {
@@ -64,7 +64,7 @@ static int bucket_of(const uint8_t id[SL_PEER_ID_BYTES])
 	uint32_t n;
 
 	memcpy(&n, id + 1, sizeof n);
-	return (int)((n * 2654435761u) >> 20); /* 2^32 / golden ratio; the top 12 bits */
+	return (int)((n * 2654435761u) >> 20); /* multiplies by 2^32 / golden ratio, and takes the top 12 bits */
 }
 
 static void list_remove(struct sl_peers *peers, int i)
@@ -114,7 +114,7 @@ static void drop(struct sl_peers *peers, int i)
 	peers->free = i;
 }
 
-/* A free slot's index, or NONE. */
+/* The index of a free slot, or NONE. */
 static int take_slot(struct sl_peers *peers)
 {
 	int i = peers->free;
@@ -136,7 +136,7 @@ static int take_slot(struct sl_peers *peers)
 	return peers->used++;
 }
 
-/* Its slot, or NONE. */
+/* The slot of the peer with this id, or NONE. */
 static int slot_of(const struct sl_peers *peers, const void *id)
 {
 	int i = peers->bucket[bucket_of(id)];

@@ -1,5 +1,6 @@
-/* Numbers for the routing ids that a ROUTER gives its connections. Strangers (never sent anything) are bounded, the one
- * silent for longest leaves first; so garbage from any number of connections costs a fixed amount of memory. */
+/* Maps the routing ids of a ROUTER's connections to peer numbers. The number of strangers, peers to which nothing was
+ * sent yet, is limited, and the one silent for longest is dropped first. So garbage from any number of connections
+ * costs a fixed amount of memory. */
 #ifndef SL_LINK_PEERS_H
 #define SL_LINK_PEERS_H
 
@@ -8,33 +9,35 @@
 
 #include "common/link/crowd.h"
 
-enum { SL_PEER_ID_BYTES = 5 }; /* of an id that ZeroMQ made: 0 and four bytes */
+enum { SL_PEER_ID_BYTES = 5 }; /* length of an id that ZeroMQ made: 0 and four bytes */
 
 struct sl_peers;
 
-/* `crowd`, borrowed, hears which connections have a peer that is no stranger; NULL: nobody does. */
+/* `crowd`, borrowed, is told which connections have a peer that is no stranger; NULL: nobody is. */
 enum sl_err sl_peers_open(struct sl_peers **out, struct sl_crowd *crowd, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_peers_close(struct sl_peers *peers); /* NULL is fine */
 
-/* The number of the peer with this id, new or old; 0: the table is full, or the id is not one that ZeroMQ made. `fd`:
- * of its connection, -1: not known. */
+/* The number of the peer with this id, new or old; 0: the table is full, or ZeroMQ cannot have made the id. `fd`: the
+ * descriptor of its connection; -1: unknown. */
 sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len, int fd);
-/* Whether it has a number already. */
+/* Whether the peer with this id has a number. */
 bool sl_peers_know(const struct sl_peers *peers, const void *id, size_t len);
-/* Its id, SL_PEER_ID_BYTES long; NULL for a number that is not, or no longer, in the table. From now on no stranger. */
+/* The peer's id, SL_PEER_ID_BYTES long, for sending to it: from now on it is no stranger. NULL: the number is not, or
+ * no longer, in the table. */
 const uint8_t *sl_peers_address(struct sl_peers *peers, sl_peer peer);
-/* The next peer, from slot *at on (0 at first), that was answered and whose messages came over this connection (as
- * sl_crowd_settle numbers it); 0: no more. Peers may be forgotten in between. */
+/* Iterates over the answered peers of a connection, which `fd` and sl_crowd_settle's stamp name. Returns the next one
+ * from slot *at on (0 at first); 0: no more. Peers may be forgotten in between. */
 sl_peer sl_peers_on(const struct sl_peers *peers, int fd, uint64_t stamp, int *at);
-/* Whose messages come from here: the first call keeps the key, later ones say whether it is still the same. */
+/* Binds a peer to the key that its messages were authenticated with: the first call stores the key, later ones return
+ * whether it is the same. False, too: no such peer. */
 bool sl_peers_claim(struct sl_peers *peers, sl_peer peer, const struct sl_key *key);
-/* NULL: no such peer, or never claimed. */
+/* That key; NULL: no such peer, or none was stored. */
 const struct sl_key *sl_peers_key(const struct sl_peers *peers, sl_peer peer);
 void sl_peers_forget(struct sl_peers *peers, sl_peer peer);
 
-/* Peers that want attention: their last send said BUSY, or found nobody (`gone`). Each is listed once. */
+/* A list of peers whose last send failed: it returned BUSY, or found no connection (`gone`). Each is listed once. */
 void sl_peers_flag(struct sl_peers *peers, sl_peer peer, bool gone);
-/* Takes the first one off the list; 0: none. */
+/* Removes the first peer from the list; 0: the list is empty. */
 sl_peer sl_peers_take_flagged(struct sl_peers *peers, bool *gone);
 size_t sl_peers_flagged(const struct sl_peers *peers);
 

@@ -18,7 +18,7 @@ struct sl_probe {
 	uv_getaddrinfo_t lookup;
 	uv_tcp_t tcp;
 	uv_connect_t connect;
-	int open; /* what libuv holds of the first three */
+	int open; /* how many of timer, lookup and tcp libuv still holds */
 	enum stage stage;
 	size_t len;
 	uint8_t heard[SL_GREETING_BYTES];
@@ -27,7 +27,7 @@ struct sl_probe {
 	void *arg;
 };
 
-/* tcp://host:port, tcp://[host]:port */
+/* Splits tcp://host:port or tcp://[host]:port. */
 static bool split(const char *endpoint, char host[HOST], char port[PORT])
 {
 	const char *at = strncmp(endpoint, "tcp://", 6) == 0 ? endpoint + 6 : "", *colon = strrchr(at, ':');
@@ -58,7 +58,7 @@ static void handle_closed(uv_handle_t *handle)
 static void stop(struct sl_probe *p)
 {
 	if (p->stage == LOOKING_UP)
-		(void)uv_cancel((uv_req_t *)&p->lookup); /* only while it is queued; found() comes in any case */
+		(void)uv_cancel((uv_req_t *)&p->lookup); /* works only while queued; found() is called in any case */
 	uv_close((uv_handle_t *)&p->tcp, handle_closed);
 	uv_close((uv_handle_t *)&p->timer, handle_closed);
 	p->stage = OVER;
@@ -135,11 +135,11 @@ static void connected(uv_connect_t *connect, int status)
 		return;
 	}
 	p->stage = LISTENING;
-	/* a new connection takes these few; where it is gone again, reading says so */
+	/* a new connection accepts these few bytes; if it is closed again, reading reports that */
 	(void)send(fd, sl_greeting_opening.data, sl_greeting_opening.len, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* An IPv4 address in IPv6's clothes is taken as what it is, which also a host without IPv6 can reach. */
+/* Connects. An IPv4-mapped IPv6 address is used as IPv4, which works on a host without IPv6, too. */
 static int connect_to(struct sl_probe *p, const struct sockaddr *to)
 {
 	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)to;
@@ -161,7 +161,7 @@ static void found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *address
 		tell_about_host(p, uv_strerror(status));
 	} else if (p->stage != OVER) {
 		p->stage = CONNECTING;
-		status = connect_to(p, address->ai_addr); /* ZeroMQ, too, takes the first */
+		status = connect_to(p, address->ai_addr); /* the first address, as ZeroMQ does */
 		if (status)
 			tell(p, SL_GREETING_PART, strerror(-status));
 	}
@@ -173,7 +173,7 @@ enum sl_err sl_probe_open(struct sl_probe **out, struct sl_loop *loop, const cha
 			  void (*done)(void *arg, enum sl_greeting greeting, const char *text), void *arg,
 			  struct sl_fail *fail)
 {
-	/* as ZeroMQ does */
+	/* the same hints as ZeroMQ's */
 	const struct addrinfo hints = {.ai_family = AF_INET6, .ai_socktype = SOCK_STREAM, .ai_flags = AI_V4MAPPED};
 	struct sl_probe *p = calloc(1, sizeof *p);
 	uv_loop_t *uv = sl_loop_uv(loop);
@@ -210,7 +210,7 @@ void sl_probe_close(struct sl_probe *p)
 		stop(p);
 }
 
-/* ---- waiting for it */
+/* ---- the blocking call */
 
 struct answer {
 	struct sl_loop *loop;

@@ -9,7 +9,7 @@ _Static_assert((int)SL_SESSION_BYTES == (int)crypto_sign_PUBLICKEYBYTES, "a sess
 _Static_assert((int)SL_PROOF_BYTES == (int)crypto_sign_BYTES, "a proof is a signature");
 _Static_assert((int)SL_SECRET_BYTES == (int)crypto_sign_SEEDBYTES, "a secret is a key's seed");
 
-/* What is signed, and what is hashed, is taken for nothing else. */
+/* Labels, so that a signature or a hash for one purpose is not valid for another. */
 static const char proof_label[] = "split session proof", name_label[] = "split session name";
 
 struct statement {
@@ -17,7 +17,7 @@ struct statement {
 	size_t len;
 };
 
-/* The label, the nonce, and the Hello's header as it is without a proof. */
+/* Makes the signed bytes: the label, the nonce, and the Hello's header with a proof of zeros. */
 static enum sl_err state(struct statement *s, const struct sl_hello *hello, const uint8_t nonce[SL_NONCE_BYTES])
 {
 	struct sl_frame bare = {.kind = SL_FRAME_HELLO, .epoch = hello->epoch, .u.hello = *hello};

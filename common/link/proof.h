@@ -1,7 +1,7 @@
-/* A session's secret, and how a Hello proves it. The session's id is an Ed25519 public key, made anew for each run; the
- * client alone has its secret half. The server sends a nonce that it has made for this one connection, the client signs
- * it together with its whole Hello. So neither what a server stores or shows, nor what was read on the way, nor a proof
- * that was given to another server lets anybody else speak for the session. Thread-safe. */
+/* A session's secret, and how a Hello proves it. The session's id is an Ed25519 public key, made anew for each run;
+ * only the client has its secret half. The server sends a nonce that it made for this connection only, and the client
+ * signs it together with its whole Hello. So nobody can take over the session with what a server stores or shows, with
+ * what was read on the link, or with a proof for another server. Thread-safe. */
 #ifndef SL_LINK_PROOF_H
 #define SL_LINK_PROOF_H
 
@@ -10,25 +10,25 @@
 enum { SL_SECRET_BYTES = 32 };
 
 struct sl_secret {
-	uint8_t seed[SL_SECRET_BYTES];     /* what is secret of it */
-	uint8_t session[SL_SESSION_BYTES]; /* the id that follows from it */
+	uint8_t seed[SL_SECRET_BYTES];     /* the secret */
+	uint8_t session[SL_SESSION_BYTES]; /* the session's id, computed from it */
 };
 
-/* A new one. OS: no random bytes. */
+/* Makes a new secret. OS: no random bytes. */
 enum sl_err sl_secret_make(struct sl_secret *secret, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_secret_from(struct sl_secret *secret, const uint8_t seed[SL_SECRET_BYTES]);
 void sl_secret_wipe(struct sl_secret *secret);
 
-/* Fills hello->proof; hello->session is the secret's. */
+/* Fills hello->proof. hello->session must be secret->session. DATA, LIMIT: the Hello cannot be encoded. */
 enum sl_err sl_proof_make(struct sl_hello *hello, const struct sl_secret *secret,
 			  const uint8_t nonce[SL_NONCE_BYTES]) SL_MUST_CHECK;
 bool sl_proof_holds(const struct sl_hello *hello, const uint8_t nonce[SL_NONCE_BYTES]);
-/* The Hello that asks for a nonce. */
+/* Whether the Hello has no proof, and so asks for a nonce. */
 bool sl_proof_lacks(const struct sl_hello *hello);
 
-/* A session's public name, for files, logs and statuses: 128 bits of a SHA-256 of its id, which it does not tell. */
+/* A session's public name, for files, logs and statuses: 128 bits of a SHA-256 of its id. It does not reveal the id. */
 void sl_session_name(const uint8_t session[SL_SESSION_BYTES], uint8_t name[16]);
-/* The same of a group that several clients train, by its name of at most 64 bytes: no session has it. */
+/* The same for a group of clients, from its name of at most 64 bytes; it differs from every session's name. */
 void sl_group_name(const char *group, uint8_t name[16]);
 
 #endif

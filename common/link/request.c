@@ -3,13 +3,13 @@
 #include <string.h>
 #include <strings.h>
 
-/* What is left to read of a head, or of a line of it. */
+/* The unread rest of a head, or of a line. */
 struct rest {
 	const char *at;
 	size_t len;
 };
 
-/* Letters, digits and marks that methods and names of fields are made of. */
+/* The characters of methods and field names (RFC 9110: tchar). */
 static bool is_token(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -21,7 +21,7 @@ static bool is_visible(char c)
 	return c > ' ' && c < 0x7f;
 }
 
-/* Takes the longest run of such bytes off *r. */
+/* Removes the longest prefix of such bytes from *r, and returns it. */
 static struct rest take(struct rest *r, bool (*is)(char c))
 {
 	struct rest taken = {r->at, 0};
@@ -49,7 +49,7 @@ static bool is_text(struct rest r, const char *text)
 	return take_text(&r, text) && r.len == 0;
 }
 
-/* No line has these: not even one whose end is still to come. */
+/* Control characters are legal in no line, not even in an incomplete one. */
 static bool has_control(struct rest r)
 {
 	for (size_t i = 0; i < r.len; i++) {
@@ -61,7 +61,7 @@ static bool has_control(struct rest r)
 	return false;
 }
 
-/* Takes a line, without its end; false: there is no whole one. */
+/* Removes a line from *r; *line is without its end. False: there is no complete one. */
 static bool take_line(struct rest *r, struct rest *line)
 {
 	const char *end = r->len ? memchr(r->at, '\n', r->len) : NULL;
@@ -78,12 +78,12 @@ static bool take_line(struct rest *r, struct rest *line)
 
 struct request {
 	struct rest method, path;
-	int minor; /* of the version: HTTP/1.x */
-	int hosts;
+	int minor; /* of the version, HTTP/1.minor */
+	int hosts; /* number of Host fields */
 };
 
-/* "http://host:9570/metrics", as proxies write it, without its first part: what host is named does not matter here.
- * false: no target of a server of HTTP (RFC 9112 3.2). */
+/* Removes "http://host:9570" from an absolute target, as proxies send it; which host it names does not matter here.
+ * False: not a valid target (RFC 9112 3.2). */
 static bool drop_host(struct rest *target)
 {
 	static const char scheme[] = "http://";
@@ -101,7 +101,7 @@ static bool drop_host(struct rest *target)
 	return true;
 }
 
-/* "GET /metrics HTTP/1.1" */
+/* Reads a request line, as "GET /metrics HTTP/1.1". */
 static bool read_first(struct rest line, struct request *out)
 {
 	struct rest target;
@@ -121,7 +121,7 @@ static bool read_first(struct rest line, struct request *out)
 	return true;
 }
 
-/* "Host: localhost:9570" */
+/* Reads a field line, as "Host: localhost:9570". */
 static bool read_field(struct rest line, struct request *out)
 {
 	struct rest name = take(&line, is_token);

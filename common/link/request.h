@@ -1,5 +1,5 @@
-/* The head of an HTTP/1 request (RFC 9112), read as far as a server needs it that has one page, takes no body, and
- * closes the connection behind its answer. Never trusts it. */
+/* Reads the head of an HTTP/1 request (RFC 9112), as far as a server needs that has one page, accepts no body, and
+ * closes the connection after its answer. The head is untrusted. */
 #ifndef SL_LINK_REQUEST_H
 #define SL_LINK_REQUEST_H
 
@@ -8,11 +8,11 @@
 
 enum { SL_REQUEST_MAX = 8192 }; /* bytes of a head */
 
-/* How `head`, the first `len` bytes of a connection, is to be answered: 200, 400, 404 (another path than `path`; what
- * follows a '?' does not count), 405 (another method than GET), 431 (no end within SL_REQUEST_MAX); 0: not known before
- * more has come. Once it is known, bytes that follow do not change it. */
+/* The HTTP status for `head`, the first `len` bytes of a connection: 200, 400, 404 (another path than `path`; a query
+ * is ignored), 405 (another method than GET), 431 (no end within SL_REQUEST_MAX); 0: more bytes are needed. Once it is
+ * not 0, more bytes do not change it. */
 int sl_request_status(const char *head, size_t len, const char *path);
-/* HEAD: an answer has no body. */
+/* Whether the method is HEAD: the answer then has no body. */
 bool sl_request_is_head(const char *head, size_t len);
 
 #endif

@@ -4,7 +4,7 @@
 #include <linux/filter.h>
 #include <string.h>
 
-/* A filter of a TCP socket sees a segment from its TCP header on, and the IP header before it at SKF_NET_OFF. */
+/* Offsets for a filter of a TCP socket: a segment begins with its TCP header, and SKF_NET_OFF reaches the IP header. */
 enum {
 	TCP_FLAGS = 13,
 	SYN = 0x02,
@@ -13,7 +13,7 @@ enum {
 	IP4_SOURCE = SKF_NET_OFF + 12,
 	IP6_SOURCE = SKF_NET_OFF + 8,
 	PASS = 0x7fffffff,
-	PER_ADDRESS = 5, /* instructions, at most */
+	PER_ADDRESS = 5, /* instructions for an address, at most */
 	HEAD = 16,
 };
 
@@ -72,7 +72,7 @@ static void write_program(struct program *p, const struct sl_shut *shut)
 {
 	int branch;
 
-	/* Established connections inherit the filter: all that is no SYN passes. */
+	/* Established connections inherit the filter, so everything but a SYN passes. */
 	put(p, BPF_LD | BPF_B | BPF_ABS, TCP_FLAGS, 0, 0);
 	put(p, BPF_ALU | BPF_AND | BPF_K, SYN_ACK, 0, 0);
 	put(p, BPF_JMP | BPF_JEQ | BPF_K, SYN, 1, 0);
@@ -85,7 +85,7 @@ static void write_program(struct program *p, const struct sl_shut *shut)
 	put(p, BPF_ALU | BPF_AND | BPF_K, 0xf0, 0, 0);
 	put(p, BPF_JMP | BPF_JEQ | BPF_K, 0x40, 1, 0);
 	branch = p->len;
-	put(p, BPF_JMP | BPF_JA, 0, 0, 0); /* to the part for IPv6, which may be far */
+	put(p, BPF_JMP | BPF_JA, 0, 0, 0); /* to the code for IPv6, too far for a conditional jump */
 	drop_ip4(p, shut);
 	p->code[branch].k = (uint32_t)(p->len - branch - 1);
 	drop_ip6(p, shut);

@@ -9,20 +9,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* https://rfc.zeromq.org/spec/23 and 26, of a DEALER and a ROUTER without names. */
+/* Sizes in ZMTP's handshake and framing, for a DEALER and a ROUTER without an Identity: https://rfc.zeromq.org/spec/23
+ * and 26. */
 enum {
 	SHORT_FRAME = 255,
 	SHORT = 2,
 	LONG = 9,
-	CURVE = 33, /* of a frame: its name, nonce, authenticator and flags */
+	CURVE = 33, /* what CURVE adds to a frame: command name, nonce, authenticator and flags */
 	GREETING = 64,
-	METADATA = 35, /* Socket-Type and Identity */
+	METADATA = 35, /* properties Socket-Type and Identity */
 	READY = SHORT + 6 + METADATA,
 	HELLO = SHORT + 200,
 	WELCOME = SHORT + 168,
 	INITIATE = LONG + 257 + METADATA,
 	CURVE_READY = SHORT + 30 + METADATA,
-	SYN = 1, /* which TCP confirms as if it were a byte */
+	SYN = 1, /* TCP acknowledges a SYN as if it were a byte */
 };
 
 static void add_framing(struct sl_traffic_tap *t, enum sl_way way, uint64_t bytes)
@@ -56,9 +57,9 @@ void sl_tap_message(struct sl_traffic_tap *t, enum sl_way way, size_t header, si
 	frame(t, way, payload);
 }
 
-/* What was sent is what the other side has confirmed and what waits for that; in this order, lest a byte be counted
- * twice. tcpi_bytes_sent will not do: it counts a segment again that this host's own queue refused. Of Unix sockets the
- * kernel does not say; there it is what ought to have left and come. */
+/* The bytes that the connection has carried. Sent are the acknowledged bytes and those in the send queue; reading them
+ * in this order counts no byte twice. tcpi_bytes_sent is of no use: it counts a segment again if this host's own queue
+ * refused it. For Unix sockets the kernel has no counts, so the computed ones are returned. */
 static void carried(const struct sl_traffic_tap *t, uint64_t out[SL_WAYS])
 {
 	struct tcp_info info;
@@ -80,7 +81,7 @@ void sl_tap_look(struct sl_traffic_tap *t)
 {
 	uint64_t now[SL_WAYS];
 
-	if (t->fd < 0) /* messages can overtake the news of their connection */
+	if (t->fd < 0) /* a message may come before the monitor's event for its connection */
 		return;
 	carried(t, now);
 	for (int way = 0; way < SL_WAYS; way++) {
@@ -106,7 +107,7 @@ void sl_tap_connected(struct sl_traffic_tap *t, int fd)
 {
 	struct stat at;
 
-	/* News is late: the descriptor may have been closed, and be that of the connection that came next. */
+	/* Events come late: the descriptor may have been closed already, and belong to the next connection. */
 	if (!t->total || fstat(fd, &at) != 0 || (t->fd >= 0 && at.st_ino == t->inode))
 		return;
 	sl_tap_close(t);

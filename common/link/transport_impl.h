@@ -1,5 +1,5 @@
-/* What a transport fills in. sl_transport_connect and _bind (transport.c) check the configuration, choose by the
- * endpoint's scheme, and everything else goes through this table. */
+/* The interface that a transport implements. sl_transport_connect and _bind (transport.c) check the configuration and
+ * choose a transport by the endpoint's scheme; everything else goes through this table. */
 #ifndef SL_LINK_TRANSPORT_IMPL_H
 #define SL_LINK_TRANSPORT_IMPL_H
 
@@ -11,15 +11,15 @@ struct sl_transport_ops {
 	const char *(*endpoint)(const struct sl_transport *transport);
 	enum sl_err (*send)(struct sl_transport *transport, sl_peer peer, struct sl_bytes header,
 			    const struct sl_payload *payload);
-	/* NULL: nobody has a key here. */
+	/* NULL: the transport has no keys. */
 	bool (*peer_key)(const struct sl_transport *transport, sl_peer peer, struct sl_key *out);
-	/* NULL: it counts nothing. */
+	/* NULL: the transport counts no traffic. */
 	void (*count)(struct sl_transport *transport);
 	void (*forget)(struct sl_transport *transport, sl_peer peer);
 	void (*close)(struct sl_transport *transport, int linger_ms);
 };
 
-/* First member of every transport. */
+/* The first member of every transport's struct. */
 struct sl_transport {
 	const struct sl_transport_ops *ops;
 };

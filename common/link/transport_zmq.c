@@ -1,5 +1,5 @@
-/* ROUTER where bound, DEALER where connected. One context per transport: closing it waits for ZeroMQ to have let go of
- * every payload, and each has an authentication handler at the one inproc address that ZeroMQ asks. */
+/* A ROUTER if bound, a DEALER if connecting. Each transport has its own context: so closing it waits until ZeroMQ has
+ * released every payload, and each can have an authentication handler at the fixed inproc address that ZeroMQ asks. */
 #include <errno.h>
 #include <malloc.h>
 #include <sched.h>
@@ -21,10 +21,10 @@
 #include "common/link/zwatch.h"
 
 enum {
-	DRAIN_MESSAGES = 32, /* a turn of the loop, so that others get theirs */
-	RETRY_MS = 10,       /* a busy peer's wake can be swallowed by a call for another peer */
+	DRAIN_MESSAGES = 32, /* per turn of the loop, so that other work gets its turn */
+	RETRY_MS = 10,       /* a call for another peer can swallow the wake-up for a busy one */
 	ENDPOINT_MAX = 256,
-	FRAME_EXTRA = 64, /* more than ZMTP and CURVE add to a frame */
+	FRAME_EXTRA = 64, /* an upper bound on what ZMTP and CURVE add to a frame */
 	KEEP_BLOCK_BYTES = 32 << 20,
 	KEEP_FREE_BYTES = 64 << 20,
 };
@@ -40,15 +40,15 @@ struct zmq_transport {
 	int watches; /* not yet closed */
 	struct sl_timer *retry;
 	bool retrying;
-	struct sl_peers *peers;      /* of a bound one */
-	struct sl_door *door;        /* of a bound one */
-	struct sl_timer *door_watch; /* of a bound one */
+	struct sl_peers *peers;      /* if bound */
+	struct sl_door *door;        /* if bound */
+	struct sl_timer *door_watch; /* if bound */
 	struct sl_loop *loop;
-	size_t took;                     /* bytes of the message that is being received */
-	struct sl_zap *zap;              /* of a bound one with auth */
-	bool busy, lost;                 /* of a connected one */
-	struct sl_handshakes handshakes; /* of a connected one */
-	struct sl_traffic_tap tap;       /* of a connected one */
+	size_t took;                     /* bytes received of the current message */
+	struct sl_zap *zap;              /* if bound, with auth */
+	bool busy, lost;                 /* if connecting */
+	struct sl_handshakes handshakes; /* if connecting */
+	struct sl_traffic_tap tap;       /* if connecting */
 	struct sl_zrecords records;
 	char endpoint[ENDPOINT_MAX];
 };
@@ -86,8 +86,8 @@ static enum sl_err send_message(struct zmq_transport *t, const uint8_t *address,
 {
 	int rc;
 
-	/* High-water mark and existence of the peer show at the first frame; later ones may still find a DEALER's
-	 * connection gone, and the message is then rolled back. */
+	/* Sending the first frame fails if the high-water mark is reached or the peer is gone. At a later frame a
+	 * DEALER's connection may be gone; ZeroMQ then rolls the message back. */
 	if (address && send_frame(t->socket, address, SL_PEER_ID_BYTES) < 0)
 		return err_of_errno();
 	if (send_frame(t->socket, header.data, header.len) < 0)
@@ -101,7 +101,7 @@ static enum sl_err send_message(struct zmq_transport *t, const uint8_t *address,
 static void flag(struct zmq_transport *t, sl_peer peer, bool gone)
 {
 	if (!t->bound) {
-		t->busy = true; /* ZMQ_POLLOUT will tell */
+		t->busy = true; /* ZMQ_POLLOUT will show when it is writable */
 		return;
 	}
 	sl_peers_flag(t->peers, peer, gone);
@@ -142,7 +142,7 @@ static enum sl_err zmq_transport_send(struct sl_transport *transport, sl_peer pe
 	return err;
 }
 
-/* Both here and not where the news came up, so that no event is delivered from inside a caller's send. */
+/* Delivers the events `refused`, `lost` and `writable` here, so that none comes from inside a caller's send. */
 static void tell_flagged(void *arg, int zmq_events)
 {
 	struct zmq_transport *t = arg;
@@ -164,8 +164,8 @@ static void tell_flagged(void *arg, int zmq_events)
 	}
 	if (!t->bound)
 		return;
-	/* ROUTER does not say which peer is writable again: each one tries. Those still full are flagged anew, behind
-	 * the ones counted here. */
+	/* A ROUTER does not tell which peer is writable again, so each one tries. A peer that is still full is flagged
+	 * again, behind the ones counted here. */
 	for (size_t n = sl_peers_flagged(t->peers); n && !t->closing; n--) {
 		bool gone;
 		sl_peer peer = sl_peers_take_flagged(t->peers, &gone);
@@ -185,7 +185,7 @@ static void retry(void *arg)
 {
 	struct zmq_transport *t = arg;
 
-	/* tell_flagged runs before the loop waits again; whoever is still busy then asks for the next retry */
+	/* tell_flagged runs before the loop waits again; a peer that is still busy then starts the next retry */
 	t->retrying = false;
 }
 
@@ -208,7 +208,7 @@ static int receive(struct zmq_transport *t, zmq_msg_t *msg)
 	return rc;
 }
 
-/* Reads off what is left of a message; true where there was anything. */
+/* Discards the remaining frames of a message; true if there were any. */
 static bool swallow(struct zmq_transport *t, zmq_msg_t *last)
 {
 	bool any = false;
@@ -223,7 +223,7 @@ static struct sl_bytes bytes_of(zmq_msg_t *msg)
 	return (struct sl_bytes){.data = zmq_msg_data(msg), .len = zmq_msg_size(msg)};
 }
 
-/* NULL: of the right form. */
+/* What is wrong with a message's form; NULL: nothing. */
 static const char *fault_of(struct zmq_transport *t, zmq_msg_t *header, zmq_msg_t *payload, bool two)
 {
 	bool longer = swallow(t, two ? payload : header);
@@ -237,8 +237,8 @@ static const char *fault_of(struct zmq_transport *t, zmq_msg_t *header, zmq_msg_
 	return NULL;
 }
 
-/* Of which key a message came; ZeroMQ shows the user id, which is the key, with every frame but the routing id. A peer
- * may choose a routing id that was another's: it does not become that other by it. */
+/* Whether a message was sent with the key that the peer's first one had. ZeroMQ attaches the user id, which is the key,
+ * to every frame but the routing id. So a peer that chooses a routing id of another one cannot speak as that one. */
 static bool is_whose_it_was(struct zmq_transport *t, sl_peer peer, zmq_msg_t *frame)
 {
 	const char *user = zmq_msg_gets(frame, "User-Id");
@@ -259,7 +259,7 @@ static void monitor_readable(void *arg)
 			sl_zsocket_keep_unsent_short(value);
 			sl_tap_connected(&t->tap, value);
 		} else if (event == ZMQ_EVENT_DISCONNECTED) {
-			/* also said of a connection that never stood */
+			/* this event also comes for a connection that was never established */
 			t->lost |= t->handshakes.done;
 			t->handshakes.done = false;
 			sl_tap_close(&t->tap);
@@ -273,15 +273,14 @@ static void monitor_readable(void *arg)
 		sl_crowd_thin(sl_door_crowd(t->door));
 }
 
-/* Of which peer, and of which connection, a message came to a bound transport; 0, and *fault: of one that is cut, or
- * that has no number. */
+/* The peer that sent a message to a bound transport. Counts the message for its connection. Returns 0, with *fault, if
+ * the peer chose its routing id, and so is cut, or if there is no number for it. */
 static sl_peer peer_of(struct zmq_transport *t, zmq_msg_t *id, zmq_msg_t *header, const char **fault)
 {
 	int fd = zmq_msg_get(header, ZMQ_SRCFD);
 	sl_peer peer = 0;
 
-	/* The crowd has to know a connection before it hears of its first message: the monitor may not be read that
-	 * far. */
+	/* The door must know a connection before it sees its first message, so read the monitor's events now. */
 	if (!sl_peers_know(t->peers, zmq_msg_data(id), zmq_msg_size(id)))
 		monitor_readable(t);
 	if (sl_door_gave(t->door, zmq_msg_data(id), zmq_msg_size(id))) {
@@ -296,7 +295,7 @@ static sl_peer peer_of(struct zmq_transport *t, zmq_msg_t *id, zmq_msg_t *header
 	return peer;
 }
 
-/* One message; false: none there. */
+/* Receives one message; false: there is none. */
 static bool receive_one(struct zmq_transport *t)
 {
 	zmq_msg_t id, header, payload;
@@ -336,7 +335,7 @@ static bool receive_one(struct zmq_transport *t)
 
 /* ---- connections of a bound transport */
 
-/* More has come over this connection than credit was granted for, or a message on it does not end. */
+/* Reports the peers of a connection that has more pending bytes than its credit allows. */
 static void over(void *arg, int fd, uint64_t stamp)
 {
 	struct zmq_transport *t = arg;
@@ -398,11 +397,11 @@ static void zmq_transport_close(struct sl_transport *transport, int linger_ms)
 	sl_timer_close(t->retry);
 	sl_timer_close(t->door_watch);
 	sl_handshake_close(&t->handshakes);
-	t->watches = 3; /* two and this call */
+	t->watches = 3; /* the two watches, and this call */
 	if (t->socket)
 		zmq_setsockopt(t->socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
-	/* The watches first: libuv must let go of the descriptors before they are closed. Their memory is freed from
-	 * the loop, when ZeroMQ has long gone. */
+	/* The watches first: libuv must release the descriptors before they are closed. The loop frees the watches'
+	 * memory later, after ZeroMQ's end. */
 	sl_zwatch_stop(&t->watch);
 	sl_zwatch_stop(&t->monitor_watch);
 	sl_zsocket_unmonitor(t->socket, &t->monitor);
@@ -411,7 +410,7 @@ static void zmq_transport_close(struct sl_transport *transport, int linger_ms)
 	if (t->context)
 		while (zmq_ctx_term(t->context) < 0 && errno == EINTR)
 			;
-	sl_tap_close(&t->tap); /* behind all that ZeroMQ had to send */
+	sl_tap_close(&t->tap); /* after ZeroMQ has sent all it had to send */
 	sl_zap_close(t->zap);
 	watch_closed(t);
 }
@@ -444,20 +443,20 @@ static enum sl_err attach(struct zmq_transport *t, const struct sl_transport_con
 				   t->bound && errno == EADDRINUSE
 					   ? ": another server has this port; port 0 takes any that is free"
 					   : "");
-	monitor_readable(t); /* that it listens: before it can have accepted much */
+	monitor_readable(t); /* learns the listening socket before it can have accepted much */
 	return sl_zsocket_endpoint(t->socket, t->endpoint, sizeof t->endpoint, fail);
 }
 
-/* ZeroMQ takes one block per part received and gives it back from another thread. With glibc's defaults those pages go
- * back to the kernel again and again: 0.2 s of page faults per GB, and a third of the throughput. */
+/* ZeroMQ allocates a block per received part, and frees it on another thread. With glibc's defaults those pages go back
+ * to the kernel again and again: that costs 0.2 s of page faults per GB, and a third of the throughput. */
 static void keep_freed_parts(void)
 {
 	mallopt(M_MMAP_THRESHOLD, KEEP_BLOCK_BYTES);
 	mallopt(M_TRIM_THRESHOLD, KEEP_FREE_BYTES);
 }
 
-/* ZeroMQ's thread wakes for every few packets. As a batch thread it does not interrupt what computes on its core for
- * each, but takes what has come when the kernel next looks, a tick later at most; an idle core runs it at once. */
+/* ZeroMQ's thread wakes up for every few packets. As a batch thread it does not preempt a computing thread on its core
+ * each time, but runs at the kernel's next tick at the latest; on an idle core it runs at once. */
 static void *open_context(void)
 {
 	void *context = zmq_ctx_new();

@@ -7,8 +7,8 @@
 #include "common/link/wire.h"
 #include "proto/split.pb-c.h"
 
-/* The largest message that decodes (a Hello with every text full) needs 2 KiB and its members' list 2 KiB more;
- * unknown fields cost protobuf-c 60 times their size, so what wants more than this is refused. */
+/* UNPACK_BYTES: the largest valid message, a Hello with every text full, needs 2 KiB and 2 KiB more for its list of
+ * members. A message that needs more is refused: unknown fields cost protobuf-c 60 times their size. */
 enum { UNPACK_BYTES = 16384, UUID_BYTES = 16, CHECK_BYTES = 8, CHECK_TAG = 15 << 3 | 1 };
 
 /* ---- errors by wire number. Numbers are never reused; the order of enum sl_err may change freely. */
@@ -64,7 +64,7 @@ void sl_refuse_fill(struct sl_refuse *out, const struct sl_fail *why)
 	snprintf(out->text, sizeof out->text, "%.*s", (int)sizeof out->text - 1, sl_fail_sentence(why));
 }
 
-/* ---- an allocator that cannot grow: what does not fit here is not one of our headers */
+/* ---- an allocator that cannot grow: a message that does not fit is not one of our headers */
 
 struct bump {
 	_Alignas(16) uint8_t mem[UNPACK_BYTES];
@@ -90,12 +90,12 @@ static void bump_free(void *arg, void *p)
 
 /* ---- fields: `put` for encoding, `get` for decoding */
 
-/* Takes a part in an error chain: nothing is done once *err is set. */
+/* Sets *err if the text is not valid; else leaves it, so that the caller can check once for several fields. */
 static void put_text(ProtobufCBinaryData *out, const char *text, size_t cap, enum sl_err *err)
 {
 	size_t len = strnlen(text, cap), tail = 0;
 
-	/* a sentence that was cut off may end within a letter */
+	/* a sentence that was cut off may end within a UTF-8 sequence, which is left out */
 	while (tail < len && tail < 3 && (text[len - 1 - tail] & 0xc0) == 0x80)
 		tail++;
 	if (len < cap && tail < len && (uint8_t)text[len - 1 - tail] >= 0xc0 + (tail > 0) * 0x20 + (tail > 1) * 0x10)
@@ -165,7 +165,7 @@ static uint32_t get_part_bytes(struct reader *r, uint32_t in)
 
 /* ---- messages */
 
-/* All bodies side by side, so that encoding needs no memory but the stack. */
+/* Any body, so that encoding needs no memory but the stack. */
 union body {
 	Split__Hello hello;
 	Split__Welcome welcome;
@@ -182,7 +182,7 @@ union body {
 	Split__Norm norm;
 };
 
-/* A Hello carries its session's epoch once, in the frame. */
+/* A Hello's epoch is on the wire once, in the frame. */
 static enum sl_err hello_put(Split__Hello *out, const struct sl_hello *in, uint64_t epoch)
 {
 	enum sl_err err = in->epoch == epoch ? SL_OK : SL_ERR_DATA;
@@ -232,7 +232,7 @@ static void hello_get(struct reader *r, struct sl_hello *out, const Split__Hello
 	out->run_steps = in->run_steps;
 }
 
-/* What has no proof yet costs the server a header, and no more. */
+/* A Hello without a proof must have no payload, so that it costs the server no more than a header. */
 static void hello_payload(struct reader *r, const struct sl_hello *h, struct sl_bytes payload)
 {
 	static const uint8_t none[SL_PROOF_BYTES];
@@ -307,7 +307,7 @@ static void refuse_get(struct reader *r, struct sl_refuse *out, const Split__Ref
 		get_text(r, out->key, sizeof out->key, &in->key, "key");
 }
 
-/* What a header has as it is. */
+/* The fields that are copied unchanged. */
 #define COPY_PART(to, from)                                                                             \
 	((to)->training = (from)->training, (to)->step = (from)->step, (to)->chunk = (from)->chunk,     \
 	 (to)->rows = (from)->rows, (to)->batch_rows = (from)->batch_rows, (to)->total = (from)->total, \
@@ -435,7 +435,7 @@ static void check_write(uint8_t *header, size_t len)
 		header[len - CHECK_BYTES + (size_t)i] = (uint8_t)(check >> 8 * i);
 }
 
-/* Ends like a header of this version and does not have its own hash. */
+/* Whether a header ends as one of this version, with a hash that is not its own. */
 static bool corrupt(struct sl_bytes header)
 {
 	uint64_t check = 0;
@@ -537,7 +537,7 @@ enum sl_err sl_wire_other_version(uint32_t theirs, bool clients, struct sl_fail 
 			   clients ? "client" : "server", theirs, clients ? "server" : "client", SL_WIRE_VERSION);
 }
 
-/* What could not be read may be of another version: then the sentence names both. */
+/* The error for an unreadable header: corrupt, of another version (the sentence then names both), or malformed. */
 static enum sl_err unreadable(struct sl_bytes header, struct bump *bump, ProtobufCAllocator *allocator,
 			      struct sl_fail *fail)
 {
@@ -558,8 +558,8 @@ static enum sl_err unreadable(struct sl_bytes header, struct bump *bump, Protobu
 			   "malformed frame: its header of %zu bytes is not one of this protocol", header.len);
 }
 
-/* The same frame, encoded again, must give the same bytes. So nothing unknown, repeated, reordered, padded or
- * left over gets past, in one rule that needs no knowledge of protobuf's many spellings. */
+/* Whether the frame, encoded again, gives the same bytes. This one rule refuses unknown, repeated, reordered, padded
+ * and left-over fields, without knowledge of protobuf's many spellings. */
 static bool canonical(const struct sl_frame *frame, struct sl_bytes header)
 {
 	uint8_t again[SL_WIRE_HEADER_MAX];

@@ -14,7 +14,7 @@ struct sl_zap {
 	struct sl_job job;
 	struct sl_worker *worker;
 	struct sl_gate *gate;
-	void *socket; /* the worker's once it runs */
+	void *socket; /* only the worker uses it once it runs */
 };
 
 enum { VERSION, REQUEST_ID, DOMAIN, ADDRESS, IDENTITY, MECHANISM, KEY };
@@ -34,8 +34,8 @@ enum sl_zap_status sl_zap_decide(const struct sl_bytes *frame, int n, struct sl_
 											       : SL_ZAP_REFUSED;
 }
 
-/* version, request id, status code, status text, user id, metadata. The user id, which ZeroMQ then shows with each
- * message of that connection, is the key. */
+/* Sends version, request id, status code, status text, user id, metadata. The user id is the key; ZeroMQ then attaches
+ * it to each message of that connection. */
 static void reply(void *socket, struct sl_bytes request_id, enum sl_zap_status status, const struct sl_key *key)
 {
 	char code[4], user[SL_KEY_TEXT] = "";
@@ -43,7 +43,7 @@ static void reply(void *socket, struct sl_bytes request_id, enum sl_zap_status s
 	snprintf(code, sizeof code, "%d", (int)status);
 	if (status == SL_ZAP_OK)
 		sl_key_print(key, user);
-	/* nothing to be done where one fails: the handshake then times out */
+	/* if a send fails, the handshake times out; there is nothing else to do */
 	if (zmq_send(socket, "1.0", 3, ZMQ_SNDMORE) >= 0 &&
 	    zmq_send(socket, request_id.data, request_id.len, ZMQ_SNDMORE) >= 0 &&
 	    zmq_send(socket, code, 3, ZMQ_SNDMORE) >= 0 && zmq_send(socket, "", 0, ZMQ_SNDMORE) >= 0 &&
@@ -61,7 +61,7 @@ static int receive(void *socket, zmq_msg_t *msg)
 	return rc;
 }
 
-/* One request; false: the context is going down. */
+/* Receives and answers one request; false: the context is shutting down. */
 static bool answer(struct sl_zap *zap)
 {
 	zmq_msg_t msg[SL_ZAP_FRAMES], extra;

@@ -10,7 +10,7 @@ struct sl_zrecord {
 	struct sl_zrecords *records;
 	void (*release)(void *arg);
 	void *arg;
-	atomic_bool armed; /* false: ZeroMQ refused the message, the payload is still the caller's */
+	atomic_bool armed; /* false: ZeroMQ refused the message, and the caller still owns the payload */
 };
 
 struct sl_zslab {
@@ -25,7 +25,7 @@ static struct sl_zrecord *take(struct sl_zrecords *records)
 	if (!records->free)
 		records->free = atomic_exchange_explicit(&records->freed, NULL, memory_order_acquire);
 	if (!records->free) {
-		/* Only until the high-water marks are reached for the first time. */
+		/* Allocates only until the high-water marks are reached for the first time. */
 		struct sl_zslab *slab = calloc(1, sizeof *slab);
 
 		if (!slab)

@@ -1,5 +1,5 @@
-/* The room's own: payloads that ZeroMQ sends from their sender's memory. Each has a record of what to call when ZeroMQ
- * no longer needs it. */
+/* For files of this room: payloads that ZeroMQ sends from the sender's memory, without a copy. Each has a record of
+ * what to call when ZeroMQ no longer needs it. */
 #ifndef SL_LINK_ZPAYLOAD_H
 #define SL_LINK_ZPAYLOAD_H
 
@@ -11,19 +11,20 @@
 
 struct sl_zrecord;
 
-/* All zeros at first. Loop thread, but for `freed`, to which ZeroMQ's thread gives records back. */
+/* The pool of records. All zeros at first. Loop thread, except `freed`, to which ZeroMQ's thread returns records. */
 struct sl_zrecords {
 	struct sl_zrecord *free;
 	_Atomic(struct sl_zrecord *) freed;
 	struct sl_zslab *slabs;
 };
 
-/* Behind the end of ZeroMQ's context. */
+/* Call it after the end of ZeroMQ's context. */
 void sl_zrecords_close(struct sl_zrecords *records);
-/* Makes *msg of `payload` (NULL: an empty one), which it copies where it has no `release`; then *record is NULL. */
+/* Makes *msg from `payload` (NULL: empty). Copies a payload without `release`; *record is then NULL. NOMEM. */
 enum sl_err sl_zpayload_open(struct sl_zrecords *records, zmq_msg_t *msg, struct sl_zrecord **record,
 			     const struct sl_payload *payload) SL_MUST_CHECK;
-/* ZeroMQ has refused the message: closes it, and the payload is still the caller's. `record` may be NULL. */
+/* Call it if ZeroMQ refused the message: closes the message, and the caller still owns the payload. `record` may be
+ * NULL. */
 void sl_zpayload_take_back(zmq_msg_t *msg, struct sl_zrecord *record);
 
 #endif

@@ -12,8 +12,8 @@
 #include "common/link/zap.h"
 
 enum {
-	/* Connections that do not speak ZMTP are cut; with keys an end needs three round trips, and some take seconds.
-	 * How many may wait for it is crowd.h's. */
+	/* A connection must finish ZMTP's handshake in this time. With keys it takes three round trips, which may need
+	 * seconds. crowd.h limits how many connections may be at it. */
 	HANDSHAKE_MS = 8000,
 	RECONNECT_MS = 100,
 	RECONNECT_MAX_MS = 2000,
@@ -43,7 +43,7 @@ enum sl_err sl_zsocket_options(void *socket, bool bound, const struct sl_transpo
 		{ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVE_COUNT, -1},
 		{ZMQ_ROUTER_MANDATORY, 1, true},
 		{ZMQ_BACKLOG, BACKLOG, true},
-		/* Nothing is queued for a server that is not there, and what was queued dies with its connection. */
+		/* Queues nothing while there is no connection, and drops what was queued when its connection ends. */
 		{ZMQ_IMMEDIATE, 1, false},
 		{ZMQ_RECONNECT_IVL, RECONNECT_MS, false},
 		{ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS, false},
@@ -58,8 +58,8 @@ enum sl_err sl_zsocket_options(void *socket, bool bound, const struct sl_transpo
 					   zmq_strerror(errno));
 	if (zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof max) < 0)
 		return sl_fail_set(fail, SL_ERR_OS, "ZMQ_MAXMSGSIZE: %s", zmq_strerror(errno));
-	/* A socket with a domain cuts ZMTP 1 and 2, which nobody here speaks, in the greeting, and does so where no
-	 * handler is asked, too. A routing id that comes by them while the socket closes makes ZeroMQ 4.3.4 abort. */
+	/* A socket with a ZAP domain, even without a handler, refuses ZMTP 1 and 2 in the greeting; Split needs
+	 * neither. With them a routing id that comes while the socket closes would make ZeroMQ 4.3.4 abort. */
 	if (bound && zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, SL_ZAP_DOMAIN, strlen(SL_ZAP_DOMAIN)) < 0)
 		return sl_fail_set(fail, SL_ERR_OS, "ZMQ_ZAP_DOMAIN: %s", zmq_strerror(errno));
 	return SL_OK;
@@ -67,10 +67,10 @@ enum sl_err sl_zsocket_options(void *socket, bool bound, const struct sl_transpo
 
 enum sl_err sl_zsocket_monitor(void *context, void *socket, int events, void **out, struct sl_fail *fail)
 {
-	static const char address[] = "inproc://monitor"; /* the context is ours alone */
+	static const char address[] = "inproc://monitor"; /* free, since the context has no other user */
 
 	*out = zmq_socket(context, ZMQ_PAIR);
-	/* ZeroMQ's thread waits for room: without a high-water mark it never has to */
+	/* no high-water mark, so that ZeroMQ's thread never has to wait for room */
 	if (!*out || zmq_setsockopt(*out, ZMQ_RCVTIMEO, &(int){0}, sizeof(int)) < 0 ||
 	    zmq_setsockopt(*out, ZMQ_RCVHWM, &(int){0}, sizeof(int)) < 0 ||
 	    zmq_socket_monitor(socket, address, events) < 0 || zmq_connect(*out, address) < 0)
@@ -78,7 +78,7 @@ enum sl_err sl_zsocket_monitor(void *context, void *socket, int events, void **o
 	return SL_OK;
 }
 
-/* A monitor's message: event (16 bits) and value (32 bits), then the address. */
+/* A monitor's message has two frames: event (16 bits) and value (32 bits); and the address. */
 bool sl_zsocket_read(void *monitor, int *event, int *value)
 {
 	uint8_t frame[EVENT_BYTES];
@@ -111,7 +111,7 @@ void sl_zsocket_keep_unsent_short(int fd)
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){NOTSENT_BYTES}, sizeof(int));
 }
 
-/* A socket of both IP versions gives "tcp://[::ffff:127.0.0.1]:5570": written the way users do. */
+/* A dual-stack socket reports "tcp://[::ffff:127.0.0.1]:5570". Rewrites that as tcp://127.0.0.1:5570. */
 static void unmap_ipv4(char *endpoint)
 {
 	static const char mapped[] = "tcp://[::ffff:";

@@ -1,27 +1,27 @@
-/* The room's own: what a transport asks of a bare ZeroMQ socket while it is opened and closed. */
+/* For files of this room: options, monitor and address of a ZeroMQ socket. */
 #ifndef SL_LINK_ZSOCKET_H
 #define SL_LINK_ZSOCKET_H
 
 #include "common/link/transport.h"
 
-/* Limits, time-outs, keep-alive; before the socket is bound or connected. */
+/* Sets limits, time-outs and keep-alive. Call it before the socket is bound or connected. */
 enum sl_err sl_zsocket_options(void *socket, bool bound, const struct sl_transport_conf *conf,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 
-/* `events` of `socket` can be read from *out, without waiting; any number of them waits there. One monitor a context at
- * a time. *out may be set on failure too: sl_zsocket_unmonitor takes it, and NULL. */
+/* Opens a monitor, from which `events` of `socket` can be read without blocking; it queues any number of them. One per
+ * context at a time. *out may be set on failure, too; pass it to sl_zsocket_unmonitor, which accepts NULL. */
 enum sl_err sl_zsocket_monitor(void *context, void *socket, int events, void **out, struct sl_fail *fail) SL_MUST_CHECK;
-/* The next event, without waiting for one longer than the monitor's ZMQ_RCVTIMEO says; false: none. */
+/* Reads the next event; waits for it at most for the monitor's ZMQ_RCVTIMEO, which is 0 at first. False: none. */
 bool sl_zsocket_read(void *monitor, int *event, int *value);
 void sl_zsocket_unmonitor(void *socket, void **monitor);
 
-/* A TCP socket's send buffer grows to megabytes, and a gradient would stand behind them however empty the queues before
- * it are. So TCP takes little beyond what is on its way; parts then also come back when they have left, which is what
- * rates are measured by. What a listening socket accepts later has it too. Without consequence where it fails: other
- * transports do not know it. */
+/* Limits the unsent bytes in a TCP socket's send buffer. It can grow to megabytes, behind which an urgent gradient
+ * would wait. With the limit ZeroMQ also releases parts when they leave, from which outq.c measures the link's rate.
+ * Sockets that a listening socket accepts inherit it. Failure is ignored: other kinds of sockets do not have the
+ * option. */
 void sl_zsocket_keep_unsent_short(int fd);
 
-/* Where it is bound or connected to, as users write it. */
+/* The endpoint to which the socket is bound or connected, as users write it. */
 enum sl_err sl_zsocket_endpoint(void *socket, char *out, size_t cap, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -18,12 +18,12 @@ static int zmq_events(void *socket)
 
 static void unblocked(uv_poll_t *uv, int status, int uv_events)
 {
-	(void)uv, (void)status, (void)uv_events; /* `check` follows in the same turn */
+	(void)uv, (void)status, (void)uv_events; /* after_wait follows in the same turn */
 }
 
 static void never(uv_idle_t *uv)
 {
-	(void)uv; /* its presence alone makes the wait return at once */
+	(void)uv; /* an active idle handle makes the wait return at once */
 }
 
 static void before_wait(uv_prepare_t *uv)
@@ -86,7 +86,7 @@ void sl_zwatch_stop(struct sl_zwatch *watch)
 		watch->closed(watch->arg);
 		return;
 	}
-	uv_poll_stop(&watch->poll); /* at once: ZeroMQ closes the descriptor before libuv's turn comes */
+	uv_poll_stop(&watch->poll); /* ZeroMQ closes the descriptor before libuv would stop polling it */
 	uv_close((uv_handle_t *)&watch->poll, handle_closed);
 	uv_close((uv_handle_t *)&watch->prepare, handle_closed);
 	uv_close((uv_handle_t *)&watch->check, handle_closed);

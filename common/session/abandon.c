@@ -1,4 +1,4 @@
-/* A step in which NaN or Inf was found: what both roles do until nothing of it is under way. */
+/* Abandoning a step in which NaN or Inf was found: what both roles do until nothing of it is under way. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -17,7 +17,7 @@ void sl_abandon_begin(struct sl_session *s, struct sl_outbox *out, const char *w
 		snprintf(s->nonfinite, sizeof s->nonfinite, "%.*s", (int)sizeof s->nonfinite - 1, why);
 	s->fate = SL_PASS_ABANDONED;
 	s->state = SL_SESSION_ABANDON;
-	/* first of all: behind ABANDON nothing of the step may leave */
+	/* first, because nothing of the step may be sent after ABANDON */
 	sl_outbox_add(out, SL_ACTION_DROP);
 	if (tell_peer) {
 		struct sl_abandon *a = &sl_outbox_frame(s, out, SL_FRAME_ABANDON)->u.abandon;
@@ -54,17 +54,17 @@ enum sl_err sl_on_abandon(struct sl_session *s, const struct sl_event *ev, uint6
 	return err;
 }
 
-/* Both sides have found it, and their words crossed. */
+/* Both sides abandoned the step, and their frames crossed. */
 enum sl_err sl_on_abandon_again(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	if (s->fate == SL_PASS_GOES_ON)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Abandon frame where no step is under way");
-	/* what it told with its COMMIT may just be decoded, so nothing may take its place */
+	/* a task may be decoding the end_grad that came with COMMIT: nothing may overwrite its buffer */
 	if (s->committed)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " abandoned after its COMMIT",
 				   s->number);
 	if (s->role == SL_SESSION_SERVER)
-		s->late = false; /* the client abandoned the step before it heard so */
+		s->late = false; /* the client abandoned the step before it heard that it was late */
 	return sl_abandon_check(s, ev->frame, s->number, out);
 }
 

@@ -35,7 +35,7 @@ static struct sl_optimizer optimizer_of(const struct sl_agreed *a)
 	return o;
 }
 
-/* Rules that were checked as they were read. */
+/* The rules' texts were checked when they were read. */
 static void settle_groups(struct sl_plan_spec *plan, const struct sl_agreed *a)
 {
 	plan->n_group = 0;
@@ -48,7 +48,7 @@ static void settle_groups(struct sl_plan_spec *plan, const struct sl_agreed *a)
 	}
 }
 
-/* As in the plan. */
+/* The plan's group_rows (plan.h). */
 static int64_t group_rows_of(const struct sl_agreed *a)
 {
 	if (a->share.group[0])
@@ -56,8 +56,9 @@ static int64_t group_rows_of(const struct sl_agreed *a)
 	return a->chunk_sums && a->token_loss ? a->batch : 0;
 }
 
-/* What a Fetch carries, and what is kept, makes no other run: plans and checkpoints are alike with it and without. A
- * run may go on with another learning rate, too. */
+/* Writes the agreement as the plan's note. Keys that do not change the run are left out, so that plans and checkpoints
+ * are equal with and without them: what a Fetch carries, and what is kept. A run may also go on with another learning
+ * rate. */
 static void write_note(struct sl_agreement *a)
 {
 	struct sl_agreed same = a->agreed;
@@ -134,7 +135,7 @@ static void put(void *arg, const char *text, size_t len)
 	struct sl_buf *buf = arg;
 
 	if (sl_buf_put(buf, text, len))
-		buf->cap = 0; /* nothing fits any more */
+		buf->cap = 0; /* from now on nothing fits */
 }
 
 enum sl_err sl_agreement_say(const struct sl_agreement *a, const struct sl_plan *plan, struct sl_bytes *text,
@@ -191,9 +192,9 @@ static enum sl_err hear_agreement(struct sl_agreement *a, const char *text, size
 	return err;
 }
 
-/* The texts of a payload, which empty lines part. */
+/* The texts of a payload; empty lines separate them. */
 struct texts {
-	struct sl_bytes agreement, graph, ends; /* ends: NULL, none */
+	struct sl_bytes agreement, graph, ends; /* ends.data NULL: none */
 };
 
 static bool cut_off(struct sl_bytes *text, struct sl_bytes *front)

@@ -19,7 +19,7 @@
 #include "common/base/worker.h"
 #include "common/conf/agreed.h"
 
-/* Whether one more fits beside n. */
+/* Whether one more fits beside n; else notes that there are too many. */
 static bool room(struct sl_checkpoint *c, int n, int most)
 {
 	if (n >= most)
@@ -64,7 +64,7 @@ void sl_checkpoint_ask(struct sl_checkpoint *c, const char *key)
 	c->note[c->n_note - 1].may_lack = true;
 }
 
-/* Of all parts that are planned. */
+/* The number of frozen parameters in all segments of the plan. */
 static int frozen_of(const struct sl_plan *plan)
 {
 	int n = 0;
@@ -81,14 +81,14 @@ void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan)
 {
 	char hash[SL_HEX16_TEXT];
 
-	if (plan->model) { /* the client's */
+	if (plan->model) { /* on a client */
 		sl_checkpoint_note(c, "model", "%s", plan->model->note);
 		sl_checkpoint_note(c, "cut", "%s", plan->cut.text);
 	}
 	sl_checkpoint_note(c, "frozen", "%d parameters", frozen_of(plan));
 	sl_checkpoint_note(c, "plan", "%s", sl_hex16(plan->hash, hash));
 	sl_checkpoint_note(c, layout_key, "%s", sl_hex16(plan->layout_hash, hash));
-	c->note[c->n_note - 1].may_lack = true; /* in files of earlier versions */
+	c->note[c->n_note - 1].may_lack = true; /* files of earlier versions lack it */
 	c->border = plan->spec.phase_step;
 	c->agreement = plan->spec.note[0] ? plan->spec.note : NULL;
 }
@@ -125,7 +125,7 @@ static bool path_of(char out[PATH_MAX], const char *dir, const char *prefix, uin
 
 static const char suffix[] = ".safetensors", tmp_suffix[] = ".safetensors.tmp";
 
-/* The step in a file's name, or false where it is not one of ours. */
+/* Reads the step from a file's name; false: it is not a name of this prefix and ending. */
 static bool step_of(const char *name, const char *prefix, const char *end, uint64_t *step)
 {
 	size_t n = strlen(prefix);
@@ -137,7 +137,7 @@ static bool step_of(const char *name, const char *prefix, const char *end, uint6
 	       strcmp(name + n + 1 + 12, end) == 0;
 }
 
-/* Visits every file of the prefix that ends so. */
+/* Calls fn for every file of the prefix with this ending. */
 static void each_file(const char *dir, const char *prefix, const char *end, void (*fn)(void *arg, uint64_t step),
 		      void *arg)
 {
@@ -177,7 +177,7 @@ bool sl_checkpoint_older(const char *dir, const char *prefix, uint64_t *step)
 	return o.any;
 }
 
-/* ---- what goes */
+/* ---- removing */
 
 static void remove_tmp(void *arg, uint64_t step)
 {
@@ -198,7 +198,7 @@ void sl_checkpoint_touch(const struct sl_checkpoint *c, uint64_t step)
 
 struct pruning {
 	const struct sl_checkpoint *c;
-	uint64_t step, below; /* the one just written; the newest before it */
+	uint64_t step, below; /* step: the one just written; below: the newest before it */
 	bool any_below;
 };
 
@@ -226,9 +226,9 @@ static void prune(const struct sl_checkpoint *c, uint64_t step)
 
 struct clearing {
 	struct sl_checkpoint c;
-	uint64_t from, but; /* steps from here on, but this one */
+	uint64_t from, but; /* removes steps from `from` on, except `but` */
 	enum sl_failpoint point;
-	char removed[PATH_MAX]; /* one of them; "": none */
+	char removed[PATH_MAX]; /* path of one removed file; "": none */
 };
 
 static void clear_one(void *arg, uint64_t step)
@@ -241,7 +241,7 @@ static void clear_one(void *arg, uint64_t step)
 		memcpy(a->removed, path, sizeof path);
 }
 
-/* Else a power cut may bring them back, beside the other side's of another past. */
+/* Otherwise a power cut may bring the files back, and they may not fit the other side's files of a later run. */
 static void sync_clearing(const struct clearing *a)
 {
 	if (a->removed[0] && sl_folder_sync_of(a->removed) != 0)
@@ -286,8 +286,8 @@ void sl_checkpoint_only(const char *dir, const char *prefix, uint64_t step)
 	sync_clearing(&a);
 }
 
-/* ---- the hash: of the step, of all notes (in any order: their hashes are added), of all parts by name, with dtype and
- * length */
+/* ---- the hash covers the step, all notes (in any order: their hashes are added), and all parts by name, with dtype
+ * and length */
 
 static const char hash_key[] = "xxh3";
 
@@ -380,11 +380,11 @@ static enum sl_err check_hash(const struct sl_st_file *file, const char *path, u
 			   noted ? noted : "nothing");
 }
 
-/* ---- the agreement: a part like others, but for what is said where it differs */
+/* ---- the agreement: a part like others, but a difference is reported by key */
 
 static const char agreement_key[] = "agreement";
 
-/* The checkpoint with it, as it is written. */
+/* The checkpoint as it is written, with the agreement. */
 static struct sl_checkpoint with_agreement(const struct sl_checkpoint *c)
 {
 	struct sl_checkpoint whole = *c;
@@ -455,7 +455,7 @@ enum sl_err sl_checkpoint_write(const struct sl_checkpoint *parts, uint64_t step
 	return err;
 }
 
-/* Of another plan: what only says that it is another one. */
+/* Whether a note may differ in a file of another plan: it only identifies the plan. */
 static bool may_differ(const struct sl_checkpoint_note *n)
 {
 	return strcmp(n->key, "model") == 0 || strcmp(n->key, "plan") == 0;

@@ -11,8 +11,9 @@ static enum sl_err say_hello(struct sl_session *s, const struct sl_event *ev, ui
 	return SL_OK;
 }
 
-/* The server asks for a proof, or tells a proven Hello that its epoch is too low: a clock went back, and the folder
- * that remembers was lost. A process that had a link already is the one that another came after. */
+/* The server challenges a Hello that has a proof only if its epoch is too low: the client's clock went back, and it
+ * lost the file link-epoch. A process that already had a link must not raise its epoch: another process has gone on
+ * with the run. */
 static enum sl_err raise_epoch(struct sl_session *s, uint64_t above, struct sl_fail *fail)
 {
 	if (above < s->epoch)
@@ -33,7 +34,7 @@ static enum sl_err on_challenge(struct sl_session *s, const struct sl_event *ev,
 	enum sl_err err;
 
 	if (s->challenges && memcmp(c->nonce, s->nonce, sizeof s->nonce) == 0)
-		return SL_OK; /* the Hello that it answers came twice */
+		return SL_OK; /* the server got one Hello twice, and answered both */
 	if (!s->secret || s->challenges == SL_SESSION_CHALLENGES)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "challenged %d times", s->challenges + 1);
 	err = raise_epoch(s, c->above, &out->fail);
@@ -86,7 +87,7 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 	s->hello.part_bytes = w->part_bytes;
 	memcpy(s->there, w->device, sizeof s->there);
 	s->peer_window_bytes = w->window_bytes;
-	s->held_step = s->kept_step = w->next_step; /* read from there */
+	s->held_step = s->kept_step = w->next_step; /* the server has read this state from its disk */
 	s->next_step = w->begin;
 	s->made = w->made;
 	s->branch = w->branch;
@@ -161,7 +162,7 @@ static enum sl_err begin_step(struct sl_session *s, const struct sl_event *ev, u
 	return begin_pass(s, ev, out, true);
 }
 
-/* Nothing of this member is in the step: COMMIT says so at once. */
+/* The step has no batch of this member: COMMIT says so at once. */
 static enum sl_err pass(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	if (ev->number != s->next_step)
@@ -190,7 +191,7 @@ static enum sl_err begin_fetch(struct sl_session *s, const struct sl_event *ev, 
 	return SL_OK;
 }
 
-/* The weights before the abandoned step. */
+/* Fetches the weights before the abandoned step. */
 static enum sl_err begin_quiet_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				     struct sl_outbox *out)
 {
@@ -200,7 +201,7 @@ static enum sl_err begin_quiet_fetch(struct sl_session *s, const struct sl_event
 	return begin_fetch(s, ev, now_ms, out);
 }
 
-/* The task that makes mid_grad. */
+/* The task that encodes mid_grad. */
 static enum sl_task grad_task(const struct sl_session *s)
 {
 	return s->limits.free_calls ? SL_TASK_GRAD : SL_TASK_TAIL;
@@ -213,7 +214,7 @@ static bool can_have_grad(const struct sl_session *s, uint32_t chunk)
 	return s->training && chunk < (uint32_t)s->done[SL_TASK_TAIL];
 }
 
-/* mid_act and head_grad of the pass; each whole run is a task. A chunk's head_grad can only follow its mid_grad. */
+/* mid_act and head_grad: a complete run starts a task. A chunk's head_grad can only follow its mid_grad. */
 static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_part *p = &ev->frame->u.part;
@@ -263,7 +264,7 @@ static enum sl_task last_task(const struct sl_session *s)
 	return s->limits.no_head_grad ? grad_task(s) : SL_TASK_HEAD_BWD;
 }
 
-/* How often the last task comes in the pass. */
+/* How many last tasks a pass has. */
 static int last_tasks(const struct sl_session *s)
 {
 	return s->limits.free_calls ? s->backs : s->chunks;
@@ -323,7 +324,8 @@ static enum sl_err on_apply(struct sl_session *s, const struct sl_event *ev, uin
 	return SL_OK;
 }
 
-/* The server's share of the gradient's norm: behind its last backward, which needed all that this side has sent. */
+/* The middle's part of the gradient's norm. The server sends it after its last backward, which needed everything that
+ * this side sends. */
 static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_wire_norm *n = &ev->frame->u.norm;
@@ -340,7 +342,7 @@ static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint
 	return SL_OK;
 }
 
-/* It was on its way when the step was abandoned. */
+/* The frame was on its way when the step was abandoned. */
 static enum sl_err on_stale_norm(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				 struct sl_outbox *out)
 {
@@ -369,8 +371,8 @@ static void commit_when_heard(struct sl_session *s, struct sl_outbox *out)
 		sl_outbox_task(out, SL_TASK_COMMIT, 0);
 }
 
-/* Who took part in a step learns from a mean, but where a round ends in which nobody trained. There is none of another
- * step. */
+/* Whether COMMITTED is right to say that there is a mean, or none. A member that took part in a step gets one, except
+ * at the end of a round in which nobody trained. Steps in which ends do not cross have none. */
 static bool mean_fits(const struct sl_session *s)
 {
 	if (!sl_session_ends_cross(s))
@@ -401,7 +403,7 @@ static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev,
 	return SL_OK;
 }
 
-/* The mean of heads and tails, before or behind COMMITTED; or what was on its way when the step was abandoned. */
+/* end_mean, which may come before or after COMMITTED; or a part that was on its way when the step was abandoned. */
 static enum sl_err on_commit_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				  struct sl_outbox *out)
 {
@@ -421,7 +423,7 @@ static enum sl_err on_commit_part(struct sl_session *s, const struct sl_event *e
 
 static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	if (ev->task == SL_TASK_TELL) { /* of a step that is skipped */
+	if (ev->task == SL_TASK_TELL) { /* end_grad of a step that is skipped */
 		sl_outbox_post(out, SL_PART_END_GRAD, 0);
 		return SL_OK;
 	}
@@ -436,7 +438,7 @@ static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, 
 	return SL_OK;
 }
 
-/* All is quiet here: what becomes of the step is the driver's word. */
+/* Nothing of the pass is under way here: the driver now decides what becomes of the step. */
 static enum sl_err abandon_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	if (ev->task != SL_TASK_ABANDON)
@@ -455,7 +457,7 @@ static enum sl_err skip(struct sl_session *s, const struct sl_event *ev, uint64_
 	return SL_OK;
 }
 
-/* Instead of COMMITTED; or crossing the client's own. */
+/* ABANDON in place of COMMITTED; or it crossed the client's own. */
 static enum sl_err on_late_abandon(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				   struct sl_outbox *out)
 {

@@ -1,12 +1,12 @@
-/* Where members of a group come and go, and share heads and tails: those that one hands over, and one that comes gets.
- * They cross beside passes, in any state behind Welcome. */
+/* Head and tail for a newcomer, in a group whose members come and go and share heads and tails. One member hands its
+ * own over, the newcomer receives it. They cross beside passes, in any state after Welcome. */
 #include <inttypes.h>
 
 #include "common/session/table.h"
 
 /* ---- the client's */
 
-/* Head and tail of the group, for one that comes. */
+/* The client is a newcomer: it receives the group's head and tail. */
 enum sl_err sl_on_ends(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_part *p = &ev->frame->u.part;
@@ -26,7 +26,8 @@ enum sl_err sl_on_ends(struct sl_session *s, const struct sl_event *ev, uint64_t
 	return err;
 }
 
-/* The group needs this member's head and tail. What the step's COMMITTED changes there is on its way into them. */
+/* The group needs this member's head and tail. If COMMITTED has come, the COMMIT task is changing them: GIVE then waits
+ * for its end. */
 enum sl_err sl_on_ends_asked(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	if (!s->limits.run_bytes[SL_PART_ENDS] || s->gift != SL_GIFT_NONE)
@@ -52,7 +53,7 @@ enum sl_err sl_on_ends_made(struct sl_session *s, const struct sl_event *ev, uin
 
 /* ---- the server's */
 
-/* The group needs the member's head and tail, for one that comes; or their hash. */
+/* The group needs the member's head and tail for a newcomer, or their hash. */
 enum sl_err sl_on_ask_ends(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	sl_outbox_frame(s, out, SL_FRAME_FETCH)->u.fetch.whole = ev->whole;

@@ -6,9 +6,9 @@
 
 #include "common/exec/clip.h"
 
-/* ---- with other processes */
+/* ---- with other processes (average.h: sl_others) */
 
-/* What the processes before this one have made of a sum: without rows there is none. */
+/* The ends' sum as processes exchange it, before its floats. n: changes in it; 0: no floats follow. */
 struct so_far {
 	int32_t n;
 	uint64_t rows, applied;
@@ -43,7 +43,7 @@ static enum sl_err pass_sum(struct sl_fold *f, float *room)
 	return sl_exec_fold_set(f->trunk, room);
 }
 
-/* In a round the changes are summed in double. */
+/* The ends' sum and its bytes. In a round the changes are summed in double. */
 static void *ends_sum(const struct sl_end_sum *s, size_t *bytes)
 {
 	*bytes = (size_t)s->layout->floats * (s->layout->round ? sizeof *s->total : sizeof *s->sum);
@@ -86,7 +86,7 @@ static void pass_ends(const struct sl_fold *f)
 		sl_others_spread(f->others, sum, bytes);
 }
 
-/* Whether this process has the largest of what each one has at most. */
+/* Whether the largest of all processes' `most` is this one's; the lowest rank wins a tie. */
 static enum sl_err is_largest(const struct sl_fold *f, double most, bool *largest)
 {
 	double *all = f->others ? f->others->gather(f->others->arg, &most, sizeof most) : NULL;
@@ -140,7 +140,7 @@ static enum sl_err encode_mean(const struct sl_fold *f, double factor, uint64_t 
 	return err;
 }
 
-/* The gradients of head and tail. Clipping goes by the norm of all three parts. */
+/* Sums the gradients of head and tail. Clipping uses the norm of head, middle and tail together. */
 static enum sl_err sum_ends(struct sl_fold *f, double factor, uint64_t step, struct sl_fail *fail)
 {
 	const double clip_norm = sl_exec_plan(f->trunk)->spec.clip_norm;
@@ -176,7 +176,7 @@ static double squares_of(const struct sl_fold *f, const struct sl_fold_part *p)
 	return squares;
 }
 
-/* Each gradient is finite, and their sum is not: the largest is to blame. */
+/* Each gradient is finite, but their sum is not: leaves out the largest. */
 static enum sl_err leave_out_largest(struct sl_fold *f, const char *why)
 {
 	struct sl_fold_part *who = NULL;
@@ -272,7 +272,7 @@ enum sl_err sl_fold_alone(struct sl_fold_part *p, double lr)
 	return err;
 }
 
-/* One that holds NaN or Inf would spoil all. */
+/* Leaves out parts of which NaN or Inf, or too large a change, would spoil the average. */
 static void leave_out_spoiled(struct sl_fold *f)
 {
 	for (int k = 0; k < f->n; k++) {

@@ -1,9 +1,10 @@
-/* Free steps (session.h): chunks that come into being, gradients in any order, and the norm of those so far. */
+/* Free steps (session.h): chunks that are not known beforehand, gradients in any order, and the norm of those so
+ * far. */
 #include <inttypes.h>
 
 #include "common/session/table.h"
 
-/* A chunk of a free step comes into being with its head_act. */
+/* On a server, the first part of a chunk's head_act creates the chunk. */
 enum sl_err sl_free_act(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
 {
 	const bool begins = s->role == SL_SESSION_SERVER && !s->lane[p->what].received;
@@ -21,7 +22,7 @@ enum sl_err sl_free_act(struct sl_session *s, const struct sl_part *p, struct sl
 	return SL_OK;
 }
 
-/* Its gradients come in any order, one run after the other. */
+/* Gradients come in any order of chunks, but one complete run after the other. */
 enum sl_err sl_free_grad(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
 {
 	const bool client = s->role == SL_SESSION_CLIENT, begins = !s->lane[p->what].received;
@@ -39,7 +40,7 @@ enum sl_err sl_free_grad(struct sl_session *s, const struct sl_part *p, struct s
 
 /* ---- the client's ---- */
 
-/* Chunks of a free step, behind those that it has. */
+/* Adds the chunks of a call to the step. */
 enum sl_err sl_free_call(struct sl_session *s, const struct sl_event *ev, struct sl_outbox *out)
 {
 	const int first = s->chunks;
@@ -106,7 +107,7 @@ void sl_free_norm(struct sl_session *s, struct sl_outbox *out)
 	sl_outbox_task(out, SL_TASK_NORM, 0);
 }
 
-/* The client of a free step asks, maybe before the last of these gradients is here. */
+/* The client asks for the norm, maybe before the last of the gradients has arrived. */
 enum sl_err sl_on_norm_asked(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_wire_norm *n = &ev->frame->u.norm;
@@ -121,7 +122,7 @@ enum sl_err sl_on_norm_asked(struct sl_session *s, const struct sl_event *ev, ui
 	return SL_OK;
 }
 
-/* The step was abandoned meanwhile. */
+/* The frame was on its way when the step was abandoned. */
 enum sl_err sl_on_stale_ask(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	return s->limits.free_calls && ev->frame->u.norm.step == s->number

@@ -12,7 +12,7 @@
 
 /* ---- what changes */
 
-/* Of a parameter that is an embedding's table elements of a row; else 0. */
+/* The elements of a row, if the parameter is an embedding's table; else 0. */
 static int64_t row_of(const struct sl_plan_segment *s, int param)
 {
 	for (int i = 0; i < s->n_op; i++)
@@ -136,7 +136,7 @@ enum sl_err sl_end_check_norm(const struct sl_end_layout *l, const float *change
 enum sl_err sl_end_check_moments(const struct sl_end_layout *l, const float *change, uint64_t done,
 				 struct sl_fail *fail)
 {
-	/* Adam takes the root of the second one */
+	/* only Adam's second moment must not be negative: it takes its square root */
 	const float *last = change + l->grads + l->stats + (l->moments > 1 ? l->grads : 0);
 	uint64_t applied;
 
@@ -151,15 +151,15 @@ enum sl_err sl_end_check_moments(const struct sl_end_layout *l, const float *cha
 	return SL_OK;
 }
 
-/* ---- the bytes */
+/* ---- the bytes that cross */
 
 struct sl_end_coder {
 	const struct sl_end_layout *layout;
 	struct sl_backend *be;
 	int n;                   /* vectors */
-	int64_t all;             /* elements of the only one; 0: they are the layout's parameters */
-	struct sl_codec **codec; /* [n]; NULL: of a table, whose rows cross */
-	uint64_t rows_bytes;     /* of the last change, all tables' */
+	int64_t all;             /* elements of the only vector; 0: one vector for each of the layout's parameters */
+	struct sl_codec **codec; /* [n]; NULL: a table, which crosses as rows (mean_rows.h) */
+	uint64_t rows_bytes;     /* bytes of all tables' rows in the last change */
 	size_t bound;
 };
 
@@ -175,7 +175,7 @@ static int64_t elements_of(const struct sl_end_layout *l, bool all, int i)
 	return all ? l->grads : l->count[i];
 }
 
-/* Without a codec a table crosses as the rows that a step has touched. */
+/* Whether a vector is a table that crosses as the rows that a step has touched: without a codec. */
 static bool by_rows(const struct sl_end_coder_env *env, int i)
 {
 	return !env->all && env->layout->row[i] && strcmp(env->spec->text, "none") == 0;
@@ -192,13 +192,13 @@ static struct sl_codec_env codec_env(const struct sl_end_coder_env *env, int i)
 		.be = env->be,
 		.shape = {.ndim = 2, .dim = {1, elements_of(env->layout, env->all, i)}},
 		.slots = 1,
-		/* streams of their own: dir and chunk, which these share with a chunk's tensors, are not enough */
+		/* a seed of their own: dir and chunk also occur with a chunk's tensors */
 		.seed = env->seed ^ (UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(env->member + 2)),
 		.dir = SL_DIR_HEAD_GRAD,
 	};
 }
 
-/* All that no codec sees. */
+/* Bytes of a change that no codec sees. */
 static uint64_t plain_bytes(const struct sl_end_layout *l)
 {
 	return (uint64_t)(l->floats - l->grads) * sizeof(float);
@@ -429,7 +429,7 @@ size_t sl_end_coder_state_bytes(const struct sl_end_coder *c)
 	return bytes;
 }
 
-/* Of each codec u32 length and its state. */
+/* Writes for each codec a u32 length and its state. */
 enum sl_err sl_end_coder_save(const struct sl_end_coder *c, struct sl_buf *out)
 {
 	enum sl_err err = SL_OK;
@@ -541,7 +541,7 @@ void sl_end_sum_add_rows(struct sl_end_sum *s, const float *change, uint64_t row
 	sl_worker_turn();
 }
 
-/* As in nn/average.h: copies that were trained become one. */
+/* The round's average, as in exec/average.h. */
 static void divide_by_rows(struct sl_end_sum *s)
 {
 	const int64_t count = s->layout->floats - 2;

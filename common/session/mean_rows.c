@@ -10,7 +10,7 @@ uint64_t sl_rows_bound(int64_t rows, int64_t features)
 	return NUMBER + (uint64_t)rows * (NUMBER + (uint64_t)features * sizeof(float));
 }
 
-/* A zero with a sign is not nothing: it has a bit. */
+/* Whether all bits of a row are 0. A negative zero is not nothing: it has a bit. */
 static bool is_nothing(const float *x, int64_t features)
 {
 	uint32_t bits;
@@ -57,7 +57,7 @@ static uint32_t number_at(struct sl_bytes in, uint32_t i)
 	return number;
 }
 
-/* NULL: all is as it must be. */
+/* Says what is wrong with a payload; NULL: nothing. */
 static const char *look(int64_t rows, int64_t features, struct sl_bytes in)
 {
 	const uint64_t n = in.len < NUMBER ? 0 : number_at(in, 0);

@@ -1,5 +1,5 @@
-/* What a group's members say of their heads and tails, so that the trunk can add up what changes there: a text behind
- * the graph of the middle.
+/* The list of a member's shared head and tail, in the payload of its Hello after the middle's graph. It tells the trunk
+ * which parameters' changes it adds up.
  *
  *   ends 1
  *   statistics 64
@@ -7,8 +7,8 @@
  *   parameter 16
  *   table 50265 768
  *
- * A table is the parameter of an embedding: so many rows of so many elements.
- * There is one spelling: what is read is the very bytes that writing it again gives. */
+ * A table is the parameter of an embedding: its rows, and the elements of a row. There is one spelling: a text that is
+ * read must be the very bytes that writing it again gives. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ const char *sl_cross_name(int cross)
 static const char first_line[] = "ends 1\n";
 
 enum { LINE = 48 };
-static const int64_t elements_most = SL_END_MAX_FLOATS; /* of all together */
+static const int64_t elements_most = SL_END_MAX_FLOATS; /* of all parameters together */
 
 void sl_end_layout_write(const struct sl_end_layout *l, void (*put)(void *arg, const char *text, size_t len), void *arg)
 {
@@ -45,7 +45,7 @@ void sl_end_layout_write(const struct sl_end_layout *l, void (*put)(void *arg, c
 				       : snprintf(line, sizeof line, "parameter %" PRId64 "\n", l->count[i])));
 }
 
-/* A number at *at, of `len` bytes, all of which it is; -1: it is none. */
+/* The number whose digits are the `len` bytes at `at`; -1: these are no number in its only spelling. */
 static int64_t number_of(const char *at, size_t len)
 {
 	int64_t number = 0;
@@ -60,7 +60,7 @@ static int64_t number_of(const char *at, size_t len)
 	return number;
 }
 
-/* The n numbers of a line "WORD NUMBER", or "WORD NUMBER NUMBER", and *text behind it; false: it is none. */
+/* Takes a line "WORD NUMBER" or "WORD NUMBER NUMBER" off the front of *text; false: it is no such line. */
 static bool take_line(struct sl_bytes *text, const char *word, int64_t *number, int n)
 {
 	const char *at = (const char *)text->data;
@@ -86,7 +86,7 @@ static bool take_line(struct sl_bytes *text, const char *word, int64_t *number, 
 	return true;
 }
 
-/* A parameter's line, or a table's. */
+/* Takes a parameter's or a table's line. */
 static bool take_parameter(struct sl_bytes *text, int64_t *count, int64_t *row)
 {
 	int64_t table[2];

@@ -3,9 +3,9 @@
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 
-enum { OF_VALUE = 48, OF_OP = 96 }; /* bytes of an executor beside its tensors */
+enum { OF_VALUE = 48, OF_OP = 96 }; /* bytes of an executor for each value and op, without tensors */
 
-/* Lists of the graph, its plan and its executor: 1 KiB a node, whatever it computes. */
+/* Bytes of lists of the graph, its plan and its executor: about 1 KiB a node, whatever it computes. */
 static uint64_t plan_bytes(const struct sl_plan_segment *s)
 {
 	const struct sl_graph *g = &s->graph;
@@ -80,8 +80,7 @@ uint64_t sl_host_bytes(void)
 	if (sysinfo(&host) == 0)
 		bytes = ((uint64_t)host.totalram + host.totalswap) * host.mem_unit;
 	for (int i = 0; i < 2; i++)
-		if (getrlimit(bound[i], &limit) == 0 &&
-		    limit.rlim_cur < bytes) /* RLIM_INFINITY is the largest of all */
+		if (getrlimit(bound[i], &limit) == 0 && limit.rlim_cur < bytes) /* RLIM_INFINITY is the largest value */
 			bytes = limit.rlim_cur;
 	return bytes;
 }

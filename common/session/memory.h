@@ -1,4 +1,4 @@
-/* What one side of a session takes of memory, said before any of it is taken: by a server of a Hello, by a client of
+/* The memory that one side of a session takes, computed before any is taken: by a server from a Hello, by a client from
  * its config. */
 #ifndef SL_SESSION_MEMORY_H
 #define SL_SESSION_MEMORY_H
@@ -7,20 +7,21 @@
 #include "common/exec/exec.h"
 #include "common/session/port.h"
 
-/* At most. `weights` with gradients, the optimizer's state and the host's copy for the link; `activations` of all
- * chunks, with the kernels' scratch; `codecs`: places, residuals, factors, staging; `payloads`: the link's buffers. */
+/* Upper bounds. `weights`: with gradients, the optimizer's state and the host's copy for the link. `activations`: of
+ * all chunks, with the kernels' scratch. `codecs`: places, residuals, factors, staging. `payloads`: the link's
+ * buffers. */
 struct sl_session_memory {
 	struct sl_memory weights, activations, codecs, payloads;
-	uint64_t gradients, moments; /* of weights; host and device together */
+	uint64_t gradients, moments; /* parts of `weights`; host and device together */
 };
 
-/* Nothing is allocated. exec: of a server its middle, of a client [2] head and tail. borrows: the parameters are not
- * the session's own. Errors of sl_port_memory. */
+/* Nothing is allocated. exec: a server's middle, or a client's [2] head and tail. borrows: the parameters belong to
+ * another executor. Errors of sl_port_memory. */
 enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exec *const *exec,
 			      enum sl_session_role role, bool borrows, struct sl_backend *be,
 			      struct sl_backend *host_be, const struct sl_codec_spec codec[SL_DIR_COUNT],
 			      struct sl_fail *fail) SL_MUST_CHECK;
-uint64_t sl_host_bytes(void); /* that this process could have if it were alone on its machine */
+uint64_t sl_host_bytes(void); /* memory that this process could have if it were alone on its machine */
 struct sl_memory sl_session_memory_sum(const struct sl_session_memory *memory);
 
 #endif

@@ -7,14 +7,14 @@
 #include "common/codec/frame.h"
 #include "common/session/port_impl.h"
 
-/* Lower ones leave first: what the chunk's way leads on from the soonest. Going up, a gradient unblocks a backward and
- * then the whole way down, an activation only a forward; going down, an activation unblocks all the rest of its chunk,
- * a gradient only the head's backward. What goes first is also the shorter. */
+/* Runs with lower numbers are sent first: those that unblock the most work. To the server, a gradient unblocks a
+ * backward and then the whole way back, an activation only a forward. To the client, an activation unblocks the rest of
+ * its chunk, a gradient only the head's backward. What is sent first is also shorter. */
 static const int run_priority[SL_PART_WHAT_COUNT] = {
 	[SL_PART_WEIGHTS] = 0,   [SL_PART_MID_GRAD] = 1, [SL_PART_HEAD_ACT] = 2, [SL_PART_MID_ACT] = 1,
 	[SL_PART_HEAD_GRAD] = 2, [SL_PART_END_GRAD] = 1, [SL_PART_END_MEAN] = 0, [SL_PART_ENDS] = 3};
 
-/* Parts that come within this had all been here already: they say nothing of the link. */
+/* Parts of a run that arrive within this time were all here already: they do not measure the link. */
 static const double run_min_s = 1e-3;
 
 _Static_assert((int)SL_SESSION_MAX_CHUNKS == (int)SL_PLAN_MAX_CHUNKS, "a session holds the chunks of any plan");
@@ -136,7 +136,7 @@ static void start_task(struct sl_port *p, enum sl_task task, int chunk)
 
 /* ---- runs ---- */
 
-/* The number of a run that is not of weights, among what crosses. */
+/* The SL_CROSS_COUNT index of a run that is not of weights. */
 static int cross_of(uint32_t what)
 {
 	return what < SL_PART_WEIGHTS ? (int)what : (int)what - 1;
@@ -217,7 +217,7 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 	sl_outq_post(p->outq, &slot->run);
 }
 
-/* The pass is abandoned: its runs do not leave, and its tasks do nothing. */
+/* The pass is abandoned: its runs are not sent, and its tasks do nothing. */
 static void drop_pass(struct sl_port *p)
 {
 	atomic_store(&p->abandoning, true);
@@ -237,7 +237,7 @@ static void place_part(struct run_slot *slot, uint64_t offset, struct sl_bytes p
 		memcpy(slot->tensor + (offset + n - front), payload.data + n, payload.len - n);
 }
 
-/* A part has passed the session's checks: its bytes go to their place. */
+/* A part has passed the session's checks: stores its bytes. */
 static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_bytes payload)
 {
 	struct run_slot *slot = &p->run[a->what][a->chunk];
@@ -264,7 +264,7 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 		p->stats.weights[SL_RECEIVED] += a->total + slot->header_bytes;
 	} else {
 		double seconds = sl_seconds_since(slot->started_ns);
-		/* the first part's bytes came before the clock was started */
+		/* the first part arrived before the clock was started */
 		double rate = seconds > run_min_s ? (double)(a->total - slot->first_bytes) / seconds : 0;
 
 		count_run(p, cross_of(a->what), a->total, slot->header_bytes);
@@ -319,7 +319,8 @@ void sl_port_forget_asked(struct sl_port *p)
 	 : (kind) == SL_FRAME_FETCH   ? SL_FP_SERVER_GATHER \
 				      : SL_FP_NONE)
 
-/* Without a CREDIT or a COMMIT both sides would wait for ever; heartbeats and last words can be done without. */
+/* A frame that cannot be queued ends the session, since without a CREDIT or COMMIT both sides would wait for ever. A
+ * heartbeat, REFUSE or BYE may be lost. */
 static void send_control(struct sl_port *p, const struct sl_frame *frame)
 {
 	enum sl_frame_kind kind = frame->kind;
@@ -371,8 +372,8 @@ static void act_one(struct sl_port *p, const struct sl_action *a, const struct s
 	case SL_ACTION_FAIL:
 	case SL_ACTION_LEFT:
 		p->dead = true;
-		atomic_store(&p->abandoning, true);               /* nobody waits for the chunks that are queued, */
-		sl_worker_unwant(p->worker, sl_port_is_chunk, p); /* nor for those under way */
+		atomic_store(&p->abandoning, true);               /* queued tasks of chunks do nothing, */
+		sl_worker_unwant(p->worker, sl_port_is_chunk, p); /* and running ones may stop early */
 		p->events.action(p->arg, a, &p->outbox.fail);
 		break;
 	default:
@@ -382,8 +383,8 @@ static void act_one(struct sl_port *p, const struct sl_action *a, const struct s
 
 static void act(struct sl_port *p, const struct sl_event *ev)
 {
-	/* An action may lead to the next event (STEPPED: begin the next step), which overwrites the outbox: those
-	 * actions are always the last of theirs. */
+	/* An action may lead to the next event (STEPPED: begin the next step), which overwrites the outbox: such an
+	 * action is always the last of its list. */
 	for (int i = 0, n = p->outbox.n_action; i < n && !p->dead; i++) {
 		struct sl_action a = p->outbox.action[i];
 
@@ -391,7 +392,7 @@ static void act(struct sl_port *p, const struct sl_event *ev)
 	}
 }
 
-/* Places count from the chunk's first token on. */
+/* Copies the choice of a chunk; its tokens count from the chunk's first one. */
 static void note_choice(uint32_t *to, const struct sl_event *ev, int64_t first, int64_t rows)
 {
 	const uint32_t from = ev->chosen[first];
@@ -401,7 +402,7 @@ static void note_choice(uint32_t *to, const struct sl_event *ev, int64_t first, 
 		to[1 + i] = ev->place[from + i] - ev->begin[first];
 }
 
-/* In an evaluation no row has one. */
+/* Copies the homes of a chunk's rows. In an evaluation no row has one. */
 static void note_homes(uint32_t *to, const struct sl_event *ev, int64_t first, int64_t rows)
 {
 	const bool known = ev->kind == SL_EV_BEGIN_STEP && ev->home && ev->samples;
@@ -410,7 +411,7 @@ static void note_homes(uint32_t *to, const struct sl_event *ev, int64_t first, i
 		to[i] = known ? 1 + ev->home[ev->samples[first + i]] : 0;
 }
 
-/* A client's pass begins, or a call of it: none of its tasks is under way. */
+/* A client's pass or call begins; none of its tasks is under way. Copies the caller's row offsets for each chunk. */
 static void note_begin(struct sl_port *p, const struct sl_event *ev)
 {
 	for (int chunk = ev->chunk; chunk < p->session.chunks; chunk++) {
@@ -557,7 +558,7 @@ static void reap(void *arg)
 
 	if (sl_worker_under_way(p->worker, sl_port_is_task, p) || !sl_outq_idle(p->outq))
 		return;
-	sl_worker_cancel(p->worker, sl_port_is_task, p); /* at once: what is over may not have been drained */
+	sl_worker_cancel(p->worker, sl_port_is_task, p); /* also finished jobs that are not drained yet */
 	sl_timer_close(p->reaper);
 	port_free(p);
 	closed(closed_arg);
@@ -572,8 +573,8 @@ void sl_port_close(struct sl_port *p, void (*closed)(void *arg), void *arg)
 	p->closed_arg = arg;
 	sl_worker_forget(p->worker, sl_port_is_task, p);
 	sl_outq_abort(p->outq);
-	/* A task may still be under way, and the transport may hold buffers of this port: both are waited for, but not
-	 * by the loop. */
+	/* A task may still be under way, and the transport may hold buffers of this port. A timer waits for both, so
+	 * that the loop does not block. */
 	if (sl_timer_open(&p->reaper, p->loop, reap, p, &fail) != SL_OK) {
 		sl_log(SL_LOG_ERROR, "session-close", "%s: its memory is lost", fail.text);
 		closed(arg);

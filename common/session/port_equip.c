@@ -16,7 +16,8 @@ static bool receives(const struct sl_port *p, int what)
 	return sl_port_receives(p->session.role, what);
 }
 
-/* The tensor as the codec sees it: where that is the host's and the backend's memory is not, a copy of it. */
+/* The tensor on which the codec works: a host copy, if the codec runs on the host and the backend has memory of its
+ * own. */
 static struct sl_tensor codec_view(struct sl_port *p, enum sl_dir dir, const struct sl_tensor *x)
 {
 	struct sl_tensor view = *x;
@@ -30,7 +31,7 @@ static struct sl_codec_call codec_call(const struct sl_port *p, int chunk)
 {
 	const struct sl_session *s = &p->session;
 
-	/* Evaluation draws from steps that training never reaches. */
+	/* evaluations draw random numbers of steps that training never reaches */
 	return (struct sl_codec_call){.slot = chunk,
 				      .step = s->training ? s->number : s->number | 1ull << 63,
 				      .chunk = (uint16_t)sl_plan_chunk_number(p->plan, chunk),
@@ -38,13 +39,13 @@ static struct sl_codec_call codec_call(const struct sl_port *p, int chunk)
 				      .dims = sl_port_dims(p, chunk)};
 }
 
-/* Coded in two halves: queued, and collected at the task's end. */
+/* Whether coding only queues work, and sl_port_collect ends it at the task's end. */
 static bool ahead(const struct sl_port *p, enum sl_dir dir)
 {
 	return p->be->ops->ahead && !p->host_codec[dir];
 }
 
-/* The lengths, choice and homes in front of a payload. */
+/* Reads the lengths, choice and homes in front of a payload. */
 static enum sl_err take_front(struct sl_port *p, enum sl_dir dir, int chunk, const struct sl_dims *dims,
 			      struct sl_bytes *in, struct sl_fail *fail)
 {
@@ -60,7 +61,7 @@ static enum sl_err take_front(struct sl_port *p, enum sl_dir dir, int chunk, con
 	return err || !p->kept ? err : sl_port_keep_take(p, chunk, in, fail);
 }
 
-/* Behind the front: `in` is the codec's payload. */
+/* `in` is the codec's payload, after lengths, choice and homes. */
 static enum sl_err decode_tensor(struct sl_port *p, enum sl_dir dir, int chunk, struct sl_bytes in, struct sl_tensor *x,
 				 struct sl_fail *fail)
 {
@@ -71,7 +72,7 @@ static enum sl_err decode_tensor(struct sl_port *p, enum sl_dir dir, int chunk, 
 
 	if (slot->tensor)
 		return sl_codec_plain_check(p->codec[dir], in.data, in.len, x, fail);
-	if (ahead(p, dir) && !(p->kept && dir == SL_DIR_HEAD_ACT)) /* what is kept is read back at once */
+	if (ahead(p, dir) && !(p->kept && dir == SL_DIR_HEAD_ACT)) /* rows to be kept are read back at once */
 		return sl_codec_queue_decode(p->codec[dir], &call, in, x, &slot->queued, fail);
 	err = sl_codec_decode(p->codec[dir], &call, in, &view, fail);
 	if (!err && view.data != x->data)
@@ -97,7 +98,7 @@ static enum sl_err decode(struct sl_port *p, enum sl_dir dir, int chunk, struct 
 	if (!err && p->kept && p->session.training && dir == SL_DIR_HEAD_ACT)
 		err = sl_port_keep_store(p, chunk, x);
 	if (!err && p->kept && p->session.training && dir == SL_DIR_MID_ACT)
-		sl_port_keep_note(p, chunk); /* the server has computed with what was sent */
+		sl_port_keep_note(p, chunk); /* mid_act has come, so the server has stored the rows */
 	return err;
 }
 
@@ -115,8 +116,8 @@ enum sl_err sl_port_decode(struct sl_port *p, enum sl_dir dir, int chunk, struct
 	return err;
 }
 
-/* The first part is a copy, behind `lengths` bytes and the codec's header, and the others lie in the tensor. It is the
- * short one: less to copy, and as many parts as ever. */
+/* Sends a plain payload from the tensor. Only the first part is a copy, after `lengths` bytes and the codec's header.
+ * It is the run's shorter part: that copies less, and makes no more parts than usual. */
 static void encode_plain(struct sl_port *p, enum sl_dir dir, struct run_slot *slot, size_t lengths,
 			 const struct sl_tensor *x)
 {
@@ -135,7 +136,7 @@ static void encode_plain(struct sl_port *p, enum sl_dir dir, struct run_slot *sl
 	slot->rest_at = first;
 }
 
-/* Whether the server has the tensor, so that lengths, choice and homes are all that crosses. */
+/* Whether the server has all rows of the tensor, so that only lengths, choice and homes cross. */
 static bool is_kept(const struct sl_port *p, enum sl_dir dir, int chunk)
 {
 	int64_t missing;
@@ -242,7 +243,7 @@ enum sl_err sl_port_collect(struct sl_port *p, int chunk, struct sl_fail *fail)
 		out = (struct sl_buf){slot->data, slot->len, slot->cap};
 		err = sl_codec_collect(p->codec[dir], &call, receives(p, dir) ? NULL : &out, &why);
 		slot->len = out.len;
-		/* how many values there are may be known by now alone */
+		/* the number of values that were sent may be known only now */
 		if (!err && !receives(p, dir))
 			slot->nominal = sl_codec_nominal_bytes(p->codec[dir], slot->rows);
 		if (err && !receives(p, dir))
@@ -280,7 +281,7 @@ static void say_on_host(const struct sl_port *p, const struct coding *k)
 		       k->pairing == SL_CODEC_PAIRED ? " and its activation" : "", k->lacks.text);
 }
 
-/* A tensor's activation and gradient. */
+/* Opens the codecs of one cut's activation and gradient. */
 static enum sl_err open_pair(struct sl_port *p, bool mid, struct sl_fail *fail)
 {
 	const struct coders coders = coders_of(p);
@@ -307,7 +308,7 @@ static enum sl_err open_codecs(struct sl_port *p, struct sl_fail *fail)
 	return err ? err : open_pair(p, true, fail);
 }
 
-/* A gradient's before its activation's, whose places it uses. */
+/* In reverse order: a gradient's codec uses the places of its activation's. */
 static void close_codecs(struct sl_codec *codec[SL_DIR_COUNT])
 {
 	for (int dir = SL_DIR_COUNT - 1; dir >= 0; dir--)
@@ -345,7 +346,7 @@ enum sl_err sl_port_follow(struct sl_port *p, uint64_t done, struct sl_fail *fai
 	return err;
 }
 
-/* Host memory that the backend copies to and from: locked where it offers that. */
+/* Host memory that the backend copies to and from, locked if the backend offers that. */
 static enum sl_err host_memory(struct sl_port *p, size_t bytes, void **out, struct sl_fail *fail)
 {
 	if (p->be->ops->host_alloc)
@@ -375,10 +376,10 @@ static int runs_of(const struct sl_port *p, int what)
 {
 	if (what > SL_PART_WEIGHTS)
 		return p->end_bytes[what - SL_PART_END_GRAD] > 0;
-	return what != SL_PART_WEIGHTS && sl_port_crosses(p->plan, what) ? p->slots : 0; /* open_weights */
+	return what != SL_PART_WEIGHTS && sl_port_crosses(p->plan, what) ? p->slots : 0; /* weights: see open_weights */
 }
 
-/* Without lengths in front. */
+/* Most bytes of a run, without lengths in front. */
 static size_t run_cap(const struct sl_port *p, int what)
 {
 	const bool mid = what == SL_PART_MID_ACT || what == SL_PART_MID_GRAD;
@@ -434,8 +435,7 @@ static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
 	return err;
 }
 
-/* Ordinary memory, whose pages come as they are written: most sessions neither upload nor fetch for most of the time.
- */
+/* Ordinary memory, whose pages are allocated when they are first written: most sessions rarely upload or fetch. */
 static enum sl_err open_weights(struct sl_port *p, struct sl_fail *fail)
 {
 	const size_t room = sl_port_weights_room(p->plan, p->be, p->session.role);
@@ -468,7 +468,7 @@ void sl_port_spent(struct sl_port *p)
 		sl_pages_drop(slot->data, slot->cap);
 }
 
-/* Behind the weights, where a Fetch brings them. */
+/* Opens the room for the state behind fetched weights. */
 static enum sl_err open_carried(struct sl_port *p, struct sl_fail *fail)
 {
 	if (!p->plan->spec.fetch_state)
@@ -499,7 +499,7 @@ static void set_limits(struct sl_port *p)
 				      .homes = sl_port_keeps(p->plan) > 0,
 				      .whole_rows = p->plan->whole_rows,
 				      .clip_norm = sl_plan_clip_own(spec),
-				      .chunks = p->slots, /* fewer than spec->chunks, where those are not all full */
+				      .chunks = p->slots, /* maybe below spec->chunks: all but the last are full */
 				      .free_calls = spec->free_calls,
 				      .no_mid_grad = spec->no_grad[1],
 				      .no_head_grad = spec->no_grad[0]};
@@ -522,7 +522,7 @@ enum sl_err sl_port_equip(struct sl_port *p, const struct sl_plan *plan, struct 
 {
 	enum sl_err err;
 
-	/* codecs would run on copies, in one thread and with portable loops, and only a stopwatch would tell */
+	/* otherwise codecs would run on copies, single-threaded and with portable loops, and nobody would notice */
 	if (!be->host_memory && !host_be)
 		return sl_fail_set(fail, SL_ERR_BUG, "%s keeps its memory to itself, and no other backend may code",
 				   be->ops->name);

@@ -1,6 +1,6 @@
-/* Rows of head_act that the server keeps, so that the client sends each of them once (codec/lengths.h). A row's home is
- * the first of its tokens' places in the store, and `kept` there says how many tokens of it are known to lie there.
- * Both sides begin with nothing: a link that is new, after a crash or a pause, sends all again. */
+/* Rows of head_act that the server keeps, so that the client sends each only once (codec/lengths.h). A row's home is
+ * the place of its first token in the store. `kept` at that home says how many of the row's tokens are stored. Both
+ * sides begin with nothing: on a new link, after a crash or a pause, everything is sent again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,7 +109,7 @@ enum sl_err sl_port_keep_take(struct sl_port *p, int chunk, struct sl_bytes *in,
 	return SL_OK;
 }
 
-/* Between the store and a tensor; `out`: to the store. */
+/* Copies rows from the store to a tensor; `out`: to the store. */
 static enum sl_err copy_rows(struct sl_port *p, int chunk, const struct sl_tensor *x, bool out)
 {
 	const int64_t rows = (int64_t)sl_session_chunk_rows(&p->session, chunk), features = sl_shape_row(&x->shape);

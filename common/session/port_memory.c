@@ -1,5 +1,5 @@
-/* Where a session's tensors are coded, and what its port takes, before any of it is taken. What is opened follows what
- * is counted here: port_equip.c; tests/suite/test_port_memory.c holds one against the other. */
+/* Decides where a session's tensors are coded, and counts what its port takes before it is taken. port_equip.c opens
+ * exactly what is counted here; tests/suite/test_port_memory.c compares the two. */
 #include "common/codec/frame.h"
 #include "common/codec/lengths.h"
 #include "common/session/port_impl.h"
@@ -28,7 +28,7 @@ static enum sl_err place(const struct coders *c, struct coding *to, struct sl_sh
 	return sl_codec_need(&c->spec[to->dir], &to->env, to->pairing, &to->need, fail);
 }
 
-/* Both where one of them must be, if they share their places. */
+/* If one codec of a pair must run on the host, both do, since they share places. */
 enum sl_err sl_port_place(const struct coders *c, bool mid, uint64_t done, struct coding out[2], struct sl_fail *fail)
 {
 	struct sl_shape shape = sl_plan_cut_shape_after(c->plan, mid, sl_plan_cut_most(c->plan, mid), done);
@@ -58,7 +58,7 @@ enum sl_err sl_port_place(const struct coders *c, bool mid, uint64_t done, struc
 
 /* ---- sums */
 
-/* Codecs of narrower tensors are opened before those of the wider ones are closed. */
+/* Adds the codecs that sl_port_follow opens for a narrower tensor before it closes those of the wider one. */
 static enum sl_err add_narrower(const struct coders *c, bool mid, struct sl_memory *codecs, struct sl_fail *fail)
 {
 	const struct sl_decay *d = &c->plan->decay[mid];
@@ -90,7 +90,7 @@ size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows, int64
 	       (sl_port_keeps(plan) ? sl_homes_bytes(rows) : 0);
 }
 
-/* Of a chunk's begin: where rows begin, and behind that its choice; behind these its homes. */
+/* Numbers of a slot of `begin`: row offsets, then the choice; begin_numbers counts the homes after these, too. */
 static size_t choice_numbers(const struct sl_plan *plan)
 {
 	return sl_dims_numbers(plan->rows, sl_plan_pairs(&plan->spec)) +
@@ -109,7 +109,7 @@ size_t sl_port_begin_bytes(const struct sl_plan *plan)
 		       : 0;
 }
 
-/* A plain payload's first part is shorter than a whole one, behind what must not straddle two. */
+/* A plain payload's first part is at most a full one, after lengths and header, which must not straddle two parts. */
 size_t sl_port_buffer_bytes(const struct sl_backend *be, const struct sl_codec_need *need, size_t lengths,
 			    bool receives)
 {
@@ -146,7 +146,7 @@ static void add_tensor(const struct coding *k, uint64_t *host_tensor)
 		*host_tensor = bytes;
 }
 
-/* Of the jobs that each chunk has. */
+/* Bytes of the jobs that each chunk has. */
 static size_t jobs_bytes(int slots)
 {
 	size_t bytes = 0;
@@ -183,12 +183,13 @@ enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, st
 		const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
 
 		sl_need(&m.weights.host, s->moments, (uint64_t)s->trainable_count * sizeof(float));
-		sl_need(&m.weights.host, 1, m.codecs.host + m.codecs.device); /* their state, and less than that */
+		sl_need(&m.weights.host, 1,
+			m.codecs.host + m.codecs.device); /* codecs' state: at most the same again */
 	}
 	sl_port_keep_memory(plan, role, &m.payloads);
 	sl_need(&m.payloads.host, 1, host_tensor);
 	sl_need(&m.payloads.host, 1, sl_port_begin_bytes(plan));
-	sl_need(&m.payloads.host, 1, sizeof(struct run_slot)); /* of the weights */
+	sl_need(&m.payloads.host, 1, sizeof(struct run_slot)); /* for the weights */
 	sl_need(&m.payloads.host, 1, jobs_bytes(sl_plan_chunks_of(plan, plan->spec.batch)));
 	*out = m;
 	return SL_OK;

@@ -1,6 +1,6 @@
 /* Tasks, as jobs of the worker. On a backend that queues its work, a chunk's task is held until the device has done it.
- * Meanwhile the worker queues the next task behind it. So the device goes from one task to the next without a gap, and
- * payloads cross its bus beside the computation. A task that belongs to no chunk waits until nothing of its session is
+ * Meanwhile the worker queues the next task after it. So the device goes from one task to the next without a gap, and
+ * payloads cross its bus during computation. A task that belongs to no chunk waits until no job of its session is
  * held. */
 #include <stdlib.h>
 #include <string.h>
@@ -8,20 +8,21 @@
 #include "common/base/clock.h"
 #include "common/session/port_impl.h"
 
-/* Weights and commits order everything; the tail and the middle's backward unblock the other side. */
+/* Lower numbers run first. Weights and commits come before everything; the tail and the middle's backward unblock the
+ * other side. */
 static const int task_priority[SL_TASK_COUNT] = {
 	[SL_TASK_ADMIT] = 0,   [SL_TASK_OPEN] = 0,    [SL_TASK_INSTALL] = 0,  [SL_TASK_GATHER] = 0,
 	[SL_TASK_COMMIT] = 0,  [SL_TASK_PREPARE] = 0, [SL_TASK_TELL] = 0,     [SL_TASK_MEAN] = 0,
 	[SL_TASK_GIVE] = 0,    [SL_TASK_NORM] = 0,    [SL_TASK_TAIL] = 1,     [SL_TASK_GRAD] = 1,
 	[SL_TASK_MID_BWD] = 1, [SL_TASK_MID_FWD] = 2, [SL_TASK_HEAD_FWD] = 2, [SL_TASK_HEAD_BWD] = 3};
 
-/* Behind all that the session has queued. */
+/* ABANDON runs after everything that the session has queued. */
 static int abandon_priority(enum sl_session_role role)
 {
 	return task_priority[role == SL_SESSION_SERVER ? SL_TASK_MID_FWD : SL_TASK_HEAD_BWD];
 }
 
-/* Codecs forget a pass that was abandoned; tasks of it that still wait have nothing to do. */
+/* After an abandoned pass codecs roll back; chunks' tasks that still wait do nothing. */
 static enum sl_err run_task(struct task_job *t)
 {
 	struct sl_port *p = t->port;
@@ -85,7 +86,8 @@ static void release(void *arg)
 	sl_worker_release(t->port->worker, &t->job);
 }
 
-/* True: the worker goes on, and calls again when what the backend has queued so far is done. */
+/* Holds the job: the worker goes on, and calls it again when the backend has done what was queued so far. False: it
+ * could not. */
 static bool hold(struct task_job *t, enum task_stage next)
 {
 	struct sl_port *p = t->port;
@@ -114,7 +116,7 @@ bool sl_port_waits(struct sl_port *p, struct sl_job *job)
 	return true;
 }
 
-/* True: the job is over for now. */
+/* Begins a task. True: the job is held, and run_job has no more to do now. */
 static bool begin(struct task_job *t)
 {
 	struct sl_port *p = t->port;
@@ -129,7 +131,7 @@ static bool begin(struct task_job *t)
 	return (chunk ? sl_port_queued(p, t->chunk) : t->marked != 0) && hold(t, TASK_ENDS);
 }
 
-/* What has come of it, now that the device has done what was queued, or is waited for. */
+/* Ends a task whose queued work is done, or waits for that work: takes errors and times. */
 static void end(struct task_job *t)
 {
 	struct sl_port *p = t->port;
@@ -256,7 +258,7 @@ void sl_port_dispatch(struct sl_port *p, enum sl_task task, int chunk)
 		job->priority = abandon_priority(p->session.role);
 	if (task == SL_TASK_OPEN)
 		job->key = sl_port_key(p->session.hello.session);
-	if (task == SL_TASK_INSTALL) /* two write the same file */
+	if (task == SL_TASK_INSTALL) /* two with one hash would write the same file */
 		job->key = sl_port_key(p->session.hello.weights_hash);
 	if (p->key)
 		job->key = p->key;

@@ -57,7 +57,7 @@ static void welcome(struct sl_session *s, const struct sl_event *ev, uint64_t no
 	if (ev->ends)
 		sl_outbox_post(out, SL_PART_ENDS, 0);
 	s->state = ev->need_weights ? SL_SESSION_WEIGHTS : SL_SESSION_READY;
-	s->heard_ms = now_ms; /* until now it was this side's turn to speak */
+	s->heard_ms = now_ms; /* until now the client had to wait for this side */
 	sl_outbox_add(out, SL_ACTION_READY);
 }
 
@@ -67,7 +67,7 @@ static enum sl_err opening_task(struct sl_session *s, const struct sl_event *ev,
 		sl_outbox_task(out, SL_TASK_OPEN, 0);
 	} else if (s->limits.shared) {
 		s->joining = true;
-		s->heard_ms = now_ms; /* until now it was this side's turn to speak */
+		s->heard_ms = now_ms; /* until now the client had to wait for this side */
 		sl_outbox_add(out, SL_ACTION_JOINING);
 	} else {
 		welcome(s, ev, now_ms, out);
@@ -75,7 +75,7 @@ static enum sl_err opening_task(struct sl_session *s, const struct sl_event *ev,
 	return SL_OK;
 }
 
-/* While a member waits for others, it is to be heard as at other times. */
+/* Only a member that waits for its group must be heard from; others wait for this side. */
 static enum sl_err opening_tick(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	return (s->joining ? sl_on_tick : sl_on_tick_patiently)(s, ev, now_ms, out);
@@ -88,7 +88,7 @@ static enum sl_err on_joined(struct sl_session *s, const struct sl_event *ev, ui
 	return SL_OK;
 }
 
-/* Of a step that is skipped, too, end_grad may be still to come. */
+/* A skipped step may also have an end_grad, which can be still on its way. */
 static void begin_commit(struct sl_session *s, struct sl_outbox *out)
 {
 	s->state = SL_SESSION_COMMIT;
@@ -114,7 +114,7 @@ static enum sl_err on_give(struct sl_session *s, const struct sl_event *ev, uint
 	return SL_OK;
 }
 
-/* The client found NaN or Inf before anything of its step came here. */
+/* The client found NaN or Inf before any part of its step arrived. */
 static void abandon_unbegun(struct sl_session *s, struct sl_outbox *out)
 {
 	sl_pass_begin(s, true, s->next_step, 0);
@@ -122,7 +122,7 @@ static void abandon_unbegun(struct sl_session *s, struct sl_outbox *out)
 	s->abandon_asked = false;
 }
 
-/* A member of a group has nothing in its next step. */
+/* A member of a group passes its next step. */
 static void pass(struct sl_session *s, struct sl_outbox *out)
 {
 	sl_pass_begin(s, true, s->next_step, 0);
@@ -130,8 +130,8 @@ static void pass(struct sl_session *s, struct sl_outbox *out)
 	begin_commit(s, out);
 }
 
-/* The client goes on as soon as its weights are queued: all it sends later arrives behind them, and its tasks run
- * behind INSTALL. */
+/* READY as soon as the upload is complete: the client goes on once it has queued its weights. Whatever it sends later
+ * arrives after them, and its tasks run after INSTALL. */
 static enum sl_err on_weights_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				   struct sl_outbox *out)
 {
@@ -155,7 +155,7 @@ static enum sl_err on_weights_part(struct sl_session *s, const struct sl_event *
 	return err;
 }
 
-/* A FETCH, being short, overtakes the upload that it was asked behind. */
+/* FETCH may overtake the upload that it was sent after, since it is short. */
 static enum sl_err on_early_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				  struct sl_outbox *out)
 {
@@ -165,7 +165,7 @@ static enum sl_err on_early_fetch(struct sl_session *s, const struct sl_event *e
 	return SL_OK;
 }
 
-/* Likewise ABANDON of the first step, and the COMMIT that skips it. */
+/* So may ABANDON of the first step, and the COMMIT that skips it. */
 static enum sl_err on_early_abandon(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				    struct sl_outbox *out)
 {
@@ -180,8 +180,8 @@ static enum sl_err on_early_abandon(struct sl_session *s, const struct sl_event 
 	return SL_OK;
 }
 
-/* Where the gradient is clipped the client knows its norm only by what this side says behind its backward. COMMIT
- * overtakes end_grad, too. */
+/* Whether COMMIT may overtake gradients. Not in a run that clips: the client waits for the norm, which this side sends
+ * after its backward. COMMIT may also overtake end_grad. */
 static bool may_come_early(const struct sl_session *s)
 {
 	return (s->limits.no_head_grad && !(s->limits.clip_norm > 0)) || sl_session_ends_cross(s);
@@ -194,8 +194,8 @@ static enum sl_err check_lr(double lr, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* COMMIT of a step that was abandoned. One that was on its way when this side abandoned the step is none: the client
- * says what becomes of the step once it has heard. */
+/* COMMIT of an abandoned step. One without `skip` was sent before the client heard of the abandoning, and counts for
+ * nothing: the client then decides about the step. */
 static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uint64_t step, struct sl_outbox *out)
 {
 	enum sl_err err;
@@ -212,7 +212,7 @@ static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uin
 	if (err)
 		return err;
 	s->asked = SL_ASKED_SKIP;
-	/* what came of the step before it was abandoned does not count */
+	/* an end_grad that came before the step was abandoned does not count */
 	memset(&s->lane[SL_PART_END_GRAD], 0, sizeof s->lane[SL_PART_END_GRAD]);
 	s->lr = c->lr;
 	s->keep = c->checkpoint ? SL_KEEP_ASKED : SL_KEEP_NOT;
@@ -229,7 +229,7 @@ static enum sl_err on_early_commit(struct sl_session *s, const struct sl_event *
 	return ask_skip(s, &ev->frame->u.commit, s->next_step, out);
 }
 
-/* A step that has not begun can be passed, in a group. */
+/* In a group a member can pass a step that has not begun. */
 static enum sl_err on_pass(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_commit *c = &ev->frame->u.commit;
@@ -245,7 +245,7 @@ static enum sl_err on_pass(struct sl_session *s, const struct sl_event *ev, uint
 	return err;
 }
 
-/* The client is on, READY: it abandons a step of which nothing has come. */
+/* This side is READY: the client abandons a step of which no part has arrived. */
 static enum sl_err on_first_abandon(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				    struct sl_outbox *out)
 {
@@ -258,7 +258,7 @@ static enum sl_err on_first_abandon(struct sl_session *s, const struct sl_event 
 	return SL_OK;
 }
 
-/* What the client has asked for, once nothing of the pass is under way. */
+/* Does what the client has asked for, once nothing of the pass is under way. */
 static void answer_quiet(struct sl_session *s, struct sl_outbox *out)
 {
 	if (s->fate != SL_PASS_QUIET)
@@ -330,7 +330,7 @@ static bool backward_done(const struct sl_session *s)
 	return s->done[s->limits.no_mid_grad ? SL_TASK_MID_FWD : SL_TASK_MID_BWD] == s->chunks;
 }
 
-/* All that the step has of this client is here. */
+/* Whether everything that this client sends for the step has arrived. */
 static bool is_whole(const struct sl_session *s)
 {
 	return backward_done(s) && (sl_session_told(s) || !sl_session_ends_cross(s));
@@ -410,7 +410,7 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 		sl_outbox_frame(s, out, SL_FRAME_NORM)->u.norm = (struct sl_wire_norm){s->number, ev->squares[0]};
 	if (s->asked == SL_ASKED_COMMIT && is_whole(s))
 		begin_commit(s, out);
-	return SL_OK; /* INSTALL: nobody waits for it */
+	return SL_OK; /* INSTALL: nothing waits for its end */
 }
 
 static enum sl_err ready_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -437,7 +437,7 @@ static enum sl_err check_numbers(const struct sl_session *s, const struct sl_com
 	return SL_OK;
 }
 
-/* Of a free step those that have a gradient, which may be on its way. */
+/* Whether COMMIT may name so many chunks: in a free step those with a gradient, which may not have arrived yet. */
 static bool chunks_fit(const struct sl_session *s, uint32_t chunks)
 {
 	if (!s->limits.free_calls)
@@ -477,7 +477,7 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 	if (is_whole(s))
 		begin_commit(s, out);
 	else
-		s->asked = SL_ASKED_COMMIT; /* it overtook gradients that are on their way */
+		s->asked = SL_ASKED_COMMIT; /* it overtook gradients that have not arrived yet */
 	return SL_OK;
 }
 
@@ -493,7 +493,7 @@ static void committed(struct sl_session *s, struct sl_outbox *out)
 	sl_outbox_add(out, SL_ACTION_STEPPED);
 }
 
-/* The step is done; the mean of heads and tails, where there is one, is brought first. */
+/* The step is done. If heads and tails have a mean, the task MEAN writes it before COMMITTED is sent. */
 static enum sl_err on_decided(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	s->decided_s = ev->compute_s;
@@ -537,7 +537,7 @@ static enum sl_err on_skip_part(struct sl_session *s, const struct sl_event *ev,
 	return err;
 }
 
-/* What was on its way when the step was abandoned; or the client has skipped it already, and tells of its round. */
+/* A part sent before the step was abandoned; or the end_grad of a round, if the client has skipped the step already. */
 static enum sl_err on_abandoned_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				     struct sl_outbox *out)
 {

@@ -67,7 +67,7 @@ uint64_t sl_session_chunk_rows(const struct sl_session *s, int chunk)
 {
 	uint64_t left;
 
-	if (sl_session_is_free(s)) /* the worker asks while calls are added to batch_rows */
+	if (sl_session_is_free(s)) /* batch_rows grows while the worker asks for chunks of earlier calls */
 		return s->rows_of[chunk];
 	left = s->batch_rows - (uint64_t)chunk * s->limits.rows;
 	return left < s->limits.rows ? left : s->limits.rows;
@@ -90,7 +90,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->fate = SL_PASS_GOES_ON;
 	s->commit = SL_COMMIT_APPLIES;
 	s->late = false;
-	memset(s->lane, 0, SL_PART_ENDS * sizeof s->lane[0]); /* ends cross beside passes */
+	memset(s->lane, 0, SL_PART_ENDS * sizeof s->lane[0]); /* without SL_PART_ENDS, which crosses beside passes */
 	memset(s->done, 0, sizeof s->done);
 	memset(s->tokens, 0, sizeof s->tokens);
 }
@@ -155,7 +155,7 @@ static bool is_end(uint32_t what)
 	return what == SL_PART_END_GRAD || what == SL_PART_END_MEAN;
 }
 
-/* One run of a step, which no chunk has. */
+/* end_grad and end_mean: one run a step, which belongs to no chunk. */
 static enum sl_err check_end_run(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
 {
 	if (!p->training || !s->training || p->step != s->number || p->chunk || p->rows || p->tokens || p->batch_rows ||
@@ -208,8 +208,9 @@ static enum sl_err check_run(struct sl_session *s, const struct sl_part *p, stru
 	return err ? err : check_tokens(s, p, out);
 }
 
-/* Not for every part; but what is held back must leave the sender room for a full one, or both wait for ever. At the
- * end of a run always, which tells the sender how long it took. */
+/* Returns credit, though not for every part. Bytes whose credit is held back must leave the sender room for a full
+ * part, or both sides wait for ever. The end of a run always returns credit: it tells the sender how long the run
+ * took. */
 static void grant(struct sl_session *s, uint64_t bytes, bool whole, struct sl_outbox *out)
 {
 	s->consumed_bytes += bytes;
@@ -301,7 +302,7 @@ enum sl_err sl_on_credit(struct sl_session *s, const struct sl_event *ev, uint64
 
 enum sl_err sl_on_heartbeat(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	return SL_OK; /* that a frame came is enough: heard_ms */
+	return SL_OK; /* sl_session_step has set heard_ms: no more to do */
 }
 
 enum sl_err sl_on_tick_patiently(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
@@ -328,7 +329,7 @@ enum sl_err sl_on_refuse(struct sl_session *s, const struct sl_event *ev, uint64
 {
 	const struct sl_refuse *r = &ev->frame->u.refuse;
 	enum sl_err code = r->code < SL_ERR_COUNT && r->code ? (enum sl_err)r->code : SL_ERR_PROTOCOL;
-	/* it shuts down, or has not heard of this side for long: nothing was asked for that could be refused */
+	/* the peer shuts down, or did not hear from this side in time: it ended the session, and refused no request */
 	bool ended = code == SL_ERR_UNAVAILABLE || code == SL_ERR_PEER_LOST;
 
 	s->paused = code == SL_ERR_BUSY;
@@ -370,8 +371,8 @@ static enum sl_err misplaced(struct sl_session *s, const struct sl_event *ev, st
 			   sl_frame_kind_name((enum sl_frame_kind)ev->kind), sl_session_state_name(s->state));
 }
 
-/* Heartbeats and credit are none. A part is one where it ends its run, or makes a full one with those before it: a byte
- * at a time would hold a client for as long as the peer likes. */
+/* Whether a frame is work. Heartbeats and credit are not. A part is if it ends its run, or adds up to a full part with
+ * those before it. Otherwise a peer that sends single bytes would look busy and hold a client for ever. */
 static bool is_work(struct sl_session *s, const struct sl_event *ev)
 {
 	const uint64_t len = ev->frame->payload.len;
@@ -396,7 +397,7 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 {
 	const struct sl_session_rule *rule;
 	bool framed = ev->kind < SL_EV_TASK_DONE;
-	/* Hello sets the epoch; a REFUSE of none is of the connection: whoever sent it knows no session on it. */
+	/* Hello sets the epoch. A REFUSE of epoch 0 belongs to the connection: its sender knows no session there. */
 	bool of_epoch = framed && ev->kind != SL_EV_HELLO && !(ev->kind == SL_EV_REFUSE && ev->frame->epoch == 0);
 	enum sl_err err;
 

@@ -44,7 +44,7 @@ enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec)
 	return err;
 }
 
-/* What of *s is not floats as they come. */
+/* Reads the loss scale and the count of applied steps. False: one is invalid. */
 static bool read_counts(const struct sl_exec_state *s, const struct sl_exec *exec, struct sl_loss_scale *scale,
 			uint64_t *applied)
 {
@@ -79,7 +79,7 @@ enum sl_err sl_exec_state_give(const struct sl_exec_state *s, struct sl_exec *ex
 	return err;
 }
 
-/* SEGMENT.KIND, in that order. */
+/* Part names, SEGMENT.KIND, in this order of kinds. */
 enum part { WEIGHTS, MOMENTUM, MOMENT1, MOMENT2, MOMENT3, MOMENT4, APPLIED, PARTS };
 static const char *const part_names[SL_SEGMENT_COUNT][PARTS] = {
 	[SL_HEAD] = {"head.weights", "head.momentum", "head.moment1", "head.moment2", "head.moment3", "head.moment4",
@@ -143,7 +143,7 @@ enum sl_err sl_codecs_state_copy(struct sl_codecs_state *to, const struct sl_cod
 	return SL_OK;
 }
 
-/* A run that went back to an earlier step may have wider tensors again. */
+/* After a run has gone back to an earlier step, tensors at the cut may be wider again. */
 static enum sl_err grow(struct sl_buf *buf, size_t cap)
 {
 	uint8_t *data = realloc(buf->data, cap);
@@ -197,10 +197,10 @@ void sl_codecs_state_read(struct sl_codecs_state *s, const struct sl_checkpoint 
 				s->dir[dir].len = (size_t)c->part[i].count;
 }
 
-/* ---- behind the weights of a Fetch */
+/* ---- the state behind fetched weights */
 
 struct carried_head {
-	uint64_t codec[SL_DIR_COUNT]; /* bytes used of each codec's room */
+	uint64_t codec[SL_DIR_COUNT]; /* bytes in use of each codec's room */
 	float applied[2], scale[2];
 };
 
@@ -216,7 +216,7 @@ struct sl_carried sl_carried_of(const struct sl_plan_segment *middle, struct sl_
 	return c;
 }
 
-/* The state of the segment, which lies in `weights` and behind the codecs' rooms. */
+/* The segment's state, laid out in `weights` and in `room` behind the codecs' rooms. */
 static struct sl_exec_state in_room(const struct sl_carried *c, const struct sl_exec *exec, float *weights,
 				    uint8_t *room)
 {
@@ -262,7 +262,7 @@ enum sl_err sl_carried_take(const struct sl_carried *c, struct sl_exec *exec,
 enum sl_err sl_carried_give(const struct sl_carried *c, struct sl_exec *exec,
 			    struct sl_codec *const codec[SL_DIR_COUNT], const float *weights, const uint8_t *room)
 {
-	/* nothing is written to either */
+	/* sl_exec_state_give writes to neither */
 	struct sl_exec_state state = in_room(c, exec, (float *)(uintptr_t)weights, (uint8_t *)(uintptr_t)room);
 	const struct carried_head *head = (const struct carried_head *)(const void *)room;
 	const uint8_t *at = room + sizeof *head;

@@ -1,6 +1,7 @@
-/* What a step changes in one segment, in host memory: weights with running statistics, the optimizer's moments and the
- * state of one side's codecs. With two moments it also has how many steps were applied, and in FP16 the loss scale. It
- * is taken from executors between steps, given back to them, written to and read from checkpoints. */
+/* Everything that a step changes in one segment, in host memory: weights with running statistics, the optimizer's
+ * moments, the state of one side's codecs. An optimizer with two moments also has a count of applied steps, FP16 a loss
+ * scale. The state is taken from executors between steps, given back to them, written to checkpoints and read from
+ * them. */
 #ifndef SL_SESSION_STATE_H
 #define SL_SESSION_STATE_H
 
@@ -8,34 +9,35 @@
 #include "common/exec/exec.h"
 #include "common/session/checkpoint.h"
 
-/* One segment's. */
+/* The state of one segment, without codecs. */
 struct sl_exec_state {
 	enum sl_segment which;
-	float *own;                   /* the one allocation */
+	float *own;                   /* the only allocation */
 	float *weight;                /* [weight_count] */
 	float *moment[SL_AREAS_MOST]; /* [trainable_count] */
 	int moments;
 	int64_t weight_count, trainable_count;
-	float applied[2]; /* sl_steps_write; kept where there are two moments */
-	bool scaled;      /* FP16 */
-	float scale[2];   /* sl_loss_scale_write */
+	float applied[2]; /* as sl_steps_write writes it; only with two moments */
+	bool scaled;      /* FP16: there is a loss scale */
+	float scale[2];   /* as sl_loss_scale_write writes it */
 };
 
-int64_t sl_exec_state_floats(const struct sl_plan_segment *segment); /* that _open takes */
-/* The weights lie in `range`, which outlives it (sl_exec_weights_at; NULL: in memory of its own). */
+int64_t sl_exec_state_floats(const struct sl_plan_segment *segment); /* how many floats _open takes */
+/* The weights lie in `range`, which must outlive *s (sl_exec_weights_at). NULL: *s has memory of its own for them. */
 enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_segment *segment,
 			       float *range) SL_MUST_CHECK;
 void sl_exec_state_close(struct sl_exec_state *s); /* idempotent; a zeroed one is fine */
 enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec) SL_MUST_CHECK;
-/* DATA where sl_exec_state_give would say it. */
+/* DATA if sl_exec_state_give would return it. */
 enum sl_err sl_exec_state_check(const struct sl_exec_state *s, const struct sl_exec *exec) SL_MUST_CHECK;
-/* DATA, and nothing given: a loss scale that is none, more steps applied than *exec stands at (sl_exec_follow). */
+/* DATA, and nothing is given: the loss scale is invalid, or more steps were applied than *exec has done
+ * (sl_exec_follow). */
 enum sl_err sl_exec_state_give(const struct sl_exec_state *s, struct sl_exec *exec) SL_MUST_CHECK;
-/* Names its parts "SEGMENT.weights"; "SEGMENT.momentum", or "….moment1", "….moment2" and "….applied"; and that of FP16
- * "loss_scale". *s must outlive *c. */
+/* Adds the state's parts to *c: "SEGMENT.weights"; "SEGMENT.momentum", or "….moment1", "….moment2" and "….applied";
+ * with FP16 "loss_scale". *s must outlive *c. */
 void sl_exec_state_parts(struct sl_exec_state *s, struct sl_checkpoint *c);
 
-/* The codecs' of one side, all four directions. */
+/* The state of one side's codecs, all four directions. */
 struct sl_codecs_state {
 	struct sl_buf dir[SL_DIR_COUNT];
 };
@@ -43,24 +45,26 @@ struct sl_codecs_state {
 enum sl_err sl_codecs_state_open(struct sl_codecs_state *s, struct sl_codec *const codec[SL_DIR_COUNT]) SL_MUST_CHECK;
 enum sl_err sl_codecs_state_copy(struct sl_codecs_state *to, const struct sl_codecs_state *from) SL_MUST_CHECK;
 void sl_codecs_state_close(struct sl_codecs_state *s);
-/* Opens what is zeros. */
+/* Grows the buffers as needed; *s may be all zeros. */
 enum sl_err sl_codecs_state_take(struct sl_codecs_state *s, struct sl_codec *const codec[SL_DIR_COUNT]) SL_MUST_CHECK;
-/* DATA, and all four codecs as after open, where it is not a state of theirs. */
+/* DATA, and all four codecs as after open, if it is no state of theirs. */
 enum sl_err sl_codecs_state_give(const struct sl_codecs_state *s,
 				 struct sl_codec *const codec[SL_DIR_COUNT]) SL_MUST_CHECK;
-/* For writing, then for reading: after a read, sl_codecs_state_read takes the lengths over from *c. */
+/* _parts adds the states to *c, for writing or `reading`. After a read, _read takes the lengths of what was read from
+ * *c. */
 void sl_codecs_state_parts(struct sl_codecs_state *s, bool reading, struct sl_checkpoint *c);
 void sl_codecs_state_read(struct sl_codecs_state *s, const struct sl_checkpoint *c);
 
-/* What the answer to a Fetch has behind the weights, with the agreement's fetch.state: all else that a step changes in
- * the middle. Its size is fixed as the codecs are opened, while tensors at the cut are widest. */
+/* The state that follows the weights in the answer to a Fetch, with fetch.state in the agreement: everything else that
+ * a step changes in the middle. Its size is fixed when the codecs are opened, as tensors at the cut are widest then. */
 struct sl_carried {
-	size_t codec[SL_DIR_COUNT]; /* room for the state of each */
+	size_t codec[SL_DIR_COUNT]; /* bytes of room for each codec's state */
 	size_t bytes;               /* in all */
 };
 struct sl_carried sl_carried_of(const struct sl_plan_segment *middle, struct sl_codec *const codec[SL_DIR_COUNT]);
-/* `weights`, `room` [bytes]: from an executor and codecs, and to those of the same plan. _take writes the front of the
- * weights alone (sl_plan_fetch_count), _give reads weight_count. DATA: it is no state of theirs. */
+/* Copy the state from an executor and codecs to `weights` and `room` [bytes], and back to those of the same plan. _take
+ * writes only the front of the weights (sl_plan_fetch_count); _give reads weight_count. DATA: it is no state of
+ * theirs. */
 enum sl_err sl_carried_take(const struct sl_carried *c, struct sl_exec *exec,
 			    struct sl_codec *const codec[SL_DIR_COUNT], float *weights, uint8_t *room) SL_MUST_CHECK;
 enum sl_err sl_carried_give(const struct sl_carried *c, struct sl_exec *exec,

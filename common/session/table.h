@@ -1,4 +1,4 @@
-/* Inside of the session room: the shape of its tables and the handlers that both roles share. */
+/* Internal to the session room: the shape of its tables, and the handlers that both roles share. */
 #ifndef SL_SESSION_TABLE_H
 #define SL_SESSION_TABLE_H
 
@@ -7,7 +7,7 @@
 typedef enum sl_err sl_session_fn(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				  struct sl_outbox *out);
 
-/* No handler: the event is a protocol violation in this state (or, if it is the driver's, a bug). */
+/* No handler: the event is a protocol violation in this state; an event of the driver would be a bug. */
 struct sl_session_rule {
 	sl_session_fn *fn;
 };
@@ -15,28 +15,28 @@ struct sl_session_rule {
 extern const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT];
 extern const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT];
 
-/* Outbox. */
+/* These append to the outbox; sl_outbox_frame also adds the SEND action. */
 struct sl_action *sl_outbox_add(struct sl_outbox *out, enum sl_action_kind kind);
 void sl_outbox_task(struct sl_outbox *out, enum sl_task task, int chunk);
 void sl_outbox_post(struct sl_outbox *out, enum sl_part_what what, int chunk);
 struct sl_frame *sl_outbox_frame(struct sl_session *s, struct sl_outbox *out, enum sl_frame_kind kind);
 
-/* Passes. */
+/* Resets all state of a pass. */
 void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_t batch_rows);
-/* Where the gradient is clipped: the client needs the norm of the middle's. */
+/* Whether COMMIT must wait for NORM: gradients are clipped, and mid_grad crosses. */
 bool sl_session_awaits_norm(const struct sl_session *s);
 /* Whether a chunk of the pass may have so many tokens. */
 bool sl_session_tokens_fit(const struct sl_session *s, int chunk, uint64_t tokens);
-/* Whether the first part of a pass may say so many tokens with a loss. */
+/* Whether a pass's first part may say so many `answers`, tokens with a loss. */
 bool sl_session_answers_fit(const struct sl_session *s, const struct sl_part *p);
-/* Checks a part against the pass and its lane, counts it, adds STORE and CREDIT; *whole when it completes its run. */
+/* Checks a part against the pass and its lane, counts it, and adds STORE and CREDIT. *whole: it completes its run. */
 enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out, bool *whole);
 
-/* Whether end_grad and end_mean cross in the step under way; and whether they do, though it is skipped. */
+/* Whether end_grad and end_mean cross in the step under way; and whether end_grad does even if the step is skipped. */
 bool sl_session_ends_cross(const struct sl_session *s);
 bool sl_session_skip_tells(const struct sl_session *s);
 
-/* A part of an abandoned pass: nobody wants it, but its credit goes back. */
+/* Drops a part of an abandoned pass, but returns its credit. */
 enum sl_err sl_pass_drop(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out);
 
 /* Abandoning (abandon.c). */
@@ -45,22 +45,23 @@ enum sl_err sl_abandon_check(const struct sl_session *s, const struct sl_frame *
 			     struct sl_outbox *out);
 sl_session_fn sl_on_nonfinite, sl_on_abandon, sl_on_abandon_again, sl_on_stale_part, sl_on_task_ignored;
 
-/* Free steps (free.c). _act, _grad: whether a part of an activation or gradient fits. _call: chunks of another call.
- * _norm: begins the task NORM, once what it was asked for is there. Then a client's handlers, and two of a server. */
+/* Free steps (free.c). _act and _grad check a part of an activation or gradient. _call adds the chunks of a call. _norm
+ * begins the task NORM once all gradients that it shall include are added. Then the client's handlers, and two of the
+ * server. */
 enum sl_err sl_free_act(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out);
 enum sl_err sl_free_grad(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out);
 enum sl_err sl_free_call(struct sl_session *s, const struct sl_event *ev, struct sl_outbox *out);
 void sl_free_norm(struct sl_session *s, struct sl_outbox *out);
 sl_session_fn sl_on_more, sl_on_grads, sl_on_ask_norm, sl_on_norm_asked, sl_on_stale_ask;
 
-/* Heads and tails for one that comes (ends.c): a client gets them, is asked for its own, has made them ready; a server
- * asks for them, gets them. */
+/* Head and tail for a newcomer (ends.c). The client receives them, is asked for its own, has encoded them. The server
+ * asks for them, receives them. */
 sl_session_fn sl_on_ends, sl_on_ends_asked, sl_on_ends_made, sl_on_ask_ends, sl_on_ends_given;
 
 /* Handlers of both roles. */
 sl_session_fn sl_on_credit, sl_on_heartbeat, sl_on_tick, sl_on_refuse;
 
-/* Heartbeats, where it is not the peer's turn to be heard. */
+/* Sends heartbeats, but does not expect to hear from the peer. */
 sl_session_fn sl_on_tick_patiently;
 
 #endif

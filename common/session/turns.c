@@ -42,7 +42,8 @@ static uint64_t scramble(const struct sl_rng_key *key, uint64_t x, int half)
 	return left << half | right;
 }
 
-/* The permutation of [0, n): a place outside is scrambled again. It needs no memory, however long an epoch is. */
+/* A permutation of [0, epoch_steps): values outside are scrambled again (cycle walking). It needs no memory, however
+ * long an epoch is. */
 static uint64_t shuffled(const struct sl_turns *t, uint64_t epoch, uint64_t at)
 {
 	const struct sl_rng_key key = {.seed = t->seed, .step = epoch, .tensor = SL_RNG_TURNS};

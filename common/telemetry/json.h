@@ -1,4 +1,4 @@
-/* Values in JSON, which has neither NaN nor Inf, nor bytes that are no UTF-8. */
+/* JSON values. JSON has neither NaN nor Inf, and its texts are UTF-8. */
 #ifndef SL_TELEMETRY_JSON_H
 #define SL_TELEMETRY_JSON_H
 
@@ -9,13 +9,13 @@
 
 #include "common/base/err.h"
 
-/* A new reference; null where x is not finite; NULL: no memory. */
+/* A new reference to x, or to null if x is not finite. NULL: no memory. */
 static inline json_t *sl_json_real(double x)
 {
 	return isfinite(x) ? json_real(x) : json_null();
 }
 
-/* A new reference; what is no UTF-8 becomes '?'. NULL: no memory. */
+/* A new reference to the text; if it is not UTF-8, '?' replaces what is not. NULL: no memory. */
 static inline json_t *sl_json_text(const char *text)
 {
 	json_t *name = json_string(text);

@@ -54,5 +54,5 @@ void sl_metrics_close(struct sl_metrics *m)
 	if (!m)
 		return;
 	sl_http_close(m->http);
-	free(m); /* no page is asked for any more */
+	free(m); /* nothing asks for the page any more */
 }

@@ -7,8 +7,9 @@
 struct sl_loop;
 struct sl_metrics;
 
-/* `address` as in link/http.h; "": nothing is opened, and *out is NULL. `answer` is the control socket's: asked for
- * "status" it returns JSON. Logs where it listens, as a warning where that is not on loopback. CONFIG, UNAVAILABLE. */
+/* `address` as in link/http.h; "": nothing is opened, and *out is NULL. `answer` is that of the control socket: for
+ * the request "status" it returns JSON. Logs the address; as a warning if it is not on loopback. CONFIG,
+ * UNAVAILABLE. */
 enum sl_err sl_metrics_open(struct sl_metrics **out, struct sl_loop *loop, const char *address,
 			    char *(*answer)(void *arg, const char *request), void *arg,
 			    struct sl_fail *fail) SL_MUST_CHECK;

@@ -21,7 +21,7 @@ struct sl_progress {
 	bool tty, colour, quiet;
 	uint64_t interval_ms;
 	uint64_t drawn_ms;
-	bool drawn_once, visible; /* visible: the bar is on the screen, under the log's lock */
+	bool drawn_once, visible; /* visible: the bar is on the screen; guarded by the log's lock */
 	struct sl_progress_state state;
 	struct sl_progress_rates rates;
 	struct sl_rate rate;
@@ -52,7 +52,7 @@ struct line {
 	bool full; /* something was left out: nothing less important may follow */
 };
 
-/* Adds a part behind two blanks where it fits whole. */
+/* Adds a part, after two blanks, if all of it fits. */
 static void SL_PRINTF(2, 3) add(struct line *line, const char *fmt, ...)
 {
 	char part[128];
@@ -214,7 +214,7 @@ void sl_progress_update(struct sl_progress *p, const struct sl_progress_state *s
 	update_rates(p, state, now_ms);
 	bool was_complete = p->drawn_once && p->state.step >= p->state.steps;
 	p->state = *state;
-	/* plain lines begin after the first interval: a rate belongs into each */
+	/* the first plain line comes after an interval, since each has a rate */
 	if (!p->drawn_once) {
 		p->drawn_once = true;
 		p->drawn_ms = now_ms;

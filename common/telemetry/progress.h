@@ -1,5 +1,5 @@
-/* What a person sees of a run on stderr: a bar on a terminal, plain lines at intervals anywhere else. Rates are over
- * the last seconds, from counters that only grow. Log lines (common/base/log.h) and the bar never mix: the bar is wiped
+/* Shows a run's progress on stderr: a bar on a terminal, plain lines at intervals anywhere else. Rates are over the
+ * last seconds, from counters that only grow. Log lines (common/base/log.h) and the bar never mix: the bar is wiped
  * before a line and drawn again with the next update. */
 #ifndef SL_TELEMETRY_PROGRESS_H
 #define SL_TELEMETRY_PROGRESS_H
@@ -14,11 +14,11 @@ enum { SL_PROGRESS_LINE = 512 };
 struct sl_progress_state {
 	const char *phase;    /* "train", "eval": a word that stays valid until the next update */
 	int epoch, epochs;    /* from 1 */
-	uint64_t step, steps; /* of this phase of this epoch; done and all */
+	uint64_t step, steps; /* done, and in all, in this phase of this epoch */
 	uint64_t steps_left;  /* of the whole run, for the time left */
 	uint64_t samples;     /* counters of the whole run */
 	uint64_t tx_bytes, rx_bytes;
-	double loss, acc; /* of the last batch, in an evaluation of all of it so far; NaN: not shown */
+	double loss, acc; /* of the last batch, or of an evaluation so far; NaN: not shown */
 };
 
 struct sl_progress_rates {
@@ -34,8 +34,8 @@ struct sl_progress_options {
 
 struct sl_progress;
 
-/* A terminal is drawn on unless TERM is "dumb" or unset; colours unless NO_COLOR is set. One at a time: it takes the
- * log's hook. */
+/* Draws on a terminal unless TERM is "dumb" or unset, in colour unless NO_COLOR is set. Only one may be open at a
+ * time: it takes the log's hook. */
 enum sl_err sl_progress_open(struct sl_progress **out, const struct sl_progress_options *options,
 			     struct sl_fail *fail) SL_MUST_CHECK;
 /* Cheap: draws at most ten times a second (plain: at the interval, and when a phase is complete). One thread. */
@@ -43,11 +43,11 @@ void sl_progress_update(struct sl_progress *progress, const struct sl_progress_s
 /* Leaves the last state visible on a line of its own. NULL is fine. */
 void sl_progress_close(struct sl_progress *progress);
 
-/* The text of one line, at most `width` columns, without control characters; what is least needed goes first where
- * it does not fit. `bar`: with a bar that takes the room that is left. Returns its length. */
+/* Writes one line of at most `width` columns, without control characters. If not all of it fits, the least important
+ * parts are left out. `bar`: a bar takes the room that is left. Returns the line's length. */
 int sl_progress_line(char out[SL_PROGRESS_LINE], const struct sl_progress_state *state,
 		     const struct sl_progress_rates *rates, int width, bool bar);
-/* "59s", "3m05s", "1h02m", "2d03h"; "-" where not known. */
+/* "59s", "3m05s", "1h02m", "2d03h"; "-" if not known. */
 const char *sl_progress_duration(double seconds, char out[16]);
 
 #endif

@@ -1,6 +1,6 @@
-/* Rates of counters that only grow, over the last SL_RATE_WINDOW_MS: samples of them are kept now and then, and what
- * they are now is compared with one of then. A zeroed struct is one without samples, nothing has to be freed. One
- * thread. */
+/* Rates of counters that only grow, over the last SL_RATE_WINDOW_MS. The struct keeps samples of the counters; a
+ * rate compares their current values with an earlier sample. A zeroed struct has no samples, and nothing has to be
+ * freed. One thread. */
 #ifndef SL_TELEMETRY_RATE_H
 #define SL_TELEMETRY_RATE_H
 
@@ -23,13 +23,13 @@ struct sl_rate {
 	int first, n;
 };
 
-/* Call it as often as you like: one sample each SL_RATE_APART_MS is kept. A counter that is less than it was begins
- * anew, and so do the rates. */
+/* May be called at any time: one sample each SL_RATE_APART_MS is kept. If a counter is less than it was, the samples
+ * are dropped and the rates begin anew. */
 void sl_rate_keep(struct sl_rate *rate, const struct sl_rate_sample *now);
-/* By how much the counters have grown in the seconds that it returns: those of the window or the least more that there
- * is a sample for, or all since the first one. 0: nothing is known. */
+/* Writes by how much the counters have grown, and returns in how many seconds. These are the window, or the least
+ * more for which there is a sample; else all since the first sample. 0: nothing is known. */
 double sl_rate_grown(const struct sl_rate *rate, const struct sl_rate_sample *now, double grown[SL_RATE_COUNTERS]);
-/* The same for one counter, a second; NaN: not known. */
+/* The growth of one counter a second; NaN: not known. */
 double sl_rate_per_s(const struct sl_rate *rate, const struct sl_rate_sample *now, int counter);
 
 #endif

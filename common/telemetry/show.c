@@ -29,7 +29,7 @@ static enum sl_err not_ready(const struct sl_status *s, struct sl_fail *fail)
 			   s->n_session, (long long)s->sessions_limit);
 }
 
-/* What it does, in a few words. */
+/* Prints what the daemon is doing, in a few words. */
 static void print_doing(const struct sl_status *s)
 {
 	char text[16];
@@ -88,7 +88,8 @@ static void print_loss(struct watched *w, const struct sl_status *s)
 		       w->loss.value[w->loss.n - 1]);
 }
 
-/* `w` NULL: once. Else a terminal's screen is drawn anew, and other output has a blank line between two tables. */
+/* `w` NULL: prints the table once. Else it clears the terminal's screen first; other output has a blank line between
+ * two tables. */
 static void print_table(const struct sl_status *s, struct watched *w)
 {
 	bool screen = w && isatty(STDOUT_FILENO);
@@ -143,7 +144,7 @@ static enum sl_err watch(const char *control_path, const struct sl_status_how *h
 
 	for (;;) {
 		err = show_once(control_path, how, &w, fail);
-		if (err == SL_ERR_TIMEOUT && answered) /* its host is busy */
+		if (err == SL_ERR_TIMEOUT && answered) /* the daemon's host is busy */
 			fprintf(stderr, "%s; asking again\n", fail->text);
 		else if (err || ferror(stdout))
 			break;

@@ -6,18 +6,18 @@
 
 #include "common/base/err.h"
 
-/* One of the first four, or none: a table. */
+/* At most one of the first four is set; without them a table is printed. */
 struct sl_status_how {
-	bool json;       /* as it came */
+	bool json;       /* the answer as it came */
 	bool prometheus; /* metrics */
-	bool live;       /* one line where the daemon answers at all: its loop turns */
-	bool ready;      /* one line where the daemon says that it is ready */
-	bool quiet;      /* no line where the probe's answer is yes */
+	bool live;       /* a probe: one line if the daemon answers, so its event loop runs */
+	bool ready;      /* a probe: one line if the daemon says that it is ready */
+	bool quiet;      /* no line if the probe succeeds */
 	bool watch;      /* a table or JSON, again and again, until the daemon has ended */
 };
 
-/* To stdout. UNAVAILABLE or TIMEOUT where nobody answers within 2 s, and for `ready` where the answer is no: *fail says
- * why. */
+/* Prints to stdout. UNAVAILABLE or TIMEOUT if no daemon answers within 2 s; for `ready` also UNAVAILABLE if it is
+ * not ready. *fail says why. */
 enum sl_err sl_status_show(const char *control_path, const struct sl_status_how *how,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -11,7 +11,7 @@ struct sl_spark {
 	int n;
 };
 
-/* Drops the oldest where it is full. Values that are not finite are left out. */
+/* Drops the oldest value if it is full. Values that are not finite are left out. */
 void sl_spark_add(struct sl_spark *spark, double value);
 /* The smallest value is the lowest bar, the largest the highest. `unicode`: block elements in UTF-8, else ASCII.
  * Returns `text`. */

@@ -1,5 +1,5 @@
-/* Two tables of members say what is in the document. Rendering, parsing and the metrics (prometheus.c) walk them: a
- * metric comes where its member stands. */
+/* Two tables of members say what is in the document. Rendering, parsing and the metrics (prometheus.c) walk them, so
+ * metrics are in the order of the members. */
 #include "common/telemetry/status.h"
 
 #include <inttypes.h>
@@ -188,7 +188,7 @@ static json_t *scores_to_json(const struct sl_status_session *s)
 	return object;
 }
 
-/* A daemon of before has none. */
+/* Daemons of earlier versions send none. */
 static void json_to_scores(json_t *object, struct sl_status_session *s)
 {
 	const char *name;

@@ -9,11 +9,11 @@ struct sl_status_member {
 	const char *name;
 	enum { TEXT, WHOLE, REAL } type; /* char[SL_STATUS_TEXT], int64_t, double */
 	size_t offset;
-	bool younger;                     /* than the first daemons of this schema: may be missing */
+	bool younger;                     /* added after this schema's first daemons: may be missing */
 	const char *metric, *kind, *help; /* for Prometheus; NULL: it is no metric */
 };
 
-/* Their last has no name. */
+/* The last entry has no name. */
 extern const struct sl_status_member sl_status_of_daemon[], sl_status_of_session[];
 
 #endif

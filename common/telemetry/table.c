@@ -11,20 +11,21 @@
 
 enum { CELL = 64, ID_SHOWN = 8, PEER_LEAST = 8, LONG_TASK_S = 10 };
 
-/* Of struct sl_status_session: a text, a whole number and of how many, a double (NaN: not known), seconds. */
+/* Members of struct sl_status_session: a text, a whole number with its total, a double (NaN: not known), seconds. */
 enum kind { TEXT, SHARE, REAL, AGE };
 
 struct column {
 	const char *title;
-	enum kind kind; /* TEXT stands to the left, numbers to the right */
-	size_t at, of;  /* members; of: of SHARE */
-	/* of REAL */
+	enum kind kind; /* TEXT is left-aligned, numbers are right-aligned */
+	size_t at, of;  /* offsets of members; of: the total of a SHARE */
+	/* for REAL */
 	double scale;
 	const char *format;
-	bool spare; /* left out where the table is wider than the terminal */
+	bool spare; /* left out if the table is wider than the terminal */
 };
 
-/* What a peer sent must not steer the terminal; nothing but ASCII keeps columns straight. */
+/* Replaces everything but printable ASCII: a peer's text must not control the terminal, and columns must stay
+ * straight. */
 static void put_line(char *out, int cap, const char *text)
 {
 	int i;
@@ -48,7 +49,7 @@ static void put_bytes(char out[CELL], int64_t n)
 	put_text(out, sl_bytes_text(n > 0 ? (uint64_t)n : 0, text));
 }
 
-/* 3, of 782: "3/782"; "-" where neither is known, as the epoch is not to a server. */
+/* n of `all`: "3/782"; "-" if neither is known, such as the epoch of a server's session. */
 static void put_share(char out[CELL], int64_t n, int64_t all)
 {
 	if (all)
@@ -105,8 +106,9 @@ static void put_cell(char out[CELL], const struct sl_status_session *s, int c)
 
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
-/* Widths of the columns. A column in which no session says anything has width 0, and so has a client's peer, whose
- * address stands above. Where the sum is above `most`, optional columns are dropped, and then peers' names are cut. */
+/* Chooses the widths of the columns. A column that is empty in all sessions has width 0; so has PEER for a client,
+ * whose peer's address is printed above. If the sum is above `most`, spare columns are dropped, and then peers'
+ * names are cut. */
 static void choose_columns(const struct sl_status *status, int most, int width[COLUMNS])
 {
 	bool client = strcmp(status->role, "client") == 0;
@@ -209,7 +211,7 @@ static void print_memory(FILE *file, const struct sl_status_session *s)
 	fputc('\n', file);
 }
 
-/* Below its row, what does not change from step to step, and what adds up. */
+/* Prints below a session's row what does not change from step to step, and totals. */
 static void print_details(FILE *file, const struct sl_status_session *s, int most)
 {
 	char sent[CELL], received[CELL], age[16], codec[5 * SL_STATUS_TEXT] = "codec";
@@ -250,7 +252,7 @@ static void print_details(FILE *file, const struct sl_status_session *s, int mos
 		print_memory(file, s);
 }
 
-/* Below the table: what needs somebody's hand. */
+/* Prints below the table that a checkpoint failed, which an operator must look into. */
 static void print_missed(FILE *file, const struct sl_status_session *s)
 {
 	char id[CELL], why[SL_STATUS_TEXT];

@@ -3,7 +3,7 @@
 #include "common/base/worker.h"
 #include "common/graph/graph.h"
 
-enum { PIECE = 1 << 16 }; /* numbers, between which a worker's job gives way */
+enum { PIECE = 1 << 16 }; /* numbers; a worker's job gives way after so many */
 
 static void fill(float *out, int64_t count, float value)
 {

@@ -46,7 +46,7 @@ const char *sl_st_shape_text(const struct sl_st_tensor *tensor, char out[SL_ST_S
 	return out;
 }
 
-/* Bytes [offset, offset + len) of the file. */
+/* Reads bytes [offset, offset + len) of the file. */
 static enum sl_err read_at(const struct sl_st_file *f, uint64_t offset, void *dst, size_t len, struct sl_fail *fail)
 {
 	uint8_t *to = dst;
@@ -168,7 +168,7 @@ int sl_st_by_name(const void *a, const void *b)
 	return strcmp(((const struct sl_st_tensor *)a)->name, ((const struct sl_st_tensor *)b)->name);
 }
 
-/* Leaves the tensors sorted by name. */
+/* Checks that the tensors cover the data without hole or overlap. Leaves them sorted by name. */
 static enum sl_err check_cover(struct sl_st_file *f, uint64_t data_bytes, struct sl_fail *fail)
 {
 	uint64_t at = 0;
@@ -215,7 +215,7 @@ static enum sl_err parse_header(struct sl_st_file *f, const char *text, size_t l
 	return check_cover(f, data_bytes, fail);
 }
 
-/* Where what should be a length is the beginning of a zip archive, or, before PyTorch 1.6, of a pickle. */
+/* Whether these bytes are not a length, but the beginning of a zip archive or, before PyTorch 1.6, of a pickle. */
 static bool of_torch_save(const unsigned char first[LENGTH_BYTES])
 {
 	return memcmp(first, "PK\3\4", 4) == 0 || memcmp(first, "\x80\2\x8a\n", 4) == 0;
@@ -373,7 +373,7 @@ enum sl_err sl_st_read_raw(const struct sl_st_file *file, const struct sl_st_ten
 	return read_at(file, file->data_start + tensor->offset + offset, out, len, fail);
 }
 
-/* ---- conversion: `count` packed elements to floats or integers; no alignment is assumed of the source */
+/* ---- conversion of `count` packed elements to floats; no alignment is assumed of the source */
 
 typedef void convert_fn(void *dst, const uint8_t *src, size_t count);
 

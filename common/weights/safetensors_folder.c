@@ -24,7 +24,7 @@ bool sl_st_in_folder(const char *dir)
 	       in_folder(dir, "pytorch_model.bin", path) || in_folder(dir, "pytorch_model.bin.index.json", path);
 }
 
-/* A name that stays in the folder and in one line. */
+/* Whether the name stays within the folder and is safe to print. */
 static bool is_plain(const char *name)
 {
 	if (!name || !name[0] || name[0] == '.' || strlen(name) > NAME_MAX)
@@ -51,7 +51,7 @@ static enum sl_err read_index(json_t **map, json_t **root, const char *path, str
 	return SL_OK;
 }
 
-/* The number of the shard called so, opened where it is new; names [n_shard] are the index's. */
+/* Finds the number of the shard `name`, and opens it if it is new. names [n_shard] belong to the index. */
 static enum sl_err shard_of(struct sl_st_file *f, const char **names, const char *dir, const char *name, int *shard,
 			    struct sl_fail *fail)
 {

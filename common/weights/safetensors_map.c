@@ -1,5 +1,5 @@
-/* Files that are mapped. Where one becomes shorter, reading it raises SIGBUS: nothing can be computed without these
- * weights, so the process says which file it was, and ends. */
+/* Mapped files. If one becomes shorter, reading it raises SIGBUS. Nothing can be computed without these weights, so
+ * the process says which file it was, and ends. */
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 
 #include "common/weights/safetensors_impl.h"
 
-enum { MAPS_MOST = 512 /* that the handler can tell by name */ };
+enum { MAPS_MOST = 512 /* files that the handler can name */ };
 
 static const struct sl_st_file *_Atomic mapped[MAPS_MOST];
 
@@ -19,7 +19,7 @@ static void say(const char *text)
 	(void)!write(STDERR_FILENO, text, strlen(text));
 }
 
-/* Only what a signal handler may call. */
+/* Calls only what a signal handler may call. */
 static void on_sigbus(int number, siginfo_t *info, void *context)
 {
 	const char *at = info->si_addr;

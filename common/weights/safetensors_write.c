@@ -45,7 +45,7 @@ static json_t *entry_of(const struct placed *p, uint64_t begin)
 			 (json_int_t)begin, (json_int_t)(begin + p->bytes));
 }
 
-/* The header without its length, malloc'ed; NULL where memory ends, a name is not UTF-8, or one comes twice. */
+/* Makes the header without its length, malloc'ed. NULL: no memory, or a name is not UTF-8 or comes twice. */
 static char *make_header(const struct placed *list, int n, const struct sl_st_note *notes, int n_notes)
 {
 	json_t *root = json_object(), *meta = json_object();

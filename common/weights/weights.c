@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_STATIC_LINKING_ONLY /* a state on the stack */
+#define XXH_STATIC_LINKING_ONLY /* for a state on the stack */
 #include <xxhash.h>
 
 #include "common/base/half.h"
@@ -101,7 +101,7 @@ void sl_weights_init_range(const struct sl_plan_segment *segment, uint64_t seed,
 				      range + segment->param[i].offset);
 }
 
-/* What a range has of the parameter; NULL: nothing. */
+/* The bytes that a range has for the parameter. NULL: none, for held parameters of head and tail. */
 static const void *source_of(const struct sl_weights *w, const struct sl_plan_segment *s,
 			     const struct sl_segment_param *p, size_t *bytes)
 {

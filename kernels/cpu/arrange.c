@@ -1,11 +1,11 @@
-/* Ops that move numbers: permute, resample (struct sl_resample_attr), and repeat, which reads a parameter for every
- * row. */
+/* Ops that move numbers: permute, resample (struct sl_resample_attr), and repeat, which copies a parameter to
+ * every row. */
 #include <string.h>
 
 #include "common/graph/taps.h"
 #include "kernels/cpu/impl.h"
 
-/* ---- permute: y [outer, c, b, d] of x [outer, b, c, d] */
+/* ---- permute: y [outer, c, b, d] from x [outer, b, c, d] */
 
 struct permute_job {
 	float *y;
@@ -41,7 +41,7 @@ static void permute(const struct sl_op_call *call, int64_t rows, struct permute_
 
 	j.simd = sl_cpu_simd_of(call->be);
 	j.d = sl_shape_row(&call->op->in_shape[0]) / a->outer / b / c;
-	if (b == 1 || c == 1) { /* the order is as it was */
+	if (b == 1 || c == 1) { /* the order does not change */
 		j.d *= b * c;
 		j.b = j.c = 1;
 	}
@@ -73,12 +73,12 @@ static enum sl_err permute_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* ---- resample: of [outer, n, inner] to [outer, m, inner], in strips of one outer index; a task is one of them, or
- * several small ones */
+/* ---- resample: from [outer, n, inner] to [outer, m, inner]. A strip is part of `inner` for one outer index;
+ * a task is one strip, or several small ones */
 
 enum {
 	STRIP = 256,
-	STEPS = 64, /* numbers of the axis between two places where a task may stop */
+	STEPS = 64, /* outputs along the axis between two places where a task may stop */
 	SMALL = STRIP / 8,
 };
 
@@ -89,8 +89,9 @@ struct resample_job {
 	float *to;
 	int64_t n, m, inner, strips;
 	int64_t outer_n, outer_m; /* floats of one outer index */
-	int64_t all, each;        /* strips, and of a task */
-	bool (*strip)(const struct resample_job *j, int64_t strip, struct sl_pool_step *s); /* false: it stopped */
+	int64_t all, each;        /* strips; strips of a task */
+	bool (*strip)(const struct resample_job *j, int64_t strip,
+		      struct sl_pool_step *s); /* false: the task stopped */
 	bool add;
 };
 
@@ -99,7 +100,7 @@ static bool stops(const struct resample_job *j, int64_t i, struct sl_pool_step *
 	return j->each == 1 && i < j->m && i % STEPS == 0 && sl_pool_stop(s, i);
 }
 
-/* y [count] += or = by·x */
+/* y [count] = or += by·x */
 static void blend(const struct resample_job *j, float *y, const float *x, double by, int64_t count, bool add)
 {
 	j->simd->scale(y, x, (float)by, 0, count, add);
@@ -163,7 +164,7 @@ static void resample(const struct sl_op_call *call, const struct sl_shape *out, 
 	j.inner = sl_op_inner(out, j.a->axis + 1);
 	j.outer_n = j.n * j.inner;
 	j.outer_m = j.m * j.inner;
-	if (sl_op_is_run(call->op)) { /* one number of so many times the length */
+	if (sl_op_is_run(call->op)) { /* a contiguous slice: copied as one element of m·inner floats */
 		j.inner = j.outer_m;
 		j.n = j.m = 1;
 		j.a = &same;
@@ -242,7 +243,7 @@ static enum sl_err repeat_forward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* What comes in says only how many rows there are. */
+/* The input only determines the number of rows, so its gradient is 0. */
 static enum sl_err repeat_backward(const struct sl_op_call *call)
 {
 	struct repeat_job j = {.to = call->grad[0],

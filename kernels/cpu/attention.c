@@ -1,12 +1,13 @@
-/* Multi-head attention. A task is one row and one head of keys and values, with the heads of queries that share it: it
- * packs its keys and values into its worker's scratch and goes through blocks of queries, a step each. A block holds
- * the scores of its queries against all keys, so there is no online softmax, and no S × S matrix either. Backward
- * computes the probabilities again. What is summed over queries is summed in their order: the same bits for any number
- * of threads. Saved: of each token and head the largest score and one over the softmax's sum.
+/* Multi-head attention. A task is one row and one head of keys and values, with the query heads that share
+ * it. It packs its keys and values into its worker's scratch and goes through blocks of queries, one per
+ * step. A block holds the scores of its queries against all keys, so there is neither an online softmax nor
+ * an S × S matrix. Backward recomputes the probabilities. Sums over queries run in the order of queries: the
+ * same bits for any number of threads. Saved, for each token and head: the largest score, and 1 over the
+ * softmax's sum.
  *
- * Where it is causal, a token's sum over values has chains of CHAIN keys, wherever its row ends: so a row's first
- * tokens have the same bits without the others, and a row may go on from keys, as turned, and values that are cached.
- */
+ * Causal attention sums a token's values in chains of CHAIN keys, wherever its row ends. So a row's first
+ * tokens have the same bits without the later ones, and a row may continue from cached (rotated) keys and
+ * values. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +15,15 @@
 #include "common/base/worker.h"
 #include "kernels/cpu/gemm.h"
 
-enum { BLOCK = 56 /* queries: whole tiles of 14, 8 or 4 rows */, CHAIN = 128, TURNS = 4096 /* made at once */ };
+enum { BLOCK = 56 /* queries: four tiles of 14 */, CHAIN = 128, TURNS = 4096 /* between two yields */ };
 
-/* Floats of a worker's scratch, and where its parts lie. */
+/* Floats of a worker's scratch, and the offsets of its parts. */
 struct places {
 	int64_t kt, vt;      /* kᵀ and vᵀ, packed [D, S] */
 	int64_t k, v;        /* packed [S, D] */
-	int64_t turned;      /* k as turned by its positions [S, D] */
+	int64_t turned;      /* keys, rotated by their positions (RoPE) [S, D] */
 	int64_t dk, dv;      /* [S, D] */
-	int64_t q, dq;       /* [BLOCK, D], turned */
+	int64_t q, dq;       /* [BLOCK, D], rotated */
 	int64_t p, kept, ds; /* [BLOCK, ld] */
 	int64_t total;
 };
@@ -30,18 +31,18 @@ struct places {
 struct job {
 	const struct sl_op_call *call;
 	const struct sl_cpu_simd *simd;
-	const float *turns; /* [tokens of a row at most, D/2, 2]: cos, sin; NULL: none */
+	const float *turns; /* RoPE: [most tokens of a row, D/2, 2]: cos, sin; NULL: none */
 	int64_t heads, kv, d, most, ld, each;
 	struct places at;
 	float scale;
 	bool drops;
 };
 
-/* One row of one head of keys and values. */
+/* One row of the chunk and one head of keys and values. */
 struct task {
 	const struct job *j;
 	int64_t row, head, from, n; /* tokens [from, from + n) of the chunk */
-	int64_t past, keys;         /* tokens that are cached; these and the n behind them */
+	int64_t past, keys;         /* cached tokens; those and the n new ones */
 	float *scratch;
 	struct sl_gemm_weights kt, vt, k, v;
 	struct sl_prefetch none;
@@ -94,7 +95,7 @@ static struct job shapes_of(const struct sl_op *op)
 	return j;
 }
 
-/* Floats of the table of turns. A row has no more tokens than the plan says, whatever the graph would allow. */
+/* Floats of the RoPE table. A row has no more tokens than the plan says, even if the graph would allow more. */
 static int64_t turns_of(const struct sl_op_prepare *p, const struct job *j)
 {
 	const int64_t row = p->row_tokens, positions = row && row < j->most ? row : j->most;
@@ -114,7 +115,7 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	return SL_OK;
 }
 
-/* Its price is in server/trunk/cost_op.c. */
+/* Makes the RoPE table. server/trunk/cost_op.c estimates its cost. */
 static enum sl_err start(struct sl_op_prepare *p)
 {
 	const struct job j = shapes_of(p->op);
@@ -166,8 +167,8 @@ static struct task open_task(const struct job *j, int64_t number, int worker)
 	return t;
 }
 
-/* to [n, D] = or += x, rows ldx floats apart, of tokens from `first` of the row on, turned by their positions; by −1:
- * back. */
+/* to [n, D] = or += x, rows ldx floats apart, rotated by the positions of the row's tokens from `first` on.
+ * by = −1 rotates back. */
 static void turn(const struct job *j, float *to, int64_t ldto, const float *x, int64_t ldx, int64_t first, int64_t n,
 		 float by, bool add)
 {
@@ -186,13 +187,13 @@ static void turn(const struct job *j, float *to, int64_t ldto, const float *x, i
 	}
 }
 
-/* Where the row's first token has the head's features, in a tensor of that many heads. */
+/* The head's features of the row's first token, in a tensor of `heads` heads. */
 static float *features(const struct task *t, void *data, int64_t heads, int64_t head)
 {
 	return data ? (float *)data + (t->from * heads + head) * t->j->d : NULL;
 }
 
-/* The cache's keys of the task, as turned, and values, [most, D] each; what is new is put there. */
+/* The task's cached keys (rotated) and values, [most, D] each. Appends the new tokens to the cache. */
 static void keep(const struct task *t, const float **k, const float **v)
 {
 	const struct job *j = t->j;
@@ -215,7 +216,7 @@ static void keep(const struct task *t, const float **k, const float **v)
 	}
 }
 
-/* The row's keys, and how far apart they are. */
+/* The row's keys, rotated if there is RoPE; *ld: their row stride. */
 static const float *keys_of(struct task *t, int64_t *ld)
 {
 	const struct job *j = t->j;
@@ -230,7 +231,7 @@ static const float *keys_of(struct task *t, int64_t *ld)
 	return turned;
 }
 
-/* The queries [i, i + n) of head h, and how far apart they are. */
+/* The queries [i, i + n) of head h, rotated if there is RoPE; *ld: their row stride. */
 static const float *queries_of(struct task *t, int64_t h, int64_t i, int64_t n, int64_t *ld)
 {
 	const struct job *j = t->j;
@@ -248,11 +249,11 @@ static const float *queries_of(struct task *t, int64_t h, int64_t i, int64_t n, 
 /* A block of queries. */
 struct block {
 	int64_t h, i, n; /* head, first query, queries */
-	int64_t columns; /* keys that any of them sees, in whole panels */
+	int64_t columns; /* keys that any of these queries sees, rounded up to whole panels */
 	const float *q;
 	int64_t ldq;
-	float *p, *kept; /* [n, ld]; the same where nothing is dropped */
-	float *stat;     /* of the first query; the next one's is 2·heads on */
+	float *p, *kept; /* [n, ld]: probabilities, and those after dropout; without dropout both are the same memory */
+	float *stat;     /* of the first query; the next query's is 2·heads floats further */
 };
 
 static int64_t seen(const struct task *t, int64_t query)
@@ -279,7 +280,7 @@ static void drop(const struct task *t, const struct block *b)
 		clear(b->kept + r * j->ld, seen(t, b->i + r), b->columns);
 }
 
-/* Scores and probabilities; `again`: from what forward has saved. */
+/* Scores and probabilities of a block; `again`: with the statistics that forward saved. */
 static void look(struct task *t, struct block *b, bool again)
 {
 	const struct job *j = t->j;
@@ -314,7 +315,7 @@ static struct block open_block(struct task *t, int64_t h, int64_t i)
 	return b;
 }
 
-/* y [n, D] = or += a [n, …]·w, of which so many columns, and w's rows, from k on. */
+/* y [n, D] = or += a[·, k … k+columns)·w[k … k+columns, ·], a [n, ld]. */
 static void times(const struct task *t, float *y, int64_t ldy, const float *a, int64_t n, int64_t k, int64_t columns,
 		  const struct sl_gemm_weights *w, bool add)
 {
@@ -330,7 +331,7 @@ static void times(const struct task *t, float *y, int64_t ldy, const float *a, i
 	}
 }
 
-/* What a task has packed lies in its worker's scratch from its first step on. */
+/* Weights that the task's first step packed into its worker's scratch. */
 static struct sl_gemm_weights packed(const struct task *t, int64_t at, int64_t depth, int64_t n)
 {
 	return (struct sl_gemm_weights){t->j->simd, t->scratch + at, depth, n, false};
@@ -347,7 +348,8 @@ static void forward_block(struct task *t, struct block *b)
 		times(t, y, ld, b->kept, b->n, k, sl_cpu_min(chain, b->columns - k), &t->v, k > 0);
 }
 
-/* Blocks of queries of all heads of the task, from a step on. True: to the last one. */
+/* Runs fn for blocks of queries of all heads of the task, from step s->at on. False: it stopped before the
+ * last one. */
 static bool blocks(struct task *t, struct sl_pool_step *s, void (*fn)(struct task *t, struct block *b))
 {
 	const struct job *j = t->j;
@@ -427,7 +429,7 @@ static void backward_block(struct task *t, struct block *b)
 		turn(j, dq, ld, turned, j->d, b->i, b->n, -1, c->din_add[0]);
 }
 
-/* dk and dv to where they belong. */
+/* Writes dk or dv to the input's gradient. */
 static void place(struct task *t, int which, const float *from, bool turns)
 {
 	const struct job *j = t->j;

@@ -1,6 +1,6 @@
-/* Batch normalisation with its activation, by itself: one pass over x for the statistics and one that writes y;
- * backward one pass for the sums and one that writes dx. bn.h has the pieces; `form.half` says what a neighbouring
- * convolution does. */
+/* Batch normalisation with its activation as an op of its own. Forward: one pass over x for the statistics
+ * and one that writes y. Backward: one pass for the sums and one that writes dx. bn.h has the pieces;
+ * `form.half` says which of them a neighbouring convolution does. */
 #include "kernels/cpu/bn.h"
 
 struct job {
@@ -10,7 +10,7 @@ struct job {
 	bool add;
 	const float *x, *dy;
 	float *out;  /* y or dx */
-	float *part; /* [blocks] of sl_bn_part_floats */
+	float *part; /* [blocks], each of sl_bn_part_floats */
 	struct sl_cpu_bn k;
 };
 

@@ -43,7 +43,7 @@ struct sl_cpu_bn sl_bn_load(const struct sl_op_call *call, bool back, float *mem
 	return n;
 }
 
-/* A part is a head, the block's origin, and two sums in double. */
+/* A part: a head, the block's origin, and two arrays of sums in double. */
 static float *origin_of(const float *part)
 {
 	return (float *)part + SL_BN_PART_HEAD;
@@ -79,7 +79,7 @@ void sl_bn_add_stats(const struct sl_cpu_simd *simd, float *part, const float *x
 		      rows, (int)k.n);
 }
 
-/* Blocks are put together channel by channel, groups of channels side by side on the pool. */
+/* The blocks of GROUP channels are merged together; groups run in parallel on the pool. */
 enum { GROUP = 32 };
 
 struct finish_job {
@@ -106,8 +106,9 @@ void sl_bn_put_stats(const struct sl_op_call *call, int64_t k, double mean, doub
 	saved_of(call, UNBIASED_VAR)[k] = (float)(m2 / (rows > 1 ? rows - 1 : 1));
 }
 
-/* A block's moments are told about its own first row, which lies near enough to its mean that nothing cancels. With its
- * count n, d = Σ/n and mean m of all: Σ(x − m)² = Σ(x − origin)² − n·d² + n·(origin + d − m)². */
+/* A block's moments are relative to its own first row, which lies near enough to its mean that nothing
+ * cancels. For a block of n rows, with d = Σ/n and the mean m of all rows:
+ * Σ(x − m)² = Σ(x − origin)² − n·d² + n·(origin + d − m)². */
 static void stats_group(void *arg, int64_t group, int worker)
 {
 	const struct finish_job *j = arg;

@@ -1,14 +1,14 @@
-/* sortquant's loops that take whole registers, for a file of one SIMD level without masks. Buckets are found by
- * bisection. Values by bucket come from tables in registers. `tile_stats` and `bucketize` of body_buckets.h are made
- * here, and that file is included at the end.
+/* sortquant's loops over whole registers, for a file of one SIMD level without mask registers. Buckets
+ * are found by bisection. Values by bucket come from tables in registers. This file defines
+ * `tile_stats` and `bucketize` for body_buckets.h, and includes that file at its end.
  *
- * The file that includes this one includes its codec_vec_*.h before, and defines NAME. It also defines:
- *   struct table16: 16 values. table_of(value): those of an array.
- *   pick(t, k, count): in each lane value k of the table. k is below `count`, which is a constant.
+ * The including file includes its codec_vec_*.h before, and defines NAME. It also defines:
+ *   struct table16: 16 values. table_of(value): the table of an array.
+ *   pick(t, k, count): in each lane, value k of the table. k is below `count`, which is a constant.
  *   vec_max, vec_min, vec_of_ivec: vec_min(a, b) is a < b ? a : b.
  *   vec_lt, vec_le, vec_ge: masks, each an ivec. vec_choose(mask, yes, no).
  *   vec_most, ivec_sum: over all lanes.
- *   ivec_add, ivec_sub, ivec_and, ivec_or, ivec_min: of two.
+ *   ivec_add, ivec_sub, ivec_and, ivec_or, ivec_min: of two vectors.
  *   ivec_up(v, bits), ivec_down(v, bits): shifts.
  *   ivec_round, ivec_trunc: of a vec.
  *   ivec_of_codes(p), ivec_to_codes(p, v): LANES codes of 16 bits. */
@@ -41,7 +41,7 @@ INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, con
 	const struct table16 edge = table_of(b->edge), pre = table_of(b->pre), lo = table_of(b->lo),
 			     inv = table_of(b->inv);
 	const vec middle = vec_set1(b->edge[count / 2]);
-	const int bits = b->code_bits; /* else it is read again behind each store, which may alias it */
+	const int bits = b->code_bits; /* a local copy: each store may alias b->code_bits, which would be reloaded */
 	const ivec most = ivec_set1((1 << bits) - 1);
 
 	for (int64_t i = 0; i < n; i += LANES) {
@@ -54,7 +54,7 @@ INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, con
 	}
 }
 
-/* Edges from … from+edges-1, at most 4. `edges` and `ties` are constants at every call. */
+/* Statistics of edges from … from+edges-1, at most 4. `edges` and `ties` are constants at every call. */
 INLINE void edge_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io, int from,
 		       int edges, bool ties)
 {

@@ -1,8 +1,9 @@
 /* Batch normalisation over rows x[rows, C]. Included by simd_*.c after body_elem.h.
- * Sums run down a strip of columns, so that they stay in registers; maps run along the rows, as memory does. */
+ * Sums run down a strip of columns, so that they stay in registers. Element-wise loops run along the
+ * rows, which are contiguous in memory. */
 
-/* Rows whose terms are summed in float: the sums go on in double, or what is left of thousands of rows would be off by
- * many times a float's rounding. */
+/* Rows whose terms are summed in float. These sums are added in double: over thousands of rows, float
+ * sums would be off by many times a float's rounding. */
 enum { FLOAT_ROWS = 128 };
 
 static inline int64_t float_rows(int64_t rows)
@@ -51,7 +52,8 @@ static void moments(double *total, double *total_sq, const float *origin, const 
 	FOR_REGISTERS(c, moments_strip(total + R, total_sq + R, origin + R, x + R, ld, rows, L));
 }
 
-/* Maps take ROWS rows together, so that the coefficients of a channel are loaded once for them. */
+/* Element-wise loops take ROWS rows together, so that the coefficients of a channel are loaded once for
+ * them. */
 enum { ROWS = 4 };
 
 ALWAYS void bn_forward_at(float *y, const float *x, const struct sl_cpu_bn *n, int t, int64_t ld, int k, int l,

@@ -1,9 +1,9 @@
-/* sortquant's loops around those that take whole registers: which of them, and what is left over. For a file of one
- * SIMD level, which defines
+/* The outer loops of sortquant: they choose among the loops over whole registers, and leave the
+ * remaining elements to the portable code. For a file of one SIMD level, which defines
  *   NAME(x)                                  names of the functions
- *   STATS_AT_ONCE, CODES_AT_ONCE             elements, powers of two
- *   tile_stats(x, n, b, io, ties)            edges of n ≤ SL_CODEC_TILE elements, a multiple of STATS_AT_ONCE
- *   bucketize(x, n, b, rnd, code, count, scaled)  n a multiple of CODES_AT_ONCE; where not `scaled`, every `pre` is 1
+ *   STATS_AT_ONCE, CODES_AT_ONCE             elements per step of those loops, powers of two
+ *   tile_stats(x, n, b, io, ties)            n ≤ SL_CODEC_TILE, a multiple of STATS_AT_ONCE
+ *   bucketize(x, n, b, rnd, code, count, scaled)  n a multiple of CODES_AT_ONCE; not `scaled`: every `pre` is 1
  * The last arguments, from `ties` and `count` on, are constants. */
 void NAME(bucket_stats)(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
 {

@@ -1,6 +1,7 @@
-/* Means of cells, and values less them, for a file of one SIMD level, which defines NAME(x), the names of the
- * functions; vec, ivec and LANES are those of codec_vec_avx2.h and its like. Where these STREAM, a constant `stream`
- * says whether to. Channels beyond a multiple of LANES are taken one by one. */
+/* Means of cells, and values minus these means, for a file of one SIMD level. That file defines
+ * NAME(x), the names of the functions; vec, ivec and LANES come from codec_vec_avx2.h or its
+ * counterpart. With STREAMS defined, the constant `stream` chooses stores that bypass the cache.
+ * Channels beyond a multiple of LANES are taken one by one. */
 #include <string.h>
 
 /* One cell: `width` positions of `lines` lines, w apart. */
@@ -14,8 +15,7 @@ INLINE void average_cell(const float *x, int64_t lines, int64_t w, int64_t width
 
 		for (int64_t i = 0; i < lines; i++) {
 			for (int64_t j = 0; j < width; j++) {
-				/* of the next band, for the second cache: the first holds this one, which is read again
-				 */
+				/* the next band, into L2: L1 holds this band, which is read again */
 				__builtin_prefetch(x + ((lines + i) * w + j) * c + k, 0, 2);
 				sum = vec_add(sum, vec_load(x + (i * w + j) * c + k));
 			}
@@ -38,7 +38,7 @@ void NAME(average_cells)(const float *restrict x, int64_t lines, int64_t w, int6
 	for (int64_t at = 0; at < w; at += f, mean += c) {
 		int64_t width = w - at < f ? w - at : f;
 
-		/* constants for the usual cell: its loops unroll */
+		/* constant sizes for the usual cell, so that its loops unroll */
 		if (lines == 2 && width == 2)
 			average_cell(x + at * c, 2, w, 2, c, mean);
 		else
@@ -46,7 +46,7 @@ void NAME(average_cells)(const float *restrict x, int64_t lines, int64_t w, int6
 	}
 }
 
-/* `width` positions of one cell. `stream` is a constant, and c then a multiple of LANES. */
+/* `width` positions of one cell. `stream` is a constant; if it is true, c is a multiple of LANES. */
 INLINE ivec subtract_cell(ivec top, uint32_t *rest, const float *x, const uint8_t *mean, int64_t width, int64_t c,
 			  float *y, bool stream)
 {

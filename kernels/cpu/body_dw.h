@@ -1,9 +1,9 @@
-/* Depthwise convolutions on strips of SL_DW_LANES channels: 3×3, and at the end any window. Included by simd_*.c after
- * body_bn.h. One register of channels goes along the row with its nine weights in registers; rows of a strip are [W+2,
- * SL_DW_LANES] with a zero column on either side, so that there are no edges. In tensors the next column lies ldx or
- * ldy floats on; l channels are in use. */
+/* Depthwise convolutions on strips of SL_DW_LANES channels: 3×3, and at the end any window. Included by
+ * simd_*.c after body_bn.h. One register of channels moves along the row, with its nine weights in
+ * registers. Rows of a strip are [W+2, SL_DW_LANES] with a zero column on either side, so that no edge
+ * needs a case of its own. In tensors, columns are ldx or ldy floats apart; l channels are in use. */
 
-/* t neighbouring outputs at once share their input columns. */
+/* t neighbouring outputs share the loads of their input columns. */
 ALWAYS void dw_tile(float *y, int64_t ldy, const float *const x[3], const vf w[9], vf bias, int l, int stride, int t)
 {
 	vf acc[4];
@@ -125,7 +125,8 @@ static void dw_weight_row(float *dw, int64_t ldw, const float *dy, const float *
 		FOR_REGISTERS(l, dw_weight_register(dw, ldw, dy, x, R, out_w, L, 2, next));
 }
 
-/* An even column 2j saw weight 1 of output j; an odd one, weight 2 of output j and weight 0 of output j + 1. */
+/* In forward, even column 2j meets weight 1 of output j; odd column 2j + 1 meets weight 2 of output j
+ * and weight 0 of output j + 1. */
 ALWAYS void dw_data_register2(float *dx, int64_t ldx, const float *const dy[2], const float *const w[2], int64_t ldw,
 			      int r, int n_dy, int in_w, int l)
 {
@@ -233,7 +234,7 @@ static void dw_place(float *dx, const float *g, const float *x, int64_t ldx, int
 
 /* ---- any window */
 
-/* t neighbouring outputs at once share a weight; n of them are stored. */
+/* t neighbouring outputs share the load of each weight; the first n of them are stored. */
 ALWAYS void dw_any_tile(float *y, int64_t ldy, const struct sl_dw_window *v, int64_t from, int r, int l, vf bias,
 			bool add, int t, int n)
 {
@@ -277,7 +278,7 @@ static void dw_any_row(float *y, int64_t ldy, const struct sl_dw_window *v, cons
 	FOR_REGISTERS(v->l, dw_any_register(y, ldy, v, R, L, bias, add));
 }
 
-/* t neighbouring taps at once share an output's gradient; n of them are stored. */
+/* t neighbouring taps share the load of each output's gradient; the first n of them are stored. */
 ALWAYS void dw_any_taps(float *dw, const float *x, const float *dy, int64_t ldy, const struct sl_dw_window *v, int l,
 			int t, int n)
 {

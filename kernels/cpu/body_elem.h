@@ -3,7 +3,8 @@
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-/* `l` channels register by register: R its first channel, L the lanes in use, a constant where that is all of them. */
+/* Runs `call` for l channels, one register at a time. R: the register's first channel. L: its lanes in
+ * use, which is a constant where the register is full. */
 #define FOR_REGISTERS(l, call)                   \
 	do {                                     \
 		int R = 0;                       \
@@ -45,7 +46,7 @@ ALWAYS vf activate(vf z, enum sl_act act)
 	return act == SL_ACT_RELU6 ? at_most(6.0f, z) : z;
 }
 
-/* The gradient g behind an activation of z, in front of it. */
+/* The gradient in front of an activation of z, from g, the gradient behind it. */
 ALWAYS vf deactivate(vf g, vf z, enum sl_act act)
 {
 	if (act == SL_ACT_NONE)
@@ -114,7 +115,8 @@ static void copy_row(float *y, const float *x, int64_t n)
 	}
 }
 
-/* Loops without a branch, of which the compiler makes vectors. A half's exponent is 112 too low as a float's. */
+/* Loops without branches, so that the compiler vectorises them. The exponent of a half is too low by
+ * 112 for a float. */
 static void widen(float *y, const uint16_t *x, int64_t n, bool f16)
 {
 	for (int64_t i = 0; i < n && !f16; i++)
@@ -141,8 +143,9 @@ static void scale(float *y, const float *x, float by, float plus, int64_t n, boo
 	}
 }
 
-/* Philox4x32-10 (common/base/rng.h has it for one quad of elements), VL / 2 quads to a set of registers: a word of the
- * counter in the low half of a 64-bit lane, anything in the high half. SETS of them hide each other's latency. */
+/* Philox4x32-10 (common/base/rng.h computes one quad of elements). A set of registers holds VL / 2
+ * quads: one word of the counter in the low half of each 64-bit lane, anything in the high half. SETS
+ * sets are interleaved to hide latency. */
 typedef uint64_t vw __attribute__((vector_size(VL * 4)));
 typedef uint32_t vu __attribute__((vector_size(VL * 4)));
 
@@ -161,7 +164,7 @@ static inline vw mul32(vw a, uint32_t by)
 #endif
 }
 
-/* Words 0 and 1, 2 and 3 of each quad, and the same in the order of the elements. */
+/* Stores quads in the order of the elements. a: words 0 and 1 of each quad; b: words 2 and 3. */
 static inline void put_quads(uint32_t *to, vw a, vw b)
 {
 #if VL == 16
@@ -177,7 +180,7 @@ static inline void put_quads(uint32_t *to, vw a, vw b)
 	memcpy(to + VL, &second, sizeof second);
 }
 
-/* The words of quads[WORDS / 4], one quad behind the other. */
+/* Draws the words of quads[WORDS / 4], one quad after another. */
 ALWAYS void draw_quads(const struct sl_rng_key *key, const vw quads[SETS], uint32_t word[WORDS])
 {
 	uint32_t k0 = (uint32_t)key->seed, k1 = (uint32_t)(key->seed >> 32);
@@ -250,7 +253,7 @@ static void sgd(const struct sl_update *u, int64_t n, float *w, const float *g, 
 
 static void adam(const struct sl_update *u, int64_t n, float *w, const float *g, float *m, float *v)
 {
-	const struct sl_update o = *u; /* which no store can change */
+	const struct sl_update o = *u; /* a local copy, which the stores cannot alias */
 
 	for (int64_t i = 0; i < n; i += VL) {
 		int l = left(n - i);

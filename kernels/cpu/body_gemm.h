@@ -1,14 +1,14 @@
-/* Products for convolutions. Included by simd_*.c after body_elem.h.
+/* Matrix products for convolutions and linear layers. Included by simd_*.c after body_elem.h.
  *
- * The tile of the result stays in registers: up to TILE_ROWS rows of one or two registers. Its left factor is read as
- * scalars straight from where it lies (a broadcast costs no more than a load), so that nothing but the weights is
- * packed. */
+ * The tile of the result stays in registers: up to TILE_ROWS rows of one or two registers. Its left
+ * factor is read as scalars directly from memory (a broadcast costs no more than a load), so only the
+ * weights are packed. */
 #if VL == 16
 #define EACH_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
 enum { TILE_ROWS = 14 }; /* 28 of 32 registers */
 #elif defined(__aarch64__)
 #define EACH_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
-enum { TILE_ROWS = 12 }; /* 24 of 32: the left factor takes some, as no instruction multiplies by a scalar in memory */
+enum { TILE_ROWS = 12 }; /* 24 of 32: the left factor needs some, as no instruction multiplies by a scalar in memory */
 #else
 #define EACH_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6)
 enum { TILE_ROWS = 6 }; /* 12 of 16 */
@@ -16,18 +16,19 @@ enum { TILE_ROWS = 6 }; /* 12 of 16 */
 
 enum {
 	PANEL = 2 * VL,
-	CHAIN = 128 /* products that are summed one after the other: rounding grows with the length of a chain */
+	CHAIN = 128 /* products summed in one chain: the rounding error grows with its length */
 };
 
-/* Length of the chains that cut n products as evenly as may be. */
+/* The chain length that divides n products most evenly. */
 ALWAYS int64_t chain_of(int64_t n)
 {
 	int64_t chains = (n + CHAIN - 1) / CHAIN;
 
-	return n <= CHAIN ? n : (n + chains - 1) / chains; /* a division takes as long as many products */
+	return n <= CHAIN ? n : (n + chains - 1) / chains; /* no division, which costs as much as many products */
 }
 
-/* Lines that a tile asks for while it computes, one or two at each step: a burst of them would hold it up. */
+/* Cache lines that a tile prefetches while it computes, one or two at each step: a burst would stall
+ * it. */
 struct run {
 	const char *at, *end;
 };
@@ -40,7 +41,8 @@ ALWAYS void prefetch_next(struct run *next, int lines)
 	next->at += next->at < next->end ? 64 * lines : 0;
 }
 
-/* What of `next` a tile of so many steps and lines asks for on its way; the rest of its share is asked for here. */
+/* The lines of `next` that one tile prefetches on its way, at most `most`. The rest of the tile's share
+ * is prefetched here. */
 static struct run take_run(struct sl_prefetch *next, int64_t most)
 {
 	int64_t lines = next->per_tile;
@@ -63,7 +65,7 @@ static struct run take_run(struct sl_prefetch *next, int64_t most)
 	return r;
 }
 
-/* sum[t][nv] = or += acc, which is cleared */
+/* sum[t][nv] = or += acc; clears acc. */
 ALWAYS void end_chain(vf sum[TILE_ROWS][2], vf acc[TILE_ROWS][2], bool first, int t, int nv)
 {
 #pragma GCC unroll 14
@@ -75,16 +77,17 @@ ALWAYS void end_chain(vf sum[TILE_ROWS][2], vf acc[TILE_ROWS][2], bool first, in
 		}
 }
 
-/* Rows of the left factor: five of them are one pointer and multiples of their distance that an address takes, as
- * there are not registers enough for a pointer to each. */
-enum { TILE_BASES = (TILE_ROWS + 4) / 5, STEPS = 4 /* of the loop at a time */ };
+/* Rows of the left factor. One base pointer serves five rows: 0, ld, 2·ld, 3·ld (ld3) and 4·ld behind
+ * it are valid x86 addresses. There are not enough registers for one pointer per row. */
+enum { TILE_BASES = (TILE_ROWS + 4) / 5, STEPS = 4 /* steps unrolled in the loop */ };
 
 struct left {
 	const char *base[TILE_BASES];
 	int64_t ld, ld3; /* bytes */
 };
 
-/* The compiler must not know how the pointers follow from each other: else it makes one of each row. */
+/* The empty asm hides from the compiler how the pointers relate. Otherwise it would keep one pointer
+ * for each row. */
 ALWAYS void left_move(struct left *x, int64_t floats, int t)
 {
 #pragma GCC unroll 3
@@ -107,9 +110,9 @@ ALWAYS struct left left_of(const float *x, int64_t lda, int t)
 }
 
 #if VL >= 8 && !defined SL_SANITIZED
-/* acc[nv] += x[row·lda + step]·(w0, w1); row, step and nv are constants. In this very order and with these addresses:
- * left to itself, the compiler moves sums through memory and keeps a register for each distance. The last operand says
- * that memory behind `base` is read. `mul`: the instruction. */
+/* acc[nv] += x[row·lda + step]·(w0, w1); row, step and nv are constants. Assembly fixes the order and
+ * the addresses: the compiler would spill sums to memory and keep a register for each offset. The last
+ * operand declares that memory behind `base` is read. `mul`: the instruction. */
 #define ADD_PRODUCTS(mul, index)                                                                                     \
 	do {                                                                                                         \
 		if (nv > 1)                                                                                          \
@@ -166,8 +169,8 @@ ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf 
 }
 #endif
 
-/* acc[t][nv·VL] += Σ over k of x[t·lda + k]·w[k][nv·VL], `n` of them; with `pairs` each of x and w is two of bfloat16
- */
+/* acc[t][nv·VL] += Σ over n values of k of x[t·lda + k]·w[k][nv·VL]; with `pairs`, x and w are pairs of
+ * bfloat16. */
 ALWAYS void rows_steps(vf acc[TILE_ROWS][2], struct left *x, const float *w, int n, int t, int nv, bool pairs)
 {
 #pragma GCC unroll 4
@@ -278,7 +281,7 @@ ALWAYS void outer_tile(float *c, int64_t ldc, const float *a, int64_t lda, const
 		}
 }
 
-/* A function per height of tile, so that the number is a constant in its body. */
+/* One function for each tile height, so that the height is a constant in its body. */
 #define ROWS_ARGS                                                                                          \
 	float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t at, int64_t depth, \
 		const float *w, int n, bool add, struct run next
@@ -316,7 +319,7 @@ EACH_TILE(TILES)
 static rows_fn *const rows_fns[2][TILE_ROWS] = {{EACH_TILE(ROWS1)}, {EACH_TILE(ROWS2)}};
 static outer_fn *const outer_fns[2][TILE_ROWS] = {{EACH_TILE(OUTER1)}, {EACH_TILE(OUTER2)}};
 
-/* Height of the tiles that cut n rows as evenly as may be. */
+/* The tile height that divides n rows most evenly. */
 static int tile_of(int64_t n)
 {
 	int64_t tiles = (n + TILE_ROWS - 1) / TILE_ROWS;
@@ -390,8 +393,8 @@ static void copy_columns(float *to, int64_t ldto, const float *x, int64_t ldx, i
 			stv(to + k, ldv(x + k, left(n - k)), left(n - k));
 }
 
-/* Of tiles below each other. Where there are several, they read b from a copy: rows that lie far apart fall into few
- * sets of the cache. */
+/* One panel of c, tile by tile down its rows. Several tiles read b from a packed copy: rows that lie
+ * far apart map to few sets of the cache. */
 static void outer_panel(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
 			int nb, int64_t rows, struct sl_prefetch *next)
 {
@@ -411,8 +414,8 @@ static void outer_panel(float *c, int64_t ldc, const float *a, int64_t lda, int6
 	}
 }
 
-/* `a` is copied, some columns at a time, where its rows fall into few sets and several panels read it. No sum has
- * another order for it. */
+/* `a` is copied, WIDE columns at a time, where its row stride maps to few cache sets and several panels
+ * read it. The copy changes the order of no sum. */
 static void gemm_outer(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
 		       int64_t nb, int64_t rows, struct sl_prefetch *next)
 {
@@ -437,7 +440,8 @@ static void gemm_outer(float *c, int64_t ldc, const float *a, int64_t lda, int64
 static void patches(float *p, int64_t ldp, const float *const *seg, int n_seg, int taps, int64_t step, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++, p += ldp) {
-		for (int s = 0; s < n_seg; s++) /* what is too much is overwritten by what comes next */
+		for (int s = 0; s < n_seg;
+		     s++) /* floats beyond the taps are overwritten by the next segment or patch */
 			for (int k = 0; k < taps; k += VL)
 				st(p + s * taps + k, ld(seg[s] + i * step + k));
 		p[n_seg * taps] = 1.0f;

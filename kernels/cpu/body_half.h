@@ -1,4 +1,4 @@
-/* Half floats, for a file of one SIMD level as body_cells.h. */
+/* Conversions to and from half floats, for a file of one SIMD level, as in body_cells.h. */
 uint32_t NAME(to_f16)(const float *x, int64_t n, uint8_t *out)
 {
 	const vec least = vec_set1(-65504), most = vec_set1(65504);

@@ -1,14 +1,15 @@
-/* Products of a few rows with weights that are held in bfloat16, as generating text has them: the weights are read
- * once, straight from where they lie, and turned in registers. The sums are the chains of body_gemm.h's tiles, in their
- * order: the same bits as if the weights were packed. Included by simd_avx512.c after body_gemm.h. */
+/* Products of a few rows with weights stored in bfloat16, as in text generation. The weights are read
+ * once, in place, and transposed in registers. Sums use the same chains, in the same order, as the
+ * tiles of body_gemm.h: the bits are those of packed weights. Included by simd_avx512.c after
+ * body_gemm.h. */
 #include "kernels/cpu/turn16.h"
 
-enum { HELD_ROWS = 4, HELD_DEEP = 32 /* weights of a column at a time: a cache line */ };
+enum { HELD_ROWS = 4, HELD_DEEP = 32 /* weights of a column that are loaded together: one cache line */ };
 
-/* The chains of a product, of 16 columns and some rows. */
+/* The running sums of a product, of 16 columns and some rows, cut into chains. */
 struct chains {
 	__m512 acc[HELD_ROWS], sum[HELD_ROWS];
-	int64_t chain, length, left, to_come; /* products of a chain, in acc, of this chain to come, and behind it */
+	int64_t chain, length, left, to_come; /* products: in a chain, in acc so far, left of this chain, after it */
 	bool ended;
 };
 
@@ -28,7 +29,7 @@ ALWAYS void begin_chain(struct chains *c, int rows)
 	c->length += c->left;
 }
 
-/* Fused. With sanitizers the tiles are C without fused products, and so is this. */
+/* Fused. With sanitizers the tiles are C code without fused products, so this is unfused too. */
 ALWAYS __m512 plus_product(__m512 sum, __m512 a, __m512 b)
 {
 #ifdef SL_SANITIZED
@@ -38,7 +39,7 @@ ALWAYS __m512 plus_product(__m512 sum, __m512 a, __m512 b)
 #endif
 }
 
-/* One product more for each column; x: of the first row. */
+/* Adds one product to each column; x points into the first row. */
 ALWAYS void add_product(struct chains *c, __m512i w, const float *x, int64_t ldx, int rows, bool whole)
 {
 	if (!whole && c->left-- == 0) {
@@ -50,7 +51,7 @@ ALWAYS void add_product(struct chains *c, __m512i w, const float *x, int64_t ldx
 		c->acc[r] = plus_product(c->acc[r], _mm512_set1_ps(x[r * ldx]), (__m512)w);
 }
 
-/* `n` products more; whole: all of a cache line, within a chain. */
+/* Adds `n` products. whole: all products of a cache line, which lie within one chain. */
 ALWAYS void add_block(struct chains *c, const __m512i pair[16], const float *x, int64_t ldx, int n, int rows,
 		      bool whole)
 {
@@ -85,7 +86,7 @@ ALWAYS void held_columns(float *y, int64_t ldy, const float *x, int64_t ldx, int
 			prefetch(from + 8 * HELD_DEEP);
 			t[i] = _mm512_maskz_loadu_epi16(deep, from);
 		}
-		sl_turn16(t); /* now pair i of 16 columns */
+		sl_turn16(t); /* now t[i] holds pair i of each of 16 columns */
 		if (m == HELD_DEEP && c.left >= HELD_DEEP)
 			add_block(&c, t, x + k, ldx, m, rows, true);
 		else

@@ -1,4 +1,4 @@
-/* What is large, as a bitmap, for a file of one SIMD level as body_cells.h. */
+/* Marks large elements in a bitmap, for a file of one SIMD level, as in body_cells.h. */
 int64_t NAME(mark)(const float *x, int64_t n, uint32_t least, uint64_t *bitmap, uint32_t *top)
 {
 	const ivec low = ivec_set1((int)least);

@@ -1,10 +1,11 @@
-/* Exponentials, and what is made of them: smooth activations and norms. Included by simd_*.c after body_elem.h.
+/* Exponentials and what is built from them: smooth activations, softmax and norms. Included by simd_*.c
+ * after body_elem.h.
  *
- * Errors over all floats, in units of 2^-24: e^x 1.5 of its value, 0 below −88 and as at 88.3 above; Φ 6 of 1; tanh 2
- * of its value; log x 3 of its value. NaN comes out of all of them. */
+ * Largest errors over all floats, in units of 2^-24. Relative: e^x 1.5 (0 below −88, constant above
+ * 88.3), tanh 2, log x 3. Absolute: Φ 6. NaN gives NaN in all of them. */
 #include <math.h>
 
-/* Lanes of [0, n) as they are, the others 0. */
+/* Lanes [0, n) of v; the others are 0. */
 ALWAYS vf first_lanes(vf v, int n)
 {
 	vi lane;
@@ -28,10 +29,10 @@ ALWAYS float lanes_sum(vf v)
 	return a[0];
 }
 
-/* e^x = 2^n·e^r, |r| ≤ ln 2 / 2: n = −127 makes a scale of 0. The polynomial is that of Cephes' expf. */
+/* e^x = 2^n·e^r, |r| ≤ ln 2 / 2; n = −127 gives a factor of 0. The polynomial is that of Cephes' expf. */
 ALWAYS vf exponential(vf x)
 {
-	const float shift = 0x1.8p23f; /* a float as large has no digits behind the point */
+	const float shift = 0x1.8p23f; /* a float this large has no fraction bits, so adding it rounds to an integer */
 	vf v = at_most(88.3f, at_least(-88.0f, x)), n = v * 1.44269504f + shift;
 	vi power = ((vi)n - (vi)set1(shift) + 127) << 23;
 
@@ -63,12 +64,13 @@ ALWAYS vf logistic(vf x)
 	return 1.0f / (1.0f + exponential(-x));
 }
 
-/* A value and its slope. */
+/* A function's value and slope. */
 struct point {
 	vf y, slope;
 };
 
-/* Φ(x) and, as density, e^(−x²/2)/√(2π): erfc(z)·e^(z²) is a polynomial of 1/(1 + 0.35·z), fitted over [0, 9.4]. */
+/* Φ(x) and its slope, the density e^(−x²/2)/√(2π). erfc(z)·e^(z²) is a polynomial of 1/(1 + 0.35·z),
+ * fitted over [0, 9.4]. */
 ALWAYS struct point normal(vf x)
 {
 	vf half = exponential(x * x * -0.5f), t = 1.0f / (1.0f + magnitude(x) * (0.35f * 0.707106781f));
@@ -80,11 +82,11 @@ ALWAYS struct point normal(vf x)
 	p = p * t + 2.4695937e-1f;
 	p = p * t + 1.9096800e-1f;
 	p = p * t + 3.5968006e-4f;
-	p = p * half * 0.5f; /* what lies beyond |x| */
+	p = p * half * 0.5f; /* the tail beyond |x| */
 	return (struct point){choose(x > set1(0.0f), 1.0f - p, p), half * 0.398942280f};
 }
 
-/* x·σ(v), of which v has the slope dv */
+/* x·σ(v) and its slope; dv is the slope of v. */
 ALWAYS struct point gated(vf x, vf v, vf dv)
 {
 	vf e = exponential(-v), gate = 1.0f / (1.0f + e);
@@ -92,7 +94,7 @@ ALWAYS struct point gated(vf x, vf v, vf dv)
 	return (struct point){x * gate, gate + x * (gate * (gate * e)) * dv};
 }
 
-/* As Cephes' tanhf has it. */
+/* The approximation of Cephes' tanhf. */
 ALWAYS vf hyperbolic_tangent(vf x)
 {
 	vf a = magnitude(x), large = 1.0f - 2.0f / (exponential(a + a) + 1.0f), z = x * x;
@@ -106,7 +108,7 @@ ALWAYS vf hyperbolic_tangent(vf x)
 	return choose(a < set1(0.625f), p, large);
 }
 
-/* The slopes at ±3 are torch's. NaN stays NaN in y. */
+/* The slopes at ±3 are torch's. NaN gives NaN in y. */
 ALWAYS struct point hard(vf x, bool swish)
 {
 	vf line = x * 0.166666667f + 0.5f, zero = set1(0.0f), one = set1(1.0f), three = set1(3.0f);
@@ -117,7 +119,7 @@ ALWAYS struct point hard(vf x, bool swish)
 	return (struct point){y, choose(magnitude(x) < three, set1(0.166666667f), zero)};
 }
 
-/* log(1 + t) of t in [0, 1] is 2·artanh(t / (2 + t)). */
+/* log(1 + t) for t in [0, 1] is 2·artanh(t / (2 + t)). */
 ALWAYS struct point softplus(vf x)
 {
 	vf t = exponential(-magnitude(x)), s = t / (t + 2.0f), z = s * s;
@@ -179,7 +181,7 @@ ALWAYS struct point smooth_at(vf x, enum sl_cpu_smooth kind)
 
 		return (struct point){choose(x > set1(0.0f), x, e - 1.0f), choose(x > set1(0.0f), set1(1.0f), e)};
 	}
-	if (kind == SL_SMOOTH_EXP) { /* infinite from 88.3 on, where a float goes to 88.7 */
+	if (kind == SL_SMOOTH_EXP) { /* infinite from 88.3 on, although floats reach e^88.7 */
 		vf e = choose(x > set1(88.3f), set1(INFINITY), exponential(x));
 
 		return (struct point){e, e};
@@ -266,7 +268,7 @@ static void product(float *y, const float *a, const float *b, int64_t n, bool ad
 
 /* ---- rows of attention's scores */
 
-/* The largest lane, where none is NaN. */
+/* The largest lane, if none is NaN. */
 ALWAYS float lanes_most(vf v)
 {
 #pragma GCC unroll 4
@@ -280,7 +282,8 @@ ALWAYS float lanes_most(vf v)
 	return v[0];
 }
 
-/* NaN is never the largest, and makes the sum NaN. What does not fill a register comes last, by itself. */
+/* A NaN is never chosen as the largest, and makes the sum NaN. The scores that do not fill a register
+ * come last. */
 static void softmax(float *s, int64_t n, float scale, float stat[2])
 {
 	const int64_t whole = n - n % VL;
@@ -345,7 +348,7 @@ typedef int32_t four_int __attribute__((vector_size(16)));
 typedef uint32_t four_words __attribute__((vector_size(16)));
 
 #if VL == 16
-/* Of rows 0, 4, 8, 12 from x on: four numbers each. */
+/* Four floats from each of rows 0, 4, 8 and 12 of x. */
 static inline __m512 pieces(const float *x, int64_t ldx)
 {
 	__m512 v = _mm512_castps128_ps512(_mm_loadu_ps(x));
@@ -355,7 +358,7 @@ static inline __m512 pieces(const float *x, int64_t ldx)
 	return _mm512_mask_broadcast_f32x4(v, 0xf000, _mm_loadu_ps(x + 12 * ldx));
 }
 
-/* Sixteen rows. They may lie in memory: what comes next is asked for. */
+/* Transposes sixteen rows. They may be outside the caches: the next floats are prefetched. */
 static void transpose_16(float *to, int width, const float *x, int64_t ldx, int64_t depth)
 {
 	enum { AHEAD = 64 };
@@ -380,7 +383,8 @@ static void transpose_16(float *to, int width, const float *x, int64_t ldx, int6
 }
 #endif
 
-/* A panel: to [depth, width] of x [n, depth], row i at x + i·ldx, columns from n on 0. width: a multiple of 4. */
+/* Transposes x [n, depth], row i at x + i·ldx, to a panel [depth, width]; columns from n on are 0.
+ * width: a multiple of 4. */
 static void transpose_some(float *to, int width, const float *x, int64_t ldx, int64_t n, int64_t depth)
 {
 	int whole = 0;
@@ -415,7 +419,7 @@ static void transpose_some(float *to, int width, const float *x, int64_t ldx, in
 	}
 }
 
-enum { TURNED = 128 /* columns at a time, so that what is written stays in the L1 cache */ };
+enum { TURNED = 128 /* columns transposed at a time, so that the output stays in the L1 cache */ };
 
 static void transpose(float *to, int width, const float *x, int64_t ldx, int64_t n, int64_t depth)
 {
@@ -423,7 +427,7 @@ static void transpose(float *to, int width, const float *x, int64_t ldx, int64_t
 		transpose_some(to, width, x, ldx, n, depth - from < TURNED ? depth - from : TURNED);
 }
 
-/* Quads that are drawn together: their places in the rows. */
+/* Quads of random words that are drawn together, and their places in the rows. */
 struct quads {
 	vw number[SETS];
 	int64_t at[WORDS / 4];
@@ -447,7 +451,7 @@ static void drop_quads(float *y, const float *x, const struct sl_rng_key *key, s
 	q->count = 0;
 }
 
-/* Short rows share registers. */
+/* Short rows share a set of registers, so that its draws are not wasted. */
 static void dropout_rows(float *y, const float *x, int64_t ld, const struct sl_rng_key *key, int64_t first,
 			 int64_t step, int64_t rows, int64_t n, int64_t more, float p)
 {
@@ -489,7 +493,7 @@ static float row_total(const float *x, int64_t f)
 	return lanes_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/* Sums of x − mean and of its square: what rounding took off the mean is in the first. */
+/* Sums of x − mean and of its square. The first sum measures the rounding error of `mean`. */
 static void row_spread(const float *x, int64_t f, float mean, float total[2])
 {
 	vf first[2] = {{0}, {0}}, second[2] = {{0}, {0}};

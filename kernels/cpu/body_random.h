@@ -1,5 +1,6 @@
-/* Random words, WORDS at once, from a file of one SIMD level; NAME(x) gives the names, philox(key, quad, out) the
- * Philox blocks from `quad` on, as WORDS words in order. */
+/* Random words, WORDS at a time, for a file of one SIMD level. That file defines NAME(x), the names of
+ * the functions, and philox(key, quad, out), which writes the Philox blocks from `quad` on as WORDS
+ * words in order. */
 void NAME(random32)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out)
 {
 	int64_t i = 0;

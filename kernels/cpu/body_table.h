@@ -1,4 +1,4 @@
-/* The functions of the bodies, as fields of struct sl_cpu_simd. */
+/* Fields of struct sl_cpu_simd, with the functions of the bodies. */
 .act_forward = act_forward,
 	.act_backward = act_backward, .sum = sum, .scale = scale, .dropout = dropout, .sgd = sgd, .adam = adam,
 	.row_sum = row_sum, .add_row = add_row, .window_sum = window_sum, .moments = moments, .bn_forward = bn_forward,

@@ -1,8 +1,9 @@
-/* Transforms of Winograd's F(2×2, 3×3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016,
- * section 4.1): channels side by side, so a register holds one place of a tile for VL channels. Included by simd_*.c
- * behind body_elem.h. Values of the 4×4 domain lie `plane` floats apart, rows of it first. */
+/* Transforms of Winograd's F(2×2, 3×3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural
+ * Networks", 2016, section 4.1). Channels are contiguous, so a register holds one place of a tile for
+ * VL channels. Included by simd_*.c after body_elem.h. The places of the 4×4 domain, row by row, lie
+ * `plane` floats apart. */
 
-/* Row i of Bᵀ·d: d has the four rows of a column. */
+/* Row i of Bᵀ·d; d has the four rows of one column. */
 ALWAYS vf wino_in_row(int i, const vf d[4])
 {
 	switch (i) {
@@ -116,7 +117,7 @@ static void wino_out(float *const y[4], const float *m, int64_t plane, const flo
 	FOR_REGISTERS(c, wino_out_lanes(y, m, plane, bias, R, L, add));
 }
 
-/* The four rows of G·g, g with three. */
+/* The four rows of G·g; g has three. */
 ALWAYS void wino_spread(vf out[4], vf g0, vf g1, vf g2)
 {
 	const vf half = set1(0.5f), outer = half * (g0 + g2), inner = half * g1;
@@ -145,7 +146,7 @@ static void wino_weights(float *u, int64_t plane, const float *w, int64_t ldw, i
 	}
 }
 
-/* The three rows of Gᵀ·u, u with four. */
+/* The three rows of Gᵀ·u; u has four. */
 ALWAYS void wino_gather(vf out[3], vf u0, vf u1, vf u2, vf u3)
 {
 	const vf half = set1(0.5f), sum = half * (u1 + u2);

@@ -1,17 +1,19 @@
-/* Gate (each channel by a number of its own), and concat, whose "channels" are all that lies behind the axis. */
+/* Gate (each channel times a number of its own) and concat, whose "channels" are all dimensions from its axis
+ * on. */
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
 
-enum { LANES = 64 }; /* channels whose sums one task holds */
+enum { LANES = 64 }; /* channels that one task sums */
 
 struct job {
 	const struct sl_cpu_simd *simd;
-	int64_t rows, pixels, c; /* of what the job runs over: R rows of P pixels of C channels */
-	int64_t per_block;       /* pixels of a block, over all rows */
+	int64_t rows, pixels, c; /* the tensor: `rows` rows of `pixels` pixels of c channels */
+	int64_t per_block;       /* pixels of a block, counted over all rows */
 	float *out;
 	const float *x, *by, *dy;
-	int64_t a, b, from; /* concat: channels of either, and the first that backward reads */
+	int64_t a, b, from; /* concat: channels of the first and the second input, and the first channel that backward
+			     * reads */
 	const float *second;
 	bool add;
 };
@@ -48,7 +50,7 @@ static void gate_block(void *arg, int64_t block, int worker)
 		j->simd->product(j->out + m * j->c, j->x + m * j->c, j->by + m / j->pixels * j->c, j->c, j->add);
 }
 
-/* Sums in double, pixel by pixel, whatever the number of threads. */
+/* Sums in double, pixel by pixel: the same bits for any number of threads. */
 static void gate_sums(void *arg, int64_t task, int worker)
 {
 	const struct job *j = arg;
@@ -121,7 +123,7 @@ static void concat_block(void *arg, int64_t block, int worker)
 	}
 }
 
-/* The channels [from, from + a) of c. */
+/* Takes the channels [from, from + a) of c. */
 static void take_block(void *arg, int64_t block, int worker)
 {
 	const struct job *j = arg;

@@ -1,5 +1,5 @@
-/* AVX2 versions of the codecs' loops (common/codec/loops.h): those that the compiler cannot make of the portable ones.
- */
+/* AVX2 versions of the codecs' loops (common/codec/loops.h) that the compiler cannot generate from the
+ * portable code. */
 #ifndef SL_CPU_CODEC_AVX2_H
 #define SL_CPU_CODEC_AVX2_H
 
@@ -9,13 +9,13 @@
 #include "common/codec/loops_names.h"
 #undef NAME
 
-/* Pattern without the sign. */
+/* The IEEE-754 pattern without the sign. */
 static inline __m256i magnitude8(__m256 x)
 {
 	return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff));
 }
 
-/* The low half of each 32 bits. */
+/* Stores the low half of each 32-bit lane. */
 static inline void store8(uint16_t *code, __m256i v)
 {
 	__m256i pairs = _mm256_permute4x64_epi64(_mm256_packus_epi32(v, v), 0x08);

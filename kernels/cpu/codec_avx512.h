@@ -1,4 +1,4 @@
-/* AVX-512 versions of the codecs' loops (common/codec/loops.h), by name for their table. */
+/* AVX-512 versions of the codecs' loops (common/codec/loops.h); codec_loops_avx512.c makes their table. */
 #ifndef SL_CPU_CODEC_AVX512_H
 #define SL_CPU_CODEC_AVX512_H
 
@@ -20,7 +20,7 @@ void sl_avx512_stream_add_cells(const sl_f32u *restrict y, const uint8_t *restri
 				int64_t f, int64_t c, float *restrict x);
 int64_t sl_avx512_stream_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x);
 
-/* Pattern without the sign. */
+/* The IEEE-754 pattern without the sign. */
 static inline __m512i magnitude16(__m512 x)
 {
 	return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
@@ -46,8 +46,8 @@ static inline __m512 restore(__m512i code, __m512 lo, __m512 step, __m512 post, 
 	return _mm512_min_ps(_mm512_mul_ps(v, post), max);
 }
 
-/* Streamed lines go to memory without being read first, and past the caches: what is larger than these is so written
- * faster. They need whole lines, and a fence before another thread is told. */
+/* Streaming stores bypass the caches, and memory is not read first. They are faster for results larger than
+ * the caches. They need whole cache lines, and a fence before another thread is told. */
 static inline bool can_stream(const float *x)
 {
 	return (uintptr_t)x % 64 == 0;

@@ -1,4 +1,4 @@
-/* Memory of the host, and a backend that has no more than this and the codecs: it needs no BLAS. */
+/* Host memory, and a backend that has only this and the codecs: it needs no BLAS. */
 #include "common/base/arena.h"
 #include "common/base/pieces.h"
 #include "kernels/cpu/codec_loops.h"
@@ -7,7 +7,8 @@
 
 enum sl_err sl_cpu_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
 {
-	/* One arena per allocation: huge pages, faulted in before the first step. Its length is kept in front. */
+	/* One arena per allocation: huge pages, faulted in before the first step. The arena's record is
+	 * stored in front. */
 	struct sl_arena arena = {0};
 	enum sl_err err = sl_arena_open(&arena, sl_align(bytes) + SL_ARENA_ALIGN, fail);
 

@@ -1,11 +1,11 @@
-/* Codes to packed bits and back; half floats. */
+/* Packs codes to bits and unpacks them; half floats. */
 
 #include "kernels/cpu/codec_vec_avx2.h"
 
 enum { AT_ONCE = 16, SLACK = 32 };
 
-/* 16 codes: pairs within 32 bits, pairs of those within 64, pairs of those within 128; each 128 then starts with the
- * `bits` bytes of 8 codes. Writes bits + 16 bytes, of which 2·bits count. */
+/* Packs 16 codes: joins pairs within 32 bits, pairs of these within 64, and pairs of these within 128. Each
+ * 128-bit lane then begins with the `bits` bytes of 8 codes. Writes bits + 16 bytes, of which 2·bits count. */
 static inline void pack16(const uint16_t *code, int bits, uint8_t *out)
 {
 	const __m256i low16 = _mm256_set1_epi32(0xffff), low32 = _mm256_set1_epi64x(0xffffffff);
@@ -45,7 +45,8 @@ void sl_avx2_pack(const uint16_t *code, int64_t n, int bits, uint8_t *out)
 	sl_c_pack(code + i, n - i, bits, out);
 }
 
-/* Where each of 8 codes lies in `bits` bytes: the bytes that hold it, and by how much it is shifted there. */
+/* Location of each of 8 codes in `bits` bytes: the bytes that hold it, and its bit offset in the first of
+ * them. */
 struct unpacker {
 	__m256i bytes, down, mask;
 };

@@ -1,4 +1,4 @@
-/* Codes to packed bits and back; 16-bit floats. */
+/* Packs codes to bits and unpacks them; 16-bit floats. */
 #include <string.h>
 
 #include "kernels/cpu/codec_vec_avx512.h"
@@ -15,8 +15,8 @@ static inline struct packer packer_of(int bits)
 			       _mm_cvtsi32_si128(64 - 4 * bits)};
 }
 
-/* 32 codes: pairs within 32 bits, pairs of those within 64, pairs of those within 128; each 128 then starts with the
- * `bits` bytes of 8 codes. Writes 3·bits + 16 bytes, of which 4·bits count. */
+/* Packs 32 codes: joins pairs within 32 bits, pairs of these within 64, and pairs of these within 128. Each
+ * 128-bit lane then begins with the `bits` bytes of 8 codes. Writes 3·bits + 16 bytes, of which 4·bits count. */
 static inline void pack32(const struct packer *p, const uint16_t *code, int bits, uint8_t *out)
 {
 	const __m512i low16 = _mm512_set1_epi32(0xffff), low32 = _mm512_set1_epi64(0xffffffff);
@@ -46,7 +46,7 @@ static void pack_any(const uint16_t *code, int64_t n, int bits, uint8_t *out)
 
 	for (; i + AT_ONCE <= n && out + 3 * bits + 16 <= end; i += AT_ONCE, out += 4 * bits)
 		pack32(&p, code + i, bits, out);
-	/* the last ones through a buffer where the stores may run over */
+	/* the last codes go through a buffer, because pack32 stores more bytes than count */
 	while (i < n) {
 		int64_t some = n - i < 3 * AT_ONCE ? n - i : 3 * AT_ONCE;
 
@@ -75,7 +75,8 @@ void sl_avx512_pack(const uint16_t *code, int64_t n, int bits, uint8_t *out)
 	}
 }
 
-/* Where each of 32 codes lies in 4·bits ≤ 60 bytes: the 32-bit word, and by how much it and the next are shifted. */
+/* Location of each of 32 codes in 4·bits ≤ 60 bytes: its first 32-bit word, and the shifts of this and the
+ * next word. */
 struct unpacker {
 	__m512i word[2], next[2], down[2], up[2], mask;
 };
@@ -120,7 +121,7 @@ static void unpack_any(const uint8_t *in, int64_t n, int bits, uint16_t *code)
 	for (; i + AT_ONCE <= n && in + SLACK <= end; i += AT_ONCE, in += 4 * bits)
 		unpack32(&u, in, code + i);
 	while (i < n) {
-		/* the last ones from a buffer that may be read further */
+		/* the last codes come from a buffer, because unpack32 reads 64 bytes */
 		uint8_t last[SLACK] = {0};
 		uint16_t some[AT_ONCE];
 		size_t left = (size_t)(end - in);

@@ -1,12 +1,12 @@
-/* Codes to packed bits and back; half floats. */
+/* Packs codes to bits and unpacks them; half floats. */
 #include <string.h>
 
 #include "kernels/cpu/codec_vec_neon.h"
 
 enum { AT_ONCE = 8, SLACK = 16 };
 
-/* 8 codes of 1 … 15 bits: pairs within 32 bits, pairs of those within 64, and both of those as one number of `bits`
- * bytes. Writes 16 bytes, of which `bits` count. */
+/* Packs 8 codes of 1 … 15 bits: joins pairs within 32 bits, pairs of these within 64, and these two to one
+ * number of `bits` bytes. Writes 16 bytes, of which `bits` count. */
 static inline void pack8(const uint16_t *code, int bits, uint8_t *out)
 {
 	uint32x4_t v = vreinterpretq_u32_u16(vld1q_u16(code));
@@ -36,8 +36,8 @@ void sl_neon_pack(const uint16_t *code, int64_t n, int bits, uint8_t *out)
 	sl_c_pack(code + i, n - i, bits, out);
 }
 
-/* Where each of 4 codes lies in the 16 bytes that begin with 8 of them: the bytes that hold it, and by how much it is
- * shifted there. Codes are the second four where `from` is 4. */
+/* Location of each of 4 codes in 16 bytes that begin with 8 codes: the bytes that hold it, and minus its bit
+ * offset in the first of them. `from` = 4 chooses the second four codes. */
 struct unpacker {
 	uint8x16_t bytes;
 	int32x4_t down;

@@ -1,7 +1,7 @@
-/* sortquant's codes. */
+/* sortquant's codes and bucket statistics. */
 #include "kernels/cpu/codec_vec_avx2.h"
 
-/* Two registers of eight, of which few buckets need only the first. */
+/* Two registers of eight values; `low` alone serves up to 8 buckets. */
 struct table16 {
 	__m256 low, high;
 };

@@ -1,9 +1,9 @@
-/* sortquant's codes. */
+/* sortquant's codes and bucket statistics. */
 #include "kernels/cpu/codec_avx512.h"
 
-enum { MOST_BUCKETS = 16, MOST_EDGES = 8 /* whose sums fit in registers */ };
+enum { MOST_BUCKETS = 16, MOST_EDGES = 8 /* edges whose sums fit in registers */ };
 
-/* Edges from … from+edges-1. `edges` and `ties` are constants at every call. */
+/* Statistics of edges from … from+edges-1. `edges` and `ties` are constants at every call. */
 INLINE void edge_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io, int from,
 		       int edges, bool ties)
 {
@@ -36,13 +36,13 @@ INLINE void edge_stats(const float *x, int64_t n, const struct sl_buckets *b, st
 	}
 }
 
-/* Edges for the bisection: the one in the middle, those in the middle of the halves, and then, for bucket k so far, the
- * one that lies `step` further on: at lane k of a table. */
+/* Edges for the bisection: first `middle`, then `low` or `high`, the middles of the halves. From bucket k on,
+ * lane k of by2 and by1 holds the edge 2 or 1 further. */
 struct edges16 {
 	__m512 middle, low, high, by2, by1;
 };
 
-/* Lane k: edge k + step. Where k may not go on, what it wraps to is not used. */
+/* Lane k: edge k + step. Lanes that wrap around are never used. */
 static inline __m512 further(const struct sl_buckets *b, int step)
 {
 	float edge[16];
@@ -58,7 +58,7 @@ static inline struct edges16 edges_of(const struct sl_buckets *b)
 				_mm512_set1_ps(b->edge[3 * b->count / 4]), further(b, 2), further(b, 1)};
 }
 
-/* Number of edges that are ≤ v. `count` is a constant. */
+/* The bucket of each element: the number of edges that are ≤ v. `count` is a constant. */
 INLINE __m512i bucket_of(__m512 v, const struct edges16 *e, int count)
 {
 	__mmask16 up = _mm512_cmp_ps_mask(v, e->middle, _CMP_GE_OQ);
@@ -81,7 +81,7 @@ INLINE __m512i bucket_of(__m512 v, const struct edges16 *e, int count)
 
 enum { GROUP = 4 * 16, GROUPS = SL_CODEC_TILE / GROUP, MOST_GROUPS = 15 /* that four bits can count */ };
 
-/* Raises most[] to what passes it in 64 elements, one by one: rare. */
+/* Raises most[k] to the largest of 64 elements in bucket k. Rare, so one element at a time. */
 static __attribute__((noinline)) void raise_most(float most[MOST_BUCKETS], const float *x, const struct edges16 *edges)
 {
 	const __m512 reached = _mm512_loadu_ps(most);
@@ -102,7 +102,8 @@ static __attribute__((noinline)) void raise_most(float most[MOST_BUCKETS], const
 	}
 }
 
-/* The buckets of 64 elements, a byte each and in no order; *above where one passes what its bucket has reached. */
+/* The buckets of 64 elements, one byte each, in no order. *above: some element exceeds `reached` of its
+ * bucket. */
 static inline __m512i numbers_of(const float *x, const struct edges16 *edges, __m512 reached, bool *above)
 {
 	__m512i k[4], pairs[2];
@@ -111,7 +112,7 @@ static inline __m512i numbers_of(const float *x, const struct edges16 *edges, __
 	for (int h = 0; h < 4; h++) {
 		__m512 v = _mm512_loadu_ps(x + 16 * h);
 
-		/* of the next tile, whose range is taken first */
+		/* the next tile: its range (minmax) is computed first */
 		_mm_prefetch((const char *)(x + 16 * h + SL_CODEC_TILE), _MM_HINT_T0);
 		k[h] = bucket_of(v, edges, MOST_BUCKETS);
 		up[h] = _mm512_cmp_ps_mask(v, _mm512_permutexvar_ps(k[h], reached), _CMP_GT_OQ);
@@ -122,8 +123,9 @@ static inline __m512i numbers_of(const float *x, const struct edges16 *edges, __
 	return _mm512_or_si512(pairs[0], _mm512_slli_epi32(pairs[1], 16));
 }
 
-/* For k = 1 … 15, from[k] += how many of 64·groups bucket numbers are k or more. A number looks up eight bytes, each
- * with two of the answers in its halves; sums of MOST_GROUPS of them stay within the halves. */
+/* For k = 1 … 15, from[k] += the number of the 64·groups bucket numbers that are ≥ k. Each number looks up
+ * eight bytes; each byte holds two of the answers (0 or 1) in its nibbles. Sums of MOST_GROUPS answers still
+ * fit a nibble. */
 static void count_from(const __m512i *number, int64_t groups, int64_t from[MOST_BUCKETS + 1])
 {
 	const __m512i low = _mm512_set1_epi8(15), zero = _mm512_setzero_si512();
@@ -150,8 +152,8 @@ static void count_from(const __m512i *number, int64_t groups, int64_t from[MOST_
 	}
 }
 
-/* All edges without ties, where they are 15: n a multiple of 64 and at most SL_CODEC_TILE. The bucket of each element
- * tells on which side of every edge it is. */
+/* Statistics of all 15 edges without ties; n is a multiple of 64 and at most SL_CODEC_TILE. An element's
+ * bucket tells on which side of every edge it lies. */
 static void bucket_counts(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
 {
 	const struct edges16 edges = edges_of(b);
@@ -160,7 +162,8 @@ static void bucket_counts(const float *x, int64_t n, const struct sl_buckets *b,
 	float most[MOST_BUCKETS];
 	__m512 reached;
 
-	/* most[k]: largest element of bucket k that matters, one above what is known to lie below its upper edge */
+	/* most[k]: the largest element of bucket k, if it exceeds max_below of the bucket's upper edge, else
+	 * max_below */
 	for (int k = 0; k < MOST_BUCKETS; k++)
 		most[k] = k + 1 < MOST_BUCKETS ? io->max_below[k + 1] : __builtin_inff();
 	reached = _mm512_loadu_ps(most);
@@ -205,7 +208,7 @@ INLINE void tile_stats(const float *x, int64_t n, const struct sl_buckets *b, st
 	}
 }
 
-/* The low halves of 32 words, in order. */
+/* Stores the low halves of 32 words, in order. */
 static inline void store_pair(uint16_t *code, __m512i low, __m512i high, __m512i order)
 {
 	_mm512_storeu_si512(code, _mm512_permutex2var_epi16(low, order, high));
@@ -223,7 +226,7 @@ INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, con
 
 	for (int i = 0; i < 32; i++)
 		order = _mm512_mask_set1_epi16(order, (__mmask32)1 << i, (int16_t)(2 * i));
-	/* two at a time: the steps of one bisection wait for each other */
+	/* two registers at a time: the steps of one bisection depend on each other */
 	for (int64_t i = 0; i < n; i += 2 * 16) {
 		__m512 v[2];
 		__m512i k[2];

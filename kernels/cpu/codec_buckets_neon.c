@@ -1,7 +1,7 @@
-/* sortquant's codes. */
+/* sortquant's codes and bucket statistics. */
 #include "kernels/cpu/codec_vec_neon.h"
 
-/* As bytes */
+/* 16 values as bytes, for the table lookup instructions. */
 struct table16 {
 	uint8x16x4_t bytes;
 };
@@ -17,7 +17,7 @@ static inline struct table16 table_of(const float value[16])
 
 INLINE float32x4_t pick(const struct table16 *t, uint32x4_t k, int count)
 {
-	/* the four bytes of each */
+	/* the indices of the four bytes of each value */
 	uint8x16_t at = vreinterpretq_u8_u32(vmlaq_n_u32(vdupq_n_u32(0x03020100), k, 0x04040404));
 
 	if (count <= 4)
@@ -48,5 +48,5 @@ INLINE float32x4_t pick(const struct table16 *t, uint32x4_t k, int count)
 #define ivec_of_codes(p)          vmovl_u16(vld1_u16(p))
 #define ivec_to_codes(p, v)       vst1_u16(p, vmovn_u32(v))
 
-#define sl_neon_minmax sl_c_minmax /* which the compiler makes as well */
+#define sl_neon_minmax sl_c_minmax /* the compiler vectorises the portable one as well */
 #include "kernels/cpu/body_bisect.h"

@@ -1,4 +1,4 @@
-/* Values to codes and back. */
+/* Quantises values to codes and restores them. */
 #include "kernels/cpu/codec_avx512.h"
 
 struct affine16 {
@@ -38,7 +38,8 @@ void sl_avx512_quantize(const float *x, int64_t n, const struct sl_affine *a, co
 	sl_c_quantize(x + i, n - i, a, rnd == NULL ? NULL : rnd + i, most, code + i);
 }
 
-/* The functions that restore exist twice: storing, and streaming (see put16). `stream` is a constant. */
+/* Each function that restores values exists twice: with ordinary and with streaming stores (see put16).
+ * `stream` is a constant. */
 INLINE void dequantize(const uint16_t *code, int64_t n, const struct sl_affine *a, float *x, bool stream)
 {
 	const struct affine16 k = spread(a);

@@ -4,7 +4,7 @@
 
 #include "common/codec/loops.h"
 
-/* The level that sl_cpu_level_choose takes, too. For sl_backend_ops.codec_loops. */
+/* The codec loops of the level that sl_cpu_level_choose returns. For sl_backend_ops.codec_loops. */
 const struct sl_codec_loops *sl_cpu_codec_loops(void);
 
 extern const struct sl_codec_loops sl_cpu_codec_loops_avx512, sl_cpu_codec_loops_avx2, sl_cpu_codec_loops_neon;

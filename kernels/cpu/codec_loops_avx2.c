@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/codec_loops.h"
 
-/* All loops as the compiler makes them of the portable ones, for those that are not written by hand. */
+/* All portable loops, compiled for AVX2. The table uses those that have no hand-written version. */
 #define BODY    static __attribute__((unused))
 #define NAME(x) compiled_##x
 #include "common/codec/body_stats.h"
@@ -15,7 +15,7 @@
 
 #include "common/codec/body_cells.h"
 
-/* Those that are written by hand replace the compiled ones. */
+/* The hand-written loops override the compiled ones. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init"
 const struct sl_codec_loops sl_cpu_codec_loops_avx2 = {

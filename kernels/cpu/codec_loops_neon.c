@@ -5,7 +5,7 @@
 #undef NAME
 #define NAME(x) sl_c_##x
 
-/* The portable loops are compiled for NEON as they are. Those that are written by hand replace them. */
+/* The table of the portable loops, which are compiled for NEON. The hand-written loops override them. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init"
 const struct sl_codec_loops sl_cpu_codec_loops_neon = {

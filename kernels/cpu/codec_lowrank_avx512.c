@@ -1,4 +1,4 @@
-/* Low-rank products. Each sum runs in the order that loops.h states; lanes are independent sums. */
+/* Low-rank products. Each sum runs in the order that loops.h requires; lanes are independent sums. */
 #include "kernels/cpu/codec_avx512.h"
 #include "kernels/cpu/turn16.h"
 
@@ -7,7 +7,7 @@ static inline __mmask16 lanes(int64_t left)
 	return left < 16 ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff;
 }
 
-/* Rows j … j+rows-1 of p over columns k … k+31, held in registers over all of m. `rows` is a constant. */
+/* Rows j … j+rows-1 of p, columns k … k+31. Their sums stay in registers over all of m. `rows` is a constant. */
 INLINE void xt_tile(const float *x, int64_t m, int64_t c, const float *q, float *p, int64_t k, int rows)
 {
 	const __mmask16 m0 = lanes(c - k), m1 = c - k > 16 ? lanes(c - k - 16) : 0;
@@ -50,7 +50,7 @@ void sl_avx512_mul_xt(const float *x, int64_t m, int64_t c, const float *q, int 
 	}
 }
 
-/* Rows j … j+rows-1 of q for 16 (or `left`) rows of x. `rows` is a constant. */
+/* Columns of q for 16 (or `left` < 16) rows of x, in `rows` rows of q. `rows` is a constant. */
 INLINE void x_tile(const float *x, int64_t left, int64_t m, int64_t c, const float *p, float *q, int rows)
 {
 	__m512 sum[4];
@@ -72,7 +72,7 @@ INLINE void x_tile(const float *x, int64_t left, int64_t m, int64_t c, const flo
 						       _mm512_mul_ps((__m512)v[i], _mm512_set1_ps(p[j * c + k + i])));
 		}
 	}
-	/* the last columns, or few rows */
+	/* the last columns, or fewer than 16 rows */
 	for (; k < c; k += 16) {
 		__m512i v[16];
 
@@ -107,7 +107,7 @@ void sl_avx512_mul_x(const float *x, int64_t m, int64_t c, const float *p, int r
 	}
 }
 
-/* Columns k … k+31 of all rows of x, of rank r ≤ 8 with b in registers. `r` is a constant. */
+/* Columns k … k+31 of all rows of x, for rank r ≤ 8 with b in registers. `r` is a constant. */
 INLINE void outer_tile(const float *a, const float *b, int64_t m, int64_t c, int64_t k, int r, float *x)
 {
 	__m512 u[8], v[8];
@@ -149,7 +149,8 @@ void sl_avx512_outer(const float *a, const float *b, int64_t m, int64_t c, int r
 {
 	int64_t k = 0;
 
-	/* a row in one go where it is short; a long one in pieces would be written with gaps, m times over */
+	/* Tiles of columns only where rows are short. A long row would be written in pieces, with gaps
+	 * between them, in each of m/32 passes; outer_any writes it whole. */
 	for (; r <= 8 && c <= 128 && k + 32 <= c; k += 32) {
 		switch (r) {
 		case 1:

@@ -1,5 +1,5 @@
-/* NEON versions of the codecs' loops (common/codec/loops.h): those that the compiler cannot make of the portable ones,
- * which it compiles for NEON too. */
+/* NEON versions of the codecs' loops (common/codec/loops.h) that the compiler cannot generate from the
+ * portable code. The other loops are the portable ones, compiled for NEON. */
 #ifndef SL_CPU_CODEC_NEON_H
 #define SL_CPU_CODEC_NEON_H
 

@@ -1,4 +1,4 @@
-/* Places: what is large, where it lies, taking it out. |bits| are less than 2^31: signed comparisons serve. */
+/* Finds and marks large elements, and gathers them. |bits| < 2^31, so signed comparisons work. */
 #include "kernels/cpu/codec_vec_avx2.h"
 
 int64_t sl_avx2_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap, int64_t *n_cand,

@@ -1,4 +1,4 @@
-/* Places: what is large, where it lies, taking it out and putting it back. */
+/* Finds and marks large elements, lists their places, gathers and expands them; draws random places. */
 #include "kernels/cpu/codec_vec_avx512.h"
 
 int64_t sl_avx512_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap,
@@ -46,8 +46,8 @@ static inline __mmask16 first(int64_t count)
 	return count < 16 ? (__mmask16)((1u << count) - 1) : (__mmask16)0xffff;
 }
 
-/* Elements that a word marks, packed to y in whole registers: what these write beyond is written again. With `tight`, a
- * constant, only `room` values may be written. Returns how many. */
+/* Packs the elements that a word marks to y, by stores of whole registers; the next store overwrites the
+ * excess. With `tight`, a constant, only `room` values may be written. Returns the number of elements. */
 INLINE int64_t gather_word(const float *x, uint64_t word, sl_f32u *y, int64_t room, __m512i *most, bool tight)
 {
 	int64_t count = 0;
@@ -56,7 +56,7 @@ INLINE int64_t gather_word(const float *x, uint64_t word, sl_f32u *y, int64_t ro
 		__mmask16 m = (__mmask16)(word >> 16 * j);
 		__m512 v = _mm512_loadu_ps(x + 16 * j), packed = _mm512_maskz_compress_ps(m, v);
 
-		/* of the next tile: this one was marked just before */
+		/* the next tile: this one is in the cache, because it was marked just before */
 		_mm_prefetch((const char *)(x + 16 * j + SL_CODEC_TILE), _MM_HINT_T0);
 		*most = _mm512_max_epu32(magnitude16(v), *most);
 		if (tight)
@@ -123,7 +123,7 @@ void sl_avx512_collect(const uint8_t *flag, int64_t n, uint64_t *bitmap)
 	}
 }
 
-/* A whole word at a time, where bytes can be compressed. */
+/* A whole word at a time, for CPUs that can compress bytes (AVX512-VBMI2). */
 __attribute__((target("avx512vbmi2"))) static int64_t places_of_words(const uint64_t *bitmap, int64_t n, uint16_t *out)
 {
 	const __m512i one = _mm512_set1_epi8(1);

@@ -1,9 +1,9 @@
-/* Places: what is large, where it lies. */
+/* Finds and marks large elements. */
 #include "kernels/cpu/codec_vec_neon.h"
 
 enum { SCANNED = 16 };
 
-/* Those of SCANNED elements that lie between lo and hi, one by one; returns how many. */
+/* Writes the |bits| of SCANNED elements that lie between lo and hi, one by one; returns their number. */
 static int64_t candidates(const float *x, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap)
 {
 	int64_t found = 0;

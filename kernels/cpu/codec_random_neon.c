@@ -1,9 +1,9 @@
-/* Randomness. */
+/* Random numbers. */
 #include "kernels/cpu/codec_neon.h"
 
 enum { SETS = 4, WORDS = SETS * 16 };
 
-/* The low and the high words of four products */
+/* The low words and the high words of four products. */
 static inline uint32x4x2_t wide_products(uint32x4_t a, uint32_t by)
 {
 	uint32x4_t low = vreinterpretq_u32_u64(vmull_n_u32(vget_low_u32(a), by));
@@ -12,7 +12,7 @@ static inline uint32x4x2_t wide_products(uint32x4_t a, uint32_t by)
 	return vuzpq_u32(low, high);
 }
 
-/* 16 Philox blocks from `quad`, as 64 words in order: four blocks to a set of registers. */
+/* 16 Philox blocks from `quad` on, as 64 words in order: four blocks to a set of registers. */
 static inline void philox(const struct sl_rng_key *key, uint32_t quad, uint32_t *out)
 {
 	static const uint32_t order[4] = {0, 1, 2, 3};

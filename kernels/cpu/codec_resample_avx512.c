@@ -1,4 +1,4 @@
-/* Interpolation: the portable loop, as the compiler makes it for AVX-512. */
+/* Interpolation: the portable loop, compiled for AVX-512. */
 #include "kernels/cpu/codec_avx512.h"
 
 #define BODY

@@ -1,4 +1,4 @@
-/* Statistics and randomness. */
+/* Statistics and random numbers. */
 #include "kernels/cpu/codec_avx2.h"
 
 static inline void fold(struct sl_range *io, __m256 lo, __m256 hi, __m256i top)
@@ -30,7 +30,7 @@ void sl_avx2_minmax(const float *x, int64_t n, struct sl_range *io)
 		for (int j = 0; j < 2; j++) {
 			__m256 v = _mm256_loadu_ps(x + i + 8 * j);
 
-			/* what follows NaN is what was there */
+			/* min and max return their second operand if v is NaN */
 			lo[j] = _mm256_min_ps(v, lo[j]);
 			hi[j] = _mm256_max_ps(v, hi[j]);
 			top[j] = _mm256_max_epu32(magnitude8(v), top[j]);
@@ -54,7 +54,7 @@ double sl_avx2_sum_squares(const float *x, int64_t n, uint32_t *top)
 		for (int j = 0; j < 4; j++) {
 			__m256d v = _mm256_cvtps_pd(_mm_loadu_ps(x + i + 4 * j));
 
-			/* the product of two floats is exact in double: fused or not is the same */
+			/* the product of two floats is exact in double, so fusing changes nothing */
 			part[j] = _mm256_fmadd_pd(v, v, part[j]);
 		}
 		most = _mm256_max_epu32(magnitude8(_mm256_loadu_ps(x + i)), most);
@@ -80,11 +80,11 @@ double sl_avx2_sum_squares(const float *x, int64_t n, uint32_t *top)
 
 enum { WORDS = 4 * 16 };
 
-/* 16 Philox blocks from `quad`, as 64 words in order. Four blocks to a register, each 32-bit word in the low half of
- * its 64 bits (what the high half holds does not matter to mul_epu32): products need no rearranging. */
+/* 16 Philox blocks from `quad` on, as 64 words in order. A register holds one word of four blocks, each in
+ * the low half of 64 bits. mul_epu32 ignores the high half, so products need no shuffles. */
 static inline void philox(const struct sl_rng_key *key, uint32_t quad, uint32_t *out)
 {
-	/* unpacking then leaves two blocks in order in every register */
+	/* the unpacking below then leaves two blocks in order in every register */
 	const __m256i order = _mm256_setr_epi64x(0, 2, 1, 3);
 	const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);
 	uint32_t k0 = (uint32_t)key->seed, k1 = (uint32_t)(key->seed >> 32);

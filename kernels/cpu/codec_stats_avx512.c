@@ -1,4 +1,4 @@
-/* Statistics and randomness. */
+/* Statistics and random numbers. */
 #include "kernels/cpu/codec_avx512.h"
 
 void sl_avx512_minmax(const float *x, int64_t n, struct sl_range *io)
@@ -36,7 +36,7 @@ void sl_avx512_minmax(const float *x, int64_t n, struct sl_range *io)
 	sl_c_minmax(x + i, n - i, io);
 }
 
-/* Columns k … k+16·vecs-1 over all rows, in registers. `vecs` is a constant. */
+/* Columns k … k+16·vecs-1 over all rows, kept in registers. `vecs` is a constant. */
 INLINE __m512i cols_tile(const float *x, int64_t rows, int64_t c, float *lo, float *hi, int vecs)
 {
 	__m512i top = _mm512_setzero_si512();
@@ -99,7 +99,7 @@ double sl_avx512_sum_squares(const float *x, int64_t n, uint32_t *top)
 	__m256d four;
 	__m128d two;
 
-	/* lanes beyond the end are 0, whose square changes no sum */
+	/* lanes beyond the end are 0, and their squares change no sum */
 	for (int64_t i = 0; i < n; i += 16) {
 		__mmask16 m = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
 		__m512 v = _mm512_maskz_loadu_ps(m, x + i);
@@ -107,7 +107,7 @@ double sl_avx512_sum_squares(const float *x, int64_t n, uint32_t *top)
 		__m512d b = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
 
 		ask_ahead(x + i);
-		/* the product of two floats is exact in double: fused or not is the same */
+		/* the product of two floats is exact in double, so fusing changes nothing */
 		low = _mm512_fmadd_pd(a, a, low);
 		high = _mm512_fmadd_pd(b, b, high);
 		most = _mm512_max_epu32(magnitude16(v), most);
@@ -121,11 +121,12 @@ double sl_avx512_sum_squares(const float *x, int64_t n, uint32_t *top)
 
 enum { WORDS = 4 * 32 };
 
-/* 32 Philox blocks from `quad`, as 128 words in order. Eight blocks to a register, each 32-bit word in the low half of
- * its 64 bits (what the high half holds does not matter to mul_epu32): products need no rearranging. */
+/* 32 Philox blocks from `quad` on, as 128 words in order. A register holds one word of eight blocks, each in
+ * the low half of 64 bits. mul_epu32 ignores the high half, so products need no shuffles. */
 static inline void philox(const struct sl_rng_key *key, uint32_t quad, uint32_t *out)
 {
-	/* block L + 4·t at position 2·L + t: unpacking then leaves four blocks in order in every register */
+	/* block L + 4·t at position 2·L + t: the unpacking below then leaves four blocks in order in every
+	 * register */
 	const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
 	const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
 	uint32_t k0 = (uint32_t)key->seed, k1 = (uint32_t)(key->seed >> 32);

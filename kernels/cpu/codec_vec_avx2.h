@@ -1,4 +1,4 @@
-/* What body_half.h, body_mark.h, body_cells.h and body_bisect.h say of vectors, for AVX2. */
+/* The vector operations of body_half.h, body_mark.h, body_cells.h and body_bisect.h, for AVX2. */
 #ifndef SL_CPU_CODEC_VEC_AVX2_H
 #define SL_CPU_CODEC_VEC_AVX2_H
 
@@ -22,7 +22,9 @@ typedef __m256i ivec;
 #define ivec_set1(v)          _mm256_set1_epi32(v)
 #define ivec_max(a, b)        _mm256_max_epu32(a, b)
 #define ivec_most(v)          most_of(v)
-#define ivec_reach(m, least)  (bits_of(_mm256_cmpgt_epi32(least, m)) ^ 0xff) /* a bit where m ≥ least, both < 2^31 */
+#define ivec_reach(m, least)                                                                   \
+	(bits_of(_mm256_cmpgt_epi32(least, m)) ^ 0xff) /* bit i: lane i of m ≥ least; both < \
+							* 2^31 */
 
 static inline vec vec_of_bf16(const uint8_t *in)
 {

@@ -1,4 +1,5 @@
-/* What body_half.h, body_mark.h and body_cells.h say of vectors, for AVX-512, which also streams. */
+/* The vector operations of body_half.h, body_mark.h and body_cells.h, for AVX-512, which also has streaming
+ * stores. */
 #ifndef SL_CPU_CODEC_VEC_AVX512_H
 #define SL_CPU_CODEC_VEC_AVX512_H
 
@@ -24,7 +25,7 @@ typedef __m512i ivec;
 #define ivec_set1(v)         _mm512_set1_epi32(v)
 #define ivec_max(a, b)       _mm512_max_epu32(a, b)
 #define ivec_most(v)         _mm512_reduce_max_epu32(v)
-#define ivec_reach(m, least) _mm512_cmpge_epu32_mask(m, least) /* a bit where m ≥ least */
+#define ivec_reach(m, least) _mm512_cmpge_epu32_mask(m, least) /* bit i: lane i of m ≥ least */
 
 static inline vec vec_of_bf16(const uint8_t *in)
 {

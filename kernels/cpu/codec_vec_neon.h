@@ -1,4 +1,4 @@
-/* What body_half.h, body_mark.h, body_cells.h and body_bisect.h say of vectors, for NEON. */
+/* The vector operations of body_half.h, body_mark.h, body_cells.h and body_bisect.h, for NEON. */
 #ifndef SL_CPU_CODEC_VEC_NEON_H
 #define SL_CPU_CODEC_VEC_NEON_H
 
@@ -14,7 +14,7 @@ typedef uint32x4_t ivec;
 #define vec_add(a, b)         vaddq_f32(a, b)
 #define vec_sub(a, b)         vsubq_f32(a, b)
 #define vec_mul(a, b)         vmulq_f32(a, b)
-#define vec_clamp(v, lo, hi)  vmaxnmq_f32(vminnmq_f32(v, hi), lo) /* of NaN, a bound */
+#define vec_clamp(v, lo, hi)  vmaxnmq_f32(vminnmq_f32(v, hi), lo) /* a NaN gives a bound */
 #define vec_of_halves(p)      vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)))
 #define vec_to_halves(p, v)   vst1_u8(p, vreinterpret_u8_f16(vcvt_f16_f32(v)))
 #define vec_magnitude(v)      magnitude4(v)
@@ -23,7 +23,7 @@ typedef uint32x4_t ivec;
 #define ivec_max(a, b)        vmaxq_u32(a, b)
 #define ivec_most(v)          vmaxvq_u32(v)
 
-/* A bit where m ≥ least */
+/* Bit i: lane i of m ≥ least. */
 static inline uint32_t ivec_reach(uint32x4_t m, uint32x4_t least)
 {
 	static const uint32_t bit[4] = {1, 2, 4, 8};

@@ -1,4 +1,4 @@
-/* The ways of a convolution in this room; conv.c picks one. */
+/* The convolution algorithms of this folder; conv.c picks one. */
 #ifndef SL_CPU_CONV_H
 #define SL_CPU_CONV_H
 
@@ -10,10 +10,11 @@ struct sl_conv_dims {
 	int kh, kw, stride, pad, dilation;
 };
 
-/* Of `rows` images. */
+/* Dimensions for `rows` images. */
 struct sl_conv_dims sl_conv_dims_of(const struct sl_op *op, int64_t rows);
 
-/* Output rows in bands of even height, each of one image. */
+/* The output rows of all images, cut into bands of about equal height (at most 28 rows). No band spans
+ * two images. */
 struct sl_bands {
 	int64_t out_h, rows, per_image, all;
 };
@@ -38,7 +39,7 @@ static inline struct sl_band sl_band_at(const struct sl_bands *b, int64_t index)
 	return (struct sl_band){index / b->per_image, from, sl_cpu_min(b->out_h, from + b->rows)};
 }
 
-/* One call: dx NULL where it is not wanted, `add` for dx +=; dw, dbias NULL or added to. */
+/* One call. dx NULL: not wanted; `add`: dx +=. dw, dbias: added to; NULL: not wanted. */
 struct sl_conv_call {
 	struct sl_backend *be;
 	const struct sl_op *op;
@@ -48,18 +49,18 @@ struct sl_conv_call {
 	float *y, *dx, *dw, *dbias;
 	bool add;
 	bool training;
-	const struct sl_op_call *pre, *post; /* of backend.h: what of them is done here too */
+	const struct sl_op_call *pre, *post; /* see backend.h: the parts of these ops that are done here too */
 	void *saved;
 	float *workspace;
 };
 
-/* Else `pre`, where there is one, is an activation. */
+/* Whether `pre` is a batchnorm. Otherwise `pre`, if there is one, is an activation. */
 static inline bool sl_conv_has_bn_pre(const struct sl_conv_call *call)
 {
 	return call->pre != NULL && call->pre->op->kind == SL_OP_BATCHNORM;
 }
 
-/* Memory for both of them: coefficients, and a part for each of `blocks` blocks of work. */
+/* Coefficients of the batchnorms in front (pre) and behind (post), and a part for each block of work. */
 struct sl_conv_bn {
 	struct sl_cpu_bn pre, post;
 	enum sl_act act_pre, act_post;
@@ -69,7 +70,7 @@ struct sl_conv_bn {
 
 int64_t sl_conv_bn_floats(const struct sl_conv_dims *d, int64_t blocks);
 struct sl_conv_bn sl_conv_bn_open(const struct sl_conv_call *call, bool backward, float *memory);
-/* Puts the blocks' parts together: statistics of y behind forward, the sums of `pre` behind backward. */
+/* Merges the blocks' parts: after forward the statistics of y, after backward the sums of `pre`. */
 void sl_conv_bn_finish(const struct sl_conv_call *call, const struct sl_conv_bn *bn, int64_t blocks, bool backward);
 
 static inline bool sl_conv_is_pointwise(const struct sl_conv_attr *a)
@@ -83,17 +84,17 @@ struct sl_conv_kernel {
 	void (*backward)(const struct sl_conv_call *call);
 };
 
-extern const struct sl_conv_kernel sl_conv_gemm;  /* dense, any kernel: products over blocks of output pixels */
+extern const struct sl_conv_kernel sl_conv_gemm;  /* dense, any kernel size: products over blocks of output pixels */
 extern const struct sl_conv_kernel sl_conv_rows;  /* dense, kernel larger than 1×1: row by row */
 extern const struct sl_conv_kernel sl_conv_wino;  /* dense 3×3, pad 1, stride 1, many channels: Winograd */
 extern const struct sl_conv_kernel sl_conv_dw3;   /* depthwise 3×3, pad 1, stride 1 or 2 */
 extern const struct sl_conv_kernel sl_conv_dw;    /* depthwise, any window that is not far larger than the image */
-extern const struct sl_conv_kernel sl_conv_group; /* groups of several channels, and dilation; what is left */
+extern const struct sl_conv_kernel sl_conv_group; /* groups of several channels, dilation, and all other cases */
 bool sl_conv_dw_takes(const struct sl_op *op);
 bool sl_conv_group_takes(const struct sl_op *op);
 bool sl_conv_rows_takes(const struct sl_op *op);
 bool sl_conv_wino_takes(const struct sl_op *op);
-/* `whole` of backend.h: y and out are those of the batchnorm behind, and there is no dx. */
+/* SL_POST_WHOLE of backend.h: y and out are the outputs of the batchnorm behind, and there is no dx. */
 extern const struct sl_conv_kernel sl_conv_stem;
 bool sl_conv_stem_takes(const struct sl_op *op);
 size_t sl_conv_stem_saved_bytes(const struct sl_op *op);

@@ -1,4 +1,5 @@
-/* What every way of a convolution uses: its dimensions, and the batch norms or activations computed with it. */
+/* Shared by all convolution algorithms: dimensions, and the batch norms or activations computed with a
+ * convolution. */
 #include "kernels/cpu/conv.h"
 
 struct sl_conv_dims sl_conv_dims_of(const struct sl_op *op, int64_t rows)
@@ -22,7 +23,7 @@ int64_t sl_conv_bn_floats(const struct sl_conv_dims *d, int64_t blocks)
 	return 2 * sl_bn_coef_floats(c) + blocks * sl_bn_part_floats(c);
 }
 
-/* What leaves x as it is, so that an activation can be treated as a batchnorm. */
+/* Coefficients of a batchnorm that leaves x unchanged, so that an activation can be treated as a batchnorm. */
 static struct sl_cpu_bn identity(int64_t c, float *memory)
 {
 	struct sl_cpu_bn n = {.mean = memory, .scale = memory + c, .shift = memory};

@@ -1,24 +1,25 @@
 /* Depthwise convolution of any window, stride, padding and dilation, by strips of channels.
  *
- * A task goes through bands of output rows. Of each strip it copies what the band reads to its worker's scratch, with
- * zeros beside the image, so that the row kernels know no edges; rows of a window above and below the image are left
- * out. The gradient of x is the same sum over dy, whose rows and columns then lie `stride` apart, with the window
- * turned. Gradients of weights are summed in spans of bands, whose number depends on the shape alone. */
+ * A task covers a band of output rows. For each strip it copies the rows that the band reads to its worker's
+ * scratch, with zeros beside the image, so that the row kernels have no edge cases. Window rows above and
+ * below the image are skipped. The gradient of x is the same sum over dy, with the window rotated by 180°;
+ * rows and columns of dy are then `stride` apart. Weight gradients are summed over spans of bands, whose
+ * number depends on the shape alone. */
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
 
-enum { MAX_SPANS = 64, ROWS = 16 /* of a window at a time */ };
+enum { MAX_SPANS = 64, ROWS = 16 /* rows of a window taken at a time */ };
 
-/* A sum over windows of x: output o and tap k see place o·step + k·dilation − lead, where row r of x lies at r·apart;
- * left: the lead of columns. */
+/* A sum over windows of x. Tap k of output o reads place o·step + k·dilation − lead. Row (or column) r of x
+ * is at place r·apart; the other places are 0. `lead` applies to rows, `left` to columns. */
 struct sum {
 	const float *x, *w;
 	float *y;
 	int64_t h, w_x, out_h, out_w, apart, step, lead, left;
 	struct sl_bands bands;
-	int64_t columns; /* of a row in the scratch */
-	int64_t rows;    /* in the scratch at most */
+	int64_t columns; /* of a row in the scratch, which is one strip wide */
+	int64_t rows;    /* most rows in the scratch */
 	bool turned;
 };
 
@@ -66,7 +67,8 @@ static int64_t scratch_floats(const struct sl_conv_dims *d)
 	return sl_cpu_max(to.rows * to.columns, back.rows * back.columns) * SL_DW_LANES;
 }
 
-/* Not where the scratch would be much larger than rows of the images: with padding, strides or gaps far beyond them. */
+/* Refuses windows whose scratch would be much larger than rows of the images: with padding, strides or
+ * dilation far beyond the image's size. */
 bool sl_conv_dw_takes(const struct sl_op *op)
 {
 	const struct sl_conv_dims d = sl_conv_dims_of(op, 1);
@@ -98,13 +100,13 @@ static struct job job_of(const struct sl_conv_call *call, bool back)
 	return j;
 }
 
-/* The first row of x whose place is at least `at`. */
+/* The first row (or column) of x whose place is at least `at`. */
 static int64_t row_from(const struct sum *s, int64_t at)
 {
 	return at > 0 ? sl_cpu_blocks(at, s->apart) : 0;
 }
 
-/* A band of one strip: its channels, and the rows of x that lie in the scratch. */
+/* One strip of a band: its first channel `at`, and rows [first, end) of x, which are in the scratch. */
 struct strip {
 	const struct job *j;
 	struct sl_band b;
@@ -152,8 +154,8 @@ static struct strip open_strip(const struct job *j, struct sl_band b, int64_t st
 	return t;
 }
 
-/* Rows of the window of output row o that lie in the image, ROWS at most, from row *k on, which becomes the next one;
- * `part` is where their weights' gradients are summed. */
+/* Collects the window rows of output row o that lie in the image, at most ROWS, from window row *k on.
+ * Advances *k. `part`: the weight gradients of the span, or NULL. */
 static void look(struct strip *t, int64_t o, int *k, float *part)
 {
 	const struct job *j = t->j;
@@ -227,7 +229,7 @@ static void weight_strip(struct strip *t, float *part)
 	}
 }
 
-/* Steps are counted through the strips of all bands of the span. */
+/* The steps are the strips of all bands of the span. */
 static void weight_span(void *arg, int64_t span, struct sl_pool_step *s)
 {
 	const struct job *j = arg;

@@ -1,18 +1,19 @@
 /* Depthwise 3×3 convolution, pad 1, stride 1 or 2, by strips of channels.
  *
- * Each worker keeps the three newest rows of x (and of dy) of every strip in a ring of its own. A zero column pads each
- * row on either side, so that the row kernels know no edges. A batchnorm beside the convolution is applied as a row
- * enters its ring. A few output rows of a strip are made one after the other: as many as leave what they touch of all
- * strips in the nearest cache. Backward makes dX and dW in one pass. Work is cut in bands of output rows, and bands are
- * summed in spans whose number depends on the shape alone. */
+ * Each worker keeps the three newest rows of x (and of dy) of every strip in a ring of its own. A zero column
+ * pads each row on either side, so that the row kernels have no edge cases. A batchnorm next to the
+ * convolution is applied when a row enters its ring. A few output rows of one strip are computed before the
+ * next strip: as many as keep all strips' data in the core's nearest caches. Backward computes dX and dW in one pass.
+ * Bands of output rows divide the work; bands are summed in spans whose number depends on the shape alone. */
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
 
 enum {
 	MAX_SPANS = 64,
-	PART_FLOATS = 16384, /* that a part of a batchnorm is told about at least: small planes share one */
-	NEAR_FLOATS = 65536, /* that a few output rows of all strips touch at most */
+	PART_FLOATS = 16384, /* a part of the batchnorm's sums covers up to so many floats: bands of small planes
+			      * share a part */
+	NEAR_FLOATS = 65536, /* most floats that these few rows of all strips touch: 256 KiB */
 };
 
 struct job {
@@ -20,10 +21,10 @@ struct job {
 	const struct sl_cpu_simd *simd;
 	struct sl_conv_dims d;
 	struct sl_bands bands;
-	int64_t parts, part_bands; /* of a batchnorm beside it, and tasks of forward */
+	int64_t parts, part_bands; /* parts of the batchnorm's sums, which are also forward's tasks; bands of a part */
 	int64_t spans, span_parts;
-	int64_t few;           /* output rows of a strip, one after the other */
-	int64_t x_row, dy_row; /* floats of a strip's padded row */
+	int64_t few;           /* output rows of one strip that are computed before the next strip */
+	int64_t x_row, dy_row; /* floats of a padded row of one strip */
 	float *flipped;        /* [9, C] */
 	float *part;           /* [spans, 9·C + C] */
 	struct sl_conv_bn bn;
@@ -40,7 +41,7 @@ static int64_t strips_of(const struct sl_conv_dims *d)
 	return sl_cpu_blocks(d->c, SL_DW_LANES);
 }
 
-/* Three rows of each strip, and one of zeros for all. */
+/* Three rows of each strip, and one shared row of zeros. */
 static int64_t ring_floats(const struct job *j, int64_t row)
 {
 	return (3 * strips_of(&j->d) + 1) * row;
@@ -97,19 +98,19 @@ static bool has_bn_pre(const struct job *j)
 
 /* ---- rings */
 
-/* Rows of one image, padded; of each strip, row h in slot h mod 3. */
+/* Padded rows of one image. Row h of each strip is in the strip's slot h mod 3. */
 struct ring {
 	const struct sl_cpu_simd *simd;
-	const struct sl_cpu_bn *bn; /* put each row through it; NULL: copy */
+	const struct sl_cpu_bn *bn; /* batchnorm applied to each row; NULL: the row is copied */
 	enum sl_act act;
-	const float *src, *bn_x; /* image; bn_x: of the batchnorm's input, where src is a gradient at its output */
+	const float *src, *bn_x; /* the image; with dy through a batchnorm, also its input x */
 	float *memory, *zero;
 	int64_t row;
-	int64_t held[3]; /* row in each slot, −1 none */
+	int64_t held[3]; /* row in each slot, −1: none */
 	int64_t h, w, c;
 };
 
-/* A strip of a ring: the same, seen from its first channel. */
+/* One strip of a ring: its three slots, and the batchnorm's coefficients from its first channel on. */
 struct strip {
 	struct ring *ring;
 	float *slots;
@@ -145,7 +146,7 @@ static struct ring dy_ring(const struct job *j, float *memory)
 	return r;
 }
 
-/* Bands of an image follow each other: what the last one left is good for the next. */
+/* Consecutive bands of one image keep the ring's rows; a new image empties the ring. */
 static void ring_image(struct ring *r, const float *src, const float *bn_x, int64_t n)
 {
 	int64_t image = r->h * r->w * r->c;
@@ -168,7 +169,7 @@ static struct strip strip_open(struct ring *r, struct sl_bn_range k)
 	return s;
 }
 
-/* The padded row h; zeros above and below the image. */
+/* The padded row h; above and below the image a row of zeros. */
 static const float *strip_row(struct strip *s, int64_t h)
 {
 	const struct ring *r = s->ring;
@@ -195,7 +196,8 @@ static void x_rows(struct strip *x, const float *rows[3], int64_t out_row, int s
 		rows[i] = strip_row(x, out_row * stride - 1 + i);
 }
 
-/* All strips begin with the same rows, take the same steps, and so hold the same: the last one speaks for all. */
+/* All strips start with the same rows and take the same steps, so they hold the same rows: the last one sets
+ * `held`. */
 static void strip_close(const struct strip *s)
 {
 	struct ring *r = s->ring;
@@ -209,9 +211,9 @@ static struct sl_bn_range channels_of(const struct job *j, int64_t at)
 	return (struct sl_bn_range){at, sl_cpu_min(SL_DW_LANES, j->d.c - at)};
 }
 
-/* ---- what comes next */
+/* ---- prefetch */
 
-/* Rows [from, from + n) of a tensor of images, the images side by side. */
+/* Adds to `next` the rows [from, from + n) of a tensor, counted through all images. */
 static void expect(const struct job *j, struct sl_prefetch *next, const float *p, int64_t from, int64_t n, int64_t h,
 		   int64_t w)
 {
@@ -223,7 +225,8 @@ static void expect(const struct job *j, struct sl_prefetch *next, const float *p
 	next->end[next->n++] = (const char *)(p + end * w * j->d.c);
 }
 
-/* What the few output rows behind row o of image n will touch first, to be asked for during the `rows` from o on. */
+/* The memory that the output rows behind [o, o + rows) of image n will touch first, to be prefetched while
+ * those are computed. */
 static struct sl_prefetch ahead(const struct job *j, int64_t n, int64_t o, int64_t rows, bool backward)
 {
 	const struct sl_conv_call *call = j->call;
@@ -254,8 +257,8 @@ static int64_t part_end(const struct job *j, int64_t part)
 
 /* ---- forward */
 
-/* Output rows of one strip; where `first`, they begin a part of the statistics, which are told of all of them at once:
- * planes may be no wider than a pixel or two. */
+/* Output rows of one strip. `first`: they are the first of their part of the statistics. The statistics take
+ * all these rows in one call, because planes may be no wider than a pixel or two. */
 static void forward_strip(const struct job *j, struct strip *x, struct sl_band b, float *part, bool first,
 			  struct sl_prefetch *next)
 {
@@ -318,7 +321,7 @@ static void forward(const struct sl_conv_call *call)
 
 /* ---- backward */
 
-/* A strip's row of dX: made in place, or in scratch and then added or put through an activation. */
+/* A strip's row of dX: written in place, or to scratch and then added or propagated through an activation. */
 struct data_row {
 	float *to;
 	int64_t ld;
@@ -341,7 +344,7 @@ static void end_data_row(const struct job *j, const struct data_row *row, struct
 				  has_bn_pre(j) ? SL_ACT_NONE : j->bn.act_pre, j->call->add);
 }
 
-/* What the rows of dX that belong to the output rows of a band give to the sums of `pre`. */
+/* Adds the rows of dX that belong to a band's output rows to the sums of `pre`. */
 static void sum_data_rows(const struct job *j, struct sl_band b, struct sl_bn_range k, float *part)
 {
 	const struct sl_conv_dims *d = &j->d;
@@ -353,8 +356,9 @@ static void sum_data_rows(const struct job *j, struct sl_band b, struct sl_bn_ra
 			       (to - from) * d->w, k);
 }
 
-/* The rows of dX that belong to output row o: o itself at stride 1; 2o and 2o + 1 at stride 2. An even row saw the
- * middle weights of output o; an odd one, the lower weights of output o and the upper ones of output o + 1. */
+/* The rows of dX that belong to output row o: row o at stride 1, rows 2o and 2o + 1 at stride 2. In forward,
+ * an even row meets the middle weights of output o; an odd row meets the lower weights of output o and the
+ * upper ones of o + 1. */
 static void data_rows(const struct job *j, struct strip *dy, int64_t n, int64_t o, float *scratch,
 		      struct sl_prefetch *next)
 {
@@ -383,7 +387,7 @@ static void data_rows(const struct job *j, struct strip *dy, int64_t n, int64_t 
 	}
 }
 
-/* What output rows of one strip give: dX, and what they add to dw. */
+/* Backward of output rows of one strip: their rows of dX, and what they add to dw. */
 static void backward_strip(const struct job *j, struct sl_band b, float *part, struct strip *x, struct strip *dy,
 			   float *dw, float *scratch, struct sl_prefetch *next)
 {
@@ -426,7 +430,7 @@ static void backward_band(const struct job *j, struct sl_band b, float *part, st
 	}
 }
 
-/* Its bands are its steps. */
+/* The bands of the span are its steps. */
 static void backward_span(void *arg, int64_t span, struct sl_pool_step *s)
 {
 	const struct job *j = arg;

@@ -1,45 +1,48 @@
-/* Dense convolutions as products over blocks of output pixels. With patches P [M, K], K = KH·KW·I, M = N·H'·W':
+/* Dense convolutions as products over blocks of output pixels. With patches P [M, K],
+ * K = KH·KW·I, M = N·H'·W':
  *   Y = P·Wᵀ        dP = dY·W        dW = dYᵀ·P
- * A 1×1 convolution of stride 1 has P = X; else the patches of a block are copied out, and gradients scattered back
- * image by image. dW is summed over a number of spans of M that depends on the shape alone, then over the spans. Where
- * M has few blocks, their columns are divided as well: those of Y in forward; in backward those of dW and dX. */
+ * A 1×1 convolution of stride 1 has P = X. Otherwise the patches of a block are copied out, and gradients are
+ * scattered back image by image. dW is summed over spans of M, whose number depends on the shape alone, then
+ * over the spans. If M has few blocks, their columns are divided as well: Y's in forward, those of dW and dX
+ * in backward. */
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
 #include "kernels/cpu/gemm.h"
 
 enum {
-	BLOCK_FLOATS = 16384, /* of one block of P and Y: most of it in the nearest cache */
+	BLOCK_FLOATS = 16384, /* of one block of P and Y: 64 KiB, most of it in the nearest cache */
 	MOST_ROWS = 504,
 	LEAST_ROWS = 56,
-	TALL_ROWS = 112, /* where so many floats have fewer rows than that */
+	TALL_ROWS = 112, /* rows of a block where BLOCK_FLOATS would give fewer than LEAST_ROWS */
 	FORWARD_TASKS = 64,
 	MAX_SPANS = 16,
 	FEW_BLOCKS = 8,
-	WIDE_ROWS = 256, /* of a block where a task of backward has but some of its columns */
+	WIDE_ROWS = 256, /* rows of backward's block if M has few blocks: a task then has only some columns */
 	GRADIENT_ROWS = 32,
-	FORWARD_COLUMNS = 128, /* of a task */
+	FORWARD_COLUMNS = 128, /* of a task, if M has few blocks */
 	COLUMNS = 32,          /* multiple of every panel */
 	SPAN_FLOATS = 1 << 22, /* of all partial dW together: 16 MiB */
-	SAME_SETS = 512,       /* floats */
-	TURNED_FLOATS = 16384, /* of a dW that may be summed turned: it is turned back in one thread */
+	SAME_SETS = 512,       /* rows a multiple of so many floats long map to the same cache sets */
+	TURNED_FLOATS = 16384, /* largest dW that may be summed transposed: one thread transposes it back */
 };
 
 struct job {
 	const struct sl_conv_call *call;
 	struct sl_conv_dims d;
 	int64_t m, k;
-	int64_t block_rows, forward_rows; /* of a block; of a task of forward */
+	int64_t block_rows, forward_rows; /* rows of a block; of a task of forward */
 	int64_t span_rows, spans;
-	int64_t groups, columns;  /* that Y's or dX's are divided into */
+	int64_t groups, columns;  /* groups that the columns of Y or dX are divided into; columns of a group */
 	float *part;              /* [spans, O·K + O] */
 	float *scratch;           /* per worker [block_rows, K] and [block_rows, O] */
-	float *dy;                /* [M, ld_dy] with several groups: what `gradient` gives, made once for all */
-	int64_t ld_dy, ld_p;      /* floats from row to row of what `gradient` and `patches` give */
+	float *dy;                /* [M, ld_dy] with several groups: the gradient at Y, computed once for all; NULL:
+				   * see `gradient` */
+	int64_t ld_dy, ld_p;      /* row strides of what `gradient` and `patches` return */
 	struct sl_conv_bn bn;     /* a part per block */
 	struct sl_gemm_weights w; /* forward: Wᵀ [K, O]; backward: W [O, K] */
 	bool direct;              /* P = X */
-	bool turned;              /* dWᵀ = PᵀdY is what is summed: its columns fill whole registers better */
+	bool turned;              /* dWᵀ = PᵀdY is summed: its columns fill whole registers better */
 };
 
 static int64_t part_floats(const struct job *j)
@@ -52,7 +55,7 @@ static int64_t most_spans(const struct job *j)
 	return sl_cpu_max(1, sl_cpu_min(MAX_SPANS, SPAN_FLOATS / (j->d.o * j->k)));
 }
 
-/* of a block where M has many */
+/* Rows of a block if M has many blocks. */
 static int64_t many_rows(const struct job *j)
 {
 	int64_t rows = BLOCK_FLOATS / (j->k + j->d.o) / 14 * 14;
@@ -60,14 +63,14 @@ static int64_t many_rows(const struct job *j)
 	return rows < LEAST_ROWS ? TALL_ROWS : sl_cpu_min(MOST_ROWS, rows);
 }
 
-/* of a block, at any M */
+/* Most rows of a block, for any M. */
 static int64_t most_rows(const struct job *j)
 {
 	return sl_cpu_max(WIDE_ROWS, many_rows(j));
 }
 
-/* Rows of a power of two floats all lie in few sets of the caches: of few of them a line stays there. A copy has rows
- * that are a line longer. */
+/* Rows whose length is a power of two map to few cache sets, which hold only few of them. Copies of such rows
+ * are one cache line longer. */
 static int64_t padded(int64_t n)
 {
 	return n % SAME_SETS == 0 ? n + SL_CPU_LINE : n;
@@ -78,14 +81,15 @@ static int64_t worker_floats(const struct job *j)
 	return sl_cpu_line(most_rows(j) * padded(j->k)) + sl_cpu_line(most_rows(j) * j->d.o);
 }
 
-/* Columns in at most `groups` even groups of whole panels. */
+/* Divides the columns into at most `groups` even groups of whole panels. */
 static void divide_columns(struct job *j, int64_t all, int64_t groups)
 {
 	j->columns = sl_cpu_blocks(sl_cpu_blocks(all, sl_cpu_max(1, groups)), COLUMNS) * COLUMNS;
 	j->groups = sl_cpu_blocks(all, j->columns);
 }
 
-/* Few blocks: as few spans as make MAX_SPANS tasks together with the groups, since each has a dW of its own. */
+/* With few blocks, the number of spans is reduced so that spans × groups is about MAX_SPANS: each span has a
+ * dW of its own. */
 static void divide(struct job *j, bool backward)
 {
 	int64_t blocks, spans = most_spans(j);
@@ -147,8 +151,8 @@ static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
 	       sizeof(float);
 }
 
-/* Steps of a row of dW = AᵀB: registers times rows of tiles. A tile one register wide is bound by loads, and takes more
- * than half of one that is two wide. */
+/* The cost of a row of dW = AᵀB: rows of tiles times registers. A tile one register wide is bound by loads,
+ * and takes more than half the time of one two wide. */
 static double outer_cost(const struct sl_cpu_simd *simd, int64_t na, int64_t nb)
 {
 	int64_t rest = nb % simd->panel;
@@ -183,7 +187,7 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 	return j;
 }
 
-/* One patch: KH runs of KW·I floats, each contiguous in x, zero where it hangs over the edge. */
+/* Copies one patch: KH runs of KW·I floats, each contiguous in x, zero outside the image. */
 static void copy_patch(const struct job *j, float *p, int64_t m)
 {
 	const struct sl_conv_dims *d = &j->d;
@@ -219,8 +223,8 @@ static void scatter_patch(const struct job *j, const float *p, int64_t m)
 	}
 }
 
-/* P of rows [m, m + rows), `ld_p` floats a row: x itself or made in the worker's scratch, there columns k alone where
- * P = X. */
+/* P of rows [m, m + rows), row stride ld_p: x itself, or a copy in the worker's scratch. If P = X, only
+ * columns k are copied. */
 static const float *patches(const struct job *j, int64_t m, int64_t rows, struct sl_bn_range k, int worker)
 {
 	const struct sl_cpu_simd *simd = sl_cpu_simd_of(j->call->be);
@@ -271,7 +275,8 @@ static void gradient_block(void *arg, int64_t block, int worker)
 			memcpy(j->dy + m * j->ld_dy, j->call->dy + m * o, (size_t)o * sizeof(float));
 }
 
-/* The gradient at Y of rows [m, m + rows), `ld_dy` floats a row: dy itself, or put through the batchnorm behind. */
+/* The gradient at Y of rows [m, m + rows), row stride ld_dy: dy itself, or dy propagated through the
+ * batchnorm behind. */
 static const float *gradient(const struct job *j, int64_t m, int64_t rows, int worker)
 {
 	float *to = j->scratch + worker * worker_floats(j) + sl_cpu_line(most_rows(j) * padded(j->k));
@@ -292,7 +297,7 @@ static void expect(struct sl_prefetch *next, const float *p, int64_t from, int64
 	next->end[next->n++] = (const char *)(p + to * width);
 }
 
-/* What the block of rows that begins at m, in a span that ends at `end`, will touch first. */
+/* The memory that the block of rows from m on will touch first, in a span that ends at `end`. */
 static struct sl_prefetch ahead(const struct job *j, int64_t m, int64_t end, bool backward)
 {
 	const struct sl_conv_call *call = j->call;
@@ -316,7 +321,7 @@ static struct sl_prefetch ahead(const struct job *j, int64_t m, int64_t end, boo
 	return next;
 }
 
-/* Columns o of rows [m, m + rows) of Y, and their part of the statistics of `post`. */
+/* Computes columns o of rows [m, m + rows) of Y, and their part of the statistics of `post`. */
 static void forward_rows(const struct job *j, int64_t m, int64_t rows, struct sl_bn_range o, int worker,
 			 struct sl_prefetch *next)
 {
@@ -366,7 +371,7 @@ static void forward(const struct sl_conv_call *call)
 	sl_conv_bn_finish(call, &j.bn, blocks_of(&j), false);
 }
 
-/* Columns k of rows [m, m + rows) of dX. */
+/* Computes columns k of rows [m, m + rows) of dX. */
 static void data_block(const struct job *j, const float *dy, int64_t m, int64_t rows, struct sl_bn_range k,
 		       struct sl_prefetch *next)
 {
@@ -384,14 +389,13 @@ static void data_block(const struct job *j, const float *dy, int64_t m, int64_t 
 	sl_bn_add_sums(w.simd, part, dx, call->x + m * j->k, &j->bn.pre, call->pre->op, rows, k);
 }
 
-/* Where a span's dW or dWᵀ lies: in the result itself where there is but one span. */
+/* A span's dW or dWᵀ. With a single span it is summed in the result itself. */
 static float *weights_of(const struct job *j, int64_t span)
 {
 	return j->spans == 1 && !j->turned ? j->call->dw : j->part + span * part_floats(j);
 }
 
-/* dW of one span and some of its columns, and dbias; there dX of its rows as well where P = X, while dY is in the
- * cache. */
+/* One span's dW for columns k, and dbias. If P = X, also dX of these rows, while dY is in the cache. */
 static void backward_rows(const struct job *j, int64_t span, int64_t m, int64_t rows, struct sl_bn_range k, int worker,
 			  struct sl_prefetch *next)
 {
@@ -458,7 +462,7 @@ static void data_image(void *arg, int64_t n, struct sl_pool_step *s)
 	}
 }
 
-/* The spans' sum, turned back. */
+/* Sums the spans' dWᵀ, and adds its transpose to dw. */
 static void add_turned(const struct job *j)
 {
 	int64_t o = j->d.o, stride = part_floats(j);

@@ -1,16 +1,16 @@
-/* Convolutions with groups of several channels, dense ones whose window has gaps (dilation), and depthwise ones that
- * conv_dw.c does not take: patches P [M, K] of a group, K = KH·KW·I/groups, and products of these with the group's
- * weights, whose outputs lie O apart:
+/* Convolutions with groups of several channels, dense ones with dilation, and depthwise ones that conv_dw.c
+ * does not take. Patches P [M, K] of a group, K = KH·KW·I/groups, are multiplied with the group's weights;
+ * the rows of its outputs are O floats apart:
  *   Y = P·Wᵀ        dP = dY·W        dW = dYᵀ·P
- * A task has one group: of a block of output pixels in forward; of an image for dX, whose patches overlap; of a span of
- * images for dW. Spans depend on the shape alone, and are summed in order. */
+ * A task has one group: of a block of output pixels in forward, of one image for dX, whose patches overlap,
+ * of a span of images for dW. Spans depend on the shape alone, and are summed in order. */
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
 #include "kernels/cpu/gemm.h"
 
 enum {
-	BLOCK_FLOATS = 16384, /* of a block's patches: in the nearest cache */
+	BLOCK_FLOATS = 16384, /* of a block's patches: 64 KiB, for the core's nearest caches */
 	MOST_ROWS = 448,
 	LEAST_ROWS = 28,
 	MAX_SPANS = 16,
@@ -21,8 +21,8 @@ struct job {
 	const struct sl_conv_call *call;
 	const struct sl_cpu_simd *simd;
 	struct sl_conv_dims d;
-	int64_t groups, in, out, k; /* in, out: channels of a group */
-	int64_t pixels;             /* of an output */
+	int64_t groups, in, out, k; /* channels of a group: input, output; KH·KW·in */
+	int64_t pixels;             /* of one image's output */
 	int64_t block_rows;
 	int64_t spans, span_images;
 	float *part;    /* [spans, dW and dbias] */
@@ -85,7 +85,7 @@ static struct job open_job(const struct sl_conv_call *call)
 	return j;
 }
 
-/* Wᵀ [K, O/groups] in forward, W [O/groups, K] behind it. */
+/* Packs Wᵀ [K, O/groups] for forward, W [O/groups, K] for backward. */
 static struct sl_gemm_weights pack(const struct job *j, int64_t g, bool back)
 {
 	const float *w = j->call->w + g * j->out * j->k;
@@ -111,7 +111,7 @@ static struct sl_gemm_weights packed_of(const struct job *j, int64_t g, bool bac
 					back ? j->k : j->out, false};
 }
 
-/* Where in x the tap (i, k) of output pixel m of image n lies, of group g; -1: beyond the edge. */
+/* The offset in x of tap (i, k) of output pixel m of image n, for group g; -1: outside the image. */
 static int64_t tap_at(const struct job *j, int64_t n, int64_t m, int i, int k, int64_t g)
 {
 	const struct sl_conv_dims *d = &j->d;
@@ -201,7 +201,7 @@ static void data_task(void *arg, int64_t task, struct sl_pool_step *s)
 	}
 }
 
-/* What `rows` output pixels of an image give to a group's dW. */
+/* Adds the contribution of `rows` output pixels of an image to a group's dW. */
 static void weight_rows(const struct job *j, float *dw, float *p, int64_t n, int64_t m, int64_t rows, int64_t g)
 {
 	const float *dy = j->call->dy + (n * j->pixels + m) * j->d.o + g * j->out;
@@ -210,7 +210,8 @@ static void weight_rows(const struct job *j, float *dw, float *p, int64_t n, int
 	j->simd->gemm_outer(dw, j->k, dy, j->d.o, j->out, p, j->k, j->k, rows, &(struct sl_prefetch){0});
 }
 
-/* dW of one group, of a span of images, whose blocks are its steps; the first group also has dbias of all. */
+/* dW of one group over a span of images, whose blocks are the steps. The task of the first group also sums
+ * dbias, for all groups. */
 static void weight_task(void *arg, int64_t task, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
@@ -251,7 +252,7 @@ static void backward(const struct sl_conv_call *call)
 	sl_pool_run_long(call->be->pool, j.d.n * j.groups, data_task, &j);
 }
 
-/* A window of one pixel has no gaps. */
+/* A window of one pixel has no gaps, so its dilation does not matter. */
 bool sl_conv_group_takes(const struct sl_op *op)
 {
 	const struct sl_conv_attr *a = &op->u.conv;

@@ -1,7 +1,7 @@
-/* Dense convolutions with a kernel larger than 1×1, row by row and without patches. In a row of x that is padded by
- * zeros, the values under KW taps lie side by side, and those of the next output stride·C floats further on. So an
- * output row is a product of KH such rows with the weights. dW is made the same way, as its transpose [KH·KW·C, O].
- * conv_gemm.c makes dX. */
+/* Dense convolutions with a kernel larger than 1×1, row by row and without patches. In a zero-padded row of x
+ * the values under KW taps are contiguous, and the next output's begin stride·C floats further. So an output
+ * row is a product of KH such rows with the weights. dW is computed the same way, as its transpose [KH·KW·C,
+ * O]. conv_gemm.c computes dX. */
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
@@ -110,7 +110,7 @@ static void forward(const struct sl_conv_call *call)
 	sl_conv_bn_finish(call, &j.bn, j.bands.all, false);
 }
 
-/* The gradient at row o of Y: dy itself, or put through the batchnorm behind. */
+/* The gradient at row o of Y: dy itself, or dy propagated through the batchnorm behind. */
 static const float *gradient_row(const struct job *j, int64_t n, int64_t o, int worker)
 {
 	const struct sl_conv_dims *d = &j->d;
@@ -124,7 +124,7 @@ static const float *gradient_row(const struct job *j, int64_t n, int64_t o, int 
 	return to;
 }
 
-/* What output row o of image n gives to a span's dW and dbias. */
+/* Adds the contribution of output row o of image n to a span's dW and dbias. */
 static void weight_row(const struct job *j, struct sl_rows *x, float *dw, int64_t n, int64_t o, int worker)
 {
 	const struct sl_conv_dims *d = &j->d;
@@ -138,7 +138,8 @@ static void weight_row(const struct job *j, struct sl_rows *x, float *dw, int64_
 	j->w.simd->row_sum(dw + j->k * d->o, dy, d->o, d->out_w, (int)d->o);
 }
 
-/* Rows of the span's bands are its steps: the bands have as many, but for the last of an image. */
+/* The steps are the rows of the span's bands. All bands count as equally high; in an image's last band, which
+ * may be lower, the excess steps do nothing. */
 static void backward_span(void *arg, int64_t span, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
@@ -189,8 +190,8 @@ static void backward(const struct sl_conv_call *call)
 		sl_conv_gemm.backward(&data);
 }
 
-/* A row of Y reads all weights, and writes all of their gradient. Where these do not fit the second cache, a short row
- * takes longer for that than for its products. */
+/* Each row of Y reads all weights, and writes all of their gradient. If these do not fit in the L2 cache, a
+ * short row spends more time on that traffic than on its products. */
 static bool rows_are_short(const struct sl_op *op)
 {
 	enum { CACHED_FLOATS = 1 << 18, LONG_ROW = 28 };

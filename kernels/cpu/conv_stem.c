@@ -1,22 +1,24 @@
-/* A dense convolution with few weights per output, whose input needs no gradient, and the batchnorm behind it, as one:
- * what is between them is never in memory. With patches p [K], y = W·p and z = act(γ/σ·(y − mean) + β):
+/* A dense convolution with few weights per output, whose input needs no gradient, fused with the batchnorm
+ * behind it: the tensor between them is never in memory. With patches p [K],
+ * y = W·p and z = act(γ/σ·(y − mean) + β):
  *   mean = W·p̄        σ² = W·C·Wᵀ/M        C = Σ (p − p̄)(p − p̄)ᵀ [K, K]
- * so forward reads x twice, for C and for z. Backward reads x and dz once: with G = Σ g·pᵀ [O, K], Σg [O],
+ * So forward reads x twice, for C and for z. Backward reads x and dz once: with G = Σ g·pᵀ [O, K], Σg [O],
  *   Σ g·(y − mean) = W·(G − Σg·p̄ᵀ)        dW = a·(G − Σg·p̄ᵀ) + b·W·C
- * where dy = a·g + b·(y − mean) + d is what the batchnorm does. Sums over patches are taken in float over some hundred
- * of them, and in double from there on: σ² may be far smaller than |W|²·C. Values far from 0 would take the digits of
- * C and G all the same, so without padding both are told about an origin of each channel. With padding the zeros beside
- * such values are part of σ², and nothing cancels. */
+ * where dy = a·g + b·(y − mean) + d is the batchnorm's backward. Patches are summed in float over some
+ * hundred of them, and these sums in double: σ² may be far smaller than |W|²·C. Values far from 0 would still
+ * use up the digits of C and G. So without padding, both are relative to an origin of each channel. With
+ * padding, the zeros beside such values are part of σ², and nothing cancels. */
 #include <string.h>
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/rows.h"
 
 enum {
-	MOST_DEPTH = 31, /* K: with a one behind it, a patch fits into two registers */
+	MOST_DEPTH = 31, /* largest K: with the added one, a patch fits into two registers */
 	MAX_SPANS = 32,
 	FLOAT_SUMS = 448,        /* patches that are summed in float */
-	STREAM_BYTES = 24 << 20, /* an output as long is not in the cache when it is read: stores go round it */
+	STREAM_BYTES = 24 << 20, /* an output this large leaves the cache before it is read, so stores bypass the
+				  * cache */
 };
 
 struct job {
@@ -28,15 +30,15 @@ struct job {
 	int64_t spans, span_bands;
 	int64_t patch;  /* floats from one patch to the next */
 	double *part;   /* [spans, part_count]: [K + 1, patch] in forward, [K + 1, O] in backward */
-	float *scratch; /* per worker */
+	float *scratch; /* per worker, see worker_floats */
 	struct sl_gemm_weights w;
 	struct sl_cpu_bn bn;
-	const float *plus; /* [W·C] minus the origin of each channel; NULL: it is 0 */
+	const float *plus; /* [W·C], minus the origin of each channel; NULL: the origin is 0 */
 	enum sl_act act;
 	bool stream;
 };
 
-/* What forward leaves for backward. */
+/* Forward saves these for backward. */
 struct saved {
 	double *mean, *cov, *rows; /* [K], [K, K], [1] */
 };
@@ -70,7 +72,7 @@ static int64_t part_count(const struct job *j)
 	return (j->k + 1) * sl_cpu_line(sl_cpu_max(j->patch, j->d.o));
 }
 
-/* Rows of x; a row of patches, or of z or g; sums in float. */
+/* Floats of a row of patches, or of a row of z or g. */
 static int64_t row_floats(const struct job *j)
 {
 	return j->d.out_w * sl_cpu_max(j->patch, sl_cpu_line(j->d.o)) + 16;
@@ -115,7 +117,8 @@ static float *coefficients_of(const struct job *j)
 	return packed_of(j) + sl_cpu_line(sl_gemm_packed_floats(j->k, j->d.o));
 }
 
-/* The mean of a row of the first image. */
+/* Minus the origin of each channel, repeated to a row [W·C]. The origin is the mean of the middle row of the
+ * first image. NULL: the origin is 0. */
 static const float *open_origin(const struct job *j)
 {
 	const int64_t c = j->d.c, n = j->d.w * c;
@@ -135,7 +138,7 @@ static const float *open_origin(const struct job *j)
 	return plus;
 }
 
-/* Of element i of a patch. */
+/* The origin of element i of a patch. */
 static double origin_of(const struct job *j, int64_t i)
 {
 	return j->plus != NULL ? -(double)j->plus[i % j->d.c] : 0;
@@ -171,7 +174,7 @@ static struct worker worker_open(const struct job *j, int worker)
 	return (struct worker){sl_rows_open(j->simd, &j->d, j->call->x, memory), row, row + sl_cpu_line(row_floats(j))};
 }
 
-/* to += sums, which are cleared */
+/* to += sums; clears sums. */
 static void empty(double *to, float *sums, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++)
@@ -186,8 +189,8 @@ static int64_t span_end(const struct job *j, int64_t span)
 
 /* ---- forward */
 
-/* Adds (p, 1)(p, 1)ᵀ of the patches of output row o, as far as it lies on or above the diagonal: in two groups of rows.
- */
+/* Adds (p, 1)(p, 1)ᵀ of the patches of output row o, in two products: all columns for the upper half of the
+ * rows, the right half of the columns for the lower half. These cover the diagonal and all above it. */
 static void gram_row(const struct job *j, struct worker *w, int64_t o)
 {
 	const int64_t n = j->k + 1, half = (n + 1) / 2;
@@ -201,8 +204,8 @@ static void gram_row(const struct job *j, struct worker *w, int64_t o)
 			    j->patch, n - half, j->d.out_w, &(struct sl_prefetch){0});
 }
 
-/* That of a span, whose bands are its steps. How many patches `sums` holds, fewer than FLOAT_SUMS, goes along in the
- * step's number. */
+/* The Gram sums of a span. Its bands are its steps. The step's number also encodes how many patches `sums`
+ * holds, which is less than FLOAT_SUMS. */
 static void gram_span(void *arg, int64_t span, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
@@ -306,7 +309,7 @@ static void forward(const struct sl_conv_call *call)
 
 /* ---- backward */
 
-/* The gradient in front of the activation, at row o of z. */
+/* The gradient in front of the activation, for the row of z at offset `at`. */
 static const float *gradient_row(const struct job *j, int64_t at, float *to)
 {
 	if (j->act == SL_ACT_NONE)
@@ -315,7 +318,7 @@ static const float *gradient_row(const struct job *j, int64_t at, float *to)
 	return to;
 }
 
-/* G, transposed, and Σg of a span. */
+/* Gᵀ and Σg of a span. Its bands are its steps. */
 static void backward_span(void *arg, int64_t span, struct sl_pool_step *s)
 {
 	const struct job *j = arg;

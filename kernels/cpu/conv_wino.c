@@ -2,12 +2,12 @@
  * products of channels instead of 36.
  *
  *   forward   V = Bᵀ·x·B of a tile's 4×4 inputs   M = V·U, U = G·w·Gᵀ   y = Aᵀ·M·A
- *   dX        the same, from dy, through the weights turned by half a turn
+ *   dX        the same, from dy, with the weights rotated by 180°
  *   dW        dU = Σ over tiles of (A·dy·Aᵀ)ᵀ·V   dw = Gᵀ·dU·G
  *
- * for each of the 16 places of the 4×4 domain a product of matrices, [tiles, C]·[C, O] or its counterpart. Tiles go
- * row by row of tiles through all images; a block is some of these rows, so that what it writes is contiguous. The
- * work is divided by the shape alone, whatever the number of threads. */
+ * Each of the 16 places of the 4×4 domain is one matrix product, [tiles, C]·[C, O] or its counterpart. Tiles
+ * are numbered by rows of tiles through all images. A block is some of these rows, so that its output is
+ * contiguous. The shape alone determines how the work is divided, not the number of threads. */
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
@@ -16,16 +16,16 @@
 enum {
 	PLACES = 16,
 	LEAST_CHANNELS = 32, /* below, the transforms cost more than they save */
-	MOST_WIDTH = 256,    /* a block has at least one row of tiles */
+	MOST_WIDTH = 256,    /* a block has at least one row of tiles, so its width is limited */
 	BLOCK_FLOATS = 1 << 18,
 	LEAST_TILES = 28,
 	MOST_TILES = 112,
 	MAX_SPANS = 16,
 	SPAN_FLOATS = 1 << 22, /* of all partial dU together: 16 MiB */
 	FEW_SPANS = 4,
-	GROUPS = 4, /* that few spans are divided into: each has one row of the 4×4 domain */
+	GROUPS = 4, /* tasks that a span is divided into if there are few: each computes one row of the 4×4 domain */
 	COLUMNS = 128,
-	PAD = 16, /* floats between rows: rows that are a power of two apart would fall into the same sets of a cache */
+	PAD = 16, /* floats between rows: rows a power of two apart would map to the same cache sets */
 	STEP = 16 /* channels of weights that are transformed at a time */
 };
 
@@ -34,12 +34,13 @@ struct job {
 	const struct sl_cpu_simd *simd;
 	struct sl_conv_dims d;
 	int64_t tiles_h, tiles_w;
-	int64_t rows, block_rows, blocks; /* of tiles */
-	int64_t most_rows, most_blocks;   /* of a block; of as many images */
+	int64_t rows, block_rows, blocks; /* rows of tiles: all, of a block; blocks */
+	int64_t most_rows, most_blocks;   /* upper bounds of block_rows and blocks, which no smaller number of images
+					   * exceeds */
 	int64_t spans, span_blocks, groups, columns, column_groups;
-	float *packed;  /* U: 16 × packed [in, out] */
+	float *packed;  /* U: 16 packed matrices [in, out] */
 	float *part;    /* [spans, dU and dbias] */
-	float *zero;    /* [max(C, O)]: pixels beyond the edge */
+	float *zero;    /* [max(C, O)]: read for pixels outside the image */
 	float *scratch; /* per worker: V, M, gradients */
 	struct sl_conv_bn bn;
 };
@@ -52,7 +53,7 @@ struct pass {
 	struct sl_gemm_weights u[PLACES];
 };
 
-/* Rows of pixels, some of a tensor or of a worker's scratch: the pixel [m] of the whole tensor at base + m·c. */
+/* Rows of pixels, in a tensor or in a worker's scratch: pixel m of the whole tensor is at base + m·c. */
 struct pixels {
 	const float *base;
 	int64_t c;
@@ -125,7 +126,7 @@ static struct job job_of(const struct sl_cpu_simd *simd, const struct sl_conv_di
 	return j;
 }
 
-/* Fewer images need no more of any of it. */
+/* For the largest chunk: fewer images never need more of any part. */
 static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
 {
 	const struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
@@ -148,7 +149,7 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 
 /* ---- weights */
 
-/* Panel of U for forward: [C, O's columns]. Transformed along C, then turned. */
+/* A panel of U for forward, [C, O's columns]: transformed along C, then transposed. */
 static void pack_forward(const struct pass *p, int64_t at, int64_t n, int64_t width, float *const to[PLACES])
 {
 	const struct job *j = p->j;
@@ -170,7 +171,7 @@ static void pack_forward(const struct pass *p, int64_t at, int64_t n, int64_t wi
 			memset(to[i] + k * width + n, 0, (size_t)(width - n) * sizeof(float));
 }
 
-/* Of dX: [O, C's columns]. */
+/* A panel of U for dX, [O, C's columns]. */
 static void pack_back(const struct pass *p, int64_t at, int64_t n, int64_t width, float *const to[PLACES])
 {
 	const struct job *j = p->j;
@@ -208,13 +209,13 @@ static struct pass open_pass(const struct job *j, bool back)
 
 /* ---- tiles */
 
-/* The row of pixels that a row of tiles begins with, counted through all images. */
+/* The first row of pixels of a row of tiles, counted through all images. */
 static int64_t first_row(const struct job *j, int64_t tile_row)
 {
 	return tile_row / j->tiles_h * j->d.h + tile_row % j->tiles_h * 2;
 }
 
-/* size × size pixels of image n from (h, w) on; beyond the edge zeros. */
+/* Pointers to size × size pixels of image n from (h, w) on; outside the image to zeros. */
 static void point(const struct job *j, const struct pixels *from, int64_t n, int64_t h, int64_t w, int size,
 		  const float **to)
 {
@@ -279,8 +280,8 @@ static void transform_out(const struct pass *p, int64_t row, int64_t count, cons
 	}
 }
 
-/* The gradient at y, of the pixels that rows of tiles read, with `halo` rows of pixels around them: dy itself, or put
- * through the batchnorm behind, in `memory`. */
+/* The gradient at y for the pixels that rows of tiles read, with `halo` rows of pixels around them: dy
+ * itself, or dy propagated through the batchnorm behind, in `memory`. */
 static struct pixels gradient(const struct job *j, int64_t row, int64_t count, int halo, float *memory)
 {
 	const struct sl_conv_call *call = j->call;
@@ -342,7 +343,8 @@ static void forward(const struct sl_conv_call *call)
 
 /* ---- dW */
 
-/* Of a span's dU one row of the 4×4 domain, or all, for some output channels; the first task also has dbias. */
+/* A span's dU for some output channels: one row of the 4×4 domain, or all four. The task of row 0 also sums
+ * dbias. */
 static void weight_task(void *arg, int64_t task, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
@@ -380,7 +382,7 @@ static void weight_task(void *arg, int64_t task, struct sl_pool_step *s)
 	}
 }
 
-/* The spans' dU of some output channels, summed and transformed back. */
+/* Sums the spans' dU of output channel o, and transforms it back. */
 static void add_weights(void *arg, int64_t o, int worker)
 {
 	const struct job *j = arg;

@@ -1,6 +1,7 @@
-/* Transposed convolutions, by the three passes of the convolution whose adjoint they are (conv_gemm.c), roles swapped.
- * Forward is that convolution's gradient of the input, and the gradient of the input is its forward. The gradient of
- * the weight is its own, with input and output gradient swapped. The bias is added and summed here. */
+/* Transposed convolutions, by the three passes of the convolution whose adjoint they are (conv_gemm.c), with
+ * swapped roles. Forward is that convolution's input gradient; the input gradient is its forward. The weight
+ * gradient is that convolution's own, with input and output gradient swapped. The bias is added and its
+ * gradient summed here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@ enum { LINE_BYTES = 64 };
 struct job {
 	const struct sl_cpu_simd *simd;
 	int64_t pixels, c; /* of one image of the output */
-	float *y, *parts;  /* [N,OH,OW,O]; [N, a line of O] */
+	float *y, *parts;  /* [N,OH,OW,O]; [N, sl_cpu_line(O)] */
 	const float *bias, *dy;
 };
 
@@ -20,7 +21,8 @@ static int64_t in_floats(const struct sl_op *adjoint, int64_t rows)
 	return sl_cpu_line(rows * sl_shape_row(&adjoint->out_shape));
 }
 
-/* Workspace: the convolution's own, then the input's gradient before it is added, or sums of the bias's by image. */
+/* Workspace: the convolution's own, then either the input's gradient before it is added to din, or the bias's
+ * gradient of each image. */
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	const struct sl_op *op = p->op;

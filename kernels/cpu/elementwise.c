@@ -1,4 +1,4 @@
-/* Activation, sum, product with a constant, dropout, flatten: loops over elements in blocks. */
+/* Activation, sum, product with a constant, dropout, flatten: element-wise loops in blocks. */
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
@@ -11,12 +11,12 @@ struct job {
 	enum sl_act act;
 	bool add;
 	const struct sl_rng_key *rng;
-	const struct sl_op_call *call; /* of dropout, as p is */
+	const struct sl_op_call *call; /* dropout only, as is p */
 	float p;
-	float by, plus; /* of scale */
+	float by, plus; /* scale only */
 };
 
-/* What a function of one tensor reads and writes: in and out, or dout and din[k]. */
+/* The tensors of an op with one input: in and out, or dout and din[k]. */
 struct io {
 	int64_t n;
 	float *out;
@@ -45,7 +45,7 @@ static int64_t count_in(const struct job *j, int64_t at)
 	return sl_cpu_min(SL_CPU_BLOCK, j->n - at);
 }
 
-/* Identity: out = or += a. In place there is nothing to do. */
+/* Identity: out = or += a. Not called where out is a already. */
 static void copy_block(void *arg, int64_t block, int worker)
 {
 	const struct job *j = arg;
@@ -157,7 +157,7 @@ static enum sl_err scale_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* Drawing is most of the work, and what is dropped is small: blocks are, too. */
+/* Drawing random numbers is most of the work, and the tensors are small, so blocks are small too. */
 enum { DROPOUT_BLOCK = SL_CPU_BLOCK / 8 };
 
 static void dropout_block(void *arg, int64_t block, int worker)
@@ -168,7 +168,8 @@ static void dropout_block(void *arg, int64_t block, int worker)
 	j->simd->dropout(j->out + at, j->a + at, j->rng, at, n, j->p, j->add);
 }
 
-/* Elements of one row, drawn from `first` on. The vectors' draws begin at multiples of 4. */
+/* Drops elements of one row; their draws begin at `first`. The SIMD function needs draws that begin at
+ * multiples of 4. */
 static void drop_from(const struct job *j, float *y, const float *x, int64_t first, int64_t n)
 {
 	const float by = 1.0f / (1.0f - j->p);
@@ -181,7 +182,7 @@ static void drop_from(const struct job *j, float *y, const float *x, int64_t fir
 	j->simd->dropout(y, x, j->rng, first, n, j->p, j->add);
 }
 
-/* What a token's elements are drawn by does not depend on how long other rows are. */
+/* A token's draws depend on its row and place alone, not on the lengths of other rows. */
 static void dropout_row(void *arg, int64_t row, int worker)
 {
 	const struct job *j = arg;

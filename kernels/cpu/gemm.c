@@ -40,7 +40,8 @@ static void pack_panel(void *arg, int64_t panel, int worker)
 	}
 }
 
-/* Whole panels of rows that lie as they are packed: all of a row's at a time, as it comes from memory. */
+/* Packs contiguous rows (col = 1) into whole panels. A row is copied to all its panels before the next one,
+ * so that memory is read in order. */
 static void pack_rows(const struct pack_job *j)
 {
 	enum { AHEAD = 12, EIGHT = 8 };
@@ -53,7 +54,8 @@ static void pack_rows(const struct pack_job *j)
 		for (int64_t p = 0; p < panels; p++, w += width, to += width * j->to.depth) {
 			for (int64_t at = 0; at < width; at += SL_CPU_LINE)
 				__builtin_prefetch(w + AHEAD * j->row + at, 0, 3);
-			for (int64_t at = 0; at < width; at += EIGHT) /* a call would take as long as the copy */
+			for (int64_t at = 0; at < width; at += EIGHT) /* of constant size: a call of memcpy would take
+								       * as long as the copy */
 				memcpy(to + at, w + at, EIGHT * sizeof *to);
 		}
 	}
@@ -82,7 +84,7 @@ struct sl_gemm_weights sl_gemm_pack_here(const struct sl_cpu_simd *simd, float *
 	return job.to;
 }
 
-enum { STRIP = 64, PANEL_MOST = 32 }; /* of a panel's columns, that lie in the first cache as floats */
+enum { STRIP = 64, PANEL_MOST = 32 }; /* factors of a panel's columns widened at a time: they stay in the L1 cache */
 
 void sl_gemm_pack_held(const struct sl_cpu_simd *simd, float *packed, struct sl_held w, int64_t depth, int64_t n,
 		       int64_t row, int64_t col)
@@ -126,7 +128,7 @@ void sl_gemm_pack_pairs(const struct sl_cpu_simd *simd, float *packed, struct sl
 		const struct sl_held from = {w.data + at * col, w.f16};
 		uint32_t *pair = (uint32_t *)(void *)packed;
 
-		if (whole) /* pairs lie there as floats would */
+		if (whole) /* each pair is already one word, as a float would be */
 			simd->transpose(packed, (int)width, (const float *)(const void *)from.data, col / 2, wide,
 					to.depth);
 		for (int64_t k = 0; k < depth && !whole; k += 2, pair += width) {

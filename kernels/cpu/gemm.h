@@ -1,11 +1,12 @@
-/* Products of packed weights with rows that lie as they are, on the tiles of struct sl_cpu_simd. */
+/* Products of rows, read in place, with packed weights, by the tiles of struct sl_cpu_simd. */
 #ifndef SL_CPU_GEMM_H
 #define SL_CPU_GEMM_H
 
 #include "kernels/cpu/impl.h"
 
-/* Packed weights: B [depth, n] in panels of simd->panel columns, one behind the other; the last may be half as wide.
- * With `pairs` a float of them, and of the rows, is two factors in bfloat16, and `depth` counts these. */
+/* Packed weights: B [depth, n] in panels of simd->panel columns, one after another; the last may be
+ * half as wide. With `pairs` each float, of B and of the rows, is a pair of bfloat16 factors, and
+ * `depth` counts pairs. */
 struct sl_gemm_weights {
 	const struct sl_cpu_simd *simd;
 	float *packed;
@@ -13,7 +14,7 @@ struct sl_gemm_weights {
 	bool pairs;
 };
 
-/* floats that packing takes, at any SIMD level */
+/* Floats that packing takes, at any SIMD level. */
 static inline int64_t sl_gemm_packed_floats(int64_t depth, int64_t n)
 {
 	return depth * ((n + 31) / 32 * 32);
@@ -26,18 +27,19 @@ struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const 
 /* The same in the calling thread alone. */
 struct sl_gemm_weights sl_gemm_pack_here(const struct sl_cpu_simd *simd, float *packed, const float *w, int64_t depth,
 					 int64_t n, int64_t row, int64_t col);
-/* The same of 16 bits; `row` or `col` is 1. */
+/* The same from 16-bit weights; `row` or `col` is 1. */
 void sl_gemm_pack_held(const struct sl_cpu_simd *simd, float *packed, struct sl_held w, int64_t depth, int64_t n,
 		       int64_t row, int64_t col);
 
-/* Pairs of factors, rounded to bfloat16 where they are IEEE halves; an odd `depth` has a 0 behind it. */
+/* Packs pairs of factors in bfloat16; IEEE halves are rounded to it. An odd `depth` is padded with a 0. */
 void sl_gemm_pack_pairs(const struct sl_cpu_simd *simd, float *packed, struct sl_held w, int64_t depth, int64_t n,
 			int64_t row, int64_t col);
 
-/* Columns [at, at + n) of B; at: a multiple of 32. */
+/* Columns [at, at + n) of B; `at` is a multiple of 32. */
 struct sl_gemm_weights sl_gemm_columns(const struct sl_gemm_weights *b, int64_t at, int64_t n);
 
-/* y [rows, n] at stride ldy = or += Σ over segments of seg[s][row·lda + k]·B; depth = n_seg·(depth of a segment). */
+/* y [rows, n] with row stride ldy = or += Σ over segments of seg[s][row·lda + k]·B; depth =
+ * n_seg·(depth of a segment). */
 void sl_gemm_rows(const struct sl_gemm_weights *b, float *y, int64_t ldy, const float *const *seg, int n_seg,
 		  int64_t lda, int64_t rows, bool add, struct sl_prefetch *next);
 

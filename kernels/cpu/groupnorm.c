@@ -1,6 +1,6 @@
-/* Group norm. A task is one row: it goes over its pixels once for the means, once for the variances and once for what
- * comes out, with sums in double for every channel. Saved: of each row and channel its group's mean and 1/σ. Backward
- * leaves each row's sums in the workspace, which are added in the order of rows. */
+/* Group norm. A task is one row. It passes over its pixels for the means, for the variances and for the
+ * output, with sums in double for every channel. Saved, for each row and channel: its group's mean and 1/σ.
+ * Backward leaves each row's sums in the workspace, and adds them in the order of rows. */
 #include <math.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	return SL_OK;
 }
 
-/* The mean over each group of a sum for each channel, for all of its channels. */
+/* Replaces the sum of each channel by the mean over its group. */
 static void share(const struct job *j, double *sum)
 {
 	const int64_t each = j->c / j->groups;
@@ -83,7 +83,7 @@ static void forward_row(void *arg, int64_t row, int worker)
 		}
 }
 
-/* dβ and dγ of one row, before γ's factor is in them; then dx. */
+/* dβ and dγ of one row, to the workspace. input_row multiplies them by γ for dx. */
 static void backward_row(void *arg, int64_t row, int worker)
 {
 	const struct job *j = arg;

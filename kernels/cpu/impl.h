@@ -1,4 +1,4 @@
-/* What the files of this room share. */
+/* Shared declarations of kernels/cpu/. */
 #ifndef SL_CPU_IMPL_H
 #define SL_CPU_IMPL_H
 
@@ -8,7 +8,7 @@
 
 enum {
 	SL_CPU_LINE = 16,    /* floats of a cache line */
-	SL_CPU_BLOCK = 32768 /* floats of a block of work: 128 KiB, with a second one beside it still in the L2 cache */
+	SL_CPU_BLOCK = 32768 /* floats of a block of work: 128 KiB, so that two blocks fit in the L2 cache together */
 };
 
 struct sl_cpu {
@@ -41,18 +41,19 @@ static inline int64_t sl_cpu_max(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* `floats` rounded up to whole cache lines */
+/* `floats`, rounded up to whole cache lines. */
 static inline int64_t sl_cpu_line(int64_t floats)
 {
 	return (floats + SL_CPU_LINE - 1) & ~(int64_t)(SL_CPU_LINE - 1);
 }
 
-enum sl_err sl_cpu_finite(struct sl_backend *be, const float *x, int64_t count, bool *finite); /* of backend.h */
+enum sl_err sl_cpu_finite(struct sl_backend *be, const float *x, int64_t count, bool *finite); /* see backend.h */
 
-/* out[i] += Σ over t of part[t·stride + i], t ascending, i in [0, n): whatever the number of threads. */
+/* out[i] += Σ over t of part[t·stride + i], t ascending, i in [0, n). Same bits for any number of
+ * threads. */
 void sl_cpu_reduce(struct sl_backend *be, float *out, const float *part, int64_t n, int64_t stride, int64_t parts);
 
-/* codec_backend.c: memory of the host. */
+/* Host memory, in codec_backend.c. */
 enum sl_err sl_cpu_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail);
 void sl_cpu_free(struct sl_backend *be, void *ptr);
 enum sl_err sl_cpu_copy(struct sl_backend *be, void *dst, const void *src, size_t bytes);

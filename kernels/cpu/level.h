@@ -1,5 +1,5 @@
-/* The SIMD levels of the architecture that this was built for: kernels, codec loops and which CPUs run them. Each
- * architecture has its list in a file of its own, level_*.c. */
+/* The SIMD levels of the architecture that this was built for: their kernels, codec loops, and the CPUs
+ * that run them. Each architecture has its list in a file of its own, level_*.c. */
 #ifndef SL_CPU_LEVEL_H
 #define SL_CPU_LEVEL_H
 
@@ -11,22 +11,23 @@
 struct sl_cpu_level {
 	const struct sl_cpu_simd *simd;
 	const struct sl_codec_loops *codec_loops;
-	bool (*runs)(void); /* whether this CPU has it */
-	/* What OpenBLAS calls its kernels for such CPUs, ended by NULL. NULL: its names do not tell older ones. */
+	bool (*runs)(void); /* whether this CPU runs the level */
+	/* OpenBLAS's names of its kernels for such CPUs, ended by NULL. NULL: OpenBLAS's names do not
+	 * reveal older kernels. */
 	const char *const *blas_cores;
 };
 
-/* The best first, `base` last, ended by NULL. */
+/* Best level first, `base` last, ended by NULL. */
 extern const struct sl_cpu_level *const sl_cpu_levels[];
 
-/* The best that this CPU runs. */
+/* The best level that this CPU runs. */
 const struct sl_cpu_level *sl_cpu_level_best(void);
 
-/* The one to use: the best, or, where SL_CPU_SIMD in the environment names a level, the best that is not above it. For
- * tests. */
+/* The level to use: the best that this CPU runs. For tests, SL_CPU_SIMD in the environment names a
+ * level: then the best that is not above it. */
 const struct sl_cpu_level *sl_cpu_level_choose(void);
 
-/* Whether this CPU multiplies pairs of bfloat16. */
+/* Whether this CPU multiplies pairs of bfloat16 (AVX512-BF16). */
 bool sl_cpu_has_pairs(void);
 
 #endif

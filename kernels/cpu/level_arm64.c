@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/codec_loops.h"
 
-/* Every CPU of this architecture has NEON. The base level computes with it too, but fuses no product with a sum: it
- * gives the bits that the base level of x86-64 gives. */
+/* Every CPU of this architecture has NEON. The base level uses NEON too, but fuses no product with a
+ * sum: it gives the bits of x86-64's base level. */
 static bool runs(void)
 {
 	return true;

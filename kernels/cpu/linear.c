@@ -1,30 +1,31 @@
 /* Fully connected layer. Every position of a sequence is a row.
  *
- * Forward and dX run on own tiles: a task packs some columns of the weights and takes rows through them. The sum of an
- * element is the same chain whatever rows and columns a task has: it depends neither on the number of threads, nor on
- * how many rows there are, nor on a row's neighbours. dW is OpenBLAS's, in tiles of its result that depend on the
- * layer's sizes alone, so that nothing is summed across threads.
+ * Forward and dX use this backend's own tiles: a task packs some columns of the weights and multiplies rows
+ * with them. Each element is the same chain of sums for any division into tasks. So it depends neither on the
+ * number of threads, nor on the number of rows, nor on other rows. OpenBLAS computes dW, in tiles of the
+ * result that depend on the layer's sizes alone, so that nothing is summed across threads.
  *
- * In bf16_factors, products with held weights take pairs of factors in bfloat16: the rows are rounded once, weights
- * lie in the file as pairs. Tiles and tasks are the same, where a float is such a pair. */
+ * With precision bf16_factors, products with weights held in 16 bits multiply pairs of bfloat16 factors. The
+ * rows are rounded once; the file's weights already lie as pairs. Tiles and tasks are the same, with a pair
+ * in place of a float. */
 #include <cblas.h>
 #include <string.h>
 
 #include "kernels/cpu/gemm.h"
 
 enum {
-	WIDTH = 192, /* columns of a task at most: with DEEP of them its weights stay in the L2 cache */
+	WIDTH = 192, /* most columns of a task: with DEEP of them its weights stay in the L2 cache */
 	DEEP = 768,  /* weights of a column that are packed at a time */
 	LEAST_WIDTH = 64,
-	HIGH = 1024, /* rows of a task at most: packing costs as much as some 20 of them */
+	HIGH = 1024, /* most rows of a task: packing costs as much as some 20 of them */
 	LEAST_HIGH = 128,
-	BLOCK = 112,    /* rows that pass through all of a task's columns: whole tiles of 14, 8 or 4 */
+	BLOCK = 112,    /* rows that pass through all of a task's columns: eight tiles of 14 */
 	PAD = 16,       /* floats between rows that are copied */
-	TILE_ROWS = 14, /* of the tiles of most CPUs; what is asked for ahead is spread over as many */
-	DW_ROWS = 384,  /* a tile of dW; of 256² each took 1.15 × as long, as OpenBLAS packs both sides for it */
+	TILE_ROWS = 14, /* rows of an AVX-512 tile; prefetches are spread over tiles of this height */
+	DW_ROWS = 384,  /* a tile of dW; tiles of 256² took 1.15 × as long, as OpenBLAS packs both sides for each */
 	DW_COLUMNS = 768,
-	DW_LEAST = 192, /* rows of a layer of which a tile is one part of several */
-	CHAIN = 320,    /* products that are summed one after the other there: rounding grows with them */
+	DW_LEAST = 192, /* a layer whose dW has fewer rows is one tile high */
+	CHAIN = 320,    /* products that OpenBLAS sums in one chain: the rounding error grows with its length */
 	BIAS_ROWS = 64, /* of a block of dbias */
 	LINE_BYTES = SL_CPU_LINE * sizeof(float)
 };
@@ -33,17 +34,17 @@ enum {
 struct product {
 	const struct sl_cpu_simd *simd;
 	const float *x, *w, *bias;
-	struct sl_held held; /* in place of w */
-	float *y, *scratch;  /* the latter: worker_floats of each worker, then room_of_rows */
+	struct sl_held held; /* weights in 16 bits, in place of w */
+	float *y, *scratch;  /* scratch: worker_floats for each worker, then room_of_rows */
 	int64_t rows, depth, n, row, col;
-	int64_t factors; /* of a row: `depth`, which with pairs becomes their number */
+	int64_t factors; /* factors of a row; `depth` is the same number, or with pairs the number of pairs */
 	bool pairs;
 	int64_t width, high; /* of a task */
-	int64_t ld;          /* how far apart rows of x lie */
+	int64_t ld;          /* floats between rows of x */
 	bool add;
 };
 
-/* Tasks as large as leaves every thread two of them. Results do not depend on it. */
+/* Chooses the largest tasks that leave every thread two of them. Results do not depend on it. */
 static void divide(struct product *p, int threads)
 {
 	int64_t high = HIGH, width = WIDTH;
@@ -63,8 +64,8 @@ static int64_t deep_of(int64_t depth)
 	return sl_cpu_blocks(depth, sl_cpu_blocks(depth, DEEP));
 }
 
-/* Rows of x that lie a power of two apart would fall into the same sets of a cache, and push each other out: such are
- * copied, once for all tasks. Floats from one row to the next that the tiles then see. */
+/* The row stride of x that the tiles read. Rows a power of two apart would map to the same cache sets and
+ * evict each other; they are copied once for all tasks, with PAD floats between them. */
 static int64_t stride_of(int64_t depth)
 {
 	return depth % 512 ? depth : depth + PAD;
@@ -82,26 +83,28 @@ static int64_t room_of_rows(int64_t rows, int64_t depth, enum sl_precision preci
 	return precision == SL_PRECISION_BF16_FACTORS ? sl_cpu_max(room, rows * stride_of(pairs_of(depth))) : room;
 }
 
-/* Of a worker's scratch. */
+/* Floats of one worker's scratch. */
 static int64_t worker_floats(int64_t depth)
 {
 	return sl_gemm_packed_floats(deep_of(depth), WIDTH);
 }
 
-/* What one task works on: columns [j, j + n) of rows [from, to), weights [k, k + depth) of each column. */
+/* The work of one step of a task: columns [j, j + n) of rows [from, to), weights [k, k + depth) of each
+ * column. */
 struct part {
 	int64_t j, n, from, to, k, depth;
 	float *packed; /* the weights */
 };
 
-/* To y of `rows` rows, for `n` columns from `at` on of the task's, behind their last product. */
+/* Adds the bias to `rows` rows of y, for `n` columns from `at` on of the task's; only after their last
+ * product. */
 static void add_bias(const struct product *p, const struct part *t, float *y, int64_t rows, int64_t at, int64_t n)
 {
 	for (int64_t r = 0; r < rows && p->bias && t->k + t->depth == p->depth; r++, y += p->n)
 		p->simd->sum(y, y, p->bias + t->j + at, n);
 }
 
-/* y of `rows` rows from i on, for `n` columns from `at` on of the task's. */
+/* Computes `rows` rows of y from i on, for `n` columns from `at` on of the task's. */
 static void product_rows(const struct product *p, const struct part *t, int64_t i, int64_t at, int64_t n,
 			 struct sl_prefetch *next)
 {
@@ -114,7 +117,7 @@ static void product_rows(const struct product *p, const struct part *t, int64_t 
 	add_bias(p, t, y, rows, at, n);
 }
 
-/* Memory from `from` on that lies in one piece, to be asked for while so many rows are multiplied. */
+/* One contiguous range from `from` on, to be prefetched while so many rows are multiplied. */
 static struct sl_prefetch ahead(const void *from, int64_t bytes, int64_t rows)
 {
 	return (struct sl_prefetch){.at = {from},
@@ -128,7 +131,7 @@ static int64_t factors_of(const struct product *p, int64_t depth)
 	return p->pairs ? 2 * depth : depth;
 }
 
-/* Weights of column `j` at depth `k`. */
+/* Address of the weights of column `j` from depth `k` on. */
 static const void *weights_at(const struct product *p, int64_t j, int64_t k)
 {
 	const int64_t at = factors_of(p, k) * p->row + j * p->col;
@@ -136,7 +139,7 @@ static const void *weights_at(const struct product *p, int64_t j, int64_t k)
 	return p->held.data ? (const void *)(p->held.data + at) : (const void *)(p->w + at);
 }
 
-/* n of the task's columns from `at` on. */
+/* Packs n of the task's columns, from `at` on. */
 static void pack(const struct product *p, const struct part *t, int64_t at, int64_t n)
 {
 	const void *w = weights_at(p, t->j + at, t->k);
@@ -151,7 +154,7 @@ static void pack(const struct product *p, const struct part *t, int64_t at, int6
 		sl_gemm_pack_here(p->simd, t->packed + at * t->depth, w, t->depth, n, p->row, p->col);
 }
 
-/* The first panel of a block asks for the rows of the next tile. */
+/* The first panel of a block prefetches the rows of the next tile. */
 static struct sl_prefetch ahead_rows(const struct product *p, const struct part *t, int64_t i)
 {
 	const int64_t rows = sl_cpu_min(BLOCK, t->to - i);
@@ -162,8 +165,8 @@ static struct sl_prefetch ahead_rows(const struct product *p, const struct part 
 		     rows - TILE_ROWS);
 }
 
-/* The first rows, while columns are packed one panel after the other: the next panel comes from memory while this one
- * is multiplied. */
+/* The first rows, while columns are packed one panel after another: the next panel is fetched from memory
+ * while this one is multiplied. */
 static void product_first(const struct product *p, const struct part *t)
 {
 	const int64_t panel = p->simd->panel, rows = sl_cpu_min(BLOCK, t->to - t->from);
@@ -176,13 +179,13 @@ static void product_first(const struct product *p, const struct part *t)
 		pack(p, t, at, n);
 		if (at == 0)
 			next = ahead_rows(p, t, t->from);
-		else if (p->col == factors_of(p, t->depth)) /* it lies in one piece */
+		else if (p->col == factors_of(p, t->depth)) /* the next panel is contiguous */
 			next = ahead(weights_at(p, t->j + at + n, t->k), sl_cpu_min(panel, left) * column, rows);
 		product_rows(p, t, t->from, at, n, &next);
 	}
 }
 
-/* A few rows, with weights where they lie. */
+/* Whether there are few rows and the weights can be read in place. */
 static bool takes_held_rows(const struct product *p)
 {
 	return p->held.data && !p->held.f16 && !p->pairs && p->row == 1 && p->rows <= p->simd->held_most;
@@ -198,8 +201,8 @@ static void product_held(const struct product *p, const struct part *t)
 	add_bias(p, t, y, rows, 0, t->n);
 }
 
-/* Blocks of the task's rows through some depth of its columns, which lie packed in the scratch. Steps: of these, and
- * before them of what has less depth. */
+/* Multiplies blocks of the task's rows with a range of depth of its columns, which is packed in the scratch.
+ * The steps are the blocks, for one range of depth after another. */
 static void product_task(void *arg, int64_t task, struct sl_pool_step *s)
 {
 	const struct product *p = arg;
@@ -251,7 +254,7 @@ static void copy_block(void *arg, int64_t block, int worker)
 			memcpy(to, p->x + r * p->depth, (size_t)p->depth * sizeof *to);
 			continue;
 		}
-		to[p->depth - 1] = 0; /* an odd factor has no other */
+		to[p->depth - 1] = 0; /* an odd last factor is paired with 0 */
 		p->simd->narrow((uint16_t *)(void *)to, p->x + r * p->factors, p->factors);
 	}
 }
@@ -299,8 +302,8 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	return SL_OK;
 }
 
-/* Rows of a tile of dW. Of a layer that is large enough there is an even number of tiles, each as high: two threads end
- * together. */
+/* Rows of a tile of dW. A large enough layer has an even number of equally high tiles, so that two threads
+ * finish together. */
 static int64_t dw_rows(int64_t rows, int64_t cols)
 {
 	const int64_t n = sl_cpu_blocks(rows, DW_ROWS), odd = n * sl_cpu_blocks(cols, DW_COLUMNS) % 2;
@@ -308,7 +311,7 @@ static int64_t dw_rows(int64_t rows, int64_t cols)
 	return rows < DW_LEAST ? DW_ROWS : sl_cpu_line(sl_cpu_blocks(rows, n + odd));
 }
 
-/* dw += leftᵀ·right, a tile of it; both [rows, …]. */
+/* One tile of dw += leftᵀ·right; both are [rows, …]. */
 static void weight_tile(void *arg, int64_t block, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
@@ -374,7 +377,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* The sum over rows is one of its own, so that rounding does not grow with what is there. */
+/* The rows are summed apart from the gradient so far, so that rounding does not grow with that. */
 static void bias_back(struct job *j, const struct sl_op_call *call)
 {
 	const int64_t blocks = sl_cpu_blocks(j->rows, BIAS_ROWS), line = sl_cpu_line(j->o);

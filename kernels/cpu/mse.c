@@ -1,4 +1,5 @@
-/* Losses of numbers. `saved`: dl/dx [N, K], of squares half of it. It is a few numbers a row: one thread. */
+/* Losses of numbers. `saved`: dl/dx [N, K]; for squares half of it. There are few numbers per row, so one
+ * thread computes it. */
 #include <math.h>
 
 #include "kernels/cpu/impl.h"
@@ -9,7 +10,7 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	return SL_OK;
 }
 
-/* Each takes an output and its target, and returns the loss; *slope: what is saved. */
+/* Takes an output and its target, returns the loss, and sets *slope to the value that is saved. */
 typedef double (*number_loss)(float x, float t, float weight, float *slope);
 
 static double square(float x, float t, float weight, float *slope)

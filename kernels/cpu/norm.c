@@ -1,5 +1,6 @@
-/* Layer norm and RMS norm: a row at a time, in blocks of rows. The gradients of the parameters are summed by block, and
- * the blocks in order. Saved: mean and 1/σ of each row. */
+/* Layer norm and RMS norm: a row at a time, in blocks of rows. The gradients of the parameters are summed by
+ * block, and the blocks in order. Saved: mean and 1/σ of each row (for RMS norm 0 and 1 over the root mean
+ * square). */
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
@@ -11,7 +12,7 @@ struct job {
 	const struct sl_cpu_simd *simd;
 	int64_t rows, f;
 	const float *gamma;
-	float *part; /* of each block: gradients of γ and β, each `line` floats */
+	float *part; /* for each block: the gradients of γ and β, `line` floats each */
 	int64_t line;
 };
 

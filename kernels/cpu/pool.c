@@ -1,14 +1,14 @@
-/* Max and average pooling: one block of work per image, with some windows a step, channels in the innermost loop. Max
- * pooling finds its maxima again in backward: the first one of a window in row order takes the gradient, as in PyTorch.
- */
+/* Max and average pooling. An image is one block of work, with some windows a step; channels are the
+ * innermost loop. Max pooling finds its maxima again in backward: the first one of a window in row order
+ * takes the gradient, as in PyTorch. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
 
 enum {
-	CALL = 16, /* a window takes as long as so many elements more than it has */
-	LANES = 16 /* channels whose maxima are looked for at a time */
+	CALL = 16, /* overhead of a window, in elements */
+	LANES = 16 /* channels whose maxima backward finds together */
 };
 
 struct job {
@@ -45,7 +45,7 @@ static struct job job_of(const struct sl_op_call *call)
 }
 
 struct window {
-	int64_t h0, h1, w0, w1; /* the part of it that lies in the image */
+	int64_t h0, h1, w0, w1; /* the part of the window that lies in the image */
 };
 
 static struct window window_at(const struct job *j, int64_t oh, int64_t ow)
@@ -80,10 +80,10 @@ static enum sl_err pool_back(const struct sl_op_call *call, sl_pool_long_fn *ima
 	return SL_OK;
 }
 
-/* A window of an image: all of its y, or what it adds to dx. */
+/* Processes one window of an image: writes all of its y, or adds its share to dx. */
 typedef void window_fn(const struct job *j, const float *x, float *out, const float *dy, struct window v);
 
-/* The windows of image n, in order. */
+/* Runs fn for the windows of image n, in order. */
 static void windows(const struct job *j, int64_t n, struct sl_pool_step *s, window_fn *fn)
 {
 	const int64_t in = j->h * j->w * j->c, outs = j->out_h * j->out_w;
@@ -120,7 +120,7 @@ static enum sl_err average_forward(const struct sl_op_call *call)
 	return pool(call, average_image);
 }
 
-/* Its only window covers the image. */
+/* Whether the only window covers the image. */
 static bool is_whole(const struct job *j)
 {
 	return j->k_h == j->h && j->k_w == j->w && j->pad == 0;
@@ -154,7 +154,7 @@ static enum sl_err average_backward(const struct sl_op_call *call)
 	return pool_back(call, average_back_image);
 }
 
-/* A NaN is a maximum, so that it is seen. */
+/* NaN counts as a maximum, so that it is not hidden. */
 static bool beats(float v, float best)
 {
 	return v > best || isnan(v);
@@ -183,7 +183,7 @@ static enum sl_err max_forward(const struct sl_op_call *call)
 	return pool(call, max_image);
 }
 
-/* Of n ≤ LANES channels from k on. */
+/* Max pooling's backward of one window, for n ≤ LANES channels from k on. */
 static void max_back_lanes(const struct job *j, const float *x, float *dx, const float *dy, struct window v, int64_t k,
 			   int64_t n)
 {

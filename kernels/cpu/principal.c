@@ -4,17 +4,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ROWS = 256 }; /* that are taken together */
+enum { ROWS = 256 }; /* rows whose products are summed together */
 
 struct sl_principal {
-	int size, waiting; /* rows that wait */
+	int size, waiting; /* size; rows added but not yet summed */
 	int64_t n;
 	double *sum, *square; /* [size]; [size, size], its upper triangle: sums of products */
 	double *rows;         /* [ROWS, size] */
 };
 
-/* LAPACK's, from OpenBLAS, whose headers do not name it: eigenvalues `low` to `high` in ascending order, with their
- * vectors as columns of z in column order. */
+/* LAPACK's function in OpenBLAS, whose headers do not declare it: eigenvalues number `low` to `high` in
+ * ascending order, with their vectors as columns of z (column-major). */
 extern void dsyevr_(const char *jobz, const char *range, const char *uplo, const int *n, double *a, const int *lda,
 		    const double *vl, const double *vu, const int *low, const int *high, const double *abstol, int *m,
 		    double *w, double *z, const int *ldz, int *isuppz, double *work, const int *lwork, int *iwork,
@@ -47,7 +47,7 @@ void sl_principal_close(struct sl_principal *p)
 	free(p);
 }
 
-/* Sums of products of what waits. */
+/* Adds the products of the waiting rows. */
 static void flush(struct sl_principal *p)
 {
 	if (p->waiting)
@@ -75,7 +75,8 @@ void sl_principal_mean(const struct sl_principal *p, float *mean)
 		mean[i] = p->n ? (float)(p->sum[i] / (double)p->n) : 0;
 }
 
-/* Sums of products become the covariance around `centre`, which need not be the mean. Returns its trace. */
+/* Turns the sums of products into the covariance around `centre`, which need not be the mean. Returns its
+ * trace. */
 static double centre_on(struct sl_principal *p, const float *centre)
 {
 	const double n = (double)p->n;
@@ -102,8 +103,7 @@ enum sl_err sl_principal_find(struct sl_principal *p, const float *centre, int c
 	int *whole = malloc((size_t)size * (2 + 10) * sizeof *whole), found = 0, info = 1;
 	double *axes = value ? value + size : NULL, kept = 0;
 
-	if (value && whole && isfinite(trace) &&
-	    trace > 0) /* a row-major upper triangle is a lower one in column order */
+	if (value && whole && isfinite(trace) && trace > 0) /* a row-major upper triangle is a column-major lower one */
 		dsyevr_("V", "I", "L", &size, p->square, &size, &none, &none, &low, &size, &none, &found, value, axes,
 			&size, whole, axes + (int64_t)size * count, &lwork, whole + 2 * (int64_t)size, &liwork, &info);
 	for (int c = 0; c < count && !info; c++) {

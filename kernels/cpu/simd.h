@@ -1,6 +1,7 @@
-/* The SIMD level that is chosen at run time: one body (body_*.h) compiled for each: AVX-512, AVX2 and any x86-64, or
- * NEON with fused products and without.
- * Rows are packed: x[rows, C]. Functions run in the calling thread and never write outside what they name. */
+/* The table of kernels of one SIMD level, which is chosen at run time. The bodies (body_*.h) are
+ * compiled once for each level: AVX-512, AVX2 and any x86-64, or NEON with fused products and without.
+ * Rows are packed: x[rows, C]. Functions run in the calling thread and write only to the ranges that
+ * they name. */
 #ifndef SL_CPU_SIMD_H
 #define SL_CPU_SIMD_H
 
@@ -13,12 +14,12 @@
 
 /* A batchnorm with its activation, per channel [C]: z = (x − mean)·scale + shift; y = act(z).
  * Backward: g = dy where z lies in the activation's linear part, else 0; dx = a·g + b·(x − mean) + d.
- * The mean is taken off first: where it is large beside σ, x·scale + shift would cancel. */
+ * The mean is subtracted first: where it is large compared with σ, x·scale + shift would cancel. */
 struct sl_cpu_bn {
 	float *mean, *scale, *shift, *a, *b, *d;
 };
 
-/* The coefficients from channel `at` on; those of backward only where there are some. */
+/* The coefficients from channel `at` on; those of backward only if n has them. */
 static inline struct sl_cpu_bn sl_bn_from(const struct sl_cpu_bn *n, int64_t at)
 {
 	struct sl_cpu_bn from = {.mean = n->mean + at, .scale = n->scale + at, .shift = n->shift + at};
@@ -31,13 +32,14 @@ static inline struct sl_cpu_bn sl_bn_from(const struct sl_cpu_bn *n, int64_t at)
 	return from;
 }
 
-/* Memory that will be read or written next, asked for a few lines at a time between tiles of work, so that it comes
- * while the core computes: the hardware's own prefetch ends at every page. */
+/* Ranges of memory that will be read or written next. Kernels prefetch a few of their cache lines
+ * between tiles of work, so that they arrive during the computation: the hardware's own prefetch stops
+ * at every page border. */
 enum { SL_PREFETCH_RANGES = 4 };
 struct sl_prefetch {
 	const char *at[SL_PREFETCH_RANGES], *end[SL_PREFETCH_RANGES];
 	int n;        /* ranges */
-	int per_tile; /* cache lines */
+	int per_tile; /* cache lines to prefetch for each tile */
 };
 
 enum sl_cpu_smooth {
@@ -56,9 +58,10 @@ enum sl_cpu_smooth {
 	SL_SMOOTH_RECIPROCAL
 };
 
-/* A row of outputs of a depthwise layer with any window, of l ≤ SL_DW_LANES channels. Of each row of the window that
- * lies in the image: the row of x [columns, SL_DW_LANES] from the first tap on, and the weights [kw, ldw]. Rows of x
- * have columns for SL_DW_SPARE more outputs, whatever stands there. */
+/* The input of one output row of a depthwise layer with any window, for l ≤ SL_DW_LANES channels. For
+ * each of the `rows` window rows that lie in the image: x is its row [columns, SL_DW_LANES] from the
+ * first tap on, and w its weights [kw, ldw]. Each row of x must be readable for SL_DW_SPARE more
+ * outputs; their values do not matter. */
 enum { SL_DW_SPARE = 8 };
 struct sl_dw_window {
 	const float *const *x, *const *w;
@@ -66,22 +69,24 @@ struct sl_dw_window {
 	int rows, kw, step, dilation, out_w, l;
 };
 
-enum { SL_DW_LANES = 16 }; /* channels of a strip of a depthwise layer: a cache line */
+enum { SL_DW_LANES = 16 }; /* channels of a strip of a depthwise layer: one cache line */
 
 struct sl_cpu_simd {
 	const char *name;
-	/* [n] */
+	/* x, dy, y, dx: [n]. Here and below, "= or +=" means += if `add` is true, else =. */
 	void (*act_forward)(float *y, const float *x, int64_t n, enum sl_act act);
 	void (*act_backward)(float *dx, const float *dy, const float *x, int64_t n, enum sl_act act, bool add);
 	void (*sum)(float *y, const float *a, const float *b, int64_t n); /* y = a + b; y may be a or b */
-	void (*copy_row)(float *y, const float *x, int64_t n); /* and expects to be called for the next rows too */
-	void (*widen)(float *y, const uint16_t *x, int64_t n, bool f16); /* IEEE half, or else bfloat16 */
+	void (*copy_row)(float *y, const float *x, int64_t n); /* and prefetches: the next rows are expected to be
+								* copied too */
+	void (*widen)(float *y, const uint16_t *x, int64_t n, bool f16); /* from IEEE half if f16, else from bfloat16 */
 	/* y = or += by·x + plus */
 	void (*scale)(float *y, const float *x, float by, float plus, int64_t n, bool add);
-	/* y = or += x/(1-p) where draw first + i of the key keeps element i; first is a multiple of 4. */
+	/* y = or += x/(1-p) where random draw first + i of the key keeps element i, else 0; first is a
+	 * multiple of 4. */
 	void (*dropout)(float *y, const float *x, const struct sl_rng_key *key, int64_t first, int64_t n, float p,
 			bool add);
-	/* nn/optimizer.h; w, g, m, v [n] */
+	/* Optimizer steps of common/exec/optimizer.h; w, g, m, v [n]. */
 	void (*sgd)(const struct sl_update *u, int64_t n, float *w, const float *g, float *m);
 	void (*adam)(const struct sl_update *u, int64_t n, float *w, const float *g, float *m, float *v);
 	/* y = f(x); dx = or += dy·f'(x) */
@@ -89,27 +94,29 @@ struct sl_cpu_simd {
 	void (*smooth_backward)(float *dx, const float *dy, const float *x, int64_t n, enum sl_cpu_smooth kind,
 				bool add);
 	void (*product)(float *y, const float *a, const float *b, int64_t n, bool add); /* y = or += a·b */
-	/* Of a query's scores [n]: s = e^((s − top)·scale)·inv, inv one over the sum; stat: top, the largest, and inv.
-	 * _again: from `stat`. _back: ds, which holds dp̃, = (kept·dp̃ − p·Σ kept·dp̃)·scale. */
+	/* Softmax of one query's scores [n]: s = e^((s − top)·scale)·inv, where top is the largest
+	 * score and inv is 1/sum. stat gets top and inv. softmax_again computes the same from `stat`.
+	 * softmax_back: ds holds dp̃ and becomes (kept·dp̃ − p·Σ kept·dp̃)·scale. */
 	void (*softmax)(float *s, int64_t n, float scale, float stat[2]);
 	void (*softmax_again)(float *s, int64_t n, float scale, const float stat[2]);
 	void (*softmax_back)(float *ds, const float *p, const float *kept, int64_t n, float scale);
-	/* `dropout` of rows ld floats apart, whose draws begin at first + row·step; ld, first and step are multiples of
-	 * 4. Of row i the first n + i·more; up to 3 floats behind them are read and written. */
+	/* `dropout` of rows ld floats apart; the draws of a row begin at first + row·step. ld, first
+	 * and step are multiples of 4. Row i has n + i·more elements; up to 3 floats behind them are
+	 * read and written. */
 	void (*dropout_rows)(float *y, const float *x, int64_t ld, const struct sl_rng_key *key, int64_t first,
 			     int64_t step, int64_t rows, int64_t n, int64_t more, float p);
-	/* A panel: to [depth, width] of x [n, depth], row i at x + i·ldx, columns from n on 0. width: a multiple of 4.
-	 */
+	/* Transposes x [n, depth], row i at x + i·ldx, to a panel [depth, width]. Its columns from n on
+	 * are 0. width: a multiple of 4. */
 	void (*transpose)(float *to, int width, const float *x, int64_t ldx, int64_t n, int64_t depth);
-	/* A row of f values: y = (x − mean)·inv·γ + β; stat: mean and inv = 1/σ, where `centred` is false 0 and one
-	 * over the root of the mean square. beta NULL: none. */
+	/* Normalises one row of f values: y = (x − mean)·inv·γ + β. stat gets mean and inv = 1/σ;
+	 * without `centred`, 0 and 1 over the root mean square. beta NULL: no β. */
 	void (*norm_forward)(float *y, float stat[2], const float *x, const float *gamma, const float *beta, int64_t f,
 			     float eps, bool centred);
 	/* dx NULL: not wanted. dgamma and dbeta (NULL: none) are added to. */
 	void (*norm_backward)(float *dx, const float *dy, const float *x, const float *gamma, const float stat[2],
 			      int64_t f, bool centred, bool add, float *dgamma, float *dbeta);
-	/* [rows, C]; with ld: of rows that long, C columns */
-	/* sum [c] += column sums of x [rows, c], row r of it at x + r·ld */
+	/* Matrices [rows, C]; with ld, rows begin ld floats apart and C columns of them count. */
+	/* sum [c] += column sums of x. */
 	void (*row_sum)(float *sum, const float *x, int64_t ld, int64_t rows, int c);
 	void (*add_row)(float *y, const float *row, int64_t rows, int c); /* y[r] += row */
 	/* y = by·Σ over h < high, w < wide of x[h·row + w·c + k] */
@@ -119,8 +126,8 @@ struct sl_cpu_simd {
 			int c);
 	void (*bn_forward)(float *y, const float *x, const struct sl_cpu_bn *n, int64_t ld, int64_t rows, int c,
 			   enum sl_act act);
-	/* The same past the cache, where rows of y are whole aligned registers: before other threads may see it, each
-	 * thread that did calls stream_end. */
+	/* The same by stores that bypass the cache, where rows of y are whole aligned registers. Each
+	 * thread that called it must call stream_end before another thread may read y. */
 	void (*bn_forward_stream)(float *y, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,
 				  enum sl_act act);
 	void (*stream_end)(void);
@@ -129,66 +136,74 @@ struct sl_cpu_simd {
 			int64_t ld, int64_t rows, int c, enum sl_act act);
 	void (*bn_backward)(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,
 			    enum sl_act act, bool add);
-	/* y [rows, n] = or += Σ over the segments s and k in [0, depth) of seg[s][row·lda + k]·w[s·depth + k][·]. Row i
-	 * of y at y + i·ldy. w: a panel of packed weights, [n_seg·depth, 16-, 8- or 4-lane registers], one register
-	 * wide where n fits, else two (`panel` floats, which is the most that n may be); zero behind n. */
+	/* y [rows, n] = or += Σ over segments s and k in [0, depth) of
+	 * seg[s][row·lda + k]·w[s·depth + k][·]. Row i of y is at y + i·ldy. w: one panel of packed
+	 * weights [n_seg·depth, width], 0 beyond column n. Its width is one register if n fits, else two
+	 * (`panel` floats). n is at most `panel`. */
 	void (*gemm_rows)(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
 			  const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next);
-	/* The same of bfloat16: a float of seg or w is two factors, and `depth` counts these. `narrow` makes them of x
-	 * [n], to nearest, ties to even; less than 2^-126 is 0. `pair_rows`: n pairs of a[i] and b[i]; b NULL: and 0.
-	 * NULL: this level has none. Nor have all CPUs of it (sl_cpu_has_pairs). */
+	/* The same product of bfloat16: each float of seg or w is a pair of factors, and `depth` counts
+	 * pairs. `narrow` rounds x [n] to bfloat16, to nearest, ties to even; magnitudes below 2^-126
+	 * become 0. `pair_rows` makes n pairs of a[i] and b[i]; b NULL: of a[i] and 0. NULL: this level
+	 * has none of these. Some CPUs of the level lack them too (sl_cpu_has_pairs). */
 	void (*gemm_pairs)(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
 			   const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next);
 	void (*narrow)(uint16_t *to, const float *x, int64_t n);
 	void (*pair_rows)(uint32_t *to, const uint16_t *a, const uint16_t *b, int64_t n);
-	/* y [rows, n] = or += x [rows, depth]·wᵀ, the bits of gemm_rows, of w [n, depth] in bfloat16; rows: 1 to
-	 * held_most. NULL: this level has none. */
+	/* y [rows, n] = or += x [rows, depth]·wᵀ for w [n, depth] in bfloat16; gives the bits of
+	 * gemm_rows. rows: 1 to held_most. NULL: this level has none. */
 	void (*held_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t depth, const uint16_t *w,
 			  int64_t ldw, int rows, int64_t n, bool add);
 	int held_most;
 	/* c [na, nb] += Σ over rows m of a[m·lda + i]·b[m·ldb + j] */
 	void (*gemm_outer)(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
 			   int64_t nb, int64_t rows, struct sl_prefetch *next);
-	/* p [n, ldp]: `taps` floats of each of n_seg rows, seg[s] + i·step, then a 1. Up to a register more than taps
-	 * is read, and than the last patch written. */
+	/* Makes patches p [n, ldp]: patch i is `taps` floats of each of n_seg rows, from
+	 * seg[s] + i·step on, then a 1. Reads up to a register more than the taps, and writes up to a register
+	 * behind the last patch. */
 	void (*patches)(float *p, int64_t ldp, const float *const *seg, int n_seg, int taps, int64_t step, int64_t n);
-	int panel, tile_rows; /* floats, rows of a tile */
-	/* Winograd's F(2×2, 3×3) of one tile and c channels; what lies `plane` floats apart are the places of the 4×4
-	 * domain. Input d [4, 4], and gradient dy [2, 2], are pointers to pixels; of their transforms rows from … to−1
-	 * of the four are written, to v and m. */
+	int panel, tile_rows; /* floats of a panel's row; rows of a tile */
+	/* Winograd's F(2×2, 3×3) of one tile and c channels. The places of the 4×4 domain lie `plane`
+	 * floats apart. d [4, 4] points to the input pixels, dy [2, 2] to those of the gradient. Rows
+	 * from … to−1 of the four rows of their transforms are written, to v and m. */
 	void (*wino_in)(float *v, int64_t plane, const float *const d[16], int c, int from, int to);
 	void (*wino_grad)(float *m, int64_t plane, const float *const dy[4], int c, int from, int to);
-	/* Pixels [2, 2] of the output, those that are not NULL; bias [c] or NULL */
+	/* Writes the output pixels [2, 2]; a NULL pixel is skipped. bias [c] or NULL. */
 	void (*wino_out)(float *const y[4], const float *m, int64_t plane, const float *bias, int c, bool add);
-	/* Weights of one output channel, taps ldw floats apart; turned: by half a turn. dw += the way back. */
+	/* Transforms the weights of one output channel; taps are ldw floats apart. turned: the kernel
+	 * is rotated by 180°. wino_weights_back adds the transposed transform of du to dw. */
 	void (*wino_weights)(float *u, int64_t plane, const float *w, int64_t ldw, int c, bool turned);
 	void (*wino_weights_back)(float *dw, int64_t ldw, const float *du, int64_t plane, int c);
-	/* Depthwise 3×3, stride 1 or 2, of l ≤ SL_DW_LANES channels: a strip. Its rows of x and dy are [columns + 2,
-	 * SL_DW_LANES] with a zero column on either side; w and dw [9, ldw]; of a tensor's row the next column is ldx
-	 * or ldy floats on. */
+	/* Depthwise 3×3, stride 1 or 2, of a strip: l ≤ SL_DW_LANES channels. Its rows of x and dy are
+	 * [columns + 2, SL_DW_LANES], with a zero column on either side. w and dw are [9, ldw]. In a
+	 * row of a tensor, columns are ldx or ldy floats apart. */
 	void (*dw_row)(float *y, int64_t ldy, const float *const x[3], const float *w, int64_t ldw, const float *bias,
 		       int out_w, int l, int stride, struct sl_prefetch *next); /* bias [l] or NULL */
-	/* dw += over one output row, dy behind its first zero column; dw[9] += the sum of dy */
+	/* dw += the products over one output row, and dw[9] += the sum of dy. dy points behind its
+	 * first zero column. */
 	void (*dw_weight_row)(float *dw, int64_t ldw, const float *dy, const float *const x[3], int out_w, int l,
 			      int stride, struct sl_prefetch *next);
-	/* Stride 2: dx [in_w] = from n_dy ∈ {1, 2} rows of dy behind their first zero column; row i goes through the
-	 * weights w[i] [3, ldw]. */
+	/* Stride 2: dx [in_w] = from n_dy ∈ {1, 2} rows of dy, pointers behind their first zero column.
+	 * Row i is multiplied by the weights w[i] [3, ldw]. */
 	void (*dw_data_row2)(float *dx, int64_t ldx, const float *const dy[2], const float *const w[2], int64_t ldw,
 			     int n_dy, int in_w, int l);
-	/* Columns of a strip from a tensor's: as they are (n NULL), put through a batchnorm, or back through it. */
+	/* Fills columns of a strip from a tensor: copied (n NULL), through a batchnorm, or backward
+	 * through it. */
 	void (*dw_fill)(float *to, const float *x, int64_t ldx, const struct sl_cpu_bn *n, int columns, int l,
 			enum sl_act act);
 	void (*dw_fill_back)(float *to, const float *dy, const float *x, int64_t ldx, const struct sl_cpu_bn *n,
 			     int columns, int l, enum sl_act act);
-	/* dx = or += columns of a strip, back through an activation of x (not read with SL_ACT_NONE) */
+	/* dx = or += columns of a strip, backward through an activation of x (not read with
+	 * SL_ACT_NONE). */
 	void (*dw_place)(float *dx, const float *g, const float *x, int64_t ldx, int columns, int l, enum sl_act act,
 			 bool add);
-	/* Any window. y = bias + Σ x·w, or y += that; dw[row] [kw, ldw] += Σ x·dy, where the window's w is not read */
+	/* Any window. dw_any_row: y = bias + Σ x·w; with `add`, y += that. dw_any_weight_row: dw[row]
+	 * [kw, ldw] += Σ x·dy; it does not read the window's w. */
 	void (*dw_any_row)(float *y, int64_t ldy, const struct sl_dw_window *v, const float *bias, bool add);
 	void (*dw_any_weight_row)(float *const *dw, const float *dy, int64_t ldy, const struct sl_dw_window *v);
 };
 
-/* Those of the architecture that this was built for; level.h lists them. */
+/* The levels of the architecture that this was built for; level.h lists them. */
 extern const struct sl_cpu_simd sl_cpu_simd_avx512, sl_cpu_simd_avx2, sl_cpu_simd_neon, sl_cpu_simd_base;
 
 #endif

@@ -1,8 +1,8 @@
-/* Smooth activations, element by element in blocks: GELU, SiLU, tanh, sigmoid and its hard forms. And products of two
- * tensors. */
+/* Smooth activations, element by element in blocks: GELU, SiLU, tanh, sigmoid and its hard forms, ELU,
+ * softplus, math functions. Also the product of two tensors. */
 #include "kernels/cpu/impl.h"
 
-enum { BLOCK = SL_CPU_BLOCK / 8 }; /* exponentials are most of the work: blocks are small */
+enum { BLOCK = SL_CPU_BLOCK / 8 }; /* exponentials are most of the work, so blocks are small */
 
 struct job {
 	const struct sl_cpu_simd *simd;

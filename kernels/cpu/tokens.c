@@ -1,5 +1,5 @@
-/* Ops of tokens: select, the first token of every row; gather, chosen tokens; transpose, a row's tokens by features;
- * embedding, a row of a table for every token. */
+/* Ops on tokens. select: the first token of every row. gather: chosen tokens. transpose: a row's tokens by
+ * features. embedding: a row of a table for every token. */
 #include <string.h>
 
 #include "common/base/pieces.h"
@@ -65,7 +65,7 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_cpu_select = {.forward = select_forward, .backward = select_backward};
 
-/* Copies are short: one thread does them, and gives way now and then. */
+/* The copies are short: one thread makes them, and lets other jobs run now and then. */
 enum { GATHER_TOKENS = 1024 };
 
 static void gather_turn(int64_t i)
@@ -109,7 +109,7 @@ static enum sl_err gather_backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_cpu_gather = {.forward = gather_forward, .backward = gather_backward};
 
-/* Of n matrices [rows,columns] each transpose: a task is a strip of a matrix's columns, which become rows. */
+/* Transposes each of n matrices [rows,columns]. A task is a strip of a matrix's columns, which become rows. */
 struct turn_job {
 	float *to;
 	const float *from;
@@ -119,7 +119,7 @@ struct turn_job {
 
 enum { TURN_COLUMNS = 64, TURN_ROWS = 16 };
 
-/* TURN_ROWS rows at a time: their lines stay in the first cache, and a line of what comes out is written whole. */
+/* TURN_ROWS rows at a time: their cache lines stay in L1, and each output line is written whole. */
 static void turn_strip(void *arg, int64_t task, int worker)
 {
 	const struct turn_job *j = arg;
@@ -141,7 +141,7 @@ static void turn_strip(void *arg, int64_t task, int worker)
 	}
 }
 
-/* `row`: the shape [N,F,S]; `to_tokens`: from that to [N·S,F], else the other way. */
+/* `row`: the shape [N,F,S]. `to_tokens`: from it to [N·S,F]; otherwise back. */
 static void turn(const struct sl_op_call *call, struct turn_job *j, const struct sl_shape *row, bool to_tokens)
 {
 	j->rows = row->dim[to_tokens ? 1 : 2];
@@ -171,8 +171,9 @@ static enum sl_err transpose_backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_cpu_transpose = {.forward = transpose_forward, .backward = transpose_backward};
 
-/* The row of the table for token `t` of a row that begins at `first`, behind `past`; ids are in range (exec.h). *marks
- * counts those in the row so far: it is 0 before the first token, and tokens come in order. */
+/* The row of the table for token `t` of a row that begins at `first`, after `past` cached tokens; ids are in
+ * range (exec.h). *marks counts the row's segment marks so far: it is 0 before the first token, and tokens
+ * come in order. */
 static int64_t looked_up(const struct sl_op_call *call, int64_t t, int64_t first, int64_t past, int64_t *marks)
 {
 	const struct sl_embedding_attr *a = &call->op->u.embedding;

@@ -1,4 +1,4 @@
-/* Turns 16x16 words of 32 bits in registers, for files that are compiled for AVX-512. */
+/* Transposes 16x16 words of 32 bits in registers, for files that are compiled for AVX-512. */
 #ifndef SL_CPU_TURN16_H
 #define SL_CPU_TURN16_H
 

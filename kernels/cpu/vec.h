@@ -1,6 +1,7 @@
-/* The vector alphabet of the *_body.h files. The including file defines VL, the floats of a register: 16 (AVX-512),
- * 8 (AVX2) or 4 (any x86-64, arm64). `n` is a count of lanes in [1, VL]: loads fill the others with zero, stores leave
- * the memory behind them untouched. No alignment is asked of any pointer. */
+/* The vector types and functions that the body_*.h files use. The including file defines VL, the floats
+ * of a register: 16 (AVX-512), 8 (AVX2) or 4 (any x86-64, arm64). `n` is a count of lanes in [1, VL]:
+ * loads fill the other lanes with zero, stores leave the memory behind the n lanes untouched. Pointers
+ * need no alignment, except those of `stream`. */
 #include <stdint.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ static inline void st(float *p, vf v)
 	*(vf_mem *)p = v;
 }
 
-/* Stores past the cache, p aligned to a register; other threads see them after stream_end. */
+/* A store that bypasses the cache, p aligned to a register; other threads see it after stream_end. */
 static inline void stream(float *p, vf v)
 {
 #if VL == 16
@@ -32,7 +33,7 @@ static inline void stream(float *p, vf v)
 #elif VL == 8
 	_mm256_stream_ps(p, (__m256)v);
 #elif defined(__aarch64__)
-	*(vf *)(void *)p = v; /* there is no such store of one register */
+	*(vf *)(void *)p = v; /* arm64 has no such store of one register */
 #else
 	_mm_stream_ps(p, (__m128)v);
 #endif
@@ -45,7 +46,7 @@ static inline void stream_end(void)
 #endif
 }
 
-/* Into the nearest cache: it comes faster so than into the next one. */
+/* Prefetches into the L1 cache, which is faster than into L2. */
 static inline void prefetch(const void *p)
 {
 	__builtin_prefetch(p, 0, 3);
@@ -67,7 +68,7 @@ static inline void stn(float *p, vf v, int n)
 	_mm512_mask_storeu_ps(p, (__mmask16)(0xffffu >> (16 - n)), (__m512)v);
 }
 
-/* a where a > b, else b: so NaN in b comes out. */
+/* a where a > b, else b: a NaN in b is returned. */
 static inline vf larger(vf a, vf b)
 {
 	return (vf)_mm512_max_ps((__m512)a, (__m512)b);
@@ -133,7 +134,7 @@ static inline void stn(float *p, vf v, int n)
 		p[i] = v[i];
 }
 
-/* Of two zeros the second operand comes out, as elsewhere: the instructions for maximum and minimum choose by sign. */
+/* For two zeros it returns b, as on x86: NEON's own maximum and minimum choose by sign. */
 static inline vf larger(vf a, vf b)
 {
 	return (vf)vbslq_f32(vcgtq_f32((float32x4_t)a, (float32x4_t)b), (float32x4_t)a, (float32x4_t)b);
@@ -179,7 +180,7 @@ static inline vf where_between(vf g, vf z, float low, float high)
 }
 #endif
 
-/* NaN in x comes out. */
+/* A NaN in x is returned. */
 static inline vf at_least(float low, vf x)
 {
 	return larger(set1(low), x);
@@ -198,7 +199,7 @@ static inline vf square_root(vf x)
 #endif
 }
 
-/* `n` of [1, VL]: the whole register where it is full. */
+/* n in [1, VL]: a full register is loaded or stored without a mask. */
 static inline vf ldv(const float *p, int n)
 {
 	return n == VL ? ld(p) : ldn(p, n);
@@ -217,7 +218,7 @@ static inline int left(int64_t n)
 	return n < VL ? (int)n : VL;
 }
 
-/* VL sums in double, for floats that were summed over a few terms. */
+/* VL sums in double, to which sums of a few float terms are added. */
 typedef double vd __attribute__((vector_size(VL * 4)));
 typedef double vd_mem __attribute__((vector_size(VL * 4), aligned(8), may_alias));
 typedef float vh __attribute__((vector_size(VL * 2)));
@@ -235,7 +236,7 @@ static inline void wide_add(struct wide *s, vf v)
 	s->high += __builtin_convertvector(half[1], vd);
 }
 
-/* The sums times `by` */
+/* The sums times `by`. */
 static inline vf wide_scaled(const struct wide *s, double by)
 {
 	vh half[2] = {__builtin_convertvector(s->low * by, vh), __builtin_convertvector(s->high * by, vh)};
@@ -245,7 +246,7 @@ static inline vf wide_scaled(const struct wide *s, double by)
 	return v;
 }
 
-/* p[i] += the sums, `n` of them */
+/* p[i] += the first n sums. */
 static inline void wide_put(double *p, const struct wide *s, int n)
 {
 	double sum[VL];

@@ -1,14 +1,14 @@
-/* Softmax cross-entropy and soft Dice. `saved`: the gradient of loss_sum [N, K], of cross-entropy softmax − target, 0
- * in rows that are ignored, so that backward only scales it. With SL_PRE_LINEAR the gradient, scaled, takes the place
- * of the logits. */
+/* Softmax cross-entropy and soft Dice. `saved`: the gradient of loss_sum [N, K], which backward only scales.
+ * For cross-entropy it is softmax − target; it is 0 in ignored rows. With SL_PRE_LINEAR the scaled gradient
+ * replaces the logits. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
 
-enum { PIECE = 8192 }; /* classes whose sum of e^ is taken in float: the sums of pieces are added in double */
+enum { PIECE = 8192 }; /* classes whose e^x are summed in float; the sums of pieces are added in double */
 
-/* Of a row. */
+/* The result of one row; correct: 1 or 0. */
 struct answer {
 	double loss;
 	int64_t correct;
@@ -20,17 +20,17 @@ struct job {
 	float *grad;           /* [N, K] */
 	struct answer *answer; /* [N] */
 	int classes;
-	int64_t pixels;    /* of a picture, for Dice */
-	struct dice *dice; /* [pictures, K] */
-	float *scratch;    /* in place: row_room of each worker */
+	int64_t pixels;    /* of an image, for Dice */
+	struct dice *dice; /* [images, K] */
+	float *scratch;    /* with SL_PRE_LINEAR: row_room floats for each worker */
 };
 
-/* Of a picture's class, as tests/ref/xent.c calls them; d of one pixel after the other. */
+/* Dice terms of one class of an image; tests/ref/xent.c defines a, b and d. d holds one pixel's at a time. */
 struct dice {
 	double a, b, d;
 };
 
-/* A row, or two numbers of each of its pieces. */
+/* Floats for a copy of a row's logits, or for two numbers of each of its pieces. */
 static int64_t row_room(int64_t classes)
 {
 	return sl_cpu_line(classes + 2);
@@ -58,8 +58,8 @@ static bool is_ignored(const struct sl_op_call *call, int64_t n)
 	return call->rule.ignores && call->labels[n] == call->rule.ignored;
 }
 
-/* g [K] holds the softmax, x [K] the logits; returns what smoothing takes off the row's loss at the label and gives to
- * all classes. */
+/* Label smoothing. g [K] holds the softmax, x [K] the logits. Returns what smoothing adds to the row's loss:
+ * it moves a share of the target from the label to all classes. */
 static double smooth(float *g, const float *x, int classes, int label, float top, double smoothing)
 {
 	double all = 0;
@@ -72,7 +72,8 @@ static double smooth(float *g, const float *x, int classes, int label, float top
 	return smoothing * ((double)x[label] - (double)top - all / classes);
 }
 
-/* The same of a mixed row, whose target has `share` at the label and the rest at `other`; returns its loss. */
+/* The same for a mixed row, whose target has `share` at the label and the rest at `other`. Returns the row's
+ * loss. */
 static double mix(const struct sl_op_call *call, int64_t n, float *g, const float *x, int classes, float top,
 		  double total)
 {
@@ -91,7 +92,7 @@ static double mix(const struct sl_op_call *call, int64_t n, float *g, const floa
 	       each * all;
 }
 
-/* The same of a row whose classes have weights: its target is weight · ((1 − ε)·(k == label) + ε/K). */
+/* The same with class weights: the target is weight · ((1 − ε)·(k == label) + ε/K). Returns the row's loss. */
 static double weigh(const struct sl_op_call *call, float *g, const float *x, int classes, int label, float top,
 		    double total)
 {
@@ -110,7 +111,7 @@ static double weigh(const struct sl_op_call *call, float *g, const float *x, int
 	return log(total) * all - at;
 }
 
-/* Of x [K] into g [K]; returns Σ exp(x − *top), *top the largest. */
+/* Writes the softmax of x [K] to g [K]; returns Σ exp(x − *top), *top the largest logit. */
 static double softmax(float *g, const float *x, int classes, float *top)
 {
 	double total = 0;
@@ -137,7 +138,7 @@ static int64_t best_of(const float *x, int classes)
 	return best;
 }
 
-/* Of row n, which is not ignored: x [K] into g [K]. */
+/* The gradient of row n, which is not ignored: from x [K] to g [K]. */
 static struct answer gradient(const struct job *j, int64_t n, float *g, const float *x)
 {
 	const int label = j->call->labels[n];
@@ -173,7 +174,7 @@ static void row(void *arg, int64_t n, int worker)
 
 /* ---- in place */
 
-/* Whether the label is the first of the largest logits. NaN is not. */
+/* Whether the label is the first of the largest logits. A NaN there is not. */
 static bool is_best(const float *x, int classes, int label)
 {
 	int above = isnan(x[label]);
@@ -185,7 +186,8 @@ static bool is_best(const float *x, int classes, int label)
 	return !above;
 }
 
-/* A label and nothing else: softmax by pieces, which are then put together. stat: two numbers of each. */
+/* In place, for a label without smoothing, mixing or weights. Softmax by pieces, which are then merged; stat:
+ * two numbers for each piece. */
 static struct answer gradient_here(const struct job *j, float *x, int label, float *stat)
 {
 	const struct sl_cpu_simd *simd = sl_cpu_simd_of(j->call->be);
@@ -232,7 +234,7 @@ static void row_here(void *arg, int64_t n, int worker)
 
 /* ---- soft Dice */
 
-/* Fills a and b [K] of the pixels that count; returns D. */
+/* Fills a and b [K] from the pixels that are not ignored; returns D. */
 static double overlap(const struct job *j, struct dice *of, int64_t first, int64_t end)
 {
 	double mean = 0;
@@ -257,7 +259,7 @@ static double overlap(const struct job *j, struct dice *of, int64_t first, int64
 	return 1 - mean;
 }
 
-/* d [K] of a pixel whose softmax is p [K] becomes rule.dice times the gradient of D. */
+/* Sets d [K] of a pixel whose softmax is p [K] to rule.dice times the gradient of D at its logits. */
 static void slope(const struct job *j, struct dice *of, const float *p, int label)
 {
 	double mean = 0;

@@ -1,4 +1,4 @@
-/* Ops that move numbers: permute, resample, and repeat, which reads a parameter for every row. */
+/* Ops that move numbers: permute, resample, and repeat, which copies a parameter to every row. */
 #include "kernels/cuda/cuda.h"
 
 static enum sl_err permute(const struct sl_op_call *call, const struct sl_tensor *to, bool add,
@@ -80,7 +80,7 @@ static enum sl_err repeat_forward(const struct sl_op_call *call)
 			      call->op->name);
 }
 
-/* What comes in says only how many rows there are. */
+/* The input only determines the number of rows, so its gradient is 0. */
 static enum sl_err repeat_backward(const struct sl_op_call *call)
 {
 	struct cuda *cu;

@@ -4,7 +4,7 @@
 namespace
 {
 
-// y [·, c, b, d] of x [·, b, c, d]
+// y [·, c, b, d] from x [·, b, c, d]
 template <class T> struct Permute {
 	T *y;
 	const T *x;
@@ -19,7 +19,7 @@ template <class T> struct Permute {
 	}
 };
 
-// As sl_taps_of has it (common/graph/taps.h).
+// The same as sl_taps_of (common/graph/taps.h).
 struct Taps {
 	int64_t from, count;
 	float first, rest;
@@ -89,8 +89,8 @@ template <class T> struct Resample {
 	}
 };
 
-// A number of the axis that was read has its gradient from all that read it. But for mirrored ones, what reads a number
-// lies side by side, from the first one whose window ends behind it.
+// An input gets its gradient from all outputs that read it. Except with REFLECT, these outputs are
+// contiguous, from the first one whose window ends behind the input.
 template <class T> struct ResampleBack {
 	T *dx;
 	const T *dy;

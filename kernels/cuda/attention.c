@@ -1,9 +1,9 @@
-/* Multi-head attention of packed rows. Saved: of each token and head the largest score and one over the softmax's sum.
- * With rotary positions q and k are turned into the workspace first, in fp32, and their gradients turned back from
- * there. */
+/* Multi-head attention of packed rows. Saved, for each token and head: the largest score, and 1 over the
+ * softmax's sum. With rotary positions, q and k are first rotated into the workspace, in fp32. Their
+ * gradients are computed there and rotated back. */
 #include "kernels/cuda/cuda.h"
 
-/* Where the parts of the workspace lie, in bytes. */
+/* Offsets of the workspace's parts, in bytes. */
 struct places {
 	size_t delta, q, k, dq, dk, total;
 };
@@ -83,7 +83,7 @@ static struct cu_rope rope_of(const struct sl_op *op)
 	return (struct cu_rope){a->rope, a->rope_factor, a->rope_low, a->rope_high, a->rope_old};
 }
 
-/* q and k, turned. */
+/* Rotates q and k, if there are rotary positions. */
 static enum sl_err turn_inputs(struct cuda *cu, const struct sl_op_call *call, struct cu_attention *a)
 {
 	const struct places at = places_of(call->op);
@@ -119,7 +119,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	return err ? err : cu_check(cu, cu_attention_forward(cu->stream, call->out.data, &a), call->op->name);
 }
 
-/* din[which] from its gradient as turned. */
+/* din[which] from the gradient of the rotated input. */
 static enum sl_err turn_back(struct cuda *cu, const struct sl_op_call *call, const struct cu_attention *a, int which,
 			     const void *from)
 {

@@ -1,16 +1,16 @@
-// Multi-head attention of packed rows. A block computes one token of one head: its threads take the keys (or queries)
-// of a tile, and then the features. Scores are computed as often as they are needed, so nothing of S × S is in memory.
-// No atomics: every sum has one owner and a fixed order.
+// Multi-head attention of packed rows. A block computes one token of one head. Its threads first share the
+// keys (or queries) of a tile, and then the features. Scores are recomputed whenever they are needed, so no S
+// × S matrix is in memory. No atomics: every sum is computed by one thread, in a fixed order.
 #include "kernels/cuda/rows.cuh"
 
 namespace
 {
 
-constexpr int threads_per_block = 128; // and keys of a tile
+constexpr int threads_per_block = 128; // also keys of a tile
 
-// What a block looks at.
+// The token that a block works on.
 struct Place {
-	int64_t token, row, from, to; // tokens [from, to) are its row
+	int64_t token, row, from, to; // its row has tokens [from, to)
 };
 
 __device__ Place place_of(const cu_attention &a, int64_t token)
@@ -24,7 +24,8 @@ __device__ Place place_of(const cu_attention &a, int64_t token)
 	return p;
 }
 
-// The value of every thread, combined over the block in a fixed order; known to all of them.
+// Combines the values of all threads of the block in a fixed order (MOST: their maximum; otherwise their
+// sum). All threads get the result.
 template <bool MOST> __device__ float combine(float v, float *part)
 {
 	const int t = threadIdx.x;
@@ -54,7 +55,7 @@ template <class A, class B> __device__ float dot(const A *a, const B *b, int d)
 	return sum;
 }
 
-// What dropout makes of 1.
+// Dropout's factor of a probability: 0, or 1/(1 - p).
 __device__ float kept(const cu_attention &a, const Place &at, int head, int64_t query, int64_t key)
 {
 	const int64_t most = (a.most + 3) / 4 * 4;
@@ -70,13 +71,13 @@ __device__ float kept(const cu_attention &a, const Place &at, int head, int64_t 
 	return (float)(word[i & 3] >> 8) * 0x1p-24f >= a.p ? 1.f / (1.f - a.p) : 0.f;
 }
 
-// Token `token`, head `head` of a tensor of `heads`.
+// The features of token `token`, head `head`, in a tensor of `heads` heads.
 template <class T> __device__ const T *at(const void *x, const cu_attention &a, int heads, int64_t token, int head)
 {
 	return (const T *)x + (token * heads + head) * a.d;
 }
 
-// T: what the op reads and writes; Q: q and k.
+// T: type of the op's inputs and output; Q: type of q and k.
 template <class T, class Q>
 __global__ void __launch_bounds__(threads_per_block) forward_kernel(T *__restrict__ out, cu_attention a)
 {
@@ -102,7 +103,8 @@ __global__ void __launch_bounds__(threads_per_block) forward_kernel(T *__restric
 		a.stat[2 * (p.token * a.heads + head)] = top;
 		a.stat[2 * (p.token * a.heads + head) + 1] = inv;
 	}
-	for (int first = 0; first < a.d; first += threads_per_block) { // once, but for wide heads
+	for (int first = 0; first < a.d; first += threads_per_block) { // a single iteration, except for heads wider
+								       // than a block
 		const int c = first + t;
 		float total = 0.f;
 
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(threads_per_block) forward_kernel(T *__restric
 	}
 }
 
-// A probability, what dropout makes of it, and its product with dout·v, of query and key.
+// For a query and a key: the probability, its value after dropout, and the product of that with dout·v.
 struct Pair {
 	float p, kept, along;
 };
@@ -228,7 +230,7 @@ __global__ void __launch_bounds__(threads_per_block) dkv_kernel(Q *__restrict__ 
 	}
 }
 
-// sl_rope_frequency
+// The same as sl_rope_frequency.
 __device__ double frequency_of(const cu_rope &r, int c, int d)
 {
 	const double f = pow((double)r.theta, -2. * (double)c / d), turns = r.old * f / (2. * M_PI);
@@ -241,7 +243,7 @@ __device__ double frequency_of(const cu_rope &r, int c, int d)
 	return f * ((1. - share) / (double)r.factor + share);
 }
 
-// One thread per pair of features. The angle is large where rows are long: it is computed in double.
+// One thread per pair of features. The angle is large in long rows, so it is computed in double.
 template <class TO, class FROM>
 __global__ void turn_kernel(TO *__restrict__ out, bool add, const FROM *__restrict__ x, cu_rows r, int heads, int d,
 			    cu_rope rope, bool back)

@@ -31,15 +31,15 @@ enum sl_err cu_enter(struct sl_backend *be, struct cuda **out)
 	return err;
 }
 
-/* An error of a kernel or of the device stays with the context, and every call says so from then on. One of a call (a
- * grid that no device takes) is that call's alone. */
+/* An error of a kernel or of the device persists in the context, and every later call returns it. An error of
+ * a single call (such as a grid that no device can run) does not persist. */
 static bool stays(const struct cuda *cu)
 {
 	cudaError_t status;
 
 	cudaGetLastError();
 	status = cudaStreamQuery(cu->stream);
-	cudaGetLastError(); /* "not ready" is kept, too */
+	cudaGetLastError(); /* "not ready" is stored as the last error, too */
 	return status != cudaSuccess && status != cudaErrorNotReady;
 }
 
@@ -48,15 +48,15 @@ enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what)
 	if (status == cudaSuccess)
 		return SL_OK;
 	if (status == cudaErrorMemoryAllocation) {
-		cudaGetLastError(); /* or the next launch, which asks for it, would seem to have failed */
+		cudaGetLastError(); /* clears the stored error: otherwise the next launch's check would return it */
 		return SL_ERR_NOMEM;
 	}
-	/* what cannot be recorded is computed without; a fault of the device itself will show there */
+	/* a pass that cannot be recorded is computed without a graph; a fault of the device will show there */
 	if (cu->graphs.recording) {
 		cudaGetLastError();
 		return SL_ERR_DEVICE;
 	}
-	/* Where it stays the process has to start again: one line, not one per call. */
+	/* After a persistent error the process must restart: log one line, not one per call. */
 	if (!stays(cu) || !atomic_exchange(&cu->failed, 1))
 		sl_log(SL_LOG_ERROR, "cuda-error", "device %d, %s: %s", cu->options.device, what,
 		       cudaGetErrorString(status));
@@ -103,10 +103,11 @@ static void cu_free(struct sl_backend *be, void *ptr)
 	struct cuda *cu;
 
 	if (ptr && !cu_enter(be, &cu))
-		cudaFree(ptr); /* waits for the work that uses it */
+		cudaFree(ptr); /* cudaFree waits for the work that uses it */
 }
 
-/* What the driver keeps of `all` for a process nobody says; the backend's own workspace goes off here. */
+/* *all: without the backend's own workspace. The driver does not report how much it reserves for this
+ * process. */
 static enum sl_err cu_free_bytes(struct sl_backend *be, uint64_t *left, uint64_t *all)
 {
 	size_t now = 0, most = 0;
@@ -212,8 +213,8 @@ static enum sl_err add(struct sl_backend *be, float *sum, const float *x, int64_
 	return combine(be, sum, sum, x, 1, count);
 }
 
-/* On the waiter's thread. A host function of the stream would not be called once the device has failed; an event is
- * answered then, too, so that nobody waits for ever. */
+/* Runs on the waiter's thread. After the device has failed, a host function on the stream would not be
+ * called; waiting for an event returns even then, so that no caller waits for ever. */
 static void fence_wait(struct sl_job *job)
 {
 	struct cu_fence *fence = (struct cu_fence *)job;
@@ -223,7 +224,7 @@ static void fence_wait(struct sl_job *job)
 
 	if (!err)
 		err = cu_check(cu, cudaEventSynchronize(fence->event), "waiting");
-	if (err) /* results are lost, and nobody else hears of it */
+	if (err) /* results are lost, and no one else reports it */
 		atomic_store(&cu->failed, 1);
 	for (; at != fence->results; at++) {
 		const struct cu_result *to = &cu->result_to[at % CU_RESULTS];
@@ -242,7 +243,8 @@ static void fence_recycle(struct sl_job *job)
 	((struct cu_fence *)job)->pending = false;
 }
 
-/* What was queued to bring payloads is followed by the main stream already. */
+/* Records `event` behind all queued work. Uploads of payloads need nothing here: `stream` waits for them
+ * already. */
 static cudaError_t record_all(struct cuda *cu, cudaEvent_t event)
 {
 	cudaError_t status = cudaSuccess;
@@ -415,7 +417,7 @@ static enum sl_err open_parts(struct cuda *cu, struct sl_fail *fail)
 	return sl_worker_open(&cu->waiter, "cuda-fence", NULL, NULL, fail);
 }
 
-/* FP16 everywhere; TF32 and bfloat16 from Ampere on. */
+/* FP16 on all devices; TF32 and bfloat16 from Ampere on. */
 static unsigned precisions_of(int device)
 {
 	const unsigned ampere = 1u << SL_PRECISION_TF32 | 1u << SL_PRECISION_BF16;

@@ -1,6 +1,7 @@
 /* Batch normalisation with its activation; the formulas are in tests/ref/batchnorm.c.
- * Saved: mean, 1/sqrt(var + eps) and biased var of the chunk, [3, C]. In eval mode the first two come from the running
- * statistics and live in the workspace, whose other part is the partial sums and coefficients of backward. */
+ * Saved: mean, 1/sqrt(var + eps) and biased var of the chunk, [3, C]. In eval mode the first two come from
+ * the running statistics and are in the workspace. The workspace also has backward's coefficients and partial
+ * sums. */
 #include "kernels/cuda/cuda.h"
 
 enum { GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR };
@@ -15,7 +16,7 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	return SL_OK;
 }
 
-/* [2, C] of eval's statistics | [2, C] of backward's coefficients | partial sums */
+/* Workspace: [2, C] statistics of eval mode | [2, C] coefficients of backward | partial sums. */
 static struct cu_bn describe(struct cuda *cu, const struct sl_op_call *call, float **coef)
 {
 	const struct sl_op *op = call->op;

@@ -1,6 +1,7 @@
-// Batch normalisation over the rows of [M, C], and the column sums that biases need. One reduction skeleton: every
-// block sums its rows in registers and shared memory and leaves one partial per column; the block that finishes last
-// adds the partials of its columns in block order, in double, and computes what follows from the sums.
+// Batch normalisation over the rows of [M, C], and the column sums that biases need. One reduction skeleton:
+// every block sums its rows in registers and shared memory and leaves one partial sum per column. The block
+// that finishes last adds the partial sums of its columns in block order, in double, and computes the
+// results.
 #include "kernels/cuda/device.cuh"
 
 namespace
@@ -21,7 +22,7 @@ Plan plan_of(int64_t m, int64_t c, int v)
 	Plan p;
 	int64_t blocks;
 
-	// narrow tiles: the last block of each then has few partials to add, and tiles do so side by side
+	// narrow tiles: the last block of each has few partial sums to add, and tiles do so in parallel
 	p.g = columns_of(c, v, threads_per_block, v == 4 ? 16 : 32);
 	blocks = target_blocks / p.g.tiles > 1 ? target_blocks / p.g.tiles : 1;
 	if (blocks > ceil_div(m, (int64_t)p.g.ys * min_rows_per_thread))
@@ -33,8 +34,8 @@ Plan plan_of(int64_t m, int64_t c, int v)
 
 constexpr int batch = 4; // rows whose loads a thread has in flight together
 
-// Op: SUMS columns sums; begin(channel) loads what a channel needs, fetch(at) reads V elements at offset `at`, add(sum,
-// item) takes them in, finish(channel, sums) runs once per channel.
+// Op: SUMS sums per column. begin(channel) loads the channel's coefficients, fetch(at) reads V elements at
+// offset `at`, add(sum, item) adds them, finish(channel, sums) runs once per channel.
 template <int V, class Op>
 __global__ void __launch_bounds__(threads_per_block)
 	columns_kernel(Op op, int64_t m, int c, int64_t rows_per_block, float *partial, unsigned *counter)
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(threads_per_block)
 		return;
 
 	__threadfence();
-	// width ≤ 64 columns, threads > 480: several groups of threads share the partials of a column
+	// width ≤ 64 columns, threads > 480: several groups of threads share the partial sums of a column
 	const int groups = threads / width, group = thread / width, column = thread % width;
 	double sums[S] = {};
 
@@ -147,7 +148,7 @@ cudaError_t reduce(cudaStream_t s, Op op, int64_t m, int64_t c, bool vectors, vo
 	return cudaGetLastError();
 }
 
-// Around the first row of x as an estimate of the mean: the squares do not cancel.
+// Sums are relative to the first row of x, an estimate of the mean, so that the squares do not cancel.
 template <class T> struct Statistics {
 	static constexpr int SUMS = 2;
 	const T *x;
@@ -260,7 +261,7 @@ template <class T> struct Sum {
 	}
 };
 
-// One thread keeps its channels' numbers in registers and walks down the rows.
+// A thread keeps the coefficients of its channels in registers and walks down the rows.
 template <int V, class T, int ACT>
 __global__ void apply_kernel(T *__restrict__ out, const T *__restrict__ x, const float *mean, const float *invstd,
 			     const float *weight, const float *bias, int64_t m, int c)
@@ -354,7 +355,8 @@ dim3 walk_grid(const Columns &g, int64_t m)
 
 size_t cu_columns_bytes(int64_t c)
 {
-	// blocks × tiles, each with 2 sums of at most 16 lanes × 4 channels; tiles of the scalar form are the most
+	// blocks × tiles, each with 2 sums of at most 16 lanes × 4 channels; the scalar form has the most
+	// tiles
 	return (size_t)(target_blocks + ceil_div(c, 32)) * 2 * 64 * sizeof(float);
 }
 

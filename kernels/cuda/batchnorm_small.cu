@@ -1,5 +1,5 @@
-// Batch normalisation over few rows, where launches and latency are all the time: one block takes 16 channels from
-// their sums to the output, in one launch. Forward keeps what it read in registers.
+// Batch normalisation over few rows, where launch overhead and latency dominate. One block processes 16
+// channels from the sums to the output, in one launch. Forward keeps the values that it read in registers.
 #include "kernels/cuda/device.cuh"
 
 namespace
@@ -8,10 +8,11 @@ namespace
 constexpr int batch = 4;                       // rows whose loads a thread of backward has in flight together
 constexpr int small_lanes = 4, small_ys = 256; // lanes of 4 channels
 constexpr int small_width = small_lanes * 4, warp_rows = 32 / small_lanes;
-constexpr int small_kept = 8; // rows of a thread, at most
+constexpr int small_kept = 8; // most rows of a thread
 constexpr int small_rows = small_ys * small_kept;
 
-// Adds sum[2][4] over the rows of the block; threads 0 … 15 return true, with the two sums of channel `thread`.
+// Sums sum[2][4] over the rows of the block. Threads 0 … 15 return true, with the two sums of channel
+// `thread`.
 __device__ __forceinline__ bool block_sums(float (&sum)[2][4], double (&total)[2])
 {
 	__shared__ float part[small_ys / warp_rows][2][small_width];
@@ -103,7 +104,8 @@ __global__ void __launch_bounds__(small_lanes *small_ys)
 			      const T *__restrict__ x, const float *mean, const float *invstd, const float *weight,
 			      const float *bias, double per_row, int m, int c)
 {
-	__shared__ __align__(16) float coef[2][small_width]; // of the masked gradient, and of its product with x - mean
+	__shared__ __align__(16) float coef[2][small_width]; // means of the masked gradient, and of its product with
+							     // x - mean
 	const int lane = threadIdx.x, thread = threadIdx.y * small_lanes + lane;
 	const int first = blockIdx.x * small_width, channel = first + lane * 4;
 	const bool inside = channel < c;

@@ -1,4 +1,4 @@
-/* Ops over the channels of images: gate (each channel by a number of its own), concat. */
+/* Gate (each channel times a number of its own) and concat. */
 #include "kernels/cuda/cuda.h"
 
 static int64_t channels_of(const struct sl_shape *s)
@@ -43,7 +43,7 @@ static enum sl_err gate_backward(const struct sl_op_call *call)
 	return err;
 }
 
-/* Concat's channels are all that lies behind the axis. */
+/* Concat's "channels" are all dimensions from its axis on. */
 static enum sl_err concat_forward(const struct sl_op_call *call)
 {
 	const int axis = sl_op_concat_axis(call->op);

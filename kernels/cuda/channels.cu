@@ -1,10 +1,10 @@
-// Over the channels of images: gate (each channel by a number of its own), concat.
+// Ops over channels: gate (each channel times a number of its own), concat.
 #include "kernels/cuda/each.cuh"
 
 namespace
 {
 
-// With V = 4 the channels are a multiple of 4: a vector lies in one pixel.
+// V = 4 requires channels in multiples of 4, so that a vector lies within one pixel.
 template <class T> struct Gate {
 	T *out;
 	const T *a, *by;
@@ -22,7 +22,7 @@ template <class T> struct Gate {
 	}
 };
 
-// A thread for each row and channel; threads beside each other read channels beside each other.
+// One thread for each row and channel: neighbouring threads read neighbouring channels.
 template <class T> struct GateSums {
 	T *out;
 	const T *a, *b;

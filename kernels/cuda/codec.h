@@ -1,11 +1,13 @@
-/* Codecs on the device: the kernels as C functions that queue (the rules of launch.h hold), and what the stages share.
+/* Codecs on the device: the kernels as C functions that queue work (the rules of launch.h hold), and what the
+ * stages share.
  *
- * The kernels, codec_*.cu, keep to what C and CUDA C++ have in common, so that tests/support/cuda_sim can run them on
- * a CPU. They are built without contraction (-fmad=false): every float is rounded as the portable loops round it, and
- * payloads are the same bytes.
+ * The kernels, codec_*.cu, use only what C and CUDA C++ have in common, so that tests/support/cuda_sim can
+ * run them on a CPU. They are built without contraction (-fmad=false): every float is rounded as the portable
+ * loops round it, and payloads are the same bytes.
  *
- * "Block": SL_CODEC_BLOCK elements, as in common/codec; one block of threads each where places are concerned. A bitmap
- * has CU_BLOCK_WORDS words of 32 bits a block, the lowest bit first. */
+ * A "block" is SL_CODEC_BLOCK elements, as in common/codec; kernels on places have one block of threads for
+ * each. A bitmap has CU_BLOCK_WORDS words of 32 bits for a block, the lowest bit first. Names in capitals
+ * behind a function, such as NONFINITE, are the words of cu_status that it reports. */
 #ifndef SL_KERNELS_CUDA_CODEC_H
 #define SL_KERNELS_CUDA_CODEC_H
 
@@ -19,91 +21,96 @@ enum {
 	CU_BLOCK = 65536, /* = SL_CODEC_BLOCK, asserted in codec_stage.c */
 	CU_BLOCK_WORDS = CU_BLOCK / 32,
 	CU_BLOCK_BYTES = CU_BLOCK / 8,
-	CU_GAPS = 256, /* that share a width: SL_PLACES_GROUP */
+	CU_GAPS = 256, /* gaps that share one bit width: SL_PLACES_GROUP */
 	CU_F32_INF_BITS = 0x7f800000,
 	CU_SELECT_BINS = 2048,
 	CU_SELECT_PASSES = 3,
-	CU_CODE_PAD = 8 /* bytes behind packed codes that are read or written whole */
+	CU_CODE_PAD = 8 /* spare bytes behind packed codes: kernels access whole words */
 };
 
-/* What kernels report, as words of device memory that are zero before a call; the host reads them at its end. */
+/* The results that kernels report, as words of device memory. They are zero before a call; the host reads them at its
+ * end. */
 enum cu_status {
-	CU_STATUS_NONFINITE, /* ≥ CU_F32_INF_BITS: |bits| of the largest magnitude seen, at least where it is such */
-	CU_STATUS_BAD,       /* a payload that is not one */
-	CU_STATUS_LOW,       /* ~ordered bits of the least value; see codec_levels.cu */
-	CU_STATUS_HIGH,      /* ordered bits of the largest */
-	CU_STATUS_BYTES,     /* of coded places, or of a payload of which only the device knows how long it is */
-	CU_STATUS_KEPT,      /* places */
+	CU_STATUS_NONFINITE, /* largest magnitude seen, as |bits|; NaN or Inf if ≥ CU_F32_INF_BITS. Smaller ones need
+			      * not be reported */
+	CU_STATUS_BAD,       /* not 0: the payload is invalid */
+	CU_STATUS_LOW,       /* ~ordered bits of the least value; see `ordered` in codec_codes.h */
+	CU_STATUS_HIGH,      /* ordered bits of the largest value */
+	CU_STATUS_BYTES,     /* length of coded places, or of a payload whose length only the device knows */
+	CU_STATUS_KEPT,      /* number of places kept */
 	CU_STATUS_WORDS = 8
 };
 
-/* How many elements there are, where only the device knows it: `said`, a word of its memory, at most `n` of them. NULL:
- * `n`. Of an encoder alone; it then says BYTES. */
+/* `said`, below: a word of device memory with the number of elements, at most `n`, if only the device knows
+ * it. NULL: there are `n`. Only encoders get one; they then report BYTES. */
 
 /* ---- codec_half.cu: IEEE half, bfloat16 ---- */
 cudaError_t cu_to_half(cudaStream_t s, uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n,
 		       const uint32_t *said);
 cudaError_t cu_from_half(cudaStream_t s, float *x, const uint16_t *in, bool bf16, int64_t n, const uint32_t *said);
-/* out = x, of so many elements */
+/* out = x */
 cudaError_t cu_copy_said(cudaStream_t s, float *out, uint32_t *status, const float *x, int64_t n, const uint32_t *said);
 cudaError_t cu_check_finite(cudaStream_t s, uint32_t *status, const float *x, int64_t n);
-/* host = from, of `bytes` of device memory so many bytes, `most` at most; both begin at a multiple of 8. `host` is
- * locked, and the device writes to it. Few blocks: it runs beside kernels that compute. */
+/* Copies *bytes bytes (a word of device memory), at most `most`, from device memory to `host`; both begin at
+ * a multiple of 8. `host` is page-locked: the device writes to it. Few blocks, so that it runs beside kernels
+ * that compute. */
 cudaError_t cu_carry(cudaStream_t s, void *host, const void *from, const uint32_t *bytes, int64_t most);
 cudaError_t cu_combine(cudaStream_t s, float *out, const float *a, const float *b, float sign, int64_t n);
 
-/* ---- codec_levels.cu: affine codes and levels, one scale for all ---- */
+/* ---- codec_levels.cu: affine codes and levels, one scale for the tensor ---- */
 enum cu_code_kind { CU_CODE_NEAREST, CU_CODE_STOCHASTIC, CU_CODE_LEVELS };
 struct cu_codes {
 	enum cu_code_kind kind;
-	int bits;      /* of a code, with the sign of a level */
-	uint32_t most; /* code or level */
+	int bits;      /* of a code, including the sign of a level */
+	uint32_t most; /* largest code or level */
 	int64_t n;     /* elements, ≥ 1 */
 	const uint32_t *said;
-	struct cu_philox key; /* but for NEAREST */
-	uint8_t *payload;     /* floats {min, max} or, for LEVELS, {scale}; then the packed codes; CU_CODE_PAD more */
+	struct cu_philox key; /* unused for NEAREST */
+	uint8_t *payload;     /* floats {min, max} or, for LEVELS, {scale}; then the packed codes; then CU_CODE_PAD
+			       * spare bytes */
 };
 size_t cu_codes_bytes(const struct cu_codes *c); /* of the payload, without the padding */
 cudaError_t cu_range(cudaStream_t s, uint32_t *status, const struct cu_codes *c,
 		     const float *x); /* LOW, HIGH, NONFINITE */
-/* partial [blocks]: sums of squares in the order of sl_codec_loops.sum_squares; and NONFINITE */
+/* partial [blocks]: sums of squares in the order of sl_codec_loops.sum_squares. NONFINITE. */
 cudaError_t cu_squares(cudaStream_t s, double *partial, uint32_t *status, const struct cu_codes *c, const float *x);
-/* The head of the payload from what was measured. partial NULL: the largest magnitude is the scale. */
+/* Writes the head of the payload from what was measured. partial NULL: the scale is the largest magnitude. */
 cudaError_t cu_codes_head(cudaStream_t s, const struct cu_codes *c, const double *partial, uint32_t *status);
 cudaError_t cu_codes_encode(cudaStream_t s, const struct cu_codes *c, const float *x);
-cudaError_t cu_codes_check(cudaStream_t s, uint32_t *status, const struct cu_codes *c); /* no level above `most` */
-/* `refused`: a word of device memory; x is left alone where it is not 0. May be NULL. */
+cudaError_t cu_codes_check(cudaStream_t s, uint32_t *status,
+			   const struct cu_codes *c); /* BAD: a level is above `most` */
+/* `refused`: a word of device memory; if it is not 0, x is left unchanged. May be NULL. */
 cudaError_t cu_codes_decode(cudaStream_t s, float *x, const uint32_t *refused, const struct cu_codes *c);
 
 /* ---- codec_groups.cu: the same with a scale for every group ---- */
-enum { CU_GROUP_SMALL = 1024 }; /* elements of a group that one thread measures */
+enum { CU_GROUP_SMALL = 1024 }; /* largest group that is measured by 16 threads */
 struct cu_grouped {
 	struct cu_codes codes;      /* its payload: all heads, then the packed codes */
-	bool channels;              /* group i % count; else i / size, size ≤ n */
-	int64_t size, count, parts; /* parts: of CU_BLOCK elements in a group */
-	uint32_t *low, *high;       /* [count]: ordered bits, or the largest magnitude's */
-	double *partial; /* [count · parts], squares; NULL: the scale is the largest magnitude, or it is no level */
-	float *table;    /* [count][6]: coefficients */
+	bool channels;              /* element i is in group i % count; else in group i / size, size ≤ n */
+	int64_t size, count, parts; /* parts: blocks of CU_BLOCK elements in a group */
+	uint32_t *low, *high;       /* [count]: ordered bits of the extremes; for LEVELS high is the largest |bits| */
+	double *partial; /* [count · parts], sums of squares; NULL: ranges, or the scale is the largest magnitude */
+	float *table;    /* [count][6]: coefficients (struct affine) */
 };
 size_t cu_groups_bytes(const struct cu_grouped *g);
 cudaError_t cu_groups_measure(cudaStream_t s, const struct cu_grouped *g, uint32_t *status,
-			      const float *x); /* NONFINITE
-						*/
+			      const float *x); /* NONFINITE */
 cudaError_t cu_groups_heads(cudaStream_t s, const struct cu_grouped *g, uint32_t *status);
 cudaError_t cu_groups_coefficients(cudaStream_t s, const struct cu_grouped *g); /* from the heads */
 cudaError_t cu_groups_encode(cudaStream_t s, const struct cu_grouped *g, const float *x);
-cudaError_t cu_groups_check(cudaStream_t s, uint32_t *status, const struct cu_grouped *g); /* no level above `most` */
+cudaError_t cu_groups_check(cudaStream_t s, uint32_t *status,
+			    const struct cu_grouped *g); /* BAD: a level is above `most` */
 cudaError_t cu_groups_decode(cudaStream_t s, float *x, const uint32_t *refused, const struct cu_grouped *g);
 
-/* ---- codec_select.cu: the exact k-th largest magnitude, and the marks of what is kept ---- */
-struct cu_known { /* the first bits of a key, the wanted one's rank among those that begin so, 1 the largest; how many
-		   */
+/* ---- codec_select.cu: the exact k-th largest magnitude, and a bitmap of what is kept ---- */
+struct cu_known { /* first bits of the wanted key; its rank, from 1 for the largest, among keys with that prefix;
+		   * their number */
 	uint32_t prefix, rank, inside;
 };
 struct cu_selection {   /* in device memory */
 	uint32_t least; /* |bits| of the k-th largest */
-	uint32_t ties;  /* of the elements equal to it so many are kept, the first ones */
-	/* while selecting: the sample says low ≤ k-th < high; elements from high on; elements listed */
+	uint32_t ties;  /* of the elements equal to `least` so many are kept, the first ones */
+	/* while selecting. The sample's estimate: low ≤ k-th < high. Elements ≥ high; elements in the list */
 	uint32_t low, high, sure, listed;
 	struct cu_known known[CU_SELECT_PASSES];
 };
@@ -114,32 +121,32 @@ struct cu_search { /* all in device memory; bins [CU_SELECT_PASSES][CU_SELECT_BI
 	struct cu_selection *sel;
 	uint32_t *bins;
 	struct cu_listed *list;
-	uint32_t room; /* of the list; how much there is changes no result */
+	uint32_t room; /* capacity of the list; it changes no result */
 };
-/* 1 ≤ k ≤ n. bitmap: |bits| ≥ sel->least; above, equal [blocks]: how many are above it, and, where it is not 0, equal
- * to it. NONFINITE. */
+/* Finds the k-th largest magnitude, 1 ≤ k ≤ n. bitmap marks |bits| ≥ sel->least. above, equal [blocks]: the
+ * numbers of elements above and equal to sel->least; if that is 0, `equal` is not valid. NONFINITE. */
 cudaError_t cu_select(cudaStream_t s, const struct cu_search *search, uint32_t *bitmap, uint32_t *above,
 		      uint32_t *equal, uint32_t *status, const float *x, int64_t n, int64_t k);
-/* The same marks and counts for a sel->least that is known. NONFINITE. */
+/* The same bitmap and counts for a known sel->least. NONFINITE. */
 cudaError_t cu_mark(cudaStream_t s, uint32_t *bitmap, uint32_t *above, uint32_t *equal, uint32_t *status,
 		    const float *x, const struct cu_selection *sel, int64_t n);
-/* count, offset, quota [blocks]: kept of a block; kept before it; ties kept. `equal` becomes right where sel->least is
- * 0. KEPT. */
+/* count, offset, quota [blocks]: elements kept of a block; kept before it; ties kept of it. Corrects `equal`
+ * if sel->least is 0. KEPT. */
 cudaError_t cu_share(cudaStream_t s, uint32_t *count, uint32_t *offset, uint32_t *quota, uint32_t *status,
 		     const uint32_t *above, uint32_t *equal, const struct cu_selection *sel, int64_t n);
-/* Clears the marks of ties beyond the quota of their block. */
+/* Clears the marks of ties beyond their block's quota. */
 cudaError_t cu_drop_ties(cudaStream_t s, uint32_t *bitmap, const uint32_t *quota, const uint32_t *equal, const float *x,
 			 const struct cu_selection *sel, int64_t n);
 
 /* ---- codec_places.cu ---- */
-/* y = the marked elements in order. `check`: NONFINITE of all elements, marked or not. */
+/* y = the marked elements in order. `check`: reports NONFINITE for all elements, marked or not. */
 cudaError_t cu_gather(cudaStream_t s, float *y, uint32_t *status, const float *x, const uint32_t *bitmap,
 		      const uint32_t *offset, bool check, int64_t n);
-/* `refused` as for cu_codes_decode. */
+/* `refused` as in cu_codes_decode. */
 cudaError_t cu_expand(cudaStream_t s, float *x, const float *y, const uint32_t *bitmap, const uint32_t *offset,
 		      const uint32_t *refused, int64_t n);
-/* The side bytes of places: place [blocks][CU_BLOCK], coded [blocks][CU_BLOCK_BYTES], entry, size [blocks]: scratch.
- * BYTES: their number. */
+/* Codes the bitmap to the side bytes of places. Scratch: place [blocks][CU_BLOCK], coded
+ * [blocks][CU_BLOCK_BYTES], entry, size [blocks]. BYTES: the length of `side`. */
 struct cu_place_coding {
 	uint16_t *place;
 	uint8_t *coded;
@@ -148,85 +155,90 @@ struct cu_place_coding {
 };
 cudaError_t cu_places_code(cudaStream_t s, const struct cu_place_coding *p, uint32_t *status, const uint32_t *bitmap,
 			   int64_t n);
-/* The bitmap from side bytes. For every block its entry (count, top bit: gaps), where it begins behind the table, and
- * the first of its groups; for every group of gaps where its width lies. All within the side bytes: the host has hopped
- * through them. BAD where a place is beyond its block, or the number of places or a spare bit is wrong; then, too, a
- * block has no more marks than its entry says. */
+/* Decodes side bytes to a bitmap. The index has for every block its entry (count; top bit: coded as gaps),
+ * its offset behind the table and its first group; for every group of gaps the offset of its width. The host
+ * has checked that all these offsets are inside the side bytes. BAD: a place is beyond its block, or the
+ * number of places or a spare bit is wrong; even then a block has no more marks than its entry says. */
 struct cu_place_index {
 	const uint32_t *entry, *at, *group, *group_at;
 };
 cudaError_t cu_places_read(cudaStream_t s, uint32_t *bitmap, uint32_t *status, const uint8_t *coded,
 			   const struct cu_place_index *index, int64_t n);
 
-/* ---- codec_lowrank.cu: X [M, C] of every sample against A [r, M] and B [r, C], samples `stride` floats apart ---- */
+/* ---- codec_lowrank.cu: X [M, C] of every sample, A [r, M] and B [r, C]; samples' factors are `stride`
+ * floats apart */
 struct cu_factors {
 	int64_t samples, m, c;
 	int r;
 	const float *x; /* [samples][M, C] */
-	float *a, *b;   /* the first sample's */
+	float *a, *b;   /* of the first sample */
 	int64_t stride;
 };
-/* to[j] = uniform in [-1, 1), words of the stream j < count: the start of every sample. Of the first
- * `rows` samples, each row of `current` [rows][r][count / r] that is not all zero stands in its place. */
+/* Start of every sample: element j < count of A (or B) is uniform in [-1, 1), from word j of the stream. In
+ * the first `rows` samples, each row of `current` [rows][r][count / r] that is not all zero is used instead. */
 cudaError_t cu_factors_start(cudaStream_t s, const struct cu_factors *f, bool a, const struct cu_philox *key,
 			     const float *current, int64_t rows);
-/* B = Xᵀ·A and A = X·B: sums in ascending order of m, of c, every product rounded before it is added */
+/* B = Xᵀ·A and A = X·B. Sums run in ascending order of m, of c; each product is rounded before it is added. */
 cudaError_t cu_factors_b(cudaStream_t s, const struct cu_factors *f);
 cudaError_t cu_factors_a(cudaStream_t s, const struct cu_factors *f);
-/* Rows of A (or B), modified Gram-Schmidt in double; a row that the others span becomes zero. NONFINITE. */
+/* Orthonormalises the rows of A (or B): modified Gram-Schmidt in double. A row that depends on the others
+ * becomes zero. NONFINITE. */
 cudaError_t cu_factors_orthonormal(cudaStream_t s, uint32_t *status, const struct cu_factors *f, bool a);
 cudaError_t cu_factors_check(cudaStream_t s, uint32_t *status, const struct cu_factors *f, bool a); /* NONFINITE */
 cudaError_t cu_factors_keep(cudaStream_t s, float *pending, const struct cu_factors *f, bool a);
-cudaError_t cu_factors_balance(cudaStream_t s, const struct cu_factors *f); /* powers of two between A and B */
+cudaError_t cu_factors_balance(cudaStream_t s, const struct cu_factors *f); /* moves powers of two between A and B */
 cudaError_t cu_factors_product(cudaStream_t s, float *x, const struct cu_factors *f); /* X = Aᵀ·B, f->x not used */
 
-/* ---- sortquant: codec_edges.cu, where its edges lie; codec_buckets.cu, what lies between them, codes ---- */
+/* ---- sortquant: codec_edges.cu finds the edges of its buckets; codec_buckets.cu counts between them and
+ * codes */
 enum {
 	CU_BUCKETS = 16,
 	CU_SAMPLE = 65536,                 /* = SL_SAMPLE, asserted in codec_sortquant.c */
 	CU_BUCKET_TRIES = 4,               /* rounds with edges from the sample */
-	CU_BUCKET_EXACT = CU_BUCKET_TRIES, /* the last round: edges from all of x */
+	CU_BUCKET_EXACT = CU_BUCKET_TRIES, /* the last round: exact edges, from all of x */
 	CU_BUCKET_ROUNDS = CU_BUCKET_EXACT + 1,
-	CU_DIGITS = 4, /* of a key */
+	CU_DIGITS = 4, /* digits of a key */
 	CU_DIGIT_VALUES = 256
 };
 struct cu_bucket_round {
-	uint32_t settled;          /* the edges of a round before are good enough: this one is left out */
-	uint32_t ties;             /* elements equal to an edge may stand on either side of it */
-	uint32_t rank[CU_BUCKETS]; /* of the element that edge k ≥ 1 is, 0 the least, in the sample or in x */
-	/* Ordered bits of edge k ≥ 1 at 3k - 2; in the first round, of its neighbours in the sample beside it. */
+	uint32_t settled;          /* not 0: the edges of an earlier round are good enough, and this round is skipped */
+	uint32_t ties;             /* not 0: elements equal to an edge may be counted on either side of it */
+	uint32_t rank[CU_BUCKETS]; /* rank of edge k ≥ 1 in the sample or in x, 0 for the least */
+	/* Ordered bits of edge k ≥ 1 at 3k - 2; in the first round, its neighbours in the sample are at
+	 * 3k - 3 and 3k - 1. */
 	uint32_t picked[3 * CU_BUCKETS];
-	/* By the number of edges ≤ x: elements, those of them equal to an edge, ordered bits of the largest (0: none).
-	 */
+	/* Indexed by the number of edges ≤ x: elements; those equal to an edge; ordered bits of the largest
+	 * (0: none). */
 	uint32_t count[CU_BUCKETS], equal[CU_BUCKETS], most[CU_BUCKETS];
 };
-struct cu_bucket_search { /* in device memory; nothing in it outlives a call */
+struct cu_bucket_search { /* in device memory; each call starts anew */
 	struct cu_bucket_round round[CU_BUCKET_ROUNDS];
-	uint32_t key[CU_SAMPLE]; /* ordered bits of the portable codec's sample */
-	/* of the last round: by edge and digit what is counted; what digits before say of the edge, its rank therein */
+	uint32_t key[CU_SAMPLE]; /* the portable codec's sample, as ordered bits */
+	/* last round: counts by digit, edge and the digit's value; digits of each edge so far; its rank among
+	 * keys with them */
 	uint32_t bins[CU_DIGITS][CU_BUCKETS * CU_DIGIT_VALUES];
 	uint32_t prefix[CU_DIGITS][CU_BUCKETS], rank[CU_DIGITS][CU_BUCKETS];
 };
 struct cu_buckets {
-	int count, code_bits, bits; /* 2^s, b, b + s */
+	int count, code_bits, bits; /* 2^s, b, b + s of sortquant's arguments s and b */
 	bool stochastic;
 	int64_t n;
-	struct cu_philox key; /* where it is stochastic */
+	struct cu_philox key; /* used if stochastic */
 	const uint32_t *said;
-	uint8_t *payload; /* floats {min, max} of every bucket, min of bucket k ≥ 1 being edge k; then the packed
-			     codes; CU_CODE_PAD more */
+	uint8_t *payload; /* floats {min, max} of every bucket (min of bucket k ≥ 1 is edge k); then the packed codes;
+			   * then CU_CODE_PAD bytes */
 };
 size_t cu_buckets_bytes(const struct cu_buckets *b); /* of the payload, without the padding */
 cudaError_t cu_bucket_sample(cudaStream_t s, struct cu_bucket_search *to, const struct cu_buckets *b, const float *x);
-/* For round 0 … CU_BUCKET_TRIES - 1, behind the measure of the round before: nothing where that was good enough, or the
- * edges that the sample has at ranks moved by its counts. */
+/* For round 0 … CU_BUCKET_TRIES - 1, after the measure of the round before. Skips the round if that was good
+ * enough; otherwise takes edges from the sample, at ranks corrected by the counts. */
 cudaError_t cu_bucket_pick(cudaStream_t s, struct cu_bucket_search *to, const struct cu_buckets *b, int round);
-/* The same for round CU_BUCKET_EXACT: edges at their share of x. */
+/* The same for round CU_BUCKET_EXACT: the edges are exact quantiles of x. */
 cudaError_t cu_bucket_exact(cudaStream_t s, struct cu_bucket_search *to, const struct cu_buckets *b, const float *x);
-/* round[round].count … ; LOW, NONFINITE */
+/* Fills round[round].count, equal, most. LOW, NONFINITE. */
 cudaError_t cu_bucket_measure(cudaStream_t s, struct cu_bucket_search *to, uint32_t *status, const struct cu_buckets *b,
 			      const float *x, int round);
-/* The head of the payload, behind all rounds. */
+/* Writes the head of the payload, after all rounds. */
 cudaError_t cu_bucket_ranges(cudaStream_t s, const struct cu_bucket_search *from, uint32_t *status,
 			     const struct cu_buckets *b);
 cudaError_t cu_bucket_encode(cudaStream_t s, const struct cu_buckets *b, const float *x);

@@ -1,4 +1,4 @@
-/* sortquant: what lies between the edges of its buckets (codec_edges.cu), their ranges, codes. Keys are unsigned
+/* sortquant: counts between the edges of its buckets (codec_edges.cu), their ranges, codes. Keys are unsigned
  * integers in the order of the floats. */
 #include <math.h>
 
@@ -7,14 +7,14 @@
 
 enum { MEASURE_BLOCKS = 1024, PARTS = CU_THREADS / CU_BUCKETS };
 
-/* Edge k of 1 … count-1; the others are beyond all elements. */
+/* Edge k, for 1 … count-1; other k: above all elements. */
 static __device__ __forceinline__ float edge_at(const struct cu_bucket_round *round, int buckets, int k)
 {
 	return k > 0 && k < buckets ? from_ordered(round->picked[3 * k - 2]) : __uint_as_float(CU_F32_INF_BITS);
 }
 
-/* ---- what lies between the edges. A thread has a column of tallies of its own: elements in the low half of a word,
- * those equal to an edge in the high one. */
+/* ---- counts between the edges. Each thread has its own column of tallies, so that it needs no atomics. A
+ * word holds the number of elements in its low half, and of those equal to an edge in its high half. */
 
 static __global__ void measure(struct cu_bucket_search *to, uint32_t *status, struct cu_buckets b, const float *x,
 			       int round)
@@ -129,7 +129,7 @@ size_t cu_buckets_bytes(const struct cu_buckets *b)
 	return (size_t)payload_bytes(b);
 }
 
-/* A thread has a bucket. Of the last round that took place. */
+/* One thread for each bucket. Uses the last round that was not skipped. */
 static __global__ void ranges(const struct cu_bucket_search *from, uint32_t *status, struct cu_buckets b)
 {
 	float *out = (float *)(void *)b.payload;
@@ -151,13 +151,13 @@ static __global__ void ranges(const struct cu_bucket_search *from, uint32_t *sta
 	for (int round = 1; round < CU_BUCKET_ROUNDS && from->round[round].settled == 0; round++)
 		seen++;
 	next = edge_at(seen, b.count, k + 1);
-	/* below the next edge: with fewer edges than that one has, itself not among them */
+	/* below the next edge lie the counts of indices whose edge is less than it */
 	for (int j = 0; j < CU_BUCKETS; j++)
 		if (j == 0 || k + 1 == b.count || edge_at(seen, b.count, j) < next)
 			most = larger(most, seen->most[j]);
 	min = k == 0 ? from_ordered(~status[CU_STATUS_LOW]) : edge_at(seen, b.count, k);
 	out[2 * k] = min;
-	/* an empty bucket: nothing lies between two equal edges, or below the first one */
+	/* an empty bucket: nothing lies between two equal edges, or below the first edge */
 	out[2 * k + 1] = most == 0 || from_ordered(most) < min ? min : from_ordered(most);
 }
 
@@ -169,7 +169,7 @@ cudaError_t cu_bucket_ranges(cudaStream_t s, const struct cu_bucket_search *from
 
 /* ---- codes */
 
-/* Of bucket `t`. */
+/* The coefficients of bucket `t`. */
 static __device__ __forceinline__ struct affine affine_of_bucket(const struct cu_buckets *b, unsigned t)
 {
 	const float *in = (const float *)(const void *)b->payload;
@@ -200,7 +200,7 @@ static __global__ void encode(struct cu_buckets b, const float *x)
 		if (t < (unsigned)b.count)
 			a[t] = affine_of_bucket(&b, t);
 	}
-	if (b.stochastic) /* as in codec_levels.cu */
+	if (b.stochastic) /* see codec_levels.cu */
 		philox_quad(&b.key, (uint32_t)(first / 8) + t, random + 4 * t);
 	__syncthreads();
 #pragma unroll

@@ -1,4 +1,4 @@
-/* What kernels of packed codes share: floats in the order of integers, coefficients, packing. C and CUDA C++. */
+/* Shared by the kernels of packed codes: floats ordered as integers, coefficients, packing. C and CUDA C++. */
 #ifndef SL_KERNELS_CUDA_CODEC_CODES_H
 #define SL_KERNELS_CUDA_CODEC_CODES_H
 
@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/codec_grid.h"
 
-/* Unsigned integers in the order of the floats, so that one atomic finds the extremes. */
+/* Maps floats to unsigned integers of the same order, so that one atomic finds the extremes. */
 static __device__ __forceinline__ uint32_t ordered(float v)
 {
 	const uint32_t bits = __float_as_uint(v);
@@ -17,7 +17,7 @@ static __device__ __forceinline__ uint32_t ordered(float v)
 
 static __device__ __forceinline__ float from_ordered(uint32_t key)
 {
-	/* -0 becomes +0: which of them was met must not show */
+	/* -0 becomes +0: the result must not depend on which of them was met */
 	return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key) + 0.0f;
 }
 
@@ -26,7 +26,7 @@ static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
 	return a > b ? a : b;
 }
 
-/* ---- what a block of CU_THREADS threads finds out about up to CU_BLOCK elements */
+/* ---- what a block of CU_THREADS threads measures of up to CU_BLOCK elements */
 
 struct seen {
 	uint32_t low, high, top; /* ~ordered bits of the least, ordered bits of the largest, largest magnitude */
@@ -40,7 +40,7 @@ static __device__ __forceinline__ void see_value(struct seen *to, float v)
 	to->top = larger(to->top, magnitude(v));
 }
 
-/* The extremes over all threads, in thread 0's. */
+/* Reduces the extremes over all threads; thread 0 has the result. */
 static __device__ __forceinline__ void join_extremes(struct seen *to)
 {
 	__shared__ uint32_t low[CU_THREADS], high[CU_THREADS], top[CU_THREADS];
@@ -64,9 +64,9 @@ static __device__ __forceinline__ void join_extremes(struct seen *to)
 
 enum { CU_LANES = 16 /* of a sum of squares */, CU_RUN = 16, CU_SUM_TILE = CU_THREADS * CU_RUN };
 
-/* Sums of squares as sl_codec_loops.sum_squares has them: element i in lane i % 16, in order; then lane j + lane j + 8,
- * + 4, + 2, + 1. Sixteen threads add, all load: the next tile while this one is added. For thread 0; the extremes are
- * of the thread's own elements. */
+/* Sums of squares in the order of sl_codec_loops.sum_squares: element i in lane i % 16, in order; then lane j
+ * + lane j + 8, + 4, + 2, + 1. Sixteen threads add; all threads load the next tile meanwhile. Thread 0 has
+ * the sum; each thread has the extremes of the elements that it loaded. */
 static __device__ __forceinline__ struct seen look_at(const float *x, int len)
 {
 	__shared__ float tile[CU_SUM_TILE];
@@ -99,7 +99,7 @@ static __device__ __forceinline__ struct seen look_at(const float *x, int len)
 		}
 		if (t < CU_LANES) {
 #pragma unroll 16
-			for (int i = t; i < CU_SUM_TILE; i += CU_LANES) /* + 0 behind the end changes nothing */
+			for (int i = t; i < CU_SUM_TILE; i += CU_LANES) /* zeros behind the end change no sum */
 				seen.squares += (double)tile[i] * (double)tile[i];
 		}
 	}
@@ -119,7 +119,7 @@ struct affine {
 	float pre, lo, inv, step, post, max;
 };
 
-/* sl_affine_of, in the same order. */
+/* sl_affine_of, with the same operations in the same order. */
 static __device__ __forceinline__ struct affine affine_of(float min, float max, uint32_t levels)
 {
 	const double range = (double)max - (double)min;
@@ -151,7 +151,7 @@ static __device__ __forceinline__ double step_around(double lo, double hi, int z
 	return z < 1 || z >= levels ? HUGE_VAL : fmax(lo / z, hi / (levels - z));
 }
 
-/* sl_affine_hold_zero, in the same order. */
+/* sl_affine_hold_zero, with the same operations in the same order. */
 static __device__ __forceinline__ void hold_zero(float *min, float *max, int levels, int bits)
 {
 	const double lo = -(double)*min, hi = (double)*max, range = lo + hi;
@@ -175,7 +175,7 @@ static __device__ __forceinline__ void hold_zero(float *min, float *max, int lev
 	*max = (float)((levels - z) * step);
 }
 
-/* Nearest integer, ties to even, of 0 ≤ t < 2^22: the sum's own rounding does it. */
+/* Nearest integer, ties to even, for 0 ≤ t < 2^22: the sum's own rounding gives it. */
 static __device__ __forceinline__ uint32_t nearest(float t)
 {
 	return __float_as_uint(t + 12582912.0f) - 0x4b400000u; /* 1.5 · 2^23 */
@@ -218,8 +218,8 @@ static __device__ __forceinline__ float value_of_code(const struct cu_codes *c, 
 	return code >> (c->bits - 1) ? -v : v;
 }
 
-/* This block's tile of a bit stream, from its codes in shared memory: whole words, as CU_TILE · bits is a multiple of
- * 32. Codes behind the last one are 0. */
+/* Writes this block's tile of a bit stream from its codes in shared memory, as whole words: CU_TILE · bits is
+ * a multiple of 32. Codes behind the last one are 0. */
 static __device__ __forceinline__ void pack_tile(uint8_t *stream, const uint16_t *code, int len, int bits)
 {
 	uint32_t *out = (uint32_t *)(void *)stream + (int64_t)blockIdx.x * (CU_TILE / 32) * bits;
@@ -235,7 +235,7 @@ static __device__ __forceinline__ void pack_tile(uint8_t *stream, const uint16_t
 	}
 }
 
-/* May read the four bytes behind those in which the code lies. */
+/* May read up to four bytes behind the code. */
 static __device__ __forceinline__ uint32_t unpack_at(const uint8_t *stream, int64_t i, int bits)
 {
 	const uint32_t *in = (const uint32_t *)(const void *)stream;

@@ -1,9 +1,9 @@
-/* sortquant: where the edges of its buckets lie, as common/codec/sortquant.c finds them. Edges are those elements of a
- * sample that have their share of it below them; they move while the counts of all elements say that they are off, and
- * at last come from all elements. A round is picking edges and counting between them (codec_buckets.cu). All rounds are
- * queued, and those behind one that is good enough do nothing: the host decides nothing, and waits for nothing. Every
- * block of a kernel decides for itself, from what the kernels before it have counted. Keys are unsigned integers in the
- * order of the floats. */
+/* sortquant: finds the edges of its buckets as common/codec/sortquant.c does. Edges are those elements of a
+ * sample that have their share of it below them. While the counts of all elements show that an edge is off,
+ * it moves; at last the edges come from all elements. A round picks edges, and counts between them
+ * (codec_buckets.cu). The host queues all rounds and never waits; rounds behind one that is good enough do
+ * nothing. Each block of a kernel decides this itself, from the counts of the kernels before it. Keys are
+ * unsigned integers in the order of the floats. */
 #include "kernels/cuda/codec_codes.h"
 
 #define ZERO_KEY 0x80000000u
@@ -36,9 +36,9 @@ cudaError_t cu_bucket_sample(cudaStream_t s, struct cu_bucket_search *to, const 
 	return CU_LAUNCH(sample, (samples_of(b->n) + CU_THREADS - 1) / CU_THREADS, CU_THREADS, s, to, *b, x);
 }
 
-/* ---- how a round begins */
+/* ---- the start of a round */
 
-struct start { /* edges 0 and `count` are the ends */
+struct start { /* edges 0 and `count` are the two ends */
 	uint32_t settled, ties, off;
 	uint32_t rank[CU_BUCKETS + 1], moved[CU_BUCKETS];
 	int64_t below[CU_BUCKETS + 1];
@@ -49,7 +49,7 @@ static __device__ __forceinline__ int64_t target(const struct cu_buckets *b, int
 	return b->n * k / b->count;
 }
 
-/* What was counted by number of edges ≤ x, as elements below edge k, and up to it. */
+/* From the counts by number of edges ≤ x: elements below edge k, and elements up to it. */
 static __device__ __forceinline__ void count_below(int64_t *below, int64_t *upto, const struct cu_bucket_round *seen,
 						   int buckets, int k)
 {
@@ -64,7 +64,7 @@ static __device__ __forceinline__ void count_below(int64_t *below, int64_t *upto
 	*upto = *below + seen->equal[edges];
 }
 
-/* Within 1 % of n of its share. */
+/* Whether an edge is within 1 % of n of its share. */
 static __device__ __forceinline__ bool balanced(const struct cu_buckets *b, int64_t below, int64_t upto, int k)
 {
 	const int64_t slack = b->n / 100;
@@ -72,7 +72,7 @@ static __device__ __forceinline__ bool balanced(const struct cu_buckets *b, int6
 	return below <= target(b, k) + slack && upto >= target(b, k) - slack;
 }
 
-/* An edge that the sample has twice is one that many elements may be equal to. */
+/* Whether the sample has the edge at least twice: then many elements may be equal to it. */
 static __device__ __forceinline__ bool is_twice(const struct cu_bucket_round *seen, int64_t samples, int k)
 {
 	const uint32_t *at = &seen->picked[3 * k - 2];
@@ -80,7 +80,7 @@ static __device__ __forceinline__ bool is_twice(const struct cu_bucket_round *se
 	return (seen->rank[k] > 0 && at[-1] == at[0]) || (seen->rank[k] + 1 < samples && at[1] == at[0]);
 }
 
-/* Sample ranks are taken as linear between neighbouring edges. */
+/* The rank in the sample where an edge should be; ranks are interpolated linearly between neighbouring edges. */
 static __device__ __forceinline__ uint32_t moved_rank(const struct start *from, const struct cu_buckets *b,
 						      int64_t samples, int k)
 {
@@ -96,8 +96,8 @@ static __device__ __forceinline__ uint32_t moved_rank(const struct start *from, 
 	return rank < 0 ? 0 : rank >= samples ? (uint32_t)(samples - 1) : (uint32_t)rank;
 }
 
-/* By all threads of a block, of which there are more than edges: whether there is a round, and the ranks of its edges.
- * The first block leaves that behind for the kernels that follow. */
+/* Called by all threads of a block, of which there are more than edges. Decides whether there is a round, and
+ * the ranks of its edges. Block 0 stores the result for the kernels that follow. */
 static __device__ __forceinline__ void begin(struct start *to, struct cu_bucket_search *search,
 					     const struct cu_buckets *b, int number)
 {
@@ -134,7 +134,8 @@ static __device__ __forceinline__ void begin(struct start *to, struct cu_bucket_
 				       : off                     ? moved_rank(to, b, samples, k)
 								 : to->rank[k];
 		__syncthreads();
-		/* lines between counts can pass an edge that stays, where many elements equal it */
+		/* an interpolated rank can pass an edge that stays, if many elements equal that edge: keep
+		 * ranks ascending */
 		for (int j = k; edge && j < b->count; j++)
 			if (j == k || to->moved[j] < to->rank[k])
 				to->rank[k] = to->moved[j];
@@ -160,7 +161,7 @@ static __device__ __forceinline__ void begin(struct start *to, struct cu_bucket_
 
 /* ---- edges from the sample */
 
-/* Bits of a key that a pass looks at, from the top: 11, 11 and 10 of them. */
+/* Key bits of a pass, from the top: 11, 11 and 10. */
 static __device__ __forceinline__ int pass_width(int pass)
 {
 	return pass < 2 ? 11 : 10;
@@ -171,7 +172,7 @@ static __device__ __forceinline__ int pass_shift(int pass)
 	return pass == 0 ? 21 : pass == 1 ? 10 : 0;
 }
 
-/* The key of rank `left` among `total`, by a block of CU_PLACE_THREADS. */
+/* The key of rank `left` among `total`, found by a block of CU_PLACE_THREADS. */
 static __device__ __forceinline__ uint32_t find_key(const uint32_t *key, uint32_t total, uint32_t left)
 {
 	__shared__ uint32_t bins[CU_SELECT_BINS], found, under;
@@ -204,7 +205,7 @@ static __device__ __forceinline__ uint32_t find_key(const uint32_t *key, uint32_
 			for (uint32_t e = 0; e < CU_EACH; e++) {
 				if (first + e * CU_PLACE_THREADS >= total || v[e] >> shift >> width != prefix)
 					continue;
-				/* of which there may be very many */
+				/* there may be very many zeros: count them without atomics */
 				if (v[e] == ZERO_KEY)
 					zeros++;
 				else
@@ -227,7 +228,8 @@ static __device__ __forceinline__ uint32_t find_key(const uint32_t *key, uint32_
 	return found;
 }
 
-/* In round 0 block i has the element of rank (i % 3 - 1) beside edge i / 3 + 1; later block i has edge i + 1. */
+/* In round 0, block i finds the element of rank (i % 3 - 1) beside edge i / 3 + 1; in later rounds, block i
+ * finds edge i + 1. */
 static __global__ void PLACE_THREADS pick(struct cu_bucket_search *search, struct cu_buckets b, int round)
 {
 	__shared__ struct start start;
@@ -248,7 +250,7 @@ static __global__ void PLACE_THREADS pick(struct cu_bucket_search *search, struc
 					: (uint32_t)total - 1);
 	if (threadIdx.x == 0)
 		search->round[round].picked[at] = found;
-	/* for the last round */
+	/* clears the bins of the last round */
 	for (unsigned i = blockIdx.x * CU_PLACE_THREADS + threadIdx.x; round == CU_BUCKET_TRIES - 1 && i < DIGIT_BINS;
 	     i += gridDim.x * CU_PLACE_THREADS)
 		for (int digit = 0; digit < CU_DIGITS; digit++)
@@ -260,15 +262,16 @@ cudaError_t cu_bucket_pick(cudaStream_t s, struct cu_bucket_search *to, const st
 	return CU_LAUNCH(pick, (round == 0 ? 3 : 1) * (b->count - 1), CU_PLACE_THREADS, s, to, *b, round);
 }
 
-/* ---- edges from all elements, -0 as 0: digit by digit of their keys, all edges at once */
+/* ---- edges from all elements, with -0 as 0: digit by digit of their keys, all edges at once */
 
 static __device__ __forceinline__ int digit_shift(int digit)
 {
 	return 8 * (CU_DIGITS - 1 - digit);
 }
 
-/* prefix, rank [CU_BUCKETS] before this digit, by all threads of a block: from those before the digit before it, and
- * its bins. A warp has an edge, a thread eight bins. The first block leaves them for the next digit. */
+/* Finds prefix and rank [CU_BUCKETS] before this digit, from those before the previous digit and its bins.
+ * Called by all threads of a block: a warp has an edge, a thread eight bins. Block 0 stores them for the next
+ * digit. */
 static __device__ __forceinline__ void narrow(uint32_t *prefix, uint32_t *rank, struct cu_bucket_search *search,
 					      int buckets, int digit)
 {

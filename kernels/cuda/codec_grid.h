@@ -1,4 +1,4 @@
-/* What the kernels of codecs share: launches, bits of floats, a scan over a block of threads. C and CUDA C++. */
+/* Shared by the kernels of codecs: launches, bits of floats, a scan over a block of threads. C and CUDA C++. */
 #ifndef SL_KERNELS_CUDA_CODEC_GRID_H
 #define SL_KERNELS_CUDA_CODEC_GRID_H
 
@@ -11,7 +11,7 @@
 
 enum { CU_THREADS = 256, CU_EACH = 8, CU_TILE = CU_THREADS * CU_EACH, CU_PLACE_THREADS = 1024 };
 
-/* Of a kernel with CU_PLACE_THREADS: registers for so many threads, or the launch fails. */
+/* For kernels of CU_PLACE_THREADS threads: limits registers, or the launch would fail. */
 #define PLACE_THREADS __launch_bounds__(CU_PLACE_THREADS)
 
 static inline int64_t cu_tiles(int64_t n)
@@ -24,7 +24,7 @@ static inline int64_t cu_blocks(int64_t n)
 	return (n + CU_BLOCK - 1) / CU_BLOCK;
 }
 
-/* Elements, of at most `most` (codec.h). */
+/* The number of elements, at most `most` (`said` in codec.h). */
 static __device__ __forceinline__ int64_t counted(int64_t most, const uint32_t *said)
 {
 	return said != NULL && *said < most ? (int64_t)*said : most;
@@ -35,17 +35,18 @@ static __device__ __forceinline__ uint32_t magnitude(float v)
 	return __float_as_uint(v) & 0x7fffffffu;
 }
 
-/* Of a magnitude, to nearest even, held at the largest finite one. */
+/* bfloat16 of a magnitude: to nearest even, at most the largest finite value. */
 static __device__ __forceinline__ uint32_t bf16_of(uint32_t m)
 {
 	m = m < 0x7f7f0000u ? m : 0x7f7f0000u;
 	return (m + 0x7fffu + (m >> 16 & 1)) >> 16;
 }
 
-/* A thread's elements of a tile are loaded before the first is stored: stores might be to what the next one reads, for
- * all that a compiler knows, and every load would wait for the one before it. */
+/* Kernels load all of a thread's elements of a tile before they store the first. The compiler must assume
+ * that a store changes what the next load reads, so that otherwise every load would wait for the one before
+ * it. */
 
-/* Elements of this block of threads' block. */
+/* Elements of the codec block that this block of threads works on. */
 static __device__ __forceinline__ int block_length(int64_t n)
 {
 	const int64_t left = n - (int64_t)blockIdx.x * CU_BLOCK;
@@ -53,13 +54,14 @@ static __device__ __forceinline__ int block_length(int64_t n)
 	return left < CU_BLOCK ? (int)left : (int)CU_BLOCK;
 }
 
-/* Bits of a word below that of the calling thread's lane. */
+/* Mask of the warp's lanes below the calling thread's. */
 static __device__ __forceinline__ uint32_t lanes_below(void)
 {
 	return (1u << threadIdx.x % 32) - 1;
 }
 
-/* The sum over the threads before this one, and over all. Called by all threads of a block of up to 1024. */
+/* Returns the sum over the threads before this one; *total: over all. Called by all threads of a block of up
+ * to 1024. */
 static __device__ __forceinline__ uint32_t scan_block(uint32_t v, uint32_t *total)
 {
 	__shared__ uint32_t sum[CU_PLACE_THREADS];

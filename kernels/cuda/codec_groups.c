@@ -1,12 +1,12 @@
-/* quant with block=, per=sample, per=channel; qsgd and terngrad with bucket=. Without these, the stages of one scale.
- */
+/* quant with block=, per=sample, per=channel; qsgd and terngrad with bucket=. Without these options, the
+ * stages of codec_levels.c do the work. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/codec_stage.h"
 
-/* Places of arguments, as in common/codec/quant.c and levels.c. */
+/* Indices of arguments, as in common/codec/quant.c and levels.c. */
 enum { QUANT_BITS, QUANT_PER, QUANT_BLOCK, QUANT_ROUND };
 enum { PER_TENSOR, PER_SAMPLE, PER_CHANNEL };
 enum { QSGD_Q, QSGD_BUCKET, QSGD_NORM };
@@ -16,11 +16,11 @@ enum { COEFFICIENTS = 6 };
 extern const struct sl_codec_stage cu_stage_quant, cu_stage_qsgd, cu_stage_terngrad;
 
 struct grouped {
-	const struct sl_codec_stage *plain; /* one scale for all: that stage, and its state */
+	const struct sl_codec_stage *plain; /* one scale for the tensor: that stage, and its state */
 	void *state;
 	struct cu_stage stage;
 	struct cu_grouped groups;
-	int64_t size; /* as asked for; 0: a row of the tensor */
+	int64_t size; /* block= or bucket=; 0: a row of the tensor */
 	bool norm;    /* scales are 2-norms */
 };
 
@@ -39,7 +39,7 @@ static void close_grouped(void *state)
 	free(g);
 }
 
-/* Groups of this tensor. */
+/* Sets the groups of a tensor of this shape. */
 static void set_groups(struct grouped *g, const struct sl_shape *s)
 {
 	struct cu_grouped *to = &g->groups;

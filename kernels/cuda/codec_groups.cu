@@ -1,12 +1,12 @@
-/* Codes with a scale for every group: a run of elements (block, sample, bucket), or a channel. Measured by group, then
- * coded as in codec_levels.cu, every element with its group's coefficients. */
+/* Codes with a scale for every group: a run of elements (block, sample, bucket), or a channel. Groups are
+ * measured, then elements are coded as in codec_levels.cu, each with its group's coefficients. */
 #include <math.h>
 
 #include "kernels/cuda/codec_codes.h"
 #include "kernels/cuda/philox.h"
 
 enum {
-	GROUPS = CU_THREADS / CU_LANES /* small ones, of a block of threads */,
+	GROUPS = CU_THREADS / CU_LANES /* small groups of a block of threads */,
 	COLUMN_BLOCKS = 512,
 	SMALL = CU_GROUP_SMALL
 };
@@ -15,13 +15,13 @@ static __device__ __forceinline__ int64_t group_of(const struct cu_grouped *g, i
 {
 	const int64_t by = g->channels ? g->count : g->size;
 
-	/* a division of 64 bits takes a device as long as all else that it does for an element */
+	/* a 64-bit division takes the device as long as all its other work on an element */
 	if (g->codes.n >> 32 == 0)
 		return g->channels ? (uint32_t)i % (uint32_t)by : (uint32_t)i / (uint32_t)by;
 	return g->channels ? i % by : i / by;
 }
 
-/* The groups that there are. Where that is not known before, they are no channels. */
+/* The number of groups. With `said`, groups are never channels. */
 static __device__ __forceinline__ void count_groups(struct cu_grouped *g)
 {
 	if (g->codes.said == NULL)
@@ -48,7 +48,7 @@ static __device__ __forceinline__ void see(const struct cu_grouped *g, uint32_t 
 		atomicMax(&status[CU_STATUS_NONFINITE], top);
 }
 
-/* ---- small groups: 16 threads have one, each a lane of its sum of squares */
+/* ---- small groups: 16 threads each; a thread is one lane of the sum of squares */
 
 static __global__ void measure_small(struct cu_grouped g, uint32_t *status, const float *x)
 {
@@ -92,7 +92,7 @@ static __global__ void measure_small(struct cu_grouped g, uint32_t *status, cons
 	see(&g, status, group, low[t], high[t], top[t]);
 }
 
-/* ---- large ones: a block of threads has at most CU_BLOCK elements of one */
+/* ---- large groups: a block of threads has at most CU_BLOCK elements of one */
 
 static __global__ void measure_large(struct cu_grouped g, uint32_t *status, const float *x)
 {
@@ -122,7 +122,7 @@ static __global__ void measure_large(struct cu_grouped g, uint32_t *status, cons
 		see(&g, status, group, seen.low, seen.high, seen.top);
 }
 
-/* ---- channels: threads side by side, on as many rows as fit */
+/* ---- channels: neighbouring threads have neighbouring channels; a block takes as many rows as fit */
 
 static __global__ void measure_columns(struct cu_grouped g, uint32_t *status, const float *x, int lanes)
 {
@@ -253,7 +253,7 @@ static __global__ void encode(struct cu_grouped g, const float *x)
 #pragma unroll
 	for (int e = 0; e < CU_EACH; e++)
 		values[e] = e * CU_THREADS + (int)t < len ? x[first + e * CU_THREADS + t] : 0.0f;
-	if (g.codes.kind != CU_CODE_NEAREST) /* 16 bits an element: 8 of one block of Philox */
+	if (g.codes.kind != CU_CODE_NEAREST) /* 16 bits for each element: 8 elements for one block of Philox */
 		philox_quad(&g.codes.key, (uint32_t)(first / 8) + t, random + 4 * t);
 	__syncthreads();
 #pragma unroll

@@ -1,4 +1,4 @@
-/* none, f16, bf16: a copy, or a conversion between the tensor and a copy. */
+/* none, f16, bf16: a copy, or a conversion between the tensor and its staging memory. */
 #include <stdlib.h>
 
 #include "kernels/cuda/codec_stage.h"
@@ -6,7 +6,7 @@
 struct half {
 	struct cu_stage stage;
 	bool half, bf16;
-	void *staging;        /* values as they are sent; NULL: the tensor */
+	void *staging;        /* values as they are sent; NULL: the tensor itself */
 	const uint32_t *said; /* of the last call (codec.h) */
 };
 

@@ -1,4 +1,4 @@
-/* IEEE half and bfloat16, as common/codec/body_codes.h rounds them; what is done to values as they are. */
+/* IEEE half and bfloat16, rounded as in common/codec/body_codes.h; copies, checks and sums of plain values. */
 #include "kernels/cuda/codec_grid.h"
 
 static __device__ __forceinline__ uint32_t f16_of(uint32_t m)
@@ -6,7 +6,7 @@ static __device__ __forceinline__ uint32_t f16_of(uint32_t m)
 	m = m < 0x477fe000u ? m : 0x477fe000u;
 	if (m >= 0x38800000u)
 		return (m - 0x38000000u + 0xfffu + (m >> 13 & 1)) >> 13;
-	/* subnormal: a sum whose unit is 2^-24 rounds as wanted */
+	/* subnormal: adding 0.5, whose last bit is 2^-24, rounds to the right unit */
 	return __float_as_uint(__uint_as_float(m) + 0.5f) - 0x3f000000u;
 }
 

@@ -46,7 +46,8 @@ void cu_index_close(struct cu_index *index, struct cu_stage *s)
 	cu_stage_free(s, index->device);
 }
 
-/* Bytes of the gaps that begin at `at`, their groups noted; -1: they pass the end. */
+/* Returns the bytes of the gaps that begin at `at`, and adds their groups to the index; -1: they pass the
+ * end. */
 static int64_t hop(struct cu_index *index, uint32_t *group_at, struct sl_bytes in, size_t at, int64_t count)
 {
 	size_t start = at;

@@ -1,12 +1,12 @@
-/* topk and threshold: places kept on the device, by slot where a gradient is paired with them. */
+/* topk and threshold: places are kept on the device, for each slot if a gradient is paired with them. */
 #include <stdlib.h>
 
 #include "kernels/cuda/codec_index.h"
 #include "kernels/cuda/codec_stage.h"
 
 enum { BIN_WORDS = CU_SELECT_PASSES * CU_SELECT_BINS };
-enum { VALUE };                                 /* the only argument of both */
-enum { SIDE_BLOCK_BYTES = 4 + CU_BLOCK_BYTES }; /* a bitmap and its entry; gaps are sent where they are shorter */
+enum { VALUE };                                 /* the only argument of either stage */
+enum { SIDE_BLOCK_BYTES = 4 + CU_BLOCK_BYTES }; /* a bitmap and its entry; gaps are sent only if they are shorter */
 
 struct place_set {
 	int64_t n, total; /* n = 0: never set; total < 0: not collected yet */
@@ -15,12 +15,12 @@ struct place_set {
 
 struct keeper {
 	struct cu_stage stage;
-	struct keeper *pair; /* the activation's, whose places count, or NULL */
+	struct keeper *pair; /* the activation's keeper, whose places a gradient uses; NULL: none */
 	bool threshold;
 	int slots;
-	struct place_set *set; /* [slots], one where nothing is kept */
-	struct place_set *now; /* of the running call */
-	/* where `pair` is NULL */
+	struct place_set *set; /* [slots]; one if places are not kept for a gradient */
+	struct place_set *now; /* the set of the running call */
+	/* used only if `pair` is NULL */
 	int64_t most, blocks;
 	uint32_t *words; /* above, equal, count, quota, entry, size [blocks] each, then the bins */
 	struct cu_selection *selection;
@@ -92,7 +92,7 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 	cu_stage_memory(env, sizeof *k, need);
 	if (pairing == SL_CODEC_PAIRED)
 		return;
-	sl_need(&need->host, slots + 1, sizeof *k->set); /* 1: while the array grows */
+	sl_need(&need->host, slots + 1, sizeof *k->set); /* + 1: for realloc, while the array grows */
 	sl_need(&need->device, slots * blocks, CU_BLOCK_WORDS * sizeof *k->set->bitmap + sizeof *k->set->offset);
 	sl_need(&need->device, WORD_ARRAYS * blocks + BIN_WORDS, sizeof *k->words);
 	sl_need(&need->device, 1, sizeof *k->selection);
@@ -207,7 +207,7 @@ static cudaError_t queue_forward(struct keeper *k, const float *x, int64_t n, fl
 	struct cu_stage *s = &k->stage;
 	uint32_t *bitmap = k->now->bitmap, *above = words_of(k, ABOVE), *equal = words_of(k, EQUAL);
 	uint32_t *quota = words_of(k, QUOTA);
-	/* the list lies where places will, which come later */
+	/* the list shares memory with the places, which are written later */
 	const struct cu_search search = {.sel = k->selection,
 					 .bins = words_of(k, WORD_ARRAYS),
 					 .list = (struct cu_listed *)(void *)k->coding.place,

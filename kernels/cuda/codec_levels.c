@@ -1,12 +1,12 @@
-/* quant (per tensor), qsgd and terngrad (one bucket): the portable stages' payloads. Options that need a scale for
- * every group are those of codec_groups.c, and the host's where that is not offered. */
+/* quant (per tensor), qsgd and terngrad (one bucket), with the portable stages' payloads. codec_groups.c has
+ * the options that need a scale for every group; if it is not offered, the host runs those. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/codec_stage.h"
 
-/* Places of arguments, as in common/codec/quant.c and levels.c. */
+/* Indices of arguments, as in common/codec/quant.c and levels.c. */
 enum { QUANT_BITS, QUANT_PER, QUANT_BLOCK, QUANT_ROUND };
 enum { QSGD_Q, QSGD_BUCKET, QSGD_NORM };
 enum { TERN_BUCKET };
@@ -14,7 +14,7 @@ enum { TERN_BUCKET };
 struct levels {
 	struct cu_stage stage;
 	struct cu_codes codes;
-	double *partial; /* [blocks] where the scale is a 2-norm, else NULL */
+	double *partial; /* [blocks] if the scale is a 2-norm, else NULL */
 };
 
 static void close_levels(void *state)
@@ -164,7 +164,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	enum sl_err err;
 	size_t bytes;
 
-	(void)finite; /* the range, or the scale, is */
+	(void)finite; /* the range or scale that is measured shows NaN and Inf */
 	l->codes.n = sl_shape_count(&xs->shape);
 	l->codes.said = count;
 	l->codes.key = cu_philox_of(&key);

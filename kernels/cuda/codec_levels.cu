@@ -62,7 +62,7 @@ cudaError_t cu_squares(cudaStream_t s, double *partial, uint32_t *status, const 
 
 /* ---- the head of a payload */
 
-/* Thread 0 adds in order what all have loaded. */
+/* All threads load; thread 0 adds in order. */
 static __device__ __forceinline__ double sum_partials(const double *partial, int64_t count)
 {
 	__shared__ double part[CU_THREADS];
@@ -157,7 +157,7 @@ static __global__ void encode(struct cu_codes c, const float *x)
 		v[e] = e * CU_THREADS + (int)t < len ? x[first + e * CU_THREADS + t] : 0.0f;
 	if (t == 0)
 		a = affine_of_head(&c);
-	if (c.kind != CU_CODE_NEAREST) /* 16 bits an element: 8 of one block of Philox */
+	if (c.kind != CU_CODE_NEAREST) /* 16 bits for each element: 8 elements for one block of Philox */
 		philox_quad(&c.key, (uint32_t)(first / 8) + t, random + 4 * t);
 	__syncthreads();
 #pragma unroll

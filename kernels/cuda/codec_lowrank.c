@@ -1,5 +1,5 @@
-/* lowrank: the factors are computed where the values of the chain lie, in [N][r·(C + M)], B before A. Warm factors stay
- * on the device; a checkpoint fetches them. */
+/* lowrank: the factors are computed in place of the chain's values, in [N][r·(C + M)], B before A. Warm
+ * factors stay on the device; a checkpoint downloads them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ struct lowrank {
 	struct cu_stage stage;
 	int r, iters;
 	int64_t m, c;
-	bool a_large;         /* of the sides: C ≤ M */
+	bool a_large;         /* A is the larger side: C ≤ M */
 	struct sl_warm *warm; /* [slots], or NULL */
 };
 
@@ -122,7 +122,7 @@ static cudaError_t queue_iteration(struct lowrank *l, const struct cu_factors *f
 	return queued;
 }
 
-/* NULL: none, or they do not count. */
+/* The warm factors of a call; NULL: none are kept, or the call is not training. */
 static struct sl_warm *warm_of(const struct lowrank *l, const struct sl_codec_call *call)
 {
 	return l->warm != NULL && call->training ? &l->warm[call->chunk % l->stage.env.slots] : NULL;
@@ -184,7 +184,7 @@ static void rollback(void *state)
 	sl_warm_rollback(l->warm, l->stage.env.slots);
 }
 
-/* ---- checkpoints: the bytes of the portable stage */
+/* ---- checkpoints: the same bytes as the portable stage's */
 
 static size_t state_bytes(const void *state)
 {

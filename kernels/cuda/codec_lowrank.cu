@@ -1,5 +1,6 @@
-/* Power iteration: common/codec/lowrank.c and its loops. The order of every sum is that of the portable loops, so a sum
- * is one thread's; what runs side by side is samples, channels (rows) and ranks, and loads ahead of the sums. */
+/* Power iteration, as in common/codec/lowrank.c and its loops. Each sum runs in the order of the portable
+ * loops, so one thread computes it. Samples, channels (rows) and ranks run in parallel, and loads run ahead
+ * of the sums. */
 #include <float.h>
 #include <math.h>
 
@@ -8,10 +9,10 @@
 
 enum {
 	LANES = 32, /* channels of one block */
-	RANKS = 8,  /* that a block sums at once: CU_THREADS / LANES */
-	ROWS = 128, /* of X that are in shared memory */
+	RANKS = 8,  /* ranks that a block sums at once: CU_THREADS / LANES */
+	ROWS = 128, /* rows of X in shared memory */
 	ROW_STEP = CU_THREADS / LANES,
-	LOADS = ROWS / ROW_STEP, /* of a thread for a tile */
+	LOADS = ROWS / ROW_STEP, /* loads of a thread for a tile */
 	MOST_RANK = 1024,
 	START_THREADS = 256
 };
@@ -21,7 +22,7 @@ struct part {
 	int tile, rank; /* the first of RANKS */
 };
 
-/* Blocks are numbered by sample, then tile, then ranks. */
+/* Blocks are numbered by sample, then tile, then group of ranks. */
 static __device__ __forceinline__ struct part part_of(int tiles, int r)
 {
 	const unsigned groups = (unsigned)((r + RANKS - 1) / RANKS), rest = blockIdx.x / groups;
@@ -45,7 +46,7 @@ static __device__ __forceinline__ int64_t smaller(int64_t a, int64_t b)
 
 /* ---- the start */
 
-/* A row of r is what it was, or drawn where that is all zero. */
+/* Each of the r rows is its warm value, or random if that is all zero. */
 static __global__ void start(struct cu_factors f, float *to, int64_t count, struct cu_philox key, const float *current,
 			     int64_t rows)
 {
@@ -140,7 +141,7 @@ cudaError_t cu_factors_b(cudaStream_t s, const struct cu_factors *f)
 	return CU_LAUNCH(sum_rows, parts(f, tiles), CU_THREADS, s, *f, tiles);
 }
 
-/* A thread has a row and the sums of all RANKS. */
+/* One thread for each row, with the sums of all RANKS. */
 static __global__ void sum_channels(struct cu_factors f, int tiles)
 {
 	__shared__ float x[ROWS][LANES + 1], b[RANKS][LANES];
@@ -213,8 +214,8 @@ cudaError_t cu_factors_product(cudaStream_t s, float *x, const struct cu_factors
 	return CU_LAUNCH(product, f->samples * tiles, CU_THREADS, s, x, *f, tiles);
 }
 
-/* ---- rows of length 1 at right angles. Every row loses its part along row j as soon as that one is done: the same
- * operations on each as when it waits for all before it, and side by side. */
+/* ---- Gram-Schmidt. As soon as row j is done, every later row loses its part along it, in parallel. The
+ * operations on each row are the same as if it waited for all rows before it. */
 
 static __device__ __forceinline__ double dot(const float *a, const float *b, int64_t n)
 {
@@ -243,7 +244,7 @@ static __global__ void orthonormal(float *factor, uint32_t *status, int64_t stri
 		if (t == j % CU_THREADS) {
 			const double after = dot(row, row, n);
 
-			/* what is left is rounding, or nothing */
+			/* only rounding errors are left, or nothing */
 			scale = after <= before[j] * 1e-12 ? 0 : 1 / sqrt(after);
 		}
 		__syncthreads();
@@ -266,7 +267,7 @@ cudaError_t cu_factors_orthonormal(cudaStream_t s, uint32_t *status, const struc
 			 a ? f->m : f->c);
 }
 
-/* ---- of all samples' factors: a look, a copy */
+/* ---- for the factors of all samples: check, balance, copy */
 
 static __global__ void check_factors(uint32_t *status, const float *factor, int64_t stride, int64_t count)
 {
@@ -287,7 +288,7 @@ cudaError_t cu_factors_check(cudaStream_t s, uint32_t *status, const struct cu_f
 	return CU_LAUNCH(check_factors, f->samples, CU_THREADS, s, status, a ? f->a : f->b, f->stride, count_of(f, a));
 }
 
-/* Largest |bits| of a row, to *top. */
+/* *top: the largest |bits| of a row. */
 static __device__ __forceinline__ void see_row(uint32_t *top, const float *row, int64_t n)
 {
 	uint32_t most = 0;
@@ -308,7 +309,8 @@ static __device__ __forceinline__ void scale_row(float *row, int64_t n, int expo
 		row[i] *= by;
 }
 
-/* A block has row j of both factors of a sample. One is of length 1: the exponent is far from the ends of fp32. */
+/* A block has row j of both factors of a sample. One of the two rows has length 1, so the exponent is far
+ * from the limits of fp32. */
 static __global__ void balance_rows(struct cu_factors f)
 {
 	__shared__ uint32_t top_a, top_b;

@@ -1,12 +1,12 @@
-/* Places: values in and out of them, and their coding, block by block (common/codec/places.c has the format). A block
- * of 1024 threads has two words of the bitmap each. */
+/* Places: values gathered from them and expanded to them, and their coding, block by block
+ * (common/codec/places.c has the format). A block of 1024 threads; each has two words of the bitmap. */
 #include "kernels/cuda/codec_grid.h"
 
 #define GAPS_FLAG 0x80000000u
 
 enum { AHEAD = 4 /* words of a warp whose elements are loaded before any is stored */ };
 
-/* before[w]: marks of this block's bitmap before word w. Returns the marks of all. */
+/* before[w]: marks of this block's bitmap before word w. Returns the number of marks. */
 static __device__ __forceinline__ uint32_t rank_words(uint32_t *before, const uint32_t *words)
 {
 	const unsigned t = threadIdx.x;
@@ -69,7 +69,7 @@ static __global__ void PLACE_THREADS expand(float *x, const float *y, const uint
 	const int len = block_length(n), warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 	const uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
 
-	/* such a bitmap may have more marks than there are values */
+	/* a refused bitmap may have more marks than there are values */
 	if (refused && *refused != 0)
 		return;
 	rank_words(before, words);
@@ -117,7 +117,7 @@ static __device__ __forceinline__ uint32_t gap_of(const uint16_t *place, uint32_
 	return i == 0 ? place[0] : (uint32_t)place[i] - place[i - 1] - 1;
 }
 
-/* Byte `at` of a group of gaps: its width, then the gaps, packed. */
+/* Byte `at` of a coded group of gaps: first the width, then the packed gaps. */
 static __device__ __forceinline__ uint8_t group_byte(const uint16_t *place, uint32_t first, int length, int width,
 						     int at)
 {
@@ -191,7 +191,7 @@ static __global__ void PLACE_THREADS code(struct cu_place_coding p, const uint32
 	}
 }
 
-/* size becomes where a block begins behind the table. */
+/* Turns p.size into the offsets of the blocks in the side bytes, behind the table. */
 static __global__ void PLACE_THREADS lay_out(struct cu_place_coding p, uint32_t *status, int64_t blocks)
 {
 	uint32_t before = (uint32_t)blocks * 4;
@@ -248,14 +248,15 @@ static __device__ __forceinline__ bool read_bitmap(uint32_t *words, const uint8_
 		for (int i = 0; i < 4; i++)
 			if (4 * w + i < bytes)
 				word |= (uint32_t)in[4 * w + i] << 8 * i;
-		/* bits behind the last element */
+		/* spare bits behind the last element must be 0 */
 		if (len - 32 * w < 32 && len - 32 * w > 0)
 			good = good && word >> (len - 32 * w) == 0;
 		words[w] = word;
 		total += (uint32_t)__popc(word);
 	}
 	scan_block(total, &total);
-	/* a gradient may be gathered at these places before the host knows: never more of them than values */
+	/* before the host learns of the error, a gradient may be gathered at these places: never allow more
+	 * marks than values */
 	for (int w = 2 * (int)threadIdx.x; w < 2 * (int)threadIdx.x + 2 && total != count; w++)
 		words[w] = 0;
 	return good && total == count;
@@ -272,7 +273,7 @@ static __device__ __forceinline__ uint32_t packed_at(const uint8_t *in, int i, i
 	return v & ((1u << width) - 1);
 }
 
-/* By a warp: the `n` gaps of a group, whose places begin at `start`. */
+/* Marks the `n` gaps of a group, whose places begin at `start`; by one warp. */
 static __device__ __forceinline__ void mark_group(uint32_t *marks, const uint8_t *in, uint32_t start, int n)
 {
 	const int width = in[0], lane = (int)threadIdx.x % 32;
@@ -301,8 +302,8 @@ static __device__ __forceinline__ void mark_group(uint32_t *marks, const uint8_t
 	}
 }
 
-/* Groups begin where those before them end: every gap g moves on by g + 1. A warp has a group, a thread eight gaps of
- * it. Nothing is marked where a place lies beyond the block, which is bad then. */
+/* A group begins where the one before it ends: each gap g advances by g + 1. A warp has a group, a thread
+ * eight of its gaps. If a place lies beyond the block, nothing is marked and the result is false. */
 static __device__ __forceinline__ bool read_gaps(uint32_t *words, const uint8_t *coded, const uint32_t *group_at,
 						 int len, uint32_t count)
 {
@@ -329,7 +330,7 @@ static __device__ __forceinline__ bool read_gaps(uint32_t *words, const uint8_t 
 			good = false;
 	}
 	__syncthreads();
-	/* a sum that passes 2^32 would have to be of 65536 gaps of 65535: cut off every group at the block's end */
+	/* each group's sum is capped just above the block size, so that the sum over groups cannot pass 2^32 */
 	total = t < groups ? length[t] : 0;
 	total = total < CU_BLOCK + 1 ? total : CU_BLOCK + 1;
 	{

@@ -1,8 +1,8 @@
-/* The exact k-th largest magnitude, and the marks of what is kept: all above it, and of those equal to it the first
- * ones. A sample says between which two magnitudes the k-th lies; one pass over the tensor marks what is not below them
- * and lists what is between; three histograms of the list's bits (11, 11 and 9 of them, from the top) find it. Where
- * the sample misled, or the list is too short, the histograms are of the whole tensor. All of it by counts, so that the
- * order in which threads come changes nothing. */
+/* The exact k-th largest magnitude, and a bitmap of what is kept: all above it, and the first ones of those
+ * equal to it. A sample gives two bounds between which the k-th lies. One pass over the tensor marks what is
+ * not below them, and lists what is between. Three histograms of the list's bits (11, 11 and 9 of them, from
+ * the top) find the k-th. If the bounds prove wrong, or the list is too short, the histograms are of the
+ * whole tensor. All is done by counting, so the order of threads changes nothing. */
 #include <math.h>
 
 #include "kernels/cuda/codec_grid.h"
@@ -17,11 +17,11 @@ static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
 	return a > b ? a : b;
 }
 
-/* ---- the sample: an element in every 1/SAMPLE of the tensor, at jittered places */
+/* ---- the sample: an element of every 1/SAMPLE of the tensor, at jittered places */
 
-struct ranks { /* in the sample, 0 the largest */
+struct ranks { /* in the sample, 0 for the largest */
 	uint32_t low;
-	int32_t high; /* < 0: none is sure to be above the k-th */
+	int32_t high; /* < 0: no element is certain to be above the k-th */
 };
 
 static __device__ __forceinline__ uint32_t sampled(const float *x, uint32_t i, int64_t n)
@@ -34,7 +34,8 @@ static __device__ __forceinline__ uint32_t sampled(const float *x, uint32_t i, i
 	return at < n ? magnitude(x[at]) : 0;
 }
 
-/* The bits of the element of rank `left`, but for the lowest 9; zeros are what is missing. */
+/* The |bits| of the sample's element of rank `left`, its lowest 9 bits cleared. Zeros are in no bin: a rank
+ * beyond the bins is a zero. */
 static __device__ __forceinline__ uint32_t find_rank(const uint32_t *m, uint32_t left)
 {
 	__shared__ uint32_t bins[CU_SELECT_BINS], found, under;
@@ -73,7 +74,7 @@ static __device__ __forceinline__ uint32_t find_rank(const uint32_t *m, uint32_t
 	return prefix << LAST_WIDTH;
 }
 
-/* Two blocks: sel->low, sel->high, and everything else at its begin. */
+/* Block 0 finds sel->low, block 1 sel->high. Both reset the counters. */
 static __global__ void __launch_bounds__(CU_PLACE_THREADS, 1)
 	estimate(struct cu_selection *sel, uint32_t *bins, uint32_t *above, uint32_t *equal, const float *x,
 		 struct ranks ranks, int64_t n)
@@ -109,7 +110,7 @@ static struct ranks ranks_of(int64_t n, int64_t k)
 	return (struct ranks){(uint32_t)(at + spread), (int32_t)floor(at - spread) - 1};
 }
 
-/* ---- one pass: marks, and the list. A warp has 1024 elements, and writes their 32 words at once. */
+/* ---- one pass: the bitmap, and the list. A warp has 1024 elements, and writes their 32 words at once */
 
 static __global__ void __launch_bounds__(CU_THREADS)
 	sift(struct cu_selection *sel, struct cu_listed *list, uint32_t room, uint32_t *bitmap, uint32_t *above,
@@ -174,10 +175,11 @@ static __global__ void __launch_bounds__(CU_THREADS)
 
 /* ---- the k-th */
 
-/* What the histograms look at: the list, or all; its magnitudes, less `low`, as keys of 31 bits. */
+/* The histograms count this: the list, or all elements. Keys are magnitudes minus `low`, shifted up to 31
+ * bits. */
 struct view {
 	bool all;
-	uint32_t low, rank, inside; /* the k-th of all is that of rank `rank` among `inside` elements, 1 the largest */
+	uint32_t low, rank, inside; /* the k-th has rank `rank` among `inside` elements, 1 for the largest */
 	int up;
 };
 
@@ -204,8 +206,9 @@ static __device__ __forceinline__ int width_of(int pass)
 	return pass < 2 ? 11 : LAST_WIDTH;
 }
 
-/* What is known of the key before a pass, by all threads of a block: what was known before the pass before it, and the
- * bin of its histogram in which the wanted one lies. Left for the pass after this one in sel->known. */
+/* The bits of the key that are known before a pass: what was known before the previous pass, and the bin of its
+ * histogram that holds the wanted key. Called by all threads of a block. Stored in sel->known for the next
+ * pass. */
 static __device__ __forceinline__ struct cu_known known_before(struct cu_selection *sel, const uint32_t *bins,
 							       const struct view *v, int pass)
 {
@@ -225,7 +228,7 @@ static __device__ __forceinline__ struct cu_known known_before(struct cu_selecti
 	for (uint32_t b = first; b < first + each; b++)
 		own += bins[b];
 	above = scan_block(own, &total);
-	/* zeros, which are in no bin, are of the first one */
+	/* zeros are in no bin; they belong to the first one */
 	own += threadIdx.x == 0 ? k.inside - total : 0;
 	above = k.inside - (threadIdx.x == 0 ? 0 : above + (k.inside - total)) - own;
 	for (uint32_t b = first + each; b-- > first;) {
@@ -253,7 +256,7 @@ static __global__ void histogram(struct cu_selection *sel, uint32_t *bins, const
 	const int64_t all = v.all ? n : sel->listed;
 	uint32_t prefix;
 
-	/* keys end above these bits */
+	/* keys have no bits that low */
 	if (pass == 2 && v.up >= LAST_WIDTH)
 		return;
 	prefix = known_before(sel, bins, &v, pass).prefix;
@@ -275,7 +278,8 @@ static __global__ void histogram(struct cu_selection *sel, uint32_t *bins, const
 		for (int e = 0; e < CU_EACH; e++) {
 			const uint32_t key = (m[e] - v.low) << v.up;
 
-			/* zeros, of which there may be very many, are what is missing in the end */
+			/* there may be very many zeros: they are not counted, but derived from the total at
+			 * the end */
 			if (m[e] != 0 && key >> shift >> width == prefix)
 				atomicAdd(&count[key >> shift & ((1u << width) - 1)], 1u);
 		}
@@ -286,7 +290,8 @@ static __global__ void histogram(struct cu_selection *sel, uint32_t *bins, const
 			atomicAdd(&bins[b], count[b]);
 }
 
-/* ---- marks. Every warp of a block has 64 words of the bitmap. Returns the largest magnitude that the thread saw. */
+/* ---- marks. Every warp of a block has 64 words of the bitmap. Returns the largest magnitude that the thread
+ * saw */
 
 static __device__ __forceinline__ uint32_t mark_block(uint32_t *bitmap, uint32_t *above, uint32_t *equal,
 						      const float *x, uint32_t least, int64_t n)
@@ -316,7 +321,7 @@ static __device__ __forceinline__ uint32_t mark_block(uint32_t *bitmap, uint32_t
 			const int word = first + 32 * e, i = word * 32 + lane;
 			uint32_t kept = 0, ties = 0;
 
-			if (word * 32 < len) { /* all of the warp, or none */
+			if (word * 32 < len) { /* true for the whole warp, or for none of it */
 				kept = __ballot_sync(0xffffffffu, i < len && m[e] >= least);
 				ties = __ballot_sync(0xffffffffu, i < len && m[e] == least);
 			}
@@ -354,8 +359,8 @@ cudaError_t cu_mark(cudaStream_t s, uint32_t *bitmap, uint32_t *above, uint32_t 
 	return CU_LAUNCH(mark, cu_blocks(n), CU_PLACE_THREADS, s, bitmap, above, equal, status, x, sel, n);
 }
 
-/* This warp's part of the list: marks below `least` go, the others are counted; neighbours in the list are mostly of
- * one block. */
+/* A warp's part of the list: clears marks below `least`, and counts the others. Neighbours in the list are
+ * mostly in one block, so each block is counted with one atomic. */
 static __device__ __forceinline__ void settle_listed(uint32_t *bitmap, uint32_t *above, uint32_t *equal,
 						     const struct cu_listed *list, uint32_t listed, uint32_t least)
 {
@@ -403,7 +408,7 @@ static __global__ void PLACE_THREADS settle(struct cu_selection *sel, const uint
 		mark_block(bitmap, above, equal, x, least, n);
 		return;
 	}
-	if (least == 0) { /* zeros have no marks yet, and nothing that was listed goes */
+	if (least == 0) { /* zeros have no marks yet, and no listed mark is cleared */
 		uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
 		const int len = block_length(n);
 
@@ -442,7 +447,7 @@ static __global__ void PLACE_THREADS share(uint32_t *count, uint32_t *offset, ui
 	for (int64_t first = 0; first < blocks; first += CU_PLACE_THREADS) {
 		const int64_t b = first + threadIdx.x;
 		const int64_t left = n - b * CU_BLOCK, block = CU_BLOCK, len = left < block ? left : block;
-		/* zeros are not counted by themselves */
+		/* zeros were not counted */
 		const uint32_t same = b >= blocks ? 0 : sel->least == 0 ? (uint32_t)len - above[b] : equal[b];
 		uint32_t total, before = ties_before + scan_block(same, &total), ties, kept;
 
@@ -490,7 +495,7 @@ static __global__ void PLACE_THREADS drop_ties(uint32_t *bitmap, const uint32_t 
 			ties[word] = same;
 	}
 	__syncthreads();
-	/* two words a thread, so that ranks are in the order of the elements */
+	/* each thread has two neighbouring words, so that ranks follow the order of the elements */
 	rank = scan_block((uint32_t)(__popc(ties[2 * t]) + __popc(ties[2 * t + 1])), &total);
 	for (uint32_t word = 2 * t; word < 2 * t + 2; word++) {
 		uint32_t gone = 0;

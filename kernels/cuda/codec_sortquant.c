@@ -1,5 +1,5 @@
-/* sortquant: the device finds the edges as the portable codec does (codec_edges.cu), in rounds of which those that are
- * not needed do nothing; the host only queues. */
+/* sortquant: the device finds the edges as the portable codec does (codec_edges.cu). The host queues all
+ * rounds; those that are not needed do nothing. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	enum sl_err err;
 	size_t bytes;
 
-	(void)finite; /* the ranges are */
+	(void)finite; /* the ranges that are measured show NaN and Inf */
 	b->key = cu_philox_of(&key);
 	b->n = sl_shape_count(&xs->shape);
 	b->said = count;
@@ -149,7 +149,7 @@ static enum sl_err check_bytes(const struct cu_buckets *b, struct sl_bytes in, s
 	return SL_OK;
 }
 
-/* Any code is one of a bucket: what could be wrong is seen on the host. */
+/* Every code is valid in some bucket, so the host can check everything that may be wrong. */
 static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
 				const struct sl_extent *xs, struct sl_fail *fail)
 {

@@ -159,7 +159,7 @@ static cudaError_t settle(struct cu_stage *s, int slot, cudaStream_t stream)
 	return cudaEventRecord(s->slot[slot].settled, stream);
 }
 
-/* Behind what `out` does for the call. */
+/* Queues the status and the event behind what `out` does for the call. */
 static cudaError_t sent(struct cu_stage *s, int slot, cudaError_t queued)
 {
 	if (queued == cudaSuccess)
@@ -186,7 +186,7 @@ cudaError_t cu_stage_bring(struct cu_stage *s, void *dst, const void *host, size
 {
 	cudaError_t queued = cudaSuccess;
 
-	/* the first one: behind the clearing of fresh memory */
+	/* the first upload waits until fresh memory has been cleared */
 	if (!s->brought)
 		queued = cudaEventRecord(s->free, s->stream);
 	s->brought = true;
@@ -245,8 +245,8 @@ extern const struct sl_codec_stage cu_stage_none, cu_stage_f16, cu_stage_bf16, c
 	cu_stage_qsgd, cu_stage_topk, cu_stage_threshold, cu_stage_sortquant, cu_stage_lowrank, cu_stage_quant_groups,
 	cu_stage_qsgd_groups, cu_stage_terngrad_groups;
 
-/* A codec moves from the second list to the first when `gpu-check.sh codecs` has passed on a device. Of two stages with
- * one id the first counts: those with groups take the place of those without. */
+/* A codec moves from the second list to the first after `gpu-check.sh codecs` has passed on a device. If two
+ * stages have one id, the first one counts: those with groups replace those without. */
 #define PROVEN &cu_stage_none, &cu_stage_f16, &cu_stage_bf16, &cu_stage_quant, &cu_stage_terngrad, &cu_stage_qsgd
 #define UNPROVEN                                                                                                       \
 	&cu_stage_quant_groups, &cu_stage_qsgd_groups, &cu_stage_terngrad_groups, &cu_stage_topk, &cu_stage_threshold, \

@@ -1,9 +1,10 @@
-/* Convolution. 1×1 of stride 1 is one matrix product with M = N·H·W; depthwise has kernels of its own; the rest goes
- * to cuDNN, and where that has no algorithm that repeats its bits (or is not there), to patches and a matrix product.
+/* Convolution. 1×1 with stride 1 is one matrix product with M = N·H·W; depthwise has kernels of its own.
+ * Other dense convolutions use cuDNN. If it is missing, or has no algorithm that gives the same bits in every
+ * run, they use patches (im2col) and a matrix product.
  *   out[M,O] = x[M,I] · w[O,I]^T     dx[M,I] = dout[M,O] · w[O,I]     dw[O,I] += dout[M,O]^T · x[M,I]
- * Groups of several channels, and windows with gaps, have plain kernels of their own.
- * In 16 bits cuDNN would give dw in 16 bits, too; there it is a matrix product always, whose sums and result are fp32.
- */
+ * Groups of several channels, and dilation, have plain kernels of their own.
+ * In 16 bits cuDNN would return dw in 16 bits, too. So there dw is always a matrix product, with fp32 sums
+ * and result. */
 #include <stdlib.h>
 
 #include "kernels/cuda/cuda.h"
@@ -11,14 +12,15 @@
 enum { WEIGHT, BIAS };
 enum path { POINTWISE, DEPTHWISE, GROUPED, DENSE };
 
-/* Patches of more images at once would only cost memory; also the most that an algorithm of cuDNN may want. */
+/* Patches of more images at once would only cost memory. dnn_budget: the largest workspace of a cuDNN
+ * algorithm. */
 static const size_t patch_budget = (size_t)64 << 20;
 static const size_t dnn_budget = (size_t)256 << 20;
 
 struct conv {
 	enum path path;
 	struct cu_gemm_type product, wide_product; /* wide: with an fp32 result */
-	struct cu_window win;                      /* for the most rows */
+	struct cu_window win;                      /* for the largest chunk */
 	int groups, dilation;
 	bool depthwise;
 	int64_t out_c;
@@ -48,7 +50,7 @@ static void release(void *state)
 	free(cv);
 }
 
-/* Workspace of a dense convolution: one of cuDNN's, or the patches. */
+/* The workspace of a dense convolution holds cuDNN's workspace or the patches. */
 static enum sl_err prepare_dense(struct cuda *cu, struct conv *cv, enum sl_precision precision, size_t *workspace,
 				 struct sl_fail *fail)
 {
@@ -121,13 +123,13 @@ fail:
 	return err;
 }
 
-/* The images from `first` on whose patches fit. */
+/* The images from `first` on whose patches fit in the workspace. */
 static struct cu_window patch_part(const struct conv *cv, int64_t first, int64_t rows)
 {
 	return window_at(cv, rows - first < cv->patch_images ? rows - first : cv->patch_images);
 }
 
-/* The i-th image of a tensor like the input, and of one like the output. */
+/* The i-th image of a tensor shaped like the input, and of one shaped like the output. */
 static void *in_image(const struct conv *cv, const void *x, int64_t i)
 {
 	return cu_at(x, cv->product.in, i * cv->win.h * cv->win.w * cv->win.c);

@@ -1,6 +1,7 @@
-/* Transposed convolution, by the kernels of the convolution whose adjoint it is (conv.c), roles swapped. Forward is
- * that convolution's gradient of the input, and the gradient of the input is its forward. The gradient of the weight is
- * its own, with input and output gradient swapped. The bias is added and summed here. */
+/* Transposed convolution, by the kernels of the convolution whose adjoint it is (conv.c), with swapped roles.
+ * Forward is that convolution's input gradient; the input gradient is its forward. The weight gradient is
+ * that convolution's own, with input and output gradient swapped. The bias is added and its gradient summed
+ * here. */
 #include <stdlib.h>
 
 #include "kernels/cuda/cuda.h"
@@ -9,8 +10,8 @@ enum { WEIGHT, BIAS };
 
 struct convt {
 	struct sl_op adjoint;
-	void *conv;        /* its state */
-	size_t conv_bytes; /* of its workspace; ours lies behind */
+	void *conv;        /* the convolution's state */
+	size_t conv_bytes; /* the convolution's workspace; this op's own part is behind it */
 };
 
 static void release(void *state)
@@ -22,7 +23,8 @@ static void release(void *state)
 	free(ct);
 }
 
-/* Workspace: the convolution's, then the input's gradient before it is added, or what the bias's sums need. */
+/* Workspace: the convolution's, then either the input's gradient before it is added to din, or the bias's
+ * sums. */
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	const struct sl_op *op = p->op;
@@ -49,7 +51,7 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	return SL_OK;
 }
 
-/* A call of the convolution: tensors are for its caller to set, gradients of parameters as well. */
+/* A call of the convolution. The caller sets its tensors and the gradients of parameters. */
 static struct sl_op_call conv_call(const struct sl_op_call *call)
 {
 	const struct convt *ct = call->state;

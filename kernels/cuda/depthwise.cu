@@ -1,8 +1,8 @@
-// Depthwise convolution, NHWC. The 3×3 of stride 1 and 2 with padding 1 (all that MobileNets have) walks down a column
-// with its window in registers: every input is loaded once per column that sees it, and the neighbours' loads hit L1.
-// The next row is asked for before the present one is used: the registers allow few threads, so each keeps more in
-// flight. Backward does dx and dW in one walk, because both need the same window of dout around x. Anything else takes
-// the plain kernels at the end.
+// Depthwise convolution, NHWC. The 3×3 of stride 1 and 2 with padding 1 (all that MobileNets have) walks down
+// a column with its window in registers. Every input is loaded once for each column that reads it;
+// neighbours' loads hit L1. The next row is loaded before the present one is used: registers allow few
+// threads, so each keeps more loads in flight. Backward computes dx and dW in one walk, because both need the
+// same window of dout around x. All other convolutions use the plain kernels at the end.
 #include "kernels/cuda/device.cuh"
 
 namespace
@@ -10,14 +10,15 @@ namespace
 
 constexpr int threads_forward = 256;
 constexpr int threads_backward = 128;
-constexpr int target_blocks = 528; // of backward: each leaves one partial of dW
+constexpr int target_blocks = 528; // of backward: each leaves one partial sum of dW
 
 struct Geometry {
 	int n, h, w, c, ho, wo;
-	int strip, strips; // rows of a walk (of the output in forward, of 1 or 2 input rows in backward)
+	int strip, strips; // strip: rows of a walk (output rows in forward; input rows, or pairs of them at stride 2,
+			   // in backward)
 };
 
-// Long walks load less, short ones fill the device; those of backward leave fewer partials when long.
+// Long walks load less, and backward's leave fewer partial sums; short walks fill the device.
 int strip_of(int64_t columns, int64_t rows, int shortest, int64_t threads)
 {
 	int strip = 16;
@@ -101,10 +102,11 @@ __global__ void __launch_bounds__(threads_forward, 2)
 template <int V, class T> struct Walk {
 	const Geometry &g;
 	T *dx;
-	const T *dout, *x; // either of dx and x may be null, where only the other is needed
+	const T *dout, *x; // either of dx and x may be null if only the other is needed
 	bool add;
 
-	// dx[h,w] = Σ dout[h+1-kh, w+1-kw] · weight[kh,kw], and x[h,w] meets the same nine for dW.
+	// dx[h,w] = Σ dout[h+1-kh, w+1-kw] · weight[kh,kw], and x[h,w] is multiplied with the same nine
+	// values for dW.
 	__device__ __forceinline__ void stride1(Vec<V> (&acc)[9], const Vec<V> (&k)[9], int column, int strip) const
 	{
 		const int first = strip * g.strip, end = min(first + g.strip, g.h);
@@ -145,8 +147,8 @@ template <int V, class T> struct Walk {
 		}
 	}
 
-	// A tile of 2×2 inputs meets dout[i … i+1, j … j+1]: an even row has kh = 1 of dout row i only, an odd one
-	// kh = 2 of row i and kh = 0 of row i+1; columns alike.
+	// A tile of 2×2 inputs meets dout[i … i+1, j … j+1]: an even row has kh = 1 of dout row i only, an
+	// odd one kh = 2 of row i and kh = 0 of row i+1; columns alike.
 	__device__ __forceinline__ void stride2(Vec<V> (&acc)[9], const Vec<V> (&k)[9], int column, int strip) const
 	{
 		const int first = strip * g.strip, end = min(first + g.strip, g.ho);
@@ -210,7 +212,7 @@ __global__ void __launch_bounds__(threads_backward, 4)
 	backward3_kernel(T *__restrict__ dx, bool add, float *__restrict__ partial, const T *__restrict__ dout,
 			 const T *__restrict__ x, const float *__restrict__ weight, Geometry g)
 {
-	__shared__ __align__(16) float part[threads_backward * V]; // of vectors
+	__shared__ __align__(16) float part[threads_backward * V]; // accessed as vectors
 	const int lanes = blockDim.x, ys = blockDim.y, lane = threadIdx.x, y = threadIdx.y;
 	const int width = lanes * V, channel = (blockIdx.y * lanes + lane) * V;
 	const int columns = STRIDE == 1 ? g.w : g.wo, column_groups = (columns + ys - 1) / ys;
@@ -260,7 +262,8 @@ __global__ void __launch_bounds__(threads_backward, 4)
 	}
 }
 
-// dweight [9, C] += Σ over blocks of partial [tiles][blocks][9][width]; a block takes 32 numbers, 8 threads each.
+// dweight [9, C] += Σ over blocks of partial [tiles][blocks][9][width]; a block sums 32 columns, 8 threads
+// each.
 __global__ void __launch_bounds__(256)
 	gather_kernel(float *dweight, const float *__restrict__ partial, int blocks, int width, int tiles, int c)
 {

@@ -1,4 +1,4 @@
-// What the .cu files share: how values are stored, vectors of them, launch arithmetic, the activation.
+// Shared by the .cu files: storage types, vectors of values, launch arithmetic, the activation.
 #ifndef SL_KERNELS_CUDA_DEVICE_CUH
 #define SL_KERNELS_CUDA_DEVICE_CUH
 
@@ -9,12 +9,12 @@
 #include <cuda_fp16.h>
 
 #ifdef __CUDACC__
-// Launches on stream `s`; tests on a CPU have another meaning for it (tests/support/cuda_sim).
+// Launches on stream `s`. Tests on a CPU define it otherwise (tests/support/cuda_sim).
 #define CU_RUN(kernel, grid, block, s, ...) (kernel)<<<(grid), (block), 0, (s)>>>(__VA_ARGS__)
 #endif
 
-// The two ways to store a value in 16 bits. Arithmetic is in float: kernels are templates over what they load and
-// store.
+// The two 16-bit storage types. Arithmetic is in float: kernels are templates over the types that they load
+// and store.
 struct bf16 {
 	uint16_t bits;
 };
@@ -37,7 +37,7 @@ __device__ __forceinline__ float value(f16 x)
 	return __half2float(__ushort_as_half(x.bits));
 }
 
-// To nearest, ties to even; beyond the range is Inf, NaN stays one.
+// Rounds to nearest, ties to even; values beyond the range give Inf, NaN stays NaN.
 template <class T> __device__ __forceinline__ T rounded(float x);
 
 template <> __device__ __forceinline__ float rounded<float>(float x)
@@ -47,7 +47,7 @@ template <> __device__ __forceinline__ float rounded<float>(float x)
 
 template <> __device__ __forceinline__ bf16 rounded<bf16>(float x)
 {
-	// CUDA 12.0 has __bfloat16_as_ushort from sm_80 on alone
+	// CUDA 12.0 has __bfloat16_as_ushort only from sm_80 on
 	return {static_cast<__nv_bfloat16_raw>(__float2bfloat16_rn(x)).x};
 }
 
@@ -60,7 +60,7 @@ template <int V> struct alignas(4 * V) Vec {
 	float v[V];
 };
 
-// V values as they lie in memory.
+// V values as stored in memory.
 template <int V, class T> struct alignas(sizeof(T) * V) Pack {
 	T v[V];
 };
@@ -84,7 +84,7 @@ template <int V, class T> __device__ __forceinline__ void store(T *p, const Vec<
 	*reinterpret_cast<Pack<V, T> *>(p) = raw;
 }
 
-// Writes, or adds to what is there.
+// Stores x, or adds it.
 template <int V, class T> __device__ __forceinline__ void put(T *p, Vec<V> x, bool add)
 {
 	if (add) {
@@ -114,7 +114,7 @@ template <int ACT> __device__ __forceinline__ float activate(float x)
 	return x < 0.f ? 0.f : (x > 6.f ? 6.f : x);
 }
 
-// 1 where the activation lets the gradient through, given its input.
+// Whether the activation passes the gradient on, given the activation's input.
 template <int ACT> __device__ __forceinline__ bool passes(float x)
 {
 	if (ACT == CU_ACT_NONE)
@@ -126,7 +126,7 @@ template <int ACT> __device__ __forceinline__ bool passes(float x)
 
 static inline bool aligned16(const void *p)
 {
-	return ((uintptr_t)p & 15) == 0; // NULL is
+	return ((uintptr_t)p & 15) == 0; // true for NULL
 }
 
 static inline int64_t ceil_div(int64_t a, int64_t b)
@@ -134,8 +134,8 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
 	return (a + b - 1) / b;
 }
 
-// Threads of a block over [rows, C]: `lanes` (at most `most`) of V channels times `ys` rows; `tiles` blocks side by
-// side cover C.
+// Threads of a block over [rows, C]: `lanes` threads (at most `most`) of V channels each, times `ys` rows.
+// `tiles` such blocks cover C.
 struct Columns {
 	int lanes, ys, tiles;
 };
@@ -151,7 +151,7 @@ static inline Columns columns_of(int64_t c, int v, int threads, int most)
 	return g;
 }
 
-// Chooses a template argument from how tensors are stored.
+// Calls CALL with the template argument of a storage type.
 #define CU_SWITCH_TYPE(type, CALL)             \
 	do {                                   \
 		if ((type) == CU_BF16) {       \
@@ -163,7 +163,7 @@ static inline Columns columns_of(int64_t c, int v, int threads, int most)
 		}                              \
 	} while (0)
 
-// Chooses a template argument from the activation.
+// Calls CALL with the template argument of an activation.
 #define CU_SWITCH_ACT(act, CALL)                    \
 	do {                                        \
 		if ((act) == CU_ACT_RELU) {         \

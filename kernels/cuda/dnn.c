@@ -45,7 +45,7 @@ static const char *const library_names[] = {"libcudnn.so.9", "libcudnn.so"};
 
 static enum sl_err load(struct dnn *dnn, struct sl_fail *fail)
 {
-	const char *given = getenv("SPLIT_CUDNN"); /* another file; "none": do without */
+	const char *given = getenv("SPLIT_CUDNN"); /* path of another file; "none": run without cuDNN */
 	void *lib = NULL;
 
 	if (given && !strcmp(given, "none"))
@@ -136,15 +136,15 @@ size_t dnn_version(const struct dnn *dnn)
 
 struct dnn_conv {
 	struct dnn *dnn;
-	struct cu_window win; /* n: the rows that the descriptors stand at */
+	struct cu_window win; /* n: the rows that the descriptors describe at present */
 	int64_t out_c;
 	enum sl_precision precision;
 	size_t limit, workspace; /* bytes */
 	cudnnTensorDescriptor_t x, y;
 	cudnnFilterDescriptor_t w;
 	cudnnConvolutionDescriptor_t conv;
-	bool has[DNN_PASSES];  /* an algorithm was found for the most rows */
-	bool fits[DNN_PASSES]; /* and it takes the present ones within the workspace */
+	bool has[DNN_PASSES];  /* an algorithm was found for the largest chunk */
+	bool fits[DNN_PASSES]; /* and it runs for the present rows within the workspace */
 	cudnnConvolutionFwdAlgo_t forward;
 	cudnnConvolutionBwdDataAlgo_t data;
 	cudnnConvolutionBwdFilterAlgo_t weight;
@@ -158,7 +158,7 @@ static cudnnDataType_t type_of(const struct dnn_conv *c)
 						   : CUDNN_DATA_FLOAT;
 }
 
-/* Tensor cores are for all but plain fp32. */
+/* Tensor cores are used in all precisions but plain fp32. */
 static cudnnMathType_t math_of(const struct dnn_conv *c)
 {
 	return sl_precision_mixed(c->precision)    ? CUDNN_TENSOR_OP_MATH
@@ -175,7 +175,7 @@ static cudnnStatus_t set_rows(struct dnn_conv *c, int64_t rows)
 	if (status == CUDNN_STATUS_SUCCESS)
 		status = c->dnn->cudnnSetTensor4dDescriptor(c->y, CUDNN_TENSOR_NHWC, type_of(c), (int)rows,
 							    (int)c->out_c, (int)g->ho, (int)g->wo);
-	/* a refusal may leave one of the two behind: the next call describes both again */
+	/* after a refusal the two descriptors may differ: n = 0 makes the next call set both */
 	c->win.n = status == CUDNN_STATUS_SUCCESS ? rows : 0;
 	return status;
 }
@@ -202,7 +202,8 @@ static cudnnStatus_t describe(struct dnn_conv *c)
 	return set_rows(c, g->n);
 }
 
-/* Takes the first of cuDNN's proposals that may be used; the three structs differ in their type of algo alone. */
+/* Takes the first of cuDNN's proposals that may be used. A macro, as the three structs differ in the type of
+ * `algo`. */
 #define PICK(c, pass, perf, count, algo_out, inexact)                                            \
 	for (int i = 0; i < (count); i++) {                                                      \
 		if ((perf)[i].status != CUDNN_STATUS_SUCCESS || (perf)[i].memory > (c)->limit || \
@@ -223,7 +224,7 @@ static void choose(struct dnn_conv *c, bool inexact)
 	cudnnConvolutionBwdFilterAlgoPerf_t weight[MOST];
 	int n = 0;
 
-	/* with FMA math asked for, a proposal that wants another one is not ours */
+	/* we asked for FMA math: refuse proposals that use another kind */
 #define PLAIN(perf)                                                                                   \
 	for (int i = 0; i < n && fma; i++)                                                            \
 		if ((perf)[i].mathType != CUDNN_FMA_MATH && (perf)[i].mathType != CUDNN_DEFAULT_MATH) \
@@ -247,7 +248,7 @@ static void choose(struct dnn_conv *c, bool inexact)
 #undef PLAIN
 }
 
-/* Bytes of every pass for the present rows; `fits` where it works within `limit`. */
+/* Workspace of every pass for the present rows; `fits` if the pass runs within `limit`. */
 static void measure(struct dnn_conv *c, size_t limit)
 {
 	const struct dnn *d = c->dnn;

@@ -1,4 +1,4 @@
-// A grid over elements.
+// A grid over the elements of a tensor.
 #ifndef SL_KERNELS_CUDA_EACH_CUH
 #define SL_KERNELS_CUDA_EACH_CUH
 
@@ -9,7 +9,7 @@ namespace
 
 constexpr int cu_each_threads = 256;
 
-// F::run<V>(i) does elements i … i + V - 1. With V = 4 the last n % 4 elements go one by one.
+// F::run<V>(i) processes elements i … i + V - 1. With V = 4 the last n % 4 elements go one by one.
 template <int V, class F> __global__ void __launch_bounds__(cu_each_threads) each_kernel(F f, int64_t n)
 {
 	const int64_t stride = (int64_t)gridDim.x * blockDim.x;

@@ -50,7 +50,7 @@ static enum sl_err add_forward(const struct sl_op_call *call)
 			      call->op->name);
 }
 
-/* Both inputs of a sum, and the one of flatten, take the gradient as it is. */
+/* Both inputs of a sum, and the input of flatten, get the gradient unchanged. */
 static enum sl_err pass_backward(const struct sl_op_call *call)
 {
 	const struct sl_op *op = call->op;

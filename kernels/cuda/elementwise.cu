@@ -1,4 +1,4 @@
-// Everything that looks at one element at a time: activations, sums, dropout, the bias, the optimizer.
+// Element-wise kernels: activations, sums, dropout, the bias, the optimizer.
 #include "kernels/cuda/each.cuh"
 #include "kernels/cuda/rows.cuh"
 
@@ -104,7 +104,7 @@ template <class T> struct Dropout {
 	}
 };
 
-// The same, of tokens, one at a time: what an element is drawn by does not depend on how long other rows are.
+// The same for tokens, one element at a time. An element's draw does not depend on the lengths of other rows.
 template <class T> struct DropoutTokens {
 	T *out;
 	const T *x;
@@ -166,7 +166,7 @@ struct Sgd {
 	}
 };
 
-// 28 bytes an element: what a square root and a division take hides behind them.
+// 28 bytes of memory traffic for each element hide the time of the square root and the division.
 struct Adam {
 	float *weight, *first, *second;
 	const float *grad;

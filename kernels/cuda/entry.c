@@ -1,4 +1,4 @@
-/* The module's only exported symbol; whether a device can run what was built. */
+/* The module's only exported symbol; checks whether a device can run what was built. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -39,8 +39,9 @@ static enum sl_err describe(int device, char out[SL_MODULE_TEXT], struct sl_fail
 	return SL_OK;
 }
 
-/* Machine code is among CU_ARCHS (compute capabilities times ten): that of an architecture serves its family from
- * there on. What is left over runs, if at all, what the driver makes of the PTX of the first one. */
+/* Whether the module has machine code for a device. CU_ARCHS lists compute capabilities times ten; code for
+ * one of them also runs on later devices of the same major version. Other devices can at most run what the
+ * driver compiles from the PTX of the first one. */
 static bool has_code_for(int sm)
 {
 	const char *at = CU_ARCHS;

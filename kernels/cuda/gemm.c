@@ -1,5 +1,5 @@
-/* Matrix products through cuBLASLt. The choice of an algorithm costs the host far more than the launch, so every shape
- * is asked for once, when the op that needs it is prepared, and kept. */
+/* Matrix products through cuBLASLt. Choosing an algorithm costs the host far more than the launch. So each
+ * shape's algorithm is chosen once, when the op that needs it is prepared, and kept. */
 #include <string.h>
 
 #include "common/base/log.h"
@@ -29,12 +29,12 @@ static void forget(struct cu_gemm *g)
 	*g = (struct cu_gemm){0};
 }
 
-/* Column-major cuBLAS sees the transposes: C^T[n,m] = op(B)^T · op(A)^T, so our B is its A. */
 static cudaDataType_t data_type(uint8_t type)
 {
 	return type == CU_BF16 ? CUDA_R_16BF : type == CU_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
+/* cuBLAS is column-major, so it sees the transposes: C^T[n,m] = op(B)^T · op(A)^T. Our B is its A. */
 static cublasStatus_t describe(struct cu_gemm *g)
 {
 	const struct cu_gemm_key *key = &g->key;
@@ -62,7 +62,7 @@ static cublasStatus_t choose(struct cuda *cu, struct cu_gemm *g)
 {
 	const size_t workspace = CU_BLAS_WORKSPACE;
 	const uint32_t align = g->key.aligned ? 16 : (uint32_t)cu_type_bytes((enum cu_type)g->key.in);
-	/* not INPLACE, whose blocks add in the order in which they come; and no sums of parts in 16 bits */
+	/* not INPLACE, whose blocks add in their order of arrival; and no 16-bit sums of parts */
 	const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
 				 (g->key.out == CU_F32 ? CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE : 0);
 	static const cublasLtMatmulPreferenceAttributes_t alignment[] = {
@@ -103,7 +103,8 @@ static enum sl_err failed(const struct cu_gemm_key *key, cublasStatus_t status)
 	return SL_ERR_DEVICE;
 }
 
-/* The kept description of a shape, or a new one; where the table has no room near its place, it takes another's. */
+/* The kept description of a shape, or a new one. If the entries near its hash are all in use, it replaces one
+ * of them. */
 static enum sl_err find(struct cuda *cu, const struct cu_gemm_key *key, struct cu_gemm **out)
 {
 	enum { PROBES = 16 };
@@ -138,7 +139,7 @@ static struct cu_gemm_key key_of(struct cu_gemm_type type, bool aligned, bool ta
 {
 	struct cu_gemm_key key;
 
-	memset(&key, 0, sizeof(key)); /* compared as bytes */
+	memset(&key, 0, sizeof(key)); /* keys are compared as bytes */
 	key.m = m;
 	key.n = n;
 	key.k = k;

@@ -33,7 +33,8 @@ static bool same_pass(const struct sl_pass *a, const struct sl_pass *b)
 	       a->training == b->training && a->width_in == b->width_in && a->width_out == b->width_out;
 }
 
-/* The pass's place, or a free one; NULL: none is left. Places are freed by owner alone: a gap may be anywhere. */
+/* The entry of this pass, or a free one; NULL: the table is full. Entries are freed by owner, so gaps may be
+ * anywhere. */
 static struct cu_graph *place_of(struct cu_graphs *g, const struct sl_pass *pass)
 {
 	struct cu_graph *free_place = NULL;

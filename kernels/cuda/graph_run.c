@@ -1,7 +1,7 @@
-/* Graphs on the backend's stream: what kernels/cuda/graph.c is given for a device. */
+/* CUDA graphs on the backend's stream: the device's functions for kernels/cuda/graph.c. */
 #include "kernels/cuda/cuda.h"
 
-/* Relaxed: libraries may load code or take memory meanwhile; none of that is part of the graph. */
+/* Relaxed: libraries may load code or allocate memory meanwhile, which is not recorded. */
 static enum sl_err record(void *arg)
 {
 	struct cuda *cu = arg;
@@ -39,7 +39,7 @@ static enum sl_err launch(void *arg, void *graph, const uint64_t *step)
 	return err ? err : cu_check(cu, cudaGraphLaunch(graph, cu->stream), "launching a graph");
 }
 
-/* One that is under way is freed when it is done. */
+/* If the graph is running, CUDA frees it when it is done. */
 static void drop(void *arg, void *graph)
 {
 	cudaGraphExecDestroy(graph);

@@ -1,5 +1,6 @@
-// Convolutions with groups of several channels or with gaps in their window, NHWC: plain kernels, one thread for an
-// output, an input, or of a block for one weight's sum over all pixels. Each has its order of terms, whatever the grid.
+// Convolutions with groups of several channels or with dilation, NHWC. Plain kernels: one thread for each
+// output or input, and one block for each weight, which sums over all pixels. Each sum has a fixed order, for
+// any grid.
 #include "kernels/cuda/device.cuh"
 
 namespace
@@ -13,7 +14,7 @@ __device__ __forceinline__ int64_t per_in(const cu_conv_groups &g)
 	return g.win.c / g.groups;
 }
 
-// [O, KH, KW, I/groups], or [KH, KW, C] of a depthwise one
+// Weights are [O, KH, KW, I/groups], or [KH, KW, C] for a depthwise convolution.
 __device__ __forceinline__ int64_t weight_at(const cu_conv_groups &g, int64_t o, int kh, int kw, int64_t j)
 {
 	return g.depthwise ? (int64_t)(kh * g.win.kw + kw) * g.o + o
@@ -77,7 +78,7 @@ __global__ void data_kernel(T *__restrict__ dx, bool add, const T *__restrict__ 
 	}
 }
 
-// A block for each weight: its threads take the pixels in turn, then a tree adds their sums.
+// One block for each weight: its threads take the pixels in turn, then a tree adds their sums.
 template <class T>
 __global__ void weight_kernel(float *__restrict__ dweight, const T *__restrict__ dout, const T *__restrict__ x,
 			      cu_conv_groups g)

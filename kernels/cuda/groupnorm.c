@@ -1,4 +1,4 @@
-/* Group norm. Saved: of each row and channel its group's mean and 1/σ. */
+/* Group norm. Saved, for each row and channel: its group's mean and 1/σ. */
 #include "kernels/cuda/cuda.h"
 
 enum { GAMMA, BETA };

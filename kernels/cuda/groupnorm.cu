@@ -4,7 +4,7 @@
 namespace
 {
 
-// Of each row and channel: Σx, or Σ(x − mean)², or in backward Σdy and Σdy·x̂.
+// Sums for each row and channel: Σx, Σ(x − mean)², or in backward Σdy and Σdy·x̂.
 enum { SUM, SQUARES, BACK };
 
 template <class T, int WHAT> struct PixelSums {
@@ -37,7 +37,7 @@ template <class T, int WHAT> struct PixelSums {
 	}
 };
 
-// The mean over each group of a sum, times γ where one is given: for all of its channels. As 1/σ: SQUARES.
+// The mean over each group of a sum, times γ if given; stored for each channel of the group. SQUARES: as 1/σ.
 template <int WHAT> struct Share {
 	cu_groupnorm g;
 	const float *gamma;

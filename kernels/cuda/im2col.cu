@@ -1,4 +1,5 @@
-// Patches for convolutions as a matrix product: where cuDNN is not there, or offers no algorithm with repeatable bits.
+// Patches, for convolutions as matrix products: if cuDNN is missing, or has no algorithm with repeatable
+// bits.
 #include "kernels/cuda/device.cuh"
 
 namespace
@@ -22,7 +23,7 @@ __global__ void im2col_kernel(T *__restrict__ col, const T *__restrict__ x, int6
 	}
 }
 
-// Every input gathers from the patches that hold it, in the order of the window.
+// Every input gathers from the patches that contain it, in the order of the window.
 template <int V, class T>
 __global__ void col2im_kernel(T *__restrict__ dx, bool add, const float *__restrict__ col, int64_t count, cu_window g)
 {

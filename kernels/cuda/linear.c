@@ -1,5 +1,5 @@
-/* Fully connected layer: out[N,O] = x[N,F] · w[O,F]^T + bias (transposed: x · w[F,O]). Every position of a sequence is
- * a row. */
+/* Fully connected layer: out[N,O] = x[N,F] · w[O,F]^T + bias (transposed: x · w[F,O]). Every position of a
+ * sequence is a row. */
 #include "kernels/cuda/cuda.h"
 
 enum { WEIGHT, BIAS };

@@ -1,5 +1,5 @@
-/* Mean squares. Saved: x − target as float [N, K]. The sum reaches the caller's memory when the next fence has passed.
- */
+/* Mean squares. Saved: x − target as float [N, K]. The sum reaches the caller's memory when the next fence
+ * has passed. */
 #include "kernels/cuda/cuda.h"
 
 static enum sl_err prepare(struct sl_op_prepare *p)

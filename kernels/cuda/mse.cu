@@ -1,4 +1,4 @@
-// Mean squares: a thread per row, as rows are a few numbers; then one block that adds the rows in a fixed order.
+// Mean squares: one thread per row, as rows are short; then one block that adds the rows in a fixed order.
 #include "kernels/cuda/device.cuh"
 
 namespace
@@ -6,7 +6,7 @@ namespace
 
 constexpr int threads_per_block = 128;
 
-// `error` holds the targets before.
+// `error` holds the targets on entry.
 __global__ void rows_kernel(float *error, double *row_loss, int32_t *row_correct, const float *x, int64_t n, int64_t k)
 {
 	const int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;

@@ -7,7 +7,7 @@ namespace
 
 constexpr int threads_per_block = 128, rows_per_group = 64;
 
-// The sum over the block of each thread's v, in a fixed order; known to all of them.
+// The sum over the block of each thread's v, in a fixed order. All threads get the result.
 __device__ float block_sum(float v, float *part)
 {
 	const int t = threadIdx.x;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(threads_per_block)
 		square += d * d;
 	}
 	square = block_sum(square, part);
-	if (centred) { // what rounding took off the mean
+	if (centred) { // `error` corrects the mean's rounding error
 		error = block_sum(error, part);
 		mean += error / f;
 		square -= error * (error / f);
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(threads_per_block)
 	}
 }
 
-// part [groups, 2, F]: of γ, of β
+// part [groups, 2, F]: gradients of γ, and of β.
 template <class T>
 __global__ void group_kernel(float *part, const T *__restrict__ dout, const T *__restrict__ x, const float *stat,
 			     int64_t m, int f)

@@ -1,4 +1,4 @@
-/* The four words of elements 4·quad … 4·quad+3: common/base/rng.h, word for word. */
+/* The four random words of elements 4·quad … 4·quad+3, the same as common/base/rng.h gives. */
 #ifndef SL_KERNELS_CUDA_PHILOX_H
 #define SL_KERNELS_CUDA_PHILOX_H
 

@@ -1,4 +1,5 @@
-/* Max and average pooling. Saved by maxpool: the place of the largest element in each window, uint16 [N, HO, WO, C]. */
+/* Max and average pooling. Saved by maxpool: the index of the largest element in each window, uint16 [N, HO,
+ * WO, C]. */
 #include "kernels/cuda/cuda.h"
 
 static struct cu_window window_of(const struct sl_op *op, int64_t rows)

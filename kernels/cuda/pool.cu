@@ -54,7 +54,7 @@ __global__ void backward_kernel(T *__restrict__ dx, bool add, const T *__restric
 	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
 	     i += (int64_t)gridDim.x * blockDim.x) {
 		const Place p = place_of(i, g.h, g.w, g.c);
-		// windows [first, last] of either axis hold this place
+		// windows [h0, h1] × [w0, w1] contain this place
 		const int64_t th = p.h + g.pad - g.kh + 1, tw = p.w + g.pad - g.kw + 1;
 		const int64_t h0 = th > 0 ? (th + g.stride - 1) / g.stride : 0;
 		const int64_t w0 = tw > 0 ? (tw + g.stride - 1) / g.stride : 0;

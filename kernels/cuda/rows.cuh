@@ -1,4 +1,4 @@
-// Which tokens a row has, and which row has a token.
+// The first token of a row, and the row of a token.
 #ifndef SL_KERNELS_CUDA_ROWS_CUH
 #define SL_KERNELS_CUDA_ROWS_CUH
 
@@ -12,7 +12,7 @@ __device__ inline int64_t first_of(const cu_rows &r, int64_t row)
 	return r.begin ? (int64_t)r.begin[row] : row;
 }
 
-// The row that has this token.
+// The row that this token belongs to.
 __device__ inline int64_t row_of(const cu_rows &r, int64_t token)
 {
 	int64_t low = 0, high = r.rows;

@@ -1,4 +1,5 @@
-/* Smooth activations (GELU, SiLU, tanh, sigmoid and its hard forms), products of two tensors. */
+/* Smooth activations (GELU, SiLU, tanh, sigmoid and its hard forms, ELU, softplus, math functions), and
+ * products of two tensors. */
 #include "kernels/cuda/cuda.h"
 
 static enum cu_smooth kind_of(const struct sl_op *op)

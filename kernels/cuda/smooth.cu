@@ -8,7 +8,7 @@ struct Point {
 	float y, slope;
 };
 
-// x·σ(v), of which v has the slope dv
+// x·σ(v) and its slope; dv is the slope of v
 __device__ __forceinline__ Point gated(float x, float v, float dv)
 {
 	const float gate = 1.f / (1.f + expf(-v)), rest = 1.f / (1.f + expf(v));
@@ -16,7 +16,7 @@ __device__ __forceinline__ Point gated(float x, float v, float dv)
 	return {x * gate, gate + x * gate * rest * dv};
 }
 
-// Φ from erfc, which keeps its digits where Φ is small.
+// GELU's Φ comes from erfc, which stays accurate where Φ is small.
 template <int KIND> __device__ __forceinline__ Point smooth_at(float x)
 {
 	if (KIND == CU_SMOOTH_GELU) {

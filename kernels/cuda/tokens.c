@@ -1,5 +1,5 @@
-/* Ops of tokens: select, the first token of every row; gather, chosen tokens; embedding, a row of a table for every
- * token. */
+/* Ops on tokens. select: the first token of every row. gather: chosen tokens. transpose: a row's tokens by
+ * features. embedding: a row of a table for every token. */
 #include "kernels/cuda/cuda.h"
 
 static struct cu_rows rows_of(const struct sl_op_call *call, const struct sl_shape *row)
@@ -36,7 +36,7 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 
 const struct sl_kernel cu_select_op = {.forward = select_forward, .backward = select_backward};
 
-/* `row`: the shape [N,F,S]; `to_tokens`: from that to [N·S,F], else the other way. */
+/* `row`: the shape [N,F,S]. `to_tokens`: from it to [N·S,F]; otherwise back. */
 static enum sl_err turn(const struct sl_op_call *call, const struct sl_tensor *to, bool add,
 			const struct sl_tensor *from, const struct sl_shape *row, bool to_tokens)
 {

@@ -1,4 +1,4 @@
-// Ops of tokens; one thread per element of the output (a gather: no atomics).
+// Ops on tokens; one thread per element of the output (a gather: no atomics).
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -34,8 +34,8 @@ template <class T> __global__ void gather_kernel(T *__restrict__ out, const T *_
 		out[i] = x[(int64_t)c.place[i / c.f] * c.f + i % c.f];
 }
 
-// A tile goes through shared memory, so that both sides are read and written along their rows. A column more than the
-// tile keeps its transpose's reads in different banks.
+// A tile goes through shared memory, so that both sides are accessed along their rows. The additional column
+// keeps the transposed reads in different banks.
 constexpr int tile = 32, tile_rows = threads_per_block / tile;
 
 template <class T>
@@ -64,7 +64,7 @@ __global__ void transpose_kernel(T *__restrict__ out, bool add, const T *__restr
 	}
 }
 
-// Which of the chosen tokens this one is; -1: none.
+// The index of a token among the chosen ones; -1: it is not chosen.
 __device__ int64_t among(const cu_chosen &c, int64_t token)
 {
 	int64_t low = 0, high = c.n;
@@ -117,7 +117,8 @@ template <class T> __global__ void embedding_kernel(T *__restrict__ out, const f
 		out[i] = rounded<T>(weight[looked_up(l, i / f) * f + i % f]);
 }
 
-// Several tokens may look up one row of the table. The first of them adds for all, in their order.
+// Several tokens may look up one row of the table. The first of them adds for all, in the order of the
+// tokens.
 template <class T>
 __global__ void embedding_back_kernel(float *__restrict__ grad, const T *__restrict__ dout, cu_lookup l)
 {

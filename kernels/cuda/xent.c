@@ -1,5 +1,5 @@
-/* Softmax cross-entropy. Saved: softmax as float [N, K], then the labels [N] and, of mixed rows, the other labels and
- * the shares [N]. The sums reach the caller's memory when the next fence has passed. */
+/* Softmax cross-entropy. Saved: softmax as float [N, K], then the labels [N]; for mixed rows also the other
+ * labels and the shares, [N] each. The sums reach the caller's memory when the next fence has passed. */
 #include "kernels/cuda/cuda.h"
 
 static size_t labels_at(const struct sl_op *op)
@@ -19,7 +19,7 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	return SL_OK;
 }
 
-/* `labels`: where they lie, with what stands behind them. */
+/* `labels`: saved labels in device memory, followed by the other labels and the shares. */
 static struct cu_xent_rule rule_of(const struct sl_op_call *call, const int32_t *labels, int64_t n)
 {
 	struct cu_xent_rule rule = {call->rule.smoothing, call->rule.ignores, call->rule.ignored, NULL, NULL};
@@ -37,7 +37,7 @@ static cudaError_t store_labels(const struct cuda *cu, const struct sl_op_call *
 
 	if (!err && call->rule.other)
 		err = cu_labels_store(cu->stream, labels + n, call->rule.other, n);
-	if (!err && call->rule.other) /* their bits */
+	if (!err && call->rule.other) /* the floats' bits */
 		err = cu_labels_store(cu->stream, labels + 2 * n, (const int32_t *)call->rule.share, n);
 	return err;
 }
@@ -50,7 +50,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	int32_t *labels = (int32_t *)((char *)call->saved + labels_at(op)), *row_correct = (int32_t *)(row_loss + n);
 	struct cu_xent_result *result;
 	struct cuda *cu;
-	/* weights of classes are the client's, whose ends a CPU computes */
+	/* only clients have class weights, and they compute their ends on a CPU */
 	enum sl_err err = call->rule.weight ? SL_ERR_BUG : cu_enter(call->be, &cu);
 
 	if (!err)

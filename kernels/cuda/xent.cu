@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(threads_per_block)
 	where[t] = top_at;
 	for (int half = threads_per_block / 2; half > 0; half /= 2) {
 		__syncthreads();
-		// the first of equals, as in row-major order
+		// of equal logits the first one wins, as in row-major order
 		if (t < half &&
 		    (best[t + half] > best[t] || (best[t + half] == best[t] && where[t + half] < where[t]))) {
 			best[t] = best[t + half];
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(threads_per_block)
 	for (int64_t i = t; i < k; i += threads_per_block)
 		probability[row * k + i] = (float)(exp((double)x[i] - top) / sum);
 	if (rule.smoothing > 0) {
-		__syncthreads(); // part[0] has been read
+		__syncthreads(); // all threads have read part[0]
 		for (int64_t i = t; i < k; i += threads_per_block)
 			all += (double)x[i] - top;
 		part[t] = all;

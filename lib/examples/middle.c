@@ -1,5 +1,5 @@
-/* A program that trains a middle on a server: SERVER, and how many steps. The head is the identity, the loss ½·|y -
- * t|², and t is what a fixed linear layer makes of x. cc example.c $(pkg-config --cflags --libs split) -o example */
+/* Trains a middle on a server. Arguments: SERVER, and the number of steps. The head is the identity, the loss is ½·|y -
+ * t|², and a fixed linear layer makes the target t of x. cc example.c $(pkg-config --cflags --libs split) -o example */
 #include <split.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void check(int code, const split_error *e)
 	exit(e->status);
 }
 
-/* Numbers from -1 to 1, the same in every run. */
+/* Pseudo-random numbers from -1 to 1, the same in every run. */
 static float number(unsigned *seed)
 {
 	*seed = *seed * 1664525u + 1013904223u;

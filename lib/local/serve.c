@@ -66,7 +66,7 @@ static enum sl_err read_conf(struct local *l, const char *store, struct sl_fail 
 		return sl_fail_set(fail, SL_ERR_CONFIG, "local: the path of the store is too long");
 	snprintf(stores, sizeof stores, "store=%s", store);
 	err = sl_conf_parse(&sl_conf_server_schema, &l->conf, "local:", "", 0, set, sizeof set / sizeof set[0], fail);
-	/* no config can name such a socket, to which others have no way */
+	/* no config can name such a socket; no keys are needed, as others cannot enter its folder */
 	snprintf(l->conf.listen, sizeof l->conf.listen, "ipc://%s/socket", l->folder);
 	return err;
 }
@@ -92,7 +92,7 @@ static void close_all(struct local *l)
 {
 	char socket[SL_LOCAL_ENDPOINT];
 
-	if (l->host) { /* it ends on its loop */
+	if (l->host) { /* closing the host needs its loop */
 		sl_host_close(l->host, host_closed, l);
 		sl_loop_run(l->loop);
 	}

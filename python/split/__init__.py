@@ -1,4 +1,4 @@
-"""The middle of a network on a server: docs/howto-script.md. With arrays, split.Middle; with PyTorch, split.RemoteModule."""
+"""The middle of a network, on a server (docs/howto-script.md): split.Middle for arrays, split.RemoteModule for PyTorch."""
 from .errors import (AuthError, CannotCreateError, ConfigError, DataError, Error, FileError, InternalError, MismatchError,
                      NoInputError, NonfiniteError, ProtocolError, RolledBack, SystemError, TemporaryError, UnavailableError,
                      UsageError)
@@ -9,7 +9,7 @@ _TORCH = {"RemoteModule": "remote", "Keys": "remote", "Step": "remote", "Lora": 
 
 
 def __getattr__(name):
-    """What needs PyTorch is imported where it is used."""
+    """Imports names that need PyTorch only when they are used."""
     if name not in _TORCH:
         raise AttributeError(f"module 'split' has no attribute {name!r}")
     from importlib import import_module

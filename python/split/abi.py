@@ -1,4 +1,4 @@
-"""libsplit by ctypes: lib/split.h, function by function. tests/e2e/script/arrays.py compares the two."""
+"""The functions of lib/split.h through ctypes. tests/e2e/script/arrays.py compares the two."""
 import ctypes
 import os
 from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
@@ -47,7 +47,7 @@ FUNCTIONS = {
 
 
 def _load():
-    beside = os.path.join(os.path.dirname(__file__), "libsplit.so.0")  # of a wheel
+    beside = os.path.join(os.path.dirname(__file__), "libsplit.so.0")  # where a wheel has it
     path = os.environ.get("SPLIT_LIBRARY", beside if os.path.exists(beside) else "libsplit.so.0")
     try:
         lib = ctypes.CDLL(path)

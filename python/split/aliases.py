@@ -1,10 +1,10 @@
-"""Tensors that share memory in PyTorch. The graph has a value for each, so what is changed in place is followed, or refused."""
+"""Views: tensors that share memory in PyTorch. The graph has a value for each, so a change in place is tracked, or refused."""
 from . import errors
 from .builder import Last, Value
 
 
 def view(x, *parts):
-    """parts show numbers of x; beside each other, where one call gives several."""
+    """Notes that parts are views of x. Several parts of one call do not overlap."""
     for y in parts:
         if y is not x and isinstance(y, Value):
             y.base, y.apart = x, parts if len(parts) > 1 else None
@@ -12,12 +12,12 @@ def view(x, *parts):
 
 
 def _shown(x):
-    """All views of x, and theirs."""
+    """All views of x, and their views."""
     return [v for of in x.views for v in (of, *_shown(of))]
 
 
 def _others(x):
-    """What may show numbers of x, too."""
+    """All other values that may share memory with x."""
     found = _shown(x)
     while x.base is not None:
         found.append(x.base)
@@ -27,12 +27,12 @@ def _others(x):
 
 
 def own(y, given):
-    """y, which a function gives that is no view; one of its arguments may stand for it, as x * 1 is x in the graph."""
+    """The result y of a function that makes no view. It is a new value even if the graph gives an argument, as x for x * 1."""
     return Value(y.number, y.shape) if type(y) is not Last and any(y is a for a in given) else y
 
 
 def overwrite(x, y, name):
-    """The node changes x in place, which from now on is y. What else shows x is not known any more."""
+    """A node changes x in place: from now on x is y. Other values that share memory with x are unknown afterwards."""
     for other in _others(x):
         other.changed = name
     if type(x) not in (Value, Last):

@@ -1,4 +1,4 @@
-"""The text of a graph (docs/WIRE.md), node by node: its values, its parameters, and the shapes that come of them."""
+"""Builds the text of a graph (docs/WIRE.md) node by node: its values, its parameters, and the inferred shapes."""
 import math
 
 import torch
@@ -7,23 +7,23 @@ from . import errors
 
 
 class Value:
-    """A tensor without its rows: (C, H, W), (S, F) or (F,), as PyTorch has it. The graph has images as [H, W, C]."""
+    """A tensor without its dimension of rows, as in PyTorch: (C, H, W), (S, F) or (F,). The graph has images as [H, W, C]."""
 
-    base, views, apart, changed = None, (), None, None  # aliases.py: what it is a view of, its views, those beside it, what changed it
+    base, views, apart, changed = None, (), None, None  # aliases.py: base, its views, views beside it, node that changed it
 
     def __init__(self, number, shape):
         self.number, self.shape = number, tuple(int(n) for n in shape)
 
 
 class Last(Value):
-    """(H, W, C): an image whose channels a script has last, as the graph has them always."""
+    """(H, W, C): an image whose channels are last in the script, too, as they always are in the graph."""
 
     def image(self):
         return Value(self.number, (self.shape[2], *self.shape[:2]))
 
 
 def _of_images(f):
-    """Two values, of which one may be a Last: computed as images."""
+    """Decorates an op of two values: if they are Last, it computes on images and returns a Last."""
     def each(x):
         own = isinstance(x, Own) and x.tensor.numel() > 1
         if own and x.shape[-1] != x.tensor.numel():
@@ -42,7 +42,7 @@ def _of_images(f):
 
 
 class Lazy(Value):
-    """A value that is computed where a node needs it. make() gives its node."""
+    """A value whose node is made, by make(), only if another node needs it."""
 
     def __init__(self, of, shape, make):
         self.of, self.shape, self.make, self.made = of, tuple(shape), make, None
@@ -55,20 +55,20 @@ class Lazy(Value):
 
 
 class Repeated(Lazy):
-    """Dimensions of size 1 are as large as those of shape. A product with a number for each channel needs no node for that."""
+    """A value with dimensions of size 1 repeated to shape. A product with a number for each channel needs no node for that."""
 
 
 class Turned(Lazy):
-    """(S, F) as (F, S). Keys of attention need no node for that."""
+    """(S, F), transposed to (F, S). Keys of attention need no node for that."""
 
 
 class Parted(Lazy):
-    """(C, H·W) as (C, H, W). Heads of tokens need no node for that."""
+    """(C, H·W), viewed as (C, H, W). Heads of attention need no node for that."""
 
 
 class Own:
-    """A tensor that a module itself holds, beside its layers. Where it is no parameter, it is sent, and does not learn.
-    shape: as forward sees it, where it adds dimensions of size 1 or leaves them out."""
+    """A tensor that a module itself holds, outside of layers. If it is no parameter, it is sent as a constant.
+    shape: as forward sees it, which may add or drop dimensions of size 1."""
 
     def __init__(self, path, tensor, learns, shape=None):
         self.path, self.tensor, self.learns = path, tensor, learns
@@ -79,8 +79,8 @@ class Own:
 
 
 class Param:
-    """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout; shape: in the graph.
-    constant: the tensor, where it never learns; else it is that of the module's state with this key."""
+    """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout. shape: in the graph.
+    constant: a tensor that never learns; None: the tensor is that of the module's state with this key."""
 
     def __init__(self, name, key, tensor, layout="same", rows=None, shape=None, constant=None):
         self.name, self.key, self.layout, self.rows, self.shape, self.constant = name, key, layout, rows, shape, constant
@@ -88,13 +88,13 @@ class Param:
 
     def to_graph(self, tensor):
         t = tensor.detach() if self.rows is None else tensor.detach()[self.rows[0]:self.rows[1]]
-        if self.layout in ("ohwi", "hwc") and t.dim() == 3:  # a signal's is an image's of height 1
+        if self.layout in ("ohwi", "hwc") and t.dim() == 3:  # a signal's kernel is that of an image of height 1
             t = t[:, :, None]
         if self.layout == "ohwi":
             t = t.permute(0, 2, 3, 1)
         elif self.layout == "hwc":
             t = t[:, 0].permute(1, 2, 0)
-        elif self.layout == "pixel":  # a linear layer's is a convolution's of 1 by 1
+        elif self.layout == "pixel":  # a linear layer becomes a convolution of 1 by 1
             t = t[:, None, None]
         elif self.layout == "image":
             t = t.reshape(t.shape[-3:]).permute(1, 2, 0)
@@ -117,18 +117,18 @@ class Param:
 
 
 class Tokens(int):
-    """How many tokens rows of unequal numbers have at most: a size, with which forward cannot compute."""
+    """The most tokens of a row, if rows have unequal numbers: a size with which forward cannot compute."""
 
 
-ROWS = object()  # how many a call has, among sizes
+ROWS = object()  # among sizes: the number of rows of a call
 
 
 def of_call(x):
-    """A size of which each call may have another."""
+    """Whether x is a size that may differ from call to call."""
     return x is ROWS or isinstance(x, Tokens)
 
 
-UNREAD = object()  # of what no graph has, such as a comparison of activations; whoever reads it is refused
+UNREAD = object()  # the result of what no graph has, such as a comparison of activations; a node that reads it is refused
 
 
 def _memory(tensor):
@@ -145,7 +145,7 @@ def real(x):
 
 
 def one(x, what, name):
-    """A number that PyTorch may have as a pair of equal ones."""
+    """x as one number, where PyTorch may have a pair of equal ones."""
     pair = x if isinstance(x, (tuple, list)) else (x,)
     if isinstance(x, str):
         raise errors.config(f"{name}: {what}={x!r} is not known on the server: give a number")
@@ -168,13 +168,13 @@ OWN = "a tensor of a module itself is known on the server in sums, differences, 
 
 class Builder:
     def __init__(self, rows, shape, per_token=False, without_dropout=False, evaluates=False):
-        """rows: most of a call. per_token: (S, F) is rows of up to S tokens; else every row has S of them. evaluates: the module
-        is in evaluation."""
+        """rows: most of a call. per_token: the input (S, F) has rows of up to S tokens; else all rows have S. evaluates: the
+        module is in evaluation."""
         self.rows = rows
         self.without_dropout, self.evaluates = without_dropout, evaluates
         self.nodes, self.params, self.named, self.streams, self.per_token = [], [], {}, 0, per_token
-        self.read = []  # (path, tensor, copy): of the module's own tensors, whose numbers decided on the graph; and those numbers
-        self.single = None  # a batch norm that has one number for each channel of a row
+        self.read = []  # (path, tensor, copy of its values): the module's own tensors on whose values the graph depends
+        self.single = None  # the first batch norm that gets one number for each channel of a row
         if per_token and len(shape) != 2:
             raise errors.config(f"lengths belong to inputs [rows, tokens, features], not to rows of {list(shape)}")
         self.values, self.input = 1, Value(0, shape)
@@ -191,7 +191,7 @@ class Builder:
         return Value(self.values - 1, shape)
 
     def same(self, name, kind, x, params=(), **attrs):
-        """What keeps the shape, and works on channels or single numbers."""
+        """A node that keeps the shape, and works on channels or on single numbers."""
         if not isinstance(x, Last):
             return self.node(name, kind, [x], x.shape, params, **attrs)
         return Last(self.node(name, kind, [x.image()], (), params, **attrs).number, x.shape)
@@ -205,7 +205,7 @@ class Builder:
     def text(self, output, role):
         """role(param): "", "stat", "frozen" or "g1"."""
         s, f = self.input.shape if self.per_token else (None, None)
-        out = f"out mid_act %{output.number}"  # which may need a node more
+        out = f"out mid_act %{output.number}"  # first, since a Lazy output adds a node here
         what = f"T[{f}] most={s}" if self.per_token else f"R{_dims(self.input.shape)}"
         lines = ["graph 1", f"in head_act f32 {what}"]
         for p in self.params:
@@ -223,7 +223,7 @@ class Builder:
             raise errors.config(f"{name}: the first size is {said}; the server keeps rows as they are: write x.size(0) or -1")
 
     def reads(self, found, *given):
-        """found was computed from the numbers of given: Own, among others. Where it shows them itself, they are sent as they are."""
+        """Notes that found was computed from the values of each Own in given. A view of one needs no note: it is sent itself."""
         for a in given:
             if isinstance(a, Own) and (not isinstance(found, torch.Tensor) or _memory(found) != _memory(a.tensor)):
                 self.read.append((a.path, a.tensor, a.tensor.detach().clone()))
@@ -235,7 +235,7 @@ class Builder:
         return self.node(name, "linear", [x], (*x.shape[:-1], weight.shape[0]), [weight, bias] if bias else [weight])
 
     def rate(self, name, p):
-        """p of dropout that is a function, which forward itself must leave out in evaluation."""
+        """p of a functional dropout, which forward itself must leave out in evaluation."""
         if p and self.evaluates:
             raise errors.config(f"{name}: it drops in evaluation, too, and the server does not: give it training=self.training")
         return p
@@ -259,7 +259,7 @@ class Builder:
         return self.add(name, y, self.mul(name + ".slope", x, slope)) if slope else y
 
     def norm(self, name, x, module, prefix, held=None):
-        """held: the parameters, where the module has none of its own."""
+        """held: the parameters, if the module has none of its own."""
         if len(x.shape) == 3 and not isinstance(x, Last):
             raise errors.config(f"{name}: a layer norm over the width of images is not known on the server; permute the "
                                 "channels behind it")
@@ -277,7 +277,7 @@ class Builder:
         return self.node(name, "avgpool", [x], (image(name, x)[0], 1, 1))
 
     def flatten(self, name, x):
-        """In PyTorch's order."""
+        """Flattens rows, in PyTorch's order."""
         if len(x.shape) == 1:
             return x
         if self.per_token:
@@ -289,7 +289,7 @@ class Builder:
         return self.node(name, "permute", [x], (f,), b=channels and f // channels, c=channels)
 
     def turned(self, name, x):
-        """(S, F) as (F, S), and images (C, H, W) as (C, H·W)."""
+        """Transposes (S, F) to (F, S), and flattens images (C, H, W) to (C, H·W)."""
         def make():
             if self.per_token:
                 raise errors.config(f"{name}: turns tokens, of which rows have unequal numbers")
@@ -298,7 +298,7 @@ class Builder:
         return make() if len(x.shape) == 3 else x.of if isinstance(x, Turned) else Turned(x, (f, s), make)
 
     def as_image(self, name, x, shape):
-        """The numbers of a row, or of (C, H·W), as (C, H, W), in PyTorch's order."""
+        """Views a row, or (C, H·W), as (C, H, W), in PyTorch's order."""
         def make():
             if self.per_token:
                 raise errors.config(f"{name}: makes an image of tokens, of which rows have unequal numbers")
@@ -317,11 +317,11 @@ class Builder:
         return self.node(name, "permute", [x], (c, 1, n), b=c if c != 1 else None, c=n if n != 1 else None, h=1, w=n)
 
     def axis(self, x, dim):
-        """The graph's axis for PyTorch's dimension dim, which counts rows: it has channels last, and tokens in place of rows."""
+        """The graph's axis for PyTorch's dim, where 0 is rows. The graph has channels last, and tokens in place of rows."""
         return {1: 3, 2: 1, 3: 2}[dim] if len(x.shape) == 3 else dim - self.per_token
 
     def resampled(self, name, x, dim, size, mode=0, first=0, before=0, step=1, window=1):
-        """Another size of PyTorch's dimension dim, which counts rows."""
+        """Changes the size of PyTorch's dimension dim, where 0 is rows."""
         if not 0 < dim <= len(x.shape):
             raise errors.config(f"{name}: dimension {dim} of {list(x.shape)} with its rows")
         if self.per_token and dim == 1:
@@ -333,14 +333,14 @@ class Builder:
                          window=window if window != 1 else None)
 
     def repeated(self, name, x, shape):
-        """Dimensions of size 1 as large as those of shape."""
+        """Repeats dimensions of size 1 to those of shape."""
         for dim, n in enumerate(shape, 1):
             if x.shape[dim - 1] != n:
                 x = self.resampled(f"{name}.{dim}", x, dim, n, mode=EDGE)
         return x
 
     def fit(self, name, what, a, b):
-        """Two values whose dimensions of size 1 are repeated as far as the other's."""
+        """Two values, with dimensions of size 1 repeated to the other's size."""
         if a.shape == b.shape:
             return a, b
         shape = [m if n == 1 else n for n, m in zip(a.shape, b.shape)]
@@ -354,7 +354,7 @@ class Builder:
         return self.resampled(name, x, dim, 1, mode=MEAN, window=x.shape[dim - 1])
 
     def own(self, a, x):
-        """A module's own tensor beside x: the same for every row, or a number for each channel or feature."""
+        """A module's own tensor as an operand beside x: equal for every row, or a number for each channel or feature."""
         if not isinstance(a, Own):
             return a
         if not isinstance(x, Value):
@@ -377,7 +377,7 @@ class Builder:
         return self.node(a.path, "repeat", [x], shape, [a.param(layout, shape)])
 
     def each_row(self, a):
-        """A module's own tensor [1, S, F] or [1, F], as every row has it."""
+        """A module's own tensor [1, S, F] or [1, F], repeated for every row."""
         if len(a.shape) > 3 or self.per_token:
             raise errors.config(f"{a.path}: {OWN}")
         return self.node(a.path, "repeat", [self.input], a.shape[1:], [a.param("one", a.shape[1:])])
@@ -419,7 +419,7 @@ class Builder:
 
 
 def ones(name, n):
-    """The weight of a norm that has none."""
+    """A weight of ones, for a norm that has none."""
     return Own(name + ".ones", torch.ones(n), False).param()
 
 

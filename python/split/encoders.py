@@ -11,7 +11,7 @@ from .lora import Lora
 
 
 def _heads(b, name, m, prefix, x, causal=False):
-    """Self-attention of torch.nn: in_proj is cut into three."""
+    """Self-attention of torch.nn: in_proj is split into three linear layers."""
     must(name, m, batch_first=True, bias_k=None, add_zero_attn=False, _qkv_same_embed_dim=True)
     e, parts = m.embed_dim, []
     for i, which in enumerate("qkv"):
@@ -26,7 +26,7 @@ def _heads(b, name, m, prefix, x, causal=False):
 
 
 def _multihead(b, name, m, prefix, x, causal=False):
-    """The weights of attention are not there."""
+    """nn.MultiheadAttention; the attention weights that it also returns are UNREAD."""
     return _heads(b, name, m, prefix, x, causal), UNREAD
 
 
@@ -35,13 +35,13 @@ def _pair(prefix, m):
 
 
 def _class(m):
-    """With its module, and of a scripted module that which it was made of."""
+    """The full name of the class of m; for a scripted module, of the class that was scripted."""
     scripted = isinstance(m, torch.jit.ScriptModule)
     return tracing.scripted_class(m)[len("__torch__."):] if scripted else f"{type(m).__module__}.{type(m).__qualname__}"
 
 
 def _check_part(name, m, kind, *others):
-    """A layer may have another part than its package gives it, whose forward would not be called."""
+    """Refuses a part of another class than its package gives it: the forward of that class would not be called."""
     if _class(m) not in [f"{k.__module__}.{k.__qualname__}" for k in (kind, *others)]:
         raise errors.config(f"{name}: {_class(m).rpartition('.')[2]} is not known there on the server, {kind.__name__} of torch.nn is")
 
@@ -63,7 +63,7 @@ def _encoder_layer(b, name, m, prefix, x, causal=False):
 
     def feed(x):
         h = b.linear(f"{name}.linear1", x, *_pair(f"{prefix}linear1.", m.linear1))
-        act = getattr(m, "activation", None)  # a scripted layer does not have F.gelu, and has a module as a scripted one
+        act = getattr(m, "activation", None)  # a scripted layer has no function such as F.gelu, and a module only scripted
         must(f"{name}.activation", act, approximate="none")
         kind = _ACTS.get(act) or _ACTS.get(_class(act))
         kind = {1: "act", 2: "gelu"}.get(m.activation_relu_or_gelu) if act is None else kind
@@ -83,7 +83,7 @@ def _encoder_layer(b, name, m, prefix, x, causal=False):
 
 
 def _encoder(b, name, m, prefix, x, causal=False):
-    for i, layer in enumerate(m.layers._modules.values()):  # children() has one of them once
+    for i, layer in enumerate(m.layers._modules.values()):  # children() lists a shared layer once
         x = _encoder_layer(b, f"{name}.layers.{i}", layer, f"{prefix}layers.{i}.", x, causal)
     if m.norm is None:
         return x
@@ -92,7 +92,7 @@ def _encoder(b, name, m, prefix, x, causal=False):
 
 
 def arguments(b, build, name, args, kwargs):
-    """Those of a module without its mask, and the build which knows whether that is causal; build: of graph.MODULES."""
+    """The arguments of a module without its mask, and a build that knows whether the mask is causal. build: of graph.MODULES."""
     if build is _multihead:
         args = [*args, *(kwargs.pop(k) for k in ("query", "key", "value") if k in kwargs)]
         if len(args) < 3 or any(a is not args[0] for a in args[:3]) or args[3:4] not in ([], [None]):
@@ -123,7 +123,7 @@ def linear(b, name, m, prefix, x):
 
 
 class First(Value):
-    """The first of what a module gives; the others are not there."""
+    """The first output of a module; there are no others here."""
 
 
 def _of_transformers(m):
@@ -131,7 +131,7 @@ def _of_transformers(m):
 
 
 def named(m):
-    """The build of a class whose package need not be here; another one of that name is no such class."""
+    """The build for a class of transformers, which may not be installed; None for a class of this name elsewhere."""
     return NAMED.get(type(m).__name__) if _of_transformers(m) else None
 
 

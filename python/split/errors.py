@@ -1,4 +1,4 @@
-"""Exceptions, one for each status of sysexits.h and for the codes that a script tells apart."""
+"""Exceptions, one for each status of sysexits.h and for the codes that a script must distinguish."""
 
 
 class Error(Exception):
@@ -25,7 +25,7 @@ class MismatchError(ConfigError): pass
 
 
 class RolledBack(ConfigError):
-    """The server stands at an older step than this side: `step`, of which there is a token."""
+    """The server is back at an older step than this side: `step`, for which there is a token."""
 
 
 _BY_STATUS = {64: UsageError, 65: DataError, 66: NoInputError, 69: UnavailableError, 70: InternalError, 71: SystemError,

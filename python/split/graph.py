@@ -1,4 +1,4 @@
-"""A torch.nn.Module as the text of a graph, by torch.fx. Nothing is computed: builder.py infers the shapes."""
+"""Reads a torch.nn.Module, by torch.fx, as the text of a graph. Nothing is computed: builder.py infers the shapes."""
 import math
 import operator
 
@@ -11,13 +11,13 @@ from . import aliases, encoders, errors, heads, made, tracing
 from .builder import MATH, MEAN, NEAREST, OWN, UNREAD, Builder, Last, Own, Param, Parted, Value, image, must, of_call, one, params, real
 
 
-_ALL = (1 << 63) - 1  # a script's end of what has none
+_ALL = (1 << 63) - 1  # the end that TorchScript has for a slice without one
 
 
-# ---- modules: name in the network, module, prefix of its state, builder, inputs
+# ---- modules: builder, name in the network, module, prefix of its state, input
 
 def _convolve(b, name, m, prefix, x, kernel, pad):
-    """An image by the weights of m, which may be of signals: kernel has its height and width."""
+    """Convolves an image by the weights of m. m may be for signals, so kernel gives height and width."""
     stride, dilation = one(m.stride, "stride", name), one(m.dilation, "dilation", name)
     depthwise = m.groups == m.in_channels == m.out_channels and m.groups > 1
     weight = Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
@@ -28,7 +28,7 @@ def _convolve(b, name, m, prefix, x, kernel, pad):
 
 
 def _padding(m):
-    """As torch's pad has it, the last dimension first."""
+    """The padding of m as torch's pad takes it, last dimension first."""
     if m.padding == "valid":
         return [0] * 2 * len(m.kernel_size)
     if m.padding == "same":
@@ -51,7 +51,7 @@ def _conv1d(b, name, m, prefix, x):
 
 
 def _maxpool1d(b, name, m, prefix, x):
-    """An image whose rows are all the signal, as many as a window is wide."""
+    """Pools an image: the signal, repeated in as many rows as the window is wide."""
     must(name, m, padding=0, dilation=1, ceil_mode=False, return_indices=False)
     k, stride = one(m.kernel_size, "kernel_size", name), one(m.stride, "stride", name)
     image = b.resampled(name + ".rows", b.line(name + ".image", x), 2, k, mode=NEAREST)
@@ -185,7 +185,7 @@ def _transpose(b, name, x, dim0, dim1):
 
 
 def _whole(own, index):
-    """What a script takes of a parameter, where that is all of it; dimensions of size 1 come and go."""
+    """A module's own tensor, indexed so that all of it is taken; only dimensions of size 1 may change."""
     shape = list(own.shape)
     try:
         part = own.tensor.detach().reshape(own.shape)[index]
@@ -259,7 +259,7 @@ def _unsqueeze(b, name, x, dim):
 
 
 def _viewed(own, size):
-    """Dimensions of size 1 come and go."""
+    """A module's own tensor, viewed as size; only dimensions of size 1 may change."""
     size = list(size)
     if size.count(-1) == 1:
         size[size.index(-1)] = own.tensor.numel() // -math.prod(size)
@@ -332,7 +332,7 @@ def _cat(b, name, tensors, dim=0):
 
 
 def _linear(b, name, x, weight, bias=None):
-    """With tensors that the module itself holds."""
+    """F.linear with tensors that the module itself holds."""
     if not isinstance(weight, Own) or len(x.shape) == 3:
         raise errors.config(f"{name}: linear of {list(x.shape)} by what is no parameter of the middle")
     return b.linear(name, x, weight.param(), bias and bias.param())
@@ -352,7 +352,7 @@ def _check_sizes(name, args):
 
 
 def call_function(b, build, name, target, args, kwargs):
-    """build: of FUNCTIONS, for target."""
+    """Calls build, the entry of FUNCTIONS for target."""
     flat = [a for of in (*args, *kwargs.values()) for a in (of if isinstance(of, (list, tuple)) else [of])]
     aliases.check(name, flat)
     if build not in _VIEWS:
@@ -367,7 +367,7 @@ def call_function(b, build, name, target, args, kwargs):
         y = build(b, name, *args, **kwargs)
     except (AttributeError, TypeError, ValueError) as e:
         raise errors.config(f"{name}: it is called with what the server does not know there: {e}") from e
-    if build in (*_VIEWS, _f_dropout) and isinstance(args[0], Value):  # what drops nothing gives its input
+    if build in (*_VIEWS, _f_dropout) and isinstance(args[0], Value):  # a dropout that drops nothing returns its input
         aliases.view(args[0], *(y if isinstance(y, tuple) else [y]))
     elif isinstance(y, Value) and target not in ("float", "contiguous"):
         y = aliases.own(y, flat)
@@ -392,7 +392,7 @@ def _same(b, name, x, memory_format=None):
     return x
 
 
-BY_NAME = {**made.NAMED, **heads.NAMED}  # functions of packages, or of a PyTorch, that need not be here
+BY_NAME = {**made.NAMED, **heads.NAMED}  # functions of packages, or of newer versions of PyTorch, that may not be installed
 FUNCTIONS = {
     **{key: _math(fn) for fn in MATH for key in (getattr(torch, fn), fn)},
     operator.truediv: Builder.div, operator.itruediv: Builder.div, torch.div: Builder.div, "div": Builder.div,
@@ -437,14 +437,14 @@ def unknown(name, word):
 
 
 def function_of(target, word):
-    """None: it is not known. What ends with _ computes the same, in place."""
+    """The build for a function; None: it is unknown. A name that ends with _ computes the same, in place."""
     if target in FUNCTIONS or (callable(target) and (target.__module__ or "torch").split(".")[0] not in ("torch", "torchvision")):
         return FUNCTIONS.get(target)  # a script's own function may have any name
     return BY_NAME.get(word) or (FUNCTIONS.get(word[:-1]) if tracing.changes(word, (), {}) else None)
 
 
 def call_module(b, build, name, m, prefix, args, kwargs):
-    """build: of builder_of, or None."""
+    """Calls build, which builder_of returned; None: the module is unknown."""
     args, build = encoders.arguments(b, build, name, args, kwargs)
     aliases.check(name, args)
     if any(isinstance(a, Own) for a in args):
@@ -463,7 +463,7 @@ def call_module(b, build, name, m, prefix, args, kwargs):
 
 
 def _number(b, node, args):
-    """Sizes, and numbers and lists that are made of them; None: it is something else."""
+    """The result of a node that gives sizes, or numbers or lists computed from them; None: it is another node."""
     x = args[0] if args else None
     if isinstance(x, (Value, Own)) and (node.target == "size" or (node.target is getattr and args[1] == "shape")):
         shape = x.shape if isinstance(x, Own) else tuple(heads.sizes(b, x))
@@ -477,7 +477,7 @@ def _number(b, node, args):
 
 
 def _folded(b, node, args, kwargs):
-    """What is computed of a module's tensors that do not learn, and of numbers alone; None: it is something else."""
+    """The result of a node that uses only numbers and a module's tensors that do not learn; None: it is another node."""
     flat = [a for of in (*args, *kwargs.values()) for a in (of if isinstance(of, (list, tuple)) else [of])]
     word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     if word not in OF_CONSTANTS or not any(isinstance(a, Own) for a in flat) or any(
@@ -527,7 +527,7 @@ def _call(b, module, strip, node, env):
 
 
 def read(b, module, strip, graph):
-    """Fills the builder from torch.fx's graph of module, whose names begin with strip. The value that comes out."""
+    """Fills the builder from torch.fx's graph of module, whose names begin with strip. Returns the output."""
     env, out = {}, None
     for node in graph.nodes:
         if node.op == "placeholder":

@@ -1,4 +1,4 @@
-"""Attention as a forward writes it out: tokens seen by heads, scores, softmax, sums of values. One node computes all of it."""
+"""Attention that forward writes out: views of tokens as heads, scores, softmax, sums of values. All of it becomes one node."""
 import dataclasses
 import math
 import operator
@@ -10,13 +10,13 @@ from . import errors
 from .builder import ROWS, Own, Parted, Tokens, Turned, Value
 
 _ROWS, _TOKENS = "rows", "tokens"
-_LEAST = 1 / 64  # of factors behind a mask, such as one by the root of 4,096 features
-_HIDES = -1e4  # a mask adds this much, or less, to the scores of keys that take no part
+_LEAST = 1 / 64  # smallest factor after a mask, such as 1 / √4096 for 4,096 features
+_HIDES = -1e4  # a mask adds this, or less, to the scores of hidden keys
 
 
 class View(Value):
-    """Tokens (S, F) whose features are several dimensions, in any order. axes: _ROWS, _TOKENS, or (size, stride) within the
-    F features. by: a factor of all numbers."""
+    """Tokens (S, F) whose features are split into dimensions, in any order. axes: each is _ROWS, _TOKENS, or (size, stride)
+    within the F features. by: a factor for all numbers."""
 
     def __init__(self, of, axes, by=1.0):
         self.of, self.axes, self.by = of, tuple(axes), by
@@ -27,12 +27,12 @@ class View(Value):
         raise errors.config(f"a shape of {len(self.axes)} dimensions is not known on the server; of tokens it is in attention alone")
 
     def sizes(self, rows, tokens=int):
-        """As PyTorch has them."""
+        """The sizes of the dimensions in PyTorch."""
         of = {_ROWS: rows, _TOKENS: tokens(self.of.shape[0])}
         return [of[a] if a in of else a[0] for a in self.axes]
 
     def heads(self, turned=False):
-        """How many: the axes are rows, heads, tokens, features; turned: the last two the other way round."""
+        """The number of heads, if the axes are rows, heads, tokens, features; else None. turned: the last two are swapped."""
         n, each = self.axes[1] if len(self.axes) == 4 and isinstance(self.axes[1], tuple) else (0, 0)
         last = [_TOKENS, (each, 1)]
         right = n * each == self.of.shape[1] and self.axes[0] == _ROWS and list(self.axes[2:]) == last[::-1 if turned else 1]
@@ -41,7 +41,7 @@ class View(Value):
 
 @dataclasses.dataclass
 class Scores(Value):
-    """Of queries q and keys k (S, F): by · q·kᵀ of each head, and with soft the softmax of that, dropped with p."""
+    """Scores of queries q and keys k (S, F): by · q·kᵀ of each head. soft: the softmax of that, with dropout p."""
     q: Value
     k: Value
     n: int
@@ -68,7 +68,7 @@ class Scores(Value):
 
 
 def sizes(b, x):
-    """Those of x with its rows."""
+    """The sizes of x, with its rows."""
     tokens = Tokens if b.per_token else int
     if isinstance(x, (View, Scores)):
         return x.sizes(ROWS, tokens)
@@ -78,7 +78,7 @@ def sizes(b, x):
 # ---- views
 
 def view(b, name, x, *size):
-    """size: with rows, one of the others perhaps -1."""
+    """Splits the features of tokens. size has rows first; one of the others may be -1."""
     size = list(size[0] if isinstance(size[0], (list, tuple)) else size)
     b.keeps_rows(name, size)
     size = size[1:]
@@ -93,7 +93,7 @@ def view(b, name, x, *size):
 
 
 def parted(b, name, x):
-    """x: Parted, with its dimensions 1 and 2 transposed."""
+    """x, a Parted, with dimensions 1 and 2 transposed: tokens viewed as heads."""
     return transpose(b, name, view(b, name, x.of, (-1, *x.shape)), 1, 2)
 
 
@@ -125,7 +125,7 @@ def transpose(b, name, x, dim0, dim1):
 
 
 def select(b, name, x, dim, index):
-    """One of an axis of features, which must be the outermost or the innermost one."""
+    """One index of an axis of features, which must be the outermost or the innermost one."""
     axis, f = x.axes[dim], x.of.shape[1]
     size, stride = axis if isinstance(axis, tuple) else (0, 0)
     if not -size <= index < size or (stride != 1 and stride * size != f):
@@ -138,7 +138,7 @@ def select(b, name, x, dim, index):
 
 
 def spelled(index, dims):
-    """An index of so many dimensions without its Ellipsis."""
+    """An index of so many dimensions, with slices in place of its Ellipsis."""
     if index.count(Ellipsis) != 1:
         return index
     i = index.index(Ellipsis)
@@ -161,7 +161,7 @@ def unbind(b, name, x, dim=0):
 # ---- scores
 
 def _now(x):
-    """x, which forward may change in place before the server computes with it."""
+    """The present value of x, which forward may still change in place."""
     return Value(x.number, x.shape)
 
 
@@ -184,14 +184,14 @@ def _attend(b, name, x, v):
     if not x.q.shape[1] == x.k.shape[1] == values.shape[1]:
         raise errors.config(f"{name}: queries, keys and values have {x.q.shape[1]}, {x.k.shape[1]} and {values.shape[1]} features; the "
                             "server has equal numbers")
-    by = x.by * math.sqrt(x.q.shape[1] // x.n)  # beside what the server multiplies by
+    by = x.by * math.sqrt(x.q.shape[1] // x.n)  # the server itself multiplies by 1 / √features of a head
     q = x.q if abs(by - 1) < 1e-6 else b.mul(name + ".by", x.q, by)
     y = b.attention(name, q, x.k, values, x.n, x.p, x.causal)
     return y if alone else View(y, v.axes, v.by)
 
 
 def _ordered(b, name, x, has, want):
-    """x, whose dimensions are called as the letters of has, in another order."""
+    """x, whose dimensions have the letters of has, permuted to the order of want."""
     x = view(b, name, x.of, (-1, *x.shape)) if isinstance(x, Parted) else x
     if has == want:
         return x
@@ -201,7 +201,7 @@ def _ordered(b, name, x, has, want):
 
 
 def einsum(b, name, equation, *operands):
-    """A product of matrices in any order of dimensions."""
+    """einsum of a matrix product, with dimensions in any order."""
     x, y = operands[0] if isinstance(operands[0], (list, tuple)) else operands
     left, _, out = equation.replace(" ", "").partition("->")
     u, v = left.split(",")
@@ -209,14 +209,14 @@ def einsum(b, name, equation, *operands):
     i, j = "".join(c for c in u if c not in v), "".join(c for c in v if c not in u)
     if (len(inner), len(i), len(j)) != (1, 1, 1) or sorted(out) != sorted(same + i + j) or len(set(u)) < len(u) or len(set(v)) < len(v):
         raise errors.config(f"{name}: einsum of {equation} is not known on the server, which multiplies two tensors over one dimension")
-    if out.index(j) < out.index(i) and not (isinstance(x, Scores) and x.soft):  # queries are those whose place comes first
+    if out.index(j) < out.index(i) and not (isinstance(x, Scores) and x.soft):  # queries: whose dimension comes first in the output
         x, y, u, v, i, j = y, x, v, u, j, i
     found = matmul(b, name, _ordered(b, name, x, u, same + i + inner), _ordered(b, name, y, v, same + inner + j))
     return _ordered(b, name, found, same + i + j, out)
 
 
 def softmax(b, name, x, dim=None, *args):
-    """args: what says nothing, and a dtype."""
+    """args: a dtype, and others without effect."""
     if not isinstance(x, Scores) or x.soft or dim not in (-1, len(x.shape)):
         raise errors.config(f"{name}: a softmax is known on the server over the keys of attention alone")
     return x.but(soft=True)
@@ -231,7 +231,7 @@ def dropped(b, name, x, p):
 
 
 def _scaled(f, name, x, by, number):
-    """x with another factor: number, or the tensor by of a module."""
+    """x times number, or if that is None times by, a tensor of a module."""
     if isinstance(x, Scores) and x.soft:
         raise errors.config(f"{name}: a factor behind attention's softmax is not known on the server")
     if isinstance(x, Scores) and x.causal and not (number and number >= _LEAST):
@@ -242,7 +242,7 @@ def _scaled(f, name, x, by, number):
 
 
 def _factor(b, name, by):
-    """A number, or None where it learns."""
+    """by as a number; None: it learns."""
     if isinstance(by, (int, float)):
         return by
     if not isinstance(by, Own) or by.tensor.numel() != 1:
@@ -263,7 +263,7 @@ def div(b, name, x, by, rounding_mode=None):
 # ---- masks
 
 def hides(b, name, mask, s):
-    """Whether a mask, which is added or is True for keys that take no part, is the causal one. It may hide nothing."""
+    """Whether a mask is the causal one; False: it hides nothing. It is added to scores, or is True for hidden keys."""
     if not isinstance(mask, Own) or mask.learns:
         raise errors.config(f"{name}: what is added to scores of attention is not known on the server, only causal masks are")
     t = mask.tensor
@@ -295,7 +295,7 @@ def add(b, name, x, y, alpha=1):
 
 
 def attention(b, name, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """F.scaled_dot_product_attention. A mask of booleans is True for keys that take part."""
+    """F.scaled_dot_product_attention. Here a mask of booleans is True for keys that take part."""
     each = q.shape[-1]
     scores = matmul(b, name, q, transpose(b, name, k, -1, -2) if isinstance(k, View) else b.turned(name, k))
     scores = scores.but(by=scores.by * (1 / math.sqrt(each) if scale is None else scale), causal=is_causal)

@@ -24,7 +24,7 @@ class Lora(nn.Module):
 
 @contextlib.contextmanager
 def undone(module):
-    """Where the block fails, the module gets its layers back, and the same parameters learn as before."""
+    """If the block fails, restores the layers of the module, and which parameters learn."""
     learned, had = [(p, p.requires_grad) for p in module.parameters()], {id(m) for m in module.modules()}
     try:
         yield
@@ -39,7 +39,7 @@ def undone(module):
 
 
 def freeze(module, patterns):
-    """Parameters whose names match one of the patterns, which are a shell's, do not learn."""
+    """Freezes the parameters whose names match one of the shell patterns."""
     names = [name for name, _ in module.named_parameters()]
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
@@ -50,7 +50,7 @@ def freeze(module, patterns):
 
 
 def lora(module, rank, alpha, target, dropout=0.0):
-    """Freezes the module, and gives an adapter to each nn.Linear whose last name is in target. The adapters' parameters."""
+    """Freezes the module, and adds an adapter to each nn.Linear whose last name is in target. Returns their parameters."""
     found = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear) and name.split(".")[-1] in target]
     for word in target:
         if not any(name.split(".")[-1] == word for name, _ in found):

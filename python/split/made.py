@@ -1,4 +1,4 @@
-"""What the server has no op for, made of those that it has. Formulas are those of torch.nn's pages."""
+"""Functions that the server has no op for, made of ops that it has. Formulas are from torch.nn's documentation."""
 import math
 import operator
 
@@ -11,10 +11,10 @@ from .builder import (ALIGNED, AREA, EDGE, LINEAR, MATH, NEAREST, REFLECT, UNREA
                       must, ones, params, real)
 
 
-# ---- number by number
+# ---- elementwise
 
 def _elu(b, name, x, alpha=1.0, inplace=False, by=1.0):
-    """by · elu(x), where alpha · elu(x) is alpha · elu_1(x) + (1 − alpha) · relu(x)."""
+    """by · elu(x), where elu(x) is alpha · elu_1(x) + (1 − alpha) · relu(x), and elu_1 is that of alpha 1."""
     y = b.mul(name, b.act(name + ".elu", x, "elu"), by * alpha)
     return y if alpha == 1 else b.add(name + ".add", y, b.mul(name + ".by", b.act(name + ".relu", x, "act"), by * (1 - alpha)))
 
@@ -61,20 +61,20 @@ def _line(b, name, x, by, plus=0.0):
 
 
 def _over(b, name, x, ends):
-    """relu(x), whose gradient at 0 is 0, and with ends 1. For one that is negative x + relu(−x) is 0 exactly."""
+    """relu(x), whose gradient at 0 is 0, or 1 with ends. Then it is x + relu(−x), which is exactly 0 for a negative x."""
     y = b.act(name + ".over", x if not ends else b.mul(name + ".minus", x, -1), "act")
     return b.add(name + ".ends", x, y) if ends else y
 
 
 def _bounded(b, name, x, bound, sign, ends):
-    """The smaller one of x and bound, or with sign −1 the larger one. ends: at the bound itself there is a gradient.
+    """min(x, bound), or with sign −1 max(x, bound). ends: the gradient at the bound itself is 1, otherwise 0.
 
-    Neither x + relu(bound − x) nor bound + relu(x − bound) will do: the one loses the bound where x is far beyond it, the other
-    what is small beside the bound. So x is brought below twice the bound first, without rounding."""
-    far = sign * bound  # in what follows t is sign · x, of which the smaller one is wanted
+    Neither x − relu(x − bound) nor bound − relu(bound − x) is exact: the first loses the bound if x is far beyond it, the
+    second loses an x that is small beside the bound. So x is first brought below twice the bound, without rounding."""
+    far = sign * bound  # from here on t is sign · x, and min(t, far) is wanted
     if far <= 0:  # far − relu(far − t)
         return _line(b, name, _over(b, name, _line(b, name + ".from", x, -sign, far), ends), -sign, bound)
-    if far < 1e18:  # t − relu(t), and what relu6 leaves of relu(t): it keeps all bits, for by is a power of two
+    if far < 1e18:  # t − relu(t), and relu(t) up to a limit by relu6: no bit is lost, as by is a power of two
         by = 2.0 ** max(math.frexp(far / 6)[1], -99)
         six = b.act(name + ".six", _line(b, name + ".down", x, sign / by), "act", fn="relu6")
         positive = b.act(name + ".positive", _line(b, name + ".sign", x, sign), "act")
@@ -93,7 +93,7 @@ def _clamp(b, name, x, min=None, max=None, ends=True):
 
 
 def _hardtanh(b, name, x, min_val=-1.0, max_val=1.0, inplace=False):
-    """At its bounds there is no gradient."""
+    """The gradient at the bounds is 0."""
     return b.act(name, x, "act", fn="relu6") if (min_val, max_val) == (0, 6) else _clamp(b, name, x, min_val, max_val, False)
 
 
@@ -165,7 +165,7 @@ def _upsample(b, name, m, prefix, x):
 
 
 def padded(b, name, x, pad, mode="constant", value=0):
-    """pad: before and behind the width, then the height, as torch's pad has them."""
+    """pad: before and after the width, then the height, as in torch's pad."""
     how = {"constant": 0, "zeros": 0, "reflect": REFLECT, "replicate": EDGE}.get(mode)
     if how is None or value or len(pad) not in (2, 4) or any(p < 0 for p in pad):
         raise errors.config(f"{name}: pads by {list(pad)} in mode {mode!r} with {value}; the server has constant 0, reflect and "
@@ -204,7 +204,7 @@ def _plane_max(b, name, x, output_size=1, return_indices=False):
 
 
 def _amax(b, name, x, dim=(), keepdim=False):
-    """Over the plane of an image, or over its channels, which become a plane."""
+    """The maximum over the plane of an image, or over its channels, which are turned into a plane."""
     c, h, w = image(name, x)
     of = sorted(d % 4 for d in ((dim,) if isinstance(dim, int) else dim))
     if of == [2, 3]:
@@ -220,7 +220,7 @@ def _amax(b, name, x, dim=(), keepdim=False):
 
 
 def _max(b, name, x, dim=None, keepdim=False):
-    """Values alone; the places are not there."""
+    """The values; the indices are UNREAD."""
     if not isinstance(dim, int):
         raise errors.config(f"{name}: the larger of two values is not known on the server: write it with relu")
     return _amax(b, name, x, dim, keepdim), UNREAD
@@ -255,7 +255,7 @@ def _layer_norm(b, name, x, normalized_shape, weight=None, bias=None, eps=1e-5, 
     return b.norm(name, x, m, "", held + ([] if bias is None else [bias.param()]))
 
 
-# ---- images whose channels come last in a script, as the server has them always, or in groups
+# ---- images whose channels are last in a script, as they always are on the server, or in groups
 
 def permuted(b, name, x, dims):
     if not isinstance(x, Last) and dims == [0, 2, 3, 1]:
@@ -266,14 +266,14 @@ def permuted(b, name, x, dims):
 
 
 def linear_of_pixels(b, name, m, prefix, x):
-    """A convolution of 1 by 1."""
+    """A linear layer over channels, as a convolution of 1 by 1."""
     weight = Param(prefix + "weight", prefix + "weight", m.weight, "pixel")
     y = b.node(name, "conv2d", [x.image()], (), [weight, *params(prefix, m, "bias")])
     return Last(y.number, (*x.shape[:2], m.out_features))
 
 
 class Grouped(Value):
-    """(C, H, W) as (groups, C / groups, H, W), or these two the other way round."""
+    """(C, H, W), viewed as (groups, C / groups, H, W); swapped: as (C / groups, groups, H, W)."""
 
     def __init__(self, of, groups, swapped=False):
         self.of, self.groups, self.swapped = of, groups, swapped
@@ -292,7 +292,7 @@ class Grouped(Value):
 
 
 def grouped(b, name, x, size):
-    """nn.ChannelShuffle, as it is written out: to groups, and back to channels."""
+    """The views of a channel shuffle that forward writes out: from channels to groups, and back."""
     if not isinstance(x, Grouped):
         c, h, w = image(name, x)
         groups = size[0] if size[0] != -1 else c // size[1]
@@ -310,7 +310,7 @@ def grouped(b, name, x, size):
 
 
 def ceiled(b, name, x, kind, k, stride, pad):
-    """With ceil_mode: as many numbers more behind as the last window needs, which the largest one does not see."""
+    """x for a pool with ceil_mode: padded at the end as the last window needs, with values that change no maximum."""
     more = []
     for n in image(name, x)[:0:-1]:
         out = -(-(n + 2 * pad - k) // stride) + 1
@@ -327,7 +327,7 @@ def _stochastic_depth(b, name, x, p, mode, training=True):
     return x
 
 
-NAMED = {"stochastic_depth": _stochastic_depth}  # of packages that need not be here
+NAMED = {"stochastic_depth": _stochastic_depth}  # functions of packages that may not be installed
 
 
 def _of(f, *keys):

@@ -1,4 +1,4 @@
-"""The middle for arrays: what numpy has, or anything with float32 memory and data_ptr()."""
+"""The middle for arrays: those of numpy, or anything with float32 memory and data_ptr()."""
 import ctypes
 import logging
 import math
@@ -15,11 +15,11 @@ from . import abi, errors
 _log = logging.getLogger("split")
 _LEVELS = {b"ERROR": logging.ERROR, b"WARN": logging.WARNING, b"INFO": logging.INFO, b"DEBUG": logging.DEBUG}
 _POLL_MS = 500
-_PATIENCE_S = 2  # with a server that does not answer, until the script's user is told
+_PATIENCE_S = 2  # how long a server may not answer before the user is told
 _SHORT_MS = 20  # a call first waits this long in the library, where Python handles no signal; then it polls
 
 
-_line = threading.local()  # room for one line, since each call that waits asks for lines
+_line = threading.local()  # room for one log line, made once, since every call that waits reads the log
 
 
 def _tell_log():
@@ -33,12 +33,12 @@ def _tell_log():
 def _check(code, fail):
     if code != abi.OK:
         _tell_log()
-        text = re.sub(r"\bsplit_(\w+)", r"\1()", fail.text.decode("utf-8", "replace"))  # the library says its own functions' names
+        text = re.sub(r"\bsplit_(\w+)", r"\1()", fail.text.decode("utf-8", "replace"))  # the library names its own functions
         raise errors.error_of(code, fail.status, fail.key.decode(), fail.step, text)
 
 
 def _pointer(array, count):
-    """Where `count` float32 numbers lie, packed, in the host's memory."""
+    """The address of `count` packed float32 numbers in host memory."""
     if hasattr(array, "data_ptr"):
         fits = array.numel() == count and array.is_contiguous() and array.element_size() == 4 and array.is_floating_point()
         fits = fits and getattr(array, "is_cpu", True)
@@ -57,7 +57,7 @@ class Middle:
 
     def __init__(self, graph, weights=(), resume=None, **conf):
         self._handle, self._pid, self._fail = ctypes.c_void_p(), os.getpid(), abi.Fail(size=ctypes.sizeof(abi.Fail))
-        self._poll, self._given, self._given_in = None, {}, 0  # by call of that step: its rows and its tokens
+        self._poll, self._given, self._given_in = None, {}, 0  # _given: rows and tokens by call, for calls of step _given_in
         self._row_tokens = int(conf.get("tokens.row", 0))
         c = abi.lib.split_conf_new()
         if not c:
@@ -99,7 +99,7 @@ class Middle:
         return tuple(dim[:n]), bool(per_token.value)
 
     def _try(self, function, *arguments, timeout_ms=0):
-        """False: not yet."""
+        """Calls a function of the library. False: not yet."""
         code = function(*arguments, timeout_ms, self._fail)
         if code > abi.OK:
             _check(code, self._fail)
@@ -112,7 +112,7 @@ class Middle:
         _tell_log()
 
     def wait(self):
-        """Until what said "not yet" may have changed."""
+        """Waits until a call that said "not yet" may go on."""
         if self._poll is None:
             self._poll = select.poll()
             self._poll.register(abi.lib.split_fd(self._handle), select.POLLIN)
@@ -130,7 +130,7 @@ class Middle:
         return rows, rows * self._row_tokens if lengths is None else sum(map(int, lengths))
 
     def forward(self, x, rows=None, lengths=None, training=True):
-        """x has its tokens one behind the other, where the middle computes per token."""
+        """If the middle computes per token, x has the tokens of all rows, one after the other."""
         rows, tokens = self._counts(x, rows, lengths)
         number, n = ctypes.c_int(), None if lengths is None else (ctypes.c_uint32 * rows)(*map(int, lengths))
         at = _pointer(x, (tokens if self._per_token[0] else rows) * math.prod(self.input_shape[1:]))
@@ -142,7 +142,7 @@ class Middle:
         return number.value
 
     def _out(self, call, output, out):
-        """Room for a call's output, or for its input's gradient, and where it lies."""
+        """An array for a call's output, or for its input's gradient, and its address."""
         if call not in self._given:
             raise errors.usage(f"call {call} is not open in step {self.step_number}", self.step_number)
         count, shape = self._given[call][self._per_token[output]], (self.input_shape, self.output_shape)[output]
@@ -188,7 +188,7 @@ class Middle:
         return out
 
     def keep(self):
-        """The server keeps its state; the token of it, as bytes."""
+        """The server stores its state. Returns its token, as bytes."""
         n = ctypes.c_size_t(1 << 16)
         while True:
             token = ctypes.create_string_buffer(n.value)

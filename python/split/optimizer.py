@@ -1,4 +1,4 @@
-"""Optimizers: what a server has of the script's one, and one for both sides."""
+"""Optimizers: the server's settings from the script's optimizer, and one optimizer for both sides."""
 import torch
 
 from . import errors
@@ -8,7 +8,7 @@ RULES = ("momentum", "betas", "eps", "nesterov", "weight_decay", "amsgrad", "max
 
 
 def settings(optimizer, g):
-    """Keys of the config, and the learning rate where no group has it. `g`: the optimizer's first group of the middle."""
+    """Keys of the config, and the learning rate if no group has it. `g`: the first group that has parameters of the middle."""
     if isinstance(optimizer, dict):
         o = dict(optimizer)
         kind, lr = o.pop("kind", "sgd"), o.pop("lr", None)
@@ -33,7 +33,7 @@ def _rate(g):
 
 
 class Groups:
-    """The groups of a script's optimizer that have parameters of the middle: `of` by parameter, and the `rules` of 1 to 8."""
+    """The optimizer's groups with parameters of the middle. `of`: group by a parameter's id; `rules`: those of groups 1 to 8."""
 
     def __init__(self, optimizer, module, added):
         self.optimizer, self.mine, self.anchor = optimizer, {id(p) for p in module.parameters()}, None
@@ -41,7 +41,7 @@ class Groups:
             raise errors.usage("the optimizer has stepped: give the middle one that has not, or a token to resume from")
         groups = optimizer.param_groups
         at = [i for i, g in enumerate(groups) if any(id(p) in self.mine for p in g["params"])]
-        at.sort(key=lambda i: _rate(groups[i]) == 0)  # factors are those of a rate that is not 0
+        at.sort(key=lambda i: _rate(groups[i]) == 0)  # the first group is the base of all factors: its rate should not be 0
         missing = sum(p.requires_grad for p in module.parameters() if id(p) not in added) - sum(
             p.requires_grad for i in at for p in groups[i]["params"] if id(p) in self.mine)
         if added and not at:
@@ -67,7 +67,7 @@ class Groups:
             self.of.update((id(p), i) for p in g["params"] if id(p) in self.mine)
 
     def held(self):
-        """Looked up each time: load_state_dict() of an optimizer makes new groups, and a script may take away others."""
+        """The groups, looked up each time: load_state_dict() of an optimizer makes new ones, and a script may remove others."""
         groups = self.optimizer.param_groups
         if self.anchor is None:
             return [groups[i] for i in self.at]
@@ -78,7 +78,7 @@ class Groups:
         return [groups[i] for i in (base, *self.at[1:])]
 
     def move(self, anchor):
-        """The module's parameters leave the optimizer, and the anchor comes: once nothing can be refused any more."""
+        """Replaces the module's parameters in the optimizer by the anchor. Call it last, when nothing can be refused any more."""
         held = self.held()
         for g in held:
             g["params"] = [p for p in g["params"] if id(p) not in self.mine]
@@ -105,12 +105,12 @@ class Optimizer(torch.optim.Optimizer):
     def __init__(self, optimizer, middle):
         self.__dict__.update(optimizer=optimizer, middle=middle, defaults=optimizer.defaults, _step_count=0)
 
-    # load_state_dict() of `optimizer` makes new ones
+    # looked up each time: load_state_dict() of `optimizer` makes new ones
     param_groups = property(lambda self: self.optimizer.param_groups)
     state = property(lambda self: self.optimizer.state)
 
     def step(self, closure=None, scale=1.0):
-        """scale: of the middle's gradient, as for its own step()."""
+        """scale: factor of the middle's gradient, as in its own step()."""
         loss = closure() if closure is not None else None
         self.middle.step(scale=scale)
         self.optimizer.step(**({"scale": scale} if isinstance(self.optimizer, Optimizer) else {}))
@@ -134,8 +134,8 @@ class Optimizer(torch.optim.Optimizer):
 
 
 def clip_grad_norm_(parameters, middle, max_norm, scale=1.0):
-    """As torch.nn.utils.clip_grad_norm_, with the middle's gradient; the norm of all of them before. The next step()
-    takes the middle's share. scale: what step() will be given, where the middle's gradient is that of a scaled loss."""
+    """As torch.nn.utils.clip_grad_norm_, but the norm includes the middle's gradient. Returns the norm before clipping. The next
+    step() scales the middle's gradient. scale: what step() will be given, if the middle's gradient is that of a scaled loss."""
     grads = [p.grad for p in parameters if p.grad is not None]
     squares = sum(float(torch.linalg.vector_norm(g.double())) ** 2 for g in grads)
     norm = (squares + (scale * middle._clip * middle.grad_norm()) ** 2) ** 0.5

@@ -14,7 +14,7 @@ from .middle import Middle
 from .optimizer import Groups, settings
 
 _log = logging.getLogger("split")
-_MARK = 2.0 ** -100  # what a backward adds to the anchor's gradient
+_MARK = 2.0 ** -100  # each backward of a call adds this to the anchor's gradient
 
 
 class Keys(NamedTuple):
@@ -31,8 +31,8 @@ class Step(NamedTuple):
 
 
 def _guarded(call):
-    """The next call drops the step where this one is interrupted, by Ctrl-C or a server that stays away; and what was lost is
-    forgotten."""
+    """If the call is interrupted, by Ctrl-C or because the server does not answer, the next call drops the step. A step that
+    is lost, by NaN or because the server went back, is forgotten at once."""
     @functools.wraps(call)
     def guarded(self, *args, **kwargs):
         try:
@@ -49,7 +49,7 @@ def _guarded(call):
 
 
 def _once(backward):
-    """As once_differentiable, which refuses a graph of the gradient; a backward without one is called directly."""
+    """Like once_differentiable, which refuses create_graph=True; a backward without a graph is called directly."""
     refuses = once_differentiable(backward)
 
     def once(ctx, dy):
@@ -58,7 +58,7 @@ def _once(backward):
 
 
 class _Whole(torch.autograd.Function):
-    """A call that waits for its output at once: both halves are one node."""
+    """A call that waits for its output at once: one autograd node for both halves."""
 
     @staticmethod
     def forward(ctx, x, anchor, remote, call):
@@ -104,7 +104,7 @@ class _Wait(torch.autograd.Function):
 
 
 class _NoGradient(torch.autograd.Function):
-    """What an evaluation gives."""
+    """The output of an evaluation: its backward raises an error."""
 
     @staticmethod
     def forward(ctx, x, y):
@@ -116,7 +116,7 @@ class _NoGradient(torch.autograd.Function):
 
 
 class _Call:
-    """Of a step: its number, what it was given, and whether it has had its gradient."""
+    """A call of a step: its number, the form of its input, and whether it has had its gradient (back)."""
 
     def __init__(self, number, step, x, lengths):
         self.number, self.step, self.shape, self.lengths, self.back = number, step, x.shape, lengths, False
@@ -125,7 +125,7 @@ class _Call:
 
 
 class Pending:
-    """A call on its way: wait() gives what comes out."""
+    """A call under way: wait() returns its output."""
 
     def __init__(self, remote, call, x, sent):
         self._remote, self._call, self._x, self._sent = remote, call, x, sent
@@ -137,18 +137,18 @@ class Pending:
 
 
 def _nhwc(t):
-    """Packed, with channels last."""
+    """t as packed float32 on the CPU, images with channels last."""
     if t.dtype != torch.float32 or t.device.type != "cpu":
         t = t.to("cpu", torch.float32)
     return (t.permute(0, 2, 3, 1) if t.dim() == 4 else t).contiguous()
 
 
 class _Pipeline:
-    """One step, chunk by chunk. What the other side waits for the longest comes first: tails, then heads, then backwards."""
+    """One step, chunk by chunk. Work for which the server waits longest comes first: tails, then heads, then their backwards."""
 
     def __init__(self, remote, head, tail_loss, parts, rows):
         self.remote, self.heads, self.tail_loss, self.parts, self.rows = remote, head, tail_loss, parts, rows
-        self.began, self.tails, self.backs, self.loss = [], 0, 0, 0.0  # began: output of the head, call
+        self.began, self.tails, self.backs, self.loss = [], 0, 0, 0.0  # began: (output of the head, call) by chunk
 
     def over(self):
         return self.backs == len(self.parts)
@@ -193,20 +193,20 @@ class _Pipeline:
 
 
 class RemoteModule(nn.Module):
-    """In place of `module`, whose parameters the server has from then on.
+    """Takes the place of `module`, whose parameters are on the server from then on.
 
-    server     tcp://host:port; local: or local:FOLDER is this process, with the same bits
-    example    one call's input, with the most rows, or its shape
-    optimizer  a torch.optim one that has not stepped, from which the module's parameters are taken; or a dict with
+    server     tcp://host:port; local: or local:FOLDER: a server in this process, with the same bits
+    example    the input of a call with the most rows, or its shape
+    optimizer  a torch.optim optimizer that has not stepped, out of which the module's parameters are taken; or a dict with
                kind, lr and the other keys of train.optimizer
-    codec      one for all four tensors, or a dict by name: head_act, mid_act, mid_grad, head_grad
+    codec      one codec for all four tensors, or a dict by name: head_act, mid_act, mid_grad, head_grad
     chunks     parts of a call, which overlap on the link and on the server
-    calls      most forwards of a step, whose backwards come in any order; the gradient is their sum
-    lengths    calls have lengths: tokens of each row, and what lies behind them neither crosses nor counts
-    freeze     patterns over names of parameters, as a shell's: these do not learn
+    calls      most forwards of a step; their backwards may come in any order, and the gradient is their sum
+    lengths    True: calls give the tokens of each row; what lies behind these neither crosses nor counts
+    freeze     shell patterns: parameters whose names match do not learn
     lora       {"rank": 8, "alpha": 16, "target": ["query", "value"]}: the module is frozen, and nn.Linears of these names get
                adapters, which learn; also "dropout"
-    keep_every every so many steps are on the server's disk before step() returns
+    keep_every the server stores its state on disk every so many steps, before step() returns; 0: never
     wait_s     how long a call waits for a lost server; None: for ever
     resume     a token of checkpoint()
     conf       other keys of docs/config.md"""
@@ -253,7 +253,7 @@ class RemoteModule(nn.Module):
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._tensor(p)).numpy() for p in self._builder.params}
         middle = self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
-        self.__dict__.update(_crossed=middle.crossed()[0], _fetched=self._versions(), _skips=0, _graded=False, _kept=resume is not None)  # crossed: behind the last step
+        self.__dict__.update(_crossed=middle.crossed()[0], _fetched=self._versions(), _skips=0, _graded=False, _kept=resume is not None)  # crossed: bytes up to the last step
 
     def _tensor(self, p):
         return self._state[p.key] if p.constant is None else p.constant
@@ -274,14 +274,14 @@ class RemoteModule(nn.Module):
             raise errors.usage(errors.FORKED)
 
     def _cleared(self):
-        """zero_grad() came behind a backward: of the marks that these leave in the anchor's gradient, none is there."""
+        """Whether zero_grad() came after a backward: the marks that backwards leave in the anchor's gradient are gone."""
         if not self._marked:
             return False
         grad = self.anchor.grad
         return grad is None or grad.item() == 0
 
     def _settle(self):
-        """Before another call: what was interrupted, or whose gradients are no longer wanted, is dropped."""
+        """Before another call: drops a step that was interrupted, or whose gradients zero_grad() removed."""
         cleared = self._cleared()
         if cleared and not all(c.back for c in self._open):
             raise errors.usage(f"zero_grad() came between backwards of step {self.step_number}: call drop() first",
@@ -291,7 +291,7 @@ class RemoteModule(nn.Module):
 
     @_guarded
     def send(self, x, lengths=None):
-        """The first half of a call; what is given back has wait(). Several may be on their way."""
+        """The first half of a call. Returns a Pending, whose wait() returns the output. Several may be under way."""
         call, graded = self._begin_call(x, lengths)
         return Pending(self, call, x, _Send.apply(x, self.anchor, self, call) if graded else None)
 
@@ -306,7 +306,7 @@ class RemoteModule(nn.Module):
         return _NoGradient.apply(x, y) if x.requires_grad and torch.is_grad_enabled() else y
 
     def _begin_call(self, x, lengths):
-        """The call, and whether it has a backward."""
+        """Returns the call, and whether it has a backward."""
         self._check_process()
         self._check_input(x)
         if self.training and torch.is_grad_enabled():
@@ -334,7 +334,7 @@ class RemoteModule(nn.Module):
             raise errors.usage(f"an input of {list(x.shape)}; the middle was made for [rows, {', '.join(map(str, shape))}]")
 
     def _check_trained(self, rows):
-        """In training, of as many rows: chunks have a variance; and what a script does to the module does not reach the server."""
+        """Checks a training call: each chunk needs a variance. Refuses or reports changes to the module that the server lacks."""
         part = -(-self._shape[0] // self._conf["train.chunks"])
         if self._builder.single and 1 in (min(rows, part), rows % part):
             raise errors.usage(f"{self._builder.single}: the last chunk of {rows} rows has one row, and one number for each channel has no "
@@ -358,9 +358,9 @@ class RemoteModule(nn.Module):
 
     @_guarded
     def pipelined(self, head, tail_loss, x, t):
-        """A whole step but for step(): head, middle, tail_loss(y, t) and all their backwards, chunk by chunk, so that
-        both sides and the link work at once. tail_loss gives the mean over its rows; each chunk counts by its rows. The
-        mean over all of them, as a number."""
+        """A whole step except step(): head, middle, tail_loss(y, t) and all their backwards, chunk by chunk, so that
+        both sides and the link work at once. tail_loss returns the mean over its rows; each chunk counts by its rows.
+        Returns the mean over all rows, as a number."""
         self._check_process()
         self._settle()
         if self._open:
@@ -387,11 +387,11 @@ class RemoteModule(nn.Module):
         return torch.full_like(self.anchor, _MARK, requires_grad=False)
 
     def _mark(self, grad):
-        """A backward has come to the anchor, once for each call behind it."""
+        """Counts backwards that have come to the anchor: grad has a mark for each call."""
         self.__dict__["_marked"] += round(grad.item() / _MARK)
 
     def apply(self, fn):
-        """Of the middle's modules, too, as to give them other first weights: what fn changes is sent."""
+        """Applies fn to the middle's modules, too, for example to initialize weights: what fn changes is sent to the server."""
         before = self.state_dict()
         self._module.apply(fn)
         now = self._module.state_dict()
@@ -400,7 +400,7 @@ class RemoteModule(nn.Module):
         return super().apply(fn)
 
     def _apply(self, fn, *rest):
-        """Nothing to move or to convert: the anchor stays float32, since half has no number as small as a mark."""
+        """Moves and converts nothing: the anchor stays float32, since float16 has no number as small as a mark."""
         return self
 
     def _post(self, x, lengths):
@@ -462,8 +462,8 @@ class RemoteModule(nn.Module):
 
     @_guarded
     def step(self, lr=None, scale=1.0):
-        """The server's optimizer takes its step; then it is the turn of the script's own. Where it is interrupted, it
-        can be called again, and goes on."""
+        """The server's optimizer takes its step; the script's own steps after that. If step() is interrupted, it can be
+        called again, and goes on."""
         self._check_process()
         if self._cleared() or self._interrupted not in (None, "step"):
             number = self.step_number
@@ -489,7 +489,7 @@ class RemoteModule(nn.Module):
 
     @_guarded
     def drop(self):
-        """Forgets the open step, which counts as done."""
+        """Drops the open step, which counts as done."""
         self._middle.drop()
         self._forget()
 
@@ -504,7 +504,7 @@ class RemoteModule(nn.Module):
         return self._middle.step_number
 
     def checkpoint(self):
-        """The server keeps this state; the token is for the script's file."""
+        """The server stores this state. Returns its token, for the script's own file."""
         self.__dict__["_kept"] = True
         return torch.frombuffer(bytearray(self._middle.keep()), dtype=torch.uint8)
 
@@ -557,7 +557,7 @@ class RemoteModule(nn.Module):
         with torch.no_grad():
             for key, value in given.items():
                 own[key].copy_(value)
-        if any(not torch.equal(now, was) for _, now, was in self._builder.read):  # the graph has numbers of theirs
+        if any(not torch.equal(now, was) for _, now, was in self._builder.read):  # the graph depends on their values
             self._builder, self._out = scripted.read(self._module, self._shape, self._lengths)
             self._text = self._builder.text(self._out, self._role)
         self.close(goodbye=not self._kept)

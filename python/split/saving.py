@@ -7,10 +7,10 @@ import torch
 
 
 class Run(dict):
-    """What save() wrote."""
+    """The contents of a file of save()."""
 
     def restore(self, **parts):
-        """Loads the state of each part, and the random states; the step behind which it was saved."""
+        """Loads the state of each part, and the random states. Returns the step after which the file was saved."""
         for name, part in parts.items():
             part.load_state_dict(self["parts"][name])
         torch.set_rng_state(self["random"]["torch"])
@@ -20,9 +20,9 @@ class Run(dict):
 
 
 def save(path, *, middle, step, **parts):
-    """Writes it whole or not at all. `parts` have state_dict()."""
+    """Writes the file whole or not at all. `parts` have a state_dict()."""
     beside = f"{path}.{os.getpid()}.tmp"
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # before a token, since the server keeps two states
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # before a token is made: the server keeps only two states
     try:
         with os.fdopen(fd, "wb") as f:
             run = {"middle": middle.checkpoint(), "step": step, "parts": {k: p.state_dict() for k, p in parts.items()},
@@ -40,7 +40,7 @@ def save(path, *, middle, step, **parts):
 
 
 def load(path):
-    """None: there is no such file."""
+    """Returns a Run; None: there is no such file."""
     if not os.path.exists(path):
         return None
-    return Run(torch.load(path, weights_only=False))  # it is the script's own file, and has more than tensors
+    return Run(torch.load(path, weights_only=False))  # the script's own file, which has more than tensors

@@ -1,6 +1,6 @@
-"""A torch.jit.ScriptModule as the text of a graph: the graph of its forward, by the tables of graph.py. Nothing is computed on tensors.
+"""Reads a torch.jit.ScriptModule as the text of a graph: walks its forward, with the tables of graph.py. No tensors are computed.
 
-Numbers, lists and branches on them are evaluated, so that code which torch.fx cannot follow is read here, too."""
+Numbers, lists and branches on them are evaluated, so this also reads code that torch.fx cannot follow."""
 import math
 import operator
 
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, errors, graph, heads, tracing
-from .builder import UNREAD as _UNKNOWN, Builder, Last, Own, Value, of_call  # unknown is what depends on the rows of a call, too
+from .builder import UNREAD as _UNKNOWN, Builder, Last, Own, Value, of_call  # also of what depends on the rows of a call
 from .lora import Lora
 
 _NUMBERS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
@@ -19,31 +19,31 @@ _NUMBERS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": opera
 _CHANGE = {"append": list.append, "extend": list.extend, "add_": list.extend, "insert": list.insert, "pop": list.pop, "clear": list.clear,
            "reverse": list.reverse, "_set_item": operator.setitem, "Delete": operator.delitem,
            "sort": lambda x, down=False: x.sort(reverse=down)}
-_MAKE = {"ones": 1, "zeros": 1, "full": 2}  # the same numbers in each call; in front of which argument the dtype is
+_MAKE = {"ones": 1, "zeros": 1, "full": 2}  # tensors that are equal in each call; the number of arguments before the dtype
 _LEAVES = {f"__torch__.{m.__module__}.{m.__name__}": m for m in graph.MODULES if m is not Lora}
 
 
 class _Sub:
-    """A module, or a tensor of its own, and its path in the whole; learns: the tensor is a parameter."""
+    """A module, or a tensor that a module holds, and its path. learns: the tensor is a parameter."""
 
     def __init__(self, held, path, learns=False):
         self.held, self.path, self.learns = held, path, learns
 
 
 class _Held(list):
-    """A list that a module holds: a change of it would last until the next call."""
+    """A list that a module holds. A change would last until the next call, so it is refused."""
 
     def __init__(self, items):
         super().__init__(_Held(i) if isinstance(i, (list, tuple)) else i for i in items)
 
 
 def _unclear(i):
-    """What each call may have otherwise."""
+    """Whether i may differ from call to call."""
     return i is _UNKNOWN or of_call(i)
 
 
 def _is_constant(i):
-    """A number, or a tensor that does not learn."""
+    """Whether i is a number, or a tensor that does not learn."""
     if isinstance(i, _Sub):
         return isinstance(i.held, torch.Tensor) and not i.learns
     return not _unclear(i) and not isinstance(i, (Value, Own))
@@ -100,7 +100,7 @@ class _Walk:
             return ins[0]
         return method(node, ins, env) if method else _UNKNOWN
 
-    # ---- what is no tensor's arithmetic
+    # ---- nodes other than functions of tensors
 
     def prim_Constant(self, node, ins, env):
         t = node.output().type()
@@ -163,7 +163,7 @@ class _Walk:
 
     @staticmethod
     def change(word, x, *args):
-        """Of a list: it is Python's own here, and each name of it sees the change."""
+        """Changes a list in place: it is a Python list here, and every name of it sees the change."""
         if type(x) is not list or word not in _CHANGE:
             raise errors.config(f"{word} changes what the module holds, or what is no list of forward's own: write it without that")
         found = _CHANGE[word](x, *args)
@@ -220,8 +220,8 @@ def _read_script(b, module):
 
 
 def _both_modes(of, module, shape, per_token):
-    """of(builder, training) fills the builder, and gives the value that comes out. A server has one graph for both modes, in
-    which dropout alone differs."""
+    """of(builder, training) fills the builder and returns the output. The server has one graph for training and evaluation;
+    only dropout and batch norms behave differently there."""
     def filled(training, **how):
         b = Builder(shape[0], shape[1:], per_token, **how)
         out = of(b, training)
@@ -249,7 +249,7 @@ def _both_modes(of, module, shape, per_token):
 
 
 def _by_fx(module):
-    """What reads the module by torch.fx, as _both_modes() wants it."""
+    """A function that reads the module by torch.fx, for _both_modes()."""
     leaf = graph.builder_of(module)
     whole, strip = (nn.Sequential(module), "0.") if leaf else (module, "")
     traced = {}
@@ -261,8 +261,8 @@ def _by_fx(module):
 
 
 def read(module, shape, per_token=False):
-    """The builder, whose params belong to the module, and the value that comes out. By torch.fx, and where that cannot follow or a
-    part is scripted, by the scripted module's graph. shape: of a call."""
+    """Returns the builder, whose params refer to the module, and the output. Reads by torch.fx; if that cannot follow, or a part
+    is scripted, by the graph of the scripted module. shape: of a call's input."""
     tracing.check(module)
     why = None
     if not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):

@@ -1,4 +1,4 @@
-"""torch.fx's graph of a module's forward; and what is refused because a graph would not do as the module does."""
+"""Traces a module's forward with torch.fx, and refuses modules that a graph would not reproduce."""
 import contextlib
 import dis
 import inspect
@@ -13,11 +13,11 @@ from torch import nn
 
 from . import errors
 
-_MODAL = nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.MultiheadAttention  # train() and eval() change them
+_MODAL = nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.MultiheadAttention  # train() and eval() change these
 
 
 def unmangled(name):
-    """That of a scripted class or function, which may have one for each module or overload."""
+    """The name of a scripted class or function, without the part that differs for each module or overload."""
     return re.sub(r"___torch_mangle_\d+\.", "", name)
 
 
@@ -26,7 +26,7 @@ def scripted_class(m):
 
 
 def _unpack(proxy):
-    """As many parts as the caller unpacks. The number of those that it loops over is not known here; a script has it."""
+    """Iterates over as many parts as the caller unpacks. If it loops, their number is not known here; a script knows it."""
     frame = inspect.currentframe().f_back
     found = (i for i in dis.get_instructions(frame.f_code) if i.offset == frame.f_lasti and i.opname == "UNPACK_SEQUENCE")
     n = next((i.argval for i in found), None)
@@ -52,7 +52,7 @@ def _in_place(function):
 
 IN_PLACE = {operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow}
 for _function in IN_PLACE:
-    setattr(_Proxy, f"__{_function.__name__}__", _in_place(_function))  # torch.fx would take it for one that is not in place
+    setattr(_Proxy, f"__{_function.__name__}__", _in_place(_function))  # torch.fx would record an op that is not in place
 
 
 class _Tracer(torch.fx.Tracer):
@@ -79,7 +79,7 @@ def _states():
 
 
 def _shown(v):
-    """What tells whether forward has changed an attribute."""
+    """A value that differs if forward has changed the attribute v."""
     if isinstance(v, torch.Tensor):
         return id(v), v._version
     if isinstance(v, dict):
@@ -90,13 +90,13 @@ def _shown(v):
 
 
 def _is_kept(v):
-    """What forward computes, and keeps for others to look at: they find nothing there."""
+    """Whether v is a traced value that forward stored for others to look at: they will not find it."""
     return isinstance(v, torch.fx.Proxy) or (isinstance(v, tuple) and all(map(_is_kept, v)) and bool(v))
 
 
 @contextlib.contextmanager
 def unchanged(module):
-    """Refuses what forward would do once, where PyTorch does it in each call. Modules have their attributes back."""
+    """Refuses a forward that changes attributes: tracing does so once, PyTorch in each call. Restores the attributes."""
     had = [(name or "forward", m, dict(vars(m)), {k: _shown(v) for k, v in vars(m).items()}) for name, m in module.named_modules()]
     try:
         yield
@@ -112,7 +112,7 @@ def unchanged(module):
 
 @contextlib.contextmanager
 def _no_functions():
-    """A function with a gradient of its own would be computed on the graph's names, and its gradient be lost."""
+    """Refuses functions with a gradient of their own: they would be traced, and that gradient be lost."""
     def refuse(*args):
         raise ValueError("it uses a torch.autograd.Function, whose gradient the server does not know")
     had = vars(torch.autograd.Function).get("apply")
@@ -127,7 +127,7 @@ def _no_functions():
 
 
 def trace(module, is_leaf):
-    """torch.fx's graph of forward, with the usual values of its other arguments. is_leaf(m): what m does is known."""
+    """torch.fx's graph of forward, with the default values of its other arguments. is_leaf(m): m has a build."""
     arguments = list(inspect.signature(module.forward).parameters.values())[1:]
     usual = {a.name: a.default for a in arguments if isinstance(a.default, (type(None), bool, int, float, str))}
     before = _states()
@@ -135,7 +135,7 @@ def trace(module, is_leaf):
         with torch.enable_grad(), _no_functions():
             traced = _Tracer(is_leaf).trace(module, usual or None)
         if any(n.op == "get_attr" and n.target.startswith("_tensor_constant") for n in traced.nodes):
-            raise ValueError("forward makes a tensor that does not depend on its input")  # it may be another one in each call
+            raise ValueError("forward makes a tensor that does not depend on its input")  # it may differ from call to call
         if any(given.graph is not traced for n in traced.nodes for given in n.all_input_nodes):
             raise ValueError("forward reads what it kept in an earlier call")
         if _states() != before:
@@ -155,7 +155,7 @@ def _check_modes(module):
 
 @contextlib.contextmanager
 def mode(module, training):
-    """The module in training or in evaluation, and then as it was."""
+    """Sets the module to training or evaluation, and restores it afterwards."""
     had = [(m, m.training) for m in module.modules()]
     module.train(training)
     try:
@@ -167,10 +167,10 @@ def mode(module, training):
 
 
 def check(module):
-    """Refuses what PyTorch does beside forward, and parameters with two names."""
+    """Refuses modules that do more than their forward, such as hooks, and parameters with two names."""
     names = {}
     _check_modes(module)
-    with mode(module, True), mode(module, False):  # each of them changes all of it, unless its train() is another one
+    with mode(module, True), mode(module, False):  # checks that train() and eval() reach every part
         pass
     for name, m in module.named_modules():
         what = name or type(m).__name__
@@ -188,7 +188,7 @@ def check(module):
 
 
 def check_read(name, module):
-    """A tensor or number that forward itself reads of a module."""
+    """Checks a tensor or number that forward itself reads from a module."""
     if hasattr(module, "num_batches_tracked") and name.rpartition(".")[2] in ("running_mean", "running_var", "num_batches_tracked"):
         raise errors.config(f"{name}: forward reads what a batch norm counts, which changes on the server")
 

@@ -1,4 +1,4 @@
-/* The server's key and the list of clients that may come in, as its config names them. Loop thread. */
+/* The server's key pair and the list of clients that may connect, from the files that its config names. Loop thread. */
 #ifndef SL_SERVER_HOST_AUTH_H
 #define SL_SERVER_HOST_AUTH_H
 
@@ -12,14 +12,14 @@ struct sl_server_auth {
 	struct sl_transport_auth transport;
 };
 
-/* Reads both files; where the config has no auth, *auth is empty. Errors begin with the place in the config. `auth`
- * stays where it is, and is closed in any case. */
+/* Reads both files; without auth in the config, *auth is empty. Messages of errors begin with the place in the config.
+ * `transport` points into *auth, which must not move. Close *auth after an error, too. */
 enum sl_err sl_server_auth_open(struct sl_server_auth *auth, const struct sl_conf_server *conf,
 				struct sl_fail *fail) SL_MUST_CHECK;
-/* Reads the list of clients again; on failure the old one still counts. */
+/* Reads the list of clients again; after a failure the old one stays in force. */
 enum sl_err sl_server_auth_reload(struct sl_server_auth *auth, const struct sl_conf_server *conf,
 				  struct sl_fail *fail) SL_MUST_CHECK;
-/* After the transport. Wipes the key. */
+/* Wipes the key. Close the transport first. */
 void sl_server_auth_close(struct sl_server_auth *auth);
 
 #endif

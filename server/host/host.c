@@ -28,8 +28,8 @@ static void session_over(void *arg, struct sl_middle *middle)
 			h->ending[i] = true;
 }
 
-/* Sessions leave freed blocks of all sizes in the heaps of several threads, between a few that live on; free itself
- * gives back none of these pages. Behind the last session an idle server does. */
+/* Freed sessions leave the heap fragmented, and free() returns none of these pages to the system. So the server does
+ * that when its last session is closed. */
 static void session_closed(void *arg)
 {
 	struct sl_host *h = arg;
@@ -149,7 +149,7 @@ static void finish_close(struct sl_host *h)
 	closed(closed_arg);
 }
 
-/* Strangers knock as often as they like: one line a second at most. */
+/* Logs refused keys, at most one line a second, since strangers may try as often as they like. */
 static void tell_refusals(struct sl_host *h)
 {
 	uint64_t now_ms = sl_loop_now_ms(h->loop);
@@ -172,8 +172,8 @@ static void give_up(struct sl_host *h, const struct sl_fail *why)
 	h->on_broken(h->broken_arg, why);
 }
 
-/* A kernel or a file that never ends: nothing behind it will be computed, written or freed. Or a device whose error
- * stays: clients would come back to it for ever, and be refused. */
+/* Ends the process if a task hangs: nothing queued behind it would be computed, written or freed. Also if the device
+ * has failed for good: clients would reconnect for ever, and be refused each time. */
 static void watch_worker(struct sl_host *h)
 {
 	uint64_t silent_ms = sl_worker_silent_ms(h->worker);
@@ -228,7 +228,7 @@ static void on_tick(void *arg)
 		else
 			open++;
 	}
-	/* the worker is waited for by the loop's thread: never while a job is under way that may hang */
+	/* Closing the worker blocks the loop's thread: not while a job that may hang is under way. */
 	if (h->shut && !open && !h->closing && !h->keeping.busy)
 		finish_close(h);
 }

@@ -1,12 +1,12 @@
-/* Who gets a session: what is checked of a Hello before one begins, in which order. Nothing of a session that stands
- * changes before the newcomer has proven that it is the same client's, and that what it asks for can be had. */
+/* Decides who gets a session: the checks of a Hello, in their order. An older link of the same session stays as it is
+ * until the newer one has proven that it is the same client, and is admitted. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "common/base/log.h"
 #include "server/host/host_impl.h"
 
-enum { CLOSING_MORE = 16 }; /* sessions that may be closing, beside as many as may be open */
+enum { CLOSING_MORE = 16 }; /* at most limits.sessions + so many may be closing */
 
 static void say(struct sl_host *h, sl_peer peer, const struct sl_frame *frame)
 {
@@ -32,7 +32,7 @@ void sl_host_turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, const st
 
 /* ---- the proof */
 
-/* `above` tells an epoch: only to who has proven that the session is its own. */
+/* Sends a nonce. `above`: the newest epoch of the session, told only to a peer that has proven the session; or 0. */
 static enum sl_err challenge(struct sl_host *h, sl_peer peer, uint64_t epoch, uint64_t above, struct sl_fail *fail)
 {
 	struct sl_frame frame = {.kind = SL_FRAME_CHALLENGE, .epoch = epoch, .u.challenge.above = above};
@@ -56,7 +56,7 @@ void sl_host_forget_late(struct sl_host *h)
 		sl_transport_forget(h->transport, late);
 }
 
-/* *proven false: it has been asked to prove itself. A nonce is good for one proof, right or wrong. */
+/* *proven false: the peer was sent a challenge instead. A nonce is good for one proof, whether that holds or not. */
 static enum sl_err prove(struct sl_host *h, sl_peer peer, const struct sl_frame *hello, bool *proven,
 			 struct sl_fail *fail)
 {
@@ -91,7 +91,7 @@ static enum sl_err read_hello(struct sl_bytes header, struct sl_bytes payload, s
 	return err;
 }
 
-/* Whether the key of this connection may (still) come in, and which it is. */
+/* Finds the key of this connection, and checks that it is (still) on the list of clients. */
 static enum sl_err know(const struct sl_host *h, sl_peer peer, struct sl_key *key, struct sl_fail *fail)
 {
 	char print[SL_FINGERPRINT];
@@ -116,7 +116,7 @@ static bool is_of(const struct sl_host *h, int i, const uint8_t session[SL_SESSI
 	return stands(h, i) && memcmp(sl_middle_session(h->session[i])->hello.session, session, SL_SESSION_BYTES) == 0;
 }
 
-/* A session belongs to the key that began it as well: who has copied a run's secret, and not its key, gets nothing. */
+/* A session also belongs to the key that began it: a copy of a run's secret is useless without the client's key. */
 static enum sl_err check_owner(const struct sl_host *h, const struct sl_hello *hello, const struct sl_key *key,
 			       struct sl_fail *fail)
 {
@@ -134,7 +134,7 @@ static enum sl_err check_owner(const struct sl_host *h, const struct sl_hello *h
 	return SL_OK;
 }
 
-/* The newest epoch that this session has had; 0: none is known. */
+/* The newest epoch known of this session; 0: none is known. */
 static uint64_t newest_epoch(const struct sl_host *h, const struct sl_hello *hello)
 {
 	uint64_t newest = sl_epochs_find(&h->epochs, hello->session);
@@ -145,7 +145,7 @@ static uint64_t newest_epoch(const struct sl_host *h, const struct sl_hello *hel
 	return newest;
 }
 
-/* Sessions beside this one: of all, and of one key. */
+/* Counts the other sessions: *all of them, and those *of_key. */
 static void count_others(const struct sl_host *h, const struct sl_hello *hello, const struct sl_key *key, int *all,
 			 int *of_key)
 {
@@ -158,7 +158,7 @@ static void count_others(const struct sl_host *h, const struct sl_hello *hello, 
 	}
 }
 
-/* A free place, if need be that of a session which is over; -1: none. */
+/* A free place; takes sessions out that are over. -1: there is none. */
 static int find_place(struct sl_host *h)
 {
 	for (int i = 0; i < h->n_place; i++) {
@@ -170,7 +170,7 @@ static int find_place(struct sl_host *h)
 	return -1;
 }
 
-/* Sessions that are closing wait for the worker, and have memory: so there may be so many of them. */
+/* Finds a place, or says BUSY. Closing sessions count too: until the worker gets to them they keep their memory. */
 static enum sl_err find_room(struct sl_host *h, const struct sl_hello *hello, const struct sl_key *key, int *place,
 			     struct sl_fail *fail)
 {
@@ -192,7 +192,7 @@ static enum sl_err find_room(struct sl_host *h, const struct sl_hello *hello, co
 			  : SL_OK;
 }
 
-/* Links of this session whose epoch is below that of `newer`: all of them, or those alone that are not admitted. */
+/* Ends links of this session with an epoch below that of `newer`: all, or only those that are not admitted yet. */
 static void end_older(struct sl_host *h, const struct sl_hello *newer, bool unadmitted)
 {
 	struct sl_fail why;
@@ -211,13 +211,13 @@ void sl_host_admitted(void *arg, struct sl_middle *middle)
 	for (int i = 0; i < h->n_place; i++)
 		if (h->session[i] == middle) {
 			h->second[i] = false;
-			if (sl_middle_group(middle)) /* whose files are not the session's */
+			if (sl_middle_group(middle)) /* a group's files have a name of their own */
 				sl_tidy_join(&h->keeping.what, i, sl_group_file_name(sl_middle_group(middle)));
 		}
 	end_older(h, &sl_middle_session(middle)->hello, false);
 }
 
-/* What its older links hold, and give back. */
+/* The memory of the session's older links, which they will give back. */
 static struct sl_memory held_by(const struct sl_host *h, const struct sl_hello *hello)
 {
 	struct sl_memory held = {0};
@@ -259,7 +259,7 @@ static void join(struct sl_host *h, int place, const struct sl_hello *hello)
 	sl_tidy_join(&h->keeping.what, place, name);
 }
 
-/* A proven Hello, of an epoch above all of its session's. */
+/* Opens a session for a proven Hello with an epoch above all earlier ones. */
 static enum sl_err seat(struct sl_host *h, sl_peer peer, const struct sl_hello *hello, const struct sl_key *key,
 			int *place, struct sl_fail *fail)
 {

@@ -1,5 +1,5 @@
-/* What a host is made of, for the files that implement it: host.c drives it, host_hello.c says who gets a session,
- * host_status.c what a status says. */
+/* The inside of a host, for the files that implement it: host.c drives it, host_hello.c decides who gets a session,
+ * host_status.c fills in the status. */
 #ifndef SL_SERVER_HOST_HOST_IMPL_H
 #define SL_SERVER_HOST_HOST_IMPL_H
 
@@ -18,32 +18,32 @@ struct sl_host_counts {
 
 struct sl_host {
 	const struct sl_conf_server *conf;
-	struct sl_server_auth *auth; /* NULL: nobody is asked for a key */
+	struct sl_server_auth *auth; /* NULL: clients need no key */
 	struct sl_loop *loop;
 	struct sl_transport *transport;
 	struct sl_worker *worker;
-	struct sl_share newcomers; /* the worker's */
+	struct sl_share newcomers; /* the worker's share for ADMIT of all newcomers (sl_port_admit_share) */
 	struct sl_async *jobs_done;
 	struct sl_timer *ticker;
 	struct sl_middle_env env;
 	struct sl_group_list *groups;
 	_Atomic uint64_t memory_used;
-	/* Twice limits.sessions: a link that comes back has a place beside the one that it replaces. */
+	/* Places for sessions: twice limits.sessions, so that a new link fits beside the older one that it replaces. */
 	int n_place;
 	struct sl_middle **session; /* [n_place]; NULL: free */
-	struct sl_key *key;         /* [n_place], where there is auth: a session is its client's */
-	bool *ending;               /* over, or closing: gone at one of the next ticks */
-	bool *second;               /* not admitted yet, and an older link of its session stands */
-	int closing;                /* sessions whose close is under way */
+	struct sl_key *key;         /* [n_place] with auth: the key of the session's client */
+	bool *ending;               /* [n_place] the session is over; one of the next ticks takes it out */
+	bool *second;               /* [n_place] not admitted yet, while an older link of its session stands */
+	int closing;                /* sessions that left their place, and whose close is under way */
 	struct sl_challenges challenges;
 	struct sl_epochs epochs;
-	uint64_t turned_away, malformed; /* peers without a session; messages of the wrong form */
-	struct sl_host_counts counts;    /* of links that are over; frames and bytes of all */
-	uint64_t opened_ms, told_ms;     /* refused keys were logged last */
+	uint64_t turned_away, malformed; /* refused peers without a session; malformed messages */
+	struct sl_host_counts counts;    /* of links that are over; frames and bytes of all links */
+	uint64_t opened_ms, told_ms;     /* told_ms: when refused keys were last logged */
 	struct sl_housekeeping keeping;
-	struct sl_rate *rate; /* [n_place]: bytes sent and received */
+	struct sl_rate *rate; /* [n_place] rates of bytes sent and received */
 	int threads;
-	int store_lock; /* sl_store_open */
+	int store_lock; /* from sl_store_open */
 	bool shut, broken;
 	void (*on_broken)(void *arg, const struct sl_fail *why);
 	void *broken_arg;
@@ -51,18 +51,18 @@ struct sl_host {
 	void *closed_arg;
 };
 
-/* A first message, or one of a peer without a session. */
+/* Handles a message of a peer that has no session: a Hello, or it is turned away. */
 void sl_host_hello(struct sl_host *h, sl_peer peer, struct sl_bytes header, struct sl_bytes payload);
-/* A peer that has no session and does not say Hello, or for which there is no room, hears why, once. `epoch` is that
- * of the frame that is refused; 0: it cannot be read. */
+/* Sends Refuse to a peer without a session, once, and forgets the peer. `epoch` is that of the refused frame; 0: it
+ * could not be read. */
 void sl_host_turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, const struct sl_fail *why);
-/* What a session's Hello asks for can be had: older links of the same session end now. */
+/* The server can serve what this session's Hello asks for: ends older links of the same session. */
 void sl_host_admitted(void *arg, struct sl_middle *middle);
-/* Takes what is over from its place. */
+/* Frees the place of a session that is over, and begins to close it. */
 void sl_host_take_out(struct sl_host *h, int place);
-/* Of all links so far, those that last included. */
+/* Counts over all links so far, with those that are open. */
 struct sl_host_counts sl_host_counts(const struct sl_host *h);
-/* Connections that were challenged, and have not answered in time, are forgotten. */
+/* Forgets connections that did not answer a challenge in time. */
 void sl_host_forget_late(struct sl_host *h);
 
 #endif

@@ -31,7 +31,7 @@ static const char *phase(enum sl_session_state state)
 	}
 }
 
-/* With auth the client's name and its key's fingerprint, else a number. */
+/* With auth the client's name and its key's fingerprint; otherwise the connection's number. */
 static void put_peer(char out[SL_STATUS_TEXT], const struct sl_host *h, int place)
 {
 	const struct sl_key *key = &h->key[place];
@@ -73,7 +73,7 @@ static void fill(struct sl_status_session *out, const struct sl_host *h, int pla
 		.link_epoch = (int64_t)s->epoch,
 		.checkpoint_step = (int64_t)st.checkpoint.good,
 		.checkpoint_missed = (int64_t)st.checkpoint.missed,
-		.loss = NAN, /* the loss stays with the client */
+		.loss = NAN, /* only the client knows the loss */
 		.acc = NAN,
 		.test_loss = NAN,
 		.test_acc = NAN,

@@ -12,7 +12,7 @@ enum { EVERY_MS = 60000, PRIORITY = 9 };
 enum sl_err sl_housekeeping_open(struct sl_housekeeping *k, const struct sl_conf_server *conf)
 {
 	int64_t quarter_ms = conf->store_ttl_s * 250;
-	size_t places = 2 * (size_t)conf->limits.sessions; /* as the host has */
+	size_t places = 2 * (size_t)conf->limits.sessions; /* as many as the host has */
 
 	*k = (struct sl_housekeeping){
 		.what = {.dir = conf->store,

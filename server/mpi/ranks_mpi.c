@@ -1,4 +1,4 @@
-/* server/trunk/ranks.h over MPI. MPI's own waits keep a core busy; these look ever less often, up to once a
+/* server/trunk/ranks.h over MPI. MPI's own waits keep a core busy. The waits here poll at growing intervals of up to a
  * millisecond, and leave the core to the kernels of ranks on the same host. */
 #include <limits.h>
 #include <mpi.h>
@@ -12,26 +12,26 @@
 
 enum { TAG = 1, LETTER_TAG, SHORTEST_NS = 2000, LONGEST_NS = 1000000, ALIVE_EVERY = 20 };
 
-/* To one other rank: the word that is on its way, and whether there is a newer one. */
+/* For one other rank: the word that is being sent, and whether there is a newer one. */
 struct outgoing {
 	char word[SL_RANKS_WORD];
 	MPI_Request request;
 	bool under_way, outdated;
 };
 
-/* Calls into MPI come from two threads, and only one may be in it at a time. */
+/* Two threads call MPI, and only one may be in it at a time (MPI_THREAD_SERIALIZED). */
 static pthread_mutex_t in_mpi = PTHREAD_MUTEX_INITIALIZER;
-static MPI_Comm words_comm;       /* words are not mixed up with what is summed */
+static MPI_Comm words_comm;       /* keeps words and letters apart from the collective calls */
 static struct outgoing *outgoing; /* [count] */
 
-/* To all other ranks. */
+/* A message of any size to all other ranks (`send`). */
 struct letter {
 	struct letter *next;
 	void *data;
 	MPI_Request request[]; /* [count] */
 };
-static struct letter *letters; /* that are not all sent */
-static char newest[SL_RANKS_WORD];
+static struct letter *letters;     /* those that have not reached all ranks yet */
+static char newest[SL_RANKS_WORD]; /* this rank's last word */
 
 static void check(int rc, const char *what)
 {
@@ -141,7 +141,7 @@ static void send_words(const struct sl_ranks *r, size_t bytes)
 	}
 }
 
-/* What has gone to all need not be kept. */
+/* Frees letters that have been sent to all. */
 static void forget_letters(const struct sl_ranks *r)
 {
 	for (struct letter **at = &letters; *at;) {

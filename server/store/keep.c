@@ -36,15 +36,16 @@ enum { HEADER_BYTES = 8192 };
 
 static const char left_key[] = "left";
 
-/* A state on its way to or from the disk. */
+/* A state that is being written or read. */
 struct snapshot {
 	struct sl_exec_state exec;
 	struct sl_codecs_state codecs;
-	const struct sl_buf *records; /* of a group, in place of codecs; else NULL */
+	const struct sl_buf *records; /* of a group, instead of codecs; otherwise NULL */
 	struct sl_checkpoint c;
 };
 
-/* The weights stay where the executor has them. A group's are read to a copy: where that fails, members go on. */
+/* A snapshot refers to the executor's weights, without a copy. Only a group's state is read into a copy: if reading
+ * fails, its members go on with what they have. */
 static enum sl_err open_snapshot(struct snapshot *s, const struct sl_keep *k, struct sl_exec *exec,
 				 struct sl_port *port, bool reading, struct sl_fail *fail)
 {
@@ -64,7 +65,7 @@ static void close_snapshot(struct snapshot *s)
 	sl_codecs_state_close(&s->codecs);
 }
 
-/* The checkpoint's frame, and what it is made of; the notes carry what must be equal on reading. */
+/* Lists the checkpoint's parts, and its notes, whose values must be equal on reading. */
 static void frame(struct snapshot *s, const struct sl_keep *k, uint64_t step, bool reading)
 {
 	struct sl_checkpoint *c = &s->c;
@@ -89,7 +90,7 @@ static void frame(struct snapshot *s, const struct sl_keep *k, uint64_t step, bo
 		sl_codecs_state_parts(&s->codecs, reading, c);
 }
 
-/* Of the file, its header estimated from above. */
+/* The size of the file, with an upper bound for its header. */
 static int64_t bytes_of(const struct sl_checkpoint *c)
 {
 	int64_t bytes = HEADER_BYTES + (c->agreement ? (int64_t)strlen(c->agreement) : 0);
@@ -99,7 +100,7 @@ static int64_t bytes_of(const struct sl_checkpoint *c)
 	return bytes;
 }
 
-/* Room first. What others do meanwhile leaves the file alone, though its session may have ended. */
+/* Makes room first. Between sl_tidy_begin and _end no other job removes the file, even if its session has ended. */
 static enum sl_err write_file(const struct sl_keep *k, const struct sl_checkpoint *c, uint64_t step,
 			      struct sl_fail *fail)
 {

@@ -1,5 +1,5 @@
-/* What a session's server side keeps on disk, in the store: checkpoints of the middle, named by the session's name
- * and, where there is auth, its owner's key: to another key they are not there. On the device's worker. */
+/* The server's checkpoints of a session's middle, or of a group's trunk, in the store. Files are named by the session
+ * and, with auth, its owner's key; so a client with another key does not find them. On the device's worker. */
 #ifndef SL_SERVER_STORE_KEEP_H
 #define SL_SERVER_STORE_KEEP_H
 
@@ -8,42 +8,43 @@
 #include "common/session/state.h"
 #include "server/store/tidy.h"
 
-enum { SL_KEEP_LEFT = 256 + 1 }; /* a character for each member, 1: it has left */
+enum { SL_KEEP_LEFT = 256 + 1 }; /* a text with a character for each member (SL_NOTE_…, trunk_records.h) */
 
 struct sl_keep {
-	const char *dir; /* the store; "": nothing is kept */
+	const char *dir; /* the store; "": nothing is stored */
 	struct sl_tidy *tidy;
 	bool owned;
 	struct sl_key owner;
 	char prefix[64]; /* "session-<uuid>", or "session-<uuid>.<fingerprint>" */
 	const struct sl_plan *plan;
-	const char *core;                     /* what the bits depend on: the backend's own words */
-	uint64_t pin[SL_CHECKPOINT_MAX_PINS]; /* steps that the client counts on: their files stay */
+	const char *core; /* backend and device, which the bits depend on, as the backend describes them */
+	uint64_t pin[SL_CHECKPOINT_MAX_PINS]; /* steps whose files stay, since clients may need them */
 	int n_pin;
 	uint64_t made; /* epoch of the link whose COMMIT made the state that is written, or was read; 0: none did */
-	char left[SL_KEEP_LEFT]; /* a group's: whose run is over, as what is written says; "": nobody's */
+	char left[SL_KEEP_LEFT]; /* of a group: the next file's note on members that are done or away; "": none */
 };
 
-/* `tidy`: the store's limits, borrowed; NULL: none. `session`: its name. `owner` NULL: no auth. */
+/* `tidy`: the store's limits, borrowed; NULL: none. `session`: the session's name. `owner` NULL: no auth. */
 void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_tidy *tidy, const uint8_t session[16],
 		  const struct sl_key *owner, const struct sl_plan *plan, const char *core);
-/* `step`: the next one to do. LIMIT: the store has no room for it. Of a session's own middle `records` is NULL. Of a
- * group's trunk `port` is NULL, and `records` is what its members' codecs keep: bytes that the caller reads and writes.
- * For reading, records->cap is the room; len becomes what was read. */
+/* Both store and load the state before `step`. For a session's own middle `records` is NULL. For a group's trunk `port`
+ * is NULL, and `records` holds what its members' codecs keep, as bytes that only the caller understands. sl_keep_read
+ * fills records->cap bytes at most, and sets len. sl_keep_write: LIMIT, the store has no room for the file. */
 enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			  const struct sl_buf *records, struct sl_fail *fail) SL_MUST_CHECK;
-/* NOINPUT: not kept; DATA, MISMATCH, IO: kept, but damaged, of another plan, or the disk does not give it. On failure
- * nothing of exec and port has changed, unless the device failed. */
+/* NOINPUT: there is no file; DATA: it is damaged; MISMATCH: it is of another plan; IO: it could not be read. After a
+ * failure exec and port are as before, unless the device failed. */
 enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			 struct sl_buf *records, struct sl_fail *fail) SL_MUST_CHECK;
-/* What the newest file says of members that have left, and its step. False: there is none, or it says nothing. */
+/* Reads the note on members that are done or away from the newest file, and the step of that file. False: there is no
+ * file, or it has no such note. */
 bool sl_keep_who_left(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_LEFT]);
-/* The same of the file of `step`. */
+/* The same for the file of `step`. */
 bool sl_keep_who_left_at(const struct sl_keep *k, uint64_t step, char left[SL_KEEP_LEFT]);
 int64_t sl_keep_file_bytes(const struct sl_keep *k, uint64_t step); /* 0: no file */
-/* As sl_checkpoint_leave: what the session left behind when it went back to `step`. */
+/* As sl_checkpoint_leave: the session went back to `step`, so this removes the files of later steps. */
 void sl_keep_leave(const struct sl_keep *k, uint64_t step);
-/* The state of `step` stays, the others go; UINT64_MAX: all of them. */
+/* Removes all files except that of `step`; UINT64_MAX: all. */
 void sl_keep_only(const struct sl_keep *k, uint64_t step);
 
 #endif

@@ -33,7 +33,7 @@ bool sl_store_owns(const char *name)
 	return session && (sl_ends_with(name, ".safetensors") || sl_ends_with(name, ".safetensors.tmp"));
 }
 
-/* What a killed server left. */
+/* Removes the .tmp files of a server that was killed. */
 static void remove_tmp(const char *dir)
 {
 	DIR *d = opendir(dir);
@@ -62,7 +62,7 @@ enum sl_err sl_store_open(const char *dir, int *lock, struct sl_fail *fail)
 				   dir);
 	if (sl_guard_folder(dir, &why) != SL_OK)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "store: %s", why.text);
-	/* a file, since NFS has no locks of folders; where there are none at all the store is used all the same */
+	/* The lock is on a file, since NFS cannot lock folders. Without any locks the store is used all the same. */
 	errno = ENAMETOOLONG;
 	if (snprintf(path, sizeof path, "%s/lock", dir) < PATH_MAX)
 		*lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -125,7 +125,7 @@ bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t has
 	fd = SL_FAILPOINT_CALL(SL_FP_STORE_READ, open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
 	if (fd < 0)
 		return false;
-	(void)!futimens(fd, NULL); /* in use: tidy.c goes by age */
+	(void)!futimens(fd, NULL); /* marks it as used, since tidy.c goes by the time of the last use */
 	whole = fstat(fd, &st) == 0 && (size_t)st.st_size == len && read_all(fd, (uint8_t *)range, len);
 	close(fd);
 	if (whole)
@@ -149,7 +149,7 @@ void sl_store_put(const char *dir, struct sl_tidy *tidy, const struct sl_key *ow
 	if (!dir[0] || !path_of(dir, owner, hash, path))
 		return;
 	err = tidy ? sl_tidy_begin(tidy, &write, strrchr(path, '/') + 1, owner, "session-", bytes, &fail) : SL_OK;
-	if (err == SL_ERR_BUSY) /* another session has the same ones, and keeps them */
+	if (err == SL_ERR_BUSY) /* another session is writing the same weights */
 		return;
 	if (!err)
 		err = sl_newfile_put(path, 0600, SL_FP_STORE_OPEN, range, (size_t)bytes, &fail);

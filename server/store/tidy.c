@@ -20,13 +20,13 @@
 enum { ID_HEX = 32 };
 
 struct entry {
-	char name[SL_TIDY_NAME + 4];    /* and ".tmp" */
+	char name[SL_TIDY_NAME + 4];    /* 4: for ".tmp" */
 	char owner[SL_FINGERPRINT];     /* "": no key */
-	int64_t bytes, used_s, used_ns; /* used_ns: within the second */
-	bool goes, written;             /* written: it is being written, and stays */
+	int64_t bytes, used_s, used_ns; /* time of the last use; used_ns: its nanoseconds */
+	bool goes, written;             /* goes: to be removed; written: it is being written, so it stays */
 };
 
-/* An owner's files: entry[next … end), in the order in which they leave; those before `next` go or have to stay. */
+/* An owner's files, entry[… end), in the order of removal. Those before `next` are chosen, or have to stay. */
 struct share {
 	const char *owner;
 	int next, end;
@@ -68,7 +68,7 @@ void sl_tidy_leave(struct sl_tidy *w, int place)
 	atomic_store(&w->live[place].on, false);
 }
 
-/* A session that joins between two looks may lose a file as if it had come a moment later. */
+/* A session that joins during housekeeping may lose a file, as if it had joined just after it. */
 static bool is_live(const struct sl_tidy *w, const char *name)
 {
 	uint64_t id[2];
@@ -84,7 +84,7 @@ static bool is_live(const struct sl_tidy *w, const char *name)
 
 /* ---- the folder as a list */
 
-/* Behind the hash or the session's id, where there is a key. */
+/* The owner's fingerprint, which follows the hash or the session's id; "": there is no key. */
 static void owner_of(const char *name, char out[SL_FINGERPRINT])
 {
 	const char *at = name + (name[0] == 's' ? strlen("session-") : 0) + ID_HEX;
@@ -114,7 +114,7 @@ static bool is_state(const struct entry *e)
 	return e->name[0] == 's';
 }
 
-/* Weights before states: a client uploads them again. */
+/* The order of removal within an owner: weights before states, since a client can upload weights again. */
 static int by_owner_and_use(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
@@ -153,7 +153,7 @@ static struct entry *find(struct list *l, const char *name)
 	return NULL;
 }
 
-/* What is being written counts with all that it will have. */
+/* Adds the files that are being written, with their final sizes. */
 static bool add_writing(struct list *l, const struct sl_tidy_write *write)
 {
 	const struct stat none = {.st_mtim.tv_sec = time(NULL)};
@@ -213,7 +213,7 @@ static void let_go(struct list *l, struct share *s, struct entry *e)
 	l->bytes -= e->bytes;
 }
 
-/* The first of a share that may go. */
+/* The first file of an owner that may be removed. */
 static struct entry *oldest(const struct sl_tidy *w, const char *keep, struct list *l, struct share *s)
 {
 	for (; s->next < s->end; s->next++) {
@@ -226,7 +226,7 @@ static struct entry *oldest(const struct sl_tidy *w, const char *keep, struct li
 	return NULL;
 }
 
-/* Of whoever has the most, if that is more than `than`. */
+/* The same for the owner that has the most bytes, if these are more than `than`; *of: its share. */
 static struct entry *oldest_of_largest(const struct sl_tidy *w, struct list *l, const char *keep, int64_t than,
 				       struct share **of)
 {
@@ -296,7 +296,7 @@ int64_t sl_tidy_now(int64_t clock_s, int64_t opened_s, int64_t since_s)
 	return clock_s < opened_s + since_s ? clock_s : opened_s + since_s;
 }
 
-/* A default takes nothing away that is there. */
+/* The defaults are such that no file has to be removed at once. */
 void sl_tidy_set_limits(struct sl_tidy *w)
 {
 	bool measure = !w->bytes;
@@ -309,7 +309,7 @@ void sl_tidy_set_limits(struct sl_tidy *w)
 	if (measure && statvfs(w->dir, &fs) == 0 && fs.f_blocks) {
 		half = (int64_t)(((uint64_t)fs.f_bavail * fs.f_frsize + (uint64_t)l.bytes) / 2);
 		w->bytes = half > l.bytes ? half : l.bytes;
-		w->bytes += !w->bytes; /* a full disk is no reason for no limit */
+		w->bytes += !w->bytes; /* an empty store on a full disk: 0 would mean no limit */
 	}
 	if (w->bytes && !w->bytes_per_key) {
 		w->bytes_per_key = (w->bytes + 1) / 2;
@@ -333,7 +333,7 @@ struct sl_tidy_result sl_tidy_run(const struct sl_tidy *w, int64_t now_s)
 		const struct entry *e = &l.entry[i];
 		int64_t age_s = age_of(e, now_s);
 
-		/* its session may have come meanwhile */
+		/* the session may have joined since the file was chosen */
 		if (e->goes && !is_live(w, e->name) && removed(w, e, age_s)) {
 			r.removed++;
 			continue;

@@ -1,10 +1,10 @@
-/* The store's housekeeping: what is removed, so that the store keeps within its limits. Files that nobody has used for
- * longer than their time go; beyond a limit those of whoever has the most: weights first, which clients upload again,
- * then the states of sessions, each the oldest first. Never those of live sessions. Used: written, or read to go on
- * from.
+/* The store's housekeeping: removes files so that the store stays within its limits. First go files that were not used
+ * (written, or read to go on from) for store_ttl_s. Above a limit of bytes it removes files of the owner with the most:
+ * first weights, which clients can upload again, then states of sessions; each least recently used first. Files of live
+ * sessions stay.
  *
- * Owner: the key whose fingerprint a file's name carries. Files without one belong to all clients without a key
- * together: they cannot be told apart, and a server without keys listens on loopback alone. */
+ * The owner of a file is the key whose fingerprint is in its name. Files without one count as those of one owner: a
+ * server without keys cannot tell its clients apart, and listens on loopback only. */
 #ifndef SL_SERVER_STORE_TIDY_H
 #define SL_SERVER_STORE_TIDY_H
 
@@ -19,62 +19,65 @@
 
 enum { SL_TIDY_NAME = 128 };
 
-/* A session that is live, by the place that it has on the server. */
+/* The session that is live in one of the server's places. */
 struct sl_tidy_live {
 	_Atomic uint64_t id[2];
 	_Atomic bool on;
 };
 
-/* A file that is being written. Its writer's, listed between begin and end. */
+/* A file that is being written. The writer owns it; it is listed from sl_tidy_begin to sl_tidy_end. */
 struct sl_tidy_write {
-	char name[SL_TIDY_NAME]; /* the one that it will have; until then ".tmp" follows it */
-	int64_t bytes;           /* that it will have */
+	char name[SL_TIDY_NAME]; /* its final name; until it is renamed it has ".tmp" behind that */
+	int64_t bytes;           /* its final size */
 	struct sl_tidy_write *next;
 };
 
 struct sl_tidy {
 	const char *dir;       /* the store; "": there is nothing to do */
-	int64_t ttl_s;         /* 0: for ever */
-	int64_t bytes;         /* 0: no limit */
-	int64_t bytes_per_key; /* 0: no limit; of each owner that has a key */
+	int64_t ttl_s;         /* store_ttl_s; 0: unused files stay */
+	int64_t bytes;         /* most bytes of all files; 0: no limit */
+	int64_t bytes_per_key; /* most bytes of each owner that has a key; 0: no limit */
 	struct sl_tidy_live *live;
 	int n_live;                    /* places */
-	struct sl_tidy_write *writing; /* by jobs of the worker, of which one runs at a time */
-	_Atomic int64_t not_stored;    /* writes for which no room could be made */
+	struct sl_tidy_write *writing; /* list of writes under way; used by jobs of the worker, one at a time */
+	_Atomic int64_t not_stored;    /* writes for which there was no room */
 };
 
-/* A session is live in this place from here on, and no other; or none is. One thread at a time, while others look. */
+/* join: from now on this session, and no other, is live in this place; leave: none is. Only one thread may call these,
+ * but other functions may run meanwhile. */
 void sl_tidy_join(struct sl_tidy *tidy, int place, const uint8_t session[16]);
 void sl_tidy_leave(struct sl_tidy *tidy, int place);
 
-/* What is written in pieces is safe from others that come between these, and its bytes count as if all were there.
- * Begin: BUSY where a file of this name is being written already; LIMIT, IO as of sl_tidy_make_room, which it asks.
- * `name`: in the folder. End: once the file has its name, or is given up; for one that did not begin it does nothing.
- * Both on the thread that writes the store. */
+/* Brackets the writing of a file, during which other jobs may run: they leave the file alone, and count it with its
+ * final size. begin makes room (errors of sl_tidy_make_room); BUSY: a file of this name is being written already.
+ * `name`: without the folder. Call end once the file is renamed, or its write has failed; it does nothing if begin has
+ * failed. Both on the thread that writes to the store. */
 enum sl_err sl_tidy_begin(struct sl_tidy *tidy, struct sl_tidy_write *write, const char *name,
 			  const struct sl_key *owner, const char *keep, int64_t bytes,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_tidy_end(struct sl_tidy *tidy, struct sl_tidy_write *write);
 
 struct sl_tidy_result {
-	int64_t files, bytes, oldest_s; /* that are left; oldest_s: since the one unused for longest was used */
-	int64_t removed;
-	struct sl_diskspace space; /* of the disk it lies on, when that is done */
+	int64_t files, bytes, oldest_s; /* what is left; oldest_s: seconds since the least recently used one was used */
+	int64_t removed;                /* files that were removed */
+	struct sl_diskspace space;      /* of the disk afterwards */
 };
 
-/* Now, by a clock that may jump: `opened_s` is what it said `since_s` seconds ago, by one that does not. The earlier of
- * both: a file that is taken for older than it is would be gone. */
+/* The present time for a wall clock that may jump forward. `clock_s`: its time now; `opened_s`: its time `since_s`
+ * seconds ago, as counted by a monotonic clock. Returns the earlier of clock_s and opened_s + since_s, since a later
+ * one could make files look too old. */
 int64_t sl_tidy_now(int64_t clock_s, int64_t opened_s, int64_t since_s);
-/* Sets limits that are 0 by what the folder holds and its file system has free: half of both together, never less than
- * what the folder holds; of one key half of `bytes`, never less than one has. Where the file system does not say, there
- * is no limit. */
+/* Replaces limits that are 0. `bytes`: half of the bytes in the folder and free on its file system together, but no
+ * less than there are in the folder. `bytes_per_key`: half of `bytes`, but no less than any key has. If the size of the
+ * file system is unknown there is no limit. */
 void sl_tidy_set_limits(struct sl_tidy *tidy);
-/* Blocks on the disk. A file that cannot be removed is logged, and counted as left. */
+/* Removes files as above; now_s: from sl_tidy_now. Blocks on the disk. A file that cannot be removed is logged, and
+ * counted as left. */
 struct sl_tidy_result sl_tidy_run(const struct sl_tidy *tidy, int64_t now_s);
-/* Makes room before `bytes` more are written for `owner` (NULL: no key). First it removes the owner's own files, those
- * unused for longest first. Then it removes files of the owner that has the most, while that is more than `owner` will
- * have. Files of live sessions stay, and those whose name begins with `keep` (NULL: none). LIMIT: there is no room, and
- * nothing was removed. Blocks on the disk; on the thread that writes the store. */
+/* Makes room before `bytes` more are written for `owner` (NULL: no key). First it removes the owner's own files, in the
+ * order above. Then it removes files of the owner that has the most, as long as that is more than `owner` will have.
+ * Files of live sessions stay, and so do those whose name begins with `keep` (NULL: none). LIMIT: there is no room, and
+ * nothing was removed; IO. Blocks on the disk; on the thread that writes to the store. */
 enum sl_err sl_tidy_make_room(struct sl_tidy *tidy, const struct sl_key *owner, const char *keep, int64_t bytes,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -3,11 +3,11 @@
 #include "common/base/pieces.h"
 #include "common/session/agree.h"
 
-/* Of one thread, rounded up (docs/results/security.md). weight_ns: its first value; pass_weight_ns: its way from
- * memory, which counts where there are few rows. A backward pass has two products where a forward pass has one. */
+/* Nanoseconds of one thread, rounded up (docs/results/security.md). weight_ns: to initialize a weight; pass_weight_ns:
+ * to load it from memory in a pass, which matters if there are few rows. */
 static const double weight_ns = 40, pass_weight_ns = 2.5;
 
-/* Of two products of a backward pass, one is the gradient of weights. */
+/* Backward has two products where forward has one; frozen weights save the one for their gradient. */
 static bool is_frozen(const struct sl_segment_op *op, double products)
 {
 	return products > 1 && op->op.n_param && !op->learns;

@@ -1,6 +1,7 @@
-/* What ops cost, by the loops of kernels/cpu: forward; backward takes twice as long at most. Prices are of one thread
- * with AVX2 or better, and bounds: tests/suite/test_op_price.c looks for the op that takes longest beside its price. A
- * piece is what lies between two places where a kernel gives way: a step of sl_pool_run_long, or a block. */
+/* The cost of each kind of op, from the loops of kernels/cpu, for forward; backward takes at most twice as long. Prices
+ * are upper bounds for one thread with AVX2 or better: tests/suite/test_op_price.c searches for the op that takes
+ * longest compared with its price. A piece is the work between two points where a kernel yields: a step of
+ * sl_pool_run_long, or a block. */
 #include "server/trunk/cost.h"
 
 #include <math.h>
@@ -16,12 +17,12 @@ typedef struct work price_fn(const struct sl_op *op, double rows);
 static const double mac_ns = 0.1, copy_ns = 0.5, element_ns = 2, smooth_ns = 4, weight_ns = 4, call_ns = 20,
 		    loss_ns = 10, touch_ns = 0.25, task_ns = 1000;
 enum {
-	LANES = 32,      /* columns of a product that a tile has at least */
+	LANES = 32,      /* fewest columns of a matrix product's tile */
 	BLOCK = 1 << 15, /* elements of a block */
-	SPANS = 64,      /* parts that are summed */
-	STEP_ROWS = 512, /* of a product */
-	BAND_ROWS = 28,  /* of an image */
-	WIDE = 1 << 15,  /* columns of a product's step */
+	SPANS = 64,      /* partial sums of a reduction */
+	STEP_ROWS = 512, /* rows of a matrix product's step */
+	BAND_ROWS = 28,  /* rows of an image's band */
+	WIDE = 1 << 15,  /* columns of a matrix product's step */
 	STRIP = 16,      /* channels of a strip */
 	STRIP_SPARE = 8, /* columns that a kernel may read beyond its outputs */
 };
@@ -36,7 +37,7 @@ static double most(double a, double b)
 	return a > b ? a : b;
 }
 
-/* Elements of a row, or a token: of its largest tensor. */
+/* The elements of a row (or token) in the op's largest tensor. */
 static double row_of(const struct sl_op *op)
 {
 	double n = (double)sl_shape_row(&op->out_shape);
@@ -51,7 +52,7 @@ static double features_of(const struct sl_shape *s)
 	return (double)s->dim[s->ndim - 1];
 }
 
-/* At so much an element, in pieces of so many; sums of parts are a piece, too. */
+/* `ns` for each element, in pieces of `piece` elements; adding up partial sums also counts as part of a piece. */
 static struct work elements(const struct sl_op *op, double rows, double ns, double piece)
 {
 	const double n = rows * row_of(op);
@@ -69,19 +70,19 @@ static struct work smooth(const struct sl_op *op, double rows)
 	return elements(op, rows, smooth_ns, BLOCK);
 }
 
-/* What a call for so many elements takes longer for each of them. */
+/* The time of an element, with its share of a call that handles n elements. */
 static double called(double ns, double n)
 {
 	return ns + call_ns / n;
 }
 
-/* A pixel of all channels is never divided. */
+/* A piece holds at least one pixel with all its channels. */
 static struct work channels(const struct sl_op *op, double rows)
 {
 	return elements(op, rows, called(element_ns, features_of(&op->out_shape)), most(BLOCK, row_of(op)));
 }
 
-/* Neither are all tokens of a row. */
+/* A piece holds at least all tokens of a row. */
 static struct work tokens(const struct sl_op *op, double rows)
 {
 	return elements(op, rows, element_ns, most(BLOCK, op->most * row_of(op)));
@@ -94,7 +95,7 @@ static struct work norm(const struct sl_op *op, double rows)
 	return elements(op, rows, called(smooth_ns, f / 4), most(BLOCK, SPANS * f));
 }
 
-/* Losses: nothing gives way in their last pass. */
+/* Losses: their last pass does not yield, so it is one piece. */
 static struct work serial(const struct sl_op *op, double rows)
 {
 	enum { ROW_NS = 30 };
@@ -117,13 +118,13 @@ static struct work gather(const struct sl_op *op, double rows)
 	return add(copies, (struct work){rows * TOKEN_NS, TOKENS * TOKEN_NS});
 }
 
-/* Rows of [F, S] and tokens: what is written lies a row apart. */
+/* Transposes rows of [F, S] to tokens or back: writes have a stride of a row. */
 static struct work transpose(const struct sl_op *op, double rows)
 {
 	return elements(op, rows, smooth_ns, most(BLOCK, SPANS * most(features_of(&op->in_shape[0]), op->most)));
 }
 
-/* Products of `rows` with depth × columns, of which a step has so many rows, whatever the columns. */
+/* A matrix product, [rows, depth] × [depth, columns], in steps of `step` rows. */
 static struct work product(double rows, double step, double depth, double columns)
 {
 	const double row = depth * most(columns, LANES) * mac_ns;
@@ -143,9 +144,9 @@ static struct work linear(const struct sl_op *op, double rows)
 	return w;
 }
 
-/* A window's taps are copied into rows of a product, and of those with one channel in and out multiplied as they are.
- * Weights are packed, and their gradients put in order; each row of an image, `wide` pixels, goes through all of them.
- */
+/* A convolution as a matrix product: the taps of a window are copied into a row of it (im2col); with one channel in and
+ * out they are multiplied in place. Weights are packed, and their gradients unpacked. Each image row, `wide` pixels,
+ * reads all weights. */
 static struct work windows(double pixels, double wide, double groups, double taps, double in, double out)
 {
 	const double depth = taps * in, weights = groups * depth * most(out, LANES);
@@ -157,7 +158,7 @@ static struct work windows(double pixels, double wide, double groups, double tap
 				     weights * weight_ns};
 }
 
-/* Channels of a depthwise convolution are summed in strips, whose rows are filled up for kernels that read ahead. */
+/* A depthwise convolution sums channels in strips; their rows are padded, since kernels read ahead. */
 static double strips(const struct sl_op *op, double rows)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
@@ -185,7 +186,7 @@ static struct work conv(const struct sl_op *op, double rows)
 	const double taps = (double)a->kh * a->kw;
 	struct work copies = channels(op, rows);
 
-	if (a->stride > 1) /* backward also clears what no window reads */
+	if (a->stride > 1) /* backward also clears the pixels that no window reads */
 		copies.all *= 2;
 	if (sl_op_is_depthwise(op)) {
 		copies.all += strips(op, rows);
@@ -194,7 +195,7 @@ static struct work conv(const struct sl_op *op, double rows)
 	return add(windows(pixels, w, a->groups, taps, a->in_c / a->groups, a->out_c / a->groups), copies);
 }
 
-/* The adjoint of a convolution from what comes out to what comes in. */
+/* A transposed convolution: the adjoint of a convolution from its output to its input. */
 static struct work convt(const struct sl_op *op, double rows)
 {
 	const struct sl_convt_attr *a = &op->u.convt;
@@ -214,7 +215,8 @@ static struct work pool(const struct sl_op *op, double rows)
 		   channels(op, rows));
 }
 
-/* Scores are products, exponentials and drawn numbers; keys and values are packed, by row and head. */
+/* A score takes two products, an exponential, and with dropout a random number. Keys and values are packed for each row
+ * and head. */
 static struct work attention(const struct sl_op *op, double rows)
 {
 	enum { QUERIES = 56, MANY = 2048 };
@@ -238,7 +240,7 @@ static struct work embedding(const struct sl_op *op, double rows)
 	return w;
 }
 
-/* What is written lies apart, where blocks of numbers that stay together are short. */
+/* Writes have a stride, which costs most if the contiguous runs (`inner`) are short. */
 static struct work permute(const struct sl_op *op, double rows)
 {
 	const struct sl_permute_attr *a = &op->u.permute;
@@ -247,8 +249,8 @@ static struct work permute(const struct sl_op *op, double rows)
 	return elements(op, rows, called(smooth_ns, inner), most(BLOCK, inner * most(a->b, a->c)));
 }
 
-/* Each number of the new axis is a sum of some of the old one, for strips of what lies behind the axis. Small strips
- * are done several at a time. */
+/* Each output along the axis is a weighted sum of inputs along it. The dimensions inside the axis are done in strips;
+ * small strips several at a time. */
 static struct work resample(const struct sl_op *op, double rows)
 {
 	enum { STRIP = 256, STEPS = 64, SMALL = STRIP / 8 };
@@ -268,7 +270,7 @@ static struct work resample(const struct sl_op *op, double rows)
 	return (struct work){tasks * (m * number + clear), steps * number + most(clear, steps * (call_ns + strip))};
 }
 
-/* A row goes through several passes without giving way. */
+/* All passes over a row are one piece. */
 static struct work groupnorm(const struct sl_op *op, double rows)
 {
 	const double c = features_of(&op->out_shape);

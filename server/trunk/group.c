@@ -41,7 +41,7 @@ static void post(struct sl_group *g, enum sl_group_job what, int which)
 	g->what = what;
 	g->which = which;
 	g->job = (struct sl_job){.run = sl_group_run, .done = job_done, .share = &g->share, .key = g->key};
-	g->refs++; /* it outlives the sessions that it is for */
+	g->refs++; /* the job may outlive the sessions that it is for */
 	sl_worker_post(g->groups->worker, &g->job);
 }
 
@@ -51,7 +51,7 @@ static void end_member(struct sl_group_member *p, const struct sl_fail *why)
 		sl_middle_end(p->m, why);
 }
 
-/* The member hears where it goes on from. */
+/* Welcomes member k, and tells it where it goes on from. */
 static void welcome(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
@@ -62,7 +62,7 @@ static void welcome(struct sl_group *g, int k)
 
 	if (!sl_group_varies(g))
 		sl_trunk_welcome(&g->t, k, begin);
-	if (g->agreed.share.mode == SL_SHARE_ROUNDS) /* a newcomer's; in serial they are agreed before the first step */
+	if (g->agreed.share.mode == SL_SHARE_ROUNDS) /* of a newcomer; in serial they are known before step 0 */
 		g->turns.count[k] = (uint64_t)p->m->agreement.agreed.share.turns;
 	sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 	if (p->m)
@@ -76,7 +76,7 @@ static void welcome(struct sl_group *g, int k)
 							     .need_weights = g->need_weights});
 }
 
-/* All go back, but member k itself, where this rank has it. */
+/* All go back to an earlier step: ends the sessions of all members except k. Their clients come again. */
 static void go_back(struct sl_group *g, int k)
 {
 	struct sl_fail why;
@@ -94,7 +94,7 @@ static void go_back(struct sl_group *g, int k)
 			end_member(&g->member[i], &why);
 }
 
-/* All that went back have come again, or had the time to. */
+/* All that went back have come again, or had enough time to: drops the group's reference of go_back. */
 static void come_again(struct sl_group *g)
 {
 	if (!g->back_ms)
@@ -110,7 +110,7 @@ static void end_all(struct sl_group *g, const struct sl_fail *why)
 		end_member(&g->member[i], why);
 }
 
-/* With other ranks it outlives its members' links: its steps must remain in step with theirs. */
+/* With other ranks the group outlives its members' links, since it must stay at the same step as theirs. */
 static void stay(struct sl_group *g)
 {
 	if (!g->groups->ranks || g->t.staying)
@@ -129,21 +129,21 @@ void sl_group_attend(struct sl_group *g)
 static void chosen(struct sl_group *g)
 {
 	if (g->came_of == MET_VOID)
-		return; /* somebody has left meanwhile: it is waited for */
+		return; /* a session ended meanwhile: its member is awaited */
 	if (g->stranger >= 0) {
 		end_member(&g->member[g->stranger], &g->fail);
 	} else if (g->err) {
 		end_all(g, &g->fail);
 	} else {
 		sl_trunk_opens(&g->t, g->trunk.r.done);
-		come_again(g); /* never the last one: the job under way has one */
+		come_again(g); /* does not free the group: the job under way has a reference */
 		stay(g);
 		sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name,
 			       sl_group_varies(g) ? sl_group_begun(g) : g->n, g->t.step);
 		for (int k = 0; k < g->n && g->t.open; k++)
 			if (g->member[k].m && g->t.seat[k].link == SL_LINK_JOINING &&
 			    (!sl_group_varies(g) ||
-			     g->part[k].m == g->member[k].m)) /* else it came too late for this */
+			     g->part[k].m == g->member[k].m)) /* otherwise it came after the job was posted */
 				welcome(g, k);
 	}
 }
@@ -166,7 +166,7 @@ static void rejoined(struct sl_group *g)
 		return;
 	}
 	if (back && g->groups->ranks)
-		g->back_of = g->which; /* if all ranks say so */
+		g->back_of = g->which; /* all ranks decide about it */
 	else if (back)
 		go_back(g, g->which);
 	else if (g->err)
@@ -217,7 +217,7 @@ static void note_late(struct sl_group *g, int k)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 }
 
-/* The step was done without its part, which spoiled it: it skips the step. */
+/* Member k's part would have spoiled the step, which was done without it: tells the member, which then skips it. */
 static void tell_spoiled(struct sl_group *g, int k)
 {
 	const struct sl_group_member *p = &g->member[k];
@@ -227,14 +227,14 @@ static void tell_spoiled(struct sl_group *g, int k)
 
 	sl_log_limited(SL_LOG_WARN, "group-spoiled", "group %s: step %" PRIu64 " was done without member %d: %s",
 		       g->name, g->t.step, k, why.text);
-	seat->prepared = seat->prepared && seat->skip; /* who skips the step has no more to say of it */
+	seat->prepared = seat->prepared && seat->skip; /* otherwise it has to Commit again, with skip */
 	if (p->m && sl_session_abandons(sl_port_session(p->m->port)))
 		sl_port_event(p->m->port, &found);
 	if (p->m && g->t.seat[k].link == SL_LINK_OPEN)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 }
 
-/* The ranks have met. False: there is no step. */
+/* Carries out what the ranks' meeting decided. False: no step was done. */
 static bool met(struct sl_group *g)
 {
 	if (g->what == GROUP_MEET)
@@ -249,7 +249,7 @@ static bool met(struct sl_group *g)
 		go_back(g, g->back_with);
 	if (g->came_of == MET_OVER) {
 		g->t.open = g->t.staying = false;
-		g->refs--; /* never the last: the job under way has one */
+		g->refs--; /* does not free the group: the job under way has a reference */
 	}
 	return g->came_of == MET_GO;
 }
@@ -271,7 +271,7 @@ static void applied(struct sl_group *g)
 		} else if (g->trunk.r.seat[k].number == g->t.step) {
 			sl_trunk_in_time(&g->t, k);
 			decided(g, k);
-		} else if (g->t.seat[k].number >= was || g->t.seat[k].state == SL_SEAT_IN) { /* of one behind, too */
+		} else if (g->t.seat[k].number >= was || g->t.seat[k].state == SL_SEAT_IN) { /* IN: even if behind */
 			note_late(g, k);
 		} else if (p->m && g->t.seat[k].link == SL_LINK_OPEN) {
 			sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
@@ -279,7 +279,7 @@ static void applied(struct sl_group *g)
 	}
 }
 
-/* A member is a step further inside its round. */
+/* A member has done a step inside its round. */
 static void stepped(struct sl_group *g)
 {
 	if (g->came_of == MET_VOID)
@@ -309,7 +309,7 @@ static void job_done(struct sl_job *job)
 		sl_group_gone(g);
 	else
 		decided(g, g->which);
-	g->what = GROUP_IDLE; /* not before: what members hear may end them, and lead here again */
+	g->what = GROUP_IDLE; /* not before: telling members may end their sessions, which calls advance() */
 	advance(g);
 	sl_group_leave(g, NULL);
 }
@@ -322,7 +322,7 @@ static double lr_of(const struct sl_group *g, int k)
 								: SL_GROUP_NO_LR;
 }
 
-/* False: somebody was not of this group. With other ranks they find out together (group_ranks.c). */
+/* False: a member with another rate was ended. With other ranks all find out together (group_ranks.c). */
 static bool agree_on_lr(struct sl_group *g)
 {
 	double lr[SL_CONF_SHARE_CLIENTS];
@@ -361,14 +361,14 @@ static void begin_apply(struct sl_group *g)
 	post(g, GROUP_APPLY, 0);
 }
 
-/* The member hears that its step was done without it. */
+/* Tells the member that its step was done without it. */
 static void tell_behind(struct sl_group *g, int k)
 {
 	g->t.seat[k].prepared = false;
 	sl_port_event(g->member[k].m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 }
 
-/* A member whose step does not end its round need not wait for anybody. */
+/* A member whose step does not end its round waits for nobody. */
 static void step_alone(struct sl_group *g, int k)
 {
 	const struct sl_group_member *p = &g->member[k];
@@ -380,7 +380,7 @@ static void step_alone(struct sl_group *g, int k)
 	post(g, GROUP_STEP, k);
 }
 
-/* With whoever has handed over its head and tail. */
+/* Posts REJOIN, with the members that have sent their head and tail, or a hash of these, in `part`. */
 static void begin_rejoin(struct sl_group *g, int who)
 {
 	for (int k = 0; k < g->n; k++)
@@ -394,13 +394,13 @@ static void choose(struct sl_group *g)
 
 	for (int k = 0; k < g->n; k++)
 		g->part[k] = (struct sl_group_part){.m = g->member[k].m};
-	if (g->groups->ranks || sl_group_turns_fit(g, &why)) /* of other ranks' members nothing is known yet */
+	if (g->groups->ranks || sl_group_turns_fit(g, &why)) /* with ranks, turns of the others are not known yet */
 		post(g, GROUP_CHOOSE, 0);
 	else
 		end_all(g, &why);
 }
 
-/* A member of this rank has to go back, or one of another that calls. */
+/* Lets the ranks meet if a member of this rank has to go back, or another rank calls. */
 static void meet_if_called(struct sl_group *g)
 {
 	if (g->back_of < 0 && !sl_group_is_called(g))
@@ -442,7 +442,7 @@ static void advance(struct sl_group *g)
 	sl_group_tell(g->groups);
 }
 
-/* Some have waited for others in vain. */
+/* Ends member `who`, or all (-1), after they have waited for others in vain. */
 static void give_up(struct sl_group *g, int who, const struct sl_fail *why)
 {
 	if (who < 0)
@@ -498,7 +498,7 @@ void sl_group_joining(struct sl_group *g, struct sl_middle *m)
 	if (g->back_of == sl_group_seat_of(m))
 		g->back_of = -1;
 	sl_group_hear_in(g);
-	/* the rest is its seat's, whose member it may not be: it changes with the welcome */
+	/* The seat keeps its state until the welcome: the session may turn out not to be its member. */
 	p->m = m;
 	p->answer = ANSWER_NONE;
 	p->refused[0] = '\0';
@@ -582,7 +582,7 @@ void sl_group_status(const struct sl_group *g, const struct sl_middle *m, struct
 	out->member = k;
 	out->members = g->n;
 	out->members_least = g->agreed.share.least;
-	out->members_here = g->n - (g->end - g->first); /* of other ranks' members nothing is known here */
+	out->members_here = g->n - (g->end - g->first); /* members of other ranks are counted as here */
 	for (int i = 0; i < g->n; i++)
 		out->members_here += g->member[i].m != NULL;
 	out->group_step = (int64_t)g->t.step;

@@ -1,7 +1,6 @@
-/* Whom a group's step waits for, who comes and goes, and who may leave. The loop's. With other ranks each knows what
- * the others have told last, in a word; a word may be old, so it decides only when a rank begins to wait, and the
- * ranks' meeting what is done (group_ranks.c).
- */
+/* Whom a group's step waits for, who comes and goes, and who may leave. On the loop. With other ranks each knows the
+ * last word of the others, which may be old. So words decide only when a rank goes to a meeting; the meeting decides
+ * what is done (group_ranks.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@ static int count_in(const struct sl_group *g)
 	return sl_trunk_count(&g->t).members;
 }
 
-/* Whether one has waited for others for share.straggler_s. *since_ms: since when it `waits`, 0: it does not. */
+/* Whether the group has waited for share.straggler_s. `waits`: it waits now. *since_ms: since when; 0: it does not. */
 static bool waited(const struct sl_group *g, bool waits, uint64_t *since_ms)
 {
 	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
@@ -59,8 +58,8 @@ bool sl_group_missing(const struct sl_group *g, char *out, size_t size)
 	return refused;
 }
 
-/* The member that waits for others which are done: it does not hold the step behind which they have finished, and they
- * do not come again to do earlier ones. -1: none does. */
+/* A member that waits in vain for others that are done: it does not hold the step at which they finished, and they do
+ * not come back to repeat earlier ones. -1: there is none. */
 static int find_left_behind(const struct sl_group *g)
 {
 	bool done = false;
@@ -76,7 +75,8 @@ static int find_left_behind(const struct sl_group *g)
 	return done && g->t.gone_at && !g->t.open && !g->groups->ranks && !sl_group_varies(g) ? who : -1;
 }
 
-/* share.wait_s; 0: for ever. A server may have died before members heard that they are done: these do come again. */
+/* How long to wait: share.wait_s; 0: for ever. A member that is left behind waits less, but long enough for the others
+ * to come again: the server may have died before they heard that they are done. */
 static uint64_t patience_of(const struct sl_group *g, int left_behind)
 {
 	const uint64_t ms = (uint64_t)g->agreed.share.wait_s * 1000;
@@ -122,7 +122,7 @@ bool sl_group_gives_up(struct sl_group *g, int *who, struct sl_fail *why)
 	return true;
 }
 
-/* What rank `r` has told last, where it trains with this one; else NULL. */
+/* The last word of rank `r`, if it trains on the same branch; otherwise NULL. */
 static const struct sl_group_word *word_of(const struct sl_group *g, int r)
 {
 	const struct sl_group_word *w = &g->groups->word[r];
@@ -130,7 +130,7 @@ static const struct sl_group_word *word_of(const struct sl_group *g, int r)
 	return w->open && w->branch == g->branch ? w : NULL;
 }
 
-/* That rank speaks of the same step. */
+/* The word is about the same step as this rank's. */
 static bool is_of_this_step(const struct sl_group *g, const struct sl_group_word *w)
 {
 	return w->open && w->branch == g->branch && w->met == g->met && w->step == g->t.step;
@@ -151,7 +151,7 @@ static struct sl_trunk_far hear_far(const struct sl_group *g)
 		far.could = far.could && same && w->could;
 		far.ready += same ? w->ready : 0;
 		far.elsewhere = far.elsewhere || (same && w->elsewhere);
-		if (!ours || ours->unsafe_end < far.unsafe_end) /* nothing is known: nobody may leave */
+		if (!ours || ours->unsafe_end < far.unsafe_end) /* 0 if nothing is known: then nobody may leave */
 			far.unsafe_end = ours ? ours->unsafe_end : 0;
 		far.safe += ours ? ours->safe : 0;
 		far.end_elsewhere = far.end_elsewhere || (ours && ours->end_elsewhere);
@@ -209,7 +209,7 @@ static void tell_step(struct sl_group *g, struct sl_group_word *word)
 
 	word->members = own.members;
 	if (!g->t.open)
-		return; /* the worker may choose where to go on from */
+		return; /* the step is not known: the worker may be choosing where to go on from */
 	word->open = true;
 	word->step = g->t.step;
 	word->branch = g->branch;
@@ -239,8 +239,8 @@ void sl_group_tell(struct sl_group_list *gs)
 	if (g)
 		look(g);
 	said = &gs->word[gs->ranks->rank];
-	memcpy(&word, said, sizeof word); /* what lies between its fields, too: words are compared */
-	/* what it said of the step as it began to wait for the others holds until they have met */
+	memcpy(&word, said, sizeof word); /* copies the padding, too, since words are compared as bytes */
+	/* From APPLY or MEET until the ranks have met, what the word says about the step must not change. */
 	if (!g || (g->what != GROUP_APPLY && g->what != GROUP_MEET)) {
 		memset(&word, 0, sizeof word);
 		if (g)
@@ -269,10 +269,10 @@ bool sl_group_is_called(const struct sl_group *g)
 
 /* ---- members that come and go (share.clients: 2..8)
  *
- * A member is *in* from the step that it is welcomed to until it stops its run, is done, or has been out of reach for
- * share.straggler_s. Steps are done by those that are in. A seat keeps the step behind its member's last one, so a
- * member that comes back goes on with the head and tail that it had. Each checkpoint says who was in. The newest one
- * says who is awaited after a server's end, whichever the group goes on from. */
+ * A member is *in* from the step to which it is welcomed until it stops its run, is done, or has had no link for
+ * share.straggler_s. Steps are done by the members that are in. A seat keeps the number of the step after its member's
+ * last one. So a member that comes back goes on with the head and tail that it had. Each checkpoint says who was in.
+ * The newest one says whom a restarted server waits for, even if the group goes on from an older one. */
 
 void sl_group_hear_in(struct sl_group *g)
 {
@@ -302,7 +302,7 @@ uint64_t sl_group_comes_in(struct sl_group *g, int k, bool with_ends)
 {
 	const uint64_t from = g->trunk.r.seat[k].number;
 	const uint64_t begin =
-		from > g->t.step || g->ends ? from : g->t.step; /* shared ones learn from missed steps, too */
+		from > g->t.step || g->ends ? from : g->t.step; /* shared ends also learn from the steps it missed */
 	const bool was = sl_seat_is_in(g->t.seat[k].state);
 
 	(with_ends ? sl_trunk_welcome_newcomer : sl_trunk_welcome)(&g->t, k, begin);
@@ -326,7 +326,7 @@ void sl_group_say_gone(const struct sl_group *g, int k, const char *why)
 		       count_in(g));
 }
 
-/* Who is not there, of those that ever were. */
+/* Lists the members that are not there, among those that ever were. */
 static const char *say_missing(const struct sl_group *g, char out[200])
 {
 	int at = 0;
@@ -352,7 +352,7 @@ void sl_group_say_short(struct sl_group *g)
 		return;
 	for (int k = 0; k < g->n; k++) {
 		if (g->t.seat[k].state == SL_SEAT_DONE)
-			return; /* the run is at its end */
+			return; /* runs are ending, so few members are no problem */
 		here += g->member[k].m && sl_seat_is_in(g->t.seat[k].state);
 	}
 	if (here < sl_trunk_least(&g->t) && !g->said_short)
@@ -366,13 +366,13 @@ void sl_group_say_short(struct sl_group *g)
 /* ---- the end of members' runs
  *
  * A member that is done does not come back. If another one is killed before its own last checkpoint is on its disk, the
- * steps since cannot be done again without the first. So whoever fetches the weights of its last step says that its
- * state is on its disk. It hears the weights once all members have said so whose run ends there. Members that are not
- * awaited, or not in time for share.straggler_s, are not waited for.
+ * steps since then cannot be repeated without the first. So a member that fetches the weights of its last step thereby
+ * says that its state is on its disk. It gets these weights once all members whose runs end there have said so. The
+ * group does not wait for members that are not awaited, or that are late by share.straggler_s.
  *
- * Every checkpoint says who may leave, and a group that goes on from there does not wait for them. It is on the disk
- * before such a member hears its last weights: so this holds whenever the server dies, and whether or not it has heard
- * a goodbye. */
+ * Every checkpoint says who may leave, and a group that goes on from it does not wait for those. The checkpoint is on
+ * the disk before such a member gets its last weights. So this holds whenever the server dies, whether or not it has
+ * received a goodbye. */
 
 static void give(struct sl_group *g, int k)
 {

@@ -1,4 +1,4 @@
-/* Where all members go on from. On the worker. */
+/* The job CHOOSE: the step from which all members go on. On the worker. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "server/trunk/group_work.h"
 
-/* ---- a state for all */
+/* ---- taking up a state */
 
 static void forget_codecs(struct sl_group_seat *seat)
 {
@@ -47,7 +47,7 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 	return err;
 }
 
-/* Zeroes: what a new run begins with. */
+/* A new run begins with moments of 0. */
 static enum sl_err clear_moments(struct sl_group *g)
 {
 	const struct sl_plan_segment *s = &g->trunk.plan->segment[SL_MIDDLE];
@@ -76,7 +76,7 @@ static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
 	return sl_group_all_took(g, step, err, fail);
 }
 
-/* ---- of members that come and go */
+/* ---- groups whose members come and go */
 
 static bool some_lost(const struct sl_group *g)
 {
@@ -86,7 +86,6 @@ static bool some_lost(const struct sl_group *g)
 	return false;
 }
 
-/* Another client has the seat now, or the same one without its files. */
 void sl_group_begin_anew(struct sl_group *g, int k)
 {
 	sl_record_came(&g->trunk.r, k, SL_COME_ANEW, 0);
@@ -95,7 +94,6 @@ void sl_group_begin_anew(struct sl_group *g, int k)
 	forget_codecs(&g->seat[k]);
 }
 
-/* The member goes on from `step`, though it has done others since. */
 void sl_group_go_on_behind(struct sl_group *g, int k, uint64_t step)
 {
 	if (!g->ends)
@@ -110,7 +108,8 @@ void sl_group_go_on_behind(struct sl_group *g, int k, uint64_t step)
 	forget_codecs(&g->seat[k]);
 }
 
-/* Whether it can go on from what was read; `anyhow`: by itself, where the others are past all that it holds. */
+/* Whether the member can go on from the file that was read. `anyhow`: if most of the others have two checkpoints, it
+ * may also begin anew, or go on behind them. */
 static bool fits(struct sl_group *g, int k, bool anyhow)
 {
 	const struct sl_record *record = &g->trunk.r.seat[k];
@@ -132,7 +131,7 @@ static bool fits(struct sl_group *g, int k, bool anyhow)
 	return true;
 }
 
-/* `anyhow`: most of them can. */
+/* All members here can go on from the file. `anyhow`: at least half can as they are, the others as in fits(). */
 static bool all_fit(struct sl_group *g, bool anyhow)
 {
 	int n = 0, fitting = 0;
@@ -149,7 +148,8 @@ static bool all_fit(struct sl_group *g, bool anyhow)
 	return 2 * fitting >= n;
 }
 
-/* The same where heads and tails are shared. Who was not in the step that was read comes later, and gets them. */
+/* The same for shared heads and tails: at least half hold those of `step`. A member that was not in that step comes
+ * later, and gets them then. */
 static bool all_hold_ends(const struct sl_group *g, bool anyhow, uint64_t step)
 {
 	int n = 0, holding = 0;
@@ -165,7 +165,7 @@ static bool all_hold_ends(const struct sl_group *g, bool anyhow, uint64_t step)
 	return holding && 2 * holding >= n;
 }
 
-/* All that begin here begin anew, and the run that the store holds is done. */
+/* All members here begin anew, and the run in the store is finished. */
 static bool is_another_run(const struct sl_group *g)
 {
 	bool finished = false;
@@ -198,7 +198,7 @@ static enum sl_err take_up_first(struct sl_group *g, struct sl_fail *fail)
 	return take_up(g, 0, fail);
 }
 
-/* The newest file from which all that are here can go on; *step 0: none. */
+/* Takes up the newest file from which all members here can go on; *step 0: there is none. */
 static enum sl_err find_file(struct sl_group *g, bool anyhow, uint64_t *step, struct sl_fail *fail)
 {
 	char whose[SL_CONF_SHARE_TEXT + 16];
@@ -250,12 +250,12 @@ static enum sl_err choose_some(struct sl_group *g, struct sl_fail *fail)
 	g->trunk.r.done = g->trunk.from = g->trunk.r.on_disk = step;
 	g->has_weights = g->has_weights || step;
 	note_in(g);
-	if (any && step && step != newest) /* the newest file, which says who is in, is another past's from here on */
+	if (any && step && step != newest) /* the newest file says who is in: that must be one of this history */
 		(void)sl_group_keep(g);
 	return SL_OK;
 }
 
-/* ---- all members */
+/* ---- groups whose members stay */
 
 static bool all_hold(const struct sl_group *g, uint64_t step)
 {
@@ -277,9 +277,9 @@ void sl_group_list_stored(struct sl_group *g)
 		g->stored[g->trunk.r.n_stored++] = file;
 }
 
-/* The one that begins anew where others go on, and that had a checkpoint: it lost its files, or is another run. One
- * that was killed before its first checkpoint has none to lose, and all begin anew with it. Or one whose steps are
- * nobody else's. */
+/* The member to refuse when others go on from an earlier run; -1: none. Its seat belongs to another run; or it begins
+ * anew although it had a checkpoint; or it holds none of the others' steps. A member that was killed before its first
+ * checkpoint is not refused: all begin anew with it. */
 static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 {
 	struct sl_fail why;
@@ -315,10 +315,10 @@ static void begin_branch(struct sl_group *g)
 
 	if (getrandom(&branch, sizeof branch, GRND_NONBLOCK) != (ssize_t)sizeof branch)
 		branch = g->branch + 1;
-	g->branch = branch >> 2 | 1; /* never 0 */
+	g->branch = branch >> 2 | 1; /* never 0, and not SL_MADE_UNKNOWN */
 }
 
-/* Those that are not here have nothing to do behind that step. */
+/* Whether all can go on from `step` without the members that are not here. */
 static bool can_do_without(const struct sl_group *g, uint64_t step)
 {
 	char left[SL_KEEP_LEFT] = "";
@@ -328,7 +328,7 @@ static bool can_do_without(const struct sl_group *g, uint64_t step)
 	return sl_records_can_begin(&g->trunk.r, step, noted ? left : NULL);
 }
 
-/* What this server has, where no member is here. */
+/* For a rank without members: the steps that its store has. */
 static int steps_stored(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
 {
 	uint64_t file = UINT64_MAX;
@@ -361,13 +361,14 @@ static void begin_from(struct sl_group *g, uint64_t step)
 		if (sl_record_caught_up(&g->trunk.r, k, step))
 			g->seat[k].made = g->trunk.keep.made;
 	sl_records_begin(&g->trunk.r, step);
-	if (g->trunk.keep.dir[0]) /* the steps kept behind it are another past's */
+	if (g->trunk.keep.dir[0]) /* later checkpoints now belong to an abandoned history */
 		sl_keep_leave(&g->trunk.keep, step);
 	g->trunk.from = step;
 	g->has_weights = g->has_weights || step;
 }
 
-/* Whether all that are here go on from a checkpoint, which has been read, and some of them behind it. */
+/* Whether all members here can go on from the checkpoint that was read: those that hold it, and those that go on behind
+ * it, since its last steps were done without them. */
 static bool go_on_apart(const struct sl_group *g, uint64_t step)
 {
 	uint64_t from;
@@ -383,8 +384,8 @@ static bool go_on_apart(const struct sl_group *g, uint64_t step)
 	return here && can_do_without(g, step);
 }
 
-/* A checkpoint behind all that everybody holds, of steps that the group did without somebody who is here now. That
- * member goes on as if it had come back while the others train. *step 0: there is none. */
+/* Looks for a checkpoint that is newer than any step that all hold, because its steps were done without a member that
+ * is here now. That member goes on as if it had come back while others train. *step 0: there is none. */
 static enum sl_err choose_behind(struct sl_group *g, const char *whose, uint64_t *step, struct sl_fail *fail)
 {
 	uint64_t from;
@@ -411,7 +412,7 @@ static enum sl_err choose_behind(struct sl_group *g, const char *whose, uint64_t
 	return SL_OK;
 }
 
-/* The newest step that all members hold and the store has, or 0. */
+/* All go on from the newest step that all members hold and the store has, or from 0. */
 static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 {
 	char whose[SL_CONF_SHARE_TEXT + 16], tried[SL_TRUNK_TRIED];
@@ -422,13 +423,13 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 	enum sl_err err;
 
 	snprintf(whose, sizeof whose, "group %s: ", g->name);
-	if (!sl_group_turns_fit(g, fail)) /* of all ranks' members, of which this one knows now */
+	if (!sl_group_turns_fit(g, fail)) /* now the turns of all ranks' members are known */
 		return SL_ERR_MISMATCH;
 	err = g->groups->ranks ? SL_OK : choose_behind(g, whose, &behind, fail);
 	if (err || behind)
 		return err;
 	err = sl_trunk_take_newest(&taker, held, n, &i, tried, fail);
-	if (err == SL_ERR_NOINPUT) /* members of other ranks that are done may come again */
+	if (err == SL_ERR_NOINPUT) /* BUSY: members that are done may come again, and hold a step */
 		return sl_fail_set(fail, g->some_gone ? SL_ERR_BUSY : SL_ERR_MISMATCH,
 				   "no common step for group %s to go on from: all members hold%s, and this server "
 				   "holds none of them",

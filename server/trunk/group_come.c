@@ -1,10 +1,10 @@
-/* Where a member goes on from that comes while others train. On the worker. */
+/* The job REJOIN: where a member that comes while others train goes on from. On the worker. */
 #include <inttypes.h>
 
 #include "common/base/log.h"
 #include "server/trunk/group_work.h"
 
-/* The copy that the member trains is the trunk's again. */
+/* In rounds: makes the member's copy equal to the trunk again. */
 static void reset_copy(struct sl_group *g, bool moments)
 {
 	if (sl_group_reset_copy(g, g->which, moments))
@@ -58,12 +58,12 @@ static void run_come(struct sl_group *g)
 		sl_record_newcomer(&g->trunk.r.seat[k], sl_port_session(g->seat[g->giver].m->port)->gift_step);
 		g->seat[k].made = g->branch;
 	}
-	/* in rounds: whoever is not inside the one under way begins it with the trunk */
+	/* In rounds: a member that is not inside the round under way begins it with the trunk's state. */
 	if (record->number <= g->trunk.r.done)
 		reset_copy(g, true);
 }
 
-/* The group has done steps without somebody since, so the member goes on from what it has. */
+/* All cannot go back, since steps were done without somebody: the member goes on with the state that it has. */
 static void come_behind(struct sl_group *g, uint64_t newest)
 {
 	struct sl_group_seat *seat = &g->seat[g->which];
@@ -90,8 +90,8 @@ static void come_behind(struct sl_group *g, uint64_t newest)
 		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
 }
 
-/* The member comes back while the others train. It goes on where its seat stands, or everybody goes back; or, where the
- * group has done steps without somebody since, it goes on from what it has. */
+/* For groups whose members stay. The member goes on from its seat's step, or all go back. If steps were done without
+ * somebody since, it goes on with the state that it has. */
 static void run_rejoin(struct sl_group *g)
 {
 	const struct sl_record *record = &g->trunk.r.seat[g->which];
@@ -119,7 +119,6 @@ static void run_rejoin(struct sl_group *g)
 		sl_record_came(&g->trunk.r, g->which, g->came, newest);
 }
 
-/* A member is there while others train. */
 void sl_group_run_return(struct sl_group *g)
 {
 	struct sl_group_seat *seat = &g->seat[g->which];

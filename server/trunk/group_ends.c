@@ -1,12 +1,12 @@
-/* Heads and tails that all members of a group share: what they tell, the mean that goes back, and means of earlier
- * steps, which members need that were left out of these. On the worker. */
+/* Shared heads and tails of a group: the members' changes, the mean that goes back, and the means of earlier steps, for
+ * members that missed these. On the worker. */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "server/trunk/cost.h"
 #include "server/trunk/group_work.h"
 
-/* Means are kept for members that are behind: the last one always, and as many more as fit. */
+/* Means are kept for members that are behind: always the last one, and more up to this many bytes. */
 static const size_t keep_bytes = (size_t)64 << 20;
 
 static struct sl_backend *host_of(const struct sl_middle_env *env)
@@ -14,9 +14,9 @@ static struct sl_backend *host_of(const struct sl_middle_env *env)
 	return env->host_be ? env->host_be : env->be;
 }
 
-/* ---- a member's */
+/* ---- a member's part */
 
-/* Of the means that the trunk keeps at most, a member's share. */
+/* A member's share of the memory for the means that the group keeps at most. */
 static uint64_t kept_share(uint64_t bound, int members)
 {
 	const uint64_t all = SL_GROUP_MEANS * bound, most = keep_bytes + bound;
@@ -24,7 +24,7 @@ static uint64_t kept_share(uint64_t bound, int members)
 	return (all < most ? all : most) / (uint64_t)members + 1;
 }
 
-/* What a member tells is decoded in a task of its own. Another one adds up what all have told, and encodes the mean. */
+/* A member's change is decoded in a task of its own. A second task adds up all changes, and encodes the mean. */
 static enum sl_err check_cost(const struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_end_layout *l = &m->ends.layout;
@@ -43,7 +43,7 @@ static enum sl_err check_cost(const struct sl_middle *m, struct sl_fail *fail)
 	return err ? sl_fail_set(fail, err, "shared heads and tails: %.400s", why.text) : SL_OK;
 }
 
-/* Of all of a head and tail, for one that comes. */
+/* The size of a head and tail with their moments, for a newcomer. */
 static size_t state_bytes(const struct sl_middle *m)
 {
 	return (size_t)sl_end_layout_state(&m->ends.layout, &m->trunk.plan->spec).floats * sizeof(float);
@@ -72,7 +72,7 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 			sl_need(&to->host, 1, kept_share(bound, m->agreement.agreed.share.clients));
 	}
 	if (!err)
-		sl_need(&to->host, 2, (uint64_t)m->ends.layout.floats * sizeof(float)); /* decoded, and summed */
+		sl_need(&to->host, 2, (uint64_t)m->ends.layout.floats * sizeof(float)); /* the change, and the sum */
 	if (!err && m->ends.layout.round)
 		sl_need(&to->host, 1, (uint64_t)m->ends.layout.floats * sizeof(double));
 	if (!err && m->agreement.agreed.share.least)
@@ -103,7 +103,7 @@ void sl_member_ends_close(struct sl_middle *m)
 	free(m->ends.change);
 }
 
-/* ---- the group's */
+/* ---- the group's part */
 
 enum sl_err sl_group_ends_open(struct sl_group *g, const struct sl_agreement *a, const struct sl_end_layout *l,
 			       struct sl_backend *host, struct sl_fail *fail)
@@ -182,7 +182,7 @@ enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail)
 	sl_port_end_heard(m->port, SL_END_GRAD, sl_end_coder_nominal(m->ends.coder));
 	if (err || !m->ends.layout.round)
 		return err ? err : sl_end_check(&m->ends.layout, m->ends.change, fail);
-	/* in a round NaN and Inf are looked for when it ends: then the member has no part in all of it */
+	/* In rounds NaN and Inf are no error here: the round's end leaves the member out, also of the middle. */
 	if (sl_end_check(&m->ends.layout, m->ends.change, &why))
 		return SL_OK;
 	return sl_end_check_moments(&m->ends.layout, m->ends.change, sl_port_session(m->port)->number + 1, fail);
@@ -198,8 +198,8 @@ static struct sl_group_mean *find_mean(const struct sl_group *g, uint64_t step)
 	return NULL;
 }
 
-/* A place for the next mean: a new one while there is room, else the oldest, and who needs that is too far behind. The
- * last one may be on its way to any member, so it stays. */
+/* A place for the next mean: a free one while there is room, otherwise that of the oldest mean; members that need it
+ * are then too far behind. The last mean stays, since it may be on its way to any member. */
 static struct sl_group_mean *take_place(struct sl_group *g)
 {
 	struct sl_group_ends *e = g->ends;

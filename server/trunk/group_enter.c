@@ -76,14 +76,14 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	return SL_OK;
 }
 
-/* Tells the other ranks of a group, which may have no member there any more (group_intro.c). */
+/* Sends a Hello's payload to the other ranks, whose members of this group may all be done (group_intro.c). */
 static void introduce(struct sl_group_list *gs, struct sl_bytes text)
 {
 	if (text.len)
 		gs->ranks->send(gs->ranks, text.data, text.len);
 }
 
-/* Where nobody else is there, the group goes on at the rates of the one that comes. */
+/* If no other member is there, the group takes over the learning rates of the one that comes. */
 static void take_rates(struct sl_group *g, const struct sl_agreed *a)
 {
 	for (int k = 0; k < g->n; k++)

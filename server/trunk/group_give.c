@@ -1,6 +1,6 @@
-/* Heads and tails for a member that comes while others train. The server has none, so it asks those that stand at the
- * group's step: one hands over all of its own, the others a hash of theirs. So a member that hands over something else
- * is noticed. Where that member is lost, another one is asked. */
+/* Heads and tails for a newcomer, a member that comes while others train. The server has none, so it asks the members
+ * at the group's step: one, the giver, sends its own, the others a hash of theirs. So the server notices a giver that
+ * sends something else. If the giver is lost, the server asks another member. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,9 +9,9 @@
 #include "common/weights/weights.h"
 #include "server/trunk/group_work.h"
 
-/* ---- the loop's */
+/* ---- on the loop */
 
-/* Its head and tail are those before the group's step; one that has told so of an earlier one has said so since. */
+/* Whether the member has the head and tail as they are before the group's step. */
 static bool can_give(const struct sl_group *g, int k)
 {
 	const struct sl_group_member *p = &g->member[k];
@@ -51,9 +51,9 @@ void sl_group_ask_ends(struct sl_group *g)
 		ask(g);
 }
 
-/* ---- the worker's */
+/* ---- on the worker */
 
-/* What the member has handed over; NULL: nothing, or it is lost, or that was of another step. */
+/* The port with the member's answer; NULL: it has not answered, is lost, or its answer is of another step. */
 static struct sl_port *answer_of(const struct sl_group *g, int k, uint64_t step)
 {
 	const struct sl_middle *m = g->part[k].m;
@@ -61,7 +61,7 @@ static struct sl_port *answer_of(const struct sl_group *g, int k, uint64_t step)
 	return m && m == g->seat[k].m && sl_port_session(m->port)->gift_step == step ? m->port : NULL;
 }
 
-/* The hash that the member says; NULL: none. */
+/* The hash that the member sent; NULL: none. */
 static const uint8_t *hash_of(const struct sl_group *g, int k, uint64_t step)
 {
 	struct sl_port *port = k != g->giver ? answer_of(g, k, step) : NULL;
@@ -81,8 +81,8 @@ static int count_hash(const struct sl_group *g, const uint8_t *hash, uint64_t st
 	return n;
 }
 
-/* False: more members have one other head and tail than have the giver's. Machines that round differently may make all
- * of them differ. */
+/* False: more members agree on a different head and tail than on the giver's. That all differ is no fault: their
+ * machines may round differently. */
 static bool is_most_members(const struct sl_group *g, struct sl_bytes run, uint64_t step)
 {
 	uint8_t hash[SL_WIRE_ENDS_HASH];
@@ -148,12 +148,12 @@ bool sl_group_comes_later(struct sl_group *g, int k, uint64_t newest)
 		return false;
 	}
 	if (record->state == SL_SEAT_IN)
-		record->state = SL_SEAT_AWAY; /* nobody goes back for it, nor waits for it */
+		record->state = SL_SEAT_AWAY; /* the others neither go back nor wait for it */
 	g->came = SL_COME_LATER;
 	return true;
 }
 
-/* ---- all go on from one step */
+/* ---- when all go on from one step */
 
 bool sl_group_holds_ends(const struct sl_group *g, int k, uint64_t step)
 {

@@ -1,7 +1,7 @@
-/* A rank whose members were done when the job died. They do not come back, so after the job has begun again nobody
- * tells this rank of its group. The other ranks do: each sends the Hello of its group's first member to all. A rank
- * that has no group makes it from that, where the newest checkpoint says that all members of this rank are done, and
- * takes part with nothing. */
+/* After a job was started again, members that were done do not come back. A rank whose members were all done would then
+ * not know its group, without which the other ranks cannot go on. So each rank sends the Hello of its group's first
+ * member to all. A rank without a group makes one from that, if its newest checkpoint says that all its members are
+ * done, and takes part without members. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,14 +9,14 @@
 #include "common/session/agree.h"
 #include "server/trunk/group_impl.h"
 
-/* The group that another rank tells of. */
+/* A group that another rank has introduced. */
 struct sl_group_intro {
 	struct sl_job job;
 	struct sl_share share;
 	struct sl_group_list *groups;
 	void *text;
 	size_t bytes;
-	/* the worker's outcome */
+	/* the job's result */
 	struct sl_agreement agreement;
 	struct sl_plan *plan; /* NULL: this rank does not take part without its members */
 	struct sl_exec *exec;
@@ -40,7 +40,7 @@ void sl_group_close_intro(struct sl_group_list *gs)
 	gs->intro = NULL;
 }
 
-/* ---- the worker's */
+/* ---- on the worker */
 
 static bool all_done(const struct sl_group_intro *in)
 {
@@ -75,7 +75,7 @@ static enum sl_err look(struct sl_group_intro *in, struct sl_fail *fail)
 		if (!err)
 			err = sl_end_layout_settle(&in->ends, &plan->spec, fail);
 	}
-	sl_plan_close(plan); /* its member's */
+	sl_plan_close(plan); /* the member's plan; the trunk has its own */
 	if (!err)
 		err = sl_agreement_trunk(&in->agreement, &in->plan, text, fail);
 	if (!err && (in->agreement.agreed.share.least || !all_done(in))) {
@@ -98,7 +98,7 @@ static void run_intro(struct sl_job *job)
 	in->plan = NULL;
 }
 
-/* ---- the loop's */
+/* ---- on the loop */
 
 static void take_part(struct sl_group_list *gs, struct sl_group_intro *in)
 {
@@ -106,7 +106,7 @@ static void take_part(struct sl_group_list *gs, struct sl_group_intro *in)
 	struct sl_fail fail;
 
 	if (sl_group_make(gs, &in->agreement.agreed, &g, &fail))
-		return; /* the other ranks wait */
+		return; /* no memory: the other ranks wait for this one */
 	if (in->plan->spec.shared_ends && sl_group_ends_open(g, &in->agreement, &in->ends, gs->host_be, &fail)) {
 		sl_log(SL_LOG_WARN, "ranks", "group %s: %s", g->name, fail.text);
 		sl_group_drop(g);
@@ -143,7 +143,7 @@ void sl_group_hear_intro(struct sl_group_list *gs)
 	while (gs->ranks && !gs->intro && gs->ranks->receive(gs->ranks, &text, &bytes)) {
 		in = gs->first ? NULL : calloc(1, sizeof *in);
 		if (!in) {
-			free(text); /* this rank's own members have told it */
+			free(text); /* this rank knows its group from its own members */
 			continue;
 		}
 		*in = (struct sl_group_intro){.groups = gs, .text = text, .bytes = bytes};

@@ -1,5 +1,5 @@
-/* What of a group lies in the store: the trunk's state, and behind it each member's step and what its codecs keep. And
- * how a group takes up such a state, or the first weights. */
+/* A group's checkpoints: the trunk's state, then for each member its step and the state of its codecs.
+ * On the worker. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +8,12 @@
 #include "common/base/failpoint.h"
 #include "server/trunk/group_work.h"
 
-/* Of each member, one behind the other: the step that it does next, what made its state, the last one's codecs. */
+/* A member's record in the file, in order of members. Behind each are its codecs' states, of bytes[] bytes. */
 struct member_record {
 	uint64_t number, made, pin[SL_WIRE_KEPT], has_files, bytes[SL_DIR_COUNT];
-	uint8_t session[SL_SESSION_BYTES], owner[SL_KEY_BYTES]; /* whose run it is */
-	uint64_t applied; /* in rounds, where members keep moments: by the optimizer of its copy, whose moments are last
-			   */
+	uint8_t session[SL_SESSION_BYTES], owner[SL_KEY_BYTES]; /* as in struct sl_group_seat */
+	uint64_t applied; /* in rounds with `share.moments: keep`: steps that its copy's optimizer has applied; the
+			     moments themselves come last */
 };
 
 int64_t sl_group_own_moments(const struct sl_group *g)
@@ -41,7 +41,7 @@ static size_t records_bytes(const struct sl_group *g)
 	return bytes;
 }
 
-/* What a seat's codecs keep outlives its links, so it counts for the group until that ends. LIMIT, BUSY. */
+/* The state of a seat's codecs outlives its links, so it counts as memory of the group. LIMIT, BUSY. */
 static enum sl_err count_codecs(struct sl_group *g, int k, uint64_t bytes, struct sl_fail *fail)
 {
 	struct sl_group_seat *seat = &g->seat[k];
@@ -68,7 +68,7 @@ enum sl_err sl_group_room_for_codecs(struct sl_group *g, struct sl_middle *m, st
 	uint64_t bytes = 0;
 	enum sl_err err;
 
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++) { /* buffers grow, and never shrink */
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) { /* buffers only grow */
 		const size_t need = sl_codec_state_bytes(codec[dir]);
 
 		bytes += need > held->dir[dir].cap ? need : held->dir[dir].cap;
@@ -90,7 +90,7 @@ enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat)
 	return err;
 }
 
-/* One behind the other, as floats. */
+/* Appends a copy's moments as floats; copy NULL: zeros. */
 static enum sl_err write_moments(const struct sl_group *g, struct sl_exec *copy, struct sl_buf *out)
 {
 	const struct sl_plan_segment *s = &g->trunk.plan->segment[SL_MIDDLE];
@@ -101,7 +101,7 @@ static enum sl_err write_moments(const struct sl_group *g, struct sl_exec *copy,
 	if (x)
 		memset(x, 0, bytes);
 	for (int i = 0; i < s->moments && !err; i++) {
-		err = copy ? sl_exec_get_moment(copy, i, x) : SL_OK; /* whoever is gone has no use for them */
+		err = copy ? sl_exec_get_moment(copy, i, x) : SL_OK; /* a member without a copy needs no moments */
 		if (!err)
 			err = sl_buf_put(out, x, bytes);
 	}
@@ -203,7 +203,7 @@ void sl_group_keep_left(struct sl_group *g)
 		sl_group_keep(g);
 }
 
-/* The codecs of one member, from `at` on: the one that is here takes them, for another they are set aside. */
+/* Gives the states at `at` to the codecs of the seat's session; if there is none, the seat keeps them. */
 static enum sl_err read_codecs(struct sl_group_seat *seat, const struct member_record *r, const uint8_t *at,
 			       struct sl_fail *fail)
 {
@@ -269,7 +269,7 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 	return g->ends || at == in->len ? SL_OK : sl_fail_set(fail, SL_ERR_DATA, "it has more members than the group");
 }
 
-/* Room for what the members' codecs may have kept. */
+/* Takes memory for the records and states of all members. */
 static enum sl_err room_for_records(const struct sl_group *g, uint64_t step, struct sl_buf *out)
 {
 	bool away = false;
@@ -283,7 +283,7 @@ static enum sl_err room_for_records(const struct sl_group *g, uint64_t step, str
 	out->cap += g->ends ? sl_end_coder_state_bytes(g->ends->sum.coder) : 0;
 	for (int k = g->first; k < g->end; k++)
 		away = away || !g->seat[k].m;
-	if (away || sl_group_varies(g)) /* nobody says what theirs take */
+	if (away || sl_group_varies(g)) /* the size of their codecs' states is unknown: at most the whole file */
 		out->cap = (size_t)sl_keep_file_bytes(&g->trunk.keep, step);
 	out->data = malloc(out->cap + 1);
 	return out->data ? SL_OK : SL_ERR_NOMEM;

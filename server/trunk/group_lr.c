@@ -1,6 +1,6 @@
-/* The learning rate of a step, which each member says with its commit. A step that is skipped has none to say. One that
- * most members say is the group's, and whoever says another one is not of this group. Where no rate has most of them,
- * nobody knows who is wrong: nobody is ended, and the smallest does the least harm. */
+/* The learning rate of a step. Each member names one in its Commit, unless it skips the step. If more than half name
+ * the same rate, that is the group's, and members with another one are refused. Without a majority nobody knows who is
+ * wrong: no member is ended, and the smallest rate is taken, which does the least harm. */
 #include <inttypes.h>
 
 #include "common/base/log.h"

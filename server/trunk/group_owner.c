@@ -1,14 +1,15 @@
-/* Whose a seat of a group is.
+/* Which client a seat of a group belongs to.
  *
- * A member says by itself which steps it holds, so a step's number opens no seat: the session's id does, whose secret
- * the member has proven (link/proof.h). A seat notes the session that was let in there last, and with keys that
- * client's key. Another session may begin anew where a member without checkpoints could; it cannot go on. */
+ * Anybody can claim to hold a step, so a step's number gives no right to a seat. The session's id does, since the
+ * member has proven that it has the session's secret (link/proof.h). A seat notes the session that was last welcomed
+ * there, and with auth that client's key. Another session may begin the seat anew, if a member without checkpoints
+ * could do so; it can never go on with the seat's run. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "server/trunk/group_work.h"
 
-/* Nobody's: no public key is zeros. */
+/* The seat belongs to nobody: no public key is all zeros. */
 static bool is_zero(const uint8_t id[SL_SESSION_BYTES])
 {
 	static const uint8_t zeros[SL_SESSION_BYTES];

@@ -1,6 +1,6 @@
-/* A group whose members several servers have: what they tell each other about a step. A sum goes from rank to rank, and
- * each adds its members in order of their numbers. So it has the bits that one server would make of the same members.
- */
+/* A group with members on several servers: what the ranks agree on about a step. The sum passes from rank to rank, and
+ * each adds its members in order of their numbers. So it has the same bits as on one server with the same members. On
+ * the worker. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ void sl_group_end_ranks(const struct sl_group *g, const char *why)
 	ranks->abort(ranks, ENDS_AS);
 }
 
-/* What all ranks say, rank by rank: free it. NULL, and all ranks end: no memory. */
+/* Gathers `own` of all ranks, [count][bytes]; the caller frees it. Without memory it ends all ranks. */
 static void *gather(void *arg, const void *own, size_t bytes)
 {
 	const struct sl_group *g = arg;
@@ -66,11 +66,12 @@ enum sl_err sl_group_may_enter_rank(const struct sl_group_list *gs, const struct
 
 /* ---- where to go on from */
 
+/* What a rank says about the steps to go on from. */
 struct offer {
 	int32_t n;
 	uint8_t gone; /* a member of this rank is done, and not here */
 	uint64_t step[SL_GROUP_STEPS];
-	uint64_t turns[SL_CONF_SHARE_CLIENTS]; /* of its own members */
+	uint64_t turns[SL_CONF_SHARE_CLIENTS]; /* valid for the rank's own members */
 };
 
 static void hear_turns(struct sl_group *g, const struct offer *all)
@@ -116,10 +117,11 @@ int sl_group_common_steps(struct sl_group *g, uint64_t step[SL_GROUP_STEPS], int
 	return common;
 }
 
+/* What a rank says after it has taken up a step. */
 struct took {
 	int32_t err;
 	uint8_t weights_hash[16], plan_hash[SL_PLAN_HASH_BYTES];
-	int64_t ends; /* floats of a head's and a tail's change */
+	int64_t ends; /* floats of a member's change of head and tail; 0: not shared */
 	uint64_t branch;
 	char why[sizeof(((struct sl_fail *)0)->text)];
 };
@@ -141,7 +143,7 @@ enum sl_err sl_group_all_took(struct sl_group *g, uint64_t step, enum sl_err err
 	all = gather(g, &own, sizeof own);
 	if (!all)
 		return SL_ERR_NOMEM;
-	err = SL_OK; /* all ranks say the same: what the lowest of them found */
+	err = SL_OK; /* all ranks return the same error: that of the lowest rank */
 	for (int r = 0; r < ranks->count && !err; r++) {
 		if (memcmp(all[r].plan_hash, all[0].plan_hash, sizeof all[r].plan_hash) != 0 ||
 		    all[r].ends != all[0].ends)
@@ -195,19 +197,19 @@ const struct sl_others *sl_group_others(struct sl_group *g, struct sl_others *ot
 	return others;
 }
 
-/* ---- a step's meeting */
+/* ---- the meeting before a step */
 
 enum demand { TO_APPLY, TO_GO_BACK, TO_HEAR };
 
 struct meeting_word {
 	uint8_t demand; /* enum demand */
 	uint8_t left;   /* all members of this rank have left */
-	uint8_t missed; /* one that has not left has no part in the step */
+	uint8_t missed; /* a member that has not left has no part in the step */
 	uint8_t checkpoint;
-	uint8_t differ; /* members of this rank do in their learning rate */
+	uint8_t differ; /* members of this rank differ in their learning rate */
 	int32_t ready, back;
 	uint64_t newest, late_at;
-	double lr; /* SL_GROUP_NO_LR: no member of this rank says one */
+	double lr; /* SL_GROUP_NO_LR: no member of this rank names one */
 };
 
 static double lr_of(const struct sl_group *g, int k)
@@ -233,7 +235,7 @@ static struct meeting_word own_word(const struct sl_group *g, int back, uint64_t
 	return w;
 }
 
-/* What they decide, each for itself from the same words. */
+/* Each rank decides for itself, from the same words, and so all decide the same. */
 static void decide(struct sl_group *g, const struct meeting_word *all, int ranks)
 {
 	bool apply = true, left = true, back = false;
@@ -247,14 +249,14 @@ static void decide(struct sl_group *g, const struct meeting_word *all, int ranks
 			g->trunk.r.late_at = all[r].late_at;
 	}
 	for (int r = 0; r < ranks && !back; r++) {
-		/* where a step was done without somebody since, the member goes on from what it has */
+		/* not if a step was done without somebody since: then the member goes on with the state it has */
 		back = all[r].demand == TO_GO_BACK && all[r].newest >= g->trunk.r.late_at;
 		g->back_with = all[r].back;
 	}
 	g->came_of = back ? MET_BACK : !apply ? MET_NONE : ready ? MET_GO : left ? MET_OVER : MET_NONE;
 }
 
-/* All ranks see the same votes, so they decide alike. Whoever is not of this group is left out of the step. */
+/* All ranks see the same votes, so they decide the same. A member with another rate is left out of the step. */
 static enum sl_err vote_on_lr(struct sl_group *g)
 {
 	const struct sl_ranks *ranks = g->groups->ranks;
@@ -281,7 +283,7 @@ static enum sl_err vote_on_lr(struct sl_group *g)
 	return SL_OK;
 }
 
-/* A rank without a part takes the others' learning rate. */
+/* Sets the learning rate and the checkpoint of the step; a rank without a part takes those of the others. */
 static enum sl_err agree_on_step(struct sl_group *g, const struct meeting_word *all, int ranks)
 {
 	bool differ = false;
@@ -332,7 +334,7 @@ void sl_group_run_meet(struct sl_group *g)
 		return;
 	}
 	if (g->which >= 0 && !sl_record_newest(&g->trunk.r.seat[g->which], &newest))
-		newest = UINT64_MAX; /* it has nothing to go on from but what all go back to */
+		newest = UINT64_MAX; /* it cannot go on by itself, so all have to go back */
 	g->err = sl_group_meet(g, g->which, newest);
 }
 

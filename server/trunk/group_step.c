@@ -1,6 +1,6 @@
-/* A step of a group, on the worker: whether a member's part can be added, the fold of all, and what follows. In rounds
- * each member trains a copy of the trunk, and the copies are averaged where a round ends; the trunk itself holds what
- * the last round ended with. */
+/* A step of a group, on the worker: checks of each member's part, the fold of all, and the new state of the seats. In
+ * rounds each member trains a copy of the trunk, and the copies are averaged at the end of a round. The trunk itself
+ * holds the result of the last round. */
 #include <inttypes.h>
 
 #include "common/base/failpoint.h"
@@ -16,7 +16,7 @@ enum sl_err sl_group_reset_copy(struct sl_group *g, int k, bool moments)
 	return part->copy ? sl_copy_reset(part->copy, g->trunk.exec, moments) : SL_OK;
 }
 
-/* Moments of their own are those of the checkpoint that was read, if one was. */
+/* If each member keeps its own moments, and a checkpoint was read, these moments stay. */
 enum sl_err sl_group_reset_copies(struct sl_group *g)
 {
 	const bool moments = !sl_group_own_moments(g) || !g->trunk.r.done;
@@ -39,7 +39,7 @@ static void hand_over(struct sl_group *g, int k)
 	p->counts = part->counts;
 }
 
-/* As a run without a group takes a step. */
+/* A step on the member's copy, as in a run without a group. */
 static enum sl_err step_copy(struct sl_group *g, int k)
 {
 	const bool has_rows = g->fold.part[k].rows > 0;
@@ -67,7 +67,7 @@ void sl_group_run_step(struct sl_group *g)
 	if (g->part[g->which].rows)
 		sl_port_commit_codecs(seat->m->port);
 	g->trunk.r.seat[g->which].number =
-		sl_port_session(seat->m->port)->number + 1; /* a newcomer's state was of an earlier step */
+		sl_port_session(seat->m->port)->number + 1; /* from the session: a newcomer's record is behind it */
 	seat->made = g->branch;
 	g->trunk.state = SL_TRUNK_WHOLE;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
@@ -82,7 +82,7 @@ static enum sl_err end_round(struct sl_group *g, struct sl_fail *fail)
 	return err ? err : sl_fold_round(&g->fold, sl_group_last_step(g), fail);
 }
 
-/* ---- of all */
+/* ---- a step of all members */
 
 enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
 {
@@ -121,7 +121,7 @@ static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)
 	return sl_fold_apply(&g->fold, g->lr);
 }
 
-/* The step, or the end of a round, of those in `part`. */
+/* The step, or the end of the round, with the members in `part`. */
 static enum sl_err fold(struct sl_group *g, struct sl_fail *fail)
 {
 	struct sl_others others;
@@ -142,13 +142,13 @@ static enum sl_err fold(struct sl_group *g, struct sl_fail *fail)
 	return err;
 }
 
-/* Who took part is a step ahead; the others stay where they are. */
+/* Advances the seats of those that took part; the others stay at their step. */
 static void settle(struct sl_group *g)
 {
 	enum sl_took took[SL_CONF_SHARE_CLIENTS];
 
 	if (sl_group_varies(g) && g->trunk.r.done == g->trunk.from &&
-	    g->trunk.keep.dir[0]) /* from here on the steps kept behind it are another past's */
+	    g->trunk.keep.dir[0]) /* the first step: later checkpoints now belong to an abandoned history */
 		sl_keep_leave(&g->trunk.keep, g->trunk.r.done);
 	for (int k = 0; k < g->n; k++) {
 		const struct sl_middle *m = g->part[k].m;

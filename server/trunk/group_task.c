@@ -1,4 +1,5 @@
-/* A group on the device's worker. All of it runs in jobs and tasks of the group's key, one at a time. */
+/* A group on the device's worker: the trunk's memory, the jobs, and the end of sessions. All of it runs in jobs and
+ * tasks with the group's key, so one at a time. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,8 @@ enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan,
 	return err;
 }
 
-/* One that counts among what the server may take. On a device the sum of a step is made on the host. */
+/* As sl_group_open_bare, but counts the memory against the server's limit. With a GPU it also counts a host buffer:
+ * sums of several ranks and averages of rounds pass through the host. */
 static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, const struct sl_plan *plan,
 				const struct sl_middle_env *env, struct sl_fail *fail)
 {
@@ -154,7 +156,7 @@ enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_
 	const struct sl_trunk_store store = sl_group_weights_store(g, m, &owner);
 	enum sl_err err;
 
-	if (g->has_weights) { /* from another member */
+	if (g->has_weights) { /* another member has sent them already */
 		err = sl_trunk_check_upload(g->trunk.plan, h, sl_port_uploaded(m->port), fail);
 		sl_port_spent(m->port);
 		return err;
@@ -164,7 +166,7 @@ enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_
 	return err || !sl_group_has_rounds(g) ? err : sl_group_reset_copies(g);
 }
 
-/* Nobody is inside a round: what the trunk and the seats hold is one state. */
+/* No member is inside a round, so trunk and seats hold one consistent state. */
 static bool at_border(const struct sl_group *g)
 {
 	for (int k = 0; k < g->n; k++)

@@ -1,5 +1,5 @@
-/* What of a group its files do on the device's worker. All of it runs in jobs and tasks of the group's key, one at a
- * time, so it needs no locks; the loop calls none of it. */
+/* The functions that a group's files share on the device's worker. All run in jobs and tasks with the group's key, so
+ * one at a time and without locks. The loop calls none of them. */
 #ifndef SL_SERVER_TRUNK_GROUP_WORK_H
 #define SL_SERVER_TRUNK_GROUP_WORK_H
 
@@ -11,7 +11,7 @@ static inline const struct sl_hello *sl_group_hello(const struct sl_group *g, in
 {
 	return &sl_port_session(g->seat[k].m->port)->hello;
 }
-/* The lowest member of this rank that has a session; has_sessions false: it may have none. */
+/* The first member of this rank that has a session; if none has, the rank's last seat (has_sessions is false then). */
 static inline int sl_group_first_here(const struct sl_group *g)
 {
 	int k = g->first;
@@ -24,9 +24,9 @@ static inline bool sl_group_has_sessions(const struct sl_group *g)
 {
 	return g->seat[sl_group_first_here(g)].m != NULL;
 }
-/* The store that has the first weights of *m, a member. With keys each group has its own there, as each client has
- * (store.h): a client of another group may upload other weights of the same hash. *owner stands for the group's key,
- * and lasts as long as the result. */
+/* The store for the initial weights of member *m. With auth, each group has files of its own, as each client has
+ * (store.h): a client of another group could upload other weights with the same hash. *owner, which the result refers
+ * to, gets the group's name in place of a key. */
 static inline struct sl_trunk_store sl_group_weights_store(const struct sl_group *g, const struct sl_middle *m,
 							   struct sl_key *owner)
 {
@@ -37,73 +37,74 @@ static inline struct sl_trunk_store sl_group_weights_store(const struct sl_group
 	store.owner = m->owned ? owner : NULL;
 	return store;
 }
-/* group_choose.c. All go on from one step; member `which` comes while others train. */
+/* group_choose.c: the job CHOOSE. group_come.c: the job REJOIN. */
 void sl_group_run_choose(struct sl_group *group);
 void sl_group_run_return(struct sl_group *group);
-/* group_owner.c. The session of the seat is not its owner's. */
+/* group_owner.c. The session of seat k is not the one that the seat belongs to. */
 bool sl_group_is_foreign(const struct sl_group *group, int k);
-/* MISMATCH: the seat is another client's run, and this session cannot begin it anew. */
+/* MISMATCH: the seat belongs to another client's run, and this session cannot begin it anew. */
 enum sl_err sl_group_check_owner(const struct sl_group *group, int k, struct sl_fail *fail) SL_MUST_CHECK;
-void sl_group_note_owner(struct sl_group *group, int k); /* the seat is this session's from now on */
-/* group_keep.c. The codecs of a seat's session, into the seat, unless they are fresh. */
+void sl_group_note_owner(struct sl_group *group, int k); /* from now on the seat belongs to this session */
+/* group_keep.c. Copies the state of the session's codecs into the seat, unless the seat is `fresh`. */
 enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;
-/* Writes what was applied to the store; false, and logged: it is not there. _left: who may leave, into the file of the
- * last step, where that does not say it yet. */
+/* keep stores the state after the last step. False, and logged: it could not. keep_left: writes that file again if its
+ * note on who may leave has changed. */
 bool sl_group_keep(struct sl_group *group);
 void sl_group_keep_left(struct sl_group *group);
 /* As sl_keep_read, for the trunk, the seats and their sessions' codecs. */
 enum sl_err sl_group_read(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
-/* group_choose.c. Member k is another client, or the same one without its files; it goes on from `step`, though it has
- * done others since. */
+/* group_choose.c. begin_anew: member k is another client, or the same one without its files. go_on_behind: it goes on
+ * from `step`, though it has done steps since. */
 void sl_group_begin_anew(struct sl_group *group, int k);
 void sl_group_go_on_behind(struct sl_group *group, int k, uint64_t step);
-void sl_group_list_stored(struct sl_group *group); /* trunk.r.stored */
-/* group_step.c. The step of those in `part`; and of member `which`, which skipped one that the group had done
- * without it. */
+void sl_group_list_stored(struct sl_group *group); /* sets trunk.r.stored */
+/* group_step.c: the jobs APPLY and CATCH_UP. */
 void sl_group_run_apply(struct sl_group *group);
 void sl_group_run_catch_up(struct sl_group *group);
-/* In rounds: all copies, or one, are the trunk's again; member `which` is a step further, inside the round. */
+/* In rounds: makes one copy, or all, equal to the trunk again; `moments`: those, too. run_step: the job STEP. */
 enum sl_err sl_group_reset_copy(struct sl_group *group, int k, bool moments) SL_MUST_CHECK;
 enum sl_err sl_group_reset_copies(struct sl_group *group) SL_MUST_CHECK;
 void sl_group_run_step(struct sl_group *group);
-/* Its moments where each member keeps its own, for the checkpoint: floats of all of them. */
+/* Floats of a member's moments in a checkpoint, if each member keeps its own; otherwise 0. */
 int64_t sl_group_own_moments(const struct sl_group *group);
-/* group_ends.c; all of them do nothing where heads and tails are not shared. A member's session borrows. */
+/* group_ends.c; these do nothing unless heads and tails are shared. _lend: opens them for a member's session. */
 enum sl_err sl_group_ends_lend(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_ends_close(struct sl_group *group);
-void sl_group_ends_begin(struct sl_group *group); /* it goes on from `done` */
-/* What the member told of the step under way. NONFINITE, PAYLOAD. */
+void sl_group_ends_begin(struct sl_group *group); /* all go on from trunk.r.done: forgets the means */
+/* Decodes and checks the member's change in the step under way. NONFINITE, PAYLOAD. */
 enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
-/* Room for the mean that the fold makes; then, with the step, it is one that members hear. */
+/* next: takes memory for the mean that the fold makes. settle: the step is done, so members may get that mean. */
 enum sl_err sl_group_ends_next(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_ends_settle(struct sl_group *group);
-/* Whether a member at this step can go on from there. */
+/* Whether the means from `step` on are still there, so that a member at this step can catch up. */
 bool sl_group_ends_reach(const struct sl_group *group, uint64_t step);
-/* group_give.c, where heads and tails are shared; elsewhere false. Member k, `came`, needs the others', which are not
- * here: it comes later. Else it gets them where it needs them (gift). `newest`: of sl_record_come. */
+/* group_give.c; false unless heads and tails are shared. True: member k, which came as `came`, needs those of others,
+ * and these have not arrived: it comes later. Otherwise it gets them if it needs them (gift). `newest`: from
+ * sl_record_come. */
 bool sl_group_comes_later(struct sl_group *group, int k, uint64_t newest);
-/* All go on from the step, and the member has the heads and tails of it. Nobody has those of the file that was read,
- * but somebody who is not here. */
+/* holds_ends: the member has the head and tail of `step`, from which all go on. ends_elsewhere: a member that is not
+ * here may have them. */
 bool sl_group_holds_ends(const struct sl_group *group, int k, uint64_t step);
 bool sl_group_ends_elsewhere(const struct sl_group *group);
-/* group_ranks.c. All ranks call each of these, or none. Without ranks they change nothing.
+/* group_ranks.c. These are collective: all ranks call them in the same order. Without ranks they change nothing.
  *
- * Steps that all ranks' members hold, newest first; and whose turns all members have. */
+ * Reduces step[n] to those that members of all ranks hold, newest first; returns how many there are. Afterwards this
+ * rank knows the turns of all members. */
 enum { SL_GROUP_STEPS = SL_WIRE_HELD_MAX };
 int sl_group_common_steps(struct sl_group *group, uint64_t step[SL_GROUP_STEPS], int n);
-/* How it went to take up step `step`: `err` where all ranks say so, else the first rank's that is not OK. All begin
- * with the same weights; the branch is rank 0's. */
+/* Combines the ranks' results `err` of taking up `step`: OK if all are, otherwise that of the lowest rank that failed.
+ * MISMATCH: the ranks differ in plan, or at step 0 in weights. The branch becomes that of rank 0. */
 enum sl_err sl_group_all_took(struct sl_group *group, uint64_t step, enum sl_err err,
 			      struct sl_fail *fail) SL_MUST_CHECK;
-/* The ranks meet: those in `part` are ready here; `back` ≥ 0: all should go back with that member, which holds no step
- * behind `newest`. Behind GO the learning rate, and whether there is to be a checkpoint, are all ranks'. MISMATCH. */
+/* The ranks meet, and set came_of. On this rank those in `part` are ready. `back` ≥ 0: all should go back for that
+ * member, which holds no step after `newest`. After GO all ranks have the same learning rate and `checkpoint`. */
 enum sl_err sl_group_meet(struct sl_group *group, int back, uint64_t newest) SL_MUST_CHECK;
-void sl_group_run_meet(struct sl_group *group);
-/* For the fold; NULL without ranks. */
+void sl_group_run_meet(struct sl_group *group); /* the job MEET */
+/* The other ranks, for the fold; NULL without ranks. */
 const struct sl_others *sl_group_others(struct sl_group *group, struct sl_others *others);
 /* Whether all ranks have written their checkpoint. */
 bool sl_group_all_kept(struct sl_group *group, bool kept);
-/* Ends all ranks where `why` cannot be one rank's alone. Does not return where there are ranks. */
+/* Ends all ranks, since the error `why` leaves them in different states. With ranks it does not return. */
 void sl_group_end_ranks(const struct sl_group *group, const char *why);
 
 #endif

@@ -33,7 +33,7 @@ static void describe(char out[NEED_TEXT], const struct sl_session_memory *m, con
 		     const char *device)
 {
 	struct sl_memory sum = sl_session_memory_sum(m);
-	const char *end = strstr(device, ": "); /* "cuda:0": what follows says which hardware it is */
+	const char *end = strstr(device, ": "); /* "cuda:0: NVIDIA …": only the name before the hardware */
 	int name = end ? (int)(end - device) : (int)strlen(device);
 	char apart[32] = "", unit[SL_BYTES_TEXT];
 

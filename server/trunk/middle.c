@@ -12,7 +12,7 @@
 #include "common/link/loop.h"
 #include "server/trunk/middle_task.h"
 
-/* Of the server's memory, in place of what this session took before. */
+/* Counts `bytes` of the server's memory for this session, in place of those counted before. */
 static void charge(struct sl_middle *m, uint64_t bytes)
 {
 	atomic_fetch_sub(m->env.memory_used, m->memory_bytes);
@@ -20,7 +20,7 @@ static void charge(struct sl_middle *m, uint64_t bytes)
 	m->memory_bytes = bytes;
 }
 
-/* The server knows a middle, not which network it is of. */
+/* Describes the middle for the status. The server does not know which network it belongs to. */
 static void describe(struct sl_middle *m)
 {
 	const struct sl_graph *g = &m->trunk.plan->segment[SL_MIDDLE].graph;
@@ -29,7 +29,7 @@ static void describe(struct sl_middle *m)
 	snprintf(m->part, sizeof m->part, "%.90s to %.90s", g->node[0].name, g->node[g->n_node - 1].name);
 }
 
-/* False: there is no room for it there, or it ended meanwhile; the session is over. */
+/* Joins the session's group, if it names one. False: the group does not take it, or the session has ended meanwhile. */
 static bool enter_group(struct sl_middle *m)
 {
 	const struct sl_agreed *a = &m->agreement.agreed;
@@ -92,7 +92,7 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 	} else if (task == SL_TASK_MID_BWD || task == SL_TASK_NORM) {
 		done->squares[0] = m->squares;
 	} else if (task == SL_TASK_MID_FWD && !sl_port_session(m->port)->training) {
-		/* an evaluation is no step's: the next one begins once the last chunk of this has left */
+		/* The time of an evaluation belongs to no step: a step begins after its last chunk. */
 		m->compute_before = sl_port_stats(m->port).compute_s;
 	} else if (task == SL_TASK_GATHER) {
 		done->checkpointed = m->trunk.checkpointed;
@@ -119,7 +119,7 @@ static struct sl_middle *of_last(struct sl_job *job)
 	return (struct sl_middle *)(void *)((char *)job - offsetof(struct sl_middle, last));
 }
 
-/* (worker) Behind every task that ran, on a device too. */
+/* (worker) Runs after all tasks of the session have ended, on a device too. */
 static void run_last(struct sl_job *job)
 {
 	struct sl_middle *m = of_last(job);
@@ -143,9 +143,9 @@ static void last_done(struct sl_job *job)
 		close_port(m);
 }
 
-/* At once when the session ends, and ahead of the OPEN of its next link, so that its client finds its state when it
- * comes back, however soon and however much of the worker's time it has had. Also where OPEN is still under way:
- * closing waits for this, and never on the loop's thread for a task. */
+/* Posts the session's last job as soon as the session ends, as an expedited one with the session's key. So it runs
+ * before the OPEN of the session's next link, and a client that comes back at once finds its state. It is also posted
+ * while OPEN is under way: closing then waits for this job, instead of blocking the loop's thread until OPEN ends. */
 static void post_last(struct sl_middle *m)
 {
 	m->last = (struct sl_job){.run = run_last,
@@ -166,7 +166,7 @@ static void session_over(struct sl_middle *m)
 		sl_group_over(m->group, m);
 }
 
-/* The session's name as `splits status` has it; one codec where all four are that. */
+/* Logs the new session: its name as in `splits status`, and its codecs; one codec if all four are the same. */
 static void log_open(const struct sl_middle *m, const struct sl_hello *h)
 {
 	const struct sl_agreed *a = &m->agreement.agreed;
@@ -215,7 +215,7 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 		break;
 	case SL_ACTION_FAIL:
 		if (fail->code == SL_ERR_BUSY &&
-		    m->stage == SL_MIDDLE_WELCOMED) /* as a client says that means to come back */
+		    m->stage == SL_MIDDLE_WELCOMED) /* a client that pauses ends its session with BUSY */
 			sl_log_limited(SL_LOG_INFO, "session-paused", "peer %" PRIu64 " after %" PRIu64 " steps",
 				       m->peer, m->steps);
 		else
@@ -292,7 +292,7 @@ void sl_middle_tick(struct sl_middle *m)
 
 	if (m->last_is != SL_MIDDLE_LAST_NONE || m->closed)
 		return;
-	/* one that is silent hangs: the server ends (host.c), and the client waits for it to come back */
+	/* Only for a task that still yields. One that is silent hangs: then the whole server ends (host.c). */
 	if (limit_ms && had_ms > limit_ms && 2 * sl_worker_silent_ms(m->env.worker) < limit_ms) {
 		sl_fail_set(&why, SL_ERR_LIMIT,
 			    "a task of this session has had %" PRIu64

@@ -1,4 +1,4 @@
-/* One session on the server: a middle segment, its port, and what a status says of it. Loop thread, but for its tasks
+/* One session on the server: its middle segment, its port and its status. Loop thread, except for its tasks, which run
  * on the device's worker. */
 #ifndef SL_SERVER_TRUNK_MIDDLE_H
 #define SL_SERVER_TRUNK_MIDDLE_H
@@ -13,36 +13,36 @@ struct sl_group;
 struct sl_group_list;
 struct sl_middle;
 
-/* What all sessions of a server share; borrowed. */
+/* What all sessions of a server share. Pointers are borrowed. */
 struct sl_middle_env {
 	struct sl_loop *loop;
 	struct sl_transport *transport;
 	struct sl_worker *worker;   /* the device's: sessions take turns on it, task by task */
-	struct sl_share *newcomers; /* of the worker: sessions that are not admitted yet, together */
+	struct sl_share *newcomers; /* the worker's share for all sessions that are not admitted yet */
 	struct sl_backend *be;
-	struct sl_backend *host_be; /* the CPU's, for codecs where be is a GPU's; else NULL */
-	const char *store;          /* folder, or "" */
-	struct sl_tidy *tidy;       /* its limits */
+	struct sl_backend *host_be; /* the CPU's, for codecs that `be` lacks; NULL if `be` works in host memory */
+	const char *store;          /* the store's folder; "": nothing is stored */
+	struct sl_tidy *tidy;       /* the store's limits */
 	const char *device;         /* "cpu", "cuda:0 …": for Welcome */
 	uint32_t part_bytes;
 	uint64_t window_bytes;
-	uint64_t memory_bytes; /* that sessions may take together, on host and device; 0: no limit */
+	uint64_t memory_bytes; /* most that sessions may take together, on host and device; 0: no limit */
 	_Atomic uint64_t *memory_used;
 	enum sl_conf_recompute recompute;
-	int task_s, piece_ms; /* limits (server/trunk/cost.h) */
+	int task_s, piece_ms; /* limits of a task's cost (cost.h); 0: no limit */
 	struct sl_group_list *groups;
-	int watchdog_s; /* of the worker's time, for one task; 0: no limit */
-	/* The session is over, for good or ill: sl_middle_close may be called from the loop, not from within. */
+	int watchdog_s; /* most seconds of the worker's time for one task; 0: no limit */
+	/* The session is over, with or without an error: call sl_middle_close soon, but not from within this call. */
 	void (*over)(void *arg, struct sl_middle *middle);
-	/* What its Hello asks for can be had, and nothing is taken yet. */
+	/* The server can serve what the session's Hello asks for; it has taken no memory for that yet. */
 	void (*admitted)(void *arg, struct sl_middle *middle);
-	/* Whether the client with this key may train with this group; asked where there is auth. */
+	/* Whether the client with this key may train with this group. Called only with auth. */
 	bool (*may_join)(void *arg, const struct sl_key *key, const char *group);
 	void *arg;
 };
 
-/* `owner`: the client's key; NULL: no auth. `back`: what older links of the session hold, and give back once this one
- * is admitted. */
+/* `owner`: the client's key; NULL: no auth. `back`: memory that older links of the session hold, and give back once
+ * this one is admitted. */
 enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *env, sl_peer peer,
 			   const struct sl_key *owner, struct sl_memory back, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_middle_deliver(struct sl_middle *middle, struct sl_bytes header, struct sl_bytes payload);
@@ -50,9 +50,10 @@ void sl_middle_malformed(struct sl_middle *middle, const char *why);
 void sl_middle_writable(struct sl_middle *middle);
 void sl_middle_tick(struct sl_middle *middle);
 void sl_middle_end(struct sl_middle *middle, const struct sl_fail *why); /* tells the client; `over` follows */
+/* Frees the session once its last job is done, then calls `closed` on the loop. */
 void sl_middle_close(struct sl_middle *middle, void (*closed)(void *arg), void *arg);
 
-/* Its group has decided about the step: seconds that this session's kernels have taken since the step before. */
+/* Call it when the step is decided: returns the seconds of this session's kernels since the step before. */
 double sl_middle_decided(struct sl_middle *middle);
 const struct sl_group *sl_middle_group(const struct sl_middle *middle); /* NULL: it has none, or is not admitted */
 
@@ -61,14 +62,14 @@ const struct sl_session *sl_middle_session(const struct sl_middle *middle);
 
 /* For the status. */
 struct sl_middle_status {
-	uint64_t opened_ms, worked_ms;   /* by the loop; worked: the last task that was done for it */
-	uint64_t steps, skipped;         /* skipped: of steps */
+	uint64_t opened_ms, worked_ms;   /* by the loop's clock; worked: when its last task ended */
+	uint64_t steps, skipped;         /* skipped: those of `steps` that applied nothing */
 	double step_s;                   /* moving average, seconds from one commit to the next; 0: none yet */
-	struct sl_session_memory memory; /* zeros until it is open */
+	struct sl_session_memory memory; /* zeros until the session is open */
 	bool welcomed, left;             /* the handshake was done; the client said goodbye */
-	/* Borrowed, and NULL and "" until it is admitted. */
+	/* Borrowed; NULL and "" until the session is admitted. */
 	const struct sl_agreed *agreed;
-	const char *network, *part;            /* in words: its size; from which layer to which */
+	const char *network, *part;            /* in words: the middle's size; its first and last layer */
 	struct sl_checkpoint_state checkpoint; /* as of the last COMMIT */
 	struct sl_port_stats stats;
 };

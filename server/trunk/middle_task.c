@@ -19,8 +19,8 @@ static enum sl_err agree(struct sl_middle *m, struct sl_fail *fail)
 		h->software, sl_hex16(h->plan_hash, theirs), sl_hex16(m->trunk.plan->middle_hash, ours));
 }
 
-/* Before any of it is allocated: a Hello may ask for as much as it likes. Sessions open one after another, on one
- * worker; beside it others can only end. */
+/* Called before anything is allocated, since a Hello may ask for any amount. Sessions open one after another on one
+ * worker; meanwhile others can only give memory back. */
 static enum sl_err check_memory(struct sl_middle *m, struct sl_memory back, struct sl_fail *fail)
 {
 	return sl_session_memory_check(&m->memory, m->env.be, m->env.device, m->env.memory_bytes,
@@ -40,8 +40,7 @@ static enum sl_err reserve_memory(struct sl_middle *m, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* Where the figures let it in and there is no memory all the same, others have it, sessions or programs, and may give
- * it back. */
+/* NOMEM becomes BUSY: the session fits by the figures, so others have the memory, and may free it. */
 static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
 {
 	enum sl_err err = reserve_memory(m, fail);
@@ -70,7 +69,7 @@ static enum sl_err count_memory(struct sl_middle *m, struct sl_fail *fail)
 				 fail);
 }
 
-/* Where the session would not fit, activations may be computed again. */
+/* Checks the memory. With `recompute: auto`, a session that does not fit is tried again with recomputed activations. */
 static enum sl_err admit_memory(struct sl_middle *m, struct sl_memory back, struct sl_fail *fail)
 {
 	enum sl_err err = check_memory(m, back, fail);
@@ -83,8 +82,8 @@ static enum sl_err admit_memory(struct sl_middle *m, struct sl_memory back, stru
 	return err ? err : check_memory(m, back, fail);
 }
 
-/* Whether all that a Hello asks for can be had. Nothing is taken, so that an older link of the session still stands
- * where the answer is no. */
+/* Checks whether the server can serve what a Hello asks for. It takes no memory yet: after a refusal an older link of
+ * the session goes on. */
 static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 {
 	enum sl_err err = agree(m, fail);
@@ -103,7 +102,7 @@ static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 		err = count_memory(m, fail);
 	if (!err && m->trunk.plan->spec.shared_ends)
 		err = sl_member_ends_hear(m, sl_port_asked(m->port), fail);
-	sl_need(&back.host, 1, sl_port_asked(m->port).len); /* counted, and given back when this ends */
+	sl_need(&back.host, 1, sl_port_asked(m->port).len); /* the Hello's payload is counted, and freed after ADMIT */
 	if (!err && m->agreement.agreed.share.group[0])
 		err = sl_agreement_trunk(&m->agreement, &m->group_plan, sl_port_asked(m->port), fail);
 	return err ? err : admit_memory(m, back, fail);
@@ -172,7 +171,7 @@ static enum sl_err compute_backward(struct sl_middle *m, const struct sl_exec_ca
 	return err;
 }
 
-/* What a pass over one chunk takes in and gives out. */
+/* A pass over one chunk: which tensors it decodes and encodes, and where they are. */
 struct pass {
 	enum sl_dir from, to;
 	struct sl_tensor (*in)(struct sl_exec *exec, int slot, int64_t rows);
@@ -182,7 +181,7 @@ struct pass {
 static const struct pass forward = {SL_DIR_HEAD_ACT, SL_DIR_MID_ACT, sl_exec_input, sl_exec_output, compute_forward};
 static const struct pass backward = {SL_DIR_MID_GRAD, SL_DIR_HEAD_GRAD, sl_exec_dout, sl_exec_din, compute_backward};
 
-/* What a server that cheats would do, in tests alone (failpoint.h): `x` becomes factor · x. */
+/* For tests only (failpoint.h): cheats as a dishonest server would, by making `x` factor · x. */
 static void cheat(bool cheats, const struct sl_tensor *x, float factor)
 {
 	float *value = x->data;
@@ -191,7 +190,7 @@ static void cheat(bool cheats, const struct sl_tensor *x, float factor)
 		value[i] *= factor;
 }
 
-/* Also in tests alone: all chunks but the first take each other's places, so that the step sums in another order. */
+/* For tests only: swaps all chunks except the first, so that the step sums in another order. */
 static int place_of(const struct sl_middle *m, int chunk)
 {
 	const struct sl_session *s = sl_port_session(m->port);
@@ -209,7 +208,7 @@ static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int ch
 	enum sl_err err = sl_port_decode(m->port, pass->from, chunk, &in, fail);
 	struct sl_tensor out;
 
-	call = exec_call(m, chunk); /* head_act has said which tokens are chosen */
+	call = exec_call(m, chunk); /* again: only the decoded head_act says which tokens are chosen */
 	out = pass->out(m->trunk.exec, place, sl_plan_cut_count(m->trunk.plan, !mid, &call.dims));
 	call.slot = place;
 	sl_port_compute_begins(m->port);

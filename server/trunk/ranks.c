@@ -8,7 +8,7 @@
 
 static const char file_name[] = "libsplit_mpi.so";
 
-/* What mpirun, srun and others tell the processes that they start. */
+/* Environment variables by which mpirun, srun and others tell a process the number of ranks. */
 static const char *const told[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
 
 static bool is_rank(void)

@@ -1,13 +1,13 @@
-/* Servers that train one middle together: the ranks of an MPI job (`mpirun -n R splits serve CONFIG`), of which each
- * serves members of its own. MPI is in a module of its own, libsplit_mpi.so (server/mpi), so that splits needs no MPI
- * where there is one rank.
+/* Several servers that train one middle together: the ranks of an MPI job (`mpirun -n R splits serve CONFIG`). Each
+ * serves its own members of a group. MPI is in a module of its own, libsplit_mpi.so (server/mpi), so that a single
+ * server needs no MPI.
  *
- * All ranks call the same functions in the same order, so one thread at a time of each rank, the worker's, does. They
- * wait for the others as long as it takes; `alive` is called meanwhile, some times a second. What cannot be sent or
- * received ends the whole job. Addresses are host memory.
+ * gather_all, take, pass and spread are collective: all ranks call them in the same order, each on its worker's thread.
+ * They block until the other ranks are there, without limit, and call `alive` some times a second meanwhile. An error
+ * of communication ends the whole job. All data are in host memory.
  *
- * `tell`, `hear`, `send` and `receive` are apart from these: another thread, the loop's, may call them at any time, and
- * they wait for nobody. */
+ * `tell`, `hear`, `send` and `receive` are independent of these: the loop's thread may call them at any time, and they
+ * do not block. */
 #ifndef SL_SERVER_TRUNK_RANKS_H
 #define SL_SERVER_TRUNK_RANKS_H
 
@@ -22,34 +22,36 @@ enum { SL_RANKS_ABI = 3, SL_RANKS_WORD = 64 };
 struct sl_ranks {
 	uint32_t abi;
 	int rank, count; /* 0 ≤ rank < count */
-	int on_host;     /* number of this rank among those of its host, from 0 */
+	int on_host;     /* number of this rank among those on its host, from 0 */
 	void (*alive)(void);
-	/* [count][bytes], rank by rank, what each gives. */
+	/* Fills all[count][bytes] with the `own` of each rank, in order of ranks. */
 	void (*gather_all)(const struct sl_ranks *ranks, const void *own, void *all, size_t bytes);
-	/* From the rank before this one, and to the next one. */
+	/* take receives from the previous rank; pass sends to the next one. */
 	void (*take)(const struct sl_ranks *ranks, void *data, size_t bytes);
 	void (*pass)(const struct sl_ranks *ranks, const void *data, size_t bytes);
-	/* What the last rank has, to all. */
+	/* Broadcasts `data` of the last rank to all. */
 	void (*spread)(const struct sl_ranks *ranks, void *data, size_t bytes);
-	/* Tells all other ranks one word, `bytes` ≤ SL_RANKS_WORD, the same number on all ranks. It takes the place of
-	 * the last one: a rank may not hear of that any more. */
+	/* Sends a small message, a word, to all other ranks: `bytes` ≤ SL_RANKS_WORD, the same on all ranks. It
+	 * replaces this rank's previous word, which others may then never receive. */
 	void (*tell)(const struct sl_ranks *ranks, const void *word, size_t bytes);
-	/* `words` is [count][bytes]: the newest word of each rank that has told one since. False: nobody has. */
+	/* Receives words into words[count][bytes]: writes the newest of each rank that has sent one since the last
+	 * call. False: no rank has. */
 	bool (*hear)(const struct sl_ranks *ranks, void *words, size_t bytes);
-	/* To all other ranks, any number of bytes; copied. And of these the next that has come: free *data. */
+	/* send copies a message of any size, and sends it to all other ranks. receive gets the next one: free *data.
+	 * False: there is none. */
 	void (*send)(const struct sl_ranks *ranks, const void *data, size_t bytes);
 	bool (*receive)(const struct sl_ranks *ranks, void **data, size_t *bytes);
-	/* Ends all ranks with that exit status; does not return. */
+	/* Ends all ranks with this exit status; does not return. */
 	void (*abort)(const struct sl_ranks *ranks, int status);
-	/* All ranks end in good order: waits for them. */
+	/* Shuts MPI down; waits until all ranks call it. */
 	void (*close)(const struct sl_ranks *ranks);
 };
 
-/* *out NULL: this process is not one of several ranks. UNAVAILABLE: it is, and the module is not there. On the thread
- * that ends the process. */
+/* *out NULL: this process is not one of several ranks. UNAVAILABLE: it is one, but the module is missing, or MPI could
+ * not be started; VERSION: the module is from another build. Call it on the thread that ends the process. */
 enum sl_err sl_ranks_open(const struct sl_ranks **out, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Members of a group of `clients` that a rank serves: first … end - 1. Without ranks all of them. */
+/* The members of a group of `clients` that this rank serves: first … end - 1. `ranks` NULL: all of them. */
 struct sl_ranks_span {
 	int first, end;
 };
@@ -57,7 +59,7 @@ struct sl_ranks_span sl_ranks_span(const struct sl_ranks *ranks, int clients);
 /* The rank that serves that member. */
 int sl_ranks_of(const struct sl_ranks *ranks, int clients, int member);
 
-/* The module's only symbol, "sl_ranks_mpi"; NULL, and a sentence in `why`: MPI could not be begun. */
+/* The module's only symbol, "sl_ranks_mpi". It returns NULL, and a sentence in `why`, if MPI could not be started. */
 typedef const struct sl_ranks *sl_ranks_fn(void (*alive)(void), char *why, size_t cap);
 
 #endif

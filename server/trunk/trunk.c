@@ -74,7 +74,7 @@ enum sl_err sl_trunk_take_newest(const struct sl_trunk_taker *taker, const uint6
 	return SL_ERR_NOINPUT;
 }
 
-/* What opens a session that has a trunk of its own. */
+/* Arguments of take_up, for a session with a trunk of its own. */
 struct opening {
 	struct sl_trunk *trunk;
 	const struct sl_trunk_store *store;
@@ -97,7 +97,7 @@ static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
 		    : sl_trunk_first_weights(t->exec, t->plan, o->store, o->hello, o->port, o->need_weights);
 }
 
-/* The newest step that both sides can go on from: of those that the client holds, one that is kept here, or 0. */
+/* Loads the newest step from which both sides can go on: one that the client holds, and that is stored here or is 0. */
 static enum sl_err choose_step(struct opening *o, struct sl_fail *fail)
 {
 	const struct sl_trunk_taker taker = {take_up, o, ""};
@@ -132,7 +132,7 @@ enum sl_err sl_trunk_open(struct sl_trunk *t, const struct sl_trunk_store *store
 	t->alone = (struct sl_record){.hello = h};
 	t->r = (struct sl_records){.seat = &t->alone, .n = 1, .end = 1};
 	sl_keep_open(&t->keep, store->dir, store->tidy, name, store->owner, t->plan, store->core);
-	for (uint32_t i = 0; i < h->n_held; i++) /* what the client holds may be what it comes back for */
+	for (uint32_t i = 0; i < h->n_held; i++) /* the client may have to come back to any of these */
 		pin_step(&t->keep, h->held[i]);
 	err = choose_step(&opening, fail);
 	t->state = err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
@@ -217,7 +217,7 @@ static bool keep(struct sl_trunk *t, struct sl_port *port)
 	return sl_trunk_wrote(t, alone, err, &fail);
 }
 
-/* What a server that cheats would do, in tests alone (failpoint.h): one bit of one weight. */
+/* For tests only (failpoint.h): cheats as a dishonest server would, by flipping one bit of one weight. */
 static enum sl_err cheat(struct sl_trunk *t, struct sl_port *port)
 {
 	float *weights = sl_port_uploaded(port);
@@ -242,7 +242,7 @@ static enum sl_err apply(struct sl_trunk *t, struct sl_port *port, struct sl_fai
 	SL_FAILPOINT(err == SL_ERR_NONFINITE ? SL_FP_SERVER_ABANDON : SL_FP_NONE);
 	SL_FAILPOINT(SL_FP_SERVER_APPLY);
 	if (!err)
-		err = sl_port_follow(port, s->number + 1, fail); /* before: it can fail and leave all as it was */
+		err = sl_port_follow(port, s->number + 1, fail); /* before the commit: a failure leaves all as it was */
 	t->state = err ? t->state : SL_TRUNK_TORN;
 	if (!err)
 		err = sl_exec_scale(t->exec, s->grad_scale);
@@ -273,7 +273,7 @@ enum sl_err sl_trunk_commit(struct sl_trunk *t, struct sl_port *port, struct sl_
 		err = sl_exec_follow(t->exec, s->number + 1);
 	if (err)
 		return err;
-	if (s->number == t->from) /* the first one: from here on the steps kept behind it are another past's */
+	if (s->number == t->from) /* the first step: checkpoints of later steps now belong to an abandoned history */
 		sl_keep_leave(&t->keep, s->number);
 	sl_records_stepped(&t->r, &took, 1, false);
 	t->keep.made = s->epoch;
@@ -299,7 +299,7 @@ enum sl_err sl_trunk_gather(struct sl_trunk *t, struct sl_port *port)
 
 bool sl_trunk_gathered(struct sl_trunk *t, bool kept)
 {
-	t->r.stays = t->r.stays || (kept && t->r.done == t->from); /* who fetches came back to a run's end */
+	t->r.stays = t->r.stays || (kept && t->r.done == t->from); /* the client came back at the end of its run */
 	return kept;
 }
 

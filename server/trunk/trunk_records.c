@@ -2,12 +2,12 @@
 
 #include <string.h>
 
-/* A test plants a fault in its own copy of this file, and must find it. */
+/* tests/suite/test_trunk_table.c plants faults in its own copy of this file, and must find each of them. */
 #ifndef SL_PLANTED
 #define SL_PLANTED(fault) false
 #endif
 
-enum { BACK_MOST = 5 }; /* one that crashes again and again would have the others do the same steps for ever */
+enum { BACK_MOST = 5 }; /* a member that crashes again and again must not make the others repeat steps for ever */
 
 /* ---- who is done */
 
@@ -16,7 +16,7 @@ static bool run_is_over(const struct sl_record *s)
 	return s->ends_at && s->number >= s->ends_at;
 }
 
-/* Its run is over, and that of nobody else ends at the same step or before, and is not: nobody waits for it. */
+/* The seat's run is over, and all other members that are in have longer runs: so nobody waits for it. */
 static bool others_run_on(const struct sl_records *r, const struct sl_record *s)
 {
 	for (int k = 0; k < r->n; k++) {
@@ -45,7 +45,7 @@ char sl_record_note(const struct sl_records *r, int k)
 
 void sl_records_hear(struct sl_records *r, const char *note, uint64_t at)
 {
-	for (int k = r->first; k < r->end && k < (int)strlen(note); k++) { /* other ranks know of theirs */
+	for (int k = r->first; k < r->end && k < (int)strlen(note); k++) { /* other ranks do the same for theirs */
 		if (note[k] == SL_NOTE_FINISHED)
 			r->seat[k].state = SL_SEAT_DONE;
 		else if (r->varies)
@@ -70,11 +70,11 @@ void sl_records_await_all(struct sl_records *r)
 			r->seat[k].state = SL_SEAT_IN;
 }
 
-/* ---- whether all can go back for one
+/* ---- whether all can go back for one member
  *
- * A member says by itself which steps it holds, and it may have lost its files, have a full disk, or lie. So what it
- * says takes effect only where the store has the same step, and most of the others hold it, too: else one member could
- * have all begin anew, or end. */
+ * The server cannot check which steps a member holds: it may have lost its files, have a full disk, or lie. So a step
+ * that it names counts only if the store has it, and most of the others hold it, too. Otherwise one member could make
+ * all begin anew, or end. */
 
 bool sl_record_newest(const struct sl_record *s, uint64_t *step)
 {
@@ -88,7 +88,7 @@ bool sl_record_newest(const struct sl_record *s, uint64_t *step)
 	return any;
 }
 
-/* Each member keeps two checkpoints, and said so with its last step. */
+/* A member's last Commit named its two checkpoints. If the older one, pin[1], is later than `step`, that is gone. */
 bool sl_records_are_past(const struct sl_records *r, int k, uint64_t step)
 {
 	int others = 0, later = 0;
@@ -102,7 +102,7 @@ bool sl_records_are_past(const struct sl_records *r, int k, uint64_t step)
 	return 2 * later > others && !SL_PLANTED(ONE_TAKES_ALL_BACK);
 }
 
-/* It begins anew, though it or most of the others have had checkpoints. */
+/* It begins anew, though it had a checkpoint, or most of the others have two. */
 static bool lost_files(const struct sl_records *r, int k)
 {
 	if (SL_PLANTED(NONE_TO_LOSE))
@@ -118,7 +118,7 @@ static bool is_stored(const struct sl_records *r, uint64_t step)
 	return false;
 }
 
-/* It holds a step, the newest of which is *step, that is stored, and that most of the others hold. */
+/* *step: the newest step that it holds, that is stored, and that most of the others hold. False: there is none. */
 static bool can_go_back(const struct sl_records *r, int k, uint64_t *step)
 {
 	const struct sl_hello *h = r->seat[k].hello;
@@ -134,7 +134,7 @@ static bool can_go_back(const struct sl_records *r, int k, uint64_t *step)
 	return can;
 }
 
-/* The count begins anew behind a later checkpoint alone: else two steps named in turns would have no end. */
+/* Only a later step than before resets the count: a member that names two steps in turns must not go on for ever. */
 static bool may_go_back(struct sl_records *r, int k)
 {
 	struct sl_record *s = &r->seat[k];
@@ -176,7 +176,7 @@ enum sl_come sl_record_come(struct sl_records *r, int k, uint64_t *newest)
 		return come_varying(r, k, newest);
 	if (sl_hello_holds(s->hello, s->number) && (s->state != SL_SEAT_DONE || sl_hello_is_done(s->hello)))
 		return SL_COME_HERE;
-	/* one that was done does not begin anew while others are here */
+	/* a member that was done cannot begin anew while others are here */
 	if (lost_files(r, k) || (s->state == SL_SEAT_DONE && sl_hello_is_new(s->hello)))
 		return SL_COME_LOST;
 	if (s->state == SL_SEAT_DONE)
@@ -219,7 +219,7 @@ void sl_record_forget(struct sl_record *s)
 
 /* ---- where all go on from */
 
-/* Members of this rank have left behind this step: nobody redoes one before it. */
+/* The step at which the last member of this rank left: earlier steps cannot be repeated without it. */
 static uint64_t left_at(const struct sl_records *r)
 {
 	uint64_t step = 0;
@@ -256,7 +256,7 @@ static int lacks(const struct sl_records *r, uint64_t step, int *who)
 	return n;
 }
 
-/* Without whom all that are here could go on from a checkpoint. */
+/* The only member here that lacks a checkpoint which all others hold; -1: none, or all hold some checkpoint. */
 static int find_odd(const struct sl_records *r)
 {
 	uint64_t from;
@@ -345,14 +345,14 @@ void sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t
 void sl_record_keeps(struct sl_record *s, const uint64_t kept[2], bool writing, uint64_t next)
 {
 	for (int i = 0; i < 2; i++)
-		s->pin[i] = kept[i] < next ? kept[i] : 0; /* there is no later one */
+		s->pin[i] = kept[i] < next ? kept[i] : 0; /* a later one cannot exist */
 	s->has_files = s->pin[writing && !SL_PLANTED(BEING_WRITTEN_COUNTS)] != 0;
 }
 
 void sl_record_let_go(struct sl_records *r, int k)
 {
 	r->seat[k].state = SL_SEAT_DONE;
-	r->late_at = r->gone_at = r->done; /* it does not come back to redo steps with others */
+	r->late_at = r->gone_at = r->done; /* it will not come back to repeat steps with others */
 }
 
 void sl_record_over(struct sl_records *r, int k, enum sl_seat_end how)
@@ -363,7 +363,7 @@ void sl_record_over(struct sl_records *r, int k, enum sl_seat_end how)
 	s->hello = NULL;
 	if (finished) {
 		s->state = r->varies ? SL_SEAT_DONE : SL_SEAT_EMPTY;
-		r->late_at = r->done; /* it does not come back to redo steps with others */
+		r->late_at = r->done; /* it will not come back to repeat steps with others */
 	} else if (how != SL_SEAT_LOST && r->varies && s->state == SL_SEAT_IN) {
 		s->state = SL_SEAT_AWAY;
 	}
@@ -373,7 +373,7 @@ static bool is_needed(const struct sl_records *r, const struct sl_record *s)
 {
 	if (r->varies)
 		return s->number && s->state != SL_SEAT_DONE;
-	/* one that may have left without a goodbye may come for its weights: they are in the file that stays */
+	/* A member that is done and said no goodbye may still come for its weights: in the file that stays. */
 	return s->state == SL_SEAT_IN || (s->state == SL_SEAT_DONE && !r->stays);
 }
 

@@ -1,6 +1,6 @@
-/* What of a trunk's seats survives links and servers, and what follows from it: where a member that comes back goes on
- * from, who is awaited when a server begins again, and when nobody needs the files any more. The worker's; pure, as
- * trunk_table.h is. */
+/* The records of a trunk's seats, which survive links and restarts of the server. They decide where a member that comes
+ * back goes on from, whom a restarted server waits for, and when nobody needs the files any more. Pure functions, as in
+ * trunk_table.h; called on the worker. */
 #ifndef SL_SERVER_TRUNK_TRUNK_RECORDS_H
 #define SL_SERVER_TRUNK_TRUNK_RECORDS_H
 
@@ -8,86 +8,89 @@
 
 struct sl_record {
 	enum sl_seat_state state;     /* never LATE */
-	const struct sl_hello *hello; /* of its session; NULL: it has none */
-	bool foreign;                 /* the session is another client's than the seat's */
-	bool has_files;               /* a checkpoint lies on its disk for sure: whoever begins anew has lost it */
-	uint64_t number, ends_at;
-	uint64_t pin[2]; /* checkpoints on its disk, or being written: the newest, and the one before */
+	const struct sl_hello *hello; /* of the seat's session; NULL: it has none */
+	bool foreign;                 /* the session is not of the client that the seat belongs to */
+	bool has_files;               /* its member surely has a checkpoint: one that begins anew has lost its files */
+	uint64_t number, ends_at;     /* the step that it does next; steps of its run in all */
+	uint64_t pin[2]; /* the member's checkpoints: the newest, maybe still being written, and the one before */
 	uint64_t back_to;
-	int backs; /* how often all went back for it, to `back_to` at most */
+	int backs; /* how often all went back for the member, to step `back_to` or an earlier one */
 };
 
 struct sl_records {
 	struct sl_record *seat;
-	int n, first, end;
-	bool varies, ranks;
-	uint64_t done, late_at; /* the trunk's step; the newest one that was done without somebody, 0: none */
-	uint64_t gone_at;       /* the step behind which those are done that are not here */
+	int n, first, end;      /* seats; those of this rank: first … end - 1 */
+	bool varies, ranks;     /* members come and go; other ranks have some of the seats */
+	uint64_t done, late_at; /* the trunk's next step; its value after the last step that missed a member, 0: none */
+	uint64_t gone_at;       /* the step at which members that are not here had finished */
 	uint64_t on_disk;       /* the newest checkpoint that is known to be there; 0: none */
-	bool stays;             /* the newest checkpoint outlives a goodbye, for a longer run */
-	const uint64_t *stored; /* [n_stored] checkpoints of this trunk, newest first */
+	bool stays;             /* the newest checkpoint stays after a goodbye, so that the run can be made longer */
+	const uint64_t *stored; /* [n_stored] steps of this trunk's checkpoints, newest first */
 	int n_stored;
 };
 
-/* A checkpoint's note on each seat: see sl_records_hear. */
+/* The character for a seat in a checkpoint's note (keep.h). FINISHED: its run is over, so that it may leave. */
 enum { SL_NOTE_IN = '0', SL_NOTE_FINISHED = '1', SL_NOTE_AWAY = '2' };
 char sl_record_note(const struct sl_records *r, int k);
-/* What the newest checkpoint says, of step `at`. */
+/* Sets the states of seats by the note of the newest checkpoint, which is of step `at`. */
 void sl_records_hear(struct sl_records *r, const char *note, uint64_t at);
-/* Seats that are done and not here. */
+/* The number of seats that are done and have no session; 0 if members come and go. */
 int sl_records_gone(const struct sl_records *r);
-/* Who is gone has come back for a longer run: everybody is awaited again. */
+/* A member that was done has come back for a longer run: all seats that are done are awaited again. */
 void sl_records_await_all(struct sl_records *r);
 
 static inline bool sl_hello_is_new(const struct sl_hello *h)
 {
 	return h->n_held == 1 && h->held[0] == 0;
 }
-/* The newest step below that of its seat that it holds. False: there is none. */
+/* The newest step below that of its seat that the member holds. False: there is none. */
 bool sl_record_newest(const struct sl_record *s, uint64_t *step);
-/* Most of the others keep checkpoints behind `step` alone. */
+/* Most members other than k have two checkpoints that are both later than `step`. */
 bool sl_records_are_past(const struct sl_records *r, int k, uint64_t step);
 
-/* Where the member of a seat goes on from, that comes while others train. */
+/* Where a member that comes while others train goes on from. */
 enum sl_come {
 	SL_COME_HERE,    /* from the seat's step */
 	SL_COME_LONGER,  /* its run has become longer: all go back, and everybody is awaited */
 	SL_COME_BACK,    /* all go back with it */
 	SL_COME_BEHIND,  /* by itself from *newest, though it has done steps since */
-	SL_COME_ANEW,    /* it begins anew, by itself */
+	SL_COME_ANEW,    /* by itself from step 0 */
 	SL_COME_LOST,    /* refused: it begins anew and has lost its files */
 	SL_COME_NOWHERE, /* refused: there is no step that it and the others hold */
-	SL_COME_LATER,   /* once heads and tails of others are there, which it needs */
+	SL_COME_LATER,   /* it needs heads and tails of others, and waits until these are there */
 };
 enum sl_come sl_record_come(struct sl_records *r, int k, uint64_t *newest);
-/* It comes with the heads and tails of others, of step `number`. It is in once it has done a step. */
+/* The member comes with heads and tails of others, of step `number`. It is AWAY until it has done a step. */
 void sl_record_newcomer(struct sl_record *s, uint64_t number);
-/* It has come so; not for refusals. */
 void sl_record_forget(struct sl_record *s); /* its member begins anew */
+/* Updates the record of a member that came as `how`, which is no refusal and not LATER. */
 void sl_record_came(struct sl_records *r, int k, enum sl_come how, uint64_t newest);
 
-/* Whether a trunk whose other members are not here can go on from the step. `left`: the note of that step's checkpoint;
- * NULL: it has none. */
+/* Whether the trunk can go on from `step` without the members that are not here. `left`: the note of that step's
+ * checkpoint; NULL: it has none. */
 bool sl_records_can_begin(const struct sl_records *r, uint64_t step, const char *left);
-/* All go on from the step, whose checkpoint has been read. A member that was behind it then, and has passed the steps
- * that it missed since, holds this step alone. True: there was one, and its seat's state is another than was read. */
+/* begin: all go on from `step`, whose checkpoint was read. caught_up, called before: whether the file has the member at
+ * an earlier step, while it has passed the missed steps since and holds `step`; its seat then gets that step. */
 bool sl_record_caught_up(const struct sl_records *r, int k, uint64_t step);
 void sl_records_begin(struct sl_records *r, uint64_t step);
-/* The group had done steps up to that of a checkpoint, which has been read, without the member: it goes on behind the
- * others, from *from. Not where others are elsewhere, or members come and go. */
+/* Whether the checkpoint of `step`, which was read, has steps that were done without the member: then it goes on from
+ * *from, behind the others. Never with other ranks, nor where members come and go. */
 bool sl_record_was_late(const struct sl_records *r, int k, uint64_t step, uint64_t *from);
-/* The seat whose member begins anew or comes from elsewhere, where the others can go on from a checkpoint; -1: none. */
+/* The seat whose member begins anew, or holds none of the others' steps, while the others can go on from a checkpoint;
+ * -1: none. */
 int sl_records_stranger(const struct sl_records *r);
 
-/* A step was done, or a round of `steps`. What each seat of this rank had to do with it: LOST, its link was lost, and
- * nobody waits for it any more. `others_missed`: one of another rank was not in it. */
+/* How a seat of this rank took part in a step. LEFT_OUT: it spoiled the step; MISSED: it was late or away; LOST: the
+ * same, and its link is lost, so that nobody waits for it any more. */
 enum sl_took { SL_TOOK_PART, SL_TOOK_LEFT_OUT, SL_TOOK_MISSED, SL_TOOK_LOST };
+/* A step, or a round of `steps`, was done. `others_missed`: a member of another rank missed it. */
 void sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t steps, bool others_missed);
-/* What its Commit says of its checkpoints: `kept` of the next step, of which the newest may still be being written. */
+/* Notes the member's checkpoints, as its Commit names them, newest first. `writing`: the newest is not yet on its disk.
+ * `next`: the step that it does next. */
 void sl_record_keeps(struct sl_record *s, const uint64_t kept[2], bool writing, uint64_t next);
-/* It gets the weights of its last step, and may leave: this is on the disk before it hears so. */
+/* The member gets the weights of its last step, and may leave. The caller stores that before it answers the member. */
 void sl_record_let_go(struct sl_records *r, int k);
-/* Its session is over; and what is to be done with the files, if it was the last one. */
+/* over: the session of seat k has ended. last: what to do with the files then. */
 void sl_record_over(struct sl_records *r, int k, enum sl_seat_end how);
 enum sl_last { SL_LAST_NOTHING, SL_LAST_WRITE, SL_LAST_REMOVE };
 enum sl_last sl_records_last(const struct sl_records *r, enum sl_seat_end how);

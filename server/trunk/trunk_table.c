@@ -1,11 +1,11 @@
 #include "server/trunk/trunk_table.h"
 
-/* A test plants a fault in its own copy of this file, and must find it. */
+/* tests/suite/test_trunk_table.c plants faults in its own copy of this file, and must find each of them. */
 #ifndef SL_PLANTED
 #define SL_PLANTED(fault) false
 #endif
 
-enum { PROBATION_MOST = 10 }; /* doublings */
+enum { PROBATION_MOST = 10 }; /* most doublings of the probation */
 
 /* ---- who is there */
 
@@ -46,19 +46,19 @@ struct sl_trunk_tally sl_trunk_count(const struct sl_trunk_table *t)
 	return c;
 }
 
-/* Members that wait to begin. */
+/* The state while members gather. */
 struct gathered {
-	int here, least;
-	bool awaited; /* one that is not there is */
-	bool ending;  /* an older link is still there */
-	bool done;    /* the runs of all that are here are over */
-	bool can;     /* they can do without those that are done */
-	bool away;
+	int here, least; /* members that are here; that are needed */
+	bool awaited;    /* an awaited member is not here */
+	bool ending;     /* an older link is still there */
+	bool done;       /* the runs of all that are here are over */
+	bool can;        /* they can go on without those that are done */
+	bool away;       /* a member that was done is not here */
 };
 
 static bool can_do_without(const struct sl_trunk_table *t, const struct sl_seat *s)
 {
-	/* with other ranks the newest file of one may be of no use: all ranks find out together */
+	/* With ranks this rank's newest checkpoint may not be the one to go on from: the ranks find out together. */
 	return (t->ranks || sl_hello_holds(s->hello, t->gone_at)) &&
 	       (s->state != SL_SEAT_DONE || sl_hello_is_done(s->hello));
 }
@@ -79,7 +79,7 @@ static struct gathered gather(const struct sl_trunk_table *t)
 		g.done = g.done && sl_hello_is_done(s->hello);
 		g.can = g.can && can_do_without(t, s);
 	}
-	g.least = g.done ? 1 : sl_trunk_least(t); /* one that is done has no step to do */
+	g.least = g.done ? 1 : sl_trunk_least(t); /* members that are done have no step to do */
 	return g;
 }
 
@@ -91,8 +91,8 @@ static bool all_here(const struct sl_trunk_table *t, bool tired)
 		return false;
 	if (varies(t))
 		return g.here >= g.least && (!g.awaited || tired);
-	/* a rank that all have left takes part in what the others do; whoever begins anew, or comes from elsewhere,
-	 * waits for all */
+	/* A rank without members (`staying`) takes part in what the others do. Members that cannot go on without those
+	 * that are done wait for all. */
 	return !g.awaited && (g.here || t->staying) && (!g.away || g.can);
 }
 
@@ -123,9 +123,9 @@ static bool may_apply(const struct sl_trunk_table *t, bool tired)
 		return false;
 	if (!t->ranks)
 		return own.ready >= sl_trunk_least(t);
-	/* From here on the worker waits for the other ranks, and members of this one can do nothing. So where somebody
-	 * may still be ready, or nobody is, the others come first; but nobody comes back to a rank that all have left.
-	 */
+	/* APPLY blocks the worker until the other ranks are there, and members of this rank cannot compute meanwhile.
+	 * So if no member is ready, or one may be ready soon, the other ranks must be ready first. A rank without
+	 * members has nobody to wait for. */
 	if (!own.members || (own.ready && !own.works))
 		return true;
 	return t->far.could && own.ready + t->far.ready > 0;
@@ -167,8 +167,8 @@ bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k, bool end_tired)
 
 /* ---- what is next */
 
-/* Where members are inside a round, its end would wait for a newcomer's whole round. If they are too few to end it,
- * they wait for the newcomer anyhow. */
+/* In rounds: if others are inside a round, a newcomer waits for its end, since the round would otherwise have to wait
+ * for the newcomer's steps. If the others are too few to end the round, it comes at once. */
 static bool comes_later(const struct sl_trunk_table *t, int k)
 {
 	bool inside = false;
@@ -193,7 +193,7 @@ static int find_coming(const struct sl_trunk_table *t)
 	return -1;
 }
 
-/* A seat that has prepared a step that was done without it; or one inside its round. */
+/* A seat that has prepared a step: one that was done without it (`behind`), or one inside its round. */
 static int find_prepared(const struct sl_trunk_table *t, bool behind)
 {
 	for (int k = 0; k < t->n; k++) {
@@ -306,7 +306,7 @@ void sl_trunk_gathers(struct sl_trunk_table *t)
 {
 	t->open = false;
 	for (int k = 0; k < t->n; k++) {
-		if (t->seat[k].asks) /* it has steps to do again */
+		if (t->seat[k].asks) /* it may have to repeat steps */
 			t->seat[k].state = SL_SEAT_IN;
 		t->seat[k].asks = false;
 		if (t->seat[k].link == SL_LINK_ASKING || t->seat[k].link == SL_LINK_GIVEN)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What an audit costs: seconds of a step with audits and without, and MB of a fetch. `bash tests/bench/audit.sh` after `make` and
-# `make T=audit build-tests`; a minute on one core. The table goes to docs/results/audit.md.
+# Measures what an audit costs: seconds of a step with audits and without, and MB of a fetch. `bash
+# tests/bench/audit.sh` after `make` and `make T=audit build-tests`; a minute on one core. The table goes to
+# docs/results/audit.md.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh

@@ -28,7 +28,7 @@ BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build/release"))
 
 
 def batches(args, sets, epochs):
-    """NCHW images and labels of so many epochs of training; 0: of an evaluation."""
+    """NCHW images and labels of this many epochs of training; 0: of one evaluation."""
     pipe = subprocess.Popen([f"{BUILD}/tests/bench/bench_batches", args.config, str(epochs), *sets], stdout=subprocess.PIPE, bufsize=1 << 20)
     while True:
         head = pipe.stdout.read(12)
@@ -62,7 +62,7 @@ def with_sets(sets):
 
 
 def learning_rate(epoch):
-    """Of the recipe: straight lines between its points."""
+    """The recipe's rate at this time: linear between its points."""
     return float(np.interp(epoch, [0, 5, 24], [0, 0.4, 0]))
 
 

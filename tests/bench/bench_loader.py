@@ -39,7 +39,7 @@ def scene(h, w, seed):
 
 
 def make(root, n, h, w):
-    """n files, of which each eighth is another picture: nothing is kept between them."""
+    """Makes n files, of which every eighth has a new picture: nothing is cached between them."""
     size = 0
     for i in range(n):
         path = os.path.join(root, "train", "class-%d" % (i % 2), "%05d.jpg" % i)
@@ -54,7 +54,7 @@ def make(root, n, h, w):
 
 
 def cpu():
-    """Seconds that children, which have ended, took of CPUs."""
+    """CPU seconds of the children that have ended."""
     r = resource.getrusage(resource.RUSAGE_CHILDREN)
     return r.ru_utime + r.ru_stime
 

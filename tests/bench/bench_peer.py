@@ -62,12 +62,12 @@ MEMORY_TARGET, SCALING_TARGET = 0.6, 1.7
 
 
 def our_env():
-    """Ours runs with the malloc that it finds everywhere."""
+    """Our programs run with the system's malloc."""
     return {k: v for k, v in os.environ.items() if k not in MALLOC_KEYS and k != "OPENBLAS_CORETYPE"}
 
 
 class Ours:
-    """One of our programs, which waits for the names of pieces."""
+    """One of our programs, which runs the pieces that it is asked for."""
 
     def __init__(self, piece, program, *args):
         self.piece = piece
@@ -75,7 +75,7 @@ class Ours:
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=our_env())
 
     def ask(self):
-        """The numbers that it answers with."""
+        """Returns the numbers of its answer."""
         answer = []
         try:
             self.p.stdin.write(self.piece + "\n")
@@ -89,7 +89,7 @@ class Ours:
         return float(self.ask()[0])
 
     def close(self):
-        """What it says of the CPU."""
+        """Ends it; returns its line about the CPU."""
         self.p.stdin.close()
         self.p.stdout.read()
         said = self.p.stderr.read()

@@ -65,7 +65,7 @@ class Adapted(nn.Linear):
 
 
 def freeze(net, *learns):
-    """All but adapters and these."""
+    """Freezes all parameters but adapters and these."""
     for p in net.parameters():
         p.requires_grad_(False)
     for part in [*learns, *(x for m in net.modules() if isinstance(m, Adapted) for x in (m.a, m.b))]:
@@ -153,7 +153,7 @@ LORA_STEPS = [("to the longest", 0, 0.3)]
 
 
 def write_config(folder, quick):
-    """What our side builds the network from; quick: a tiny one."""
+    """Writes the config from which our side builds the network; quick: a tiny one."""
     config = {"model_type": "roberta", "architectures": ["RobertaForMaskedLM"], "vocab_size": VOCAB,
               "hidden_size": 48 if quick else FEATURES, "intermediate_size": 96 if quick else WIDE,
               "num_hidden_layers": 2 if quick else LAYERS, "num_attention_heads": HEADS,

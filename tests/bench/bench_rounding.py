@@ -123,7 +123,7 @@ def losses(run, truth):
 
 
 def all_gradients(run, truth):
-    """As one vector."""
+    """All gradients as one vector."""
     names = sorted(truth.grad)
     return {"all": off(np.concatenate([run.grad[n].ravel() for n in names]), np.concatenate([truth.grad[n].ravel() for n in names]))}
 
@@ -158,7 +158,7 @@ def mean(values):
 
 
 def kept(path, compute):
-    """compute(), or what it gave before."""
+    """Returns the kept result of compute(), or calls it and keeps it."""
     if path is None or not os.path.exists(path):
         result = compute()
         if path is not None:

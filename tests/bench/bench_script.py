@@ -118,7 +118,7 @@ def rpc_step(x, t):
 
 
 class make_middle_contiguous(nn.Module):
-    """RemoteModule makes it there, from its class."""
+    """A class, because RemoteModule constructs the module on the other side."""
 
     def __init__(self):
         super().__init__()

@@ -22,7 +22,7 @@ from bench_peer import BUILD, Ours, our_env, use_threads
 
 
 def made(count, seed):
-    """The numbers of bench_vocab.c."""
+    """Makes the same numbers as bench_vocab.c."""
     import numpy as np
 
     x = (np.arange(count, dtype=np.uint32) + np.uint32(seed)) * np.uint32(2654435761)
@@ -100,7 +100,7 @@ def write_folder(folder, o):
 
 
 def serve(folder):
-    """A server, once it says where it listens."""
+    """Starts a server and waits until it says where it listens."""
     server = subprocess.Popen([os.path.join(BUILD, "splits"), "serve", f"{folder}/server.yaml"], stderr=subprocess.PIPE, text=True,
                               env=our_env())
     for line in server.stderr:

@@ -55,7 +55,7 @@ def say(name, old, new):
 
 
 def encoder_args(tree):
-    """What comes first: older programs know one layer alone."""
+    """The first arguments: older programs know only one layer."""
     with open(f"{tree}/tests/bench/bench_encoder.c") as f:
         return ["roberta"] if "roberta" in f.read(400) else []
 

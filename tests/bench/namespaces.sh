@@ -1,5 +1,5 @@
-# Sourced by what measures over a shaped link: two network namespaces, ${ns}c and ${ns}s, with 127.1.0.1 and 127.1.0.2, joined by a
-# veth pair whose two directions are held to one rate by tc (tbf). Root, iproute2.
+# Sourced by measurements over a shaped link: two network namespaces, ${ns}c and ${ns}s, with 127.1.0.1 and 127.1.0.2,
+# joined by a veth pair. tc (tbf) limits both of its directions to one rate. Needs root and iproute2.
 
 namespaces_make() {
 	ip netns add "${ns}c"

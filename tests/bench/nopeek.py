@@ -50,7 +50,7 @@ def trained(x, y, weight, epochs=4, batch=64):
 
 
 def attacked(act, image, steps=300, wide=32):
-    """Mean PSNR of every fifth picture, by a decoder that has learned from the others."""
+    """Mean PSNR of every fifth picture, by a decoder trained on the others."""
     up = lambda i: nn.Sequential(nn.ConvTranspose2d(i, wide, 4, 2, 1), nn.BatchNorm2d(wide), nn.ReLU())
     conv = lambda o: nn.Conv2d(wide, o, 3, padding=1)
     decoder = nn.Sequential(nn.BatchNorm2d(act.shape[1]), up(act.shape[1]), up(wide), conv(wide), nn.ReLU(), conv(wide), nn.ReLU(), conv(3))

@@ -11,11 +11,13 @@
 # 1), a plain socket is measured too (bench_socket): the seconds of the server's core that moving the uncompressed bytes
 # takes without any of this project's code. Bytes: payloads and headers of training, as the daemons count them.
 #   --write  the table and its pictures to docs/results/link.md     --quick  tiny settings, to see that it works
-# STEPS (6): timed steps a row. ALONE_RUNS (5): of each side alone, of which the median counts. CODECS, CHUNKS, FACTORS: what to run; COMPUTE: seconds to take for the compute time; CLIENT_SETS: more --set pairs for every run.
-# CONGESTION (reno, which every kernel has): TCP's control. BBR, some hosts' own, paces: it takes 0.04 s more of a core for
-# the uncompressed bytes of a batch, and lets the link idle for 0.2 s every 10 s. NOTSENT_LOWAT: of TCP, in bytes, where the kernel's own (no limit) is not wanted. BUILD, DATA, SERVER_YAML: as pair.sh.
-# The server stays on loopback addresses, the only ones that it takes without authentication: 127.1.0.0/24 lies on the
-# veth pair, whose ends route it (route_localnet), and lo does not have it.
+# STEPS (6): timed steps per row. ALONE_RUNS (5): runs of each side alone, of which the median counts. CODECS, CHUNKS,
+# FACTORS: the settings to run. COMPUTE: seconds to assume as the compute time. CLIENT_SETS: more --set pairs for every
+# run. CONGESTION (reno, which every kernel has): TCP's congestion control. BBR, the default of some hosts, paces: it
+# takes 0.04 s more of a core for the uncompressed bytes of a batch, and leaves the link idle for 0.2 s every 10 s.
+# NOTSENT_LOWAT: TCP's limit in bytes, instead of the kernel's default (none). BUILD, DATA, SERVER_YAML: as in pair.sh.
+#  The server keeps loopback addresses, the only ones that it accepts without authentication: 127.1.0.0/24 is on the
+# veth pair, whose ends route it (route_localnet), and not on lo.
 set -eu
 [ "$(id -u)" = 0 ] || { echo "${0##*/}: needs root, for network namespaces and tc: nothing was run" >&2; exit 77; }
 . "$(dirname "$0")/pair.sh"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# train.accumulate and train.ema: with a server as in one process, to the bit; killed between the batches of a step, and in an
-# evaluation, on either side; N batches learn what one of N times the size does; the model is the average that was evaluated.
+# train.accumulate and train.ema: a run with a server equals one in one process, to the bit, also if either side is
+# killed between the batches of a step or in an evaluation. A step of N batches learns what one batch of N times the
+# size does. The model is the average that was evaluated.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -14,11 +15,11 @@ steps=18 # batches, of which 4 steps of the optimizer are made
 for codec in none 'topk:0.2,ef=true|f16'; do
 	as_local remote local $steps "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --fresh
 done
-# killed behind each batch of a step
+# killed after each batch of a step
 for at in 5 6 7 8; do
 	killed_client $at local "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec"
 done
-# the server is lost in the middle of a step, and the state that the client holds goes to the next one
+# The server dies in the middle of a step; the client's state must move to another server.
 port=$(free_port)
 start_server one listen="tcp://127.0.0.1:$port" store="$tmp/other"
 client_stands 7 lost "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --set server="tcp://127.0.0.1:$port" --set link.on_server_lost=wait --set link.retry_ms=50
@@ -28,7 +29,7 @@ let_go lost
 wait "$client_pid" || fail "a server that came back: status $?"
 same_run lost local $steps
 
-# stopped in an evaluation, whose weights are the average: what goes on is what learned
+# Stopped in an evaluation, which uses the averaged weights: the run must continue from the weights that train.
 export SPLIT_FAILPOINTS=server.eval=hold
 plain=$SPLITS SPLITS=$PWD/$BUILD/fail/splits
 start_server slow store="$tmp/slow"
@@ -43,7 +44,7 @@ wait "$client_pid" || fail "paused: status $?"
 client paused "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --set server="$endpoint" --resume || fail "--resume after a pause: status $?"
 same_run paused local $steps
 
-# what is evaluated is what the model's file has
+# The model's file has the weights that were evaluated.
 said() { sed -n 's/^test accuracy .* loss \([0-9.]*\).*/\1/p' "$1" | head -n 1; }
 "$SPLITC" eval "$tmp/client.yaml" --local --set "codec=$codec" --set log.dir="$tmp/local" >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
 [ "$(said "$tmp/local.log")" = "$(said "$tmp/eval.log")" ] || fail "the run says $(said "$tmp/local.log"), and its model $(said "$tmp/eval.log")"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# deploy/prometheus/alerts.yaml: promtool takes it, every metric in it is one that the daemons have, each alert fires where it must,
-# and none does in a run that goes well, is done, or ended. Needs promtool (Debian's package prometheus).
+# deploy/prometheus/alerts.yaml: promtool accepts it, the daemons have every metric in it, each alert fires when it
+# must, and none fires for a run that goes well, is done, or ended. Needs promtool (Debian's package prometheus).
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -15,7 +15,7 @@ sed -n 's/.*- alert: //p' "$rules" | sort >"$tmp/alerts"
 
 # series NAME{LABELS} VALUES
 series() { printf '      - {series: %s, values: "%s"}\n' "'$1'" "$2" >>"$tmp/test.yaml"; }
-# expects MINUTE ALERT INSTANCE…: of these instances it fires, and of no other
+# expects MINUTE ALERT INSTANCE…: the alert fires for these instances and no others.
 expects() {
 	local minute=$1 alert=$2 instance severity
 	severity=$(grep -A12 "alert: $alert$" "$rules" | sed -n 's/.*severity: \([a-z]*\).*/\1/p' | head -n 1)
@@ -25,7 +25,7 @@ expects() {
 	done
 	echo '        ]}' >>"$tmp/test.yaml"
 }
-# the values of one daemon where all is well; a rule's own instance has others
+# calm INSTANCE: series of a daemon without faults; the instances that test a rule have other values.
 calm() {
 	series "up{job=\"splits\", instance=\"$1\"}" '1x90'
 	series "split_session_idle_seconds{job=\"splits\", instance=\"$1\", peer=\"edge\", session=\"a\"}" '1x90'
@@ -47,7 +47,7 @@ run() { promtool test rules "$tmp/test.yaml" >"$tmp/test.log" 2>&1; }
 
 begin
 calm well
-# a client: none without a link or a log has a disk, places, or is expected to be there for ever
+# A client without a link or a log does not report disk or sessions, and nothing expects it to run for ever.
 series 'up{job="splitc", instance="edge:9570"}' '1x40 0x50'
 series 'split_session_idle_seconds{job="splitc", instance="edge:9570", peer="host"}' '2x40'
 series 'split_disk_free_bytes{job="splitc", instance="edge:9570"}' '0x40'
@@ -56,7 +56,7 @@ series 'split_start_time_seconds{job="splitc", instance="edge:9570"}' '1x9 2x9 3
 series 'split_ready{job="splitc", instance="edge:9570"}' '0x40'
 series 'split_sessions{job="splitc", instance="edge:9570"}' '1x40'
 series 'split_sessions_limit{job="splitc", instance="edge:9570"}' '0x40'
-# one fault each
+# one fault per instance
 series 'up{job="splits", instance="down"}' '1x40 0x50'
 series 'split_session_idle_seconds{job="splitc", instance="idle", peer="host", session="b"}' '0x40 0+60x50'
 series 'split_task_seconds{job="splits", instance="hangs"}' '0x40 0+60x50'
@@ -86,7 +86,7 @@ expects 80 SplitServerFull crowded
 run || { cat "$tmp/test.log"; fail 'promtool test rules'; }
 cp "$tmp/test.yaml" "$tmp/faults.yaml"
 
-# the only server is down, and its name in DNS with it
+# The only server is down, and its DNS name disappears with it.
 begin
 series 'up{job="splits", instance="server"}' '1x40 stale'
 series 'up{job="splitc", instance="client"}' '1x90'
@@ -95,7 +95,7 @@ expects 39 SplitServerDown
 expects 60 SplitServerDown ''
 run || { cat "$tmp/test.log"; fail 'a server that has no name any more is not missed'; }
 
-# a rule that is wrong is found out
+# The test notices a wrong rule.
 sed 's/idle_seconds) > 600/idle_seconds) > 60000/' "$rules" >"$tmp/alerts.yaml"
 sed "s#^rule_files: .*#rule_files: [$tmp/alerts.yaml]#" "$tmp/faults.yaml" >"$tmp/test.yaml"
 ! run || fail 'a rule that never fires is not found out'

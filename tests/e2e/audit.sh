@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# train.audit and splitc audit: a server that cheats (another weight, loss, activation or order of chunks, a gradient that pulls
-# the head elsewhere: server.* failpoints) is caught at that step, with status 79 and a sentence; an honest one never, with
-# codecs that keep a state, two optimizers, LoRA, and kills. What a run learns is the same with audits and without.
+# train.audit and splitc audit catch a server that cheats (another weight, loss, activation or order of chunks, or a
+# gradient that pulls the head elsewhere: failpoints server.*) at that step, with status 79 and a sentence. An honest
+# server is never accused: with codecs that keep a state, two optimizers, LoRA, and kills. Audits do not change what a
+# run learns.
 set -eu
 cd "$(dirname "$0")/../.."
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
@@ -14,7 +15,7 @@ cp "$tmp/client.yaml" "$tmp/adamw.yaml"
 use_adamw "$tmp/adamw.yaml"
 audits() { sed -n 's/.*audits: \([0-9]*\) steps in .*/\1/p' "$tmp/$1.log"; }
 
-# ---- honest: every step, whatever the codec; the same run as without
+# ---- honest: audited at every step with each codec, the run equals the one without audits
 for row in none 'quant:8' 'topk:0.1,ef=true' 'quant:4,round=stochastic|zstd'; do
 	for config in client adamw; do
 		name=$config-${row//[^a-z0-9]/-}
@@ -57,13 +58,13 @@ for row in ${SPLIT_LONG:+none quant:8 topk:0.1,ef=true quant:4,round=stochastic}
 	done
 done
 
-# ---- a kill within a stretch: the run comes back, and is no less honest
+# ---- a kill between two audits: the resumed run passes its audits
 killed='client-none server.apply@6'
 killed_server server.apply=kill@6 client-none "$tmp/client.yaml" --set train.audit.every=1
 SPLITS=$PWD/$BUILD/fail/splits
 [ "$(audits "$killed")" -ge 8 ] || fail "$(audits "$killed") steps of a run with a kill were audited"
 
-# ---- cheats: caught at that step, and nothing of a wrong gradient is applied
+# ---- cheats: each is caught at that step, and no wrong gradient is applied
 cheats() { # NAME FAILPOINT PASSAGE STEP:_WHAT STEPS_DONE
 	local rc=0
 	SPLIT_FAILPOINTS="$2=EIO@$3" start_server "$1" store="$tmp/store-$1"
@@ -76,15 +77,16 @@ cheats() { # NAME FAILPOINT PASSAGE STEP:_WHAT STEPS_DONE
 cheats act server.cheat_act 18 '5: mid_act of chunk 1' 4
 cheats loss server.cheat_loss 19 '5: head_grad of chunk 2' 4
 cheats hijack server.hijack 21 '6: head_grad of chunk 0' 5
-# seen in the middle itself, or by what the next step makes of it
+# found in the middle's weights themselves, or in the outputs of the next step
 cheats weight server.cheat_weight 7 '7: features.1.conv.0.0.weight (1 of [0-9]* numbers of the middle differ)\|8: mid_act of chunk 0' 7
-# Payloads without a codec are received where their chunk's tensor lies: that cannot be turned round. The last bits of weights and the
-# running statistics change, which 8 bits may hide until the stretch of steps ends: at most four behind the cheat.
+# Payloads without a codec are received in place, so their order cannot be changed: this case needs quant:8. The cheat
+# changes only the last bits of weights and running statistics. 8 bits may hide that until the next audit of the
+# weights, at most four steps later.
 cheats order server.cheat_order '25+' '[4-7]: [^ ]* ([0-9]* of [0-9]* numbers of the middle differ)\|[5-8]: [a-z]*_[a-z]* of chunk [0-3]' any --set codec=quant:8
 SPLIT_FAILPOINTS=server.hijack=EIO@9+ start_server sly store="$tmp/store-sly"
 client unseen "$tmp/client.yaml" --set server="$endpoint" || fail 'without audits nobody sees it'
 
-# ---- the command: on a run that was killed, which then goes on as if nobody had asked; labels count as in the run
+# ---- the command: on a run that was killed; afterwards the run continues as if not audited. Class weights apply as in the run
 weighted=(--set train.class_weights=1,2,3,4,5,6,7,8,9,0.5)
 audit() { # NAME STATUS ARGUMENT…
 	local rc=0

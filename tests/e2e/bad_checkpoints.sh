@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A run of which both sides hold steps 9 and 6 is gone on with, after somebody has damaged or exchanged its checkpoints. Torn,
-# truncated or another's: refused, and the older one used; another model, cut or codec: refused with both named.
+# Both sides of a run hold steps 9 and 6; then checkpoints are damaged or exchanged, and the run is resumed. A torn,
+# truncated or foreign checkpoint is refused, and the older one is used. Another model, cut or codec is refused with
+# both values named.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/failpoints.sh
@@ -12,7 +13,7 @@ undisturbed 3
 ours() { echo "$run/checkpoint-$(printf %012d "$1").safetensors"; }
 theirs() { echo "$store"/session-*-"$(printf %012d "$1")".safetensors; }
 
-# interrupted NAME CODEC: a run that dies when its third checkpoint is there, both sides' files in $tmp/NAME
+# interrupted NAME CODEC: a run that dies after its third checkpoint; keeps both sides' files in $tmp/NAME.
 interrupted() {
 	local rc try
 	for try in 1 2 3 4 5; do # on a busy machine one may be skipped
@@ -37,7 +38,7 @@ interrupted saved quant:8
 interrupted other topk:0.1,ef=true
 interrupted adamw "${codecs[3]}"
 
-# both sides of step 3 beside those of 9 and 6, as a pinned one is
+# Both sides also hold step 3 besides 9 and 6, as they would a pinned one.
 three() {
 	rm -rf "$run" "$store" "$tmp"/*.log
 	settings quant:8
@@ -62,7 +63,7 @@ mkdir "$tmp/three"
 mv "$run" "$tmp/three/run"
 mv "$store" "$tmp/three/store"
 
-# put_back: both sides as they were
+# put_back: restores the files of both sides.
 put_back() { # [NAME]
 	rm -rf "$run" "$store" "$tmp"/*.log
 	cp -r "$tmp/${1:-saved}/run" "$run"
@@ -70,7 +71,7 @@ put_back() { # [NAME]
 	settings quant:8
 	sets+=(--set log.level=info)
 }
-# resumed STATUS [key=value]…: splitc train --resume ends so
+# resumed STATUS [key=value]…: splitc train --resume ends with STATUS.
 resumed() {
 	local status=$1 pair
 	shift
@@ -80,7 +81,7 @@ resumed() {
 	ends_with "$client_pid" "$status" $patience "$what"
 	end_server
 }
-# goes_on_from STEP WHO: … and is the undisturbed run; WHO's log says that a checkpoint was refused
+# goes_on_from STEP WHO: the resumed run equals the undisturbed one, and WHO's log says that a checkpoint was refused.
 goes_on_from() {
 	resumed 0
 	grep -q "session-open: .*, from step $1$" "$tmp/client.log" || fail "$what: it did not go on from step $1"
@@ -120,8 +121,8 @@ what="one that the server lacks" && put_back && rm "$(theirs 9)"
 broken_client=client.kept=kill resumed 137 train.checkpoint_every=2
 [ -f "$(ours 8)" ] && [ -f "$(ours 6)" ] && [ ! -f "$(ours 9)" ] || fail "$what: left are $(ls "$run")"
 
-# A state that no codec takes, in a file whose hash is right: an older one is gone on from, and the codecs that had taken theirs
-# have none of it left. Where the server has none, the client keeps its own.
+# A file with a right hash whose state no codec accepts: the run continues from an older one, and the codecs that had
+# accepted their part keep nothing of it. If the server has no older one, the client keeps its own.
 put_other() { # [NAME CODEC]
 	rm -rf "$run" "$store" "$tmp"/*.log
 	cp -r "$tmp/${1:-other}/run" "$run"
@@ -146,7 +147,7 @@ what="forged, server" && put_other && forge "$(theirs 9)" 9 head_grad
 codec=2 goes_on_from 6 server
 what="both forged, server" && put_other && forge "$(theirs 9)" 9 head_grad && forge "$(theirs 6)" 6 head_grad
 is_kept
-# more steps counted than there were
+# A count of applied steps that is higher than the steps of the run is refused.
 what="forged count, client" && put_other adamw "${codecs[3]}" && forge "$(ours 9)" 9 tail.applied
 codec=3 goes_on_from 6 client
 what="forged count, server" && put_other adamw "${codecs[3]}" && forge "$(theirs 9)" 9 middle.applied
@@ -155,7 +156,7 @@ grep -q 'checkpoint-refused: step 9: its loss scale or its count of applied step
 what="both counts forged, server" && put_other adamw "${codecs[3]}" && forge "$(theirs 9)" 9 middle.applied && forge "$(theirs 6)" 6 middle.applied
 is_kept
 
-# refuses WHAT KEY=VALUE: status 78, and the two values in one sentence
+# refuses WHAT KEY=VALUE: --resume ends with status 78 and names both values in one sentence.
 refuses() {
 	what="another $1"
 	put_back

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Bad input: the exit status of sysexits.h, one line on stderr that says what is wrong, and never a crash.
+# Bad input gives an exit status of sysexits.h and one line on stderr that says what is wrong, and never a crash.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -13,11 +13,11 @@ YAML
 : >"$tmp/server.yaml"
 cases=0 bad=0
 
-# expect STATUS FRAGMENT COMMAND…: as said above; the fragment stands in stderr, or in stdout where the status is 0
+# expect STATUS FRAGMENT COMMAND…: the fragment must be in stderr, or in stdout if the status is 0.
 expect() {
 	local status=$1 fragment=$2 rc=0
 	shift 2
-	# not stderr.log: fail would show it of other cases too
+	# The name does not end in .log, or `fail` would print it for other cases too.
 	timeout -k 5 "$patience" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || rc=$?
 	cases=$((cases + 1))
 	if [ $rc = "$status" ] && [ "$status" = 0 ]; then
@@ -38,7 +38,7 @@ train() { # STATUS FRAGMENT [key=value]…
 	expect "$status" "$fragment" "$SPLITC" train "$tmp/good.yaml" ${set[@]+"${set[@]}"} ${more[@]+"${more[@]}"}
 }
 more=()
-# the same, and --check-config says so already
+# both KEY=VALUE…: `train` refuses it, and so does --check-config.
 both() {
 	train "$@"
 	more=(--check-config)
@@ -186,18 +186,18 @@ expect 0 'mobilenet_v2, 314 tensors' "$SPLITC" export "$tmp/good.yaml" "$tmp/out
 [ ! -s "$tmp/err" ] || fail "an export of torchvision's form says $(cat "$tmp/err")"
 header() { tail -c +9 "$1" | head -c "$(od -An -tu8 -N8 "$1")"; }
 [ "$(header "$tmp/out.safetensors" | jq length)" = 315 ] || fail "tensors of an export"
-# what a state_dict does not say: said at the export, and in the file
+# A state_dict lacks facts about the model: the export warns of them, and its metadata have them.
 expect 0 '314 tensors' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors" --weights "$weights" --set model.form=cifar
 grep -q '^WARN form-cifar: ' "$tmp/err" || fail "strides of form: cifar: $(cat "$tmp/err")"
 header "$tmp/out.safetensors" | jq -e '.__metadata__ | .model == "mobilenet_v2" and .form == "cifar" and .width == "0.25" and
 	.image == "32" and .normalize == "cifar10"' >"$tmp/out" || fail "an export's metadata: $(header "$tmp/out.safetensors" | jq .__metadata__)"
-# a network of one form has none to speak of
+# No form is mentioned for a network that has only one.
 expect 0 'resnet9, 49 tensors' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors" --weights tests/golden/resnet9_after.safetensors \
 	--set model.name=resnet9 --set model.width=0.125
 [ ! -s "$tmp/err" ] || fail "an export of resnet9 says $(cat "$tmp/err")"
 header "$tmp/out.safetensors" | jq -e '.__metadata__ | .model == "resnet9" and .form == "only"' >"$tmp/out" || fail "resnet9's metadata"
 
-# where a run's files go: looked at, and left as it was
+# log.dir: checked for access, and left unchanged
 train 73 'proc' log.dir=/proc/nowhere
 both 73 "$tmp/empty.safetensors/log.jsonl: Not a directory" log.dir="$tmp/empty.safetensors"
 both 73 "$tmp/empty.safetensors" log.dir="$tmp/empty.safetensors/run"
@@ -233,7 +233,7 @@ rm "$tmp/unfinished/checkpoint-000000000007.safetensors"
 both 75 'another run is writing it' log.dir="$tmp/unfinished"
 exec 8>&-
 
-# places to talk at
+# endpoints
 before=$SECONDS
 train 69 'no answer from tcp://127.0.0.1:9 within 300 ms: is splits running there? (Connection refused)'
 [ $((SECONDS - before)) -le 5 ] || fail "an unreachable server took $((SECONDS - before)) s"
@@ -262,7 +262,7 @@ else
 	serve 69 'cuda' device=cuda:0
 fi
 
-# who speaks to a full disk, to a reader that has gone, or to nobody
+# output to a full disk, to a closed pipe, or to a closed descriptor
 run=("$SPLITC" train "$tmp/good.yaml" --local)
 if [ -w /dev/full ]; then
 	for words in '--help' 'codecs --json' "flops $tmp/good.yaml" "train $tmp/good.yaml --print-config" "train $tmp/good.yaml --check-config" \

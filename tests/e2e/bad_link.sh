@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Over a link that drops connections, falls silent, flips bits and stands still, a run that waits for its server learns what
-# it would have learned over a good one.
+# The link drops connections, falls silent, flips bits and stalls. A run that waits for its server still learns exactly
+# what it learns over a good link.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh

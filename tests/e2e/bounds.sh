@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What ends within a bound: a task that hangs (watchdog_s: status 75, on either side), SIGTERM in the middle of a step
-# (drain_s: status 0, and --resume is the undisturbed run), SIGTERM behind a task that hangs, a second signal (at once).
-# And the store: what nobody has used for store_ttl_s, or is beyond store_bytes, goes; what a live session has does not.
+# What must end within a bound: a task that hangs (watchdog_s: status 75, on either side); SIGTERM in the middle of a
+# step (drain_s: status 0, and --resume gives the undisturbed run); SIGTERM while a task hangs; a second signal (at
+# once). The store drops what is unused for store_ttl_s or exceeds store_bytes, but nothing that a live session needs.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -20,13 +20,13 @@ serve() {
 	start_server server "listen=$endpoint" "${@:2}"
 	unset SPLIT_FAILPOINTS
 }
-# go FAILPOINTS NAME [argument]…: $client_pid
+# go FAILPOINTS NAME [argument]…: starts a client; sets $client_pid.
 go() {
 	export SPLIT_FAILPOINTS=$1
 	start_client "$2" "$tmp/client.yaml" "${sets[@]}" "${@:3}"
 	unset SPLIT_FAILPOINTS
 }
-# ended PID STATUS MS WHAT: within so many milliseconds since clock_starts
+# ended PID STATUS MS WHAT: the process ended with STATUS within MS ms since clock_starts.
 ended() {
 	ends_with "$1" "$2" $patience "$4"
 	[ -n "${SAN:-}" ] || clock_within "$3" "$4"
@@ -64,7 +64,7 @@ for epochs in 2 20000; do # its run is over by then; is not
 	ended "$client_pid" 75 8000 "the client whose disk hangs"
 done
 
-# ---- a device that fails in the middle of applying a step: what it has then is no step's state
+# ---- a device that fails while it applies a step: its state then belongs to no step and must not be kept
 stop_server
 serve server.codecs=EIO@8
 go '' torn
@@ -76,7 +76,7 @@ ends_with "$client_pid" 0 $patience "the client that failed in a commit"
 says torn2 '^WARN server-lost: COMMIT of .*: device error'
 same_run hung torn2 $steps
 
-# ---- SIGTERM in the middle of a step, of each side
+# ---- SIGTERM to each side in the middle of a step
 go client.begin=term@7,client.apply=delay:400@7 term
 at_point term client.begin
 clock_starts
@@ -93,7 +93,7 @@ serve ''
 ends_with "$client_pid" 0 $patience "the resumed client"
 same_run hung term $steps
 
-# ---- SIGTERM behind the goodbye: the run is done, and stays so
+# ---- SIGTERM after the goodbye: the run is finished, and remains so
 SPLIT_FAILPOINTS_COUNT=$tmp/count go client.leave=term done
 ends_with "$client_pid" 0 $patience "the client that is stopped when it is done"
 kept=$(awk '$1 == "client.keep" {print $2}' "$tmp/count")
@@ -103,7 +103,7 @@ grep -q '"outcome":"finished"' "$tmp/done/log.jsonl" || fail "a run that was don
 ! ls "$tmp"/done/checkpoint-* >/dev/null 2>&1 || fail "a run that was done left checkpoints"
 same_run hung done $steps
 
-# ---- the step does not end in time: the run is paused before it
+# ---- the step does not end within drain_s: the run is paused before that step
 stop_server
 serve port.whole=delay:20000@30
 go '' late --set drain_s=1
@@ -119,7 +119,7 @@ ends_with "$client_pid" 0 $patience "the client that was paused before a step"
 says late '^WARN steps-lost: .* step 3, the server from step 0: ' # it died before it heard of the pause
 same_run hung late $steps
 
-# ---- an evaluation that does not end in time: nothing of it is kept, and nothing can be gone on with
+# ---- an evaluation does not end within drain_s: none of it is kept, and the run cannot be resumed
 stop_server
 serve port.whole=delay:20000@3
 "$SPLITC" eval "$tmp/client.yaml" "${sets[@]}" --set log.dir="$tmp/late" --set drain_s=1 --set control="$tmp/eval.sock" >"$tmp/eval.log" 2>&1 &
@@ -132,7 +132,7 @@ ended "$client_pid" 0 4000 "the evaluation whose server is slow"
 ! grep -E 'resume|pause|step' "$tmp/eval.log" || fail "an evaluation has no steps to go on from"
 end_process "$server_pid"
 
-# ---- drain_s is over while the client applies a step: that step is part of what it keeps
+# ---- drain_s expires while the client applies a step: the state it keeps includes that step
 serve server.apply=delay:1500@6
 go client.asked=term@6,client.applied=delay:2500@6 applied --set drain_s=3
 at_point applied client.asked
@@ -145,7 +145,7 @@ ends_with "$client_pid" 0 $patience "the client that was paused while it applied
 grep -q 'session-open: .*, from step 6$' "$tmp/applied.log" || fail "it did not go on from step 6"
 same_run hung applied $steps
 
-# ---- drain_s is over while the server applies a step: whether that one is done is not known here, so nothing is kept of it
+# ---- drain_s expires while the server applies a step: the client cannot know whether that step is done, so it keeps nothing of it
 stop_server
 serve server.apply=hold@6
 go '' unsure --set drain_s=2
@@ -161,7 +161,7 @@ ends_with "$client_pid" 0 $patience "the client whose step was in doubt"
 grep -q 'session-open: .*, from step 5$' "$tmp/unsure.log" || fail "it did not go on from step 5"
 same_run hung unsure $steps
 
-# ---- the link is lost while the client applies a step: that one is done, and the next one has its own batch
+# ---- the link is lost while the client applies a step: that step is done, and the next one has its own batch
 go client.applied=hold@6 lost
 at_point lost client.applied
 stop_server
@@ -171,13 +171,13 @@ ends_with "$client_pid" 0 $patience "the client that lost its link while it appl
 ! grep 'steps-lost' "$tmp/lost.log" || fail "what both sides had applied was lost"
 same_run hung lost $steps
 
-# ---- drain_s of a client, and of a server, whose task hangs
+# ---- drain_s of a client whose task hangs, and of such a server
 go client.apply=delay:20000@4 stuck --set drain_s=1
 at_point stuck client.apply
 clock_starts
 signal TERM "$client_pid"
 ended "$client_pid" 75 4000 "the client that hangs"
-# The fault begins a moment behind the signal: the loop goes on looking
+# The task hangs only after the signal, so the loop must keep checking for it.
 stop_server
 serve server.apply=delay:1500@6
 go client.asked=term@6,client.apply=delay:30000@6 stuck2 --set drain_s=3
@@ -208,7 +208,7 @@ for second in '' yes; do
 	end_client
 done
 
-# ---- a server that is there and takes its time before the first step: the client says which of the two
+# ---- a server accepts the connection but delays the first step: the client says so, not that the server is missing
 serve server.chosen=hold
 go '' slow
 wait_for "not a word of a server that prepares" grep -q '^INFO preparing: .* has answered, and prepares this run$' "$tmp/slow.log"

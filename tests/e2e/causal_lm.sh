@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A decoder trains, and writes text, over the link as in one process, byte for byte: tied to its table or not, in chunks, by codecs, padded, clipped, with
-# adapters, from texts and from prompts with completions, a run that is killed. Its loss falls. Its file holds the table once, and loads
-# again. Losses are of completions alone, and packed texts lose no token. What cannot be is refused.
-# SPLIT_TEXT_DATA, SPLIT_DECODER: folders with glue/CoLA, and of a small Llama with tokenizer.model, for a turn on real sentences.
+# A decoder trains and generates text over the link as in one process, byte for byte: with and without tied embeddings,
+# in chunks, by codecs, padded, clipped, with adapters, on texts and on prompts with completions, and over a kill. Its
+# loss falls. Its file has the embedding table once and loads again. Only completions have losses, and packed texts lose
+# no token. Unsupported settings are refused. SPLIT_TEXT_DATA, SPLIT_DECODER: folders with glue/CoLA, and with a small
+# Llama and its tokenizer.model, for a run on real sentences.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -46,14 +47,14 @@ cases=('1 chunk|train.chunks=1' '4 chunks|train.chunks=4' '8 chunks|train.chunks
 	"frozen loss|$adapters|head_end=embed_tokens|$prompts|tail_tokens=loss")
 two_at_a_time compare "${cases[@]}"
 
-# tail_tokens: loss changes no bit of what is learned, and tokens without a loss do not cross, either way.
+# tail_tokens: loss changes no bit of what is learned. Tokens without a loss do not cross in either direction.
 same_run 'local frozen loss' 'local frozen head' $steps
 crossed() { jq -r 'select(.type == "summary") | .direction.'"$2"'.payload_bytes' "$tmp/$1/log.jsonl"; }
 [ "$(crossed 'two frozen loss' mid_act)" -lt "$(($(crossed 'two frozen head' mid_act) / 2))" ] || fail "mid_act has $(crossed 'two frozen loss' mid_act) bytes"
 [ "$(crossed 'two frozen loss' mid_grad)" -lt "$(crossed 'two frozen loss' mid_act)" ] || fail "mid_grad has $(crossed 'two frozen loss' mid_grad) bytes"
 [ "$(learned 'local 4 chunks')" != "$(learned 'local untied')" ] || fail 'a weight of its own makes no difference'
 
-# It learns: a word follows from the one before. The loss is a mean over the tokens, and perplexity e to it.
+# It learns: in these texts each word determines the next. The loss is a mean over tokens; perplexity is exp(loss).
 learn=(--set train.epochs=30 --set train.chunks=2)
 client learns "$config" --local "${learn[@]}" || fail "learns: exit status $?"
 jq -s -e '[.[] | select(.type == "epoch")] | (.[0].test_loss > 3) and (.[-1].test_loss < 1.5) and (.[-1].test_acc > 0.5) and
@@ -61,11 +62,11 @@ jq -s -e '[.[] | select(.type == "epoch")] | (.[0].test_loss > 3) and (.[-1].tes
 	fail "the loss does not fall: $(grep '"epoch"' "$tmp/learns/log.jsonl" | tail -n 1)"
 grep -q '^test accuracy .* of the next tokens of 24 samples' "$tmp/learns.log" || fail 'the summary does not say what was guessed'
 
-# A run that is killed between two steps goes on to the same end.
+# A run that is killed between two steps reaches the same end.
 set=(--set server="$two" --set train.checkpoint_every=1 --set tail_tokens=loss)
 killed_client 2 'local 4 chunks' "$config" "${set[@]}"
 
-# The file has the table once, and evaluates to what the run has ended with.
+# The file has the table once, and evaluates to the run's final loss.
 names() { head -c 20000 "$1" | tail -c +9 | tr ',{' '\n\n' | sed -n 's/^"\([a-z][^"]*\)":.*/\1/p'; }
 model=$tmp/learns/model.safetensors
 names "$model" | grep -q '^model.embed_tokens.weight$' || fail 'the table is not in the file'
@@ -75,14 +76,14 @@ evaluated() { "$SPLITC" eval "$config" --local --json --set log.dir= --weights "
 same=$(jq -s '.[-1] | .test_loss' <(jq -c 'select(.type == "epoch")' "$tmp/learns/log.jsonl"))
 [ "$(evaluated)" = "$same" ] || fail "the file evaluates to $(evaluated), the run to $same"
 
-# Adapters are PEFT's of a causal model.
+# Exported adapters are in PEFT's format for causal models.
 "$SPLITC" export "$config" "$tmp/peft" --adapter --set lora.rank=2 --set lora.target=q_proj,v_proj,down_proj --set train.groups= --set log.dir="$tmp/local adapters" >"$tmp/export.log" 2>&1 ||
 	fail "export --adapter: $(cat "$tmp/export.log")"
 [ "$(jq -c '[.task_type, .r, .target_modules, .modules_to_save]' "$tmp/peft/adapter_config.json")" = '["CAUSAL_LM",2,["q_proj","v_proj","down_proj"],null]' ] ||
 	fail "adapter_config.json: $(cat "$tmp/peft/adapter_config.json")"
 grep -aq 'base_model.model.model.layers.2.mlp.down_proj.lora_B.weight' "$tmp/peft/adapter_model.safetensors" || fail 'no such tensor'
 
-# How many tokens there are: an end token behind each text, texts in rows of 16, and completions alone have a loss.
+# Numbers of tokens: each text gets an end token, texts fill rows of 16, and only completions have a loss.
 rows() { "$SPLITC" data "$config" --json --set data.token_cache=false "$@" | jq -c '[.train.samples, .train.tokens]'; }
 all=$(rows)
 [ "$all" = "$(rows --set data.end=false)" ] || fail "the tokenizer's form ends each text already: $all"
@@ -98,8 +99,9 @@ client kept "$config" --local "${kept[@]}" || fail "kept: exit status $?"
 client 'not kept' "$config" --local "${kept[@]}" --set train.keep_head_bytes=0 || fail "not kept: exit status $?"
 same_run kept 'not kept' $((2 * steps))
 
-# The server keeps what a frozen head has sent: each sample crosses once, and the run has the same bits, by codecs that code each token
-# by itself; so it has where client or server are killed, and send again. What codes tokens together is refused.
+# The server keeps the activations of a frozen head, so each sample crosses once. The run has the same bits, with codecs
+# that code each token by itself, and also if client or server are killed and samples are sent again. Codecs that code
+# several tokens together are refused.
 sent=(--set head_end=embed_tokens --set train.freeze='*embed_tokens*' --set train.epochs=3 --set codec.head_act='hadamard|normal:4' --set tail_tokens=loss)
 keep=("${sent[@]}" --set train.keep_sent_bytes=10000000)
 client 'sent again' "$config" --set server="$two" "${sent[@]}" || fail "sent again: exit status $?"
@@ -109,7 +111,7 @@ client 'sent by none' "$config" --set server="$two" "${keep[@]}" --set codec.hea
 client 'local by none' "$config" --local "${keep[@]}" --set codec.head_act=none || fail "local by none: exit status $?"
 same_run 'sent once' 'sent again' $((3 * steps))
 same_run 'sent by none' 'local by none' $((3 * steps))
-# noise follows from the key and the sample, so it is the same in every epoch
+# Noise is derived from the key and the sample, so it is the same in every epoch and the kept activations stay right.
 "$SPLITC" keygen --out "$tmp/noise.key" >"$tmp/out" 2>&1
 noise=("${keep[@]}" --set noise.head_act=0.1 --set noise.key="$tmp/noise.key")
 client 'noise once' "$config" --set server="$two" "${noise[@]}" || fail "noise once: exit status $?"
@@ -118,8 +120,8 @@ same_run 'noise once' 'noise again' $((3 * steps))
 [ "$(crossed 'sent once' head_act)" -lt "$(($(crossed 'sent again' head_act) * 6 / 10))" ] || fail "head_act has $(crossed 'sent once' head_act) bytes"
 killed_client 5 'sent again' "$config" --set server="$two" --set train.checkpoint_every=2 "${keep[@]}"
 
-# It writes text, too: the same over the link as in one process, greedy and drawn, by a codec, a prompt at a time or three, with
-# caches or without; a server that is killed in the middle, and its caches with it, costs time alone.
+# Generated text is the same over the link and in one process: greedy and sampled, with a codec, with one prompt or
+# three at a time, with caches or without. If the server is killed, it loses its caches, and that costs only time.
 printf 'green red\nfish water said\nboxes\n' >"$tmp/prompts"
 writes() { "$SPLITC" generate "$config" --weights "$model" --prompts "$tmp/prompts" --ids --set generate.max_tokens=20 "$@" 2>"$tmp/generate.log"; }
 drawn=(--set generate.temperature=1.5 --set generate.top_k=50 --set generate.top_p=0.95 --set generate.repetition_penalty=1.1 --set generate.seed=5)
@@ -148,7 +150,7 @@ grep -q '^WARN other-data: the model was trained with tokenizer "[0-9a-f]*", and
 "$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' | grep -q '^green red ' || fail 'generate --prompt'
 printf '\357\273\277green red\n' >"$tmp/marked"
 "$SPLITC" generate "$config" --local --weights "$model" --prompts "$tmp/marked" --json | cmp "$tmp/json" - || fail 'a byte order mark is part of a prompt'
-# a NUL that it writes ends no text
+# A generated NUL does not end a text.
 mkdir "$tmp/nuls"
 for i in $(seq 32); do echo '{"text": "green\u0000\u0000\u0000\u0000\u0000"}'; done | tee "$tmp/nuls/train.jsonl" >"$tmp/nuls/dev.jsonl"
 client nuls "$config" --local --set data.dir="$tmp/nuls" --set train.epochs=20 || fail "nuls: exit status $?"
@@ -183,7 +185,7 @@ writes_not() { # STATUS SENTENCE [argument]…
 	grep -qF -- "$2" "$tmp/refused.log" || fail "generate ${*:3} is refused with '$(cat "$tmp/refused.log")'"
 }
 writes_not 65 'prompt 1 has 42 tokens: 1 to 39 leave room' --prompt "$(printf '!%.0s' $(seq 41))"
-# an end that the prompt has is no end of the tokenizer's form; here it is a token of the prompt
+# An end token in the prompt that the tokenizer's post-processor did not add counts as a token of the prompt.
 writes_not 65 'prompt 1 has 42 tokens' --prompt "$(printf '!%.0s' $(seq 41))" --set "$(other ends ".eos_token_id = [2, $(jq '."!"' "$tmp/made/vocab.json")]")"
 printf 'green\nred\0fish\n' >"$tmp/nul"
 writes_not 65 "$tmp/nul:2: a NUL character" --prompts "$tmp/nul"

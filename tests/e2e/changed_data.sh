@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A run that was paused goes on with the data that it began with. A changed cell of a table, a changed text, and a picture more are
-# refused by --resume, which leaves the run as it is; put back, the run goes on, and ends as the undisturbed one does.
+# A paused run may be resumed only with the data that it began with. If a table's cell or a text is changed, or a
+# picture added, --resume refuses and leaves the run untouched. With the data restored, the run continues and equals the
+# undisturbed one.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -28,7 +29,8 @@ echo "$common
 model: {name: mobilenet_v2, classes: 10, image: 32, width: 0.25}
 data: {kind: images, dir: $tmp/of-photos}" >"$tmp/photos.yaml"
 
-# changed NAME SENTENCE: paused behind a step, refused with the data that `spoil` makes, resumed with those that there were
+# changed NAME SENTENCE: pauses a run, expects a refusal with the data that `spoil` makes, and resumes with the original
+# data.
 changed() {
 	data=$1 says=$2
 	client "$data" "$tmp/$data.yaml" || fail "$data: exit status $?"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# train.clip_norm: the norm is that of the whole model's gradient, so the server takes part. A run with a server equals --local
-# byte for byte, whatever is frozen, also where the server dies between Norm and the optimizer.
+# train.clip_norm uses the norm of the whole model's gradient, so the server takes part. A run with a server equals
+# --local byte for byte, whatever is frozen, also if the server dies between the Norm message and the optimizer's step.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -19,11 +19,11 @@ for case in 'sgd|0.5|' 'sgd|0.5|features.0.*' 'sgd|0.5|features.*' 'adamw|0.01|'
 done
 [ "$(learned local-1)" != "$(learned local-6)" ] || fail 'clipping made no difference'
 [ "$(learned local-1 | grep -c grad_norm)" = $steps ] || fail 'not every step says its norm'
-# a gradient below the norm is not touched
+# A gradient below the limit is not changed.
 cmp <(learned local-5 | grep -v grad_norm) <(learned local-6) || fail 'a norm that no gradient reaches made a difference'
 cmp "$tmp/local-5/model.safetensors" "$tmp/local-6/model.safetensors" || fail 'a norm that no gradient reaches changed weights'
 
-# a server that dies comes back, and the run goes on as if nothing had been
+# A server that dies is restarted, and the run equals the undisturbed one.
 sets=(--set codec=quant:8 --set train.checkpoint_every=1)
 killed_server server.apply=kill@2 local-1 "$tmp/sgd.yaml" "${sets[@]}" --set train.clip_norm=0.5
 killed_server server.commit=kill@2 local-2 "$tmp/sgd.yaml" "${sets[@]}" --set train.clip_norm=0.5 --set 'train.freeze=features.0.*'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A host whose clock nobody keeps: the run goes on in a process for which it is a day earlier, and in one more, while the server
-# still holds the link of the one before. The newest link wins all the same.
+# A client's clock goes back: the run is resumed twice, in processes whose clock is a day earlier, while the server
+# still holds the previous link. The newest link must win all the same.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -13,7 +13,8 @@ write_config "$tmp/client.yaml"
 sets=(--set train.checkpoint_every=5 --set link.timeout_ms=300000 --set link.heartbeat_ms=60000)
 client good "$tmp/client.yaml" "${sets[@]}" || fail "undisturbed: status $?"
 
-# goes_dark NAME STEP [argument]…: a client that does five steps, and stands still behind the checkpoint of that one, its link open
+# goes_dark NAME STEP [argument]…: a client that does five steps and stops after the checkpoint of STEP, with its link
+# open.
 goes_dark() {
 	client_stands 5 "$1" "$tmp/client.yaml" "${sets[@]}" "${@:3}"
 	wait_for "$1: no checkpoint" test -f "$tmp/$1/checkpoint-$(printf %012d "$2").safetensors"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Client, server, or both are killed with SIGKILL at moments that chance chooses (SPLIT_KILLS times: 6 in `make test`, 20 in
-# `make test-all`, 1000 with SPLIT_LONG=1; SPLIT_KILL_SEED), and started again: what is learned, step by step, and the final
-# weights are those of a run that nobody disturbed. With codecs that keep state between steps, and an optimizer that counts
-# them.
+# Client, server or both are killed with SIGKILL at random moments and restarted, SPLIT_KILLS times: 6 in `make test`,
+# 20 in `make test-all`, 1000 with SPLIT_LONG=1 (SPLIT_KILL_SEED: the random seed). The losses of all steps and the
+# final weights equal those of an undisturbed run. The codecs keep state between steps, and the optimizer counts steps.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -26,7 +25,8 @@ for pair in "train.epochs=$epochs" train.checkpoint_every=7 train.batch=32 link.
 done
 client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run: status $?"
 
-# before its first checkpoint a run begins anew; each life stands behind its share of the steps, so that none is over before its kill
+# A run without a checkpoint begins anew. Each life holds after its share of the steps, so that no life ends before its
+# kill.
 go_on() {
 	local resume=()
 	! ls "$tmp"/killed/checkpoint-*.safetensors >/dev/null 2>&1 || resume=(--resume)
@@ -36,8 +36,8 @@ go_on
 n=0 victims="" most=0 # steps that the run had ever come to when something was killed
 moved_on() { has_steps killed $((most + 1)) || at_apply killed; }
 while [ $n -lt "$kills" ]; do
-	# one kill in three comes when it comes, in a handshake, say; the others once the run is further than ever before: where
-	# a machine is busy it would else be killed again and again before its first step
+	# One kill in three comes at a random moment, which may be in a handshake. The others wait until the run is
+	# further than before: otherwise a busy machine would kill it again and again before its first step.
 	if [ $((RANDOM % 3)) = 0 ]; then
 		sleep "0.$((RANDOM % 25 + 10))"
 	else

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/cuda-resources.sh on kernels with a fault each; and on the CUDA module, where one was built.
+# scripts/cuda-resources.sh finds one fault in each of several kernels, and none in the CUDA module, if that was built.
 set -eu
 cd "$(dirname "$0")/../.."
 tmp=$(mktemp -d)

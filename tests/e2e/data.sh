@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `splitc data`: classes and counts, sizes, mean and deviation, broken pictures by name, the contact sheet.
+# `splitc data`: classes and counts, sizes, mean and deviation, names of unreadable pictures, and the contact sheet.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -16,15 +16,15 @@ sed "s|^data: .*|data: {kind: images, dir: $tmp/pictures}|; s|^threads: 1|thread
 for class in 0 9; do
 	[ "$(jq ".classes[$class].train" "$tmp/json")" = "$(find "$tmp/pictures/train/class-$class" -type f | wc -l)" ] || fail "class $class: $(cat "$tmp/json")"
 done
-# the same pixels but for the JPEGs' losses and a resize: the same mean
+# The pictures have the pixels of CIFAR but for JPEG losses and a resize, so the means must agree.
 "$SPLITC" data "$tmp/client.yaml" --json >"$tmp/cifar" || fail "data of CIFAR: exit status $?"
 jq -se '[.[0].mean, .[1].mean] | transpose | map(.[0] - .[1] | fabs) | max < 0.01' "$tmp/json" "$tmp/cifar" >"$tmp/out" ||
 	fail "means: $(jq -c .mean "$tmp/json" "$tmp/cifar")"
-# a batch of 16 on the sheet, 8 in a row, each 112 pixels wide and high, with 6 between and 7 for the label
+# The sheet has 16 samples, 8 in a row; each is 112 pixels wide and high, with gaps of 6 pixels and 7 for the label.
 [ "$(od -An -t x1 -j 1 -N 3 "$tmp/sheet.png" | tr -d ' ')" = 504e47 ] || fail 'the sheet is no PNG'
 [ "$(od -An -t u1 -j 16 -N 8 "$tmp/sheet.png" | awk '{print $3 * 256 + $4, $7 * 256 + $8}')" = '950 262' ] || fail 'the sheet has another size'
 
-# broken ones: two, of both splits
+# two unreadable pictures, one in each split
 jpeg=$(ls "$tmp/pictures/train/"*/*.jpg | sed -n 3p)
 png=$(ls "$tmp/pictures/val/"*/*.png | sed -n 5p)
 truncate -s 300 "$jpeg"
@@ -39,7 +39,7 @@ splitc: $png: the file is empty" ] || fail "broken pictures: $(cat "$tmp/err")"
 done
 cmp "$tmp/table.1" "$tmp/table.3" || fail 'the number of threads changes figures'
 grep -qx 'unreadable  1 of 60 samples of train' "$tmp/table" && grep -qE '^all +59 +29$' "$tmp/table" || fail "$(cat "$tmp/table")"
-# what is no picture is counted; hidden files are none of a data set's
+# Files that are not pictures are counted; hidden files are not.
 : >"${jpeg%/*}/a.gif"
 : >"${jpeg%/*}/notes.txt"
 : >"${jpeg%/*}/.DS_Store"

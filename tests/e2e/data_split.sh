@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# data.split: one table, folder or file of texts becomes training, validation and test; a patient is in one of them alone; with a
-# server as in one process; eval and predict have the test part; --resume with another split is refused.
+# data.split divides one table, folder or file of texts into training, validation and test; all samples of a patient are
+# in the same part. With a server it is as in one process; eval and predict use the test part; --resume with another
+# split is refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -21,7 +22,7 @@ as_local remote local '' "$tmp/client.yaml" --json
 samples() { sed -n "s/^INFO data-split: \([0-9]*\) samples are for $1, apart by patient\$/\1/p" "$tmp/remote.log"; }
 train=$(samples training) val=$(samples validation)
 [ "$train" -gt 350 ] && [ "$val" -gt 20 ] && [ $((train + val)) -lt 540 ] || fail "$train samples train, $val validate"
-# the rows of test, by their lines; what was trained and evaluated with is not among them
+# The test rows, by their lines: none of them was used in training or validation.
 "$SPLITC" predict "$tmp/client.yaml" --local --set log.dir="$tmp/remote" --json >"$tmp/rows" 2>"$tmp/predict.log" || fail "predict: $(cat "$tmp/predict.log")"
 [ "$(wc -l <"$tmp/rows")" = $((600 - train - val)) ] || fail "test has $(wc -l <"$tmp/rows") rows"
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/remote" >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
@@ -29,7 +30,7 @@ grep -q "of $((600 - train - val)) samples" "$tmp/eval.log" && ! grep -q other-d
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/remote" --set data.split.seed=1 >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
 grep -q '^WARN other-data: the model was trained with split .*"seed":0' "$tmp/eval.log" || fail "eval with another split: $(cat "$tmp/eval.log")"
 
-# a set for evaluations beside the one that is divided
+# A separate evaluation set is accepted beside the divided one.
 for how in --check-config '--local --set train.max_steps=1'; do
 	cp "$tmp/table/train.csv" "$tmp/table/val.csv"
 	# shellcheck disable=SC2086
@@ -39,11 +40,11 @@ for how in --check-config '--local --set train.max_steps=1'; do
 		fail "val.csv beside train.csv: $(cat "$tmp/beside.log")"
 done
 
-# killed, and resumed: with another split its test samples could have been trained with
+# --resume with another split is refused: the new test samples could have been trained on.
 other_split() { refusing='--resume' refused 78 'data.split is not that of the run' --set data.split.seed=1 --set log.dir="$tmp/remote killed"; }
 between=other_split killed_client 6 remote "$tmp/client.yaml"
 
-# pictures in class folders, without train/: a regular expression says whose they are
+# Pictures in class folders without train/: a regular expression assigns them to patients.
 make_data 60 20
 "$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/all" 60
 n=0
@@ -60,7 +61,7 @@ client pictures "$tmp/pictures.yaml" --local || fail "pictures: status $?"
 patients=$(grep -o '/p[0-9]*_' "$tmp/rows" | sort -u)
 [ -n "$patients" ] && [ "$(find "$tmp/all" -type f | grep -cF "$patients")" = "$(wc -l <"$tmp/rows")" ] || fail "a patient's pictures are in two parts: $(cat "$tmp/rows")"
 
-# texts, by a field
+# texts, divided by a field
 "$TOOLS/make_text" "$tmp/made"
 for i in $(seq 80); do echo "{\"text\": \"red boxes $((i * 7 % 90)) of fish\", \"label\": $((i % 2)), \"patient\": \"p$((i % 20))\"}"; done >"$tmp/texts/train.jsonl"
 cat >"$tmp/texts.yaml" <<-YAML
@@ -76,7 +77,7 @@ client texts "$tmp/texts.yaml" --local || fail "texts: status $?"
 val=$(sed -n 's/^INFO data-split: \([0-9]*\) samples are for validation, apart by patient$/\1/p' "$tmp/texts.log")
 [ $((val % 4)) = 0 ] && [ "$val" -gt 0 ] || fail "patients have four texts each, and $val validate"
 
-# the parts of texts do not follow from how they are cut, and into which tokens
+# The assignment of texts to parts does not depend on the maximal length or on the tokenizer.
 sed 's/split: {[^}]*}/split: {train: 0.5, test: 0.5}/' "$tmp/texts.yaml" >"$tmp/halves.yaml"
 mkdir "$tmp/plain"
 jq -c 'del(."<s>", ."</s>", ."<pad>", ."<mask>")' "$tmp/made/vocab.json" >"$tmp/plain/vocab.json"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Each family of decoders trains and writes over the link as in one process, byte for byte: rotary positions that are scaled, norms by
-# head, fused layers, gemma's norms, local layers, GPT-2's learned positions; with either side killed; adapters where the family usually has
-# them, whose merged weights compute the same. Published configs are counted as their authors do. What is not built is refused by name.
-# test_golden compares the same families with plain PyTorch.
+# Each family of decoders trains and generates over the link as in one process, byte for byte: scaled rotary positions,
+# norms per head, fused layers, gemma's norms, local layers, GPT-2's learned positions; also if either side is killed.
+# Adapters sit on the family's usual layers, and merged weights compute the same. Parameter counts of published configs
+# are those of their authors. Unsupported features are refused by name. test_golden compares the same families with
+# plain PyTorch.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -37,7 +38,7 @@ for name in scaled qwen3 phi3 gemma gemma3 gpt2; do cases+=("$name|model.hugging
 for name in phi3 gemma3 gpt2; do cases+=("$name adapters|model.huggingface=$tmp/$name|lora.rank=2"); done
 two_at_a_time compare "${cases[@]}"
 
-# Texts are the same, and go on past what was prompted.
+# Generated texts are the same, and continue the prompts.
 printf 'green red\nboxes\n' >"$tmp/prompts"
 for name in gemma3 gpt2; do
 	writes() { "$SPLITC" generate "$config" --weights "$tmp/local $name/model.safetensors" --prompts "$tmp/prompts" --ids --set model.huggingface="$tmp/$name" --set generate.max_tokens=8 "$@" 2>"$tmp/generate.log"; }
@@ -46,10 +47,10 @@ for name in gemma3 gpt2; do
 	[ "$(writes --local)" = "$(writes --set server="$two")" ] || fail "generate $name: over the link another text: $(cat "$tmp/generate.log")"
 done
 
-# Either side is killed while weights are uploaded, in a step, and while text is written: weights and texts are those of a run that nobody
-# disturbed. Each family takes one of the three; all of them with SPLIT_LONG=1.
+# Either side is killed in an upload of weights, in a step, or while text is generated: weights and texts equal those of
+# an undisturbed run. Each family takes one of the three; with SPLIT_LONG=1 all of them.
 writes() { "$SPLITC" generate "$config" "${set[@]}" --weights "$weights" --prompts "$tmp/prompts" --ids --set generate.max_tokens=8 "$@" 2>>"$tmp/generate.log"; }
-# dies FAILPOINT COMMAND…: with splitc's failpoints, in the background: $dying
+# dies FAILPOINT COMMAND…: runs COMMAND in the background with failpoints in splitc; sets $dying.
 dies() {
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$1 "${@:2}" &
 	dying=$!
@@ -103,7 +104,8 @@ for name in gpt2 qwen3 phi3 gemma gemma3; do
 	f=$((f + 1))
 done
 
-# Adapters: the family's usual layers, in PEFT's files; merged, transposed or not, they evaluate to what the run ended with.
+# Adapters on the family's usual layers, in PEFT's files. Merged, transposed or not, they evaluate to the run's final
+# loss.
 adapted() { "$SPLITC" "$1" "$config" "${@:3}" --set model.huggingface="$tmp/$2" --set log.dir="$tmp/local $2 adapters" 2>"$tmp/adapted.log"; }
 for row in 'phi3 ["qkv_proj"] false' 'gpt2 ["c_attn"] true' 'gemma3 ["q_proj","v_proj"] false'; do
 	read -r name targets transposed <<<"$row"
@@ -115,7 +117,7 @@ for row in 'phi3 ["qkv_proj"] false' 'gpt2 ["c_attn"] true' 'gemma3 ["q_proj","v
 done
 adapted train gpt2 --check-config --set lora.rank=2 --set lora.adapter="$tmp/peft gpt2" >"$tmp/out" || fail "PEFT's files of gpt2: $(cat "$tmp/adapted.log")"
 
-# init proposes what suits a decoder: adapters, AdamW, whole texts.
+# `splitc init` proposes defaults for a decoder: adapters, AdamW, whole texts.
 family whole gpt2 '{model_type, vocab_size, eos_token_id, n_embd: .hidden_size, n_layer: 3, n_head: 4, n_positions: 128}'
 cp "$tmp"/made/* "$tmp/whole/"
 (cd "$tmp" && "$SPLITC" init decoder.yaml --model huggingface:whole --data text:text) >"$tmp/out" 2>&1 || fail "init: $(cat "$tmp/out")"
@@ -130,7 +132,7 @@ for data in alone alone/train.txt; do
 	(cd "$tmp" && "$SPLITC" train alone.yaml --check-config) >"$tmp/out" 2>&1 || fail "what init writes of $data: $(cat "$tmp/out")"
 done
 
-# Published shapes: parameters of all, and of the blocks between.
+# Published shapes: the number of all parameters, and of those in the middle blocks.
 counted() { # NAME PARAMETERS MIDDLE
 	"$SPLITC" train "$config" --check-config --set model.huggingface="$tmp/$1" --set model.tokens=1024 >"$tmp/out" 2>&1 || fail "$1: $(cat "$tmp/out")"
 	"$SPLITC" flops "$config" --json --set model.huggingface="$tmp/$1" --set model.tokens=1024 >"$tmp/flops" || fail "flops $1"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A device whose error stays ends its server, status 75, so that whoever watches over it starts it again: a client that
-# waits for its server goes on then, and learns what the undisturbed run does. On a simulated device (make cuda-sim).
+# A persistent device error ends the server with status 75, so that a service manager restarts it. A client that waits
+# for its server then continues, and learns what the undisturbed run does. On a simulated device (make cuda-sim).
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh

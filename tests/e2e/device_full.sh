@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A session that a GPU has no room for is told so in the handshake, with what it needs and what there is; where another
-# program holds what it needs, a client that waits for its server waits for that too, and is served, and status says what
-# both sides of the bus hold. On a simulated device (make cuda-sim).
+# If a GPU has no room for a session, the handshake refuses it and names the needed and the available memory. If another
+# program holds that memory, a client that waits for its server keeps trying and is served later. `status` reports the
+# memory on the device and on the host. On a simulated device (make cuda-sim).
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -9,7 +9,7 @@ needs_simulated_device
 
 make_data 32 16
 write_config "$tmp/client.yaml"
-# a short middle, which a simulation is not long about
+# a short middle, which the slow simulated device can compute
 small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 --set tail_begin=features.7 --set train.batch=16
 	--set train.chunks=4 --set train.epochs=1000 --set train.schedule.warmup_epochs=0 --set train.optimizer.lr=0.0001
 	--set codec='topk:0.2,ef=true|quant:8')

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# DICOM: every file of tests/golden/dicom by value as pydicom reads it; what is wrong, or not read yet, in a sentence; a folder of
-# .dcm files from `splitc data` to predictions; and what is said where the module is not installed.
+# DICOM: every file of tests/golden/dicom decodes to pydicom's values. Broken or unsupported files are refused with a
+# sentence. A folder of .dcm files works from `splitc data` to predictions. Without the module, an error says what to
+# install.
 set -eu
 cd "$(dirname "$0")/../.."
 [ -f "$BUILD/libsplit_dicom.so" ] || { echo "no DCMTK here: scripts/install-deps.sh --dicom"; exit 77; }
@@ -47,7 +48,7 @@ refused j2k 'pixels in JPEG 2000 (Lossless only) cannot be decoded'
 for name in cut cut_head only_name length rle; do refused $name 'damaged or cut off'; done
 [ "$said" = "$(find $files -name 'bad_*' | wc -l)" ] || fail "$said files are refused"
 
-# a folder: two classes that differ in the window alone
+# a folder of two classes that differ only in the display window
 for split in train val; do
 	for class in dark light; do
 		mkdir -p "$tmp/scans/$split/$class"
@@ -75,7 +76,7 @@ status=0
 "$SPLITC" data "$tmp/client.yaml" --set data.window=40 >"$tmp/out" 2>&1 || status=$?
 [ $status = 78 ] && grep -qF 'data.window: must be two numbers, [centre, width]' "$tmp/out" || fail "a window of one number: $status, $(cat "$tmp/out")"
 
-# a program without its module beside it
+# a program whose module is not installed beside it
 cp "$SPLITC" "$tmp/splitc"
 status=0
 "$tmp/splitc" predict "$tmp/client.yaml" --local --set log.dir="$tmp/run" "$tmp/scans/val" >"$tmp/out" 2>&1 || status=$?

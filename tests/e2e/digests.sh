@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What a run computes is the same as before: the losses of every step and the final weights, as digests, over cuts, codecs,
-# inserts, optimizers and all networks. They are compared with tests/golden/digests.txt, whose kernels are those of AVX2 and of
-# OpenBLAS's Haswell, so that every x86 machine with AVX2 gives the same. A change that alters arithmetic on purpose writes the
-# file anew with SL_GOLDEN_WRITE=1, and says so in its commit.
+# Runs compute the same as before: digests of all losses and of the final weights, over cuts, codecs, inserts,
+# optimizers and all networks, are compared with tests/golden/digests.txt. The kernels are forced to AVX2 and to
+# OpenBLAS's Haswell, so every x86 machine with AVX2 gives the same digests. A change that alters arithmetic on purpose
+# rewrites the file with SL_GOLDEN_WRITE=1, and says so in its commit.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -18,10 +18,10 @@ sed -e 's/model: {.*}/model: {name: token_mlp, classes: 2, vocab: 96, tokens: 24
 	-e 's/data: {.*}/data: {kind: made_tokens, dir: ., train_limit: 40, test_limit: 16}/' "$tmp/adamw.yaml" >"$tmp/tokens.yaml"
 mkdir "$tmp/made"
 
-# The tensors of a safetensors file: what follows its header
+# The tensors of a safetensors file: the bytes after its header
 tensors() { tail -c +$((9 + $(od -An -t u8 -N 8 "$1"))) "$1"; }
 
-# digest NUMBER OPTIMIZER [key=value]…: a line in $tmp/made/NUMBER. The stages of a chain are joined with ^.
+# digest NUMBER OPTIMIZER [key=value]…: writes a line to $tmp/made/NUMBER. In a codec chain ^ stands for |.
 digest() {
 	local n=$1 optimizer=$2 set=() pair
 	shift 2

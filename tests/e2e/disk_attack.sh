@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Peers that would fill the server's disk. A flood of broken messages and failing sessions leaves a log of bounded length, which says
-# how much it leaves out. A client that begins session after session fills its own share of the store, and takes nobody's paused
-# state away. Good clients beside both learn what they learn alone, and no step of theirs takes 2 s longer than a busy machine keeps a
-# process waiting.
+# Peers try to fill the server's disk. A flood of broken messages and failing sessions gives a log of bounded length,
+# which says how many lines it left out. A client that opens session after session fills only its own share of the
+# store, and displaces no paused state of others. Good clients beside both learn what they learn alone, and no step of
+# theirs takes 2 s longer than the time for which the busy machine kept processes waiting.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 make_data 480 24
 slowest_step() { sed -n 's/.*"t_step_s":\([0-9.e-]*\).*/\1/p' "$tmp/$1/log.jsonl" | sort -g | tail -n 1; }
-# no_late_step NAME: since clock_starts; a busy machine may have kept a process waiting
+# no_late_step NAME: since clock_starts; allows for the time for which the machine kept processes waiting
 no_late_step() {
 	local late
 	late=$(awk '{n += $1} END {print n / 1000}' "$tmp/clock.late")
@@ -37,7 +37,7 @@ read -r messages _ sessions _ <"$tmp/flood.out"
 left_out=$(jq .log_left_out "$tmp/status.json")
 written=$(stat -c %s "$tmp/host.log")
 [ "$left_out" -gt 100 ] || fail "$left_out lines left out of $messages"
-# 64 lines at once and one a second of each of four kinds, and what is left out
+# Each of four kinds may write 64 lines at once and one per second, and a line that counts what was left out.
 [ "$written" -lt 65536 ] || fail "$written bytes of log"
 grep -q 'WARN log-limit: [0-9]* more lines of "malformed" were left out in the last [0-9]* s' "$tmp/host.log" || fail 'not said how many'
 steps=$(steps_of good)
@@ -53,7 +53,7 @@ for name in good greedy; do echo "$(cat "$tmp/$name.pub") $name"; done >"$tmp/cl
 keys=("auth.secret_key=$tmp/server.key" "auth.clients=$tmp/clients")
 with_key() { echo --set "auth.secret_key=$tmp/$1.key" --set "auth.server_key=$tmp/server.pub"; }
 short=("$tmp/client.yaml" --set train.checkpoint_every=2)
-# pauses NAME KEY STEPS: a run that is paused once it has done so many
+# pauses NAME KEY STEPS: a run that is paused after STEPS steps.
 pauses() {
 	# shellcheck disable=SC2046
 	client_stands "$3" "$1" "${short[@]}" $(with_key "$2")

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# No space, or an error of the disk, at each call that writes a checkpoint, on each side, from the second checkpoint on: the
-# run goes on, nothing half-written is left, `status` says so on both sides; a client that is then killed goes on from the
-# first checkpoint, which both still have, and ends as the undisturbed run did. By policy it exits with status 74.
+# Each call that writes a checkpoint fails, with no space or an I/O error, on each side, from the second checkpoint on.
+# The run continues, no partial file is left, and `status` reports it on both sides. A client that is then killed
+# resumes from the first checkpoint, which both sides still have, and ends as the undisturbed run. With
+# on_checkpoint_error: exit it ends with status 74.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/failpoints.sh
@@ -17,7 +18,7 @@ for side in c s; do
 	for call in open write sync close rename dirsync; do
 		errno=$([ $((n % 2)) = 0 ] && echo ENOSPC || echo EIO)
 		n=$((n + 1)) what="$errno at ckpt.$call, side $side"
-		# four checkpoints: from within the second one on
+		# The run writes four checkpoints; the fault begins within the second one.
 		per=$(awk -v call="ckpt.$call" '$1 == call {print int($2 / 4)}' "$tmp/count.$side")
 		broken="ckpt.$call=$errno@$((per + 1 + (per > 1)))+"
 		client_lives=(client.apply=kill@11) server_lives=()
@@ -31,7 +32,8 @@ for side in c s; do
 		play 1
 		[ $killed = 1 ] || fail "$what: the client was not killed"
 		grep -q "^WARN checkpoint-missed: step 6: .*; the last good one is 3" "$tmp/client.log" || fail "$what: not said"
-		# a folder that could not be synced has the whole file, unless there is a power cut
+		# If only the folder's fsync fails, the file is complete unless the power fails, so a later checkpoint
+		# may be used.
 		from=3
 		[ $side-$call != c-dirsync ] || from="[369]"
 		grep -q "session-open: .*, from step $from$" "$tmp/client.log" || fail "$what: the run did not go on from step $from"
@@ -76,7 +78,7 @@ wait_for "$what: not said by the client" holds "$SPLITC" "$tmp/client.sock" \
 	'.checkpoint_step == 3 and .checkpoint_missed == 6 and (.checkpoint_error | test("server"))'
 stop
 
-# by policy the run ends there, and goes on from the last good checkpoint
+# With the policy `exit` the run ends there, and resumes from the last good checkpoint.
 for side in c s; do
 	what="exit by policy, side $side"
 	broken='ckpt.sync=EIO@2+'
@@ -95,7 +97,7 @@ done
 undisturbed 1
 for side in c s; do same_run undisturbed-1 policy-$side $steps; done
 
-# a pause that cannot be kept says so, and what can be gone on from
+# A pause whose checkpoint cannot be written says so, and names the checkpoint to resume from.
 what="pause with a full disk"
 begin 'ckpt.sync=ENOSPC@2+,client.begin=term@5' ''
 ends_with "$client_pid" 74 $patience "$what"
@@ -105,7 +107,7 @@ ends_with "$client_pid" 0 $patience "$what: resumed"
 stop
 same_run undisturbed-1 run $steps
 
-# the model cannot be written: the server was not told goodbye, and what was learned is not lost
+# The model cannot be written: the client has not said goodbye to the server, so nothing learned is lost.
 for call in write rename ${SPLIT_LONG:+open sync close dirsync}; do
 	what="ENOSPC at model.$call"
 	begin "model.$call=ENOSPC" ''
@@ -121,7 +123,8 @@ for call in write rename ${SPLIT_LONG:+open sync close dirsync}; do
 	stop
 	same_run undisturbed-1 run $steps
 done
-# the server's copy of uploaded weights, and a block that the kernel takes half of, cost nothing; a line of the log costs that line
+# Faults of the server's copy of uploaded weights, and short writes, cost nothing. A failed write of the log costs that
+# line.
 for broken in store.open=EACCES store.write=EIO store.sync=EIO store.rename=ENOSPC; do
 	what=$broken
 	begin '' "$broken"
@@ -143,11 +146,11 @@ grep -q '^WARN log-write: log.jsonl: No space left on device; lines are lost$' "
 jq -es 'map(select(.type == "step")) | length == 11' "$run/log.jsonl" >/dev/null || fail "$what: one line should be missing, and all others whole"
 cmp "$run/model.safetensors" "$tmp/undisturbed-1/model.safetensors" || fail "$what: other weights"
 stop
-# a limit of file sizes is a write that fails, and no signal that ends the process
+# A limit on file sizes makes the write fail; it must not end the process by a signal.
 rc=0
 (ulimit -f 8 && client limited "$tmp/client.yaml" --local) || rc=$?
 [ $rc = 74 ] && grep -q 'model.safetensors.*: File too large' "$tmp/limited.log" || fail "a limit of file sizes: status $rc"
-# an event costs that event, what the run learns and ends with nothing; and so it is with one that cannot be begun
+# A failed write of an event costs that event only, not the run; so does an event file that cannot be opened.
 for broken in events.write=ENOSPC@8 events.write=EIO@5+ events.open=ENOSPC@1+ events.sync=EIO@1+; do
 	what=$broken
 	begin "$broken" ''

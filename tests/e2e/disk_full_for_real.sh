@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# A file system (a small tmpfs, which root alone can mount) that somebody fills while both sides write their checkpoints to it:
-# training goes on and `status` says what is missing; killed, and with room again, the run goes on from the last good
+# A file system (a small tmpfs, which only root can mount) is filled while both sides write checkpoints to it. Training
+# continues, and `status` reports the fault. After a kill, and with room again, the run resumes from the last good
 # checkpoint and ends as the undisturbed one did.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 mkdir "$tmp/small"
 mount -t tmpfs -o size=16m split-test "$tmp/small" 2>/dev/null || { echo "no tmpfs can be mounted here"; exit 77; }
-# lazily: whoever still has a file open there is killed next
+# A lazy unmount, because processes that end_all kills next may still have files open there.
 trap 'umount -l "$tmp/small"; end_all' EXIT
 steps=600
 make_data 320 16

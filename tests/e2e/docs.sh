@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What README.md, docs/*.md and docs/results/*.md name exists: sub-commands, options, keys of both configs with the values that stand
-# beside them, codecs, make's targets, files, tests, links and their headings. And a page in which none does is found out.
-# docs/config.md is what both programs print. Arguments: pages, instead of these.
+# Everything that README.md, docs/*.md and docs/results/*.md name must exist: sub-commands, options, keys of both
+# configs with the values beside them, codecs, targets of make, files, tests, links and their headings. A wrong page
+# must be detected. docs/config.md must be what both programs print. Arguments: pages to check instead of these.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -12,7 +12,7 @@ declare -A command option key section whole codec file
 bad=0
 wrong() { echo "$at: $*"; bad=$((bad + 1)); }
 
-# ---- what there is
+# ---- what exists
 printf 'model: {name: mobilenet_v2}\ndata: {dir: .}\ntrain: {on_nan: skip}\n' >"$tmp/splitc.yaml"
 : >"$tmp/splits.yaml"
 for program in "$SPLITC" "$SPLITS"; do
@@ -45,7 +45,7 @@ while read -r name; do codec[$name]=1; done < <("$SPLITC" codecs --json | jq -r 
 while read -r path; do file[${path##*/}]=1; done < <(find README.md Makefile client common configs deploy docs kernels lib proto python scripts server tests -type f)
 [ ${#command[@]} -gt 8 ] && [ ${#key[@]} -gt 60 ] && [ ${#codec[@]} -gt 8 ] || fail "${#command[@]} commands, ${#key[@]} keys, ${#codec[@]} codecs"
 
-# ---- what they say: PAGE:LINE<tab>KIND<tab>TEXT; code within a line, lines of ```sh and ```yaml and indented ones, links
+# ---- what the pages name: PAGE:LINE<tab>KIND<tab>TEXT; taken from inline code, blocks of ```sh and ```yaml, indented code, links
 said() {
 	awk '
 		function out(kind, text) { gsub(/\\\|/, "|", text); print FILENAME ":" FNR "\t" kind "\t" text }
@@ -67,7 +67,7 @@ said() {
 }
 
 # ---- checks of one text
-# takes KEY=VALUE…: a config takes them together
+# takes KEY=VALUE…: a config accepts them together.
 takes() {
 	local sets=() pair
 	for pair in "$@"; do sets+=(--set "$pair"); done
@@ -75,7 +75,7 @@ takes() {
 		"$SPLITS" serve "$tmp/splits.yaml" "${sets[@]}" --print-config >"$tmp/out.splits" 2>&1
 }
 
-# stands KEY=VALUE: alone, or beside the setting that it belongs to
+# stands KEY=VALUE: a config accepts it, alone or together with the setting that it requires.
 stands() {
 	takes "$1" && return
 	case $(cat "$tmp/out") in
@@ -214,7 +214,7 @@ check "${pages[@]}"
 [ $bad = 0 ] || fail "$bad of what the pages name is not there"
 good=$texts
 
-# ---- a page that is wrong in every way: each line of it is found
+# ---- a page with every kind of mistake: each of its lines is reported
 cat >"$tmp/wrong.md" <<'MD'
 `splitc trian CONFIG`
 `splits serve CONFIG --daemon`

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# train.stop: a run ends with status 0 behind the evaluations that were not better, at the same step with a server, in one process
-# and after a kill; it says why; more patience makes it longer; what it cannot be together with is refused.
+# train.stop: a run ends with status 0 after evaluations without an improvement, at the same step with a server, in one
+# process and after a kill, and says why. More patience makes it longer. Settings that contradict it are refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 make_data 96 24
 start_server host
 write_config "$tmp/client.yaml"
-# no loss falls by 100: the first evaluation is the best, and two more end the run, after 3 of 9 epochs
+# No loss improves by 100, so the first evaluation is the best, and two more end the run after 3 of 9 epochs.
 sets=(--set train.epochs=9 --set train.stop.metric=loss --set train.stop.min_delta=100 --set train.stop.patience=2)
 steps=18
 
@@ -22,7 +22,8 @@ grep -q '^it ended early (train.stop): loss was .* after step 6; evaluations sin
 # killed in its last epoch, and resumed
 killed_client 15 remote "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=4
 killed='remote killed'
-# resumed when it was done: the same again; with more patience it goes on, as a run that had it from the start
+# Resuming the finished run changes nothing; with more patience it continues, as a run that had that patience from the
+# start.
 client "$killed" "$tmp/client.yaml" "${sets[@]}" --resume || fail "--resume of a run that stopped: status $?"
 same_run "$killed" remote $steps
 client "$killed" "$tmp/client.yaml" "${sets[@]}" --set train.stop.patience=3 --resume || fail "more patience: status $?"

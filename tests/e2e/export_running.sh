@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# splitc export while a run goes on, is paused, was killed, and has lost its server; train.keep_best, over --resume. What is written
-# is the model behind the step that it says: that of a run which ended there; and the run ends as one that nobody asked.
+# splitc export while a run trains, is paused, was killed, or has lost its server; also train.keep_best, over --resume.
+# The export is the model after the step that it names: that of a run which ended there. It does not change the run.
 set -eu
 cd "$(dirname "$0")/../.."
-# A disk whose fsync takes no time: a checkpoint is skipped while the one before it is being written.
+# On tmpfs fsync takes no time. On a slow disk a checkpoint would be skipped while the previous one is still being
+# written.
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 . tests/e2e/lib/daemons.sh
 port=$(free_port)
@@ -13,7 +14,7 @@ write_config "$tmp/client.yaml"
 # a learning rate that does not depend on where the run ends
 sed -i 's/schedule: {.*}/schedule: {kind: constant}\n  checkpoint_every: 3\n  eval_every: 1/; s/epochs: 1/epochs: 4/' "$tmp/client.yaml"
 
-# export NAME RUN [argument]…: $tmp/NAME.safetensors, and $at: behind which step it says it is
+# export_model NAME RUN [argument]…: writes $tmp/NAME.safetensors; sets $at, the step that the export names.
 export_model() {
 	local rc=0
 	rm -f "$tmp/$1.safetensors"
@@ -23,7 +24,7 @@ export_model() {
 	at=$(at_of "$1")
 }
 at_of() { sed -n 's/.* tensors, after step \([0-9]*\)$/\1/p' "$tmp/$1.log"; }
-# is_of NAME STEP: the file is, byte for byte, the export of a run that ended at that step
+# is_of NAME STEP: the file equals, byte for byte, the export of a run that ended at STEP.
 is_of() {
 	[ "$at" = "$2" ] || fail "$1 is behind step $at, not $2: $(cat "$tmp/$1.log")"
 	if [ ! -f "$tmp/until-$2.safetensors" ]; then
@@ -36,7 +37,7 @@ is_of() {
 
 client whole "$tmp/client.yaml" || fail 'the undisturbed run'
 
-# ---- while it goes on: twice at once, and eval and predict take it
+# ---- while it trains: two exports at once; eval and predict accept the file
 start_failing_client client.apply=hold@8+ busy "$tmp/client.yaml" --set train.keep_best=true
 at_point busy client.apply
 exports=()
@@ -68,23 +69,23 @@ data_of() { tail -c "+$(($(od -An -tu8 -N8 "$1") + 9))" "$1"; }
 data_of "$tmp/done.safetensors" >"$tmp/exported"
 data_of "$tmp/busy/model.safetensors" | cmp - "$tmp/exported" || fail 'an export has other tensors than the model'
 
-# ---- another run at its control socket is none of its business
+# ---- a different run at its control socket is ignored
 client_stands 4 other "$tmp/client.yaml"
 wait_for 'no checkpoint' test -e "$tmp/other/checkpoint-000000000003.safetensors"
 export_model done busy --set control="$tmp/other.sock"
 is_of done 16
-# its own, at a socket that nobody is told of
+# the run itself, at a control socket that the export is not told of
 status=75 export_model hidden other --set control="$tmp/nobody.sock"
 grep -q "but does not answer at $tmp/nobody.sock: name its control socket" "$tmp/hidden.log" || fail "$(cat "$tmp/hidden.log")"
 
-# ---- paused: the model that it left; no server is asked
+# ---- paused: exports the model that the run left; the server is not asked
 stops other
 export_model paused other --set server=tcp://127.0.0.1:9
 is_of paused "$(steps_of other)"
 client other "$tmp/client.yaml" --resume || fail '--resume behind an export'
 same_run whole other 16
 
-# ---- killed: the newest pair, once and once more; then on another server with that store; and the run goes on
+# ---- killed: the newest pair of checkpoints, twice; then through another server with that store; and the run continues
 client_stands 7 killed "$tmp/client.yaml"
 wait_for 'no checkpoint' test -e "$tmp/killed/checkpoint-000000000003.safetensors"
 end_client
@@ -97,7 +98,7 @@ ends_with "$server_pid" 0 60 splits
 status=69 export_model away killed --set link.connect_timeout_ms=1000
 grep -q "was not ended. The server has the middle of its checkpoint at step $newest: no answer from" "$tmp/away.log" || fail "$(cat "$tmp/away.log")"
 [ ! -e "$tmp/away.safetensors" ] || fail 'half a model'
-# a run that waits for its server has nothing to give
+# A run that waits for its server cannot be exported.
 start_server host listen="tcp://127.0.0.1:$port"
 client_stands 2 waits "$tmp/client.yaml" --set link.on_server_lost=wait --set link.timeout_ms=2000
 end_process "$server_pid"
@@ -114,7 +115,7 @@ same_run whole killed 16
 ends_with "$client_pid" 0 $patience 'the run that waited'
 same_run whole waits 16
 
-# ---- the best weights: of the evaluation that was the first of the best, kept over a kill and --resume, and said
+# ---- the best weights: of the first evaluation with the best metric, kept over a kill and --resume, and reported
 best=$(jq -s 'map(select(.type == "epoch")) | max_by([.test_acc, -.epoch]) | .steps' "$tmp/whole/log.jsonl")
 summary() { grep '^{"type":"summary"' "$tmp/$1/log.jsonl"; }
 is_best() { # RUN

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Both daemons with failpoints (common/base/failpoint.h). At every point of the list that they print themselves, on every
-# side that passes it: the side dies there by SIGKILL, is started again, and the run must end as the undisturbed one did,
-# loss by loss and weight by weight. A point that is never passed fails the test. Codecs take turns; SPLIT_LONG=1: every
-# point with each of them, at the first, a middle and the last passage. Arguments: points, instead of all.
+# Both daemons with failpoints (common/base/failpoint.h). At every point that they list, on every side that passes it,
+# the side is killed by SIGKILL and restarted; the run must equal the undisturbed one in every loss and weight. A point
+# that is never passed fails the test. Codecs take turns; with SPLIT_LONG=1 every point is tried with each codec, at its
+# first, a middle and its last passage. Arguments: points, instead of all.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/failpoints.sh
@@ -36,7 +36,7 @@ if [ "${1:-}" = --worker ]; then
 	exit 0
 fi
 
-# ---- what a release has of it: nothing
+# ---- a release contains no failpoints
 for program in splitc splits; do
 	! nm "$release/$program" | grep -qi failpoint || fail "$program has symbols of failpoints"
 	! grep -q SPLIT_FAILPOINTS "$release/$program" || fail "$program reads SPLIT_FAILPOINTS"
@@ -51,7 +51,7 @@ done
 sed -n '/^```failpoints$/,/^```$/{/^```/!p}' docs/RELIABILITY.md | tr ' ' '\n' | diff - <(cut -f 1 "$tmp/list") ||
 	fail "docs/RELIABILITY.md lists others than there are"
 
-# ---- undisturbed: by the release's daemons, and then by these, to count passages
+# ---- undisturbed: by the release's daemons, and then by those with failpoints, to count passages
 first_weights
 for i in "${!codecs[@]}"; do
 	SPLITC=$release/splitc SPLITS=$release/splits
@@ -64,8 +64,8 @@ for i in "${!codecs[@]}"; do
 	rm -r "$tmp/by-release"
 done
 
-# passages POINT SIDE CODEC-NUMBER: how many there surely are; how many messages, blocks and batches ahead there are depends
-# on the moment, and on how long numbers are in text
+# passages POINT SIDE CODEC-NUMBER: a number of passages that is certain to occur. The counts of messages, blocks and
+# prefetched batches depend on timing, and on the length of numbers in text.
 passages() { awk -v point="$1" '$1 == point {print $1 ~ /^link\.|\.write$|^client\.load$/ ? int(($2 * 3 + 3) / 4) : $2}' "$tmp/count-$3.$2"; }
 
 # ---- the cases: POINT SIDE BEFORE BESIDE CODEC PASSAGE, dealt to two workers

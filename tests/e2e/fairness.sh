@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Sessions share the device by time, not by how much they ask for. Clients of equal work do as many steps: two, then four
-# on one server. A light session (one chunk of 4 images) beside heavy ones (eight chunks, codecs that take long) waits for
-# a task of each of them at a time, not for their steps. On the CPU, and on a simulated device with tasks queued ahead.
-# Prints what it measured; SPLIT_LONG measures longer.
+# Sessions share the device by time, not by how much they ask for. Clients of equal work do as many steps as each other:
+# two, then four on one server. A light session (one chunk of 4 images) beside heavy ones (eight chunks, slow codecs)
+# waits for one task of each of them, not for their whole steps. On the CPU, and on a simulated device with tasks queued
+# ahead. Prints what it measured; SPLIT_LONG measures longer.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -27,7 +27,7 @@ end_clients() {
 }
 pids=()
 
-# equal N NAME: steps that N clients of the same work do in the same time: least, most
+# equal N NAME: prints the least and most steps that N clients of equal work do in the same time.
 equal() {
 	local n=$1 name=$2 i first=() least= most= done_
 	for i in $(seq "$n"); do begin "$name-$i" "${endless[@]}"; done
@@ -41,11 +41,11 @@ equal() {
 	done
 	end_clients
 	echo "$name: $n equal clients: $least to $most steps"
-	# half as many: clients, too, wait for a busy machine's processors
+	# At least half as many: the clients, too, wait for a busy machine's processors.
 	[ $((2 * least)) -ge "$most" ]
 }
 
-# fair HOW ARGUMENT…: a server that is unfair is so again; a busy machine gives its time to others
+# fair HOW ARGUMENT…: tries again on a failure: an unfair server fails again, a busy machine may not.
 fair() {
 	local try
 	for try in 1 2 3; do
@@ -55,7 +55,7 @@ fair() {
 	fail "$*: not fair in 3 tries"
 }
 
-# Seconds of the last half of a run's steps: median, most
+# Seconds of the steps in the last half of a run: median and most
 step_s() { grep '^{"type":"step"' "$tmp/$1/log.jsonl" | grep -oE '"t_step_s":[0-9.e-]+' | cut -d: -f2 | tail -n "$steps" | sort -g |
 	awk '{a[NR] = $1} END {printf "%.3f %.3f", a[int((NR + 1) / 2)], a[NR]}'; }
 
@@ -75,7 +75,7 @@ beside() { # NAME
 	end_clients
 	echo "$name: light step, median and longest of $steps: alone $(step_s "$name-alone") s, beside two heavy sessions $(step_s "$name-light") s," \
 		"which did $((after - before)) steps; theirs: $(step_s "$name-heavy1") s"
-	# 17 tasks of a heavy step against 3 of a light one
+	# A heavy step has 17 tasks, a light one 3.
 	[ $((after - before)) -le $((steps)) ]
 }
 

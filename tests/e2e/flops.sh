@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `splitc flops` gives the rows of published tables, types 1 to 3, and the rates 0.097, 0.070 and 0.038 (docs/results/inserts.md
-# says which inserts they are); of a decaying insert it says where it begins and where it ends.
+# `splitc flops` gives the rows of published tables, types 1 to 3, and the rates 0.097, 0.070 and 0.038
+# (docs/results/inserts.md lists the inserts). For a decaying insert it gives the rates at the beginning and at the end.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -8,13 +8,13 @@ train_images=1 test_images=1
 write_config "$tmp/client.yaml"
 rows=0
 
-# flops HEAD TAIL: the table, in $tmp/flops
+# flops HEAD TAIL: writes the table to $tmp/flops.
 flops() {
 	"$SPLITC" flops "$tmp/client.yaml" --set insert.head="$1" --set insert.tail="$2" --set model.width=1 --set model.image=224 \
 		--set model.classes=1000 --set train.batch=64 --set head_end=features.0.1 --set tail_begin=classifier >"$tmp/flops" ||
 		fail "flops $1 $2: exit status $?"
 }
-# is NAME WANTED: the number behind a name is WANTED to half a unit of its last digit given
+# is NAME WANTED: the number behind NAME in the table is WANTED, to half a unit of its last digit.
 is() {
 	local got
 	got=$(sed -n "s/^$1  *\\([0-9.e+-]*\\).*/\\1/p" "$tmp/flops")
@@ -46,7 +46,8 @@ grep -A 1 '^insert.tail' "$tmp/flops" | xargs | grep -qx 'insert.tail features t
 	fail "$(cat "$tmp/flops")"
 fits "$tmp/flops"
 
-# roberta-base: of a token 12 · (4 · 768² + 2 · 768 · 3072) products and 25 norms, of a pair of tokens 12 · 2 · 768, of a row its head.
+# roberta-base: 12 · (4 · 768² + 2 · 768 · 3072) products and 25 norms per token, 12 · 2 · 768 per pair of tokens, and
+# its head per row.
 mkdir "$tmp/base"
 cat >"$tmp/base/config.json" <<-JSON
 	{"model_type": "roberta", "vocab_size": 50265, "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
@@ -56,8 +57,8 @@ printf 'model: {huggingface: %s, classes: 2, tokens: 128}\ndata: {kind: made_tok
 "$SPLITC" flops "$tmp/base.yaml" >"$tmp/flops" || fail 'flops of roberta-base'
 is 'a token' 84973056
 fits "$tmp/flops"
-# Published rows of two pairs: nominal rates of 0.9^9 · 0.95^9 and so on, where each fall rounds down. Of all that crosses, the classifier's
-# vector of each row (1/129) too.
+# Published rows with two pairs of inserts: nominal rates such as 0.9^9 · 0.95^9, where each reduction rounds down. The
+# classifier's vector of each row (1/129 of what crosses) counts too.
 two_pairs() { # EVERY RATE2 TIMES RATE
 	"$SPLITC" flops "$tmp/base.yaml" --set head_end=encoder.layer.0.attention.output --set tail_begin=classifier --set data.pad=max \
 		--set insert.head="decaylinear:rate=0.9,every=$1,times=$3,l1=1e-4,rate2=$2" >"$tmp/flops" || fail "flops of two pairs, $*"

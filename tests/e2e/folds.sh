@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# data.split.folds with splitc sweep: each row once for each fold; mean and deviation are those of the rows' own summaries; no
-# patient validates twice, and none of test does; a list of rows beside it.
+# data.split.folds with splitc sweep: each row runs once per fold; mean and deviation are those of the runs' own
+# summaries. No patient is in two validation sets, and no test patient in any. Also together with a list of rows.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -41,7 +41,7 @@ printf -- '- {name: slow, set: [train.optimizer.lr=0.001]}\n- {name: fast}\n' >"
 sweep rows --local --codecs "$tmp/rows.yaml" --set data.split.folds=2 || fail "two rows: status $?"
 [ "$(grep -c ,accuracy,2, "$tmp/rows/folds.csv")" = 2 ] && [ "$(ls -d "$tmp"/rows/row-* | wc -l)" = 4 ] || fail "two rows: $(cat "$tmp/rows/folds.csv")"
 grep -q '^slow,.*train.optimizer.lr=0.001 data.split.fold=1,' "$tmp/rows/sweep.csv" || fail "two rows: $(cat "$tmp/rows/sweep.csv")"
-# a signal within the last fold: what it had come to is no part of the mean
+# A signal during the last fold: its partial result is not part of the mean.
 "$SPLITC" sweep "$tmp/client.yaml" --local --out "$tmp/stopped" --set data.split.folds=2 --set train.epochs=1500 >"$tmp/stopped.log" 2>&1 &
 sweep=$!
 started+=("$sweep")

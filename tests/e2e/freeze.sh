@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# train.freeze: the tensors that it names are the same after one step and after three, others are not. A run with a server
-# equals --local byte for byte, wherever the frozen part lies, and goes on after a pause. Patterns that match nothing, or
-# everything, are refused, and so are checkpoints of a run that froze others.
+# train.freeze: the named tensors are unchanged after one step and after three, and the others change. A run with a
+# server equals --local byte for byte, wherever the frozen part lies, and continues after a pause. Patterns that match
+# nothing, or everything, are refused, and so are checkpoints of a run with other frozen tensors.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 make_data 40 16
 write_config "$tmp/client.yaml"
 
-# tensor RUN NAME: its bytes, as a digest
+# tensor RUN NAME: prints a digest of the tensor's bytes.
 tensor() {
 	local file=$tmp/$1/model.safetensors length range
 	length=$(od -An -t u8 -N 8 "$file" | tr -d ' ')
@@ -27,7 +27,7 @@ for name in features.0.1.running_mean features.2.conv.0.0.weight classifier.1.we
 done
 
 
-# with a server: part of the head, all of it, part of the middle, all but the classifier, the classifier alone
+# With a server, frozen: part of the head, all of it, part of the middle, all but the classifier, the classifier alone.
 start_server host
 write_config "$tmp/client.yaml" # of that server
 constant=(--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
@@ -42,12 +42,12 @@ for case in "features.0.*,features.1.*|3:-1|sgd|$acts mid_grad head_grad" "featu
 	[ "$optimizer" = sgd ] || use_adamw "$tmp/$optimizer.yaml"
 	sets=(--set "train.freeze=$freeze" --set "partition=$cut" --set codec=quant:8)
 	as_local "far-$n" "local-$n" 3 "$tmp/$optimizer.yaml" "${sets[@]}"
-	# gradients cross where something below learns, and nowhere else
+	# Gradients cross only where trained parameters lie below the cut.
 	[ "$(crossed "far-$n")" = "$crosses" ] && [ "$(crossed "local-$n")" = "$crosses" ] ||
 		fail "$case: $(crossed "far-$n") crossed, and locally $(crossed "local-$n")"
 done
 
-# weights from a file go up whole, once
+# Weights from a file are uploaded whole, once.
 from=(--set "model.weights=$tmp/run-3/model.safetensors" --set 'train.freeze=features.*' --set model.classes=10)
 client local-file "$tmp/client.yaml" --local "${from[@]}" || fail "weights from a file, local: exit status $?"
 for i in 1 2; do
@@ -56,7 +56,7 @@ for i in 1 2; do
 done
 [ "$(ls "$tmp/store"/*.f32 | wc -l)" = 1 ] || fail 'the weights were not stored once'
 
-# goes on where it was: the longer run is that of one length, and another train.freeze is another run
+# A resumed run equals one run of that length; another train.freeze is another run.
 freeze=(--set 'train.freeze=features.[0-9].*')
 client whole "$tmp/client.yaml" "${constant[@]}" "${freeze[@]}" --set train.epochs=2 --local || fail "two epochs: exit status $?"
 client run "$tmp/client.yaml" "${constant[@]}" "${freeze[@]}" || fail "one epoch: exit status $?"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# scripts/gpu-check.sh with stubs in place of the GPU's programs: verdicts, limits, exit statuses, files; and its plan fits.
+# scripts/gpu-check.sh with stubs for the GPU's programs: verdicts, limits, exit statuses and files; and its plan fits
+# its limits.
 set -eu
 cd "$(dirname "$0")/../.."
 tmp=$(mktemp -d)
@@ -24,7 +25,7 @@ while read -r p; do
 done <"$tmp/programs"
 [ -z "$(sed -nE 's/^ +[0-9]+ s  ([a-z0-9_]+).*/\1/p' "$tmp/said" | sort | uniq -d)" ] || fail 'a name twice'
 
-# ---- what the C library consists of goes with the host's C library: parts of two of them do not fit together
+# ---- all parts of the C library come from the host: parts of two versions do not work together
 for script in scripts/gpu-bundle.sh scripts/bundle.sh; do
 	left_out=$(sed -n "s/.*grep -vE '\([^']*\)'.*/\1/p" "$script")
 	for part in c m mvec dl rt pthread resolv anl util; do
@@ -33,7 +34,7 @@ for script in scripts/gpu-bundle.sh scripts/bundle.sh; do
 	echo /lib/x86_64-linux-gnu/libzmq.so.5 | grep -vqE "$left_out" || fail "$script leaves libzmq behind"
 done
 
-# ---- a host where all is well, but for what is said
+# ---- a host on which all is well, except for one planted fault
 stub() { printf '#!/bin/sh\n%s\n' "$2" >"$tmp/$1"; chmod +x "$tmp/$1"; }
 well="printf '[==========] Running 1 test(s).\n[       OK ] x\n'"
 while read -r p; do stub "${p#./}" "$well"; done <"$tmp/programs"
@@ -145,7 +146,7 @@ says '^bench_codecs +skipped'
 says '^bench_fp32 +passed'
 says '^bench_graphs_fp32 +failed'
 says '^4 passed, 4 failed, 1 timeout, 2 skipped$'
-# alone, that no other one is too slow for such a limit on a busy machine
+# Runs alone: on a busy machine another test might exceed such a limit.
 title='a limit'
 stub test_gpu_codec_state 'sleep 100'
 MOST_S=1 check 1 codec_state

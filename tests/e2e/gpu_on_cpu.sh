@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The CUDA module on a simulated device (make cuda-sim): its kernels, in every precision, against the reference, and the
-# middle that they make up.
+# The CUDA module on a simulated device (make cuda-sim): its kernels, in every precision, and a middle made of them
+# equal the reference.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Races between the threads of the GPU's kernels, looked for on a CPU (tests/support/cuda_sim/race): that the check
-# finds those it should, then codecs, then ops. SPLIT_LONG=1: every test of either, in all precisions.
+# Searches for races between the threads of GPU kernels, on a CPU (tests/support/cuda_sim/race): first that the checker
+# finds planted races, then in codecs, then in ops. SPLIT_LONG=1: every test of both, in all precisions.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Grey pictures of 16 bits in a network of one channel: data, train with augmentation, split as local, predict. What does not fit
-# is said.
+# Grey pictures of 16 bits in a network of one channel: data, training with augmentation, split equal to local, predict.
+# What does not fit is refused with a sentence.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
-# Classes differ below the upper eight bits alone: 3 classes, values 1,000, 1,060 and 1,120, and a little noise.
+# Classes differ only below the upper eight bits: 3 classes with values 1,000, 1,060 and 1,120, and a little noise.
 for split in train val; do
 	for class in 0 1 2; do
 		mkdir -p "$tmp/xrays/$split/class$class"

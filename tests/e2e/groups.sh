@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# train.groups: groups of parameters have a learning rate and a weight decay of their own, on whichever side they lie. A run with
-# a server equals --local byte for byte and goes on after its end; wrong groups are refused.
+# train.groups: groups of parameters have their own learning rate and weight decay, on whichever side they lie. A run
+# with a server equals --local byte for byte, and continues after its end. Wrong groups are refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -11,7 +11,7 @@ write_config "$tmp/adamw.yaml"
 use_adamw "$tmp/adamw.yaml"
 sed -i 's/schedule: {.*}/schedule: {kind: constant}/' "$tmp/sgd.yaml"
 
-# as a list of mappings, and in one line each
+# groups as a list of mappings, and as one line each
 groups='classifier.* lr=0.1,*.bias *.1.weight weight_decay=0,features.1[0-9].* lr=2 weight_decay=0.5'
 for optimizer in sgd adamw; do
 	cp "$tmp/$optimizer.yaml" "$tmp/$optimizer-mapped.yaml"
@@ -27,14 +27,14 @@ done
 grep -q '^param features.1.conv.0.0.weight \[[0-9,]*\] normal' "$tmp/graph" && grep -q '^param features.1.conv.0.1.bias \[[0-9]*\] g2 ' "$tmp/graph" &&
 	grep -q '^param features.17.conv.0.0.weight \[[0-9,]*\] g3 ' "$tmp/graph" || fail "no groups in the middle's text: $(head -n 5 "$tmp/graph")"
 
-# layers of a kind: every batch norm, and nothing else
+# A group by kind of layer: every batch norm, and nothing else.
 "$SPLITC" graph "$tmp/sgd.yaml" middle --text --set 'train.groups=kind:batchnorm weight_decay=0' >"$tmp/graph"
 [ "$(grep -c '^param .* g1 ' "$tmp/graph")" = "$((2 * $(grep -c ' batchnorm ' "$tmp/graph")))" ] &&
 	! grep '^param .* g1 ' "$tmp/graph" | grep -qv '\.1\.\(weight\|bias\)\|conv\.[23]\.\(weight\|bias\)' || fail "kind:batchnorm: $(grep -c ' g1 ' "$tmp/graph") parameters"
 "$SPLITC" graph "$tmp/sgd.yaml" middle --text --set 'train.freeze=kind:batchnorm' | grep -q '^param features.1.conv.0.1.bias .*frozen' ||
 	fail 'kind:batchnorm was not frozen'
 
-# with frozen weights and clipping, from the end of one epoch to that of the next; the printed config is the same one
+# With frozen weights and clipping, over the end of an epoch; the printed config gives the same run.
 more=(--set 'train.freeze=features.0.*' --set train.clip_norm=1 --set codec=quant:8)
 "$SPLITC" train "$tmp/sgd-mapped.yaml" --print-config >"$tmp/printed.yaml" || fail "the config could not be printed"
 client whole "$tmp/printed.yaml" "${more[@]}" --set train.epochs=2 --local || fail "two epochs: exit status $?"
@@ -45,7 +45,7 @@ client run "$tmp/sgd.yaml" "${more[@]}" --set train.epochs=2 --resume || rc=$?
 client run "$tmp/sgd-mapped.yaml" "${more[@]}" --set train.epochs=2 --resume || fail "the second epoch: exit status $?"
 same_run run whole 6
 
-# refused SENTENCE GROUPS
+# refused SENTENCE GROUPS: the client refuses these groups and says SENTENCE.
 refused() {
 	local status=0
 	"$SPLITC" train "$tmp/sgd.yaml" --set "train.groups=$2" >"$tmp/out" 2>&1 || status=$?

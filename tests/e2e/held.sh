@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Frozen weights that a file has in 16 bits stay so, on both sides: adapters learn what they learn on the same values in 32 bits, byte for
-# byte, over the link as in one process, also after kills, in a group, averaged, exported and evaluated. Half as many bytes go up. A file
-# that becomes shorter under a run ends it with a sentence.
+# Frozen weights that a file has in 16 bits stay in 16 bits on both sides. Adapters learn what they learn with the same
+# values in 32 bits, byte for byte, over the link and in one process, also after kills, in a group, averaged, exported
+# and evaluated. Half as many bytes are uploaded. A file that shrinks under a run ends the run with a sentence.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -26,7 +26,8 @@ YAML
 steps=2
 . tests/e2e/lib/compare.sh
 
-# cast FROM TYPE TO: a folder with the weights of FROM, a run in the folder that it was made of, rounded to TYPE (bf16, f16), in 16 bits; and one with the same values as F32
+# cast FROM TYPE TO: makes a model folder TO from the run FROM, with weights rounded to TYPE (bf16, f16) and stored in
+# 16 bits; and a folder `TO wide` with the same values as F32.
 cast() {
 	mkdir -p "$tmp/$3" "$tmp/$3 wide"
 	cp "$tmp/$1/config.json" "$tmp/$3"
@@ -64,7 +65,8 @@ client first "$config" --local --set train.optimizer.lr=1e-6 || fail "first: exi
 cast first bf16 bf16
 cast first f16 f16
 
-# same_as_wide NAME FOLDER [key=value]…: with a server as in one process, and with the same values in 32 bits
+# same_as_wide NAME FOLDER [key=value]…: a run with a server equals one in one process, and one with the values in 32
+# bits.
 same_as_wide() {
 	local name=$1 folder=$2
 	shift 2
@@ -85,7 +87,7 @@ client 'one wide' "$config" --set server="$one" --set model.huggingface="$tmp/bf
 size() { stat -c %s "$tmp/$1/model.safetensors"; }
 [ $(($(size 'two bf16') * 10)) -lt $(($(size 'wide bf16') * 6)) ] || fail "a model of $(size 'two bf16') bytes, and of $(size 'wide bf16') in 32 bits"
 
-# What the run has left is evaluated, and writes, as its wide twin.
+# The run's model evaluates and generates as that of its 32-bit twin.
 said() { "$SPLITC" "$1" "$config" --local --set log.dir="$tmp/$2" --set lora.rank=2 "${@:3}" 2>"$tmp/said.log"; }
 [ "$(said eval 'two bf16' --json --set model.huggingface="$tmp/bf16" | jq .test_loss)" = "$(said eval 'wide bf16' --json --set model.huggingface="$tmp/bf16 wide" | jq .test_loss)" ] ||
 	fail "eval: $(cat "$tmp/said.log")"
@@ -94,8 +96,8 @@ writes() { said generate "$1" --prompts "$tmp/prompts" --ids --set generate.max_
 [ "$(writes 'two bf16' bf16 | wc -l)" = 2 ] || fail "generate: $(cat "$tmp/said.log")"
 [ "$(writes 'two bf16' bf16)" = "$(writes 'wide bf16' 'bf16 wide')" ] || fail 'generate: other texts'
 
-# Factors in bfloat16, where the CPU multiplies such: a server learns what one process learns, which is nearly what fp32 learns. Elsewhere, and
-# where nothing is held, they are refused.
+# Products of bfloat16 factors, if the CPU has them: a server learns what one process learns, which is close to what
+# fp32 learns. They are refused on other CPUs, and for models without 16-bit weights.
 factors=(train.precision=bf16_factors train.ends_precision=bf16_factors)
 if grep -q avx512_bf16 /proc/cpuinfo && [ -z "${SAN:-}" ]; then
 	compare factors model.huggingface="$tmp/bf16" lora.rank=2 "${factors[@]}"
@@ -109,7 +111,7 @@ else
 	grep -q 'train.ends_precision: the .* runs on cpu, which computes in fp32: take that, or for bf16_factors a CPU that has it' "$tmp/factors.log" || fail "$(cat "$tmp/factors.log")"
 fi
 
-# A run that is killed can be exported, and goes on to the same end.
+# A killed run can be exported, and reaches the same end.
 set=(--set server="$two" --set model.huggingface="$tmp/bf16" --set lora.rank=2 --set train.checkpoint_every=1)
 client_stands 1 killed "$config" "${set[@]}"
 wait_for 'no checkpoint to go on from' has_checkpoint killed
@@ -126,7 +128,7 @@ done
 client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
 same_run killed 'local bf16' $steps
 
-# A group averages what learns, and leaves the rest: an encoder's, in one process.
+# A group averages the trained parameters and leaves the frozen ones: with an encoder, in one process.
 mkdir "$tmp/encoder"
 cat >"$tmp/encoder/config.json" <<-JSON
 	{"model_type": "roberta", "vocab_size": 96, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -152,7 +154,7 @@ for run in {sync,rounds}' %/member-'{0,1}; do
 	[ -n "$(learned "${run/\%/narrow}")" ] || fail "$run: nothing is there"
 done
 
-# A file that becomes shorter.
+# A file that shrinks during the run
 cp -r "$tmp/bf16" "$tmp/shrinks"
 client_stands 1 short "$config" "${set[@]}" --set model.huggingface="$tmp/shrinks"
 truncate -s 4096 "$tmp/shrinks/model.safetensors"

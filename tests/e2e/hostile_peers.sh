@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# While one client trains, others send garbage, break frames, sessions and runs, and knock without end: each hears what is
-# wrong (tools/hostile.c holds the table), all is counted, and the good client learns what it learns alone.
+# While one client trains, other peers send garbage, break frames, sessions and runs, and connect endlessly. Each gets
+# the right error (table in tools/hostile.c), all are counted, and the good client learns what it learns alone.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 make_data 480 24
 start_server host limits.sessions=16
 write_config "$tmp/client.yaml"
-# it trains until the others are done; with the rate of the short runs, noise as labels and chunks of four images, weights
-# would grow until something is NaN
+# The good client trains until the others are done. The rate is lower than that of the short runs: with random labels
+# and chunks of four images, weights would otherwise diverge to NaN.
 run=("$tmp/client.yaml" --set train.epochs=100000 --set train.eval_every=0 --set train.optimizer.lr=0.002
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0) # max_steps changes a cosine
 
@@ -18,7 +18,7 @@ wait_for 'no steps' has_steps good 5
 timeout -k 5 $patience "$TOOLS/hostile" "$endpoint" $rounds >"$tmp/hostile.log" 2>&1 || fail 'a peer that misbehaves got the wrong answer'
 ask "$SPLITS" "$tmp/host.sock" "$tmp/status.json"
 failed=$(grep -c ' session-failed: ' "$tmp/host.log")
-# what is not even ZeroMQ
+# bytes that are not ZeroMQ
 for _ in 1 2 3 4 5; do
 	head -c 3000 /dev/urandom >"/dev/tcp/127.0.0.1/${endpoint##*:}" 2>/dev/null || true
 done
@@ -33,11 +33,11 @@ cmp "$tmp/good/model.safetensors" "$tmp/alone/model.safetensors" || fail 'the go
 kill -0 "$server_pid" || fail 'the server is dead'
 
 count() { jq "$1" "$tmp/status.json"; }
-# in each round: 4 messages of a wrong form outside of a session (one of them twice over the limit: ZeroMQ's), 1 within
+# Each round sends 4 malformed messages outside a session (one is twice the size limit of ZeroMQ), and 1 within.
 [ "$(count .malformed)" = $((rounds * 4)) ] || fail "$(count .malformed) malformed messages counted"
 [ "$(count .turned_away)" = $((rounds * 13)) ] || fail "$(count .turned_away) peers counted as turned away"
 [ "$(count '.sessions | map(select(.step > 0)) | length')" = 1 ] || fail 'the good session is not in the status'
-# the log takes 64 of them at once and one more a second; the others are counted
+# The log takes 64 of them at once and one more per second; the rest is counted.
 left_out=$(count .log_left_out)
 [ $((failed + left_out)) = $((rounds * 34)) ] || fail "$failed failed sessions in the log, $left_out left out"
 echo "$((rounds * 47)) peers misbehaved"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A Hugging Face folder trains over the link as in one process, byte for byte: the four usual cuts of an encoder, chunks,
-# threads, codecs, inserts, a run that is killed. What crosses are the tokens that there are, and behind the last layer one
-# vector of each row. A folder's weights come back out as they went in. What does not fit is refused.
+# A Hugging Face folder trains over the link as in one process, byte for byte: the four usual cuts of an encoder,
+# chunks, threads, codecs, inserts, and over a kill. Only real tokens cross, and after the last layer one vector per
+# row. A folder's weights are exported as they were imported. What does not fit is refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -41,10 +41,10 @@ for codec in quant:8 topk:0.2^quant:8 sortquant:6+2 lowrank:3,warm=true quant:4,
 	cases+=("$codec|codec.head_act=$codec|codec.head_grad=$codec|tail_begin=encoder.layer.2|codec.mid_act=$codec|codec.mid_grad=$codec")
 done
 cases+=('quant at the first token|codec=quant:8' 'insert|insert.head=linear:8|insert.tail=linear:6' 'frozen|train.freeze=roberta.embeddings.*,roberta.encoder.layer.0.*')
-# padded rows: attention's rows are cut where their padding begins, on the server as on the client
+# Padded rows: attention stops where a row's padding begins, on the server as on the client.
 for cut in 0 1 2 3; do cases+=("padded $((cut + 1))|data.pad=longest|${one_to_four[cut]}"); done
 for codec in quant:8 sortquant:6+2 lowrank:3 topk:0.2; do cases+=("max $codec|data.pad=max|codec=$codec|tail_begin=encoder.layer.2"); done
-# A second pair along the tokens, at both cuts where tokens cross; both pairs narrow behind every step.
+# Both pairs of inserts (features and tokens), at both cuts where tokens cross; both get narrower after every step.
 pairs='decaylinear:rate=0.8,every=1,times=2,l1=0.01,rate2=0.7'
 for codec in none quant:8 lowrank:2; do
 	cases+=("pairs $codec|data.pad=max|insert.head=$pairs|insert.tail=$pairs|codec=$codec|tail_begin=encoder.layer.2")
@@ -53,7 +53,7 @@ cases+=("fixed pairs|data.pad=max|insert.head=linear:12,tokens=9|tail_begin=enco
 two_at_a_time compare_both "${cases[@]}"
 [ "$(learned 'local cut 3 4')" != "$(learned 'local quant at the first token')" ] || fail 'the codec made no difference'
 
-# Cuts 3 and 4 send one vector of each row to the tail; cuts 1 and 2 one of each token.
+# Cuts 3 and 4 send one vector per row to the tail; cuts 1 and 2 send one per token.
 figure() { jq -r "select(.type == \"summary\") | .direction.$2" "$tmp/$1/log.jsonl"; }
 for cut in 3 4; do
 	[ "$(figure "one cut $cut 4" mid_act.raw_bytes)" = $(((40 + 24) * features * 4)) ] || fail "cut $cut: mid_act has $(figure "one cut $cut 4" mid_act.raw_bytes) bytes"
@@ -63,8 +63,8 @@ for cut in 1 2; do
 	[ "$(figure "one cut $cut 4" mid_act.raw_bytes)" = "$(figure "one cut $cut 4" head_act.raw_bytes)" ] || fail "cut $cut: mid_act is not of all tokens"
 done
 
-# Padded rows cross with their padding, 24 tokens each, and behind them is what is behind packed ones: losses agree but for
-# dropout's draws in attention.
+# Padded rows cross with their padding, 24 tokens each. After it they compute what packed rows do: the losses agree
+# except for the random numbers of dropout in attention.
 bytes_of() { figure "$1" "$2.raw_bytes"; }
 [ "$(bytes_of 'one max quant:8' head_act)" = $(((40 + 24) * 24 * features * 4)) ] || fail "padded to 24 tokens head_act has $(bytes_of 'one max quant:8' head_act) bytes"
 [ "$(bytes_of 'one max quant:8' mid_grad)" = $((40 * 24 * features * 4)) ] || fail "padded to 24 tokens mid_grad has $(bytes_of 'one max quant:8' mid_grad) bytes"
@@ -82,12 +82,13 @@ for pad in longest max; do
 		fail "padded ($pad) $(losses "dry $pad" | tail -n 1), packed $(losses 'dry none' | tail -n 1)"
 done
 
-# With both pairs [features, tokens] of each row cross: 24x24, 19x16 and 15x11 in the three steps, behind 16 bytes for each of 10 chunks.
+# With both pairs, [features, tokens] of each row cross: 24x24, 19x16 and 15x11 in the three steps, plus 16 bytes per
+# chunk (10).
 [ "$(figure 'one pairs none' head_grad.payload_bytes)" = $((4 * (16 * 24 * 24 + 16 * 19 * 16 + 8 * 15 * 11) + 10 * 16)) ] ||
 	fail "pairs: head_grad has $(figure 'one pairs none' head_grad.payload_bytes) bytes"
 [ "$(bytes_of 'one pairs none' head_grad)" = $((40 * 24 * features * 4)) ] || fail 'pairs: not all of the tensor counts as fp32'
 
-# A device reads where padding begins, too; the longest row of a chunk has none.
+# A device must also stop at the padding; the longest row of a chunk has none.
 if simulated_device; then
 	start_server device "store=$tmp/three" device=cuda:0
 	for form in 'data.pad=longest' "data.pad=max insert.head=$pairs"; do
@@ -101,13 +102,13 @@ if simulated_device; then
 	done
 fi
 
-# A run that is killed between two steps goes on to the same end.
+# A run that is killed between two steps reaches the same end.
 falls=(--set codec.head_act='quant:4,ef=true' --set data.pad=max --set insert.head="$pairs")
 set=(--set server="$two" --set train.checkpoint_every=1 "${falls[@]}")
 client undisturbed "$config" --local "${falls[@]}" || fail "undisturbed: exit status $?"
 killed_client 2 undisturbed "$config" "${set[@]}"
 
-# What a run has learned, as the weights of a folder: strictly, and in place of the seed's.
+# The trained weights load as the weights of a folder: strictly, and in place of the initial values from the seed.
 cp -r "$tmp/toy" "$tmp/tuned"
 cp "$tmp/local cut 3 4/model.safetensors" "$tmp/tuned"
 client again "$config" --local --set model.huggingface="$tmp/tuned" || fail "again: exit status $?"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Folders of pictures: a run with a server equals --local, for any number of loader threads; killed and resumed it equals the
-# undisturbed run, also where pictures are skipped; a broken picture ends a run or is skipped; what --check-config says of folders.
+# Folders of pictures: a run with a server equals --local, for any number of loader threads. Killed and resumed it
+# equals the undisturbed run, also with skipped pictures. A broken picture ends the run or is skipped. --check-config
+# reports faults of folders.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -29,18 +30,18 @@ same_run mixed-remote mixed $steps
 client smooth "$tmp/client.yaml" --local --set train.label_smoothing=0.1 || fail "label smoothing: exit status $?"
 [ "$(learned mixed)" != "$(learned smooth)" ] || fail "train.mixup made no difference"
 
-# one list alone: the usual steps of the other do the same to colours
+# Only one list of transforms is given: the default steps of the other one must treat colours the same way.
 client own "$tmp/client.yaml" --local --set 'data.transforms=Resize((32, 32)),Grayscale(3),Normalize(0.25, 0.5)' || fail "one list of transforms: $(tail -n 2 "$tmp/own.log")"
 grep -qaF '[\"Resize((32, 32))\",\"Grayscale(3)\",\"Normalize((0.25, 0.25, 0.25), (0.5, 0.5, 0.5))\"]' "$tmp/own/model.safetensors" || fail 'an evaluation sees other colours'
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/plain" --set data.jpeg=exact >"$tmp/out" 2>&1 || fail "eval: $(cat "$tmp/out")"
 grep -q '^WARN other-data: the model was trained with jpeg "fast", and this config has "exact"$' "$tmp/out" || fail "another data.jpeg: $(cat "$tmp/out")"
-# an export says how its training normalised, whatever the config says now
+# The export names the normalization used in training, whatever the config says now.
 for export in cifar10 none; do
 	"$SPLITC" export "$tmp/client.yaml" "$tmp/$export.safetensors" --set log.dir="$tmp/plain" --set data.normalize=$export >"$tmp/out" 2>&1 || fail "export: $(cat "$tmp/out")"
 done
 grep -qa '"normalize": *"cifar10"' "$tmp/cifar10.safetensors" && grep -qa '"normalize": *"Normalize((0.49' "$tmp/none.safetensors" || fail 'an export says another Normalize than its training'
 
-# broken ones, of two formats: the first ends the run
+# broken pictures of two formats: the first one ends the run
 jpeg=$(ls "$tmp/pictures/train/"*/*.jpg | sed -n 3p)
 png=$(ls "$tmp/pictures/train/"*/*.png | sed -n 5p)
 truncate -s 300 "$jpeg"

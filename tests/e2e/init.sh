@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Defaults that serve: `splitc init` writes a config that passes --check-config, from flags, from answers in a terminal, or from
-# nothing, and overwrites none; `splitc train` without one trains the demo's run, or says which three lines would do.
+# Useful defaults: `splitc init` writes a config that passes --check-config, from flags, from answers in a terminal, or
+# from nothing, and overwrites no file. `splitc train` without a config trains the demo's run, or says which three lines
+# suffice.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -12,7 +13,7 @@ mkdir -p "$tmp/empty" "$tmp/with/data" "$tmp/home"
 mv "$tmp/data" "$tmp/with/data/cifar-10-batches-bin"
 for i in 2 3 4 5; do ln -s data_batch_1.bin "$tmp/with/data/cifar-10-batches-bin/data_batch_$i.bin"; done
 
-# in FOLDER WORD…: $rc, $tmp/out, $tmp/err
+# in_folder FOLDER WORD…: runs a command there; sets $rc, writes $tmp/out and $tmp/err.
 in_folder() {
 	rc=0
 	(cd "$1" && shift && timeout -k 5 $patience "$@") >"$tmp/out" 2>"$tmp/err" </dev/null || rc=$?
@@ -38,7 +39,7 @@ ln -s "$tmp/with/data" "$HOME/.local/share/split"
 in_folder "$tmp/empty" "$SPLITC" train --check-config
 [ $rc = 0 ] || fail "data in the other usual place: $rc: $(cat "$tmp/err")"
 rm "$HOME/.local/share/split"
-# no data: what would do
+# No data: the error says what would do.
 for more in '' --check-config --local; do
 	in_folder "$tmp/empty" "$SPLITC" train $more
 	[ $rc = 66 ] && [ "$(wc -l <"$tmp/err")" = 4 ] && grep -q '^splitc: train: no CONFIG, and no CIFAR-10 in data/cifar-10-batches-bin or .*/.local/share/split/cifar-10-batches-bin\. ' "$tmp/err" ||
@@ -58,13 +59,13 @@ diff "$tmp/demo" "$tmp/written" || fail "init without answers is not the demo"
 grep -qx '  dir: "\?runs/splitc"\?   # .*' "$tmp/with/splitc.yaml" || fail "log.dir is not the config's own"
 in_folder "$tmp/with" "$SPLITC" train splitc.yaml --check-config
 [ $rc = 0 ] || fail "what init writes does not pass: $(cat "$tmp/err")"
-# never over a file, without --force
+# overwrites a file only with --force
 echo mine >"$tmp/with/mine.yaml"
 in_folder "$tmp/with" "$SPLITC" init mine.yaml
 [ $rc = 73 ] && grep -q 'mine.yaml exists already: give --force' "$tmp/err" && [ "$(cat "$tmp/with/mine.yaml")" = mine ] || fail "init over a file: $rc"
 in_folder "$tmp/with" "$SPLITC" init mine.yaml --force
 [ $rc = 0 ] && grep -q '^server: ' "$tmp/with/mine.yaml" || fail "init --force: $rc: $(cat "$tmp/err")"
-# flags, whatever is in them
+# flags with odd characters
 odd="$tmp/with/odd: #'\"name"
 ln -s "$tmp/with/data/cifar-10-batches-bin" "$odd"
 in_folder "$tmp/with" "$SPLITC" init odd.yaml --server tcp://host.example:7000 --data "cifar10:$odd" --cut features.0.1,classifier --model mobilenet_v2
@@ -78,7 +79,7 @@ in_folder "$tmp/with" "$SPLITC" init hundred.yaml --data cifar100
 mkdir -p "$tmp/with/photos/train/"{a,b,c}
 for class in a b c; do printf 'P6 1 1 255 abc' >"$tmp/with/photos/train/$class/1.ppm"; done
 cp -r "$tmp/with/photos/train" "$tmp/with/photos/val"
-# a folder says by itself what it is
+# The kind of data is guessed from the folder.
 in_folder "$tmp/with" "$SPLITC" init guessed.yaml --data photos
 [ $rc = 0 ] && effective guessed.yaml >"$tmp/written" && grep -q 'kind: "\?images' "$tmp/written" && grep -q 'classes: 3' "$tmp/written" || fail "a folder of photos: $(cat "$tmp/err")"
 grep -qx 'The classes are a, b, c.' "$tmp/out" || fail "the classes are not said: $(cat "$tmp/out")"
@@ -86,7 +87,7 @@ in_folder "$tmp/with" "$SPLITC" init pictures.yaml --data images:photos
 [ $rc = 0 ] && effective pictures.yaml >"$tmp/written" && grep -q 'classes: 3' "$tmp/written" && grep -q '  kind: images' "$tmp/written" || fail "images: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train pictures.yaml --set train.batch=2 --set train.chunks=1 --set train.schedule.warmup_epochs=0 --check-config
 [ $rc = 0 ] || fail "what init writes for pictures does not pass: $(cat "$tmp/err")"
-# a network of texts: the folder is its tokenizer's, too
+# a network for texts: its folder also has the tokenizer
 mkdir -p "$tmp/with/toy" "$tmp/with/CoLA" "$tmp/made"
 "$TOOLS/make_text" "$tmp/made"
 cp "$tmp/made/vocab.json" "$tmp/made/merges.txt" "$tmp/with/toy"
@@ -98,7 +99,7 @@ in_folder "$tmp/with" "$SPLITC" init texts.yaml --model huggingface:toy --data c
 for line in 'huggingface: "\?toy' '  kind: cola' '  tokenizer: "\?toy' '^partition: "\?2:-1' '  classes: 2' '  tokens: 128'; do grep -q "$line" "$tmp/written" || fail "texts: no $line"; done
 in_folder "$tmp/with" "$SPLITC" train texts.yaml --check-config
 [ $rc = 0 ] || fail "what init writes for texts does not pass: $(cat "$tmp/err")"
-# a network with few positions has rows as short
+# A network with few positions gets rows of at most that length.
 mkdir "$tmp/with/short"
 cp "$tmp/made/vocab.json" "$tmp/made/merges.txt" "$tmp/with/short"
 jq '.max_position_embeddings = 42' "$tmp/with/toy/config.json" >"$tmp/with/short/config.json"
@@ -106,7 +107,7 @@ in_folder "$tmp/with" "$SPLITC" init short.yaml --model huggingface:short --data
 [ $rc = 0 ] && grep -q '^  tokens: 40 ' "$tmp/with/short.yaml" || fail "init for few positions: $rc: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train short.yaml --check-config
 [ $rc = 0 ] || fail "what init writes for few positions does not pass: $(cat "$tmp/err")"
-# a table, own texts and tar files: counted, and with a network that takes them
+# A table, own texts and tar files: their classes are counted, and the proposed network fits them.
 mkdir "$tmp/with/table" "$tmp/with/own" "$tmp/with/shards"
 for split in train val; do printf 'age,colour,sick\n40,red,yes\n50,blue,no\n60,red,maybe\n' >"$tmp/with/table/$split.csv"; done
 in_folder "$tmp/with" "$SPLITC" init table.yaml --data csv:table
@@ -114,14 +115,14 @@ in_folder "$tmp/with" "$SPLITC" init table.yaml --data csv:table
 for line in '  name: "\?mlp' '  features: 3' '  classes: 3' '  label: "\?sick'; do grep -q "$line" "$tmp/written" || fail "table: no $line"; done
 in_folder "$tmp/with" "$SPLITC" train table.yaml --set train.batch=2 --set train.chunks=1 --check-config
 [ $rc = 0 ] || fail "what init writes for a table does not pass: $(cat "$tmp/err")"
-# a label with fractions is a number, not a class
+# Labels with fractions are numbers, not classes.
 mkdir "$tmp/with/prices"
 for split in train val; do printf 'rooms,place,price\n4,north,1.25\n5,south,2\n6,north,0.5\n' >"$tmp/with/prices/$split.csv"; done
 in_folder "$tmp/with" "$SPLITC" init prices.yaml --data csv:prices
 [ $rc = 0 ] && effective prices.yaml >"$tmp/written" && grep -q '  task: "\?numbers' "$tmp/written" && grep -q '  features: 3' "$tmp/written" || fail "a table of prices: $rc: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train prices.yaml --local --set train.batch=2 --set train.chunks=1 --set train.epochs=1
 [ $rc = 0 ] || fail "what init writes for numbers does not train: $(cat "$tmp/err")"
-# data that cannot be read: it says why the classes are not counted
+# Data that cannot be read: the error says why the classes could not be counted.
 mkdir "$tmp/with/photos/train/none"
 for row in 'images:photos photos/train/none: the class has no picture' 'csv:nowhere nowhere/train.csv: No such file' 'images:photos'; do
 	[ "$row" != images:photos ] || rmdir "$tmp/with/photos/train/none"
@@ -129,13 +130,13 @@ for row in 'images:photos photos/train/none: the class has no picture' 'csv:nowh
 	case $row in *'no picture') [ $rc = 65 ] ;; *) [ $rc = 0 ] ;; esac || fail "init, ${row}: exit status $rc"
 	if [ "$row" = images:photos ]; then ! grep 'could not be counted' "$tmp/out"; else grep -qF "could not be counted (${row#* }" "$tmp/out"; fi || fail "init, ${row}: $(cat "$tmp/out")"
 done
-# a validation file that does not fit is no reason to share out training's
+# A validation file that does not fit is an error; the training set is not divided instead.
 printf 'age,colour,sick\n40,green,yes\n' >"$tmp/with/table/val.csv"
 in_folder "$tmp/with" "$SPLITC" init table.yaml --force --data csv:table
 [ $rc = 0 ] && ! grep split: "$tmp/with/table.yaml" || fail "val.csv is passed over: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train table.yaml --set train.batch=2 --set train.chunks=1 --check-config
 [ $rc = 65 ] && grep -qF 'val.csv:2: column "colour": "green" does not occur in training' "$tmp/err" || fail "a val.csv that does not fit: $rc: $(cat "$tmp/err")"
-# other names of the same parts are known, and share out nothing
+# Other usual names of the parts are recognized, and nothing is divided.
 mkdir "$tmp/with/named"
 mv "$tmp/with/table/val.csv" "$tmp/with/table/Valid.csv"
 cp -r "$tmp/with/photos/train" "$tmp/with/named/Training"
@@ -144,7 +145,7 @@ for row in 'csv:table 3' 'images:named 3' 'named 3'; do
 	in_folder "$tmp/with" "$SPLITC" init named.yaml --force --data "${row% *}"
 	[ $rc = 0 ] && grep -q "^  classes: ${row#* }" "$tmp/with/named.yaml" && ! grep split: "$tmp/with/named.yaml" || fail "other names, ${row}: $(cat "$tmp/err")"
 done
-# one set alone is shared out: class folders, one table. A column that names its rows is left out
+# A single set (class folders, a table) is divided. A column that identifies rows is ignored.
 { echo ',id,patientId,paid,out'; for i in $(seq 40); do echo "$((i - 1)),p-$i,$((100 - i)),$i,$((i % 2))"; done; } >"$tmp/with/one.csv"
 sed -E '3s/[0-9]+,(.)$/,\1/; s/^[^,]*,/,/; 1s/^/none/' "$tmp/with/one.csv" >"$tmp/with/holes.csv"
 for class in a b c; do
@@ -177,7 +178,7 @@ in_folder "$tmp/with" "$SPLITC" init onnx.yaml --model onnx:net.onnx
 [ $rc = 0 ] && grep -q '^  onnx: "\?net.onnx' "$tmp/with/onnx.yaml" || fail "a network of one's own: $rc: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train onnx.yaml --check-config
 [ $rc = 0 ] || fail "what init writes for a network of one's own does not pass: $(cat "$tmp/err")"
-# answers that are none: refused in words, and nothing is written
+# Invalid answers are refused with a sentence, and nothing is written.
 while IFS='|' read -r flag value says; do
 	in_folder "$tmp/with" "$SPLITC" init never.yaml "$flag" "$value"
 	[ $rc = 78 ] && [ "$(wc -l <"$tmp/err")" = 1 ] && grep -qF -- "$says" "$tmp/err" && [ ! -e "$tmp/with/never.yaml" ] || fail "init $flag $value: $rc: $(cat "$tmp/err")"
@@ -201,7 +202,7 @@ in_folder "$tmp/with" "$SPLITC" init never.yaml --model huggingface:toy --data c
 in_folder "$tmp/with" "$SPLITC" init nowhere/x.yaml
 [ $rc = 73 ] || fail "init into no folder: $rc"
 
-# ---- in a terminal: it asks, says what is wrong with an answer, and asks again
+# ---- in a terminal: init asks, says what is wrong with an answer, and asks again
 command -v script >/dev/null || { echo 'no script: the questions of init are not tried'; echo passed; exit 0; }
 if ! script -qec true /dev/null </dev/null >"$tmp/out" 2>&1; then echo 'no terminal can be opened here: the questions of init are not tried'; echo passed; exit 0; fi
 printf 'nonsense\ntcp://10.0.0.2:5570\n\n\n40:-1\n2:-1\n' | (cd "$tmp/with" && script -qec "$SPLITC init asked.yaml" /dev/null) >"$tmp/asked.log" 2>&1 || fail "init in a terminal"

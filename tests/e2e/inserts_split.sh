@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Learned inserts over the link: losses and weights are those of `--local`, byte for byte, for every kind of insert and with
-# a codec behind it; fewer bytes cross; a file of weights without them loads, and one with them loads whole.
+# Learned inserts over the link: losses and weights equal those of `--local`, byte for byte, for every kind of insert
+# and with a codec after it; fewer bytes cross. Weight files without inserts load, and those with inserts load
+# completely.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -19,7 +20,7 @@ compare() {
 	cases=$((cases + 1))
 }
 
-# sent NAME: bytes that the client sent in the run's steps
+# sent NAME: the bytes that the client sent in the run's steps
 sent() { jq -s 'map(select(.type == "step") | .wire_tx_bytes) | add' "$tmp/$1/log.jsonl"; }
 
 conv=(insert.head=conv:3,k=3,s=3 insert.tail=conv:160)
@@ -34,14 +35,14 @@ compare 'a codec behind' "${conv[@]}" codec=quant:8
 [ "$(sent conv)" -lt "$(($(sent none) / 3))" ] || fail "conv sends $(sent conv) bytes, none $(sent none)"
 [ "$(sent 'a codec behind')" -lt "$(($(sent conv) / 2))" ] || fail "a codec behind sends $(sent 'a codec behind') bytes"
 
-# the same tensors with another stride are another network
+# The same tensors with another stride are another network.
 evaluate() { timeout -k 5 $patience "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/conv" "$@" >"$tmp/eval.log" 2>&1 || fail "eval $*"; }
 evaluate --set "${conv[0]}" --set "${conv[1]}" --set train.chunks=1
 ! grep -q other-data "$tmp/eval.log" || fail "the same inserts: $(cat "$tmp/eval.log")"
 evaluate --set insert.head=conv:3,k=3,s=2 --set "${conv[1]}"
 grep -q '^WARN other-data: the model was trained with network' "$tmp/eval.log" || fail "another stride: $(cat "$tmp/eval.log")"
 
-# weights without inserts: those start from the seed; with them: all are taken
+# Weights without inserts: the inserts start from the seed. Weights with inserts: all are loaded.
 compare 'from weights without' "${conv[@]}" model.weights="$tmp/none/model.safetensors"
 compare 'from weights with' "${conv[@]}" model.weights="$tmp/conv/model.safetensors"
 if client 'stray' "$tmp/client.yaml" --local --set model.weights="$tmp/conv/model.safetensors"; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A frozen head's activations are kept from epoch to epoch, if the config asks for it: the run has the same bits, over the link and
-# in one process. What it takes is said. It is refused where an activation is another one each time.
+# The activations of a frozen head are kept between epochs if the config asks for it: the run has the same bits, over
+# the link and in one process, and reports what they occupy. It is refused if an activation differs from epoch to epoch.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -37,7 +37,8 @@ for case in 'plain|' 'by length|data.group_by_length=true' 'quant|codec=quant:8,
 	client "without $name" "$config" --local "${off[@]}" ${key:+--set "$key"} || fail "without $name: exit status $?"
 	same_run "local $name" "without $name" $steps
 	for run in local two; do
-		# the first epoch computes 40 samples; of the others only chunks in which each sample has been seen are taken
+		# The first epoch computes 40 samples. Later epochs reuse only chunks whose samples were all seen
+		# before.
 		grep -q 'head-kept: the head computed 40 samples, and 80 were kept' "$tmp/$run $name.log" || fail "$run $name: $(grep head-kept "$tmp/$run $name.log")"
 	done
 done
@@ -46,7 +47,7 @@ test=$("$SPLITC" data "$config" --json | jq '.test.tokens * 24 * 4')
 said=$(sed -n 's/.*head-kept: activations of the head are kept: \([0-9]*\) bytes for 40 samples/\1/p' "$tmp/local plain.log")
 [ "$((said + test))" = "$((bytes / 3))" ] || fail "$said bytes are kept, where $bytes cross in 3 epochs with $test of the test set in each"
 
-# A run that is killed in its second epoch computes again what it has kept, and goes on to the same end.
+# A run that is killed in its second epoch recomputes what it had kept, and reaches the same end.
 set=(--set server="$two" --set train.checkpoint_every=2 --set codec=quant:8,ef=true)
 killed_client 5 'local quant' "$config" "${set[@]}"
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Kills that lead a run of 12 steps back further than to its last step, or to another past. Each row ends as the undisturbed run, or as one
-# that went the same way straight: two kills between two checkpoints; a server that lost its store with a commit in doubt; states of steps
-# that the run went back behind, and came by again with another learning rate; a loader that owes a batch while the link is lost twice.
+# Kills after which a run of 12 steps goes back by more than one step, or by another path. Each case ends as the
+# undisturbed run, or as one that took the same path without kills: two kills between two checkpoints; a server that
+# lost its store while a commit was in doubt; steps that the run undid and reached again with another learning rate; a
+# link that is lost twice while the loader still prepares a batch.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -16,10 +17,11 @@ waits=(--set train.checkpoint_every=3 --set link.on_server_lost=wait --set link.
 	--set link.timeout_ms=1000 --set link.connect_timeout_ms=1000)
 six=000000000006.safetensors
 
-# serve NAME RUN [key=value]…: each run has a store of its own
+# serve NAME RUN [key=value]…: each run has a store of its own.
 serve() { start_server "$1" listen="$endpoint" store="$tmp/store-$2" "${@:3}"; }
-# life RUN SERVER CLIENT SERVER_STATUS CLIENT_STATUS [argument]…: both with failpoints, until both have ended; without CLIENT_STATUS the
-# client goes on. In step 7, which is the first one where it is resumed, the client waits until both have checkpoint 6
+# life RUN SERVER CLIENT SERVER_STATUS CLIENT_STATUS [argument]…: runs both with these failpoints until both have ended.
+# Without CLIENT_STATUS the client keeps running. In step 7, its first step after a resume, the client waits until both
+# sides have checkpoint 6.
 life() {
 	local run=$1 at=7
 	! has_checkpoint "$run" || at=1
@@ -37,7 +39,7 @@ life() {
 	ends_with "$server_pid" "$4" $patience "$run: the server"
 	[ -z "$5" ] || ends_with "$client_pid" "$5" $patience "$run: the client"
 }
-# goes_on RUN TWIN [argument]…: from step 6, to its end
+# goes_on RUN TWIN [argument]…: resumes from step 6 to the end; the run must equal TWIN.
 goes_on() {
 	serve lives "$1"
 	client "$1" "$tmp/client.yaml" "${@:3}" || fail "$1: status $?"
@@ -47,7 +49,7 @@ goes_on() {
 }
 cut_9=port.whole=kill@70 # in the ninth step: eight tensors come in each
 
-# ---- the server's store is lost: the client holds the step, the one before and two checkpoints, the next server none of them
+# ---- the server's store is lost: the client holds the step, the one before and two checkpoints; the next server has none of them
 life lost server.apply=kill@8 client.codecs=hold@4 137 '' "${waits[@]}"
 rm -r "$tmp/store-lost"
 serve empty lost
@@ -57,7 +59,7 @@ same_run undisturbed lost 12
 end_process "$server_pid"
 [ -z "${SPLIT_QUICK:-}" ] || exit 0
 
-# ---- killed twice: each time the run ends with its link, and keeps its side of a step that the server has not
+# ---- killed twice: each time the run ends with its link, and the client keeps its state of a step that the server lacks
 kept() { grep -o 'state after step [0-9]*' "$tmp/twice.log" | grep -o '[0-9]*$' || fail "it keeps nothing of its last step"; }
 life twice $cut_9 '' 137 69 "${exits[@]}"
 first=$(kept)
@@ -68,10 +70,11 @@ second=$(kept)
 [ ! -f "$tmp/twice/checkpoint-$(printf %012d "$first").safetensors" ] || fail "what the run went back behind is still there"
 goes_on twice undisturbed "${exits[@]}" --resume
 
-# ---- another past: the server has step 8 where it is told to stop behind it and the client dies there; the client has it where the
-# server is killed in the midst of the next step. With another learning rate the other side comes by step 8 again
+# ---- another path: the server has step 8, is told to stop after it, and the client dies there; or the client has step 8, and the
+# server is killed in the next step. Then, with another learning rate, the other side reaches step 8 again
 other=("${exits[@]}" --set train.optimizer.lr=0.01 --resume)
-# past STALE FIRST THEN AGAIN: lives of SERVER CLIENT SERVER_STATUS CLIENT_STATUS, split at bars, and what the second leaves
+# past STALE FIRST THEN AGAIN: lives of SERVER CLIENT SERVER_STATUS CLIENT_STATUS, separated by |, and the state after
+# the second.
 past() {
 	local first again
 	IFS='|' read -r -a first <<<"$2"
@@ -87,7 +90,7 @@ past() {
 past server 'server.answered=term@8|client.answer=kill@8|0|137' 'port.whole=kill@20||137|69' "$tmp/server/checkpoint-000000000008.safetensors"
 past client "$cut_9||137|69" 'server.answered=term@2|client.answer=kill@2|0|137' "$tmp/store-client/session-*-000000000008.safetensors"
 
-# ---- a run that goes back while the loader owes it a batch, and loses the next link, too, before that batch has come
+# ---- the run goes back while the loader still prepares a batch, and the next link is lost, too, before that batch arrives
 times() { [ "$(grep -c "$2" "$tmp/owed.log")" -ge "$1" ]; }
 serve one owed store=
 start_failing_client client.load=hold@6 owed "$tmp/client.yaml" "${waits[@]}" --set train.checkpoint_every=0 --set data.prefetch=1 --set data.threads=1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The manifests of deploy/kubernetes are whole, and the configs in them are configs (scripts/check-kubernetes.py). And one
-# with a volume that nobody declared is found out.
+# The manifests of deploy/kubernetes are complete, and their configs are valid (scripts/check-kubernetes.py). A planted
+# manifest with an undeclared volume is detected.
 set -eu
 cd "$(dirname "$0")/../.."
 /usr/bin/python3 -c 'import yaml' 2>/dev/null || { echo 'no python3-yaml'; exit 77; }

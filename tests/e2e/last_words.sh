@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A link that is lost while the server computes: what the session has applied is written before the next link looks for it,
-# though its share of the worker's time is spent. No checkpoint is asked for, so nothing else keeps the state.
+# The link is lost while the server computes: the server must save what the session has applied before the next link
+# looks for it, although the session's share of worker time is spent. There are no checkpoints, so nothing else keeps
+# the state.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -15,8 +16,8 @@ write_config "$tmp/client.yaml"
 client good "$tmp/client.yaml" "${sets[@]}" || fail "over the good link: status $?"
 
 SPLITS=$PWD/$BUILD/fail/splits
-# The step from which the next link went on. A heartbeat says when the first is lost: on a busy machine a later step than the
-# second may be under way by then, and it is played again
+# The step from which the next link continued. Heartbeats detect the loss of the first link: on a busy machine a later
+# step than the second may have begun by then, and it is repeated.
 went_on() { sed -n 's/^INFO session-open: training with .*, from step \([0-9]*\)$/\1/p' "$tmp/run.log" | tail -n 1; }
 for try in 1 2 3 4 5 6; do
 	export SPLIT_FAILPOINTS=server.apply=delay:4000@2

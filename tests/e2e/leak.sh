@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# splitc leak: the same figures again and with other threads, a page with pictures, two attackers once there is a trained model,
-# a codec that loses more tells less, tokens of texts, and what cannot be measured is refused.
+# splitc leak: the same figures when repeated and with other numbers of threads; a page with pictures; two attackers
+# once there is a trained model. A codec that loses more reveals less; tokens of texts; what cannot be measured is
+# refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -28,14 +29,16 @@ done
 leak bits 0 --steps 40 --set codec.head_act=quant:1
 [ "$(jq -n "$(figure bits .informed.psnr_db.mean) < $(figure first .informed.psnr_db.mean)")" = true ] || fail 'one bit tells as much as all'
 
-# A class that counts far more than the others has all of a coarse code's range: gradients of the others come out as zeros.
+# A class with a far larger weight takes the whole range of a coarse code, so the gradients of the others come out as
+# zeros.
 leak even 0 --steps 1 --set codec.mid_grad=quant:3
 leak weighted 0 --steps 1 --set codec.mid_grad=quant:3 --set train.class_weights=1,1,1,1,1,1,1,1,1,10000
 [ "$(jq -n "$(figure weighted .labels.mid_grad_one_example) < $(figure even .labels.mid_grad_one_example) - 0.2")" = true ] ||
 	fail "train.class_weights do not count: $(figure even .labels), $(figure weighted .labels)"
 leak balanced 0 --steps 1 --set codec.mid_grad=quant:3 --set train.class_weights=balanced
 
-# A decaying insert is as wide as the run is at its weights: whole before it begins, narrow behind its falls.
+# A decaying insert is as wide as it was in the run at these weights: full width at first, narrower after each
+# reduction.
 falls=(--set insert.head=decaylinear:rate=0.5,every=2,times=2 --set log.dir="$tmp/falls")
 width() { sed -n 's/.* Of each picture .*,\([0-9]*\)\] numbers cross.*/\1/p' "$tmp/$1/leak.md"; }
 leak wide 0 --steps 40 "${falls[@]}"
@@ -75,7 +78,7 @@ grep -q 'leak measures networks that read pictures or texts' "$tmp/table.log" ||
 client fruit-run "$tmp/client.yaml" --local --set train.epochs=2 || fail 'training with a table'
 ! python3 -c 'import numpy' 2>/dev/null || python3 tests/golden/dcor_live.py "$tmp/fruit-run/model.safetensors" "$tmp/fruit/test.csv" "$tmp/fruit-run/log.jsonl"
 
-# Behind the table of words every token is found, behind one layer fewer by the table.
+# After the embedding table every token is found by its nearest row; one layer later fewer are.
 . tests/e2e/lib/lines.sh
 mkdir "$tmp/toy" "$tmp/made" "$tmp/text"
 "$TOOLS/make_text" "$tmp/made"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One fault of the link at a chosen frame (tools/faulty_link.c): lost, half open, late, twice, corrupt. The run is the
-# undisturbed one byte for byte, both sides count what happened exactly, and a silent link is noticed within three
+# One link fault at a chosen frame (tools/faulty_link.c): lost, half open, late, duplicated, corrupt. The run equals the
+# undisturbed one byte for byte, both sides count exactly what happened, and a silent link is noticed within three
 # heartbeats. SPLIT_LONG=1: every kind of frame, and delays of 10 s.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -9,9 +9,9 @@ make_data 320 16
 beat=600
 [ -z "${SAN:-}" ] || beat=3000
 steps=20
-# runs of one part each but for weights; error feedback so that a codec has a state to lose
+# All messages but weights have one part; error feedback, so that a codec has a state that could be lost.
 base=(--set link.on_server_lost=wait --set link.retry_ms=20 --set 'codec.head_act=topk:0.2,ef=true' --set train.checkpoint_every=5)
-# times BEAT: the link's; no link may be lost but the one that is
+# times BEAT: sets the link's heartbeat in ms; no link but the one with the fault may be lost.
 times() {
 	sets=("${base[@]}" --set link.heartbeat_ms="$1" --set link.timeout_ms=$((3 * $1)) --set link.connect_timeout_ms=$((3 * $1)))
 }
@@ -24,11 +24,12 @@ ends_with "$server_pid" 0 $patience 'the server'
 
 count() { jq "$1" "$tmp/$2.json"; }
 
-# must NAME WHAT EXPRESSION: jq's expression holds on the file
+# must NAME WHAT EXPRESSION: the jq expression holds for the file NAME.json.
 must() { [ "$(count "$3" "$1")" = true ] || fail "$name: $2: $(jq -c 'del(.sessions)' "$tmp/$1.json")"; }
 
-# listen, starved: how late a sleep of 50 ms has been at most meanwhile. Where it is a heartbeat, processes are kept waiting that
-# have to be heard: links are lost by themselves, and what is counted then says nothing. It is played again, a few times.
+# listen, starved: measure by how much sleeps of 50 ms were late. If that reaches a heartbeat, the machine keeps
+# processes waiting and links are lost without a fault, so the counts mean nothing. The case is then repeated, a few
+# times.
 listen() {
 	local from late most=0
 	echo 0 >"$tmp/late"
@@ -46,8 +47,8 @@ starved() {
 	echo "$name: the machine kept a process waiting for $(cat "$tmp/late") ms"
 }
 
-# faulty LOST REJECTED FAULT DIR KIND NTH [MS] [key=value]…: a run with that fault, for which the client must lose LOST
-# links, and both sides together reject REJECTED frames. Leaves $tmp/relay.json, host.json, run.json.
+# faulty LOST REJECTED FAULT DIR KIND NTH [MS] [key=value]…: a run with that fault. The client must lose LOST links, and
+# both sides together must reject REJECTED frames. Leaves $tmp/relay.json, host.json, run.json.
 runs=0
 faulty() {
 	local try
@@ -64,7 +65,7 @@ faulty() {
 play() {
 	local fault=(${@:3:4}) ms=0 sets pair
 	shift 6
-	# a process that has to wait for its turn on a busy machine is silent, too: where no silence is looked for, none matters
+	# A process that waits for a busy CPU is silent, too, so heartbeats are short only where silence is tested.
 	case ${fault[0]} in vanish | late) times $beat ;; *) times 5000 ;; esac
 	case ${1:-} in [0-9]*) ms=$1 && shift ;; esac
 	for pair in "$@"; do sets+=(--set "$pair"); done
@@ -77,7 +78,7 @@ play() {
 	wait_for 'the relay' test -s "$tmp/relay.out"
 	timeout -k 5 $patience "$SPLITC" train "$tmp/client.yaml" --fresh "${sets[@]}" --set log.dir="$tmp/run" --set control="$tmp/run.sock" \
 		--set "server=tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")" --json >"$tmp/run.json" 2>"$tmp/run.log" || fail "$name: status $?"
-	# what is late comes late
+	# Wait until the delayed frame has arrived.
 	[ "${fault[0]}" != late ] || sleep "$(awk -v ms="$ms" 'BEGIN {print ms / 1000 + 0.1}')"
 	settled
 	signal TERM "$relay"
@@ -91,7 +92,7 @@ judge() {
 	same_run good run $steps
 	must relay 'no such frame passed' .done
 	must run "not $lost links lost" ".lost == $lost and .links == $lost + 1"
-	# every frame that was delivered is counted, and every byte
+	# Every delivered frame and byte is counted.
 	must host 'frames' ".frames + .malformed == $(count .up relay) and .bytes == $(count .up_bytes relay)"
 	must host 'malformed' '.malformed == 0'
 	[ $(($(count .rejected run) + $(count .rejected host))) = "$rejected" ] ||
@@ -100,7 +101,7 @@ judge() {
 		"$(count .stale host)" "$(count .turned_away host)" "$(count .noticed_ms relay)"
 }
 
-# the session is over and its last frame counted, as one that was late may come after the client has gone
+# settled: the session is over, and all its frames are counted; a delayed one may arrive after the client has gone.
 settled() {
 	local before=-1 until=$((SECONDS + patience))
 	while ask "$SPLITS" "$tmp/host.sock" "$tmp/host.json" && { [ "$(count '.sessions | length' host)" != 0 ] || [ "$(count .frames host)" != $before ]; }; do
@@ -110,7 +111,7 @@ settled() {
 	done
 }
 
-# noticed: the client gave the silent link up after three heartbeats, give or take the tick that looks
+# noticed: the client gave up the silent link after three heartbeats, plus or minus one timer tick.
 noticed() {
 	local ms
 	ms=$(sed -n 's/.*server-lost: nothing heard from the server for \([0-9]*\) ms.*/\1/p' "$tmp/run.log")
@@ -121,13 +122,13 @@ noticed() {
 faulty 1 0 drop up part 30
 faulty 1 0 vanish up part 30
 noticed
-# before its Hello arrived, a link is not one: none is lost, and the Hello comes behind that of the next epoch, in a step that
-# takes so long
+# A link does not count before its Hello has arrived, so none is lost. The delayed Hello arrives after that of the next
+# epoch, in a long step.
 for nth in 1 2; do
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:$((2 * beat))@5 faulty 0 0 late up hello $nth $((4 * beat))
 	must host 'the late Hello' '.links == 1'
 done
-# the second is the one with a proof: it is told that its epoch is too low, while the server knows its nonce
+# The second Hello carries a proof. The server still knows its nonce, and answers that its epoch is too low.
 [ -n "${SAN:-}" ] || must host 'the late Hello' '.turned_away >= 1'
 faulty 1 0 late up part 30 $((4 * beat))
 noticed
@@ -137,7 +138,7 @@ faulty 1 1 duplicate down committed 7
 faulty 1 1 header up commit 7
 faulty 1 1 payload down part 30
 
-# a client that is gone behind a half-open link: the server notices as soon, and keeps what it applied
+# A client disappears behind a half-open link: the server notices within the same time, and keeps what it applied.
 name='a vanished client'
 times $beat
 for try in 1 2 3 4 5 6; do
@@ -164,7 +165,7 @@ echo "the server noticed a vanished client after $ms ms"
 
 if [ -n "${SPLIT_LONG:-}" ]; then
 	for kind in hello part commit fetch bye; do
-		# a link is one once Welcome has come; without an answer to its Bye a client is through
+		# A link counts once Welcome has arrived; a client needs no answer to its Bye.
 		lost=1
 		case $kind in hello | bye) lost=0 ;; esac
 		faulty $lost 0 drop up $kind 1

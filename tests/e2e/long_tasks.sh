@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A task of minutes does not keep others waiting: beside a client whose answer is packed by zstd:19 another one trains to its
-# end while that task runs, its steps take no longer than 2 s, and it learns what it learns alone. A session that ends takes
-# its task with it. A server can refuse such a session, or end it while it lives on.
+# A task of minutes does not make others wait: beside a client whose answer is packed by zstd:19, another client trains
+# to its end while that task runs, its steps take at most 2 s, and it learns what it learns alone. When a session ends,
+# its task ends with it. A server can refuse such a session, or end it and continue.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -17,14 +17,14 @@ task_runs() { awk -v s="$(task_s)" 'BEGIN {exit !(s > 1)}'; }
 no_task() { awk -v s="$(task_s)" 'BEGIN {exit !(s == 0)}'; }
 longest_step() { grep '^{"type":"step"' "$tmp/$1/log.jsonl" | grep -oE '"t_step_s":[0-9.e-]+' | cut -d: -f2 | sort -g | tail -n 1; }
 
-# 63 MB of activations, for which the client sends 15 kB
+# 63 MB of activations, for which the client sends only 15 kB
 start_client attack "$tmp/client.yaml" --set server="$endpoint" --set model.image=256 --set train.batch=192 \
 	--set train.chunks=1 --set codec.head_act=downsample:64 --set codec.mid_act=zstd:19
 wait_for "the long task" task_runs
 clock_starts
 client beside "$tmp/client.yaml" --set server="$endpoint" "${good[@]}" || fail "beside: $(tail -n 1 "$tmp/beside.log")"
 late_ms=$(clock_late)
-# the task that was seen before may have been the one that opens the session; the pass comes behind it
+# The task seen before may have been the one that opens the session; the forward pass comes after it.
 wait_for "the long task had ended before the good client" task_runs
 [ "$(steps_of attack)" = 0 ] || fail "the attack was no long task: $(steps_of attack) steps"
 same_run alone beside 12
@@ -35,7 +35,8 @@ echo "good client: longest step $(longest_step alone) s alone, $(longest_step be
 awk -v s="$(longest_step beside)" -v late="$late_ms" 'BEGIN {exit !(s <= 2 + late / 1000)}' ||
 	fail "a step took longer than 2 s; a process was kept waiting for $late_ms ms"
 
-# Where a limit is lower, it is refused before it begins; where the watchdog's is, its session ends, and the server does not.
+# With a lower limit the task is refused before it begins; with a low watchdog limit its session ends, and the server
+# does not.
 slow=("$tmp/client.yaml" --set model.image=256 --set train.batch=192 --set train.chunks=1 --set codec.head_act=downsample:64
 	--set codec.mid_act=zstd:19)
 refused() { # NAME SENTENCE

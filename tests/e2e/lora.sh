@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Adapters (lora) on either side of the cut: they and the classifier alone learn, over the link as in one process, byte for
-# byte, also after a kill. A head without adapters gets no gradient. PEFT's files and merged weights come out, and both go in.
+# Adapters (lora) on either side of the cut: only they and the classifier learn, over the link as in one process, byte
+# for byte, also after a kill. A head without adapters gets no gradient. PEFT files and merged weights can be exported
+# and imported.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -33,10 +34,11 @@ figure() { jq -r "select(.type == \"summary\") | .direction.$2 // 0" "$tmp/$1/lo
 [ "$(figure 'one frozen head' head_grad.payload_bytes)" = 0 ] || fail 'a head without adapters gets a gradient'
 [ "$(figure 'one plain' head_grad.payload_bytes)" != 0 ] || fail 'a head with adapters gets no gradient'
 
-# A run that is killed between two steps goes on to the same end. Its checkpoints hold what learns, and moments of it.
+# A run that is killed between two steps reaches the same end. Its checkpoints hold only trained parameters and their
+# moments.
 killed_client 2 'local plain' "$config" --set server="$two" --set train.checkpoint_every=1
 
-# What does not learn is as it was; the trained parameters of roberta-base.
+# Frozen tensors are unchanged; the number of trained parameters is right for roberta-base.
 "$SPLITC" export "$config" "$tmp/base/model.safetensors" --set log.dir="$tmp/local plain" >"$tmp/export.log" 2>&1 || fail 'export'
 cp "$tmp/toy/config.json" "$tmp/base"
 jq '.vocab_size = 50265 | .hidden_size = 768 | .intermediate_size = 3072 | .num_hidden_layers = 12 | .num_attention_heads = 12 |
@@ -46,7 +48,7 @@ mv "$tmp/config.json" "$tmp/full"
 trained=$("$SPLITC" graph "$config" --json --set model.huggingface="$tmp/full" --set lora.rank=8 --set lora.alpha=16 | jq '[.head, .middle, .tail | .nodes[].parameters] | add')
 [ "$trained" = $((294912 + 592130)) ] || fail "roberta-base has $trained trained parameters"
 
-# Merged weights compute what base and adapters do, in this network with adapters that do nothing and in one without any.
+# Merged weights compute what base and adapters do, in a network with zero adapters and in one without adapters.
 logits() { # NAME [argument]…
 	local name=$1
 	shift
@@ -70,7 +72,7 @@ logits other --set lora.alpha=64 --set model.huggingface="$tmp/heads"
 grep -q '^WARN other-data: the model was trained with lora_alpha 8.0, and this config has 64.0' "$tmp/predict.log" &&
 	grep -q '^WARN other-data: the model was trained with network' "$tmp/predict.log" || fail "another alpha and other heads: $(cat "$tmp/predict.log")"
 
-# PEFT's files, into a run that hardly learns.
+# PEFT files loaded into a run with a tiny learning rate
 "$SPLITC" export "$config" "$tmp/peft" --adapter --set log.dir="$tmp/local plain" >"$tmp/export.log" 2>&1 || fail 'export --adapter'
 [ "$(jq -c '[.peft_type, .r, .lora_alpha, .target_modules, .modules_to_save]' "$tmp/peft/adapter_config.json")" = '["LORA",4,8,["query","value"],["classifier"]]' ] ||
 	fail 'adapter_config.json says something else'

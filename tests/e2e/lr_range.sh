@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# splitc sweep --lr-range: one run whose learning rate grows by one factor, with a server as in one process; its curve, and a
-# suggestion by the rule that the page states; what is no range is refused.
+# splitc sweep --lr-range: one run whose learning rate grows by a constant factor, with a server as in one process; its
+# curve, and a suggestion by the rule on the page. Invalid ranges are refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -20,7 +20,8 @@ test_range() { "$SPLITC" sweep "$tmp/client.yaml" --out "$tmp/$1" --set control=
 test_range local 1e-4:100 --local || fail "--local: status $?"
 test_range remote 1e-4:100 --set train.max_steps=100 || fail "with a server: status $?"
 cmp "$tmp/local/lr.json" "$tmp/remote/lr.json" || fail "a server makes another curve"
-# by the rule: the mean of the losses so far, newer ones by 0.9, up to four times the lowest; a tenth of the lowest one's rate
+# The rule: a running mean of the losses with decay 0.9, up to four times its minimum; suggested is a tenth of the rate
+# at the minimum.
 jq -es '[.[] | select(.type == "step" and .loss != null)]' "$tmp/remote/log.jsonl" >"$tmp/steps" || fail "log.jsonl of the run"
 /usr/bin/python3 - "$tmp/steps" "$tmp/remote/lr.json" <<-'PY' || fail "another suggestion than the rule's"
 	import json, sys
@@ -50,7 +51,7 @@ refused 64 'must be FROM:TO' none 1:2 --local
 refused 64 'must be FROM:TO' none 1e-4 --local
 refused 69 'exit status 66: splitc: --set data.dir' none 1e-4:1 --local --set data.dir="$tmp"
 refused 69 'begin with a smaller learning rate than 3' none 3:300 --local --set train.optimizer.kind=adam --set train.optimizer.lr=1
-# where a test fails, the curve of the one before it is none of its own; the folder of a run is none for a test
+# If a test fails, no earlier curve is left as its own; a run's folder is not used for a test.
 refused 69 'only 0 steps have a loss' local 1e-4:1 --local --set data.dir="$tmp"
 test_range local 1e-4:100 --local && cmp "$tmp/local/lr.json" "$tmp/remote/lr.json" || fail 'a test behind one that failed'
 "$SPLITC" train "$tmp/client.yaml" --local --set log.dir="$tmp/run" >"$tmp/run.log" 2>&1 || fail "a run: $(cat "$tmp/run.log")"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Manual pages and completions say what the programs do: every command, option, key and exit status is there; where man is, it
-# finds nothing wrong with the pages. What is said on a terminal fits 80 columns.
+# Manual pages and completions match the programs: every command, option, key and exit status is there. If man is
+# installed, it finds no fault in the pages. Output for a terminal fits 80 columns.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 
-# has PAGE TEXT: the page has it, as troff spells it
+# has PAGE TEXT: the page has TEXT, in troff's spelling.
 has() { grep -qF -- "${2//-/\\-}" "$1" || fail "${1##*/} lacks $2"; }
 
 reads() { # PAGE: man finds nothing wrong with it, where man is
@@ -41,7 +41,7 @@ for text in $(grep -oE '\bsplit_[a-z_]+\(' lib/split.h) $(grep -oE '\bSPLIT_[A-Z
 reads "$page"
 
 . deploy/completions/split.bash
-# completes EXPECTED WORD…: what stands there last is completed to EXPECTED
+# completes EXPECTED WORD…: the last word is completed to EXPECTED.
 completes() {
 	local expected=$1
 	shift

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A masked language model trains over the link as in one process, byte for byte: its decoder is the embedding's table, so that head
-# and tail have a parameter together, or has its own; chunks, cuts, codecs, padding, clipping, a frozen table, a run that is killed.
-# Its loss falls. Its file holds the table once, and loads again. What cannot be is refused.
-# SPLIT_TEXT_DATA: a folder with glue/CoLA and roberta_tokenizer/, for a turn on real sentences.
+# A masked language model trains over the link as in one process, byte for byte: its decoder is tied to the embedding
+# table, so that head and tail share a parameter, or has a table of its own; chunks, cuts, codecs, padding, clipping, a
+# frozen table, and over a kill. Its loss falls. Its file has the table once, and loads again. Unsupported settings are
+# refused. SPLIT_TEXT_DATA: a folder with glue/CoLA and roberta_tokenizer/, for a run on real sentences.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -43,14 +43,14 @@ cases=('1 chunk|train.chunks=1' '4 chunks|train.chunks=4' "8 chunks|train.chunks
 	'by length|data.group_by_length=true' 'adapters|lora.rank=2')
 two_at_a_time compare "${cases[@]}"
 
-# Members of a group have unequal numbers of hidden tokens: over links as in one process.
+# Members of a group have unequal numbers of masked tokens: over links the group equals one process.
 . tests/e2e/lib/groups.sh
 endpoint=$two
 group masked "$config" 3 train.batch=8 data.partition=iid
 [ "$(learned masked/member-0)" != "$(learned masked/member-1)" ] || fail 'members have the same tokens'
 [ "$(learned 'local 4 chunks')" != "$(learned 'local untied')" ] || fail 'a weight of its own makes no difference'
 
-# Chunks change sums alone, as they do elsewhere; without dropout the loss is the mean over all chosen tokens.
+# Chunks change only the rounding of sums. Without dropout the loss is the mean over all masked tokens.
 losses() { jq -r 'select(.type == "step") | .loss' "$tmp/$1/log.jsonl"; }
 mkdir "$tmp/dry"
 jq '.hidden_dropout_prob = 0 | .attention_probs_dropout_prob = 0' "$tmp/toy/config.json" >"$tmp/dry/config.json"
@@ -60,7 +60,7 @@ done
 paste <(losses 'dry 1') <(losses 'dry 3') | awk '{d = $1 - $2} d * d > 1e-9 {bad = 1} END {exit bad || NR != 3}' ||
 	fail "with 3 chunks $(losses 'dry 3' | tail -n 1), with one $(losses 'dry 1' | tail -n 1)"
 
-# It learns: a word follows from those beside it. The same tokens are asked for in every evaluation.
+# It learns: a word is determined by its neighbours. Every evaluation masks the same tokens.
 learn=(--set train.epochs=40 --set train.chunks=2)
 client learns "$config" --local --set model.huggingface="$tmp/dry" "${learn[@]}" || fail "learns: exit status $?"
 jq -s -e '[.[] | select(.type == "epoch")] | (.[0].test_loss > 4) and (.[-1].test_loss < 2) and (.[-1].test_acc > 0.4) and
@@ -68,14 +68,14 @@ jq -s -e '[.[] | select(.type == "epoch")] | (.[0].test_loss > 4) and (.[-1].tes
 	fail "the loss does not fall: $(grep '"epoch"' "$tmp/learns/log.jsonl" | tail -n 1)"
 grep -q '^test accuracy .* of the masked tokens of 24 samples' "$tmp/learns.log" || fail 'the summary does not say what was guessed'
 
-# A run that is killed between two steps, in an epoch, goes on to the same end.
+# A run that is killed between two steps of an epoch reaches the same end.
 set=(--set server="$two" --set train.checkpoint_every=1 --set codec.head_act='quant:4,ef=true')
 client undisturbed "$config" --local --set codec.head_act='quant:4,ef=true' || fail "undisturbed: exit status $?"
 killed_client 2 undisturbed "$config" "${set[@]}"
 jq -s -e '(.[0] | map(select(.type == "epoch")) | last | [.train_loss, .train_acc]) == (.[1] | map(select(.type == "epoch")) | last | [.train_loss, .train_acc])' \
 	<(jq -s . "$tmp/undisturbed killed/log.jsonl") <(jq -s . "$tmp/undisturbed/log.jsonl") >"$tmp/out" || fail 'the epoch has other means after a kill'
 
-# The file has the table once, and is a folder's weights: what it evaluates to is what the run has ended with.
+# The file has the table once and loads as a folder's weights; it evaluates to the run's final loss.
 names() { head -c 20000 "$1" | tail -c +9 | tr ',{' '\n\n' | sed -n 's/^"\([a-z][^"]*\)":.*/\1/p'; }
 model=$tmp/learns/model.safetensors
 names "$model" | grep -q '^roberta.embeddings.word_embeddings.weight$' || fail 'the table is not in the file'
@@ -89,11 +89,11 @@ jq -s -e '.[0].test_loss == (.[1] | .[-1].test_loss)' "$tmp/eval" <(jq -s . "$tm
 client again "$config" --local --set model.huggingface="$tmp/dry" || fail "again: exit status $?"
 client after "$config" --local --set model.weights="$model" --set model.huggingface="$tmp/dry" || fail "after: exit status $?"
 same_run again after $steps
-# a classifier goes on from it: all but the decoder's layers are its own
+# A classifier can start from it: it takes all weights but those of the masked decoder.
 client tuned "$config" --local --set model.head=classifier --set model.classes=2 --set tail_begin=classifier --set model.huggingface="$tmp/dry" \
 	--set data.kind=made_tokens --set data.dir=. --set data.train_limit=64 --set data.test_limit=16 || fail "tuned: exit status $?"
 
-# so does one of BERT, whose file lacks the pooler that the classifier reads
+# So can one of BERT, whose file lacks the pooler that the classifier reads.
 mkdir "$tmp/bert"
 jq '.model_type = "bert" | .architectures = ["BertForMaskedLM"]' "$tmp/toy/config.json" >"$tmp/bert/config.json"
 client masks "$config" --local --set model.huggingface="$tmp/bert" --set tail_begin=cls.predictions || fail "masks: exit status $?"
@@ -102,7 +102,8 @@ client pooled "$config" --local --set model.head=classifier --set model.classes=
 	--set data.kind=made_tokens --set data.dir=. --set data.train_limit=64 --set data.test_limit=16 || fail "pooled: exit status $?"
 grep -q '^INFO weights-partial: .* tensors; the others, bert.pooler.dense.weight first, start from seed 3' "$tmp/pooled.log" || fail "pooled: $(cat "$tmp/pooled.log")"
 
-# The table counts once, as a parameter of the head; the decoder's products count in the tail, for the chosen tokens of a row.
+# The table counts once, as a parameter of the head. The decoder's products count in the tail, for a row's masked
+# tokens.
 "$SPLITC" flops "$config" --json >"$tmp/flops" || fail "flops: exit status $?"
 jq -e '.head.parameters > 700 * 24 and .tail.parameters == 24 * 24 + 24 + 2 * 24 + 700 and .tail.macs == 32 * 8 * (24 * 24 + 2 * 24 + 700 * 24)' \
 	"$tmp/flops" >"$tmp/out" || fail "flops: $(cat "$tmp/flops")"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `splitc codecs --measure`: payloads of the size that arithmetic says, on made-up values and on tensors of a file.
+# `splitc codecs --measure`: payloads have the computed size, on made-up values and on tensors of a file.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -25,7 +25,7 @@ rc=0
 "$SPLITC" codecs --measure "$tmp/nothing.safetensors" 2>"$tmp/bad.log" || rc=$?
 [ $rc = 66 ] || fail "a file that is not there: status $rc"
 
-# a tensor with NaN: codecs that can carry it say so, and none that it came back as it was
+# A tensor with NaN: codecs that can carry NaN say so, and none claims to return the tensor exactly.
 header='{"nan":{"dtype":"F32","shape":[2,2,2,4],"data_offsets":[0,128]}}'
 { printf "\\x$(printf %x ${#header})\0\0\0\0\0\0\0%s" "$header"; printf '\0\0\300\177'; head -c 124 /dev/zero; } >"$tmp/nan.safetensors"
 "$SPLITC" codecs --measure "$tmp/nan.safetensors" none quant:8 --json >"$tmp/nan.json" 2>"$tmp/nan.log" || fail "a tensor with NaN: status $?"
@@ -33,7 +33,7 @@ jq -e '.codecs | length == 1 and .[0].codec == "none" and .[0].relative_error ==
 grep -q '^splitc: quant:8: NaN or Inf' "$tmp/nan.log" || fail "quant:8 of NaN: $(cat "$tmp/nan.log")"
 "$SPLITC" codecs --measure "$tmp/nan.safetensors" none >"$tmp/nan.out" 2>&1 || fail "a tensor with NaN as a table: status $?"
 [ "$(awk '$1 == "none" {print $5}' "$tmp/nan.out")" = - ] || fail "a tensor with NaN as a table: $(cat "$tmp/nan.out")"
-# what is no codec, and what is no number, ends before anything is measured
+# Invalid codecs and numbers are refused before anything is measured.
 for bad in '78:nonsense:no method is called' '78:quant:99:with b = 1' '64:--threads=2x:--threads takes'; do
 	rc=0
 	word=${bad#*:}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is said of mistakes that new users make: a table of commands, each with its exit status and a sentence, in one line.
+# Messages for mistakes of new users: a table of commands, each with its exit status and one line with a sentence.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -18,7 +18,7 @@ cat >photos.yaml <<-YAML
 	train: {batch: 16}
 	threads: 1
 YAML
-# says STATUS SENTENCE: of the command that stands below it
+# says STATUS SENTENCE: runs the command on stdin.
 says() {
 	local want=$1 sentence=$2 status=0 command
 	read -r command
@@ -58,7 +58,7 @@ E1
 says 78 'splitc: --set data.transforms: the list makes images of 64 x 64, model.image is 32x32' <<'E1'
 splitc train photos.yaml --check-config --set 'data.transforms=[RandomCrop(64, padding=4)]'
 E1
-# short options do what --set does
+# Short options do what --set does.
 says 0 'photos.yaml: ok, 25 steps on 40 samples, 20 samples to test with' <<'E1'
 splitc train photos.yaml --epochs 5 --batch 8 --lr 0.01 --check-config
 E1
@@ -68,14 +68,15 @@ splitc export photos.yaml model.pt
 E1
 [ ! -e model.pt ] || fail 'a refused export wrote a file'
 
-# more tensors than memory: which, and what takes less. Sanitizers need far more addresses
+# More tensors than memory: the error names them, and what needs less. Not with sanitizers, which need far more address
+# space.
 if [ -z "${SAN:-}" ]; then
 	rc=0
 	(ulimit -v 1000000 && "$SPLITC" train photos.yaml --local --set model.image=256 --set train.batch=40 --set train.chunks=1 --set model.width=2) >"$tmp/out" 2>&1 || rc=$?
 	[ $rc = 71 ] && grep -qE '^splitc: no memory for [0-9.]+ GB of tensors: Cannot allocate memory; a smaller batch or image takes less$' "$tmp/out" || fail "too little memory: $rc, $(cat "$tmp/out")"
 fi
 
-# A run that is interrupted behind an evaluation says of which step its figures are: here an epoch has 3 steps.
+# A run that is interrupted after an evaluation names the step of its figures; an epoch has 3 steps here.
 cd "$OLDPWD"
 start_server one
 client_stands 3 interrupted "$tmp/here/photos.yaml" --set server="$endpoint" --set train.epochs=9 --json

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# /metrics of both daemons during a run: what `status --prometheus` prints, for curl and, where it is there, promtool; other
-# requests, garbage and silence; off by default; ports in use and addresses beyond loopback.
+# /metrics of both daemons during a run equals `status --prometheus`, for curl and, if installed, promtool. Other
+# requests, garbage and silent connections; off by default; ports in use and addresses beyond loopback.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -20,9 +20,9 @@ url_of() { sed -n 's/^INFO metrics: on \(http:[^ ]*\)$/\1/p' "$tmp/$1.log"; }
 client_url=$(url_of run) server_url=$(url_of host)
 [ -n "$client_url" ] && [ -n "$server_url" ] || fail 'no line says where /metrics is'
 
-# names and labels, without values: they are moving
+# names: names and labels without the values, which change
 names() { sed 's/^\([^#].*\) [^ ]*$/\1/'; }
-# same PROGRAM NAME URL: the page is what the command prints
+# same PROGRAM NAME URL: the page has the names that the command prints.
 same() {
 	curl -sS -D "$tmp/head" -o "$tmp/page" "$3" || return 1
 	"$1" status --control "$tmp/$2.sock" --prometheus >"$tmp/printed" || return 1
@@ -65,7 +65,7 @@ done
 [ "$(code -H "X: $(head -c 9000 /dev/zero | tr '\0' x)" "$server_url")" = 431 ] || fail 'a long head: not 431'
 [ "$(code --http2-prior-knowledge "$server_url")" != 200 ] || fail 'HTTP/2'
 trap '' PIPE
-# garbage, and connections that say nothing: more than there are places for
+# garbage, and more silent connections than there are places
 port=${server_url#http://*:} port=${port%/metrics}
 for i in $(seq 20); do
 	exec {silent}<>"/dev/tcp/127.0.0.1/$port"
@@ -74,7 +74,7 @@ for i in $(seq 20); do
 	exec {silent}<>"/dev/tcp/127.0.0.1/$port" # this one is left open
 	[ "$(code "$server_url")" = 200 ] || fail "not answered, with $i silent ones"
 done
-# a port that is in use: the place in the config, and the status of `listen`
+# A port in use is reported with its place in the config and the exit status of `listen`.
 printf 'control: %s\nmetrics: 127.0.0.1:%s\n' "$tmp/other.sock" "$port" >"$tmp/other.yaml"
 rc=0
 timeout -k 5 $patience "$SPLITS" serve "$tmp/other.yaml" --set listen=tcp://127.0.0.1:0 2>"$tmp/other.log" || rc=$?
@@ -92,7 +92,7 @@ ends_with "$client_pid" 0 $patience 'client'
 signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'server'
 
-# by default there is none; beyond loopback it says so
+# No metrics by default; an address beyond loopback gives a warning.
 start_server plain "store=$tmp/plain"
 start_server open "store=$tmp/open" metrics=0.0.0.0:0
 ! grep -q ' metrics: ' "$tmp/plain.log" || fail 'metrics that nobody asked for'

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# train.precision. What a config asks for and a CPU has not is refused with the config's place. On a simulated device
-# (make cuda-sim) the steps in fp16 whose gradients overflow are left out by both sides, and a run goes on
-# from checkpoints, the loss scale and AdamW's count of steps among them, as if it had not been stopped.
+# train.precision. A precision that the CPU lacks is refused with its place in the config. On a simulated device (make
+# cuda-sim), both sides skip fp16 steps whose gradients overflow, and a run resumes from checkpoints, with the loss
+# scale and AdamW's step count, as if it had not been stopped.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 
-# ---- a CPU has fp32 alone
+# ---- a CPU has only fp32
 make_data 64 16
 write_config "$tmp/client.yaml"
 sed -i 's/^train:$/train:\n  precision: bf16/' "$tmp/client.yaml"
@@ -24,7 +24,7 @@ for where in local remote; do
 done
 needs_simulated_device
 
-# ---- a server; the module is looked for beside its executable
+# ---- a server, which looks for the module beside its executable
 sed -i 's/precision: bf16/precision: fp16\n  on_nan: skip/' "$tmp/client.yaml"
 use_adamw "$tmp/client.yaml" # whose count of steps is without those that are left out
 small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 --set tail_begin=features.2 --set train.batch=8
@@ -35,7 +35,7 @@ serve() {
 	[ -z "${server_pid:-}" ] || end_process "$server_pid"
 	start_server gpu device=cuda:0
 }
-# The step of the newest checkpoint in the store, and what it holds of the loss scale: it, and the steps since it changed
+# newest: the step of the newest checkpoint in the store, with its loss scale and the steps since that changed
 newest() {
 	local file header_bytes begin
 	file=$(ls "$tmp"/store/session-*.safetensors | sort | tail -n 1)
@@ -44,7 +44,7 @@ newest() {
 	file=${file##*-}
 	echo "$((10#${file%.safetensors})) $(tail -c +$((9 + header_bytes + begin)) "$tmp"/store/session-*-"$file" | head -c 8 | od -An -t f4 | xargs)"
 }
-# stands NAME STEP: the same by what log.jsonl says of the steps before
+# stands NAME STEP: the same values, computed from the steps in log.jsonl.
 stands() {
 	jq -r 'select(.type == "step") | .skipped // false' "$tmp/$1/log.jsonl" | head -n "$2" |
 		awk '{n++} $1 == "true" {out++; n = 0} END {print NR, 65536 / 2 ^ out, n}'

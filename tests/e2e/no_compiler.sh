@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Makefile where no compiler is installed yet, and with one for an architecture that Split has no code for: what compiles nothing
-# works, so that `make deps` can install one; what compiles is refused with a sentence.
+# The Makefile without a compiler, and with one for an unsupported architecture: targets that compile nothing work, so
+# that `make deps` can install a compiler; targets that compile are refused with a sentence.
 set -eu
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Noise on what the client sends: a run over the link has the bits of one in one process, also killed and resumed, audited and with
-# codecs. Another key or none makes another run. What lacks a key, or has one that others may read, is refused.
+# Noise on what the client sends: a run over the link has the bits of one in one process, also if killed and resumed,
+# audited, and with codecs. Another key, or none, gives another run. A missing key, or one that others can read, is
+# refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh

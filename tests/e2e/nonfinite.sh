@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# NaN in a step. From a learning rate that is too large: the run stops with status 65 and one sentence, as its local twin
-# does, or skips ten steps and stops then. In a single step (a failpoint), on either side: it is skipped, which is the
-# local twin's run byte for byte, also when the client is killed after it; or the run stops, and --resume is the run in
-# which there was no NaN.
+# NaN in a step. If a too large learning rate causes it, the run stops with status 65 and one sentence, as in one
+# process, or skips ten steps and then stops. If it occurs in a single step (a failpoint) on either side, the step is
+# skipped: the run then equals one in one process byte for byte, also if the client is killed afterwards. Or the run
+# stops, and --resume gives the run without the NaN.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -11,14 +11,14 @@ make_data 320 16
 write_config "$tmp/client.yaml"
 steps=20
 
-# expect STATUS NAME ARGUMENT…; FAILPOINTS are the client's
+# expect STATUS NAME ARGUMENT…; FAILPOINTS apply to the client
 expect() {
 	local want=$1 rc=0
 	shift
 	SPLIT_FAILPOINTS=${FAILPOINTS:-} client "$1" "$tmp/client.yaml" "${sets[@]}" --set "server=$endpoint" "${@:2}" || rc=$?
 	[ $rc = "$want" ] || fail "$1: exit status $rc, not $want"
 }
-# server_with FAILPOINTS: instead of the last one
+# server_with FAILPOINTS: replaces the last server.
 server_with() {
 	[ -z "${server_pid:-}" ] || end_process "$server_pid"
 	export SPLIT_FAILPOINTS=$1
@@ -28,7 +28,7 @@ server_with() {
 skipped() { grep -n '"skipped":true' "$tmp/$1/log.jsonl" | cut -d: -f1 | tr '\n' ' '; }
 summary() { tail -n 1 "$tmp/$1/log.jsonl" | jq -r "$2"; }
 
-# ---- it comes to stay
+# ---- a persistent NaN
 server_with ''
 sets=(--set train.optimizer.lr=1000 --set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
 for codec in none quant:8; do
@@ -53,7 +53,7 @@ grep -q 'after 10 skipped steps in a row' "$tmp/skip.log" || fail "no word of th
 [ "$(summary skip .skipped)" = 10 ] || fail "the summary has $(summary skip .skipped) skipped steps"
 same_run skip-local skip "$((n + 10))"
 
-# ---- the server sends it with the last weights: no model is written, and the run can be ended elsewhere
+# ---- the server sends NaN in its last weights: no model is written, and the run can be finished with another server
 sets=(--set train.checkpoint_every=3)
 expect 0 honest
 "$TOOLS/faulty_link" "${endpoint##*:}" nan down weights 1 >"$tmp/relay.out" &
@@ -68,7 +68,7 @@ endpoint=$honest
 expect 0 poisoned --resume
 same_run honest poisoned $steps
 
-# ---- it comes once
+# ---- a NaN in one step
 sets=(--set codec.head_act=topk:0.2,ef=true --set codec.mid_act=quant:8 --set codec.head_grad=lowrank:3,warm=true
 	--set train.checkpoint_every=3 --set train.on_nan=skip)
 expect 0 undisturbed --set train.on_nan=stop

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A network from an ONNX file, byte for byte the same with a server as in one process, cut at several places; the file's
-# weights are those to start from; export, eval and predict; what a config may not say beside it.
+# A network from an ONNX file is byte for byte the same with a server as in one process, cut at several places. It
+# starts from the file's weights. Export, eval and predict work; keys that contradict the file are refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -24,7 +24,7 @@ two_at_a_time compare 'plain' 'by units|partition=2:-2' 'by name|head_end=down.1
 "$SPLITC" graph "$config" --json >"$tmp/graph.json"
 [ "$(jq '[.head, .middle, .tail | .nodes[] | select(.parameters > 0) | .name] | length' "$tmp/graph.json")" = 11 ] || fail "graph: $(cat "$tmp/graph.json")"
 
-# the weights: a run that hardly learns exports what the file has, in PyTorch's names and layouts
+# Weights: a run with a tiny learning rate exports the file's values, in PyTorch's names and layouts.
 client still "$config" --local --set train.optimizer.lr=1e-12 --set train.optimizer.weight_decay=0 || fail "still: exit status $?"
 "$SPLITC" export "$config" "$tmp/out.safetensors" --set log.dir="$tmp/still" >"$tmp/export.log" 2>&1 || fail "export: $(cat "$tmp/export.log")"
 grep -q '/out.safetensors: my_net.onnx, 30 tensors, after step 3' "$tmp/export.log" || fail "export: $(cat "$tmp/export.log")"
@@ -39,7 +39,7 @@ for name in stem.0.weight block.conv1.weight down.0.weight classifier.2.weight c
 	cmp -s <(tensor "$tmp/out.safetensors" $name) <(tensor tests/golden/onnx_small_init.safetensors $name) || fail "$name came back changed"
 done
 
-# the network itself, out as ONNX and in again: the same layers, and to the bit the same logits
+# The network exported to ONNX and imported again has the same layers, and the same logits to the bit.
 # again NAME [key=value…]: NAME's config exports $tmp/NAME.onnx, which stands in for the network
 again() {
 	local name=$1 set=() pair weights
@@ -60,7 +60,7 @@ two_at_a_time again 'mobilenet_v2|model.name=mobilenet_v2|model.width=0.1' 'mobi
 	'resnet9|model.name=resnet9|model.width=0.1' 'resnet18|model.name=resnet18|model.width=0.1|model.form=cifar' 'alexnet1|model.name=alexnet1|model.width=0.1' \
 	'vgg16|model.name=vgg16|model.width=0.1'
 
-# rows of a table: the network goes out as ONNX and comes in again, and learns with a server as without one
+# Rows of a table: the network is exported and imported again, and learns with a server as without one.
 mkdir "$tmp/table"
 for part in train test; do
 	awk 'BEGIN { print "a,b,c,label"; for (i = 0; i < 40; i++) printf "%d,%d,%d,%d\n", i * 7 % 11, i * 5 % 13, i % 4, i % 3 }' >"$tmp/table/$part.csv"
@@ -81,7 +81,7 @@ done
 	fail "rows: init"
 cmp -s "$tmp/rows.csv" "$tmp/rows2.csv" && [ "$(wc -l <"$tmp/rows.csv")" = 41 ] || fail "rows: other logits, out and in again"
 
-# texts: token ids and a mask of padding, which rows of their own lengths do not need
+# Texts: token ids and a padding mask, which packed rows do not need.
 mkdir "$tmp/texts" "$tmp/words"
 printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' red green fish boxes water the said un of a >"$tmp/words/vocab.txt"
 for part in train dev; do
@@ -110,11 +110,11 @@ same_run text2 text1 12
 "$SPLITC" predict "$config" --local --logits --csv --set log.dir="$tmp/local plain" 2>"$tmp/predict.log" >"$tmp/predict.csv" || fail "predict"
 [ "$(wc -l <"$tmp/predict.csv")" = 21 ] || fail "predict: $(cat "$tmp/predict.csv")"
 
-# a printed config says what the file does, and may be read again
+# A printed config contains what the file implies, and can be read again.
 "$SPLITC" train "$config" --print-config >"$tmp/printed.yaml" && grep -q 'image: 16' "$tmp/printed.yaml" || fail "--print-config: $(cat "$tmp/printed.yaml")"
 "$SPLITC" train "$tmp/printed.yaml" --check-config >"$tmp/out" 2>&1 || fail "--print-config, again: $(cat "$tmp/out")"
 
-# what has no form in ONNX
+# no_onnx: networks that ONNX cannot express are refused.
 no_onnx() {
 	local status=0 says=$1
 	shift

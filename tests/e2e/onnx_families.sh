@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Networks of other people (tests/golden/onnx_families.py), each as torch.onnx.export writes it: ten steps of SGD as PyTorch takes them,
-# cut at two places; a run with a server byte for byte as in one process, at both cuts, in 1 chunk and in 4, and with a client that is
-# killed; the weights back by strict loading, and the network out as ONNX. FAMILIES="NAME …" chooses some.
+# Third-party networks (tests/golden/onnx_families.py), as torch.onnx.export writes them: ten steps of SGD as in
+# PyTorch, cut at two places. A run with a server equals one in one process byte for byte, at both cuts, in 1 chunk and
+# in 4, and over a kill of the client. The weights load strictly again, and the network is exported as ONNX.
+# FAMILIES="NAME …" chooses some.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -18,7 +19,7 @@ YAML
 config=$tmp/plain.yaml
 . tests/e2e/lib/compare.sh
 
-# split NAME SIZE HEAD_END TAIL_BEGIN: at that cut as in one process; with 4 chunks a life of the client ends by a kill
+# split NAME SIZE HEAD_END TAIL_BEGIN: this cut equals one process; with 4 chunks the client is killed once.
 split() {
 	local chunks set
 	for chunks in 1 4; do

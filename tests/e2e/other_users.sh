@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# A run of root's in a folder of another user, who has laid links to files elsewhere under each name that the run writes: none of
-# those files changes, and the run says whom it trusts. A store of that user's is refused.
+# A run of root in another user's folder. That user has placed links to outside files under every name that the run
+# writes: none of those files changes, and the run says whom it trusts. A store of that user is refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 other=54321
 mkdir "$tmp/run"
 chown $other:$other "$tmp/run" 2>/dev/null || { echo "not root: the links and folders of another user cannot be laid"; exit 77; }
-# in the run's folder, for the folders above it are root's alone
+# It works in the run's folder, because only root can enter the folders above.
 as_other() { (cd "$tmp/run" && setpriv --reuid=$other --regid=$other --clear-groups -- "$@"); }
 make_data 96 16
 start_server server
@@ -37,7 +37,7 @@ client own "$tmp/client.yaml" || fail "a run in a folder of its own: status $?"
 [ "$(stat -c %a "$tmp/own")" = 700 ] || fail "the folder of a run has mode $(stat -c %a "$tmp/own")"
 if grep log-folder "$tmp/own.log"; then fail "a warning of one's own folder"; fi
 
-# refuses STORE SENTENCE: the server does not start
+# refuses STORE SENTENCE: the server does not start, and says SENTENCE.
 refuses() {
 	local status=0
 	"$SPLITS" serve "$tmp/empty.yaml" --set listen=tcp://127.0.0.1:0 --set threads=1 --set store="$1" --set control="$tmp/no.sock" \

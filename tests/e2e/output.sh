@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# docs/OUTPUT.md names every member that log.jsonl, --json, sweep.csv and the metrics have, and no other.
+# docs/OUTPUT.md names every field of log.jsonl, --json, sweep.csv and the metrics, and no others.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -10,8 +10,8 @@ sed -i 's/optimizer: {.*}/optimizer: {lr: 0.002}/' "$tmp/client.yaml"
 mkdir "$tmp/members"
 : >"$tmp/lists"
 
-# named PAGE HEADING [TABLE]: what stands in `…` below the heading: anywhere, or in first cells of the table that begins with that cell
-# (-: an empty one)
+# named PAGE HEADING [TABLE]: the words in `…` below the heading: all, or only those in first cells of the table whose
+# header begins with TABLE (-: an empty cell).
 named() {
 	awk -v heading="## $2" -v table="${3:-}" '
 		/^## / { on = $0 == heading; next }
@@ -22,17 +22,17 @@ named() {
 		table == "" { print }' "$1" | grep -oE '`[a-z_][a-z0-9_]*`' | tr -d '`' | sort -u
 }
 
-# compare WHAT HEADING TABLE <members: both have the same
+# compare WHAT HEADING TABLE <members: the page and the input have the same names.
 compare() { sort -u >"$tmp/members/$(list same "$@")"; }
-# has WHAT HEADING <members: each is named somewhere below the heading
+# has WHAT HEADING <members: each name occurs somewhere below the heading.
 has() { sort -u >"$tmp/members/$(list some "$@" '')"; }
-# list HOW WHAT HEADING TABLE: its number. Pipelines add lists one after another.
+# list HOW WHAT HEADING TABLE: prints the list's number. Pipelines add lists one after another.
 list() {
 	printf '%s\t%s\t%s\t%s\n' "$@" >>"$tmp/lists"
 	wc -l <"$tmp/lists"
 }
 
-# judge PAGE: the lists that are not as the page says
+# judge PAGE: prints the lists that differ from the page.
 judge() {
 	local n=0 how what heading table
 	while IFS=$'\t' read -r how what heading table; do
@@ -63,7 +63,7 @@ ends_with "$client_pid" 0 $patience 'client'
 
 client end "$tmp/client.yaml" --set train.clip_norm=1 --json || fail "a run with --json: exit status $?"
 tail -n 1 "$tmp/end.log" >"$tmp/summary.json"
-# `loss` is the last batch's, on the progress lines as in the log
+# `loss` is that of the last batch, on the progress lines and in the log.
 shown=$(sed -n 's|^train 1/1  6/6  loss \([0-9.]*\)  acc \([0-9.]*\)%.*|\1 \2|p' "$tmp/end.log")
 logged=$(jq -r 'select(.type == "step" and .step == 6) | "\(.loss) \(.acc * 100)"' "$tmp/end/log.jsonl" | xargs printf '%.4f %.1f')
 [ "$shown" = "$logged" ] || fail "loss and accuracy are '$shown' on the progress line, '$logged' in the log"
@@ -84,7 +84,7 @@ done
 	"$SPLITC" codecs --json
 	"$SPLITC" codecs --measure --shape 8,8 none --json
 } | jq -r 'paths | map(strings)[]' | has 'flops and codecs' 'splitc flops --json, graph --json, codecs --json'
-# the text of a part: as the wire has it, from the first line to the last
+# The text of a part is complete, from the first line to the last.
 "$SPLITC" graph "$tmp/client.yaml" tail --text >"$tmp/tail"
 [ "$(head -n 1 "$tmp/tail")" = 'graph 1' ] && grep -q '^in mid_act f32 ' "$tmp/tail" || fail 'graph tail --text'
 "$SPLITC" graph "$tmp/client.yaml" --text | tail -n 1 | grep -q '^out mid_act ' || fail 'graph --text'
@@ -105,7 +105,7 @@ head -n 1 "$tmp/sweep/sweep.csv" | tr , '\n' | has sweep.csv sweep.csv
 judge docs/OUTPUT.md >"$tmp/wrong"
 [ ! -s "$tmp/wrong" ] || { cat "$tmp/wrong"; fail 'docs/OUTPUT.md is not what is written'; }
 
-# a page that lacks one, or has one too many, is found out
+# A page with a missing or a surplus name is detected.
 for fault in 's/`t_wait_s`/`t_waited_s`/' 's/`idle_s`, //' 's/`split_heap_bytes`, //' 's/`rejected`, `stale`/`rejected`, `rejects`, `stale`/'; do
 	sed "$fault" docs/OUTPUT.md >"$tmp/wrong.md"
 	[ -n "$(judge "$tmp/wrong.md")" ] || fail "not found: $fault"

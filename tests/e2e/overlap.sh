@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# overlap: true. On a simulated device (make cuda-sim), whose streams are late and take what they may in any order, a
-# run with tasks queued ahead, payloads on copy streams and passes that are recorded and launched learns what the plain
-# one does, byte for byte: codecs of every kind, dropout, a ragged batch, gradients that overflow, two sessions at once,
-# a server that is killed.
+# overlap: true. The simulated device (make cuda-sim) delays its streams and reorders what may be reordered. A run with
+# tasks queued ahead, payloads on copy streams, and recorded passes learns what the plain run does, byte for byte:
+# codecs of every kind, dropout, a ragged batch, overflowing gradients, two sessions at once, a server that is killed.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -49,7 +48,7 @@ for seed in ${SPLIT_LONG:+3 5 7 9 11} 1; do
 	same_run plain-nan ahead-nan "$(steps_of plain-nan)"
 done
 
-# ---- codecs alone, calls of three slots under way
+# ---- codecs alone, with calls of three slots in flight
 for seed in ${SPLIT_LONG:+3 5 7 9 11} 1; do
 	for tests in 'calls*GPU*' '*refused*GPU*'; do
 		SPLIT_TEST_SHORT=1 SPLIT_SIM_SEED=$seed LD_LIBRARY_PATH=$tmp/bin "$BUILD/tests/suite/test_gpu_codec_ahead" \
@@ -58,7 +57,7 @@ for seed in ${SPLIT_LONG:+3 5 7 9 11} 1; do
 	done
 done
 
-# ---- killed between two steps, and gone on from what both keep
+# ---- killed between two steps, and resumed from what both sides keep
 client_stands 4 ahead-killed "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${mixed[@]}"
 wait_for 'no checkpoint to go on from' has_checkpoint ahead-killed
 end_process "$client_pid" "$server_pid"

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Everything that `make install` installs is in one of the Debian packages; debhelper refuses to build them otherwise. The modules for
-# GPUs, MPI and DICOM, which only some machines build, are left out.
+# Everything that `make install` installs is in one of the Debian packages; otherwise debhelper refuses to build them.
+# The modules for GPUs, MPI and DICOM, which only some machines build, are omitted.
 set -eu
 [ -z "${SAN:-}" ] || { echo 'the same in every build'; exit 77; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-# the programs that other tests run just now are not built again
+# -o: other tests are using these programs, so make must not rebuild them.
 env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -o all -o "$BUILD/splitc" -o "$BUILD/splits" install DESTDIR="$tmp/root" PREFIX=/usr MPI= DICOM= >"$tmp/out" 2>&1 ||
 	{ cat "$tmp/out"; exit 1; }
-# empty files stand for what `make lib` builds: only the names count
+# Only names count, so empty files replace what `make lib` builds.
 mkdir "$tmp/b"
 touch "$tmp/b"/{libsplit.so.0,libsplit_local.so,split.pc}
 env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -o lib B="$tmp/b" install-lib DESTDIR="$tmp/root" PREFIX=/usr LIBDIR=/usr/lib/any MODULEDIR=/usr/lib/any/split \
 	>"$tmp/out" 2>&1 || { cat "$tmp/out"; exit 1; }
-# below /usr/local, as without PREFIX, the package lies where Python looks for it
+# Below /usr/local (no PREFIX) the Python package must be where Python looks for it.
 env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -o lib B="$tmp/b" install-lib DESTDIR="$tmp/local" >"$tmp/out" 2>&1 || { cat "$tmp/out"; exit 1; }
 found=$(find "$tmp/local" -path '*/split/__init__.py' | sed "s|^$tmp/local||; s|/split/__init__.py$||")
 /usr/bin/python3 -c 'import site, sys; sys.exit(sys.argv[1] not in site.getsitepackages())' "$found" || { echo "Python does not look in $found"; exit 1; }

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# A run that is interrupted (client: SIGINT; server: SIGTERM, while the client waits) and resumed is the undisturbed run.
+# A run that is interrupted (client: SIGINT; server: SIGTERM, while the client waits) and resumed equals the undisturbed
+# run.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 make_data 320 64
 port=$(free_port)
 serve() { start_server server "listen=tcp://127.0.0.1:$port"; }
-# serve_failing FAILPOINTS: another one in its place
+# serve_failing FAILPOINTS: replaces the server by one with failpoints.
 serve_failing() {
 	signal TERM "$server_pid"
 	ends_with "$server_pid" 0 $patience "the server"
@@ -21,7 +22,8 @@ for pair in train.epochs=6 link.on_server_lost=wait link.retry_ms=20 link.heartb
 done
 client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run: status $?"
 
-# the server has its side on the disk before the client says that it paused: here it dies when it hears of the pause
+# The server must have its state on disk before the client reports the pause. Here the server dies when it hears of the
+# pause.
 serve_failing server.last=kill
 client_stands 10 died "$tmp/client.yaml" "${sets[@]}"
 stops died
@@ -57,14 +59,15 @@ same_run undisturbed paused 120
 ! grep -q 'steps-lost' "$tmp/paused.log" || fail "nothing was lost: $(grep steps-lost "$tmp/paused.log")"
 ! grep 'resume-changed' "$tmp/paused.log" || fail "its settings are the same"
 
-# stopped while the loader owes a batch, which comes later: no step is begun with it. One of the batches before it is the test set's
+# Stopped while the loader still prepares a batch, which arrives later: no step may begin with it. One batch before is
+# the test set's.
 start_failing_client client.load=hold@4 owed "$tmp/client.yaml" "${sets[@]}" --set drain_s=600 --set data.threads=1 --set data.prefetch=1
 wait_for "two steps" has_steps owed 2
 stops owed TERM
 [ "$(steps_of owed)" = 2 ] || fail "$(steps_of owed) steps, not 2: one was begun behind the signal"
 
-# a server that shuts down, a client that stood still for longer than the link's timeout: the run that ends with its link is gone on
-# with from the step that it had done, but where COMMIT was under way; killed, the server has nothing of it
+# The server shuts down, or the client is silent for longer than the link's timeout: the run ends with its link. It is
+# resumed from the last completed step, unless COMMIT was in flight. A killed server has nothing of the run.
 kept=0
 for how in told stood stood-again killed; do
 	client_stands 10 $how "$tmp/client.yaml" "${sets[@]}" --set link.on_server_lost=exit
@@ -98,7 +101,7 @@ for how in told stood stood-again killed; do
 done
 [ $kept -ge 1 ] || fail "nothing was kept at any of these ends: $(cat "$tmp/told.log" "$tmp/stood.log")"
 
-# what is gone on with under other settings is one run no more, and is told so
+# A run that is resumed with other settings is not the same run, and is told so.
 client_stands 10 changed "$tmp/client.yaml" "${sets[@]}"
 stops changed
 client changed "$tmp/client.yaml" "${sets[@]}" --set train.epochs=5 --set data.flip=false --resume || fail "other settings: status $?"
@@ -106,7 +109,7 @@ grep -q '^WARN resume-changed: from step [0-9]* on this run differs from the one
 	"$tmp/changed.log" || fail "other settings, and not a word: $(cat "$tmp/changed.log")"
 [ "$(steps_of changed)" = 100 ] || fail "five epochs have $(steps_of changed) steps"
 
-# with a server that keeps nothing the run begins anew, and says so
+# With a server that keeps no state, the run begins anew and says so.
 signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience "the server that keeps states"
 start_server server "listen=tcp://127.0.0.1:$port" store=
@@ -120,7 +123,7 @@ client forgotten "$tmp/client.yaml" "${sets[@]}" --resume || fail "the run that 
 grep -qE "^WARN steps-lost: .* step [0-9]+, the server from step 0: .*\`store\`" "$tmp/forgotten.log" || fail "steps were lost without a word"
 same_run undisturbed forgotten 120
 
-# --fresh begins anew over what is there; one folder is one run's at a time; a terminal that is closed pauses the run
+# --fresh overwrites a run; a folder is used by one run at a time; a hangup of the terminal pauses the run.
 rm "$tmp/fresh/log.jsonl"
 start_client fresh "$tmp/client.yaml" "${sets[@]}" --set train.epochs=100000 --fresh
 wait_for "ten steps" has_steps fresh 10

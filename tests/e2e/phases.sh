@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# train.phases: image size, batch and learning rate change at borders, while weights and moments go on. A run with a server equals
-# --local; killed in every phase, and on either side of a border, it ends as the undisturbed one; what phases cannot be is refused.
+# train.phases: image size, batch and learning rate change between phases, while weights and moments continue. A run
+# with a server equals --local. Killed in each phase, and on either side of a border, it ends as the undisturbed run.
+# Invalid phases are refused.
 set -eu
 cd "$(dirname "$0")/../.."
-# A disk whose fsync takes no time: a checkpoint is skipped while the one before it is being written.
+# On tmpfs fsync takes no time. On a slow disk a checkpoint would be skipped while the previous one is still being
+# written.
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 . tests/e2e/lib/daemons.sh
 make_data 60 30
@@ -39,7 +41,7 @@ as_local whole local $steps "$tmp/client.yaml"
 [ "$(grep -c '"type":"epoch"' "$tmp/whole/log.jsonl")" = 4 ] || fail "epochs: $(grep '"epoch"' "$tmp/whole/log.jsonl")"
 [ "$(grep -c '"type":"summary"' "$tmp/whole/log.jsonl")" = 1 ] || fail "the log has more than one end"
 grep -qc '^finished: 17 steps' "$tmp/whole.log" && [ "$(grep -c '^finished' "$tmp/whole.log")" = 1 ] || fail "its end is not said once"
-# the schedule goes on over borders, by epochs: 2 of 3 of the first, and the second's begin at half of it
+# The schedule counts epochs over all phases: it rises in the first, and falls in the second (lr: 0.5) and the third.
 rates=$(grep '"type":"step"' "$tmp/whole/log.jsonl" | grep -o '"lr":[^,]*' | cut -d: -f2 | awk '{printf "%s%.6g", n++ ? " " : "", $1}')
 want=$(awk 'BEGIN {
 	for (i = 0; i < 3; i++) printf "%s%.6g", i ? " " : "", 0.05 * i / 3
@@ -49,18 +51,19 @@ want=$(awk 'BEGIN {
 [ "$rates" = "$want" ] || fail "learning rates: $rates, not $want"
 ! cmp -s "$tmp/whole/best.safetensors" /dev/null || fail "no best weights"
 
-# phases of one size are a run without phases, to the last bit: moments cross a border, and the order of samples goes on
+# Phases of equal settings are a run without phases, to the last bit: moments and the order of samples continue over a
+# border.
 one_size=(--set train.batch=20 --set data.threads=2)
 client flat "$tmp/client.yaml" --local "${one_size[@]}" --set train.phases= --set train.epochs=2 || fail "without phases: status $?"
 for where in '' --local; do
 	client halves$where "$tmp/client.yaml" "${one_size[@]}" --set train.phases=epochs=1,epochs=1 $where || fail "two of one size: status $?"
 	same_run flat halves$where 6
 done
-# a warm-up may be longer than a phase
+# A warm-up may be longer than a phase.
 "$SPLITC" train "$tmp/client.yaml" --check-config --set train.schedule.kind=cosine --set train.schedule.warmup_epochs=2 >"$tmp/out" 2>&1 ||
 	fail "a warm-up over a border: $(cat "$tmp/out")"
 
-# killed POINT: and gone on with; of a run without a checkpoint anew
+# killed POINT: kills the run there and resumes it, or begins anew if it has no checkpoint.
 plain=$SPLITC
 killed() {
 	local name=killed-${1%%=*}-${1##*@} rc=0
@@ -80,7 +83,7 @@ points=(client.apply=kill@2 client.fetched=kill@1 client.saved=kill@1 ckpt.renam
 	ckpt.sync=delay:1500@1,model.done=kill@2) # the last: behind the first phase's model, whose only checkpoint takes long
 two_at_a_time killed "${points[@]}"
 
-# the model of a run that was killed in a phase: its checkpoint's, as a run that is paused there has it
+# The model of a run that was killed in a phase is its checkpoint's, as of a run that is paused there.
 rc=0
 SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.codecs=delay:30@1+,client.apply=kill@8 client pair "$tmp/client.yaml" || rc=$?
 [ $rc = 137 ] || fail "pair: status $rc"
@@ -93,10 +96,10 @@ cmp "$tmp/pair.safetensors" "$tmp/paused.safetensors" || fail "the model of a ru
 client pair "$tmp/client.yaml" --resume || fail "--resume behind an export: status $?"
 same_run whole pair $steps
 
-# a server that is killed at the border, and comes back
+# A server is killed at the border, and restarted.
 for point in server.left=kill@1 server.chosen=kill@2 server.apply=kill@5; do killed_server $point whole "$tmp/client.yaml"; done
 
-# a run that is done is not gone on with; another phase makes it longer
+# A finished run is not resumed; another phase makes it longer.
 rc=0
 client whole "$tmp/client.yaml" --resume || rc=$?
 [ $rc = 66 ] && grep -q 'is done. To train it further, add a phase to train.phases' "$tmp/whole.log" || fail "--resume of a run that is done: status $rc"
@@ -106,7 +109,7 @@ client whole "$tmp/longer.yaml" --resume || fail "a phase more: status $?"
 client longer "$tmp/longer.yaml" --local || fail "a phase more, --local: status $?"
 same_run whole longer $((steps + 2))
 
-# model.image is of no phase
+# Phases may all have another size than model.image.
 "$SPLITC" train "$tmp/client.yaml" --check-config --set 'train.phases=epochs=1 image=48' --set 'data.test_transforms=Resize((48, 48))' \
 	--set 'data.transforms=Resize((48, 48))' >"$tmp/check" 2>&1 || fail "phases of another size than model.image: $(cat "$tmp/check")"
 refused 78 'train.phases: must be {epochs: N' --set 'train.phases=image=32'
@@ -123,7 +126,7 @@ refused 78 'phase 1 of train.phases: epochs=1 image=16' --set 'data.test_transfo
 status=0
 client nowhere "$tmp/client.yaml" --set log.dir= || status=$?
 [ $status = 78 ] && grep -q 'needs a folder in log.dir' "$tmp/nowhere.log" || fail "without log.dir: status $status"
-# a server without a store is found out at the first checkpoint
+# A server without a store is detected at the first checkpoint.
 start_server bare store=
 status=0
 client storeless "$tmp/client.yaml" --set server="$endpoint" || status=$?

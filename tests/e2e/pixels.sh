@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A class for each pixel, of a U-Net from an ONNX file: ten losses as PyTorch has them, with and without weights of classes, and of Dice
-# alone and beside them, in one chunk and in four; a run with a server equals --local, also where the client is killed in between; metrics as sklearn has them; masks are predicted where the data are
-# gone. What does not fit is refused with a sentence.
+# A class for each pixel, by a U-Net from an ONNX file: ten losses as in PyTorch, with and without class weights, with
+# Dice alone and with both, in one chunk and in four. A run with a server equals --local, also over a kill of the
+# client. Metrics equal sklearn's. Masks are predicted after the data were removed. What does not fit is refused with a
+# sentence.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -58,7 +59,7 @@ mkdir "$tmp/new"
 cp "$tmp"/photos/val/*/*.png "$tmp/new"
 on predict --out "$tmp/elsewhere" --set data.dir="$tmp/nowhere" "$tmp/new" >"$tmp/lines"
 for mask in "$tmp"/masks/*/*; do cmp "$mask" "$tmp/elsewhere/${mask##*/}" || fail "another mask of ${mask##*/} without the data"; done
-# no mask is lost: neither to another one, nor a sample to its own
+# No mask is overwritten, neither by another mask, nor a sample by its own mask.
 not_written() { # SENTENCE ARGUMENT…
 	local status=0
 	"$SPLITC" predict "$tmp/run.yaml" --local --set log.dir="$tmp/linked" --force "${@:2}" >"$tmp/out" 2>&1 || status=$?
@@ -92,7 +93,7 @@ of=unnamed refused 78 'give model.task: pixels' --set model.task=classes --set t
 of=unnamed refused 78 'dice and dice_ce are losses of pixels' --set model.task=classes --set train.best_metric=accuracy
 command=predict refused 64 'give --out FOLDER'
 command=predict refused 64 'leave out --csv' --csv --out "$tmp/csv"
-# masks of 0 and 255 would make every answer right
+# In masks of 0 and 255 only, 255 is ignored, so every answer would be right: a warning, but not for good masks.
 "$SPLITC" data "$tmp/run.yaml" 2>&1 | grep 'were looked at' && fail 'good masks are warned of'
 cp -r "$tmp/photos" "$tmp/binary"
 "$python" -c 'import sys; from PIL import Image; [Image.open(p).point(lambda x: 255 if x else 0, "L").save(p) for p in sys.argv[1:]]' "$tmp"/binary/masks/train/*/*.png

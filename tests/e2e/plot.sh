@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `splitc plot`: the curves of a real run, of one that goes on, and of a long one, whose steps are gathered; what it says of
-# files that are no logs.
+# `splitc plot`: the curves of a real run, of an unfinished one, and of a long one, whose steps are averaged in groups;
+# and errors for files that are not logs.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -8,7 +8,7 @@ make_data 56 24
 write_config "$tmp/client.yaml"
 client run "$tmp/client.yaml" --local --set train.epochs=3 || fail "training: exit status $?"
 
-# plot STATUS OUT [argument]…: splitc plot in $tmp; its output in $tmp/plot.log
+# plot STATUS OUT [argument]…: runs splitc plot in $tmp; its output goes to $tmp/plot.log.
 plot() {
 	local status=$1 out=$2 rc=0
 	shift 2
@@ -16,7 +16,7 @@ plot() {
 	[ $rc = "$status" ] || fail "plot $*: exit status $rc, not $status"
 }
 says() { grep -q -- "$1" "$tmp/plot.log" || fail "no word on '$1'"; }
-# The points of a block of the script: lines of two numbers behind its name
+# points NAME FILE: the number of points in a data block of the script
 points() { awk -v at="\$$1" '$1 == at {on = 1} $1 == "EOD" {on = 0} on' "$tmp/$2" | grep -c '^[0-9.e+-]* [0-9.e+-]*$'; }
 
 plot 0 run.gp first=run run/log.jsonl
@@ -31,7 +31,7 @@ jq -e --argjson acc "$acc" --argjson bytes "$bytes" '.schema == 1 and .out == "r
 	.runs[0].test_acc == $acc and .runs[0].wire_bytes == $bytes and .runs[0].steps == 12' "$tmp/plot.log" >"$tmp/jq.log" ||
 	fail 'the JSON is not what the log says'
 
-# 3,000 steps of loss 1, then as many of loss 3: few points, whose means are these
+# 3,000 steps of loss 1, then 3,000 of loss 3: the plot has few points, which are the means.
 mkdir "$tmp/long"
 awk 'BEGIN {for (i = 1; i <= 6000; i++) printf "{\"type\":\"step\",\"step\":%d,\"loss\":%d}\n", i, i <= 3000 ? 1 : 3}' >"$tmp/long/log.jsonl"
 printf '{"type":"step","step":60' >>"$tmp/long/log.jsonl" # a line that is being written
@@ -58,7 +58,7 @@ if command -v gnuplot >/dev/null; then
 	pictures='with pictures'
 fi
 
-# the figures of an evaluation; the area below the curve's points is the one that is said
+# The figures of an evaluation: the area below the ROC points is the reported AUC.
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/run" --json >"$tmp/eval.json" 2>"$tmp/eval.log" || fail "eval: $(cat "$tmp/eval.log")"
 jq -e '(.calibration | length == 15 and (map(.samples) | add) == 24) and (.roc | length == 10) and
 	all(.roc[] | select(.points != []); .points[0] == [0, 0] and .points[-1] == [1, 1] and
@@ -88,7 +88,7 @@ says '--figure roc is of an evaluation'
 plot 64 x.gp eval.json --figure loss
 says 'none of: all, confusion, roc, calibration'
 
-# what cannot be drawn
+# inputs that cannot be drawn
 plot 66 x.gp nowhere
 says "a run's log.dir, or its log.jsonl"
 echo 'epoch,loss' >"$tmp/x.csv"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A power cut at any moment, of the client's machine, the server's, or both: what both daemons do to their disks is recorded
-# (tests/support/preload/disk_recorder.c) over runs in which client and server are killed and come back; from the record, states are made in
-# which a power cut may have left the two disks (tests/support/disk_model.h has the model). From each of them `splitc train --resume`
-# with a new splits must end as the undisturbed run did, byte for byte, and from no earlier step than was promised; or, where
-# no checkpoint need be there, say so and what to do, which is then done.
-# SPLIT_CUTS states of each of four recordings (8; SPLIT_LONG=1: 700), SPLIT_CUT_SEED (1). Arguments: names of recordings. And
-# where a kind of sync is left out of a recording, that must be found.
+# A power cut at any moment, of the client's machine, the server's, or both. The disk operations of both daemons are
+# recorded (tests/support/preload/disk_recorder.c) over runs in which client and server are killed and restarted. From
+# the record, disk states are made that a power cut may have left (model: tests/support/disk_model.h). From each state,
+# `splitc train --resume` with a new splits must end as the undisturbed run, byte for byte, from no earlier step than
+# promised. If no checkpoint need exist, it must say so and what to do, and that must work.
+#  SPLIT_CUTS: states per recording, of four (8; SPLIT_LONG=1: 700). SPLIT_CUT_SEED (1). Arguments: names of recordings.
+# If one kind of sync is removed from a recording, the test must detect it.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/failpoints.sh
@@ -16,9 +16,9 @@ cuts=${SPLIT_CUTS:-$cuts} seed=${SPLIT_CUT_SEED:-1}
 disks=$tmp/disks run=$disks/client/runs/one store=$disks/server/state/store
 codec_of() { case $1 in none) codec=0 ;; paused) codec=1 ;; feedback) codec=2 ;; anew) codec=3 ;; *) fail "no recording '$1'" ;; esac; }
 
-# ---- a recording: $tmp/NAME.disk, with what is on the disks at the end in $tmp/NAME.real
+# ---- a recording: $tmp/NAME.disk; $tmp/NAME.real has the real disks at its end
 
-# recorded COMMAND…: the run of lib/failpoints.sh, again where a checkpoint was skipped
+# recorded COMMAND…: records the run of lib/failpoints.sh; again if a checkpoint was skipped.
 recorded() {
 	local try
 	export SPLIT_DISK_ROOT=$disks SPLIT_DISK_LOG=$tmp/$name.disk
@@ -32,7 +32,7 @@ recorded() {
 	mv "$disks" "$tmp/$name.real"
 }
 
-# Client and server die and come back, each with two checkpoints behind it.
+# Client and server die and are restarted, each after two checkpoints.
 both_die() {
 	what="recording of ${codecs[$codec]}"
 	client_lives=("client.kept=delay:20,client.begin=kill@8") server_lives=("server.answered=kill@11" "")
@@ -40,14 +40,14 @@ both_die() {
 	[ $killed = 2 ] || fail "$what: $killed kills"
 }
 
-# The client is told to stop, and goes on; the server stays.
+# The client is stopped and resumed; the server keeps running.
 pauses() {
 	what="recording of a pause"
 	client_lives=("client.begin=term@2" "") server_lives=("") # before the first checkpoint
 	play_once 1
 }
 
-# A run with another learning rate is killed, and one begins anew in its folder.
+# A run with another learning rate is killed, and a new run begins in its folder.
 begun_anew() {
 	local rc=0
 	what="recording of a run begun anew"
@@ -74,14 +74,14 @@ end_server() {
 
 listens() { (: >"/dev/tcp/127.0.0.1/$port"); }
 
-# all_is_there MODE WHAT: that state at the end of the recording is what is really on the disks
+# all_is_there MODE WHAT: that state at the end of the recording equals the real disks.
 all_is_there() {
 	rm -rf "$tmp/state" && mkdir "$tmp/state"
 	"$TOOLS/powercut" build "$tmp/$name.disk" end "$1" "$1" 0 "$tmp/state" || fail "$what: it cannot be replayed"
 	diff -r "$tmp/state" "$tmp/$name.real" || fail "$what: $2"
 }
 
-# record NAME: and the undisturbed run
+# record NAME: makes the recording and the undisturbed run.
 record() {
 	name=$1
 	codec_of "$name"
@@ -97,8 +97,8 @@ record() {
 	[ "$name" != anew ] || { old_run 6; old_run 3; }
 }
 
-# old_run STEP: what the run that was there before becomes when it is gone on with, from either of its checkpoints: allowed
-# until its log is gone. $tmp/old-STEP
+# old_run STEP: the result of the previous run, resumed from either of its checkpoints, in $tmp/old-STEP. Such a result
+# is allowed until that run's log is removed.
 old_run() {
 	settings "${codecs[$codec]}"
 	rm -rf "$disks" && mkdir "$disks"
@@ -113,7 +113,7 @@ old_run() {
 	mv "$run" "$tmp/old-$1"
 }
 
-# What other commands have written when they end is on the disk.
+# Files that other commands wrote must be on the disk when the commands end.
 others() {
 	local file out=$disks/client/out
 	name=others what="other commands"
@@ -135,7 +135,7 @@ others() {
 
 # ---- a case
 
-# is_run REFERENCE: what this one has come to
+# is_run REFERENCE: the resumed run equals this reference.
 is_run() { (same_run "../${shared##*/}/$1" disks/client/runs/one $steps) >"$tmp/same.log" 2>&1; }
 
 # check NAME CUT CLIENT SERVER SEED PROMISED DONE OLD: sets $result
@@ -147,7 +147,7 @@ check() {
 	"$TOOLS/powercut" ${SPLIT_LEFT_OUT:+-d "$SPLIT_LEFT_OUT"} build "$shared/$1.disk" "$2" "$3" "$4" "$5" "$disks"
 	settings "${codecs[$codec]}"
 	sets+=(--set log.level=info)
-	# what deploy/splitc@.service takes for a run that is done
+	# the condition by which deploy/splitc@.service takes a run as finished
 	[ ! -f "$run/model.safetensors" ] || compgen -G "$run/checkpoint-*.safetensors" >/dev/null || [ "$7" = 1 ] ||
 		fail "$what: a model without a checkpoint, and the run is not done"
 	serve ''
@@ -172,7 +172,7 @@ check() {
 	result=old
 }
 
-# refused DONE: it says whether the run is done; where it is not, it can begin
+# refused DONE: the client refuses and says whether the run is finished; if it is not, it must be able to begin.
 refused() {
 	if grep -q '^splitc: --resume: no checkpoint in .* is done' "$tmp/client.log"; then
 		[ "$1" = 1 ] || fail "$what: done?"
@@ -204,19 +204,19 @@ first_weights
 for name in "$@"; do record "$name"; done
 others
 
-# planned NAME COUNT: cases
+# planned NAME COUNT: prints the cases of a recording.
 planned() {
 	"$TOOLS/powercut" ${SPLIT_LEFT_OUT:+-d "$SPLIT_LEFT_OUT"} -f "$(cat "$tmp/$1.from" 2>/dev/null || echo 0)" \
 		plan "$tmp/$1.disk" "$2" "$seed" | sed "s/^/$1 /"
 }
 
-# ---- all of them, dealt to two workers
+# ---- all cases, dealt to two workers
 for name in "$@"; do planned "$name" "$cuts"; done >"$tmp/cases"
 awk -v tmp="$tmp" '{print > tmp "/cases." NR % 2}' "$tmp/cases"
 : >"$tmp/passed.0" && : >"$tmp/passed.1"
 two_workers
 
-# ---- a sync that is left out must be found, in 20 (40) states of the first recording
+# ---- a removed sync must be detected, within 20 (40) states of the first recording
 kinds="client:data server:file"
 [ -z "${SPLIT_LONG:-}" ] || kinds="client:file client:data client:dir server:file server:dir"
 for SPLIT_LEFT_OUT in $kinds; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# splitc predict: a line for each image of the test set, from a model file alone and with the server, in text, CSV and JSON; its
-# accuracy is the one that eval says, to the last digit.
+# splitc predict: a line for each image of the test set, from a model file alone and with the server, as text, CSV and
+# JSON. Its accuracy equals that of eval, to the last digit.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -9,7 +9,7 @@ start_server host
 write_config "$tmp/client.yaml"
 client run "$tmp/client.yaml" || fail "no model to predict with"
 
-# predict NAME [argument]…: $tmp/NAME.out
+# predict NAME [argument]…: writes $tmp/NAME.out.
 predict() {
 	local rc=0
 	timeout -k 5 $patience "$SPLITC" predict "$tmp/client.yaml" --set log.dir="$tmp/run" --set control="$tmp/c.sock" "${@:2}" \
@@ -35,7 +35,7 @@ jq -e --argjson acc "$(cat "$tmp/accuracy")" '.test_acc == $acc' "$tmp/eval.json
 	fail "predict's accuracy is $(cat "$tmp/accuracy"), eval's $(jq .test_acc "$tmp/eval.json")"
 grep -q "predicted: 70 samples, accuracy $(jq -r '.test_acc * 10000 | round / 100' "$tmp/eval.json")" "$tmp/split.log" || fail "$(cat "$tmp/split.log")"
 
-# metrics of the whole set, by the server and alone: those of these lines
+# The metrics of the whole set, with the server and alone, equal those computed from these lines.
 jq -s 'map(. as $x | [range(10) | select($x.probabilities[.] > $x.probabilities[$x.label] or
 	($x.probabilities[.] == $x.probabilities[$x.label] and . < $x.label))] | select(length < 5)) | length / 70' "$tmp/split.out" >"$tmp/top5"
 for local in '' --local; do
@@ -50,12 +50,12 @@ for local in '' --local; do
 done
 [ "$(sort -u "$tmp/both" | wc -l)" = 1 ] || fail "the server makes a difference to metrics: $(cat "$tmp/both")"
 
-# the loss, too, is that of these logits
+# The loss, too, equals the one computed from these logits.
 predict logits --json --logits --local
 jq -s --slurpfile eval "$tmp/eval.json" 'map(.logits[.label] as $x | (.logits | max) as $top | ([.logits[] | . - $top | exp] | add | log) - ($x - $top)) |
 	add / 70 - $eval[0].test_loss | . < 1e-6 and . > -1e-6' "$tmp/logits.out" | grep -q true || fail 'the logits have another loss'
 
-# the same in the other forms
+# the same in the other formats
 predict csv --csv
 [ "$(head -n 1 "$tmp/csv.out")" = "sample,label,class,$(seq -s , -f 'probability_%g' 0 9),class_name" ] || fail "$(head -n 1 "$tmp/csv.out")"
 jq -r '[.sample, .label, .class] + .probabilities | map(tostring) | .[0:3] | join(",")' "$tmp/split.out" | diff - <(tail -n +2 "$tmp/csv.out" | cut -d , -f 1-3) ||
@@ -67,7 +67,7 @@ tail -n +2 "$tmp/text.out" | awk '{print $1 "," $2 "," $3}' | diff - <(tail -n +
 "$SPLITC" export "$tmp/client.yaml" "$tmp/model.safetensors" --set log.dir="$tmp/run" >"$tmp/export.log" 2>&1 || fail 'export'
 predict exported --csv --local --weights "$tmp/model.safetensors" --set log.dir=
 cmp "$tmp/csv.out" "$tmp/exported.out" || fail 'an exported model says something else'
-# another network with the same tensors; the same one, cut elsewhere and without dropout, is none
+# Another network with the same tensors is warned of; the same one with another cut or without dropout is not.
 other='^WARN other-data: the model was trained with network "[0-9a-f]*", and this config has "[0-9a-f]*": it computes otherwise'
 predict form --csv --local --set model.form=cifar
 grep -q "$other" "$tmp/form.log" || fail "another form: $(cat "$tmp/form.log")"
@@ -75,11 +75,11 @@ grep -q "$other" "$tmp/form.log" || fail "another form: $(cat "$tmp/form.log")"
 grep -q "$other" "$tmp/export.log" || fail "export of another form: $(cat "$tmp/export.log")"
 predict cut --csv --local --set partition=5:-2 --set model.dropout=0 --set train.batch=7 --set train.chunks=1
 ! grep -q other-data "$tmp/cut.log" "$tmp/exported.log" "$tmp/split.log" || fail 'the same network counts as another'
-# a codec that is lossy makes a difference, so the values are those that crossed
+# A lossy codec changes the result, so the values are those that crossed the link.
 predict coarse --csv --set codec=quant:2
 ! cmp -s "$tmp/csv.out" "$tmp/coarse.out" || fail 'two bits made no difference'
 
-# ---- what is wrong is said
+# ---- errors
 status=64 predict both --csv --json
 grep -q 'predict: give --csv or --json, not both' "$tmp/both.log" || fail "$(cat "$tmp/both.log")"
 status=66 predict none --local --set log.dir="$tmp/nowhere"
@@ -90,7 +90,7 @@ signal TERM "$server_pid"
 ends_with "$server_pid" 0 60 splits
 status=69 predict alone --json --set link.connect_timeout_ms=1000
 [ ! -s "$tmp/alone.out" ] || fail 'predictions without a server'
-# lines of some images are no success
+# Predictions for only some images are not a success.
 SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.eval=hold@3 start_server slow
 "$SPLITC" predict "$tmp/client.yaml" --csv --set server="$endpoint" --set log.dir="$tmp/run" --set control="$tmp/c.sock" >"$tmp/cut.out" 2>"$tmp/cut.log" &
 started+=($!)

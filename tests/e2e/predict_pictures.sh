@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# From a folder of pictures to predictions on others that nobody has labelled: init, train, predict, where the training data are gone.
-# Predictions are those of the same pictures with labels, to the last bit: from files, a folder and a tar; with a server and without;
-# from log.dir, and from an export.
+# From a folder of pictures to predictions on unlabelled ones: init, train, predict, after the training data were
+# removed. Predictions equal those of the same pictures with labels, to the last bit: from files, a folder and a tar;
+# with a server and without; from log.dir, and from an export.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -28,11 +28,11 @@ jq -se 'all(.class_name and (.name | test("/val/")) and .label >= 0)' "$tmp/labe
 jq -e '(.confusion | length == 10) and (.classes | length == 10) and (.classes | index("m?de"))' "$tmp/eval" >"$tmp/out" || fail "classes: $(jq -c .classes "$tmp/eval")"
 "$SPLITC" export "$tmp/photos.yaml" "$tmp/model.safetensors" "${settings[@]}" >"$tmp/export.log" 2>&1 || fail 'export'
 
-# the pictures alone, in another folder; the training data are gone
+# Only the pictures, in another folder; the training data are removed.
 mkdir "$tmp/new"
 find "$tmp/photos/val" -type f | while read -r file; do cp "$file" "$tmp/new/$(basename "$(dirname "$file")")-${file##*/}"; done
 rm -r "$tmp/photos" "$tmp/data"
-# by the file's name in the new folder: class and probabilities
+# compares by the file's name in the new folder: class and probabilities
 same='{name: (.name | sub(".*/val/"; "") | sub("/"; "-") | sub(".*/"; "")), class, class_name, probabilities}'
 jq -c "$same" "$tmp/labelled" | sort >"$tmp/want"
 equals() { jq -c "$same" "$tmp/$1" | sort | diff -q "$tmp/want" - >"$tmp/out" || fail "$1 differs: $(head -n 1 "$tmp/$1")"; }
@@ -47,7 +47,7 @@ jq -c '.name |= sub(".*: ./"; "")' "$tmp/tar" >"$tmp/tar.json"
 equals tar.json
 grep -q "INFO predicted: 30 samples$" "$tmp/predict.log" || fail "$(cat "$tmp/predict.log")"
 
-# the other forms: a table of CSV's fields, the most probable classes, a file that appears whole
+# other formats: CSV fields, the most probable classes, and an output file that is replaced as a whole
 one=$(find "$tmp/new" -name 'gr*' | sort | head -n 1)
 predict csv --csv --top 2 --local "$one"
 [ "$(head -n 1 "$tmp/csv")" = 'sample,class,class_1,class_name_1,probability_1,class_2,class_name_2,probability_2,class_name,name' ] ||
@@ -78,7 +78,7 @@ mkdir "$tmp/empty"
 refused 65 "$tmp/empty: no picture in it" --local "$tmp/empty"
 refused 64 'not both at once' --local "$tmp/new.tar" "$one"
 refused 64 '--top takes a number of classes from 1, got "0"' --top 0 "$one"
-# a check of the config says what the command would
+# --check-config reports what the command would.
 for check in '' --check-config; do
 	refused 78 'no metric "r2"' $check --local --set train.best_metric=r2 "$one"
 	refused 78 'which computes in fp32' $check --local --set train.precision=bf16 "$one"

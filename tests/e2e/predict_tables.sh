@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# From a table to predictions on rows that have no label: train and predict, where the training data are gone. Means, deviations and
-# the places of texts come with the model. Predictions are those of the same rows with labels, to the last bit. PyTorch computes the
-# same from the export alone, as docs/howto-predict.md says.
+# From a table to predictions on rows without labels: train and predict, after the training data were removed. Means,
+# deviations and the codes of texts come with the model. Predictions equal those of the same rows with labels, to the
+# last bit. PyTorch computes the same from the export alone, as docs/howto-predict.md says.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -36,7 +36,7 @@ predict() {
 predict labelled --json
 jq -se 'map(.class_name) | unique | . - ["large", "ripe", "small"] == []' "$tmp/labelled" >"$tmp/out" || fail "no names: $(head -n 1 "$tmp/labelled")"
 "$SPLITC" export "$tmp/fruit.yaml" "$tmp/model.safetensors" >"$tmp/export.log" 2>&1 || fail 'export'
-# without the label and the column that was ignored, and the others in another order
+# without the label and an ignored column, and with the others in another order
 awk -F, -v OFS=, 'NR == 1 {print "noise,colour,extra,\"size, cm\""; next} {print $4, $3, "", $2}' "$tmp/table/test.csv" >"$tmp/new/patients.csv"
 rm -r "$tmp/table"
 same='{class, class_name, probabilities}'
@@ -50,7 +50,7 @@ equals exported
 predict piped --json --local - <"$tmp/new/patients.csv"
 equals piped
 
-# refused SENTENCE: what is wrong with the rows that stand in $tmp/new/bad.csv
+# refused SENTENCE: predicting the rows of $tmp/new/bad.csv fails with SENTENCE.
 refused() {
 	local status=0
 	"$SPLITC" predict "$tmp/fruit.yaml" --local "$tmp/new/bad.csv" >"$tmp/out" 2>&1 || status=$?
@@ -63,7 +63,8 @@ refused 'bad.csv:3: column "colour": "pink" does not occur in training'
 sed '4s/,[0-9.]*$/,/' "$tmp/new/patients.csv" >"$tmp/new/bad.csv"
 refused 'bad.csv:4: the cell of column "size, cm" is empty'
 
-# cells that are missing: a number is its column's mean in training, and a text none; the model's file says that they may be
+# Missing cells: a number becomes its column's training mean, and a text no category. The model's file says that cells
+# may be missing.
 mkdir "$tmp/table"
 rows 0 300 | sed -E '5~7s/^([^,]*),[^,]*,/\1,,/; 6~9s/,(red|green|blue),/,NA,/' >"$tmp/table/train.csv"
 rows 300 340 >"$tmp/table/test.csv"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# From texts to predictions on texts without labels: train and predict, where the training data are gone. Predictions are those of the
-# same texts with labels, to the last bit: from JSON Lines, CSV, plain lines and standard input; of pairs and of numbers.
+# From texts to predictions on texts without labels: train and predict, after the training data were removed.
+# Predictions equal those of the same texts with labels, to the last bit: from JSON Lines, CSV, plain lines and standard
+# input; of pairs and of numbers.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -80,7 +81,7 @@ equals '{class, probabilities}' tabs objects
 status=0
 printf 'one\n\nthree\n' | "$SPLITC" predict "$tmp/texts.yaml" --local - >"$tmp/out" 2>&1 || status=$?
 [ $status = 65 ] && grep -qF 'splitc: -:2: an empty text' "$tmp/out" || fail "an empty line: exit status $status, $(cat "$tmp/out")"
-# a file's end counts in any case, and JSON that is not by lines is no text a line
+# File extensions are matched in any case; a JSON file that is not JSON Lines is not read as one text per line.
 cp "$tmp/new/reviews.csv" "$tmp/new/REVIEWS.CSV"
 predict upper --local "$tmp/new/REVIEWS.CSV"
 equals '{class, class_name, probabilities}' labelled upper

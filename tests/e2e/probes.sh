@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Several clients on one host, each found by its config; probes (status --live, --ready); and what a client says of its pace while
-# its server is away.
+# Several clients on one host, each found by its config; probes (status --live, --ready); and the pace that a client
+# reports while its server is away.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -10,7 +10,8 @@ mkdir "$XDG_RUNTIME_DIR"
 port=$(free_port)
 start_server host limits.sessions=2 "listen=tcp://127.0.0.1:$port"
 
-# probe STATUS FRAGMENT PROGRAM ARGUMENT…: `PROGRAM status ARGUMENT…` ends so, with one line that has the fragment ("": with none)
+# probe STATUS FRAGMENT PROGRAM ARGUMENT…: `PROGRAM status ARGUMENT…` ends with STATUS and one line with FRAGMENT ("":
+# no line).
 probe() {
 	local status=$1 fragment=$2 rc=0
 	shift 2
@@ -24,7 +25,7 @@ probe() {
 }
 becomes() { (fail() { exit 1; }; probe "$@"); }
 
-# ---- two runs and an evaluation, with no word of control sockets
+# ---- two runs and an evaluation, without explicit control sockets
 for run in one two; do
 	write_config "$tmp/$run.yaml"
 	cat >>"$tmp/$run.yaml" <<-YAML
@@ -61,7 +62,7 @@ age=$(($(date +%s) - $(jq .started_s "$tmp/status.json")))
 signal STOP "$server_pid"
 probe 69 'no answer at' "$SPLITS" --control "$tmp/host.sock" --live
 
-# ---- the server stands still, in training or in an evaluation, then is gone: no pace is made up
+# ---- the server stalls, in training or in an evaluation, then is gone: the client must not report an invented pace
 slower() { "$SPLITC" status "$tmp/one.yaml" --json | jq -e '.sessions[0] | .phase != "connect" and .idle_s > 1 and .samples_per_s < 16' >"$tmp/jq.out"; }
 wait_for "a client whose server stands still goes on at its pace" slower
 end_process "$server_pid"
@@ -77,19 +78,19 @@ signal INT "$one"
 ends_with "$one" 0 $patience 'the run'
 probe 69 'nobody answers' "$SPLITC" "$tmp/one.yaml" --ready # it is paused, with a model
 
-# ---- done
+# ---- finished
 "$SPLITC" train "$tmp/one.yaml" --fresh --set train.epochs=1 >"$tmp/done.log" 2>&1 || fail "a short run: status $?"
 probe 0 "^ready: the run in $tmp/one is done$" "$SPLITC" "$tmp/one.yaml" --ready
 probe 0 '' "$SPLITC" "$tmp/one.yaml" --ready --quiet
 probe 69 'nobody answers' "$SPLITC" "$tmp/one.yaml" --live
 probe 69 'nobody answers' "$SPLITC" --ready
-# ---- a client that has never met its server
+# ---- a client that never reached its server
 "$SPLITC" train "$tmp/one.yaml" --fresh --set server=tcp://127.0.0.1:1 >"$tmp/never.log" 2>&1 &
 started+=($!)
 wait_for "a client without a server has done a batch" becomes 69 '^splitc: not ready: no link to tcp://127.0.0.1:1; no batch yet$' "$SPLITC" "$tmp/one.yaml" --ready
 signal INT $!
 ends_with $! 69 $patience 'the client without a server'
-# a local run that is stopped leaves a model and no checkpoint, as one that is done
+# A local run that is stopped leaves a model and no checkpoint, as a finished one does.
 stopped=("$tmp/one.yaml" --set log.dir="$tmp/stopped")
 "$SPLITC" train "${stopped[@]}" --local >"$tmp/stopped.log" 2>&1 &
 started+=($!)

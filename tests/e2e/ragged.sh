@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Rows of tokens, whose lengths differ: training over the link gives the losses of every step and the final weights of
-# `--local`, byte for byte, with every codec, over cuts before and behind `select`, chunks and threads. What crosses are
-# the tokens that there are, and no padding. A run that is killed goes on to the same end. Dropout is on.
+# Rows of tokens with different lengths: training over the link gives the losses and final weights of `--local`, byte
+# for byte, with every codec, at cuts before and after `select`, for several chunks and threads. Only real tokens cross,
+# no padding. A run that is killed reaches the same end. Dropout is on.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -47,8 +47,8 @@ two_at_a_time compare "${cases[@]}"
 [ "$(learned 'local no dropout')" != "$(learned 'local 4 head_end=up.gelu')" ] || fail 'dropout made no difference'
 [ "$(learned 'local quant:8')" != "$(learned 'local f16')" ] || fail 'the codec made no difference'
 
-# What crosses, of 56 samples and 24: with `none`, four bytes for each of 16 features of the tokens that there are, and 32 for each of
-# 20 chunks: lengths and the codec's header. Padded to the longest row it would be three times as much.
+# What crosses for 56 samples and 24: with `none`, four bytes for each of 16 features of each real token, and 32 bytes
+# per chunk (20) for lengths and the codec's header. Padded to the longest row it would be three times as much.
 figure() { jq -r "select(.type == \"summary\") | .direction.$2" "$tmp/$1/log.jsonl"; }
 for run in 'local 4 head_end=embedding' 'two 4 head_end=embedding'; do
 	payload=$(figure "$run" head_act.payload_bytes) raw=$(figure "$run" head_act.raw_bytes)
@@ -58,12 +58,12 @@ for run in 'local 4 head_end=embedding' 'two 4 head_end=embedding'; do
 done
 [ "$(figure 'two quant:8' head_act.payload_bytes)" -lt $(($(figure 'two quant:8' head_act.raw_bytes) / 3)) ] || fail 'quant:8 does not make tokens smaller'
 
-# A run that is killed between two steps, and whose server is gone, too, goes on from its checkpoint.
+# A run that is killed between two steps, and whose server is gone, too, resumes from its checkpoint.
 set=(--set server="$two" --set codec='quant:4,ef=true' --set tail_begin=first --set train.checkpoint_every=1)
 client undisturbed "$config" --local --set codec='quant:4,ef=true' --set tail_begin=first || fail "undisturbed: exit status $?"
 killed_client 2 undisturbed "$config" "${set[@]}"
 
-# The middle on a simulated device, dropout with it: the same to rounding.
+# The middle on a simulated device, with dropout: equal up to rounding.
 losses() { jq -r 'select(.type == "step") | .loss' "$tmp/$1/log.jsonl"; }
 if simulated_device; then
 	start_server gpu "store=$tmp/three" device=cuda:0
@@ -77,7 +77,7 @@ if simulated_device; then
 	done
 fi
 
-# What does not fit is refused with the key that is to blame.
+# What does not fit is refused, and the error names the key.
 refused() {
 	local why=$1
 	shift

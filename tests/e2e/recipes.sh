@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every config that comes with the programs passes --check-config, and trains: two steps of a narrow network on a few made images.
+# Every config that comes with the programs passes --check-config and trains: two steps of a narrow network on a few
+# made images.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -31,7 +32,7 @@ done
 "$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/data/train" 16
 "$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/data/val" 8
 
-# A config with phases, which are made small
+# train_phases: a config with phases, made smaller
 train_phases() {
 	"$SPLITC" train "$config" "${there[@]}" --local --set model.width=0.1 --set train.batch=4 --set train.chunks=2 --set data.train_limit=8 \
 		--set data.test_limit=4 --set 'train.phases=epochs=1 image=32,epochs=1 image=64 batch=2 lr=0.5' >"$tmp/$name.log" 2>&1 ||

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Activations that are computed again before backward change no bit of a run: batch norms whose statistics move once a step, dropout, chunks of
-# several lengths, adapters; in one process, and with a server that keeps less than its client says, or computes again because a session
-# would not fit otherwise. And they take less memory.
+# Recomputing activations before backward changes no bit of a run: with batch norms whose statistics move once a step,
+# dropout, chunks of several lengths, adapters; in one process, with a server that keeps less than its client asks, and
+# with a server that recomputes because the session would not fit otherwise. It takes less memory.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -26,7 +26,7 @@ mkdir "$tmp/llama" && mv "$tmp/llama.json" "$tmp/llama/config.json"
 sed -e 's|partition: .*|partition: "2:-3"|' -e "s|model: {.*}|model: {huggingface: $tmp/llama, head: causal_lm, tokens: 40}\nlora: {rank: 2, dropout: 0.1}|" \
 	-e "s|data: {.*}|data: {kind: text, dir: $tmp/text, tokenizer: $tmp/made}|" "$tmp/resnet9.yaml" >"$tmp/decoder.yaml"
 
-# activations CONFIG KEY: of the server
+# activations CONFIG KEY: prints the server's bytes for activations.
 activations() { "$SPLITC" flops "$1" --json --set train.batch=128 --set recompute="$2" | jq .memory.server.activations; }
 
 compare() { # NAME
@@ -42,7 +42,7 @@ compare() { # NAME
 }
 two_at_a_time compare mobilenet resnet9 encoder decoder
 
-# a server whose limit lies between the two does it of itself, and refuses where it may not
+# A server whose limit lies between the two recomputes by itself, or refuses if it may not.
 config=$tmp/mobilenet.yaml
 need() { "$SPLITC" flops "$config" --json --set recompute="$1" --set threads=2 | jq .memory.server.sum; }
 limit=$((($(need on) + $(need off)) / 2))

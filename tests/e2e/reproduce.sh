@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# scripts/reproduce.sh with tables of tiny rows: client, server and the script itself are killed, and the row goes on to the
-# figures of an undisturbed run; a row that takes another's model; a group; the page, the list, and rows that cannot be.
+# scripts/reproduce.sh with tables of tiny rows: client, server and the script itself are killed, and the row still
+# reaches the figures of an undisturbed run. Also: a row that starts from another row's model; a group; the page, the
+# list, and invalid rows.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -48,7 +49,7 @@ wait_for 'daemons of a killed script live' no_daemons
 n=$(step)
 [ "$n" -lt 60 ] || fail "the run was over before the script was killed"
 
-# between the kills: the list, and the page of a row that is not done
+# between the kills: the list, and the page with an unfinished row
 reproduce --list tiny >"$tmp/list"
 grep -qE "^tiny/none +11.5 step $n of 60 " "$tmp/list" || fail "the list: $(cat "$tmp/list")"
 grep -qE '^tiny/frozen +- not begun ' "$tmp/list" || fail "the list: $(cat "$tmp/list")"
@@ -74,7 +75,7 @@ if command -v gnuplot >/dev/null; then
 	grep -q 'none (published 11.5)' "$tmp/page-tiny.svg" || fail 'the picture does not name the published figure'
 fi
 
-# what is done is not trained again, also where the folder of the run is gone: the page keeps its line
+# A finished row is not trained again, even if its folder is gone: the page keeps its line.
 reproduce tiny/none >"$tmp/script.log" 2>&1
 grep -q '^tiny/none is done$' "$tmp/script.log" || fail 'a row that is done'
 reproduce tiny/frozen >"$tmp/script.log" 2>&1 || fail "a row with another's model: $(cat "$tmp/script.log")"
@@ -85,7 +86,7 @@ reproduce --write
 reproduce --list tiny >"$tmp/list" # a row that is not here takes as long as the page says
 grep -qE '^tiny/none +11.5 not begun +0.00 +0.00 +0\.[0-9]+$' "$tmp/list" || fail "the list: $(cat "$tmp/list")"
 
-# rows that cannot be
+# invalid rows
 refused() { # WORDS ROW
 	! reproduce "$2" >"$tmp/script.log" 2>&1 || fail "$2 was not refused"
 	grep -qF -- "$1" "$tmp/script.log" || fail "$2: no word on '$1': $(cat "$tmp/script.log")"

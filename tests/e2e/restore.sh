@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Inserts that are trained before: train.loss restore_head and restore_tail change the insert's tensors alone, bring the loss down,
-# and equal --local byte for byte; a fine-tune takes a backbone and inserts from files of their own, and says what does not fit.
+# Pretrained inserts: train.loss restore_head and restore_tail change only the insert's tensors, lower the loss, and
+# equal --local byte for byte. A fine-tune loads backbone and inserts from separate files, and says what does not fit.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -25,7 +25,7 @@ for run in two tail; do
 	as_local $run $run-local 16 "$tmp/client.yaml" "${conv[@]}" --set $two "${from[@]}" "${adam[@]}" --set train.loss=restore_$side
 	file=$tmp/$run/model.safetensors
 	names "$file" | grep -q "^insert\.$side\.restore\.0\.weight" || fail "restore_$side writes no insert.$side"
-	# what does not learn is the backbone's; running statistics are none of the tail's business
+	# The backbone's tensors do not change. Running statistics may: they are not compared.
 	for name in features.0.0.weight features.3.conv.1.0.weight classifier.1.weight; do
 		[ "$(tensor "$file" $name)" = "$(tensor "$tmp/backbone/model.safetensors" $name)" ] || fail "restore_$side: $name has learned"
 	done
@@ -34,13 +34,13 @@ for run in two tail; do
 	grep -q '^test loss' "$tmp/$run.log" || fail "restore_$side: the summary has no loss: $(cat "$tmp/$run.log")"
 done
 
-# one layer begins from principal components, with a server as without, and better than the two layers ever are
+# A single layer starts from principal components, with a server as without, and is better than the two layers ever are.
 as_local head head-local 4 "$tmp/client.yaml" "${conv[@]}" "${from[@]}" --set train.loss=restore_head --set train.optimizer.lr=1e-6
 grep -q 'insert-principal: insert.head begins from 8 principal components, which leave out' "$tmp/head.log" || fail "$(cat "$tmp/head.log")"
 losses() { jq -s "[.[] | select(.type == \"step\") | .loss] | $1" "$tmp/$2/log.jsonl"; }
 awk "BEGIN {exit !($(losses max head) < 0.9 * $(losses min two))}" || fail "principal components: $(losses max head), two layers: $(losses min two)"
 
-# a fine-tune from three files, with a server as without; the inserts are those of the files
+# A fine-tune from three files, with a server as without; the inserts are those of the files.
 files=$tmp/head/model.safetensors,$tmp/tail/model.safetensors
 as_local fine fine-local 4 "$tmp/client.yaml" "${conv[@]}" "${from[@]}" --set model.insert_weights="$files"
 client still "$tmp/client.yaml" --local "${conv[@]}" "${from[@]}" --set model.insert_weights="$files" --set 'train.freeze=insert.*' ||
@@ -49,7 +49,7 @@ for side in head tail; do
 	name=insert.$side.0.weight
 	[ "$(tensor "$tmp/still/model.safetensors" $name)" = "$(tensor "$tmp/$side/model.safetensors" $name)" ] || fail "$name is not the file's"
 done
-# without a backbone: the rest from the seed
+# Without a backbone file the other weights start from the seed.
 client inserts-only "$tmp/client.yaml" "${conv[@]}" --set model.insert_weights="$files" || fail "inserts alone: exit status $?"
 
 # refused STATUS TEXT key=value…

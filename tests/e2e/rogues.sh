@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# A hundred rogue connections beside a client that trains: thirty that say nothing, thirty that drip a greeting, thirty that
-# send garbage, 1 MB/s together (tools/rogues.c); and ten that log in and then drip a message without end, or read
-# nothing (tools/squatters.c). A newcomer is served within 3 s, the server's memory stays within bounds, the client
-# learns what it learns alone, and its step takes no longer: windows with and without rogues alternate, medians of many
-# steps are compared. With SPLIT_LONG=1 they are many, and 5 % is the limit; else the figure is printed.
+# A hundred rogue connections beside a client that trains (tools/rogues.c): thirty silent, thirty that send a greeting
+# byte by byte, thirty that send garbage, 1 MB/s in total; and ten that log in and then send an endless message slowly,
+# or read nothing (tools/squatters.c). A new client is served within 3 s, the server's memory stays bounded, and the
+# client learns what it learns alone. Its steps take no longer: windows with and without rogues alternate, and medians
+# of many steps are compared. With SPLIT_LONG=1 there are many windows and the limit is 5 %; otherwise the figure is
+# only printed.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -16,17 +17,17 @@ prompt=3000
 start_server host limits.sessions=16 limits.part_bytes=$part
 host_pid=$server_pid port=${endpoint##*:}
 write_config "$tmp/client.yaml"
-# it trains for long: with four rows to a batch norm and steps of the usual size every third seed ends in NaN
+# A small rate for a long run: with batch norms over four rows and the usual rate, every third seed ends in NaN.
 run=("$tmp/client.yaml" --set train.eval_every=0 --set train.optimizer.lr=0.002)
 client alone "${run[@]}" --set train.epochs=1 --local || fail "alone: exit status $?"
 
 rss() { awk '/^VmRSS/ {print $2}' "/proc/$host_pid/status"; }
-# median FROM TO: of the good client's steps in that range, in microseconds
+# median FROM TO: prints the median time of the good client's steps in that range, in microseconds.
 median() {
 	sed -n 's/^{"type":"step".*"t_step_s":\([0-9.e-]*\).*/\1/p' "$tmp/good/log.jsonl" | sed -n "$1,$2p" | sort -g |
 		awk '{v[NR] = $1} END {printf("%d", NR ? 1e6 * v[int((NR + 1) / 2)] : 0)}'
 }
-# measure: a window's median, in $us
+# measure: sets $us to the median of one window.
 measure() {
 	local from to
 	from=$(steps_of good)
@@ -57,7 +58,7 @@ rogues_off() {
 
 start_client good "${run[@]}" --set train.epochs=100000
 wait_for 'no steps' has_steps good 50
-# newcomer NAME: how long it takes to its first step, in $took
+# newcomer NAME: sets $took to the time until its first step.
 newcomer() {
 	clock_starts
 	start_client "$1" "${run[@]}" --set train.epochs=1
@@ -68,7 +69,7 @@ newcomer() {
 }
 prompt_ms=$((patience * 1000))
 newcomer first
-# of a machine on which it takes that long without any, nothing is prompt
+# The limit is relative to this machine's time without rogues.
 prompt_ms=$((5 * took > prompt ? 5 * took : prompt))
 before=$(rss) most=0 worst=0
 : >"$tmp/ratios"
@@ -85,7 +86,7 @@ for pair in $(seq $pairs); do
 	echo "$without $us" | awk '{print $2 / $1, $1, $2}' >>"$tmp/ratios"
 done
 ratio=$(sort -g "$tmp/ratios" | awk '{v[NR] = $1} END {printf("%.3f", (v[int((NR + 1) / 2)] + v[int((NR + 2) / 2)]) / 2)}')
-# the plan is what the server holds without rogues
+# The server's memory without rogues is what its plan says.
 [ -n "${SAN:-}" ] || [ $((most - before)) -le $((100 * part * hwm / 1024)) ] || fail "the server grew by $((most - before)) KiB"
 [ "$(learned good | grep -A 1 '"type":"step"' | head -n 60)" = "$(learned alone | grep -A 1 '"type":"step"' | head -n 60)" ] ||
 	fail 'the client learned something else among rogues'

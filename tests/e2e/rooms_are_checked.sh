@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make rooms` and `make test` can fail: planted faults must turn them red.
+# `make rooms` and `make test` must fail on planted faults.
 set -eu
 root=$PWD
 tmp=$(mktemp -d)
@@ -44,7 +44,7 @@ try tests/ref/a.c '"common/exec/backend.h"' 0
 try tests/ref/a.c '"kernels/cpu/cpu.h"' 1
 try kernels/cpu/a.c '<pthread.h>' 1
 
-# kills LINE, 0: in order | 1: refused, of an end-to-end test
+# kills LINE RC: an end-to-end test with LINE is accepted (0) or refused (1).
 kills() {
 	local rc=0
 	echo "$1" >tests/e2e/a.sh

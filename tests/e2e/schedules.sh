@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Schedules of the learning rate: each step has the one that is worked out here by hand; split equals local; a run that is killed and
-# resumed goes on with them; and one that is resumed with other points says which.
+# Schedules of the learning rate: each step has the rate computed here. Split equals local; a run that is killed and
+# resumed continues the schedule; and one resumed with other points says which.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -9,7 +9,7 @@ start_server host
 write_config "$tmp/client.yaml"
 base=(--set train.epochs=2 --set train.chunks=2 --set train.checkpoint_every=4)
 
-# RUN: the learning rates of its log, as awk prints them
+# rates RUN: prints the learning rates of its log, in awk's format.
 rates() { jq -r 'select(.type == "step").lr' "$tmp/$1/log.jsonl" | awk '{ printf "%s%.6g", (NR > 1 ? " " : ""), $1 } END { print "" }'; }
 
 check() { # NAME, the 12 learning rates, settings …
@@ -33,7 +33,7 @@ check from_zero '0 0.01 0.02 0.03 0.04 0.05 0.06 0.05 0.04 0.03 0.02 0.01' train
 check by_epoch '0.06 0.06 0.06 0.06 0.06 0.06 0.03 0.03 0.03 0.03 0.03 0.03' train.optimizer.lr=0.06 train.schedule.kind=cosine \
 	train.schedule.warmup_epochs=0 train.schedule.by=epoch
 
-# other points than before: named, and they are what the next steps have
+# Other points than before are reported, and the next steps use them.
 sets=("${base[@]}" --set train.schedule.kind=points)
 client_stands 6 changed "$tmp/client.yaml" "${sets[@]}" --set train.schedule.points=0:0,1:0.06,2:0
 wait_for "no checkpoint" test -e "$tmp/changed/checkpoint-000000000004.safetensors"

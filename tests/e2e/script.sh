@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# libsplit and the Python package: what the library exports, the example in C, a server that lies, forks, Ctrl-C, 1,000 links of one
-# process, and where PyTorch is the scripts of docs/howto-script.md as they are printed, killed and not, beside PyTorch, and what is
-# refused. With SAN the library's sanitizer is loaded before Python; then what compares networks with PyTorch is left out.
+# libsplit and the Python package: exported symbols, the example in C, a server that lies, forks, Ctrl-C, 1,000 links of
+# one process; and, if PyTorch is installed, the scripts of docs/howto-script.md as they are printed, with and without
+# kills, compared with PyTorch, and refusals. With SAN the sanitizer's library is loaded before Python, and comparisons
+# with PyTorch are omitted.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -30,7 +31,8 @@ python=/usr/bin/python3
 "$python" -c 'import numpy.random' 2>/dev/null || { echo "no numpy here: the library alone was tested"; exit 77; }
 export SPLIT_LIBRARY=$library PYTHONPATH=$root/python:$root/tests/e2e/script PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 case ${SAN:-} in
-# leaks of Python's own are not looked for; C tests look for ours. PyTorch throws, which ASan must see from the start.
+# Leak detection is off for Python's own leaks; C tests look for ours. PyTorch throws, so ASan must see libstdc++ from
+# the start.
 address*) before="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libstdc++.so)" ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 ;;
 thread*) before=$(gcc -print-file-name=libtsan.so) TSAN_OPTIONS="${TSAN_OPTIONS:-} ignore_noninstrumented_modules=1 die_after_fork=0" ;;
 *) before= ;;
@@ -42,7 +44,7 @@ run tests/e2e/script/hostile.py "$endpoint" "$TOOLS/faulty_link"
 run tests/e2e/script/processes.py "$endpoint" "$server_pid"
 run tests/e2e/script/opens.py "$endpoint" "$SPLITS" "$tmp"
 
-# ---- the wheel, by pip where it is
+# ---- the wheel, installed by pip if there is one
 wheel=$(scripts/wheel.py "$(uname -m)" "$BUILD" "$tmp") || fail 'no wheel'
 run tests/e2e/script/check_record.py "$wheel"
 if "$python" -m pip --version >"$tmp/pip.out" 2>&1; then
@@ -57,7 +59,8 @@ fi
 grep -qx "$tmp/installed/split/__init__.py" "$tmp/python.log" || fail 'the wheel was not what ran'
 "$python" -c 'import torch, torchvision, sklearn' 2>/dev/null || { echo "no PyTorch, torchvision and scikit-learn here: arrays alone were tested"; exit 77; }
 cd "$tmp"
-# a worker of a DataLoader begins threads behind its fork, at addresses of its parent's: there ThreadSanitizer gives up ("dup thread")
+# A DataLoader's worker starts threads after a fork, at its parent's addresses; ThreadSanitizer aborts on that ("dup
+# thread").
 checks=()
 [[ ${SAN:-} != thread* ]] || checks=(check_fork check_interrupts check_state check_one_token check_saved)
 run "$root/tests/e2e/script/torch_processes.py" "$endpoint" "$server_pid" ${checks[@]+"${checks[@]}"}
@@ -80,7 +83,7 @@ accuracy_of() { # SCRIPT LEAST
 accuracy_of digits 0.93
 accuracy_of rows 0.88
 
-# ---- kills, of either side: the weights are those of a run that nobody disturbed
+# ---- kills of either side: the weights equal those of an undisturbed run
 cp "$root/tests/e2e/script/calls.py" .
 for name in kills calls; do
 	run "$name.py" "$endpoint"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Two real daemons over an encrypted link: who gets in, who is told what and how soon, keys that come and go while the
-# server runs, and a hundred rogue connections beside a client that must not notice them.
+# Two daemons over an encrypted link: who is admitted, which errors others get and how soon, keys that are added and
+# removed while the server runs, and a hundred rogue connections that must not disturb a client.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -14,7 +14,7 @@ if ! "$SPLITC" keygen --out "$tmp/probe.key" >/dev/null 2>"$tmp/probe.log"; then
 	exit 77
 fi
 
-# key NAME PROGRAM: a pair in NAME.key, its public half in NAME.pub, its fingerprint in NAME.print
+# key NAME PROGRAM: makes a pair of keys: NAME.key, its public half NAME.pub, its fingerprint NAME.print.
 key() {
 	"$2" keygen --out "$tmp/$1.key" >"$tmp/$1.pub" 2>"$tmp/$1.keygen" || fail "keygen $1"
 	sed -n 's/.*fingerprint //p' "$tmp/$1.keygen" >"$tmp/$1.print"
@@ -25,7 +25,7 @@ key() {
 for name in server other; do key $name "$SPLITS"; done
 for name in edge-1 edge-2 stranger; do key $name "$SPLITC"; done
 print_of() { cat "$tmp/$1.print"; }
-# never overwritten
+# keygen never overwrites a key.
 cp "$tmp/edge-1.key" "$tmp/before"
 rc=0
 "$SPLITC" keygen --out "$tmp/edge-1.key" >"$tmp/again.out" 2>"$tmp/again.log" || rc=$?
@@ -33,7 +33,7 @@ rc=0
 grep -q 'never overwritten' "$tmp/again.log" || fail 'no word on it'
 cmp "$tmp/before" "$tmp/edge-1.key"
 
-# allow NAME…: these, and nobody else, are in the server's list
+# allow NAME…: the server's list has exactly these clients.
 allow() {
 	local name
 	for name in "$@"; do echo "$(cat "$tmp/$name.pub") $name # made by a test"; done >"$tmp/clients.new"
@@ -70,11 +70,12 @@ client alone "$tmp/client.yaml" --local || fail "alone: exit status $?"
 
 as() { echo --set "auth.secret_key=$tmp/$1.key" --set "auth.server_key=$tmp/server.pub"; }
 
-# refused NAME WORDS FINGERPRINT [argument]…: splitc ends with 77, soon, with one line that has both
+# refused NAME WORDS FINGERPRINT [argument]…: splitc soon ends with 77 and one line that has both.
 refused() {
 	local name=$1 words=$2 print=$3 rc=0 most=$prompt
 	shift 3
-	# who has no key to try must get to read the server's greeting, which may be cut off some times
+	# A client without a key must first read the server's greeting, and its connection may be cut a few times before
+	# that.
 	[ "$name" != 'no key' ] || most=$((patience * 1000))
 	clock_starts
 	client "$name" "$tmp/client.yaml" "$@" || rc=$?
@@ -90,10 +91,10 @@ refused() {
 	from=$EPOCHREALTIME
 	client good "$tmp/client.yaml" $(as edge-1) || fail "good: exit status $?"
 	took=$(((${EPOCHREALTIME/./} - ${from/./}) / 1000))
-	# of a machine on which a run takes that long, nothing is prompt
+	# The time limit is relative to the time of a run on this machine.
 	[ $((5 * took)) -le $prompt ] || prompt=$((5 * took))
 	same_run good alone 6
-	# the key itself instead of a file, which is how it would stand in a config
+	# The key itself instead of a file, as it may stand in a config.
 	client quoted "$tmp/client.yaml" --set "auth.secret_key=$tmp/edge-1.key" --set "auth.server_key=$(cat "$tmp/server.pub")" ||
 		fail "quoted: exit status $?"
 	refused 'no group' 'may not train with group g' 'group=g' $(as edge-1) --set share.group=g --set share.clients=1
@@ -107,7 +108,8 @@ refused() {
 	refused 'plain server' 'does not authenticate' "$(print_of edge-1)" $(as edge-1) --set "server=$endpoint"
 	endpoint=$secure
 
-	# a list that cannot be read changes nothing; one with another key lets that in, and the other's owner out
+	# An unreadable list changes nothing. A list with another key admits that client and disconnects the owner of
+	# the removed key.
 	start_client revoked "$tmp/client.yaml" --set train.epochs=5000 --set train.eval_every=0 --set train.optimizer.lr=0.002 $(as edge-1)
 	revoked_pid=$client_pid
 	wait_for 'no steps' has_steps revoked 5
@@ -132,7 +134,7 @@ wait_for 'no word on refused keys' grep -q "auth-refused: key $(print_of strange
 turned_away() { [ "$("$SPLITS" status --control "$tmp/secure.sock" --json | jq .turned_away)" -ge 1 ]; }
 wait_for 'status does not count refused keys' turned_away
 
-# a hundred connections that are no clients (tools/rogues.c), and strangers' keys among them
+# a hundred connections that are not clients (tools/rogues.c), and clients with unlisted keys among them
 rss() { awk '/^VmRSS/ {print $2}' /proc/$secure_pid/status; }
 before=$(rss)
 "$TOOLS/rogues" "${endpoint##*:}" 100 >"$tmp/rogues.out" &
@@ -154,12 +156,12 @@ signal TERM $rogues_pid
 wait $rogues_pid || fail 'the rogues failed'
 read -r standing cuts _ < <(tail -n 1 "$tmp/rogues.out")
 [ "$standing" = 100 ] && [ "$cuts" -ge 66 ] || fail "$standing rogues stood, and were cut $cuts times"
-# in its queues a connection without a handshake may hold a frame; with sanitizers, freed memory counts too
+# A connection may hold a frame in its queues before the handshake; with sanitizers, freed memory counts too.
 [ -n "${SAN:-}" ] || [ $grown -le 32768 ] || fail "the server grew by $grown KiB"
 kill -0 $secure_pid || fail 'the server is dead'
 echo "among $standing rogues, cut $cuts times: 6 steps in $took ms, the server grew by $grown KiB"
 
-# no log, status or config print holds a secret
+# No log, status or printed config contains a secret.
 "$SPLITS" serve "$tmp/none.yaml" --set "auth.secret_key=$tmp/server.key" --set "auth.clients=$tmp/clients" --print-config >"$tmp/printed.log"
 for name in server other edge-1 edge-2 stranger; do
 	! grep -lF "$(sed -n 's/^secret //p' "$tmp/$name.key")" "$tmp"/*.log "$tmp"/*.json "$tmp"/*.keygen "$tmp"/*.pub ||

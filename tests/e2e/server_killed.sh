@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What each side does when the other dies, leaves, or is told to stop, and that two clients at once do not touch each other.
+# Each side's behaviour when the other dies, leaves, or is told to stop; and two clients at once do not affect each
+# other.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 make_data 480 24
-# at the rate of the short runs, labels that are noise end in NaN after some 1,500 steps, or behind a stop soon
+# At the rate of the short runs, random labels lead to NaN after about 1,500 steps, or soon after a resume.
 calm=(--set train.optimizer.lr=0.002)
 endless=(--set train.epochs=100000 --set train.eval_every=0 "${calm[@]}")
 fast_link=(--set link.heartbeat_ms=200 --set link.timeout_ms=2000 --set link.connect_timeout_ms=5000)
@@ -13,7 +14,7 @@ says() { # NAME WORDS
 	grep -qF -- "$2" "$tmp/$1.log" || fail "$1 did not say '$2'"
 }
 
-# SIGKILL in the middle of a run: 69 and a sentence, within the link's timeout
+# SIGKILL to the server in a run: the client ends with 69 and a sentence, within the link's timeout.
 most=8000
 [ -z "${SAN:-}" ] || most=38000
 port=$(free_port)
@@ -29,7 +30,7 @@ says orphan 'splitc: nothing heard from the server for'
 [ ! -e "$tmp/orphan.sock" ] || fail 'the control socket was left behind'
 tail -n 1 "$tmp/orphan/log.jsonl" | grep -qE '^\{"type":"(step|epoch)",.*\}$' || fail 'the last line of log.jsonl is not whole'
 
-# A client that is configured to wait goes on with the server that comes back
+# A client that is configured to wait continues with the restarted server.
 start_server before listen="tcp://127.0.0.1:$port" threads=1
 start_client waits "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set link.on_server_lost=wait
 wait_for 'no steps' has_steps waits 3
@@ -40,7 +41,8 @@ wait_for 'the client did not come back' grep -q ' session-open: ' "$tmp/after.lo
 wait_for 'no steps with the new server' has_steps waits 3
 end_client
 
-# waits_in_vain NAME WORDS [argument]…: a run that waits and is told to stop has no step to end: it says what is left of it
+# waits_in_vain NAME WORDS [argument]…: a waiting client is told to stop. It has no step to finish, and says what is
+# left of the run.
 waits_in_vain() {
 	start_client "$1" "$tmp/client.yaml" --set server=tcp://127.0.0.1:9 --set link.on_server_lost=wait --set link.connect_timeout_ms=100 "${@:3}"
 	wait_for 'the client does not wait' grep -q 'waiting for it' "$tmp/$1.log"
@@ -50,7 +52,7 @@ waits_in_vain() {
 }
 waits_in_vain patient 'there is no checkpoint to --resume from'
 
-# A client that is told to stop in a step, and then loses its server, does not wait
+# A client that is told to stop during a step, and then loses its server, does not wait.
 client_stands 3 leaving "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set link.on_server_lost=wait --set drain_s=3000
 signal TERM "$client_pid"
 wait_for 'the client does not stop' grep -q ' stopping: ' "$tmp/leaving.log"
@@ -60,7 +62,7 @@ end_process "$server_pid"
 ends_with "$client_pid" 69 $patience 'client that is told to stop, and loses its server'
 start_server after listen="tcp://127.0.0.1:$port" threads=1
 
-# SIGTERM: the client hears of it at once
+# SIGTERM to the server: the client is told at once.
 start_client told "$tmp/client.yaml" "${endless[@]}"
 wait_for 'no steps' has_steps told 3
 clock_starts
@@ -71,7 +73,7 @@ clock_within "$most" 'a server that shuts down'
 says told 'the server shuts down'
 [ ! -e "$tmp/after.sock" ] || fail 'the control socket was left behind'
 
-# SIGINT to the client: it ends after its step with its weights, and the server goes on for the next client
+# SIGINT to the client: it ends after its step with its weights, and the server serves the next client.
 start_server long
 sed -i "s|^server: .*|server: $endpoint|" "$tmp/client.yaml"
 start_client stopped "$tmp/client.yaml" "${endless[@]}"
@@ -83,13 +85,13 @@ says stopped 'interrupted: '
 client resumed "$tmp/client.yaml" "${calm[@]}" --set model.weights="$tmp/stopped/model.safetensors" || fail 'the saved weights are no good'
 waits_in_vain stopped '--resume goes on from the last checkpoint' "${endless[@]}" --resume
 
-# SIGKILL of a client: the server notices, and goes on
+# SIGKILL to a client: the server notices, and continues.
 start_client shot "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}"
 wait_for 'no steps' has_steps shot 3
 end_client
 wait_for 'the server did not notice' grep -q ' session-failed: ' "$tmp/long.log"
 
-# two clients at once, of different models: each is what it is alone
+# Two clients at once, with different models: each learns what it learns alone.
 both=("$tmp/client.yaml" --set train.epochs=2)
 client 'solo a' "${both[@]}" || fail "solo a: exit status $?"
 client 'solo b' "${both[@]}" --set train.seed=9 --set partition=2:-2 --set codec=quant:8 || fail "solo b: exit status $?"
@@ -103,7 +105,7 @@ same_run 'pair a' 'solo a' 60
 same_run 'pair b' 'solo b' 60
 [ "$(learned 'solo a')" != "$(learned 'solo b')" ] || fail 'the two clients were the same'
 
-# more sessions than the server has room for: the newcomer is refused, the first goes on
+# More sessions than the server allows: the new client is refused, and the first continues.
 start_server narrow limits.sessions=1 "store=$tmp/narrow"
 start_client first "$tmp/client.yaml" "${endless[@]}" --set server="$endpoint"
 wait_for 'no steps' has_steps first 1
@@ -116,7 +118,7 @@ wait_for 'the first client stands still' has_steps first $((steps + 3))
 signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'first client'
 
-# a store is one server's: a second one hears so, and touches nothing, not even where the first hangs
+# A store belongs to one server: a second server is refused and changes nothing, even if the first one hangs.
 : >"$tmp/narrow/session-00112233445566778899aabbccddeeff-000000000001.safetensors.tmp"
 signal STOP "$server_pid"
 rc=0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A server that is killed before it has a checkpoint of what the client goes on with: --resume finds a step that both sides hold, or
-# begins where nothing else is left, and the weights are those of an undisturbed run.
+# A server is killed before it has a checkpoint of the step that the client resumes from. --resume finds a step that
+# both sides hold, or begins anew if there is none, and the weights equal those of an undisturbed run.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -28,7 +28,7 @@ life() {
 	[ $rc = "$want" ] || fail "$*: status $rc: $(tail -n 2 "$tmp/$1.log")"
 }
 
-# lost NAME POINT [argument]…: the server is killed at that point, and the client ends; then a server stands again
+# lost NAME POINT [argument]…: the server is killed at POINT, and the client ends; then a new server is started.
 lost() {
 	serve "$2" 1 "$1"
 	life 69 '' "$1" "${@:3}"
@@ -37,7 +37,7 @@ lost() {
 }
 ended() { end_process "$server_pid"; }
 
-# its checkpoint is the client's alone, and a later life comes to the same step before it is killed
+# Only the client has that checkpoint, and a later life reaches the same step before it is killed.
 lost early port.whole=kill@7
 [ -e "$tmp/early/checkpoint-000000000003.safetensors" ] || fail 'no checkpoint of step 3'
 life 137 client.logged=kill@3 early --resume
@@ -46,7 +46,7 @@ life 0 '' local --local
 same_run early local 16
 ended
 
-# a run that is made longer does not begin anew
+# A run that is made longer does not begin anew.
 longer=(--resume --set train.epochs=4 --set train.optimizer.lr=0.01)
 serve '' 0 longer
 life 0 '' longer
@@ -59,7 +59,7 @@ grep -q 'session-open: .*, from step 16$' "$tmp/longer.log" || fail "it did not 
 same_run longer whole 32
 ended
 
-# a step that an earlier link made is on the server's disk, and the server dies with the client's step in doubt
+# The server has a step of an earlier link on its disk, and dies while the client's next step is in doubt.
 doubt=(--set train.checkpoint_every=3 --set link.on_server_lost=wait)
 serve server.apply=kill@8 1 doubt
 life 137 client.answer=kill@7 doubt "${doubt[@]}"
@@ -70,7 +70,7 @@ ends_with "$client_pid" 0 $patience 'the client of a step in doubt'
 same_run doubt local 16
 ended
 
-# the second phase begins where the first one ended
+# The second phase begins where the first one ended.
 make_data 24 12
 cat >"$tmp/client.yaml" <<-YAML
 	server: tcp://127.0.0.1:$port

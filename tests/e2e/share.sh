@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Members of a group in one process, with heads and tails of their own: one member alone is a run without a group; parts of data; who is
-# absent changes the others' sum and nothing of its own; keys that cannot be are refused with their place.
+# Members of a group in one process, with private heads and tails: a group of one equals a run without a group;
+# partitions of data; an absent member changes only the others' sum; invalid keys are refused with their place.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -20,7 +20,7 @@ run() {
 	client "$name" "$config" --local ${args[@]+"${args[@]}"} ${set[@]+"${set[@]}"} || fail "$name: exit status $?"
 }
 
-# one member is a run without a group
+# A group of one member equals a run without a group.
 for case in '' 'train.drop_last=true codec=topk:0.2,ef=true|quant:8 train.clip_norm=0.5' 'model.name=resnet9 model.width=0.125 partition=3:-2'; do
 	read -r -a set <<<"$case"
 	run 'plain' --fresh -- ${set[@]+"${set[@]}"}
@@ -28,7 +28,7 @@ for case in '' 'train.drop_last=true codec=topk:0.2,ef=true|quant:8 train.clip_n
 	same_run one/member-0 plain "$(steps_of plain)"
 done
 
-# every way to share data out trains, and all members have the same steps
+# Every partition of data can be trained, and all members have the same steps.
 for parts in files iid by_label dirichlet:1 batch; do
 	run "parts $parts" --clients 3 -- data.partition=$parts train.batch=4 train.chunks=1 "${calm[@]}"
 	for k in 0 1 2; do
@@ -41,7 +41,7 @@ done
 [ "$(steps_of 'parts batch/member-0')" = 4 ] || fail 'a batch of 3 × 4 samples out of 56 is not taken 4 times'
 [ "$(steps_of 'parts iid/member-0')" = 5 ] || fail '19 samples are not 5 batches'
 
-# the middle is one: members end with the same parameters of it, and with ends of their own
+# There is one middle: members end with equal parameters of it, and with different heads and tails.
 params() { python3 -c '
 import json, struct, sys
 f = open(sys.argv[1], "rb"); n = struct.unpack("<Q", f.read(8))[0]; h = json.loads(f.read(n)); d = f.read()
@@ -55,13 +55,14 @@ tail_of() { params "$tmp/$1/model.safetensors" classifier; }
 [ "$(middle 'parts iid/member-0')" = "$(middle 'parts iid/member-2')" ] || fail 'members have different middles'
 [ "$(tail_of 'parts iid/member-0')" != "$(tail_of 'parts iid/member-2')" ] || fail 'members have one tail'
 
-# who is absent
+# absent members
 run absent --clients 3 --absent 1:2,1:3 -- data.partition=iid train.batch=4 train.chunks=1 "${calm[@]}"
 [ "$(grep -c '"skipped":true' "$tmp/absent/member-1/log.jsonl")" = 2 ] || fail 'member 1 was not absent twice'
 ! grep -q '"skipped":true' "$tmp/absent/member-0/log.jsonl" || fail 'member 0 was absent, too'
 [ "$(middle absent/member-0)" != "$(middle 'parts iid/member-0')" ] || fail 'absence made no difference'
 
-# a member that is not there leaves the others what one that is late leaves them; it has no lines, and goes on where the group is
+# A member that has left affects the others as a late member does. It has no lines in the log meanwhile, and returns at
+# the group's step.
 for how in 1:1,1:2,1:3,1:4,1:7,1:8 1:1-4,1:7-8; do
 	run "gone $how" --clients 3 --absent $how -- data.partition=iid train.batch=4 train.chunks=1 train.epochs=2 train.eval_every=0 "${calm[@]}"
 done
@@ -73,12 +74,12 @@ for k in 0 2; do same_run "gone 1:1-4,1:7-8/member-$k" "gone 1:1,1:2,1:3,1:4,1:7
 [ "$(grep -o '"type":"step","step":[0-9]*' "$tmp/gone 1:1-4,1:7-8/member-1/log.jsonl" | grep -o '[0-9]*$' | paste -sd' ')" = '5 6 9 10' ] ||
 	fail 'a member that is away has lines, or lacks some'
 
-# two of three are a group of two
+# Two of three members equal a group of two.
 run 'two of three' --clients 3 --absent 2:1-99 -- train.batch=4 train.chunks=1 share.rows=12 "${calm[@]}"
 run 'two' --clients 2 -- train.batch=4 train.chunks=1 share.rows=12 "${calm[@]}"
 for k in 0 1; do same_run "two of three/member-$k" "two/member-$k" 14; done
 
-# a member alone has its part of the data, and what the others do is nothing to it: its first round in mode rounds is the same
+# A member alone uses its part of the data, independently of the others. Its first round in mode rounds is the same.
 rounds=(share.mode=rounds data.partition=dirichlet:2 train.batch=4 train.chunks=1 "${calm[@]}"
 	train.schedule.kind=constant train.schedule.warmup_epochs=0)
 run together --clients 3 -- "${rounds[@]}"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A group trains a decoder: the loss of a step is the mean over all members' tokens that have one, however many each member has. Two and
-# three members who share out a batch learn what one client learns that has all of it, to the bit: with one middle of adapters, and as a
-# whole. Over links a group equals the same group in one process, byte for byte, in each mode; also when a member and the server are
-# killed. A masked language model is counted in the same way.
+# A group trains a decoder: the loss of a step is the mean over all members' tokens with a loss, however many each
+# member has. Two and three members that divide a batch learn what one client with the whole batch learns, to the bit:
+# with adapters in the middle, and as a whole. Over links a group equals the group in one process, byte for byte, in
+# each mode, also if a member and the server are killed. A masked language model is counted in the same way.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -42,7 +42,7 @@ run() {
 	client "$name" "$config" --local --fresh ${args[@]+"${args[@]}"} "${set[@]}" || fail "$name: exit status $?"
 }
 tensors() { tail -c +$((9 + $(od -An -tu8 -N8 "$1"))) "$1" | sha256sum; }
-# as_one K ENDS [key=value]…: true where K members learn what one client learns in K chunks
+# as_one K ENDS [key=value]…: succeeds if K members learn what one client learns in K chunks.
 as_one() {
 	local k=$1 ends=$2
 	shift 2
@@ -60,7 +60,7 @@ for k in 2 3; do
 	done
 done
 ! as_one 2 step train.chunk_sums=false || fail 'sums that go from chunk to chunk make no difference'
-# what one client of one chunk learns is the same to rounding: so the mean is that over tokens
+# One client with one chunk learns the same up to rounding, so the mean is over tokens.
 run plain -- train.batch=24 train.chunks=1 train.drop_last=true
 loss_of() { jq -s '[.[] | select(.type == "epoch")][-1].test_loss' "$tmp/$1/log.jsonl"; }
 as_one 3 step || fail '3 members do not learn as one client does'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A member that is killed again and again, and started again each time, as systemd does: the others go back for it a few times at most,
-# then go on, and end in time, with the same model. The member that crashed ends, too, once it is left alone.
+# A member crashes again and again and is restarted each time, as systemd does. The others go back for it only a few
+# times, then continue and end in time, with the same model. The crashing member ends, too, once it is left alone.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -12,7 +12,7 @@ steps=60
 set=(--set train.epochs=1000 --set train.max_steps=$steps --set train.eval_every=0 --set data.partition=iid --set share.clients=3
 	--set share.group=loop --set share.straggler_s=1 --set train.checkpoint_every=4 --set train.schedule.warmup_epochs=0
 	--set link.on_server_lost=wait --set link.retry_ms=20 --set server="$endpoint")
-# member K [argument]…: steps take a while, so that the others are not done before the crashes
+# member K [argument]…: steps take a while, so that the others do not finish before the crashes.
 member() {
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:100@1+${crash:+,$crash} \
 		start_client "loop-$1" "$tmp/client.yaml" "${set[@]}" --set share.member="$1" "${@:2}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Members of a group with the same head and tail (share.ends: step): their files are equal at the end, whatever codec the gradients
-# went through and whoever was late; a common batch that members share out is learned from as by one client, to the bit; and what
-# cannot be is refused with its place.
+# Members with shared head and tail (share.ends: step): their files are equal at the end, whatever codec the gradients
+# passed and whoever was late. Members that divide a common batch learn what one client learns, to the bit. Invalid
+# settings are refused with their place.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -25,10 +25,10 @@ one_model() {
 	done
 }
 
-# K members who share out a common batch learn what one client learns that has all of it in K chunks, and adds up each chunk apart:
-# the same losses and weights, to the bit
+# K members that divide a common batch learn what one client learns that has the whole batch in K chunks and sums each
+# chunk separately: the same losses and weights, to the bit.
 common=(train.epochs=2 train.drop_last=true)
-# as_one K [key=value]…: true where they do
+# as_one K [key=value]…: succeeds if they do.
 as_one() {
 	local k=$1
 	shift
@@ -64,7 +64,7 @@ for case in 'model.name=resnet9 model.width=0.125 partition=3:-2 codec=topk:0.3,
 done
 ! as_one 2 "${mobilenet[@]}" train.chunk_sums=false || fail 'sums that go from chunk to chunk make no difference: is train.chunk_sums read?'
 
-# every codec; a member that is absent hears the mean, too
+# Every codec; an absent member receives the mean, too.
 small=(share.ends=step data.partition=iid train.batch=4)
 run none --clients 3 -- "${small[@]}"
 one_model none 3
@@ -91,7 +91,7 @@ refused() {
 	[ $rc -ge 64 ] && grep -q "$key" "$tmp/refused.log" && grep -q "$phrase" "$tmp/refused.log" ||
 		fail "$*: status $rc, and not a word on $key: $phrase"
 }
-# who does not say it shares heads and tails, in each mode
+# If the config does not say whether members share heads and tails, the default depends on the mode.
 for default in sync:step serial:step rounds:round; do
 	"$SPLITC" train "$tmp/client.yaml" --set share.group=g --set share.mode="${default%:*}" --print-config | grep -qx " *ends: ${default#*:}" ||
 		fail "share.ends in mode ${default%:*} is not ${default#*:}"

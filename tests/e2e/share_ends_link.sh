@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A group with one head and one tail for all (share.ends: step) over links: equals the same group in one process, byte for byte, through
-# codecs with error feedback, after a kill of a member and of the server, and with members that were late or sent NaN. All members
-# end with the same weights. Who has another head is refused.
+# A group with one head and tail for all (share.ends: step) over links equals the group in one process, byte for byte:
+# through codecs with error feedback, over kills of a member and of the server, and with members that were late or sent
+# NaN. All members end with the same weights. A client with another head is refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -19,11 +19,13 @@ group batch "$tmp/sgd.yaml" 2 share.ends=step data.partition=batch model.name=re
 one_model batch 2
 grep -q '"skipped":true' "$tmp"/*/log.jsonl && fail 'a step was skipped'
 
-# one client that adds up its chunks apart, which members that share out its batches are compared with: the server does so, too
+# The reference is one client that sums its chunks separately, because the server sums members that divide its batches
+# like that.
 set=(--set train.batch=24 --set train.chunks=4 --set train.chunk_sums=true --set train.optimizer.lr=0.001 --set model.name=mobilenet_v2 --set model.width=0.25 --set partition=3:-2)
 as_local sums sums-local '' "$tmp/sgd.yaml" --set server="$endpoint" "${set[@]}"
 
-# a shared embedding crosses as the rows that were touched, and with all as a whole vector: the same weights, for fewer bytes
+# A shared embedding's gradient crosses as the touched rows, or as a whole vector: the same weights, with fewer bytes
+# for rows.
 cat >"$tmp/tokens.yaml" <<-YAML
 	model: {name: token_mlp, classes: 2, vocab: 960, tokens: 24, width: 0.25, dropout: 0.2}
 	head_end: up
@@ -38,11 +40,11 @@ cmp "$tmp/rows-0/model.safetensors" "$tmp/whole-0/model.safetensors" || fail 'to
 end_bytes() { grep -E '^end_(grad|mean) ' "$tmp/$1-0.log" | awk '{s += $3} END {print int(100 * s)}'; }
 [ $(($(end_bytes rows) * 5)) -lt "$(end_bytes whole)" ] || fail "touched rows took $(end_bytes rows) of $(end_bytes whole)"
 
-# a member is killed, then the server: residuals of members and server come back with the checkpoints
+# A member is killed, then the server: the checkpoints restore the codecs' residuals of members and server.
 killed kills "$tmp/adamw.yaml" 40 share.ends=step train.checkpoint_every=5 "${feedback[@]}"
 one_model kills 3
 
-# a member that stands still is late: it hears the means of the steps that it was left out of. Another one sends NaN once.
+# A member that pauses is late, and receives the means of the steps that it missed. Another one sends NaN once.
 set=(--set share.ends=step --set train.epochs=1000 --set train.max_steps=24 --set train.eval_every=0 --set data.partition=iid
 	--set share.straggler_s=1 --set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000 --set train.on_nan=skip)
 for pair in "${feedback[@]}"; do set+=(--set "$pair"); done
@@ -52,7 +54,7 @@ case ,$absent, in *,1:*,2:2,*) ;; *) fail "absent were $absent" ;; esac
 as_told late "$tmp/sgd.yaml" 3 "$absent" "${set[@]}"
 one_model late 3
 
-# whose head is another is refused, and so is who would have another codec for the mean
+# A client with another head is refused, and so is one with another codec for the mean.
 start_client waits "$tmp/sgd.yaml" --set server="$endpoint" --set share.ends=step --set share.group=g --set share.clients=3
 waiting=$client_pid
 wait_for 'member 0 does not come' grep -q 'group-waits: group g: member 0 is here, 1 of 3' "$tmp/one.log"

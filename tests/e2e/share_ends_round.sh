@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A group that averages heads and tails after every round (share.ends: round), and one that takes turns with one head and one tail
-# (share.ends: step in mode serial): over links as in one process, byte for byte, through codecs with error feedback, for all that can
-# become of the optimizer's moments, with members that pass the end of a round, are late or send NaN, and after kills of a member and
-# of the server. All members end with the same weights.
+# A group that averages heads and tails after every round (share.ends: round), and one that takes turns with one head
+# and one tail (share.ends: step in mode serial): over links as in one process, byte for byte, through codecs with error
+# feedback, for every treatment of the optimizer's moments, with members that pass the end of a round, are late or send
+# NaN, and after kills of a member and of the server. All members end with the same weights.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -25,11 +25,11 @@ group serial "$tmp/sgd.yaml" 3 "${serial[@]}" data.partition=dirichlet:0.7 "${fe
 one_model serial 3
 group turns "$tmp/adamw.yaml" 2 "${serial[@]}" share.layers=all data.partition=iid model.name=resnet9 model.width=0.125 partition=3:-2
 one_model turns 2
-# averaged ends are others than private ones
+# Averaged heads and tails differ from private ones.
 client private "$tmp/sgd.yaml" --local --clients 2 --set share.ends=private --set share.mode=rounds --set share.round=2 --set data.partition=iid --set train.epochs=2 || fail "private: exit status $?"
 ! cmp -s "$tmp/private/member-0/model.safetensors" "$tmp/two/member-0/model.safetensors" || fail 'averaging made no difference'
 
-# a round of one member is a run without a group, but for the rounding of differences, which later steps make larger
+# A round of one member equals a run without a group, except for the rounding of differences, which later steps amplify.
 first=(--set train.max_steps=1 --set train.eval_every=0 --set train.schedule.warmup_epochs=0)
 client plain "$tmp/adamw.yaml" --local "${first[@]}" || fail "plain: exit status $?"
 client alone "$tmp/adamw.yaml" --local --clients 1 --set share.mode=rounds --set share.ends=round --set share.round=1 "${first[@]}" ||
@@ -45,7 +45,8 @@ print("one member, off by", off)
 sys.exit(not off < 1e-6)
 PY
 
-# A member that stands still is late: it has no part in that round, and hears its mean. Another one sends NaN in the last step of a round.
+# A member that pauses is late: it takes no part in that round, and receives its mean. Another sends NaN in the last
+# step of a round.
 set=(--set share.mode=rounds --set share.ends=round --set share.round=3 --set share.straggler_s=1 --set data.partition=iid
 	--set train.epochs=1000 --set train.max_steps=30 --set train.eval_every=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000
 	--set train.on_nan=skip --set train.schedule.warmup_epochs=0)
@@ -53,7 +54,7 @@ for pair in "${feedback[@]}"; do set+=(--set "$pair"); done
 points=(client.apply=delay:150@1+ 'client.begin=delay:3000@5' 'client.apply=delay:150@1+,client.check=EIO@6')
 members late "$tmp/sgd.yaml" 3 "${set[@]}"
 case ,$absent, in *,1:*,2:6,*) ;; *) fail "absent were $absent" ;; esac
-# in one process NaN is found where member 2 did: it checks the three members of each step one by one
+# In one process the check finds NaN where member 2 did: it checks the three members of each step one by one.
 absent=${absent%,2:6}
 SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.check=EIO@18 as_told late "$tmp/sgd.yaml" 3 "$absent" "${set[@]}"
 one_model late 3

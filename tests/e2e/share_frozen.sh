@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A member of a group is stopped by a signal for several times share.straggler_s: the others wait for it once, and go on. It comes back,
-# and what was learned equals the group in one process that is told who was absent when. So in all modes.
+# A member is stopped by SIGSTOP for several times share.straggler_s: the others wait for it once, and then continue. It
+# returns, and the result equals the group in one process with the same list of absences. In all modes.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -15,22 +15,22 @@ frozen() {
 		--set share.straggler_s=1 --set share.ends=private --set train.checkpoint_every=0 --set train.schedule.warmup_epochs=0
 		--set link.timeout_ms=60000 --set link.heartbeat_ms=20000)
 	for pair in "${@:2}"; do set+=(--set "$pair"); done
-	# steps take a while, so that the one that comes back finds some left to do
+	# Steps take a while, so that the returning member finds some left to do.
 	points=(client.apply=delay:250@1+ '' client.apply=delay:250@1+)
 	while_they_train=stand_still members "$mode" "$config" 3 "${set[@]}"
 	said_late "$mode" 0 2
 	waits=$(grep -c "group-late: group $mode: .* without member 1, .*straggler_s" "$tmp/one.log" || true)
-	# once; a busy machine may make it late once more
+	# Once; a busy machine may make it late one more time.
 	[ "$waits" -ge 1 ] && [ "$waits" -le 2 ] || fail "$mode: the others waited $waits times for the member that stood still"
 	[[ $absent = *1:* ]] || fail "$mode: the member that stood still was in every step"
 	as_told "$mode" "$config" 3 "$absent" "${set[@]}"
 }
-# step_of NAME: the number of its last step in log.jsonl
+# step_of NAME: prints the number of its last step in log.jsonl.
 step_of() { sed -nE '/^\{"type":"step"/s/.*"step":([0-9]+),.*/\1/p' "$tmp/$1/log.jsonl" | tail -n 1; }
 is_at() { [ "$(step_of "$1")" -ge "$2" ]; }
 late_at() { sed -nE "s/.*group-late: group $mode: step ([0-9]+) was done without member 1,.*/\1/p" "$tmp/one.log" | head -n 1; }
-# stand_still: member 1, until the others have left it out and are 6 steps further. In serial a step is one member's turn: with this seed
-# member 1 waits at most 4 steps for its next one, so it misses a turn of its own, too
+# stand_still: stops member 1 until the others have left it out and are 6 steps ahead. In serial mode a step is one
+# member's turn. With this seed member 1 waits at most 4 steps for its next turn, so it misses one of its own, too.
 stand_still() {
 	wait_for "$mode: member 1 does not train" has_steps "$mode-1" 2
 	signal STOP "${pid[1]}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Members that come and go (share.clients: 2..4): two begin, a third one joins, one is stopped and comes back, while the server and a
-# member are killed. What all learn equals the group in one process that is told who was there when. Below the least number the
-# group waits, and says for whom. In modes sync and rounds.
+# Members come and go (share.clients: 2..4): two begin, a third joins, one is stopped and returns, while the server and
+# a member are killed. The result equals the group in one process with the same list of absences. Below the least number
+# the group waits, and says for whom. In modes sync and rounds.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -16,7 +16,7 @@ set=(--set train.epochs=1000 --set train.eval_every=0 --set data.partition=iid -
 	--set link.on_server_lost=wait)
 
 mode=()
-# Members hold in every step, and go on while this script waits for them in `paced`: they never get ahead of it
+# pace: members hold in every step until this script, waiting in `paced`, releases them; so they never get ahead of it.
 pace() {
 	while sleep 0.05; do
 		[ ! -e "$tmp/pace" ] || for k in 0 1 2 3; do : >"$tmp/$(cat "$tmp/pace")-$k.go"; done
@@ -32,13 +32,13 @@ paced() { # GROUP COMMAND…
 ends() { # GROUP STATUS WHAT MEMBER…
 	for k in "${@:4}"; do paced "$1" ends_with "${pid[k]}" "$2" $patience "member $k, $3"; done
 }
-# begin GROUP MEMBER STEPS [argument]…: $point: one more failpoint
+# begin GROUP MEMBER STEPS [argument]…: starts a member. $point: one more failpoint.
 begin() {
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=hold@1+${point:+,$point} start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" ${mode[@]+"${mode[@]}"} \
 		--set server="$endpoint" --set share.group="$1" --set share.member="$2" --set train.max_steps="$3" "${@:4}"
 	pid[$2]=$client_pid
 }
-# stop GROUP MEMBER: as a user does
+# stop GROUP MEMBER: stops it by SIGINT, as a user does.
 stop() {
 	signal TERM "${pid[$2]}"
 	ends "$1" 0 stopped "$2"
@@ -47,7 +47,7 @@ last_step() { sed -n 's/.*"type":"step","step":\([0-9]*\),.*/\1/p' "$tmp/$1/log.
 trained() { grep '"type":"step"' "$tmp/$1/log.jsonl" | grep -vc '"skipped":true'; }
 behind() { [ "$(last_step "$1")" -ge "$2" ]; }
 is_in() { paced "$1" wait_for "member $2 of $1 does not come to step $3" behind "$1-$2" "$3"; }
-# absent GROUP STEPS MEMBER…: who was not there when, by their logs, as --absent has it
+# absent GROUP STEPS MEMBER…: prints who was absent when, by their logs, in the form that --absent takes.
 absent() {
 	python3 - "$tmp" "$@" <<-'PY'
 		import json, sys
@@ -70,7 +70,7 @@ absent() {
 		print(",".join(items))
 	PY
 }
-# equals GROUP STEPS MEMBER…: all of them end as in one process
+# equals GROUP STEPS MEMBER…: all of them end as in one process.
 equals() {
 	local list
 	list=$(absent "$@")
@@ -80,7 +80,7 @@ equals() {
 	for k in "${@:3}"; do same_run "$1-$k" "$1-oracle/member-$k" "$(steps_of "$1-oracle/member-$k")"; done
 }
 
-# come_and_go GROUP SERVER: its log
+# come_and_go GROUP SERVER: SERVER names the server's log.
 come_and_go() {
 	begin $1 0 40
 	begin $1 2 40
@@ -102,7 +102,7 @@ come_and_go() {
 	equals $1 40 0 1 2
 }
 
-# killed GROUP SERVER SERVER: … while the server and a member are killed, and too few are left
+# killed GROUP SERVER SERVER: the server and a member are killed, and too few members are left for a while.
 killed() {
 	begin $1 3 48
 	begin $1 1 48
@@ -124,7 +124,8 @@ killed() {
 	equals $1 48 0 1 3
 }
 
-# giver GROUP SERVER: … while the member is killed that hands over its head and tail; another one does
+# giver GROUP SERVER: the member is killed that hands over its head and tail to a new member; another member hands them
+# over.
 giver() {
 	point=client.gives=kill begin $1 0 40
 	begin $1 2 40 # two alone, with which the group begins: a third one could be a newcomer already
@@ -139,7 +140,8 @@ giver() {
 	equals $1 40 0 1 2
 }
 
-# taker GROUP SERVER SERVER: … while the server is killed as it hands them over, and then the newcomer as it takes them. Nobody waits
+# taker GROUP SERVER SERVER: the server is killed as it hands them over, then the new member as it takes them. Nobody
+# waits.
 taker() {
 	end_process "$server_pid"
 	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.gives=kill serve $2

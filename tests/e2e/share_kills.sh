@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Members and the server of a group are killed at random moments, one after another, and come back: the group ends with the losses and
-# weights of the same group in one process, byte for byte. With AdamW and codecs that keep state. SPLIT_KILLS says how many kills there
-# are (6), unless all members are done before; SPLIT_SEED which; SPLIT_STEPS how long the run is. SPLIT_RANKS: so many servers are the
-# ranks of an MPI job, of which one or all are killed, and whatever ends the job, it is started again. SPLIT_SET: more settings
-# (KEY=VALUE …), as of another mode.
+# Members and the server of a group are killed at random moments, one after another, and restarted: the group ends with
+# the losses and weights of the group in one process, byte for byte. With AdamW and codecs that keep state. SPLIT_KILLS:
+# the number of kills (6), fewer if all members finish before. SPLIT_SEED: the random seed. SPLIT_STEPS: the length of
+# the run. SPLIT_RANKS: the number of servers, which are the ranks of an MPI job; one or all of them are killed, and the
+# job is restarted whatever ended it. SPLIT_SET: more settings (KEY=VALUE …), such as another mode.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -27,7 +27,7 @@ client oracle "$tmp/client.yaml" --local "${set[@]}" || fail "the oracle: exit s
 seed=${SPLIT_SEED:-$$}
 RANDOM=$seed
 echo "share_kills: seed $seed, $kills kills, $steps steps, $ranks servers"
-# serve: the first time, and whenever it was killed. mend: what has ended by itself serves again
+# serve: starts the server, at first and after each kill. mend: restarts a job that has ended by itself.
 if [ "$ranks" = 1 ]; then
 	endpoint=tcp://127.0.0.1:$(free_port)
 	serve() { start_server serving "listen=$endpoint"; }
@@ -44,8 +44,8 @@ else
 	strike() { kill_ranks $((RANDOM % 2 ? 1 : ranks)); }
 fi
 alive() { kill -0 "${pid[$1]}" 2>/dev/null; }
-# begin K: member K, which goes on where it can; one that was killed before its first checkpoint begins anew, and one that was done has
-# nothing to go on with
+# begin K: starts member K, which resumes if it can. A member that was killed before its first checkpoint begins anew; a
+# finished one has nothing to resume.
 begin() {
 	local k=$1 how=--fresh
 	if grep -q '"type":"summary"' "$tmp/member-$k/log.jsonl" 2>/dev/null && ! compgen -G "$tmp/member-$k/checkpoint-*" >/dev/null; then
@@ -54,11 +54,11 @@ begin() {
 		return
 	fi
 	! compgen -G "$tmp/member-$k/checkpoint-*.safetensors" >/dev/null || how=--resume
-	# steps of 30 ms, so that a fast machine is not done before the first kill
+	# Steps of 30 ms, so that a fast machine does not finish before the first kill.
 	start_slow_client 1 30 "member-$k" "$tmp/client.yaml" $how --set server="$(where "$k")" --set share.member=$k "${set[@]}"
 	pid[k]=$client_pid
 }
-# 0 once the group has gone on since the last kill; or nobody comes back for what has no more to do
+# goes_on: succeeds once the group has made progress since the last kill, or has finished.
 goes_on() {
 	mend
 	[ "$tmp/member-0/log.jsonl" -nt "$tmp/struck" ] || ! alive 0 || ! alive 1 || ! alive 2

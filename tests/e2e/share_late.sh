@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A member that stands still: the others wait for share.straggler_s, once, and go on without it. It comes back, is told which steps
-# it missed, and trains on. What was learned equals the group in one process that is told who was absent when.
+# A member pauses: the others wait share.straggler_s for it, once, and continue without it. It returns, is told which
+# steps it missed, and trains on. The result equals the group in one process with the same list of absences.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -12,7 +12,7 @@ set=(--set train.epochs=1000 --set train.max_steps=$steps --set train.eval_every
 	--set share.straggler_s=2 --set train.checkpoint_every=0 --set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000
 	--set link.heartbeat_ms=20000 --set codec='topk:0.5,ef=true')
 
-# steps take a while, so that the one that comes back finds some left to do: member 1, which stands still as it begins its 4th step
+# Steps take a while, so that member 1, which pauses as it begins its 4th step, finds some left to do when it returns.
 points=(client.apply=delay:250@1+ client.begin=delay:5000@4 client.apply=delay:250@1+)
 members late "$config" 3 "${set[@]}"
 said_late late 0 2
@@ -23,14 +23,15 @@ grep -q 'WARN late: step' "$tmp/late-1.log" || fail 'the member does not say tha
 
 as_told late "$config" 3 "$absent" "${set[@]}"
 
-# a member whose gradient holds NaN is left out of that step, and the others are not
+# A member whose gradient has NaN is left out of that step; the others are not.
 points=('' client.check=EIO@3 '')
 nan=("${set[@]}" --set train.on_nan=skip --set train.max_steps=6 --set share.straggler_s=0)
 members nan "$config" 3 "${nan[@]}"
 [ "$absent" = 1:3 ] || fail "absent were $absent, not 1:3"
 as_told nan "$config" 3 1:3 "${set[@]}" --set train.max_steps=6
 
-# a member is killed, and the others go on without it: it comes back with the head and tail of its checkpoint, and nobody goes back
+# A member is killed, and the others continue. It returns with the head and tail of its checkpoint, and nobody goes
+# back.
 set+=(--set share.clients=3 --set train.checkpoint_every=6 --set share.straggler_s=1 --set train.max_steps=40)
 begin() { # MEMBER [argument]…: $point: one more failpoint
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:250@1+${point:+,$point} start_client "$group-$1" "$config" "${@:2}" \
@@ -57,7 +58,8 @@ grep -q 'ends-behind' "$tmp/gone-2.log" || fail 'the member that was gone does n
 ! grep -q 'group-back: group gone' "$tmp/one.log" || fail 'the group went back'
 [ "$(steps_of gone-2)" = 40 ] || fail "the member that was gone has $(steps_of gone-2) steps, not 40"
 
-# the server ends, too: what the others did meanwhile stays. The member goes on behind them; where heads and tails are shared it cannot
+# The server ends, too: the others' progress is kept. The member continues behind them, unless heads and tails are
+# shared.
 for ends in private step; do
 	group=apart-$ends
 	set+=(--set share.ends=$ends)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The end of a group's run, in each mode. A member is killed before the checkpoint of its last step is on its disk: the others, which are
-# done, wait for it, and do those steps with it once more; in two of the modes the server is killed meanwhile, too. Then the server is
-# killed when it has noted that all may leave, and nobody has heard so; a member is killed while it waits for the server. The others end
-# without it, and so does it without them. All have the weights of the same group in one process. In one mode a member is killed while
-# its first checkpoint is being written, and another one soon after all have begun anew.
+# The end of a group's run, in each mode. A member is killed before the checkpoint of its last step is on its disk: the
+# others, which have finished, wait for it and repeat those steps with it; in two modes the server is killed meanwhile,
+# too. Then the server is killed when it has noted that all may leave, before anybody was told. Then a member is killed
+# while it waits for the server: the others end without it, and later it ends without them. All have the weights of the
+# group in one process. In one mode a member is killed while its first checkpoint is being written, and another one soon
+# after all have begun anew.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -12,10 +13,10 @@ write_config "$tmp/client.yaml"
 sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/' "$tmp/client.yaml"
 use_adamw "$tmp/client.yaml"
 epochs=(--set train.epochs=2 --set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
-# last_step NAME: the number of the last step of all members
+# last_step NAME: prints the number of the last step of all members.
 last_step() { grep -ho '^{"type":"step","step":[0-9]*' "$tmp/$1"/member-*/log.jsonl | grep -o '[0-9]*$' | sort -n | tail -n 1; }
 serve() { SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=${2:-} start_server "$1" "listen=$endpoint" "store=$tmp/store-$name"; }
-# member K [argument]…: it trains, or goes on
+# member K [argument]…: starts or resumes member K.
 member() {
 	local k=$1
 	shift
@@ -39,8 +40,8 @@ alike() {
 	signal TERM "$server_pid"
 	ends_with "$server_pid" 0 $patience "$name: the server"
 }
-# dies_at_end [kill-server]: member $slow has no checkpoint of its last step, and one of an earlier step: one that was killed before its
-# first one has nothing to come back with. Its disk is slower than the steps: the others wait for it, so all have a step in common.
+# dies_at_end [kill-server]: member $slow has no checkpoint of its last step, but one of an earlier step, without which
+# it could not resume. Its disk is slower than the steps: the others wait for it, so all have a step in common.
 dies_at_end() {
 	name=$mode-dies
 	serve "$name-server"
@@ -58,7 +59,7 @@ dies_at_end() {
 	end 0 1 2
 	alike
 }
-# unheard: all may leave, and the server dies before anybody hears so
+# unheard: the server dies after all may leave, before anybody was told.
 unheard() {
 	name=$mode-unheard
 	serve "$name-server" server.let_go=kill
@@ -71,8 +72,8 @@ unheard() {
 	end "$slow"
 	alike
 }
-# anew: a member that was killed before its first checkpoint begins anew, and so do all. The checkpoints of the others are of another
-# past then: one that is killed before it has written a new one begins anew as well.
+# anew: a member that was killed before its first checkpoint begins anew, and so all do. The others' checkpoints then
+# belong to an abandoned run: a member that is killed before it wrote a new one begins anew as well.
 anew() {
 	name=$mode-anew
 	serve "$name-server"
@@ -85,7 +86,7 @@ anew() {
 	end 0 1 2
 	alike
 }
-# behind: a member is killed, the others end without it, and do not come again: it hears so
+# behind: a member is killed, and the others end without it and do not return; it is told so.
 behind() {
 	name=$mode-behind
 	serve "$name-server"
@@ -103,7 +104,7 @@ for mode in sync serial rounds; do
 	set=(--set share.mode=$mode --set share.group=$mode --set share.ends=private --set share.clients=3 --set share.straggler_s=0 --set data.partition=iid
 		--set train.checkpoint_every=2 --set link.on_server_lost=wait --set link.retry_ms=20 --set codec='topk:0.3,ef=true|quant:8')
 	client $mode "$tmp/client.yaml" "${set[@]}" "${epochs[@]}" --local || fail "$mode in one process: exit status $?"
-	# the one whose step is the last of all: in mode serial another member's may be
+	# $slow is the member with the last step of all; in mode serial that may be any member.
 	for slow in 1 0 2; do ! grep -q "^{\"type\":\"step\",\"step\":$(last_step $mode)," "$tmp/$mode/member-$slow/log.jsonl" || break; done
 	others=($(printf '%s\n' 0 1 2 | grep -v "$slow"))
 	last=$(steps_of $mode/member-$slow)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A group over links equals the same group in one process, byte for byte: losses of every member and step, and weights. With dropout,
-# batch norm, ragged chunks, several optimizers and codecs that keep state. Then who may join, and what differs is refused by its key.
+# A group over links equals the group in one process, byte for byte: losses of every member and step, and weights. With
+# dropout, batch norm, ragged chunks, several optimizers and codecs that keep state. Clients that may not join are
+# refused, with the differing key.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -18,7 +19,7 @@ group batches "$tmp/sgd.yaml" 2 $private data.partition=batch codec=qsgd:16
 group alone "$tmp/sgd.yaml" 1 $private codec=quant:4
 grep -q '"skipped":true' "$tmp"/*/log.jsonl && fail 'a step was skipped'
 
-# weights from a file, which the server does not have: each member brings them, once they are stored none does
+# Weights from a file that the server lacks: each member uploads them; once they are stored, none does.
 group from_file "$tmp/sgd.yaml" 2 $private data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
 group from_store "$tmp/sgd.yaml" 2 $private data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A group whose members several servers have, the ranks of an MPI job: losses and weights are those of the same group in one process,
-# byte for byte, with codecs that keep state, batch norm, AdamW and unequal shares. Who connects to the wrong rank is told so. Then
-# members and ranks are killed (share_kills.sh).
+# A group whose members are on several servers, the ranks of an MPI job: losses and weights equal those of the group in
+# one process, byte for byte, with codecs that keep state, batch norm, AdamW and unequal shares. A client that connects
+# to the wrong rank is told so. Then members and ranks are killed (share_kills.sh).
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -12,7 +12,7 @@ sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/epochs: 1/epochs: 10000
 use_adamw "$tmp/client.yaml"
 sed -i 's/lr: 0.002/lr: 0.0005/' "$tmp/client.yaml"
 
-# member NAME K CLIENTS [argument]…: member K, at its rank
+# member NAME K CLIENTS [argument]…: starts member K at its rank.
 member() {
 	local name=$1 k=$2
 	start_client "$name-$k" "$tmp/client.yaml" --set server="$(server_of "$k" "$3")" --set share.group="$name" --set share.clients="$3" \
@@ -39,7 +39,7 @@ end_job
 group moments 3 2 share.mode=rounds share.round=7 share.ends=round codec.end_mean=quant:8 data.partition=iid codec=quant:8
 end_job
 group two 5 2 share.ends=private data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
-# whoever connects to the wrong rank, or asks for what ranks do not have
+# clients that connect to the wrong rank, or ask for what ranks do not support
 refused() {
 	local name=$1 phrase=$2 rc=0
 	client "$name" "$tmp/client.yaml" --set server=tcp://127.0.0.1:"$port" --set share.group=two "${@:3}" || rc=$?
@@ -49,7 +49,8 @@ refused wrong_rank 'this server is rank 0 of 2 and has members 0 to 1; member 3 
 refused too_few 'it has 2 members at least, not 1' --set share.clients=1
 end_job
 
-# rank 0 has member 0 alone. It is stopped for several times share.straggler_s: the other rank goes on without it, and rank 0 with it
+# Rank 0 has only member 0, which is stopped for several times share.straggler_s: the other rank continues, and rank 0
+# with it.
 late=(--set share.ends=private --set train.max_steps=36 --set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=0 --set share.straggler_s=1
 	--set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000)
 begin_job 2
@@ -71,8 +72,9 @@ client late "$tmp/client.yaml" --local "${late[@]}" --set share.group=late --set
 for k in 0 1 2; do same_run late-$k late/member-$k 36; done
 end_job
 
-# Member 0 is killed and comes back behind the others: all ranks go back in the same job. It has fewer steps to do. Rank 0 has nobody
-# then, and the members of the other rank train on. The job dies, begins again, and they end their runs.
+# Member 0 is killed and returns behind the others: all ranks go back within the same job. It has fewer steps to do, so
+# rank 0 then has no member, and the other rank's members train on. The job dies and is restarted, and they finish their
+# runs.
 set_back=(--set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=5 --set share.straggler_s=0
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0 --set link.on_server_lost=wait --set link.retry_ms=20)
 back=("${set_back[@]}" --set share.ends=step --set codec.end_mean=quant:8)
@@ -101,8 +103,8 @@ few_files() { local r; for r in 0 1; do [ "$(find "$tmp/store/rank-$r" -name 'se
 wait_for 'ranks keep more than the last checkpoint of a run that is over' few_files
 end_job
 
-# a member is killed before the checkpoint of its last step is there: that of the other rank, which is done, waits and does the steps once
-# more
+# A member is killed before the checkpoint of its last step exists: the finished member of the other rank waits, and
+# repeats the steps.
 end=("${set_back[@]}" --set share.ends=private --set train.max_steps=23)
 begin_job 2
 for k in 0 1; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# share.mode: rounds. Each member trains a copy of the middle, and the copies are averaged after every round: over links as in one
-# process, byte for byte, for all that can become of the optimizer's moments. A member that is late has no part in its round. Members
-# and the server are killed inside a round, and all go back to where it began. What cannot be is refused.
+# share.mode: rounds. Each member trains a copy of the middle, and the copies are averaged after every round: over links
+# as in one process, byte for byte, for every treatment of the optimizer's moments. A late member takes no part in its
+# round. If members or the server are killed inside a round, all go back to its beginning. Invalid settings are refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -33,15 +33,15 @@ for pair in 'keep average' 'average zero'; do
 	read -r a b <<<"$pair"
 	[ "$(params "$a/member-0")" != "$(params "$b/member-0")" ] || fail "share.moments: $pair make no difference"
 done
-# a member that has fewer samples trains its own alone
+# A member with fewer samples trains only its own.
 [ "$(for k in 0 1 2; do steps_of unequal/member-$k; done | sort -u | wc -l)" -gt 1 ] || fail 'members with unequal data have equal steps'
 
-# one member alone is a run without a group
+# A group of one member equals a run without a group.
 client plain "$tmp/adamw.yaml" --local || fail "plain: exit status $?"
 client alone "$tmp/adamw.yaml" --local --clients 1 --set $private --set share.mode=rounds --set share.round=1 || fail "alone: exit status $?"
 same_run alone/member-0 plain "$(steps_of plain)"
 
-# a member that stands still has no part in that round, and its copy is replaced
+# A member that pauses takes no part in that round, and its copy is replaced by the mean.
 late_member late "$tmp/sgd.yaml" 5 30 --set $private --set share.mode=rounds --set share.round=3 --set data.partition=iid --set train.epochs=5
 
 killed kills "$tmp/adamw.yaml" 48 $private share.mode=rounds share.round=4 train.checkpoint_every=5 codec="$feedback"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Numbers of members that come and go (share.clients: 2..3): one that lost its link leaves after share.straggler_s and comes back; a
-# number that is free is another client's, one that is not is refused; and what becomes of a group that everybody has left.
+# Members that come and go (share.clients: 2..3) and their numbers: a member that lost its link leaves after
+# share.straggler_s and returns; a free number goes to another client, a taken one is refused; and the fate of a group
+# that all have left.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -28,7 +29,7 @@ stop() {
 	ends_with "${pid[$1]}" 0 $patience "member $1, stopped"
 }
 
-# a link that is lost does not leave at once
+# A member whose link is lost does not leave at once.
 for k in 0 1 2; do begin m$k $k 100000; done
 comes_to m2 6
 end_process "${pid[2]}"
@@ -42,7 +43,7 @@ comes_to m2 $(($(last_step m0) + 2))
 grep -q 'ends-behind\|INFO joined' "$tmp/m2.log" || fail 'the member that was gone does not say that it missed steps'
 ! grep -q group-back "$tmp/one.log" || fail 'the group went back'
 
-# a number that somebody has, and one that is free
+# a number that is taken, and one that is free
 had=${pid[2]}
 begin again 2 100000 --set link.on_server_lost=exit
 wait_for 'a second member 2 is not refused' grep -q 'another client is member 2 of group g' "$tmp/again.log"
@@ -53,7 +54,7 @@ begin other 1 100000
 comes_to other $(($(last_step m0) + 2))
 grep -q 'INFO joined: the group did steps 1 to' "$tmp/other.log" || fail 'the client with a free number did not begin where the group is'
 
-# everybody leaves, the server ends, and the group goes on with whoever comes
+# All leave and the server ends; the group continues with whoever returns.
 for k in 0 1; do stop $k; done
 says one 'group-short: group g waits .*: 1 members are there, and share.clients needs 2; not there: 0 (has left), 1 (has left)'
 signal TERM "${pid[2]}" # its step waits for others
@@ -68,7 +69,7 @@ begin m0 0 $((at + 12)) --resume
 for k in 0 2; do ends_with "${pid[k]}" 0 $patience "member $k of a group that everybody had left"; done
 [ "$(last_step m0)" = $((at + 12)) ] && [ "$(steps_of new)" -le 13 ] || fail 'the group did not go on from where everybody had left it'
 
-# The group begins anew once its run is over
+# The group begins anew after its run is over.
 begin m0 0 6 --fresh
 begin m1 1 6 --fresh
 for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k of a new run"; done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# share.mode: serial. Members take turns: over links they learn what they learn in one process, byte for byte, and each step is one
-# member's. A member that is late loses its turn. Members and the server are killed, and all goes on. What cannot be is refused.
+# share.mode: serial. Members take turns: over links they learn what they learn in one process, byte for byte, and each
+# step belongs to one member. A late member loses its turn. Members and the server are killed, and the run continues.
+# Invalid settings are refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -14,7 +15,7 @@ group four "$tmp/adamw.yaml" 4 $private share.mode=serial data.partition=by_labe
 	codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true codec.mid_grad=qsgd:16
 group weights "$tmp/sgd.yaml" 2 $private share.mode=serial data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
 
-# a step is one member's, every member has all of its own batches, and no two epochs have the same order
+# Each step is one member's, every member has all its own batches, and each epoch has another order.
 steps() { sed -n 's/^{"type":"step","step":\([0-9]*\),.*/\1/p' "$tmp/$1/log.jsonl"; }
 all=$(for k in 0 1 2; do steps three/member-$k; done | sort -n | tr '\n' ' ')
 [ "$all" = "$(seq -s ' ' 1 "$(echo $all | wc -w)") " ] || fail "the members' steps are not each once: $all"
@@ -25,12 +26,12 @@ first=$(steps two/member-0 | awk '$1 <= 12' | tr '\n' ' ')
 second=$(steps two/member-0 | awk '$1 > 12 {print $1 - 12}' | tr '\n' ' ')
 [ "$first" != "$second" ] || fail "both epochs have one order: $first"
 
-# one member alone has all turns: a run without a group
+# A group of one member has all turns: it equals a run without a group.
 client plain "$tmp/sgd.yaml" --local || fail "plain: exit status $?"
 client alone "$tmp/sgd.yaml" --local --clients 1 --set $private --set share.mode=serial || fail "alone: exit status $?"
 same_run alone/member-0 plain "$(steps_of plain)"
 
-# a member that stands still loses its turn, and has others later
+# A member that pauses loses its turn, and has others later.
 late_member late "$tmp/sgd.yaml" 3 30 --set $private --set share.mode=serial --set data.partition=iid --set train.epochs=5
 
 killed kills "$tmp/adamw.yaml" 48 $private share.mode=serial train.checkpoint_every=5 codec='topk:0.3,ef=true|quant:8'

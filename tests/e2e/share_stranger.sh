@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A member of a group is killed, and somebody else asks for its seat who has all that the member had but the run's secret: its number, its
-# checkpoints, a listed key of his own. He names its steps, or begins anew. He is refused each time, also behind a server's end; nobody goes
-# back for him, the member comes back, and all learn what the same group learns in one process. Without keys and with them, over sessions
-# and over ranks.
+# A member of a group is killed, and a stranger asks for its seat. The stranger has everything that the member had
+# except the run's secret: its number, its checkpoints, and a listed key of its own. It names the member's steps, or
+# begins anew. It is refused each time, also after a restart of the server. Nobody goes back for it, the member returns,
+# and all learn what the group learns in one process. Without keys and with them, over sessions and over ranks.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -25,12 +25,12 @@ begin() {
 	start_client "$1" "$tmp/client.yaml" "${set[@]}" --set share.group="$group" --set server="$(where "$3")" --set share.member="$3" \
 		${key[@]+"${key[@]}"} "${@:4}"
 }
-# member K [argument]…: with $point
+# member K [argument]…: starts member K, with the failpoint $point.
 member() {
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=${point:-} begin "$group-$1" "site-$1" "$@"
 	pid[$1]=$client_pid
 }
-# disguise: all that member 1 has left is in the stranger's folder, as if it were of a run of his own
+# disguise: copies all that member 1 left into the stranger's folder, as if it were a run of its own.
 disguise() {
 	local file name
 	rm -rf "$tmp/$group-stranger"
@@ -45,7 +45,7 @@ disguise() {
 		mv "$tmp/$group-stranger/${file/checkpoint/forged}" "$tmp/$group-stranger/$file"
 	done
 }
-# refused WORDS [argument]…: the stranger
+# refused WORDS [argument]…: the stranger is refused with WORDS.
 refused() {
 	begin "$group-stranger" stranger 1 "${@:2}"
 	ends_with "$client_pid" 78 $patience "$group: the stranger"

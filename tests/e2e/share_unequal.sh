@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Members with files of their own, of unequal sizes, in each mode: over links they end as the group in one process, with a kill of a
-# member and of the server in between. What cannot be is refused, with a sentence that says what would be right.
+# Members with files of their own, of unequal sizes, in each mode: over links they end as the group in one process, over
+# a kill of a member and of the server. Invalid settings are refused, with a sentence that says what would be right.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -24,8 +24,8 @@ begin() { # GROUP MEMBER [argument]…
 		--set server="$endpoint" --set share.group="$1" --set share.member="$2" "${@:3}"
 	pid[$2]=$client_pid
 }
-# trains MODE STEPS KEPT [key=value]…: member 1 waits for its first checkpoint, behind step KEPT, and dies; the server dies while the
-# group waits for that member, and its next process at its seventh step
+# trains MODE STEPS KEPT [key=value]…: member 1 waits for its first checkpoint, after step KEPT, and dies. The server
+# dies while the group waits for that member, and its next process dies at its seventh step.
 trains() {
 	local mode=$1 steps=$2 kept=$3 more=() pair
 	for pair in "share.mode=$1" "${@:4}"; do more+=(--set "$pair"); done
@@ -47,7 +47,7 @@ trains rounds 18 6 share.epoch_steps=6
 trains serial 18 2 share.batches=6,4,2
 [ "$(steps_of serial-1)" = 12 ] && [ "$(steps_of serial-2)" = 6 ] || fail 'serial: members do not have their own steps'
 
-# refused NAME PHRASE MEMBERS [key=value]…: each of the members ends with that sentence
+# refused NAME PHRASE MEMBERS [key=value]…: each of the members ends with that sentence.
 refused() {
 	local name=$1 phrase=$2 k more=()
 	for pair in "${@:4}"; do more+=(--set "$pair"); done
@@ -61,7 +61,7 @@ refused() {
 begin other 0 --set share.wait_s=3
 wait_for 'member 0 does not wait' grep -q 'group other: member 0 is here' "$tmp/serial-again.log"
 refused other 'an epoch of group other has 6 steps, one of this client has 4: where members have unequal data, all need the same share.epoch_steps' 1 share.wait_s=3
-# one whose group cannot become complete ends in time, and says why
+# A member whose group cannot become complete ends in time, and says why.
 ends_with "${pid[0]}" 78 $patience 'other, member 0'
 grep -q 'group other was not complete within 3 s: missing are members 1 (refused: share.epoch_steps: an epoch of group other.*), 2$' \
 	"$tmp/other-0.log" || fail "the member that waits does not say for whom: $(cat "$tmp/other-0.log")"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/slow-targets.sh: which targets are next, what is written of those that pass, and that it fails where one does.
+# scripts/slow-targets.sh: which targets are next, what is recorded of those that pass, and that it fails if one fails.
 set -eu
 root=$PWD
 tmp=$(mktemp -d)
@@ -27,7 +27,7 @@ try() { # STATUS LINE ARGUMENT…: ends with it; its last line
 	scripts/slow-targets.sh "$@" >out 2>&1 || rc=$?
 	[ $rc = "$status" ] && grep -qE "^slow-targets: $line\$" <(tail -n 1 out) || fail "slow-targets.sh $*: exit status $rc, not $status with: $line"
 }
-# the one that passed longest ago, also where it is too long; no more than there is room for
+# The target that passed longest ago always runs, even if it takes too long; of the others only as many as fit.
 try 0 'echo a/b; cat: passed, [0-9]+ s' --minutes 4
 try 0 'true: passed, [0-9]+ s' --minutes 9
 [ "$(grep -c passed out)" = 2 ] || fail '9 minutes have room for two'
@@ -35,12 +35,12 @@ try 1 'FAILED: .*, status 3 after .*' --minutes 10
 grep -qx broken out || fail 'what a target said is not shown'
 try 64 'no target none .*' none
 git diff --quiet || fail 'the page changed without --record'
-# one that passed is the newest; one that failed keeps its line
+# A target that passed becomes the newest; a failed one keeps its line.
 try 1 'FAILED: .*' --record old bad
 git diff --numstat | grep -qP '^1\t1\t' || fail 'not one line of the page changed'
 grep -qE "^\| old \| \`echo a/b; cat\` \| 1 \| $(git rev-parse --short=9 HEAD) \| 20[-0-9]+ [0-9:]{5} \|\$" docs/results/slow-targets.md ||
 	fail "$(cat docs/results/slow-targets.md)"
 try 0 'true: passed, [0-9]+ s' --minutes 1
-# what is not committed is not what the commit has
+# Uncommitted changes are not part of the recorded commit.
 touch scripts/x && git add scripts/x
 try 0 'the tree is not that of commit .*: not recorded' --record new

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# deploy/slurm/splits.sbatch, with a stand-in for mpirun: a job that died begins again, one that is told to end passes that on, and
-# one that no other try would mend ends: a program that is missing, and a config that is wrong.
+# deploy/slurm/splits.sbatch, with a stand-in for mpirun: a job that died is restarted, one that is told to end passes
+# the signal on, and one that a restart cannot help ends: with a missing program or a wrong config.
 set -eu
 cd "$(dirname "$0")/../.."
 [ -z "${SAN:-}" ] || { echo 'the same in every build'; exit 77; }
@@ -8,13 +8,13 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/bin"
 fail() { echo "FAILED: $*"; cat "$tmp/out"; exit 1; }
-# mpirun_is BODY: what stands in for it; $tmp/tries has a line for each start
+# mpirun_is BODY: makes the stand-in; $tmp/tries gets a line per start.
 mpirun_is() {
 	rm -f "$tmp/tries"
 	printf '#!/bin/sh\necho "$*" >>%s/tries\n%s\n' "$tmp" "$1" >"$tmp/bin/mpirun"
 	chmod +x "$tmp/bin/mpirun"
 }
-# job STATUS TRIES: the script ends so, behind so many starts
+# job STATUS TRIES: the script ends with STATUS, after TRIES starts.
 job() {
 	local rc=0
 	PATH=$tmp/bin:$PATH RANKS=2 SPLITS=$splits timeout -k 5 60 deploy/slurm/splits.sbatch "$tmp/config.yaml" >"$tmp/out" 2>&1 || rc=$?

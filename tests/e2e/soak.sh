@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Sixteen clients at once with a middle of their own each, which come and go: a run is followed by the next until the time
-# is over, and now and then one is interrupted and resumed. Every run ends with the weights and losses that it has alone,
-# byte for byte, and the server's memory does not grow: every 15 s all clients pause between two runs, and what the server
-# holds without a session is a sample.
-# Two things are sampled: its heap, of which a run leaves nothing behind, and its resident memory, where fragments are in
-# it too. glibc's caches of freed blocks, one a thread, are off in this server: they fill for an hour and count as used.
-# SPLIT_SOAK_S: seconds (3; with SPLIT_LONG=1: 3600). SPLIT_SOAK_HEAP_KB_MIN: the bound on the slope of the heap, in KiB a
-# minute (1), asserted from five minutes on, and SPLIT_SOAK_KB_MIN that of resident memory (10), from half an hour on: it goes
-# up and down by some 200 KiB with where the last blocks lie, which makes a slope of any in less time.
-# SPLIT_SOAK_CSV: where the samples go (seconds, KiB resident, bytes of heap).
+# Sixteen clients at once, each with a middle of its own, come and go: run follows run until the time is over, and some
+# runs are interrupted and resumed. Every run ends with the weights and losses that it has alone, byte for byte, and the
+# server's memory does not grow: every 15 s all clients pause between two runs, and the memory of the idle server is
+# sampled.
+#  Two values are sampled: the heap, in which a run leaves nothing behind, and the resident memory, which includes
+# fragments. glibc's per-thread caches of freed blocks are off in this server: they fill for an hour and count as used.
+#  SPLIT_SOAK_S: seconds (3; with SPLIT_LONG=1: 3600). SPLIT_SOAK_HEAP_KB_MIN: the bound on the slope of the heap, in
+# KiB per minute (1), checked from five minutes on. SPLIT_SOAK_KB_MIN: that of resident memory (10), checked from half
+# an hour on, because it varies by about 200 KiB with the places of the last blocks, which gives any slope in less time.
+# SPLIT_SOAK_CSV: the file for the samples (seconds, KiB resident, bytes of heap).
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -22,7 +22,7 @@ GLIBC_TUNABLES=glibc.malloc.tcache_count=0 start_server host limits.sessions=24
 host_pid=$server_pid
 write_config "$tmp/client.yaml"
 
-# What differs between them: seed, cut, codec, chunks; four kinds, each with four seeds
+# arguments N: the clients differ in seed, cut, codec and chunks; four kinds, each with four seeds.
 arguments() { # N
 	case $(($1 % 4)) in
 	0) echo "train.seed=$1" ;;
@@ -31,7 +31,7 @@ arguments() { # N
 	3) echo "train.seed=$1 train.chunks=2 codec=f16" ;;
 	esac
 }
-# argv NAME N [argument]…: the command line of a run, in $argv
+# argv NAME N [argument]…: sets $argv to the command line of a run.
 argv() {
 	local name=$1 pair
 	argv=("$SPLITC" train "$tmp/client.yaml" --set log.dir="$tmp/$name" --set control="$tmp/$name.sock")
@@ -46,7 +46,8 @@ run() {
 for n in $(seq $clients); do run "solo$n" "$n" || fail "client $n alone: status $?"; done
 [ "$(learned solo1)" != "$(learned solo5)" ] || fail 'the runs are all the same'
 
-# One client: run after run until the file `over` is there. A word about each goes to its file, `FAILED …` where it is bad.
+# live N: one client, run after run until the file `over` exists. It writes a word about each run to its file: `FAILED
+# …` on a failure.
 live() { # N
 	local n=$1 round=0 pid rc
 	while [ ! -e "$tmp/over" ] || ! grep -qs '^run' "$tmp/c$n.word"; do
@@ -56,7 +57,7 @@ live() { # N
 		argv "c$n" "$n"
 		"${argv[@]}" >"$tmp/c$n.log" 2>&1 &
 		pid=$!
-		# every seventh run is interrupted somewhere, and resumed
+		# Every seventh run is interrupted somewhere, and resumed.
 		if [ $(((round + n) % 7)) = 0 ]; then
 			sleep "0.$((RANDOM % 9))"
 			kill -INT "$pid" 2>/dev/null || true
@@ -67,7 +68,7 @@ live() { # N
 			run "c$n" "$n" --resume || rc=$?
 			echo resumed >>"$tmp/c$n.word"
 		fi
-		# interrupted before it listened to signals, or before its session stood
+		# interrupted before it handled signals, or before its session was open
 		case $rc in 69 | 130) [ -e "$tmp/c$n/model.safetensors" ] || continue ;; esac
 		[ $rc = 0 ] || { echo "FAILED round $round: status $rc" >>"$tmp/c$n.word"; return; }
 		cmp -s "$tmp/c$n/model.safetensors" "$tmp/solo$n/model.safetensors" && [ "$(learned "c$n")" = "$(learned "solo$n")" ] ||
@@ -115,7 +116,7 @@ ask "$SPLITS" "$tmp/host.sock" "$tmp/host.json"
 signal TERM "$host_pid" # with a sanitizer, this is when it says what leaked
 ends_with "$host_pid" 0 "$patience" 'the server'
 
-# COLUMN UNIT: least squares over the samples behind the first fifth
+# slope_of COLUMN UNIT: least squares over the samples, without the first fifth.
 slope_of() {
 	awk -v column="$1" -v unit="$2" -v from=$((seconds / 5)) '$1 >= from {n++; v = $column / unit; x += $1; y += v; xx += $1 * $1; xy += $1 * v}
 		END {printf("%.2f", 60 * (n * xy - x * y) / (n * xx - x * x))}' "$samples"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The oracle: training over the link gives the losses of every step and the final weights of `--local`, byte for byte, for
-# every cut, number of chunks, number of threads, codec, and origin of the weights. The last batch is ragged, dropout is on.
+# The central test: training over the link gives the losses of all steps and the final weights of `--local`, byte for
+# byte, for every cut, number of chunks, number of threads, codec, and origin of the weights. The last batch is ragged,
+# dropout is on.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -33,7 +34,7 @@ local_run() {
 	client "$name" "$config" --local "${set[@]}" || fail "$name: exit status $?"
 }
 
-# `make test` leaves out the most chunks
+# `make test` omits the largest number of chunks.
 for chunks in 1 4 $([ -n "${SPLIT_QUICK:-}" ] || echo 8); do
 	for cut in partition=1:-1 partition=2:-2 partition=2:-1 partition=1:-2 head_end=features.0.1; do
 		local_run "local $chunks $cut" "$cut" train.chunks=$chunks
@@ -78,7 +79,7 @@ for other in 'resnet18 partition=3:-2' 'resnet50 head_end=layer1.1.relu' 'resnex
 	compare "two $name" "local $name" "$two" model.name=$name model.width=0.05 "$cut" threads=2
 done
 
-# weights from a file: uploaded at first, then found in the store, and by another server on the same store too
+# Weights from a file: uploaded at first, then found in the store, also by another server on the same store.
 weights="$tmp/local 4 partition=1:-1/model.safetensors"
 from=(model.weights="$weights")
 local_run 'local file' "${from[@]}"
@@ -92,7 +93,7 @@ printf damaged | dd of="$(ls "$tmp/store"/*.f32)" conv=notrunc bs=1 seek=4096 st
 compare 'damaged in the store' 'local file' "$one" "${from[@]}"
 grep -q ' store-damaged: ' "$tmp/one.log" || fail 'damage in the store was not logged'
 
-# codecs: both sides see the same values as one process does
+# Codecs: both sides see the same values as one process does.
 for codec in quant:8 topk:0.1 f16 'topk:0.2|quant:8'; do
 	local_run "local $codec" codec="$codec"
 	compare "one $codec" "local $codec" "$one" codec="$codec"
@@ -110,14 +111,14 @@ for codec in none quant:8; do
 	compare "two insert $codec" "local insert $codec" "$two" "${insert[@]}" threads=2
 done
 
-# the other methods and the stochastic ones among them
+# the other methods, among them stochastic ones
 for codec in 'quant:8,round=stochastic' sortquant:6+2 'randomk:0.2|qsgd:255' 'lowrank:3,warm=true' 'threshold:0.01|zstd'; do
 	both=(codec.head_act="$codec" codec.head_grad="$codec" partition=2:-2)
 	local_run "local $codec" "${both[@]}"
 	compare "two $codec" "local $codec" "$two" "${both[@]}"
 done
 
-# an optimizer with two moments and a count of steps; evaluations between steps are none of them
+# An optimizer with two moments and a step count; evaluations between steps do not count as steps.
 config=$tmp/adamw.yaml
 write_config "$config"
 use_adamw "$config"
@@ -134,7 +135,7 @@ config=$tmp/client.yaml
 
 # parts smaller than a tensor, and a window of two of them
 compare 'small parts' 'local 4 partition=1:-1' "$one" link.part_bytes=4096 link.window_bytes=8192
-# and those of which 8, 12 or 0 bytes are left over, less than the codec's header, by which a plain tensor's first part begins
+# Parts that leave 8, 12 or 0 bytes over, less than the codec's header with which a plain tensor's first part begins.
 for part in 4097 4098; do
 	compare "parts of $part" 'local 4 partition=1:-1' "$one" link.part_bytes=$part link.window_bytes=8200
 done

@@ -14,5 +14,5 @@ client held "$tmp/client.yaml" --set link.stall_s=2 --set link.heartbeat_ms=100 
 [ $rc = 69 ] || fail "exit status $rc, not 69"
 grep -q '^splitc: .* has sent nothing but heartbeats for 2 s (link.stall_s): .* set a longer link.stall_s' "$tmp/held.log" || fail 'no sentence'
 [ "$(steps_of held)" = 2 ] || fail "$(steps_of held) steps"
-# one that is only slow is waited for
+# A server that is only slow is waited for.
 client waits "$tmp/client.yaml" --set link.stall_s=60 || fail "a slow server: status $?"

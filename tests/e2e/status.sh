@@ -9,7 +9,7 @@ start_server host threads=2 link.timeout_ms=600000
 write_config "$tmp/client.yaml"
 start_client run "$tmp/client.yaml" --set link.timeout_ms=600000 --set train.epochs=100000 --set train.optimizer.lr=0.002 --set codec='topk:0.2|quant:8' --set partition=2:-2
 wait_for 'no steps' has_steps run 5
-# rates are those of the last seconds: known once there are some
+# Rates are means over the last seconds, so they are known only after some time.
 known() { "$1" status --control "$2" --json | jq -e '.sessions[0] | .tx_mb_s > 0.01 and .rx_mb_s > 0.01' >"$tmp/jq.out"; }
 wait_for 'splitc has no rates' known "$SPLITC" "$tmp/run.sock"
 wait_for 'splits has no rates' known "$SPLITS" "$tmp/host.sock"
@@ -25,7 +25,7 @@ for f in client server; do
 	holds "$tmp/$f.json" '.sessions[0].codec | .head_act == "topk:0.2|quant:8" and .head_grad == .head_act'
 done
 holds "$tmp/client.json" '.sessions[0] | .model == "mobilenet_v2" and (.partition | test("^head_end=features.1.* tail_begin=features.18"))'
-# the server knows a middle, and not of which network
+# The server knows the middle's layers, but not the network's name.
 holds "$tmp/server.json" '.sessions[0] | (.model | test("^[0-9]+ layers, [0-9]+ parameters$")) and (.partition | test("^features.2.conv.0.0 to features.17"))'
 holds "$tmp/client.json" ".role == \"client\" and .threads == 1 and .pid == $client_pid"
 holds "$tmp/client.json" '.sessions[0] | .loss > 0 and .acc >= 0 and .samples_per_s > 0 and .tx_mb_s > 0 and .phase != ""'
@@ -54,12 +54,12 @@ for f in client server; do
 	grep -qxF '  codec topk:0.2|quant:8' "$tmp/$f.txt" || fail "$f: no codec: $(cat "$tmp/$f.txt")"
 done
 
-# a control socket that answers is not taken over; anything but `status` gets no answer
+# A control socket that answers is not taken over; requests other than `status` get no answer.
 rc=0
 client second "$tmp/client.yaml" --set control="$tmp/run.sock" || rc=$?
 [ $rc = 69 ] && grep -q 'give this one a `control` of its own$' "$tmp/second.log" || fail "a second client on the same control socket: exit status $rc, not 69"
 
-# --watch: again and again, with the losses as bars, until the run has ended (below); as JSON a line a time
+# --watch repeats, with the losses as bars, until the run has ended (below); as JSON, one line each time.
 "$SPLITC" status --control "$tmp/run.sock" --watch --json | head -n 2 >"$tmp/watched.json"
 [ "$(jq -s 'length' "$tmp/watched.json")" = 2 ] && holds "$tmp/watched.json" '.sessions[0].step >= 5'
 LC_ALL=C.UTF-8 "$SPLITC" status --control "$tmp/run.sock" --watch >"$tmp/watched.txt" 2>"$tmp/watched.err" &
@@ -68,12 +68,12 @@ started+=("$watch_pid")
 wait_for 'no bars' grep -q '^loss, every 1 s  [▁▂▃▄▅▆▇█]* ' "$tmp/watched.txt"
 signal TERM "$watch_pid"
 
-# a client that stands still moves nothing: after ten seconds, in which the runs below go on, its rates are those of heartbeats
+# A stopped client moves no data: after ten seconds, while the runs below continue, its rates are those of heartbeats.
 signal STOP "$client_pid"
 id=$(jq -r '.sessions[0].id' "$tmp/client.json")
 grep -q "^INFO session-open: .*, session ${id:0:8}: [0-9]* layers, .*, codec " "$tmp/host.log" || fail "the server's log names no session $id"
 
-# the summary adds up: bytes of the four tensors, and what headers and control add to them
+# The summary adds up: the bytes of the four tensors, plus those of headers and control messages.
 client end "$tmp/client.yaml" --json || fail "a run with --json: exit status $?"
 tail -n 1 "$tmp/end.log" >"$tmp/summary.json"
 holds "$tmp/summary.json" '.schema == 2 and .outcome == "finished" and .steps == 30 and (.directions | length) == 4'
@@ -94,13 +94,13 @@ for where in --local --json; do
 	[ "$(jq '[.test_loss, .test_acc]' "$tmp/eval.json")" = "$(jq '[.test_loss, .test_acc]' "$tmp/summary.json")" ] ||
 		fail "eval $where: $(cat "$tmp/eval.json")"
 done
-# without --weights they are log.dir's, and an unfinished run beside them, which left none yet, is not passed over in silence
+# Without --weights they are log.dir's. If an unfinished run, without weights yet, is beside them, eval says so.
 ! grep unfinished "$tmp/eval.log" || fail 'an unfinished run, where there is none'
 : >"$tmp/end/checkpoint-000000000007.safetensors"
 "$SPLITC" eval "$tmp/client.yaml" --set log.dir="$tmp/end" --local --json >"$tmp/older.json" 2>"$tmp/older.log" || fail "eval beside an unfinished run"
 grep -q '^WARN unfinished: .*model.safetensors is of step 30: it lacks what the unfinished run there has learned up to step 7$' "$tmp/older.log" ||
 	fail "eval beside an unfinished run: $(cat "$tmp/older.log")"
-# as a table: of how many images the last evaluation was, however many there were before it, and no figure that has none
+# As a table: the number of images in the last evaluation, however many evaluations there were, and no undefined figure.
 client table "$tmp/client.yaml" --set train.epochs=2 --set train.eval_every=1 || fail "a run that ends with a table: $?"
 grep -qE '^finished: [0-9]+ steps in [0-9.]+ s in all; [0-9.]+ samples/s in training$' "$tmp/table.log" || fail "table: $(cat "$tmp/table.log")"
 "$SPLITC" eval "$tmp/client.yaml" --weights "$tmp/end/model.safetensors" --set control="$tmp/eval.sock" >"$tmp/eval.txt" 2>"$tmp/eval.log" ||
@@ -117,7 +117,8 @@ holds "$tmp/codecs.json" 'map(.name) | contains(["none", "f16", "quant", "topk"]
 "$SPLITC" codecs | grep -qE '^ +[0-9]+ +quant ' || fail 'splitc codecs'
 "$SPLITC" flops "$tmp/client.yaml" --json >"$tmp/flops.json"
 holds "$tmp/flops.json" 'type == "object"'
-# what the config needs is what the server counted, but for the plan's lists, which a server reads from a text
+# The memory that the config needs is what the server counted, except for the plan's lists, which the server parses from
+# text.
 "$SPLITC" flops "$tmp/client.yaml" --json --set codec='topk:0.2|quant:8' --set partition=2:-2 --set threads=2 >"$tmp/needs.json"
 jq -e --slurpfile server "$tmp/server.json" '.memory.server as $n | ($server[0].sessions[0] | .activations_bytes == $n.activations and
 	.codecs_bytes == $n.codecs and .payloads_bytes == $n.buffers and

@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# While one client trains, strangers do what ZeroMQ alone would die of (tools/strangers.c): they announce as Identity the
-# numbers that it would give, send messages without end, and come without end. The server lives, its memory stays within
-# what docs/SECURITY.md says, no step of the good client takes longer than 2 s, and it learns what it learns alone.
-# Others log in and then send more than their credit (tools/squatters.c): they are refused with a sentence.
-# SPLIT_FLOOD_S: how long the flood takes, in seconds.
+# While one client trains, strangers do what would crash plain ZeroMQ (tools/strangers.c): they announce as Identity the
+# numbers that it would assign, send endless messages, and open endless connections. The server survives, its memory
+# stays within the bound of docs/SECURITY.md, no step of the good client takes longer than 2 s, and it learns what it
+# learns alone. Other peers log in and then send more than their credit (tools/squatters.c): they are refused with a
+# sentence. SPLIT_FLOOD_S: the length of the flood in seconds.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 seconds=${SPLIT_FLOOD_S:-3}
 [ -z "${SPLIT_LONG:-}" ] || seconds=${SPLIT_FLOOD_S:-600}
 make_data 480 16
-# 1152 strangers with 64 KiB and 34 KiB each, and what ZeroMQ's thread reads between two looks at them (docs/SECURITY.md)
+# 1152 strangers with 64 KiB and 34 KiB each, and what ZeroMQ's thread reads between two checks of them
+# (docs/SECURITY.md)
 strangers_kib=$((1152 * 98 + 65536))
 write_config "$tmp/client.yaml"
-# a small rate: it trains for long; at most some steps each second (build/…/fail/splitc), which are played again alone
+# A small rate for a long run; a limited number of steps per second (build/…/fail/splitc), which are repeated alone
+# afterwards.
 run=("$tmp/client.yaml" --set train.epochs=100000 --set train.eval_every=0 --set train.optimizer.lr=0.002
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
 window=4194304 floods=2
@@ -31,7 +33,7 @@ clock_starts
 kill -0 "$server_pid" || fail 'the server died of three connections'
 "$TOOLS/strangers" endless "$port" 3 >"$tmp/endless.out" || fail 'endless messages failed'
 kill -0 "$server_pid" || fail 'the server died of endless messages'
-# what came before may have spent the budget of connections; it comes back while the kernel drops those that try
+# Earlier connections may have used up the budget of connections; it refills while the kernel drops new attempts.
 flooded() {
 	"$TOOLS/strangers" flood "$port" "$seconds" >"$tmp/flood.out" || fail 'the flood failed'
 	read -r opened greeted <"$tmp/flood.out" && [ "$greeted" -gt 100 ]
@@ -57,18 +59,18 @@ longest=$(sed -n 's/^{"type":"step".*"t_step_s":\([0-9.e-]*\).*/\1/p' "$tmp/good
 	awk '{printf("%d", 1000 * $1)}')
 [ "$longest" -le $((2000 + 5 * late)) ] || fail "a step took $longest ms; a process was kept waiting for $late ms"
 [ -n "${SAN:-}" ] || [ $grew -le $strangers_kib ] || fail "the server grew by $grew KiB, not $strangers_kib"
-# of each a window, a megabyte, what is read between two looks, and its plan
+# For each flood: a window, a megabyte, what is read between two checks, and its plan.
 [ -n "${SAN:-}" ] || [ $overdrew -le $((strangers_kib + 4 * floods * (window / 1024 + 1024) + 65536)) ] || fail "the server grew by $overdrew KiB"
 read -r bytes cuts <"$tmp/endless.out"
 [ "$opened" -gt 100 ] || fail "the flood opened $opened connections"
-# the budget: 512, and 64 a second; as many again may come before the kernel is told
+# The budget: 512, and 64 per second; as many again may arrive before the kernel is told to drop them.
 [ "$greeted" -le $((2 * 512 + 64 * (seconds + 5))) ] || fail "$greeted connections got in within $seconds s"
 [ "$cuts" -gt 10 ] && [ "$bytes" -gt 1000000 ] || fail "only $cuts endless messages were cut, $bytes bytes sent"
 client alone "${run[@]}" --local --set train.max_steps="$steps" || fail "alone: exit status $?"
 for name in good alone; do learned $name | grep -A 3 '"type":"step"' >"$tmp/$name.steps"; done
 cmp "$tmp/good.steps" "$tmp/alone.steps" || fail 'the good client learned something else'
 cmp "$tmp/good/model.safetensors" "$tmp/alone/model.safetensors" || fail 'the good client ended with other weights'
-# a peer that is cut for that may find its connection gone before its session hears why
+# A peer that is cut for this may lose its connection before its session is told why.
 credit='the peer sent more than its credit allows|PEER_LOST: the connection is gone'
 ! grep ' session-failed: ' "$tmp/host.log" | grep -qvE "$credit" || fail 'a session failed'
 flooded=$(sed -n 's/.* \([0-9]*\) that sent more than their credit.*/\1/p' "$tmp/host.log" | awk '{n += $1} END {print n + 0}')

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `splitc sweep`: a line of CSV per row, with a row that fails between rows that do not; rates and bytes that agree with each
-# other; pictures where gnuplot is. `splitc eval --parity`: what either evaluation alone says.
+# `splitc sweep`: a line of CSV per row, with a failing row between successful ones; rates and bytes that agree with
+# each other; pictures if gnuplot is installed. `splitc eval --parity` says what each of its two evaluations says alone.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -31,7 +31,7 @@ sweep() {
 	[ $rc = "$want" ] || fail "sweep $dir: exit status $rc, not $want"
 }
 
-# cell DIR LINE COLUMN, of cells without a comma
+# cell DIR LINE COLUMN: prints a cell; cells that have a comma are replaced first.
 cell() {
 	awk -F, -v line="$2" -v name="$3" '{gsub(/"[^"]*"/, "quoted")} NR == 1 {for (i = 1; i <= NF; i++) if ($i == name) at = i} NR == line {print $at}' "$tmp/$1/sweep.csv"
 }
@@ -60,11 +60,11 @@ for run in local remote; do
 			fail "$run: no picture"
 	fi
 done
-# where no row is done there is nothing to draw
+# If no row is done, nothing is drawn.
 echo '- {name: no such, codec: quant:99}' >"$tmp/none.list"
 ! "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.list" --out "$tmp/drawn" --local >"$tmp/drawn.log" 2>&1 || fail 'a sweep without a row'
 [ "$(tail -n 1 "$tmp/drawn.log")" = "sweep.csv is in $tmp/drawn" ] || fail "pictures of nothing: $(tail -n 1 "$tmp/drawn.log")"
-# rows that switch off what the config has are the rows of a config without
+# Rows that switch off inserts of the config equal rows of a config without inserts.
 timeout -k 5 $patience "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.yaml" --out "$tmp/off" --local \
 	--set insert.head=linear:2 --set insert.tail=conv:160 >"$tmp/off.log" 2>&1 || fail "a sweep over inserts: $?"
 cp "$tmp/off/sweep.csv" "$tmp/kept.csv"
@@ -80,13 +80,14 @@ command -v gnuplot >/dev/null || pictures='scripts for pictures'
 [ "$(tail -n 1 "$tmp/off.log")" = "sweep.csv, $pictures are in $tmp/off" ] || fail "where the table is"
 sed -i '$d' "$tmp/off.log" # the folder is as long as it is
 fits "$tmp/off.log"
-# all have as many chunks: no range of one point, which gnuplot would warn of; each row says where it writes
+# All rows have the same number of chunks: no plot with a range of one point, of which gnuplot would warn; each row
+# names its log.
 ! grep -i 'warning' "$tmp/off.log" || fail "gnuplot warns"
 [ "$(grep -c '^INFO row: [123] of 3, .*; its messages are in row-0[123]/stderr.log$' "$tmp/off.log")" = 3 ] || fail "rows: $(cat "$tmp/off.log")"
 [ "$(cell off 2 rate_nominal)" = 1 ] && [ "$(cell off 2 test_loss)" = "$(cell local 2 test_loss)" ] || fail 'insert: none leaves an insert'
 holds "$(cell off 3 rate_nominal) < 1 && $(cell off 3 rate_nominal) > 0.6" 'insert: {tail: none} leaves the head alone'
 holds "$(cell off 4 rate_nominal) < 0.21" "an empty row has the config's"
-# rows with other optimizers: what they learn is what a run with these keys learns
+# Rows with other optimizers learn what a run with these keys learns.
 sed 's/optimizer: {.*}/optimizer: {lr: 0.05}/' "$tmp/client.yaml" >"$tmp/any.yaml"
 adamw=(train.optimizer.kind=adamw train.optimizer.lr=0.002 train.optimizer.beta2=0.99)
 cat >"$tmp/optimizers.yaml" <<YAML
@@ -102,7 +103,7 @@ holds "$(cell optimizers 3 test_loss) - $(tail -n 1 "$tmp/adamw.log" | jq .test_
 [ "$(cell optimizers 2 test_loss)" != "$(cell optimizers 3 test_loss)" ] || fail 'the optimizer made no difference'
 [ "$(cell optimizers 3 set)" = "${adamw[*]}" ] && [ -z "$(cell local 2 set)" ] || fail "set: $(cell optimizers 3 set)"
 [ "$(cell optimizers 4 chunks)" = 2 ] && [ "$(cell optimizers 4 codec_mid_act)" = f16 ] || fail 'chunks and codec by set'
-# the same runs, whoever computes the middle
+# The same runs, wherever the middle is computed
 for line in 2 3 4 6 7; do
 	[ "$(cell local $line test_loss)" = "$(cell remote $line test_loss)" ] || fail "row $((line - 1)) learned differently"
 done
@@ -123,7 +124,7 @@ for bad in 'train.optimzer.lr=1:train.optimzer.lr: unknown key' 'train.optimizer
 	[ $rc = 78 ] && grep -q 'bad.yaml' "$tmp/bad.log" && grep -qF "${bad#*:}" "$tmp/bad.log" || fail "a row's set: $bad: exit status $rc, $(cat "$tmp/bad.log")"
 done
 [ ! -e "$tmp/never" ] || fail 'a sweep began with a list that is wrong'
-# --check-config reads the rows too, and finds the one that cannot be
+# --check-config also reads the rows, and finds the invalid one.
 check() { "$SPLITC" sweep "$tmp/client.yaml" --codecs "$1" --check-config >"$tmp/check.log" 2>&1; }
 check "$tmp/optimizers.yaml" && grep -q "optimizers.yaml: ok, 3 rows$" "$tmp/check.log" || fail "a list that is right: $(cat "$tmp/check.log")"
 rc=0
@@ -147,7 +148,7 @@ for where in --local "--set server=$endpoint"; do
 	[ "$with" != "$without" ] || fail 'two bits made no difference'
 done
 
-# SIGTERM to the sweep alone reaches its row, and no other begins
+# SIGTERM to the sweep alone reaches its current row, and no further row begins.
 "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.yaml" --out "$tmp/stopped" --local --set train.epochs=99999 >"$tmp/stopped.log" 2>&1 &
 sweep=$!
 started+=("$sweep")
@@ -156,7 +157,7 @@ signal TERM "$sweep"
 ends_with "$sweep" 69 $patience 'a sweep that was told to end'
 grep -q '"outcome":"interrupted"' "$tmp/stopped/row-01/log.jsonl" && [ ! -e "$tmp/stopped/row-02" ] || fail "the sweep went on: $(tail -n 3 "$tmp/stopped.log")"
 
-# weights that hold NaN: a loss that is none is no 0
+# Weights with NaN: an undefined loss is not printed as 0.
 model=$tmp/trained/model.safetensors
 head_bytes=$(od -An -tu8 -N 8 "$model" | tr -d ' ')
 at=$(tail -c +9 "$model" | head -c "$head_bytes" | jq '."classifier.1.bias".data_offsets[0]')

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Tables: a run with a server equals --local and learns what the rows say; numbers, texts, ignored columns; what is said of missing
-# cells, texts that training lacks, and columns that are not there.
+# Tables: a run with a server equals --local and learns the rows' rule; numbers, texts, ignored columns; errors for
+# missing cells, texts that training lacks, and missing columns.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 mkdir "$tmp/table"
-# rows BEGIN END: the class follows from a number and a colour; id tells nothing
+# rows BEGIN END: the class depends on a number and a colour; the column id is random.
 rows() {
 	echo 'id,"size, cm",colour,noise,kind'
 	awk -v from="$1" -v to="$2" 'BEGIN {
@@ -26,7 +26,7 @@ cat >"$tmp/client.yaml" <<-YAML
 	train: {batch: 32, chunks: 2, epochs: 6, seed: 1, optimizer: {kind: adam, lr: 0.01}}
 	threads: 1
 YAML
-# what is in it; the config's numbers may be wrong
+# `splitc data` shows the contents even if the config's numbers are wrong.
 "$SPLITC" data "$tmp/client.yaml" --set model.features=1 --set model.classes=2 --json >"$tmp/out" || fail "data: exit status $?"
 jq -e '.features == 5 and .train.samples == 600 and .test.samples == 100 and [.classes[].name] == ["large", "ripe", "small"] and
 	([.classes[].train] | add) == 600 and ([.classes[].test] | add) == 100' "$tmp/out" >"$tmp/said" || fail "data: $(cat "$tmp/out")"
@@ -36,11 +36,11 @@ client local "$tmp/client.yaml" --local --json || fail "--local: exit status $?"
 tail -n 1 "$tmp/local.log" | jq -e '.test_acc > 0.9' >"$tmp/out" || fail "not learned: $(tail -n 1 "$tmp/local.log" | jq .test_acc)"
 client remote "$tmp/client.yaml" || fail "with a server: exit status $?"
 same_run remote local 114
-# the bar of an evaluation has all of the set so far, and only rates that are known are said
+# The bar of an evaluation shows the metric of the set so far, and only rates that are known are shown.
 said=$(sed -n 's/^test accuracy \([0-9.]*\) % .*/\1/p' "$tmp/remote.log")
 tr '\r' '\n' <"$tmp/remote.log" | grep -q "^eval 6/6 *4/4 .* acc $(printf %.1f "$said")%" || fail "accuracy is $said %: $(grep ^eval "$tmp/remote.log")"
 ! grep 'MB/s (.* -' "$tmp/remote.log" || fail 'a rate that is not known'
-# torchvision has no network of tables
+# torchvision has no network for tables.
 "$SPLITC" export "$tmp/client.yaml" "$tmp/out.safetensors" --weights "$tmp/remote/model.safetensors" 2>"$tmp/err" || fail "export: $(cat "$tmp/err")"
 [ ! -s "$tmp/err" ] || fail "an export of a table's network says $(cat "$tmp/err")"
 ! grep -qaE '"(image|normalize)":' "$tmp/out.safetensors" || fail "an export of a table's network speaks of images"
@@ -50,7 +50,7 @@ status=0
 "$SPLITC" export "$tmp/client.yaml" "$tmp/client.yaml" --weights "$tmp/remote/model.safetensors" 2>"$tmp/err" || status=$?
 [ $status = 73 ] && grep -q 'by its name it is no model' "$tmp/err" && cmp "$tmp/client.yaml" "$tmp/kept.yaml" || fail "export over a config: $status, $(cat "$tmp/err")"
 
-# a model knows its columns and classes, whatever train.csv says by now; members of a group need the same
+# A model knows its columns and classes, whatever train.csv has now; members of a group need the same ones.
 evaluated() { "$SPLITC" eval "$tmp/client.yaml" --local --weights "$tmp/remote/model.safetensors" "$@" >"$tmp/out" 2>"$tmp/err" && grep '^test accuracy' "$tmp/out"; }
 right=$(evaluated) || fail "eval: $(cat "$tmp/err")"
 mkdir "$tmp/moved"
@@ -85,7 +85,7 @@ config=$tmp/client.yaml refusing=--fresh refused 78 "classes or columns are not 
 	--set share.epoch_steps=3 --set data.dir="$tmp/part%m" --set log.dir="$tmp/both"
 group=like pair --set data.like="$tmp/remote/model.safetensors" --set data.ignore=nothing*
 [ $ended = 0 ] || fail "data.like: $(tail -n 2 "$tmp"/like-?.log)"
-# weights that know other columns: a warning, unless they are taken over
+# Weights for other columns give a warning, unless their columns are taken over (data.like).
 mkdir "$tmp/turned"
 for part in train test; do awk -F, -v OFS=, 'NR == 1 {print "id,noise,colour,\"size, cm\",kind"; next} {print $1, $4, $3, $2, $5}' "$tmp/table/$part.csv" >"$tmp/turned/$part.csv"; done
 sed "s#$tmp/table#$tmp/turned#; s/epochs: 6/epochs: 1/" "$tmp/client.yaml" >"$tmp/turned.yaml"
@@ -114,7 +114,7 @@ refused 78 'the network takes pictures' --set model.name=mobilenet_v2 --set mode
 cp "$tmp/table/train.csv" "$tmp/whole"
 sed -i -E '5s/,(green|red|blue),/,,/; 9s/,(green|red|blue),/,,/' "$tmp/table/train.csv"
 refused 65 'train.csv:5: the cell of column "colour" is empty, and 1 below it; fill such cells, name the column in data.ignore, or set data.missing: mean'
-# the advice holds: a column that is ignored may have holes, and with data.missing any may but the label's
+# The error's advice works: an ignored column may have gaps, and with data.missing any column may except the label's.
 refused 78 'model.features: csv has rows of 2 numbers, the model takes 5' --set data.ignore=id,colour
 "$SPLITC" data "$tmp/client.yaml" --set data.missing=mean --json >"$tmp/out" 2>"$tmp/err" || fail "data with holes: $(cat "$tmp/err")"
 jq -e '.features == 5' "$tmp/out" >"$tmp/said" && grep -q "INFO missing-cells: $tmp/table/train.csv: missing cells: 2; " "$tmp/err" || fail "holes: $(cat "$tmp/out" "$tmp/err")"
@@ -130,7 +130,7 @@ sed '9s/^\([^,]*\),[^,]*/\1,NA/' "$tmp/table/test.csv" >"$tmp/table/val.csv"
 cp "$tmp/whole" "$tmp/table/train.csv"
 refused 65 "val.csv:9: column \"size, cm\": \"NA\" is no number, as all of training's are; data.missing: mean takes it for a missing cell"
 rm "$tmp/table/val.csv"
-# what would be read otherwise than it is meant
+# inputs that would be read differently from what their writer means
 while IFS='|' read -r edit said; do
 	LC_ALL=C sed "$edit" "$tmp/whole" >"$tmp/table/train.csv"
 	refused 65 "$said"
@@ -160,7 +160,7 @@ awk 'BEGIN {for (r = 0; r < 3; r++) {for (i = 0; i < 20000; i++) printf r ? "%.0
 jq -e '.features == 20000 - 11111' "$tmp/out" >"$tmp/said" || fail "many columns: $(cat "$tmp/out")"
 cp "$tmp/whole" "$tmp/table/train.csv"
 refused 78 'model.features: csv has rows of 603 numbers, the model takes 5' --set 'data.ignore="size, cm",noise'
-# one text beside many numbers stands for what is missing
+# One text beside many numbers is taken as a mark for missing values.
 sed '2,450s/,[0-9]*,\([a-z]*\)$/,#N\/A,\1/' "$tmp/whole" >"$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || fail "a column with #N/A: $?"
 grep -q 'WARN column-of-words: .*column "noise": "#N/A" is no number, .*; data.missing: mean leaves such cells out' "$tmp/err" || fail "#N/A: $(cat "$tmp/err")"
@@ -168,7 +168,7 @@ grep -q 'WARN column-of-words: .*column "noise": "#N/A" is no number, .*; data.m
 sed -i 's/#N.A/none here/' "$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || fail "a column with a mark: $?"
 grep -q '"none here" is no number, .*; give a number here; if it stands for a missing one, leave the cell empty and set data.missing: mean' "$tmp/err" || fail "a mark: $(cat "$tmp/err")"
-# one cell that is no number makes words of a column
+# One cell that is no number makes the column a text column.
 sed '9s/^\([^,]*\),[^,]*/\1,NA/' "$tmp/whole" >"$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || fail "a column with NA: $?"
 grep -q 'WARN column-of-words: .*train.csv:9: column "size, cm": "NA" is no number, but 599 of 600 cells are: .*; data.missing: mean leaves such cells out' "$tmp/err" || fail "NA: $(cat "$tmp/err")"

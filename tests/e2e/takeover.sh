@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Without keys, beside a client that trains: somebody who knows all that public pages show, and the session's id besides, asks
-# for its session, as another user where this is root (tools/thief.c). He gets nothing, is told no epoch, and breaks sessions of
-# his own meanwhile; no step takes longer than 2 s, the server's memory stays within its bound, and the client learns what it
-# learns alone. Its secret is its own; a server whose state is not what it left is found out.
+# Without keys, beside a client that trains: a thief that knows everything on public pages, and the session's id, asks
+# for that session, as another user if this is root (tools/thief.c). It gets nothing, learns no epoch, and breaks
+# sessions of its own meanwhile. No step takes longer than 2 s, the server's memory stays bounded, and the client learns
+# what it learns alone. The client's secret stays its own; a server whose state is not what the client left is detected.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -67,10 +67,11 @@ for name in good alone; do learned $name | grep -A 3 '"type":"step"' >"$tmp/$nam
 cmp "$tmp/good.steps" "$tmp/alone.steps" || fail 'the good client learned something else'
 cmp "$tmp/good/model.safetensors" "$tmp/alone/model.safetensors" || fail 'the good client ended with other weights'
 
-# two processes with one run, a copy of the other: each goes on from step 4 to 6. What the server has of step 6 is not what the copy
-# left there, and the copy says so
+# Two processes with the same run, one of them a copy: each resumes at step 4 and goes to 6. The server's state of step
+# 6 is then not what the copy left there, and the copy says so.
 run=("$tmp/client.yaml")
-# killed STEPS NAME [argument]…: a client that does so many steps, stands still, and dies when it has its only checkpoint, of the last
+# killed STEPS NAME [argument]…: a client that does STEPS steps, pauses, and dies when it has its only checkpoint, of
+# the last step.
 killed() {
 	local status=0
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.kept=kill,client.apply=delay:600000@$(($1 + 1)) \
@@ -86,7 +87,7 @@ status=0
 client two "${run[@]}" --resume || status=$?
 [ $status = 78 ] || fail "what another process has gone on with: status $status"
 grep -q "the server's state of step 6 is not the one that this run left there" "$tmp/two.log" || fail 'it does not say why'
-# nor is the copy's head written beside the other one's middle, or audited with it
+# The copy's head is not exported or audited together with the other run's middle either.
 for command in "export $tmp/client.yaml $tmp/two.safetensors" "audit $tmp/client.yaml --steps 2"; do
 	status=0
 	"$SPLITC" $command --set train.eval_every=0 --set log.dir="$tmp/two" --set control="$tmp/two.sock" >"$tmp/two.log" 2>&1 || status=$?

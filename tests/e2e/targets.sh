@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Several numbers and several labels of a table: a run with a server equals --local, also where the client is killed in between. The
-# model predicts rows of another folder where the training data are gone. What does not fit is refused with a sentence.
+# Several numbers or labels per row of a table: a run with a server equals --local, also over a kill of the client. The
+# model predicts rows of another folder after the training data were removed. What does not fit is refused with a
+# sentence.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -38,7 +39,7 @@ for label in cough:7 fever:8 rare:9; do
 	jq -e --argjson n "$have" --arg of ${label%:*} '.classes[] | select(.name == $of) | .train == $n' "$tmp/out" >"$tmp/said" || fail "data: $(cat "$tmp/out")"
 done
 
-# twin TASK: with a server, local, and killed behind step 25 of 60
+# twin TASK: with a server, local, and killed after step 25 of 60.
 twin() {
 	as_local "$1-linked" "$1-local" 60 "$tmp/$1.yaml" --json
 	killed_client 25 "$1-linked" "$tmp/$1.yaml"
@@ -52,11 +53,11 @@ is numbers-local '([.targets[].rmse] | add / 2) - .test_metrics.rmse | fabs < 1e
 is labels-local '.test_metrics.auc > 0.9 and .test_metrics.f1 > 0.7 and (.targets | map(.name)) == ["cough", "fever", "rare"]'
 is labels-local '([.targets[].auc] | add / 3) - .test_metrics.auc | fabs < 1e-12'
 
-# numbers have no accuracy
+# Numbers have no accuracy.
 "$SPLITC" eval "$tmp/numbers.yaml" --local --parity --set codec=quant:8 --set log.dir="$tmp/numbers-linked" >"$tmp/out" 2>"$tmp/err" || fail "parity: $(cat "$tmp/err")"
 grep -qE '^quant:8 +quant:8 +- +[0-9.]+$' "$tmp/out" && ! grep -q nan "$tmp/out" || fail "parity: $(cat "$tmp/out")"
 
-# from the model alone
+# from the model file alone
 for task in numbers labels; do
 	"$SPLITC" export "$tmp/$task.yaml" "$tmp/$task.safetensors" --set log.dir="$tmp/$task-linked" >"$tmp/export.log" 2>&1 || fail "export of $task"
 	"$SPLITC" predict "$tmp/$task.yaml" --local --json --set log.dir="$tmp/$task-linked" >"$tmp/$task.known" 2>"$tmp/predict.log" || fail "predict $task"
@@ -74,12 +75,12 @@ predict labels --json | jq -c '[.said, .probabilities]' | cmp - <(jq -c '[.said,
 	fail "$(predict labels --csv | head -n 1)"
 predict labels >"$tmp/text"
 grep -qE '^ +[0-9]+  (cough|fever) 0\.[0-9]{4}(, rare 0\.[0-9]+)?  ' "$tmp/text" || fail "no labels: $(head -n 3 "$tmp/text")"
-# a label is said where its probability reaches the threshold that travels with the model
+# A label is printed if its probability reaches the threshold that is stored in the model.
 tail -c +9 "$tmp/labels.safetensors" | head -c 20000 | grep -ao '\\"thresholds\\":\[[^]]*\]' | grep -o '\[.*' >"$tmp/thresholds" || fail 'no thresholds'
 jq -se --slurpfile t "$tmp/thresholds" 'all(.[]; . as $row | [range(3) | if $row.probabilities[.] >= $t[0][.] - 1e-8 then 1 else 0 end] == $row.said)' \
 	"$tmp/labels.known" >"$tmp/out" || fail "thresholds $(cat "$tmp/thresholds")"
 
-# pictures, which a table names
+# pictures that a table names
 make_data 120 60
 mkdir "$tmp/photos"
 "$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/photos/train" 120

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Events for TensorBoard: by default there are none; those of a run say what its log says; a run that is killed again and again and
-# goes on leaves one value of each step, as TensorBoard reads its files; one that begins anew removes what was. Where the
-# folder's disk is full the run goes on. (tests/e2e/failpoints.sh kills at each of its calls.)
+# Events for TensorBoard: none by default; those of a run agree with its log. A run that is killed repeatedly and
+# resumed leaves one value per step, as TensorBoard reads its files; one that begins anew removes the old ones. With a
+# full disk the run continues. (tests/e2e/failpoints.sh kills at each of its calls.)
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -9,22 +9,23 @@ make_data 160 32
 start_server host
 write_config "$tmp/client.yaml"
 
-# show NAME: what its files hold, in the order in which they are read
+# show NAME: prints the contents of its files, in the order in which TensorBoard reads them.
 show() { "$TOOLS/events" "$tmp/$1"/events.out.tfevents.* >"$tmp/$1.events" || fail "$1: a damaged file"; }
-# seen NAME: STEP TAG VALUE that count. A START but the first takes off what is at its step or behind it.
+# seen NAME: prints STEP TAG VALUE as TensorBoard counts them. A START, except the first, removes what is at its step or
+# later.
 seen() {
 	awk '
 		$2 == "start" { if (started++) for (key in value) { split(key, part, " "); if (part[1] + 0 >= $3) delete value[key] }; next }
 		NF == 4 { value[$2 " " $3] = $4 }
 		END { for (key in value) print key, value[key] }' "$tmp/$1.events" | sort -k2,2 -k1,1n
 }
-# logged NAME: the same of log.jsonl, without times and bytes
+# logged NAME: prints the same from log.jsonl, without times and bytes.
 logged() {
 	jq -r '(if .type == "step" then [.step, {"train/loss": .loss, "train/acc": .acc, lr: .lr}]
 		elif .type == "epoch" then [.steps, {"epoch/train_loss": .train_loss, "epoch/train_acc": .train_acc, "eval/loss": .test_loss, "eval/acc": .test_acc} + (.test_metrics | with_entries(.key |= "eval/" + .))]
 		else empty end) as [$s, $v] | $v | to_entries[] | "\($s) \(.key) \(.value)"' "$tmp/$1/log.jsonl" | sort -k2,2 -k1,1n
 }
-# agree NAME: events and log say the same, to what a float holds
+# agree NAME: events and log agree, to the precision of a float.
 agree() {
 	show "$1"
 	logged "$1" >"$tmp/$1.logged"
@@ -47,8 +48,9 @@ client whole "$tmp/client.yaml" --local --fresh --set train.epochs=2 --set log.t
 agree whole
 [ "$(ls "$tmp/whole" | grep -c tfevents)" = 1 ] || fail 'events of an earlier run are left'
 
-# killed three times: behind an epoch's end, whose evaluation is then done again, and elsewhere. A last record is torn besides, of
-# a step that no checkpoint has: what a checkpoint has was synced before it. Behind step 5 a busy disk has time for its file
+# Killed three times: after an epoch's end, so that its evaluation is repeated, and elsewhere. Also, the last record of
+# a step without a checkpoint is torn; records up to a checkpoint are synced before it. The kill waits past step 5, for
+# a busy disk.
 set -- "$tmp/client.yaml" --set train.epochs=8 --set train.checkpoint_every=5 --set log.tensorboard=true
 plain=$SPLITC life=0 resume=
 for passage in 11 17 20; do
@@ -68,7 +70,7 @@ agree killed
 grep -q ' cut off$' "$tmp/killed.events" || fail 'no record was torn'
 [ "$(grep -c ' start ' "$tmp/killed.events")" = 4 ] || fail 'not a START of each life'
 
-# log.dir is needed
+# log.tensorboard needs log.dir.
 rc=0
 client nowhere "$tmp/client.yaml" --set log.tensorboard=true --set log.dir= || rc=$?
 [ $rc = 78 ] && grep -q -- '--set log.tensorboard: needs a folder in log.dir' "$tmp/nowhere.log" || fail "no log.dir: status $rc"

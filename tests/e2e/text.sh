@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Texts as data: a folder of CoLA's form, and own files, train over the link as with --local, byte for byte, also after a kill. The
-# task's metric is computed over the whole set. Tokens are kept beside the text. What is wrong with a text is said by file and line.
-# SPLIT_TEXT_DATA: a folder with glue/CoLA and roberta_tokenizer/, for a turn on real data.
+# Texts as data: a folder in CoLA's format, and own files, train over the link as with --local, byte for byte, also
+# after a kill. The task's metric is computed over the whole set. Tokens are cached beside the text. Errors in texts
+# name file and line. SPLIT_TEXT_DATA: a folder with glue/CoLA and roberta_tokenizer/, for a run on real data.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 mkdir "$tmp/made" "$tmp/plain" "$tmp/CoLA" "$tmp/own"
 "$TOOLS/make_text" "$tmp/made"
-# without special tokens, so that a row's first token is of its first word, which is all that token_mlp looks at
+# Without special tokens a row's first token belongs to its first word, the only one that token_mlp reads.
 jq -c 'del(."<s>", ."</s>", ."<pad>", ."<mask>")' "$tmp/made/vocab.json" >"$tmp/plain/vocab.json"
 cp "$tmp/made/merges.txt" "$tmp/plain"
-# rows FROM TO: label, text, where the first word decides
+# rows FROM TO: label and text, where the first word determines the label.
 rows() {
 	awk -v from="$1" -v to="$2" 'BEGIN {
 		n = split("green red the a boxes of un fish water said", word, " ")
@@ -47,7 +47,7 @@ learns local matthews
 [ -s "$tmp/CoLA/train.tsv.tokens" ] && [ -s "$tmp/CoLA/dev.tsv.tokens" ] || fail 'no tokens lie beside the text'
 client linked "$config" --set server="$one" || fail "with a server: exit status $?"
 same_run linked local 38
-# of the rarer class there is one text, the longest: it comes in a batch again and again
+# The rarer class has one text, the longest: it occurs in a batch again and again.
 mkdir -p "$tmp/rare/CoLA"
 { rows 0 200 | awk -F '\t' '$1 == 0 && n++ < 31 {print "made\t0\t\t" $2}'; printf 'made\t1\t\tred'; printf ' fish%.0s' $(seq 12); echo; } >"$tmp/rare/CoLA/train.tsv"
 cp "$tmp/CoLA/dev.tsv" "$tmp/rare/CoLA"
@@ -55,7 +55,7 @@ rare=(--set data.dir="$tmp/rare" --set data.sampling=balanced --set train.batch=
 client rare "$config" --local "${rare[@]}" || fail "balanced texts: $(tail -n 3 "$tmp/rare.log")"
 client rare2 "$config" --set server="$one" "${rare[@]}" || fail "balanced texts, with a server: $(tail -n 3 "$tmp/rare2.log")"
 same_run rare2 rare 2
-# the tokens are another run's, broken, or not to be kept
+# The token cache belongs to another run, is damaged, or is switched off.
 printf x | dd of="$tmp/CoLA/train.tsv.tokens" bs=1 seek=300 conv=notrunc status=none
 client spoilt "$config" --set server="$two" --set threads=2 --set codec=none || fail "with another server: exit status $?"
 same_run spoilt local 38
@@ -68,13 +68,13 @@ client short "$config" --local --set data.max_length=1 || fail "rows of one toke
 figure() { jq -r "select(.type == \"summary\") | .direction.$2" "$tmp/$1/log.jsonl"; }
 [ "$(figure short head_act.raw_bytes)" = $(((2 * 300 + 2 * 80) * 16 * 4)) ] || fail "rows of one token have $(figure short head_act.raw_bytes) bytes"
 
-# A run that is killed between two steps, and whose server is gone, too, goes on from its checkpoint, and with its batches of rows of
-# like length.
+# A run that is killed between two steps, and whose server is gone, too, resumes from its checkpoint, with batches of
+# rows of similar length.
 set=(--set server="$two" --set codec='quant:4,ef=true' --set train.checkpoint_every=1 --set data.group_by_length=true)
 client undisturbed "$config" --local --set codec='quant:4,ef=true' --set data.group_by_length=true || fail "undisturbed: exit status $?"
 killed_client 20 undisturbed "$config" "${set[@]}"
 
-# What `splitc data` says of them: all rows count, tokens as `splitc tokens` has them, and the padded forms of a batch.
+# `splitc data` counts all rows, has the tokens of `splitc tokens`, and shows the padded forms of a batch.
 "$SPLITC" data "$config" --json >"$tmp/json" || fail "data: exit status $?"
 "$SPLITC" tokens "$tmp/plain" --task cola --stats --json --max-length 40 "$tmp" >"$tmp/stats" || fail "tokens: exit status $?"
 [ "$(jq -c '[.kind, .train.samples, .test.samples, (.classes | map(.train) | add), .train.tokens, .train.length]' "$tmp/json")" = \
@@ -85,7 +85,7 @@ jq -e '(.batch.tokens * 19 - .train.tokens | fabs) < 0.001 and (.batch.padded_ma
 grep -q '^samples ' "$tmp/table" || fail "data: $(cat "$tmp/table")"
 grep -q '^head_act  *[0-9.]* kB a batch as fp32; padded' "$tmp/table" || fail "data: $(cat "$tmp/table")"
 
-# Own files: pairs, labels by name; training's in two files.
+# Own files: pairs, labels by name; training data in two files.
 own=(--set data.kind=text --set data.dir="$tmp/own" --set data.columns=first,second --set data.label=verdict)
 { echo 'verdict,first,second'; rows 0 150 | awk -F '\t' '{print ($1 ? "yes" : "\"no, sir\"") ",\"" $2 "\",b"}'; } >"$tmp/own/a.csv"
 rows 150 300 | jq -cR 'split("\t") | {first: .[1], second: "b", verdict: (if .[0] == "1" then "yes" else "no, sir" end), n: 1}' >"$tmp/own/b.jsonl"
@@ -95,7 +95,7 @@ learns own f1
 client 'own one' "$config" --set server="$one" "${own[@]}" --set data.train_files=a.csv,b.jsonl --set train.metrics=f1 || fail "own texts with a server: exit status $?"
 same_run 'own one' own 38
 
-# Numbers to be predicted, of STS-B's form: no accuracy, but the correlations; the weights of the best epoch.
+# Regression in STS-B's format: no accuracy, but the correlations; the weights of the best epoch.
 mkdir "$tmp/STS-B"
 sts() { printf 'index\tsentence1\tsentence2\tscore\n'; rows "$1" "$2" | awk -F '\t' '{print NR "\t" $2 "\tb\t" ($1 ? 4.25 : 0.5) + length($2) % 3 / 10}'; }
 sts 0 300 >"$tmp/STS-B/train.tsv"
@@ -113,13 +113,13 @@ cmp "$tmp/numbers one/best.safetensors" "$tmp/numbers 8/best.safetensors" || fai
 "$SPLITC" predict "$config" --local --csv --set log.dir="$tmp/numbers" "${numbers[@]}" >"$tmp/csv" 2>"$tmp/err" || fail "predict: $(cat "$tmp/err")"
 [ "$(head -n 1 "$tmp/csv")" = sample,number,predicted,name ] && [ "$(wc -l <"$tmp/csv")" = 81 ] || fail "predict: $(head -n 2 "$tmp/csv")"
 awk -F , 'NR > 1 {d = $2 - $3; s += d * d} END {exit !(s / (NR - 1) < 0.5)}' "$tmp/csv" || fail 'predict: the numbers are far off'
-# weights by the task's metric, or another
+# The best weights are chosen by the task's metric, or by another.
 client 'best' "$config" --local --set train.keep_best=true || fail "best: exit status $?"
 grep -q 'best.safetensors .* with matthews 1.0000' "$tmp/best.log" || fail 'matthews does not choose the weights that are kept'
 client 'best f1' "$config" --local --set train.keep_best=true --set train.best_metric=f1 || fail "best by f1: exit status $?"
 grep -q 'best.safetensors .* with f1 1.0000' "$tmp/best f1.log" || fail 'f1 does not choose the weights that are kept'
 
-# refused STATUS SENTENCE OPTION…: one line, for train and for its check
+# refused STATUS SENTENCE OPTION…: one line, from train and from its check.
 refused() {
 	local status command says=$2 want=$1
 	shift 2
@@ -149,7 +149,7 @@ refused 78 'model.classes: stsb has numbers to be predicted: give 1 instead of c
 refused 78 'train.best_metric: no metric "pearson" of classes; there are accuracy' --set train.keep_best=true --set train.best_metric=pearson
 refused 78 'train.metrics: no metric "spearman" of classes' --set train.metrics=f1,spearman
 refused 78 'model.task (default): cola has classes, and no numbers' --set model.classes=1
-# spoil SED STATUS SENTENCE: with one line of the training file changed
+# spoil SED STATUS SENTENCE: refused after one line of the training file is changed.
 spoil() {
 	cola 0 300 | sed "$1" >"$tmp/CoLA/train.tsv"
 	refused "$2" "$3"
@@ -158,7 +158,7 @@ spoil '5s/[^\t]*$//' 65 'train.tsv:5: an empty text'
 spoil '6s/red\|green/\xff/' 65 'train.tsv:6: '
 spoil '7s/\t[^\t]*$//' 65 'train.tsv:7: 3 columns, where at least 4 are needed'
 spoil '8s/\t[01]\t/\t2\t/' 65 'train.tsv:8: label "2": one of 0, 1'
-# BERT counts a token's type by where [SEP] stands, so a text must not spell it
+# BERT derives token types from the position of [SEP], so a text must not spell it.
 mkdir "$tmp/bert"
 jq -n --argjson size "$(wc -l <"$tmp/made/vocab.txt")" '{model_type: "bert", vocab_size: $size, hidden_size: 8, intermediate_size: 8,
 	num_hidden_layers: 2, num_attention_heads: 2, max_position_embeddings: 40, type_vocab_size: 2, sep_token_id: 3}' >"$tmp/bert/config.json"

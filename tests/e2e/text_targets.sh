@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Several labels and several numbers of texts, from columns of TSV, CSV and JSON Lines: a run with a server equals --local, also where the
-# client is killed in between; they are learned, and predicted where the texts are gone. What is no label is refused by file and line.
+# Several labels or numbers per text, from columns of TSV, CSV and JSON Lines: a run with a server equals --local, also
+# over a kill of the client. They are learned, and predicted after the texts were removed. Invalid labels are refused
+# with file and line.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -8,7 +9,7 @@ mkdir "$tmp/made" "$tmp/plain" "$tmp/own"
 "$TOOLS/make_text" "$tmp/made"
 jq -c 'del(."<s>", ."</s>", ."<pad>", ."<mask>")' "$tmp/made/vocab.json" >"$tmp/plain/vocab.json" # a row's first token is of its first word
 cp "$tmp/made/merges.txt" "$tmp/plain"
-# rows FROM TO: text, warm, fresh, length, price; the first word decides
+# rows FROM TO: text, warm, fresh, length, price; the first word determines them.
 rows() {
 	awk -v from="$1" -v to="$2" 'BEGIN {
 		split("red green fish water", word, " ")

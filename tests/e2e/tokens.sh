@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `splitc tokens` on a made tokenizer: ids, tokens, pairs, cuts, figures, JSON, standard input; and what it says of bad files.
+# `splitc tokens` on a made tokenizer: ids, tokens, pairs, truncation, figures, JSON, standard input; and errors of bad
+# files.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -11,14 +12,14 @@ mv "$tmp/vocab.txt" "$tmp/words"
 printf 'the un\nhello\n' >"$tmp/two"
 printf 'the\tun\nno tab\n' >"$tmp/pairs"
 
-# says WANTED ARGUMENT…: splitc tokens prints WANTED, to the last character
+# says WANTED ARGUMENT…: splitc tokens prints WANTED, to the last character.
 says() {
 	local want=$1 got
 	shift
 	got=$("$SPLITC" tokens "$@") || fail "tokens $*: exit status $?"
 	[ "$got" = "$want" ] || fail "tokens $*: $got, not $want"
 }
-# refuses STATUS PART ARGUMENT…: it ends with STATUS and one line with PART on stderr
+# refuses STATUS PART ARGUMENT…: it ends with STATUS, and with one line on stderr that has PART.
 refuses() {
 	wrong=$((wrong + 1))
 	local status=0 want=$1 part=$2
@@ -48,13 +49,13 @@ says '2 5 3 8 3' "$tmp/words" --task rte --split dev "$tmp/RTE"
 printf 'y,text\r\n1,"the\n""un"""\r\n' >"$tmp/own.csv"
 says '[CLS] the " un " [SEP]' "$tmp/words" --text --columns text "$tmp/own.csv"
 says '[CLS] the " un " [SEP] [UNK] [SEP]' "$tmp/words" --text --columns text,y --format csv - < <(sed 's/^1,/\xe2\x82\xaa,/' "$tmp/own.csv")
-# TSV has no quotes, and cells that a writer of CSV has quoted are warned of, once
+# TSV has no quotes: cells that a CSV writer has quoted give one warning.
 printf 'y\ttext\n1\t"the"\n1\t"the ""un"""\n2\t"the ""un"""\n' >"$tmp/own.tsv"
 "$SPLITC" tokens "$tmp/words" --columns text "$tmp/own.tsv" >"$tmp/out" 2>"$tmp/err" || fail "own.tsv: $(cat "$tmp/err")"
 grep -qF "WARN quoted-tsv: $tmp/own.tsv:3: " "$tmp/err" && [ "$(wc -l <"$tmp/err")" = 1 ] || fail "own.tsv: $(cat "$tmp/err")"
 says '2 11 3' "$tmp/words" --columns t - --format jsonl <<<'{"t": "hello"}'
 
-# SentencePiece's model as a tokenizer.json: a piece of the model's user is one token, though no merge reaches it
+# SentencePiece's model as a tokenizer.json: a user-defined piece is one token, although no merge makes it.
 mkdir "$tmp/pieces"
 /usr/bin/python3 - "$tmp/tokenizer.model" <<'PYTHON'
 import struct, sys

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a run says that its connections carried is what a relay between the two sides counted, to 0.5 %: with and without
-# encryption, with small messages, over a connection that breaks, a run that is paused, and one that is killed.
+# The bytes that a run reports for its connections equal those that a relay between the sides counted, to 0.5 %: with
+# and without encryption, with small messages, over a connection that breaks, a paused run, and a killed one.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -18,7 +18,7 @@ plain_port=${endpoint##*:}
 write_config "$tmp/client.yaml"
 sed -i '/optimizer/s/lr: 0.05/lr: 0.002/' "$tmp/client.yaml"
 
-# relay plain|secure [FAULT DIR KIND NTH]: from here on runs go through it
+# relay plain|secure [FAULT DIR KIND NTH]: starts a relay; later runs go through it.
 relay() {
 	local port=${1}_port
 	shift
@@ -31,7 +31,7 @@ relay() {
 	through=tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")
 }
 
-# run NAME [key=value]…: its exit status; what it printed is in $tmp/NAME.log
+# run NAME [key=value]…: returns the exit status of the run; its output is in $tmp/NAME.log.
 run() {
 	local name=$1 set=() pair
 	shift
@@ -41,7 +41,7 @@ run() {
 	client "$name" "$tmp/client.yaml" --json --set server="$through" --set train.checkpoint_every=2 "${set[@]}"
 }
 
-# near NAME: both ways
+# near NAME: both directions agree.
 near() {
 	local name=$1
 	signal TERM "$relay"
@@ -59,7 +59,7 @@ near() {
 		"$tmp/relay.json" "$tmp/$name.json")"
 }
 
-# adds_up NAME: the tensors and the parts are all but the graph that the client sends, and control
+# adds_up NAME: the tensors and parts make up all bytes but those of the client's graph and of control messages.
 adds_up() {
 	local rest
 	for rest in $(jq '([.directions[] | {(.tensor): .wire_bytes}] | add) as $d | ($d.head_act + $d.mid_grad) as $up | ($d.mid_act + $d.head_grad) as $down |

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The command of the client's unit for systemd: it begins a run, goes on with one that was killed, also between two phases,
-# and leaves one alone that is done. Where systemd-analyze is, it reads both units.
+# The command in the client's systemd unit begins a run, resumes one that was killed, also between two phases, and does
+# nothing for a finished one. If systemd-analyze is installed, it checks both units.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -11,14 +11,14 @@ write_config "$tmp/etc.yaml"
 sed -i "s/epochs: 1/epochs: 4\n  checkpoint_every: 2/" "$tmp/etc.yaml"
 client undisturbed "$tmp/etc.yaml" || fail "the undisturbed run: status $?"
 
-# as for an instance `run`, with folders of this test
+# here: the unit for an instance `run`, with folders of this test
 here() {
 	sed -e "s|/etc/split/%i.yaml|$tmp/etc.yaml|g; s|/var/lib/splitc/%i|$tmp/run|g; s|/run/splitc/%i|$tmp|g" \
 		-e "s|/usr/local/bin/splitc|$SPLITC|g; s|/usr/local/bin/splits|$SPLITS|g"
 }
 command=$(sed -n 's/^ExecStart=//p' $unit | here | sed 's/\$\$/$/g')
 mkdir "$tmp/run"
-# start NAME: as systemd does; $service_pid
+# start NAME: starts it as systemd does; sets $service_pid.
 start() {
 	(cd "$tmp/run" && eval "exec $command") >"$tmp/$1.log" 2>&1 &
 	service_pid=$!
@@ -39,7 +39,7 @@ ends_with "$service_pid" 0 $patience "the start of a run that is done"
 grep -q 'is done' "$tmp/third.log" || fail "a run that is done: $(cat "$tmp/third.log")"
 same_run undisturbed run 160
 
-# a kill between two phases: there is a model, and no checkpoint
+# A kill between two phases: there is a model, but no checkpoint.
 sed -e 's/^\( *\)epochs: 4/\1phases: [{epochs: 2, image: 32}, {epochs: 1, image: 32}]/' "$tmp/etc.yaml" >"$tmp/phases.yaml"
 client phases "$tmp/phases.yaml" || fail "the run with phases: status $?"
 mv "$tmp/phases.yaml" "$tmp/etc.yaml"
@@ -52,7 +52,8 @@ start behind
 ends_with "$service_pid" 0 $patience "the second phase: $(tail -n 3 "$tmp/between.log")"
 same_run phases run 120
 
-# systemd gives a state folder that is there the unit's mode at each start: that of the packages' tmpfiles.d, not 0755
+# systemd sets the mode of an existing state folder at each start: it must be that of the packages' tmpfiles.d, not
+# 0755.
 for file in $unit deploy/splits.service; do
 	grep -qx StateDirectoryMode=0700 "$file" || fail "$file opens the state folder to other users"
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Weights of the middle lie in memory once on each side: a server receives them, or reads them from its store, where it computes with them,
-# and writes checkpoints from there; a client sends them from the file that it maps. Daemons that die in an upload, or just behind it, come
-# back, and the run ends as the undisturbed one did.
+# The middle's weights are in memory once on each side: the server receives them, or reads them from its store, into the
+# place where it computes, and writes checkpoints from there; the client sends them from the mapped file. If a daemon
+# dies in an upload or just after it, it is restarted, and the run ends as the undisturbed one.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -24,13 +24,13 @@ YAML
 small=(--set model.huggingface="$tmp/of-small" --set link.part_bytes=16384)
 client small "$config" --local "${small[@]}" || fail "small: exit status $?"
 
-# ---- 120 MB of weights; beside what is counted a process takes some memory of its own
+# ---- 120 MB of weights; a process needs some memory beside what is counted
 slack=40000000 # sanitizers have memory of their own
 said() { "$SPLITC" flops "$config" --json | jq ".memory.$1 | .sum + .checkpoint + .mapped"; }
 file=$(stat -c %s "$tmp/of-large/model.safetensors")
 weights=$((file * 4 / 6))
 most() { awk -v unit=1024 '/^VmHWM/ {print $2 * unit}' "/proc/$1/status"; }
-# within SIDE PID FILE_BYTES: no more than was said, which has room for the weights once
+# within SIDE PID FILE_BYTES: the peak is no more than announced, which has room for the weights once.
 within() {
 	local most said
 	most=$(most "$2") said=$(said "$1")
@@ -38,7 +38,7 @@ within() {
 	[ -n "${SAN:-}" ] || [ "$most" -lt $((said + slack)) ] || fail "$1: $most bytes at most, and $said were said"
 	echo "$1: $((most / 1000000)) MB, $((said / 1000000)) MB were said, $((weights / 1000000)) MB of weights"
 }
-# A turn: an upload, then the store's copy; a server of its own each time.
+# Two runs: an upload, then the store's copy; each with a server of its own.
 for run in first second; do
 	start_server "server of $run" "store=$tmp/large store"
 	start_failing_client client.leave=hold "$run" "$config" --set server="$endpoint"
@@ -53,7 +53,7 @@ same_run first second 2
 sent() { jq 'select(.type == "summary").weights_tx_bytes' "$tmp/$1/log.jsonl"; }
 [ "$(sent first)" -gt $((weights / 10 * 9)) ] && [ "$(sent second)" = 0 ] || fail "$(sent first), then $(sent second) bytes of weights went up"
 
-# ---- killed in the midst of an upload, and as soon as it is whole, checked or in the store
+# ---- killed in an upload, and as soon as it is whole, checked or in the store
 for point in link.receive=kill@60 port.whole=kill server.install=kill store.done=kill server.apply=kill; do
 	killed_server "$point" small "$config" "${small[@]}"
 done

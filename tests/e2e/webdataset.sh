@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tar files of pictures: training on them equals training on the same pictures in folders, with a server too; labels as text and as
-# JSON; what is said of shards that end early, are compressed, or lack a label.
+# Tar files of pictures: training on them equals training on the same pictures in folders, also with a server; labels as
+# text and as JSON; errors for shards that are truncated, are compressed, or lack a label.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -13,7 +13,7 @@ sed "s|^data: .*|data: {kind: webdataset, dir: $tmp/shards}|" "$tmp/client.yaml"
 "$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/pictures/train" 60
 "$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/pictures/val" 30
 
-# shard NAME FORMAT FILE…: a tar file of these pictures with their labels, in this order
+# shard NAME FORMAT FILE…: makes a tar file of these pictures with their labels, in this order.
 mkdir "$tmp/shards"
 shard() {
 	local name=$1 format=$2 file class list=$tmp/list more=()
@@ -39,7 +39,7 @@ same_run shards folders 4 other
 client named "$tmp/shards.yaml" --set 'data.train_files=train-{000..002}.tar' --set data.test_files=val.tar --set data.threads=3 || fail "named shards: exit status $?"
 same_run named folders 4 other
 
-# refused SENTENCE OPTION…: exit status 65
+# refused SENTENCE OPTION…: exit status 65.
 refused() {
 	local status=0 says=$1
 	shift
@@ -63,7 +63,7 @@ cp "${train[0]}" "$tmp/shards/1.jpg"
 tar -C "$tmp/shards" -cf "$tmp/shards/train-003.tar" 1.jpg 1.cls
 refused '1.cls: must be a class from 0 to'
 rm "$tmp/shards/train-003.tar"
-# a name that has another dot is no sample's
+# A file whose name has another dot belongs to no sample.
 echo 1 >"$tmp/shards/1.cls"
 for name in x.1 x.2; do
 	cp "${train[0]}" "$tmp/shards/$name.png"
@@ -83,7 +83,7 @@ status=0
 status=0
 "$SPLITC" train "$tmp/shards.yaml" --check-config --set 'data.train_files=train-{000..003}.tar' >"$tmp/out" 2>&1 || status=$?
 [ $status = 66 ] && grep -qF 'train-003.tar: No such file' "$tmp/out" || fail "a shard that is not there: $status, $(cat "$tmp/out")"
-# a test set knows no class above its own labels
+# Training and test set may have different highest classes.
 mkdir "$tmp/many" "$tmp/few"
 for k in $(seq 0 59); do
 	cp "${train[0]}" "$tmp/many/$k.png"
@@ -91,7 +91,7 @@ for k in $(seq 0 59); do
 done
 tar -C "$tmp/many" --sort=name -cf "$tmp/few/all.tar" .
 tar -C "$tmp/many" -cf "$tmp/few/two.tar" 0.cls 0.png 1.cls 1.png
-# counts TRAIN TEST: how many classes have so many samples in both
+# counts TRAIN TEST: how many classes have how many samples in both sets.
 counts() {
 	"$SPLITC" data "$tmp/shards.yaml" --json --set data.dir="$tmp/few" --set data.train_files="$1" --set data.test_files="$2" >"$tmp/counts" ||
 		fail "data of $1 and $2: exit status $?"
@@ -99,7 +99,7 @@ counts() {
 }
 [ "$(counts all.tar two.tar)" = '[[[1,0],58],[[1,1],2]]' ] || fail "a test set with fewer classes: $(counts all.tar two.tar)"
 [ "$(counts two.tar all.tar)" = '[[[0,1],58],[[1,1],2]]' ] || fail "a test set with more classes: $(counts two.tar all.tar)"
-# classes are counted by the labels alone: a picture that cannot be read is left to data.on_bad_sample
+# Classes are counted by labels alone: data.on_bad_sample decides about unreadable pictures.
 echo 'no picture' >"$tmp/many/1.png"
 tar -C "$tmp/many" -cf "$tmp/few/bad.tar" 0.cls 0.png 1.cls 1.png 2.cls 2.png
 for key in data.sampling=balanced train.class_weights=balanced; do
@@ -107,7 +107,7 @@ for key in data.sampling=balanced train.class_weights=balanced; do
 		fail "$key with a picture that cannot be read: exit status $?"
 	grep -q 'WARN bad-sample: .*bad.tar: 1: ' "$tmp/bad ${key%%.*}.log" || fail "$key: the picture is not named"
 done
-# macOS puts a file of its own in front of each
+# macOS adds a file of its own before each file.
 mkdir "$tmp/many/a"
 for k in 3 4; do
 	cp "$tmp/many/$k".* "$tmp/many/a"

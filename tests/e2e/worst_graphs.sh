@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Networks that make one task long, at the server's default limits (tools/hostile.c, train): large windows of pools and
-# convolutions, and long rows of attention. Beside each of them a good client trains on: no step of its takes 2 s longer
-# than a busy machine keeps a process waiting, and it learns what it learns alone. What is too long is refused. The
-# server ends in time, with 0, while such a task runs.
+# convolutions, and long rows of attention. A good client trains beside each of them: no step of it takes 2 s longer
+# than the time for which the busy machine kept processes waiting, and it learns what it learns alone. What is too long
+# is refused. The server ends in time, with 0, while such a task runs.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -12,7 +12,7 @@ write_config "$tmp/client.yaml"
 run=("$tmp/client.yaml" --set train.epochs=100000 --set train.eval_every=0 --set train.optimizer.lr=0.002
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0) # max_steps changes a cosine
 
-# ---- graphs: of an image SIZE wide or of tokens, and the nodes behind a first one
+# ---- graphs: on an image of width SIZE or on tokens, with the given nodes behind a first one
 image() { # SIZE CHANNELS NODE PARAM…; attributes in the order of ops.def
 	local size=$1 channels=$2 node=$3 param
 	shift 3
@@ -42,7 +42,7 @@ starts() { # NAME TOKENS, the graph on stdin: $stranger
 	wait_for "$name: neither a long task nor a refusal" long_or_over
 }
 
-# no_late_step STEP: since then, beside $name
+# no_late_step STEP: checks the steps since STEP, beside $name.
 no_late_step() {
 	local slowest late
 	slowest=$(slowest_since "$1") late=$(awk '{n += $1} END {print n / 1000}' "$tmp/clock.late")
@@ -51,7 +51,7 @@ no_late_step() {
 		fail "$name: a step took $slowest s, and a process was kept waiting for $late s"
 }
 
-# beside long|refused NAME TOKENS: the good client's steps beside it
+# beside long|refused NAME TOKENS: checks the good client's steps beside it.
 beside() {
 	local before how=$1
 	before=$(steps_of good)
@@ -82,7 +82,7 @@ beside long depthwise-97 0 < <(image 256 2 'conv2d %1 &1 pad=48 groups=2' 'windo
 beside long dilated 0 < <(image 192 8 'conv2d %1 &1 pad=120 dilation=10' 'window [8,25,25,8] normal:0.01:2')
 beside long transposed 0 < <(image 128 8 'convt2d %1 &1 stride=2 pad=24' 'window [8,49,49,8] normal:0.01:2')
 
-# ---- strangers that log in again and again, with as many nodes as a graph may have: their plans take turns
+# ---- strangers log in again and again with graphs of the maximal number of nodes: their plans are made in turns
 awk 'BEGIN {
 	print "graph 1\nin head_act f32 R[8,8,1]\nparam first [1,1,1,1] normal:0.5:1\nnode first conv2d %0 &0"
 	for (i = 1; i < 8189; i++) print "node n" i " act %" i
@@ -102,7 +102,7 @@ name=logins
 no_late_step "$before"
 end_process "$good"
 
-# the server ends in time while such a task runs
+# The server ends in time while such a task runs.
 starts drained 0 < <(image 256 1 'maxpool %1 k=255 stride=1 pad=127')
 signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'the server with a long task'

@@ -1,7 +1,7 @@
-/* One decoder under libFuzzer. Byte 0 of the input: bits 0–2 the specification, bit 3 a tensor of two blocks, bit 4 the
- * gradient that is paired with an activation, bit 5 one row less than the codec was opened for, bit 6 the input brings
- * its own header (else a right one is put before it), bit 7 the loops of AVX-512 or NEON, where this CPU has it. The
- * rest is the payload. What is refused must not be written. */
+/* One decoder under libFuzzer. Byte 0 of the input is made of bits. 0-2: the codec spec. 3: a tensor of
+ * two blocks. 4: the gradient paired with an activation. 5: one row less than the codec was opened for.
+ * 6: the input contains its own header (else a valid one is prepended). 7: the loops of AVX-512 or NEON,
+ * if this CPU has them. The rest is the payload. A refused payload must leave the output untouched. */
 #ifndef SL_FUZZ_CODEC_TARGET_H
 #define SL_FUZZ_CODEC_TARGET_H
 
@@ -19,7 +19,7 @@ enum { FUZZ_SPECS = 8 };
 struct fuzz_codec {
 	struct sl_codec_spec spec;
 	struct sl_shape shape;
-	struct sl_codec *act, *grad; /* grad: NULL where nothing can be paired */
+	struct sl_codec *act, *grad; /* grad: NULL if the codec cannot be paired */
 };
 
 static struct fuzz_codec fuzz_codecs[2][FUZZ_SPECS][2];

@@ -1,8 +1,8 @@
-/* A backend whose kernels find a fence around what their call names. All memory of an executor is a few large areas, so
- * the address sanitizer alone does not see a kernel that leaves its tensors and stays within the area. Here every area
- * is poisoned while a kernel runs, but for the tensors, parameters and scratch of the call. Some kernels are assembly,
- * which the sanitizer does not watch. So the areas are also compared with a copy: what a kernel may not write must be
- * as it was. What a kernel has to write, or may not rely on, is filled with NaN before. */
+/* A backend that fences in each kernel call. An executor's memory is a few large areas, so the address sanitizer alone
+ * does not notice a kernel that leaves its tensors but stays within the area. Here every area is poisoned while a
+ * kernel runs, except for the tensors, parameters and scratch of the call. Some kernels are assembly, which the
+ * sanitizer does not watch. So the areas are also compared with a copy: memory that a kernel may not write must be
+ * unchanged. Memory that a kernel must write, or may not rely on, is filled with NaN before the call. */
 #ifndef SL_FUZZ_EXEC_FENCE_H
 #define SL_FUZZ_EXEC_FENCE_H
 
@@ -24,7 +24,7 @@
 
 enum { FENCE_AREAS = 24, FENCE_OPS = 256 };
 
-/* A copy of a larger area for each call would take most of the time: that one is poisoned alone. */
+/* Copying a larger area at each call would take most of the time, so a larger one is only poisoned. */
 enum { FENCE_COPIED = 256 << 10, FENCE_SPOILED = 64 << 10 };
 
 struct fence_area {
@@ -34,7 +34,7 @@ struct fence_area {
 };
 
 struct fence {
-	struct sl_backend be; /* first: calls name it */
+	struct sl_backend be; /* first, because calls point to it */
 	struct sl_backend_ops ops;
 	const struct sl_backend_ops *real;
 	struct sl_kernel kernel[SL_OP_COUNT];
@@ -43,10 +43,10 @@ struct fence {
 	struct {
 		const struct sl_op *op;
 		struct sl_op_sizes sizes;
-	} asked[FENCE_OPS]; /* what prepare answered */
+	} asked[FENCE_OPS]; /* the answers of prepare */
 	int n_asked;
-	const struct sl_plan_segment *part; /* that it computes */
-	bool open;                          /* there is none: of a backend that is not looked at */
+	const struct sl_plan_segment *part; /* the segment that it computes */
+	bool open;                          /* no fence: for a backend that is not checked */
 	int64_t cache_rows;
 };
 
@@ -99,11 +99,11 @@ static const struct fence_area *fence_area_of(const struct fence *f, const void 
 	return NULL;
 }
 
-/* ---- what a call names */
+/* ---- the memory of a call */
 
 enum fence_way { FENCE_OPEN, FENCE_TAKE };
 
-/* OPEN: these bytes may be read. TAKE: they were legal to write, so the copy follows. */
+/* OPEN: these bytes may be read. TAKE: the call was allowed to write them, so the copy is updated. */
 static void fence_range(const struct fence *f, enum fence_way way, const struct sl_op *op, const void *at, size_t bytes)
 {
 	const struct fence_area *a = at && bytes ? fence_area_of(f, at, bytes) : NULL;
@@ -142,7 +142,7 @@ static size_t fence_param_bytes(const struct fence *f, const struct sl_op *op, i
 	return (size_t)sl_shape_count(&f->part->graph.param[op->param[k]].shape) * sizeof(float);
 }
 
-/* What a kernel reads and does not write. */
+/* Memory that a kernel may only read. */
 static void fence_inputs(const struct fence *f, const struct sl_op_call *c)
 {
 	for (int k = 0; k < c->op->n_in; k++)
@@ -159,7 +159,7 @@ static bool fence_is_statistic(const struct fence *f, const struct sl_op *op, in
 	return f->part->graph.param[op->param[k]].role == SL_STATISTIC;
 }
 
-/* What a kernel may write. */
+/* Memory that a kernel may write. */
 static void fence_outputs(const struct fence *f, enum fence_way way, const struct sl_op_call *c, enum sl_pass_kind pass)
 {
 	const struct sl_op_sizes *s = fence_sizes(f, c->op);
@@ -178,7 +178,7 @@ static void fence_outputs(const struct fence *f, enum fence_way way, const struc
 	fence_range(f, way, c->op, c->cache, (size_t)f->cache_rows * s->cache_bytes);
 }
 
-/* Of a convolution, with what it does of the ops beside it. */
+/* The memory of a call, with that of the ops fused before and after a convolution. */
 static void fence_call(const struct fence *f, enum fence_way way, const struct sl_op_call *c, enum sl_pass_kind pass)
 {
 	const struct sl_op_call *const all[] = {c, c->pre, c->post};
@@ -190,7 +190,7 @@ static void fence_call(const struct fence *f, enum fence_way way, const struct s
 			fence_inputs(f, all[i]);
 		fence_outputs(f, way, all[i], pass);
 	}
-	/* the batchnorm behind may put its gradient through itself in place */
+	/* a fused batchnorm behind may compute its input's gradient in place */
 	if (way == FENCE_TAKE && c->form.post)
 		fence_tensor(f, way, c->op, &c->dout);
 }
@@ -232,7 +232,7 @@ static void fence_spoil(const void *at, size_t bytes)
 		memset((void *)(uintptr_t)at, 0xff, bytes < FENCE_SPOILED ? bytes : FENCE_SPOILED);
 }
 
-/* Shapes are within those that the kernel was prepared for; what is written shares nothing with what is read. */
+/* Checks that shapes are within those that the kernel was prepared for, and that outputs do not overlap inputs. */
 static void fence_check(const struct sl_op_call *c)
 {
 	const struct sl_op *op = c->op;
@@ -256,7 +256,7 @@ static void fence_fill(const struct fence *f, const struct sl_op_call *c, enum s
 	fence_spoil(c->workspace, s->workspace_bytes);
 	if (pass == SL_PASS_FORWARD && c->out.data)
 		fence_spoil(c->out.data, fence_bytes(&c->out));
-	/* else a convolution beside it has saved something there */
+	/* for a batchnorm, a fused convolution may have saved something there */
 	if (pass == SL_PASS_FORWARD && c->training && c->op->kind != SL_OP_BATCHNORM)
 		fence_spoil(c->saved, s->saved_bytes);
 	for (int k = 0; k < c->op->n_in && pass == SL_PASS_BACKWARD; k++)
@@ -340,7 +340,7 @@ static enum sl_err fence_update(struct sl_backend *be, const struct sl_update *u
 	return err;
 }
 
-/* Around a backend that is open. */
+/* Puts a fence around an open backend. */
 static void fence_around(struct fence *f, struct sl_backend be)
 {
 	*f = (struct fence){.be = be, .ops = *be.ops, .real = be.ops};

@@ -1,5 +1,5 @@
-/* A middle's graph from a fuzzer's bytes: an input, then nodes of any kind over values that are there, with parameters
- * of mostly fitting shapes. A node that the graph refuses is left out, and so is what does not lead to the output. */
+/* Makes a middle's graph from a fuzzer's bytes: an input, then nodes of any kind over existing values, with parameters
+ * whose shapes mostly fit. A node that the graph refuses is left out; so are nodes that do not lead to the output. */
 #ifndef SL_FUZZ_EXEC_RECIPE_H
 #define SL_FUZZ_EXEC_RECIPE_H
 
@@ -24,7 +24,7 @@ static int take_byte(struct bytes *b)
 	return *b->at++;
 }
 
-/* So many bytes by themselves: an input whose one part grows keeps the meaning of the others. */
+/* Splits off a part of n bytes, so that growing one part of an input does not change the meaning of the others. */
 static struct bytes take_part(struct bytes *b, size_t n)
 {
 	struct bytes part = {b->at, n < b->left ? n : b->left};
@@ -46,7 +46,7 @@ struct recipe {
 	int most, row_tokens, groups;
 	struct recipe_node node[RECIPE_NODES];
 	int n;
-	bool shares; /* nodes with parameters of one shape share them */
+	bool shares; /* nodes share parameters of equal shape */
 };
 
 static int64_t recipe_size(int byte)
@@ -62,7 +62,7 @@ static int recipe_small(int byte)
 	return 1 + byte % 5;
 }
 
-/* A divisor of n. */
+/* Returns a divisor of n. */
 static int recipe_divisor(int64_t n, int byte)
 {
 	int64_t by = 1 + byte % 16;
@@ -109,7 +109,7 @@ static void draw_attributes(struct sl_node *node, struct bytes *b)
 	}
 }
 
-/* Attributes that must fit the input. */
+/* Draws attributes that must fit the input's shape. */
 static void fit_attributes(const struct recipe *r, struct sl_node *node, const struct sl_graph_value *x,
 			   struct bytes *b)
 {
@@ -210,7 +210,7 @@ static void draw_weight(struct recipe_node *n, const struct sl_graph_value *v, s
 	case SL_OP_EMBEDDING:
 		put_param(n, sl_shape2(size, 8), SL_INIT_NORMAL, SL_LEARNS);
 		break;
-	case SL_OP_REPEAT: /* the input's shape, or another */
+	case SL_OP_REPEAT: /* the input's shape, or another one */
 		repeated = size > 5 && x->ndim > 1 ? (struct sl_shape){x->ndim - 1, {0}} : sl_shape2(2, size);
 		for (int i = 1; size > 5 && i < x->ndim; i++)
 			repeated.dim[i - 1] = x->dim[i];
@@ -221,7 +221,7 @@ static void draw_weight(struct recipe_node *n, const struct sl_graph_value *v, s
 	}
 }
 
-/* Behind the weight, and how all are held. */
+/* Adds the parameters after the weight, and sets how all are held. */
 static void draw_params(const struct recipe *r, struct recipe_node *n, const struct sl_graph_value *v, struct bytes *b)
 {
 	const struct sl_shape *x = &v->shape;
@@ -274,7 +274,7 @@ static bool goes_with(enum sl_op_kind kind, const struct sl_graph_value *a, cons
 	return fits;
 }
 
-/* A value that goes with the first input, from some place on. */
+/* Searches from a drawn place for a value that fits the first input. */
 static int draw_partner(const struct sl_graph *g, enum sl_op_kind kind, int first, int byte)
 {
 	for (int i = 0; i < g->n_value; i++) {
@@ -351,7 +351,7 @@ static bool build(const struct recipe *r, struct sl_graph *g, struct sl_fail *fa
 	return !err;
 }
 
-/* What does not lead to the last value goes. */
+/* Removes nodes that do not lead to the last value. */
 static void prune(struct recipe *r)
 {
 	bool used[RECIPE_VALUES] = {false};
@@ -372,7 +372,7 @@ static void prune(struct recipe *r)
 	r->n = n;
 }
 
-/* False: there is no node. */
+/* Returns false if no node is left. */
 static bool draw_graph(struct recipe *r, struct sl_graph *g, struct bytes *b)
 {
 	struct sl_fail fail = {0};
@@ -392,7 +392,7 @@ static bool draw_graph(struct recipe *r, struct sl_graph *g, struct bytes *b)
 			abort();
 		sl_graph_close(g);
 		if (!build(r, g, &fail))
-			abort(); /* it was taken before */
+			abort(); /* the first build accepted it */
 	}
 	sl_graph_close(g);
 	prune(r);

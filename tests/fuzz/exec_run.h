@@ -1,4 +1,4 @@
-/* Executors of one plan side by side, each behind its fence: their memory, their chunks, and how they compare. */
+/* Runs executors of one plan side by side, each behind its fence: their memory, their chunks, and the comparison. */
 #ifndef SL_FUZZ_EXEC_RUN_H
 #define SL_FUZZ_EXEC_RUN_H
 
@@ -13,11 +13,11 @@ enum { MOST_BYTES = 4 << 20 };
 /* ---- executors */
 
 struct side {
-	struct fence *fence; /* NULL: it is off */
+	struct fence *fence; /* NULL: this side is off */
 	struct sl_exec *exec;
 };
 
-static struct fence *fences[3][2]; /* base, best, reference; of one thread or two */
+static struct fence *fences[3][2]; /* [base, best, reference][threads - 1] */
 
 static struct fence *fence_at(int level, int threads)
 {
@@ -42,7 +42,7 @@ static struct fence *fence_at(int level, int threads)
 	return *f;
 }
 
-/* False: this backend does not compute it. */
+/* Returns false if this backend cannot compute the plan. */
 static bool open_side(struct side *side, struct fence *f, const struct sl_plan *plan, bool recompute)
 {
 	struct sl_fail fail = {0};
@@ -123,8 +123,8 @@ static double largest(const float *x, const float *less, int64_t n)
 	return most;
 }
 
-/* Where rounding may be most of a difference: a norm's gradient is what is left of large sums, and a large number takes
- * digits from what it is added to. Squares of what e^x makes may be beyond a float. */
+/* Whether rounding may dominate a difference. A norm's gradient is a small rest of large sums. A large number
+ * takes digits from what it is added to. Squares of exponentials may exceed the range of floats. */
 static bool is_rough(const struct sl_plan_segment *part, bool back)
 {
 	int norms = 0;
@@ -141,7 +141,8 @@ static bool is_rough(const struct sl_plan_segment *part, bool back)
 	return norms > (back ? 0 : 2);
 }
 
-/* A kernel that computes something else is far off; where the noise grew, a difference of rounding grew as well. */
+/* Aborts if x is too far from the reference. The tolerance grows with the effect of the noise,
+ * because rounding errors grow in the same way. */
 static void near(const struct run *r, const char *what, const float *x, const float *ref, const float *noisy, int64_t n)
 {
 	const double size = largest(ref, NULL, n), noise = largest(ref, noisy, n), off = largest(x, ref, n);
@@ -154,7 +155,7 @@ static void near(const struct run *r, const char *what, const float *x, const fl
 	abort();
 }
 
-/* at [SIDES], NULL: the side is off. */
+/* at [SIDES]; NULL: that side is off. */
 static void compare(const struct run *r, const char *what, const float *const at[SIDES], int64_t n)
 {
 	for (int64_t i = 0; at[SECOND] && r->set.level[0] == r->set.level[1] && i < n; i++)
@@ -186,7 +187,7 @@ static void compare_tensors(struct run *r, const char *what, tensor_of *of, int 
 	compare(r, what, at, n);
 }
 
-/* The same numbers for all sides, and for NOISY almost. */
+/* Fills all sides with the same numbers; NOISY gets almost the same. */
 static void fill_tensors(struct run *r, tensor_of *of, int slot, int64_t rows)
 {
 	const uint32_t from = r->random;
@@ -210,7 +211,7 @@ static void fill_tensors(struct run *r, tensor_of *of, int slot, int64_t rows)
 
 /* ---- weights */
 
-/* NOISY has almost those of the others. */
+/* NOISY gets almost the weights of the others. */
 static void set_weights(struct run *r, int side, float *range)
 {
 	for (int64_t k = 0; side == NOISY && k < r->part->float_count; k++)
@@ -251,7 +252,7 @@ static void first_weights(struct run *r)
 	free(range);
 }
 
-/* The reference goes on from what the first side has: differences do not add up from step to step. */
+/* The reference continues from the first side's weights, so that differences do not add up over steps. */
 static void follow_first(struct run *r)
 {
 	const size_t n = (size_t)r->part->weight_count + 1;
@@ -288,7 +289,7 @@ static void compare_gradients(struct run *r)
 	free(room);
 }
 
-/* A checkpoint is taken, and set again. */
+/* Takes a checkpoint and restores it. */
 static void save_and_load(struct run *r)
 {
 	float *range = malloc(((size_t)r->part->weight_count + 1) * sizeof *range);
@@ -321,7 +322,7 @@ static uint32_t *numbers(size_t n)
 	return at;
 }
 
-/* Rows of any lengths of which each has a token, or of one width. */
+/* Draws rows of any lengths of at least one token, or all of one width. */
 static void draw_lengths(struct run *r, struct chunk *c, bool whole)
 {
 	const struct sl_plan_spec *s = &r->plan->spec;
@@ -344,11 +345,11 @@ static void draw_lengths(struct run *r, struct chunk *c, bool whole)
 	c->dims.tokens = c->begin[n];
 }
 
-/* Ascending rows of the cache, each behind tokens that it has. */
+/* Draws ascending rows of the cache; each continues after its cached tokens. */
 static void draw_cached(struct run *r, struct chunk *c, int64_t behind)
 {
 	const struct sl_plan_spec *s = &r->plan->spec;
-	uint32_t at = (uint32_t)behind; /* chunks before have taken as many at most */
+	uint32_t at = (uint32_t)behind; /* earlier chunks have taken at most as many */
 
 	for (int64_t i = 0; i < c->dims.rows; i++, at++) {
 		const int64_t spare = s->batch - at - (c->dims.rows - i);

@@ -1,4 +1,4 @@
-/* What a stranger chooses: a plan's settings and a graph, of a fuzzer's bytes. */
+/* Makes what an unknown client may choose, a plan's settings and a graph, from a fuzzer's bytes. */
 #ifndef SL_FUZZ_EXEC_SETTINGS_H
 #define SL_FUZZ_EXEC_SETTINGS_H
 
@@ -9,7 +9,7 @@
 #include "tests/fuzz/exec_recipe.h"
 
 enum { SETTINGS = 16, ACTIONS = 16, MOST_BATCH = 6, MOST_FLOATS = 1 << 20, MOST_OPS = 32 };
-/* Of a batch, and of all that an input does: 10 s are the most that it may take. */
+/* Bounds of the price of a batch, and of all that an input does; an input may take at most 10 s. */
 static const double most_price = 2e6, most_spent = 8e6;
 
 /* ---- settings */
@@ -18,9 +18,9 @@ enum { FIRST, SECOND, REFERENCE, NOISY, SIDES };
 
 struct settings {
 	struct sl_plan_spec spec;
-	int level[2], threads[2]; /* of FIRST and SECOND */
+	int level[2], threads[2]; /* both of FIRST and SECOND */
 	bool on[SIDES], recompute;
-	bool hostile; /* values are any, also NaN and Inf */
+	bool hostile; /* values may be anything, NaN and Inf included */
 	bool text, shares;
 	uint32_t random;
 };
@@ -53,7 +53,7 @@ static struct sl_optimizer optimizer_of(int byte)
 	return o;
 }
 
-/* What an agreement refuses, by itself, is not asked of a plan (sl_agreed_check). */
+/* Removes combinations that sl_agreed_check refuses and that no plan has to handle. */
 static void settle(struct sl_plan_spec *s)
 {
 	s->no_grad[0] = s->no_grad[0] || s->no_grad[1];
@@ -129,7 +129,7 @@ static void put_text(void *arg, const char *text, size_t len)
 	t->len += len;
 }
 
-/* As a server gets it: what may cross has a text, and its text is read. */
+/* Passes the graph through its text, as a server gets it. The text of a valid graph must be readable. */
 static bool pass_on(struct sl_graph *g)
 {
 	struct text t = {0};
@@ -203,7 +203,7 @@ static bool graph_of(struct sl_graph *g, const struct settings *s, struct bytes 
 	return false;
 }
 
-/* Multiplications of an op, or what is as dear. */
+/* The multiplications of an op, or operations of similar cost. */
 static double price_of(const struct sl_op *op)
 {
 	const double n = (double)sl_shape_count(&op->out_shape);
@@ -218,7 +218,7 @@ static double price_of(const struct sl_op *op)
 	return n * (k > 1 ? k * k : 1) + (double)sl_shape_count(&op->in_shape[0]);
 }
 
-/* The reference backend looks for the largest of every window that an element is in; k 0: of the plane. */
+/* The reference backend searches each window that contains an element for its maximum; k 0: the whole plane. */
 static double reference_price(const struct sl_op *op)
 {
 	const double plane = (double)(op->in_shape[0].dim[1] * op->in_shape[0].dim[2]);
@@ -227,7 +227,7 @@ static double reference_price(const struct sl_op *op)
 	return price_of(op) * (k > 0 ? k * k : plane);
 }
 
-/* Of a batch's forward pass. */
+/* The price of a batch's forward pass. */
 static double price_of_all(const struct sl_plan *plan, double (*price)(const struct sl_op *op))
 {
 	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];

@@ -1,5 +1,5 @@
-/* Any bytes as a checkpoint file. What is read stays within the parts that were asked for, has the notes that were
- * demanded, and written again reads as the same. */
+/* Any bytes as a checkpoint file. An accepted file stays within the parts asked for and has the
+ * required notes. Written again, it reads as the same. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 enum { FLOATS = 5, BYTES = 24, STEP = 7 };
 
 struct state {
-	float *weights; /* of their exact size: one more is seen */
+	float *weights; /* of their exact size, so that a write beyond is noticed */
 	uint8_t *codec;
 	struct sl_checkpoint c;
 };
@@ -71,7 +71,7 @@ static void write_and_compare(const struct state *s)
 	close_state(&t);
 }
 
-/* A note may hold anything that JSON can, and what is written must be UTF-8: others are the reader's to refuse. */
+/* A note may hold any JSON text, but only UTF-8 can be written. This test writes printable ASCII alone. */
 static bool is_plain(const char *text)
 {
 	for (; *text; text++)

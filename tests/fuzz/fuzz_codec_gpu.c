@@ -1,7 +1,7 @@
-/* The device's decoders, on a simulated device (tests/support/cuda_sim), beside the portable ones: the same verdict on
- * any bytes, and the same floats. Byte 0 of the input: the specification; byte 1: bits as in codec_target.h, but bit 7:
- * what follows changes a right payload. Then byte 2 says how many bytes are missing at its end (16 and more: none), and
- * every four after that are an offset and what is turned over there. */
+/* The device's decoders on a simulated device (tests/support/cuda_sim), against the portable ones: the same
+ * verdict and the same floats for any bytes. Byte 0 of the input chooses the codec spec. Byte 1 has the bits of
+ * codec_target.h, except bit 7: the rest modifies a valid payload. Then byte 2 says how many bytes are cut off its
+ * end (16 and more: none), and every four bytes after that are an offset and the bits to flip there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +51,8 @@ struct pair {
 struct target {
 	struct sl_codec_spec spec;
 	struct sl_shape shape;
-	struct pair act, grad;  /* grad: NULL where nothing can be paired */
-	struct sl_buf right[2]; /* payloads of either */
+	struct pair act, grad;  /* grad: NULL if the codec cannot be paired */
+	struct sl_buf right[2]; /* valid payloads of both */
 };
 
 static struct target targets[SPECS][2];
@@ -83,7 +83,7 @@ static struct sl_codec *open_codec(const struct target *t, struct sl_backend *be
 	return codec;
 }
 
-/* The same bytes from both; the places of an activation are then those of its gradient. */
+/* Both must give the same bytes. After an activation, its places are those of the gradient. */
 static struct sl_buf encode(const struct target *t, const struct pair *p, const char *text)
 {
 	const struct sl_tensor tensor = {.dtype = SL_F32, .shape = t->shape, .data = x};
@@ -117,7 +117,7 @@ static void open_target(struct target *t, const char *text, bool large)
 	t->right[1] = encode(t, &t->grad, text);
 }
 
-/* The payload that the input stands for, in memory that ends where it does. */
+/* Returns the payload that the input describes, in memory that ends with it. */
 static uint8_t *payload_of(const struct target *t, const uint8_t *data, size_t size, bool paired, int64_t rows,
 			   size_t *len)
 {
@@ -184,7 +184,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	}
 	bytes = (size_t)sl_shape_count(&t->shape) * sizeof *want;
-	/* the portable decoder may have begun to write when an inner stage found the fault; the device's never has */
+	/* The portable decoder may have written values before an inner stage found the fault; the
+	 * device's never does. */
 	if (host != SL_OK)
 		memset(want, 0x5a, bytes);
 	must(memcmp(want, got, bytes) == 0, text, host == SL_OK ? "values differ" : "written, and refused");

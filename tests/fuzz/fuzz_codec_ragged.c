@@ -1,8 +1,8 @@
-/* Decoders of tensors whose rows have different lengths, and the lengths in front of them, under libFuzzer. Byte 0 of
- * the input: bits 0–2 the specification, bit 3 three rows instead of six, bit 4 the input brings its own header (else a
- * right one is put before it), bit 5 padded rows, bit 6 a choice of tokens, bit 7 cached rows. Byte 1: tokens. Then
- * lengths and payload. Of cached rows the cache has as many tokens as the payload's first bytes say. What is refused
- * must not be written. */
+/* Decoders of tensors whose rows have different lengths, and of the lengths before them, under
+ * libFuzzer. Byte 0 of the input is made of bits. 0-2: the codec spec. 3: three rows instead of six. 4:
+ * the input contains its own header (else a valid one is prepended). 5: padded rows. 6: a choice of
+ * tokens. 7: cached rows. Byte 1: tokens. Then lengths and payload. With cached rows, the payload's
+ * first bytes say how many tokens the cache has. A refused payload must leave the output untouched. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,7 +63,7 @@ static void decode(int which, const struct sl_dims *dims, struct sl_bytes in, bo
 	free(payload);
 }
 
-/* Places that are taken rise, below the chunk's tokens. */
+/* Accepted places ascend and are below the chunk's tokens. */
 static void choose(struct sl_bytes *in, const struct sl_dims *dims)
 {
 	const int64_t most = dims->tokens - 1;
@@ -79,7 +79,7 @@ static void choose(struct sl_bytes *in, const struct sl_dims *dims)
 			abort();
 }
 
-/* Rows go on where the cache has all tokens before theirs, and never past its end. */
+/* Accepted rows continue where the cache has all tokens before theirs, and never go past its end. */
 static void go_on(const struct sl_dims *dims, struct sl_bytes payload)
 {
 	const struct sl_plan plan = {.spec.batch = ROWS};
@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	dims.rows = data[0] & 8 ? ROWS / 2 : ROWS;
 	dims.tokens = data[1];
 	in = (struct sl_bytes){data + 2, size - 2};
-	/* the bounds that a session checks before */
+	/* the bounds that a session checks first */
 	if (dims.tokens < dims.rows || dims.tokens > TOKENS)
 		return 0;
 	if (data[0] & 32)

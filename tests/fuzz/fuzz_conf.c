@@ -1,5 +1,5 @@
-/* Config text from anywhere. The first byte chooses the schema; whatever loads must print as text that loads again and
- * prints the same. */
+/* Config text from an unknown source. The first byte chooses the schema. A config that loads must
+ * print as text that loads again and prints the same. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

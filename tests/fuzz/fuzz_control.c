@@ -1,6 +1,6 @@
-/* The control socket. Byte 0 of the input: bit 0 the side. 0: the rest goes to a daemon's socket, in pieces whose
- * length byte 1 says, and the daemon must hear the first line exactly as it was sent, or nothing, and answer it whole.
- * 1: the rest is what a daemon answers to `status`: what parses must render as JSON that parses to the same. */
+/* The control socket. Bit 0 of byte 0 of the input chooses the side. 0: the rest goes to a daemon's socket, in pieces
+ * whose length is in byte 1. The daemon must hear exactly the first line or nothing, and answer it completely. 1: the
+ * rest is a daemon's answer to `status`. If it parses, it must render as JSON that parses to the same. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -72,7 +72,7 @@ static void start(void)
 	atexit(remove_dir);
 }
 
-/* libFuzzer's clock is a signal that interrupts system calls: here each is made again. */
+/* libFuzzer's timer is a signal that interrupts system calls, so each is retried. */
 static void ask(const uint8_t *data, size_t size, size_t piece)
 {
 	const uint8_t *newline = size ? memchr(data, '\n', size < REQUEST_MAX ? size : REQUEST_MAX) : NULL;
@@ -83,7 +83,7 @@ static void ask(const uint8_t *data, size_t size, size_t piece)
 
 	must(fd >= 0 && TEMP_FAILURE_RETRY(connect(fd, (struct sockaddr *)&at, sizeof at)) == 0);
 	times = 0;
-	/* a daemon that has had enough closes: what it did not read is none of its business */
+	/* a daemon may close before it has read everything */
 	for (size_t from = 0; from < size; from += piece) {
 		size_t some = size - from < piece ? size - from : piece;
 
@@ -101,7 +101,7 @@ static void ask(const uint8_t *data, size_t size, size_t piece)
 	}
 	must(strlen(heard) == strnlen((const char *)data, (size_t)(newline - data)));
 	must(memcmp(heard, data, strlen(heard)) == 0);
-	/* with bytes left unread the kernel resets the connection, and the answer may be lost on the way */
+	/* with unread bytes the kernel resets the connection, and the answer may be lost */
 	must(len == (*heard == '!' ? 0 : GREETING) || newline + 1 < data + size);
 }
 

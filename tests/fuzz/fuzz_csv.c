@@ -1,5 +1,5 @@
-/* Any bytes as a table: source_target.h. The first byte says how much of the others is train.csv; val.csv is its first
- * line and the rest. */
+/* Any bytes as a table: source_target.h. The first byte says how many of the others are train.csv;
+ * val.csv is their first line and the rest. */
 #include "tests/fuzz/source_target.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Any bytes as a run of shared heads and tails: a table's rows among parameters, and statistics. What is read is the
- * very run that writing it again gives, but for rows of zeros. */
+/* Any bytes as a run of shared heads and tails: a table's rows among parameters, and statistics. An
+ * accepted run, written again, gives the same bytes, except for rows of zeros. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,15 +1,16 @@
-/* A stranger's middle under libFuzzer: graphs are planned, and executed on the CPU backend with a fence around every
- * kernel's call (exec_fence.h). Bytes 0 to 15 are the plan's settings, bytes 16 to 31 what the session does. Then comes
- * the graph: as nodes (exec_recipe.h), or with bit 7 of byte 0 as text.
+/* A middle from an unknown client under libFuzzer: graphs are planned, and executed on the CPU backend with a fence
+ * around every kernel call (exec_fence.h). Bytes 0 to 15 are the plan's settings, bytes 16 to 31 the session's
+ * actions. Then comes the graph: as nodes (exec_recipe.h), or with bit 7 of byte 0 as text.
  *
- * Two executors of other SIMD levels, threads and recompute may run side by side: those of one level agree to the bit.
- * The reference backend of tests/ref runs beside them, too. It has the same inputs once more with a little noise, which
- * says how much a difference of rounding may grow. With FUZZ_PRINT in the environment the graph is printed. */
+ * Two executors with different SIMD levels, threads and recompute may run side by side; with the same level they must
+ * agree to the bit. The reference backend of tests/ref runs beside them, too, and once more with a little noise on its
+ * inputs. The effect of the noise says how much a rounding error may grow. With FUZZ_PRINT in the environment the
+ * graph is printed. */
 #include <cblas.h>
 
 #include "tests/fuzz/exec_run.h"
 
-/* OpenBLAS is not instrumented: this one is, and takes its place. */
+/* Replaces OpenBLAS, which is not instrumented. */
 void cblas_sgemm(OPENBLAS_CONST enum CBLAS_ORDER order, OPENBLAS_CONST enum CBLAS_TRANSPOSE ta,
 		 OPENBLAS_CONST enum CBLAS_TRANSPOSE tb, OPENBLAS_CONST blasint m, OPENBLAS_CONST blasint n,
 		 OPENBLAS_CONST blasint k, OPENBLAS_CONST float alpha, OPENBLAS_CONST float *a,
@@ -63,7 +64,7 @@ static void backward(struct run *r, int chunk)
 		compare_tensors(r, "din", sl_exec_din, chunk, sl_plan_cut_count(r->plan, false, &call.dims));
 }
 
-/* A batch, maybe a smaller one, and how it falls into chunks; of free calls as a client comes to them. */
+/* Draws a batch, maybe a smaller one, and its chunks; with free calls, chunks of any number of rows. */
 static void open_batch(struct run *r)
 {
 	const int64_t batch = r->plan->spec.batch - draw_below(&r->random, (uint32_t)r->plan->spec.batch);
@@ -79,7 +80,7 @@ static void open_batch(struct run *r)
 	r->chunks = n;
 }
 
-/* A step is applied, or left out. */
+/* Commits a step, or skips it. */
 static void end_step(struct run *r, bool wanted)
 {
 	double squares[2] = {0};
@@ -116,7 +117,7 @@ static void train(struct run *r, int action)
 		if (r->side[i].fence)
 			must(sl_exec_begin(r->side[i].exec), "begin");
 	open_batch(r);
-	/* backward of a chunk comes anywhere behind its forward */
+	/* a chunk's backward comes any time after its forward */
 	while (ahead < r->chunks || (back && done < ahead)) {
 		if (ahead < r->chunks && (!back || done == ahead || draw_below(&r->random, 2)))
 			forward(r, ahead++, true);
@@ -164,7 +165,7 @@ static void run_plan(const struct sl_plan *plan, const struct settings *set, str
 
 	if (!open_side(&r.side[FIRST], fence_at(set->level[0], set->threads[0]), plan, set->recompute))
 		return;
-	/* with more threads it may be too large, and a level may lack a precision: then it stays closed */
+	/* It may be too large with more threads, and a level may lack a precision; then this side stays closed. */
 	if (on[SECOND])
 		(void)open_side(&r.side[SECOND], fence_at(set->level[1], set->threads[1]), plan, !set->recompute);
 	for (int i = REFERENCE; i <= NOISY && on[i] && price_of_all(plan, reference_price) < most_price; i++)

@@ -1,5 +1,5 @@
-/* sl_graph_read on anything. What is read is written as the very bytes that came, and every reference in it is to what
- * is there; what is refused leaves the graph alone, and a clean sentence. */
+/* sl_graph_read on any bytes. An accepted text is written as the same bytes, and every reference in
+ * it is to something that exists. A refusal leaves the graph alone and has a printable message. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sl_graph g = {.n_node = -7};
 	struct sl_fail fail;
-	char *text = malloc(size ? size : 1); /* of its exact size: reading past it is seen */
+	char *text = malloc(size ? size : 1); /* of its exact size, so that reading past it is noticed */
 
 	if (!text)
 		return 0;

@@ -1,5 +1,5 @@
-/* What a stranger says instead of ZMTP's greeting, or as one. It may come in any pieces: the verdict is the same
- * however many bytes more there are, and it is there before a greeting ends. */
+/* Bytes from an unknown peer in place of ZMTP's greeting, or as one. They may come in any pieces:
+ * the verdict does not change when more bytes come, and it is there before a greeting ends. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	enum sl_greeting verdict = SL_GREETING_PART;
 
 	for (size_t len = 0; len <= size && len <= SL_GREETING_BYTES; len++) {
-		uint8_t *heard = malloc(len + !len); /* of this very size: what is read beyond it shows */
+		uint8_t *heard = malloc(len + !len); /* of its exact size, so that reading past it is noticed */
 		enum sl_greeting now;
 
 		must(heard != NULL);

@@ -1,5 +1,5 @@
-/* config.json of a Hugging Face folder from anywhere. What is read makes a graph, or is refused in one line; a graph is
- * small enough to be built. */
+/* config.json of a Hugging Face folder from an unknown source. It makes a graph, or is refused in
+ * one line; the graph is small enough to be built. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Key files from anywhere: as a pair, as a public key, and as the server's list of clients. What loads is written and
- * loads again as the same; no sentence repeats a secret. */
+/* Key files from an unknown source: as a pair, as a public key, and as the server's list of clients. An
+ * accepted key is written and loads again as the same. No error message contains a secret. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static void as_public(const char *path)
 	must(strlen(text) == Z85 && sl_key_parse(&again, text, Z85) && sl_key_equal(&key, &again));
 }
 
-/* What stands before the word group=…, which a line of the list may have. */
+/* Returns the length of the line before the word group=…, which a line of the list may have. */
 static size_t without_groups(const char *line, size_t len)
 {
 	for (size_t i = 1; i < len; i++) {
@@ -75,7 +75,7 @@ static size_t without_groups(const char *line, size_t len)
 	return len;
 }
 
-/* Every key that a line gives is one that the list knows by that line's name, and there are no others. */
+/* The list has every key of every line under that line's name, and no others. */
 static void as_list(const char *data, size_t size)
 {
 	struct sl_allow *allow = NULL;

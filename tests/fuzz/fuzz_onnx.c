@@ -1,6 +1,6 @@
-/* ONNX files from anywhere: the bytes themselves, and changes to nodes, attributes and tensors of four that torch
- * wrote, which most mutated bytes would not get to. What is read makes a graph that can be cut, with weights for all of
- * its parameters, or is refused in one line. */
+/* ONNX files from an unknown source: the bytes themselves; and modified nodes, attributes and
+ * tensors of four files that torch wrote, which mutated bytes would rarely reach. A file makes a
+ * graph that can be cut, with weights for all of its parameters, or is refused in one line. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,7 +225,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t *bytes;
 	size_t len;
 
-	sl_log_set_level(SL_LOG_ERROR); /* what is not read is said in many lines */
+	sl_log_set_level(SL_LOG_ERROR); /* refusals log many lines */
 	if (size < 2 || data[0] % 4) {
 		read_one(data, size, size && data[0] % 4 == 1);
 		return 0;

@@ -1,4 +1,4 @@
-/* Any bytes as DICOM: picture_target.h. The module lies beside this program; DCMTK itself is not instrumented. */
+/* Any bytes as DICOM: picture_target.h. The module must lie beside this program; DCMTK itself is not instrumented. */
 #include "tests/fuzz/picture_target.h"
 
 enum { DICM_AT = 128 };

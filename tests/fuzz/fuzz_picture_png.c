@@ -1,7 +1,7 @@
-/* Any bytes as a PNG, with the checksums of its chunks put right: picture_target.h. */
+/* Any bytes as a PNG, with corrected checksums of its chunks: picture_target.h. */
 #include "tests/fuzz/picture_target.h"
 
-/* CRC-32 as PNG has it. */
+/* PNG's CRC-32. */
 static uint32_t checksum(const uint8_t *bytes, size_t n)
 {
 	uint32_t c = 0xffffffffu;

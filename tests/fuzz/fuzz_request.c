@@ -1,5 +1,5 @@
-/* Heads of HTTP requests. What is known of one stays so when more comes, whatever it is; only a whole head without
- * control characters is a request; and each has an answer by the time that it is as long as one may be. */
+/* Heads of HTTP requests. A verdict never changes when more bytes come. Only a complete head
+ * without control characters is a request. A head of the maximal length always has an answer. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char *head = malloc(size + 1); /* redzones where it ends */
+	char *head = malloc(size + 1); /* of its exact size, so that reading past it is noticed */
 	int known = 0;
 	size_t at = 0;
 

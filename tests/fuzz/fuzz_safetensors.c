@@ -1,4 +1,4 @@
-/* Any bytes as a safetensors file: opened, and where that succeeds, every tensor listed and read as both kinds. */
+/* Any bytes as a safetensors file: if it opens, every tensor is listed and read, as floats and as raw bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,13 +14,13 @@ static void read_whole(const struct sl_st_file *file, const struct sl_st_tensor 
 
 	if (sl_st_find(file, t->name) != t || strlen(sl_st_shape_text(t, text)) >= sizeof(text))
 		abort();
-	if (!sl_st_dtype_bytes(t->dtype)) { /* its count is not bound to the bytes of the file */
+	if (!sl_st_dtype_bytes(t->dtype)) { /* its count is not limited by the file's size */
 		if (sl_st_read_f32(file, t, NULL, &fail) == SL_OK)
 			abort();
 		return;
 	}
 	if (t->bytes > MOST_BYTES)
-		abort(); /* it would lie outside of the input */
+		abort(); /* it would be larger than the input */
 	out = malloc((size_t)t->count * sizeof(int64_t) + 1);
 	if (!out)
 		return;

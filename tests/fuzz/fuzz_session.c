@@ -1,8 +1,8 @@
-/* Events in any order for either side of a session: frames whose fields are what is next, or nearly so, or anything;
- * tasks that end as they may; requests of the driver where it could make them, of free steps, too; and after an end,
- * now and then, the session's next epoch, which goes on from a step that was reached, while frames of the old one still
- * arrive. Whatever comes, the machine keeps its word to its driver: places inside their runs, no task twice, nothing
- * after the end, no step but the next, nothing of an older epoch. */
+/* Events in any order for either side of a session: frames whose fields are the expected ones, nearly so, or anything;
+ * tasks that end in any way; requests that the driver may make, also for free steps. After an end the session's next
+ * epoch sometimes begins: it resumes from a step that was reached, while frames of the old one still arrive. The state
+ * machine keeps its promises to the driver: offsets inside their runs, no task twice, nothing after the end, no step
+ * but the next, nothing of an older epoch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,25 +20,25 @@ struct input {
 	size_t left;
 };
 
-/* What the driver knows: started tasks, and how far each run has come. */
+/* What the driver knows: the started tasks, and how much of each run has come. */
 struct driver {
 	struct sl_session s;
 	struct sl_outbox out;
-	int started[SL_TASK_COUNT], done[SL_TASK_COUNT]; /* in this pass */
+	int started[SL_TASK_COUNT], done[SL_TASK_COUNT]; /* both in this pass */
 	int queue[SL_TASK_COUNT][SL_SESSION_MAX_CHUNKS]; /* chunks, in the order in which they were started */
 	bool began[SL_TASK_COUNT][SL_SESSION_MAX_CHUNKS];
-	bool came[SL_SESSION_MAX_CHUNKS]; /* gradients of a free step */
+	bool came[SL_SESSION_MAX_CHUNKS]; /* which gradients of a free step have come */
 	int admitted, opened, installed;
 	uint64_t received[SL_PART_WHAT_COUNT], total[SL_PART_WHAT_COUNT];
 	int chunk[SL_PART_WHAT_COUNT];
 	bool over, client;
 	uint64_t epoch;
-	uint64_t held[SL_WIRE_HELD_MAX]; /* steps to go on from; [n_held - 1] is 0 */
+	uint64_t held[SL_WIRE_HELD_MAX]; /* steps to resume from; held[n_held - 1] is 0 */
 	uint32_t n_held;
-	uint64_t stepped; /* the step that STEPPED told last, and one; 0: none in this epoch */
+	uint64_t stepped; /* 1 + the step of the last STEPPED; 0: none in this epoch */
 	struct sl_session_limits limits;
 	int abandoned, skipped;        /* in this pass */
-	bool joining, prepared, asked; /* the member of a group waits for what the group says */
+	bool joining, prepared, asked; /* the member of a group waits for the group's answer */
 	uint64_t group_step;
 };
 
@@ -50,7 +50,7 @@ static uint8_t take(struct input *in)
 	return *in->data++;
 }
 
-/* Mostly `next`; else beside it, or far away. */
+/* Mostly returns `next`; else a number close to it, or far away. */
 static uint64_t near(struct input *in, uint64_t next)
 {
 	static const uint64_t far[] = {0, 1, INT32_MAX, 1ull << 31, UINT32_MAX, 1ull << 32, INT64_MAX, UINT64_MAX};
@@ -78,7 +78,7 @@ static bool idle(const struct sl_session *s)
 	return s->state == SL_SESSION_READY;
 }
 
-/* Of a free step: which chunk a part is of, and its rows. */
+/* For a free step: chooses the chunk of a part, and its rows. */
 static int free_chunk(struct input *in, const struct sl_session *s, uint32_t what, uint64_t *rows)
 {
 	const bool grad = what == SL_PART_MID_GRAD || what == SL_PART_HEAD_GRAD, begins = !s->lane[what].received;
@@ -127,7 +127,7 @@ static void fill_part(struct input *in, const struct driver *d, struct sl_frame 
 												: s->answers),
 				     .offset = near(in, s->lane[known].received)};
 	f->payload = (struct sl_bytes){bytes, near(in, total - s->lane[known].received)};
-	/* sl_wire_decode lets nothing else through */
+	/* sl_wire_decode accepts no longer ones */
 	if (f->payload.len > SL_WIRE_PART_MAX)
 		f->payload.len = SL_WIRE_PART_MAX;
 }
@@ -193,7 +193,7 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 	}
 }
 
-/* ---- what the driver is told */
+/* ---- checks of what the session tells the driver */
 
 static void check_task(struct driver *d, const struct sl_action *a)
 {
@@ -208,12 +208,12 @@ static void check_task(struct driver *d, const struct sl_action *a)
 		d->queue[a->task][d->started[a->task]] = a->chunk;
 	} else
 		CHECK(d->started[a->task] == d->done[a->task]); /* its job is free */
-	if (a->task == SL_TASK_COMMIT)                          /* once more to skip what the first one found NaN in */
+	if (a->task == SL_TASK_COMMIT)                          /* again to skip a step with NaN */
 		CHECK(d->started[a->task] == 0 ||
 		      (d->s.role == SL_SESSION_SERVER && sl_session_skips(&d->s) && !d->skipped++));
 	if (a->task == SL_TASK_ABANDON)
 		CHECK(d->s.fate != SL_PASS_GOES_ON && !d->abandoned++);
-	/* what it is made of is there */
+	/* the task's inputs are there */
 	CHECK(a->task != SL_TASK_GRAD || a->chunk < d->done[SL_TASK_TAIL]);
 	CHECK(a->task != SL_TASK_MID_BWD || a->chunk < d->done[SL_TASK_MID_FWD]);
 	CHECK(a->task != SL_TASK_HEAD_BWD || !d->s.limits.free_calls || d->s.back[a->chunk] == 2);
@@ -231,7 +231,7 @@ static uint64_t lengths_bytes(const struct driver *d, const struct sl_action *a)
 		       : 0;
 }
 
-/* As many as codecs and kernels have room for. */
+/* A chunk has at most as many tokens as codecs and kernels have room for. */
 static void check_tokens(const struct sl_session *s, int chunk)
 {
 	const uint64_t rows = sl_session_chunk_rows(s, chunk), tokens = s->tokens[chunk];
@@ -277,7 +277,7 @@ static bool is_held(const struct driver *d, uint64_t step)
 	return false;
 }
 
-/* One after another, from the step that both sides agreed on; none twice. */
+/* Steps come one after another, from the step that both sides agreed on; none comes twice. */
 static void check_stepped(struct driver *d)
 {
 	CHECK(d->s.next_step == d->s.number + 1);
@@ -321,7 +321,7 @@ static void check_actions(struct driver *d, const struct sl_event *ev, enum sl_e
 	CHECK(!failed || (d->s.state == SL_SESSION_CLOSED && d->out.fail.code == err && d->out.fail.text[0]));
 }
 
-/* A pass begins where the session enters STEP or EVAL: everything of the last one must be done. */
+/* A pass begins when the session enters STEP or EVAL; by then every task of the last one must be done. */
 static void note_pass(struct driver *d, enum sl_session_state before, enum sl_event_kind kind)
 {
 	enum sl_session_state after = d->s.state;
@@ -334,7 +334,7 @@ static void note_pass(struct driver *d, enum sl_session_state before, enum sl_ev
 		return;
 	for (int task = SL_TASK_HEAD_FWD; task <= SL_TASK_COMMIT; task++)
 		CHECK(d->started[task] == d->done[task]);
-	/* not the weights: their last part may come with the end of a pass that was abandoned before it began */
+	/* not the weights: their last part may come at the end of a pass that was abandoned before it began */
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
 		d->received[what] = what == SL_PART_WEIGHTS ? d->received[what] : 0;
 	memset(d->chunk, 0, sizeof d->chunk);
@@ -345,7 +345,7 @@ static void note_pass(struct driver *d, enum sl_session_state before, enum sl_ev
 		d->started[task] = d->done[task] = 0;
 }
 
-/* The first part of a pass is checked after the session has begun the pass, and a request's tasks too. */
+/* note_pass comes before check_actions: the first actions of a pass come with the event that begins it. */
 static void feed(struct driver *d, const struct sl_event *ev, uint64_t now_ms)
 {
 	enum sl_session_state before = d->s.state;
@@ -362,7 +362,7 @@ static void feed(struct driver *d, const struct sl_event *ev, uint64_t now_ms)
 		CHECK(err == SL_OK && d->out.n_action == 0 && d->s.state == SL_SESSION_CLOSED);
 		return;
 	}
-	/* a client's epoch rises, at the first link of its process, above what a Challenge says */
+	/* a client's epoch rises only at the first link of its process, above that of a Challenge */
 	CHECK(!d->client || d->s.epoch == epoch || (d->s.first && ev->kind == SL_EV_CHALLENGE && d->s.epoch > epoch));
 	CHECK(d->s.epoch <= INT64_MAX || !d->client);
 	note_pass(d, before, ev->kind);
@@ -372,7 +372,7 @@ static void feed(struct driver *d, const struct sl_event *ev, uint64_t now_ms)
 
 /* ---- the driver's own events */
 
-/* The worker runs ABANDON behind all that was queued before. */
+/* The worker runs ABANDON after all tasks that were queued before. */
 static bool pass_runs(const struct driver *d)
 {
 	for (int task = 0; task < SL_TASK_COUNT; task++)
@@ -401,7 +401,7 @@ static bool end_task(struct input *in, struct driver *d, struct sl_event *ev)
 		ev->need_weights = take(in) & 1;
 		ev->checkpointed = take(in) & 1;
 		ev->mean = d->s.limits.ends && take(in) & 1;
-		/* the server's driver goes on from a step that Hello held */
+		/* the server's driver resumes from a step that the Hello offers */
 		ev->next_step = d->s.hello.n_held ? d->s.hello.held[take(in) % d->s.hello.n_held] : 0;
 		d->done[task]++;
 		return true;
@@ -409,7 +409,7 @@ static bool end_task(struct input *in, struct driver *d, struct sl_event *ev)
 	return false;
 }
 
-/* Rows of one token. */
+/* Rows of one token each. */
 static const uint32_t *one_each(void)
 {
 	static uint32_t begin[513];
@@ -419,7 +419,7 @@ static const uint32_t *one_each(void)
 	return begin;
 }
 
-/* What the member's group says, where the member waits for it; LATE comes at any time. */
+/* The group's answer, if the member waits for it; LATE may come at any time. */
 static bool group_says(struct input *in, struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
 {
 	if (d->s.role != SL_SESSION_SERVER || !d->limits.shared)
@@ -443,7 +443,7 @@ static bool group_says(struct input *in, struct driver *d, struct sl_event *ev, 
 	return true;
 }
 
-/* What the caller of a free step asks for, where it may. */
+/* A request of a free step's caller, where it is allowed. */
 static bool caller_says(struct input *in, struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
 {
 	static const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "dropped"};
@@ -502,7 +502,7 @@ static bool request(struct input *in, struct driver *d, struct sl_event *ev, enu
 	return true;
 }
 
-/* The first link of its process, or a later one. */
+/* Opens the first link of the client's process, or a later one. */
 static void open_client(struct driver *d, const struct sl_hello *hello, uint64_t now_ms)
 {
 	static const uint8_t seed[SL_SECRET_BYTES] = {1};
@@ -515,7 +515,7 @@ static void open_client(struct driver *d, const struct sl_hello *hello, uint64_t
 	d->s.first = hello->epoch % 2;
 }
 
-/* Tasks of an older epoch are forgotten by the driver, as ports do. */
+/* The driver forgets tasks of an older epoch, as ports do. */
 static void open_epoch(struct driver *d, uint64_t now_ms)
 {
 	struct sl_hello hello = {.version = SL_WIRE_VERSION,
@@ -574,8 +574,8 @@ static void open_session(struct input *in, struct driver *d)
 	open_epoch(d, 0);
 }
 
-/* The next epoch of a session that is over: it holds the step that was next, a checkpoint before it, and a fresh start.
- */
+/* Begins the next epoch of a closed session. It can resume from the step that was next, from a
+ * checkpoint before it, or anew. */
 static void come_back(struct driver *d, uint64_t now_ms)
 {
 	uint64_t next = d->s.next_step;
@@ -599,7 +599,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&d, 0, sizeof d);
 	open_session(&in, &d);
 	while (in.left) {
-		uint8_t kind = take(&in) % (SL_EV_COUNT + 7); /* the last ones end a task */
+		uint8_t kind = take(&in) % (SL_EV_COUNT + 7); /* the last values end a task */
 		struct sl_event ev = {.kind = (enum sl_event_kind)kind};
 		struct sl_frame frame;
 

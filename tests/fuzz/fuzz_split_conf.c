@@ -1,6 +1,6 @@
-/* libsplit's conf from anywhere, without a network: the first byte chooses what the rest is. A token is read as it is,
- * or with a checksum that fits; a token that is read must be written as the same bytes. A conf is lines "key=value", an
- * empty line, then the graph: it makes a plan, or is refused with a sentence. */
+/* libsplit's conf from an unknown source, without a network. The first byte chooses the kind of input. A
+ * token is read as it is, or with a valid checksum; an accepted token must be written as the same bytes. A
+ * conf is lines "key=value", an empty line, then the graph: it makes a plan, or is refused with a message. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ static void settle(const split_conf *c)
 	free(m);
 }
 
-/* Returns what is behind the empty line. */
+/* Returns the text after the empty line. */
 static char *set_lines(split_conf *c, char *text)
 {
 	split_error e = {.size = sizeof e};

@@ -1,5 +1,5 @@
-/* The file of a token cache from anywhere: as it is, or with a key and a hash that fit, as somebody would write it who
- * knows them. What is read has ids, lengths and labels that a run may trust. */
+/* The file of a token cache from an unknown source: as it is, or with a matching key and hash, as
+ * an attacker could write it. If it is accepted, its ids, lengths and labels must be valid. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static struct sl_tokenizer *tokenizer(void)
 	return t;
 }
 
-/* Key, sizes and hash that belong to what is behind the head. */
+/* Sets the key, sizes and hash that match the data after the head. */
 static void make_fit(uint8_t *file, size_t len)
 {
 	struct sl_token_image m = {0};
@@ -43,7 +43,7 @@ static void make_fit(uint8_t *file, size_t len)
 	head.count = head.count % 8 + 1;
 	head.width = head.width & 1 ? sizeof(uint16_t) : sizeof(uint32_t);
 	m = (struct sl_token_image){.count = head.count, .width = head.width};
-	for (m.tokens = 0; m.tokens < 64; m.tokens++) { /* as many as there are bytes for */
+	for (m.tokens = 0; m.tokens < 64; m.tokens++) { /* as many tokens as there are bytes for */
 		struct array array[ARRAYS];
 		uint64_t want = sizeof head;
 

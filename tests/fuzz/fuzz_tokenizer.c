@@ -1,5 +1,5 @@
-/* Any bytes as a tokenizer's files and a text: the first byte chooses the file, and the first 0xff ends it (it is in no
- * UTF-8). What opens has to tokenize the text, or say why not; ids lie in the vocabulary. */
+/* Any bytes as a tokenizer's files and a text. The first byte chooses the file, and the first 0xff ends it (UTF-8 has
+ * no such byte). A tokenizer that opens must tokenize the text or say why not; ids must be in the vocabulary. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 static const char words[] = "[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n##b\n";
 
-/* No longer than what it says. */
+/* Decodes; the text must not be longer than sl_tokenizer_decoded says. */
 static void decode(const struct sl_tokenizer *t, const struct sl_tokens *tokens)
 {
 	const size_t most = sl_tokenizer_decoded(t, tokens->n);

@@ -1,11 +1,11 @@
-/* Any bytes as a tar file of samples, with the checksums of its headers put right: source_target.h. */
+/* Any bytes as a tar file of samples, with corrected checksums of its headers: source_target.h. */
 #include "tests/fuzz/source_target.h"
 
 #include <string.h>
 
 enum { BLOCK = 512, SIZE_AT = 124, SUM_AT = 148, MOST = 1 << 16 };
 
-/* Of the blocks that would be headers where each size is what it says. */
+/* Corrects the checksum of every block that is a header if each size before is right. */
 static void mend(uint8_t *tar, size_t len)
 {
 	for (size_t at = 0; at + BLOCK <= len; at += BLOCK) {

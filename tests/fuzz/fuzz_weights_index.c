@@ -1,5 +1,5 @@
-/* model.safetensors.index.json from anywhere, beside two files of weights. What opens has the tensors of both, and all
- * of them can be read; what does not is refused in one line. */
+/* model.safetensors.index.json from an unknown source, beside two files of weights. If it opens, it
+ * has the tensors of both, and all of them can be read; else it is refused in one line. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

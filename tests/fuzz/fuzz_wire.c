@@ -1,6 +1,6 @@
-/* sl_wire_decode on anything: [header length, 16 bits little-endian][header][payload]; bit 15 of the length: the header
- * as it is, else its last 8 bytes are made its check. What decodes must encode to the same bytes, and every text in it
- * must be terminated and printable. */
+/* sl_wire_decode on any bytes: [header length, 16 bits little-endian][header][payload]. With bit 15 of
+ * the length the header is taken as it is; else its last 8 bytes are set to its check value. A decoded
+ * frame must encode to the same bytes, and every text in it must be terminated and printable. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static void check_frame(const struct sl_frame *f)
 	}
 }
 
-/* No fuzzer guesses a hash. */
+/* Sets a valid check value, which a fuzzer cannot guess. */
 static void seal(uint8_t *header, size_t len)
 {
 	uint64_t check;
@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	len = (size_t)(data[0] | (data[1] & 0x7f) << 8);
 	if (len > size - 2)
 		len = size - 2;
-	/* a copy of its exact size: reading past the header is seen */
+	/* a copy of its exact size, so that reading past the header is noticed */
 	header = malloc(len ? len : 1);
 	if (!header)
 		return 0;

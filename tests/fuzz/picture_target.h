@@ -1,6 +1,6 @@
-/* Any bytes as a picture of one format. The first 8 bytes choose a part and the size that it will be resized to, in a
- * picture of at most 256 in each direction; the others are the file, whose first bytes are the format's. What is
- * decoded lies in the room, and covers the part. */
+/* Decodes any bytes as a picture of one format, of at most 256 pixels in each direction. The first 8
+ * bytes choose a part of it and the size to which that is resized; the others are the file, whose first
+ * bytes are replaced by the format's. Decoded pixels must lie in the room and cover the part. */
 #ifndef SL_TESTS_PICTURE_TARGET_H
 #define SL_TESTS_PICTURE_TARGET_H
 
@@ -33,7 +33,7 @@ static void picture_choose(void *arg, struct sl_window *window)
 	asked->window = *window;
 }
 
-/* `mend`: puts right what chance never does, such as checksums; may be NULL. */
+/* `mend` repairs what a fuzzer cannot guess, such as checksums; may be NULL. */
 static int picture_target(const uint8_t *data, size_t size, const char *begins, size_t n_begins,
 			  void (*mend)(uint8_t *bytes, size_t len))
 {

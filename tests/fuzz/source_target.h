@@ -1,5 +1,5 @@
-/* Any bytes as the files of a source: they are written to a folder of this process, opened as a set, and samples of it
- * are read. */
+/* Writes any bytes as the files of a source to a folder of this process, opens them as a set, and
+ * reads samples. */
 #ifndef SL_TESTS_SOURCE_TARGET_H
 #define SL_TESTS_SOURCE_TARGET_H
 
@@ -25,7 +25,7 @@ static void source_put(const char *name, const uint8_t *data, size_t size)
 	FILE *file;
 
 	if (!source_dir[0]) {
-		snprintf(source_dir, sizeof source_dir, "%s/fuzz-source-%ld", /* in memory, where that is possible */
+		snprintf(source_dir, sizeof source_dir, "%s/fuzz-source-%ld", /* in memory, if possible */
 			 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
 		snprintf(path, sizeof path, "mkdir -p %s", source_dir);
 		if (system(path) != 0)
@@ -37,7 +37,7 @@ static void source_put(const char *name, const uint8_t *data, size_t size)
 		abort();
 }
 
-/* What is refused has a sentence; labels of what is not are in range. */
+/* A refusal must have a message; labels of an accepted set must be in range. */
 static void source_read_as(const char *source, enum sl_split split, enum sl_learn_kind kind, bool fill)
 {
 	static const char *const label[] = {"label"};

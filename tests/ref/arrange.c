@@ -1,9 +1,9 @@
-/* Ops that move numbers: permute, resample (struct sl_resample_attr), and repeat, which reads a parameter for every
- * row. */
+/* Ops that rearrange values: permute, resample (struct sl_resample_attr), and repeat, which copies
+ * a parameter to every row. */
 #include "common/graph/taps.h"
 #include "tests/ref/kernels.h"
 
-/* y [outer, c, b, d] of x [outer, b, c, d] */
+/* y [outer, c, b, d] = x [outer, b, c, d] with the middle dimensions swapped */
 static void permute(float *y, bool add, const float *x, int64_t n, int64_t b, int64_t c, int64_t d)
 {
 	for (int64_t i = 0; i < n && y; i++) {
@@ -38,7 +38,7 @@ static enum sl_err permute_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* Of x [outer, n, inner] to y [outer, m, inner]. */
+/* The shapes of a resample: x [outer, n, inner], y [outer, m, inner]. */
 struct axis {
 	int64_t outer, n, m, inner;
 };
@@ -102,7 +102,7 @@ static enum sl_err repeat_forward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* What comes in says only how many rows there are. */
+/* The input only determines the number of rows, so its gradient is 0. */
 static enum sl_err repeat_backward(const struct sl_op_call *call)
 {
 	const int64_t n = sl_shape_row(&call->dout.shape);

@@ -11,14 +11,14 @@
 
 #include "tests/ref/kernels.h"
 
-/* One row of one head of keys and values. */
+/* One row, and one head of keys and values. */
 struct span {
 	const struct sl_op_call *call;
 	const struct sl_attention_attr *a;
 	int64_t row, from, n; /* tokens [from, from + n) of the chunk */
-	int64_t past;         /* of the cache, before these */
+	int64_t past;         /* tokens of the row in the cache, before these */
 	int64_t d, kv, most;
-	double *p, *kept, *dp;   /* [most]: p, p̃ and dp, then ds, of a query */
+	double *p, *kept, *dp;   /* [most], for one query: p, p̃, and dp, which becomes ds */
 	double *k, *v, *dk, *dv; /* [most, D] */
 	double *q, *dq;          /* [D] */
 };
@@ -40,7 +40,7 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	return SL_OK;
 }
 
-/* Turns x [D] of token t; `by` −1: back. */
+/* Rotates x [D] of token t by its position; `by` -1: backwards. */
 static void turn(const struct span *s, double *x, int64_t t, int by)
 {
 	const int64_t d = s->d;
@@ -53,7 +53,7 @@ static void turn(const struct span *s, double *x, int64_t t, int by)
 	}
 }
 
-/* to [D] = token t of the span, of head h of `heads`. */
+/* Copies head h (of `heads`) of token t of the span to `to` [D]. */
 static void load(double *to, const struct span *s, const float *x, int64_t heads, int64_t h, int64_t t)
 {
 	for (int64_t c = 0; c < s->d; c++)
@@ -144,7 +144,7 @@ static void backward_query(struct span *s, int64_t h, int64_t i)
 		s->dp[j] = dropped(s, h, i, j, dot(g, s->v + j * s->d, s->d));
 		delta += s->p[j] * s->dp[j];
 	}
-	memset(s->dq, 0, (size_t)s->d * sizeof *s->dq); /* g is read */
+	memset(s->dq, 0, (size_t)s->d * sizeof *s->dq); /* overwrites g, which is no longer needed */
 	for (int64_t j = 0; j < keys; j++) {
 		double ds = s->p[j] * (s->dp[j] - delta) / sqrt((double)s->d);
 
@@ -180,7 +180,8 @@ static struct span span_of(const struct sl_op_call *call, int64_t row)
 	return s;
 }
 
-/* Keys and values of the head, of the row's past too; where it is cached they are put there. */
+/* Loads the head's keys and values, including those of earlier tokens of the row. With a cache, new
+ * ones are stored in it. */
 static void load_keys(struct span *s, int64_t head)
 {
 	const int64_t each = s->most * s->d;
@@ -219,7 +220,7 @@ static void backward_head(struct span *s, int64_t head)
 	const int64_t group = s->a->heads / s->kv;
 
 	load_keys(s, head);
-	memset(s->dk, 0, (size_t)(s->most * s->d) * 2 * sizeof *s->dk); /* and dv behind it */
+	memset(s->dk, 0, (size_t)(s->most * s->d) * 2 * sizeof *s->dk); /* dv lies behind dk */
 	for (int64_t h = head * group; h < (head + 1) * group; h++)
 		for (int64_t i = 0; i < s->n; i++)
 			backward_query(s, h, i);

@@ -1,4 +1,4 @@
-/* Gate (each channel by a number of its own), and concat. */
+/* Gate (scales each channel by a value of its own), and concat. */
 #include "tests/ref/kernels.h"
 
 static enum sl_err gate_forward(const struct sl_op_call *call)

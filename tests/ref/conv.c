@@ -1,4 +1,5 @@
-/* Cross-correlation, as torch.nn.Conv2d, and its transposes. d is the dilation. With x zero outside [0,H) × [0,W),
+/* Cross-correlation, as torch.nn.Conv2d, and its backward passes. d is the dilation. With x zero outside
+ * [0,H) × [0,W),
  *   out[n,oy,ox,o]   = bias[o] + Σ_{ky,kx,j} x[n, oy·s − p + ky·d, ox·s − p + kx·d, channel(o,j)] · w[o,ky,kx,j]
  * where j runs over the I/groups input channels of o's group. */
 #include "tests/ref/kernels.h"
@@ -7,8 +8,8 @@ struct geometry {
 	int64_t n, h, w, c; /* input [N,H,W,C] */
 	int64_t oh, ow, o;  /* output [N,OH,OW,O] */
 	int64_t kh, kw, s, p, d;
-	int64_t per_out;   /* input channels of a group */
-	int64_t per_group; /* its output channels */
+	int64_t per_out;   /* input channels per group */
+	int64_t per_group; /* output channels per group */
 	bool depthwise;    /* weight [KH,KW,C] */
 };
 
@@ -44,7 +45,7 @@ static int64_t out_at(const struct geometry *g, int64_t n, int64_t y, int64_t x,
 	return ((n * g->oh + y) * g->ow + x) * g->o + o;
 }
 
-/* [O,KH,KW,I/groups], [KH,KW,C] depthwise */
+/* Index into the weight: [O,KH,KW,I/groups], depthwise [KH,KW,C]. */
 static int64_t weight_at(const struct geometry *g, int64_t o, int64_t ky, int64_t kx, int64_t j)
 {
 	return g->depthwise ? (ky * g->kw + kx) * g->c + o : ((o * g->kh + ky) * g->kw + kx) * g->per_out + j;
@@ -92,7 +93,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* The output position whose tap k lies on input position i, or -1: o·s − p + k·d = i. */
+/* The output position o whose tap k reads input position i (o·s − p + k·d = i), or -1. */
 static int64_t out_pos(int64_t i, int64_t k, const struct geometry *g, int64_t limit)
 {
 	int64_t d = i + g->p - k * g->d;

@@ -1,6 +1,6 @@
-/* torch.nn.ConvTranspose2d: every input pixel spreads its window over the output,
- *   out[n, y·s − p + ky, x·s − p + kx, o] += x[n,y,x,i] · w[i,ky,kx,o],   out starts as bias[o]
- * where that lies inside. Written from the other side: each output sums the taps that reach it, in double. */
+/* torch.nn.ConvTranspose2d: every input pixel spreads its window over the output. out starts as bias[o], then
+ *   out[n, y·s − p + ky, x·s − p + kx, o] += x[n,y,x,i] · w[i,ky,kx,o]
+ * if inside. Here each output sums, in double, the taps that reach it. */
 #include "tests/ref/kernels.h"
 
 struct geometry {
@@ -17,7 +17,7 @@ static struct geometry geometry_of(const struct sl_op *op, const struct sl_tenso
 	return (struct geometry){d[0], d[1], d[2], d[3], e[1], e[2], e[3], a->kh, a->kw, a->stride, a->pad};
 }
 
-/* The input position whose tap k lies on output position o, or -1: i·s − p + k = o. */
+/* The input position i whose tap k reaches output position o (i·s − p + k = o), or -1. */
 static int64_t in_pos(int64_t o, int64_t k, const struct geometry *g, int64_t limit)
 {
 	int64_t d = o + g->p - k;
@@ -74,7 +74,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* Output row or column under tap k of input position i, or -1 where it was cut off. */
+/* The output row or column that tap k of input position i reaches, or -1 if it is cut off. */
 static int64_t under(int64_t i, int64_t k, const struct geometry *g, int64_t limit)
 {
 	int64_t o = i * g->s - g->p + k;

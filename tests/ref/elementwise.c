@@ -1,7 +1,7 @@
-/* Ops that treat every element by itself: activation, sum, product, product with a constant, dropout, flatten.
+/* Ops on single elements: activation, sum, product, product with a constant, dropout, flatten.
  *   relu(x) = max(x, 0)      relu6(x) = min(max(x, 0), 6)
- *   dropout: element i of the chunk's output is kept iff unit(philox(rng, i)) >= p, and then x / (1 − p); of tokens,
- *     i is (row · most + place in the row) · F + f */
+ *   dropout: element i of the chunk's output becomes x / (1 − p) if unit(philox(rng, i)) >= p,
+ *     else 0. For tokens, i is (row · most + position in the row) · F + f. */
 #include <string.h>
 
 #include "tests/ref/kernels.h"
@@ -78,7 +78,7 @@ static enum sl_err add_forward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* Both inputs of a sum, and the one of flatten, take the gradient as it is. */
+/* For a sum and for flatten, each input's gradient is that of the output. */
 static enum sl_err pass_backward(const struct sl_op_call *call)
 {
 	const float *dy = call->dout.data;
@@ -112,8 +112,7 @@ static enum sl_err scale_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* v / (1 − p) where element i is kept, else 0. */
-/* The number by which element i is drawn. Of tokens it does not depend on how long other rows are. */
+/* The number that element i is drawn with. For tokens it does not depend on the lengths of other rows. */
 static int64_t drawn_by(const struct sl_op_call *call, int64_t i)
 {
 	const int64_t f = sl_shape_row(&call->op->out_shape), token = i / f;

@@ -11,7 +11,7 @@ enum { GAMMA, BETA };
 /* One group of one row: channel c of pixel p is number p·all + c. */
 struct group {
 	const float *x, *gamma, *beta;
-	int64_t pixels, channels, all, at; /* at: where its first number is */
+	int64_t pixels, channels, all, at; /* at: index of the group's first value */
 	double mean, inv;
 };
 

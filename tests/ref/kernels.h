@@ -1,4 +1,4 @@
-/* What the files of this room share: one table per op and two small helpers. */
+/* Shared by the files of this folder: the kernel tables of the ops and some small helpers. */
 #ifndef SL_TESTS_REF_KERNELS_H
 #define SL_TESTS_REF_KERNELS_H
 
@@ -14,7 +14,7 @@ extern const struct sl_kernel sl_ref_conv2d, sl_ref_convt2d, sl_ref_batchnorm, s
 enum sl_err sl_ref_update(struct sl_backend *be, const struct sl_update *u, int64_t count, float *weight,
 			  const float *grad, float *const moment[SL_MOMENTS_MOST]);
 
-/* act(y), and its derivative: 0 at the kinks, as torch's relu and hardtanh(0, 6) have it. */
+/* act(y) and its derivative, which is 0 at the kinks, as in torch's relu and hardtanh(0, 6). */
 double sl_ref_act_value(enum sl_act act, double y);
 double sl_ref_act_slope(enum sl_act act, double y);
 

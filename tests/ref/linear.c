@@ -1,5 +1,5 @@
-/* torch.nn.Linear: out[n,o] = bias[o] + Σ_f x[n,f]·w[o,f];  dx[n,f] = Σ_o dout[n,o]·w[o,f];
- * dw[o,f] = Σ_n dout[n,o]·x[n,f];  dbias[o] = Σ_n dout[n,o]. Of [N,S,F] every position is a row n. */
+/* torch.nn.Linear: out[n,o] = bias[o] + Σ_f x[n,f]·w[o,f];  dx[n,f] = Σ_o dout[n,o]·w[o,f]; dw[o,f]
+ * = Σ_n dout[n,o]·x[n,f];  dbias[o] = Σ_n dout[n,o]. In [N,S,F] every position is a row n. */
 #include "tests/ref/kernels.h"
 
 static int64_t weight_at(const struct sl_linear_attr *a, int64_t o, int64_t f)

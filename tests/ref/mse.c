@@ -1,4 +1,4 @@
-/* Losses of numbers, such as torch.nn.MSELoss, of each row before the mean over rows:
+/* Losses of numbers, such as torch.nn.MSELoss, for each row, before the mean over rows:
  *   loss_sum = Σ_n Σ_k l(x[n,k], target[n,k]) / K      dx[n,k] = loss_scale · dl/dx / K
  * l is one of enum sl_mse_fn. */
 #include <math.h>

@@ -1,9 +1,9 @@
 /* Norms over the last dimension, F values at a time. Layer norm (Ba, Kiros and Hinton, "Layer normalization", 2016):
  *   mean = Σx / F      var = Σ(x − mean)² / F      x̂ = (x − mean) / sqrt(var + eps)      out = γ·x̂ + β
- * RMS norm (Zhang and Sennrich, "Root mean square layer normalization", 2019) has mean 0 and no β; with `plus` its γ is
- * 1 + the weight. With g = dout·γ:
+ * RMS norm (Zhang and Sennrich, "Root mean square layer normalization", 2019) has mean 0 and no β. With `plus` its γ
+ * is 1 + the weight. With g = dout·γ:
  *   dβ = Σ dout      dγ = Σ dout·x̂      dx = (g − Σg / F − x̂·Σ(g·x̂) / F) / sqrt(var + eps)
- * where RMS norm lacks the second term. */
+ * RMS norm lacks the term Σg / F. */
 #include <math.h>
 
 #include "tests/ref/kernels.h"

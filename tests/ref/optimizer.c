@@ -1,4 +1,4 @@
-/* The formulas of nn/optimizer.h; every value is computed in double and rounded when stored. */
+/* The formulas of common/exec/optimizer.h; every value is computed in double and rounded when stored. */
 #include <math.h>
 
 #include "tests/ref/kernels.h"

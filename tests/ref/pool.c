@@ -1,7 +1,7 @@
-/* Pooling over k×k windows, as torch.nn.MaxPool2d and AvgPool2d(count_include_pad=True) in floor mode; k = 0 is the
- * whole plane, with stride and padding 0. Backward is the scatter of its own definition, written as a gather:
+/* Pooling over k×k windows, as torch.nn.MaxPool2d and AvgPool2d(count_include_pad=True) in floor mode. k = 0
+ * is the whole plane, with stride and padding 0. Backward, a scatter by definition, is written as a gather:
  *   maxpool: dx at a position is Σ dout over the windows whose first largest element lies there
- *   avgpool: dx at a position is Σ dout over the windows that hold it, divided by the window's size */
+ *   avgpool: dx at a position is Σ dout over the windows that contain it, divided by the window's size */
 #include <math.h>
 
 #include "tests/ref/kernels.h"
@@ -45,7 +45,7 @@ static void window(int64_t o, int64_t k, int64_t s, int64_t p, int64_t size, int
 	*end = e > size ? size : e;
 }
 
-/* A NaN is larger than everything, so that it is seen. */
+/* A NaN counts as largest, so that the output shows it. */
 static bool beats(float v, float best)
 {
 	return v > best || isnan(v);
@@ -98,7 +98,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* What output (oy, ox) passes on to input position (y, xx), as a factor. */
+/* The factor by which dout at (oy, ox) enters dx at (y, xx). */
 static double share(const struct geometry *g, const float *x, bool is_max, int64_t n, int64_t oy, int64_t ox, int64_t y,
 		    int64_t xx, int64_t c)
 {

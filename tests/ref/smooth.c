@@ -14,7 +14,7 @@
 
 #include "tests/ref/kernels.h"
 
-/* Of an activation at x. */
+/* An activation's value and slope at x. */
 struct point {
 	double y, slope;
 };
@@ -27,7 +27,7 @@ static struct point gelu_erf(double x)
 	return (struct point){x * below, below + x * density};
 }
 
-/* x·σ(v), of which v has the slope dv */
+/* x·σ(v); dv is the derivative of v */
 static struct point gated(double x, double v, double dv)
 {
 	double gate = 1 / (1 + exp(-v)), rest = 1 / (1 + exp(v));
@@ -49,7 +49,7 @@ static struct point logistic(double x)
 	return (struct point){y, y * rest};
 }
 
-/* The slopes at ±3 are torch's. */
+/* The slopes at ±3 follow torch. */
 static struct point hard(double x, bool swish)
 {
 	double y = x < -3 ? 0 : x > 3 ? 1 : x / 6 + 0.5;

@@ -1,5 +1,5 @@
-/* Ops of tokens: select, the first token of every row; gather, chosen tokens; transpose, a row's tokens by features;
- * embedding, a row of a table for every token. */
+/* Ops on tokens: select, the first token of every row; gather, chosen tokens; transpose, swaps a
+ * row's tokens and features; embedding, looks up a table row for every token. */
 #include <string.h>
 
 #include "tests/ref/kernels.h"
@@ -65,7 +65,7 @@ static enum sl_err gather_backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_ref_gather = {.forward = gather_forward, .backward = gather_backward};
 
-/* Of every row [F,S] to [S,F], or the other way. */
+/* Transposes each of n matrices [rows, columns]. */
 static void transpose(float *to, const float *from, bool add, int64_t n, int64_t rows, int64_t columns)
 {
 	for (int64_t i = 0; i < n; i++)
@@ -98,7 +98,7 @@ static enum sl_err transpose_backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_ref_transpose = {.forward = transpose_forward, .backward = transpose_backward};
 
-/* The row of the table for each token; ids are in range (exec.h). */
+/* The table row of a token; exec.h guarantees that ids are in range. */
 static int64_t looked_up(const struct sl_op_call *call, int64_t token, int64_t row)
 {
 	const struct sl_embedding_attr *a = &call->op->u.embedding;
@@ -114,7 +114,7 @@ static int64_t looked_up(const struct sl_op_call *call, int64_t token, int64_t r
 	return marks < a->rows ? marks : a->rows - 1;
 }
 
-/* The row that has this token, given that of the token before. */
+/* The row that contains this token, given the row of the token before. */
 static int64_t row_of(const struct sl_op_call *call, int64_t token, int64_t row)
 {
 	return row + 1 < call->dims.rows && token == first_of(call, row + 1) ? row + 1 : row;

@@ -2,18 +2,18 @@
  *   p = softmax(logits)
  *   t[n,k] = w[k] · ((1 − ε)·(s[n]·(k == label[n]) + (1 − s[n])·(k == other[n])) + ε/K)
  *   loss_sum = Σ_n Σ_k −t[n,k]·log p[n,k]      dlogits[n,k] = loss_scale · (p[n,k]·Σ_j t[n,j] − t[n,k])
- * s[n] is 1 but for mixed rows, and w[k] 1 without weights. The sum is over the rows n that are not ignored; the others
- * have dlogits 0.
- * The soft Dice loss of a picture, whose sums are over its pixels that count: monai.losses.DiceLoss(to_onehot_y=True,
- * softmax=True), where e = smooth_nr = smooth_dr = 1e-5.
+ * s[n] is 1 except in mixed rows; w[k] is 1 without weights. Ignored rows n have no part in the sum, and dlogits 0.
+ * The soft Dice loss of a picture, summed over its pixels that are not ignored, as
+ * monai.losses.DiceLoss(to_onehot_y=True, softmax=True), with e = smooth_nr = smooth_dr = 1e-5:
  *   y[n,k] = (k == label[n])      D = 1 − 1/K Σ_k a[k] / b[k]      a[k] = e + 2·Σ_n p·y      b[k] = e + Σ_n (p + y)
- *   d[n,k] = −1/K · (2·y[n,k] − a[k] / b[k]) / b[k]      dlogits[n,k] = loss_scale · p[n,k]·(d[n,k] − Σ_j
- * p[n,j]·d[n,j]) loss_sum has rule.dice · D of each picture, and dlogits rule.dice times the above. */
+ *   d[n,k] = −1/K · (2·y[n,k] − a[k] / b[k]) / b[k]
+ *   dlogits[n,k] = loss_scale · p[n,k]·(d[n,k] − Σ_j p[n,j]·d[n,j])
+ * loss_sum has rule.dice · D of each picture, and dlogits has rule.dice times the above. */
 #include <math.h>
 
 #include "tests/ref/kernels.h"
 
-/* Saved: p as double [N,K]; the logits are not kept for backward. In place (SL_PRE_LINEAR): p of one row. */
+/* Saved: p as double [N,K]; logits are not kept for backward. With SL_PRE_LINEAR, p of one row is in the workspace. */
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	const bool here = p->form.pre == SL_PRE_LINEAR;
@@ -73,7 +73,7 @@ static double softmax(const struct sl_op_call *call, int64_t n, double *p, const
 	return log(sum) * targets_of(call, n, classes) - at_target;
 }
 
-/* a and b [K] of a picture whose first pixel is `first`, from p [N, K]; returns D. */
+/* Fills a and b [K] of the picture whose first pixel is `first`, from p [N, K]; returns D. */
 static double overlap(const struct sl_op_call *call, const double *p, int64_t first, int64_t pixels, double *a,
 		      double *b)
 {
@@ -93,7 +93,7 @@ static double overlap(const struct sl_op_call *call, const double *p, int64_t fi
 	return 1 - sum / (double)classes;
 }
 
-/* The Dice losses of all pictures; adds to dx [N, K] unless it is NULL. */
+/* Returns the sum of all pictures' Dice losses; adds their gradient to dx [N, K] unless dx is NULL. */
 static double dice(const struct sl_op_call *call, int64_t pictures, int64_t pixels, float *dx)
 {
 	const int64_t classes = call->op->u.xent.classes;
@@ -117,7 +117,7 @@ static double dice(const struct sl_op_call *call, int64_t pictures, int64_t pixe
 	return loss * (double)call->rule.dice;
 }
 
-/* dx [K] of row n, of cross-entropy, from p [K]. */
+/* The gradient of cross-entropy for row n: dx [K], from p [K]. */
 static void slope(const struct sl_op_call *call, int64_t n, const double *p, float *dx, bool add)
 {
 	const bool none = is_ignored(call, n) || call->op->u.xent.fn == SL_XENT_DICE;

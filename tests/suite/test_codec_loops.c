@@ -1,5 +1,5 @@
-/* The CPU backend's codec loops, of every SIMD level and those that stream, against the portable ones: same bytes, and
- * nothing written or read beyond. The case of a level that this CPU lacks is skipped. */
+/* The CPU backend's codec loops, of every SIMD level and of streaming stores, give the same bytes as the
+ * portable ones, and read or write nothing beyond their arrays. A level that this CPU lacks is skipped. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static const struct sl_codec_loops *const plain = &sl_codec_loops_c;
 
 enum { PAGE = 4096, ROOM = 140 * PAGE };
 
-/* Memory that ends at a page nobody may touch: an array of n bytes is placed just before it. */
+/* Memory that ends at an inaccessible page: an array of n bytes is placed just before it. */
 static uint8_t *fence[6];
 
 static void *at_end(int which, size_t bytes)
@@ -44,7 +44,7 @@ static int open_fences(void **state)
 	return 0;
 }
 
-/* The loops of a case, as its initial state; of the level that the backend chooses, where it has none. */
+/* A case's setup: its initial state is the loops to test; NULL: those that the backend chooses. */
 static int use(void **state)
 {
 	fast = *state != NULL ? *state : sl_cpu_codec_loops();
@@ -62,7 +62,7 @@ static uint32_t word(uint32_t i)
 	return sl_rng_u32(&key, i);
 }
 
-/* Values of every size, zeros of both signs, equal ones. */
+/* Values of every size, zeros of both signs, equal values. */
 static void values(float *x, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
@@ -82,7 +82,7 @@ static void same(const void *a, const void *b, size_t bytes, const char *what, i
 static void the_cpu_has_these_loops(void **state)
 {
 	(void)state;
-	/* what follows then compares the portable loops with themselves */
+	/* without SIMD the later cases compare the portable loops with themselves */
 	if (fast == plain)
 		skip();
 }
@@ -106,7 +106,7 @@ static void statistics(void **state)
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
 		float *x = at_end(0, (size_t)n * 4), lo[2][70], hi[2][70];
-		/* what was there before counts, too: nothing, or more than comes */
+		/* the range so far counts, too: it is empty, or larger than that of the values */
 		uint32_t before = s % 2 ? sl_magnitude(1e30f) : 0, top[2] = {before, before};
 		struct sl_range a = s % 2 ? (struct sl_range){-1e30f, 1e30f, before} : SL_RANGE_EMPTY, b = a;
 		double sum[2];
@@ -161,7 +161,7 @@ static void randomness(void **state)
 	}
 }
 
-/* Ranges at the ends of fp32 too: `scale` moves the values there. */
+/* Ranges near the limits of fp32, too: `scale` moves the values there. */
 static void affine_codes(void **state)
 {
 	static const float scales[] = {1, 1e-42f, 1e37f};
@@ -190,7 +190,7 @@ static void affine_codes(void **state)
 			affine = n == 0 ? sl_affine_of(0, 0, most) : sl_affine_of(range.min, range.max, most);
 			for (int64_t i = 0; i < 6 * n; i++)
 				cols[i] = parts[i / n];
-			if (n > 0) { /* the highest code, drawn upwards: it stays that */
+			if (n > 0) { /* the highest code must stay when it is rounded up */
 				x[n - 1] = range.max;
 				rnd[n - 1] = UINT16_MAX;
 			}
@@ -320,7 +320,7 @@ static void halves(void **state)
 	uint8_t *a = at_end(3, 65536 * 2), *b = at_end(4, 65536 * 2);
 	(void)state;
 
-	/* every half and bfloat16 there is */
+	/* all halves and all bfloat16 values */
 	for (uint32_t i = 0; i < 65536; i++) {
 		a[2 * i] = (uint8_t)i;
 		a[2 * i + 1] = (uint8_t)(i >> 8);
@@ -335,7 +335,7 @@ static void halves(void **state)
 		for (uint32_t i = 0; i < 65536; i++) {
 			uint32_t bits = word(round * 65536 + i);
 
-			/* values near the range of halves, and anything */
+			/* values near the range of halves, and any others */
 			if (i % 2)
 				bits = (bits & 0x8fffffffu) | 0x30000000u;
 			if ((bits & 0x7f800000u) == 0x7f800000u)
@@ -373,7 +373,7 @@ static void places(void **state)
 			same(a, b, (size_t)words * 8, "mark", n);
 			y = at_end(5, (size_t)count * 4);
 			top[0] = top[1] = 0;
-			/* `back` and `z` serve as rooms of just the right size */
+			/* `back` and `z` end at the inaccessible page, too */
 			assert_int_equal(plain->gather(x, n, a, y, &top[0]), count);
 			assert_int_equal(fast->gather(x, n, a, (float *)at_end(4, (size_t)count * 4), &top[1]), count);
 			same(y, at_end(4, (size_t)count * 4), (size_t)count * 4, "gather", n);
@@ -413,7 +413,7 @@ static void places(void **state)
 	}
 }
 
-/* Runs that end where they wrap, among them; none is drawn from `wrap` on. */
+/* Runs of places, some of which end where they wrap; no place from `wrap` on is drawn. */
 static void drawn_places(void **state)
 {
 	(void)state;
@@ -424,7 +424,7 @@ static void drawn_places(void **state)
 
 		for (int64_t i = 0; i < n; i++)
 			random[i] = word((uint32_t)i + 7);
-		for (int length = 1; length <= 9; length += 4) { /* of a run */
+		for (int length = 1; length <= 9; length += 4) { /* length of a run */
 			uint64_t step = ((uint64_t)length << 32) + (length > 1 ? 0x12345678u : 0);
 			uint32_t wrap = (uint32_t)((uint64_t)n * step >> 32);
 			uint64_t at = (wrap / 2 * UINT64_C(0x100000000)) + (length > 1 ? 0x9abcdef0u : 0);
@@ -507,7 +507,7 @@ static void butterflies(void **state)
 	}
 }
 
-/* Cells of every size, widths that they do not divide, channels that vectors do not; runs from anywhere. */
+/* Cells of every size, widths that are no multiple of them, channels that fill no vector, any start of a run. */
 static void cells(void **state)
 {
 	static const int64_t cs[] = {1, 3, 8, 15, 16, 17, 32, 48, 70};
@@ -568,7 +568,7 @@ static const struct {
 };
 enum { CASES = sizeof cases / sizeof cases[0], TABLES = 8 };
 
-/* Every case with a table of loops, or, where this CPU cannot run them, with the portable ones. */
+/* Adds every case for a table of loops. If this CPU cannot run them, the portable ones take their place. */
 static int add_cases(struct CMUnitTest *test, const struct sl_codec_loops *loops, const char *suffix, bool runs)
 {
 	static char names[TABLES * CASES][80];
@@ -585,7 +585,7 @@ static int add_cases(struct CMUnitTest *test, const struct sl_codec_loops *loops
 
 int main(void)
 {
-	/* cmocka passes over what is empty at the end */
+	/* cmocka ignores the empty entries at the end */
 	struct CMUnitTest tests[1 + TABLES * CASES] = {
 		cmocka_unit_test_setup(the_cpu_codes_its_tensors_where_they_are, use)};
 	int n = 1;

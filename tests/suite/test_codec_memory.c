@@ -1,6 +1,6 @@
-/* What a codec says it will take, and what it takes: for every method and for chains, alone and in pairs, with and
- * without error feedback and zstd, on the host and on a simulated device. Every malloc, arena and allocation of the
- * backend is counted where it is asked for (--wrap). */
+/* The memory that a codec announces covers what it allocates, and little more: for every method and for
+ * chains, alone and in pairs, with and without error feedback and zstd, on the host and on a simulated
+ * device. Every malloc, arena and backend allocation is counted where it is requested (--wrap). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,8 @@
 #include "tests/support/counted/counted.h"
 #include "tests/support/gpu_codecs/sim.h"
 
-/* What is said beyond what is taken, at most: structs of states that share an estimate, and rounding. */
+/* Upper bound of what is announced beyond what is allocated: structs of states that share an
+ * estimate, and rounding. */
 enum { SLACK = 1024, SLOTS = 5 };
 
 static const char *const specs[] = {
@@ -56,7 +57,7 @@ static const char *const specs[] = {
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
-/* ---- what is said against what is taken */
+/* ---- announced against allocated memory */
 
 static void hold(const char *what, const char *text, uint64_t said, uint64_t got)
 {
@@ -117,7 +118,7 @@ static void compare(const char *text, const struct sl_codec_env *env)
 	}
 }
 
-/* Of the first stage: ef=true stands there. */
+/* Writes the spec, with ef=true on the first stage if `feedback`. */
 static void spell(char text[SL_CODEC_SPEC_MAX], const char *spec, bool feedback, const char *bytes)
 {
 	int first = (int)strcspn(spec, "|");
@@ -125,7 +126,7 @@ static void spell(char text[SL_CODEC_SPEC_MAX], const char *spec, bool feedback,
 	snprintf(text, SL_CODEC_SPEC_MAX, "%.*s%s%s%s", first, spec, feedback ? ",ef=true" : "", spec + first, bytes);
 }
 
-/* What a device has no stage for at all is refused there, and coded on the host. */
+/* A method that the device has no stage for is refused there; the host must then code it. */
 static bool nowhere_but_here(const char *text, struct sl_backend *be)
 {
 	struct sl_codec_env env = {.be = be, .shape = sl_shape4(3, 4, 5, 6), .slots = 1, .dir = SL_DIR_HEAD_ACT};
@@ -160,7 +161,7 @@ static void compare_all(struct sl_backend *be)
 			}
 }
 
-/* The device has no stage that asks where a row begins, where rows have different lengths. */
+/* With rows of different lengths, the device lacks the stages that depend on where a row begins. */
 static bool unavailable(const char *text, const struct sl_codec_env *env)
 {
 	const bool by_row = strstr(text, "per=sample") || strstr(text, "lowrank") || codec_is_host_only(text);
@@ -175,7 +176,7 @@ static bool unavailable(const char *text, const struct sl_codec_env *env)
 	return err != SL_OK;
 }
 
-/* Rows of different lengths, [tokens, features]. */
+/* Rows of different lengths; the tensors are [tokens, features]. */
 static void compare_ragged(struct sl_backend *be)
 {
 	static const int64_t dims[][4] = {{25, 6, 6, 9}, {3000, 48, 5, 2000}, {7, 3, 7, 4}};
@@ -230,7 +231,7 @@ static void on_a_device(void **state)
 	}
 }
 
-/* A method that comes to the registry comes to this test. */
+/* A method in the registry must be among the specs of this test. */
 static void every_method_is_tried(void **state)
 {
 	(void)state;
@@ -245,7 +246,7 @@ static void every_method_is_tried(void **state)
 	}
 }
 
-/* ---- what a peer may ask for */
+/* ---- sizes that a peer may ask for */
 
 static void wild_sizes_wrap_nowhere(void **state)
 {
@@ -295,7 +296,7 @@ static void wild_sizes_wrap_nowhere(void **state)
 					assert_int_equal(
 						sl_codec_need(&spec, &env, (enum sl_codec_pairing)k, &need, &fail),
 						SL_OK);
-					/* two residuals a slot, or saturated */
+					/* two residuals per slot, or a saturated sum */
 					assert_true(sl_memory_total(need.memory) >= one);
 					if (spec.error_feedback)
 						assert_true(sl_memory_total(need.memory) >= (uint64_t)1 << 62);
@@ -341,7 +342,7 @@ static void wild_lengths_wrap_nowhere(void **state)
 			env.row_tokens = cases[i].row_tokens;
 			err = sl_codec_need(&spec, &env, SL_CODEC_ALONE, &need, &fail);
 			assert_int_equal(err, cases[i].good ? SL_OK : SL_ERR_LIMIT);
-			/* no less than what a payload is put together in */
+			/* at least what a payload is assembled in */
 			assert_true(err != SL_OK || need.bound >= SL_FRAME_BYTES);
 		}
 		none = counted_end();

@@ -1,5 +1,5 @@
-/* Whole codecs with the loops of each SIMD level of the CPU and with the portable ones: the same payloads, portable →
- * CPU and CPU → portable. */
+/* Whole codecs with the loops of each SIMD level and with the portable ones give the same payloads,
+ * and each decodes what the other encoded. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* A batchnorm between two convolutions on the CPU backend: run by itself, or fused with the one in front, the one
- * behind, or both (backend.h: before, after, whole, reduced); and an activation in front of a convolution. All must
- * agree within rounding, and be the same bits for any number of threads. The unfused ops are compared with tests/ref
- * in test_ops.c. */
+/* A batchnorm between two convolutions on the CPU backend: run by itself, or fused with the
+ * convolution before it, after it, or both (backend.h: before, after, whole, reduced). Also an
+ * activation before a convolution. All forms must agree within rounding and give the same bits for
+ * any number of threads. test_ops.c compares the unfused ops with tests/ref. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,8 +22,8 @@ enum { FRONT, NORM, BEHIND, OPS, VALUES = OPS + 1, RESULTS = 10 };
 
 struct chain {
 	struct sl_op op[OPS];
-	bool stem;    /* nobody wants the gradient of its input */
-	float centre; /* of its input */
+	bool stem;    /* the gradient of its input is not computed */
+	float centre; /* mean of its input */
 };
 
 struct conv_case {
@@ -43,7 +43,7 @@ static const struct conv_case behinds[] = {
 	{0, 40, 1, 1, 0, false, false},
 	{0, 24, 1, 1, 0, false, true},
 };
-/* of the first input; behind: 0 channels are those of what is in front */
+/* sizes of the first input; as a channel count behind, 0 stands for the number in front */
 static const int64_t sizes[][3] = {{2, 7, 7}, {2, 33, 14}, {40, 5, 6}, {1, 61, 9}};
 
 static void fill(float *p, int64_t n, uint16_t stream, float centre)
@@ -59,7 +59,7 @@ static float *floats(int64_t n)
 	float *p = malloc((size_t)n * sizeof *p);
 
 	assert_non_null(p);
-	memset(p, 0xff, (size_t)n * sizeof *p); /* NaN: what is read before it is written shows */
+	memset(p, 0xff, (size_t)n * sizeof *p); /* NaN, so that reads before a write are noticed */
 	return p;
 }
 
@@ -106,7 +106,7 @@ static int params_of(const struct sl_op *op)
 	return op->kind == SL_OP_BATCHNORM ? 4 : op->kind == SL_OP_ACT ? 0 : op->u.conv.bias ? 2 : 1;
 }
 
-/* Everything a run leaves behind: y, dx, gradients of all parameters, running statistics. */
+/* All results of a run: y, dx, gradients of all parameters, running statistics. */
 struct results {
 	float *at[RESULTS];
 	int64_t count[RESULTS];
@@ -166,7 +166,7 @@ static void backward(struct run *r, int i, float *in, float *out, float *dout, f
 	assert_int_equal(r->be->ops->kernel[c->op->kind]->backward(c), SL_OK);
 }
 
-/* `way`: `post` of the convolution in front, `pre` of the one behind. */
+/* `way` combines `post` of the convolution in front and `pre` of the one behind. */
 static void pass_both(struct run *r, struct sl_exec_form way)
 {
 	const bool front = way.post != SL_POST_NONE, behind = way.pre != SL_PRE_NONE, whole = way.post == SL_POST_WHOLE;
@@ -222,7 +222,7 @@ static struct results run_chain(struct sl_backend *be, const struct chain *chain
 		free(r.grad[0]);
 	else
 		keep(&out, r.grad[0], sl_shape_count(&chain->op[FRONT].in_shape[0]));
-	/* not the bias in front: its gradient is zero but for rounding */
+	/* not the bias in front, whose gradient is zero except for rounding */
 	keep(&out, r.call[FRONT].grad[0], param_count(&chain->op[FRONT], 0));
 	keep(&out, r.call[NORM].grad[0], param_count(&chain->op[NORM], 0));
 	keep(&out, r.call[NORM].grad[1], param_count(&chain->op[NORM], 1));
@@ -273,7 +273,7 @@ static void expect_same(const struct results *a, const struct results *b)
 }
 
 struct pair {
-	struct sl_backend one, two; /* threads */
+	struct sl_backend one, two; /* with one and two threads */
 	struct sl_pool *pool;
 };
 
@@ -315,7 +315,7 @@ static void close_pair(struct pair *p)
 	sl_pool_close(p->pool);
 }
 
-/* Rows of x and y of a power of two floats, few of them: kernels copy them to longer ones. */
+/* Rows of x and y whose length is a power of two, few of them: kernels copy them to longer rows. */
 static void rows_of_a_power_of_two(void **state)
 {
 	static const struct conv_case front = {96, 512, 1, 1, 0, false, true};
@@ -331,8 +331,8 @@ static void rows_of_a_power_of_two(void **state)
 	close_pair(&p);
 }
 
-/* Raw values, as of a sensor: σ² is far smaller than the squares that it is taken from. The convolution's own rounding
- * is what is left. */
+/* Raw values, as from a sensor: the variance is far smaller than the squares that it is computed
+ * from. Only the convolution's own rounding may remain. */
 static void values_far_from_zero_keep_their_variance(void **state)
 {
 	static const struct conv_case far[] = {{3, 32, 3, 2, 0, false, false}, {1, 16, 5, 1, 0, false, false}};
@@ -371,8 +371,8 @@ static void every_pair_of_convolutions(void **state)
 	close_pair(&p);
 }
 
-/* Activation and convolution one after the other, or the activation in the convolution: the same bits, since it is the
- * same arithmetic. The chain's op FRONT is an activation here, and NORM is not used. */
+/* An activation and a convolution, separate or fused, do the same arithmetic and must give the same
+ * bits. The chain's op FRONT is the activation here; NORM is not used. */
 static struct results run_activated(struct sl_backend *be, const struct chain *chain, bool fused)
 {
 	struct run r = {.be = be, .chain = chain};
@@ -446,7 +446,7 @@ static void an_activation_rides_on_the_convolution_behind(void **state)
 	sl_pool_close(pool);
 }
 
-/* What each convolution takes, as a letter: N and A in front, S and W behind. */
+/* What each convolution can fuse, as letters: N and A in front, S and W behind. */
 static void kernels_say_what_they_take(void **state)
 {
 	const struct conv_case odd = {16, 0, 5, 1, 2, true, false};
@@ -457,7 +457,7 @@ static void kernels_say_what_they_take(void **state)
 		{conv_op(&behinds[2], sl_shape4(1, 8, 8, 16)), "NAS"}, /* pointwise */
 		{conv_op(&behinds[0], sl_shape4(1, 8, 8, 16)), "NAS"}, /* depthwise */
 		{conv_op(&fronts[5], sl_shape4(1, 8, 8, 3)), "SW"},    /* a stem */
-		{conv_op(&fronts[1], sl_shape4(1, 8, 8, 20)), "S"},    /* 3x3 of many channels */
+		{conv_op(&fronts[1], sl_shape4(1, 8, 8, 20)), "S"},    /* 3×3 with many channels */
 		{conv_op(&odd, sl_shape4(1, 8, 8, 16)), ""},
 	};
 	const struct sl_op norm = {.kind = SL_OP_BATCHNORM};
@@ -480,8 +480,8 @@ static void kernels_say_what_they_take(void **state)
 	be.ops->close(&be);
 }
 
-/* Stores that go round the cache write what others do, and that alone: also where rows are no whole registers, and
- * where they begin beside one. */
+/* Streaming stores write the same values as others, and nothing else: also for rows that are no
+ * whole registers, or that begin unaligned. */
 static void streamed_rows_are_the_stored_ones(void **state)
 {
 	enum { ROWS = 5, MOST = 48, GUARD = 16, FLOATS = ROWS * MOST + 2 * GUARD };

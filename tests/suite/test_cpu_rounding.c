@@ -1,6 +1,6 @@
-/* How far sums of the CPU backend are off their true values, at the sizes of real layers: no more than short chains of
- * floats and sums in double behind them allow. A plain sum in float over all terms is off by several times the bounds
- * below. Errors are counted in U, half the step of a float at 1. */
+/* Errors of sums on the CPU backend, at the sizes of real layers, stay within the bounds of short
+ * chains of floats that are then summed in double. A plain sum of all terms in float exceeds the
+ * bounds below several times. Errors are counted in U, half the spacing of floats at 1. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 
 #define U 0x1p-24
 
-/* Every level that this CPU runs, from the best on. */
+/* The i-th best SIMD level that this CPU can run; NULL: no more. */
 static const struct sl_cpu_simd *level(int i)
 {
 	for (int l = 0; sl_cpu_levels[l] != NULL; l++)
@@ -47,7 +47,7 @@ static float *some(int64_t n, uint16_t which, float shift)
 
 /* ---- batch normalisation */
 
-/* Rows as a depthwise layer tells them: image rows of WIDE pixels, in parts of HIGH. */
+/* Rows as a depthwise layer delivers them: image rows of WIDE pixels, in parts of HIGH rows. */
 enum { WIDE = 112, HIGH = 28, PARTS = 4, C = 19, ROWS = PARTS * HIGH * WIDE };
 
 struct norm {
@@ -112,7 +112,7 @@ static void norm_sums(struct norm *n, const struct sl_cpu_simd *simd, const floa
 	sl_bn_finish_sums(&n->call, n->part, PARTS);
 }
 
-/* Mean and Σ (x − mean)² of a channel. */
+/* The exact mean and Σ (x − mean)² of a channel. */
 static void truth(const float *x, int k, double *mean, double *m2)
 {
 	*mean = *m2 = 0;
@@ -123,7 +123,7 @@ static void truth(const float *x, int k, double *mean, double *m2)
 		*m2 += ((double)x[r * C + k] - *mean) * ((double)x[r * C + k] - *mean);
 }
 
-/* The first row of each part, from which the others are counted, lies far out, as the corner of an image does. */
+/* The first row of each part, which serves as its origin, is an outlier, as the corner of an image is. */
 static void statistics_of_many_rows(void **state)
 {
 	float *x = some(ROWS * C, 1, 3);
@@ -154,7 +154,7 @@ static void statistics_of_many_rows(void **state)
 	free(x);
 }
 
-/* Gradients of which some large ones cancel each other from one half of the rows to the other. */
+/* Gradients with large values that cancel between the two halves of the rows. */
 static void sums_of_many_rows(void **state)
 {
 	float *x = some(ROWS * C, 2, 0), *dy = some(ROWS * C, 3, 0);
@@ -194,7 +194,7 @@ static void sums_of_many_rows(void **state)
 	free(dy);
 }
 
-/* The value nearest to (1 − m)·old + m·new: rounding once each step, not at every term. */
+/* The result is the float nearest to (1 − m)·old + m·new: rounded once per step, not at every term. */
 static void running_statistics_are_rounded_once(void **state)
 {
 	float *old = some(C, 4, 0), *seen = some(2 * C, 5, 0);
@@ -227,7 +227,7 @@ static void running_statistics_are_rounded_once(void **state)
 
 enum { DEPTH = 960, TALL = 504, NA = 17, NB = 21 };
 
-/* √ of the mean of (got − want)² over what a sum of random terms of the same size would be. */
+/* Sums for √ of the mean of (got − want)², relative to the size of a sum of random terms. */
 struct error {
 	double off, size;
 };
@@ -311,7 +311,7 @@ static void outer_products(void **state)
 	free(b);
 }
 
-/* A wide product, whose factors are copied, has the bits of its small parts, which read them where they lie. */
+/* A wide product, whose factors are copied, has the same bits as its small parts, whose factors are read in place. */
 static void wide_outer_products(void **state)
 {
 	enum { ROWS = 200, HIGH = 256, WIDTH = 131, PART = 20 };
@@ -336,7 +336,7 @@ static void wide_outer_products(void **state)
 	free(parts);
 }
 
-/* dw of a depthwise layer over image rows whose padded columns are zero. */
+/* dw of a depthwise layer over image rows whose padding columns are zero. */
 static void depthwise_weights(void **state)
 {
 	enum { L = SL_DW_LANES, PADDED = (WIDE + 2) * L, MANY = 56 };
@@ -374,7 +374,7 @@ static void depthwise_weights(void **state)
 	free(dy);
 }
 
-/* The mean of a plane of 7×7, whose values are all positive. */
+/* The mean of 7×7 planes whose values are all positive. */
 static void means_of_planes(void **state)
 {
 	enum { SIDE = 7, PLANE = SIDE * SIDE };
@@ -401,7 +401,7 @@ static void means_of_planes(void **state)
 
 enum { LINEAR_ROWS = 300, LINEAR_O = 70 };
 
-/* y and dx of rows [from, from + rows) of a layer of f features. */
+/* Computes y and dx of rows [from, from + rows) of a layer of f features. */
 static void linear(int threads, int64_t f, int64_t from, int64_t rows, float *const data[4], float *y, float *dx)
 {
 	const struct sl_shape in = sl_shape2(rows, f), out = sl_shape2(rows, LINEAR_O);
@@ -432,7 +432,7 @@ static void linear(int threads, int64_t f, int64_t from, int64_t rows, float *co
 	sl_pool_close(pool);
 }
 
-/* Σ over n of a[i·step_a]·b[i·step_b], and the products' sizes. */
+/* Returns Σ over n of a[i·step_a]·b[i·step_b]; *size: the size of the products. */
 static double product_of(const float *a, int64_t step_a, const float *b, int64_t step_b, int64_t n, double *size)
 {
 	double sum = 0;
@@ -464,8 +464,8 @@ static void assert_linear(int64_t f, float *const data[4], const float *y, const
 	}
 }
 
-/* A row's bits depend neither on other rows nor on threads: however a batch is cut into chunks, and in an evaluation.
- */
+/* A row's bits depend neither on other rows nor on threads, so chunks and evaluations give the
+ * same. */
 static void rows_stand_alone(int64_t f)
 {
 	static const struct {
@@ -494,7 +494,7 @@ static void rows_stand_alone(int64_t f)
 	free(dx2);
 }
 
-/* 1024: rows are copied. 300: the weights lie in one piece, and are asked for ahead. */
+/* 1024: rows are copied. 300: the weights are contiguous and prefetched. */
 static void rows_of_a_linear_layer_stand_alone(void **state)
 {
 	(void)state;

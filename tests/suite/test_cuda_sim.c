@@ -1,5 +1,5 @@
-/* The simulated device itself (tests/support/cuda_sim): what threads, barriers and votes do, and that sanitizers see
- * what is wrong in a kernel: each fault in a process of its own, beside the same kernel without it. */
+/* The simulated device itself (tests/support/cuda_sim): how threads, barriers and votes behave, and that sanitizers
+ * detect faulty kernels. Each faulty kernel runs in a process of its own, beside the same kernel without the fault. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 
 enum { THREADS = 64, BLOCKS = 5, WORDS = THREADS * BLOCKS };
 
-/* ---- kernels, each right or with a fault */
+/* ---- kernels, each correct or with a fault */
 
 enum fault {
 	RIGHT,
@@ -44,7 +44,7 @@ static __global__ void neighbours(uint32_t *out, enum fault fault)
 		__syncthreads();
 	out[blockIdx.x * THREADS + t] = word[(t + 1) % THREADS];
 	__syncthreads();
-	/* and once more in the same place */
+	/* the same words again, written by other threads */
 	word[(t + 2) % THREADS] = t;
 }
 
@@ -54,7 +54,7 @@ static __global__ void by_block(uint32_t *out, enum fault fault)
 		out[fault == ONE_WORD ? 0 : blockIdx.x] = blockIdx.x;
 }
 
-/* The last block to arrive adds what all have left. */
+/* The last block to arrive adds the results of all blocks. */
 static __global__ void last_adds(uint32_t *out, uint32_t *part, unsigned *arrived, enum fault fault)
 {
 	__shared__ bool last;
@@ -102,7 +102,7 @@ static __global__ void vote(uint32_t *out, enum fault fault)
 static __global__ void reach(uint32_t *out, const uint32_t *in, enum fault fault)
 {
 	__shared__ uint32_t word[THREADS];
-	const uint32_t *volatile first = word; /* whose length the compiler does not know */
+	const uint32_t *volatile first = word; /* hides the array's length from the compiler */
 	const unsigned t = threadIdx.x;
 
 	word[t] = in[fault == BEYOND ? WORDS + t % 2 : t];
@@ -131,7 +131,7 @@ static void *device(size_t bytes)
 	return p;
 }
 
-/* The thread sanitizer's own library knows no fibers. */
+/* The thread sanitizer's own library does not support fibers. */
 static void need_fibers(void)
 {
 #if defined(__SANITIZE_THREAD__) && !defined(SIM_RACECHECK)
@@ -182,11 +182,11 @@ static void run_kernel(enum fault kind, enum fault fault)
 	free(arrived);
 }
 
-/* ---- what is said of them */
+/* ---- what sanitizers report */
 
 #if defined(SIM_RACECHECK) || defined(__SANITIZE_ADDRESS__)
 
-/* Status of a process that runs it; its report in `said`. */
+/* Runs a kernel in a child process. Returns its exit status; its report goes to `said`. */
 static int child(enum fault kind, enum fault fault, char *said, size_t cap)
 {
 	int pipes[2], status;
@@ -263,7 +263,7 @@ static __global__ void leave_behind(float *out)
 	word[threadIdx.x] = 1;
 }
 
-/* Every block finds NaN in its shared memory, whatever the last one left. */
+/* Every block finds NaN in its shared memory, whatever the block before left there. */
 static void shared_memory_is_nobodys_at_first(void **state)
 {
 	float *out = device(THREADS * sizeof *out);
@@ -339,7 +339,7 @@ static void copy_ahead(int locks)
 	_exit(0);
 }
 
-/* What run(which), which ends with _exit(0), comes to in a process of its own. */
+/* Runs run(which), which ends with _exit(0), in a child process; returns whether that aborted. */
 static bool aborts(void (*run)(int which), int which)
 {
 	pid_t pid = fork();
@@ -413,7 +413,7 @@ static void a_recording_is_done_by_its_launches(void **state)
 		assert_int_equal(more[3], 7);
 	}
 	cudaGraphExecDestroy(exec);
-	/* who waits for one spoils it, and is told so once more */
+	/* waiting for a recording stream spoils the recording, and gives an error that is reported once more */
 	assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
 	cudaMemsetAsync(there, 8, sizeof there, stream);
 	cudaGetLastError();
@@ -469,7 +469,7 @@ static void what_no_recording_may_hold_is_seen(void **state)
 		assert_int_equal(aborts(record_with, mistake), mistake != NONE);
 }
 
-/* An argument chooses tests by name. */
+/* usage: test_cuda_sim [TEST] */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -1,5 +1,5 @@
-/* Long loops that run on one thread and are no blocks of a pool: each asks the worker for its turn often enough,
- * whatever sizes a peer chooses. The worker is this test, which counts how often it is asked. */
+/* Long loops that run on one thread, outside the pool's blocks, must ask the worker for its turn often
+ * enough, whatever sizes a peer chooses. This test replaces the worker and counts the calls. */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,10 +18,10 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/support/codec.h"
 
-/* ---- in place of a worker */
+/* ---- replacements of the worker's functions */
 
-static long asked; /* for its turn */
-static long looks; /* whether it is due, as pools do between blocks and steps */
+static long asked; /* calls of sl_worker_turn */
+static long looks; /* calls of sl_worker_turn_due, which pools make between blocks and steps */
 
 struct sl_worker *__wrap_sl_worker_here(void);
 void __wrap_sl_worker_turn(void);
@@ -44,12 +44,12 @@ bool __wrap_sl_worker_turn_due(struct sl_worker *worker)
 	return false;
 }
 
-/* ---- what is long */
+/* ---- long loops */
 
 static struct sl_backend be;
 static struct sl_fail fail;
 
-/* Of each position and pair of features a cosine and a sine. */
+/* A cosine and a sine for each position and pair of features. */
 static void rotary_positions_give_way(void **state)
 {
 	enum { MOST = 40000, ROW = 16384, FEATURES = 16, TURNS = 4096 };
@@ -73,7 +73,7 @@ static void rotary_positions_give_way(void **state)
 	kernel->release(p.state);
 }
 
-/* Of so many groups that PIECES of them are as many as a block has elements: what one thread does of each group, and
+/* There are as many groups as PIECES blocks have elements. Tests the loop that one thread runs over the groups, and
  * that no block grows with a row. */
 static void codecs_of_many_groups_give_way(void **state)
 {
@@ -83,12 +83,12 @@ static void codecs_of_many_groups_give_way(void **state)
 		int64_t elements;
 		long open, encode, encode_looks, decode;
 	} cases[] = {
-		/* one look for each piece of the ranges, and of the codes */
+		/* one call per piece of the ranges, and of the codes */
 		{"quant:4,per=channel", MANY, 0, 2 * PIECES, 2 * PIECES, 2 * PIECES},
 		{"quant:4,block=9", 9 * MANY, 0, 2 * PIECES, 9 * PIECES, 2 * PIECES},
 		{"qsgd:7,norm=max,bucket=9", 9 * MANY, 0, 2 * PIECES, 9 * PIECES, 2 * PIECES},
 		{"terngrad,bucket=9", 9 * MANY, 0, 2 * PIECES, 9 * PIECES, 2 * PIECES},
-		/* runs of one */
+		/* runs of length one */
 		{"hadamard", MANY + 1, PIECES, 0, PIECES + 1, 0},
 	};
 
@@ -116,7 +116,7 @@ static void codecs_of_many_groups_give_way(void **state)
 	}
 }
 
-/* A chain whose nodes keep nothing, so that every node is a border, and all of those before it are looked at. */
+/* A chain whose nodes save nothing: every node may be a checkpoint, and all nodes before it are examined. */
 static void the_search_for_what_is_computed_again_gives_way(void **state)
 {
 	enum { NODES = 300, TRIES = 20, LINE = 48 };

@@ -1,8 +1,8 @@
-/* The networks through the executor against PyTorch's runs in float64 (tests/golden/golden.py says what the files hold
- * and how they are compared): loss of every step, every gradient, every weight and running statistic after the last
- * step; of networks of tokens (make_encoder.py) also the logits of evaluations before the first step and after the
- * last. SPLIT_GOLDEN_PREFIX=FOLDER/NAME, cut behind SPLIT_GOLDEN_HEAD_END, adds a run made live (make test-torch).
- * SPLIT_GOLDEN_FLOOR stands for GRADIENT_FLOOR. */
+/* The networks through the executor, against PyTorch's runs in float64 (tests/golden/golden.py says what the
+ * files hold and how they are compared): the loss of every step, every gradient, and every weight and running
+ * statistic after the last step. For networks of tokens (make_encoder.py) also the logits of evaluations
+ * before the first and after the last step. SPLIT_GOLDEN_PREFIX=FOLDER/NAME, cut after SPLIT_GOLDEN_HEAD_END,
+ * adds a run made live (make test-torch). SPLIT_GOLDEN_FLOOR replaces GRADIENT_FLOOR. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@
 
 static const double TOLERANCE = 1e-4, GRADIENT_FLOOR = 1e-3;
 
-enum { PAD = 1 }; /* the token of padding */
+enum { PAD = 1 }; /* the padding token */
 
 struct golden {
 	struct sl_st_file *init, *grad, *after, *run;
@@ -37,17 +37,17 @@ struct golden {
 	struct sl_local *local;
 	struct sl_weights weights, want;
 	void *input;              /* images, or tokens */
-	uint32_t *begin, *pieces; /* pieces: where rows are padded, else NULL */
-	uint32_t *chosen, *place; /* of language models, else NULL */
+	uint32_t *begin, *pieces; /* pieces: if rows are padded, else NULL */
+	uint32_t *chosen, *place; /* for language models, else NULL */
 	int32_t *labels;
 	int64_t rows, steps, longest;
-	char folder[64]; /* of config.json; "": none */
-	char onnx[512];  /* of networks that such a file describes */
+	char folder[64]; /* with config.json; "": none */
+	char onnx[512];  /* for networks that an ONNX file describes */
 	struct sl_lora lora;
 	struct sl_conf_list target;
-	double worst; /* largest deviation over tolerance seen */
+	double worst; /* largest deviation seen, relative to its scale */
 	struct sl_conf_list freeze, groups;
-	bool ruled; /* by these, or by clipping: it begins as another run, and has no gradients of its own */
+	bool ruled; /* by these, or by clipping: starts with another run's weights; has no gradients of its own */
 };
 
 static struct sl_st_file *open_file(const char *prefix, const char *part)
@@ -104,7 +104,7 @@ static void read_tokens(struct golden *g)
 	free(length);
 }
 
-/* Which tokens are to be guessed: labels are theirs. */
+/* Reads the places of the tokens to be predicted; the labels belong to them. */
 static void read_places(struct golden *g)
 {
 	int64_t rows, places;
@@ -120,7 +120,7 @@ static void read_places(struct golden *g)
 	free(count);
 }
 
-/* Padded to the most tokens that the network takes. */
+/* Pads the rows to the most tokens that the network takes. */
 static void pad_tokens(struct golden *g)
 {
 	const int64_t each = (int64_t)meta(g, "tokens");
@@ -173,7 +173,7 @@ static void open_backend(struct golden *g, const char *name, int threads)
 		assert_int_equal(sl_cpu_backend_open(&g->be, g->pool, &fail), SL_OK);
 }
 
-/* The items of one text, which commas separate; none where there is no such text. */
+/* Reads a comma-separated list; empty if the file has no such text. */
 static void read_list(const struct golden *g, const char *key, struct sl_conf_list *out)
 {
 	const char *text = sl_st_metadata(g->run, key);
@@ -186,7 +186,7 @@ static void read_list(const struct golden *g, const char *key, struct sl_conf_li
 	}
 }
 
-/* What of a run is not the same for all of them: the optimizer, what is clipped, frozen, of a group. */
+/* Reads the settings that differ between runs: the optimizer, clipping, frozen parameters, groups. */
 static void read_rules(struct golden *g)
 {
 	struct sl_agreed *agreed = &g->asked.agreement.agreed;
@@ -217,7 +217,7 @@ static void read_rules(struct golden *g)
 	agreed->optimizer.eps = meta(g, "eps");
 }
 
-/* The folder of a network that config.json describes. */
+/* Makes a folder with the config.json of a run. */
 static void make_folder(struct golden *g, struct sl_model_spec *spec)
 {
 	const char *text = sl_st_metadata(g->run, "config");
@@ -246,7 +246,7 @@ static void make_folder(struct golden *g, struct sl_model_spec *spec)
 	spec->tokens = (int)meta(g, "tokens");
 }
 
-/* Of an ONNX file its own weights, which torch began with as well. */
+/* Reads the initial weights; for an ONNX file, the file's own, with which torch began as well. */
 static void read_first_weights(struct golden *g)
 {
 	const struct sl_model *m = g->plan->model;
@@ -263,7 +263,7 @@ static void read_first_weights(struct golden *g)
 				    (size_t)sl_shape_count(&m->graph.param[i].shape) * sizeof(float));
 }
 
-/* Where a run says that itself, with inserts. */
+/* Takes the cut, with inserts, from the run if it names one. */
 static void read_cut(struct golden *g, struct sl_split_spec *spec, bool padded)
 {
 	const char *head_end = sl_st_metadata(g->run, "head_end");
@@ -277,14 +277,14 @@ static void read_cut(struct golden *g, struct sl_split_spec *spec, bool padded)
 	spec->whole_rows = padded ? g->longest : 0;
 }
 
-/* How a run is cut, whether its rows are padded, and how many chunks it has; 0: one. */
+/* How a run is cut, whether its rows are padded, and its number of chunks; 0: one. */
 struct form {
 	const char *head_end, *tail_begin;
 	bool padded;
 	int chunks;
 };
 
-static size_t logit_bytes; /* of the runs to come: so many of them at a time; 0: all, of so few words */
+static size_t logit_bytes; /* of the runs to come: bytes of logits computed at a time; 0: all */
 
 static void golden_open(struct golden *g, const char *prefix, const char *backend, const struct form *form)
 {
@@ -347,7 +347,7 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	agreed->optimizer.weight_decay = meta(g, "weight_decay");
 	read_rules(g);
 	if (spec->model.lora)
-		g->freeze.n = 0; /* torch is told what the model knows */
+		g->freeze.n = 0; /* torch was told which parameters the model freezes itself */
 	if (asked_settle(&g->asked, &fail))
 		fail_msg("%s", fail.text);
 	if (plan_open(&g->plan, spec, &fail) != SL_OK)
@@ -460,7 +460,7 @@ static void compare_weights(struct golden *g)
 			sl_shape_count(&m->graph.param[i].shape), 0);
 }
 
-/* The tokens at the end of the first row are the likeliest behind those before them. */
+/* The last tokens of the first row are each the likeliest after the tokens before. */
 static void check_greedy(struct golden *g, const float *logits)
 {
 	const char *count = sl_st_metadata(g->run, "greedy");
@@ -476,7 +476,7 @@ static void check_greedy(struct golden *g, const float *logits)
 	}
 }
 
-/* Of the batch, as the file has them under that name. */
+/* Compares the batch's logits with those that the file has under `name`. */
 static void compare_logits(struct golden *g, const char *name, int64_t number)
 {
 	const struct sl_feed feed = {.input = g->input,
@@ -503,7 +503,7 @@ static void compare_logits(struct golden *g, const char *name, int64_t number)
 	free(want);
 }
 
-/* No two batches that are added up are the same. */
+/* Changes the labels, so that no two accumulated batches are the same. */
 static void roll_labels(struct golden *g, int64_t step)
 {
 	const int classes = g->plan->model->classes;
@@ -580,8 +580,8 @@ static void reference_backend(void **state)
 	run_golden("tests/golden/mobilenet_v2_cifar", "ref", "features.0");
 }
 
-/* train.freeze, train.clip_norm and train.groups (make_rules.py says which), cut where the rules differ in each part.
- */
+/* train.freeze, train.clip_norm and train.groups (make_rules.py), cut so that the rules differ
+ * between the parts. */
 static void rules(void **state)
 {
 	(void)state;
@@ -612,7 +612,7 @@ static void networks(void **state)
 	run_golden("tests/golden/resnet50", "cpu", "layer2.0.relu");
 	run_golden("tests/golden/resnext50_32x4d", "cpu", "relu");
 	run_golden("tests/golden/mobilenet_v2_pool4", "cpu", "features.0.1");
-	if (!getenv("SPLIT_QUICK")) { /* test_ops compares the two backends operator by operator */
+	if (!getenv("SPLIT_QUICK")) { /* test_ops compares the two backends op by op */
 		run_golden("tests/golden/resnext50_32x4d", "ref", "layer3.0.relu");
 		run_golden("tests/golden/mobilenet_v2_pool4", "ref", "features.7");
 	}
@@ -641,7 +641,7 @@ static void onnx(void **state)
 	run_golden("tests/golden/onnx_text", "ref", "");
 }
 
-/* Cut at four places; with dropout, whose masks torch is given. */
+/* Cut at four places; with dropout, whose masks torch was given. */
 static void encoders(void **state)
 {
 	(void)state;
@@ -659,7 +659,7 @@ static void encoders(void **state)
 	run_form("tests/golden/bert", "ref", &(struct form){"embeddings", "classifier", true, 1});
 }
 
-/* Decaying pairs along features and tokens at both cuts, over two falls. */
+/* Decaying inserts along features and tokens at both cuts, over two reductions of their width. */
 static void pairs(void **state)
 {
 	(void)state;
@@ -668,8 +668,8 @@ static void pairs(void **state)
 	run_form("tests/golden/roberta_pairs", "ref", &(struct form){"", NULL, true, 3});
 }
 
-/* Masked language models: the decoder is the embedding's table, or has its own (bert_masked). Chunks give the mean over
- * all chosen tokens, as one chunk does. */
+/* Masked language models: the decoder is the embedding's table, or its own (bert_masked). Chunks
+ * give the same mean over all chosen tokens as one chunk does. */
 static void masked(void **state)
 {
 	(void)state;
@@ -686,7 +686,7 @@ static void masked(void **state)
 	run_form("tests/golden/distilbert_masked", "ref", &(struct form){"embeddings", NULL, false, 3});
 }
 
-/* Decoders: each token guesses the next one. One cut lies in a layer. */
+/* Decoders: each token predicts the next one. One cut lies inside a layer. */
 static void causal(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
-/* What small single ops cannot show of a GPU: shapes that fill it, values that are not finite, fences, memory that is
- * refused. Skipped, and counted, where no device answers. */
+/* GPU properties that small single ops cannot show: shapes that fill the device, non-finite values,
+ * fences, refused memory. Skipped, and counted, if there is no device. */
 #include <float.h>
 #include <math.h>
 #include <semaphore.h>
@@ -72,7 +72,7 @@ static void test_large_shapes_against_ref(void **state)
 	assert_int_equal(log.failures, 0);
 }
 
-/* NaN and Inf anywhere, and nothing else, are found. */
+/* Only NaN and Inf are found, at any place. */
 static void test_finite(void **state)
 {
 	static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -172,7 +172,7 @@ static void test_refused_memory_is_not_fatal(void **state)
 	gpu.ops->free(&gpu, memory);
 }
 
-/* Two backends of one thread, each on a device of its own, in turn. */
+/* One thread uses two backends in turn, each on its own device. */
 static void test_two_devices(void **state)
 {
 	const uint32_t words[] = {0x3f800000u, 0x40000000u};
@@ -204,7 +204,7 @@ static void test_two_devices(void **state)
 	be[1].ops->close(&be[1]);
 }
 
-/* An argument chooses tests by name: '*fences*'. */
+/* usage: test_gpu [TEST], such as '*fences*' */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -1,7 +1,7 @@
-/* Codecs of a device whose work is queued: calls of several slots under way at once, collected in any order, beside
- * the portable codecs, one call at a time. The memory of a call is written over as soon as it has been collected. On a
- * CPU, where all is done at once, it is seen too that nothing was waited for; by the module, on a simulated device or a
- * GPU, that nothing should have been. */
+/* Codecs of a device whose work is queued: calls of several slots are under way at once and are
+ * collected in any order; the portable codecs do one call at a time. A call's memory is overwritten as
+ * soon as it has been collected. On a CPU, where work is done at once, the test also checks that no call
+ * waited. On a simulated device or a GPU, through the module, it checks that none should have. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static const struct spec specs[] = {
 	{"threshold:1.5|terngrad,bucket=5000|zstd:1", false},
 	{"threshold:0.3|bf16|zstd:1", false},
 	{"threshold:0.1|sortquant:3+4", false},
-	{"threshold:1e9|sortquant:3+1", false}, /* of no values */
+	{"threshold:1e9|sortquant:3+1", false}, /* has no values */
 	{"threshold:1e9|quant:8", false},
 	{"threshold:1e9|qsgd:6,bucket=10", false},
 	{"threshold:1e9", false},
@@ -97,7 +97,7 @@ static void calls_of_several_slots_are_collected_in_any_order(void **state)
 	}
 }
 
-/* A server's: activations are decoded, gradients encoded at their places. And a client's. */
+/* As on a server, which decodes activations and encodes gradients at their places; and as on a client. */
 static void gradients_of_several_slots_use_their_places(void **state)
 {
 	static const struct spec pairs[] = {
@@ -105,7 +105,7 @@ static void gradients_of_several_slots_use_their_places(void **state)
 	struct sl_backend *be = rig_backend(state);
 
 	for (size_t p = 0; p < sizeof pairs / sizeof pairs[0]; p++) {
-		/* places are known: nothing has to be looked at */
+		/* the places are known, so the host need not wait for their number */
 		const struct spec quiet = {pairs[p].text, false};
 		struct beside act, grad;
 
@@ -146,8 +146,8 @@ static void values_that_cannot_be_carried_are_found_when_collected(void **state)
 
 				beside_end_encode(&b, &b.lane[s], s == bad ? SL_ERR_NONFINITE : SL_OK);
 			}
-			/* what was refused has left nothing behind that a commit would take; none, at once, refuses
-			 * nothing */
+			/* A refused call leaves nothing that a commit would take. "none" refuses
+			 * nothing when its call is made. */
 			if (round == 0 && strncmp(specs[p].text, "none", 4) != 0)
 				beside_commit(&b);
 			sl_codec_rollback(b.host);
@@ -159,8 +159,8 @@ static void values_that_cannot_be_carried_are_found_when_collected(void **state)
 	}
 }
 
-/* Bits turned over, or most of them set, in one slot's payload: the verdict is the portable codec's, be it at once or
- * when collected, and the other slots are as they should be. */
+/* Flipped bits, or mostly set ones, in one slot's payload: the verdict is the portable codec's, at
+ * once or when collected, and the other slots are not affected. */
 static void one_hostile_payload_among_others(void **state)
 {
 	struct sl_backend *be = rig_backend(state);
@@ -215,7 +215,7 @@ static void one_hostile_payload_among_others(void **state)
 	assert_true(refused > 50 && taken > 50);
 }
 
-/* A payload on pages of its own, so that it can be seen who reads it. */
+/* A payload on pages of its own, so that late reads of it can be detected. */
 struct paged {
 	void *memory;
 	uint8_t *at;
@@ -233,8 +233,8 @@ static struct paged paged_open(struct sl_backend *be, size_t len)
 	return p;
 }
 
-/* False: a driver's pages may not let themselves be locked. Then they are written over, which a late reader would find.
- */
+/* Makes the payload inaccessible. False: a driver's pages cannot be protected; they are overwritten
+ * instead, which a late reader would find. */
 static bool lock(const struct paged *p)
 {
 	if (mprotect(p->at, p->cap, PROT_NONE) == 0)
@@ -243,16 +243,16 @@ static bool lock(const struct paged *p)
 	return false;
 }
 
-/* Lane 1 has been refused, and its payload is not read any more; the other lanes are as they should be. */
+/* Lane 1 was refused, and its payload must not be read any more; the other lanes must be right. */
 static void nobody_reads(struct beside *b, const struct paged *p, unsigned waits_before)
 {
 	bool locked;
 
 	assert_false(b->lane[1].later);
-	/* where all is done at once, that it would have waited */
+	/* where work is done at once: that the refused call would have waited */
 	assert_true(sim_waits != waits_before || strcmp(b->be->ops->name, "cuda-sim") != 0);
 	locked = lock(p);
-	assert_true(locked || strcmp(b->be->ops->name, "cuda-sim") != 0); /* memory of the host's lets itself be */
+	assert_true(locked || strcmp(b->be->ops->name, "cuda-sim") != 0); /* host memory can be protected */
 	for (int s = 0; s < SLOTS; s += 2)
 		assert_int_equal(beside_begin_decode(b, &b->lane[s], b->lane[s].right, b->lane[s].right_len), SL_OK);
 	for (int s = 0; s < SLOTS; s += 2)
@@ -272,7 +272,7 @@ static enum sl_err decode_paged(struct beside *b, const struct paged *p, size_t 
 	return sl_codec_queue_decode(b->device, &l->call, (struct sl_bytes){p->at, len}, &there, &l->later, &fail);
 }
 
-/* A quantizer refuses what transforms have begun to bring to the device: its memory is not read any more. */
+/* A quantizer refuses a payload that transforms have begun to upload: its memory must not be read any more. */
 static void what_is_refused_is_not_read_later(void **state)
 {
 	static const struct spec chains[] = {{"topk:0.2|quant:8", false},
@@ -289,7 +289,7 @@ static void what_is_refused_is_not_read_later(void **state)
 		beside_open(&b, be, &chains[i], small, SL_DIR_HEAD_ACT, NULL);
 		beside_encode(&b, 0);
 		beside_make_idle(&b);
-		/* values come behind the header and the table of parts, side bytes last */
+		/* values come after the header and the table of parts, side bytes last */
 		values = SL_FRAME_BYTES + (strncmp(chains[i].text, "topk:0.6|topk", 13) ? 1 : 2) * SL_FRAME_PART_BYTES;
 		len = b.lane[1].right_len - 1;
 		p = paged_open(be, len);
@@ -306,7 +306,7 @@ static void what_is_refused_is_not_read_later(void **state)
 	}
 }
 
-/* The first launch behind an upload fails for lack of memory, which can be had of a simulated device alone. */
+/* The first launch after an upload fails for lack of memory, which only a simulated device can be told to do. */
 static void what_there_was_no_room_for_is_not_read_later(void **state)
 {
 	struct sl_backend *be = rig_backend(state);
@@ -315,7 +315,7 @@ static void what_there_was_no_room_for_is_not_read_later(void **state)
 		struct beside b;
 		struct paged p;
 
-		/* nothing is launched for the tensor as it is; what zstd unpacks is the codec's */
+		/* "none" launches nothing; what zstd unpacks is the codec's own memory */
 		if (!strcmp(specs[i].text, "none") || strstr(specs[i].text, "zstd"))
 			continue;
 		beside_open(&b, be, &specs[i], small, SL_DIR_HEAD_ACT, NULL);
@@ -342,8 +342,8 @@ static void what_there_was_no_room_for_is_not_read_later(void **state)
 	}
 }
 
-/* A gradient is queued at the places of an activation of which nobody knows yet that its bitmap is none: it follows no
- * more of them than there are values. */
+/* A gradient is queued at the places of an activation whose bitmap is not yet known to be invalid.
+ * It must use no more places than there are values. */
 static void a_gradient_at_places_that_are_refused(void **state)
 {
 	static const struct spec spec = {"topk:0.6|quant:8", false};
@@ -368,7 +368,7 @@ static void a_gradient_at_places_that_are_refused(void **state)
 		assert_int_equal(sl_codec_queue_encode(grad.device, &g->call, &there, &g->of, &g->later), SL_OK);
 		assert_int_equal(sl_codec_collect(act.device, &a->call, NULL, &fail), SL_ERR_PAYLOAD);
 		assert_int_equal(sl_codec_collect(grad.device, &g->call, &g->of, &fail), SL_OK);
-		/* and now that it is known, not at all */
+		/* after the refusal is known, it is refused at once */
 		g->of.len = 0;
 		assert_int_equal(sl_codec_queue_encode(grad.device, &g->call, &there, &g->of, &g->later), SL_ERR_BUG);
 		free(bytes);
@@ -379,7 +379,7 @@ static void a_gradient_at_places_that_are_refused(void **state)
 	beside_close(&act);
 }
 
-/* Every stage of the device queues, and is among the specifications above. */
+/* Every stage of the device queues its work, and is among the specs above. */
 static void every_stage_is_queued(void **state)
 {
 	(void)state;
@@ -400,7 +400,7 @@ static void every_stage_is_queued(void **state)
 	}
 }
 
-/* An argument chooses tests by name: '*GPU*'. */
+/* usage: test_gpu_codec_ahead [TEST], such as '*GPU*' */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -1,5 +1,5 @@
-/* What a device's codecs keep from one tensor for another, beside the portable ones: the places of an activation for
- * its gradient, warm factors, residuals; and what of it checkpoints hold. */
+/* What a device's codecs keep between tensors, compared with the portable ones: an activation's
+ * places for its gradient, warm factors, residuals; and what checkpoints hold of it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include "tests/support/gpu_codecs/rig.h"
 
-/* A gradient at its activation's places, from either side, two slots in flight. */
+/* A gradient at its activation's places, from either side, with two slots in flight. */
 static void gradients_use_the_places_of_their_activation(void **state)
 {
 	struct sl_backend *be = rig_backend(state);
@@ -49,7 +49,7 @@ static void gradients_use_the_places_of_their_activation(void **state)
 	}
 }
 
-/* Either side's checkpoint, taken up by the other. */
+/* Exchanges checkpoints: each side restores the other's. */
 static void swap_states(struct both *b)
 {
 	size_t cap = sl_codec_state_bytes(b->host);
@@ -82,14 +82,14 @@ static void follow_the_step(struct sl_backend *be, const char *text)
 			int64_t rows = step == 1 && chunk == 1 ? 1 : 3;
 
 			codec_fill(b.x, sl_shape_count(&b.shape), step % 2 ? RELU : RANDOM);
-			/* no rank at all, and rank 1 */
+			/* a sample of rank 0, and one of rank 1 */
 			if (step == 3)
 				memset(b.x, 0, 6 * 7 * 10 * sizeof(float));
 			for (int i = 0; i < 6 * 7 * 10 && step == 3; i++)
 				b.x[6 * 7 * 10 + i] = 1.5f;
 			assert_int_equal(both_encode(&b, &call, rows, &bytes, &len), SL_OK);
 			assert_int_equal(both_decode(&b, &call, bytes, len, rows), SL_OK);
-			/* a step that is run again gives the same bytes */
+			/* a step that is repeated gives the same bytes */
 			if (step == 2 && chunk == 0) {
 				first = bytes;
 				first_len = len;
@@ -110,8 +110,8 @@ static void follow_the_step(struct sl_backend *be, const char *text)
 	both_close(&b);
 }
 
-/* Warm factors and residuals change at commit alone, are of their chunk, start cold for rows that were not there, and
- * are part of checkpoints. */
+/* Warm factors and residuals change only at a commit, belong to their chunk, start cold for new
+ * rows, and are part of checkpoints. */
 static void state_follows_the_step(void **state)
 {
 	struct sl_backend *be = rig_backend(state);
@@ -123,7 +123,7 @@ static void state_follows_the_step(void **state)
 	follow_the_step(be, "terngrad,bucket=64,ef=true");
 }
 
-/* Rows of different lengths, of as many tokens or fewer, in each step others. */
+/* Rows of different lengths, with other lengths at each step and at most as many tokens. */
 static void follow_the_rows(struct sl_backend *be, const char *text)
 {
 	static const uint32_t begin[5][5] = {
@@ -160,8 +160,8 @@ static void follow_the_rows(struct sl_backend *be, const char *text)
 	both_close(&act);
 }
 
-/* Where rows have different lengths, the device has what does not ask where one begins; residuals are by row and token.
- * The rest it has not, and says so: then the host codes. */
+/* With rows of different lengths, the device supports the stages that do not depend on where a row begins;
+ * residuals are by row and token. It reports the others as unavailable, so that the host codes. */
 static void rows_of_different_lengths(void **state)
 {
 	static const char *const there[] = {"f16",
@@ -190,7 +190,7 @@ static void rows_of_different_lengths(void **state)
 	}
 }
 
-/* An argument chooses tests by name: '*GPU*'. */
+/* usage: test_gpu_codec_state [TEST], such as '*GPU*' */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -1,5 +1,5 @@
-/* The device's codecs against the portable ones, a tensor at a time: the same payloads, the same values back, the same
- * payloads refused; portable → device and device → portable. */
+/* The device's codecs against the portable ones, one tensor at a time: the same payloads, the same
+ * decoded values, the same refusals. Each decodes what the other encoded. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -70,7 +70,7 @@ static struct sl_shape shape_of(int i)
 	return sl_shape4(shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]);
 }
 
-/* In brief: a third of the kinds of tensors, and of the large shapes one, with one kind. */
+/* A brief run takes a third of the kinds of tensors; of the large shapes one, with one kind. */
 static bool left_out(const struct sl_backend *be, int spec, int shape, int kind)
 {
 	if (!rig_brief(be))
@@ -90,7 +90,7 @@ static void payloads_and_values_are_the_same(void **state)
 				continue;
 			b = both_open(be, specs[p], shape_of(s), SL_DIR_HEAD_ACT, NULL);
 			for (int kind = 0; kind < KINDS; kind++) {
-				/* whose sums no float holds */
+				/* their sums overflow a float */
 				bool beyond = kind == HUGE_VALUES && strchr("lcd", specs[p][0]) != NULL;
 
 				if (beyond || left_out(be, p, s, kind))
@@ -105,7 +105,7 @@ static void payloads_and_values_are_the_same(void **state)
 		}
 }
 
-/* Many equal values: which of them are kept is decided across blocks. */
+/* With many equal values, the choice of those that are kept crosses blocks. */
 static void ties_are_kept_from_the_front(void **state)
 {
 	struct sl_backend *be = rig_backend(state);
@@ -130,7 +130,7 @@ static void values_that_cannot_be_carried_are_refused(void **state)
 
 	for (int p = 0; p < SPECS; p++)
 		for (int v = 0; v < 3; v++) {
-			/* in brief, one of the three, seldom in a tensor of several blocks */
+			/* in brief, one of the three; rarely in a tensor of several blocks */
 			struct both b = both_open(be, specs[p], shape_of(rig_brief(be) && p % 5 != 0 ? 2 : 4),
 						  SL_DIR_HEAD_ACT, NULL);
 			uint8_t *bytes;
@@ -144,14 +144,15 @@ static void values_that_cannot_be_carried_are_refused(void **state)
 			b.x[sl_shape_count(&b.shape) - 1 - v] = bad[v];
 			both_encode(&b, &codec_call0, b.shape.dim[0], &bytes, &len);
 			free(bytes);
-			/* and the next one is fine */
+			/* and the next call works */
 			codec_fill(b.x, sl_shape_count(&b.shape), RANDOM);
 			both_cross(&b, b.shape.dim[0]);
 			both_close(&b);
 		}
 }
 
-/* Cut short, drawn out, and with bits turned over: both sides say the same, and what is refused writes nothing. */
+/* Truncated, extended and with flipped bits: both sides give the same verdict, and a refused
+ * payload writes nothing. */
 static void hostile_payloads_meet_the_same_verdict(void **state)
 {
 	struct sl_backend *be = rig_backend(state);
@@ -218,7 +219,7 @@ static void factors_are_the_same(void **state)
 			enum sl_err err;
 
 			codec_fill(b.x, sl_shape_count(&b.shape), (enum codec_kind)kind);
-			/* the largest floats have no product that a float holds: refused, by both */
+			/* products of the largest floats overflow; both must refuse them */
 			err = both_encode(&b, &codec_call0, b.shape.dim[0], &bytes, &len);
 			if (err == SL_OK)
 				assert_int_equal(both_decode(&b, &codec_call0, bytes, len, b.shape.dim[0]), SL_OK);
@@ -231,8 +232,8 @@ static void factors_are_the_same(void **state)
 	}
 }
 
-/* Samples of rank 0 to 3, of which each row or column has a size of its own: denormals, the largest, and both together.
- * What balances the factors meets all of their exponents, and must do the same to all of their bits. */
+/* Samples of rank 0 to 3 whose rows or columns have sizes of their own: denormals, the largest, and
+ * both together. The balancing of factors meets all exponents, and must give the same bits. */
 static void factors_of_any_size_are_the_same(void **state)
 {
 	struct sl_backend *be = rig_backend(state);
@@ -265,7 +266,7 @@ static void factors_of_any_size_are_the_same(void **state)
 
 				for (int j = 0; j < at / (m * c); j++) /* the sample's number is its rank */
 					v += values[j * m + row] * values[3 * m + j * c + col];
-				/* at first, of a factor that is not zero, products that are */
+				/* the first samples: a nonzero factor with products that are zero */
 				b.x[at] = k == 0 ? FLT_TRUE_MIN : ldexpf(v, e[0] + e[1] * (int)(k % 2 ? row : col));
 			}
 			if (both_encode(&b, &call, 4, &bytes, &len) == SL_OK)
@@ -281,7 +282,7 @@ static void factors_of_any_size_are_the_same(void **state)
 	}
 }
 
-/* What sortquant's sample looks at, in a tensor of `n`: runs of 16 at jittered distances. */
+/* The values that sortquant's sample reads in a tensor of `n`: runs of 16 at jittered distances. */
 static float *sampled_run(float *x, int64_t n, int64_t run)
 {
 	const int64_t step = n / 4096;
@@ -290,7 +291,7 @@ static float *sampled_run(float *x, int64_t n, int64_t run)
 	return x + run * step + (int64_t)((uint64_t)(mix ^ mix >> 15) * (uint64_t)(step - 15) >> 32);
 }
 
-/* A value that misleads, where the sample looks; some of them about a few of the edges alone. */
+/* A misleading value for a place that the sample reads; some affect only a few edges. */
 static float misleading(int trap, int64_t run, float v)
 {
 	switch (trap) {
@@ -304,13 +305,13 @@ static float misleading(int trap, int64_t run, float v)
 		return v > 0.5f ? v + 1 : v;
 	case 4:
 		return v > 0 ? v * 3 : v;
-	default: /* few of the many zeros: below them an edge moves, past one among them that stays */
+	default: /* few of the many zeros: an edge below them moves, while a later edge among them stays */
 		return v > -0.025f && v < 0.25f ? 0 : v;
 	}
 }
 enum { PASSING = 5, TRAPS };
 
-/* Samples that mislead: edges are moved, and at last found exactly. */
+/* Misleading samples: edges are corrected, and finally found exactly. */
 static void edges_are_found_where_the_sample_misleads(void **state)
 {
 	struct sl_backend *be = rig_backend(state);
@@ -335,7 +336,8 @@ static void edges_are_found_where_the_sample_misleads(void **state)
 			}
 			free(v);
 			both_cross(&b, 1);
-			for (int64_t i = 0; trap < 2 && i < n; i++) /* and once more: nothing is left of it */
+			for (int64_t i = 0; trap < 2 && i < n; i++) /* once more: the first tensor
+								     * leaves no state behind */
 				b.x[i] *= -3;
 			if (trap < 2)
 				both_cross(&b, 1);
@@ -343,8 +345,8 @@ static void edges_are_found_where_the_sample_misleads(void **state)
 		}
 }
 
-/* The same for the k-th largest magnitude: what the sample looks at is larger than the rest, or smaller, or nothing but
- * zeros, or one value; and the list of what is between is too short. */
+/* The same for the k-th largest magnitude: the sample reads larger values than the rest, smaller
+ * ones, only zeros, or one value; and the list of candidates between the bounds is too short. */
 static void kth_is_found_where_the_sample_misleads(void **state)
 {
 	struct sl_backend *be = rig_backend(state);
@@ -378,7 +380,7 @@ static float float_of(uint32_t bits)
 	return v;
 }
 
-/* Tensors that topk may stumble on: ties, keys side by side, all exponents, next to nothing. */
+/* Difficult tensors for topk: ties, adjacent keys, all exponents, almost no values. */
 enum { ALL_EQUAL, ONE_VALUE, DENORMALS, TWO_VALUES, EXPONENTS, NEIGHBOURS, ASCENDING, STUMBLES };
 
 static float stumble(int kind, uint32_t i, uint32_t n)
@@ -424,7 +426,7 @@ static void kth_is_found_whatever_the_tensor(void **state)
 		}
 }
 
-/* The payloads of tests/golden/codec. */
+/* The stored payloads of tests/golden/codec. */
 static void payloads_are_what_they_were(void **state)
 {
 	struct sl_backend *be = rig_backend(state);
@@ -463,7 +465,7 @@ static void payloads_are_what_they_were(void **state)
 	assert_in_range(tried, CODEC_GOLDENS / 2, CODEC_GOLDENS);
 }
 
-/* A backend that lacks a method or the sums of error feedback says so, and leaves nothing behind. */
+/* A backend that lacks a method, or the sums of error feedback, reports it and leaves nothing behind. */
 static void what_is_missing_is_unavailable(void **state)
 {
 	static const char *const texts[] = {"topk:0.1", "quant:8,per=channel", "qsgd:4,bucket=64", "quant:8,ef=true",
@@ -487,14 +489,14 @@ static void what_is_missing_is_unavailable(void **state)
 	}
 }
 
-/* A tensor of the size that crosses at 224². */
+/* A tensor as large as the one that crosses at 224². */
 static void large_tensors_too(void **state)
 {
 	struct sl_backend *be = rig_backend(state);
 	static const char *const texts[] = {"quant:8",   "f16",         "qsgd:255",      "terngrad", "topk:0.1|quant:8",
 					    "topk:0.01", "threshold:1", "sortquant:6+2", "lowrank:7"};
 
-	/* in brief, the first one: more elements than the threads of one launch take in one turn */
+	/* in brief, the first one: more elements than the threads of a launch process in one iteration */
 	for (size_t t = 0; t < (rig_brief(be) ? 1 : sizeof texts / sizeof texts[0]); t++) {
 		struct both b = both_open(be, texts[t], sl_shape4(16, 112, 112, 32), SL_DIR_HEAD_ACT, NULL);
 
@@ -506,7 +508,7 @@ static void large_tensors_too(void **state)
 	}
 }
 
-/* An argument chooses tests by name: '*GPU*'. */
+/* usage: test_gpu_codecs [TEST], such as '*GPU*' */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -1,5 +1,5 @@
-/* Passes that are recorded once (kernels/cuda/graph.c), without a GPU: the bookkeeping against a table of fakes. Whole
- * steps: test_gpu_tape.c. */
+/* Recorded passes (kernels/cuda/graph.c) without a GPU: the bookkeeping, with fake callbacks.
+ * test_gpu_tape.c tests whole steps. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include "kernels/cuda/graph.h"
 
 struct fake {
-	enum sl_err record, finish, launch; /* what they say */
+	enum sl_err record, finish, launch; /* the results that they return */
 	int records, keeps, throws, launches, drops, last;
 	bool had_step;
 	uint64_t step;
@@ -104,7 +104,7 @@ static void first_plain_then_recorded_then_launched(void **state)
 	assert_int_equal(f.drops, 1);
 }
 
-/* Whatever changes what is queued makes another pass; the step does not. */
+/* A change of anything in the key makes another pass; a new step does not. */
 static void every_part_of_the_key_counts(void **state)
 {
 	struct sl_pass pass[8];
@@ -132,7 +132,7 @@ static void every_part_of_the_key_counts(void **state)
 		assert_int_equal(begin(&pass[i]), SL_PASS_DONE);
 		assert_int_equal(f.last, i + 1);
 	}
-	/* one owner's are forgotten, and start again; the other's stay */
+	/* one owner's passes are forgotten and start again; the other's stay */
 	cu_graphs_forget(&graphs, &one_owner);
 	assert_int_equal(begin(&pass[1]), SL_PASS_DONE);
 	assert_int_equal(f.drops, 7);
@@ -150,7 +150,7 @@ static void *forget_other(void *arg)
 	return NULL;
 }
 
-/* The runtime is not to be called by the thread that forgets: it would wait for a stream that records. */
+/* The thread that forgets must not call the runtime: it would wait for a stream that is recording. */
 static void another_thread_forgets_beside_a_recording(void **state)
 {
 	struct sl_pass others = pass0;
@@ -171,7 +171,7 @@ static void another_thread_forgets_beside_a_recording(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(f.drops, 0);
 	assert_int_equal(end(SL_OK), SL_PASS_DONE);
-	/* a new owner at the old one's address has none of its passes */
+	/* a new owner at the same address does not get the old one's passes */
 	assert_int_equal(begin(&others), SL_PASS_PLAIN);
 	assert_int_equal(f.drops, 1);
 	assert_int_equal(begin(&pass0), SL_PASS_DONE);
@@ -225,7 +225,7 @@ static void what_cannot_be_recorded_stays_plain(void **state)
 			assert_int_equal(begin(&pass0), SL_PASS_PLAIN);
 		assert_int_equal(f.records, 1);
 		assert_int_equal(f.launches, 0);
-		/* another one is tried by itself */
+		/* another pass is still tried */
 		f = (struct fake){0};
 		other.slot = 3;
 		assert_int_equal(begin(&other), SL_PASS_PLAIN);
@@ -245,7 +245,7 @@ static void faults_of_a_launch_are_told(void **state)
 	cu_graphs_open(&graphs, &fake_runtime, &f);
 	assert_int_equal(begin(&pass0), SL_PASS_PLAIN);
 	assert_int_equal(begin(&pass0), SL_PASS_RECORD);
-	/* no second one within the first */
+	/* no nested recording */
 	assert_int_equal(cu_graphs_begin(&graphs, &pass0, &way), SL_ERR_BUG);
 	assert_int_equal(cu_graphs_end(&graphs, SL_OK, &way), SL_ERR_DEVICE);
 	assert_int_equal(cu_graphs_begin(&graphs, &pass0, &way), SL_ERR_DEVICE);

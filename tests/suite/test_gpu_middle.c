@@ -1,5 +1,5 @@
-/* A whole middle on a GPU: against the reference, in every precision, the same bits twice and by graphs. Skipped, and
- * counted, where no device answers. */
+/* A whole middle on a GPU: against the reference, in every precision, and bit-identical when
+ * repeated or run by graphs. Skipped, and counted, if there is no device. */
 #include <math.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -62,7 +62,7 @@ static void fill(float *out, int64_t count, uint16_t stream)
 
 struct outcome {
 	int64_t out_count, din_count, weight_count, trainable_count;
-	float *out, *din, *grad, *weight; /* of the first step but for weight, which is after the last commit */
+	float *out, *din, *grad, *weight; /* all of the first step, except weight: after the last commit */
 };
 
 static void outcome_free(struct outcome *o)
@@ -73,7 +73,7 @@ static void outcome_free(struct outcome *o)
 	free(o->weight);
 }
 
-/* To the bit. */
+/* Compares bit for bit. */
 static void assert_same_outcome(const struct outcome *a, const struct outcome *b)
 {
 	assert_memory_equal(a->out, b->out, (size_t)a->out_count * sizeof(float));
@@ -114,7 +114,7 @@ static int64_t download(struct sl_backend *be, float *to, const struct sl_tensor
 static void run_step(struct outcome *o, struct sl_exec *exec, struct sl_backend *be, const struct sl_plan *plan,
 		     int step)
 {
-	/* these gradients are of no loss: they need no scale, and another would drive them out of half's range */
+	/* These gradients belong to no loss and need no scale; another scale would overflow half. */
 	const struct sl_loss_scale scale = {1, 0};
 	int64_t rows[CHUNKS], out_at = 0, din_at = 0;
 
@@ -237,9 +237,10 @@ static double relative_error(const float *got, const float *want, int64_t count)
 	return sqrt(error / square);
 }
 
-/* An activation within rounding of a kink of ReLU6 may fall on its other side, and then its gradient is off by all of
- * itself: with a share of 1e-5 of them the whole gradient is off by sqrt(1e-5) or more of its norm. The CPU backend in
- * fp32 stands at 1e-2 here. That each op is right to 1e-5 is shown by test_ops; this shows that they fit together. */
+/* An activation within rounding of a kink of ReLU6 may fall on the other side, and then its
+ * gradient is entirely wrong. If a share of 1e-5 of them does, the norm of the error is sqrt(1e-5)
+ * of the gradient's, or more. The CPU backend in fp32 is at 1e-2 here. test_ops shows that each op
+ * is right to 1e-5; this test shows that they fit together. */
 static void test_middle_against_ref(void **state)
 {
 	struct sl_backend ref;
@@ -265,8 +266,8 @@ static void test_middle_against_ref(void **state)
 	outcome_free(&want);
 }
 
-/* One step in each precision, against the reference in double; what is usual was measured with a reference that rounds
- * as these kernels should (tests/support/mixed.h). */
+/* One step in each precision, against the reference in double. Usual errors were measured with a
+ * reference that rounds as these kernels should (tests/support/mixed.h). */
 static void check_precision(enum sl_precision precision, const char *tail_begin, double width, double out, double grad)
 {
 	const struct training low = {.steps = 1, .precision = precision, .tail_begin = tail_begin, .width = width};
@@ -299,7 +300,7 @@ static bool has(enum sl_precision precision)
 	return false;
 }
 
-/* out, grad: bounds by precision. */
+/* out and grad are error bounds by precision. */
 static void check_precisions(const char *tail_begin, double width, const double out[SL_PRECISION_COUNT],
 			     const double grad[SL_PRECISION_COUNT])
 {
@@ -308,7 +309,7 @@ static void check_precisions(const char *tail_begin, double width, const double 
 			check_precision((enum sl_precision)p, tail_begin, width, out[p], grad[p]);
 }
 
-/* Whose gradients the kinks have not yet spoiled. */
+/* The first blocks, whose gradients suffer little from kinks. */
 static void test_precisions_first_blocks(void **state)
 {
 	static const double out[SL_PRECISION_COUNT] = {0, 0.01, 0.04, 0.005},
@@ -319,9 +320,9 @@ static void test_precisions_first_blocks(void **state)
 	check_precisions("features.4", 0.1, out, grad);
 }
 
-/* Measured on a simulated device: outputs 0.034, 0.35, 0.057, gradients 0.41, 1.2, 0.51. With random weights and chunks
- * of three images every batchnorm enlarges what the ops before it have lost; of bf16's gradients this says little more
- * than that they are there. */
+/* Measured on a simulated device: outputs 0.034, 0.35, 0.057, gradients 0.41, 1.2, 0.51. With
+ * random weights and chunks of three images, every batchnorm amplifies the errors of the ops before
+ * it. For bf16's gradients this shows little more than that they exist. */
 static void test_precisions_middle(void **state)
 {
 	static const double out[SL_PRECISION_COUNT] = {0, 0.06, 0.5, 0.09},
@@ -332,7 +333,7 @@ static void test_precisions_middle(void **state)
 	check_precisions("classifier", 0.5, out, grad);
 }
 
-/* Plainly and, where the device records passes, by graphs. */
+/* Without graphs and, if the device can record passes, with them. */
 static void test_fp16_repeats(void **state)
 {
 	const struct sl_module_options options = {.graphs = true};
@@ -366,13 +367,13 @@ static void pass_of_one(struct sl_exec *exec, const struct sl_plan *plan, int64_
 		upload(&gpu, &t, (uint16_t)c);
 		assert_int_equal(sl_exec_forward(exec, &call, NULL), SL_OK);
 		t = sl_exec_dout(exec, c, rows[c]);
-		upload(&gpu, &t, (uint16_t)(50 + c)); /* of about 1: times 65536 is beyond the range */
+		upload(&gpu, &t, (uint16_t)(50 + c)); /* values of about 1, which overflow when multiplied by 65536 */
 		assert_int_equal(sl_exec_backward(exec, &call, NULL), SL_OK);
 	}
 }
 
-/* Gradients that the scale drives out of range are found, nothing is applied, and a smaller scale serves: recorded
- * passes, too, see the scale of the day. */
+/* Gradients that overflow because of the scale are detected, nothing is applied, and a smaller
+ * scale works. Recorded passes use the current scale, too. */
 static void test_fp16_overflow_is_found(void **state)
 {
 	const struct training t = {.precision = SL_PRECISION_FP16, .tail_begin = "features.4", .width = 0.1};
@@ -426,8 +427,8 @@ static void test_same_bits_twice(void **state)
 	}
 }
 
-/* Steps whose passes are plain, then recorded, then launched: the same bits as all plain, dropout included, whose
- * random numbers are another step's every time. */
+/* Passes that are plain, then recorded, then launched give the same bits as plain ones alone, also
+ * with dropout, whose random numbers change at every step. */
 static void test_graphs_give_the_same_bits(void **state)
 {
 	const struct sl_module_options options = {.graphs = true};
@@ -448,7 +449,7 @@ static void test_graphs_give_the_same_bits(void **state)
 	recorded.ops->close(&recorded);
 }
 
-/* Gradients of chunks [from, to). */
+/* The gradients of chunks [from, to). */
 static float *gradients_of(struct sl_exec *exec, const struct sl_plan *plan, int from, int to)
 {
 	float *grad = xalloc((size_t)sl_exec_segment(exec)->trainable_count * sizeof(float));
@@ -469,7 +470,7 @@ static float *gradients_of(struct sl_exec *exec, const struct sl_plan *plan, int
 	return grad;
 }
 
-/* To the bit: one addition for each chunk. */
+/* The sum over chunks is bit-identical to one addition per chunk. */
 static void test_chunks_are_summed_apart(void **state)
 {
 	struct sl_plan *plan;
@@ -501,7 +502,7 @@ static void test_chunks_are_summed_apart(void **state)
 	sl_plan_close(plan);
 }
 
-/* As the host adds them up, to the bit. */
+/* The sum over members is bit-identical to the host's sum in their order. */
 static void test_members_are_summed_in_order(void **state)
 {
 	enum { MEMBERS = CHUNKS };
@@ -551,7 +552,7 @@ static void test_members_are_summed_in_order(void **state)
 	sl_plan_close(plan);
 }
 
-/* An argument chooses tests by name: '*graphs*'. */
+/* usage: test_gpu_middle [TEST], such as '*graphs*' */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -1,5 +1,5 @@
-/* What the CUDA module says of a device before it computes on it (kernels/cuda/entry.c), on fakes of CUDA's runtime:
- * the module here was built for sm 75 80 86 100. */
+/* What the CUDA module reports about a device before it uses it (kernels/cuda/entry.c), with fakes
+ * of CUDA's runtime. The module here was built for sm 75 80 86 100. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -110,7 +110,7 @@ static void test_device_that_runs_the_module(void **state)
 	assert_string_equal(fail.text, "");
 }
 
-/* What the device is, what the module has, what to do. */
+/* The message names the device, what the module was built for, and what to do. */
 static void test_device_that_the_module_was_not_built_for(void **state)
 {
 	struct sl_fail fail;
@@ -130,7 +130,7 @@ static void test_device_that_the_module_was_not_built_for(void **state)
 			    "device): build it with CUDA_ARCHS=120");
 }
 
-/* Building again would not help these: there is code for them. */
+/* Rebuilding would not help these devices: the module has code for them. */
 static void test_device_that_does_not_start(void **state)
 {
 	static const int served[] = {75, 80, 86, 87, 89, 100, 103};
@@ -149,7 +149,7 @@ static void test_device_that_does_not_start(void **state)
 	}
 }
 
-/* The longest of everything still ends with what to do. */
+/* Even with the longest names, the message ends with the advice. */
 static void test_long_names_leave_room_for_the_advice(void **state)
 {
 	struct sl_fail fail;
@@ -203,7 +203,8 @@ static void test_description(void **state)
 			    "NVIDIA H200, sm_90, 132 multiprocessors, 140.0 GiB, driver for CUDA 12.4, runtime 13.0");
 }
 
-/* cuDNN 9.10 is the last for Maxwell, Pascal and Volta; 8.9 counted its versions in thousands. */
+/* cuDNN 9.10 is the last for Maxwell, Pascal and Volta; version numbers up to 8.9 count major
+ * versions in thousands. */
 static void test_cudnn_that_serves_the_device(void **state)
 {
 	(void)state;
@@ -217,7 +218,7 @@ static void test_cudnn_that_serves_the_device(void **state)
 	assert_true(dnn_serves(91900, 12, 0));
 }
 
-/* What cuDNN refuses is done another way; what fails is a fault. */
+/* A refusal by cuDNN makes the caller use another method; a failure is an error. */
 static void test_what_cudnn_only_refuses(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
-/* Whole steps of the executor, recorded once and then launched (kernels/cuda/graph.c), without a GPU: on a CPU whose
- * kernels, while "recording", are put on a tape that is played for a launch. */
+/* Whole steps of the executor, recorded once and then launched (kernels/cuda/graph.c), without a GPU. A
+ * CPU backend stands in: while "recording", its kernel calls are put on a tape, which a launch plays. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -139,7 +139,7 @@ static void pass_forget(struct sl_backend *be, const void *owner)
 struct outcome {
 	int64_t count;
 	float *weights;
-	uint64_t seen; /* hash of every output and every gradient at the input */
+	uint64_t seen; /* hash of all outputs and all gradients of the input */
 };
 
 static void look(struct outcome *o, const struct sl_tensor *t)
@@ -247,7 +247,7 @@ static struct outcome train(bool recorded, int refuse, bool narrows)
 		if (ops.kernel[i] == NULL)
 			continue;
 		kernel[i] = *ops.kernel[i];
-		kernel[i].takes = NULL; /* calls of two ops at once point to each other */
+		kernel[i].takes = NULL; /* calls of two fused ops point to each other, which the tape cannot copy */
 		ops.kernel[i] = &kernel[i];
 		if (!recorded)
 			continue;
@@ -298,7 +298,7 @@ static void recorded_steps_are_the_plain_ones(void **state)
 	free(plain.weights);
 }
 
-/* Passes of another width are other passes. */
+/* Passes with another width of the insert are other passes. */
 static void a_decaying_insert_is_recorded_at_every_width(void **state)
 {
 	struct outcome plain = train(false, 0, true), o = train(true, 0, true);

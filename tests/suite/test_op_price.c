@@ -1,8 +1,8 @@
-/* What ops cost beside their prices (server/trunk/cost_op.c). A search over shapes and attributes of every kind of op
- * looks for the one that takes longest beside its price, and for the longest piece beside its own: at random first,
- * then by small changes of the worst so far. Time is CPU time of the thread. What pool and kernels ask the worker is
- * answered here, so that each place where a kernel gives way is seen. SPLIT_LONG=1 looks for minutes, at each SIMD
- * level; SPLIT_PRICE_SEED takes other numbers. */
+/* The cost of ops compared with their prices (server/trunk/cost_op.c). For every kind of op, a search over
+ * shapes and attributes looks for the op with the highest ratio of time to price, and for the longest piece:
+ * at random first, then by small changes of the worst so far. Time is the thread's CPU time. The test
+ * replaces the worker that pool and kernels ask, and so sees each place where a kernel gives way.
+ * SPLIT_LONG=1 searches for minutes, at each SIMD level; SPLIT_PRICE_SEED changes the numbers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,11 +25,11 @@
 #include "tests/support/op_point.h"
 #include "tests/support/op_run.h"
 
-/* ---- in place of a worker */
+/* ---- replacements of the worker's functions */
 
 static struct {
 	bool here, due;
-	double since, longest; /* the piece that runs, and the longest so far */
+	double since, longest; /* start of the current piece, and the longest piece so far */
 } turns;
 
 static double cpu_s(void)
@@ -69,14 +69,14 @@ bool __wrap_sl_worker_turn_due(struct sl_worker *worker)
 	return turns.due;
 }
 
-/* ---- an op, as a plan would have it */
+/* ---- an op as a plan would describe it */
 
 enum {
 	MEMORY = 24 << 20,
-	SHARE = 5, /* one in so many cases of op_case.c */
+	SHARE = 5, /* one in SHARE cases of op_case.c is taken */
 	LOOKS = 20,
 };
-/* Of a busy machine's time to the price: half of the 8 that docs/SECURITY.md allows a piece. */
+/* Bound of the ratio of time to price on a busy machine: half of the 8 that docs/SECURITY.md allows a piece. */
 static const double most_ratio = 4;
 
 struct trial {
@@ -98,7 +98,7 @@ static int64_t bytes_of(const struct trial *t)
 	return n * (int64_t)sizeof(float);
 }
 
-/* False where there is no such op, or its shapes are none that a test has time and memory for. */
+/* Makes an op from a point; false if there is none, or if it needs more time or memory than a test has. */
 static bool make(struct trial *t, const struct op_point *p, double most_s)
 {
 	const bool by_token = p->size[FORM] >= 2;
@@ -124,9 +124,9 @@ static bool make(struct trial *t, const struct op_point *p, double most_s)
 	return t->cost[1].task_s < most_s;
 }
 
-/* ---- it runs */
+/* ---- running it */
 
-static float *noise, *room; /* what is read, what is written */
+static float *noise, *room; /* noise is read, room is written */
 static struct sl_backend be;
 
 struct room {
@@ -150,7 +150,7 @@ struct ran {
 	double task[2], piece[2];
 };
 
-/* The least of `tries` calls. */
+/* Takes the least time of `tries` calls. */
 static void time_call(enum sl_err (*fn)(const struct sl_op_call *), const struct sl_op_call *call, int tries,
 		      double *task, double *piece)
 {
@@ -224,7 +224,7 @@ static int32_t *zeros_of(int64_t n)
 	return op_xalloc((size_t)n * sizeof(int32_t));
 }
 
-/* False where it takes more memory than there is. */
+/* Returns false if the op needs more memory than there is. */
 static bool measure(struct trial *t, const struct op_point *p, int tries, struct ran *ran)
 {
 	const struct sl_kernel *kernel = be.ops->kernel[t->op.kind];
@@ -281,7 +281,7 @@ static double log_uniform(double least, double most)
 	return floor(exp(log(least) + u * (log(most + 1) - log(least))));
 }
 
-/* Mostly small: large ones seldom fit the shapes. */
+/* Mostly draws small values, because large ones seldom fit the shapes. */
 static double draw_attr(const struct sl_attr *attr)
 {
 	const double least = attr->least, most = attr->most;
@@ -313,7 +313,7 @@ static struct op_point draw(enum sl_op_kind kind)
 	return p;
 }
 
-/* One or two of its numbers are doubled, halved, a little other or drawn again. */
+/* Doubles, halves, slightly changes or redraws one or two numbers of a point. */
 static struct op_point change(struct op_point p)
 {
 	int n_attr = 0;
@@ -357,7 +357,7 @@ static void print(const struct op_point *p, const struct trial *t)
 
 struct worst {
 	struct op_point p;
-	double ratio, piece_s; /* of time to price; of a piece, in all */
+	double ratio, piece_s; /* ratio of time to price; piece_s: of a piece, overall */
 	int tried;
 };
 
@@ -379,7 +379,7 @@ static double ratio_of(const struct trial *t, const struct ran *r, int *which)
 	return worst;
 }
 
-/* For so much CPU time; what is worse than the worst so far is looked at again. */
+/* Searches for `seconds` of CPU time; a point worse than the worst so far is measured again. */
 static struct worst search(enum sl_op_kind kind, double seconds, double most_s)
 {
 	struct worst worst = {.ratio = 0};
@@ -409,8 +409,8 @@ static struct worst search(enum sl_op_kind kind, double seconds, double most_s)
 	return worst;
 }
 
-/* Another machine on the same host slows every run for a while, and CPU time does not show it. What is above the bound
- * must be so in the best of many runs, at several times. */
+/* A neighbouring virtual machine may slow all runs for a while, which CPU time does not show. So a
+ * ratio above the bound must remain in the best of many runs, at several times. */
 static void look_again(struct worst *w, double most_s)
 {
 	struct trial t;
@@ -465,7 +465,7 @@ static bool is_long(void)
 	return getenv("SPLIT_LONG") && *getenv("SPLIT_LONG");
 }
 
-/* Ops with many shapes and kernels are looked at for longer. */
+/* Ops with many shapes and kernels are searched for longer. */
 static double seconds_for(enum sl_op_kind kind)
 {
 	const bool many = kind == SL_OP_CONV2D || kind == SL_OP_CONVT2D || kind == SL_OP_ATTENTION ||
@@ -480,7 +480,7 @@ static void every_op_has_a_price(void **state)
 	for (int k = 0; k < SL_OP_COUNT; k++) {
 		if (!sl_op_has_price((enum sl_op_kind)k))
 			fail_msg("%s has no price in server/trunk/cost_op.c", sl_op_kind_name((enum sl_op_kind)k));
-		assert_null(sl_op_attr((enum sl_op_kind)k, MOST_ATTR)); /* an op_point has room for no more */
+		assert_null(sl_op_attr((enum sl_op_kind)k, MOST_ATTR)); /* the most that an op_point holds */
 	}
 }
 
@@ -534,7 +534,7 @@ static void none_takes_longer_than_its_price(void **state)
 	assert_int_equal(failed, 0);
 }
 
-/* Kernels that stop wherever they may, on one thread and on three. */
+/* Kernels that give way wherever they may, with one thread and with three, compute the same bits. */
 static void stopping_changes_no_bit(void **state)
 {
 	static const int threads[] = {1, 3};
@@ -564,7 +564,7 @@ static void stopping_changes_no_bit(void **state)
 	assert_int_equal(log.failures, 0);
 }
 
-/* Every block has three steps, writes its number into its scratch in the first, and reads it in the others. */
+/* Every block has three steps. The first writes the block's number into its scratch; the others check it. */
 enum { STEPS = 3, BLOCKS = 40, THREADS = 3 };
 
 struct ours {

@@ -1,9 +1,9 @@
-/* Every op of every backend against tests/ref, and tests/ref against numeric differences: one list of cases
- * (tests/support/op_case.c), run in the modes below. Guard bytes, poisoned outputs and read-only inputs are checked in
- * all of them (tests/support/op_rig.h); tolerances stand in tests/support/op_run.h.
+/* Every op of every backend against tests/ref, and tests/ref against numeric differences. One list of
+ * cases (tests/support/op_case.c) is run in the modes below. All of them check guard bytes, poisoned
+ * outputs and read-only inputs (tests/support/op_rig.h); tolerances are in tests/support/op_run.h.
  *
- * SPLIT_TEST_BACKEND=ref|cpu|cuda tests that one alone, and fails where it cannot be had, or, with
- * SPLIT_TEST_ABSENT=skip, exits with 77. Without it, a GPU that does not answer is a SKIP. */
+ * SPLIT_TEST_BACKEND=ref|cpu|cuda tests that backend alone. If it is missing, the test fails or, with
+ * SPLIT_TEST_ABSENT=skip, exits with 77. Without the variable, a missing GPU is a SKIP. */
 #include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
@@ -28,7 +28,7 @@ enum { SEED = 20240229, RANDOM_CASES = 200, RANDOM_SEED = 77 };
 
 /* ---- cases */
 
-/* `make test` (SPLIT_QUICK) takes one in SHARE of the cases of each kind of op, and every pass takes others. */
+/* `make test` (SPLIT_QUICK) takes one in SHARE of the cases of each kind of op; each pass takes others. */
 enum { SHARE = 4 };
 
 static int share = 1, pass;
@@ -38,7 +38,8 @@ static uint32_t random_cases(void)
 	return RANDOM_CASES / (uint32_t)share;
 }
 
-/* The next case from `i` on that this pass takes, or op_case_count. The first of a kind is in every pass. */
+/* Returns the next case from `i` on that this pass takes, or op_case_count. Every pass has the
+ * first case of a kind. */
 static int next_case(int i)
 {
 	for (; i < op_case_count; i++) {
@@ -59,7 +60,7 @@ struct device {
 	struct sl_pool *pool;
 };
 
-/* `threads` matters to "cpu" alone. */
+/* Only "cpu" uses `threads`. */
 static enum sl_err device_open(struct device *d, const char *name, int threads, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
@@ -97,7 +98,7 @@ static void device_must_open(struct device *d, const char *name, int threads)
 
 /* ---- modes that compare with the reference */
 
-/* One backend in one mode: what a cmocka test is given. */
+/* One backend in one mode: the state of a cmocka test. */
 struct job {
 	const char *backend;
 	const struct mode *mode;
@@ -108,7 +109,7 @@ struct mode {
 	const char *name;
 	void (*run)(const struct job *job, struct op_log *log);
 	struct op_run_how how;
-	const char *backends; /* that it is run on */
+	const char *backends; /* names of the backends that it is run on */
 };
 
 static void compare_case(struct device *got_on, struct device *want_on, const struct op_case *c, uint64_t seed,
@@ -182,7 +183,7 @@ static void run_random_shapes(const struct job *job, struct op_log *log)
 	device_close(&want);
 }
 
-/* The kernels for older CPUs than this one, best first; on arm64, those that fuse no products. */
+/* The kernels for older CPUs than this one, best first; on arm64, those without fused multiply-add. */
 static void run_simd_levels(const struct job *job, struct op_log *log)
 {
 	static const char variable[] = "SL_CPU_SIMD";
@@ -204,8 +205,8 @@ static void run_simd_levels(const struct job *job, struct op_log *log)
 		unsetenv(variable);
 }
 
-/* A NaN that goes in comes out where the reference has it, and nowhere else: no activation or maximum hides that a run
- * diverges. Outputs alone: no gradient is promised for it. */
+/* A NaN in the input appears in the output where the reference has it, and nowhere else: no activation
+ * or maximum may hide divergence. Only outputs are compared; gradients of a NaN are undefined. */
 static void run_nan(const struct job *job, struct op_log *log)
 {
 	struct device got, want;
@@ -222,7 +223,7 @@ static void run_nan(const struct job *job, struct op_log *log)
 	device_close(&want);
 }
 
-/* 1, 2 and 3 threads, and a second run of the first: the same bits. */
+/* Two runs with 1 thread, and runs with 2 and 3 threads, give the same bits. */
 static void run_repeatable(const struct job *job, struct op_log *log)
 {
 	static const int threads[] = {1, 1, 2, 3};
@@ -247,7 +248,7 @@ static void run_repeatable(const struct job *job, struct op_log *log)
 		device_close(&d[t]);
 }
 
-/* A mask of the parameters that have a gradient. */
+/* The parameters that have a gradient, as a mask. */
 static unsigned learning(const struct op_case *c)
 {
 	struct sl_op op;
@@ -258,7 +259,7 @@ static unsigned learning(const struct op_case *c)
 	return (1u << (op.kind == SL_OP_BATCHNORM ? 2 : op.n_param)) - 1;
 }
 
-/* Whichever parameters are frozen: every other gradient has the bits that it has where nothing is. */
+/* With any parameters frozen, every other gradient keeps its bits. */
 static void run_frozen(const struct job *job, struct op_log *log)
 {
 	struct device d;
@@ -280,7 +281,7 @@ static void run_frozen(const struct job *job, struct op_log *log)
 	device_close(&d);
 }
 
-/* The precisions beside fp32: what goes in is what they can hold, so what they lose is in what they store and add. */
+/* The precisions beside fp32. The inputs are exact in them, so errors come only from stores and sums. */
 static void run_precision(const struct job *job, struct op_log *log)
 {
 	const enum sl_precision p = job->mode->how.precision;
@@ -309,9 +310,9 @@ static void run_precision(const struct job *job, struct op_log *log)
 
 /* ---- the reference's gradients against numeric differences */
 
-/* Five points, steps h: (−f(2h) + 8f(h) − 8f(−h) + f(−2h)) / 12h, exact to h⁴. */
+/* Five-point differences with step h: (−f(2h) + 8f(h) − 8f(−h) + f(−2h)) / 12h, exact to h⁴. */
 static const double numeric_step = 0x1p-4;
-/* Farther from a kink than two steps of one input move an output: γ up to 3, 1 / deviation up to about 1.5. */
+/* Distance from kinks: more than two steps of an input move an output; γ is up to 3, 1 / deviation up to about 1.5. */
 static const double numeric_margin = 0.75;
 static const double numeric_tolerance = 2e-4;
 
@@ -325,7 +326,7 @@ struct numeric {
 	struct op_log *log;
 };
 
-/* What is differentiated: Σ out · dout, or the loss. */
+/* The function that is differentiated: Σ out · dout, or the loss. */
 static double objective(struct numeric *n)
 {
 	const float *out;
@@ -402,8 +403,8 @@ static void numeric_case(struct numeric *n)
 		free(grad[i]);
 }
 
-/* What is normed over one or two values has a gradient that a finite step cannot see; large cases take too long; and a
- * step over hundreds is lost in logits of thousands. */
+/* Excluded: norms over one or two values, whose gradient a finite step cannot see; large cases,
+ * which take too long; and logits of thousands, in which a step is lost. */
 static bool numeric_applies(const struct op_case *c, const struct sl_op *op)
 {
 	int64_t work = sl_op_macs(op, c->n) + sl_shape_count(&op->in_shape[0]);
@@ -435,7 +436,7 @@ static void run_numeric(const struct job *job, struct op_log *log)
 		if (!numeric_applies(&op_cases[i], &op))
 			continue;
 		op_host_params_fill(&n.params, &op, SEED);
-		for (int k = 0; k < op.n_param; k++) /* so that what is added to them is what is seen */
+		for (int k = 0; k < op.n_param; k++) /* so that the gradient alone is seen */
 			memset(n.params.grad_start[k], 0, (size_t)op_param_count(&op, k) * sizeof(float));
 		op_host_fill(&n.host, &op_cases[i], &op, op_cases[i].n, SEED, 0);
 		op_avoid_kinks(&n.host, &op_cases[i], &op, &n.params, numeric_margin, true);
@@ -458,7 +459,7 @@ static void run_numeric(const struct job *job, struct op_log *log)
 
 /* ---- main */
 
-/* The reference is not compared with itself: what it is run for there is guards, poison and read-only inputs. */
+/* The reference is not compared with itself; it is run for guards, poison and read-only inputs. */
 static const struct mode modes[] = {
 	{"forward", run_against_ref, {.chunks = 1}, "cpu cuda"},
 	{"backward", run_against_ref, {.chunks = 1, .backward = true}, "cpu cuda"},
@@ -523,14 +524,14 @@ static void test_job(void **state)
 		fail_msg("%d failures", log.failures);
 }
 
-/* Stands for all modes of a backend that this host does not have. */
+/* Stands for all modes of a backend that this host lacks. */
 static void test_absent(void **state)
 {
 	(void)state;
 	skip();
 }
 
-/* An argument chooses tests by name: 'cuda, two chunks*'. */
+/* usage: test_ops [TEST], such as 'cuda, two chunks*' */
 int main(int argc, char **argv)
 {
 	static const char *const names[BACKENDS] = {"ref", "cpu", "cuda"};
@@ -542,7 +543,7 @@ int main(int argc, char **argv)
 
 	if (getenv("SPLIT_QUICK") && *getenv("SPLIT_QUICK"))
 		share = SHARE;
-	mallopt(M_MMAP_THRESHOLD, 1 << 30); /* thousands of short-lived areas: keep their pages */
+	mallopt(M_MMAP_THRESHOLD, 1 << 30); /* keeps the pages of thousands of short-lived areas */
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	for (size_t b = 0; b < BACKENDS; b++) {
 		struct device probe;

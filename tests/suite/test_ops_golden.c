@@ -1,5 +1,5 @@
-/* The reference against PyTorch: it is what every backend is compared with, so something else must say that it is
- * right. Golden numbers and what made them: tests/golden/make_ops.py. */
+/* The reference against PyTorch. Every backend is compared with the reference, so the reference
+ * needs an independent check. tests/golden/make_ops.py made the golden numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "tests/ref/ref.h"
 #include "tests/support/op_run.h"
 
-/* Inputs of a rig are never written to. */
+/* Casts away const; a rig never writes to its inputs. */
 static float *unconst(const float *v)
 {
 	return (float *)(uintptr_t)v;

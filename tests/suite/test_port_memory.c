@@ -1,5 +1,5 @@
-/* What a session's port says it will take, and what it takes: payload buffers, codecs of all four tensors where they
- * are coded on the CPU, on a device, or half and half, and those that a decaying insert has opened beside them. */
+/* The memory that a session's port announces covers what it allocates: payload buffers; codecs of all four
+ * tensors, on the CPU, on a device, or half and half; and those that a decaying insert opens beside them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +57,7 @@ static struct sl_memory most_of(struct sl_memory a, struct sl_memory b)
 	return (struct sl_memory){a.host > b.host ? a.host : b.host, a.device > b.device ? a.device : b.device};
 }
 
-/* Bytes taken by sl_port_equip, and the most that a later sl_port_follow took. */
+/* Returns the bytes that sl_port_equip took, plus the most that a later sl_port_follow took. */
 static struct sl_memory equip(const struct sl_plan *plan, struct sl_backend *be, enum sl_session_role role,
 			      const struct sl_codec_spec spec[SL_DIR_COUNT])
 {
@@ -88,8 +88,8 @@ static struct sl_memory equip(const struct sl_plan *plan, struct sl_backend *be,
 	return all;
 }
 
-/* Five rows in four chunks of two at most are three chunks. A free step must not come to a fourth one, for which there
- * is no memory. */
+/* Five rows in at most four chunks of two rows make three chunks. A free step must not get a fourth
+ * one, for which there is no memory. */
 static void as_many_chunks_as_there_is_memory_for(void **state)
 {
 	static const struct sl_port_events events = {.place = place, .range = range};
@@ -163,8 +163,8 @@ static struct sl_plan *decaying_plan(void)
 	return plan;
 }
 
-/* Pairs along features and tokens: rows cross, and the lengths of their tokens with them. Only what codecs hold falls.
- */
+/* Decaying inserts along features and tokens. Rows cross with the lengths of their tokens, so only
+ * the codecs' tensors shrink. */
 static struct sl_plan *paired_plan(void)
 {
 	struct sl_split_spec spec = {.model = {.name = "token_mlp",
@@ -190,7 +190,7 @@ static struct sl_plan *paired_plan(void)
 	return plan;
 }
 
-/* Where one gradient, or none, crosses. */
+/* Only one gradient, or none, crosses. */
 static struct sl_plan *ungraded_plan(bool mid)
 {
 	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0, 0, 0, 0},
@@ -206,7 +206,7 @@ static struct sl_plan *ungraded_plan(bool mid)
 	return plan;
 }
 
-/* A Fetch brings only what learns. */
+/* A Fetch carries only trainable parameters. */
 static struct sl_plan *frozen_plan(void)
 {
 	static const struct sl_conf_list freeze = {1, {"features.*"}};
@@ -224,7 +224,7 @@ static void compare_plans(struct sl_backend *be)
 	struct sl_plan *frozen = frozen_plan();
 
 	compare(frozen, be);
-	frozen->spec.shared = true; /* a group's member takes an upload into memory of its port */
+	frozen->spec.shared = true; /* a group's member receives an upload into memory of its port */
 	compare(frozen, be);
 	sl_plan_close(frozen);
 	compare(plan, be);
@@ -255,7 +255,7 @@ static void on_a_device(void **state)
 	compare_plans(&be);
 }
 
-/* Groups and transforms are the host's here. */
+/* A device with the proven codec stages only (codec_stage.c), then with none; the host computes the others. */
 static void on_a_device_that_lacks_codecs(void **state)
 {
 	struct sl_backend be = counted_backend(false);

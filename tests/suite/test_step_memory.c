@@ -1,6 +1,6 @@
-/* A step allocates nothing: once a run has done its first steps, malloc, calloc, realloc and arenas are no longer asked
- * for a byte (--wrap). Of images and of ragged texts, with two threads, chunks, codecs, clipping, postponed rows of an
- * embedding, LoRA. */
+/* A step allocates nothing: after a run's first steps, no byte is requested of malloc, calloc,
+ * realloc or arenas (--wrap). For images and for ragged texts, with two threads, chunks, codecs,
+ * clipping, postponed rows of an embedding, LoRA. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -102,7 +102,7 @@ static void close_run(struct run *r)
 	sl_plan_close(r->plan);
 }
 
-/* Other rows of other lengths at each step. */
+/* Trains a step on other rows, with other lengths. */
 static void step_on(struct run *r, bool text, uint64_t number)
 {
 	static float image[ROWS * IMAGE * IMAGE * 3];

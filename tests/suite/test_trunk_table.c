@@ -1,13 +1,15 @@
-/* All states of a trunk of three seats, breadth first: members join, do their part, leave, finish and crash, time runs
- * out, and the server ends and begins again. The tables are the server's own (trunk_table.c, trunk_records.c); around
- * them stand models of three clients with their files, and of the server's files. In each state four sentences hold:
+/* Searches all states of a trunk of three seats, breadth first. Members join, do their part, leave,
+ * finish and crash; time runs out; the server ends and restarts. The tables are the server's own
+ * (trunk_table.c, trunk_records.c). Models of three clients with their files, and of the server's
+ * files, surround them. In each state these invariants hold:
  *
  *   1. Nobody waits for a seat that is not awaited, or whose member can never come.
- *   2. A record is removed only where no seat can need it.
- *   3. All that are in go on from one step, which each of them holds, and nobody is refused who lost nothing.
+ *   2. A record is removed only if no seat can need it.
+ *   3. All members that are in resume from one step, which each of them holds. A member that lost
+ *      nothing is not refused.
  *   4. A seat whose run is finished never blocks.
- *   5. Nobody waits for one that needs others' heads and tails. It gets them where somebody has them, and not those
- * that others contradict.
+ *   5. Nobody waits for a member that needs others' heads and tails. It gets them if somebody has
+ *      them, and not those that others contradict.
  *
  * Each fault that a group once had is planted again, and the search must find it. */
 #include <setjmp.h>
@@ -24,7 +26,7 @@
 #include "common/base/clock.h"
 #include "tests/suite/trunk_model.h"
 
-/* ---- what happens */
+/* ---- events */
 
 enum kind_of_event {
 	JOIN,
@@ -59,7 +61,7 @@ static bool joins(struct model *m, int k)
 	if (!m->w.up || m->seat[k].link != SL_LINK_NONE || c->proc == REFUSED || c->proc == OVER)
 		return false;
 	sl_trunk_joins(&m->t, k, &m->hello[k]);
-	if (!m->w.heard) /* who is awaited, by the newest file */
+	if (!m->w.heard) /* the newest file says who is awaited */
 		for (int i = 0; i < SEATS; i++)
 			m->seat[i].state = m->record[i].state;
 	m->w.heard = 1;
@@ -110,7 +112,7 @@ static bool says_goodbye(struct model *m, int k)
 		return false;
 	c->given = 0;
 	c->proc = OVER;
-	link_over(m, k, SL_SEAT_LEFT); /* whether or not it is heard */
+	link_over(m, k, SL_SEAT_LEFT); /* whether or not the server hears it */
 	return true;
 }
 
@@ -224,7 +226,7 @@ static bool happens(struct model *m, enum kind_of_event what, int k)
 		if (k || !m->w.up || !m->w.timers || !(sl_trunk_time_counts(&m->t) || sl_trunk_end_counts(&m->t)))
 			return false;
 		m->w.timers--;
-		m->w.somebody_late = 1; /* whoever is too late to redo the last steps goes on by itself */
+		m->w.somebody_late = 1; /* a member that is too late to redo the last steps goes on alone */
 		return true;
 	case GIVE:
 		return gives(m, k, RIGHT);
@@ -239,15 +241,15 @@ static bool happens(struct model *m, enum kind_of_event what, int k)
 	}
 }
 
-/* ---- the sentences */
+/* ---- the invariants */
 
-/* Somebody waits, and the tables have nothing to do: whom for? */
+/* If somebody waits and the tables have nothing to do, some seat must be awaited. */
 static void check_waiting(struct model *m)
 {
-	/* one that was late, and comes when all others are done, cannot do their steps again: it waits for them */
+	/* a late member that comes when all others are done cannot repeat their steps with them; it waits for them */
 	bool waits = false, awaited = !m->t.open && m->w.somebody_late;
 
-	/* where members come and go, share.straggler_s bounds the wait for a goodbye that was not heard */
+	/* if members come and go, share.straggler_s bounds the wait for a goodbye that was not heard */
 	if (!m->w.up || (m->kind->least && sl_trunk_time_counts(&m->t)))
 		return;
 	for (int k = 0; k < SEATS; k++)
@@ -333,7 +335,7 @@ static void push(struct search *s, const struct world *w, enum kind_of_event wha
 	s->queue[s->tail++] = (struct node){*w, s->head - 1, (uint8_t)what, (uint8_t)seat};
 }
 
-/* What happened before the last state, the latest first. */
+/* Prints the events that led to the last state, the latest first. */
 static void say_how(const struct search *s, enum kind_of_event what, int seat)
 {
 	static const char *const name[EVENTS] = {"joins",
@@ -356,7 +358,7 @@ static void say_how(const struct search *s, enum kind_of_event what, int seat)
 		printf("  %d %s\n", s->queue[at].seat, name[s->queue[at].what]);
 }
 
-/* The sentence that does not hold somewhere; NULL: all do, everywhere. */
+/* Returns the invariant that is violated in some state; NULL: none is. */
 static const char *search(const struct kind *kind, size_t *states)
 {
 	struct search s = {.mask = ((size_t)1 << 23) - 1};
@@ -428,7 +430,7 @@ static struct kind kind_at(int i)
 		kind = kind_of("three members, of whom one loses its disk", 0, 1);
 		kind.steps = 3;
 		kind.begin.crashes = 1;
-		kind.begin.wipes = 1; /* before it has crashed there is nothing to lose */
+		kind.begin.wipes = 1; /* before the crash there is nothing to lose */
 		return kind;
 	case COME_AND_GO:
 		kind = kind_of("one to three members that come and go", 1, 1);

@@ -1,5 +1,5 @@
-/* The model of test_trunk_table.c, and of it alone: the server's own tables, three clients with their files, and the
- * server's files. A fault can be planted in the tables. */
+/* The model of test_trunk_table.c, for that test alone: the server's own tables, three clients with
+ * their files, and the server's files. A fault can be planted in the tables. */
 #ifndef SL_TESTS_SUITE_TRUNK_MODEL_H
 #define SL_TESTS_SUITE_TRUNK_MODEL_H
 
@@ -9,17 +9,17 @@
 
 enum fault {
 	NO_FAULT,
-	NONE_TO_LOSE,          /* whoever begins anew is refused, though it had no checkpoint to lose */
-	NOBODY_NOTES_WHO_LEFT, /* a server that begins again waits for members that are done */
-	GOODBYE_MUST_BE_HEARD, /* … for those whose goodbye it had not heard */
-	ONE_TAKES_ALL_BACK,    /* one member without files has all begin anew */
+	NONE_TO_LOSE,          /* a member that starts anew is refused, although it had no checkpoint to lose */
+	NOBODY_NOTES_WHO_LEFT, /* a restarted server waits for members that are done */
+	GOODBYE_MUST_BE_HEARD, /* a restarted server waits for members whose goodbye it did not hear */
+	ONE_TAKES_ALL_BACK,    /* one member without files makes all start anew */
 	LEAVE_AT_ONCE,         /* a member leaves before the others have their last checkpoints */
-	BEING_WRITTEN_COUNTS,  /* a file that is still being written counts as kept */
+	BEING_WRITTEN_COUNTS,  /* a file that is still being written counts as stored */
 	ANY_GOODBYE_ENDS,      /* a goodbye before the last step ends a run */
-	OTHER_RANKS_MAY_REDO,  /* a member leaves before those of other ranks have their last checkpoints */
-	ASKING_IS_AWAITED,     /* steps wait for one for whom others are asked for their heads and tails */
-	GIVEN_STAYS_OUT,       /* heads and tails are there, and nobody takes them */
-	WRONG_ENDS_ARE_KEPT,   /* those of a member that most others contradict are taken for given */
+	OTHER_RANKS_MAY_REDO,  /* a member leaves before members of other ranks have their last checkpoints */
+	ASKING_IS_AWAITED,     /* steps wait for a member while others are asked for heads and tails for it */
+	GIVEN_STAYS_OUT,       /* heads and tails have come, but nobody takes them */
+	WRONG_ENDS_ARE_KEPT,   /* a member's heads and tails are accepted although most others contradict them */
 	FAULTS,
 };
 static enum fault planted;
@@ -31,7 +31,7 @@ enum { SEATS = 3, STEPS = 3 };
 enum proc { DEAD, ALIVE, REFUSED, OVER };
 enum gift { NONE_YET, RIGHT, WRONG };
 
-/* Bytes alone: worlds are compared by their hash. */
+/* Bytes alone, because worlds are compared by their hash. */
 struct client {
 	uint8_t proc, number, doubt, files, writing, given, lost_disk;
 };
@@ -50,22 +50,22 @@ struct world {
 	struct record_bytes record[SEATS];
 	struct file file[STEPS + 1];
 	uint8_t up, open, step, done, late_at, gone_at, file_gone_at, on_disk, from, stays, heard;
-	uint8_t crashes, servers, timers, wipes, leaves; /* how many there may still be */
+	uint8_t crashes, servers, timers, wipes, leaves; /* how many of each may still happen */
 	uint8_t somebody_late;
 	uint8_t giver, gift, wrong,
-		liars; /* giver: the seat that is asked, from 1 on; wrong: a bit for each that was contradicted */
+		liars; /* giver: 1 + the seat that is asked; wrong: a bit for each seat that was contradicted */
 };
 
-/* What is searched. */
+/* A case of the search. */
 struct kind {
 	const char *name;
 	int least, ranks;
-	bool ends;     /* heads and tails are shared */
-	uint8_t steps; /* of every run */
+	bool ends;     /* whether heads and tails are shared */
+	uint8_t steps; /* length of every run */
 	struct world begin;
 };
 
-/* A world, as the tables see it. */
+/* A world in the form that the tables use. */
 struct model {
 	struct world w;
 	const struct kind *kind;
@@ -75,12 +75,12 @@ struct model {
 	struct sl_trunk_table t;
 	struct sl_records r;
 	uint64_t stored[STEPS];
-	const char *broken; /* which sentence does not hold */
+	const char *broken; /* the violated invariant, or NULL */
 };
 
 /* ---- files */
 
-/* What a client says it can go on from. One that was restarted has its files alone. */
+/* Lists the steps that a client offers to resume from. A restarted client has only its files. */
 static void say_hello(struct model *m, int k)
 {
 	const struct client *c = &m->w.client[k];
@@ -266,7 +266,7 @@ static void link_over(struct model *m, int k, enum sl_seat_end how)
 	for (int i = 0; i < SEATS; i++) {
 		const struct client *c = &m->w.client[i];
 
-		/* whoever was late, or was not waited for at the end, may be left behind */
+		/* a member that was late, or not awaited at the end, may be left behind */
 		if (c->proc != OVER && c->files && m->record[i].number && !m->w.somebody_late &&
 		    !(m->r.stays && sl_hello_holds(&m->hello[i], m->r.on_disk)))
 			breaks(m, "2: files are removed that a seat needs");
@@ -281,7 +281,7 @@ static void refuse(struct model *m, int k)
 	m->w.client[k].proc = REFUSED;
 	m->w.client[k].doubt = 0;
 	link_over(m, k, SL_SEAT_LOST);
-	/* one whose files are older than two of all others cannot take them back, whatever became of its own */
+	/* if all others have two newer files, a member cannot take them back, whatever happened to its own */
 	for (int i = 0; i < SEATS; i++)
 		behind = behind && (i == k || m->record[i].pin[1]);
 	if (behind)
@@ -305,13 +305,13 @@ static void welcome(struct model *m, int k, bool all)
 	c->doubt = c->given = 0;
 	if (m->kind->least && !all)
 		return;
-	for (uint8_t later = c->number + 1; later <= STEPS; later++) /* of another past */
+	for (uint8_t later = c->number + 1; later <= STEPS; later++) /* files of the abandoned history */
 		c->files &= (uint8_t) ~(1 << later);
 	if (c->writing > c->number)
 		c->writing = 0;
 }
 
-/* One begins anew, and all others have said of two files behind the step that all go back to. */
+/* Violated if one member starts anew, and all others have reported two files after the step that all go back to. */
 static void check_back(struct model *m, uint64_t step)
 {
 	int fresh = 0, others = 0, later = 0;
@@ -339,7 +339,7 @@ static void open_from(struct model *m, uint64_t step)
 {
 	sl_records_begin(&m->r, step);
 	m->w.from = (uint8_t)step;
-	for (uint64_t later = step + 1; later <= STEPS; later++) /* of another past */
+	for (uint64_t later = step + 1; later <= STEPS; later++) /* files of the abandoned history */
 		m->w.file[later].there = 0;
 	list_stored(m);
 	for (int k = 0; k < SEATS && m->kind->least; k++)
@@ -362,7 +362,7 @@ static bool begin_from(struct model *m, uint64_t step)
 	return true;
 }
 
-/* As choose_behind does. */
+/* As choose_behind in the server. */
 static bool begin_behind(struct model *m, uint64_t step)
 {
 	uint64_t from;
@@ -410,7 +410,7 @@ static void choose(struct model *m)
 	for (int step = STEPS; step >= 0; step--) {
 		if (begin_from(m, (uint64_t)step) || (step && begin_behind(m, (uint64_t)step)))
 			return;
-		if (m->r.n_stored) /* what the newest says is what check_back looks at */
+		if (m->r.n_stored) /* check_back uses what the newest file says */
 			read_file(m, m->stored[0]);
 	}
 	for (int k = 0; k < SEATS; k++)
@@ -426,7 +426,7 @@ static void go_back(struct model *m, int but)
 			link_over(m, k, SL_SEAT_LOST);
 }
 
-/* Its head and tail are of another step than the others', as sl_group_comes_later finds. */
+/* Whether the member's head and tail are of another step than the others', as in sl_group_comes_later. */
 static bool lacks_ends(const struct model *m, int k, enum sl_come how, uint64_t newest)
 {
 	const uint64_t held = how == SL_COME_HERE ? m->record[k].number : how == SL_COME_BEHIND ? newest : 0;
@@ -434,7 +434,7 @@ static bool lacks_ends(const struct model *m, int k, enum sl_come how, uint64_t 
 	return m->kind->ends && held != m->r.done;
 }
 
-/* It comes with another's head and tail, or those have to be asked for. */
+/* The member gets another's head and tail, or asks for them. */
 static void take_ends(struct model *m, int k)
 {
 	struct client *c = &m->w.client[k];
@@ -462,7 +462,7 @@ static bool can_give(const struct model *m, int k)
 	       !(m->w.wrong >> k & 1);
 }
 
-/* As sl_group_ask_ends does. */
+/* As sl_group_ask_ends in the server. */
 static void ask_ends(struct model *m)
 {
 	for (int k = 0; k < SEATS && !m->w.giver; k++)
@@ -520,7 +520,7 @@ static void apply(struct model *m)
 			  : m->kind->least && m->seat[k].link == SL_LINK_NONE && sl_seat_is_in(m->seat[k].state)
 				  ? SL_TOOK_LOST
 				  : SL_TOOK_MISSED;
-	m->w.giver = m->w.gift = NONE_YET; /* what was asked for is of the step before */
+	m->w.giver = m->w.gift = NONE_YET; /* what was asked for belongs to the step before */
 	sl_records_stepped(&m->r, took, 1, false);
 	m->t.step = m->r.done;
 	for (int k = 0; k < SEATS; k++) {
@@ -569,7 +569,7 @@ static void look_behind(struct model *m, int k, bool skip)
 	c->number = (uint8_t)m->seat[k].number;
 }
 
-/* With several ranks: the last seat is the second rank's. Each knows what the other has told. */
+/* With several ranks, the last seat is on the second rank. Each rank knows what the other has reported. */
 static void stand_at(struct model *m, int rank)
 {
 	struct sl_trunk_tally c;
@@ -594,7 +594,7 @@ static void stand_nowhere(struct model *m)
 	m->t.end = m->r.end = SEATS;
 }
 
-/* All ranks choose or apply, or none does. */
+/* All ranks choose or apply together, or none does. */
 static enum sl_trunk_act next(struct model *m, bool tired, int *seat)
 {
 	enum sl_trunk_act act = SL_TRUNK_WAIT, all = SL_TRUNK_WAIT;
@@ -610,7 +610,7 @@ static enum sl_trunk_act next(struct model *m, bool tired, int *seat)
 	}
 	for (int k = 0; k < SEATS; k++)
 		ready = ready || sl_seat_is_ready(&m->t, k);
-	return all == SL_TRUNK_APPLY && !ready ? SL_TRUNK_WAIT : all; /* the ranks meet, and nobody is there */
+	return all == SL_TRUNK_APPLY && !ready ? SL_TRUNK_WAIT : all; /* the ranks agree, but no seat is ready */
 }
 
 static void run(struct model *m, bool tired)

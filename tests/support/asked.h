@@ -1,4 +1,4 @@
-/* What a client's config asks for: what both sides agree on, and the network with its cut. */
+/* A client's configuration for tests: the agreement with the server, and the network with its cut. */
 #ifndef TEST_ASKED_H
 #define TEST_ASKED_H
 
@@ -7,10 +7,10 @@
 
 struct asked {
 	struct sl_agreement agreement;
-	struct sl_split_spec split; /* its plan follows from the agreement: asked_settle */
+	struct sl_split_spec split; /* its plan is copied from the agreement by asked_settle */
 };
 
-/* Both gradients cross, whatever learns. */
+/* Settles the agreement and fills split.plan. Both gradients cross the link, whichever parameters are trained. */
 static inline enum sl_err asked_settle(struct asked *a, struct sl_fail *fail)
 {
 	enum sl_err err;

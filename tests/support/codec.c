@@ -40,7 +40,6 @@ struct sl_codec *codec_open(const char *text, struct sl_shape shape, struct sl_b
 	return codec_open_rows(text, shape, 0, 0, be, dir, pair);
 }
 
-/* Encodes into exactly `bound` bytes, unaligned, with guards behind; *bytes is malloc'ed. */
 enum sl_err codec_encode(struct sl_codec *c, const struct sl_codec_call *call, const float *x, struct sl_shape shape,
 			 uint8_t **bytes, size_t *len)
 {
@@ -73,7 +72,7 @@ enum sl_err codec_decode(struct sl_codec *c, const struct sl_codec_call *call, c
 {
 	struct sl_tensor t = {.dtype = SL_F32, .shape = shape, .data = x};
 	struct sl_fail fail = {0};
-	/* exactly as long as it says, so that sanitizers see a read beyond */
+	/* exactly `len` bytes at an odd address, so that sanitizers see a read beyond the end */
 	uint8_t *copy = malloc(len + 1);
 	enum sl_err err;
 

@@ -1,16 +1,16 @@
-/* The log of what a process does to its disk: written by preload/disk_recorder.c, read by disk_model.c. Records lie one
- * after another, each a head, a path, a second path and data; the order is that in which the calls came back, over all
- * processes that write to one log. */
+/* The log of what a process does to its disk: written by preload/disk_recorder.c, read by
+ * disk_model.c. Each record is a head, a path, a second path and data. Records are in the order in
+ * which the calls returned, over all processes that write to the log. */
 #ifndef SL_TESTS_SUPPORT_DISK_LOG_H
 #define SL_TESTS_SUPPORT_DISK_LOG_H
 
 #include <stdint.h>
 
 enum disk_op {
-	DISK_OPEN,     /* path, flags in `at`; fd */
-	DISK_WRITE,    /* fd, data that now lies at `at` */
-	DISK_TRUNCATE, /* fd, to `at` bytes */
-	DISK_SYNC,     /* fd: fsync, of a file or folder */
+	DISK_OPEN,     /* path; the flags are in `at`; fd */
+	DISK_WRITE,    /* fd; data, written at offset `at` */
+	DISK_TRUNCATE, /* fd; new length in `at` */
+	DISK_SYNC,     /* fd of a file or folder: fsync */
 	DISK_DATASYNC, /* fd: fdatasync */
 	DISK_CLOSE,    /* fd */
 	DISK_RENAME,   /* path to path2 */
@@ -21,7 +21,7 @@ enum disk_op {
 
 enum { DISK_MAGIC = 0x4b534944 };
 
-/* Paths are relative to the recorder's root, without a NUL. */
+/* Paths are relative to the recorder's root and have no terminating NUL. */
 struct disk_head {
 	uint32_t magic, op;
 	int32_t pid, fd;

@@ -18,7 +18,7 @@ struct disk_record *disk_record;
 int disk_records;
 static uint8_t *log_bytes;
 
-/* What was left out: -d. */
+/* The sync that disk_drop removes. */
 static int drop_side = -1;
 static enum disk_op drop_op;
 static bool drop_dir;
@@ -86,8 +86,8 @@ enum change { WRITE, TRUNCATE, SET, REMOVE, RENAME };
 
 struct op {
 	enum change change;
-	int rec, inode;         /* SET, RENAME: what the name means */
-	const char *name, *old; /* REMOVE: name */
+	int rec, inode;         /* SET, RENAME: the inode that the name refers to */
+	const char *name, *old; /* name: also that of a REMOVE */
 };
 
 struct entry {
@@ -102,11 +102,11 @@ struct names {
 
 struct inode {
 	bool folder;
-	uint8_t *data; /* durable, from here on */
+	uint8_t *data; /* the durable content; data and those below are what survives */
 	size_t size, room;
 	struct names durable, live; /* live: what processes see */
 	struct op *pending;
-	int n_pending, last; /* record that touched it last */
+	int n_pending, last; /* last: the record that changed it last */
 };
 
 struct open_fd {
@@ -175,12 +175,12 @@ static void resize(struct inode *f, size_t size)
 	f->size = size;
 }
 
-/* `sector` 0: whole; else torn at sectors of so many bytes. */
+/* sector 0: the whole write; else torn at sectors of `sector` bytes. */
 static void write_data(struct inode *f, const struct disk_record *r, size_t sector, uint64_t *seed)
 {
 	size_t at = (size_t)r->head.at, len = (size_t)r->head.data_len, end = at + len, n;
 
-	if (!sector || disk_random(seed, 2)) /* the length, perhaps without the data */
+	if (!sector || disk_random(seed, 2)) /* the length grows, perhaps without the data */
 		resize(f, f->size > end ? f->size : end);
 	for (size_t from = at; from < end; from += n) {
 		n = sector ? sector - from % sector : len;
@@ -192,7 +192,7 @@ static void write_data(struct inode *f, const struct disk_record *r, size_t sect
 	}
 }
 
-/* To the durable state of an inode. */
+/* Applies an operation to the durable state of an inode. */
 static void apply(struct inode *i, const struct op *op, size_t sector, uint64_t *seed)
 {
 	const struct disk_record *r = &disk_record[op->rec];
@@ -223,12 +223,12 @@ static void pend(struct disk *d, int inode, struct op op)
 	i->pending[i->n_pending++] = op;
 }
 
-/* The folder that a path's last part lies in, *name being that part; -1: it is not there. */
+/* Returns the folder that holds the last component of a path, which *name is set to; -1 if there is none. */
 static int folder_of(const struct disk *d, const char *path, const char **name)
 {
 	int at = 0;
 
-	*name = strchr(path, '/'); /* behind the machine's own folder, inode 0 */
+	*name = strchr(path, '/'); /* skip the machine's own folder, which is inode 0 */
 	if (!*name)
 		return -1;
 	for (const char *part = ++*name, *slash; (slash = strchr(part, '/')); part = *name = slash + 1) {
@@ -265,7 +265,7 @@ static void do_open(struct disk *d, int rec)
 	d->fd[d->n_fd++] = (struct open_fd){r->head.pid, r->head.fd, inode};
 }
 
-/* Of one disk: false where the file descriptor is of another one. */
+/* The inode behind a record's file descriptor; -1 if it belongs to the other disk. */
 static int open_inode(const struct disk *d, const struct disk_record *r, int *at)
 {
 	for (*at = d->n_fd - 1; *at >= 0; --*at)
@@ -332,14 +332,14 @@ static void replay(struct disk *d, int side, int cut)
 			continue;
 		else if (r->head.op == DISK_OPEN)
 			do_open(d, rec);
-		else if (r->path[n]) /* mkdir of the machine's own folder */
+		else if (r->path[n]) /* not the mkdir of the machine's own folder */
 			do_name(d, rec);
 	}
 }
 
-/* ---- the cut */
+/* ---- the power cut */
 
-/* Prefix: the record of the last operation that took place. */
+/* Mode prefix: chooses the record of the last operation that took place. */
 static int choose_last(const struct disk *d, uint64_t *seed)
 {
 	int last = -1;
@@ -412,8 +412,8 @@ static uint64_t hash_of(const struct disk *d, int inode, const char *path)
 	return sum;
 }
 
-/* Files get their times in the order in which they were written, seconds apart: what goes by age must not be misled.
- * They are their user's alone, as the daemons make them. */
+/* Modification times follow the order of the last writes, seconds apart, because some code goes by
+ * a file's age. Modes are 0600, as the daemons create files. */
 static void write_out(const struct disk *d, int inode, const char *path)
 {
 	const struct inode *i = &d->inode[inode];

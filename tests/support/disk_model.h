@@ -1,24 +1,25 @@
-/* What may be on a disk after a power cut, from a log of what processes did to it (disk_log.h). The first folder of a
- * path is a machine with a disk of its own: client, server.
+/* Computes what a disk may hold after a power cut, from a log of what processes did to it (disk_log.h).
+ * The first folder of a path, client or server, names a machine, which has a disk of its own.
  *
  * The model: what POSIX promises, and what ext4 and xfs may do (without auto_da_alloc and the like).
- * - fsync and fdatasync of a file: all that was written to it, and its length, is there. Not its name.
- * - fsync of a folder: the names in it are as they were. Not the folder's own name in the one above.
- * - All else since then may be there or not, each operation by itself and in any order: a name without the data it was
- *   renamed for, data without a name, an unlink before the rename that came earlier. rename is atomic.
- * - Of a write any sectors may be there, 512 or 4096 bytes each, and the length with or without them; what is missing
- *   reads as what was there before, or zeros.
- * Not in it: sectors torn inside, bits that rot, disks that lie about a flush, a failed fsync.
+ * - fsync and fdatasync of a file: its data and length are durable. Its name is not.
+ * - fsync of a folder: the names in it are durable. The folder's own name in its parent is not.
+ * - Each operation that no sync covers may be there or not, independently and in any order. So there may
+ *   be a renamed file without its data, data without a name, or an unlink without an earlier rename.
+ *   rename is atomic.
+ * - A write may be torn: any of its sectors (512 or 4096 bytes each) may be there, and the new length
+ *   with or without them. Missing sectors keep their former content, or read as zeros.
+ * Not modelled: sectors torn inside, bit rot, disks that lie about a flush, a failed fsync.
  *
  * Modes: which of the operations that no sync covers took place.
  *   all       all of them: the process died, the machine did not
  *   none      none
  *   data      those on files, none on folders
  *   names     those on folders, none on files
- *   zeros     the same, and files have their length, but no data
+ *   zeros     those on folders; files have their new length, but no data
  *   unlinks   only removals
  *   keep      all but removals
- *   prefix    the first ones, up to one that the seed chooses, which is torn
+ *   prefix    all up to one that the seed chooses, which is torn
  *   random    each by the seed, writes torn */
 #ifndef SL_TESTS_SUPPORT_DISK_MODEL_H
 #define SL_TESTS_SUPPORT_DISK_MODEL_H
@@ -48,22 +49,22 @@ struct disk_record {
 	struct disk_head head;
 	char *path, *path2;
 	const uint8_t *data;
-	uint64_t end; /* byte of the log behind it */
+	uint64_t end; /* offset in the log behind this record */
 };
 
-/* The log, once read. */
+/* The log, filled by disk_read_log. */
 extern struct disk_record *disk_record;
 extern int disk_records;
 
 void disk_read_log(const char *path);
-/* As if the program had left out a kind of sync: client:file (fsync of a file), server:data (fdatasync), server:dir
- * (fsync of a folder) and so on. */
+/* Makes the model ignore one kind of sync, as if the program had left it out. `what` is SIDE:KIND:
+ * client:file (fsync of a file), server:data (fdatasync), server:dir (fsync of a folder) and so on. */
 void disk_drop(const char *what);
-/* The disk of a side when `cut` records have happened. Returns its hash; dir NULL: nothing is written, else dir/client
- * or dir/server. */
+/* Computes the disk of a side after the first `cut` records and a power cut. Returns its hash. If
+ * dir is not NULL, writes the files to dir/client or dir/server. */
 uint64_t disk_state(int side, int cut, enum disk_mode mode, uint64_t seed, const char *dir);
-uint64_t disk_random(uint64_t *seed, uint64_t n); /* below n */
-/* Ends the process, as all of these do on an error. */
+uint64_t disk_random(uint64_t *seed, uint64_t n); /* a number below n */
+/* Prints an error and ends the process. All functions here call it on an error. */
 void disk_die(const char *what, const char *about) __attribute__((noreturn));
 
 #endif

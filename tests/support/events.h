@@ -1,5 +1,5 @@
-/* A reader of our own for event files: strict, where TensorBoard's is lenient. A header, for unit tests and for a tool.
- */
+/* A strict reader of TensorBoard event files; TensorBoard's own is lenient. Header-only, for unit
+ * tests and for a tool. */
 #ifndef TEST_SUPPORT_EVENTS_H
 #define TEST_SUPPORT_EVENTS_H
 
@@ -51,7 +51,8 @@ static inline bool event_varint(struct event_bytes *b, uint64_t *out)
 	return false;
 }
 
-/* A field: *number, and as its value either *n (varint, fixed) or *in (a message, a text). */
+/* Reads a protobuf field: its tag byte as *number, and its value as *n (varint, fixed) or as *in
+ * (bytes: a message or a text). */
 static inline bool event_field(struct event_bytes *b, uint64_t *number, uint64_t *n, struct event_bytes *in)
 {
 	uint64_t tag, width;
@@ -118,7 +119,7 @@ static inline bool event_scalar(struct event_bytes b, struct event *out)
 	return has_tag && has_value;
 }
 
-/* An Event that says one thing, in the fields that are known here. */
+/* Parses an Event that has exactly one payload. A field that is not known here is an error. */
 static inline bool event_parse(struct event_bytes b, struct event *out)
 {
 	struct event_bytes in;
@@ -168,7 +169,7 @@ static inline uint32_t event_masked(uint32_t crc)
 
 enum event_read { EVENT_READ, EVENT_END, EVENT_CUT_OFF, EVENT_BAD };
 
-/* Takes the next record off *file. CUT_OFF: it begins, and is not there whole. */
+/* Takes the next record off *file. CUT_OFF: the file ends within the record. */
 static inline enum event_read event_next(struct event_bytes *file, struct event *out)
 {
 	uint64_t len;

@@ -33,7 +33,7 @@ static bool say(int fd, const uint8_t *data, size_t len)
 	return send(fd, data, len, MSG_NOSIGNAL) == (ssize_t)len;
 }
 
-/* Reads `len` bytes into nowhere; false: not so many came within `ms`. */
+/* Reads and discards `len` bytes; false if they do not come within `ms`. */
 static bool hear(struct fake_peer *p, int fd, size_t len, int ms)
 {
 	struct pollfd in = {.fd = fd, .events = POLLIN};
@@ -70,8 +70,8 @@ static enum fake_end serve(struct fake_peer *p, int fd)
 	size_t step = p->at_once ? p->at_once : p->len;
 
 	if (p->snatches) {
-		/* A probe sends these at once; ZeroMQ's last one waits for a word from here, and its mechanism follows.
-		 */
+		/* A probe sends more than the signature at once. ZeroMQ waits for a reply before it
+		 * sends the rest. */
 		if (!hear(p, fd, OPENING - 1, HEAR_MS))
 			return FAKE_CLOSE;
 		if (!at_hand(fd)) {
@@ -90,7 +90,8 @@ static enum fake_end serve(struct fake_peer *p, int fd)
 			return FAKE_CLOSE;
 		atomic_fetch_add(&p->said, 1);
 	}
-	if (p->end == FAKE_CLOSE && hear(p, fd, OPENING - 1, HEAR_MS)) /* what is unread would make it a reset */
+	if (p->end == FAKE_CLOSE && hear(p, fd, OPENING - 1, HEAR_MS)) /* unread bytes would turn
+									* the close into a reset */
 		while (at_hand(fd) && hear(p, fd, 1, HEAR_MS))
 			;
 	return p->end;

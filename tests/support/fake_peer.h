@@ -1,6 +1,6 @@
-/* A listener on loopback that answers every connection in the same way, on a thread of its own: what a service that is
- * no server of ours, or one that misbehaves, does to whoever connects. Everything fails the test where it does not
- * work. */
+/* A listener on loopback that treats every connection in the same way, on a thread of its own. It
+ * stands for a service that is not a Split server, or for one that misbehaves. All functions fail
+ * the test on an error. */
 #ifndef SL_TESTS_FAKE_PEER_H
 #define SL_TESTS_FAKE_PEER_H
 
@@ -10,28 +10,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum fake_end { FAKE_HOLD /* until it is closed */, FAKE_CLOSE /* when it has heard an opening */, FAKE_RESET };
+enum fake_end {
+	FAKE_HOLD /* until fake_peer_close */,
+	FAKE_CLOSE /* after it has read a ZMTP signature */,
+	FAKE_RESET
+};
 
 struct fake_peer {
 	/* set before fake_peer_open */
-	const uint8_t *say; /* NULL: it says nothing */
+	const uint8_t *say; /* what it sends; NULL: nothing */
 	size_t len;
-	size_t at_once; /* bytes of one send; 0: all */
-	int pause_ms;   /* before each */
+	size_t at_once; /* bytes per send; 0: all */
+	int pause_ms;   /* before each send */
 	enum fake_end end;
-	/* The worst case of who asks for another mechanism: a ZeroMQ that sends its own behind the signature and the
-	 * version of the other end, and then, where that has sent its mechanism, resets before it got through. */
+	/* Plays a ZeroMQ server with another mechanism that resets before the client can read which one. Such a server
+	 * sends its mechanism after the client's signature and version, and may reset as soon as the client has sent
+	 * its own. Only a client that sends signature and version at once, as a probe does, gets the greeting. */
 	bool snatches;
-	/* its own */
+	/* set by fake_peer_open */
 	char endpoint[64];
-	atomic_int said;             /* how often it has sent something, where it is no snatching one */
-	atomic_int accepted, probed; /* probed: those whom a snatching one let read its greeting */
+	atomic_int said;             /* how many sends succeeded; not counted if `snatches` */
+	atomic_int accepted, probed; /* probed: with `snatches`, connections that got the greeting */
 	atomic_bool over;
 	int fd;
 	pthread_t thread;
 };
 
-/* A whole greeting, ZMTP 3.1. */
+/* A complete greeting of ZMTP 3.1. */
 struct fake_greeting {
 	uint8_t byte[64];
 };

@@ -20,7 +20,7 @@ struct host_rig host_rig;
 static enum sl_err count_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
 {
 	host_rig.taken += bytes;
-	/* red, rather than the end of the machine */
+	/* fails the test instead of exhausting the machine */
 	return bytes > (size_t)1 << 30 ? sl_fail_set(fail, SL_ERR_NOMEM, "too much for a test")
 				       : host_rig.cpu.ops->alloc(be, bytes, out, fail);
 }
@@ -31,10 +31,9 @@ static void closed(void *arg)
 	sl_loop_stop(host_rig.loop);
 }
 
-/* `files` NULL: without auth. */
 void host_rig_open_with(const struct host_auth_files *files, int sessions, int64_t memory_bytes)
 {
-	static int opened; /* a test that failed leaves its host behind */
+	static int opened; /* a failed test leaves its host behind, so every host needs a name of its own */
 	struct sl_fail fail;
 
 	memset(&host_rig.conf, 0, sizeof host_rig.conf);
@@ -113,7 +112,6 @@ void host_rig_await(const int *count, int least)
 		fail_msg("waited in vain");
 }
 
-/* One look at the clock. */
 void host_rig_turn(void)
 {
 	struct wait w = {.turns = HOST_RIG_GIVE_UP_MS / HOST_RIG_STEP_MS};
@@ -135,7 +133,7 @@ const struct sl_secret *host_rig_secret(uint8_t session)
 	return &secret[session];
 }
 
-/* A session that the rig has no secret of stays unproven. */
+/* Answers a Challenge. A session whose secret the rig does not know stays unproven. */
 static void prove(struct host_client *c, const uint8_t nonce[SL_NONCE_BYTES])
 {
 	struct sl_payload payload = {0};
@@ -211,7 +209,7 @@ static void send_frame(struct host_client *c, const struct sl_frame *f, const st
 	size_t len;
 
 	assert_int_equal(sl_wire_encode(f, header, &len), SL_OK);
-	/* BUSY: no connection stands yet */
+	/* BUSY: not yet connected */
 	for (int i = 0; i < HOST_RIG_GIVE_UP_MS / HOST_RIG_STEP_MS; i++) {
 		err = sl_transport_send(c->transport, SL_PEER_SERVER, (struct sl_bytes){header, len}, payload);
 		if (err != SL_ERR_BUSY)
@@ -257,7 +255,7 @@ struct asked host_rig_agreement_of(int classes, int image, int64_t batch)
 	return a;
 }
 
-/* A Hello's payload, for some 100 Hellos more. */
+/* Keeps a Hello's payload until about 100 more have been made. */
 static struct sl_bytes keep_text(struct sl_bytes text)
 {
 	static struct sl_bytes kept[128];
@@ -269,7 +267,6 @@ static struct sl_bytes keep_text(struct sl_bytes text)
 	return text;
 }
 
-/* A Hello that the server's plan agrees with. */
 struct sl_frame host_rig_hello_of(const struct asked *a, uint8_t session, uint64_t epoch, int64_t *weight_count)
 {
 	struct sl_frame f = {.kind = SL_FRAME_HELLO, .epoch = epoch};

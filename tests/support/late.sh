@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Makes every script late: BASH_ENV=$PWD/tests/support/late.sh SPLIT_LATE=2 make test. Each script sleeps so many seconds before it
-# kills, signals, asks or waits for somebody, and before it starts anybody, as it does where the machine is busy or the daemons are
-# fast. A test that needs the moment before then fails every time.
+# Delays every script: BASH_ENV=$PWD/tests/support/late.sh SPLIT_LATE=2 make test. Each script sleeps SPLIT_LATE seconds before it
+# starts, kills, signals, asks or waits for a process, as if the machine were busy or the daemons fast. A test that depends on
+# the script being in time then fails every time.
 late() {
 	case $1 in
 	clock_starts*) late_by=0 ;; # what a script measures is not its own sleep

@@ -100,7 +100,6 @@ static void gave_up(void *arg)
 	fail_msg("nothing happened for %d ms", LINK_END_GIVE_UP_MS);
 }
 
-/* Until somebody stops the loop, with a limit. */
 void link_end_run(struct sl_loop *loop)
 {
 	struct sl_timer *timer;
@@ -131,7 +130,6 @@ struct sl_bytes link_end_text(const char *s)
 	return (struct sl_bytes){(const uint8_t *)s, strlen(s)};
 }
 
-/* A connected client has no connection yet: BUSY, and then `writable`. */
 void link_end_send_when_writable(struct link_end *e, const char *header)
 {
 	while (sl_transport_send(e->transport, SL_PEER_SERVER, link_end_text(header), NULL) == SL_ERR_BUSY) {

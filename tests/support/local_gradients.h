@@ -1,10 +1,10 @@
-/* What a local run's last step would add to its parameters. */
+/* Gradients of the last step of a local run. */
 #ifndef SL_TESTS_LOCAL_GRADIENTS_H
 #define SL_TESTS_LOCAL_GRADIENTS_H
 
 #include "client/run/local_impl.h"
 
-/* Of the trainable front of a segment. */
+/* Copies the gradients of a segment's trainable parameters to `host`. */
 static inline SL_MUST_CHECK enum sl_err local_gradients(struct sl_local *l, enum sl_segment which, float *host)
 {
 	struct sl_exec *exec[SL_SEGMENT_COUNT] = {l->ends.head, l->middle, l->ends.tail};

@@ -17,9 +17,9 @@ enum {
 	TOKEN_BYTES = 256
 };
 
-/* Long runs of code points that Unicode 14 assigns. Left out are those where the independent tokenizer is known to
- * differ. U+0085 and U+FEFF: JavaScript's \s is not White_Space. U+03A3: its lower case looks at the neighbours.
- * U+1171E: newer Unicode has it as an accent no longer. From U+20000 on: it does not see them as Chinese. */
+/* Long runs of code points that Unicode 14 assigns. Code points that the independent tokenizer treats differently
+ * are left out. U+0085 and U+FEFF: JavaScript's \s is not White_Space. U+03A3: its lower case depends on its
+ * neighbours. U+1171E: no accent in newer Unicode. From U+20000 on: not recognized as Chinese. */
 static const uint32_t ranges[][2] = {
 	{0x86, 0x377},      {0x3a4, 0x52f},     {0x559, 0x58a},     {0x591, 0x5c7},     {0x600, 0x70d},
 	{0x70f, 0x74a},     {0x74d, 0x7b1},     {0x7c0, 0x7fa},     {0x7fd, 0x82d},     {0x898, 0x983},
@@ -77,7 +77,7 @@ static uint32_t letter(uint64_t *state)
 	return r[0] + (uint32_t)number(state, r[1] - r[0] + 1);
 }
 
-/* One piece of a string: a word, a space, a mark … as often as not several times. */
+/* One piece of a string: a word, a space, a mark and so on, often several times. */
 static size_t piece_of(uint64_t *state, char *out)
 {
 	static const char *const words[] = {
@@ -107,7 +107,6 @@ static size_t piece_of(uint64_t *state, char *out)
 	return len;
 }
 
-/* String `index`; returns its bytes. */
 size_t made_string(uint64_t index, char out[MADE_STRING_BYTES])
 {
 	uint64_t state = index * 0x2545f4914f6cdd1du + 17;
@@ -132,7 +131,7 @@ static FILE *memory(char **text, size_t *len)
 	return to;
 }
 
-/* Special tokens, ASCII, some words, and every third letter, alone and inside a word. */
+/* Special tokens, ASCII characters, some words, and every third letter, both alone and as a continuation. */
 char *made_words(void)
 {
 	static const char *const words[] = {"[PAD]", "[UNK]", "[CLS]",  "[SEP]", "[MASK]", "the",  "of",   "don",
@@ -159,7 +158,7 @@ struct token {
 	int len;
 };
 
-/* A token as vocabularies write it. */
+/* A token as it is spelled in the vocabulary. */
 static void write_token(FILE *to, const struct token *t, bool json)
 {
 	for (int i = 0; i < t->len; i++) {
@@ -170,7 +169,7 @@ static void write_token(FILE *to, const struct token *t, bool json)
 	}
 }
 
-/* The most frequent pair of neighbours; the lowest of those that are equally frequent. */
+/* Finds the most frequent pair of neighbours; of equally frequent ones, the lowest. */
 static bool best_pair(const int *text, size_t n, uint32_t *count, int best[2])
 {
 	uint32_t most = 1;
@@ -201,7 +200,7 @@ static size_t join(int *text, size_t n, const int pair[2], int made)
 	return kept;
 }
 
-/* The id of a token of these bytes; a new one where there is none. */
+/* Returns the id of the token with these bytes; adds it if there is none. */
 static int id_of(struct token *token, int *n, const struct token *wanted)
 {
 	for (int i = BYTE_IDS; i < *n; i++)
@@ -211,8 +210,8 @@ static int id_of(struct token *token, int *n, const struct token *wanted)
 	return (*n)++;
 }
 
-/* Bytes of the first strings as ids; -1 between strings and in front of spaces, which no merge crosses, and for '<', so
- * that no merge makes a special token. */
+/* Bytes of the first strings as ids. -1 stands between strings and before spaces, which no merge
+ * crosses, and for '<', so that no merge makes a special token. */
 static size_t training_text(int *text)
 {
 	char string[MADE_STRING_BYTES];

@@ -1,5 +1,6 @@
-/* Text and vocabularies for tests of tokenizers, made from numbers alone, so that an independent tokenizer can read the
- * same: tests/e2e/tools/make_text.c writes them to files. A change here changes tests/golden/tokens/digests.txt. */
+/* Text and vocabularies for tests of tokenizers, generated from numbers alone, so that an
+ * independent tokenizer can read the same. tests/e2e/tools/make_text.c writes them to files. A
+ * change here changes tests/golden/tokens/digests.txt. */
 #ifndef SL_TESTS_SUPPORT_MADE_TEXT_H
 #define SL_TESTS_SUPPORT_MADE_TEXT_H
 
@@ -8,11 +9,11 @@
 
 enum { MADE_STRINGS = 10000, MADE_STRING_BYTES = 8192 };
 
-/* String `index`, any code points; returns its bytes. */
+/* Makes string `index`, of any code points; returns its length in bytes. */
 size_t made_string(uint64_t index, char out[MADE_STRING_BYTES]);
 
-/* Files of a tokenizer, each with a NUL behind it; the caller frees them. Both end the program where memory is short.
- */
+/* A tokenizer's files as NUL-terminated text, which the caller frees. Both functions end the
+ * program if memory is short. */
 char *made_words(void);                                /* vocab.txt, for WordPiece */
 void made_pairs(char **vocab_json, char **merges_txt); /* trained on the first strings */
 

@@ -10,7 +10,7 @@ static struct sl_backend_ops ops;
 static struct sl_kernel kernels[SL_OP_COUNT];
 static const struct sl_backend_ops *ref;
 
-/* A tensor of 16 bits as floats, while an op has it; data NULL where it has none. */
+/* A 16-bit tensor widened to floats while an op runs; data is NULL if the op has no such tensor. */
 struct wide {
 	const struct sl_tensor *low;
 	struct sl_tensor t;
@@ -37,7 +37,7 @@ static void narrow(struct wide *w, bool write)
 	free(w->t.data);
 }
 
-/* The call with the first parameter, where it is multiplied, as it is in 16 bits. */
+/* A copy of the call in which a weight that is multiplied has its 16-bit values. */
 static struct sl_op_call with_low_weight(const struct sl_op_call *call)
 {
 	const struct sl_op *op = call->op;

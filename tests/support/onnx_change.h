@@ -1,5 +1,5 @@
-/* ONNX files that tests change: a file as protobuf-c has it, its parts by their names, and the network that comes of
- * it. What is not there fails the test. */
+/* Helpers of tests that modify ONNX files: read one into protobuf-c's form, find its parts by name,
+ * import the result. Looking up a part that does not exist fails the test. */
 #ifndef SL_TESTS_SUPPORT_ONNX_CHANGE_H
 #define SL_TESTS_SUPPORT_ONNX_CHANGE_H
 
@@ -7,7 +7,7 @@
 #include "proto/onnx.pb-c.h"
 
 Onnx__Model *onnx_read(const char *path); /* the caller frees it */
-/* The network of the packed file. */
+/* Packs the file and imports it. */
 enum sl_err onnx_build(const Onnx__Model *m, const struct sl_model_spec *spec, struct sl_model **out,
 		       struct sl_fail *fail);
 

@@ -122,7 +122,7 @@
 			to_w_                                                             \
 		}                                                                         \
 	}
-/* CUT, EDGE and REFLECT from `first` − `before` on, MEAN of a window; others have no numbers */
+/* CUT, EDGE and REFLECT use first, before and step, MEAN uses window; other modes use none of them. */
 #define RESAMPLE(n_, h_, w_, c_, axis_, size_, mode_, first_, before_, step_, window_)      \
 	{                                                                                   \
 		.kind = SL_OP_RESAMPLE, .n = n_, .h = h_, .w = w_, .c = c_, .u.resample = { \
@@ -147,7 +147,7 @@
 	{                                                                                                        \
 		.kind = SL_OP_REPEAT, .n = n_, .h = h_, .w = w_, .c = c_, .u.repeat = { ndim_, {d0_, d1_, d2_} } \
 	}
-/* every row has s tokens */
+/* all rows have s tokens */
 #define ATTENTION_ROWS(n_, s_, f_, heads_, kv_, causal_, p_)                         \
 	{                                                                            \
 		.kind = SL_OP_ATTENTION, .n = n_, .h = s_, .c = f_, .u.attention = { \
@@ -225,7 +225,7 @@
 	{                                                       \
 		.kind = SL_OP_GATHER, .n = n_, .h = s_, .c = f_ \
 	}
-/* Of rows of s tokens; or of rows [s, f] to f tokens. */
+/* TRANSPOSE: rows of s tokens. TRANSPOSE_BACK: rows [s, f] to f tokens. */
 #define TRANSPOSE(n_, s_, f_)                                                                      \
 	{                                                                                          \
 		.kind = SL_OP_TRANSPOSE, .n = n_, .h = s_, .c = f_, .u.transpose = {.tokens = s_ } \
@@ -260,7 +260,7 @@
 		.kind = SL_OP_XENT, .n = n_, .c = k_, .data = data_, .rule = {.smoothing = smoothing_}, \
 		.weighted = true, .no_gpu = true                                                        \
 	}
-/* Of pictures; `ignored_` is a class of theirs, or -1. */
+/* Labels per pixel; ignored_ is a class, or -1 for none. */
 #define XENT_PIXELS(n_, h_, w_, k_, data_, fn_, ignored_, weighted_)                                        \
 	{                                                                                                   \
 		.kind = SL_OP_XENT, .n = n_, .h = h_, .w = w_, .c = k_, .data = data_,                      \
@@ -281,7 +281,7 @@ const struct op_case op_cases[] = {
 	CONV(1, 1, 3, 8, 3, 1, 1, false), CONV(1, 2, 1, 3, 3, 2, 1, true), CONV(2, 9, 3, 32, 3, 2, 1, false),
 	CONV(2, 8, 3, 16, 3, 2, 1, false), CONV(1, 7, 17, 33, 3, 1, 1, true), CONV(2, 6, 5, 7, 3, 1, 0, false),
 	CONV(3, 7, 3, 5, 3, 1, 2, true),
-	/* 3×3 with many channels: tiles of 2×2 that hang over edges, lanes left over, several blocks and spans */
+	/* 3×3 with many channels: 2×2 tiles across edges, a rest of lanes, several blocks and spans */
 	CONV(2, 1, 32, 32, 3, 1, 1, true), CONV_HW(3, 5, 7, 33, 40, 3, 3, 1, 1, true),
 	CONV_HW(2, 2, 3, 48, 65, 3, 3, 1, 1, false), CONV(5, 16, 32, 32, 3, 1, 1, false),
 	CONV_HW(1, 3, 250, 32, 33, 3, 3, 1, 1, true), CONV(3, 4, 264, 256, 3, 1, 1, true),
@@ -289,7 +289,7 @@ const struct op_case op_cases[] = {
 	CONV(1, 7, 2, 1, 7, 1, 0, true), CONV_HW(2, 5, 11, 3, 9, 1, 3, 1, 0, false),
 	CONV_HW(2, 11, 5, 9, 3, 5, 1, 2, 0, true), CONV_HW(1, 6, 4, 33, 2, 2, 2, 2, 0, false),
 	CONV_HW(2, 3, 40, 6, 18, 3, 3, 1, 1, false), CONV(2, 10, 3, 20, 3, 3, 0, true), /* the learned insert: k = s */
-	/* transposed convolution; the first of each pair is what restores an insert's shape */
+	/* transposed convolution; the first of each pair restores an insert's shape */
 	CONVT(2, 3, 3, 20, 3, 3, 3, 3, 0, 1, 1, true), CONVT(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, false),
 	CONVT(3, 7, 5, 17, 33, 1, 1, 1, 0, 0, 0, true), CONVT(2, 4, 4, 16, 5, 1, 1, 3, 0, 2, 1, true),
 	CONVT(2, 5, 3, 6, 7, 3, 3, 1, 1, 0, 0, false), CONVT(2, 5, 7, 9, 16, 3, 3, 2, 1, 1, 0, true),
@@ -304,7 +304,7 @@ const struct op_case op_cases[] = {
 	DEPTHWISE(2, 9, 9, 17, 5, 1, 2, true), DEPTHWISE(2, 9, 9, 17, 5, 2, 2, false),
 	DEPTHWISE(1, 11, 7, 31, 7, 2, 3, false), DEPTHWISE(1, 3, 12, 48, 3, 2, 0, false),
 	DEPTHWISE(1, 33, 33, 2, 3, 2, 1, false),
-	/* the layers of MobileNetV2 and ResNet9, scaled down; large enough to be cut into blocks */
+	/* the layers of MobileNetV2 and ResNet9, scaled down, but large enough to be split into blocks */
 	CONV(4, 32, 3, 32, 3, 2, 1, false), CONV(2, 32, 3, 32, 3, 1, 1, false), CONV(4, 32, 16, 24, 1, 1, 0, false),
 	CONV(3, 14, 24, 144, 1, 1, 0, false), CONV(4, 17, 24, 144, 1, 1, 0, true), CONV(4, 7, 144, 32, 1, 1, 0, false),
 	CONV(2, 4, 160, 320, 1, 1, 0, false), CONV(2, 2, 320, 640, 1, 1, 0, false),
@@ -313,8 +313,8 @@ const struct op_case op_cases[] = {
 	DEPTHWISE(2, 14, 14, 192, 3, 1, 1, false), DEPTHWISE(2, 14, 14, 200, 3, 2, 1, false),
 	CONV(1, 16, 3, 64, 3, 1, 1, false), CONV(1, 16, 16, 64, 3, 1, 1, false), CONV(1, 8, 64, 64, 3, 1, 1, false),
 	CONV(1, 4, 128, 96, 3, 1, 1, false),
-	/* those of ResNet-50 where planes are small: weights beyond the cache under short rows, rows of a power of two
-	 */
+	/* layers of ResNet-50 with small planes: weights larger than the cache with short rows;
+	 * rows of a power of two */
 	CONV(2, 6, 520, 512, 1, 2, 0, true), CONV(2, 6, 180, 180, 3, 2, 1, true), CONV(2, 7, 512, 96, 1, 1, 0, true),
 	CONV(2, 7, 96, 512, 1, 1, 0, true),
 	/* batch normalisation */
@@ -366,7 +366,7 @@ const struct op_case op_cases[] = {
 	DROPOUT(3, 0, 0, 37, 0.2f, true), DROPOUT(2, 5, 5, 17, 0.5f, false), DROPOUT(4, 16, 16, 33, 0.9f, false),
 	FLATTEN(1, 1, 1, 1), FLATTEN(3, 1, 1, 1280), FLATTEN(2, 3, 5, 17), FLATTEN(4, 16, 16, 33),
 	SCALE(1, 0, 0, 1, 0.125f), SCALE(128, 0, 0, 10, 0.125f), SCALE(3, 5, 7, 33, -1.7f), SCALE(4, 32, 32, 17, 3.0f),
-	/* n rows of s tokens on average */
+	/* n rows that have s tokens on average */
 	ATTENTION(1, 1, 1, 1, 0, false, 0, 0, DATA_PLAIN), ATTENTION(3, 1, 6, 3, 0, true, 0, 0, DATA_PLAIN),
 	ATTENTION(3, 5, 8, 2, 0, false, 0, 0, DATA_PLAIN), ATTENTION(4, 6, 12, 3, 0, true, 0, 0, DATA_PLAIN),
 	ATTENTION(3, 7, 24, 6, 2, false, 0, 0, DATA_PLAIN), ATTENTION(2, 9, 16, 4, 1, true, 10000, 0, DATA_PLAIN),
@@ -428,18 +428,18 @@ const struct op_case op_cases[] = {
 	XENT_PIXELS(2, 16, 5, 33, DATA_LARGE, SL_XENT_DICE, 2, false),
 	XENT_PIXELS(3, 6, 5, 2, DATA_TIES, SL_XENT_BOTH, 1, true),
 	XENT_PIXELS(5, 4, 4, 3, DATA_PLAIN, SL_XENT_BOTH, 0, false),
-	/* more images than tasks, so that one goes on from image to image; little that goes in, much that comes out */
+	/* more images than tasks, so that a task continues in the next image; small inputs with large outputs */
 	DEPTHWISE(130, 4, 3, 5, 3, 1, 1, true), DEPTHWISE(130, 5, 4, 17, 3, 2, 1, false),
 	DEPTHWISE(130, 3, 3, 3, 5, 1, 2, true), CONV(130, 3, 2, 5, 3, 1, 1, true), CONV(70, 5, 3, 4, 3, 2, 1, false),
 	CONVT(3, 1, 1, 1, 33, 1, 1, 1, 0, 0, 0, true),
-	/* a window as large as the image, and padding */
+	/* a window as large as the image, with padding */
 	AVGPOOL(2, 3, 3, 5, 3, 1, 1),
-	/* groups of several channels, windows with gaps, and both */
+	/* groups of several channels, dilated windows, and both */
 	GROUPED(1, 1, 1, 4, 2, 1, 1, 1, 0, 2, 1, true), GROUPED(2, 5, 6, 6, 9, 3, 3, 1, 1, 3, 1, false),
 	GROUPED(3, 7, 5, 32, 32, 3, 3, 2, 1, 8, 1, true), GROUPED(2, 9, 9, 34, 68, 3, 3, 1, 1, 2, 1, false),
-	GROUPED(5, 4, 4, 4, 12, 3, 3, 1, 1, 4, 1, true), /* several outputs of each channel */
+	GROUPED(5, 4, 4, 4, 12, 3, 3, 1, 1, 4, 1, true), /* several outputs per channel */
 	GROUPED(2, 6, 5, 12, 4, 1, 1, 1, 0, 4, 1, true), GROUPED(2, 8, 7, 40, 80, 1, 1, 2, 0, 2, 1, false),
-	GROUPED(1, 24, 23, 8, 16, 5, 3, 1, 2, 4, 1, false), /* more pixels than a block */
+	GROUPED(1, 24, 23, 8, 16, 5, 3, 1, 2, 4, 1, false), /* more pixels than a block has */
 	GROUPED(2, 9, 8, 3, 5, 3, 3, 1, 2, 1, 2, true), GROUPED(1, 11, 12, 33, 32, 3, 3, 1, 3, 1, 3, false),
 	GROUPED(2, 10, 9, 5, 4, 2, 3, 2, 0, 1, 4, true),
 	GROUPED(2, 3, 3, 32, 32, 3, 3, 1, 4, 1, 4, false), /* most taps are beyond the edge */
@@ -593,7 +593,7 @@ struct op_case op_case_random(uint64_t seed, uint32_t index)
 	else
 		c.u.pool = (struct sl_pool_attr){flags ? kh : 0, stride, flags ? pad : 0};
 	c.eval = c.kind == SL_OP_BATCHNORM && !(flags & 12);
-	if (c.kind == SL_OP_CONV2D && flags & 4) { /* groups and gaps, of a dense window and of a depthwise one */
+	if (c.kind == SL_OP_CONV2D && flags & 4) { /* groups and dilation, for dense and for depthwise windows */
 		struct sl_conv_attr *a = &c.u.conv;
 
 		a->dilation = between(&key, &e, 1, 3);
@@ -608,7 +608,7 @@ struct op_case op_case_random(uint64_t seed, uint32_t index)
 	return c;
 }
 
-/* Shapes of a token first, to be checked; then those of S tokens, as the rig counts rows. */
+/* Checks the shapes of one token first; then sets those of S tokens, because the rig counts rows. */
 static enum sl_err attention_op(const struct op_case *c, int64_t rows, struct sl_op *op, struct sl_fail *fail)
 {
 	const int64_t each = c->c / c->u.attention.heads * sl_attention_kv(&c->u.attention);
@@ -633,7 +633,7 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 {
 	*op = (struct sl_op){.kind = c->kind, .name = "case", .stream = 17, .n_in = sl_op_row(c->kind).n_in};
 	if (sl_op_is_loss(c->kind))
-		op->n_in = 1; /* labels and targets are none of it */
+		op->n_in = 1; /* labels and targets are not inputs of the op */
 	for (int i = 0; i < op->n_in; i++) {
 		op->in[i] = i;
 		op->in_shape[i] = !c->h   ? sl_shape2(rows, c->c)
@@ -642,7 +642,7 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 	}
 	for (int i = 1; c->kind == SL_OP_GATE && i < op->in_shape[1].ndim - 1; i++)
 		op->in_shape[1].dim[i] = 1;
-	if (c->kind == SL_OP_CONCAT) { /* of another size than the first */
+	if (c->kind == SL_OP_CONCAT) { /* the second input has another size than the first */
 		int64_t *size = &op->in_shape[1].dim[c->u.concat.axis ? c->u.concat.axis : op->in_shape[1].ndim - 1];
 
 		*size = *size % 4 ? *size / 2 + 1 : 2 * *size;
@@ -721,7 +721,7 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 	for (int i = 0; i < op->n_param; i++)
 		op->param[i] = i;
 	if (c->kind == SL_OP_SELECT || c->kind == SL_OP_GATHER) {
-		/* all tokens of a chunk, as the rig counts rows */
+		/* all tokens of a chunk, because the rig counts rows */
 		op->out_shape = sl_shape2(rows, c->c);
 		return SL_OK;
 	}

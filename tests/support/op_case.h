@@ -1,11 +1,11 @@
-/* The list of op configurations that every backend is tested with, and the numbers that go in. Host memory only. */
+/* The op configurations that every backend is tested with, and their input data. Host memory only. */
 #ifndef SL_TESTS_OP_CASE_H
 #define SL_TESTS_OP_CASE_H
 
 #include "common/exec/backend.h"
 
 enum op_data {
-	DATA_PLAIN,  /* uniform, as all are; mean 0, deviation 1 (activations: 4, so that some pass 6) */
+	DATA_PLAIN,  /* uniform (as all kinds are), mean 0, deviation 1; 4 for activations, so that some exceed 6 */
 	DATA_OFFSET, /* mean 30, deviation 1: a variance taken as E[x²] − E[x]² loses its digits here */
 	DATA_TIES,   /* multiples of 1/2 in [-2, 8]: equal values, exact zeros and sixes */
 	DATA_LARGE   /* deviation 3000: exp overflows unless the largest logit is taken off first */
@@ -18,10 +18,10 @@ struct op_case {
 	enum op_data data;
 	bool norm_bias;           /* LAYERNORM */
 	bool one_nan;             /* in the middle of the first input */
-	struct sl_xent_rule rule; /* XENT: where it ignores a label, every third row has that one */
-	bool mixed;               /* XENT: the host's `other` and `share` go into the rule */
-	bool weighted;            /* XENT, MSE: the host's weights, too */
-	bool no_gpu;              /* a GPU refuses it */
+	struct sl_xent_rule rule; /* XENT: with an ignored label, every third row has it */
+	bool mixed;               /* XENT: op_host's `other` and `share` go into the rule */
+	bool weighted;            /* XENT, MSE: op_host's weights are used */
+	bool no_gpu;              /* a GPU refuses this case */
 	union {
 		struct sl_conv_attr conv;
 		struct sl_convt_attr convt;
@@ -49,7 +49,7 @@ struct op_case {
 
 enum { OP_CASE_TEXT = 128 };
 
-/* Activations of three straight pieces, which meet at ±3. */
+/* The piecewise linear gates, with kinks at ±3. */
 static inline bool op_is_hard(enum sl_op_kind kind)
 {
 	return kind == SL_OP_HARDSIGMOID || kind == SL_OP_HARDSWISH;
@@ -64,40 +64,41 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT]);
 /* Case `index` of an endless list of small odd shapes, the same for a seed everywhere. */
 struct op_case op_case_random(uint64_t seed, uint32_t index);
 
-/* The op as a plan would hand it to `prepare`, for `rows` rows at most. */
+/* The op as a plan would pass it to `prepare`, for at most `rows` rows. */
 enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Elements of parameter `index`; op->n_param of them exist. */
+/* Elements of parameter `index` < op->n_param. */
 int64_t op_param_count(const struct sl_op *op, int index);
 
-/* What one chunk's call reads, and what its gradients start from. */
+/* Inputs of one chunk's call, and the initial values of its gradients. */
 struct op_host {
 	int64_t rows, out_count;        /* elements of the output, over all rows */
 	int64_t in_count[SL_OP_MAX_IN]; /* of each input */
 	float *in[SL_OP_MAX_IN];
-	float *din_start[SL_OP_MAX_IN]; /* what din holds before, where backward adds to it */
+	float *din_start[SL_OP_MAX_IN]; /* din's content before a backward that accumulates */
 	float *dout;
-	int32_t *other;  /* [N], of XENT's mixed rows, */
-	float *share;    /* and what the labels have */
-	float *targets;  /* [N, K], of MSE */
-	float *weight;   /* [K], of XENT's and MSE's weighted cases */
+	int32_t *other;  /* [N], the second label of XENT's mixed rows */
+	float *share;    /* the first label's share of a mixed row */
+	float *targets;  /* [N, K], MSE */
+	float *weight;   /* [K], weighted cases of XENT and MSE */
 	int32_t *labels; /* [N]: the first row's is 0, the second's the last class, unless ignored */
 };
 
-/* What all chunks share. */
+/* Parameters, which all chunks share. */
 struct op_host_params {
 	float *param[SL_OP_MAX_PARAM];
 	float *grad_start[SL_OP_MAX_PARAM];
 };
 
-/* Filled from Philox (seed, which array, chunk, SL_RNG_TEST); `rows` ≤ op's. Free with op_host_free. */
+/* Fills the arrays from Philox (seed, array number, chunk, SL_RNG_TEST). `rows` is at most the
+ * op's. Free with op_host_free. */
 void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl_op *op, int64_t rows, uint64_t seed,
 		  uint16_t chunk);
 void op_host_free(struct op_host *host);
 void op_host_params_fill(struct op_host_params *p, const struct sl_op *op, uint64_t seed);
 void op_host_params_free(struct op_host_params *p);
 
-/* `count` floats or int32 of zeros that the test cannot do without: exits the program with a line otherwise. */
+/* `bytes` zeroed bytes; prints a line and exits the program if there is no memory. */
 void *op_xalloc(size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* The numbers that go into the cases of op_case.c: pure functions of (seed, which array, chunk). */
+/* The input data of the cases in op_case.c: pure functions of (seed, array number, chunk). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static float *input(const struct op_case *c, int64_t count, struct sl_rng_key ke
 	case DATA_PLAIN:
 		break;
 	}
-	if (c->kind == SL_OP_MATH) /* above 0, and where a numeric gradient's step sees no curve */
+	if (c->kind == SL_OP_MATH) /* above 0, where a numeric gradient's step meets little curvature */
 		return uniform(count, key, 2, 5);
 	return spread(count, key, 0, c->kind == SL_OP_ACT || op_is_hard(c->kind) ? 4 : 1);
 }
@@ -99,7 +99,7 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 	if (c->one_nan && op->kind != SL_OP_EMBEDDING)
 		host->in[0][host->in_count[0] / 2] = NAN;
 	host->dout = spread(host->out_count, key_of(seed, ARRAY_DOUT, chunk), 0, 1);
-	if (op->kind != SL_OP_MSE || c->c != 130) /* without targets they are 0 */
+	if (op->kind != SL_OP_MSE || c->c != 130) /* without targets, they count as 0 */
 		host->targets = spread(rows * c->c, key_of(seed, ARRAY_LABELS, chunk), 0, 1);
 	for (int64_t i = 0; c->u.mse.fn == SL_MSE_BCE && op->kind == SL_OP_MSE && i < rows * c->c; i++)
 		host->targets[i] = host->targets[i] > 0;
@@ -111,7 +111,7 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 		host->labels[i] = (int32_t)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)i), (uint32_t)c->c);
 	host->other = op_xalloc((size_t)labels * sizeof *host->other);
 	host->share = op_xalloc((size_t)labels * sizeof *host->share);
-	for (int64_t i = 0; i < labels; i++) { /* the same label twice, too, where there are few */
+	for (int64_t i = 0; i < labels; i++) { /* with few classes, `other` may equal the label */
 		host->other[i] = (int32_t)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)(labels + i)), (uint32_t)c->c);
 		host->share[i] = 0.5f + 0.5f * sl_rng_unit(sl_rng_u32(&label_key, (uint64_t)(2 * labels + i)));
 	}
@@ -139,7 +139,8 @@ void op_host_free(struct op_host *host)
 
 void op_host_params_fill(struct op_host_params *p, const struct sl_op *op, uint64_t seed)
 {
-	/* weight, bias; batchnorm: scale, shift, running mean, running variance, so that outputs pass both 0 and 6 */
+	/* Ranges for weight and bias; for batchnorm: scale, shift, running mean, running variance.
+	 * Outputs go beyond 0 and 6. */
 	static const float low[] = {-3, -2, -1, 0.5f}, high[] = {3, 4, 1, 2};
 
 	*p = (struct op_host_params){0};

@@ -1,4 +1,4 @@
-/* Where an op has no gradient, or one that rounding decides on, the tests ask for none. */
+/* Sets gradients to 0 where an op has none, or where rounding would decide on it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void avoid_batchnorm(struct op_host *host, const struct op_case *c, const
 	}
 }
 
-/* Is the second largest value of the window that begins at (y0, x0) closer to the largest than `margin`? */
+/* Whether the two largest values of the window that begins at (y0, x0) differ by less than `margin`. */
 static bool close_window(const struct op_host *host, const struct op_case *c, int64_t n, int y0, int x0, int ch,
 			 double margin)
 {
@@ -74,11 +74,11 @@ void op_avoid_kinks(struct op_host *host, const struct op_case *c, const struct 
 	if (c->kind == SL_OP_BATCHNORM)
 		avoid_batchnorm(host, c, params, margin);
 	for (int64_t i = 0; c->kind == SL_OP_ELU && with_input && i < host->out_count; i++)
-		if (fabs((double)host->in[0][i]) < margin) /* its second derivative jumps */
+		if (fabs((double)host->in[0][i]) < margin) /* the second derivative jumps at 0 */
 			host->dout[i] = 0;
 	for (int64_t i = 0;
 	     c->kind == SL_OP_MSE && (c->u.mse.fn == SL_MSE_L1 || c->u.mse.fn == SL_MSE_HUBER) && i < host->in_count[0];
-	     i++) /* where |x − t|, or its second derivative, jumps */
+	     i++) /* |x − t|, or its second derivative, jumps there */
 		if (fabs(fabs((double)host->in[0][i] - (double)host->targets[i]) - (c->u.mse.fn == SL_MSE_HUBER)) <
 		    margin)
 			host->targets[i] += 4 * (float)margin;

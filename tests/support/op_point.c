@@ -12,13 +12,13 @@ static struct sl_shape input_of(const struct op_point *p)
 	case 1:
 		return sl_shape3(s[N], s[H], s[C]);
 	case 2:
-		return sl_shape2(s[N] * s[H], s[C]); /* tokens, H of a row */
+		return sl_shape2(s[N] * s[H], s[C]); /* tokens; H per row */
 	default:
 		return sl_shape1(s[N] * s[H]);
 	}
 }
 
-/* What a graph derives from shapes. */
+/* Sets what a graph would derive from shapes. */
 static void derive(struct sl_op *op, const struct op_point *p)
 {
 	const int64_t *s = p->size;

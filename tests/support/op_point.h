@@ -1,10 +1,10 @@
-/* An op as a plan would have it, of a few numbers that a search can change. */
+/* An op as a plan would describe it, parameterized by a few numbers that a search can change. */
 #ifndef SL_TESTS_OP_POINT_H
 #define SL_TESTS_OP_POINT_H
 
 #include "common/graph/op.h"
 
-enum { SIZES = 9 /* of what attributes do not say */, MOST_ATTR = 16 };
+enum { SIZES = 9 /* dimensions that no attribute determines */, MOST_ATTR = 16 };
 enum { N, H, W, C, OUT, KH, KW, FORM, FLAGS };
 
 struct op_point {
@@ -13,7 +13,7 @@ struct op_point {
 	double attr[MOST_ATTR][2]; /* in the order of ops.def */
 };
 
-/* False where shapes and attributes fit no op. */
+/* Returns false if shapes and attributes do not make a valid op. */
 bool op_point_op(const struct op_point *p, struct sl_op *op);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { GUARD_BYTES = 1024, PRINTED_FAILURES = 12 };
 
-/* A quiet NaN as float; two of them are one as double. */
+/* A quiet NaN as a float; two of them make a quiet NaN as a double. */
 static const uint32_t poison_word = 0x7ff8dead;
 
 void op_log_fail(struct op_log *log, const char *fmt, ...)
@@ -44,7 +44,7 @@ void op_area_open(struct op_area *a, struct sl_backend *be, size_t bytes, const 
 		return;
 	}
 	a->device = device;
-	/* guards differ from place to place, so that a copied or shifted guard shows */
+	/* No two places of a guard are alike, so that a copied or shifted guard is noticed. */
 	for (size_t i = 0; i < GUARD_BYTES; i++) {
 		a->want[i] = (unsigned char)(i * 151 + 7);
 		a->want[GUARD_BYTES + bytes + i] = (unsigned char)(i * 113 + 91);
@@ -118,7 +118,7 @@ static enum sl_dtype type_of(const struct op_rig *rig)
 	return sl_precision_dtype(rig->op.precision);
 }
 
-/* Sets an area of activations, as the op's precision stores them; NULL: NaNs. */
+/* Sets an area of activations, stored as the op's precision stores them; NULL: NaNs. */
 static void set_values(struct op_rig *rig, struct op_area *a, const float *values)
 {
 	const enum sl_dtype type = type_of(rig);
@@ -186,7 +186,7 @@ void op_rig_close(struct op_rig *rig)
 	*rig = (struct op_rig){0};
 }
 
-/* What comes in: ids are whole numbers. */
+/* Opens an input; ids are integers. */
 static void open_input(struct op_rig *rig, struct op_area *a, int64_t count, const float *values)
 {
 	int32_t *id;
@@ -202,7 +202,7 @@ static void open_input(struct op_rig *rig, struct op_area *a, int64_t count, con
 	free(id);
 }
 
-/* Where each row is of three tokens, the last one of what is left: of an op whose values are counted by token. */
+/* For an op that counts values by token: rows of three tokens, the last one with the rest. */
 static void open_threes(struct op_rig *rig, struct op_chunk *chunk)
 {
 	const int64_t tokens = chunk->rows, rows = (tokens + 2) / 3;
@@ -215,7 +215,7 @@ static void open_threes(struct op_rig *rig, struct op_chunk *chunk)
 	chunk->call.dims = (struct sl_dims){.rows = rows, .tokens = tokens, .begin = op_area_data(&chunk->begin)};
 }
 
-/* Rows of an op that looks at their tokens: S each on average, and no two neighbours alike. */
+/* For an op that looks at the tokens of rows: S on average, with neighbours of different lengths. */
 static void open_tokens(struct op_rig *rig, struct op_chunk *chunk)
 {
 	const int64_t rows = chunk->rows, s = rig->c->h;
@@ -228,7 +228,7 @@ static void open_tokens(struct op_rig *rig, struct op_chunk *chunk)
 	chunk->call.dims = (struct sl_dims){.rows = rows, .tokens = rows * s, .begin = op_area_data(&chunk->begin)};
 }
 
-/* One token chosen of each S of them. */
+/* Chooses one token of every S. */
 static void open_chosen(struct op_rig *rig, struct op_chunk *chunk)
 {
 	const int64_t rows = chunk->rows, s = rig->c->h;
@@ -310,7 +310,7 @@ static void post(void *arg)
 	sem_post(arg);
 }
 
-/* Waits until what was queued is done, as the executor would. */
+/* Waits until the queued work is done, as the executor would. */
 static bool settle(struct op_rig *rig, const char *what, enum sl_err err)
 {
 	sem_t done;
@@ -326,7 +326,7 @@ static bool settle(struct op_rig *rig, const char *what, enum sl_err err)
 	return !err;
 }
 
-/* What no call but commit may change. */
+/* Checks what only commit may change. */
 static void check_read_only(struct op_rig *rig, struct op_chunk *chunk, const char *after)
 {
 	char what[64], number[24];
@@ -354,7 +354,7 @@ static struct sl_tensor tensor_of(struct op_rig *rig, const struct sl_shape *sha
 		.dtype = type_of(rig), .shape = sl_shape_rows(*shape, rows), .data = data, .be = rig->be};
 }
 
-/* A loss goes to the host: it has no output tensor. */
+/* A loss goes to the host, so the op has no output tensor. */
 static struct sl_tensor output_of(struct op_rig *rig, struct op_chunk *chunk, const struct op_area *area)
 {
 	if (sl_op_is_loss(rig->op.kind))

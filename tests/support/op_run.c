@@ -7,7 +7,7 @@
 
 #include "tests/support/half.h"
 
-/* Nearer than this to a kink, a float backend may land on its other side. */
+/* Closer than this to a kink, a float backend may land on its other side. */
 static const double kink_margin = 1e-3;
 
 static double largest(const float *v, int64_t count)
@@ -65,7 +65,8 @@ static double dout_size(const struct op_host *host)
 	return sqrt(square / (double)host->out_count);
 }
 
-/* The terms of a norm's din are about γ / sqrt(var + eps) · dout; those of xent's are loss_scale. */
+/* The magnitude of the terms that din is summed from: about γ / sqrt(var + eps) · dout for a norm,
+ * loss_scale for xent. */
 static double din_scale(const struct op_case *c, const struct op_host *host, const struct op_host_params *p,
 			const struct op_chunk *chunk)
 {
@@ -73,19 +74,21 @@ static double din_scale(const struct op_case *c, const struct op_host *host, con
 		return chunk->call.loss_scale;
 	if (sl_op_is_norm(c->kind) && c->c <= 2)
 		return norm_gain(c, host, p) * dout_size(host);
-	if (c->kind == SL_OP_GELU || c->kind == SL_OP_SILU || c->kind == SL_OP_TANH) /* as Φ(x) + x·φ(x) at -0.75 */
+	if (c->kind == SL_OP_GELU || c->kind == SL_OP_SILU || c->kind == SL_OP_TANH) /* as Φ(x) + x·φ(x) at -0.75,
+										      * where its terms cancel */
 		return dout_size(host) / 2;
 	return c->kind == SL_OP_BATCHNORM ? batchnorm_gain(c, host, p) * dout_size(host) : 0;
 }
 
-/* Those of batchnorm's parameters are about dout: with one channel nothing else says how large they were. */
+/* The terms of batchnorm's parameter gradients are about dout; with one channel, no other value
+ * shows how large they are. */
 static double grad_scale(const struct op_case *c, const struct op_host *host)
 {
 	return c->kind == SL_OP_BATCHNORM ? dout_size(host) : 0;
 }
 
-/* One value per channel: x − mean is 0, and cancels at 1 / sqrt(eps) where a backend computes x·a + b, as torch does.
- */
+/* With one value per channel, x − mean is 0. A backend that computes x·a + b, as torch does,
+ * cancels terms of size 1 / sqrt(eps) there. */
 static double out_scale(const struct op_case *c, const struct op_host *host, const struct op_host_params *p)
 {
 	if (c->kind != SL_OP_BATCHNORM || c->eval || host->in_count[0] > c->c)
@@ -106,7 +109,7 @@ static void keep(struct op_result *r, const char *name, int index, struct op_are
 	half_load(stored, part->v, data, part->count);
 }
 
-/* A rig, its chunks and their data: what one run holds. */
+/* What one run holds: a rig, its chunks and their data. */
 struct run {
 	struct op_rig rig;
 	struct op_chunk chunk[OP_MAX_CHUNKS];
@@ -156,7 +159,7 @@ static void keep_all(struct op_result *r, struct run *run, const struct op_case 
 	}
 }
 
-/* Of the parameters those that are multiplied. */
+/* Rounds the inputs, and those parameters that are multiplied. */
 static void round_all(struct run *run, const struct sl_op *op, int chunks, enum sl_precision p)
 {
 	for (int k = 0; k < chunks; k++) {
@@ -227,7 +230,7 @@ void op_result_free(struct op_result *r)
 	*r = (struct op_result){0};
 }
 
-/* A NaN that is wanted; then nothing can be said of the size of the error. */
+/* The reference has a NaN here, so no error can be computed. */
 static bool both_nan(float got, float want)
 {
 	return isnan(got) && isnan(want);
@@ -237,7 +240,7 @@ static void compare(const char *name, enum sl_dtype stored, const float *got, co
 		    double scale, struct op_log *log)
 {
 	const double low = stored == SL_BF16 ? OP_TOL_BF16 : stored == SL_F16 ? OP_TOL_FP16 : 0;
-	/* of a handful, each may be off by the most */
+	/* of few elements, each may have the largest error */
 	const double tol_norm = low > 0 ? (count < 64 ? low : low / 2) : OP_TOL_NORM,
 		     tol_element = low > 0 ? low : OP_TOL_ELEMENT;
 	double square_want = 0, square_error = 0, size;
@@ -252,7 +255,7 @@ static void compare(const char *name, enum sl_dtype stored, const float *got, co
 	for (int64_t i = 0; i < count; i++) {
 		double error = fabs((double)got[i] - want[i]);
 
-		/* negated: a NaN is out of tolerance */
+		/* negated, so that a NaN is out of tolerance */
 		if (!both_nan(got[i], want[i]) && !(error <= tol_element * (fabs((double)want[i]) + size))) {
 			op_log_fail(log, "%s: element %lld of %lld is %.9g, not %.9g (size %.3g)", name, (long long)i,
 				    (long long)count, (double)got[i], (double)want[i], size);
@@ -279,7 +282,7 @@ void op_result_compare(const struct op_result *got, const struct op_result *want
 		compare(want->part[i].name, got->part[i].stored, got->part[i].v, want->part[i].v, want->part[i].count,
 			want->part[i].scale, log);
 	for (int k = 0; want->has_loss && k < OP_MAX_CHUNKS; k++) {
-		/* the terms are near 1 a row, however close to 0 their sum */
+		/* each row's term is near 1, however close to 0 the sum is */
 		double size = fabs(want->loss[k]) + 0.1 * (double)want->rows;
 
 		if (!(fabs(got->loss[k] - want->loss[k]) <= OP_TOL_NORM * size) &&

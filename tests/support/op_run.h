@@ -1,4 +1,4 @@
-/* Runs a case on a backend in one of several ways, keeps everything that came out, and compares two such results. */
+/* Runs a case on a backend in one of several ways, keeps all results, and compares two sets of results. */
 #ifndef SL_TESTS_OP_RUN_H
 #define SL_TESTS_OP_RUN_H
 
@@ -10,19 +10,19 @@
  * (struct op_part). */
 #define OP_TOL_NORM    1e-5
 #define OP_TOL_ELEMENT 2e-5
-/* What is stored in 16 bits: of a unit in the last place, 2^-8 and 2^-11 of a value, half is lost where it is stored;
- * twice where it is added to what was, or to a bias. */
+/* Tolerances for values stored in 16 bits, whose units in the last place are 2^-8 and 2^-11 of the
+ * value. A store loses half a unit; a sum with a former value or a bias loses twice as much. */
 #define OP_TOL_BF16 0x1p-7
 #define OP_TOL_FP16 0x1p-10
 
 struct op_run_how {
-	int chunks;     /* all forward, then all backward, then all committed, in order; chunk 1 has a row less */
-	int extra_rows; /* prepared beyond the rows that are used */
+	int chunks;     /* all forward, then all backward, then all committed, in order; chunk 1 has one row less */
+	int extra_rows; /* rows prepared beyond those used */
 	bool backward;
-	bool commit; /* of cases that train */
+	bool commit; /* for cases that train */
 	enum op_din din;
-	unsigned frozen; /* parameters 1 << i have no gradient, and no such part in the result has a count */
-	/* What goes in is what this precision can hold, and it is computed in it on a backend that has it. */
+	unsigned frozen; /* bit i: parameter i has no gradient, and its part in the result has count 0 */
+	/* Inputs are rounded to this precision; a backend that supports it also computes in it. */
 	enum sl_precision precision;
 };
 
@@ -30,8 +30,8 @@ struct op_part {
 	char name[24]; /* "out[0]" of chunk 0, "grad[1]" of parameter 1 */
 	float *v;      /* owned */
 	int64_t count;
-	enum sl_dtype stored; /* as it was in the backend's memory */
-	double scale;         /* of terms that cancel in it; 0: its own values say how large it is */
+	enum sl_dtype stored; /* the type that it had in the backend's memory */
+	double scale;         /* magnitude of terms that cancel in it; 0: use its own values */
 };
 
 enum { OP_MAX_PART = 24, OP_MAX_CHUNKS = 2 };
@@ -45,20 +45,21 @@ struct op_result {
 	int64_t correct[OP_MAX_CHUNKS];
 };
 
-/* False where a call failed or a guard was hit (logged). Free with op_result_free in any case. */
+/* Returns false if a call failed or a guard was overwritten (logged). Call op_result_free in any case. */
 bool op_run(struct op_result *r, struct sl_backend *be, const struct op_case *c, uint64_t seed,
 	    const struct op_run_how *how, struct op_log *log);
 void op_result_free(struct op_result *r);
 
-/* Logs the first element of every part that is out of tolerance. */
+/* Logs, for every part out of tolerance, its first such element. */
 void op_result_compare(const struct op_result *got, const struct op_result *want, struct op_log *log);
-/* Logs every part that differs in a single bit. */
+/* Logs every part that is not bit-identical. */
 void op_result_compare_bits(const struct op_result *got, const struct op_result *want, const char *whose,
 			    struct op_log *log);
 void op_compare(const char *name, const float *got, const float *want, int64_t count, double scale, struct op_log *log);
 
-/* Sets dout to 0 where an output lies within `margin` of a kink (relu, relu6; with_input: also of ACT and of a maxpool
- * window whose two largest are as close): there, rounding or a finite step would decide on the gradient. */
+/* Sets dout to 0 where an output lies within `margin` of a kink of relu or relu6, because rounding
+ * or a finite step would decide the gradient there. with_input: also for ACT, and for a maxpool
+ * window whose two largest values are that close. */
 void op_avoid_kinks(struct op_host *host, const struct op_case *c, const struct sl_op *op,
 		    const struct op_host_params *params, double margin, bool with_input);
 

@@ -32,7 +32,7 @@ struct state {
 	int n;
 };
 
-/* The ranges begin `shift` floats into their areas: kernels that load several at once find them unaligned. */
+/* The ranges begin `shift` floats into their areas, so that vector loads are unaligned. */
 static float *at(const struct state *s, int i, int shift)
 {
 	return i < s->n ? (float *)op_area_data(&s->area[i]) + shift : NULL;
@@ -81,7 +81,7 @@ static void run(struct state *s, struct sl_backend *be, const struct setting *se
 		op_area_set(&s->area[1], data.grad_start[0], log);
 		op_host_params_free(&data);
 		step(s, be, setting, t, count, shift, log);
-		op_area_read(&s->area[1], "gradient", log); /* is as it was */
+		op_area_read(&s->area[1], "gradient", log); /* checks that the gradient is unchanged */
 	}
 }
 
@@ -119,11 +119,12 @@ void op_update_compare(struct sl_backend *got_on, struct sl_backend *want_on, bo
 			}
 }
 
-/* Two steps. SGD(lr=0.5, momentum=0.5, weight_decay=0.25) of w = 2, g = 1. Without Nesterov: g = 1 + 0.25·2 = 1.5,
- * m = 1.5, w = 2 − 0.75 = 1.25; g = 1 + 0.3125, m = 0.75 + 1.3125 = 2.0625, w = 0.21875. With: w = 2 − 0.5·(1.5 + 0.75)
- * = 0.875; g = 1.21875, m = 1.96875, w = 0.875 − 0.5·2.203125.
- * Adam(lr=0.5, betas=(0.5, 0.75), eps=1): where g stays 1, its corrected moments are 1, and w falls by 0.5·1/(1 + 1) =
- * 0.25 a step. With weight_decay=0.25 g is 1 − 0.25·w to start with. AdamW: w = 2·0.875 − 0.25 = 1.5, then 1.0625. */
+/* Two steps. SGD(lr=0.5, momentum=0.5, weight_decay=0.25) of w = 2, g = 1.
+ * Without Nesterov: g = 1 + 0.25·2 = 1.5, m = 1.5, w = 2 − 0.75 = 1.25; then g = 1 + 0.3125, m = 0.75 + 1.3125 =
+ * 2.0625, w = 0.21875.
+ * With Nesterov: w = 2 − 0.5·(1.5 + 0.75) = 0.875; then g = 1.21875, m = 1.96875, w = 0.875 − 0.5·2.203125.
+ * Adam(lr=0.5, betas=(0.5, 0.75), eps=1): while g stays 1, its corrected moments are 1, and w falls by 0.5·1/(1 + 1) =
+ * 0.25 a step. With weight_decay=0.25, g begins at 1 − 0.25·w. AdamW: w = 2·0.875 − 0.25 = 1.5, then 1.0625. */
 static const struct by_hand {
 	struct setting setting;
 	float grad[2], want;

@@ -1,12 +1,12 @@
-/* Optimizers of a backend over ranges of weights, some steps of each setting in a list. */
+/* Tests a backend's optimizers on ranges of weights: some steps for each setting in a list. */
 #ifndef SL_TESTS_OP_UPDATE_H
 #define SL_TESTS_OP_UPDATE_H
 
 #include "tests/support/op_rig.h"
 
-/* Weights and moments of `got` against those of `want`: within the tolerances of op_run.h, or bit for bit. */
+/* Compares weights and moments of `got` with those of `want`: within the tolerances of op_run.h, or bit for bit. */
 void op_update_compare(struct sl_backend *got, struct sl_backend *want, bool bits, struct op_log *log);
-/* The formulas of one weight, whose values are known. */
+/* Checks one weight's updates against values computed by hand. */
 void op_update_by_hand(struct sl_backend *be, struct op_log *log);
 
 #endif

@@ -1,5 +1,5 @@
-/* A queue of a client's on a loop, and the server that takes what comes: of each part its place, of each frame its
- * kind. */
+/* A client's send queue on a loop, and a server that stores each part at its offset and logs the
+ * kind of each frame. */
 #ifndef SL_TESTS_OUTQ_RIG_H
 #define SL_TESTS_OUTQ_RIG_H
 
@@ -31,9 +31,9 @@ struct rig {
 	uint8_t got[4][RUN];
 	uint64_t bytes;
 	int parts[4];       /* by chunk */
-	int log[LOG], logs; /* chunk of each part, -1 - kind of control frames */
+	int log[LOG], logs; /* log: the chunk of a part, or -1 - kind of another frame */
 	bool give_credit;
-	uint64_t beats_ms; /* what the heartbeats said, summed */
+	uint64_t beats_ms; /* sum of sent_ms of the heartbeats received */
 	uint64_t stop_at_bytes;
 	int stop_at_logs;
 	/* sending */

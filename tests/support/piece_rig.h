@@ -1,6 +1,6 @@
-/* A job of a worker, such as a codec's, beside a rival of another share that wants the worker at all times: seconds
- * that the job had, and the longest that the rival had to wait beyond a job's slice. Where other processes have the
- * processor meanwhile, their part of the time is taken off the wait. For benchmarks and tests. */
+/* Runs a job, such as a codec's, on a worker beside a rival of another share that always has a job waiting.
+ * Measures the job's seconds, and the longest time that the rival waited beyond a job's slice. The wait is
+ * scaled down by the processor time that other processes took meanwhile. For benchmarks and tests. */
 #ifndef SL_TESTS_PIECE_RIG_H
 #define SL_TESTS_PIECE_RIG_H
 
@@ -17,7 +17,7 @@
 struct piece_task {
 	struct sl_job job; /* first */
 	struct sl_codec *codec;
-	struct sl_tensor x; /* encoded, or decoded to */
+	struct sl_tensor x; /* the input of an encode, the output of a decode */
 	struct sl_buf *payload;
 	bool decodes;
 	enum sl_err err;
@@ -36,7 +36,7 @@ static inline void piece_run(struct sl_job *job)
 		t->err = sl_codec_encode(t->codec, &call, &t->x, t->payload);
 }
 
-/* ---- beside it */
+/* ---- the rival */
 
 struct piece_rival {
 	struct sl_job job; /* first */
@@ -75,7 +75,8 @@ static inline double piece_cpu_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* `run` is the job's; the rest is set here. */
+/* The caller sets job->run; this function sets done and share. Returns the job's seconds; *piece_s
+ * is the rival's wait. */
 static inline double piece_measure_job(struct sl_job *job, double *piece_s)
 {
 	struct sl_share shares[2] = {{0}};

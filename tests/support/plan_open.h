@@ -1,10 +1,10 @@
-/* A plan of a network in three parts, in one call. */
+/* Opens a plan of a network in three parts in one call. */
 #ifndef SL_TESTS_PLAN_OPEN_H
 #define SL_TESTS_PLAN_OPEN_H
 
 #include "client/model/split.h"
 
-/* With spec->plan as it is. */
+/* Uses spec->plan as it is. */
 static inline SL_MUST_CHECK enum sl_err plan_open(struct sl_plan **out, const struct sl_split_spec *spec,
 						  struct sl_fail *fail)
 {

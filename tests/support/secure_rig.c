@@ -161,7 +161,6 @@ enum sl_err secure_say(struct secure_end *e, sl_peer peer, size_t len)
 	return sl_transport_send(e->transport, peer, (struct sl_bytes){(const uint8_t *)"hello", 5}, &payload);
 }
 
-/* There and back. */
 void secure_ping(struct secure_end *e, int limit_ms)
 {
 	uint64_t end_ms = sl_now_ms() + (uint64_t)limit_ms;
@@ -188,5 +187,5 @@ void secure_expect_refusal(struct secure_end *e, const char *first, const struct
 		assert_non_null(strstr(e->refusal.text, print));
 	}
 	assert_int_equal(e->messages, 0);
-	assert_int_equal(e->lost, 0); /* it never stood */
+	assert_int_equal(e->lost, 0); /* it was never connected */
 }

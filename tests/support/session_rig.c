@@ -95,7 +95,7 @@ static void deliver(struct rig *rig, enum rig_who to, const struct sl_frame *fra
 	side->inbox[(side->in.first + side->in.count++) % RIG_INBOX] = *frame;
 }
 
-/* Where chunks are a whole pass's, those of a kind come in order, none twice. */
+/* Appends a chunk. Unless calls are free, chunks of one kind come in order and none comes twice. */
 static void add(const struct rig_side *side, struct rig_fifo *f, int chunk)
 {
 	const int last = (f->first + f->count + SL_SESSION_MAX_CHUNKS - 1) % SL_SESSION_MAX_CHUNKS;
@@ -192,7 +192,7 @@ static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, co
 	case SL_ACTION_GIVEN:
 		side->given++;
 		break;
-	case SL_ACTION_ASKED: /* nobody else has to come to an end */
+	case SL_ACTION_ASKED: /* no other member has to finish first */
 		assert_int_equal(rig_event(rig, who, &(struct sl_event){.kind = SL_EV_GIVE}), SL_OK);
 		break;
 	case SL_ACTION_READY:
@@ -289,7 +289,7 @@ static bool finish_task(struct rig *rig, enum rig_who who, enum sl_task task)
 
 	if (!f->count)
 		return false;
-	/* the worker runs it behind everything that was queued before */
+	/* the worker runs it after everything that was queued before */
 	for (int other = 0; task == SL_TASK_ABANDON && other < SL_TASK_COUNT; other++)
 		if (other != SL_TASK_ABANDON && side->task[other].count)
 			return false;
@@ -303,7 +303,7 @@ static bool finish_task(struct rig *rig, enum rig_who who, enum sl_task task)
 	return true;
 }
 
-/* Weights go before all else, as the port's priorities have it. */
+/* Weights have the highest priority, as in the port. */
 static bool send_part(struct rig *rig, enum rig_who who, enum sl_part_what what)
 {
 	struct rig_side *side = &rig->side[who];

@@ -37,7 +37,7 @@ void small_net_open(struct small_net *n, const struct small_net_how *how)
 			fail_msg("%s", fail.text);
 		sl_weights_pack(&w, s, range);
 		assert_int_equal(sl_exec_set_weights(n->exec[which], range), SL_OK);
-		/* and as a server makes them, without the other segments */
+		/* a server initializes its segment alone and must get the same values */
 		alone = malloc((size_t)s->weight_count * sizeof *alone);
 		sl_weights_init_range(s, 3, alone);
 		assert_memory_equal(range, alone, (size_t)s->weight_count * sizeof *range);

@@ -8,11 +8,11 @@ enum { SMALL_BATCH = 8, SMALL_IMAGE = 32, SMALL_CLASSES = 10 };
 
 /* Fails the test where the plan cannot be opened. */
 struct sl_plan *small_plan_open(const char *partition, int chunks);
-/* With that optimizer, and layers at the head's end. */
+/* The same with that optimizer, and layers inserted at the head's end. */
 struct sl_plan *small_plan_open_as(const char *partition, int chunks, const struct sl_optimizer *optimizer,
 				   const char *insert_head);
 
-/* The same with parameters that do not learn; NULL: none. */
+/* The same with frozen parameters; NULL: none. */
 struct sl_plan *small_plan_open_freezing(const char *partition, int chunks, const struct sl_optimizer *optimizer,
 					 const char *insert_head, const struct sl_conf_list *freeze);
 

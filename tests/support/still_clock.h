@@ -1,7 +1,7 @@
-/* A monotonic clock that stands still, and goes on when the test says so. It is the whole process's: libuv's timers ask
- * it, too. What happens while it stands happens at once, however busy the machine is, and what is to happen after a
- * time does so at that moment. A header: a test that includes it, in one file, has another clock_gettime than libc's.
- * Any thread. */
+/* A monotonic clock that the test stops and advances, for the whole process: libuv's timers read
+ * it, too. While it stands, no time passes, however busy the machine is; a timer expires exactly
+ * when the test advances the clock to it. The test program includes this header in one file, where
+ * it replaces libc's clock_gettime. Any thread. */
 #ifndef SL_TESTS_STILL_CLOCK_H
 #define SL_TESTS_STILL_CLOCK_H
 
@@ -13,7 +13,8 @@
 
 enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
 
-/* ns: since the clock's beginning, where it stands; 0: it runs. ahead_ns: of the system's clock, where it runs. */
+/* still_clock_ns: the reading of the stopped clock; 0: it runs. still_clock_ahead_ns: how far it is
+ * ahead of the system's clock when it runs. */
 static _Atomic int64_t still_clock_ns, still_clock_ahead_ns;
 
 int clock_gettime(clockid_t id, struct timespec *now)
@@ -42,13 +43,13 @@ static inline void still_clock_stop(void)
 	atomic_store(&still_clock_ns, still_clock_now_ns());
 }
 
-/* It stands, so many ms later. A loop that sleeps sees it when something wakes it. */
+/* Advances the stopped clock by `ms`. A sleeping loop notices only when something wakes it. */
 static inline void still_clock_go_on(int ms)
 {
 	atomic_fetch_add(&still_clock_ns, (int64_t)ms * NS_PER_MS);
 }
 
-/* It runs from where it stood: never backwards. */
+/* Lets the clock run on from where it stopped; it never goes backwards. */
 static inline void still_clock_start(void)
 {
 	int64_t stood_ns = atomic_exchange(&still_clock_ns, 0);

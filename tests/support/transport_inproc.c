@@ -1,4 +1,4 @@
-/* Both ends in one process, on one loop or on two loops of two threads. One lock for everything: this is for tests. */
+/* Both ends are in one process, on one loop or on two loops in two threads. One lock guards everything. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,16 +21,16 @@ struct queue {
 	struct message *head, **tail;
 	int count;
 	struct message *held;
-	bool sender_waits; /* told BUSY */
+	bool sender_waits; /* its send returned BUSY */
 };
 
-/* A connection. `to[SERVER]` is what the client sent. */
+/* A connection. `to[SERVER]` holds what the client sent. */
 struct channel {
 	struct channel *next[2]; /* in the list of each end */
 	struct inproc *end[2];   /* NULL: closed */
 	struct queue to[2];
-	sl_peer peer;              /* the server's number for the client; 0: forgotten */
-	bool writable[2], lost[2]; /* news for an end */
+	sl_peer peer;              /* the server's number for the client; 0: the server forgot it */
+	bool writable[2], lost[2]; /* events to report to an end */
 };
 
 struct inproc {
@@ -56,7 +56,7 @@ static struct inproc *bound_list;
 static void lock_init(void)
 {
 	if (uv_mutex_init(&lock))
-		abort(); /* libuv knows no reason for it */
+		abort(); /* this fails only for lack of memory */
 }
 
 static void message_free(struct message *m)
@@ -117,7 +117,7 @@ static struct channel *channel_of(struct inproc *t, sl_peer peer)
 	return NULL;
 }
 
-/* Enqueues what `fault` makes of the message. NOMEM: nothing happened. */
+/* Enqueues the message, changed by `fault`. NOMEM: nothing was enqueued. */
 static enum sl_err put_with_fault(struct queue *q, enum sl_fault fault, struct sl_bytes header,
 				  const struct sl_payload *payload)
 {
@@ -126,7 +126,7 @@ static enum sl_err put_with_fault(struct queue *q, enum sl_fault fault, struct s
 	struct message *twin = m && fault == SL_FAULT_DUPLICATE ? message_of(header, payload, true) : NULL;
 
 	if (!m || (fault == SL_FAULT_DUPLICATE && !twin)) {
-		free(m); /* the payload is still the caller's */
+		free(m); /* the caller still owns the payload */
 		return SL_ERR_NOMEM;
 	}
 	if (fault == SL_FAULT_CORRUPT)
@@ -179,14 +179,14 @@ static enum sl_err inproc_send(struct sl_transport *transport, sl_peer peer, str
 
 /* ---- delivering */
 
-/* What one turn found for one channel; taken under the lock, told without it. */
+/* The events that one turn found on one channel. They are taken under the lock and reported without it. */
 struct news {
 	sl_peer peer;
 	bool lost, writable;
 	struct message *message;
 };
 
-/* The first channel with news; false: none. */
+/* Takes the events of the first channel that has some; false: there are none. */
 static bool take_news(struct inproc *t, struct news *out)
 {
 	for (struct channel *c = t->channels; c; c = c->next[t->side]) {
@@ -210,7 +210,7 @@ static bool take_news(struct inproc *t, struct news *out)
 				sl_async_wake(c->end[!t->side]->async);
 			}
 		} else if (c->lost[t->side]) {
-			c->lost[t->side] = false; /* after all that had been sent before */
+			c->lost[t->side] = false; /* after everything that was sent before */
 			out->lost = true;
 		}
 		return true;
@@ -281,7 +281,7 @@ static void unlink_bound(struct inproc *t)
 static void leave(struct channel *c, int side)
 {
 	queue_drop(&c->to[side]);
-	message_free(c->to[!side].held); /* what this end held back is not sent any more */
+	message_free(c->to[!side].held); /* a message held by this end is never sent */
 	c->to[!side].held = NULL;
 	c->end[side] = NULL;
 	if (!c->end[!side]) {
@@ -297,7 +297,7 @@ static void inproc_close(struct sl_transport *transport, int linger_ms)
 {
 	struct inproc *t = (struct inproc *)transport;
 
-	(void)linger_ms; /* what was sent is in the other end's queue already */
+	(void)linger_ms; /* everything sent is in the other end's queue already */
 	uv_mutex_lock(&lock);
 	unlink_bound(t);
 	while (t->channels) {
@@ -350,7 +350,7 @@ void sl_inproc_faults(struct sl_transport *transport,
 	uv_mutex_unlock(&lock);
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static enum sl_err join(struct inproc *t, struct sl_fail *fail)
 {
 	struct inproc *server = bound_at(t->endpoint);

@@ -1,4 +1,4 @@
-/* Tensors of whole numbers, which the product does not read: I64, I32 and U8. */
+/* Reads tensors of integers (I64, I32, U8), which the product does not need. */
 #ifndef SL_TESTS_WHOLE_H
 #define SL_TESTS_WHOLE_H
 
@@ -6,13 +6,13 @@
 
 #include "common/weights/safetensors.h"
 
-/* out: [count]. DATA: another dtype. */
+/* out: [count]. Returns DATA for another dtype. */
 static inline enum sl_err whole_read(const struct sl_st_file *file, const struct sl_st_tensor *t, int64_t *out,
 				     struct sl_fail *fail)
 {
 	const bool bytes = strcmp(t->dtype, "U8") == 0, narrow = strcmp(t->dtype, "I32") == 0;
 	const size_t n = (size_t)t->count;
-	/* At the end of `out`, so that widening from the front overwrites only what has been read. */
+	/* The raw bytes go to the end of `out`, so that widening from the front overwrites only what has been read. */
 	char *from = (char *)(out + n) - t->bytes;
 	enum sl_err err;
 

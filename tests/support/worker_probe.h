@@ -1,4 +1,5 @@
-/* Jobs of a worker that note in which order they ran and were delivered; one that waits at a gate, one that is held. */
+/* Jobs that record in which order they ran and were delivered; one that blocks its worker at a
+ * gate; one that is held. */
 #ifndef SL_TESTS_WORKER_PROBE_H
 #define SL_TESTS_WORKER_PROBE_H
 
@@ -80,7 +81,7 @@ static inline struct probe probe(int id, int priority)
 	return (struct probe){.job = {.run = probe_run, .done = probe_done, .priority = priority}, .id = id};
 }
 
-/* Holds the worker inside a job until gate_open is posted. */
+/* Blocks the worker inside a job until gate_open is posted. */
 static inline void post_gate(struct sl_worker *w, struct probe *gate)
 {
 	*gate = probe(0, 0);
@@ -97,7 +98,7 @@ static inline void drain_until(struct sl_worker *w, int count)
 	}
 }
 
-/* Its first run holds it, its second is that of any probe. `entered` is posted behind the first. */
+/* A job that holds itself on its first run and posts `entered`; its second run is that of any probe. */
 struct held {
 	struct probe p; /* first */
 	struct sl_worker *worker;

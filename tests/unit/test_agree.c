@@ -1,5 +1,6 @@
-/* The agreement and its text: what is said is read, in one spelling alone; what is out of bounds is refused by its key;
- * and where two agreements differ, the first key says so. */
+/* The agreement and its text. A text that was written is read back, and each
+ * agreement has exactly one spelling. A value out of bounds is refused by the name
+ * of its key. Where two agreements differ, the first differing key is named. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@ static struct sl_agreed other_than_default(void)
 	a.seed = INT64_C(1) << 53;
 	a.precision = SL_CONF_BF16;
 	a.optimizer.kind = SL_CONF_ADAMW;
-	a.optimizer.beta1 = 0.1 + 0.2; /* 17 digits */
+	a.optimizer.beta1 = 0.1 + 0.2; /* needs 17 digits */
 	a.optimizer.weight_decay = 1e-4;
 	strcpy(a.codec[0], "quant:8");
 	strcpy(a.codec[2], "topk:0.1|f16");
@@ -41,7 +42,7 @@ static void the_text_is_the_rows_that_are_no_default(void **state)
 	assert_int_equal(sl_agreed_write(&a, text), strlen(plain));
 	assert_string_equal(text, plain);
 	a = other_than_default();
-	a.optimizer.momentum = 0.5; /* of sgd: idle, and not said */
+	a.optimizer.momentum = 0.5; /* sgd's key; adamw does not use it, so it is not written */
 	sl_agreed_write(&a, text);
 	assert_string_equal(text, "agree 1\n"
 				  "train.batch = 64\n"
@@ -59,7 +60,7 @@ static void the_text_is_the_rows_that_are_no_default(void **state)
 	assert_string_equal(again, text);
 }
 
-/* An agreement of before says nothing of heads and tails, and means what it meant. */
+/* An agreement from a version before share.ends has no such key. It still means private heads and tails. */
 static void heads_and_tails_are_private_unless_it_says_so(void **state)
 {
 	static const char old[] = "agree 1\ntrain.batch = 64\ntrain.chunks = 4\nshare.group = g\n";
@@ -137,15 +138,15 @@ static void there_is_one_spelling(void **state)
 	static const char *const bad[] = {
 		"agree 1\ntrain.chunks = 4\ntrain.batch = 64\n",                   /* order */
 		"agree 1\ntrain.batch = 64\ntrain.batch = 64\ntrain.chunks = 4\n", /* twice */
-		"agree 1\ntrain.batch = 64\n",                                     /* chunks are always said */
+		"agree 1\ntrain.batch = 64\n",                                     /* train.chunks is required */
 		"agree 1\ntrain.batch = 064\ntrain.chunks = 4\n",                  /* leading zero */
-		"agree 1\ntrain.batch = +64\ntrain.chunks = 4\n",                  /* sign */
-		"agree 1\ntrain.batch = 64\ntrain.chunks = 4\ntrain.seed = 0\n",   /* a default */
+		"agree 1\ntrain.batch = +64\ntrain.chunks = 4\n",                  /* a sign */
+		"agree 1\ntrain.batch = 64\ntrain.chunks = 4\ntrain.seed = 0\n",   /* a default, written out */
 		"agree 1\ntrain.batch = 64\ntrain.chunks = 4\ntrain.optimizer.momentum = 0.50\n",
-		"agree 1\ntrain.batch = 64\ntrain.chunks = 4\ntrain.optimizer.beta1 = 0.5\n", /* of adam */
+		"agree 1\ntrain.batch = 64\ntrain.chunks = 4\ntrain.optimizer.beta1 = 0.5\n", /* not a key of sgd */
 		"agree 1\ntrain.batch = 64 \ntrain.chunks = 4\n",
 		"agree 1\n\ntrain.batch = 64\ntrain.chunks = 4\n",
-		"agree 1\ntrain.batch = 64\ntrain.chunks = 4", /* no end */
+		"agree 1\ntrain.batch = 64\ntrain.chunks = 4", /* the last line is not terminated */
 		"agree 2\ntrain.batch = 64\ntrain.chunks = 4\n",
 		"agree 1",
 		"",
@@ -183,7 +184,7 @@ static void the_first_key_that_differs_is_named(void **state)
 	assert_int_equal(sl_agreed_same("agree", 5, &is, &fail), SL_ERR_DATA);
 }
 
-/* ---- with the network, as a Hello carries it */
+/* ---- the agreement with its network, as the payload of a Hello */
 
 static struct asked good(void)
 {
@@ -198,7 +199,7 @@ static struct asked good(void)
 	return a;
 }
 
-/* The caller frees it; a NUL is behind it. */
+/* The payload, terminated with a NUL; *len leaves the NUL out. The caller frees it. */
 static char *said(struct sl_hello *hello, size_t *len)
 {
 	struct asked a = good();

@@ -1,4 +1,4 @@
-/* How many connections may come per second, and the filter that keeps out those that are too many. */
+/* The limit on new connections per second, and the kernel filter that drops the SYNs of addresses above it. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -83,9 +83,9 @@ static void one_address_has_its_budget(void **state)
 	assert_int_equal(shut.n, 1);
 	assert_true(same(shut.address[0], ip4(1)) && !shut.all);
 	assert_int_equal(admitted(a, ip4(2), 10, START_MS), 10);
-	assert_false(sl_arrivals_shut(a, START_MS + 1000, &shut)); /* some of it is back, not half */
+	assert_false(sl_arrivals_shut(a, START_MS + 1000, &shut)); /* not yet half of the budget is back */
 	assert_int_equal(admitted(a, ip4(1), MANY, START_MS + 1000), PER_ADDRESS_S - 1);
-	assert_false(sl_arrivals_shut(a, START_MS + 10000, &shut)); /* those that were too many count */
+	assert_false(sl_arrivals_shut(a, START_MS + 10000, &shut)); /* refused connections use budget, too */
 	assert_int_equal(shut.n, 1);
 	assert_true(sl_arrivals_shut(a, START_MS + HOUR_MS, &shut));
 	assert_int_equal(shut.n, 0);
@@ -100,7 +100,7 @@ static void all_of_them_have_one(void **state)
 	int in = 0;
 
 	(void)state;
-	/* what one address is refused costs the others nothing */
+	/* Connections that are refused by the budget of their address use none of the common budget. */
 	assert_int_equal(admitted(a, ip4(1), MANY, START_MS), ADDRESS_BURST);
 	for (uint32_t i = 2; i < MANY; i++)
 		in += admitted(a, ip4(i), 1, START_MS);
@@ -112,7 +112,7 @@ static void all_of_them_have_one(void **state)
 	sl_arrivals_close(a);
 }
 
-/* Over an hour of ten times as many as there may be, no more than the rate says get in. */
+/* Ten times as many connections as the limit allows, for an hour: no more than the rate are admitted. */
 static void the_rate_holds(void **state)
 {
 	struct sl_arrivals *a = open_arrivals();
@@ -153,7 +153,7 @@ static void more_addresses_than_the_table_holds(void **state)
 	sl_arrivals_close(NULL);
 }
 
-/* ---- the filter */
+/* ---- the SYN filter */
 
 static int listen_at(struct sockaddr_in *at, int domain)
 {
@@ -173,11 +173,12 @@ static int listen_at(struct sockaddr_in *at, int domain)
 	}
 	assert_int_equal(listen(fd, 16), 0);
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&six, &len), 0);
-	at->sin_port = six.sin6_port; /* where the other has it, too */
+	at->sin_port = six.sin6_port; /* both families have the port at the same offset */
 	return fd;
 }
 
-/* Whether a connection from 127.0.0.`host` stands; one whose SYN is dropped would be tried again after a second. */
+/* Whether a connection from 127.0.0.`host` is established
+ * within 100 ms. TCP would repeat a dropped SYN after 1 s. */
 static bool gets_in(const struct sockaddr_in *at, uint32_t host)
 {
 	struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000000 + host)};
@@ -213,7 +214,7 @@ static void who_is_shut_out_does_not_get_in(void **state)
 
 	(void)state;
 	if (!sl_synfilter_set(fd, &shut))
-		skip(); /* a kernel without */
+		skip(); /* this kernel has no such filter */
 	assert_true(gets_in(&at, 1));
 	assert_false(gets_in(&at, 2));
 	assert_true(gets_in(&at, 3));
@@ -235,7 +236,7 @@ static void both_versions_of_ip_are_told_apart(void **state)
 
 	(void)state;
 	if (fd < 0 || !gets_in_by_ip6(&at))
-		skip(); /* no IPv6 here */
+		skip(); /* this machine has no IPv6 */
 	for (int i = 0; i < SL_ARRIVALS_SHUT; i++)
 		shut.address[i] = i % 2 ? ip4(0x7f000002) : ip6("2001:db8:1:2::");
 	if (!sl_synfilter_set(fd, &shut))

@@ -28,7 +28,7 @@ static void fill_image(uint8_t *image, int n)
 		image[i % (n / 3) * 3 + i / (n / 3)] = (uint8_t)(i * 73 + i * i % 19 * 5);
 }
 
-/* out is guarded on both sides: nothing may be written outside it. */
+/* Guard values stand before and behind `out`: the transform must not write outside it. */
 static float *apply(const struct sl_augment *aug, const uint8_t *image, struct sl_augment_draw draw)
 {
 	const struct sl_augment_spec *spec = sl_augment_spec(aug);
@@ -75,7 +75,7 @@ static void agrees_with_pytorch(void **state)
 	}
 }
 
-/* Every window, flipped or not, pixel by pixel from the definition. */
+/* Every crop offset, flipped or not, pixel by pixel from the definition. */
 static void crop_and_flip_are_exact(void **state)
 {
 	enum { H = 5, W = 7, P = 3 };
@@ -104,7 +104,7 @@ static void crop_and_flip_are_exact(void **state)
 	sl_augment_close(aug);
 }
 
-/* The draws are the documented words of Philox; each place is as likely as any other. */
+/* The draws are Philox words as documented, and all crop offsets are equally likely. */
 static void draws_are_a_function(void **state)
 {
 	enum { SAMPLES = 20000, P = 4, PLACES = 2 * P + 1 };

@@ -1,4 +1,4 @@
-/* err, log, buf, arena, folder, wrap. */
+/* Tests of err, log, buf, arena, folder and wrap. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,9 +70,9 @@ static void fail_text_is_one_line(void **state)
 	(void)sl_fail_set(&fail, SL_ERR_DATA,
 			  "a\xc2\x9b"
 			  "2J\xc3\x9c");
-	assert_string_equal(fail.text, "a  2J\xc3\x9c"); /* Ü stays */
+	assert_string_equal(fail.text, "a  2J\xc3\x9c"); /* Ü is kept */
 	(void)sl_fail_set(&fail, SL_ERR_DATA, "\x9b[2J \xc0\x9b \xe2\x80 \xed\xa0\x80 \xf4\x90\x80\x80 \xe2\x80\xa6");
-	assert_string_equal(fail.text, " [2J                \xe2\x80\xa6"); /* no UTF-8, but for the last */
+	assert_string_equal(fail.text, " [2J                \xe2\x80\xa6"); /* only the last one is UTF-8 */
 	(void)sl_fail_set(&fail, SL_ERR_DATA, "a b c d");
 	(void)sl_fail_set(&fail, SL_ERR_CONFIG, "x.yaml: %s", fail.text);
 	assert_string_equal(fail.text, "x.yaml: a b c d");
@@ -120,7 +120,8 @@ static void log_some(void)
 	sl_log(SL_LOG_ERROR, "test-long", "%s", big);
 }
 
-/* As systemd says that stderr is the journal's, or was that of an ancestor. */
+/* Sets JOURNAL_STREAM as systemd does. more = 0: stderr is the
+ * journal's stream; 1: it is another stream, as after a redirection. */
 static void log_with_stream(unsigned long long more)
 {
 	char stream[64];
@@ -174,12 +175,12 @@ static void flood(void)
 	for (int i = 0; i < 10000; i++)
 		sl_log_limited(SL_LOG_WARN, "test-flood", "peer %d", i);
 	sl_log_limited(SL_LOG_WARN, "test-other", "has its own limit");
-	sl_log_tell_left_out(false); /* it is not time yet */
+	sl_log_tell_left_out(false); /* too early: must tell nothing */
 	sl_log_tell_left_out(true);
 	sl_log_tell_left_out(true);
 }
 
-/* What a peer can cause is bounded, and what is left out is counted. */
+/* The number of lines that a peer can cause is bounded, and the lines that are left out are counted. */
 static void lines_of_peers_are_limited(void **state)
 {
 	char *text = captured(flood);
@@ -190,7 +191,7 @@ static void lines_of_peers_are_limited(void **state)
 	(void)state;
 	for (char *at = text; (at = strstr(at, "test-flood: peer ")); at++)
 		lines++;
-	assert_in_range(lines, 64, 90); /* one a second more, should that take so long */
+	assert_in_range(lines, 64, 90); /* one more is allowed per second, if this takes so long */
 	assert_non_null(strstr(text, "test-other: has its own limit\n"));
 	told = strstr(text, "WARN log-limit: ");
 	assert_non_null(told);
@@ -302,7 +303,7 @@ static void arena_extremes(void **state)
 	assert_null(arena.base);
 }
 
-/* Sums of what a peer may ask for end at the largest number. */
+/* Sums of the memory that a peer may ask for saturate at UINT64_MAX. */
 static void needs_do_not_wrap(void **state)
 {
 	struct sl_memory a = {UINT64_MAX - 5, 7}, b = {4, UINT64_MAX - 6};
@@ -326,7 +327,7 @@ static void needs_do_not_wrap(void **state)
 	assert_true(sl_memory_total(a) == UINT64_MAX && sl_memory_total((struct sl_memory){2, 3}) == 5);
 }
 
-/* Insertions, deletions, changes, and two neighbours that changed places. */
+/* Insertions, deletions, replacements, and swaps of two neighbours. */
 static void edits_are_counted(void **state)
 {
 	static const struct {
@@ -340,11 +341,11 @@ static void edits_are_counted(void **state)
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		assert_int_equal(sl_nearest_edits(cases[i].a, strlen(cases[i].a), cases[i].b), cases[i].edits);
-	sl_nearest_offer(&best, "x", 1, "y"); /* nothing of it would be left */
+	sl_nearest_offer(&best, "x", 1, "y"); /* too far: the edit would replace the whole word */
 	assert_null(best.name);
 	sl_nearest_offer(&best, "chunk", 5, "chink");
 	sl_nearest_offer(&best, "chunk", 5, "chunks");
-	assert_string_equal(best.name, "chink"); /* of equals the first */
+	assert_string_equal(best.name, "chink"); /* of two equally near names the first */
 	sl_nearest_offer(&best, "chunk", 5, "batch");
 	assert_string_equal(best.name, "chink");
 }
@@ -387,7 +388,7 @@ static void folders_are_made_and_synced(void **state)
 	strcat(path, "/below");
 	assert_int_equal(sl_folder_make(path, 0700, &fail), SL_ERR_CANTCREATE);
 	assert_non_null(strstr(fail.text, "/a/file/below: Not a directory"));
-	assert_int_equal(sl_folder_make("", 0700, &fail), SL_OK); /* here */
+	assert_int_equal(sl_folder_make("", 0700, &fail), SL_OK); /* the current directory */
 	for (int i = 0; i < 4; i++) {
 		const char *const each[] = {"/a/file", "/a/b", "/a", ""};
 

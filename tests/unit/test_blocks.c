@@ -1,6 +1,6 @@
-/* A linear layer and the cross-entropy behind it whose logits are in memory for some rows at a time: against the same
- * ops by themselves on tests/ref, against numeric differences, for blocks of one row up to all, and for 1 to 4
- * threads. Guard words stand round all memory of the executor. */
+/* A linear layer and the cross-entropy behind it, computed for a block of rows at a time, so that only a block's
+ * logits are in memory. Compared with the separate ops on tests/ref and with numeric differences, for blocks of
+ * one row up to all rows, and for 1 to 4 threads. Guard words stand around all memory of the executor. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
 
-enum { ROWS = 7, H = 5, V = 20003, GUARD = 64, AREAS = 64 }; /* three pieces of a row, the last one odd */
+enum { ROWS = 7, H = 5, V = 20003, GUARD = 64, AREAS = 64 }; /* three pieces of a row, the last of odd length */
 
 /* ---- memory between guards */
 
@@ -60,14 +60,14 @@ static void guard_free(struct sl_backend *be, void *ptr)
 	fail_msg("memory that was never given out");
 }
 
-/* ---- a tail of one such layer */
+/* ---- a tail with one such layer */
 
 struct how {
 	const char *backend;
 	int threads;
 	size_t logit_bytes;
-	bool apart;  /* something stands between the two */
-	bool frozen; /* the weight learns nothing */
+	bool apart;  /* an op between the two keeps them from being joined */
+	bool frozen; /* the layer's weight is frozen */
 	const char *smoothing;
 	bool mixed, weighted, ignores, eval;
 };
@@ -110,8 +110,8 @@ static struct data *made(void)
 		d->other[i] = 77 * i;
 		d->share[i] = 0.3f + 0.1f * (float)i;
 	}
-	/* the likeliest word of the third row is its label; of the fourth row another one has the same logit, before it
-	 */
+	/* In row 2 the label has the largest logit. In row 3 an
+	 * earlier word (12) has the same logit as the label. */
 	for (int k = 0; k < H; k++) {
 		d->w[d->label[2] * H + k] = 9 * d->h[2 * H + k];
 		d->w[d->label[3] * H + k] = d->w[12 * H + k] = 9 * d->h[3 * H + k];
@@ -252,7 +252,7 @@ static void compare(const struct result *got, const struct result *want)
 	}
 }
 
-/* Bytes of so many rows of logits. */
+/* The bytes of the logits of that many rows. */
 static size_t rows_of(int rows)
 {
 	return (size_t)rows * V * sizeof(float);
@@ -298,7 +298,7 @@ static void blocks_compute_what_the_two_ops_do(void **state)
 	free(d);
 }
 
-/* Neither depends a row on its block: its gradient has the same bits. */
+/* The result is the same for any number of threads. A row's gradient has the same bits for any size of block. */
 static void threads_and_blocks_change_no_bit(void **state)
 {
 	struct data *d = made();
@@ -373,7 +373,7 @@ static void memory_is_that_of_a_block(void **state)
 	struct result two = run(&(struct how){.backend = "cpu", .logit_bytes = rows_of(2)}, d);
 
 	(void)state;
-	assert_true(apart.busy > one.busy + rows_of(2 * ROWS)); /* logits, softmax and gradient of all rows */
+	assert_true(apart.busy > one.busy + rows_of(2 * ROWS)); /* apart: logits, softmax and gradient of all rows */
 	assert_int_equal(two.busy - one.busy, rows_of(2) / 64 * 64 - rows_of(1) / 64 * 64);
 	drop(&apart);
 	drop(&one);
@@ -393,7 +393,7 @@ static void what_is_no_number_shows_in_the_loss(void **state)
 		d->h[i] = NAN;
 		r = run(&(struct how){.backend = "cpu"}, d);
 		assert_false(isfinite(r.loss));
-		assert_in_range(r.correct, 0, 1); /* the row without a number is not among them */
+		assert_in_range(r.correct, 0, 1); /* the row with the NaN does not count as correct */
 		d->h[i] = was;
 		drop(&r);
 	}

@@ -1,4 +1,5 @@
-/* The run's figures, counted by hand: what is asked for in which order, what its log and its checkpoints say. */
+/* The figures of a run, compared with hand-counted ones: the order of steps
+ * and evaluations, the lines of log.jsonl, and the notes of checkpoints. */
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
@@ -18,7 +19,7 @@ static struct sl_conf_client conf;
 static struct sl_setup setup = {.conf = &conf};
 static char dir[] = "/tmp/test_books.XXXXXX";
 
-/* 2 epochs of 3 steps in batches of 2, the last of 1 row; 2 batches of 3 test images. */
+/* 2 epochs of 3 training steps: batches of 2, 2 and 1 rows. 3 test images are 2 batches. */
 static void configure(int max_steps)
 {
 	memset(&conf, 0, sizeof conf);
@@ -45,7 +46,7 @@ static struct sl_training *open_run(void)
 	return run;
 }
 
-/* The next batch must be this one, of so many rows. */
+/* Expects that the run asks for this batch next, and reports its result with that many rows. */
 static void one(struct sl_training *run, enum sl_want want, uint64_t number, int64_t rows, int64_t correct)
 {
 	struct sl_step_result r = {.step = number,
@@ -56,7 +57,7 @@ static void one(struct sl_training *run, enum sl_want want, uint64_t number, int
 				   .tx_bytes = 100,
 				   .rx_bytes = 7,
 				   .t_step_s = 0.5,
-				   .t_compute_s = 0.75}; /* of two threads */
+				   .t_compute_s = 0.75}; /* a sum over two threads */
 
 	assert_int_equal(sl_training_next(run), want);
 	assert_int_equal(sl_training_number(run), number);
@@ -78,7 +79,7 @@ static void skipped(struct sl_training *run)
 	sl_training_done(run, &r);
 }
 
-/* The line of this type and number in the log. */
+/* The number-th line of this type in the log. */
 static json_t *line_of(const char *type, int number)
 {
 	char path[64], text[4096];
@@ -116,7 +117,8 @@ static void close_run(struct sl_training *run, const char *outcome)
 	sl_training_close(run);
 }
 
-/* Of processes that were killed, too, and never twice: log.dir has the last figures, a checkpoint older ones. */
+/* Traffic adds up over a run's processes, also those that were killed, and is never counted
+ * twice. Here log.dir has newer figures than the checkpoint that the run is restored from. */
 static void what_processes_carried_adds_up(void **state)
 {
 	static const struct sl_traffic carried[SL_WAYS] = {{1000, 3, 2, 1}, {200, 6, 5, 4}};
@@ -143,14 +145,14 @@ static void what_processes_carried_adds_up(void **state)
 		assert_int_equal(now.weights_rx_bytes, 6 * (again + 1));
 		sl_training_close(run);
 	}
-	run = open_run(); /* another run */
+	run = open_run(); /* a new run starts at 0 */
 	sl_training_carried(run, carried);
 	sl_training_report(run, &now);
 	assert_int_equal(now.wire_tx_bytes, 1000);
 	sl_training_close(run);
 }
 
-/* train.max_steps ends the second epoch early; the first evaluation is the better one. */
+/* train.max_steps ends the second epoch early. The first evaluation has the better accuracy. */
 static void every_figure_is_what_was_counted(void **state)
 {
 	static const struct sl_traffic carried[SL_WAYS] = {{900, 400, 30, 20}, {63, 3, 2, 1}};
@@ -186,8 +188,8 @@ static void every_figure_is_what_was_counted(void **state)
 	says(line, "lr", 0.1 * 3 / 5);
 	says(line, "wire_tx_bytes", 300);
 	says(line, "samples_per_s", 5 / 1.5);
-	assert_int_equal(json_object_size(json_object_get(line, "test_metrics")), 1);              /* of ten classes */
-	assert_true(json_is_null(json_object_get(json_object_get(line, "test_metrics"), "top5"))); /* no outputs came */
+	assert_int_equal(json_object_size(json_object_get(line, "test_metrics")), 1);              /* only top5 */
+	assert_true(json_is_null(json_object_get(json_object_get(line, "test_metrics"), "top5"))); /* no outputs */
 	json_decref(line);
 	line = line_of("epoch", 2);
 	says(line, "steps", 5);
@@ -198,7 +200,7 @@ static void every_figure_is_what_was_counted(void **state)
 	json_decref(line);
 	line = line_of("step", 3);
 	says(line, "step", 3);
-	says(line, "acc", 1); /* of its one row */
+	says(line, "acc", 1); /* the batch has one row */
 	says(line, "t_wait_s", 0);
 	json_decref(line);
 	line = line_of("summary", 1);
@@ -215,12 +217,12 @@ static void every_figure_is_what_was_counted(void **state)
 	assert_true(json_number_value(json_object_get(line, "t_total_s")) > 0);
 	json_decref(line);
 	assert_int_equal(strncmp(sl_checkpoint_noted(&c, "position"), "5 1 2 ", 6), 0);
-	/* samples, of training, of evaluations; bytes of all, and of training */
+	/* Samples: all, of training, of evaluations. Bytes sent and received: all, of training. */
 	assert_int_equal(strncmp(sl_checkpoint_noted(&c, "totals"), "12 9 3 700 49 500 35 ", 21), 0);
 	assert_string_equal(sl_checkpoint_noted(&c, "skipped"), "0 0");
 }
 
-/* As many epochs as train.eval_every says from one to the next, and one behind the last. */
+/* An evaluation follows every train.eval_every epochs, and the last epoch. */
 static void evaluations_come_when_they_are_due(void **state)
 {
 	static const char *const all[] = {"SSSSSSSSSSSSEE", "SSSEESSSEESSSEESSSEE", "SSSSSSEESSSSSSEE",
@@ -265,7 +267,7 @@ static void an_epoch_that_is_interrupted_is_none(void **state)
 	json_decref(line);
 }
 
-/* The link was lost in it, and the run goes back to the step before it. */
+/* The link is lost during the evaluation, and the run goes back to the step before it. */
 static void an_evaluation_that_is_interrupted_begins_anew(void **state)
 {
 	struct sl_checkpoint c = {.dir = "", .prefix = ""};
@@ -293,7 +295,7 @@ static void an_evaluation_that_is_interrupted_begins_anew(void **state)
 	json_decref(line);
 }
 
-/* A bound on the steps that the epochs do not reach changes nothing. */
+/* A train.max_steps above the steps of all epochs changes nothing. */
 static void more_steps_than_there_are_are_none(void **state)
 {
 	struct sl_fail fail;
@@ -308,7 +310,7 @@ static void more_steps_than_there_are_are_none(void **state)
 	assert_int_equal(steps, 4);
 }
 
-/* In a row: a step that is applied between begins the count anew, and so does going back. */
+/* Only steps skipped in a row count towards the limit: an applied step resets the count, and so does a restore. */
 static void so_many_steps_are_skipped_in_a_row(void **state)
 {
 	const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "NaN"};
@@ -342,7 +344,7 @@ static void so_many_steps_are_skipped_in_a_row(void **state)
 	close_run(run, "nonfinite");
 }
 
-/* It has no loss, but its bytes have crossed, and its time has passed. */
+/* A skipped step has no loss, but its bytes and its time count. */
 static void an_epoch_counts_what_skipped_steps_sent(void **state)
 {
 	struct sl_training *run;
@@ -368,7 +370,7 @@ static void an_epoch_counts_what_skipped_steps_sent(void **state)
 	json_decref(line);
 }
 
-/* Those of a loss scale that is found, too. */
+/* In fp16 the steps that are skipped while the loss scale is being found are allowed in addition. */
 static void a_scaled_loss_may_skip_more(void **state)
 {
 	const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "NaN"};

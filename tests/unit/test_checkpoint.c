@@ -1,5 +1,5 @@
-/* Checkpoint files: what is written is read back, what is damaged or another's is refused in words, and which files
- * stay. */
+/* Checkpoint files: what is written is read back. A damaged file or that of another
+ * run is refused with a message. Only the files that are still needed stay. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,7 +79,8 @@ static void what_is_written_is_read(void **state)
 	assert_int_equal(sl_checkpoint_read(&b.c, 8, &fail), SL_ERR_NOINPUT);
 }
 
-/* A flipped bit in each byte of the file, and each of its lengths; with all parts, and as a mere check. */
+/* Flips one bit of each byte of the file in turn, and cuts it to each length.
+ * The file is read with all its parts, and only checked, without parts. */
 static void nothing_damaged_is_read(void **state)
 {
 	uint8_t image[4096], bad[4096];
@@ -112,7 +113,7 @@ static void nothing_damaged_is_read(void **state)
 		if (sl_checkpoint_read(&s.c, 7, &fail) == SL_OK)
 			fail_msg("%zd of %zd: checked", at, len);
 	}
-	/* whole, but under another step's name */
+	/* An intact file under the name of another step. */
 	fd = open(path, O_WRONLY | O_TRUNC);
 	assert_int_equal(write(fd, image, (size_t)len), len);
 	close(fd);
@@ -144,7 +145,8 @@ static void another_plan_is_refused_with_both_named(void **state)
 	sl_checkpoint_clear(dir, "side");
 }
 
-/* The file of the step at which a phase begins may be of another plan, with the same parameters; no other may. */
+/* The file of the step where a phase begins may be of another plan,
+ * if its parameters have the same layout. No other file may. */
 static void a_border_is_read_by_another_plan(void **state)
 {
 	struct sl_fail fail;
@@ -174,7 +176,8 @@ static void a_border_is_read_by_another_plan(void **state)
 	}
 }
 
-/* A file whose hash would be right, of parts and notes that are not ours: nothing is written beside their places. */
+/* Parts and notes have other types or lengths than the reader expects. They
+ * are refused, and nothing is written outside the reader's buffers. */
 static void parts_and_notes_of_other_lengths_are_refused(void **state)
 {
 	char text[SL_CHECKPOINT_NOTE + 1];
@@ -182,11 +185,11 @@ static void parts_and_notes_of_other_lengths_are_refused(void **state)
 	const struct sl_st_note note[] = {{"plan", "0123"}, {"session", text}};
 	const struct {
 		int floats, bytes;
-		const char *type[2]; /* of weights, and of the codec's state */
+		const char *type[2]; /* of the weights and of the codec's state */
 		int session;
 		const char *why;
 	} bad[] = {
-		{FLOATS, ROOM, {"F32", "U8"}, 3, "damaged"}, /* all fits but the hash */
+		{FLOATS, ROOM, {"F32", "U8"}, 3, "damaged"}, /* everything fits, but there is no valid hash */
 		{FLOATS - 1, ROOM, {"F32", "U8"}, 3, "no 'weights'"},
 		{FLOATS, ROOM + 1, {"F32", "U8"}, 3, "no 'codec'"},
 		{FLOATS, ROOM, {"F32", "F32"}, 3, "no 'codec'"},
@@ -215,7 +218,7 @@ static void parts_and_notes_of_other_lengths_are_refused(void **state)
 	sl_checkpoint_clear(dir, "side");
 }
 
-/* Which of steps 1 … 9 are there, as digits. */
+/* The steps of 1 … 9 that have a file, as a string of digits. */
 static const char *steps(void)
 {
 	static char out[16];
@@ -238,7 +241,7 @@ static void the_newest_two_and_the_pinned_stay(void **state)
 	for (int s = 1; s <= 3; s++)
 		write_step(s, NULL, 0);
 	assert_string_equal(steps(), "23");
-	write_step(1, NULL, 0); /* the run went back: what lies ahead of it is of no use */
+	write_step(1, NULL, 0); /* the run went back to step 1: later files are removed */
 	assert_string_equal(steps(), "1");
 	for (int s = 2; s <= 6; s++)
 		write_step(s, pin, 2);
@@ -253,7 +256,7 @@ static void the_newest_two_and_the_pinned_stay(void **state)
 	assert_string_equal(steps(), "134");
 	write_step(7, NULL, 0);
 	assert_string_equal(steps(), "47");
-	/* what a killed process left, and what is none of ours */
+	/* Files that a killed process left behind, and files of other programs. */
 	path_of(path, 9, ".tmp");
 	close(open(path, O_WRONLY | O_CREAT, 0600));
 	path_of(path, 5, ".old");
@@ -274,14 +277,15 @@ static void the_newest_two_and_the_pinned_stay(void **state)
 
 static int syncs;
 
-/* Takes the place of libc's. */
+/* Replaces libc's fsync, to count the calls. */
 int fsync(int fd)
 {
 	syncs++;
 	return fdatasync(fd);
 }
 
-/* What a run goes back to stays, and what lies behind it goes, for good. */
+/* A run that goes back to a step keeps that step's file and earlier
+ * ones. Later files are removed, and the folder is synced. */
 static void going_back_leaves_what_is_gone_back_to(void **state)
 {
 	const uint64_t pin[] = {1, 2, 3};
@@ -300,7 +304,7 @@ static void going_back_leaves_what_is_gone_back_to(void **state)
 	assert_string_equal(steps(), "12");
 	assert_int_equal(syncs, 1);
 	sl_checkpoint_clear(dir, "side");
-	/* a name that is not quite one of ours */
+	/* A name that only resembles a checkpoint's. */
 	snprintf(path, sizeof path, "%s/side-12abcdefghij.safetensors", dir);
 	close(open(path, O_WRONLY | O_CREAT, 0600));
 	assert_false(sl_checkpoint_older(dir, "side", &any));
@@ -318,17 +322,17 @@ static void what_could_not_be_written_leaves_the_rest(void **state)
 	write_step(2, NULL, 0);
 	write_step(3, NULL, 0);
 	sl_checkpoint_good(&shown, 3);
-	path_of(path, 5, ""); /* a folder in its place */
+	path_of(path, 5, ""); /* a folder has the name of the file to write */
 	assert_int_equal(mkdir(path, 0700), 0);
 	open_state(&s, false);
 	assert_int_equal(sl_checkpoint_write(&s.c, 5, &fail), SL_ERR_CANTCREATE);
 	assert_false(there(5, ".tmp"));
-	assert_true(there(2, "") && there(3, "")); /* both: the newer one may be refused */
+	assert_true(there(2, "") && there(3, "")); /* both stay: the newer one may prove unreadable */
 	sl_checkpoint_missed(&shown, 5, &fail);
 	assert_int_equal(shown.good, 3);
 	assert_int_equal(shown.missed, 5);
 	assert_string_equal(shown.why, "side-000000000005.safetensors: Is a directory");
-	sl_checkpoint_good(&shown, 6); /* the next one mends it */
+	sl_checkpoint_good(&shown, 6); /* the next good one clears the failure */
 	assert_int_equal(shown.missed, 0);
 	assert_string_equal(shown.why, "");
 	rmdir(path);
@@ -337,10 +341,11 @@ static void what_could_not_be_written_leaves_the_rest(void **state)
 	sl_checkpoint_clear(dir, "side");
 }
 
-/* All places taken is fine; one more is left out, and then nothing is written or read. */
+/* As many parts or notes as there is room for are accepted. One
+ * more is dropped, and then neither write nor read succeeds. */
 static void more_than_fit_are_a_bug(void **state)
 {
-	static char name[SL_CHECKPOINT_MAX_NOTES + 1][4]; /* no fewer than parts */
+	static char name[SL_CHECKPOINT_MAX_NOTES + 1][4]; /* enough names for parts, too */
 	struct sl_fail fail;
 	(void)state;
 

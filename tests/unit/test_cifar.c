@@ -1,5 +1,5 @@
-/* Readers of CIFAR-10 and CIFAR-100 on small files made here, and on the real ones where $SPLIT_DATA or ./data has
- * them. */
+/* The readers of CIFAR-10 and CIFAR-100, on small files that this test
+ * writes, and on the real files if they are in $SPLIT_DATA or ./data. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 enum { PIXELS = 32 * 32, IMAGE_BYTES = 3 * PIXELS };
 
-static char folder[256]; /* this program's own */
+static char folder[256]; /* a folder of this process */
 
 static const char *path_of(const char *name)
 {
@@ -30,7 +30,8 @@ static uint8_t pixel_of(int record, int i)
 	return (uint8_t)(record * 31 + i * 7 + i / 1024);
 }
 
-/* `records` records, their labels counting up from `first`; then the file is cut or lengthened to `bytes` if ≥ 0. */
+/* Writes `records` records whose labels count up from `first`. If
+ * bytes ≥ 0, the file is then cut or extended to that length. */
 static void write_file(const char *name, int label_bytes, int records, int first, long bytes)
 {
 	FILE *f = fopen(path_of(name), "wb");
@@ -75,7 +76,8 @@ static void open_well(struct sl_set *set, const struct sl_set_spec *spec)
 	assert_string_equal(set->source->name, spec->source);
 }
 
-/* The error has this code and its text all these words; nothing was written to the output. */
+/* Expects this error code and a message that contains `a` and
+ * `b`, from open and from check; the outputs are untouched. */
 static void open_badly(const struct sl_set_spec *spec, enum sl_err code, const char *a, const char *b)
 {
 	struct sl_set set = {.count = 77}, found = {.count = 77};
@@ -109,7 +111,7 @@ static int32_t label_of(const struct sl_set *set, int64_t index)
 	return label;
 }
 
-/* Pixels are [32, 32, 3], those of the file [3, 32, 32]. */
+/* Pixels of the set are [32, 32, 3]; those of the file are [3, 32, 32]. */
 static void assert_records(const struct sl_set *set, int count)
 {
 	assert_int_equal(set->count, count);
@@ -178,7 +180,7 @@ static void wrong_sizes_are_refused(void **state)
 		   "a cifar100 record of 3074");
 }
 
-/* Of the standard names, too: who has fewer images than CIFAR-10 has them in files of the same form. */
+/* A file with a standard name may have fewer records than CIFAR-10's: users put smaller sets into this format. */
 static void any_number_of_whole_records_is_a_file(void **state)
 {
 	static const char *const test[] = {"test_batch.bin"};
@@ -204,7 +206,7 @@ static void labels_out_of_range_are_refused(void **state)
 	write_file("label.bin", 1, 4, 2, -1);
 	patch_byte("label.bin", 3 * 3073, 10);
 	open_badly(&spec, SL_ERR_DATA, "label.bin: record 3:", "is 10, must be below 10");
-	spec.max_samples = 5; /* the bad one is not read */
+	spec.max_samples = 5; /* the reader stops before the bad record */
 	open_well(&set, &spec);
 	assert_records(&set, 5);
 	sl_set_close(&set);
@@ -223,7 +225,7 @@ static void missing_files_are_named(void **state)
 	open_badly(&spec, SL_ERR_NOINPUT, "test_batch.bin: No such file", "");
 	spec = spec_of("cifar10", dirs, 1);
 	open_badly(&spec, SL_ERR_NOINPUT, "not a regular file", "");
-	assert_int_equal(mkfifo(path_of("pipe.bin"), 0600), 0); /* which nobody will ever write to */
+	assert_int_equal(mkfifo(path_of("pipe.bin"), 0600), 0); /* no writer will ever open it */
 	spec = spec_of("cifar10", pipes, 1);
 	open_badly(&spec, SL_ERR_NOINPUT, "pipe.bin: not a regular file", "");
 }
@@ -247,7 +249,7 @@ static void a_limit_opens_no_more_than_it_needs(void **state)
 	open_badly(&spec, SL_ERR_NOINPUT, "absent.bin", "");
 }
 
-/* A sparse file of zeros: refused by its size, before memory is taken. */
+/* A sparse file of zeros is refused by its size, before memory is allocated. */
 static void too_many_records_are_refused(void **state)
 {
 	const char *const files[] = {"huge.bin"};
@@ -272,7 +274,7 @@ static void wrong_specs_are_refused(void **state)
 	open_badly(&spec, SL_ERR_CONFIG, "samples", "");
 }
 
-/* NULL where the real files are not there. */
+/* The folder of the real files; NULL: there is none. */
 static const char *real_folder(void)
 {
 	static char dir[400];

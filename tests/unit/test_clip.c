@@ -1,5 +1,5 @@
-/* Clipping by the norm of the whole gradient: the sum of squares, the factor, and what an executor does with it, on
- * memory of the host and of a device. */
+/* Clipping by the norm of the whole gradient: the sum of squares, the
+ * factor, and how an executor applies it, in host and in device memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 static void squares_are_summed_in_double(void **state)
 {
-	float x[1003] = {0}; /* the loop leaves the last one */
+	float x[1003] = {0}; /* the longest count is 1002: the last element stays unused */
 
 	(void)state;
 	for (int64_t count = 0; count <= 1003; count += count < 20 ? 1 : 491) {
@@ -29,7 +29,7 @@ static void squares_are_summed_in_double(void **state)
 	}
 	x[7] = NAN;
 	assert_true(isnan(sl_squares(x, 1003)));
-	x[7] = 3e38f; /* whose square no float is */
+	x[7] = 3e38f; /* its square overflows a float */
 	assert_true(isfinite(sl_squares(x, 1003)));
 }
 
@@ -37,7 +37,7 @@ static void the_factor_is_torchs(void **state)
 {
 	(void)state;
 	assert_true(sl_clip_factor(3, (double[3]){9, 16, 11}) == 3 / (6 + 1e-6));
-	assert_true(sl_clip_factor(6, (double[3]){9, 16, 11}) < 1); /* the epsilon counts */
+	assert_true(sl_clip_factor(6, (double[3]){9, 16, 11}) < 1); /* the epsilon in the denominator shows */
 	assert_true(sl_clip_factor(7, (double[3]){9, 16, 11}) == 1);
 	assert_true(sl_clip_factor(1e-3, (double[3]){0, 0, 0}) == 1);
 }
@@ -61,7 +61,7 @@ static struct sl_exec *open_middle(struct sl_plan *plan, struct sl_backend *be)
 	return exec;
 }
 
-/* A gradient by the pull of a decaying insert, which needs no pass. */
+/* The gradient comes from the L1 pull of a decaying insert, so no pass is needed. */
 static void gradients_are_scaled_wherever_they_lie(bool on_host)
 {
 	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0},
@@ -94,7 +94,7 @@ static void gradients_are_scaled_wherever_they_lie(bool on_host)
 	assert_int_equal(sl_exec_squares(exec, &after, &fail), SL_OK);
 	assert_true(after == before / 4);
 	assert_int_equal(sl_exec_scale(exec, 1), SL_OK);
-	assert_int_equal(sl_exec_scale(exec, 0), SL_OK); /* not clipped */
+	assert_int_equal(sl_exec_scale(exec, 0), SL_OK); /* 0: the step is not clipped */
 	assert_int_equal(sl_exec_squares(exec, &after, &fail), SL_OK);
 	assert_true(after == before / 4);
 	free(g);
@@ -111,7 +111,7 @@ static void gradients_are_scaled(void **state)
 	gradients_are_scaled_wherever_they_lie(false);
 }
 
-/* Of one that is NaN the parameter is named, as by the check before a commit. */
+/* The message names the parameter that is NaN, as the check before a commit does. */
 static void a_gradient_that_is_not_finite_has_no_norm(void **state)
 {
 	struct small_net net;

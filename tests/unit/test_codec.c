@@ -1,4 +1,4 @@
-/* The chain and its frame: what is refused, feedback, a backend's own stages, threads. */
+/* The chain and its frame: refusals, error feedback, a backend's own stages, threads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,7 +77,7 @@ static void wrong_frames_are_refused(void **state)
 	assert_int_equal(codec_decode(c, &codec_call0, longer, len + 1, s, back), SL_ERR_PAYLOAD);
 	assert_int_equal(codec_decode(other, &codec_call0, bytes, len, s, back), SL_ERR_PAYLOAD);
 	assert_int_equal(codec_decode(c, &codec_call0, bytes, len, sl_shape_rows(s, 1), back), SL_ERR_PAYLOAD);
-	/* each byte of header and table of parts */
+	/* Changes each byte of the header and of the table of parts. */
 	for (int i = 0; i < 24; i++) {
 		longer[i] ^= 0x41;
 		assert_int_equal(codec_decode(c, &codec_call0, longer, len, s, back), SL_ERR_PAYLOAD);
@@ -120,7 +120,7 @@ static void feedback_returns_what_was_lost(void **state)
 		struct sl_codec_call call = {.step = (uint64_t)step, .training = true};
 
 		assert_int_equal(codec_encode(c, &call, x, s, &one, &len), SL_OK);
-		/* the step is run again: same bytes */
+		/* After a rollback the same step gives the same bytes. */
 		sl_codec_rollback(c);
 		assert_int_equal(codec_encode(c, &call, x, s, &two, &again), SL_OK);
 		assert_int_equal(len, again);
@@ -132,14 +132,14 @@ static void feedback_returns_what_was_lost(void **state)
 		free(one);
 		free(two);
 	}
-	/* what 200 steps delivered differs from 200 x by one residual, which is bounded */
+	/* The sum of 200 decoded steps differs from 200 · x by one residual, which is bounded. */
 	assert_true(fabsf(x[N - 1]) > 0.3f);
 	for (int i = 0; i < N; i++)
 		assert_true(fabs((double)sum[i] - 200 * (double)x[i]) < 40);
 	sl_codec_close(c);
 }
 
-/* Encodes the same tensor with both, `b` in changing slots; the same bytes. */
+/* Encodes the same tensor with both codecs, `b` in changing slots, and expects the same bytes. */
 static void assert_same_bytes(struct sl_codec *a, struct sl_codec *b, uint64_t step, bool training, const float *x,
 			      struct sl_shape s)
 {
@@ -158,7 +158,8 @@ static void assert_same_bytes(struct sl_codec *a, struct sl_codec *b, uint64_t s
 
 static const char *const with_state[] = {"topk:0.1,ef=true", "lowrank:1,warm=true"};
 
-/* It does as a codec does that has never seen a step, and leaves nothing behind. State is a chunk's, not a slot's. */
+/* An evaluation is encoded as by a new codec, and does not change
+ * the state. The state belongs to a chunk, not to a slot. */
 static void evaluation_neither_takes_nor_leaves_state(void **state)
 {
 	struct sl_shape s = sl_shape4(2, 5, 5, 4);
@@ -185,7 +186,7 @@ static void evaluation_neither_takes_nor_leaves_state(void **state)
 	}
 }
 
-/* Whatever was encoded there before in the same step; nor does a step that is rolled back. */
+/* A failed encoding discards what was encoded for that chunk before in the same step; so does a rollback. */
 static void an_encoding_that_fails_leaves_nothing_to_commit(void **state)
 {
 	struct sl_shape s = sl_shape4(2, 5, 5, 4);
@@ -215,7 +216,7 @@ static void an_encoding_that_fails_leaves_nothing_to_commit(void **state)
 	}
 }
 
-/* Rows that a short last chunk does not have have lost nothing there. */
+/* A short last chunk lacks rows: their residuals are zero afterwards. */
 static void rows_that_were_not_there_have_no_residual(void **state)
 {
 	struct sl_shape s = sl_shape2(4, 50), two = sl_shape2(2, 50);
@@ -223,7 +224,7 @@ static void rows_that_were_not_there_have_no_residual(void **state)
 	size_t cap = sl_codec_state_bytes(c), len;
 	struct sl_buf kept = {malloc(cap), 0, cap};
 	const float *residual =
-		(const float *)(void *)(kept.data + 16); /* magic, slots, none of slot 0, one of slot 1 */
+		(const float *)(void *)(kept.data + 16); /* behind magic, slots and the flags of slots 0 and 1 */
 	float x[200];
 	uint8_t *bytes;
 	(void)state;
@@ -277,7 +278,7 @@ static void own_free(struct sl_backend *be, void *ptr)
 	free(ptr);
 }
 
-/* A backend with stages of its own: what passes between stages lies in its memory, and the bytes are the same. */
+/* A backend with its own stages: data between stages lies in the backend's memory, and the bytes are the same. */
 static void a_backend_may_bring_its_own_stages(void **state)
 {
 	struct sl_backend_ops ops = {

@@ -1,6 +1,6 @@
-/* Payloads that were written once (tests/golden/codec): encoding still gives these bytes, decoding still gives these
- * values. A change here is a change of the wire: new ids, not new files. With SL_GOLDEN_WRITE=1 in the environment the
- * files, and the seeds of the fuzzers, are written instead. */
+/* Stored payloads (tests/golden/codec): encoding still gives these bytes, decoding still gives these
+ * values. A change here changes the wire format: it needs new ids of methods, not new files. With
+ * SL_GOLDEN_WRITE=1 in the environment the test writes these files and the seeds of the fuzzers instead. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ static void payloads_are_what_they_were(void **state)
 			write_file(path, g->number | 0x40, bytes, len);
 		}
 		golden_len = codec_golden_read(g, "payload", golden, sizeof golden);
-		/* other versions of libzstd may find other bytes, but all read these */
+		/* Another version of libzstd may compress differently, but every version reads these bytes. */
 		if (strstr(g->spec, "zstd") == NULL && (golden_len != len || memcmp(golden, bytes, len) != 0))
 			fail_msg("%s: %zu bytes, not the %zu of %s.payload", g->spec, len, golden_len, g->name);
 		free(bytes);

@@ -1,4 +1,4 @@
-/* f16 and bf16: rounding to nearest even, and what lies beyond the largest finite value. */
+/* f16 and bf16: rounding to nearest even, and values beyond the largest finite one. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -48,7 +48,7 @@ static void f16_agrees_with_the_compiler(void **state)
 	float *x = malloc(N * 4), *back = malloc(N * 4);
 	(void)state;
 
-	/* patterns over the whole range below 65520, denormal halves too */
+	/* Bit patterns over the whole range below 65520, including values that are subnormal in f16. */
 	for (uint32_t i = 0; i < N; i++) {
 		uint32_t bits = (i * 2654435761u) % 0x477fefffu | (i & 1) << 31;
 
@@ -56,7 +56,8 @@ static void f16_agrees_with_the_compiler(void **state)
 	}
 	codec_round_trip("f16", sl_shape2(1, N), x, back);
 	for (int i = 0; i < N; i++) {
-		/* spacing of halves at |x|, from the exponent; scaled so that nearbyint rounds as the format does */
+		/* The spacing of f16 at |x|, from its exponent. x is scaled
+		 * by it so that nearbyint rounds as the format does. */
 		double unit = ldexp(1, (fabs((double)x[i]) < 0x1p-14 ? -14 : ilogb((double)x[i])) - 10);
 
 		if ((double)back[i] != nearbyint((double)x[i] / unit) * unit)

@@ -1,4 +1,4 @@
-/* Payloads from somebody who wishes us ill: a typed error before anything is written, or a tensor; never more. */
+/* Hostile payloads: decoding gives a tensor, or a typed error before anything is written. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static const char *const specs[] = {
 };
 enum { SPECS = sizeof specs / sizeof specs[0], N = 3 * 4 * 5 * 6 };
 
-/* Rows of different lengths: the same N elements, in tokens of 6. */
+/* Rows of different lengths: the same N elements as tokens of 6 features. */
 static const uint32_t begin[] = {0, 9, 10, 24, 44, 47, 60};
 enum { ROWS = 6, TOKENS = 60, LONGEST = 20 };
 static bool ragged;
@@ -81,7 +81,7 @@ static int of_different_lengths(void **state)
 	return 0;
 }
 
-/* Decodes; where it is refused, nothing may have been written. */
+/* Decodes the bytes. If they are refused, nothing may have been written. */
 static enum sl_err attack(struct sl_codec *c, const uint8_t *bytes, size_t len)
 {
 	const struct sl_codec_call call = call_now();
@@ -143,7 +143,7 @@ static void every_changed_byte_is_survived(void **state)
 
 			for (int flip = 1; flip < 256; flip += flip < 8 ? 1 : 13) {
 				bytes[at] = (uint8_t)(was ^ flip);
-				/* the header says what was agreed on: any change is seen */
+				/* the header was agreed on: any change must be refused */
 				if (attack(c, bytes, len) == SL_OK && at < SL_FRAME_BYTES)
 					fail_msg("%s: byte %zu", specs[i], at);
 			}
@@ -176,7 +176,7 @@ static void random_bytes_are_survived(void **state)
 	}
 }
 
-/* Offsets below are docs/CODECS.md's. */
+/* The offsets below are those of docs/CODECS.md. */
 static void ranges_must_be_finite_and_in_order(void **state)
 {
 	static const float bad[][2] = {{NAN, 1}, {0, NAN}, {-INFINITY, 1}, {0, INFINITY}, {2, 1}};
@@ -197,7 +197,7 @@ static void ranges_must_be_finite_and_in_order(void **state)
 	}
 }
 
-/* Of the bits that the last byte has to spare, from seven down to one, none may be set. */
+/* The spare bits of the last byte, from seven down to one, must be zero. */
 static void bits_behind_the_last_code_are_refused(void **state)
 {
 	static const char *const packed[] = {"quant:3", "qsgd:3", "sortquant:2+1"};
@@ -229,10 +229,10 @@ static void levels_and_scales_must_fit(void **state)
 	static const float bad[] = {NAN, INFINITY, -1, -0.0f};
 	static const struct {
 		const char *spec;
-		uint8_t above, most; /* last bytes */
+		uint8_t above, most; /* the last byte with a level too high, with the highest level */
 	} cases[] = {
-		{"qsgd:10", 0x0b << 3, 0x0a << 3}, /* sign and four bits of level, 11 of 10 */
-		{"qsgd:6", 0x76, 0x66},            /* two of sign and three bits, 7 of 6: the last that three hold */
+		{"qsgd:10", 0x0b << 3, 0x0a << 3}, /* 5 bits a code, sign and 4 of level: 11 of 10, 10 of 10 */
+		{"qsgd:6", 0x76, 0x66},            /* 4 bits a code: 7, the largest that 3 bits hold, of 6 */
 	};
 	(void)state;
 
@@ -256,7 +256,7 @@ static void levels_and_scales_must_fit(void **state)
 	}
 }
 
-/* header 16, table of parts 8 {values, side bytes}, values, side: table of blocks, blocks */
+/* Layout: header 16; table of parts 8 {values, side bytes}; values; side: table of blocks, blocks. */
 static void places_beyond_the_tensor_are_refused(void **state)
 {
 	enum { K = 4, SIDE = 24 + 4 * K };
@@ -267,7 +267,7 @@ static void places_beyond_the_tensor_are_refused(void **state)
 	(void)state;
 
 	assert_int_equal(sl_get_u32(bytes + 16), K);
-	/* four gaps of 16 bits: the last place is 359 at most */
+	/* Four gaps of 16 bits: the last element that can be kept is 359. */
 	memcpy(own, bytes, SIDE);
 	sl_put_u32(own + 20, 4 + 1 + 2 * K);
 	sl_put_u32(own + SIDE, 0x80000000u | K);
@@ -281,7 +281,7 @@ static void places_beyond_the_tensor_are_refused(void **state)
 	gaps[0] = gaps[1] = gaps[2] = gaps[3] = 65535;
 	memcpy(own + SIDE + 5, gaps, sizeof gaps);
 	assert_int_equal(attack(c, own, SIDE + 5 + sizeof gaps), SL_ERR_PAYLOAD);
-	/* a gap of 17 bits; more kept than there are elements; another number than declared */
+	/* Refused: a gap of 17 bits; more kept elements than there are; a count that was not declared. */
 	memset(gaps, 0, sizeof gaps);
 	memcpy(own + SIDE + 5, gaps, sizeof gaps);
 	own[SIDE + 4] = 17;
@@ -293,7 +293,7 @@ static void places_beyond_the_tensor_are_refused(void **state)
 	assert_int_equal(attack(c, own, SIDE + 5 + sizeof gaps), SL_ERR_PAYLOAD);
 	sl_put_u32(own + SIDE, 0x80000000u | K);
 	assert_int_equal(attack(c, own, SIDE + 5 + sizeof gaps), SL_OK);
-	/* a bitmap with one bit more or fewer than declared */
+	/* A bitmap with more or fewer bits set than declared. */
 	sl_put_u32(own + 20, 4 + N / 8);
 	sl_put_u32(own + SIDE, K);
 	memset(own + SIDE + 4, 0, N / 8);
@@ -307,7 +307,7 @@ static void places_beyond_the_tensor_are_refused(void **state)
 
 enum { FEW = 13 };
 
-/* A payload of `kept` of FEW elements, all 1, with these places. */
+/* Decodes a payload that keeps `kept` of FEW elements, all 1, at the places that `side` says. */
 static enum sl_err decode_places(struct sl_codec *c, uint32_t kept, const uint8_t *side, size_t side_len)
 {
 	struct sl_shape s = sl_shape2(1, FEW);
@@ -332,33 +332,33 @@ static enum sl_err decode_places(struct sl_codec *c, uint32_t kept, const uint8_
 	return err;
 }
 
-/* Every second of 13: as a bitmap, then as gaps; and what is nearly that. */
+/* Every second of 13 elements, as a bitmap and as gaps, and payloads that are almost the same. */
 static void places_must_be_what_they_say(void **state)
 {
 	static const struct {
 		uint32_t kept;
 		enum sl_err err;
 		size_t len;
-		uint8_t side[8]; /* count, the highest bit for gaps; then the bitmap, or width and gaps */
+		uint8_t side[8]; /* count, highest bit set for gaps; then bitmap, or width and gaps */
 	} cases[] = {
 		{7, SL_OK, 6, {7, 0, 0, 0, 0x55, 0x15}},
-		{7, SL_OK, 6, {7, 0, 0, 0, 0x55, 0x0d}},             /* place 11 for 12 */
-		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x25}},    /* place 13: there is none */
+		{7, SL_OK, 6, {7, 0, 0, 0, 0x55, 0x0d}},             /* place 11 in place of 12 */
+		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x25}},    /* place 13 does not exist */
 		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x85}},    /* place 15 */
-		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x05}},    /* six of seven */
-		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x1d}},    /* eight */
-		{7, SL_ERR_PAYLOAD, 7, {7, 0, 0, 0, 0x55, 0x15, 0}}, /* a byte more */
-		{7, SL_ERR_PAYLOAD, 5, {7, 0, 0, 0, 0x55}},          /* a byte less */
-		{6, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x15}},    /* a value less */
+		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x05}},    /* six bits for seven values */
+		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x1d}},    /* eight bits */
+		{7, SL_ERR_PAYLOAD, 7, {7, 0, 0, 0, 0x55, 0x15, 0}}, /* one byte too many */
+		{7, SL_ERR_PAYLOAD, 5, {7, 0, 0, 0, 0x55}},          /* one byte too few */
+		{6, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x15}},    /* one value too few */
 		{7, SL_OK, 6, {7, 0, 0, 0x80, 1, 0x7e}},
-		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0x80, 1, 0xfe}},    /* a bit behind the last gap */
-		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0x80, 1, 0x7f}},    /* they pass the end */
-		{7, SL_ERR_PAYLOAD, 7, {7, 0, 0, 0x80, 1, 0x7e, 0}}, /* a byte more */
-		{7, SL_ERR_PAYLOAD, 5, {7, 0, 0, 0x80, 1}},          /* a byte less */
+		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0x80, 1, 0xfe}},    /* a bit set behind the last gap */
+		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0x80, 1, 0x7f}},    /* the gaps pass the end */
+		{7, SL_ERR_PAYLOAD, 7, {7, 0, 0, 0x80, 1, 0x7e, 0}}, /* one byte too many */
+		{7, SL_ERR_PAYLOAD, 5, {7, 0, 0, 0x80, 1}},          /* one byte too few */
 		{1, SL_OK, 7, {1, 0, 0, 0x80, 16, 12, 0}},
 		{1, SL_ERR_PAYLOAD, 7, {1, 0, 0, 0x80, 16, 13, 0}},
 		{1, SL_ERR_PAYLOAD, 8, {1, 0, 0, 0x80, 17, 12, 0, 0}}, /* wider than any gap */
-		{14, SL_ERR_PAYLOAD, 5, {14, 0, 0, 0x80, 0}},          /* more than there are */
+		{14, SL_ERR_PAYLOAD, 5, {14, 0, 0, 0x80, 0}},          /* more than there are elements */
 		{13, SL_OK, 5, {13, 0, 0, 0x80, 0}},
 	};
 	struct sl_codec *c = codec_open("threshold:0.5", sl_shape2(1, FEW), NULL, SL_DIR_HEAD_ACT, NULL);
@@ -367,7 +367,7 @@ static void places_must_be_what_they_say(void **state)
 	size_t len;
 	(void)state;
 
-	/* as it is written: no gaps where these are not shorter */
+	/* The encoder writes a bitmap unless gaps are shorter. */
 	for (int i = 0; i < FEW; i++)
 		x[i] = (float)(i % 2 == 0);
 	assert_int_equal(codec_encode(c, &codec_call0, x, sl_shape2(1, FEW), &bytes, &len), SL_OK);
@@ -397,14 +397,14 @@ static void zstd_bombs_do_not_go_off(void **state)
 	memcpy(bomb, bytes, SL_FRAME_BYTES);
 	packed = ZSTD_compress(bomb + 20, sizeof bomb - 20, zeros, room, 19);
 	assert_false(ZSTD_isError(packed));
-	/* what it declares: the truth, the plan's size, nearly 4 GiB */
+	/* The declared size is true, then that of the plan, then nearly 4 GiB. */
 	sl_put_u32(bomb + 16, (uint32_t)room);
 	assert_int_equal(attack(c, bomb, 20 + packed), SL_ERR_PAYLOAD);
 	sl_put_u32(bomb + 16, 8 + N / 2);
 	assert_int_equal(attack(c, bomb, 20 + packed), SL_ERR_PAYLOAD);
 	sl_put_u32(bomb + 16, 0xffffffffu);
 	assert_int_equal(attack(c, bomb, 20 + packed), SL_ERR_PAYLOAD);
-	/* two frames, the second empty */
+	/* Two zstd frames, the second one empty. */
 	memcpy(bomb, bytes, len);
 	packed = ZSTD_compress(bomb + len, sizeof bomb - len, zeros, 0, 1);
 	assert_int_equal(attack(c, bomb, len + packed), SL_ERR_PAYLOAD);
@@ -425,7 +425,7 @@ static void refused_with(struct sl_codec *c, const uint8_t *bytes, size_t len, c
 		fail_msg("'%s', not '%s'", fail.text, why);
 }
 
-/* Nothing is read in front of a payload, or written behind the memory for what zstd unpacks: what would, is seen. */
+/* Wrong sizes are refused: nothing is read before the payload, nor written behind zstd's output buffer. */
 static void sizes_are_those_that_fit(void **state)
 {
 	struct sl_codec *c = codec_open("cells:3|topk:0.2|f16", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
@@ -433,7 +433,7 @@ static void sizes_are_those_that_fit(void **state)
 	uint8_t *bytes = honest(c, &len), *body, packed[4096];
 	(void)state;
 
-	/* of two stages with side bytes: each fits, both together are a byte too many */
+	/* Two stages have side bytes: each size fits alone, both together are one byte too many. */
 	sl_put_u32(bytes + 28, (uint32_t)(len - 32 - sl_get_u32(bytes + 20) + 1));
 	refused_with(c, bytes, len, "side bytes of topk pass the end");
 	free(bytes);
@@ -451,7 +451,7 @@ static void sizes_are_those_that_fit(void **state)
 	free(bytes);
 	sl_codec_close(c);
 
-	/* of a body that may have any length: it is the one declared */
+	/* This body may have any length, but only the declared one. */
 	c = codec_open("threshold:1|f16|zstd", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
 	bytes = honest(c, &len);
 	sl_put_u32(bytes + SL_FRAME_BYTES, sl_get_u32(bytes + SL_FRAME_BYTES) + 1);
@@ -480,16 +480,16 @@ static void a_gradient_without_its_activation_is_refused(void **state)
 	assert_int_equal(codec_encode(grad, &codec_call0, x, shape(), &own, &len), SL_ERR_BUG);
 	assert_int_equal(codec_encode(act, &codec_call0, x, shape(), &own, &len), SL_OK);
 	assert_int_equal(attack(grad, bytes, sizeof bytes), SL_OK);
-	/* a refused activation leaves no places behind */
+	/* A refused activation leaves no places for its gradient. */
 	assert_int_equal(attack(act, own, len - 1), SL_ERR_PAYLOAD);
 	free(own);
 	sl_codec_close(grad);
 	sl_codec_close(act);
 }
 
-/* ---- lengths */
+/* ---- lengths of rows */
 
-/* A payload of other lengths that sum to as many tokens: where its size follows from them, it is refused. */
+/* The rows have other lengths with the same sum. Where the size of the payload depends on them, it is refused. */
 static void lengths_are_those_that_were_agreed(void **state)
 {
 	static const uint32_t others[][ROWS + 1] = {{0, 10, 20, 30, 40, 50, 60}, {0, 20, 40, 50, 54, 58, 60}};
@@ -528,7 +528,7 @@ static enum sl_err take(const uint8_t *at, size_t len, int64_t rows, int64_t tok
 	struct sl_fail fail = {0};
 	enum sl_err err;
 
-	/* ends where its allocation does */
+	/* The input ends where its allocation ends, so that sanitizers see an overrun. */
 	memcpy((uint8_t *)(uintptr_t)in.data + 1, at, len);
 	in.data++;
 	memset(found, 0x77, sizeof found);
@@ -563,7 +563,7 @@ static void false_lengths_are_refused(void **state)
 	assert_int_equal(take(good, 16, ROWS, TOKENS, &left), SL_OK);
 	assert_int_equal(take(good, 16, ROWS, TOKENS - 1, &left), SL_ERR_PAYLOAD);
 	assert_int_equal(take(good, 16, ROWS - 1, TOKENS - 13, &left), SL_ERR_PAYLOAD);
-	/* any changed byte changes a length, and the sum; or sets what is zero */
+	/* Any changed byte changes a length and so the sum, or makes a padding byte non-zero. */
 	for (int at = 0; at < 16; at++) {
 		for (int flip = 1; flip < 256; flip++) {
 			memcpy(bad, good, 16);
@@ -571,7 +571,7 @@ static void false_lengths_are_refused(void **state)
 			assert_int_equal(take(bad, 16, ROWS, TOKENS, &left), SL_ERR_PAYLOAD);
 		}
 	}
-	/* as many tokens, but a row of none, or one above the longest */
+	/* The same number of tokens, but a row of length 0, or one longer than LONGEST. */
 	memcpy(bad, good, 16);
 	bad[0] = 10;
 	bad[2] = 0;
@@ -580,12 +580,12 @@ static void false_lengths_are_refused(void **state)
 	bad[0] = 8;
 	bad[6] = 21;
 	assert_int_equal(take(bad, 16, ROWS, TOKENS, &left), SL_ERR_PAYLOAD);
-	/* lengths of 16 bits do not wrap */
+	/* The sum of 16-bit lengths does not wrap. */
 	memset(bad, 0xff, 12);
 	assert_int_equal(take(bad, 16, ROWS, TOKENS, &left), SL_ERR_PAYLOAD);
 }
 
-/* Rows that are padded to the longest: what is written is found again, begin and pieces; any other count is refused. */
+/* Rows padded to the longest: `begin` and `pieces` are read back as written. Another token count is refused. */
 static void padded_lengths(void **state)
 {
 	uint32_t even[ROWS + 1], pieces[2 * ROWS + 1], found[ROWS + 1], cut[2 * ROWS + 1];
@@ -611,8 +611,8 @@ static void padded_lengths(void **state)
 	assert_memory_equal(cut, pieces, sizeof pieces);
 }
 
-/* A choice of tokens: what is written is found again; none, too many, one behind the last and a short one are refused.
- */
+/* A choice of tokens that is written is read back. Refused: no
+ * token, too many, one behind the last, a short payload. */
 static void choices(void **state)
 {
 	static const uint32_t chosen[] = {0, 7, 8, 129};
@@ -648,7 +648,7 @@ static void choices(void **state)
 	assert_int_equal(sl_choice_take(&(struct sl_bytes){bytes, 36}, 130, 4, place, &n, &fail), SL_ERR_PAYLOAD);
 }
 
-/* Both layouts. */
+/* Each test, for rows of one length and of different lengths. */
 #define EVERY_LAYOUT(test)                                                              \
 	{#test, test, of_one_length, NULL, NULL},                                       \
 	{                                                                               \

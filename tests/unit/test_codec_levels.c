@@ -1,4 +1,4 @@
-/* qsgd and terngrad: unbiased, in multiples of the scale of their bucket. */
+/* qsgd and terngrad: unbiased, and values are multiples of the scale of their bucket. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "common/codec/extent.h"
 #include "tests/support/codec.h"
 
-/* Mean over many steps of what comes back: unbiased, level by level. */
+/* The mean of the decoded values over many steps is the input, element by element. */
 static void stochastic_levels_are_unbiased(void **state)
 {
 	static const char *const specs[] = {"qsgd:4", "qsgd:7,norm=max", "terngrad", "terngrad,bucket=8", "qsgd:255"};
@@ -53,7 +53,7 @@ static void stochastic_levels_are_unbiased(void **state)
 
 static void levels_are_multiples_of_the_scale(void **state)
 {
-	/* within tiles and blocks of the loops, as large as a block, and across */
+	/* Buckets within the loops' tiles and blocks, as large as a block, and across blocks. */
 	static const int64_t buckets[] = {100, 512, 16384, 65536, 100000};
 	enum { N = 200001, Q = 10 };
 	float *x = codec_make(N, RANDOM), *back = codec_make(N, ZERO);
@@ -85,8 +85,8 @@ static void levels_are_multiples_of_the_scale(void **state)
 	free(back);
 }
 
-/* A bucket or block that holds more than the tensor is the tensor: same payload, and no memory but what was counted.
- * The same of a last one that holds a fraction of what the others do. */
+/* A bucket or block larger than the tensor equals one as large as the tensor: the
+ * same payload, no more memory. So does a last bucket that is only partly filled. */
 static void groups_may_be_larger_than_the_tensor(void **state)
 {
 	static const char *const specs[][2] = {
@@ -145,8 +145,8 @@ static double norm_of(const float *x, int64_t n)
 	return sqrt(sum);
 }
 
-/* ‖residual‖ / ‖x‖ in the mean over the ten steps before `early` and before 3 · early: what payloads lack of the sum of
- * all tensors. */
+/* ‖residual‖ / ‖x‖: the residual is the sum of all tensors minus the sum of what was decoded.
+ * out[0] is the mean over the ten steps before `early`, out[1] that before 3 · early. */
 static void follow_residual(const char *text, struct sl_shape shape, int early, double out[2])
 {
 	const int64_t n = sl_shape_count(&shape);
@@ -180,8 +180,8 @@ static void count_line(void *arg)
 	++*(int *)arg;
 }
 
-/* What is allowed owes no more after 120 steps than after 40; what is refused owes more and more, and
- * one line says so. */
+/* With a codec that is allowed, the residual after 120 steps is no larger than
+ * after 40. With one that is refused it grows, and one line in the log says so. */
 static void feedback_is_refused_where_it_diverges(void **state)
 {
 	static const struct {

@@ -1,4 +1,4 @@
-/* lowrank: what it restores, what warmth and iterations bring, what is refused. */
+/* lowrank: what it restores, the effect of warm starts and iterations, and refusals. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +12,8 @@
 #include "common/codec/stage.h"
 #include "tests/support/codec.h"
 
-/* A tensor whose samples have rank r comes back; of any other, what is lost is orthogonal to what is kept on the
- * orthonormal side, so that errors and values add up as squares. */
+/* A tensor whose samples have rank r is restored. For other tensors the error
+ * is orthogonal to the kept part, so that ‖error‖² + ‖kept‖² = ‖x‖². */
 static void lowrank_restores_low_rank(void **state)
 {
 	static const int64_t shapes[][4] = {{3, 14, 14, 24}, {2, 3, 3, 40}, {2, 7, 7, 49}};
@@ -50,13 +50,13 @@ static void lowrank_restores_low_rank(void **state)
 	}
 }
 
-/* Both factors are coded in one range: whatever the size of the tensor, neither may drown in the other's. What a
- * quantizer costs is then about what it costs anywhere, and nothing depends on the unit of the values. */
+/* The next stage codes both factors with one range, so they must have similar sizes, whatever the tensor's
+ * size. A quantizer then costs about what it costs elsewhere, whatever the unit of the values. */
 static void a_stage_behind_serves_both_factors(void **state)
 {
 	static const struct {
 		const char *spec;
-		double most; /* of the error */
+		double most; /* relative error */
 	} cases[] = {{"lowrank:3|quant:8", 0.03},
 		     {"lowrank:3|sortquant:6+2", 0.05},
 		     {"lowrank:3|quant:16", 1e-4},
@@ -95,7 +95,7 @@ static void a_stage_behind_serves_both_factors(void **state)
 	}
 }
 
-/* Parts each a thirtieth of the one before: small ones are no rounding. */
+/* Three components, each a thirtieth of the one before: small ones must not be lost as rounding errors. */
 static void lowrank_keeps_small_parts(void **state)
 {
 	struct sl_shape shape = sl_shape4(1, 14, 14, 24);
@@ -118,7 +118,7 @@ static void lowrank_keeps_small_parts(void **state)
 	free(b);
 }
 
-/* A sample that a short chunk lacked begins like one that was never seen. */
+/* A row that a short chunk lacked starts cold, like a row that was never seen. */
 static void warmth_ends_with_the_rows(void **state)
 {
 	enum { ROWS = 3, EACH = 2 * (20 + 8) };
@@ -159,7 +159,7 @@ static void lowrank_improves_with_iterations_and_warmth(void **state)
 	double one, eight, first = 0, last = 0;
 	(void)state;
 
-	/* columns of very different size: something to find */
+	/* Columns of very different sizes: singular values that fall off. */
 	for (int64_t i = 0; i < n; i++)
 		x[i] *= powf(0.8f, (float)(i % 32));
 	codec_round_trip("lowrank:4", shape, x, back);
@@ -200,7 +200,7 @@ static void ratios_of_the_seeds_hold(void **state)
 	double whole = 4.0 * (double)(sl_shape_count(&act) + sl_shape_count(&mid));
 	(void)state;
 
-	/* real bytes, headers included: FACTS' 0.1013 and 0.1458 */
+	/* Actual bytes with headers, as a part of those in fp32: 0.1013 and 0.1458. */
 	assert_true(fabs(sent / whole - 0.1013) < 1e-4);
 	assert_true(fabs((double)sl_codec_bound(r, 32) / (4.0 * (double)sl_shape_count(&roberta)) - 0.1458) < 1e-4);
 	sl_codec_close(a);
@@ -236,7 +236,8 @@ static void a_rank_beyond_the_sample_is_refused(void **state)
 	assert_non_null(strstr(fail.text, "[1,2,2,8]"));
 }
 
-/* A tensor of lower rank leaves rows of zeros behind, which no product brings back: they begin anew. */
+/* A tensor of lower rank makes rows of the warm factor zero.
+ * No iteration would change them, so they restart cold. */
 static void warmth_does_not_forget_a_rank(void **state)
 {
 	struct sl_shape shape = sl_shape4(1, 14, 14, 24);

@@ -1,4 +1,4 @@
-/* downsample and cells: adjoint, smooth tensors, means where nothing else is sent. */
+/* downsample and cells: adjoints, smooth tensors, and means in place of elements that are not sent. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include "common/codec/stage.h"
 #include "tests/support/codec.h"
 
-/* <y, F(x)> = <Fᵀ(y), x> for F = restore ∘ compress of the activation, and what the paired gradient does. */
+/* <y, F(x)> = <Fᵀ(y), x>: F is restore ∘ compress of the activation, Fᵀ that of the paired gradient. */
 static void downsample_has_an_adjoint(void **state)
 {
 	static const int64_t shapes[][4] = {{2, 8, 8, 3}, {1, 7, 5, 4}, {2, 1, 9, 2}, {1, 13, 3, 5}};
@@ -65,8 +65,8 @@ static double mean_of_cell(const float *x, const struct sl_shape *s, int64_t f, 
 	return sum / (double)count;
 }
 
-/* What topk leaves out comes back as the mean of its cell, in the activation and, at the same places, in the gradient,
- * whose payload has none. */
+/* Elements that topk leaves out come back as the mean of their cell: in the
+ * activation, and at the same places in the gradient, whose payload has no places. */
 static void cells_bring_back_means(void **state)
 {
 	struct sl_shape shape = sl_shape4(2, 8, 7, 5);
@@ -98,7 +98,7 @@ static void cells_bring_back_means(void **state)
 			if (pass == 0)
 				keeps[e] = fabs((double)back[e] - x[e]) < 1e-5;
 			kept += pass == 0 && keeps[e];
-			/* bf16 of numbers near 10 is good to 1/32 */
+			/* bf16 has an error of at most 1/32 near 10. */
 			if (keeps[e] ? !same : fabs(back[e] - mean) > 0.035)
 				fail_msg("pass %d: %g became %g, mean %g", pass, (double)x[e], (double)back[e], mean);
 			if (pass == 0 && keeps[e])
@@ -106,7 +106,7 @@ static void cells_bring_back_means(void **state)
 			else if (pass == 0)
 				most = fmax(most, fabs(x[e] - mean));
 		}
-		x[7] += 3; /* what is large in the gradient does not matter */
+		x[7] += 3; /* the places are the activation's, whatever is large here */
 	}
 	assert_int_equal(kept, k);
 	assert_true(most < least + 0.07);
@@ -147,7 +147,7 @@ static void means_must_be_finite(void **state)
 		memcpy(bytes + len - 2, &bad[i], 2);
 		assert_int_equal(codec_decode(c, &codec_call0, bytes, len, shape, back), SL_ERR_PAYLOAD);
 	}
-	memcpy(bytes + len - 2, (uint16_t[]){0x7f7f}, 2); /* the largest that is */
+	memcpy(bytes + len - 2, (uint16_t[]){0x7f7f}, 2); /* the largest finite bf16 */
 	assert_int_equal(codec_decode(c, &codec_call0, bytes, len, shape, back), SL_OK);
 	free(bytes);
 	sl_codec_close(c);
@@ -168,7 +168,7 @@ static void downsample_keeps_what_is_smooth(void **state)
 		bool inside = i / 12 >= 1 && i / 12 <= 7 && i % 12 >= 1 && i % 12 <= 10;
 
 		assert_true(fabs((double)back[2 * i + 1] - 5) < 1e-5);
-		/* a plane is its own interpolation, away from the ends that are held */
+		/* Interpolation is exact on a plane, except at the clamped borders. */
 		assert_true(!inside || fabs((double)back[2 * i] - x[2 * i]) < 1e-4);
 	}
 }

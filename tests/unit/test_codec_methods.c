@@ -53,7 +53,7 @@ static const char *const all_specs[] = {
 	"zstd:1",
 	"topk:0.1,ef=true|quant:8",
 	"lowrank:1,warm=true",
-	/* behind what may keep nothing */
+	/* behind a stage that may keep no element */
 	"threshold:1000|normal:2",
 	"threshold:1000|topk:0.3",
 	"threshold:1000|randomk:0.3|quant:8",
@@ -82,7 +82,7 @@ static void every_kind_of_tensor_comes_back_finite(void **state)
 			for (int kind = 0; kind < KINDS; kind++) {
 				float *x = codec_make(n, (enum codec_kind)kind);
 
-				/* products of values near FLT_MAX overflow: refused, and tested below */
+				/* Products of values near FLT_MAX overflow: that is refused, and tested below. */
 				if (!(kind == HUGE_VALUES &&
 				      (strstr(all_specs[i], "lowrank") || strstr(all_specs[i], "downsample") ||
 				       strstr(all_specs[i], "cells")))) {
@@ -102,7 +102,7 @@ static void every_kind_of_tensor_comes_back_finite(void **state)
 	}
 }
 
-/* Around the ends of tiles and blocks: what lies behind a tensor is NaN, and is neither read nor written. */
+/* Sizes around those of tiles and blocks. NaNs behind a tensor are neither read nor overwritten. */
 static void what_lies_behind_is_left_alone(void **state)
 {
 	static const int64_t sizes[] = {SL_CODEC_TILE - 1,  SL_CODEC_TILE,  SL_CODEC_TILE + 1,
@@ -115,7 +115,7 @@ static void what_lies_behind_is_left_alone(void **state)
 		for (int s = 0; s < 6; s++) {
 			int64_t n = sizes[s];
 
-			if (strstr(all_specs[i], "lowrank:2")) /* of one channel */
+			if (strstr(all_specs[i], "lowrank:2")) /* here the tensor has one channel */
 				continue;
 			codec_fill(x, n, RANDOM);
 			for (int64_t e = n; e < n + BEHIND; e++)
@@ -207,7 +207,7 @@ static void ratios_are_the_arithmetic(void **state)
 	int64_t n = sl_shape_count(&shape), blocks = 2;
 	const struct {
 		const char *spec;
-		int64_t bytes; /* at most, and for all but places, at least */
+		int64_t bytes; /* exact, but only an upper bound where places are sent */
 		double nominal;
 	} cases[] = {
 		{"none", 16 + 4 * n, 4.0 * (double)n},
@@ -262,7 +262,8 @@ static void zstd_shrinks_what_repeats(void **state)
 	free(back);
 }
 
-/* Made block by block, it is what the whole at once would be; so other versions read and write the same. */
+/* Compressing block by block gives the same bytes as compressing
+ * at once, so other versions can read and write it. */
 static void zstd_in_blocks_is_zstd(void **state)
 {
 	static const int64_t values[] = {1, 5, 32767, 32768, 32769, 65536, 300001};
@@ -275,7 +276,7 @@ static void zstd_in_blocks_is_zstd(void **state)
 		uint8_t *whole = malloc(cap), *blocks = malloc(cap);
 		float *x = codec_make(values[k], RANDOM);
 
-		for (int64_t i = 0; i < values[k]; i += 3) /* something to find */
+		for (int64_t i = 0; i < values[k]; i += 3) /* something to compress */
 			x[i] = 0.5f * (float)(i % 16);
 		for (size_t l = 0; l < sizeof levels / sizeof levels[0]; l++) {
 			const double arg[SL_CODEC_MAX_ARGS] = {levels[l]};

@@ -1,5 +1,5 @@
-/* hadamard against the matrix written out; normal against the least error of its levels; both give a token the same
- * bytes wherever it lies. */
+/* hadamard compared with the explicit matrix; normal compared with the least possible error
+ * for its number of levels. Both encode a token to the same bytes wherever it lies. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include "common/codec/frame.h"
 #include "tests/support/codec.h"
 
-enum { PART = 8 }; /* of a transform: values, side bytes */
+enum { PART = 8 }; /* bytes of the frame's entry for a transform: values, side bytes */
 
 static uint8_t *encoded(const char *text, const float *x, struct sl_shape shape, const struct sl_codec_call *call,
 			size_t *len)
@@ -29,13 +29,14 @@ static uint8_t *encoded(const char *text, const float *x, struct sl_shape shape,
 	return bytes;
 }
 
-/* Element (i, j) of H is -1 to the number of bits that i and j have in common. */
+/* Element (i, j) of the Hadamard matrix: -1 to the power of the number of bits that i and j have in common. */
 static double entry(int64_t i, int64_t j)
 {
 	return __builtin_popcountll((unsigned long long)(i & j)) % 2 ? -1 : 1;
 }
 
-/* Of 24 features runs of 8; of 64 one. Signs are what H makes of unit vectors: the same for all tokens. */
+/* Runs are as long as the largest power of two that divides the features: 8 for 24, 64 for 64.
+ * The signs are read from transformed unit vectors, as they are the same for all tokens. */
 static void hadamard_is_the_matrix(void **state)
 {
 	static const int64_t features[] = {1, 2, 6, 24, 64};
@@ -79,7 +80,8 @@ static void hadamard_is_the_matrix(void **state)
 	}
 }
 
-/* A token alone, in another step, chunk and evaluation, has the bytes that it has among others; so has its scale. */
+/* A token encoded alone, in another step and chunk and as an
+ * evaluation, has the same codes and scale as among others. */
 static void a_token_is_coded_by_itself(void **state)
 {
 	static const char *const texts[] = {"hadamard", "normal:3", "hadamard|normal:4", "quant:4,block=24"};
@@ -109,7 +111,8 @@ static void a_token_is_coded_by_itself(void **state)
 	}
 }
 
-/* Least distortion of 2 to 16 levels for N(0, 1): Max, "Quantizing for minimum distortion", 1960, table I. */
+/* Least distortion of 2, 4, 8 and 16 levels for N(0, 1): Max,
+ * "Quantizing for minimum distortion", 1960, table I. */
 static void normal_loses_what_lloyd_says(void **state)
 {
 	static const double distortion[] = {0.3634, 0.1175, 0.03454, 0.009497};
@@ -136,7 +139,7 @@ static void normal_loses_what_lloyd_says(void **state)
 	free(back);
 }
 
-/* Every value becomes the level that is nearest to it, and a token of zeros stays zeros. */
+/* Every value becomes the nearest level, and a token of zeros stays zero. */
 static void normal_takes_the_nearest_level(void **state)
 {
 	enum { F = 1000 };
@@ -178,8 +181,8 @@ static void false_scales_are_refused(void **state)
 	sl_codec_close(c);
 }
 
-/* Six features that are 20 times as large as the others, and one token that has 1000 in one of them: what the residual
- * stream of a decoder looks like. The mean of what ordinary tokens lose, by codec. */
+/* Six features are 20 times as large as the others, and one token has 1000 in one of them, as in
+ * the residual stream of a decoder. Compares the mean error of the other tokens, by codec. */
 static void outliers_spoil_no_other_token(void **state)
 {
 	static const struct {
@@ -228,7 +231,7 @@ static void what_does_not_fit_is_refused(void **state)
 	assert_int_equal(sl_codec_feeds_back(&spec, &most, &fail), SL_OK);
 }
 
-/* Which codecs may send a token once, of 24 features. */
+/* Whether a codec may send a token only once; for 24 features. */
 static void tokens_alone_are_known(void **state)
 {
 	static const struct {

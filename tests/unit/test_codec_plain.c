@@ -1,4 +1,5 @@
-/* Payloads that are the tensor itself: sent and received without the codec, they must be what the codec makes of it. */
+/* Payloads that are the tensor itself are sent and received
+ * without the codec: they must equal what the codec makes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +54,7 @@ static void its_bytes_are_the_codecs(void **state)
 	sl_codec_close(c);
 }
 
-/* Whatever decode would refuse is refused, in the same words. */
+/* Whatever decode refuses is refused here, too, with the same message. */
 static void what_decode_refuses_is_refused(void **state)
 {
 	struct sl_codec *c = codec_open("none", sl_shape4(ROWS, 5, 7, 1), NULL, SL_DIR_HEAD_GRAD, NULL);

@@ -1,4 +1,5 @@
-/* quant against a plain definition in double: half a step, zero, unbiased rounding. */
+/* quant compared with a plain definition in double: errors
+ * of at most half a step, exact zeros, unbiased rounding. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -14,7 +15,7 @@
 #include "common/codec/codec.h"
 #include "tests/support/codec.h"
 
-/* The group of element i, as docs/CODECS.md has it. */
+/* The group of element i, as docs/CODECS.md defines it. */
 static int64_t group_of(const char *per, struct sl_shape s, int64_t i)
 {
 	if (strcmp(per, ",per=channel") == 0)
@@ -24,7 +25,7 @@ static int64_t group_of(const char *per, struct sl_shape s, int64_t i)
 	return strcmp(per, ",block=64") == 0 ? i / 64 : 0;
 }
 
-/* Widens a range so that zero is a code, as docs/CODECS.md has it; false where it stays as it was. */
+/* Widens a range so that zero is a code, as docs/CODECS.md defines it; false: the range stays as it was. */
 static bool hold_zero(double *lo, double *hi, int bits)
 {
 	double levels = (1 << bits) - 1, range = *hi - *lo, step = INFINITY, unit;
@@ -93,7 +94,7 @@ static void check_quant(int bits, const char *per, bool stochastic, struct sl_sh
 	free(back);
 }
 
-/* What lies near zero, as most of a gradient does, comes back as zero, not as one small value for all. */
+/* Values near zero, like most of a gradient, come back as zero, not all as one small value. */
 static void quant_brings_zero_back(void **state)
 {
 	static const char *const specs[] = {"quant:4",  "quant:8",  "quant:8,block=64",
@@ -113,7 +114,7 @@ static void quant_brings_zero_back(void **state)
 	}
 }
 
-/* Zero next to an end of the range: its code is the first but one, or the last but one. */
+/* Zero lies near an end of the range: its code is then the second or the last but one. */
 static void quant_brings_zero_back_near_an_end(void **state)
 {
 	const float near[] = {-0.9f, 0, 254}, far[] = {-254, 0, 0.9f};

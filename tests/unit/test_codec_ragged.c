@@ -1,4 +1,4 @@
-/* Tensors whose rows have different lengths [T, F]: what a codec makes of them, row by row. */
+/* Tensors [T, F] whose rows have different lengths, and how codecs treat their rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 enum { MOST_ROWS = 8 };
 
-/* A chunk: its rows' lengths, and where they begin. */
+/* A chunk: its dimensions, and the first token of each row. */
 struct chunk {
 	struct sl_dims dims;
 	uint32_t begin[MOST_ROWS + 1];
@@ -66,8 +66,8 @@ static struct sl_codec_call call_of(const struct chunk *c, uint64_t step)
 	return call;
 }
 
-/* Chunks: rows of one token, rows below and above the features, more than one block of work; a row that
- * lowrank:2 sends whole because the factors would be as many values. */
+/* Test chunks: rows of one token, rows shorter and longer than the features, more than one block
+ * of work. And a row that lowrank:2 sends whole, because the factors would have as many values. */
 enum { CHUNKS = 4 };
 static struct chunk chunk_at(int i)
 {
@@ -80,7 +80,7 @@ static struct chunk chunk_at(int i)
 			: chunk_of(few, 2, 6);
 }
 
-/* For `c` and less; `longest` is the most tokens of a row. */
+/* Opens a codec for up to the size of `c`; `longest` is the largest number of tokens of a row. */
 static struct sl_codec *open_for(const char *text, const struct chunk *c, int64_t longest, struct sl_backend *be,
 				 enum sl_dir dir, struct sl_codec *pair)
 {
@@ -149,7 +149,7 @@ static const char *const specs[] = {
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
-/* Payload and values with so many threads; the caller frees both. */
+/* Encodes and decodes with that many threads. The caller frees the payload and the values. */
 static void crossed(const char *text, const struct chunk *c, int threads, uint8_t **bytes, size_t *len, float **back)
 {
 	static const struct sl_backend_ops ops = {.name = "test"};
@@ -192,9 +192,9 @@ static void threads_change_nothing(void **state)
 	}
 }
 
-/* ---- one row at a time */
+/* ---- each row by itself */
 
-/* `rank`: of a lowrank at `factor` in the front, by which rows go whole, as `whole` would send them. */
+/* Ranks of lowrank and factors of downsample tell which rows go whole, as by the chain `whole`. */
 static const struct {
 	const char *text, *whole;
 	int64_t rank, factor;
@@ -215,7 +215,7 @@ static const struct {
 	{"cells:2|downsample:2|bf16", NULL, 0, 0},
 };
 
-/* Row i of x, alone and of one length, there and back. */
+/* Encodes and decodes row `row` of x alone, as a tensor of one length. */
 static void cross_alone(const char *text, const struct chunk *c, int64_t row, const float *x, float *back)
 {
 	struct sl_shape shape = sl_shape3(1, length_of(c, row), c->features);
@@ -262,9 +262,9 @@ static void rows_are_coded_one_by_one(void **state)
 	}
 }
 
-/* ---- one length */
+/* ---- rows of one length */
 
-/* Rows of one length are what a tensor with a dimension for it is, but for dimension 0 in the header. */
+/* Rows of one length give the payload of a plain [rows, length, F] tensor, except for dimension 0 in the header. */
 static void equal_lengths_give_the_same_bytes(void **state)
 {
 	static const int lengths[] = {36, 36, 36, 36};
@@ -298,7 +298,7 @@ static void equal_lengths_give_the_same_bytes(void **state)
 	free(want);
 }
 
-/* A method that does not look at rows codes [T, F] as it codes T rows of F: the same payload, header and all. */
+/* A method that does not use rows codes [T, F] like T rows of F values: the same payload, header included. */
 static void methods_without_rows_see_tokens(void **state)
 {
 	static const char *const texts[] = {"none",
@@ -338,7 +338,7 @@ static void methods_without_rows_see_tokens(void **state)
 
 /* ---- gradients */
 
-/* A gradient uses the places of its activation; downsample's is the adjoint, row by row. */
+/* A gradient uses the places of its activation. For downsample it is the adjoint, row by row. */
 static void gradients_are_paired(void **state)
 {
 	static const char *const texts[] = {"topk:0.2", "cells:2|topk:0.2|quant:8", "downsample:2", "threshold:0.7|f16",
@@ -415,9 +415,9 @@ static void the_adjoint_goes_row_by_row(void **state)
 	free(back);
 }
 
-/* ---- steps */
+/* ---- state from step to step */
 
-/* x plus what is at its rows' and tokens' places of `lost` [rows][longest][features]. */
+/* sum = x + lost [rows][longest][features], each token with the residual of the same row and place. */
 static void add_lost(const struct chunk *c, int64_t longest, const float *x, const float *lost, float *sum)
 {
 	for (int64_t row = 0; row < c->dims.rows; row++) {
@@ -448,14 +448,14 @@ static void save_and_load(struct sl_codec **codec, struct sl_codec *fresh)
 	state.data = malloc(state.cap);
 	assert_int_equal(sl_codec_save(*codec, &state), SL_OK);
 	assert_int_equal(sl_codec_load(fresh, (struct sl_bytes){state.data, state.len}), SL_OK);
-	if (state.len > 8) /* a state that ends early is none */
+	if (state.len > 8) /* a truncated state is refused */
 		assert_int_equal(sl_codec_load(*codec, (struct sl_bytes){state.data, state.len - 1}), SL_ERR_DATA);
 	free(state.data);
 	sl_codec_close(*codec);
 	*codec = fresh;
 }
 
-/* What was lost of a token comes back at this token of this row, whatever the lengths; what a step lacks is gone. */
+/* A residual is added to the same row and token in the next step; if the step lacks that token, it is dropped. */
 static void feedback_finds_its_token(void **state)
 {
 	enum { F = 6, LONGEST = 9, STEPS = 5 };
@@ -499,7 +499,7 @@ static void feedback_finds_its_token(void **state)
 	}
 }
 
-/* Rows of rank 3 and noise: their common features are what a warm factor is for. */
+/* Rows of rank 3 with noise. They have a basis in common, which is what a warm factor can learn. */
 static void fill_low(const struct chunk *c, uint64_t step, float *x)
 {
 	int64_t f = c->features;
@@ -534,8 +534,8 @@ static double error_at(struct sl_codec *codec, const struct chunk *c, uint64_t s
 	return error;
 }
 
-/* With one iteration a step, a warm factor reaches what a cold one needs more iterations for. That holds for rows
- * longer and shorter than the features, and while lengths change from step to step. */
+/* With one iteration a step, a warm factor has a lower error than a cold one. That holds for
+ * rows longer and shorter than the features, and while lengths change from step to step. */
 static void warm_factors_outlive_lengths(void **state)
 {
 	enum { F = 16, LONGEST = 60, STEPS = 6 };
@@ -566,7 +566,7 @@ static void warm_factors_outlive_lengths(void **state)
 	sl_codec_close(cold);
 }
 
-/* Shorter than the features, both kinds of tensor keep the same factor; a row that goes whole begins anew. */
+/* Rows shorter than F: ragged and plain tensors keep the same factor. A row that was sent whole restarts cold. */
 static void warm_factors_are_those_of_rows(void **state)
 {
 	struct chunk c = chunk_of((const int[]){10, 10, 10}, 3, 16), other = chunk_of((const int[]){10, 2, 10}, 3, 16);
@@ -618,7 +618,7 @@ static void warm_factors_are_those_of_rows(void **state)
 	sl_codec_close(cold);
 }
 
-/* ---- sizes, faults */
+/* ---- sizes, refusals */
 
 static void what_is_counted_is_what_is_sent(void **state)
 {
@@ -634,10 +634,10 @@ static void what_is_counted_is_what_is_sent(void **state)
 		uint8_t *bytes = encoded(specs[s], codec, &call, x, shape_of(&c), &len);
 
 		assert_true(len <= sl_codec_bound(codec, c.dims.tokens));
-		/* 1, 1 and 2 tokens go as one cell each, 5, 7 and 9 as 3, 4 and 5 */
+		/* Rows of 1, 1 and 2 tokens have one cell each; rows of 5, 7 and 9 tokens have 3, 4 and 5. */
 		if (strcmp(specs[s], "downsample:2") == 0)
 			assert_true(sl_codec_nominal_bytes(codec, c.dims.tokens) == 15 * 5 * 4);
-		/* 1, 1, 2 whole: 20; then 2·(5 + 5) = 20 of 25, 2·(7 + 5), 2·(9 + 5) */
+		/* 1, 1 and 2 tokens go whole: 20 values; then 2·(5 + 5), 2·(7 + 5), 2·(9 + 5) */
 		if (strcmp(specs[s], "lowrank:2") == 0)
 			assert_int_equal(len, SL_FRAME_BYTES + SL_FRAME_PART_BYTES + 4 * (20 + 20 + 24 + 28));
 		free(bytes);
@@ -679,7 +679,7 @@ static void calls_of_other_lengths_are_refused(void **state)
 	sl_codec_close(codec);
 }
 
-/* Rows that are all shorter than the rank go whole. */
+/* Rows that are all shorter than the rank are sent whole. */
 static void ranks_above_the_longest_row(void **state)
 {
 	static const char text[] = "lowrank:12,warm=true";
@@ -711,9 +711,9 @@ static void environments_have_bounds(void **state)
 		enum sl_err err;
 	} cases[] = {
 		{25, 6, 9, "lowrank:5", SL_OK},
-		{25, 6, 9, "lowrank:6", SL_ERR_CONFIG}, /* features */
-		{25, 6, 4, "lowrank:4", SL_ERR_LIMIT},  /* 6 rows of 4 are 24 */
-		{24, 6, 4, "lowrank:5", SL_OK},         /* more than the longest row */
+		{25, 6, 9, "lowrank:6", SL_ERR_CONFIG}, /* above the number of features */
+		{25, 6, 4, "lowrank:4", SL_ERR_LIMIT},  /* 6 rows of 4 tokens are only 24 */
+		{24, 6, 4, "lowrank:5", SL_OK},         /* above the longest row */
 		{25, 26, 9, "none", SL_ERR_LIMIT},
 		{25, 0, 9, "none", SL_ERR_LIMIT},
 		{25, 6, 65536, "none", SL_ERR_LIMIT},

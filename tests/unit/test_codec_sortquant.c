@@ -1,4 +1,5 @@
-/* sortquant against sorted values: equal shares, half a step of a bucket that holds a value. */
+/* sortquant compared with sorted values: buckets of equal shares,
+ * errors of at most half a step of the value's bucket. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,8 +22,8 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Every value comes back within half a step of a bucket that holds it, or a step, and buckets hold equal shares of the
- * sorted values: read from the payload, as its format says. */
+/* Each value comes back within half a step of its bucket, or within a step if rounding is stochastic. Buckets
+ * have equal shares of the sorted values. Both are read from the payload, by its documented format. */
 static void check_sortquant(int bits, int split, bool stochastic, struct sl_shape shape, enum codec_kind kind)
 {
 	int64_t n = sl_shape_count(&shape), buckets = 1 << split, count[16] = {0};
@@ -60,7 +61,7 @@ static void check_sortquant(int bits, int split, bool stochastic, struct sl_shap
 		int64_t target = n * k / buckets, slack = n / 100 + 1, ties = 0;
 
 		below += count[k - 1];
-		/* equal values stay together: the edge may move to the end of a run of them */
+		/* Equal values share a bucket: the edge may move to an end of their run. */
 		if (below >= target - slack && below <= target + slack)
 			continue;
 		while (target + ties < n - 1 && sorted[target + ties] == sorted[target + ties + 1])
@@ -96,10 +97,10 @@ static void sortquant_keeps_shares_and_half_a_step(void **state)
 	}
 }
 
-/* Of values that lie in a bucket with one far from them, which rounding to nearest moves to the bucket's end. */
+/* One outlier widens the bucket of these values, so that rounding to nearest would move them all to its end. */
 static void stochastic_rounding_is_unbiased(void **state)
 {
-	enum { N = 60000 }; /* their own sample: the edge is exact */
+	enum { N = 60000 }; /* few enough to be sampled whole: the edge is exact */
 	float *x = malloc(N * 4), *back = malloc(N * 4);
 	double sum = 0;
 	(void)state;
@@ -111,13 +112,14 @@ static void stochastic_rounding_is_unbiased(void **state)
 	codec_round_trip("sortquant:3+1,round=stochastic", sl_shape2(1, N), x, back);
 	for (int i = 5; i < N; i += 2)
 		sum += (double)back[i];
-	/* 5 standard deviations of a mean of codes 0 and 1, with the chance 0.21 of 1/7 */
+	/* 5 standard deviations of the mean of codes 0 and 1, with probability 0.21 and a step of 1/7. */
 	assert_true(fabs(sum / (N / 2) - 0.03) < 5 * sqrt(0.21 * 0.79 / (N / 2)) / 7);
 	free(x);
 	free(back);
 }
 
-/* Values that grow along the tensor, and all of whose runs of 16 are alike: a sample of runs sees few of them. */
+/* Large values that grow along the tensor are rare and come
+ * in whole runs of 16: a sample of runs sees few of them. */
 static void sortquant_survives_a_sample_that_misleads(void **state)
 {
 	struct sl_shape shape = sl_shape4(4, 112, 112, 16);
@@ -133,7 +135,7 @@ static void sortquant_survives_a_sample_that_misleads(void **state)
 	assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_OK);
 	for (int64_t i = 0; i < n; i++)
 		count[bytes[16 + 8 * 4 + i] >> 6]++;
-	/* 0, 1, 2 have about a third each, and are the quartiles: nothing lies below the first */
+	/* 0, 1 and 2 have about a third each and are the quartiles, so no value lies below the first edge. */
 	assert_int_equal(count[0], 0);
 	assert_true(count[1] > n / 4 && count[2] > n / 4 && count[3] > n / 4);
 	free(bytes);
@@ -141,7 +143,7 @@ static void sortquant_survives_a_sample_that_misleads(void **state)
 	sl_codec_close(c);
 }
 
-/* What is sampled is a fifth smaller than the rest: every edge has to be moved. */
+/* The sampled elements are a fifth smaller than the rest, so every edge must be corrected. */
 static void sortquant_moves_edges_that_a_sample_misplaced(void **state)
 {
 	enum { BUCKETS = 4 };

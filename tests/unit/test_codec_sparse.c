@@ -1,4 +1,4 @@
-/* randomk and threshold: which places are kept, and that both sides know them. */
+/* randomk and threshold: which elements are kept, and that both sides know them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,7 +94,7 @@ static void threshold_keeps_what_is_large(void **state)
 		kept += back[i] != 0;
 	}
 	assert_true(back[7] == -1.5f && back[8] == 0);
-	/* both sides know how much that is */
+	/* Both sides know the resulting size. */
 	assert_true(fabs(sl_codec_nominal_bytes(c, 3) - 4.0 * (double)kept) < 1e-3);
 	assert_true(fabs(sl_codec_nominal_bytes(d, 3) - 4.0 * (double)kept) < 1e-3);
 	free(bytes);
@@ -104,7 +104,7 @@ static void threshold_keeps_what_is_large(void **state)
 	sl_codec_close(d);
 }
 
-/* From a share of the largest on, whatever that is in this tensor. */
+/* adaptive keeps elements from a share of the largest magnitude on, whatever the scale of the tensor. */
 static void adaptive_goes_by_the_largest(void **state)
 {
 	struct sl_shape shape = sl_shape4(3, 56, 57, 33);
@@ -132,7 +132,7 @@ static void adaptive_goes_by_the_largest(void **state)
 		for (int64_t i = 0; i < n; i++)
 			x[i] = ldexpf(x[i], -power);
 	}
-	memset(x, 0, (size_t)n * 4); /* nothing is kept of nothing */
+	memset(x, 0, (size_t)n * 4); /* a tensor of zeros keeps nothing */
 	assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_OK);
 	assert_int_equal(codec_decode(d, &codec_call0, bytes, len, shape, back), SL_OK);
 	for (int64_t i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* Specifications: one canonical form, errors that say what would be right, ids that ascend. */
+/* Codec specifications: one canonical spelling, errors that suggest a correct one, and ascending ids. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -46,7 +46,7 @@ static void step(struct sl_codec *codec, uint64_t number, struct sl_buf out[SLOT
 	sl_codec_commit(codec);
 }
 
-/* Its state is that of a codec that was just opened. */
+/* Expects that the state of `codec` is that of a new codec. */
 static void assert_new(struct sl_codec *codec, const char *text)
 {
 	struct sl_codec *fresh = open_codec(text);
@@ -62,7 +62,7 @@ static void assert_new(struct sl_codec *codec, const char *text)
 	sl_codec_close(fresh);
 }
 
-/* Whatever it held, nothing of it and nothing of what is no state is left. */
+/* The damaged state is refused. Afterwards nothing is left of it, nor of the state before. */
 static void refuses(struct sl_codec *codec, const char *text, struct sl_bytes bad)
 {
 	assert_int_equal(sl_codec_load(codec, bad), SL_ERR_DATA);
@@ -84,12 +84,12 @@ static void survives(const char *text, bool has_state)
 	step(a, 0, at_a);
 	step(a, 1, at_a);
 	assert_int_equal(sl_codec_save(a, &state), SL_OK);
-	step(b, 2, at_b); /* without the state */
+	step(b, 2, at_b); /* b has not loaded the state */
 	step(a, 2, at_a);
 	for (int i = 0; i < SLOTS; i++)
 		differs |= at_a[i].len != at_b[i].len || memcmp(at_a[i].data, at_b[i].data, at_a[i].len) != 0;
 	assert_int_equal(differs, has_state);
-	encode(b, 5, 0, &at_b[0]); /* of a step that never ends: nothing of it stays */
+	encode(b, 5, 0, &at_b[0]); /* an uncommitted encoding: loading must discard it */
 	assert_int_equal(sl_codec_load(b, (struct sl_bytes){state.data, state.len}), SL_OK);
 	sl_codec_commit(b);
 	step(b, 2, at_b);
@@ -103,7 +103,7 @@ static void survives(const char *text, bool has_state)
 	state.data[0] ^= 1;
 	refuses(b, text, (struct sl_bytes){state.data, state.len});
 	state.data[0] ^= 1;
-	if (state.len > 8) { /* neither there nor not, or of another number of rows */
+	if (state.len > 8) { /* a flag that is neither 0 nor 1, or a wrong number of rows */
 		state.data[8] ^= 2;
 		refuses(b, text, (struct sl_bytes){state.data, state.len});
 		state.data[8] ^= 2;
@@ -131,7 +131,7 @@ static void state_survives(void **state)
 	survives("lowrank:2,warm=true,ef=true", true);
 }
 
-/* Memory for the state of narrow tensors is taken anew where a run goes back to wider ones. */
+/* A buffer that was sized for codecs without state is enlarged when a run goes back to codecs with state. */
 static void a_state_may_become_larger(void **state)
 {
 	static uint8_t bytes[SLOTS][8 * FLOATS];
@@ -149,7 +149,7 @@ static void a_state_may_become_larger(void **state)
 	assert_int_equal(sl_codecs_state_open(&s, narrow), SL_OK);
 	assert_int_equal(sl_codecs_state_take(&s, narrow), SL_OK);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		step(wide[dir], 0, out); /* residuals come with the first one */
+		step(wide[dir], 0, out); /* residuals appear with the first step */
 	for (int again = 0; again < 2; again++) {
 		assert_int_equal(sl_codecs_state_take(&s, wide), SL_OK);
 		for (int dir = 0; dir < SL_DIR_COUNT; dir++)
@@ -163,7 +163,7 @@ static void a_state_may_become_larger(void **state)
 	}
 }
 
-/* More rows than there is room for, and as many floats as that would be. */
+/* The state claims one row more than the codec has, and is as long as that would need. */
 static void more_rows_than_the_plan_has_are_refused(void **state)
 {
 	static const char text[] = "lowrank:2,warm=true";

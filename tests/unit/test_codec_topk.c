@@ -1,5 +1,5 @@
-/* topk against a plain one that sorts: exact, cheap where few are kept, the same places in a pair,
- * and quant behind it. */
+/* topk compared with a plain version that sorts: exact, few bytes where few
+ * elements are kept, the same places for a gradient, and quant behind it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +66,7 @@ static void check_topk(double ratio, struct sl_shape s, enum codec_kind kind)
 	len = codec_round_trip(text, s, x, back);
 	plain_topk(x, n, k, expect);
 	assert_memory_equal(back, expect, (size_t)n * 4);
-	/* header, part, values, table, and never more than a bitmap */
+	/* Header, table of parts, values, table of blocks; places take at most as much as a bitmap. */
 	assert_true(len <= (size_t)(16 + 8 + 4 * k + (n + 65535) / 65536 * 4 + (n + 7) / 8));
 	free(x);
 	free(back);
@@ -89,7 +89,7 @@ static void topk_is_exact(void **state)
 	}
 }
 
-/* More of one block lies near the last that is kept than a scan takes down. */
+/* One block has more values close to the threshold than the scan's buffer holds. */
 static void one_block_may_hold_all_that_is_close(void **state)
 {
 	enum { BLOCKS = 8 };
@@ -118,7 +118,7 @@ static void sparse_places_cost_less_than_a_bitmap(void **state)
 
 	codec_fill(x, n, RANDOM);
 	len = codec_round_trip("topk:0.01", s, x, back);
-	/* a gap of 100 on average: 7 bits, and 3 for the largest of 256 */
+	/* Gaps are 100 on average: 7 bits, and 3 more for the largest of 256. */
 	assert_true(len < (size_t)(4 * k + k * 11 / 8 + 1000));
 	free(x);
 	free(back);
@@ -150,7 +150,7 @@ static void chain_quantizes_what_is_kept(void **state)
 	free(expect);
 }
 
-/* Of two selections it is the first whose places are shared; the gradient makes the second one by itself. */
+/* Of two selections the places of the first are shared. The gradient makes the second selection itself. */
 static void a_gradient_shares_one_selection_alone(void **state)
 {
 	static const char text[] = "topk:0.5|topk:0.4";
@@ -169,7 +169,7 @@ static void a_gradient_shares_one_selection_alone(void **state)
 	assert_int_equal(codec_encode(act, &codec_call0, x, s, &bytes, &len), SL_OK);
 	assert_int_equal(codec_decode(back_act, &codec_call0, bytes, len, s, back), SL_OK);
 	free(bytes);
-	for (int i = 0; i < 1000; i++) /* what was large is small: the second selection is another one */
+	for (int i = 0; i < 1000; i++) /* large elements become small: another second selection */
 		x[i] = 1 / x[i];
 	assert_int_equal(codec_encode(grad, &codec_call0, x, s, &bytes, &len), SL_OK);
 	assert_int_equal(sl_get_u32(bytes + 20), 0);
@@ -204,7 +204,7 @@ static void a_gradient_uses_the_places_of_its_activation(void **state)
 
 	other.slot = 1;
 	codec_fill(g, n, RANDOM);
-	/* another chunk in the other slot must not disturb */
+	/* Another chunk in the other slot must not interfere. */
 	for (int slot = 0; slot < 2; slot++) {
 		call.slot = slot;
 		codec_fill(x, n, slot == 0 ? RANDOM : RELU);
@@ -219,7 +219,7 @@ static void a_gradient_uses_the_places_of_its_activation(void **state)
 	assert_int_equal(codec_decode(grad_rx, &codec_call0, bytes, len, two, back), SL_OK);
 	for (int64_t i = 0; i < n; i++)
 		assert_true(back[i] == (mark[i] != 0 ? g[i] : 0));
-	/* a payload with places of its own is not what was agreed on */
+	/* An activation's codec refuses a gradient's payload, which has no places of its own. */
 	assert_int_equal(codec_decode(act_rx, &codec_call0, bytes, len, two, back), SL_ERR_PAYLOAD);
 	free(bytes);
 	g[5] = NAN;

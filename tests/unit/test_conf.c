@@ -41,7 +41,7 @@ static void defaults(void **state)
 	assert_int_equal(c.log.level, SL_LOG_INFO);
 	for (int i = 0; i < 4; i++)
 		assert_string_equal(c.agreed.codec[i], "none");
-	/* by log.dir, in whatever words: two runs do not meet */
+	/* The default socket depends on log.dir, in any spelling: two runs do not share one. */
 	assert_true(strncmp(c.control, "/run/user/7/splitc-", 19) == 0 && strlen(c.control) == 19 + 16 + 5);
 	assert_true(sl_conf_is_default(&sl_conf_client_schema, &c, "control"));
 	strcpy(control, c.control);
@@ -54,7 +54,7 @@ static void defaults(void **state)
 	unsetenv("XDG_RUNTIME_DIR");
 	assert_int_equal(parse(&c, BASE, NULL, &fail), SL_OK);
 	assert_non_null(strstr(c.control, "splitc"));
-	/* as an editor of another system leaves it: a mark in front, ends of lines of two characters */
+	/* As editors on other systems write files: a byte order mark in front, CRLF at the ends of lines. */
 	assert_int_equal(parse(&c, "\xef\xbb\xbfmodel: {name: mobilenet_v2}\r\ndata: {dir: data}\r\n", NULL, &fail),
 			 SL_OK);
 }
@@ -94,7 +94,7 @@ static void values_and_places(void **state)
 	assert_string_equal(fail.text, "--set codec.mid_act: no such codec");
 }
 
-/* Commas within brackets divide no items, in whatever form a list is spelled. */
+/* Commas within brackets do not separate items, in every form of a list. */
 static void steps_with_commas(void **state)
 {
 	static const char *const in_yaml[] = {
@@ -349,7 +349,7 @@ static void faults_in_sets(void **state)
 		{"control=\xc3\x28", "--set control: must be UTF-8"},
 		{"control=\xed\xa0\x80", "--set control: must be UTF-8"},
 		{"control=\xc2\x85", "--set control: must be UTF-8"},
-		/* ends of lines to YAML, the byte order mark, no character */
+		/* YAML's line separators, the byte order mark, a noncharacter */
 		{"control=\xe2\x80\xa8", "--set control: must be UTF-8"},
 		{"control=\xe2\x80\xa9", "--set control: must be UTF-8"},
 		{"control=\xef\xbb\xbf", "--set control: must be UTF-8"},
@@ -366,7 +366,7 @@ static void faults_in_sets(void **state)
 	}
 }
 
-/* As many items as there is room for, and no more; texts as long as they may be, and no longer. */
+/* The longest lists and texts are accepted, longer ones are refused. */
 static void lists_and_texts_end(void **state)
 {
 	char text[1024], longest[SL_CONF_SOCKET_PATH + 16] = "control=/";
@@ -384,7 +384,7 @@ static void lists_and_texts_end(void **state)
 	strcpy(strchr(text, ']'), ", more]\n");
 	assert_int_equal(parse(&c, text, NULL, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "must have at most"));
-	memset(longest + begin, 'a', SL_CONF_SOCKET_PATH - 2); /* with the slash and its end it fills the field */
+	memset(longest + begin, 'a', SL_CONF_SOCKET_PATH - 2); /* fills the field with the slash and the NUL */
 	assert_int_equal(parse(&c, BASE, longest, &fail), SL_OK);
 	assert_int_equal(strlen(c.control), SL_CONF_SOCKET_PATH - 1);
 	strcat(longest, "a");
@@ -412,8 +412,7 @@ static void sets_win_in_order(void **state)
 			 SL_OK);
 }
 
-/* What a file has for one optimizer does not stand in the way of another by --set; nor does its lr pass for that one's.
- */
+/* Keys of one optimizer in the file do not conflict with another by --set, but its lr is not used for that. */
 static void set_of_another_optimizer(void **state)
 {
 	static const char of_sgd[] = BASE "train: {optimizer: {lr: 0.1, momentum: 0.9, nesterov: true}}\n";
@@ -506,7 +505,7 @@ static void auth_is_whole_and_opens_the_bind(void **state)
 	assert_int_equal(s.limits.sessions_per_key, 4);
 	assert_int_equal(parse(&c, BASE "auth: {secret_key: k}\n", NULL, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "c.yaml:3:20: auth.secret_key: auth needs both secret_key and server_key"));
-	/* all that Z85 has, as a key is written in a file */
+	/* all special characters of Z85, as a key file has them */
 	assert_int_equal(
 		parse(&c, BASE "auth: {secret_key: k, server_key: '.-:+=^!/*?&<>()[]{}@%$#0aA'}\n", NULL, &fail),
 		SL_OK);
@@ -522,7 +521,7 @@ static char *printed(const struct sl_conf_schema *schema, const void *conf)
 	assert_non_null(file);
 	assert_int_equal(sl_conf_print(schema, conf, file), SL_OK);
 	fclose(file);
-	/* remarks fit a terminal */
+	/* Printed remarks fit 80 columns. */
 	for (const char *line = text, *end; *line; line = end + 1) {
 		const char *begin = line + strspn(line, " ");
 
@@ -532,7 +531,7 @@ static char *printed(const struct sl_conf_schema *schema, const void *conf)
 	return text;
 }
 
-/* Keys that the optimizer has not are printed as remarks: what is printed is a config all the same. */
+/* Keys that the optimizer does not have are printed as remarks, so what is printed can be loaded as a config. */
 static void print_can_be_loaded_with_any_optimizer(void **state)
 {
 	static const char *const sets[][3] = {
@@ -632,7 +631,7 @@ static void hostile_nesting(void **state)
 	free(text);
 }
 
-/* A list from the file or from --set; what the file has for another kind than --set has chosen is put aside. */
+/* A group is a text or a mapping; both are read into the same text. */
 static void groups_are_texts_or_mappings(void **state)
 {
 	static const char text[] =
@@ -710,6 +709,7 @@ static void phases_of_a_run(void **state)
 	assert_int_equal(p.epochs, 15);
 }
 
+/* A schedule comes from the file or from --set. The file's keys for another kind than --set chose are ignored. */
 static void schedules_of_lists(void **state)
 {
 	static const char step[] =
@@ -728,7 +728,7 @@ static void schedules_of_lists(void **state)
 	assert_int_equal(c.train.schedule.kind, SL_CONF_POINTS);
 	assert_int_equal(c.train.schedule.points.n, 3);
 	assert_true(sl_conf_point(c.train.schedule.points.item[2], &epoch, &lr) && epoch == 24 && lr == 1e-3);
-	/* their learning rates stand for the one that adam needs */
+	/* The points give the learning rates, so adam's lr is not required. */
 	assert_int_equal(parse(&c,
 			       BASE "train: {optimizer: {kind: adam}, schedule: {kind: points, points: [0:1, 1:0]}}\n",
 			       NULL, &fail),

@@ -12,7 +12,7 @@
 
 #include "common/conf/conf.h"
 
-/* Every row by itself: as many as there is room for, each with what it must have. */
+/* Each list is checked: no more rows than fit, and each row with its required keys. */
 static void rows_are_counted_and_whole(void **state)
 {
 	static const struct {

@@ -1,4 +1,4 @@
-/* The control socket: what is asked and answered, who is dropped, and whose file it is. */
+/* The control socket: requests and answers, which clients are dropped, and whose socket file it is. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@
 #include "common/link/loop.h"
 #include "tests/support/still_clock.h"
 
-enum { ASK_MS = 60000, MOST = 8 << 20, TURN_MS = 10 /* in which a test's clock goes on */ };
+enum { ASK_MS = 60000, MOST = 8 << 20, TURN_MS = 10 /* one step of the test's clock */ };
 
 /* A daemon whose loop runs in a thread of its own. */
 struct daemon {
@@ -37,7 +37,7 @@ static char *answer(void *arg, const char *request)
 {
 	struct daemon *d = arg;
 
-	if (strcmp(request, "hold") == 0) { /* the loop */
+	if (strcmp(request, "hold") == 0) { /* blocks the loop */
 		d->holds = true;
 		while (!d->lets_go)
 			usleep(1000);
@@ -119,7 +119,7 @@ static int tear_down(void **state)
 	struct daemon *d = *state;
 
 	stop(d);
-	assert_int_equal(access(d->path, F_OK), -1); /* the file goes with the daemon */
+	assert_int_equal(access(d->path, F_OK), -1); /* the daemon removed the socket file */
 	assert_int_equal(rmdir(d->dir), 0);
 	free(d);
 	still_clock_start();
@@ -143,9 +143,9 @@ static bool is_closed(int fd)
 	return poll(&end, 1, 0) == 1 && end.revents & (POLLHUP | POLLERR);
 }
 
-/* The daemon's loop turns until it has an answer, or no room, for one more client, and once more. It accepts as long as
- * someone connects, with no timer between. So the turn that follows is asked for in another way: each of two wakes has
- * a turn of its own, and the timers run before the second. */
+/* Returns when the daemon's loop has answered, or turned away, one more client and then turned
+ * once more. While clients connect, the loop accepts them without running timers. So two wakes
+ * force the last turn: each has a turn of its own, and timers run before the second one. */
 static void let_it_turn(struct daemon *d)
 {
 	int fd = raw_connect(d->path);
@@ -173,7 +173,7 @@ static int closed_of(const int *fd, int n)
 	return closed;
 }
 
-/* Milliseconds of the test's clock until the daemon has closed n connections, which nobody reads. */
+/* Milliseconds of the test's clock until the daemon has closed all n connections; then closes them here. */
 static int ms_to_close(struct daemon *d, const int *fd, int n)
 {
 	int ms = 0;
@@ -217,7 +217,7 @@ static void questions_that_have_no_answer(void **state)
 	assert_int_equal(sl_control_ask("/nowhere/at/all", "status", ASK_MS, &text, &fail), SL_ERR_UNAVAILABLE);
 	assert_non_null(strstr(fail.text, "/nowhere/at/all"));
 	memset(path, 'a', sizeof path);
-	path[sizeof path - 1] = 0; /* its end would have no place in an address */
+	path[sizeof path - 1] = 0; /* leaves no room for the NUL in an address */
 	assert_int_equal(sl_control_ask(path, "status", ASK_MS, &text, &fail), SL_ERR_CONFIG);
 	assert_null(text);
 }
@@ -233,10 +233,10 @@ static void silent_slow_and_greedy_clients_are_dropped(void **state)
 	assert_in_range(ms_to_close(d, &greedy, 1), 0, 100);
 	assert_false(is_closed(silent));
 	assert_in_range(ms_to_close(d, &silent, 1), 800, 1100);
-	assert_true(is_closed(lazy)); /* it had not asked either */
+	assert_true(is_closed(lazy)); /* it had sent no request either */
 	close(lazy);
 	lazy = raw_connect(d->path);
-	assert_int_equal(send(lazy, "large\n", 6, MSG_NOSIGNAL), 6); /* and does not read the answer */
+	assert_int_equal(send(lazy, "large\n", 6, MSG_NOSIGNAL), 6); /* but does not read the answer */
 	assert_in_range(ms_to_close(d, &lazy, 1), 900, 1100);
 }
 
@@ -246,7 +246,7 @@ static void who_asked_in_time_is_answered_by_a_loop_that_stood_still(void **stat
 	int fd = raw_connect(d->path), holder = raw_connect(d->path);
 	char text[64];
 
-	let_it_turn(d); /* so both are let in */
+	let_it_turn(d); /* both connections are accepted */
 	assert_int_equal(send(holder, "hold\n", 5, MSG_NOSIGNAL), 5);
 	while (!d->holds)
 		usleep(1000);
@@ -268,7 +268,7 @@ static void a_crowd_is_bounded_and_goes_away(void **state)
 	for (int i = 0; i < CROWD; i++)
 		fd[i] = raw_connect(d->path);
 	let_it_turn(d);
-	assert_int_equal(closed_of(fd, CROWD), CROWD - LET_IN + 1); /* at once; the one that asked took a place */
+	assert_int_equal(closed_of(fd, CROWD), CROWD - LET_IN + 1); /* at once; let_it_turn's client took a place */
 	assert_in_range(ms_to_close(d, fd, CROWD), 900, 1100);
 	assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK);
 	free(text);
@@ -294,11 +294,11 @@ static void a_living_socket_is_respected_and_a_dead_one_replaced(void **state)
 
 	assert_int_equal(sl_loop_open(&second.loop, NULL), SL_OK);
 	assert_int_equal(sl_control_open(&control, second.loop, d->path, answer, NULL, &fail), SL_ERR_UNAVAILABLE);
-	assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK); /* it is still there */
+	assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK); /* the first still serves */
 	free(text);
 	sl_loop_close(second.loop);
 
-	/* what a killed daemon leaves: a file, and nobody behind it */
+	/* A killed daemon leaves a socket file on which nobody listens. */
 	make_path(&second);
 	strcpy(to.sun_path, second.path);
 	fd = socket(AF_UNIX, SOCK_STREAM, 0);

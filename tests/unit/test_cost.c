@@ -1,5 +1,5 @@
-/* What tasks cost, before they are done: who is refused, who is not, and that the worst that is let in holds others up
- * for no longer than the model says, but for a factor. */
+/* The predicted cost of tasks: which sessions are refused and which are not. The most
+ * expensive ones that are accepted delay others no longer than predicted, up to a factor. */
 #include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,8 @@
 #include "tests/support/piece_rig.h"
 #include "tests/support/plan_open.h"
 
-/* The most that a piece may take on a processor that is busy or slow: docs/SECURITY.md says the same. */
+/* Factor and constant of the bound on a piece's time, on a
+ * busy or slow processor. docs/SECURITY.md says the same. */
 enum { BUSY = 8, MOMENT_MS = 100 };
 
 static double bound_of(double piece_s)
@@ -31,7 +32,7 @@ static double bound_of(double piece_s)
 	return BUSY * piece_s + MOMENT_MS * 1e-3;
 }
 
-enum { TASK_S = 120, PIECE_MS = 1000 }; /* the defaults: test_conf */
+enum { TASK_S = 120, PIECE_MS = 1000 }; /* the defaults, as test_conf checks */
 
 static struct sl_plan *plan_of(int image, int64_t batch, int chunks, const char *head_end, const char *tail_begin)
 {
@@ -64,7 +65,7 @@ static struct sl_cost cost_of(const struct sl_plan *plan, const char *up, const 
 	return sl_session_cost(plan, codec);
 }
 
-/* A payload of 287 kB that makes the server pack 590 MB at level 19. */
+/* A payload of 287 kB makes the server compress 590 MB at level 19. */
 static void a_task_of_minutes_is_refused(void **state)
 {
 	struct sl_plan *plan = plan_of(512, 70, 1, "features.0", "features.2");
@@ -121,7 +122,7 @@ static void honest_sessions_are_let_in(void **state)
 		}
 }
 
-/* ---- the worst of what is let in */
+/* ---- the most expensive of what is accepted */
 
 struct candidate {
 	char spec[SL_CODEC_SPEC_MAX];
@@ -162,7 +163,7 @@ static int longest_first(const void *a, const void *b)
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* lowrank needs as many positions and channels as its rank. */
+/* lowrank needs at least as many positions and channels as its rank. */
 static bool has_rank(const char *method, const struct sl_shape *shape)
 {
 	long long rank = 1;
@@ -231,7 +232,7 @@ static bool seen(const struct candidate *all, int i)
 	return false;
 }
 
-/* zstd takes longest for elements of two values. */
+/* Whether the chain has zstd, which takes longest for elements of two values. */
 static bool packs(const struct candidate *c)
 {
 	return strstr(c->spec, "zstd") != NULL;
@@ -260,7 +261,7 @@ static double measure(const struct candidate *c, struct sl_backend *be)
 		sl_rng_quad(&key, (uint32_t)i, word);
 		((float *)t.x.data)[i] = packs(c) ? (float)(word[0] & 1) - 0.5f : (float)(int32_t)word[0];
 	}
-	for (int pass = c->encodes; pass < 2; pass++) { /* to decode, it is encoded first */
+	for (int pass = c->encodes; pass < 2; pass++) { /* a payload to decode is encoded first */
 		t.decodes = !c->encodes && pass == 1;
 		piece_measure(&t, &piece_s);
 		assert_int_equal(t.err, SL_OK);
@@ -280,14 +281,14 @@ static void the_worst_that_is_let_in_is_as_predicted(void **state)
 
 	(void)state;
 	assert_true(n > 1000);
-	assert_true(all[0].piece_s > 0.2); /* it has found what is long */
+	assert_true(all[0].piece_s > 0.2); /* the candidates include long pieces */
 	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&be, pool, NULL), SL_OK);
 	for (int i = 0, done = 0; i < n && done < MEASURED; i++) {
 		double found = 0;
 		char text[SL_SHAPE_TEXT];
 
-		if (seen(all, i)) /* of each method the worst */
+		if (seen(all, i)) /* only the worst of each method */
 			continue;
 		done++;
 		for (int try = 0; try < 3; try++) {
@@ -305,10 +306,10 @@ static void the_worst_that_is_let_in_is_as_predicted(void **state)
 	free(all);
 }
 
-/* ---- a login that makes its first weights */
+/* ---- a login that initializes its weights */
 
 struct login {
-	struct sl_job job; /* first */
+	struct sl_job job; /* must be first: log_in casts it back */
 	const struct sl_plan *plan;
 	struct sl_backend *be;
 	enum sl_err err;
@@ -367,14 +368,14 @@ static void a_login_of_many_weights_gives_way(void **state)
 	sl_plan_close(plan);
 }
 
-/* ---- parts of a price */
+/* ---- parts of a cost */
 
 static double backward_s(const struct sl_plan *plan)
 {
 	return sl_segment_cost(plan, 2).task_s;
 }
 
-/* Frozen weights have no gradient, and where nothing learns below there is no backward pass. */
+/* An op with frozen weights costs no weight gradient; one below which nothing learns costs no backward pass. */
 static void what_does_not_learn_costs_less(void **state)
 {
 	struct sl_plan *plan = plan_of(32, 8, 1, "features.0", "classifier");
@@ -393,11 +394,11 @@ static void what_does_not_learn_costs_less(void **state)
 	assert_float_equal(backward_s(plan), all - half, 1e-9);
 	s->op[op].backward = false;
 	assert_float_equal(backward_s(plan), all - at, 1e-9);
-	assert_true(sl_segment_cost(plan, 1).task_s < backward_s(plan)); /* forward is as before */
+	assert_true(sl_segment_cost(plan, 1).task_s < backward_s(plan)); /* forward costs less than backward */
 	sl_plan_close(plan);
 }
 
-/* Of a million parameters: packing takes its time, and so does a pass over them. */
+/* A head or tail of a million parameters: compressing them has a cost, and so has a pass over them. */
 static void heads_and_tails_have_a_price(void **state)
 {
 	int64_t count[2] = {1000000, 0};
@@ -415,12 +416,12 @@ static void heads_and_tails_have_a_price(void **state)
 	assert_int_equal(sl_codec_parse("quant:8|zstd:19", &spec, &fail), SL_OK);
 	assert_true(sl_end_coder_cost(&env, true).task_s > 10 * plain_s);
 	assert_true(sl_end_coder_cost(&env, true).piece_s > 10 * sl_end_coder_cost(&env, false).piece_s);
-	count[1] = 100; /* without a codec a table crosses by rows */
+	count[1] = 100; /* with this row length the parameter is a table: without a codec it is sent by rows */
 	assert_int_equal(sl_codec_parse("none", &spec, &fail), SL_OK);
 	assert_float_equal(sl_end_coder_cost(&env, true).task_s, pass_s, 1e-12);
 }
 
-/* A hundred tables of rotary positions, which a login makes: a pass over a single token would cost little. */
+/* A login must compute a hundred rotary tables of 65535 positions. A pass over its single token would be cheap. */
 static void a_login_of_many_rotary_positions_is_refused(void **state)
 {
 	enum { NODES = 100, LINE = 64 };
@@ -444,14 +445,14 @@ static void a_login_of_many_rotary_positions_is_refused(void **state)
 		assert_int_equal(sl_session_cost_check(&cost, TASK_S, PIECE_MS, &fail), few ? SL_OK : SL_ERR_LIMIT);
 		assert_true(few || strstr(fail.text, "limits.task_s is 120"));
 		sl_plan_close(plan);
-		spec.row_tokens = 1000; /* no more are made than a row has tokens */
+		spec.row_tokens = 1000; /* the tables are no longer than a row */
 	}
 	free(text);
 }
 
-/* ---- what is written of it */
+/* ---- configs and docs/SECURITY.md */
 
-/* Configs name roberta-base, which everybody has to fetch. Its costs follow from its sizes. */
+/* Configs name roberta-base, which users download. Its costs follow from the sizes in config.json. */
 static void make_roberta_base(char dir[64])
 {
 	char path[128];
@@ -478,7 +479,7 @@ static void remove_roberta_base(const char *dir)
 	assert_int_equal(rmdir(dir), 0);
 }
 
-/* The texts are not at hand: every row is as long as the network takes. */
+/* The texts are not available here: every row counts as long as the network allows. */
 static void open_config(struct sl_setup *setup, struct sl_conf_client *conf, const char *path, const char *roberta)
 {
 	char set[96];

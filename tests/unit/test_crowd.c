@@ -1,4 +1,4 @@
-/* Connections that no session has: how many may stand, and who has to go. */
+/* Connections without a session: how many may stay open, and which ones are cut. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ struct pairs {
 	struct sl_crowd *crowd;
 };
 
-/* Of the last one that sent more than peer_bytes. */
+/* The descriptor that `over` was called with last, and the number of its calls. */
 static int over_fd, overs;
 
 static void went_over(void *arg, int fd, uint64_t stamp)
@@ -81,7 +81,7 @@ static bool is_cut(int fd)
 	return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
-/* `cut`: a letter for each pair, x where it must be cut. */
+/* Closes all pairs; exactly those marked x in `cut` must have been cut. */
 static void close_pairs(struct pairs *p, const char *cut)
 {
 	for (int i = 0; i < PAIRS; i++) {
@@ -106,7 +106,7 @@ static void the_oldest_go_first(void **state)
 	close_pairs(&p, "xxxxx...");
 }
 
-/* However many may stand, the process has descriptors for twice that. */
+/* The limit is at most half of the process's descriptors, whatever the config says. */
 static void half_of_the_descriptors_are_left(void **state)
 {
 	struct rlimit fds, few;
@@ -150,7 +150,7 @@ static void who_had_his_turn_goes_before_all(void **state)
 	for (int i = 0; i < 6; i++)
 		stamp[i] = sl_crowd_settle(p.crowd, p.ours[i]);
 	sl_crowd_leave(p.crowd, p.ours[1], stamp[1]);
-	sl_crowd_leave(p.crowd, p.ours[0], stamp[1]); /* not whose it is */
+	sl_crowd_leave(p.crowd, p.ours[0], stamp[1]); /* another connection's stamp: ignored */
 	sl_crowd_thin(p.crowd);
 	assert_int_equal(sl_crowd_count(p.crowd), LIMIT);
 	sl_crowd_leave(p.crowd, p.ours[4], stamp[4]);
@@ -159,7 +159,7 @@ static void who_had_his_turn_goes_before_all(void **state)
 	close_pairs(&p, "....xx..");
 }
 
-/* Messages of a connection that is gone come behind those of another with its descriptor. */
+/* A late message of a closed connection does not affect the connection that reuses its descriptor. */
 static void who_is_late_takes_nobody_along(void **state)
 {
 	uint64_t late, whose;
@@ -195,8 +195,8 @@ static void a_descriptor_is_used_again(void **state)
 	sl_crowd_went(p.crowd, p.ours[0]);
 	assert_int_equal(sl_crowd_count(p.crowd), 2);
 	sl_crowd_came(p.crowd, p.ours[0]);
-	sl_crowd_leave(p.crowd, p.ours[0], stamp); /* of the one before */
-	sl_crowd_came(p.crowd, p.ours[7]);         /* its end was missed */
+	sl_crowd_leave(p.crowd, p.ours[0], stamp); /* the stamp of the earlier connection */
+	sl_crowd_came(p.crowd, p.ours[7]);         /* the monitor's message about its end was lost */
 	assert_int_equal(sl_crowd_count(p.crowd), 3);
 	sl_crowd_came(p.crowd, p.ours[1]);
 	sl_crowd_thin(p.crowd);
@@ -240,14 +240,14 @@ static void who_says_nothing_is_cut(void **state)
 
 	(void)state;
 	open_pairs(&p);
-	sl_crowd_took(p.crowd, p.ours[0], 10); /* its answer is under way */
+	sl_crowd_took(p.crowd, p.ours[0], 10); /* its message is being answered */
 	stamp[0] = sl_crowd_settle(p.crowd, p.ours[1]);
 	stamp[1] = sl_crowd_settle(p.crowd, p.ours[2]);
 	sl_crowd_leave(p.crowd, p.ours[2], stamp[1]);
 	watch_for(p.crowd, &now_ms, HELLO_MS / 2);
 	sl_crowd_took(p.crowd, p.ours[1], 10);
-	sl_crowd_leave(p.crowd, p.ours[1], stamp[0]); /* refused: it may begin anew */
-	now_ms += 100 * HELLO_MS;                     /* the loop stood still */
+	sl_crowd_leave(p.crowd, p.ours[1], stamp[0]); /* refused: it may try again */
+	now_ms += 100 * HELLO_MS;                     /* the loop did not run */
 	sl_crowd_watch(p.crowd, now_ms);
 	for (int i = 0; i < PAIRS; i++)
 		assert_false(is_cut(p.theirs[i]));
@@ -276,7 +276,7 @@ static struct tcp open_tcp(int listener, const struct sockaddr_in *at)
 	return t;
 }
 
-/* Waits until the connection is there. */
+/* Sends so many bytes, and waits until the other side's kernel has them. */
 static void say(const struct tcp *t, size_t bytes)
 {
 	static const char zeros[2 * PEER_BYTES];
@@ -335,7 +335,7 @@ static void who_sends_more_than_may_wait_is_cut(void **state)
 	sl_crowd_watch(c, START_MS);
 	assert_int_equal(overs, 1);
 	assert_int_equal(over_fd, peer.ours);
-	assert_false(is_cut(peer.theirs)); /* it can be told why */
+	assert_false(is_cut(peer.theirs)); /* the server can still tell it why */
 	sl_crowd_watch(c, START_MS);
 	close_tcp(&stranger, true);
 	close_tcp(&quiet, false);
@@ -344,7 +344,8 @@ static void who_sends_more_than_may_wait_is_cut(void **state)
 	sl_crowd_close(c);
 }
 
-/* What is counted as taken is more than what a message had on the wire: that is no credit for what comes later. */
+/* The server may count more bytes as taken in than a message
+ * had on the wire. That is no credit for later messages. */
 static void what_was_taken_is_never_more_than_what_came(void **state)
 {
 	struct sl_crowd *c = open_crowd(LIMIT);
@@ -368,7 +369,8 @@ static void what_was_taken_is_never_more_than_what_came(void **state)
 	sl_crowd_close(c);
 }
 
-/* Who has been refused may have under way what a session may; all of them together no more than one. */
+/* A refused peer may have as many bytes in flight as a session,
+ * but all refused ones together have a single window. */
 static void those_that_were_forgotten_share_one_window(void **state)
 {
 	struct sl_crowd *c = open_crowd(PAIRS);
@@ -390,7 +392,7 @@ static void those_that_were_forgotten_share_one_window(void **state)
 	sl_crowd_watch(c, START_MS);
 	assert_int_equal(sl_crowd_count(c), 2);
 	assert_int_equal(overs, 0);
-	close_tcp(&t[0], t[0].ours > t[2].ours); /* who is looked at last */
+	close_tcp(&t[0], t[0].ours > t[2].ours); /* the one checked last is cut */
 	close_tcp(&t[1], false);
 	close_tcp(&t[2], t[2].ours > t[0].ours);
 	close(listener);
@@ -437,7 +439,7 @@ static rlim_t allow_fds(rlim_t n)
 	return before;
 }
 
-/* A client of ZeroMQ's that has finished its handshake and says nothing. */
+/* A ZeroMQ client that finishes its handshake and then sends nothing. */
 static int stranger(const char *endpoint)
 {
 	static const char ready[] = "\4\34\5READY\13Socket-Type\0\0\0\6DEALER";

@@ -112,7 +112,8 @@ static void macs_of_the_seeds_cut(void **state)
 	assert_string_equal(sl_segment_name(SL_MIDDLE), "middle");
 }
 
-/* Every boundary of the model, by counting its crossings independently: the block sums leave only one way. */
+/* Every boundary of the model, with an independent check: one
+ * inside a residual block is crossed by a second value. */
 static void legal_exactly_outside_of_residual_blocks(void **state)
 {
 	const struct sl_model *m = *state;
@@ -129,7 +130,7 @@ static void legal_exactly_outside_of_residual_blocks(void **state)
 			    m->graph.link[m->graph.node[k].in] < m->graph.node[i].out)
 				inside = true;
 		if (i == m->graph.n_node - 2)
-			assert_int_equal(err, SL_ERR_CONFIG); /* no middle */
+			assert_int_equal(err, SL_ERR_CONFIG); /* the middle would be empty */
 		else
 			assert_int_equal(err, inside ? SL_ERR_CONFIG : SL_OK);
 		legal += err == SL_OK;

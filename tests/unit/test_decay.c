@@ -1,5 +1,5 @@
-/* Decaying inserts: the schedule, the pull, what falls off, and that a step through the live part is what a
- * plain narrow insert would compute. */
+/* Decaying inserts: the schedule, the L1 pull, the weights that are dropped; and
+ * that a step through the live part computes the same as a plain narrow insert. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -23,7 +23,8 @@ static void assert_widths(const struct sl_decay *d, const int *want, double rate
 	assert_true(fabs((double)width[d->times] / d->full - rate) < 0.005);
 }
 
-/* Of RoBERTa's 768 features. The seed gives the rates as 0.9^9 = 0.387 and 0.83^5 = 0.394; every fall rounds down. */
+/* The widths of RoBERTa's 768 features at rates 0.9 (0.9^9 =
+ * 0.387) and 0.83 (0.83^5 = 0.394). Each step rounds down. */
 static void the_seeds_widths(void **state)
 {
 	static const int nine[] = {768, 691, 621, 558, 502, 451, 405, 364, 327, 294};
@@ -79,7 +80,7 @@ static void advancing(void **state)
 	assert_string_equal(out, "conv:3");
 }
 
-/* ---- a network through it */
+/* ---- a network with a decaying insert */
 
 enum { TAIL = 24 };
 
@@ -115,7 +116,7 @@ static int find_param(const struct local_run *r, const char *name)
 	return -1;
 }
 
-/* Random weights of the insert: zeros would hide what reads the wrong ones. */
+/* Adds random numbers to the insert's weights: with zeros, reads of the wrong weights would not be noticed. */
 static void scatter(struct local_run *r, const char *name)
 {
 	int p = find_param(r, name);
@@ -126,7 +127,7 @@ static void scatter(struct local_run *r, const char *name)
 		r->weights.value[p][i] += 0.2f * (2 * sl_rng_unit(sl_rng_u32(&key, (uint32_t)i)) - 1);
 }
 
-/* The gradient of a parameter behind a step; caller frees. */
+/* The gradient of a parameter after a step. The caller frees it. */
 static float *gradient_of(struct local_run *r, enum sl_segment which, const char *name)
 {
 	const struct sl_plan_segment *s = &r->plan->segment[which];
@@ -158,8 +159,8 @@ static void open_scattered(struct local_run *r, bool ref, const char *tail)
 	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);
 }
 
-/* 12 of 24 features live, 6 of them will: rows 6 … 11 of both matrices (as they lie in memory) are pulled, no others,
- * and nothing from zero. */
+/* Of 24 features 12 are live, and 6 will be. Only rows 6 … 11 of both matrices (as
+ * they lie in memory) are pulled towards zero, and weights that are zero are not. */
 static void what_is_pulled(void **state)
 {
 	const float l1 = 0.125f;
@@ -190,7 +191,7 @@ static void what_is_pulled(void **state)
 	local_run_close(&pulled);
 }
 
-/* Loss and pull together, with weight `at` of parameter p moved by `by`. */
+/* Loss plus L1 term, with weight `at` of parameter p moved by `by`. */
 static double objective(struct local_run *r, int p, int at, float by, double l1)
 {
 	float *w = r->weights.value[p], keep = w[at];
@@ -238,7 +239,7 @@ static void numeric_gradients(void **state)
 	local_run_close(&r);
 }
 
-/* Schedules of both cuts, with everything that could move what is dead. */
+/* Both cuts decay, and everything is on that could move a dropped weight: momentum, weight decay, L1. */
 static void what_has_fallen_is_zero_with(struct sl_optimizer optimizer)
 {
 	static const char head[] = "decaylinear:rate=0.7,every=2,times=3,l1=0.01",
@@ -281,8 +282,8 @@ static void what_has_fallen_is_zero(void **state)
 		.kind = SL_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.01});
 }
 
-/* Evaluated at 6 of 24, the network is the one with a plain insert of 6 whose weights are the live ones; on the
- * reference too. */
+/* Evaluated with 6 of 24 features, the network equals one with a plain insert
+ * of 6 features and the live weights. The reference backend gives the same. */
 static void the_live_part_is_a_plain_insert(void **state)
 {
 	static const char text[] = "conv:24+decaylinear:rate=0.5,every=1,times=2,from=2";
@@ -303,7 +304,7 @@ static void the_live_part_is_a_plain_insert(void **state)
 			memcpy(plain.weights.value[i], from, (size_t)n * sizeof *from);
 			continue;
 		}
-		for (int64_t k = 0; k < n; k++) /* [24, 6] of [24 that cross, 24] */
+		for (int64_t k = 0; k < n; k++) /* [24, 6], transposed from 6 of the 24 rows of [24, 24] */
 			plain.weights.value[i][k] = from[k % 6 * TAIL + k / 6];
 	}
 	assert_int_equal(sl_local_set_weights(plain.local, &plain.weights), SL_OK);

@@ -1,5 +1,5 @@
-/* A server's transport against connections that number themselves, never end a message, or send more than they may; a
- * good client goes on beside them. */
+/* A server's transport against connections that choose their own identity, never end a
+ * message, or send more than they may. A well-behaved client is served all the time. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/sockios.h>
@@ -28,7 +28,7 @@ enum { MORE = 1, LONG = 2, FRAME = LINK_END_PART, WINDOW = 4 * LINK_END_PART, HW
 struct rig {
 	struct link_end server, client;
 	struct sl_loop *loop;
-	int visitor; /* a connection that comes while a message is taken in */
+	int visitor; /* a connection that comes while the server takes in a message */
 };
 
 static void open_rig_with(struct rig *r, const struct sl_transport_events *events)
@@ -72,7 +72,7 @@ static int connect_raw(const struct rig *r)
 	return fd;
 }
 
-/* A connection with its handshake done. `identity` NULL: announces none. */
+/* A connection that has finished its handshake. `identity` NULL: it announces none. */
 static int open_raw(const struct rig *r, const char *identity, size_t len)
 {
 	static const char type[] = "\5READY\13Socket-Type\0\0\0\6DEALER";
@@ -91,12 +91,13 @@ static int open_raw(const struct rig *r, const char *identity, size_t len)
 	}
 	assert_int_equal(send(fd, g.byte, sizeof g.byte, MSG_NOSIGNAL), sizeof g.byte);
 	assert_int_equal(send(fd, ready, n, MSG_NOSIGNAL), n);
-	/* its greeting and the beginning of its READY: who goes on before is out of turn */
+	/* The peer's greeting and the beginning of its READY: sending
+	 * a message before that would break the handshake. */
 	assert_int_equal(recv(fd, heard, sizeof heard, MSG_WAITALL), sizeof heard);
 	return fd;
 }
 
-/* False: the connection is over. */
+/* Sends one frame. False: the connection is closed. */
 static bool put(int fd, bool more, size_t len)
 {
 	static uint8_t frame[9 + FRAME];
@@ -137,7 +138,7 @@ static void await_end(struct rig *r, int fd)
 	close(fd);
 }
 
-/* Until the other side's kernel has all of it. */
+/* Waits until the other side's kernel has everything. */
 static void await_arrival(int fd)
 {
 	int waiting = 1;
@@ -171,7 +172,8 @@ static void who_numbers_itself_is_cut(void **state)
 	close_rig(&r);
 }
 
-/* Peers that ZeroMQ numbers are known by it, also where many come and go between two looks at the monitor. */
+/* Peers with an identity assigned by ZeroMQ are accepted, also
+ * if many come and go between two looks at the monitor. */
 static void who_is_numbered_gets_in(void **state)
 {
 	enum { MANY = 60 };
@@ -193,7 +195,8 @@ static void who_is_numbered_gets_in(void **state)
 	close_rig(&r);
 }
 
-/* Two transports of one process, and of two: nobody knows where the count stands. */
+/* sl_door_seed lets ZeroMQ's count of peers start at random: a
+ * peer that announces the next number makes ZeroMQ abort. */
 static void counts_begin_anywhere(void **state)
 {
 	uint32_t numbers[8] = {0};
@@ -238,11 +241,11 @@ static void a_message_without_an_end_is_cut(void **state)
 		assert_true(sent < 1 << 30);
 	}
 	await_end(&r, fd);
-	assert_int_equal(r.server.malformed, 0); /* nobody ever heard of it */
+	assert_int_equal(r.server.malformed, 0); /* no event ever named this peer */
 	close_rig(&r);
 }
 
-/* The same of one that was answered: it is told, and then cut. */
+/* The same for a peer that was answered: the transport reports it, and then cuts it. */
 static void so_is_that_of_a_peer(void **state)
 {
 	uint64_t malformed;
@@ -256,7 +259,7 @@ static void so_is_that_of_a_peer(void **state)
 	malformed = r.server.malformed;
 	r.server.stop_at = r.server.messages + 1;
 	assert_true(put(fd, true, HEADER) && put(fd, false, 0));
-	link_end_run(r.loop); /* and echoed */
+	link_end_run(r.loop); /* the message is echoed */
 	while (!is_over(fd) && put(fd, true, FRAME)) {
 		sent += FRAME;
 		link_end_run_for(r.loop, 1);
@@ -278,7 +281,7 @@ static void talk(struct rig *r, int fd, int parts)
 	r->server.stop_at = 0;
 	for (int i = 0; i < parts; i++)
 		assert_true(put(fd, true, HEADER) && put(fd, false, FRAME));
-	await_arrival(fd); /* and the loop stands still meanwhile: the next thing that it does is to look */
+	await_arrival(fd); /* meanwhile the loop stands still: the next thing it does is to check */
 	nanosleep(&(struct timespec){.tv_nsec = 2 * SL_DOOR_WATCH_MS * 1000000L}, NULL);
 }
 
@@ -290,7 +293,7 @@ static void who_sends_more_than_its_credit_is_cut(void **state)
 	(void)state;
 	open_rig(&r);
 	fd = open_raw(&r, NULL, 0);
-	for (int i = 0; i < 3; i++) { /* all that may be under way */
+	for (int i = 0; i < 3; i++) { /* as much as may be in flight */
 		uint64_t parts = r.server.payload_bytes;
 
 		talk(&r, fd, WINDOW / FRAME);
@@ -307,10 +310,10 @@ static void who_sends_more_than_its_credit_is_cut(void **state)
 	close_rig(&r);
 }
 
-/* While the server takes in the client's second message, somebody connects and says Hello. */
+/* While the server takes in the client's second message, another client connects and sends a Hello. */
 static void let_a_visitor_in(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
 {
-	struct rig *r = arg; /* its server comes first */
+	struct rig *r = arg; /* `server` is its first member */
 
 	link_end_message(&r->server, peer, header, payload);
 	if (r->server.messages != 2)
@@ -318,12 +321,12 @@ static void let_a_visitor_in(void *arg, sl_peer peer, struct sl_bytes header, st
 	r->visitor = open_raw(r, NULL, 0);
 	assert_true(put(r->visitor, true, HEADER) && put(r->visitor, false, 0));
 	await_arrival(r->visitor);
-	nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* ZeroMQ's thread takes it from there */
+	nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* time for ZeroMQ's thread to read it */
 }
 
-/* Connections that never spoke make the count of all run ahead of ZeroMQ's. Whoever is heard before the monitor tells
- * of its connection is no stranger all the same: a Hello with its network may be longer than what a stranger may send.
- */
+/* Connections that never send anything make the transport's count of connections
+ * run ahead of ZeroMQ's. A peer whose message comes before the monitor's event
+ * is still known: its Hello may be longer than a stranger's limit. */
 static void a_visitor_is_known_once_it_is_answered(void **state)
 {
 	struct sl_transport_events events = link_end_events;

@@ -1,4 +1,4 @@
-/* The table of a run over the link: what must hold of its rules, whatever happens in which order. */
+/* The state table of a run over the link: properties of its rules that hold for every order of events. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static const struct drive_rule *rule(int state, int ev)
 	return &sl_drive_table[state][ev];
 }
 
-/* Where the action stands in the rule, from 1; 0: it is none of it. */
+/* The position of the action in the rule, from 1; 0: the rule does not have it. */
 static int place(const struct drive_rule *r, sl_drive_act *act)
 {
 	for (int i = 0; i < DRIVE_ACTS && r->act[i]; i++)
@@ -59,8 +59,8 @@ static bool is_open(int state)
 		for (int ev = 0; ev < DRIVE_EVENT_COUNT; ev++)  \
 			if (rule(state, ev)->there)
 
-/* A link that stays open when the run ends would keep the process; one that is closed twice would be freed twice. What
- * is taken out of it is taken before. */
+/* A link that is still open at the end of the run would keep the process alive, and one closed
+ * twice would be freed twice. Actions that take something out of the link come before its close. */
 static void a_link_is_closed_once_and_last(void **unused)
 {
 	(void)unused;
@@ -94,7 +94,7 @@ static void the_loop_stops_only_at_the_end(void **unused)
 	}
 }
 
-/* A hang and a second signal end the process wherever the run stands; the first signal starts drain_s. */
+/* A hang or a second signal ends the process in every state. The first signal starts the timer of drain_s. */
 static void nothing_keeps_an_operator_waiting(void **unused)
 {
 	(void)unused;
@@ -124,7 +124,7 @@ static void a_link_may_fail_wherever_there_is_one(void **unused)
 	assert_true(rule(DRIVE_DROP, EV_FAULT)->there && rule(DRIVE_WAIT, EV_FAULT)->there);
 }
 
-/* A folder with a model and no checkpoint is that of a run that is done (client/persist/last_run.h). */
+/* Only a finished run leaves a folder with a model and without a checkpoint (client/persist/last_run.h). */
 static void a_model_without_a_checkpoint_is_of_a_run_that_is_done(void **unused)
 {
 	const struct drive_rule *done = rule(DRIVE_FETCH, EV_FETCHED), *early = rule(DRIVE_FETCH, EV_STOPPED);
@@ -140,8 +140,8 @@ static void a_model_without_a_checkpoint_is_of_a_run_that_is_done(void **unused)
 	EACH_RULE if (rule(state, ev) != done) assert_int_equal(place(rule(state, ev), sl_act_forget), 0);
 }
 
-/* A loader owes a batch until it has come, whatever becomes of the link meanwhile. Outside of FEED it is held, or goes
- * back; it is never begun. */
+/* A batch that was asked for arrives, whatever happens to the link meanwhile, and must be taken.
+ * Outside of FEED the run holds it or gives it back, and does not begin a step with it. */
 static void a_batch_that_is_owed_is_taken_wherever_it_comes(void **unused)
 {
 	static const int owed_in[] = {DRIVE_LINK, DRIVE_FEED, DRIVE_DROP, DRIVE_WAIT, DRIVE_QUIT};

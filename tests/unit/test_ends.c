@@ -1,4 +1,4 @@
-/* The client's two ends alone: what of a step must not be applied, and whose mean a loss is. */
+/* The client's head and tail alone: which steps must not be applied, and over which rows a loss is averaged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static struct sl_plan *plan;
 static float images[SMALL_BATCH * IMAGE_FLOATS];
 static int32_t labels[SMALL_BATCH]; /* all 0 */
 
-/* The tail is the last layer alone: no pooling adds up what a test puts in. */
+/* The tail is only the last layer, so that no pooling sums the values that a test puts in. */
 static struct sl_plan *open_plan(double smoothing)
 {
 	const struct sl_split_spec spec = {
@@ -60,7 +60,7 @@ static void fill(struct sl_tensor t, float value)
 		((float *)t.data)[i] = value;
 }
 
-/* What would come from the server: this for every activation, and no gradient. */
+/* Stands in for the server: runs the tail of a chunk on activations that are all `value`. */
 static enum sl_err tail_of(struct sl_ends *e, int chunk, float value, struct sl_fail *fail)
 {
 	int64_t rows = sl_plan_chunk_rows(plan, e->feed.rows, chunk);
@@ -81,7 +81,7 @@ static void whole_step(struct sl_ends *e, float value)
 	}
 }
 
-/* Each chunk's gradient is a number, and their sum is none. */
+/* Each chunk's gradient is finite, but their sum is not. */
 static void a_tail_s_gradient_is_looked_at(void **state)
 {
 	struct sl_fail fail = {0};
@@ -115,13 +115,14 @@ static void a_loss_is_looked_at(void **state)
 	assert_int_equal(sl_exec_set_weights(e.tail, large), SL_OK);
 	assert_int_equal(tail_of(&e, 1, 1e30f, &fail), SL_ERR_NONFINITE);
 	assert_string_equal(fail.text, "NaN or Inf in the loss of chunk 1");
-	e.training = false; /* an evaluation says what it finds */
+	e.training = false; /* an evaluation reports any loss */
 	assert_int_equal(tail_of(&e, 0, 1e30f, &fail), SL_OK);
 	sl_ends_close(&e);
 	free(large);
 }
 
-/* The bias' gradient for the label is the mean of p - 1 over the rows: of all of them, or of each chunk, summed. */
+/* The bias gradient of the label is the mean of p - 1: over
+ * all rows, or over each chunk's rows, summed over chunks. */
 static void a_chunk_s_loss_is_its_own_mean_where_asked_for(void **state)
 {
 	const struct sl_plan_segment *s = &plan->segment[SL_TAIL];
@@ -150,7 +151,7 @@ static void a_chunk_s_loss_is_its_own_mean_where_asked_for(void **state)
 	free(gradient);
 }
 
-/* Of logits that differ. */
+/* The loss with plan `of` on logits that differ. */
 static double loss_of(struct sl_plan *of, bool training)
 {
 	struct sl_plan *const before = plan;
@@ -208,7 +209,7 @@ static void labels_are_smoothed_in_training_alone(void **state)
 	sl_plan_close(smooth);
 }
 
-/* A batch of an evaluation goes through the head: samples `from` on, each with numbers of its own. */
+/* Runs the head on a batch of an evaluation: samples from `from` on, each with its own values. */
 static void evaluate(struct sl_ends *e, int from, int32_t sample[SMALL_BATCH])
 {
 	for (int i = 0; i < SMALL_BATCH; i++) {
@@ -224,7 +225,7 @@ static void evaluate(struct sl_ends *e, int from, int32_t sample[SMALL_BATCH])
 	}
 }
 
-/* Of 24 samples all count. Of 4000 every 63rd or so does, and those that nobody evaluates do not. */
+/* Of 24 samples all are used. Of 4000 about one in 63 is used, and those that are not evaluated are left out. */
 static void head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count(void **state)
 {
 	enum { ALL = 3 * SMALL_BATCH };
@@ -246,7 +247,7 @@ static void head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count(vo
 	sl_weights_close(&weights);
 	assert_int_equal(sl_dcor_open(&e.use.dcor, plan, ALL, &fail), SL_OK);
 	assert_true(isnan(sl_dcor_take(e.use.dcor)));
-	for (int k = 0; k < 4; k++) { /* the first batch comes again */
+	for (int k = 0; k < 4; k++) { /* the first batch is evaluated twice */
 		const int from = k % 3 * SMALL_BATCH;
 
 		evaluate(&e, from, sample);
@@ -256,7 +257,7 @@ static void head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count(vo
 			       sl_exec_output(e.head, chunk, SMALL_BATCH / CHUNKS).data,
 			       (size_t)(SMALL_BATCH / CHUNKS * row) * sizeof *act);
 	}
-	e.training = true; /* does not count */
+	e.training = true; /* training does not count */
 	sl_ends_sent(&e, SL_DIR_HEAD_ACT, 0, sl_exec_dout(e.head, 0, SMALL_BATCH / CHUNKS));
 	assert_int_equal(sl_leak_dcor(&want, in, IMAGE_FLOATS, act, row, ALL), SL_OK);
 	assert_true(want.corrected > 0.05 && want.corrected < 1);
@@ -265,7 +266,7 @@ static void head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count(vo
 	sl_dcor_close(e.use.dcor);
 
 	assert_int_equal(sl_dcor_open(&e.use.dcor, plan, 4000, &fail), SL_OK);
-	for (int k = 0; k < 4; k++) /* samples 0, 63, 125 and 188 are the first ones of their 64 shares */
+	for (int k = 0; k < 4; k++) /* each is the first sample of one of the 64 shares */
 		evaluate(&e, (int[]){0, 63, 125, 188}[k], sample);
 	for (int k = 0; k < 4; k++) {
 		evaluate(&e, (int[]){0, 63, 125, 188}[k], sample);

@@ -1,4 +1,4 @@
-/* Epochs grow from process to process, whatever the clock does and whatever is in the file. */
+/* Epochs grow from process to process, whatever the clock says and whatever the file contains. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void whatever_the_clock_says(void **state)
 	for (size_t i = 0; i < sizeof clock / sizeof clock[0]; i++) {
 		uint64_t epoch = sl_epoch_begin(dir, clock[i]);
 
-		assert_true(epoch >= before + (1 << 20)); /* room for the links of the one before */
+		assert_true(epoch >= before + (1 << 20)); /* room for the links of the process before */
 		assert_true(epoch >= clock[i] << 20);
 		assert_true(epoch < INT64_MAX);
 		before = epoch;
@@ -41,7 +41,7 @@ static void whatever_the_clock_says(void **state)
 	assert_int_equal(before, (uint64_t)(1895177569 + 1) << 20);
 }
 
-/* Such a file is as good as none: the clock is what is left. */
+/* A file with such contents counts as missing, and the epoch follows from the clock. */
 static void whatever_the_file_says(void **state)
 {
 	static const char *const bad[] = {"",

@@ -1,5 +1,5 @@
-/* Events for TensorBoard, as a reader of our own finds them: checksums, values, files in order, what is run again, and
- * disks that are full. */
+/* Events for TensorBoard, read back by a reader of our own: checksums,
+ * values, the order of files, steps that are run again, full disks. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -66,7 +66,7 @@ static int tear_down(void **state)
 	return rmdir(dir);
 }
 
-/* All events of one file; how it ends. */
+/* Reads all events of one file, and returns how the reading ended. */
 static enum event_read read_file(const char *path, struct event event[MOST], int *n)
 {
 	struct event_bytes left;
@@ -153,7 +153,7 @@ static void what_is_logged_is_read(void **state)
 					     .t_train_s = 8,
 					     .t_eval_s = 9,
 					     .samples_per_s = INFINITY};
-	/* of length 24 and its checksum, as every event file begins */
+	/* every event file begins with a length of 24 and its checksum */
 	static const uint8_t begins[] = {24, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22, 0x09};
 	struct sl_events *events = open_events(true);
 	struct event event[MOST];
@@ -164,12 +164,12 @@ static void what_is_logged_is_read(void **state)
 	int n;
 
 	(void)state;
-	assert_int_equal(list(path), 0); /* not before there is something to say */
+	assert_int_equal(list(path), 0); /* no file before the first event */
 	assert_int_equal(sl_events_step(events, &step), SL_OK);
 	assert_int_equal(sl_events_epoch(events, &epoch), SL_OK);
 	assert_int_equal(sl_events_step(events, &skipped), SL_OK);
 	assert_int_equal(list(path), 1);
-	assert_int_equal(read_file(path[0], event, &n), EVENT_END); /* before close */
+	assert_int_equal(read_file(path[0], event, &n), EVENT_END); /* readable before close */
 	assert_int_equal(n, 4);
 	assert_string_equal(event[0].version, "brain.Event:2");
 	assert_true(fabs(event[0].wall_time - (double)time(NULL)) < 60);
@@ -182,7 +182,7 @@ static void what_is_logged_is_read(void **state)
 	assert_true(value_of(&event[1], "time/compute_s") == 0.125f);
 	assert_true(value_of(&event[1], "time/wait_s") == 0.0625f);
 	assert_int_equal(event[2].step, 300);
-	assert_int_equal(event[2].n, 8); /* without samples_per_s */
+	assert_int_equal(event[2].n, 8); /* samples_per_s is infinite, and left out */
 	assert_true(value_of(&event[2], "epoch/train_loss") == 2 && value_of(&event[2], "epoch/train_acc") == 0.75f);
 	assert_true(value_of(&event[2], "eval/loss") == 3 && value_of(&event[2], "eval/acc") == 0.875f);
 	assert_true(value_of(&event[2], "epoch/tx_bytes") == 5 && value_of(&event[2], "epoch/rx_bytes") == 6);
@@ -196,8 +196,8 @@ static void what_is_logged_is_read(void **state)
 	free(data);
 }
 
-/* A second process: its file is read behind the first one's, whose last record a crash has torn, and says from where on
- * it counts; whatever the clock says. */
+/* A second process writes a file that sorts behind the first one, whatever the clock says, and
+ * that names the step from which it counts. A crash may have torn the first file's last record. */
 static void what_is_run_again_comes_behind(void **state)
 {
 	struct sl_events *events = open_events(true);
@@ -222,12 +222,12 @@ static void what_is_run_again_comes_behind(void **state)
 		assert_int_equal(n, 6);
 	}
 	snprintf(ahead, sizeof ahead, "%s/events.out.tfevents.%010ld.other.1.splitc", dir, time(NULL) + 100000);
-	assert_int_equal(rename(path[0], ahead), 0); /* the clock went back since */
+	assert_int_equal(rename(path[0], ahead), 0); /* the clock has gone back since */
 	for (int again = 1; again <= 3; again++) {
 		events = open_events(false);
 		sl_events_start(events, 3);
 		assert_int_equal(put_step(events, 3), SL_OK);
-		sl_events_start(events, 2); /* a link was lost: the same process goes back */
+		sl_events_start(events, 2); /* a link was lost: the same process goes back a step */
 		assert_int_equal(put_step(events, 2), SL_OK);
 		assert_int_equal(sl_events_close(events), SL_OK);
 		assert_int_equal(list(path), 1 + again);
@@ -245,9 +245,9 @@ static void a_run_that_begins_anew_removes_what_was(void **state)
 		"events.out.tfevents.backup",
 		"my.tfevents.1234567890.host.1.splitc",
 		"events.out.tfevents.123.host.1.splitc",
-		"events.out.tfevents.1700000000.host",        /* TensorFlow's, */
-		"events.out.tfevents.1700000000.host.1.0.v2", /* …, */
-		"events.out.tfevents.1700000000.host.1.0",    /* PyTorch's */
+		"events.out.tfevents.1700000000.host",        /* TensorFlow 1 */
+		"events.out.tfevents.1700000000.host.1.0.v2", /* TensorFlow 2 */
+		"events.out.tfevents.1700000000.host.1.0",    /* PyTorch */
 	};
 	enum { OTHERS = sizeof others / sizeof others[0] };
 	struct sl_events *events = open_events(true);
@@ -264,7 +264,7 @@ static void a_run_that_begins_anew_removes_what_was(void **state)
 	assert_int_equal(sl_events_close(open_events(false)), SL_OK); /* no event: no file */
 	assert_int_equal(list(path), OTHERS + 1);
 	assert_int_equal(sl_events_close(open_events(true)), SL_OK);
-	assert_int_equal(list(path), OTHERS); /* and nobody else's */
+	assert_int_equal(list(path), OTHERS); /* other programs' files stay */
 	events = open_events(true);
 	assert_int_equal(put_step(events, 1), SL_OK);
 	assert_int_equal(sl_events_close(events), SL_OK);
@@ -280,7 +280,8 @@ static void set_limit(rlim_t most)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-/* Wherever in a record the disk ends: the records before are whole, and so are those that come when there is room. */
+/* Wherever in a record the disk becomes full: the records before
+ * are whole, and so are those written once there is room. */
 static void a_full_disk_costs_what_finds_no_room(void **state)
 {
 	(void)state;

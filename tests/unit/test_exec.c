@@ -15,7 +15,7 @@
 #include "tests/ref/ref.h"
 #include "tests/support/small_net.h"
 
-/* Of two backends that are compared: one in `make test`. */
+/* The number of steps for which two backends are compared: one in `make test`. */
 static uint64_t compared_steps(void)
 {
 	const char *quick = getenv("SPLIT_QUICK");
@@ -23,8 +23,8 @@ static uint64_t compared_steps(void)
 	return quick && *quick ? 1 : 2;
 }
 
-/* |x - y| / |x| over the segment, in the 2-norm. Not element by element: where an activation lies within a rounding
- * error of ReLU6's kink, its gradient is there on one backend and not on the other (test_ops steers clear of kinks). */
+/* |x - y| / |x| over the segment, in the 2-norm. Single elements may differ: near a kink of
+ * ReLU6 a rounding error decides whether the gradient passes (test_ops avoids kinks). */
 static void assert_close(struct small_net *a, struct small_net *b, small_net_get_fn *fn, double tolerance)
 {
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
@@ -37,15 +37,15 @@ static void assert_close(struct small_net *a, struct small_net *b, small_net_get
 			off += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
 		}
 		if (!(norm > 0 &&
-		      sqrt(off) <= (which == SL_TAIL ? 1e-3 : tolerance) * sqrt(norm))) /* it has no kinks */
+		      sqrt(off) <= (which == SL_TAIL ? 1e-3 : tolerance) * sqrt(norm))) /* the tail has no kinks */
 			fail_msg("%s: off by %g of %g", sl_segment_name((enum sl_segment)which), sqrt(off), sqrt(norm));
 		free(x);
 		free(y);
 	}
 }
 
-/* A network this young is chaotic: after a step, differences in its last digits are differences in its gradients. So
- * each step starts from the same weights. */
+/* An untrained network is chaotic: after a step, differences in the last digits
+ * become large ones of the gradients. So each step starts from the same weights. */
 static void copy_weights(struct small_net *from, struct small_net *to)
 {
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
@@ -107,7 +107,7 @@ static void nothing_changes_before_the_commit(void **state)
 	small_net_compute(&once, SMALL_BATCH, 0);
 	assert_true(small_net_same(&once, &twice, sl_exec_get_weights));
 	assert_false(small_net_same(&once, &twice, sl_exec_get_gradients));
-	/* another batch is begun, and the step then begins again */
+	/* Another batch is begun; then the step begins again. */
 	small_net_compute(&twice, 5, 9);
 	small_net_compute(&twice, SMALL_BATCH, 0);
 	assert_true(once.loss == twice.loss && once.correct == twice.correct);
@@ -125,8 +125,8 @@ static void nothing_changes_before_the_commit(void **state)
 	small_net_close(&twice);
 }
 
-/* The link sends from the tensors at the cuts, and receives into them, while other chunks are computed: what a watch is
- * on must stay as it is. */
+/* While other chunks are computed, the link sends from the tensors at the cuts
+ * and receives into them. A watch checks that such a tensor does not change. */
 enum { WATCHES = 64 };
 
 struct watch {
@@ -284,7 +284,7 @@ static void labels_that_are_none_are_refused(void **state)
 	small_net_close(&n);
 }
 
-/* A tail whose loss is one of mean squares: Σ (x·w − target)² / 2 over its two outputs. */
+/* A tail with a loss of mean squares: Σ (x·w − target)² / 2 over its two outputs. */
 static void a_loss_of_mean_squares(void **state)
 {
 	static const char text[] = "graph 1\nin mid_act f32 R[2]\nin target f32 R[2]\nparam w [2,2] zero\n"
@@ -320,14 +320,13 @@ static void a_loss_of_mean_squares(void **state)
 	be.ops->close(&be);
 }
 
-/* Adds b to a. */
 static void add_to(float *a, const float *b, int64_t count)
 {
 	for (int64_t i = 0; i < count; i++)
 		a[i] += b[i];
 }
 
-/* The gradient of a batch is the sum of what each chunk gives by itself, one addition for each: to the bit. */
+/* The gradient of a batch is the sum of the gradients of its chunks, added one by one, to the bit. */
 static void chunks_can_be_summed_apart(void **state)
 {
 	enum { CHUNKS = 4 };
@@ -365,7 +364,7 @@ static void chunks_can_be_summed_apart(void **state)
 	small_net_close(&net);
 }
 
-/* ---- memory: what is asked for is what was said before */
+/* ---- memory: the executor allocates as much as it announced */
 
 static struct sl_backend_ops counting_ops;
 static enum sl_err (*real_alloc)(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail);
@@ -377,7 +376,7 @@ static enum sl_err count_alloc(struct sl_backend *be, size_t bytes, void **out, 
 	return real_alloc(be, bytes, out, fail);
 }
 
-/* What is dropped is a matter of seed, step, chunk, op and element: it differs from chunk to chunk and step to step. */
+/* Dropout depends on seed, step, chunk, op and element: it differs from chunk to chunk and from step to step. */
 static void dropout_is_drawn_for_every_step_and_chunk(void **state)
 {
 	static const struct sl_exec_call calls[] = {{0, 0, {.rows = 3, .tokens = 3}, 0, true},
@@ -458,13 +457,13 @@ static void memory_is_known_before_it_is_taken(void **state)
 		said = sl_exec_memory(e).total;
 		total[plan] += said;
 		assert_int_equal(sl_exec_allocate(e, &fail), SL_OK);
-		assert_in_range(taken, said, said + 7); /* an empty area is one byte */
+		assert_in_range(taken, said, said + 7); /* an empty area takes one byte */
 		sl_exec_close(e);
 	}
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
 		total[0] += (size_t)plans[0]->segment[which].trainable_count * sizeof(float);
-	assert_true(total[0] == total[1]); /* a moment more */
-	assert_true(total[2] > total[0]);  /* another gradient, and the ends' statistics */
+	assert_true(total[0] == total[1]); /* one moment more */
+	assert_true(total[2] > total[0]);  /* another gradient, and statistics of head and tail */
 	be.ops->close(&be);
 	for (int plan = 0; plan < 3; plan++)
 		sl_plan_close(plans[plan]);

@@ -1,6 +1,6 @@
-/* Rows that go on from cached keys and values, in pieces of any length, beside the same rows in one piece: the same
- * bits of every token, with other rows or alone, on any number of threads; also after going back. And what the cache
- * lacks. */
+/* Rows that continue from cached keys and values, in pieces of any length, compared with the same rows
+ * in one piece. Each token has the same bits, with other rows or alone, on any number of threads, and
+ * after going back. Also, which tokens the cache refuses because earlier ones are missing. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static int linear(struct sl_graph *g, const char *name, int in, int64_t to)
 	return out;
 }
 
-/* Queries, keys and values of the input, attention, and a layer behind it. */
+/* Linear layers for queries, keys and values, attention, and a linear layer behind it. */
 static struct sl_graph graph(bool causal)
 {
 	struct sl_node n = sl_node_of(SL_OP_ATTENTION);
@@ -84,7 +84,7 @@ static struct sl_exec *open_exec(struct sl_backend *be, struct sl_plan **plan, b
 	return exec;
 }
 
-/* A row's tokens from `past` on, as many as `n` says of each; rows of none are left out. */
+/* Computes n[row] tokens of each row, from past[row] on. Rows with n = 0 are left out. */
 static void pass(struct sl_exec *exec, bool cached, const float *x, const int past[ROWS], const int n[ROWS], float *y)
 {
 	uint32_t begin[ROWS + 1] = {0}, pair[2 * ROWS];
@@ -123,7 +123,8 @@ static void whole(struct sl_backend *be, bool cached, const float *x, float *y)
 	sl_plan_close(plan);
 }
 
-/* Prompts of different lengths, then tokens one by one; some pieces are longer, and one row waits now and then. */
+/* Prompts of different lengths, then tokens one by one. Some pieces
+ * are longer, one row sometimes waits, and at turn 20 rows go back. */
 static void in_pieces(struct sl_backend *be, const float *x, float *y)
 {
 	static const int first[ROWS] = {127, 5, 56}, back[ROWS] = {200, 100, 0};
@@ -148,7 +149,7 @@ static void in_pieces(struct sl_backend *be, const float *x, float *y)
 	sl_plan_close(plan);
 }
 
-/* All rows at once, in one piece, and in pieces. */
+/* Compares passes without a cache, with a cache and all rows in one piece, and with a cache and in pieces. */
 static void compare(struct sl_backend *be, const float *x, const float *near)
 {
 	float *y = calloc(3 * MOST * F, sizeof *y), *other = y + MOST * F, *parts = other + MOST * F;

@@ -1,5 +1,6 @@
-/* Rows of different lengths, packed, beside the same rows padded by hand to one length: every token that counts has the
- * same output, and parameters the same gradients, dropout included. Embeddings by token, by place and by segment. */
+/* Packed rows of different lengths, compared with the same rows padded by hand to
+ * one length. Every real token has the same output and parameters have the same
+ * gradients, also with dropout. Embeddings are by token, position and segment. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +62,7 @@ static int linear(struct sl_graph *g, const char *name, int in, int from, int to
 	return node(g, sl_node_of(SL_OP_LINEAR), name, &in, 1, params, 2);
 }
 
-/* The sum of three embeddings; linear, gelu, dropout, linear. */
+/* The sum of three embeddings, followed by linear, gelu, dropout, linear. */
 static struct sl_graph graph(void)
 {
 	struct sl_node place = sl_node_of(SL_OP_EMBEDDING), kind = place, drop = sl_node_of(SL_OP_DROPOUT);
@@ -99,7 +100,7 @@ struct pass {
 	int64_t n;
 };
 
-/* One step of one chunk, whose rows begin there: token[], and dout, for so many. */
+/* Runs one step of one chunk. Row i begins at token at[i]; `token` and `dout` have at[ROWS] tokens. */
 static void run(struct sl_backend *be, const uint32_t *at, const int32_t *token, const float *dout, struct pass *pass)
 {
 	const int64_t tokens = at[ROWS];
@@ -215,7 +216,7 @@ static void padding_changes_nothing(void **state)
 	free(reference.grad);
 }
 
-/* A place beyond the table is refused when the graph is built. */
+/* A position table that is too short for the longest row is refused when the graph is built. */
 static void a_table_has_all_places(void **state)
 {
 	struct sl_node place = sl_node_of(SL_OP_EMBEDDING);
@@ -245,8 +246,8 @@ static enum sl_err told(const struct sl_op_call *call)
 	return attention->forward(call);
 }
 
-/* Attention inside per-row values has the rows of the chunk, whatever their padding is. Over tokens it has twice as
- * many, each row's padding being one. */
+/* Attention on per-row values has as many rows as the chunk, whatever their padding.
+ * On tokens it has twice as many, as each row's padding counts as a row. */
 static void attention_has_the_rows_of_its_values(void **state)
 {
 	static const struct {

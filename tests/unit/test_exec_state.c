@@ -16,7 +16,7 @@ static void skip_step(struct small_net *n)
 		assert_int_equal(sl_exec_skip(n->exec[which]), SL_OK);
 }
 
-/* AdamW corrects its moments by the number of steps that were applied: one that is left out counts for nothing. */
+/* AdamW's bias correction goes by the number of applied steps: a skipped step does not count. */
 static void a_step_left_out_does_not_age_the_moments(void **state)
 {
 	struct small_net plain, gap;
@@ -39,7 +39,7 @@ static void a_step_left_out_does_not_age_the_moments(void **state)
 	small_net_close(&gap);
 }
 
-/* One step more of both, which end here. */
+/* Applies one more step to both, compares their weights, and closes them. */
 static void go_on_alike(struct small_net *run, struct small_net *again)
 {
 	small_net_compute(run, 7, 1);
@@ -51,7 +51,7 @@ static void go_on_alike(struct small_net *run, struct small_net *again)
 	small_net_close(again);
 }
 
-/* Weights, both moments and the count of steps are all that a run goes on from. */
+/* Weights, both moments and the count of applied steps are all that a run needs to resume. */
 static void a_state_is_all_that_a_step_changes(void **state)
 {
 	struct sl_exec_state kept[SL_SEGMENT_COUNT];
@@ -68,7 +68,7 @@ static void a_state_is_all_that_a_step_changes(void **state)
 
 		assert_int_equal(sl_exec_state_open(s, &run.plan->segment[which], NULL), SL_OK);
 		assert_int_equal(sl_exec_state_take(s, run.exec[which]), SL_OK);
-		/* a count beyond the steps that are done gives nothing */
+		/* A count of applied steps above the steps that were done is refused. */
 		assert_int_equal(sl_exec_state_give(s, again.exec[which]), SL_ERR_DATA);
 		assert_int_equal(sl_exec_state_check(s, again.exec[which]), SL_ERR_DATA);
 	}
@@ -81,7 +81,7 @@ static void a_state_is_all_that_a_step_changes(void **state)
 	go_on_alike(&run, &again);
 }
 
-/* Weights are not copied where the state lies in the executor's own range: taken from there, and given from there. */
+/* A state may use the executor's own range of weights, so that they are not copied when it is taken or given. */
 static void a_state_may_lie_in_the_executor(void **state)
 {
 	const struct small_net_how how = {.partition = "1:-1", .chunks = 2, .optimizer = &small_net_adamw};
@@ -112,8 +112,8 @@ static void a_state_may_lie_in_the_executor(void **state)
 	go_on_alike(&run, &again);
 }
 
-/* Where a weight has fallen off a decaying insert both moments are 0, and elsewhere as they were; also where a state
- * from before the fall is given behind it. */
+/* Where a decaying insert drops a weight, both moments become 0; elsewhere they stay.
+ * That also holds if a state from before the drop is given to the executor after it. */
 static void moments_fall_with_their_weights(void **state)
 {
 	struct small_net n;
@@ -154,7 +154,7 @@ static void moments_fall_with_their_weights(void **state)
 	small_net_close(&n);
 }
 
-/* Checkpoints of earlier builds are found by these names. */
+/* Checkpoints of earlier builds use these names. */
 static void names_are_those_of_earlier_checkpoints(void **state)
 {
 	static const char *const parts[][4] = {

@@ -1,6 +1,6 @@
-/* An embedding whose rows wait with steps that do not read them, beside updates of the whole range at once: the same
- * bits of weights and both moments, and of what a pass reads, through abandoned steps, evaluations, clipping, saved
- * states and more steps than may wait. */
+/* An embedding with lazy updates: rows that steps do not read are updated later. Compared with updates
+ * of the whole range in each step, weights, both moments and outputs have the same bits. That holds
+ * through abandoned steps, evaluations, clipping, saved states, and more steps than may be pending. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ struct run {
 	struct sl_plan *plan;
 	const struct sl_plan_segment *part;
 	struct sl_exec *exec;
-	/* as they are where nothing waits, [n] */
+	/* the values with updates of the whole range in each step, [n] */
 	float *w, *m, *v, *g, *other;
 	int64_t n;
 	uint64_t applied;
@@ -161,7 +161,7 @@ static void compare_outputs(struct run *r, int slot, const int32_t *id, const ui
 			}
 }
 
-/* Words among the first few are frequent, others rare, and the last ones never come. */
+/* The first few words are frequent, others are rare, and the last ones never occur. */
 static void pass(struct run *r, int slot, bool training)
 {
 	struct sl_exec_call call = {.slot = slot, .chunk = slot, .step = r->applied, .training = training};
@@ -185,7 +185,7 @@ static void pass(struct run *r, int slot, bool training)
 	assert_int_equal(sl_exec_backward(r->exec, &call, NULL), SL_OK);
 }
 
-/* ---- the same at once */
+/* ---- the same with an update of the whole range */
 
 static void clip(struct run *r)
 {
@@ -250,7 +250,7 @@ static void same_state(struct run *r)
 	assert_memory_equal(r->other, r->v, bytes);
 }
 
-/* A kill, and a run that goes on from what was saved. */
+/* The process is killed, and a new one resumes from what was saved. */
 static void resume(struct run *r)
 {
 	struct sl_fail fail;
@@ -310,7 +310,7 @@ static void adamw_on_ref(void **state)
 	train(true, &adamw, 200);
 }
 
-/* More steps than the list holds, and nobody asks in between. */
+/* More steps than the list of pending ones holds, with no read of the state in between. */
 static void a_long_run(void **state)
 {
 	struct run r;

@@ -1,5 +1,5 @@
-/* A part that computes per token, on chunks whose rows have different lengths: beside a part that is given the tokens
- * that count as rows. */
+/* A part that computes per token, on chunks whose rows have different lengths, and then selects
+ * each row's first token. Compared with a part that gets only these first tokens, as rows. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +45,7 @@ static void param(struct sl_graph *g, const char *name, struct sl_shape shape, i
 		fail_msg("%s", fail.text);
 }
 
-/* linear, relu, select, linear; or the same without select. */
+/* linear, relu, select, linear; without tokens the same without select. */
 static struct sl_graph graph_of(bool tokens)
 {
 	struct sl_graph g = {0};
@@ -121,7 +121,7 @@ static void side_close(struct side *s)
 	free(s->grad);
 }
 
-/* Equal, or of a backend that blocks its sums by the number of rows, as good as. */
+/* Equal; or almost equal, for backends that block their sums by the number of rows. */
 static void same(const float *a, const float *b, int64_t n, bool exactly)
 {
 	for (int64_t i = 0; i < n; i++)
@@ -220,7 +220,7 @@ static void rows_and_tokens_on_the_cpu(void **state)
 	}
 }
 
-/* A slot is memory, and a chunk the number that random draws go by. */
+/* row_tokens and chunk_tokens must fit the batch and the graph. */
 static void what_fits_no_plan_is_refused(void **state)
 {
 	static const struct {

@@ -1,4 +1,4 @@
-/* A server far away: the handshake with keys takes three round trips, and is not given up meanwhile by either side. */
+/* A server far away: the handshake with keys takes three round trips, and neither side gives up meanwhile. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -26,11 +26,12 @@ enum { ONE_WAY_MS = 1000, FLIGHTS = 256, READ = 4096, TURN_MS = 5 };
 struct flight {
 	uint64_t due_ms;
 	int to;
-	ssize_t len; /* 0: the end of what comes */
+	ssize_t len; /* 0: the end of the stream */
 	char bytes[READ];
 };
 
-/* A relay of one connection, by which each byte is ONE_WAY_MS under way. Nobody waits for that: it sets the clock. */
+/* A relay for one connection that delays each byte by ONE_WAY_MS.
+ * Nothing waits in real time: the relay sets the clock. */
 static struct far {
 	pthread_t thread;
 	int listener, port;
@@ -67,7 +68,7 @@ static void deliver(void)
 	}
 }
 
-/* Nothing came in a turn: it is now when the next bytes arrive, or a turn later. */
+/* After a turn without bytes: moves the clock on to when the next bytes are due, or by a turn if there are none. */
 static void go_on(void)
 {
 	uint64_t now_ms = sl_now_ms(), due_ms = far.flight[far.arrived % FLIGHTS].due_ms;
@@ -100,7 +101,7 @@ static void *relay(void *arg)
 			f->due_ms = sl_now_ms() + ONE_WAY_MS;
 			far.sent++;
 			if (!f->len)
-				end[i].fd = ~end[i].fd; /* poll passes it over */
+				end[i].fd = ~end[i].fd; /* poll ignores a negative descriptor */
 		}
 	}
 	for (int i = 0; i < 2; i++)
@@ -108,7 +109,7 @@ static void *relay(void *arg)
 	return NULL;
 }
 
-/* The endpoint behind which `server` is far away. */
+/* Starts the relay before `server`; `endpoint` is where to connect. */
 static void go_far(char endpoint[64], const char *server)
 {
 	struct sockaddr_in at;
@@ -116,7 +117,7 @@ static void go_far(char endpoint[64], const char *server)
 
 	still_clock_stop();
 	atomic_store(&far.over, false);
-	far.sent = far.arrived = 0; /* what is under way when a test ends is for nobody */
+	far.sent = far.arrived = 0; /* drops what was in flight when the last test ended */
 	far.port = atoi(strrchr(server, ':') + 1);
 	far.listener = loopback(0, true);
 	assert_int_equal(getsockname(far.listener, (struct sockaddr *)&at, &len), 0);
@@ -152,8 +153,8 @@ static void two_seconds_there_and_back(void **state)
 	come_back();
 }
 
-/* Who allows too little is told what would do: the 10 s that it takes, as the relay's connection takes none of them, or
- * more, and not beyond reason. */
+/* A client that allows too little time is told how much is enough. That is at least the 10 s
+ * that the handshake takes (connecting to the relay takes no time), and not beyond reason. */
 static void how_much_would_do_is_said(void **state)
 {
 	static struct sl_conf_client conf;

@@ -1,5 +1,5 @@
-/* The sum of a group's gradients is that of plain loops, bit for bit, for any number of members and threads; and a
- * gradient that is not finite is found, whatever was found before. */
+/* The sum of a group's gradients equals that of plain loops, bit for bit, for any number of
+ * members and threads. A gradient that is not finite is found, whatever earlier checks found. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 #include "common/exec/exec.h"
 #include "kernels/cpu/cpu.h"
 
-/* More floats than a block, and no whole number of them; more members than are added in one go. */
+/* More floats than a block, and not a multiple of it; more members than are added at once. */
 enum { SIDE = 150, COUNT = SIDE * SIDE, MOST = 37 };
 
 static struct sl_pool *pool;
@@ -80,14 +80,14 @@ static void close_all(void)
 
 static uint32_t number;
 
-/* Of any sign, over many powers of two: another order of additions has other bits. */
+/* Random values of both signs and of many magnitudes, so that another order of additions gives other bits. */
 static float any(void)
 {
 	number = number * 1664525u + 1013904223u;
 	return ldexpf((float)(int32_t)number / 2147483648.0f, (int)(number >> 7 & 15) - 8);
 }
 
-/* A step of member k; what its gradient of the first weight is multiplied by. */
+/* Computes a step of member k. `first` multiplies its first input, and so the gradients of that input's weights. */
 static void pass(int k, float first)
 {
 	const struct sl_exec_call call = {.dims = sl_dims_rows(1), .training = true};
@@ -154,7 +154,7 @@ static void sum_is_that_of_loops(void **state)
 	}
 }
 
-/* As it goes from one server to the next. */
+/* A sum that is continued, as when it is passed from one server to the next. */
 static void sum_goes_on(void **state)
 {
 	float *so_far;
@@ -181,7 +181,7 @@ static void sum_goes_on(void **state)
 	close_all();
 }
 
-/* The only member's gradient is not copied; the next step's sum is none of its business. */
+/* With a single member its gradient is used in place. The next step's sum must not change it. */
 static void only_member_keeps_its_gradient(void **state)
 {
 	struct sl_fail fail;
@@ -220,7 +220,7 @@ static void what_is_not_finite_is_found(void **state)
 	(void)state;
 	open_all(1);
 	for (int n = 1; n <= 3; n++) {
-		/* twice: what was found of a step says nothing of the next one */
+		/* Two passes: the finding of one step must not carry over to the next. */
 		for (int k = 0; k < n; k++) {
 			pass(k, 1);
 			assert_int_equal(sl_member_check(member[k], &rows, 1, 1, 1e9, &fail), SL_OK);
@@ -238,7 +238,7 @@ static void what_is_not_finite_is_found(void **state)
 	close_all();
 }
 
-/* Each is finite, and so is the sum; the factor is too much. */
+/* The gradients and their sum are finite, but not their product with the factor. */
 static void a_factor_can_be_too_much(void **state)
 {
 	struct sl_fail fail;

@@ -1,4 +1,4 @@
-/* Parameters that do not learn: what stays, what still moves, what has no backward, and what is refused. */
+/* Frozen parameters: what stays, what still changes, which ops have no backward pass, and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static const struct sl_conf_list features = {1, {"features.*"}};
 static const struct sl_conf_list within = {1, {"features.[2-9].*"}};
 static const struct sl_conf_list front = {3, {"features.0.*", "features.1.*", "features.2.conv.0.*"}};
 
-/* The place in another plan of the parameter that has place i in `s`. */
+/* The i-th parameter of `s`, as the other plan's part has it. */
 static const struct sl_segment_param *same_in(const struct sl_plan_segment *other, const struct sl_plan_segment *s,
 					      int i)
 {
@@ -30,7 +30,8 @@ static enum sl_role role_of(const struct sl_plan_segment *s, int i)
 	return s->graph.param[s->param[i].graph_param].role;
 }
 
-/* One step of both, but its commit: what learns has the gradients that it has where nothing is frozen. */
+/* One step of both networks without its commit: learning
+ * parameters have the same gradients as without frozen ones. */
 static void compare_step(struct small_net *frozen, struct small_net *plain, double most)
 {
 	small_net_compute(frozen, SMALL_BATCH, 0);
@@ -55,7 +56,7 @@ static void compare_step(struct small_net *frozen, struct small_net *plain, doub
 	}
 }
 
-/* Behind the commit frozen weights are as at first, everything else is as where nothing is frozen. */
+/* After the commit frozen weights are unchanged, and all others equal those of the network without frozen ones. */
 static void compare_weights(struct small_net *frozen, struct small_net *plain, const float *const first[], double most)
 {
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
@@ -100,7 +101,7 @@ static void one_step(const char *partition, const struct sl_conf_list *freeze, b
 	small_net_close(&plain);
 }
 
-/* Without fused kernels every bit is the same; fused ones differ in the order of sums where the front ends. */
+/* Without fused kernels every bit is the same. Fused ones sum in another order at the end of the frozen front. */
 static void frozen_weights_stay_and_others_learn_as_before(void **state)
 {
 	(void)state;
@@ -108,7 +109,7 @@ static void frozen_weights_stay_and_others_learn_as_before(void **state)
 	one_step("3:-1", &front, true, 0);
 	one_step("1:-1", &features, false, 0);
 	one_step("3:-1", &front, false, 1e-4);
-	one_step("1:-1", &within, false, 0); /* what lies before it learns */
+	one_step("1:-1", &within, false, 0); /* the layers before `within` learn */
 }
 
 static void nothing_is_computed_below_the_lowest_learner(void **state)
@@ -137,7 +138,7 @@ static void nothing_is_computed_below_the_lowest_learner(void **state)
 	sl_plan_close(plan);
 }
 
-/* What a Fetch brings back; never nothing. */
+/* A Fetch brings only weights that change, but never an empty range. */
 static void frozen_weights_are_not_fetched(void **state)
 {
 	const struct sl_optimizer sgd = {.momentum = 0.9};
@@ -190,7 +191,7 @@ static void frozen_weights_take_no_other_memory(void **state)
 	sl_plan_close(frozen);
 }
 
-/* Groups lie one behind the other, each from a cache line on; without any all is as where there are none. */
+/* Groups are consecutive ranges, and each begins at a cache line. */
 static void groups_have_ranges_of_their_own(void **state)
 {
 	static const struct sl_conf_list groups = {2, {"*.bias *.0.1.weight weight_decay=0", "features.1[0-9].* lr=2"}};
@@ -221,7 +222,7 @@ static void groups_have_ranges_of_their_own(void **state)
 	}
 	assert_true(seen[0] > 0 && seen[1] > 0 && seen[2] > 0);
 	sl_plan_close(plan);
-	spec.plan.n_group = 1; /* as where a peer's text names a group that is not agreed on */
+	spec.plan.n_group = 1; /* as if a peer's text named a group that was not agreed on */
 	assert_int_equal(plan_open(&plan, &spec, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "it is of group 2, where 1 can be"));
 }

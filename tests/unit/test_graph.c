@@ -153,7 +153,7 @@ static struct sl_graph copied(const struct sl_graph *from)
 	return g;
 }
 
-/* What a server derives from the middle's graph alone is what the client derived from the whole network. */
+/* From the middle's graph alone, a server makes the same plan as the client from the whole network. */
 static void a_part_is_planned_from_its_graph_alone(void **state)
 {
 	static const char *const insert[] = {"", "conv:5,k=3,s=2", "decaylinear:rate=0.5,every=3,times=2,from=3"};
@@ -190,7 +190,7 @@ static void a_part_is_planned_from_its_graph_alone(void **state)
 	}
 }
 
-/* A graph that is no middle stays the caller's. */
+/* A graph that cannot be a middle is refused, and stays the caller's. */
 static void graphs_that_are_no_part(void **state)
 {
 	struct sl_plan *plan = small_plan_open("1:-1", 1), *out = NULL;
@@ -214,7 +214,7 @@ static void graphs_that_are_no_part(void **state)
 	sl_plan_close(plan);
 }
 
-/* Dropout over long rows: 2^34 random numbers are there for a chunk. */
+/* Dropout of attention over long rows is bounded: a chunk has 2^34 random numbers. */
 static void dropout_of_attention_has_a_bound(void **state)
 {
 	static const char text[] = "graph 1\nin x f32 T[12] most=4096\nparam w [12,12] zero\n"

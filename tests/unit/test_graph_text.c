@@ -1,5 +1,5 @@
-/* The text of a graph: networks at every cut come back as they were, byte for byte, and what a peer may not say is
- * refused in words. */
+/* The text of a graph: networks cut anywhere are read back byte for
+ * byte, and what a peer may not send is refused with a message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static void put(void *arg, const char *text, size_t len)
 	assert_int_equal(fwrite(text, 1, len, arg), len);
 }
 
-/* The caller frees it. */
+/* The graph's text, of *len bytes. The caller frees it. */
 static char *text_of(const struct sl_graph *g, size_t *len)
 {
 	char *text = NULL;
@@ -66,7 +66,7 @@ static int cut_everywhere(const char *model, const char *head, const char *tail)
 			snprintf(spec.insert_tail, sizeof spec.insert_tail, "%s", tail);
 			snprintf(spec.cut.partition, sizeof spec.cut.partition, "%d:-%d", a, b);
 			if (plan_open(&plan, &spec, &fail) != SL_OK)
-				continue; /* no such units */
+				continue; /* the network has no such units */
 			for (int part = 0; part < SL_SEGMENT_COUNT; part++)
 				comes_back(&plan->segment[part].graph, spec.cut.partition);
 			sl_plan_close(plan);
@@ -91,7 +91,7 @@ static void networks_come_back_at_every_cut(void **state)
 				   "decaylinear:rate=0.5,every=10,times=3") > 10);
 }
 
-/* ---- what a peer may not say */
+/* ---- what a peer may not send */
 
 #define HEAD  "graph 1\nin head_act f32 R[8,8,4]\n"
 #define WHOLE HEAD "param a.weight [6,3,3,4] normal:0.1:0\nnode a conv2d %0 &0 pad=1\nout mid_act %1\n"
@@ -129,7 +129,7 @@ static void what_is_no_graph_is_refused(void **state)
 {
 	(void)state;
 	refused(HEAD "param a.weight [6,3,3,4] normal:0.1:0\nnode a conv2d %1 &0 pad=1\nout mid_act %1\n", "node a",
-		"no value 1 yet"); /* a cycle of one */
+		"no value 1 yet"); /* a cycle of one node */
 	refused(HEAD "node a act %2\nnode b act %1\nout mid_act %2\n", "node a", "no value 2 yet");
 	refused(HEAD "node a sinus %0\nout mid_act %1\n", "node a", "no op 'sinus' is known here");
 	refused(HEAD "param w [5] one\nnode a layernorm %0 &0\nout mid_act %1\n", "node a", "one number for each");
@@ -182,9 +182,9 @@ static void there_is_one_spelling(void **state)
 		HEAD "node a act %0 fn=relu\nout y %1\n",            /* a default */
 		HEAD "node a act  %0\nout y %1\n",                   /* two blanks */
 		HEAD "node a act %00\nout y %1\n",                   /* a leading zero */
-		HEAD "node a dropout %0 p=0.10\nout y %1\n",         /* a longer real */
-		HEAD "node a dropout %0 p=1e-1\nout y %1\n",         /* another real */
-		HEAD "node a dropout %0 stream=3 p=0.1\nout y %1\n", /* order */
+		HEAD "node a dropout %0 p=0.10\nout y %1\n",         /* a trailing zero */
+		HEAD "node a dropout %0 p=1e-1\nout y %1\n",         /* another spelling of the real */
+		HEAD "node a dropout %0 stream=3 p=0.1\nout y %1\n", /* wrong order */
 		"graph 1\nin head_act f32 R[8,8,4] most=1\nnode a act %0\nout y %1\n",
 		HEAD "param w [6,3,3,4] g0 zero\nnode a conv2d %0 &0\nout y %1\n",
 		HEAD "param w [6,3,3,4] normal:0.10:0\nnode a conv2d %0 &0\nout y %1\n",
@@ -201,7 +201,7 @@ static void there_is_one_spelling(void **state)
 	refused("graph 1\nin x f32 R[4]\nnode \xc3\xa4 act %0\nout y %1\n", "", "not printable");
 }
 
-/* Refused by counting, before anything is allocated. */
+/* Too large texts are refused by counting, before anything is allocated. */
 static void what_is_too_much_is_refused(void **state)
 {
 	const size_t most = SL_GRAPH_TEXT_MAX + 1;
@@ -221,7 +221,7 @@ static void what_is_too_much_is_refused(void **state)
 	len = (size_t)sprintf(text, HEAD);
 	while (len < SL_GRAPH_TEXT_MAX - 32)
 		len += (size_t)sprintf(text + len, "param p [1] zero\n");
-	assert_int_equal(refused_len(text, len, "", ""), SL_ERR_CONFIG); /* 15,418: as many as there may be */
+	assert_int_equal(refused_len(text, len, "", ""), SL_ERR_CONFIG); /* 15,418 parameters are not too many */
 	free(text);
 }
 

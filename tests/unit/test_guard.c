@@ -1,5 +1,5 @@
-/* What other users of the machine may have laid out for us: links where we write, folders and files that they can
- * change; and what they can read of ours. */
+/* What other users of the machine may have prepared: links where we write, folders
+ * and files that they can change. Also, which of our files they can read. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@
 #include "common/weights/safetensors.h"
 #include "server/store/store.h"
 
-enum { OTHER = 54321 }; /* a user that nobody is */
+enum { OTHER = 54321 }; /* a user that does not exist */
 
 static char dir[64];
 static const char precious[] = "what another program needs\n";
@@ -120,7 +120,7 @@ static void a_log_is_written_through_no_link(void **state)
 	assert_int_equal(sl_jsonl_close(log), SL_OK);
 }
 
-/* With any umask. A folder that is there keeps the mode that its owner gave it. */
+/* Whatever the umask, new files and folders are for their user alone. An existing folder keeps its mode. */
 static void what_a_run_writes_is_for_its_user_alone(void **state)
 {
 	const float weight[2] = {1, 2};
@@ -162,7 +162,7 @@ static void folders_that_others_can_change_are_named(void **state)
 
 	(void)state;
 	assert_int_equal(mkdir(path_of("store"), 0700), 0);
-	assert_int_equal(chmod(path_of("store"), 0770), 0); /* the operator's group is the operator's choice */
+	assert_int_equal(chmod(path_of("store"), 0770), 0); /* the operator chooses who is in the group */
 	assert_int_equal(sl_guard_folder(path_of("store"), &fail), SL_OK);
 	for (int sticky = 0; sticky < 2; sticky++) {
 		assert_int_equal(chmod(path_of("store"), sticky ? 01777 : 0777), 0);
@@ -190,7 +190,7 @@ static void lists_that_everybody_may_write_are_refused(void **state)
 	sl_allow_free(allow);
 }
 
-/* Only root can lay out what another user owns. */
+/* Only root can create what another user owns; for other users this test is skipped. */
 static void what_another_user_owns_is_not_believed(void **state)
 {
 	struct sl_keypair pair;

@@ -1,5 +1,5 @@
-/* A connecting transport whose handshakes are cut in the worst way: the other side's greeting never gets through to
- * ZeroMQ. What is wrong must be known all the same, and soon. */
+/* A connecting transport whose handshakes fail in the worst way: the peer's greeting
+ * never reaches ZeroMQ. The transport must still find out what is wrong, and soon. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,12 +18,12 @@
 enum {
 	TURN_MS = 5,
 	WATCH_MS = 200,
-	WITHIN = 12, /* connections, of ZeroMQ and of probes */
+	WITHIN = 12, /* a client is refused within so many connections, ZeroMQ's and probes */
 	OFTEN = 6
 };
 
-/* Until a client is refused, or a moment after its peer has seen so many connections and so many of them were probes.
- */
+/* Runs until a client is refused, or until a moment after its peer
+ * has seen `accepted` connections, `probed` of them probes. */
 static void run_until(const struct secure_end *e, const struct fake_peer *peer, int accepted, int probed)
 {
 	uint64_t end_ms = sl_now_ms() + SECURE_GIVE_UP_MS;
@@ -36,7 +36,7 @@ static void run_until(const struct secure_end *e, const struct fake_peer *peer, 
 	secure_run_until(NULL, 0, &e->refusals, WATCH_MS);
 }
 
-/* A client, with good_key or none, of a peer that says `say`; its refusal is in `e`. */
+/* Connects a client, with good_key or without keys, to a peer that says `say`; its refusal is in `e`. */
 static void meet(struct secure_end *e, struct fake_peer *peer, bool keys, bool *met, int accepted, int probed)
 {
 	const struct sl_transport_auth auth = {
@@ -94,7 +94,7 @@ static void with_keys_at_a_server_with_another(void **state)
 	expect(true, "CURVE", "cuts the handshake: its key is not", "no auth section");
 }
 
-/* Whoever else is there, it is not for keys that nobody gets in. */
+/* Other peers lead to no refusal: keys are not why the client cannot get in. */
 static void others_refuse_nobody(void **state)
 {
 	static const uint8_t http[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
@@ -110,7 +110,7 @@ static void others_refuse_nobody(void **state)
 		{{.say = plain.byte, .len = 64, .snatches = true}, true, OFTEN},
 		{{.say = plain.byte, .len = 64, .snatches = true}, false, OFTEN},
 		{{.say = null.byte, .len = 64, .snatches = true}, false, OFTEN},
-		{{.say = curve.byte, .len = 9}, true, 1}, /* silence, to ZeroMQ */
+		{{.say = curve.byte, .len = 9}, true, 1}, /* ZeroMQ sees this as silence */
 	};
 
 	(void)state;
@@ -127,7 +127,7 @@ static void others_refuse_nobody(void **state)
 	}
 }
 
-/* A server that hangs, or one behind a link that lets nothing through, may have any key. */
+/* A server that hangs, or is behind a link that passes nothing, may have the right key. */
 static void a_greeting_that_nobody_hears_blames_no_key(void **state)
 {
 	const struct fake_greeting curve = fake_greeting("CURVE");
@@ -139,7 +139,7 @@ static void a_greeting_that_nobody_hears_blames_no_key(void **state)
 	assert_int_equal(e.refusals, 0);
 }
 
-/* One probe a second at most, however often ZeroMQ tries. */
+/* At most one probe a second, however often ZeroMQ tries to connect. */
 static void probes_are_few(void **state)
 {
 	const struct fake_greeting null = fake_greeting("NULL");
@@ -153,8 +153,8 @@ static void probes_are_few(void **state)
 	assert_in_range(peer.probed, 2, 1 + (sl_now_ms() - from_ms) / 1000);
 }
 
-/* A client whose keys have been right once takes a cut for the network's doing, yet hears of a server that has changed.
- */
+/* A client whose keys were accepted once blames the network for a
+ * handshake that is cut. It still notices a server that has changed. */
 static void who_has_met_the_server_still_reads_its_greeting(void **state)
 {
 	const struct fake_greeting null = fake_greeting("NULL"), curve = fake_greeting("CURVE");
@@ -171,11 +171,11 @@ static void who_has_met_the_server_still_reads_its_greeting(void **state)
 	assert_non_null(strstr(e.refusal.text, "does not authenticate"));
 }
 
-/* What is blamed on keys, of what ZeroMQ says. */
+/* Which of ZeroMQ's events blame a key. */
 static void only_clear_words_blame_a_key(void **state)
 {
 	const struct sl_transport_auth auth = {.own = &secure.good_key, .server = &secure.server_key.public_key};
-	struct fake_peer busy; /* stands for a probe under way: no other is begun */
+	struct fake_peer busy; /* stands for a running probe, so that no other is started */
 	struct sl_loop *loop;
 	struct sl_handshakes fresh = {.auth = &auth,
 				      .endpoint = "tcp://a.example:1",
@@ -187,17 +187,17 @@ static void only_clear_words_blame_a_key(void **state)
 	assert_int_equal(sl_loop_open(&loop, NULL), SL_OK);
 	fresh.loop = loop;
 	h = fresh;
-	for (int i = 1; i <= 3; i++) { /* one may be a restart, and so may two */
+	for (int i = 1; i <= 3; i++) { /* one or two may come from a restart */
 		sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL, 0);
 		assert_int_equal(h.refusal.code, i < 3 ? SL_OK : SL_ERR_AUTH);
 	}
 	h = fresh;
-	sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_SUCCEEDED, 0); /* its keys are right */
+	sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_SUCCEEDED, 0); /* its keys were accepted */
 	for (int i = 0; i < 10; i++)
 		sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL, 0);
 	assert_int_equal(h.refusal.code, SL_OK);
 	h = fresh;
-	sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_FAILED_AUTH, 300); /* the server's handler could not tell */
+	sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_FAILED_AUTH, 300); /* the server's ZAP handler could not tell */
 	sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_FAILED_AUTH, 500);
 	assert_int_equal(h.refusal.code, SL_OK);
 	sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_FAILED_AUTH, 400);

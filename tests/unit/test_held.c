@@ -1,5 +1,5 @@
-/* Parameters that are held in 16 bits: kernels compute with them what they compute with the same values in fp32, to the
- * bit; at every SIMD level, and on a backend that has to make fp32 of them. */
+/* Parameters held in 16 bits: kernels compute the same bits as with the same values in
+ * fp32, at every SIMD level, and on a backend that has to widen them to fp32 first. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static struct sl_graph graph_read(const char *text)
 	return g;
 }
 
-/* A middle of two layers, the second with a weight [in, out]; or a head that is an embedding. */
+/* A middle of two layers, the second with a transposed weight [in, out]; or a head that is an embedding. */
 static struct sl_graph graph_of(bool head, const char *held)
 {
 	char text[512];
@@ -79,7 +79,7 @@ static void side_close(struct side *x)
 	sl_plan_close(x->plan);
 }
 
-/* Some 16 bits that are a number of ordinary size. */
+/* A 16-bit number of ordinary size, from i. */
 static uint16_t some(int64_t i, bool f16)
 {
 	const uint16_t sign = (uint16_t)(i * 7919 % 2 << 15);
@@ -92,7 +92,7 @@ static float wide(uint16_t x, bool f16)
 	return f16 ? sl_float_of_f16(x) : sl_float_of_bf16(x);
 }
 
-/* The same values for both: parameter i in 16 bits where it is held, in fp32 elsewhere. */
+/* Sets the same values, whether parameters are held or not: in 16 bits where they are, else in fp32. */
 static void set_weights(struct side *x, bool f16)
 {
 	float *range = calloc((size_t)x->s->weight_count + 1, sizeof *range);
@@ -126,7 +126,7 @@ static void step(struct side *x, float *out, float *din)
 	memcpy(din, sl_exec_din(x->exec, 0, ROWS).data, ROWS * IN * sizeof *din);
 }
 
-/* The first rows alone give what they give among others. */
+/* The first rows alone give the same outputs as among others. */
 static void first_rows(struct side *x, const float *out)
 {
 	for (int rows = 1; rows < 7; rows++) {
@@ -154,7 +154,7 @@ static void compare(struct sl_backend *be, bool f16)
 	assert_true(out[0][5] != 0 && din[0][5] != 0);
 	first_rows(&held, out[0]);
 	first_rows(&plain, out[0]);
-	/* two in the place of one */
+	/* two 16-bit values in the place of one float */
 	assert_in_range(held.s->weight_count, (IN * OUT + OUT * LAST) / 2 + OUT, plain.s->weight_count * 6 / 10);
 	side_close(&held);
 	side_close(&plain);
@@ -185,7 +185,7 @@ static void layers_compute_the_same(void **state)
 	be.ops->close(&be);
 }
 
-/* A head's lie outside of its range. */
+/* A head's held parameters lie outside of its range of weights. */
 static void an_embedding_reads_them_where_they_lie(void **state)
 {
 	static uint16_t table[WORDS * IN];
@@ -220,7 +220,7 @@ static void an_embedding_reads_them_where_they_lie(void **state)
 	}
 }
 
-/* One layer in bf16_factors: sums of products of rounded factors, whatever other rows there are. */
+/* One layer in precision bf16_factors: sums of products of rounded factors, whatever the other rows contain. */
 enum { MOST = 151 };
 
 static float rounded(float x)
@@ -246,7 +246,8 @@ static enum sl_err open_layer(struct side *x, struct sl_backend *be, int in, int
 	return sl_exec_open(&x->exec, x->plan, SL_MIDDLE, be, fail);
 }
 
-/* y [rows, n] = x [rows, depth]·w, w[k][j] at k·row + j·col: within 1e-6 of the sum of what is added. */
+/* Expects y [rows, n] = x [rows, depth]·w, with w[k][j] at k·row
+ * + j·col, within 1e-6 of the sum of the products' magnitudes. */
 static void is_product(const float *y, const float *x, const float *w, int rows, int depth, int n, int row, int col)
 {
 	for (int r = 0; r < rows; r++)
@@ -357,7 +358,7 @@ static void a_server_draws_none_of_them(void **state)
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	x = side_open(&be, false, "bf16 file");
 	range = malloc((size_t)x.s->weight_count * sizeof *range);
-	sl_weights_init_range(x.s, 1, range); /* sanitizers see what is written behind it */
+	sl_weights_init_range(x.s, 1, range); /* sanitizers see a write behind its end */
 	for (int64_t i = x.s->float_count; i < x.s->weight_count; i++)
 		assert_true(range[i] == 0);
 	free(range);
@@ -365,7 +366,7 @@ static void a_server_draws_none_of_them(void **state)
 	be.ops->close(&be);
 }
 
-/* What is sent and hashed without the range is what a range holds, however it is cut. */
+/* Weights that are packed in pieces, or hashed, without a range equal those of a range, whatever the pieces. */
 static void a_range_is_packed_piece_by_piece(void **state)
 {
 	static const size_t cut[] = {1, 63, 64, 4096, 14 * 1000 + 3, 1 << 20};
@@ -413,7 +414,7 @@ static void a_range_is_packed_piece_by_piece(void **state)
 	be.ops->close(&be);
 }
 
-/* Of an answer to a Fetch: what lies behind its end comes from elsewhere. */
+/* The answer to a Fetch may be only the front of a range: the values behind its end come from `rest`. */
 static void a_front_is_unpacked(void **state)
 {
 	float here[2][4] = {{0}}, there[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}}, *value[2] = {here[0], here[1]};

@@ -1,4 +1,4 @@
-/* The server's host against clients that do as they like: frames by hand, over the transport of one process. */
+/* The server's host against clients that break the rules: hand-made frames over the in-process transport. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static void a_hello_beyond_the_memory_is_refused_before_any_is_taken(void **stat
 	host_rig_say(&one, &huge);
 	assert_non_null(strstr(host_rig_refusal(&one, SL_ERR_LIMIT), "67108864 of 67108864 are free"));
 	assert_int_equal(host_rig.taken, 0);
-	host_rig_say(&other, &small); /* what was asked for in vain does not count against it */
+	host_rig_say(&other, &small); /* the refused request does not count against it */
 	host_rig_await(&other.came[SL_FRAME_WELCOME], 1);
 	assert_in_range(host_rig.taken, 1, 64 << 20);
 	host_rig_hang_up(&one);
@@ -35,7 +35,7 @@ static void a_hello_beyond_the_memory_is_refused_before_any_is_taken(void **stat
 	host_rig_close();
 }
 
-/* Refused with a server of `memory_bytes`: what it says that it needs, in bytes; 0: it is let in. */
+/* The bytes that a session needs, as a server of `memory_bytes` says when it refuses it; 0: it is let in. */
 static uint64_t asks(const char *codec, int64_t memory_bytes)
 {
 	struct asked a = host_rig_agreement_of(10, 32, 2);
@@ -67,7 +67,7 @@ static uint64_t asks(const char *codec, int64_t memory_bytes)
 	return need;
 }
 
-/* Residuals, warm factors and places are the session's memory as well. */
+/* Residuals, warm factors and places of codecs count as the session's memory. */
 static void what_codecs_keep_counts(void **state)
 {
 	uint64_t plain = asks("none", 1 << 20), heavy = asks("lowrank:1,warm=true,ef=true|zstd:3", 1 << 20);
@@ -80,8 +80,8 @@ static void what_codecs_keep_counts(void **state)
 	assert_int_equal(asks("lowrank:1,warm=true,ef=true|zstd:3", (int64_t)heavy), 0);
 }
 
-/* Memory that others hold now is free later: who would fit without them is told to come back. So is a client whose old
- * link the server has not missed: what that one held goes as its end is noticed, behind the new link's Hello. */
+/* A session that would fit without the others is told to come back. So is a client whose old link has
+ * ended, if the server has not noticed: that link's memory is freed only after the new link's Hello. */
 static void memory_that_others_hold_is_worth_waiting_for(void **state)
 {
 	int64_t need = (int64_t)asks("none", 1 << 20);
@@ -123,8 +123,8 @@ static enum sl_err no_alloc(struct sl_backend *be, size_t bytes, void **out, str
 	return sl_fail_set(fail, SL_ERR_NOMEM, "%zu bytes refused", bytes);
 }
 
-/* Also where the figures would have let it in: nobody knows them all, and what other programs hold they may give back.
- */
+/* An allocation may fail although the figures admit the
+ * session: other programs hold memory, too, and may free it. */
 static void memory_that_is_refused_is_worth_waiting_for(void **state)
 {
 	const struct sl_frame first = host_rig_small_hello(1, 1), bye = {.kind = SL_FRAME_BYE, .epoch = 1};
@@ -137,7 +137,7 @@ static void memory_that_is_refused_is_worth_waiting_for(void **state)
 	host_rig_connect_raw(&one);
 	host_rig_say(&one, &first);
 	host_rig_await(&one.came[SL_FRAME_WELCOME], 1);
-	for (uint8_t tries = 0; tries < 4; tries++) { /* one beside the session, three as it ends and behind it */
+	for (uint8_t tries = 0; tries < 4; tries++) { /* one beside the session, three while it ends and after that */
 		struct sl_frame next = host_rig_small_hello((uint8_t)(tries + 2), 1);
 		bool served = tries == 3;
 
@@ -155,7 +155,7 @@ static void memory_that_is_refused_is_worth_waiting_for(void **state)
 	host_rig_close();
 }
 
-/* The largest that a Hello can name: refused in words, and nothing is taken for it. */
+/* The largest session that a Hello can name is refused with a message, and no memory is taken for it. */
 static void a_hello_as_large_as_can_be(void **state)
 {
 	struct asked a = host_rig_agreement_of(10, 2048, 1 << 20);
@@ -178,7 +178,7 @@ static void a_hello_as_large_as_can_be(void **state)
 	host_rig_close();
 }
 
-/* Bounds of a Hello's optimizer, each by itself; finite all of them, or the frame is none (test_wire.c). */
+/* A Hello's optimizer, one bound at a time. Values that are not finite make a malformed frame (test_wire.c). */
 static void an_optimizer_out_of_bounds_is_refused(void **state)
 {
 	static const struct {
@@ -216,7 +216,7 @@ static void an_optimizer_out_of_bounds_is_refused(void **state)
 	}
 }
 
-/* The tail is the client's: a hundred thousand classes are no business of the server's memory. */
+/* The tail is the client's: its hundred thousand classes take no memory of the server. */
 static void weights_of_the_other_segments_take_no_memory(void **state)
 {
 	struct asked a = host_rig_agreement_of(100000, 32, 2);
@@ -235,7 +235,7 @@ static void weights_of_the_other_segments_take_no_memory(void **state)
 	host_rig_close();
 }
 
-/* ---- who may come in */
+/* ---- who may connect */
 
 static void a_full_server_says_so(void **state)
 {
@@ -250,7 +250,7 @@ static void a_full_server_says_so(void **state)
 	host_rig_await(&one.came[SL_FRAME_WELCOME], 1);
 	host_rig_say(&other, &second);
 	assert_non_null(strstr(host_rig_refusal(&other, SL_ERR_BUSY), "taken"));
-	assert_int_equal(other.last[SL_FRAME_REFUSE].epoch, 5); /* of the Hello: the client's session takes no other */
+	assert_int_equal(other.last[SL_FRAME_REFUSE].epoch, 5); /* the Hello's: the client expects no other */
 	host_rig_hang_up(&one);
 	host_rig_hang_up(&other);
 	host_rig_close();
@@ -272,7 +272,7 @@ static void the_newest_epoch_of_a_session_wins(void **state)
 	host_rig_say(&other, &newer); /* takes the only place */
 	host_rig_await(&other.came[SL_FRAME_WELCOME], 1);
 	assert_non_null(strstr(host_rig_refusal(&one, SL_ERR_PEER_LOST), "replaced by a newer link"));
-	for (int i = 0; i < 2; i++) { /* while it stands, and when it is over */
+	for (int i = 0; i < 2; i++) { /* while the session is open, and after it has ended */
 		struct sl_frame old = i ? first : newer;
 
 		memset(&late.came, 0, sizeof late.came);
@@ -291,9 +291,9 @@ static void the_newest_epoch_of_a_session_wins(void **state)
 	host_rig_close();
 }
 
-/* ---- whose session it is */
+/* ---- who owns a session */
 
-/* The one of a client that trains goes on: it is answered, and nobody has ended it. */
+/* Expects that the session of a client that trains goes on: it is answered, and was not ended. */
 static void assert_serves(struct host_client *c, uint64_t epoch)
 {
 	const struct sl_frame beat = {.kind = SL_FRAME_HEARTBEAT, .epoch = epoch};
@@ -304,7 +304,7 @@ static void assert_serves(struct host_client *c, uint64_t epoch)
 	assert_int_equal(c->came[SL_FRAME_REFUSE], 0);
 }
 
-/* With all that a server ever shows or hears of it: the session's id, its plan, a proof that was given before. */
+/* The thief has all that a server shows or hears: the session's id, its plan, and an earlier proof. */
 static void a_session_is_nobody_s_who_lacks_its_secret(void **state)
 {
 	struct sl_frame mine = host_rig_small_hello(1, 3), stolen = host_rig_small_hello(1, 9), replayed;
@@ -319,15 +319,15 @@ static void a_session_is_nobody_s_who_lacks_its_secret(void **state)
 	host_rig_await(&owner.came[SL_FRAME_WELCOME], 1);
 	replayed = owner.hello;
 	assert_false(sl_proof_lacks(&replayed.u.hello));
-	host_rig_say(&thief, &stolen); /* asked for a proof, and told no epoch */
+	host_rig_say(&thief, &stolen); /* it is asked for a proof, and not told the epoch */
 	host_rig_await(&thief.came[SL_FRAME_CHALLENGE], 1);
 	assert_int_equal(thief.last[SL_FRAME_CHALLENGE].u.challenge.above, 0);
 	stolen.u.hello.proof[0] = 1;
-	for (int i = 0; i < 2; i++) { /* his own, and the owner's of before */
+	for (int i = 0; i < 2; i++) { /* a made-up proof, and the owner's earlier one */
 		const struct sl_frame *hello = i ? &replayed : &stolen;
 
 		host_rig_say(&thief, hello);
-		if (i) { /* the last one's refusal took its nonce along */
+		if (i) { /* the last refusal used up the nonce */
 			host_rig_await(&thief.came[SL_FRAME_CHALLENGE], 2);
 			host_rig_say(&thief, hello);
 		}
@@ -342,7 +342,7 @@ static void a_session_is_nobody_s_who_lacks_its_secret(void **state)
 	host_rig_close();
 }
 
-/* What a newer link asks for, and cannot have, ends none that stands. */
+/* A newer link's Hello that is refused does not end the older link. */
 static void a_hello_that_is_refused_ends_no_older_link(void **state)
 {
 	struct asked a = host_rig_agreement_of(10, 224, 4096);
@@ -370,7 +370,7 @@ static void a_hello_that_is_refused_ends_no_older_link(void **state)
 	host_rig_close();
 }
 
-/* Who is challenged and does not answer has nothing, and is forgotten. */
+/* A client that does not answer its challenge takes no place and no memory. */
 static void a_hello_without_a_proof_costs_no_place(void **state)
 {
 	struct sl_frame hello = host_rig_small_hello(1, 1), other = host_rig_small_hello(2, 1);
@@ -429,13 +429,13 @@ static void a_silent_client_is_lost(void **state)
 	host_rig_say(&c, &hello);
 	assert_non_null(strstr(host_rig_refusal(&c, SL_ERR_PEER_LOST), "link.timeout_ms: 150"));
 	assert_int_equal(c.came[SL_FRAME_WELCOME], 1);
-	/* how many depends on how long the session took to open: the clock of its silence starts then */
+	/* The number depends on how long the session took to open: its silence is counted from then. */
 	assert_true(c.came[SL_FRAME_HEARTBEAT] >= 1);
 	host_rig_hang_up(&c);
 	host_rig_close();
 }
 
-/* Both build the plan; only the server compares them. */
+/* Both sides build the plan; only the server compares the hashes. */
 static void another_plan_is_refused(void **state)
 {
 	struct sl_frame hello = host_rig_small_hello(1, 1);
@@ -500,8 +500,8 @@ static uint64_t number(void)
 	return m ? sl_middle_peer(m) : 0;
 }
 
-/* Whoever was turned away, or has left, gives back his number, of which there are only so many. And what came of each
- * is counted once. */
+/* A peer that was turned away or has left gives its number back,
+ * as numbers are limited. Each outcome is counted once. */
 static void who_is_done_with_is_forgotten_and_counted(void **state)
 {
 	const struct sl_frame beat = {.kind = SL_FRAME_HEARTBEAT, .epoch = 1}, bye = {.kind = SL_FRAME_BYE, .epoch = 1};
@@ -537,7 +537,7 @@ static void who_is_done_with_is_forgotten_and_counted(void **state)
 	host_rig_close();
 }
 
-/* The second is gathered into the memory that the first is sent from: not before it has left. */
+/* The second Fetch is gathered into the memory from which the first is sent, but not before that was sent. */
 static void weights_can_be_fetched_while_they_are_sent(void **state)
 {
 	struct asked a = host_rig_agreement_of(10, 32, 2);
@@ -556,7 +556,7 @@ static void weights_can_be_fetched_while_they_are_sent(void **state)
 	host_rig_say(&c, &hello);
 	host_rig_await(&c.came[SL_FRAME_WELCOME], 1);
 	host_rig_say(&c, &fetch);
-	host_rig_await(&c.came[SL_FRAME_PART], 2); /* and there the credit ends */
+	host_rig_await(&c.came[SL_FRAME_PART], 2); /* here the credit is used up */
 	host_rig_say(&c, &fetch);
 	while (c.payload_bytes < 2 * total) {
 		credit.u.credit.bytes = c.payload_bytes - credited;

@@ -1,5 +1,5 @@
-/* What a server says of a session's bytes: headers and payloads of either way, as they were on the link, by tensor and
- * in all. */
+/* A server's figures of a session's bytes equal those on the link:
+ * headers and payloads in both directions, by tensor and in total. */
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static struct sl_port_stats stats(void)
 	return sl_middle_status(host_rig.host->session[0]).stats;
 }
 
-/* Says it, and adds what it has of headers. */
+/* Sends the frame, and adds the length of its header to *headers. */
 static void say(struct host_client *c, struct sl_frame *f, struct sl_bytes payload, uint64_t *headers)
 {
 	uint8_t header[SL_WIRE_HEADER_MAX];
@@ -36,7 +36,7 @@ static void say(struct host_client *c, struct sl_frame *f, struct sl_bytes paylo
 	*headers += len;
 }
 
-/* A batch of an evaluation, plain, in two parts. */
+/* Sends a batch of an evaluation, uncompressed and in two parts. */
 static void send_batch(struct host_client *c, const struct asked *a, uint64_t number, uint64_t total, uint64_t *headers)
 {
 	static uint8_t payload[HOST_RIG_PART];
@@ -57,12 +57,12 @@ static uint64_t came(const struct host_client *c)
 {
 	uint64_t bytes = c->payload_bytes;
 
-	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) /* a Challenge comes before there is a session */
+	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) /* a Challenge comes before the session */
 		bytes += kind == SL_FRAME_CHALLENGE ? 0 : c->header_bytes[kind];
 	return bytes;
 }
 
-/* The status has the same bytes, and its times are seconds. */
+/* The status has the same numbers of bytes, and its times are in seconds. */
 static void check_status(const struct sl_port_stats *s)
 {
 	char *text = sl_host_status(host_rig.host);
@@ -101,7 +101,7 @@ static void bytes_are_those_of_the_link(void **state)
 		send_batch(&c, &a, (uint64_t)i, total, &up);
 		host_rig_await(&c.came[SL_FRAME_PART], i + 1);
 	}
-	/* a heartbeat may be on its way */
+	/* A heartbeat may still be in flight. */
 	for (int i = 0; i < 1000 && (s.tx_bytes != came(&c) || !s.wire[SL_DIR_MID_ACT]); i++) {
 		host_rig_turn();
 		s = stats();
@@ -116,7 +116,7 @@ static void bytes_are_those_of_the_link(void **state)
 	assert_true(s.nominal[SL_DIR_MID_ACT] == (double)(c.payload_bytes - BATCHES * SL_FRAME_BYTES));
 	assert_int_equal(s.wire[SL_DIR_MID_GRAD] + s.wire[SL_DIR_HEAD_GRAD], 0);
 	for (int i = 0; i < 10; i++)
-		host_rig_turn(); /* it is silent for some ms */
+		host_rig_turn(); /* the client is silent for some ms */
 	s = stats();
 	check_status(&s);
 	host_rig_hang_up(&c);

@@ -1,4 +1,4 @@
-/* The end of sessions, and of the host: what it must not wait for, and whom it tells. */
+/* How sessions and the host end: what the loop does not wait for, and which clients are told. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 
-/* A run of zeros, plain: `p` says which, but for its bytes. */
+/* Sends a tensor of zeros, uncompressed. `p` describes it, except for its bytes. */
 static void send_run(struct host_client *c, const struct asked *a, const struct sl_shape *tensor, struct sl_part p)
 {
 	static uint8_t payload[HOST_RIG_PART];
@@ -46,15 +46,15 @@ static enum sl_err slow_forward(const struct sl_op_call *call)
 	return quick_conv->forward(call);
 }
 
-/* Chunks that are queued when a session ends are nobody's business: none of them is computed, least of all while the
- * loop's thread waits for it to take the session down. */
+/* Chunks that are queued when a session ends are not computed: the loop's
+ * thread would have to wait for them before it can close the session. */
 static void what_a_lost_session_has_queued_is_not_computed(void **state)
 {
 	enum { CHUNKS = 4 };
 	static struct sl_kernel slow;
 	struct asked a = host_rig_agreement_of(10, 32, CHUNKS);
 	struct sl_frame hello;
-	const struct sl_frame wrong = {.kind = SL_FRAME_FETCH, .epoch = 1}; /* in the middle of a step */
+	const struct sl_frame wrong = {.kind = SL_FRAME_FETCH, .epoch = 1}; /* not allowed in the middle of a step */
 	struct host_client c;
 	struct sl_plan *plan;
 	struct sl_fail fail;
@@ -82,7 +82,7 @@ static void what_a_lost_session_has_queued_is_not_computed(void **state)
 	host_rig_refusal(&c, SL_ERR_PROTOCOL);
 	host_rig_hang_up(&c);
 	host_rig_close();
-	assert_in_range(atomic_load(&convs), 0, of_a_chunk); /* the one that ran */
+	assert_in_range(atomic_load(&convs), 0, of_a_chunk); /* only the chunk that was running */
 	sl_plan_close(plan);
 }
 
@@ -103,7 +103,7 @@ static void on_broken(void *arg, const struct sl_fail *why)
 	ends++;
 }
 
-/* Clients would come back for ever: the process has to. */
+/* Clients would reconnect for ever: only a new process can use the device again. */
 static void a_device_that_has_failed_ends_the_server_once(void **state)
 {
 	int turns = 0;
@@ -149,8 +149,8 @@ static void say_garbage(struct host_client *c)
 		SL_OK);
 }
 
-/* Each of them has memory until the worker has let it go: there may be so many, and then a Hello is told to come back.
- */
+/* Such a session holds memory until the worker is done with it. Their
+ * number is bounded; beyond it a Hello is told to come back. */
 static void sessions_that_fail_while_a_task_runs_are_bounded(void **state)
 {
 	enum { SESSIONS = 2, MOST = 3 * SESSIONS + 16, TRIES = 3 * MOST };
@@ -191,7 +191,7 @@ static void sessions_that_fail_while_a_task_runs_are_bounded(void **state)
 	host_rig_close();
 }
 
-/* ---- what does not answer until the loop has turned for a while; it gives up in the end */
+/* ---- operations that do not return until the loop has turned for a while; in the end they give up */
 
 static struct {
 	atomic_bool asked, turned, gave_up;
@@ -225,7 +225,7 @@ static void await_question(void)
 	while (!atomic_load(&hang.asked))
 		host_rig_turn();
 	assert_int_equal(sl_timer_open(&hang.timer, host_rig.loop, turn, NULL, &fail), SL_OK);
-	sl_timer_start(hang.timer, 200, 0); /* ten ticks of the host later */
+	sl_timer_start(hang.timer, 200, 0); /* ten ticks of the host from now */
 }
 
 static void assert_answered(void)
@@ -254,8 +254,8 @@ static enum sl_err slow_prepare(struct sl_op_prepare *p)
 	return quick_conv->prepare(p);
 }
 
-/* Its plan has given way to what is to be done at its end. A stranger's plan may take long, and others have their
- * heartbeats from the loop. */
+/* A session ends while its plan is made, and planning gives way to the tasks of its end.
+ * A stranger's plan may take long, and the heartbeats of others come from the loop. */
 static void a_plan_of_a_session_that_ended_does_not_stop_the_loop(void **state)
 {
 	const struct sl_frame hello = host_rig_small_hello(1, 1);
@@ -280,7 +280,7 @@ static void a_plan_of_a_session_that_ended_does_not_stop_the_loop(void **state)
 	host_rig_close();
 }
 
-/* drain_s and a second signal are of use only while the loop turns. */
+/* drain_s and a second signal have an effect only while the loop turns. */
 static void a_store_that_hangs_does_not_stop_the_loop(void **state)
 {
 	char folder[] = "/tmp/split-host.XXXXXX";
@@ -297,7 +297,7 @@ static void a_store_that_hangs_does_not_stop_the_loop(void **state)
 	rmdir(folder);
 }
 
-/* A checkpoint of step 9 as a server on `core` would have written it, of zeros. */
+/* Writes a checkpoint of step 9, all zeros, as a server on `core` would. */
 static void write_checkpoint(const char *folder, const struct asked *a, const char *prefix, const char *core)
 {
 	static const char *const codecs[] = {"head_act", "mid_act", "mid_grad", "head_grad"};
@@ -313,7 +313,7 @@ static void write_checkpoint(const char *folder, const struct asked *a, const ch
 	s = &plan->segment[SL_MIDDLE];
 	zeros = calloc((size_t)s->weight_count, sizeof *zeros);
 	assert_non_null(zeros);
-	middle = *plan; /* as the server has it: without the network, and hashed without head and tail */
+	middle = *plan; /* the server's plan: without the network, hashed without head and tail */
 	middle.model = NULL;
 	middle.segment[SL_HEAD].n_op = middle.segment[SL_TAIL].n_op = 0;
 	if (sl_plan_seal(&middle, &fail) != SL_OK)
@@ -349,7 +349,8 @@ static bool any_checkpoint(const char *folder, const char *prefix)
 	return sl_checkpoint_older(folder, prefix, &step);
 }
 
-/* One that another device would not go on from bit for bit is refused; and at goodbye none is left. */
+/* A checkpoint from which this device could not continue bit
+ * for bit is refused. After a goodbye no checkpoint is left. */
 static void checkpoints_are_one_device_s_and_go_at_goodbye(void **state)
 {
 	char prefix[] = "session-01000000000000000000000000000000";
@@ -389,7 +390,7 @@ static void checkpoints_are_one_device_s_and_go_at_goodbye(void **state)
 	rmdir(folder);
 }
 
-/* A backend that queues, as far as a commit sees it: marked, and done when somebody says so. */
+/* A backend that queues its work, as far as a commit can tell: it has marks, and a fence that passes late. */
 
 static enum sl_err mark_open(struct sl_backend *be, void **mark)
 {
@@ -448,14 +449,14 @@ static enum sl_err slow_fence(struct sl_backend *be, void (*done)(void *arg), vo
 	return SL_OK;
 }
 
-/* A session's last task is on the device still when it ends: its memory is freed behind that, and nobody stands still
- * until then. */
+/* When the session ends, its last task is still on the device. Its memory
+ * is freed only after that task, and the loop does not wait for it. */
 static void what_a_device_has_not_done_does_not_stop_the_loop(void **state)
 {
 	enum { ROWS = 2 };
 	struct asked a = host_rig_agreement_of(10, 32, ROWS);
 	struct sl_frame hello = host_rig_hello_of(&a, 1, 1, NULL), commit = {.kind = SL_FRAME_COMMIT, .epoch = 1};
-	const struct sl_frame wrong = {.kind = SL_FRAME_FETCH, .epoch = 1}; /* in the middle of a step */
+	const struct sl_frame wrong = {.kind = SL_FRAME_FETCH, .epoch = 1}; /* not allowed in the middle of a step */
 	struct host_client c;
 	struct sl_plan *plan;
 	struct sl_fail fail;
@@ -494,7 +495,8 @@ static void host_closed(void *arg)
 	*(int *)arg = 1;
 }
 
-/* A Hello that comes while the sessions end: else the last of them would never be over. */
+/* A Hello that comes while the host closes its sessions is
+ * refused. Otherwise there would always be a last one to close. */
 static void who_comes_to_a_server_that_closes_hears_so(void **state)
 {
 	struct sl_frame hello = host_rig_small_hello(1, 1), late = host_rig_small_hello(2, 1);

@@ -1,7 +1,7 @@
-/* A hundred members of a group on a server in this process: raw links, real sessions. All of them take part in every
- * step, and each one costs the server as much memory as the others. Prints what a member costs. SPLIT_STEPS: steps of
- * each group (3); figures of 300 are worth something. SPLIT_WIDTH: of the network (1: its middle has 4,160 parameters;
- * 16: a million). */
+/* A hundred members of a group on a server in this process, with real sessions over raw links. All
+ * of them take part in every step, and each costs the server as much memory as the others. Prints
+ * the cost of a member. SPLIT_STEPS: steps of each group (3; figures are meaningful from 300 on).
+ * SPLIT_WIDTH: width of the network (1: its middle has 4,160 parameters; 16: a million). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ enum { ROWS = 2, MOST = 100 };
 struct member {
 	struct host_client c;
 	struct asked asked;
-	size_t act_bytes, grad_bytes; /* of head_act and mid_grad */
+	size_t act_bytes, grad_bytes; /* bytes of head_act and mid_grad */
 };
 
 static struct member member[MOST];
@@ -35,11 +35,11 @@ static int from_environment(const char *name, int usual)
 	return text && atoi(text) > 0 ? atoi(text) : usual;
 }
 
-/* What one group has cost; bytes are what it takes beyond the host alone. */
+/* The cost of one group; bytes are those beyond the host alone. */
 struct cost {
 	int members;
-	double cpu_s; /* a member's step, with the frames that this process makes and takes for it */
-	size_t taken; /* from the backend */
+	double cpu_s; /* of one step of a member, with the frames that this process sends and receives for it */
+	size_t taken; /* allocated by the backend */
 	long resident;
 };
 
@@ -122,7 +122,7 @@ static void send_part(struct member *m, enum sl_part_what what, int step)
 	host_rig_say_part(&m->c, &f, (struct sl_bytes){payload, total});
 }
 
-/* Until all have been sent so many bytes. */
+/* Waits until every member has received so many bytes. */
 static void await_bytes(int members, size_t bytes)
 {
 	for (int k = 0; k < members; k++)
@@ -191,7 +191,7 @@ static void each_member_costs_the_same(void **state)
 	struct cost c[N];
 
 	(void)state;
-	for (int i = N - 1; i >= 0; i--) /* what is resident stays so: the largest first */
+	for (int i = N - 1; i >= 0; i--) /* the process keeps resident memory: the largest first */
 		c[i] = cost_of(members[i]);
 	for (int i = 0; i < N; i++) {
 		const int more = c[i].members - 1;

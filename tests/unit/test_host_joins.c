@@ -1,6 +1,6 @@
-/* A group whose members come and go (share.clients: 2..16), on a server: eight honest members, and eight seats that
- * hostile ones ask for. Whatever these do while they join and in their first step, the honest ones train as if nobody
- * had come, to the same bits; and however often somebody comes and goes, the group gets on. */
+/* A group on a server whose members come and go (share.clients: 2..16): eight honest members, and eight
+ * seats for hostile ones. Whatever these do while they join and in their first step, the honest ones
+ * compute the same bits as without them. However often members come and go, the group continues. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static void welcomed(int k)
 	host_rig_await(&member[k].c.came[SL_FRAME_WELCOME], 1);
 }
 
-/* As the transport would end its link, or as one that means to come back does. */
+/* Ends a link as the transport would, or as a client that means to come back does (SL_ERR_BUSY). */
 static void drop(int k, enum sl_err code)
 {
 	const struct sl_frame refuse = {.kind = SL_FRAME_REFUSE,
@@ -61,7 +61,7 @@ static void part(int k, uint64_t step)
 	host_member_commit(&member[k], step, false);
 }
 
-/* Its steps are done, and it was not ended; committed: how often it has heard so. */
+/* The member's steps are committed, and it was not ended. `committed`: how many commits it was told of. */
 static void is_done(int k, int committed)
 {
 	host_rig_await(&member[k].c.came[SL_FRAME_COMMITTED], committed);
@@ -95,7 +95,7 @@ static void end(void)
 	host_rig_close();
 }
 
-/* The weights where nobody else has come. */
+/* The hash of the weights if no other member has come. */
 static uint64_t alone(void)
 {
 	static uint64_t hash;
@@ -147,7 +147,7 @@ static void a_join_may_end_at_every_point(void **state)
 	member[8].up = true; /* it says nothing */
 	host_rig_connect_raw(&member[9].c);
 	member[9].up = member[9].c.mute = true;
-	host_rig_say(&member[9].c, &member[0].c.hello); /* another's, which it cannot prove */
+	host_rig_say(&member[9].c, &member[0].c.hello); /* another client's Hello, for which it has no proof */
 	come(10, 1);
 	come(11, 1);
 	host_rig_await(&member[11].c.came[SL_FRAME_CHALLENGE], 1);
@@ -157,7 +157,7 @@ static void a_join_may_end_at_every_point(void **state)
 	for (int k = 12; k < MEMBERS; k++)
 		welcomed(k);
 	drop(12, SL_ERR_UNAVAILABLE);
-	drop(13, SL_ERR_BUSY); /* as one that means to come back */
+	drop(13, SL_ERR_BUSY); /* as a client that means to come back */
 	leave(14);
 	host_member_hang_up(&member[15]);
 	host_member_hang_up(&member[10]);
@@ -221,7 +221,7 @@ static void hostile_newcomers_are_left_out(void **state)
 	send_rows(11, 100 * HOST_MEMBER_ROWS);
 	host_member_send(&member[12], SL_PART_HEAD_ACT, SPOILED + 7, 1, false);
 	host_member_send(&member[13], SL_PART_HEAD_ACT, SPOILED - 1, 1, false);
-	host_member_commit(&member[14], SPOILED, false); /* of a step that it has not begun */
+	host_member_commit(&member[14], SPOILED, false); /* it has not begun this step */
 	host_member_compute(&member[15], SPOILED, HOST_GRAD, 1, SMALL);
 	host_rig_say(&member[15].c, &other_lr);
 	abandoned(8, "NaN");
@@ -239,7 +239,7 @@ static void hostile_newcomers_are_left_out(void **state)
 	end();
 }
 
-/* It joins and then does nothing. */
+/* Newcomers that join, and then do nothing or only a part of the step. */
 static void silent_newcomers_are_waited_for_once(void **state)
 {
 	(void)state;
@@ -256,7 +256,7 @@ static void silent_newcomers_are_waited_for_once(void **state)
 	end();
 }
 
-/* ---- what they ask for */
+/* ---- what newcomers ask for */
 
 static void call_holding(int k, const uint64_t *held, int n)
 {
@@ -275,7 +275,7 @@ static void forged_hellos_are_refused(void **state)
 	call_holding(8, ahead, 2);
 	call_holding(9, last, 1);
 	call_holding(10, twice, 4);
-	host_member_call(m, 3, session_of(11), 1); /* a number that somebody has */
+	host_member_call(m, 3, session_of(11), 1); /* the number of another member */
 	refused(8, SL_ERR_MISMATCH, "knows it at step 0");
 	refused(9, SL_ERR_MISMATCH, "knows it at step 0");
 	refused(10, SL_ERR_MISMATCH, "knows it at step 0");
@@ -296,7 +296,7 @@ static uint64_t memory(void)
 	return atomic_load(&host_rig.host->memory_used);
 }
 
-/* Each waits until it is in, so that it has been there. */
+/* Each newcomer waits until it is let in, so that it was a member. */
 static void many_come_and_go(void **state)
 {
 	uint64_t used = 0, epoch = 1;
@@ -353,7 +353,7 @@ static void end_stored(void)
 	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* Then the honest ones have its checkpoint, and that of the step before it. */
+/* Runs a step after which the honest members have its checkpoint and that of the step before. */
 static void kept_step(uint64_t step)
 {
 	honest_step(step);
@@ -363,7 +363,7 @@ static void kept_step(uint64_t step)
 	}
 }
 
-/* Member 8 loses its link, and comes back with these steps. */
+/* Member 8 loses its link, and comes back with checkpoints of these steps. */
 static void comes_back_with(uint64_t epoch, const uint64_t *held, int n)
 {
 	drop(8, SL_ERR_UNAVAILABLE);
@@ -371,7 +371,8 @@ static void comes_back_with(uint64_t epoch, const uint64_t *held, int n)
 	host_member_call_with(&member[8], 8, session_of(8), epoch, held, n);
 }
 
-/* It has kept nothing while the others have kept two checkpoints: they do not begin at step 0 for it, nor end. */
+/* The newcomer has lost its files, while the others have two
+ * checkpoints: they neither restart at step 0 for it nor end. */
 static void what_a_newcomer_lost_is_its_own(void **state)
 {
 	static const uint64_t held[][2] = {{0, 0}, {2, 0}, {5, 3}};
@@ -400,7 +401,7 @@ static void what_a_newcomer_lost_is_its_own(void **state)
 	}
 }
 
-/* What it holds is theirs: they go back with it, but not for ever. */
+/* The newcomer holds a checkpoint that the others have, too: they go back with it, but not for ever. */
 static void who_always_comes_back_behind_is_left_behind(void **state)
 {
 	uint64_t epoch = 1;

@@ -1,4 +1,5 @@
-/* The server's host with keys: whose session, whose checkpoint, how many, and who is let in from now on. */
+/* The server's host with keys: to whom sessions and checkpoints belong,
+ * how many a key may have, and who is let in after a reload. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +93,7 @@ static void a_session_s_id_is_worth_nothing_without_its_key(void **state)
 	host_rig_await(&owner.came[SL_FRAME_WELCOME], 1);
 	host_rig_say(&thief, &stolen);
 	assert_non_null(strstr(host_rig_refusal(&thief, SL_ERR_AUTH), print_of(1)));
-	beats = owner.came[SL_FRAME_HEARTBEAT]; /* the owner goes on */
+	beats = owner.came[SL_FRAME_HEARTBEAT]; /* the owner's session goes on */
 	beat.epoch = 3;
 	host_rig_say(&owner, &beat);
 	host_rig_await(&owner.came[SL_FRAME_HEARTBEAT], beats + 2);
@@ -102,7 +103,7 @@ static void a_session_s_id_is_worth_nothing_without_its_key(void **state)
 	assert_non_null(strstr(status, print_of(0)));
 	free(status);
 	host_rig_hang_up(&thief);
-	connect_as(&thief, 0); /* the right key, in a new connection, may */
+	connect_as(&thief, 0); /* the right key in a new connection is accepted */
 	host_rig_say(&thief, &stolen);
 	host_rig_await(&thief.came[SL_FRAME_WELCOME], 1);
 	host_rig_refusal(&owner, SL_ERR_PEER_LOST);
@@ -128,10 +129,11 @@ static void checkpoints_are_their_owner_s(void **state)
 	assert_string_not_equal(mine.prefix, stolen.prefix);
 }
 
-/* Two numbers that XXH3 multiplies by zero, so that it sees their neighbours' sum alone: 1 + 1 in bits is 2 + 1/2. */
+/* Two values make XXH3 multiply by zero, so that it sees only
+ * their neighbours' sum. In bits 1 + 1 equals 2 + 1/2. */
 static void same_hash(float *one, float *other, int64_t count, uint8_t hash[16])
 {
-	static const uint32_t secret[2] = {0x396cfeb8, 0x2c81017c}; /* of XXH3 without a seed: bytes 0 to 3, 8 to 11 */
+	static const uint32_t secret[2] = {0x396cfeb8, 0x2c81017c}; /* XXH3's, unseeded: bytes 0 to 3, 8 to 11 */
 	uint8_t found[16];
 
 	assert_in_range(count, 64, INT32_MAX);
@@ -147,7 +149,8 @@ static void same_hash(float *one, float *other, int64_t count, uint8_t hash[16])
 	assert_memory_equal(hash, found, sizeof found);
 }
 
-/* Who found other weights of the hash that another client's have, and uploads them first, trains alone. */
+/* A client that found other weights with the hash of another
+ * client's, and uploads them first, harms only itself. */
 static void weights_are_their_owner_s(void **state)
 {
 	char folder[] = "/tmp/split-keys.XXXXXX", command[64];
@@ -189,7 +192,7 @@ static void weights_are_their_owner_s(void **state)
 	free(poison);
 }
 
-/* A group of one member, which begins with weights of this hash. */
+/* The Hello of a group of one member that begins with weights of this hash. */
 static struct sl_frame group_hello(int group, uint8_t session, const uint8_t hash[16], int64_t *count)
 {
 	struct asked a = host_rig_agreement_of(10, 32, 2);
@@ -219,12 +222,12 @@ static void upload(struct host_client *c, const float *weights, int64_t count)
 		f.u.part.offset = at;
 		host_rig_say_part(c, &f, (struct sl_bytes){(const uint8_t *)weights + at, n});
 	}
-	host_rig_say(c, &fetch); /* whose answer follows the weights' way into the store */
+	host_rig_say(c, &fetch); /* answered only after the weights are in the store */
 	host_rig_await(&c->came[SL_FRAME_PART], 1);
 }
 
-/* Whoever found other weights of the hash that another group begins with, and uploads them first, spoils no group but
- * its own. */
+/* A client that found other weights with the hash of another group's
+ * first weights, and uploads them first, harms only its own group. */
 static void weights_are_their_group_s(void **state)
 {
 	char folder[] = "/tmp/split-keys.XXXXXX", command[64];
@@ -280,7 +283,7 @@ static void a_key_has_so_many_sessions_and_no_more(void **state)
 		else
 			assert_non_null(strstr(host_rig_refusal(&c[i], SL_ERR_BUSY), "has 2 sessions"));
 	}
-	connect_as(&c[4], 0); /* takes the place of one that counts */
+	connect_as(&c[4], 0); /* replaces a session that was counted */
 	host_rig_say(&c[4], &again);
 	host_rig_await(&c[4].came[SL_FRAME_WELCOME], 1);
 	for (int i = 0; i < 5; i++)
@@ -306,15 +309,15 @@ static void a_revoked_key_is_out_at_once_and_a_new_one_in(void **state)
 	sl_host_reload(host_rig.host);
 	assert_non_null(strstr(host_rig_refusal(&c[0], SL_ERR_AUTH), print_of(0)));
 	c[0].came[SL_FRAME_REFUSE] = 0;
-	for (int i = 0; i < 20; i++) /* until the session's place is cleared */
+	for (int i = 0; i < 20; i++) /* until the session has left its place */
 		host_rig_turn();
-	host_rig_say(&c[0], &more); /* on the connection that stood before */
+	host_rig_say(&c[0], &more); /* on its earlier connection */
 	assert_non_null(strstr(host_rig_refusal(&c[0], SL_ERR_AUTH), print_of(0)));
 	connect_as(&c[2], 2);
 	host_rig_say(&c[2], &more);
 	host_rig_await(&c[2].came[SL_FRAME_WELCOME], 1);
 	assert_int_equal(c[1].came[SL_FRAME_REFUSE], 0);
-	unlink(files.clients); /* what cannot be read changes nothing */
+	unlink(files.clients); /* a list that cannot be read changes nothing */
 	sl_host_reload(host_rig.host);
 	host_rig_turn();
 	assert_int_equal(c[1].came[SL_FRAME_REFUSE] + c[2].came[SL_FRAME_REFUSE], 0);

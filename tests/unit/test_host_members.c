@@ -1,5 +1,5 @@
-/* A group on a server with one honest member and one that is hostile: it is left out or ended, with a sentence, and the
- * honest one trains as if that had been absent, to the same bits. */
+/* A group on a server with one honest member and one that is hostile. The hostile one is left out
+ * or ended, with a message. The honest one computes the same bits as if the other were absent. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static void end(void)
 	host_rig_close();
 }
 
-/* Every honest step is done within the patience that the group has. */
+/* A step of the honest member, which must be done within the time that the group waits for others. */
 static void honest_step(uint64_t step)
 {
 	struct host_member *m = &member[0];
@@ -75,7 +75,7 @@ static void both(uint64_t step)
 		host_rig_await(&member[k].c.came[SL_FRAME_COMMITTED], (int)step + 1);
 }
 
-/* Where member 1 is not in steps 1 and 2. */
+/* The hash of the weights if member 1 passes steps 1 and 2. */
 static uint64_t without(void)
 {
 	static uint64_t hash;
@@ -93,7 +93,7 @@ static uint64_t without(void)
 	return hash;
 }
 
-/* Step 1 was begun by the other member, who did something to it: the honest one goes on. */
+/* Member 1 has begun step 1 and misbehaved. The honest one continues, with the same weights as without it. */
 static void goes_on(void)
 {
 	for (uint64_t step = SPOILED; step < STEPS; step++)
@@ -137,8 +137,8 @@ static void a_huge_gradient_is_left_out(void **state)
 	}
 }
 
-/* A gradient that is finite, and is not once it stands for all rows of the step: some gradient of a series that doubles
- * is such. The learning rate is 0, so that the middle stays what it is. */
+/* A gradient may be finite, but not once it is scaled to all rows of the step. As the scale doubles from
+ * step to step, some gradient is such. The learning rate is 0, so that the middle does not change. */
 static void an_overflow_is_its_members(void **state)
 {
 	struct host_member *m = &member[1];
@@ -196,7 +196,7 @@ static void wrong_rows_end_a_member(void **state)
 	}
 }
 
-/* It computes all of its step and says nothing, time and again: the group waits once. */
+/* Member 1 computes its whole step and never commits: the group waits for it only once. */
 static void who_never_commits_is_waited_for_once(void **state)
 {
 	(void)state;
@@ -217,7 +217,7 @@ static void a_seat_is_taken_once(void **state)
 	assert_non_null(first);
 	begin();
 	both(0);
-	*first = m->c; /* the link stays up, and a second one asks for the seat */
+	*first = m->c; /* the first link stays open, and a second one asks for the seat */
 	m->up = false;
 	host_member_call(m, 1, session_of(5), 1);
 	host_rig_await(&m->c.came[SL_FRAME_REFUSE], 1);
@@ -229,7 +229,7 @@ static void a_seat_is_taken_once(void **state)
 	free(first);
 }
 
-/* However far its step has come, and whether it says goodbye or just ends its link. */
+/* A member may leave at every stage of its step, with a goodbye or by just ending its link. */
 static void a_member_may_leave_at_every_point(void **state)
 {
 	const struct sl_frame bye = {.kind = SL_FRAME_BYE, .epoch = 1};
@@ -257,8 +257,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
-/* It says that it lost all its files, or forges steps, while the other has kept two checkpoints: it is refused, and the
- * other neither begins at step 0 nor ends. */
+/* A member says that it lost all its files, or invents steps, while the other has two
+ * checkpoints. It is refused, and the other neither restarts at step 0 nor ends. */
 static void nobody_goes_back_to_what_is_not_there(void **state)
 {
 	static const uint64_t held[][2] = {{0, 0}, {1, 0}, {UINT64_MAX, 0}};
@@ -296,7 +296,7 @@ static void nobody_goes_back_to_what_is_not_there(void **state)
 	}
 }
 
-/* ---- whose a seat is */
+/* ---- who owns a seat */
 
 enum { STRANGER = 250, KEPT = 5 };
 
@@ -319,7 +319,7 @@ static void end_stored(void)
 	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* Both have kept the last two steps. */
+/* Runs steps after which both members have the last two checkpoints. */
 static void kept_steps(void)
 {
 	for (uint64_t step = 0; step < KEPT; step++) {
@@ -331,7 +331,7 @@ static void kept_steps(void)
 	}
 }
 
-/* As one that is killed. */
+/* Ends a link as a killed process does. */
 static void dies(int k)
 {
 	const struct sl_frame gone = {.kind = SL_FRAME_REFUSE,
@@ -365,7 +365,7 @@ static void refused_seat(const char *phrase)
 	assert_int_equal(member[0].c.came[SL_FRAME_REFUSE], 0);
 }
 
-/* Somebody else asks for the seat by the steps that its member has, or says goodbye there before it is let in. */
+/* A stranger asks for the seat with the steps that its member has, or says goodbye there before it is let in. */
 static void strangers_come(void)
 {
 	static const uint64_t held[][4] = {{KEPT}, {KEPT - 1}, {KEPT, KEPT - 1, KEPT - 2, 0}, {0}};
@@ -424,7 +424,8 @@ static void a_seat_is_its_runs(void **state)
 	assert_true(killed_and_back(BEHIND_A_SERVER_S_END) == alone);
 }
 
-/* A member that names two steps in turns: the other goes back with it a few times, and then no more. */
+/* A member comes back with one step and another by turns: the
+ * other goes back with it a few times, and then no more. */
 static void nobody_goes_back_for_ever(void **state)
 {
 	static const uint64_t own[] = {4, 2};
@@ -477,7 +478,7 @@ static void commit_with(int k, uint64_t step, bool skip, double lr)
 	host_rig_say(&member[k].c, &f);
 }
 
-/* Member 0 says that rate in a step that it skips, or has a part in. */
+/* Member 0 announces that rate in a step that it skips or takes part in. Returns the hash of member 1's weights. */
 static uint64_t says_lr(bool skip, double lr)
 {
 	uint64_t hash;

@@ -1,5 +1,5 @@
-/* What limits.memory_bytes counts of a group: its middle once, in rounds a copy for each member, what each member
- * computes with, and what the codecs of each seat keep when its link is over. */
+/* What limits.memory_bytes counts for a group: its middle once, in rounds a copy for each member, the
+ * memory in which each member computes, and the codec states of each seat whose link has ended. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "server/host/host_impl.h"
 #include "tests/support/host_member.h"
 
-enum { MEMBERS = 4, PLAIN_STATE = 8 * SL_DIR_COUNT /* codecs that keep nothing say so */ };
+enum { MEMBERS = 4, PLAIN_STATE = 8 * SL_DIR_COUNT /* the size of codecs' states when there is nothing to keep */ };
 
 static struct host_member member[MEMBERS];
 static int tests_run;
@@ -43,7 +43,8 @@ static void end(int members)
 	host_rig_close();
 }
 
-/* Of the first `members`, and of a group of as many; and what the backend was asked for. */
+/* Opens a complete group of so many members. Returns the bytes
+ * counted for it; *taken: the bytes that its backend allocated. */
 static uint64_t group_of(int members, size_t *taken)
 {
 	uint64_t bytes;
@@ -76,14 +77,14 @@ static void a_group_is_counted_as_it_takes(void **state)
 			assert_int_equal(bytes[n] - bytes[n - 1], bytes[2] - bytes[1]);
 			assert_int_equal(taken[n] - taken[n - 1], taken[2] - taken[1]);
 		}
-		/* what is no member's is the middle: the backend is asked for a byte where there is nothing */
+		/* The middle's share remains. The backend allocates one byte where nothing is needed. */
 		assert_in_range(2 * bytes[1] - bytes[2], 2 * taken[1] - taken[2] - 8, 2 * taken[1] - taken[2] + 8);
 	}
 	host_group.rounds = false;
 }
 
-/* Where the last of three does not fit by one byte it is refused, and what it was counted is given back. What codecs
- * keep is counted last, when the copy is there already. */
+/* The last of three members is one byte above the limit: it is refused, and what was counted for
+ * it is given back. Codec states are counted last, when the copy of the middle exists already. */
 static void whoever_does_not_fit_is_refused(void **state)
 {
 	size_t taken;
@@ -137,8 +138,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
-/* Its seat holds what the codecs keep until the group ends, also where a server that has started again reads it from a
- * checkpoint. A server without room for it does not let the member in. */
+/* A seat holds its codec states until the group ends, also if a restarted server reads
+ * them from a checkpoint. A server without room for them does not let the member in. */
 static void what_codecs_keep_counts_after_a_member_has_left(void **state)
 {
 	char folder[] = "/tmp/split-codecs.XXXXXX";

@@ -1,6 +1,6 @@
-/* A group that shares heads and tails, on a server: eight honest members, and eight that are hostile with what they
- * tell of their ends. Each of these is left out or ended with a sentence, and the honest ones hear the means that they
- * would have heard without them. */
+/* A group that shares heads and tails, on a server: eight honest members, and eight
+ * that send hostile values for their heads and tails. Each of those is left out or
+ * ended, with a message. The honest ones receive the same means as without them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ static struct member member[MEMBERS];
 static struct sl_end_layout layout;
 static bool by_round; /* share.ends: round, with rounds of one step and averaged moments; else step */
 static int tests_run, features = 8;
-static bool shared = true; /* else members have ends of their own */
+static bool shared = true; /* false: members' heads and tails are private */
 static double member_norm;
 static const char *mean_codec = "none";
 
@@ -146,7 +146,8 @@ static void compute(struct member *m, uint64_t step)
 	await_part(m, SL_PART_HEAD_GRAD, step);
 }
 
-/* What an honest member tells: small numbers, that it took all steps, and second moments above 0. */
+/* The values that an honest member sends: small numbers, second
+ * moments above 0; in rounds also that it took all steps. */
 static void fill(const struct member *m, uint64_t step, float *change)
 {
 	for (int64_t i = 0; i < layout.floats; i++)
@@ -164,7 +165,7 @@ static void send_run(struct member *m, uint64_t step, struct sl_bytes run, uint6
 	host_rig_say_part(&m->c, &f, run);
 }
 
-/* `change` as a run; its bytes. */
+/* Encodes `change`; the returned bytes are valid until the next call. */
 static struct sl_bytes encode(const struct member *m, const float *change)
 {
 	static uint8_t run[RUN_MOST];
@@ -213,7 +214,8 @@ static void pass(struct member *m, uint64_t step)
 		tell(m, step);
 }
 
-/* All steps of the honest ones are done within the patience that the group has; a hash of the mean that they hear. */
+/* A step of the honest members, done within the time that the
+ * group waits. Returns the hash of the mean that they receive. */
 static uint64_t honest_step(uint64_t step)
 {
 	for (int k = 0; k < HONEST; k++) {
@@ -241,7 +243,7 @@ static void first_step(void)
 		host_rig_await(&member[k].c.came[SL_FRAME_COMMITTED], 1);
 }
 
-/* A status says what each member told, and heard. */
+/* The status has the bytes that each member has sent and received. */
 static void look_at_status(void)
 {
 	const size_t run = encode(&member[0], (float[RUN_MOST / sizeof(float)]){0}).len;
@@ -261,7 +263,7 @@ static void look_at_status(void)
 	sl_status_free(&s);
 }
 
-/* Means of the other steps, where the eight others pass these. */
+/* Hashes of the means of the other steps, in which the eight others pass. */
 static const uint64_t *without(void)
 {
 	static uint64_t kept[2][STEPS];
@@ -290,7 +292,8 @@ static void begin_hostile(bool round)
 	first_step();
 }
 
-/* The others have begun step 1, each in its own way. */
+/* The others have begun step 1, each in its own way. The honest
+ * ones continue, with the same means as without them. */
 static void goes_on(void)
 {
 	for (uint64_t step = SPOILED; step < STEPS; step++)
@@ -312,7 +315,7 @@ static const char *abandoned(int k)
 	return member[k].c.last[SL_FRAME_ABANDON].u.abandon.text;
 }
 
-/* What is finite, and would make all heads and tails useless. */
+/* Values that are finite, but would make all heads and tails useless. */
 static void huge_ends_are_left_out(void **state)
 {
 	(void)state;
@@ -335,7 +338,8 @@ static void huge_ends_are_left_out(void **state)
 
 /* ---- by step */
 
-/* Members 8 to 11 tell values that are none, or nothing; 12 to 15 send runs that are none. */
+/* Members 8 to 11 send values that are not finite, or nothing.
+ * Members 12 to 15 send malformed runs, or at a wrong time. */
 static void hostile_gradients_are_left_out(void **state)
 {
 	static float change[RUN_MOST / sizeof(float)];
@@ -351,18 +355,18 @@ static void hostile_gradients_are_left_out(void **state)
 	tell_as(&member[9], SPOILED, layout.grads - 1, INFINITY);
 	tell_as(&member[10], SPOILED, 0, -INFINITY);
 	for (int k = HONEST; k < 12; k++)
-		commit(&member[k], SPOILED, false, false); /* member 11 never tells */
+		commit(&member[k], SPOILED, false, false); /* member 11 never sends its values */
 	fill(&member[12], SPOILED, change);
 	run = encode(&member[12], change);
 	send_run(&member[12], SPOILED, (struct sl_bytes){run.data, 64}, (uint64_t)1 << 40);
-	send_run(&member[13], SPOILED, (struct sl_bytes){run.data, 64}, run.len); /* no step has begun */
+	send_run(&member[13], SPOILED, (struct sl_bytes){run.data, 64}, run.len); /* it has not begun the step */
 	send_run(&member[14], SPOILED, (struct sl_bytes){run.data, run.len - 4}, run.len - 4);
 	commit(&member[14], SPOILED, false, false);
 	tell(&member[15], SPOILED);
 	tell(&member[15], SPOILED);
 	for (int k = HONEST; k < 11; k++)
 		assert_non_null(strstr(abandoned(k), "NaN or Inf in the gradients of head and tail"));
-	host_rig_await(&member[12].c.came[SL_FRAME_REFUSE], 1); /* too long, or too early: its forward may be done */
+	host_rig_await(&member[12].c.came[SL_FRAME_REFUSE], 1); /* too long; or too early, if it still computes */
 	assert_refused(13, SL_ERR_PROTOCOL, "a pass begins with head_act");
 	assert_refused(14, SL_ERR_PAYLOAD, "end within parameter 3 of 4");
 	assert_refused(15, SL_ERR_PROTOCOL, "twice in step 1");
@@ -371,7 +375,7 @@ static void hostile_gradients_are_left_out(void **state)
 	end();
 }
 
-/* Each is finite, and their sum is not. */
+/* Each gradient is finite, but their sum is not. */
 static void huge_gradients_are_left_out(void **state)
 {
 	(void)state;
@@ -392,7 +396,8 @@ static void huge_gradients_are_left_out(void **state)
 
 /* ---- by round */
 
-/* Members 8 to 11 have trained; 12 to 15 pass the step, of which each tells once, and nothing else. */
+/* Members 8 to 11 have trained. Members 12 to 15 pass the step,
+ * in which each may send its values once and nothing else. */
 static void a_round_goes_on_without_them(void **state)
 {
 	const struct sl_bytes none = {(const uint8_t *)"none", 4};
@@ -404,7 +409,7 @@ static void a_round_goes_on_without_them(void **state)
 			compute(&member[k], SPOILED);
 		commit(&member[k], SPOILED, k >= 12, k >= 12);
 	}
-	tell_as(&member[8], SPOILED, 3, NAN); /* heard when the round ends */
+	tell_as(&member[8], SPOILED, 3, NAN); /* noticed only when the round ends */
 	tell_as(&member[9], SPOILED, layout.floats - 2, 99);
 	tell_as(&member[10], SPOILED, layout.floats - 3, -1);
 	send_run(&member[12], SPOILED, none, none.len);
@@ -416,11 +421,11 @@ static void a_round_goes_on_without_them(void **state)
 	assert_refused(12, SL_ERR_PAYLOAD, "end within parameter 0");
 	assert_refused(13, SL_ERR_PROTOCOL, "in state COMMIT");
 	assert_refused(14, SL_ERR_PROTOCOL, "in state COMMIT");
-	goes_on(); /* members 11 and 15 never tell */
+	goes_on(); /* members 11 and 15 send nothing */
 	assert_non_null(strstr(abandoned(8), "NaN or Inf in the weights"));
 	assert_true(member[11].c.last[SL_FRAME_ABANDON].u.abandon.late);
 	assert_int_equal(member[15].c.came[SL_FRAME_REFUSE], 0);
-	tell(&member[15], SPOILED); /* better late than never: it hears the mean */
+	tell(&member[15], SPOILED); /* late, but it receives the mean */
 	host_rig_await(&member[15].c.came[SL_FRAME_COMMITTED], SPOILED + 1);
 	await_part(&member[15], SL_PART_END_MEAN, SPOILED);
 	assert_true(member[15].c.last[SL_FRAME_PART].u.part.xxh3 == without()[SPOILED]);
@@ -429,7 +434,7 @@ static void a_round_goes_on_without_them(void **state)
 
 /* ---- memory */
 
-/* What all sessions have taken, and what was counted for them. */
+/* The memory that opening all sessions took, and the memory that was counted for them. */
 static void opened(uint64_t *taken, uint64_t *counted)
 {
 	struct mallinfo2 before = mallinfo2(), now;
@@ -448,7 +453,7 @@ static void opened(uint64_t *taken, uint64_t *counted)
 	end();
 }
 
-/* Of a large head: what sharing it takes is counted beforehand. Means come with the steps. */
+/* With a large head: the memory for sharing it is counted beforehand. Means are allocated only with the steps. */
 static void what_sharing_takes_is_counted(void **state)
 {
 	(void)state;
@@ -467,7 +472,8 @@ static void what_sharing_takes_is_counted(void **state)
 		bytes = (uint64_t)layout.floats * sizeof(float);
 		means = 64 * bytes < (64 << 20) + bytes ? 64 * bytes : (64 << 20) + bytes;
 		runs = 2 * MEMBERS * bytes; /* in the ports' arenas */
-		/* what each member told, decoded, and the trunk's sum, which a round has in double, too */
+		/* What each member sent, decoded, and the trunk's sum,
+		 * which in rounds is kept in double as well. */
 		assert_in_range(taken[1] - taken[0], (MEMBERS + 1 + 2 * (uint64_t)round) * bytes,
 				counted[1] - counted[0] - means - runs);
 	}
@@ -475,7 +481,7 @@ static void what_sharing_takes_is_counted(void **state)
 	shared = true;
 }
 
-/* The middle is cheap, and packing the mean of a large head is not. */
+/* The middle is cheap, but compressing the mean of a large head is not. */
 static void what_sharing_costs_is_known(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
-/* What a server says to rows of tokens that cannot be: lengths and homes in the payload of head_act, and numbers of
- * tokens in its parts. Each ends that session with a sentence, and nothing else. */
+/* Impossible rows of tokens: lengths and homes in the payload of head_act, and numbers
+ * of tokens of parts. The server ends that session with a message, and nothing else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,9 +17,8 @@
 
 enum { ROWS = 3, LONGEST = 9, CHUNK = 12, F = 16, LENGTHS = 32 /* at most */ };
 
-/* How rows come, as both sides have agreed: packed; padded to one length; all padded to EACH tokens, which an insert of
- * two pairs makes rows [F, LESS] of; or cached; or
- * packed, and the server keeps up to KEEPS tokens of head_act. */
+/* How rows are sent, as agreed: packed; padded to one length; all padded to EACH tokens, of which an insert of two
+ * pairs of layers makes rows [F, LESS]; cached; or packed, and the server keeps up to KEEPS tokens of head_act. */
 enum form { PACKED, PADDED, PAIRED, CACHED, KEPT };
 enum { EACH = 4, LESS = 3, KEEPS = 20, HOMES = 16 };
 
@@ -52,12 +51,12 @@ static struct asked asked_of(const char *codec, enum form form)
 	return a;
 }
 
-/* Rows of these lengths, as many tokens as the part says, and what the case changes. */
+/* A case: the lengths of rows, the number of tokens that the part states, and what is changed. */
 struct wrong {
 	int length[ROWS];
 	int tokens;
-	int padding; /* in the last byte behind the lengths */
-	int cut;     /* bytes that the payload lacks */
+	int padding; /* value of the last byte behind the lengths */
+	int cut;     /* missing bytes at the end of the payload */
 	enum sl_err code;
 	const char *why;
 	enum form form;
@@ -100,7 +99,8 @@ static const struct wrong wrong[] = {
 	{{4, 1, 3}, 12, 1, 0, SL_ERR_PAYLOAD, "bytes are set behind the lengths", PAIRED},
 };
 
-/* Rows of 4, 1 and 3 tokens, and of each its row of the cache, and how many tokens that has. */
+/* Rows of 4, 1 and 3 tokens. `cached` has for each its row of
+ * the cache, and how many tokens it says are cached there. */
 struct gone {
 	uint32_t cached[2 * ROWS];
 	enum sl_err code;
@@ -121,7 +121,7 @@ static const struct gone gone[] = {
 	{{0, 0, 1, 0, 2, 0}, SL_ERR_PROTOCOL, "evaluations alone can be", 0, true},
 };
 
-/* Homes, and what pads them. */
+/* The homes of rows, and what pads them. */
 static const struct kept {
 	struct wrong w;
 	uint32_t home[ROWS + 1];

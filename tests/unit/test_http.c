@@ -1,4 +1,4 @@
-/* One page over HTTP: what is a request, what is answered, and who is dropped. */
+/* One page over HTTP: what counts as a request, the answers, and which clients are dropped. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -28,12 +28,12 @@ enum { LARGE = 8 << 20, CLIENTS = 16, ANSWER = 1024 };
 #define THE_PAGE \
 	"HTTP/1.1 200 OK\r\nContent-Type: text/x-test\r\nContent-Length: 7\r\nConnection: close\r\n\r\nanswer\n"
 
-/* ---- what is a request */
+/* ---- what counts as a request */
 
 struct request_case {
 	const char *head;
 	int status;
-	size_t len; /* 0: as long as the text */
+	size_t len; /* 0: the length of the text */
 };
 
 static const struct request_case requests[] = {
@@ -109,7 +109,7 @@ static void requests_are_told_from_what_is_none(void **state)
 		const struct request_case *c = &requests[i];
 		int known = 0;
 
-		/* each byte on its own: once it is known it stays so */
+		/* Byte by byte: once a status is known, it does not change. */
 		for (size_t len = 0; len <= length(c); len++) {
 			int status = sl_request_status(c->head, len, "/metrics");
 
@@ -145,8 +145,8 @@ struct daemon {
 	struct sl_http *http;
 	struct sl_async *quit;
 	pthread_t thread;
-	_Atomic(const char *) says; /* NULL: no memory */
-	_Atomic(size_t) large;      /* > 0: so many x instead */
+	_Atomic(const char *) says; /* NULL: stands for a lack of memory */
+	_Atomic(size_t) large;      /* > 0: so many x instead of it */
 	int port;
 };
 
@@ -221,7 +221,7 @@ static int dial(const struct daemon *d)
 	return fd;
 }
 
-/* Everything until the other side is done; -1: the connection was reset. Closes. */
+/* Reads until the other side closes; -1: the connection was reset. Closes fd. */
 static ssize_t hear(int fd, char *out, size_t room)
 {
 	size_t len = 0;
@@ -286,7 +286,8 @@ static void nothing_else_is(void **state)
 	answers(d, GET, strlen(GET), THE_PAGE);
 }
 
-/* Bytes one by one; requests behind the first, and a megabyte of anything: one answer, and it arrives. */
+/* A request byte by byte; further requests behind the first, or
+ * a megabyte of zeros: there is one answer, and it arrives. */
 static void an_answer_is_never_lost(void **state)
 {
 	enum { MORE = 1 << 20 };
@@ -314,7 +315,7 @@ static void an_answer_is_never_lost(void **state)
 	free(much);
 }
 
-/* Who says that it is done sending gets its answer all the same. */
+/* A client that shuts down its sending side is still answered. */
 static void a_half_closed_connection_is_answered(void **state)
 {
 	struct daemon *d = *state;
@@ -334,7 +335,7 @@ static void a_half_closed_connection_is_answered(void **state)
 	d->large = 0;
 	fd = dial(d);
 	assert_int_equal(send(fd, GET, strlen(GET) - 2, MSG_NOSIGNAL),
-			 strlen(GET) - 2); /* it ends in the middle of a head */
+			 strlen(GET) - 2); /* the stream ends within the head */
 	shutdown(fd, SHUT_WR);
 	n = hear(fd, got, ANSWER);
 	assert_int_equal(memcmp(got, "HTTP/1.1 400 ", 13), 0);
@@ -351,7 +352,7 @@ static bool is_closed(int fd)
 	return poll(&end, 1, 0) == 1 && end.revents;
 }
 
-/* The daemon's loop turns until it has answered one more. */
+/* Returns when the daemon's loop has answered one more request. */
 static void let_it_turn(const struct daemon *d)
 {
 	static const char other[] = "GET / HTTP/1.0\r\n\r\n";
@@ -360,9 +361,9 @@ static void let_it_turn(const struct daemon *d)
 }
 
 struct loris {
-	const char *text; /* a byte of it in each turn, then what `then` says, if anything */
+	const char *text; /* one byte of it in each turn, then `then`, if there is one */
 	const char *then;
-	int fd, ms; /* ms: until it is closed; 0: not yet */
+	int fd, ms; /* ms: when it was closed; 0: not yet */
 };
 
 static void drip(struct loris *l, int ms)
@@ -408,7 +409,7 @@ static void slow_ones_are_dropped(void **state)
 	}
 }
 
-/* However many say nothing: who asks is answered, at once, and only so many are held. */
+/* However many connections are silent, a client that asks is answered at once, and only so many are kept open. */
 static void a_crowd_keeps_nobody_out(void **state)
 {
 	enum { CROWD = 100 };
@@ -480,7 +481,7 @@ static void addresses(void **state)
 	assert_int_equal(sl_http_open(&http, loop, "0.0.0.0:0", &page, &fail), SL_OK);
 	assert_false(sl_http_is_loopback(http));
 	sl_http_close(http);
-	if (sl_http_open(&http, loop, "[::1]:0", &page, &fail) == SL_OK) { /* else a host without IPv6 */
+	if (sl_http_open(&http, loop, "[::1]:0", &page, &fail) == SL_OK) { /* otherwise this host has no IPv6 */
 		assert_int_equal(strncmp(sl_http_address(http), "[::1]:", 6), 0);
 		assert_true(sl_http_is_loopback(http));
 		sl_http_close(http);

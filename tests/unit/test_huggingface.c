@@ -1,5 +1,5 @@
-/* Networks of Hugging Face folders: what config.json may say, the graph that it makes and its cuts, and weights with
- * transformers' names, in one file or in several. */
+/* Networks from Hugging Face folders: what config.json may contain, the graph
+ * and its cuts, and weights with transformers' names, in one file or several. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,7 +100,7 @@ static int64_t parameters(const struct sl_model *m, const char *prefix)
 	return n;
 }
 
-/* roberta-base, -large and distilroberta with a classifier of two classes, as transformers counts them. */
+/* The parameters of roberta-base, -large and distilroberta with two classes are as many as in transformers. */
 static void sizes(void **state)
 {
 	struct sl_model *m = open_model(base, 128);
@@ -125,7 +125,7 @@ static void sizes(void **state)
 	sl_model_close(m);
 }
 
-/* bert-base-uncased, distilbert-base-uncased and electra-small, the same. */
+/* So are those of bert-base-uncased, distilbert-base-uncased and electra-small. */
 static void other_families(void **state)
 {
 	static const char distil[] = "{\"model_type\": \"distilbert\", \"vocab_size\": 30522, \"dim\": 768, "
@@ -151,14 +151,14 @@ static void other_families(void **state)
 	snprintf(electra, sizeof electra, "%s", with(electra, "_size\": 768", "_size\": 256"));
 	snprintf(electra, sizeof electra, "%s", with(electra, "_size\": 3072", "_size\": 1024"));
 	snprintf(electra, sizeof electra, "%s", with(electra, "_heads\": 12", "_heads\": 4"));
-	for (int i = 0; i < 2; i++) { /* 128 is also what stands for the key */
+	for (int i = 0; i < 2; i++) { /* 128 is also the default */
 		m = open_model(i ? with(electra, "\"embedding_size\": 128, ", "") : electra, 512);
 		assert_int_equal(parameters(m, ""), 13549314);
 		sl_model_close(m);
 	}
 }
 
-/* Behind which token types change: config.json, vocab.txt or tokenizer.json says it. */
+/* The id of the token behind which token types change, from config.json, vocab.txt or tokenizer.json. */
 static void separators(void **state)
 {
 	static const struct {
@@ -210,7 +210,7 @@ static void cut_at(const struct sl_model *m, const char *partition, const char *
 	assert_int_equal(m->graph.value[cut.tail_value].lead, tail_per_row ? SL_PER_ROW : SL_PER_TOKEN);
 }
 
-/* The four cuts that are in use, by units and by names. Behind the last layer one token of a row is left. */
+/* The four usual cuts, by units and by names. Behind the last layer only one token of each row is left. */
 static void cuts(void **state)
 {
 	static const char sum[] = "roberta.encoder.layer.0.attention.output.add",
@@ -294,11 +294,11 @@ static void refused_rows(void **state)
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
 }
 
-/* PEFT's files that would be read as other adapters. */
+/* Adapter files of PEFT that would be misread as other adapters are refused. */
 static void refused_adapters(void **state)
 {
 	static const struct {
-		const char *more, *says; /* NULL: only its weights are missing */
+		const char *more, *says; /* NULL: accepted, only its weights are missing */
 	} want[] = {
 		{"", NULL},
 		{", \"init_lora_weights\": true, \"alora_invocation_tokens\": null", NULL},
@@ -427,7 +427,8 @@ static int named(const struct saved *s, const char *name)
 	return -1;
 }
 
-/* Whole; without the head, as pretrained; without the prefix; with old names; with what nobody needs. */
+/* Weights that load: all; without the head, as pretrained; without
+ * the prefix; with old names; with tensors that are not needed. */
 static void pretrained(void **state)
 {
 	struct saved s;

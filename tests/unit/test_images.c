@@ -1,4 +1,4 @@
-/* Folders of pictures: what is listed in which order, limits, and what is wrong with a folder. */
+/* Folders of pictures: the order in which pictures are listed, limits, and errors in the layout of a folder. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 static char root[64];
 
-/* A picture of one pixel; `path` is below the root. Folders on the way are made. */
+/* Makes a picture of one pixel, and the folders of its path. `path` is relative to `root`. */
 static void make(const char *path)
 {
 	char whole[256];
@@ -48,7 +48,7 @@ static enum sl_err open_split(struct sl_set *set, enum sl_split split, int64_t m
 	return sl_set_open(set, &spec, fail);
 }
 
-/* "train/a/1.ppm", without the root */
+/* The path of picture i relative to `root`, such as "train/a/1.ppm". */
 static const char *name(const struct sl_set *set, int64_t i)
 {
 	static char out[256];
@@ -95,14 +95,14 @@ static void are_listed_in_order(void **state)
 	assert_string_equal(set.source->class_name(&set, 2), "a-b");
 	sl_set_close(&set);
 
-	/* a class that the test set lacks keeps its number */
+	/* Classes are numbered by the training set: one that the test set lacks keeps its number. */
 	assert_int_equal(open_split(&set, SL_SPLIT_TEST, 0, &fail), SL_OK);
 	assert_int_equal(set.count, 2);
 	assert_int_equal(set.classes, 4);
 	assert_int_equal(label(&set, 1, &room), 3);
 	sl_set_close(&set);
 
-	/* a limit leaves every class its share */
+	/* A limit on the number of pictures leaves every class its share. */
 	assert_int_equal(open_split(&set, SL_SPLIT_TRAIN, 4, &fail), SL_OK);
 	assert_int_equal(set.count, 4);
 	assert_string_equal(name(&set, 0), want[0].path);
@@ -161,7 +161,7 @@ static void wrong_folders_are_named(void **state)
 	refuses(SL_SPLIT_TRAIN, SL_ERR_DATA, "/train: only one class; a classifier needs two classes");
 	make_folder("train/dogs");
 	refuses(SL_SPLIT_TRAIN, SL_ERR_DATA, "/train/dogs: the class has no picture");
-	assert_int_equal(sl_set_open(&lacks, &member, &fail), SL_OK); /* others of its group have dogs */
+	assert_int_equal(sl_set_open(&lacks, &member, &fail), SL_OK); /* another member of the group has dogs */
 	assert_int_equal(lacks.count, 1);
 	assert_int_equal(lacks.classes, 2);
 	sl_set_close(&lacks);
@@ -208,7 +208,7 @@ static void wrong_files_are_named(void **state)
 	sl_room_close(&room);
 }
 
-/* Folders of other names are training and test where both are there; a class may be called Train. */
+/* Other usual names of the two folders are known if both folders are there. A class may be called Train. */
 static void other_usual_names_are_known(void **state)
 {
 	const struct sl_parts parts = {.share = {0.5, 0.5}, .by = "", .own = SL_PARTS_TRAIN};
@@ -241,7 +241,7 @@ static void other_usual_names_are_known(void **state)
 	make("val/a/1.ppm");
 	make("val/a/2.ppm");
 	assert_int_equal(open_split(&set, SL_SPLIT_TEST, 0, &fail), SL_OK);
-	assert_int_equal(set.count, 2); /* the first name counts */
+	assert_int_equal(set.count, 2); /* val/ is preferred to Validation/ */
 	sl_set_close(&set);
 }
 

@@ -1,5 +1,5 @@
-/* Learned inserts: their spelling, what they splice into a model, the published rates and multiply-accumulates, and a
- * training step through them. */
+/* Learned inserts: their spelling, what they splice into a model, the published rates and MACs, and
+ * a training step through them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -85,7 +85,7 @@ static void texts(void **state)
 	refused("conv:20,q=3");
 	refused("conv:20,k=0");
 	refused("conv:20,s=0");
-	refused("conv:20,k=3,p=3"); /* a window of padding alone */
+	refused("conv:20,k=3,p=3"); /* a window could lie in the padding alone */
 	refused("conv:20 ");
 	refused(" conv:20");
 	refused("conv:20+");
@@ -138,7 +138,7 @@ static double rate(const struct sl_plan *plan)
 	       (double)(sl_plan_plain_count(plan, false) + sl_plan_plain_count(plan, true));
 }
 
-/* Three digits, as the seed prints. */
+/* Equal to three significant digits: the published table has no more. */
 static void assert_digits(double got, double want)
 {
 	assert_true(fabs(got / want - 1) < 0.005);
@@ -209,7 +209,7 @@ static void assert_shape(const struct sl_op *op, int64_t h, int64_t w, int64_t c
 	assert_memory_equal(op->out_shape.dim + 1, want, sizeof want);
 }
 
-/* In every part each value is made before it is read, by one node, and what goes out of a part comes into the next. */
+/* In every part each value is made by one node, before it is read. The output of a part is the input of the next. */
 static void assert_sound(const struct sl_plan *plan)
 {
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
@@ -256,7 +256,7 @@ static void the_splice(void **state)
 	assert_shape(find_op(plan, "insert.tail.restore.0"), 7, 7, 1280);
 	assert_int_equal(find_op(plan, "insert.head.restore.0")->kind, SL_OP_CONVT2D);
 	assert_int_equal(find_op(plan, "insert.tail.restore.1")->kind, SL_OP_CONV2D);
-	/* where they lie */
+	/* the part that each op is in, and its place there */
 	assert_string_equal(plan->segment[SL_HEAD].op[plan->segment[SL_HEAD].n_op - 1].op.name, "insert.head.1");
 	assert_string_equal(mid->op[0].op.name, "insert.head.restore.1");
 	assert_string_equal(mid->op[1].op.name, "insert.head.restore.0");
@@ -300,8 +300,9 @@ static bool refuses(struct sl_split_spec spec, const char *key)
 	return plan_open(&plan, &spec, &fail) == SL_ERR_CONFIG && strcmp(fail.key, key) == 0;
 }
 
-/* A loss of what an insert restores: the insert lies in the middle, behind what makes its activation, and it alone
- * learns; a file has the whole network. */
+/* train.loss "restore": the loss compares what an insert restores with the activation. The insert
+ * then lies in the middle, after the ops that make the activation, and it alone learns. The model
+ * keeps the parameters of the whole network, for its file. */
 static void restoring(void **state)
 {
 	const struct sl_split_spec bare = spec_of(32, "", "");
@@ -364,7 +365,7 @@ static void inserts_that_do_not_fit(void **state)
 	plan_refuses("conv:1048576,k=16,s=16", "", "insert.head: ");
 }
 
-/* ---- training through them */
+/* ---- training through inserts */
 
 static void run_open(struct local_run *r, const char *head, const char *tail, int threads)
 {
@@ -377,7 +378,7 @@ static void run_open(struct local_run *r, const char *head, const char *tail, in
 						   .optimizer = {.momentum = 0.9}});
 }
 
-/* Loss of `steps` steps on the same images. */
+/* The loss of the last of `steps` steps on the same images. */
 static double train(struct local_run *r, int steps)
 {
 	double loss = (double)NAN;
@@ -398,7 +399,7 @@ static double loss_after(const char *head, const char *tail, int threads, int st
 	return loss;
 }
 
-/* A linear insert that leaves nothing out is the identity at first, bit for bit; one that does is not. */
+/* A linear insert that keeps the width starts as the identity, bit for bit; one that narrows does not. */
 static void linear_starts_as_the_identity(void **state)
 {
 	double plain = loss_after("", "", 1, 1);
@@ -419,7 +420,7 @@ static void inserts_learn(void **state)
 	assert_true(loss_after(head, tail, 1, 3) == loss_after(head, tail, 2, 3));
 }
 
-/* All of an insert's parameters get a gradient. */
+/* Every parameter of an insert gets a gradient. */
 static void every_parameter_moves(void **state)
 {
 	struct local_run r;

@@ -1,4 +1,4 @@
-/* log.jsonl: one valid object per line, doubles that survive, folders made, errors told. */
+/* log.jsonl: one valid object per line, doubles that keep their value, folders made, errors reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* Line `index` of the file, as JSON; NULL: there is none. */
+/* Line `index` of the file, as JSON; NULL if the file has no such line. */
 static json_t *line(int index)
 {
 	json_t *json = NULL;
@@ -73,7 +73,7 @@ static void lines_are_whole_at_once(void **state)
 	summary.direction[3] = (struct sl_jsonl_direction){.name = "head_grad", .codec = "none", .raw_bytes = 3};
 	assert_int_equal(sl_jsonl_open(&log, path, &fail), SL_OK);
 	assert_int_equal(sl_jsonl_step(log, &step), SL_OK);
-	json = line(0); /* before close */
+	json = line(0); /* readable before the log is closed */
 	assert_string_equal(json_string_value(json_object_get(json, "type")), "step");
 	assert_int_equal(json_integer_value(json_object_get(json, "step")), 7);
 	assert_true(number(json, "loss") == 0.1 + 0.2);
@@ -108,7 +108,7 @@ static void lines_are_whole_at_once(void **state)
 
 static void append_or_empty(void **state)
 {
-	const struct sl_jsonl_step step = {.step = 8, .grad_norm = NAN}; /* left out */
+	const struct sl_jsonl_step step = {.step = 8, .grad_norm = NAN}; /* a NaN is left out of the line */
 	struct sl_jsonl *log;
 	json_t *json;
 	(void)state;
@@ -125,7 +125,7 @@ static void append_or_empty(void **state)
 	assert_null(line(1));
 }
 
-/* The second is refused before it has touched what the first one writes. */
+/* A second run on the same log is refused before it changes what the first one writes. */
 static void a_second_run_is_turned_away(void)
 {
 	const struct sl_jsonl_step line = {.step = 1};

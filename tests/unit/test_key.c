@@ -1,4 +1,4 @@
-/* Keys, their files, allow-lists, the gate, and what the authentication handler says to requests of every form. */
+/* Keys, key files, allow-lists, the gate, and the answers of the authentication handler to requests of every form. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -75,7 +75,7 @@ static struct sl_keypair make_pair(void)
 
 static void only_forty_characters_of_z85_are_a_key(void **state)
 {
-	/* rfc.zeromq.org/spec/26: the pair of its examples */
+	/* the key pair in the examples of rfc.zeromq.org/spec/26 */
 	static const char bob[] = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID";
 	char text[SL_KEY_TEXT], print[SL_FINGERPRINT];
 	struct sl_key key, other;
@@ -87,7 +87,7 @@ static void only_forty_characters_of_z85_are_a_key(void **state)
 	sl_key_print(&key, text);
 	assert_string_equal(text, bob);
 	sl_key_fingerprint(&key, print);
-	assert_string_equal(print, "ebb3-af4d-d99c-eff3"); /* of its SHA-256 */
+	assert_string_equal(print, "ebb3-af4d-d99c-eff3"); /* of the key's SHA-256 */
 	other = key;
 	assert_true(sl_key_equal(&key, &other));
 	assert_false(sl_key_parse(&other, bob, 39));
@@ -101,7 +101,7 @@ static void only_forty_characters_of_z85_are_a_key(void **state)
 			 strchr("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
 				c) != NULL));
 	}
-	assert_false(sl_key_parse(&other, "########################################", 40)); /* above 2^32 */
+	assert_false(sl_key_parse(&other, "########################################", 40)); /* a group above 2^32 */
 }
 
 /* ---- key files */
@@ -143,7 +143,7 @@ static void a_key_file_that_others_may_use_is_refused(void **state)
 		assert_int_equal(sl_keypair_load(&read, path, &fail), SL_ERR_CONFIG);
 		assert_non_null(strstr(fail.text, "chmod 600"));
 	}
-	/* systemd's credentials show their access list as the group's mode */
+	/* systemd passes credentials with an access list, which shows as the mode of the group */
 	assert_int_equal(chmod(path, 0440), 0);
 	snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
 	setenv("CREDENTIALS_DIRECTORY", folder, 1);
@@ -153,7 +153,7 @@ static void a_key_file_that_others_may_use_is_refused(void **state)
 		assert_int_equal(sl_keypair_load(&read, path, &fail), SL_ERR_CONFIG);
 	}
 	assert_int_equal(chmod(path, 0440), 0);
-	/* a folder whose name begins like that one, and a way out of it */
+	/* a folder whose name is a prefix of that one, and a path that leaves the folder */
 	folder[strlen(folder) - 1] = 0;
 	setenv("CREDENTIALS_DIRECTORY", folder, 1);
 	assert_int_equal(sl_keypair_load(&read, path, &fail), SL_ERR_CONFIG);
@@ -174,7 +174,7 @@ static void key_files_are_read_strictly(void **state)
 	char p[SL_KEY_TEXT], s[SL_KEY_TEXT], q[SL_KEY_TEXT], text[8192];
 	struct sl_fail fail;
 	static const struct {
-		const char *form, *why; /* %1$s public, %2$s secret, %3$s somebody else's public key */
+		const char *form, *why; /* %1$s public key, %2$s secret key, %3$s another pair's public key */
 	} bad[] = {
 		{"", "no line \"public KEY\""},
 		{"public %1$s\n", "no line \"secret KEY\""},
@@ -204,7 +204,7 @@ static void key_files_are_read_strictly(void **state)
 	}
 	memset(text, '#', sizeof text);
 	assert_int_equal(sl_keypair_load(&read, put("k", text, 8192, 0600), &fail), SL_ERR_DATA);
-	/* what is behind the part that is read could be anything */
+	/* a file that is longer than the part that is read: the rest could hold anything */
 	text[snprintf(text, sizeof text, "public %s\nsecret %s\n", p, s)] = '#';
 	assert_int_equal(sl_keypair_load(&read, put("k", text, 8192, 0600), &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "too long"));
@@ -239,7 +239,7 @@ static void a_public_key_is_given_as_text_or_file(void **state)
 	assert_int_equal(sl_key_load_public(&key, put("pub", text, strlen(text), 0644), &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "holds 2 public keys"));
 	assert_int_equal(sl_key_load_public(&key, put("pub", "", 0, 0644), &fail), SL_ERR_DATA);
-	/* a file whose path could be a key */
+	/* a file whose name could also be a key: the file is read */
 	snprintf(name, sizeof name, "%0*d", SL_KEY_TEXT - 1, 0);
 	snprintf(text, sizeof text, "%s\n", p);
 	put(name, text, strlen(text), 0644);
@@ -266,7 +266,7 @@ static void keygen_prints_the_public_key_alone(void **state)
 	FILE *out = tmpfile();
 
 	(void)state;
-	make_pair(); /* or skip */
+	make_pair(); /* skips the test if libzmq has no CURVE */
 	assert_non_null(out);
 	assert_int_equal(sl_keygen(path_of("made"), out, NULL), SL_OK);
 	assert_int_equal(sl_keygen(path_of("made"), out, NULL), SL_ERR_CANTCREATE);
@@ -281,7 +281,7 @@ static void keygen_prints_the_public_key_alone(void **state)
 
 /* ---- allow-lists */
 
-/* A key that any libzmq can spell: `n` in all bytes. */
+/* A key with the value `n` in every byte: every version of libzmq can spell it. */
 static struct sl_key key_of(int n)
 {
 	struct sl_key key;
@@ -307,7 +307,7 @@ static void a_list_names_its_keys(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	memset(&hash, 0xff, sizeof hash); /* the last key there is: no key begins with "#" */
+	memset(&hash, 0xff, sizeof hash); /* the greatest key: its text does not begin with "#", as a remark does */
 	sl_key_print(&hash, print);
 	assert_int_equal(print[0], '%');
 	snprintf(text, sizeof text, "# clients\n\n%s edge-2 #the second\r\n  %s\tedge-1\n#\n\t# x\n#%s\n%s odd",
@@ -381,7 +381,7 @@ static void hostile_lists_are_refused_with_their_line(void **state)
 			fail_msg("\"%s\" lacks \"%s\"", fail.text, bad[i].why);
 	}
 	snprintf(text, sizeof text, "%s a", text_of(1));
-	text[41] = 0; /* NUL for a name */
+	text[41] = 0; /* a name that is a NUL byte */
 	assert_int_equal(sl_allow_parse(&allow, "clients", text, 42, &fail), SL_ERR_DATA);
 	srand(3);
 	for (int round = 0; round < 20000; round++) {
@@ -538,8 +538,8 @@ static void the_handler_decides(void **state)
 	sl_gate_close(gate);
 }
 
-/* Two tensors that XXH3 takes for one: where half of a lane is a word of its public secret, of the other half a sum
- * alone counts. */
+/* Two tensors that collide under XXH3, whose secret is public. Where half of a lane equals its word
+ * of the secret, the product is 0, and of the other half only a sum counts. */
 static void a_hash_needs_its_key(void **state)
 {
 	static const uint32_t word[2] = {0x396cfeb8, 0x2c81017c};

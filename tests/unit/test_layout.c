@@ -1,4 +1,5 @@
-/* Layout: who owns each line of memory, as a step goes on: no two values that live at once share any. */
+/* Layout: which value owns each line of memory at each point of a step. No two values that are live
+ * at once share a line. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +25,7 @@ struct shadow {
 	struct sl_exec_node *node;
 	int n_node;
 	struct sl_layout layout;
-	int *slot[2], *scratch; /* owner of each line of SL_ARENA_ALIGN bytes; 0: nobody */
+	int *slot[2], *scratch; /* the owner of each line of SL_ARENA_ALIGN bytes; 0: none */
 	int written;
 };
 
@@ -83,7 +84,7 @@ static void shadow_forward(struct shadow *sh, int chunk)
 
 		if (n->out >= 0)
 			write_value(sh, chunk, n->out, false, &op->out_shape);
-		for (int k = 0; k < op->n_in; k++) /* still there once the output is */
+		for (int k = 0; k < op->n_in; k++) /* an op's output must not overwrite its inputs */
 			read_value(sh, chunk, n->in[k], false, &op->in_shape[k]);
 	}
 	read_value(sh, chunk, sh->s->out_value, false, &sh->s->out_shape);
@@ -96,7 +97,7 @@ static void shadow_backward_node(struct shadow *sh, int chunk, const struct sl_e
 	for (int k = 0; k < op->n_in; k++) {
 		if (n->din[k] < 0)
 			continue;
-		/* added to where a later reader of the value has written it, and only there */
+		/* a gradient is added exactly if a later reader of the value has written it already */
 		assert_int_equal(n->din_add[k], is_there(sh, chunk, n->din[k], &op->in_shape[k]));
 		if (n->din_add[k])
 			read_value(sh, chunk, n->din[k], true, &op->in_shape[k]);
@@ -150,7 +151,7 @@ static void close_shadow(struct shadow *sh)
 	sl_layout_close(&sh->layout);
 }
 
-/* Head and middle as 1F1B interleaves two chunks; the tail chunk by chunk. */
+/* Replays head and middle as 1F1B interleaves two chunks, and the tail chunk by chunk. */
 static void replay_lifetimes(const struct sl_backend *be, const char *cut, int *absorbed)
 {
 	struct sl_plan *plan = small_plan_open(cut, 2);
@@ -166,7 +167,7 @@ static void replay_lifetimes(const struct sl_backend *be, const char *cut, int *
 		if (which != SL_TAIL)
 			shadow_backward(&sh, 0);
 		shadow_backward(&sh, 1);
-		if (which != SL_HEAD) /* what goes back over the link */
+		if (which != SL_HEAD) /* the gradient that goes back over the link */
 			read_value(&sh, 0, sh.s->in_value, true, &sh.s->in_shape);
 		*absorbed += sh.s->n_op - sh.n_node;
 		assert_true(sh.written > 2 * sh.s->n_op);
@@ -189,13 +190,13 @@ static void no_two_live_values_share_memory(void **state)
 	assert_int_equal(absorbed, 0);
 	for (size_t c = 0; c < sizeof cut / sizeof cut[0]; c++)
 		replay_lifetimes(&cpu, cut[c], &absorbed);
-	assert_true(absorbed > 6 * 20); /* two in each of the blocks */
+	assert_true(absorbed > 6 * 20); /* two ops in each of the blocks */
 	ref.ops->close(&ref);
 	cpu.ops->close(&cpu);
 }
 
-/* The tail keeps its input and that input's gradient per chunk, and nothing else but what kernels save: the rest is
- * scratch, which is less than all of it side by side. */
+/* The tail keeps per chunk only its input, the gradient of that input, and what kernels save. All
+ * else is scratch, which is smaller than the sum of the values. */
 static void the_tail_shares_scratch_between_chunks(void **state)
 {
 	struct sl_plan *plan = small_plan_open("5:-8", 2);
@@ -216,7 +217,7 @@ static void the_tail_shares_scratch_between_chunks(void **state)
 	ref.ops->close(&ref);
 }
 
-/* ---- places of ranges */
+/* ---- offsets of leases */
 
 enum { RANGES = 120, NODES = 4095, TRIES = 5 };
 
@@ -225,7 +226,8 @@ static bool meet(const struct sl_lease *a, const struct sl_lease *b)
 	return a->birth <= b->death && b->birth <= a->death;
 }
 
-/* No offset below is free: it would have to be 0, or the end of one that is in the way. */
+/* Leases 0 … i-1 leave room for lease i at offset `at`. A lower free offset would show at 0 or at
+ * the end of another lease: only these need be tried. */
 static bool fits(const struct sl_lease *all, int i, size_t at)
 {
 	for (int k = 0; k < i; k++)
@@ -263,7 +265,8 @@ static void each_range_lies_as_low_as_it_can(void **state)
 	}
 }
 
-/* Seconds of the processor for a network of so many nodes. Where values live long all of them live at once. */
+/* Seconds of CPU time to place the values of a network of `nodes` nodes: the least of TRIES. With
+ * live_long all values live at once. */
 static double place_s(int nodes, bool live_long)
 {
 	struct sl_lease *all = calloc((size_t)nodes, sizeof *all);
@@ -285,9 +288,9 @@ static double place_s(int nodes, bool live_long)
 	return least;
 }
 
-/* Strangers choose the network: four times as many nodes take four times as long, and not sixteen times. The bound lies
- * between them by a factor of two either way, for the other programs of the machine slow one measurement or the other.
- */
+/* A client that nobody trusts chooses the network: four times as many nodes must take about four
+ * times as long, not sixteen. The bound leaves a factor of two on either side, since other programs
+ * may slow down one of the measurements. */
 static void places_are_found_in_little_time(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* The data loader: what a batch holds, in which order, for any number of threads, with and without an event loop. */
+/* The data loader: content and order of batches, for any number of threads, with and without an event loop. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static const struct sl_batch *next(struct sl_loader *loader)
 	return batch;
 }
 
-/* FNV-1a over all that a batch holds */
+/* FNV-1a over all data of a batch. */
 static uint64_t digest(const struct sl_batch *b)
 {
 	const struct {
@@ -87,9 +87,9 @@ static uint64_t digest(const struct sl_batch *b)
 	return h;
 }
 
-static int again[IMAGES]; /* how often each sample came in the epoch that read_epoch reads */
+static int again[IMAGES]; /* how often each sample came in the epoch that read_epoch() reads */
 
-/* Every row is the augmented image that `samples` names; a sample that comes again has draws of its own. */
+/* Each row is the augmented image that `samples` names. A sample that comes again is augmented with other draws. */
 static void assert_rows(const struct sl_batch *b, const struct sl_loader_spec *spec)
 {
 	static float image[IMAGE_FLOATS], scratch[3 * (32 + 2 * SIDE)];
@@ -109,7 +109,7 @@ static void assert_rows(const struct sl_batch *b, const struct sl_loader_spec *s
 	}
 }
 
-/* Reads one epoch; order[] gets the samples. Returns how many images it had. */
+/* Reads one epoch and stores its samples in order[]. Returns how many images it had. */
 static int64_t read_epoch(struct sl_loader *loader, const struct sl_loader_spec *spec, uint64_t epoch, int32_t *order)
 {
 	int64_t at = 0;
@@ -145,15 +145,15 @@ static void epochs_are_permutations(void **state)
 			assert_int_equal(seen[order[e][i]]++, 0);
 			in_place += order[e][i] == i;
 		}
-		assert_true(in_place < 8); /* 1 is expected of a random permutation */
+		assert_true(in_place < 8); /* a random permutation has 1 fixed point on average */
 	}
 	assert_memory_not_equal(order[0], order[1], sizeof order[0]);
 	assert_memory_not_equal(order[1], order[2], sizeof order[1]);
 	sl_loader_close(loader);
 }
 
-/* Each run of as many samples as there are classes has each class once, and no sample comes twice more often than
- * another of its class. */
+/* Balanced classes: each run of as many samples as there are classes has each class once. Samples
+ * of one class come equally often, give or take one. */
 static void classes_take_turns(void **state)
 {
 	struct sl_loader_spec spec = spec_of(8, true);
@@ -178,7 +178,7 @@ static void classes_take_turns(void **state)
 	}
 	assert_memory_not_equal(order[0], order[1], sizeof order[0]);
 	sl_loader_close(loader);
-	loader = open_loader(&spec); /* a step can be replayed */
+	loader = open_loader(&spec); /* a new loader gives the same order: a step can be replayed */
 	assert_int_equal(read_epoch(loader, &spec, 0, order[1]), IMAGES);
 	assert_memory_equal(order[0], order[1], sizeof order[0]);
 	sl_loader_close(loader);
@@ -243,7 +243,7 @@ static void the_last_batch_is_ragged_or_dropped(void **state)
 
 static void threads_and_prefetch_change_nothing(void **state)
 {
-	enum { STEPS = 60 }; /* twenty epochs: threads that share a scratch area meet in some of them */
+	enum { STEPS = 60 }; /* about twenty epochs, so that threads that wrongly share a scratch area meet in some */
 	static const struct {
 		int threads, prefetch;
 	} cases[] = {{1, 1}, {2, 1}, {4, 3}, {0, 8}};
@@ -311,11 +311,11 @@ static void a_held_batch_does_not_change(void **state)
 	assert_int_equal(sl_loader_next(loader, &more), SL_ERR_LIMIT);
 	assert_null(more);
 	assert_int_equal(sl_loader_seek(loader, 9, 3), SL_OK);
-	for (int i = 0; i < 100 && digest(held) == before; i++) /* others are prepared meanwhile */
+	for (int i = 0; i < 100 && digest(held) == before; i++) /* others are prepared in the meantime */
 		usleep(1000);
 	assert_int_equal(digest(held), before);
 	sl_loader_release(loader, held);
-	sl_loader_release(loader, held); /* harmless */
+	sl_loader_release(loader, held); /* a second release does nothing */
 	for (int i = 0; i < 20; i++) {
 		more = next(loader);
 		assert_int_equal(more->index, (3 + i) % 7);
@@ -343,12 +343,12 @@ static void nothing_is_allocated_per_batch(void **state)
 	sl_loader_close(loader);
 }
 
-/* A consumer with an event loop of its own: it sleeps in poll() and is woken. */
+/* A consumer with an event loop of its own: it sleeps in poll() until the loader wakes it. */
 struct consumer {
 	struct sl_loader *loader;
 	int fd;
 	int calls, in_drain;
-	bool chain; /* release, and ask for the next from inside the callback */
+	bool chain; /* the callback releases the batch and requests the next one */
 	const struct sl_batch *batch;
 	uint64_t digests[14];
 };
@@ -374,7 +374,7 @@ static void take(void *arg, const struct sl_batch *batch)
 	}
 }
 
-/* One turn of the loop: false where nothing woke it within `timeout_ms`. */
+/* One iteration of the loop; false if nothing woke it within `timeout_ms`. */
 static bool turn(struct consumer *c, int timeout_ms)
 {
 	struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -415,7 +415,7 @@ static void an_event_loop_is_woken(void **state)
 	(void)state;
 	open_consumer(&c, true);
 	assert_int_equal(sl_loader_request(c.loader, take, &c), SL_OK);
-	assert_int_equal(c.calls, 0); /* never from inside the request */
+	assert_int_equal(c.calls, 0); /* the callback never runs inside the request */
 	while (c.calls < 14)
 		assert_true(turn(&c, 10000));
 	plain = open_loader(&spec);
@@ -443,7 +443,7 @@ static void a_request_waits_for_a_free_buffer(void **state)
 	while (c.calls < 1)
 		assert_true(turn(&c, 10000));
 	assert_int_equal(sl_loader_request(c.loader, take, &c), SL_OK);
-	while (turn(&c, 100)) /* all that is prepared ahead is done, the one buffer is still held */
+	while (turn(&c, 100)) /* the loader prepared all it can: the only buffer is held */
 		assert_int_equal(c.calls, 1);
 	sl_loader_release(c.loader, c.batch);
 	while (c.calls < 2)
@@ -495,7 +495,7 @@ static void wrong_specs_are_refused(void **state)
 	sl_augment_close(small);
 }
 
-/* Sample `broken` cannot be read; -1: all can. With `broken_from` neither can those from there on. */
+/* read_sample() fails for sample `broken` (-1: none) and for all from `broken_from` on. */
 static int64_t broken = -1, broken_from = IMAGES;
 
 static enum sl_err read_sample(const struct sl_set *of, int64_t index, struct sl_room *room,
@@ -512,7 +512,7 @@ static enum sl_err read_sample(const struct sl_set *of, int64_t index, struct sl
 
 static const struct sl_source source = {.name = "made", .sample = read_sample};
 
-/* A batch with a sample that cannot be read says so; those around it are whole. */
+/* A batch with a sample that cannot be read reports it; the batches around it are whole. */
 static void a_broken_sample_is_named(void **state)
 {
 	struct sl_loader_spec spec = spec_of(8, false);
@@ -539,8 +539,7 @@ static void a_broken_sample_is_named(void **state)
 	broken = -1;
 }
 
-/* With skip_bad the next sample that can be read takes the place of a broken one, for any number of threads, and
- * wherever a run begins. */
+/* With skip_bad the next readable sample replaces a broken one, for any number of threads, wherever a run resumes. */
 static void a_broken_sample_is_replaced(void **state)
 {
 	uint64_t want[14];
@@ -589,7 +588,7 @@ static void a_broken_sample_is_replaced(void **state)
 	broken_from = IMAGES;
 }
 
-/* The network names its input; what does not fit is refused with what would. */
+/* A set whose samples do not fit the network's input is refused, with the shape that would fit. */
 static void a_set_must_fit_the_network(void **state)
 {
 	const struct sl_field_type image = {"image", SL_F32, 3, {40, 56, 3}};
@@ -642,7 +641,7 @@ static int drop_set(void **state)
 	return 0;
 }
 
-/* Batches that were ready when the run went elsewhere hold no place of those that come next. */
+/* After a seek, batches that were prepared for the old position do not occupy the buffers of the next. */
 static void what_is_ready_elsewhere_makes_room(void **state)
 {
 	struct sl_loader_spec spec = spec_of(8, true);
@@ -651,7 +650,7 @@ static void what_is_ready_elsewhere_makes_room(void **state)
 
 	(void)state;
 	sl_loader_release(loader, next(loader));
-	for (int i = 0; i < 20; i++) { /* both are, by now */
+	for (int i = 0; i < 20; i++) { /* time enough to prepare both batches */
 		nanosleep(&moment, NULL);
 		sl_loader_drain(loader);
 	}
@@ -662,14 +661,14 @@ static void what_is_ready_elsewhere_makes_room(void **state)
 		assert_true(b->epoch == 5 && b->index == index);
 		assert_rows(b, &spec);
 		sl_loader_release(loader, b);
-		sl_loader_release(loader, b); /* it is nobody's: nothing happens */
+		sl_loader_release(loader, b); /* a second release does nothing */
 	}
 	(void)next(loader);
 	assert_int_equal(sl_loader_next(loader, &(const struct sl_batch *){NULL}), SL_ERR_LIMIT);
 	sl_loader_close(loader);
 }
 
-/* A run may leave the last batch of an epoch out; what it is tested with is all of the test set. */
+/* A run may leave out the last, smaller batch of a training epoch. Evaluations use the whole test set. */
 static void batches_are_dropped_from_training_alone(void **state)
 {
 	struct sl_conf_client conf = {.agreed = {.batch = 10}, .train = {.drop_last = true}, .data = {.prefetch = 1}};
@@ -687,7 +686,7 @@ static void batches_are_dropped_from_training_alone(void **state)
 	}
 }
 
-/* Any image may come at any place, its own included. */
+/* A permutation may leave an image at its own place. */
 static void an_image_may_stay_where_it_is(void **state)
 {
 	const int64_t count = set.count;

@@ -1,4 +1,4 @@
-/* Batches of rows of tokens: packed, padded, and of like length. */
+/* Batches of rows of tokens: packed, padded, and grouped by length. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ static uint32_t longest_of(const struct sl_batch *b)
 	return longest;
 }
 
-/* Each row is its sample, and what is behind it is padding. */
+/* Each row holds its sample, and padding after it. */
 static void check_rows(const struct sl_batch *b, enum sl_pad pad)
 {
 	const int32_t *token = b->field[SL_FIELD_INPUT].data;
@@ -104,7 +104,8 @@ static void check_rows(const struct sl_batch *b, enum sl_pad pad)
 	sl_room_close(&room);
 }
 
-/* One epoch: order[] gets its samples. Returns the tokens that padding to the longest would make. */
+/* Reads one epoch and stores its samples in order[]. Returns the number of tokens if each batch
+ * were padded to its longest row. */
 static int64_t read_epoch(struct sl_loader *loader, enum sl_pad pad, int32_t *order)
 {
 	int64_t at = 0, padded = 0;
@@ -158,8 +159,8 @@ static void check_permutation(const int32_t *order)
 	}
 }
 
-/* A permutation of the set, another one in each epoch, whose batches have little padding. Neither batches nor a batch's
- * rows come by length: the chunks of a batch are alike. */
+/* Batches of like length have little padding, and an epoch is still a permutation of the set, another one each time.
+ * Neither batches nor rows of a batch are sorted by length, so the chunks of a batch are alike. */
 static void batches_are_of_like_length(void **state)
 {
 	const struct sl_loader_spec spec = spec_of(true, SL_PAD_NONE), mixed = spec_of(false, SL_PAD_NONE);
@@ -189,7 +190,7 @@ static void batches_are_of_like_length(void **state)
 	sl_loader_close(other);
 }
 
-/* Any batch again, whichever came before, and with more threads. */
+/* Any batch can be made again, whichever came before it, and with another number of threads. */
 static void a_batch_can_be_made_again(void **state)
 {
 	struct sl_loader_spec spec = spec_of(true, SL_PAD_LONGEST);
@@ -215,7 +216,7 @@ static void a_batch_can_be_made_again(void **state)
 	sl_loader_close(again);
 }
 
-/* Members of a group share each batch: together they have all of its rows. */
+/* The members of a group share each batch: together they have all of its rows. */
 static void members_share_batches(void **state)
 {
 	struct sl_loader_spec spec = spec_of(true, SL_PAD_NONE);
@@ -240,8 +241,8 @@ static void members_share_batches(void **state)
 	sl_loader_close(member[1]);
 }
 
-/* Masked rows: labels in place of the sample's, each of the token that its place has hidden; in evaluations the same
- * ones every time. */
+/* Masked rows: their labels are the original tokens at the masked places, not the sample's label.
+ * Evaluations mask the same places every time. */
 static void tokens_are_masked(void **state)
 {
 	struct sl_loader_spec spec = spec_of(false, SL_PAD_LONGEST);

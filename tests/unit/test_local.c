@@ -1,4 +1,4 @@
-/* The run in one process: the bytes of each step are that step's, and those of the run all of them. */
+/* A run in one process: the byte counts of a step are those of that step alone, and the run's are their sum. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -57,7 +57,7 @@ static void timers_fire_once_or_repeat_and_stop(void **state)
 	assert_int_equal(often.calls, 5);
 	assert_int_equal(never.calls, 0);
 	sl_timer_stop(often.timer);
-	sl_loop_run(once.loop); /* nothing is left to wait for: returns */
+	sl_loop_run(once.loop); /* no active timer is left: returns */
 	assert_int_equal(often.calls, 5);
 	sl_timer_close(once.timer);
 	sl_timer_close(often.timer);
@@ -65,7 +65,7 @@ static void timers_fire_once_or_repeat_and_stop(void **state)
 	sl_loop_close(once.loop);
 }
 
-/* A timer that is started behind a long callback has its whole time. */
+/* A delay counts from the call of start, not from the loop's clock, which is old after a long callback. */
 static void start_late(void *arg)
 {
 	const struct timespec moment = {0, 60000000};
@@ -85,7 +85,7 @@ static void a_delay_counts_from_its_start(void **state)
 	assert_int_equal(sl_timer_open(&late.timer, late.loop, count, &late, NULL), SL_OK);
 	assert_int_equal(sl_timer_open(&first, late.loop, start_late, &late, NULL), SL_OK);
 	assert_int_equal(sl_timer_open(&often.timer, late.loop, count, &often, NULL), SL_OK);
-	sl_timer_start(often.timer, 5, 5); /* else the loop would look at its clock but once */
+	sl_timer_start(often.timer, 5, 5); /* without it the loop would update its clock only once */
 	sl_timer_start(first, 1, 0);
 	sl_loop_run(late.loop);
 	assert_in_range(sl_now_ms() - late.started_ms, 35, 5000);
@@ -179,7 +179,7 @@ static void on_hangup(void *arg)
 	sl_loop_stop(s->loop);
 }
 
-/* A terminal that is gone ends a run in good order, unless the run is to outlive it or has another use of it. */
+/* A lost terminal (SIGHUP) ends a run in good order, unless SIGHUP is ignored or has a handler of its own. */
 static void hangup_is_a_signal_like_the_others(void **state)
 {
 	struct signals s = {.loop = open_loop()};
@@ -215,7 +215,7 @@ static void signals_reach_the_loop(void **state)
 
 	(void)state;
 	assert_int_equal(sl_loop_on_signals(s.loop, on_signal, &s, NULL), SL_OK);
-	sl_loop_run(s.loop); /* a handler alone keeps nobody waiting */
+	sl_loop_run(s.loop); /* a signal handler alone does not keep the loop running */
 	assert_int_equal(s.calls, 0);
 	assert_int_equal(sl_timer_open(&term, s.loop, raise_term, NULL, NULL), SL_OK);
 	assert_int_equal(sl_timer_open(&interrupt, s.loop, raise_int, NULL, NULL), SL_OK);
@@ -229,7 +229,7 @@ static void signals_reach_the_loop(void **state)
 	sl_timer_close(term);
 	sl_timer_close(interrupt);
 	sl_loop_close(s.loop);
-	/* what is over stays what it is */
+	/* after the loop is closed, signals do not reach its callback */
 	raise(SIGTERM);
 	raise(SIGINT);
 	assert_int_equal(s.calls, 2);

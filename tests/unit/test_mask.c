@@ -18,7 +18,7 @@ struct row {
 	int64_t n, chosen;
 };
 
-/* Row `sample`: <s>, words, </s>. */
+/* Row `sample` of n tokens: <s>, words, </s>. */
 static void make(struct row *r, int64_t sample, int64_t n)
 {
 	r->n = n;
@@ -34,7 +34,8 @@ static void mask(struct row *r, uint64_t epoch, int64_t sample)
 				r->label);
 }
 
-/* How many of a row, and never special tokens; labels are what stood there, and other tokens stay. */
+/* The number of masked tokens of a row. Special tokens are never masked, labels are the original
+ * tokens, and all other tokens stay. */
 static void rows(void **state)
 {
 	int64_t hidden = 0, other = 0, kept = 0;
@@ -64,13 +65,14 @@ static void rows(void **state)
 		}
 		assert_int_equal(at, is.chosen);
 	}
-	/* of some 9000: 80, 10 and 10 %, and a fiftieth of the others is the token itself, or the mask */
+	/* About 9000 tokens: 80 % are masked, 10 % replaced, 10 % kept. A replacement is now and
+	 * then (1 in 50) the token itself, or the mask. */
 	assert_in_range(hidden * 1000 / (hidden + other + kept), 785, 818);
 	assert_in_range(other * 1000 / (hidden + other + kept), 80, 112);
 	assert_in_range(kept * 1000 / (hidden + other + kept), 85, 118);
 }
 
-/* A function of epoch and sample. */
+/* Masks are a function of epoch and sample. */
 static void draws(void **state)
 {
 	int different[2] = {0};
@@ -93,7 +95,7 @@ static void draws(void **state)
 	assert_true(different[0] > 45 && different[1] > 45);
 }
 
-/* Every row has something to guess. */
+/* Even the shortest row has a token to predict. */
 static void short_rows(void **state)
 {
 	struct row r = {.token = {0, 2}, .n = 2};

@@ -1,5 +1,5 @@
-/* Heads and tails that members of a group share: what they say of them in Hello, the bytes that cross, the sum, and
- * what codecs keep. */
+/* Heads and tails that the members of a group share: their layout in Hello, their encoded bytes,
+ * the sum, and the state that codecs keep. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,7 @@ static void put(void *arg, const char *text, size_t len)
 
 static enum sl_err read_text(const char *text, struct sl_end_layout *out, struct sl_fail *fail)
 {
-	char *copy = malloc(strlen(text) + 1); /* without its NUL */
+	char *copy = malloc(strlen(text) + 1); /* without a final NUL */
 	enum sl_err err;
 
 	memcpy(copy, text, strlen(text));
@@ -79,7 +79,7 @@ static void a_layout_is_read_as_it_was_written(void **state)
 	got.count[1] = 8;
 	assert_false(sl_end_layout_same(&got, &layout));
 	sl_end_layout_close(&got);
-	for (size_t len = 0; len < buf.len; len++) { /* cut off anywhere but behind a line */
+	for (size_t len = 0; len < buf.len; len++) { /* a cut text is refused unless it ends with a line */
 		const bool whole = len && text[len - 1] == '\n' && len > strlen("ends 1\nstatistics 4\n") - 1;
 
 		assert_int_equal(sl_end_layout_read(&got, (struct sl_bytes){text, len}, &fail) == SL_OK, whole);
@@ -127,7 +127,7 @@ static void texts_that_are_no_layouts_are_refused(void **state)
 			fail_msg("'%s' was read", bad[i]);
 }
 
-/* ---- what crosses */
+/* ---- encoded runs */
 
 static void runs_come_back(void **state)
 {
@@ -146,10 +146,10 @@ static void runs_come_back(void **state)
 		memset(to, 0xff, sizeof to);
 		assert_int_equal(sl_end_decode(b, 9, (struct sl_bytes){run.data, run.len}, to, &fail), SL_OK);
 		assert_int_equal(sl_end_check(&layout, to, &fail), SL_OK);
-		assert_memory_equal(to + 372, from + 372, 8 * sizeof *to); /* statistics as they are */
+		assert_memory_equal(to + 372, from + 372, 8 * sizeof *to); /* statistics cross as they are */
 		for (int k = 0; k < 372 && i < 2; k++)
 			assert_true(to[k] == from[k]);
-		for (size_t len = 0; len < run.len; len += 1 + run.len / 90) { /* exactly so many bytes */
+		for (size_t len = 0; len < run.len; len += 1 + run.len / 90) { /* a run that is cut off is refused */
 			uint8_t *copy = malloc(len + 1);
 
 			memcpy(copy, run.data, len);
@@ -180,7 +180,7 @@ static void nan_is_found(void **state)
 	}
 }
 
-/* Members draw for themselves, and so does the trunk. */
+/* Each member has random places of its own, and so has the trunk (member -1). */
 static void members_have_places_of_their_own(void **state)
 {
 	float from[380], to[3][380];
@@ -214,7 +214,7 @@ static void touch(float *x, int from, int by)
 			x[row * FEATURES + i] = (float)(row + i) - 7.5f;
 }
 
-/* The mean is of all rows that somebody touched, with the bits of the whole tables' mean. */
+/* The mean is over all rows that some member touched, and equals the mean of the whole tables bit for bit. */
 static void tables_cross_as_the_rows_that_were_touched(void **state)
 {
 	struct sl_codec_spec none;
@@ -232,7 +232,7 @@ static void tables_cross_as_the_rows_that_were_touched(void **state)
 	touch(b, 4, 13);
 	memcpy(b + 3 * FEATURES, a + 3 * FEATURES, FEATURES * sizeof *b);
 	b[3 * FEATURES] = -a[3 * FEATURES];
-	a[49 * FEATURES] = -0.0f; /* is not nothing */
+	a[49 * FEATURES] = -0.0f; /* counts as touched: its bits are not those of 0 */
 	for (int table = 0; table < 2; table++) {
 		struct sl_buf run = {bytes, 0, sizeof bytes};
 		struct sl_end_sum sum;
@@ -260,7 +260,8 @@ static void tables_cross_as_the_rows_that_were_touched(void **state)
 	}
 	rows[0] = 0;
 	assert_memory_equal(mean[0], mean[1], sizeof mean[0]);
-	/* rows 3, 23 and 43; 3, 4, 17, 30 and 43; the sign of row 49's zero goes in the sum */
+	/* a touches rows 3, 23, 43 and (by a -0) 49; b rows 3, 4, 17, 30, 43. Row 49 sums to +0 and
+	 * is not sent: 6 rows remain. */
 	assert_int_equal(len[0] - len[1], (WORDS - 6) * FEATURES * 4 - 6 * 4 - 4 + SL_FRAME_BYTES);
 }
 
@@ -285,7 +286,7 @@ static void rows_that_are_none_are_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-		uint8_t *copy = malloc(bad[i].bytes); /* that reads beyond it are found */
+		uint8_t *copy = malloc(bad[i].bytes); /* of the exact size: a sanitizer finds reads beyond it */
 
 		memcpy(copy, bad[i].word, bad[i].bytes);
 		assert_int_equal(sl_rows_read(x, 5, 1, (struct sl_bytes){copy, bad[i].bytes}, &fail), SL_ERR_PAYLOAD);
@@ -295,7 +296,7 @@ static void rows_that_are_none_are_refused(void **state)
 	}
 }
 
-/* ---- the sum */
+/* ---- sums */
 
 static void statistics_are_put_one_behind_another(void **state)
 {
@@ -320,7 +321,7 @@ static void statistics_are_put_one_behind_another(void **state)
 		assert_int_equal(sl_end_sum_encode(&sum, 2, 0, &run, &fail), SL_OK);
 		assert_int_equal(sl_end_decode(sum.coder, 0, (struct sl_bytes){run.data, run.len}, mean, &fail), SL_OK);
 		assert_true(mean[5] == 2 * (a[5] + b[5]));
-		/* 0.5 (0.5 x + 1) + 2 */
+		/* statistics are affine maps: a's is 0.5 x + 1 here, and b's of that 0.5 (0.5 x + 1) + 2 */
 		assert_true(mean[372] == 0.25f && mean[376] == 2.5f);
 	}
 	b[3] = INFINITY;
@@ -330,7 +331,7 @@ static void statistics_are_put_one_behind_another(void **state)
 	sl_end_sum_close(&sum);
 }
 
-/* Two moments are averaged like the weights; the count of steps is that of the member with the most. */
+/* Both moments are averaged like the weights. The count of steps is the largest of the members. */
 static void a_round_is_averaged_by_rows(void **state)
 {
 	struct sl_end_layout round = layout;
@@ -357,7 +358,7 @@ static void a_round_is_averaged_by_rows(void **state)
 	sl_end_sum_begin(&sum);
 	sl_end_sum_add_rows(&sum, a, 24);
 	sl_end_sum_add_rows(&sum, b, 8);
-	sl_end_sum_add_rows(&sum, b, 0); /* it trained nothing */
+	sl_end_sum_add_rows(&sum, b, 0); /* a member that trained on nothing does not count */
 	assert_int_equal(sl_end_sum_encode(&sum, 1, 0, &run, &fail), SL_OK);
 	assert_int_equal(run.len, sl_end_coder_bound(sum.coder));
 	assert_int_equal(sl_end_decode(sum.coder, 0, (struct sl_bytes){run.data, run.len}, mean, &fail), SL_OK);
@@ -365,9 +366,9 @@ static void a_round_is_averaged_by_rows(void **state)
 		assert_true(mean[i] == (float)((24 * (double)a[i] + 8 * (double)b[i]) / 32));
 	assert_int_equal(sl_end_check_moments(&round, mean, 9, &fail), SL_OK);
 	assert_int_equal(sl_end_check_moments(&round, mean, 8, &fail), SL_ERR_PAYLOAD);
-	mean[2 * 372 + 4 - 1] = -1; /* a first moment */
+	mean[2 * 372 + 4 - 1] = -1; /* a first moment: may be negative */
 	assert_int_equal(sl_end_check_moments(&round, mean, 9, &fail), SL_OK);
-	mean[2 * 372 + 4] = -1; /* a second one */
+	mean[2 * 372 + 4] = -1; /* a second moment: may not */
 	assert_int_equal(sl_end_check_moments(&round, mean, 9, &fail), SL_ERR_PAYLOAD);
 	mean[2 * 372 + 4] = 0;
 	sl_end_steps(&round, mean)[0] = 0.5f;
@@ -375,7 +376,7 @@ static void a_round_is_averaged_by_rows(void **state)
 	sl_end_sum_close(&sum);
 }
 
-/* ---- what is kept */
+/* ---- state of codecs */
 
 static void encode(struct sl_end_coder *c, uint64_t step, const float *change, struct sl_buf *run)
 {
@@ -395,7 +396,7 @@ static void feedback_is_saved_and_follows_the_step(void **state)
 	(void)state;
 	fill(change, 1);
 	encode(a, 0, change, &one);
-	sl_end_coder_rollback(a); /* an abandoned step leaves nothing */
+	sl_end_coder_rollback(a); /* an abandoned step leaves no trace */
 	encode(a, 0, change, &two);
 	assert_int_equal(one.len, two.len);
 	assert_memory_equal(one.data, two.data, one.len);

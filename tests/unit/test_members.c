@@ -1,4 +1,4 @@
-/* Members of a group in one process: their trunk's step is that of one client where it must be, bit for bit. */
+/* Members of a group in one process. Where the group's step must equal that of one client, it does so bit for bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,7 @@ static void close_members(struct members *g)
 	sl_weights_close(&g->weights);
 }
 
-/* One step; bit k of `in`: member k takes part. */
+/* Runs one step. Member k takes part if bit k of `in` is set. */
 static void step(struct members *g, uint64_t number, unsigned in)
 {
 	struct sl_step_result result;
@@ -99,7 +99,7 @@ static void step(struct members *g, uint64_t number, unsigned in)
 		assert_int_equal(sl_local_end(g->local[k], 0.01, in >> k & 1, &result, &fail), SL_OK);
 }
 
-/* What learns; statistics see the batch once for each member. */
+/* Compares the trainable parameters alone: batch-norm statistics see the batch once for each member. */
 static void same_weights(struct members *g, int k, struct local_run *one, enum sl_segment from, enum sl_segment to)
 {
 	assert_int_equal(sl_local_get_weights(one->local, &one->weights), SL_OK);
@@ -119,7 +119,7 @@ static void same_weights(struct members *g, int k, struct local_run *one, enum s
 	}
 }
 
-/* Two members with the same batch have the gradient of one, and so has one whose other is left out. */
+/* Two members with the same batch have the gradient of one client, and so has a member whose other is left out. */
 static void equal_members_are_one_client(void **state)
 {
 	const struct local_run_conf conf = {
@@ -143,7 +143,7 @@ static void equal_members_are_one_client(void **state)
 	}
 }
 
-/* Whoever is left out keeps its two ends as they were. */
+/* A member that is left out of a step keeps its head and tail as they were. */
 static void absence_changes_nothing_of_its_own(void **state)
 {
 	const struct local_run_conf conf = {

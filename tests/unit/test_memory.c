@@ -1,5 +1,5 @@
-/* Who is refused for memory: for good where the machine or its device could never hold a session, else until others
- * have ended, other programs among them. */
+/* Sessions that are refused for memory: for good if the host or its device could never hold them,
+ * else only until other sessions or programs have ended. */
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,9 +28,10 @@ static enum sl_err free_bytes(struct sl_backend *be, uint64_t *left, uint64_t *a
 }
 
 static struct sl_fail fail;
-static struct sl_memory back; /* of an older link, in the tests that have one */
+static struct sl_memory back; /* memory of the client's older link, which the server gives back first */
 
-/* A session of `host` and `device` bytes beside `used`, on a GPU of `all` bytes of which `left` are free; limit 0. */
+/* Checks a session of `host` and `device` bytes while `used` bytes are taken, on a GPU with `left`
+ * of `all` bytes free. No limit is set. */
 static enum sl_err asks(uint64_t host, uint64_t device, uint64_t left, uint64_t all, uint64_t used)
 {
 	const struct sl_backend_ops ops = {.free_bytes = free_bytes};
@@ -54,7 +55,7 @@ static void a_device_that_is_too_small_is_so_for_good(void **state)
 	}
 }
 
-/* No session is open here: what is taken is another program's, which may end. */
+/* No session is open here: memory that is not free belongs to another program, which may end. */
 static void what_another_program_holds_is_worth_waiting_for(void **state)
 {
 	(void)state;
@@ -88,7 +89,7 @@ static void a_host_that_is_too_small_is_so_for_good(void **state)
 	}
 }
 
-/* What its own older link holds is given back before anything is taken. */
+/* The memory of a client's own older link counts as free: the server gives it back before it takes any. */
 static void an_older_link_s_memory_counts_as_free(void **state)
 {
 	(void)state;
@@ -107,7 +108,8 @@ static size_t given_out(void)
 	return m.uordblks + m.hblkhd;
 }
 
-/* What malloc gives for the plan of a long network and its executor is counted, and at most half as much again. */
+/* The count covers what malloc gives for the plan of a long network and its executor, and exceeds
+ * it by at most half. */
 static void a_plan_is_counted(void **state)
 {
 	enum { NODES = 4000, LINE = 64 };
@@ -145,7 +147,7 @@ static void a_plan_is_counted(void **state)
 		sl_exec_close(exec);
 		sl_plan_close(plan);
 	}
-#ifdef SL_SANITIZED /* whose allocator does not say what it has given out */
+#ifdef SL_SANITIZED /* a sanitizer's allocator does not report what it has given out */
 	(void)took;
 #else
 	assert_in_range(many.weights.host - few.weights.host, took - took / 10, took + took / 2);
@@ -155,7 +157,7 @@ static void a_plan_is_counted(void **state)
 	sl_pool_close(pool);
 }
 
-/* A middle of attention over rows of so many tokens at most, where the graph would allow many more. */
+/* Prepares a middle of attention for rows of at most row_tokens tokens. The graph would allow many more. */
 static struct sl_exec *prepare_attention(struct sl_backend *be, int64_t row_tokens, bool rotary, size_t *took)
 {
 	const struct sl_plan_spec spec = {
@@ -179,7 +181,7 @@ static struct sl_exec *prepare_attention(struct sl_backend *be, int64_t row_toke
 	return exec;
 }
 
-/* None is made before it was counted, and none for tokens that no row has. */
+/* Tables of rotary positions are counted before they are allocated, and only for tokens that a row can have. */
 static void rotary_positions_are_counted_before_they_are_made(void **state)
 {
 	static const int64_t row[] = {1, 5000};
@@ -201,7 +203,7 @@ static void rotary_positions_are_counted_before_they_are_made(void **state)
 		made = given_out() - made;
 #ifndef SL_SANITIZED
 		assert_in_range(took, 0, 100000);
-		assert_in_range(made, table, table + 100000); /* tensors lie in arenas */
+		assert_in_range(made, table, table + 100000); /* little else is malloc'ed: tensors are in arenas */
 #endif
 		sl_exec_close(exec);
 	}

@@ -1,4 +1,4 @@
-/* Metrics against their formulas, computed by Python on the same data; whole and merged from pieces. */
+/* Metrics against their formulas, computed by Python on the same data, over a whole set and merged from pieces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ enum { MOST = 200, WIDTH = 7 };
 static float output[MOST * WIDTH], number[MOST * WIDTH];
 static int32_t label[MOST];
 
-/* o[i][k] = (37 i + 61 k + 7 i k) % 101, 40 more at the label of every third sample; label[i] = (i² // 3 + i) % K */
+/* o[i][k] = (37 i + 61 k + 7 i k) % 101, plus 40 at the label of every third sample; label[i] = (i² // 3 + i) % K */
 static void fill_classes(int n, int width)
 {
 	for (int i = 0; i < n; i++) {
@@ -50,7 +50,7 @@ static void *targets(const struct sl_metric *m, int at)
 	return m->of & 1 << SL_LEARN_NUMBER ? (void *)(number + at) : (void *)(label + at);
 }
 
-/* Of pieces of `piece` samples, merged in their order. */
+/* The metric over pieces of `piece` samples, merged in their order. */
 static double merged(const char *name, int n, int width, int piece)
 {
 	const struct sl_metric *m = metric(name);
@@ -102,11 +102,12 @@ static void classes_are_as_by_their_formulas(void **state)
 	is("f1", 150, 2, 0.6153846153846154);
 }
 
-/* o[i][k] = (37 j² + 61 k² + 7 j k + 13 j) % 257 with j = i // 2, 80 more at the label of every sixth sample and behind
- * it; then sixteenths, so that probabilities differ. Every row occurs twice, with other labels: ties. */
+/* o[i][k] = (37 j² + 61 k² + 7 j k + 13 j) % 257 with j = i // 2, plus 80 at the label of every
+ * sixth sample and of the sample after it; all divided by 16, so that probabilities differ. Every
+ * row occurs twice, with other labels: ties. */
 static void fill_scores(int n, int width)
 {
-	fill_classes(n, width); /* the labels */
+	fill_classes(n, width); /* for the labels */
 	for (int i = 0; i < n; i++)
 		for (int k = 0, j = i / 2; k < width; k++)
 			output[i * width + k] = (float)((j * j * 37 + k * k * 61 + j * k * 7 + j * 13) % 257) / 16;
@@ -116,7 +117,7 @@ static void fill_scores(int n, int width)
 	}
 }
 
-/* As sklearn.metrics has them (tests/golden/make_metrics.py). */
+/* The values of sklearn.metrics (tests/golden/make_metrics.py). */
 static void classes_are_as_sklearns(void **state)
 {
 	fill_scores(200, 7);
@@ -143,7 +144,7 @@ static void classes_are_as_sklearns(void **state)
 	is("calibration_error", 150, 2, 0.4570811687309499);
 }
 
-/* A config names just these. */
+/* A config accepts exactly the names in sl_metrics. */
 static void a_config_may_name_them(void **state)
 {
 	char why[SL_CONF_WHY];
@@ -154,7 +155,8 @@ static void a_config_may_name_them(void **state)
 	assert_non_null(strstr(why, "recall_micro, mean_iou, dice, or of numbers pearson"));
 }
 
-/* pearson   Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² Σ (y − ȳ)²); spearman: of ranks, equal values with their mean */
+/* pearson Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² Σ (y − ȳ)²); spearman: that of the ranks, where equal
+ * values share their mean rank */
 static void numbers_are_as_by_their_formulas(void **state)
 {
 	(void)state;
@@ -166,7 +168,7 @@ static void numbers_are_as_by_their_formulas(void **state)
 	is("r2", 100, 1, 0.2032876712328768);
 }
 
-/* Equal outputs count in the order of classes: the first of the largest is said, as the loss counts. */
+/* Among equal outputs the class with the lowest index is predicted, as in the loss. */
 static void ties_go_to_the_first(void **state)
 {
 	(void)state;
@@ -183,7 +185,7 @@ static void what_is_not_defined_is_nan_or_zero(void **state)
 	(void)state;
 	for (int i = 0; i < sl_metric_count; i++)
 		assert_true(isnan(merged(sl_metrics[i].name, 0, 2, 1)));
-	for (int i = 0; i < 4; i++) { /* one class alone, rightly said */
+	for (int i = 0; i < 4; i++) { /* one class only, always predicted */
 		label[i] = 0;
 		output[2 * i] = 1;
 		output[2 * i + 1] = 0;
@@ -196,7 +198,7 @@ static void what_is_not_defined_is_nan_or_zero(void **state)
 	label[0] = 1;
 	output[0] = output[1] = NAN;
 	is("top5", 1, 2, 0);
-	for (int i = 0; i < 12; i++) { /* NaN has no order, and ends all the same */
+	for (int i = 0; i < 12; i++) { /* NaN has no order, but the metric still terminates */
 		label[i / 3] = i / 3 % 3;
 		output[i] = i == 7 ? NAN : (float)i;
 	}
@@ -213,8 +215,7 @@ static struct sl_scores *open_scores(const char *const *asked, int n, int width)
 	return scores;
 }
 
-/* Top-5 of six classes or more without being asked; each evaluation begins anew. */
-/* As sklearn with zero_division=0; specificity is the recall of class 0. */
+/* The values of sklearn with zero_division=0. Specificity is the recall of class 0. */
 static void a_second_class_may_not_occur(void **state)
 {
 	fill_classes(20, 2);
@@ -228,11 +229,12 @@ static void a_second_class_may_not_occur(void **state)
 	is("f1", 20, 2, 0);
 	is("precision", 20, 2, 0);
 	is("recall", 20, 2, 0);
-	output[7] = 2; /* sample 3 is said to be of it */
+	output[7] = 2; /* sample 3 is predicted as class 1 */
 	is("specificity", 20, 2, 0.95);
 	is("f1", 20, 2, 0);
 }
 
+/* Top-5 is added without being asked for if there are six classes or more. Each evaluation starts anew. */
 static void a_run_has_its_metrics(void **state)
 {
 	const char *const asked[] = {"f1", "top5", "f1"};
@@ -263,7 +265,8 @@ static void a_run_has_its_metrics(void **state)
 	sl_scores_close(scores);
 }
 
-/* The trapezia below the points of a curve that has all of them are the area; of long ones nearly. */
+/* The area under a curve with all of its points is the sum of its trapezoids. A long curve loses
+ * points, so the sum is only close. */
 static void curves_are_kept(void **state)
 {
 	struct sl_roc_point point[SL_METRIC_ROC_POINTS];
@@ -317,7 +320,7 @@ static void what_cannot_be_measured_is_refused(void **state)
 
 enum { TARGETS = 4, ROWS = 120 };
 
-/* Every output occurs twice in a column. Of labels: what is true is 0 or 1. */
+/* Every output occurs twice in a column. With `labels` the targets are 0 or 1. */
 static void fill_targets(bool labels)
 {
 	for (int i = 0; i < ROWS; i++)
@@ -405,7 +408,7 @@ static void thresholds_have_the_best_f1(void **state)
 	for (int k = 0; k < TARGETS; k++)
 		assert_true(fabs(threshold[k] - want[k]) < 1e-12);
 	sl_scores_begin(scores);
-	for (int i = 0; i < TARGETS; i++) /* the last one is NaN: no probability to begin at */
+	for (int i = 0; i < TARGETS; i++) /* the last is NaN: a column without any probability */
 		sl_scores_output(scores)[i] = i == TARGETS - 1 ? NAN : 1;
 	sl_scores_add(scores, number, 1);
 	assert_true(sl_scores_thresholds(scores, threshold));

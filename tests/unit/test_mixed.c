@@ -1,6 +1,6 @@
-/* The loss scale's states, and executors whose middle is stored in 16 bits: edges at the cut, memory, overflow, what is
- * part of a step and of a checkpoint. On the reference with 16-bit storage (tests/support/mixed.h); the device's
- * kernels are compared in test_ops and test_gpu. */
+/* The states of the loss scale, and executors whose middle is stored in 16 bits: the edges at the cut, memory,
+ * overflow, and what a step and a checkpoint include. They run on the reference backend with 16-bit storage
+ * (tests/support/mixed.h); test_ops and test_gpu compare the device's kernels. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -91,7 +91,7 @@ struct rig {
 	struct sl_exec *exec;
 };
 
-/* What the rigs below are opened with. */
+/* Options of the rigs below. */
 static struct sl_optimizer optimizer = {.momentum = 0.9};
 static const struct sl_conf_list *freeze;
 static bool no_head_grad;
@@ -151,7 +151,7 @@ static void fill(struct sl_tensor t, uint16_t stream, float size)
 		x[i] = size * (2 * sl_rng_unit(sl_rng_u32(&key, (uint64_t)i)) - 1);
 }
 
-/* Forward and backward of a step; `size` of the gradient that comes in. */
+/* Forward and backward pass of a step; `size` is the magnitude of the incoming gradient. */
 static void pass(struct rig *r, float size)
 {
 	assert_int_equal(sl_exec_begin(r->exec), SL_OK);
@@ -205,8 +205,9 @@ static double relative(const float *got, const float *want, int64_t count)
 	return sqrt(error / square);
 }
 
-/* Near enough to fp32 that nothing is misplaced. An output is off by some units in the last place; a gradient by more:
- * where a share of s of the activations falls on the other side of a kink of ReLU6, by about sqrt(s) of its norm. */
+/* Results are so near to fp32 that nothing can be misplaced. An output is off by some units in the
+ * last place. A gradient is off by more: if a share s of the activations falls on the other side of
+ * a kink of ReLU6, by about sqrt(s) of its norm. */
 static void sixteen_bits_are_near_fp32(void **state)
 {
 	static const struct {
@@ -244,7 +245,8 @@ static void sixteen_bits_are_near_fp32(void **state)
 	close_rig(&want);
 }
 
-/* Frozen weights have a copy in 16 bits as well, at a place of its own: outputs, and what learns, are as without. */
+/* Frozen weights have a 16-bit copy too, at a place of its own. Outputs and the parameters that
+ * learn are as without it. */
 static void frozen_weights_compute_in_sixteen_bits(void **state)
 {
 	static const struct sl_conf_list front = {1, {"features.[1-3].*"}};
@@ -304,7 +306,7 @@ static void small_gradients_live_by_the_scale(void **state)
 	open_rig(&got, SL_PRECISION_FP16, "");
 	count = want.plan->segment[SL_MIDDLE].trainable_count;
 	pass(&want, 1e-7f);
-	pass(&got, 1e-7f); /* half's least number is 6e-8 */
+	pass(&got, 1e-7f); /* the least positive number of fp16 is 6e-8 */
 	w = gradients_of(&want);
 	g = gradients_of(&got);
 	assert_true(relative(g, w, count) < 0.2);
@@ -334,13 +336,13 @@ static void an_overflow_leaves_the_step_out_and_halves_the_scale(void **state)
 	assert_int_equal(finish(&r), SL_OK);
 	assert_int_equal(sl_exec_loss_scale(r.exec).good, 1);
 	before = weights_of(&r);
-	pass(&r, 4); /* times 65536 */
+	pass(&r, 4); /* overflows fp16, times the scale of 65536 */
 	assert_int_equal(sl_exec_check(r.exec, rows, CHUNKS, &fail), SL_ERR_NONFINITE);
 	assert_non_null(strstr(fail.text, ", at a loss scale of 65536"));
 	after = weights_of(&r);
 	assert_memory_equal(before, after, bytes);
-	assert_true(sl_exec_loss_scale(r.exec).scale == SL_LOSS_SCALE_FIRST); /* until both sides have said so */
-	/* run again, the step finds the same */
+	assert_true(sl_exec_loss_scale(r.exec).scale == SL_LOSS_SCALE_FIRST); /* until both sides skip the step */
+	/* the abandoned step left no trace: the same pass gives the same gradients */
 	pass(&r, 1e-5f);
 	first = gradients_of(&r);
 	pass(&r, 1e-5f);
@@ -360,7 +362,8 @@ static void an_overflow_leaves_the_step_out_and_halves_the_scale(void **state)
 	close_rig(&r);
 }
 
-/* The pull on what a decaying insert is about to lose is no gradient of the loss. */
+/* The L1 gradient on columns that a decaying insert will drop does not come from the loss, so the
+ * loss scale does not apply. */
 static void the_pull_of_a_decaying_insert_is_not_scaled(void **state)
 {
 	static const char insert[] = "decaylinear:rate=0.5,every=10,times=2,l1=0.25";
@@ -386,7 +389,7 @@ static void the_pull_of_a_decaying_insert_is_not_scaled(void **state)
 	close_rig(&got);
 }
 
-/* A checkpoint holds the scale; going on from it is the run that was not stopped. */
+/* A checkpoint holds the loss scale: a run that resumes from it equals the run that was not interrupted. */
 static void a_checkpoint_holds_the_scale_with(struct sl_optimizer how)
 {
 	char dir[] = "/tmp/split-mixed-XXXXXX";
@@ -408,7 +411,7 @@ static void a_checkpoint_holds_the_scale_with(struct sl_optimizer how)
 	sl_exec_state_parts(&kept, &c);
 	assert_int_equal(sl_checkpoint_write(&c, 1, &fail), SL_OK);
 	open_rig(&b, SL_PRECISION_FP16, "");
-	assert_int_equal(sl_exec_follow(b.exec, 2), SL_OK); /* one step was left out */
+	assert_int_equal(sl_exec_follow(b.exec, 2), SL_OK); /* one of the two steps was skipped */
 	assert_int_equal(sl_exec_state_open(&read, sl_exec_segment(b.exec), NULL), SL_OK);
 	c = (struct sl_checkpoint){.dir = dir, .prefix = "session"};
 	sl_exec_state_parts(&read, &c);
@@ -423,7 +426,7 @@ static void a_checkpoint_holds_the_scale_with(struct sl_optimizer how)
 	x = weights_of(&a);
 	y = weights_of(&b);
 	assert_memory_equal(x, y, (size_t)sl_exec_segment(a.exec)->weight_count * sizeof(float));
-	read.scale[0] = 3; /* no power of two: nothing is given */
+	read.scale[0] = 3; /* not a power of two: nothing is restored */
 	assert_int_equal(sl_exec_state_give(&read, b.exec), SL_ERR_DATA);
 	sl_checkpoint_clear(dir, "session");
 	rmdir(dir);
@@ -435,7 +438,7 @@ static void a_checkpoint_holds_the_scale_with(struct sl_optimizer how)
 	close_rig(&b);
 }
 
-/* AdamW's rates depend on the steps that were applied, which those that overflowed are not. */
+/* AdamW's bias correction depends on the number of steps that were applied. Steps that overflowed do not count. */
 static void a_checkpoint_holds_the_scale(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
-/* MixUp: how shares are drawn, what a mixed batch holds, and that threads change nothing. The loss of mixed rows:
- * tests/suite, beside PyTorch's soft targets. */
+/* MixUp: how shares are drawn, what a mixed batch holds, and that the number of threads changes
+ * nothing. tests/suite compares the loss of mixed rows with PyTorch's soft targets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -50,11 +50,11 @@ static struct sl_loader *open_loader(int64_t batch, int threads, bool train, dou
 	return loader;
 }
 
-/* Mean 1/2 and variance 1 / (4·(2α + 1)), as Beta(α, α) has them; its 5 % of largest values are where they belong. */
+/* Beta(α, α) has mean 1/2 and variance 1 / (4·(2α + 1)). Its 95th percentile is tested, too. */
 static void shares_are_beta(void **state)
 {
 	static const double alpha[] = {0.05, 0.2, 1, 4};
-	/* of 4 million numbers of numpy each; the first is 1 in a double */
+	/* 95th percentiles of 4 million draws of numpy each; the first is 1 in a double */
 	static const double highest[] = {1, 0.99999238, 0.95, 0.774744};
 
 	(void)state;
@@ -75,7 +75,7 @@ static void shares_are_beta(void **state)
 		if (k > 0)
 			assert_in_range(above, DRAWS * 4 / 100, DRAWS * 6 / 100);
 	}
-	assert_true(sl_mixup_draw(1e-4, SEED, 0, 0) >= 0); /* and no NaN */
+	assert_true(sl_mixup_draw(1e-4, SEED, 0, 0) >= 0); /* not NaN */
 }
 
 static void epoch_and_sample_decide(void **state)
@@ -92,7 +92,7 @@ static float target(const struct sl_batch *b, int64_t r, int32_t label)
 	return (sl_batch_labels(b)[r] == label ? b->share[r] : 0) + (b->other[r] == label ? 1 - b->share[r] : 0);
 }
 
-/* Row r is what mixup says of samples r and n − 1 − r. */
+/* Row r is the mixture of samples r and n − 1 − r. */
 static void assert_mixed(const struct sl_batch *b)
 {
 	for (int64_t r = 0; r < b->rows; r++) {

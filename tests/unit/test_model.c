@@ -1,4 +1,4 @@
-/* Shapes, parameters and names of the zoo, shape inference, and initialisation. */
+/* Built-in networks: shapes, parameters and names, shape inference, and initial values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static void assert_shape(const struct sl_shape *s, int ndim, const int64_t *dim)
 		assert_int_equal(s->dim[i], dim[i]);
 }
 
-/* torchvision counts 3,504,872 trainable parameters; its batchnorms have 17,056 channels together. */
+/* torchvision counts 3,504,872 trainable parameters. Its batch norms have 17,056 channels in all. */
 static void mobilenet_v2_is_torchvisions(void **state)
 {
 	struct sl_model *m = open_model(&imagenet);
@@ -108,7 +108,7 @@ static void mobilenet_v2_names_and_shapes(void **state)
 	assert_shape(&(struct sl_shape[]){shape_of(m, "features.18.2")}[0], 4, (int64_t[]){1, 7, 7, 1280});
 	assert_shape(&(struct sl_shape[]){shape_of(m, "classifier.flatten")}[0], 2, (int64_t[]){1, 1280});
 	assert_shape(&(struct sl_shape[]){shape_of(m, "classifier.loss")}[0], 1, (int64_t[]){1});
-	/* The sum adds what went into the block to what comes out of it. */
+	/* The sum adds the input of the block to its output. */
 	const struct sl_op add = find_op(m, "features.3.add");
 	assert_int_equal(add.in[0], find_op(m, "features.2.conv.3").out);
 	assert_int_equal(add.in[1], find_op(m, "features.3.conv.3").out);
@@ -126,7 +126,7 @@ static int64_t node_macs(const struct sl_model *m, int i, int64_t rows)
 	return sl_op_macs(&op, rows);
 }
 
-/* Published: 7.45e8, 1.93e10, 8.19e7 and 2.01e10 at batch 64 and 224²; the head ends after features.0.1. */
+/* Published MACs: 7.45e8, 1.93e10, 8.19e7 and 2.01e10 at batch 64 and 224²; the head ends after features.0.1. */
 static void macs_are_those_of_the_seed(void **state)
 {
 	struct sl_model *m = open_model(&imagenet);
@@ -164,7 +164,7 @@ static void cifar_stem_has_a_total_stride_of_8(void **state)
 	sl_model_close(m);
 }
 
-/* Channels that torchvision gives: _make_divisible(c × width, 8), the last one never below 1280. */
+/* torchvision's numbers of channels: _make_divisible(c × width, 8), of which the last is never below 1280. */
 static void width_rounds_as_torchvision(void **state)
 {
 	static const struct {
@@ -277,7 +277,7 @@ static void torchvisions_networks(void **state)
 	}
 }
 
-/* pytorch-cifar's count of parameters; the pool of both takes the upper-left 4×4 positions alone. */
+/* The parameter count of pytorch-cifar. The pool of both variants takes only the upper-left 4×4 positions. */
 static void mobilenets_of_other_forms(void **state)
 {
 	struct sl_model_spec spec = {.name = "mobilenet_v2_relu", .width = 1, .classes = 10, .image = 32};
@@ -305,11 +305,11 @@ static void mobilenets_of_other_forms(void **state)
 	assert_shape(&(struct sl_shape[]){shape_of(m, "classifier.pool")}[0], 4, (int64_t[]){1, 1, 1, 1280});
 	assert_non_null(find_param(m, "features.18.0.weight"));
 	sl_model_close(m);
-	spec.image = 96; /* 3×3 */
+	spec.image = 96; /* features of 3×3 are too few for the pool */
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
 }
 
-/* As torchvision's zero_init_residual: the last batch norm of each block, and no other. */
+/* torchvision's zero_init_residual: the last batch norm of each block starts as zero, and no other. */
 static void blocks_that_begin_as_nothing(void **state)
 {
 	static const struct {
@@ -362,7 +362,7 @@ static void names_and_forms_of_resnet(void **state)
 	sl_model_close(m);
 }
 
-/* A linear layer behind a flattened image: files have the channels first, with dropout in between too. */
+/* A linear layer after a flattened image: files have the channels first, even with a dropout in between. */
 static void flattened_images_in_files(void **state)
 {
 	struct sl_model_spec spec = {.name = "alexnet1", .width = 1, .classes = 10, .image = 32, .dropout = 0.5};
@@ -400,7 +400,7 @@ static void resnet9_refuses_other_images(void **state)
 	sl_model_close(open_model(&spec));
 }
 
-/* Height and width halve apart. */
+/* Height and width are halved independently. */
 static void images_need_not_be_square(void **state)
 {
 	struct sl_model *m = open_model(&(struct sl_model_spec){
@@ -618,7 +618,7 @@ static void initialisation_is_torchvisions_and_seeded(void **state)
 
 		sl_param_init(p, 7, x);
 		moments(x, n, &mean, &std);
-		if (f->shape.ndim == 4) /* fan_out as torch has it: O·KH·KW, not divided by the groups */
+		if (f->shape.ndim == 4) /* PyTorch's fan_out: O·KH·KW, not divided by the groups */
 			want = sqrt(2.0 / (double)(f->shape.dim[0] * f->shape.dim[2] * f->shape.dim[3]));
 		else if (f->shape.ndim == 2)
 			want = 0.01;

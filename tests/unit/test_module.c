@@ -1,4 +1,5 @@
-/* A module that is missing, is none of ours, or finds no driver: one sentence, the right code, and nothing touched. */
+/* A module that is missing, that is not ours, or that finds no driver: one sentence, the right
+ * error code, and no output is changed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,13 +44,13 @@ static void test_other_library(void **state)
 	assert_null(be.ops);
 }
 
-/* NULL where `make cuda` has built none. */
+/* The path of the CUDA module; NULL if `make cuda` has not built one. */
 static const char *built_module(char path[4096])
 {
 	const char *build = getenv("BUILD");
 
 	snprintf(path, 4096, "%s/libsplit_cuda.so", build ? build : "build/release");
-	if (path[0] != '/' && access(path, R_OK) == 0) { /* a name without a slash would be searched for */
+	if (path[0] != '/' && access(path, R_OK) == 0) { /* absolute: a name without a slash would be searched for */
 		char folder[2048];
 
 		if (getcwd(folder, sizeof(folder)) && strlen(folder) + strlen(path) + 2 < 4096) {
@@ -61,8 +62,8 @@ static const char *built_module(char path[4096])
 	return access(path, R_OK) == 0 ? path : NULL;
 }
 
-/* With a driver the device opens and closes; without one every entry says so. Either way nothing crashes, and a device
- * that does not exist is refused. */
+/* With a driver the device opens and closes; without one every entry point reports that. Nothing
+ * crashes either way, and a device that does not exist is refused. */
 static void test_built(void **state)
 {
 	const struct sl_module *module = NULL;

@@ -1,5 +1,6 @@
-/* NaN and Inf in training, wherever they are born: a distributed run that skips those steps is its local twin, byte for
- * byte, with codecs that keep state; one that stops there has the weights from before. And the checks themselves. */
+/* NaN and Inf in training, wherever they arise. A distributed run that skips those steps equals its
+ * local twin byte for byte, with stateful codecs too. A run that stops there has the weights from
+ * before. Also tests the checks themselves. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,22 +20,22 @@
 
 enum { BATCH = 12, CHUNKS = 3, IMAGE = 32, ROW = IMAGE * IMAGE * 3, STEPS = 8, PART = 1 << 16 };
 
-/* What is wrong with a step's batch, and in which chunk. */
+/* The fault in a step's batch; break_batch() chooses the chunk. */
 enum fault { FINE, NAN_IN, INF_IN, HUGE_IN };
 
 struct run_case {
 	const char *cut; /* head_end */
 	const char *codec[SL_DIR_COUNT];
 	enum fault fault[STEPS];
-	const char *found; /* in the first sentence */
-	float huge;        /* what HUGE_IN multiplies by */
+	const char *found; /* expected in the first error message */
+	float huge;        /* the factor of HUGE_IN */
 };
 
 struct outcome {
 	struct sl_step_result result[STEPS];
 	struct sl_weights weights;
 	char why[STEPS][SL_FAIL_TEXT];
-	int steps; /* that are done */
+	int steps; /* steps that were completed */
 };
 
 static struct sl_backend cpu;
@@ -45,7 +46,7 @@ static float images[STEPS][BATCH * ROW];
 static int32_t labels[BATCH];
 static const struct run_case *now;
 
-/* One batch is of one chunk: what an abandoned step left for the others must not count. */
+/* Step 5 has a batch of one chunk only: what an abandoned step left in the other chunks must not count. */
 static int64_t rows_of(int step)
 {
 	return step == 5 ? BATCH / CHUNKS : BATCH;
@@ -53,14 +54,14 @@ static int64_t rows_of(int step)
 
 static void break_batch(float *x, enum fault fault)
 {
-	float *chunk = x + BATCH / CHUNKS * ROW; /* the second one */
+	float *chunk = x + BATCH / CHUNKS * ROW; /* the second chunk */
 
 	for (int i = 0; i < BATCH / CHUNKS * ROW && fault == HUGE_IN; i++)
 		chunk[i] *= now->huge;
 	if (fault == NAN_IN)
 		chunk[77] = NAN;
 	if (fault == INF_IN)
-		chunk[BATCH / CHUNKS * ROW + 5] = -INFINITY; /* the third */
+		chunk[BATCH / CHUNKS * ROW + 5] = -INFINITY; /* the third chunk */
 }
 
 static void open_case(const struct run_case *c)
@@ -254,7 +255,7 @@ static void run_remote(struct outcome *o, bool stop, bool upload)
 	sl_loop_close(d.loop);
 }
 
-/* ---- what must be equal */
+/* ---- comparison */
 
 static void assert_same_weights(const struct sl_weights *a, const struct sl_weights *b)
 {
@@ -302,8 +303,8 @@ static const struct run_case cases[] = {
 	{"features.0.2", PLAIN, {FINE, FINE, NAN_IN, FINE, INF_IN, FINE, NAN_IN, FINE}, "head_act of chunk 1", 0},
 	{"features.0.2", STATEFUL, {FINE, FINE, NAN_IN, FINE, INF_IN, FINE, NAN_IN, FINE}, "head_act of chunk 1", 0},
 	{"features.0.2", PLAIN, {NAN_IN, NAN_IN, NAN_IN, FINE, FINE, FINE, FINE, NAN_IN}, "head_act of chunk 1", 0},
-	/* finite where it crosses, too large for the server: for what it sends, or for what only its commit would have
-	   kept */
+	/* Finite where it crosses, but too large for the server: in what it sends, or only in what
+	 * its commit would have stored. */
 	{"features.0.0", PLAIN, {FINE, FINE, HUGE_IN, FINE, HUGE_IN, FINE, FINE, FINE}, "head_grad of chunk 1", 1e25f},
 	{"features.0.0",
 	 STATEFUL,
@@ -360,11 +361,11 @@ static void every_place_is_looked_at(void **state)
 	(void)state;
 	assert_int_equal(sl_cpu_backend_open(&cpu, NULL, &fail), SL_OK);
 	for (int i = 0; i < N; i++)
-		x[i] = i % 2 ? 3.4028235e38f : -1e-42f; /* the largest, and a denormal: both are numbers */
+		x[i] = i % 2 ? 3.4028235e38f : -1e-42f; /* FLT_MAX and a denormal are finite */
 	assert_int_equal(sl_finite(&cpu, x, N, &finite), SL_OK);
 	assert_true(finite && sl_finite_host(x, N));
 	assert_int_equal(sl_finite_find(x, N), N);
-	for (int64_t at = 0; at < N; at += at < 40 || at > N - 1040 ? 1 : 997) { /* to the last one */
+	for (int64_t at = 0; at < N; at += at < 40 || at > N - 1040 ? 1 : 997) { /* up to the last element */
 		float was = x[at];
 
 		x[at] = bad[at % 3];
@@ -377,10 +378,10 @@ static void every_place_is_looked_at(void **state)
 	free(x);
 }
 
-/* A backend that lacks the check has it done on the host. */
+/* For a backend that lacks the check, the host does it. */
 static void a_backend_may_lack_it(void **state)
 {
-	static const int places[] = {0, 4095, 4096, 5000, 8191, 8192, 8999}; /* it looks at 4096 at once */
+	static const int places[] = {0, 4095, 4096, 5000, 8191, 8192, 8999}; /* around the host's blocks of 4096 */
 	struct sl_backend_ops ops;
 	struct sl_backend plain;
 	float x[9000] = {0};

@@ -1,4 +1,4 @@
-/* What systemd hears, and how often it wants to. */
+/* Messages to systemd, and the interval of its watchdog. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void hear(const char *path)
 	assert_int_equal(n, 7);
 	assert_memory_equal(text, "READY=1", 7);
 	close(fd);
-	sl_notify("WATCHDOG=1"); /* nobody listens: no matter */
+	sl_notify("WATCHDOG=1"); /* without a listener it does nothing */
 }
 
 static void a_state_is_one_datagram(void **state)

@@ -1,5 +1,5 @@
-/* Networks of ONNX files: the graph and the units that tests/golden/onnx_small.onnx makes, and every refusal, by
- * changes to that file and to onnx_wide.onnx. What they compute is test_golden's. */
+/* Networks from ONNX files: the graph and the units of tests/golden/onnx_small.onnx, and every refusal, provoked by
+ * changes to that file and to onnx_wide.onnx. test_golden compares what they compute. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,7 +99,7 @@ static void several(Onnx__Model *m)
 {
 	onnx_attr(onnx_node(m, conv1), "group")->i = 3;
 	onnx_attr(onnx_node(m, stem), "group")->i = 3;
-	evaluation(m); /* behind a value that is unread: nothing is said of it */
+	evaluation(m); /* reads the output of a refused node: not reported */
 	onnx_set(&onnx_node(m, "/classifier/classifier.1/Relu")->op_type, "GridSample");
 	onnx_set(&onnx_node(m, "/classifier/classifier.3/Relu")->op_type, "Unheard");
 }
@@ -515,7 +515,7 @@ static void names_and_units(void **state)
 	for (int i = 0; i < model->graph.n_node; i++)
 		assert_string_equal(model->graph.node[i].name, nodes[i]);
 	bn = &model->graph.node[5].u.bn;
-	assert_true(bn->eps == 1e-3f && bn->momentum == 0.2f); /* exactly, though the file says 0.8 */
+	assert_true(bn->eps == 1e-3f && bn->momentum == 0.2f); /* exactly 0.2f; the file has 1 - momentum, 0.8f */
 	assert_true(model->graph.node[1].u.bn.momentum == 0.1f);
 	for (int i = 1; i < model->n_unit; i++) {
 		char text[16];
@@ -527,8 +527,8 @@ static void names_and_units(void **state)
 	onnx__model__free_unpacked(m, NULL);
 }
 
-/* Dropout keeps its ratio; in opset 13 a batch norm in training has five outputs and no attribute that says so; an
- * older exporter lists initializers among the inputs; what no output needs may be anything. */
+/* Dropout keeps its ratio. In opset 13 a batch norm in training mode has five outputs, and no attribute tells. Older
+ * exporters list initializers among the inputs. Nodes that no output needs may be anything. */
 static void other_forms(void **state)
 {
 	static const float ratio = 0.25f;
@@ -572,7 +572,7 @@ static void other_forms(void **state)
 	onnx__model__free_unpacked(m, NULL);
 }
 
-/* The batch of a reshape, as a trace without dynamic_axes writes it, and what other forms there are. */
+/* The fixed batch of a reshape, as a trace without dynamic_axes writes it, and its other forms. */
 static void reshapes(void **state)
 {
 	static const int64_t forms[][2] = {{2, -1}, {0, -1}, {0, 48}, {-1, 48}, {2, 48}},
@@ -615,7 +615,7 @@ static void sizes(void **state)
 	assert_string_equal(fail.key, "model.image");
 	assert_int_equal(onnx_build(m, &(struct sl_model_spec){.classes = 5}, &model, &fail), SL_ERR_CONFIG);
 	assert_string_equal(fail.key, "model.classes");
-	/* dynamic_axes: the config says how large images are */
+	/* with dynamic_axes the config sets the size of images */
 	for (int i = 2; i < 4; i++) {
 		shape->dim[i]->has_dim_value = false;
 		shape->dim[i]->dim_param = strdup("side");
@@ -628,7 +628,7 @@ static void sizes(void **state)
 	onnx__model__free_unpacked(m, NULL);
 }
 
-/* Every file that is cut off is refused, and so is one whose bytes are others' (safetensors, zeros, nothing). */
+/* Every truncated file is refused, and so is a file of another format (safetensors, zeros, nothing). */
 static void truncated(void **state)
 {
 	uint8_t *data;
@@ -639,7 +639,7 @@ static void truncated(void **state)
 	(void)state;
 	assert_int_equal(sl_file_read(small, 1 << 20, &data, &len, &fail), SL_OK);
 	for (size_t i = 0; i < len; i += i < 64 ? 1 : 97) {
-		uint8_t *cut = malloc(i + 1); /* so that a sanitizer sees what is read behind its end */
+		uint8_t *cut = malloc(i + 1); /* of the exact size, so that a sanitizer finds reads beyond the end */
 
 		memcpy(cut, data, i);
 		if (sl_onnx_parse(&onnx, "x", (struct sl_bytes){cut, i}, &fail) == SL_OK)

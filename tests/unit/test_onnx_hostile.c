@@ -1,5 +1,5 @@
-/* ONNX files that somebody made to do harm, or by mistake: each is refused in one line with the right status, within
- * seconds, and in memory that grows with the file alone. A process of its own reads each of them. */
+/* ONNX files that are malicious or broken: each is refused in one line with the right status, within seconds, and in
+ * memory that is bounded by the size of the file. A child process reads each of them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static const char small[] = "tests/golden/onnx_small.onnx", wide[] = "tests/gold
 static const char conv[] = "/block/conv1/Conv", weight[] = "block.conv1.weight";
 enum { SECONDS = 20, MEBIBYTE = 1 << 20 };
 
-/* ---- changes to a file that torch wrote: at the node or tensor `at` */
+/* ---- changes to the node or tensor `at` of a file that torch wrote */
 
 struct hostile;
 typedef void change(Onnx__Model *m, const struct hostile *h);
@@ -30,7 +30,7 @@ typedef void change(Onnx__Model *m, const struct hostile *h);
 struct hostile {
 	const char *what, *file;
 	change *change;
-	const char *at, *word; /* a node or tensor; an attribute or name */
+	const char *at, *word; /* a node or tensor; an attribute or a name */
 	int64_t number;
 	enum sl_err err;
 	const char *says;
@@ -86,7 +86,7 @@ static void type(Onnx__Model *m, const struct hostile *h)
 	onnx_tensor(m, h->at)->data_type = (int32_t)h->number;
 }
 
-/* The whole number, or the float, of a constant. */
+/* Sets a constant of int64 or float32; INT64_MIN stands for NaN. */
 static void constant(Onnx__Model *m, const struct hostile *h)
 {
 	Onnx__Tensor *t = onnx_attr(onnx_node(m, h->at), "value")->t;
@@ -389,7 +389,7 @@ static size_t put_varint(uint8_t *to, uint64_t v)
 	return n;
 }
 
-/* A message around what is there: field `number` with its length. */
+/* Wraps the bytes in a message, as its field `number`, with a length prefix. */
 static void wrap(struct bytes *b, unsigned number)
 {
 	uint8_t head[16];
@@ -402,7 +402,7 @@ static void wrap(struct bytes *b, unsigned number)
 	b->len += n;
 }
 
-/* Graphs inside attributes of nodes of graphs. */
+/* Graphs inside attributes of nodes of graphs, 3000 deep. */
 static struct bytes nested(void)
 {
 	struct bytes b = {calloc(1, 1), 0};
@@ -462,7 +462,7 @@ static const struct {
 	{"a group that nothing closes", open_group, DATA},
 };
 
-/* ---- one process for each */
+/* ---- a child process for each file */
 
 struct verdict {
 	enum sl_err err;
@@ -486,7 +486,8 @@ static void read_here(struct bytes b, int to)
 	_exit(write(to, &v, sizeof v) == sizeof v ? 0 : 1);
 }
 
-/* What the reader says of it. What it takes is little more than the file, whose parts have some bytes each. */
+/* Returns the reader's verdict. Its memory is bounded by 24 times the file, whose smallest parts
+ * are some bytes each, and 16 MiB. */
 static struct verdict read_elsewhere(struct bytes b, const char *what)
 {
 	struct verdict v = {0};

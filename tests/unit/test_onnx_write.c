@@ -1,5 +1,5 @@
-/* Networks written as ONNX files and read again: the same parameters under the same names, their weights to the bit,
- * the same units. What the files compute is onnx.sh's and tests/golden/onnx_modules.py's. */
+/* Networks that are written as ONNX files and read again have the same parameters under the same names,
+ * bit-identical weights and the same units. onnx.sh and tests/golden/onnx_modules.py compare what the files compute. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,8 @@ static struct sl_model *open_model(struct sl_model_spec spec)
 	return m;
 }
 
-/* Weights of all parameters, in one piece behind the list: those of a file, or where that is NULL of a seed. */
+/* Weights of all parameters, in one block with the list of pointers before them. They come from
+ * `file`, or from a seed if it is NULL. */
 static float **weights_of(const struct sl_model *m, const char *file)
 {
 	size_t floats = 0;
@@ -110,7 +111,7 @@ static void built_in_networks(void **state)
 	}
 }
 
-/* What a table's network writes has rows as its input. */
+/* A network that reads tokens cannot be written. */
 static void what_cannot_be_written(void **state)
 {
 	struct sl_model *m = open_model(

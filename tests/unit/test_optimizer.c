@@ -1,4 +1,4 @@
-/* Optimizers: bounds, the text that a plan's hash covers, and what a step hands to a backend. */
+/* Optimizers: bounds, the text that enters a plan's hash, and the arguments of a step for a backend. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

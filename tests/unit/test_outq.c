@@ -1,5 +1,5 @@
-/* Runs of parts over both transports: order, credit, high-water mark, and peers that vanish. The receiving end decodes
- * every frame, so each part's hash is checked on the way. */
+/* Runs of parts over both transports: order, credit, high-water mark, and peers that vanish. The
+ * receiver decodes every frame, which verifies the hash of each part. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "tests/support/outq_rig.h"
 #include "tests/support/transport_inproc.h"
 
-/* ---- cases for both transports */
+/* ---- tests that run over both transports */
 
 static void runs_arrive_whole_by_priority(const char *endpoint)
 {
@@ -23,7 +23,7 @@ static void runs_arrive_whole_by_priority(const char *endpoint)
 	struct sl_outq_stats stats;
 	int first[4];
 
-	/* posted before the handshake: nothing leaves, so order is decided at once for all */
+	/* Posted before the handshake: nothing is sent yet, so the queue orders all four runs at once. */
 	for (int i = 0; i < 4; i++) {
 		run[i] = run_of(rig, fill(data[i], i), (uint32_t)i, (int[]){2, 1, 2, 0}[i]);
 		sl_outq_post(rig->queue, &run[i]);
@@ -54,7 +54,8 @@ static void runs_arrive_whole_by_priority(const char *endpoint)
 	rig_close(rig);
 }
 
-/* The first part lies apart from the others, be it short, whole or all there is. */
+/* A run may have its front in another place than the rest: less than a part, exactly one part, all
+ * of it, or one byte. */
 static void a_run_may_lie_in_two_places(const char *endpoint)
 {
 	struct rig *rig = rig_open(endpoint, 4);
@@ -93,7 +94,8 @@ static void read_source(const struct sl_run *run, size_t at, size_t len, void *t
 	reads++;
 }
 
-/* Each part once, into memory that lives until the transport has sent it; also where a link ends in between. */
+/* The queue reads each part once, into memory that lives until the transport has sent it. This
+ * holds if a link ends meanwhile, too. */
 static void a_run_may_be_read_part_by_part(const char *endpoint)
 {
 	struct rig *rig = rig_open(endpoint, 4);
@@ -130,7 +132,7 @@ static void a_later_run_of_higher_priority_overtakes(const char *endpoint)
 	sl_outq_limits(rig->queue, PART, 10 * PART);
 	sl_outq_post(rig->queue, &low);
 	rig->stop_at_bytes = 10 * PART;
-	sl_loop_run(rig->loop); /* the window is spent on the first run */
+	sl_loop_run(rig->loop); /* the first run has used up the window */
 	sl_outq_post(rig->queue, &high);
 	rig->stop_at_bytes = 0;
 	rig->stop_at_sents = 2;
@@ -156,7 +158,7 @@ static void nothing_leaves_beyond_the_credit(const char *endpoint)
 	sl_loop_run(rig->loop);
 	rig->stop_at_bytes = 0;
 	run_for(rig, 30);
-	assert_int_equal(rig->bytes, 5 * PART); /* half a part's credit sends nothing */
+	assert_int_equal(rig->bytes, 5 * PART); /* credit for half a part sends nothing */
 	sl_outq_credit(rig->queue, PART / 2);
 	rig->stop_at_bytes = 6 * PART;
 	sl_loop_run(rig->loop);
@@ -164,7 +166,7 @@ static void nothing_leaves_beyond_the_credit(const char *endpoint)
 	run_for(rig, 30);
 	assert_int_equal(rig->bytes, 6 * PART);
 	assert_int_equal(rig->sents, 0);
-	sl_outq_credit(rig->queue, UINT64_MAX); /* and no overflow */
+	sl_outq_credit(rig->queue, UINT64_MAX); /* credit must not overflow */
 	sl_outq_credit(rig->queue, UINT64_MAX);
 	rig->stop_at_sents = 1;
 	sl_loop_run(rig->loop);
@@ -181,19 +183,19 @@ static void control_frames_go_first_and_need_no_credit(const char *endpoint)
 	int beats = 0;
 	enum sl_err err;
 
-	/* until the connection stands (a turn of the loop at least), all of this waits, and is bounded */
+	/* All of this waits in a bounded queue until the connection is up, at least one iteration of the loop. */
 	sl_outq_limits(rig->queue, PART, PLENTY);
 	sl_outq_post(rig->queue, &run);
 	for (err = SL_OK; beats < 10 && !err; beats++)
 		err = sl_outq_control(rig->queue, &beat);
-	hello.u.hello.epoch = 1; /* unlike the frame's: cannot be encoded, and leaves no trace */
+	hello.u.hello.epoch = 1; /* differs from the frame's epoch: it cannot be encoded, and leaves no trace */
 	assert_int_equal(sl_outq_control(rig->queue, &hello), SL_ERR_DATA);
 	rig->stop_at_sents = 1;
 	sl_loop_run(rig->loop);
 	while (rig->bytes < RUN || rig->logs < 111)
 		run_for(rig, 5);
 	assert_int_equal(rig->logs, 111);
-	if (rig->log[0] != 0) /* (inproc has its connection at once: parts are ahead there) */
+	if (rig->log[0] != 0) /* (inproc is connected at once: there parts are first) */
 		for (int i = 0; i < 10; i++)
 			assert_int_equal(rig->log[i], -1 - SL_FRAME_HEARTBEAT);
 	rig_close(rig);
@@ -217,7 +219,7 @@ static void abort_forgets_what_waits(const char *endpoint)
 	sl_outq_post(rig->queue, &run[0]);
 	sl_outq_post(rig->queue, &run[1]);
 	sl_loop_run(rig->loop);
-	memset(&run[1], 0x5a, sizeof run[1]); /* nobody looks at it any more */
+	memset(&run[1], 0x5a, sizeof run[1]); /* the queue must not read it any more */
 	for (int i = 0; i < 1000 && !sl_outq_idle(rig->queue); i++)
 		run_for(rig, 2);
 	assert_true(sl_outq_idle(rig->queue));
@@ -243,7 +245,7 @@ static void a_peer_that_vanishes_mid_run_leaves_nothing_behind(const char *endpo
 	for (int i = 0; i < 1000 && !sl_outq_idle(rig->queue); i++)
 		run_for(rig, 2);
 	assert_true(sl_outq_idle(rig->queue));
-	free(data); /* the address sanitizer sees whoever still reads it */
+	free(data); /* the address sanitizer finds any later read */
 	run_for(rig, 20);
 	rig_close(rig);
 }
@@ -310,7 +312,7 @@ BOTH(a_peer_that_vanishes_mid_run_leaves_nothing_behind)
 BOTH(the_queue_may_close_inside_sent)
 BOTH(the_queue_may_close_before_its_parts_are_back)
 
-/* ---- one transport is enough */
+/* ---- tests that need one transport only */
 
 static void control_frames_are_bounded(void **state)
 {
@@ -325,11 +327,11 @@ static void control_frames_are_bounded(void **state)
 		err = sl_outq_control(rig->queue, &beat);
 	}
 	assert_int_equal(err, SL_ERR_LIMIT);
-	n--; /* one more than the transport's mark is with the queue, in order */
+	n--; /* the queue holds one frame beyond the transport's high-water mark, in order */
 	assert_true(n > 1 && n < 100);
 	rig->stop_at_logs = n;
 	sl_loop_run(rig->loop);
-	assert_int_equal(rig->beats_ms, n * (n - 1) / 2); /* each of them, once */
+	assert_int_equal(rig->beats_ms, n * (n - 1) / 2); /* each frame arrived once */
 	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK);
 	rig_close(rig);
 }
@@ -342,7 +344,7 @@ static void a_part_aborted_while_busy_is_hashed_anew(void **state)
 	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
 
 	(void)state;
-	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK); /* the transport is full now */
+	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK); /* now the transport is full */
 	sl_outq_limits(rig->queue, PART, PLENTY);
 	sl_outq_post(rig->queue, &run);
 	sl_outq_abort(rig->queue);
@@ -398,7 +400,7 @@ static void corrupt_parts_are_noticed(void **state)
 	rig_close(rig);
 }
 
-/* Memory takes a run at once: what counts is when the peer says that it has it. */
+/* A transport takes a whole run into its memory at once. So the rate is measured when the peer confirms, by credit. */
 static void a_rate_is_what_the_peer_confirms(void **state)
 {
 	enum { LATE_MS = 60 };

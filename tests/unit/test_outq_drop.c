@@ -1,7 +1,8 @@
-/* Runs that are dropped, with a step that was abandoned, and credit without an end. */
+/* Runs that are dropped with an abandoned step, and credit that does not wrap around. */
 #include "tests/support/outq_rig.h"
 
-/* Parts that have left come back first; weights stay, and leave when there is credit. */
+/* A dropped run ends once its parts come back from the transport. Weights are not dropped: they
+ * leave when there is credit. */
 static void what_is_dropped_ends_once(void **state)
 {
 	struct rig *rig = rig_open(schemes[1], 64);
@@ -26,7 +27,7 @@ static void what_is_dropped_ends_once(void **state)
 	header_bytes = weights.header_bytes;
 	assert_int_equal(run.header_bytes + header_bytes, sl_outq_stats(rig->queue).header_bytes);
 	rig->stop_at_sents = 3;
-	sl_outq_post(rig->queue, &weights); /* the same once more */
+	sl_outq_post(rig->queue, &weights); /* the same run again: its header bytes start anew */
 	sl_loop_run(rig->loop);
 	assert_int_equal(weights.header_bytes, header_bytes);
 	rig_close(rig);
@@ -40,7 +41,7 @@ static void a_part_dropped_while_busy_is_hashed_anew(void **state)
 	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
 
 	(void)state;
-	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK); /* the transport is full now */
+	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK); /* now the transport is full */
 	sl_outq_limits(rig->queue, PART, PLENTY);
 	sl_outq_post(rig->queue, &run);
 	sl_outq_drop(rig->queue);

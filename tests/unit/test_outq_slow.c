@@ -1,4 +1,4 @@
-/* The queue before a transport that takes everything and sends nothing until it is told to. */
+/* The queue over a transport that accepts everything and sends nothing until it is told to. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ static void hoard_release(struct hoard *h, struct sl_loop *loop, int parts)
 	for (int i = 0; i < parts; i++, h->released++)
 		h->held[h->released].release(h->held[h->released].release_arg);
 	assert_int_equal(sl_timer_open(&timer, loop, stop_loop, loop, NULL), SL_OK);
-	sl_timer_start(timer, 50, 0); /* long enough for what came back, and for the link to look slow */
+	sl_timer_start(timer, 50, 0); /* long enough to process what came back, and for the link to look slow */
 	sl_loop_run(loop);
 	sl_timer_close(timer);
 }
@@ -77,11 +77,11 @@ static void a_slow_transport_is_kept_short(void **state)
 	urgent.priority = 1;
 	urgent.part.chunk = 1;
 	sl_outq_post(queue, &late);
-	assert_int_equal(hoard.taken, 4); /* not the window's worth */
+	assert_int_equal(hoard.taken, 4); /* fewer than the window allows */
 	hoard_release(&hoard, loop, 0);
 	sl_outq_post(queue, &urgent);
 	assert_int_equal(hoard.taken, 4);
-	hoard_release(&hoard, loop, 1); /* it took 50 ms for it: three more are ahead enough */
+	hoard_release(&hoard, loop, 1); /* one part took 50 ms: the three that are ahead suffice */
 	assert_int_equal(hoard.taken, 4);
 	hoard_release(&hoard, loop, 3);
 	assert_int_equal(hoard.taken, 5);

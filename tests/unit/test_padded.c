@@ -1,7 +1,7 @@
-/* Rows that are padded to one length beside the same rows packed: logits, loss and every gradient agree on both sides
- * of the usual four cuts of an encoder, with dropout behind its products. So padding is in no softmax, no loss and no
- * sum. What padding holds makes no difference; that it would, if attention saw it, is tried by padding that is no
- * padding. */
+/* Rows that are padded to one length, compared with the same rows packed. Logits, loss and every
+ * gradient agree on both sides of the usual four cuts of an encoder, with dropout after its
+ * products. So padding enters no softmax, loss or sum, and its content makes no difference. As a
+ * control, padding that counts as tokens does make one. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static const char config[] =
 	"\"attention_probs_dropout_prob\": 0.0, \"initializer_range\": 0.2, \"pad_token_id\": 1}";
 static char dir[] = "/tmp/split-padded-XXXXXX", path[64];
 
-/* How rows are filled up. NOT: the padding counts as tokens of the row. */
+/* How rows are filled up. OTHER: with other tokens as padding. NOT: the padding counts as tokens of the row. */
 enum fill { PACKED, PADDED, OTHER, NOT };
 
 struct batch {
@@ -114,7 +114,7 @@ static void result_close(struct result *r)
 		free(r->grad[s]);
 }
 
-/* How far apart, of the largest value. */
+/* The largest difference, relative to the largest value of b. */
 static double apart(const float *a, const float *b, int64_t n)
 {
 	double most = 0, worst = 0;

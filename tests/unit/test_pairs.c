@@ -1,6 +1,6 @@
-/* Pairs along features and tokens (insert.h: decaylinear with rate2, linear with tokens): the schedule, the graphs that
- * they make, that they begin as the identity, and what is refused. What they compute later is compared with PyTorch's
- * by test_golden. */
+/* Pairs of inserts along features and tokens (insert.h: decaylinear with rate2, linear with
+ * tokens): their schedule, their graphs, that they start as the identity, and what is refused.
+ * test_golden compares what they compute later with PyTorch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static const char config[] =
 	"\"attention_probs_dropout_prob\": 0.2, \"initializer_range\": 0.2, \"pad_token_id\": 1}";
 static char dir[] = "/tmp/split-pairs-XXXXXX", path[64];
 
-/* The most tokens of the network are more than those of a row. */
+/* The network allows more tokens (16) than a row has. */
 static void ask(struct asked *a, const char *head, const char *tail)
 {
 	struct sl_agreed *agreed = &a->agreement.agreed;
@@ -61,7 +61,7 @@ static struct sl_plan *plan_of(struct asked *a)
 
 /* ---- the schedule */
 
-/* Of rows of 128 tokens. The seed gives the rates as 0.95^9 = 0.630, 0.96^9 = 0.693 and 0.96^8 = 0.721. */
+/* Rows of 128 tokens. Published rates are 0.95^9 = 0.630, 0.96^9 = 0.693 and 0.96^8 = 0.721. */
 static void the_seeds_rows(void **state)
 {
 	static const int at95[] = {128, 121, 114, 108, 102, 96, 91, 86, 81, 76};
@@ -79,7 +79,7 @@ static void the_seeds_rows(void **state)
 	sl_decay_tokens(&d, tokens);
 	assert_memory_equal(tokens, at96, sizeof at96);
 	assert_true(sl_decay_same(&d, 0, 299) && !sl_decay_same(&d, 299, 300));
-	d.rate = 1; /* only tokens go */
+	d.rate = 1; /* only tokens are dropped */
 	assert_true(!sl_decay_same(&d, 299, 300) && sl_decay_same(&d, 2700, UINT64_MAX));
 	d.tokens = 0;
 	assert_true(sl_decay_same(&d, 299, 300));
@@ -102,7 +102,7 @@ static void put(void *arg, const char *text, size_t len)
 	assert_int_equal(fwrite(text, 1, len, arg), len);
 }
 
-/* What a server plans from the middle's text alone is what the client planned. */
+/* A server that has only the middle's text makes the same plan as the client. */
 static void a_middle_comes_back(void **state)
 {
 	static const int width[] = {24, 16, 11, 7}, tokens[] = {11, 6, 3, 1};
@@ -154,7 +154,7 @@ static void a_middle_comes_back(void **state)
 	sl_plan_close(whole);
 }
 
-/* A pair of fixed widths narrows nothing later. */
+/* A pair of fixed widths does not narrow during training. */
 static void fixed_pairs(void **state)
 {
 	struct sl_plan *plan;
@@ -171,7 +171,7 @@ static void fixed_pairs(void **state)
 	sl_plan_close(plan);
 }
 
-/* ---- what is computed */
+/* ---- results */
 
 static double loss_of(struct sl_backend *be, const char *head, const char *tail, float logits[ROWS * CLASSES])
 {
@@ -208,7 +208,7 @@ static double loss_of(struct sl_backend *be, const char *head, const char *tail,
 	return result.loss;
 }
 
-/* Before anything falls the network is the one without pairs, bit for bit, and draws the same dropout. */
+/* Before anything is dropped the network equals the one without pairs, bit for bit, and draws the same dropout. */
 static void they_begin_as_the_identity(void **state)
 {
 	float plain[ROWS * CLASSES], paired[ROWS * CLASSES], fallen[ROWS * CLASSES];
@@ -223,10 +223,10 @@ static void they_begin_as_the_identity(void **state)
 	loss = loss_of(&be, "", "", plain);
 	assert_true(loss_of(&be, PAIRS, PAIRS, paired) == loss);
 	assert_memory_equal(plain, paired, sizeof plain);
-	/* the last tokens of a row go first: of padding nothing is missed */
+	/* the last tokens of a row are dropped first: padding alone is no loss */
 	assert_true(loss_of(&be, "decaylinear:rate=1,every=1,times=1,from=1,rate2=0.9", "", fallen) == loss);
 	assert_true(loss_of(&be, "decaylinear:rate=1,every=1,times=1,from=1,rate2=0.5", "", fallen) != loss);
-	/* nor does a fixed pair that leaves nothing out */
+	/* a fixed pair that drops nothing changes nothing either */
 	assert_true(loss_of(&be, "linear:24,tokens=11", "linear:24,tokens=9", paired) == loss);
 	assert_memory_equal(plain, paired, sizeof plain);
 	assert_true(loss_of(&be, "linear:20,tokens=5", "", fallen) != loss);
@@ -234,7 +234,7 @@ static void they_begin_as_the_identity(void **state)
 	sl_pool_close(pool);
 }
 
-/* ---- what is refused */
+/* ---- refusals */
 
 static void plan_refuses(struct asked *a, const char *key, const char *says)
 {
@@ -253,7 +253,7 @@ static void rows_of_other_forms(void **state)
 
 	(void)state;
 	ask(&a, PAIRS, "");
-	a.split.whole_rows = 0; /* not padded, or to the longest of a batch */
+	a.split.whole_rows = 0; /* rows are not padded, or only to the longest of a batch */
 	plan_refuses(&a, "insert.head", "set data.pad to max");
 	ask(&a, "", PAIRS);
 	snprintf(a.split.cut.tail_begin, sizeof a.split.cut.tail_begin, "classifier");
@@ -263,7 +263,7 @@ static void rows_of_other_forms(void **state)
 	a.split.cut = (struct sl_cut_spec){.partition = "1:-1"};
 	plan_refuses(&a, "insert.head", "here no tokens cross: leave it out");
 	ask(&a, PAIRS, "");
-	a.agreement.agreed.padded = false; /* as a peer might say */
+	a.agreement.agreed.padded = false; /* a peer might claim that */
 	plan_refuses(&a, "", "takes rows that are all padded to 11 tokens");
 	ask(&a, PAIRS, "");
 	a.agreement.agreed.row_tokens = MOST + 1;
@@ -315,7 +315,7 @@ static void texts_of_peers(void **state)
 	text_refused("graph 1\nin x f32 R[4,3]\nnode a transpose %0\nnode b transpose %0 most=5\nnode c add %1 %2\n"
 		     "out y %3\n",
 		     "elsewhere up to 3");
-	/* no chain beside a field with two rates: a value that somebody else reads, a frozen matrix, another order */
+	/* Not a chain as the field's two rates need it: a value with another reader, a frozen matrix, another order. */
 	text_refused(IN PARAM CHAIN "node d transpose %1\nnode e add %3 %4\nout y %5\n", "narrow");
 	text_refused(IN "param s [3,3] eye\nparam f [4,4] frozen eye\n" CHAIN "out y %3\n", "narrow");
 	text_refused(IN "param s [3,3] eye\nnode a linear %0 &0 transposed=1\nout y %1\n", "narrow");
@@ -325,7 +325,7 @@ static void texts_of_peers(void **state)
 	text_refused("graph 1\nin x f32 R[3] decay=0.5,1,1,0,0,0.5\n" PARAM CHAIN "out y %3\n", "RATE2");
 }
 
-/* A chunk whose rows have not all the same number of tokens is none of such a network. */
+/* With whole_rows the tokens of a chunk must be those of full-length rows. */
 static void tokens_of_peers(void **state)
 {
 	struct sl_session s = {.batch_rows = 5, .limits = {.batch = 5, .rows = 3, .row_tokens = 4, .chunk_tokens = 12}};

@@ -1,4 +1,5 @@
-/* data.split over a table: every row is in one part, a patient in one part alone, whatever else is in the table. */
+/* data.split over a table: every row is in one part, and all rows of a patient are in the same,
+ * whatever else is in the table. */
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
@@ -60,7 +61,7 @@ static struct sl_set open_part(const struct sl_parts *parts)
 	return set;
 }
 
-/* The row that a sample was. */
+/* The row of the table that sample `index` came from. */
 static int row_of(const struct sl_set *set, int64_t index)
 {
 	char name[400];
@@ -68,7 +69,7 @@ static int row_of(const struct sl_set *set, int64_t index)
 	return atoi(strrchr(set->source->sample_name(set, index, name, sizeof name), ':') + 1) - 2;
 }
 
-/* Rows of this part are not of another one yet. */
+/* Marks the rows of one part; none of them may be in another part already. */
 static int64_t take(const struct sl_parts *parts, int part[ROWS], int number)
 {
 	struct sl_set set = open_part(parts);
@@ -136,7 +137,7 @@ static void rows_that_stay_keep_their_part(void **state)
 	assert_true(other > ROWS / 10);
 }
 
-/* Every row validates in one fold, unless it is of test, which no fold sees. */
+/* Over all folds every row is validated once. Rows of the test part are in no fold. */
 static void folds_share_what_test_leaves(void **state)
 {
 	int part[ROWS], train[ROWS], tests = 0;
@@ -163,7 +164,7 @@ static void folds_share_what_test_leaves(void **state)
 	assert_true(fabs((double)tests / ROWS - 0.2) < 0.05);
 }
 
-/* Validation and test say nothing of means and deviations, and `by` is no feature. */
+/* Means and deviations are those of the training part alone, and the column `by` is no feature. */
 static void scales_are_those_of_training(void **state)
 {
 	const struct sl_parts parts = parts_of(SL_PARTS_TRAIN, "patient");

@@ -1,4 +1,5 @@
-/* The table of a server's peers: strangers are bounded, acquaintances stay, flags come out once and in order. */
+/* The server's table of peers: strangers are bounded, peers that the server knows stay, and flags
+ * are reported once and in order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +35,7 @@ static void strangers_are_bounded_and_acquaintances_stay(void **state)
 			assert_true(seen(peers, 3) == talker);
 	}
 	assert_true(seen(peers, 1) == known);
-	assert_null(sl_peers_address(peers, quiet)); /* silent for longest: gone */
+	assert_null(sl_peers_address(peers, quiet)); /* removed: silent for the longest time */
 	assert_true(seen(peers, 2) != quiet);
 	sl_peers_close(peers);
 }
@@ -77,12 +78,12 @@ static void flagged_peers_are_listed_once_in_order(void **state)
 	assert_true(sl_peers_take_flagged(peers, &gone) == b && gone);
 	assert_true(sl_peers_take_flagged(peers, &gone) == a && !gone);
 	assert_true(sl_peers_take_flagged(peers, &gone) == 0);
-	sl_peers_flag(peers, b, false); /* that it was gone has been told */
+	sl_peers_flag(peers, b, false); /* its "gone" was reported before */
 	assert_true(sl_peers_take_flagged(peers, &gone) == b && !gone);
 	sl_peers_close(peers);
 }
 
-/* A connection's number is one key's; and ids that peers chose for themselves are nobody's. */
+/* A connection is bound to one key. Peer ids that peers chose for themselves are ignored. */
 static void a_peer_has_one_key(void **state)
 {
 	const struct sl_key one = {{1}}, two = {{2}};

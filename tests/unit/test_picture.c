@@ -1,5 +1,5 @@
-/* Pictures that are cut off, damaged, too large or of an unknown form: each is refused with one line, whatever it is.
- */
+/* Pictures that are truncated, damaged, too large or of an unknown format: each is refused with one
+ * line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ struct file {
 	const char *name;
 	uint8_t bytes[MOST];
 	size_t len;
-	size_t ends_at; /* what stands behind is not needed to know all pixels */
+	size_t ends_at; /* bytes after it are not needed to decode all pixels */
 };
 
 static void put(struct file *f, const void *bytes, size_t n)
@@ -74,7 +74,7 @@ static void make_png(struct file *f)
 
 	assert_true(png_image_write_to_memory(&image, f->bytes, &n, 0, pixels, 0, NULL));
 	f->len = n;
-	f->ends_at = n - 12 - 8; /* the end's chunk, and the checksum of the last before it */
+	f->ends_at = n - 12 - 8; /* less the IEND chunk, and the checksum of the chunk before it */
 	f->name = "PNG";
 }
 
@@ -136,7 +136,7 @@ static void make_tiff(struct file *f)
 	make_turned_tiff(f, ORIENTATION_TOPLEFT, SAMPLEFORMAT_UINT);
 }
 
-/* Of 16 bits in tiles of 16 x 32, which hang over both edges: sample k of pixel (y, x) is 1000 y + 10 x + k. */
+/* 16 bits in tiles of 16 x 32, which reach beyond both edges. Sample k of pixel (y, x) is 1000 y + 10 x + k. */
 static void make_tiles(struct file *f, int samples)
 {
 	enum { ACROSS = 32, DOWN = 16 };
@@ -190,7 +190,7 @@ static struct file files[FILES];
 
 static enum sl_err decode(const uint8_t *bytes, size_t len, struct sl_value *out, struct sl_fail *fail)
 {
-	uint8_t *copy = calloc(len ? len : 1, 1); /* what reads beyond the end is seen by a sanitizer */
+	uint8_t *copy = calloc(len ? len : 1, 1); /* of the exact size: sanitizers find reads beyond it */
 	enum sl_err err;
 
 	if (len)
@@ -216,7 +216,7 @@ static void whole_files_are_read(void **state)
 		assert_true(v.dim[0] == H && v.dim[1] == W && v.dim[2] == 3);
 		for (size_t k = 0; k < sizeof pixels; k++)
 			difference += abs(((const uint8_t *)v.data)[k] - pixels[k]);
-		/* JPEG and WebP lose a little */
+		/* JPEG and WebP are lossy */
 		assert_true(difference <= (i < 2 || i == 3 ? (int64_t)sizeof pixels * 12 : 0));
 	}
 }
@@ -246,7 +246,7 @@ static void tiles_of_16_bits_are_kept(void **state)
 	}
 }
 
-/* A PGM of 16 bits keeps its values; bytes become 257 times theirs; grey is the luma. */
+/* A 16-bit PGM keeps its values. With `deep` bytes are multiplied by 257, and grey is the luma. */
 static void values_of_16_bits_are_kept(void **state)
 {
 	static const float want[3] = {0x1234, 65535, 1}, bytes[3] = {10 * 257, 255 * 257, 76 * 257};
@@ -267,7 +267,7 @@ static void values_of_16_bits_are_kept(void **state)
 	assert_memory_equal(v.data, "\x0a\x0a\x0a\xff\xff\xff\x4c\x4c\x4c", 9);
 }
 
-/* Of any largest value, as Pillow's round(value / most * 255) has them: of two that are as near the even one. */
+/* A PNM may have any largest value: results equal Pillow's round(value / most * 255), which rounds halves to even. */
 static void values_of_a_pnm_are_rounded(void **state)
 {
 	static struct file seven, hundred;
@@ -281,7 +281,7 @@ static void values_of_a_pnm_are_rounded(void **state)
 	assert_memory_equal(v.data, "\x80\x03\xff", 3);
 }
 
-/* A JPEG with the EXIF of a camera that was held sideways. */
+/* A JPEG whose EXIF data says that the camera was held sideways is turned upright. */
 static void pictures_stand_upright(void **state)
 {
 	static const uint8_t exif[] = {0xff, 0xe1, 0, 34,   'E', 'x', 'i', 'f', 0, 0, 'M', 'M', 0, 42, 0, 0, 0, 8,
@@ -304,7 +304,7 @@ static void pictures_stand_upright(void **state)
 		for (int x = 0; x < H; x++)
 			assert_memory_equal((const uint8_t *)b.data + (y * H + x) * 3,
 					    lying + ((H - 1 - x) * W + y) * 3, 3);
-	for (size_t cut = 0; cut < sizeof exif + 4; cut++) { /* whatever is missing, it is no crash */
+	for (size_t cut = 0; cut < sizeof exif + 4; cut++) { /* truncated EXIF data must not crash the decoder */
 		struct sl_fail fail;
 		const struct sl_picture_spec spec = {.max_pixels = MAX_PIXELS, .upright = true};
 
@@ -313,7 +313,7 @@ static void pictures_stand_upright(void **state)
 	free(lying);
 }
 
-/* A TIFF stands as its tag says, at 8 and at 16 bits, as Pillow has it. */
+/* A TIFF is turned as its orientation tag says, at 8 and at 16 bits, as Pillow does. */
 static void a_tiff_stands_upright(void **state)
 {
 	static struct file f;
@@ -353,7 +353,7 @@ static void every_cut_is_seen(void **state)
 		}
 }
 
-/* Damage is refused, or it changes pixels: never does it end the process. */
+/* Damage is refused or changes pixels, but never ends the process. */
 static void damage_is_harmless(void **state)
 {
 	int refused = 0, read = 0;
@@ -376,7 +376,7 @@ static void damage_is_harmless(void **state)
 	assert_true(refused > 100 && read > 100);
 }
 
-/* A few bytes that announce a picture larger than data.max_pixels: no memory is taken for it. */
+/* A few bytes that announce a picture larger than data.max_pixels: they are refused before memory is allocated. */
 static void bombs_are_refused(void **state)
 {
 	static const uint8_t png[] = {0x89, 'P', 'N',  'G',  '\r', '\n', 0x1a, '\n', 0, 0, 0, 13, 'I', 'H',  'D', 'R',

@@ -1,4 +1,4 @@
-/* The plan: how a batch is cut into chunks, and that its hash covers what either side computes with. */
+/* The plan: how a batch is cut into chunks, and that its hash covers everything that either side computes with. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static struct sl_plan *plan_of(const struct sl_split_spec *spec)
 	return plan;
 }
 
-/* Chunks of equal size but for the last, and no more of them than were asked for. */
+/* Chunks have equal sizes except for the last, and there are no more of them than requested. */
 static void a_batch_is_cut_into_chunks(void **state)
 {
 	struct sl_split_spec spec = base;
@@ -55,7 +55,7 @@ static void a_batch_is_cut_into_chunks(void **state)
 	}
 }
 
-/* Trainable ones first, none over another. */
+/* Trainable parameters come first, and no two overlap. */
 static void parameters_begin_on_cache_lines(void **state)
 {
 	struct sl_plan *plan = plan_of(&base);
@@ -113,7 +113,7 @@ static void the_hash_covers_every_choice(void **state)
 	sl_plan_close(plan);
 }
 
-/* A middle that a server is asked to plan may end with the choice of tokens, and choose nowhere else. */
+/* A middle that a client sends may choose tokens (gather) in its last op, and nowhere else. */
 static void a_middle_chooses_last(void **state)
 {
 	static const struct {
@@ -149,7 +149,7 @@ static void a_middle_chooses_last(void **state)
 	}
 }
 
-/* A stranger's graph of one attention over the longest rows, with features up to the bound of a value. */
+/* A hostile graph: one attention over the longest rows, with as many features as a value may have. */
 static void macs_end_at_the_most_that_is_counted(void **state)
 {
 	static const char text[] = "graph 1\nin head_act f32 T[2147483647] most=65535\nparam w [1] one\n"

@@ -1,5 +1,5 @@
-/* Every block exactly once for many block counts and thread counts; runs back to back and with pauses in between, so
- * that members are met spinning, falling asleep and asleep; two pools at once on the same cores. */
+/* The pool runs every block exactly once, for many counts of blocks and threads. Runs follow each other at once and
+ * after pauses, so that members are met spinning, falling asleep and asleep. Two pools share the same cores. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@
 enum { MAX_BLOCKS = 5000 };
 
 struct tally {
-	int hits[MAX_BLOCKS]; /* plain: the run's end orders them, or the thread sanitizer complains */
+	int hits[MAX_BLOCKS]; /* not atomic: the end of a run must order them, or the thread sanitizer reports it */
 	int by_worker[SL_POOL_MAX_THREADS];
 	int threads;
 	int bad_worker;
@@ -109,7 +109,7 @@ static int run_many(struct sl_pool *pool, int runs, bool pauses)
 			total += s.partial[b];
 		if (total != blocks * (blocks - 1) / 2 * i + blocks)
 			return -1;
-		if (pauses) /* 0 … 63 us: around the time at which members fall asleep */
+		if (pauses) /* 0 … 63 us: around the time after which members fall asleep */
 			nanosleep(&(struct timespec){0, (i * 37 % 64) * 1000}, NULL);
 	}
 	return 0;
@@ -183,7 +183,7 @@ static void idle_pool_uses_no_time(void **state)
 
 struct masks {
 	cpu_set_t allowed;
-	int seen, whole; /* by worker 1 alone */
+	int seen, whole; /* written by worker 1 only */
 };
 
 static void mask_block(void *arg, int64_t block, int worker)
@@ -197,10 +197,10 @@ static void mask_block(void *arg, int64_t block, int worker)
 		m->seen++;
 		m->whole += CPU_EQUAL(&now, &m->allowed);
 	}
-	nanosleep(&a_while, NULL); /* so that the other one comes in */
+	nanosleep(&a_while, NULL); /* so that the other worker gets blocks, too */
 }
 
-/* Sent off the caller's CPU for as long as it sleeps, a member is free again when it runs. */
+/* A sleeping member is kept off the caller's CPU. Once it runs, it may use every CPU again. */
 static void members_may_run_anywhere(void **state)
 {
 	struct masks m = {.seen = 0};
@@ -211,10 +211,10 @@ static void members_may_run_anywhere(void **state)
 	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
 	for (int i = 0; i < 200 || m.seen < 100; i++) { /* a busy machine may keep worker 1 away for long */
 		sl_pool_run(pool, 8, mask_block, &m);
-		nanosleep(&(struct timespec){0, (i % 2) * 100000}, NULL); /* asleep every other time */
+		nanosleep(&(struct timespec){0, (i % 2) * 100000}, NULL); /* worker 1 falls asleep every other time */
 	}
 	sl_pool_close(pool);
-	assert_true(m.whole > m.seen / 2); /* a race may leave it kept off for one sleep more */
+	assert_true(m.whole > m.seen / 2); /* a race may restrict the worker for one more sleep */
 }
 
 static void wrong_thread_counts_are_refused(void **state)

@@ -14,7 +14,7 @@
 
 enum { CLASSES = 3, BATCH = 2 };
 
-/* Two batches: a row that is right, one that is a tie, and one that holds a NaN. */
+/* Three rows in two batches: one predicted rightly, one tie, and one with a NaN. */
 static char *write_three(struct sl_predict_spec spec)
 {
 	static const float row[3][CLASSES] = {{0, 0, 0.6931472f}, {1, -1, 1}, {NAN, 2, 0}};
@@ -86,7 +86,7 @@ static void json_is_an_object_a_line(void **state)
 	      "{\"sample\":2,\"label\":1,\"class\":0,\"logits\":[null,2,0]}\n");
 }
 
-/* Names that CSV and JSON have to quote; a control character becomes '?'. */
+/* Names that CSV and JSON have to quote. A control character becomes '?'. */
 static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
 {
 	static const char *const names[] = {"a,b.jpg", "say \"c\".png", "back\\slash\n"};
@@ -153,7 +153,7 @@ static void names_may_have_line_ends(void **state)
 			 "{\"sample\":2,\"class\":0,\"class_name\":\"cat\\u000d\",\"logits\":[null,2,0]}\n");
 }
 
-/* In place of sample 1, which cannot be read, the loader has put sample 2. */
+/* The loader replaced sample 1, which cannot be read, by sample 2. */
 static void a_sample_that_cannot_be_read_has_no_line(void **state)
 {
 	struct sl_predict_spec spec = {

@@ -1,5 +1,6 @@
-/* Principal components against their definition, on vectors that are not centred: rows of length 1 at right angles,
- * eigenvectors of the covariance in the order of their values, and the share that they leave out. */
+/* Principal components against their definition, on vectors that are not centred: orthonormal rows,
+ * which are eigenvectors of the covariance in the order of their eigenvalues; and the share of the
+ * variance that they leave out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +26,7 @@ static void make_vectors(void)
 		draw[i] =
 			sinf((float)i * 12.9898f) * 43758.547f - floorf(sinf((float)i * 12.9898f) * 43758.547f) - 0.5f;
 	for (int n = 0; n < N; n++)
-		for (int i = 0; i < SIZE; i++) /* neighbours go together, and later numbers are larger */
+		for (int i = 0; i < SIZE; i++) /* neighbours are correlated, and the variance grows with i */
 			x[n][i] = 3 + (float)(i + 1) * draw[n * SIZE + i] + (i ? 2 * draw[n * SIZE + i - 1] : 0);
 	free(draw);
 }
@@ -40,7 +41,7 @@ static void covariance_of(const float *centre)
 		}
 }
 
-/* Variance along an axis; it is an eigenvector. */
+/* The variance along an axis, which must be an eigenvector. */
 static double value_of(const float *v)
 {
 	double value = 0;
@@ -97,7 +98,7 @@ static void components(void **state)
 	(void)state;
 	make_vectors();
 	found_around(0);
-	found_around(1.5f); /* around another centre */
+	found_around(1.5f); /* around a centre that is not the mean */
 }
 
 static void nothing_to_find(void **state)

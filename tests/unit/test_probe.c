@@ -1,4 +1,5 @@
-/* What a connection of our own hears at an endpoint where nobody answers: all kinds of peers, none of them trusted. */
+/* What the client's own TCP connection finds at an endpoint that does not answer ZMTP: all kinds of
+ * peers, none of them trusted. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -25,7 +26,7 @@
 
 enum { MS = 120000, SHORT_MS = 150, LATE_MS = 60000 };
 
-/* ---- the greeting's bytes */
+/* ---- the bytes of a greeting */
 
 static struct sl_bytes first(const struct fake_greeting *g, size_t len)
 {
@@ -104,7 +105,7 @@ static void who_has_keys_wants_one_that_has(void **state)
 
 /* ---- the network */
 
-/* A socket bound to a free port of loopback, and its endpoint. */
+/* Binds a socket to a free port of the loopback interface, and writes its endpoint. */
 static int bound(char endpoint[64])
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -139,7 +140,7 @@ static void says_what_the_network_says(void **state)
 	}
 }
 
-/* Once somebody listens to it. */
+/* Sends SIGTERM as soon as the process has a handler for it. */
 static void *terminate(void *arg)
 {
 	struct sigaction now;
@@ -153,7 +154,7 @@ static void *terminate(void *arg)
 	return NULL;
 }
 
-/* Who stops a program that asks why nobody answers does not wait for that. */
+/* A signal ends a program that waits for a probe: it does not wait for the deadline. */
 static void a_signal_ends_the_wait(void **state)
 {
 	uint64_t from_ms = sl_now_ms();
@@ -162,7 +163,7 @@ static void a_signal_ends_the_wait(void **state)
 	pthread_t thread;
 
 	(void)state;
-	assert_int_equal(listen(fd, 1), 0); /* and never says a word */
+	assert_int_equal(listen(fd, 1), 0); /* it never sends a byte */
 	assert_int_equal(pthread_create(&thread, NULL, terminate, NULL), 0);
 	assert_int_equal(sl_probe_wait(endpoint, 4 * MS, out), SL_GREETING_PART);
 	assert_string_equal(out, "interrupted by signal 15");
@@ -176,12 +177,12 @@ static void a_signal_ends_the_wait(void **state)
 struct peer_case {
 	const char *name;
 	struct fake_peer peer;
-	int ms; /* the probe's deadline; 0: it must not need one */
+	int ms; /* the probe's deadline; 0: the test must end without one */
 	enum sl_greeting greeting;
 	const char *text;
 };
 
-/* A probe's time runs from when its peer has said something, if it does. */
+/* The probe's clock starts after its peer has sent its bytes, if it sends any. */
 static void *start_clock(void *arg)
 {
 	struct peer_case *c = arg;
@@ -267,7 +268,7 @@ static void every_kind_of_peer_is_told_apart(void **state)
 		check_peer(&cases[i]);
 }
 
-/* ZeroMQ itself: our few bytes must make it send its mechanism. */
+/* The few bytes of the probe must make ZeroMQ itself send its mechanism. */
 static void zeromq_is_heard_whole(void **state)
 {
 	static const struct {
@@ -298,7 +299,7 @@ static void zeromq_is_heard_whole(void **state)
 	}
 }
 
-/* ---- life */
+/* ---- lifetime */
 
 static void must_not_come(void *arg, enum sl_greeting greeting, const char *text)
 {
@@ -311,7 +312,7 @@ static void stop_loop(void *arg)
 	sl_loop_stop(arg);
 }
 
-/* At every stage: nothing comes any more, and nothing is left (the sanitizers say). */
+/* A probe can be closed at every stage. It then calls nothing any more, and frees all (the sanitizers check). */
 static void a_probe_can_be_closed_at_any_time(void **state)
 {
 	struct fake_peer peer = {.at_once = 1, .say = (const uint8_t *)"\xff", .len = 1, .pause_ms = 3};

@@ -1,4 +1,5 @@
-/* The line at many widths; rates; a pipe gets plain lines, a terminal a bar that log lines never mix with. */
+/* The progress line at many widths, and rates. A pipe gets plain lines; a terminal gets a bar,
+ * which never mixes with log lines. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -95,7 +96,7 @@ static char *read_all(int fd)
 	return text;
 }
 
-/* 100 steps of 64 samples a second apart: 64 samples/s, 1 MB/s up, 0.5 down. */
+/* The state after i seconds of 100 steps, a second each: 64 samples/s, 1 MB/s up, 0.5 down. */
 static struct sl_progress_state at_second(int i)
 {
 	struct sl_progress_state s = sample_state;
@@ -125,7 +126,7 @@ static void pipe_gets_plain_lines(void **state)
 		sl_progress_update(p, &s, 5000 + (uint64_t)i * 1000);
 	}
 	struct sl_progress_state again = at_second(100);
-	sl_progress_update(p, &again, 105500); /* complete already: no second line for it */
+	sl_progress_update(p, &again, 105500); /* complete already: writes no second line */
 	sl_progress_close(p);
 	text = read_all(fd[0]);
 	assert_string_equal(
@@ -150,7 +151,7 @@ static void rates_follow_the_last_seconds(void **state)
 	assert_int_equal(pipe(fd), 0);
 	options.fd = fd[1];
 	assert_int_equal(sl_progress_open(&p, &options, NULL), SL_OK);
-	for (int i = 0; i < 60; i++) { /* a minute of 10 samples/s, then of 1000 */
+	for (int i = 0; i < 60; i++) { /* one minute of 10 samples/s, then one of 1000 */
 		s.samples += 10;
 		s.step = 1;
 		sl_progress_update(p, &s, (uint64_t)i * 1000);
@@ -179,7 +180,7 @@ static struct terminal open_terminal(unsigned short columns)
 	struct winsize size = {.ws_row = 24, .ws_col = columns};
 	struct terminal t;
 
-	/* no /dev/pts is mounted, as in many chroots: no fault of what is tested */
+	/* many chroots do not mount /dev/pts: skip the test there */
 	if (openpty(&t.master, &t.slave, NULL, NULL, &size) != 0) {
 		print_message("no terminal can be opened here: %s\n", strerror(errno));
 		skip();
@@ -211,7 +212,7 @@ static void terminal_gets_a_bar(void **state)
 	struct terminal t = open_terminal(62);
 	int rc = sl_progress_open(&p, &options, NULL);
 	sl_progress_update(p, &s, 1000);
-	sl_progress_update(p, &s, 1050); /* too soon */
+	sl_progress_update(p, &s, 1050); /* too soon after the last update: not drawn */
 	sl_log(SL_LOG_WARN, "test-line", "hello");
 	sl_log(SL_LOG_WARN, "test-line", "again");
 	s.step = 51;
@@ -280,7 +281,7 @@ static void *log_many(void *arg)
 	return NULL;
 }
 
-/* Between a bar and a log line there is always a wipe: what follows \n, or a wipe, or nothing. */
+/* A bar is always wiped before a log line: each line follows a \n, a wipe, or nothing. */
 static void log_lines_never_follow_a_bar(void **state)
 {
 	struct sl_progress_options options = {.fd = STDERR_FILENO};

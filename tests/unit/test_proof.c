@@ -1,4 +1,4 @@
-/* What proves a session: a signature over the nonce and the whole Hello, by a key that nobody else has. */
+/* The proof of a session: a signature over the nonce and the whole Hello, by a secret key that only its client has. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ static void a_proof_holds_for_its_hello_and_nonce_alone(void **state)
 	assert_false(sl_proof_holds(&changed, nonce));
 }
 
-/* Who knows the id, and has a secret of his own. */
+/* An attacker who knows the id of a session, but has another secret. */
 static void another_secret_proves_nothing(void **state)
 {
 	struct sl_hello h = proven();
@@ -64,7 +64,7 @@ static void another_secret_proves_nothing(void **state)
 	assert_int_equal(sl_proof_make(&h, &other, nonce), SL_OK);
 	assert_false(sl_proof_holds(&h, nonce));
 	memcpy(h.session, other.session, sizeof h.session);
-	assert_false(sl_proof_holds(&h, nonce)); /* it was signed for the other id */
+	assert_false(sl_proof_holds(&h, nonce)); /* the signature is over the other id */
 	assert_memory_not_equal(secret.session, other.session, sizeof other.session);
 }
 
@@ -104,7 +104,7 @@ static void a_connection_has_one_nonce_for_some_time(void **state)
 		assert_non_null(sl_challenges_make(c, p, p, &gone));
 		assert_int_equal(gone, 0);
 	}
-	assert_non_null(sl_challenges_make(c, 5, 100000, &gone)); /* the oldest makes room */
+	assert_non_null(sl_challenges_make(c, 5, 100000, &gone)); /* the oldest challenge makes room */
 	assert_int_equal(gone, 10);
 }
 

@@ -1,4 +1,4 @@
-/* Rates: they follow the last ten seconds and nothing older, whatever the distance of the samples. */
+/* Rates cover the last ten seconds and nothing older, at any interval of samples. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,8 +28,8 @@ static void nothing_is_known_at_first(void **state)
 	assert_true(sl_rate_per_s(&rate, &now, 1) == 0);
 }
 
-/* An hour of 1000 a second, then silence, in samples of 20 ms, 250 ms and 3 s: the rate falls, and is 0 when the window
- * is over (a mean since the beginning would still be above 990). */
+/* An hour of 1000 a second, then silence, in samples of 20 ms, 250 ms and 3 s. The rate falls, and
+ * is 0 when the window is over; a mean since the start would still be above 990. */
 static void what_is_older_than_the_window_counts_no_more(void **state)
 {
 	static const uint64_t apart[] = {20, 250, 3000};
@@ -61,7 +61,8 @@ static void what_is_older_than_the_window_counts_no_more(void **state)
 	}
 }
 
-/* Nobody took samples for a while: what is known is older than the window, and says over which time. */
+/* If samples are further apart than the window, the rate is over the time since the last one, which
+ * the call returns. */
 static void rare_samples_still_give_a_rate(void **state)
 {
 	struct sl_rate rate = {0};
@@ -78,7 +79,7 @@ static void rare_samples_still_give_a_rate(void **state)
 	assert_true(grown[1] == 60);
 }
 
-/* A new link counts from 0. */
+/* A new link counts from 0 again. */
 static void counters_that_fall_begin_anew(void **state)
 {
 	struct sl_rate rate = {0};

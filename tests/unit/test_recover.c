@@ -1,5 +1,5 @@
-/* What a run that has lost its link does about it, as far as no link is needed: what it offers, what it comes back
- * after, and how soon. */
+/* What a run does after it lost its link, as far as that needs no link: what it offers, after which
+ * errors it reconnects, and how soon. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,8 +61,8 @@ static void rig_close(struct rig *r)
 	sl_loop_close(r->loop);
 }
 
-/* The server takes the newest epoch alone: links that follow each other within a millisecond, or a clock that is set
- * back, must not give the same one twice. */
+/* The server accepts only the newest epoch. So no two links may have the same epoch, even if they
+ * follow within a millisecond, or the clock is set back. */
 static void every_link_has_an_epoch_above_the_last(void **state)
 {
 	struct rig r = rig_open(false);
@@ -71,7 +71,7 @@ static void every_link_has_an_epoch_above_the_last(void **state)
 
 	(void)state;
 	sl_recover_offer(r.recover, &first);
-	assert_int_equal(first.n_held, 1); /* nothing is kept: it begins */
+	assert_int_equal(first.n_held, 1); /* nothing is kept: the run begins at step 0 */
 	assert_int_equal(first.held[0], 0);
 	assert_true(first.epoch > 0);
 	last = first.epoch;
@@ -81,7 +81,7 @@ static void every_link_has_an_epoch_above_the_last(void **state)
 			fail_msg("epoch %llu behind %llu", (unsigned long long)next.epoch, (unsigned long long)last);
 	}
 	assert_ptr_equal(next.secret, first.secret);
-	assert_true(first.first && next.first); /* none of them stood */
+	assert_true(first.first && next.first); /* none of the links was established */
 	rig_close(&r);
 }
 
@@ -91,7 +91,8 @@ static bool is_lost(enum sl_err err)
 	       err == SL_ERR_DEVICE;
 }
 
-/* What waiting may mend, and what it cannot; a peer that breaks every frame is no accident. */
+/* A run reconnects after errors that time may mend, and not after others. A peer that breaks every
+ * frame is no accident. */
 static void a_run_comes_back_after_what_may_pass(void **state)
 {
 	(void)state;
@@ -107,7 +108,7 @@ static void a_run_comes_back_after_what_may_pass(void **state)
 	}
 }
 
-/* A server that is away for long is no server that breaks frames. */
+/* A server that is unreachable for long does not count as one that breaks frames. */
 static void links_that_are_lost_are_no_broken_frames(void **state)
 {
 	struct rig r = rig_open(false);
@@ -127,7 +128,8 @@ static void links_that_are_lost_are_no_broken_frames(void **state)
 	rig_close(&r);
 }
 
-/* 1, 2, 4 … times the configured pause, 32 s at most; clients of one server do not come back all at once. */
+/* Back-off: 1, 2, 4 … times the configured pause, at most 32 s. Jitter keeps the clients of a
+ * server from coming back all at once. */
 static void pauses_double_and_differ(void **state)
 {
 	struct rig r = rig_open(false);
@@ -150,7 +152,7 @@ static void pauses_double_and_differ(void **state)
 
 static char dir[] = "/tmp/test_recover.XXXXXX";
 
-/* Of the run whose secret is the folder's now, or of another. */
+/* Writes a checkpoint of `session`, which may be the one of the folder's secret or another. */
 static void write_file_of(const char *core, bool unsure, uint64_t step, const char *session)
 {
 	struct sl_checkpoint c;
@@ -206,7 +208,8 @@ static void name_of(const struct sl_secret *secret, char out[SL_HEX16_TEXT])
 	sl_hex16(name, out);
 }
 
-/* The folder's secret says whose session it is: a file of another's, however good, is none of its steps. */
+/* The folder's secret says which session the run belongs to. A checkpoint of another session is not
+ * offered, however good it is. */
 static void a_run_goes_on_with_one_session(void **state)
 {
 	char one[SL_HEX16_TEXT], path[64];
@@ -224,11 +227,11 @@ static void a_run_goes_on_with_one_session(void **state)
 	name_of(&secret, one);
 	write_file(5, one);
 	write_file(9, one);
-	offers(&secret, 9, 5, 2); /* and not step 0: good checkpoints are not given up for it */
+	offers(&secret, 9, 5, 2); /* not step 0: good checkpoints are not given up for it */
 	write_file(9, "00000000000000000000000000000002");
 	offers(&secret, 5, 0, 1);
 	snprintf(path, sizeof path, "%s/%s-000000000009.safetensors", dir, SL_CHECKPOINT_CLIENT);
-	file = fopen(path, "r+"); /* torn */
+	file = fopen(path, "r+"); /* truncated */
 	assert_non_null(file);
 	assert_int_equal(ftruncate(fileno(file), 40), 0);
 	fclose(file);
@@ -236,7 +239,7 @@ static void a_run_goes_on_with_one_session(void **state)
 	write_file_of("another core, whose bits are others", false, 9, one);
 	offers(&secret, 5, 0, 1);
 	write_file_of(NULL, true, 5, one);
-	offers(&secret, 5, 0, 2); /* the server may never have had its side */
+	offers(&secret, 5, 0, 2); /* the server may never have got its half */
 	snprintf(path, sizeof path, "%s/session-key", dir);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
@@ -247,9 +250,9 @@ static void a_run_goes_on_with_one_session(void **state)
 	assert_int_equal(truncate(path, 63), 0);
 	assert_int_equal(resume(&run, &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "is not the secret of a session"));
-	assert_int_equal(sl_secret_make(&secret, &fail), SL_OK); /* another run's */
+	assert_int_equal(sl_secret_make(&secret, &fail), SL_OK); /* the secret of another run */
 	assert_int_equal(sl_run_secret_keep(dir, &secret, &fail), SL_OK);
-	assert_int_equal(resume(&run, &fail), SL_ERR_MISMATCH); /* the newest: of another core */
+	assert_int_equal(resume(&run, &fail), SL_ERR_MISMATCH); /* the newest file is of another core */
 	sl_checkpoint_leave(dir, SL_CHECKPOINT_CLIENT, 5);
 	assert_int_equal(resume(&run, &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "step 5 belongs to another session"));

@@ -1,5 +1,5 @@
-/* What a run keeps of its steps, and goes on from when its link is lost: against a link that says what it is told to,
- * so that every order of losses can be had. A state is one number. */
+/* What a run keeps of its steps, and where it resumes after it lost its link. The link is a stub
+ * that follows the test's orders, so that losses can come in any order. A state is one number. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +22,8 @@ enum { CODED = 0x5a };
 
 struct sl_remote {
 	bool ready, torn, applied, in_doubt;
-	float state;  /* behind the steps that it has applied */
-	size_t coded; /* bytes of its codecs' state, of which each is CODED */
+	float state;  /* the state after the steps that it has applied */
+	size_t coded; /* size of its codecs' state, of which each byte is CODED */
 	int applies;
 	uint64_t made;
 	struct sl_session session;
@@ -79,7 +79,7 @@ uint64_t sl_remote_made(const struct sl_remote *r)
 	return r->made;
 }
 
-/* The link of this rig's remote is the remote itself. */
+/* In this rig the remote is its own link. */
 struct sl_link *sl_remote_link(const struct sl_remote *r)
 {
 	return (struct sl_link *)r;
@@ -115,7 +115,7 @@ bool sl_remote_in_doubt(const struct sl_remote *r)
 	return r->in_doubt;
 }
 
-/* What the last step left there is there. */
+/* The server has the last checkpoint on its disk. */
 bool sl_remote_kept_there(const struct sl_remote *r, uint64_t step)
 {
 	return r->session.keep == SL_KEEP_DONE;
@@ -175,12 +175,12 @@ static void step(void)
 	const struct sl_step_result r = {.step = sl_training_state(rig.run).step, .rows = 1, .loss = 1};
 
 	assert_int_equal(sl_training_next(rig.run), SL_WANT_STEP);
-	assert_true(sl_recover_due(rig.recover, rig.run) == (r.step % 2 == 1)); /* every second one */
+	assert_true(sl_recover_due(rig.recover, rig.run) == (r.step % 2 == 1)); /* every second step */
 	rig.link.state++;
 	sl_training_done(rig.run, &r);
 }
 
-/* Steps up to this one, each of the second kept. */
+/* Steps up to `last`; every second one is kept. */
 static void steps_to(uint64_t last)
 {
 	while (sl_training_state(rig.run).step < last) {
@@ -202,7 +202,7 @@ static void assert_kept(uint64_t one, uint64_t two)
 		fail_msg("%d and %d are kept", (int)kept[0], (int)kept[1]);
 }
 
-/* Steps of the files that are there, as digits, newest first. */
+/* Compares the steps of the files in the folder, as digits, newest first. */
 static void assert_files(const char *digits)
 {
 	uint64_t at = UINT64_MAX;
@@ -225,7 +225,7 @@ static void assert_offer(const char *digits)
 	assert_string_equal(held, digits);
 }
 
-/* The link is gone; whether the step under way turned out to be done. */
+/* Loses the link. Returns whether the step under way turned out to be done. */
 static bool lose(void)
 {
 	struct sl_step_result result;
@@ -250,7 +250,7 @@ static enum sl_restored restore(uint64_t next_step)
 	return how;
 }
 
-/* ---- */
+/* ---- tests */
 
 static void the_two_newest_are_kept_and_named(void **state)
 {
@@ -262,19 +262,19 @@ static void the_two_newest_are_kept_and_named(void **state)
 	assert_kept(6, 4);
 	assert_files("64");
 	step();
-	sl_recover_keep(rig.recover, &rig.link, rig.run); /* on its way to the disk: named as well */
+	sl_recover_keep(rig.recover, &rig.link, rig.run); /* named while it is still being written */
 	assert_kept(8, 6);
 	assert_true(sl_recover_settle(rig.recover));
 	assert_kept(8, 6);
 	assert_files("86");
 	assert_int_equal(rig.missed, 0);
-	sl_recover_finish(rig.recover, &rig.link, 9); /* another step's is not the last state */
+	sl_recover_finish(rig.recover, &rig.link, 9); /* the last state is of another step: not kept */
 	assert_kept(0, 0);
 	assert_files("");
 	assert_false(sl_past_run(dir).resumable);
 }
 
-/* The others of a group keep no older checkpoint than the one before such a step. */
+/* In a group, the last checkpoint must be on the disk before the next is due: the others keep none older. */
 static void a_member_has_the_last_one_on_its_disk_first(void **state)
 {
 	(void)state;
@@ -283,7 +283,7 @@ static void a_member_has_the_last_one_on_its_disk_first(void **state)
 	sl_recover_keep(rig.recover, &rig.link, rig.run);
 	assert_false(sl_recover_must_wait(rig.recover, rig.run)); /* the next step is not due */
 	step();
-	assert_false(sl_recover_must_wait(rig.recover, rig.run)); /* nobody waits for a single client */
+	assert_false(sl_recover_must_wait(rig.recover, rig.run)); /* a single client does not wait */
 	snprintf(conf.agreed.share.group, sizeof conf.agreed.share.group, "g");
 	assert_true(sl_recover_must_wait(rig.recover, rig.run));
 	assert_true(sl_recover_settle(rig.recover));
@@ -291,7 +291,7 @@ static void a_member_has_the_last_one_on_its_disk_first(void **state)
 	conf.agreed.share.group[0] = 0;
 }
 
-/* The last state outlives the run under another name, where the server has its side too. */
+/* The last state stays after the run, under another name, if the server has its half too. */
 static void the_last_state_stays(void **state)
 {
 	uint64_t at = UINT64_MAX;
@@ -304,7 +304,7 @@ static void the_last_state_stays(void **state)
 	assert_true(sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &at));
 	assert_true(at == 4);
 	steps_to(6);
-	sl_recover_finish(rig.recover, &rig.link, 6); /* of a longer run: the one before it goes */
+	sl_recover_finish(rig.recover, &rig.link, 6); /* of a longer run: it replaces the one before */
 	at = UINT64_MAX;
 	assert_true(sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &at));
 	assert_true(at == 6);
@@ -316,7 +316,7 @@ static void the_last_state_stays(void **state)
 	assert_false(sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &at));
 }
 
-/* Without the server's side a file is of no use. */
+/* A file is of no use without the server's half. */
 static void what_the_server_lacks_is_not_kept(void **state)
 {
 	(void)state;
@@ -336,8 +336,8 @@ static void a_step_in_doubt_is_offered_both_ways(void **state)
 	rig.link.in_doubt = true;
 	assert_false(lose());
 	assert_offer("6542");
-	assert_true(sl_recover_failed(rig.recover, SL_ERR_BUSY)); /* no reason to drop the step ahead */
-	rig.link.ready = false;                                   /* a link that never stood takes nothing away */
+	assert_true(sl_recover_failed(rig.recover, SL_ERR_BUSY)); /* no reason to drop the state that is a step ahead */
+	rig.link.ready = false;                                   /* a link that was never up takes no state away */
 	assert_false(lose());
 	assert_int_equal(restore(6), SL_RESTORED_AHEAD);
 	assert_true(rig.link.state == 6);
@@ -347,7 +347,7 @@ static void a_step_in_doubt_is_offered_both_ways(void **state)
 	assert_int_equal(restore(5), SL_RESTORED_SAME);
 }
 
-/* Then it is the one in doubt that leaves it its place. */
+/* A refusal of all offers drops the state in doubt, to make room for step 0. */
 static void a_refusal_of_all_makes_room_for_the_beginning(void **state)
 {
 	(void)state;
@@ -373,7 +373,7 @@ static void a_step_that_was_applied_is_done(void **state)
 	assert_true(rig.link.state == 6);
 }
 
-/* The same step, but another link's: somebody else went on with this run. */
+/* A state of the same step that another link made is refused: another process went on with this run. */
 static void a_state_that_another_link_made_is_refused(void **state)
 {
 	struct sl_step_result result;
@@ -391,7 +391,7 @@ static void a_state_that_another_link_made_is_refused(void **state)
 	assert_non_null(strstr(fail.text, "--fresh"));
 }
 
-/* A link that had to rise above epochs that this side did not remember. */
+/* The server may raise a link's epoch above those that the client remembers. Later links must be above it. */
 static void later_links_are_above_one_that_rose(void **state)
 {
 	struct sl_offer offer = {.epoch = 0};
@@ -409,7 +409,7 @@ static void later_links_are_above_one_that_rose(void **state)
 	assert_true(offer.epoch > rig.link.session.epoch);
 }
 
-/* Applied in part: it is the files' turn. */
+/* A step that was applied in part is not offered: files are. */
 static void a_torn_step_is_offered_by_nobody(void **state)
 {
 	(void)state;
@@ -424,7 +424,7 @@ static void a_torn_step_is_offered_by_nobody(void **state)
 	assert_int_equal(sl_training_state(rig.run).step, 4);
 }
 
-/* What lies ahead is another past's: at once, and for good. */
+/* Going back to a step removes all later files at once, since they belong to another history. */
 static void going_back_leaves_what_was_later(void **state)
 {
 	(void)state;
@@ -440,7 +440,7 @@ static void going_back_leaves_what_was_later(void **state)
 	assert_kept(6, 4);
 }
 
-/* It may have been by mistake, to a server that is another's: until there is something new. */
+/* From step 0 on, old files stay until a new one is written: the client may have reached the wrong server. */
 static void from_the_beginning_files_stay_until_others_come(void **state)
 {
 	(void)state;
@@ -465,14 +465,14 @@ static const char *path_of(int step)
 	return path;
 }
 
-/* Those of the other past go before the first of the new one comes: at no time do both lie there. */
+/* The old files are removed before the first file of the new history is written: both never exist together. */
 static void files_of_two_pasts_never_lie_side_by_side(void **state)
 {
 	(void)state;
 	steps_to(7);
 	assert_false(lose());
 	assert_int_equal(restore(0), SL_RESTORED_BACK);
-	assert_int_equal(mkdir(path_of(2), 0700), 0); /* the file does not come */
+	assert_int_equal(mkdir(path_of(2), 0700), 0); /* a folder in its place makes the write fail */
 	steps_to(2);
 	assert_int_equal(rig.missed, 1);
 	assert_files("2");
@@ -487,13 +487,13 @@ static void a_file_that_comes_behind_going_back_is_not_kept(void **state)
 	step();
 	sl_recover_keep(rig.recover, &rig.link, rig.run);
 	assert_false(lose());
-	assert_int_equal(restore(6), SL_RESTORED_BACK); /* the one that stays, however soon the writing is over */
+	assert_int_equal(restore(6), SL_RESTORED_BACK); /* only step 6 stays, even if the write of step 8 ends later */
 	assert_true(sl_recover_settle(rig.recover));
 	assert_files("6");
 	assert_kept(6, 0);
 }
 
-/* What was at hand before it was read into is gone with it. */
+/* A restore reads into the state in memory: if it fails, that state is lost too, and not offered. */
 static void a_file_that_cannot_be_read_leaves_no_state(void **state)
 {
 	struct sl_step_result result;
@@ -524,7 +524,7 @@ static void half_a_step_is_not_kept(void **state)
 	assert_files("32");
 }
 
-/* A file that cannot be read is offered no more; a plan that differs is no file's fault. */
+/* A file that cannot be read is not offered again. A plan that differs is not the file's fault. */
 static void a_refused_file_is_offered_no_more(void **state)
 {
 	(void)state;
@@ -533,7 +533,7 @@ static void a_refused_file_is_offered_no_more(void **state)
 	assert_false(lose());
 	assert_offer("640");
 	assert_false(sl_recover_refuse(rig.recover, 6, SL_ERR_MISMATCH));
-	assert_false(sl_recover_refuse(rig.recover, 5, SL_ERR_DATA)); /* of no file */
+	assert_false(sl_recover_refuse(rig.recover, 5, SL_ERR_DATA)); /* no file has this step */
 	assert_true(sl_recover_refuse(rig.recover, 6, SL_ERR_IO));
 	assert_offer("40");
 	assert_int_equal(restore(4), SL_RESTORED_BACK);
@@ -542,7 +542,7 @@ static void a_refused_file_is_offered_no_more(void **state)
 	assert_files("64");
 }
 
-/* A run that ends with its link keeps what it has done, but for a step whose COMMIT has no answer. */
+/* A run that ends with its link keeps the steps that it has done, unless a COMMIT has no answer. */
 static void a_lost_run_keeps_what_it_has_done(void **state)
 {
 	(void)state;
@@ -553,14 +553,14 @@ static void a_lost_run_keeps_what_it_has_done(void **state)
 	rig.link.in_doubt = false;
 	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_CONFIG);
 	assert_files("42");
-	rig.link.applied = true; /* the step that the run has not heard of */
+	rig.link.applied = true; /* applied, but not yet reported to the run */
 	rig.link.state = 6;
 	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_PEER_LOST);
 	assert_files("64");
 	rig.link.applied = false;
 	assert_int_equal(restore(4), SL_RESTORED_BACK);
 	assert_true(rig.link.state == 4);
-	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_PEER_LOST); /* it is there */
+	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_PEER_LOST); /* that file exists already */
 	assert_files("4");
 }
 
@@ -573,7 +573,7 @@ static void assert_newest(uint64_t step, bool resumes)
 					   : "; there is no checkpoint to --resume from");
 }
 
-/* What a status and the last words of a run call the newest checkpoint is one that is there. */
+/* The newest checkpoint that a status and a run's last message name must exist. */
 static void the_newest_is_one_that_is_there(void **state)
 {
 	struct sl_last_run last;
@@ -585,7 +585,7 @@ static void the_newest_is_one_that_is_there(void **state)
 	assert_int_equal(restore(0), SL_RESTORED_BACK);
 	assert_int_equal(sl_recover_keep_last(rig.recover, &rig.link, rig.run, &fail), SL_OK);
 	assert_files("0");
-	assert_newest(0, true); /* a pause before the first step can be gone on from */
+	assert_newest(0, true); /* a run that pauses before its first step can be resumed */
 	assert_int_equal(sl_last_run_read(&last, setup.conf, setup.plan, 9, &fail), SL_OK);
 	assert_true(last.n == 1 && last.step[0] == 0);
 	steps_to(7);
@@ -611,7 +611,7 @@ static void the_newest_is_none_where_those_of_another_past_are_gone(void **state
 	steps_to(7);
 	assert_false(lose());
 	assert_int_equal(restore(0), SL_RESTORED_BACK);
-	assert_newest(6, true); /* until there is something new */
+	assert_newest(6, true); /* until a new file is written */
 	assert_int_equal(mkdir(path_of(2), 0700), 0);
 	steps_to(2);
 	assert_int_equal(rmdir(path_of(2)), 0);

@@ -1,5 +1,5 @@
-/* What the client says of its links while it runs, and sums up of those that are over: against a link that is figures
- * alone. */
+/* What the client reports about its links while it runs, and the sums over links that have ended.
+ * The link is a stub that only holds figures. */
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ struct sl_remote {
 	bool lost;
 };
 
-/* The link of this test's remote is the remote itself. */
+/* In this test the remote is its own link. */
 struct sl_link *sl_remote_link(const struct sl_remote *r)
 {
 	return (struct sl_link *)r;
@@ -72,7 +72,7 @@ static void links_that_are_over_are_summed(void **state)
 	second.stats.peak_tx = 20;
 	second.stats.peak_rx = 50;
 	sl_report_add(&link, &first);
-	assert_int_equal(link.rate.n, 0); /* the next one counts from 0 */
+	assert_int_equal(link.rate.n, 0); /* the next link counts from 0 */
 	sl_report_add(&link, &second);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
 		assert_int_equal(link.wire[dir], 2 * first.stats.wire[dir]);
@@ -81,7 +81,7 @@ static void links_that_are_over_are_summed(void **state)
 	}
 	assert_true(link.peak_tx == 30 && link.peak_rx == 50);
 	assert_int_equal(link.frames, 22);
-	assert_int_equal(link.bytes, 400); /* what came in */
+	assert_int_equal(link.bytes, 400); /* bytes received */
 	assert_int_equal(link.rejected, 4);
 	assert_int_equal(link.stale, 6);
 }
@@ -141,7 +141,7 @@ static void the_status_has_both_ways_apart(void **state)
 	assert_int_equal(whole(root, "ready"), 1);
 	json_decref(root);
 	free(text);
-	remote.lost = true; /* long before link.timeout_ms ends the session */
+	remote.lost = true; /* reported long before link.timeout_ms ends the session */
 	text = sl_report_status(&setup, run, &remote, &link, &checkpoint, "status");
 	root = json_loads(text, 0, NULL);
 	session = json_array_get(json_object_get(root, "sessions"), 0);

@@ -1,5 +1,5 @@
-/* Which ops of a part become exec nodes of their own, and which go into those beside them: on a backend whose
- * convolutions take whatever `can` says. */
+/* Which ops of a part become exec nodes of their own, and which are merged with their neighbours,
+ * for a backend whose convolutions support what `can` says. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ struct part {
 	int n;
 };
 
-/* A chain: value i goes into op i, and value i + 1 comes out. */
+/* A chain: op i reads value i and writes value i + 1. */
 static struct part chain_of(int n, const enum sl_op_kind *kinds)
 {
 	struct part p = {.s = {.n_op = n, .in_value = 0, .out_value = n}};
@@ -86,7 +86,7 @@ static void nothing_is_taken_that_a_kernel_does_not_take(void **state)
 		assert_true(p.node[i].keeps_in == 1 && !p.node[i].keeps_out);
 		assert_true(p.node[i].pre == -1 && p.node[i].post == -1);
 	}
-	can.norm = can.stats = true; /* but the batchnorm cannot be halved */
+	can.norm = can.stats = true; /* but the batch norm cannot be split into halves */
 	rewrite(&p);
 	assert_int_equal(p.n, 3);
 	assert_int_equal(p.node[0].form.post, SL_POST_NONE);
@@ -129,7 +129,7 @@ static void a_half_stays_where_one_side_alone_takes_the_other(void **state)
 	expect_node(&p.node[2], 2, 1, 3, 3, 2);
 }
 
-/* WHOLE is for a convolution whose din nobody wants. */
+/* WHOLE needs a convolution whose input gradient is not wanted. */
 static void a_convolution_takes_its_batchnorm_whole(void **state)
 {
 	struct part p = chain_of(3, three);
@@ -160,10 +160,10 @@ static void an_activation_goes_into_the_convolution_behind(void **state)
 	assert_int_equal(p.n, 1);
 	expect_node(&p.node[0], 1, 0, 2, 2, 0);
 	assert_true(p.node[0].form.pre == SL_PRE_ACT && p.node[0].pre == 0);
-	p.op[0].din_want[0] = false; /* nobody wants the gradient at the activation's input, either */
+	p.op[0].din_want[0] = false; /* the gradient at the activation's input is not wanted either */
 	rewrite(&p);
 	expect_node(&p.node[0], 1, 0, 2, 2, -1);
-	p.op[0].din_want[0] = p.op[0].din_add[0] = true; /* what goes through it cannot be added */
+	p.op[0].din_want[0] = p.op[0].din_add[0] = true; /* a gradient that passes it cannot be added */
 	rewrite(&p);
 	assert_int_equal(p.n, 2);
 	assert_true(p.node[0].din_add[0]);
@@ -177,15 +177,15 @@ static void what_others_see_stays_in_memory(void **state)
 	(void)state;
 	memset(&can, 0, sizeof can);
 	can.norm = can.act = can.stats = can.whole = can.half = true;
-	p.op[2].narrows = true; /* its shape changes */
+	p.op[2].narrows = true; /* the shape of its output changes */
 	rewrite(&p);
 	assert_int_equal(p.n, 3);
 	assert_int_equal(p.node[1].form.half, SL_HALF_APPLY);
 	p.op[2].narrows = false;
-	p.s.out_value = 2; /* leaves the part */
+	p.s.out_value = 2; /* the value leaves the part */
 	rewrite(&p);
 	assert_int_equal(p.n, 3);
-	p = chain_of(4, four); /* has a second reader */
+	p = chain_of(4, four); /* the value has a second reader */
 	p.op[3].op.n_in = 2;
 	p.op[3].op.in[1] = 2;
 	rewrite(&p);
@@ -194,7 +194,7 @@ static void what_others_see_stays_in_memory(void **state)
 	assert_int_equal(p.node[3].in[1], 2);
 }
 
-/* Where nothing learns there is no backward: such an op joins its like alone, and its node reads no gradient. */
+/* An op that needs no backward pass merges only with others that need none. Its node reads no gradient. */
 static void what_has_no_backward_joins_its_like_alone(void **state)
 {
 	struct part p = chain_of(3, three);
@@ -207,7 +207,7 @@ static void what_has_no_backward_joins_its_like_alone(void **state)
 	assert_int_equal(p.n, 3);
 	assert_int_equal(p.node[0].form.post, SL_POST_NONE);
 	assert_int_equal(p.node[1].form.half, SL_HALF_STATS);
-	p.op[1].backward = p.op[2].din_want[0] = false; /* now the first two are alike */
+	p.op[1].backward = p.op[2].din_want[0] = false; /* now neither of the first two has a backward pass */
 	rewrite(&p);
 	assert_int_equal(p.n, 3);
 	assert_int_equal(p.node[0].form.post, SL_POST_STATS);
@@ -219,7 +219,8 @@ static void what_has_no_backward_joins_its_like_alone(void **state)
 	expect_node(&p.node[2], 2, 2, 3, 3, -1);
 }
 
-/* The gradient of its input is of its weights alone, unless it computes what is in front of it, or behind, anew. */
+/* A frozen convolution needs only its weights for the gradient of its input. It keeps its input
+ * only if it recomputes the op before or after it. */
 static void a_frozen_convolution_keeps_no_input(void **state)
 {
 	struct part p = chain_of(3, three);
@@ -241,7 +242,7 @@ static void a_frozen_convolution_keeps_no_input(void **state)
 	assert_true(p.node[0].keeps_in == 1);
 }
 
-/* Where there are many words, and nobody else reads their logits. */
+/* A loss computes its own logits, but only if there are many classes and nothing else reads the logits. */
 static void a_loss_takes_the_layer_of_its_logits(void **state)
 {
 	static const enum sl_op_kind three_ops[] = {SL_OP_ADD, SL_OP_LINEAR, SL_OP_XENT};
@@ -259,7 +260,7 @@ static void a_loss_takes_the_layer_of_its_logits(void **state)
 	expect_node(&p.node[1], 2, 1, 3, -1, 1);
 	assert_true(p.node[1].form.pre == SL_PRE_LINEAR && p.node[1].pre == 1 && p.node[1].keeps_in == 1);
 	assert_true(p.node[1].logits == 2 && p.node[1].rows == (128 << 20) / 4 / 128256);
-	p.op[1].learns = false; /* what comes in is read for the gradient of the weight */
+	p.op[1].learns = false; /* its input is read only for the gradient of the weight */
 	rewrite(&p);
 	assert_int_equal(p.node[1].keeps_in, 0);
 	p.op[2].op.in_shape[0] = sl_shape2(3, 8193);

@@ -37,7 +37,7 @@ struct image {
 	size_t len;
 };
 
-/* A file of this header and `data_len` bytes 0, 1, 2 … of data. */
+/* A file with this header and `data_len` bytes of data: 0, 1, 2 … */
 static struct image make_image(const char *header, size_t data_len)
 {
 	struct image im = {.len = 8 + strlen(header) + data_len};
@@ -51,7 +51,7 @@ static struct image make_image(const char *header, size_t data_len)
 	return im;
 }
 
-/* Opens a copy of exactly its length, so that a sanitizer sees a read past the end. */
+/* Opens a copy of the exact size, so that a sanitizer finds reads beyond the end. */
 static enum sl_err open_image(struct sl_st_file **out, const struct image *im, uint8_t **copy, struct sl_fail *fail)
 {
 	*copy = malloc(im->len ? im->len : 1);
@@ -106,13 +106,14 @@ static void lists_and_reads(void **state)
 	assert_int_equal(bits[1], 0x07060504);
 	assert_int_equal(whole_read(file, sl_st_find(file, "a"), &n, &fail), SL_OK);
 	assert_int_equal(n, 8);
-	/* A dtype from the future is listed and refused on use, and so is one of the other kind. */
+	/* An unknown dtype is listed and refused when read. So is a read of another kind: integers
+	 * as floats, or floats as integers. */
 	assert_false(sl_st_is_float(sl_st_find(file, "c")));
 	assert_int_equal(sl_st_read_f32(file, sl_st_find(file, "c"), x, &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "I9"));
 	assert_int_equal(whole_read(file, sl_st_find(file, "b"), &n, &fail), SL_ERR_DATA);
 	assert_int_equal(sl_st_read_f32(file, sl_st_find(file, "d"), x, &fail), SL_OK);
-	/* bytes of a tensor end with it, whatever comes behind */
+	/* a read must not go beyond its tensor, even if more data follows */
 	assert_int_equal(sl_st_read_raw(file, sl_st_find(file, "b"), 6, raw, 2, &fail), SL_OK);
 	assert_true(raw[0] == 6 && raw[1] == 7);
 	assert_int_equal(sl_st_read_raw(file, sl_st_find(file, "b"), 7, raw, 2, &fail), SL_ERR_BUG);
@@ -146,8 +147,8 @@ static void hostile_headers_are_refused(void **state)
 		{ONE("F32", "[99999999999999999999]", "[0,4]"), 4, "JSON"},
 		{ONE("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, "8 dimensions"},
 		{ONE("F32", "[4294967296,4294967296]", "[0,0]"), 0, "64 bits"},
-		{ONE("F32", "[4611686018427387904]", "[0,0]"), 0, "bytes"}, /* · 4 wraps to 0 */
-		{ONE("F32", "[4611686018427387905]", "[0,4]"), 4, "bytes"}, /* · 4 wraps to 4 */
+		{ONE("F32", "[4611686018427387904]", "[0,0]"), 0, "bytes"}, /* times 4 wraps to 0 */
+		{ONE("F32", "[4611686018427387905]", "[0,4]"), 4, "bytes"}, /* times 4 wraps to 4 */
 		{ONE("F32", "[2]", "[0,4]"), 4, "bytes"},
 		{ONE("F32", "[1]", "[0]"), 4, "pair"},
 		{ONE("F32", "[1]", "[0,4,8]"), 4, "pair"},
@@ -197,7 +198,7 @@ static void every_truncation_is_refused(void **state)
 	im = make_image(ONE("F32", "[2]", "[0,8]"), 8);
 	memcpy(im.bytes, &huge, 8);
 	assert_refused(&im, "a header of 18446744073709551615 bytes");
-	memcpy(im.bytes, "PK\3\4\0\0\10\10", 8); /* torch.save, and what it wrote before PyTorch 1.6 */
+	memcpy(im.bytes, "PK\3\4\0\0\10\10", 8); /* torch.save, today's format and that before PyTorch 1.6 */
 	assert_refused(&im, "a file of torch.save, which may hold code: write it with safetensors");
 	memcpy(im.bytes,
 	       "\x80\2\x8a\nl\xfc\x9c"
@@ -238,7 +239,7 @@ static void narrow_floats_widen_exactly(void **state)
 	sl_st_close(file);
 }
 
-/* More than one of the reader's chunks, names in any order, notes; the same items give the same bytes. */
+/* Data of more than one chunk of the reader, names in any order, notes. The same items give the same bytes. */
 static void what_is_written_is_read(void **state)
 {
 	enum { N = 50001 };
@@ -272,7 +273,7 @@ static void what_is_written_is_read(void **state)
 	assert_int_equal(sl_file_read(path, 1 << 20, &second, &second_len, &fail), SL_OK);
 	assert_int_equal(first_len, second_len);
 	assert_memory_equal(first, second, first_len);
-	/* The file that is open was replaced, not overwritten. Cut the new one short under its reader. */
+	/* The open file was replaced, not overwritten. Now truncate the new one under its reader. */
 	assert_int_equal(sl_st_read_f32(file, sl_st_find(file, "z"), y, &fail), SL_OK);
 	sl_st_close(file);
 	assert_int_equal(sl_st_open(&file, path, &fail), SL_OK);

@@ -1,4 +1,4 @@
-/* The next token from logits: penalty, temperature, the largest few, the likeliest few, ties, seeds. */
+/* The next token from logits: repetition penalty, temperature, top-k, top-p, ties, seeds. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,14 +41,14 @@ static void greedy(void **state)
 	const int32_t had[] = {1, 1, 3, 2};
 
 	(void)state;
-	assert_int_equal(token((struct sl_sampling){.penalty = 1}, had, 4, 0), 1); /* of equal ones the lower id */
+	assert_int_equal(token((struct sl_sampling){.penalty = 1}, had, 4, 0), 1); /* a tie: the lower id */
 	assert_int_equal(token((struct sl_sampling){.penalty = 1.4}, had, 2, 0), 3);
-	/* once, however often the row has it: 3 / 1.4 is still above 2 */
+	/* the penalty applies once, however often the row has the token: 3 / 1.4 is still above 2 */
 	assert_int_equal(token((struct sl_sampling){.penalty = 1.4}, had, 4, 0), 1);
 	assert_int_equal(token((struct sl_sampling){.penalty = 1.6}, had, 4, 0), 4);
 }
 
-/* How often each token is drawn. */
+/* The share of each token in DRAWS draws. */
 static void shares(struct sl_sampling how, double share[VOCAB])
 {
 	for (int i = 0; i < VOCAB; i++)
@@ -81,7 +81,7 @@ static void drawn(void **state)
 		all[i] /= sum;
 	expect((struct sl_sampling){.temperature = 2, .top_p = 1, .seed = 7}, all);
 	expect((struct sl_sampling){.temperature = 1, .top_k = 2, .top_p = 1}, (const double[]){0, 0.5, 0, 0.5, 0});
-	/* the first alone has less than half, both have more */
+	/* top-p: the first token alone has less than 0.6, the first two have more */
 	expect((struct sl_sampling){.temperature = 1, .top_p = 0.6}, (const double[]){0, 0.5, 0, 0.5, 0});
 	expect((struct sl_sampling){.temperature = 1, .top_p = 0.1}, (const double[]){0, 1, 0, 0, 0});
 }

@@ -1,4 +1,4 @@
-/* Learning-rate schedules against values worked out by hand and by torch.optim.lr_scheduler.LambdaLR. */
+/* Learning-rate schedules against values calculated by hand and by torch.optim.lr_scheduler.LambdaLR. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -43,8 +43,8 @@ static void constant(void **state)
 	assert_lr(&s, 5, 0.5);
 }
 
-/* From lr to end_lr by one factor, up or down; batches that are added up have one learning rate, by their step's
- * number. */
+/* From lr to end_lr by a constant factor, up or down. Accumulated batches share one learning rate,
+ * by the number of their optimizer step. */
 static void exponential(void **state)
 {
 	struct sl_schedule s = make(SL_CONF_EXPONENTIAL, 1e-4, 1, 0, 2, 0, 4);
@@ -60,7 +60,7 @@ static void exponential(void **state)
 	assert_lr(&s, 7, 1e-2);
 }
 
-/* 24 batches, 4 in a step of the optimizer: LambdaLR over 6 steps with 2 of warm-up. */
+/* 24 batches, 4 to an optimizer step: LambdaLR over 6 steps, with 2 of warm-up. */
 static void accumulated(void **state)
 {
 	struct sl_schedule s = make(SL_CONF_POLYNOMIAL, 0.1, 0, 1, 2, 2.0 / 3, 12);
@@ -106,7 +106,7 @@ static const double torch_cosine[12] = {
 	0.037779245543570962, 0.023180194846605363, 0.013425421036992097,
 };
 
-/* The same with .002 + .018 * (1 - (t - 4) / 8)**2 after four steps up to 0.02. */
+/* The same for .002 + .018 * (1 - (t - 4) / 8)**2, after four steps of warm-up to 0.02. */
 static const double torch_poly[12] = {
 	0.0050000000000000001, 0.01,
 	0.014999999999999999,  0.02,
@@ -142,7 +142,7 @@ static void polynomial_of_power_1_is_linear(void **state)
 	assert_lr(&s, 200, 0);
 }
 
-/* The learning rates that torch's schedulers give at lr 2, gamma 0.5, stepped once an epoch of 4 steps. */
+/* The learning rates of torch's StepLR and MultiStepLR at lr 2 and gamma 0.5, stepped once an epoch of 4 steps. */
 static void steps_drop_as_torchs(void **state)
 {
 	struct sl_schedule every = {.kind = SL_CONF_STEP, .lr = 2, .gamma = 0.5, .every_epochs = 2};
@@ -170,7 +170,7 @@ static void steps_drop_as_torchs(void **state)
 	assert_lr(&at, 2700, 0.02);
 }
 
-/* (0, 0) (5, 0.4) (24, 0) with 98 steps an epoch, as the ResNet9 of DAWNBench; and points that begin above epoch 0. */
+/* (0, 0) (5, 0.4) (24, 0) with 98 steps an epoch, as the ResNet9 of DAWNBench; and points that begin after epoch 0. */
 static void points_are_joined_by_lines(void **state)
 {
 	struct sl_schedule s = {.kind = SL_CONF_POINTS, .n_point = 3, .point = {{0, 0}, {5, 0.4}, {24, 0}}};
@@ -210,8 +210,8 @@ static void a_warm_up_from_zero(void **state)
 		assert_lr(&s, step, step < 4 ? (double)step / 4 : (double)(12 - step) / 8);
 }
 
-/* CosineAnnealingLR(SGD(lr=0.4), T_max=4) where step() follows each epoch; and behind a warm-up of two of six epochs.
- */
+/* CosineAnnealingLR(SGD(lr=0.4), T_max=4), with a step() after each epoch; and the same after a
+ * warm-up of two epochs of six. */
 static void by_epoch(void **state)
 {
 	struct sl_schedule s = {.kind = SL_CONF_COSINE, .lr = 0.4, .by_epoch = true};

@@ -1,4 +1,4 @@
-/* The ZeroMQ transport with CURVE: who gets in, and who hears what. */
+/* The ZeroMQ transport with CURVE: who is admitted, and what each peer is told. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "common/link/zap.h"
 #include "tests/support/secure_rig.h"
 
-/* ---- who gets in */
+/* ---- admission */
 
 static void a_listed_key_gets_in_and_is_known(void **state)
 {
@@ -37,13 +37,13 @@ static void a_listed_key_gets_in_and_is_known(void **state)
 	assert_false(sl_transport_peer_key(client.transport, SL_PEER_SERVER, &none));
 	sl_transport_forget(secure.server.transport, secure.server.peer);
 	assert_false(sl_transport_peer_key(secure.server.transport, secure.server.peer, &none));
-	secure_ping(&client, SECURE_GIVE_UP_MS); /* and again under a new number */
+	secure_ping(&client, SECURE_GIVE_UP_MS); /* comes again under a new number */
 	assert_true(sl_key_equal(&secure.server.from, &secure.good_key.public_key));
 	sl_transport_close(client.transport, 0);
 	secure_close_server();
 }
 
-/* What a connection carried is its messages, its framing and its encryption, to the byte. */
+/* The bytes of a connection are those of its messages, framing and encryption, exactly. */
 static void the_parts_of_the_traffic_are_all_of_it(void **state)
 {
 	enum { PINGS = 3, LONG = 3000, HELLO = 5, SHORT = 100 };
@@ -107,7 +107,7 @@ static void a_wrong_server_key_is_named(void **state)
 	assert_non_null(strstr(client.refusal.text, print));
 	assert_int_equal(secure.server.messages, 0);
 	sl_transport_close(client.transport, 0);
-	/* no news to one that knows better: a proxy in between may have lost the server */
+	/* a client that has met this server hears nothing: a proxy in between may have lost the server */
 	secure_open_client(&client, &again);
 	secure_run_for(1500);
 	assert_int_equal(client.refusals, 0);
@@ -167,13 +167,13 @@ static void a_new_list_counts_for_the_next_handshake(void **state)
 	secure_open_client(&client, &good);
 	secure_expect_refusal(&client, "does not know", &secure.good_key);
 	sl_allow_free(sl_gate_swap(secure.gate, secure_list_of(NULL)));
-	secure_ping(&late, SECURE_GIVE_UP_MS); /* the transport cuts nobody: who reloads ends the sessions */
+	secure_ping(&late, SECURE_GIVE_UP_MS); /* the transport cuts nobody: the caller of a reload ends sessions */
 	sl_transport_close(late.transport, 0);
 	sl_transport_close(client.transport, 0);
 	secure_close_server();
 }
 
-/* A server that comes back with its key is found again, and its absence is no matter of keys. */
+/* A client finds a server again that restarts with its key. It does not take its absence for a refusal of the key. */
 static void a_server_that_restarts_refuses_nobody(void **state)
 {
 	const struct sl_transport_auth auth = {.own = &secure.good_key, .server = &secure.server_key.public_key};
@@ -197,7 +197,7 @@ static void a_server_that_restarts_refuses_nobody(void **state)
 	secure_close_server();
 }
 
-/* ---- the proof: it must notice whatever would let strangers in, or friends not */
+/* ---- the proof must notice all that would admit strangers, or keep out listed clients */
 
 static enum sl_err prove(bool handler, bool enforce, bool curve, struct sl_fail *fail)
 {
@@ -218,7 +218,7 @@ static enum sl_err prove(bool handler, bool enforce, bool curve, struct sl_fail 
 	if (!enforce)
 		assert_int_equal(zmq_setsockopt(socket, 93, &(int){0}, sizeof(int)), 0);
 	err = sl_curve_prove(socket, &auth, fail);
-	assert_non_null(sl_allow_name(sl_gate_list(g), &secure.good_key.public_key)); /* put back */
+	assert_non_null(sl_allow_name(sl_gate_list(g), &secure.good_key.public_key)); /* restored by the proof */
 	zmq_close(socket);
 	zmq_ctx_term(context);
 	sl_zap_close(zap);
@@ -234,14 +234,14 @@ static void the_proof_sees_every_way_to_leave_the_door_open(void **state)
 	if (!zmq_has("curve"))
 		skip();
 	assert_int_equal(prove(true, true, true, &fail), SL_OK);
-	assert_int_equal(prove(false, false, true, &fail), SL_ERR_AUTH); /* CURVE alone */
+	assert_int_equal(prove(false, false, true, &fail), SL_ERR_AUTH); /* CURVE without the handler */
 	assert_non_null(strstr(fail.text, "got in"));
-	assert_int_equal(prove(false, true, true, &fail), SL_ERR_AUTH); /* nobody answers: nobody gets in */
+	assert_int_equal(prove(false, true, true, &fail), SL_ERR_AUTH); /* no handler answers, so nobody is admitted */
 	assert_non_null(strstr(fail.text, "no clear refusal"));
 	assert_int_equal(prove(true, true, false, &fail), SL_ERR_AUTH); /* no CURVE */
 }
 
-/* The proof is part of binding: a pair whose halves do not fit lets nobody in. */
+/* The proof is part of binding: a key pair whose halves do not match admits nobody. */
 static void a_server_that_fails_its_proof_does_not_open(void **state)
 {
 	const struct sl_keypair forged = {secure.other_key.public_key, secure.server_key.secret_key};

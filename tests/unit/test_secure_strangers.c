@@ -1,4 +1,5 @@
-/* The ZeroMQ transport with CURVE: what strangers before login, and guests that misbehave behind it, can do. */
+/* The ZeroMQ transport with CURVE: what strangers can do before they authenticate, and
+ * authenticated peers that misbehave. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <setjmp.h>
@@ -20,7 +21,7 @@
 #include "tests/support/secure_rig.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-enum { GROWTH_KIB = 512 << 10 }; /* they keep what is freed */
+enum { GROWTH_KIB = 512 << 10 }; /* sanitizers keep freed memory */
 #else
 enum { GROWTH_KIB = 32 << 10 };
 #endif
@@ -36,7 +37,7 @@ static int raw_tcp(void)
 	return fd;
 }
 
-/* ZMTP 3.1's greeting for CURVE, as a client. */
+/* The greeting of a ZMTP 3.1 client for CURVE. */
 static const uint8_t greeting[64] = {0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 1, 'C', 'U', 'R', 'V', 'E'};
 
 static long resident_kib(void)
@@ -50,7 +51,7 @@ static long resident_kib(void)
 	return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* A hundred connections that say nothing, a byte now and then, garbage, or announce frames that never end. */
+/* A hundred connections that are silent, send a byte now and then, send garbage, or announce frames that never end. */
 static void a_hundred_rogues_before_login_disturb_nobody(void **state)
 {
 	enum { ROGUES = 100, ROUNDS = 40 };
@@ -82,7 +83,7 @@ static void a_hundred_rogues_before_login_disturb_nobody(void **state)
 				    send(fd[i], long_frame, sizeof long_frame, MSG_NOSIGNAL);
 			else if (i % 4 == 3)
 				n = send(fd[i], garbage, sizeof garbage, MSG_NOSIGNAL | MSG_DONTWAIT);
-			if (n < 0) { /* cut: come back */
+			if (n < 0) { /* the server closed the connection: connect again */
 				close(fd[i]);
 				fd[i] = raw_tcp();
 			}
@@ -152,8 +153,8 @@ static void bad_guests_disturb_nobody(void **state)
 		if (i % 50 == 0)
 			secure_run_for(1);
 	}
-	assert_in_range(sent, 1, PARTS - 1); /* it never reads: the high-water mark and TCP's buffers, no more */
-	slow = open_guest(SECURE_HWM);       /* a message that is never whole */
+	assert_in_range(sent, 1, PARTS - 1); /* it never reads: the high-water mark and TCP's buffers */
+	slow = open_guest(SECURE_HWM);       /* sends a message that never ends */
 	wrong = open_guest(SECURE_HWM);
 	assert_int_equal(zmq_send(slow.socket, "hello", 5, ZMQ_SNDMORE), 5);
 	secure.server.echo = true;
@@ -171,7 +172,7 @@ static void bad_guests_disturb_nobody(void **state)
 	secure_close_server();
 }
 
-/* Who gives itself a routing id, which another may have had, is cut with its first message, whatever its key. */
+/* A peer that chooses its own routing id, which may be another's, is cut at its first message, whatever its key. */
 static void a_routing_id_is_not_a_key(void **state)
 {
 	static const uint8_t id[5] = {0, 1, 2, 3, 4};

@@ -1,5 +1,5 @@
-/* The session's state machine, client against server through a relay in memory: what they agree on, that every legal
- * order of events ends well, and that everything else ends the session. */
+/* The state machines of client and server, connected by a relay in memory: what they agree on, that
+ * every legal order of events ends well, and that everything else ends the session. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static struct rig_side *server(void)
 	return &rig.side[RIG_SERVER];
 }
 
-/* The session has ended as one that its peer hears of: REFUSE, then FAIL, and nothing more. */
+/* The side `who` has ended the session and told its peer: REFUSE, then FAIL, and nothing more. */
 static void assert_refused(enum rig_who who, enum sl_err code, const char *phrase)
 {
 	struct rig_side *side = &rig.side[who], *peer = &rig.side[!who];
@@ -48,7 +48,7 @@ static void assert_refused(enum rig_who who, enum sl_err code, const char *phras
 	assert_non_null(strstr(last->u.refuse.text, phrase));
 }
 
-/* CLOSED absorbs whatever comes. */
+/* A session in CLOSED ignores every event. */
 static void assert_absorbs(enum rig_who who)
 {
 	struct sl_session *s = &rig.side[who].s;
@@ -86,7 +86,7 @@ static void both_sides_are_ready_after_the_handshake(void **state)
 	(void)state;
 	conf.next_step = 12;
 	rig_open(&rig, &conf);
-	rig.side[RIG_SERVER].s.hello.part_bytes = 8192; /* the server takes more than the client */
+	rig.side[RIG_SERVER].s.hello.part_bytes = 8192; /* the server accepts larger parts than the client */
 	rig_shake_hands(&rig);
 	assert_int_equal(client()->ready, 1);
 	assert_int_equal(server()->ready, 1);
@@ -99,7 +99,7 @@ static void both_sides_are_ready_after_the_handshake(void **state)
 	assert_int_equal(server()->tasks[SL_TASK_INSTALL], 0);
 }
 
-/* A server whose window is smaller than its largest part says what it can really take. */
+/* If a server's window is smaller than its largest part, it announces the size that it can accept. */
 static void parts_are_never_larger_than_the_window(void **state)
 {
 	struct rig_conf conf = four_chunks;
@@ -204,7 +204,7 @@ static void weights_are_uploaded_where_the_server_asks(void **state)
 
 static struct sl_secret secret;
 
-/* The client has said Hello, and waits. */
+/* The client has sent Hello and waits for the challenge. */
 static void await_challenge(bool first)
 {
 	const uint8_t seed[SL_SECRET_BYTES] = {5};
@@ -225,7 +225,7 @@ static enum sl_err challenge(uint8_t nonce, uint64_t above)
 	return rig_frame(&rig, RIG_CLIENT, &f);
 }
 
-/* Takes the Hello that the client has sent. */
+/* Takes the Hello that the client sent. */
 static struct sl_hello said(uint64_t epoch)
 {
 	struct sl_frame f = server()->inbox[server()->in.first];
@@ -249,14 +249,14 @@ static void a_challenge_is_answered_with_a_proof(void **state)
 	h = said(7);
 	assert_true(sl_proof_holds(&h, nonce));
 	assert_false(sl_proof_holds(&h, other));
-	assert_int_equal(challenge(1, 0), SL_OK); /* its Hello came twice */
+	assert_int_equal(challenge(1, 0), SL_OK); /* the client had sent its Hello twice */
 	assert_int_equal(server()->in.count, 0);
 	for (int i = 2; i <= SL_SESSION_CHALLENGES; i++) {
 		assert_int_equal(challenge((uint8_t)i, 0), SL_OK);
 		(void)said(7);
 	}
 	assert_int_equal(challenge(99, 0), SL_ERR_PROTOCOL);
-	rig_open(&rig, &four_chunks); /* without a secret */
+	rig_open(&rig, &four_chunks); /* a client without a secret */
 	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
 	assert_int_equal(challenge(1, 0), SL_ERR_PROTOCOL);
 }
@@ -277,7 +277,7 @@ static void a_process_may_rise_above_links_of_others_before_its_own(void **state
 	assert_refused(RIG_CLIENT, SL_ERR_MISMATCH, "another process has gone on with this run");
 }
 
-/* The server stands in WEIGHTS; nothing has been sent yet. */
+/* The server is in state WEIGHTS; nothing has been sent yet. */
 static void await_weights(void)
 {
 	struct rig_conf conf = four_chunks;
@@ -325,7 +325,7 @@ static void weights_of_another_length_are_refused(void **state)
 	assert_int_equal(server()->tasks[SL_TASK_INSTALL], 1);
 }
 
-/* A FETCH is shorter than the upload that it was asked behind, and overtakes it. */
+/* A FETCH is shorter than the upload before it, and may overtake it. */
 static void weights_can_be_fetched_right_after_their_upload(void **state)
 {
 	struct rig_conf conf = four_chunks;
@@ -367,7 +367,7 @@ static void count_pass(struct tally *t, bool training, uint64_t rows, const stru
 	t->head_grads += training && !conf->no_head_grad ? chunks : 0;
 }
 
-/* Every chunk went all its ways, once. */
+/* Every chunk crossed each way once. */
 static void assert_tally(const struct tally *t)
 {
 	assert_int_equal(client()->failed + server()->failed, 0);
@@ -390,7 +390,7 @@ static void assert_tally(const struct tally *t)
 	assert_int_equal(server()->whole[SL_PART_MID_GRAD], t->mid_grads);
 	assert_int_equal(client()->whole[SL_PART_HEAD_GRAD], t->head_grads);
 	assert_true(client()->s.grad_scale == server()->s.grad_scale);
-	assert_true(client()->s.server_compute_s == (t->steps ? 0.25 : 0)); /* of the last */
+	assert_true(client()->s.server_compute_s == (t->steps ? 0.25 : 0)); /* the time of the last step */
 	for (int who = 0; who < 2; who++) {
 		const struct rig_side *side = &rig.side[who];
 		uint64_t stored = 0;
@@ -447,7 +447,7 @@ static void as_many_chunks_as_there_can_be(void **state)
 	assert_in_range(client()->most_frames, 1, SL_OUTBOX_FRAMES);
 }
 
-/* 9 + 16 + 11 are the squares of 6: a norm of 3 halves the gradient. Without mid_grad the server has none to tell. */
+/* 9 + 16 + 11 is 6 squared: a maximum norm of 3 halves the gradient. Without mid_grad the server reports no norm. */
 static void a_step_is_clipped_by_the_norm_of_all_parts(void **state)
 {
 	struct rig_conf conf = four_chunks;
@@ -474,7 +474,7 @@ static void a_step_is_clipped_by_the_norm_of_all_parts(void **state)
 	}
 }
 
-/* Windows from one part up: what the receiver holds back never stops the sender. */
+/* For windows of one part and more, the credit that the receiver holds back never stops the sender. */
 static void credit_never_runs_dry(void **state)
 {
 	static const uint64_t window[] = {4096, 4097, 5000, 6000, 8192, 10000, 40000};
@@ -492,7 +492,7 @@ static void credit_never_runs_dry(void **state)
 		}
 }
 
-/* Any order of events that can be, at random: 300 sessions of a dozen passes each. */
+/* Random legal orders of events: 300 sessions of a dozen passes each. */
 static void random_orders_end_well(void **state)
 {
 	(void)state;
@@ -537,7 +537,7 @@ static void a_client_that_leaves_is_forgotten(void **state)
 	assert_absorbs(RIG_SERVER);
 }
 
-/* ---- what is not in the tables */
+/* ---- events that are not in the tables */
 
 #define EV(name) (1u << SL_EV_##name)
 
@@ -578,7 +578,7 @@ static void refuse_misplaced(enum rig_who who, int state, int kind)
 	open_ready(&four_chunks);
 	rig.side[who].s.state = (enum sl_session_state)state;
 	assert_int_equal(rig_frame(&rig, who, &f), SL_ERR_PROTOCOL);
-	if (kind == SL_FRAME_REFUSE) { /* is not answered by another */
+	if (kind == SL_FRAME_REFUSE) { /* a REFUSE is not answered by another */
 		assert_int_equal(rig.side[who].failed, 1);
 		assert_int_equal(rig.side[!who].in.count, 0);
 	} else {
@@ -601,7 +601,7 @@ static void every_frame_in_the_wrong_state_ends_the_session(void **unused)
 					refuse_misplaced((enum rig_who)who, state, kind);
 					pairs++;
 				}
-	assert_int_equal(pairs, (8 + 9) * SL_FRAME_COUNT - 37 - 48); /* states of either side, less what is legal */
+	assert_int_equal(pairs, (8 + 9) * SL_FRAME_COUNT - 37 - 48); /* states of both sides, less the legal pairs */
 }
 
 static void requests_out_of_place_are_bugs(void **state)

@@ -1,5 +1,5 @@
-/* Steps in which NaN or Inf is found: at any task of either side, on both at once, in any order of events, both sides
- * abandon the step, apply nothing, lose no credit, and go on with the same next step. */
+/* Steps in which NaN or Inf is found, by any task of either side, by both at once, in any order of events. Both
+ * sides abandon the step, apply nothing, lose no credit, and go on with the same next step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -63,12 +63,12 @@ static void step(uint64_t rows)
 	rig_settle(&rig);
 }
 
-/* ---- */
+/* ---- NaN in any task */
 
 struct place {
 	enum rig_who who;
 	enum sl_task task;
-	int count; /* of these tasks in a step of 61 rows */
+	int count; /* of such tasks in a step of 61 rows */
 };
 
 static const struct place places[] = {
@@ -76,7 +76,7 @@ static const struct place places[] = {
 	{RIG_SERVER, SL_TASK_MID_FWD, 4},  {RIG_SERVER, SL_TASK_MID_BWD, 4}, {RIG_SERVER, SL_TASK_COMMIT, 1},
 };
 
-/* Whether there is such a task at all, where not all gradients cross. */
+/* Whether the task exists: some need gradients that do not cross. */
 static bool is_done(const struct place *p, int grads)
 {
 	return !(p->task == SL_TASK_HEAD_BWD && grads > 0) && !(p->task == SL_TASK_MID_BWD && grads > 1);
@@ -88,7 +88,7 @@ static void skip_at(const struct place *p, int number, int grads, uint64_t seed)
 
 	rig_grads(&conf, grads);
 	rig_open(&rig, &conf);
-	/* the upload and its first step, where there is one, go on side by side */
+	/* an upload and the first step go on side by side */
 	assert_int_equal(ask(SL_EV_OPEN), SL_OK);
 	while (client()->s.state != SL_SESSION_READY)
 		assert_true(rig_turn(&rig));
@@ -168,7 +168,7 @@ static void the_run_may_end_with_the_weights_before(void **state)
 			rig_settle(&rig);
 			assert_int_equal(client()->fetched, 1);
 			assert_whole(0, 0);
-			/* the step can be done after all */
+			/* the same step can be done now */
 			step(61);
 			assert_whole(1, 1);
 		}
@@ -232,7 +232,7 @@ static void what_does_not_belong_to_the_step_is_refused(void **state)
 	refuse_frame(RIG_SERVER, &f);
 	f.u.part.training = true;
 	abandoned_by_server();
-	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK); /* was on its way */
+	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK); /* it was on its way */
 }
 
 static void a_step_that_is_done_cannot_be_abandoned(void **state)
@@ -268,8 +268,8 @@ static void nothing_is_decided_while_tasks_run(void **state)
 	}
 }
 
-/* COMMIT that skips asks for a checkpoint, and names those of the client, as any other does: also where it overtakes
- * the weights that were uploaded. */
+/* A COMMIT that skips may ask for a checkpoint and names those of the client, like any other. This
+ * holds even if it overtakes the uploaded weights. */
 static void a_skipped_step_carries_what_is_kept(void **state)
 {
 	struct sl_event ev = {.kind = SL_EV_BEGIN_STEP, .batch_rows = 61, .number = 0, .lr = 0.1, .checkpoint = true};
@@ -291,7 +291,7 @@ static void a_skipped_step_carries_what_is_kept(void **state)
 		while (!client()->abandoned)
 			assert_true(rig_turn(&rig));
 		assert_int_equal(ask(SL_EV_SKIP), SL_OK);
-		assert_false(sl_session_abandons(&client()->s)); /* it is not done twice */
+		assert_false(sl_session_abandons(&client()->s)); /* it is not abandoned twice */
 		while (!server()->stepped) {
 			assert_true(rig_turn(&rig));
 			early += server()->s.state == SL_SESSION_WEIGHTS && server()->s.asked == SL_ASKED_SKIP;
@@ -304,7 +304,7 @@ static void a_skipped_step_carries_what_is_kept(void **state)
 	assert_true(early > 0);
 }
 
-/* The client's word on an abandoned step: one, whatever the server is still busy with. */
+/* After an abandoned step the client sends SKIP or FETCH, but only one, whatever the server is still busy with. */
 static void of_skip_and_fetch_one_is_asked_for(void **state)
 {
 	const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "NaN"};
@@ -350,14 +350,14 @@ static void the_server_abandons_the_step_under_way_alone(void **state)
 		assert_int_equal(rig_frame(&rig, (enum rig_who)who, &f), SL_ERR_PROTOCOL);
 	}
 	f.u.abandon.step = 0;
-	/* it has said that it applied it */
+	/* the peer has said that it applied the step */
 	rig_open_ready(&rig, &conf);
 	rig_begin_step(&rig, 61);
 	while (client()->s.state != SL_SESSION_COMMIT)
 		assert_true(rig_turn(&rig));
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &committed), SL_OK);
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
-	/* none is under way */
+	/* no step is under way */
 	rig_open_ready(&rig, &conf);
 	rig_begin_fetch(&rig);
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);

@@ -1,4 +1,4 @@
-/* What each side may count on the other for: credit for what it sends, and a sign of life in time. */
+/* What each side may expect of the other: credit for what it sends, and a sign of life in time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@ static const struct rig_conf conf = {.batch = 61, .rows = 16, .part_bytes = 4096
 
 /* ---- credit */
 
-/* A part of a run of 2,000 bytes to the server, which has granted `granted` of this run then. */
+/* Gives the server a part of a run of 2,000 bytes. Then it must have granted `granted` bytes for this run. */
 static void credit_after(uint64_t offset, uint64_t len, uint64_t granted)
 {
 	struct sl_frame f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, len);
@@ -27,7 +27,7 @@ static void credit_after(uint64_t offset, uint64_t len, uint64_t granted)
 	assert_int_equal(rig.side[RIG_SERVER].s.consumed_bytes, offset + len - granted);
 }
 
-/* A quarter of the window at a time, and what is left at the end of a run. */
+/* Credit is granted for a quarter of the window at a time, and for the rest at the end of a run. */
 static void credit_is_counted(void **state)
 {
 	(void)state;
@@ -41,7 +41,7 @@ static void credit_is_counted(void **state)
 	credit_after(1900, 100, 2000);
 }
 
-/* A window of one part: what is held back, however little, would leave no room for the next full one. */
+/* With a window of one part, any credit held back would leave no room for the next full part. */
 static void a_narrow_window_holds_nothing_back(void **state)
 {
 	(void)state;
@@ -74,7 +74,7 @@ static void credit_beyond_the_window_is_refused(void **state)
 	try_credit(0, SL_ERR_PROTOCOL);
 	rig_open(&rig, &conf);
 	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
-	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL); /* nothing granted yet */
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL); /* nothing has been granted yet */
 }
 
 /* ---- liveness */
@@ -84,7 +84,7 @@ static uint64_t worked(void)
 	return rig.side[RIG_SERVER].s.counts.worked;
 }
 
-/* link.stall_s: what a peer can say for ever is no step that goes on. */
+/* Progress for link.stall_s: frames that a peer can send for ever do not count, and a part counts only by its bytes. */
 static void crumbs_are_no_work(void **state)
 {
 	const struct sl_frame credit = {.kind = SL_FRAME_CREDIT, .epoch = 7, .u.credit = {1}};
@@ -126,7 +126,7 @@ static void silence_ends_a_session(void **state)
 	}
 }
 
-/* As long as heartbeats come, nobody is lost. */
+/* While heartbeats come, neither side is lost. */
 static void heartbeats_keep_a_session(void **state)
 {
 	uint64_t beats = 0;
@@ -138,7 +138,7 @@ static void heartbeats_keep_a_session(void **state)
 
 		assert_int_equal(tick(RIG_CLIENT, 20), SL_OK);
 		beats += (uint64_t)(rig.side[RIG_SERVER].in.count - before);
-		rig.now_ms += 15; /* on the way */
+		rig.now_ms += 15; /* the heartbeat travels */
 		rig_settle(&rig);
 		assert_int_equal(tick(RIG_SERVER, 5), SL_OK);
 		rig.now_ms += 15;
@@ -160,7 +160,7 @@ static void older_epochs_are_no_sign_of_life(void **state)
 	}
 }
 
-/* A server that builds its plan does not hold the client's silence against it, and says that it is alive. */
+/* A server that builds its plan tolerates the client's silence, and sends heartbeats itself. */
 static void opening_may_take_its_time(void **state)
 {
 	struct sl_frame hello = {.kind = SL_FRAME_HELLO, .epoch = 7, .u.hello = rig_hello(&conf)};

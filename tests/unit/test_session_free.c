@@ -1,4 +1,5 @@
-/* Free steps: calls of any number and rows, gradients in any order, the norm that is asked for, and what is refused. */
+/* Free steps: any number of calls of any number of rows, gradients in any order, the norm on
+ * request, and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static struct rig_side *server(void)
 	return &rig.side[RIG_SERVER];
 }
 
-/* A step with a call of 61 rows: chunks 0 to 3. */
+/* Opens a step with a call of 61 rows: chunks 0 to 3. */
 static void open_step(uint64_t seed, bool no_head_grad)
 {
 	struct rig_conf c = conf;
@@ -77,7 +78,7 @@ static void a_call_goes_no_further_than_its_caller_says(void **state)
 	}
 }
 
-/* Calls of 61, 5 and 33 rows; gradients of the last, then the first; none of the second. */
+/* Calls of 61, 5 and 33 rows; gradients of the last, then of the first, and none of the second. */
 static void calls_come_and_go_in_any_order(void **state)
 {
 	(void)state;
@@ -97,7 +98,7 @@ static void calls_come_and_go_in_any_order(void **state)
 			(void)rig_turn(&rig);
 		assert_int_equal(grads(0, 4), SL_OK);
 		applies(7);
-		rig_begin_step(&rig, 20); /* nothing of it is left */
+		rig_begin_step(&rig, 20); /* the next step starts without any of that */
 		rig_settle(&rig);
 		assert_int_equal(server()->s.chunks, 2);
 		assert_int_equal(grads(0, 2), SL_OK);
@@ -113,7 +114,7 @@ static void the_norm_comes_once_its_gradients_are_there(void **state)
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		open_step(seed, seed % 2);
 		rig_settle(&rig);
-		assert_int_equal(say(SL_EV_ASK_NORM), SL_ERR_BUG); /* of nothing */
+		assert_int_equal(say(SL_EV_ASK_NORM), SL_ERR_BUG); /* there is no gradient */
 		open_step(seed, seed % 2);
 		rig_settle(&rig);
 		assert_int_equal(grads(1, 2), SL_OK);
@@ -136,28 +137,28 @@ static void what_comes_out_of_turn_is_refused(void **state)
 
 	(void)state;
 	open_step(1, false);
-	assert_int_equal(grads(0, 4), SL_ERR_BUG); /* before the activations */
+	assert_int_equal(grads(0, 4), SL_ERR_BUG); /* before the activations came */
 	open_step(1, false);
 	rig_settle(&rig);
 	assert_int_equal(say(SL_EV_APPLY), SL_ERR_BUG); /* without a gradient */
 	open_step(1, false);
 	rig_settle(&rig);
 	assert_int_equal(grads(1, 1), SL_OK);
-	assert_int_equal(grads(0, 2), SL_ERR_BUG); /* twice */
+	assert_int_equal(grads(0, 2), SL_ERR_BUG); /* the same chunk twice */
 	open_step(1, false);
 	rig_settle(&rig);
 	assert_int_equal(grads(0, 4), SL_OK);
 	assert_int_equal(say(SL_EV_APPLY), SL_OK);
 	assert_int_equal(more(4, 1), SL_ERR_BUG);
 	open_step(1, false);
-	assert_int_equal(more(4, 70), SL_ERR_BUG); /* five chunks where there is room for four */
-	/* a server's gradient before this side has sent what it is made of */
+	assert_int_equal(more(4, 70), SL_ERR_BUG); /* five chunks, with room for four */
+	/* the server's gradient comes before the client sent what it is computed from */
 	open_step(1, false);
 	rig_settle(&rig);
 	f = rig_part(&rig, RIG_CLIENT, SL_PART_HEAD_GRAD, 1000);
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
 	assert_non_null(strstr(client()->fail.text, "before it can exist"));
-	/* of a client whose steps are not free */
+	/* the client's steps are not free */
 	rig_step_under_way(&rig, &whole);
 	assert_int_equal(grads(0, 1), SL_ERR_BUG);
 	rig_step_under_way(&rig, &whole);
@@ -194,7 +195,8 @@ static void forward_all(void)
 	rig_settle(&rig);
 }
 
-/* Chunk 0 has had its gradient: once more, of a chunk that is none, in pieces of two, and commits that do not fit. */
+/* Chunk 0 has its gradient. Refused: another one, one of a chunk that does not exist, a run of
+ * parts of two chunks, and commits that do not match. */
 static void a_server_counts_chunks(void **state)
 {
 	struct sl_frame f;
@@ -229,7 +231,7 @@ static void a_server_counts_chunks(void **state)
 		refuses_frame(commit_of(chunks), "commit of step");
 	}
 	forward_all();
-	refuses_frame(commit_of(2), "after 0 of 4 chunks"); /* head_grad crosses: the client has not waited */
+	refuses_frame(commit_of(2), "after 0 of 4 chunks"); /* head_grad crosses, and the client did not wait for it */
 	forward_all();
 	refuses_frame((struct sl_frame){.kind = SL_FRAME_NORM, .epoch = 7, .u.norm = {client()->s.number, 5}},
 		      "Norm frame");
@@ -238,7 +240,7 @@ static void a_server_counts_chunks(void **state)
 		      "Norm frame");
 }
 
-/* COMMIT overtakes gradients that are on their way; then nothing but these may come. */
+/* COMMIT may overtake gradients that are on their way. After it only these may come. */
 static void a_commit_bounds_what_comes(void **state)
 {
 	struct sl_frame f;

@@ -1,5 +1,5 @@
-/* The session of a group's member: welcomed and committed when its group says so, and left out of a step at any moment.
- */
+/* The session of a group's member: welcomed and committed when its group says so, and left out of a
+ * step at any moment. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void tell(enum sl_event_kind kind, uint64_t next_step)
 	assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
 }
 
-/* A member's Hello has come, and its group has not answered. */
+/* A member has sent Hello, and its group has not answered yet. */
 static void open_group(uint64_t seed, bool ends, bool comes)
 {
 	const struct rig_conf conf = {.batch = 64,
@@ -74,7 +74,7 @@ static void open_member(uint64_t seed)
 	open_sharing(seed, false);
 }
 
-/* A group that went on without the member: it has the state of one step, and does a later one next. */
+/* A newcomer to a group that went on without it gets the state after one step, and continues with a later one. */
 static void a_newcomer_begins_where_its_group_is(void **state)
 {
 	struct sl_event ev = {.kind = SL_EV_JOINED, .next_step = 12, .first_step = 40, .made = 5, .branch = 9};
@@ -92,7 +92,7 @@ static void a_newcomer_begins_where_its_group_is(void **state)
 	}
 }
 
-/* … and gets the heads and tails of others, where these are shared. */
+/* A newcomer also gets the heads and tails of the others, if the group shares them. */
 static void a_newcomer_gets_heads_and_tails(void **state)
 {
 	struct sl_event ev = {.kind = SL_EV_JOINED, .next_step = 12, .first_step = 40, .ends = true};
@@ -112,15 +112,16 @@ static void a_newcomer_gets_heads_and_tails(void **state)
 		rig_settle(&rig);
 		assert_int_equal(server()->prepared, 1);
 	}
-	f = rig_part(&rig, RIG_CLIENT, SL_PART_ENDS, 4096); /* once it has them */
+	f = rig_part(&rig, RIG_CLIENT, SL_PART_ENDS, 4096); /* when it has them already */
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
 	open_sharing(1, true);
 	rig_begin_step(&rig, 61);
-	f = rig_part(&rig, RIG_SERVER, SL_PART_ENDS, 4096); /* of a group whose members stay */
+	f = rig_part(&rig, RIG_SERVER, SL_PART_ENDS, 4096); /* in a group whose members never change */
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
 }
 
-/* At any moment of a step it hands over what it has before that step, or behind it; all of it, or a hash. */
+/* A member that is asked at any moment of a step hands over its state from before or after that
+ * step: all of it, or a hash. */
 static void a_member_is_asked_at_any_moment(void **state)
 {
 	const struct sl_event ask[2] = {{.kind = SL_EV_ASK}, {.kind = SL_EV_ASK, .whole = true}};
@@ -166,13 +167,13 @@ static void what_was_not_asked_for_is_refused(void **state)
 	rig_settle(&rig);
 	f = rig_part(&rig, RIG_SERVER, SL_PART_ENDS, SL_WIRE_ENDS_HASH);
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
-	open_coming(1); /* twice */
+	open_coming(1); /* asked twice */
 	tell(SL_EV_JOINED, 12);
 	rig_settle(&rig);
 	fetch.epoch = client()->s.epoch;
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &fetch), SL_OK);
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &fetch), SL_ERR_PROTOCOL);
-	open_sharing(1, true); /* of a group whose members stay */
+	open_sharing(1, true); /* in a group whose members never change */
 	fetch.epoch = client()->s.epoch;
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &fetch), SL_ERR_PROTOCOL);
 	open_coming(1); /* before the Welcome */
@@ -200,7 +201,7 @@ static void a_group_says_when(void **state)
 	}
 }
 
-/* One that is silent while its group goes on is lost, though it has not been welcomed. */
+/* A member that falls silent is lost, even before it is welcomed. */
 static void who_waits_is_heard(void **state)
 {
 	(void)state;
@@ -219,7 +220,8 @@ static void who_waits_is_heard(void **state)
 	assert_int_equal(rig_event(&rig, RIG_SERVER, &(struct sl_event){.kind = SL_EV_TICK}), SL_ERR_PEER_LOST);
 }
 
-/* However far the step has come, it is abandoned, counts as done once the client says so, and the next one is taken. */
+/* However far its step is, a late member abandons it. The step counts as done once the client says
+ * so, and the next one is accepted. */
 static void a_member_is_late_at_any_moment(void **state)
 {
 	int before_commit = 0, behind_it = 0;
@@ -255,7 +257,8 @@ static void a_member_is_late_at_any_moment(void **state)
 	assert_true(before_commit > 50 && behind_it > 50);
 }
 
-/* The group goes on without a member while the worker may still decode what that told with its COMMIT. */
+/* A client may not abandon after its COMMIT. The group may still go on without it while the worker
+ * decodes what came with the COMMIT. */
 static void who_has_committed_abandons_nothing(void **state)
 {
 	struct sl_frame f = {.kind = SL_FRAME_ABANDON};
@@ -272,13 +275,13 @@ static void who_has_committed_abandons_nothing(void **state)
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
 }
 
-/* Parts of shared heads and tails where they cannot be. */
+/* Parts of shared heads and tails at a wrong time are refused. */
 static void ends_out_of_place_are_refused(void **state)
 {
 	struct sl_frame f;
 
 	(void)state;
-	open_sharing(1, true); /* before the backward */
+	open_sharing(1, true); /* before the backward pass */
 	rig_begin_step(&rig, 61);
 	for (int i = 0; i < 3; i++)
 		rig_turn(&rig);
@@ -286,7 +289,7 @@ static void ends_out_of_place_are_refused(void **state)
 	f.u.part.step = 12;
 	f.u.part.training = true;
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
-	open_sharing(1, true); /* twice */
+	open_sharing(1, true); /* sent twice */
 	rig_begin_step(&rig, 61);
 	while (!sl_session_told(&server()->s))
 		assert_true(rig_turn(&rig));
@@ -297,7 +300,7 @@ static void ends_out_of_place_are_refused(void **state)
 	rig_settle(&rig);
 	f = rig_part(&rig, RIG_CLIENT, SL_PART_END_MEAN, 100);
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
-	for (int mean = 0; mean < 2; mean++) { /* COMMITTED that says another thing */
+	for (int mean = 0; mean < 2; mean++) { /* COMMITTED announces a mean that is not due, or none */
 		open_sharing(1, !mean);
 		rig_begin_step(&rig, 61);
 		rig_settle(&rig);
@@ -305,7 +308,7 @@ static void ends_out_of_place_are_refused(void **state)
 		f.u.committed = (struct sl_committed){.step = 12, .mean = mean};
 		assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
 	}
-	open_sharing(1, true); /* a mean while the step is computed: it is no mid_act */
+	open_sharing(1, true); /* a mean during the forward pass, in place of mid_act */
 	rig_begin_step(&rig, 61);
 	while (!client()->s.done[SL_TASK_HEAD_FWD])
 		assert_true(rig_turn(&rig));
@@ -322,7 +325,7 @@ static void ends_out_of_place_are_refused(void **state)
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_LIMIT);
 }
 
-/* A member that comes back is told at each step that it was done, until it has come to where the group is. */
+/* A member that comes back is told for each missed step that it is done, until it has caught up with the group. */
 static void a_member_catches_up(void **state)
 {
 	(void)state;
@@ -350,7 +353,7 @@ static void pass(void)
 	assert_int_equal(rig_event(&rig, RIG_CLIENT, &ev), SL_OK);
 }
 
-/* Steps of others are passed: nothing is computed for them, and the group says when they are done. */
+/* A member passes on the steps of others: it computes nothing, and the group says when they are done. */
 static void steps_of_others_are_passed(void **state)
 {
 	(void)state;
@@ -377,7 +380,7 @@ static void steps_of_others_are_passed(void **state)
 	}
 }
 
-/* A step that the group has done without it can be passed as well, and nobody is told that it is late. */
+/* A member may pass on a step that the group has already done without it. It is not reported as late. */
 static void a_pass_may_come_late(void **state)
 {
 	(void)state;
@@ -408,7 +411,7 @@ static void a_pass_out_of_place_is_refused(void **state)
 	rig_settle(&rig);
 	pass();
 	rig_settle(&rig);
-	assert_int_equal(server()->s.state, SL_SESSION_CLOSED); /* it is of no group */
+	assert_int_equal(server()->s.state, SL_SESSION_CLOSED); /* this client is in no group */
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* The session of a member whose group averages heads and tails after every round: what it tells in a round's last step,
- * whether it trained in that, passed or skipped it, and at whatever moment it was late. */
+/* The session of a member whose group averages heads and tails after every round: what the member sends in the last
+ * step of a round if it trained, passed on, or skipped that step, or was late at any moment. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "tests/support/session_rig.h"
 
-enum { FIRST = 12, ROUND = 2 /* steps 13, 15, … end one */ };
+enum { FIRST = 12, ROUND = 2 /* steps 13, 15, … end a round */ };
 
 static struct rig rig;
 
@@ -80,7 +80,7 @@ static void decide(void)
 	assert_int_equal(client()->s.next_step, step + 1);
 }
 
-/* The first step, which ends no round. */
+/* Runs the first step, which ends no round. */
 static void first_step(void)
 {
 	rig_begin_step(&rig, 61);
@@ -115,7 +115,8 @@ static void skip_if_abandoned(void)
 	rig_settle(&rig);
 }
 
-/* Whichever task finds NaN, on either side. */
+/* A member whose last step of a round is skipped still sends its heads and tails, whichever task
+ * finds NaN, on either side. */
 static void who_skips_a_round_s_last_step_tells_of_it(void **state)
 {
 	static const struct {
@@ -144,7 +145,8 @@ static void who_skips_a_round_s_last_step_tells_of_it(void **state)
 		}
 }
 
-/* Not so where the group went on without it; also where both sides abandon the step at a time. */
+/* A member that the group went on without gets the mean and sends nothing. Both sides may abandon
+ * the step at the same time. */
 static void who_is_late_hears_the_mean_and_tells_nothing(void **state)
 {
 	int told = 0, silent = 0, crossed = 0;
@@ -176,13 +178,13 @@ static void who_is_late_hears_the_mean_and_tells_nothing(void **state)
 	assert_true(told > 20 && silent > 200 && crossed > 20);
 }
 
-/* A mean where nobody trained is none; and parts where they cannot be. */
+/* Refused: a mean of a round in which nobody trained, and parts at a wrong time. */
 static void what_is_out_of_place_is_refused(void **state)
 {
 	struct sl_frame f;
 
 	(void)state;
-	open_member(1); /* inside a round */
+	open_member(1); /* within a round */
 	rig_begin_step(&rig, 61);
 	rig_settle(&rig);
 	f = rig_part(&rig, RIG_SERVER, SL_PART_END_GRAD, 100);
@@ -198,7 +200,7 @@ static void what_is_out_of_place_is_refused(void **state)
 	f = (struct sl_frame){.kind = SL_FRAME_COMMITTED, .epoch = client()->s.epoch};
 	f.u.committed = (struct sl_committed){.step = FIRST, .mean = true};
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
-	open_member(1); /* twice */
+	open_member(1); /* sent twice */
 	first_step();
 	pass();
 	rig_settle(&rig);

@@ -1,5 +1,5 @@
-/* The session against a peer that does not keep to the rules: parts, commits, epochs. Every fault is
- * one change to a frame that is accepted without it. */
+/* The session against a peer that breaks the rules: parts, commits, epochs. Every fault is one
+ * change to a frame that is accepted without it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static void step_under_way(void)
 	rig_step_under_way(&rig, &conf);
 }
 
-/* And the client has computed the tail of chunk 0. */
+/* Moreover the client has computed the tail of chunk 0. */
 static void tail_under_way(void)
 {
 	step_under_way();
@@ -112,7 +112,7 @@ static void phase_other(struct sl_frame *f)
 
 static void weights(struct sl_frame *f)
 {
-	f->u.part.what = SL_PART_WEIGHTS; /* such as would be whole */
+	f->u.part.what = SL_PART_WEIGHTS; /* complete by its length */
 	f->payload.len = f->u.part.total = rig_run_bytes(SL_PART_WEIGHTS);
 }
 
@@ -243,7 +243,7 @@ static void open_with_tokens(void)
 	rig_begin_step(&rig, 61);
 }
 
-/* The middle has computed chunk 0. */
+/* The server has computed the middle of chunk 0. */
 static void tokens_under_way(void)
 {
 	open_with_tokens();
@@ -323,7 +323,7 @@ static void a_chunk_has_no_more_tokens_than_were_agreed_on(void **state)
 		try_fault(open_with_tokens, RIG_SERVER, SL_PART_HEAD_ACT, &of_first[i]);
 	for (size_t i = 0; i < sizeof of_others / sizeof of_others[0]; i++)
 		try_fault(tokens_under_way, RIG_SERVER, SL_PART_MID_GRAD, &of_others[i]);
-	/* within a run, too; and none where the network has none */
+	/* Also within a run. A network without tokens takes none. */
 	open_with_tokens();
 	f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
 	f.u.part.total = 3000;
@@ -390,7 +390,7 @@ static void a_step_has_no_more_tokens_with_a_loss_than_tokens(void **state)
 		try_fault(open_with_token_loss, RIG_SERVER, SL_PART_HEAD_ACT, &of_first[i]);
 	for (size_t i = 0; i < sizeof of_others / sizeof of_others[0]; i++)
 		try_fault(token_loss_under_way, RIG_SERVER, SL_PART_MID_GRAD, &of_others[i]);
-	/* none is counted where that was not agreed on */
+	/* no answers are counted unless that was agreed on */
 	try_fault(open_with_tokens, RIG_SERVER, SL_PART_HEAD_ACT, &(struct fault){answers_one, SL_ERR_LIMIT});
 	try_fault(tokens_under_way, RIG_SERVER, SL_PART_MID_GRAD, &(struct fault){answers_one, SL_ERR_PROTOCOL});
 	token_loss_under_way();
@@ -412,7 +412,7 @@ static void a_run_keeps_its_total(void **state)
 		f.u.part.total += (uint64_t)change;
 		assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), change ? SL_ERR_PROTOCOL : SL_OK);
 	}
-	/* a part that was seen already */
+	/* a part that was received before */
 	step_under_way();
 	f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
 	f.u.part.total = 3000;
@@ -425,7 +425,7 @@ static void gradients_wait_for_their_activations(void **state)
 	struct sl_frame f;
 
 	(void)state;
-	step_under_way(); /* forward of chunk 0 is done, of chunk 1 is not */
+	step_under_way(); /* the forward pass of chunk 0 is done, that of chunk 1 is not */
 	rig_give(&rig, RIG_SERVER, SL_PART_MID_GRAD);
 	f = rig_part(&rig, RIG_SERVER, SL_PART_MID_GRAD, 1000);
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
@@ -460,7 +460,7 @@ static void there_is_no_chunk_behind_the_last(void **state)
 	assert_non_null(strstr(rig.side[RIG_SERVER].fail.text, "chunk 4"));
 }
 
-/* While weights are fetched, a part of the pass that is over would fit its lane again. */
+/* While weights are fetched, a part of the finished pass would fit its lane again: it is refused. */
 static void a_fetch_takes_weights_alone(void **state)
 {
 	struct sl_frame f;
@@ -475,7 +475,7 @@ static void a_fetch_takes_weights_alone(void **state)
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
 }
 
-/* The answer to FETCH says whether the server has on its disk what both sides stand at. */
+/* The answer to FETCH says whether the server has its current state on its disk. */
 static void a_fetch_says_what_is_kept(void **state)
 {
 	struct rig_conf steps = conf;
@@ -493,7 +493,7 @@ static void a_fetch_says_what_is_kept(void **state)
 		assert_int_equal(rig.side[RIG_CLIENT].s.next_step, 1);
 		assert_int_equal(rig.side[RIG_CLIENT].s.kept_step, storeless ? 0 : 1);
 	}
-	/* and so do WELCOME and COMMITTED, of what they speak of */
+	/* WELCOME and COMMITTED say the same of their step */
 	for (int kept = 0; kept < 2; kept++) {
 		steps.next_step = 12;
 		rig_open_ready(&rig, &steps);
@@ -519,7 +519,7 @@ static void a_fetch_says_what_is_kept(void **state)
 
 /* ---- commit */
 
-/* The server has computed all of a step of one chunk, unless `early`. */
+/* The server has computed a whole step of one chunk; with `early` all but its backward pass. */
 static void before_commit(bool early)
 {
 	rig_open_ready(&rig, &conf);
@@ -566,7 +566,7 @@ static void a_commit_says_how_gradients_are_clipped(void **state)
 			    cases[i].clip_norm, false, cases[i].code);
 }
 
-/* It comes once, behind all that the client has sent, in a run that clips; or as a step that was abandoned. */
+/* A NORM comes once, after all that the client has sent, in a run that clips; or for an abandoned step. */
 static void a_norm_is_of_the_step_under_way(void **state)
 {
 	enum { RIGHT, TWICE, EARLY, OTHER_STEP, NEGATIVE, UNCLIPPED, CASES };
@@ -605,7 +605,7 @@ static void a_commit_must_be_of_the_whole_step(void **state)
 	try_commit((struct sl_commit){0, 1, 0, false, false, {0}, 0, false}, false, SL_OK);
 	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}, 0, false}, true, SL_ERR_PROTOCOL);
 	try_commit((struct sl_commit){0, 1, 0.1, false, true, {0}, 0, false}, false,
-		   SL_ERR_PROTOCOL); /* was not abandoned */
+		   SL_ERR_PROTOCOL); /* the step was not abandoned */
 	try_commit((struct sl_commit){1, 1, 0.1, false, false, {0}, 0, false}, false, SL_ERR_PROTOCOL);
 	try_commit((struct sl_commit){0, 2, 0.1, false, false, {0}, 0, false}, false, SL_ERR_PROTOCOL);
 	try_commit((struct sl_commit){0, 1, -0.1, false, false, {0}, 0, false}, false, SL_ERR_PROTOCOL);
@@ -614,7 +614,7 @@ static void a_commit_must_be_of_the_whole_step(void **state)
 		   SL_ERR_PROTOCOL);
 }
 
-/* Where head_grad does not cross, COMMIT may overtake mid_grad: the server applies the step behind its backward. */
+/* If head_grad does not cross, COMMIT may overtake mid_grad: the server applies the step after its backward pass. */
 static void a_commit_waits_for_the_backward(void **state)
 {
 	struct rig_conf headless = conf;
@@ -630,7 +630,7 @@ static void a_commit_waits_for_the_backward(void **state)
 		part = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
 		part.u.part.batch_rows = part.u.part.rows = 16;
 		assert_int_equal(rig_frame(&rig, RIG_SERVER, &part), SL_OK);
-		if (fault == 1) { /* before all of it is forward */
+		if (fault == 1) { /* before all of the batch is forward */
 			assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
 			continue;
 		}
@@ -648,7 +648,7 @@ static void a_commit_waits_for_the_backward(void **state)
 	}
 }
 
-/* Gradients that do not cross are refused, whoever sends them. */
+/* Gradients that do not cross are refused from either side. */
 static void a_gradient_that_does_not_cross_is_refused(void **state)
 {
 	struct rig_conf none = conf;
@@ -688,7 +688,7 @@ static void a_step_is_committed_once(void **state)
 	assert_int_equal(rig.side[RIG_CLIENT].tasks[SL_TASK_COMMIT], 1);
 }
 
-/* A checkpoint that is asked for, and the steps that the client has on its disk. */
+/* A COMMIT may ask for a checkpoint, and names the steps that the client has on its disk. */
 static void a_commit_carries_what_is_kept(void **state)
 {
 	const struct sl_event ev = {
@@ -705,7 +705,7 @@ static void a_commit_carries_what_is_kept(void **state)
 	assert_true(server->keep == SL_KEEP_ASKED);
 	assert_memory_equal(server->kept, client->kept, sizeof server->kept);
 	rig_settle(&rig);
-	rig_begin_step(&rig, 61); /* the next one asks for none */
+	rig_begin_step(&rig, 61); /* the next COMMIT asks for no checkpoint */
 	rig_settle(&rig);
 	assert_true(server->keep == SL_KEEP_NOT);
 }
@@ -720,7 +720,7 @@ static void older_epochs_are_dropped_and_counted(void **state)
 	step_under_way();
 	f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
 	f.epoch = 6;
-	f.u.part.chunk = 99; /* not even looked at */
+	f.u.part.chunk = 99; /* ignored: the epoch is checked first */
 	for (int i = 1; i <= 3; i++) {
 		assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
 		assert_int_equal(rig.side[RIG_SERVER].s.counts.stale_frames, i);
@@ -744,7 +744,7 @@ static void newer_epochs_are_refused(void **state)
 	assert_non_null(strstr(rig.side[RIG_SERVER].fail.text, "epoch 8 in epoch 7"));
 }
 
-/* Who says it knows no session on this connection, and so no epoch either. */
+/* A server that knows no session on a connection refuses with epoch 0: the client accepts that. */
 static void a_refusal_of_no_epoch_counts(void **state)
 {
 	const struct sl_frame f = {.kind = SL_FRAME_REFUSE,
@@ -756,10 +756,10 @@ static void a_refusal_of_no_epoch_counts(void **state)
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_BUSY);
 	assert_int_equal(rig.side[RIG_CLIENT].failed, 1);
 	assert_string_equal(rig.side[RIG_CLIENT].fail.text, "the server refused: all sessions are taken");
-	assert_int_equal(rig.side[RIG_SERVER].in.count, 1); /* Hello: a REFUSE is not answered by another */
+	assert_int_equal(rig.side[RIG_SERVER].in.count, 1); /* only Hello: a REFUSE is not answered by another */
 }
 
-/* A server that shuts down refuses nothing. */
+/* A server that shuts down ends the session, which is no refusal. */
 static void an_end_is_no_refusal(void **state)
 {
 	const struct sl_frame f = {.kind = SL_FRAME_REFUSE,

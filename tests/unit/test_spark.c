@@ -17,7 +17,7 @@ static void bars_span_the_values(void **state)
 	(void)state;
 	assert_string_equal(sl_spark_text(&s, true, text), "");
 	sl_spark_add(&s, 2);
-	assert_string_equal(sl_spark_text(&s, false, text), "_"); /* one value is no range */
+	assert_string_equal(sl_spark_text(&s, false, text), "_"); /* a single value has no range */
 	sl_spark_add(&s, (double)NAN);
 	sl_spark_add(&s, (double)INFINITY);
 	sl_spark_add(&s, 1);

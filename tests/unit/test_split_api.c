@@ -1,4 +1,4 @@
-/* libsplit without a server: confs, tokens, waiting in vain, and what opens and closes leave behind. */
+/* libsplit without a server: configs, tokens, waits that fail, and what is left after open and close. */
 #include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -68,7 +68,8 @@ static void confs_are_refused_with_their_key(void **state)
 		assert_non_null(strstr(e.text, bad[i].text));
 		assert_int_equal(e.status, 78);
 	}
-	assert_int_equal(split_conf_set(c, "train.batch", "many", &e), SPLIT_OK); /* it is read as a whole */
+	assert_int_equal(split_conf_set(c, "train.batch", "many", &e),
+			 SPLIT_OK); /* accepted: the config is checked later */
 	refuses(c, SPLIT_CONFIG, 78, "train.batch: must be a whole number");
 	refuses(conf_of(NULL), SPLIT_CONFIG, 78, "there is no graph");
 	refuses(conf_of("graph 2\n"), SPLIT_PROTOCOL, 76, "");
@@ -155,7 +156,7 @@ static void answers_with(struct fake_peer peer)
 	split_conf_free(c);
 }
 
-/* Another service, noise behind a greeting, and a peer that falls silent or resets. */
+/* Another service, noise after a greeting, and a peer that falls silent or resets. */
 static void a_peer_that_is_no_server_is_unavailable(void **state)
 {
 	static const char web[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
@@ -182,7 +183,7 @@ static int entries(const char *folder)
 	return n;
 }
 
-/* ZeroMQ ends its threads when it has time. */
+/* Waits, since ZeroMQ's threads end some time after the close. */
 static void settles_at(const char *folder, int n)
 {
 	for (int i = 0; i < 500 && entries(folder) > n; i++)
@@ -213,7 +214,7 @@ static void opens_and_closes_leave_nothing(void **state)
 	split_conf_free(c);
 }
 
-/* Whether the thread blocks what ends a program. */
+/* Whether the thread blocks SIGINT and SIGTERM. */
 static bool blocks(const char *thread)
 {
 	const unsigned long long both = 1ull << (SIGINT - 1) | 1ull << (SIGTERM - 1);
@@ -273,7 +274,7 @@ static void calls_out_of_turn_are_usage(void **state)
 	assert_int_equal(split_step(m, -1, 1, 0, &e), SPLIT_USAGE);
 	assert_int_equal(split_forward(m, 1, 1, NULL, x, &call, &e), SPLIT_OK);
 	assert_int_equal(split_forward(m, 1, 100, NULL, x, &call, &e),
-			 SPLIT_USAGE); /* four chunks, and three are left */
+			 SPLIT_USAGE); /* needs four chunks, three are left */
 	assert_non_null(strstr(e.text, "room for 4 chunks"));
 	assert_int_equal(split_forward(m, 0, 1, NULL, x, &call, &e), SPLIT_USAGE);
 	assert_int_equal(split_backward(m, call, x, &e), SPLIT_USAGE);
@@ -286,7 +287,7 @@ static void calls_out_of_turn_are_usage(void **state)
 	split_conf_free(c);
 }
 
-/* Becomes another program: what the parent's threads hold is not looked for as a leak of the child. */
+/* Replaces the child by another program: a leak checker would report the memory of the parent's threads. */
 static _Noreturn void end_child(bool ok)
 {
 	execl("/bin/sh", "sh", "-c", ok ? "exit 0" : "exit 1", (char *)NULL);
@@ -325,7 +326,7 @@ static void *logs(void *arg)
 	return arg;
 }
 
-/* Whatever another thread does at that moment. */
+/* A child may use the log after fork(), whatever another thread was doing at that moment. */
 static void a_forked_child_reads_and_writes_the_log(void **state)
 {
 	split_conf *c = conf_of(graph);
@@ -385,7 +386,7 @@ static void damaged_tokens_are_refused(void **state)
 	}
 	assert_int_equal(split_conf_resume(c, bytes, n, &e), SPLIT_OK);
 	split_conf_free(c);
-	c = conf_of(graph); /* a token of another network */
+	c = conf_of(graph); /* the token is of another network */
 	assert_int_equal(split_conf_resume(c, bytes, n, &e), SPLIT_OK);
 	refuses(c, SPLIT_MISMATCH, 78, "is of another network or other settings");
 }

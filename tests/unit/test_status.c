@@ -1,4 +1,4 @@
-/* Status: snapshot → JSON → snapshot, other schemas and broken documents, and the table. */
+/* Status: snapshot to JSON and back, other schemas and broken documents, and the table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -115,7 +115,7 @@ static void json_round_trip(void **state)
 		assert_int_equal(out.rejected, 1);
 		assert_int_equal(out.stale, 3);
 		assert_int_equal(out.n_session, 2);
-		/* zeroed memory and equal values: byte for byte, but for the NaN */
+		/* zeroed memory and equal values: equal byte for byte, except for the NaN */
 		assert_memory_equal(&out.session[0], &sessions[0], sizeof sessions[0]);
 		assert_true(isnan(out.session[1].loss));
 		assert_string_equal(out.session[1].codec[1], "f16");
@@ -225,7 +225,7 @@ static void table_is_aligned(void **state)
 					   "cpu, 1 thread\n");
 }
 
-/* What no session says has no column, and what the terminal has no room for goes. */
+/* A column that is empty for all sessions is left out, and so are columns that the terminal has no room for. */
 static void table_fits_the_terminal(void **state)
 {
 	struct sl_status_session one = sessions[0];
@@ -251,7 +251,7 @@ static void table_fits_the_terminal(void **state)
 	assert_non_null(strstr(table(&in, 80), "SESSION   PEER       PHASE     STEP  IMG/S  TX MB/S  RX MB/S  IDLE\n"));
 	assert_non_null(strstr(table(&in, 66), "SESSION   PEER       PHASE     STEP  IMG/S  TX MB/S  RX MB/S  IDLE\n"));
 	assert_non_null(strstr(table(&in, 65), "SESSION   PEER       PHASE     STEP  IMG/S  IDLE\n"));
-	/* a peer with a key, and a name as long as no terminal is wide */
+	/* a peer with a key; a name that is wider than the terminal */
 	strcpy(one.peer, "edge-1 0123-4567-89ab-cdef");
 	assert_non_null(
 		strstr(table(&in, 80), "\n01234567  edge-1 0123-4567-89ab-cdef  train  120/360    812    0s\n"));
@@ -271,7 +271,7 @@ static void table_fits_the_terminal(void **state)
 	assert_non_null(strstr(table(&in, 65), "SESSION   PHASE     STEP  IMG/S  TX MB/S  RX MB/S  IDLE\n"));
 }
 
-/* From a daemon of before: what is younger than the schema's beginning is not known. */
+/* A document of an older daemon: members that were added later are unknown. */
 static void younger_members_may_be_missing(void **state)
 {
 	struct sl_status in = snapshot(1), out;
@@ -304,7 +304,7 @@ static void table_shows_no_control_characters(void **state)
 	in.session = &evil;
 	char *text = table(&in, 0);
 	assert_null(strchr(text, '\033'));
-	/* its newline has not begun a line of its own */
+	/* a newline in it does not start a new line */
 	assert_non_null(strstr(text, "\n01234567  ?[2J?ppp"));
 }
 
@@ -319,7 +319,7 @@ static int count(const char *text, const char *part)
 	return n;
 }
 
-/* Every name has HELP and TYPE once, before its samples, which stand together; what is not known has none. */
+/* Every name has one HELP and one TYPE, before its samples, which are adjacent. Unknown values have no sample. */
 static void prometheus_can_read_it(void **state)
 {
 	static char text[16384];
@@ -355,7 +355,7 @@ static void prometheus_can_read_it(void **state)
 	}
 }
 
-/* What /metrics serves is what the command prints. */
+/* /metrics serves what the command prints. */
 static void metrics_come_from_the_document(void **state)
 {
 	static char printed[16384];

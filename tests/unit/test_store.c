@@ -1,5 +1,5 @@
-/* The store of weights: what comes out of it is what its name says, its owner's alone, and what a start of the server
- * takes away is only what another left half done. */
+/* The store of weights: a file's content always matches its name, only its owner can read it, and a
+ * start of the server removes only half-written files. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -83,7 +83,7 @@ static void an_owner_s_are_nobody_else_s(void **state)
 	assert_false(sl_store_get(dir, NULL, hash, got, COUNT));
 }
 
-/* tidy.c goes by when a file was used. */
+/* Reading sets the time of last use, by which tidy.c decides. */
 static void what_is_read_is_used_now(void **state)
 {
 	const struct timespec old[2] = {{1000, 0}, {1000, 0}};

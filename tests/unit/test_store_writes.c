@@ -1,5 +1,5 @@
-/* Weights that are being written when their job gives way: what another session or the housekeeping does meanwhile
- * neither removes them, nor shows half of them, nor takes the store over its limit. */
+/* Weights that are being written while their job yields. Meanwhile other sessions and the housekeeping do not remove
+ * them, do not see half of them, and do not take the store over its limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #include "common/weights/weights.h"
 #include "server/store/store.h"
 
-enum { COUNT = 9 << 20, BYTES = 4 * COUNT }; /* written in two parts, and a job gives way behind the first */
+enum { COUNT = 9 << 20, BYTES = 4 * COUNT }; /* written in two parts; a job yields after the first */
 
 static char dir[] = "/tmp/test_store_writes.XXXXXX";
 static float *weights[2], *got[2];
@@ -28,11 +28,11 @@ static struct sl_tidy tidy;
 static struct sl_worker *worker;
 
 struct task {
-	struct sl_job job; /* first */
+	struct sl_job job; /* must be the first member */
 	struct sl_share share;
 	int which;
 	float *got;
-	uint64_t longer_ns; /* that it takes beyond its slice before it writes */
+	uint64_t longer_ns; /* time beyond its slice, before it writes */
 	bool met_half, kept, over;
 };
 
@@ -45,7 +45,7 @@ static const char *path_of(int which, const char *suffix)
 	return path;
 }
 
-/* Until it has to give way at the next turn. */
+/* Computes until the job has to yield at its next turn, and for longer_ns more. */
 static void use_up(const struct task *t)
 {
 	while (!sl_worker_turn_due(worker))
@@ -77,7 +77,7 @@ static void over(struct sl_job *job)
 	((struct task *)job)->over = true;
 }
 
-/* The first begins; the second comes when that gives way. */
+/* The first task starts; the second starts when the first yields. */
 static void run_both(struct task *first, struct task *second)
 {
 	first->got = got[0];
@@ -119,7 +119,7 @@ static void both_fit_where_there_is_room(void **state)
 	assert_true(a.kept && sl_store_get(dir, NULL, hash[1], got[0], COUNT));
 }
 
-/* The second has had more time when it gives way, so that the first ends before it goes on. */
+/* The second has used more time when it yields, so the first ends before the second continues. */
 static void the_same_weights_are_never_there_in_part(void **state)
 {
 	struct task a = {.job.run = put}, b = {.job.run = put, .longer_ns = 200000000};

@@ -1,4 +1,4 @@
-/* How members of a group share one set: every sample is one member's, whichever way they are dealt out. */
+/* How the members of a group share one set: every sample belongs to one member, for each kind of distribution. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static struct sl_set whole(void)
 			       .field = {{"row", SL_F32, 1, {1}}, {"label", SL_I32, 0, {0}}}};
 }
 
-/* Of each member: which samples, in labels' order or not. seen[SAMPLES] */
+/* Fills owner[SAMPLES] with the member that each sample belongs to, and sizes[] with their numbers of samples. */
 static void deal(enum sl_conf_parts_kind kind, double alpha, uint64_t seed, int owner[SAMPLES], int64_t sizes[MEMBERS])
 {
 	memset(owner, 0xff, SAMPLES * sizeof *owner);

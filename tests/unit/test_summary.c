@@ -1,4 +1,4 @@
-/* Figures at the end of a run. */
+/* The figures at the end of a run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +11,8 @@
 #include "client/run/summary.h"
 #include "tests/support/small_plan.h"
 
-/* Both shares are of a step that this client did, whatever others did between. An answer that was lost takes its step
- * out of the server's alone. */
+/* Both times are per step of this client, whatever other members did in between. A step whose
+ * answer was lost does not count for the server's time. */
 static void times_are_those_of_a_batch(void **state)
 {
 	const struct sl_training_totals t = {
@@ -36,7 +36,7 @@ static void times_are_those_of_a_batch(void **state)
 	assert_float_equal(s.avg_mb_s, 2 / 0.4, 1e-9);
 }
 
-/* MB are 10^6 bytes, ratios those of fp32, and evaluations have no gradients. */
+/* MB are 10^6 bytes, ratios are relative to fp32, and evaluations have no gradients. */
 static void bytes_are_those_of_the_tensors(void **state)
 {
 	struct sl_agreement a = {.codec = {{.text = "none"}, {.text = "f16"}, {.text = "none"}, {.text = "none"}}};

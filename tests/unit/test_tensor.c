@@ -68,7 +68,7 @@ static void shapes_as_text(void **state)
 	s = sl_shape1(7);
 	assert_string_equal(sl_shape_text(&s, text), "[7]");
 	s = sl_shape4(INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN);
-	assert_int_equal(sl_shape_text(&s, text)[SL_SHAPE_TEXT - 1], 0); /* cut off, not overrun */
+	assert_int_equal(sl_shape_text(&s, text)[SL_SHAPE_TEXT - 1], 0); /* truncated, not overrun */
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* The store's housekeeping: by age, by bytes, oldest first; live sessions and other people's files stay. */
+/* The store's housekeeping: by age, by bytes, oldest first. Live sessions and files of others stay. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #define ID_A "00112233445566778899aabbccddeeff"
 #define ID_B "ffeeddccbbaa99887766554433221100"
 
-/* A key's fingerprint. */
+/* The fingerprint of a key. */
 #define KEY_1 "0123-4567-89ab-cdef"
 
 enum { NOW = 1000000 };
@@ -72,7 +72,7 @@ static int fill(void **state)
 	return 0;
 }
 
-/* `left`: a bit per file. */
+/* Compares the files that remain with `left`, which has a bit for each file. */
 static void assert_left(unsigned left)
 {
 	for (int i = 0; i < FILES; i++)
@@ -130,7 +130,7 @@ static void run_now(struct sl_housekeeping *keeping, struct sl_worker *worker, u
 		sl_worker_drain(worker);
 }
 
-/* Round after round: a session is live until it leaves, and again when it comes back to another place. */
+/* In each round a session is live until it leaves, and again when it comes back in another slot. */
 static void sessions_that_left_are_live_no_more(void **state)
 {
 	struct sl_conf_server conf = {.store_ttl_s = 10, .limits.sessions = 2};
@@ -148,7 +148,7 @@ static void sessions_that_left_are_live_no_more(void **state)
 		run_now(&keeping, worker, now_ms);
 		assert_left(0x1cc);
 		sl_tidy_leave(&keeping.what, round % 2);
-		run_now(&keeping, worker, now_ms + (uint64_t)keeping.every_ms - 1); /* it is not time again */
+		run_now(&keeping, worker, now_ms + (uint64_t)keeping.every_ms - 1); /* not due yet */
 		assert_left(0x1cc);
 	}
 	run_now(&keeping, worker, now_ms);
@@ -166,19 +166,19 @@ static void the_oldest_beyond_the_budget_go(void **state)
 	(void)state;
 	sl_tidy_join(&w, 0, id_a);
 	r = sl_tidy_run(&w, NOW);
-	assert_left(0x1cd | 0x20); /* 200 and 400 bytes, until 415 are left */
+	assert_left(0x1cd | 0x20); /* removes 200 and 400 bytes, until 415 are left */
 	assert_int_equal(r.bytes, 415);
 	assert_int_equal(r.removed, 2);
 }
 
-/* ---- room for what is written */
+/* ---- room for new files */
 
 static struct sl_key key_of(uint8_t n)
 {
 	return (struct sl_key){{n}};
 }
 
-/* A session's state; `n` tells sessions apart. */
+/* The name of a session's state file; `n` distinguishes sessions. */
 static const char *state_of(const struct sl_key *owner, int n)
 {
 	static char name[4][128];
@@ -209,7 +209,7 @@ static bool is_there(const struct sl_key *owner, int n)
 	return access(path_of(state_of(owner, n)), F_OK) == 0;
 }
 
-/* A client that begins session after session pushes out its own, not another one's paused state, which is older. */
+/* A client that starts many sessions displaces its own states, not the older state of another client. */
 static void a_client_s_own_oldest_go_first(void **state)
 {
 	const struct sl_key good = key_of(1), greedy = key_of(2);
@@ -224,8 +224,8 @@ static void a_client_s_own_oldest_go_first(void **state)
 		assert_true(is_there(&good, 1));
 	}
 	for (int n = 2; n < 40; n++)
-		assert_int_equal(is_there(&greedy, n), n >= 33); /* seven of them fit beside the 300 */
-	/* whoever has less than the greedy one pushes that one out */
+		assert_int_equal(is_there(&greedy, n), n >= 33); /* seven of them fit beside the 300 bytes */
+	/* a client that holds less displaces the states of the one that holds more */
 	assert_int_equal(sl_tidy_make_room(&w, &good, "session-00000000000000000000000000000001", 150, &fail), SL_OK);
 	assert_true(is_there(&good, 1) && !is_there(&greedy, 33) && !is_there(&greedy, 34) && is_there(&greedy, 35));
 	assert_int_equal(w.not_stored, 0);
@@ -247,13 +247,14 @@ static void a_key_has_its_share_and_no_more(void **state)
 	assert_int_equal(sl_tidy_make_room(&w, &one, NULL, 400, &fail), SL_ERR_LIMIT);
 	assert_non_null(
 		strstr(fail.text, " has 400 bytes in the store and may have 500 (store_bytes_per_key): 400 more"));
-	assert_true(is_there(&one, 2)); /* nothing is given up for nothing */
+	assert_true(is_there(&one, 2)); /* nothing is removed if that would not make enough room */
 	assert_int_equal(w.not_stored, 1);
 	assert_int_equal(sl_tidy_make_room(&w, &one, NULL, 300, &fail), SL_OK);
 	assert_true(is_there(&one, 1) && !is_there(&one, 2) && is_there(&two, 3));
 }
 
-/* Where one cannot be told from another the oldest goes, as ever; what is live, or being written, does not. */
+/* Without keys owners cannot be distinguished, so the oldest file goes first. Live states, and the
+ * one that is written, stay. */
 static void without_keys_all_are_one(void **state)
 {
 	struct sl_tidy_live live[1] = {0};
@@ -275,7 +276,8 @@ static void without_keys_all_are_one(void **state)
 	assert_true(is_there(NULL, 2));
 }
 
-/* Its session may have ended: a last state is written behind that. */
+/* A state that is being written stays and counts, even if its session has ended: the last state is
+ * written after that. */
 static void what_is_being_written_stays_and_counts(void **state)
 {
 	struct sl_tidy w = {.dir = dir, .ttl_s = 10, .bytes = 500};
@@ -301,7 +303,7 @@ static void what_is_being_written_stays_and_counts(void **state)
 	assert_int_equal(access(path_of(tmp), F_OK), -1);
 }
 
-/* Within a second, too; and weights, which their client has, before any state. */
+/* The oldest goes first, even within a second; weights, which their client has too, go before any state. */
 static void what_costs_least_goes_first(void **state)
 {
 	const struct timespec later[2] = {{NOW - 500, 7}, {NOW - 500, 7}};
@@ -318,7 +320,7 @@ static void what_costs_least_goes_first(void **state)
 	assert_true(access(path_of(ID_A ".f32"), F_OK) != 0 && access(path_of(ID_B ".f32"), F_OK) == 0);
 	assert_int_equal(sl_tidy_make_room(&w, NULL, NULL, 300, &fail), SL_OK);
 	assert_true(access(path_of(ID_B ".f32"), F_OK) != 0 && is_there(NULL, 1) && !is_there(NULL, 2));
-	/* an upload takes no state away */
+	/* an upload of weights displaces no state */
 	assert_int_equal(sl_tidy_make_room(&w, NULL, "session-", 301, &fail), SL_ERR_LIMIT);
 	assert_true(is_there(NULL, 1));
 }
@@ -390,13 +392,14 @@ static void a_store_is_one_server_s(void **state)
 	sl_store_close(others);
 	snprintf(lock, sizeof lock, "%s/lock", dir);
 	unlink(lock);
-	assert_int_equal(symlink("elsewhere", lock), 0); /* without its lock it is used by nobody */
+	assert_int_equal(symlink("elsewhere", lock), 0); /* a store without its lock file is not used */
 	assert_int_equal(sl_store_open(dir, &others, &fail), SL_ERR_CANTCREATE);
 	assert_non_null(strstr(fail.text, "/lock cannot be opened: "));
 	unlink(lock);
 }
 
-/* Set right by years, forward or back, while the server runs: what was just written is no older than it is. */
+/* The clock may be set forward or back by years while the server runs: a file that was just written
+ * must not look old. */
 static void a_clock_that_jumps_makes_no_file_old(void **state)
 {
 	const int64_t years = 200000000;

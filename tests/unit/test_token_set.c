@@ -57,7 +57,7 @@ static int remove_dir(void **state)
 
 /* ---- records */
 
-/* All rows as "a|b|label;", a field that is not there as "-"; or the error. */
+/* Returns all rows as "a|b|label;", with "-" for a missing field; or the error. */
 static const char *rows(const struct sl_records_spec *spec, const char *text, size_t len)
 {
 	static char all[4096];
@@ -88,7 +88,7 @@ static const char *rows(const struct sl_records_spec *spec, const char *text, si
 
 static void expect(const struct sl_records_spec *spec, const char *text, const char *want)
 {
-	char *copy = malloc(strlen(text) + 1); /* so that a sanitizer sees its end */
+	char *copy = malloc(strlen(text) + 1); /* of the exact size, so that a sanitizer finds reads beyond the end */
 
 	assert_non_null(copy);
 	memcpy(copy, text, strlen(text));
@@ -138,7 +138,7 @@ static void test_csv(void **state)
 	expect(&spec, "a,b\"c\n", "x.csv:1: a quote inside a field that does not begin with one");
 	expect(&spec, "\"a\"b,c\n", "x.csv:1: something other than a comma after a closing quote");
 	expect(&spec, ",\n", "||-;");
-	spec.exact = true; /* no header names columns */
+	spec.exact = true; /* without a header that names columns */
 	expect(&spec, "a,b,c\n", "a|b|-;");
 	spec.header = true;
 	expect(&spec, "t,y\nwell, yes,1\n",
@@ -173,7 +173,7 @@ static void test_ends(void **state)
 	assert_int_equal(sl_records_format_of("x.json"), SL_RECORDS_FORMAT_COUNT);
 }
 
-/* No byte behind memory that is empty is read: it lies at the end of a page before one that nobody may read. */
+/* An empty text is at the end of a page before a page without access rights: no byte after it may be read. */
 static void test_empty(void **state)
 {
 	const struct sl_records_spec spec = {.path = "x", .b = {NULL, -1}, .label = {NULL, -1}};
@@ -213,7 +213,7 @@ static void test_labels(void **state)
 	assert_int_equal(READ(value, "inf"), SL_ERR_DATA);
 }
 
-/* The header of each task's published files, and a row of them. */
+/* The header of each task's published files, and one row of them. */
 static const struct {
 	const char *task, *train, *test;
 	int label;
@@ -309,7 +309,7 @@ static struct sl_token_set_spec spec_of(const char *file, int32_t max_length)
 					  .cache = true};
 }
 
-/* A cache that is made anew is another file. */
+/* The inode of the cache: a cache that is made again is a new file. */
 static ino_t cache_inode(const char *file)
 {
 	char name[2 * PATH_MAX];
@@ -343,7 +343,7 @@ static void open_checked(const struct sl_token_set_spec *spec, bool cached)
 	sl_token_set_close(set);
 }
 
-/* A cache is used for what it was made of, and for nothing else; whatever byte of it changes, it is made anew. */
+/* A cache is used only for what it was made from. If any byte of it changes, it is made again. */
 static void test_cache(void **state)
 {
 	static char file[PATH_MAX + 32];
@@ -411,9 +411,9 @@ static void test_bad_rows(void **state)
 	refuse("", 0, ": no rows");
 }
 
-/* ---- rows whose tokens guess the next one */
+/* ---- rows for the next token */
 
-/* "ids,first;" of each row; the tokenizer has [CLS] 1, [SEP] 2, a 3, b 4, c 5, d 6. */
+/* Returns "ids,first;" of each row. The tokenizer has [CLS] 1, [SEP] 2, a 3, b 4, c 5, d 6. */
 static const char *next_rows(const char *text, const char *b, struct sl_token_next how, int most)
 {
 	static char all[1024];
@@ -458,9 +458,9 @@ static void test_next(void **state)
 	assert_string_equal(next_rows(text, NULL, seven, 9), "1 3 4 2 0 0;1 6 2 0 0;");
 	assert_string_equal(next_rows(text, "c", none, 9), "1 3 4 5 2 3;1 0 2 1;1 6 3 3 2 2;");
 	assert_string_equal(next_rows(text, "c", all, 9), "1 3 4 5 2 0;1 0 2 0;1 6 3 3 2 0;");
-	/* a row cut in front of its completion has no loss */
+	/* a row that is cut before its completion has no loss */
 	assert_string_equal(next_rows(text, "c", none, 3), "1 0 2 1;1 6 3 2;");
-	/* a single token that is left over guesses nothing */
+	/* a single token that is left over predicts nothing */
 	assert_string_equal(next_rows(text, "c", split, 3), "5 2 0;1 0 2 1;1 6 3 2;3 2 0;");
 	assert_string_equal(next_rows(text, NULL, join, 3), "1 3 4 0;2 0 1 0;6 2 0 0;");
 	assert_non_null(strstr(next_rows("p\tc\n\t\n", "c", none, 9), "no rows"));
@@ -481,7 +481,7 @@ static struct sl_token_set *open_next(const char *file, int most, enum sl_token_
 	return set;
 }
 
-/* Rows that are cut alike, and all rows of a text, have the key of the whole text. */
+/* Rows that are truncated alike, and all rows of a text, have the key of the whole text. */
 static void test_keys(void **state)
 {
 	static char file[PATH_MAX + 32];
@@ -493,7 +493,7 @@ static void test_keys(void **state)
 	(void)state;
 	write_text("keys.tsv", "0\ta b c\n1\ta b d\n");
 	strcpy(file, path);
-	for (int most = 3; most < 10; most++) { /* as made, and as cached */
+	for (int most = 3; most < 10; most++) { /* first as made, then from the cache */
 		spec = spec_of(file, most / 2 * 2);
 		assert_int_equal(sl_token_set_open(&set, &spec, &fail), SL_OK);
 		for (int i = 0; i < 2 && most == 3; i++)
@@ -515,7 +515,8 @@ static int part_by(const void *arg, uint64_t key)
 	return (int)(key / *(const uint64_t *)arg % 2);
 }
 
-/* No row has texts of two parts, and its key says of which it is; so it is from the cache, and of other parts. */
+/* With packing no row has texts of two parts, and its key tells the part. This holds for rows from
+ * the cache, and if the parts change. */
 static void test_joined(void **state)
 {
 	static const uint64_t divisor[] = {1, 1, 2, 4, 8};

@@ -1,5 +1,5 @@
-/* Tokenizers on small vocabularies: merges, pieces, forms, cuts, settings, threads, and files that are no tokenizer's.
- */
+/* Tokenizers on small vocabularies: merges, pieces, forms, truncation, settings, threads, and
+ * invalid files. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static struct sl_bytes bytes(const char *text)
 
 static const struct sl_bytes none = {NULL, 0};
 
-/* "1 2 3" of the ids */
+/* Returns the ids as "1 2 3". */
 static const char *ids(struct sl_tokenizer_work *w, const char *a, const char *b, int32_t most)
 {
 	static char text[4096];
@@ -59,7 +59,7 @@ static void close_work(struct sl_tokenizer_work *w, struct sl_tokenizer *t)
 
 /* ---- merges */
 
-/* The plain reading of the rule, as slow as it is. */
+/* A direct, slow implementation of the rule. */
 static size_t merge_plainly(const struct sl_tok_merge *merge, int n_merge, int32_t *id, size_t n)
 {
 	for (;;) {
@@ -80,7 +80,7 @@ static size_t merge_plainly(const struct sl_tok_merge *merge, int n_merge, int32
 	}
 }
 
-/* Short and long words, which have loops of their own, by random merges over few tokens. */
+/* Random merges over few tokens, on short and on long words, for which the code has separate loops. */
 static void test_merges(void **state)
 {
 	enum { MERGES = 40, LONGEST = 300 };
@@ -95,7 +95,7 @@ static void test_merges(void **state)
 		size_t n = 1 + (size_t)rand_r(&random) % (round % 2 ? LONGEST : 48), left;
 		int n_merge = 0;
 
-		while (n_merge < MERGES) { /* no pair twice */
+		while (n_merge < MERGES) { /* no pair occurs twice */
 			struct sl_tok_merge m = {rand_r(&random) % (4 + n_merge), rand_r(&random) % (4 + n_merge),
 						 4 + n_merge};
 			int i = 0;
@@ -144,7 +144,7 @@ static int free_pairs(void **state)
 	return 0;
 }
 
-/* A byte's id is 4 + byte: made_text.c. */
+/* The id of a byte is 4 + byte (made_text.c). */
 static void test_bytes_and_forms(void **state)
 {
 	struct sl_tok_files files = made_files();
@@ -159,7 +159,7 @@ static void test_bytes_and_forms(void **state)
 	assert_string_equal(ids(w, "Aa", NULL, 0), "0 69 101 2");
 	assert_string_equal(ids(w, "A", "b", 0), "0 69 2 2 102 2");
 	assert_string_equal(ids(w, "\xc3\xa9", NULL, 0), "0 199 173 2");
-	snprintf(want, sizeof want, "0 69 %d 69 2", sl_tokenizer_mask(t)); /* <mask> takes the spaces before it */
+	snprintf(want, sizeof want, "0 69 %d 69 2", sl_tokenizer_mask(t)); /* <mask> absorbs the spaces before it */
 	assert_string_equal(ids(w, "A  <mask>A", NULL, 0), want);
 	assert_string_equal(ids(w, "<s>A</s>", NULL, 0), "0 0 69 2 2");
 	assert_int_equal(sl_tokenizer_pad(t), 1);
@@ -171,12 +171,12 @@ static void test_bytes_and_forms(void **state)
 	close_work(w, t);
 }
 
-/* Upstream's rule as its source has it: max(n1, m - n1), then halves. */
+/* The rule as upstream's source has it: max(n1, m - n1), then halves. */
 static void expect_cut(int a, int b, int m, int cut[2])
 {
 	int n1, n2;
 
-	if (a + b > m) { /* each by itself before: 4 are special */
+	if (a + b > m) { /* first each text by itself, with room for 4 special tokens */
 		a = a < m + 4 ? a : m + 4;
 		b = b < m + 4 ? b : m + 4;
 	}
@@ -243,7 +243,7 @@ static void test_bad_text(void **state)
 		assert_int_equal(sl_tokenizer_encode(w, bytes(bad[i]), none, 0, &out, &fail), SL_ERR_DATA);
 		assert_string_equal(fail.text, "invalid UTF-8 at byte 1 of the text");
 	}
-	memset(text, 'a', SL_TEXT_MOST + 1); /* one word, in one piece */
+	memset(text, 'a', SL_TEXT_MOST + 1); /* a single word */
 	assert_int_equal(
 		sl_tokenizer_encode(w, (struct sl_bytes){(uint8_t *)text, SL_TEXT_MOST + 1}, none, 0, &out, &fail),
 		SL_ERR_LIMIT);
@@ -327,7 +327,7 @@ static void test_wordpiece(void **state)
 	(void)state;
 	assert_string_equal(ids(w, "unaffable", NULL, 0), "2 5 6 7 3");
 	assert_string_equal(ids(w, "UNAFFABLES, Hello!", NULL, 0), "2 5 6 7 9 10 8 11 3");
-	assert_string_equal(ids(w, "unaffx", NULL, 0), "2 1 3"); /* no piece: the whole word is unknown */
+	assert_string_equal(ids(w, "unaffx", NULL, 0), "2 1 3"); /* no piece fits: the word is unknown */
 	assert_string_equal(ids(w, "h\xc3\xa9llo\xcc\x81", NULL, 0), "2 8 3");
 	assert_string_equal(ids(w, "he\x01llo\xef\xbf\xbd", NULL, 0), "2 8 3");
 	assert_string_equal(ids(w,
@@ -344,7 +344,7 @@ static void test_wordpiece(void **state)
 	close_work(w, t);
 }
 
-/* tokenizer_config.json decides; its model_max_length may be beyond 64 bits. */
+/* tokenizer_config.json decides. Its model_max_length may exceed 64 bits. */
 static void test_settings(void **state)
 {
 	struct sl_tok_files files = word_files("{\"do_lower_case\": false, \"model_max_length\": "
@@ -371,7 +371,7 @@ static void refuse(const struct sl_tok_files *files, enum sl_err code, const cha
 	assert_int_equal(sl_tok_spec_parse(&spec, files, &fail), code);
 	if (!strstr(fail.text, text))
 		fail_msg("\"%s\" lacks \"%s\"", fail.text, text);
-	assert_int_equal(spec.n_merge, 7); /* untouched */
+	assert_int_equal(spec.n_merge, 7); /* unchanged */
 }
 
 static void test_bad_words(void **state)
@@ -426,7 +426,7 @@ static void test_bad_pairs(void **state)
 	}
 }
 
-/* tokenizer.json with WordPiece, in which one thing is exchanged for another. */
+/* A tokenizer.json with WordPiece, in which `part` is replaced by `other`. */
 static char *json_with(const char *part, const char *other)
 {
 	static const char good[] =
@@ -497,7 +497,7 @@ static void test_json(void **state)
 	}
 }
 
-/* Both spellings of merges, and what changes a BPE model's ids but is not there. */
+/* Both spellings of merges. Settings that would change a BPE model's ids are refused if they are set. */
 static void test_json_bpe(void **state)
 {
 	static const char form[] = "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true}, "
@@ -539,7 +539,7 @@ static void test_json_bpe(void **state)
 
 /* ---- decoders' tokenizers */
 
-/* 0 … 255 the bytes, then the mark and some pieces of "a" and "b". */
+/* Ids 0 … 255 are the bytes; then come the mark and some pieces of "a" and "b". */
 static const char *marked_json(const char *normalizer, const char *pre_tokenizer)
 {
 	static char text[16384];
@@ -572,7 +572,7 @@ static void expect_marked(const char *normalizer, const char *pre_tokenizer, con
 	close_work(w, t);
 }
 
-/* Spaces are marks, one stands in front where the file says so, and unknown characters are bytes. */
+/* Spaces become marks, the file decides whether a mark is prepended, and unknown characters become bytes. */
 static void test_marked(void **state)
 {
 	static const char replace[] = "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"▁\"}";
@@ -586,7 +586,7 @@ static void test_marked(void **state)
 
 	(void)state;
 	expect_marked(replace, "null", "ab b", "262 259 256 258");
-	/* Gemma's: a Split at spaces, of which none is left; no mark leads */
+	/* as Gemma: a Split at spaces, none of which is left, and no mark is prepended */
 	expect_marked(replace, split, "ab b", "262 259 256 258");
 	expect_marked(replace, split, " ab<s> é", "262 261 262 256 195 169");
 	expect_marked(both, "null", "ab b", "262 261 256 258");
@@ -602,7 +602,7 @@ static void test_marked(void **state)
 	       SL_ERR_CONFIG, "pre_tokenizer \"Whitespace\"");
 }
 
-/* What a text is after tokens: special ones stand for nothing. */
+/* The text of decoded tokens: special tokens yield nothing. */
 static void expect_decoded(const struct sl_tok_files *files, const char *text, const char *want)
 {
 	struct sl_tokenizer *t;
@@ -631,7 +631,7 @@ static void test_decoding(void **state)
 	expect_decoded(&(struct sl_tok_files){.json = {"f", bytes(marked_json("null", always))}}, "ab b", " ab b");
 }
 
-/* "a|b" of the words. */
+/* Returns the words as "a|b". */
 static const char *words_of(enum sl_tok_words which, const char *text)
 {
 	static char out[256];
@@ -650,7 +650,7 @@ static const char *words_of(enum sl_tok_words which, const char *text)
 	return out;
 }
 
-/* By hand, from the patterns as files spell them. */
+/* Expected words by hand, from the patterns as files spell them. */
 static void test_patterns(void **state)
 {
 	static const char text[] = "I'LL pay  12345 (é)\n\n x.\n";

@@ -1,6 +1,6 @@
-/* Token ids against those of independent tokenizers: digests of tests/golden/tokens/digests.txt, which make.sh there
- * wrote. Made vocabularies are tested everywhere; RoBERTa's and BERT's, and CoLA and RTE, where SPLIT_TEXT_DATA names a
- * folder with them (see make.sh). */
+/* Token ids against those of independent tokenizers: digests in tests/golden/tokens/digests.txt,
+ * which make.sh there wrote. Made vocabularies are always tested; those of RoBERTa and BERT, with
+ * CoLA and RTE, if SPLIT_TEXT_DATA names a folder with them (see make.sh). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void add(struct digest *d, struct sl_tokenizer_work *w, struct sl_bytes a
 	add_ids(d, out.id, out.n, out.first);
 }
 
-/* What a network of BERT's family makes of ids: types are 0 up to the first mark, and 1 behind it. */
+/* The number of ids of type 0 in a network of BERT's family: all up to and including the first mark. */
 static int64_t first_type(const int32_t *id, int64_t n, int32_t mark)
 {
 	for (int64_t i = 0; i < n; i++)
@@ -64,7 +64,7 @@ static int64_t first_type(const int32_t *id, int64_t n, int32_t mark)
 	return n;
 }
 
-/* The rows of a task as training reads them: cut at `most` ids, 0: whole. */
+/* Adds the rows of a task as training reads them, truncated to `most` ids; 0: whole. */
 static void add_samples(struct digest *d, const char *task, const char *split, const char *data, const char *tokenizer,
 			int most)
 {
@@ -159,8 +159,8 @@ static void check_digest(struct digest *d, const char *set, long rows, long toke
 	free(d->data);
 }
 
-/* A task's rows on the way of training; `set` is TASK-SPLIT or, of rows that are cut, TASK-SPLIT/IDS. False: training
- * does not read that split. */
+/* Compares a task's rows as training reads them. `set` is TASK-SPLIT, or TASK-SPLIT/IDS for
+ * truncated rows. Returns false if training does not read that split. */
 static bool check_samples(const char *tokenizer, const char *set, const char *data, long rows, long tokens,
 			  const char *sha256)
 {
@@ -216,8 +216,8 @@ static struct sl_tokenizer *made(bool words)
 	return t;
 }
 
-/* How many sets of digests.txt the tokenizer `name` was compared by; each line is read by exactly one test. `file`: its
- * name in `data`; NULL: it is made. */
+/* Returns how many sets of digests.txt the tokenizer `name` was compared with. Each line is read by
+ * exactly one test. `file`: its name in `data`; NULL: it is made. */
 static int compare(const char *name, struct sl_tokenizer *t, const char *data, const char *file)
 {
 	FILE *from = fopen(digests, "re");
@@ -258,7 +258,7 @@ static void test_made_wordpiece(void **state)
 	sl_tokenizer_close(t);
 }
 
-/* A tokenizer of SPLIT_TEXT_DATA; NULL without. */
+/* Opens a tokenizer of SPLIT_TEXT_DATA; NULL if that is not set. */
 static struct sl_tokenizer *real(const char *name)
 {
 	const char *data = getenv("SPLIT_TEXT_DATA");

@@ -1,4 +1,4 @@
-/* The run's bookkeeping: what a checkpoint says of it, wherever the run is interrupted. */
+/* The state of a run: what its checkpoints record, wherever the run is interrupted. */
 #include <dirent.h>
 #include <jansson.h>
 #include <math.h>
@@ -49,9 +49,9 @@ static struct sl_training *open_run(bool resume)
 	return run;
 }
 
-static bool takes_turns; /* every second step is another member's */
+static bool takes_turns; /* every second step belongs to another member */
 
-/* Batches until the end, or `most` of them; which of them they are decides what comes out. */
+/* Runs batches until the end, or `most` of them. Results depend on the batch alone. */
 static int go_on(struct sl_training *run, int most)
 {
 	int done = 0;
@@ -70,7 +70,7 @@ static int go_on(struct sl_training *run, int most)
 		if (want == SL_WANT_FINISH)
 			break;
 		r.step = sl_training_number(run);
-		if (want == SL_WANT_STEP) { /* known work: no two steps take as long, nor an evaluation */
+		if (want == SL_WANT_STEP) { /* distinct times: each step and evaluation takes another */
 			r.t_step_s = 1 + (double)r.step;
 			r.t_compute_s = r.t_step_s / 4;
 			r.t_server_s = r.t_step_s / 2;
@@ -134,7 +134,7 @@ static void take(struct points *p, const struct event *event, bool heeds_start, 
 		if (!heeds_start)
 			drop(p, event->value[i].tag, event->step);
 		assert_true(p->n < POINTS);
-		memcpy(p->point[p->n].tag, event->value[i].tag, EVENT_TEXT); /* zeros behind it */
+		memcpy(p->point[p->n].tag, event->value[i].tag, EVENT_TEXT); /* with its trailing zeros */
 		p->point[p->n].step = event->step;
 		p->point[p->n++].value = event->value[i].value;
 	}
@@ -150,8 +150,8 @@ static int is_events(const struct dirent *entry)
 	return strncmp(entry->d_name, "events.out.tfevents.", 20) == 0;
 }
 
-/* What counts of the events in log.dir, which go: for TensorBoard's reader in Python, where a START (but the first)
- * takes off what it runs again; or for the one in Rust, where a value does, of its own tag. */
+/* Reads the events in log.dir that count; with heeds_start it also removes the files. In TensorBoard's Python reader
+ * every START but the first drops what the run repeats. In the Rust reader a value drops later ones of its tag. */
 static struct points *see_events(bool heeds_start)
 {
 	static struct points seen[2];
@@ -198,7 +198,7 @@ static struct sl_status_session report_of(const struct sl_training *run)
 	return s;
 }
 
-/* Interrupted behind every batch there is, and resumed: the same log, and the same figures. */
+/* A run that is interrupted after any batch and resumed has the same log and the same figures. */
 static void check_every_place(int eval_every, int evals)
 {
 	static struct points rust, python, rust_again, python_again;
@@ -242,7 +242,7 @@ static void check_every_place(int eval_every, int evals)
 	free(undisturbed);
 }
 
-/* The figure of the summary that log.jsonl ends with. */
+/* A figure from the summary at the end of log.jsonl. */
 static double figure(const char *name)
 {
 	char path[sizeof conf.log.dir + 16];
@@ -266,8 +266,8 @@ static double figure(const char *name)
 	return value;
 }
 
-/* Whatever processes a run had, and however long its evaluations took: time per batch, and both shares of it, are those
- * of all of its steps. Steps that another member of its group did are none of them. */
+/* However many processes a run had, and however long its evaluations took: the time per batch and both of its shares
+ * cover all of the run's own steps, and none of another member. */
 static void times_are_of_the_whole_run(void **state)
 {
 	const struct sl_training_link none = {.links = 1};
@@ -305,7 +305,7 @@ static void times_are_of_own_steps(void **state)
 	takes_turns = false;
 }
 
-/* Evaluations until the end of the run, of so many right answers each; *due: those whose weights are to be kept. */
+/* Runs evaluations of epochs from … to-1, with correct[epoch] right answers. `due`: those whose weights are kept. */
 static void evaluate(struct sl_training *run, const int *correct, int from, int to, const char *due)
 {
 	for (int epoch = from; epoch < to; epoch++) {
@@ -328,7 +328,7 @@ static void evaluate(struct sl_training *run, const int *correct, int from, int 
 	}
 }
 
-/* A model file of these steps, as far as its header. */
+/* Writes the header of a model file of these steps. */
 static void put_best(uint64_t steps)
 {
 	static struct sl_model none = {.graph = {.n_param = 0}};
@@ -341,8 +341,8 @@ static void put_best(uint64_t steps)
 		fail_msg("%s", fail.text);
 }
 
-/* Of equal ones the first; one that could not be written is not the best that is kept. After a restore the file that
- * is there counts where it is the one that the checkpoint speaks of. */
+/* Of equally good evaluations the first is kept; one that could not be written does not count. After a restore a file
+ * counts only if it is the one that the checkpoint names. */
 static void best_weights_are_kept_once(void **state)
 {
 	static const int correct[EPOCHS] = {1, 1, 2};
@@ -361,7 +361,7 @@ static void best_weights_are_kept_once(void **state)
 	assert_int_equal(report_of(run).best_step, 2 * STEPS);
 	sl_training_close(run);
 	for (int there = 0; there < 3; there++) {
-		const uint64_t best[3] = {0, STEPS, 2 * STEPS}; /* none, the right one, one of a later step */
+		const uint64_t best[3] = {0, STEPS, 2 * STEPS}; /* no file, the right one, one of a later step */
 
 		run = open_run(false);
 		evaluate(run, correct, 0, 1, "k");
@@ -377,14 +377,14 @@ static void best_weights_are_kept_once(void **state)
 		assert_int_equal(sl_training_state(run).step, STEPS + 1);
 		sl_training_close(run);
 	}
-	run = open_run(false); /* begins anew: without them */
+	run = open_run(false); /* a new run removes it */
 	assert_true(sl_model_file_steps(&conf, SL_MODEL_BEST) == INT64_MAX);
 	sl_training_close(run);
 	see_events(true);
 	log_text();
 }
 
-/* Notes that a file may hold, whose hash is right. */
+/* Notes that a file with a right hash may hold. */
 static void places_that_are_none_are_refused(void **state)
 {
 	static const char *const place[] = {"1 0 -1 0", "1 -1 1 0", "1 0 100000 0", "100000 0 1 0", "one"};
@@ -418,8 +418,8 @@ static void and_where_few_epochs_are_evaluated(void **state)
 	check_every_place(0, 1);
 }
 
-/* train.stop: accuracy never changes, so two evaluations behind the first one are not better. Wherever the run was
- * interrupted, it ends at the same step. */
+/* train.stop: accuracy never changes, so the two evaluations after the first are not better. An interrupted run ends
+ * at the same step. */
 static void an_early_stop_is_at_the_same_step(void **state)
 {
 	enum { PATIENCE = 2, STOPS = (1 + PATIENCE) * STEPS, BATCHES = (1 + PATIENCE) * (STEPS + EVALS) };
@@ -452,7 +452,7 @@ static void an_early_stop_is_at_the_same_step(void **state)
 	}
 }
 
-/* Loss is better where it is lower, and by more than min_delta; another metric begins anew. */
+/* A loss is better if it is lower by more than min_delta. Another metric starts the comparison anew. */
 static void an_early_stop_goes_by_its_metric(void **state)
 {
 	static const struct {
@@ -463,7 +463,7 @@ static void an_early_stop_goes_by_its_metric(void **state)
 	struct sl_training *run;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) { /* the test loss of go_on rises */
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) { /* the test loss of go_on() rises */
 		configure("metric", 1);
 		conf.train.stop.patience = 1;
 		conf.train.stop.min_delta = cases[i].min_delta;
@@ -477,7 +477,7 @@ static void an_early_stop_goes_by_its_metric(void **state)
 	}
 }
 
-/* What may change between two processes of a run is noted and told apart; an older file's lack of it is not. */
+/* Settings that changed between two processes of a run are named, but not those that an older file does not record. */
 static void changed_settings_are_named(void **state)
 {
 	char then[SL_CHECKPOINT_NOTE], text[SL_SAME_RUN_TEXT];
@@ -489,7 +489,7 @@ static void changed_settings_are_named(void **state)
 	sl_same_run_note(&conf, then);
 	assert_false(sl_same_run_changed(&conf, then, text));
 	assert_false(sl_same_run_changed(&conf, "", text));
-	/* what other versions wrote: keys that this one does not know, and none of those that it does */
+	/* notes of other versions: unknown keys, and no known ones */
 	assert_false(sl_same_run_changed(&conf, "2 0 0.1 constant", text));
 	assert_true(sl_same_run_changed(&conf, "train.gone=1\ntrain.epochs=7\ntrain.epochs_too=1", text));
 	assert_non_null(strstr(text, "train.epochs was 7, is "));
@@ -515,13 +515,13 @@ static void changed_settings_are_named(void **state)
 	assert_string_equal(text, "data.channels was 1, is network; data.bits was 16, is 8; data.exif was true, is "
 				  "false; data.jpeg was exact, is fast; data.window was [\"40\"], is []; "
 				  "data.test_transforms was [\"Resize((32, 32))\"], is []");
-	/* one of which the other is the beginning */
+	/* a value of which the other is a prefix */
 	conf.train.lr = 0.15;
 	sl_same_run_note(&conf, then);
 	conf.train.lr = 0.1;
 	assert_true(sl_same_run_changed(&conf, then, text));
 	assert_string_equal(text, "train.optimizer.lr was 0.15, is 0.1");
-	/* more files than a note has room for: cut off, and equal to itself */
+	/* more files than a note has room for: the note is truncated, and equal to itself */
 	conf.data.train_files.n = SL_CONF_LIST_MAX;
 	for (int i = 0; i < SL_CONF_LIST_MAX; i++)
 		snprintf(conf.data.train_files.item[i], sizeof conf.data.train_files.item[i],
@@ -531,7 +531,7 @@ static void changed_settings_are_named(void **state)
 	assert_false(sl_same_run_changed(&conf, then, text));
 }
 
-/* Names of files are UTF-8, and so are notes: wherever one is cut off, a file can hold it. */
+/* Names of files are UTF-8, and so are notes: a note is valid UTF-8 wherever it was truncated. */
 static void a_note_that_is_cut_off_is_text(void **state)
 {
 	const struct sl_training_link none = {.links = 1};
@@ -543,7 +543,7 @@ static void a_note_that_is_cut_off_is_text(void **state)
 		struct sl_checkpoint c = {.dir = conf.log.dir, .prefix = SL_CHECKPOINT_CLIENT};
 
 		configure("utf8", 1);
-		conf.data.train_files.n = SL_CHECKPOINT_NOTE / SL_CONF_TEXT + 1; /* more than there is room for */
+		conf.data.train_files.n = SL_CHECKPOINT_NOTE / SL_CONF_TEXT + 1; /* more than a note has room for */
 		for (int i = 0; i < conf.data.train_files.n; i++) {
 			char *name = conf.data.train_files.item[i];
 
@@ -563,7 +563,7 @@ static void a_note_that_is_cut_off_is_text(void **state)
 	}
 }
 
-/* What a run that ends now prints as JSON. */
+/* Returns what a run that ends now prints as JSON. */
 static json_t *said_by(struct sl_training *run)
 {
 	const struct sl_training_link none = {.links = 1};
@@ -582,7 +582,7 @@ static json_t *said_by(struct sl_training *run)
 	return said;
 }
 
-/* An epoch's steps, and so many batches of its evaluation, of two labels. */
+/* Runs an epoch's steps, and `batches` batches of its evaluation, with two labels. */
 static void epoch_of_labels(struct sl_training *run, int batches)
 {
 	static const float right[BATCH * 2] = {1, 0, 0, 1}, said[BATCH * 2] = {1, -1, 1, 1};
@@ -596,7 +596,7 @@ static void epoch_of_labels(struct sl_training *run, int batches)
 	}
 }
 
-/* Labels have figures each, which are those of whole evaluations alone. */
+/* Each label has its own figures, but only for whole evaluations. */
 static void a_part_of_an_evaluation_has_no_figures(void **state)
 {
 	(void)state;
@@ -619,7 +619,7 @@ static void a_part_of_an_evaluation_has_no_figures(void **state)
 	}
 }
 
-/* Each with the key that is to blame. */
+/* Each refusal names the key that is wrong. */
 static void schedules_that_are_none_are_refused(void **state)
 {
 	struct sl_fail fail;

@@ -1,5 +1,4 @@
-/* Lists of transforms: how they are spelled, what they make of a picture beside torchvision, and what chance decides.
- */
+/* Lists of transforms: their spelling, their results against torchvision, and their random choices. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -168,7 +167,8 @@ static void spelled_as_in_python(void **state)
 	}
 }
 
-/* Grey pictures of 16 bits: what needs bytes or three channels is refused, and a value is its share of 65535. */
+/* Grey pictures of 16 bits: transforms that need bytes or three channels are refused, and a value
+ * counts as its share of 65535. */
 static void sixteen_bits_are_kept(void **state)
 {
 	static const struct {
@@ -231,7 +231,7 @@ static void steps_stand_in_order(void **state)
 	}
 }
 
-/* Areas and shapes lie in their ranges and take all of them; places take all there are. */
+/* Random areas, aspect ratios and places stay in their ranges and cover them. */
 static void chance_is_even(void **state)
 {
 	enum { N = 4000, SIDE_H = 300, SIDE_W = 400 };
@@ -252,7 +252,7 @@ static void chance_is_even(void **state)
 		at_edge += p.top + p.h == SIDE_H;
 	}
 	assert_true(least < 0.082 && most > 0.95);
-	assert_true(fabs(sum / N - 0.4345) < 0.015); /* torchvision's mean with this picture */
+	assert_true(fabs(sum / N - 0.4345) < 0.015); /* torchvision's mean for this picture size */
 	assert_true(at_edge > N / 200);
 	sl_transform_close(t);
 
@@ -265,7 +265,7 @@ static void chance_is_even(void **state)
 	sl_transform_close(t);
 }
 
-/* Seed, epoch and sample each matter, and nothing else does. */
+/* Draws depend on seed, epoch and sample, and on nothing else. */
 static void chance_is_a_function(void **state)
 {
 	struct sl_transform *t = open_one("RandomResizedCrop(32)", 32, 32);
@@ -302,7 +302,7 @@ static void small_pictures_are_refused(void **state)
 	}
 }
 
-/* Half of a grey image: normal numbers, behind Normalize as they are, and before it as it makes them. */
+/* Erases half of a grey image with normal noise: as drawn if after Normalize, and normalised if before it. */
 static void erased_by_noise(void **state)
 {
 	enum { SIDE = 64, N = SIDE * SIDE * 3 };
@@ -334,7 +334,7 @@ static void erased_by_noise(void **state)
 		for (int i = 0; i < N; i++) {
 			const double x = first ? (double)out[0][i] * 0.25 + 0.5 : (double)out[0][i];
 
-			if (out[0][i] == -2) /* black, normalised */
+			if (out[0][i] == -2) /* black, after Normalize */
 				continue;
 			n++;
 			sum += x;

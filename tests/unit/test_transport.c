@@ -1,4 +1,4 @@
-/* Both transports under the same cases, on loopback; faults that the one in memory is told to make. */
+/* The same tests for both transports, on loopback; and faults that the in-memory transport is told to make. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ static void release_one(void *arg)
 	atomic_fetch_add((atomic_int *)arg, 1);
 }
 
-/* ---- both transports */
+/* ---- tests of both transports */
 
 static void many_small_messages_go_both_ways(const char *endpoint)
 {
@@ -108,7 +108,7 @@ static void parts_arrive_whole_and_are_released_once(const char *endpoint)
 	link_end_run(loop);
 	assert_string_equal(server.last, "2999");
 	assert_true(server.payload_bytes == 3000ull * LINK_END_PART);
-	assert_true(p.busy > 1); /* the high-water mark was reached, and `writable` led on */
+	assert_true(p.busy > 1); /* it was at the high-water mark, and `writable` made it continue */
 	sl_transport_close(p.end.transport, 0);
 	assert_int_equal(p.released, 3000);
 	sl_transport_close(server.transport, 0);
@@ -131,7 +131,7 @@ static void *slow_server_main(void *arg)
 	link_end_open_server(&s->end, loop, s->endpoint);
 	s->end.stop_at = (uint64_t)s->expect;
 	pthread_barrier_wait(&s->opened);
-	pthread_barrier_wait(&s->go); /* meanwhile it does not read */
+	pthread_barrier_wait(&s->go); /* until then it does not read */
 	link_end_run(loop);
 	sl_transport_close(s->end.transport, 0);
 	sl_loop_close(loop);
@@ -152,11 +152,11 @@ static void a_receiver_that_does_not_read_stops_the_sender(const char *endpoint)
 	pthread_barrier_wait(&s.opened);
 	open_pump(&p, loop, sl_transport_endpoint(s.end.transport), s.expect);
 	pump_on(&p);
-	do { /* ZeroMQ's threads fill what there is to fill when they get to run */
+	do { /* until ZeroMQ's threads have filled all buffers */
 		held = p.sent;
 		link_end_run_for(loop, 500);
 	} while (held == 0 || p.sent != held);
-	assert_in_range(held, 1, s.expect - 1); /* marks and the kernel's buffers, no more */
+	assert_in_range(held, 1, s.expect - 1); /* only high-water marks and the kernel's buffers */
 	pthread_barrier_wait(&s.go);
 	while (p.sent < p.total || p.released < p.total)
 		link_end_run_for(loop, 10);
@@ -196,9 +196,9 @@ static void a_client_that_left_is_lost_to_the_server(const char *endpoint)
 	err = sl_transport_send(server.transport, server.peer, link_end_text("x"), &payload);
 	assert_int_equal(err, SL_ERR_PEER_LOST);
 	link_end_run_for(loop, 20);
-	assert_int_equal(server.lost, 1); /* said once, and forgotten */
+	assert_int_equal(server.lost, 1); /* reported once, then forgotten */
 	sl_transport_close(server.transport, 0);
-	assert_int_equal(released, sent); /* and what could not be sent stayed ours */
+	assert_int_equal(released, sent); /* parts that could not be sent were not taken */
 	sl_loop_close(loop);
 }
 

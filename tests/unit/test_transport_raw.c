@@ -1,4 +1,4 @@
-/* The ZeroMQ transport against raw sockets that misbehave while a good client goes on. */
+/* The ZeroMQ transport against raw sockets that misbehave, while a good client continues. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -89,12 +89,12 @@ static void malformed_messages_are_dropped_and_others_go_on(void **state)
 	server.stop_at = good + 1;
 	server.echo = false;
 	raw_send(&r, (size_t[]){SL_WIRE_HEADER_MAX, SL_WIRE_HELLO_MAX},
-		 2); /* the largest that is right: a Hello is more than a part here */
+		 2); /* the largest legal message: here a Hello is larger than a part */
 	link_end_run(loop);
 	named = raw_open(sl_transport_endpoint(server.transport), "i am somebody else");
 	expect_malformed(&server, &named, (size_t[]){10, 10}, 2);
 	raw_close(&named);
-	/* beyond ZMQ_MAXMSGSIZE ZeroMQ itself cuts the connection: nothing is seen of it here */
+	/* beyond ZMQ_MAXMSGSIZE ZeroMQ itself cuts the connection, and the transport sees nothing */
 	malformed = server.malformed;
 	raw_send(&r, (size_t[]){10, SL_WIRE_HELLO_MAX + SL_WIRE_HEADER_MAX + 1}, 2);
 	link_end_run_for(loop, 50);
@@ -133,8 +133,8 @@ static void expect_cut(const char *endpoint, const void *bytes, size_t len)
 	close(fd);
 }
 
-/* ZMTP before 3: a routing id that comes in it while the socket closes would make libzmq abort. Of a greeting, an empty
- * routing id and a message nothing is heard. */
+/* ZMTP before version 3: libzmq would abort if it got a routing id in it while the socket closes. A
+ * greeting, an empty routing id and a message are ignored. */
 static void older_protocols_are_cut(void **state)
 {
 	static const uint8_t one[] = {1, 0, 2, 0, 'x'},
@@ -179,7 +179,7 @@ static void thousands_of_garbage_connections_disturb_nobody(void **state)
 	link_end_open_server(&server, loop, "tcp://127.0.0.1:*");
 	link_end_open_client(&client, loop, sl_transport_endpoint(server.transport));
 	link_end_ping(&client, &server);
-	good = server.echo_to = server.peer; /* strangers may be gone again */
+	good = server.echo_to = server.peer; /* strangers may be gone by now */
 	for (int b = 0; b < BATCHES; b++) {
 		int fd[TCP];
 		struct raw raw[ZMQ];
@@ -198,8 +198,8 @@ static void thousands_of_garbage_connections_disturb_nobody(void **state)
 		for (int i = 0; i < ZMQ; i++)
 			raw_close(&raw[i]);
 	}
-	/* an answer comes to the number that it had at first alone; messages of strangers that have gone may still come
-	 */
+	/* answers go only to the number that it had first; messages of strangers that are gone may
+	 * still arrive */
 	client.stop_at = client.messages + 1;
 	link_end_send_when_writable(&client, "still me");
 	link_end_run(loop);

@@ -1,4 +1,4 @@
-/* Whose turn it is: an epoch holds each member as often as its count says, in an order of its own. */
+/* Turns: an epoch has as many turns of each member as its count says, in another order each time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static void orders_differ_by_epoch_and_seed(void **state)
 		by_seed += sl_turns_whose(&t, s) != sl_turns_whose(&other, s);
 		runs += sl_turns_whose(&t, s) != sl_turns_whose(&t, s + 1);
 	}
-	/* two of three by chance */
+	/* two of three differ by chance */
 	assert_in_range(by_epoch, 55, 105);
 	assert_in_range(by_seed, 55, 105);
 	assert_in_range(runs, 55, 105);
@@ -78,7 +78,7 @@ static void own_steps_are_counted(void **state)
 	}
 }
 
-/* A member trains its own batches at the beginning of an epoch, and passes the rest. */
+/* In an epoch each member trains its own batches first, and passes on the rest. */
 static void rounds_begin_an_epoch_together(void **state)
 {
 	struct sl_turns t = {.mode = SL_SHARE_ROUNDS, .members = 3, .epoch_steps = 6, .count = {6, 4, 1}};
@@ -98,7 +98,7 @@ static void rounds_begin_an_epoch_together(void **state)
 	assert_false(sl_turns_fit(&t));
 }
 
-/* All steps are everybody's, and counts say nothing. */
+/* All members take part in every step, and counts are ignored. */
 static void sync_has_no_turns(void **state)
 {
 	const struct sl_turns t = {.mode = SL_SHARE_SYNC, .members = 3, .epoch_steps = 9};
@@ -109,7 +109,7 @@ static void sync_has_no_turns(void **state)
 	assert_int_equal(sl_turns_before(&t, 1, 1000), 1000);
 }
 
-/* A peer may say what it likes: no memory is taken, and nothing runs long. */
+/* A peer may claim any counts: no memory is allocated, and nothing takes long. */
 static void an_epoch_may_be_long(void **state)
 {
 	static const uint64_t count[] = {(1ull << 53) - 1, 1};

@@ -1,4 +1,4 @@
-/* Parameters in and out of safetensors files: layouts, strict and partial loading, and what the errors name. */
+/* Parameters to and from safetensors files: layouts, strict and partial loading, and the names in errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -98,7 +98,7 @@ static void layouts_of_both_convolutions(void **state)
 	assert_true(memory[((0 * 2 + 1) * 3 + 0) * 4 + 1] == 110.0f);
 	sl_param_to_file_order(&dense, memory, back);
 	assert_memory_equal(file, back, sizeof(file));
-	sl_param_from_file_order(&flat, file, memory); /* the same order, but of two dimensions */
+	sl_param_from_file_order(&flat, file, memory); /* the same order, in two dimensions */
 	assert_true(memory[((1 * 2 + 0) * 3 + 2) * 4 + 3] == 1302.0f);
 	sl_param_to_file_order(&flat, memory, back);
 	assert_memory_equal(file, back, sizeof(file));
@@ -173,14 +173,14 @@ static void a_new_classifier_needs_partial(void **state)
 			assert_true(v.param[i][0] == 0.0f);
 	}
 	close_weights(&v);
-	/* Elsewhere a shape that differs is an error even so. */
+	/* other parameters must have the right shape even then */
 	open_weights(&v, 0.35, 10);
 	assert_refused(&v, true, "\"features.0.0.weight\" is [8,3,3,3]", "[16,3,3,3]");
 	close_weights(&v);
 	close_weights(&w);
 }
 
-/* Writes the saved file again with one tensor left out, renamed or of another type. */
+/* Writes the saved file again, with one tensor left out, renamed or of another type. */
 static void rewrite(const char *name, const char *new_name, const char *dtype)
 {
 	struct sl_st_item item[2 * MAX_PARAM];
@@ -252,7 +252,8 @@ static void missing_extra_and_mistyped_tensors_are_named(void **state)
 	close_weights(&w);
 }
 
-/* torch's own state_dict, loaded and saved again, is the same tensors (but for the counters, which are ours). */
+/* A state_dict of torch that is loaded and saved again has the same tensors, except for the
+ * counters, which are Split's own. */
 static void torchs_state_dict_comes_back(void **state)
 {
 	struct weights w;
@@ -291,7 +292,7 @@ static void torchs_state_dict_comes_back(void **state)
 	close_weights(&w);
 }
 
-/* Where the pretrained backbone is at hand: SPLIT_BACKBONE, or the place that the fetch script uses. */
+/* Runs if the pretrained backbone exists: at SPLIT_BACKBONE, or where the fetch script puts it. */
 static void the_imagenet_backbone_loads(void **state)
 {
 	const char *file = getenv("SPLIT_BACKBONE");

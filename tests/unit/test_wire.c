@@ -1,4 +1,4 @@
-/* Frames against golden headers (the protocol cannot change unnoticed), and everything a hostile peer may spell. */
+/* Frames against golden headers, so that no protocol change goes unnoticed; and all that a hostile peer may send. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -137,7 +137,7 @@ static struct sl_frame sample(enum sl_frame_kind kind)
 static enum sl_err decode(const uint8_t *header, size_t len, struct sl_bytes payload, struct sl_frame *out,
 			  struct sl_fail *fail)
 {
-	/* A copy of exactly its size, so that the address sanitizer sees a read past the end. */
+	/* a copy of the exact size: a sanitizer finds reads beyond it */
 	uint8_t *copy = malloc(len ? len : 1);
 	enum sl_err err;
 
@@ -163,7 +163,7 @@ static void golden_path(char *path, size_t cap, const char *name)
 	snprintf(path, cap, "tests/golden/wire/%s.hex", name);
 }
 
-/* The way to renew the files after a deliberate change, which needs a new SL_WIRE_VERSION as well. */
+/* Renews the golden files after a deliberate change, which also needs a new SL_WIRE_VERSION. */
 static void golden_write(const char *name, const uint8_t *header, size_t len)
 {
 	char path[128];
@@ -221,18 +221,18 @@ static void golden_bytes_decode_to_every_field(void **state)
 		assert_int_equal(decode(golden, len, want.payload, &got, &fail), SL_OK);
 		assert_int_equal(got.kind, want.kind);
 		assert_true(got.epoch == want.epoch);
-		/* both sides begin as zeroed structs, so padding is equal too */
+		/* both structs were zeroed, so padding is equal too */
 		assert_memory_equal(&got.u, &want.u, sizeof got.u);
 		assert_ptr_equal(got.payload.data, want.payload.data);
 		assert_int_equal(got.payload.len, want.payload.len);
 	}
 }
 
-/* ---- the check */
+/* ---- the check value */
 
-enum { CHECK = 9 }; /* its tag and 8 bytes */
+enum { CHECK = 9 }; /* the field's tag and 8 bytes */
 
-/* Ends `len` bytes as a header ends: so that they are refused, if they are, for what they say. */
+/* Appends a valid check value to `len` bytes. If they are refused, it is for their content. */
 static size_t seal(uint8_t header[SL_WIRE_HEADER_MAX], size_t len)
 {
 	header[len++] = 15 << 3 | 1;
@@ -274,7 +274,7 @@ static void any_cut_or_added_byte_is_refused(void **state)
 			header[len] = (uint8_t)extra;
 			assert_int_equal(decode(header, len + 1, f.payload, &got, NULL), SL_ERR_PROTOCOL);
 		}
-		assert_true(got.epoch == 99); /* outputs are left alone on failure */
+		assert_true(got.epoch == 99); /* outputs are unchanged on failure */
 	}
 }
 
@@ -285,7 +285,7 @@ static void unknown_fields_are_refused(void **state)
 	size_t len = encode(&f, header);
 
 	(void)state;
-	/* field 14, varint 1, at the top; the same inside Credit, whose length grows by two */
+	/* field 14, varint 1, at the top level; and inside Credit, whose length grows by two */
 	len -= CHECK;
 	memcpy(header + len, "\x70\x01", 2);
 	assert_int_equal(decode(header, seal(header, len + 2), f.payload, &got, NULL), SL_ERR_PROTOCOL);
@@ -348,7 +348,7 @@ static void sizes_of_headers_are_bounded(void **state)
 	(void)state;
 	assert_int_equal(decode(header, 0, (struct sl_bytes){0}, &got, NULL), SL_ERR_PROTOCOL);
 	assert_int_equal(decode(header, sizeof header, (struct sl_bytes){0}, &got, &fail), SL_ERR_PROTOCOL);
-	assert_non_null(strstr(fail.text, "1 to 4096")); /* before a byte of it is read */
+	assert_non_null(strstr(fail.text, "1 to 4096")); /* refused before a byte of it is read */
 }
 
 /* ---- values */
@@ -366,7 +366,7 @@ static void expect_refused(const struct sl_frame *f, const char *word)
 		fail_msg("\"%s\" does not name %s", fail.text, word);
 }
 
-/* What is left out where it is 0 or false. */
+/* Fields that are left out if they are 0 or false. */
 static void a_commit_may_have_more_fields(void **state)
 {
 	struct sl_frame f = sample(SL_FRAME_COMMIT), got;
@@ -394,7 +394,7 @@ static void values_out_of_range_are_refused_by_name(void **state)
 	expect_refused(&f, "part_bytes");
 	f = sample(SL_FRAME_HELLO), f.u.hello.weights_source = 2;
 	expect_refused(&f, "weights_source");
-	f = sample(SL_FRAME_HELLO), f.u.hello.n_held = SL_WIRE_HELD_MAX + 1; /* steps that it has no place for */
+	f = sample(SL_FRAME_HELLO), f.u.hello.n_held = SL_WIRE_HELD_MAX + 1; /* more steps than it has room for */
 	expect_refused(&f, "held");
 	f = sample(SL_FRAME_COMMIT), f.u.commit.lr = -INFINITY;
 	expect_refused(&f, "lr");
@@ -490,7 +490,7 @@ static void texts_are_bounded_and_clean(void **state)
 	}
 }
 
-/* Without a key it is spelled as in protocols 7 and 8, so that their peers can read it: their golden bytes. */
+/* Without a key it is encoded as in protocols 7 and 8 (their golden bytes), so that their peers can read it. */
 static void a_refusal_may_name_a_key(void **state)
 {
 	struct sl_frame f = sample(SL_FRAME_REFUSE), got;
@@ -507,7 +507,7 @@ static void a_refusal_may_name_a_key(void **state)
 	assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_OK);
 	assert_string_equal(got.u.refuse.key, "train.batch");
 	assert_string_equal(got.u.refuse.text, "at most 64");
-	/* an empty key is not said: field 3 of no bytes, behind code and text */
+	/* an empty key must be left out: here it is field 3 without bytes, after code and text */
 	f = sample(SL_FRAME_REFUSE);
 	len = encode(&f, header) - CHECK;
 	assert_int_equal(header[2], 4 << 3 | 2);
@@ -528,7 +528,7 @@ static void every_error_has_a_number_of_its_own(void **state)
 
 		f.u.refuse.code = err;
 		len = encode(&f, header);
-		assert_int_equal(header[4], 1 << 3); /* epoch 3, field 4 of some length, then code */
+		assert_int_equal(header[4], 1 << 3); /* epoch 3, field 4 with its length, then code */
 		assert_int_equal(seen[header[5]]++, 0);
 		assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_OK);
 		assert_int_equal(got.u.refuse.code, err);
@@ -556,9 +556,9 @@ static void the_largest_hello_fits(void **state)
 
 static void a_hello_of_another_version_names_both(void **state)
 {
-	/* epoch 1, Hello { version 13, and of what we require only an unknown field 50 } */
+	/* epoch 1, Hello { version 13, an unknown field 50, and no required field } */
 	static const uint8_t hello13[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x0d, 0x90, 0x03, 0x01};
-	/* and Welcome { version 13 } */
+	/* Welcome { version 13 } */
 	static const uint8_t welcome13[] = {0x08, 0x01, 0x1a, 0x02, 0x08, 0x0d};
 	struct sl_frame f = sample(SL_FRAME_HELLO), got;
 	uint8_t header[SL_WIRE_HEADER_MAX];
@@ -570,7 +570,7 @@ static void a_hello_of_another_version_names_both(void **state)
 	assert_string_equal(fail.text, "the client speaks protocol 13, the server 12: update the older one");
 	assert_int_equal(decode(welcome13, sizeof welcome13, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
 	assert_string_equal(fail.text, "the server speaks protocol 13, the client 12: update the older one");
-	for (int old = 7; old <= 8; old++) { /* as peers of these protocols say them */
+	for (int old = 7; old <= 8; old++) { /* as peers of these protocols encode it */
 		char name[16], text[80];
 
 		snprintf(name, sizeof name, "Hello-%d", old);
@@ -579,7 +579,7 @@ static void a_hello_of_another_version_names_both(void **state)
 		assert_int_equal(decode(header, len, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
 		assert_string_equal(fail.text, text);
 	}
-	/* one that can be read is the session's to judge */
+	/* if it can be decoded, the session decides about the version */
 	f.u.hello.version = 5;
 	len = encode(&f, header);
 	assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_OK);

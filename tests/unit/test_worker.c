@@ -1,4 +1,5 @@
-/* Order by priority then submission, delivery on the draining thread, and cancel in each state a job can be in. */
+/* The worker: order by priority and then by submission, delivery on the draining thread, and
+ * cancelling in each state of a job. */
 #include "tests/support/worker_probe.h"
 
 static void runs_by_priority_then_submission(void **state)
@@ -46,7 +47,7 @@ static void cancel_forgets_queued(void **state)
 		p[i] = probe(i + 1, 0);
 		sl_worker_post(*state, &p[i].job);
 	}
-	sl_worker_cancel(*state, is_odd, NULL); /* the gate, number 0, is not owned: must not wait for it */
+	sl_worker_cancel(*state, is_odd, NULL); /* the gate (number 0) is not matched: cancel must not wait for it */
 	sem_post(&gate_open);
 	drain_until(*state, 4);
 	for (int i = 0; i < 6; i++) {
@@ -61,7 +62,7 @@ static void forget_waits_for_none(void **state)
 
 	post_gate(*state, &gate);
 	sl_worker_post(*state, &later.job);
-	sl_worker_forget(*state, is_any, NULL); /* the gate runs on, and is delivered */
+	sl_worker_forget(*state, is_any, NULL); /* the gate keeps running, and is delivered */
 	sem_post(&gate_open);
 	drain_until(*state, 1);
 	assert_int_equal(later.ran, 0);
@@ -105,7 +106,7 @@ static void cancel_forgets_finished(void **state)
 	sl_worker_drain(*state);
 	assert_int_equal(delivered_count, 1);
 	assert_int_equal(delivered_order[0], 2);
-	struct probe next = probe(4, 0); /* the list's tail is whole */
+	struct probe next = probe(4, 0); /* the tail of the list is intact */
 	sl_worker_post(*state, &next.job);
 	drain_until(*state, 2);
 	assert_int_equal(delivered_order[1], 4);
@@ -170,10 +171,10 @@ static void others_run_while_jobs_are_held(void **state)
 	sem_post(&gate_open);
 	sem_wait(&entered);
 	drain_until(*state, 3);
-	/* two are held: what is queued waits */
+	/* two jobs are held: queued jobs wait */
 	assert_false(sl_worker_idle(*state));
 	assert_int_equal(more[2].ran, 0);
-	/* in the order of holding, whichever is released first */
+	/* delivered in the order of holding, whichever is released first */
 	sl_worker_release(*state, &b.p.job);
 	assert_int_equal(sl_worker_idle(*state), false);
 	sl_worker_release(*state, &a.p.job);
@@ -183,7 +184,7 @@ static void others_run_while_jobs_are_held(void **state)
 	assert_int_equal(sl_worker_busy_ms(*state), 0);
 }
 
-/* What goes ahead of others is over before them, though it is held. */
+/* A job that goes ahead of others is finished before them, even if it is held. */
 static void nobody_passes_who_goes_ahead(void **state)
 {
 	const struct timespec moment = {0, 30000000};

@@ -1,11 +1,11 @@
-/* Shares of a worker's time: who is next, who waits how long, and what is held against nobody. */
+/* Shares of a worker's time: which job is next, how long others wait, and which time does not count. */
 #include "tests/support/worker_probe.h"
 
 enum { OWNERS = 4, MEETINGS = 20, EACH = 8, LIGHT = OWNERS };
 
-/* Always queued again, from within, until `stop`: an owner who never runs out of urgent work. */
+/* A job that is queued again at once until `stop`: its owner never runs out of urgent work. */
 struct busy {
-	struct sl_job job; /* first */
+	struct sl_job job; /* must be the first member */
 	struct sl_worker *worker;
 	struct timespec length;
 	int owner;
@@ -25,7 +25,7 @@ static void busy_run(struct sl_job *job)
 	jobs_of_others++;
 }
 
-/* On the draining thread: what is queued is never less than EACH - 1 jobs of the owner. */
+/* Runs on the draining thread. At least EACH - 1 jobs of the owner stay queued. */
 static void busy_again(struct sl_job *job)
 {
 	struct busy *b = (struct busy *)job;
@@ -40,7 +40,7 @@ static void light_run(struct sl_job *job)
 	waited_for[meetings++] = jobs_of_others;
 }
 
-/* Not in its run: it is posted again next, and until here the worker has it. */
+/* Not in the job's run: it is posted again next, and until now it belongs to the worker. */
 static void light_done(struct sl_job *job)
 {
 	(void)job;
@@ -67,8 +67,8 @@ static int setup_shares(void **state)
 	return setup(state);
 }
 
-/* Four owners whose queues are never empty, of work that is more urgent: a fifth waits for one job of each at most, and
- * the one that runs. */
+/* Four owners have full queues of more urgent work. A fifth waits for at most one job of each, and
+ * for the running one. */
 static void nobody_starves(void **state)
 {
 	struct sl_job light = {.run = light_run, .done = light_done, .priority = 9, .share = &shares[LIGHT]};
@@ -79,10 +79,10 @@ static void nobody_starves(void **state)
 		start_busy(w, owner, EACH, owner % 2, 200000);
 	for (int i = 0; i < MEETINGS; i++) {
 		sl_worker_post(w, &light);
-		before[i] = jobs_of_others; /* not before: this thread may lie still between the two */
+		before[i] = jobs_of_others; /* read after the post: this thread may be preempted between the two */
 		while (sem_trywait(&met))
 			sl_worker_drain(w);
-		shares[LIGHT].used_ns = 0; /* its job does nothing: what a busy machine let that take is not its own */
+		shares[LIGHT].used_ns = 0; /* its job does nothing: the time that it took is that of a busy machine */
 	}
 	stop = 1;
 	sl_worker_cancel(w, is_any, NULL);
@@ -90,7 +90,7 @@ static void nobody_starves(void **state)
 		assert_true(waited_for[i] - before[i] <= OWNERS + 1);
 }
 
-/* Eight long jobs against two short ones, in time; an owner that comes late has nothing saved. */
+/* Eight long jobs and two short ones get equal time. An owner that comes late has no credit. */
 static void shares_are_of_time(void **state)
 {
 	struct sl_worker *w = *state;
@@ -104,14 +104,14 @@ static void shares_are_of_time(void **state)
 		sl_worker_drain(w);
 	stop = 1;
 	sl_worker_cancel(w, is_any, NULL);
-	/* in submission's order it would be one to seven; queues run dry where this thread lies still on a busy machine
-	 */
+	/* by order of submission the ratio would be one to seven; queues run empty if a busy
+	 * machine stops this thread */
 	assert_true(shares[0].used_ns > 20000000);
 	assert_in_range(shares[1].used_ns, shares[0].used_ns / 2, shares[0].used_ns * 2);
 	assert_in_range(shares[2].used_ns, shares[0].used_ns / 2, shares[0].used_ns * 2);
 }
 
-/* Of equal shares, and within one, the urgent first. */
+/* With equal shares, and within a share, urgent jobs run first. */
 static void within_a_share_order_is_by_priority(void **state)
 {
 	static const int expect[] = {0, 3, 4, 1, 2};
@@ -148,7 +148,7 @@ static void post_of(struct sl_worker *w, struct probe *p, int id, void (*run)(st
 	sl_worker_post(w, &p->job);
 }
 
-/* What an owner had while nobody else wanted anything is not held against it. */
+/* Time that an owner had while no other wanted any is not charged. */
 static void time_alone_is_not_owed(void **state)
 {
 	static const int expect[] = {9, 0, 1, 2, 3, 4};
@@ -164,7 +164,7 @@ static void time_alone_is_not_owed(void **state)
 	assert_memory_equal(order, expect, sizeof expect);
 }
 
-/* An owner that lags behind, since the device has its job, is served: who comes then begins where the others are. */
+/* An owner that lags, since the device has its job, is served. A newcomer starts level with the others, not with it. */
 static void nobody_begins_where_another_lags(void **state)
 {
 	static const int expect[] = {8, 7, 0, 2, 3, 4, 1};
@@ -190,8 +190,8 @@ static void nobody_begins_where_another_lags(void **state)
 	assert_memory_equal(order, expect, sizeof expect);
 }
 
-/* The last words of one that has had much, and what it has in front of them, go before newcomers; nothing behind them
- * does. */
+/* The last jobs of an owner that used much time, and its jobs before them, run before newcomers.
+ * Its jobs after them do not. */
 static void last_words_go_ahead(void **state)
 {
 	static const int expect[] = {0, 1, 2, 4, 3};

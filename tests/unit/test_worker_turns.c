@@ -1,4 +1,5 @@
-/* Long jobs that give way: who runs meanwhile, who does not, how they end, and that a pool's run in pieces is whole. */
+/* Long jobs that yield: which jobs run meanwhile, which do not, how they end, and that a pool's run
+ * in pieces is complete. */
 #include "tests/support/worker_probe.h"
 
 #include <stdatomic.h>
@@ -11,7 +12,7 @@ static struct sl_share mine, other, third;
 static atomic_bool let_go, stopped;
 static atomic_int pieces;
 
-/* Gives way again and again, until it is let go, or unwanted. */
+/* Yields repeatedly until it is released or unwanted. */
 static void long_run(struct sl_job *job)
 {
 	sem_post(&gate_entered);
@@ -63,7 +64,7 @@ static void others_run_while_a_long_job_does(void **state)
 	sl_worker_post(*state, &b.job);
 	drain_until(*state, 1);
 	assert_int_equal(delivered_order[0], 3);
-	assert_int_equal(own.ran, 0); /* of its own share none begins */
+	assert_int_equal(own.ran, 0); /* no job of its own share starts */
 	assert_false(sl_worker_idle(*state));
 	let_go = true;
 	drain_until(*state, 3);
@@ -72,7 +73,7 @@ static void others_run_while_a_long_job_does(void **state)
 	assert_true(sl_worker_idle(*state));
 }
 
-/* Nobody needs the time of a job that no other waits for. */
+/* A job that no other waits for may use all the time. */
 static void two_long_jobs_take_turns(void **state)
 {
 	struct probe a = long_probe(1, &mine), b = long_probe(2, &other), c = short_probe(3, &third);
@@ -90,7 +91,7 @@ static void two_long_jobs_take_turns(void **state)
 	assert_true(pieces > before);
 	let_go = true;
 	drain_until(*state, 7);
-	/* in time, not in jobs */
+	/* turns are measured by time, not by jobs */
 	assert_true(mine.used_ns > 0 && other.used_ns > 0);
 }
 
@@ -116,7 +117,7 @@ static int is_that(const struct sl_job *job, void *that)
 	return job == that;
 }
 
-/* A job gives way to all but those that must find it done. One that was forgotten changes nothing of that. */
+/* A job yields to all others, except those that must find it finished. A forgotten job does not change that. */
 static void what_goes_ahead_of_its_key_comes_first(void **state)
 {
 	struct probe a = long_probe(1, &mine), last = long_probe(2, &mine), open = short_probe(3, &other);
@@ -139,7 +140,8 @@ static void what_goes_ahead_of_its_key_comes_first(void **state)
 	assert_int_equal(delivered_order[3], 3);
 }
 
-/* As many are held as can be, one of them of a share whose job gave way: that one goes on, then the held ones. */
+/* As many jobs are held as can be, one of them of the share whose job yielded. That job continues
+ * first, then the held ones. */
 static void held_jobs_do_not_stop_who_gave_way(void **state)
 {
 	struct probe a = long_probe(1, &mine), c = short_probe(5, &third);
@@ -174,7 +176,7 @@ static void the_unwanted_hear_of_it(void **state)
 	struct probe a = long_probe(1, &mine), b = long_probe(2, &other);
 
 	begin(*state, &a);
-	begin(*state, &b); /* a has given way */
+	begin(*state, &b); /* a has yielded */
 	sl_worker_unwant(*state, is_long, NULL);
 	drain_until(*state, 1);
 	assert_int_equal(delivered_order[0], 1);
@@ -182,12 +184,12 @@ static void the_unwanted_hear_of_it(void **state)
 	let_go = true;
 	drain_until(*state, 2);
 	assert_false(stopped);
-	sl_worker_post(*state, &a.job); /* another time it is wanted */
+	sl_worker_post(*state, &a.job); /* posted again it is wanted */
 	drain_until(*state, 3);
 	assert_false(stopped);
 }
 
-/* A block without an end: nothing but that nobody wants it stops it. */
+/* A block without an end: it stops only when nobody wants it. */
 static void endless(void *arg, int64_t block, struct sl_pool_step *step)
 {
 	if (!step->at)
@@ -207,7 +209,7 @@ static void endless_run(struct sl_job *job)
 	probe_run(job);
 }
 
-/* Also where no other job waits, by one thread and by three. */
+/* This holds without any waiting job, for one thread and for three. */
 static void an_unwanted_block_ends_at_its_next_step(void **state)
 {
 	for (int threads = 1; threads <= 3; threads += 2) {
@@ -283,12 +285,12 @@ static void a_job_that_gives_way_is_not_silent(void **state)
 	drain_until(*state, 2);
 }
 
-/* ---- with a pool that both use */
+/* ---- with a pool that both jobs use */
 
 enum { BLOCKS = 3000, RUNS = 12 };
 
 struct sums {
-	struct sl_job job; /* first */
+	struct sl_job job; /* must be the first member */
 	struct sl_pool *pool;
 	int hits[BLOCKS];
 	int runs, done;
@@ -344,7 +346,7 @@ static void runs_of_a_pool_give_way_between_blocks(void **state)
 		for (int i = 0; i < 2; i++)
 			for (int b = 0; b < BLOCKS; b++)
 				assert_int_equal(s[i].hits[b], RUNS);
-		assert_true(shorts > 3); /* else one of them waited for a whole run */
+		assert_true(shorts > 3); /* otherwise a job waited for a whole run */
 		sl_pool_close(s[0].pool);
 		free(s);
 	}

@@ -1,4 +1,4 @@
-/* What becomes of ZeroMQ's own TCP sockets, seen at the descriptors of this process. */
+/* Options of ZeroMQ's own TCP sockets, read from the descriptors of this process. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static void *context_with(void **socket, int type)
 	return context;
 }
 
-/* Connected TCP sockets of this process, and how many of them keep what is unsent short. */
+/* Returns the number of connected TCP sockets of this process. *kept_short: how many of them limit unsent data. */
 static int connections(int *kept_short)
 {
 	int n = 0;
@@ -57,7 +57,7 @@ static void both_ends_of_a_connection_keep_little_unsent(void **state)
 	(void)state;
 	assert_int_equal(sl_zsocket_monitor(of_server, server, ZMQ_EVENT_LISTENING, &listening, &fail), SL_OK);
 	assert_int_equal(zmq_bind(server, "tcp://127.0.0.1:*"), 0);
-	assert_true(sl_zsocket_read(listening, &event, &fd)); /* at once */
+	assert_true(sl_zsocket_read(listening, &event, &fd)); /* the event is there at once */
 	sl_zsocket_keep_unsent_short(fd);
 	assert_int_equal(sl_zsocket_endpoint(server, endpoint, sizeof endpoint, &fail), SL_OK);
 	assert_int_equal(sl_zsocket_monitor(of_client, client, ZMQ_EVENT_CONNECTED, &monitor, &fail), SL_OK);
@@ -66,7 +66,7 @@ static void both_ends_of_a_connection_keep_little_unsent(void **state)
 	assert_true(sl_zsocket_read(monitor, &event, &fd));
 	assert_int_equal(event, ZMQ_EVENT_CONNECTED);
 	sl_zsocket_keep_unsent_short(fd);
-	/* a message has gone through, so the server has accepted */
+	/* once a message has arrived, the server has accepted the connection */
 	assert_int_equal(zmq_send(client, "x", 1, 0), 1);
 	assert_int_equal(zmq_setsockopt(server, ZMQ_RCVTIMEO, &(int){WAIT_MS}, sizeof(int)), 0);
 	assert_true(zmq_recv(server, endpoint, sizeof endpoint, 0) > 0);
@@ -89,7 +89,7 @@ static int64_t option(void *socket, int name, size_t len)
 	return len == sizeof wide ? wide : narrow;
 }
 
-/* What bounds memory and waiting is of no consequence in any other test. */
+/* Limits of memory and waiting, which no other test would notice. */
 static void sockets_are_bounded(void **state)
 {
 	const struct sl_transport_conf conf = {.part_bytes = 1000, .hwm = 7};
@@ -102,7 +102,7 @@ static void sockets_are_bounded(void **state)
 		assert_int_equal(sl_zsocket_options(socket, bound, &conf, &fail), SL_OK);
 		assert_int_equal(option(socket, ZMQ_SNDHWM, sizeof(int)), 7);
 		assert_int_equal(option(socket, ZMQ_RCVHWM, sizeof(int)), 7);
-		/* a server admits a Hello's payload, however small parts are */
+		/* a server accepts a Hello's payload, however small its parts are */
 		assert_int_equal(option(socket, ZMQ_MAXMSGSIZE, sizeof(int64_t)),
 				 (bound ? SL_WIRE_HELLO_MAX : 1000) + SL_WIRE_HEADER_MAX);
 		assert_int_equal(option(socket, ZMQ_LINGER, sizeof(int)), 0);

@@ -1,15 +1,16 @@
 # shellcheck shell=bash
-# Sourced behind daemons.sh by scripts that compare runs of a network of tokens with a server and in one process. The caller has set
-# $config and $steps. $one and $two: endpoints of servers with one and with two threads.
+# Sourced after daemons.sh by scripts that compare training of a token network with a server and in one process. The
+# caller sets $config and $steps first. $one and $two are the endpoints of two servers, with one and with two threads.
 start_server one threads=1
 one=$endpoint
 start_server two "store=$tmp/two" threads=2
 two=$endpoint
 
-# key=value… as options; ^ stands for the bar of a chain of codecs, since bars part the words of two_at_a_time
+# Prints each key=value as a --set option. In a codec chain, write ^ for |, because two_at_a_time splits its words at |.
 sets() { for pair in "$@"; do printf -- '--set\n%s\n' "${pair//^/|}"; done; }
 
-# compare NAME [key=value]…: with a server and a client of two threads as in one process
+# compare NAME [key=value]…: a run with a server, with two threads on either side, learns what the run in one process
+# learns.
 compare() {
 	local name=$1 set
 	shift
@@ -19,7 +20,7 @@ compare() {
 	same_run "two $name" "local $name" "$steps"
 }
 
-# compare_both NAME [key=value]…: the same, and with one thread each
+# compare_both NAME [key=value]…: compare, and again with one thread on either side.
 compare_both() {
 	local name=$1 set
 	compare "$@"

@@ -1,15 +1,17 @@
-# Sourced by tests/e2e/*.sh, from the repository's root. Gives each script a scratch folder $tmp with synthetic data, configs,
-# and splits and splitc under a time limit; whatever was started is killed when the script ends.
+# Sourced by tests/e2e/*.sh, from the repository's root. Gives each script a scratch folder $tmp with synthetic data and
+# configs, and functions that run splits and splitc under a time limit. Everything that a script starts is killed when
+# the script ends.
 BUILD=${BUILD:-build/release}
 SPLITC=${SPLITC:-$PWD/$BUILD/splitc}
 SPLITS=${SPLITS:-$PWD/$BUILD/splits}
 TOOLS=$PWD/$BUILD/tests/e2e/tools
 unset JOURNAL_STREAM NOTIFY_SOCKET OPENBLAS_CORETYPE XDG_RUNTIME_DIR
-# seconds for one command, on a machine that does twenty other things: who waits for less waits no longer where all is well
+# Time limit of one command in seconds. It is generous, for a machine that runs twenty other things; a passing test
+# never waits for it.
 patience=240
 [ -z "${SAN:-}" ] || patience=900
 export LC_ALL=C.UTF-8 # numbers with a point, sorted by bytes
-# Control sockets lie in it, whose paths have room for 107 bytes
+# $tmp holds the control sockets. The path of a Unix socket has at most 107 bytes, so a long TMPDIR is not used.
 tmp=${TMPDIR:-/tmp}
 [ ${#tmp} -le 50 ] || tmp=/tmp
 tmp=$(mktemp -d "$tmp/e2e.XXXXXX")
@@ -19,7 +21,7 @@ end_all() {
 	local pid
 	exec 2>/dev/null # where bash says of each that it was killed
 	for pid in ${started[@]+"${started[@]}"}; do
-		# ids are used again: one that has ended may be somebody else's by now
+		# Process ids are reused: kill only those that are still children of this shell.
 		if grep -qsE "^PPid:[[:space:]]($$|$BASHPID)\$" "/proc/$pid/status"; then kill -9 "$pid" 2>/dev/null || true; fi
 	done
 	wait 2>/dev/null || true
@@ -31,22 +33,22 @@ trap 'exit 130' INT TERM
 fail() {
 	echo "FAILED: $*"
 	local f
-	# the latest ones: a script may have made dozens
+	# Only the latest logs: a script may have made dozens.
 	ls -t "$tmp"/*.log 2>/dev/null | head -n 4 | while read -r f; do
 		if [ -s "$f" ]; then echo "---- ${f##*/}"; tail -n 20 "$f"; fi
 	done
 	exit 1
 }
 
-# make_data TRAIN TEST: that many images in $tmp/data
+# make_data TRAIN TEST: writes TRAIN training and TEST test images to $tmp/data.
 make_data() {
 	train_images=$1 test_images=$2
 	mkdir -p "$tmp/data"
 	"$TOOLS/make_cifar" "$tmp/data" "$1" "$2"
 }
 
-# two_at_a_time FUNCTION WORDS…: FUNCTION with each of WORDS, split at bars, as a process of its own that may write to $out. The
-# others end before the script does, where one fails.
+# two_at_a_time FUNCTION WORDS…: calls FUNCTION once per WORDS, whose arguments | separates, each time in a process of
+# its own that may write to $out. Two run at a time. After a failure no more are started, and the script exits with 1.
 two_at_a_time() {
 	local function=$1 words pid pids=() bad=0 n=0
 	shift
@@ -69,7 +71,8 @@ two_at_a_time() {
 	[ $bad = 0 ] || exit 1
 }
 
-# free_port: one that nobody listens at, below the ephemeral ones, for servers that come back to the same address
+# free_port: prints a port on which nobody listens. It is below the ephemeral ports, so that a restarted server can bind
+# it again.
 free_port() {
 	local port
 	while port=$(shuf -i 15000-31999 -n 1); do
@@ -78,7 +81,8 @@ free_port() {
 	echo "$port"
 }
 
-# simulated_device: from here on the CUDA module for a CPU lies beside $SPLITS. 1: there is none
+# simulated_device: from here on $SPLITS has the CUDA module for a CPU beside it. Returns 1 if this build has no such
+# module.
 simulated_device() {
 	local module=$PWD/$BUILD/cuda-sim-module/libsplit_cuda.so
 	[ -z "${SAN:-}" ] && [ -f "$module" ] || return 1
@@ -90,7 +94,8 @@ needs_simulated_device() { simulated_device || { echo "no simulated device here:
 
 serves_or_ended() { grep -q ' serving: ' "$tmp/$1.log" || ! kill -0 "$server_pid"; }
 
-# start_server NAME [key=value]…: $server_pid, $endpoint. Its log is $tmp/NAME.log, its control socket $tmp/NAME.sock
+# start_server NAME [key=value]…: sets $server_pid and $endpoint. The log is $tmp/NAME.log, the control socket
+# $tmp/NAME.sock.
 start_server() {
 	local name=$1 set=() pair
 	shift
@@ -107,7 +112,7 @@ start_server() {
 	[ -n "$endpoint" ] || fail "splits does not serve: $(tail -n 1 "$tmp/$name.log")"
 }
 
-# wait_for WHAT COMMAND…: until the command succeeds
+# wait_for WHAT COMMAND…: repeats COMMAND until it succeeds; fails with WHAT after $patience seconds.
 wait_for() {
 	local what=$1 until=$((SECONDS + patience))
 	shift
@@ -117,10 +122,11 @@ wait_for() {
 	done
 }
 
-# ask PROGRAM SOCKET FILE: its status as JSON. A process that a busy machine keeps waiting does not answer within 2 s.
+# ask PROGRAM SOCKET FILE: writes the daemon's status as JSON to FILE. Retries, as a daemon on a busy machine may take
+# more than 2 s.
 ask() { wait_for "${1##*/} does not answer at $2" "$1" status --control "$2" --json >"$3"; }
 
-# write_config FILE: a small client config
+# write_config FILE: writes a small client config.
 write_config() {
 	local file=$1
 	cat >"$file" <<-YAML
@@ -139,14 +145,15 @@ write_config() {
 	YAML
 }
 
-# use_adamw FILE: … with another optimizer, whose keys are others
+# use_adamw FILE: replaces the optimizer of a config by AdamW, which has other keys than SGD.
 use_adamw() {
 	sed -i 's/optimizer: {.*}/optimizer: {kind: adamw, lr: 0.002, beta2: 0.99, weight_decay: 0.05}/' "$1"
 	grep -q 'kind: adamw' "$1" || fail "$1 has no optimizer"
 }
 
-# client NAME CONFIG [argument]…: splitc train in the foreground, its run in $tmp/NAME, its output in $tmp/NAME.log;
-# the exit status is splitc's
+# client NAME CONFIG [argument]…: runs splitc train in the foreground, with log.dir $tmp/NAME and its output in
+# $tmp/NAME.log.
+# Returns splitc's exit status.
 client() {
 	local name=$1 config=$2
 	shift 2
@@ -154,7 +161,7 @@ client() {
 		>"$tmp/$name.log" 2>&1
 }
 
-# start_client NAME CONFIG [argument]…: the same in the background: $client_pid
+# start_client NAME CONFIG [argument]…: the same in the background; sets $client_pid.
 start_client() {
 	local name=$1 config=$2
 	shift 2
@@ -164,8 +171,9 @@ start_client() {
 	started+=("$client_pid")
 }
 
-# start_slow_client STEP MS NAME CONFIG [argument]…: … whose steps take so long from that one on, so that it is still there to be
-# interrupted or killed when the script gets to it: steps take 3 ms, and a busy machine may keep a script waiting for seconds.
+# start_slow_client STEP MS NAME CONFIG [argument]…: start_client, with MS ms of delay in each step from STEP on. A step
+# takes 3 ms, and a busy machine may hold up a script for seconds: the delay keeps the client alive until the script
+# interrupts or kills it.
 start_slow_client() { start_failing_client "client.apply=delay:$2@$1+" "${@:3}"; }
 start_failing_client() { # FAILPOINTS NAME CONFIG [argument]…
 	local plain=$SPLITC
@@ -176,8 +184,9 @@ start_failing_client() { # FAILPOINTS NAME CONFIG [argument]…
 	SPLITC=$plain
 }
 
-# client_stands STEPS NAME CONFIG [argument]…: … that does so many steps, and stands in the next one until let_go, or until it is
-# killed. A failpoint counts passages of its own process: steps of an earlier life do not count.
+# client_stands STEPS NAME CONFIG [argument]…: starts a client that does STEPS steps and then holds at a failpoint in
+# the next one, until let_go or a kill. A failpoint counts only its own process's passages, so steps before a resume do
+# not count.
 client_stands() {
 	start_failing_client client.apply=hold@$(($1 + 1)) "${@:2}"
 	wait_for "$2 does not get behind its step $1" at_apply_or_ended "$2"
@@ -185,13 +194,13 @@ client_stands() {
 }
 at_apply() { grep -q ' failpoint: client.apply, ' "$tmp/$1.log"; }
 at_apply_or_ended() { at_apply "$1" || ! kill -0 "$client_pid"; }
-# let_go NAME: a client or server that holds at a failpoint goes on
+# let_go NAME: releases a client or server that holds at a failpoint.
 let_go() {
 	: >"$tmp/$1.go"
 	wait_for "$1 does not go on" test ! -e "$tmp/$1.go"
 }
-# killed_client STEP TWIN CONFIG [argument]…: a run that is killed behind that step, once it has a checkpoint, goes on by --resume, and
-# ends as the run TWIN did. It is `TWIN killed`. $between: a command that runs before --resume
+# killed_client STEP TWIN CONFIG [argument]…: kills the run `TWIN killed` after step STEP, once it has a checkpoint, and
+# resumes it with --resume. It must end as the run TWIN did. $between: a command to run before the resume.
 killed_client() {
 	local name="$2 killed"
 	client_stands "$1" "$name" "${@:3}" --fresh
@@ -201,8 +210,10 @@ killed_client() {
 	client "$name" "${@:3}" --resume || fail "$name behind step $1: exit status $?"
 	same_run "$name" "$2" "$(steps_of "$2")"
 }
-# killed_server FAILPOINT TWIN CONFIG [argument]…: a server of its own dies there and comes back, while the run waits for it, and the
-# run ends as TWIN did. It is `TWIN FAILPOINT`, without `=kill`. $between: a command that runs before the server comes back
+# killed_server FAILPOINT TWIN CONFIG [argument]…: a server of this run dies at FAILPOINT and is restarted while the
+# client waits.
+# The run, `TWIN FAILPOINT` without `=kill`, must end as TWIN did. $between: a command to run before the server
+# restarts.
 killed_server() {
 	local name="$2 ${1/=kill/}" server_pid endpoint=tcp://127.0.0.1:$(free_port)
 	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=$1 start_server "$name dies" listen="$endpoint" store="$tmp/$name store"
@@ -215,7 +226,7 @@ killed_server() {
 	same_run "$name" "$2" "$(steps_of "$2")"
 	end_process "$server_pid"
 }
-# stops NAME [SIGNAL]: the client that stands is told to stop, and stops behind its step
+# stops NAME [SIGNAL]: sends SIGNAL (INT) to the client that holds at a failpoint; it must finish its step and stop.
 stops() {
 	signal "${2:-INT}" "$client_pid"
 	wait_for "$1 does not say that it stops" grep -q '^INFO stopping: ' "$tmp/$1.log"
@@ -223,7 +234,7 @@ stops() {
 	ends_with "$client_pid" 0 $patience "$1, which is told to stop"
 }
 
-# signal NAME PID…: to processes that must still be there
+# signal NAME PID…: sends a signal to processes; fails if one of them has ended already.
 signal() {
 	local pid
 	for pid in "${@:2}"; do
@@ -232,7 +243,8 @@ signal() {
 	done
 }
 
-# end_process PID…, end_client: SIGKILL for children that must still be there. One that was over has a status of its own.
+# end_process PID…, end_client: SIGKILL to children. Fails if one had ended before: its status would be its own, not
+# 137.
 end_client() { end_process "$client_pid"; }
 end_process() {
 	local pid rc
@@ -244,7 +256,7 @@ end_process() {
 	done
 }
 
-# ends_with PID STATUS SECONDS WHAT: the process ends within SECONDS, with STATUS
+# ends_with PID STATUS SECONDS WHAT: fails unless the process ends within SECONDS, with exit status STATUS.
 ends_with() {
 	local rc=0 until=$((SECONDS + $3))
 	[ -z "${SAN:-}" ] || until=$((until + 30))
@@ -256,8 +268,8 @@ ends_with() {
 	[ $rc = "$2" ] || fail "$4: exit status $rc, not $2"
 }
 
-# clock_starts; clock_within MS WHAT: no more than MS since then, and as long as a busy machine has kept a process waiting meanwhile
-# (how late sleeps of 50 ms were, added up). $took
+# clock_starts; clock_within MS WHAT: fails if more than MS ms passed since clock_starts, plus the time for which a busy
+# machine kept processes waiting: the sum of how late sleeps of 50 ms ended. Sets $took, in ms.
 clock_starts() {
 	[ -n "${clock_pid:-}" ] || { clock_listens & clock_pid=$!; started+=("$clock_pid"); }
 	: >"$tmp/clock.late"
@@ -279,30 +291,32 @@ clock_within() {
 	[ $took -le $(($1 + late)) ] || fail "$2: took $took ms, not $1; a process was kept waiting for $late ms"
 }
 
-# at_point NAME POINT: a process whose log is NAME's stands at that failpoint, or has passed it
+# at_point NAME POINT: waits until the process that logs to NAME.log has reached that failpoint.
 at_point() { wait_for "$1 does not get to $2" grep -q " failpoint: $2, " "$tmp/$1.log"; }
 
-# fits FILE: no line of it is wider than a terminal
+# fits FILE: fails if a line is wider than 80 columns.
 fits() { [ "$(wc -L <"$1")" -le 80 ] || fail "${1##*/} is wider than 80 columns: $(awk 'length > 80' "$1" | head -n 3)"; }
 
-# steps_of NAME: how many steps log.jsonl holds
+# steps_of NAME: prints the number of steps in the run's log.jsonl.
 steps_of() { grep -c '^{"type":"step"' "$tmp/$1/log.jsonl" 2>/dev/null || true; }
 has_steps() { [ "$(steps_of "$1")" -ge "$2" ]; }
 has_checkpoint() { compgen -G "$tmp/$1/checkpoint-*.safetensors" >/dev/null; }
 
-# What must not depend on where the middle runs: losses, accuracies and learning rates, as they are written
+# Prints the fields that must not depend on where the middle runs: losses, accuracies, learning rates and norms, as
+# written in the log.
 learned() { grep -oE '"(type|step|skipped|epoch|loss|acc|lr|grad_norm|train_loss|train_acc|test_loss|test_acc)":[^,}]*' "$tmp/$1/log.jsonl"; }
 
 dcor_of() { grep -o '"dcor_squared":[^,}]*' "$tmp/$1/log.jsonl"; }
 
-# refused STATUS SENTENCE [argument]…: what `train` says of $config (or client.yaml), with $refusing in place of --check-config
+# refused STATUS SENTENCE [argument]…: `train` of $config (or client.yaml) must end with STATUS and say SENTENCE. It
+# runs with --check-config, or with $refusing where that is set; $command replaces `train`.
 refused() {
 	local rc=0
 	"$SPLITC" "${command:-train}" "${config:-$tmp/client.yaml}" ${refusing---check-config} "${@:3}" >"$tmp/refused.log" 2>&1 || rc=$?
 	[ $rc = "$1" ] && grep -qF -- "$2" "$tmp/refused.log" || fail "$2: exit status $rc, not $1: $(cat "$tmp/refused.log")"
 }
 
-# weights_of FILE: a model without what it says of its data
+# weights_of FILE: prints a model without the metadata that describes its data.
 weights_of() {
 	local header
 	header=$(od -An -tu8 -N8 "$1")
@@ -310,7 +324,8 @@ weights_of() {
 	tail -c +$((9 + header)) "$1"
 }
 
-# same_run A B STEPS [other]: same losses (STEPS of them) and same weights, byte for byte; other: of data that have other names
+# same_run A B STEPS [other]: both runs have the same losses (STEPS steps) and the same weights, byte for byte. With
+# `other` their data have different names, and the model's metadata about data is not compared.
 same_run() {
 	[ "$(steps_of "$1")" = "$3" ] || fail "$1 has $(steps_of "$1") steps, not $3"
 	local differ
@@ -324,7 +339,8 @@ same_run() {
 	cmp "$tmp/$1/model.safetensors" "$tmp/$2/model.safetensors" || fail "$1 and $2 ended with different weights"
 }
 
-# as_local FAR LOCAL STEPS CONFIG [argument]…: a run with a server, and the same in one process; STEPS may be empty
+# as_local FAR LOCAL STEPS CONFIG [argument]…: a run with a server must equal the same run in one process. An empty
+# STEPS means as many as in one process.
 as_local() {
 	client "$2" "${@:4}" --local || fail "$2, in one process: exit status $?"
 	client "$1" "${@:4}" || fail "$1, with a server: exit status $?"

@@ -1,5 +1,7 @@
-# Sourced instead of daemons.sh, which it brings: the small run of the tests with failpoints, played with processes that die and come back.
-# A disk whose fsync takes no time: a checkpoint is skipped while the one before it is being written.
+# Sourced in place of daemons.sh, which it sources: one small run for the tests with failpoints, repeated with daemons
+# that die and restart.
+# On tmpfs fsync takes no time. On a slow disk a checkpoint would be skipped while the previous one is still being
+# written.
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 . tests/e2e/lib/daemons.sh
 release=$PWD/$BUILD
@@ -21,7 +23,7 @@ settings() { # CODEC; with lowrank the optimizer is another one, too
 	done
 }
 
-# serve FAILPOINTS: $server_pid on $port; its log goes on
+# serve FAILPOINTS: starts a server on $port; sets $server_pid. It appends to its log.
 serve() {
 	: >"$tmp/empty.yaml"
 	SPLIT_FAILPOINTS=$1 SPLIT_FAILPOINTS_COUNT=${count:+$count.s} "$SPLITS" serve "$tmp/empty.yaml" --set store="$store" \
@@ -30,14 +32,15 @@ serve() {
 	started+=("$server_pid")
 }
 
-# go_on FAILPOINTS: $client_pid; before its first checkpoint a run begins anew
+# go_on FAILPOINTS: starts a client that resumes from the run's checkpoint, or begins anew if there is none; sets
+# $client_pid.
 go_on() {
 	local resume=()
 	! ls "$run"/checkpoint-*.safetensors >/dev/null 2>&1 || resume=(--resume)
 	SPLIT_FAILPOINTS=$1 SPLIT_FAILPOINTS_COUNT=${count:+$count.c} run_with "$SPLITC" ${resume[@]+"${resume[@]}"}
 }
 
-# run_with SPLITC [argument]…: $client_pid, on the run's folder; its log goes on
+# run_with SPLITC [argument]…: starts that client on the run's folder; sets $client_pid. It appends to its log.
 run_with() {
 	"$1" train "$config" --set server="tcp://127.0.0.1:$port" --set log.dir="$run" \
 		--set control="$tmp/client.sock" "${sets[@]}" "${@:2}" >>"$tmp/client.log" 2>&1 &
@@ -45,7 +48,7 @@ run_with() {
 	started+=("$client_pid")
 }
 
-# two_workers: this script twice, as --worker $tmp 0 and 1, each with the cases that were dealt to it
+# two_workers: runs this script twice, as --worker $tmp 0 and 1. Each worker takes its half of the cases.
 two_workers() {
 	local worker workers=() bad=0
 	for worker in 0 1; do
@@ -60,7 +63,7 @@ two_workers() {
 	[ $bad = 0 ] || exit 1
 }
 
-# first_weights: $shared with data, config and the weights that every run uploads
+# first_weights: fills $shared with the data, the configs and the initial weights that every run uploads.
 first_weights() {
 	shared=$tmp
 	make_data 64 16
@@ -71,7 +74,7 @@ first_weights() {
 	mv "$tmp/first/model.safetensors" "$tmp/first.safetensors"
 }
 
-# undisturbed CODEC-NUMBER: $tmp/undisturbed-N
+# undisturbed CODEC-NUMBER: plays the run with no kill and keeps it in $tmp/undisturbed-N.
 undisturbed() {
 	what="undisturbed, ${codecs[$1]}" client_lives=() server_lives=()
 	settings "${codecs[$1]}"
@@ -79,11 +82,11 @@ undisturbed() {
 	mv "$run" "$tmp/undisturbed-$1"
 }
 
-# over: … and there is nothing left to go on with
+# over: the run has finished and no checkpoint is left to resume from.
 over() { finished && [ -f "$run/model.safetensors" ] && ! compgen -G "$run/checkpoint-*.safetensors" >/dev/null; }
 finished() { tail -n 1 "$run/log.jsonl" 2>/dev/null | grep -q '"outcome":"finished"'; }
 
-# The client's end: done, or another life. Sets $killed.
+# The client has ended: the run is done, or the client is started once more. Adds to $killed.
 client_ended() { # STATUS
 	case $1 in
 	0) ! finished || { done=1; return 0; } ;;
@@ -107,8 +110,8 @@ server_ended() { # STATUS
 	serve "${server_lives[server_life]:-}"
 }
 
-# play KILLS: from the lives of both sides to the end of the run; $killed says how often one of them was. Again where a
-# checkpoint was skipped, because on a busy machine the one before it was still being written.
+# play KILLS: one run to its end. Sides that die are restarted with their next failpoints; $killed counts the kills. The
+# run is repeated if a checkpoint was skipped, because on a busy machine the previous one was still being written.
 play() {
 	local try
 	for try in 1 2 3 4 5; do
@@ -117,8 +120,8 @@ play() {
 	done
 }
 
-# first_to_end PID…: $ended, and its status, $rc; one may have ended before. Not by wait -n: bash 5.2's waits for ever for one
-# whose end it has noticed behind some other command, and there is always one more.
+# first_to_end PID…: sets $ended to the one that ended first, and $rc to its status. `wait -n` does not do: in bash 5.2
+# it hangs if bash noticed the end during another command, and here there always is another command.
 mkfifo "$tmp/never"
 exec {never}<>"$tmp/never"
 first_to_end() {
@@ -136,7 +139,7 @@ first_to_end() {
 	ended=''
 }
 
-# server_is_through: it is dead, or knows of no session any more
+# server_is_through: succeeds if the server is dead or has no session any more.
 server_is_through() {
 	kill -0 "$server_pid" || return 0
 	"$SPLITS" status --control "$tmp/server.sock" --json | jq -e '.sessions == []' >/dev/null
@@ -153,7 +156,7 @@ play_once() {
 		[ -n "$ended" ] || fail "$what: nobody ended within $patience s"
 		if [ "$ended" = "$client_pid" ]; then client_ended $rc; else server_ended $rc; fi
 	done
-	# what the server does when the client has said goodbye
+	# Failpoints may also lie in what the server does after the client's goodbye.
 	if [ "$killed" -lt "$1" ]; then
 		wait_for "$what: the server does not see the client go" server_is_through
 		kill -TERM "$server_pid" 2>/dev/null || true

@@ -1,7 +1,8 @@
-# Sourced behind daemons.sh by scripts that compare a group over links with the same group in one process. $endpoint is a server's.
+# Sourced after daemons.sh by scripts that compare a group over links with the same group in one process. $endpoint: the
+# server.
 
-# begin_groups LR [TRAIN TEST]: 84 images to train on, a server, and two configs of small batches: $tmp/sgd.yaml with that learning rate,
-# $tmp/adamw.yaml
+# begin_groups LR [TRAIN TEST]: makes 84 training images (or TRAIN), starts a server, and writes two configs of small
+# batches: $tmp/sgd.yaml with learning rate LR, and $tmp/adamw.yaml.
 begin_groups() {
 	make_data "${2:-84}" "${3:-24}"
 	start_server one threads=2
@@ -11,7 +12,8 @@ begin_groups() {
 	use_adamw "$tmp/adamw.yaml"
 }
 
-# group NAME CONFIG CLIENTS [key=value]…: in one process, then over links: every loss of every member, and all weights, byte for byte
+# group NAME CONFIG CLIENTS [key=value]…: in one process and over links, every member has the same losses and weights,
+# byte for byte.
 group() {
 	local name=$1 config=$2 n=$3 set=() pair points=() pid=() absent
 	for pair in "${@:4}"; do set+=(--set "$pair"); done
@@ -20,8 +22,9 @@ group() {
 	same_members "$name" "$n"
 }
 
-# members NAME CONFIG CLIENTS [argument]…: all of them over links until they have ended, each with the failpoints in ${points[K]}; and the
-# command $while_they_train. $absent: who was left out of which steps, as --absent has it
+# members NAME CONFIG CLIENTS [argument]…: runs all members over links to their end, member K with the failpoints
+# ${points[K]}, and the command $while_they_train meanwhile. Sets $absent: which member missed which step, in the form
+# that --absent takes.
 members() {
 	local k start
 	for ((k = 0; k < $3; k++)); do
@@ -36,7 +39,8 @@ members() {
 left_out() { # NAME CLIENTS
 	for ((k = 0; k < $2; k++)); do sed -nE "/\"skipped\":true/s/.*\"step\":([0-9]+),.*/$k:\1/p" "$tmp/$1-$k/log.jsonl"; done | paste -sd,
 }
-# said_late NAME MEMBER…: members that nothing holds up. A busy machine may make one late: then the server says so, and it is in $absent
+# said_late NAME MEMBER…: these members have no delay, but a busy machine may make one late. Then the server must have
+# logged it.
 said_late() {
 	for k in "${@:2}"; do
 		! grep -q '"skipped":true' "$tmp/$1-$k/log.jsonl" || grep -q "group-late: group $1: .* without member $k" "$tmp/one.log" ||
@@ -46,13 +50,14 @@ said_late() {
 same_members() { # NAME CLIENTS
 	for ((k = 0; k < $2; k++)); do same_run "$1-$k" "$1/member-$k" "$(steps_of "$1/member-$k")"; done
 }
-# as_told NAME CONFIG CLIENTS ABSENT [argument]…: members learned what the group in one process learns that is told who was absent when
+# as_told NAME CONFIG CLIENTS ABSENT [argument]…: members learned what the group in one process learns with the same
+# --absent list.
 as_told() {
 	client "$1" "$2" --local "${@:5}" --set share.group="$1" --set share.clients="$3" --absent "$4" || fail "$1, --absent $4: exit status $?"
 	same_members "$1" "$3"
 }
-# late_member NAME CONFIG STEP STEPS [argument]…: member 1 of two stands still as it begins that step of its own. It has no part in what the other one
-# does meanwhile, and comes back. On a busy machine the other one may be late, too
+# late_member NAME CONFIG STEP STEPS [argument]…: member 1 of two pauses as it begins its step STEP. It misses steps of
+# the other member meanwhile, and then takes part again. On a busy machine the other member may be late, too.
 late_member() {
 	local points=(client.apply=delay:200@1+ "client.begin=delay:2500@$3") pid=()
 	set -- "$1" "$2" "$4" --set share.straggler_s=1 --set train.eval_every=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000 "${@:5}"
@@ -62,13 +67,14 @@ late_member() {
 	as_told "$1" "$2" 2 "$absent" "${@:4}"
 	[ "$(steps_of "$1-1")" = "$3" ] || fail "member 1 has $(steps_of "$1-1") steps, not $3"
 }
-# one_model NAME CLIENTS: all members wrote the same weights
+# one_model NAME CLIENTS: all members wrote the same weights.
 one_model() {
 	for ((k = 1; k < $2; k++)); do
 		cmp "$tmp/$1-0/model.safetensors" "$tmp/$1-$k/model.safetensors" || fail "$1: members 0 and $k differ"
 	done
 }
-# refused_beside CLIENTS KEY PHRASE [key=value]…: a client of group g with such keys ends, and says so
+# refused_beside CLIENTS KEY PHRASE [key=value]…: a client with these keys cannot join group g; its error names KEY and
+# PHRASE.
 refused_beside() {
 	local set=() pair rc=0
 	for pair in "share.clients=$1" "${@:4}"; do set+=(--set "$pair"); done
@@ -76,8 +82,8 @@ refused_beside() {
 	[ $rc -ge 64 ] && grep -q -e "$2" "$tmp/refused.log" && grep -q -e "$3" "$tmp/refused.log" || fail "${*:4}: status $rc, and not a word on $2: $3"
 }
 
-# killed NAME CONFIG STEPS [key=value]…: member 1 of 3 is killed once, then the server; both come back, and all learn what the same
-# group learns in one process, byte for byte
+# killed NAME CONFIG STEPS [key=value]…: member 1 of 3 is killed once, then the server. Both are restarted, and all
+# members learn what the same group learns in one process, byte for byte.
 killed() {
 	local name=$1 config=$2 steps=$3 set=() pair k pids=() one=$server_pid at=$endpoint fp
 	shift 3

@@ -1,4 +1,4 @@
-# lines FROM TO: texts without labels, in which a word follows from the one before
+# lines FROM TO: prints texts without labels, in which each word determines the next.
 lines() {
 	awk -v from="$1" -v to="$2" 'BEGIN {
 		n = split("green red the a boxes of un fish water said", word, " ")

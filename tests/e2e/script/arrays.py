@@ -17,7 +17,7 @@ def begin(resume=None, server=server, **conf):
 
 
 def check_header():
-    """Every function with its number of arguments, and both structs."""
+    """The ctypes declarations have every function with its number of arguments, and both structs."""
     text = re.sub(r"/\*.*?\*/", "", open(header).read(), flags=re.S)
     functions = dict(re.findall(r"\b(split_[a-z_]+)\(([^()]*)\);", text))
     assert set(functions) == set(abi.FUNCTIONS), set(functions) ^ set(abi.FUNCTIONS)
@@ -27,7 +27,7 @@ def check_header():
 
 
 def check_step():
-    """One step beside numpy, in double."""
+    """One step equals numpy's, in double."""
     m, w0, w1 = begin(), *(WEIGHTS[k].astype(np.float32).astype(float) for k in ("0.weight", "2.weight"))
     for rows in (12, 12, 5, 1, 12):
         x, dy = rng.normal(size=(rows, 8)).astype(np.float32), rng.normal(size=(rows, 4)).astype(np.float32)
@@ -49,7 +49,7 @@ def check_step():
 
 
 def check_calls():
-    """Two calls, the second one's gradient first, beside one call with the rows of both; and one call without a gradient."""
+    """Two calls, with the second one's gradient first, equal one call with the rows of both; and one call without a gradient."""
     x, dy = rng.normal(size=(10, 8)).astype(np.float32), rng.normal(size=(10, 4)).astype(np.float32)
     found = []
     for cuts in ([(0, 10)], [(0, 4), (4, 10)], [(0, 4), (4, 10), (0, 3)]):
@@ -118,7 +118,7 @@ def check_tokens():
 
 
 class OnDevice:
-    """A tensor of PyTorch on a GPU, whose pointer the host cannot follow."""
+    """Stands for a tensor of PyTorch on a GPU, whose pointer the host must not dereference."""
     shape, dtype, device, is_cpu = (12, 8), "float32", "cuda:0", False
     __len__ = data_ptr = lambda self: 12
     numel, element_size = lambda self: 96, lambda self: 4
@@ -160,7 +160,7 @@ def check_refusals():
 
 
 def check_servers():
-    """Of several servers that a program sets, the last one counts."""
+    """If a program sets several servers, the last one is used."""
     conf = {**middles.CONF, "server": "tcp://127.0.0.1:9", "wait_s": 1}
     m = object.__new__(split.Middle)
     m._handle, m._pid, m._fail = ctypes.c_void_p(), os.getpid(), abi.Fail(size=ctypes.sizeof(abi.Fail))

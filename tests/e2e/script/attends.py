@@ -1,4 +1,4 @@
-"""Attention as forward writes it out: each module is trained beside PyTorch's, as torch.fx reads it and as a script."""
+"""Attention that forward() spells out: each module trains as in PyTorch, read by torch.fx and as a script."""
 import copy
 import math
 
@@ -53,7 +53,7 @@ class Timm(nn.Module):
 
 
 class Summed(nn.Module):
-    """By einsum, as many papers' code has it; the heads stand behind the tokens, or in front of them."""
+    """By einsum, as in many papers' code; the axis of heads is after that of tokens, or before it."""
 
     def __init__(self, scores="bihd,bjhd->bhij", values="bhij,bjhd->bihd", turn=False):
         super().__init__()
@@ -96,7 +96,7 @@ class Annotated(nn.Module):
 
 
 class One(nn.Module):
-    """A single head, a temperature that learns, and a mask that forward makes."""
+    """A single head, a learned temperature, and a mask that forward() makes."""
 
     def __init__(self):
         super().__init__()
@@ -171,7 +171,7 @@ def check_fused():
 
 
 def check_lengths():
-    """Padding stands behind all tokens, so that a causal mask hides it in PyTorch, too."""
+    """Padding follows all tokens, so a causal mask hides it in PyTorch, too."""
     mid, lengths = nn.Sequential(nn.Linear(E, E), Nano()), [5, 1, 3, 2, 4, 5, 1, 2]
     m, x = remote(copy.deepcopy(mid), SHAPE, {"lr": 0.1}, lengths=True), batches(SHAPE, 1)[0][0]
     y, theirs = m(x, lengths=lengths), mid(x)

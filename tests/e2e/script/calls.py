@@ -1,4 +1,4 @@
-"""A run of steps with several calls, gradients in odd orders, clipping and pipelined steps, killed and not: weights.pt."""
+"""Trains with several calls a step, gradients in odd orders, clipping and pipelined steps, and writes weights.pt; for runs with and without kills."""
 import sys
 
 import torch

@@ -1,4 +1,4 @@
-"""Modules that are made of several ops of the server: each is trained beside PyTorch's, as torch.fx reads it and as a script."""
+"""Modules that become several ops of the server: each trains as in PyTorch, read by torch.fx and as a script."""
 import copy
 import math
 
@@ -63,7 +63,7 @@ class Halves(nn.Module):
 
 
 class Loops(nn.Module):
-    """As many turns as there are parts, which torch.fx does not see."""
+    """One iteration for each part of chunk(), a number that torch.fx does not see."""
 
     def forward(self, x):
         y = x[:, :1] * 0.5
@@ -162,7 +162,7 @@ class Clamped(nn.Module):
 
 
 def check_bounds():
-    """All bits, however small or large a bound is, and the gradients at it."""
+    """The outputs have the same bits for small and large bounds, and so have the gradients at a bound."""
     torch.manual_seed(0)
     inf = math.inf
     for low, high in ((-1, 1), (1e-6, 10), (1e-6, None), (None, 1), (-1e9, 1e9), (0, 1), (0, 6), (0, None), (None, 0), (1e-12, 1 - 2 ** -24), (-3, -1),

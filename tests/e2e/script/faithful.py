@@ -1,4 +1,4 @@
-"""What a script does beside its layers: in place, in evaluation, in Python, behind RemoteModule. All of it is done or refused."""
+"""Effects of a script beside its layers: in place, in evaluation, in Python, on a wrapped module. Each is reproduced or refused."""
 import copy
 import itertools
 import logging
@@ -30,7 +30,7 @@ class Of(nn.Module):
 
 
 class PreActivation(nn.Module):
-    """The shortcut has the activation, too, because that is in place."""
+    """The activation is in place, so the shortcut sees it, too."""
 
     def __init__(self):
         super().__init__()
@@ -56,7 +56,7 @@ class Aliases(nn.Module):
 
 
 class Copies(nn.Module):
-    """Values that the graph need not compute are other tensors all the same, and what is in place gives its own argument."""
+    """Results that need no op of the graph are new tensors nevertheless, and in-place functions return their own argument."""
 
     def __init__(self):
         super().__init__()
@@ -110,7 +110,7 @@ class Squeezed(nn.Module):
 
 
 class Joined(nn.Module):
-    """Of rows, tokens and images, along each dimension."""
+    """Concatenation of rows, tokens and images, along each dimension."""
 
     def __init__(self):
         super().__init__()
@@ -160,7 +160,7 @@ def check_computed():
 
 
 def check_kinks():
-    """At 0 exactly, as behind a ReLU."""
+    """Gradients at exactly 0, as after a ReLU."""
     for mid in (nn.PReLU(), nn.Sequential(nn.PReLU(), Magnitude())):
         own, x, y = copy.deepcopy(mid), torch.zeros(SHAPE, requires_grad=True), torch.zeros(SHAPE, requires_grad=True)
         remote(mid, SHAPE)(x).sum().backward()
@@ -256,7 +256,7 @@ class PreNorm(BertLayer):
 
 
 def check_others():
-    """Classes of the same names that are not of transformers are read as they are written; parts that are not its own are refused."""
+    """Classes with transformers' names from elsewhere are read as they are written; replaced parts of its own classes are refused."""
     PreNorm.__name__, mid = "BertLayer", BertLayers(2, 32, 4, 64)
     mid.layer[0] = PreNorm(32, 4, 64)
     x, m = torch.randn(4, 6, 32), remote(mid, (4, 6, 32))
@@ -270,7 +270,7 @@ def check_others():
 
 
 def check_unread():
-    """What is compared, or has attributes of tensors, is no mask and no factor."""
+    """A value that the script compares, or whose attributes it reads, is not taken as a mask or a factor."""
     attends = nn.MultiheadAttention(12, 2, batch_first=True)
     layer = nn.TransformerEncoderLayer(12, 2, 8, 0.0, batch_first=True)
     conv = nn.Conv2d(C, C, 1)
@@ -287,7 +287,7 @@ def check_unread():
 
 
 class Buffers(nn.Module):
-    """The first two decide on the graph; the others are sent as they are."""
+    """The first two buffers determine the graph; the others are only uploaded."""
 
     def __init__(self):
         super().__init__()
@@ -309,7 +309,7 @@ class Hidden(Buffers):
 
 
 def check_read():
-    """The builder says of which tensors the numbers are in the graph, and what these were."""
+    """The builder reports which tensors' values became constants of the graph, and these values."""
     for mid in (Buffers(), Hidden()):
         for form in (copy.deepcopy(mid), torch.jit.script(copy.deepcopy(mid))):
             read, had = remote(form, TOKENS)._builder.read, dict(form.named_buffers())
@@ -359,7 +359,7 @@ def check_refused():
 
 
 class Lengthened(nn.Module):
-    """torch.fx cannot follow the loop; as a script its sizes are known."""
+    """torch.fx cannot follow the loop; in a script its sizes are known."""
 
     def __init__(self):
         super().__init__()
@@ -374,7 +374,7 @@ class Lengthened(nn.Module):
 
 
 class Scaled(nn.Linear):
-    """By a constant that training and evaluation have otherwise, and a parameter that has the name of a computation."""
+    """Scales by a constant that differs between training and evaluation, and by a parameter named like a computation."""
 
     def __init__(self, of):
         super().__init__(12, 12)
@@ -405,7 +405,7 @@ def scores(m, x):
 
 
 def check_misread():
-    """What looks like another computation is computed as it is written, or refused."""
+    """Code that resembles another computation is computed as it is written, or refused."""
     cube, square = (8, 4, 4, 4), nn.Conv2d(4, 4, 1)
     last = lambda m, x: m.layer(x).permute(0, 2, 3, 1)
     for of, layer, says, shape in (
@@ -449,7 +449,7 @@ def check_misread():
 
 
 def check_reading(mid, says, shape):
-    """says: what a refusal says; None: it is read."""
+    """says: the text of the expected refusal; None: the module must be read."""
     if says is not None:
         return refused(split.ConfigError, says, remote, mid, shape)
     x, m = torch.randn(shape), remote(copy.deepcopy(mid), shape)
@@ -482,7 +482,7 @@ def trained(steps, m, opt, data, after=lambda: None):
 
 
 def check_groups():
-    """The first group has no rate, or gets none."""
+    """The first group has no learning rate, or is given none."""
     mid = nn.Sequential(nn.Linear(12, 12), nn.Linear(12, 5))
     own, data = copy.deepcopy(mid), batches((8, 12), 6)
 
@@ -514,7 +514,7 @@ def check_loads():
 
 
 def listen():
-    """What is logged from now on."""
+    """Collects what is logged from now on."""
     said, handler = [], logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())
     logging.getLogger("split").addHandler(handler)
@@ -528,7 +528,7 @@ def check_silence():
 
 
 def check_behind():
-    """What the script does to the module, or forgets, behind RemoteModule."""
+    """Changes that the script makes to the module after wrapping it in RemoteModule, and steps that it forgets."""
     said = listen()
     mid, data = nn.Linear(12, 5), batches((8, 12), 8)
     opt = torch.optim.SGD(mid.parameters(), 0.1)

@@ -1,4 +1,4 @@
-"""Where a script goes on: from a token, behind load_state_dict(), behind gradients of something else, with another optimizer."""
+"""Scripts that continue: from a token, after load_state_dict(), after other gradients, with another optimizer."""
 import copy
 import os
 import tempfile
@@ -28,7 +28,7 @@ def resumed(mid, token):
 
 
 def check_tokens():
-    """No seed is set: that of the run is the token's. What is frozen has to be what it was."""
+    """No seed is set: the run takes the token's. Frozen parameters must be unchanged."""
     mid = nn.Sequential(nn.Linear(12, 12), nn.Dropout(0.5), nn.Linear(12, 5))
     mid[0].requires_grad_(False)
     (x, t), frozen = batches((8, 12), 1)[0], copy.deepcopy(mid[0])
@@ -53,7 +53,7 @@ def check_tokens():
 
 
 def check_buffers():
-    """Numbers that the graph has as constants, or as text, are loaded, too."""
+    """load_state_dict() also applies to values that the graph has as constants or in its text."""
     m, other, x = remote(Divided(1.0), (8, 12)), Divided(0.1), batches((8, 12), 1)[0][0]
     m.load_state_dict(other.state_dict())
     m.eval()
@@ -61,7 +61,7 @@ def check_buffers():
 
 
 def check_gradients():
-    """autograd.grad of something else is none of the step's, and the step says so."""
+    """An autograd.grad of another loss is not part of the step, and the step says so."""
     mid, (x, t) = nn.Linear(12, 5), batches((8, 12), 1)[0]
     own, opt = copy.deepcopy(mid), torch.optim.SGD(mid.parameters(), 0.1)
     m = remote(mid, (8, 12), opt, calls=2)
@@ -83,7 +83,7 @@ def check_gradients():
 
 
 def check_optimizers():
-    """A group that is taken away does not become another one's rate."""
+    """Removing a group does not give its learning rate to another group."""
     head, mid, tail = (nn.Linear(12, 12) for _ in range(3))
     opt = torch.optim.SGD([{"params": net.parameters(), "lr": lr} for net, lr in ((head, 0.1), (mid, 0.2), (tail, 0.3))], 0.1)
     m = remote(mid, (8, 12), opt)
@@ -95,7 +95,7 @@ def check_optimizers():
 
 
 def check_moved():
-    """A model that is converted as a whole keeps what its steps are known by."""
+    """Converting a whole model (dtype, device) keeps the anchor that ties a middle to autograd."""
     whole, x = nn.Sequential(remote(nn.Linear(12, 5), (8, 12)), nn.Linear(5, 5)), batches((8, 12), 1)[0][0]
     whole.to(torch.bfloat16)
     whole[1](whole[0](x).bfloat16()).sum().backward()
@@ -109,7 +109,7 @@ def check_moved():
 
 
 def check_stores():
-    """Sessions of which no token was given away leave nothing."""
+    """Sessions whose token was never asked for leave nothing in the store."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         m, x = split.RemoteModule(nn.Linear(12, 5), f"local:{folder}", example=(8, 12), optimizer={"lr": 0.1}), torch.ones(8, 12)
 

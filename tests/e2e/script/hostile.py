@@ -76,7 +76,7 @@ LIES = [
 
 
 def tell(lie, always):
-    """A run through the liar: its token, its step, its weights, and its error; a lie that nobody heard fails."""
+    """Runs through the lying relay; returns token, step, weights and error. A lie that was never sent fails the test."""
     fault, kind, nth, again, text, once = lie
     wanted, token, m, found = again if always else once, None, None, None
     relay = Relay(fault, "down", kind, nth + "+" * always)
@@ -114,7 +114,7 @@ def told(lie, always):
 
 
 def check_token():
-    """The server says that its state is another one than that of the token."""
+    """The server claims a state other than the token's."""
     m = begin(server)
     train(m, range(KEPT))
     token = m.keep()

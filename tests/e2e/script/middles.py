@@ -1,4 +1,4 @@
-"""What tests of split.Middle share: a small network, its training, and what is refused."""
+"""Shared by tests of split.Middle: a small network, its training, and a check of refusals."""
 import ctypes
 import gc
 import os
@@ -41,7 +41,7 @@ def batch(i):
 
 
 def train(m, steps):
-    """The middle's weights behind these steps, as bytes."""
+    """Returns the middle's weights after these steps, as bytes."""
     for i in steps:
         call = m.forward(batch(i))
         m.backward(call, m.output(call))
@@ -52,7 +52,7 @@ def train(m, steps):
 
 
 def in_child(what):
-    """In a forked child, which must not fail."""
+    """Runs in a forked child, which must not fail."""
     child = os.fork()
     if child == 0:
         try:
@@ -70,7 +70,7 @@ class _Mallinfo(ctypes.Structure):
 
 
 def held():
-    """Descriptors, threads and bytes of memory that this process has."""
+    """Returns this process's numbers of descriptors, threads and bytes of memory."""
     libc = ctypes.CDLL(None)
     libc.mallinfo2.restype = _Mallinfo
     gc.collect()
@@ -79,7 +79,7 @@ def held():
 
 
 def settles(before, *most):
-    """Until no more is held than before and these. Threads of ZeroMQ end when they have time."""
+    """Waits until no more is held than before, plus these: ZeroMQ's threads end with a delay."""
     for _ in range(600):
         now = held()
         if all(n <= b + more for n, b, more in zip(now, before, most)):

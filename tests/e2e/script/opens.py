@@ -26,7 +26,7 @@ class Hasty(split.Middle):
 
 
 def start():
-    """A server of its own, and where it listens."""
+    """Starts a server; returns it and its endpoint."""
     config = os.path.join(folder, "empty.yaml")
     child = subprocess.Popen([splits, "serve", config, "--set", "listen=tcp://127.0.0.1:0", "--set", f"store={folder}/killed", "--set", "threads=1",
                               "--set", "device=cpu", "--set", f"control={folder}/killed.sock", "--set", "limits.sessions=32"], stderr=subprocess.PIPE, text=True)
@@ -37,7 +37,7 @@ def start():
 
 
 def stale_token():
-    """Of a past that is no longer its session's."""
+    """A token of a state that the session has since replaced."""
     m = begin(server)
     train(m, range(2))
     two = m.keep()
@@ -63,7 +63,7 @@ def killed():
 
 
 def half_open(endpoint):
-    """The kernel accepts, and nobody says a word."""
+    """A listener whose connections the kernel accepts, but that never answers."""
     refused(Gone, "", begin, endpoint, kind=Hasty)
 
 

@@ -59,7 +59,7 @@ def check_fork():
 
 
 def dropped():
-    """What remains where step AT is dropped."""
+    """The expected state after step AT was dropped."""
     m = begin()
     train(m, range(AT))
     m.forward(batch(AT))
@@ -99,7 +99,7 @@ def nearly(m):
 
 
 def check_step():
-    """step() goes on where it is called again; else it is dropped, or was applied already."""
+    """An interrupted step() continues if it is called again; otherwise it is dropped, or was applied already."""
     for again in (True, False):
         m = begin()
         nearly(m)
@@ -136,7 +136,7 @@ def check_drop():
 
 
 def check_state():
-    """weight, keep, resume and the constructor: nothing is lost."""
+    """Ctrl-C in weight, keep, resume and the constructor loses nothing."""
     for name in ("weight", "keep"):
         m = begin()
         train(m, range(AT))

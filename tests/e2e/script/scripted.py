@@ -1,4 +1,4 @@
-"""split.RemoteModule of scripted modules, beside the same ones by torch.fx, and what it refuses of them."""
+"""split.RemoteModule of scripted modules equals the same ones read by torch.fx; and its refusals."""
 import copy
 import sys
 
@@ -66,7 +66,7 @@ def twice(x):
 
 
 class Lists(nn.Module):
-    """Whatever changes a list of numbers, also one with two names and one in a branch."""
+    """All ways to change a list of numbers, also one with two names and one in a branch."""
 
     def __init__(self):
         super().__init__()
@@ -182,7 +182,7 @@ def check_bits():
 
 
 class Places(nn.Module):
-    """Places that do not learn, as the first transformer had them: of as many as there are tokens."""
+    """Fixed position encodings, as in the first transformer, cut to the number of tokens."""
 
     def __init__(self):
         super().__init__()

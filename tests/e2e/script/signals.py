@@ -1,4 +1,4 @@
-"""Ctrl-C while a call waits for a server that stands still."""
+"""Ctrl-C while a call waits for a stopped server."""
 import os
 import signal
 import threading
@@ -10,7 +10,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _states(pid):
-    """Of its threads, as in proc(5)."""
+    """The states of a process's threads, as in proc(5)."""
     for thread in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{thread}/stat") as f:
             yield f.read().rpartition(")")[2].split()[0]
@@ -23,7 +23,7 @@ def stand_still(pid):
 
 
 def interrupt(pid, begin, call):
-    """begin() while the server of this id stands still, then Ctrl-C once call() waits; then the server goes on."""
+    """Stops the server, calls begin(), sends Ctrl-C once call() waits, and lets the server continue."""
     waits, real, main = threading.Event(), split.Middle.wait, threading.get_native_id()
 
     def wait(self):

@@ -1,4 +1,4 @@
-"""split.RemoteModule beside PyTorch in one process, what it refuses, and how it goes on where a script does something odd."""
+"""split.RemoteModule compared with PyTorch in one process, its refusals, and unusual uses."""
 import copy
 import math
 import os
@@ -73,7 +73,7 @@ def check_same(parts, data, shape):
 
 
 def check_exact(parts, data, kind, shape):
-    """As behind any batch norm, float32 of either is beside float64."""
+    """With a batch norm, float32 of both programs is compared with float64."""
     exact, state = trained(parts, data, kind, double=True)
     theirs, there = trained(parts, data, kind, shape=shape)
     assert max(abs(a - b) for a, b in zip(exact, theirs)) < 1e-4 and far(there, state) < 1e-4, far(there, state)
@@ -94,7 +94,7 @@ def check_transformers():
 
 
 def check_batch_norm():
-    """float32 of either is chaotic behind batch norms: both beside float64."""
+    """With batch norms small differences grow chaotically, so float32 of both programs is compared with float64."""
     torch.manual_seed(3)
     net = models.resnet18(num_classes=5)
     parts = nn.Sequential(net.conv1, net.bn1, net.relu), nn.Sequential(net.maxpool, net.layer1), \
@@ -131,7 +131,7 @@ def check_decoder():
 
 
 class Classic(nn.Module):
-    """As many scripts write it, with a classifier behind the images."""
+    """The usual form in scripts, with a classifier after the convolutions."""
 
     def __init__(self):
         super().__init__()
@@ -157,7 +157,7 @@ def check_classic():
 
 
 class Owner(nn.Module):
-    """Parameters of its own: of tokens' places and features, or of images' places and channels."""
+    """Parameters of the module itself: per token position and feature, or per pixel position and channel."""
 
     def __init__(self, layer, place, scale):
         super().__init__()
@@ -170,7 +170,7 @@ class Owner(nn.Module):
 
 
 class Normed(nn.Module):
-    """Inputs are brought to the mean and deviation that buffers hold, as many networks begin."""
+    """Normalizes its inputs by mean and deviation in buffers, as many networks do first."""
 
     def __init__(self, shape):
         super().__init__()
@@ -195,7 +195,7 @@ def check_own():
 
 
 class Patches(nn.Module):
-    """Images become tokens, and tokens a row."""
+    """Turns images into tokens, and tokens into a row."""
 
     def __init__(self, end):
         super().__init__()
@@ -245,7 +245,7 @@ class Arithmetic(nn.Module):
 
 
 def middles():
-    """Name, module, shape of what comes in; or the sentence that refuses it."""
+    """Name, module, shape of the input; or the sentence that refuses it."""
     def part(net, a, b):
         return nn.Sequential(*list(net.children())[a:b])
     yield part(models.resnet18(), 3, 8), (1, 64, 56, 56)
@@ -388,7 +388,7 @@ class BertLayers(nn.Module):
 
 
 def check_adapters():
-    """Layers of transformers: all that learns, the first layer frozen, and adapters alone; 20 steps beside PyTorch."""
+    """Layers of transformers: all trained, the first layer frozen, and only adapters; 20 steps as in PyTorch."""
     rank = {"rank": 4, "alpha": 8, "target": ["query", "value"]}
     for kwargs in ({}, {"freeze": ["layer.0.*"]}, {"lora": rank}, {"lora": rank, "freeze": ["*.1.*lora_A*"]}):
         torch.manual_seed(10)
@@ -494,7 +494,7 @@ class Two(nn.Module):
 
 
 def check_rows():
-    """Rows of the page's tables that no other check has."""
+    """Rows of the page's tables that no other check covers."""
     refused(split.ConfigError, "the middle takes one tensor and gives one", remote, Two(), (4, 8))
     dist = torch.distributed
     real = dist.is_initialized, dist.get_world_size
@@ -555,7 +555,7 @@ def check_rows():
 
 
 def check_steps():
-    """zero_grad drops; NaN is told; norms and scales; groups and schedulers; frozen parameters; both memory formats."""
+    """zero_grad() drops a step; NaN is reported; norms and scales; groups and schedulers; frozen parameters; memory formats."""
     torch.manual_seed(4)
     head, mid, tail = nn.Linear(8, 32), encoder(), nn.Linear(32, 5)
     for p in mid.layers[0].parameters():
@@ -626,7 +626,7 @@ def check_steps():
 
 
 def check_lengths():
-    """Rows of unequal lengths, beside PyTorch's mask of the padding."""
+    """Rows of unequal lengths equal PyTorch's padded rows with a mask."""
     torch.manual_seed(5)
     head, mid, tail = nn.Linear(8, 32), encoder(), nn.Linear(32, 5)
     whole = copy.deepcopy((head, mid, tail))
@@ -656,7 +656,7 @@ def check_lengths():
 
 
 def check_calls():
-    """Four calls for each step, with clipping, beside PyTorch."""
+    """Four calls per step, with clipping, as in PyTorch."""
     torch.manual_seed(6)
     head, mid, tail = nn.Linear(8, 32), encoder(), nn.Linear(32, 5)
     whole = copy.deepcopy((head, mid, tail))
@@ -694,7 +694,7 @@ def check_calls():
 
 
 def check_orders():
-    """Several forwards before their backwards, in either order, and calls that are sent ahead."""
+    """Several forwards before their backwards, in either order, and calls that are sent in advance."""
     for backwards in (False, True):
         torch.manual_seed(8)
         head, mid, tail = nn.Linear(8, 32), encoder(), nn.Linear(32, 5)
@@ -750,7 +750,7 @@ def check_local():
 
 
 def check_pipelined():
-    """Beside the same step as a whole, of four chunks and a ragged one."""
+    """Pipelined steps of four chunks and a ragged one equal the same step as a whole."""
     torch.manual_seed(9)
     parts = nn.Linear(8, 32), encoder(), nn.Sequential(nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(192, 5))
     data = batches((16, 6, 8), 6)

@@ -45,7 +45,7 @@ class Run:
         return self
 
     def end(self):
-        """All weights; the session is over."""
+        """Returns all weights, and ends the session."""
         found = [v.clone() for m in (self.head, self.middle, self.tail) for v in m.state_dict().values()]
         self.middle.close(True)
         return found
@@ -56,7 +56,7 @@ def same(a, b):
 
 
 class Numbers(torch.utils.data.Dataset):
-    """What a worker computes where it holds a middle, which it cannot use."""
+    """A data set for workers that inherit a middle, which they cannot use."""
 
     def __init__(self, middle):
         self.middle = middle
@@ -104,7 +104,7 @@ def check_fork():
 
 
 def check_interrupts():
-    """The step is dropped, the next ones are right to the bit; a step that is called again goes on."""
+    """Ctrl-C drops the step, and the next ones are right to the bit; a step() that is called again continues."""
     for name in ("forward", "backward", "grad_norm", "pipelined", "drop"):
         run = Run().train(range(AT))
         if name in ("forward", "pipelined"):
@@ -148,7 +148,7 @@ def check_state():
 
 
 def check_one_token():
-    """Two processes go on with it: one of them hears of it."""
+    """Two processes resume from the same token: one of them gets an error."""
     run = Run().train(range(AT))
     other = Run(resume=run.middle.checkpoint(), wait_s=20)
     other.train(range(AT, AT + 1))
@@ -157,7 +157,7 @@ def check_one_token():
 
 
 def check_saved():
-    """A warm-up goes on from a file. The middle's groups have rules of their own, and another order of layers."""
+    """A warm-up resumes from a file. The middle's groups have their own rules, and another order of layers."""
     def begin(server, run=None):
         head, mid, tail = copy.deepcopy(PARTS)
         opt = torch.optim.SGD([{"params": [*head.parameters(), *tail.parameters()], "momentum": 0, "nesterov": False},

@@ -1,7 +1,7 @@
-/* bad_link UPSTREAM_PORT SEED MEAN_BYTES: a TCP relay on a loopback port of its own (printed), which is a bad link.
- * After a number of bytes that chance chooses around MEAN_BYTES it does one of these, and starts over: it drops the
- * connection; it falls silent for three seconds without closing, then drops it; it flips one bit of what it relays; it
- * holds everything for 300 ms. Ends with SIGTERM, and says then how often it did what. */
+/* bad_link UPSTREAM_PORT SEED MEAN_BYTES: a bad TCP link: a relay on a loopback port of its own, which it prints. After
+ * a random number of bytes around MEAN_BYTES it does one of these, and starts over: it drops the connection; it falls
+ * silent for three seconds without closing, then drops it; it flips one bit of the data; it holds everything for 300
+ * ms. It ends on SIGTERM, and then prints how often it did each. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -72,7 +72,7 @@ static void take_one(int listener, int upstream_port)
 	close(server);
 }
 
-/* Returns false where the connection is to be dropped. */
+/* Returns false if the connection must be dropped. */
 static bool misbehave(uint8_t *data, size_t len)
 {
 	enum fault f = (enum fault)chance(FAULTS);

@@ -1,5 +1,5 @@
-/* Prints event files, a line each: `FILE version V`, `FILE start STEP`, `FILE STEP TAG VALUE`, `FILE cut off`, FILE
- * being their number in the order given. Exit status 1 where one is damaged. */
+/* Prints the records of event files, a line each: `FILE version V`, `FILE start STEP`, `FILE STEP TAG VALUE`, `FILE cut
+ * off`. FILE is the file's number in the order given. Exit status 1 if a file is damaged. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

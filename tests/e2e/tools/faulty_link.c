@@ -1,27 +1,27 @@
 /* faulty_link UPSTREAM_PORT FAULT DIR KIND NTH[+] [MS]: a relay on a loopback port of its own, which it prints. It
- * knows ZMTP 3 without encryption, and does one thing wrong, once. DIR: up, to the server, or down. KIND: hello … norm,
- * by the schema's field number; mid_act, head_grad or weights, a part of these; or any. The fault comes at the NTH
- * message, from 1, of that direction and kind over all connections; with + also at all behind it. FAULT:
+ * parses ZMTP 3 without encryption, and injects one fault. DIR: up, to the server, or down. KIND: a message kind from
+ * hello to norm, by the schema's field number; mid_act, head_grad or weights, a part of these; or any. The fault hits
+ * the NTH message, from 1, of that direction and kind over all connections; with + also all later ones. FAULT:
  *
  *   drop       that message and all after it are lost; the connection is closed
- *   vanish     … are lost; the connection is not closed, not even when one side closes its own: half open
- *   late       the connection stands still, both ways, for MS, whatever its ends do; then all of it arrives
- *   duplicate  the message goes out twice
+ *   vanish     the same, but the connection stays open, even when one side closes its own: half open
+ *   late       the connection stops, both ways, for MS, whatever its ends do; then everything arrives
+ *   duplicate  the message is sent twice
  *   header     one bit of the message's header is flipped
  *   payload    one bit of its payload is flipped
- *   none       nothing
- *   swap       the message goes out behind the next one
- *   mute       that direction carries heartbeats and credit alone from then on
+ *   none       no fault
+ *   swap       the message is sent after the next one
+ *   mute       from then on that direction carries only heartbeats and credit
  *   total, rows, chunk, step, epoch, hash, made, negative, nan, kept
- *              the message says something else, which is well formed: see bend(). Its checks fit.
+ *              a field of the message is changed, see bend(); it stays well formed, and its checksums are right
  *   part, committed, norm, abandon, fetch, welcome
- *              a message of that kind goes out behind it, which answers nothing
+ *              an unsolicited message of that kind is sent after it
  *
- * Other connections are relayed as they are meanwhile. The program ends with SIGTERM. Its last line is JSON. It has,
- * each way, the messages that were delivered whole, and their bytes of headers and payloads, without ZMTP's own. `wire`
- * is what the client's connections carried: all that it sent, and all that was relayed to it. Then come the
- * connections, and the milliseconds until the client closed the one at fault (-1: never). Of an encrypted link a frame
- * counts as a message. */
+ * Other connections are relayed unchanged meanwhile. The program ends on SIGTERM. Its last line is JSON: for each
+ * direction the messages that were delivered whole, and their bytes of headers and payloads without ZMTP's own;
+ * `wire`, the bytes that the client's connections carried: all that it sent and all that was relayed to it; the number
+ * of connections; and the milliseconds until the client closed the faulty one (-1: never). On an encrypted link each
+ * frame counts as a message. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/tcp.h>
@@ -122,7 +122,7 @@ static void on_term(int signum)
 
 /* ---- ZMTP */
 
-/* Bytes of the frame at `data`, and where its body begins; 0: not whole yet. */
+/* Returns the size of the frame at `data`, and where its body begins; 0 if the frame is incomplete. */
 static size_t frame_bytes(const uint8_t *data, size_t len, size_t *body)
 {
 	uint64_t n = 0;
@@ -135,7 +135,7 @@ static size_t frame_bytes(const uint8_t *data, size_t len, size_t *body)
 	return len - *body >= n ? *body + (size_t)n : 0;
 }
 
-/* The schema's number of the kind: the field behind the epoch, which is a varint. */
+/* Returns the schema's number of the message kind: the field after the epoch, which is a varint. */
 static int kind_of(const uint8_t *header, size_t len)
 {
 	size_t at = 1;
@@ -208,7 +208,7 @@ static void bend(struct sl_frame *f)
 	}
 }
 
-/* What answers nothing. */
+/* Makes a message that answers no request. */
 static void make_up(struct sl_frame *f)
 {
 	static const uint8_t zeros[64];
@@ -266,7 +266,7 @@ static bool is_meant(struct sl_bytes header, struct sl_bytes payload)
 	       frame.u.part.what == (uint32_t)(plan.kind - SCHEMA);
 }
 
-/* True: it is lost. */
+/* Returns true if the fault `mute` drops the message. */
 static bool hushed(const struct link *l, enum side side, struct sl_bytes header)
 {
 	const int kind = kind_of(header.data, header.len);
@@ -292,7 +292,7 @@ static void say_swapped(struct link *l, enum side side)
 	l->swapped = NULL;
 }
 
-/* A whole message: two frames, [0, first) and [first, len). False: it stays where it is. */
+/* Handles a whole message of two frames, [0, first) and [first, len). Returns false if it must stay in the buffer. */
 static bool message(struct link *l, enum side side, uint8_t *data, size_t first, size_t len)
 {
 	size_t head = 0, body = 0;
@@ -338,7 +338,7 @@ static bool held(const struct link *l)
 	return l->faulty && plan.fault == LATE && sl_now_ms() < release_ms;
 }
 
-/* Relays what is whole. A hold begins with the message at fault, which then stays where it is. */
+/* Relays all complete messages. A hold begins with the faulty message, which then stays in the buffer. */
 static void advance(struct link *l, enum side side)
 {
 	struct stream *s = &l->in[side];
@@ -378,7 +378,7 @@ static void close_link(struct link *l)
 	*l = (struct link){.used = false};
 }
 
-/* Bytes that were here when the client reset the connection, which takes them from the socket. */
+/* Counts bytes that had arrived unread when the client reset the connection: a reset discards them in the socket. */
 static unsigned long long came_unread(const struct stream *s)
 {
 	struct tcp_info info = {0};
@@ -415,8 +415,8 @@ static void readable(struct link *l, enum side side)
 	advance(l, side);
 }
 
-/* Says goodbye where a side did, or where the link is to be dropped: with everything relayed before it, and never
- * with a reset, which would take bytes from the other side's buffers. */
+/* Closes the connection if a side did, or if the link must be dropped: after everything that was relayed, and never by
+ * a reset, which would discard bytes in the other side's buffers. */
 static void wind_up(struct link *l)
 {
 	if (held(l) || (l->silent && plan.fault == VANISH))

@@ -1,6 +1,6 @@
-/* forge FILE STEP PART DIR: copies a checkpoint to DIR (prefix "forged") with a byte of PART missing, or where it is
- * floats 1000 as the first of them, and a hash that is right: what no accident makes, and a check of the hash lets
- * pass. PART may be session=NAME: all is as it was, but that it is a checkpoint of the session of this name. */
+/* forge FILE STEP PART DIR: copies a checkpoint to DIR (prefix "forged") with a changed PART and a right hash: damage
+ * that no accident makes and no check of the hash finds. A PART of floats gets 1000 as its first value; any other PART
+ * loses a byte. PART may be session=NAME: only the session's name changes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* usage: hostile ENDPOINT [ROUNDS]
  *        hostile ENDPOINT flood SECONDS
  *        hostile ENDPOINT train GRAPH TOKENS
- * Peers that misbehave, each on a raw ZeroMQ socket of its own: what is not a frame, frames out of place, sessions that
- * break their own rules. Each case names the error that the server must answer with. Exit status 1 where an answer is
- * another one. A flood is messages that are no frames, and sessions that fail at once, as fast as they can be sent:
- * it says how many. One that trains does step after step of the graph in that file, a row of zeros each, of so many
- * tokens, or of an image where that is 0. It says when a pass is done, and ends when it is refused. */
+ * Hostile peers, each on a raw ZeroMQ socket of its own: they send bytes that are not frames, frames out of place, and
+ * sessions that break their own rules. Each case names the error that the server must answer with. Exit status 1 if an
+ * answer differs. `flood` sends malformed messages and sessions that fail at once, as fast as possible, and prints how
+ * many. `train` does step after step of the graph in that file, with one row of zeros of TOKENS tokens, or of an image
+ * if that is 0. It prints when a pass is done, and ends when it is refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +135,7 @@ static struct sl_frame head_act(struct peer *p, uint32_t chunk)
 	return f;
 }
 
-/* The next frame; false: none has come in time. */
+/* Receives the next frame. Returns false if none arrives in time. */
 static bool hear(struct peer *p, struct sl_frame *frame)
 {
 	static uint8_t header[SL_WIRE_HEADER_MAX], payload[PART];
@@ -149,7 +149,7 @@ static bool hear(struct peer *p, struct sl_frame *frame)
 	return true;
 }
 
-/* The next frame of this kind, or a Refuse; heartbeats, credit and results in between are passed over. */
+/* Waits for the next frame of this kind, or a Refuse; skips heartbeats, credit and results. */
 static void await(struct peer *p, enum sl_frame_kind kind, struct sl_frame *frame)
 {
 	do {
@@ -158,7 +158,7 @@ static void await(struct peer *p, enum sl_frame_kind kind, struct sl_frame *fram
 	} while (frame->kind != kind && frame->kind != SL_FRAME_REFUSE);
 }
 
-/* Twice, the second time with the proof that the server asks for. */
+/* Sends Hello twice, the second time with the proof that the server asks for. */
 static void send_hello(struct peer *p)
 {
 	struct sl_frame f = {.kind = SL_FRAME_HELLO, .u.hello = p->hello};
@@ -185,7 +185,7 @@ static void join(struct peer *p)
 		die("a good Hello", f.u.refuse.text);
 }
 
-/* ---- what is not a frame */
+/* ---- messages that are not frames */
 
 static void garbage(struct peer *p)
 {
@@ -230,7 +230,7 @@ static void truncated_hello(struct peer *p)
 	send_raw(p, "", 0, false);
 }
 
-/* ZeroMQ cuts this connection by itself; on the next one a Hello is as good as any. */
+/* ZeroMQ itself closes this connection; a Hello on the next one must work. */
 static void oversized(struct peer *p)
 {
 	size_t len = PART + SL_WIRE_HEADER_MAX + 1; /* PART is more than a Hello's payload */
@@ -245,7 +245,7 @@ static void oversized(struct peer *p)
 	send_frame(p, &(struct sl_frame){.kind = SL_FRAME_COMMITTED});
 }
 
-/* ---- hellos that cannot be */
+/* ---- invalid Hellos */
 
 static void other_version(struct peer *p)
 {
@@ -259,7 +259,7 @@ static void other_plan(struct peer *p)
 	send_hello(p);
 }
 
-/* The payload with `from` replaced, and the hashes that belong to it. */
+/* Replaces `from` in the payload, and updates the hashes. */
 static void retell(struct peer *p, const char *from, const char *to)
 {
 	struct sl_agreement heard;
@@ -379,7 +379,7 @@ static void endless_payload(struct peer *p)
 	send_hello(p);
 }
 
-/* A stranger makes the server take in no more than a header. */
+/* A peer without a session must not make the server accept more than a header. */
 static void early_payload(struct peer *p)
 {
 	struct sl_frame f = {.kind = SL_FRAME_HELLO, .u.hello = p->hello};
@@ -395,7 +395,7 @@ static void tiny_parts(struct peer *p)
 	send_hello(p);
 }
 
-/* The id of a session is no secret; what belongs to it is. */
+/* The id of a session is not secret, but its secret is needed to open it. */
 static void another_secret(struct peer *p)
 {
 	struct sl_fail fail;
@@ -439,7 +439,7 @@ static void hello_twice(struct peer *p)
 	send_hello(p);
 }
 
-/* The beginning of a run: its session waits for the rest and starts no task, whose answer could come first. */
+/* The beginning of a run: its session waits for the rest and starts no task, whose answer could arrive first. */
 static struct sl_frame first_bytes(struct peer *p)
 {
 	struct sl_frame f = head_act(p, 0);
@@ -515,7 +515,7 @@ static void early_gradient(struct peer *p)
 	send_frame(p, &g);
 }
 
-/* Sent where nothing else has come: refused at once. */
+/* A gradient before any activation is refused at once. */
 static void early_gradient_alone(struct peer *p)
 {
 	struct sl_frame f = first_bytes(p), refused;
@@ -540,7 +540,7 @@ static void endless_credit(struct peer *p)
 	send_frame(p, &(struct sl_frame){.kind = SL_FRAME_CREDIT, .u.credit.bytes = UINT64_MAX});
 }
 
-/* A whole and well-hashed run whose payload is not what its codec writes. */
+/* A complete run with a right hash, whose payload is invalid for its codec. */
 static void bad_payload(struct peer *p)
 {
 	struct sl_frame f = head_act(p, 0);
@@ -558,7 +558,7 @@ static void malformed_in_a_session(struct peer *p)
 	many_parts(p);
 }
 
-/* Frames of an older epoch are dropped and counted, not refused; this session ends by what follows them. */
+/* Frames of an older epoch are dropped and counted, not refused; the next message ends this session. */
 static void stale_epoch(struct peer *p)
 {
 	struct sl_frame f = head_act(p, 0);
@@ -648,7 +648,7 @@ static int run(const struct hostile_case *c)
 	return right ? 0 : 1;
 }
 
-/* Each of them is worth a line of the server's log. */
+/* Each of these failures gives a line in the server's log. */
 static void flood(int seconds)
 {
 	const time_t end = time(NULL) + seconds;
@@ -690,7 +690,7 @@ static void open_graph(const char *file, int64_t tokens)
 		die(file, fail.text);
 }
 
-/* Zeros for one of the cuts, as the codec none and the lengths of the rows have them. */
+/* Sends zeros for one of the cuts, in the format of the codec none, with the lengths of the rows. */
 static void send_zeros(struct peer *p, enum sl_part_what what, uint64_t step, int64_t tokens)
 {
 	const bool up = what == SL_PART_HEAD_ACT;
@@ -725,7 +725,7 @@ static void send_zeros(struct peer *p, enum sl_part_what what, uint64_t step, in
 	free(run);
 }
 
-/* Until Committed, or all of that run, has come. False: refused. */
+/* Waits until Committed, or the whole run of that part, has arrived. Returns false if refused. */
 static bool hear_of(struct peer *p, enum sl_frame_kind kind, enum sl_part_what what)
 {
 	struct sl_frame f;

@@ -16,7 +16,7 @@ static inline struct sockaddr_in loopback(int port)
 		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-/* A port that is free, and who listens there; -1: none. */
+/* Listens on a free port; returns the socket, or -1. */
 static inline int listen_anywhere(int *port)
 {
 	struct sockaddr_in at = loopback(0);
@@ -30,7 +30,8 @@ static inline int listen_anywhere(int *port)
 	return fd;
 }
 
-/* A connection from the loopback's address of that number (0x7f000001: 127.0.0.1) to who listens at `port`; -1: nobody.
+/* Connects from the loopback address `source` (0x7f000001: 127.0.0.1) to `port`. Returns the socket; -1: nobody
+ * listens.
  */
 static inline int connect_from(uint32_t source, int port)
 {
@@ -51,7 +52,7 @@ static inline int connect_to(int port)
 	return connect_from(INADDR_LOOPBACK, port);
 }
 
-/* What a relay stands between: the next connection to `listener`, and one upstream for it. False: there is none. */
+/* For a relay: accepts the next connection to `listener` and opens one upstream. Returns false if there is none. */
 static inline bool accept_one(int listener, int upstream_port, int *client, int *server)
 {
 	*client = accept(listener, NULL, NULL);
@@ -63,7 +64,7 @@ static inline bool accept_one(int listener, int upstream_port, int *client, int 
 	return *server >= 0;
 }
 
-/* False: the other side has closed, and the rest is lost, as it would be. */
+/* Returns false if the other side has closed; the rest of the data is lost then. */
 static inline bool send_all(int fd, const uint8_t *data, size_t len)
 {
 	while (len > 0) {

@@ -1,6 +1,6 @@
 /* usage: make_pictures CIFAR.bin DIR COUNT
- * Writes the first COUNT images of a CIFAR-10 file as a folder for each class: DIR/class-N/00017.png. Every third is a
- * JPEG, every third a PNG of twice the size and of another shape, every third a PNG as it is. */
+ * Writes the first COUNT images of a CIFAR-10 file to a folder per class: DIR/class-N/00017.png. In turns they are a
+ * JPEG, a PNG of twice the size and of another shape, and an unchanged PNG. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* usage: make_text DIR: writes what tests/support/made_text.h makes, for tests/golden/tokens/make.sh: vocab.json,
+/* usage: make_text DIR: writes the tokenizer of tests/support/made_text.h, for tests/golden/tokens/make.sh: vocab.json,
  * merges.txt, vocab.txt, and strings.bin: for each string its length (u32) and bytes. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* usage: pictures decode FILE [TOP LEFT H W OUT_H OUT_W]
  *        pictures list DIR train|test
  *        pictures apply FILE SEED EPOCH SAMPLE OUT_H OUT_W STEP…
- * For tests that compare with other programs. decode writes a PPM of what is read of a picture, all of it or at least
- * the part, and of deep ones the floats alone; list prints a line "CLASS PATH" for each sample of a folder. apply
- * prints a line of JSON with what chance decided for each step, then the image's bytes, f32 [OUT_H, OUT_W, 3 or 1], in
- * this machine's order. The words grey, deep, exact and upright in $PICTURE_HOW are those of struct sl_picture_spec. */
+ * For tests that compare with other programs. `decode` writes the decoded picture as a PPM, all of it or at least the
+ * given part; for deep pictures only the floats. `list` prints a line "CLASS PATH" for each sample of a folder. `apply`
+ * prints a line of JSON with the random choices of each step, then the image's bytes: f32 [OUT_H, OUT_W, 3 or 1], in
+ * this machine's byte order. $PICTURE_HOW: words grey, deep, exact, upright, as in struct sl_picture_spec. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,7 +141,7 @@ static int apply(int argc, char **argv)
 		return complain(&fail);
 	putchar('[');
 	for (int i = 0, h = (int)picture.dim[0], w = (int)picture.dim[1]; i < spec.n; i++) {
-		/* behind the first step an image of these lists has its last size */
+		/* after the first step of these lists an image has its final size */
 		const struct sl_transform_draw draw = sl_transform_draw(
 			t, i, seed, epoch, sample, i || picture.part.shrink ? (i ? spec.out_h : picture.part.h) : h,
 			i || picture.part.shrink ? (i ? spec.out_w : picture.part.w) : w);
@@ -153,7 +153,7 @@ static int apply(int argc, char **argv)
 	return 0;
 }
 
-/* What PICTURE_HOW names. */
+/* Parses $PICTURE_HOW. */
 static void choose_how(const char *words)
 {
 	how.channels = strstr(words, "grey") ? 1 : 3;

@@ -1,16 +1,16 @@
-/* States in which a power cut may have left the disks of client and server (tests/support/disk_model.h).
+/* Makes disk states of client and server that a power cut may have left (tests/support/disk_model.h).
  *
  *   powercut build LOG CUT CLIENT SERVER SEED DIR: makes DIR/client and DIR/server
- *   powercut plan LOG COUNT SEED: COUNT pairs of states, no two alike (fewer where there are no more), a line each:
+ *   powercut plan LOG COUNT SEED: prints COUNT distinct pairs of states (fewer if there are no more), a line each:
  *     CUT CLIENT SERVER SEED PROMISED DONE OLD
  *   powercut first LOG: the first cut
  *
- * -f BYTES: only cuts behind that byte of the log. -d SIDE:KIND: as if the program had left out that kind of sync on
- * that side, to see that the check finds it. CUT: how many records have happened, or "end".
+ * -f BYTES: only cuts after that byte of the log. -d SIDE:KIND: pretends that the program on that side omitted that
+ * kind of sync, to test that the check finds it. CUT: the number of records that have happened, or "end".
  *
- * PROMISED: the step from which, or from a later one, --resume has to go on: that of the client's last checkpoint but
- * the one it began last; 0: it may as well have none. DONE: the last model has its name, so that there may be no
- * checkpoint any more. OLD: with -f, the run that was there before may be too: its log has not been emptied. */
+ * PROMISED: --resume must continue from this step or a later one: the step of the client's last checkpoint but one,
+ * as the last may be incomplete; 0: no checkpoint is promised. DONE: the final model has its name, so there may be no
+ * checkpoint any more. OLD: with -f, the previous run may still be there: its log has not been emptied. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static struct promise promised(int from, int cut)
 	return p;
 }
 
-/* Between two calls that bring something to the disk or take something away there is most to find. */
+/* Cuts between two calls that write to the disk or remove from it are the most likely to show a fault. */
 static bool busy(int cut)
 {
 	for (int i = cut - 1; i <= cut; i++)

@@ -1,8 +1,8 @@
-/* usage: rogues PORT COUNT — until SIGTERM, COUNT connections from 127.0.0.2 to that port that are no clients: a third
- * says nothing, a third sends a ZMTP greeting for CURVE byte by byte, a third garbage, 1 MB/s together. Whoever is cut
- * comes back. They give way to others on the CPU: what they cost is to be what they cost the server. Prints "standing"
- * when all stand, and "cut" when two thirds have been cut; at the end how many stood at once, how often they were cut,
- * and kB/s of garbage: "100 40 1000". */
+/* usage: rogues PORT COUNT - until SIGTERM, opens COUNT connections from 127.0.0.2 to that port that are not clients: a
+ * third is silent, a third sends a ZMTP greeting for CURVE byte by byte, a third garbage, 1 MB/s in total. A connection
+ * that is cut is opened again. The program has a low CPU priority, so that it costs only what it costs the server.
+ * It prints "standing" when all stand, and "cut" when two thirds have been cut; at the end how many stood at once, how
+ * often they were cut, and kB/s of garbage: "100 40 1000". */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static void on_term(int signum)
 	over = 1;
 }
 
-/* False: the other side is through with it. */
+/* Returns false if the other side has closed. */
 static bool turn(struct rogue *r, enum kind kind, int turns, int babblers)
 {
 	unsigned char data[BYTES_PER_TURN];

@@ -1,5 +1,5 @@
-/* usage: session_id FILE [name] — the id of the session whose secret is in it (log.dir/session-key), as 64 hexadecimal
- * digits: what crosses the link in a Hello. With `name` its public name, as checkpoints note it. */
+/* usage: session_id FILE [name] - prints the id of the session with this secret (log.dir/session-key) as 64 hexadecimal
+ * digits, as a Hello has it. With `name`: its public name, as checkpoints have it. */
 #include <stdio.h>
 
 #include "common/link/proof.h"

@@ -1,8 +1,8 @@
-/* usage: squatters PORT LORIS DEAF [FLOODS] — until SIGTERM, that many peers which log in as clients do, on raw
- * sockets, and then waste what they got: a loris begins a message and goes on byte by byte, ten a second, without end;
- * one that is deaf asks for the weights, reads nothing, and grants credit and sends heartbeats for ever; a flood begins
- * a message and goes on as fast as it is taken, whatever its credit is. Whoever is refused or cut comes back. They give
- * way to others on the CPU. Prints when all have logged in; at the end, how often one did. */
+/* usage: squatters PORT LORIS DEAF [FLOODS] - until SIGTERM, peers that log in as clients do, on raw sockets, and then
+ * waste the server's resources. LORIS of them send an endless message, ten bytes a second. DEAF of them request the
+ * weights and read nothing, but grant credit and send heartbeats. FLOODS of them send an endless message as fast as
+ * possible, beyond their credit. A peer that is refused or cut comes back. They have a low CPU priority. The program
+ * prints when all have logged in; at the end, how often one did. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -67,7 +67,7 @@ static bool say(struct squatter *s, struct sl_frame *f)
 	       put_frame(s->fd, 0, f->payload.data, f->payload.len);
 }
 
-/* False: nothing more comes. */
+/* Reads len bytes. Returns false if they do not arrive in time. */
 static bool take(int fd, uint8_t *data, size_t len, uint64_t until_ms)
 {
 	while (len) {
@@ -87,7 +87,7 @@ static bool take(int fd, uint8_t *data, size_t len, uint64_t until_ms)
 	return true;
 }
 
-/* The same, and drops it. */
+/* Reads len bytes and drops them. */
 static bool swallow(int fd, size_t len, uint64_t until_ms)
 {
 	uint8_t data[256];
@@ -104,7 +104,7 @@ static bool zmtp(int fd, uint64_t until_ms)
 	       put_frame(fd, COMMAND, ready, sizeof ready - 1);
 }
 
-/* The next frame of ZMTP that is a Challenge's header; others are passed over. */
+/* Waits for the header of a Challenge; skips other ZMTP frames. */
 static bool await_nonce(int fd, uint64_t until_ms, uint8_t nonce[SL_NONCE_BYTES])
 {
 	for (;;) {
@@ -172,7 +172,7 @@ static bool log_in(struct squatter *s)
 	return false;
 }
 
-/* A loris reads, for what it waits for is to be thrown out. */
+/* A loris reads, because it waits to be refused. */
 static bool drip(struct squatter *s)
 {
 	static const uint8_t begin[9] = {MORE | 2, 0, 0, 0, 0, 0, 0, 0x0f, 0xff};
@@ -188,7 +188,7 @@ static bool drip(struct squatter *s)
 	return put(s->fd, &byte, 1);
 }
 
-/* Frames of 64 KiB, each marked "more follow", for as long as a turn is; reads nothing. */
+/* Sends frames of 64 KiB, each marked "more follow", for the length of a turn; reads nothing. */
 static bool pour(struct squatter *s)
 {
 	static const uint8_t frame[9 + (64 << 10)] = {MORE | 2, 0, 0, 0, 0, 0, 1, 0, 0};

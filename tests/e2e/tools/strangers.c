@@ -1,11 +1,11 @@
-/* usage: strangers ids PORT | flood PORT SECONDS | endless PORT SECONDS — peers of 127.0.0.1:PORT that speak ZMTP by
- * hand and never say Hello. They give way to others on the CPU.
+/* usage: strangers ids PORT | flood PORT SECONDS | endless PORT SECONDS - peers of 127.0.0.1:PORT that speak ZMTP on
+ * raw sockets and never send Hello. They have a low CPU priority.
  *
  * ids: announce as Identity the numbers that an unseeded ZeroMQ would give to its first connections, and then let it
  *   number some. Prints how many of them stood at the end.
  * flood: connections without end from 40 addresses, every second one with an Identity of the form of ZeroMQ's own.
- *   Prints how many were opened, and how many of them were greeted.
- * endless: 20 connections that each send a message without end; whoever is cut comes back. Prints bytes sent and cuts.
+ *   Prints how many were opened, and how many of them got a greeting.
+ * endless: 20 connections that each send an endless message; one that is cut comes back. Prints bytes sent and cuts.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -22,7 +22,7 @@ enum { FIRST_OF_RAND = 0x6b8b4567 }; /* what rand() gives first where nobody has
 
 static const uint32_t first_sources = 0x7f000101; /* 127.0.1.1 */
 
-/* A connection from that address of loopback, under way; -1: none. */
+/* Begins a connection from that loopback address; returns the socket, or -1. */
 static int begin(int port, uint32_t source)
 {
 	struct sockaddr_in from = loopback(0), to = loopback(port);
@@ -36,7 +36,7 @@ static int begin(int port, uint32_t source)
 	return -1;
 }
 
-/* Greeting and READY as one piece; an id of 0 announces none. False: not sent. */
+/* Sends greeting and READY at once; with an id of 0, no Identity. Returns false if not sent. */
 static bool introduce(int fd, const uint8_t *id)
 {
 	static const uint8_t greeting[GREETING] = {0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0, 'N', 'U', 'L', 'L'};
@@ -64,7 +64,7 @@ static void number(uint8_t id[ID], uint32_t n)
 		id[i] = i ? (uint8_t)(n >> 8 * (ID - 1 - i)) : 0;
 }
 
-/* 1: it can be written to; 0: not yet; -1: it is over. */
+/* Returns 1 if the socket is writable, 0 if not yet, -1 if it is closed. */
 static int ready(int fd)
 {
 	struct pollfd p = {fd, POLLOUT, 0};
@@ -74,7 +74,7 @@ static int ready(int fd)
 	return p.revents & POLLOUT ? 1 : 0;
 }
 
-/* Drops what came; -1: it is over. */
+/* Drops received data; returns -1 if the connection is closed. */
 static ssize_t drain(int fd)
 {
 	uint8_t heard[4096];
@@ -160,7 +160,7 @@ static int flood(int port, uint64_t until_ms)
 	return 0;
 }
 
-/* False: it is over. */
+/* Sends the next part of an endless message. Returns false if the connection is closed. */
 static bool go_on(int fd, bool *introduced, uint64_t *bytes)
 {
 	static uint8_t frame[9 + FRAME] = {MORE | LONG, 0, 0, 0, 0, 0, FRAME >> 16, FRAME >> 8 & 0xff, FRAME & 0xff};
@@ -174,7 +174,7 @@ static bool go_on(int fd, bool *introduced, uint64_t *bytes)
 	}
 	if (drain(fd) < 0)
 		return false;
-	/* blocking: a frame goes whole or the connection is over */
+	/* blocking: a frame is sent whole, or the connection is closed */
 	(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	for (int i = 0; i < 8; i++) {
 		if (!send_all(fd, frame, sizeof frame))

@@ -1,9 +1,9 @@
-/* usage: thief ENDPOINT ID NAME — until SIGTERM, on sockets of its own: asks for the session whose id (64 hexadecimal
- * digits) and public name (32) it knows, and has not the secret of. It says Hello with epochs of all sizes, proves it
- * with a secret of its own, with a proof for another connection, and with none; it sends Fetch, Abandon and Commit
- * without a session; and between, it opens sessions that are its own and breaks a frame of each at once. Prints what
- * it got that it should not have: "WELCOMED n TOLD n", epochs and all; then how often it tried. Exit status 1 where an
- * answer is none of those that there may be. */
+/* usage: thief ENDPOINT ID NAME - until SIGTERM, on sockets of its own: asks for the session of which it knows the id
+ * (64 hexadecimal digits) and the public name (32), but not the secret. It sends Hello with epochs of all sizes: with a
+ * proof by a secret of its own, with a proof for another connection, and with none. It sends Fetch, Abandon and Commit
+ * without a session. In between it opens sessions of its own and breaks a frame of each at once. It prints what it got
+ * but should not have, "WELCOMED n TOLD n" with epochs, then how often it tried. Exit status 1 if an answer is not one
+ * of the allowed ones. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static void say(void *s, const struct sl_frame *f)
 		die("send", sl_frame_kind_name(f->kind));
 }
 
-/* False: it is to end, and a signal came first. */
+/* Receives a frame. Returns false if a signal told the program to end. */
 static bool hear(void *s, struct sl_frame *f)
 {
 	static uint8_t header[SL_WIRE_HEADER_MAX], payload[PART];
@@ -100,7 +100,7 @@ static struct sl_frame hello_of(const uint8_t session[SL_SESSION_BYTES], uint64_
 	return f;
 }
 
-/* Hello, and again with a proof that is wrong: by `secret`, for the nonce that was given here or for another. */
+/* Sends Hello, and again with a wrong proof: by `secret`, for the nonce received here or for another. */
 static void steal(const uint8_t session[SL_SESSION_BYTES], uint64_t epoch, const struct sl_secret *secret, bool old)
 {
 	static uint8_t nonce[SL_NONCE_BYTES];
@@ -121,7 +121,7 @@ static void steal(const uint8_t session[SL_SESSION_BYTES], uint64_t epoch, const
 	zmq_close(s);
 }
 
-/* What needs a session, without one. */
+/* Sends messages that need a session, without one. */
 static void meddle(uint64_t epoch)
 {
 	const struct sl_frame frames[] = {{.kind = SL_FRAME_FETCH, .epoch = epoch},
@@ -138,7 +138,7 @@ static void meddle(uint64_t epoch)
 	zmq_close(s);
 }
 
-/* Sessions of its own, each with one broken frame. */
+/* Opens sessions of its own, each with one broken frame. */
 static void flood(void)
 {
 	void *s[FLOOD];

@@ -50,7 +50,7 @@ enum sl_err __wrap_sl_arena_open(struct sl_arena *arena, size_t bytes, struct sl
 	return __real_sl_arena_open(arena, bytes, fail);
 }
 
-/* The simulated device's own memory. */
+/* Not counted: an event is memory of the simulated device. */
 cudaError_t __wrap_cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
 	bool was = counting;

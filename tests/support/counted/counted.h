@@ -1,5 +1,5 @@
-/* Counts what is allocated: every malloc, calloc, realloc and arena (--wrap: Makefile), and what is asked of a
- * simulated device. Bytes that were asked for; what is freed meanwhile stays counted. One thread. */
+/* Counts the bytes that malloc, calloc, realloc, arenas (--wrap: Makefile) and a simulated device
+ * are asked for. Freed memory stays counted. One thread. */
 #ifndef SL_TESTS_COUNTED_H
 #define SL_TESTS_COUNTED_H
 
@@ -8,8 +8,8 @@
 
 void counted_begin(void);
 struct sl_memory counted_end(void);
-/* All codecs of a simulated device (tests/support/gpu_codecs/sim.h), whose allocations are counted. ahead: it queues.
- * Of two such backends the last counts for both. */
+/* A simulated device with all its codecs, whose allocations are counted. ahead: it queues its work.
+ * The last such backend opened counts for all. */
 struct sl_backend counted_backend(bool ahead);
 
 #endif

@@ -1,5 +1,5 @@
-/* What gcc calls at every access of kernels that are compiled with -fsanitize=thread, for the one file of a program
- * that includes this and says in accessed() what is to be done about them. */
+/* The functions that gcc calls at every access of kernels compiled with -fsanitize=thread. One file
+ * of a program includes this and defines accessed(), which handles the accesses. */
 #ifndef SL_TESTS_CUDA_SIM_CALLS_H
 #define SL_TESTS_CUDA_SIM_CALLS_H
 
@@ -8,7 +8,7 @@
 
 enum kind { READ, WRITE, ATOMIC, ATOMIC_READ };
 
-/* Before it happens; `pc`: where. An atomic maximum begins with an ATOMIC_READ. */
+/* Called before the access; `pc` is the instruction. An atomic maximum begins with an ATOMIC_READ. */
 static void accessed(const void *ptr, size_t bytes, enum kind kind, const void *pc);
 
 #define PC __builtin_return_address(0)
@@ -61,7 +61,7 @@ CALLS(4)
 CALLS(8)
 CALLS(16)
 
-/* Atomics of 32 bits: all that kernels have. */
+/* Atomics of 32 bits; kernels use no others. */
 
 #define ATOMIC_CALL(name, expression)                               \
 	unsigned name(volatile unsigned *p, unsigned v, int order); \

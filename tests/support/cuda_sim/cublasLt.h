@@ -1,5 +1,5 @@
-/* The part of cuBLASLt that kernels/cuda/gemm.c uses, for a CPU (module/cublas.c): products of factors in fp32,
- * bfloat16 or half, summed in double and rounded once. */
+/* The part of cuBLASLt that kernels/cuda/gemm.c uses, for a CPU (module/cublas.cc): products of
+ * factors in fp32, bfloat16 or half, summed in double and rounded once. */
 #ifndef SL_TESTS_CUDA_SIM_CUBLASLT_H
 #define SL_TESTS_CUDA_SIM_CUBLASLT_H
 
@@ -25,7 +25,7 @@ typedef struct sim_desc *cublasLtMatmulDesc_t;
 typedef struct sim_matrix *cublasLtMatrixLayout_t;
 typedef struct sim_wish *cublasLtMatmulPreference_t;
 typedef struct {
-	uint32_t align[4]; /* what the preference promised of a, b, c and d */
+	uint32_t align[4]; /* the alignments of a, b, c and d that the preference promised */
 } cublasLtMatmulAlgo_t;
 typedef struct {
 	cublasLtMatmulAlgo_t algo;

@@ -1,4 +1,4 @@
-/* bfloat16 as CUDA's header has it: what kernels/cuda/device.cuh needs. */
+/* bfloat16, with the part of CUDA's header that kernels/cuda/device.cuh needs. */
 #ifndef SL_TESTS_CUDA_SIM_BF16_H
 #define SL_TESTS_CUDA_SIM_BF16_H
 

@@ -1,4 +1,4 @@
-/* IEEE half as CUDA's header has it: what kernels/cuda/device.cuh needs. */
+/* IEEE half, with the part of CUDA's header that kernels/cuda/device.cuh needs. */
 #ifndef SL_TESTS_CUDA_SIM_FP16_H
 #define SL_TESTS_CUDA_SIM_FP16_H
 
@@ -18,7 +18,7 @@ static inline struct __half __ushort_as_half(uint16_t bits)
 	return {bits};
 }
 
-/* Below 2^-14 a sum whose unit is 2^-24 rounds as wanted; from 65520 on it is Inf. */
+/* Below 2^-14, adding a number whose unit is 2^-24 rounds correctly; from 65520 on, the result is Inf. */
 static inline struct __half __float2half_rn(float x)
 {
 	const uint32_t bits = __float_as_uint(x), m = bits & 0x7fffffff;

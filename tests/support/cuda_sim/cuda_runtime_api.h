@@ -1,10 +1,10 @@
-/* What kernels/cuda needs of CUDA, on a CPU: so that its kernels run where no GPU is. Those of the codecs keep to what
- * C and CUDA C++ have in common, and are linked into a test; all of it together, as C++, is a libsplit_cuda.so that has
- * one device (make cuda-sim). Threads of a block are fibers of one thread, resumed in varying order, and meet at
- * barriers, warp votes and shuffles as on a device; blocks run one after another. In the module copies, launches and
- * products wait in streams, as late and in as odd an order as a device may take them (stream.c); in C they are done
- * when the call returns. Races, of blocks too, are looked for by race/race.c. What this cannot show: the device's own
- * rounding of products and library calls, its limits, and time. */
+/* The part of CUDA that kernels/cuda needs, simulated on a CPU, so that its kernels run without a GPU. The codecs'
+ * kernels keep to the common subset of C and CUDA C++, and are linked into a test. Compiled as C++, everything
+ * together is a libsplit_cuda.so with one device (make cuda-sim). A block's threads are fibers of one thread, resumed
+ * in varying order; they meet at barriers, warp votes and shuffles as on a device. Blocks run one after another. In
+ * the module, copies, launches and products wait in streams, as late and in as odd an order as a device may run them
+ * (stream.c); in C they are done when the call returns. race/race.c looks for races, also between blocks. Not
+ * simulated: the device's own rounding of products and library calls, its limits, and its speed. */
 #ifndef SL_TESTS_CUDA_SIM_H
 #define SL_TESTS_CUDA_SIM_H
 
@@ -36,7 +36,7 @@ enum { cudaStreamNonBlocking = 1, cudaEventBlockingSync = 1, cudaEventDisableTim
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor };
 
-/* A word of memory that nobody has written: a signalling NaN. */
+/* A word of uninitialized memory: a signalling NaN. */
 #define SIM_POISON 0x7fa07fa0u
 
 struct cudaDeviceProp {
@@ -67,24 +67,26 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t grap
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
-extern unsigned sim_waits; /* calls so far that wait for what was queued */
-/* run(arg) as the stream's next piece of work, then drop(arg); or, in a recording, run(arg) at every launch. */
+extern unsigned sim_waits; /* number of calls so far that waited for queued work */
+/* Queues run(arg) on the stream, followed by drop(arg). While the stream records, run(arg) is
+ * queued at every launch of the graph instead. */
 cudaError_t sim_queue(cudaStream_t stream, void (*run)(void *arg), void (*drop)(void *arg), void *arg);
-/* The status of a call, which cudaGetLastError of this thread says again where it is an error. */
+/* Returns a call's status; an error is also kept for cudaGetLastError of this thread. */
 cudaError_t sim_says(cudaError_t status);
-/* The calling thread's device; work, events and recordings are for that one alone. */
+/* The calling thread's device; queued work, events and recordings belong to it alone. */
 extern _Thread_local int sim_device;
-/* Memory that cudaHostAlloc gave, or cudaMalloc, and that goes. */
+/* Registers memory that cudaHostAlloc (lock) or cudaMalloc (own) returned; sim_forget removes it. */
 cudaError_t sim_lock(const void *ptr, size_t bytes);
 cudaError_t sim_own(const void *ptr, size_t bytes);
 void sim_forget(const void *ptr);
-/* For a pointer that a kernel is given. */
+/* Checks a pointer that a kernel is passed. */
 void sim_reach(const void *ptr);
-/* runtime.c; none fails but for memory beyond the host's, or a device that is not there: there are SPLIT_SIM_DEVICES,
- * or one */
+/* runtime.c. These calls fail only for lack of memory or for a device that does not exist. There
+ * are SPLIT_SIM_DEVICES devices, or one. */
 cudaError_t cudaMalloc(void **out, size_t bytes);
 cudaError_t cudaFree(void *ptr);
-/* all: SPLIT_SIM_MEMORY bytes, 16 GiB otherwise; what others hold of them is in the file SPLIT_SIM_OTHERS */
+/* all: SPLIT_SIM_MEMORY bytes, 16 GiB by default. The file SPLIT_SIM_OTHERS holds how many of them
+ * other programs use. */
 cudaError_t cudaMemGetInfo(size_t *left, size_t *all);
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *ptr);
@@ -110,17 +112,17 @@ struct sim_index {
 };
 extern struct sim_index threadIdx, blockIdx, blockDim, gridDim;
 
-/* Runs `thread` for every thread of every block. Aborts where a barrier is not reached by all. A launch that no device
- * would take is an error, which cudaGetLastError says; so is any, for lack of memory, while SPLIT_SIM_NO_ROOM is in the
- * environment. */
+/* Runs `thread` for every thread of every block. Aborts if a barrier is not reached by all. A
+ * launch that no device would accept is an error, which cudaGetLastError reports. While
+ * SPLIT_SIM_NO_ROOM is in the environment, every launch fails for lack of memory. */
 cudaError_t sim_takes_grid(struct sim_index grid, struct sim_index block);
 cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct sim_index block);
 cudaError_t sim_launch(void (*thread)(void), int64_t blocks, unsigned threads);
-extern const void *sim_body;   /* free for who launches: what `thread` needs to know */
-extern const char *sim_kernel; /* FILE:KERNEL, for who counts (traffic/); in C alone */
+extern const void *sim_body;   /* for the launching code: the data that `thread` needs */
+extern const char *sim_kernel; /* FILE:KERNEL, for traffic/; in C alone */
 
 #ifndef __cplusplus
-/* A function inside the calling one sees its arguments, as CUDA's launch would copy them. */
+/* A nested function sees the arguments of the calling one, as CUDA's launch would copy them. */
 #define CU_LAUNCH(kernel, blocks, threads, stream, ...)      \
 	({                                                   \
 		void sim_thread(void)                        \
@@ -135,10 +137,10 @@ extern const char *sim_kernel; /* FILE:KERNEL, for who counts (traffic/); in C a
 #endif
 
 void __syncthreads(void);
-float __shfl_xor_sync(unsigned mask, float v, int lanes); /* of all 32 lanes */
-/* of all 32 lanes: v of the lane so many below, or the own one */
+float __shfl_xor_sync(unsigned mask, float v, int lanes); /* among all 32 lanes */
+/* among all 32 lanes: v of the lane `lanes` below, or the lane's own */
 unsigned __shfl_up_sync(unsigned mask, unsigned v, unsigned lanes);
-unsigned __ballot_sync(unsigned mask, int predicate); /* of all 32 lanes */
+unsigned __ballot_sync(unsigned mask, int predicate); /* among all 32 lanes */
 
 void __threadfence(void);
 
@@ -218,7 +220,7 @@ template <class F> cudaError_t sim_run(dim3 grid, dim3 block, const F &body)
 	return sim_launch_grid([] { (*(const F *)sim_body)(); }, grid, block);
 }
 
-/* f() as the stream's next piece of work. */
+/* Queues f() on the stream. */
 template <class F> cudaError_t sim_later(cudaStream_t s, F f)
 {
 	const auto run = [](void *arg) { (*(F *)arg)(); };
@@ -235,7 +237,7 @@ template <class T> void sim_look(T *const &at)
 	sim_reach(at);
 }
 
-/* The arguments are those of the moment, as CUDA's launch copies them. */
+/* The arguments are copied at the call, as by CUDA's launch. */
 template <class K, class... A> cudaError_t sim_call(dim3 grid, dim3 block, cudaStream_t s, K kernel, A... args)
 {
 	cudaError_t err = sim_takes_grid(grid, block);

@@ -1,4 +1,5 @@
-/* Started with makecontext; switched with the compiler's own setjmp, which neither saves signals nor is intercepted. */
+/* Fibers start with makecontext and switch with the compiler's own setjmp, which neither saves
+ * signals nor is intercepted. */
 #include "tests/support/cuda_sim/fiber.h"
 
 #include <stddef.h>
@@ -21,7 +22,7 @@ struct fiber {
 	ucontext_t start;
 	void *at[5];
 	bool started;
-	void *fake_stack; /* the sanitizer's */
+	void *fake_stack; /* for the address sanitizer */
 };
 
 static struct {
@@ -30,7 +31,7 @@ static struct {
 	unsigned running;
 	void *back[5];
 	void (*run)(void);
-	/* of who resumes */
+	/* of the thread that resumes */
 	void *fake_stack;
 	const void *stack;
 	size_t stack_bytes;
@@ -53,7 +54,7 @@ bool fiber_owns(const void *at)
 	return (uintptr_t)at - (uintptr_t)all.stacks < (uintptr_t)FIBERS * STACK_BYTES;
 }
 
-/* Both sides of either switch. */
+/* ---- what the sanitizer is told before and after a switch */
 
 static void leave_for(struct fiber *f)
 {
@@ -93,7 +94,7 @@ static void first(void)
 	abort();
 }
 
-/* No frame is left for good, which the address sanitizer would clean up before each jump. */
+/* Before each jump the address sanitizer would clean up frames as if they were left for good; they are not. */
 #define JUMPS __attribute__((noinline, no_sanitize_address))
 
 static JUMPS void jump(void **to)

@@ -1,5 +1,5 @@
-/* Coroutines on stacks of their own, switched without a system call; the address sanitizer is told of every
- * switch. One thread of a process resumes them. */
+/* Coroutines with their own stacks, switched without a system call; the address sanitizer is told
+ * of every switch. Only one thread of a process may resume them. */
 #ifndef SL_TESTS_CUDA_SIM_FIBER_H
 #define SL_TESTS_CUDA_SIM_FIBER_H
 
@@ -7,13 +7,14 @@
 
 enum { FIBERS = 1024 };
 
-/* Memory for all of them; false where there is none. */
+/* Allocates memory for all fibers; false if there is none. */
 bool fiber_ready(void);
-/* Fiber i < FIBERS goes on until it pauses: where it paused last, or at the begin of `run`, which never returns. */
+/* Resumes fiber i < FIBERS until it pauses: from where it last paused, or at the start of `run`,
+ * which never returns. */
 void fiber_resume(unsigned i, void (*run)(void));
-/* Whether `at` lies on the stack of one. */
+/* Whether `at` lies on a fiber's stack. */
 bool fiber_owns(const void *at);
-/* Back to fiber_resume's caller. Called on a fiber. */
+/* Switches back to fiber_resume's caller. Called on a fiber. */
 void fiber_pause(void);
 
 #endif

@@ -20,8 +20,8 @@ struct meeting {
 static struct {
 	bool done[MOST_THREADS];
 	void (*thread)(void);
-	unsigned running, threads; /* of the block */
-	unsigned events;           /* meetings that came about, threads that ended */
+	unsigned running, threads; /* both of the current block */
+	unsigned events;           /* barriers completed and threads ended */
 	struct meeting block, warp[MOST_THREADS / WARP];
 	unsigned vote[MOST_THREADS / WARP];
 	float lane[MOST_THREADS];
@@ -96,7 +96,7 @@ void __threadfence(void)
 	race_fence();
 }
 
-/* A fiber outlives its thread: for the next one it is only resumed. */
+/* A fiber outlives the thread it runs: for the next thread it is just resumed. */
 static void thread_main(void)
 {
 	for (;;) {
@@ -115,7 +115,7 @@ static void resume(unsigned t)
 	fiber_resume(t, thread_main);
 }
 
-/* Every thread once, from a place and in a direction that vary. */
+/* Runs every thread once, from a starting point and in a direction that vary. */
 static void turn(void)
 {
 	unsigned n = sim.threads, first;
@@ -138,11 +138,11 @@ static bool all_done(void)
 	return true;
 }
 
-/* Where __shared__ variables are: names that the linker gives, weak as a program may have none. */
+/* The bounds of the __shared__ variables: names from the linker, weak because a program may have none. */
 extern uint32_t __start_sim_shared[] __attribute__((weak)), __stop_sim_shared[] __attribute__((weak));
 
-/* What nobody has written is NaN, as fp32, half and bfloat16, and as an integer out of all bounds. Not by memset: these
- * bytes lie between redzones, and are no thread's. */
+/* Fills shared memory with a value that is NaN as fp32, half and bfloat16, and out of range as an integer. Not by
+ * memset, which is instrumented: the bytes lie between redzones, and these are no thread's accesses. */
 static __attribute__((no_sanitize_address, noinline)) void spoil_shared(void)
 {
 	for (volatile uint32_t *at = __start_sim_shared; at < __stop_sim_shared; at++)

@@ -1,5 +1,6 @@
-/* Pages of memory and what is noted of them, for the one file of a program that includes this behind its
- *   struct page {uintptr_t at; struct page *next; …};     at: the address / PAGE; what follows is zero at first */
+/* A table of memory pages with notes about each. One file of a program includes this, after its
+ *   struct page {uintptr_t at; struct page *next; …};
+ * at: the address / PAGE. The other fields are zero at first. */
 #ifndef SL_TESTS_CUDA_SIM_PAGES_H
 #define SL_TESTS_CUDA_SIM_PAGES_H
 

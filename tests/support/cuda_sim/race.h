@@ -1,5 +1,5 @@
-/* Who may race with whom: what grid.c says to race/race.c, or to traffic/traffic.c which counts instead, in builds
- * whose accesses are watched (SIM_RACECHECK). */
+/* Calls by which grid.c tells race/race.c which threads run and how they are ordered. traffic/traffic.c
+ * implements them, too, and counts instead. Used in builds with watched accesses (SIM_RACECHECK). */
 #ifndef SL_TESTS_CUDA_SIM_RACE_H
 #define SL_TESTS_CUDA_SIM_RACE_H
 
@@ -7,13 +7,14 @@
 
 #if defined(SIM_RACECHECK)
 
-/* Accesses between the two are of threads of blocks, and watched. `shared`: where shared memory lies. */
+/* Accesses between these two calls are made by the launch's threads and are watched. `shared`: the
+ * address of shared memory. */
 void race_launch(const void *shared, size_t shared_bytes);
 void race_launched(void);
 void race_block(unsigned block, unsigned threads);
-/* The thread that runs from here on. */
+/* The thread that runs from now on. */
 void race_thread(unsigned thread);
-/* The running thread: at a barrier, behind it, at a fence. */
+/* The running thread reaches a barrier, leaves it, or executes a fence. */
 void race_arrive(void);
 void race_leave(unsigned round);
 void race_fence(void);

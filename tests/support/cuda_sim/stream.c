@@ -1,12 +1,13 @@
-/* Streams: queues of work that wait for as long as a device may let them wait. Nothing is done until somebody waits for
- * it, and then what may be done next is drawn among the streams; or, as the draw falls, some of it at once. So what is
- * not ordered by a stream or an event comes in another order sooner or later, and copies read and write host memory
- * when their owner may have gone on. Stream NULL: done when the call returns. With SPLIT_SIM_LOCKED in the environment
- * all streams but the first, of a backend that is alone, copy from and to locked memory only. With SPLIT_SIM_FAILS=N
- * the device fails at the N-th time that a stream is waited for, and has from there on; with SPLIT_SIM_REFUSES=N that
- * one call fails, and nothing behind it. While a stream records a graph, what is queued on it is kept, and queued by
- * every launch of that graph; what a recording does not bear is an error, as on a device, or, where a device would
- * record something else than was meant, the end. */
+/* Streams are queues of work that is delayed as long as a device may delay it. Mostly, work is done only when somebody
+ * waits for it; then the next stream to do some is drawn at random. Sometimes, by a draw, some work is done at once.
+ * So work that no stream or event orders will sooner or later run in another order, and copies access host memory when
+ * its owner may have moved on. Stream NULL: done when the call returns.
+ * With SPLIT_SIM_LOCKED in the environment, all streams but the first of a backend that is alone copy only from and to
+ * locked memory. With SPLIT_SIM_FAILS=N the device fails at the N-th wait for a stream and from then on. With
+ * SPLIT_SIM_REFUSES=N only that call fails.
+ * While a stream records a graph, work queued on it is kept, and queued again by every launch of the graph. A call
+ * that a recording does not allow is an error, as on a device. Where a device would record something other than was
+ * meant, the process ends. */
 #include "tests/support/cuda_sim/cuda_runtime_api.h"
 
 #include <pthread.h>
@@ -25,10 +26,10 @@ struct sim_event {
 
 struct work {
 	struct work *next;
-	void (*run)(void *arg),
-		(*drop)(void *arg); /* drop: when it will not be run again; NULL: not this one's to drop */
+	void (*run)(void *arg), (*drop)(void *arg); /* drop: called when the work will not run again; NULL: this
+						     * entry does not own arg */
 	void *arg;
-	struct sim_event *record, *wait; /* of one at most */
+	struct sim_event *record, *wait; /* an entry has one of them at most */
 	uint64_t round;
 };
 
@@ -41,17 +42,17 @@ struct sim_graph {
 struct sim_stream {
 	struct sim_stream *next;
 	struct work *first, **last;
-	struct sim_graph *capture; /* that it records, or NULL */
+	struct sim_graph *capture; /* the graph that it records, or NULL */
 	int device;
 	bool only_locked;
 };
 
-/* Memory that a kernel reaches. */
+/* Memory that a kernel may access. */
 struct known {
 	struct known *next;
 	const char *at;
 	size_t bytes;
-	bool device; /* else locked memory of the host's */
+	bool device; /* else locked host memory */
 };
 
 struct copy {
@@ -64,7 +65,7 @@ struct copy {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_stream *streams;
 static struct known *known;
-static bool has_memory; /* the device, of its own: not where host memory is all there is */
+static bool has_memory; /* whether the device has memory of its own; false: all memory is the host's */
 static uint32_t luck;
 unsigned sim_waits;
 
@@ -110,11 +111,11 @@ static void do_first(struct sim_stream *s)
 	free(w);
 }
 
-/* The stream that does nothing while another can, for some hundred pieces of work: in any other order a fair draw lets
- * it catch up. */
+/* The stream that does nothing while another can, for some hundred pieces of work. A fair draw
+ * alone would soon let it catch up. */
 static const struct sim_stream *slow;
 
-/* The which-th stream that can go on, or NULL; *n: how many there are. */
+/* Returns the which-th stream that can continue, or NULL; *n: the number of such streams. */
 static struct sim_stream *find_ready(bool slow_too, unsigned which, unsigned *n)
 {
 	struct sim_stream *found = NULL;
@@ -126,7 +127,7 @@ static struct sim_stream *find_ready(bool slow_too, unsigned which, unsigned *n)
 	return found;
 }
 
-/* One piece of work of a stream that is drawn. False: nothing can be done. */
+/* Does one piece of work of a random stream. False: nothing can be done. */
 static bool do_some(void)
 {
 	bool slow_too;
@@ -158,7 +159,7 @@ static void must_do_some(void)
 		wrong("streams wait for events that nothing records");
 }
 
-/* A launch on another device's stream fails, a copy does not; ours are to do neither. */
+/* A device refuses a launch on another device's stream but accepts a copy; the product must do neither. */
 static void must_be_chosen(int device)
 {
 	if (device != sim_device)
@@ -279,14 +280,14 @@ void sim_reach(const void *ptr)
 		wrong("a kernel is given memory that it does not reach");
 }
 
-/* What of a copy is the device's by its kind. */
+/* Checks that the side of a copy that its kind calls device memory is device memory. */
 static void must_be_there(const void *ptr, size_t bytes)
 {
 	if (has_memory && !is_known(ptr, bytes, true, false))
 		wrong("a copy is of memory that is not the device's");
 }
 
-/* A copy of other host memory is no error on a device, but goes through a buffer of the driver's, and is waited for. */
+/* A device accepts a copy of unlocked host memory, but copies through a driver's buffer and waits. */
 static void must_be_locked(const void *host, size_t bytes)
 {
 	if (!is_known(host, bytes, false, true))
@@ -344,7 +345,7 @@ static unsigned long of_environment(const char *name)
 	return text ? strtoul(text, NULL, 10) : 0;
 }
 
-/* What a call says when streams have been waited for so often. */
+/* The injected fault, if any, of a call after `waits` waits for streams. */
 static cudaError_t fault_at(unsigned long waits)
 {
 	static unsigned long fails, refuses;
@@ -360,7 +361,7 @@ static cudaError_t fault_at(unsigned long waits)
 
 static unsigned long stream_waits;
 
-/* Locked. A stream that records is not waited for: the recording comes to nothing. */
+/* The caller holds the lock. Waiting for a recording stream is an error that spoils the recording. */
 static bool spoils(cudaStream_t stream)
 {
 	if (!stream || !stream->capture)
@@ -434,7 +435,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 	return cudaSuccess;
 }
 
-/* A recorded one tells nobody of the work before it, and no recording waits for one from outside. */
+/* An event recorded in a graph would report nothing about earlier work, and a graph cannot wait for
+ * an event outside it. */
 static void no_events_in(cudaStream_t stream)
 {
 	if (stream && stream->capture)
@@ -478,7 +480,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	round = event->recorded;
 	idle_ms = event->passed < round && draw(4) ? draw(25) : 0;
 	pthread_mutex_unlock(&lock);
-	/* other threads queue more before any of it is done */
+	/* leaves other threads time to queue more before any of it is done */
 	nanosleep(&(struct timespec){0, (long)idle_ms * 1000000}, NULL);
 	pthread_mutex_lock(&lock);
 	while (event->passed < round)
@@ -497,7 +499,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 	return from->passed == from->recorded && to->passed == to->recorded ? cudaSuccess : cudaErrorUnknown;
 }
 
-/* With work that names it still queued, as on a device. */
+/* As on a device, queued work may still name the event. */
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
 	cudaDeviceSynchronize();
@@ -540,7 +542,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 	return cudaSuccess;
 }
 
-/* Takes what the graph holds; here nobody makes two of one. */
+/* Takes over the graph's content; a graph may be instantiated only once here. */
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
 {
 	struct sim_graph *exec = calloc(1, sizeof *exec);

@@ -71,7 +71,7 @@ void beside_close(struct beside *b)
 	free(b->got);
 }
 
-/* Where it can be seen, that a call which need not wait does not. */
+/* Checks, on the simulated device, that a call that need not wait was queued without waiting. */
 static void check_waits(const struct beside *b, const struct lane *l, unsigned before)
 {
 	if (!l->later)

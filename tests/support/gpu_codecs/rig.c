@@ -19,7 +19,7 @@ static struct sl_backend *sim = &sim_codec_backend, *sim_ahead = &sim_codec_back
 static int use_sim(struct sl_backend *be, void **state)
 {
 #if defined(__SANITIZE_THREAD__)
-	/* it knows no fibers; races are looked for by tests/e2e/gpu_races.sh */
+	/* it does not support fibers; tests/e2e/gpu_races.sh looks for races */
 	print_message("SKIP fibers under the thread sanitizer\n");
 	be->ops = NULL;
 #endif
@@ -81,7 +81,7 @@ struct sl_backend *rig_backend(void **state)
 	return be;
 }
 
-/* ---- one codec on both sides */
+/* ---- one codec, portable and on the device */
 
 static void *xalloc(size_t bytes)
 {
@@ -162,7 +162,8 @@ enum sl_err both_decode(struct both *b, const struct sl_codec_call *call, const 
 		fail_msg("%s: decoding %zu bytes gave %s, the portable codec says %s", b->text, len, sl_err_name(got),
 			 sl_err_name(want));
 	fetch(b);
-	/* the portable codec may have begun to write when an inner stage found the fault; the device's never does */
+	/* The portable codec may have written values before an inner stage found the fault; the
+	 * device's never does. */
 	if (want != SL_OK)
 		for (int64_t i = 0; i < sl_shape_count(&b->shape); i++)
 			b->want[i] = poison;

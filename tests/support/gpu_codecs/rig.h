@@ -1,5 +1,5 @@
-/* The device's codecs beside the portable ones: one codec on both sides, each of which is given what the other gives.
- * The device's kernels run on a CPU (tests/support/cuda_sim), or on a GPU where one answers. Failures are cmocka's. */
+/* Compares a device's codecs with the portable ones: both get the same input and must give the same output. The
+ * device's kernels run on a CPU (tests/support/cuda_sim), or on a GPU if there is one. Failures are cmocka's. */
 #ifndef SL_TESTS_GPU_CODECS_RIG_H
 #define SL_TESTS_GPU_CODECS_RIG_H
 
@@ -11,12 +11,12 @@ int rig_use_sim(void **state);
 int rig_use_gpu(void **state);
 int rig_close_gpu(void **state);
 
-/* The same, of backends that queue what they do; the GPU, or the module on a simulated device, with streams of its own
- * for copies. */
+/* The same for backends that queue their work: the GPU, or the module on a simulated device with
+ * separate streams for copies. */
 int rig_use_sim_ahead(void **state);
 int rig_use_gpu_ahead(void **state);
 
-/* A test on each of the two. */
+/* Entries of a test list: the test on a CPU and on a GPU. */
 #define RIG_ON_BOTH(test)                                          \
 	{#test " (on a CPU)", test, rig_use_sim, NULL, NULL},      \
 	{                                                          \
@@ -30,13 +30,13 @@ int rig_use_gpu_ahead(void **state);
 	}
 
 struct sl_backend *rig_backend(void **state); /* skips the test where there is none */
-/* Less of everything: on a CPU, and under sanitizers of the device (SPLIT_TEST_SHORT). */
+/* Whether to test fewer cases: on a CPU, and under the device's sanitizers (SPLIT_TEST_SHORT). */
 bool rig_brief(const struct sl_backend *be);
 
 struct both {
 	struct sl_backend *be;
 	struct sl_codec *host, *device;
-	struct sl_shape shape; /* largest */
+	struct sl_shape shape; /* the largest */
 	float *x, *want, *got; /* on the host */
 	float *there;          /* on the device */
 	const char *text;
@@ -44,15 +44,15 @@ struct both {
 
 struct both both_open(struct sl_backend *be, const char *text, struct sl_shape shape, enum sl_dir dir,
 		      const struct both *pair);
-/* Of rows of different lengths: shape is [tokens, features]. */
+/* For rows of different lengths: shape is [tokens, features]. */
 struct both both_open_rows(struct sl_backend *be, const char *text, struct sl_shape shape, int64_t rows,
 			   int64_t row_tokens, enum sl_dir dir, const struct both *pair);
 void both_close(struct both *b);
-/* Encodes b->x on both sides: the same verdict and bytes, which are given back; free() them. */
+/* Encodes b->x on both sides and compares results and bytes. *bytes is the caller's to free. */
 enum sl_err both_encode(struct both *b, const struct sl_codec_call *call, int64_t rows, uint8_t **bytes, size_t *len);
-/* Decodes on both sides: the same verdict and the same values, all of which lie within `rows`. */
+/* Decodes on both sides and compares results and values; nothing beyond `rows` may be written. */
 enum sl_err both_decode(struct both *b, const struct sl_codec_call *call, const uint8_t *bytes, size_t len,
 			int64_t rows);
-void both_cross(struct both *b, int64_t rows); /* b->x there and back */
+void both_cross(struct both *b, int64_t rows); /* encodes b->x and decodes it, both sides compared */
 
 #endif

@@ -24,7 +24,7 @@ static enum sl_err sim_alloc(struct sl_backend *be, size_t bytes, void **out, st
 {
 	(void)be;
 	(void)fail;
-	/* as a device's is: what a warp reads begins with a sector */
+	/* aligned as a device's memory, so that a warp's read begins at a sector */
 	if (posix_memalign(out, 256, bytes ? bytes : 1) != 0)
 		return SL_ERR_NOMEM;
 	memset(*out, 0, bytes);

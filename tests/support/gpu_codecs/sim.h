@@ -1,11 +1,11 @@
-/* A backend that is all codecs of the device on a simulated one (tests/support/cuda_sim), whose memory is the host's.
- */
+/* A backend with the device's codecs alone, on a simulated device (tests/support/cuda_sim) in host
+ * memory. */
 #ifndef SL_TESTS_GPU_CODECS_SIM_H
 #define SL_TESTS_GPU_CODECS_SIM_H
 
 #include "common/exec/backend.h"
 
-/* ahead: calls of several slots may be under way, though what they queue is done at once. */
+/* ahead: calls of several slots may overlap, although each does its work at once. */
 extern struct sl_backend sim_codec_backend, sim_codec_backend_ahead;
 
 #endif

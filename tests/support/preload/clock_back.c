@@ -1,4 +1,4 @@
-/* LD_PRELOAD: the time of day is SPLIT_CLOCK_BACK_S seconds earlier, as on a host that starts without knowing it. */
+/* LD_PRELOAD: sets the time of day back by SPLIT_CLOCK_BACK_S seconds, as on a host that boots with a wrong clock. */
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,7 +1,7 @@
-/* LD_PRELOAD: logs every call by which a process changes what lies below SPLIT_DISK_ROOT, with data, to SPLIT_DISK_LOG
- * (disk_log.h). Several processes may write to one log. A lock is held over call and record, so that a write that
- * another thread makes while an fsync runs is not taken for synced. What is not intercepted (stdio, mmap, links) would
- * not go unnoticed: the replayed log is compared with the real folders. */
+/* LD_PRELOAD: logs to SPLIT_DISK_LOG (disk_log.h) every call by which a process changes something below
+ * SPLIT_DISK_ROOT, with its data. Several processes may write to one log. A lock is held over call and record, so
+ * that a write by another thread during an fsync is not taken for synced. Calls that are not intercepted (stdio,
+ * mmap, links) do not go unnoticed: the replayed log is compared with the real folders. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -35,7 +35,7 @@ __attribute__((constructor)) static void begin(void)
 	log_fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
 
-/* The part of a path below the root; NULL: it lies elsewhere. */
+/* Returns the part of a path below the root; NULL if the path lies elsewhere. */
 static const char *inside(int dir_fd, const char *path, char room[PATH_MAX])
 {
 	char link[64];
@@ -72,7 +72,7 @@ static void note(enum disk_op op, int fd, int64_t at, const char *path, const ch
 	io[2] = (struct iovec){(void *)(uintptr_t)path2, head.path2_len};
 	len = sizeof head + head.path_len + head.path2_len + head.data_len;
 	if (syscall(SYS_writev, log_fd, io, n) != (ssize_t)len)
-		abort(); /* half a log would be worse than none */
+		abort(); /* half a record would make the log useless */
 }
 
 static bool is_tracked(int fd)
@@ -102,7 +102,7 @@ static mode_t mode_of(int flags, va_list ap)
 	return flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, mode_t) : 0;
 }
 
-/* The arguments of a call and, where `path` lies below the root, its record. */
+/* Records a call that succeeded, if its path lies below the root. Returns the call's status. */
 static int done(int status, enum disk_op op, const char *in, const char *in2)
 {
 	if (status == 0 && in)
@@ -128,7 +128,7 @@ static ssize_t wrote(int fd, const struct iovec *io, int n, ssize_t put)
 	return put;
 }
 
-/* ---- what is put before libc's */
+/* ---- replacements of libc's functions */
 
 int open(const char *path, int flags, ...)
 {
@@ -248,7 +248,7 @@ int close(int fd)
 		return (int)syscall(SYS_close, fd);
 	pthread_mutex_lock(&lock);
 	tracked[fd] = false;
-	note(DISK_CLOSE, fd, 0, NULL, NULL, NULL, 0); /* before another thread has the number again */
+	note(DISK_CLOSE, fd, 0, NULL, NULL, NULL, 0); /* before another thread can reuse the number */
 	status = (int)syscall(SYS_close, fd);
 	pthread_mutex_unlock(&lock);
 	return status;
@@ -295,7 +295,7 @@ int mkdir(const char *path, mode_t mode)
 	return status;
 }
 
-/* ---- the same under their other names */
+/* ---- aliases under libc's other names */
 
 #define ALSO(name, of, ...) name(__VA_ARGS__) __attribute__((alias(#of)))
 

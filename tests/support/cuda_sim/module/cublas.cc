@@ -1,4 +1,4 @@
-/* cublasLt.h's functions. Descriptions are checked as far as a wrong one would show on a device. */
+/* The functions of cublasLt.h. Descriptors are checked for errors that would show on a device. */
 #include "tests/support/cuda_sim/cublasLt.h"
 #include "tests/support/cuda_sim/cuda_bf16.h"
 #include "tests/support/cuda_sim/cuda_fp16.h"
@@ -9,7 +9,7 @@ struct sim_blas {
 	int unused;
 };
 struct sim_wish {
-	uint32_t align[4]; /* that a, b, c and d are promised to have */
+	uint32_t align[4]; /* alignments promised for a, b, c and d */
 };
 struct sim_desc {
 	cublasComputeType_t compute;
@@ -39,7 +39,7 @@ static void put(void *base, cudaDataType_t type, int64_t at, float v)
 			type == CUDA_R_16BF ? __float2bfloat16_rn(v).x : __half_as_ushort(__float2half_rn(v));
 }
 
-/* To 10 bits of mantissa, as a device that may round does at most. */
+/* Rounds to 10 bits of mantissa, the most that a device may do. */
 static float tf32(float v)
 {
 	const uint32_t bits = __float_as_uint(v);
@@ -47,7 +47,7 @@ static float tf32(float v)
 	return v - v != 0 ? v : __uint_as_float((bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000);
 }
 
-/* op(x) as rows of floats: [outer][inner], inner being what is summed over. */
+/* op(x) as rows of floats: [outer][inner]; the sum runs over inner. */
 static std::vector<float> rows_of(const void *x, const sim_matrix *l, bool inner_is_row, bool round)
 {
 	const int64_t inner = (int64_t)(inner_is_row ? l->rows : l->cols),
@@ -183,7 +183,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t w
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-/* The combinations of types that cublasLtMatmul's documentation lists for sums in fp32. */
+/* Accepts the combinations of types that cublasLtMatmul's documentation lists for sums in fp32. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
 					      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
 					      cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t wish, int,

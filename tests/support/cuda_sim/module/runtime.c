@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/cuda.h"
 
-static atomic_size_t taken_bytes; /* of the device */
+static atomic_size_t taken_bytes; /* device memory in use */
 
 static size_t most_bytes(void)
 {
@@ -27,7 +27,7 @@ static cudaError_t take(void **out, size_t bytes)
 	return cudaSuccess;
 }
 
-/* What another program holds: the number in a file, which a test may change. */
+/* Memory held by other programs: the number in a file, which a test may change. */
 static size_t others_bytes(void)
 {
 	const char *path = getenv("SPLIT_SIM_OTHERS");
@@ -141,7 +141,7 @@ const char *cudaGetErrorString(cudaError_t status)
 	return status == cudaSuccess ? "no error" : "refused by the simulation";
 }
 
-/* kernels/cuda/dnn.c: as on a host without it */
+/* kernels/cuda/dnn.c: as on a host without cuDNN */
 
 enum sl_err dnn_open(struct dnn **out, cudaStream_t stream, struct sl_fail *fail)
 {

@@ -1,16 +1,17 @@
-/* A check for races in place of the thread sanitizer's own: kernels are compiled with -fsanitize=thread, which calls
- * what is in calls.h at every access, but not linked with its library: that one keeps a clock of every
- * thread in every thread, and a barrier of 1024 threads costs it a million steps. Here a block's barriers are counted,
- * so that an access is compared with the last ones of its byte in a few steps, exactly, whatever the order in which
- * threads happened to run.
+/* A race check that replaces the thread sanitizer's own. Kernels are compiled with -fsanitize=thread, which calls
+ * the functions in calls.h at every access, but are not linked with the sanitizer's library. That one keeps a
+ * clock of every thread in every thread, so a barrier of 1024 threads costs it a million steps. Here a block's
+ * barriers are counted. An access is compared with the last ones of its byte in a few steps, exactly, whatever the
+ * order in which threads happened to run.
  *
  * Two accesses to a byte in one launch, of which at least one writes and not both are atomic, race unless they are
- * - one thread's, or of one block with a barrier (__syncthreads) between them. Warp votes and shuffles order no memory,
- *   says CUDA's programming guide;
- * - of two blocks, in shared memory, which is another's for every block;
- * - of two blocks, the first before a __threadfence(), behind which an atomic is seen by an atomic of the second
- *   block at the same place, behind which that one fences too ("the last block to arrive"). A barrier may lie between
- *   each of these steps, so that they are steps of several threads of the block; without one they are not. */
+ * - by one thread, or by one block with a barrier (__syncthreads) between them. Warp votes and shuffles order no
+ *   memory accesses, according to CUDA's programming guide;
+ * - by two blocks, in shared memory, of which every block has its own;
+ * - by two blocks, ordered by "the last block to arrive": after its access the first block executes
+ *   __threadfence() and then an atomic. An atomic of the second block at the same place sees it, and the second
+ *   block fences before its access. With a barrier between two of these steps, several threads of a block may
+ *   share them. */
 #include "tests/support/cuda_sim/race.h"
 
 #include <dlfcn.h>
@@ -27,14 +28,14 @@ enum { MOST_THREADS = 1024, PAGE = 4096, MOST_PUBLISHED = 1 << 14, MOST_SEEN = 6
 
 /* ---- what is known of a byte: numbers of stretches, 0: none */
 
-/* A thread between two barriers or fences. */
+/* The accesses of a thread between two barriers or fences. */
 struct stretch {
 	uint32_t block, round;
-	uint16_t thread, fences; /* behind it */
+	uint16_t thread, fences; /* fences: how many the thread has executed before */
 };
 
-/* The last to come, the last other thread of its block, the last of another block. One of another block stands for
- * all: the running block is ordered behind none of them, or behind all. */
+/* The last accesses of a byte: the latest, the latest by another thread of its block, the latest by another
+ * block. One other block stands for all: the running block is ordered after all of them, or after none. */
 struct few {
 	uint32_t last, beside, other;
 };
@@ -68,15 +69,15 @@ static void forget_all(void)
 
 /* ---- the launch, the block, its threads */
 
-/* An atomic at a place, of a block that had fenced: of thread t what lay before its fence number fences[t], and of all
- * what lay before barrier `round`. */
+/* An atomic at a place by a block that had fenced. It publishes what thread t did before its fence
+ * number fences[t], and what the block did before barrier `round`. */
 struct publication {
 	uintptr_t at;
 	uint32_t block, round;
 	uint16_t *fences;
 };
 
-/* The first publications, as a thread's atomic found them at its place. */
+/* What a thread's atomic saw at its place: the publications so far. */
 struct sight {
 	uintptr_t at;
 	unsigned publications, thread, round;
@@ -94,10 +95,11 @@ static struct {
 
 struct thread {
 	uint32_t stretch, round;
-	/* of its fences: all, those before the barrier that lies before the last; and the rounds they were in */
+	/* fences: all so far; fences_before: those before the barrier that precedes the last fence.
+	 * The rounds are those of the last fence in each. */
 	uint16_t fences, fences_before;
 	uint32_t fence_round, fence_round_before;
-	uint64_t known; /* sights, a bit each, behind which it has fenced */
+	uint64_t known; /* bit per sight: the thread has fenced after it */
 };
 
 static struct {
@@ -106,7 +108,7 @@ static struct {
 	struct thread thread[MOST_THREADS];
 	struct sight sight[MOST_SEEN];
 	unsigned sights;
-	uint64_t known; /* by all who came to the barrier */
+	uint64_t known; /* known to all threads that reached the barrier */
 } block;
 
 static unsigned me;
@@ -189,7 +191,7 @@ void race_fence(void)
 	begin_stretch();
 }
 
-/* The running thread's atomic: what it sees, and what it passes on. */
+/* Records an atomic of the running thread: what it sees, and what it publishes. */
 static void note_atomic(uintptr_t at)
 {
 	const uint32_t now = block.thread[me].round;

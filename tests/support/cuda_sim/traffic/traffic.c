@@ -1,4 +1,4 @@
-/* Counts in place of race/race.c's comparisons: the same calls of grid.c and of the compiler. */
+/* Counts accesses. It implements the same calls, by grid.c and by the compiler, as race/race.c. */
 #include "tests/support/cuda_sim/traffic/traffic.h"
 
 #include <stdbool.h>
@@ -23,18 +23,18 @@ static void *grown(void *ptr, size_t bytes)
 	return p;
 }
 
-/* ---- places of global memory: the launch that touched each sector last */
+/* ---- global memory: which launch touched each sector last */
 
 struct page {
 	uintptr_t at;
 	struct page *next;
 	uint32_t read[PAGE_SECTORS], written[PAGE_SECTORS];
-	uint32_t changed[PAGE / WORD], changes[PAGE / WORD]; /* by atomics: in which launch, how often */
+	uint32_t changed[PAGE / WORD], changes[PAGE / WORD]; /* by atomics: the last launch, and how often in it */
 };
 
 #include "tests/support/cuda_sim/pages.h"
 
-/* ---- what the running block has done: by warp and instruction, a group for each time that threads came to it */
+/* ---- accesses of the running block, by warp and instruction: a group for each time that threads executed it */
 
 struct group {
 	uintptr_t at[WARP];
@@ -91,7 +91,7 @@ static bool is_shared(uintptr_t at)
 	return at - launch.shared < launch.shared_bytes;
 }
 
-/* Registers of a device. */
+/* These variables are registers of a device. */
 static bool is_index(const void *ptr)
 {
 	const struct sim_index *all[] = {&threadIdx, &blockIdx, &blockDim, &gridDim};
@@ -102,7 +102,7 @@ static bool is_index(const void *ptr)
 	return false;
 }
 
-/* Of an atomic maximum the exchange is what counts. */
+/* Of an atomic maximum only the exchange is counted. */
 static void accessed(const void *ptr, size_t bytes, enum kind kind, const void *pc)
 {
 	struct groups *g;
@@ -127,7 +127,7 @@ static void accessed(const void *ptr, size_t bytes, enum kind kind, const void *
 		block.loads[me]++;
 }
 
-/* ---- counting them */
+/* ---- counting the groups */
 
 static void count_moved(uintptr_t sector, enum kind kind)
 {
@@ -155,7 +155,7 @@ static void count_global(const struct group *g, enum kind kind)
 		for (uintptr_t s = g->at[l] / TRAFFIC_SECTOR; s <= last; s++) {
 			unsigned i = n;
 
-			/* neighbours are likely to share one */
+			/* backwards, because neighbours are likely to share a sector */
 			while (i > 0 && seen[i - 1] != s)
 				i--;
 			if (i > 0 || n == sizeof seen / sizeof seen[0])
@@ -184,7 +184,7 @@ static void count_atomics(const struct group *g)
 	}
 }
 
-/* A bank gives one word a turn to all who want that word; atomics take a turn each. */
+/* In one turn a bank serves one word to all threads that want it; every atomic takes a turn of its own. */
 static void count_shared(const struct group *g, enum kind kind)
 {
 	uintptr_t word[WARP * 8];
@@ -239,7 +239,7 @@ static void count_block(void)
 	}
 }
 
-/* ---- what grid.c says */
+/* ---- calls by grid.c */
 
 static struct traffic_kernel *kernel_named(const char *name)
 {

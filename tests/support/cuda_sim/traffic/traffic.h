@@ -1,26 +1,26 @@
-/* What the kernels of a launch touch, counted on a simulated device: kernels are compiled with -fsanitize=thread, whose
- * calls at every access end in traffic.c. Accesses are counted as a warp makes them: the k-th time that a thread comes
- * to an instruction belongs together with the k-th time of the other 31. That is what a device does where all threads
- * take the same turns of a loop. Where some skip one, sectors asked for and turns are too many; sectors moved, launches
- * and atomics are right nevertheless. What a compiler keeps in registers is gcc's guess at -O1. */
+/* Counts the memory accesses of kernels on a simulated device. Kernels are compiled with -fsanitize=thread, whose
+ * calls at every access end in traffic.c. Accesses are grouped by warp: the k-th execution of an instruction by
+ * one thread belongs to the k-th of the other 31. That is right for a device if all threads take the same
+ * iterations of a loop. If some skip one, sectors asked for and turns are overestimated; sectors moved, launches
+ * and atomics are still right. Which values stay in registers is gcc's choice at -O1. */
 #ifndef SL_TESTS_CUDA_SIM_TRAFFIC_H
 #define SL_TESTS_CUDA_SIM_TRAFFIC_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TRAFFIC_SECTOR = 32 /* bytes that global memory is moved in */ };
+enum { TRAFFIC_SECTOR = 32 /* unit of transfers of global memory */ };
 
-/* Of all launches of one kernel since traffic_forget. */
+/* Sums over all launches of one kernel since traffic_forget. */
 struct traffic_kernel {
 	const char *name; /* FILE:KERNEL, lives as long as the program */
 	int64_t launches, blocks, threads;
-	/* Global memory, in sectors: those that warps ask for, and of these each once a launch, as if caches kept all
-	 * that one launch touches: what has to be moved at least. */
+	/* Global memory, in sectors. asked: what warps request. moved: each of these once per launch, as
+	 * if caches kept everything that a launch touches; a lower bound of what has to be moved. */
 	int64_t asked_read, asked_written, moved_read, moved_written;
 	/* Instructions of warps on shared memory, and the turns that its 32 banks need for them. */
 	int64_t shared, shared_turns;
-	/* On global memory, by thread; the most at one address, and the most loads of one thread, of one launch. */
+	/* On global memory, by thread; most_atomics: at one address; most_loads: by one thread; both in one launch. */
 	int64_t atomics, most_atomics, most_loads;
 };
 
@@ -31,7 +31,8 @@ struct traffic_host {
 };
 
 void traffic_forget(void);
-/* Those seen, in the order of their first launches; the array is the caller's until the next call of either. */
+/* The kernels launched, in the order of their first launches. The array is valid until the next
+ * call of this or of traffic_forget. */
 size_t traffic_kernels(const struct traffic_kernel **out);
 struct traffic_host traffic_host(void);
 
