@@ -75,7 +75,8 @@ static enum sl_err path_of(char path[PATH_MAX], const struct sl_set_spec *spec, 
 	if (files || (split == SL_SPLIT_TRAIN && sl_folder_is_file(dir)))
 		return snprintf(path, PATH_MAX, "%s%s%s", dir, files ? "/" : "", files ? files[i] : "") < PATH_MAX
 			       ? SL_OK
-			       : sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
+			       : sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long",
+					     files ? files[i] : dir);
 	for (const char *const *end = ends; *end && (spec->unlabelled || end != &ends[3]); end++)
 		if (sl_set_usual(path, dir, split, *end))
 			return SL_OK;

@@ -276,11 +276,11 @@ static void choose(struct sl_onnx_import *im, const struct ints *which, const st
 {
 	struct ints out = *which;
 
-	for (int i = 0; i < out.n; i++) {
+	out.n = 0;
+	for (int i = 0; i < which->n; i++) {
 		const struct ints *from = which->v[i] ? a : b;
 
-		out.v[i] = from->v[from->n > 1 ? i : 0];
-		out.open |= bit(from->open, from->n > 1 ? i : 0) << i;
+		take(&out, from, from->n > 1 ? i : 0);
 	}
 	if ((a->n != out.n && a->n != 1) || (b->n != out.n && b->n != 1))
 		sl_onnx_refuse(im, "it chooses from lists of other lengths");

@@ -1,9 +1,9 @@
 /* What the client can go on from when a link or a process ends: steps, the state of each, and the checkpoints on disk.
  * The client offers these steps, and the server takes the newest of them that it has too.
  *
- * A step is offered if its state is at hand. That is so for the step under way (nothing of it has been applied), for
- * the next one if only the server's answer to COMMIT is missing, and for checkpoints. Loop thread; a worker of its own
- * writes the files. */
+ * A step is offered if its state is at hand. The client has the state of the step under way, as nothing of it has been
+ * applied. It has that of the next step if only the server's answer to COMMIT is missing. And it has checkpoints.
+ * Loop thread; a worker of its own writes the files. */
 #ifndef SL_CLIENT_RUN_RECOVER_H
 #define SL_CLIENT_RUN_RECOVER_H
 

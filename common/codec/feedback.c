@@ -1,7 +1,7 @@
 /* Error feedback: the residuals, in memory where the tensors are, and their sums.
  *
  * A residual has the layout of the tensor. If rows have different lengths, token t of row r is at r · row_tokens + t
- * instead, so that its residual is found again whatever the lengths of the next step. */
+ * instead. So the next step finds its residual, whatever the rows' lengths are then. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Operator fusion: turns a segment's ops into the nodes that an executor runs. Most nodes are one op. If a backend's
- * kernels support it, a convolution does part of the work of the batchnorms or activations next to it (struct
- * sl_exec_form), so that fewer tensors go through memory. A batchnorm between two such convolutions is no node at all:
+ * kernels support it, a convolution does part of the work of the batchnorms or activations next to it. Fewer tensors
+ * then go through memory (struct sl_exec_form). A batchnorm between two such convolutions is no node at all:
  * the preceding one computes its statistics, the following one applies them, and its output is never in memory. Nor is
  * a batchnorm a node if the preceding convolution does all of its work; then its input is never in memory.
  * A loss over many classes, such as the words of a vocabulary, is fused with the preceding linear layer. Their node

@@ -2,8 +2,8 @@
  * the worker has the records (trunk_records.h), which survive links and restarts. Both are pure: no I/O, no clock, no
  * thread. tests/suite/test_trunk_table.c walks all states of three seats.
  *
- * Four facts are kept apart: whether the link is open (`link`), whether steps wait for the seat (IN), whether its run
- * is finished (DONE), and whether its record is still needed (a record that is EMPTY is not). */
+ * Four facts of a seat are kept apart. `link`: its link is open. IN: steps wait for it. DONE: its run is finished.
+ * EMPTY: its record is no longer needed. */
 #ifndef SL_SERVER_TRUNK_TRUNK_TABLE_H
 #define SL_SERVER_TRUNK_TRUNK_TABLE_H
 

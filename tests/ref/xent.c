@@ -3,8 +3,8 @@
  *   t[n,k] = w[k] · ((1 − ε)·(s[n]·(k == label[n]) + (1 − s[n])·(k == other[n])) + ε/K)
  *   loss_sum = Σ_n Σ_k −t[n,k]·log p[n,k]      dlogits[n,k] = loss_scale · (p[n,k]·Σ_j t[n,j] − t[n,k])
  * s[n] is 1 except in mixed rows; w[k] is 1 without weights. Ignored rows n have no part in the sum, and dlogits 0.
- * The soft Dice loss of a picture, summed over its pixels that are not ignored, as
- * monai.losses.DiceLoss(to_onehot_y=True, softmax=True), with e = smooth_nr = smooth_dr = 1e-5:
+ * The soft Dice loss is that of monai.losses.DiceLoss(to_onehot_y=True, softmax=True). It is summed over a
+ * picture's pixels that are not ignored. With e = smooth_nr = smooth_dr = 1e-5:
  *   y[n,k] = (k == label[n])      D = 1 − 1/K Σ_k a[k] / b[k]      a[k] = e + 2·Σ_n p·y      b[k] = e + Σ_n (p + y)
  *   d[n,k] = −1/K · (2·y[n,k] − a[k] / b[k]) / b[k]
  *   dlogits[n,k] = loss_scale · p[n,k]·(d[n,k] − Σ_j p[n,j]·d[n,j])

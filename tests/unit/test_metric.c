@@ -102,9 +102,9 @@ static void classes_are_as_by_their_formulas(void **state)
 	is("f1", 150, 2, 0.6153846153846154);
 }
 
-/* o[i][k] = (37 j² + 61 k² + 7 j k + 13 j) % 257 with j = i // 2, plus 80 at the label of every
- * sixth sample and of the sample after it; all divided by 16, so that probabilities differ. Every
- * row occurs twice, with other labels: ties. */
+/* o[i][k] = (37 j² + 61 k² + 7 j k + 13 j) % 257 with j = i // 2. Every sixth sample and the one after it have 80
+ * more at their label. All is divided by 16, so that probabilities differ. Every row occurs twice, with other
+ * labels: ties. */
 static void fill_scores(int n, int width)
 {
 	fill_classes(n, width); /* for the labels */
