@@ -242,7 +242,7 @@ static enum sl_err give(struct split_middle *m, const struct sl_lib_state *s, st
 {
 	struct sl_port *port = sl_link_port(m->link);
 	const uint64_t made = sl_link_session(m->link)->made;
-	enum sl_err err = sl_port_follow(port, s->step, fail);
+	enum sl_err err = sl_port_set_done(port, s->step, fail);
 
 	if (err || !s->has)
 		return err;

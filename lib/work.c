@@ -133,7 +133,7 @@ static enum sl_err decode(struct split_middle *m, enum sl_dir dir, struct sl_lib
 static enum sl_err commit(struct split_middle *m, struct sl_fail *fail)
 {
 	struct sl_port *port = sl_link_port(m->link);
-	enum sl_err err = sl_port_follow(port, m->step + 1, fail);
+	enum sl_err err = sl_port_set_done(port, m->step + 1, fail);
 
 	if (err)
 		return err;

@@ -16,7 +16,7 @@ root=$PWD/build/arm64/root
 
 # Tests that fail in emulation, and why
 left_out='
-test_crowd      qemu does not say how many bytes a connection received (TCP_INFO)
+test_conns      qemu does not say how many bytes a connection received (TCP_INFO)
 test_door       the same
 test_memory     qemu does not keep limits of memory (RLIMIT_DATA)
 test_cost       compares predicted times with measured ones

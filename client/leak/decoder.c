@@ -204,7 +204,7 @@ enum sl_err sl_decoder_step(struct sl_decoder *d, const float *act, const void *
 	if (!err)
 		err = sl_exec_commit(d->exec, rate_of(d, step), &rows, 1);
 	*loss = of.sum / ROWS / (d->spec.classes ? 1 : SPREAD * SPREAD);
-	return err ? err : sl_exec_follow(d->exec, (uint64_t)step + 1);
+	return err ? err : sl_exec_set_done(d->exec, (uint64_t)step + 1);
 }
 
 static enum sl_err apply_rows(struct sl_decoder *d, const float *act, int64_t rows, float *said)

@@ -233,7 +233,7 @@ static enum sl_err begin_stretch(struct sl_audit *a, struct sl_remote *remote, u
 
 	memcpy(a->weights, weights, (size_t)sl_plan_fetch_count(s) * sizeof *weights);
 	if (!err)
-		err = sl_local_follow(a->local, step, fail);
+		err = sl_local_set_done(a->local, step, fail);
 	if (!err)
 		err = sl_local_give_all(a->local, &a->client, &a->carried, a->weights, carried);
 	if (err)

@@ -68,7 +68,7 @@ bool sl_act_join(struct drive *d)
 		       (unsigned long long)held + 1, (unsigned long long)begin,
 		       has_ends ? "now the group's" : "unchanged");
 	sl_training_join(d->run, begin, has_ends);
-	if (sl_remote_follow(d->remote, begin)) {
+	if (sl_remote_set_step(d->remote, begin)) {
 		sl_drive_fault(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "the state of step %llu could not be set",
 					      (unsigned long long)begin));
 		return false;

@@ -97,7 +97,7 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 
 		err = sl_training_abandoned(run, &why, fail);
 		if (!err)
-			err = sl_local_follow(local, sl_training_number(run) + 1, fail);
+			err = sl_local_set_done(local, sl_training_number(run) + 1, fail);
 	}
 	if (!err)
 		sl_training_done(run, &result);

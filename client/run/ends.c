@@ -65,6 +65,10 @@ enum sl_err sl_ends_use(struct sl_ends *ends, const struct sl_ends_use *use, str
 	const int chunks = sl_plan_chunks_of(plan, plan->spec.batch);
 
 	ends->use = *use;
+	free(ends->sent);
+	free(ends->word);
+	ends->sent = NULL;
+	ends->word = NULL;
 	if (!noise || (noise->head_act == 0 && noise->mid_grad == 0))
 		return SL_OK;
 	ends->sent = calloc((size_t)(noise->head_act > 0 ? chunks * head : 1), sizeof *ends->sent);
@@ -138,7 +142,7 @@ enum sl_err sl_ends_set_weights(struct sl_ends *ends, const struct sl_weights *w
 	enum sl_err err = sl_exec_put(ends->head, weights);
 
 	if (ends->use.kept)
-		sl_kept_forget(ends->use.kept);
+		sl_head_cache_forget(ends->use.kept);
 
 	return err ? err : sl_exec_put(ends->tail, weights);
 }
@@ -274,13 +278,13 @@ static enum sl_err head_chunk(struct sl_ends *ends, int chunk, const struct sl_e
 	float *out = keepable(ends, chunk, call);
 	enum sl_err err;
 
-	if (out && sl_kept_take(ends->use.kept, sample, call->dims.rows, out))
+	if (out && sl_head_cache_take(ends->use.kept, sample, call->dims.rows, out))
 		return SL_OK;
 	err = take_input(ends, chunk, call);
 	if (!err)
 		err = sl_exec_forward(ends->head, call, NULL);
 	if (!err && out)
-		sl_kept_put(ends->use.kept, sample, call->dims.rows, out);
+		sl_head_cache_put(ends->use.kept, sample, call->dims.rows, out);
 	return err;
 }
 
@@ -489,13 +493,13 @@ enum sl_err sl_ends_commit_mean(struct sl_ends *ends, const struct sl_end_layout
 	return err ? err : sl_exec_commit(ends->tail, lr, NULL, 0);
 }
 
-enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done)
+enum sl_err sl_ends_set_done(struct sl_ends *ends, uint64_t done)
 {
-	enum sl_err err = sl_exec_follow(ends->head, done);
+	enum sl_err err = sl_exec_set_done(ends->head, done);
 
 	if (!err && done == ends->step + 1)
 		say_widths(ends->plan, done);
-	return err ? err : sl_exec_follow(ends->tail, done);
+	return err ? err : sl_exec_set_done(ends->tail, done);
 }
 
 double sl_ends_loss(const struct sl_ends *ends)

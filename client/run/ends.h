@@ -5,7 +5,7 @@
 
 #include "client/run/dcor.h"
 #include "client/run/feed.h"
-#include "client/run/kept.h"
+#include "client/run/head_cache.h"
 #include "client/run/noise.h"
 #include "common/exec/exec.h"
 #include "common/session/mean.h"
@@ -17,8 +17,8 @@ enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights) SL_MU
 
 /* Options of a run's ends. Everything is borrowed; NULL turns an option off. */
 struct sl_ends_use {
-	bool chunk_loss_sum;  /* train.chunk_loss: sum. A chunk's loss is a mean over its own rows; their sum counts */
-	struct sl_kept *kept; /* caches the head's activations of training samples */
+	bool chunk_loss_sum; /* train.chunk_loss: sum. A chunk's loss is a mean over its own rows; their sum counts */
+	struct sl_head_cache *kept;   /* caches the head's activations of training samples */
 	const float *class_weight;    /* [classes], in training; NULL: all are 1 */
 	const struct sl_noise *noise; /* is added to what is sent */
 	struct sl_dcor *dcor;         /* takes samples of evaluations */
@@ -77,8 +77,9 @@ enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale) S
 enum sl_err sl_ends_change(struct sl_ends *ends, const struct sl_end_layout *layout, float *change) SL_MUST_CHECK;
 enum sl_err sl_ends_commit_mean(struct sl_ends *ends, const struct sl_end_layout *layout, float *mean,
 				double lr) SL_MUST_CHECK;
-/* Calls sl_exec_follow for both executors. If `done` ends the step under way, also logs which inserts get narrower. */
-enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done) SL_MUST_CHECK;
+/* Calls sl_exec_set_done for both executors. If `done` ends the step under way, also logs which inserts get narrower.
+ */
+enum sl_err sl_ends_set_done(struct sl_ends *ends, uint64_t done) SL_MUST_CHECK;
 
 /* Results of the batch, added up in the order of its chunks. */
 double sl_ends_loss(const struct sl_ends *ends); /* mean over the batch's rows, or chosen tokens */

@@ -57,7 +57,7 @@ static enum sl_err open_codecs(struct sl_local *l, enum side side, struct sl_fai
 }
 
 /* Opens the codecs of a tensor that gets narrower anew, without their state. */
-static enum sl_err follow_codecs(struct sl_local *l, uint64_t done, struct sl_fail *fail)
+static enum sl_err reopen_codecs(struct sl_local *l, uint64_t done, struct sl_fail *fail)
 {
 	static const enum sl_dir pair[2][2] = {{SL_DIR_HEAD_ACT, SL_DIR_HEAD_GRAD}, {SL_DIR_MID_ACT, SL_DIR_MID_GRAD}};
 	uint64_t was = l->done;
@@ -203,7 +203,7 @@ enum sl_err sl_local_take(struct sl_local *l, struct sl_local_state *state)
 enum sl_err sl_local_give(struct sl_local *l, const struct sl_local_state *state, uint64_t done, struct sl_fail *fail)
 {
 	struct sl_exec *exec[SL_SEGMENT_COUNT] = {l->ends.head, l->middle, l->ends.tail};
-	enum sl_err err = sl_local_follow(l, done, fail);
+	enum sl_err err = sl_local_set_done(l, done, fail);
 
 	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
 		if (sl_exec_state_give(&state->part[i], exec[i]))
@@ -315,13 +315,13 @@ static enum sl_err backward_chunk(struct sl_local *l, int chunk, const struct sl
 	return err ? err : sl_ends_head_backward(&l->ends, chunk);
 }
 
-enum sl_err sl_local_follow(struct sl_local *l, uint64_t done, struct sl_fail *fail)
+enum sl_err sl_local_set_done(struct sl_local *l, uint64_t done, struct sl_fail *fail)
 {
-	enum sl_err err = sl_ends_follow(&l->ends, done);
+	enum sl_err err = sl_ends_set_done(&l->ends, done);
 
 	if (!err)
-		err = sl_exec_follow(l->middle, done);
-	return err ? err : follow_codecs(l, done, fail);
+		err = sl_exec_set_done(l->middle, done);
+	return err ? err : reopen_codecs(l, done, fail);
 }
 
 /* As over a link, where the sides exchange their squares. A middle without a gradient adds nothing. */
@@ -363,7 +363,7 @@ static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 		sl_codec_commit(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
 	if (!err)
 		err = sl_ends_commit(&l->ends, lr, grad_scale);
-	return err ? err : sl_local_follow(l, l->ends.step + 1, fail);
+	return err ? err : sl_local_set_done(l, l->ends.step + 1, fail);
 }
 
 enum sl_err sl_local_chunks(struct sl_local *l, struct sl_fail *fail)

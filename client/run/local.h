@@ -67,14 +67,14 @@ void sl_local_listen(struct sl_local *local, sl_local_crossed *crossed, void *ar
 
 /* `number`: of the step, or of the evaluation's batch. tx_bytes and rx_bytes count payloads that a link would have
  * carried. NONFINITE in training: nothing of the step was applied, and *result is that of a skipped step. If the step
- * is to count as done, call sl_local_follow. */
+ * is to count as done, call sl_local_set_done. */
 enum sl_err sl_local_step(struct sl_local *local, const struct sl_feed *feed, uint64_t number, double lr,
 			  struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_local_eval(struct sl_local *local, const struct sl_feed *feed, uint64_t number,
 			  struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
 /* `done` steps are done, skipped ones included: adapts decaying inserts, and the codecs of what they narrow
- * (sl_exec_follow, sl_port_follow). */
-enum sl_err sl_local_follow(struct sl_local *local, uint64_t done, struct sl_fail *fail) SL_MUST_CHECK;
+ * (sl_exec_set_done, sl_port_set_done). */
+enum sl_err sl_local_set_done(struct sl_local *local, uint64_t done, struct sl_fail *fail) SL_MUST_CHECK;
 /* Totals since it was opened, by tensor: bytes of payloads, and bytes as their methods' authors count them. */
 void sl_local_payload(const struct sl_local *local, uint64_t payload[SL_CROSS_COUNT], double nominal[SL_CROSS_COUNT]);
 

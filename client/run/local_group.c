@@ -334,7 +334,7 @@ static enum sl_err join(struct group *g, struct member *m, const struct member *
 		return sl_fail_set(g->fail, SL_ERR_DEVICE, "the copy of a member could not be set");
 	if (g->ends.coder && g->step && sl_local_copy_ends(m->local, from->local))
 		return sl_fail_set(g->fail, SL_ERR_DEVICE, "the head and tail of a member could not be set");
-	return sl_local_follow(m->local, g->step, g->fail);
+	return sl_local_set_done(m->local, g->step, g->fail);
 }
 
 /* Finds who takes part in the next step, and brings back who was away. *some: one of them; NULL: nobody. */

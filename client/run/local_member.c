@@ -151,7 +151,7 @@ enum sl_err sl_local_end(struct sl_local *l, double lr, bool in, struct sl_step_
 	if (!err && l->change)
 		err = apply_mean(l, lr, fail);
 	if (!err)
-		err = sl_local_follow(l, l->ends.step + 1, fail);
+		err = sl_local_set_done(l, l->ends.step + 1, fail);
 	sl_local_name_step(l, err, fail);
 	if (!err)
 		*result = sl_local_result(l, lr, !in);
@@ -169,7 +169,7 @@ enum sl_err sl_local_pass(struct sl_local *l, uint64_t number, double lr, struct
 	if (!err && l->change)
 		err = apply_mean(l, lr, fail);
 	if (!err)
-		err = sl_local_follow(l, number + 1, fail);
+		err = sl_local_set_done(l, number + 1, fail);
 	sl_local_name_step(l, err, fail);
 	*result = (struct sl_step_result){.step = number, .lr = lr, .passed = true};
 	return err;

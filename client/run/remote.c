@@ -178,7 +178,7 @@ enum sl_err sl_remote_take(struct sl_remote *r, struct sl_client_state *s)
 
 enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 {
-	enum sl_err err = sl_remote_follow(r, s->step);
+	enum sl_err err = sl_remote_set_step(r, s->step);
 
 	if (!err)
 		err = sl_client_state_give(s, r->ends.head, r->ends.tail, sl_port_codecs(sl_link_port(r->link)));
@@ -202,12 +202,12 @@ enum sl_err sl_remote_take_ends(struct sl_remote *r, struct sl_fail *fail)
 	return err ? sl_fail_set(fail, err, "the head and tail of the group could not be set") : SL_OK;
 }
 
-enum sl_err sl_remote_follow(struct sl_remote *r, uint64_t step)
+enum sl_err sl_remote_set_step(struct sl_remote *r, uint64_t step)
 {
 	struct sl_fail why;
-	enum sl_err err = sl_port_follow(sl_link_port(r->link), step, &why);
+	enum sl_err err = sl_port_set_done(sl_link_port(r->link), step, &why);
 
-	return err ? err : sl_ends_follow(&r->ends, step);
+	return err ? err : sl_ends_set_done(&r->ends, step);
 }
 
 uint64_t sl_remote_made(const struct sl_remote *r)

@@ -40,7 +40,7 @@ enum sl_err sl_remote_give(struct sl_remote *remote, const struct sl_client_stat
  * invalid. */
 enum sl_err sl_remote_take_ends(struct sl_remote *remote, struct sl_fail *fail) SL_MUST_CHECK;
 /* The next step is `step`; the steps before it have not changed the client's state. */
-enum sl_err sl_remote_follow(struct sl_remote *remote, uint64_t step) SL_MUST_CHECK;
+enum sl_err sl_remote_set_step(struct sl_remote *remote, uint64_t step) SL_MUST_CHECK;
 /* The epoch of the link whose COMMIT made the state that both sides hold. */
 uint64_t sl_remote_made(const struct sl_remote *remote);
 /* After `failed`: the step under way was applied here, though `done` has not said so. */

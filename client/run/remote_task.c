@@ -180,8 +180,8 @@ static enum sl_err commit_shared(struct sl_remote *r, bool skip)
 enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 {
 	bool skip = sl_session_skips(sl_link_session(r->link));
-	enum sl_err err = sl_port_follow(sl_link_port(r->link), r->ends.step + 1,
-					 fail); /* first, since it may fail, while nothing has changed yet */
+	enum sl_err err = sl_port_set_done(sl_link_port(r->link), r->ends.step + 1,
+					   fail); /* first, since it may fail, while nothing has changed yet */
 
 	if (!err && r->change)
 		err = hear(r, fail);
@@ -201,7 +201,7 @@ enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 		return err;
 	if (!skip)
 		sl_port_commit_codecs(sl_link_port(r->link));
-	err = sl_ends_follow(&r->ends, r->ends.step + 1);
+	err = sl_ends_set_done(&r->ends, r->ends.step + 1);
 	if (err)
 		return err;
 	r->applied = r->ends.step + 1;

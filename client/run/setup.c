@@ -574,12 +574,12 @@ void sl_setup_close(struct sl_setup *s)
 	if (s->kept) {
 		int64_t taken, put;
 
-		sl_kept_count(s->kept, &taken, &put);
+		sl_head_cache_count(s->kept, &taken, &put);
 		if (put)
 			sl_log(SL_LOG_INFO, "head-kept",
 			       "the head computed %lld samples, and %lld were kept from before", (long long)put,
 			       (long long)taken);
-		sl_kept_close(s->kept);
+		sl_head_cache_close(s->kept);
 	}
 	sl_dcor_close(s->dcor);
 	free(s->home);

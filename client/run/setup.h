@@ -57,10 +57,10 @@ struct sl_setup {
 	struct json_t *recalled;    /* while a split is opened: names a table's columns; NULL: the data do */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
-	float *class_weight;   /* [classes], of train.class_weights; NULL: all are 1 */
-	struct sl_noise noise; /* sl_setup_backend reads its key */
-	struct sl_kept *kept;  /* train.keep_head_bytes; NULL: nothing is kept */
-	struct sl_dcor *dcor;  /* for a training run's evaluations; NULL: there is no such figure */
+	float *class_weight;        /* [classes], of train.class_weights; NULL: all are 1 */
+	struct sl_noise noise;      /* sl_setup_backend reads its key */
+	struct sl_head_cache *kept; /* train.keep_head_bytes; NULL: nothing is kept */
+	struct sl_dcor *dcor;       /* for a training run's evaluations; NULL: there is no such figure */
 	uint32_t *home; /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */
 	struct sl_pool *pool;
 	struct sl_backend be;
@@ -112,7 +112,8 @@ enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHE
 enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
 /* class_weights.c: sets class_weight; balanced weights open the training data. sl_setup_data calls it for training. */
 enum sl_err sl_setup_class_weights(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
-/* setup_kept.c: makes room for activations of training samples that client and server keep. sl_setup_data calls it. */
+/* setup_head_cache.c: makes room for activations of training samples that client and server keep. sl_setup_data calls
+ * it. */
 enum sl_err sl_setup_keep(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
 /* Check the files for sl_setup_weights and sl_setup_data, without reading them in full: whether they exist, with the

@@ -44,10 +44,13 @@ static bool make_one(const char *path, mode_t mode)
 {
 	if (mkdir(path, mode) == 0)
 		return sl_folder_sync_of(path) == 0;
-	if (errno == EEXIST)
-		(void)!sl_folder_sync_of(path);
-	else
+	if (errno != EEXIST)
 		return false;
+	if (!sl_folder_is(path)) {
+		errno = ENOTDIR;
+		return false;
+	}
+	(void)!sl_folder_sync_of(path);
 	return true;
 }
 

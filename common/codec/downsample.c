@@ -86,7 +86,7 @@ static enum sl_err check(const double *arg, bool channels, bool samples, struct 
 }
 
 /* Never: the means leave out a part that is never sent. */
-static bool contracts(const double *arg, int64_t n)
+static bool contracts(const double *arg, const struct sl_extent *in)
 {
 	return false;
 }

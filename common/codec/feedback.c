@@ -18,14 +18,14 @@ enum sl_err sl_codec_feeds_back(const struct sl_codec_spec *spec, const struct s
 	for (int i = 0; i < spec->n_stage && spec->error_feedback; i++) {
 		const struct sl_codec_stage *stage = spec->stage[i].stage;
 		const double *arg = spec->stage[i].arg;
-		int64_t n = sl_shape_count(&in.shape);
 		struct sl_extent out = in;
 
-		if (stage->contracts != NULL && !stage->contracts(arg, n))
+		if (stage->contracts != NULL && !stage->contracts(arg, &in))
 			return sl_fail_set(fail, SL_ERR_CONFIG,
 					   "%s: error feedback would diverge, because %s may lose as much of %lld "
 					   "values as it is given: leave ef=true out%s",
-					   spec->text, stage->name, (long long)n, stage->instead);
+					   spec->text, stage->name, (long long)sl_shape_count(&in.shape),
+					   stage->instead);
 		if (stage->kind == SL_STAGE_TRANSFORM)
 			stage->shape(arg, &in, &out, NULL);
 		in = out;

@@ -81,14 +81,14 @@ static bool contracts(int64_t bucket, int64_t n, double q, bool squares)
 	return q > 1 || n < 9;
 }
 
-static bool qsgd_contracts(const double *arg, int64_t n)
+static bool qsgd_contracts(const double *arg, const struct sl_extent *in)
 {
-	return contracts((int64_t)arg[QSGD_BUCKET], n, arg[QSGD_Q], arg[QSGD_NORM] == NORM_2);
+	return contracts((int64_t)arg[QSGD_BUCKET], sl_shape_count(&in->shape), arg[QSGD_Q], arg[QSGD_NORM] == NORM_2);
 }
 
-static bool tern_contracts(const double *arg, int64_t n)
+static bool tern_contracts(const double *arg, const struct sl_extent *in)
 {
-	return contracts((int64_t)arg[TERN_BUCKET], n, 1, false);
+	return contracts((int64_t)arg[TERN_BUCKET], sl_shape_count(&in->shape), 1, false);
 }
 
 static void close_levels(void *state)

@@ -59,12 +59,12 @@ static int64_t tokens_of(const struct sl_extent *e)
 	return features ? sl_shape_count(&e->shape) / features : 0;
 }
 
-/* A token whose values are not normal loses at most the square of the least level of each value near 0, and of
- * outliers what lies beyond the largest level. That is less than its squares if a token has at most some 5000
- * features. */
-static bool contracts(const double *arg, int64_t n)
+/* The worst token of n features has a single value v that is not 0. Its scale is v/√n: v becomes top · v/√n, and each 0
+ * the least level in magnitude. So it loses (1 - top/√n)² + least² of its squares. With 3 bits that is less than all of
+ * them up to 4,900 features, with 4 bits up to 100,000. */
+static bool contracts(const double *arg, const struct sl_extent *in)
 {
-	return arg[BITS] > 2;
+	return arg[BITS] > 2 && features_of(in) <= (arg[BITS] > 3 ? 100000 : 4900);
 }
 
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
@@ -275,7 +275,7 @@ const struct sl_codec_stage sl_stage_normal = {
 	.args = args,
 	.by_token = sl_token_always,
 	.contracts = contracts,
-	.instead = ", or write normal:3 or normal:4",
+	.instead = ", or write normal:3 (tokens of at most 4900 features) or normal:4 (100000)",
 	.bound = bound,
 	.nominal = nominal,
 	.size = sizeof(struct normal),

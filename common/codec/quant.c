@@ -81,7 +81,7 @@ static int64_t group_count(const double *arg, const struct sl_extent *e)
 }
 
 /* A step is at most 2·largest/(2^b − 1). An element's error is at most half a step, stochastic a step. */
-static bool contracts(const double *arg, int64_t n)
+static bool contracts(const double *arg, const struct sl_extent *in)
 {
 	return arg[BITS] > 1;
 }

@@ -55,7 +55,7 @@ static enum sl_err check(const double *arg, bool channels, bool samples, struct 
 }
 
 /* As in quant, with the range of a bucket. */
-static bool contracts(const double *arg, int64_t n)
+static bool contracts(const double *arg, const struct sl_extent *in)
 {
 	return arg[ROUND] == ROUND_NEAREST || arg[BITS] > 1;
 }

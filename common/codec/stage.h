@@ -85,7 +85,7 @@ struct sl_codec_stage {
 	/* Whether error feedback behind it stays bounded: of n values it loses less than it is given, measured as
 	 * their mean 2-norm or their largest magnitude. NULL: always. `instead`: what to write if not, appended to
 	 * the message. */
-	bool (*contracts)(const double *arg, int64_t n);
+	bool (*contracts)(const double *arg, const struct sl_extent *in);
 	const char *instead;
 	/* Whether a token is coded by itself (sl_codec_by_token). NULL: never. */
 	bool (*by_token)(const double *arg, int64_t features);

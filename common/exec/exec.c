@@ -113,7 +113,7 @@ static size_t gradient_bytes(const struct sl_exec *e)
 	return (size_t)(e->segment->trainable_count + e->segment->tied_count) * sizeof(float);
 }
 
-enum sl_err sl_exec_follow(struct sl_exec *e, uint64_t done)
+enum sl_err sl_exec_set_done(struct sl_exec *e, uint64_t done)
 {
 	bool same = true;
 	enum sl_err err;

@@ -55,7 +55,7 @@ const struct sl_plan_segment *sl_exec_segment(const struct sl_exec *exec);
 /* Tells the executor that `done` steps are completed, at first 0, which sets the schedules of decaying inserts. Call it
  * after every commit, and before setting a state that was taken elsewhere. If a width falls, rows that fall off a
  * matrix become 0, in weights and moments, and shapes at the cut change (sl_plan_cut_shape_after). */
-enum sl_err sl_exec_follow(struct sl_exec *exec, uint64_t done) SL_MUST_CHECK;
+enum sl_err sl_exec_set_done(struct sl_exec *exec, uint64_t done) SL_MUST_CHECK;
 
 /* Sets the weight range (plan.h): weight_count floats in host memory. Waits for the device. Rows that have fallen off a
  * decaying insert become 0, whatever `host` has there. */
@@ -76,7 +76,7 @@ float *sl_exec_weights_at(struct sl_exec *exec);
  * the order of the weight range; rows that have fallen off are set to 0. */
 enum sl_err sl_exec_set_moment(struct sl_exec *exec, int which, const float *host) SL_MUST_CHECK;
 enum sl_err sl_exec_get_moment(struct sl_exec *exec, int which, float *host) SL_MUST_CHECK;
-/* Completed steps (sl_exec_follow); and how many steps were applied, not skipped, by which Adam corrects the bias of
+/* Completed steps (sl_exec_set_done); and how many steps were applied, not skipped, by which Adam corrects the bias of
  * its moments. */
 uint64_t sl_exec_done(const struct sl_exec *exec);
 uint64_t sl_exec_applied(const struct sl_exec *exec);

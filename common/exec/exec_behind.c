@@ -10,7 +10,7 @@ bool sl_exec_updates(const struct sl_exec *e)
 	return (e->done + 1) % (uint64_t)e->plan->spec.accumulate == 0;
 }
 
-enum sl_err sl_exec_recall_sum(struct sl_exec *e)
+enum sl_err sl_exec_load_sum(struct sl_exec *e)
 {
 	const int64_t count = e->segment->trainable_count;
 	float *sum = sl_exec_sum(e);
@@ -22,7 +22,7 @@ enum sl_err sl_exec_recall_sum(struct sl_exec *e)
 	return e->be->ops->zero(e->be, sum, (size_t)count * sizeof *sum);
 }
 
-enum sl_err sl_exec_keep_sum(struct sl_exec *e)
+enum sl_err sl_exec_save_sum(struct sl_exec *e)
 {
 	return sl_exec_copy(e, sl_exec_sum(e), e->grad, e->segment->trainable_count);
 }
@@ -64,7 +64,7 @@ static enum sl_err multiply(struct sl_exec *e, float *to, const float *from, flo
 }
 
 /* On a device, uses the gradient's memory as workspace: the step has been applied. */
-enum sl_err sl_exec_follow_average(struct sl_exec *e)
+enum sl_err sl_exec_update_average(struct sl_exec *e)
 {
 	const float keep = (float)e->plan->spec.ema;
 	float *average = sl_exec_average(e);

@@ -205,7 +205,7 @@ enum sl_err sl_exec_commit(struct sl_exec *e, double lr, const int64_t *rows, in
 	enum sl_err err = commit_statistics(e, rows, chunks);
 
 	if (!err && !updates)
-		return sl_exec_keep_sum(e);
+		return sl_exec_save_sum(e);
 	if (!err && e->scale)
 		err = e->be->ops->convert(e->be, e->grad, SL_F32, e->grad, SL_F32, e->scale + 1, count);
 	if (!err)
@@ -213,7 +213,7 @@ enum sl_err sl_exec_commit(struct sl_exec *e, double lr, const int64_t *rows, in
 	if (!err)
 		err = sl_exec_lower(e);
 	if (!err)
-		err = sl_exec_follow_average(e);
+		err = sl_exec_update_average(e);
 	if (err)
 		return err;
 	sl_exec_own_gradient(e);

@@ -123,10 +123,10 @@ static inline float *sl_exec_average(const struct sl_exec *e)
 /* Whether the current batch ends with an optimizer step (spec.accumulate). */
 bool sl_exec_updates(const struct sl_exec *exec);
 /* Sets the gradient to the sum of earlier batches, when a step begins, after zeroing. */
-enum sl_err sl_exec_recall_sum(struct sl_exec *exec) SL_MUST_CHECK;
-enum sl_err sl_exec_keep_sum(struct sl_exec *exec) SL_MUST_CHECK; /* saves the gradient, in place of an update */
+enum sl_err sl_exec_load_sum(struct sl_exec *exec) SL_MUST_CHECK;
+enum sl_err sl_exec_save_sum(struct sl_exec *exec) SL_MUST_CHECK; /* saves the gradient, in place of an update */
 /* Updates the average after an optimizer step; starts it anew from new weights. */
-enum sl_err sl_exec_follow_average(struct sl_exec *exec) SL_MUST_CHECK;
+enum sl_err sl_exec_update_average(struct sl_exec *exec) SL_MUST_CHECK;
 enum sl_err sl_exec_begin_average(struct sl_exec *exec) SL_MUST_CHECK;
 /* Selects what kernels read as weights from here on: the average, or the trained weights. Between steps. */
 enum sl_err sl_exec_show_average(struct sl_exec *exec, bool averaged) SL_MUST_CHECK;

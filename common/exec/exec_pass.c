@@ -225,7 +225,7 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 		err = e->be->ops->zero(e->be, e->grad + r.from, (size_t)r.count * sizeof(float));
 	sl_exec_table_begin(e);
 	if (!err)
-		err = sl_exec_recall_sum(e);
+		err = sl_exec_load_sum(e);
 	if (!err && s->tied_count)
 		err = e->be->ops->zero(e->be, e->grad + s->trainable_count, (size_t)s->tied_count * sizeof(float));
 	for (int i = 0; i < e->n_narrow && !err; i++)

@@ -23,7 +23,7 @@ enum {
 };
 
 struct sl_door {
-	struct sl_crowd *crowd;
+	struct sl_conns *conns;
 	uint32_t first; /* ZeroMQ's number of the first connection from outside */
 	int listener;   /* the listening socket; -1: not known */
 };
@@ -38,7 +38,7 @@ enum sl_err sl_door_open(struct sl_door **out, const struct sl_transport_conf *c
 			 void (*over)(void *arg, int fd, uint64_t stamp), void *arg, uint64_t now_ms,
 			 struct sl_fail *fail)
 {
-	const struct sl_crowd_conf crowd = {.limit = SL_TRANSPORT_CROWD,
+	const struct sl_conns_conf conns = {.limit = SL_TRANSPORT_CROWD,
 					    .hello_ms = HELLO_MS,
 					    .stranger_bytes = conf->window_bytes ? STRANGER_BYTES : UINT64_MAX,
 					    .peer_bytes = conf->window_bytes ? peer_bytes(conf) : UINT64_MAX,
@@ -51,7 +51,7 @@ enum sl_err sl_door_open(struct sl_door **out, const struct sl_transport_conf *c
 	if (!door)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "connections: out of memory");
 	door->listener = -1;
-	err = sl_crowd_open(&door->crowd, &crowd, now_ms, fail);
+	err = sl_conns_open(&door->conns, &conns, now_ms, fail);
 	if (err)
 		free(door);
 	else
@@ -63,13 +63,13 @@ void sl_door_close(struct sl_door *door)
 {
 	if (!door)
 		return;
-	sl_crowd_close(door->crowd);
+	sl_conns_close(door->conns);
 	free(door);
 }
 
-struct sl_crowd *sl_door_crowd(struct sl_door *door)
+struct sl_conns *sl_door_conns(struct sl_door *door)
 {
-	return door->crowd;
+	return door->conns;
 }
 
 enum sl_err sl_door_seed(struct sl_fail *fail)
@@ -122,7 +122,7 @@ bool sl_door_gave(const struct sl_door *door, const void *id, size_t len)
 {
 	const uint8_t *byte = id;
 
-	return len == SL_PEER_ID_BYTES && byte[0] == 0 && number_of(byte) - door->first < sl_crowd_total(door->crowd);
+	return len == SL_PEER_ID_BYTES && byte[0] == 0 && number_of(byte) - door->first < sl_conns_total(door->conns);
 }
 
 int sl_door_events(void)
@@ -136,9 +136,9 @@ void sl_door_event(struct sl_door *door, int event, int value)
 		door->listener = value;
 		sl_zsocket_keep_unsent_short(value);
 	} else if (event == ZMQ_EVENT_ACCEPTED) {
-		sl_crowd_came(door->crowd, value);
+		sl_conns_add(door->conns, value);
 	} else if (event == ZMQ_EVENT_DISCONNECTED) {
-		sl_crowd_went(door->crowd, value);
+		sl_conns_remove(door->conns, value);
 	}
 }
 
@@ -146,8 +146,8 @@ void sl_door_watch(struct sl_door *door, uint64_t now_ms)
 {
 	struct sl_shut shut;
 
-	sl_crowd_watch(door->crowd, now_ms);
-	/* if the kernel accepts no filter, excess connections are still cut when they come (sl_crowd_came) */
-	if (sl_crowd_shut(door->crowd, now_ms, &shut) && door->listener >= 0)
+	sl_conns_check(door->conns, now_ms);
+	/* if the kernel accepts no filter, excess connections are still cut when they come (sl_conns_add) */
+	if (sl_conns_shut(door->conns, now_ms, &shut) && door->listener >= 0)
 		(void)sl_synfilter_set(door->listener, &shut);
 }

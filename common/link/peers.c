@@ -13,7 +13,7 @@ struct slot {
 	uint8_t id[SL_PEER_ID_BYTES];
 	bool gone, claimed;
 	int fd;            /* descriptor of its connection; -1: unknown */
-	uint64_t stamp;    /* from sl_crowd_settle, once it is no stranger */
+	uint64_t stamp;    /* from sl_conns_answered, once it is no stranger */
 	struct sl_key key; /* if claimed */
 	int list;          /* the list that it is in, or NONE */
 	int prev, next;    /* in that list; `next` of a free slot: the next free slot */
@@ -21,7 +21,7 @@ struct slot {
 };
 
 struct sl_peers {
-	struct sl_crowd *crowd;
+	struct sl_conns *conns;
 	struct slot *slot;
 	int cap, used, free;
 	int count[LISTS];
@@ -29,7 +29,7 @@ struct sl_peers {
 	int bucket[BUCKETS];
 };
 
-enum sl_err sl_peers_open(struct sl_peers **out, struct sl_crowd *crowd, struct sl_fail *fail)
+enum sl_err sl_peers_open(struct sl_peers **out, struct sl_conns *conns, struct sl_fail *fail)
 {
 	struct sl_peers *peers = calloc(1, sizeof *peers);
 
@@ -39,7 +39,7 @@ enum sl_err sl_peers_open(struct sl_peers **out, struct sl_crowd *crowd, struct 
 		free(peers);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "peer table: out of memory");
 	}
-	peers->crowd = crowd;
+	peers->conns = conns;
 	peers->cap = FIRST_SLOTS;
 	peers->used = LISTS;
 	peers->free = NONE;
@@ -106,8 +106,8 @@ static void drop(struct sl_peers *peers, int i)
 	while (*link != i)
 		link = &peers->slot[*link].chain;
 	*link = s->chain;
-	if (peers->crowd && s->list != STRANGERS)
-		sl_crowd_leave(peers->crowd, s->fd, s->stamp);
+	if (peers->conns && s->list != STRANGERS)
+		sl_conns_forget_peer(peers->conns, s->fd, s->stamp);
 	list_remove(peers, i);
 	s->number = 0;
 	s->next = peers->free;
@@ -194,8 +194,8 @@ const uint8_t *sl_peers_address(struct sl_peers *peers, sl_peer peer)
 		return NULL;
 	if (s->list == STRANGERS) {
 		list_remove(peers, (int)(s - peers->slot));
-		if (peers->crowd)
-			s->stamp = sl_crowd_settle(peers->crowd, s->fd);
+		if (peers->conns)
+			s->stamp = sl_conns_answered(peers->conns, s->fd);
 	}
 	return s->id;
 }

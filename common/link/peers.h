@@ -7,14 +7,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/link/crowd.h"
+#include "common/link/conns.h"
 
 enum { SL_PEER_ID_BYTES = 5 }; /* length of an id that ZeroMQ made: 0 and four bytes */
 
 struct sl_peers;
 
-/* `crowd`, borrowed, is told which connections have a peer that is no stranger; NULL: nobody is. */
-enum sl_err sl_peers_open(struct sl_peers **out, struct sl_crowd *crowd, struct sl_fail *fail) SL_MUST_CHECK;
+/* `conns`, borrowed, is told which connections have a peer that is no stranger; NULL: nobody is. */
+enum sl_err sl_peers_open(struct sl_peers **out, struct sl_conns *conns, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_peers_close(struct sl_peers *peers); /* NULL is fine */
 
 /* The number of the peer with this id, new or old; 0: the table is full, or ZeroMQ cannot have made the id. `fd`: the
@@ -25,7 +25,7 @@ bool sl_peers_know(const struct sl_peers *peers, const void *id, size_t len);
 /* The peer's id, SL_PEER_ID_BYTES long, for sending to it: from now on it is no stranger. NULL: the number is not, or
  * no longer, in the table. */
 const uint8_t *sl_peers_address(struct sl_peers *peers, sl_peer peer);
-/* Iterates over the answered peers of a connection, which `fd` and sl_crowd_settle's stamp name. Returns the next one
+/* Iterates over the answered peers of a connection, which `fd` and sl_conns_answered's stamp name. Returns the next one
  * from slot *at on (0 at first); 0: no more. Peers may be forgotten in between. */
 sl_peer sl_peers_on(const struct sl_peers *peers, int fd, uint64_t stamp, int *at);
 /* Binds a peer to the key that its messages were authenticated with: the first call stores the key, later ones return

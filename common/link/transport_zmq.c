@@ -270,7 +270,7 @@ static void monitor_readable(void *arg)
 		}
 	}
 	if (t->bound)
-		sl_crowd_thin(sl_door_crowd(t->door));
+		sl_conns_trim(sl_door_conns(t->door));
 }
 
 /* The peer that sent a message to a bound transport. Counts the message for its connection. Returns 0, with *fault, if
@@ -284,12 +284,12 @@ static sl_peer peer_of(struct zmq_transport *t, zmq_msg_t *id, zmq_msg_t *header
 	if (!sl_peers_know(t->peers, zmq_msg_data(id), zmq_msg_size(id)))
 		monitor_readable(t);
 	if (sl_door_gave(t->door, zmq_msg_data(id), zmq_msg_size(id))) {
-		sl_crowd_took(sl_door_crowd(t->door), fd, t->took);
+		sl_conns_received(sl_door_conns(t->door), fd, t->took);
 		peer = sl_peers_seen(t->peers, zmq_msg_data(id), zmq_msg_size(id), fd);
 		if (!peer && !*fault)
 			*fault = "the table of peers is full";
 	} else {
-		sl_crowd_cut(sl_door_crowd(t->door), fd);
+		sl_conns_drop(sl_door_conns(t->door), fd);
 		*fault = "the peer chose its own routing id";
 	}
 	return peer;
@@ -359,7 +359,7 @@ static enum sl_err open_door(struct zmq_transport *t, const struct sl_transport_
 	enum sl_err err = sl_door_open(&t->door, conf, over, t, sl_loop_now_ms(t->loop), fail);
 
 	if (!err)
-		err = sl_peers_open(&t->peers, sl_door_crowd(t->door), fail);
+		err = sl_peers_open(&t->peers, sl_door_conns(t->door), fail);
 	return err ? err : sl_timer_open(&t->door_watch, t->loop, watch_door, t, fail);
 }
 

@@ -13,7 +13,7 @@
 
 enum {
 	/* A connection must finish ZMTP's handshake in this time. With keys it takes three round trips, which may need
-	 * seconds. crowd.h limits how many connections may be at it. */
+	 * seconds. conns.h limits how many connections may be at it. */
 	HANDSHAKE_MS = 8000,
 	RECONNECT_MS = 100,
 	RECONNECT_MAX_MS = 2000,

@@ -67,10 +67,10 @@ uint64_t sl_port_key(const uint8_t id[16]);
 void sl_port_share_key(struct sl_port *port, uint64_t key);
 void sl_port_epoch(struct sl_port *port, uint64_t epoch); /* of all frames sent from now on */
 
-/* The most memory that sl_port_equip takes, with sl_port_follow, malloc's own bytes aside. `weights`: an upload without
- * a `range`, or the answer to a Fetch. `codecs`: what they keep and work with. `payloads`: buffers, with what the port
- * notes of them. ZeroMQ's queues are not included: credit (link.window_bytes) bounds them. Nothing is allocated, and
- * sums saturate at UINT64_MAX: the plan may be a peer's. Errors of sl_codec_need. */
+/* The most memory that sl_port_equip takes, with sl_port_set_done, malloc's own bytes aside. `weights`: an upload
+ * without a `range`, or the answer to a Fetch. `codecs`: what they keep and work with. `payloads`: buffers, with what
+ * the port notes of them. ZeroMQ's queues are not included: credit (link.window_bytes) bounds them. Nothing is
+ * allocated, and sums saturate at UINT64_MAX: the plan may be a peer's. Errors of sl_codec_need. */
 struct sl_port_memory {
 	struct sl_memory weights, codecs, payloads;
 };
@@ -143,7 +143,7 @@ void sl_port_commit_codecs(struct sl_port *port); /* (worker) */
 /* (worker; or loop while no task is under way) Opens the codecs for the tensors that cross once `done` steps are done
  * (sl_plan_cut_shape_after). Codecs of a tensor whose shape changes begin anew, without residuals and factors. On
  * failure all are as before. */
-enum sl_err sl_port_follow(struct sl_port *port, uint64_t done, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_port_set_done(struct sl_port *port, uint64_t done, struct sl_fail *fail) SL_MUST_CHECK;
 /* (worker; or loop while no task is under way) The codecs by direction, for checkpoints; NULLs before sl_port_equip. */
 struct sl_codec *const *sl_port_codecs(struct sl_port *port);
 /* (worker) Called around a task's computation, between decoding and encoding. Its time, on a device too, is added to

@@ -315,7 +315,7 @@ static void close_codecs(struct sl_codec *codec[SL_DIR_COUNT])
 		sl_codec_close(codec[dir]);
 }
 
-enum sl_err sl_port_follow(struct sl_port *p, uint64_t done, struct sl_fail *fail)
+enum sl_err sl_port_set_done(struct sl_port *p, uint64_t done, struct sl_fail *fail)
 {
 	static const enum sl_dir act[2] = {SL_DIR_HEAD_ACT, SL_DIR_MID_ACT},
 				 grad[2] = {SL_DIR_HEAD_GRAD, SL_DIR_MID_GRAD};

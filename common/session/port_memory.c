@@ -58,7 +58,7 @@ enum sl_err sl_port_place(const struct coders *c, bool mid, uint64_t done, struc
 
 /* ---- sums */
 
-/* Adds the codecs that sl_port_follow opens for a narrower tensor before it closes those of the wider one. */
+/* Adds the codecs that sl_port_set_done opens for a narrower tensor before it closes those of the wider one. */
 static enum sl_err add_narrower(const struct coders *c, bool mid, struct sl_memory *codecs, struct sl_fail *fail)
 {
 	const struct sl_decay *d = &c->plan->decay[mid];

@@ -31,7 +31,7 @@ enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec) SL
 /* DATA if sl_exec_state_give would return it. */
 enum sl_err sl_exec_state_check(const struct sl_exec_state *s, const struct sl_exec *exec) SL_MUST_CHECK;
 /* DATA, and nothing is given: the loss scale is invalid, or more steps were applied than *exec has done
- * (sl_exec_follow). */
+ * (sl_exec_set_done). */
 enum sl_err sl_exec_state_give(const struct sl_exec_state *s, struct sl_exec *exec) SL_MUST_CHECK;
 /* Adds the state's parts to *c: "SEGMENT.weights"; "SEGMENT.momentum", or "….moment1", "….moment2" and "….applied";
  * with FP16 "loss_scale". *s must outlive *c. */

@@ -63,7 +63,7 @@ void sl_host_take_out(struct sl_host *h, int i)
 				   sl_middle_session(middle)->epoch);
 	sl_transport_forget(h->transport, sl_middle_peer(middle));
 	h->session[i] = NULL;
-	sl_tidy_leave(&h->keeping.what, i);
+	sl_retention_leave(&h->keeping.what, i);
 	h->closing++;
 	sl_middle_close(middle, session_closed, h);
 }
@@ -335,7 +335,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		.be = &device->be,
 		.host_be = device->be.host_memory ? NULL : &device->cpu,
 		.store = conf->store,
-		.tidy = &h->keeping.what,
+		.retention = &h->keeping.what,
 		.device = device->text,
 		.part_bytes = (uint32_t)conf->limits.part_bytes,
 		.window_bytes = (uint64_t)conf->link.window_bytes,

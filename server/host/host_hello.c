@@ -212,7 +212,7 @@ void sl_host_admitted(void *arg, struct sl_middle *middle)
 		if (h->session[i] == middle) {
 			h->second[i] = false;
 			if (sl_middle_group(middle)) /* a group's files have a name of their own */
-				sl_tidy_join(&h->keeping.what, i, sl_group_file_name(sl_middle_group(middle)));
+				sl_retention_join(&h->keeping.what, i, sl_group_file_name(sl_middle_group(middle)));
 		}
 	end_older(h, &sl_middle_session(middle)->hello, false);
 }
@@ -256,7 +256,7 @@ static void join(struct sl_host *h, int place, const struct sl_hello *hello)
 	uint8_t name[16];
 
 	sl_session_name(hello->session, name);
-	sl_tidy_join(&h->keeping.what, place, name);
+	sl_retention_join(&h->keeping.what, place, name);
 }
 
 /* Opens a session for a proven Hello with an epoch above all earlier ones. */

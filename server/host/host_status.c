@@ -108,7 +108,7 @@ static void fill(struct sl_status_session *out, const struct sl_host *h, int pla
 char *sl_host_status(const struct sl_host *h)
 {
 	const struct sl_host_counts counts = sl_host_counts(h);
-	const struct sl_tidy_result *store = &h->keeping.result;
+	const struct sl_retention_result *store = &h->keeping.result;
 	const uint64_t now_ms = sl_loop_now_ms(h->loop);
 	struct sl_status status = {.pid = getpid(),
 				   .started_s = sl_started_s(),

@@ -38,8 +38,8 @@ static void run(struct sl_job *job)
 {
 	struct sl_housekeeping *k = (struct sl_housekeeping *)(void *)job;
 
-	k->found = sl_tidy_run(
-		&k->what, sl_tidy_now((int64_t)time(NULL), k->opened_s, (int64_t)(sl_now_ms() - k->opened_ms) / 1000));
+	k->found = sl_retention_run(&k->what, sl_retention_now((int64_t)time(NULL), k->opened_s,
+							       (int64_t)(sl_now_ms() - k->opened_ms) / 1000));
 }
 
 static void done(struct sl_job *job)
@@ -52,7 +52,7 @@ static void done(struct sl_job *job)
 
 void sl_housekeeping_measure(struct sl_housekeeping *k)
 {
-	sl_tidy_set_limits(&k->what);
+	sl_retention_set_limits(&k->what);
 	if (k->what.bytes)
 		sl_log(SL_LOG_INFO, "store",
 		       "%s may hold %.1f GB (store_bytes), %.1f GB of one key (store_bytes_per_key)", k->what.dir,

@@ -9,13 +9,13 @@
 
 #include "common/base/failpoint.h"
 
-void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_tidy *tidy, const uint8_t session[16],
+void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_retention *retention, const uint8_t session[16],
 		  const struct sl_key *owner, const struct sl_plan *plan, const char *core)
 {
 	char id[SL_HEX16_TEXT];
 	int n = snprintf(k->prefix, sizeof k->prefix, "session-%s", sl_hex16(session, id));
 
-	k->tidy = tidy;
+	k->retention = retention;
 	k->owned = owner != NULL;
 	if (owner) {
 		k->owner = *owner;
@@ -100,22 +100,23 @@ static int64_t bytes_of(const struct sl_checkpoint *c)
 	return bytes;
 }
 
-/* Makes room first. Between sl_tidy_begin and _end no other job removes the file, even if its session has ended. */
+/* Makes room first. Between sl_retention_begin and _end no other job removes the file, even if its session has ended.
+ */
 static enum sl_err write_file(const struct sl_keep *k, const struct sl_checkpoint *c, uint64_t step,
 			      struct sl_fail *fail)
 {
-	struct sl_tidy_write write;
-	char name[SL_TIDY_NAME];
+	struct sl_retention_write write;
+	char name[SL_RETENTION_NAME];
 	enum sl_err err;
 
-	if (!k->tidy)
+	if (!k->retention)
 		return sl_checkpoint_write(c, step, fail);
 	sl_checkpoint_name(name, sizeof name, k->prefix, step);
-	err = sl_tidy_begin(k->tidy, &write, name, k->owned ? &k->owner : NULL, k->prefix, bytes_of(c), fail);
+	err = sl_retention_begin(k->retention, &write, name, k->owned ? &k->owner : NULL, k->prefix, bytes_of(c), fail);
 	if (err)
 		return err;
 	err = sl_checkpoint_write(c, step, fail);
-	sl_tidy_end(k->tidy, &write);
+	sl_retention_end(k->retention, &write);
 	return err;
 }
 
@@ -223,7 +224,7 @@ bool sl_keep_who_left(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP
 
 int64_t sl_keep_file_bytes(const struct sl_keep *k, uint64_t step)
 {
-	char name[SL_TIDY_NAME], path[PATH_MAX];
+	char name[SL_RETENTION_NAME], path[PATH_MAX];
 	struct stat st;
 
 	sl_checkpoint_name(name, sizeof name, k->prefix, step);

@@ -6,13 +6,13 @@
 #include "common/link/key.h"
 #include "common/session/port.h"
 #include "common/session/state.h"
-#include "server/store/tidy.h"
+#include "server/store/retention.h"
 
 enum { SL_KEEP_LEFT = 256 + 1 }; /* a text with a character for each member (SL_NOTE_…, trunk_records.h) */
 
 struct sl_keep {
 	const char *dir; /* the store; "": nothing is stored */
-	struct sl_tidy *tidy;
+	struct sl_retention *retention;
 	bool owned;
 	struct sl_key owner;
 	char prefix[64]; /* "session-<uuid>", or "session-<uuid>.<fingerprint>" */
@@ -24,8 +24,8 @@ struct sl_keep {
 	char left[SL_KEEP_LEFT]; /* of a group: the next file's note on members that are done or away; "": none */
 };
 
-/* `tidy`: the store's limits, borrowed; NULL: none. `session`: the session's name. `owner` NULL: no auth. */
-void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_tidy *tidy, const uint8_t session[16],
+/* `retention`: the store's limits, borrowed; NULL: none. `session`: the session's name. `owner` NULL: no auth. */
+void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_retention *retention, const uint8_t session[16],
 		  const struct sl_key *owner, const struct sl_plan *plan, const char *core);
 /* Both store and load the state before `step`. For a session's own middle `records` is NULL. For a group's trunk `port`
  * is NULL, and `records` holds what its members' codecs keep, as bytes that only the caller understands. sl_keep_read

@@ -125,7 +125,7 @@ bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t has
 	fd = SL_FAILPOINT_CALL(SL_FP_STORE_READ, open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
 	if (fd < 0)
 		return false;
-	(void)!futimens(fd, NULL); /* marks it as used, since tidy.c goes by the time of the last use */
+	(void)!futimens(fd, NULL); /* marks it as used, since retention.c goes by the time of the last use */
 	whole = fstat(fd, &st) == 0 && (size_t)st.st_size == len && read_all(fd, (uint8_t *)range, len);
 	close(fd);
 	if (whole)
@@ -137,24 +137,25 @@ bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t has
 	return false;
 }
 
-void sl_store_put(const char *dir, struct sl_tidy *tidy, const struct sl_key *owner, const uint8_t hash[16],
+void sl_store_put(const char *dir, struct sl_retention *retention, const struct sl_key *owner, const uint8_t hash[16],
 		  const float *range, int64_t count)
 {
 	const int64_t bytes = count * (int64_t)sizeof *range;
-	struct sl_tidy_write write;
+	struct sl_retention_write write;
 	struct sl_fail fail;
 	char path[PATH_MAX];
 	enum sl_err err;
 
 	if (!dir[0] || !path_of(dir, owner, hash, path))
 		return;
-	err = tidy ? sl_tidy_begin(tidy, &write, strrchr(path, '/') + 1, owner, "session-", bytes, &fail) : SL_OK;
+	err = retention ? sl_retention_begin(retention, &write, strrchr(path, '/') + 1, owner, "session-", bytes, &fail)
+			: SL_OK;
 	if (err == SL_ERR_BUSY) /* another session is writing the same weights */
 		return;
 	if (!err)
 		err = sl_newfile_put(path, 0600, SL_FP_STORE_OPEN, range, (size_t)bytes, &fail);
-	if (tidy)
-		sl_tidy_end(tidy, &write);
+	if (retention)
+		sl_retention_end(retention, &write);
 	if (err)
 		sl_log_limited(SL_LOG_WARN, "store-write", "%s: the weights are not kept", fail.text);
 }

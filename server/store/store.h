@@ -10,7 +10,7 @@
 
 #include "common/base/err.h"
 #include "common/link/key.h"
-#include "server/store/tidy.h"
+#include "server/store/retention.h"
 
 /* Whether the name is that of a file of the store: weights, a checkpoint of a session, or the .tmp file of either. The
  * server never touches other files in the folder. */
@@ -24,9 +24,9 @@ void sl_store_close(int lock);
 /* Reads `count` floats into range. False: the store does not have them, or they are damaged; range is then undefined.
  * `owner` NULL: no auth. */
 bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t hash[16], float *range, int64_t count);
-/* Stores them, if `tidy` (NULL: no limits) has room, or makes room by removing older weights. A failure is only logged:
- * the client still has its weights. */
-void sl_store_put(const char *dir, struct sl_tidy *tidy, const struct sl_key *owner, const uint8_t hash[16],
+/* Stores them, if `retention` (NULL: no limits) has room, or makes room by removing older weights. A failure is only
+ * logged: the client still has its weights. */
+void sl_store_put(const char *dir, struct sl_retention *retention, const struct sl_key *owner, const uint8_t hash[16],
 		  const float *range, int64_t count);
 
 #endif

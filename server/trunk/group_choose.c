@@ -63,7 +63,7 @@ static enum sl_err clear_moments(struct sl_group *g)
 static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
 {
 	struct sl_group *g = arg;
-	enum sl_err err = sl_exec_follow(g->trunk.exec, step);
+	enum sl_err err = sl_exec_set_done(g->trunk.exec, step);
 
 	if (!err && step)
 		err = sl_group_read(g, step, fail);
@@ -288,7 +288,7 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 	for (int k = g->first; k < g->end; k++)
 		others += g->seat[k].m && !sl_hello_is_new(sl_group_hello(g, k));
 	sl_group_list_stored(g);
-	if (!others || !g->trunk.r.n_stored || sl_exec_follow(g->trunk.exec, g->stored[0]) ||
+	if (!others || !g->trunk.r.n_stored || sl_exec_set_done(g->trunk.exec, g->stored[0]) ||
 	    sl_group_read(g, g->stored[0], &why))
 		return -1;
 	for (int k = g->first; k < g->end; k++)

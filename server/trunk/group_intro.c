@@ -53,7 +53,7 @@ static bool all_done(const struct sl_group_intro *in)
 	uint64_t step;
 
 	sl_group_name(a->share.group, name);
-	sl_keep_open(&keep, gs->store.dir, gs->store.tidy, name, NULL, in->plan, gs->store.core);
+	sl_keep_open(&keep, gs->store.dir, gs->store.retention, name, NULL, in->plan, gs->store.core);
 	if (!sl_keep_who_left(&keep, &step, left) || own.end > (int)strlen(left))
 		return false;
 	for (int k = own.first; k < own.end; k++)
@@ -116,7 +116,8 @@ static void take_part(struct sl_group_list *gs, struct sl_group_intro *in)
 	g->trunk.exec = in->exec;
 	in->plan = NULL;
 	in->exec = NULL;
-	sl_keep_open(&g->trunk.keep, gs->store.dir, gs->store.tidy, g->file_name, NULL, g->trunk.plan, gs->store.core);
+	sl_keep_open(&g->trunk.keep, gs->store.dir, gs->store.retention, g->file_name, NULL, g->trunk.plan,
+		     gs->store.core);
 	sl_group_hear_left(g);
 	sl_log(SL_LOG_INFO, "ranks", "group %s: all members of this rank are done, and other ranks train on", g->name);
 	sl_group_attend(g);

@@ -189,7 +189,7 @@ void sl_group_run_apply(struct sl_group *g)
 	if (!g->err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
 		g->err = SL_ERR_DEVICE;
 	if (!g->err)
-		g->err = sl_exec_follow(g->trunk.exec, g->trunk.r.done + g->round);
+		g->err = sl_exec_set_done(g->trunk.exec, g->trunk.r.done + g->round);
 	if (g->err && !g->fail.text[0])
 		sl_fail_set(&g->fail, g->err, "step %" PRIu64 " of group %s could not be applied: %s", g->trunk.r.done,
 			    g->name, sl_err_text(g->err));

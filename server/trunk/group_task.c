@@ -84,7 +84,7 @@ static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *en
 		return err;
 	}
 	g->trunk.plan = plan;
-	sl_keep_open(&g->trunk.keep, g->groups->store.dir, g->groups->store.tidy, g->file_name, NULL, plan,
+	sl_keep_open(&g->trunk.keep, g->groups->store.dir, g->groups->store.retention, g->file_name, NULL, plan,
 		     g->groups->store.core);
 	sl_group_hear_left(g);
 	return SL_OK;

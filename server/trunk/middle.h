@@ -6,7 +6,7 @@
 #include "common/conf/conf.h"
 #include "common/session/checkpoint.h"
 #include "common/session/port.h"
-#include "server/store/tidy.h"
+#include "server/store/retention.h"
 #include "server/trunk/memory.h"
 
 struct sl_group;
@@ -20,10 +20,10 @@ struct sl_middle_env {
 	struct sl_worker *worker;   /* the device's: sessions take turns on it, task by task */
 	struct sl_share *newcomers; /* the worker's share for all sessions that are not admitted yet */
 	struct sl_backend *be;
-	struct sl_backend *host_be; /* the CPU's, for codecs that `be` lacks; NULL if `be` works in host memory */
-	const char *store;          /* the store's folder; "": nothing is stored */
-	struct sl_tidy *tidy;       /* the store's limits */
-	const char *device;         /* "cpu", "cuda:0 …": for Welcome */
+	struct sl_backend *host_be;     /* the CPU's, for codecs that `be` lacks; NULL if `be` works in host memory */
+	const char *store;              /* the store's folder; "": nothing is stored */
+	struct sl_retention *retention; /* the store's limits */
+	const char *device;             /* "cpu", "cuda:0 …": for Welcome */
 	uint32_t part_bytes;
 	uint64_t window_bytes;
 	uint64_t memory_bytes; /* most that sessions may take together, on host and device; 0: no limit */

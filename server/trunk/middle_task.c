@@ -110,7 +110,7 @@ static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 
 static struct sl_trunk_store store_of(const struct sl_middle *m)
 {
-	return (struct sl_trunk_store){m->env.store, m->env.tidy, m->owned ? &m->owner : NULL, m->env.device};
+	return (struct sl_trunk_store){m->env.store, m->env.retention, m->owned ? &m->owner : NULL, m->env.device};
 }
 
 static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)

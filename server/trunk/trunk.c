@@ -87,10 +87,10 @@ static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
 {
 	const struct opening *o = arg;
 	struct sl_trunk *t = o->trunk;
-	enum sl_err err = sl_port_follow(o->port, step, fail);
+	enum sl_err err = sl_port_set_done(o->port, step, fail);
 
 	if (!err)
-		err = sl_exec_follow(t->exec, step);
+		err = sl_exec_set_done(t->exec, step);
 	if (err)
 		return err;
 	return step ? sl_keep_read(&t->keep, step, t->exec, o->port, NULL, fail)
@@ -131,7 +131,7 @@ enum sl_err sl_trunk_open(struct sl_trunk *t, const struct sl_trunk_store *store
 	sl_session_name(h->session, name);
 	t->alone = (struct sl_record){.hello = h};
 	t->r = (struct sl_records){.seat = &t->alone, .n = 1, .end = 1};
-	sl_keep_open(&t->keep, store->dir, store->tidy, name, store->owner, t->plan, store->core);
+	sl_keep_open(&t->keep, store->dir, store->retention, name, store->owner, t->plan, store->core);
 	for (uint32_t i = 0; i < h->n_held; i++) /* the client may have to come back to any of these */
 		pin_step(&t->keep, h->held[i]);
 	err = choose_step(&opening, fail);
@@ -167,7 +167,7 @@ enum sl_err sl_trunk_install(struct sl_trunk *t, const struct sl_trunk_store *st
 
 	if (err)
 		return err;
-	sl_store_put(store->dir, store->tidy, store->owner, h->weights_hash, range,
+	sl_store_put(store->dir, store->retention, store->owner, h->weights_hash, range,
 		     t->plan->segment[SL_MIDDLE].weight_count);
 	err = sl_exec_set_weights(t->exec, range);
 	sl_port_spent(port);
@@ -242,7 +242,8 @@ static enum sl_err apply(struct sl_trunk *t, struct sl_port *port, struct sl_fai
 	SL_FAILPOINT(err == SL_ERR_NONFINITE ? SL_FP_SERVER_ABANDON : SL_FP_NONE);
 	SL_FAILPOINT(SL_FP_SERVER_APPLY);
 	if (!err)
-		err = sl_port_follow(port, s->number + 1, fail); /* before the commit: a failure leaves all as it was */
+		err = sl_port_set_done(port, s->number + 1,
+				       fail); /* before the commit: a failure leaves all as it was */
 	t->state = err ? t->state : SL_TRUNK_TORN;
 	if (!err)
 		err = sl_exec_scale(t->exec, s->grad_scale);
@@ -265,12 +266,12 @@ enum sl_err sl_trunk_commit(struct sl_trunk *t, struct sl_port *port, struct sl_
 	enum sl_err err;
 
 	SL_FAILPOINT(sl_session_skips(s) ? SL_FP_SERVER_SKIP : SL_FP_NONE);
-	err = sl_session_skips(s) ? sl_port_follow(port, s->number + 1, fail) : apply(t, port, fail);
+	err = sl_session_skips(s) ? sl_port_set_done(port, s->number + 1, fail) : apply(t, port, fail);
 	t->state = err ? t->state : SL_TRUNK_TORN;
 	if (!err && sl_session_skips(s))
 		err = sl_exec_skip(t->exec);
 	if (!err)
-		err = sl_exec_follow(t->exec, s->number + 1);
+		err = sl_exec_set_done(t->exec, s->number + 1);
 	if (err)
 		return err;
 	if (s->number == t->from) /* the first step: checkpoints of later steps now belong to an abandoned history */

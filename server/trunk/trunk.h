@@ -28,7 +28,7 @@ struct sl_trunk {
 /* The store as a trunk uses it; borrowed. `owner` NULL: no auth. */
 struct sl_trunk_store {
 	const char *dir; /* "": nothing is stored */
-	struct sl_tidy *tidy;
+	struct sl_retention *retention;
 	const struct sl_key *owner;
 	const char *core; /* as in struct sl_keep */
 };

@@ -79,7 +79,7 @@ for i in 1 2 3 4 5 6; do
 	held=$(find "$tmp/store" -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')
 	[ "$held" -le $most ] || fail "the store holds $held bytes, and may hold $most"
 done
-grep -q 'INFO store-tidy: session-' "$tmp/second.log" || fail 'the greedy client has not filled its share'
+grep -q 'INFO store-retention: session-' "$tmp/second.log" || fail 'the greedy client has not filled its share'
 signal INT "$beside_pid"
 ends_with "$beside_pid" 0 $patience 'the run beside the greedy client'
 no_late_step beside

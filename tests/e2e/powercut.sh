@@ -165,7 +165,7 @@ check() {
 		[ "$from" -gt 0 ] || fail "$what: it began anew without being asked to"
 	fi
 	end_server
-	! grep ' store-tidy: ' "$tmp/server.log" || fail "$what: housekeeping took something away"
+	! grep ' store-retention: ' "$tmp/server.log" || fail "$what: housekeeping took something away"
 	[ -z "$(find "$disks" -name '*.tmp')" ] || fail "$what: left is $(find "$disks" -name '*.tmp')"
 	! is_run "undisturbed-$codec" || return 0
 	[ "$8" = 1 ] && { is_run old-6 || is_run old-3; } || fail "$what, $result: $(cat "$tmp/same.log")"

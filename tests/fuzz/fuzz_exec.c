@@ -104,7 +104,7 @@ static void end_step(struct run *r, bool wanted)
 	r->done++;
 	for (int i = 0; i < SIDES; i++)
 		if (r->side[i].fence)
-			must(sl_exec_follow(r->side[i].exec, r->done), "follow");
+			must(sl_exec_set_done(r->side[i].exec, r->done), "follow");
 	follow_first(r);
 }
 

@@ -57,7 +57,7 @@ static struct sl_memory most_of(struct sl_memory a, struct sl_memory b)
 	return (struct sl_memory){a.host > b.host ? a.host : b.host, a.device > b.device ? a.device : b.device};
 }
 
-/* Returns the bytes that sl_port_equip took, plus the most that a later sl_port_follow took. */
+/* Returns the bytes that sl_port_equip took, plus the most that a later sl_port_set_done took. */
 static struct sl_memory equip(const struct sl_plan *plan, struct sl_backend *be, enum sl_session_role role,
 			      const struct sl_codec_spec spec[SL_DIR_COUNT])
 {
@@ -78,7 +78,7 @@ static struct sl_memory equip(const struct sl_plan *plan, struct sl_backend *be,
 	all = counted_end();
 	for (uint64_t done = 1; plan->decay[0].full && done <= 12; done++) {
 		counted_begin();
-		if (sl_port_follow(port, done, &fail) != SL_OK)
+		if (sl_port_set_done(port, done, &fail) != SL_OK)
 			fail_msg("%s", fail.text);
 		narrower = most_of(narrower, counted_end());
 	}

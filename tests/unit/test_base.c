@@ -385,6 +385,8 @@ static void folders_are_made_and_synced(void **state)
 	file = fopen(path, "w");
 	assert_non_null(file);
 	fclose(file);
+	assert_int_equal(sl_folder_make(path, 0700, &fail), SL_ERR_CANTCREATE);
+	assert_non_null(strstr(fail.text, "/a/file: Not a directory"));
 	strcat(path, "/below");
 	assert_int_equal(sl_folder_make(path, 0700, &fail), SL_ERR_CANTCREATE);
 	assert_non_null(strstr(fail.text, "/a/file/below: Not a directory"));

@@ -218,6 +218,7 @@ static void what_does_not_fit_is_refused(void **state)
 {
 	static const char *const texts[] = {"normal:5", "normal", "hadamard:2", "topk:0.5|hadamard"};
 	const struct sl_extent most = {.shape = sl_shape2(4, 6), .rows = 4};
+	const struct sl_extent wide = {.shape = sl_shape2(1, 4901), .rows = 1};
 	struct sl_codec_spec spec;
 	struct sl_fail fail;
 
@@ -226,9 +227,12 @@ static void what_does_not_fit_is_refused(void **state)
 		assert_int_equal(sl_codec_parse(texts[i], &spec, &fail), SL_ERR_CONFIG);
 	assert_int_equal(sl_codec_parse("hadamard,ef=true|normal:2", &spec, &fail), SL_OK);
 	assert_int_equal(sl_codec_feeds_back(&spec, &most, &fail), SL_ERR_CONFIG);
-	assert_non_null(strstr(fail.text, "write normal:3 or normal:4"));
+	assert_non_null(strstr(fail.text, "write normal:3 (tokens of at most 4900"));
 	assert_int_equal(sl_codec_parse("hadamard,ef=true|normal:3", &spec, &fail), SL_OK);
 	assert_int_equal(sl_codec_feeds_back(&spec, &most, &fail), SL_OK);
+	assert_int_equal(sl_codec_feeds_back(&spec, &wide, &fail), SL_ERR_CONFIG);
+	assert_int_equal(sl_codec_parse("hadamard,ef=true|normal:4", &spec, &fail), SL_OK);
+	assert_int_equal(sl_codec_feeds_back(&spec, &wide, &fail), SL_OK);
 }
 
 /* Whether a codec may send a token only once; for 24 features. */

@@ -258,7 +258,7 @@ static void who_asked_in_time_is_answered_by_a_loop_that_stood_still(void **stat
 	close(holder);
 }
 
-static void a_crowd_is_bounded_and_goes_away(void **state)
+static void waiting_connections_are_bounded_and_expire(void **state)
 {
 	enum { CROWD = 100, LET_IN = 8 };
 	struct daemon *d = *state;
@@ -377,7 +377,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(silent_slow_and_greedy_clients_are_dropped, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_asked_in_time_is_answered_by_a_loop_that_stood_still, set_up,
 						tear_down),
-		cmocka_unit_test_setup_teardown(a_crowd_is_bounded_and_goes_away, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(waiting_connections_are_bounded_and_expire, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_file_is_for_its_owner_alone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_living_socket_is_respected_and_a_dead_one_replaced, set_up,
 						tear_down),

@@ -74,7 +74,7 @@ static void a_state_is_all_that_a_step_changes(void **state)
 	}
 	assert_false(small_net_same(&run, &again, sl_exec_get_weights));
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
-		assert_int_equal(sl_exec_follow(again.exec[which], 1), SL_OK);
+		assert_int_equal(sl_exec_set_done(again.exec[which], 1), SL_OK);
 		assert_int_equal(sl_exec_state_give(&kept[which], again.exec[which]), SL_OK);
 		sl_exec_state_close(&kept[which]);
 	}
@@ -104,7 +104,7 @@ static void a_state_may_lie_in_the_executor(void **state)
 		memcpy(to.weight, from.weight, (size_t)s->weight_count * sizeof *to.weight);
 		memcpy(to.own, from.own, (size_t)(s->moments * s->trainable_count) * sizeof *to.own);
 		memcpy(to.applied, from.applied, sizeof to.applied);
-		assert_int_equal(sl_exec_follow(other, 1), SL_OK);
+		assert_int_equal(sl_exec_set_done(other, 1), SL_OK);
 		assert_int_equal(sl_exec_state_give(&to, other), SL_OK);
 		sl_exec_state_close(&from);
 		sl_exec_state_close(&to);
@@ -133,7 +133,7 @@ static void moments_fall_with_their_weights(void **state)
 		assert_int_equal(sl_exec_state_open(&before, &n.plan->segment[which], NULL), SL_OK);
 		assert_int_equal(sl_exec_state_open(&after, &n.plan->segment[which], NULL), SL_OK);
 		assert_int_equal(sl_exec_state_take(&before, e), SL_OK);
-		assert_int_equal(sl_exec_follow(e, 1), SL_OK);
+		assert_int_equal(sl_exec_set_done(e, 1), SL_OK);
 		assert_int_equal(sl_exec_state_take(&after, e), SL_OK);
 		for (int64_t i = 0; i < after.trainable_count; i++) {
 			bool gone = before.weight[i] != 0 && after.weight[i] == 0;

@@ -410,7 +410,7 @@ static void slow_ones_are_dropped(void **state)
 }
 
 /* However many connections are silent, a client that asks is answered at once, and only so many are kept open. */
-static void a_crowd_keeps_nobody_out(void **state)
+static void many_connections_keep_nobody_out(void **state)
 {
 	enum { CROWD = 100 };
 	struct daemon *d = *state;
@@ -503,7 +503,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(an_answer_is_never_lost, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_half_closed_connection_is_answered, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(slow_ones_are_dropped, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(a_crowd_keeps_nobody_out, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(many_connections_keep_nobody_out, set_up, tear_down),
 		cmocka_unit_test(clients_of_a_daemon_that_ends),
 		cmocka_unit_test_setup_teardown(addresses, set_up, tear_down),
 	};

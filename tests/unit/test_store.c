@@ -83,7 +83,7 @@ static void an_owner_s_are_nobody_else_s(void **state)
 	assert_false(sl_store_get(dir, NULL, hash, got, COUNT));
 }
 
-/* Reading sets the time of last use, by which tidy.c decides. */
+/* Reading sets the time of last use, by which retention.c decides. */
 static void what_is_read_is_used_now(void **state)
 {
 	const struct timespec old[2] = {{1000, 0}, {1000, 0}};

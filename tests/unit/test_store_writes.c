@@ -24,7 +24,7 @@ enum { COUNT = 9 << 20, BYTES = 4 * COUNT }; /* written in two parts; a job yiel
 static char dir[] = "/tmp/test_store_writes.XXXXXX";
 static float *weights[2], *got[2];
 static uint8_t hash[2][16];
-static struct sl_tidy tidy;
+static struct sl_retention retention;
 static struct sl_worker *worker;
 
 struct task {
@@ -60,16 +60,16 @@ static void put(struct sl_job *job)
 
 	use_up(t);
 	t->met_half = access(path_of(0, ".f32.tmp"), F_OK) == 0;
-	sl_store_put(dir, &tidy, NULL, hash[t->which], weights[t->which], COUNT);
+	sl_store_put(dir, &retention, NULL, hash[t->which], weights[t->which], COUNT);
 	t->kept = sl_store_get(dir, NULL, hash[t->which], t->got, COUNT);
 }
 
-static void tidy_up(struct sl_job *job)
+static void make_room(struct sl_job *job)
 {
 	struct task *t = (struct task *)job;
 
 	t->met_half = access(path_of(0, ".f32.tmp"), F_OK) == 0;
-	sl_tidy_run(&tidy, (int64_t)time(NULL) + 1000);
+	sl_retention_run(&retention, (int64_t)time(NULL) + 1000);
 }
 
 static void over(struct sl_job *job)
@@ -92,7 +92,7 @@ static void run_both(struct task *first, struct task *second)
 		usleep(500);
 	}
 	assert_true(second->met_half);
-	assert_null(tidy.writing);
+	assert_null(retention.writing);
 	assert_int_equal(access(path_of(0, ".f32.tmp"), F_OK), -1);
 	assert_int_equal(access(path_of(1, ".f32.tmp"), F_OK), -1);
 }
@@ -102,11 +102,11 @@ static void another_one_s_room_is_not_made_of_it(void **state)
 	struct task a = {.job.run = put}, b = {.job.run = put, .which = 1};
 
 	(void)state;
-	tidy.bytes = BYTES + (1 << 20);
+	retention.bytes = BYTES + (1 << 20);
 	run_both(&a, &b);
 	assert_true(a.kept);
 	assert_false(b.kept);
-	assert_int_equal(tidy.not_stored, 1);
+	assert_int_equal(retention.not_stored, 1);
 }
 
 static void both_fit_where_there_is_room(void **state)
@@ -114,7 +114,7 @@ static void both_fit_where_there_is_room(void **state)
 	struct task a = {.job.run = put}, b = {.job.run = put, .which = 1};
 
 	(void)state;
-	tidy.bytes = 2 * (int64_t)BYTES;
+	retention.bytes = 2 * (int64_t)BYTES;
 	run_both(&a, &b);
 	assert_true(a.kept && sl_store_get(dir, NULL, hash[1], got[0], COUNT));
 }
@@ -132,10 +132,10 @@ static void the_same_weights_are_never_there_in_part(void **state)
 
 static void housekeeping_leaves_it(void **state)
 {
-	struct task a = {.job.run = put}, b = {.job.run = tidy_up};
+	struct task a = {.job.run = put}, b = {.job.run = make_room};
 
 	(void)state;
-	tidy.ttl_s = 100;
+	retention.ttl_s = 100;
 	run_both(&a, &b);
 	assert_true(a.kept);
 }
@@ -143,7 +143,7 @@ static void housekeeping_leaves_it(void **state)
 static int setup(void **state)
 {
 	(void)state;
-	tidy = (struct sl_tidy){.dir = dir};
+	retention = (struct sl_retention){.dir = dir};
 	for (int i = 0; i < 2; i++)
 		unlink(path_of(i, ".f32"));
 	return sl_worker_open(&worker, "test", NULL, NULL, NULL);

@@ -18,7 +18,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "common/link/crowd.h"
+#include "common/link/conns.h"
 #include "tests/support/fake_peer.h"
 #include "tests/support/link_end.h"
 
@@ -29,7 +29,7 @@ enum { PER_S = 64, BURST = PER_S * SL_ARRIVALS_BURST_S, ADDRESS_BURST = PER_S / 
 
 struct pairs {
 	int ours[PAIRS], theirs[PAIRS];
-	struct sl_crowd *crowd;
+	struct sl_conns *conns;
 };
 
 /* The descriptor that `over` was called with last, and the number of its calls. */
@@ -43,34 +43,34 @@ static void went_over(void *arg, int fd, uint64_t stamp)
 	overs++;
 }
 
-static struct sl_crowd *open_crowd(int limit)
+static struct sl_conns *open_conns(int limit)
 {
-	const struct sl_crowd_conf conf = {.limit = limit,
+	const struct sl_conns_conf conf = {.limit = limit,
 					   .hello_ms = HELLO_MS,
 					   .stranger_bytes = STRANGER_BYTES,
 					   .peer_bytes = PEER_BYTES,
 					   .per_s = PER_S,
 					   .over = went_over,
 					   .arg = &overs};
-	struct sl_crowd *crowd;
+	struct sl_conns *conns;
 
 	overs = 0;
-	assert_int_equal(sl_crowd_open(&crowd, &conf, START_MS, NULL), SL_OK);
-	return crowd;
+	assert_int_equal(sl_conns_open(&conns, &conf, START_MS, NULL), SL_OK);
+	return conns;
 }
 
 static void open_pairs(struct pairs *p)
 {
-	p->crowd = open_crowd(LIMIT);
+	p->conns = open_conns(LIMIT);
 	for (int i = 0; i < PAIRS; i++) {
 		int fd[2];
 
 		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
 		p->ours[i] = fd[0];
 		p->theirs[i] = fd[1];
-		sl_crowd_came(p->crowd, fd[0]);
+		sl_conns_add(p->conns, fd[0]);
 	}
-	assert_int_equal(sl_crowd_count(p->crowd), PAIRS);
+	assert_int_equal(sl_conns_waiting(p->conns), PAIRS);
 }
 
 static bool is_cut(int fd)
@@ -90,7 +90,7 @@ static void close_pairs(struct pairs *p, const char *cut)
 		close(p->ours[i]);
 		close(p->theirs[i]);
 	}
-	sl_crowd_close(p->crowd);
+	sl_conns_close(p->conns);
 }
 
 static void the_oldest_go_first(void **state)
@@ -99,10 +99,10 @@ static void the_oldest_go_first(void **state)
 
 	(void)state;
 	open_pairs(&p);
-	sl_crowd_thin(p.crowd);
-	assert_int_equal(sl_crowd_count(p.crowd), LIMIT);
-	sl_crowd_thin(p.crowd);
-	assert_int_equal(sl_crowd_count(p.crowd), LIMIT);
+	sl_conns_trim(p.conns);
+	assert_int_equal(sl_conns_waiting(p.conns), LIMIT);
+	sl_conns_trim(p.conns);
+	assert_int_equal(sl_conns_waiting(p.conns), LIMIT);
 	close_pairs(&p, "xxxxx...");
 }
 
@@ -114,16 +114,16 @@ static void half_of_the_descriptors_are_left(void **state)
 
 	(void)state;
 	open_pairs(&p);
-	sl_crowd_close(p.crowd);
+	sl_conns_close(p.conns);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &fds), 0);
 	few = (struct rlimit){PAIRS, fds.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-	p.crowd = open_crowd(PAIRS - 1);
+	p.conns = open_conns(PAIRS - 1);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &fds), 0);
 	for (int i = 0; i < PAIRS; i++)
-		sl_crowd_came(p.crowd, p.ours[i]);
-	sl_crowd_thin(p.crowd);
-	assert_int_equal(sl_crowd_count(p.crowd), PAIRS / 2);
+		sl_conns_add(p.conns, p.ours[i]);
+	sl_conns_trim(p.conns);
+	assert_int_equal(sl_conns_waiting(p.conns), PAIRS / 2);
 	close_pairs(&p, "xxxx....");
 }
 
@@ -133,10 +133,10 @@ static void who_has_a_session_is_not_of_them(void **state)
 
 	(void)state;
 	open_pairs(&p);
-	assert_true(sl_crowd_settle(p.crowd, p.ours[0]));
-	assert_true(sl_crowd_settle(p.crowd, p.ours[2]));
-	sl_crowd_thin(p.crowd);
-	assert_int_equal(sl_crowd_count(p.crowd), LIMIT);
+	assert_true(sl_conns_answered(p.conns, p.ours[0]));
+	assert_true(sl_conns_answered(p.conns, p.ours[2]));
+	sl_conns_trim(p.conns);
+	assert_int_equal(sl_conns_waiting(p.conns), LIMIT);
 	close_pairs(&p, ".x.xx...");
 }
 
@@ -148,14 +148,14 @@ static void who_had_his_turn_goes_before_all(void **state)
 	(void)state;
 	open_pairs(&p);
 	for (int i = 0; i < 6; i++)
-		stamp[i] = sl_crowd_settle(p.crowd, p.ours[i]);
-	sl_crowd_leave(p.crowd, p.ours[1], stamp[1]);
-	sl_crowd_leave(p.crowd, p.ours[0], stamp[1]); /* another connection's stamp: ignored */
-	sl_crowd_thin(p.crowd);
-	assert_int_equal(sl_crowd_count(p.crowd), LIMIT);
-	sl_crowd_leave(p.crowd, p.ours[4], stamp[4]);
-	sl_crowd_leave(p.crowd, p.ours[5], stamp[5]);
-	sl_crowd_thin(p.crowd);
+		stamp[i] = sl_conns_answered(p.conns, p.ours[i]);
+	sl_conns_forget_peer(p.conns, p.ours[1], stamp[1]);
+	sl_conns_forget_peer(p.conns, p.ours[0], stamp[1]); /* another connection's stamp: ignored */
+	sl_conns_trim(p.conns);
+	assert_int_equal(sl_conns_waiting(p.conns), LIMIT);
+	sl_conns_forget_peer(p.conns, p.ours[4], stamp[4]);
+	sl_conns_forget_peer(p.conns, p.ours[5], stamp[5]);
+	sl_conns_trim(p.conns);
 	close_pairs(&p, "....xx..");
 }
 
@@ -167,18 +167,18 @@ static void who_is_late_takes_nobody_along(void **state)
 
 	(void)state;
 	open_pairs(&p);
-	late = sl_crowd_settle(p.crowd, p.ours[0]);
-	sl_crowd_went(p.crowd, p.ours[0]);
-	sl_crowd_came(p.crowd, p.ours[0]);
-	whose = sl_crowd_settle(p.crowd, p.ours[0]);
-	sl_crowd_leave(p.crowd, p.ours[0], late);
-	late = sl_crowd_settle(p.crowd, p.ours[0]);
-	sl_crowd_leave(p.crowd, p.ours[0], late);
-	assert_int_equal(sl_crowd_count(p.crowd), PAIRS - 1);
-	sl_crowd_thin(p.crowd);
+	late = sl_conns_answered(p.conns, p.ours[0]);
+	sl_conns_remove(p.conns, p.ours[0]);
+	sl_conns_add(p.conns, p.ours[0]);
+	whose = sl_conns_answered(p.conns, p.ours[0]);
+	sl_conns_forget_peer(p.conns, p.ours[0], late);
+	late = sl_conns_answered(p.conns, p.ours[0]);
+	sl_conns_forget_peer(p.conns, p.ours[0], late);
+	assert_int_equal(sl_conns_waiting(p.conns), PAIRS - 1);
+	sl_conns_trim(p.conns);
 	assert_false(is_cut(p.theirs[0]));
-	sl_crowd_leave(p.crowd, p.ours[0], whose);
-	sl_crowd_thin(p.crowd);
+	sl_conns_forget_peer(p.conns, p.ours[0], whose);
+	sl_conns_trim(p.conns);
 	close_pairs(&p, "xxxxx...");
 }
 
@@ -189,47 +189,47 @@ static void a_descriptor_is_used_again(void **state)
 
 	(void)state;
 	open_pairs(&p);
-	stamp = sl_crowd_settle(p.crowd, p.ours[0]);
+	stamp = sl_conns_answered(p.conns, p.ours[0]);
 	for (int i = 0; i < 6; i++)
-		sl_crowd_went(p.crowd, p.ours[i]);
-	sl_crowd_went(p.crowd, p.ours[0]);
-	assert_int_equal(sl_crowd_count(p.crowd), 2);
-	sl_crowd_came(p.crowd, p.ours[0]);
-	sl_crowd_leave(p.crowd, p.ours[0], stamp); /* the stamp of the earlier connection */
-	sl_crowd_came(p.crowd, p.ours[7]);         /* the monitor's message about its end was lost */
-	assert_int_equal(sl_crowd_count(p.crowd), 3);
-	sl_crowd_came(p.crowd, p.ours[1]);
-	sl_crowd_thin(p.crowd);
+		sl_conns_remove(p.conns, p.ours[i]);
+	sl_conns_remove(p.conns, p.ours[0]);
+	assert_int_equal(sl_conns_waiting(p.conns), 2);
+	sl_conns_add(p.conns, p.ours[0]);
+	sl_conns_forget_peer(p.conns, p.ours[0], stamp); /* the stamp of the earlier connection */
+	sl_conns_add(p.conns, p.ours[7]);                /* the monitor's message about its end was lost */
+	assert_int_equal(sl_conns_waiting(p.conns), 3);
+	sl_conns_add(p.conns, p.ours[1]);
+	sl_conns_trim(p.conns);
 	close_pairs(&p, "......x.");
 }
 
 static void other_numbers_are_nobody(void **state)
 {
 	static const int bad[] = {-1, -1000, 1 << 30, 63, 64, 1 << 16};
-	struct sl_crowd *c;
+	struct sl_conns *c;
 
 	(void)state;
-	c = open_crowd(LIMIT);
+	c = open_conns(LIMIT);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-		assert_int_equal(sl_crowd_settle(c, bad[i]), 0);
-		sl_crowd_leave(c, bad[i], 1);
-		sl_crowd_leave(c, bad[i], 0);
-		sl_crowd_went(c, bad[i]);
+		assert_int_equal(sl_conns_answered(c, bad[i]), 0);
+		sl_conns_forget_peer(c, bad[i], 1);
+		sl_conns_forget_peer(c, bad[i], 0);
+		sl_conns_remove(c, bad[i]);
 	}
-	assert_int_equal(sl_crowd_count(c), 0);
-	sl_crowd_came(c, -1);
-	sl_crowd_came(c, 1 << 30);
-	assert_int_equal(sl_crowd_count(c), 0);
-	sl_crowd_thin(c);
-	sl_crowd_close(c);
-	sl_crowd_close(NULL);
+	assert_int_equal(sl_conns_waiting(c), 0);
+	sl_conns_add(c, -1);
+	sl_conns_add(c, 1 << 30);
+	assert_int_equal(sl_conns_waiting(c), 0);
+	sl_conns_trim(c);
+	sl_conns_close(c);
+	sl_conns_close(NULL);
 }
 
-static void watch_for(struct sl_crowd *c, uint64_t *now_ms, uint64_t ms)
+static void watch_for(struct sl_conns *c, uint64_t *now_ms, uint64_t ms)
 {
 	for (uint64_t until = *now_ms + ms; *now_ms < until;) {
 		*now_ms += 50;
-		sl_crowd_watch(c, *now_ms);
+		sl_conns_check(c, *now_ms);
 	}
 }
 
@@ -240,21 +240,21 @@ static void who_says_nothing_is_cut(void **state)
 
 	(void)state;
 	open_pairs(&p);
-	sl_crowd_took(p.crowd, p.ours[0], 10); /* its message is being answered */
-	stamp[0] = sl_crowd_settle(p.crowd, p.ours[1]);
-	stamp[1] = sl_crowd_settle(p.crowd, p.ours[2]);
-	sl_crowd_leave(p.crowd, p.ours[2], stamp[1]);
-	watch_for(p.crowd, &now_ms, HELLO_MS / 2);
-	sl_crowd_took(p.crowd, p.ours[1], 10);
-	sl_crowd_leave(p.crowd, p.ours[1], stamp[0]); /* refused: it may try again */
-	now_ms += 100 * HELLO_MS;                     /* the loop did not run */
-	sl_crowd_watch(p.crowd, now_ms);
+	sl_conns_received(p.conns, p.ours[0], 10); /* its message is being answered */
+	stamp[0] = sl_conns_answered(p.conns, p.ours[1]);
+	stamp[1] = sl_conns_answered(p.conns, p.ours[2]);
+	sl_conns_forget_peer(p.conns, p.ours[2], stamp[1]);
+	watch_for(p.conns, &now_ms, HELLO_MS / 2);
+	sl_conns_received(p.conns, p.ours[1], 10);
+	sl_conns_forget_peer(p.conns, p.ours[1], stamp[0]); /* refused: it may try again */
+	now_ms += 100 * HELLO_MS;                           /* the loop did not run */
+	sl_conns_check(p.conns, now_ms);
 	for (int i = 0; i < PAIRS; i++)
 		assert_false(is_cut(p.theirs[i]));
-	watch_for(p.crowd, &now_ms, HELLO_MS / 2);
+	watch_for(p.conns, &now_ms, HELLO_MS / 2);
 	for (int i = 0; i < PAIRS; i++)
 		assert_int_equal(is_cut(p.theirs[i]), i > 1);
-	watch_for(p.crowd, &now_ms, HELLO_MS);
+	watch_for(p.conns, &now_ms, HELLO_MS);
 	close_pairs(&p, ".xxxxxxx");
 }
 
@@ -310,70 +310,70 @@ static int listen_here(struct sockaddr_in *at)
 
 static void who_sends_more_than_may_wait_is_cut(void **state)
 {
-	struct sl_crowd *c = open_crowd(LIMIT);
+	struct sl_conns *c = open_conns(LIMIT);
 	struct sockaddr_in at;
 	int listener = listen_here(&at);
 	struct tcp stranger = open_tcp(listener, &at), quiet = open_tcp(listener, &at), peer = open_tcp(listener, &at);
 
 	(void)state;
-	sl_crowd_came(c, stranger.ours);
-	sl_crowd_came(c, quiet.ours);
-	sl_crowd_came(c, peer.ours);
-	assert_true(sl_crowd_settle(c, peer.ours));
+	sl_conns_add(c, stranger.ours);
+	sl_conns_add(c, quiet.ours);
+	sl_conns_add(c, peer.ours);
+	assert_true(sl_conns_answered(c, peer.ours));
 	say(&stranger, STRANGER_BYTES);
 	say(&quiet, STRANGER_BYTES);
 	say(&peer, PEER_BYTES);
-	sl_crowd_watch(c, START_MS);
-	assert_int_equal(sl_crowd_count(c), 2);
+	sl_conns_check(c, START_MS);
+	assert_int_equal(sl_conns_waiting(c), 2);
 	say(&stranger, 1);
 	say(&peer, 1);
-	sl_crowd_took(c, peer.ours, 1);
-	sl_crowd_watch(c, START_MS);
-	assert_int_equal(sl_crowd_count(c), 1);
+	sl_conns_received(c, peer.ours, 1);
+	sl_conns_check(c, START_MS);
+	assert_int_equal(sl_conns_waiting(c), 1);
 	assert_int_equal(overs, 0);
 	say(&peer, 1);
-	sl_crowd_watch(c, START_MS);
+	sl_conns_check(c, START_MS);
 	assert_int_equal(overs, 1);
 	assert_int_equal(over_fd, peer.ours);
 	assert_false(is_cut(peer.theirs)); /* the server can still tell it why */
-	sl_crowd_watch(c, START_MS);
+	sl_conns_check(c, START_MS);
 	close_tcp(&stranger, true);
 	close_tcp(&quiet, false);
 	close_tcp(&peer, true);
 	close(listener);
-	sl_crowd_close(c);
+	sl_conns_close(c);
 }
 
 /* The server may count more bytes as taken in than a message
  * had on the wire. That is no credit for later messages. */
 static void what_was_taken_is_never_more_than_what_came(void **state)
 {
-	struct sl_crowd *c = open_crowd(LIMIT);
+	struct sl_conns *c = open_conns(LIMIT);
 	struct sockaddr_in at;
 	int listener = listen_here(&at);
 	struct tcp peer = open_tcp(listener, &at);
 
 	(void)state;
-	sl_crowd_came(c, peer.ours);
-	assert_true(sl_crowd_settle(c, peer.ours));
+	sl_conns_add(c, peer.ours);
+	assert_true(sl_conns_answered(c, peer.ours));
 	for (int i = 0; i < 20; i++) {
 		say(&peer, 1);
-		sl_crowd_took(c, peer.ours, 100);
-		sl_crowd_watch(c, START_MS);
+		sl_conns_received(c, peer.ours, 100);
+		sl_conns_check(c, START_MS);
 	}
 	say(&peer, PEER_BYTES + 1);
-	sl_crowd_watch(c, START_MS);
+	sl_conns_check(c, START_MS);
 	assert_int_equal(overs, 1);
 	close_tcp(&peer, false);
 	close(listener);
-	sl_crowd_close(c);
+	sl_conns_close(c);
 }
 
 /* A refused peer may have as many bytes in flight as a session,
  * but all refused ones together have a single window. */
 static void those_that_were_forgotten_share_one_window(void **state)
 {
-	struct sl_crowd *c = open_crowd(PAIRS);
+	struct sl_conns *c = open_conns(PAIRS);
 	struct sockaddr_in at;
 	int listener = listen_here(&at);
 	struct tcp t[3];
@@ -381,27 +381,27 @@ static void those_that_were_forgotten_share_one_window(void **state)
 	(void)state;
 	for (int i = 0; i < 3; i++) {
 		t[i] = open_tcp(listener, &at);
-		sl_crowd_came(c, t[i].ours);
-		sl_crowd_leave(c, t[i].ours, sl_crowd_settle(c, t[i].ours));
+		sl_conns_add(c, t[i].ours);
+		sl_conns_forget_peer(c, t[i].ours, sl_conns_answered(c, t[i].ours));
 	}
 	say(&t[0], PEER_BYTES);
 	say(&t[1], STRANGER_BYTES);
-	sl_crowd_watch(c, START_MS);
-	assert_int_equal(sl_crowd_count(c), 3);
+	sl_conns_check(c, START_MS);
+	assert_int_equal(sl_conns_waiting(c), 3);
 	say(&t[2], STRANGER_BYTES + 1);
-	sl_crowd_watch(c, START_MS);
-	assert_int_equal(sl_crowd_count(c), 2);
+	sl_conns_check(c, START_MS);
+	assert_int_equal(sl_conns_waiting(c), 2);
 	assert_int_equal(overs, 0);
 	close_tcp(&t[0], t[0].ours > t[2].ours); /* the one checked last is cut */
 	close_tcp(&t[1], false);
 	close_tcp(&t[2], t[2].ours > t[0].ours);
 	close(listener);
-	sl_crowd_close(c);
+	sl_conns_close(c);
 }
 
 static void who_comes_too_often_is_cut(void **state)
 {
-	struct sl_crowd *c = open_crowd(BURST);
+	struct sl_conns *c = open_conns(BURST);
 	struct sockaddr_in at;
 	struct tcp t[ADDRESS_BURST + 2];
 	int listener = listen_here(&at);
@@ -410,15 +410,15 @@ static void who_comes_too_often_is_cut(void **state)
 	(void)state;
 	for (int i = 0; i < ADDRESS_BURST + 2; i++) {
 		t[i] = open_tcp(listener, &at);
-		sl_crowd_came(c, t[i].ours);
-		assert_int_equal(sl_crowd_shut(c, START_MS, &shut), i == ADDRESS_BURST);
+		sl_conns_add(c, t[i].ours);
+		assert_int_equal(sl_conns_shut(c, START_MS, &shut), i == ADDRESS_BURST);
 	}
 	assert_int_equal(shut.n, 1);
-	assert_int_equal(sl_crowd_total(c), ADDRESS_BURST + 2);
+	assert_int_equal(sl_conns_total(c), ADDRESS_BURST + 2);
 	for (int i = 0; i < ADDRESS_BURST + 2; i++)
 		close_tcp(&t[i], i >= ADDRESS_BURST);
 	close(listener);
-	sl_crowd_close(c);
+	sl_conns_close(c);
 }
 
 /* ---- a server */

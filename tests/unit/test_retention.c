@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "server/host/housekeeping.h"
+#include "server/store/retention.h"
 #include "server/store/store.h"
-#include "server/store/tidy.h"
 
 #define ID_A "00112233445566778899aabbccddeeff"
 #define ID_B "ffeeddccbbaa99887766554433221100"
@@ -26,7 +26,7 @@ enum { NOW = 1000000 };
 static const uint8_t id_a[16] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
 				 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
 
-static char dir[] = "/tmp/test_tidy.XXXXXX";
+static char dir[] = "/tmp/test_retention.XXXXXX";
 
 static const struct {
 	const char *name;
@@ -82,8 +82,8 @@ static void assert_left(unsigned left)
 
 static void without_bounds_all_stays(void **state)
 {
-	const struct sl_tidy w = {.dir = dir};
-	struct sl_tidy_result r = sl_tidy_run(&w, NOW);
+	const struct sl_retention w = {.dir = dir};
+	struct sl_retention_result r = sl_retention_run(&w, NOW);
 
 	(void)state;
 	assert_left(0x1ff);
@@ -95,14 +95,14 @@ static void without_bounds_all_stays(void **state)
 
 static void what_is_too_old_goes(void **state)
 {
-	const struct sl_tidy w = {.dir = dir, .ttl_s = 300};
-	struct sl_tidy_result r = sl_tidy_run(&w, NOW);
+	const struct sl_retention w = {.dir = dir, .ttl_s = 300};
+	struct sl_retention_result r = sl_retention_run(&w, NOW);
 
 	(void)state;
 	assert_left(0x1fd);
 	assert_int_equal(r.removed, 1);
 	assert_int_equal(r.bytes, 1015 - 200);
-	r = sl_tidy_run(&w, NOW + 1);
+	r = sl_retention_run(&w, NOW + 1);
 	assert_left(0x1c9);
 	assert_int_equal(r.files, 2);
 	assert_int_equal(r.bytes, 110);
@@ -111,15 +111,15 @@ static void what_is_too_old_goes(void **state)
 
 static void live_sessions_stay(void **state)
 {
-	struct sl_tidy_live live[2] = {0};
-	struct sl_tidy w = {.dir = dir, .ttl_s = 10, .live = live, .n_live = 2};
+	struct sl_retention_live live[2] = {0};
+	struct sl_retention w = {.dir = dir, .ttl_s = 10, .live = live, .n_live = 2};
 
 	(void)state;
-	sl_tidy_join(&w, 1, id_a);
-	sl_tidy_run(&w, NOW);
+	sl_retention_join(&w, 1, id_a);
+	sl_retention_run(&w, NOW);
 	assert_left(0x1cc);
-	sl_tidy_leave(&w, 1);
-	sl_tidy_run(&w, NOW);
+	sl_retention_leave(&w, 1);
+	sl_retention_run(&w, NOW);
 	assert_left(0x1c0);
 }
 
@@ -144,10 +144,10 @@ static void sessions_that_left_are_live_no_more(void **state)
 	assert_int_equal(sl_worker_open(&worker, "test", wake, NULL, &fail), SL_OK);
 	assert_int_equal(sl_housekeeping_open(&keeping, &conf), SL_OK);
 	for (int round = 0; round < 4; round++, now_ms += (uint64_t)keeping.every_ms) {
-		sl_tidy_join(&keeping.what, round % 2, id_a);
+		sl_retention_join(&keeping.what, round % 2, id_a);
 		run_now(&keeping, worker, now_ms);
 		assert_left(0x1cc);
-		sl_tidy_leave(&keeping.what, round % 2);
+		sl_retention_leave(&keeping.what, round % 2);
 		run_now(&keeping, worker, now_ms + (uint64_t)keeping.every_ms - 1); /* not due yet */
 		assert_left(0x1cc);
 	}
@@ -159,13 +159,13 @@ static void sessions_that_left_are_live_no_more(void **state)
 
 static void the_oldest_beyond_the_budget_go(void **state)
 {
-	struct sl_tidy_live live[1] = {0};
-	struct sl_tidy w = {.dir = dir, .bytes = 415, .live = live, .n_live = 1};
-	struct sl_tidy_result r;
+	struct sl_retention_live live[1] = {0};
+	struct sl_retention w = {.dir = dir, .bytes = 415, .live = live, .n_live = 1};
+	struct sl_retention_result r;
 
 	(void)state;
-	sl_tidy_join(&w, 0, id_a);
-	r = sl_tidy_run(&w, NOW);
+	sl_retention_join(&w, 0, id_a);
+	r = sl_retention_run(&w, NOW);
 	assert_left(0x1cd | 0x20); /* removes 200 and 400 bytes, until 415 are left */
 	assert_int_equal(r.bytes, 415);
 	assert_int_equal(r.removed, 2);
@@ -213,20 +213,21 @@ static bool is_there(const struct sl_key *owner, int n)
 static void a_client_s_own_oldest_go_first(void **state)
 {
 	const struct sl_key good = key_of(1), greedy = key_of(2);
-	struct sl_tidy w = {.dir = dir, .bytes = 1000, .bytes_per_key = 1000};
+	struct sl_retention w = {.dir = dir, .bytes = 1000, .bytes_per_key = 1000};
 	struct sl_fail fail;
 
 	(void)state;
 	lay(state_of(&good, 1), 300, 9000);
 	for (int n = 2; n < 40; n++) {
-		assert_int_equal(sl_tidy_make_room(&w, &greedy, NULL, 100, &fail), SL_OK);
+		assert_int_equal(sl_retention_make_room(&w, &greedy, NULL, 100, &fail), SL_OK);
 		lay(state_of(&greedy, n), 100, 1000 - n);
 		assert_true(is_there(&good, 1));
 	}
 	for (int n = 2; n < 40; n++)
 		assert_int_equal(is_there(&greedy, n), n >= 33); /* seven of them fit beside the 300 bytes */
 	/* a client that holds less displaces the states of the one that holds more */
-	assert_int_equal(sl_tidy_make_room(&w, &good, "session-00000000000000000000000000000001", 150, &fail), SL_OK);
+	assert_int_equal(sl_retention_make_room(&w, &good, "session-00000000000000000000000000000001", 150, &fail),
+			 SL_OK);
 	assert_true(is_there(&good, 1) && !is_there(&greedy, 33) && !is_there(&greedy, 34) && is_there(&greedy, 35));
 	assert_int_equal(w.not_stored, 0);
 }
@@ -234,22 +235,22 @@ static void a_client_s_own_oldest_go_first(void **state)
 static void a_key_has_its_share_and_no_more(void **state)
 {
 	const struct sl_key one = key_of(1), two = key_of(2);
-	struct sl_tidy_live live[1] = {0};
-	struct sl_tidy w = {.dir = dir, .bytes = 10000, .bytes_per_key = 500, .live = live, .n_live = 1};
+	struct sl_retention_live live[1] = {0};
+	struct sl_retention w = {.dir = dir, .bytes = 10000, .bytes_per_key = 500, .live = live, .n_live = 1};
 	uint8_t session[16] = {[15] = 1};
 	struct sl_fail fail;
 
 	(void)state;
-	sl_tidy_join(&w, 0, session);
+	sl_retention_join(&w, 0, session);
 	lay(state_of(&one, 1), 200, 5000); /* live */
 	lay(state_of(&one, 2), 200, 4000);
 	lay(state_of(&two, 3), 400, 9000);
-	assert_int_equal(sl_tidy_make_room(&w, &one, NULL, 400, &fail), SL_ERR_LIMIT);
+	assert_int_equal(sl_retention_make_room(&w, &one, NULL, 400, &fail), SL_ERR_LIMIT);
 	assert_non_null(
 		strstr(fail.text, " has 400 bytes in the store and may have 500 (store_bytes_per_key): 400 more"));
 	assert_true(is_there(&one, 2)); /* nothing is removed if that would not make enough room */
 	assert_int_equal(w.not_stored, 1);
-	assert_int_equal(sl_tidy_make_room(&w, &one, NULL, 300, &fail), SL_OK);
+	assert_int_equal(sl_retention_make_room(&w, &one, NULL, 300, &fail), SL_OK);
 	assert_true(is_there(&one, 1) && !is_there(&one, 2) && is_there(&two, 3));
 }
 
@@ -257,21 +258,23 @@ static void a_key_has_its_share_and_no_more(void **state)
  * one that is written, stay. */
 static void without_keys_all_are_one(void **state)
 {
-	struct sl_tidy_live live[1] = {0};
-	struct sl_tidy w = {.dir = dir, .bytes = 500, .bytes_per_key = 100, .live = live, .n_live = 1};
+	struct sl_retention_live live[1] = {0};
+	struct sl_retention w = {.dir = dir, .bytes = 500, .bytes_per_key = 100, .live = live, .n_live = 1};
 	uint8_t session[16] = {[15] = 1};
 	struct sl_fail fail;
 
 	(void)state;
-	sl_tidy_join(&w, 0, session);
+	sl_retention_join(&w, 0, session);
 	lay(state_of(NULL, 1), 200, 5000);
 	lay(state_of(NULL, 2), 100, 4000);
 	lay(state_of(NULL, 3), 100, 3000);
-	assert_int_equal(sl_tidy_make_room(&w, NULL, "session-00000000000000000000000000000002", 100, &fail), SL_OK);
+	assert_int_equal(sl_retention_make_room(&w, NULL, "session-00000000000000000000000000000002", 100, &fail),
+			 SL_OK);
 	assert_true(is_there(NULL, 1) && is_there(NULL, 2) && is_there(NULL, 3));
-	assert_int_equal(sl_tidy_make_room(&w, NULL, "session-00000000000000000000000000000002", 150, &fail), SL_OK);
+	assert_int_equal(sl_retention_make_room(&w, NULL, "session-00000000000000000000000000000002", 150, &fail),
+			 SL_OK);
 	assert_true(is_there(NULL, 1) && is_there(NULL, 2) && !is_there(NULL, 3));
-	assert_int_equal(sl_tidy_make_room(&w, NULL, NULL, 301, &fail), SL_ERR_LIMIT);
+	assert_int_equal(sl_retention_make_room(&w, NULL, NULL, 301, &fail), SL_ERR_LIMIT);
 	assert_non_null(strstr(fail.text, "the store holds 300 bytes and may hold 500 (store_bytes): 301 more"));
 	assert_true(is_there(NULL, 2));
 }
@@ -280,26 +283,26 @@ static void without_keys_all_are_one(void **state)
  * written after that. */
 static void what_is_being_written_stays_and_counts(void **state)
 {
-	struct sl_tidy w = {.dir = dir, .ttl_s = 10, .bytes = 500};
-	struct sl_tidy_write one = {0}, same = {0}, two = {0};
+	struct sl_retention w = {.dir = dir, .ttl_s = 10, .bytes = 500};
+	struct sl_retention_write one = {0}, same = {0}, two = {0};
 	char tmp[160];
 	struct sl_fail fail;
 
 	(void)state;
 	snprintf(tmp, sizeof tmp, "%s.tmp", state_of(NULL, 1));
-	assert_int_equal(sl_tidy_begin(&w, &one, state_of(NULL, 1), NULL, NULL, 300, &fail), SL_OK);
-	assert_int_equal(sl_tidy_begin(&w, &same, state_of(NULL, 1), NULL, NULL, 1, &fail), SL_ERR_BUSY);
-	assert_int_equal(sl_tidy_begin(&w, &two, state_of(NULL, 2), NULL, NULL, 201, &fail), SL_ERR_LIMIT);
-	sl_tidy_end(&w, &two); /* it did not begin */
+	assert_int_equal(sl_retention_begin(&w, &one, state_of(NULL, 1), NULL, NULL, 300, &fail), SL_OK);
+	assert_int_equal(sl_retention_begin(&w, &same, state_of(NULL, 1), NULL, NULL, 1, &fail), SL_ERR_BUSY);
+	assert_int_equal(sl_retention_begin(&w, &two, state_of(NULL, 2), NULL, NULL, 201, &fail), SL_ERR_LIMIT);
+	sl_retention_end(&w, &two); /* it did not begin */
 	lay(tmp, 10, 9000);
-	assert_int_equal(sl_tidy_run(&w, NOW).bytes, 300);
+	assert_int_equal(sl_retention_run(&w, NOW).bytes, 300);
 	assert_int_equal(access(path_of(tmp), F_OK), 0);
-	assert_int_equal(sl_tidy_make_room(&w, NULL, NULL, 201, &fail), SL_ERR_LIMIT);
-	assert_int_equal(sl_tidy_begin(&w, &two, state_of(NULL, 2), NULL, NULL, 200, &fail), SL_OK);
-	sl_tidy_end(&w, &one);
-	sl_tidy_end(&w, &two);
+	assert_int_equal(sl_retention_make_room(&w, NULL, NULL, 201, &fail), SL_ERR_LIMIT);
+	assert_int_equal(sl_retention_begin(&w, &two, state_of(NULL, 2), NULL, NULL, 200, &fail), SL_OK);
+	sl_retention_end(&w, &one);
+	sl_retention_end(&w, &two);
 	assert_null(w.writing);
-	assert_int_equal(sl_tidy_run(&w, NOW).files, 0);
+	assert_int_equal(sl_retention_run(&w, NOW).files, 0);
 	assert_int_equal(access(path_of(tmp), F_OK), -1);
 }
 
@@ -307,7 +310,7 @@ static void what_is_being_written_stays_and_counts(void **state)
 static void what_costs_least_goes_first(void **state)
 {
 	const struct timespec later[2] = {{NOW - 500, 7}, {NOW - 500, 7}};
-	struct sl_tidy w = {.dir = dir, .bytes = 400};
+	struct sl_retention w = {.dir = dir, .bytes = 400};
 	struct sl_fail fail;
 
 	(void)state;
@@ -316,45 +319,45 @@ static void what_costs_least_goes_first(void **state)
 	lay(state_of(NULL, 2), 100, 500);
 	lay(ID_A ".f32", 100, 100);
 	lay(ID_B ".f32", 100, 50);
-	assert_int_equal(sl_tidy_make_room(&w, NULL, NULL, 100, &fail), SL_OK);
+	assert_int_equal(sl_retention_make_room(&w, NULL, NULL, 100, &fail), SL_OK);
 	assert_true(access(path_of(ID_A ".f32"), F_OK) != 0 && access(path_of(ID_B ".f32"), F_OK) == 0);
-	assert_int_equal(sl_tidy_make_room(&w, NULL, NULL, 300, &fail), SL_OK);
+	assert_int_equal(sl_retention_make_room(&w, NULL, NULL, 300, &fail), SL_OK);
 	assert_true(access(path_of(ID_B ".f32"), F_OK) != 0 && is_there(NULL, 1) && !is_there(NULL, 2));
 	/* an upload of weights displaces no state */
-	assert_int_equal(sl_tidy_make_room(&w, NULL, "session-", 301, &fail), SL_ERR_LIMIT);
+	assert_int_equal(sl_retention_make_room(&w, NULL, "session-", 301, &fail), SL_ERR_LIMIT);
 	assert_true(is_there(NULL, 1));
 }
 
 static void a_default_takes_nothing_away(void **state)
 {
 	const struct sl_key one = key_of(1);
-	struct sl_tidy w = {.dir = dir, .bytes = 500};
+	struct sl_retention w = {.dir = dir, .bytes = 500};
 
 	(void)state;
 	lay(state_of(&one, 1), 400, 10);
-	sl_tidy_set_limits(&w);
+	sl_retention_set_limits(&w);
 	assert_int_equal(w.bytes_per_key, 400);
-	sl_tidy_run(&w, NOW);
+	sl_retention_run(&w, NOW);
 	assert_true(is_there(&one, 1));
 }
 
 static void limits_that_are_open_fit_the_disk(void **state)
 {
-	struct sl_tidy w = {.dir = dir}, set = {.dir = dir, .bytes = 77, .bytes_per_key = 7},
-		       half = {.dir = dir, .bytes = 77};
+	struct sl_retention w = {.dir = dir}, set = {.dir = dir, .bytes = 77, .bytes_per_key = 7},
+			    half = {.dir = dir, .bytes = 77};
 	struct statvfs fs;
 	int64_t all;
 
 	(void)state;
 	lay(state_of(NULL, 1), 200, 5000);
 	assert_int_equal(statvfs(dir, &fs), 0);
-	sl_tidy_set_limits(&w);
+	sl_retention_set_limits(&w);
 	all = (int64_t)(fs.f_blocks * fs.f_frsize);
 	assert_true(w.bytes >= 200 && w.bytes <= all / 2 + 200);
 	assert_true(w.bytes_per_key > 0 && w.bytes_per_key <= w.bytes / 2 + 1);
-	sl_tidy_set_limits(&set);
+	sl_retention_set_limits(&set);
 	assert_true(set.bytes == 77 && set.bytes_per_key == 7);
-	sl_tidy_set_limits(&half);
+	sl_retention_set_limits(&half);
 	assert_true(half.bytes == 77 && half.bytes_per_key == 39);
 }
 
@@ -369,11 +372,11 @@ static int clear(void **state)
 
 static void without_a_store_there_is_nothing_to_do(void **state)
 {
-	const struct sl_tidy none = {.dir = "", .ttl_s = 1}, gone = {.dir = "/nonexistent/store", .ttl_s = 1};
+	const struct sl_retention none = {.dir = "", .ttl_s = 1}, gone = {.dir = "/nonexistent/store", .ttl_s = 1};
 
 	(void)state;
-	assert_int_equal(sl_tidy_run(&none, NOW).files, 0);
-	assert_int_equal(sl_tidy_run(&gone, NOW).files, 0);
+	assert_int_equal(sl_retention_run(&none, NOW).files, 0);
+	assert_int_equal(sl_retention_run(&gone, NOW).files, 0);
 }
 
 static void a_store_is_one_server_s(void **state)
@@ -405,9 +408,9 @@ static void a_clock_that_jumps_makes_no_file_old(void **state)
 	const int64_t years = 200000000;
 
 	(void)state;
-	assert_int_equal(sl_tidy_now(NOW + 60, NOW, 60), NOW + 60);
-	assert_int_equal(sl_tidy_now(NOW + years, NOW, 60), NOW + 60);
-	assert_int_equal(sl_tidy_now(NOW - years, NOW, 60), NOW - years);
+	assert_int_equal(sl_retention_now(NOW + 60, NOW, 60), NOW + 60);
+	assert_int_equal(sl_retention_now(NOW + years, NOW, 60), NOW + 60);
+	assert_int_equal(sl_retention_now(NOW - years, NOW, 60), NOW - years);
 }
 
 static int remove_all(void **state)

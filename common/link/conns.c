@@ -1,4 +1,4 @@
-#include "common/link/crowd.h"
+#include "common/link/conns.h"
 
 #include <inttypes.h>
 #include <linux/tcp.h>
@@ -28,8 +28,8 @@ struct member {
 	int prev, next;    /* in the list; NONE: the end */
 };
 
-struct sl_crowd {
-	struct sl_crowd_conf conf;
+struct sl_conns {
+	struct sl_conns_conf conf;
 	struct sl_arrivals *arrivals;
 	struct member *member;            /* [cap], by descriptor */
 	int cap, top, count;              /* top: above all known descriptors; count: of the list */
@@ -40,10 +40,10 @@ struct sl_crowd {
 	uint64_t told_ms, cut[WHY_COUNT]; /* cut: numbers that were not logged yet */
 };
 
-enum sl_err sl_crowd_open(struct sl_crowd **out, const struct sl_crowd_conf *conf, uint64_t now_ms,
+enum sl_err sl_conns_open(struct sl_conns **out, const struct sl_conns_conf *conf, uint64_t now_ms,
 			  struct sl_fail *fail)
 {
-	struct sl_crowd *c = calloc(1, sizeof *c);
+	struct sl_conns *c = calloc(1, sizeof *c);
 	struct rlimit fds;
 	enum sl_err err = SL_ERR_NOMEM;
 
@@ -54,7 +54,7 @@ enum sl_err sl_crowd_open(struct sl_crowd **out, const struct sl_crowd_conf *con
 	else
 		err = sl_arrivals_open(&c->arrivals, conf->per_s, now_ms, fail);
 	if (err) {
-		sl_crowd_close(c);
+		sl_conns_close(c);
 		return err;
 	}
 	c->cap = FIRST_FDS;
@@ -67,7 +67,7 @@ enum sl_err sl_crowd_open(struct sl_crowd **out, const struct sl_crowd_conf *con
 	return SL_OK;
 }
 
-void sl_crowd_close(struct sl_crowd *c)
+void sl_conns_close(struct sl_conns *c)
 {
 	if (!c)
 		return;
@@ -77,7 +77,7 @@ void sl_crowd_close(struct sl_crowd *c)
 }
 
 /* Inserts fd into the list between `prev` and `next`, either of which may be NONE. */
-static void list(struct sl_crowd *c, int fd, int prev, int next)
+static void list(struct sl_conns *c, int fd, int prev, int next)
 {
 	struct member *m = &c->member[fd];
 
@@ -89,7 +89,7 @@ static void list(struct sl_crowd *c, int fd, int prev, int next)
 	c->count++;
 }
 
-static void unlist(struct sl_crowd *c, int fd)
+static void unlist(struct sl_conns *c, int fd)
 {
 	struct member *m = &c->member[fd];
 
@@ -102,12 +102,12 @@ static void unlist(struct sl_crowd *c, int fd)
 }
 
 /* The connection with this descriptor; NULL: it is not known. */
-static struct member *find(struct sl_crowd *c, int fd)
+static struct member *find(struct sl_conns *c, int fd)
 {
 	return fd >= 0 && fd < c->cap && c->member[fd].stamp ? &c->member[fd] : NULL;
 }
 
-static bool has_room(struct sl_crowd *c, int fd)
+static bool has_room(struct sl_conns *c, int fd)
 {
 	struct member *grown;
 	int cap = c->cap;
@@ -136,7 +136,7 @@ static void end_at_once(int fd)
 		(void)shutdown(fd, SHUT_RDWR);
 }
 
-static void cut(struct sl_crowd *c, int fd, enum why why)
+static void cut(struct sl_conns *c, int fd, enum why why)
 {
 	unlist(c, fd);
 	c->member[fd] = (struct member){0};
@@ -144,13 +144,13 @@ static void cut(struct sl_crowd *c, int fd, enum why why)
 	end_at_once(fd); /* ZeroMQ notices, and closes the descriptor */
 }
 
-void sl_crowd_cut(struct sl_crowd *c, int fd)
+void sl_conns_drop(struct sl_conns *c, int fd)
 {
 	if (find(c, fd))
 		cut(c, fd, NAMED);
 }
 
-static bool is_admitted(struct sl_crowd *c, int fd)
+static bool is_admitted(struct sl_conns *c, int fd)
 {
 	struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
 	socklen_t len = sizeof from;
@@ -162,7 +162,7 @@ static bool is_admitted(struct sl_crowd *c, int fd)
 	return sl_arrivals_admit(c->arrivals, &address, c->now_ms);
 }
 
-void sl_crowd_came(struct sl_crowd *c, int fd)
+void sl_conns_add(struct sl_conns *c, int fd)
 {
 	c->stamp++;
 	if (!has_room(c, fd))
@@ -175,7 +175,7 @@ void sl_crowd_came(struct sl_crowd *c, int fd)
 		cut(c, fd, TOO_FAST);
 }
 
-void sl_crowd_went(struct sl_crowd *c, int fd)
+void sl_conns_remove(struct sl_conns *c, int fd)
 {
 	struct member *m = find(c, fd);
 
@@ -185,12 +185,12 @@ void sl_crowd_went(struct sl_crowd *c, int fd)
 	*m = (struct member){0};
 }
 
-uint32_t sl_crowd_total(const struct sl_crowd *c)
+uint32_t sl_conns_total(const struct sl_conns *c)
 {
 	return (uint32_t)c->stamp;
 }
 
-void sl_crowd_took(struct sl_crowd *c, int fd, size_t bytes)
+void sl_conns_received(struct sl_conns *c, int fd, size_t bytes)
 {
 	struct member *m = find(c, fd);
 
@@ -200,7 +200,7 @@ void sl_crowd_took(struct sl_crowd *c, int fd, size_t bytes)
 	m->taken += bytes;
 }
 
-uint64_t sl_crowd_settle(struct sl_crowd *c, int fd)
+uint64_t sl_conns_answered(struct sl_conns *c, int fd)
 {
 	struct member *m = find(c, fd);
 
@@ -212,7 +212,7 @@ uint64_t sl_crowd_settle(struct sl_crowd *c, int fd)
 	return m->stamp;
 }
 
-void sl_crowd_leave(struct sl_crowd *c, int fd, uint64_t stamp)
+void sl_conns_forget_peer(struct sl_conns *c, int fd, uint64_t stamp)
 {
 	struct member *m = find(c, fd);
 
@@ -223,19 +223,19 @@ void sl_crowd_leave(struct sl_crowd *c, int fd, uint64_t stamp)
 	list(c, fd, NONE, c->first);
 }
 
-int sl_crowd_count(const struct sl_crowd *c)
+int sl_conns_waiting(const struct sl_conns *c)
 {
 	return c->count;
 }
 
-static void tell(struct sl_crowd *c)
+static void tell(struct sl_conns *c)
 {
 	uint64_t *n = c->cut;
 
 	if (!(n[TOO_MANY] | n[SILENT] | n[ENDLESS] | n[TOO_FAST] | n[NAMED]) || c->now_ms - c->told_ms < TELL_MS)
 		return;
 	c->told_ms = c->now_ms;
-	sl_log(SL_LOG_WARN, "crowd",
+	sl_log(SL_LOG_WARN, "connections",
 	       "connections closed: %" PRIu64 " above the limit of %d without a session, %" PRIu64
 	       " without a Hello after %" PRIu64 " s, %" PRIu64 " that sent more than their credit, %" PRIu64
 	       " that connected too fast, %" PRIu64 " that announced an Identity",
@@ -244,7 +244,7 @@ static void tell(struct sl_crowd *c)
 		n[i] = 0;
 }
 
-void sl_crowd_thin(struct sl_crowd *c)
+void sl_conns_trim(struct sl_conns *c)
 {
 	while (c->count > c->conf.limit)
 		cut(c, c->first, TOO_MANY);
@@ -268,7 +268,7 @@ static uint64_t held(struct member *m, int fd)
 
 /* Whether a connection has too many pending bytes. After a session's end, data that was in flight may still come; all
  * such connections together may have one window of it. */
-static bool holds_too_much(struct sl_crowd *c, struct member *m, int fd)
+static bool holds_too_much(struct sl_conns *c, struct member *m, int fd)
 {
 	uint64_t bytes = held(m, fd);
 
@@ -281,7 +281,7 @@ static bool holds_too_much(struct sl_crowd *c, struct member *m, int fd)
 	return bytes > c->conf.peer_bytes;
 }
 
-static void watch(struct sl_crowd *c, int fd)
+static void watch(struct sl_conns *c, int fd)
 {
 	struct member *m = &c->member[fd];
 
@@ -299,7 +299,7 @@ static void watch(struct sl_crowd *c, int fd)
 	}
 }
 
-void sl_crowd_watch(struct sl_crowd *c, uint64_t now_ms)
+void sl_conns_check(struct sl_conns *c, uint64_t now_ms)
 {
 	uint64_t passed = now_ms - c->now_ms;
 
@@ -315,7 +315,7 @@ void sl_crowd_watch(struct sl_crowd *c, uint64_t now_ms)
 	tell(c);
 }
 
-bool sl_crowd_shut(struct sl_crowd *c, uint64_t now_ms, struct sl_shut *out)
+bool sl_conns_shut(struct sl_conns *c, uint64_t now_ms, struct sl_shut *out)
 {
 	return sl_arrivals_shut(c->arrivals, now_ms, out);
 }

@@ -19,11 +19,11 @@ static const char *drawn_anew(const struct sl_conf_client *c)
 static enum sl_err keep_head(struct sl_setup *s, struct sl_fail *fail)
 {
 	enum sl_err err =
-		sl_kept_open(&s->kept, s->plan, &s->set[SL_SPLIT_TRAIN], s->conf->train.keep_head_bytes, fail);
+		sl_head_cache_open(&s->kept, s->plan, &s->set[SL_SPLIT_TRAIN], s->conf->train.keep_head_bytes, fail);
 
 	if (!err)
 		sl_log(SL_LOG_INFO, "head-kept", "activations of the head are kept: %lld bytes for %lld samples",
-		       (long long)sl_kept_bytes(s->kept), (long long)s->set[SL_SPLIT_TRAIN].count);
+		       (long long)sl_head_cache_bytes(s->kept), (long long)s->set[SL_SPLIT_TRAIN].count);
 	return err;
 }
 
@@ -67,7 +67,7 @@ static enum sl_err place_homes(struct sl_setup *s, struct sl_fail *fail)
 
 static enum sl_err keep_sent(struct sl_setup *s, struct sl_fail *fail)
 {
-	enum sl_err err = sl_kept_check(s->plan, fail);
+	enum sl_err err = sl_head_cache_check(s->plan, fail);
 
 	if (!err)
 		err = check_tokens_alone(s, fail);

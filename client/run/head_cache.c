@@ -1,10 +1,10 @@
-#include "client/run/kept.h"
+#include "client/run/head_cache.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct sl_kept {
+struct sl_head_cache {
 	int64_t samples, features;
 	int64_t *at; /* [samples + 1] offset of each sample, in tokens */
 	bool *there; /* [samples] */
@@ -39,7 +39,7 @@ static bool is_fixed(const struct sl_op *op)
 	}
 }
 
-enum sl_err sl_kept_check(const struct sl_plan *plan, struct sl_fail *fail)
+enum sl_err sl_head_cache_check(const struct sl_plan *plan, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *head = &plan->segment[SL_HEAD];
 
@@ -59,7 +59,7 @@ enum sl_err sl_kept_check(const struct sl_plan *plan, struct sl_fail *fail)
 	return SL_OK;
 }
 
-static enum sl_err place_samples(struct sl_kept *k, const struct sl_set *set, int64_t most, struct sl_fail *fail)
+static enum sl_err place_samples(struct sl_head_cache *k, const struct sl_set *set, int64_t most, struct sl_fail *fail)
 {
 	int64_t bytes;
 
@@ -69,7 +69,7 @@ static enum sl_err place_samples(struct sl_kept *k, const struct sl_set *set, in
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to keep activations");
 	for (int64_t i = 0; i < k->samples; i++)
 		k->at[i + 1] = k->at[i] + set->source->extent(set, i);
-	bytes = sl_kept_bytes(k);
+	bytes = sl_head_cache_bytes(k);
 	if (bytes > most)
 		return sl_fail_set(fail, SL_ERR_LIMIT,
 				   "the activations of %" PRId64 " samples take %" PRId64 " bytes, and %" PRId64
@@ -79,11 +79,11 @@ static enum sl_err place_samples(struct sl_kept *k, const struct sl_set *set, in
 	return k->x ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %" PRId64 " bytes of activations", bytes);
 }
 
-enum sl_err sl_kept_open(struct sl_kept **out, const struct sl_plan *plan, const struct sl_set *set, int64_t most,
-			 struct sl_fail *fail)
+enum sl_err sl_head_cache_open(struct sl_head_cache **out, const struct sl_plan *plan, const struct sl_set *set,
+			       int64_t most, struct sl_fail *fail)
 {
-	struct sl_kept *k;
-	enum sl_err err = sl_kept_check(plan, fail);
+	struct sl_head_cache *k;
+	enum sl_err err = sl_head_cache_check(plan, fail);
 
 	if (err)
 		return err;
@@ -94,13 +94,13 @@ enum sl_err sl_kept_open(struct sl_kept **out, const struct sl_plan *plan, const
 	k->features = sl_shape_row(&plan->segment[SL_HEAD].out_shape);
 	err = place_samples(k, set, most, fail);
 	if (err)
-		sl_kept_close(k);
+		sl_head_cache_close(k);
 	else
 		*out = k;
 	return err;
 }
 
-void sl_kept_close(struct sl_kept *k)
+void sl_head_cache_close(struct sl_head_cache *k)
 {
 	if (!k)
 		return;
@@ -110,24 +110,24 @@ void sl_kept_close(struct sl_kept *k)
 	free(k);
 }
 
-int64_t sl_kept_bytes(const struct sl_kept *k)
+int64_t sl_head_cache_bytes(const struct sl_head_cache *k)
 {
 	return k->at[k->samples] * k->features * (int64_t)sizeof *k->x;
 }
 
-void sl_kept_count(const struct sl_kept *k, int64_t *taken, int64_t *put)
+void sl_head_cache_count(const struct sl_head_cache *k, int64_t *taken, int64_t *put)
 {
 	*taken = k->taken;
 	*put = k->put;
 }
 
 /* Floats of a sample. */
-static int64_t count_of(const struct sl_kept *k, int32_t sample)
+static int64_t count_of(const struct sl_head_cache *k, int32_t sample)
 {
 	return (k->at[sample + 1] - k->at[sample]) * k->features;
 }
 
-bool sl_kept_take(struct sl_kept *k, const int32_t *sample, int64_t rows, float *out)
+bool sl_head_cache_take(struct sl_head_cache *k, const int32_t *sample, int64_t rows, float *out)
 {
 	for (int64_t r = 0; r < rows; r++)
 		if (!k->there[sample[r]])
@@ -140,7 +140,7 @@ bool sl_kept_take(struct sl_kept *k, const int32_t *sample, int64_t rows, float 
 	return true;
 }
 
-void sl_kept_put(struct sl_kept *k, const int32_t *sample, int64_t rows, const float *x)
+void sl_head_cache_put(struct sl_head_cache *k, const int32_t *sample, int64_t rows, const float *x)
 {
 	for (int64_t r = 0; r < rows; r++) {
 		memcpy(k->x + k->at[sample[r]] * k->features, x, (size_t)count_of(k, sample[r]) * sizeof *x);
@@ -150,7 +150,7 @@ void sl_kept_put(struct sl_kept *k, const int32_t *sample, int64_t rows, const f
 	k->put += rows;
 }
 
-void sl_kept_forget(struct sl_kept *k)
+void sl_head_cache_forget(struct sl_head_cache *k)
 {
 	memset(k->there, 0, (size_t)k->samples * sizeof *k->there);
 }

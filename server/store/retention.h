@@ -5,8 +5,8 @@
  *
  * The owner of a file is the key whose fingerprint is in its name. Files without one count as those of one owner: a
  * server without keys cannot tell its clients apart, and listens on loopback only. */
-#ifndef SL_SERVER_STORE_TIDY_H
-#define SL_SERVER_STORE_TIDY_H
+#ifndef SL_SERVER_STORE_RETENTION_H
+#define SL_SERVER_STORE_RETENTION_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,47 +17,47 @@
 #include "common/base/err.h"
 #include "common/link/key.h"
 
-enum { SL_TIDY_NAME = 128 };
+enum { SL_RETENTION_NAME = 128 };
 
 /* The session that is live in one of the server's places. */
-struct sl_tidy_live {
+struct sl_retention_live {
 	_Atomic uint64_t id[2];
 	_Atomic bool on;
 };
 
-/* A file that is being written. The writer owns it; it is listed from sl_tidy_begin to sl_tidy_end. */
-struct sl_tidy_write {
-	char name[SL_TIDY_NAME]; /* its final name; until it is renamed it has ".tmp" behind that */
-	int64_t bytes;           /* its final size */
-	struct sl_tidy_write *next;
+/* A file that is being written. The writer owns it; it is listed from sl_retention_begin to sl_retention_end. */
+struct sl_retention_write {
+	char name[SL_RETENTION_NAME]; /* its final name; until it is renamed it has ".tmp" behind that */
+	int64_t bytes;                /* its final size */
+	struct sl_retention_write *next;
 };
 
-struct sl_tidy {
+struct sl_retention {
 	const char *dir;       /* the store; "": there is nothing to do */
 	int64_t ttl_s;         /* store_ttl_s; 0: unused files stay */
 	int64_t bytes;         /* most bytes of all files; 0: no limit */
 	int64_t bytes_per_key; /* most bytes of each owner that has a key; 0: no limit */
-	struct sl_tidy_live *live;
-	int n_live;                    /* places */
-	struct sl_tidy_write *writing; /* list of writes under way; used by jobs of the worker, one at a time */
-	_Atomic int64_t not_stored;    /* writes for which there was no room */
+	struct sl_retention_live *live;
+	int n_live;                         /* places */
+	struct sl_retention_write *writing; /* list of writes under way; used by jobs of the worker, one at a time */
+	_Atomic int64_t not_stored;         /* writes for which there was no room */
 };
 
 /* join: from now on this session, and no other, is live in this place; leave: none is. Only one thread may call these,
  * but other functions may run meanwhile. */
-void sl_tidy_join(struct sl_tidy *tidy, int place, const uint8_t session[16]);
-void sl_tidy_leave(struct sl_tidy *tidy, int place);
+void sl_retention_join(struct sl_retention *retention, int place, const uint8_t session[16]);
+void sl_retention_leave(struct sl_retention *retention, int place);
 
 /* Brackets the writing of a file, during which other jobs may run: they leave the file alone, and count it with its
- * final size. begin makes room (errors of sl_tidy_make_room); BUSY: a file of this name is being written already.
+ * final size. begin makes room (errors of sl_retention_make_room); BUSY: a file of this name is being written already.
  * `name`: without the folder. Call end once the file is renamed, or its write has failed; it does nothing if begin has
  * failed. Both on the thread that writes to the store. */
-enum sl_err sl_tidy_begin(struct sl_tidy *tidy, struct sl_tidy_write *write, const char *name,
-			  const struct sl_key *owner, const char *keep, int64_t bytes,
-			  struct sl_fail *fail) SL_MUST_CHECK;
-void sl_tidy_end(struct sl_tidy *tidy, struct sl_tidy_write *write);
+enum sl_err sl_retention_begin(struct sl_retention *retention, struct sl_retention_write *write, const char *name,
+			       const struct sl_key *owner, const char *keep, int64_t bytes,
+			       struct sl_fail *fail) SL_MUST_CHECK;
+void sl_retention_end(struct sl_retention *retention, struct sl_retention_write *write);
 
-struct sl_tidy_result {
+struct sl_retention_result {
 	int64_t files, bytes, oldest_s; /* what is left; oldest_s: seconds since the least recently used one was used */
 	int64_t removed;                /* files that were removed */
 	struct sl_diskspace space;      /* of the disk afterwards */
@@ -66,19 +66,19 @@ struct sl_tidy_result {
 /* The present time for a wall clock that may jump forward. `clock_s`: its time now; `opened_s`: its time `since_s`
  * seconds ago, as counted by a monotonic clock. Returns the earlier of clock_s and opened_s + since_s, since a later
  * one could make files look too old. */
-int64_t sl_tidy_now(int64_t clock_s, int64_t opened_s, int64_t since_s);
+int64_t sl_retention_now(int64_t clock_s, int64_t opened_s, int64_t since_s);
 /* Replaces limits that are 0. `bytes`: half of the bytes in the folder and free on its file system together, but no
  * less than there are in the folder. `bytes_per_key`: half of `bytes`, but no less than any key has. If the size of the
  * file system is unknown there is no limit. */
-void sl_tidy_set_limits(struct sl_tidy *tidy);
-/* Removes files as above; now_s: from sl_tidy_now. Blocks on the disk. A file that cannot be removed is logged, and
- * counted as left. */
-struct sl_tidy_result sl_tidy_run(const struct sl_tidy *tidy, int64_t now_s);
+void sl_retention_set_limits(struct sl_retention *retention);
+/* Removes files as above; now_s: from sl_retention_now. Blocks on the disk. A file that cannot be removed is logged,
+ * and counted as left. */
+struct sl_retention_result sl_retention_run(const struct sl_retention *retention, int64_t now_s);
 /* Makes room before `bytes` more are written for `owner` (NULL: no key). First it removes the owner's own files, in the
  * order above. Then it removes files of the owner that has the most, as long as that is more than `owner` will have.
  * Files of live sessions stay, and so do those whose name begins with `keep` (NULL: none). LIMIT: there is no room, and
  * nothing was removed; IO. Blocks on the disk; on the thread that writes to the store. */
-enum sl_err sl_tidy_make_room(struct sl_tidy *tidy, const struct sl_key *owner, const char *keep, int64_t bytes,
-			      struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_retention_make_room(struct sl_retention *retention, const struct sl_key *owner, const char *keep,
+				   int64_t bytes, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

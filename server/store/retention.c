@@ -1,4 +1,4 @@
-#include "server/store/tidy.h"
+#include "server/store/retention.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,10 +20,10 @@
 enum { ID_HEX = 32 };
 
 struct entry {
-	char name[SL_TIDY_NAME + 4];    /* 4: for ".tmp" */
-	char owner[SL_FINGERPRINT];     /* "": no key */
-	int64_t bytes, used_s, used_ns; /* time of the last use; used_ns: its nanoseconds */
-	bool goes, written;             /* goes: to be removed; written: it is being written, so it stays */
+	char name[SL_RETENTION_NAME + 4]; /* 4: for ".tmp" */
+	char owner[SL_FINGERPRINT];       /* "": no key */
+	int64_t bytes, used_s, used_ns;   /* time of the last use; used_ns: its nanoseconds */
+	bool goes, written;               /* goes: to be removed; written: it is being written, so it stays */
 };
 
 /* An owner's files, entry[… end), in the order of removal. Those before `next` are chosen, or have to stay. */
@@ -52,9 +52,9 @@ static void halves_of(const uint8_t session[16], uint64_t id[2])
 	}
 }
 
-void sl_tidy_join(struct sl_tidy *w, int place, const uint8_t session[16])
+void sl_retention_join(struct sl_retention *w, int place, const uint8_t session[16])
 {
-	struct sl_tidy_live *live = &w->live[place];
+	struct sl_retention_live *live = &w->live[place];
 	uint64_t id[2];
 
 	halves_of(session, id);
@@ -63,13 +63,13 @@ void sl_tidy_join(struct sl_tidy *w, int place, const uint8_t session[16])
 	atomic_store(&live->on, true);
 }
 
-void sl_tidy_leave(struct sl_tidy *w, int place)
+void sl_retention_leave(struct sl_retention *w, int place)
 {
 	atomic_store(&w->live[place].on, false);
 }
 
 /* A session that joins during housekeeping may lose a file, as if it had joined just after it. */
-static bool is_live(const struct sl_tidy *w, const char *name)
+static bool is_live(const struct sl_retention *w, const char *name)
 {
 	uint64_t id[2];
 
@@ -154,7 +154,7 @@ static struct entry *find(struct list *l, const char *name)
 }
 
 /* Adds the files that are being written, with their final sizes. */
-static bool add_writing(struct list *l, const struct sl_tidy_write *write)
+static bool add_writing(struct list *l, const struct sl_retention_write *write)
 {
 	const struct stat none = {.st_mtim.tv_sec = time(NULL)};
 
@@ -182,7 +182,7 @@ static void list_close(struct list *l)
 	free(l->share);
 }
 
-static bool list_open(struct list *l, const struct sl_tidy *w)
+static bool list_open(struct list *l, const struct sl_retention *w)
 {
 	DIR *dir = opendir(w->dir);
 	struct dirent *d;
@@ -195,7 +195,7 @@ static bool list_open(struct list *l, const struct sl_tidy *w)
 		    fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
 			whole = add(l, d->d_name, &st);
 	if (!whole)
-		sl_log_limited(SL_LOG_WARN, "store-tidy", "%s: %s", w->dir, strerror(errno));
+		sl_log_limited(SL_LOG_WARN, "store-retention", "%s: %s", w->dir, strerror(errno));
 	if (dir)
 		closedir(dir);
 	whole = whole && add_writing(l, w->writing) && divide(l);
@@ -214,7 +214,7 @@ static void let_go(struct list *l, struct share *s, struct entry *e)
 }
 
 /* The first file of an owner that may be removed. */
-static struct entry *oldest(const struct sl_tidy *w, const char *keep, struct list *l, struct share *s)
+static struct entry *oldest(const struct sl_retention *w, const char *keep, struct list *l, struct share *s)
 {
 	for (; s->next < s->end; s->next++) {
 		struct entry *e = &l->entry[s->next];
@@ -227,7 +227,7 @@ static struct entry *oldest(const struct sl_tidy *w, const char *keep, struct li
 }
 
 /* The same for the owner that has the most bytes, if these are more than `than`; *of: its share. */
-static struct entry *oldest_of_largest(const struct sl_tidy *w, struct list *l, const char *keep, int64_t than,
+static struct entry *oldest_of_largest(const struct sl_retention *w, struct list *l, const char *keep, int64_t than,
 				       struct share **of)
 {
 	struct entry *found = NULL;
@@ -249,7 +249,7 @@ static bool has_key(const struct share *s)
 	return s->owner[0] != 0;
 }
 
-static void choose_expired(const struct sl_tidy *w, struct list *l, int64_t now_s)
+static void choose_expired(const struct sl_retention *w, struct list *l, int64_t now_s)
 {
 	for (int s = 0; s < l->n_share; s++)
 		for (int i = l->share[s].next; i < l->share[s].end; i++)
@@ -258,7 +258,7 @@ static void choose_expired(const struct sl_tidy *w, struct list *l, int64_t now_
 				let_go(l, &l->share[s], &l->entry[i]);
 }
 
-static void choose_beyond_limits(const struct sl_tidy *w, struct list *l)
+static void choose_beyond_limits(const struct sl_retention *w, struct list *l)
 {
 	struct share *of;
 	struct entry *e;
@@ -276,28 +276,28 @@ static int64_t age_of(const struct entry *e, int64_t now_s)
 	return now_s > e->used_s ? now_s - e->used_s : 0;
 }
 
-static bool removed(const struct sl_tidy *w, const struct entry *e, int64_t age_s)
+static bool removed(const struct sl_retention *w, const struct entry *e, int64_t age_s)
 {
 	char path[PATH_MAX];
 
 	if (snprintf(path, sizeof path, "%s/%s", w->dir, e->name) >= PATH_MAX)
 		return false;
 	if (unlink(path) != 0 && errno != ENOENT) {
-		sl_log_limited(SL_LOG_WARN, "store-tidy", "%s: %s", path, strerror(errno));
+		sl_log_limited(SL_LOG_WARN, "store-retention", "%s: %s", path, strerror(errno));
 		return false;
 	}
-	sl_log_limited(SL_LOG_INFO, "store-tidy", "%s, %lld bytes, unused for %lld s, is removed", e->name,
+	sl_log_limited(SL_LOG_INFO, "store-retention", "%s, %lld bytes, unused for %lld s, is removed", e->name,
 		       (long long)e->bytes, (long long)age_s);
 	return true;
 }
 
-int64_t sl_tidy_now(int64_t clock_s, int64_t opened_s, int64_t since_s)
+int64_t sl_retention_now(int64_t clock_s, int64_t opened_s, int64_t since_s)
 {
 	return clock_s < opened_s + since_s ? clock_s : opened_s + since_s;
 }
 
 /* The defaults are such that no file has to be removed at once. */
-void sl_tidy_set_limits(struct sl_tidy *w)
+void sl_retention_set_limits(struct sl_retention *w)
 {
 	bool measure = !w->bytes;
 	struct statvfs fs;
@@ -320,9 +320,9 @@ void sl_tidy_set_limits(struct sl_tidy *w)
 	list_close(&l);
 }
 
-struct sl_tidy_result sl_tidy_run(const struct sl_tidy *w, int64_t now_s)
+struct sl_retention_result sl_retention_run(const struct sl_retention *w, int64_t now_s)
 {
-	struct sl_tidy_result r = {0};
+	struct sl_retention_result r = {0};
 	struct list l;
 
 	if (!w->dir[0] || !list_open(&l, w))
@@ -347,7 +347,7 @@ struct sl_tidy_result sl_tidy_run(const struct sl_tidy *w, int64_t now_s)
 	return r;
 }
 
-static enum sl_err choose_for(const struct sl_tidy *w, struct list *l, const char *print, const char *keep,
+static enum sl_err choose_for(const struct sl_retention *w, struct list *l, const char *print, const char *keep,
 			      int64_t bytes, struct sl_fail *fail)
 {
 	struct share none = {.owner = print}, *own = &none, *of;
@@ -382,8 +382,8 @@ static enum sl_err choose_for(const struct sl_tidy *w, struct list *l, const cha
 	return SL_OK;
 }
 
-enum sl_err sl_tidy_make_room(struct sl_tidy *w, const struct sl_key *owner, const char *keep, int64_t bytes,
-			      struct sl_fail *fail)
+enum sl_err sl_retention_make_room(struct sl_retention *w, const struct sl_key *owner, const char *keep, int64_t bytes,
+				   struct sl_fail *fail)
 {
 	char print[SL_FINGERPRINT] = "";
 	struct list l;
@@ -405,15 +405,15 @@ enum sl_err sl_tidy_make_room(struct sl_tidy *w, const struct sl_key *owner, con
 	return err;
 }
 
-enum sl_err sl_tidy_begin(struct sl_tidy *w, struct sl_tidy_write *write, const char *name, const struct sl_key *owner,
-			  const char *keep, int64_t bytes, struct sl_fail *fail)
+enum sl_err sl_retention_begin(struct sl_retention *w, struct sl_retention_write *write, const char *name,
+			       const struct sl_key *owner, const char *keep, int64_t bytes, struct sl_fail *fail)
 {
 	enum sl_err err;
 
-	for (const struct sl_tidy_write *other = w->writing; other; other = other->next)
+	for (const struct sl_retention_write *other = w->writing; other; other = other->next)
 		if (strcmp(other->name, name) == 0)
 			return sl_fail_set(fail, SL_ERR_BUSY, "%s is being written already", name);
-	err = sl_tidy_make_room(w, owner, keep, bytes, fail);
+	err = sl_retention_make_room(w, owner, keep, bytes, fail);
 	if (err)
 		return err;
 	snprintf(write->name, sizeof write->name, "%s", name);
@@ -423,9 +423,9 @@ enum sl_err sl_tidy_begin(struct sl_tidy *w, struct sl_tidy_write *write, const 
 	return SL_OK;
 }
 
-void sl_tidy_end(struct sl_tidy *w, struct sl_tidy_write *write)
+void sl_retention_end(struct sl_retention *w, struct sl_retention_write *write)
 {
-	for (struct sl_tidy_write **at = &w->writing; *at; at = &(*at)->next)
+	for (struct sl_retention_write **at = &w->writing; *at; at = &(*at)->next)
 		if (*at == write) {
 			*at = write->next;
 			return;
