@@ -91,6 +91,7 @@ static void run(const struct range *r, struct sl_fail *ended)
 		"train.schedule.by=step",          "train.eval_every=0",
 		"train.checkpoint_every=0",        "train.stop.patience=0",
 		"train.keep_best=false",           "train.on_nan=skip",
+		"train.schedule.points=",          "train.phases=",
 	};
 	char log[SL_CHILD_TEXT];
 	struct sl_child child;

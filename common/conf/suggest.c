@@ -60,12 +60,13 @@ const char *sl_conf_elsewhere(const struct sl_conf_schema *schema, const char *n
 	return NULL;
 }
 
-static void list_children(const struct sl_conf_schema *schema, const char *section, char out[SL_CONF_WHY])
+/* Appends the names in `section` to the first `at` characters of out. */
+static void list_children(const struct sl_conf_schema *schema, const char *section, char out[SL_CONF_WHY], int at)
 {
 	static const char more[] = " and others, which --print-config lists";
 	char last[NAME_MAX_LEN] = "", child[NAME_MAX_LEN];
-	int at = snprintf(out, SL_CONF_WHY, "valid here:");
 
+	at += snprintf(out + at, (size_t)(SL_CONF_WHY - at), "valid here:");
 	for (int i = 0; i < schema->n_key; i++) {
 		if (!child_name(section, schema->key[i].path, child) || strcmp(child, last) == 0)
 			continue;
@@ -86,11 +87,13 @@ const char *sl_conf_suggest(const struct sl_conf_schema *schema, const char *sec
 
 	if (!*section && of_other(schema, name))
 		snprintf(out, SL_CONF_WHY, "it is of %s's config", schema->other);
-	else if ((path = sl_conf_elsewhere(schema, name)))
+	else if ((path = sl_conf_elsewhere(schema, name)) && !*section)
 		snprintf(out, SL_CONF_WHY, "did you mean %s?", path);
+	else if (path)
+		list_children(schema, section, out, snprintf(out, SL_CONF_WHY, "did you mean %s? ", path));
 	else if (nearest(schema, section, name, best))
 		snprintf(out, SL_CONF_WHY, "did you mean \"%s\"?", best);
 	else
-		list_children(schema, section, out);
+		list_children(schema, section, out, 0);
 	return out;
 }

@@ -150,6 +150,8 @@ static void faults_in_files(void **state)
 		const char *text, *expect;
 	} cases[] = {
 		{BASE "train:\n  bacth: 3\n", "c.yaml:4:3: unknown key \"bacth\" in train: did you mean \"batch\"?"},
+		{BASE "train:\n  optimizer: {name: sgd}\n",
+		 "unknown key \"name\" in train.optimizer: did you mean model.name? valid here: kind, momentum"},
 		{BASE "trian: {}\n", "c.yaml:3:1: unknown key \"trian\": did you mean \"train\"?"},
 		{BASE "momentum: 0.9\n",
 		 "c.yaml:3:1: unknown key \"momentum\": did you mean train.optimizer.momentum?"},
