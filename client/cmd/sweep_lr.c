@@ -87,11 +87,15 @@ static enum sl_err clear(const char *dir, struct sl_fail *fail)
 static void run(const struct range *r, struct sl_fail *ended)
 {
 	static const char *const plain[] = {
-		"train.schedule.kind=exponential", "train.schedule.warmup_epochs=0",
-		"train.schedule.by=step",          "train.eval_every=0",
-		"train.checkpoint_every=0",        "train.stop.patience=0",
-		"train.keep_best=false",           "train.on_nan=skip",
-		"train.schedule.points=",          "train.phases=",
+		"train.schedule.kind=exponential",
+		"train.schedule.warmup_epochs=0",
+		"train.schedule.by=step",
+		"train.eval_every=0",
+		"train.checkpoint_every=0",
+		"train.stop.patience=0",
+		"train.keep_best=false",
+		"train.on_nan=skip",
+		"train.phases=[]",
 	};
 	char log[SL_CHILD_TEXT];
 	struct sl_child child;

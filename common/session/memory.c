@@ -1,5 +1,9 @@
 #include "common/session/memory.h"
 
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 
@@ -70,14 +74,51 @@ struct sl_memory sl_session_memory_sum(const struct sl_session_memory *m)
 	return sum;
 }
 
+/* UINT64_MAX: there is no such file, or it says "max". */
+static uint64_t cgroup_max(const char *mount, const char *group)
+{
+	char path[2 * PATH_MAX];
+	uint64_t bytes = UINT64_MAX;
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s%s/memory.max", mount, group);
+	file = fopen(path, "re");
+	if (file && fscanf(file, "%" SCNu64, &bytes) != 1)
+		bytes = UINT64_MAX;
+	if (file)
+		fclose(file);
+	return bytes;
+}
+
+uint64_t sl_cgroup_bytes(const char *list, const char *mount)
+{
+	static const char version_2[] = "0::";
+	char line[PATH_MAX] = "", *group = line + sizeof version_2 - 1;
+	uint64_t least = UINT64_MAX, bytes;
+	FILE *file = fopen(list, "re");
+
+	while (file && fgets(line, sizeof line, file) && strncmp(line, version_2, sizeof version_2 - 1) != 0)
+		line[0] = '\0';
+	if (file)
+		fclose(file);
+	if (!line[0])
+		return UINT64_MAX;
+	for (char *end = group + strcspn(group, "\n"); end; end = strrchr(group, '/')) {
+		*end = '\0';
+		bytes = cgroup_max(mount, group);
+		least = bytes < least ? bytes : least;
+	}
+	return least;
+}
+
 uint64_t sl_host_bytes(void)
 {
 	static const int bound[] = {RLIMIT_AS, RLIMIT_DATA};
 	struct sysinfo host;
 	struct rlimit limit;
-	uint64_t bytes = UINT64_MAX;
+	uint64_t bytes = sl_cgroup_bytes("/proc/self/cgroup", "/sys/fs/cgroup");
 
-	if (sysinfo(&host) == 0)
+	if (sysinfo(&host) == 0 && ((uint64_t)host.totalram + host.totalswap) * host.mem_unit < bytes)
 		bytes = ((uint64_t)host.totalram + host.totalswap) * host.mem_unit;
 	for (int i = 0; i < 2; i++)
 		if (getrlimit(bound[i], &limit) == 0 && limit.rlim_cur < bytes) /* RLIM_INFINITY is the largest value */

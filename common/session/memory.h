@@ -21,7 +21,11 @@ enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exe
 			      enum sl_session_role role, bool borrows, struct sl_backend *be,
 			      struct sl_backend *host_be, const struct sl_codec_spec codec[SL_DIR_COUNT],
 			      struct sl_fail *fail) SL_MUST_CHECK;
-uint64_t sl_host_bytes(void); /* memory that this process could have if it were alone on its machine */
+/* Memory that this process could have if it were alone on its machine: RAM and swap, within its rlimits and cgroups. */
+uint64_t sl_host_bytes(void);
+/* The least memory.max of a cgroup (version 2) and of those above it. `list`: /proc/self/cgroup, which names it;
+ * `mount`: where they are mounted. UINT64_MAX: no limit, or none that can be read. */
+uint64_t sl_cgroup_bytes(const char *list, const char *mount);
 struct sl_memory sl_session_memory_sum(const struct sl_session_memory *memory);
 
 #endif

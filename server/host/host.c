@@ -6,6 +6,8 @@
 
 #include "common/base/log.h"
 #include "common/base/pool.h"
+#include "common/base/wrap.h"
+#include "common/session/memory.h"
 #include "server/host/host_impl.h"
 #include "server/store/store.h"
 
@@ -304,6 +306,22 @@ static struct sl_host *host_new(const struct sl_conf_server *conf)
 	return NULL;
 }
 
+/* On the host's own memory sessions get at most 7/8 of what this process can have, so that the kernel does not kill it.
+ */
+static uint64_t memory_limit(const struct sl_conf_server *conf, const struct sl_device *device)
+{
+	const uint64_t host = sl_host_bytes(), most = host - host / 8, limit = (uint64_t)conf->limits.memory_bytes;
+	char asked[SL_BYTES_TEXT], given[SL_BYTES_TEXT];
+
+	if (!device->be.host_memory || limit <= most)
+		return limit;
+	sl_log(SL_LOG_INFO, "memory-limit",
+	       "sessions get %s, not the %s of limits.memory_bytes: this process can have %" PRIu64
+	       " bytes (RAM, MemoryMax=, ulimit)",
+	       sl_bytes_text(most, given), sl_bytes_text(limit, asked), host);
+	return most;
+}
+
 enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struct sl_conf_server *conf,
 			 struct sl_server_auth *auth, struct sl_device *device, struct sl_fail *fail)
 {
@@ -339,7 +357,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		.device = device->text,
 		.part_bytes = (uint32_t)conf->limits.part_bytes,
 		.window_bytes = (uint64_t)conf->link.window_bytes,
-		.memory_bytes = (uint64_t)conf->limits.memory_bytes,
+		.memory_bytes = memory_limit(conf, device),
 		.memory_used = &h->memory_used,
 		.recompute = conf->recompute,
 		.task_s = conf->limits.task_s,

@@ -10,7 +10,7 @@ enum { NEED_TEXT = 240, NAME = 16 };
 
 #define ADVICE    "take a smaller batch, another cut or other codecs"
 #define COME_BACK "come back when others have ended, or "
-#define RAISE     ", or raise limits.memory_bytes on the server"
+#define RAISE     ", or raise limits.memory_bytes or MemoryMax= on the server"
 
 enum sl_err sl_memory_reserve(_Atomic uint64_t *used, uint64_t limit, uint64_t bytes, const char *what,
 			      struct sl_fail *fail)

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/folder.h"
 #include "common/base/pool.h"
 #include "common/graph/graph_text.h"
 #include "kernels/cpu/cpu.h"
@@ -210,6 +211,52 @@ static void rotary_positions_are_counted_before_they_are_made(void **state)
 	be.ops->close(&be);
 }
 
+static void write_text(const char *folder, const char *name, const char *text)
+{
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s%s", folder, name);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+/* A process may have no more than its own cgroup and each one above it. */
+static void cgroups_bound_the_host(void **state)
+{
+	static const struct {
+		const char *list;
+		uint64_t bytes;
+	} cases[] = {{"4:memory:/x\n0::/slice/unit\n", 3000},
+		     {"0::/slice\n", 5000},
+		     {"0::/\n", 7000},
+		     {"0::/slice/none\n", 5000},
+		     {"4:memory:/slice\n", UINT64_MAX},
+		     {"", UINT64_MAX}};
+	char top[] = "/tmp/cgroups-XXXXXX", path[256], list[256];
+
+	(void)state;
+	assert_non_null(mkdtemp(top));
+	snprintf(path, sizeof path, "%s/slice/unit", top);
+	assert_int_equal(sl_folder_make(path, 0700, &fail), SL_OK);
+	write_text(top, "/memory.max", "7000\n");
+	write_text(top, "/slice/memory.max", "5000\n");
+	write_text(top, "/slice/unit/memory.max", "3000\n");
+	snprintf(list, sizeof list, "%s/list", top);
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		write_text(top, "/list", cases[i].list);
+		assert_true(sl_cgroup_bytes(list, top) == cases[i].bytes);
+	}
+	write_text(top, "/slice/unit/memory.max", "max\n");
+	write_text(top, "/list", cases[0].list);
+	assert_true(sl_cgroup_bytes(list, top) == 5000);
+	assert_true(sl_cgroup_bytes("/none", top) == UINT64_MAX);
+	snprintf(path, sizeof path, "rm -r %s", top);
+	assert_int_equal(system(path), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -218,6 +265,7 @@ int main(void)
 		cmocka_unit_test(an_older_link_s_memory_counts_as_free),
 		cmocka_unit_test(a_device_that_is_too_small_is_so_for_good),
 		cmocka_unit_test(what_another_program_holds_is_worth_waiting_for),
+		cmocka_unit_test(cgroups_bound_the_host),
 		cmocka_unit_test(a_host_that_is_too_small_is_so_for_good),
 	};
 
