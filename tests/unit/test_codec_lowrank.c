@@ -189,7 +189,7 @@ static void lowrank_improves_with_iterations_and_warmth(void **state)
 	free(back);
 }
 
-static void ratios_of_the_seeds_hold(void **state)
+static void published_ratios_hold(void **state)
 {
 	struct sl_shape act = sl_shape4(64, 112, 112, 32), mid = sl_shape4(64, 7, 7, 1280);
 	struct sl_shape roberta = {3, {32, 128, 768, 0}};
@@ -281,7 +281,7 @@ int main(void)
 		cmocka_unit_test(warmth_ends_with_the_rows),
 		cmocka_unit_test(lowrank_keeps_small_parts),
 		cmocka_unit_test(warmth_does_not_forget_a_rank),
-		cmocka_unit_test(ratios_of_the_seeds_hold),
+		cmocka_unit_test(published_ratios_hold),
 		cmocka_unit_test(overflowing_products_are_refused),
 		cmocka_unit_test(a_rank_beyond_the_sample_is_refused),
 	};

@@ -95,7 +95,7 @@ static int64_t macs_of(const struct sl_cut *cut, const struct sl_model *m, enum 
 	return macs;
 }
 
-static void macs_of_the_seeds_cut(void **state)
+static void macs_of_the_published_cut(void **state)
 {
 	const struct sl_model *m = *state;
 	struct sl_cut cut = find(m, NULL, "features.0.1", "classifier");
@@ -167,7 +167,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(partitions),
 		cmocka_unit_test(names),
-		cmocka_unit_test(macs_of_the_seeds_cut),
+		cmocka_unit_test(macs_of_the_published_cut),
 		cmocka_unit_test(legal_exactly_outside_of_residual_blocks),
 		cmocka_unit_test(wrong_cuts_are_refused),
 	};

@@ -25,7 +25,7 @@ static void assert_widths(const struct sl_decay *d, const int *want, double rate
 
 /* The widths of RoBERTa's 768 features at rates 0.9 (0.9^9 =
  * 0.387) and 0.83 (0.83^5 = 0.394). Each step rounds down. */
-static void the_seeds_widths(void **state)
+static void published_widths(void **state)
 {
 	static const int nine[] = {768, 691, 621, 558, 502, 451, 405, 364, 327, 294};
 	static const int five[] = {768, 637, 528, 438, 363, 301};
@@ -322,7 +322,7 @@ static void the_live_part_is_a_plain_insert(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_seeds_widths),
+		cmocka_unit_test(published_widths),
 		cmocka_unit_test(when_it_falls),
 		cmocka_unit_test(advancing),
 		cmocka_unit_test(what_is_pulled),

@@ -157,7 +157,7 @@ static void assert_row(const char *head, const char *tail, double want_rate, dou
 }
 
 /* docs/results/inserts.md. The MACs of "type 2" are those of the insert of rate 0.097. */
-static void the_seeds_rows(void **state)
+static void published_rows(void **state)
 {
 	(void)state;
 	assert_row("", "", 1.0, 7.45e8, 1.93e10, 8.19e7);
@@ -456,7 +456,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(texts),
-		cmocka_unit_test(the_seeds_rows),
+		cmocka_unit_test(published_rows),
 		cmocka_unit_test(rates_by_elements),
 		cmocka_unit_test(the_splice),
 		cmocka_unit_test(restoring),

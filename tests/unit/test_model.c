@@ -127,7 +127,7 @@ static int64_t node_macs(const struct sl_model *m, int i, int64_t rows)
 }
 
 /* Published MACs: 7.45e8, 1.93e10, 8.19e7 and 2.01e10 at batch 64 and 224²; the head ends after features.0.1. */
-static void macs_are_those_of_the_seed(void **state)
+static void macs_are_the_published_ones(void **state)
 {
 	struct sl_model *m = open_model(&imagenet);
 	int64_t head = 0, middle = 0, tail = 0;
@@ -654,7 +654,7 @@ int main(void)
 		cmocka_unit_test(blocks_that_begin_as_nothing),
 		cmocka_unit_test(names_and_forms_of_resnet),
 		cmocka_unit_test(flattened_images_in_files),
-		cmocka_unit_test(macs_are_those_of_the_seed),
+		cmocka_unit_test(macs_are_the_published_ones),
 		cmocka_unit_test(cifar_stem_has_a_total_stride_of_8),
 		cmocka_unit_test(width_rounds_as_torchvision),
 		cmocka_unit_test(images_need_not_be_square),

@@ -62,7 +62,7 @@ static struct sl_plan *plan_of(struct asked *a)
 /* ---- the schedule */
 
 /* Rows of 128 tokens. Published rates are 0.95^9 = 0.630, 0.96^9 = 0.693 and 0.96^8 = 0.721. */
-static void the_seeds_rows(void **state)
+static void published_rows(void **state)
 {
 	static const int at95[] = {128, 121, 114, 108, 102, 96, 91, 86, 81, 76};
 	static const int at96[] = {128, 122, 117, 112, 107, 102, 97, 93, 89, 85};
@@ -359,7 +359,7 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_seeds_rows),      cmocka_unit_test(a_middle_comes_back),
+		cmocka_unit_test(published_rows),      cmocka_unit_test(a_middle_comes_back),
 		cmocka_unit_test(fixed_pairs),         cmocka_unit_test(they_begin_as_the_identity),
 		cmocka_unit_test(rows_of_other_forms), cmocka_unit_test(texts_of_peers),
 		cmocka_unit_test(tokens_of_peers),
