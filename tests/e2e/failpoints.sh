@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Both daemons with failpoints (common/base/failpoint.h). At every point that they list, on every side that passes it,
-# the side is killed by SIGKILL and restarted; the run must equal the undisturbed one in every loss and weight. A point
-# that is never passed fails the test. Codecs take turns; with SPLIT_LONG=1 every point is tried with each codec, at its
-# first, a middle and its last passage. Arguments: points, instead of all.
+# Runs both daemons with failpoints (common/base/failpoint.h). Each case kills one side by SIGKILL at one failpoint and
+# restarts it. The run must then equal the undisturbed one in every loss and weight. There is a case for every failpoint
+# and every side that passes it. A failpoint that is never passed fails the test. The cases take turns at the codecs.
+# With SPLIT_LONG=1 every failpoint is tried with each codec, at its first, a middle and its last passage. Arguments:
+# only these failpoints.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/failpoints.sh
@@ -17,7 +18,9 @@ case_of() {
 	if [ "$2" = c ]; then client_lives=("${lives[@]}"); else server_lives=("${lives[@]}"); fi
 	settings "${codecs[$5]}"
 	local left try
-	for try in 1 2 3; do # a life that was to leave a file is over before it, where the disk's thread is kept waiting
+	# Repeated, since on a busy machine the first process may be killed before it has written its checkpoint. Then the
+	# second has no checkpoint to read, and does not pass this failpoint.
+	for try in 1 2 3; do
 		play $kills
 		[ $killed -lt $kills ] || break
 	done
@@ -47,11 +50,11 @@ for program in splitc splits; do
 	done
 done
 "$SPLITC" --failpoints >"$tmp/list"
-"$SPLITS" --failpoints | cmp - "$tmp/list" || fail "two lists"
+"$SPLITS" --failpoints | cmp - "$tmp/list" || fail "splitc and splits list different failpoints"
 sed -n '/^```failpoints$/,/^```$/{/^```/!p}' docs/RELIABILITY.md | tr ' ' '\n' | diff - <(cut -f 1 "$tmp/list") ||
-	fail "docs/RELIABILITY.md lists others than there are"
+	fail "docs/RELIABILITY.md does not list the failpoints of splitc --failpoints"
 
-# ---- undisturbed: by the release's daemons, and then by those with failpoints, to count passages
+# ---- the undisturbed run: by the release's daemons, and then by those with failpoints, which count their passages
 first_weights
 for i in "${!codecs[@]}"; do
 	SPLITC=$release/splitc SPLITS=$release/splits
@@ -68,7 +71,7 @@ done
 # prefetched batches depend on timing, and on the length of numbers in text.
 passages() { awk -v point="$1" '$1 == point {print $1 ~ /^link\.|\.write$|^client\.load$/ ? int(($2 * 3 + 3) / 4) : $2}' "$tmp/count-$3.$2"; }
 
-# ---- the cases: POINT SIDE BEFORE BESIDE CODEC PASSAGE, dealt to two workers
+# ---- the cases, lines of POINT SIDE BEFORE BESIDE CODEC PASSAGE, for two workers by turns
 cases=0
 : >"$tmp/cases.0"
 : >"$tmp/cases.1"
@@ -96,6 +99,6 @@ while IFS=$'\t' read -r point sides before beside _; do
 		fi
 	done
 done <"$tmp/list"
-[ $cases -gt 0 ] || fail "no such point"
+[ $cases -gt 0 ] || fail "no such failpoint: $*"
 two_workers
 echo "$cases kills at $(cut -f 1 "$tmp"/cases.? | sort -u | wc -l) failpoints"

@@ -8,7 +8,7 @@ release=$PWD/$BUILD
 SPLITC=$PWD/$BUILD/fail/splitc SPLITS=$PWD/$BUILD/fail/splits
 steps=12 run=$tmp/run store=$tmp/store
 port=$(free_port)
-codecs=(none quant:8 topk:0.1,ef=true lowrank:3,warm=true) # of what the tail takes: topk, for lowrank
+codecs=(none quant:8 topk:0.1,ef=true lowrank:3,warm=true) # the tail takes topk in place of lowrank
 
 settings() { # CODEC; with lowrank the optimizer is another one, too
 	local pair
@@ -70,7 +70,7 @@ first_weights() {
 	write_config "$tmp/client.yaml"
 	write_config "$tmp/adamw.yaml"
 	use_adamw "$tmp/adamw.yaml"
-	client first "$tmp/client.yaml" --local --set train.schedule.warmup_epochs=0 || fail "weights to begin with"
+	client first "$tmp/client.yaml" --local --set train.schedule.warmup_epochs=0 || fail "cannot make the initial weights"
 	mv "$tmp/first/model.safetensors" "$tmp/first.safetensors"
 }
 
@@ -152,11 +152,11 @@ play_once() {
 	serve "${server_lives[0]:-}"
 	go_on "${client_lives[0]:-}"
 	while [ -z "$done" ]; do
-		first_to_end "$client_pid" "$server_pid" 2>/dev/null # it speaks of the killed
-		[ -n "$ended" ] || fail "$what: nobody ended within $patience s"
+		first_to_end "$client_pid" "$server_pid" 2>/dev/null # bash reports killed jobs there
+		[ -n "$ended" ] || fail "$what: neither client nor server ended within $patience s"
 		if [ "$ended" = "$client_pid" ]; then client_ended $rc; else server_ended $rc; fi
 	done
-	# Failpoints may also lie in what the server does after the client's goodbye.
+	# The server may pass the failpoint only after the client's goodbye.
 	if [ "$killed" -lt "$1" ]; then
 		wait_for "$what: the server does not see the client go" server_is_through
 		kill -TERM "$server_pid" 2>/dev/null || true
