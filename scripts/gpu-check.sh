@@ -199,6 +199,7 @@ all) title=all todo=$(steps | awk '$1 > 0') ;;
 *) title=$(printf '%s-' "$@") title=${title%-} todo=$(chosen "$@") || exit ;;
 esac
 
+# The folders of CUDA libraries that NVIDIA's Python packages have installed, joined by colons.
 wheels=$(python3 - 2>/dev/null <<'PY'
 import os
 try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures what an audit costs: seconds of a step with audits and without, and MB of a fetch. `bash
-# tests/bench/audit.sh` after `make` and `make T=audit build-tests`; a minute on one core. The table goes to
-# docs/results/audit.md.
+# usage: tests/bench/audit.sh, after `make` and `make T=audit build-tests`
+# Measures what an audit costs: seconds of a step without audits and with one in each step, and MB that a step's fetches
+# take. Runs for a minute on one core. The table goes to docs/results/audit.md.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -14,8 +14,8 @@ echo '| optimizer | s/step | s/step, each audited | MB/step of fetches |'
 echo '|---|---|---|---|'
 for optimizer in sgd adamw; do
 	[ $optimizer = sgd ] || use_adamw "$tmp/client.yaml"
-	client "$optimizer-plain" "$tmp/client.yaml" --json || fail plain
-	client "$optimizer-audited" "$tmp/client.yaml" --json --set train.audit.every=1 || fail audited
+	client "$optimizer-plain" "$tmp/client.yaml" --json || fail "$optimizer, no audits: exit status $?"
+	client "$optimizer-audited" "$tmp/client.yaml" --json --set train.audit.every=1 || fail "$optimizer, each step audited: exit status $?"
 	took=$(sed -n 's/.*audits: \(.*\) steps in .* what was agreed: \(.*\) s, \(.*\) MB$/\1 \2 \3/p' "$tmp/$optimizer-audited.log")
 	read -r steps seconds mb <<<"$took"
 	printf '| %s | %.2f | %.2f | %.1f |\n' $optimizer "$(step $optimizer-plain)" \

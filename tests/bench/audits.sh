@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# How many audited steps of honest servers pass: every codec, two optimizers, adapters, noise, and clients that are killed and come
-# back. `bash tests/bench/audits.sh` after `make` and `make T=audit build-tests`; the table goes to docs/results/audit.md.
+# usage: tests/bench/audits.sh, after `make` and `make T=audit build-tests`
+# Counts audited steps of honest servers: with every codec, two optimizers, adapters, noise, and clients that are killed
+# and resumed. An audit that fails ends the script. The table goes to docs/results/audit.md.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -26,7 +27,7 @@ count() { # NAME
 }
 config=$tmp/client.yaml
 audited() { # OPTION…
-	client run "$config" --fresh "$@" || fail "$*: an honest server"
+	client run "$config" --fresh "$@" || fail "$*: the audit of an honest server failed"
 	count run
 }
 say() { printf '| %s | %d | %d |\n' "$1" "$2" "$((all - before))"; before=$all; }
@@ -55,7 +56,7 @@ say noise 2
 for at in 7 13 22 31; do
 	client_stands $at "killed$at" "$tmp/client.yaml"
 	end_client
-	client "killed$at" "$tmp/client.yaml" --resume || fail "killed at $at"
+	client "killed$at" "$tmp/client.yaml" --resume || fail "resumed after a kill after step $at: exit status $?"
 	count "killed$at"
 done
 say 'killed and resumed, steps behind the kill' 4

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# usage: bench-peer.sh [--quick] [--write] [--warm] [--only head,tail,step]   (SPLIT_TEXT_DATA: for cola, see bench_peer.py)
-# bench_peer.py with a malloc that suits PyTorch: blocks are never given back to the kernel, and lie on huge pages.
-# PEER_PRELOAD: a malloc library for PyTorch instead, such as libjemalloc.so.2. BUILD: where our programs are.
+# usage: bench-peer.sh [option of bench_peer.py]…
+# Runs bench_peer.py with a malloc that suits PyTorch: blocks are never given back to the kernel, and lie on huge pages.
+# PEER_PRELOAD: a malloc library for PyTorch instead, such as libjemalloc.so.2. BUILD: where Split's programs are
+# (build/release). SPLIT_TEXT_DATA: the data of cola and lora, see bench_peer.py.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$here"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # usage: tests/bench/bench-tokens.sh TOKENIZER FILE
-# Tokens per second of one thread: ours, and Hugging Face's packages for JavaScript and Rust (npm, in a scratch folder),
-# by turns. TOKENIZER is a folder with tokenizer.json.
+# Prints tokens per second of one thread on the lines of FILE: of Split, and of Hugging Face's packages for JavaScript
+# and Rust, which npm installs in a scratch folder. They take turns, two rounds. TOKENIZER is a folder with
+# tokenizer.json.
 set -eu
 here=$(realpath "$(dirname "$0")")
 [ $# = 2 ] || { echo "usage: ${0##*/} TOKENIZER FILE" >&2; exit 64; }

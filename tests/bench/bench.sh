@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # usage: bench.sh [--json] [--quick]
-# Milliseconds of head, middle, tail, whole step, each daemon's share, codec (quant:8) and link, for MobileNetV2 at 224²
-# batch 64 (whole, and in chunks of 8) and 32² batch 128 (torchvision's strides), on 1 and 2 threads; medians of RUNS (7)
-# after one that does not count. The middle's peak resident memory is that of a process that does nothing else.
-# --json: one object instead of the table. --quick: tiny settings, to see that it works. BUILD: where the programs are.
+# Prints milliseconds of head, middle, tail, whole step, each daemon's share of a step, codec (quant:8) and link, for
+# MobileNetV2 at 224² with batch 64 (whole, and in 8 chunks) and at 32² with batch 128 (with torchvision's strides), on 1
+# and 2 threads. Each is the median of RUNS (7) runs after a warm-up run. The middle's peak resident memory is measured
+# in a process that runs nothing else.
+# --json: one object instead of the table. --quick: tiny settings, to check that the script works. BUILD: the folder of
+# the programs (build/release).
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$here"

@@ -1,7 +1,7 @@
 /* usage: bench_batches CONFIG EPOCHS [KEY=VALUE]…
- * Writes what a run of CONFIG feeds its network to stdout, for another program to train on: the batches of EPOCHS
- * epochs of training, or, where EPOCHS is 0, those of one evaluation. Each batch is three numbers and two arrays, in
- * the machine's order: i32 rows, height and width, f32 [rows, height, width, 3], i32 labels [rows]. */
+ * Writes the batches that a run of CONFIG feeds to its network to stdout, so that another program can train on them:
+ * those of EPOCHS epochs of training or, if EPOCHS is 0, those of one evaluation. A batch is, in the machine's byte
+ * order: i32 rows, i32 height, i32 width, f32 images [rows, height, width, 3], i32 labels [rows]. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ static bool put(const struct sl_batch *b)
 	       fwrite(sl_batch_labels(b), sizeof(int32_t), rows, stdout) == rows;
 }
 
-/* The exit status. */
+/* Returns the exit status. */
 static int put_all(struct sl_loader *loader, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {

@@ -1,10 +1,9 @@
-/* Every codec on one tensor: bytes, real and nominal ratio, relative error, milliseconds, GB/s and "copies": time over
- * that of a memcpy of the tensor into warm memory, measured between the rows. One tensor per --shape, normal values.
- *
- *   bench_codecs [--shape N,H,W,C] [--threads T] [--reps R] [--portable] [--cpu-time] [--raw FILE] [SPEC …]
- *
- * --cpu-time takes the time that the thread had a processor, for a machine that is not calm; with one thread only.
- * --raw reads the tensor's floats from a file, as they lie in memory. */
+/* usage: bench_codecs [--shape N,H,W,C] [--threads T] [--reps R] [--portable] [--cpu-time] [--raw FILE] [SPEC …]
+ * Runs each codec on one tensor of normal values. A row has bytes, real and nominal ratio, relative error, and of
+ * encoding and decoding the least time of R runs: in milliseconds, as GB/s, and in "copies", that is, divided by the
+ * time of a memcpy of the tensor into warm memory, which is measured anew before each row.
+ * --portable: without SIMD loops. --cpu-time: CPU time of the thread, for a busy machine; for one thread only.
+ * --raw: reads the tensor's values from FILE, as f32 in the machine's byte order. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -64,7 +63,7 @@ struct bench {
 	struct sl_backend be;
 	struct sl_arena arena;
 	float *x, *y;
-	double copy; /* seconds, last measured */
+	double copy; /* seconds of the last memcpy */
 };
 
 static double now(const struct bench *b)
@@ -136,7 +135,7 @@ static void print_row(const struct bench *b, const struct job *job, const char *
 {
 	double whole = 4 * (double)b->n;
 
-	/* a bar within a cell of a Markdown table is written \\| */
+	/* in a cell of a Markdown table a bar is escaped */
 	printf("| `");
 	for (; *text != '\0'; text++)
 		printf(*text == '|' ? "\\|" : "%c", *text);
@@ -262,7 +261,7 @@ int main(int argc, char **argv)
 	b.x = sl_arena_take(&b.arena, (size_t)b.n * sizeof(float));
 	b.y = sl_arena_take(&b.arena, (size_t)b.n * sizeof(float));
 	if (fill(&b) != 0) {
-		fprintf(stderr, "bench_codecs: %s has not %lld floats\n", b.raw, (long long)b.n);
+		fprintf(stderr, "bench_codecs: %s does not hold %lld floats\n", b.raw, (long long)b.n);
 		return 66;
 	}
 	b.copy = best_of(&b, copy, NULL);

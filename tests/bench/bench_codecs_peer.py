@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""The codecs in PyTorch beside ours: same shape, one thread, least of several runs; ratio = ours / PyTorch's.
+"""Compares codecs written in PyTorch with Split's: same shape, one thread, least time of several runs; a ratio is Split's time over
+PyTorch's.
 
 usage: bench_codecs_peer.py [--shape N,H,W,C] [--reps R] [--cpu-time] [--bench build/release/tests/bench/bench_codecs]
 
-PyTorch's side computes codes and restores them; it neither packs bits nor codes places, as research code does.
+PyTorch's side computes the codes and restores the tensor. As in research code, it neither packs bits nor compresses indices.
 """
 import argparse
 import os
@@ -117,7 +118,7 @@ def main():
     parser.add_argument("--shape", default="64,112,112,32")
     parser.add_argument("--reps", type=int, default=5)
     parser.add_argument("--bench", default="build/release/tests/bench/bench_codecs")
-    parser.add_argument("--cpu-time", action="store_true", help="time of the thread on a processor")
+    parser.add_argument("--cpu-time", action="store_true", help="CPU time instead of wall time")
     args = parser.parse_args()
     clock = time.thread_time if args.cpu_time else time.perf_counter
     torch.set_num_threads(1)

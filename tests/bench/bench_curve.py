@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """usage: bench_curve.py CONFIG FOLDER [--epochs N] [--seeds 1,2] [--set KEY=VALUE]… [--threads T]
-The accuracy of a recipe's first epochs, ours and PyTorch's: ResNet9 by configs/client-resnet9.yaml.
+Trains ResNet9 by CONFIG (configs/client-resnet9.yaml) for some epochs, with splitc and in PyTorch, and prints loss and accuracy of each
+epoch as a table in Markdown.
 
-Both programs begin with the weights that PyTorch makes from the seed, and see the same batches: bench_batches writes
-what splitc's loader prepares, PyTorch reads it through a pipe. So the curves differ by arithmetic alone. PyTorch divides a
-batch in chunks as splitc does, since batch norm's statistics are those of a chunk.
-FOLDER keeps what is done: the command goes on where it was stopped, in PyTorch at an epoch's end. BUILD is the folder of the
-programs, build/release. Prints a table in Markdown.
+Both begin with the weights that PyTorch draws from the seed, and see the same batches: bench_batches writes what splitc's loader
+prepares, and PyTorch reads it through a pipe. So the curves differ by arithmetic alone. PyTorch divides a batch into chunks as splitc
+does, since batch norm takes its statistics over a chunk.
+FOLDER keeps the results. A command that was stopped continues from there: splitc from its last checkpoint, PyTorch from the end of an
+epoch. BUILD: the folder of the programs (build/release).
 """
 import argparse
 import json
@@ -28,7 +29,7 @@ BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build/release"))
 
 
 def batches(args, sets, epochs):
-    """NCHW images and labels of this many epochs of training; 0: of one evaluation."""
+    """Yields images (NCHW) and labels of this many epochs of training; 0: of one evaluation."""
     pipe = subprocess.Popen([f"{BUILD}/tests/bench/bench_batches", args.config, str(epochs), *sets], stdout=subprocess.PIPE, bufsize=1 << 20)
     while True:
         head = pipe.stdout.read(12)
@@ -43,7 +44,7 @@ def batches(args, sets, epochs):
 
 
 def effective(args, sets):
-    """KEY → text of the whole config."""
+    """Returns key → value, as text, of the whole config."""
     out = subprocess.run([f"{BUILD}/splitc", "train", args.config, "--print-config", *with_sets(sets)], stdout=subprocess.PIPE, check=True, text=True)
     value, path = {}, []
     for line in out.stdout.splitlines():
@@ -62,7 +63,7 @@ def with_sets(sets):
 
 
 def learning_rate(epoch):
-    """The recipe's rate at this time: linear between its points."""
+    """Returns the recipe's learning rate at this epoch: linear between its points."""
     return float(np.interp(epoch, [0, 5, 24], [0, 0.4, 0]))
 
 

@@ -1,8 +1,9 @@
 /* usage: bench_embedding IDS [ROWS]
- * What a step of AdamW costs the embedding of RoBERTa-base, 50,265 × 768, on one thread of this CPU: all that an
- * executor does beside adding up the gradient. IDS is what `splitc tokens` prints: a line for each sample, which are
- * taken in their order, ROWS (32) at a time. Then the same with the update of the whole table at once, and how long it
- * takes until no row waits any more. Medians, with the least and the most. */
+ * Measures what a step of AdamW costs for the embedding of RoBERTa-base, 50,265 × 768, on one thread: all that an
+ * executor does except adding up the gradient. IDS is the output of `splitc tokens`, a line for each sample; a step
+ * takes the next ROWS (32) lines. The executor postpones the updates of rows that a step does not read (exec_tables.c).
+ * Prints the time of a step, the time of all postponed updates at the end, and, to compare, the time of an update of
+ * the whole table. Times are CPU time; of steps and of whole updates the median with the least and the most. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static struct sl_plan *plan_of(int rows)
 	return plan;
 }
 
-/* The next batch's ids and where its rows begin; false: there are not so many samples left. */
+/* Reads the next batch: its ids, and where each row begins in them [rows + 1]. False: too few lines are left. */
 static bool next_batch(FILE *f, int rows, int32_t *id, uint32_t *begin)
 {
 	static char line[LINE];
@@ -84,7 +85,7 @@ static void say(const char *what, double *ms, int n)
 	printf("%-24s %8.2f ms (%.2f to %.2f), %d steps\n", what, ms[n / 2], ms[0], ms[n - 1], n);
 }
 
-/* A step but for the forward's copies and the backward's sums; the latter are not counted. */
+/* Runs a step and returns its milliseconds, without those of the backward pass, which adds up the gradient. */
 static double step(struct sl_exec *e, int rows, const int32_t *id, const uint32_t *begin, uint64_t number)
 {
 	const struct sl_exec_call call = {
@@ -96,20 +97,20 @@ static double step(struct sl_exec *e, int rows, const int32_t *id, const uint32_
 	float *dout;
 
 	if (sl_exec_begin(e))
-		die("begin");
+		die("the step does not begin");
 	memcpy(sl_exec_input(e, 0, begin[rows]).data, id, begin[rows] * sizeof *id);
 	if (sl_exec_forward(e, &call, NULL))
-		die("forward");
+		die("the forward pass failed");
 	between = cpu_ms();
 	dout = sl_exec_dout(e, 0, begin[rows]).data;
 	for (int64_t i = 0; i < (int64_t)begin[rows] * F; i++)
 		dout[i] = 1e-3f * (float)(i % 7 - 3);
 	if (sl_exec_backward(e, &call, NULL))
-		die("backward");
+		die("the backward pass failed");
 	between = cpu_ms() - between;
 	if (sl_exec_check(e, &chunk, 1, &fail) || sl_exec_squares(e, &squares, &fail) ||
 	    sl_exec_commit(e, 1e-5, &chunk, 1))
-		die("commit");
+		die("the optimizer's step failed");
 	return cpu_ms() - start - between;
 }
 
@@ -130,7 +131,7 @@ static void at_once(struct sl_backend *be, float *w)
 
 		memset(area[0], 0, (size_t)VOCAB * F * sizeof *area[0]);
 		if (be->ops->update(be, &u, (int64_t)VOCAB * F, w, area[0], area + 1))
-			die("update");
+			die("the update failed");
 		ms[r] = cpu_ms() - start;
 	}
 	say("the whole table at once", ms, AT_ONCE);
@@ -160,7 +161,7 @@ int main(int argc, char **argv)
 	plan = plan_of(rows);
 	w = malloc((size_t)plan->segment[SL_HEAD].weight_count * sizeof *w);
 	if (!w || sl_cpu_backend_open(&be, NULL, &fail) || sl_exec_open(&e, plan, SL_HEAD, &be, &fail))
-		die("it does not open");
+		die("cannot open the executor");
 	sl_param_init(&plan->segment[SL_HEAD].graph.param[0], 1, w);
 	if (sl_exec_set_weights(e, w))
 		die("weights");
@@ -169,11 +170,11 @@ int main(int argc, char **argv)
 			ms[n] = step(e, rows, id, begin, (uint64_t)n);
 			n++;
 		}
-	say("rows that wait", ms, n);
+	say("a step", ms, n);
 	start = cpu_ms();
 	if (sl_exec_get_weights(e, w))
 		die("weights");
-	printf("%-24s %8.0f ms after %d steps\n", "until none waits", cpu_ms() - start, n);
+	printf("%-24s %8.0f ms after %d steps\n", "all postponed updates", cpu_ms() - start, n);
 	at_once(&be, w);
 	sl_exec_close(e);
 	sl_plan_close(plan);

@@ -1,15 +1,15 @@
 /* usage: bench_encoder LAYER THREADS LENGTHS [--profile RUNS]
- * A layer on this CPU, forward and backward of one chunk of packed rows. LENGTHS are the rows' tokens: "128x8", or
- * "9,11,21". LAYER:
- *   roberta  an encoder's of RoBERTa-base's sizes: attention of 12 heads, 768 features, 3072 between the two products,
- *            norms behind the sums, dropout 0.1 as RoBERTa has it.
- *   llama    a decoder's of Llama 3.2 1B's sizes: 2048 features, 8192 in between, 32 heads that share 8 of keys and
- *            values; frozen but for adapters of rank 16 at q and v.
- *   factors  the same with frozen weights in 16 bits, in bf16_factors.
- *   cached   llama forward alone, of one token in each row behind LENGTHS tokens that are cached.
- *   cached16 the same with frozen weights in 16 bits.
- * Each line of stdin is answered by the milliseconds of one run, so that a benchmark of something else can alternate
- * with it; where it says "cpu", by CPU time. --profile: instead the least CPU times of every op. */
+ * Runs one layer on this CPU, forward and backward, over one chunk of packed rows. LENGTHS are the tokens of each row:
+ * "128x8" (8 rows of 128), or "9,11,21". LAYER:
+ *   roberta  an encoder layer with RoBERTa-base's sizes: attention of 12 heads, 768 features, 3072 in the feed-forward
+ *            part, post-norm, dropout 0.1
+ *   llama    a decoder layer with Llama 3.2 1B's sizes: 2048 features, 8192 in the feed-forward part, 32 query heads, 8
+ *            heads of keys and values; all is frozen except adapters of rank 16 at q and v
+ *   factors  llama with the frozen weights in 16 bits and precision bf16_factors
+ *   cached   llama, forward only: one new token in each row, with LENGTHS tokens before it in the cache
+ *   cached16 cached with the frozen weights in 16 bits
+ * For each line of stdin it runs once and prints the milliseconds; "cpu" asks for CPU time. So another benchmark can
+ * alternate with it. --profile: prints the least CPU time of every op in RUNS runs instead. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +126,7 @@ static const struct layer layers[] = {
 	{"cached16", 2048, 8192, 32, decoder_layer, true, true, false},
 };
 
-/* Where LENGTHS tokens of the rows are cached, a run has one token of each. */
+/* For cached layers: moves the rows' LENGTHS tokens to the cache, so that a run has one new token of each row. */
 static void cache_rows(struct rows *rows)
 {
 	for (uint32_t i = 0; i < rows->n; i++) {
@@ -138,7 +138,7 @@ static void cache_rows(struct rows *rows)
 	rows->longest++;
 }
 
-/* What is frozen lies in 16 bits, as if a file had it so. */
+/* Keeps frozen matrices in 16 bits, as if they came from a file with such weights. */
 static void hold(struct sl_graph *g)
 {
 	for (int i = 0; i < g->n_param; i++)
@@ -196,7 +196,7 @@ static struct sl_plan *plan_of(const struct layer *l, const struct rows *rows)
 		hold(&model->graph);
 	if (err || b.err || sl_plan_open_part(&plan, &spec, SL_MIDDLE, &model->graph, &fail))
 		die(&fail);
-	memset(&model->graph, 0, sizeof model->graph); /* the plan's */
+	memset(&model->graph, 0, sizeof model->graph); /* the plan owns it now */
 	sl_model_close(model);
 	return plan;
 }

@@ -1,9 +1,10 @@
 /* usage: bench_fold [MEGABYTES [MEMBERS [THREADS]]]
- * What a group's step costs beside the members' own passes: MEMBERS (4) gradients of MEGABYTES (10) become one, with
- * THREADS (1). For each member, in ms: the sum with its check; beside it the same as plain loops, a pass over memory at
- * a time; and a gradient that is only read, which is the least that a sum can take. Then what a step costs once,
- * whoever has it: the check of a member's gradient, its norm, the optimizer's update. All in turn, medians with least
- * and most. CPU time, of all threads; where THREADS is above 1 the time on the clock, since idle threads spin. */
+ * Measures what a step of a group costs besides the members' own passes, with THREADS (1) threads: the gradients of
+ * MEMBERS (4) members, of MEGABYTES (10) each, are added up. Prints milliseconds for each member: of the executor's sum
+ * with its check for NaN; of the same in plain loops, each a pass over memory; of reading one gradient, the least that
+ * a sum can take; of the check of a member's gradient; and of its norm. Then those of the optimizer's update, once a
+ * step. The measurements take turns. Each is a median with the least and the most. Times are CPU time of all threads
+ * or, if THREADS is above 1, wall time, since idle threads spin. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static int members = 4, threads = 1;
 static struct sl_backend be;
 static struct sl_plan *plan;
 static struct sl_exec *trunk, *member[MOST];
-static float *sum, *gradient[MOST]; /* of the plain loops: memory of the same kind */
+static float *sum, *gradient[MOST]; /* for the plain loops; the backend allocates them, as the executor's memory */
 static int64_t count;
 static double ms[WHATS][TIMES];
 
@@ -45,7 +46,7 @@ static double now_ms(void)
 	return threads > 1 ? (double)sl_now_ns() * 1e-6 : cpu_ms();
 }
 
-/* One matrix of `side` × side. */
+/* A middle with one matrix of `side` × `side`. */
 static void open_plan(int64_t side)
 {
 	const struct sl_optimizer sgd = {.kind = SL_OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true};
@@ -75,13 +76,13 @@ static void open_all(void)
 
 	must(w && !sl_exec_prepare(&trunk, plan, SL_MIDDLE, &be, &fail) && !sl_exec_bare(trunk, &fail) &&
 		     !sl_exec_allocate(trunk, &fail) && !sl_exec_set_weights(trunk, w),
-	     "no trunk");
+	     "cannot open the trunk");
 	must(!be.ops->alloc(&be, (size_t)count * sizeof *sum, &p, &fail), "no memory");
 	sum = p;
 	for (int k = 0; k < members; k++) {
 		must(!sl_exec_prepare(&member[k], plan, SL_MIDDLE, &be, &fail) &&
 			     !sl_exec_borrow(member[k], trunk, &fail) && !sl_exec_allocate(member[k], &fail),
-		     "no member");
+		     "cannot open a member");
 		must(!be.ops->alloc(&be, (size_t)count * sizeof *sum, &p, &fail), "no memory");
 		gradient[k] = p;
 	}
@@ -137,7 +138,7 @@ static void compare(void)
 	float *x = malloc((size_t)count * sizeof *x);
 
 	must(x && !sl_exec_get_gradients(trunk, x) && memcmp(x, sum, (size_t)count * sizeof *x) == 0,
-	     "the two sums differ");
+	     "the executor's sum differs from that of the plain loops");
 	free(x);
 }
 
@@ -192,7 +193,7 @@ static void say(enum what what)
 	printf("%-30s %6.2f ms (%.2f to %.2f)\n", name[what], x[TIMES / 2], x[0], x[TIMES - 1]);
 }
 
-/* Who comes first finds memory that passes have just written: each way does, by turns. */
+/* One round. SUM and LOOPS change places in every other round, because the first one finds more in the caches. */
 static void turn(int t)
 {
 	const enum what order[WHATS] = {READ, CHECK, NORM, t % 2 ? LOOPS : SUM, t % 2 ? SUM : LOOPS, UPDATE};

@@ -1,8 +1,10 @@
-/* usage: bench_gpu [--precision fp32|tf32|bf16|fp16] [--graphs] [--layers] [--profile] [--device N] [--cut
- * HEAD_END:TAIL_BEGIN] Milliseconds of the middle of MobileNetV2 at 224² on a GPU: forward + backward of 64 images as
- * one chunk and as 8 chunks of 8, and with --layers of every kind of op by itself; with --graphs passes are recorded.
- * --profile runs one step of each and times nothing, for a profiler. Host clock around many queued steps, ended by a
- * fence; the median of several such rounds. tests/bench/bench_gpu_peer.py does the same work in PyTorch. */
+/* usage: bench_gpu [--precision fp32|tf32|bf16|fp16] [--graphs] [--layers] [--profile] [--device N]
+ *                  [--cut HEAD_END:TAIL_BEGIN]
+ * Measures the middle of MobileNetV2 at 224² on a GPU: milliseconds of forward + backward of 64 images, as one chunk
+ * and as 8 chunks of 8. --layers: also each op of the middle alone, one of each shape. --graphs: with CUDA graphs.
+ * --profile: runs one step of each without timing it, for a profiler.
+ * A time is the median of several rounds; in a round the host's clock runs around many queued steps and a fence.
+ * tests/bench/bench_gpu_peer.py does the same work in PyTorch. */
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +60,8 @@ static int ascending(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Median over rounds of the time of one call, in ms; a round is long enough that its fence does not count. */
+/* Returns the median over ROUNDS rounds of the milliseconds of one call. A round takes at least 20 ms, so that its
+ * fence hardly counts. */
 static double time_ms(struct sl_backend *be, void (*call)(void *arg), void *arg)
 {
 	double ms[ROUNDS], once;
@@ -83,7 +86,7 @@ static double time_ms(struct sl_backend *be, void (*call)(void *arg), void *arg)
 	return ms[ROUNDS / 2];
 }
 
-/* Sums of four uniform numbers: near enough to normal, and never all alike. */
+/* Fills the array with sums of four uniform numbers, which are nearly normal. */
 static void fill(struct sl_backend *be, void *device, size_t count, uint32_t seed)
 {
 	float *host = malloc(count * sizeof(float));
@@ -231,7 +234,7 @@ static void *take(struct sl_backend *be, size_t count, uint32_t seed)
 	return out;
 }
 
-/* The first half of the memory holds the numbers in 16 bits where the precision says so. */
+/* With a precision of 16 bits: converts the numbers in place. They then fill the first half of the memory. */
 static void lower(struct sl_backend *be, void *at, enum sl_precision precision, int64_t count)
 {
 	const enum sl_dtype low = sl_precision_dtype(precision);
@@ -301,7 +304,7 @@ static void bench_layer(struct sl_backend *be, const struct sl_plan_segment *s, 
 	backward = time_ms(be, layer_backward, &l);
 	bytes_in = 1e-6 * bytes * (double)sl_shape_count(&op->in_shape[0]) * op->n_in;
 	bytes_out = 1e-6 * bytes * (double)sl_shape_count(&op->out_shape);
-	/* the fewest bytes: every tensor once (backward of add and copies never reads its input) */
+	/* at least every tensor moves once; the backward of add and of copies does not read its input */
 	total[sl_op_is_depthwise(op) ? SL_OP_COUNT : (int)op->kind][0] += count * forward * 1e3;
 	total[sl_op_is_depthwise(op) ? SL_OP_COUNT : (int)op->kind][1] += count * backward * 1e3;
 	printf("%2d x %-24s %-10s %-18s %8.1f us %6.0f GB/s | %8.1f us %6.0f GB/s\n", count, op->name,
@@ -331,7 +334,7 @@ static bool same_shape(const struct sl_op *a, const struct sl_op *b)
 	       sl_shape_equal(&a->out_shape, &b->out_shape) && !memcmp(&a->u, &b->u, sizeof(a->u));
 }
 
-/* One of each shape: a repeated block costs what its twin does. 0: not the first of its shape. */
+/* Returns how many ops have the shape of op i, or 0 if op i is not the first of them: one of each is measured. */
 static int repeats(const struct sl_plan_segment *s, int i)
 {
 	int count = 0;
@@ -345,7 +348,7 @@ static int repeats(const struct sl_plan_segment *s, int i)
 	return count;
 }
 
-enum { KINDS = SL_OP_COUNT + 1 }; /* depthwise has a row of its own */
+enum { KINDS = SL_OP_COUNT + 1 }; /* the last: depthwise convolutions */
 
 static void bench_layers(struct sl_backend *be, const struct options *o, int chunks)
 {

@@ -1,7 +1,8 @@
 /* usage: bench_gpu_codecs [CODEC]…
- * Milliseconds of the device's codecs on a tensor of [64, 112, 112, 32]: a whole encode into locked host memory and a
- * whole decode from it; beside each a plain copy of as many bytes over the bus, and what remains without it: kernels,
- * launches and waits. As a yardstick, the device's own copy of the tensor. Medians. */
+ * Measures the codecs of a GPU on a tensor of [64, 112, 112, 32]: milliseconds of an encode into page-locked host
+ * memory and of a decode from there. Beside each is the time of a plain copy of as many bytes over the bus, and the
+ * rest: kernels, launches and waits. To compare, it also prints the time of a copy of the tensor on the device. Times
+ * are medians. */
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,7 @@ static void copy(void)
 		.training = true,
 	};
 
-	/* many, so that waiting for them does not count */
+	/* many, so that the wait for them hardly counts */
 	for (int i = 0; i < COPIES; i++)
 		must(be.ops->kernel[SL_OP_FLATTEN]->forward(&c), "copy");
 }
@@ -122,7 +123,7 @@ static void bench(const char *text, const float *host)
 		return;
 	}
 	bound = sl_codec_bound(codec, x.shape.dim[0]);
-	must(be.ops->host_alloc(&be, bound, (void **)&payload, &fail), "locked memory");
+	must(be.ops->host_alloc(&be, bound, (void **)&payload, &fail), "page-locked memory");
 	must(be.ops->upload(&be, x.data, host, bytes), "upload");
 	enc = time_ms(encode);
 	dec = time_ms(decode);
@@ -163,7 +164,7 @@ int main(int argc, char **argv)
 		return 1;
 	for (int64_t i = 0; i < n; i += 2)
 		sl_rng_normal2(sl_rng_u32(&key, (uint64_t)i), sl_rng_u32(&key, (uint64_t)i + 1), host + i);
-	/* payloads, whose copies are timed with these, have headers */
+	/* HEADERS: the timed copies move a whole payload, which is longer than the tensor */
 	must(be.ops->alloc(&be, (size_t)n * sizeof(float) + HEADERS, &x.data, &fail), "memory");
 	must(be.ops->alloc(&be, (size_t)n * sizeof(float) + HEADERS, &copy_to, &fail), "memory");
 	must(be.ops->upload(&be, x.data, host, (size_t)n * sizeof(float)), "upload");

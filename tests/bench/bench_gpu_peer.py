@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The work of bench_gpu.c in PyTorch on the same device: MobileNetV2's middle (ReLU6 of the stem, features.1 to
-features.18) at 224², 64 images as one chunk and as 8 chunks of 8, forward + backward with the gradient of the input.
-Channels-last, cudnn.benchmark; eager, and all of it captured in one CUDA graph. In fp32, TF32, and under torch.autocast
-in bfloat16 and half (with TF32 for what stays fp32). --precision NAME: that one alone."""
+"""usage: bench_gpu_peer.py [--precision NAME…]
+Measures the work of bench_gpu.c in PyTorch on the same device: MobileNetV2's middle (the stem's ReLU6 and features.1 to features.18)
+at 224², 64 images as one chunk and as 8 chunks of 8, forward + backward with the gradient of the input. Channels-last,
+cudnn.benchmark; eager, and captured in one CUDA graph. In fp32, TF32, and under torch.autocast in bfloat16 and half, where TF32 serves
+what stays fp32. --precision: only these of bf16, fp16, tf32, fp32."""
 import statistics
 import sys
 import time
@@ -58,7 +59,7 @@ def bench(chunks, graph, precision):
         p.grad = torch.zeros_like(p)
 
     def forward(x):
-        # the cache of cast weights would not outlive a graph's capture
+        # autocast's cache of cast weights must not be used while a graph is captured
         low = LOW.get(precision)
         with torch.autocast("cuda", dtype=low or torch.bfloat16, enabled=low is not None, cache_enabled=not graph):
             return net[1:](torch.nn.functional.relu6(x))

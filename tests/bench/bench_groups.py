@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """usage: bench_groups.py [--members 1,4,100] [--steps N] [--image-steps N] [--chunk-steps N] [--rounds N] [--only PART,…] [--json]
-What a group costs its server: real daemons on loopback, with data made here.
+Measures what a group costs its server, with real daemons on loopback and made-up data.
 
-members  `mlp`, whose middle computes next to nothing, so that the time is the group's. For each number of members:
-         the server's CPU time by member and step (the rest of its work, such as links, included), the step's wall time,
-         the server's peak of memory, what it promised to each member.
-rows     MobileNetV2 at 32x32, bound by the middle: rows per second of 4 members of 16 rows beside one client of 64 rows in
-         4 chunks. The server has one core and the clients the other. Medians of 3 with least and most, in turn.
-chunks   What `train.chunk_sums` costs: the same network in one process, 64 and 16 rows in 4 chunks, with and without. CPU time of a
-         step, medians with least and most, a step of each in turn. Needs `make build-bench`.
-BUILD is the folder of the programs, build/release. Prints Markdown, or JSON.
+members  `mlp`, whose middle computes next to nothing, so that the time is the group's. For each number of members (0: one client
+         without a group) it prints the server's CPU time per member and step, links included, the step's wall time, the server's peak
+         memory, and the memory that the server reserves for a member.
+rows     MobileNetV2 at 32x32, where the middle takes most of the time: rows per second of 4 members with 16 rows each, beside one
+         client with 64 rows in 4 chunks. The server has one core and the clients the other. They take turns, --rounds (3) times.
+         Medians with least and most.
+chunks   What `train.chunk_sums` costs: the same network in one process, 64 and 16 rows in 4 chunks, without and with it, a step of each
+         in turn. CPU time of a step, medians with least and most. Needs `make build-bench`.
+BUILD: the folder of the programs (build/release). Prints Markdown, or JSON.
 """
 import argparse
 import json
@@ -97,7 +98,7 @@ def start_client(folder, number, config, sets, prefix=()):
 
 
 def step_times(folder, number):
-    """Seconds that each step took, its batch included."""
+    """Returns the seconds that each step took, including the wait for its batch."""
     rows = [json.loads(line) for line in open(f"{folder}/client-{number}/log.jsonl")]
     return [row["t_step_s"] + row["t_data_s"] for row in rows if row["type"] == "step"]
 
@@ -138,7 +139,7 @@ def cost_of_members(folder, members, steps):
             time.sleep(0.25 if first else 0.02)
         wait_all(folder, clients)
         if first == last:
-            sys.exit(f"{steps} steps are too few: they were over before they could be watched")
+            sys.exit(f"{steps} steps are too few: the run ended before the server's CPU time could be read twice")
         done, cpu, wall = (b - a for a, b in zip(first, last))
         return {"members": members, "steps": done, "cpu_ms": 1e3 * cpu / done / len(clients), "step_ms": 1e3 * wall / done,
                 "peak_bytes": server.peak_bytes(), "promised_bytes": promised}
@@ -153,7 +154,7 @@ def rows_per_s(folder, members, steps):
 
 
 class Steps:
-    """A client's steps in one process, one at a time (bench_train)."""
+    """A client's steps in one process (bench_train), each when it is asked for."""
 
     def __init__(self, folder, rows, sums):
         config = f"{folder}/steps-{rows}-{sums}.yaml"
@@ -176,7 +177,7 @@ class Steps:
 
 
 def chunk_sums(folder, steps):
-    """By rows of a batch: CPU ms of a step without and with chunk_sums, in turn."""
+    """Returns rows of a batch → pairs of CPU ms of a step without and with chunk_sums, by turns."""
     result = {}
     for rows in (64, 16):
         with Steps(folder, rows, "false") as usual, Steps(folder, rows, "true") as apart:

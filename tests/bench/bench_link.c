@@ -1,8 +1,8 @@
 /* usage: bench_link [--rows] [MiB]
- * Moves MiB (default 2048) over ZeroMQ on loopback, in runs of 16 MiB cut into 1 MiB parts, as training does: queue,
- * headers, XXH3 on both sides, copy into place, credit. Beside it the same with CURVE, and the same bytes through a
- * plain TCP socket, in the same run, alternately; medians of ROUNDS each. --rows: name, median, min, max and unit,
- * tab-separated. */
+ * Moves MiB (2048) over ZeroMQ on loopback, in runs of 16 MiB that are cut into parts of 1 MiB, as in training: with
+ * send queue, headers, XXH3 on both sides, a copy into place and credit. To compare, it moves as many bytes with CURVE
+ * and through a plain TCP socket, in turn. Prints medians of ROUNDS rounds with the least and the most. --rows: lines
+ * of name, median, min, max and unit, tab-separated. */
 #include <math.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -42,7 +42,7 @@ static double thread_cpu_s(void)
 
 /* ---- the link */
 
-/* Both sides' keys, and the list with the sender's on it. gate NULL: this libzmq has no CURVE. */
+/* Both sides' keys, and the receiver's list of allowed keys. gate NULL: this libzmq has no CURVE. */
 static struct {
 	struct sl_keypair sender, receiver;
 	struct sl_gate *gate;
@@ -81,7 +81,7 @@ static void give_credit(struct receiver *r, sl_peer peer, uint64_t bytes)
 
 	if (sl_wire_encode(&f, header, &len) ||
 	    sl_transport_send(r->transport, peer, (struct sl_bytes){header, len}, NULL))
-		die("credit");
+		die("cannot send a credit");
 }
 
 static void received(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
@@ -278,7 +278,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What was measured in ROUNDS rounds. */
+/* Prints median, least and most of `v`, which it sorts. */
 static void report(const char *name, const char *unit, double v[ROUNDS], bool rows)
 {
 	qsort(v, ROUNDS, sizeof *v, by_value);

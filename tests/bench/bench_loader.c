@@ -1,6 +1,6 @@
 /* usage: bench_loader DIR THREADS SIZE
- * Reads DIR/train once, in a random order, through the loader, with the usual transforms of training for SIZE × SIZE
- * pixels, and prints one line of JSON: samples behind the first batch, and how long they took. */
+ * Reads DIR/train once through the loader, in random order, with the default transforms of training for SIZE × SIZE
+ * pixels. Prints a line of JSON: the number of samples after the first batch, and the milliseconds that they took. */
 #include <stdio.h>
 #include <stdlib.h>
 

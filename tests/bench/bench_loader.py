@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """usage: bench_loader.py BENCH_LOADER [--pictures N] [--rounds R] [--threads T]
-How many pictures a second are decoded, cropped by RandomResizedCrop(224), flipped and normalised: ours, and torchvision
-with Pillow in PyTorch's DataLoader with as many workers. Both by turns, on the same JPEGs, which this makes. The time
-begins with the first batch, so that the start of workers does not count. Prints a table in Markdown."""
+Measures how many pictures a second are decoded, cropped by RandomResizedCrop(224), flipped and normalised: by Split's loader, and by
+torchvision with Pillow in PyTorch's DataLoader with as many workers. They take turns, on the same JPEGs, which this script makes. The
+clock starts after the first batch, so that the start of workers does not count. Prints a table in Markdown."""
 import argparse
 import json
 import os
@@ -27,7 +27,7 @@ BATCH = 16
 
 
 def scene(h, w, seed):
-    """Colours that change slowly, edges, and noise: about as many bytes as a photograph has."""
+    """Returns a picture with slow changes of colour, edges and noise, whose JPEG is about as large as that of a photograph."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:h, 0:w] / max(h, w)
     f = rng.uniform(3, 25, 6)
@@ -39,7 +39,7 @@ def scene(h, w, seed):
 
 
 def make(root, n, h, w):
-    """Makes n files, of which every eighth has a new picture: nothing is cached between them."""
+    """Writes n files and returns their mean bytes. Eight names share one picture, since neither side caches decoded pictures."""
     size = 0
     for i in range(n):
         path = os.path.join(root, "train", "class-%d" % (i % 2), "%05d.jpg" % i)
@@ -54,7 +54,7 @@ def make(root, n, h, w):
 
 
 def cpu():
-    """CPU seconds of the children that have ended."""
+    """Returns the CPU seconds of child processes that have ended."""
     r = resource.getrusage(resource.RUSAGE_CHILDREN)
     return r.ru_utime + r.ru_stime
 

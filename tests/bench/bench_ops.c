@@ -1,12 +1,17 @@
-/* bench_ops [image] [batch] [chunk] [threads] [runs] [1: segments only, 2, 3, 4: one of them, 5: profile, 6: updates]
- * [network head_end tail_begin]: milliseconds of a network on the CPU backend, forward and backward, each op by itself
- * and each segment through the executor; medians of `runs`. A network is a name, or an ONNX file. Without one:
- * MobileNetV2, cut features.0.1 | classifier. Ops: `chunk` rows, on memory that is not in the cache unless it fits.
- * Segments: all chunks of the batch forward, then all backward; "CPU min": the least CPU time of all threads, forward
- * and backward. Profile: each op of the middle as the executor calls it. Its time is the least call's CPU time of the
- * caller alone, so with one thread, times the chunks. Beside it stands a floor: the time of its floating-point
- * operations at PEAK_GFLOPS or of its tensors at MEMORY_GBS, whichever is longer. Updates: one step of each optimizer
- * over as many weights as the model has, its least CPU time, and the bytes of an element that it reads and writes. */
+/* usage: bench_ops [image] [batch] [chunk] [threads] [runs] [what] [network head_end tail_begin]
+ * Measures a network on the CPU backend, forward and backward: milliseconds, medians of `runs`. The network is a name
+ * or an ONNX file; without one it is MobileNetV2, cut at features.0.1 and classifier. `what` chooses:
+ *   0        (the default) each op alone, then each segment
+ *   1        only the segments
+ *   2, 3, 4  only head, middle or tail
+ *   5        the middle, then a profile of its ops
+ *   6        only the updates of optimizers
+ * Ops: each runs on `chunk` rows, in memory of its own. Segments: the executor runs all chunks of the batch forward,
+ * then all backward; "CPU min" is the least CPU time of all threads, forward and backward. Profile: each op as the
+ * executor calls it, the least CPU time of a call, times the chunks. Beside it is a floor: the time of its
+ * floating-point operations at PEAK_GFLOPS, or of its tensors at MEMORY_GBS, whichever is longer. Updates: a step of
+ * each optimizer over as many weights as the model has: its least CPU time, and the bytes that it reads and writes for
+ * a weight. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +28,7 @@
 
 enum { MAX_RUNS = 99, PEAK_GFLOPS = 240, MEMORY_GBS = 45 };
 
-enum { PROFILE = 5, UPDATES = 6 }; /* of segments_only */
+enum { PROFILE = 5, UPDATES = 6 }; /* values of segments_only */
 
 struct setting {
 	int image, batch, chunk, threads, runs, segments_only;
@@ -336,7 +341,8 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc && i <= 6; i++)
 		*arg[i - 1] = atoi(argv[i]);
 	if (set.chunk < 1 || set.batch % set.chunk != 0 || set.runs < 1 || set.runs > MAX_RUNS) {
-		fprintf(stderr, "bench_ops [image] [batch] [chunk, divides the batch] [threads] [runs ≤ 99]\n");
+		fprintf(stderr, "usage: bench_ops [image] [batch] [chunk, divides the batch] [threads] [runs ≤ 99] "
+				"[what, 0 to 6] [network head_end tail_begin]\n");
 		return 64;
 	}
 	spec.model.image = set.image;

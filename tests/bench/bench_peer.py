@@ -1,19 +1,23 @@
 #!/usr/bin/python3
-"""The work of bench_segments and of the pair on loopback, beside the same in PyTorch: alternately, in one run, on one
-machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
+"""Compares Split on the CPU with PyTorch: pieces of a step (bench_segments) and the pair of daemons on loopback. Both sides take turns on
+one machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
     bench_peer.py [--quick] [--write] [--warm] [--cpu] [--runs N] [--only head,tail,step,middle,memory,split,resnet9,
         resnet18,resnet50,onnx,encoder,decoder,cola,lora]
 
-onnx: networks of tests/golden/onnx_families.py, which ours reads from the files that torch.onnx.export writes.
+A row has the medians of N (7) runs, 3 N for short pieces, with the smallest and the largest, and the ratio of Split's median to
+PyTorch's, in the better one of PyTorch's memory formats. A run is forward and backward; gradients are set to None before. Only the rows
+of split, cola and lora include the optimizer.
 
-A row: medians of N runs with the smallest and the largest, and our median over PyTorch's, which is the better one of
-its two memory formats. A row of the encoder is a layer of RoBERTa-base; there PyTorch pads rows of different lengths, and the form says
-how far. A row of the decoder is a layer of Llama 3.2 1B with adapters. --warm: before each run that counts one that does not, as in training. --cpu: of the encoder CPU time in place of wall time, for machines that
-others use too. Forward and backward, gradients set to None before; no optimizer but in the split rows and in those of cola: these are
-whole steps of RoBERTa-base over batches of CoLA, in those of lora with adapters, from SPLIT_TEXT_DATA's folder, which has glue/CoLA and roberta_tokenizer/. They are
-left out where it names none.
---write: the table to docs/results/cpu.md, of each --only in a part of its own. --quick: tiny settings, to see that it works.
+onnx     networks of tests/golden/onnx_families.py; Split reads them from the files that torch.onnx.export writes
+encoder  a layer of RoBERTa-base; PyTorch pads rows of different lengths, and the column "its form" says how far
+decoder  a layer of Llama 3.2 1B with adapters, and one new token with a cache
+cola     whole steps of RoBERTa-base over batches of CoLA; lora: the same with adapters. The environment's SPLIT_TEXT_DATA is a folder
+         with glue/CoLA and roberta_tokenizer/. Without it both are left out.
+
+--warm: before each run that counts, one that does not, as in training. --cpu: CPU time in place of wall time in the rows of encoder,
+decoder, cola and lora, for machines that others use too. --write: writes the table to docs/results/cpu.md, in a part of its own for each
+--only. --quick: tiny settings, to check that the script works. BUILD: the folder of Split's programs (build/release).
 """
 import argparse
 import ctypes
@@ -50,10 +54,10 @@ SEGMENTS = [
     ("ConvNeXt-T, whole step, 224², batch 8", "step", 224, 8, 1, 0.9, "convnext_t"),
     ("EfficientNet-B0, whole step, 224², batch 16", "step", 224, 16, 1, 0.9, "efficientnet_b0"),
 ]
-# Networks of ONNX files, with where they are cut: the step is whole all the same.
+# Networks of ONNX files, and where they are cut. The cut only serves bench_segments; the step is the whole network's.
 ONNX = {"unet": ("down.0.0", "last"), "vit_s": ("conv_proj", "heads"), "convnext_t": ("features.0", "classifier.2"),
         "efficientnet_b0": ("stem", "classifier")}
-# Ours: what bench.yaml has to change for a network.
+# For Split: what to set in bench.yaml for a network.
 SETS = {"mobilenet_v2": [], "resnet9": ["model.name=resnet9", "head_end=prep_relu", "tail_begin=linear"],
         "resnet18": ["model.name=resnet18", "head_end=maxpool", "tail_begin=avgpool"],
         "resnet50": ["model.name=resnet50", "head_end=maxpool", "tail_begin=avgpool"]}
@@ -62,12 +66,12 @@ MEMORY_TARGET, SCALING_TARGET = 0.6, 1.7
 
 
 def our_env():
-    """Our programs run with the system's malloc."""
+    """Returns the environment of Split's programs, which use the system's malloc."""
     return {k: v for k, v in os.environ.items() if k not in MALLOC_KEYS and k != "OPENBLAS_CORETYPE"}
 
 
 class Ours:
-    """One of our programs, which runs the pieces that it is asked for."""
+    """One of Split's programs, which runs a piece for each line of its stdin."""
 
     def __init__(self, piece, program, *args):
         self.piece = piece
@@ -75,7 +79,7 @@ class Ours:
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=our_env())
 
     def ask(self):
-        """Returns the numbers of its answer."""
+        """Runs the piece once and returns the numbers of the answer."""
         answer = []
         try:
             self.p.stdin.write(self.piece + "\n")
@@ -89,7 +93,7 @@ class Ours:
         return float(self.ask()[0])
 
     def close(self):
-        """Ends it; returns its line about the CPU."""
+        """Ends the program; returns what it printed about the CPU."""
         self.p.stdin.close()
         self.p.stdout.read()
         said = self.p.stderr.read()
@@ -98,7 +102,7 @@ class Ours:
 
 
 def use_threads(n):
-    """Debian's PyTorch multiplies matrices with OpenBLAS, which has threads of its own."""
+    """Also sets the threads of OpenBLAS, with which Debian's PyTorch multiplies matrices."""
     import torch
 
     torch.set_num_threads(n)
@@ -114,7 +118,7 @@ def families():
 
 
 def onnx_config(folder, net, image):
-    """A config beside the file that torch writes of the network."""
+    """Has torch export the network to FOLDER, and writes a config beside it; returns the config's path."""
     path, (head, tail) = os.path.join(folder, net), ONNX[net]
     families().export(network(False, net)[0], path + ".onnx", image)
     with open(CONFIG, encoding="utf-8") as f:
@@ -137,8 +141,8 @@ def our_segments(piece, image, batch, chunks, threads, net, folder):
 
 
 def network(cut, name="mobilenet_v2"):
-    """head, middle, tail. In place, as torchvision has it, but for the first ReLU6 where it stands at a cut. ResNets
-    are whole."""
+    """Returns head, middle and tail. ReLU6 works in place, as in torchvision, except the middle's first one if `cut`. Networks other than
+    MobileNetV2 are whole: their middle and tail do nothing."""
     import torch
     import torchvision
     torch.manual_seed(0)
@@ -159,7 +163,7 @@ def network(cut, name="mobilenet_v2"):
 
 
 class Torch:
-    """One piece in one memory format; run() gives milliseconds."""
+    """One piece in one memory format; run() returns milliseconds."""
 
     def __init__(self, piece, image, batch, chunks, channels_last, name):
         import torch
@@ -221,7 +225,7 @@ class Report:
 
 
 def by_turns(ours, peers, runs, warm):
-    """Milliseconds of `runs` runs of each, and what ours says of the CPU."""
+    """Returns the milliseconds of `runs` runs of each, after two that do not count, and what our program printed about the CPU."""
     ms = {who: [] for who in ("ours", *peers)}
     for r in range(-2, runs):
         for who, what in [("ours", ours), *peers.items()]:
@@ -238,7 +242,7 @@ def compare_segment(report, row, threads, runs, warm):
     use_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
         ours = our_segments(piece, image, batch, chunks, threads, net, folder)
-        ours.run()  # it has read the network
+        ours.run()  # so that it has read the network before the folder goes
     peers = {form: Torch(piece, image, batch, chunks, form == "NHWC", net) for form in ("NHWC", "NCHW")}
     ms, report.cpu = by_turns(ours, peers, runs, warm)
     best = min(peers, key=lambda k: statistics.median(ms[k]))
@@ -282,8 +286,8 @@ def compare_encoder(report, threads, runs, warm, cpu):
 
 
 def compare_cola(report, threads, runs, quick, cpu, lora):
-    """Every run is a batch of its own, the same for all. PyTorch padded far takes a minute of some machines: it has a
-    third of the runs, and none that does not count."""
+    """Each run has another batch, which is the same for all sides. PyTorch with padding to 128 tokens can take a minute: it has a third
+    of the runs, and no warm-up run."""
     from bench_peer_encoder import LORA_STEPS, STEPS, Step, write_config
     steps = LORA_STEPS if lora else STEPS
     data = os.environ["SPLIT_TEXT_DATA"]
@@ -318,7 +322,7 @@ def compare_cola(report, threads, runs, quick, cpu, lora):
 
 
 def peak_resident_mb():
-    """Of this program alone: ru_maxrss also knows what the process was before exec."""
+    """Not from ru_maxrss, which includes the process before exec."""
     with open("/proc/self/status", encoding="utf-8") as f:
         return int(re.search(r"VmHWM:\s*(\d+) kB", f.read()).group(1)) * 1024e-6
 
@@ -358,11 +362,11 @@ def compare_memory(report, image, batch):
                  f"{ratio:.2f}", f"{MEMORY_TARGET}", ratio <= MEMORY_TARGET)
 
 
-# ---- the pair: head and tail in one process, the middle in another, gloo between them
+# ---- the pair in PyTorch: head and tail in one process, the middle in another, with gloo between them
 
 
 def quantize(x, out):
-    """min, step = (max - min) / 255, code = round((x - min) / step); out: two floats, then the codes."""
+    """Writes min and step = (max - min) / 255 as two floats to `out`, then the codes round((x - min) / step)."""
     import torch
     lo, hi = torch.aminmax(x)
     step = (hi - lo) / 255
@@ -378,7 +382,7 @@ def dequantize(payload, shape):
 
 
 class Crossing:
-    """One of the four tensors of every chunk: shape as it lies in memory, buffers taken once."""
+    """One of the four tensors that cross, for all chunks. `shape` is that in memory; the buffers are made once."""
 
     def __init__(self, dist, peer, number, chunks, shape, codec):
         import torch
@@ -407,8 +411,8 @@ class Crossing:
 
 
 def split_worker(rank, port, image, batch, chunks, codec, channels_last, steps):
-    """rank 0: head and tail, prints milliseconds per step; rank 1: the middle. All heads, then all tails, then all
-    heads backward, as GPipe has it; sends and receives run beside it."""
+    """rank 0 computes head and tail and prints milliseconds per step; rank 1 computes the middle. As in GPipe, all chunks go through the
+    head, then all through the tail, then all back through the head; sends and receives run meanwhile."""
     import torch
     import torch.distributed as dist
     use_threads(1)
@@ -421,7 +425,7 @@ def split_worker(rank, port, image, batch, chunks, codec, channels_last, steps):
     def lies(n, c, h, w):
         return (n, h, w, c) if channels_last else (n, c, h, w)
 
-    def wire(x):  # as it lies
+    def wire(x):  # as it is in memory
         return x.permute(0, 2, 3, 1) if channels_last else x
 
     def tensor(x):
@@ -549,7 +553,7 @@ def table(report, head, only):
 
 
 def write(report, head, only):
-    """Into the page's own part of it, or at its end."""
+    """Writes the table to its part of the page or, if there is none yet, to the end."""
     os.makedirs(os.path.dirname(RESULT), exist_ok=True)
     old = "# The CPU path\n"
     if os.path.exists(RESULT):
@@ -587,8 +591,8 @@ def main():
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--only", default=ALL)
-    parser.add_argument("--warm", action="store_true", help="a run that does not count before each one that does, on either side")
-    parser.add_argument("--cpu", action="store_true", help="CPU time of the encoder's rows, in place of wall time")
+    parser.add_argument("--warm", action="store_true", help="before each run that counts, one that does not, on either side")
+    parser.add_argument("--cpu", action="store_true", help="CPU time in place of wall time in the rows of encoder, decoder, cola and lora")
     parser.add_argument("--memory-worker", help=argparse.SUPPRESS)
     parser.add_argument("--split-worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -603,7 +607,7 @@ def main():
     for row in SEGMENTS:
         if not {row[1] if row[6] == "mobilenet_v2" else row[6], "onnx" if row[6] in ONNX else None} & set(only):
             continue
-        if small:  # networks of files have one size of pictures
+        if small:  # an ONNX file has a fixed size of pictures
             row = (f"tiny: {row[0]}", row[1], row[2] if row[6] in ONNX else min(row[2], 64), 2 if row[6] in ONNX else 8, min(row[4], 4), *row[5:])
         for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
             medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" or row[2] * row[3] > 4096 and row[1] == "step" else 3 * runs,

@@ -1,6 +1,6 @@
-"""The rows of layers in bench_peer.py, PyTorch's side: post-norm layers of RoBERTa-base's sizes, without dropout behind
-the activation, as RoBERTa has it. Rows of different lengths are padded, and their padding is masked. The whole network
-with its classifier and AdamW, also with adapters as PEFT adds them. And a decoder's layer as transformers has it."""
+"""PyTorch's side of bench_peer.py for networks of tokens: post-norm layers with RoBERTa-base's sizes and, like RoBERTa's, without
+dropout after the activation; rows of different lengths are padded and the padding is masked. The whole network with its classifier and
+AdamW, also with adapters as PEFT adds them. A decoder's layer as transformers computes it."""
 import json
 import math
 import os
@@ -12,28 +12,28 @@ from torch.nn import functional as F
 
 FEATURES, HEADS, WIDE, DROPPED = 768, 12, 3072, 0.1
 
-# Tokens of 32 sentences of CoLA (RoBERTa's tokenizer), 354 together: near the mean of its batches.
+# Tokens of 32 sentences of CoLA by RoBERTa's tokenizer, 354 in all: about as many as a mean batch has.
 COLA = (7, 10, 10, 7, 10, 10, 13, 22, 19, 19, 8, 6, 8, 7, 10, 13, 8, 6, 10, 5, 7, 9, 13, 14, 21, 11, 8, 13, 9, 19, 11,
         11)
 
-# name; tokens of each row; and by form of PyTorch: how far it pads, the target ratios with 1 and 2 threads
+# name; tokens of each row; forms of PyTorch: name, tokens to which it pads, target ratios with 1 and 2 threads
 CASES = [
     ("encoder layer, 8 × 128 tokens", (128,) * 8, [("as it is", 128, (0.9, 0.7))]),
     ("encoder layer, 32 rows of CoLA", COLA, [("to the longest", max(COLA), (0.5, 0.5)), ("to 128", 128, (0.1, 0.1))]),
 ]
 
-# name; layer of bench_encoder; tokens of each row, or behind how many a token is computed; the target ratio
+# name; layer of bench_encoder; tokens of each row, or tokens in the cache before the new one; target ratio
 BLOCKS = [
     ("decoder layer of 1B, LoRA, 8 × 64 tokens", "llama", (64,) * 8, 0.9),
     ("decoder layer of 1B, LoRA, 1 × 512 tokens", "llama", (512,), 0.8),
     ("decoder layer of 1B, one token behind 255", "cached", (255,), 0.7),
     ("decoder layer of 1B in 16 bits, one token behind 255", "cached16", (255,), 0.7),
 ]
-FACTORS_TARGET = 0.55  # of bf16_factors to our fp32
+FACTORS_TARGET = 0.55  # time with bf16_factors over that in fp32, both ours
 
 
 class Layer:
-    """run() gives milliseconds of forward and backward; cpu: of the process on CPUs."""
+    """run() returns milliseconds of forward and backward; `cpu`: CPU time of the process."""
 
     def __init__(self, lengths, padded, cpu):
         self.clock = time.process_time if cpu else time.perf_counter
@@ -65,7 +65,7 @@ class Adapted(nn.Linear):
 
 
 def freeze(net, *learns):
-    """Freezes all parameters but adapters and these."""
+    """Freezes all parameters except those of adapters and of `learns`."""
     for p in net.parameters():
         p.requires_grad_(False)
     for part in [*learns, *(x for m in net.modules() if isinstance(m, Adapted) for x in (m.a, m.b))]:
@@ -88,8 +88,8 @@ def turned(x, cos, sin):
 
 
 class Block(nn.Module):
-    """A decoder's layer of Llama 3.2 1B's sizes; `kind` cached: for one token behind so many, whose keys and values lie
-    where the new ones are put behind them; cached16: in bfloat16, too. run() gives milliseconds."""
+    """A decoder layer with Llama 3.2 1B's sizes. `kind` cached: it computes one new token; the keys and values of the tokens before it are
+    in a buffer with room for the new ones. cached16: the same in bfloat16. run() returns milliseconds."""
 
     def __init__(self, lengths, kind, cpu, f=2048, wide=8192, heads=32, kv=8):
         super().__init__()
@@ -147,13 +147,13 @@ class Block(nn.Module):
 
 VOCAB, POSITIONS, PADDING, LAYERS, BATCH = 50265, 514, 1, 12, 32
 
-# by form of PyTorch: tokens that it pads to (0: the batch's longest), target ratio
+# forms of PyTorch: name, tokens to which it pads (0: the batch's longest), target ratio
 STEPS = [("to the longest", 0, 0.5), ("to 128", 128, 0.1)]
 LORA_STEPS = [("to the longest", 0, 0.3)]
 
 
 def write_config(folder, quick):
-    """Writes the config from which our side builds the network; quick: a tiny one."""
+    """Writes the config from which Split builds the network, and returns it; `quick`: a tiny network."""
     config = {"model_type": "roberta", "architectures": ["RobertaForMaskedLM"], "vocab_size": VOCAB,
               "hidden_size": 48 if quick else FEATURES, "intermediate_size": 96 if quick else WIDE,
               "num_hidden_layers": 2 if quick else LAYERS, "num_attention_heads": HEADS,
@@ -166,7 +166,7 @@ def write_config(folder, quick):
 
 
 class LoraLayer(nn.Module):
-    """An encoder's layer as transformers has it, with adapters at query and value."""
+    """An encoder layer as transformers computes it, with adapters at query and value."""
 
     def __init__(self, f, heads, wide, p):
         super().__init__()
@@ -186,7 +186,7 @@ class LoraLayer(nn.Module):
 
 
 class Step:
-    """RoBERTa with its classifier and AdamW; run(lengths, padded) gives milliseconds of a step with made-up tokens."""
+    """RoBERTa with its classifier and AdamW; run(lengths, padded) returns milliseconds of a step with random tokens."""
 
     def __init__(self, config, cpu, lora=False):
         self.clock = time.process_time if cpu else time.perf_counter

@@ -1,11 +1,9 @@
-/* What codecs cost, and how long the longest piece of theirs is, between which a worker's job gives way: the figures of
- * common/codec/cost.c, and a check of them.
- *
- *   bench_pieces [--shape N,H,W,C] [--threads T] [--values K] [SPEC …]
- *
- * Elements are normal, or random ones of K values, of which two are what zstd's high levels take longest for.
- * A rival has work at all times on the same worker; "piece" is the longest that it had to wait beyond a job's slice,
- * and what the model says that it is. */
+/* usage: bench_pieces [--shape N,H,W,C] [--threads T] [--values K] [SPEC …]
+ * Measures what codecs cost, and the longest piece of their work: the time between two places where a worker's job
+ * gives way. The figures of common/codec/cost.c come from here, and this checks them. Elements are normal or, with
+ * --values, random ones of K values; zstd's high levels take longest for K = 2. A second job always has work on the
+ * same worker. The column "longest piece" has the longest time that it waited beyond a job's slice, and the prediction
+ * of cost.c. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +99,7 @@ static void row(struct bench *b, const char *text)
 	sl_codec_close(codec);
 }
 
-/* `values` 0: normal ones. */
+/* values: 0: normal elements; K: random ones of K values. */
 static void fill(float *x, size_t n, int values)
 {
 	const struct sl_rng_key key = {.seed = 5};

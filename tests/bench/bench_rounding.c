@@ -1,8 +1,8 @@
 /* usage: bench_rounding [IN OUT CHUNKS]
- * Our side of bench_rounding.py: the steps of IN_run.safetensors from the weights of IN_init.safetensors (golden.py
- * says what such files hold) on the CPU backend, the batch in CHUNKS chunks. Writes OUT_grad.safetensors (the first
- * step's gradients) and OUT_first.safetensors (weights and running statistics after it), and prints the losses, one
- * line each. Without arguments it says what it computes with. */
+ * Split's side of bench_rounding.py. Runs the steps of IN_run.safetensors from the weights of IN_init.safetensors
+ * (golden.py describes these files) on the CPU backend, with the batch in CHUNKS chunks. Writes OUT_grad.safetensors
+ * (the gradients of the first step) and OUT_first.safetensors (weights and running statistics after it), and prints the
+ * losses, a line each. Without arguments it prints the CPU's SIMD level and BLAS. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static const struct sl_st_tensor *tensor(const struct sl_st_file *file, const ch
 	return t;
 }
 
-/* Batch, learning rates and what the plan is made of. */
+/* Reads the batch, the learning rates and the settings of the plan. */
 static void read_run(struct run *r, const char *prefix, int chunks)
 {
 	struct sl_split_spec *spec = &r->asked.split;

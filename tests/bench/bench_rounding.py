@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""How far rounding takes our float32 from float64, beside PyTorch's float32: same weights, same batch, same steps.
+"""Measures how far rounding takes Split's float32 from float64, and PyTorch's float32 too: same weights, same batch, same steps.
 
     bench_rounding.py [--write] [--quick] [--keep DIR] [--seeds N]
 
-The reference is PyTorch in float64. The images are noise on coarse patches. Weights are torchvision's initialisation, or
-wide ones, which keep values away from the kinks of ReLU6. The loss is compared over the first steps; gradients and running
-statistics after the first one alone, because from then on the networks differ. A figure is the geometric mean over seeds,
-and over steps, tensors or layers where its row says so.
---write: the tables to docs/results/rounding.md. --quick: 32² alone, one seed. --keep: PyTorch's results are kept in the
-folder DIR and taken from there the next time.
+The reference is PyTorch in float64. The images are noise on coarse patches. The weights are torchvision's initial ones, or wide ones,
+which keep values away from the kinks of ReLU6. The loss is compared over the first steps; gradients and running statistics only after
+the first step, because later the networks differ. A figure is the geometric mean over seeds, and over steps, tensors or layers where its
+row says so.
+--write: writes the tables to docs/results/rounding.md. --quick: only 32², one seed. --keep: keeps PyTorch's results in the folder DIR,
+and reads them from there the next time.
 """
 import argparse
 import datetime
@@ -42,7 +42,7 @@ PEERS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
 
 
 class Result:
-    """Losses of all steps; gradients and state after the first: name → float64 array."""
+    """Losses of all steps; gradients and state after the first one, as name → float64 array."""
 
     def __init__(self, losses, grad, state):
         self.losses, self.grad, self.state = losses, grad, state
@@ -58,7 +58,7 @@ def new_model(cifar, wide, seed):
 
 
 def new_batch(image, batch, seed):
-    """Each image has a colour, coarse patches and noise. Values are exact in float16."""
+    """Returns images, each of a colour, coarse patches and noise, and labels. The values are exact in float16."""
     generator = np.random.default_rng(seed)
     coarse = np.kron(generator.standard_normal((batch, image // 16, image // 16, 3)), np.ones((1, 16, 16, 1)))
     data = generator.standard_normal((batch, 1, 1, 3)) + coarse + 0.5 * generator.standard_normal((batch, image, image, 3))
@@ -99,7 +99,7 @@ def our_env():
 
 
 def describe():
-    """The CPU's level, as our programs say it."""
+    """Returns the CPU's SIMD level and BLAS, as Split's programs print it."""
     return subprocess.run([BENCH], capture_output=True, text=True, env=our_env()).stdout.strip()
 
 
@@ -111,7 +111,7 @@ def run_ours(prefix, chunks):
                   {n: s.astype(np.float64) for n, s in state.items()})
 
 
-# ---- what is compared: each gives {key: error}, keys of the same meaning in every run
+# ---- comparisons: each returns {key: relative error}; a key means the same in every run
 
 
 def off(got, want):
@@ -123,13 +123,13 @@ def losses(run, truth):
 
 
 def all_gradients(run, truth):
-    """All gradients as one vector."""
+    """The error of all gradients as one vector."""
     names = sorted(truth.grad)
     return {"all": off(np.concatenate([run.grad[n].ravel() for n in names]), np.concatenate([truth.grad[n].ravel() for n in names]))}
 
 
 def of_tensors(part, chosen):
-    """Tensors whose true value is not 0 but for rounding, as the gradient of a bias that the next batchnorm takes out."""
+    """Leaves out tensors whose true value is 0, such as the gradient of a bias before batch norm: what they hold is rounding alone."""
 
     def compare(run, truth):
         want, got = getattr(truth, part), getattr(run, part)
@@ -153,12 +153,12 @@ ROWS = [
 
 
 def mean(values):
-    """Geometric; an error of 0 counts as a hundredth of float32's step."""
+    """The geometric mean; an error of 0 counts as 6e-10, a hundredth of float32's rounding error."""
     return float(np.exp(np.mean(np.log(np.maximum(values, 6e-10)))))
 
 
 def kept(path, compute):
-    """Returns the kept result of compute(), or calls it and keeps it."""
+    """Returns the result of compute() that is kept in PATH; calls it and keeps the result if there is none."""
     if path is None or not os.path.exists(path):
         result = compute()
         if path is not None:
@@ -170,7 +170,7 @@ def kept(path, compute):
 
 
 def runs_of(size, wide, seed, keep):
-    """who → result, and "truth"."""
+    """Returns the runs: "ours", PyTorch's by memory format, and "truth", that in float64."""
     _, image, cifar, batch, chunks, steps = size
     lrs = [0.01 * (step + 1) / steps for step in range(steps)]
     init = {n: t.clone() for n, t in new_model(cifar, wide, seed).state_dict().items()}
@@ -193,7 +193,7 @@ def runs_of(size, wide, seed, keep):
 
 
 def compare(size, wide, seeds, keep):
-    """row → who → mean error"""
+    """Returns row → who → mean error."""
     errors = {row: {} for row, _ in ROWS}
     for seed in range(1, seeds + 1):
         runs = runs_of(size, wide, seed, keep)

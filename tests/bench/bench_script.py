@@ -1,8 +1,9 @@
 """usage: bench_script.py client SPLIT PICKLE RPC STEPS RATE | python SPLIT | pickle ADDRESS PORT | rpc ADDRESS PORT
 
-A script's step with its middle elsewhere: on splits, behind pickle over TCP, and in torch.distributed's RemoteModule, by turns in one
-process. Batch 32; 51 MB go in, 3 MB come out. SPLIT, PICKLE and RPC are endpoints; RATE is the link's in MB/s. Prints medians of
-STEPS steps, and their ratios. tests/bench/script.sh runs it over a shaped link. `python` alone: the time of Python a step."""
+Measures a step of a PyTorch script whose middle runs in another process: on splits, on a server that speaks pickle over TCP, and in
+torch.distributed's RemoteModule, by turns. The batch has 32 rows; 51 MB go to the middle and 3 MB come back. SPLIT, PICKLE and RPC are
+endpoints; RATE is the link's rate in MB/s. Prints medians of STEPS steps and their ratios. tests/bench/script.sh runs it over a shaped
+link. `python` prints only the time that a step spends in Split's Python code. `pickle` and `rpc` are the two other servers."""
 import os
 import pickle
 import socket
@@ -97,7 +98,7 @@ class Pickled(torch.autograd.Function):
 
 def join_rpc(name, rank, address, port):
     rpc.init_rpc(name, rank=rank, world_size=2, rpc_backend_options=rpc.TensorPipeRpcBackendOptions(
-        init_method=f"tcp://{address}:{port}", rpc_timeout=600, _transports=["uv"], _channels=["basic"]))  # others pass by the link, where both sides are on one host
+        init_method=f"tcp://{address}:{port}", rpc_timeout=600, _transports=["uv"], _channels=["basic"]))  # other transports would not use the link, since both sides are on one host
 
 
 def rpc_step(x, t):
@@ -118,7 +119,7 @@ def rpc_step(x, t):
 
 
 class make_middle_contiguous(nn.Module):
-    """A class, because RemoteModule constructs the module on the other side."""
+    """A class, because RemoteModule makes the module on the server from a class."""
 
     def __init__(self):
         super().__init__()
@@ -166,7 +167,7 @@ def split_step(x, t, server, codec, chunks, pipelined):
 
 
 class Waits(nn.Module):
-    """A middle in this process, whose forward and backward sleep as for a server's answer, so that caches are as cold afterwards."""
+    """A middle in this process. Its forward and backward sleep, as if they waited for a server, so that caches are as cold afterwards."""
 
     def __init__(self):
         super().__init__()
@@ -184,7 +185,7 @@ class Waits(nn.Module):
 
 
 def python_ms(server, steps=300):
-    """CPU of the main thread in a step of a tiny middle, less that of PyTorch alone, which sleeps where the other waits; by turns."""
+    """Returns the CPU ms of the main thread in a step with a tiny remote middle, less those with a local one (Waits), by turns."""
     import split
     x, t = torch.randn(4, 8), torch.zeros(4, dtype=torch.long)
 

@@ -1,12 +1,12 @@
 /* usage: bench_segments CONFIG [--set key=value]… [--runs N] [--serve] [PIECE…]
- * Milliseconds of a client's config on this CPU, no link: medians of N (default 7) after one that does not count, one
- * line each, tab-separated: name, median, min, max, unit. Pieces, all of them where none is named:
+ * Measures pieces of a step of CONFIG on this CPU, without a link: milliseconds, medians of N (7) runs after a warm-up
+ * run. A line is name, median, min, max and unit, tab-separated. PIECE, by default all:
  *   head, middle, tail  forward and backward of one segment, chunk by chunk, over a batch
- *   step                all three in turn, forward and backward, tensors copied from one to the next
- *   pair                a step as the two daemons compute it, codecs and optimizer included: what each side needs
- *                       alone, and the bytes that would cross
- * Last comes the peak resident memory of the process. --serve: each line of stdin names a piece, which is run once and
- * answered by its milliseconds: so that a benchmark of something else can alternate with it. */
+ *   step                forward and backward of all three in turn; tensors are copied from one to the next
+ *   pair                a step as the two daemons compute it, with codecs and optimizer: the time of each side alone,
+ *                       and the bytes that would cross
+ * The last line is the peak resident memory of the process. --serve: each line of stdin names a piece; it is run once,
+ * and its milliseconds are printed. So another benchmark can alternate with it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 enum { MAX_RUNS = 99, MAX_SETS = 64, CLIENT = 0, SERVER = 1, SIDES = 2 };
 
-/* Where the time of a `pair` goes. */
+/* The parts of a `pair` that are timed. */
 enum lap {
 	LAP_CLIENT,
 	LAP_SERVER,
@@ -41,7 +41,7 @@ struct bench {
 	int chunks, runs;
 	uint64_t step;
 	double lap[LAP_COUNT];
-	struct sl_fail fail; /* of a step */
+	struct sl_fail fail; /* why a piece failed */
 	uint64_t bytes[SL_DIR_COUNT];
 };
 
@@ -477,7 +477,7 @@ static void read_arguments(struct request *q, struct bench *b, int argc, char **
 		usage();
 }
 
-/* Of this program alone: ru_maxrss also knows what the process was before exec. */
+/* Not from ru_maxrss, which includes the process before exec. */
 static double peak_resident_mb(void)
 {
 	FILE *f = fopen("/proc/self/status", "r");

@@ -1,8 +1,9 @@
-/* usage: bench_socket ADDRESS PORT MB                  one end: moves MB (10^6 bytes) each way whenever it is told to
- *        bench_socket ADDRESS PORT MB SECONDS          the other, which listens and tells it
- * What a core that computes loses to a link, whoever drives it: a thread computes for SECONDS without touching memory,
- * alone and beside two more that send and receive MB over one plain TCP connection, in turns. Prints the seconds more
- * that it takes beside them (median of ROUNDS, least, most), tab-separated. Pin it to the core. */
+/* usage: bench_socket ADDRESS PORT MB SECONDS          listens, leads the rounds and prints
+ *        bench_socket ADDRESS PORT MB                  connects, and moves the data of each round
+ * Measures what a core that computes loses to a link, without Split's code: a thread computes for SECONDS without use
+ * of memory, first alone, then while two more threads send and receive MB (10^6 bytes) over one plain TCP connection.
+ * Prints the seconds that it then takes longer: the median of ROUNDS rounds, the least and the most, tab-separated. Pin
+ * the process to one core. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>

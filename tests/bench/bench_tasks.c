@@ -1,12 +1,10 @@
-/* What the tasks of a session cost a server, beside what server/trunk/cost.c predicts before it lets the session in:
- * figures of docs/results/security.md.
- *
- *   bench_tasks [runs]
- *
- * One thread of the CPU backend. A row is a middle of MobileNetV2: milliseconds of one chunk forward, backward, and of
- * its first weights, the least of `runs` (3), each measured / predicted. "piece": the longest that a rival on the same
- * worker had to wait beyond a job's slice, in the run in which that was shortest. Codecs are not run, nor predicted
- * (bench_pieces). */
+/* usage: bench_tasks [RUNS]
+ * Measures what the tasks of a session cost a server, and what server/trunk/cost.c predicts before it admits the
+ * session: the figures of docs/results/security.md. It uses one thread of the CPU backend. A row is a middle of
+ * MobileNetV2 and has measured / predicted milliseconds of one chunk forward, one chunk backward, and of making and
+ * setting the first weights: the least of RUNS (3) runs. "piece" is the longest time that a second job on the same
+ * worker waited beyond a job's slice, in the run where it was shortest. Codecs are left out; bench_pieces measures
+ * those. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +102,7 @@ static void measure(const struct sl_plan *plan, struct sl_backend *be, int runs,
 		double most = 0;
 
 		for (int n = 0; n < TASKS; n++) {
-			const int which = (n + WEIGHTS) % TASKS; /* weights first */
+			const int which = (n + WEIGHTS) % TASKS; /* the weights come first */
 			double piece, s;
 
 			fill(sl_exec_input(t.exec, 0, plan->rows));
@@ -156,7 +154,7 @@ int main(int argc, char **argv)
 	struct sl_fail fail;
 
 	if (runs < 1 || sl_pool_open(&pool, 1, &fail) || sl_cpu_backend_open(&be, pool, &fail))
-		die("usage: bench_tasks [runs]");
+		die("usage: bench_tasks [RUNS]");
 	puts("| image, rows | width | middle | 1e9 MACs | 1e6 elements | 1e6 weights | forward, ms | backward, ms | "
 	     "first "
 	     "weights, ms | piece, ms |\n|---|---|---|---|---|---|---|---|---|---|");

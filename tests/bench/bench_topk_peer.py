@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """usage: bench_topk_peer.py CONFIG BACKBONE FOLDER RATIO [--set KEY=VALUE]…
 
-Trains MobileNetV2 (form: cifar, partition 1:-1) with top-k of RATIO on all tensors, by splitc and in PyTorch: the same
-weights, batches, chunks and learning rates. In PyTorch, top-k takes the largest magnitudes of a chunk's activation, and its
-gradient passes at the same places. A second run of PyTorch begins with weights that are off by 1e-6 of each: how far rounding
-alone takes two runs apart. Prints the losses of all, their means over ten steps, and accuracies on the test set. RATIO 1 drops
-nothing: no codec. CONFIG has train.eval_every 0 and no dropout. BACKBONE: torchvision's weights as safetensors. BUILD is the folder of the programs, build/release.
+Trains MobileNetV2 (form: cifar, partition 1:-1) with top-k of RATIO on all tensors, with splitc and in PyTorch: same weights, batches,
+chunks and learning rates. In PyTorch, top-k keeps the largest magnitudes of a chunk's activation, and the gradient passes at the same
+places. A second run in PyTorch starts from weights with a random relative change of 1e-6; it shows how far rounding alone takes two runs
+apart. Prints the losses of all three, their means over ten steps, and accuracies on the test set. RATIO 1 drops nothing. CONFIG must have
+train.eval_every 0 and no dropout. BACKBONE: torchvision's weights as safetensors. BUILD: the folder of the programs (build/release).
 """
 import argparse
 import copy

@@ -1,9 +1,9 @@
 /* usage: bench_train CONFIG [--set key=value]…
- * Whole steps of a client's config on this CPU as `splitc train --local` computes them: head, middle and tail with
- * their codecs, and the optimizer, over batches of the config's data. Weights are drawn from the seed. Each line of
- * stdin is answered by the milliseconds of one step, where it says "cpu" by its CPU time; behind them the tokens of
- * each row, where there are tokens. So a benchmark of something else can alternate with it. Last, on stderr, comes the
- * peak resident memory. */
+ * Runs whole steps of CONFIG on this CPU as `splitc train --local` does: head, middle and tail with their codecs, and
+ * the optimizer, over batches of the config's data. The initial weights are random, from train.seed. For each line of
+ * stdin it runs a step and prints its milliseconds; "cpu" asks for CPU time. With data of tokens, the number of tokens
+ * of each row follows on the line. So another benchmark can alternate with it. At the end it prints the peak resident
+ * memory to stderr. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static void open_all(struct bench *b)
 		die(err, &fail);
 }
 
-/* Of all threads of this process: what a busy machine disturbs least. */
+/* CPU time of all threads of this process, which other programs disturb less than wall time. */
 static double cpu_ms(void)
 {
 	struct timespec t;
@@ -95,7 +95,7 @@ static void step(struct bench *b, bool cpu)
 	sl_loader_release(b->loader, batch);
 }
 
-/* Of this program alone: ru_maxrss also knows what the process was before exec. */
+/* Not from ru_maxrss, which includes the process before exec. */
 static double peak_resident_mb(void)
 {
 	FILE *f = fopen("/proc/self/status", "r");

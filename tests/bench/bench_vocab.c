@@ -1,8 +1,8 @@
 /* usage: bench_vocab THREADS ROWS FEATURES WORDS [own]
- * The loss of a language model on this CPU: a linear layer from FEATURES to WORDS and the cross-entropy behind it, with
- * the gradient of its input; own: and of its weight. Numbers are made by a formula that bench_vocab.py has, too. Each
- * line of stdin is answered by the milliseconds of one run, the mean loss and the norm of the input's gradient; where
- * the line says "cpu", by CPU time. */
+ * Measures the loss of a language model on this CPU: a linear layer from FEATURES to WORDS and cross-entropy, with the
+ * gradient of the layer's input; `own`: also that of its weight. Values come from a formula that bench_vocab.py has,
+ * too. For each line of stdin it runs once and prints milliseconds ("cpu" asks for CPU time), the mean loss and the
+ * norm of the input's gradient. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static _Noreturn void die(const struct sl_fail *fail)
 	exit(70);
 }
 
-/* Number i of a tensor, in [-1/2, 1/2). */
+/* Value i of a tensor, in [-1/2, 1/2). */
 static float made(int64_t i, uint32_t seed)
 {
 	const uint32_t x = ((uint32_t)i + seed) * 2654435761u;

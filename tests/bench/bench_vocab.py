@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""The loss of a language model: lm_head and its cross-entropy, beside PyTorch, and the memory of a client that has one.
+"""Measures the loss of a language model, lm_head with cross-entropy, beside PyTorch's; or the memory of a client that computes one.
 
     bench_vocab.py [--rows N] [--features N] [--words N] [--runs N] [--threads N] [--own] [--cpu]
     bench_vocab.py --memory [--words N] [--features N]
 
-Speed: forward and backward of both for the gradient of the input, by turns in one run; --own: for that of the weight, too. Losses and
-the gradients' norms must agree. --cpu: CPU time. Memory: the peak of a splitc that trains adapters of a small Llama of random weights
-over the link, with 4 rows of 256 tokens in one chunk. BUILD: where the programs are.
+Speed: forward and backward with the gradient of the input, Split and PyTorch by turns; --own: also with the gradient of the weight.
+Losses and norms of gradients must agree. --cpu: CPU time instead of wall time. Memory: the peak of a splitc that trains adapters of a
+small Llama with random weights over the link, with 4 rows of 256 tokens in one chunk. BUILD: the folder of the programs (build/release).
 """
 import argparse
 import json
@@ -22,7 +22,7 @@ from bench_peer import BUILD, Ours, our_env, use_threads
 
 
 def made(count, seed):
-    """Makes the same numbers as bench_vocab.c."""
+    """Returns the values that made() of bench_vocab.c gives."""
     import numpy as np
 
     x = (np.arange(count, dtype=np.uint32) + np.uint32(seed)) * np.uint32(2654435761)
@@ -61,7 +61,7 @@ def speed(o):
             if not abs(a[k] - b[k]) <= 1e-5 * abs(b[k]):
                 sys.exit(f"bench_vocab.py: {('loss', 'norm')[k - 1]} {a[k]} here, {b[k]} in PyTorch")
         times.append((a[0], b[0]))
-    mine, peer = zip(*times[1:])  # the first warms up
+    mine, peer = zip(*times[1:])  # the first run warms up
     ratio = statistics.median(a / b for a, b in times[1:])
     print(f"{o.rows} rows, {o.features} features, {o.words} words, {o.threads} threads{', own weight' if o.own else ''}"
           f"{', CPU time' if o.cpu else ''}: ours {statistics.median(mine):.0f} ms ({min(mine):.0f} … {max(mine):.0f}), "
@@ -107,7 +107,7 @@ def serve(folder):
         found = re.search(r"serving: .* on (tcp:[^,]*), ", line)
         if found:
             return server, found[1]
-    sys.exit("bench_vocab.py: splits has not begun to serve")
+    sys.exit("bench_vocab.py: splits ended before it began to serve")
 
 
 def memory(o):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """usage: bench_wait.py SPLITC CIFAR_FOLDER [--pictures N] [--steps S] [--threads T] [--loaders L]
-How long a training step waits for its pictures: CIFAR-10's images are written out as JPEGs of several sizes, and splitc
-trains on them with --local. Prints a table in Markdown: of each network, the part of a step's time that it waited for its
-batch (t_data_s of log.jsonl), the first epoch's first two steps left out."""
+Measures how long a training step waits for its pictures. CIFAR-10's images are written as JPEGs of several sizes, and splitc trains on
+them with --local. Prints a table in Markdown: for each network, the share of a step's time that the wait for its batch takes (t_data_s
+in log.jsonl), without the first two steps."""
 import argparse
 import json
 import os

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """usage: by_turns.py OLD NEW [--runs N] [--only steps,codecs,groups]
-Two builds of Split beside each other, a turn of each after the other: is the new one slower? OLD and NEW are trees in
-which `make all build-bench` has run. Prints Markdown; each ratio is new over old.
+Compares the speed of two builds of Split, which take turns. OLD and NEW are source trees in which `make all build-bench` has run.
+Prints Markdown; each ratio is new over old.
 
-steps    CPU time of whole steps, as `splitc train --local` computes them, and of an encoder layer: medians of N turns
-         (default 9), and the least and largest ratio of a turn
-codecs   CPU time of encoding and decoding one tensor by each codec: the least of N turns
-groups   CPU time of a server by member and step, without a group and with 4 members: medians of N turns, 5 at most
+steps    CPU time of whole steps, as in `splitc train --local`, and of an encoder layer: medians of N (9) turns, with the least and the
+         largest ratio of a turn
+codecs   CPU time of encoding and decoding one tensor with each codec: the least of N turns
+groups   CPU time of a server per member and step, without a group and with 4 members: medians of N turns, of 5 at most
 """
 import argparse
 import json
@@ -29,7 +29,7 @@ SHAPE = "32,56,56,24"
 
 
 class Asked:
-    """A program that answers each line with the milliseconds of CPU time of one run."""
+    """A program that runs once for each line of its stdin, and prints the milliseconds of CPU time."""
 
     def __init__(self, tree, program, *args):
         self.child = subprocess.Popen([f"{tree}/build/release/tests/bench/{program}", *args], stdin=subprocess.PIPE,
@@ -55,7 +55,7 @@ def say(name, old, new):
 
 
 def encoder_args(tree):
-    """The first arguments: older programs know only one layer."""
+    """Returns the first argument of bench_encoder. Older versions have one layer and take no such argument."""
     with open(f"{tree}/tests/bench/bench_encoder.c") as f:
         return ["roberta"] if "roberta" in f.read(400) else []
 
@@ -82,7 +82,7 @@ def steps(trees, runs):
 
 
 def codec_times(tree):
-    """By codec: ms of CPU time, encoding and decoding."""
+    """Returns codec → milliseconds of CPU time, encoding and decoding."""
     out = subprocess.run([f"{tree}/build/release/tests/bench/bench_codecs", "--shape", SHAPE, "--cpu-time", "--reps", "3"],
                          stdout=subprocess.PIPE, text=True, env=bench_groups.ENV, check=True).stdout
     rows = [line.replace("\\|", "\0").split("|") for line in out.splitlines() if line.startswith("| `")]

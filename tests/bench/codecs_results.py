@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""Every table of docs/results/codecs.md, by one command: bench_codecs with one thread, two, AVX2 and portable loops, on a small
-tensor, beside PyTorch, and on real tensors.
+"""Makes every table of docs/results/codecs.md: bench_codecs with one thread, on a small tensor, with two threads, AVX2 and portable loops,
+beside PyTorch, and on real tensors.
 
-usage: codecs_results.py [--write] [--reps R] [--cut DIR] [PART …]        (BUILD: where our programs are, build/release)
+usage: codecs_results.py [--write] [--reps R] [--cut DIR] [PART …]        (BUILD: the folder of the programs, build/release)
 
---write: to the page, between the marks of each part; else to stdout. A part that cannot run (peer without PyTorch, cut without
---cut) is named and left as it is. --cut: the folder that dump_cut.py filled. Parts run one after the other, not in turns.
+PART: one, small, two, avx2, portable, peer, cut; by default all. They run one after the other. The tables go to stdout; --write: also to
+the page, between the marks of each part. A part that cannot run (peer without PyTorch, cut without --cut) stays as it is on the page,
+and stderr says why. --cut: the folder that dump_cut.py filled.
 """
 import argparse
 import datetime
@@ -18,13 +19,13 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGE = os.path.join(ROOT, "docs/results/codecs.md")
 BENCH = os.path.join(os.environ.get("BUILD", "build/release"), "tests/bench/bench_codecs")
-BUSY_LOAD = 2.5  # one or two threads of our own count too
+BUSY_LOAD = 2.5  # includes one or two threads of this benchmark
 SMALL = ["none", "quant:8", "topk:0.1", "sortquant:6+2", "sortquant:9+3"]
 TENSORS = {"head_act": "64,112,112,32", "mid_act": "64,7,7,1280", "mid_grad": "64,7,7,1280", "head_grad": "64,112,112,32"}
 CUT = ["quant:4", "sortquant:3+1", "quant:8", "sortquant:6+2", "quant:8,per=channel", "quant:8,block=512", "quant:12",
        "sortquant:9+3", "quant:16", "sortquant:12+4", "topk:0.1", "topk:0.2|quant:8", "cells:2|topk:0.1", "lowrank:3",
        "lowrank:7", "qsgd:255,bucket=512", "terngrad,bucket=512", "downsample:2", "topk:0.1|sortquant:6+2"]
-# blocks that are never given back, on huge pages, as in bench-peer.sh
+# for PyTorch: blocks are never given back to the kernel, and lie on huge pages, as in bench-peer.sh
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1099511627776", "MALLOC_TOP_PAD_": "268435456",
           "MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 RATIO, ERROR, MS, COPIES = 2, 4, 5, 7  # columns of bench_codecs
@@ -40,7 +41,7 @@ def cells(line):
 
 
 def rows(out):
-    """{codec: cells} of a table of bench_codecs."""
+    """Returns codec → cells of a table of bench_codecs."""
     return {c[0]: c for c in map(cells, out.splitlines()) if c and c[0].startswith("`")}
 
 
@@ -54,7 +55,7 @@ def table(names, body):
 
 
 def over_targets(found):
-    """Which rows cost more copies than they may: encoding 2, top-k and sortquant 3, decoding 1.2."""
+    """Names the rows that cost more copies than the targets: 2 for encoding, 3 for that of top-k and sortquant, 1.2 for decoding."""
     over = []
     for codec, row in found.items():
         tx, rx = pair(row[COPIES])
@@ -161,10 +162,10 @@ def main():
         except LookupError as why:
             print(f"{part}: left as it is: {why}", file=sys.stderr)
             continue
-        loads = f"; load {before:.1f} before, {os.getloadavg()[0]:.1f} behind"
+        loads = f"; load {before:.1f} before, {os.getloadavg()[0]:.1f} after"
         if max(before, os.getloadavg()[0]) > BUSY_LOAD:
             loads += ": a busy machine"
-        if part == "cut":  # errors, no times
+        if part == "cut":  # it has errors only, and no times
             loads = ""
         text = f"`{command}`, {datetime.date.today()}; {machine()}{loads}.\n\n{text}"
         page = put(page, part, text)

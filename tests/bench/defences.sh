@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What defences gain, and what they cost: a row each of a short real run's accuracy and of splitc leak's figures behind it.
-# `tests/bench/defences.sh CIFAR_DIR`, of CIFAR-10's binary files; a minute or two on one core. The key of the noise is new each time, and STEPS chooses others.
+# usage: tests/bench/defences.sh CIFAR_DIR (CIFAR-10's binary files)
+# Measures what defences gain and cost: a row for each, with the accuracy of a short run and the figures of splitc leak
+# after it. Takes a minute or two on one core. The key of the noise is new each time. STEPS (60): the attacker's steps.
 set -eu
 cd "$(dirname "$0")/../.."
 cifar=${1:?a folder of CIFAR-10}

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""Real tensors at the cut for bench_codecs --raw: MobileNetV2 at 224², client conv+BN and classifier, as in published tables.
+"""Writes real tensors at the cut for bench_codecs --raw: MobileNetV2 at 224², where the client has conv+BN and classifier, as in published
+tables.
 
 usage: dump_cut.py BACKBONE.safetensors DATA_BATCH.bin OUT_DIR [--steps 10] [--batch 64]
 
-Fine-tunes for some steps from the backbone (a new classifier, SGD lr 0.005, momentum 0.1), then writes the four tensors of
-the next batch as f32, NHWC: head_act, mid_act, mid_grad, head_grad. Prints their shapes.
+Fine-tunes for some steps from the backbone (with a new classifier, SGD, lr 0.005, momentum 0.1), then writes the four tensors of the
+next batch to OUT_DIR as f32, NHWC: head_act.f32, mid_act.f32, mid_grad.f32, head_grad.f32. Prints their shapes.
 """
 import argparse
 import ctypes
@@ -56,7 +57,7 @@ def main():
         x = torch.nn.functional.interpolate(x, size=224, mode="bilinear", align_corners=False)
         head_act = head(x)
         head_act.retain_grad()
-        # the middle's ReLU6 works in place: let it have a copy
+        # a copy, because the middle's ReLU6 works in place
         mid_act = middle(head_act.clone())
         mid_act.retain_grad()
         logits = model.classifier(mid_act.mean([2, 3]))

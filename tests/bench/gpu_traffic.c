@@ -1,8 +1,8 @@
 /* usage: gpu_traffic [--json] [--kernels] [--relu] [--samples N] [CODEC]…
- * What the device's codecs do to its memory, counted on a simulated one (tests/support/cuda_sim/traffic) for a tensor
- * of [N, 112, 112, 32], N = 4, of normal values; --relu: none below 0. The copy's traffic, one read and one write of
- * the tensor, over theirs is the most of the copy's bandwidth that a codec could reach: a bound, no time. --kernels: a
- * row for every kernel as well. */
+ * Counts the memory traffic of a GPU's codecs on a simulated device (tests/support/cuda_sim/traffic), for a tensor of
+ * [N, 112, 112, 32] (N: 4) of normal values; --relu: with 0 in place of negative ones. The column "bound" is the
+ * traffic of a copy, which reads and writes the tensor once, over that of the codec. It bounds the share of a copy's
+ * bandwidth that the codec can reach; it is no time. --kernels: also a row for every kernel. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static double ratio(double a, double b)
 	return b > 0 ? a / b : 0;
 }
 
-/* `memset_mb` of the host, which is traffic too. */
+/* Prints a row for kernel k, or for the sum of all kernels. The host's memsets `h` count as writes. */
 static void print(const char *codec, const char *way, const struct traffic_kernel *k, const struct traffic_host *h)
 {
 	const double copy = 2 * tensor_mb();
@@ -131,7 +131,7 @@ static void count(const char *text, const float *host)
 	sl_codec_close(codec);
 }
 
-/* The first argument that is no option. */
+/* Returns the index of the first argument that is no option. */
 static int read_options(int argc, char **argv)
 {
 	int i = 1;

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# The memory of a client and a server with Llama-3.2-1B's shapes in bfloat16: LoRA of rank 16, head and tail with a block each.
-#   BLOCKS=16 SPLITC=build/release/splitc SPLITS=build/release/splits tests/bench/held.sh FOLDER
-# makes FOLDER (2.5 GB with 16 blocks, random weights) unless it is there, trains STEPS (2) steps of ROWS (1) rows of TOKENS (64) tokens in
-# CHUNKS (1) chunks, with RECOMPUTE (auto) on both sides, and prints what `splitc flops` says and the most that each process had in memory: of
-# its own (anon), and of mapped files (file), which the system may drop.
+# usage: tests/bench/held.sh FOLDER
+# Measures the memory of a client and a server that train LoRA of rank 16 on a network with Llama-3.2-1B's shapes in
+# bfloat16; head and tail have a block each. FOLDER is the network's folder. If it holds no weights, the script writes
+# random ones there for BLOCKS (16) blocks: 2.5 GB. It trains STEPS (2) steps of ROWS (1) rows of TOKENS (64) tokens in
+# CHUNKS (1) chunks, with RECOMPUTE (auto) on both sides. It prints the memory that `splitc flops` predicts, and for each
+# process the most of its own memory (RssAnon), of mapped files (RssFile), which the system may drop, and of both
+# together (VmHWM). SPLITC, SPLITS, TOOLS: the programs and the folder of the tests' tools, those of build/release.
 set -eu
 folder=$1 blocks=${BLOCKS:-16} rows=${ROWS:-1} tokens=${TOKENS:-64} steps=${STEPS:-2} recompute=${RECOMPUTE:-auto}
 SPLITC=${SPLITC:-build/release/splitc} SPLITS=${SPLITS:-build/release/splits}

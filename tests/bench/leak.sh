@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# What cuts and codecs leave of pictures: a row for each of splitc leak's figures. `tests/bench/leak.sh CIFAR_DIR WEIGHTS`, of
-# CIFAR-10's binary files and an ImageNet backbone of MobileNetV2 (torchvision's names); with "" in place of CIFAR_DIR the
-# pictures are 520 pieces of the two photographs that come with scikit-learn. CUTS, CODECS and STEPS choose others.
+# usage: tests/bench/leak.sh CIFAR_DIR WEIGHTS
+# Measures what a server could learn of pictures behind each cut and codec: a row of splitc leak's figures for each.
+# CIFAR_DIR: CIFAR-10's binary files; with "" the pictures are 520 pieces of the two photographs that come with
+# scikit-learn. WEIGHTS: an ImageNet backbone of MobileNetV2 with torchvision's names. CUTS (1 2 3 5), CODECS and STEPS
+# (500, of the attacker) choose others.
 set -eu
 cd "$(dirname "$0")/../.."
 cifar=${1-} weights=${2:?an ImageNet backbone of MobileNetV2}

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Which share of a text's tokens a server finds behind a cut: a row for each of splitc leak's figures. `tests/bench/leak_text.sh
-# GLUE TOKENIZER [DECODER]`, of a folder with CoLA, one with a byte-level BPE tokenizer, and of a pretrained decoder with its
-# tokenizer.json. The encoder has four layers, and learns CoLA for EPOCHS from random weights. CUTS and CODECS choose others.
+# usage: tests/bench/leak_text.sh GLUE TOKENIZER [DECODER]
+# Measures which share of a text's tokens a server could find behind each cut and codec: a row of splitc leak's figures
+# for each. GLUE: a folder with CoLA. TOKENIZER: a folder with a byte-level BPE tokenizer. DECODER: a folder with a
+# pretrained decoder and its tokenizer.json. The encoder has four layers and random weights, and is measured before and
+# after it has learnt CoLA for EPOCHS (2) epochs. CUTS (1 2 3 4) and CODECS choose others.
 set -eu
 cd "$(dirname "$0")/../.."
 glue=${1:?a folder with CoLA} tokenizer=${2:?a tokenizer} decoder=${3-}

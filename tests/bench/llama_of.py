@@ -1,4 +1,5 @@
-"""llama_of.py FOLDER BLOCKS HIDDEN WORDS: a Llama of random weights in bfloat16, in Hugging Face's form; of 2048 128256 it has Llama-3.2-1B's shapes."""
+"""usage: llama_of.py FOLDER BLOCKS HIDDEN WORDS
+Writes config.json and model.safetensors of a Llama with random weights in bfloat16 to FOLDER. 16 2048 128256 gives Llama-3.2-1B's shapes."""
 import json, os, struct, sys
 
 folder = sys.argv[1]

@@ -1,5 +1,6 @@
-# Sourced by measurements over a shaped link: two network namespaces, ${ns}c and ${ns}s, with 127.1.0.1 and 127.1.0.2,
-# joined by a veth pair. tc (tbf) limits both of its directions to one rate. Needs root and iproute2.
+# Sourced by measurements over a shaped link. Makes two network namespaces that a veth pair joins: ${ns}c for the client
+# with 127.1.0.1, and ${ns}s for the server with 127.1.0.2. tc (tbf) limits both directions to one rate. Needs root and
+# iproute2. CONGESTION (reno) and NOTSENT_LOWAT: see shaped-link.sh.
 
 namespaces_make() {
 	ip netns add "${ns}c"
@@ -23,7 +24,7 @@ namespaces_remove() {
 	ip netns del "${ns}s" 2>/dev/null || true
 }
 
-shape() { # MB/s of TCP payload: a frame of 1514 bytes carries 1448
+shape() { # MB/s of TCP payload; a frame of 1514 bytes carries 1448 bytes of it
 	local bytes
 	bytes=$(awk -v r="$1" 'BEGIN { printf "%d", r * 1e6 * 1514 / 1448 }')
 	for side in c s; do

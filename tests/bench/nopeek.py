@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What NoPeek's loss (Vepakomma et al., 2020) gains and costs, in PyTorch: an experiment beside tests/bench/defences.sh, whose network
-and decoder it follows. The loss of a batch gets LAMBDA times the distance correlation of pictures and head_act, without its bias.
-`python3 tests/bench/nopeek.py CIFAR_DIR [LAMBDA …]`; a minute on one core.
+"""usage: nopeek.py CIFAR_DIR [LAMBDA …]
+Measures what NoPeek's loss (Vepakomma et al., 2020) gains and costs, in PyTorch. Network and attacker are those of tests/bench/defences.sh.
+LAMBDA times the distance correlation of pictures and head_act, by the unbiased estimate, is added to the loss of a batch. Takes a minute
+on one core.
 """
 import math
 import sys
@@ -50,7 +51,7 @@ def trained(x, y, weight, epochs=4, batch=64):
 
 
 def attacked(act, image, steps=300, wide=32):
-    """Mean PSNR of every fifth picture, by a decoder trained on the others."""
+    """Trains a decoder on four of five pictures, and returns the mean PSNR of what it restores of the others."""
     up = lambda i: nn.Sequential(nn.ConvTranspose2d(i, wide, 4, 2, 1), nn.BatchNorm2d(wide), nn.ReLU())
     conv = lambda o: nn.Conv2d(wide, o, 3, padding=1)
     decoder = nn.Sequential(nn.BatchNorm2d(act.shape[1]), up(act.shape[1]), up(wide), conv(wide), nn.ReLU(), conv(wide), nn.ReLU(), conv(3))

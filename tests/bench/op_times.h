@@ -1,4 +1,4 @@
-/* CPU times of a benchmark, and of every op that a backend runs in it. One thread calls. */
+/* Measures CPU times: of the process, and of every op that a backend runs. Call it from one thread. */
 #ifndef SL_BENCH_OP_TIMES_H
 #define SL_BENCH_OP_TIMES_H
 
@@ -8,14 +8,15 @@ enum pass { FORWARD, BACKWARD, PASSES };
 
 struct op_profile {
 	const struct sl_op *op;
-	double ms[PASSES], bytes[PASSES]; /* the least call; read and written, at the least */
+	double ms[PASSES];    /* the least CPU time of a call */
+	double bytes[PASSES]; /* that a call must at least read and write */
 };
 
-/* Milliseconds of all threads of this process: what a busy machine disturbs least. */
+/* Milliseconds of CPU time of all threads of this process, which other programs disturb less than wall time. */
 double cpu_ms(void);
-/* From here on the backend's ops are timed. One backend in a process, before an executor is opened with it. */
+/* Times the backend's ops from now on. For one backend in a process, before an executor is opened with it. */
 void op_times_watch(struct sl_backend *be);
-/* The ops in the order of their first calls; *n of them. */
+/* Returns the ops in the order of their first calls, and their number in *n. */
 const struct op_profile *op_times(int *n);
 
 #endif

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # usage: pair.sh STEPS [--set key=value]…
-# Runs splits and splitc on loopback with bench.yaml for STEPS steps after one that does not count; prints milliseconds
-# per step, one a line. THREADS (1) of each side; BUILD: where the programs are; DATA: CIFAR-10's binary files, made up
-# where they are not given. Other scripts source this file for its functions.
+# Runs splits and splitc on loopback with bench.yaml, for a warm-up step and then STEPS steps. Prints the milliseconds of
+# each of these, a line each. THREADS (1): threads of each side. BUILD: the folder of the programs (build/release). DATA:
+# CIFAR-10's binary files; by default random ones are made. Other scripts source this file for its functions.
 
-# DIR: two files of the shape of CIFAR-10's, all bytes 0 to 9, so that every record's first is a label.
+# made_up_data DIR: writes two files of CIFAR-10's form there. All bytes are 0 to 9, so that the first byte of every record
+# is a label.
 made_up_data() {
 	mkdir -p "$1"
 	for f in data_batch_1.bin test_batch.bin; do
@@ -13,8 +14,9 @@ made_up_data() {
 	done
 }
 
-# WORK ADDRESS THREADS [PREFIX…]: starts splits, sets server_pid and endpoint. PREFIX: such as `taskset -c 1`.
-# SERVER_DEVICE: cpu; SERVER_YAML: more lines for its config.
+# server_start WORK ADDRESS THREADS [PREFIX…]: starts splits with its files in WORK; sets server_pid and endpoint.
+# PREFIX: a command to run it with, such as `taskset -c 1`. SERVER_DEVICE (cpu): its device. SERVER_YAML: more lines of its
+# config.
 server_start() {
 	local work=$1 address=$2 threads=$3
 	shift 3
@@ -46,7 +48,8 @@ server_stop() {
 	server_pid=
 }
 
-# WORK THREADS STEPS PREFIX -- --set…: leaves WORK/log.jsonl and WORK/summary.json; the first step does not count.
+# client_run WORK THREADS STEPS [PREFIX…] -- [--set key=value]…: trains a warm-up step and STEPS steps. Writes
+# WORK/log.jsonl and WORK/summary.json.
 client_run() {
 	local work=$1 threads=$2 steps=$3 prefix=()
 	shift 3
@@ -59,7 +62,7 @@ client_run() {
 		{ tail -n 5 "$work/client.log" "$work/server.log" >&2; return 1; }
 }
 
-# WORK: milliseconds of the steps that count.
+# step_ms WORK: prints the milliseconds of each step of WORK/log.jsonl but the first.
 step_ms() {
 	sed -n 's/.*"type":"step".*"t_step_s":\([0-9.e+-]*\).*/\1/p' "$1/log.jsonl" | awk 'NR > 1 { printf "%.3f\n", $1 * 1e3 }'
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # usage: precisions.sh DATA [STEPS] [PRECISION…]
-# Teaches a MobileNetV2 of a tenth of the width 64 images of CIFAR-10 by heart, over the link, ReLU6 of the stem to features.6
-# on the simulated device (make cuda-sim), with the same seed in every precision; and, for how far runs are apart anyway,
-# in fp32 on the CPU with five seeds. A table of losses, accuracies and steps left out. The simulated device's products
-# are summed in double, and its times mean nothing. DATA: CIFAR-10's binary files, a whole path.
+# Trains a MobileNetV2 of a tenth of the width over the link until it knows 64 images of CIFAR-10 by heart, once in every
+# PRECISION, with the same seed. The middle, from the stem's ReLU6 to features.6, runs on the simulated device (make
+# cuda-sim). To show how far runs differ anyway, five seeds also train in fp32 on the CPU. Prints a table of losses,
+# accuracies and skipped steps. The simulated device sums products in double, and its times mean nothing. DATA: the
+# absolute path of CIFAR-10's binary files. STEPS: 120.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/bench/pair.sh
@@ -13,7 +14,7 @@ shift $(($# < 2 ? $# : 2))
 work=$(mktemp -d)
 trap 'server_stop; rm -rf "$work"' EXIT
 
-# the module is looked for beside the executable
+# the programs look for the module in their own folder
 mkdir "$work/bin"
 cp "$BUILD/splitc" "$BUILD/splits" "$BUILD/cuda-sim-module/libsplit_cuda.so" "$work/bin/"
 BUILD=$work/bin SERVER_DEVICE=cuda:0
@@ -37,10 +38,10 @@ threads: 1
 link: {timeout_ms: 60000}
 YAML
 
-# mean LOG FIELD: over the last 40 steps
+# mean LOG FIELD: prints the mean of FIELD over the last 40 steps that were not skipped
 mean() { jq -s --arg field "$2" 'map(select(.type == "step" and .loss != null))[-40:] | map(.[$field]) | add / length * 1000 | round / 1000' "$1"; }
 
-# row NAME [argument of splitc train]…
+# row NAME [argument of splitc train]…: trains, and prints a row of the table
 row() {
 	local name=$1 log=$work/log
 	rm -rf "$log"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # usage: script.sh [--quick]        (root: network namespaces and tc; PyTorch)
-# A PyTorch script's step with its middle elsewhere: split.RemoteModule beside torch.distributed's RemoteModule and pickle over
-# TCP, by turns in one run (bench_script.py), over a link of RATE (100) MB/s. A core and a thread for each side. STEPS (9): of
-# each, of which the median counts. CHUNKS (8): of pipelined steps. --quick: small pictures and two steps, to see that
-# it works. Build first: make all lib.
+# Measures a step of a PyTorch script whose middle runs on a server: with split.RemoteModule, torch.distributed's
+# RemoteModule and pickle over TCP, by turns (bench_script.py), over a link of RATE (100) MB/s. Each side has one core and
+# one thread. STEPS (9): steps of each, of which the median counts. CHUNKS (8): chunks of pipelined steps. --quick: small
+# pictures and two steps, to check that the script works. Build first: make all lib.
 set -eu
 [ "$(id -u)" = 0 ] || { echo "${0##*/}: needs root, for network namespaces and tc: nothing was run" >&2; exit 77; }
 . "$(dirname "$0")/pair.sh"

@@ -1,23 +1,27 @@
 #!/usr/bin/env bash
 # usage: shaped-link.sh [--write] [--quick]        (root: network namespaces and tc)
-# splitc and splits, a core and a thread each, in two network namespaces joined by a veth pair whose two directions are
-# held to one rate by tc (tbf): so that the uncompressed transfer one way takes 0.75 and 3 times the compute time of both
-# sides, as 455 and 114 MiB/s did in the published measurement. MobileNetV2 at 224², batch 64, CODECS at CHUNKS.
-# What each side computes alone is measured first, on one core and without a link (bench_segments pair); then
+# Measures splitc and splits over a link with a limited rate. Each side has one core and one thread in a network namespace
+# of its own; a veth pair joins the two, and tc (tbf) limits both directions to one rate. The rate is such that the
+# uncompressed transfer in one direction takes FACTORS (0.75 and 3) times the compute time of both sides, as it did at
+# 455 and 114 MiB/s in the published measurement. The network is MobileNetV2 at 224² with batch 64, with CODECS and CHUNKS.
+#
+# First it measures the compute time of each side alone, on one core and without a link (bench_segments pair). Then
 #   ideal = max(client, server, bytes up / rate, bytes down / rate)
-#   fill  = what one chunk spends at the other three: filling and draining the pipeline
-# and a row shows (total - fill) / ideal, at most 1.15 at 8 chunks, and total / compute, at most 1.05 there where the
-# link is not the bottleneck. Where the link is fast enough to share a core with computation all the time (factors under
-# 1), a plain socket is measured too (bench_socket): the seconds of the server's core that moving the uncompressed bytes
-# takes without any of this project's code. Bytes: payloads and headers of training, as the daemons count them.
-#   --write  the table and its pictures to docs/results/link.md     --quick  tiny settings, to see that it works
-# STEPS (6): timed steps per row. ALONE_RUNS (5): runs of each side alone, of which the median counts. CODECS, CHUNKS,
-# FACTORS: the settings to run. COMPUTE: seconds to assume as the compute time. CLIENT_SETS: more --set pairs for every
-# run. CONGESTION (reno, which every kernel has): TCP's congestion control. BBR, the default of some hosts, paces: it
-# takes 0.04 s more of a core for the uncompressed bytes of a batch, and leaves the link idle for 0.2 s every 10 s.
+#   fill  = (client + server + up + down - ideal) / chunks: the time in which the pipeline fills and drains
+# A row shows (total - fill) / ideal, with the target 1.15 at 8 chunks, and total / compute, with the target 1.05 at 8
+# chunks where the link is not the bottleneck. Bytes are payloads and headers of training, as the daemons count them.
+# With a factor below 1 the link shares a core with computation all the time. There a plain socket is measured, too
+# (bench_socket): the seconds of the server's core that it takes to move the uncompressed bytes without Split's code.
+#
+#   --write  writes the table and its pictures to docs/results/link.md
+#   --quick  tiny settings, to check that the script works
+# STEPS (6): timed steps of a row. ALONE_RUNS (5): runs of each side alone, of which the median counts. CODECS, CHUNKS,
+# FACTORS: the settings to run. COMPUTE: assumed seconds of compute time. CLIENT_SETS: more --set pairs for every run.
+# CONGESTION (reno, which every kernel has): TCP's congestion control. BBR, the default of some hosts, paces: it takes
+# 0.04 s more of a core for the uncompressed bytes of a batch, and leaves the link idle for 0.2 s every 10 s.
 # NOTSENT_LOWAT: TCP's limit in bytes, instead of the kernel's default (none). BUILD, DATA, SERVER_YAML: as in pair.sh.
-#  The server keeps loopback addresses, the only ones that it accepts without authentication: 127.1.0.0/24 is on the
-# veth pair, whose ends route it (route_localnet), and not on lo.
+# The server accepts clients without keys only on loopback addresses. So 127.1.0.0/24 is on the veth pair, whose ends
+# route it (route_localnet), and not on lo.
 set -eu
 [ "$(id -u)" = 0 ] || { echo "${0##*/}: needs root, for network namespaces and tc: nothing was run" >&2; exit 77; }
 . "$(dirname "$0")/pair.sh"
@@ -35,7 +39,7 @@ done
 for tool in ip tc taskset ${write:+gnuplot}; do
 	command -v "$tool" >/dev/null || { echo "${0##*/}: $tool is missing (apt-get install iproute2 util-linux gnuplot-nox)" >&2; exit 69; }
 done
-[ "$(nproc)" -ge 2 ] || echo "one CPU only: both sides share it, the figures mean little" >&2
+[ "$(nproc)" -ge 2 ] || echo "${0##*/}: both sides share the only CPU, so the figures mean little" >&2
 client_cpu=0 server_cpu=$(($(nproc) > 1 ? 1 : 0))
 
 ns=split$$ work=$(mktemp -d) server_pid=
@@ -138,7 +142,7 @@ echo
 # ---- docs/results
 out=docs/results
 mkdir -p "$out"
-loopback=$(sed -n '/^## On loopback/,$p' "$out/link.md" 2>/dev/null) # bench_link's, by hand
+loopback=$(sed -n '/^## On loopback/,$p' "$out/link.md" 2>/dev/null) # is kept: it is written by hand
 {
 	echo "# The pair over a shaped link"
 	echo

@@ -1,5 +1,6 @@
-// usage: node tokens.mjs TOKENIZER.json FILE: tokens per second of Hugging Face's JavaScript and Rust packages on the
-// lines of FILE, best of 3 passes, as JSON. RAYON_NUM_THREADS=1 keeps Rust to one thread.
+// usage: node tokens.mjs TOKENIZER.json FILE
+// Prints the tokens per second of Hugging Face's JavaScript and Rust packages on the lines of FILE, the most of 3 passes,
+// as JSON. With RAYON_NUM_THREADS=1 in the environment Rust uses one thread.
 import fs from 'node:fs';
 import {Tokenizer} from '@huggingface/tokenizers';
 import rust from 'tokenizers';

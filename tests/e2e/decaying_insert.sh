@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Decaying inserts: over the link they learn what `--local` learns, byte for byte, at both cuts, several numbers of chunks and codecs; what
-# crosses gets smaller at the steps that the schedule names and by what arithmetic says; a run that is interrupted, or killed
-# and set back behind a fall, goes on as if nothing had been; an evaluation is as wide as the weights are.
+# Decaying inserts. Over the link they learn what `--local` learns, byte for byte: at both cuts, with several numbers of
+# chunks and several codecs. What crosses gets narrower at the steps of the schedule, by the computed number of bytes. A
+# run that is interrupted, or killed and resumed from a checkpoint with wider tensors, ends as the undisturbed run. An
+# evaluation sends as many features as the weights have.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -9,11 +10,11 @@ make_data 320 64
 port=$(free_port)
 serve() { start_server server "listen=tcp://127.0.0.1:$port"; }
 serve
-write_config "$tmp/client.yaml" # batches of 16 in 4 chunks; 8 channels at 16², 160 at 1² cross
+write_config "$tmp/client.yaml" # batches of 16 in 4 chunks; tensors of 16×16×8 and 1×1×160 cross
 falls=rate=0.8,every=3,times=3
 cases=0
 
-# compare NAME key=value…: a run of 11 steps with the server equals the local one
+# compare NAME key=value…: a run of 11 steps over the link must equal the local one
 compare() {
 	local name=$1 set=() pair
 	shift
@@ -32,9 +33,10 @@ compare 'factors behind convolutions' insert.head="conv:6,k=3,s=3+decaylinear:$f
 	codec.head_grad=lowrank:2,warm=true,ef=true
 compare features insert.tail="linear:100+decaylinear:$falls,l1=0.01" tail_begin=classifier.0 train.chunks=3 \
 	'codec.mid_act=topk:0.5|zstd'
-[ "$(learned both)" != "$(learned plain)" ] || fail 'the pull made no difference'
+[ "$(learned both)" != "$(learned plain)" ] || fail 'the run with l1 equals that without it'
 
-# Per step and in 4 chunks of 4: headers of 8 payloads, 8·256 and 160 floats of a row at first. widths: 8 6 4 3, 160 128 102 81
+# A step of 16 rows in 4 chunks sends 8 payloads, each with 16 bytes of header. A row has 256 floats for each feature of the
+# head's insert, and one for each of the tail's. The features: 8 6 4 3, and 160 128 102 81.
 sent=($(sed -n 's/.*"type":"step".*"wire_tx_bytes":\([0-9]*\).*/\1/p' "$tmp/both, local/log.jsonl"))
 crossed=($(sed -n 's/.*"type":"step".*"wire_tx_bytes":\([0-9]*\).*/\1/p' "$tmp/both/log.jsonl"))
 i=0
@@ -45,9 +47,9 @@ for width in 8,160 8,160 8,160 6,128 6,128 6,128 4,102 4,102 4,102 3,81 3,81; do
 	[ $extra -gt 0 ] && [ $extra -lt 2000 ] || fail "step $((i + 1)) sends ${crossed[$i]} bytes for $want of payload"
 	i=$((i + 1))
 done
-grep -q 'insert-narrowed: insert.head: from step 4 on 6 features cross, not 8' "$tmp/both.log" || fail 'no word of the fall'
+grep -q 'insert-narrowed: insert.head: from step 4 on 6 features cross, not 8' "$tmp/both.log" || fail 'the log does not say that the insert narrows'
 
-# a step that is skipped for NaN is done: the fall behind it takes place on both sides
+# A step that is skipped for NaN counts as done: the insert narrows after it, on both sides.
 skip=(--set train.on_nan=skip --set train.max_steps=11 --set train.eval_every=0 --set train.optimizer.lr=0.002)
 for pair in "${both[@]/every=3/every=5}" codec.head_act=topk:0.2,ef=true; do skip+=(--set "$pair"); done
 plain_splitc=$SPLITC SPLITC=$PWD/$BUILD/fail/splitc
@@ -58,9 +60,9 @@ done
 SPLITC=$plain_splitc
 same_run 'skip remote' 'skip local' 11
 [ "$(grep -n '"skipped":true' "$tmp/skip remote/log.jsonl" | cut -d: -f1)" = 5 ] || fail 'step 5 was not skipped'
-grep -q 'insert.head: from step 6 on 6 features cross, not 8' "$tmp/skip remote.log" || fail 'no fall behind a skipped step'
+grep -q 'insert.head: from step 6 on 6 features cross, not 8' "$tmp/skip remote.log" || fail 'the insert did not narrow after a skipped step'
 
-# a codec must fit the last width too
+# A codec must also fit the width at the end.
 rc=0
 "$SPLITC" train "$tmp/client.yaml" --check-config --set insert.head=decaylinear:rate=0.9,every=9,times=8 \
 	--set codec.head_grad=lowrank:2 >"$tmp/unfit.log" 2>&1 || rc=$?
@@ -68,7 +70,7 @@ rc=0
 
 refused 78 'insert.head: inserts that decay cannot be shared by a group' --local --clients 2 --set insert.head=decaylinear:rate=0.9,every=2,times=2
 
-# an evaluation behind the run: as wide as behind its 11 steps, which is the width of the run's own; the server agrees
+# An evaluation after the run has the width after its 11 steps, as the run's own evaluation had, locally and over the link.
 test_of() { sed -n "s/.*\"type\":\"$2\".*\"test_loss\":\\([^,]*\\),\"test_acc\":\\([^,}]*\\).*/\\1 \\2/p" "$1" | tail -n 1; }
 for where in --local "--set server=$endpoint"; do
 	"$SPLITC" eval "$tmp/client.yaml" $where --set log.dir="$tmp/both" --set data.test_limit=16 --set control="$tmp/eval.sock" \
@@ -76,11 +78,12 @@ for where in --local "--set server=$endpoint"; do
 	now=$(sed -n 's/.*"test_loss":\([^,]*\),"test_acc":\([^,]*\),.*/\1 \2/p' "$tmp/eval.json")
 	[ "$now" = "$(test_of "$tmp/both/log.jsonl" epoch)" ] || fail "eval $where says $now, the run $(test_of "$tmp/both/log.jsonl" epoch)"
 	raw=$(jq -s 'map(select(.wire_tx_bytes)) | last | .wire_tx_bytes - .weights_tx_bytes - .framing_tx_bytes' "$tmp/eval.json")
-	# Hello, with the graph's text, is in it; at the run's first width activations would be above 131072 bytes
+	# It includes Hello with the graph's text. At the run's first width the activations alone would be 131072 bytes.
 	[ "$raw" -lt $((4 * 16 + 4 * 16 * 256 * 3 + 32768)) ] || fail "eval $where sends $raw bytes"
 done
 
-# interrupted between falls, then killed with its server behind one: the checkpoint before it has wider tensors
+# A run is interrupted between two falls and resumed. Then its server is killed after a fall, and later both sides are, after
+# another. The checkpoints from which they resume are from before these falls, and have wider tensors.
 sets=()
 for pair in train.optimizer.lr=0.002 train.epochs=6 train.eval_every=0 link.on_server_lost=wait link.retry_ms=20 link.heartbeat_ms=100 \
 	link.timeout_ms=2000 link.connect_timeout_ms=2000 train.checkpoint_every=7 \
@@ -98,8 +101,8 @@ SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.answered=kill@24 serve
 start_failing_client client.apply=hold@52 disturbed "$tmp/client.yaml" "${sets[@]}" --resume
 ends_with "$server_pid" 137 $patience 'the server that is killed at the fortieth step or soon after'
 serve
-at_point disturbed client.apply # in step 69, or some steps before it, which were done twice
-has_steps disturbed 60 || fail "it stands behind step $(steps_of disturbed)"
+at_point disturbed client.apply # in step 69, or a little before, since steps may have been repeated
+has_steps disturbed 60 || fail "the client holds after step $(steps_of disturbed), not after 60 or more"
 end_process "$server_pid" "$client_pid"
 serve
 client disturbed "$tmp/client.yaml" "${sets[@]}" --resume || fail "the resumed run: status $?"
