@@ -71,6 +71,18 @@ static bool of_constant(const Onnx__Tensor *t, struct sl_onnx_mask *out)
 	return true;
 }
 
+/* Whether the zones of m still lie in v's last two dimensions, queries and keys; or m is uniform, and has none. */
+static bool is_square(const struct sl_onnx_mask *m, const struct sl_onnx_value *v)
+{
+	const int64_t *end = v->dim + v->n_dim;
+	bool same = true;
+
+	for (int w = 0; w < 2; w++)
+		for (int z = 0; z < SL_ONNX_ZONES; z++)
+			same &= m->at[w][z] == m->at[w][0];
+	return same || (v->n_dim > 1 && end[-1] > 1 && end[-1] == end[-2]);
+}
+
 bool sl_onnx_mask_in(struct sl_onnx_import *im, size_t i, struct sl_onnx_mask *out)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, i);
@@ -84,11 +96,11 @@ bool sl_onnx_mask_in(struct sl_onnx_import *im, size_t i, struct sl_onnx_mask *o
 		*out = uniform(v->n_ints ? (float)v->ints[0] : v->number);
 	else if (v->constant && sl_onnx_count(v->constant) == 1 && sl_onnx_scalar_in(im, i, &number))
 		*out = uniform(number);
-	else
-		return v->constant && of_constant(v->constant, out) &&
-		       (!sl_onnx_learns(im, v->constant) ||
-			out->at[0][SL_ONNX_BEHIND] <= hidden); /* another parameter may learn */
-	return true;
+	else if (!v->constant || !of_constant(v->constant, out) ||
+		 (sl_onnx_learns(im, v->constant) &&
+		  !(out->at[0][SL_ONNX_BEHIND] <= hidden))) /* another parameter may learn */
+		return false;
+	return is_square(out, v);
 }
 
 void sl_onnx_fill_mask(struct sl_onnx_import *im, const Onnx__Tensor *number, const int64_t *dim, int n_dim)
@@ -104,14 +116,19 @@ void sl_onnx_fill_mask(struct sl_onnx_import *im, const Onnx__Tensor *number, co
 
 /* ---- masks that hide nothing */
 
+static void note_padding(const struct sl_onnx_import *im)
+{
+	sl_log(SL_LOG_INFO, "onnx-mask", "%s: rows of tokens have no padding here, so the mask of padding is left out",
+	       im->name);
+}
+
 /* fits[w]: the mask has the right numbers if real tokens are w. If only one of both fits, this settles im->world.
  * False: none fits, or not the one that was settled before. */
 static bool settle(struct sl_onnx_import *im, const bool fits[2])
 {
 	if (im->world < 0 && fits[0] != fits[1]) {
 		im->world = fits[1];
-		sl_log(SL_LOG_INFO, "onnx-mask",
-		       "%s: rows of tokens have no padding here, so the mask of padding is left out", im->name);
+		note_padding(im);
 	}
 	return fits[im->world < 0 ? 0 : im->world];
 }
@@ -178,6 +195,8 @@ static bool turned(struct sl_onnx_import *im, struct sl_onnx_value *made)
 	const struct sl_onnx_value from = *made;
 	const int n = made->n_dim;
 
+	if (made->is_mask && !is_square(&made->mask, made))
+		sl_onnx_refuse(im, "its mask's queries and keys are not its last two axes");
 	if (!perm || (int)perm->n_ints != n || n < 2)
 		return false;
 	for (int i = 0; i < n; i++) {
@@ -228,10 +247,15 @@ static bool is_one_of(const char *kind, const char *const *list)
 static bool place_in(struct sl_onnx_import *im, size_t i, struct sl_onnx_mask *out)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, i);
-	const bool keys = v && v->n_dim && v->dim[v->n_dim - 1] > 1;
+	const bool keys = v && v->n_dim && v->dim[v->n_dim - 1] == im->tokens;
+	int along = 0;
 
+	for (int d = 0; v && d < v->n_dim; d++)
+		along += v->dim[d] == im->tokens;
 	if (!v || !v->is_places)
 		return false;
+	if (along != 1)
+		sl_onnx_refuse(im, "positions lie along one axis: compare at[None, :] with at[:, None], not expanded");
 	*out = uniform(0);
 	for (int w = 0; w < 2 && keys; w++) {
 		out->at[w][SL_ONNX_BEFORE] = -1;
@@ -299,23 +323,29 @@ static bool arithmetic(struct sl_onnx_import *im, const char *kind)
 	return true;
 }
 
-/* Compares ids with a constant: a padding mask, which marks real tokens by 0 or by 1. */
+/* Compares ids with 0: a padding mask, whose result for real tokens is known. */
 static bool compared_ids(struct sl_onnx_import *im, const char *kind)
 {
 	static const char *const kinds[] = {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", NULL};
-	struct sl_onnx_value made = {.value = -1, .is_mask = true, .mask = uniform(0)};
-	struct sl_onnx_mask one;
+	struct sl_onnx_value made = {.value = -1, .is_mask = true, .mask = uniform(kind[0] == 'G')};
+	struct sl_onnx_mask one, all;
 	float first; /* the least id on the upper side of an inequality */
 
 	if (!is_one_of(kind, kinds) || !sl_onnx_is_ids(im, sl_onnx_in(im, 0)) || !sl_onnx_mask_in(im, 1, &one))
 		return false;
+	all = uniform(one.at[0][0]);
+	if (memcmp(&one, &all, sizeof one) != 0)
+		return false;
 	first = one.at[0][0] + (float)(strcmp(kind, "Greater") == 0 || strcmp(kind, "LessOrEqual") == 0);
-	if (kind[0] != 'E' && first != 1)
+	if (first != (kind[0] == 'E' ? 0 : 1))
 		sl_onnx_refuse(im,
-			       "it tells token ids from %g on from others, where padding, 0, is told from all others",
+			       kind[0] == 'E' ? "it tells token id %g from others, where padding, 0, is told from all "
+						"others; of other padding give a mask as the second input"
+					      : "it tells token ids from %g on from others, where padding, 0, is told "
+						"from all others",
 			       (double)first);
-	for (int z = 0; z < SL_ONNX_ZONES; z++)
-		made.mask.at[1][z] = 1;
+	else
+		note_padding(im);
 	take_dims(im, &made);
 	sl_onnx_out_same(im, &made);
 	return true;
@@ -424,10 +454,26 @@ static bool sliced(struct sl_onnx_import *im, struct sl_onnx_value *made)
 	return true;
 }
 
+static bool is_whole(int64_t type)
+{
+	return type == SL_ONNX_INT64 || type == SL_ONNX_INT32;
+}
+
+/* Cast. A number that is not 0 becomes true; its part behind the point is lost to whole numbers. */
+static bool casted(struct sl_onnx_import *im, struct sl_onnx_value *made)
+{
+	const int64_t to = sl_onnx_attr_int(im, "to", SL_ONNX_FLOAT);
+
+	for (int w = 0; w < 2; w++)
+		for (int z = 0; z < SL_ONNX_ZONES && to != SL_ONNX_FLOAT; z++)
+			made->mask.at[w][z] =
+				to == SL_ONNX_BOOL ? (float)(made->mask.at[w][z] != 0) : truncf(made->mask.at[w][z]);
+	return made->is_mask || is_whole(to);
+}
+
 /* Whether the node only changes the mask's dimensions, or counts tokens; *made becomes its output. */
 static bool same(struct sl_onnx_import *im, const char *kind, struct sl_onnx_value *made)
 {
-	static const char *const kinds[] = {"Cast", "CastLike", "Identity", NULL};
 	int64_t to[SL_ONNX_INTS];
 	int n;
 
@@ -445,7 +491,7 @@ static bool same(struct sl_onnx_import *im, const char *kind, struct sl_onnx_val
 			spread(made, to, n);
 		return n > 0;
 	}
-	return is_one_of(kind, kinds);
+	return strncmp(kind, "Cast", 4) == 0 ? casted(im, made) : strcmp(kind, "Identity") == 0;
 }
 
 /* IsNaN of a softmax is 0: no query has all its keys hidden, so softmax is never NaN. */
@@ -482,7 +528,8 @@ bool sl_onnx_read_mask(struct sl_onnx_import *im)
 	if (im->b->err || !first || (!masks && !ids))
 		return im->b->err;
 	made = *first;
-	if (ids && (strcmp(kind, "Cast") == 0 || strcmp(kind, "Identity") == 0)) {
+	if (ids &&
+	    (strcmp(kind, "Identity") == 0 || (strcmp(kind, "Cast") == 0 && is_whole(sl_onnx_attr_int(im, "to", 0))))) {
 		sl_onnx_out_same(im, &made);
 		return true;
 	}
@@ -510,9 +557,10 @@ void sl_onnx_read_trilu(struct sl_onnx_import *im)
 		return;
 	made = (struct sl_onnx_value){.value = -1, .is_mask = true, .n_dim = v->n_dim};
 	memcpy(made.dim, v->dim, sizeof made.dim);
-	if (!sl_onnx_mask_in(im, 0, &made.mask) || (im->node->n_input > 1 && im->node->input[1][0] &&
-						    (sl_onnx_ints_in(im, 1, k) != 1 || k[0] < -1 || k[0] > 1)))
-		sl_onnx_refuse(im, "it is of no causal mask");
+	if (!sl_onnx_mask_in(im, 0, &made.mask) ||
+	    (im->node->n_input > 1 && im->node->input[1][0] &&
+	     (sl_onnx_ints_in(im, 1, k) != 1 || k[0] < upper - 1 || k[0] > upper)))
+		sl_onnx_refuse(im, "it is of no causal mask, whose diagonal is %d or %d", upper - 1, upper);
 	for (int w = 0; w < 2; w++)
 		for (int z = 0; z < SL_ONNX_ZONES; z++)
 			if (upper ? z - SL_ONNX_OWN < k[0] : z - SL_ONNX_OWN > k[0])
