@@ -90,10 +90,15 @@ void sl_onnx_read_gemm_of_tokens(struct sl_onnx_import *im)
 
 /* ---- attention */
 
-/* Whether the axes are batch, heads, and two more; or batch and heads as one axis, and two more. */
+/* Whether the axes are batch, heads, and two more; or batch and heads as one axis, and two more. Windows may stand
+ * beside the batch in axis 0. */
 static bool is_headed(const struct sl_onnx_view *v)
 {
-	return (v->n_axis == 4 || v->n_axis == 3) && v->n_atom >= 3;
+	bool is = (v->n_axis == 4 || v->n_axis == 3) && v->n_atom >= 3 && sl_onnx_batch_axis(v) == 0;
+
+	for (int k = 1; k < v->axis[0].n; k++)
+		is &= v->axis[0].atom[k] != 0;
+	return is;
 }
 
 /* Arranges v as [tokens, heads · features]. `s`, `d`: its axes of tokens and features. *heads: the number of heads. */
@@ -124,7 +129,9 @@ static void scores(struct sl_onnx_import *im, struct sl_onnx_value q, struct sl_
 	const int last = q.view.n_axis - 1;
 	int64_t heads, same;
 
-	if (!is_headed(&q.view) || q.view.n_axis != k.view.n_axis || sl_onnx_batch_axis(&q.view) == last ||
+	if (!is_headed(&q.view) || !is_headed(&k.view) || q.view.n_axis != k.view.n_axis ||
+	    sl_onnx_axis_size(&q.view, 0) != sl_onnx_axis_size(&k.view, 0) ||
+	    sl_onnx_axis_size(&q.view, 0) % im->batch ||
 	    sl_onnx_axis_size(&q.view, last) != sl_onnx_axis_size(&k.view, last - 1)) {
 		sl_onnx_refuse(im, "it multiplies two computed values, which is read as attention alone, of as many "
 				   "features of queries as of keys");
@@ -133,6 +140,7 @@ static void scores(struct sl_onnx_import *im, struct sl_onnx_value q, struct sl_
 	made.scores = (struct sl_onnx_scores){.d = (int)sl_onnx_axis_size(&q.view, last),
 					      .s = sl_onnx_axis_size(&k.view, last),
 					      .n_query = sl_onnx_axis_size(&q.view, last - 1),
+					      .first = sl_onnx_axis_size(&q.view, 0),
 					      .n_axis = q.view.n_axis,
 					      .scale = 1};
 	made.scores.q = heads_of(im, &q, last - 1, last, &heads);
@@ -177,7 +185,8 @@ static void attend(struct sl_onnx_import *im, const struct sl_onnx_scores *s, st
 	int64_t heads;
 	int x, q = s->q;
 
-	if (!s->softmax || v.view.n_axis != s->n_axis || sl_onnx_axis_size(&v.view, last - 1) != s->s ||
+	if (!s->softmax || v.view.n_axis != s->n_axis || !is_headed(&v.view) ||
+	    sl_onnx_axis_size(&v.view, 0) != s->first || sl_onnx_axis_size(&v.view, last - 1) != s->s ||
 	    sl_onnx_axis_size(&v.view, last) != s->d) {
 		sl_onnx_refuse(im,
 			       "it multiplies what is no attention of its values: each has as many features as a key");
@@ -195,6 +204,9 @@ static void attend(struct sl_onnx_import *im, const struct sl_onnx_scores *s, st
 	view.axis[1] = s->n_axis == 4 ? (struct sl_onnx_axis){1, {2}} : (struct sl_onnx_axis){1, {1}};
 	view.axis[2] = s->n_axis == 4 ? (struct sl_onnx_axis){1, {1}} : (struct sl_onnx_axis){1, {3}};
 	view.axis[3] = (struct sl_onnx_axis){1, {3}};
+	if (s->n_axis == 4 && s->first != im->batch && /* windows come before heads */
+	    !sl_onnx_reshape_view(&view, (int64_t[]){s->first, s->heads / (s->first / im->batch), s->n_query, s->d}, 4))
+		sl_onnx_refuse(im, "its windows are no parts of samples");
 	sl_onnx_out_view(im, x, &view);
 }
 
@@ -323,8 +335,8 @@ bool sl_onnx_read_scores(struct sl_onnx_import *im)
 		made.scores.scale *= kind[0] == 'M' ? by : 1 / by;
 	else if (strcmp(kind, "Add") == 0 && !made.scores.softmax && sl_onnx_mask_in(im, mask, &added))
 		made.scores.causal |= sl_onnx_hides_behind(im, &added);
-	else if (strcmp(kind, "Dropout") == 0 && made.scores.softmax && sl_onnx_scalar_in(im, 1, &by) && by >= 0 &&
-		 by < 1)
+	else if (strcmp(kind, "Dropout") == 0 && made.scores.softmax && made.scores.p == 0 &&
+		 sl_onnx_scalar_in(im, 1, &by) && by >= 0 && by < 1)
 		made.scores.p = by;
 	else
 		sl_onnx_refuse(im,

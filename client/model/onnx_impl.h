@@ -33,8 +33,9 @@ struct sl_onnx_view {
 struct sl_onnx_scores {
 	int q, k, heads, d; /* heads 0: the value is no scores */
 	int64_t s, n_query; /* numbers of keys and of queries */
-	int n_axis;         /* axes in the file; with 3, batch and heads are one axis */
-	float scale, p;     /* p: of the dropout after softmax */
+	int64_t first;  /* size of axis 0: the batch's, or a multiple where windows of each sample stand beside it */
+	int n_axis;     /* axes in the file; with 3, batch and heads are one axis */
+	float scale, p; /* p: of the dropout after softmax */
 	bool causal, softmax;
 };
 

@@ -105,6 +105,8 @@ static void gather(struct sl_onnx_import *im, const struct ints *from, const str
 	struct ints picked = {.n_dim = at->n_dim};
 
 	memcpy(picked.dim, at->dim, sizeof picked.dim);
+	if (from->n_dim > 1)
+		sl_onnx_refuse(im, "it picks rows of a matrix of whole numbers, of which lists are read");
 	for (int i = 0; i < at->n; i++) {
 		const int64_t k = at->v[i] < 0 ? at->v[i] + from->n : at->v[i];
 
@@ -220,9 +222,10 @@ static void reshape(struct sl_onnx_import *im, struct ints x, const struct ints 
 
 static void transpose(struct sl_onnx_import *im, const struct ints *x)
 {
+	const Onnx__Attribute *perm = sl_onnx_attr(im, "perm", SL_ONNX_ATTR_INTS);
 	struct ints out = *x;
 
-	if (x->n_dim == 2 && x->dim[0] * x->dim[1] == x->n) {
+	if (x->n_dim == 2 && (!perm || perm->n_ints != 2 || perm->ints[0]) && x->dim[0] * x->dim[1] == x->n) {
 		out.open = 0;
 		for (int i = 0; i < x->n; i++) {
 			const int64_t to = i % x->dim[1] * x->dim[0] + i / x->dim[1];

@@ -234,7 +234,7 @@ static void read_layernorm(struct sl_onnx_import *im)
 
 	if (im->b->err)
 		return;
-	first = (int)(axis < 0 && axis >= -v->view.n_axis ? axis + v->view.n_axis : axis < v->view.n_axis ? axis : 0);
+	first = (int)(axis < -v->view.n_axis || axis >= v->view.n_axis ? 0 : axis < 0 ? axis + v->view.n_axis : axis);
 	for (int i = first; i < v->view.n_axis; i++)
 		all *= sl_onnx_axis_size(&v->view, i);
 	if (sl_onnx_all_are(im, sl_onnx_in(im, 1), all, 1) &&

@@ -96,7 +96,8 @@ static int first_axis(struct sl_onnx_import *im, const Onnx__Node *n, int n_axis
 		if (strcmp(n->attribute[i]->name, "axes") == 0) {
 			axis = n->attribute[i]->ints;
 			count = n->attribute[i]->n_ints < (size_t)n_axis ? (int)n->attribute[i]->n_ints : -1;
-		}
+		} else if (strcmp(n->attribute[i]->name, "keepdims") == 0 && !n->attribute[i]->i)
+			return -1;
 	for (int i = 0; i < count; i++)
 		if (axis[i] != i - count && axis[i] != n_axis - count + i)
 			return -1;

@@ -68,6 +68,9 @@ void sl_onnx_read_squeeze(struct sl_onnx_import *im)
 		return;
 	made = *v;
 	made.view.n_axis = 0;
+	for (int i = 0; i < n; i++)
+		if (axis[i] < -v->view.n_axis || axis[i] >= v->view.n_axis)
+			sl_onnx_refuse(im, "axis %lld is not there", (long long)axis[i]);
 	for (int i = 0; i < v->view.n_axis; i++) {
 		const bool gone = has_axis(axis, n, i, v->view.n_axis);
 
@@ -346,9 +349,10 @@ void sl_onnx_read_slice(struct sl_onnx_import *im)
 		return;
 	n = sl_onnx_ints_in(im, 1, from);
 	m = im->node->n_input > 3 ? sl_onnx_ints_in(im, 3, axis) : -1;
-	if (im->node->n_input < 5 || sl_onnx_ints_in(im, 4, step) < 0)
-		for (int i = 0; i < SL_ONNX_INTS; i++)
-			step[i] = 1;
+	for (int i = 0; i < SL_ONNX_INTS; i++)
+		step[i] = 1;
+	if (im->node->n_input > 4 && im->node->input[4][0] && sl_onnx_ints_in(im, 4, step) != n)
+		m = -1;
 	if (n < 1 || m != n || sl_onnx_ints_in(im, 2, to) != n || v->permuted) {
 		sl_onnx_refuse(im, "where it cuts is not constant");
 		return;
@@ -405,7 +409,8 @@ void sl_onnx_read_split(struct sl_onnx_import *im)
 	if (im->node->n_input > 1 && im->node->input[1][0] && sl_onnx_ints_in(im, 1, size) != (int)n)
 		sl_onnx_refuse(im, "its sizes are no constants, one for each output");
 	for (size_t i = 0; i < n && !im->b->err; first += size[i++]) {
-		if (size[i] < 1 || size[i] > all - first || all > SL_ONNX_MOST)
+		if (size[i] < 1 || (i == n - 1 && size[i] != all - first) || size[i] > all - first ||
+		    all > SL_ONNX_MOST)
 			sl_onnx_refuse(im, "its sizes are not those of its input");
 		else if (im->node->output[i][0] && sl_onnx_find(im, im->node->output[i])->needed)
 			cut(im, v, (int)axis,

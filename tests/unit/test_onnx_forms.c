@@ -269,6 +269,23 @@ static void mask_of_other_axes(Onnx__Model *m)
 	onnx_set(&onnx_node(m, "/layers.0/self_attn/Mul_6")->input[0], "turned");
 }
 
+static void dropped_twice(Onnx__Model *m)
+{
+	static const char product[] = "/layers.0/self_attn/MatMul_2";
+	const char *in[] = {"/layers.0/self_attn/Softmax_output_0", "/layers.0/Constant_2_output_0",
+			    "/layers.0/dropout/Constant_1_output_0", NULL};
+
+	add_node(m, product, "drop", "Dropout", in);
+	in[0] = "drop";
+	add_node(m, product, "again", "Dropout", in);
+	onnx_set(&onnx_node(m, product)->input[0], "again");
+}
+
+static void mean_without_its_axis(Onnx__Model *m)
+{
+	add_int(onnx_node(m, "/layers.0/norm1/ReduceMean"), "keepdims", 0);
+}
+
 static const struct change {
 	void (*change)(Onnx__Model *m);
 	const char *says;
@@ -289,6 +306,8 @@ static const struct change {
 	{one_key_ahead, "it is of no causal mask, whose diagonal is -1 or 0"},
 	{one_key_behind, "it is of no causal mask, whose diagonal is 0 or 1"},
 	{mask_of_other_axes, "its mask's queries and keys are not its last two axes"},
+	{dropped_twice, "of scores of attention it is not read"},
+	{mean_without_its_axis, "it mixes the tokens of a row"},
 };
 
 static void refuse_all(const char *path, const struct sl_model_spec *spec, const struct change *change, size_t n)
@@ -402,6 +421,131 @@ static void axes_that_are_too_long(void **state)
 	onnx__model__free_unpacked(m, NULL);
 }
 
+/* ---- of images: what would be passed over */
+
+static const char flatten[] = "/Flatten", pooled[] = "/pool/AveragePool_output_0";
+
+/* Steps of a slice that are no whole numbers. */
+static void steps_unknown(Onnx__Model *m)
+{
+	for (int i = 0; i < 3; i++)
+		add_list(m, (const char *[]){"from", "to", "axis"}[i], &(int64_t){(int[]){0, 2, 2}[i]}, 1);
+	add_node(m, flatten, "cut", "Slice",
+		 IN(pooled, "from", "to", "axis", "/classifier/classifier.0/Constant_output_0"));
+	onnx_set(&onnx_node(m, flatten)->input[0], "cut");
+}
+
+/* Parts of 4 and 8 of 16 channels. */
+static void parts_left_over(Onnx__Model *m)
+{
+	Onnx__Node *n = add_node(m, flatten, "a", "Split", IN(pooled, "sizes"));
+
+	add_list(m, "sizes", (int64_t[]){4, 8}, 2);
+	add_int(n, "axis", 1);
+	n->output[n->n_output++] = strdup("b");
+	add_int(add_node(m, flatten, "all", "Concat", IN("a", "b", "a")), "axis", 1);
+	onnx_set(&onnx_node(m, flatten)->input[0], "all");
+}
+
+static void axis_not_there(Onnx__Model *m)
+{
+	add_list(m, "axis", (int64_t[]){5}, 1);
+	add_node(m, flatten, "less", "Squeeze", IN(pooled, "axis"));
+	onnx_set(&onnx_node(m, flatten)->input[0], "less");
+}
+
+static void norm_of_no_axis(Onnx__Model *m)
+{
+	add_int(add_node(m, flatten, "norm", "LayerNormalization", IN(pooled, "block.bn1.weight")), "axis", -9);
+	onnx_set(&onnx_node(m, flatten)->input[0], "norm");
+}
+
+static Onnx__Tensor *add_matrix(Onnx__Model *m, const int64_t *v, int64_t count)
+{
+	Onnx__Tensor *t;
+
+	add_list(m, "matrix", v, count);
+	t = onnx_tensor(m, "matrix");
+	t->dims = realloc(t->dims, 2 * sizeof *t->dims);
+	t->n_dims = 2;
+	t->dims[0] = 2;
+	t->dims[1] = count / 2;
+	return t;
+}
+
+static void row_of_a_matrix(Onnx__Model *m)
+{
+	add_matrix(m, (int64_t[]){9, 9, -1, 64}, 4);
+	add_list(m, "one", (int64_t[]){1}, 1);
+	onnx_tensor(m, "one")->n_dims = 0;
+	add_node(m, flatten, "row", "Gather", IN("matrix", "one"));
+	becomes(onnx_node(m, flatten), "Reshape", IN("row"));
+}
+
+static const struct change of_images[] = {
+	{steps_unknown, "where it cuts is not constant"},
+	{parts_left_over, "its sizes are not those of its input"},
+	{axis_not_there, "axis 5 is not there"},
+	{norm_of_no_axis, "with parameters it is over the last axis alone"},
+	{row_of_a_matrix, "it picks rows of a matrix of whole numbers, of which lists are read"},
+};
+
+static void images_that_would_compute_something_else_are_refused(void **state)
+{
+	(void)state;
+	refuse_all(small, &(struct sl_model_spec){0}, of_images, sizeof of_images / sizeof of_images[0]);
+}
+
+/* A Transpose that keeps the order of a matrix of pads: the images move by one pixel. */
+static void a_matrix_that_stays(void **state)
+{
+	Onnx__Model *m = onnx_read(small);
+	struct sl_model *model;
+	struct sl_fail fail = {0};
+
+	(void)state;
+	add_matrix(m, (int64_t[]){0, 0, 0, 1, 0, 0, 0, -1}, 8);
+	add_list(m, "list", (int64_t[]){-1}, 1);
+	add_ints(add_node(m, flatten, "same", "Transpose", IN("matrix")), "perm", (int64_t[]){0, 1}, 2);
+	add_node(m, flatten, "pads", "Reshape", IN("same", "list"));
+	add_node(m, flatten, "moved", "Pad", IN(pooled, "pads"));
+	onnx_set(&onnx_node(m, flatten)->input[0], "moved");
+	if (onnx_build(m, &(struct sl_model_spec){0}, &model, &fail))
+		fail_msg("%s", fail.text);
+	sl_model_close(model);
+	onnx__model__free_unpacked(m, NULL);
+}
+
+/* Attention within two windows of 8 tokens, [batch · windows, heads, tokens, features]: tokens of a window come
+ * together again, not those of all windows by turns. */
+static void attention_of_windows(void **state)
+{
+	Onnx__Model *m = onnx_read(small);
+	const struct sl_permute_attr *back = NULL;
+	struct sl_model *model;
+	struct sl_fail fail = {0};
+
+	(void)state;
+	add_list(m, "heads", (int64_t[]){-1, 2, 8, 2}, 4);
+	add_list(m, "rows", (int64_t[]){-1, 64}, 2);
+	add_node(m, flatten, "q", "Reshape", IN(pooled, "heads"));
+	add_ints(add_node(m, flatten, "k", "Transpose", IN("q")), "perm", (int64_t[]){0, 1, 3, 2}, 4);
+	add_node(m, flatten, "scores", "MatMul", IN("q", "k"));
+	add_node(m, flatten, "soft", "Softmax", IN("scores"));
+	add_node(m, flatten, "attend", "MatMul", IN("soft", "q"));
+	add_ints(add_node(m, flatten, "tokens", "Transpose", IN("attend")), "perm", (int64_t[]){0, 2, 1, 3}, 4);
+	becomes(onnx_node(m, flatten), "Reshape", IN("rows"));
+	onnx_set(&onnx_node(m, flatten)->input[0], "tokens");
+	if (onnx_build(m, &(struct sl_model_spec){0}, &model, &fail))
+		fail_msg("%s", fail.text);
+	for (int i = 0; i < model->graph.n_node; i++)
+		if (model->graph.node[i].kind == SL_OP_PERMUTE)
+			back = &model->graph.node[i].u.permute;
+	assert_true(back && back->outer == 1 && back->b == 8 && back->c == 2);
+	sl_model_close(model);
+	onnx__model__free_unpacked(m, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -409,6 +553,9 @@ int main(void)
 		cmocka_unit_test(scales_are_a_constant),
 		cmocka_unit_test(axes_that_are_too_long),
 		cmocka_unit_test(nodes_without_names),
+		cmocka_unit_test(images_that_would_compute_something_else_are_refused),
+		cmocka_unit_test(a_matrix_that_stays),
+		cmocka_unit_test(attention_of_windows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
