@@ -365,9 +365,9 @@ static void check_training(struct sl_onnx_import *im)
 	}
 }
 
-static void import(struct sl_build *b, const struct sl_onnx *onnx)
+static void import(struct sl_build *b, const struct sl_onnx *onnx, int32_t pad)
 {
-	struct sl_onnx_import im = {.onnx = onnx, .b = b, .world = -1};
+	struct sl_onnx_import im = {.onnx = onnx, .b = b, .pad = pad, .world = -1};
 	bool *live = calloc(onnx->graph->n_node + 1, sizeof *live);
 
 	im.refused = calloc(SL_ONNX_MOST_REFUSED, sizeof *im.refused);
@@ -460,7 +460,7 @@ enum sl_err sl_onnx_build(struct sl_model **out, const struct sl_onnx *onnx, con
 	else
 		snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, images of %dx%d", onnx->name, s.classes,
 			 s.height, s.width);
-	import(&b, onnx);
+	import(&b, onnx, spec->pad);
 	return sl_build_finish(&b, out);
 }
 

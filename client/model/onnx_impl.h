@@ -99,6 +99,7 @@ struct sl_onnx_import {
 	int n_refused;                   /* modules that were refused, listed or not */
 	int64_t batch;                   /* samples in the file's example, or SL_ONNX_ANY_BATCH */
 	int64_t tokens;                  /* tokens in its rows, or SL_ONNX_ANY_TOKENS; 0: the input is no token ids */
+	int32_t pad;                     /* the token that rows are padded with; -1: not known yet */
 	int world;                       /* the padding mask marks real tokens by 0 or by 1; -1: not known yet */
 	bool *done;                      /* nodes that were read before: constants, and parts of other nodes */
 	int index;                       /* of the node that is being read */

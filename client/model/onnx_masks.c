@@ -323,27 +323,27 @@ static bool arithmetic(struct sl_onnx_import *im, const char *kind)
 	return true;
 }
 
-/* Compares ids with 0: a padding mask, whose result for real tokens is known. */
+/* Compares ids with the token that rows are padded with: a padding mask, whose result for real tokens is known. */
 static bool compared_ids(struct sl_onnx_import *im, const char *kind)
 {
 	static const char *const kinds[] = {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", NULL};
 	struct sl_onnx_value made = {.value = -1, .is_mask = true, .mask = uniform(kind[0] == 'G')};
 	struct sl_onnx_mask one, all;
-	float first; /* the least id on the upper side of an inequality */
+	float pad; /* the id that is told from others; by an inequality, from all above it */
 
 	if (!is_one_of(kind, kinds) || !sl_onnx_is_ids(im, sl_onnx_in(im, 0)) || !sl_onnx_mask_in(im, 1, &one))
 		return false;
 	all = uniform(one.at[0][0]);
 	if (memcmp(&one, &all, sizeof one) != 0)
 		return false;
-	first = one.at[0][0] + (float)(strcmp(kind, "Greater") == 0 || strcmp(kind, "LessOrEqual") == 0);
-	if (first != (kind[0] == 'E' ? 0 : 1))
+	pad = one.at[0][0] - (float)(strcmp(kind, "Less") == 0 || strcmp(kind, "GreaterOrEqual") == 0);
+	if (im->pad < 0 && pad >= 0 && pad < SL_MODEL_MAX_VOCAB)
+		im->pad = (int32_t)pad;
+	if (pad != (float)im->pad || (kind[0] != 'E' && pad != 0))
 		sl_onnx_refuse(im,
-			       kind[0] == 'E' ? "it tells token id %g from others, where padding, 0, is told from all "
-						"others; of other padding give a mask as the second input"
-					      : "it tells token ids from %g on from others, where padding, 0, is told "
-						"from all others",
-			       (double)first);
+			       "it tells token %s %g from others, where the padding, %d, is told from all others; of "
+			       "other padding give a mask as the second input",
+			       kind[0] == 'E' ? "id" : "ids up to", (double)pad, (int)im->pad);
 	else
 		note_padding(im);
 	take_dims(im, &made);

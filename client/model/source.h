@@ -16,6 +16,7 @@ struct sl_model_spec {
 	bool cifar_stem;
 	double dropout; /* of the classifier, 0.2; ResNets have none */
 	int image_w;    /* width of the input; 0: its height */
+	int32_t pad;    /* "onnx": the token that rows are padded with; -1: not known */
 	/* Networks of tokens (such as token_mlp, where `width` multiplies 64 features): tokens are 0 … vocab - 1, and a
 	 * row has up to `tokens` of them. They have no image. */
 	int vocab, tokens;
@@ -27,8 +28,8 @@ struct sl_model_spec {
 	double masked;
 	const struct sl_lora *lora; /* borrowed; NULL: none */
 	bool init_bn0;              /* ResNets: the last batch norm's weight of each residual block starts at 0 */
-	/* "onnx": the file, borrowed; of the rest `name`, classes, image, image_w, tokens, features and task are read
-	 * (onnx.h). Other networks: NULL. */
+	/* "onnx": the file, borrowed; of the rest `name`, classes, image, image_w, pad, tokens, features and task are
+	 * read (onnx.h). Other networks: NULL. */
 	const char *onnx;
 	enum sl_learn_kind task; /* CLASSES with one class, for tokens: a number. NEXT: "huggingface" only */
 };

@@ -208,6 +208,16 @@ static void padding_alone(Onnx__Model *m)
 	set_padding(m, 0);
 }
 
+/* x · (ids != 7) */
+static void word_hidden(Onnx__Model *m)
+{
+	const char *user = m->graph->node[place_of(m, "/Cast") + 1]->name;
+
+	set_padding(m, 7);
+	onnx_set(&onnx_node(m, "/Cast")->output[0], "seven");
+	add_node(m, user, "/Cast_output_0", "Not", IN("seven"));
+}
+
 static void ids_as_truth(Onnx__Model *m)
 {
 	add_int(add_node(m, "/emb/Gather", "truth", "Cast", IN("ids")), "to", 9);
@@ -292,13 +302,13 @@ static const struct change {
 } of_texts[] = {
 	{norm_of_a_sum, "its input 0 is a sum of tokens, which is read divided by their number"},
 	{gelu_of_a_sum, "its input 0 is a sum of tokens, which is read divided by their number"},
-	{mask_of_content, "it tells token ids from 10 on from others"},
+	{mask_of_content, "it tells token ids up to 9 from others"},
 	{times_the_number, "it computes with the number of samples or tokens, which is not known here"},
 	{sum_times_the_number, "a sum of tokens is divided by how many they are"},
 	{sum_times_a_chosen_number, "a sum of tokens is divided by how many they are"},
 	{times_half_the_number, "it computes with the number of samples or tokens, which is not known here"},
 	{times_one_less, "it computes with the number of samples or tokens, which is not known here"},
-	{one_word_alone, "it tells token id 7 from others, where padding, 0, is told from all others"},
+	{one_word_alone, "it tells token id 7 from others, where the padding, 0, is told from all others"},
 	{padding_alone, "by a mask a value is multiplied that is 1 of real tokens"},
 	{ids_as_truth, "it changes a type, which is not read"},
 	{half_a_mask, "by a mask a value is multiplied that is 1 of real tokens"},
@@ -331,6 +341,28 @@ static void texts_that_would_compute_something_else_are_refused(void **state)
 	(void)state;
 	refuse_all(text, &(struct sl_model_spec){.name = "token_mlp", .tokens = 12}, of_texts,
 		   sizeof of_texts / sizeof of_texts[0]);
+}
+
+/* A mask of padding hides the token that the tokenizer pads with, or, where that is not known, any one. */
+static void padding_is_the_tokenizers(void **state)
+{
+	static const int32_t pad[] = {7, -1, 0};
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		const struct sl_model_spec spec = {.name = "token_mlp", .tokens = 12, .pad = pad[i]};
+		Onnx__Model *m = onnx_read(text);
+		struct sl_model *model = NULL;
+		struct sl_fail fail = {0};
+
+		word_hidden(m);
+		assert_int_equal(onnx_build(m, &spec, &model, &fail), pad[i] ? SL_OK : SL_ERR_CONFIG);
+		if (pad[i])
+			sl_model_close(model);
+		else
+			assert_non_null(strstr(fail.text, "token id 7 from others, where the padding, 0,"));
+		onnx__model__free_unpacked(m, NULL);
+	}
 }
 
 /* ---- of images */
@@ -549,6 +581,7 @@ static void attention_of_windows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(padding_is_the_tokenizers),
 		cmocka_unit_test(texts_that_would_compute_something_else_are_refused),
 		cmocka_unit_test(scales_are_a_constant),
 		cmocka_unit_test(axes_that_are_too_long),
