@@ -84,6 +84,7 @@ class Param:
 
     def __init__(self, name, key, tensor, layout="same", rows=None, shape=None, constant=None):
         self.name, self.key, self.layout, self.rows, self.shape, self.constant = name, key, layout, rows, shape, constant
+        self.viewed = shape  # as forward sees it
         self.shape = tuple(self.to_graph(tensor).shape)
 
     def to_graph(self, tensor):
@@ -97,7 +98,7 @@ class Param:
         elif self.layout == "pixel":  # a linear layer becomes a convolution of 1 by 1
             t = t[:, None, None]
         elif self.layout == "image":
-            t = t.reshape(t.shape[-3:]).permute(1, 2, 0)
+            t = t.reshape(self.viewed).permute(1, 2, 0)
         elif self.layout == "each":  # a number for each channel of an image
             t = t.reshape(1, 1, -1)
         elif self.layout == "one":

@@ -188,17 +188,17 @@ def _whole(own, index):
     """A module's own tensor, indexed so that all of it is taken; only dimensions of size 1 may change."""
     shape = list(own.shape)
     try:
-        part = own.tensor.detach().reshape(own.shape)[index]
+        part = torch.arange(own.tensor.numel()).reshape(own.shape)[index]
     except (TypeError, IndexError) as e:
         raise errors.config(f"{own.path}: a part of the parameter {shape}: {e}") from e
-    if part.numel() != own.tensor.numel():
-        raise errors.config(f"{own.path}: {list(part.shape)} of the parameter {shape}; the server has the whole")
+    if not torch.equal(part.flatten(), torch.arange(own.tensor.numel())):
+        raise errors.config(f"{own.path}: {list(part.shape)} of the parameter {shape}; the server has the whole, in its own order")
     return Own(own.path, own.tensor, own.learns, part.shape)
 
 
 def _slice(b, name, x, dim=0, start=None, end=None, step=1):
     if isinstance(x, Own):
-        return _whole(x, (slice(None),) * dim + (slice(start, end, step),))
+        return _whole(x, (slice(None),) * (dim % len(x.shape)) + (slice(start, end, step),))
     dim %= len(x.shape) + 1
     if dim == 0 and start in (None, 0) and end in (None, _ALL) and step in (None, 1):
         return x
@@ -251,11 +251,13 @@ def _squeeze(b, name, x, dim=None):
 
 
 def _unsqueeze(b, name, x, dim):
+    if isinstance(x, Own):
+        dim %= len(x.shape) + 1
+        return _viewed(x, (*x.shape[:dim], 1, *x.shape[dim:]))
     dim %= len(x.shape) + 2
     if not dim:
         raise errors.config(f"{name}: dimension 0 is that of rows, and stays the first")
-    shape = list(x.shape if isinstance(x, Value) else x.shape[1:])
-    return _view(b, name, x, -1, *shape[:dim - 1], 1, *shape[dim - 1:])
+    return _view(b, name, x, -1, *x.shape[:dim - 1], 1, *x.shape[dim - 1:])
 
 
 def _viewed(own, size):
@@ -416,6 +418,7 @@ FUNCTIONS = {
 }
 _VIEWS = {_item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _view, _flatten, made._chunk, made._split, made._expand, made._expand_as,
           heads.transpose, heads.permute, heads.view, heads.flatten, heads.item, heads.select, heads.unbind}
+_VIEW_MODULES = {MODULES[m] for m in (nn.Flatten, nn.Unflatten, nn.Dropout, nn.Identity)}
 _OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.add, _transpose: heads.transpose, _permute: heads.permute,
              _view: heads.view, _flatten: heads.flatten, _item: heads.item, _select: heads.select}
 OF_CONSTANTS = {"getitem", "slice", "select", "unsqueeze", "squeeze", "transpose", "permute", "t", "view", "reshape", "expand", "size",
@@ -457,8 +460,10 @@ def call_module(b, build, name, m, prefix, args, kwargs):
         y = build(b, name, m, prefix, args[0])
     except (AttributeError, TypeError) as e:
         raise errors.config(f"{name}: {type(m).__name__} is not as its package makes it: {e}") from e
-    if isinstance(m, (nn.Flatten, nn.Dropout)):
+    if build in _VIEW_MODULES:
         aliases.view(args[0], y)
+    elif isinstance(y, Value):
+        y = aliases.own(y, args)
     return aliases.overwrite(args[0], y, name) if getattr(m, "inplace", False) else y
 
 

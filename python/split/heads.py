@@ -255,7 +255,7 @@ def mul(b, name, x, by):
     return _scaled(b.mul, name, x, by, _factor(b, name, by))
 
 
-def div(b, name, x, by, rounding_mode=None):
+def div(b, name, x, by):
     number = _factor(b, name, by)
     return _scaled(b.div, name, x, by, number if number is None else 1 / number)
 

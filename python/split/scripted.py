@@ -206,7 +206,9 @@ class _Walk:
         if not build or any(a is _UNKNOWN for a in args):
             raise graph.unknown(name, word)
         target = called if callable(called) else word
-        return graph.call_function(self.b, build, name, target, args[:3] if build is graph.FUNCTIONS["mean"] else args, {})
+        if build is graph.FUNCTIONS["mean"]:  # the last of two or four arguments is a dtype
+            args = args[:1] if len(args) < 4 else args[:3 + (args[3] is not None)]
+        return graph.call_function(self.b, build, name, target, args, {})
 
 
 def _read_script(b, module):

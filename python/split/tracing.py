@@ -13,7 +13,7 @@ from torch import nn
 
 from . import errors
 
-_MODAL = nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.MultiheadAttention  # train() and eval() change these
+MODAL = nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.MultiheadAttention  # train() and eval() change these
 
 
 def unmangled(name):
@@ -147,7 +147,7 @@ def trace(module, is_leaf):
 
 
 def _check_modes(module):
-    name = next((n for n, m in module.named_modules() if isinstance(m, _MODAL) and m.training != module.training), None)
+    name = next((n for n, m in module.named_modules() if isinstance(m, MODAL) and m.training != module.training), None)
     if name is not None:
         raise errors.config(f"{name}: it is in {'evaluation' if module.training else 'training'}, and the module around it is not; "
                             "the server has one mode for all of a middle: call train() or eval() of the whole")
@@ -180,8 +180,11 @@ def check(module):
         if ("forward" in vars(m) or called) and not isinstance(m, torch.jit.ScriptModule):
             raise errors.config(f"{what}: its forward was replaced by another function; make a class of its own for that")
         for key, p in m.named_parameters(name, recurse=False):
-            if names.setdefault(id(p), key) != key:
-                raise errors.config(f"{key}: it is the same parameter as {names[id(p)]}; the server has one place for each: call "
+            if p.dtype != torch.float32:
+                raise errors.config(f"{key}: it is {p.dtype}, and the middle computes in float32: call .float() of the module")
+            at = p.data_ptr() or id(p)
+            if names.setdefault(at, key) != key:
+                raise errors.config(f"{key}: it is the same parameter as {names[at]}; the server has one place for each: call "
                                     "one layer twice instead")
             if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
                 raise errors.config(f"{key}: it has hooks on its gradient, and the server has none")
@@ -189,7 +192,11 @@ def check(module):
 
 def check_read(name, module):
     """Checks a tensor or number that forward itself reads from a module."""
-    if hasattr(module, "num_batches_tracked") and name.rpartition(".")[2] in ("running_mean", "running_var", "num_batches_tracked"):
+    last = name.rpartition(".")[2]
+    held = getattr(module, last, None)
+    if isinstance(held, torch.Tensor) and held.requires_grad and all(last != n for n, _ in module.named_parameters(recurse=False)):
+        raise errors.config(f"{name}: it learns, and is no parameter of its module with this name: make it an nn.Parameter of its own")
+    if hasattr(module, "num_batches_tracked") and last in ("running_mean", "running_var", "num_batches_tracked"):
         raise errors.config(f"{name}: forward reads what a batch norm counts, which changes on the server")
 
 

@@ -323,6 +323,34 @@ def check_read():
             assert stale == {"all", "each"}, stale
 
 
+class Padded(nn.Module):
+    """A pad of nothing is a copy, and a Flatten is not."""
+
+    def __init__(self, flattens):
+        super().__init__()
+        self.conv, self.pad, self.relu, self.flat, self.flattens = nn.Conv2d(C, C, 1), nn.ZeroPad2d(0), nn.ReLU(inplace=True), nn.Flatten(), flattens
+
+    def forward(self, x):
+        y = self.conv(x)
+        z = self.relu(self.flat(y) if self.flattens else self.pad(y))
+        return y + 1.0 if self.flattens else y + z
+
+
+class Twin(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Parameter(torch.rand(12))
+        self.b = self.a
+
+    def forward(self, x):
+        return x * self.a + self.b
+
+
+def free(module):
+    module.free = torch.rand(12, requires_grad=True)
+    return module
+
+
 class FrozenNorm(nn.Sequential):
     def train(self, mode=True):
         super().train(mode)
@@ -333,6 +361,8 @@ class FrozenNorm(nn.Sequential):
 def check_refused():
     tied = nn.Sequential(nn.Linear(12, 12), nn.Linear(12, 12))
     tied[1].weight = tied[0].weight
+    alike = nn.Sequential(nn.Linear(12, 12), nn.Linear(12, 12))
+    alike[1].weight.data = alike[0].weight.data
     norm = nn.Sequential(nn.Conv2d(C, C, 1), nn.BatchNorm2d(C))
     norm[1].eval()
     parts = Of(lambda m, x: (lambda a, b: torch.cat([a.mul_(2.0), b], 2))(*(lambda y: (y[:, :, :4], y[:, :, 2:6]))(m.layer(x))), nn.Linear(12, 12))
@@ -343,6 +373,13 @@ def check_refused():
             (hooked(lambda m: nn.utils.weight_norm(m[0])), "weight_norm", TOKENS),
             (hooked(lambda m: setattr(m[1], "forward", lambda x: x)), "1: its forward was replaced", TOKENS),
             (tied, "1.weight: it is the same parameter as 0.weight", TOKENS),
+            (alike, "1.weight: it is the same parameter as 0.weight", TOKENS), (torch.jit.script(Twin()), "b: it learns, and is no parameter", TOKENS),
+            (nn.Linear(12, 12).double(), "weight: it is torch.float64, and the middle computes in float32", TOKENS),
+            (nn.Sequential(nn.Linear(12, 12).half()), "0.weight: it is torch.float16", TOKENS),
+            (free(Of(lambda m, x: m.layer(x) + m.free, nn.Linear(12, 12))), "free: it learns, and is no parameter", TOKENS),
+            (Of(lambda m, x: m.layer(x) * m.layer.bias[[1, 0, *range(2, 12)]], nn.Linear(12, 12)), "in its own order", TOKENS),
+            (Of(lambda m, x: scores(m, x).div(2.0, rounding_mode="floor").softmax(-1) @ x, nn.Linear(12, 12)), "rounding_mode", TOKENS),
+            (Padded(True), "changed in place", SHAPE), (torch.jit.script(Padded(True)), "changed in place", SHAPE),
             (norm, "1: it is in evaluation", SHAPE), (FrozenNorm(nn.BatchNorm2d(C)), "0: it is in evaluation", SHAPE),
             (nn.TransformerEncoder(Half(12, 2, 8, batch_first=True), 1), "layers.0: Half is not known there", TOKENS),
             (Scoped(), "torch.no_grad() inside forward", TOKENS), (Decorated(), "torch.no_grad() inside forward", TOKENS),
@@ -439,6 +476,13 @@ def check_misread():
             (Scaled(lambda m, y: y + torch.full_like(m.b, 2.0)), "", TOKENS)):
         check_reading(mid, says, shape)
         assert says is None or not hasattr(mid, "last")
+    for form in (Padded(False), torch.jit.script(Padded(False))):
+        check_reading(form, None, SHAPE)
+    for of, own, layer, shape in ((lambda m, x: m.layer(x) * m.own.unsqueeze(0).unsqueeze(-2), 12, nn.Linear(12, 12), TOKENS),
+                                  (lambda m, x: m.layer(x) + m.own[None, None], (6, 6), nn.Conv2d(1, 1, 1), (8, 1, 6, 6))):
+        mid = Of(of, layer)
+        mid.own = nn.Parameter(torch.rand(own))
+        check_reading(mid, None, shape)
     own = Of(lambda m, x: m.layer(x) + m.one, nn.Linear(12, 12))
     own.one = nn.Parameter(torch.ones(1, 1, 1))
     check_reading(own, "it has 3 dimensions beside 2", (8, 12))
