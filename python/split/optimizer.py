@@ -29,7 +29,7 @@ def settings(optimizer, g):
 
 
 def _rate(g):
-    return g["lr"] or g.get("initial_lr", 0.0)  # a warm-up begins at 0
+    return float(g["lr"] or g.get("initial_lr", 0.0))  # a warm-up begins at 0; lr may be a tensor
 
 
 class Groups:
@@ -87,7 +87,7 @@ class Groups:
 
     def rate(self):
         groups = self.held()
-        base = groups[0]["lr"]
+        base = float(groups[0]["lr"])
         for g, factor, rules in zip(groups, self.factors, self.had):
             changed = next((k for k in RULES if g.get(k) != rules[k]), None)
             if changed:

@@ -1,6 +1,7 @@
 """split.RemoteModule: a module of a PyTorch network that a server computes and trains."""
 import functools
 import logging
+import math
 import os
 import weakref
 from typing import NamedTuple, Optional
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from . import errors, lora as adapters, scripted
+from . import errors, lora as adapters, scripted, tracing
 from .middle import Middle
 from .optimizer import Groups, settings
 
@@ -217,7 +218,7 @@ class RemoteModule(nn.Module):
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise errors.config("each rank would train a middle of its own: use one process")
         shape = tuple(example.shape if isinstance(example, torch.Tensor) else example)
-        self.anchor = nn.Parameter(torch.zeros(1, dtype=torch.float32))
+        self.anchor = nn.Parameter(torch.ones(1, dtype=torch.float32))  # not 0, so that a penalty on it has a gradient
         self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shape)
         self._forget()
         me = weakref.ref(self)
@@ -229,6 +230,7 @@ class RemoteModule(nn.Module):
             self._statistics = dict(module.named_buffers())
             self._state = {**dict(module.named_parameters()), **self._statistics}
             self._learns = [(p, p.requires_grad) for p in module.parameters()]
+            self._modal, self._mode = [m for m in module.modules() if isinstance(m, tracing.MODAL)], module.training
             self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
             own = not isinstance(optimizer, dict)
             self._groups = Groups(optimizer, module, self._added) if own else None
@@ -339,19 +341,27 @@ class RemoteModule(nn.Module):
         if self._builder.single and 1 in (min(rows, part), rows % part):
             raise errors.usage(f"{self._builder.single}: the last chunk of {rows} rows has one row, and one number for each channel has no "
                                "variance: give more rows in training")
-        if any(p.requires_grad != learns for p, learns in self._learns) or not self.anchor.requires_grad:
-            raise errors.usage("requires_grad was changed behind RemoteModule, and the server does not know: make it with freeze=[...], "
-                               "or call drop() where a step shall not count")
-        if self._versions() != self._fetched:
+        self._check_module()
+        if self._versions() != self._fetched or not 0.5 < self.anchor.item() <= 1:  # an optimizer decays it
             self.__dict__["_fetched"] = self._versions()
+            self.anchor.data.fill_(1)
             _log.warning("the parameters of the module were changed here, and the server has its own: load_state_dict() of the "
                          "RemoteModule sends some")
-
         graded = not self._graded and next((n for n, p in self._module.named_parameters() if p.grad is not None), None)
         if graded:
             self.__dict__["_graded"] = True
             _log.warning("%s: a gradient of the module's own came to it here, as of a penalty or a tied layer, and the server does not "
                          "get it", graded)
+
+    def _check_module(self):
+        if any(p.requires_grad != learns for p, learns in self._learns) or not self.anchor.requires_grad:
+            raise errors.usage("requires_grad was changed behind RemoteModule, and the server does not know: make it with freeze=[...], "
+                               "or call drop() where a step shall not count")
+        if any(m.training not in (self._mode, self.training) for m in self._modal):
+            raise errors.usage("a part has another mode than RemoteModule, and the server has one: call train() or eval() of the whole")
+        replaced = next((n for n, p in self._module.named_parameters() if p is not self._state.get(n)), None)
+        if replaced:
+            raise errors.usage(f"{replaced} was replaced behind RemoteModule: change it in place, by apply() or load_state_dict()")
 
     def _versions(self):
         return sum(p._version for p in self._state.values())
@@ -382,18 +392,25 @@ class RemoteModule(nn.Module):
 
     def _forget(self):
         self.__dict__.update(_open=[], _marked=0, _interrupted=None, _clip=1.0)
+        self.anchor.data.fill_(1)
+        self.anchor.grad = None
 
     def _one_mark(self):
         return torch.full_like(self.anchor, _MARK, requires_grad=False)
 
     def _mark(self, grad):
-        """Counts backwards that have come to the anchor: grad has a mark for each call."""
-        self.__dict__["_marked"] += round(grad.item() / _MARK)
+        """Counts backwards that have come to the anchor: grad has a mark for each call, and inf if it is another function's."""
+        marks = grad.item() / _MARK
+        self.__dict__["_marked"] += round(marks) if abs(marks) < 1e6 else math.inf
 
     def apply(self, fn):
         """Applies fn to the middle's modules, too, for example to initialize weights: what fn changes is sent to the server."""
         before = self.state_dict()
         self._module.apply(fn)
+        self._check_module()
+        builder, out = scripted.read(self._module, self._shape, self._lengths)
+        if builder.text(out, self._role) != self._text:
+            raise errors.usage("apply() changed what the module computes, as a rate of dropout: do so before it becomes a RemoteModule")
         now = self._module.state_dict()
         if any(not torch.equal(v, before[k]) for k, v in now.items() if k not in self._counted):
             self.load_state_dict(now)
@@ -460,6 +477,22 @@ class RemoteModule(nn.Module):
             t = (t.contiguous() if call.image else t).detach()  # what autograd takes for a view cannot be changed in place
         return t if call.device is None else t.to(call.device)
 
+    def _check_gradients(self, scale):
+        """Checks that the anchor's gradient has a mark for each backward of a call, and nothing else."""
+        backs = sum(c.back for c in self._open)
+        if not backs:
+            raise errors.usage(f"step {self.step_number} has no gradient: call backward() first", self.step_number)
+        if self._marked == math.inf:
+            raise errors.usage("the loss has a penalty on parameters(), and the middle's are on the server: call drop(), and use "
+                               "weight_decay", self.step_number)
+        if backs != self._marked:
+            raise errors.usage(f"of step {self.step_number}, {backs} calls had a backward, and {self._marked} were for "
+                               "the middle's parameters: call drop() behind torch.autograd.grad() of something else", self.step_number)
+        by = self.anchor.grad.item() / (_MARK * backs)
+        if not any(math.isclose(by, known, rel_tol=1e-3) for known in (1, scale, self._clip, scale * self._clip)):
+            raise errors.usage(f"all gradients were multiplied by {by:.4g} behind backward(), and the server's were not: call "
+                               "split.clip_grad_norm_ in place of PyTorch's, or give step() the factor as scale", self.step_number)
+
     @_guarded
     def step(self, lr=None, scale=1.0):
         """The server's optimizer takes its step; the script's own steps after that. If step() is interrupted, it can be
@@ -472,19 +505,12 @@ class RemoteModule(nn.Module):
             if self._skips == 3:
                 _log.warning("zero_grad() came between backward() and step(), three times by now: the middle does not learn")
             return Step(number, 0, 0.0, True)
-        backs = sum(c.back for c in self._open)
-        if not backs:
-            raise errors.usage(f"step {self.step_number} has no gradient: call backward() first", self.step_number)
-        if backs != self._marked:
-            raise errors.usage(f"of step {self.step_number}, {backs} calls had a backward, and {self._marked} were for "
-                               "the middle's parameters: call drop() behind torch.autograd.grad() of something else", self.step_number)
+        self._check_gradients(scale)
         number, before = self._open[0].step, self._crossed
         self._middle.step(lr if lr is not None else self._groups.rate() if self._groups else self._lr, scale * self._clip)
         self._forget()
         self.__dict__["_skips"] = 0
         self.__dict__["_crossed"], seconds = self._middle.crossed()
-        if self.anchor.grad is not None:
-            self.anchor.grad = None
         return Step(number, self._crossed - before, seconds)
 
     @_guarded

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import split
+from faithful import listen
 from middles import refused
 from torch_api import batches, remote, run
 
@@ -132,5 +133,40 @@ def check_stores():
         again.close(True)
 
 
+def check_parameters():
+    """What a script does to all parameters of a network has an effect on the middle, or is refused or reported."""
+    said, x = listen(), torch.randn(8, 12)
+    mid = nn.Sequential(nn.Linear(12, 12), nn.BatchNorm1d(12), nn.Dropout(0.0))
+    opt = torch.optim.SGD(mid.parameters(), 0.1)
+    m = remote(mid, (8, 12), opt)
+    (m(x).square().sum() + 0.1 * sum(p.abs().sum() for p in m.parameters())).backward()
+    refused(split.UsageError, "a penalty on parameters()", m.step)
+    m.drop()
+    m(x).square().sum().backward()
+    nn.utils.clip_grad_norm_(m.parameters(), 1e-7)
+    refused(split.UsageError, "all gradients were multiplied by 0.1", m.step)
+    m.drop()
+    m(x).square().sum().backward()
+    norm = split.clip_grad_norm_(m.parameters(), m, 1e-3)
+    opt.param_groups[0]["lr"] = torch.tensor(0.1)
+    m.step()
+    assert norm > 1e-3 and not said, said
+    with torch.no_grad():
+        for p in m.parameters():
+            p.data.clamp_(-0.01, 0.01)
+    m(x)
+    assert sum("were changed here" in s for s in said) == 1, said
+    m.drop()
+    for fn, says in ((lambda layer: setattr(layer, "p", 0.5), "apply() changed what the module computes"),
+                     (lambda layer: isinstance(layer, nn.BatchNorm1d) and layer.eval(), "a part has another mode"),
+                     (lambda layer: setattr(layer, "weight", nn.Parameter(torch.ones(12))), "1.weight was replaced")):
+        kept = copy.deepcopy(mid)
+        refused(split.UsageError, says, m.apply, lambda layer: fn(layer) if isinstance(layer, (nn.BatchNorm1d, nn.Dropout)) else None)
+        if "compute" not in says:
+            refused(split.UsageError, says, m, x)
+        mid[1], mid[2] = mid[1].train(), kept[2]
+    m.close(True)
+
+
 if __name__ == "__main__":
-    run(check_tokens, check_buffers, check_gradients, check_optimizers, check_moved, check_stores)
+    run(check_tokens, check_buffers, check_gradients, check_optimizers, check_moved, check_stores, check_parameters)
