@@ -342,9 +342,9 @@ class RemoteModule(nn.Module):
             raise errors.usage(f"{self._builder.single}: the last chunk of {rows} rows has one row, and one number for each channel has no "
                                "variance: give more rows in training")
         self._check_module()
+        tracing.check_draws(self._builder)
         if self._versions() != self._fetched or not 0.5 < self.anchor.item() <= 1:  # an optimizer decays it
             self.__dict__["_fetched"] = self._versions()
-            self.anchor.data.fill_(1)
             _log.warning("the parameters of the module were changed here, and the server has its own: load_state_dict() of the "
                          "RemoteModule sends some")
         graded = not self._graded and next((n for n, p in self._module.named_parameters() if p.grad is not None), None)

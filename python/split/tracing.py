@@ -200,6 +200,17 @@ def check_read(name, module):
         raise errors.config(f"{name}: forward reads what a batch norm counts, which changes on the server")
 
 
+def check_draws(b):
+    """Refuses a forward inside a backward, as of torch.utils.checkpoint, if it drops: PyTorch drops there what it dropped before."""
+    try:
+        b.streams and torch.autograd.Variable._execution_engine.queue_callback(lambda: None)
+    except RuntimeError:  # there is no backward
+        return
+    if b.streams:
+        raise errors.usage("this forward is inside a backward, as of torch.utils.checkpoint, and would drop others than before: leave "
+                           "the middle out of that")
+
+
 def changes(target, args, kwargs):
     """Whether a function, or a method of this name, changes its first argument in place."""
     word = target if isinstance(target, str) else getattr(target, "__name__", "")
