@@ -29,14 +29,16 @@ static enum sl_err run_statistics(struct sl_exec *e, const int64_t *rows, int ch
 	return err;
 }
 
-/* The factor of a statistic's old value after `chunks` chunks. */
+/* The factor of a statistic's old value after `chunks` chunks. A batch norm may be used several times in each. */
 static float kept_of(const struct sl_plan_segment *s, int param, int chunks)
 {
+	double kept = 1;
+
 	for (int i = 0; i < s->n_op; i++)
 		for (int k = 2; k < s->op[i].op.n_param && s->op[i].op.kind == SL_OP_BATCHNORM; k++)
 			if (s->op[i].param[k] == param)
-				return (float)pow(1 - (double)s->op[i].op.u.bn.momentum, chunks);
-	return 1;
+				kept *= 1 - (double)s->op[i].op.u.bn.momentum;
+	return (float)pow(kept, chunks);
 }
 
 /* Adds a chunk's statistic to those of the chunks before it, as sl_end_sum_add does for members: sum = kept * sum + x.

@@ -364,6 +364,63 @@ static void chunks_can_be_summed_apart(void **state)
 	small_net_close(&net);
 }
 
+/* The running statistics after a step of two chunks, in which a batch norm is used twice: [4], from means 1 and 2 and
+ * variances 3 and 4. */
+static void step_twice_normed(bool chunk_sums, float stat[4])
+{
+	static const char text[] =
+		"graph 1\nin image f32 R[2,2,2]\nparam w [2] one\nparam b [2] zero\n"
+		"param m [2] stat zero\nparam v [2] stat one\n"
+		"node a batchnorm %0 &0 &1 &2 &3\nnode b batchnorm %1 &0 &1 &2 &3\nout head_act %2\n";
+	static const float first[4] = {1, 2, 3, 4}, learned[4] = {1.5f, 0.5f, 0.25f, -1};
+	const struct sl_plan_spec spec = {.batch = 4, .chunks = 2, .chunk_sums = chunk_sums};
+	const int64_t rows[2] = {2, 2};
+	struct sl_backend be;
+	struct sl_fail fail;
+	struct sl_graph g;
+	struct sl_plan *plan;
+	struct sl_exec *exec;
+	float *range;
+
+	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
+	if (sl_graph_read(&g, text, sizeof text - 1, &fail) != SL_OK ||
+	    sl_plan_open_part(&plan, &spec, SL_HEAD, &g, &fail) != SL_OK ||
+	    sl_exec_open(&exec, plan, SL_HEAD, &be, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	range = calloc((size_t)plan->segment[SL_HEAD].weight_count, sizeof *range);
+	sl_range_scatter(&plan->segment[SL_HEAD], range, learned, first);
+	assert_int_equal(sl_exec_set_weights(exec, range), SL_OK);
+	assert_int_equal(sl_exec_begin(exec), SL_OK);
+	for (int chunk = 0; chunk < 2; chunk++) {
+		const struct sl_exec_call call = {chunk, chunk, sl_dims_rows(2), 0, true};
+		float *x = sl_exec_input(exec, chunk, 2).data;
+
+		for (int k = 0; k < 16; k++)
+			x[k] = (float)((k * 7 + chunk * 5) % 11);
+		assert_int_equal(sl_exec_forward(exec, &call, NULL), SL_OK);
+	}
+	assert_int_equal(sl_exec_commit(exec, 0, rows, 2), SL_OK);
+	assert_int_equal(sl_exec_get_weights(exec, range), SL_OK);
+	sl_range_gather(&plan->segment[SL_HEAD], range, NULL, stat);
+	free(range);
+	sl_exec_close(exec);
+	sl_plan_close(plan);
+	be.ops->close(&be);
+}
+
+/* Statistics of chunks that are joined, as those of a group's members are, are those of chunks one behind another. */
+static void a_batch_norm_that_is_used_twice_forgets_twice(void **state)
+{
+	float joined[4], plain[4];
+
+	(void)state;
+	step_twice_normed(true, joined);
+	step_twice_normed(false, plain);
+	for (int i = 0; i < 4; i++)
+		if (!(fabsf(joined[i] - plain[i]) <= 1e-6f))
+			fail_msg("statistic %d is %g, not %g", i, (double)joined[i], (double)plain[i]);
+}
+
 /* ---- memory: the executor allocates as much as it announced */
 
 static struct sl_backend_ops counting_ops;
@@ -482,6 +539,7 @@ int main(void)
 		cmocka_unit_test(a_loss_of_mean_squares),
 		cmocka_unit_test(dropout_is_drawn_for_every_step_and_chunk),
 		cmocka_unit_test(chunks_can_be_summed_apart),
+		cmocka_unit_test(a_batch_norm_that_is_used_twice_forgets_twice),
 		cmocka_unit_test(memory_is_known_before_it_is_taken),
 	};
 
