@@ -269,6 +269,7 @@ picture() {
 		echo "set terminal svg noenhanced size 1300,520 background 'white'"
 		echo "set output '$results-$1.svg'"
 		echo 'set grid'
+		grep '^set linetype' "$tmp/accuracy.gp"
 		echo 'set multiplot layout 1,2'
 		for figure in accuracy bytes; do
 			sed -n "/^\\\$$figure <</,\$p" "$tmp/$figure.gp" | sed "${lines:+s/^set yrange.*/set yrange [*:*]/; }/^plot /s/\$/$lines/"

@@ -7,6 +7,13 @@
 
 #include "client/cmd/gnuplot.h"
 
+/* Colours for 16 curves: gnuplot has eight of its own, and then begins again. */
+static const char colours[] = "set linetype cycle 16\n"
+			      "set linetype 9 lc rgb '#8c564b'\nset linetype 10 lc rgb '#e377c2'\n"
+			      "set linetype 11 lc rgb '#7f7f7f'\nset linetype 12 lc rgb '#17becf'\n"
+			      "set linetype 13 lc rgb '#bcbd22'\nset linetype 14 lc rgb '#ff7f0e'\n"
+			      "set linetype 15 lc rgb '#98df8a'\nset linetype 16 lc rgb '#393b79'\n";
+
 void sl_gnuplot_begin(FILE *script, bool svg, int width, int height, const char *out)
 {
 	fprintf(script, "set terminal %s size %d,%d\nset output '", svg ? "svg noenhanced" : "pngcairo noenhanced",
@@ -14,6 +21,7 @@ void sl_gnuplot_begin(FILE *script, bool svg, int width, int height, const char 
 	for (const char *c = out; *c; c++) /* a quote within single quotes is written twice */
 		fputs(*c == '\'' ? "''" : (char[]){*c, '\0'}, script);
 	fputs("'\nset encoding utf8\nset grid\n", script);
+	fputs(colours, script);
 }
 
 enum sl_err sl_gnuplot_run(const char *dir, const char *script, struct sl_fail *fail)
