@@ -199,7 +199,10 @@ header "$tmp/out.safetensors" | jq -e '.__metadata__ | .model == "resnet9" and .
 
 # log.dir: checked for access, and left unchanged
 train 73 'proc' log.dir=/proc/nowhere
-both 73 ": Not a directory" log.dir="$tmp/empty.safetensors"
+train 73 "$tmp/empty.safetensors: Not a directory" log.dir="$tmp/empty.safetensors"
+more=(--check-config)
+train 73 "$tmp/empty.safetensors/log.jsonl: Not a directory" log.dir="$tmp/empty.safetensors"
+more=()
 both 73 "$tmp/empty.safetensors" log.dir="$tmp/empty.safetensors/run"
 mkdir "$tmp/shut" "$tmp/shut/log.jsonl"
 both 73 "$tmp/shut/log.jsonl: Is a directory" log.dir="$tmp/shut"
