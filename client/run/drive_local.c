@@ -193,7 +193,7 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	if (!err)
 		err = begin_phase(setup, options->end, local, run, loader, fail);
 	if (!err) {
-		use.kept = setup->kept;
+		use.head_cache = setup->head_cache;
 		use.dcor = setup->dcor;
 		use.logits = options->predict ? options->predict->row : sl_training_outputs(run);
 		err = sl_local_use(local, &use, fail);

@@ -121,7 +121,7 @@ static enum sl_err open_link(struct drive *d)
 		.audit = d->audit,
 	};
 
-	remote.use.kept = d->setup->kept;
+	remote.use.head_cache = d->setup->head_cache;
 	remote.use.dcor = d->setup->dcor;
 	remote.use.logits = d->options->predict ? d->options->predict->row : sl_training_outputs(d->run);
 	remote.link.run_steps = sl_training_state(d->run).total_steps;

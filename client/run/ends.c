@@ -141,8 +141,8 @@ enum sl_err sl_ends_set_weights(struct sl_ends *ends, const struct sl_weights *w
 {
 	enum sl_err err = sl_exec_put(ends->head, weights);
 
-	if (ends->use.kept)
-		sl_head_cache_forget(ends->use.kept);
+	if (ends->use.head_cache)
+		sl_head_cache_forget(ends->use.head_cache);
 
 	return err ? err : sl_exec_put(ends->tail, weights);
 }
@@ -266,7 +266,7 @@ static enum sl_err take_input(struct sl_ends *ends, int chunk, const struct sl_e
 /* The head's output of a chunk whose activations may be cached; NULL: they may not. */
 static float *keepable(struct sl_ends *ends, int chunk, const struct sl_exec_call *call)
 {
-	if (!ends->use.kept || !ends->training || !ends->feed.samples)
+	if (!ends->use.head_cache || !ends->training || !ends->feed.samples)
 		return NULL;
 	return sl_exec_output(ends->head, chunk, sl_exec_out_count(ends->head, &call->dims)).data;
 }
@@ -278,13 +278,13 @@ static enum sl_err head_chunk(struct sl_ends *ends, int chunk, const struct sl_e
 	float *out = keepable(ends, chunk, call);
 	enum sl_err err;
 
-	if (out && sl_head_cache_take(ends->use.kept, sample, call->dims.rows, out))
+	if (out && sl_head_cache_take(ends->use.head_cache, sample, call->dims.rows, out))
 		return SL_OK;
 	err = take_input(ends, chunk, call);
 	if (!err)
 		err = sl_exec_forward(ends->head, call, NULL);
 	if (!err && out)
-		sl_head_cache_put(ends->use.kept, sample, call->dims.rows, out);
+		sl_head_cache_put(ends->use.head_cache, sample, call->dims.rows, out);
 	return err;
 }
 

@@ -18,11 +18,11 @@ enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights) SL_MU
 /* Options of a run's ends. Everything is borrowed; NULL turns an option off. */
 struct sl_ends_use {
 	bool chunk_loss_sum; /* train.chunk_loss: sum. A chunk's loss is a mean over its own rows; their sum counts */
-	struct sl_head_cache *kept;   /* caches the head's activations of training samples */
-	const float *class_weight;    /* [classes], in training; NULL: all are 1 */
-	const struct sl_noise *noise; /* is added to what is sent */
-	struct sl_dcor *dcor;         /* takes samples of evaluations */
-	float *logits;                /* [batch_rows, classes]: sl_ends_tail writes an evaluation's outputs here */
+	struct sl_head_cache *head_cache; /* caches the head's activations of training samples */
+	const float *class_weight;        /* [classes], in training; NULL: all are 1 */
+	const struct sl_noise *noise;     /* is added to what is sent */
+	struct sl_dcor *dcor;             /* takes samples of evaluations */
+	float *logits;                    /* [batch_rows, classes]: sl_ends_tail writes an evaluation's outputs here */
 };
 
 struct sl_ends {

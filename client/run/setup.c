@@ -572,15 +572,15 @@ void sl_setup_close(struct sl_setup *s)
 		sl_transform_close(s->transform[split]);
 		sl_set_close(&s->set[split]);
 	}
-	if (s->kept) {
+	if (s->head_cache) {
 		int64_t taken, put;
 
-		sl_head_cache_count(s->kept, &taken, &put);
+		sl_head_cache_count(s->head_cache, &taken, &put);
 		if (put)
 			sl_log(SL_LOG_INFO, "head-kept",
 			       "the head computed %lld samples, and %lld were kept from before", (long long)put,
 			       (long long)taken);
-		sl_head_cache_close(s->kept);
+		sl_head_cache_close(s->head_cache);
 	}
 	sl_dcor_close(s->dcor);
 	free(s->home);

@@ -57,10 +57,10 @@ struct sl_setup {
 	struct json_t *recalled;    /* while a split is opened: names a table's columns; NULL: the data do */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
-	float *class_weight;        /* [classes], of train.class_weights; NULL: all are 1 */
-	struct sl_noise noise;      /* sl_setup_backend reads its key */
-	struct sl_head_cache *kept; /* train.keep_head_bytes; NULL: nothing is kept */
-	struct sl_dcor *dcor;       /* for a training run's evaluations; NULL: there is no such figure */
+	float *class_weight;              /* [classes], of train.class_weights; NULL: all are 1 */
+	struct sl_noise noise;            /* sl_setup_backend reads its key */
+	struct sl_head_cache *head_cache; /* train.keep_head_bytes; NULL: nothing is kept */
+	struct sl_dcor *dcor;             /* for a training run's evaluations; NULL: there is no such figure */
 	uint32_t *home; /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */
 	struct sl_pool *pool;
 	struct sl_backend be;

@@ -18,12 +18,12 @@ static const char *drawn_anew(const struct sl_conf_client *c)
 
 static enum sl_err keep_head(struct sl_setup *s, struct sl_fail *fail)
 {
-	enum sl_err err =
-		sl_head_cache_open(&s->kept, s->plan, &s->set[SL_SPLIT_TRAIN], s->conf->train.keep_head_bytes, fail);
+	enum sl_err err = sl_head_cache_open(&s->head_cache, s->plan, &s->set[SL_SPLIT_TRAIN],
+					     s->conf->train.keep_head_bytes, fail);
 
 	if (!err)
 		sl_log(SL_LOG_INFO, "head-kept", "activations of the head are kept: %lld bytes for %lld samples",
-		       (long long)sl_head_cache_bytes(s->kept), (long long)s->set[SL_SPLIT_TRAIN].count);
+		       (long long)sl_head_cache_bytes(s->head_cache), (long long)s->set[SL_SPLIT_TRAIN].count);
 	return err;
 }
 
@@ -92,7 +92,7 @@ enum sl_err sl_setup_keep(struct sl_setup *s, struct sl_fail *fail)
 	const struct sl_conf_client *c = s->conf;
 	enum sl_err err = SL_OK;
 
-	if (!s->kept)
+	if (!s->head_cache)
 		err = keep(s, "train.keep_head_bytes", c->train.keep_head_bytes, keep_head, fail);
 	if (!err && !s->home)
 		err = keep(s, "train.keep_sent_bytes", c->train.keep_sent_bytes, keep_sent, fail);

@@ -2,12 +2,12 @@
  * Runs one layer on this CPU, forward and backward, over one chunk of packed rows. LENGTHS are the tokens of each row:
  * "128x8" (8 rows of 128), or "9,11,21". LAYER:
  *   roberta  an encoder layer with RoBERTa-base's sizes: attention of 12 heads, 768 features, 3072 in the feed-forward
- *            part, post-norm, dropout 0.1
+ *            part, post-norm, dropout 0.1.
  *   llama    a decoder layer with Llama 3.2 1B's sizes: 2048 features, 8192 in the feed-forward part, 32 query heads, 8
- *            heads of keys and values; all is frozen except adapters of rank 16 at q and v
- *   factors  llama with the frozen weights in 16 bits and precision bf16_factors
- *   cached   llama, forward only: one new token in each row, with LENGTHS tokens before it in the cache
- *   cached16 cached with the frozen weights in 16 bits
+ *            heads of keys and values; all is frozen except adapters of rank 16 at q and v.
+ *   factors  llama with the frozen weights in 16 bits and precision bf16_factors.
+ *   cached   llama, forward only: one new token in each row, with LENGTHS tokens before it in the cache.
+ *   cached16 cached with the frozen weights in 16 bits.
  * For each line of stdin it runs once and prints the milliseconds; "cpu" asks for CPU time. So another benchmark can
  * alternate with it. --profile: prints the least CPU time of every op in RUNS runs instead. */
 #include <math.h>

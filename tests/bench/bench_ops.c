@@ -1,11 +1,11 @@
 /* usage: bench_ops [image] [batch] [chunk] [threads] [runs] [what] [network head_end tail_begin]
  * Measures a network on the CPU backend, forward and backward: milliseconds, medians of `runs`. The network is a name
  * or an ONNX file; without one it is MobileNetV2, cut at features.0.1 and classifier. `what` chooses:
- *   0        (the default) each op alone, then each segment
- *   1        only the segments
- *   2, 3, 4  only head, middle or tail
- *   5        the middle, then a profile of its ops
- *   6        only the updates of optimizers
+ *   0        (the default) each op alone, then each segment.
+ *   1        only the segments.
+ *   2, 3, 4  only head, middle or tail.
+ *   5        the middle, then a profile of its ops.
+ *   6        only the updates of optimizers.
  * Ops: each runs on `chunk` rows, in memory of its own. Segments: the executor runs all chunks of the batch forward,
  * then all backward; "CPU min" is the least CPU time of all threads, forward and backward. Profile: each op as the
  * executor calls it, the least CPU time of a call, times the chunks. Beside it is a floor: the time of its

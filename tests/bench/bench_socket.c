@@ -1,5 +1,6 @@
-/* usage: bench_socket ADDRESS PORT MB SECONDS          listens, leads the rounds and prints
- *        bench_socket ADDRESS PORT MB                  connects, and moves the data of each round
+/* usage: bench_socket ADDRESS PORT MB SECONDS          listens, leads the rounds and prints.
+ *        bench_socket ADDRESS PORT MB                  connects, and moves the data of each round.
+ *
  * Measures what a core that computes loses to a link, without Split's code: a thread computes for SECONDS without use
  * of memory, first alone, then while two more threads send and receive MB (10^6 bytes) over one plain TCP connection.
  * Prints the seconds that it then takes longer: the median of ROUNDS rounds, the least and the most, tab-separated. Pin
