@@ -547,6 +547,7 @@ class RemoteModule(nn.Module):
         return self._text
 
     def close(self, goodbye=False):
+        self._forget()
         self._middle.close(goodbye)
 
     def _fetch(self):
@@ -587,7 +588,6 @@ class RemoteModule(nn.Module):
             self._builder, self._out = scripted.read(self._module, self._shape, self._lengths)
             self._text = self._builder.text(self._out, self._role)
         self.close(goodbye=not self._kept)
-        self._forget()
         self._begin()
 
     def __deepcopy__(self, memo):
