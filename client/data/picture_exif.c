@@ -3,7 +3,7 @@
 
 #include "client/data/picture_format.h"
 
-enum { ORIENTATION = 0x0112, SHORT = 3, MOST_SEGMENTS = 1000 };
+enum { ORIENTATION = 0x0112, SHORT = 3, LONG = 4, MOST_SEGMENTS = 1000 };
 
 static uint32_t number(const uint8_t *p, int bytes, bool big)
 {
@@ -26,9 +26,9 @@ static int orientation_of(const uint8_t *tiff, size_t len)
 	entries = number(tiff + at, 2, big);
 	for (size_t i = 0; i < entries && at + 2 + (i + 1) * 12 <= len; i++) {
 		const uint8_t *entry = tiff + at + 2 + i * 12;
-		const uint32_t value = number(entry + 8, 2, big);
+		const uint32_t type = number(entry + 2, 2, big), value = number(entry + 8, type == LONG ? 4 : 2, big);
 
-		if (number(entry, 2, big) == ORIENTATION && number(entry + 2, 2, big) == SHORT)
+		if (number(entry, 2, big) == ORIENTATION && (type == SHORT || type == LONG))
 			return value >= 1 && value <= 8 ? (int)value : 1;
 	}
 	return 1;

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <webp/encode.h>
 
-#include "client/data/picture.h"
+#include "client/data/picture_format.h"
 
 enum { H = 24, W = 36, MOST = 1 << 16, MAX_PIXELS = 1 << 20 };
 
@@ -313,6 +313,30 @@ static void pictures_stand_upright(void **state)
 	free(lying);
 }
 
+/* EXIF data of orientation 6, of the given type: 3, a number of 16 bits, or 4, of 32, which some programs write. */
+static void put_orientation(struct file *f, uint8_t type)
+{
+	put(f, "II*\0\10\0\0\0\1\0\22\1", 12);
+	put(f, (uint8_t[]){type, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0}, 14);
+}
+
+static int orientation_of(const struct file *f)
+{
+	return sl_picture_orientation(f->bytes, f->len, true);
+}
+
+static void an_orientation_may_have_32_bits(void **state)
+{
+	static struct file f;
+
+	(void)state;
+	for (uint8_t type = 3; type <= 4; type++) {
+		f.len = 0;
+		put_orientation(&f, type);
+		assert_int_equal(orientation_of(&f), 6);
+	}
+}
+
 /* A TIFF is turned as its orientation tag says, at 8 and at 16 bits, as Pillow does. */
 static void a_tiff_stands_upright(void **state)
 {
@@ -450,17 +474,12 @@ static int drop_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole_files_are_read),
-		cmocka_unit_test(values_of_16_bits_are_kept),
-		cmocka_unit_test(values_of_a_pnm_are_rounded),
-		cmocka_unit_test(tiles_of_16_bits_are_kept),
-		cmocka_unit_test(pictures_stand_upright),
-		cmocka_unit_test(a_tiff_stands_upright),
-		cmocka_unit_test(every_cut_is_seen),
-		cmocka_unit_test(damage_is_harmless),
-		cmocka_unit_test(bombs_are_refused),
-		cmocka_unit_test(other_files_are_named),
-		cmocka_unit_test(names_end_as_torchvision_wants),
+		cmocka_unit_test(whole_files_are_read),        cmocka_unit_test(values_of_16_bits_are_kept),
+		cmocka_unit_test(values_of_a_pnm_are_rounded), cmocka_unit_test(tiles_of_16_bits_are_kept),
+		cmocka_unit_test(pictures_stand_upright),      cmocka_unit_test(an_orientation_may_have_32_bits),
+		cmocka_unit_test(a_tiff_stands_upright),       cmocka_unit_test(every_cut_is_seen),
+		cmocka_unit_test(damage_is_harmless),          cmocka_unit_test(bombs_are_refused),
+		cmocka_unit_test(other_files_are_named),       cmocka_unit_test(names_end_as_torchvision_wants),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, drop_room);
