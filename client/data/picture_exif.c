@@ -39,11 +39,12 @@ static int of_jpeg(const uint8_t *bytes, size_t len)
 	size_t at = 2;
 
 	for (int i = 0; i < MOST_SEGMENTS && at + 4 <= len && bytes[at] == 0xff && bytes[at + 1] != 0xda; i++) {
-		const size_t n = number(bytes + at + 2, 2, true);
+		const bool filled = bytes[at + 1] == 0xff; /* bytes 0xff may stand in front of a marker */
+		const size_t n = filled ? 0 : number(bytes + at + 2, 2, true);
 
 		if (bytes[at + 1] == 0xe1 && n > 8 && at + 2 + n <= len && memcmp(bytes + at + 4, "Exif\0\0", 6) == 0)
 			return orientation_of(bytes + at + 10, n - 8);
-		at += 2 + n;
+		at += filled ? 1 : 2 + n;
 	}
 	return 1;
 }

@@ -337,6 +337,20 @@ static void an_orientation_may_have_32_bits(void **state)
 	}
 }
 
+/* Any number of bytes 0xff may stand in front of a JPEG's marker (ITU-T T.81, B.1.1.2). */
+static void exif_may_follow_fill_bytes(void **state)
+{
+	static struct file f;
+
+	(void)state;
+	put(&f, "\xff\xd8\xff\xff\xff\xe1\0\42Exif\0\0", 14);
+	put_orientation(&f, 3);
+	assert_int_equal(orientation_of(&f), 6);
+	for (size_t n = 0; n < 8; n++) /* nothing but such bytes */
+		assert_int_equal(sl_picture_orientation((const uint8_t *)"\xff\xd8\xff\xff\xff\xff\xff\xff", n, true),
+				 1);
+}
+
 /* A TIFF is turned as its orientation tag says, at 8 and at 16 bits, as Pillow does. */
 static void a_tiff_stands_upright(void **state)
 {
@@ -474,12 +488,19 @@ static int drop_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole_files_are_read),        cmocka_unit_test(values_of_16_bits_are_kept),
-		cmocka_unit_test(values_of_a_pnm_are_rounded), cmocka_unit_test(tiles_of_16_bits_are_kept),
-		cmocka_unit_test(pictures_stand_upright),      cmocka_unit_test(an_orientation_may_have_32_bits),
-		cmocka_unit_test(a_tiff_stands_upright),       cmocka_unit_test(every_cut_is_seen),
-		cmocka_unit_test(damage_is_harmless),          cmocka_unit_test(bombs_are_refused),
-		cmocka_unit_test(other_files_are_named),       cmocka_unit_test(names_end_as_torchvision_wants),
+		cmocka_unit_test(whole_files_are_read),
+		cmocka_unit_test(values_of_16_bits_are_kept),
+		cmocka_unit_test(values_of_a_pnm_are_rounded),
+		cmocka_unit_test(tiles_of_16_bits_are_kept),
+		cmocka_unit_test(pictures_stand_upright),
+		cmocka_unit_test(an_orientation_may_have_32_bits),
+		cmocka_unit_test(exif_may_follow_fill_bytes),
+		cmocka_unit_test(a_tiff_stands_upright),
+		cmocka_unit_test(every_cut_is_seen),
+		cmocka_unit_test(damage_is_harmless),
+		cmocka_unit_test(bombs_are_refused),
+		cmocka_unit_test(other_files_are_named),
+		cmocka_unit_test(names_end_as_torchvision_wants),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, drop_room);
