@@ -53,10 +53,11 @@ static int of_jpeg(const uint8_t *bytes, size_t len)
  * WebP. */
 static int of_chunks(const uint8_t *bytes, size_t len, size_t at, const char *name, bool png)
 {
-	for (int i = 0; i < MOST_SEGMENTS && at + 8 <= len; i++) {
+	for (int i = 0; i < MOST_SEGMENTS && at + 8 <= len;) {
 		const size_t n = number(bytes + at + (png ? 0 : 4), 4, png);
 		const uint8_t *data = bytes + at + 8;
 
+		i += memcmp(bytes + at + 4, "IDAT", 4) != 0; /* a PNG's pixels may be thousands of chunks */
 		if (n > len - at - 8)
 			return 1;
 		if (memcmp(bytes + at + (png ? 4 : 0), name, 4) == 0) {

@@ -351,6 +351,20 @@ static void exif_may_follow_fill_bytes(void **state)
 				 1);
 }
 
+/* Programs such as exiftool write EXIF data behind a PNG's pixels, which may be thousands of chunks. */
+static void exif_may_follow_many_chunks_of_pixels(void **state)
+{
+	static struct file f;
+
+	(void)state;
+	put(&f, "\x89PNG\r\n\x1a\n", 8);
+	for (int i = 0; i < 4000; i++)
+		put(&f, "\0\0\0\0IDAT\0\0\0\0", 12);
+	put(&f, "\0\0\0\32eXIf", 8);
+	put_orientation(&f, 3);
+	assert_int_equal(orientation_of(&f), 6);
+}
+
 /* A TIFF is turned as its orientation tag says, at 8 and at 16 bits, as Pillow does. */
 static void a_tiff_stands_upright(void **state)
 {
@@ -488,19 +502,13 @@ static int drop_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole_files_are_read),
-		cmocka_unit_test(values_of_16_bits_are_kept),
-		cmocka_unit_test(values_of_a_pnm_are_rounded),
-		cmocka_unit_test(tiles_of_16_bits_are_kept),
-		cmocka_unit_test(pictures_stand_upright),
-		cmocka_unit_test(an_orientation_may_have_32_bits),
-		cmocka_unit_test(exif_may_follow_fill_bytes),
-		cmocka_unit_test(a_tiff_stands_upright),
-		cmocka_unit_test(every_cut_is_seen),
-		cmocka_unit_test(damage_is_harmless),
-		cmocka_unit_test(bombs_are_refused),
-		cmocka_unit_test(other_files_are_named),
-		cmocka_unit_test(names_end_as_torchvision_wants),
+		cmocka_unit_test(whole_files_are_read),        cmocka_unit_test(values_of_16_bits_are_kept),
+		cmocka_unit_test(values_of_a_pnm_are_rounded), cmocka_unit_test(tiles_of_16_bits_are_kept),
+		cmocka_unit_test(pictures_stand_upright),      cmocka_unit_test(an_orientation_may_have_32_bits),
+		cmocka_unit_test(exif_may_follow_fill_bytes),  cmocka_unit_test(exif_may_follow_many_chunks_of_pixels),
+		cmocka_unit_test(a_tiff_stands_upright),       cmocka_unit_test(every_cut_is_seen),
+		cmocka_unit_test(damage_is_harmless),          cmocka_unit_test(bombs_are_refused),
+		cmocka_unit_test(other_files_are_named),       cmocka_unit_test(names_end_as_torchvision_wants),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, drop_room);
