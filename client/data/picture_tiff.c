@@ -94,8 +94,9 @@ static void leave_alpha_out(TIFF *tiff)
 	TIFFSetField(tiff, TIFFTAG_EXTRASAMPLES, n, kinds);
 }
 
-/* Whether the samples are 16 bits of grey or RGB, with those of a pixel side by side. */
-static bool is_deep(TIFF *tiff, uint16_t *samples, bool *inverted)
+/* Whether the samples are 16 bits of grey or RGB, with those of a pixel side by side. *channels are grey or RGB, the
+ * first of the samples. */
+static bool is_deep(TIFF *tiff, uint16_t *samples, int *channels, bool *inverted)
 {
 	uint16_t bits = 0, planes = PLANARCONFIG_CONTIG, format = SAMPLEFORMAT_UINT, photo = 0;
 
@@ -105,6 +106,7 @@ static bool is_deep(TIFF *tiff, uint16_t *samples, bool *inverted)
 	TIFFGetField(tiff, TIFFTAG_PLANARCONFIG, &planes);
 	TIFFGetField(tiff, TIFFTAG_SAMPLEFORMAT, &format);
 	TIFFGetField(tiff, TIFFTAG_PHOTOMETRIC, &photo);
+	*channels = photo == PHOTOMETRIC_RGB ? SL_PICTURE_CHANNELS : 1;
 	*inverted = photo == PHOTOMETRIC_MINISWHITE;
 	return bits == 16 && format == SAMPLEFORMAT_UINT && *samples >= 1 && *samples <= 8 &&
 	       (planes == PLANARCONFIG_CONTIG || *samples == 1) &&
@@ -159,10 +161,9 @@ static bool read_band(const struct band *b, TIFF *tiff, uint32_t y)
 }
 
 /* Reads the samples of 16 bits, without alpha. */
-static enum sl_err read_deep(TIFF *tiff, struct memory *m, int h, int w, uint16_t samples, bool inverted)
+static enum sl_err read_deep(TIFF *tiff, struct memory *m, int h, int w, uint16_t samples, int channels, bool inverted)
 {
 	const struct sl_picture_job *job = m->job;
-	const int channels = samples >= SL_PICTURE_CHANNELS ? SL_PICTURE_CHANNELS : 1;
 	struct band b = {.w = (uint32_t)w, .h = (uint32_t)h, .rows = 1, .samples = samples};
 	uint16_t *out;
 	enum sl_err err = sl_picture_room(job, h, w, (size_t)w * SL_PICTURE_CHANNELS * sizeof *out);
@@ -191,6 +192,7 @@ static enum sl_err read_picture(TIFF *tiff, struct memory *m)
 	const struct sl_picture_job *job = m->job;
 	uint32_t h = 0, w = 0;
 	uint16_t samples, bits = 0, format = SAMPLEFORMAT_UINT;
+	int channels;
 	bool inverted;
 	size_t pixels;
 	uint32_t *rgba;
@@ -207,8 +209,8 @@ static enum sl_err read_picture(TIFF *tiff, struct memory *m)
 	if (format == SAMPLEFORMAT_INT) /* libtiff would take them for unsigned ones */
 		return sl_fail_set(job->fail, SL_ERR_DATA,
 				   "TIFF: its samples are signed: save them as unsigned ones, or as DICOM");
-	if (job->spec->deep && is_deep(tiff, &samples, &inverted))
-		return read_deep(tiff, m, (int)h, (int)w, samples, inverted);
+	if (job->spec->deep && is_deep(tiff, &samples, &channels, &inverted))
+		return read_deep(tiff, m, (int)h, (int)w, samples, channels, inverted);
 	if (job->spec->deep && bits > 8)
 		return sl_fail_set(job->fail, SL_ERR_DATA,
 				   "TIFF: of %d bits a sample only grey and RGB of 16 bits are read at data.bits: 16, "

@@ -391,6 +391,38 @@ static void a_tiff_stands_upright(void **state)
 	assert_non_null(strstr(fail.text, "its samples are signed"));
 }
 
+static void make_lines(struct file *f, int bits, int photo, int samples, int extra, const void *line, int compression)
+{
+	char path[24];
+	TIFF *tiff = begin_tiff(path, bits, samples);
+	uint16_t kinds[4] = {(uint16_t)extra, EXTRASAMPLE_UNSPECIFIED};
+
+	f->len = 0;
+	TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, photo);
+	TIFFSetField(tiff, TIFFTAG_COMPRESSION, compression);
+	TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, 2);
+	TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, 1);
+	TIFFSetField(tiff, TIFFTAG_EXTRASAMPLES, samples - (photo == PHOTOMETRIC_RGB ? 3 : 1), kinds);
+	assert_int_equal(TIFFWriteScanline(tiff, (void *)(uintptr_t)line, 0, 0), 1);
+	end_tiff(f, tiff, path);
+}
+
+/* Grey with two further samples is grey: at 16 bits as at 8. */
+static void further_samples_are_no_colours(void **state)
+{
+	static const uint16_t line[6] = {1000, 2000, 3000, 65535, 0, 500};
+	static const float want[2] = {1000, 65535};
+	static struct file f;
+	struct sl_value v;
+
+	(void)state;
+	make_lines(&f, 16, PHOTOMETRIC_MINISBLACK, 3, EXTRASAMPLE_UNSPECIFIED, line, COMPRESSION_LZW);
+	decode_as(&v, &f, (struct sl_picture_spec){.deep = true, .channels = 1});
+	assert_memory_equal(v.data, want, sizeof want);
+	decode_as(&v, &f, (struct sl_picture_spec){.channels = 3});
+	assert_memory_equal(v.data, "\x03\x03\x03\xff\xff\xff", 6);
+}
+
 static void every_cut_is_seen(void **state)
 {
 	(void)state;
@@ -502,13 +534,21 @@ static int drop_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole_files_are_read),        cmocka_unit_test(values_of_16_bits_are_kept),
-		cmocka_unit_test(values_of_a_pnm_are_rounded), cmocka_unit_test(tiles_of_16_bits_are_kept),
-		cmocka_unit_test(pictures_stand_upright),      cmocka_unit_test(an_orientation_may_have_32_bits),
-		cmocka_unit_test(exif_may_follow_fill_bytes),  cmocka_unit_test(exif_may_follow_many_chunks_of_pixels),
-		cmocka_unit_test(a_tiff_stands_upright),       cmocka_unit_test(every_cut_is_seen),
-		cmocka_unit_test(damage_is_harmless),          cmocka_unit_test(bombs_are_refused),
-		cmocka_unit_test(other_files_are_named),       cmocka_unit_test(names_end_as_torchvision_wants),
+		cmocka_unit_test(whole_files_are_read),
+		cmocka_unit_test(values_of_16_bits_are_kept),
+		cmocka_unit_test(values_of_a_pnm_are_rounded),
+		cmocka_unit_test(tiles_of_16_bits_are_kept),
+		cmocka_unit_test(pictures_stand_upright),
+		cmocka_unit_test(an_orientation_may_have_32_bits),
+		cmocka_unit_test(exif_may_follow_fill_bytes),
+		cmocka_unit_test(exif_may_follow_many_chunks_of_pixels),
+		cmocka_unit_test(a_tiff_stands_upright),
+		cmocka_unit_test(further_samples_are_no_colours),
+		cmocka_unit_test(every_cut_is_seen),
+		cmocka_unit_test(damage_is_harmless),
+		cmocka_unit_test(bombs_are_refused),
+		cmocka_unit_test(other_files_are_named),
+		cmocka_unit_test(names_end_as_torchvision_wants),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, drop_room);
