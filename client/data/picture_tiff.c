@@ -82,6 +82,20 @@ static TIFF *open_memory(struct memory *m)
 	return tiff;
 }
 
+/* Whether colours are multiplied by alpha, the first of the further samples. */
+static bool is_multiplied(TIFF *tiff)
+{
+	uint16_t *kind, n = 0;
+
+	return TIFFGetField(tiff, TIFFTAG_EXTRASAMPLES, &n, &kind) && n >= 1 && kind[0] == EXTRASAMPLE_ASSOCALPHA;
+}
+
+/* Divides a colour by alpha, as Pillow does. Both are at most `most`. */
+static uint32_t divided(uint32_t colour, uint32_t alpha, uint32_t most)
+{
+	return !alpha ? 0 : colour < alpha ? colour * most / alpha : most;
+}
+
 /* Declares alpha as multiplied in already: else libtiff would multiply colours by it, while Pillow leaves it out. */
 static void leave_alpha_out(TIFF *tiff)
 {
@@ -164,6 +178,7 @@ static bool read_band(const struct band *b, TIFF *tiff, uint32_t y)
 static enum sl_err read_deep(TIFF *tiff, struct memory *m, int h, int w, uint16_t samples, int channels, bool inverted)
 {
 	const struct sl_picture_job *job = m->job;
+	const bool multiplied = samples > channels && is_multiplied(tiff);
 	struct band b = {.w = (uint32_t)w, .h = (uint32_t)h, .rows = 1, .samples = samples};
 	uint16_t *out;
 	enum sl_err err = sl_picture_room(job, h, w, (size_t)w * SL_PICTURE_CHANNELS * sizeof *out);
@@ -178,8 +193,12 @@ static enum sl_err read_deep(TIFF *tiff, struct memory *m, int h, int w, uint16_
 			err = sl_fail_set(job->fail, SL_ERR_DATA, "TIFF: %s",
 					  m->text[0] ? m->text : "damaged or cut off");
 		for (int x = 0; x < w && !err; x++)
-			for (int k = 0; k < channels; k++)
-				*out++ = inverted ? (uint16_t)~line[x * samples + k] : line[x * samples + k];
+			for (int k = 0; k < channels; k++) {
+				const uint16_t *at = line + (size_t)x * samples;
+				const uint32_t v = multiplied ? divided(at[k], at[channels], UINT16_MAX) : at[k];
+
+				*out++ = (uint16_t)(inverted ? ~v : v);
+			}
 	}
 	free(b.line);
 	free(b.tile);
@@ -193,7 +212,7 @@ static enum sl_err read_picture(TIFF *tiff, struct memory *m)
 	uint32_t h = 0, w = 0;
 	uint16_t samples, bits = 0, format = SAMPLEFORMAT_UINT;
 	int channels;
-	bool inverted;
+	bool inverted, multiplied = is_multiplied(tiff);
 	size_t pixels;
 	uint32_t *rgba;
 	enum sl_err err;
@@ -226,10 +245,10 @@ static enum sl_err read_picture(TIFF *tiff, struct memory *m)
 		err = sl_fail_set(job->fail, SL_ERR_DATA, "TIFF: %s", m->text[0] ? m->text : "damaged or cut off");
 	for (size_t i = 0; i < pixels && !err; i++) {
 		uint8_t *out = job->room->data + i * SL_PICTURE_CHANNELS;
+		const uint32_t colour[] = {TIFFGetR(rgba[i]), TIFFGetG(rgba[i]), TIFFGetB(rgba[i])};
 
-		out[0] = (uint8_t)TIFFGetR(rgba[i]);
-		out[1] = (uint8_t)TIFFGetG(rgba[i]);
-		out[2] = (uint8_t)TIFFGetB(rgba[i]);
+		for (int k = 0; k < SL_PICTURE_CHANNELS; k++)
+			out[k] = (uint8_t)(multiplied ? divided(colour[k], TIFFGetA(rgba[i]), UINT8_MAX) : colour[k]);
 	}
 	free(rgba);
 	return err;

@@ -423,6 +423,27 @@ static void further_samples_are_no_colours(void **state)
 	assert_memory_equal(v.data, "\x03\x03\x03\xff\xff\xff", 6);
 }
 
+/* Where colours are multiplied by alpha, as macOS writes them, they are divided by it: Pillow's numbers. */
+static void colours_are_divided_by_their_alpha(void **state)
+{
+	static const uint8_t line[8] = {100, 7, 0, 200, 9, 8, 7, 0};
+	static const uint16_t deep[8] = {1000, 0, 32768, 32768, 9, 8, 7, 0};
+	static const float want[6] = {1999, 0, 65535, 0, 0, 0};
+	static struct file f;
+	struct sl_value v;
+
+	(void)state;
+	make_lines(&f, 8, PHOTOMETRIC_RGB, 4, EXTRASAMPLE_ASSOCALPHA, line, COMPRESSION_LZW);
+	decode_as(&v, &f, (struct sl_picture_spec){.channels = 3});
+	assert_memory_equal(v.data, "\x7f\x08\0\0\0\0", 6);
+	make_lines(&f, 8, PHOTOMETRIC_RGB, 4, EXTRASAMPLE_UNASSALPHA, line, COMPRESSION_LZW);
+	decode_as(&v, &f, (struct sl_picture_spec){.channels = 3});
+	assert_memory_equal(v.data, "\x64\x07\0\x09\x08\x07", 6);
+	make_lines(&f, 16, PHOTOMETRIC_RGB, 4, EXTRASAMPLE_ASSOCALPHA, deep, COMPRESSION_LZW);
+	decode_as(&v, &f, (struct sl_picture_spec){.deep = true, .channels = 3});
+	assert_memory_equal(v.data, want, sizeof want);
+}
+
 static void every_cut_is_seen(void **state)
 {
 	(void)state;
@@ -544,6 +565,7 @@ int main(void)
 		cmocka_unit_test(exif_may_follow_many_chunks_of_pixels),
 		cmocka_unit_test(a_tiff_stands_upright),
 		cmocka_unit_test(further_samples_are_no_colours),
+		cmocka_unit_test(colours_are_divided_by_their_alpha),
 		cmocka_unit_test(every_cut_is_seen),
 		cmocka_unit_test(damage_is_harmless),
 		cmocka_unit_test(bombs_are_refused),
