@@ -28,7 +28,7 @@ static enum sl_err by_name(const struct sl_labels *l, struct sl_bytes text, unio
 	return sl_fail_set(fail, SL_ERR_DATA, "label \"%.*s\": one of %s", shown(text), (const char *)text.data, all);
 }
 
-/* Reads the whole text as a finite number. */
+/* Reads the whole text as a finite decimal number. */
 static bool number(struct sl_bytes text, double *out)
 {
 	char copy[NUMBER_BYTES], *end;
@@ -37,6 +37,8 @@ static bool number(struct sl_bytes text, double *out)
 		return false;
 	memcpy(copy, text.data, text.len);
 	copy[text.len] = '\0';
+	if (strpbrk(copy, "xX")) /* strtod would read 0x10 as 16 */
+		return false;
 	*out = strtod(copy, &end);
 	return !*end && (copy[0] == '-' || copy[0] == '.' || (copy[0] >= '0' && copy[0] <= '9')) && isfinite(*out);
 }

@@ -205,12 +205,13 @@ static void test_labels(void **state)
 	assert_string_equal(fail.text, "label \"yess\": one of no, yes");
 	assert_int_equal(READ(by_number, "2"), SL_OK);
 	assert_int_equal(out.label, 2);
-	for (size_t i = 0; i < sizeof bad / sizeof bad[0] - 1; i++)
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
 		assert_int_equal(READ(by_number, bad[i]), SL_ERR_DATA);
 	assert_int_equal(READ(value, "3.25"), SL_OK);
 	assert_true(out.target == 3.25f);
 	assert_int_equal(READ(value, "1e99"), SL_ERR_DATA);
 	assert_int_equal(READ(value, "inf"), SL_ERR_DATA);
+	assert_int_equal(READ(value, "-0X1p3"), SL_ERR_DATA);
 }
 
 /* The header of each task's published files, and one row of them. */
