@@ -1,5 +1,6 @@
 #include "client/data/parts.h"
 
+#include <ctype.h>
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,14 +74,37 @@ static enum sl_err key_of(const struct deal *d, int64_t index, uint64_t *key, st
 	return SL_OK;
 }
 
+/* Finds what other regular expressions have, and POSIX's take for something else: \d is the letter d there, a backslash
+ * in brackets stands for itself, and *? takes as much as *. NULL: there is nothing such. */
+static const char *find_foreign(const char *at)
+{
+	bool listed = false; /* between brackets */
+
+	for (; *at; at++) {
+		if (listed ? at[0] == '\\' && isalpha((unsigned char)at[1])
+			   : (at[0] == '\\' && (at[1] == 'd' || at[1] == 'D')) ||
+				     (strchr("*+?}", at[0]) && at[1] == '?'))
+			return at;
+		listed = listed ? at[0] != ']' : at[0] == '[';
+		at += !listed && at[0] == '\\' && at[1];
+	}
+	return NULL;
+}
+
 static enum sl_err open_by(struct deal *d, struct sl_fail *fail)
 {
-	const char *by = d->spec->parts->by;
+	const char *by = d->spec->parts->by, *foreign = find_foreign(by);
 	char why[120];
 	int wrong;
 
 	if (!by[0] || strcmp(d->set->field[SL_FIELD_INPUT].name, "image") != 0)
 		return SL_OK;
+	if (foreign)
+		return sl_fail_at(
+			fail, "data.split.by", SL_ERR_CONFIG,
+			"\"%.2s\" in \"%.80s\" means something else in a regular expression of POSIX: write [0-9] "
+			"for digits, and [^_]* for all up to a _",
+			foreign, by);
 	wrong = regcomp(&d->by, by, REG_EXTENDED);
 	if (wrong) {
 		regerror(wrong, &d->by, why, sizeof why);

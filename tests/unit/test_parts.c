@@ -211,6 +211,41 @@ static void what_cannot_be_split_is_refused(void **state)
 	assert_int_equal(sl_set_check(&set, &spec, &fail), SL_ERR_CONFIG);
 }
 
+/* An expression in the notation of Python or Perl would put pictures of a patient into several parts. */
+static void expressions_of_other_notations_are_refused(void **state)
+{
+	static const char *const foreign[] = {"p(\\d+)_", "/(.*?)_", "p([\\d]+)_", "(p.{1,3}?)_", "p[]_]+?", "x(\\D)"};
+	static const char *const good[] = {"p([0-9]+)_", "/([^_]*)_", "([*?]?p)",
+					   "(\\*?p)",    "\\\\?(p)",  "[[:alpha:]]+(p?)"};
+	struct sl_parts parts = parts_of(SL_PARTS_TRAIN, "");
+	struct sl_set_spec spec = {.source = "images", .dir = dir, .parts = &parts, .picture.max_pixels = 1};
+	struct sl_set set;
+	struct sl_fail fail = {0};
+	char path[4][300];
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		snprintf(path[i], sizeof path[i], "%s/%c%s", dir, 'a' + i / 2, i % 2 ? "/p1_2_3.png" : "");
+	for (int i = 0; i < 4; i += 2) {
+		assert_int_equal(mkdir(path[i], 0700), 0);
+		fclose(fopen(path[i + 1], "w"));
+	}
+	for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
+		parts.by = foreign[i];
+		assert_int_equal(sl_set_open(&set, &spec, &fail), SL_ERR_CONFIG);
+		assert_non_null(strstr(fail.text, "means something else in a regular expression of POSIX"));
+	}
+	for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+		parts.by = good[i];
+		if (sl_set_open(&set, &spec, &fail) == SL_OK)
+			sl_set_close(&set);
+		else
+			assert_null(strstr(fail.text, "POSIX"));
+	}
+	for (int i = 3; i >= 0; i--)
+		assert_int_equal(remove(path[i]), 0);
+}
+
 static int begin(void **state)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -233,9 +268,12 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_patient_is_in_two_parts),      cmocka_unit_test(rows_that_stay_keep_their_part),
-		cmocka_unit_test(folds_share_what_test_leaves),    cmocka_unit_test(scales_are_those_of_training),
+		cmocka_unit_test(no_patient_is_in_two_parts),
+		cmocka_unit_test(rows_that_stay_keep_their_part),
+		cmocka_unit_test(folds_share_what_test_leaves),
+		cmocka_unit_test(scales_are_those_of_training),
 		cmocka_unit_test(what_cannot_be_split_is_refused),
+		cmocka_unit_test(expressions_of_other_notations_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);
