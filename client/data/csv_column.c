@@ -4,6 +4,7 @@
 #include <float.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,6 +168,20 @@ enum sl_err sl_csv_column_learn(struct sl_csv_column *c, const struct sl_csv *s,
 	return c->number ? learn_number(c, s, own, fail) : learn_texts(c, s, fill, fail);
 }
 
+/* Whether a text would be a number with a point in place of its comma, such as "1,5" or "1,500". */
+static bool has_comma(const char *text)
+{
+	char copy[40];
+	double unused;
+	char *comma;
+
+	snprintf(copy, sizeof copy, "%s", text);
+	comma = strchr(copy, ',');
+	if (comma)
+		*comma = '.';
+	return comma && sl_text_number(copy, &unused);
+}
+
 int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s, bool fill)
 {
 	const struct sl_csv_tally n = sl_csv_count(s, c->at, fill);
@@ -181,6 +196,11 @@ int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s
 		       : n.several                                      ? "give a number here, or leave the row out"
 				   : "give a number here; if it stands for a missing one, leave the cell empty and set "
 				     "data.missing: mean");
+	else if (n.words && has_comma(sl_csv_cell(s, n.word, c->at)))
+		sl_log(SL_LOG_WARN, "column-of-commas",
+		       "%s:%zu: column \"%.60s\": \"%.60s\" is no number, and each such text becomes a feature: write "
+		       "numbers as 3.14 and 1500",
+		       s->path, s->line[n.word], c->name, sl_csv_cell(s, n.word, c->at));
 	else if (n.words && s->rows >= 20 && 2 * c->text.n > n.words)
 		sl_log(SL_LOG_WARN, "column-of-texts",
 		       "%s:%zu: column \"%.60s\": most texts, such as \"%.60s\", occur once, and each becomes a "

@@ -173,6 +173,11 @@ sed '9s/^\([^,]*\),[^,]*/\1,NA/' "$tmp/whole" >"$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || fail "a column with NA: $?"
 grep -q 'WARN column-of-words: .*train.csv:9: column "size, cm": "NA" is no number, but 599 of 600 cells are: .*; data.missing: mean leaves such cells out' "$tmp/err" || fail "NA: $(cat "$tmp/err")"
 "$SPLITC" data "$tmp/client.yaml" --set data.missing=mean >"$tmp/out" 2>"$tmp/err" && ! grep 'column-of-words' "$tmp/err" || fail 'NA is a missing cell'
+# A decimal comma makes words, too: 101 of them, each with a feature.
+sed '2,$s/,\([0-9]*\)\.\([0-9]\),/,"\1,\2",/' "$tmp/whole" >"$tmp/table/train.csv"
+"$SPLITC" data "$tmp/client.yaml" --set data.missing=mean >"$tmp/out" 2>"$tmp/err" || fail "decimal commas: $(cat "$tmp/err")"
+grep -q 'WARN column-of-commas: .*column "size, cm": "[0-9]*,[0-9]" is no number, and each such text becomes a feature: write numbers as 3.14 and 1500$' "$tmp/err" ||
+	fail "decimal commas: $(cat "$tmp/err")"
 cp "$tmp/whole" "$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" && ! grep 'column-of-words' "$tmp/err" || fail 'a warning without a reason'
 sed -i '3s/green\|red\|blue/pink/' "$tmp/table/test.csv"
