@@ -245,8 +245,9 @@ enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl
 		l->classes = setup->plan->model->classes;
 	err = sl_crossing_collect(setup, victims, aux_rows, &l->victim, &aux, fail);
 	if (!err && (l->victim.n < 8))
-		err = sl_fail_set(fail, SL_ERR_CONFIG, "the test set has %lld %s, and leak needs 40 or more",
-				  (long long)(l->victim.n + aux.n), vocab ? "tokens" : "samples");
+		err = sl_fail_set(fail, SL_ERR_CONFIG, "the test set has %lld %s, and leak needs %s or more",
+				  (long long)setup->set[SL_SPLIT_TEST].count, vocab ? "texts" : "samples",
+				  vocab ? "100" : "40");
 	l->aux = aux.n;
 	if (!err)
 		err = attack(l, SL_ATTACKER_INFORMED, &aux, setup, o, start ? SL_ATTACKERS : 1, fail);

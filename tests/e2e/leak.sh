@@ -97,6 +97,8 @@ cat >"$tmp/client.yaml" <<-YAML
 	train: {batch: 8, chunks: 2}
 	threads: 1
 YAML
+leak texts 78 --steps 4 --set data.test_limit=16
+grep -q 'the test set has 16 texts, and leak needs 100 or more' "$tmp/texts.log" || fail "$(cat "$tmp/texts.log")"
 leak words 0 --steps 300
 figure words '.tokens_by_nearest_row == 1 and .informed.tokens_by_probe > 0.9 and .most_frequent_token < 0.5' | grep -q true || fail "$(figure words .)"
 leak layer 0 --steps 300 --set partition=3:-2 --set data.pad=max
