@@ -11,7 +11,7 @@
 
 static const char *say(char why[SL_CONF_WHY], const char *wanted, const char *got)
 {
-	return sl_conf_say(why, why, "%.240s, got \"%.60s\"", wanted, got);
+	return sl_conf_say(why, why, "%.248s, got \"%.60s\"", wanted, got);
 }
 
 /* Splits tcp://host:port; the host may be [IPv6]. `least` is the lowest port that will do. */
@@ -113,6 +113,9 @@ const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY])
 #define NAME(name) name,
 #define WORD(name) name ", "
 #define LAST(name) name
+#define METRICS                \
+	SL_CLASS_METRICS(WORD) \
+	SL_LABEL_METRICS(WORD) SL_PIXEL_METRICS(WORD) "or of numbers " SL_NUMBER_METRICS(WORD, LAST)
 
 const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY])
 {
@@ -122,15 +125,14 @@ const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY])
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
 		if (strcmp(value, known[i]) == 0)
 			return NULL;
-	return say(why,
-		   "must be " SL_CLASS_METRICS(WORD) SL_LABEL_METRICS(WORD)
-			   SL_PIXEL_METRICS(WORD) "or of numbers " SL_NUMBER_METRICS(WORD, LAST),
-		   value);
+	return say(why, "must be " METRICS, value);
 }
 
 const char *sl_conf_check_best(const void *value, char why[SL_CONF_WHY])
 {
-	return *(const char *)value && strcmp(value, "loss") != 0 ? sl_conf_check_metric(value, why) : NULL;
+	if (!*(const char *)value || strcmp(value, "loss") == 0 || !sl_conf_check_metric(value, why))
+		return NULL;
+	return say(why, "must be loss, " METRICS, value);
 }
 
 const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY])

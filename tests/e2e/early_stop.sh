@@ -33,6 +33,6 @@ same_run "$killed" patient 24
 refused 78 'train.stop.metric: needs train.stop.patience' --set train.stop.metric=loss
 refused 78 'train.eval_every must be 1 or more' "${sets[@]}" --set train.eval_every=0
 refused 78 'is not possible in a group' "${sets[@]}" --set share.group=g
-refused 78 'train.stop.metric: must be accuracy' "${sets[@]}" --set train.stop.metric=speed
+refused 78 'train.stop.metric: must be loss, accuracy' "${sets[@]}" --set train.stop.metric=speed
 refused 78 'train.stop.metric: no metric "mae" of classes' "${sets[@]}" --set train.stop.metric=mae
 echo passed

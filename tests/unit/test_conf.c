@@ -335,6 +335,8 @@ static void faults_in_sets(void **state)
 		 "average_precision, calibration_error, f1_micro, precision_micro, recall_micro, mean_iou, dice, or of "
 		 "numbers "
 		 "pearson, spearman, mae, rmse, r2, got \"roc\""},
+		{"train.stop.metric=roc", "--set train.stop.metric: must be loss, accuracy, "},
+		{"train.stop.metric=roc", ", rmse, r2, got \"roc\""},
 		{"train=3", "--set train: is a section: valid here: batch, chunks,"},
 		{"model.image=4097",
 		 "--set model.image: must be height x width such as 40x56, or one number for both, from 8 to 4096 "
