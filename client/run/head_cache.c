@@ -46,8 +46,8 @@ enum sl_err sl_head_cache_check(const struct sl_plan *plan, struct sl_fail *fail
 	if (!plan->spec.no_grad[0])
 		return sl_fail_set(
 			fail, SL_ERR_CONFIG,
-			"needs a head in which nothing learns: freeze it with train.freeze, or take adapters "
-			"behind it");
+			"needs a head in which nothing learns: freeze it with train.freeze, or end it before the "
+			"first adapter");
 	if (!plan->spec.chunk_tokens || !sl_plan_cut_per_token(plan, false))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "needs a network of tokens, cut where what crosses is per token");

@@ -23,9 +23,10 @@ static enum sl_err check_chosen(const struct sl_graph *g, enum sl_segment which,
 		    (which == SL_HEAD || i != g->out[0].value || g->value[i].maker < 0 ||
 		     g->node[g->value[i].maker].kind != SL_OP_GATHER))
 			return sl_fail_at(fail, "tail_begin", SL_ERR_CONFIG,
-					  "tokens are chosen in the %s: the tail has to begin at the head of the "
-					  "network, where that happens, or before it",
-					  sl_segment_name(which));
+					  "tokens are chosen in the %s: begin the tail with %.64s or an earlier layer",
+					  sl_segment_name(which),
+					  g->value[i].maker < 0 ? "the layer that chooses"
+								: g->node[g->value[i].maker].name);
 	for (int i = 0; i < g->n_node; i++) {
 		const enum sl_lead lead = g->value[g->link[g->node[i].in]].lead;
 

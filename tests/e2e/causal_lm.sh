@@ -197,7 +197,7 @@ writes_not 78 'model.head: generate needs a decoder' --set model.head=classifier
 writes_not 78 'model.head: generate needs a decoder' --set model.head=classifier --check-config
 writes_not 78 'generate.top_p' --set generate.top_p=0
 
-refused 78 'tokens are chosen in the middle' --set partition=2:-1
+refused 78 'tokens are chosen in the middle: begin the tail with model.chosen_tokens or an earlier layer' --set partition=2:-1
 refused 78 'tail_tokens: loss needs a tail in which no token sees another one: it begins at layers.2' --set partition=2:-3 --set tail_tokens=loss
 keep=(--set head_end=embed_tokens --set train.freeze='*embed_tokens*' --set train.keep_sent_bytes=10000000)
 refused 78 'train.keep_sent_bytes: needs a codec.head_act that codes each token by itself, and quant:4 does not' "${keep[@]}" --set codec=quant:4
