@@ -231,8 +231,9 @@ static void print_table(const struct look *l)
 		       l->threads, l->threads == 1 ? "" : "s");
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
 		if (l->setup.set[split].passed_over)
-			printf("passed over %" PRId64 " files of %s that are no pictures: %s\n",
-			       l->setup.set[split].passed_over, split_name[split], l->setup.set[split].passed_kinds);
+			printf("passed over %" PRId64 " file%s of %s, not pictures: %s\n",
+			       l->setup.set[split].passed_over, l->setup.set[split].passed_over == 1 ? "" : "s",
+			       split_name[split], l->setup.set[split].passed_kinds);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
 		if (l->survey[split].bad)
 			printf("unreadable  %" PRId64 " of %" PRId64 " samples of %s\n", l->survey[split].bad,

@@ -262,12 +262,15 @@ static enum sl_err check_out(const struct sl_conf_client *conf, const struct sl_
 static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	if (o->top && !sl_setup_task(conf)->met)
-		return sl_fail_set(fail, SL_ERR_USAGE, "predict: --top is of classes, and this network says %s",
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "predict: --top needs a network of classes, and this one predicts %s",
 				   sl_setup_task(conf)->name);
 	if (!sl_conf_learns_labels(conf))
 		return sl_conf_client_fail(conf, "train.loss", fail, "predict needs the network's own loss: labels");
 	if (!sl_setup_task(conf)->labelled)
-		return sl_conf_client_fail(conf, "model.head", fail, "predict needs a classifier");
+		return sl_conf_client_fail(
+			conf, "model.head", fail,
+			"predict needs a network of classes, numbers or labels, and this one guesses tokens");
 	return SL_OK;
 }
 

@@ -78,6 +78,8 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 	char path[PATH_MAX];
 	enum sl_err err;
 
+	if (!o->weights && !conf->log.dir[0])
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "log.dir is empty: name the model with --weights");
 	if (o->weights ? snprintf(path, sizeof path, "%s", o->weights) >= PATH_MAX
 		       : snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, conf->log.dir) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");

@@ -61,9 +61,10 @@ void sl_lora_check(struct sl_build *b)
 
 	for (int i = 0; lora && i < lora->target->n; i++)
 		if (b->err == SL_OK && !(b->lora_met >> i & 1))
-			b->err =
-				sl_fail_at(b->fail, "lora.target", SL_ERR_CONFIG,
-					   "no linear layer below the head is called \"%.80s\"", lora->target->item[i]);
+			b->err = sl_fail_at(
+				b->fail, "lora.target", SL_ERR_CONFIG,
+				"no linear layer before the output is called \"%.80s\" (`splitc graph` lists them)",
+				lora->target->item[i]);
 }
 
 void sl_lora_merge(const struct sl_model *model, struct sl_weights *weights)

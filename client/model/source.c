@@ -39,9 +39,10 @@ static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 	char known[256] = "";
 	size_t used = 0;
 
-	for (const struct sl_network *n = sl_networks; n->name && used < sizeof(known); n++)
-		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", n->name);
-	return sl_fail_at(fail, "model.name", SL_ERR_CONFIG, "unknown model \"%s\"; known: %s", name, known);
+	for (int i = 0; sources[i].build && used < sizeof(known); i++)
+		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", sources[i].name);
+	return sl_fail_at(fail, "model.name", SL_ERR_CONFIG,
+			  "unknown model \"%s\"; known: %s; others by model.huggingface or model.onnx", name, known);
 }
 
 /* Checks what the bounds of the config's keys do not. */

@@ -162,8 +162,9 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 						     : "%s has classes, and no numbers or several labels",
 					   spec->source);
 	if (task->labelled && set->classes > c->model.classes)
-		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
-					   spec->source, set->classes, c->model.classes);
+		return sl_conf_client_fail(c, "model.classes", fail,
+					   "%s has %d classes, the model only %d: give the model as many", spec->source,
+					   set->classes, c->model.classes);
 	/* `splitc data` does not know how many classes the network has */
 	if (task->kind == SL_LEARN_PIXELS && c->data.label.n > 1 && c->data.label.n != c->model.classes &&
 	    c->model.classes <= SL_LEARN_IGNORED)
@@ -177,7 +178,9 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
 		return sl_conf_client_fail(c, c->data.channels ? "data.channels" : "data.kind", fail, "%s", why.text);
 	if (wanted == &row && c->model.features && set->field[SL_FIELD_INPUT].dim[0] != c->model.features)
-		return sl_conf_client_fail(c, "model.features", fail, "%s has rows of %lld numbers, the model takes %d",
+		return sl_conf_client_fail(c, "model.features", fail,
+					   "%s has rows of %lld numbers, the model takes %d: give it as many, or leave "
+					   "columns out by data.ignore (each text of a column counts as a number)",
 					   spec->source, (long long)set->field[SL_FIELD_INPUT].dim[0],
 					   c->model.features);
 	/* `splitc data` asks for the data alone: no network is known then */
@@ -186,8 +189,12 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 					   c->model.huggingface[0] ? "model.huggingface"
 					   : c->model.onnx[0]      ? "model.onnx"
 								   : "model.vocab",
-					   fail, "%s has tokens below %d, the model only below %d", spec->source,
-					   set->vocab, s->takes.vocab);
+					   fail, "%s has tokens below %d, the model only below %d: %s", spec->source,
+					   set->vocab, s->takes.vocab,
+					   s->takes.vocab == c->model.vocab && !c->model.huggingface[0] &&
+							   !c->model.onnx[0]
+						   ? "give the model as many"
+						   : "take the tokenizer that belongs to it");
 	return SL_OK;
 }
 
@@ -270,7 +277,7 @@ enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fa
 		note_few_classes(s->conf, &s->set[split]);
 	if (!err && spec.parts && !spec.given)
 		sl_log(SL_LOG_INFO, "data-split", "%lld samples are for %s%s%s", (long long)s->set[split].count,
-		       part_name[name.parts.own], name.parts.by[0] ? ", apart by " : "", name.parts.by);
+		       part_name[name.parts.own], name.parts.by[0] ? ", divided by " : "", name.parts.by);
 	if (!err)
 		note_left_out(&spec);
 	return err;

@@ -167,6 +167,7 @@ client source "$tmp/good.yaml" --local || fail 'no weights to spoil'
 weights="$tmp/source/model.safetensors"
 both 66 "--set model.weights: $tmp/nowhere: No such file or directory (a safetensors file with PyTorch's names of mobilenet_v2" model.weights="$tmp/nowhere"
 expect 66 '`splitc train` writes it' "$SPLITC" eval "$tmp/good.yaml" --set log.dir="$tmp/none" --check-config
+expect 66 'log.dir is empty: name the model with --weights' "$SPLITC" eval "$tmp/good.yaml" --set log.dir=
 expect 0 'ok, 24 samples to test with' "$SPLITC" eval "$tmp/good.yaml" --weights "$weights" --check-config
 expect 65 'is [8,3,3,3] in the file' "$SPLITC" export "$tmp/good.yaml" --weights "$weights" --set model.width=0.5 --check-config
 expect 0 ': ok' "$SPLITC" flops "$tmp/good.yaml" --set data.dir="$tmp/nowhere" --check-config # it reads no file

@@ -44,7 +44,7 @@ grep -qx 'unreadable  1 of 60 samples of train' "$tmp/table" && grep -qE '^all +
 : >"${jpeg%/*}/notes.txt"
 : >"${jpeg%/*}/.DS_Store"
 "$SPLITC" data "$tmp/images.yaml" >"$tmp/table" 2>"$tmp/err" || true
-grep -qx 'passed over 2 files of train that are no pictures: 1 .gif, 1 .txt' "$tmp/table" || fail "passed over: $(cat "$tmp/table")"
+grep -qx 'passed over 2 files of train, not pictures: 1 .gif, 1 .txt' "$tmp/table" || fail "passed over: $(cat "$tmp/table")"
 grep -q "^WARN passed-over: $tmp/pictures/train: 2 files in class folders are no picture that is read (.*), beside 60: 1 .gif, 1 .txt$" "$tmp/err" || fail "passed over: $(cat "$tmp/err")"
 "$SPLITC" data "$tmp/images.yaml" --json 2>"$tmp/err" | jq -e '.train.passed_over == 2 and .test.passed_over == 0' >"$tmp/table" || fail 'passed over: --json'
 "$SPLITC" data "$tmp/images.yaml" --set data.dir="$tmp/none" 2>"$tmp/err" && fail 'no folder' || status=$?

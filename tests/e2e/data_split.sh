@@ -19,7 +19,7 @@ cat >"$tmp/client.yaml" <<-YAML
 	threads: 1
 YAML
 as_local remote local '' "$tmp/client.yaml" --json
-samples() { sed -n "s/^INFO data-split: \([0-9]*\) samples are for $1, apart by patient\$/\1/p" "$tmp/remote.log"; }
+samples() { sed -n "s/^INFO data-split: \([0-9]*\) samples are for $1, divided by patient\$/\1/p" "$tmp/remote.log"; }
 train=$(samples training) val=$(samples validation)
 [ "$train" -gt 350 ] && [ "$val" -gt 20 ] && [ $((train + val)) -lt 540 ] || fail "$train samples train, $val validate"
 # The test rows, by their lines: none of them was used in training or validation.
@@ -74,7 +74,7 @@ cat >"$tmp/texts.yaml" <<-YAML
 	threads: 1
 YAML
 client texts "$tmp/texts.yaml" --local || fail "texts: status $?"
-val=$(sed -n 's/^INFO data-split: \([0-9]*\) samples are for validation, apart by patient$/\1/p' "$tmp/texts.log")
+val=$(sed -n 's/^INFO data-split: \([0-9]*\) samples are for validation, divided by patient$/\1/p' "$tmp/texts.log")
 [ $((val % 4)) = 0 ] && [ "$val" -gt 0 ] || fail "patients have four texts each, and $val validate"
 
 # The assignment of texts to parts does not depend on the maximal length or on the tokenizer.

@@ -81,7 +81,7 @@ client adapted "$config" --local --set lora.adapter="$tmp/peft" --set train.opti
 "$SPLITC" predict "$config" --local --logits --csv --set log.dir="$tmp/adapted" 2>"$tmp/predict.log" >"$tmp/adapted.csv" || fail 'predict adapted'
 near unmerged adapted
 
-refused 78 'lora.target: no linear layer below the head is called "queri"' --set lora.target=queri
+refused 78 'lora.target: no linear layer before the output is called "queri"' --set lora.target=queri
 refused 78 'r is not 2, which lora.rank is' --set lora.adapter="$tmp/peft" --set lora.rank=2
 refused 78 'lora_alpha is not 9, which lora.alpha is' --set lora.adapter="$tmp/peft" --set lora.alpha=9
 refused 65 'tensor "roberta.encoder.layer.0.attention.self.key.lora_A.weight" is missing' --set lora.adapter="$tmp/peft" --set lora.target=query,key,value
