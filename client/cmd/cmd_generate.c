@@ -14,9 +14,9 @@
 static const char *const usage[] = {
 	"splitc generate CONFIG [--prompt TEXT | --prompts FILE] [--weights FILE] [--local] [--set KEY=VALUE]… "
 	"[--json | --ids]",
-	"Writes text behind prompts with a decoder: model.head: causal_lm. The server computes the middle, unless "
-	"--local "
-	"is given. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE.",
+	"Continues prompts with the text of a decoder (model.head: causal_lm), or one empty prompt where none is "
+	"given. The server computes the middle, unless --local is given. The weights are those of the last `train` of "
+	"this run (log.dir/model.safetensors), or FILE.",
 	"The keys of `generate` say how long texts are and how tokens are drawn. Both sides cache the keys and values "
 	"of attention, so only a new token crosses. If the link is lost, the client connects again and goes on with "
 	"the text.",
