@@ -11,7 +11,10 @@ struct reader {
 	struct sl_tok_spec *spec;
 	const char *file;
 	struct sl_fail *fail;
+	bool replaced; /* the normalizer makes spaces marks */
 };
+
+static const char mark[] = "\xe2\x96\x81";
 
 static enum sl_err malformed(struct reader *r, const char *what)
 {
@@ -154,7 +157,6 @@ static enum sl_err read_added(struct reader *r, const json_t *added, struct sl_t
 static enum sl_err read_marks(struct reader *r, const json_t *n)
 {
 	const json_t *list = json_object_get(n, "normalizers");
-	static const char mark[] = "\xe2\x96\x81";
 
 	if (is_type(n, "Sequence")) {
 		enum sl_err err = SL_OK;
@@ -167,10 +169,13 @@ static enum sl_err read_marks(struct reader *r, const json_t *n)
 		r->spec->lead = SL_TOK_LEAD_EACH;
 		return SL_OK;
 	}
-	if (absent(n) || (is_type(n, "Replace") && is_text(json_object_get(n, "content"), mark) &&
-			  is_text(json_object_get(json_object_get(n, "pattern"), "String"), " ")))
+	if (is_type(n, "Replace") && is_text(json_object_get(n, "content"), mark) &&
+	    is_text(json_object_get(json_object_get(n, "pattern"), "String"), " ")) {
+		r->replaced = true;
 		return SL_OK;
-	return unsupported(r, "normalizer", type_of(n), "Prepend, Replace of a space (with byte_fallback)");
+	}
+	return absent(n) ? SL_OK
+			 : unsupported(r, "normalizer", type_of(n), "Prepend, Replace of a space (with byte_fallback)");
 }
 
 static enum sl_err read_normalizer(struct reader *r, const json_t *n)
@@ -192,17 +197,24 @@ static enum sl_err read_normalizer(struct reader *r, const json_t *n)
 	return SL_OK;
 }
 
-/* The pre-tokenizer of marked text: none; a Metaspace; or a Split at spaces, which finds none. */
+/* The pre-tokenizer of marked text: a Metaspace; or, if the normalizer replaces spaces, none or a Split at spaces,
+ * which finds none. */
 static enum sl_err read_metaspace(struct reader *r, const json_t *p)
 {
 	const char *scheme = json_string_value(json_object_get(p, "prepend_scheme"));
+	const json_t *replacement = json_object_get(p, "replacement");
 	const bool never =
 		is_type(p, "Split") && is_text(json_object_get(json_object_get(p, "pattern"), "String"), " ");
 
-	if (absent(p) || never)
+	if ((absent(p) || never) && r->replaced)
 		return SL_OK;
-	if (!is_type(p, "Metaspace") || flag(p, "split", true))
-		return unsupported(r, "pre_tokenizer", type_of(p), "null, Metaspace that does not split");
+	if (!is_type(p, "Metaspace") || flag(p, "split", true) || (replacement && !is_text(replacement, mark)))
+		return unsupported(r, "pre_tokenizer", type_of(p),
+				   "Metaspace of ▁ that does not split, or null behind a Replace of spaces by it");
+	if (r->spec->lead == SL_TOK_LEAD_EACH) /* Prepend's mark is there already */
+		return SL_OK;
+	if (!scheme && !flag(p, "add_prefix_space", true)) /* files from before version 0.15 */
+		scheme = "never";
 	r->spec->lead = !scheme || strcmp(scheme, "always") == 0 ? SL_TOK_LEAD_LACKING
 			: strcmp(scheme, "first") == 0           ? SL_TOK_LEAD_FIRST
 								 : SL_TOK_LEAD_NONE;
@@ -369,7 +381,7 @@ static enum sl_err read_vocab(struct reader *r, const json_t *root, const json_t
 
 enum sl_err sl_tok_read_json(struct sl_tok_spec *spec, const struct sl_tok_file *file, struct sl_fail *fail)
 {
-	struct reader r = {spec, file->name, fail};
+	struct reader r = {.spec = spec, .file = file->name, .fail = fail};
 	json_t *root = NULL;
 	const json_t *model;
 	enum sl_err err = sl_tok_json(&root, file, 0, fail);

@@ -583,6 +583,7 @@ static void test_marked(void **state)
 	static const char split[] = "{\"type\": \"Split\", \"pattern\": {\"String\": \" \"}, \"behavior\": "
 				    "\"MergedWithPrevious\", \"invert\": false}";
 	static const char first[] = "{\"type\": \"Metaspace\", \"prepend_scheme\": \"first\", \"split\": false}";
+	static const char other[] = "{\"type\": \"Metaspace\", \"replacement\": \"_\", \"split\": false}";
 
 	(void)state;
 	expect_marked(replace, "null", "ab b", "262 259 256 258");
@@ -596,6 +597,16 @@ static void test_marked(void **state)
 	expect_marked("null", always, " ab", "262 261");
 	expect_marked("null", always, "a<s>b", "262 260 262 256 258");
 	expect_marked("null", first, "a<s>b", "262 260 262 258");
+	expect_marked(both, always, " ab", "262 256 261"); /* Metaspace finds the mark that Prepend has put */
+	expect_marked("null", "{\"type\": \"Metaspace\", \"add_prefix_space\": false, \"split\": false}", "ab",
+		      "262 259");
+	/* Without a Replace and a Metaspace spaces would stay spaces; "_" would be another mark. */
+	refuse(&(struct sl_tok_files){.json = {"f", bytes(marked_json("null", "null"))}}, SL_ERR_CONFIG,
+	       "null behind a Replace of spaces");
+	refuse(&(struct sl_tok_files){.json = {"f", bytes(marked_json("null", split))}}, SL_ERR_CONFIG,
+	       "pre_tokenizer \"Split\"");
+	refuse(&(struct sl_tok_files){.json = {"f", bytes(marked_json("null", other))}}, SL_ERR_CONFIG,
+	       "pre_tokenizer \"Metaspace\"");
 	refuse(&(struct sl_tok_files){.json = {"f", bytes(marked_json("{\"type\": \"NFKC\"}", "null"))}}, SL_ERR_CONFIG,
 	       "normalizer \"NFKC\"");
 	refuse(&(struct sl_tok_files){.json = {"f", bytes(marked_json("null", "{\"type\": \"Whitespace\"}"))}},
