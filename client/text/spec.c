@@ -90,7 +90,7 @@ static enum sl_err add_known(struct sl_tok_spec *spec, const char *text, bool ls
  * as in GPT-2. */
 static enum sl_err read_pair(struct sl_tok_spec *spec, const struct sl_tok_files *files, struct sl_fail *fail)
 {
-	static const char *const known[] = {"<s>", "<pad>", "</s>", "<unk>", "<|endoftext|>"};
+	static const char *const known[] = {"<s>", "<pad>", "</s>", "<unk>"};
 	const char *file = files->vocab.name;
 	struct sl_tok_entries list = {0};
 	json_t *root = NULL;
@@ -114,11 +114,12 @@ static enum sl_err read_pair(struct sl_tok_spec *spec, const struct sl_tok_files
 	spec->unk = sl_vocab_find(&spec->vocab, "<unk>", 5);
 	first = sl_vocab_find(&spec->vocab, "<s>", 3);
 	last = sl_vocab_find(&spec->vocab, "</s>", 4);
-	if (first >= 0 && last >= 0)
+	if (first >= 0 && last >= 0) {
 		sl_tok_forms_roberta(spec, first, last);
-	else
-		sl_tok_forms_plain(spec);
-	return SL_OK;
+		return SL_OK;
+	}
+	sl_tok_forms_plain(spec);
+	return add_known(spec, "<|endoftext|>", false, file, fail); /* RoBERTa's vocabulary has it, too, unused */
 }
 
 static enum sl_err read_word_list(struct sl_tok_entries *list, const struct sl_tok_file *file, struct sl_fail *fail)

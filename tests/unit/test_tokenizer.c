@@ -119,6 +119,21 @@ static void test_merges(void **state)
 
 /* ---- byte-level BPE */
 
+/* A vocabulary of the 256 letters of bytes, each with its byte as the id: {"…": 0, …}. */
+static const char *letters(void)
+{
+	static char text[8192];
+	char letter[SL_UTF8_MOST];
+	size_t at = 0;
+
+	for (int b = 0; b < 256; b++)
+		at += (size_t)snprintf(text + at, sizeof text - at, "%s\"%s%.*s\": %d", b ? ", " : "{",
+				       b == '"' || b == '\\' ? "\\" : "", sl_utf8_put(sl_tok_char_of(b), letter),
+				       letter, b);
+	snprintf(text + at, sizeof text - at, "}");
+	return text;
+}
+
 static char *vocab_json, *merges_txt;
 
 static struct sl_tok_files made_files(void)
@@ -169,6 +184,27 @@ static void test_bytes_and_forms(void **state)
 	assert_string_equal(sl_tokenizer_text(t, -1), "");
 	assert_string_equal(sl_tokenizer_text(t, 1 << 30), "");
 	close_work(w, t);
+}
+
+/* <|endoftext|> is an added token of GPT-2. RoBERTa's vocabulary has it as well, but a text that spells it does not get
+ * it. */
+static void test_end_of_text(void **state)
+{
+	static const char end[] = "\"<|endoftext|>\": 300, \"<s>\": 301";
+	char vocab[16384];
+	struct sl_tok_files files = {.vocab = {"vocab.json", {0}}, .merges = {"merges.txt", bytes("#version: 0.2\n")}};
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		snprintf(vocab, sizeof vocab, "{%s%s, %s", end, i ? ", \"</s>\": 302" : "", letters() + 1);
+		files.vocab.bytes = bytes(vocab);
+		w = open_work(&files, &t);
+		assert_string_equal(ids(w, "a<|endoftext|>", NULL, 0),
+				    i ? "301 97 60 124 101 110 100 111 102 116 101 120 116 124 62 302" : "97 300");
+		close_work(w, t);
+	}
 }
 
 /* The rule as upstream's source has it: max(n1, m - n1), then halves. */
@@ -680,13 +716,14 @@ static void test_patterns(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_merges),    cmocka_unit_test(test_bytes_and_forms),
-		cmocka_unit_test(test_cuts),      cmocka_unit_test(test_bad_text),
-		cmocka_unit_test(test_threads),   cmocka_unit_test(test_wordpiece),
-		cmocka_unit_test(test_settings),  cmocka_unit_test(test_bad_words),
-		cmocka_unit_test(test_bad_pairs), cmocka_unit_test(test_json),
-		cmocka_unit_test(test_json_bpe),  cmocka_unit_test(test_marked),
-		cmocka_unit_test(test_patterns),  cmocka_unit_test(test_decoding),
+		cmocka_unit_test(test_merges),      cmocka_unit_test(test_bytes_and_forms),
+		cmocka_unit_test(test_end_of_text), cmocka_unit_test(test_cuts),
+		cmocka_unit_test(test_bad_text),    cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_wordpiece),   cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_bad_words),   cmocka_unit_test(test_bad_pairs),
+		cmocka_unit_test(test_json),        cmocka_unit_test(test_json_bpe),
+		cmocka_unit_test(test_marked),      cmocka_unit_test(test_patterns),
+		cmocka_unit_test(test_decoding),
 	};
 
 	return cmocka_run_group_tests(tests, make_pairs, free_pairs);
