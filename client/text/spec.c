@@ -173,15 +173,41 @@ static enum sl_err read_words(struct sl_tok_spec *spec, const struct sl_tok_file
 	return SL_OK;
 }
 
+static bool given(const struct sl_tok_file *file)
+{
+	return file->bytes.data != NULL;
+}
+
+/* Refuses classes that read vocab.txt, or vocab.json, in another way than we do without a tokenizer.json. */
+static enum sl_err check_class(const struct sl_tok_spec *spec, const struct sl_tok_files *files, const char *name,
+			       struct sl_fail *fail)
+{
+	static const char *const bert[] = {"Bert", "DistilBert", "Electra", "MobileBert", NULL},
+				 *const roberta[] = {"Roberta", "Bart", "Longformer", NULL},
+				 *const gpt2[] = {"GPT2", NULL};
+	const char *const *fit = spec->kind == SL_TOK_WORDPIECE ? bert : spec->single.n > 1 ? roberta : gpt2;
+
+	if (!name || given(&files->json))
+		return SL_OK;
+	for (; *fit; fit++)
+		if (strncmp(name, *fit, strlen(*fit)) == 0 && strncmp(name + strlen(*fit), "Tokenizer", 9) == 0)
+			return SL_OK;
+	return sl_fail_set(fail, SL_ERR_CONFIG,
+			   "%s: a tokenizer_class of %.64s is read from a tokenizer.json alone: let transformers' "
+			   "AutoTokenizer write one (save_pretrained)",
+			   files->config.name, name);
+}
+
 /* Reads tokenizer_config.json, which overrides the other files. Integers are parsed as reals, because model_max_length,
  * which is not used, may have 31 digits. */
-static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_file *file, struct sl_fail *fail)
+static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_files *files, struct sl_fail *fail)
 {
 	json_t *root = NULL, *lower, *strip, *han, *space;
-	enum sl_err err = sl_tok_json(&root, file, JSON_DECODE_INT_AS_REAL, fail);
+	enum sl_err err = sl_tok_json(&root, &files->config, JSON_DECODE_INT_AS_REAL, fail);
 
 	if (err)
 		return err;
+	err = check_class(spec, files, json_string_value(json_object_get(root, "tokenizer_class")), fail);
 	lower = json_object_get(root, "do_lower_case");
 	strip = json_object_get(root, "strip_accents");
 	han = json_object_get(root, "tokenize_chinese_chars");
@@ -195,7 +221,7 @@ static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_fil
 	if (json_is_boolean(space))
 		spec->prefix_space = json_is_true(space);
 	json_decref(root);
-	return SL_OK;
+	return err;
 }
 
 /* In marked text every byte needs a token. */
@@ -228,11 +254,6 @@ static enum sl_err find_bytes(struct sl_tok_spec *spec, const char *file, struct
 	return SL_OK;
 }
 
-static bool given(const struct sl_tok_file *file)
-{
-	return file->bytes.data != NULL;
-}
-
 static enum sl_err parse(struct sl_tok_spec *spec, const struct sl_tok_files *files, struct sl_fail *fail)
 {
 	const struct sl_tok_file *main = given(&files->json) ? &files->json : &files->vocab;
@@ -249,7 +270,7 @@ static enum sl_err parse(struct sl_tok_spec *spec, const struct sl_tok_files *fi
 				  "no tokenizer: no tokenizer.json, no vocab.json with "
 				  "merges.txt, no vocab.txt");
 	if (!err && given(&files->config))
-		err = read_config(spec, &files->config, fail);
+		err = read_config(spec, files, fail);
 	if (!err && spec->kind == SL_TOK_BPE)
 		err = find_bytes(spec, main->name, fail);
 	if (!err && spec->kind == SL_TOK_WORDPIECE && spec->unk < 0)

@@ -410,6 +410,35 @@ static void refuse(const struct sl_tok_files *files, enum sl_err code, const cha
 	assert_int_equal(spec.n_merge, 7); /* unchanged */
 }
 
+/* Other classes of tokenizers read the same files in other ways. */
+static void test_classes(void **state)
+{
+	static const struct {
+		const char *class;
+		bool words, read;
+	} want[] = {{"BertTokenizer", true, true},          {"DistilBertTokenizerFast", true, true},
+		    {"BertJapaneseTokenizer", true, false}, {"RoFormerTokenizer", true, false},
+		    {"RobertaTokenizerFast", false, true},  {"BartTokenizer", false, true},
+		    {"Qwen2Tokenizer", false, false},       {"CLIPTokenizer", false, false},
+		    {"GPT2Tokenizer", false, false} /* its texts have no <s> */};
+	char config[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+		struct sl_tok_files files = want[i].words ? word_files("") : made_files();
+		struct sl_tokenizer *t;
+
+		snprintf(config, sizeof config, "{\"tokenizer_class\": \"%s\"}", want[i].class);
+		files.config = (struct sl_tok_file){"tokenizer_config.json", bytes(config)};
+		if (want[i].read) {
+			sl_tokenizer_work_close(open_work(&files, &t));
+			sl_tokenizer_close(t);
+			continue;
+		}
+		refuse(&files, SL_ERR_CONFIG, "is read from a tokenizer.json alone");
+	}
+}
+
 static void test_bad_words(void **state)
 {
 	static const struct {
@@ -720,10 +749,10 @@ int main(void)
 		cmocka_unit_test(test_end_of_text), cmocka_unit_test(test_cuts),
 		cmocka_unit_test(test_bad_text),    cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_wordpiece),   cmocka_unit_test(test_settings),
-		cmocka_unit_test(test_bad_words),   cmocka_unit_test(test_bad_pairs),
-		cmocka_unit_test(test_json),        cmocka_unit_test(test_json_bpe),
-		cmocka_unit_test(test_marked),      cmocka_unit_test(test_patterns),
-		cmocka_unit_test(test_decoding),
+		cmocka_unit_test(test_classes),     cmocka_unit_test(test_bad_words),
+		cmocka_unit_test(test_bad_pairs),   cmocka_unit_test(test_json),
+		cmocka_unit_test(test_json_bpe),    cmocka_unit_test(test_marked),
+		cmocka_unit_test(test_patterns),    cmocka_unit_test(test_decoding),
 	};
 
 	return cmocka_run_group_tests(tests, make_pairs, free_pairs);
