@@ -198,6 +198,31 @@ static enum sl_err check_class(const struct sl_tok_spec *spec, const struct sl_t
 			   files->config.name, name);
 }
 
+/* Refuses added tokens that tokenizer.json lacks: transformers would find them in texts. `list` is {id: {content, …}}
+ * of tokenizer_config.json, or {text: id} of added_tokens.json. */
+static enum sl_err check_added(const struct sl_tok_spec *spec, const char *file, json_t *list, struct sl_fail *fail)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(list, key, value)
+	{
+		const char *content = json_string_value(json_object_get(value, "content")),
+			   *text = content ? content : key;
+		const double id = content ? strtod(key, NULL) : json_number_value(value);
+		int i = 0;
+
+		while (i < spec->n_added && (spec->added[i].id != id || strcmp(spec->added[i].text, text) != 0))
+			i++;
+		if (i == spec->n_added)
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: no tokenizer.json adds its token \"%.64s\": let transformers' "
+					   "AutoTokenizer write one (save_pretrained)",
+					   file, text);
+	}
+	return SL_OK;
+}
+
 /* Reads tokenizer_config.json, which overrides the other files. Integers are parsed as reals, because model_max_length,
  * which is not used, may have 31 digits. */
 static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_files *files, struct sl_fail *fail)
@@ -208,6 +233,8 @@ static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_fil
 	if (err)
 		return err;
 	err = check_class(spec, files, json_string_value(json_object_get(root, "tokenizer_class")), fail);
+	if (!err)
+		err = check_added(spec, files->config.name, json_object_get(root, "added_tokens_decoder"), fail);
 	lower = json_object_get(root, "do_lower_case");
 	strip = json_object_get(root, "strip_accents");
 	han = json_object_get(root, "tokenize_chinese_chars");
@@ -257,6 +284,7 @@ static enum sl_err find_bytes(struct sl_tok_spec *spec, const char *file, struct
 static enum sl_err parse(struct sl_tok_spec *spec, const struct sl_tok_files *files, struct sl_fail *fail)
 {
 	const struct sl_tok_file *main = given(&files->json) ? &files->json : &files->vocab;
+	json_t *added = NULL;
 	enum sl_err err;
 
 	if (given(&files->json))
@@ -271,6 +299,11 @@ static enum sl_err parse(struct sl_tok_spec *spec, const struct sl_tok_files *fi
 				  "merges.txt, no vocab.txt");
 	if (!err && given(&files->config))
 		err = read_config(spec, files, fail);
+	if (!err && given(&files->added))
+		err = sl_tok_json(&added, &files->added, 0, fail);
+	if (!err)
+		err = check_added(spec, files->added.name, added, fail);
+	json_decref(added);
 	if (!err && spec->kind == SL_TOK_BPE)
 		err = find_bytes(spec, main->name, fail);
 	if (!err && spec->kind == SL_TOK_WORDPIECE && spec->unk < 0)
@@ -302,7 +335,7 @@ void sl_tok_spec_free(struct sl_tok_spec *spec)
 	*spec = (struct sl_tok_spec){0};
 }
 
-enum { FILES = 5 };
+enum { FILES = 6 };
 
 /* Reads a file, if it exists, into *file and into the hash. */
 static enum sl_err read_one(const char *path, struct sl_tok_file *file, XXH3_state_t *hash, struct sl_fail *fail)
@@ -335,9 +368,10 @@ static bool is_json(const struct sl_bytes *bytes)
 static enum sl_err read_files(const char *path, struct sl_tok_files *files, char names[FILES][PATH_MAX],
 			      XXH3_state_t *hash, struct sl_fail *fail)
 {
-	static const char *const name[FILES] = {"tokenizer.json", "vocab.json", "merges.txt", "vocab.txt",
-						"tokenizer_config.json"};
-	struct sl_tok_file *file[FILES] = {&files->json, &files->vocab, &files->merges, &files->words, &files->config};
+	static const char *const name[FILES] = {"tokenizer.json",        "vocab.json",       "merges.txt", "vocab.txt",
+						"tokenizer_config.json", "added_tokens.json"};
+	struct sl_tok_file *file[FILES] = {&files->json,  &files->vocab,  &files->merges,
+					   &files->words, &files->config, &files->added};
 	enum sl_err err = SL_OK;
 	struct stat st;
 
@@ -386,6 +420,7 @@ enum sl_err sl_tok_spec_read(struct sl_tok_spec *spec, const char *path, uint64_
 	free((void *)files.merges.bytes.data);
 	free((void *)files.words.bytes.data);
 	free((void *)files.config.bytes.data);
+	free((void *)files.added.bytes.data);
 	free(names);
 	XXH3_freeState(state);
 	return err;

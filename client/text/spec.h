@@ -88,9 +88,9 @@ struct sl_tok_file {
 	struct sl_bytes bytes;
 };
 
-/* tokenizer.json, vocab.json, merges.txt, vocab.txt, tokenizer_config.json. */
+/* tokenizer.json, vocab.json, merges.txt, vocab.txt, tokenizer_config.json, added_tokens.json. */
 struct sl_tok_files {
-	struct sl_tok_file json, vocab, merges, words, config;
+	struct sl_tok_file json, vocab, merges, words, config, added;
 };
 
 /* DATA: a file is malformed, and *fail names it, and the line or member; CONFIG: a kind of tokenizer that is not

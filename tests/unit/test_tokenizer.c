@@ -439,6 +439,35 @@ static void test_classes(void **state)
 	}
 }
 
+/* Tokens that only tokenizer_config.json or added_tokens.json adds would be missed in texts. */
+static void test_added_elsewhere(void **state)
+{
+	static const struct {
+		const char *config, *added;
+		bool read;
+	} want[] = {
+		{"{\"added_tokens_decoder\": {\"3\": {\"content\": \"[SEP]\"}}}", "{\"[MASK]\": 4}", true},
+		{"{\"added_tokens_decoder\": {\"5\": {\"content\": \"un\"}}}", NULL, false},
+		{"{\"added_tokens_decoder\": {\"4\": {\"content\": \"[SEP]\"}}}", NULL, false},
+		{"{\"do_lower_case\": true}", "{\"<x>\": 18}", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+		struct sl_tok_files files = word_files(want[i].config);
+		struct sl_tokenizer *t;
+
+		if (want[i].added)
+			files.added = (struct sl_tok_file){"added_tokens.json", bytes(want[i].added)};
+		if (want[i].read) {
+			sl_tokenizer_work_close(open_work(&files, &t));
+			sl_tokenizer_close(t);
+			continue;
+		}
+		refuse(&files, SL_ERR_CONFIG, "no tokenizer.json adds its token");
+	}
+}
+
 static void test_bad_words(void **state)
 {
 	static const struct {
@@ -749,10 +778,11 @@ int main(void)
 		cmocka_unit_test(test_end_of_text), cmocka_unit_test(test_cuts),
 		cmocka_unit_test(test_bad_text),    cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_wordpiece),   cmocka_unit_test(test_settings),
-		cmocka_unit_test(test_classes),     cmocka_unit_test(test_bad_words),
-		cmocka_unit_test(test_bad_pairs),   cmocka_unit_test(test_json),
-		cmocka_unit_test(test_json_bpe),    cmocka_unit_test(test_marked),
-		cmocka_unit_test(test_patterns),    cmocka_unit_test(test_decoding),
+		cmocka_unit_test(test_classes),     cmocka_unit_test(test_added_elsewhere),
+		cmocka_unit_test(test_bad_words),   cmocka_unit_test(test_bad_pairs),
+		cmocka_unit_test(test_json),        cmocka_unit_test(test_json_bpe),
+		cmocka_unit_test(test_marked),      cmocka_unit_test(test_patterns),
+		cmocka_unit_test(test_decoding),
 	};
 
 	return cmocka_run_group_tests(tests, make_pairs, free_pairs);
