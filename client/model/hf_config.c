@@ -59,7 +59,6 @@ static const struct sl_hf_key of_distilbert[] = {
 	WHOLE("n_layers", layers, 1, SL_HF_MAX_LAYERS, NAN),
 	WHOLE("n_heads", heads, 1, SL_HF_MAX_FEATURES, NAN),
 	WHOLE("max_position_embeddings", positions, 1, POSITIONS_MOST, NAN),
-	REAL("layer_norm_eps", eps, 1e-30, 1, 1e-12),
 	REAL("dropout", dropout, 0, below_one, 0.1),
 	REAL("attention_dropout", attention_dropout, 0, below_one, 0.1),
 	REAL("seq_classif_dropout", head_dropout, 0, below_one, 0.2),
@@ -264,6 +263,8 @@ static enum sl_err read_object(const struct sl_hf_reader *r, struct sl_hf_config
 				   out->features, out->heads);
 	if (!out->embedded)
 		out->embedded = out->features;
+	if (out->family == SL_HF_DISTILBERT)
+		out->eps = 1e-12;           /* whatever layer_norm_eps says */
 	if (out->family == SL_HF_ROBERTA) { /* its token types are all 0 */
 		out->first++;
 		out->mark = out->vocab;

@@ -158,6 +158,29 @@ static void other_families(void **state)
 	}
 }
 
+/* DistilBERT's layer norms have an eps of 1e-12, also where config.json names another, as it may for BERT. */
+static void distilbert_eps(void **state)
+{
+	static const char distil[] =
+		"{\"model_type\": \"distilbert\", \"vocab_size\": 11, \"dim\": 6, \"hidden_dim\": 8, "
+		"\"n_layers\": 2, \"n_heads\": 2, \"max_position_embeddings\": 9, "
+		"\"layer_norm_eps\": 1e-05}";
+	const char *const text[] = {distil, with(with(toy, "\"roberta\"", "\"bert\", \"sep_token_id\": 2"), "{",
+						 "{\"layer_norm_eps\": 1e-05, ")};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct sl_hf_config config;
+		struct sl_fail fail;
+
+		assert_int_equal(sl_hf_config_parse(&config, "c",
+						    (struct sl_bytes){(const uint8_t *)text[i], strlen(text[i])},
+						    &fail),
+				 SL_OK);
+		assert_true(config.eps == (i ? 1e-5 : 1e-12));
+	}
+}
+
 /* The id of the token behind which token types change, from config.json, vocab.txt or tokenizer.json. */
 static void separators(void **state)
 {
@@ -525,15 +548,11 @@ static void shards(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(other_families),
-		cmocka_unit_test(separators),
-		cmocka_unit_test(sizes),
-		cmocka_unit_test(cuts),
-		cmocka_unit_test(refused_config),
-		cmocka_unit_test(refused_rows),
-		cmocka_unit_test(refused_adapters),
-		cmocka_unit_test(pretrained),
-		cmocka_unit_test(shards),
+		cmocka_unit_test(other_families), cmocka_unit_test(distilbert_eps),
+		cmocka_unit_test(separators),     cmocka_unit_test(sizes),
+		cmocka_unit_test(cuts),           cmocka_unit_test(refused_config),
+		cmocka_unit_test(refused_rows),   cmocka_unit_test(refused_adapters),
+		cmocka_unit_test(pretrained),     cmocka_unit_test(shards),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
