@@ -109,6 +109,9 @@ static enum sl_err read_scaling(const struct sl_hf_reader *r, const char *at, co
 	enum sl_err err = SL_OK;
 	const bool llama3 = text && strcmp(text, "llama3") == 0, linear = text && strcmp(text, "linear") == 0;
 
+	if (!text && (type || json_object_get(rope, "factor") || json_object_get(rope, "full_attention")))
+		return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s has no rope_type; known: default, linear, llama3",
+				   r->name, at);
 	if (!json_is_object(rope) || (text && !llama3 && !linear && strcmp(text, "default") != 0)) {
 		sl_hf_plain(name, sizeof name, text ? text : "of another type");
 		return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s is %s; known: default, linear, llama3", r->name, at,

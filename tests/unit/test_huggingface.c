@@ -282,6 +282,14 @@ static void refused_config(void **state)
 		{"\"type_vocab_size\": 1", "\"position_embedding_type\": \"relative_key\"",
 		 "position_embedding_type is relative_key", SL_ERR_CONFIG},
 		{"\"type_vocab_size\": 1", "\"pad_token_id\": 8", "max_position_embeddings is 9", SL_ERR_CONFIG},
+		{"\"roberta\"", "\"llama\", \"head_dim\": 4, \"rope_scaling\": {\"factor\": 8.0}",
+		 "rope_scaling has no rope_type", SL_ERR_CONFIG},
+		{"\"roberta\"",
+		 "\"llama\", \"head_dim\": 4, \"rope_scaling\": {\"rope_type\": null, \"type\": \"linear\"}",
+		 "rope_scaling has no rope_type", SL_ERR_CONFIG},
+		{"\"roberta\"",
+		 "\"llama\", \"head_dim\": 4, \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 500000}}",
+		 "rope_parameters has no rope_type", SL_ERR_CONFIG},
 		{"{", "[", "config.json:1:", SL_ERR_DATA},
 	};
 	const struct sl_model_spec spec = {.name = "huggingface", .classes = 2, .tokens = 5, .huggingface = dir};
