@@ -55,8 +55,9 @@ static bool begins_elsewhere(const json_t *init)
 static enum sl_err check_config(const json_t *root, const char *path, const struct sl_lora *lora, bool fan_in,
 				struct sl_fail *fail)
 {
-	static const char *const off[] = {"use_dora", "use_rslora", "rank_pattern", "alpha_pattern",
-					  "alora_invocation_tokens"};
+	static const char *const off[] = {
+		"use_dora",         "use_rslora", "rank_pattern", "alpha_pattern", "alora_invocation_tokens",
+		"layer_replication"};
 	const char *type = json_string_value(json_object_get(root, "peft_type"));
 	const json_t *bias = json_object_get(root, "bias");
 

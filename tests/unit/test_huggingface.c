@@ -337,6 +337,7 @@ static void refused_adapters(void **state)
 		{", \"init_lora_weights\": \"pissa_niter_16\"", "init_lora_weights is a kind for which PEFT changes"},
 		{", \"init_lora_weights\": \"olora\"", "path_initial_model_for_weight_conversion"},
 		{", \"alora_invocation_tokens\": [128000, 78191]", "alora_invocation_tokens is set"},
+		{", \"layer_replication\": [[0, 1], [0, 1]]", "layer_replication is set"},
 		{", \"alpha_pattern\": {\"query\": 4}", "alpha_pattern is set"}};
 	const struct sl_lora lora = {.rank = 2, .alpha = 4};
 	struct sl_model *m = open_model(toy, 5);
