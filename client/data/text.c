@@ -310,7 +310,7 @@ static enum sl_err choose(struct sl_records_spec *out, char path[PATH_MAX], cons
 	return SL_OK;
 }
 
-/* Tokens have type 0 up to the first mark, and 1 after it. DATA: a text spells a mark before the tokenizer's. */
+/* Tokens have type 0 up to the first mark, and 1 after it. DATA: the tokenizer's first text ends elsewhere. */
 static enum sl_err check_types(const struct sl_token_set *set, const struct sl_set_spec *spec, const char *path,
 			       struct sl_fail *fail)
 {
@@ -324,12 +324,13 @@ static enum sl_err check_types(const struct sl_token_set *set, const struct sl_s
 
 		while (first < row.n && id[first] != spec->mark)
 			first++;
-		if (first < row.n && first + 1 < row.first)
+		if (first + 1 < row.first || (row.first < row.n && first + 1 > row.first))
 			err = sl_fail_set(
-				fail, SL_ERR_DATA,
-				"%s: text %lld spells the special token that ends a text, which BERT takes for "
-				"the beginning of a second one",
-				path, (long long)i + 1);
+				fail, SL_ERR_DATA, "%s: text %lld %s", path, (long long)i + 1,
+				first + 1 < row.first
+					? "spells the special token that ends a text, which BERT takes for the "
+					  "beginning of a second one"
+					: "does not end with the network's [SEP] (sep_token_id): give its tokenizer");
 	}
 	free(id);
 	return err;

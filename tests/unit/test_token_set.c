@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "client/data/source.h"
 #include "client/text/glue.h"
 #include "client/text/token_set.h"
 
@@ -552,6 +553,39 @@ static void test_joined(void **state)
 	}
 }
 
+/* The network's token types follow a mark, which must be the token that ends the tokenizer's first text. */
+static void test_types(void **state)
+{
+	const char *const columns[] = {"x", "y"}, *const labels[] = {"z"};
+	char vocab[PATH_MAX + 32];
+
+	(void)state;
+	snprintf(vocab, sizeof vocab, "%s/vocab.txt", dir);
+	write_text("train.tsv", "x\ty\tz\na b\tc\tp\nd\tc d\tq\n");
+	for (int32_t mark = 1; mark < 7; mark++) {
+		const struct sl_set_spec spec = {.source = "text",
+						 .split = SL_SPLIT_TRAIN,
+						 .dir = dir,
+						 .tokenizer = vocab,
+						 .types = true,
+						 .mark = mark,
+						 .column = columns,
+						 .ncolumns = 2,
+						 .label = labels,
+						 .nlabels = 1,
+						 .max_tokens = 9};
+		struct sl_fail fail = {0};
+		struct sl_set set;
+		const enum sl_err err = sl_set_open(&set, &spec, &fail);
+
+		assert_int_equal(err, mark == 2 ? SL_OK : SL_ERR_DATA); /* [SEP] */
+		if (!err)
+			sl_set_close(&set);
+		else if (mark == 6)
+			assert_non_null(strstr(fail.text, "train.tsv: text 1 does not end with the network's [SEP]"));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -559,6 +593,7 @@ int main(void)
 		cmocka_unit_test(test_empty), cmocka_unit_test(test_labels),   cmocka_unit_test(test_glue),
 		cmocka_unit_test(test_cache), cmocka_unit_test(test_bad_rows), cmocka_unit_test(test_next),
 		cmocka_unit_test(test_ends),  cmocka_unit_test(test_keys),     cmocka_unit_test(test_joined),
+		cmocka_unit_test(test_types),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
