@@ -228,11 +228,15 @@ static enum sl_err check_added(const struct sl_tok_spec *spec, const char *file,
 static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_files *files, struct sl_fail *fail)
 {
 	json_t *root = NULL, *lower, *strip, *han, *space;
+	const char *class;
+	bool llama;
 	enum sl_err err = sl_tok_json(&root, &files->config, JSON_DECODE_INT_AS_REAL, fail);
 
 	if (err)
 		return err;
-	err = check_class(spec, files, json_string_value(json_object_get(root, "tokenizer_class")), fail);
+	class = json_string_value(json_object_get(root, "tokenizer_class"));
+	llama = class && strstr(class, "LlamaTokenizer");
+	err = check_class(spec, files, class, fail);
 	if (!err)
 		err = check_added(spec, files->config.name, json_object_get(root, "added_tokens_decoder"), fail);
 	lower = json_object_get(root, "do_lower_case");
@@ -245,8 +249,10 @@ static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_fil
 		spec->strip = json_is_true(strip);
 	if (json_is_boolean(han))
 		spec->han = json_is_true(han);
-	if (json_is_boolean(space))
+	if (json_is_boolean(space) && spec->words == SL_TOK_WORDS_GPT2) /* others follow tokenizer.json */
 		spec->prefix_space = json_is_true(space);
+	if (json_is_false(space) && llama)
+		spec->lead = SL_TOK_LEAD_NONE;
 	json_decref(root);
 	return err;
 }

@@ -707,6 +707,42 @@ static void test_marked(void **state)
 	       SL_ERR_CONFIG, "pre_tokenizer \"Whitespace\"");
 }
 
+/* Opens `json` with `config` as its tokenizer_config.json. */
+static void expect_configured(const char *json, const char *config, const char *text, const char *want)
+{
+	const struct sl_tok_files files = {.json = {"f", bytes(json)}, .config = {"c", bytes(config)}};
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w = open_work(&files, &t);
+
+	assert_string_equal(ids(w, text, NULL, 0), want);
+	close_work(w, t);
+}
+
+/* add_prefix_space decides for ByteLevel alone and for Llama's classes. A Sequence has its own in tokenizer.json. */
+static void test_prefix_space(void **state)
+{
+	static const char both[] = "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": "
+				   "\"▁\"}, {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
+				   "\"content\": \"▁\"}]}";
+	static const char digits[] = "{\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
+				     "\"Digits\", \"individual_digits\": true}, {\"type\": \"ByteLevel\", "
+				     "\"add_prefix_space\": false}]}, \"model\": {\"type\": \"BPE\", \"merges\": [], "
+				     "\"vocab\": %s}}";
+	static const char alone[] = "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, "
+				    "\"model\": {\"type\": \"BPE\", \"merges\": [], \"vocab\": %s}}";
+	char text[16384];
+
+	(void)state;
+	snprintf(text, sizeof text, digits, letters());
+	expect_configured(text, "{\"add_prefix_space\": true}", "ab", "97 98");
+	snprintf(text, sizeof text, alone, letters());
+	expect_configured(text, "{\"add_prefix_space\": true}", "ab", "32 97 98");
+	expect_configured(marked_json(both, "null"),
+			  "{\"add_prefix_space\": false, \"tokenizer_class\": \"LlamaTokenizerFast\"}", "ab",
+			  "262 259");
+	expect_configured(marked_json(both, "null"), "{\"tokenizer_class\": \"LlamaTokenizerFast\"}", "ab", "262 261");
+}
+
 /* The text of decoded tokens: special tokens yield nothing. */
 static void expect_decoded(const struct sl_tok_files *files, const char *text, const char *want)
 {
@@ -774,15 +810,15 @@ static void test_patterns(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_merges),      cmocka_unit_test(test_bytes_and_forms),
-		cmocka_unit_test(test_end_of_text), cmocka_unit_test(test_cuts),
-		cmocka_unit_test(test_bad_text),    cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_wordpiece),   cmocka_unit_test(test_settings),
-		cmocka_unit_test(test_classes),     cmocka_unit_test(test_added_elsewhere),
-		cmocka_unit_test(test_bad_words),   cmocka_unit_test(test_bad_pairs),
-		cmocka_unit_test(test_json),        cmocka_unit_test(test_json_bpe),
-		cmocka_unit_test(test_marked),      cmocka_unit_test(test_patterns),
-		cmocka_unit_test(test_decoding),
+		cmocka_unit_test(test_merges),       cmocka_unit_test(test_bytes_and_forms),
+		cmocka_unit_test(test_end_of_text),  cmocka_unit_test(test_cuts),
+		cmocka_unit_test(test_bad_text),     cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_wordpiece),    cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_classes),      cmocka_unit_test(test_added_elsewhere),
+		cmocka_unit_test(test_bad_words),    cmocka_unit_test(test_bad_pairs),
+		cmocka_unit_test(test_json),         cmocka_unit_test(test_json_bpe),
+		cmocka_unit_test(test_marked),       cmocka_unit_test(test_patterns),
+		cmocka_unit_test(test_prefix_space), cmocka_unit_test(test_decoding),
 	};
 
 	return cmocka_run_group_tests(tests, make_pairs, free_pairs);
