@@ -223,6 +223,23 @@ static enum sl_err check_added(const struct sl_tok_spec *spec, const char *file,
 	return SL_OK;
 }
 
+/* Llama's classes make the template of add_bos_token and add_eos_token, whatever tokenizer.json has. */
+static enum sl_err check_ends(const struct sl_tok_spec *spec, const char *file, const json_t *root,
+			      struct sl_fail *fail)
+{
+	const struct sl_tok_form *f = &spec->single;
+	const json_t *said[] = {json_object_get(root, "add_bos_token"), json_object_get(root, "add_eos_token")};
+
+	for (int i = 0; i < 2; i++)
+		if (json_is_boolean(said[i]) &&
+		    json_is_true(said[i]) != (f->piece[i ? f->n - 1 : 0].part == SL_TOK_PART_ID))
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: add_%s_token is not what tokenizer.json does: let transformers' "
+					   "save_pretrained write both files",
+					   file, i ? "eos" : "bos");
+	return SL_OK;
+}
+
 /* Reads tokenizer_config.json, which overrides the other files. Integers are parsed as reals, because model_max_length,
  * which is not used, may have 31 digits. */
 static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_files *files, struct sl_fail *fail)
@@ -237,6 +254,8 @@ static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_fil
 	class = json_string_value(json_object_get(root, "tokenizer_class"));
 	llama = class && strstr(class, "LlamaTokenizer");
 	err = check_class(spec, files, class, fail);
+	if (!err && llama)
+		err = check_ends(spec, files->config.name, root, fail);
 	if (!err)
 		err = check_added(spec, files->config.name, json_object_get(root, "added_tokens_decoder"), fail);
 	lower = json_object_get(root, "do_lower_case");

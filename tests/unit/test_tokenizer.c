@@ -743,6 +743,32 @@ static void test_prefix_space(void **state)
 	expect_configured(marked_json(both, "null"), "{\"tokenizer_class\": \"LlamaTokenizerFast\"}", "ab", "262 261");
 }
 
+/* Of a template with <s> in front of texts and nothing behind them. */
+static void test_ends(void **state)
+{
+	static const char always[] = "{\"type\": \"Metaspace\", \"prepend_scheme\": \"always\", \"split\": false}";
+	static const struct {
+		const char *class, *ends;
+		bool read;
+	} want[] = {{"LlamaTokenizer", "\"add_bos_token\": true, \"add_eos_token\": false", true},
+		    {"LlamaTokenizerFast", "\"add_bos_token\": null", true},
+		    {"LlamaTokenizer", "\"add_eos_token\": true", false},
+		    {"LlamaTokenizerFast", "\"add_bos_token\": false", false},
+		    {"PreTrainedTokenizerFast", "\"add_eos_token\": true", true}};
+	char config[128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+		snprintf(config, sizeof config, "{\"tokenizer_class\": \"%s\", %s}", want[i].class, want[i].ends);
+		if (want[i].read)
+			expect_configured(marked_json("null", always), config, "ab", "262 261");
+		else
+			refuse(&(struct sl_tok_files){.json = {"f", bytes(marked_json("null", always))},
+						      .config = {"c", bytes(config)}},
+			       SL_ERR_CONFIG, "_token is not what tokenizer.json does");
+	}
+}
+
 /* The text of decoded tokens: special tokens yield nothing. */
 static void expect_decoded(const struct sl_tok_files *files, const char *text, const char *want)
 {
@@ -818,7 +844,8 @@ int main(void)
 		cmocka_unit_test(test_bad_words),    cmocka_unit_test(test_bad_pairs),
 		cmocka_unit_test(test_json),         cmocka_unit_test(test_json_bpe),
 		cmocka_unit_test(test_marked),       cmocka_unit_test(test_patterns),
-		cmocka_unit_test(test_prefix_space), cmocka_unit_test(test_decoding),
+		cmocka_unit_test(test_prefix_space), cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_decoding),
 	};
 
 	return cmocka_run_group_tests(tests, make_pairs, free_pairs);
