@@ -245,7 +245,7 @@ static enum sl_err check_ends(const struct sl_tok_spec *spec, const char *file, 
 static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_files *files, struct sl_fail *fail)
 {
 	json_t *root = NULL, *lower, *strip, *han, *space;
-	const char *class;
+	const char *side, *class;
 	bool llama;
 	enum sl_err err = sl_tok_json(&root, &files->config, JSON_DECODE_INT_AS_REAL, fail);
 
@@ -261,7 +261,9 @@ static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_fil
 	lower = json_object_get(root, "do_lower_case");
 	strip = json_object_get(root, "strip_accents");
 	han = json_object_get(root, "tokenize_chinese_chars");
+	side = json_string_value(json_object_get(root, "truncation_side"));
 	space = json_object_get(root, "add_prefix_space");
+	spec->cut_front = side ? strcmp(side, "left") == 0 : spec->cut_front;
 	if (json_is_boolean(lower))
 		spec->lower = spec->strip = json_is_true(lower);
 	if (json_is_boolean(strip))

@@ -74,6 +74,7 @@ struct sl_tok_spec {
 	bool marked;          /* spaces are marks, and merges begin with characters: marked.h */
 	bool nfc;             /* the text is composed first (Unicode's NFC) */
 	bool whole_words;     /* a word that is a token is not merged (ignore_merges) */
+	bool cut_front;       /* longer texts lose their first tokens (truncation_side: left), not their last */
 	enum sl_tok_words words;
 	enum sl_tok_lead lead; /* if `marked` */
 

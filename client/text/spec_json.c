@@ -1,6 +1,6 @@
 /* Reads tokenizer.json, as Hugging Face's tokenizers write it: version 1.0, models BPE (on bytes, or with
  * byte_fallback) and WordPiece. A member that changes ids and is not supported is refused. The decoder,
- * truncation and padding change none. */
+ * padding, and all of truncation but its direction change none. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -389,6 +389,7 @@ enum sl_err sl_tok_read_json(struct sl_tok_spec *spec, const struct sl_tok_file 
 	if (err)
 		return err;
 	model = json_object_get(root, "model");
+	spec->cut_front = is_text(json_object_get(json_object_get(root, "truncation"), "direction"), "Left");
 	err = choose_kind(&r, model);
 	if (!err)
 		err = read_vocab(&r, root, model);

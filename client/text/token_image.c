@@ -11,7 +11,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "caches of tokens are little endian");
 
 /* VERSION goes up with each change of the file's format, or of the tokens that a tokenizer makes of a text. */
-enum { VERSION = 6, ARRAYS = 6 };
+enum { VERSION = 7, ARRAYS = 6 };
 
 static const char magic[8] = "sltokens";
 

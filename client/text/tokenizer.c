@@ -490,9 +490,11 @@ static void put_form(struct sl_tokenizer_work *w, const struct sl_tok_form *form
 			to->id[to->n++] = form->piece[i].id;
 		} else if (n[part - SL_TOK_PART_A] > 0) {
 			const struct ids *text = &w->text[part - SL_TOK_PART_A];
+			const size_t kept = n[part - SL_TOK_PART_A];
 
-			memcpy(to->id + to->n, text->id, n[part - SL_TOK_PART_A] * sizeof *text->id);
-			to->n += n[part - SL_TOK_PART_A];
+			memcpy(to->id + to->n, text->id + (w->t->spec.cut_front ? text->n - kept : 0),
+			       kept * sizeof *text->id);
+			to->n += kept;
 		}
 		if (form->piece[i].type == 0)
 			out->first = (int32_t)to->n;

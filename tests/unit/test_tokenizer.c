@@ -543,6 +543,30 @@ static char *json_with(const char *part, const char *other)
 	return text;
 }
 
+/* truncation_side, or without it the direction in tokenizer.json, says which end of a text is cut. */
+static void test_sides(void **state)
+{
+	static const char left[] = "{\"truncation\": {\"direction\": \"Left\", \"max_length\": 9}, \"added_tokens\"";
+	struct sl_tok_files files = word_files("{\"truncation_side\": \"left\"}");
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w = open_work(&files, &t);
+	char *text = json_with("{\"added_tokens\"", left);
+
+	(void)state;
+	assert_string_equal(ids(w, "un hello , !", NULL, 4), "2 10 11 3");
+	assert_string_equal(ids(w, "un hello", "un , !", 6), "2 8 3 10' 11' 3'");
+	close_work(w, t);
+	for (int i = 0; i < 2; i++) {
+		files = (struct sl_tok_files){.json = {"f", bytes(text)}};
+		if (i)
+			files.config = (struct sl_tok_file){"c", bytes("{\"truncation_side\": \"right\"}")};
+		w = open_work(&files, &t);
+		assert_string_equal(ids(w, "a b", NULL, 2), i ? "1 2" : "1 0");
+		close_work(w, t);
+	}
+	free(text);
+}
+
 static void test_json(void **state)
 {
 	static const struct {
@@ -836,16 +860,16 @@ static void test_patterns(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_merges),       cmocka_unit_test(test_bytes_and_forms),
-		cmocka_unit_test(test_end_of_text),  cmocka_unit_test(test_cuts),
-		cmocka_unit_test(test_bad_text),     cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_wordpiece),    cmocka_unit_test(test_settings),
-		cmocka_unit_test(test_classes),      cmocka_unit_test(test_added_elsewhere),
-		cmocka_unit_test(test_bad_words),    cmocka_unit_test(test_bad_pairs),
-		cmocka_unit_test(test_json),         cmocka_unit_test(test_json_bpe),
-		cmocka_unit_test(test_marked),       cmocka_unit_test(test_patterns),
-		cmocka_unit_test(test_prefix_space), cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_decoding),
+		cmocka_unit_test(test_merges),      cmocka_unit_test(test_bytes_and_forms),
+		cmocka_unit_test(test_end_of_text), cmocka_unit_test(test_cuts),
+		cmocka_unit_test(test_bad_text),    cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_wordpiece),   cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_classes),     cmocka_unit_test(test_added_elsewhere),
+		cmocka_unit_test(test_bad_words),   cmocka_unit_test(test_bad_pairs),
+		cmocka_unit_test(test_json),        cmocka_unit_test(test_sides),
+		cmocka_unit_test(test_json_bpe),    cmocka_unit_test(test_marked),
+		cmocka_unit_test(test_patterns),    cmocka_unit_test(test_prefix_space),
+		cmocka_unit_test(test_ends),        cmocka_unit_test(test_decoding),
 	};
 
 	return cmocka_run_group_tests(tests, make_pairs, free_pairs);
