@@ -2,9 +2,11 @@
 #include "client/run/setup.h"
 #include "client/run/setup_pictures.h"
 
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "client/data/parts.h"
 #include "client/data/subset.h"
@@ -257,6 +259,36 @@ static enum sl_err check_sampling(const struct sl_setup *s, const struct sl_set 
 				   "balanced needs classes, and these data have none: take shuffled");
 }
 
+/* Refuses classes to which label2id of the folder's config.json gives other numbers: the folder's classifier, and
+ * programs that read what is exported, would take one class for another. */
+static enum sl_err check_names(const struct sl_conf_client *c, const struct sl_set *set, struct sl_fail *fail)
+{
+	const int classes = set->source->class_name && sl_set_has_classes(set) ? set->classes : 0;
+	char path[PATH_MAX];
+	json_t *root = NULL, *number;
+	int known = 0, odd = -1;
+	const char *name;
+
+	if (c->model.huggingface[0] && snprintf(path, sizeof path, "%s/config.json", c->model.huggingface) < PATH_MAX)
+		root = json_load_file(path, 0, NULL);
+	json_object_foreach(json_object_get(root, "label2id"), name, number)
+	{
+		for (int i = 0; i < classes; i++)
+			if (strcasecmp(name, set->source->class_name(set, i)) == 0) {
+				known++;
+				odd = json_integer_value(number) == i ? odd : i;
+			}
+	}
+	json_decref(root);
+	if (odd < 0 || known < classes)
+		return SL_OK;
+	return sl_conf_client_fail(
+		c, "model.huggingface", fail,
+		"label2id of its config.json does not give \"%.60s\" the number %d, as these data do: "
+		"name the classes by the numbers of label2id, or take label2id and the classifier out",
+		set->source->class_name(set, odd), odd);
+}
+
 enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
 	struct names name;
@@ -273,6 +305,8 @@ enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fa
 	spec = data_spec(s, split, &name);
 	err = check_split(s, &spec, &s->set[split], sl_set_open(&s->set[split], &spec, fail), fail);
 	sl_about_forget(s);
+	if (!err && !spec.given)
+		err = check_names(s->conf, &s->set[split], fail);
 	if (!err && split == SL_SPLIT_TRAIN)
 		note_few_classes(s->conf, &s->set[split]);
 	if (!err && spec.parts && !spec.given)

@@ -170,6 +170,17 @@ cola 0 300 | sed '9s/.$/ [SEP] said./' >"$tmp/CoLA/train.tsv"
 config=$tmp/bert.yaml refused 65 'train.tsv: text 9 spells the special token that ends a text'
 sed -i '9s/SEP/MASK/' "$tmp/CoLA/train.tsv"
 client 'bert masked' "$tmp/bert.yaml" --local || fail "BERT with a mask: exit status $?"
+# The data give classes their numbers. A folder that gives the same classes other numbers is refused.
+named() { # NAME LABEL2ID
+	jq ".label2id = $2" "$tmp/bert/config.json" >"$tmp/named.json"
+	mv "$tmp/named.json" "$tmp/bert/config.json"
+	client "$1" "$tmp/bert.yaml" --local "${own[@]}" --set data.train_files=a.csv
+}
+named same '{"No, sir": 0, yes: 1}' && named plain '{LABEL_0: 0, LABEL_1: 1}' && named half '{yes: 0}' || fail "names of classes: exit status $?"
+status=0
+named turned '{YES: 0, "no, sir": 1}' || status=$?
+[ "$status" = 78 ] && grep -qF 'label2id of its config.json does not give "no, sir" the number 0' "$tmp/turned.log" ||
+	fail "names in another order: exit status $status"
 cola 0 300 >"$tmp/CoLA/train.tsv"
 sed -i '3s/yes\|no, sir/maybe/' "$tmp/own/dev.tsv"
 refused 65 'dev.tsv:3: label "maybe": one of no, sir, yes' "${own[@]}" --set data.train_files=a.csv
