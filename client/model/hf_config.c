@@ -171,7 +171,7 @@ void sl_hf_plain(char *to, size_t cap, const char *text)
 	size_t n = 0;
 
 	for (size_t i = 0; text[i] && n + 1 < cap; i++)
-		if (text[i] > ' ' && text[i] < 0x7f)
+		if (text[i] >= ' ' && text[i] < 0x7f)
 			to[n++] = text[i];
 	to[n] = 0;
 }

@@ -25,7 +25,7 @@ struct sl_hf_key {
 const json_t *sl_hf_member(const struct sl_hf_reader *r, const char *key);
 /* Writes a double or an int to `out` + the key's offset. DATA: it is missing or no number; CONFIG: out of bounds. */
 enum sl_err sl_hf_read_number(const struct sl_hf_reader *r, const struct sl_hf_key *k, void *out) SL_MUST_CHECK;
-/* Copies a text for messages, without blanks, control characters and bytes that are not ASCII. */
+/* Copies a text for messages, without control characters and bytes that are not ASCII. */
 void sl_hf_plain(char *to, size_t cap, const char *text);
 /* Reads what decoders have beside the keys of their family. */
 enum sl_err sl_hf_read_decoder(const struct sl_hf_reader *r, struct sl_hf_config *out) SL_MUST_CHECK;

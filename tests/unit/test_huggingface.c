@@ -277,7 +277,7 @@ static void refused_config(void **state)
 		{"\"type_vocab_size\": 1", "\"layer_norm_eps\": 0", "layer_norm_eps is 0", SL_ERR_CONFIG},
 		{"\"type_vocab_size\": 1", "\"hidden_dropout_prob\": 1", "hidden_dropout_prob is 1", SL_ERR_CONFIG},
 		{"\"type_vocab_size\": 1", "\"hidden_act\": \"mish\"", "hidden_act is mish; known:", SL_ERR_CONFIG},
-		{"\"type_vocab_size\": 1", "\"hidden_act\": []", "hidden_act is", SL_ERR_CONFIG},
+		{"\"type_vocab_size\": 1", "\"hidden_act\": []", "hidden_act is of another type", SL_ERR_CONFIG},
 		{"\"type_vocab_size\": 1", "\"is_decoder\": true", "is_decoder is true", SL_ERR_CONFIG},
 		{"\"type_vocab_size\": 1", "\"position_embedding_type\": \"relative_key\"",
 		 "position_embedding_type is relative_key", SL_ERR_CONFIG},
