@@ -410,6 +410,19 @@ static void refuse(const struct sl_tok_files *files, enum sl_err code, const cha
 	assert_int_equal(spec.n_merge, 7); /* unchanged */
 }
 
+/* The files are a tokenizer, or are refused as CONFIG in these words. */
+static void expect_opened(const struct sl_tok_files *files, bool read, const char *says)
+{
+	struct sl_tokenizer *t;
+
+	if (!read) {
+		refuse(files, SL_ERR_CONFIG, says);
+		return;
+	}
+	sl_tokenizer_work_close(open_work(files, &t));
+	sl_tokenizer_close(t);
+}
+
 /* Other classes of tokenizers read the same files in other ways. */
 static void test_classes(void **state)
 {
@@ -426,16 +439,10 @@ static void test_classes(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		struct sl_tok_files files = want[i].words ? word_files("") : made_files();
-		struct sl_tokenizer *t;
 
 		snprintf(config, sizeof config, "{\"tokenizer_class\": \"%s\"}", want[i].class);
 		files.config = (struct sl_tok_file){"tokenizer_config.json", bytes(config)};
-		if (want[i].read) {
-			sl_tokenizer_work_close(open_work(&files, &t));
-			sl_tokenizer_close(t);
-			continue;
-		}
-		refuse(&files, SL_ERR_CONFIG, "is read from a tokenizer.json alone");
+		expect_opened(&files, want[i].read, "is read from a tokenizer.json alone");
 	}
 }
 
@@ -455,16 +462,10 @@ static void test_added_elsewhere(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		struct sl_tok_files files = word_files(want[i].config);
-		struct sl_tokenizer *t;
 
 		if (want[i].added)
 			files.added = (struct sl_tok_file){"added_tokens.json", bytes(want[i].added)};
-		if (want[i].read) {
-			sl_tokenizer_work_close(open_work(&files, &t));
-			sl_tokenizer_close(t);
-			continue;
-		}
-		refuse(&files, SL_ERR_CONFIG, "no tokenizer.json adds its token");
+		expect_opened(&files, want[i].read, "no tokenizer.json adds its token");
 	}
 }
 
