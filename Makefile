@@ -664,7 +664,7 @@ test-gpu: cuda ## every test that uses a GPU, on one; skipped and counted where 
 
 gpu-bundle: cuda all ## build/gpu: tests, benchmarks, both daemons for a GPU host, run there by its gpu-check.sh (PAIR_DATA, PAIR_WEIGHTS)
 	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'
-	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu $(B)/tests/bench/bench_gpu_codecs
+	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu $(B)/tests/bench/bench_gpu_codecs $(B)/tests/bench/bench_encoder
 	BUILD=$(B) scripts/gpu-bundle.sh build/gpu $(PAIR_DATA) $(PAIR_WEIGHTS)
 
 bench-gpu: cuda ## the middle on the GPU, and in PyTorch beside it

@@ -12,10 +12,10 @@ build=${BUILD:-build/release}
 rm -rf "$out"
 mkdir -p "$out/lib"
 programs=("$build"/tests/suite/test_{ops,gpu,gpu_middle,gpu_codecs,gpu_codec_state,gpu_codec_ahead} "$build"/tests/unit/test_module
-	"$build"/tests/bench/bench_{gpu,gpu_codecs} "$build"/split{c,s})
+	"$build"/tests/bench/bench_{gpu,gpu_codecs,encoder} "$build"/split{c,s})
 cp "$build/libsplit_cuda.so" "${programs[@]}" "$out"
 cp -r tests/golden/codec "$out/golden"
-cp tests/bench/{bench_gpu_peer,pair_table}.py scripts/gpu-check.sh "$out"
+cp tests/bench/{bench_gpu_peer,bench_gpu_layers,bench_peer_encoder,pair_table}.py scripts/gpu-check.sh "$out"
 mkdir "$out/scripts" "$out/configs"
 cp scripts/gpu-pair.sh "$out/scripts"
 cp configs/client-finetune224.yaml "$out/configs"
@@ -29,6 +29,6 @@ fi
 for program in "${programs[@]}"; do
 	ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
 done | sort -u | grep -vE '/(ld-linux[^/]*|lib(c|m|mvec|dl|rt|pthread|resolv|anl|util|gcc_s|stdc\+\+))\.so' | xargs -r cp -Lt "$out/lib"
-strip --strip-debug "$out"/*.so "$out"/test_* "$out"/bench_gpu "$out"/bench_gpu_codecs "$out"/split[cs]
+strip --strip-debug "$out"/*.so "$out"/test_* "$out"/bench_{gpu,gpu_codecs,encoder} "$out"/split[cs]
 tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
 du -sh "$out" "$out.tar.gz"

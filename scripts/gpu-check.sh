@@ -40,6 +40,7 @@ steps() {
 		2  25 mixed,graphs         bench_graphs_fp16  ./bench_gpu --precision fp16 --graphs
 		2  60 mixed,graphs,bench   bench_layers_bf16  ./bench_gpu --precision bf16 --layers
 		2 140 mixed,peer           peer               peer
+		0 240 layers               layers             layers
 		0  60 bench                bench_layers_fp32  ./bench_gpu --layers
 		3 110 sanitizer            memory_codecs      SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codecs '*GPU*'
 		3  20 sanitizer            memory_state       SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codec_state '*GPU*'
@@ -66,6 +67,8 @@ of_host() { LD_LIBRARY_PATH=$host_libraries "$@"; }
 sanitizer() { has compute-sanitizer && compute-sanitizer "$@"; }
 # shellcheck disable=SC2317
 peer() { has python3 && of_host python3 bench_gpu_peer.py; }
+# shellcheck disable=SC2317
+layers() { has python3 && SPLIT_LIBRARIES=$LD_LIBRARY_PATH of_host python3 bench_gpu_layers.py --compile; }
 # rows NAME: runs scripts/gpu-pair.sh on the bundle's data (PAIR_DATA) and weights (PAIR_WEIGHTS), with every codec on
 # the device. Its rows go to NAME.jsonl; those that are done when the time is up stay there.
 # shellcheck disable=SC2317 # steps call these
@@ -107,7 +110,7 @@ overlap() {
 	rm -f "$OUT"/overlap-*.weights
 	return "$rc"
 }
-export -f has of_host sanitizer peer rows pair overlap
+export -f has of_host sanitizer peer layers rows pair overlap
 export here host_libraries=${LD_LIBRARY_PATH-}
 
 plan() {
@@ -140,7 +143,7 @@ verdict() { # STATUS SECONDS LIMIT LOG
 
 digest() { # NAME VERDICT LOG
 	case $2-$1 in
-	passed-bench_* | passed-peer | passed-pair | passed-overlap) tail -n 70 "$3" ;;
+	passed-bench_* | passed-peer | passed-layers | passed-pair | passed-overlap) tail -n 70 "$3" ;;
 	passed-*) grep -E 'relative errors|left out, scale|SUMMARY|SKIP |cudnn-missing|cudnn-refused|driver for CUDA' "$3" | sort | uniq -c | sed 's/^ *1 //' ;;
 	timeout-*) tail -n 8 "$3" ;;
 	skipped-*) grep -m 1 -E '^SKIP' "$3" || tail -n 1 "$3" ;;

@@ -70,7 +70,6 @@ enum { CU_LANES = 16 /* of a sum of squares */, CU_RUN = 16, CU_SUM_TILE = CU_TH
 static __device__ __forceinline__ struct seen look_at(const float *x, int len)
 {
 	__shared__ float tile[CU_SUM_TILE];
-	__shared__ double lane[CU_LANES];
 	const int t = (int)threadIdx.x;
 	struct seen seen;
 	float next[CU_RUN];
@@ -103,15 +102,8 @@ static __device__ __forceinline__ struct seen look_at(const float *x, int len)
 				seen.squares += (double)tile[i] * (double)tile[i];
 		}
 	}
-	if (t < CU_LANES)
-		lane[t] = seen.squares;
-	for (int width = CU_LANES / 2; width > 0; width /= 2) {
-		__syncthreads();
-		if (t < width)
-			lane[t] += lane[t + width];
-	}
-	if (t == 0)
-		seen.squares = lane[0];
+	for (int width = CU_LANES / 2; width > 0; width /= 2)
+		seen.squares += __shfl_down_sync(~0u, seen.squares, (unsigned)width);
 	return seen;
 }
 

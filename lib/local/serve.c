@@ -10,6 +10,8 @@
 #include "common/base/log.h"
 #include "server/host/host.h"
 
+enum { GOODBYE_MS = 2000 }; /* the client of this process says goodbye, or pauses, before it ends the server */
+
 #define OPEN __attribute__((visibility("default")))
 
 struct local {
@@ -34,7 +36,7 @@ static void on_end(void *arg)
 {
 	struct local *l = arg;
 
-	sl_host_close(l->host, host_closed, l);
+	sl_host_close_after(l->host, GOODBYE_MS, host_closed, l);
 }
 
 static void on_broken(void *arg, const struct sl_fail *why)

@@ -230,6 +230,8 @@ static void on_tick(void *arg)
 		else
 			open++;
 	}
+	if (h->closed && !h->shut && (!open || sl_loop_now_ms(h->loop) >= h->close_ms))
+		sl_host_close(h, h->closed, h->closed_arg);
 	/* Closing the worker blocks the loop's thread: not while a job that may hang is under way. */
 	if (h->shut && !open && !h->closing && !h->keeping.busy)
 		finish_close(h);
@@ -445,4 +447,11 @@ void sl_host_close(struct sl_host *h, void (*closed)(void *arg), void *arg)
 	for (int i = 0; i < h->n_place; i++)
 		if (h->session[i] && !h->ending[i])
 			sl_middle_end(h->session[i], &why);
+}
+
+void sl_host_close_after(struct sl_host *h, uint64_t most_ms, void (*closed)(void *arg), void *arg)
+{
+	h->close_ms = sl_loop_now_ms(h->loop) + most_ms;
+	h->closed = closed;
+	h->closed_arg = arg;
 }

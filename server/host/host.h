@@ -26,6 +26,9 @@ void sl_host_on_broken(struct sl_host *host, void (*fn)(void *arg, const struct 
 void sl_host_reload(struct sl_host *host);
 /* Ends every session with "the server shuts down", then frees the host and calls `closed` from the loop. */
 void sl_host_close(struct sl_host *host, void (*closed)(void *arg), void *arg);
+/* The same, but first waits for `most_ms` at most until every client has left by itself. A goodbye that is still on its
+ * way is heard, and that session's files are removed. */
+void sl_host_close_after(struct sl_host *host, uint64_t most_ms, void (*closed)(void *arg), void *arg);
 
 /* The status as JSON; the caller frees it. NULL: no memory. */
 char *sl_host_status(const struct sl_host *host);

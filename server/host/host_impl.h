@@ -49,6 +49,7 @@ struct sl_host {
 	void *broken_arg;
 	void (*closed)(void *arg);
 	void *closed_arg;
+	uint64_t close_ms; /* sl_host_close_after: closes then at the latest */
 };
 
 /* Handles a message of a peer that has no session: a Hello, or it is turned away. */

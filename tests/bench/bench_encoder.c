@@ -1,6 +1,6 @@
-/* usage: bench_encoder LAYER THREADS LENGTHS [--profile RUNS]
- * Runs one layer on this CPU, forward and backward, over one chunk of packed rows. LENGTHS are the tokens of each row:
- * "128x8" (8 rows of 128), or "9,11,21". LAYER:
+/* usage: bench_encoder LAYER THREADS|cuda:PRECISION LENGTHS [--profile RUNS]
+ * Runs one layer forward and backward over one chunk of packed rows: on this CPU with THREADS, or on the first GPU with
+ * PRECISION fp32, tf32, bf16 or fp16. LENGTHS are the tokens of each row: "128x8" (8 rows of 128), or "9,11,21". LAYER:
  *   roberta  an encoder layer with RoBERTa-base's sizes: attention of 12 heads, 768 features, 3072 in the feed-forward
  *            part, post-norm, dropout 0.1.
  *   llama    a decoder layer with Llama 3.2 1B's sizes: 2048 features, 8192 in the feed-forward part, 32 query heads, 8
@@ -9,8 +9,10 @@
  *   cached   llama, forward only: one new token in each row, with LENGTHS tokens before it in the cache.
  *   cached16 cached with the frozen weights in 16 bits.
  * For each line of stdin it runs once and prints the milliseconds; "cpu" asks for CPU time. So another benchmark can
- * alternate with it. --profile: prints the least CPU time of every op in RUNS runs instead. */
+ * alternate with it. On a GPU a run ends when the device is done. --profile: prints the least CPU time of every op in
+ * RUNS runs instead; on a CPU only. */
 #include <math.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +25,12 @@
 #include "common/exec/exec.h"
 #include "common/graph/model.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/module.h"
 #include "tests/bench/op_times.h"
 
 enum { MOST_ROWS = 4096, MOST_TOKENS = 2048 };
 static const float dropped = 0.1f, eps = 1e-5f;
+static struct sl_backend be;
 
 struct layer {
 	const char *name;
@@ -49,7 +53,8 @@ static _Noreturn void die(const struct sl_fail *fail)
 static _Noreturn void usage(void)
 {
 	fprintf(stderr,
-		"usage: bench_encoder roberta|llama|factors|cached|cached16 THREADS LENGTHS [--profile RUNS]\n");
+		"usage: bench_encoder roberta|llama|factors|cached|cached16 THREADS|cuda:PRECISION LENGTHS "
+		"[--profile RUNS]\n");
 	exit(64);
 }
 
@@ -166,7 +171,7 @@ static void set_weights(struct sl_exec *e, const struct sl_plan_segment *s)
 	free(w);
 }
 
-static struct sl_plan *plan_of(const struct layer *l, const struct rows *rows)
+static struct sl_plan *plan_of(const struct layer *l, const struct rows *rows, enum sl_precision precision)
 {
 	static const struct sl_conf_list target = {2, {"q_proj", "v_proj"}};
 	const struct sl_lora lora = {.rank = 16, .alpha = 32, .target = &target};
@@ -182,7 +187,7 @@ static struct sl_plan *plan_of(const struct layer *l, const struct rows *rows)
 					  .chunk_tokens = rows->begin[rows->n],
 					  .cached = l->cached,
 					  .seed = 1,
-					  .precision = l->factors ? SL_PRECISION_BF16_FACTORS : SL_PRECISION_FP32,
+					  .precision = precision,
 					  .optimizer = {.momentum = 0.9}};
 	struct sl_plan *plan;
 	enum sl_err err;
@@ -204,19 +209,24 @@ static struct sl_plan *plan_of(const struct layer *l, const struct rows *rows)
 static void fill(struct sl_tensor t, uint64_t seed)
 {
 	const struct sl_rng_key key = {seed, 1, 0, SL_RNG_TEST};
+	const int64_t count = t.data ? sl_shape_count(&t.shape) : 0;
+	float *host = malloc((size_t)count * sizeof *host + 1);
 
-	for (int64_t i = 0; t.data && i < sl_shape_count(&t.shape); i++)
-		((float *)t.data)[i] = sl_rng_unit(sl_rng_u32(&key, (uint64_t)i)) - 0.5f;
+	for (int64_t i = 0; i < count && host; i++)
+		host[i] = sl_rng_unit(sl_rng_u32(&key, (uint64_t)i)) - 0.5f;
+	if (!host || (count && be.ops->upload(&be, t.data, host, (size_t)count * sizeof *host)))
+		exit(70);
+	free(host);
 }
 
-static struct sl_exec *open_exec(const struct sl_plan *plan, struct sl_backend *be, const struct rows *rows)
+static struct sl_exec *open_exec(const struct sl_plan *plan, const struct rows *rows)
 {
 	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
 	const int64_t tokens = rows->begin[rows->n];
 	struct sl_fail fail;
 	struct sl_exec *e;
 
-	if (sl_exec_open(&e, plan, SL_MIDDLE, be, &fail))
+	if (sl_exec_open(&e, plan, SL_MIDDLE, &be, &fail))
 		die(&fail);
 	set_weights(e, s);
 	if (sl_exec_begin(e))
@@ -224,6 +234,22 @@ static struct sl_exec *open_exec(const struct sl_plan *plan, struct sl_backend *
 	fill(sl_exec_input(e, 0, tokens), 2);
 	fill(sl_exec_dout(e, 0, tokens), 3);
 	return e;
+}
+
+static void post(void *arg)
+{
+	sem_post(arg);
+}
+
+static void settle(void)
+{
+	sem_t done;
+
+	sem_init(&done, 0, 0);
+	if (be.ops->fence(&be, post, &done))
+		exit(70);
+	sem_wait(&done);
+	sem_destroy(&done);
 }
 
 static double run(struct sl_exec *e, const struct layer *l, const struct rows *rows, bool cpu)
@@ -240,6 +266,7 @@ static double run(struct sl_exec *e, const struct layer *l, const struct rows *r
 
 	if (sl_exec_forward(e, &call, NULL) || (!l->cached && sl_exec_backward(e, &call, NULL)))
 		exit(70);
+	settle();
 	return cpu ? cpu_ms() - began : sl_seconds_since(start) * 1e3;
 }
 
@@ -266,14 +293,38 @@ static void profile(struct sl_exec *e, const struct layer *l, const struct rows 
 	printf("%-20s %9.3f %9.3f   together %.3f, least run %.3f\n", "all", sum[0], sum[1], sum[0] + sum[1], least);
 }
 
+static enum sl_precision parse_precision(const char *text)
+{
+	for (int p = 0; p < SL_PRECISION_COUNT; p++)
+		if (strcmp(text, sl_precision_name((enum sl_precision)p)) == 0)
+			return (enum sl_precision)p;
+	usage();
+}
+
+static const char *open_gpu(void)
+{
+	static char text[SL_MODULE_TEXT];
+	const struct sl_module *module;
+	struct sl_fail fail;
+
+	if (sl_module_load(NULL, &module, &fail) || module->open(&be, &(struct sl_module_options){0}, &fail) ||
+	    module->describe(0, text, &fail)) {
+		printf("SKIP %s\n", fail.text);
+		exit(77);
+	}
+	return text;
+}
+
 int main(int argc, char **argv)
 {
 	static struct rows rows;
 	const bool profiles = argc == 6 && strcmp(argv[4], "--profile") == 0;
+	const bool gpu = argc > 2 && strncmp(argv[2], "cuda:", 5) == 0;
 	const struct layer *l = layers, *end = layers + sizeof layers / sizeof layers[0];
+	enum sl_precision precision = SL_PRECISION_FP32;
+	struct sl_pool *pool = NULL;
+	const char *device;
 	struct sl_fail fail;
-	struct sl_pool *pool;
-	struct sl_backend be;
 	struct sl_plan *plan;
 	struct sl_exec *e;
 	char line[64];
@@ -282,18 +333,21 @@ int main(int argc, char **argv)
 		usage();
 	while (l < end && strcmp(l->name, argv[1]) != 0)
 		l++;
-	if (l == end)
+	if (l == end || (gpu && profiles))
 		usage();
 	read_lengths(&rows, argv[3]);
 	if (l->cached)
 		cache_rows(&rows);
-	if (sl_pool_open(&pool, atoi(argv[2]), &fail) || sl_cpu_backend_open(&be, pool, &fail))
+	if (l->factors || gpu)
+		precision = l->factors ? SL_PRECISION_BF16_FACTORS : parse_precision(argv[2] + 5);
+	if (!gpu && (sl_pool_open(&pool, atoi(argv[2]), &fail) || sl_cpu_backend_open(&be, pool, &fail)))
 		die(&fail);
+	device = gpu ? open_gpu() : sl_cpu_describe();
 	if (profiles)
 		op_times_watch(&be);
-	plan = plan_of(l, &rows);
-	e = open_exec(plan, &be, &rows);
-	fprintf(stderr, "bench_encoder: %s\n", sl_cpu_describe());
+	plan = plan_of(l, &rows, precision);
+	e = open_exec(plan, &rows);
+	fprintf(stderr, "bench_encoder: %s\n", device);
 	if (profiles)
 		profile(e, l, &rows, atoi(argv[5]));
 	while (!profiles && fgets(line, sizeof line, stdin)) {

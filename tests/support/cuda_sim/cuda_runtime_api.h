@@ -140,6 +140,8 @@ void __syncthreads(void);
 float __shfl_xor_sync(unsigned mask, float v, int lanes); /* among all 32 lanes */
 /* among all 32 lanes: v of the lane `lanes` below, or the lane's own */
 unsigned __shfl_up_sync(unsigned mask, unsigned v, unsigned lanes);
+/* among all 32 lanes: v of the lane `lanes` above, or the lane's own */
+double __shfl_down_sync(unsigned mask, double v, unsigned lanes);
 unsigned __ballot_sync(unsigned mask, int predicate); /* among all 32 lanes */
 
 void __threadfence(void);

@@ -26,6 +26,7 @@ static struct {
 	unsigned vote[MOST_THREADS / WARP];
 	float lane[MOST_THREADS];
 	unsigned word[MOST_THREADS];
+	double wide[MOST_THREADS];
 } sim;
 
 static uint32_t luck = 1;
@@ -87,6 +88,20 @@ unsigned __shfl_up_sync(unsigned mask, unsigned v, unsigned lanes)
 	sim.word[me] = v;
 	meet(&sim.warp[warp], WARP);
 	result = me % WARP >= lanes ? sim.word[me - lanes] : v;
+	meet(&sim.warp[warp], WARP);
+	return result;
+}
+
+double __shfl_down_sync(unsigned mask, double v, unsigned lanes)
+{
+	unsigned me = sim.running, warp = me / WARP;
+	double result;
+
+	if (mask != 0xffffffffu)
+		abort();
+	sim.wide[me] = v;
+	meet(&sim.warp[warp], WARP);
+	result = me % WARP + lanes < WARP ? sim.wide[me + lanes] : v;
 	meet(&sim.warp[warp], WARP);
 	return result;
 }

@@ -33,6 +33,10 @@ struct sl_backend *rig_backend(void **state); /* skips the test where there is n
 /* Whether to test fewer cases: on a CPU, and under the device's sanitizers (SPLIT_TEST_SHORT). */
 bool rig_brief(const struct sl_backend *be);
 
+/* Gives every NaN the same bits if the codec `text` multiplies (lowrank): a device's product with a NaN is a NaN of its
+ * own, where a CPU's keeps bits of the operand. Only payloads that no encoder writes have a NaN. */
+void rig_unify_nans(const char *text, float *values, int64_t count);
+
 struct both {
 	struct sl_backend *be;
 	struct sl_codec *host, *device;
