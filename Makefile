@@ -668,11 +668,12 @@ gpu-bundle: cuda all ## build/gpu: tests, benchmarks, both daemons for a GPU hos
 	BUILD=$(B) scripts/gpu-bundle.sh build/gpu $(PAIR_DATA) $(PAIR_WEIGHTS)
 
 bench-gpu: cuda ## the middle on the GPU, and in PyTorch beside it
-	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu $(B)/tests/bench/bench_gpu_codecs
+	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu $(B)/tests/bench/bench_gpu_codecs $(B)/tests/bench/bench_encoder
 	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu --layers || [ $$? = 77 ]
 	for p in tf32 bf16 fp16; do LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu --precision $$p || [ $$? = 77 ] || exit 1; done
 	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu_codecs || [ $$? = 77 ]
 	tests/bench/bench_gpu_peer.py || [ $$? = 77 ]
+	SPLIT_LIBRARIES=$(B):$$LD_LIBRARY_PATH tests/bench/bench_gpu_layers.py || [ $$? = 77 ]
 
 # ---- a relocatable copy for hosts without packages
 BUNDLE_RPATH := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'

@@ -7,8 +7,7 @@
  * must be in the library path. It opens cuDNN (libcudnn.so.9) if that is present. Only dense
  * convolutions with a window larger than 1×1 use cuDNN; without it they run as im2col and cuBLAS.
  * SPLIT_CUDNN names another file, or `none`.
- * Codecs whose tests have not yet passed on a real device run on the host. SPLIT_CUDA_CODECS=all, which
- * tests and benchmarks set, runs them on the device too (the lists are in kernels/cuda/codec_stage.c).
+ * A server with SPLIT_CUDA_PLAIN=1 opens it with neither graphs nor overlap: tests compare their results.
  * PyTorch's wheels contain cuBLAS and cuDNN:
  *   export LD_LIBRARY_PATH=$(python3 -c 'import nvidia, os; r = nvidia.__path__[0];
  *         print(":".join(d for d, _, f in os.walk(r) if any(".so." in n for n in f)))') */

@@ -18,6 +18,8 @@ cp -r tests/golden/codec "$out/golden"
 cp tests/bench/{bench_gpu_peer,bench_gpu_layers,bench_peer_encoder,pair_table}.py scripts/gpu-check.sh "$out"
 mkdir "$out/scripts" "$out/configs"
 cp scripts/gpu-pair.sh "$out/scripts"
+mkdir -p "$out/tests/bench"
+cp tests/bench/namespaces.sh "$out/tests/bench"
 cp configs/client-finetune224.yaml "$out/configs"
 if [ -n "$data" ]; then
 	mkdir "$out/pair"

@@ -31,15 +31,16 @@ steps() {
 		1  50 codecs               bench_codecs       ./bench_gpu_codecs
 		1  25 graphs,bench         bench_fp32         ./bench_gpu
 		1  25 graphs               bench_graphs_fp32  ./bench_gpu --graphs
-		2  60 overlap              overlap            overlap
-		2 150 pair                 pair               pair
+		2  30 overlap              overlap            overlap
+		2  70 pair                 pair               pair
 		2  25 mixed,graphs,bench   bench_tf32         ./bench_gpu --precision tf32
 		2  25 mixed,graphs,bench   bench_fp16         ./bench_gpu --precision fp16
 		2  25 mixed,graphs         bench_graphs_tf32  ./bench_gpu --precision tf32 --graphs
 		2  25 mixed,graphs         bench_graphs_bf16  ./bench_gpu --precision bf16 --graphs
 		2  25 mixed,graphs         bench_graphs_fp16  ./bench_gpu --precision fp16 --graphs
 		2  60 mixed,graphs,bench   bench_layers_bf16  ./bench_gpu --precision bf16 --layers
-		2 140 mixed,peer           peer               peer
+		2 180 mixed,peer           peer               peer
+		2  70 pair                 pair_on_a_link     pair_on_a_link
 		0 240 layers               layers             layers
 		0  60 bench                bench_layers_fp32  ./bench_gpu --layers
 		3 110 sanitizer            memory_codecs      SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codecs '*GPU*'
@@ -80,7 +81,7 @@ rows() {
 	: >"$OUT/$1.jsonl"
 	ln -s "$OUT/$1.jsonl" "$work/out/timing.jsonl"
 	for file in data_batch_1 test_batch; do gzip -dc "pair/$file.bin.gz" >"$work/$file.bin"; done
-	SPLIT_CUDA_CODECS=all BIN=$here STEPS=8 scripts/gpu-pair.sh "$work" "$here/pair/weights.safetensors" "$work/out" || rc=$?
+	BIN=$here STEPS=8 scripts/gpu-pair.sh "$work" "$here/pair/weights.safetensors" "$work/out" || rc=$?
 	if [ "$rc" = 69 ] && grep -q 'no CUDA device' "$work/out/server.log"; then
 		echo "SKIP $(grep -om 1 'no CUDA device.*' "$work/out/server.log")"
 		rc=77
@@ -92,25 +93,27 @@ rows() {
 	rm -rf "$work"
 	return "$rc"
 }
-# Codecs that have never run on a device come first: the limit may cut off the others.
 # shellcheck disable=SC2317
-pair() { CODECS='sortquant:6+2 topk:0.1 lowrank:3,7 none quant:8 f16 conv-insert' rows pair; }
-# Tasks queued ahead (overlap) and CUDA graphs may change times, but not the weights.
+pair() { rows pair; }
+# The pair over a link with the published rate.
+# shellcheck disable=SC2317
+pair_on_a_link() { LINK_MB_S=455 rows pair-455; }
+# Tasks queued ahead and CUDA graphs may change times, but not the weights.
 # shellcheck disable=SC2317
 overlap() {
-	local on rc=0
+	local way rc=0
 	export CODECS='none quant:8 topk:0.2|quant:8' CHUNKS=8
-	for on in false true; do
-		echo "overlap, graphs: $on"
-		OVERLAP=$on GRAPHS=$on rows "overlap-$on" || rc=$?
+	for way in plain ahead; do
+		echo "overlap, $way:"
+		SPLIT_CUDA_PLAIN=${way/ahead/} rows "overlap-$way" || rc=$?
 		[ "$rc" = 0 ] || return "$rc"
-		grep -o '"weights":"[^"]*"' "$OUT/overlap-$on.jsonl" >"$OUT/overlap-$on.weights"
+		grep -o '"weights":"[^"]*"' "$OUT/overlap-$way.jsonl" >"$OUT/overlap-$way.weights"
 	done
-	cmp "$OUT"/overlap-{false,true}.weights || rc=1
+	cmp "$OUT"/overlap-{plain,ahead}.weights || rc=1
 	rm -f "$OUT"/overlap-*.weights
 	return "$rc"
 }
-export -f has of_host sanitizer peer layers rows pair overlap
+export -f has of_host sanitizer peer layers rows pair pair_on_a_link overlap
 export here host_libraries=${LD_LIBRARY_PATH-}
 
 plan() {
@@ -143,7 +146,7 @@ verdict() { # STATUS SECONDS LIMIT LOG
 
 digest() { # NAME VERDICT LOG
 	case $2-$1 in
-	passed-bench_* | passed-peer | passed-layers | passed-pair | passed-overlap) tail -n 70 "$3" ;;
+	passed-bench_* | passed-peer | passed-layers | passed-pair* | passed-overlap) tail -n 70 "$3" ;;
 	passed-*) grep -E 'relative errors|left out, scale|SUMMARY|SKIP |cudnn-missing|cudnn-refused|driver for CUDA' "$3" | sort | uniq -c | sed 's/^ *1 //' ;;
 	timeout-*) tail -n 8 "$3" ;;
 	skipped-*) grep -m 1 -E '^SKIP' "$3" || tail -n 1 "$3" ;;

@@ -5,8 +5,8 @@
 # WEIGHTS: an ImageNet backbone in safetensors. OUT gets timing.jsonl (a row per codec and chunk count) and, with EPOCHS
 # > 0, the fine-tuning run over the whole training set. BIN: folder of splitc and splits (default build/release). CODECS
 # and CHUNKS: the settings to time. DEVICE: default cuda:0. STEPS: timed steps per row. FINETUNE_CODECS and SCHEDULE: of
-# the fine-tuning runs. LIMIT_S: after this many seconds a fine-tuning run ends with its current step. OVERLAP, GRAPHS:
-# true for the server's keys of these names, which may change times but not the hash of the final weights in every row.
+# the fine-tuning runs. LIMIT_S: after this many seconds a fine-tuning run ends with its current step.
+# LINK_MB_S: both directions are limited to so many MB/s, between two network namespaces (root, ip and tc).
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 : "${3:?usage: gpu-pair.sh DATA WEIGHTS OUT [EPOCHS]}"
@@ -16,21 +16,30 @@ device=${DEVICE:-cuda:0} steps=${STEPS:-12}
 threads=$((($(nproc) + 1) / 2))
 mkdir -p "$out"
 unset OPENBLAS_CORETYPE
-cleanup() { kill "$server" 2>/dev/null || true; wait 2>/dev/null || true; }
+listen=127.0.0.1 on_server=() on_client=() server=
+cleanup() {
+	kill $server 2>/dev/null || true
+	wait 2>/dev/null || true
+	[ -z "${LINK_MB_S:-}" ] || namespaces_remove
+}
 trap cleanup EXIT
+if [ -n "${LINK_MB_S:-}" ]; then
+	ns=pair$$ listen=127.1.0.2 on_server=(ip netns exec "pair$$s") on_client=(ip netns exec "pair$$c")
+	. "$here/tests/bench/namespaces.sh"
+	namespaces_make
+	shape "$LINK_MB_S"
+fi
 
 cat >"$out/server.yaml" <<YAML
-listen: tcp://127.0.0.1:0
+listen: tcp://$listen:0
 store: $out/store
 device: $device
 threads: $threads
-overlap: ${OVERLAP:-false}
-graphs: ${GRAPHS:-false}
 limits: {memory_bytes: 64 GiB}
 control: $out/splits.sock
 YAML
 : >"$out/server.log" # read below before splits may have opened it
-"$bin/splits" serve "$out/server.yaml" 2>"$out/server.log" &
+"${on_server[@]}" "$bin/splits" serve "$out/server.yaml" 2>"$out/server.log" &
 server=$!
 for _ in $(seq 300); do
 	endpoint=$(sed -n 's/.*serving: .* on \(tcp:[^,]*\), .*/\1/p' "$out/server.log")
@@ -43,7 +52,7 @@ grep serving "$out/server.log"
 train() { # NAME, then --set pairs
 	local name=$1
 	shift
-	timeout --foreground -s INT "${limit:-600}" "$bin/splitc" train "$here/configs/client-finetune224.yaml" --fresh --json --set "server=$endpoint" --set "data.dir=$data" \
+	"${on_client[@]}" timeout --foreground -s INT "${limit:-600}" "$bin/splitc" train "$here/configs/client-finetune224.yaml" --fresh --json --set "server=$endpoint" --set "data.dir=$data" \
 		--set "model.weights=$weights" --set "threads=$threads" --set "log.dir=$out/$name" \
 		--set "control=$out/splitc.sock" --set log.level=warn "$@" 2>"$out/$name.log" || { tail -n 3 "$out/$name.log"; touch "$out/failed"; return 1; }
 }

@@ -129,7 +129,7 @@ static enum sl_err resolve(const struct sl_codec *c, const struct sl_codec_stage
 		if ((*s)->id == stage->id) {
 			link->joined = join(stage, *s);
 			link->stage = &link->joined;
-			return (*s)->offers == NULL ? SL_OK : (*s)->offers(c->env.be, link->arg, fail);
+			return SL_OK;
 		}
 	}
 	link->stage = NULL;

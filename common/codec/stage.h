@@ -9,7 +9,7 @@
  *
  * The portable stages work on host memory; their heavy loops come from loops.h. A backend whose tensors live elsewhere
  * supplies stages of its own, with the same ids and payloads (sl_backend_ops.codec_stages). Then x and y are pointers
- * of that backend, and values between stages are in its memory. Such a stage fills its id and the members from `offers`
+ * of that backend, and values between stages are in its memory. Such a stage fills its id and the members from `size`
  * on; the portable stage has the rest. Side bytes and payloads are always in host memory, side bytes in page-locked
  * memory of the backend. */
 #ifndef SL_CODEC_STAGE_H
@@ -100,8 +100,6 @@ struct sl_codec_stage {
 	/* Quantizer: bytes as papers count them. */
 	double (*nominal)(const double *arg, const struct sl_extent *in);
 
-	/* A backend's stage: UNAVAILABLE if it does not have these options. NULL: it has all. */
-	enum sl_err (*offers)(const struct sl_backend *be, const double *arg, struct sl_fail *fail);
 	/* Bytes of the state. The chain allocates it zeroed, in *state, before open, and frees it after close. 0:
 	 * there is no state, or open allocates it and close frees it. */
 	size_t size;

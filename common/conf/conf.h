@@ -309,7 +309,7 @@ struct sl_conf_server {
 	} log;
 	char control[SL_CONF_SOCKET_PATH];
 	char metrics[SL_CONF_TEXT]; /* as the client's */
-	bool deterministic, graphs, overlap;
+	bool deterministic;
 	int watchdog_s, drain_s; /* as the client's */
 	struct sl_conf_origin origin;
 };

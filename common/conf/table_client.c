@@ -225,7 +225,7 @@ const struct sl_conf_schema sl_conf_client_schema = {
 	.origin_offset = offsetof(T, origin),
 	.other = "splits",
 	.of_other = SL_WORDS("listen", "store", "store_ttl_s", "store_bytes", "store_bytes_per_key", "deterministic",
-			     "graphs", "overlap", "limits"),
+			     "limits"),
 	.spread = {"codec", "insert"},
 	.not_spread = "codec.end_",
 	.idle = sl_conf_client_idle,

@@ -15,8 +15,6 @@ static const struct sl_conf_key keys[] = {
 	SL_CHOICE(T, "recompute", recompute, SL_WORDS("auto", "on", "off"), "auto", "compute activations again before backward, in place of keeping them, on a CPU; no bit changes; auto: where memory would not do"),
 	SL_STRING(T, "device", device, sl_conf_check_server_device, "auto", "where the middle runs: auto, cpu or cuda:N"),
 	SL_BOOL(T, "deterministic", deterministic, "true", "use only algorithms that give the same bits every time"),
-	SL_BOOL(T, "graphs", graphs, "false", "on a GPU: record a chunk's kernels once and launch them together (CUDA graphs)"),
-	SL_BOOL(T, "overlap", overlap, "false", "on a GPU: queue the next chunk's work during the current chunk, and copy payloads meanwhile"),
 
 	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "largest payload of one message"),
 	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: the most bytes in flight in one direction of a session"),

@@ -414,7 +414,6 @@ __global__ void __launch_bounds__(THREADS, 2) dkv_kernel(Q *__restrict__ dk, boo
 			Pairs pairs;
 
 			pair_up<true, T, Q>(pairs, shared, a, p, head, tile, p.first, dout);
-			gather(acc_v, shared, tokens_of<T>(dout, a, p, a.heads, head, tile), column);
 #pragma unroll
 			for (int j = 0; j < EACH; j++) {
 				const int query = tile + m.across + j;
@@ -424,6 +423,7 @@ __global__ void __launch_bounds__(THREADS, 2) dkv_kernel(Q *__restrict__ dk, boo
 				for (int i = 0; i < EACH; i++)
 					pairs.along[i][j] = (pairs.along[i][j] - pairs.p[i][j] * delta) * scale;
 			}
+			gather(acc_v, shared, tokens_of<T>(dout, a, p, a.heads, head, tile), column);
 			__syncthreads(); // all have read the weights
 			share(shared, pairs.along);
 			gather(acc_k, shared, tokens_of<Q>(a.q, a, p, a.heads, head, tile), column);

@@ -430,7 +430,6 @@ static unsigned precisions_of(int device)
 
 enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_options *options, struct sl_fail *fail)
 {
-	const char *codecs = getenv("SPLIT_CUDA_CODECS");
 	struct sl_backend opened = {.pool = be->pool};
 	struct cuda *cu = calloc(1, sizeof(*cu));
 	struct sl_fail no_dnn;
@@ -442,10 +441,6 @@ enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_option
 	cu->ops = cu_backend_ops;
 	cu->ops.precisions = precisions_of(options->device);
 	cu->ops.ahead = options->overlap;
-	if (codecs && strcmp(codecs, "all") == 0) {
-		cu->ops.codec_stages = cu_codec_stages_all;
-		cu->ops.combine = combine;
-	}
 	if (options->graphs)
 		cu_graph_ops(&cu->ops);
 	cu_graphs_open(&cu->graphs, options->graphs ? &cu_graph_runtime : NULL, cu);
@@ -495,6 +490,7 @@ const struct sl_backend_ops cu_backend_ops = {
 	.between = between,
 	.mark_close = mark_close,
 	.finite = cu_finite,
+	.combine = combine,
 	.add = add,
 	.update = cu_update_range,
 	.convert = cu_convert_range,

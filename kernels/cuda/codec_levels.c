@@ -63,14 +63,6 @@ static enum sl_err open_codes(void **state, const struct sl_stage_env *env, cons
 	return SL_OK;
 }
 
-static enum sl_err offers_quant(const struct sl_backend *be, const double *arg, struct sl_fail *fail)
-{
-	if (arg[QUANT_PER] == 0 && arg[QUANT_BLOCK] == 0)
-		return SL_OK;
-	return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-			   "quant: %s has one range for a tensor, no per= or block=", be->ops->name);
-}
-
 static struct cu_codes quant_codes(const double *arg)
 {
 	int bits = (int)arg[QUANT_BITS];
@@ -92,22 +84,9 @@ static enum sl_err open_quant(void **state, const struct sl_stage_env *env, stru
 	return open_codes(state, env, &codes, false, fail);
 }
 
-static enum sl_err offers_one_bucket(const struct sl_backend *be, double bucket, struct sl_fail *fail)
-{
-	if (bucket == 0)
-		return SL_OK;
-	return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-			   "levels: %s has one scale for a tensor, no bucket=", be->ops->name);
-}
-
 static struct cu_codes level_codes(uint32_t q)
 {
 	return (struct cu_codes){.kind = CU_CODE_LEVELS, .bits = 33 - __builtin_clz(q), .most = q};
-}
-
-static enum sl_err offers_qsgd(const struct sl_backend *be, const double *arg, struct sl_fail *fail)
-{
-	return offers_one_bucket(be, arg[QSGD_BUCKET], fail);
 }
 
 static void qsgd_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
@@ -120,11 +99,6 @@ static enum sl_err open_qsgd(void **state, const struct sl_stage_env *env, struc
 	const struct cu_codes codes = level_codes((uint32_t)env->arg[QSGD_Q]);
 
 	return open_codes(state, env, &codes, env->arg[QSGD_NORM] == 0, fail);
-}
-
-static enum sl_err offers_tern(const struct sl_backend *be, const double *arg, struct sl_fail *fail)
-{
-	return offers_one_bucket(be, arg[TERN_BUCKET], fail);
 }
 
 static void tern_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
@@ -274,7 +248,6 @@ static enum sl_err echo(void *state, float *x, const struct sl_extent *xs)
 }
 
 const struct sl_codec_stage cu_stage_quant = {.id = SL_STAGE_ID_QUANT,
-					      .offers = offers_quant,
 					      .memory = quant_memory,
 					      .open = open_quant,
 					      .close = close_levels,
@@ -283,7 +256,6 @@ const struct sl_codec_stage cu_stage_quant = {.id = SL_STAGE_ID_QUANT,
 					      .collect = collect,
 					      .echo = echo};
 const struct sl_codec_stage cu_stage_qsgd = {.id = SL_STAGE_ID_QSGD,
-					     .offers = offers_qsgd,
 					     .memory = qsgd_memory,
 					     .open = open_qsgd,
 					     .close = close_levels,
@@ -292,7 +264,6 @@ const struct sl_codec_stage cu_stage_qsgd = {.id = SL_STAGE_ID_QSGD,
 					     .collect = collect,
 					     .echo = echo};
 const struct sl_codec_stage cu_stage_terngrad = {.id = SL_STAGE_ID_TERNGRAD,
-						 .offers = offers_tern,
 						 .memory = tern_memory,
 						 .open = open_tern,
 						 .close = close_levels,

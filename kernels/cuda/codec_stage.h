@@ -98,8 +98,6 @@ static inline struct cu_philox cu_philox_of(const struct sl_rng_key *key)
 	return (struct cu_philox){key->seed, key->step, (uint32_t)key->chunk << 16 | key->tensor};
 }
 
-/* Codecs whose payloads were the same byte for byte on a real device. `_all`, for SPLIT_CUDA_CODECS=all, also
- * has those that so far only tests/support/cuda_sim has run. */
-extern const struct sl_codec_stage *const cu_codec_stages[], *const cu_codec_stages_all[];
+extern const struct sl_codec_stage *const cu_codec_stages[]; /* sl_backend_ops.codec_stages */
 
 #endif

@@ -52,9 +52,8 @@ static _Noreturn void die(const struct sl_fail *fail)
 
 static _Noreturn void usage(void)
 {
-	fprintf(stderr,
-		"usage: bench_encoder roberta|llama|factors|cached|cached16 THREADS|cuda:PRECISION LENGTHS "
-		"[--profile RUNS]\n");
+	fprintf(stderr, "usage: bench_encoder roberta|llama|factors|cached|cached16 THREADS|cuda:PRECISION LENGTHS "
+			"[--profile RUNS]\n");
 	exit(64);
 }
 

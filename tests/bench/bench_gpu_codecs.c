@@ -184,7 +184,8 @@ static void bench(const char *text, const float *host, double copy_ms)
 	dec = time_ms(decode);
 	dec_kernels = kernels_ms(queue_decode, collect_decode);
 	down = time_ms(bus_down);
-	printf("%-18s %7.2f MB  encode %7.3f ms, kernels %6.3f (%3.0f %%)   decode %7.3f ms, kernels %6.3f (%3.0f %%)   "
+	printf("%-18s %7.2f MB  encode %7.3f ms, kernels %6.3f (%3.0f %%)   decode %7.3f ms, kernels %6.3f (%3.0f %%)  "
+	       " "
 	       "bus %7.3f ms\n",
 	       text, (double)payload_bytes * 1e-6, enc, enc_kernels, 100 * copy_ms / enc_kernels, dec, dec_kernels,
 	       100 * copy_ms / dec_kernels, down);
@@ -207,7 +208,6 @@ int main(int argc, char **argv)
 	int64_t n;
 	double ms;
 
-	setenv("SPLIT_CUDA_CODECS", "all", 1);
 	if (sl_module_load(NULL, &module, &fail) || module->open(&be, &options, &fail)) {
 		printf("SKIP %s\n", fail.text);
 		return 77;

@@ -11,11 +11,11 @@ namespaces_make() {
 		in_ns=(ip netns exec "$ns$side")
 		"${in_ns[@]}" ip link set lo up
 		"${in_ns[@]}" ip addr del 127.0.0.1/8 dev lo
-		"${in_ns[@]}" sysctl -qw "net.ipv4.conf.split-$side.route_localnet=1"
+		"${in_ns[@]}" sh -c "echo 1 >/proc/sys/net/ipv4/conf/split-$side/route_localnet"
 		"${in_ns[@]}" ip addr add "127.1.0.${end#*:}/24" dev "split-$side"
 		"${in_ns[@]}" ip link set "split-$side" up
-		"${in_ns[@]}" sysctl -qw "net.ipv4.tcp_congestion_control=${CONGESTION:-reno}"
-		[ -z "${NOTSENT_LOWAT:-}" ] || "${in_ns[@]}" sysctl -qw "net.ipv4.tcp_notsent_lowat=$NOTSENT_LOWAT"
+		"${in_ns[@]}" sh -c "echo ${CONGESTION:-reno} >/proc/sys/net/ipv4/tcp_congestion_control"
+		[ -z "${NOTSENT_LOWAT:-}" ] || "${in_ns[@]}" sh -c "echo $NOTSENT_LOWAT >/proc/sys/net/ipv4/tcp_notsent_lowat"
 	done
 }
 

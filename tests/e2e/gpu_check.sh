@@ -69,7 +69,7 @@ call-1.txt" ] || fail 'other files'
 title='call 2, no data'
 check 77 call 2
 says '^    SKIP no data in the bundle'
-says '^7 passed, 0 failed, 0 timeout, 2 skipped$'
+says '^7 passed, 0 failed, 0 timeout, 3 skipped$'
 says '^    libraries: /of/the/host$' # of PyTorch: not the bundle's
 title='call 3'
 check 0 call 3
@@ -114,9 +114,9 @@ check 64
 title='weights with and without overlap'
 mkdir "$tmp/pair" "$tmp/scripts"
 for file in data_batch_1 test_batch; do echo | gzip >"$tmp/pair/$file.bin.gz"; done
-stub scripts/gpu-pair.sh 'echo "{\"codec\":\"none\",\"weights\":\"$WEIGHTS$OVERLAP\"}" >"$3/timing.jsonl"'
+stub scripts/gpu-pair.sh 'echo "{\"codec\":\"none\",\"weights\":\"$WEIGHTS$SPLIT_CUDA_PLAIN\"}" >"$3/timing.jsonl"'
 check 1 overlap
-sed -i 's/\$OVERLAP//' "$tmp/scripts/gpu-pair.sh"
+sed -i 's/\$SPLIT_CUDA_PLAIN//' "$tmp/scripts/gpu-pair.sh"
 WEIGHTS=a check 0 overlap
 says '^overlap +passed'
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# overlap: true. The simulated device (make cuda-sim) delays its streams and reorders what may be reordered. A run with
-# tasks queued ahead, payloads on copy streams, and recorded passes learns what the plain run does, byte for byte:
+# The simulated device (make cuda-sim) delays its streams and reorders what may be reordered. A run with tasks queued ahead,
+# payloads on copy streams, and recorded passes learns what a plain run does (SPLIT_CUDA_PLAIN), byte for byte:
 # codecs of every kind, dropout, a ragged batch, overflowing gradients, two sessions at once, a server that is killed.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -9,14 +9,14 @@ needs_simulated_device
 
 make_data 72 20
 write_config "$tmp/client.yaml"
-export SPLIT_CUDA_CODECS=all SPLIT_SIM_LOCKED=1
+export SPLIT_SIM_LOCKED=1
 small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 --set tail_begin=features.2 --set train.batch=16
 	--set train.chunks=4 --set train.schedule.warmup_epochs=0 --set train.schedule.kind=constant --set train.optimizer.lr=0.02
 	--set train.checkpoint_every=2 --set train.epochs=2)
 run() { client "$1" "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${@:2}" || fail "$1: $(tail -n 1 "$tmp/$1.log")"; }
-serve() { # NAME OVERLAP
+serve() { # NAME [PLAIN]
 	[ -z "${server_pid:-}" ] || end_process "$server_pid"
-	start_server "$1" device=cuda:0 overlap="$2" graphs="$2"
+	SPLIT_CUDA_PLAIN=${2:-} start_server "$1" device=cuda:0
 }
 codecs=(none f16 quant:8 'quant:4,per=channel' 'qsgd:100' 'topk:0.3|quant:8' 'topk:0.2,ef=true|quant:4'
 	'lowrank:2,warm=true,ef=true|quant:8' 'threshold:0.5' sortquant:6+2 'topk:0.2|quant:4|zstd:1')
@@ -24,7 +24,7 @@ mixed=(--set codec.head_act=quant:8 --set codec.mid_act=none --set codec.mid_gra
 [ -n "${SPLIT_LONG:-}" ] || codecs=(none 'topk:0.2,ef=true|quant:8|zstd:1')
 nan=(--set train.on_nan=skip --set train.precision=fp16 --set train.batch=4 --set train.chunks=2 --set train.optimizer.lr=0.005)
 
-serve plain false
+serve plain 1
 for codec in "${codecs[@]}"; do run "plain-${codec//[^a-z0-9]/-}" --set codec="$codec"; done
 run plain-mixed "${mixed[@]}"
 run plain-nan "${nan[@]}"
@@ -32,7 +32,7 @@ grep -q '"skipped":true' "$tmp/plain-nan/log.jsonl" || fail "no step was left ou
 
 for seed in ${SPLIT_LONG:+3 5 7 9 11} 1; do
 	export SPLIT_SIM_SEED=$seed
-	serve ahead true
+	serve ahead
 	for codec in "${codecs[@]}"; do
 		name=${codec//[^a-z0-9]/-}
 		rm -rf "$tmp/ahead-$name"
@@ -62,7 +62,7 @@ client_stands 4 ahead-killed "$tmp/client.yaml" "${small[@]}" --set server="$end
 wait_for 'no checkpoint to go on from' has_checkpoint ahead-killed
 end_process "$client_pid" "$server_pid"
 server_pid=
-serve ahead true
+serve ahead
 run ahead-killed --resume "${mixed[@]}"
 same_run plain-mixed ahead-killed "$(steps_of plain-mixed)"
 echo "$((${#codecs[@]} + 3)) runs equal their plain twins"

@@ -385,8 +385,8 @@ static void a_gradient_at_places_that_are_refused(void **state)
 static void every_stage_is_queued(void **state)
 {
 	(void)state;
-	for (int i = 0; cu_codec_stages_all[i]; i++) {
-		const struct sl_codec_stage *s = cu_codec_stages_all[i];
+	for (int i = 0; cu_codec_stages[i]; i++) {
+		const struct sl_codec_stage *s = cu_codec_stages[i];
 		bool found = false;
 
 		assert_non_null(s->collect);

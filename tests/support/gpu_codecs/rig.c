@@ -43,7 +43,6 @@ static int use_gpu(bool overlap, void **state)
 	const struct sl_module_options options = {.overlap = overlap};
 	struct sl_fail fail;
 
-	setenv("SPLIT_CUDA_CODECS", "all", 1);
 	if (!gpu.ops && sl_module_open_with(NULL, &gpu, &options, &fail))
 		print_message("SKIP %s\n", fail.text);
 	*state = &gpu;

@@ -68,7 +68,7 @@ static enum sl_err sim_combine(struct sl_backend *be, float *out, const float *a
 #define SIM_OPS                                                                                                   \
 	.name = "cuda-sim", .alloc = sim_alloc, .free = sim_free, .upload = sim_upload, .download = sim_download, \
 	.zero = sim_zero, .combine = sim_combine, .host_alloc = sim_alloc, .host_free = sim_free,                 \
-	.codec_stages = cu_codec_stages_all
+	.codec_stages = cu_codec_stages
 
 static const struct sl_backend_ops sim_ops = {SIM_OPS}, sim_ops_ahead = {SIM_OPS, .ahead = true};
 struct sl_backend sim_codec_backend = {.ops = &sim_ops}, sim_codec_backend_ahead = {.ops = &sim_ops_ahead};
