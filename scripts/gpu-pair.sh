@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# shellcheck disable=SC2046
+# shellcheck disable=SC2046,SC1091,SC2034
 # usage: gpu-pair.sh DATA WEIGHTS OUT [EPOCHS]
 # The published setting on one host with a GPU: splitc on its CPUs, splits on its GPU. DATA: CIFAR-10's binary files.
 # WEIGHTS: an ImageNet backbone in safetensors. OUT gets timing.jsonl (a row per codec and chunk count) and, with EPOCHS
