@@ -10,6 +10,7 @@
 
 #include "client/model/weights_file.h"
 #include "common/base/folder.h"
+#include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/conf/conf.h"
 
@@ -224,6 +225,16 @@ static enum sl_err write_config(const struct sl_model *m, const struct sl_lora *
 		err = sl_newfile_put(path, 0600, SL_FP_NONE, text, strlen(text), fail);
 	free(text);
 	return err;
+}
+
+void sl_adapter_note_unread(const char *dir)
+{
+	char path[PATH_MAX];
+	struct sl_fail fail;
+
+	if (path_of(path, dir, config_name, &fail) == SL_OK && access(path, F_OK) == 0)
+		sl_log(SL_LOG_WARN, "adapter-unread", "%s is not read; lora.adapter=%s starts from its adapters", path,
+		       dir);
 }
 
 enum sl_err sl_adapter_write(const struct sl_model *m, const struct sl_lora *lora, const char *dir, const char *base,

@@ -10,6 +10,8 @@
  * no LoRA of this form. Everything is checked before the first buffer is written. `param` as in weights_file.h. */
 enum sl_err sl_adapter_read(const struct sl_model *model, const struct sl_lora *lora, const char *dir,
 			    float *const *param, bool *head, struct sl_fail *fail) SL_MUST_CHECK;
+/* Warns if the folder of a network has adapters beside its weights, which nobody has asked for. */
+void sl_adapter_note_unread(const char *dir);
 /* Writes both files, and makes the folder if there is none. `base`: the network to which the adapters belong, for
  * base_model_name_or_path. */
 enum sl_err sl_adapter_write(const struct sl_model *model, const struct sl_lora *lora, const char *dir,

@@ -531,6 +531,8 @@ enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, 
 	else if (folder[0])
 		sl_log(SL_LOG_INFO, "weights-none", "%s has no model.safetensors: all weights start from seed %lld",
 		       folder, (long long)s->conf->agreed.seed);
+	if (folder[0] && !strict && !s->conf->lora.adapter[0])
+		sl_adapter_note_unread(folder);
 	if (!err && !strict && s->conf->model.insert_weights.n) {
 		s->weights_from_seed = false;
 		s->inserts_given = true;

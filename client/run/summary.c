@@ -165,7 +165,7 @@ static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool lo
 
 static void print_steps(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
 {
-	printf("%s: %" PRIu64 " steps", s->outcome, s->steps);
+	printf("%s: %" PRIu64 " step%s", s->outcome, s->steps, s->steps == 1 ? "" : "s");
 	if (t->linked_from)
 		printf(", those from %" PRIu64 " on", t->linked_from);
 	printf(" in %.1f s in all; %.1f samples/s in training\n", s->t_total_s,

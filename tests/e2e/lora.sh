@@ -80,6 +80,11 @@ grep -aq 'base_model.model.roberta.encoder.layer.2.attention.self.value.lora_B.w
 client adapted "$config" --local --set lora.adapter="$tmp/peft" --set train.optimizer.lr=1e-12 || fail "adapted: exit status $?"
 "$SPLITC" predict "$config" --local --logits --csv --set log.dir="$tmp/adapted" 2>"$tmp/predict.log" >"$tmp/adapted.csv" || fail 'predict adapted'
 near unmerged adapted
+cp -r "$tmp/toy" "$tmp/both"
+cp "$tmp/peft/adapter_config.json" "$tmp/both"
+client both "$config" --local --set model.huggingface="$tmp/both" --set train.max_steps=1 || fail "both: exit status $?"
+grep -q "^WARN adapter-unread: $tmp/both/adapter_config.json is not read; lora.adapter=$tmp/both starts" "$tmp/both.log" ||
+	fail 'adapters beside the weights are passed over without a word'
 
 refused 78 'lora.target: no linear layer before the output is called "queri"' --set lora.target=queri
 refused 78 'r is not 2, which lora.rank is' --set lora.adapter="$tmp/peft" --set lora.rank=2
