@@ -97,15 +97,25 @@ template <class T> __device__ void load_rows(float (*to)[STRIDE], const Tokens<T
 	}
 }
 
+// Where this thread's elements of a tile begin.
+struct Mine {
+	int across, down;
+};
+
+__device__ Mine mine()
+{
+	return {(int)threadIdx.x % ACROSS * EACH, (int)threadIdx.x / ACROSS * EACH};
+}
+
 // acc[i][j] += the sum over DEEP rows of a[.][i] · b[.][j], for this thread's i and j.
 __device__ __forceinline__ void add_products(float (&acc)[EACH][EACH], const float (*a)[STRIDE],
 					     const float (*b)[STRIDE])
 {
-	const int across = threadIdx.x % ACROSS * EACH, down = threadIdx.x / ACROSS * EACH;
+	const Mine m = mine();
 
 #pragma unroll 2
 	for (int c = 0; c < DEEP; c++) {
-		const Vec<EACH> u = load<EACH>(&a[c][down]), v = load<EACH>(&b[c][across]);
+		const Vec<EACH> u = load<EACH>(&a[c][m.down]), v = load<EACH>(&b[c][m.across]);
 
 #pragma unroll
 		for (int i = 0; i < EACH; i++)
@@ -136,7 +146,7 @@ __device__ void dots(float (&out)[EACH][EACH], Shared &s, const Tokens<X> &x, co
 // Shares the elements of the tile: s.weight[j][i] = w[i][j].
 __device__ void share(Shared &s, const float (&w)[EACH][EACH])
 {
-	const int across = threadIdx.x % ACROSS * EACH, down = threadIdx.x / ACROSS * EACH;
+	const Mine m = mine();
 
 #pragma unroll
 	for (int j = 0; j < EACH; j++) {
@@ -144,7 +154,7 @@ __device__ void share(Shared &s, const float (&w)[EACH][EACH])
 #pragma unroll
 		for (int i = 0; i < EACH; i++)
 			column.v[i] = w[i][j];
-		store<EACH>(&s.weight[across + j][down], column);
+		store<EACH>(&s.weight[m.across + j][m.down], column);
 	}
 }
 
@@ -202,16 +212,6 @@ __device__ Vec<EACH> kept(const cu_attention &a, const Tile &at, int head, int q
 __device__ bool sees(const cu_attention &a, const Tile &at, int query, int key)
 {
 	return key < at.length && query < at.length && (!a.causal || key <= query);
-}
-
-// Where this thread's elements of a tile begin.
-struct Mine {
-	int across, down;
-};
-
-__device__ Mine mine()
-{
-	return {(int)threadIdx.x % ACROSS * EACH, (int)threadIdx.x / ACROSS * EACH};
 }
 
 // The features of EACH tokens of a row from `token` on, and EACH `columns` of one head: to = or += acc.
