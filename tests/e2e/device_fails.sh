@@ -18,7 +18,7 @@ client undisturbed "$tmp/client.yaml" "${small[@]}" || fail 'the undisturbed run
 signal TERM "$server_pid"
 wait "$server_pid" || true
 
-SPLIT_SIM_FAILS=60 start_server failing device=cuda:0 "listen=$endpoint" watchdog_s=0
+SPLIT_SIM_FAILS=130 start_server failing device=cuda:0 "listen=$endpoint" watchdog_s=0
 start_client comes_back "$tmp/client.yaml" "${small[@]}"
 ends_with "$server_pid" 75 $patience 'the server whose device fails'
 grep -q '^ERROR device-failed: cuda:0: ' "$tmp/failing.log" || fail "the server does not say why it ends"
@@ -31,7 +31,7 @@ echo "failed behind a step, went on, $(steps_of comes_back) steps"
 signal TERM "$server_pid"
 wait "$server_pid" || true
 
-SPLIT_SIM_REFUSES=60 start_server refusing device=cuda:0 "listen=$endpoint"
+SPLIT_SIM_REFUSES=20 start_server refusing device=cuda:0 "listen=$endpoint"
 client past_it "$tmp/client.yaml" "${small[@]}" || fail "the run in which one call failed: status $?"
 grep -q '^ERROR cuda-error: ' "$tmp/refusing.log" || fail 'no call failed'
 kill -0 "$server_pid" || fail 'one call that failed ended the server'

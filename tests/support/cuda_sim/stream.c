@@ -3,8 +3,8 @@
  * So work that no stream or event orders will sooner or later run in another order, and copies access host memory when
  * its owner may have moved on. Stream NULL: done when the call returns.
  * With SPLIT_SIM_LOCKED in the environment, all streams but the first of a backend that is alone copy only from and to
- * locked memory. With SPLIT_SIM_FAILS=N the device fails at the N-th wait for a stream and from then on. With
- * SPLIT_SIM_REFUSES=N only that call fails.
+ * locked memory. With SPLIT_SIM_FAILS=N the device fails at the N-th wait and from then on. With
+ * SPLIT_SIM_REFUSES=N only the N-th wait for a stream fails.
  * While a stream records a graph, work queued on it is kept, and queued again by every launch of the graph. A call
  * that a recording does not allow is an error, as on a device. Where a device would record something other than was
  * meant, the process ends. */
@@ -345,8 +345,10 @@ static unsigned long of_environment(const char *name)
 	return text ? strtoul(text, NULL, 10) : 0;
 }
 
-/* The injected fault, if any, of a call after `waits` waits for streams. */
-static cudaError_t fault_at(unsigned long waits)
+static unsigned long waits, stream_waits;
+
+/* The injected fault, if any, of a wait; `stream`: for a stream, and not for an event. The caller holds the lock. */
+static cudaError_t fault(bool stream)
 {
 	static unsigned long fails, refuses;
 	static bool read;
@@ -356,10 +358,8 @@ static cudaError_t fault_at(unsigned long waits)
 	read = true;
 	if (fails && waits >= fails)
 		return cudaErrorUnknown;
-	return refuses && waits == refuses ? cudaErrorInvalidValue : cudaSuccess;
+	return stream && refuses && stream_waits == refuses ? cudaErrorInvalidValue : cudaSuccess;
 }
-
-static unsigned long stream_waits;
 
 /* The caller holds the lock. Waiting for a recording stream is an error that spoils the recording. */
 static bool spoils(cudaStream_t stream)
@@ -382,7 +382,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 	sim_waits++;
 	if (stream)
 		drain(stream);
-	said = fault_at(++stream_waits);
+	waits++;
+	stream_waits++;
+	said = fault(true);
 	pthread_mutex_unlock(&lock);
 	return said;
 }
@@ -392,10 +394,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 	cudaError_t said;
 
 	pthread_mutex_lock(&lock);
-	said = spoils(stream)                               ? cudaErrorStreamCaptureUnsupported
-	       : fault_at(stream_waits) == cudaErrorUnknown ? cudaErrorUnknown
-	       : stream && stream->first                    ? cudaErrorNotReady
-							    : cudaSuccess;
+	said = spoils(stream)            ? cudaErrorStreamCaptureUnsupported
+	       : fault(false)            ? cudaErrorUnknown
+	       : stream && stream->first ? cudaErrorNotReady
+					 : cudaSuccess;
 	pthread_mutex_unlock(&lock);
 	return sim_says(said);
 }
@@ -473,6 +475,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
 	unsigned idle_ms;
+	cudaError_t said;
 	uint64_t round;
 
 	pthread_mutex_lock(&lock);
@@ -485,8 +488,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	pthread_mutex_lock(&lock);
 	while (event->passed < round)
 		must_do_some();
+	waits++;
+	said = fault(false);
 	pthread_mutex_unlock(&lock);
-	return cudaSuccess;
+	return said;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
