@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "client/cmd/child.h"
@@ -68,6 +69,8 @@ static enum sl_err check_place(const struct sl_options *o, const char *out_dir, 
 {
 	char path[PATH_MAX];
 
+	if (o->force && snprintf(path, sizeof path, "%s/folds.csv", out_dir) < PATH_MAX)
+		remove(path); /* this sweep may have no folds */
 	if (o->force || snprintf(path, sizeof path, "%s/sweep.csv", out_dir) >= PATH_MAX || access(path, F_OK))
 		return SL_OK;
 	return sl_fail_set(fail, SL_ERR_CANTCREATE,
@@ -75,17 +78,36 @@ static enum sl_err check_place(const struct sl_options *o, const char *out_dir, 
 			   out_dir);
 }
 
+/* Checks all rows, so that none is found invalid after hours of others. Results and pictures tell rows apart by name
+ * and chunks; the folds of a row share them. */
+static enum sl_err begin(const struct sl_options *o, const struct sl_conf_sweep_row *row,
+			 struct sl_sweep_result *result, int n, int folds, struct sl_fail *fail)
+{
+	const int runs = folds ? folds : 1; /* of a row */
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < n && !err; i++) {
+		err = sl_sweep_begin(&result[i], o, &row[i], fail);
+		for (int k = 0; k < i / runs * runs && !err; k++)
+			if (result[k].chunks == result[i].chunks && strcmp(row[k].name, row[i].name) == 0)
+				err = sl_fail_set(
+					fail, SL_ERR_CONFIG,
+					"%s: rows %d and %d are both named \"%s\", with chunks %d: give one of "
+					"them another name",
+					o->codecs, k / runs + 1, i / runs + 1, row[i].name, result[i].chunks);
+	}
+	return err;
+}
+
 /* Runs all rows. After each of them the CSV is complete. */
 static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_row *row,
 			 struct sl_sweep_result *result, int n, int folds, int *failed, struct sl_fail *fail)
 {
 	const char *out_dir = o->out ? o->out : "sweep";
-	enum sl_err err = SL_OK;
+	enum sl_err err = begin(o, row, result, n, folds, fail);
 	struct sl_sweep_made made;
 	int done = 0;
 
-	for (int i = 0; i < n && !err; i++) /* so that no row is found invalid after hours of others */
-		err = sl_sweep_begin(&result[i], o, &row[i], fail);
 	if (!err)
 		err = check_place(o, out_dir, fail);
 	if (!err)
@@ -115,9 +137,10 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 	return err;
 }
 
-static enum sl_err check(const struct sl_options *o, const struct sl_conf_sweep_row *row, int n, struct sl_fail *fail)
+static enum sl_err check(const struct sl_options *o, const struct sl_conf_sweep_row *row,
+			 struct sl_sweep_result *result, int n, int folds, struct sl_fail *fail)
 {
-	enum sl_err err = SL_OK;
+	enum sl_err err = begin(o, row, result, n, folds, fail);
 
 	for (int i = 0; i < n && !err; i++)
 		err = sl_sweep_check(o, &row[i], fail);
@@ -156,7 +179,7 @@ int splitc_sweep(int argc, char **argv)
 	if (!err && conf.data.split.folds)
 		err = sl_sweep_add_folds(row, &n, conf.data.split.folds, &fail);
 	if (!err)
-		err = o.check_config ? check(&o, row, n, &fail)
+		err = o.check_config ? check(&o, row, result, n, conf.data.split.folds, &fail)
 				     : sweep(&o, row, result, n, conf.data.split.folds, &failed, &fail);
 	free(row);
 	free(result);

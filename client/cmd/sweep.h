@@ -35,7 +35,7 @@ struct sl_sweep_result {
 };
 
 /* Fills what is known of a row before it runs: the config, changed by --set and by the row's own `set`. CONFIG: that
- * is no valid config. */
+ * is no valid config, or `set` has a key that the sweep or the row's other keys would overwrite. */
 enum sl_err sl_sweep_begin(struct sl_sweep_result *result, const struct sl_options *o,
 			   const struct sl_conf_sweep_row *row, struct sl_fail *fail) SL_MUST_CHECK;
 /* For --check-config: checks that the config, with all that the row changes, is valid, and that the codecs fit its

@@ -117,6 +117,42 @@ static enum sl_err blame_row(const struct sl_options *o, const struct sl_conf_sw
 			   SL_FAIL_TEXT / 2, why->text);
 }
 
+/* Whether a setting's key is that of `other`, or a section of it (codec of codec.mid_act). */
+static bool covers(const char *setting, const char *other)
+{
+	const size_t n = strcspn(setting, "=");
+
+	return strncmp(setting, other, n) == 0 && (other[n] == '=' || other[n] == '.');
+}
+
+/* Refuses keys of a row's `set` that another setting of the row, or the sweep itself, would overwrite. */
+static enum sl_err check_keys(const struct sl_options *o, const struct sl_conf_sweep_row *row, bool waits,
+			      struct sl_fail *fail)
+{
+	struct sl_child all;
+	int first;
+
+	sl_child_open(&all, o);
+	first = all.n_arg + 1; /* behind --set */
+	add_settings(&all, row, waits, "");
+	for (int i = 0; i < row->set.n; i++) {
+		const char *own = row->set.item[i];
+
+		if (covers("data.split.folds=", own))
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "data.split.folds belongs to the config or --set: the sweep then trains "
+					   "each row once for each fold");
+		for (int k = i + 1; first + 2 * k < all.n_arg; k++)
+			if (covers(all.arg[first + 2 * k], own) ||
+			    (k >= row->set.n && covers(own, all.arg[first + 2 * k])))
+				return sl_fail_set(fail, SL_ERR_CONFIG,
+						   "%.*s is also set by the sweep or by another key of the row: leave "
+						   "it out of `set`",
+						   (int)strcspn(own, "="), own);
+	}
+	return SL_OK;
+}
+
 enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o, const struct sl_conf_sweep_row *row,
 			   struct sl_fail *fail)
 {
@@ -129,7 +165,8 @@ enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o
 		set[n++] = o->set[i];
 	for (int i = 0; i < row->set.n; i++)
 		set[n++] = row->set.item[i];
-	if (sl_conf_client_load(&conf, o->config, set, n, &why) != SL_OK)
+	if (sl_conf_client_load(&conf, o->config, set, n, &why) != SL_OK ||
+	    check_keys(o, row, conf.link.on_server_lost == SL_LOST_WAIT, &why) != SL_OK)
 		return blame_row(o, row, &why, fail);
 	*r = (struct sl_sweep_result){.waits = conf.link.on_server_lost == SL_LOST_WAIT,
 				      .chunks = row->chunks ? row->chunks : conf.agreed.chunks,

@@ -123,6 +123,25 @@ for bad in 'train.optimzer.lr=1:train.optimzer.lr: unknown key' 'train.optimizer
 	"$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/bad.yaml" --out "$tmp/never" 2>"$tmp/bad.log" || rc=$?
 	[ $rc = 78 ] && grep -q 'bad.yaml' "$tmp/bad.log" && grep -qF "${bad#*:}" "$tmp/bad.log" || fail "a row's set: $bad: exit status $rc, $(cat "$tmp/bad.log")"
 done
+# A key that the sweep or the row's other keys would overwrite is refused, and so is a second row of the same name and
+# chunks: pictures would leave it out.
+overwritten() {
+	local rc=0
+	echo "- {name: x, $1}" >"$tmp/bad.yaml"
+	"$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/bad.yaml" --out "$tmp/never" "${@:3}" 2>"$tmp/bad.log" || rc=$?
+	[ $rc = 78 ] && grep -qF -- "$2" "$tmp/bad.log" || fail "a row with $1: exit status $rc, $(cat "$tmp/bad.log")"
+}
+overwritten 'set: [log.dir=x]' 'row "x": log.dir is also set by the sweep or by another key of the row'
+overwritten 'set: [train.checkpoint_every=5]' 'train.checkpoint_every is also set' --check-config
+overwritten 'set: [train.chunks=2], chunks: 4' 'train.chunks is also set'
+overwritten 'set: [codec=f16], codec: {head_grad: bf16}' 'codec is also set'
+overwritten 'set: [train.seed=1, threads=1, train.seed=2]' 'train.seed is also set'
+overwritten 'set: [data.split.folds=4]' 'data.split.folds belongs to the config or --set'
+overwritten 'set: [data.split.fold=1]' 'data.split.fold is also set' --set data.split.folds=3
+printf -- '- {name: x}\n- {name: y}\n- {name: x, chunks: 4, codec: f16}\n' >"$tmp/bad.yaml"
+rc=0
+"$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/bad.yaml" --out "$tmp/never" --check-config 2>"$tmp/bad.log" || rc=$?
+[ $rc = 78 ] && grep -q 'rows 1 and 3 are both named "x", with chunks 4' "$tmp/bad.log" || fail "two rows of one name: exit status $rc, $(cat "$tmp/bad.log")"
 [ ! -e "$tmp/never" ] || fail 'a sweep began with a list that is wrong'
 # --check-config also reads the rows, and finds the invalid one.
 check() { "$SPLITC" sweep "$tmp/client.yaml" --codecs "$1" --check-config >"$tmp/check.log" 2>&1; }
