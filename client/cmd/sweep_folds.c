@@ -78,7 +78,7 @@ static int gather(struct figure *out, const struct sl_sweep_result *result, int 
 	return n;
 }
 
-static void report(FILE *csv, const char *name, const struct sl_sweep_result *result, int folds)
+static void report(FILE *csv, const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int folds)
 {
 	struct figure figure[2 + SL_SCORES_MOST];
 	const int n = gather(figure, result, folds);
@@ -86,20 +86,25 @@ static void report(FILE *csv, const char *name, const struct sl_sweep_result *re
 
 	for (int k = 0; k < folds; k++)
 		done += result[k].done;
-	printf("%s: mean and deviation of %d of %d folds\n", name, done, folds);
+	printf("%s", row->name);
+	if (row->chunks) /* rows of one name differ in it */
+		printf(", chunks %d", row->chunks);
+	printf(": mean and deviation of %d of %d folds\n", done, folds);
 	for (int i = 0; i < n; i++) {
 		const struct figure *f = &figure[i];
 
 		if (!f->n)
 			continue;
 		printf("    %-18s %8.4f", f->name, mean_of(f));
-		fprintf(csv, "%s,%s,%d,%.9g,", name, f->name, f->n, mean_of(f));
+		fprintf(csv, "%s,%s,%d,%.9g,", row->name, f->name, f->n, mean_of(f));
 		if (f->n > 1) {
 			printf(" ± %.4f", deviation_of(f));
 			fprintf(csv, "%.9g", deviation_of(f));
 		}
+		if (f->n < done) /* the others have no finite value */
+			printf(" (%d of %d folds)", f->n, done);
 		putchar('\n');
-		fputc('\n', csv);
+		fprintf(csv, ",%d\n", result->chunks);
 	}
 }
 
@@ -110,8 +115,8 @@ enum sl_err sl_sweep_folds(const struct sl_conf_sweep_row *row, const struct sl_
 
 	if (!csv)
 		return fail->code;
-	fputs("name,metric,folds,mean,deviation\n", csv);
+	fputs("name,metric,folds,mean,deviation,chunks\n", csv);
 	for (int i = 0; i + folds <= n; i += folds)
-		report(csv, row[i].name, &result[i], folds);
+		report(csv, &row[i], &result[i], folds);
 	return sl_sweep_close(csv, out_dir, "folds.csv", fail);
 }

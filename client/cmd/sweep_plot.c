@@ -90,6 +90,22 @@ static int next_row(const struct sl_conf_sweep_row *row, const struct sl_sweep_r
 	return next;
 }
 
+/* The mean of a value over the rows with the name and the chunks of row `at`: the folds of one row of the list. */
+static double mean_of(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n, int at,
+		      size_t offset)
+{
+	double sum = 0;
+	int known = 0;
+
+	for (int i = 0; i < n; i++)
+		if (result[i].chunks == result[at].chunks && strcmp(row[i].name, row[at].name) == 0 &&
+		    isfinite(value_of(&result[i], offset))) {
+			sum += value_of(&result[i], offset);
+			known++;
+		}
+	return sum / known;
+}
+
 /* Writes the picture's script; returns how many lines it has. */
 static int write_by_chunks(FILE *file, const struct by_chunks *what, const struct sl_conf_sweep_row *row,
 			   const struct sl_sweep_result *result, int n)
@@ -105,7 +121,7 @@ static int write_by_chunks(FILE *file, const struct by_chunks *what, const struc
 			continue;
 		fprintf(file, "%s\"%s\"\n", lines++ ? "\n\n" : "", row[i].name);
 		for (; at >= 0; at = next_row(row, result, n, row[i].name, result[at].chunks, what->value)) {
-			fprintf(file, "%d %.6g\n", result[at].chunks, value_of(&result[at], what->value));
+			fprintf(file, "%d %.6g\n", result[at].chunks, mean_of(row, result, n, at, what->value));
 			least = result[at].chunks < least ? result[at].chunks : least;
 			most = result[at].chunks > most ? result[at].chunks : most;
 		}
@@ -151,6 +167,8 @@ static enum sl_err plot_one(const struct by_chunks *by, const struct sl_conf_swe
 	file = sl_sweep_create(out_dir, script, fail);
 	if (!file)
 		return fail->code;
+	snprintf(path, sizeof path, "%s/%s.png", out_dir, by ? by->file : "rate_accuracy");
+	remove(path); /* an earlier sweep's, which this one may not draw again */
 	any = by ? write_by_chunks(file, by, row, result, n) : write_rate_accuracy(file, row, result, n);
 	err = sl_sweep_close(file, out_dir, script, fail);
 	if (err)

@@ -41,6 +41,26 @@ printf -- '- {name: slow, set: [train.optimizer.lr=0.001]}\n- {name: fast}\n' >"
 sweep rows --local --codecs "$tmp/rows.yaml" --set data.split.folds=2 || fail "two rows: status $?"
 [ "$(grep -c ,accuracy,2, "$tmp/rows/folds.csv")" = 2 ] && [ "$(ls -d "$tmp"/rows/row-* | wc -l)" = 4 ] || fail "two rows: $(cat "$tmp/rows/folds.csv")"
 grep -q '^slow,.*train.optimizer.lr=0.001 data.split.fold=1,' "$tmp/rows/sweep.csv" || fail "two rows: $(cat "$tmp/rows/sweep.csv")"
+# Rows of one name differ in their chunks: in folds.csv, in the table and in the pictures, which have the means of the
+# folds. --force leaves no table or picture of the earlier sweep.
+printf -- '- {name: x}\n- {name: x, chunks: 2}\n' >"$tmp/rows.yaml"
+: >"$tmp/rows/peak_bandwidth.png"
+sweep rows --local --codecs "$tmp/rows.yaml" --set data.split.folds=2 --force || fail "chunks: status $?"
+[ "$(grep -cE '^x,accuracy,2,[0-9.]*,[0-9.e-]*,[12]$' "$tmp/rows/folds.csv")" = 2 ] && grep -q '^x, chunks 2: mean and deviation of 2 of 2 folds$' "$tmp/rows.log" || fail "chunks: $(cat "$tmp/rows/folds.csv")"
+[ ! -e "$tmp/rows/peak_bandwidth.png" ] || fail 'a picture of the earlier sweep'
+/usr/bin/python3 - "$tmp/rows" <<-'PY' || fail "the time of folds: $(cat "$tmp/rows/time_per_batch.gp")"
+	import csv, sys
+	t = {c: [float(r["t_per_batch_s"]) for r in csv.DictReader(open(sys.argv[1] + "/sweep.csv")) if r["chunks"] == c] for c in "12"}
+	drawn = [l.split() for l in open(sys.argv[1] + "/time_per_batch.gp") if l[:2] in ("1 ", "2 ")]
+	assert [p[0] for p in drawn] == ["1", "2"] and all(len(t[c]) == 2 and abs(float(y) / (sum(t[c]) / 2) - 1) < 1e-4 for c, y in drawn), (t, drawn)
+PY
+sweep rows --local --codecs "$tmp/rows.yaml" --set data.split.folds=0 --set data.split.train=0.8 --set data.split.val=0.2 --set data.split.test=0 --force || fail "no folds: status $?"
+[ ! -e "$tmp/rows/folds.csv" ] || fail 'folds of the earlier sweep'
+# A fold of one class has no area below a curve: it is not in that mean, and the table says so.
+mkdir "$tmp/one"
+awk -F, 'NR > 1 {$4 = $1 == "p7" ? "small" : "large"} {print $1 "," $2 "," $3 "," $4}' "$tmp/table/train.csv" >"$tmp/one/train.csv"
+sweep one_class --local --set data.dir="$tmp/one" --set data.split.test=0 --set data.split.folds=2 || fail "one class: status $?"
+grep -q '^folds,auc,1,' "$tmp/one_class/folds.csv" && grep -q '^    auc .*(1 of 2 folds)$' "$tmp/one_class.log" && grep -q '^    loss .*[0-9]$' "$tmp/one_class.log" || fail "a fold without an area: $(cat "$tmp/one_class.log")"
 # A signal during the last fold: its partial result is not part of the mean.
 "$SPLITC" sweep "$tmp/client.yaml" --local --out "$tmp/stopped" --set data.split.folds=2 --set train.epochs=1500 >"$tmp/stopped.log" 2>&1 &
 sweep=$!
@@ -48,5 +68,5 @@ started+=("$sweep")
 wait_for 'no last fold begins' grep -qs '"type":"epoch"' "$tmp/stopped/row-02/log.jsonl"
 signal TERM "$sweep"
 ends_with "$sweep" 69 $patience 'a sweep that was told to end'
-grep -q '1 of 2 folds$' "$tmp/stopped.log" && grep -qE '^folds,accuracy,1,[0-9.]+,$' "$tmp/stopped/folds.csv" || fail "a fold that was stopped: $(cat "$tmp/stopped.log" "$tmp/stopped/folds.csv")"
+grep -q '1 of 2 folds$' "$tmp/stopped.log" && grep -qE '^folds,accuracy,1,[0-9.]+,,1$' "$tmp/stopped/folds.csv" || fail "a fold that was stopped: $(cat "$tmp/stopped.log" "$tmp/stopped/folds.csv")"
 echo passed
