@@ -165,8 +165,10 @@ int splitc_sweep(int argc, char **argv)
 	status = sl_options_load(&o, SL_USES_FOR_TRAINING, &conf);
 	if (status > 0 || (status == 0 && !o.check_config))
 		return status;
-	if (o.lr_range && !o.codecs)
-		return o.check_config || sl_sweep_lr(&o, &conf, &fail) == SL_OK ? 0 : sl_command_failed(&fail);
+	if (o.lr_range && o.codecs)
+		return sl_command_refuse("sweep: give --codecs or --lr-range, not both");
+	if (o.lr_range)
+		return sl_sweep_lr(&o, &conf, &fail) == SL_OK ? 0 : sl_command_failed(&fail);
 	if (!o.codecs && !conf.data.split.folds)
 		return sl_options_missing(&o, "--codecs LIST.yaml");
 	row = calloc(SL_SWEEP_MAX_ROWS, sizeof *row);

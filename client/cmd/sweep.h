@@ -59,7 +59,7 @@ enum sl_err sl_sweep_folds(const struct sl_conf_sweep_row *row, const struct sl_
 			   const char *out_dir, struct sl_fail *fail) SL_MUST_CHECK;
 /* --lr-range, in place of rows: one run of train.max_steps or 100 steps, whose learning rate grows. Writes lr.json,
  * lr.gp and, if gnuplot is installed, lr.png. Prints a suggestion: a tenth of the learning rate at which the
- * smoothed loss is lowest. */
+ * smoothed loss is lowest. --check-config: only checks the range. */
 enum sl_err sl_sweep_lr(const struct sl_options *o, const struct sl_conf_client *conf,
 			struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -206,6 +206,18 @@ static enum sl_err write_script(const struct range *r, struct sl_fail *fail)
 	return sl_sweep_close(file, r->dir, "lr.gp", fail);
 }
 
+/* Warns where the range, and not the loss, decides the suggestion. `whole`: the loss has not blown up. */
+static void warn_of_range(const struct range *r, bool whole)
+{
+	if (whole && r->lowest >= r->n - r->n / 10)
+		sl_log(SL_LOG_WARN, "range-end",
+		       "the loss was still falling at TO, so the suggestion may be too small: test a larger TO");
+	else if (suggestion(r) < r->from)
+		sl_log(SL_LOG_WARN, "range-begin",
+		       "the loss was lowest near FROM, so the suggestion is below the range: test a smaller FROM, or a "
+		       "larger TO if the curve in lr.png is flat");
+}
+
 static enum sl_err report(const struct range *r, struct sl_fail *fail)
 {
 	struct sl_fail why;
@@ -233,10 +245,11 @@ enum sl_err sl_sweep_lr(const struct sl_options *o, const struct sl_conf_client 
 	enum sl_err err = read_range(&r, fail);
 	int known;
 
-	if (!err && conf->train.max_steps)
+	if (err || o->check_config)
+		return err;
+	if (conf->train.max_steps)
 		r.steps = conf->train.max_steps < MOST_STEPS ? (int)conf->train.max_steps : MOST_STEPS;
-	if (!err)
-		err = sl_folder_make(r.dir, 0700, fail);
+	err = sl_folder_make(r.dir, 0700, fail);
 	if (!err)
 		err = clear(r.dir, fail);
 	r.point = err ? NULL : calloc((size_t)r.steps, sizeof *r.point);
@@ -256,8 +269,10 @@ enum sl_err sl_sweep_lr(const struct sl_options *o, const struct sl_conf_client 
 	else if (!err && r.n < LEAST_POINTS)
 		err = sl_fail_set(fail, SL_ERR_UNAVAILABLE, "sweep: only %d steps have a loss; see %s/stderr.log%s%s",
 				  known, r.dir, ended.text[0] ? ": " : "", ended.text);
-	if (!err)
+	if (!err) {
 		err = report(&r, fail);
+		warn_of_range(&r, r.n == known);
+	}
 	free(r.point);
 	return err;
 }

@@ -51,6 +51,12 @@ refused 64 'must be FROM:TO' none 1:2 --local
 refused 64 'must be FROM:TO' none 1e-4 --local
 refused 69 'exit status 66: splitc: --set data.dir' none 1e-4:1 --local --set data.dir="$tmp"
 refused 69 'begin with a smaller learning rate than 3' none 3:300 --local --set train.optimizer.kind=adam --set train.optimizer.lr=1
+refused 64 'must be FROM:TO' none 1:2 --local --check-config
+refused 64 'give --codecs or --lr-range, not both' none 1e-4:1 --local --codecs configs/sweep.yaml
+# A suggestion that the range decides, and not the loss, comes with a warning.
+! grep -q '^WARN range' "$tmp/local.log" || fail "a warning of a good range: $(cat "$tmp/local.log")"
+test_range flat 1e-9:1e-7 --local && grep -q '^WARN range-begin: .*below the range' "$tmp/flat.log" || fail "flat: $(cat "$tmp/flat.log")"
+test_range falls 1e-4:1e-3 --local --set train.optimizer.kind=adam --set train.optimizer.lr=1 && grep -q '^WARN range-end: .*still falling at TO' "$tmp/falls.log" || fail "falls: $(cat "$tmp/falls.log")"
 # A run with phases is tested like any other.
 test_range phases 1e-4:100 --local --set train.stop.patience=0 --set 'train.phases=[epochs=1 batch=8, epochs=1]' || fail "phases: $(cat "$tmp/phases.log")"
 cmp "$tmp/local/lr.json" "$tmp/phases/lr.json" || fail 'phases make another curve'
