@@ -35,16 +35,16 @@ enum { WIDTH = 960, HEIGHT = 600 };
 struct figure {
 	const char *name, *title, *x, *y, *key; /* key: where the legend is least in the way */
 	/* x and y of an epoch; NULL: the figure is by step. */
-	double (*at)(const struct sl_run_epoch *e, int epoch);
+	double (*at)(const struct sl_run_epoch *e);
 	double (*value)(const struct sl_run_epoch *e);
 };
 
-static double at_epoch(const struct sl_run_epoch *e, int epoch)
+static double at_epoch(const struct sl_run_epoch *e)
 {
-	return epoch + 1;
+	return e->number;
 }
 
-static double at_bytes(const struct sl_run_epoch *e, int epoch)
+static double at_bytes(const struct sl_run_epoch *e)
 {
 	return e->bytes > 0 ? e->bytes / 1e6 : (double)NAN;
 }
@@ -107,7 +107,7 @@ static void write_run(FILE *file, const struct figure *f, const struct sl_run_lo
 	for (int i = 0; !f->at && i < run->n_point; i++)
 		put_point(file, s, &n, run->point[i].step, run->point[i].loss);
 	for (int i = 0; f->at && i < run->n_epoch; i++)
-		put_point(file, s, &n, f->at(&run->epoch[i], i), f->value(&run->epoch[i]));
+		put_point(file, s, &n, f->at(&run->epoch[i]), f->value(&run->epoch[i]));
 	if (!n) /* keeps the name in the legend, and the block's number that of the run */
 		fputs("NaN NaN\n", file);
 	fputs("\n\n", file);
@@ -222,7 +222,11 @@ static enum sl_err draw(const struct plot *p, struct sl_fail *fail)
 
 static double last_acc(const struct sl_run_log *run)
 {
-	return run->n_epoch ? run->epoch[run->n_epoch - 1].test_acc : (double)NAN;
+	int i = run->n_epoch - 1;
+
+	while (i > 0 && isnan(run->epoch[i].test_acc)) /* train.eval_every: not each epoch has one */
+		i--;
+	return i < 0 ? (double)NAN : run->epoch[i].test_acc;
 }
 
 static void print_percent(double x)
@@ -299,6 +303,12 @@ static enum sl_err read_all(struct plot *p, const struct sl_options *o, bool eva
 	for (int i = 0; i < o->n_positional && !err; i++) {
 		err = sl_run_log_read(&p->run[i], o->positional[i], fail);
 		p->n += !err;
+		for (int k = 0; k < i && !err; k++)
+			if (strcmp(p->run[k].name, p->run[i].name) == 0)
+				err = sl_fail_set(fail, SL_ERR_USAGE,
+						  "plot: two runs are named '%s' in the picture: give them names, such "
+						  "as first=%.200s",
+						  p->run[i].name, o->positional[k]);
 	}
 	return err;
 }

@@ -92,6 +92,7 @@ static enum sl_err take_epoch(struct reader *r, const json_t *row)
 		return sl_fail_set(r->fail, SL_ERR_NOMEM, "%s: no memory for its epochs", r->path);
 	log->bytes += count(row, "wire_tx_bytes") + count(row, "wire_rx_bytes");
 	log->epoch[log->n_epoch] = (struct sl_run_epoch){
+		.number = number(row, "epoch"),
 		.steps = count(row, "steps"),
 		.train_loss = number(row, "train_loss"),
 		.train_acc = number(row, "train_acc"),

@@ -31,6 +31,20 @@ jq -e --argjson acc "$acc" --argjson bytes "$bytes" '.schema == 1 and .out == "r
 	.runs[0].test_acc == $acc and .runs[0].wire_bytes == $bytes and .runs[0].steps == 12' "$tmp/plot.log" >"$tmp/jq.log" ||
 	fail 'the JSON is not what the log says'
 
+# Runs of the same name cannot be told apart.
+mkdir "$tmp/other" && cp -r "$tmp/run" "$tmp/other/"
+plot 64 x.gp run other/run
+says "two runs are named 'run' in the picture: give them names, such as first=run"
+# A member that joined late has no first epochs; with train.eval_every not each epoch has an evaluation.
+mkdir "$tmp/late"
+for epoch in 3 4 5; do
+	echo "{\"type\":\"step\",\"step\":$((4 * epoch)),\"loss\":1}"
+	echo "{\"type\":\"epoch\",\"epoch\":$epoch,\"steps\":$((4 * epoch)),\"test_acc\":$([ $epoch = 5 ] && echo null || echo 0.$epoch)}"
+done >"$tmp/late/log.jsonl"
+plot 0 late.gp late --figure accuracy
+[ "$(awk '/^\$accuracy/ {on = 1} /^EOD/ {on = 0} on && /^[0-9]/' "$tmp/late.gp" | tr '\n' ' ')" = '3 30 4 40 ' ] || fail "epochs of a late member: $(cat "$tmp/late.gp")"
+says '^late  *3  *20  *40.00  *40.00 '
+
 # 3,000 steps of loss 1, then 3,000 of loss 3: the plot has few points, which are the means.
 mkdir "$tmp/long"
 awk 'BEGIN {for (i = 1; i <= 6000; i++) printf "{\"type\":\"step\",\"step\":%d,\"loss\":%d}\n", i, i <= 3000 ? 1 : 3}' >"$tmp/long/log.jsonl"
