@@ -133,6 +133,8 @@ static enum sl_err run(const struct sl_options *o, const struct sl_conf_client *
 	struct sl_leak leak = {0};
 	enum sl_err err = read_number("--steps", o->steps, 1e6, &steps, fail);
 
+	if (!err && steps != floor(steps)) /* 0.5 would be an attacker that has learned nothing */
+		err = sl_fail_set(fail, SL_ERR_USAGE, "leak --steps: '%.40s' is no whole number", o->steps);
 	if (!err)
 		err = read_number("--minutes", o->minutes, 1e6, &minutes, fail);
 	if (!err)

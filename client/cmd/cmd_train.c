@@ -143,14 +143,11 @@ static int take_short(struct sl_options *o)
 		     {"train.optimizer.lr", o->lr},
 		     {"share.clients", o->clients},
 		     {"share.member", o->alone}};
-	struct sl_fail fail = {0};
 
 	if ((o->clients || o->absent || o->alone) && !o->local)
 		return sl_command_refuse("train: --clients, --absent and --alone need --local");
 	if (o->absent && o->alone)
 		return sl_command_refuse("train: give --absent or --alone, not both");
-	if (sl_absent_check(o->absent, &fail) != SL_OK)
-		return sl_command_failed(&fail);
 	if (o->n_set + 6 > SL_MAX_SETS)
 		return sl_command_refuse("train: too many --set");
 	if (o->clients)
@@ -164,9 +161,14 @@ static int take_short(struct sl_options *o)
 	return -1;
 }
 
+static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	return sl_absent_check(o->absent, conf->agreed.share.group[0] ? conf->agreed.share.clients : 0, fail);
+}
+
 int splitc_train(int argc, char **argv)
 {
-	struct sl_options o = {.command = "train", .usage = usage};
+	struct sl_options o = {.command = "train", .usage = usage, .suits = suits};
 	struct sl_drive_options drive = {.eval_only = false};
 	static struct sl_conf_client conf;
 	static struct sl_setup setup; /* static, since a task that hangs works on it until the process ends */

@@ -22,7 +22,7 @@ static const char *read_item(const char *at, struct item *item)
 	return item->to < item->from || (*at && *at != ',') ? NULL : at + (*at == ',');
 }
 
-enum sl_err sl_absent_check(const char *list, struct sl_fail *fail)
+enum sl_err sl_absent_check(const char *list, int clients, struct sl_fail *fail)
 {
 	struct item item;
 
@@ -33,6 +33,11 @@ enum sl_err sl_absent_check(const char *list, struct sl_fail *fail)
 					   "--absent needs MEMBER:STEP or MEMBER:FROM-TO, such as 1:3,2:10-25, got "
 					   "'%.80s'",
 					   list);
+		if (item.member >= (uint64_t)clients)
+			return sl_fail_set(fail, SL_ERR_USAGE,
+					   "--absent %.80s: there is no member %" PRIu64 " in a group of %d, see "
+					   "--clients",
+					   list, item.member, clients);
 	}
 	return SL_OK;
 }

@@ -14,8 +14,8 @@ enum sl_absence {
 	SL_AWAY  /* MEMBER:FROM-TO: the member does not take part at all */
 };
 
-/* USAGE: `list` is malformed. It may be NULL: nobody is absent. */
-enum sl_err sl_absent_check(const char *list, struct sl_fail *fail) SL_MUST_CHECK;
+/* USAGE: `list` is malformed, or names a member that a group of `clients` lacks. It may be NULL: nobody is absent. */
+enum sl_err sl_absent_check(const char *list, int clients, struct sl_fail *fail) SL_MUST_CHECK;
 /* `step` counts from 0. */
 enum sl_absence sl_absent_look(const char *list, int member, uint64_t step);
 bool sl_absent_has_ranges(const char *list);

@@ -63,6 +63,7 @@ grep -qx "start.psnr_db.mean,$(figure trained .start.psnr_db.mean)" "$tmp/traine
 leak minutes 0 --steps 100000 --minutes 0.02
 grep -q 'since its time was over' "$tmp/minutes/leak.md" || fail 'the page does not say that time was short'
 leak usage 64 --steps many
+leak part 64 --steps 0.5
 leak small 78 --steps 4 --set data.test_limit=4
 mkdir "$tmp/fruit"
 for part in train test; do printf 'a,b,y\n%s\n' "$(for i in $(seq 100); do echo "$i,$((i % 3)),$((i % 2))"; done)" >"$tmp/fruit/$part.csv"; done

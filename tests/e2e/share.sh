@@ -121,6 +121,8 @@ refused share.member 'needs the name of a group' --local --alone 0
 refused data.partition 'a member alone has no part' --local --clients 2 --alone 0 --set data.partition=batch
 refused absent 'MEMBER:STEP' --local --clients 2 --absent 1
 refused absent 'MEMBER:STEP' --local --clients 2 --absent 1:4-3
+refused absent 'there is no member 2 in a group of 2' --local --clients 2 --absent 1:3,2:3
+refused absent 'there is no member 0 in a group of 0, see --clients' --local --absent 0:3
 refused absent 'leaves nobody in step 2' --local --clients 2 --absent 0:2-3,1:2-2 --set share.ends=private
 refused absent 'in share.mode: sync and rounds' --local --clients 2 --absent 1:2-3 --set share.mode=serial
 refused absent 'share.moments: average or zero' --local --clients 2 --absent 1:2-3 --set share.ends=private --set share.mode=rounds
