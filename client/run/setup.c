@@ -159,7 +159,8 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 	return err ? err : sl_plan_open_parts(&s->plan, parts, &s->agreement.plan, fail);
 }
 
-/* Whether all members need the same value: of learning rates, for the middle; of the loss, for shared ends. */
+/* Whether all members need the same value: of learning rates, for the middle; of the loss, for shared ends; and of what
+ * divides one set of data among them, so that no sample is in two parts or left out. */
 static bool counts_for_all(const struct sl_conf_client *c, const char *path)
 {
 	static const char *const loss[] = {"train.loss", "train.class_weights", "train.label_smoothing"};
@@ -167,11 +168,14 @@ static bool counts_for_all(const struct sl_conf_client *c, const char *path)
 	for (size_t i = 0; i < sizeof loss / sizeof *loss && c->agreed.share.ends != SL_ENDS_PRIVATE; i++)
 		if (strcmp(path, loss[i]) == 0)
 			return true;
+	if (strcmp(path, "data.partition") == 0 || strcmp(path, "data.train_limit") == 0 ||
+	    strncmp(path, "data.split.", 11) == 0)
+		return strcmp(c->data.partition, "files") != 0;
 	return strcmp(path, "train.optimizer.lr") == 0 || strncmp(path, "train.schedule.", 15) == 0;
 }
 
-/* A hash, 1 … 0xffff, of the learning rate, its schedule and the loss. It leaves out the run's length, which may be
- * increased later. */
+/* A hash, 1 … 0xffff, of the learning rate, its schedule, the loss and the division of the data. It leaves out the
+ * run's length, which may be increased later. */
 static int rates_of(const struct sl_conf_client *c)
 {
 	const struct sl_conf_schema *schema = &sl_conf_client_schema;

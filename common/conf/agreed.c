@@ -315,10 +315,12 @@ static const struct {
 	 ", so one tail cannot learn both: give all members the same names (an empty folder for a class without "
 	 "pictures; "
 	 "data.like for tables), or take share.ends: private"},
-	{"share.rates", "train.optimizer.lr", "learning rate, schedule or loss is not that",
+	{"share.rates", "train.optimizer.lr", "learning rate, schedule, loss or division of the data is not that",
 	 ": all members need the same train.optimizer.lr and train.schedule, and where they share heads and tails the "
 	 "same "
-	 "train.loss, train.class_weights and train.label_smoothing"},
+	 "train.loss, train.class_weights and train.label_smoothing; where data.partition divides one set, also the "
+	 "same "
+	 "data.partition, data.split and data.train_limit"},
 };
 
 enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agreed *member, struct sl_fail *fail)

@@ -111,7 +111,8 @@ struct sl_agreed {
 		int64_t turns; /* steps of an epoch that are this member's own; 0: all, as in sync */
 		int64_t dealt; /* a hash of share.batches; 0: there are none */
 		int labels;    /* a hash of classes and columns, if heads and tails are shared; 0: not known */
-		int rates;     /* a hash of the learning rate, its schedule and the loss; 0: not known */
+		int rates; /* a hash of the learning rate, its schedule, the loss and the division of the data; 0: not
+			      known */
 	} share;
 };
 
@@ -206,7 +207,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_INT64, "share.turns", share.turns, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch that are this member's own; 0: all") \
 	X(SL_INT64, "share.dealt", share.dealt, PLAIN, 0, 0x1p53, "0", NULL, "stands for share.batches, of all members; 0: there are none") \
 	X(SL_INT, "share.labels", share.labels, DERIVED, 0, 0xffff, "0", NULL, "stands for classes and columns of all members; 0: not known") \
-	X(SL_INT, "share.rates", share.rates, DERIVED, 0, 0xffff, "0", NULL, "stands for learning rate, schedule and loss of all members; 0: not known")
+	X(SL_INT, "share.rates", share.rates, DERIVED, 0, 0xffff, "0", NULL, "stands for learning rate, schedule, loss and division of the data of all members; 0: not known")
 /* Not in a config: it follows from the phases before. */
 #define SL_AGREED_PHASE(X) \
 	X(SL_INT64, "phase.step", phase_step, PLAIN, 0, 0x1p53, "0", NULL, "step at which this phase of train.phases begins")

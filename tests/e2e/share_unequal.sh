@@ -85,6 +85,12 @@ refused listed "share.batches: .*this client's list is another than that of grou
 refused listed 'this client is member 2, and its data make 2 batches of train.batch, not 3' 2 share.mode=serial share.batches=6,4,3
 end_process "${pid[0]}"
 sed -i 's|site-%m|site-0|' "$tmp/client.yaml"
+# Members that divide one set in different ways would have samples of each other.
+begin dealt 0 --set data.partition=iid
+wait_for 'member 0 does not wait' grep -q 'group dealt: member 0 is here' "$tmp/serial-again.log"
+refused dealt 'division of the data is not that of group dealt.*the same data.partition, data.split' 1 data.partition=by_label
+refused dealt 'division of the data is not that of group dealt' 1 data.partition=iid data.train_limit=47
+end_process "${pid[0]}"
 wrong() {
 	local rc=0
 	client wrong "$tmp/client.yaml" --local "${set[@]}" --set share.group=wrong "${@:2}" || rc=$?
