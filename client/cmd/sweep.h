@@ -24,7 +24,7 @@ struct sl_sweep_result {
 	bool done;
 	char error[300]; /* why it is not done */
 	int chunks;
-	bool waits; /* link.on_server_lost is wait */
+	bool keeps; /* checkpoints: link.on_server_lost is wait, or there are train.phases */
 	char codec[4][SL_CONF_CODEC_TEXT];
 	SL_SWEEP_FIGURES(SL_SWEEP_FIELD)
 	double wire_tx_bytes, wire_rx_bytes;

@@ -60,7 +60,7 @@ static void read_summary(struct sl_sweep_result *r, const json_t *root)
 	read_directions(r, json_object_get(root, "directions"));
 }
 
-static void add_settings(struct sl_child *c, const struct sl_conf_sweep_row *row, bool waits, const char *dir)
+static void add_settings(struct sl_child *c, const struct sl_conf_sweep_row *row, bool keeps, const char *dir)
 {
 	static const char *const codec[] = {"codec.head_act", "codec.mid_act", "codec.mid_grad", "codec.head_grad"};
 	char chunks[16];
@@ -78,8 +78,8 @@ static void add_settings(struct sl_child *c, const struct sl_conf_sweep_row *row
 		snprintf(chunks, sizeof chunks, "%d", row->chunks);
 		sl_child_set(c, "train.chunks", chunks);
 	}
-	/* a row is never resumed: checkpoints are of use only while it waits for a lost server */
-	if (!waits)
+	/* a row is never resumed: checkpoints are of use only while it waits for a lost server, and between phases */
+	if (!keeps)
 		sl_child_set(c, "train.checkpoint_every", "0");
 	sl_child_set(c, "log.dir", dir);
 }
@@ -98,7 +98,7 @@ static enum sl_err run(struct sl_sweep_result *r, const struct sl_options *o, co
 		return err;
 	snprintf(log, sizeof log, "%s/stderr.log", dir);
 	sl_child_open(&child, o);
-	add_settings(&child, row, r->waits, dir);
+	add_settings(&child, row, r->keeps, dir);
 	err = sl_child_run(&child, log, &summary, fail);
 	if (err)
 		return err;
@@ -126,7 +126,7 @@ static bool covers(const char *setting, const char *other)
 }
 
 /* Refuses keys of a row's `set` that another setting of the row, or the sweep itself, would overwrite. */
-static enum sl_err check_keys(const struct sl_options *o, const struct sl_conf_sweep_row *row, bool waits,
+static enum sl_err check_keys(const struct sl_options *o, const struct sl_conf_sweep_row *row, bool keeps,
 			      struct sl_fail *fail)
 {
 	struct sl_child all;
@@ -134,7 +134,7 @@ static enum sl_err check_keys(const struct sl_options *o, const struct sl_conf_s
 
 	sl_child_open(&all, o);
 	first = all.n_arg + 1; /* behind --set */
-	add_settings(&all, row, waits, "");
+	add_settings(&all, row, keeps, "");
 	for (int i = 0; i < row->set.n; i++) {
 		const char *own = row->set.item[i];
 
@@ -159,16 +159,19 @@ enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o
 	const char *set[SL_MAX_SETS + SL_CONF_LIST_MAX];
 	struct sl_conf_client conf;
 	struct sl_fail why;
+	bool keeps;
 	int n = 0;
 
 	for (int i = 0; i < o->n_set; i++)
 		set[n++] = o->set[i];
 	for (int i = 0; i < row->set.n; i++)
 		set[n++] = row->set.item[i];
-	if (sl_conf_client_load(&conf, o->config, set, n, &why) != SL_OK ||
-	    check_keys(o, row, conf.link.on_server_lost == SL_LOST_WAIT, &why) != SL_OK)
+	if (sl_conf_client_load(&conf, o->config, set, n, &why) != SL_OK)
 		return blame_row(o, row, &why, fail);
-	*r = (struct sl_sweep_result){.waits = conf.link.on_server_lost == SL_LOST_WAIT,
+	keeps = conf.link.on_server_lost == SL_LOST_WAIT || conf.train.phases.n;
+	if (check_keys(o, row, keeps, &why) != SL_OK)
+		return blame_row(o, row, &why, fail);
+	*r = (struct sl_sweep_result){.keeps = keeps,
 				      .chunks = row->chunks ? row->chunks : conf.agreed.chunks,
 				      .wire_tx_bytes = (double)NAN,
 				      .wire_rx_bytes = (double)NAN,

@@ -103,6 +103,10 @@ holds "$(cell optimizers 3 test_loss) - $(tail -n 1 "$tmp/adamw.log" | jq .test_
 [ "$(cell optimizers 2 test_loss)" != "$(cell optimizers 3 test_loss)" ] || fail 'the optimizer made no difference'
 [ "$(cell optimizers 3 set)" = "${adamw[*]}" ] && [ -z "$(cell local 2 set)" ] || fail "set: $(cell optimizers 3 set)"
 [ "$(cell optimizers 4 chunks)" = 2 ] && [ "$(cell optimizers 4 codec_mid_act)" = f16 ] || fail 'chunks and codec by set'
+# A row with phases, which go on from checkpoints
+echo '- {name: phases, set: ["train.phases=[epochs=1 batch=8, epochs=1]"]}' >"$tmp/phases.yaml"
+timeout -k 5 $patience "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/phases.yaml" --out "$tmp/phases" --local >"$tmp/phases.log" 2>&1 || fail "a sweep with phases: $?"
+[ "$(cell phases 2 outcome)" = done ] && [ "$(cell phases 2 steps)" = 9 ] || fail "phases: $(tail -n 1 "$tmp/phases/sweep.csv")"
 # The same runs, wherever the middle is computed
 for line in 2 3 4 6 7; do
 	[ "$(cell local $line test_loss)" = "$(cell remote $line test_loss)" ] || fail "row $((line - 1)) learned differently"
