@@ -370,6 +370,11 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 			return sl_conf_say(why, key_at(i), "needs the name of a group in share.group");
 	if (!c->agreed.share.group[0] && strcmp(c->data.partition, "files") != 0)
 		return sl_conf_say(why, "data.partition", "belongs to a group: it needs a name in share.group");
+	if (strcmp(c->data.partition, "files") != 0 && strstr(c->data.dir, "%m"))
+		return sl_conf_say(
+			why, "data.partition",
+			"divides one set that all members have, and data.dir has %%m, a set for each member: "
+			"leave one of them out");
 	for (int i = 0; i < sl_conf_client_schema.n_key; i++) {
 		const char *mode = sl_agreed_other_mode(&c->agreed, key_at(i));
 

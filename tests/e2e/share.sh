@@ -103,6 +103,7 @@ refused share.member 'must be below share.clients (2), got 2' --local --set shar
 refused share.group 'letters, digits' --local --set share.group='a b'
 refused train.chunk_loss 'sum is not possible' --local --clients 2 --set train.chunk_loss=sum
 refused data.partition 'dirichlet:ALPHA' --local --clients 2 --set data.partition=dirichlet:x
+refused data.partition 'divides one set that all members have' --local --clients 2 --set data.partition=iid --set data.dir="$tmp/site-%m"
 refused data.partition 'gets none' --local --clients 60 --set data.partition=iid
 refused train.batch 'make no batch' --local --clients 4 --set data.partition=batch
 for wrong in 0..3 5..2 2.. 2..300 2...3 -1..4; do
