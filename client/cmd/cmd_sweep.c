@@ -65,12 +65,15 @@ static void say(const struct sl_conf_sweep_row *row, const struct sl_sweep_resul
 	fflush(stdout);
 }
 
-static enum sl_err check_place(const struct sl_options *o, const char *out_dir, struct sl_fail *fail)
+static enum sl_err check_place(const struct sl_options *o, const char *out_dir, int n, struct sl_fail *fail)
 {
 	char path[PATH_MAX];
 
 	if (o->force && snprintf(path, sizeof path, "%s/folds.csv", out_dir) < PATH_MAX)
 		remove(path); /* this sweep may have no folds */
+	if (o->force && snprintf(path, sizeof path, "%s/row-%02d", out_dir, n + 1) < PATH_MAX && !access(path, F_OK))
+		sl_log(SL_LOG_WARN, "earlier-rows", "%s and later ones are an earlier sweep's: this one has %d rows",
+		       path, n);
 	if (o->force || snprintf(path, sizeof path, "%s/sweep.csv", out_dir) >= PATH_MAX || access(path, F_OK))
 		return SL_OK;
 	return sl_fail_set(fail, SL_ERR_CANTCREATE,
@@ -109,7 +112,7 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 	int done = 0;
 
 	if (!err)
-		err = check_place(o, out_dir, fail);
+		err = check_place(o, out_dir, n, fail);
 	if (!err)
 		err = sl_folder_make(out_dir, 0700, fail);
 	if (err)

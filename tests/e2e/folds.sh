@@ -55,6 +55,7 @@ sweep rows --local --codecs "$tmp/rows.yaml" --set data.split.folds=2 --force ||
 	assert [p[0] for p in drawn] == ["1", "2"] and all(len(t[c]) == 2 and abs(float(y) / (sum(t[c]) / 2) - 1) < 1e-4 for c, y in drawn), (t, drawn)
 PY
 sweep rows --local --codecs "$tmp/rows.yaml" --set data.split.folds=0 --set data.split.train=0.8 --set data.split.val=0.2 --set data.split.test=0 --force || fail "no folds: status $?"
+grep -q '^WARN earlier-rows: .*row-03 and later ones are an earlier' "$tmp/rows.log" || fail "rows of the earlier sweep: $(cat "$tmp/rows.log")"
 [ ! -e "$tmp/rows/folds.csv" ] || fail 'folds of the earlier sweep'
 # A fold of one class has no area below a curve: it is not in that mean, and the table says so.
 mkdir "$tmp/one"
