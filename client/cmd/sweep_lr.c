@@ -59,10 +59,11 @@ static void set_number(struct sl_child *c, const char *key, double x)
 	sl_child_set(c, key, text);
 }
 
-/* Removes the steps of an earlier test, which must not be taken for this one's if it fails before its first step.
- * Refuses the folder of another run: only tests have a stderr.log. */
+/* Removes the steps and results of an earlier test, which must not be taken for this one's if it fails. Refuses the
+ * folder of another run: only tests have a stderr.log. */
 static enum sl_err clear(const char *dir, struct sl_fail *fail)
 {
+	static const char *const made[] = {"lr.json", "lr.gp", "lr.png"};
 	struct sl_jsonl *steps = NULL;
 	uint64_t step = UINT64_MAX;
 	char path[PATH_MAX];
@@ -74,6 +75,10 @@ static enum sl_err clear(const char *dir, struct sl_fail *fail)
 		return sl_fail_set(
 			fail, SL_ERR_CANTCREATE,
 			"sweep: %.200s holds a run, which the test would remove: name another folder by --out", dir);
+	for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
+		snprintf(path, sizeof path, "%s/%s", dir, made[i]);
+		(void)!unlink(path);
+	}
 	snprintf(path, sizeof path, "%s/log.jsonl", dir);
 	err = sl_jsonl_open(&steps, path, fail);
 	if (!err && sl_jsonl_empty(steps) != SL_OK)

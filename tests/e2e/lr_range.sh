@@ -62,6 +62,7 @@ test_range phases 1e-4:100 --local --set train.stop.patience=0 --set 'train.phas
 cmp "$tmp/local/lr.json" "$tmp/phases/lr.json" || fail 'phases make another curve'
 # If a test fails, no earlier curve is left as its own; a run's folder is not used for a test.
 refused 69 'only 0 steps have a loss' local 1e-4:1 --local --set data.dir="$tmp"
+[ ! -e "$tmp/local/lr.json" ] && [ ! -e "$tmp/local/lr.png" ] || fail 'the results of the earlier test are left'
 test_range local 1e-4:100 --local && cmp "$tmp/local/lr.json" "$tmp/remote/lr.json" || fail 'a test behind one that failed'
 "$SPLITC" train "$tmp/client.yaml" --local --set log.dir="$tmp/run" >"$tmp/run.log" 2>&1 || fail "a run: $(cat "$tmp/run.log")"
 refused 73 'holds a run, which the test would remove' run 1e-4:1 --local
