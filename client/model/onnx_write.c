@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/model/onnx_write_impl.h"
 
@@ -141,8 +142,13 @@ static void write_norm(struct sl_onnx_writer *w)
 		sl_onnx_emit_int(&w->e, "axis", -1);
 		sl_onnx_emit_float(&w->e, "epsilon", w->op.u.norm.eps);
 	} else {
-		y = ONE(w, "ReduceMean", number(w, "Pow", x, 2));
-		sl_onnx_emit_ints(&w->e, "axes", (int64_t[]){-1}, 1);
+		y = number(w, "Pow", x, 2);
+		if (w->opset < 18) { /* from 18 on, the axes are an input */
+			y = ONE(w, "ReduceMean", y);
+			sl_onnx_emit_ints(&w->e, "axes", (int64_t[]){-1}, 1);
+		} else {
+			y = LIST(w, "ReduceMean", y.t, -1);
+		}
 		y = ONE(w, "Reciprocal", ONE(w, "Sqrt", number(w, "Add", y, w->op.u.norm.eps)));
 		x = two(w, "Mul", x.t, y);
 		x = SL_ONNX_EMIT(&w->e, "Mul", x.t, param(w, 0));
@@ -362,6 +368,10 @@ static enum sl_err check(const struct sl_model *m, struct sl_fail *fail)
 			   : m->graph.n_param > m->n_plain ? "has inserts"
 							   : NULL;
 
+	for (int i = 0; i < m->graph.n_param && !what; i++)
+		if (strcmp(m->graph.param[i].name, m->graph.in[0].name) == 0)
+			what = "has a parameter of its input's name";
+
 	return what ? sl_fail_set(fail, SL_ERR_CONFIG,
 				  "%s %s, which is not written as ONNX: name a file that ends with .safetensors",
 				  m->name, what)
@@ -372,14 +382,13 @@ enum sl_err sl_onnx_write(const struct sl_model *model, const char *path, const 
 			  const struct sl_st_note *notes, int n_notes, struct sl_fail *fail)
 {
 	const struct sl_graph *g = &model->graph;
-	struct sl_onnx_writer w = {.model = model, .g = g, .param = param, .fail = fail};
-	int opset = 17; /* 20 if there is a Gelu, which came with it */
+	struct sl_onnx_writer w = {.model = model, .g = g, .param = param, .fail = fail, .opset = 17};
 
 	w.err = check(model, fail);
 	if (w.err)
 		return w.err;
-	for (int i = 0; i < g->n_node; i++)
-		opset = g->node[i].kind == SL_OP_GELU && g->node[i].u.gelu.tanh ? 20 : opset;
+	for (int i = 0; i < g->n_node; i++) /* Gelu came with 20 */
+		w.opset = g->node[i].kind == SL_OP_GELU && g->node[i].u.gelu.tanh ? 20 : w.opset;
 	w.name = calloc((size_t)g->n_value, sizeof *w.name);
 	w.repeats = calloc((size_t)g->n_value, 2 * sizeof *w.repeats);
 	w.e.graph.full = !w.name || !w.repeats;
@@ -392,7 +401,7 @@ enum sl_err sl_onnx_write(const struct sl_model *model, const char *path, const 
 		write_ends(&w);
 	}
 	if (!w.err)
-		w.err = sl_onnx_emit_save(&w.e, opset, notes, n_notes, path, fail);
+		w.err = sl_onnx_emit_save(&w.e, w.opset, notes, n_notes, path, fail);
 	free(w.e.node.data);
 	free(w.e.graph.data);
 	free(w.name);

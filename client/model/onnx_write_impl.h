@@ -17,6 +17,7 @@ struct sl_onnx_writer {
 	struct sl_op op;           /* the op and the node that are being written */
 	const struct sl_node *node;
 	int index; /* of the node, or of the last one that was written with it */
+	int opset; /* of the file */
 	struct sl_fail *fail;
 	enum sl_err err;
 };

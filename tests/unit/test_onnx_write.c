@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "client/model/onnx.h"
 #include "client/model/onnx_write.h"
+#include "tests/support/onnx_change.h"
 
 static char path[] = "/tmp/test_onnx_write_XXXXXX";
 
@@ -111,6 +111,70 @@ static void built_in_networks(void **state)
 	}
 }
 
+/* Turns the network's layer norm into an RMS norm, and its GELU into that with tanh, or back. */
+static void change(struct sl_model *m, bool tanh)
+{
+	for (int i = 0; i < m->graph.n_node; i++) {
+		struct sl_node *n = &m->graph.node[i];
+
+		if (n->kind == SL_OP_LAYERNORM) {
+			n->kind = SL_OP_RMSNORM;
+			n->n_param = 1;
+		}
+		if (n->kind == SL_OP_GELU)
+			n->u.gelu.tanh = tanh;
+	}
+}
+
+/* ReduceMean has its axes as an attribute up to opset 17, and as an input from opset 18 on. */
+static void axes_of_a_mean(void **state)
+{
+	static const char file[] = "tests/golden/onnx_many.onnx";
+	struct sl_model *m = open_model((struct sl_model_spec){.onnx = file});
+	float **x = weights_of(m, file);
+	struct sl_fail fail;
+
+	(void)state;
+	for (int tanh = 0; tanh < 2; tanh++) {
+		int means = 0;
+		Onnx__Model *written;
+
+		change(m, tanh);
+		assert_int_equal(sl_onnx_write(m, path, (const float *const *)x, NULL, 0, &fail), SL_OK);
+		written = onnx_read(path);
+		assert_int_equal(written->opset_import[0]->version, tanh ? 20 : 17);
+		for (size_t i = 0; i < written->graph->n_node; i++) {
+			const Onnx__Node *n = written->graph->node[i];
+
+			if (strcmp(n->op_type, "ReduceMean") != 0)
+				continue;
+			means++;
+			assert_int_equal(n->n_input, tanh ? 2 : 1);
+			assert_int_equal(n->n_attribute, tanh ? 0 : 1);
+		}
+		assert_true(means > 0);
+		onnx__model__free_unpacked(written, NULL);
+	}
+	free(x);
+	sl_model_close(m);
+}
+
+/* A parameter with the input's name would be the input's default value. */
+static void a_parameter_called_as_the_input(void **state)
+{
+	static const char file[] = "tests/golden/onnx_small.onnx";
+	struct sl_model *m = open_model((struct sl_model_spec){.onnx = file});
+	float **x = weights_of(m, file);
+	struct sl_fail fail;
+
+	(void)state;
+	snprintf(m->graph.param[0].name, sizeof m->graph.param[0].name, "%s", m->graph.in[0].name);
+	assert_int_equal(sl_onnx_write(m, path, (const float *const *)x, NULL, 0, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "has a parameter of its input's name, which is not written as ONNX"));
+	free(x);
+	sl_model_close(m);
+}
+
 /* A network that reads tokens cannot be written. */
 static void what_cannot_be_written(void **state)
 {
@@ -144,6 +208,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(onnx_files),
 		cmocka_unit_test(built_in_networks),
+		cmocka_unit_test(axes_of_a_mean),
+		cmocka_unit_test(a_parameter_called_as_the_input),
 		cmocka_unit_test(what_cannot_be_written),
 		cmocka_unit_test(no_folder),
 	};
