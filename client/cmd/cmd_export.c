@@ -302,32 +302,32 @@ static void say(const char *path, const struct sl_setup *setup)
 		       inserted, model->name);
 }
 
-/* Whether the name promises a format that is not written. */
+/* Whether the name promises a format that is not written, or one of the two in capitals. */
 static bool other_form(const char *path)
 {
-	static const char *const ends[] = {".pt", ".pth", ".bin", ".h5", ".ckpt", ".pb"};
-	bool other = false;
+	const char *slash = strrchr(path, '/');
 
-	for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
-		other |= sl_ends_with(path, ends[i]);
-	return other;
+	return strrchr(slash ? slash : path, '.') && !sl_ends_with(path, ".onnx") &&
+	       !sl_ends_with(path, ".safetensors");
 }
 
 /* Refuses a name that may be a config or data, given in the wrong place. */
 static enum sl_err check_out(const struct sl_options *o, struct sl_fail *fail)
 {
-	if (other_form(o->operand))
-		return sl_fail_set(fail, SL_ERR_USAGE,
-				   "export: %.200s: models are written as .safetensors, which PyTorch reads "
-				   "(docs/howto-pytorch.md), or as .onnx: name a file that ends so",
-				   o->operand);
-	if (!o->adapter && !sl_ends_with(o->operand, ".onnx") && !sl_ends_with(o->operand, ".safetensors") &&
+	if (o->adapter)
+		return SL_OK;
+	if (!sl_ends_with(o->operand, ".onnx") && !sl_ends_with(o->operand, ".safetensors") &&
 	    access(o->operand, F_OK) == 0)
 		return sl_fail_set(
 			fail, SL_ERR_CANTCREATE,
 			"export: %.200s exists already, and by its name it is no model: name a file that ends "
 			"with .safetensors or .onnx",
 			o->operand);
+	if (other_form(o->operand))
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "export: %.200s: models are written as .safetensors, which PyTorch reads "
+				   "(docs/howto-pytorch.md), or as .onnx: name a file that ends so",
+				   o->operand);
 	return SL_OK;
 }
 

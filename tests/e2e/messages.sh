@@ -67,6 +67,12 @@ says 64 'splitc: export: model.pt: models are written as .safetensors, which PyT
 splitc export photos.yaml model.pt
 E1
 [ ! -e model.pt ] || fail 'a refused export wrote a file'
+says 64 'splitc: export: model.ONNX: models are written as .safetensors, which PyTorch reads (docs/howto-pytorch.md), or as .onnx: name a file that ends so' <<'E1'
+splitc export photos.yaml model.ONNX
+E1
+says 64 'splitc: export: model.gguf: models are written as .safetensors, which PyTorch reads (docs/howto-pytorch.md), or as .onnx: name a file that ends so' <<'E1'
+splitc export photos.yaml model.gguf
+E1
 
 # More tensors than memory: the error names them, and what needs less. Not with sanitizers, which need far more address
 # space.
