@@ -92,7 +92,7 @@ static enum sl_err write_model(const char *out, const struct sl_setup *setup, st
 {
 	const struct sl_conf_client *conf = setup->conf;
 	char steps[24], width[32], image[16];
-	struct sl_st_note note[8] = {{"software", "splitc " SL_VERSION},
+	struct sl_st_note note[9] = {{"software", "splitc " SL_VERSION},
 				     {"model", setup->plan->model->name},
 				     {"width", width},
 				     {"form", form_text(conf)}};
@@ -113,11 +113,12 @@ static enum sl_err write_model(const char *out, const struct sl_setup *setup, st
 		note[notes++] = (struct sl_st_note){SL_WEIGHTS_STEPS, steps};
 	if (setup->about)
 		note[notes++] = (struct sl_st_note){SL_MODEL_DATA, setup->about};
+	note[notes] = (struct sl_st_note){"format", "pt"}; /* transformers reads no safetensors file without it */
 	if (sl_ends_with(out, ".onnx"))
 		err = sl_onnx_write(setup->plan->model, out, (const float *const *)setup->weights.value, note, notes,
 				    fail);
 	else
-		err = save_merged(setup, out, note, notes, fail);
+		err = save_merged(setup, out, note, notes + 1, fail);
 	json_decref(about);
 	return err;
 }

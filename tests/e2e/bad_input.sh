@@ -191,7 +191,7 @@ header() { tail -c +9 "$1" | head -c "$(od -An -tu8 -N8 "$1")"; }
 expect 0 '314 tensors' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors" --weights "$weights" --set model.form=cifar
 grep -q '^WARN form-cifar: ' "$tmp/err" || fail "strides of form: cifar: $(cat "$tmp/err")"
 header "$tmp/out.safetensors" | jq -e '.__metadata__ | .model == "mobilenet_v2" and .form == "cifar" and .width == "0.25" and
-	.image == "32" and .normalize == "cifar10"' >"$tmp/out" || fail "an export's metadata: $(header "$tmp/out.safetensors" | jq .__metadata__)"
+	.image == "32" and .normalize == "cifar10" and .format == "pt"' >"$tmp/out" || fail "an export's metadata: $(header "$tmp/out.safetensors" | jq .__metadata__)"
 # No form is mentioned for a network that has only one.
 expect 0 'resnet9, 49 tensors' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors" --weights tests/golden/resnet9_after.safetensors \
 	--set model.name=resnet9 --set model.width=0.125
