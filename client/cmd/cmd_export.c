@@ -258,6 +258,20 @@ static enum sl_err read_newest(const struct sl_options *o, const struct sl_conf_
 				       : sl_options_trained(o, conf, setup, false, fail);
 }
 
+/* Warns if the adapters and model.huggingface's weights do not make the whole network that was trained. */
+static void warn_of_base(const struct sl_setup *setup)
+{
+	const char *base = setup->conf->model.huggingface, *first = NULL;
+	const int n = sl_adapter_lacks(setup->plan->model, base, (const float *const *)setup->weights.value, &first);
+
+	if (n)
+		sl_log(SL_LOG_WARN, "adapter-base",
+		       "%d of the network's tensors, %.96s first, are neither in the adapter nor with these values in "
+		       "%.200s: with that folder the adapter computes something else. Without --adapter, export writes "
+		       "all tensors",
+		       n, first, base);
+}
+
 static enum sl_err export_model(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				struct sl_fail *fail)
 {
@@ -268,8 +282,11 @@ static enum sl_err export_model(const struct sl_options *o, const struct sl_conf
 		err = sl_weights_widen(&setup->weights, setup->plan->model, fail);
 	if (err || !o->adapter)
 		return err ? err : write_model(o->operand, setup, fail);
-	return sl_adapter_write(setup->plan->model, &setup->lora, o->operand, conf->model.huggingface,
-				(const float *const *)setup->weights.value, fail);
+	err = sl_adapter_write(setup->plan->model, &setup->lora, o->operand, conf->model.huggingface,
+			       (const float *const *)setup->weights.value, fail);
+	if (!err)
+		warn_of_base(setup);
+	return err;
 }
 
 /* Says what the file contains, and what a state_dict cannot say. */

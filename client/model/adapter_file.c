@@ -270,3 +270,36 @@ enum sl_err sl_adapter_write(const struct sl_model *m, const struct sl_lora *lor
 	free(name);
 	return err;
 }
+
+/* Whether the file has parameter i with these values. */
+static bool has_same(const struct sl_model *m, const struct sl_st_file *file, int i, const float *value)
+{
+	const struct sl_st_tensor *t = sl_weights_find(m, file, m->graph.param[i].name);
+	const size_t bytes = (size_t)sl_shape_count(&m->file[i].shape) * sizeof *value;
+	float *theirs = malloc(bytes);
+	struct sl_fail why;
+	const bool same = theirs && !sl_weights_check_tensor(t, m->graph.param[i].name, &m->file[i], &why) &&
+			  !sl_weights_read_tensor(file, t, &m->file[i], theirs, &why) &&
+			  memcmp(theirs, value, bytes) == 0;
+
+	free(theirs);
+	return same;
+}
+
+int sl_adapter_lacks(const struct sl_model *m, const char *base, const float *const *param, const char **first)
+{
+	struct sl_st_file *file = NULL;
+	struct sl_fail why;
+	const bool open = sl_weights_open_file(&file, base, &why) == SL_OK;
+	int n = 0;
+
+	for (int i = m->graph.n_param - 1; i >= 0; i--) {
+		if (is_ours(m, i) || (open && has_same(m, file, i, param[i])))
+			continue;
+		*first = m->graph.param[i].name;
+		n++;
+	}
+	if (open)
+		sl_st_close(file);
+	return n;
+}

@@ -16,5 +16,8 @@ void sl_adapter_note_unread(const char *dir);
  * base_model_name_or_path. */
 enum sl_err sl_adapter_write(const struct sl_model *model, const struct sl_lora *lora, const char *dir,
 			     const char *base, const float *const *param, struct sl_fail *fail) SL_MUST_CHECK;
+/* How many parameters are neither among those that sl_adapter_write writes, nor in the weights of the folder `base`
+ * with these values. *first becomes the name of the first one. */
+int sl_adapter_lacks(const struct sl_model *model, const char *base, const float *const *param, const char **first);
 
 #endif

@@ -76,6 +76,9 @@ grep -q '^WARN other-data: the model was trained with lora_alpha 8.0, and this c
 "$SPLITC" export "$config" "$tmp/peft" --adapter --set log.dir="$tmp/local plain" >"$tmp/export.log" 2>&1 || fail 'export --adapter'
 [ "$(jq -c '[.peft_type, .r, .lora_alpha, .target_modules, .modules_to_save]' "$tmp/peft/adapter_config.json")" = '["LORA",4,8,["query","value"],["classifier"]]' ] ||
 	fail 'adapter_config.json says something else'
+# This folder has no weights, so folder and adapter do not make the network: export says so.
+grep -q "^WARN adapter-base: 53 of the network's tensors, roberta.embeddings.word_embeddings.weight first, are neither in the adapter nor with these values in $tmp/toy: " "$tmp/export.log" ||
+	fail "export --adapter without a base: $(cat "$tmp/export.log")"
 grep -aq 'base_model.model.roberta.encoder.layer.2.attention.self.value.lora_B.weight' "$tmp/peft/adapter_model.safetensors" || fail 'no such tensor'
 client adapted "$config" --local --set lora.adapter="$tmp/peft" --set train.optimizer.lr=1e-12 || fail "adapted: exit status $?"
 "$SPLITC" predict "$config" --local --logits --csv --set log.dir="$tmp/adapted" 2>"$tmp/predict.log" >"$tmp/adapted.csv" || fail 'predict adapted'
@@ -85,6 +88,15 @@ cp "$tmp/peft/adapter_config.json" "$tmp/both"
 client both "$config" --local --set model.huggingface="$tmp/both" --set train.max_steps=1 || fail "both: exit status $?"
 grep -q "^WARN adapter-unread: $tmp/both/adapter_config.json is not read; lora.adapter=$tmp/both starts" "$tmp/both.log" ||
 	fail 'adapters beside the weights are passed over without a word'
+# With a folder of weights they do, unless the network has tensors that neither of them has.
+for name in whole insert; do
+	also=(--set log.dir="$tmp/$name" --set model.huggingface="$tmp/base")
+	[ $name = whole ] || also+=(--set insert.tail=linear:8)
+	client $name "$config" --local "${also[@]}" || fail "$name: exit status $?"
+	"$SPLITC" export "$config" "$tmp/peft $name" --adapter "${also[@]}" >"$tmp/export-$name.log" 2>&1 || fail "export --adapter $name"
+done
+! grep WARN "$tmp/export-whole.log" || fail 'folder and adapter make the whole network'
+grep -q "^WARN adapter-base: 2 of the network's tensors, insert.tail.0.weight first, " "$tmp/export-insert.log" || fail "export --adapter of inserts: $(cat "$tmp/export-insert.log")"
 
 refused 78 'lora.target: no linear layer before the output is called "queri"' --set lora.target=queri
 refused 78 'r is not 2, which lora.rank is' --set lora.adapter="$tmp/peft" --set lora.rank=2
