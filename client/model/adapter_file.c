@@ -213,10 +213,13 @@ static enum sl_err write_config(const struct sl_model *m, const struct sl_lora *
 		json_array_append_new(targets, json_string(lora->target->item[i]));
 	/* a whole number, as PEFT writes it */
 	alpha = lora->alpha == floor(lora->alpha) ? json_integer((json_int_t)lora->alpha) : json_real(lora->alpha);
-	root = json_pack("{s:s, s:s, s:i, s:o, s:f, s:o, s:o, s:s, s:b, s:b, s:s}", "peft_type", "LORA", "task_type",
-			 m->task->kind == SL_LEARN_NEXT ? "CAUSAL_LM" : "SEQ_CLS", "r", lora->rank, "lora_alpha", alpha,
-			 "lora_dropout", lora->dropout, "target_modules", targets, "modules_to_save", saved, "bias",
-			 "none", "fan_in_fan_out", has_fan_in(m), "inference_mode", 1, "base_model_name_or_path", base);
+	root = json_pack("{s:s, s:s?, s:i, s:o, s:f, s:o, s:o, s:s, s:b, s:b, s:s}", "peft_type", "LORA", "task_type",
+			 m->task->kind == SL_LEARN_NEXT     ? "CAUSAL_LM"
+			 : m->task->kind == SL_LEARN_MASKED ? NULL /* PEFT has no word for it */
+							    : "SEQ_CLS",
+			 "r", lora->rank, "lora_alpha", alpha, "lora_dropout", lora->dropout, "target_modules", targets,
+			 "modules_to_save", saved, "bias", "none", "fan_in_fan_out", has_fan_in(m), "inference_mode", 1,
+			 "base_model_name_or_path", base);
 	text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
 	json_decref(root);
 	if (!err && !text)

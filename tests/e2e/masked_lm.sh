@@ -42,6 +42,8 @@ cases=('1 chunk|train.chunks=1' '4 chunks|train.chunks=4' "8 chunks|train.chunks
 	'frozen table|train.freeze=*.word_embeddings.weight' "padded|data.pad=max|$layer" 'sum|train.chunk_loss=sum'
 	'by length|data.group_by_length=true' 'adapters|lora.rank=2')
 two_at_a_time compare "${cases[@]}"
+"$SPLITC" export "$config" "$tmp/peft" --adapter --set lora.rank=2 --set log.dir="$tmp/local adapters" >"$tmp/export.log" 2>&1 || fail 'export --adapter'
+[ "$(jq -c '[.task_type, .modules_to_save]' "$tmp/peft/adapter_config.json")" = '[null,["lm_head"]]' ] || fail "adapters: $(cat "$tmp/peft/adapter_config.json")"
 
 # Members of a group have unequal numbers of masked tokens: over links the group equals one process.
 . tests/e2e/lib/groups.sh
