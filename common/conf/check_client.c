@@ -35,6 +35,7 @@ ASK(has_own_test_files, !splits(c))
 ASK(learns_labels, sl_conf_learns_labels(c))
 ASK(guesses_tokens, c->model.head == SL_CONF_MASKED_LM)
 ASK(guesses_next, c->model.head == SL_CONF_CAUSAL_LM)
+ASK(draws, c->generate.temperature > 0)
 ASK(has_classes, c->model.head == SL_CONF_CLASSIFIER)
 ASK(has_pictures, c->data.kind < SL_DATA_MADE_TOKENS)
 ASK(reads_shards, c->data.kind == SL_DATA_WEBDATASET)
@@ -58,6 +59,7 @@ ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
 #define STEP         "belongs to train.schedule.kind: step"
 #define NO_CLASSES   "belongs to classifiers, and model.head is not one"
 #define CAUSAL       "belongs to model.head: causal_lm"
+#define DRAWN        "needs a generate.temperature above 0: at 0 the likeliest token is taken"
 #define NO_PICTURES  "is of pictures, and this data.kind has none"
 #define TRANSFORMED  "data.transforms say what is done with pictures, and data.kind: images has its usual ones"
 #define BY_POINTS    "train.schedule.points sets the learning rate of every step"
@@ -100,6 +102,8 @@ static const struct need {
 	NEED("data.loss_on", guesses_next, CAUSAL, "model.head"),
 	NEED("data.end", guesses_next, CAUSAL, "model.head"),
 	NEED("generate.", guesses_next, CAUSAL, "model.head"),
+	NEED("generate.top_k", draws, DRAWN, "generate.temperature"),
+	NEED("generate.top_p", draws, DRAWN, "generate.temperature"),
 	NEED("data.crop_padding", has_pictures, NO_PICTURES, DATA),
 	NEED("data.crop_padding", has_cifar_augmentation, TRANSFORMED, DATA),
 	NEED("data.flip", has_pictures, NO_PICTURES, DATA),

@@ -196,6 +196,9 @@ writes_not 66 'none: ' --prompts "$tmp/none"
 writes_not 78 'model.head: generate needs a decoder' --set model.head=classifier
 writes_not 78 'model.head: generate needs a decoder' --set model.head=classifier --check-config
 writes_not 78 'generate.top_p' --set generate.top_p=0
+for key in top_k=5 top_p=0.9; do
+	writes_not 78 "generate.${key%=*}: needs a generate.temperature above 0: at 0 the likeliest token is taken" --set generate.$key
+done
 
 refused 78 'tokens are chosen in the middle: begin the tail with model.chosen_tokens or an earlier layer' --set partition=2:-1
 refused 78 'tail_tokens: loss needs a tail in which no token sees another one: it begins at layers.2' --set partition=2:-3 --set tail_tokens=loss
