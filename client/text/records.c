@@ -277,12 +277,18 @@ static enum sl_err find_columns(struct sl_records *r, struct sl_fail *fail)
 	for (int i = 0; i < COLUMNS; i++) {
 		const char *name = by_name ? column[i]->name : NULL;
 
+		int same = 0;
+
 		r->column[i] = name ? -1 : column[i]->number;
-		for (int f = 0; name && f < r->n_field && r->column[i] < 0; f++)
-			if (is_named(r, f, name))
+		for (int f = 0; name && f < r->n_field; f++)
+			if (is_named(r, f, name) && same++ == 0)
 				r->column[i] = f;
-		if (name && r->column[i] < 0)
+		if (name && !same)
 			return no_column(r, name, fail);
+		if (same > 1)
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s:%zu: %d columns are called \"%.64s\": name one alone so", r->lines.name,
+					   r->begins, same, name);
 	}
 	return SL_OK;
 }

@@ -120,6 +120,7 @@ static void test_tsv(void **state)
 					.label = {"y", -1}};
 	expect(&spec, "more\ty\ttext\nB\t1\tA\n", "A|B|1;");
 	expect(&spec, "more\ttext\nB\t1\tA\n", "x.tsv:1: no column \"y\"; the header names more, text");
+	expect(&spec, "text\ty\ttext\tmore\nB\t1\tA\tC\n", "x.tsv:1: 2 columns are called \"text\": name one alone so");
 	expect(&spec, "", "x.tsv:1: no header: the file is empty");
 	expect(&spec, "more\ty\ttext\nB\t1\tA\tC\n", "A|B|1;");
 	spec.exact = true;
