@@ -240,6 +240,11 @@ static enum sl_err check_place(const char *out, struct sl_fail *fail)
 	return SL_OK;
 }
 
+static bool is_data(const char *path)
+{
+	return sl_ends_with(path, ".csv") || sl_ends_with(path, ".json") || sl_ends_with(path, ".jsonl");
+}
+
 /* Checks --out: a folder for masks, else a file. */
 static enum sl_err check_out(const struct sl_conf_client *conf, const struct sl_options *o, struct sl_fail *fail)
 {
@@ -255,6 +260,11 @@ static enum sl_err check_out(const struct sl_conf_client *conf, const struct sl_
 	if (!pixels && o->out && !o->force && access(o->out, F_OK) == 0)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE,
 				   "predict: %s exists already: give --force to replace it, or name another FILE",
+				   o->out);
+	if (!pixels && o->out && !o->csv && !o->json && is_data(o->out))
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "predict: %s: by its name this is CSV or JSON: give --csv or --json, or another "
+				   "name for lines of text",
 				   o->out);
 	return pixels || !o->out ? SL_OK : check_place(o->out, fail);
 }

@@ -68,6 +68,10 @@ refused() {
 	"$SPLITC" predict "$tmp/photos.yaml" "${settings[@]}" "$@" >"$tmp/out" 2>&1 || status=$?
 	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/out" || fail "$*: exit status $status, $(cat "$tmp/out")"
 }
+for name in said.csv lines.jsonl lines.json; do
+	refused 64 "predict: $tmp/$name: by its name this is CSV or JSON: give --csv or --json" --local --out "$tmp/$name" "$one"
+	[ ! -e "$tmp/$name" ] || fail "$name was written"
+done
 refused 73 'said.jsonl exists already: give --force' --out "$tmp/said.jsonl" "$tmp/new"
 refused 73 "predict: $tmp/nowhere/said: No such file or directory" --out "$tmp/nowhere/said" "$tmp/new" # before anything is predicted
 refused 73 'is a folder: name a file' --out "$tmp/new" --force "$tmp/new"
