@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -35,7 +36,7 @@ struct shards {
 	struct sl_picture_spec picture;
 	int classes;
 	bool given;                /* tar files of pictures to predict: no labels are looked for */
-	int64_t beside;            /* pictures that are not read */
+	int64_t beside;            /* pictures that are not read; if given: files that are not, labels apart */
 	char beside_one[PATH_MAX]; /* the last of them */
 };
 
@@ -230,8 +231,13 @@ static enum sl_err add_member(struct shards *s, struct reading *r, struct archiv
 	if (base[0] == '.') /* such as "._0001.jpg", which macOS puts in front of "0001.jpg" */
 		return SL_OK;
 	if (s->given) {
-		if (!sl_picture_name(name) || strlen(name) >= sizeof g->key)
+		if (!sl_picture_name(name) || strlen(name) >= sizeof g->key) {
+			if (!sl_ends_with(name, ".cls") && !sl_ends_with(name, ".json")) {
+				s->beside++;
+				snprintf(s->beside_one, sizeof s->beside_one, "%s", name);
+			}
 			return SL_OK;
+		}
 		strcpy(g->key, name);
 		g->picture_at = archive_read_header_position(r->archive);
 		g->label = 0;
@@ -420,7 +426,10 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		shards_close(s);
 		return err;
 	}
-	if (s->beside)
+	if (s->beside && s->given)
+		sl_log(SL_LOG_WARN, "passed-over",
+		       "files that are no picture that is read: %" PRId64 ", such as %.200s", s->beside, s->beside_one);
+	else if (s->beside)
 		sl_log(SL_LOG_WARN, "pictures-beside",
 		       "pictures that are not read: %lld, such as %.200s; a sample has one, and its name ends at the "
 		       "first dot",

@@ -46,6 +46,12 @@ predict tar --json --local --weights "$tmp/model.safetensors" --set log.dir= "$t
 jq -c '.name |= sub(".*: ./"; "")' "$tmp/tar" >"$tmp/tar.json"
 equals tar.json
 grep -q "INFO predicted: 30 samples$" "$tmp/predict.log" || fail "$(cat "$tmp/predict.log")"
+! grep WARN "$tmp/predict.log" || fail 'a tar of pictures alone'
+# A file in a tar that is no picture is named, as one in a folder is.
+(cd "$tmp" && cp new.tar more.tar && touch one.gif one.cls && tar -rf more.tar one.gif one.cls)
+predict more --json --local "$tmp/more.tar"
+[ "$(wc -l <"$tmp/more")" = 30 ] && grep -q '^WARN passed-over: files that are no picture that is read: 1, such as one.gif$' "$tmp/predict.log" ||
+	fail "a tar with a GIF: $(cat "$tmp/predict.log")"
 
 # other formats: CSV fields, the most probable classes, and an output file that is replaced as a whole
 one=$(find "$tmp/new" -name 'gr*' | sort | head -n 1)
