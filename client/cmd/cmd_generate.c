@@ -8,6 +8,7 @@
 #include "client/run/about.h"
 #include "client/run/generate.h"
 #include "client/text/lines.h"
+#include "client/text/records.h"
 #include "client/text/tokenizer.h"
 #include "client/text/unicode.h"
 
@@ -65,6 +66,7 @@ static enum sl_err check_prompt(const struct texts *t, size_t number, const stru
 
 static enum sl_err read_prompts(struct texts *t, struct sl_fail *fail)
 {
+	static const char *const ends[] = {".jsonl", ".ndjson", ".json", ".csv", ".tsv"};
 	const char *given = t->o->prompt ? t->o->prompt : "";
 	struct sl_lines lines = {.from = NULL};
 	struct sl_bytes line;
@@ -72,6 +74,12 @@ static enum sl_err read_prompts(struct texts *t, struct sl_fail *fail)
 
 	if (!t->o->prompts)
 		return add_prompt(t, given, strlen(given), fail);
+	for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+		if (sl_records_ends(t->o->prompts, ends[i]))
+			return sl_fail_set(fail, SL_ERR_USAGE,
+					   "generate: %s: prompts are lines of text, not %s: write each on a line of a "
+					   "file that ends otherwise, such as .txt",
+					   t->o->prompts, ends[i]);
 	err = sl_lines_open(&lines, t->o->prompts, fail);
 	while (!err) {
 		err = sl_lines_next(&lines, &line, fail);

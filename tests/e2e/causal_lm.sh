@@ -193,6 +193,8 @@ printf 'green\nred\377\n' >"$tmp/latin"
 writes_not 65 "$tmp/latin:2: invalid UTF-8 at byte 3 of the prompt" --prompts "$tmp/latin"
 writes_not 64 'give --prompt or --prompts, not both' --prompt a --prompts b
 writes_not 66 'none: ' --prompts "$tmp/none"
+echo '{"prompt":"green"}' >"$tmp/green.JSONL"
+writes_not 64 'green.JSONL: prompts are lines of text, not .jsonl' --prompts "$tmp/green.JSONL"
 writes_not 78 'model.head: generate needs a decoder' --set model.head=classifier
 writes_not 78 'model.head: generate needs a decoder' --set model.head=classifier --check-config
 writes_not 78 'generate.top_p' --set generate.top_p=0
