@@ -151,7 +151,8 @@ static bool is_shared(const struct sl_onnx_import *im, const char *name, const c
 static void name_node(struct sl_onnx_import *im, size_t index)
 {
 	const Onnx__Node *n = im->node;
-	const char *last;
+	const char *last, *part = n->name ? strstr(n->name, SL_ONNX_PART) : NULL;
+	const size_t len = part ? (size_t)(part - n->name) : n->name ? strlen(n->name) : 0;
 
 	for (size_t i = 1; i < n->n_input; i++)
 		if (sl_onnx_find_init(im->onnx, n->input[i]) && sl_onnx_name_by(im, n->input[i]))
@@ -163,8 +164,8 @@ static void name_node(struct sl_onnx_import *im, size_t index)
 			snprintf(im->name + used, sizeof im->name - used, "%s%s", used ? "." : "", last);
 		return;
 	}
-	if (n->name && n->name[0] && strlen(n->name) < SL_NAME_MAX)
-		snprintf(im->name, sizeof im->name, "%s", n->name);
+	if (len && len < SL_NAME_MAX)
+		snprintf(im->name, sizeof im->name, "%.*s", (int)len, n->name);
 	else
 		snprintf(im->name, sizeof im->name, "%.60s_%zu", n->op_type, index);
 }

@@ -68,11 +68,15 @@ struct sl_onnx_text sl_onnx_emit_output(struct sl_onnx_emit *e)
 
 struct sl_onnx_text sl_onnx_emit_node(struct sl_onnx_emit *e, const char *kind, const char *const *in)
 {
+	char name[2 * SL_NAME_MAX];
+
 	if (e->node.len)
 		put_message(&e->graph, 1, &e->node);
 	for (; *in; in++)
 		put_text(&e->node, 1, *in);
-	put_text(&e->node, 3, e->name);
+	snprintf(name, sizeof name, *e->name && e->again ? "%s" SL_ONNX_PART "%d" : "%s", e->name, e->n_made);
+	put_text(&e->node, 3, name);
+	e->again |= *e->name != 0;
 	put_text(&e->node, 4, kind);
 	return sl_onnx_emit_output(e);
 }

@@ -17,6 +17,7 @@ struct sl_onnx_emit {
 	struct sl_onnx_message graph, node; /* node: the last node, which may still get attributes */
 	int n_made;                         /* number of values so far, from which their names are made */
 	const char *name;                   /* the name of the nodes that follow */
+	bool again; /* a node has it already, so others get SL_ONNX_PART and a number behind it */
 };
 
 /* The name of a value. */

@@ -17,6 +17,9 @@ enum sl_onnx_attr {
 	SL_ONNX_ATTR_INTS = 7
 };
 
+/* Ends the name of a layer in names of its further nodes, since ONNX Runtime refuses two nodes of the same name. */
+#define SL_ONNX_PART ":part"
+
 struct sl_onnx {
 	char name[SL_NAME_MAX]; /* the file's name, without folders */
 	Onnx__Model *model;

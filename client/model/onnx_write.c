@@ -325,6 +325,9 @@ static void write_node(struct sl_onnx_writer *w)
 	w->op = sl_graph_op(w->g, w->index);
 	check_flattened(w);
 	w->e.name = w->node->name;
+	w->e.again = false;
+	for (int i = 0; i < w->index; i++)
+		w->e.again |= strcmp(w->g->node[i].name, w->e.name) == 0;
 	if (kinds[w->node->kind] || words[w->node->kind])
 		(kinds[w->node->kind] ? kinds[w->node->kind] : write_same)(w);
 	else

@@ -16,7 +16,7 @@ Onnx__Model *onnx_read(const char *path)
 	struct sl_fail fail;
 	Onnx__Model *m;
 
-	assert_int_equal(sl_file_read(path, 1 << 20, &data, &len, &fail), SL_OK);
+	assert_int_equal(sl_file_read(path, 1 << 30, &data, &len, &fail), SL_OK);
 	m = onnx__model__unpack(NULL, len, data);
 	assert_non_null(m);
 	free(data);

@@ -62,6 +62,18 @@ static void same_param(const struct sl_model *a, const struct sl_model *b, int i
 	assert_memory_equal(x, y, (size_t)sl_shape_count(&p->shape) * sizeof *x);
 }
 
+/* No two nodes of the written file have the same name: ONNX Runtime would refuse the file. */
+static void check_names(void)
+{
+	Onnx__Model *m = onnx_read(path);
+	const Onnx__Graph *g = m->graph;
+
+	for (size_t i = 0; i < g->n_node; i++)
+		for (size_t k = 0; k < i && g->node[i]->name[0]; k++)
+			assert_string_not_equal(g->node[i]->name, g->node[k]->name);
+	onnx__model__free_unpacked(m, NULL);
+}
+
 static void there_and_back(struct sl_model_spec spec)
 {
 	static const struct sl_st_note note = {"steps", "12"};
@@ -71,6 +83,7 @@ static void there_and_back(struct sl_model_spec spec)
 
 	if (sl_onnx_write(a, path, (const float *const *)x, &note, 1, &fail))
 		fail_msg("%s", fail.text);
+	check_names();
 	b = open_model((struct sl_model_spec){.onnx = path});
 	y = weights_of(b, path);
 	assert_int_equal(a->graph.n_param, b->graph.n_param);
