@@ -14,6 +14,7 @@
 #include "client/run/about.h"
 #include "client/run/phase.h"
 #include "common/base/log.h"
+#include "common/base/newfile.h"
 #include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/session/checkpoint.h"
@@ -334,6 +335,8 @@ static enum sl_err check_out(const struct sl_options *o, struct sl_fail *fail)
 {
 	if (o->adapter)
 		return SL_OK;
+	if (sl_newfile_is_special(o->operand))
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "export: %s is no regular file: name a file", o->operand);
 	if (!sl_ends_with(o->operand, ".onnx") && !sl_ends_with(o->operand, ".safetensors") &&
 	    access(o->operand, F_OK) == 0)
 		return sl_fail_set(

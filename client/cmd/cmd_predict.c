@@ -233,6 +233,9 @@ static enum sl_err check_place(const char *out, struct sl_fail *fail)
 
 	if (!sl_folder_of(out, folder))
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "predict: %.96s…: too long a path", out);
+	if (sl_newfile_is_special(out))
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "predict: %s is no regular file: leave out --out to print",
+				   out);
 	if (sl_folder_is(out))
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "predict: %s is a folder: name a file", out);
 	if (access(folder, W_OK) != 0)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/folder.h"
@@ -43,6 +44,16 @@ static int create(const char *path, mode_t mode)
 			break;
 	}
 	return fd;
+}
+
+bool sl_newfile_is_special(const char *path)
+{
+	char to[sizeof "/proc/"] = "";
+	struct stat st;
+
+	if (readlink(path, to, sizeof to - 1) > 0 && strcmp(to, "/proc/") == 0)
+		return true;
+	return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
 enum sl_err sl_newfile_open(struct sl_newfile *f, const char *path, mode_t mode, enum sl_failpoint points,

@@ -7,6 +7,7 @@
 #define SL_BASE_NEWFILE_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -28,6 +29,9 @@ enum sl_err sl_newfile_write(struct sl_newfile *f, const void *from, size_t len,
 /* Syncs, closes, renames and syncs the folder. CANTCREATE, IO: the file was given up. If only the sync of the
  * folder failed (IO), the file is there, but a power cut may undo that. */
 enum sl_err sl_newfile_finish(struct sl_newfile *f, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether a file in place of `path` would remove what is not data: a device, a pipe, or a link to an open file of a
+ * process, such as /dev/stdout. For paths that a user names. */
+bool sl_newfile_is_special(const char *path);
 /* All three calls, for a file that is in memory. CANTCREATE, IO. */
 enum sl_err sl_newfile_put(const char *path, mode_t mode, enum sl_failpoint points, const void *from, size_t len,
 			   struct sl_fail *fail) SL_MUST_CHECK;

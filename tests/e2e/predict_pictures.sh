@@ -81,6 +81,16 @@ done
 refused 73 'said.jsonl exists already: give --force' --out "$tmp/said.jsonl" "$tmp/new"
 refused 73 "predict: $tmp/nowhere/said: No such file or directory" --out "$tmp/nowhere/said" "$tmp/new" # before anything is predicted
 refused 73 'is a folder: name a file' --out "$tmp/new" --force "$tmp/new"
+# A file is renamed into its place, so as root it would replace /dev/stdout, which is such a link, or a device.
+ln -s /proc/self/fd/1 "$tmp/output"
+mkfifo "$tmp/pipe"
+for name in output pipe; do
+	refused 73 "predict: $tmp/$name is no regular file" --local --force --out "$tmp/$name" "$one"
+	status=0
+	"$SPLITC" export "$tmp/photos.yaml" "$tmp/$name" "${settings[@]}" >"$tmp/out" 2>&1 || status=$?
+	[ $status = 73 ] && grep -q "export: $tmp/$name is no regular file" "$tmp/out" || fail "export to $name: exit status $status, $(cat "$tmp/out")"
+done
+[ -L "$tmp/output" ] && [ -p "$tmp/pipe" ] || fail 'a link or a pipe was replaced'
 predict forced --csv --out "$tmp/said.jsonl" --force --local "$one"
 [ "$(wc -l <"$tmp/said.jsonl")" = 2 ] || fail '--force did not replace it'
 refused 66 "$tmp/none.jpg: No such file" --local "$tmp/none.jpg"
