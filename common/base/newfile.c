@@ -64,6 +64,8 @@ enum sl_err sl_newfile_open(struct sl_newfile *f, const char *path, mode_t mode,
 	if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path ||
 	    snprintf(f->tmp, sizeof f->tmp, "%s.tmp", path) >= (int)sizeof f->tmp)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.96s…: too long a path", path);
+	if (sl_newfile_is_special(path))
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: this is no regular file: name a file", path);
 	f->fd = SL_FAILPOINT_CALL(POINT(f, OPEN), create(f->tmp, mode));
 	return f->fd < 0 ? sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", f->tmp, strerror(errno)) : SL_OK;
 }

@@ -21,7 +21,7 @@ struct sl_newfile {
 	char path[PATH_MAX], tmp[PATH_MAX];
 };
 
-/* Opens the temporary file. CANTCREATE. */
+/* Opens the temporary file. CANTCREATE, also if `path` is special. */
 enum sl_err sl_newfile_open(struct sl_newfile *f, const char *path, mode_t mode, enum sl_failpoint points,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 /* Appends. IO: the file was given up, and its descriptor is closed. */
@@ -30,7 +30,7 @@ enum sl_err sl_newfile_write(struct sl_newfile *f, const void *from, size_t len,
  * folder failed (IO), the file is there, but a power cut may undo that. */
 enum sl_err sl_newfile_finish(struct sl_newfile *f, struct sl_fail *fail) SL_MUST_CHECK;
 /* Whether a file in place of `path` would remove what is not data: a device, a pipe, or a link to an open file of a
- * process, such as /dev/stdout. For paths that a user names. */
+ * process, such as /dev/stdout. */
 bool sl_newfile_is_special(const char *path);
 /* All three calls, for a file that is in memory. CANTCREATE, IO. */
 enum sl_err sl_newfile_put(const char *path, mode_t mode, enum sl_failpoint points, const void *from, size_t len,

@@ -95,6 +95,9 @@ static void a_new_file_is_written_through_no_link(void **state)
 	assert_int_equal(write_new(path_of("model"), &fail), SL_OK);
 	assert_int_equal(mkdir(path_of("model.tmp"), 0700), 0);
 	assert_int_equal(write_new(path_of("model"), &fail), SL_ERR_CANTCREATE);
+	assert_int_equal(mkfifo(path_of("pipe"), 0600), 0);
+	assert_int_equal(write_new(path_of("pipe"), &fail), SL_ERR_CANTCREATE);
+	assert_true(lstat(path_of("pipe"), &st) == 0 && S_ISFIFO(st.st_mode));
 }
 
 static void a_log_is_written_through_no_link(void **state)
