@@ -216,7 +216,7 @@ podman run --rm --network "$network" -v "${COMPOSE_PROJECT_NAME}_data:/data:ro" 
 say 'a client without a key is refused'
 up fourth
 ends fourth
-grep -q 'this run is done' "$tmp/fourth.log" || fail 'a run that is done was begun again'
+grep -q '^INFO run-done: ' "$tmp/fourth.log" || fail 'a run that is done was begun again'
 say 'killed twice, up again, finished; and a fourth start says that it is done'
 compose down --volumes --timeout 20 >"$tmp/down.log" 2>&1 || fail 'docker-compose down'
 [ -z "$(podman ps -aq --filter name=$COMPOSE_PROJECT_NAME)$(podman volume ls -q --filter name=$COMPOSE_PROJECT_NAME)" ] ||
