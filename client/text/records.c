@@ -276,7 +276,6 @@ static enum sl_err find_columns(struct sl_records *r, struct sl_fail *fail)
 	r->names = r->n_field;
 	for (int i = 0; i < COLUMNS; i++) {
 		const char *name = by_name ? column[i]->name : NULL;
-
 		int same = 0;
 
 		r->column[i] = name ? -1 : column[i]->number;

@@ -319,8 +319,7 @@ static const struct {
 	 ": all members need the same train.optimizer.lr and train.schedule, and where they share heads and tails the "
 	 "same "
 	 "train.loss, train.class_weights and train.label_smoothing; where data.partition divides one set, also the "
-	 "same "
-	 "data.partition, data.split and data.train_limit"},
+	 "same data.partition, data.split and data.train_limit"},
 };
 
 enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agreed *member, struct sl_fail *fail)

@@ -111,8 +111,7 @@ struct sl_agreed {
 		int64_t turns; /* steps of an epoch that are this member's own; 0: all, as in sync */
 		int64_t dealt; /* a hash of share.batches; 0: there are none */
 		int labels;    /* a hash of classes and columns, if heads and tails are shared; 0: not known */
-		int rates; /* a hash of the learning rate, its schedule, the loss and the division of the data; 0: not
-			      known */
+		int rates;     /* a hash of learning rate, schedule, loss and division of the data; 0: not known */
 	} share;
 };
 

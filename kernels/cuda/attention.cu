@@ -1,5 +1,5 @@
-// Multi-head attention of packed rows. A block computes a tile of the queries (or of the keys) of one row and head, and
-// takes the row's keys (or queries) tile by tile through shared memory. Scores are recomputed whenever they are needed,
+// Multi-head attention of packed rows. A block computes a tile of the queries (or of the keys) of one row and head. It
+// brings the row's keys (or queries) into shared memory, tile by tile. Scores are recomputed whenever they are needed,
 // so no S × S matrix is in memory. No atomics: every sum is computed by one thread, or by the lanes of half a warp, in
 // a fixed order.
 #include "kernels/cuda/rows.cuh"
@@ -25,7 +25,7 @@ struct Tile {
 	int first, stop, length;
 };
 
-// Row r begins with tile begin[r] / SIDE + r. A row so has enough tiles; its last one may be empty.
+// Row r begins with tile begin[r] / SIDE + r. So each row has enough tiles, and its last one may be empty.
 __device__ Tile tile_of(const cu_attention &a, int64_t i)
 {
 	Tile t;
@@ -38,20 +38,12 @@ __device__ Tile tile_of(const cu_attention &a, int64_t i)
 		t.length = (int)each;
 		t.first = (int)(i % tiles) * SIDE;
 	} else {
-		int64_t low = 0, high = a.rows.rows;
+		const uint32_t *begin = a.rows.begin;
 
-		while (high - low > 1) {
-			const int64_t middle = low + (high - low) / 2;
-
-			if (a.rows.begin[middle] / SIDE + middle <= i)
-				low = middle;
-			else
-				high = middle;
-		}
-		t.row = low;
-		t.from = a.rows.begin[low];
-		t.length = (int)(a.rows.begin[low + 1] - t.from);
-		t.first = (int)(i - (t.from / SIDE + low)) * SIDE;
+		t.row = last_row(a.rows, [=](int64_t r) { return begin[r] / SIDE + r <= i; });
+		t.from = begin[t.row];
+		t.length = (int)(begin[t.row + 1] - t.from);
+		t.first = (int)(i - (t.from / SIDE + t.row)) * SIDE;
 	}
 	t.stop = t.first + SIDE < t.length ? t.first + SIDE : t.length;
 	return t;

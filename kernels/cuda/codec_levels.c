@@ -9,7 +9,6 @@
 /* Indices of arguments, as in common/codec/quant.c and levels.c. */
 enum { QUANT_BITS, QUANT_PER, QUANT_BLOCK, QUANT_ROUND };
 enum { QSGD_Q, QSGD_BUCKET, QSGD_NORM };
-enum { TERN_BUCKET };
 
 struct levels {
 	struct cu_stage stage;

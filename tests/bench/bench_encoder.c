@@ -12,7 +12,6 @@
  * alternate with it. On a GPU a run ends when the device is done. --profile: prints the least CPU time of every op in
  * RUNS runs instead; on a CPU only. */
 #include <math.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/module.h"
 #include "tests/bench/op_times.h"
+#include "tests/support/settle.h"
 
 enum { MOST_ROWS = 4096, MOST_TOKENS = 2048 };
 static const float dropped = 0.1f, eps = 1e-5f;
@@ -235,20 +235,10 @@ static struct sl_exec *open_exec(const struct sl_plan *plan, const struct rows *
 	return e;
 }
 
-static void post(void *arg)
-{
-	sem_post(arg);
-}
-
 static void settle(void)
 {
-	sem_t done;
-
-	sem_init(&done, 0, 0);
-	if (be.ops->fence(&be, post, &done))
+	if (backend_settle(&be))
 		exit(70);
-	sem_wait(&done);
-	sem_destroy(&done);
 }
 
 static double run(struct sl_exec *e, const struct layer *l, const struct rows *rows, bool cpu)

@@ -5,7 +5,6 @@
  * --profile: runs one step of each without timing it, for a profiler.
  * A time is the median of several rounds; in a round the host's clock runs around many queued steps and a fence.
  * tests/bench/bench_gpu_peer.py does the same work in PyTorch. */
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "common/exec/exec.h"
 #include "kernels/module.h"
 #include "tests/support/plan_open.h"
+#include "tests/support/settle.h"
 
 enum { BATCH = 64, ROUNDS = 7, SEED = 1 };
 
@@ -38,19 +38,9 @@ static void must(enum sl_err err, const char *what)
 	}
 }
 
-static void post(void *arg)
-{
-	sem_post(arg);
-}
-
 static void settle(struct sl_backend *be)
 {
-	sem_t done;
-
-	sem_init(&done, 0, 0);
-	must(be->ops->fence(be, post, &done), "fence");
-	sem_wait(&done);
-	sem_destroy(&done);
+	must(backend_settle(be), "fence");
 }
 
 static int ascending(const void *a, const void *b)

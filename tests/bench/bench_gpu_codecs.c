@@ -3,13 +3,13 @@
  * memory and of a decode from there, as the host sees them, and the part of their kernels alone, by the device's clock
  * and with work queued before them. The share is the time of a copy of the tensor on the device over that of the
  * kernels. The last column is a plain copy of the payload over the bus. Times are medians. */
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/codec/codec.h"
 #include "kernels/module.h"
+#include "tests/support/settle.h"
 
 enum { ROUNDS = 15, COPIES = 100, HEADERS = 4096 };
 
@@ -29,19 +29,9 @@ static void must(enum sl_err err, const char *what)
 	}
 }
 
-static void post(void *arg)
-{
-	sem_post(arg);
-}
-
 static void settle(void)
 {
-	sem_t done;
-
-	sem_init(&done, 0, 0);
-	must(be.ops->fence(&be, post, &done), "fence");
-	sem_wait(&done);
-	sem_destroy(&done);
+	must(backend_settle(&be), "fence");
 }
 
 static bool later;

@@ -20,7 +20,7 @@ except ImportError as missing:
     print(f"SKIP {missing}")
     sys.exit(77)
 
-from bench_peer_encoder import COLA, Adapted, Block, Norm, freeze, turned
+from bench_peer_encoder import COLA, Block, turned
 
 # name; bench_encoder's layer; tokens of each row
 CASES = [("RoBERTa's layer, 32 × 128 tokens", "roberta", (128,) * 32),

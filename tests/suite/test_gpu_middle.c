@@ -1,7 +1,6 @@
 /* A whole middle on a GPU: against the reference, in every precision, and bit-identical when
  * repeated or run by graphs. Skipped, and counted, if there is no device. */
 #include <math.h>
-#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,22 +17,13 @@
 #include "tests/ref/ref.h"
 #include "tests/support/gpu.h"
 #include "tests/support/plan_open.h"
+#include "tests/support/settle.h"
 
 enum { SEED = 11, BATCH = 10, CHUNKS = 4 }; /* chunks of 3, 3, 3 and 1 */
 
-static void post(void *arg)
-{
-	sem_post(arg);
-}
-
 static void settle(struct sl_backend *be)
 {
-	sem_t done;
-
-	sem_init(&done, 0, 0);
-	assert_int_equal(be->ops->fence(be, post, &done), SL_OK);
-	sem_wait(&done);
-	sem_destroy(&done);
+	assert_int_equal(backend_settle(be), SL_OK);
 }
 
 static void *xalloc(size_t bytes)

@@ -1,12 +1,12 @@
 #include "tests/support/op_rig.h"
 
-#include <semaphore.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/half.h"
+#include "tests/support/settle.h"
 
 enum { GUARD_BYTES = 1024, PRINTED_FAILURES = 12 };
 
@@ -305,22 +305,11 @@ void op_chunk_close(struct op_chunk *chunk)
 	*chunk = (struct op_chunk){0};
 }
 
-static void post(void *arg)
-{
-	sem_post(arg);
-}
-
 /* Waits until the queued work is done, as the executor would. */
 static bool settle(struct op_rig *rig, const char *what, enum sl_err err)
 {
-	sem_t done;
-
-	sem_init(&done, 0, 0);
 	if (!err)
-		err = rig->be->ops->fence(rig->be, post, &done);
-	if (!err)
-		sem_wait(&done);
-	sem_destroy(&done);
+		err = backend_settle(rig->be);
 	if (err)
 		op_log_fail(rig->log, "%s: %s", what, sl_err_name(err));
 	return !err;

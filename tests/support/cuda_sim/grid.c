@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/cuda_sim/fiber.h"
 #include "tests/support/cuda_sim/race.h"
@@ -24,9 +25,7 @@ static struct {
 	unsigned events;           /* barriers completed and threads ended */
 	struct meeting block, warp[MOST_THREADS / WARP];
 	unsigned vote[MOST_THREADS / WARP];
-	float lane[MOST_THREADS];
-	unsigned word[MOST_THREADS];
-	double wide[MOST_THREADS];
+	uint64_t lane[MOST_THREADS];
 } sim;
 
 static uint32_t luck = 1;
@@ -65,45 +64,44 @@ unsigned __ballot_sync(unsigned mask, int predicate)
 	return result;
 }
 
-float __shfl_xor_sync(unsigned mask, float v, int lanes)
+/* What lane `from` of this warp gives in; its own value if there is no such lane. */
+static uint64_t exchange(unsigned mask, uint64_t v, unsigned from)
 {
 	unsigned me = sim.running, warp = me / WARP;
-	float result;
+	uint64_t result;
 
 	if (mask != 0xffffffffu)
 		abort();
 	sim.lane[me] = v;
 	meet(&sim.warp[warp], WARP);
-	result = sim.lane[me ^ (unsigned)lanes];
+	result = from < WARP ? sim.lane[warp * WARP + from] : v;
 	meet(&sim.warp[warp], WARP);
 	return result;
+}
+
+float __shfl_xor_sync(unsigned mask, float v, int lanes)
+{
+	uint64_t bits = 0;
+
+	memcpy(&bits, &v, sizeof v);
+	bits = exchange(mask, bits, sim.running % WARP ^ (unsigned)lanes);
+	memcpy(&v, &bits, sizeof v);
+	return v;
 }
 
 unsigned __shfl_up_sync(unsigned mask, unsigned v, unsigned lanes)
 {
-	unsigned me = sim.running, warp = me / WARP, result;
-
-	if (mask != 0xffffffffu)
-		abort();
-	sim.word[me] = v;
-	meet(&sim.warp[warp], WARP);
-	result = me % WARP >= lanes ? sim.word[me - lanes] : v;
-	meet(&sim.warp[warp], WARP);
-	return result;
+	return (unsigned)exchange(mask, v, sim.running % WARP - lanes); /* wraps round where there is none */
 }
 
 double __shfl_down_sync(unsigned mask, double v, unsigned lanes)
 {
-	unsigned me = sim.running, warp = me / WARP;
-	double result;
+	uint64_t bits;
 
-	if (mask != 0xffffffffu)
-		abort();
-	sim.wide[me] = v;
-	meet(&sim.warp[warp], WARP);
-	result = me % WARP + lanes < WARP ? sim.wide[me + lanes] : v;
-	meet(&sim.warp[warp], WARP);
-	return result;
+	memcpy(&bits, &v, sizeof v);
+	bits = exchange(mask, bits, sim.running % WARP + lanes);
+	memcpy(&v, &bits, sizeof v);
+	return v;
 }
 
 void __threadfence(void)
