@@ -84,9 +84,9 @@ points=(client.apply=kill@2 client.fetched=kill@1 client.saved=kill@1 ckpt.renam
 two_at_a_time killed "${points[@]}"
 
 # The model of a run that was killed in a phase is its checkpoint's, as of a run that is paused there.
-rc=0
-SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.codecs=delay:30@1+,client.apply=kill@8 client pair "$tmp/client.yaml" || rc=$?
-[ $rc = 137 ] || fail "pair: status $rc"
+start_failing_client client.codecs=delay:30@1+,client.apply=hold@8 pair "$tmp/client.yaml"
+wait_for 'pair has no checkpoint of step 6' test -e "$tmp/pair/checkpoint-000000000006.safetensors"
+end_client
 SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.begin=term@6 client paused "$tmp/client.yaml" || fail "paused: status $?"
 for name in pair paused; do
 	"$SPLITC" export "$tmp/client.yaml" "$tmp/$name.safetensors" --set log.dir="$tmp/$name" >"$tmp/$name.log" 2>&1 || fail "export of $name: status $?"

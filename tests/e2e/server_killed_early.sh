@@ -62,10 +62,7 @@ ended
 # The server has a step of an earlier link on its disk, and dies while the client's next step is in doubt.
 doubt=(--set train.checkpoint_every=3 --set link.on_server_lost=wait)
 serve server.apply=kill@8 1 doubt
-start_failing_client client.answer=hold@7 doubt "$tmp/client.yaml" "${doubt[@]}"
-at_point doubt client.answer
-wait_for 'the client has no checkpoint' has_checkpoint doubt
-end_client
+client_dies client.answer@7 doubt "$tmp/client.yaml" "${doubt[@]}"
 start_client doubt "$tmp/client.yaml" "${doubt[@]}" --resume
 ends_with "$server_pid" 137 $patience 'the server of a step in doubt'
 serve '' 2 doubt

@@ -90,8 +90,10 @@ anew() {
 behind() {
 	name=$mode-behind
 	serve "$name-server"
-	begin client.apply=kill@4
-	ends_with "${pid[slow]}" 137 $patience "$name: the member that is killed"
+	begin client.apply=hold@4
+	at_point "$name-$slow" client.apply
+	wait_for "$name: the member that is killed has no checkpoint" has_checkpoint "$name-$slow"
+	end_process "${pid[slow]}"
 	end "${others[@]}"
 	member "$slow" --resume
 	ends_with "${pid[slow]}" 78 $patience "$name: the member that comes back"

@@ -108,9 +108,11 @@ end_job
 end=("${set_back[@]}" --set share.ends=private --set train.max_steps=23)
 begin_job 2
 for k in 0 1; do
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 0 ] || echo client.logged=kill@23) member end $k 2 "${end[@]}"
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 0 ] || echo client.logged=hold@23) member end $k 2 "${end[@]}"
 done
-ends_with "${pid[1]}" 137 $patience 'the member that dies behind its last step'
+at_point end-1 client.logged
+wait_for 'the member that dies behind its last step has no checkpoint' has_checkpoint end-1
+end_process "${pid[1]}"
 is_done() { grep -q 'group-done: group end: member 0 is done' "$tmp/rank.0"; }
 wait_for 'member 0 does not ask for its weights' is_done
 member end 1 2 "${end[@]}" --resume

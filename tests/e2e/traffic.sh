@@ -31,14 +31,14 @@ relay() {
 	through=tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")
 }
 
-# run NAME [key=value]…: returns the exit status of the run; its output is in $tmp/NAME.log.
+# run NAME [key=value]…: returns the exit status of the run, which $runs starts in place of client; its output is in $tmp/NAME.log.
 run() {
 	local name=$1 set=() pair
 	shift
 	for pair in "$@"; do
 		case $pair in --*) set+=("$pair") ;; *) set+=(--set "$pair") ;; esac
 	done
-	client "$name" "$tmp/client.yaml" --json --set server="$through" --set train.checkpoint_every=2 "${set[@]}"
+	${runs:-client} "$name" "$tmp/client.yaml" --json --set server="$through" --set train.checkpoint_every=2 "${set[@]}"
 }
 
 # near NAME: both directions agree.
@@ -90,9 +90,7 @@ near paused
 same_run plain paused $steps
 
 relay plain
-rc=0
-SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.begin=kill@6 run killed || rc=$?
-[ $rc = 137 ] || fail "killed: status $rc"
+runs='client_dies client.begin@6' run killed
 run killed --resume || fail "killed, resumed: status $?"
 near killed
 same_run plain killed $steps

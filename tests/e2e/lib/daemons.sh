@@ -199,13 +199,19 @@ let_go() {
 	: >"$tmp/$1.go"
 	wait_for "$1 does not go on" test ! -e "$tmp/$1.go"
 }
+# client_dies POINT@N NAME CONFIG [argument]…: the client holds at that passage of a failpoint, and is killed there once it
+# has a checkpoint. The files of a checkpoint take longer than a step.
+client_dies() {
+	start_failing_client "${1/@/=hold@}" "${@:2}"
+	at_point "$2" "${1%@*}"
+	wait_for "$2 has no checkpoint" has_checkpoint "$2"
+	end_client
+}
 # killed_client STEP TWIN CONFIG [argument]…: kills the run `TWIN killed` after step STEP, once it has a checkpoint, and
 # resumes it with --resume. It must end as the run TWIN did. $between: a command to run before the resume.
 killed_client() {
 	local name="$2 killed"
-	client_stands "$1" "$name" "${@:3}" --fresh
-	wait_for "$name has no checkpoint" has_checkpoint "$name"
-	end_client
+	client_dies "client.apply@$(($1 + 1))" "$name" "${@:3}" --fresh
 	${between:-true}
 	client "$name" "${@:3}" --resume || fail "$name behind step $1: exit status $?"
 	same_run "$name" "$2" "$(steps_of "$2")"
