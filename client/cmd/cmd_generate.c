@@ -99,7 +99,7 @@ static bool is_end(const struct sl_model_takes *takes, int32_t token)
 
 	while (i < takes->n_end && takes->end[i] != token)
 		i++;
-	return i < takes->n_end;
+	return i < takes->n_end || token == takes->learned_end;
 }
 
 /* The number of tokens without the end that the tokenizer's template adds, since the text goes on. An end that the

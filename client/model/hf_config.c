@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { VOCAB_MOST = 1 << 22, POSITIONS_MOST = 1 << 20, TYPES_MOST = 1024, TOKENIZER_MOST = 64 << 20 };
 
@@ -277,22 +278,33 @@ static enum sl_err read_object(const struct sl_hf_reader *r, struct sl_hf_config
 	return SL_OK;
 }
 
-enum sl_err sl_hf_config_parse(struct sl_hf_config *out, const char *name, struct sl_bytes text, struct sl_fail *fail)
+/* Returns the file's object, for json_decref; NULL: it has none, which *fail says. */
+static json_t *parse_object(const char *name, struct sl_bytes text, struct sl_fail *fail)
 {
-	struct sl_hf_config config = {0};
 	json_error_t at;
 	json_t *root = json_loadb((const char *)text.data, text.len, JSON_REJECT_DUPLICATES, &at);
 	char why[sizeof at.text];
+
+	if (json_is_object(root))
+		return root;
+	snprintf(why, sizeof why, "%s", at.text);
+	if (root)
+		sl_fail_set(fail, SL_ERR_DATA, "%s:1: no JSON object", name);
+	else
+		sl_fail_set(fail, SL_ERR_DATA, "%s:%d:%d: %s", name, at.line, at.column, why);
+	json_decref(root);
+	return NULL;
+}
+
+enum sl_err sl_hf_config_parse(struct sl_hf_config *out, const char *name, struct sl_bytes text, struct sl_fail *fail)
+{
+	struct sl_hf_config config = {0};
+	json_t *root = parse_object(name, text, fail);
 	enum sl_err err;
 
-	if (!root) {
-		snprintf(why, sizeof why, "%s", at.text);
-		return sl_fail_set(fail, SL_ERR_DATA, "%s:%d:%d: %s", name, at.line, at.column, why);
-	}
-	if (json_is_object(root))
-		err = read_object(&(struct sl_hf_reader){name, root, fail}, &config);
-	else
-		err = sl_fail_set(fail, SL_ERR_DATA, "%s:1: no JSON object", name);
+	if (!root)
+		return fail->code;
+	err = read_object(&(struct sl_hf_reader){name, root, fail}, &config);
 	json_decref(root);
 	if (!err)
 		*out = config;
@@ -367,6 +379,30 @@ static enum sl_err find_mark(struct sl_hf_config *c, const char *dir, struct sl_
 	return SL_OK;
 }
 
+/* The ends of generated texts, which generation_config.json may name, as for transformers. */
+static enum sl_err read_generation(struct sl_hf_config *c, const char *dir, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+	uint8_t *data;
+	size_t len;
+	json_t *root;
+	enum sl_err err;
+
+	if (!sl_hf_is_decoder(c->family) || snprintf(path, sizeof path, "%s/generation_config.json", dir) >= PATH_MAX ||
+	    access(path, F_OK) != 0)
+		return SL_OK;
+	err = sl_file_read(path, SL_HF_FILE_MOST, &data, &len, fail);
+	if (err)
+		return err;
+	root = parse_object(path, (struct sl_bytes){data, len}, fail);
+	free(data);
+	if (!root)
+		return fail->code;
+	err = sl_hf_read_ends(&(struct sl_hf_reader){path, root, fail}, c);
+	json_decref(root);
+	return err;
+}
+
 enum sl_err sl_hf_config_read(struct sl_hf_config *out, const char *dir, struct sl_fail *fail)
 {
 	struct sl_hf_config config;
@@ -384,6 +420,8 @@ enum sl_err sl_hf_config_read(struct sl_hf_config *out, const char *dir, struct 
 	free(data);
 	if (!err)
 		err = find_mark(&config, dir, fail);
+	if (!err)
+		err = read_generation(&config, dir, fail);
 	if (!err)
 		*out = config;
 	return err;

@@ -71,9 +71,10 @@ struct sl_hf_config {
 	double query;                 /* scores are divided by √query; 0: by √head */
 	bool qkv_bias, out_bias, wide_bias;
 	int row_most; /* the most tokens of a row, by positions and a sliding window */
-	/* Tokens that end a text; training uses the first. */
+	/* Tokens that end a generated text [n_end]: those of generation_config.json, else those of config.json. */
 	int32_t end[SL_HF_ENDS];
 	int n_end;
+	int32_t learned_end; /* the first of config.json, which training appends to texts; -1: there is none */
 };
 
 static inline bool sl_hf_is_decoder(enum sl_hf_family family)
@@ -89,7 +90,8 @@ const char *sl_hf_family_adapted(enum sl_hf_family family);
  * type; CONFIG: out of bounds, or a network that is not built here. */
 enum sl_err sl_hf_config_parse(struct sl_hf_config *out, const char *name, struct sl_bytes text,
 			       struct sl_fail *fail) SL_MUST_CHECK;
-/* Reads `dir`/config.json, and for `mark` the tokenizer's files beside it. NOINPUT: it cannot be read. */
+/* Reads `dir`/config.json; beside it, for `mark`, the tokenizer's files, and generation_config.json if there is one.
+ * NOINPUT: a file cannot be read. */
 enum sl_err sl_hf_config_read(struct sl_hf_config *out, const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -210,12 +210,13 @@ static enum sl_err add_end(const struct sl_hf_reader *r, struct sl_hf_config *ou
 	return SL_OK;
 }
 
-/* Reads eos_token_id: one number, or a list. */
-static enum sl_err read_ends(const struct sl_hf_reader *r, struct sl_hf_config *out)
+enum sl_err sl_hf_read_ends(const struct sl_hf_reader *r, struct sl_hf_config *out)
 {
 	const json_t *value = sl_hf_member(r, "eos_token_id");
 	enum sl_err err = SL_OK;
 
+	if (value)
+		out->n_end = 0;
 	if (value && !json_is_array(value))
 		return add_end(r, out, value);
 	for (size_t i = 0; i < json_array_size(value) && !err; i++)
@@ -273,5 +274,8 @@ enum sl_err sl_hf_read_decoder(const struct sl_hf_reader *r, struct sl_hf_config
 		err = read_layers(r, out);
 	if (!err)
 		err = read_window(r, out);
-	return err ? err : read_ends(r, out);
+	if (!err)
+		err = sl_hf_read_ends(r, out);
+	out->learned_end = out->n_end ? out->end[0] : -1;
+	return err;
 }

@@ -27,6 +27,8 @@ const json_t *sl_hf_member(const struct sl_hf_reader *r, const char *key);
 enum sl_err sl_hf_read_number(const struct sl_hf_reader *r, const struct sl_hf_key *k, void *out) SL_MUST_CHECK;
 /* Copies a text for messages, without control characters and bytes that are not ASCII. */
 void sl_hf_plain(char *to, size_t cap, const char *text);
+/* Reads eos_token_id, one number or a list. Without that key out->end stays. */
+enum sl_err sl_hf_read_ends(const struct sl_hf_reader *r, struct sl_hf_config *out) SL_MUST_CHECK;
 /* Reads what decoders have beside the keys of their family. */
 enum sl_err sl_hf_read_decoder(const struct sl_hf_reader *r, struct sl_hf_config *out) SL_MUST_CHECK;
 

@@ -51,7 +51,8 @@ enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spe
 	err = read_config(&c, spec, fail);
 	if (err)
 		return err;
-	*out = (struct sl_model_takes){c.vocab, c.types > 1 && c.mark < c.vocab, c.mark, .n_end = c.n_end};
+	*out = (struct sl_model_takes){c.vocab, c.types > 1 && c.mark < c.vocab, c.mark, .n_end = c.n_end,
+				       .learned_end = c.learned_end};
 	out->adapted = sl_hf_family_adapted(c.family);
 	out->decoder = sl_hf_is_decoder(c.family);
 	out->tokens = c.row_most;

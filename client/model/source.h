@@ -46,8 +46,9 @@ struct sl_model_takes {
 	int vocab;  /* tokens are below it */
 	bool types; /* a token's type is the number of tokens `mark` before it in its row */
 	int32_t mark;
-	int32_t end[8]; /* of decoders: tokens that end a text [n_end]; training uses the first */
+	int32_t end[8]; /* of decoders: tokens that end a generated text [n_end] */
 	int n_end;
+	int32_t learned_end; /* of decoders: the token that training appends to texts; -1: there is none */
 	bool decoder;
 	int tokens;          /* "huggingface": the most tokens of a row; else 0 */
 	const char *adapted; /* "huggingface": layers that get an adapter by default, "query,value"; else NULL */

@@ -99,7 +99,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.lacking = c->agreed.share.group[0] != 0,
 		.next = {.on = c->model.head == SL_CONF_CAUSAL_LM,
 			 .all = c->data.loss_on == SL_CONF_LOSS_ALL,
-			 .end = c->data.end && s->takes.n_end ? s->takes.end[0] : -1,
+			 .end = c->model.head == SL_CONF_CAUSAL_LM && c->data.end ? s->takes.learned_end : -1,
 			 .pack = (enum sl_token_pack)c->data.pack},
 	};
 
@@ -216,11 +216,10 @@ static enum sl_err find_end(struct sl_setup *s, struct sl_fail *fail)
 	err = sl_model_takes(&takes, &spec, &why);
 	if (err)
 		return sl_conf_client_fail(c, "model.huggingface", fail, "%s", why.text);
-	if (c->data.end && !takes.n_end)
+	if (c->data.end && takes.learned_end < 0)
 		return sl_conf_client_fail(c, "data.end", fail,
 					   "config.json names no end token (eos_token_id): give false");
-	s->takes.end[0] = takes.end[0];
-	s->takes.n_end = takes.n_end;
+	s->takes.learned_end = takes.learned_end;
 	return SL_OK;
 }
 

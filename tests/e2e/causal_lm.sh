@@ -187,6 +187,15 @@ writes_not() { # STATUS SENTENCE [argument]…
 writes_not 65 'prompt 1 has 42 tokens: 1 to 39 leave room' --prompt "$(printf '!%.0s' $(seq 41))"
 # An end token in the prompt that the tokenizer's post-processor did not add counts as a token of the prompt.
 writes_not 65 'prompt 1 has 42 tokens' --prompt "$(printf '!%.0s' $(seq 41))" --set "$(other ends ".eos_token_id = [2, $(jq '."!"' "$tmp/made/vocab.json")]")"
+# generation_config.json says where a generated text ends, in place of config.json.
+"$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' --json >"$tmp/json" || fail 'generate --json'
+other stops . >"$tmp/set"
+jq '{eos_token_id: [.ids[2]]}' "$tmp/json" >"$tmp/stops/generation_config.json"
+"$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' --json --set "$(cat "$tmp/set")" >"$tmp/stopped" || fail 'generate with generation_config.json'
+jq -es '.[1].reason == "end" and (.[0].ids as $all | .[0].ids | index($all[2])) as $n | .[1].ids == .[0].ids[:$n]' "$tmp/json" "$tmp/stopped" >"$tmp/out" ||
+	fail "generation_config.json: $(cat "$tmp/json" "$tmp/stopped")"
+echo '{"eos_token_id": 1e9}' >"$tmp/stops/generation_config.json"
+writes_not 65 'stops/generation_config.json: eos_token_id is no token below vocab_size' --prompt green --set "$(cat "$tmp/set")"
 printf 'green\nred\0fish\n' >"$tmp/nul"
 writes_not 65 "$tmp/nul:2: a NUL character" --prompts "$tmp/nul"
 printf 'green\nred\377\n' >"$tmp/latin"
