@@ -170,6 +170,11 @@ int splitc_sweep(int argc, char **argv)
 		return status;
 	if (o.lr_range && o.codecs)
 		return sl_command_refuse("sweep: give --codecs or --lr-range, not both");
+	if (o.local && conf.agreed.share.group[0])
+		return sl_command_refuse(
+			"sweep: with --local all members of share.group are trained, each with figures "
+			"of its own, and a row has those of one client: leave --local out, or give "
+			"--set share.group=");
 	if (o.lr_range)
 		return sl_sweep_lr(&o, &conf, &fail) == SL_OK ? 0 : sl_command_failed(&fail);
 	if (!o.codecs && !conf.data.split.folds)

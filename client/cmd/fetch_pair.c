@@ -205,6 +205,10 @@ static enum sl_err go(struct fetch *f, struct sl_fail *fail)
 
 	if (!err)
 		err = sl_last_run_read(&run, setup->conf, setup->plan, 0, fail);
+	if (err == SL_ERR_NOINPUT)
+		sl_fail_set(fail, err,
+			    "log.dir '%.200s' has no checkpoint to go on from: a run has them until it is done",
+			    setup->conf->log.dir);
 	if (!err)
 		err = sl_client_auth_open(&auth, setup->conf, fail);
 	if (!err)

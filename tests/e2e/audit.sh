@@ -118,6 +118,8 @@ audit done 66
 # ---- what cannot be audited is refused
 config=$tmp/client.yaml
 refused 78 'train.audit.every: is not possible in a group' --set train.audit.every=5 --set share.group=g
+cp -r "$tmp/client-none" "$tmp/done"
+command=audit refusing= refused 66 "log.dir '$tmp/done' has no checkpoint to go on from" --set log.dir="$tmp/done"
 command=audit refused 78 'train.ema: a run with averages cannot be audited' --set train.ema=0.9
 refused 78 'train.audit.every: is not possible with train.ema' --set train.audit.every=5 --set train.ema=0.9
 echo "cheats are caught at their step; $(audits client-none) steps of an honest run, and of eight others, are not"

@@ -53,6 +53,7 @@ refused 69 'exit status 66: splitc: --set data.dir' none 1e-4:1 --local --set da
 refused 69 'begin with a smaller learning rate than 3' none 3:300 --local --set train.optimizer.kind=adam --set train.optimizer.lr=1
 refused 64 'must be FROM:TO' none 1:2 --local --check-config
 refused 64 'give --codecs or --lr-range, not both' none 1e-4:1 --local --codecs configs/sweep.yaml
+refused 64 'with --local all members of share.group are trained' none 1e-4:1 --local --set share.group=lab --set share.clients=2 --set train.stop.patience=0
 # A suggestion that the range decides, and not the loss, comes with a warning.
 ! grep -q '^WARN range' "$tmp/local.log" || fail "a warning of a good range: $(cat "$tmp/local.log")"
 test_range flat 1e-9:1e-7 --local && grep -q '^WARN range-begin: .*below the range' "$tmp/flat.log" || fail "flat: $(cat "$tmp/flat.log")"
