@@ -339,13 +339,8 @@ static enum sl_err expand(struct sl_names *out, const char *dir, const char *nam
 	return SL_OK;
 }
 
-static bool begins(const char *name, const char *word)
-{
-	return strncmp(name, word, strlen(word)) == 0;
-}
-
-/* Lists the usual shards: train*.tar, or val*.tar and test*.tar. */
-static enum sl_err usual_shards(struct sl_names *out, const char *dir, enum sl_split split, struct sl_fail *fail)
+/* Lists the folder's shards whose names begin with `word`. */
+static enum sl_err list_shards(struct sl_names *out, const char *dir, const char *word, struct sl_fail *fail)
 {
 	DIR *folder = opendir(dir);
 	struct dirent *entry;
@@ -357,8 +352,7 @@ static enum sl_err usual_shards(struct sl_names *out, const char *dir, enum sl_s
 		const char *name = entry->d_name;
 		char path[PATH_MAX];
 
-		if (!sl_ends_with(name, ".tar") ||
-		    !(split == SL_SPLIT_TRAIN ? begins(name, "train") : begins(name, "val") || begins(name, "test")))
+		if (!sl_ends_with(name, ".tar") || strncmp(name, word, strlen(word)) != 0)
 			continue;
 		if (snprintf(path, sizeof path, "%s/%s", dir, name) >= PATH_MAX)
 			err = sl_fail_set(fail, SL_ERR_NOINPUT, "%.200s/%.200s: this path is too long", dir, name);
@@ -367,9 +361,20 @@ static enum sl_err usual_shards(struct sl_names *out, const char *dir, enum sl_s
 	}
 	closedir(folder);
 	sl_names_sort(out);
+	return err;
+}
+
+/* Lists the usual shards: train*.tar, or those of the evaluation's first name that is there, as with folders. */
+static enum sl_err usual_shards(struct sl_names *out, const char *dir, enum sl_split split, struct sl_fail *fail)
+{
+	static const char *const words[SL_SPLIT_COUNT][4] = {{"train"}, {"val", "dev", "test"}};
+	enum sl_err err = SL_OK;
+
+	for (const char *const *word = words[split]; *word && !out->n && !err; word++)
+		err = list_shards(out, dir, *word, fail);
 	if (!err && !out->n)
 		err = sl_fail_set(fail, SL_ERR_NOINPUT, "%s: no shard %s in it", dir,
-				  split == SL_SPLIT_TRAIN ? "train*.tar" : "val*.tar or test*.tar");
+				  split == SL_SPLIT_TRAIN ? "train*.tar" : "val*.tar, dev*.tar or test*.tar");
 	return err;
 }
 
@@ -529,8 +534,9 @@ static uint64_t fingerprint(const struct sl_set *set)
 
 /* Tar files (shards) of samples: a picture, and its class in NAME.cls as text, or in NAME.json as the member "label"
  * or "cls". `files` are names in `dir`, where {000..146} stands for each of these numbers; NULL: train*.tar, or
- * val*.tar and test*.tar. Shards must not be compressed: opening reads all headers, and `sample` seeks to its
- * picture. Samples keep the order of shards and members. max_samples samples are spread evenly over them. */
+ * val*.tar, without any dev*.tar, else test*.tar. Shards must not be compressed: opening reads all headers, and
+ * `sample` seeks to its picture. Samples keep the order of shards and members. max_samples samples are spread evenly
+ * over them. */
 const struct sl_source sl_source_webdataset = {.name = "webdataset",
 					       .open = open_set,
 					       .sample = sample,
