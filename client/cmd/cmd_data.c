@@ -304,8 +304,10 @@ static int name_bad(const struct look *l)
 
 static enum sl_err look_at(struct look *l, const struct sl_options *o, struct sl_fail *fail)
 {
-	enum sl_err err = sl_setup_data(&l->setup, true, fail);
+	enum sl_err err = sl_setup_part(&l->setup, fail);
 
+	if (!err)
+		err = sl_setup_data(&l->setup, true, fail);
 	if (!err && !is_table(l) && strcmp(l->setup.set[SL_SPLIT_TRAIN].field[SL_FIELD_INPUT].name, "image") != 0)
 		err = sl_conf_client_fail(l->setup.conf, "data.kind", fail,
 					  "has neither pictures nor a table to look at");

@@ -330,10 +330,13 @@ static enum sl_err take_part(struct sl_setup *s, const struct sl_conf_parts *par
 	const struct sl_conf_client *c = s->conf;
 	const struct sl_subset_spec spec = {*parts, c->agreed.share.member, c->agreed.share.clients,
 					    (uint64_t)c->agreed.seed};
+	const int64_t all = s->set[SL_SPLIT_TRAIN].count;
 	struct sl_fail why;
 
 	if (sl_subset_open(&s->set[SL_SPLIT_TRAIN], &spec, count, &why))
 		return sl_conf_client_fail(c, "data.partition", fail, "%s", why.text);
+	sl_log(SL_LOG_INFO, "data-part", "member %d of %d has %lld of %lld training samples (data.partition: %s)",
+	       spec.member, spec.members, (long long)count[spec.member], (long long)all, c->data.partition);
 	return SL_OK;
 }
 
@@ -422,6 +425,13 @@ enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
 		return sl_conf_client_fail(c, "train.batch", fail, "%lld samples make no batch of %d for each member",
 					   (long long)samples[member], c->agreed.batch);
 	return SL_OK;
+}
+
+enum sl_err sl_setup_part(struct sl_setup *s, struct sl_fail *fail)
+{
+	s->reads = SL_READS_ALL;
+	s->alone = strcmp(s->conf->data.partition, "batch") != 0; /* which divides batches, not the set */
+	return s->alone ? sl_setup_share(s, fail) : SL_OK;
 }
 
 enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, struct sl_fail *fail)

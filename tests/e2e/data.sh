@@ -24,6 +24,12 @@ jq -se '[.[0].mean, .[1].mean] | transpose | map(.[0] - .[1] | fabs) | max < 0.0
 [ "$(od -An -t x1 -j 1 -N 3 "$tmp/sheet.png" | tr -d ' ')" = 504e47 ] || fail 'the sheet is no PNG'
 [ "$(od -An -t u1 -j 16 -N 8 "$tmp/sheet.png" | awk '{print $3 * 256 + $4, $7 * 256 + $8}')" = '950 262' ] || fail 'the sheet has another size'
 
+# Of a set that is divided by data.partition, the member's part: of two members in order of labels, the second one.
+"$SPLITC" data "$tmp/images.yaml" --json --set share.group=g --set share.clients=2 --set share.member=1 --set data.partition=by_label >"$tmp/json" 2>"$tmp/err" ||
+	fail "a member's part: exit status $?"
+jq -e '[.classes[].train] | add == 30 and .[0] == 0 and .[9] > 0' "$tmp/json" >"$tmp/out" || fail "a member's part: $(cat "$tmp/json")"
+grep -q 'data-part: member 1 of 2 has 30 of 60 training samples' "$tmp/err" || fail "a member's part: $(cat "$tmp/err")"
+
 # two unreadable pictures, one in each split
 jpeg=$(ls "$tmp/pictures/train/"*/*.jpg | sed -n 3p)
 png=$(ls "$tmp/pictures/val/"*/*.png | sed -n 5p)
