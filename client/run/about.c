@@ -497,9 +497,11 @@ enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 			warn_of_other(then, now, of_pictures[i], "");
 	for (size_t i = 0; i < sizeof of_both / sizeof of_both[0] && now && !err; i++)
 		warn_where_both(then, now, of_both[i][0], of_both[i][1]);
-	if (now && !err && sl_conf_splits(s->conf) && json_object_get(then, "split")) {
+	if (now && !err && !s->given && sl_conf_splits(s->conf) && json_object_get(then, split_name[SL_SPLIT_TRAIN])) {
+		if (!json_object_get(then, "split"))
+			json_object_set_new(then, "split", json_null());
 		json_object_set_new(now, "split", split_of(s->conf));
-		warn_of_other(then, now, "split", ""); /* samples of its training may be among these */
+		warn_of_other(then, now, "split", ": samples of its training may be among these");
 	}
 	json_decref(then);
 	json_decref(now);

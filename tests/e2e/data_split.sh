@@ -10,6 +10,9 @@ awk 'BEGIN {
 	print "patient,size,noise,kind"
 	for (i = 0; i < 600; i++) { size = i * 37 % 101; printf "p%d,%d,%d,%s\n", i * 7 % 120, size, i * 13 % 17, (size > 50 ? "large" : "small") }
 }' >"$tmp/table/train.csv"
+mkdir "$tmp/whole"
+cp "$tmp/table/train.csv" "$tmp/whole/train.csv"
+cp "$tmp/table/train.csv" "$tmp/whole/val.csv"
 start_server one
 cat >"$tmp/client.yaml" <<-YAML
 	server: $endpoint
@@ -28,7 +31,14 @@ train=$(samples training) val=$(samples validation)
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/remote" >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
 grep -q "of $((600 - train - val)) samples" "$tmp/eval.log" && ! grep -q other-data "$tmp/eval.log" || fail "eval: $(cat "$tmp/eval.log")"
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/remote" --set data.split.seed=1 >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
-grep -q '^WARN other-data: the model was trained with split .*"seed":0' "$tmp/eval.log" || fail "eval with another split: $(cat "$tmp/eval.log")"
+grep -q '^WARN other-data: the model was trained with split .*"seed":0.*: samples of its training may be among these$' "$tmp/eval.log" || fail "eval with another split: $(cat "$tmp/eval.log")"
+
+sed "s#$tmp/table#$tmp/whole#; s/split: {[^}]*}/ignore: [patient]/" "$tmp/client.yaml" >"$tmp/whole.yaml"
+client undivided "$tmp/whole.yaml" --local --set train.max_steps=1 || fail "undivided: $(cat "$tmp/undivided.log")"
+"$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/undivided" >"$tmp/eval.log" 2>&1 || fail "eval of another training's model: $(cat "$tmp/eval.log")"
+grep -q '^WARN other-data: the model was trained with split null, .*: samples of its training may be among these$' "$tmp/eval.log" || fail "eval with a split that the training had not: $(cat "$tmp/eval.log")"
+"$SPLITC" predict "$tmp/client.yaml" --local --set log.dir="$tmp/undivided" "$tmp/table/train.csv" >"$tmp/rows" 2>"$tmp/eval.log" && ! grep -q other-data "$tmp/eval.log" ||
+	fail "a split says nothing of files that are given: $(cat "$tmp/eval.log")"
 
 # A separate evaluation set is accepted beside the divided one.
 for how in --check-config '--local --set train.max_steps=1'; do
