@@ -92,9 +92,12 @@ static enum sl_err make_keys(struct table *t, const struct sl_csv *s, const stru
 			     struct sl_fail *fail)
 {
 	const int by = parts->by[0] ? sl_csv_find(s, parts->by) : -1;
+	const enum sl_err err = by < 0 ? SL_OK : sl_csv_check_key_column(s, by, fail);
 
 	if (by < 0 && parts->by[0])
 		return sl_csv_lacks(s, "data.split.by", parts->by, fail);
+	if (err)
+		return err;
 	t->key = calloc((size_t)s->rows, sizeof *t->key);
 	if (!t->key)
 		return no_memory(fail);
@@ -133,7 +136,7 @@ static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const s
 		err = sl_fail_set(fail, SL_ERR_DATA,
 				  "%s: all rows have the same label; a classifier needs two classes or more", s->path);
 	if (!err && has_classes(spec))
-		err = sl_csv_check_labels(s->path, &t->labels, fail);
+		err = sl_csv_check_alike(s->path, "labels", &t->labels, fail);
 	return err;
 }
 

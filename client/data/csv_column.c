@@ -58,15 +58,15 @@ static bool are_alike(const char *a, const char *b)
 	return n == m && memcmp(a, b, n) == 0;
 }
 
-enum sl_err sl_csv_check_labels(const char *path, const struct sl_names *labels, struct sl_fail *fail)
+enum sl_err sl_csv_check_alike(const char *path, const char *what, const struct sl_names *texts, struct sl_fail *fail)
 {
-	for (int64_t i = 1; i < labels->n; i++)
-		for (int64_t k = labels->n > SL_CSV_MOST_TEXTS ? i - 1 : 0; k < i; k++)
-			if (are_alike(sl_name(labels, k), sl_name(labels, i)))
+	for (int64_t i = 1; i < texts->n; i++)
+		for (int64_t k = texts->n > SL_CSV_MOST_TEXTS ? i - 1 : 0; k < i; k++)
+			if (are_alike(sl_name(texts, k), sl_name(texts, i)))
 				return sl_fail_set(fail, SL_ERR_DATA,
-						   "%s: the labels \"%.60s\" and \"%.60s\" are written in two ways: "
+						   "%s: the %s \"%.60s\" and \"%.60s\" are written in two ways: "
 						   "write them the same",
-						   path, sl_name(labels, k), sl_name(labels, i));
+						   path, what, sl_name(texts, k), sl_name(texts, i));
 	return SL_OK;
 }
 
@@ -81,6 +81,34 @@ enum sl_err sl_csv_different(struct sl_names *out, const struct sl_csv *s, int c
 	fits = fits && sl_names_different(out, &all);
 	sl_names_close(&all);
 	return fits ? SL_OK : no_memory(fail);
+}
+
+static const char of_keys[] = "values of data.split.by";
+
+enum sl_err sl_csv_check_keys(const char *path, const struct sl_names *keys, struct sl_fail *fail)
+{
+	struct sl_names all = {0}, once = {0};
+	bool fits = true;
+	enum sl_err err;
+
+	for (int64_t i = 0; i < keys->n && fits; i++)
+		fits = sl_names_add(&all, sl_name(keys, i));
+	err = fits && sl_names_different(&once, &all) ? sl_csv_check_alike(path, of_keys, &once, fail)
+						      : no_memory(fail);
+	sl_names_close(&all);
+	sl_names_close(&once);
+	return err;
+}
+
+enum sl_err sl_csv_check_key_column(const struct sl_csv *s, int column, struct sl_fail *fail)
+{
+	struct sl_names once = {0};
+	enum sl_err err = sl_csv_different(&once, s, column, false, fail);
+
+	if (!err)
+		err = sl_csv_check_alike(s->path, of_keys, &once, fail);
+	sl_names_close(&once);
+	return err;
 }
 
 /* ---- what the training rows say ---- */

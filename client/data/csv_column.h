@@ -23,9 +23,14 @@ struct sl_csv_column {
 bool sl_csv_is_missing(const char *cell);
 /* Whether a label is missing. As above, but "None" may be a class. */
 bool sl_csv_lacks_label(const char *cell);
-/* DATA: two labels are the same, written in two ways: with blanks around it, or as 1.0 and 1. In a list of more than
- * SL_CSV_MOST_TEXTS only neighbours are compared. */
-enum sl_err sl_csv_check_labels(const char *path, const struct sl_names *labels, struct sl_fail *fail) SL_MUST_CHECK;
+/* DATA: two of the sorted texts, which *fail calls `what`, are the same, written in two ways: with blanks around it, or
+ * as 1.0 and 1. In a list of more than SL_CSV_MOST_TEXTS only neighbours are compared. */
+enum sl_err sl_csv_check_alike(const char *path, const char *what, const struct sl_names *texts,
+			       struct sl_fail *fail) SL_MUST_CHECK;
+/* DATA: two cells of the column data.split.by are the same, written in two ways, so that samples of one patient could
+ * train and test. `keys`: the cells of all rows. */
+enum sl_err sl_csv_check_keys(const char *path, const struct sl_names *keys, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_csv_check_key_column(const struct sl_csv *s, int column, struct sl_fail *fail) SL_MUST_CHECK;
 
 struct sl_csv_tally {
 	int64_t rows, numbers, words, missing; /* rows = numbers + words + missing; without `fill` none is missing */

@@ -168,7 +168,7 @@ static enum sl_err read_keys(struct texts *t, const struct sl_set_spec *spec, st
 		err = sl_fail_at(fail, "data.split.by", SL_ERR_DATA,
 				 "%s: column \"%.60s\" has %lld values for %lld texts", t->path[0], spec->parts->by,
 				 (long long)t->by.n, (long long)t->end[t->parts - 1]);
-	return err;
+	return err ? err : sl_csv_check_keys(t->path[0], &t->by, fail);
 }
 
 /* Whether a row has several numbers or labels. The set of tokens keeps a single one. */
@@ -235,7 +235,7 @@ static enum sl_err name_classes(struct texts *t, struct sl_names *all, const cha
 	for (int64_t i = 0; i < t->label.n; i++)
 		t->name[i] = sl_name(&t->label, i);
 	t->value = (struct sl_labels){.name = t->name, .classes = (int)t->label.n};
-	return sl_csv_check_labels(path, &t->label, fail);
+	return sl_csv_check_alike(path, "labels", &t->label, fail);
 }
 
 /* Classes are those of the training files, whichever split is opened. */

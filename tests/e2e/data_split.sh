@@ -54,6 +54,11 @@ done
 other_split() { refusing='--resume' refused 78 'data.split is not that of the run' --set data.split.seed=1 --set log.dir="$tmp/remote killed"; }
 between=other_split killed_client 6 remote "$tmp/client.yaml"
 
+# A patient that is written in two ways would be in two parts.
+sed '9s/,/ ,/' "$tmp/whole/train.csv" >"$tmp/table/train.csv"
+refused 65 'the values of data.split.by "p49" and "p49 " are written in two ways: write them the same'
+cp "$tmp/whole/train.csv" "$tmp/table/train.csv"
+
 # Pictures in class folders without train/: a regular expression assigns them to patients.
 make_data 60 20
 "$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/all" 60
@@ -85,6 +90,9 @@ cat >"$tmp/texts.yaml" <<-YAML
 YAML
 client texts "$tmp/texts.yaml" --local || fail "texts: status $?"
 val=$(sed -n 's/^INFO data-split: \([0-9]*\) samples are for validation, divided by patient$/\1/p' "$tmp/texts.log")
+sed -i.kept '7s/"patient": "\(p[0-9]*\)"/"patient": "\1 "/' "$tmp/texts/train.jsonl"
+config=$tmp/texts.yaml refused 65 'the values of data.split.by "p7" and "p7 " are written in two ways'
+mv "$tmp/texts/train.jsonl.kept" "$tmp/texts/train.jsonl"
 [ $((val % 4)) = 0 ] && [ "$val" -gt 0 ] || fail "patients have four texts each, and $val validate"
 
 # The assignment of texts to parts does not depend on the maximal length or on the tokenizer.
