@@ -376,7 +376,7 @@ void sl_training_score(struct sl_training *r, const void *target, int64_t rows)
 		sl_scores_add(r->scores, target, rows * sl_setup_answers(r->setup->conf));
 }
 
-static void batch_over(struct sl_training *r)
+void sl_run_batch_over(struct sl_training *r)
 {
 	if (!r->eval_only && sl_run_epoch_over(r) && (!sl_run_wants_eval(r) || r->in_eval == r->eval_batches))
 		log_epoch(r);
@@ -389,8 +389,8 @@ static void passed(struct sl_training *r)
 	r->linked_steps++;
 	r->in_epoch++;
 	show(r);
-	batch_over(r);
 	sl_run_mark(r);
+	sl_run_batch_over(r);
 }
 
 void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
@@ -438,9 +438,9 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 	show(r);
 	if (eval && r->in_eval == r->eval_batches)
 		eval_over(r);
-	batch_over(r);
 	if (!eval)
 		sl_run_mark(r);
+	sl_run_batch_over(r);
 }
 
 enum sl_err sl_training_abandoned(const struct sl_training *r, const struct sl_fail *why, struct sl_fail *fail)

@@ -83,7 +83,7 @@ static double value_of(const struct sl_training *r, const char *name, bool *lowe
 
 static bool is_better(double value, double than, bool lower, double by)
 {
-	return isnan(than) || (lower ? value < than - by : value > than + by);
+	return !isnan(value) && (isnan(than) || (lower ? value < than - by : value > than + by));
 }
 
 void sl_training_best_kept(struct sl_training *r, bool written)

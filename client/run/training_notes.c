@@ -219,12 +219,11 @@ static bool read_last(struct sl_training *r, const struct sl_checkpoint *c)
 	return true;
 }
 
-/* In the events, an evaluation has the same x as the step before it. If it is run again, all events of that x were cut
- * off, so the step's are written again. */
+/* In the events, an epoch has the same x as its last step. It is written again, so all events of that x are cut off,
+ * and the step's are written again, too. */
 static void go_back(struct sl_training *r, uint64_t log_bytes, bool last_known)
 {
-	bool with_last = last_known && !sl_run_phase_over(r) && sl_run_epoch_over(r) && sl_run_wants_eval(r) &&
-			 r->eval_batches > 0;
+	bool with_last = last_known && !sl_run_phase_over(r) && sl_run_epoch_over(r);
 
 	sl_journal_go_back(&r->journal, log_bytes, r->step + !with_last);
 	if (with_last)
@@ -280,5 +279,6 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	sl_run_traffic_before(r, c ? sl_checkpoint_noted(c, traffic_key) : NULL);
 	go_back(r, log_bytes, read_last(r, c));
 	sl_run_mark(r);
+	sl_run_batch_over(r); /* no evaluation may follow now, where one would have before */
 	return SL_OK;
 }

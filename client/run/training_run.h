@@ -56,7 +56,8 @@ struct sl_training {
 int64_t sl_run_batches(int64_t samples, int64_t batch, bool drop_last);
 enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail) SL_MUST_CHECK;
 double sl_run_lr(const struct sl_training *r, uint64_t step);
-void sl_run_mark(struct sl_training *r); /* remembers the run as it is right after a step */
+void sl_run_mark(struct sl_training *r); /* remembers the run as it is right after a step, before its epoch's line */
+void sl_run_batch_over(struct sl_training *r); /* logs the epoch if it is over, and no evaluation has to follow */
 bool sl_run_epoch_over(const struct sl_training *r);
 bool sl_run_phase_over(const struct sl_training *r); /* the run is after a phase's last evaluation */
 bool sl_run_wants_eval(const struct sl_training *r); /* after the epoch that is over */

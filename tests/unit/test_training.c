@@ -50,6 +50,7 @@ static struct sl_training *open_run(bool resume)
 }
 
 static bool takes_turns; /* every second step belongs to another member */
+static bool undefined;   /* evaluations have no loss */
 
 /* Runs batches until the end, or `most` of them. Results depend on the batch alone. */
 static int go_on(struct sl_training *run, int most)
@@ -76,7 +77,7 @@ static int go_on(struct sl_training *run, int most)
 			r.t_server_s = r.t_step_s / 2;
 			r.passed = takes_turns && r.step % 2;
 		}
-		r.loss = (want == SL_WANT_STEP ? 3 : 7) + (double)r.step / 8;
+		r.loss = (want == SL_WANT_STEP ? 3 : undefined ? (double)NAN : 7) + (double)r.step / 8;
 		sl_training_done(run, &r);
 	}
 	return done;
@@ -411,6 +412,40 @@ static void a_run_goes_on_from_anywhere(void **state)
 	check_every_place(1, EPOCHS);
 }
 
+/* A run that is done evaluates after its last epoch. Made longer, it goes on as if it had always been so long, also
+ * where no evaluation follows that epoch any more. */
+static void a_longer_run_has_all_epochs(void **state)
+{
+	static struct points rust, python, rust_whole, python_whole;
+	struct sl_checkpoint c = {.dir = "", .prefix = ""};
+	struct sl_training *run;
+	struct sl_fail fail;
+	char *whole;
+
+	(void)state;
+	configure("long", 2);
+	run = open_run(false);
+	go_on(run, 1000);
+	sl_training_close(run);
+	forget_events(&rust_whole, &python_whole);
+	whole = strdup(log_text());
+	configure("longer", 2);
+	conf.train.epochs = 1;
+	run = open_run(false);
+	go_on(run, 1000);
+	sl_training_save(run, &c);
+	sl_training_close(run);
+	conf.train.epochs = EPOCHS;
+	run = open_run(true);
+	assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
+	go_on(run, 1000);
+	sl_training_close(run);
+	forget_events(&rust, &python);
+	assert_string_equal(log_text(), whole);
+	assert_memory_equal(&python, &python_whole, sizeof python); /* Rust's reader keeps that evaluation */
+	free(whole);
+}
+
 static void and_where_few_epochs_are_evaluated(void **state)
 {
 	(void)state;
@@ -452,14 +487,19 @@ static void an_early_stop_is_at_the_same_step(void **state)
 	}
 }
 
-/* A loss is better if it is lower by more than min_delta. Another metric starts the comparison anew. */
+/* A loss is better if it is lower by more than min_delta. Another metric starts the comparison anew. A value that is
+ * not defined is never better, not even as the first one. */
 static void an_early_stop_goes_by_its_metric(void **state)
 {
 	static const struct {
 		const char *metric;
 		double min_delta;
 		uint64_t steps;
-	} cases[] = {{"loss", 0, 2 * STEPS}, {"accuracy", 0, 2 * STEPS}, {"loss", 10, 2 * STEPS}};
+		bool undefined;
+	} cases[] = {{"loss", 0, 2 * STEPS, false},
+		     {"accuracy", 0, 2 * STEPS, false},
+		     {"loss", 10, 2 * STEPS, false},
+		     {"loss", 0, STEPS, true}};
 	struct sl_training *run;
 
 	(void)state;
@@ -468,10 +508,15 @@ static void an_early_stop_goes_by_its_metric(void **state)
 		conf.train.stop.patience = 1;
 		conf.train.stop.min_delta = cases[i].min_delta;
 		snprintf(conf.train.stop.metric, sizeof conf.train.stop.metric, "%s", cases[i].metric);
+		snprintf(conf.train.best_metric, sizeof conf.train.best_metric, "loss");
+		conf.train.keep_best = true;
+		undefined = cases[i].undefined;
 		run = open_run(false);
 		go_on(run, 1000);
 		assert_int_equal(sl_training_state(run).step, cases[i].steps);
+		assert_false(cases[i].undefined && sl_training_best_due(run));
 		sl_training_close(run);
+		undefined = false;
 		see_events(true);
 		log_text();
 	}
@@ -651,6 +696,7 @@ int main(void)
 		cmocka_unit_test(an_early_stop_is_at_the_same_step),
 		cmocka_unit_test(an_early_stop_goes_by_its_metric),
 		cmocka_unit_test(and_where_few_epochs_are_evaluated),
+		cmocka_unit_test(a_longer_run_has_all_epochs),
 		cmocka_unit_test(a_part_of_an_evaluation_has_no_figures),
 		cmocka_unit_test(schedules_that_are_none_are_refused),
 	};
