@@ -40,6 +40,10 @@ static const char *const paths[] = {"train.epochs",
 				    "train.loss",
 				    "train.class_weights",
 				    "data.ignore",
+				    "data.mask_rate",
+				    "noise.head_act",
+				    "noise.mid_grad",
+				    "train.phases",
 				    "data.test_transforms",
 				    "data.train_files"};
 enum { N_PATHS = sizeof paths / sizeof paths[0] };

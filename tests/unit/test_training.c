@@ -552,14 +552,16 @@ static void changed_settings_are_named(void **state)
 	conf.data.jpeg = SL_JPEG_EXACT;
 	conf.data.channels = SL_CHANNELS_GREY;
 	conf.data.window.n = conf.data.test_transforms.n = 1;
+	conf.noise.head_act = 0.5;
 	snprintf(conf.data.test_transforms.item[0], sizeof conf.data.test_transforms.item[0], "Resize((32, 32))");
 	snprintf(conf.data.window.item[0], sizeof conf.data.window.item[0], "40");
 	sl_same_run_note(&conf, then);
 	configure("changed", 1);
 	assert_true(sl_same_run_changed(&conf, then, text));
-	assert_string_equal(text, "data.channels was 1, is network; data.bits was 16, is 8; data.exif was true, is "
-				  "false; data.jpeg was exact, is fast; data.window was [\"40\"], is []; "
-				  "data.test_transforms was [\"Resize((32, 32))\"], is []");
+	assert_string_equal(text,
+			    "data.channels was 1, is network; data.bits was 16, is 8; data.exif was true, is "
+			    "false; data.jpeg was exact, is fast; data.window was [\"40\"], is []; "
+			    "noise.head_act was 0.5, is 0; data.test_transforms was [\"Resize((32, 32))\"], is []");
 	/* a value of which the other is a prefix */
 	conf.train.lr = 0.15;
 	sl_same_run_note(&conf, then);
