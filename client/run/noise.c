@@ -1,6 +1,7 @@
 #include "client/run/noise.h"
 
 #include <math.h>
+#include <string.h>
 
 enum sl_err sl_noise_read(struct sl_noise *n, const struct sl_conf_client *c, struct sl_fail *fail)
 {
@@ -21,16 +22,20 @@ enum sl_err sl_noise_read(struct sl_noise *n, const struct sl_conf_client *c, st
 	return SL_OK;
 }
 
-/* The Box-Muller transform: two words give two normal numbers. */
-static void add(float *to, const float *x, int64_t n, double factor, const uint32_t *word)
+static double root_mean_square(const float *x, int64_t n)
 {
 	double sum = 0;
 
 	for (int64_t i = 0; i < n; i++)
 		sum += (double)x[i] * (double)x[i];
-	factor *= sqrt(sum / (double)n);
+	return n ? sqrt(sum / (double)n) : 0;
+}
+
+/* The Box-Muller transform: two words give two normal numbers. */
+static void add(float *to, const float *x, int64_t n, double deviation, const uint32_t *word)
+{
 	for (int64_t i = 0; i < n; i += 2) {
-		const double far = factor * sqrt(-2 * log((word[i] + 0.5) * 0x1p-32));
+		const double far = deviation * sqrt(-2 * log((word[i] + 0.5) * 0x1p-32));
 		const double turn = 2 * M_PI * 0x1p-32 * word[i + 1];
 
 		to[i] = (float)((double)x[i] + far * cos(turn));
@@ -42,15 +47,21 @@ static void add(float *to, const float *x, int64_t n, double factor, const uint3
 void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl_dims *dims, const struct sl_tensor *x,
 		  float *to, uint32_t *word)
 {
-	const bool texts = dims->begin && x->shape.dim[0] == dims->tokens;
+	const bool texts = dims->begin && x->shape.dim[0] == dims->tokens, padded = texts && dims->pieces;
 	const int64_t row = sl_shape_row(&x->shape), samples = texts ? dims->rows : x->shape.dim[0];
+	const double factor = sl_noise_of(noise, dir);
 	const float *from = x->data;
+	struct sl_key key; /* of this deviation: from x + f·z and x + g·z a server could compute x */
 
+	sl_key_stream(&noise->key, &factor, sizeof factor, key.byte, sizeof key.byte);
 	for (int64_t i = 0; i < samples; i++) {
 		const int64_t at = (texts ? (int64_t)dims->begin[i] : i) * row;
 		const int64_t n = (texts ? (int64_t)dims->begin[i + 1] : i + 1) * row - at;
+		const int64_t own = padded ? (int64_t)dims->pieces[2 * i + 1] * row - at : n; /* without padding */
 
-		sl_key_stream(&noise->key, from + at, (size_t)n * sizeof *from, word, (size_t)(n + 1) * sizeof *word);
-		add(to + at, from + at, n, sl_noise_of(noise, dir), word);
+		sl_key_stream(&key, from + at, (size_t)own * sizeof *from, word, (size_t)(n + 1) * sizeof *word);
+		add(to + at, from + at, dir == SL_DIR_MID_GRAD ? own : n, factor * root_mean_square(from + at, own),
+		    word);
 	}
+	explicit_bzero(&key, sizeof key);
 }

@@ -1,7 +1,7 @@
-/* Noise on what the client sends, drawn by a key that the server lacks. A sample's noise is a function of the key and
- * of what would be sent without it. So a repeated step has the same noise, in one process or over the link, and a
- * sample that sends the same values again reveals nothing new. The backward pass ignores the noise. It hinders
- * attackers, but guarantees nothing: its deviation depends on the sample, and nothing is clipped. */
+/* Noise on what the client sends, drawn by a key that the server lacks. A sample's noise is a function of the key, of
+ * its deviation, and of what would be sent without it. So a repeated step has the same noise, in one process or over
+ * the link, and a sample that sends the same values again reveals nothing new. The backward pass ignores the noise. It
+ * hinders attackers, but guarantees nothing: its deviation depends on the sample, and nothing is clipped. */
 #ifndef SL_CLIENT_RUN_NOISE_H
 #define SL_CLIENT_RUN_NOISE_H
 
@@ -23,7 +23,9 @@ static inline double sl_noise_of(const struct sl_noise *noise, enum sl_dir dir)
 	return !noise ? 0 : dir == SL_DIR_HEAD_ACT ? noise->head_act : dir == SL_DIR_MID_GRAD ? noise->mid_grad : 0;
 }
 /* Writes x with the noise for `dir` to `to`, which may be x itself. A sample is a row of x or, if x has a row for each
- * token, all of a text's tokens. `word`: scratch, one more than x has floats. */
+ * token, all of a text's tokens. Padding changes no noise of the tokens before it; it has noise itself in head_act,
+ * where it tells of them, and none in mid_grad, where it would go into the middle's gradient. `word`: scratch, one more
+ * than x has floats. */
 void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl_dims *dims, const struct sl_tensor *x,
 		  float *to, uint32_t *word);
 

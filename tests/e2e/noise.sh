@@ -29,6 +29,8 @@ steps=3
 compare plain
 compare codecs codec=quant:8,ef=true
 compare padded data.pad=max
+first_loss() { jq 'select(.type == "step" and .step == 1).loss' "$tmp/local $1/log.jsonl"; }
+[ "$(first_loss padded)" = "$(first_loss plain)" ] || fail "padding changes the noise: $(first_loss padded), $(first_loss plain)"
 compare audited train.audit.every=1
 compare 'behind the first token' tail_begin=classifier
 make_data 48 24

@@ -284,6 +284,42 @@ static void head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count(vo
 	free(act);
 }
 
+/* A text of two tokens with `padding` tokens behind it, and the noise of one deviation or the other. */
+static void send_text(float to[6], enum sl_dir dir, double deviation, int padding)
+{
+	static float x[6] = {1, -2, 0.5f, 3, 7, 7};
+	uint32_t begin[2] = {0, 2 + (uint32_t)padding}, pieces[3] = {0, 2, begin[1]}, word[7];
+	const struct sl_noise noise = {.head_act = deviation, .mid_grad = deviation, .key.byte = {5}};
+	const struct sl_dims dims = {.rows = 1, .tokens = begin[1], .begin = begin, .pieces = padding ? pieces : NULL};
+	const struct sl_tensor text = {.data = x, .shape = {.ndim = 2, .dim = {begin[1], 2}}};
+
+	memcpy(to, x, sizeof x);
+	sl_noise_add(&noise, dir, &dims, &text, to, word);
+}
+
+/* Who gets the same text with two deviations f and g cannot solve x + f·z and x + g·z for x. Padding changes nothing
+ * but itself. */
+static void noise_cannot_be_subtracted_and_ignores_padding(void **state)
+{
+	float x[6], low[6], high[6], padded[6], grad[6];
+
+	(void)state;
+	send_text(x, SL_DIR_HEAD_ACT, 0, 0);
+	send_text(low, SL_DIR_HEAD_ACT, 1, 0);
+	send_text(high, SL_DIR_HEAD_ACT, 3, 0);
+	send_text(padded, SL_DIR_HEAD_ACT, 1, 1);
+	send_text(grad, SL_DIR_MID_GRAD, 1, 1);
+	for (int i = 0; i < 4; i++) {
+		assert_true(low[i] != x[i]);
+		assert_true(fabsf(low[i] - (high[i] - low[i]) / 2 - x[i]) > 1e-3f);
+		assert_true(padded[i] == low[i] && grad[i] == low[i]);
+	}
+	for (int i = 4; i < 6; i++) {
+		assert_true(padded[i] != x[i]);
+		assert_true(grad[i] == x[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -292,6 +328,7 @@ int main(void)
 		cmocka_unit_test(a_chunk_s_loss_is_its_own_mean_where_asked_for),
 		cmocka_unit_test(labels_are_smoothed_in_training_alone),
 		cmocka_unit_test(head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count),
+		cmocka_unit_test(noise_cannot_be_subtracted_and_ignores_padding),
 	};
 	struct sl_fail fail;
 	int failed;
