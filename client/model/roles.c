@@ -71,7 +71,7 @@ static enum sl_err matches_nothing(const struct sl_graph part[SL_SEGMENT_COUNT],
 	if (best.name)
 		return sl_fail_at(fail, key, SL_ERR_CONFIG,
 				  "no parameter is called \"%.100s\": did you mean \"%s%.80s\"?", glob, found,
-				  glob + len);
+				  strcmp(found, glob) == 0 ? ".*" : glob + len);
 	return sl_fail_at(fail, key, SL_ERR_CONFIG,
 			  "no parameter is called \"%.100s\"; names begin with %s (`splitc graph` lists them)", glob,
 			  roots);
