@@ -5,7 +5,7 @@
 
 #include "client/run/local.h"
 
-enum { CHANNELS = 3 };
+enum { CHANNELS = 3 }; /* of a picture, or 1 */
 
 /* The work of sl_crossing_collect: what crossed of the batch under way, and how to read it. */
 struct collector {
@@ -77,12 +77,13 @@ static void keep_row(const struct collector *c, struct sl_crossed *to, const str
 {
 	const float *image = sl_batch_images(b) + row * c->picture;
 	float *pixel = to->image + to->n * c->picture;
+	const int64_t channels = to->picture.dim[3];
 
 	put(to->head_act, c->act[SL_DIR_HEAD_ACT], to->n, row, c->row[SL_DIR_HEAD_ACT]);
 	put(to->mid_act, c->act[SL_DIR_MID_ACT], to->n, row, c->row[SL_DIR_MID_ACT]);
 	put(to->mid_grad, c->act[SL_DIR_MID_GRAD], to->n, row, c->row[SL_DIR_MID_GRAD]);
 	for (int64_t i = 0; i < c->picture; i++)
-		pixel[i] = image[i] * c->std[i % CHANNELS] + c->mean[i % CHANNELS];
+		pixel[i] = image[i] * c->std[i % channels] + c->mean[i % channels];
 	to->label[to->n++] = sl_batch_labels(b)[row];
 }
 
@@ -209,7 +210,7 @@ enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t
 	if (c.words && !sl_plan_cut_per_token(setup->plan, false))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "leak looks for tokens, and at this cut no row for each token crosses");
-	if (!c.words && (picture.ndim != 4 || picture.dim[3] != CHANNELS))
+	if (!c.words && (picture.ndim != 4 || (picture.dim[3] != CHANNELS && picture.dim[3] != 1)))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "leak measures networks that read pictures or texts, and this one reads neither");
 	if (c.words)

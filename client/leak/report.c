@@ -11,7 +11,7 @@
 #include "client/data/sheet.h"
 #include "client/leak/leak.h"
 
-enum { OF_EACH = 8, THIRDS = 3 };
+enum { OF_EACH = 8, THIRDS = 3, RGB = 3 };
 
 /* ---- the sheet */
 
@@ -43,17 +43,22 @@ static int choose(int64_t out[THIRDS * OF_EACH], const struct sl_attack *a, int6
 	return THIRDS * each;
 }
 
+/* Puts a picture of one or three channels into a half of `pair` [h, 2·w, RGB]; `half` is where that half begins. */
+static void put_half(float *half, const float *picture, const int64_t *dim)
+{
+	for (int64_t i = 0; i < dim[1] * dim[2]; i++)
+		for (int c = 0; c < RGB; c++)
+			half[(i / dim[2] * 2 * dim[2] + i % dim[2]) * RGB + c] = picture[i * dim[3] + c % dim[3]];
+}
+
 static enum sl_err put_pair(struct sl_sheet *sheet, int at, const struct sl_leak *l, int64_t i, float *pair,
 			    struct sl_fail *fail)
 {
-	const int64_t *dim = l->victim.picture.dim, line = dim[2] * dim[3], floats = dim[1] * line;
+	const int64_t *dim = l->victim.picture.dim, floats = dim[1] * dim[2] * dim[3];
 	char label[32];
 
-	for (int64_t y = 0; y < dim[1]; y++) {
-		memcpy(pair + 2 * y * line, l->victim.image + i * floats + y * line, (size_t)line * sizeof *pair);
-		memcpy(pair + (2 * y + 1) * line, l->attack[0].said + i * floats + y * line,
-		       (size_t)line * sizeof *pair);
-	}
+	put_half(pair, l->victim.image + i * floats, dim);
+	put_half(pair + dim[2] * RGB, l->attack[0].said + i * floats, dim);
 	snprintf(label, sizeof label, "%.1f dB", l->attack[0].db[i]);
 	return sl_sheet_put(sheet, at, pair, label, fail);
 }
@@ -63,7 +68,7 @@ static enum sl_err write_sheet(const struct sl_leak *l, const char *path, struct
 	const int64_t *dim = l->victim.picture.dim;
 	int64_t chosen[THIRDS * OF_EACH];
 	const int n = choose(chosen, &l->attack[0], l->victim.n);
-	float *pair = malloc((size_t)(2 * dim[1] * dim[2] * dim[3]) * sizeof *pair);
+	float *pair = malloc((size_t)(2 * dim[1] * dim[2] * RGB) * sizeof *pair);
 	struct sl_sheet *sheet = NULL;
 	enum sl_err err = pair ? sl_sheet_open(&sheet, n, (int)dim[1], 2 * (int)dim[2], fail)
 			       : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for pictures");

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Grey pictures of 16 bits in a network of one channel: data, training with augmentation, split equal to local, predict.
+# Grey pictures of 16 bits in a network of one channel: data, training with augmentation, split equal to local, predict, leak.
 # What does not fit is refused with a sentence.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -43,6 +43,15 @@ grep -q '^mean  *0.01[0-9]*$' "$tmp/out" || fail "$(cat "$tmp/out")"
 right=$(awk -F, 'NR > 1 && index($NF, $(NF - 1) "/") {n++} END {print n + 0}' "$tmp/predicted.csv")
 [ "$right" -ge 20 ] || fail "$right of 24 pictures are right: $(cat "$tmp/predicted.csv")"
 grep -qF '\"channels\":1,\"bits\":16' "$tmp/local grey/model.safetensors" || fail 'the model does not say that it takes grey of 16 bits'
+
+mkdir "$tmp/many"
+cp -r "$tmp/xrays/train" "$tmp/many/val"
+for class in 0 1 2; do
+	for i in 0 1 2 3 4 5 6 7; do cp "$tmp/xrays/val/class$class/$i.pgm" "$tmp/many/val/class$class/more$i.pgm"; done
+done
+"$SPLITC" leak "$config" --steps 20 --out "$tmp/leak" --set data.dir="$tmp/many" --set log.dir="$tmp/none" >"$tmp/out" 2>"$tmp/err" || fail "leak: $(cat "$tmp/err")"
+jq -e '.pictures > 8 and .informed.steps == 20 and .mean_picture.psnr_db.mean > 50' "$tmp/leak/leak.json" >"$tmp/out" || fail "leak: $(cat "$tmp/leak/leak.json")"
+[ -s "$tmp/leak/sheet.png" ] || fail 'leak makes no sheet'
 
 client weighted "$config" --local --set train.epochs=1 --set train.class_weights=1,2,3 || fail "weights of the file's three classes: $(cat "$tmp/weighted.log")"
 refused 78 'train.class_weights: needs a number for each of the 3 classes or labels, got 2' --set train.class_weights=1,2
