@@ -22,10 +22,10 @@ static inline double sl_noise_of(const struct sl_noise *noise, enum sl_dir dir)
 {
 	return !noise ? 0 : dir == SL_DIR_HEAD_ACT ? noise->head_act : dir == SL_DIR_MID_GRAD ? noise->mid_grad : 0;
 }
-/* Writes x with the noise for `dir` to `to`, which may be x itself. A sample is a row of x or, if x has a row for each
- * token, all of a text's tokens. Padding changes no noise of the tokens before it; it has noise itself in head_act,
- * where it tells of them, and none in mid_grad, where it would go into the middle's gradient. `word`: scratch, one more
- * than x has floats. */
+/* Writes x with the noise for `dir` to `to`, which may be x itself, and with mid_grad is. A sample is a row of x or, if
+ * x has a row for each token, all of a text's tokens. Padding changes no noise of the tokens before it; it has noise
+ * itself in head_act, where it tells of them, and none in mid_grad, where it would go into the middle's gradient.
+ * `word`: scratch, one more than x has floats. */
 void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl_dims *dims, const struct sl_tensor *x,
 		  float *to, uint32_t *word);
 
