@@ -118,7 +118,7 @@ static void kinds_text(struct folder_set *set, char *out, size_t size)
 }
 
 /* Adds the names of folders to *folders and those of pictures to *pictures; either may be NULL. With `pictures`, it
- * also counts other files in `others`, except hidden ones. */
+ * also counts other files in `others`. Names that begin with a dot are left out. */
 static enum sl_err read_folder(const char *path, struct sl_names *folders, struct sl_names *pictures,
 			       struct folder_set *others, struct sl_fail *fail)
 {
@@ -133,12 +133,12 @@ static enum sl_err read_folder(const char *path, struct sl_names *folders, struc
 		struct sl_names *list = folders;
 		mode_t kind;
 
-		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		if (name[0] == '.') /* also ._0001.jpg, which macOS adds, and .ipynb_checkpoints */
 			continue;
 		kind = kind_of(path, entry);
 		if (pictures && sl_picture_name(name) && kind != S_IFDIR)
 			list = pictures;
-		else if (pictures && kind == S_IFREG && name[0] != '.')
+		else if (pictures && kind == S_IFREG)
 			pass_over(others, name);
 		if (!list || (list == folders && kind != S_IFDIR))
 			continue;

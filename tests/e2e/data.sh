@@ -49,6 +49,8 @@ grep -qx 'unreadable  1 of 60 samples of train' "$tmp/table" && grep -qE '^all +
 : >"${jpeg%/*}/a.gif"
 : >"${jpeg%/*}/notes.txt"
 : >"${jpeg%/*}/.DS_Store"
+: >"${jpeg%/*}/._a.jpg"
+mkdir "$tmp/pictures/train/.ipynb_checkpoints"
 "$SPLITC" data "$tmp/images.yaml" >"$tmp/table" 2>"$tmp/err" || true
 grep -qx 'passed over 2 files of train, not pictures: 1 .gif, 1 .txt' "$tmp/table" || fail "passed over: $(cat "$tmp/table")"
 grep -q "^WARN passed-over: $tmp/pictures/train: 2 files in class folders are no picture that is read (.*), beside 60: 1 .gif, 1 .txt$" "$tmp/err" || fail "passed over: $(cat "$tmp/err")"
