@@ -34,7 +34,7 @@ go_on() {
 }
 go_on
 n=0 victims="" most=0 # steps that the run had ever come to when something was killed
-moved_on() { has_steps killed $((most + 1)) || at_apply killed; }
+moved_on() { has_steps killed $((most + 1)) || has_passed killed client.apply; }
 while [ $n -lt "$kills" ]; do
 	# One kill in three comes at a random moment, which may be in a handshake. The others wait until the run is
 	# further than before: otherwise a busy machine would kill it again and again before its first step.
@@ -53,7 +53,7 @@ while [ $n -lt "$kills" ]; do
 	n=$((n + 1)) victims="$victims $([ $victim = 0 ] && echo client || { [ $victim = 1 ] && echo server || echo both; })"
 	[ $((n % 50)) != 0 ] || echo "$n of $kills kills, $most of $steps steps"
 done
-wait_for 'the last life does not come to its share of the steps' at_apply killed
+wait_for 'the last life does not come to its share of the steps' has_passed killed client.apply
 let_go killed
 ends_with "$client_pid" 0 $patience "the disturbed run"
 echo "victims:$victims"

@@ -113,9 +113,7 @@ fi
 
 # A killed run can be exported, and reaches the same end.
 set=(--set server="$two" --set model.huggingface="$tmp/bf16" --set lora.rank=2 --set train.checkpoint_every=1)
-client_stands 1 killed "$config" "${set[@]}"
-wait_for 'no checkpoint to go on from' has_checkpoint killed
-end_client
+client_dies client.apply@2 killed "$config" "${set[@]}"
 cp -r "$tmp/killed" "$tmp/of"
 "$SPLITC" export "$config" "$tmp/half.safetensors" "${set[@]}" --set log.dir="$tmp/of" >"$tmp/export.log" 2>&1 || fail "export of a killed run: $(cat "$tmp/export.log")"
 tensor() { python3 -c '

@@ -20,8 +20,7 @@ member() {
 }
 for k in 0 2; do member $k; done
 crash=client.begin=hold@8 member 1
-wait_for 'member 1 has no checkpoint' has_checkpoint loop-1
-end_process "${pid[1]}"
+dies_at loop-1 client.begin "${pid[1]}"
 crashes=1
 while kill -0 "${pid[0]}" 2>/dev/null && [ $crashes -lt 12 ]; do
 	crash=client.begin=kill@2 member 1 --resume # before it has another checkpoint

@@ -46,9 +46,7 @@ dies_at_end() {
 	name=$mode-dies
 	serve "$name-server"
 	begin "client.logged=delay:600000@$last,ckpt.sync=delay:400@1+"
-	at_point "$name-$slow" client.logged
-	wait_for "$name: the member that is killed has no checkpoint" has_checkpoint "$name-$slow"
-	end_process "${pid[slow]}"
+	dies_at "$name-$slow" client.logged "${pid[slow]}"
 	wait_for "$name: the others are not done" grep -q "group-done.* 2 of 3" "$tmp/$name-server.log"
 	for k in "${others[@]}"; do kill -0 "${pid[k]}" || fail "$name: member $k has left, which is needed once more"; done
 	if [ $# = 1 ]; then
@@ -91,9 +89,7 @@ behind() {
 	name=$mode-behind
 	serve "$name-server"
 	begin client.apply=hold@4
-	at_point "$name-$slow" client.apply
-	wait_for "$name: the member that is killed has no checkpoint" has_checkpoint "$name-$slow"
-	end_process "${pid[slow]}"
+	dies_at "$name-$slow" client.apply "${pid[slow]}"
 	end "${others[@]}"
 	member "$slow" --resume
 	ends_with "${pid[slow]}" 78 $patience "$name: the member that comes back"

@@ -83,7 +83,7 @@ for k in 0 1 2; do
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=$([ $k = 0 ] && echo hold@13 || echo delay:100@36+) \
 		member back $k 3 "${back[@]}" --set train.max_steps=$([ $k = 0 ] && echo 30 || echo 45)
 done
-wait_for 'member 0 does not stand behind its checkpoint' at_apply back-0
+stands_at back-0 client.apply "${pid[0]}"
 end_process "${pid[0]}"
 member back 0 3 "${back[@]}" --set train.max_steps=30 --resume
 ends_with "${pid[0]}" 0 $patience 'back, member 0'
@@ -110,9 +110,7 @@ begin_job 2
 for k in 0 1; do
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 0 ] || echo client.logged=hold@23) member end $k 2 "${end[@]}"
 done
-at_point end-1 client.logged
-wait_for 'the member that dies behind its last step has no checkpoint' has_checkpoint end-1
-end_process "${pid[1]}"
+dies_at end-1 client.logged "${pid[1]}"
 is_done() { grep -q 'group-done: group end: member 0 is done' "$tmp/rank.0"; }
 wait_for 'member 0 does not ask for its weights' is_done
 member end 1 2 "${end[@]}" --resume

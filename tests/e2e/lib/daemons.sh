@@ -189,23 +189,30 @@ start_failing_client() { # FAILPOINTS NAME CONFIG [argument]…
 # not count.
 client_stands() {
 	start_failing_client client.apply=hold@$(($1 + 1)) "${@:2}"
-	wait_for "$2 does not get behind its step $1" at_apply_or_ended "$2"
-	at_apply "$2" || fail "$2 ended before it had done $1 steps and begun another"
+	stands_at "$2" client.apply "$client_pid"
 }
-at_apply() { grep -q ' failpoint: client.apply, ' "$tmp/$1.log"; }
-at_apply_or_ended() { at_apply "$1" || ! kill -0 "$client_pid"; }
+# stands_at NAME POINT PID: waits until the process PID, which logs to NAME.log, holds at a failpoint.
+stands_at() {
+	wait_for "$1 does not get to $2" has_passed_or_ended "$@"
+	has_passed "$@" || fail "$1 ended before it got to $2"
+}
+has_passed() { grep -q " failpoint: $2, " "$tmp/$1.log"; }
+has_passed_or_ended() { has_passed "$@" || ! kill -0 "$3"; }
+# dies_at NAME POINT PID: kills a client that holds there, once it has a checkpoint: its files take longer than a step.
+dies_at() {
+	stands_at "$@"
+	wait_for "$1 has no checkpoint" has_checkpoint "$1"
+	end_process "$3"
+}
 # let_go NAME: releases a client or server that holds at a failpoint.
 let_go() {
 	: >"$tmp/$1.go"
 	wait_for "$1 does not go on" test ! -e "$tmp/$1.go"
 }
-# client_dies POINT@N NAME CONFIG [argument]…: the client holds at that passage of a failpoint, and is killed there once it
-# has a checkpoint. The files of a checkpoint take longer than a step.
+# client_dies POINT@N NAME CONFIG [argument]…: starts a client that dies at that passage of a failpoint.
 client_dies() {
 	start_failing_client "${1/@/=hold@}" "${@:2}"
-	at_point "$2" "${1%@*}"
-	wait_for "$2 has no checkpoint" has_checkpoint "$2"
-	end_client
+	dies_at "$2" "${1%@*}" "$client_pid"
 }
 # killed_client STEP TWIN CONFIG [argument]…: kills the run `TWIN killed` after step STEP, once it has a checkpoint, and
 # resumes it with --resume. It must end as the run TWIN did. $between: a command to run before the resume.
@@ -298,7 +305,7 @@ clock_within() {
 }
 
 # at_point NAME POINT: waits until the process that logs to NAME.log has reached that failpoint.
-at_point() { wait_for "$1 does not get to $2" grep -q " failpoint: $2, " "$tmp/$1.log"; }
+at_point() { wait_for "$1 does not get to $2" has_passed "$@"; }
 
 # fits FILE: fails if a line is wider than 80 columns.
 fits() { [ "$(wc -L <"$1")" -le 80 ] || fail "${1##*/} is wider than 80 columns: $(awk 'length > 80' "$1" | head -n 3)"; }
