@@ -304,7 +304,7 @@ static int name_bad(const struct look *l)
 
 static enum sl_err look_at(struct look *l, const struct sl_options *o, struct sl_fail *fail)
 {
-	enum sl_err err = sl_setup_part(&l->setup, fail);
+	enum sl_err err = l->setup.alone ? sl_setup_share(&l->setup, fail) : SL_OK;
 
 	if (!err)
 		err = sl_setup_data(&l->setup, true, fail);
@@ -339,6 +339,8 @@ int splitc_data(int argc, char **argv)
 	if (sl_source_find(sl_conf_data_kinds[conf.data.kind])->extent)
 		return sl_data_tokens(&conf, o.json, &fail) ? sl_command_failed(&fail) : 0;
 	l.setup.conf = &conf;
+	l.setup.reads = SL_READS_ALL;
+	l.setup.alone = strcmp(conf.data.partition, "batch") != 0; /* which divides batches, not the set */
 	l.threads = sl_setup_loader_threads(&conf);
 	if (sl_setup_task(&conf)->met && !(conf.model.task == SL_CONF_PIXELS && conf.model.classes))
 		conf.model.classes = INT_MAX; /* they are counted here; those of masks are the network's */

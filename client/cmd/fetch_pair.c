@@ -201,14 +201,15 @@ static enum sl_err go(struct fetch *f, struct sl_fail *fail)
 	struct sl_client_auth auth = {.met = false};
 	struct sl_jsonl *log = NULL;
 	struct sl_last_run run = {.n = 0};
+	uint64_t newest = UINT64_MAX;
 	enum sl_err err = lock_run(f, &log, fail);
 
+	if (!err && !sl_checkpoint_older(setup->conf->log.dir, SL_CHECKPOINT_CLIENT, &newest))
+		err = sl_fail_set(fail, SL_ERR_NOINPUT,
+				  "log.dir '%.200s' has no checkpoint to go on from: a run has them until it is done",
+				  setup->conf->log.dir);
 	if (!err)
 		err = sl_last_run_read(&run, setup->conf, setup->plan, 0, fail);
-	if (err == SL_ERR_NOINPUT)
-		sl_fail_set(fail, err,
-			    "log.dir '%.200s' has no checkpoint to go on from: a run has them until it is done",
-			    setup->conf->log.dir);
 	if (!err)
 		err = sl_client_auth_open(&auth, setup->conf, fail);
 	if (!err)

@@ -296,6 +296,20 @@ static json_t *parse_object(const char *name, struct sl_bytes text, struct sl_fa
 	return NULL;
 }
 
+/* The same of a file. */
+static json_t *load_object(const char *path, struct sl_fail *fail)
+{
+	json_t *root = NULL;
+	uint8_t *data;
+	size_t len;
+
+	if (sl_file_read(path, SL_HF_FILE_MOST, &data, &len, fail) == SL_OK) {
+		root = parse_object(path, (struct sl_bytes){data, len}, fail);
+		free(data);
+	}
+	return root;
+}
+
 enum sl_err sl_hf_config_parse(struct sl_hf_config *out, const char *name, struct sl_bytes text, struct sl_fail *fail)
 {
 	struct sl_hf_config config = {0};
@@ -383,19 +397,13 @@ static enum sl_err find_mark(struct sl_hf_config *c, const char *dir, struct sl_
 static enum sl_err read_generation(struct sl_hf_config *c, const char *dir, struct sl_fail *fail)
 {
 	char path[PATH_MAX];
-	uint8_t *data;
-	size_t len;
 	json_t *root;
 	enum sl_err err;
 
 	if (!sl_hf_is_decoder(c->family) || snprintf(path, sizeof path, "%s/generation_config.json", dir) >= PATH_MAX ||
 	    access(path, F_OK) != 0)
 		return SL_OK;
-	err = sl_file_read(path, SL_HF_FILE_MOST, &data, &len, fail);
-	if (err)
-		return err;
-	root = parse_object(path, (struct sl_bytes){data, len}, fail);
-	free(data);
+	root = load_object(path, fail);
 	if (!root)
 		return fail->code;
 	err = sl_hf_read_ends(&(struct sl_hf_reader){path, root, fail}, c);
@@ -405,19 +413,18 @@ static enum sl_err read_generation(struct sl_hf_config *c, const char *dir, stru
 
 enum sl_err sl_hf_config_read(struct sl_hf_config *out, const char *dir, struct sl_fail *fail)
 {
-	struct sl_hf_config config;
+	struct sl_hf_config config = {0};
 	char path[PATH_MAX];
-	uint8_t *data;
-	size_t len;
+	json_t *root;
 	enum sl_err err;
 
 	if (snprintf(path, sizeof path, "%s/config.json", dir) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the folder is too long");
-	err = sl_file_read(path, SL_HF_FILE_MOST, &data, &len, fail);
-	if (err)
-		return err;
-	err = sl_hf_config_parse(&config, path, (struct sl_bytes){data, len}, fail);
-	free(data);
+	root = load_object(path, fail);
+	if (!root)
+		return fail->code;
+	err = read_object(&(struct sl_hf_reader){path, root, fail}, &config);
+	json_decref(root);
 	if (!err)
 		err = find_mark(&config, dir, fail);
 	if (!err)

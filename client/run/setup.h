@@ -108,8 +108,6 @@ static inline uint64_t sl_setup_round(const struct sl_setup *s)
 }
 /* In a group, before the plan: opens the member's training data and, unless it is alone, sets epoch_steps and turns. */
 enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
-/* The same without a plan, to look at the member's part. */
-enum sl_err sl_setup_part(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* Opens a split's data, unless they are open already. */
 enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
 /* class_weights.c: sets class_weight; balanced weights open the training data. sl_setup_data calls it for training. */

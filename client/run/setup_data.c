@@ -427,13 +427,6 @@ enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
-enum sl_err sl_setup_part(struct sl_setup *s, struct sl_fail *fail)
-{
-	s->reads = SL_READS_ALL;
-	s->alone = strcmp(s->conf->data.partition, "batch") != 0; /* which divides batches, not the set */
-	return s->alone ? sl_setup_share(s, fail) : SL_OK;
-}
-
 enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = s->conf;
