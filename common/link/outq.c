@@ -40,6 +40,7 @@ struct awaited {
 
 struct control {
 	struct sl_bytes payload; /* a Hello's; the caller owns it */
+	uint64_t credit;         /* a Credit's */
 	size_t len;
 	uint8_t header[SL_WIRE_HEADER_MAX];
 };
@@ -356,18 +357,36 @@ void sl_outq_pump(struct sl_outq *q)
 		;
 }
 
+static struct control *waiting_credit(struct sl_outq *q)
+{
+	for (int i = 0; i < q->control_count; i++) {
+		struct control *c = &q->control[(q->control_first + i) % CONTROLS];
+
+		if (c->credit)
+			return c;
+	}
+	return NULL;
+}
+
 enum sl_err sl_outq_control(struct sl_outq *q, const struct sl_frame *frame)
 {
-	struct control *c = &q->control[(q->control_first + q->control_count) % CONTROLS];
+	struct control *c = frame->kind == SL_FRAME_CREDIT ? waiting_credit(q) : NULL;
+	const bool joins = c != NULL;
+	struct sl_frame whole = *frame;
 	enum sl_err err;
 
-	if (q->control_count == CONTROLS)
+	if (joins)
+		whole.u.credit.bytes += c->credit;
+	else if (q->control_count == CONTROLS)
 		return SL_ERR_LIMIT;
-	err = sl_wire_encode(frame, c->header, &c->len);
+	else
+		c = &q->control[(q->control_first + q->control_count) % CONTROLS];
+	err = sl_wire_encode(&whole, c->header, &c->len);
 	if (err)
 		return err;
 	c->payload = frame->payload;
-	q->control_count++;
+	c->credit = frame->kind == SL_FRAME_CREDIT ? whole.u.credit.bytes : 0;
+	q->control_count += !joins;
 	sl_outq_pump(q);
 	return SL_OK;
 }

@@ -49,7 +49,8 @@ enum sl_err sl_outq_open(struct sl_outq **out, struct sl_loop *loop, struct sl_t
 void sl_outq_limits(struct sl_outq *queue, size_t part_bytes, uint64_t window_bytes);
 void sl_outq_epoch(struct sl_outq *queue, uint64_t epoch);
 /* Encodes a control frame at once, with the frame's own epoch, and sends it as soon as the transport accepts it. LIMIT:
- * too many wait. frame->payload, a Hello's, is borrowed until it has left or the queue is aborted. */
+ * too many wait. A Credit joins one that waits, so many short runs fill no queue while a long part leaves slowly.
+ * frame->payload, a Hello's, is borrowed until it has left or the queue is aborted. */
 enum sl_err sl_outq_control(struct sl_outq *queue, const struct sl_frame *frame) SL_MUST_CHECK;
 void sl_outq_post(struct sl_outq *queue, struct sl_run *run);
 void sl_outq_credit(struct sl_outq *queue, uint64_t bytes); /* adds credit; the caller checks that it is legal */

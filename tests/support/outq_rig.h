@@ -33,7 +33,7 @@ struct rig {
 	int parts[4];       /* by chunk */
 	int log[LOG], logs; /* log: the chunk of a part, or -1 - kind of another frame */
 	bool give_credit;
-	uint64_t beats_ms; /* sum of sent_ms of the heartbeats received */
+	uint64_t beats_ms, granted; /* sums of the heartbeats' sent_ms, and of the credit, received */
 	uint64_t stop_at_bytes;
 	int stop_at_logs;
 	/* sending */
@@ -55,6 +55,8 @@ static inline void server_message(void *arg, sl_peer peer, struct sl_bytes heade
 	rig->log[rig->logs++] = f.kind == SL_FRAME_PART ? (int)f.u.part.chunk : -1 - (int)f.kind;
 	if (f.kind == SL_FRAME_HEARTBEAT)
 		rig->beats_ms += f.u.heartbeat.sent_ms;
+	if (f.kind == SL_FRAME_CREDIT)
+		rig->granted += f.u.credit.bytes;
 	if (f.kind == SL_FRAME_PART) {
 		assert_int_equal(f.epoch, 5);
 		assert_int_equal(f.u.part.total, RUN);

@@ -336,6 +336,32 @@ static void control_frames_are_bounded(void **state)
 	rig_close(rig);
 }
 
+/* A peer that sends many short runs gets its credit, however slowly it reads. */
+static void credit_that_waits_is_one_frame(void **state)
+{
+	struct rig *rig = rig_open(schemes[1], 1);
+	const struct sl_frame beat = {.kind = SL_FRAME_HEARTBEAT, .u.heartbeat = {.sent_ms = 1}};
+	struct sl_frame credit = {.kind = SL_FRAME_CREDIT};
+
+	(void)state;
+	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK); /* now the transport is full */
+	for (uint64_t n = 1; n <= 1000; n++) {
+		credit.u.credit.bytes = n;
+		assert_int_equal(sl_outq_control(rig->queue, &credit), SL_OK);
+		if (n == 10)
+			assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK);
+	}
+	rig->stop_at_logs = 3;
+	sl_loop_run(rig->loop);
+	assert_int_equal(rig->granted, 1000 * 1001 / 2);
+	assert_int_equal(rig->beats_ms, 2);
+	assert_int_equal(sl_outq_control(rig->queue, &credit), SL_OK); /* the one that has left is not sent again */
+	rig->stop_at_logs = 4;
+	sl_loop_run(rig->loop);
+	assert_int_equal(rig->granted, 1000 * 1001 / 2 + 1000);
+	rig_close(rig);
+}
+
 static void a_part_aborted_while_busy_is_hashed_anew(void **state)
 {
 	struct rig *rig = rig_open(schemes[1], 1);
@@ -438,6 +464,7 @@ int main(void)
 		cmocka_unit_test(both_the_queue_may_close_inside_sent),
 		cmocka_unit_test(both_the_queue_may_close_before_its_parts_are_back),
 		cmocka_unit_test(control_frames_are_bounded),
+		cmocka_unit_test(credit_that_waits_is_one_frame),
 		cmocka_unit_test(a_part_aborted_while_busy_is_hashed_anew),
 		cmocka_unit_test(corrupt_parts_are_noticed),
 		cmocka_unit_test(a_rate_is_what_the_peer_confirms),
