@@ -122,15 +122,16 @@ struct sl_conf_phase {
 /* Reads an item of train.phases, "epochs=5 image=128 batch=512 lr=2". False: it is malformed, and *out is untouched. */
 bool sl_conf_phase_read(const char *text, struct sl_conf_phase *out);
 
+/* A server's has window_bytes alone: each client says the other numbers in its Hello. */
 struct sl_conf_link {
 	int64_t part_bytes;   /* payload of one message, ≤ 1 MiB */
 	int64_t window_bytes; /* credit: bytes in flight in one direction, ≥ part_bytes */
 	int heartbeat_ms;
-	int timeout_ms;                   /* silence after which the peer is lost, ≥ 2 heartbeats */
-	int connect_timeout_ms;           /* client only; 0 in a server's */
-	enum sl_conf_lost on_server_lost; /* client only */
-	int retry_ms;                     /* client only */
-	int stall_s;                      /* client only; 0: no limit */
+	int timeout_ms; /* silence after which the peer is lost, ≥ 2 heartbeats */
+	int connect_timeout_ms;
+	enum sl_conf_lost on_server_lost;
+	int retry_ms;
+	int stall_s; /* 0: no limit */
 };
 
 struct sl_conf_client {

@@ -16,10 +16,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "device", device, sl_conf_check_server_device, "auto", "where the middle runs: auto, cpu or cuda:N"),
 	SL_BOOL(T, "deterministic", deterministic, "true", "use only algorithms that give the same bits every time"),
 
-	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "largest payload of one message"),
 	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: the most bytes in flight in one direction of a session"),
-	SL_INT(T, "link.heartbeat_ms", link.heartbeat_ms, 50, 60000, "1000", "ms", "interval of heartbeats while there is nothing else to send"),
-	SL_INT(T, "link.timeout_ms", link.timeout_ms, 100, 600000, "10000", "ms", "silence after which a client counts as lost"),
 
 	SL_STRING(T, "auth.secret_key", auth.secret_key, NULL, "", "key file of this server, made by splits keygen; empty: no authentication"),
 	SL_STRING(T, "auth.clients", auth.clients, NULL, "", "list of admitted clients, KEY NAME on each line; the server reads it again on SIGHUP"),
@@ -57,7 +54,7 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 		return sl_conf_say(why, "control",
 				   "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",
 				   SL_CONF_SOCKET_PATH - 1);
-	return sl_conf_check_link(&c->link, why);
+	return NULL;
 }
 
 _Static_assert(sizeof keys / sizeof keys[0] <= SL_CONF_MAX_KEYS, "struct sl_conf_origin has too few marks");

@@ -28,7 +28,7 @@ for program in "$SPLITC" "$SPLITS"; do
 		has "$page" ".SS \"$name $command\""
 		for option in $("$program" "$command" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p'); do has "$page" ".B \"$option"; done
 	done
-	for key in threads drain_s link.timeout_ms auth.secret_key log.level control metrics; do has "$page" ".B \"$key\""; done
+	for key in threads drain_s link.window_bytes auth.secret_key log.level control metrics; do has "$page" ".B \"$key\""; done
 	for status in 0 64 65 66 69 70 71 73 74 75 76 77 78; do has "$page" ".B $status"; done
 	reads "$page"
 done

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 SPLITS=$PWD/$BUILD/fail/splits
 make_data 96 16
 export SPLIT_FAILPOINTS=server.apply=delay:6000@3
-start_server host link.heartbeat_ms=100
+start_server host
 unset SPLIT_FAILPOINTS
 write_config "$tmp/client.yaml"
 rc=0

@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 make_data 480 24
-start_server host threads=2 link.timeout_ms=600000
+start_server host threads=2
 write_config "$tmp/client.yaml"
 start_client run "$tmp/client.yaml" --set link.timeout_ms=600000 --set train.epochs=100000 --set train.optimizer.lr=0.002 --set codec='topk:0.2|quant:8' --set partition=2:-2
 wait_for 'no steps' has_steps run 5

@@ -47,7 +47,6 @@ void host_rig_open_with(const struct host_auth_files *files, int sessions, int64
 		snprintf(host_rig.conf.store, sizeof host_rig.conf.store, "%s", host_rig.store);
 	host_rig.conf.limits.sessions_per_key = 2;
 	host_rig.conf.limits.connections_per_s = 100000;
-	host_rig.conf.link.part_bytes = HOST_RIG_PART;
 	host_rig.conf.link.window_bytes = 4 * HOST_RIG_PART;
 	host_rig.conf.limits.sessions = sessions;
 	host_rig.conf.limits.memory_bytes = memory_bytes;

@@ -478,6 +478,9 @@ static void server_stays_on_loopback(void **state)
 	snprintf(set, sizeof set, "device=cuda");
 	assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, &sets, 1, &fail), SL_ERR_CONFIG);
 	assert_string_equal(fail.text, "--set device: must be auto, cpu or cuda:N with N from 0 to 99, got \"cuda\"");
+	snprintf(set, sizeof set, "link.timeout_ms=5000"); /* each client says its own */
+	assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, &sets, 1, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.text, "--set link.timeout_ms: unknown key: valid here: window_bytes");
 }
 
 static void auth_is_whole_and_opens_the_bind(void **state)
