@@ -192,7 +192,7 @@ static const struct sl_conf_key keys[] = {
 
 	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "largest payload of one message"),
 	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: the most bytes in flight in one direction"),
-	SL_INT(T, "link.heartbeat_ms", link.heartbeat_ms, 50, 60000, "1000", "ms", "interval of heartbeats while there is nothing else to send"),
+	SL_INT(T, "link.heartbeat_ms", link.heartbeat_ms, 50, 60000, "1000", "ms", "interval of heartbeats, of this side's and of the server's"),
 	SL_INT(T, "link.timeout_ms", link.timeout_ms, 100, 600000, "10000", "ms", "silence after which the server counts as lost"),
 	SL_INT(T, "link.connect_timeout_ms", link.connect_timeout_ms, 100, 600000, "10000", "ms", "how long the client waits for the server at the start"),
 	SL_INT(T, "link.stall_s", link.stall_s, 0, 604800, "1800", "s; 0: no limit", "how long the client waits for a server with which the step does not go on; in a group it waits for the other members, as long as they take"),
