@@ -110,6 +110,8 @@ static void on_lost(void *arg, sl_peer peer)
 
 	l->lost = true;
 	sl_log(SL_LOG_WARN, "link-lost", "the connection to the server broke; waiting for it to come back");
+	if (l->state == LINK_CALLING) /* the Hello may be lost with it; no proof has left yet */
+		sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_OPEN});
 }
 
 static void on_refused(void *arg, const struct sl_fail *why)

@@ -481,7 +481,8 @@ static enum sl_err leave(struct sl_session *s, const struct sl_event *ev, uint64
 
 const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT] = {
 	[SL_SESSION_NEW] = {[SL_EV_OPEN] = {say_hello}},
-	[SL_SESSION_HELLO] = {HEARING, [SL_EV_WELCOME] = {on_welcome}, [SL_EV_CHALLENGE] = {on_challenge}},
+	[SL_SESSION_HELLO] = {HEARING, [SL_EV_OPEN] = {say_hello}, [SL_EV_WELCOME] = {on_welcome},
+			      [SL_EV_CHALLENGE] = {on_challenge}},
 	[SL_SESSION_WEIGHTS] = {HEARING, [SL_EV_ENDS] = {sl_on_ends}},
 	[SL_SESSION_READY] = {ALIVE, [SL_EV_BEGIN_STEP] = {begin_step}, [SL_EV_BEGIN_EVAL] = {begin_eval},
 			      [SL_EV_BEGIN_FETCH] = {begin_fetch}, [SL_EV_PASS] = {pass}},

@@ -120,6 +120,8 @@ noticed() {
 }
 
 faulty 1 0 drop up part 30
+# A Hello that was lost with its connection is said again on the next one, long before link.connect_timeout_ms.
+faulty 0 0 drop up hello 1 link.on_server_lost=exit link.connect_timeout_ms=600000
 faulty 1 0 vanish up part 30
 noticed
 # A link does not count before its Hello has arrived, so none is lost. The delayed Hello arrives after that of the next
