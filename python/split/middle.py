@@ -37,18 +37,18 @@ def _check(code, fail):
         raise errors.error_of(code, fail.status, fail.key.decode(), fail.step, text)
 
 
-def _pointer(array, count):
-    """The address of `count` packed float32 numbers in host memory."""
+def _pointer(array, *shape):
+    """The address of packed float32 numbers of this shape, or flat ones, in host memory."""
+    count, given = math.prod(shape), tuple(array.shape)
     if hasattr(array, "data_ptr"):
-        fits = array.numel() == count and array.is_contiguous() and array.element_size() == 4 and array.is_floating_point()
-        fits = fits and getattr(array, "is_cpu", True)
+        fits = array.is_contiguous() and array.element_size() == 4 and array.is_floating_point() and getattr(array, "is_cpu", True)
         at = array.data_ptr()
     else:
-        fits = array.flags.c_contiguous and array.dtype == numpy.float32 and array.size == count
+        fits = array.flags.c_contiguous and array.dtype == numpy.float32
         at = array.ctypes.data
-    if not fits:
-        raise errors.usage(f"an array of {count} packed float32 numbers in the host's memory is wanted, not {array.dtype} "
-                           f"{tuple(array.shape)}{'' if getattr(array, 'is_cpu', True) else f' on {array.device}'}")
+    if not fits or given not in (shape, (count,)):
+        raise errors.usage(f"an array {list(shape)} of {count} packed float32 numbers in the host's memory is wanted, not "
+                           f"{array.dtype} {given}{'' if getattr(array, 'is_cpu', True) else f' on {array.device}'}")
     return at
 
 
@@ -77,12 +77,20 @@ class Middle:
             text = str(value).lower() if isinstance(value, bool) else str(value)
             _check(abi.lib.split_conf_set(c, key.encode(), text.encode(), self._fail), self._fail)
         _check(abi.lib.split_conf_graph(c, graph.encode(), self._fail), self._fail)
+        self._dims = dict(re.findall(r"^param (\S+) (\S+)", graph, re.M))
         for name, w in weights.items():
             w = numpy.ascontiguousarray(w, numpy.float32)
+            self._check_dims(name, w.shape)
             _check(abi.lib.split_conf_weight(c, name.encode(), w.ctypes.data, w.size, self._fail), self._fail)
         if resume is not None:
             token = bytes(resume)
             _check(abi.lib.split_conf_resume(c, token, len(token), self._fail), self._fail)
+
+    def _check_dims(self, name, shape):
+        """Refuses another shape of the same size, such as PyTorch's of a kernel. A flat array lies as the graph has it."""
+        dims = "[" + ",".join(map(str, shape)) + "]"
+        if len(shape) > 1 and self._dims.get(name, dims) != dims:
+            raise errors.config(f"{name}: an array {dims}, and the graph has {self._dims[name]}")
 
     def _open(self, c, conf):
         patience = time.monotonic() + _PATIENCE_S
@@ -133,7 +141,7 @@ class Middle:
         """If the middle computes per token, x has the tokens of all rows, one after the other."""
         rows, tokens = self._counts(x, rows, lengths)
         number, n = ctypes.c_int(), None if lengths is None else (ctypes.c_uint32 * rows)(*map(int, lengths))
-        at = _pointer(x, (tokens if self._per_token[0] else rows) * math.prod(self.input_shape[1:]))
+        at = _pointer(x, tokens if self._per_token[0] else rows, *self.input_shape[1:])
         _check(abi.lib.split_forward(self._handle, training, rows, n, at, number, self._fail), self._fail)
         step = self.step_number
         if step != self._given_in or not training:
@@ -148,7 +156,7 @@ class Middle:
         count, shape = self._given[call][self._per_token[output]], (self.input_shape, self.output_shape)[output]
         if out is None:
             out = numpy.empty((count, *shape[1:]), numpy.float32)
-        return out, _pointer(out, count * math.prod(shape[1:]))
+        return out, _pointer(out, count, *shape[1:])
 
     def output(self, call, out=None):
         out, at = self._out(call, True, out)
@@ -184,6 +192,7 @@ class Middle:
 
     def weight(self, name, shape):
         out = numpy.empty(shape, numpy.float32)
+        self._check_dims(name, out.shape)
         self._wait(abi.lib.split_weight, self._handle, name.encode(), out.ctypes.data, out.size)
         return out
 

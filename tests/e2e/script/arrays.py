@@ -131,6 +131,10 @@ def check_refusals():
     refused(split.UsageError, "1 to 12", m.forward, np.zeros((13, 8), np.float32))
     refused(split.UsageError, "packed float32", m.forward, np.zeros((12, 8)))
     refused(split.UsageError, "not float32 (12, 8) on cuda:0", m.forward, OnDevice())
+    refused(split.UsageError, "an array [12, 8] of 96 packed", m.forward, x.reshape(8, 12), rows=12)
+    turned = {**WEIGHTS, "0.weight": WEIGHTS["0.weight"].T}
+    refused(split.ConfigError, "0.weight: an array [8,16], and the graph has [16,8]", split.Middle, GRAPH, turned, server=server, **middles.CONF)
+    refused(split.ConfigError, "0.weight: an array [8,16]", m.weight, "0.weight", (8, 16))
     call = m.forward(x)
     refused(split.UsageError, "call step() or drop() first", m.forward, x)
     refused(split.UsageError, "call output() before", m.backward, call, np.zeros((12, 4), np.float32))
