@@ -29,6 +29,8 @@ int sl_lib_leave(struct split_middle *m, int code)
 	m->in_call = false;
 	if (code != SPLIT_AGAIN)
 		m->ask.since_ms = 0;
+	if (m->ask.close)
+		pthread_cond_broadcast(&m->news); /* split_close waits for that */
 	pthread_mutex_unlock(&m->lock);
 	return code;
 }
@@ -115,6 +117,8 @@ int sl_lib_await(struct split_middle *m, bool (*there)(const struct split_middle
 		const uint64_t now_ms = sl_now_ms();
 
 		(void)eventfd_read(m->event_fd, &drained);
+		if (m->ask.close)
+			return sl_lib_tell(e, m->step, SL_ERR_USAGE, "another thread has closed this middle");
 		code = sl_lib_trouble(m, e);
 		if (code || there(m))
 			return code;

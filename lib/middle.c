@@ -152,6 +152,7 @@ static int make(split_middle **out, const split_conf *conf, split_error *e)
 
 int split_open(split_middle **out, const split_conf *conf, int timeout_ms, split_error *e)
 {
+	bool closed;
 	int code;
 
 	if (!out || (!*out && !conf))
@@ -161,9 +162,12 @@ int split_open(split_middle **out, const split_conf *conf, int timeout_ms, split
 		code = sl_lib_enter(*out, e);
 	if (code)
 		return code;
-	code = sl_lib_leave(*out, sl_lib_await(*out, is_up, timeout_ms, e));
+	code = sl_lib_await(*out, is_up, timeout_ms, e);
+	closed = (*out)->ask.close;
+	sl_lib_leave(*out, code);
 	if (code != SPLIT_OK && code != SPLIT_AGAIN) {
-		split_close(*out, 0);
+		if (!closed)
+			split_close(*out, 0);
 		*out = NULL;
 	}
 	return code;
@@ -176,6 +180,9 @@ void split_close(split_middle *m, int goodbye)
 	pthread_mutex_lock(&m->lock);
 	m->ask.close = true;
 	m->ask.goodbye = goodbye;
+	pthread_cond_broadcast(&m->news);
+	while (m->in_call)
+		pthread_cond_wait(&m->news, &m->lock);
 	pthread_mutex_unlock(&m->lock);
 	if (m->threaded) {
 		sl_lib_wake(m);

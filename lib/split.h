@@ -105,10 +105,11 @@ int split_conf_weight(split_conf *, const char *param, const float *values, size
 int split_conf_resume(split_conf *, const void *token, size_t n, split_error *e);
 void split_conf_free(split_conf *);
 
-/* Connects. AGAIN: *out is set; call again with it. Other errors: *out is NULL. The conf is copied at the first
- * call. */
+/* Connects. *out is NULL before the first call. AGAIN: *out is set; call again with it. Other errors: *out is NULL.
+ * The conf is copied at the first call. */
 int split_open(split_middle **out, const split_conf *, int timeout_ms, split_error *e);
-/* goodbye 0: the server keeps the session's state; otherwise it may remove it. NULL is fine. */
+/* goodbye 0: the server keeps the session's state; otherwise it may remove it. NULL is fine. A call that waits in
+ * another thread returns SPLIT_USAGE first; no thread may use the handle afterwards. */
 void split_close(split_middle *, int goodbye);
 /* A descriptor to be used only with poll: it is readable when a call that returned SPLIT_AGAIN may go on. */
 int split_fd(const split_middle *);

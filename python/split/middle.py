@@ -57,7 +57,7 @@ class Middle:
 
     def __init__(self, graph, weights=(), resume=None, **conf):
         self._handle, self._pid, self._fail = ctypes.c_void_p(), os.getpid(), abi.Fail(size=ctypes.sizeof(abi.Fail))
-        self._poll, self._given, self._given_in = None, {}, 0  # _given: rows and tokens by call, for calls of step _given_in
+        self._given, self._given_in = {}, 0  # _given: rows and tokens by call, for calls of step _given_in
         self._row_tokens = int(conf.get("tokens.row", 0))
         c = abi.lib.split_conf_new()
         if not c:
@@ -121,11 +121,11 @@ class Middle:
 
     def wait(self):
         """Waits until a call that said "not yet" may go on."""
-        if self._poll is None:
-            self._poll = select.poll()
-            self._poll.register(abi.lib.split_fd(self._handle), select.POLLIN)
+        poll, fd = select.poll(), abi.lib.split_fd(self._handle)
         _tell_log()
-        self._poll.poll(_POLL_MS)
+        if fd >= 0:  # else another thread has closed it
+            poll.register(fd, select.POLLIN)
+            poll.poll(_POLL_MS)
 
     def _counts(self, x, rows, lengths):
         """Rows and tokens of a call. Without lengths each row has tokens.row of them."""
@@ -233,8 +233,8 @@ class Middle:
         return {name: getattr(s, name) for name, _ in s._fields_[1:]}
 
     def close(self, goodbye=False):
-        """goodbye: the server may remove what it has of the session."""
-        handle, self._handle = self._handle, ctypes.c_void_p()
+        """goodbye: the server may remove what it has of the session. A call of another thread ends with UsageError."""
+        handle, self._handle.value = ctypes.c_void_p(self._handle.value), None  # calls that wait have the same object
         if handle and self._pid == os.getpid():
             abi.lib.split_close(handle, goodbye)
             _tell_log()

@@ -287,6 +287,48 @@ static void calls_out_of_turn_are_usage(void **state)
 	split_conf_free(c);
 }
 
+struct waiter {
+	split_conf *conf; /* waits in split_open; NULL: in split_output */
+	split_middle *m;
+	int call, code;
+	split_error e;
+	pthread_t thread;
+};
+
+static void *waits(void *arg)
+{
+	struct waiter *w = arg;
+	split_middle *m = w->m;
+	float y[4];
+
+	w->e.size = sizeof w->e;
+	w->code = w->conf ? split_open(&m, w->conf, -1, &w->e) : split_output(m, w->call, y, -1, &w->e);
+	return NULL;
+}
+
+static void a_close_ends_the_call_of_another_thread(void **state)
+{
+	split_conf *c = conf_of(graph);
+	float x[8] = {0};
+
+	(void)state;
+	assert_int_equal(split_conf_set(c, "wait_s", "0", &e), SPLIT_OK);
+	for (int i = 0; i < 20; i++) {
+		struct waiter w = {.conf = i % 2 ? c : NULL};
+
+		assert_int_equal(split_open(&w.m, c, 0, &e), SPLIT_AGAIN);
+		assert_int_equal(split_forward(w.m, 1, 1, NULL, x, &w.call, &e), SPLIT_OK);
+		assert_int_equal(pthread_create(&w.thread, NULL, waits, &w), 0);
+		while (split_statistics(w.m, &(struct split_stats){.size = sizeof(struct split_stats)}) == SPLIT_OK)
+			usleep(1000); /* until the thread is in its call */
+		split_close(w.m, i % 3 == 0);
+		pthread_join(w.thread, NULL);
+		assert_int_equal(w.code, SPLIT_USAGE);
+		assert_non_null(strstr(w.e.text, "another thread has closed this middle"));
+	}
+	split_conf_free(c);
+}
+
 /* Replaces the child by another program: a leak checker would report the memory of the parent's threads. */
 static _Noreturn void end_child(bool ok)
 {
@@ -401,6 +443,7 @@ int main(void)
 		cmocka_unit_test(opens_and_closes_leave_nothing),
 		cmocka_unit_test(no_thread_takes_a_signal),
 		cmocka_unit_test(calls_out_of_turn_are_usage),
+		cmocka_unit_test(a_close_ends_the_call_of_another_thread),
 		cmocka_unit_test(a_forked_child_only_closes),
 		cmocka_unit_test(a_forked_child_reads_and_writes_the_log),
 		cmocka_unit_test(damaged_tokens_are_refused),

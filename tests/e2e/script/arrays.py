@@ -3,6 +3,8 @@ import ctypes
 import os
 import re
 import sys
+import threading
+import time
 
 import numpy as np
 
@@ -163,12 +165,32 @@ def check_refusals():
     assert refused(split.UnavailableError, "has not answered for 1 s", begin, wait_s=1, server="tcp://127.0.0.1:9").status == 69
 
 
+def check_close():
+    """close() ends what another thread does."""
+    x, found = np.zeros((12, 8), np.float32), []
+
+    def evaluates(m):
+        try:
+            while True:
+                m.output(m.forward(x, training=False))
+        except split.UsageError as e:
+            found.append(e)
+    for i in range(8):
+        m = begin()
+        thread = threading.Thread(target=evaluates, args=(m,), daemon=True)
+        thread.start()
+        time.sleep(0.004 * i)
+        m.close()
+        thread.join(60)
+        assert len(found) == i + 1, "a thread does not end"
+
+
 def check_servers():
     """If a program sets several servers, the last one is used."""
     conf = {**middles.CONF, "server": "tcp://127.0.0.1:9", "wait_s": 1}
     m = object.__new__(split.Middle)
     m._handle, m._pid, m._fail = ctypes.c_void_p(), os.getpid(), abi.Fail(size=ctypes.sizeof(abi.Fail))
-    m._poll, c = None, abi.lib.split_conf_new()
+    c = abi.lib.split_conf_new()
     for some in {"server": "local:"}, conf:
         m._fill(c, GRAPH, {}, None, some)
     refused(split.UnavailableError, "tcp://127.0.0.1:9 has not answered", m._open, c, conf)
@@ -182,3 +204,4 @@ check_calls()
 check_lengths()
 check_tokens()
 check_refusals()
+check_close()
