@@ -1,5 +1,6 @@
 """Builds the text of a graph (docs/WIRE.md) node by node: its values, its parameters, and the inferred shapes."""
 import math
+import re
 
 import torch
 
@@ -183,6 +184,7 @@ class Builder:
     # ---- text
 
     def node(self, name, kind, inputs, shape, params=(), **attrs):
+        _check_name(name)
         if any(isinstance(v, Last) for v in inputs):
             raise errors.config(f"{name}: channels come last here; permute them back in front of it")
         refs = "".join(f" %{v.number}" for v in inputs) + "".join(f" &{self.param(p)}" for p in params)
@@ -199,6 +201,7 @@ class Builder:
 
     def param(self, p):
         if p.name not in self.named:
+            _check_name(p.name)
             self.named[p.name] = len(self.params)
             self.params.append(p)
         return self.named[p.name]
@@ -431,6 +434,11 @@ def _gates(a, b):
 def _dims(shape):
     order = (shape[1], shape[2], shape[0]) if len(shape) == 3 else shape
     return "[" + ",".join(map(str, order)) + "]"
+
+
+def _check_name(name):
+    if not re.fullmatch("[!-~]{1,95}", name):
+        raise errors.config(f"{name!r}: on the server a name has up to 95 characters of ASCII and no spaces: call the module otherwise")
 
 
 def image(name, x):

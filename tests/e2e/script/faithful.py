@@ -391,7 +391,8 @@ def check_refused():
             (Of(lambda m, x: m.layer(x) * (0.5 if m.training else 1.0), nn.Linear(12, 12)), "something else in evaluation", TOKENS),
             (Of(lambda m, x: F.dropout(m.layer(x), 0.5), nn.Linear(12, 12)), "training=self.training", TOKENS),
             (Of(lambda m, x: relu_(m.layer(x))), "relu_ is not known", SHAPE), (views, "changed in place", TOKENS), (parts, "changed in place", TOKENS),
-            (Of(lambda m, x: m.layer(x).view(1, -1)), "the first size is 1", SHAPE)):
+            (Of(lambda m, x: m.layer(x).view(1, -1)), "the first size is 1", SHAPE),
+            (hooked(lambda m: m.add_module("a b", nn.ReLU())), "'a b': on the server a name has", TOKENS)):
         refused(split.ConfigError, says, remote, module, shape)
 
 
