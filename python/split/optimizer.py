@@ -133,13 +133,13 @@ class Optimizer(torch.optim.Optimizer):
         return f"split.{self.optimizer!r}"
 
 
-def clip_grad_norm_(parameters, middle, max_norm, scale=1.0):
+def clip_grad_norm_(parameters, middle, max_norm, *, scale=1.0):
     """As torch.nn.utils.clip_grad_norm_, but the norm includes the middle's gradient. Returns the norm before clipping. The next
     step() scales the middle's gradient. scale: what step() will be given, if the middle's gradient is that of a scaled loss."""
     grads = [p.grad for p in parameters if p.grad is not None]
     squares = sum(float(torch.linalg.vector_norm(g.double())) ** 2 for g in grads)
     norm = (squares + (scale * middle._clip * middle.grad_norm()) ** 2) ** 0.5
-    factor = min(1.0, max_norm / (norm + 1e-6))
+    factor = min(max_norm / (norm + 1e-6), 1.0)  # in this order NaN stays NaN, which step() refuses
     for g in grads:
         g.mul_(factor)
     middle._clip *= factor

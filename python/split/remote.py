@@ -277,10 +277,8 @@ class RemoteModule(nn.Module):
 
     def _cleared(self):
         """Whether zero_grad() came after a backward: the marks that backwards leave in the anchor's gradient are gone."""
-        if not self._marked:
-            return False
         grad = self.anchor.grad
-        return grad is None or grad.item() == 0
+        return bool(self._marked) and (grad is None or grad.item() == 0)
 
     def _settle(self):
         """Before another call: drops a step that was interrupted, or whose gradients zero_grad() removed."""
@@ -289,7 +287,14 @@ class RemoteModule(nn.Module):
             raise errors.usage(f"zero_grad() came between backwards of step {self.step_number}: call drop() first",
                                self.step_number)
         if self._interrupted or cleared:
-            self.drop()
+            self._leave_out()
+
+    def _leave_out(self):
+        """Drops the open step, and reports a script that always does so."""
+        self.__dict__["_skips"] += self._cleared()
+        self.drop()
+        if self._skips == 3:
+            _log.warning("zero_grad() came behind backward() and before step() of the middle, three times by now: the middle does not learn")
 
     @_guarded
     def send(self, x, lengths=None):
@@ -377,8 +382,8 @@ class RemoteModule(nn.Module):
             raise errors.usage(f"step {self.step_number} is open: call step() or drop() first", self.step_number)
         if not self.training:
             raise errors.usage("the middle is in evaluation: call train() first")
-        if len(x) != len(t):
-            raise errors.usage(f"x has {len(x)} rows, and t {len(t)}")
+        if not len(t) == len(x) <= self._shape[0]:
+            raise errors.usage(f"x has {len(x)} rows, and t {len(t)}; the middle was made for {self._shape[0]}")
         self._check_trained(len(x))
         xs, ts = ([part for part in v.split(-(-self._conf["train.batch"] // self._conf["train.chunks"]))] for v in (x, t))
         state = _Pipeline(self, head, tail_loss, list(zip(xs, ts)), len(x))
@@ -500,10 +505,7 @@ class RemoteModule(nn.Module):
         self._check_process()
         if self._cleared() or self._interrupted not in (None, "step"):
             number = self.step_number
-            self.drop()
-            self.__dict__["_skips"] += 1
-            if self._skips == 3:
-                _log.warning("zero_grad() came between backward() and step(), three times by now: the middle does not learn")
+            self._leave_out()
             return Step(number, 0, 0.0, True)
         self._check_gradients(scale)
         number, before = self._open[0].step, self._crossed
@@ -552,17 +554,15 @@ class RemoteModule(nn.Module):
 
     def _fetch(self):
         with torch.no_grad():
-            for p in self._builder.params:
-                if p.constant is None:
-                    p.from_graph(self._middle.weight(p.name, p.shape), self._state[p.key])
+            for p in (p for p in self._builder.params if p.constant is None):
+                p.from_graph(self._middle.weight(p.name, p.shape), self._state[p.key])
         self.__dict__["_fetched"] = self._versions()
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self._settle()
         self._fetch()
         for key, value in self._module.state_dict().items():
-            counted = key in self._counted
-            destination[prefix + key] = torch.tensor(self.step_number) if counted else value.detach().clone()
+            destination[prefix + key] = torch.tensor(self.step_number) if key in self._counted else value.detach().clone()
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
         self._check_process()

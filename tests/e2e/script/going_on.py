@@ -1,5 +1,6 @@
 """Scripts that continue: from a token, after load_state_dict(), after other gradients, with another optimizer."""
 import copy
+import math
 import os
 import tempfile
 
@@ -171,6 +172,24 @@ def check_parameters():
     m.close(True)
 
 
+def check_forgotten():
+    """A script that never calls the middle's step() is told so; a norm that is NaN steps nothing."""
+    said, mid, (x, t) = listen(), nn.Linear(12, 5), batches((8, 12), 1)[0]
+    opt = torch.optim.SGD(mid.parameters(), 0.1)
+    m = remote(mid, (8, 12), opt)
+    for i in range(5):
+        opt.zero_grad()
+        F.cross_entropy(m(x), t).backward()
+        opt.step()
+        assert sum("the middle does not learn" in s for s in said) == (i > 2), said
+    lost = nn.Parameter(torch.ones(1))
+    lost.grad = torch.full((1,), math.nan)
+    assert split.clip_grad_norm_([lost], m, 1.0).isnan()
+    refused(split.UsageError, "after a norm that is Inf or NaN, drop the step", m.step)
+    refused(TypeError, "positional", split.clip_grad_norm_, [lost], m, 1.0, 2.0)  # the last one is PyTorch's norm_type
+    m.close(True)
+
+
 def check_checkpoints():
     """torch.utils.checkpoint computes a middle again, which is wrong only where it drops."""
     x = torch.randn(8, 12, requires_grad=True)
@@ -186,4 +205,4 @@ def check_checkpoints():
 
 
 if __name__ == "__main__":
-    run(check_tokens, check_buffers, check_gradients, check_optimizers, check_moved, check_stores, check_parameters, check_checkpoints)
+    run(check_tokens, check_buffers, check_gradients, check_optimizers, check_moved, check_stores, check_parameters, check_forgotten, check_checkpoints)

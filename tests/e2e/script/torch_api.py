@@ -775,6 +775,7 @@ def check_pipelined():
         whole(*data[0])
         refused(split.UsageError, "is open", m.pipelined, head, tail, *data[0])
         m.drop()
+        refused(split.UsageError, "32 rows, and t 32; the middle was made for 16", m.pipelined, head, tail, *(torch.cat([v, v]) for v in data[0]))
         found.append((losses, m.state_dict(), head.state_dict()))
         m.close(True)
     (a, here, ends), (b, there, others) = found
