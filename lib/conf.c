@@ -121,6 +121,9 @@ static int set_text(split_conf *c, const char *key, const char *value, split_err
 				   "tokens.chunk, group.1, input_grad, keep_every, wait_s and log are there; the rate "
 				   "comes with each step",
 				   key);
+	if (strcmp(key, "train.precision") == 0 && strcmp(value, "fp16") == 0)
+		return sl_lib_tell(e, 0, SL_ERR_CONFIG,
+				   "train.precision: fp16 is not possible for a middle alone: take bf16 or fp32");
 	if (c->n_set == SL_LIB_SETTINGS)
 		return sl_lib_tell(e, 0, SL_ERR_LIMIT, "more than %d settings", SL_LIB_SETTINGS);
 	if (asprintf(&c->set[c->n_set], "%s=%s", key, value) < 0)
@@ -274,18 +277,12 @@ static enum sl_err read_conf(struct split_middle *m, const split_conf *c, struct
 	/* keys that a config must have, and that do not matter to a middle */
 	static const char text[] = "model: {name: mlp}\ndata: {kind: made_tokens, dir: .}\n";
 	const char *set[SL_LIB_SETTINGS + 1] = {"train.optimizer.lr=1"};
-	static const char origin[] = "--set ";
-	struct sl_fail why;
 	enum sl_err err;
 
 	for (int i = 0; i < c->n_set; i++)
 		set[i + 1] = c->set[i];
 	err = sl_conf_parse(&sl_conf_client_schema, &m->conf, "libsplit", text, sizeof text - 1, set, c->n_set + 1,
-			    &why);
-	if (err)
-		sl_fail_set(fail, err, "%s",
-			    strncmp(why.text, origin, sizeof origin - 1) == 0 ? why.text + sizeof origin - 1
-									      : why.text);
+			    fail);
 	if (!err && c->token)
 		take_seed(m, c);
 	m->keep_every = (uint64_t)c->keep_every;
@@ -395,6 +392,8 @@ static enum sl_err take_weights(struct split_middle *m, const split_conf *c, str
 
 enum sl_err sl_lib_settle(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
 {
+	static const char origin[] = "--set ";
+	const size_t n = sizeof origin - 1;
 	enum sl_err err = read_conf(m, c, fail);
 
 	if (!err)
@@ -403,5 +402,7 @@ enum sl_err sl_lib_settle(struct split_middle *m, const split_conf *c, struct sl
 		err = take_weights(m, c, fail);
 	if (!err)
 		err = sl_client_auth_open(&m->auth, &m->conf, fail);
+	if (err && strncmp(fail->text, origin, n) == 0) /* a program has written no such option */
+		memmove(fail->text, fail->text + n, strlen(fail->text + n) + 1);
 	return err;
 }

@@ -59,6 +59,7 @@ static void confs_are_refused_with_their_key(void **state)
 		   {"keep_every", "-1", "keep_every: must be a whole number"},
 		   {"input_grad", "no", "must be true or false"},
 		   {"group.9", "lr=1", "group.1 to group.8"},
+		   {"train.precision", "fp16", "take bf16 or fp32"},
 		   {"log", "loud", "error, warn, info or debug"}};
 	split_conf *c = conf_of(graph);
 
@@ -79,6 +80,11 @@ static void confs_are_refused_with_their_key(void **state)
 	c = conf_of(graph);
 	assert_int_equal(split_conf_set(c, "codec.head_act", "gzipp", &e), SPLIT_OK);
 	refuses(c, SPLIT_CONFIG, 78, "codec.head_act");
+	c = conf_of(graph);
+	assert_int_equal(split_conf_set(c, "auth.secret_key", "/none.key", &e), SPLIT_OK);
+	assert_int_equal(split_conf_set(c, "auth.server_key", "/none.pub", &e), SPLIT_OK);
+	refuses(c, SPLIT_NOINPUT, 66, "auth.secret_key: /none.key");
+	assert_memory_equal(e.text, "auth.", 5);
 }
 
 static void says_null(int code, const char *names)
