@@ -461,8 +461,8 @@ class RemoteModule(nn.Module):
 
     @staticmethod
     def _mask(shape, lengths):
-        if len(lengths) != shape[0] or max(lengths) > shape[1]:
-            raise errors.usage(f"lengths of {len(lengths)} rows up to {max(lengths)} for an input of {list(shape)}")
+        if len(lengths) != shape[0] or not 0 <= min(lengths) <= max(lengths) <= shape[1]:
+            raise errors.usage(f"lengths of {len(lengths)} rows up to {max(lengths, default=0)} for an input of {list(shape)}: {lengths}")
         return torch.arange(shape[1])[None] < torch.tensor(lengths)[:, None]
 
     def _pack(self, t, lengths):

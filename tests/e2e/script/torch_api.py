@@ -650,6 +650,8 @@ def check_lengths():
         assert abs(losses[0].item() - losses[1].item()) < 1e-5, losses
     assert far(m.state_dict(), whole[1].state_dict()) < 1e-5 and far(head.state_dict(), whole[0].state_dict()) < 1e-5
     refused(split.UsageError, "lengths of 2 rows up to 7", m, torch.zeros(2, 6, 32), [7, 1])
+    refused(split.UsageError, "for an input of [2, 6, 32]: [-1, 1]", m, torch.zeros(2, 6, 32), [-1, 1])
+    refused(split.UsageError, "for an input of [2, 6, 32]: []", m, torch.zeros(2, 6, 32), [])
     refused(split.UsageError, "row 0 has 0 tokens", m, torch.zeros(2, 6, 32), [0, 1])
     m.close(True)
     refused(split.UsageError, "make it with lengths=True", remote(encoder(), (4, 6, 32)), torch.zeros(4, 6, 32), [1] * 4)
