@@ -422,7 +422,7 @@ _VIEW_MODULES = {MODULES[m] for m in (nn.Flatten, nn.Unflatten, nn.Dropout, nn.I
 _OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.add, _transpose: heads.transpose, _permute: heads.permute,
              _view: heads.view, _flatten: heads.flatten, _item: heads.item, _select: heads.select}
 OF_CONSTANTS = {"getitem", "slice", "select", "unsqueeze", "squeeze", "transpose", "permute", "t", "view", "reshape", "expand", "size",
-                "dim", "to", "float", "bool", "neg", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "add", "sub", "mul", "div",
+                "dim", "to", "float", "bool", "neg", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "add", "sub", "mul", "div",
                 "truediv", "tril", "triu", "masked_fill", "eq", "ne", "lt", "gt", "le", "ge", "logical_not", "bitwise_not", "invert"}
 _OF_NUMBERS = {operator.add, operator.sub, operator.mul, *tracing.IN_PLACE, operator.floordiv, operator.truediv, operator.mod, operator.neg,
                operator.pow, math.sqrt}

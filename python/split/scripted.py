@@ -184,7 +184,9 @@ class _Walk:
             return len(shape) if word == "dim" else shape[ins[1]] if len(ins) > 1 else shape
         flat = [part for i in ins for part in (i if isinstance(i, (list, tuple)) else [i])]
         if word in graph.OF_CONSTANTS and any(isinstance(i, _Sub) for i in ins) and all(_is_constant(i) for i in flat):
-            found = getattr(torch.ops.aten, word)(*(i.held if isinstance(i, _Sub) else i for i in ins))
+            held = [i.held if isinstance(i, _Sub) else i for i in ins]
+            named = {"alpha": held.pop()} if word in ("add", "sub") else {}  # the op of two tensors takes it by name alone
+            found = getattr(torch.ops.aten, word)(*held, **named)
             self.b.reads(found, *(self.own(i) for i in flat if word not in ("size", "dim")))
             return _Sub(found, self.unique(word) + ".constant") if isinstance(found, torch.Tensor) else found
         if word in _MAKE and not any(map(_unclear, flat)):

@@ -5,6 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torchvision.ops import FrozenBatchNorm2d
 
 import split
 from middles import refused
@@ -114,6 +115,13 @@ class Shuffled(nn.Module):
         return F.max_pool2d(y, 3, 2, ceil_mode=True)
 
 
+def frozen():
+    m = FrozenBatchNorm2d(C, 0.1)
+    for t in m.buffers():
+        t.uniform_(0.5, 1.5)
+    return m
+
+
 MODULES = {
     "Excite": lambda: Excite(True), "Excite added": lambda: Excite(False), "Spatial": Spatial, "Gate": Gate, "Scaled": Scaled,
     "Halves": Halves, "Loops": Loops, "Thirds": Thirds,
@@ -123,6 +131,7 @@ MODULES = {
     "pads": lambda: nn.Sequential(nn.Conv2d(C, C, 3, padding=1, padding_mode="reflect"), nn.Conv2d(C, C, (1, 3), padding=(0, 1)),
                                   nn.Conv2d(C, C, 4, padding="same"), nn.ZeroPad2d((0, 1, 2, 0)), nn.ReplicationPad2d(1),
                                   nn.AdaptiveAvgPool2d((3, 2)), nn.Hardtanh(-2.0, 2.0)),
+    "frozen norm": frozen,
     "ends": lambda: nn.Sequential(nn.Conv2d(C, 2 * C, 1), nn.GLU(1), nn.AdaptiveMaxPool2d(1)),
 }
 
