@@ -11,7 +11,8 @@ struct reader {
 	struct sl_tok_spec *spec;
 	const char *file;
 	struct sl_fail *fail;
-	bool replaced; /* the normalizer makes spaces marks */
+	bool replaced;            /* the normalizer makes spaces marks */
+	bool normalized, foreign; /* an added token is searched in normalized text; and is not ASCII */
 };
 
 static const char mark[] = "\xe2\x96\x81";
@@ -137,8 +138,9 @@ static enum sl_err read_added(struct reader *r, const json_t *added, struct sl_t
 			return malformed(r, "an added token is not an object {id, content, …}");
 		if (flag(a, "single_word", false))
 			return unsupported(r, "an added token with", "single_word", "lstrip, rstrip");
-		if ((r->spec->kind == SL_TOK_WORDPIECE || r->spec->marked) && flag(a, "normalized", false))
-			return unsupported(r, "an added token with", "normalized", "lstrip, rstrip");
+		r->normalized |= flag(a, "normalized", false);
+		for (const char *c = json_string_value(text); *c && flag(a, "normalized", false); c++)
+			r->foreign |= (unsigned char)*c >= 0x80;
 		err = sl_tok_put(list, json_integer_value(id), json_string_value(text), json_string_length(text),
 				 r->file, r->fail);
 		if (!err)
@@ -183,6 +185,9 @@ static enum sl_err read_normalizer(struct reader *r, const json_t *n)
 	struct sl_tok_spec *s = r->spec;
 	const json_t *strip = json_object_get(n, "strip_accents");
 
+	if (r->normalized && !absent(n) && (s->kind == SL_TOK_WORDPIECE || s->marked || r->foreign))
+		return unsupported(r, "an added token with", "normalized",
+				   "lstrip, rstrip; if no text spells the token, set it to false");
 	if (s->marked)
 		return read_marks(r, n);
 	s->nfc = s->kind == SL_TOK_BPE && is_type(n, "NFC");

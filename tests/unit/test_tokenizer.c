@@ -656,6 +656,26 @@ static void test_json_bpe(void **state)
 	refuse(&files, SL_ERR_DATA, "model.merges, entry 0: it is not a pair of tokens");
 }
 
+/* A token that is searched in normalized text is refused where the normalizer could change what it looks for. */
+static void test_normalized_tokens(void **state)
+{
+	static const char form[] =
+		"{\"normalizer\": {\"type\": \"NFC\"}, \"pre_tokenizer\": {\"type\": \"ByteLevel\"}, "
+		"\"added_tokens\": [{\"id\": 1, \"content\": \"%s\", \"normalized\": %s}], \"model\": "
+		"{\"type\": \"BPE\", \"unk_token\": \"a\", \"vocab\": {\"a\": 0}, \"merges\": []}}";
+	static const struct {
+		const char *token, *normalized;
+		bool read;
+	} of[] = {{"<new>", "true", true}, {"é", "false", true}, {"é", "true", false}};
+	char text[512];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+		snprintf(text, sizeof text, form, of[i].token, of[i].normalized);
+		expect_opened(&(struct sl_tok_files){.json = {"f", bytes(text)}}, of[i].read, "\"normalized\"");
+	}
+}
+
 /* ---- decoders' tokenizers */
 
 /* Ids 0 … 255 are the bytes; then come the mark and some pieces of "a" and "b". */
@@ -730,6 +750,23 @@ static void test_marked(void **state)
 	       "normalizer \"NFKC\"");
 	refuse(&(struct sl_tok_files){.json = {"f", bytes(marked_json("null", "{\"type\": \"Whitespace\"}"))}},
 	       SL_ERR_CONFIG, "pre_tokenizer \"Whitespace\"");
+}
+
+/* The normalizer may put a mark in front of a token, or replace its spaces. */
+static void test_marked_normalized(void **state)
+{
+	static const char replace[] = "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"▁\"}";
+	static const char never[] = "{\"type\": \"Metaspace\", \"prepend_scheme\": \"never\", \"split\": false}";
+	static const char no[] = "\"normalized\": false", yes[] = "\"normalized\": true ";
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		char *text = strdup(marked_json(i ? "null" : replace, never));
+
+		memcpy(strstr(text, no), yes, strlen(yes));
+		expect_opened(&(struct sl_tok_files){.json = {"f", bytes(text)}}, i, "\"normalized\"");
+		free(text);
+	}
 }
 
 /* Opens `json` with `config` as its tokenizer_config.json. */
@@ -861,16 +898,17 @@ static void test_patterns(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_merges),      cmocka_unit_test(test_bytes_and_forms),
-		cmocka_unit_test(test_end_of_text), cmocka_unit_test(test_cuts),
-		cmocka_unit_test(test_bad_text),    cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_wordpiece),   cmocka_unit_test(test_settings),
-		cmocka_unit_test(test_classes),     cmocka_unit_test(test_added_elsewhere),
-		cmocka_unit_test(test_bad_words),   cmocka_unit_test(test_bad_pairs),
-		cmocka_unit_test(test_json),        cmocka_unit_test(test_sides),
-		cmocka_unit_test(test_json_bpe),    cmocka_unit_test(test_marked),
-		cmocka_unit_test(test_patterns),    cmocka_unit_test(test_prefix_space),
-		cmocka_unit_test(test_ends),        cmocka_unit_test(test_decoding),
+		cmocka_unit_test(test_merges),       cmocka_unit_test(test_bytes_and_forms),
+		cmocka_unit_test(test_end_of_text),  cmocka_unit_test(test_cuts),
+		cmocka_unit_test(test_bad_text),     cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_wordpiece),    cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_classes),      cmocka_unit_test(test_added_elsewhere),
+		cmocka_unit_test(test_bad_words),    cmocka_unit_test(test_bad_pairs),
+		cmocka_unit_test(test_json),         cmocka_unit_test(test_sides),
+		cmocka_unit_test(test_json_bpe),     cmocka_unit_test(test_normalized_tokens),
+		cmocka_unit_test(test_marked),       cmocka_unit_test(test_patterns),
+		cmocka_unit_test(test_prefix_space), cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_decoding),     cmocka_unit_test(test_marked_normalized),
 	};
 
 	return cmocka_run_group_tests(tests, make_pairs, free_pairs);
