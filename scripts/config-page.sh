@@ -9,10 +9,10 @@ export LC_ALL=C.UTF-8
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# tables PROGRAM COMMAND: a table for each section of its config. In the input comments precede their key; a section has
-# no value.
+# tables PROGRAM COMMAND [KEY…]: a table for each section of its config; each KEY is required. In the input comments
+# precede their key; a section has no value.
 tables() {
-	env -u XDG_RUNTIME_DIR "$1" "$2" "$tmp/config.yaml" --print-config | awk '
+	env -u XDG_RUNTIME_DIR "$1" "$2" "$tmp/config.yaml" --print-config | awk -v required=" ${*:3} " '
 		function escape(s) { gsub(/\|/, "\\|", s); sub(/-[0-9]+(-[0-9a-f]+)?\.sock/, s ~ /splitc/ ? "-UID-RUN.sock" : "-UID.sock", s); return s }
 		function head(title) { printf "\n%s\n\n| key | default | meaning |\n|---|---|---|\n", title }
 		/^ *#[a-z_0-9]+:/ { sub(/#/, "") } # a key that means nothing beside the defaults of the others
@@ -29,7 +29,8 @@ tables() {
 			begun = 1
 			path = name[0]
 			for (i = 1; i <= depth; i++) path = path "." name[i]
-			printf "| `%s` | `%s` | %s |\n", path, escape(value), escape(note)
+			value = index(required, " " path " ") ? "required" : "`" escape(value) "`"
+			printf "| `%s` | %s | %s |\n", path, value, escape(note)
 			note = ""
 		}'
 }
@@ -46,7 +47,7 @@ This page is made by `make config-page`.
 ## The client: splitc
 EOF
 printf 'model: {name: mobilenet_v2}\ndata: {dir: .}\n' >"$tmp/config.yaml"
-tables "$build/splitc" train
+tables "$build/splitc" train model.name data.dir
 printf '\n## The server: splits\n'
 : >"$tmp/config.yaml"
 tables "$build/splits" serve

@@ -127,7 +127,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 #define SL_AGREED_TRAIN(X) \
 	X(SL_INT, "train.batch", batch, SAID, 1, SL_CONF_MAX_BATCH, "128", "samples", "batch size of one step") \
 	X(SL_INT, "train.chunks", chunks, SAID, 1, SL_CONF_MAX_CHUNKS, "4", NULL, \
-		"parts of a batch; they overlap on the link and in the computation") \
+		"parts of a batch, which overlap on the link and in the computation; a batch norm sees one part at a time") \
 	X(SL_INT64, "train.seed", seed, PLAIN, 0, 0x1p53, "0", NULL, "seed of weights, order, augmentation and dropout") \
 	X(SL_CHOICE, "train.precision", precision, PLAIN, sl_agreed_precisions, "fp32", \
 		"precision of the middle. If the server's GPU supports it: tf32 rounds the factors of products; bf16 and fp16 keep activations in 16 bits and weights in fp32; fp16 needs on_nan: skip. If the server's CPU does (AVX512_BF16): bf16_factors rounds the factors of products with frozen weights of a Hugging Face folder in 16 bits") \

@@ -12,7 +12,7 @@ static const struct sl_conf_key keys[] = {
 	SL_BYTES(T, "store_bytes", store_bytes, 0, 0x1p50, "0", "most bytes in the store; 0: half of the sum of its size and its file system's free space at the start"),
 	SL_BYTES(T, "store_bytes_per_key", store_bytes_per_key, 0, 0x1p50, "0", "most bytes in the store for one client's key; beyond it that client's oldest files are removed; 0: half of store_bytes"),
 	SL_INT(T, "threads", threads, 0, 256, "0", "0: all CPUs", "threads that compute"),
-	SL_CHOICE(T, "recompute", recompute, SL_WORDS("auto", "on", "off"), "auto", "compute activations again before backward, in place of keeping them, on a CPU; no bit changes; auto: where memory would not do"),
+	SL_CHOICE(T, "recompute", recompute, SL_WORDS("auto", "on", "off"), "auto", "compute activations again before backward, in place of keeping them, on a CPU; no bit changes; auto: only where memory would not suffice otherwise"),
 	SL_STRING(T, "device", device, sl_conf_check_server_device, "auto", "where the middle runs: auto, cpu or cuda:N"),
 	SL_BOOL(T, "deterministic", deterministic, "true", "use only algorithms that give the same bits every time"),
 
