@@ -61,7 +61,7 @@ ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
 #define CAUSAL       "belongs to model.head: causal_lm"
 #define DRAWN        "needs a generate.temperature above 0: at 0 the likeliest token is taken"
 #define NO_PICTURES  "is of pictures, and this data.kind has none"
-#define TRANSFORMED  "data.transforms say what is done with pictures, and data.kind: images has its usual ones"
+#define TRANSFORMED  "belongs to data.kind: cifar10 and cifar100 without data.transforms; list such steps in data.transforms"
 #define BY_POINTS    "train.schedule.points sets the learning rate of every step"
 #define PICTURE_FILE "belongs to data.kind: images and webdataset"
 #define TEXTS        "belongs to texts (data.kind: text, or a task of GLUE)"

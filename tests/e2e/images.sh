@@ -75,7 +75,7 @@ own='data.transforms=Resize((32, 32)),Grayscale(3),Normalize(0.25, 0.5)'
 refused 78 'data.test_transforms: has no Normalize, and data.transforms has Normalize(0.25, 0.5), so' --set "$own" --set 'data.test_transforms=Resize((32, 32)),Grayscale(3)'
 refused 78 'data.transforms: has no Grayscale, and data.test_transforms has Grayscale(3), so' --set 'data.transforms=Resize((32, 32))' --set 'data.test_transforms=Resize((32, 32)),Grayscale(3)'
 refused 78 'data.test_transforms: has Normalize(0.5, 0.5), and data.transforms has Normalize(0.25, 0.5), so' --set "$own" --set 'data.test_transforms=Resize((32, 32)),Grayscale(3),Normalize(0.5, 0.5)'
-refused 78 'data.flip: data.transforms say what is done' --set data.flip=false
+refused 78 'data.flip: belongs to data.kind: cifar10 and cifar100 without data.transforms; list such steps in data.transforms' --set data.flip=false
 mkdir "$tmp/pictures/val/class-x"
 refused 65 "$tmp/pictures/val/class-x: train/ has no class of this name"
 echo 'pictures train as they should, with a server and without; broken ones are named'
