@@ -108,12 +108,11 @@ static const struct option table[] = {
 	{"--steps", "N", SL_OPT_AUDIT, AT(steps), "repeat N steps (default 4)"},
 	{"--sheet", "FILE.png", SL_OPT_DATA, AT(sheet),
 	 "draw 64 samples, or one batch, as training has them, with their labels"},
-	{"--json", NULL, SL_OPT_JSON, AT(json), "print one JSON object instead of a table"},
+	{"--json", NULL, SL_OPT_JSON, AT(json), "print JSON instead of a table"},
 	{"--set", "KEY=VALUE", SL_OPT_CONFIG | SL_OPT_CONTROL, 0,
 	 "change a key of the config for this run; may be repeated"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
-	 "check the config and the files that it names, print ok, and end; a client only notes that log.dir holds a "
-	 "run that has ended"},
+	 "check the config and the files that it names, print ok, and end"},
 	{"--print-config", NULL, SL_OPT_CONFIG, AT(print_config),
 	 "print every key, what it means and its value, and end"},
 };
