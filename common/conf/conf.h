@@ -59,8 +59,8 @@ struct sl_conf_origin {
 
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
 /* Where samples come from: X(enum, NAME, data.kind). A new kind is a row here, and a file in client/data that
- * defines sl_source_NAME. Kinds from COLA on are texts; those from COLA to WNLI are tasks of GLUE. SL_DATA_GLUE
- * stands for the task that data.task names. */
+ * defines sl_source_NAME. The order counts: kinds before MADE_TOKENS are pictures, those from COLA on are texts, and
+ * those from COLA to WNLI are tasks of GLUE. SL_DATA_GLUE stands for the task that data.task names. */
 /* clang-format off */
 #define SL_DATA_KINDS(X) \
 	X(CIFAR10, cifar10, "cifar10") \

@@ -1,5 +1,5 @@
 /* Trains a middle on a server. Arguments: SERVER, and the number of steps. The head is the identity, the loss is ½·|y -
- * t|², and a fixed linear layer makes the target t of x. cc example.c $(pkg-config --cflags --libs split) -o example */
+ * t|², and a fixed linear layer makes the target t of x. cc middle.c $(pkg-config --cflags --libs split) -o middle */
 #include <split.h>
 #include <stdio.h>
 #include <stdlib.h>
