@@ -420,6 +420,7 @@ static enum sl_err check_recalled(const struct table *t, const struct sl_set_spe
 {
 	for (int i = 0; i < t->columns; i++) {
 		const struct sl_csv_column *c = &t->column[i];
+		const char *key = spec->parts && strcmp(spec->parts->by, c->name) == 0 ? "data.split.by" : NULL;
 
 		for (int k = 0; k < t->targets; k++)
 			if (c->at == t->target[k])
@@ -429,11 +430,13 @@ static enum sl_err check_recalled(const struct table *t, const struct sl_set_spe
 					"label, too",
 					c->name);
 		for (int k = 0; k < spec->nignore; k++)
-			if (fnmatch(spec->ignore[k], c->name, FNM_NOESCAPE) == 0)
-				return sl_fail_at(fail, "data.ignore", SL_ERR_MISMATCH,
-						  "the model's file has the column \"%.60s\", which data.ignore leaves "
-						  "out: leave that out of data.ignore",
-						  c->name);
+			key = fnmatch(spec->ignore[k], c->name, FNM_NOESCAPE) == 0 ? "data.ignore" : key;
+		if (key)
+			return sl_fail_at(
+				fail, key, SL_ERR_MISMATCH,
+				"the model's file has the column \"%.60s\", which %s leaves out: leave that out "
+				"of %s",
+				c->name, key, key);
 	}
 	return SL_OK;
 }

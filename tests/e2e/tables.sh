@@ -101,6 +101,7 @@ refused 78 'one output has no classes: write model.task: labels' --set model.cla
 refused 65 'says nothing of columns' --set data.like="$tmp/client.yaml"
 like() { refused 78 "$1" --set data.like="$tmp/remote/model.safetensors" "${@:2}"; }
 like 'data.ignore: the model'"'"'s file has the column "colour", which data.ignore leaves out' --set data.ignore=id,colour
+like 'data.split.by: the model'"'"'s file has the column "colour", which data.split.by leaves out' --set data.ignore=id --set data.split.train=0.8 --set data.split.test=0.2 --set data.split.by=colour
 like 'data.label: the model'"'"'s file has the column "noise" as a feature' --set data.label=noise --set model.classes=17 --set data.ignore=id
 
 refused 78 'model.features: csv has rows of 5 numbers, the model takes 7' --set model.features=7
