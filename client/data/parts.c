@@ -1,7 +1,9 @@
 #include "client/data/parts.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <regex.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -45,21 +47,30 @@ static enum sl_err match(const struct deal *d, const char *name, uint64_t *key, 
 	return SL_OK;
 }
 
+/* The part of a path behind its class's folder, which a picture may change when it gets another label. A table's or a
+ * mask's picture has no such folder: the whole path. webdataset's "SHARD: NAME": the name. */
+static const char *below_class(const struct sl_set *set, int64_t index, const char *path)
+{
+	char folder[NAME_MAX + 3] = ": ";
+	const char *at;
+
+	if (set->source->class_name && sl_set_has_classes(set) && !set->field[SL_FIELD_TARGET].ndim)
+		snprintf(folder, sizeof folder, "/%s/", set->source->class_name(set, set->source->label(set, index)));
+	at = strstr(path, folder);
+	return at ? at + strlen(folder) : path;
+}
+
 static enum sl_err key_of_name(const struct deal *d, int64_t index, uint64_t *key, struct sl_fail *fail)
 {
 	const size_t skip = d->spec->dir ? strlen(d->spec->dir) : 0;
 	char room[SL_FAIL_TEXT * 4];
 	const char *name = d->set->source->sample_name(d->set, index, room, sizeof room);
-	const char *slash, *colon;
 
 	if (skip && strncmp(name, d->spec->dir, skip) == 0)
 		name += skip;
 	if (d->named)
 		return match(d, name, key, fail);
-	slash = strrchr(name, '/');
-	name = slash ? slash + 1 : name;
-	colon = strstr(name, ": "); /* "SHARD: NAME", as webdataset names samples */
-	name = colon ? colon + 2 : name;
+	name = below_class(d->set, index, name);
 	*key = sl_parts_key(name, strlen(name));
 	return SL_OK;
 }

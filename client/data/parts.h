@@ -19,8 +19,8 @@ struct sl_parts {
 	uint64_t seed;
 	/* What gives a sample its key. Tables and texts: the name of a column, whose text is the key. Pictures: a
 	 * POSIX extended regular expression over the path below `dir`; the key is what its first group matches, or
-	 * the whole match. "": the key is the contents of a row or text, else the file's name, or the sample's
-	 * number. */
+	 * the whole match. "": the key is the contents of a row or text, else the file's path below its class's
+	 * folder, or the sample's number. */
 	const char *by;
 	enum sl_parts_own own; /* the part that is wanted */
 };

@@ -261,6 +261,38 @@ static int drop_root(void **state)
 	return system(command);
 }
 
+/* data.split without `by`: files of one name in the folders of several patients are samples of their own. A picture
+ * that moves to another class stays in its part. */
+static void patients_files_may_have_equal_names(void **state)
+{
+	static const struct sl_parts parts = {.share = {0.5, 0.5}, .by = "", .own = SL_PARTS_TRAIN, .seed = 1};
+	static const struct sl_set_spec spec = {
+		.source = "images", .dir = root, .parts = &parts, .picture.max_pixels = 1024};
+	enum { PATIENTS = 20 };
+	int in[2][PATIENTS] = {{0}}, scans = 0;
+	char path[64], class;
+	struct sl_set set;
+	struct sl_fail fail;
+
+	(void)state;
+	for (int i = 0; i < PATIENTS * 4; i++) {
+		snprintf(path, sizeof path, "%c/p%d/%s.ppm", 'a' + i % 2, i / 4, i / 2 % 2 ? "scan" : "other");
+		make(path);
+	}
+	if (sl_set_open(&set, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	for (int64_t i = 0; i < set.count; i++) {
+		int patient;
+
+		assert_int_equal(sscanf(name(&set, i), "%c/p%d/", &class, &patient), 2);
+		in[class - 'a'][patient] += strstr(name(&set, i), "scan") ? 1 : 2;
+		scans += strstr(name(&set, i), "scan") != NULL;
+	}
+	sl_set_close(&set);
+	assert_true(scans > PATIENTS / 2 && scans < PATIENTS * 3 / 2);
+	assert_memory_equal(in[0], in[1], sizeof in[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +301,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(other_usual_names_are_known, make_root, drop_root),
 		cmocka_unit_test_setup_teardown(wrong_folders_are_named, make_root, drop_root),
 		cmocka_unit_test_setup_teardown(wrong_files_are_named, make_root, drop_root),
+		cmocka_unit_test_setup_teardown(patients_files_may_have_equal_names, make_root, drop_root),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
