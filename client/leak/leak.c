@@ -7,7 +7,7 @@
 #include "client/leak/labels.h"
 #include "common/base/clock.h"
 
-enum { VICTIMS = 1024, AUX = 4096, AUX_TOKENS = 16384, NEAR = 10, MOST_PAIRS = 512 };
+enum { VICTIMS = 1024, AUX = 4096, AUX_TOKENS = 16384, NEAR = 10 };
 static const int64_t most_floats = INT64_C(192) << 20; /* most floats of head_act that are kept, of all samples */
 
 const char *const sl_attackers[SL_ATTACKERS] = {"informed", "start"};
@@ -189,9 +189,7 @@ static enum sl_err correlate(struct sl_leak *l)
 {
 	const struct sl_crossed *v = &l->victim;
 
-	l->dcor_n = v->n < MOST_PAIRS ? v->n : MOST_PAIRS;
-	return sl_leak_dcor(&l->dcor, v->image, sl_shape_row(&v->picture), v->head_act, sl_shape_row(&v->head),
-			    l->dcor_n);
+	return sl_leak_dcor(&l->dcor, v->image, sl_shape_row(&v->picture), v->head_act, sl_shape_row(&v->head), v->n);
 }
 
 /* Collects what crosses with the weights that the run began with, trains a decoder on it, and attacks with that. */

@@ -28,7 +28,6 @@ struct sl_leak {
 	struct sl_attack attack[SL_ATTACKERS];
 	struct sl_attack mean;    /* the baseline without an attack: the mean picture as every reconstruction */
 	struct sl_leak_dcor dcor; /* of pictures and head_act */
-	int64_t dcor_n;           /* rows that dcor was computed from */
 	/* Shares of labels that are found (labels.h); NAN: does not apply. */
 	double words_nearest; /* share of tokens whose row of the embedding table has the largest cosine to head_act */
 	double labels_known, labels_clusters, labels_head, labels_mid, labels_most;

@@ -118,7 +118,7 @@ json_t *sl_leak_json(const struct sl_leak *l, const struct sl_setup *s)
 		json_object_set_new(root, sl_attackers[i], attack_json(&l->attack[i], l->vocab));
 	json_object_set_new(root, "dcor_squared",
 			    json_pack("{s:f, s:f, s:I}", "corrected", l->dcor.corrected, "usual", l->dcor.usual,
-				      l->vocab ? "tokens" : "pictures", (json_int_t)l->dcor_n));
+				      l->vocab ? "tokens" : "pictures", (json_int_t)l->victim.n));
 	if (l->vocab) {
 		json_object_set_new(root, "tokens_by_nearest_row", share(l->words_nearest));
 		json_object_set_new(root, "most_frequent_token", share(l->labels_most));
@@ -183,7 +183,7 @@ static void correlation(FILE *f, const struct sl_leak *l)
 	fprintf(f,
 		"Distance correlation of %s and what crosses, squared: %.3f without its bias (%.3f by the usual "
 		"estimator, which stays high in many dimensions whatever happens), over %" PRId64 " of them.\n\n",
-		l->vocab ? "words" : "pictures", l->dcor.corrected, l->dcor.usual, l->dcor_n);
+		l->vocab ? "words" : "pictures", l->dcor.corrected, l->dcor.usual, l->victim.n);
 }
 
 static void found_words(FILE *f, const struct sl_leak *l)

@@ -106,4 +106,7 @@ leak layer 0 --steps 300 --set partition=3:-2 --set data.pad=max
 figure layer '.tokens_by_nearest_row < 1 and .tokens == '"$(figure words .tokens)" | grep -q true || fail "$(figure layer .)"
 leak layer_again 0 --steps 300 --set partition=3:-2 --set data.pad=max --set threads=2
 cmp "$tmp/layer/leak.json" "$tmp/layer_again/leak.json" || fail 'other tokens with other threads'
+lines 100 900 >"$tmp/text/dev.txt"
+leak many 0 --steps 4
+figure many '.tokens > 512 and .dcor_squared.tokens == .tokens' | grep -q true || fail "$(figure many .)"
 echo "informed: $(figure first .informed.psnr_db.mean) dB, with one bit $(figure bits .informed.psnr_db.mean), the mean picture $(figure first .mean_picture.psnr_db.mean)"
