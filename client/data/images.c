@@ -37,7 +37,6 @@ struct folder_set {
 	int32_t *label;                          /* [folders.n], of a folder's files */
 	int32_t *folder_of;                      /* [files.n] */
 	size_t folders_cap, files_cap;
-	int64_t wanted; /* samples; files.n or fewer */
 	int64_t passed_over;
 	struct kind kind[MOST_KINDS]; /* of other files than pictures; the last one counts all further kinds */
 	struct sl_picture_spec picture;
@@ -464,12 +463,11 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		folder_set_close(set);
 		return err;
 	}
-	set->wanted = spec->max_samples && spec->max_samples < set->files.n ? spec->max_samples : set->files.n;
 	set->picture = spec->picture;
 	*out = (struct sl_set){
 		.source = self,
 		.data = set,
-		.count = set->wanted,
+		.count = set->files.n,
 		.classes = set->target ? 0 : (int)set->classes.n,
 		.passed_over = set->passed_over,
 		.field = {{"image", SL_U8, 3, {0, 0, spec->picture.channels == 1 ? 1 : SL_PICTURE_CHANNELS}},
@@ -494,22 +492,14 @@ static void close_set(struct sl_set *set)
 	folder_set_close(set->data);
 }
 
-/* The index of a sample's file. If not all are wanted, they are spread over the list. */
-static int64_t file_of(const struct folder_set *set, int64_t index)
-{
-	return sl_set_spread(index, set->wanted, set->files.n);
-}
-
 static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
 {
 	const struct folder_set *s = set->data;
-	const int64_t file = file_of(s, index);
-
-	const char *folder = sl_name(&s->folders, s->folder_of[file]);
+	const char *folder = sl_name(&s->folders, s->folder_of[index]);
 	const bool ends = !folder[0] || folder[strlen(folder) - 1] == '/';
 
 	snprintf(out, size, "%s%s%s%s%s", s->root ? s->root : "", s->root ? "/" : "", folder, ends ? "" : "/",
-		 sl_name(&s->files, file));
+		 sl_name(&s->files, index));
 	return out;
 }
 
@@ -537,11 +527,10 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	if (s->masks)
 		return sl_picture_read_mask(&out[SL_FIELD_TARGET], path, s->dir, s->masks, s->mask_classes, room, fail);
 	if (s->target)
-		out[SL_FIELD_TARGET] =
-			(struct sl_value){.data = s->target + (s->root ? file_of(s, index) * s->targets : 0)};
+		out[SL_FIELD_TARGET] = (struct sl_value){.data = s->target + (s->root ? index * s->targets : 0)};
 	else
-		out[SL_FIELD_TARGET] = s->root ? (struct sl_value){.data = &s->label[s->folder_of[file_of(s, index)]]}
-					       : sl_value_unlabelled();
+		out[SL_FIELD_TARGET] =
+			s->root ? (struct sl_value){.data = &s->label[s->folder_of[index]]} : sl_value_unlabelled();
 	return SL_OK;
 }
 
@@ -549,14 +538,14 @@ static int32_t label(const struct sl_set *set, int64_t index)
 {
 	const struct folder_set *s = set->data;
 
-	return s->label[s->folder_of[file_of(s, index)]];
+	return s->label[s->folder_of[index]];
 }
 
 static const float *targets(const struct sl_set *set, int64_t index)
 {
 	const struct folder_set *s = set->data;
 
-	return &s->target[file_of(s, index) * s->targets].target;
+	return &s->target[index * s->targets].target;
 }
 
 static uint64_t fingerprint(const struct sl_set *set)
@@ -586,9 +575,8 @@ static uint64_t fingerprint(const struct sl_set *set)
 /* A folder of pictures, one sub-folder for each class, as torchvision's ImageFolder reads it. It is train/, or the
  * other split's, in the set's `dir`; CONFIG: `files` is given. Classes are the names of train's sub-folders, sorted
  * by bytes, and count from 0. Pictures of a class are sorted by folder and name, and may lie in folders below it;
- * links are followed. Opening reads names alone; `sample` reads and decodes one file. max_samples pictures are
- * spread evenly over the list, so each class has its share. DATA: fewer than two classes, a class without a picture,
- * a class of the other split that train lacks. */
+ * links are followed. Opening reads names alone; `sample` reads and decodes one file. DATA: fewer than two classes, a
+ * class without a picture, a class of the other split that train lacks. */
 const struct sl_source sl_source_images = {.name = "images",
 					   .open = open_set,
 					   .sample = sample,

@@ -155,18 +155,15 @@ enum sl_err sl_parts_take(struct sl_set *set, const struct sl_set_spec *spec, st
 {
 	struct deal d = {.set = set, .spec = spec};
 	int32_t *own = malloc((size_t)set->count * sizeof *own + 1);
-	int64_t n = 0, wanted;
+	int64_t n = 0;
 	enum sl_err err = own ? open_by(&d, fail) : sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
 
 	if (!err)
 		err = choose(&d, own, &n, fail);
 	if (!err && !n)
 		err = no_samples(&d, fail);
-	wanted = spec->max_samples && spec->max_samples < n ? spec->max_samples : n;
-	for (int64_t i = 0; i < wanted && !err; i++)
-		own[i] = own[sl_set_spread(i, wanted, n)];
 	if (!err)
-		err = sl_subset_of(set, own, wanted, fail);
+		err = sl_subset_of(set, own, n, fail);
 	if (err)
 		free(own);
 	if (d.named)

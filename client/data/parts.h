@@ -29,9 +29,9 @@ struct sl_parts {
 enum sl_parts_own sl_parts_of(const struct sl_parts *parts, uint64_t key);
 /* Hashes bytes to a key. */
 uint64_t sl_parts_key(const void *data, size_t bytes);
-/* Replaces *set, the whole set that `spec` opened, by its part spec->parts->own, or by max_samples spread evenly
- * over that part. The new set owns the old one. CONFIG: the part has no sample, or `by` is not a regular expression;
- * DATA: a name that `by` does not match; NOMEM. On failure *set is unchanged. */
+/* Replaces *set, the whole set that `spec` opened, by its part spec->parts->own. The new set owns the old one. CONFIG:
+ * the part has no sample, or `by` is not a regular expression; DATA: a name that `by` does not match; NOMEM. On failure
+ * *set is unchanged. */
 enum sl_err sl_parts_take(struct sl_set *set, const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

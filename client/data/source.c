@@ -7,6 +7,7 @@
 
 #include "client/data/parts.h"
 #include "client/data/sources.h"
+#include "client/data/subset.h"
 #include "common/base/folder.h"
 
 #define SOURCE(id, name, word) &sl_source_##name,
@@ -42,13 +43,16 @@ enum sl_err sl_set_open(struct sl_set *out, const struct sl_set_spec *spec, stru
 	struct sl_set set;
 	enum sl_err err = spec_check(&source, spec, fail);
 
-	if (err || !spec->parts || spec->given)
-		return err ? err : source->open(source, out, spec, fail);
-	whole.max_samples = 0;
-	err = source->open(source, &set, &whole, fail);
+	if (spec->parts)
+		whole.max_samples = 0;
+	if (!err)
+		err = source->open(source, &set, &whole, fail);
 	if (err)
 		return err;
-	err = sl_parts_take(&set, spec, fail);
+	if (spec->parts && !spec->given)
+		err = sl_parts_take(&set, spec, fail);
+	if (!err)
+		err = sl_subset_spread(&set, spec->max_samples, fail);
 	if (err)
 		sl_set_close(&set);
 	else

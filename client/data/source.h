@@ -51,7 +51,9 @@ struct sl_set_spec {
 	const char *dir;          /* NULL: file names are used as they are */
 	const char *const *files; /* read in this order; NULL: the usual files of the split */
 	int nfiles;
-	int64_t max_samples; /* at most so many; 0: all */
+	/* At most so many, spread evenly over all; cifar takes the first ones. 0: all. A source may leave it to
+	 * sl_set_open. */
+	int64_t max_samples;
 	struct sl_picture_spec picture;
 	const char *masks;         /* task PIXELS: the folder in dir that has a mask for each picture */
 	int mask_classes;          /* pixels of masks are 0 … mask_classes − 1, or SL_LEARN_IGNORED */

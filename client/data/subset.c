@@ -90,6 +90,23 @@ enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, stru
 	return SL_OK;
 }
 
+enum sl_err sl_subset_spread(struct sl_set *set, int64_t wanted, struct sl_fail *fail)
+{
+	int32_t *index = NULL;
+	enum sl_err err;
+
+	if (!wanted || wanted >= set->count)
+		return SL_OK;
+	index = malloc((size_t)wanted * sizeof *index);
+	for (int64_t i = 0; i < wanted && index; i++)
+		index[i] = (int32_t)sl_set_spread(i, wanted, set->count);
+	err = index ? sl_subset_of(set, index, wanted, fail)
+		    : sl_fail_set(fail, SL_ERR_NOMEM, "no memory to choose samples");
+	if (err)
+		free(index);
+	return err;
+}
+
 /* ---- which samples */
 
 struct deal {

@@ -19,6 +19,9 @@ struct sl_subset_spec {
  * NOMEM: nothing has changed. */
 enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Replaces *set by `wanted` of its samples, spread evenly, if it has more; 0: all. NOMEM: nothing has changed. */
+enum sl_err sl_subset_spread(struct sl_set *set, int64_t wanted, struct sl_fail *fail) SL_MUST_CHECK;
+
 /* Replaces *set by the member's part. The new set owns the old one: sl_set_close closes both. count[members] becomes
  * the number of samples of each part. On failure *set is unchanged. CONFIG: a member has no sample, or the set has
  * no labels; errors of reading a sample; NOMEM. */

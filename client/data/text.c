@@ -423,13 +423,12 @@ static void describe(struct sl_set *out, const struct sl_source *self, struct te
 		     const struct sl_tokenizer *tokenizer)
 {
 	const struct sl_glue_task *task = task_of(self);
-	const int64_t all = t->end[t->parts - 1];
 	const struct sl_learn_task *of = &sl_learn_tasks[t->value.regression ? SL_LEARN_NUMBER : SL_LEARN_CLASSES];
 
 	*out = (struct sl_set){
 		.source = self,
 		.data = t,
-		.count = spec->max_samples && spec->max_samples < all ? spec->max_samples : all,
+		.count = t->end[t->parts - 1],
 		.classes = t->given || spec->next.on ? 0 : t->value.classes,
 		.vocab = sl_tokenizer_size(tokenizer),
 		.tokenizer = sl_tokenizer_hash(tokenizer),

@@ -32,7 +32,6 @@ struct shards {
 	int32_t *label;      /* [key.n] */
 	int64_t *at;         /* [key.n], offset of its picture's header in the shard */
 	size_t caps[3];
-	int64_t wanted; /* samples; key.n or fewer */
 	struct sl_picture_spec picture;
 	int classes;
 	bool given;                /* tar files of pictures to predict: no labels are looked for */
@@ -439,12 +438,11 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		       "pictures that are not read: %lld, such as %.200s; a sample has one, and its name ends at the "
 		       "first dot",
 		       (long long)s->beside, s->beside_one);
-	s->wanted = spec->max_samples && spec->max_samples < s->key.n ? spec->max_samples : s->key.n;
 	s->picture = spec->picture;
 	*out = (struct sl_set){
 		.source = self,
 		.data = s,
-		.count = s->wanted,
+		.count = s->key.n,
 		.classes = s->classes,
 		.field = {{"image", SL_U8, 3, {0, 0, spec->picture.channels == 1 ? 1 : SL_PICTURE_CHANNELS}},
 			  {"label", SL_I32, 0, {0}}},
@@ -457,18 +455,11 @@ static void close_set(struct sl_set *set)
 	shards_close(set->data);
 }
 
-/* A sample's place in the list. If not all are wanted, they are spread over it. */
-static int64_t place_of(const struct shards *s, int64_t index)
-{
-	return sl_set_spread(index, s->wanted, s->key.n);
-}
-
 static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
 {
 	const struct shards *s = set->data;
-	const int64_t i = place_of(s, index);
 
-	snprintf(out, size, "%s: %s", sl_name(&s->path, s->shard[i]), sl_name(&s->key, i));
+	snprintf(out, size, "%s: %s", sl_name(&s->path, s->shard[index]), sl_name(&s->key, index));
 	return out;
 }
 
@@ -495,12 +486,11 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 			  struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
 {
 	const struct shards *s = set->data;
-	const int64_t i = place_of(s, index);
 	struct sl_fail why = {0};
 	struct reading r;
 	char name[PATH_MAX];
 	size_t len = 0;
-	enum sl_err err = reading_open(&r, sl_name(&s->path, s->shard[i]), s->at[i], fail);
+	enum sl_err err = reading_open(&r, sl_name(&s->path, s->shard[index]), s->at[index], fail);
 
 	if (err)
 		return err;
@@ -510,7 +500,7 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 		err = sl_picture_decode(&out[SL_FIELD_INPUT], room->file, len, &s->picture, room, &why);
 	if (err)
 		return sl_fail_set(fail, err, "%s: %s", sample_name(set, index, name, sizeof name), why.text);
-	out[SL_FIELD_TARGET] = (struct sl_value){.data = &s->label[i]};
+	out[SL_FIELD_TARGET] = (struct sl_value){.data = &s->label[index]};
 	return SL_OK;
 }
 
@@ -518,7 +508,7 @@ static int32_t label(const struct sl_set *set, int64_t index)
 {
 	const struct shards *s = set->data;
 
-	return s->label[place_of(s, index)];
+	return s->label[index];
 }
 
 /* Hashes names, labels, and the offsets of pictures in their shards. */
@@ -535,8 +525,7 @@ static uint64_t fingerprint(const struct sl_set *set)
 /* Tar files (shards) of samples: a picture, and its class in NAME.cls as text, or in NAME.json as the member "label"
  * or "cls". `files` are names in `dir`, where {000..146} stands for each of these numbers; NULL: train*.tar, or
  * val*.tar, without any dev*.tar, else test*.tar. Shards must not be compressed: opening reads all headers, and
- * `sample` seeks to its picture. Samples keep the order of shards and members. max_samples samples are spread evenly
- * over them. */
+ * `sample` seeks to its picture. Samples keep the order of shards and members. */
 const struct sl_source sl_source_webdataset = {.name = "webdataset",
 					       .open = open_set,
 					       .sample = sample,

@@ -61,7 +61,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data, or the one file of a table or of texts; in a group %m in it stands for share.member"),
 	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on (with --set: one,two), of webdataset also as train-{000..146}.tar; empty: all training files of data.kind, of text train.tsv, .csv or .jsonl, without labels also .txt"),
 	SL_NAMES(T, "data.test_files", data.test_files, sl_conf_check_file_name, "", "of webdataset and text: files to evaluate on; empty: val*.tar, or else dev*.tar, or else test*.tar; of text the first of val, valid, validation, dev, test and testing with the end .tsv, .csv or .jsonl, without labels also .txt"),
-	SL_INT(T, "data.train_limit", data.train_limit, 0, 1e9, "0", "samples; 0: all", "train on so many samples only: of cifar and of texts the first ones, of other data and with data.split spread evenly over all"),
+	SL_INT(T, "data.train_limit", data.train_limit, 0, 1e9, "0", "samples; 0: all", "train on so many samples only: of cifar without data.split the first ones, else spread evenly over all"),
 	SL_INT(T, "data.test_limit", data.test_limit, 0, 1e9, "0", "samples; 0: all", "the same for evaluation"),
 	SL_STRING(T, "data.partition", data.partition, sl_conf_check_parts, "files",
 		"which training samples a member of a group has: files: all that it has here; of one set that all members have: iid, an equal part at random; by_label, one label after the other; dirichlet:ALPHA, labels in unequal shares; batch, its part of every batch"),

@@ -92,6 +92,11 @@ rows 150 300 | jq -cR 'split("\t") | {first: .[1], second: "b", verdict: (if .[0
 { printf 'n\tsecond\tverdict\tfirst\n'; rows 300 380 | awk -F '\t' '{print "7\tb\t" ($1 ? "yes" : "no, sir") "\t" $2}'; } >"$tmp/own/dev.tsv"
 client own "$config" --local "${own[@]}" --set data.train_files=a.csv,b.jsonl --set train.metrics=f1 || fail "own texts: exit status $?"
 learns own f1
+# A file that is sorted by class: data.test_limit takes samples of both.
+{ head -n 1 "$tmp/own/dev.tsv"; tail -n +2 "$tmp/own/dev.tsv" | sort -k 3; } >"$tmp/own/sorted.tsv"
+"$SPLITC" eval "$config" --local --set log.dir="$tmp/own" "${own[@]}" --set data.train_files=a.csv,b.jsonl --set data.test_files=sorted.tsv --set data.test_limit=10 >"$tmp/out" 2>&1 ||
+	fail "sorted texts: $(cat "$tmp/out")"
+[ "$(grep -cE '^ +[1-9] .*  (yes|no, sir)' "$tmp/out")" = 2 ] || fail "sorted texts: $(cat "$tmp/out")"
 client 'own one' "$config" --set server="$one" "${own[@]}" --set data.train_files=a.csv,b.jsonl --set train.metrics=f1 || fail "own texts with a server: exit status $?"
 same_run 'own one' own 38
 
