@@ -32,6 +32,12 @@ static enum sl_err take_prompts(struct sl_generate *g, const int32_t *id, const 
 	for (int i = 0; i < g->prompts; i++) {
 		struct sl_generate_row *r = &g->row[i];
 
+		for (int64_t k = begin[i]; k < begin[i + 1]; k++)
+			if (id[k] >= g->spec.vocab)
+				return sl_fail_set(fail, SL_ERR_DATA,
+						   "prompt %d has token %d, and the network has tokens below %d: take "
+						   "the tokenizer that belongs to it",
+						   i + 1, (int)id[k], g->spec.vocab);
 		r->n = r->prompt = (int)(begin[i + 1] - begin[i]);
 		if (r->n < 1 || r->n >= g->spec.row_tokens)
 			return sl_fail_set(fail, SL_ERR_DATA,

@@ -185,6 +185,10 @@ writes_not() { # STATUS SENTENCE [argument]…
 	grep -qF -- "$2" "$tmp/refused.log" || fail "generate ${*:3} is refused with '$(cat "$tmp/refused.log")'"
 }
 writes_not 65 'prompt 1 has 42 tokens: 1 to 39 leave room' --prompt "$(printf '!%.0s' $(seq 41))"
+mkdir "$tmp/larger"
+jq '."!" = 700' "$tmp/made/vocab.json" >"$tmp/larger/vocab.json"
+cp "$tmp/made/merges.txt" "$tmp/larger/"
+writes_not 65 'prompt 1 has token 700, and the network has tokens below 700: take the tokenizer that belongs to it' --prompt '!' --set data.tokenizer="$tmp/larger"
 # An end token in the prompt that the tokenizer's post-processor did not add counts as a token of the prompt.
 writes_not 65 'prompt 1 has 42 tokens' --prompt "$(printf '!%.0s' $(seq 41))" --set "$(other ends ".eos_token_id = [2, $(jq '."!"' "$tmp/made/vocab.json")]")"
 # generation_config.json says where a generated text ends, in place of config.json.
