@@ -182,10 +182,12 @@ named() { # NAME LABEL2ID
 	client "$1" "$tmp/bert.yaml" --local "${own[@]}" --set data.train_files=a.csv
 }
 named same '{"No, sir": 0, yes: 1}' && named plain '{LABEL_0: 0, LABEL_1: 1}' && named half '{yes: 0}' || fail "names of classes: exit status $?"
-status=0
-named turned '{YES: 0, "no, sir": 1}' || status=$?
-[ "$status" = 78 ] && grep -qF 'label2id of its config.json does not give "no, sir" the number 0' "$tmp/turned.log" ||
-	fail "names in another order: exit status $status"
+for order in '{YES: 0, "no, sir": 1}' '{LABEL_0: 0, LABEL_1: 1} | .id2label = {"0": "yes", "1": "No, sir"}'; do
+	status=0
+	named turned "$order" || status=$?
+	[ "$status" = 78 ] && grep -qF 'label2id of its config.json does not give "no, sir" the number 0' "$tmp/turned.log" ||
+		fail "names in another order: exit status $status"
+done
 cola 0 300 >"$tmp/CoLA/train.tsv"
 sed -i '3s/yes\|no, sir/maybe/' "$tmp/own/dev.tsv"
 refused 65 'dev.tsv:3: label "maybe": one of no, sir, yes' "${own[@]}" --set data.train_files=a.csv
