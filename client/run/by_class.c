@@ -5,7 +5,7 @@
 
 #include "common/telemetry/json.h"
 
-enum { NAME = 24, MOST_CURVES = 20 };
+enum { NAME = 1024, MOST_CURVES = 20 };
 
 struct of_class {
 	int64_t is, said, right; /* samples: of the class; predicted as it; both */
@@ -29,9 +29,10 @@ static const char *name_of(const struct sl_set *set, int k, char text[NAME])
 {
 	const char *name = set->source && set->source->class_name ? set->source->class_name(set, k) : NULL;
 
-	if (name)
-		return name;
 	snprintf(text, NAME, "%d", k);
+	if (name)
+		snprintf(text, NAME, "%s", name);
+	sl_text_make_safe(text, '?');
 	return text;
 }
 
@@ -179,7 +180,7 @@ void sl_by_class_json(json_t *root, const struct sl_scores *scores, const struct
 		for (int j = 0; j < width; j++)
 			json_array_append_new(row, json_integer((json_int_t)c[k * width + j]));
 		json_array_append_new(rows, row);
-		json_array_append_new(names, sl_json_text(name_of(set, k, text)));
+		json_array_append_new(names, json_string(name_of(set, k, text)));
 	}
 	if (c) {
 		json_object_set(root, "classes", names);

@@ -26,6 +26,7 @@ predict labelled --json
 jq -se 'all(.class_name and (.name | test("/val/")) and .label >= 0)' "$tmp/labelled" >"$tmp/out" || fail "no names: $(head -n 1 "$tmp/labelled")"
 "$SPLITC" eval "$tmp/photos.yaml" "${settings[@]}" --json >"$tmp/eval" 2>"$tmp/eval.log" || fail 'eval'
 jq -e '(.confusion | length == 10) and (.classes | length == 10) and (.classes | index("m?de"))' "$tmp/eval" >"$tmp/out" || fail "classes: $(jq -c .classes "$tmp/eval")"
+"$SPLITC" eval "$tmp/photos.yaml" "${settings[@]}" >"$tmp/table" 2>"$tmp/eval.log" && grep -q ' m?de' "$tmp/table" || fail "eval's table: $(cat "$tmp/table")"
 "$SPLITC" export "$tmp/photos.yaml" "$tmp/model.safetensors" "${settings[@]}" >"$tmp/export.log" 2>&1 || fail 'export'
 
 # Only the pictures, in another folder; the training data are removed.
