@@ -322,7 +322,7 @@ static void read_output(struct sl_onnx_import *im)
 		sl_build_refuse(im->b, "no node makes its output '%.96s'", im->onnx->out->name);
 		return;
 	}
-	if (im->b->model->task->met && gives_probabilities(im)) {
+	if (im->b->model->task->kind != SL_LEARN_NUMBER && gives_probabilities(im)) {
 		sl_build_refuse(im->b,
 				"its output '%.96s' is a sigmoid's: leave the sigmoid out at the end, the loss of "
 				"model.task has it",

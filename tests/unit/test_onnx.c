@@ -628,6 +628,28 @@ static void sizes(void **state)
 	onnx__model__free_unpacked(m, NULL);
 }
 
+/* The losses of classes and of several labels take logits; a number may be a sigmoid. */
+static void sigmoids(void **state)
+{
+	static const struct {
+		enum sl_learn_kind task;
+		bool refused;
+	} row[] = {{SL_LEARN_CLASSES, true}, {SL_LEARN_LABELS, true}, {SL_LEARN_NUMBER, false}};
+	Onnx__Model *m = read_model();
+	struct sl_model *model = NULL;
+	struct sl_fail fail;
+
+	(void)state;
+	sigmoid_as_output(m);
+	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+		fail.text[0] = 0;
+		(void)!onnx_build(m, &(struct sl_model_spec){.task = row[i].task}, &model, &fail);
+		assert_true((strstr(fail.text, "leave the sigmoid out at the end") != NULL) == row[i].refused);
+	}
+	sl_model_close(model);
+	onnx__model__free_unpacked(m, NULL);
+}
+
 /* Every truncated file is refused, and so is a file of another format (safetensors, zeros, nothing). */
 static void truncated(void **state)
 {
@@ -661,6 +683,7 @@ int main(void)
 		cmocka_unit_test(other_forms),
 		cmocka_unit_test(reshapes),
 		cmocka_unit_test(sizes),
+		cmocka_unit_test(sigmoids),
 		cmocka_unit_test(truncated),
 	};
 
