@@ -213,6 +213,14 @@ static enum sl_err check_extra(struct reading *r, struct sl_fail *fail)
 	return SL_OK;
 }
 
+/* Whether parameter i is of the last unit, and the file lacks it or has it in another shape. */
+static bool may_begin_anew(const struct reading *r, int i)
+{
+	const struct sl_st_tensor *t = r->from[i];
+
+	return in_last_unit(r->m, r->m->graph.param[i].name) && (!t || !same_shape(t, &r->m->file[i]));
+}
+
 /* Whether parameter i is to be read from the file. */
 static bool is_wanted(const struct reading *r, int i)
 {
@@ -221,8 +229,7 @@ static bool is_wanted(const struct reading *r, int i)
 	const bool optional =
 		(p->optional && (r->new_inserts || sl_lora_has(r->m, i))) || (p->near_head && r->new_head);
 
-	return !(optional && !t) && !(p->head && r->new_head) &&
-	       !(r->partial && in_last_unit(r->m, r->m->graph.param[i].name) && (!t || !same_shape(t, p)));
+	return !(optional && !t) && !(p->head && r->new_head) && !(r->partial && may_begin_anew(r, i));
 }
 
 /* Finds the tensors of all parameters, and checks all that can be checked before anything is read. */
@@ -237,9 +244,17 @@ static enum sl_err find_all(struct reading *r, unsigned how, struct sl_fail *fai
 		head = head || (m->file[i].head && r->from[i]);
 	}
 	r->new_head = (how & SL_WEIGHTS_NEW_HEAD) && !head;
-	for (int i = 0; i < m->graph.n_param && !err; i++)
+	for (int i = 0; i < m->graph.n_param && !err; i++) {
+		struct sl_fail why;
+
 		if (is_wanted(r, i))
-			err = sl_weights_check_tensor(r->from[i], m->graph.param[i].name, &m->file[i], fail);
+			err = sl_weights_check_tensor(r->from[i], m->graph.param[i].name, &m->file[i], &why);
+		if (err)
+			sl_fail_set(fail, err, "%.400s%s", why.text,
+				    how != SL_WEIGHTS_STRICT && may_begin_anew(r, i)
+					    ? "; with model.partial: true the last unit begins anew"
+					    : "");
+	}
 	return err ? err : check_extra(r, fail);
 }
 

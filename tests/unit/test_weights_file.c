@@ -161,6 +161,10 @@ static void a_new_classifier_needs_partial(void **state)
 	open_weights(&v, 0.1, 100);
 	save(&w, 5);
 	assert_refused(&v, false, "\"classifier.1.weight\" is [10,1280]", "[100,1280]");
+	assert_int_equal(sl_weights_load(v.model, path, SL_WEIGHTS_NEW_INSERTS, v.param, v.loaded, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "[100,1280] in the model; with model.partial: true the last unit begins"));
+	assert_int_equal(sl_weights_load(v.model, path, SL_WEIGHTS_STRICT, v.param, v.loaded, &fail), SL_ERR_DATA);
+	assert_null(strstr(fail.text, "model.partial"));
 	assert_int_equal(sl_weights_load(v.model, path, true, v.param, v.loaded, &fail), SL_OK);
 	for (int i = 0; i < v.model->graph.n_param; i++) {
 		const bool backbone = !strncmp(v.model->graph.param[i].name, "features.", 9);
