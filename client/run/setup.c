@@ -12,7 +12,6 @@
 #include "client/model/roles.h"
 #include "client/model/split.h"
 #include "client/model/weights_file.h"
-#include "client/model/weights_part.h"
 #include "client/run/about.h"
 #include "common/base/log.h"
 #include "common/codec/extent.h"
