@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -155,11 +154,4 @@ enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **o
 	if (!err)
 		*out = root;
 	return err;
-}
-
-double sl_child_number(const json_t *said, const char *key)
-{
-	const json_t *value = json_object_get(said, key);
-
-	return json_is_number(value) ? json_number_value(value) : NAN;
 }

@@ -30,7 +30,5 @@ void sl_child_set(struct sl_child *c, const char *key, const char *value);
 enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **out, struct sl_fail *fail) SL_MUST_CHECK;
 /* Sends SIGTERM to the child that is waited for; may be called in a signal handler. */
 void sl_child_end(void);
-/* A number in what the child printed; NaN: it is null, or not there. */
-double sl_child_number(const json_t *said, const char *key);
 
 #endif

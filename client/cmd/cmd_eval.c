@@ -5,6 +5,7 @@
 #include "client/cmd/command.h"
 #include "client/run/drive.h"
 #include "common/base/wrap.h"
+#include "common/telemetry/json.h"
 
 static const char *const usage[] = {
 	"splitc eval [CONFIG] [--weights FILE] [--local] [--parity] [--set KEY=VALUE]… [--json]",
@@ -29,8 +30,8 @@ static enum sl_err evaluate(const struct sl_options *o, const char *codec, doubl
 	err = sl_child_run(&child, NULL, &summary, fail);
 	if (err)
 		return err;
-	*acc = sl_child_number(summary, "test_acc");
-	*loss = sl_child_number(summary, "test_loss");
+	*acc = sl_json_number(summary, "test_acc");
+	*loss = sl_json_number(summary, "test_loss");
 	json_decref(summary);
 	return SL_OK;
 }

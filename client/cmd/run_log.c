@@ -1,6 +1,5 @@
 #include <ctype.h>
 #include <errno.h>
-#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 
 #include "client/cmd/run_log.h"
 #include "common/base/grow.h"
+#include "common/telemetry/json.h"
 
 /* Gathers steps in stretches of equal length. When all are in use, neighbours are joined, and stretches are twice as
  * long from then on, so memory does not grow with the run. */
@@ -53,16 +53,9 @@ static void gather_step(struct gather *g, uint64_t step, double loss)
 	g->n[g->used++] = 1;
 }
 
-static double number(const json_t *row, const char *key)
-{
-	const json_t *value = json_object_get(row, key);
-
-	return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
 static double count(const json_t *row, const char *key)
 {
-	double value = number(row, key);
+	double value = sl_json_number(row, key);
 
 	return isfinite(value) && value > 0 ? value : 0;
 }
@@ -74,7 +67,7 @@ static enum sl_err bad_line(const struct reader *r, const char *why)
 
 static enum sl_err take_step(struct reader *r, const json_t *row)
 {
-	double step = number(row, "step"), loss = number(row, "loss");
+	double step = sl_json_number(row, "step"), loss = sl_json_number(row, "loss");
 
 	if (!(step >= 1 && step < 0x1p53))
 		return bad_line(r, "a step without its number");
@@ -92,12 +85,9 @@ static enum sl_err take_epoch(struct reader *r, const json_t *row)
 		return sl_fail_set(r->fail, SL_ERR_NOMEM, "%s: no memory for its epochs", r->path);
 	log->bytes += count(row, "wire_tx_bytes") + count(row, "wire_rx_bytes");
 	log->epoch[log->n_epoch] = (struct sl_run_epoch){
-		.number = number(row, "epoch"),
-		.steps = count(row, "steps"),
-		.train_loss = number(row, "train_loss"),
-		.train_acc = number(row, "train_acc"),
-		.test_loss = number(row, "test_loss"),
-		.test_acc = number(row, "test_acc"),
+		.number = sl_json_number(row, "epoch"),
+		.test_loss = sl_json_number(row, "test_loss"),
+		.test_acc = sl_json_number(row, "test_acc"),
 		.bytes = log->bytes,
 	};
 	log->best_acc = fmax(log->best_acc, log->epoch[log->n_epoch++].test_acc); /* fmax ignores a NAN */

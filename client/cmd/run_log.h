@@ -16,10 +16,9 @@ struct sl_run_point {
 };
 
 struct sl_run_epoch {
-	double number;                                     /* from 1; a member that joined late lacks the first */
-	double steps;                                      /* done so far */
-	double train_loss, train_acc, test_loss, test_acc; /* NAN: none */
-	double bytes;                                      /* sent and received in training so far */
+	double number;              /* from 1; a member that joined late lacks the first */
+	double test_loss, test_acc; /* NAN: none */
+	double bytes;               /* sent and received in training so far */
 };
 
 struct sl_run_log {

@@ -17,6 +17,7 @@
 #include "client/persist/last_run.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
+#include "common/telemetry/json.h"
 
 enum { MOST_STEPS = 10000, USUAL_STEPS = 100, LEAST_POINTS = 10 };
 
@@ -136,10 +137,10 @@ static enum sl_err read_log(struct range *r, struct sl_fail *fail)
 	while (r->n < r->steps && getline(&line, &room, file) > 0) {
 		json_t *row = json_loads(line, 0, NULL);
 		const char *type = json_string_value(json_object_get(row, "type"));
-		const double loss = sl_child_number(row, "loss");
+		const double loss = sl_json_number(row, "loss");
 
 		if (type && strcmp(type, "step") == 0 && isfinite(loss))
-			r->point[r->n++] = (struct point){sl_child_number(row, "lr"), loss, 0};
+			r->point[r->n++] = (struct point){sl_json_number(row, "lr"), loss, 0};
 		json_decref(row);
 	}
 	free(line);

@@ -5,6 +5,7 @@
 #include "client/cmd/child.h"
 #include "client/cmd/sweep.h"
 #include "common/base/folder.h"
+#include "common/telemetry/json.h"
 
 static double positive(double x)
 {
@@ -19,9 +20,9 @@ static void read_directions(struct sl_sweep_result *r, const json_t *list)
 		const json_t *d = json_array_get(list, i);
 		const char *codec = json_string_value(json_object_get(d, "codec"));
 
-		raw += sl_child_number(d, "raw_bytes");
-		nominal += sl_child_number(d, "nominal_bytes");
-		wire += sl_child_number(d, "wire_bytes");
+		raw += sl_json_number(d, "raw_bytes");
+		nominal += sl_json_number(d, "nominal_bytes");
+		wire += sl_json_number(d, "wire_bytes");
 		snprintf(r->codec[i], sizeof r->codec[i], "%s", codec ? codec : "");
 	}
 	r->rate_nominal = raw > 0 ? nominal / raw : (double)NAN;
@@ -43,7 +44,7 @@ static void read_scores(struct sl_sweep_result *r, json_t *metrics)
 	}
 }
 
-#define READ(name)    r->name = sl_child_number(root, #name);
+#define READ(name)    r->name = sl_json_number(root, #name);
 #define UNKNOWN(name) .name = (double)NAN,
 
 static void read_summary(struct sl_sweep_result *r, const json_t *root)
@@ -54,8 +55,8 @@ static void read_summary(struct sl_sweep_result *r, const json_t *root)
 	r->peak_server_mb_s = positive(r->peak_server_mb_s);
 	if (isnan(r->peak_client_mb_s))
 		r->avg_mb_s = (double)NAN;
-	r->wire_tx_bytes = sl_child_number(root, "wire_tx_bytes");
-	r->wire_rx_bytes = sl_child_number(root, "wire_rx_bytes");
+	r->wire_tx_bytes = sl_json_number(root, "wire_tx_bytes");
+	r->wire_rx_bytes = sl_json_number(root, "wire_rx_bytes");
 	read_scores(r, json_object_get(root, "test_metrics"));
 	read_directions(r, json_object_get(root, "directions"));
 }

@@ -46,7 +46,7 @@ static const struct {
 };
 
 struct sl_sheet {
-	int n, in_h, in_w, tile_h, tile_w, h, w;
+	int in_h, in_w, tile_h, tile_w, h, w;
 	uint8_t *pixels; /* [h, w, 3] */
 };
 
@@ -58,7 +58,6 @@ enum sl_err sl_sheet_open(struct sl_sheet **out, int n, int h, int w, struct sl_
 
 	if (!s)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a sheet");
-	s->n = n;
 	s->in_h = h;
 	s->in_w = w;
 	s->tile_h = (int)fmax(rint(h * scale), 1);

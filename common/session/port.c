@@ -493,8 +493,6 @@ enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_t
 	if (!p)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a session");
 	p->loop = loop;
-	p->transport = transport;
-	p->peer = peer;
 	p->worker = worker;
 	p->events = *events;
 	p->arg = arg;

@@ -77,8 +77,6 @@ struct sl_port {
 	struct sl_session session;
 	struct sl_outbox outbox;
 	struct sl_loop *loop;
-	struct sl_transport *transport;
-	sl_peer peer;
 	struct sl_outq *outq;
 	struct sl_worker *worker;
 	uint8_t *asked; /* server: a copy of Hello's payload, for ADMIT; NULL: none */

@@ -15,6 +15,14 @@ static inline json_t *sl_json_real(double x)
 	return isfinite(x) ? json_real(x) : json_null();
 }
 
+/* A member's number; NaN: it is null, or not there. */
+static inline double sl_json_number(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
 /* A new reference to the text; if it is not UTF-8, '?' replaces what is not. NULL: no memory. */
 static inline json_t *sl_json_text(const char *text)
 {
