@@ -47,6 +47,15 @@ const char *sl_conf_check_server(const void *value, char why[SL_CONF_WHY])
 	return say(why, "must be tcp://host:port with a port from 1 to 65535, such as tcp://127.0.0.1:5570", value);
 }
 
+bool sl_conf_number(const char *text, const char *end, double most, double *out)
+{
+	char *stop;
+
+	*out = strtod(text, &stop);
+	return end > text && stop == end && strspn(text, "0123456789.eE+-") >= (size_t)(end - text) && *text != '-' &&
+	       *out >= 0 && *out <= most;
+}
+
 bool sl_conf_is_loopback(const char *address)
 {
 	char host[SL_CONF_TEXT];

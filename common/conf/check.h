@@ -43,6 +43,8 @@ const char *sl_agreed_check(const struct sl_agreed *a, char why[SL_CONF_WHY]);
 
 /* Checks section link, for both sides. Returns the key to blame, or NULL. */
 const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF_WHY]);
+/* Reads a decimal number from 0 to `most` that is all of [text, end). */
+bool sl_conf_number(const char *text, const char *end, double most, double *out);
 bool sl_conf_is_loopback(const char *address); /* it has the form of sl_conf_check_listen */
 /* Fills an empty `control` with the default for this user: NAME.sock in $XDG_RUNTIME_DIR, else in /run/split if that
  * can be written to, else /tmp/NAME-<uid>.sock. `run`: a folder that belongs to one run, or NULL. Its absolute path,

@@ -1,22 +1,11 @@
 /* Parameter groups: "PATTERN … lr=FACTOR weight_decay=NUMBER" in a config, the rule alone in an agreement. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/real.h"
 #include "common/conf/check.h"
 
 static const double most_lr = 1000, most_decay = 1;
-
-/* Reads a decimal number from 0 to `most` that is all of [text, end). */
-static bool number(const char *text, const char *end, double most, double *out)
-{
-	char *stop;
-
-	*out = strtod(text, &stop);
-	return end > text && stop == end && strspn(text, "0123456789.eE+-") >= (size_t)(end - text) && *text != '-' &&
-	       *out >= 0 && *out <= most;
-}
 
 static bool key_is(const char *word, size_t len, const char *key)
 {
@@ -27,9 +16,9 @@ static bool key_is(const char *word, size_t len, const char *key)
 static bool take_word(const char *word, size_t len, struct sl_conf_group *g, bool *lr)
 {
 	if (key_is(word, len, "lr=") && !*lr)
-		return *lr = number(word + 3, word + len, most_lr, &g->lr);
+		return *lr = sl_conf_number(word + 3, word + len, most_lr, &g->lr);
 	if (key_is(word, len, "weight_decay=") && !g->decays)
-		return g->decays = number(word + 13, word + len, most_decay, &g->weight_decay);
+		return g->decays = sl_conf_number(word + 13, word + len, most_decay, &g->weight_decay);
 	if (memchr(word, '=', len) || g->n_match == SL_CONF_GROUP_PATTERNS || len >= sizeof g->match[0])
 		return false;
 	snprintf(g->match[g->n_match++], sizeof g->match[0], "%.*s", (int)len, word);

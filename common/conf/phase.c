@@ -1,5 +1,4 @@
 /* Phases of a run: "epochs=N image=PIXELS batch=N chunks=N lr=FACTOR". */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,15 +28,6 @@ static bool size(const char *text, const char *end, struct sl_conf_size *out)
 	return !x || whole(x + 1, end, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, &out->w);
 }
 
-static bool factor(const char *text, const char *end, double *out)
-{
-	char *stop;
-
-	*out = strtod(text, &stop);
-	return end > text && stop == end && strspn(text, "0123456789.eE+-") == (size_t)(end - text) && *out > 0 &&
-	       *out <= most_lr;
-}
-
 /* Takes KEY=VALUE, if the key was not given yet. */
 static bool take_word(const char *word, size_t len, struct sl_conf_phase *p)
 {
@@ -53,7 +43,7 @@ static bool take_word(const char *word, size_t len, struct sl_conf_phase *p)
 		return whole(is + 1, end, 1, SL_CONF_MAX_BATCH, &p->batch);
 	if (IS("chunks") && !p->chunks)
 		return whole(is + 1, end, 1, SL_CONF_MAX_CHUNKS, &p->chunks);
-	return IS("lr") && p->lr == 0 && factor(is + 1, end, &p->lr);
+	return IS("lr") && p->lr == 0 && sl_conf_number(is + 1, end, most_lr, &p->lr) && p->lr > 0;
 #undef IS
 }
 

@@ -1,29 +1,17 @@
 /* Points of a schedule: "EPOCH:LR", or an epoch alone. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/conf/check.h"
 
 static const double most_epochs = 1e6, most_lr = 1000; /* the bounds of train.epochs and train.optimizer.lr */
 
-/* Reads a decimal number from 0 to `most`, which the character `end` follows; *rest is the text after that. */
-static bool number(const char *text, char end, double most, double *out, const char **rest)
-{
-	size_t len = strspn(text, "0123456789.eE+-");
-	char *stop;
-
-	*out = strtod(text, &stop);
-	*rest = stop + 1;
-	return len && stop == text + len && *stop == end && *text != '-' && *out >= 0 && *out <= most;
-}
-
 bool sl_conf_point(const char *text, double *epoch, double *lr)
 {
-	if (!lr)
-		return number(text, 0, most_epochs, epoch, &text);
-	return number(text, ':', most_epochs, epoch, &text) && number(text, 0, most_lr, lr, &text);
+	const char *end = text + strlen(text), *colon = lr ? strchr(text, ':') : end;
+
+	return colon && sl_conf_number(text, colon, most_epochs, epoch) &&
+	       (!lr || sl_conf_number(colon + 1, end, most_lr, lr));
 }
 
 const char *sl_conf_check_epoch(const void *value, char why[SL_CONF_WHY])
