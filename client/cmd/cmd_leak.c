@@ -26,8 +26,9 @@ static const char *const usage[] = {
 	NULL,
 };
 
-static enum sl_err read_number(const char *option, const char *text, double most, double *value, struct sl_fail *fail)
+static enum sl_err read_number(const char *option, const char *text, double *value, struct sl_fail *fail)
 {
+	static const double most = 1e6;
 	char *end = NULL;
 	const double x = text ? strtod(text, &end) : *value;
 
@@ -131,12 +132,12 @@ static enum sl_err run(const struct sl_options *o, const struct sl_conf_client *
 	double steps = STEPS, minutes = 0;
 	struct sl_weights start = {0};
 	struct sl_leak leak = {0};
-	enum sl_err err = read_number("--steps", o->steps, 1e6, &steps, fail);
+	enum sl_err err = read_number("--steps", o->steps, &steps, fail);
 
 	if (!err && steps != floor(steps)) /* 0.5 would be an attacker that has learned nothing */
 		err = sl_fail_set(fail, SL_ERR_USAGE, "leak --steps: '%.40s' is no whole number", o->steps);
 	if (!err)
-		err = read_number("--minutes", o->minutes, 1e6, &minutes, fail);
+		err = read_number("--minutes", o->minutes, &minutes, fail);
 	if (!err)
 		err = read_weights(o, conf, setup, &start, fail);
 	if (!err)

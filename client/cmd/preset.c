@@ -290,20 +290,12 @@ static void put_value(FILE *file, const struct sl_conf_client *conf, const char 
 		fputs(value, file);
 }
 
+/* Writes a key with its value, indented if it is of a section. */
 static void put_key(FILE *file, const struct sl_conf_client *conf, const char *key)
 {
-	fprintf(file, "%s: ", key);
-	put_value(file, conf, key);
-	fputc('\n', file);
-}
+	const char *dot = strchr(key, '.');
 
-/* Writes a key of the section `model`. */
-static void put_key_at(FILE *file, const struct sl_conf_client *conf, const char *name)
-{
-	char key[SL_CONF_TEXT];
-
-	snprintf(key, sizeof key, "model.%s", name);
-	fprintf(file, "  %s: ", name);
+	fprintf(file, "%s%s: ", dot ? "  " : "", dot ? dot + 1 : key);
 	put_value(file, conf, key);
 	fputc('\n', file);
 }
@@ -323,12 +315,12 @@ static void put_option(FILE *file, const struct sl_conf_client *conf, const char
 	const bool onnx = conf->model.onnx[0];
 
 	if (strcmp(what, "name") == 0) {
-		put_key_at(file, conf, onnx ? "onnx" : "name");
+		put_key(file, conf, onnx ? "model.onnx" : "model.name");
 		if (conf->model.task == SL_CONF_NUMBERS)
 			fputs("  task: numbers    # not scaled by itself: bring the label to a size of about 1\n",
 			      file);
 		else if (!onnx) /* an ONNX file defines how many */
-			put_key_at(file, conf, "classes");
+			put_key(file, conf, "model.classes");
 	} else if (strcmp(what, "columns") == 0 && conf->model.head == SL_CONF_CAUSAL_LM) {
 		fputs(conf->data.kind == SL_DATA_TEXT ? "  columns: [text]  # or two: a prompt, its completion\n" : "",
 		      file);

@@ -15,11 +15,9 @@ enum { OF_EACH = 8, THIRDS = 3, RGB = 3 };
 
 /* ---- the sheet */
 
-static const double *sort_by; /* for by_db, since qsort passes no argument; so only one sheet at a time */
-
-static int by_db(const void *a, const void *b)
+static int by_db(const void *a, const void *b, void *db)
 {
-	const double x = sort_by[*(const int64_t *)a], y = sort_by[*(const int64_t *)b];
+	const double x = ((const double *)db)[*(const int64_t *)a], y = ((const double *)db)[*(const int64_t *)b];
 
 	return (x < y) - (x > y);
 }
@@ -35,8 +33,7 @@ static int choose(int64_t out[THIRDS * OF_EACH], const struct sl_attack *a, int6
 		return 0;
 	for (int64_t i = 0; i < n; i++)
 		order[i] = i;
-	sort_by = a->db;
-	qsort(order, (size_t)n, sizeof *order, by_db);
+	qsort_r(order, (size_t)n, sizeof *order, by_db, a->db);
 	for (int i = 0; i < THIRDS * each; i++)
 		out[i] = order[from[i / each] + i % each];
 	free(order);

@@ -77,12 +77,14 @@ static void add_pictures(json_t *about, const struct sl_setup *s, const struct s
 	json_object_set_new(about, "transforms", list);
 }
 
+static json_t *hash_json(uint64_t hash)
+{
+	return json_sprintf("%016" PRIx64, hash);
+}
+
 static void add_tokenizer(json_t *about, uint64_t tokenizer)
 {
-	char hash[24];
-
-	snprintf(hash, sizeof hash, "%016" PRIx64, tokenizer);
-	json_object_set_new(about, "tokenizer", json_string(hash));
+	json_object_set_new(about, "tokenizer", hash_json(tokenizer));
 }
 
 static void add_texts(json_t *about, const struct sl_setup *s, const struct sl_set *set)
@@ -120,18 +122,32 @@ static void add_fingerprints(json_t *about, const struct sl_setup *s)
 
 	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
 		const struct sl_set *set = &s->set[split];
-		char hash[24];
 
 		if (!set->source || !(set->source->fingerprint || sl_conf_splits(s->conf)))
 			continue;
-		snprintf(hash, sizeof hash, "%016" PRIx64,
-			 set->source->fingerprint ? set->source->fingerprint(set) : 0);
 		json_object_set_new(about, split_name[split],
-				    json_pack("{s:I, s:i, s:s}", "samples", (json_int_t)set->count, "limit",
-					      limit[split], "fingerprint", hash));
+				    json_pack("{s:I, s:i, s:o}", "samples", (json_int_t)set->count, "limit",
+					      limit[split], "fingerprint",
+					      hash_json(set->source->fingerprint ? set->source->fingerprint(set) : 0)));
 	}
 	if (sl_conf_splits(s->conf))
 		json_object_set_new(about, "split", split_of(s->conf));
+}
+
+/* NULL: the text, which may be NULL, is no JSON object. */
+static json_t *parse(const char *text)
+{
+	json_t *about = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+
+	if (json_is_object(about))
+		return about;
+	json_decref(about);
+	return NULL;
+}
+
+json_t *sl_about_parse(const struct sl_setup *s)
+{
+	return parse(s->about);
 }
 
 static const char thresholds_key[] = "thresholds";
@@ -164,11 +180,9 @@ static void warn_where_both(const json_t *then, const json_t *now, const char *k
 static void add_network(json_t *about, const struct sl_setup *s)
 {
 	uint64_t hash = s->plan && s->plan->model && sl_conf_learns_labels(s->conf) ? sl_network_hash(s->plan) : 0;
-	char text[24];
 
-	snprintf(text, sizeof text, "%016" PRIx64, hash);
 	if (hash)
-		json_object_set_new(about, "network", json_string(text));
+		json_object_set_new(about, "network", hash_json(hash));
 	if (s->conf->lora.rank)
 		json_object_set_new(about, "lora_alpha", json_real(s->conf->lora.alpha));
 }
@@ -261,17 +275,14 @@ void sl_about_read(struct sl_setup *s, const char *path)
 static enum sl_err load(json_t **out, const char *path, struct sl_fail *fail)
 {
 	const bool model = sl_ends_with(path, ".safetensors");
-	struct sl_setup other = {.about = model ? sl_weights_note(path, SL_MODEL_DATA) : NULL};
-	uint8_t *data;
+	uint8_t *text = model ? (uint8_t *)sl_weights_note(path, SL_MODEL_DATA) : NULL;
 	size_t len;
-	enum sl_err err = model ? SL_OK : sl_file_read(path, MOST_BYTES, &data, &len, fail);
+	enum sl_err err = model ? SL_OK : sl_file_read(path, MOST_BYTES, &text, &len, fail);
 
 	if (err)
 		return err;
-	if (!model)
-		other.about = (char *)data; /* a NUL stands behind it */
-	*out = sl_about_parse(&other);
-	free(other.about);
+	*out = parse((const char *)text); /* a NUL stands behind a file's bytes, too */
+	free(text);
 	if (json_object_get(*out, "columns"))
 		return SL_OK;
 	json_decref(*out);
@@ -450,8 +461,8 @@ static enum sl_err same_labels(const struct sl_setup *s, const json_t *then, con
 void sl_about_check_columns(const struct sl_setup *s)
 {
 	const char *path = s->conf->model.weights;
-	struct sl_setup other = {.about = path[0] ? sl_weights_note(path, SL_MODEL_DATA) : NULL};
-	json_t *then = sl_about_parse(&other), *now = sl_about_parse(s);
+	char *text = path[0] ? sl_weights_note(path, SL_MODEL_DATA) : NULL;
+	json_t *then = parse(text), *now = sl_about_parse(s);
 	const json_t *was, *is;
 
 	strip_numbers(then);
@@ -467,7 +478,7 @@ void sl_about_check_columns(const struct sl_setup *s)
 		warn_where_both(then, now, "classes", ": model.weights gives outputs to others");
 	json_decref(then);
 	json_decref(now);
-	free(other.about);
+	free(text);
 }
 
 /* Whether an older version wrote the file: for one channel its Normalize has three numbers, and it has no Grayscale. */
@@ -506,14 +517,4 @@ enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 	json_decref(then);
 	json_decref(now);
 	return err;
-}
-
-json_t *sl_about_parse(const struct sl_setup *s)
-{
-	json_t *about = s->about ? json_loads(s->about, JSON_REJECT_DUPLICATES, NULL) : NULL;
-
-	if (json_is_object(about))
-		return about;
-	json_decref(about);
-	return NULL;
 }

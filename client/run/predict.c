@@ -71,10 +71,7 @@ void sl_predict_close(struct sl_predict *p)
 	free(p->value);
 	free(p->order);
 	free(p->mask);
-	p->mask = NULL;
-	p->row = NULL;
-	p->value = NULL;
-	p->order = NULL;
+	*p = (struct sl_predict){.rows = 0};
 }
 
 /* ---- values of a row ---- */

@@ -258,19 +258,16 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 static void print_json(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
 		       const struct sl_training_link *link)
 {
-	json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "schema", 2, "mode", t->mode, "outcome",
-				 s->outcome, "steps", (json_int_t)s->steps, "skipped", (json_int_t)s->skipped,
-				 "samples", (json_int_t)s->samples, "wire_tx_bytes", (json_int_t)s->wire_tx_bytes,
-				 "wire_rx_bytes", (json_int_t)s->wire_rx_bytes);
-	json_t *parts = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "weights_tx_bytes", (json_int_t)s->weights_tx_bytes,
-				  "weights_rx_bytes", (json_int_t)s->weights_rx_bytes, "framing_tx_bytes",
-				  (json_int_t)s->framing_tx_bytes, "framing_rx_bytes", (json_int_t)s->framing_rx_bytes,
-				  "curve_tx_bytes", (json_int_t)s->curve_tx_bytes, "curve_rx_bytes",
-				  (json_int_t)s->curve_rx_bytes);
+	json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema", 2,
+				 "mode", t->mode, "outcome", s->outcome, "steps", (json_int_t)s->steps, "skipped",
+				 (json_int_t)s->skipped, "samples", (json_int_t)s->samples, "wire_tx_bytes",
+				 (json_int_t)s->wire_tx_bytes, "wire_rx_bytes", (json_int_t)s->wire_rx_bytes,
+				 "weights_tx_bytes", (json_int_t)s->weights_tx_bytes, "weights_rx_bytes",
+				 (json_int_t)s->weights_rx_bytes, "framing_tx_bytes", (json_int_t)s->framing_tx_bytes,
+				 "framing_rx_bytes", (json_int_t)s->framing_rx_bytes, "curve_tx_bytes",
+				 (json_int_t)s->curve_tx_bytes, "curve_rx_bytes", (json_int_t)s->curve_rx_bytes);
 	json_t *directions = json_array(), *metrics = json_object();
 
-	json_object_update(root, parts);
-	json_decref(parts);
 	json_object_set_new(root, "links", json_integer((json_int_t)link->links));
 	json_object_set_new(root, "lost", json_integer((json_int_t)link->lost));
 	json_object_set_new(root, "rejected", json_integer((json_int_t)link->rejected));

@@ -217,28 +217,22 @@ void sl_host_admitted(void *arg, struct sl_middle *middle)
 	end_older(h, &sl_middle_session(middle)->hello, false);
 }
 
-/* The memory of the session's older links, which they will give back. */
-static struct sl_memory held_by(const struct sl_host *h, const struct sl_hello *hello)
+/* The memory of the session's older links, which they will give back. *any: there is one. */
+static struct sl_memory held_by(const struct sl_host *h, const struct sl_hello *hello, bool *any)
 {
 	struct sl_memory held = {0};
 
+	*any = false;
 	for (int i = 0; i < h->n_place; i++) {
 		struct sl_middle_status st;
 
 		if (!is_of(h, i, hello->session))
 			continue;
+		*any = true;
 		st = sl_middle_status(h->session[i]);
 		sl_memory_add(&held, sl_session_memory_sum(&st.memory));
 	}
 	return held;
-}
-
-static bool has_older(const struct sl_host *h, const struct sl_hello *hello)
-{
-	for (int i = 0; i < h->n_place; i++)
-		if (is_of(h, i, hello->session))
-			return true;
-	return false;
 }
 
 static void own(struct sl_host *h, int place, const struct sl_key *key)
@@ -271,8 +265,7 @@ static enum sl_err seat(struct sl_host *h, sl_peer peer, const struct sl_hello *
 	err = find_room(h, hello, key, place, fail);
 	if (err)
 		return err;
-	second = has_older(h, hello);
-	held = held_by(h, hello);
+	held = held_by(h, hello, &second);
 	err = sl_middle_open(&h->session[*place], &h->env, peer, h->auth ? key : NULL, held, fail);
 	if (err)
 		return err;
