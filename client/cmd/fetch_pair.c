@@ -1,7 +1,6 @@
 #include "client/cmd/fetch_pair.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 

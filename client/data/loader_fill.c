@@ -1,4 +1,3 @@
-#include <limits.h>
 #include <string.h>
 
 #include "client/data/loader_impl.h"

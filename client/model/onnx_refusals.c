@@ -1,7 +1,6 @@
 /* Refusals. The importer reports all modules that it cannot read, not only the first one. The outputs of a refused node
  * are unread values. Nodes that depend on these are passed over, except nodes of a kind that is never read. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/model/onnx_nodes.h"

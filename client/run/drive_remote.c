@@ -1,7 +1,6 @@
 /* A run over the link: what the link, the loaders, timers and signals report becomes an event of sl_drive_table. When
  * the link is lost, the config may say to wait for the server. Then, after an exponential back-off with jitter, a new
  * link goes on from the newest step that both sides hold. */
-#include <stdlib.h>
 
 #include "client/persist/last_run.h"
 #include "client/run/drive_parts.h"

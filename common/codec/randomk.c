@@ -8,7 +8,6 @@
  *
  * Side bytes: none. */
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/pool.h"

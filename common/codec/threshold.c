@@ -5,7 +5,6 @@
  * Side bytes: the places (docs/CODECS.md); none if the places are the activation's. */
 #include <float.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/pool.h"

@@ -2,7 +2,6 @@
  * become zero. A gradient that is paired with its activation is kept at the same places.
  *
  * Side bytes: the places (docs/CODECS.md); none if the places are the activation's. */
-#include <stdlib.h>
 
 #include "common/base/pool.h"
 #include "common/codec/loops_c.h"

@@ -2,7 +2,6 @@
  * metrics are in the order of the members. */
 #include "common/telemetry/status.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>

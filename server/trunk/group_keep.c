@@ -1,6 +1,5 @@
 /* A group's checkpoints: the trunk's state, then for each member its step and the state of its codecs.
  * On the worker. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* A group with members on several servers: what the ranks agree on about a step. The sum passes from rank to rank, and
  * each adds its members in order of their numbers. So it has the same bits as on one server with the same members. On
  * the worker. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* A group on the device's worker: the trunk's memory, the jobs, and the end of sessions. All of it runs in jobs and
  * tasks with the group's key, so one at a time. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
