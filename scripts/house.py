@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-CIRCLE_MOST, EXPORTS_MOST, COLUMNS, FILE_MOST, ROW_MOST = 3, 25, 100, 600, 200
+CIRCLE_MOST, EXPORTS_MOST, COLUMNS, FILE_MOST, ROW_MOST = 3, 25, 120, 600, 200
 # What is above these limits today, by the first file's or the header's name. An entry goes when its fault is mended.
 NOT_YET = {"kernels/cuda/launch.h", "kernels/cuda/codec.h", "common/conf/check.h"}
 ROOMS = ("client", "server", "common", "kernels", "lib", "proto")
@@ -153,7 +153,7 @@ def main(argv):
     private = private_headers(sources)
     riddles = [(s.name, line) for s in sources for line, c in comments(s) if re.match(r"(//|/\*\*?)\s*(…|\.\.\.)", c)]
     wide = [(s.name, n) for s in sources for n, line in enumerate(s.text.splitlines(), 1)
-            if len(line.expandtabs(4)) > COLUMNS]
+            if len(line.expandtabs(8)) > COLUMNS]
     rows = [line for line in (root / "docs/MAP.md").read_text().splitlines() if line.startswith("|")]
     above = {r[0]: f"circle of {len(r)} files, at most {CIRCLE_MOST}: {' '.join(r)}" for r in rings if len(r) > CIRCLE_MOST}
     above |= {h: f"{h}: a private header shows {n} functions, at most {EXPORTS_MOST}" for h, n in private
