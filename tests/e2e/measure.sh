@@ -24,6 +24,9 @@ rc=0
 rc=0
 "$SPLITC" codecs --measure "$tmp/nothing.safetensors" 2>"$tmp/bad.log" || rc=$?
 [ $rc = 66 ] || fail "a file that is not there: status $rc"
+rc=0
+"$SPLITC" codecs none >"$tmp/bad.out" 2>"$tmp/bad.log" || rc=$?
+[ $rc = 64 ] && [ ! -s "$tmp/bad.out" ] && grep -q -- "missing argument '--measure'" "$tmp/bad.log" || fail "a codec without --measure: status $rc: $(cat "$tmp/bad.log")"
 
 # A tensor with NaN: codecs that can carry NaN say so, and none claims to return the tensor exactly.
 header='{"nan":{"dtype":"F32","shape":[2,2,2,4],"data_offsets":[0,128]}}'
