@@ -12,24 +12,40 @@
 #include "client/persist/journal.h"
 #include "client/persist/model_file.h"
 #include "client/persist/run_secret.h"
+#include "client/persist/same_run.h"
 #include "common/base/log.h"
 
 enum { REFUSED_MOST = 4, LOG_TAIL = 1 << 16 /* more than a summary */ };
 
+/* The file is of another plan, of which the notes have a hash alone: adds the settings that changed. */
+static void say_changed(const struct sl_conf_client *conf, const char *prefix, uint64_t step, struct sl_fail *fail)
+{
+	struct sl_checkpoint c = {.dir = conf->log.dir, .prefix = prefix};
+	char changed[SL_SAME_RUN_TEXT];
+	struct sl_fail why = *fail, unread;
+
+	sl_checkpoint_ask(&c, SL_SAME_RUN);
+	if (sl_checkpoint_read(&c, step, &unread) == SL_OK &&
+	    sl_same_run_changed(conf, sl_checkpoint_noted(&c, SL_SAME_RUN), changed))
+		sl_fail_set(fail, why.code, "%.260s; since then %.200s", why.text, changed);
+}
+
 /* Adds the file of `step` to `run` if it is whole, of this plan, and of the session with this name. */
-static enum sl_err take_file(struct sl_last_run *run, const char *dir, const struct sl_plan *plan, const char *prefix,
-			     uint64_t step, const char *session, struct sl_fail *fail)
+static enum sl_err take_file(struct sl_last_run *run, const struct sl_conf_client *conf, const struct sl_plan *plan,
+			     const char *prefix, uint64_t step, const char *session, struct sl_fail *fail)
 {
 	struct sl_checkpoint c;
 	enum sl_err err;
 
-	sl_client_checkpoint(&c, dir, plan);
+	sl_client_checkpoint(&c, conf->log.dir, plan);
 	c.prefix = prefix;
 	sl_checkpoint_note(&c, "session", "%s", "");
 	sl_checkpoint_ask(&c, SL_LAST_RUN_UNSURE);
 	err = sl_checkpoint_read(&c, step, fail);
 	if (!err && strcmp(sl_checkpoint_noted(&c, "session"), session) != 0)
 		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 " belongs to another session", step);
+	if (err == SL_ERR_MISMATCH)
+		say_changed(conf, prefix, step, fail);
 	if (err)
 		return err;
 	run->step[run->n++] = step;
@@ -164,11 +180,11 @@ static enum sl_err find_secret(const char *dir, struct sl_secret *secret, char n
 	return SL_OK;
 }
 
-static enum sl_err read_done(struct sl_last_run *run, const char *dir, const struct sl_plan *plan, const char *session,
-			     uint64_t step, struct sl_fail *fail)
+static enum sl_err read_done(struct sl_last_run *run, const struct sl_conf_client *conf, const struct sl_plan *plan,
+			     const char *session, uint64_t step, struct sl_fail *fail)
 {
 	struct sl_fail why;
-	enum sl_err err = take_file(run, dir, plan, SL_CHECKPOINT_DONE, step, session, &why);
+	enum sl_err err = take_file(run, conf, plan, SL_CHECKPOINT_DONE, step, session, &why);
 
 	if (err && run->n) /* later checkpoints will do */
 		return SL_OK;
@@ -200,7 +216,7 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_clien
 	while (run.n < SL_LAST_RUN_STEPS && sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step)) {
 		struct sl_fail why;
 
-		if (take_file(&run, dir, plan, SL_CHECKPOINT_CLIENT, step, session, &why) != SL_OK)
+		if (take_file(&run, conf, plan, SL_CHECKPOINT_CLIENT, step, session, &why) != SL_OK)
 			refuse(&refused, &why);
 	}
 	if (run.n)
@@ -208,7 +224,7 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_clien
 	else if (refused.n)
 		err = say_refused(&refused, fail);
 	if (!err && longer && run.n < SL_LAST_RUN_STEPS && (!run.n || past.steps < run.step[run.n - 1]))
-		err = read_done(&run, dir, plan, session, past.steps, fail);
+		err = read_done(&run, conf, plan, session, past.steps, fail);
 	if (!err)
 		*out = run;
 	sl_secret_wipe(&run.secret);

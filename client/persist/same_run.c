@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A note that is too long is cut off, so a list that may be very long (data.train_files) is the last. */
+/* A note that is too long is cut off, so lists that may be very long are the last. */
 static const char *const paths[] = {"train.epochs",
 				    "train.max_steps",
 				    "train.optimizer.lr",
@@ -45,6 +45,8 @@ static const char *const paths[] = {"train.epochs",
 				    "noise.mid_grad",
 				    "train.phases",
 				    "data.test_transforms",
+				    "train.freeze",
+				    "train.groups",
 				    "data.train_files"};
 enum { N_PATHS = sizeof paths / sizeof paths[0] };
 

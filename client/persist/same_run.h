@@ -1,5 +1,6 @@
 /* A note of a checkpoint with config keys that steps depend on, but that may change between two processes of a run:
- * data, length and learning rate. Model, cut, codecs, optimizer and batch may not change (sl_checkpoint_plan). */
+ * data, length and learning rate. Model, cut, codecs, optimizer and batch may not change (sl_checkpoint_plan). Nor may
+ * train.label_smoothing, train.freeze and train.groups: they are here so that a refusal can name them. */
 #ifndef SL_CLIENT_PERSIST_SAME_RUN_H
 #define SL_CLIENT_PERSIST_SAME_RUN_H
 
@@ -10,6 +11,7 @@
  * the end of data.train_files is missing. */
 void sl_same_run_note(const struct sl_conf_client *conf, char out[SL_CHECKPOINT_NOTE]);
 
+#define SL_SAME_RUN "settings" /* the note's key */
 enum { SL_SAME_RUN_TEXT = 512 };
 
 /* True if the settings differ from those in `then`, a note of sl_same_run_note; `out` then says "KEY was A, is B; …". A

@@ -62,8 +62,12 @@ client whole "$tmp/client.yaml" "${constant[@]}" "${freeze[@]}" --set train.epoc
 client run "$tmp/client.yaml" "${constant[@]}" "${freeze[@]}" || fail "one epoch: exit status $?"
 rc=0
 client run "$tmp/client.yaml" "${constant[@]}" --set 'train.freeze=features.0.*' --set train.epochs=2 --resume || rc=$?
-[ $rc = 78 ] && grep -q 'its frozen is [0-9]* parameters, this run.s is 3 parameters' "$tmp/run.log" ||
+[ $rc = 78 ] && grep -q 'its frozen is [0-9]* parameters, this run.s is 3 parameters; since then .*train.freeze was .*, is \["features.0.\*"\]' "$tmp/run.log" ||
 	fail "--resume with another train.freeze: exit status $rc"
+rc=0
+client run "$tmp/client.yaml" "${constant[@]}" "${freeze[@]}" --set train.epochs=2 --set train.label_smoothing=0.1 --resume || rc=$?
+[ $rc = 78 ] && grep -q 'its plan is .*; since then .*train.label_smoothing was 0, is 0.1$' "$tmp/run.log" ||
+	fail "--resume with another train.label_smoothing: exit status $rc"
 client run "$tmp/client.yaml" "${constant[@]}" "${freeze[@]}" --set train.epochs=2 --resume || fail "the second epoch: exit status $?"
 same_run run whole 6
 
