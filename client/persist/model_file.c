@@ -16,12 +16,12 @@ enum sl_err sl_log_dir_path(char path[PATH_MAX], const struct sl_conf_client *co
 }
 
 enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct sl_plan *plan,
-				const struct sl_weights *weights, const char *about, const char *name, uint64_t steps,
-				struct sl_fail *fail)
+				const struct sl_weights *weights, const char *about, const char *best, const char *name,
+				uint64_t steps, struct sl_fail *fail)
 {
 	char path[PATH_MAX], count[24];
-	const struct sl_st_note note[] = {
-		{"software", "splitc " SL_VERSION}, {SL_WEIGHTS_STEPS, count}, {SL_MODEL_DATA, about}};
+	struct sl_st_note note[4] = {{"software", "splitc " SL_VERSION}, {SL_WEIGHTS_STEPS, count}};
+	int notes = 2;
 	enum sl_err err;
 
 	if (!conf->log.dir[0])
@@ -30,7 +30,19 @@ enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct 
 	if (err)
 		return err;
 	snprintf(count, sizeof count, "%" PRIu64, steps);
-	return sl_weights_save_all(plan->model, path, weights, (int64_t)steps, note, about ? 3 : 2, fail);
+	if (about)
+		note[notes++] = (struct sl_st_note){SL_MODEL_DATA, about};
+	if (best)
+		note[notes++] = (struct sl_st_note){SL_MODEL_SCORE, best};
+	return sl_weights_save_all(plan->model, path, weights, (int64_t)steps, note, notes, fail);
+}
+
+char *sl_model_file_note(const struct sl_conf_client *conf, const char *name, const char *key)
+{
+	char path[PATH_MAX];
+	struct sl_fail fail;
+
+	return sl_log_dir_path(path, conf, name, &fail) ? NULL : sl_weights_note(path, key);
 }
 
 int64_t sl_model_file_steps(const struct sl_conf_client *conf, const char *name)

@@ -42,7 +42,8 @@ void sl_drive_summary(struct sl_training *run, const struct sl_local *local, boo
 static enum sl_err save(const struct sl_setup *setup, const char *name, uint64_t steps, struct sl_fail *fail)
 {
 	char *about = sl_about_text(setup);
-	enum sl_err err = sl_model_file_write(setup->conf, setup->plan, &setup->weights, about, name, steps, fail);
+	enum sl_err err =
+		sl_model_file_write(setup->conf, setup->plan, &setup->weights, about, NULL, name, steps, fail);
 
 	free(about);
 	return err;

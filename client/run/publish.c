@@ -26,8 +26,9 @@ struct sl_publish {
 	struct sl_worker *disk;
 	struct sl_async *done;
 	struct sl_job job;
-	struct sl_weights weights; /* allocated when first taken */
-	char *about;               /* sl_about_text when they were taken */
+	struct sl_weights weights;     /* allocated when first taken */
+	char *about;                   /* sl_about_text when they were taken */
+	char score[SL_TRAINING_SCORE]; /* of the best weights */
 	bool busy, best;
 	uint64_t step, number; /* of the weights; of the newest request that they answer, 0: none */
 	enum sl_err best_err, asked_err;
@@ -44,10 +45,10 @@ static void run_write(struct sl_job *job)
 
 	p->best_err = p->asked_err = SL_OK;
 	if (p->best)
-		p->best_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->about, SL_MODEL_BEST,
-						  p->step, &p->best_fail);
+		p->best_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->about, p->score,
+						  SL_MODEL_BEST, p->step, &p->best_fail);
 	if (p->number)
-		p->asked_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->about,
+		p->asked_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->about, NULL,
 						   SL_MODEL_ASKED, p->step, &p->asked_fail);
 }
 
@@ -163,6 +164,7 @@ void sl_publish_take(struct sl_publish *p, struct sl_remote *remote)
 
 	p->step = sl_training_state(p->run).step;
 	p->best = sl_training_best_due(p->run);
+	sl_training_best_score(p->run, p->score);
 	p->number = p->asked > p->answered ? p->asked : 0;
 	p->busy = true;
 	free(p->about);

@@ -63,6 +63,9 @@ void sl_training_done(struct sl_training *run, const struct sl_step_result *resu
 /* train.keep_best: whether the last evaluation was better than best.safetensors, and the weights are still the same.
  * The caller writes the file before the next step, and says by _best_kept whether it could. */
 bool sl_training_best_due(const struct sl_training *run);
+/* Writes the last evaluation's note SL_MODEL_SCORE: step, value and metric. */
+enum { SL_TRAINING_SCORE = 96 };
+void sl_training_best_score(const struct sl_training *run, char out[SL_TRAINING_SCORE]);
 void sl_training_best_kept(struct sl_training *run, bool written);
 /* Checks the names in train.best_metric and train.stop.metric. CONFIG names the key. */
 enum sl_err sl_training_check_best(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;

@@ -1,6 +1,7 @@
 /* What a run makes of an evaluation: train.keep_best keeps the best weights, train.stop ends the run. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "client/run/training_run.h"
@@ -84,6 +85,14 @@ static double value_of(const struct sl_training *r, const char *name, bool *lowe
 static bool is_better(double value, double than, bool lower, double by)
 {
 	return !isnan(value) && (isnan(than) || (lower ? value < than - by : value > than + by));
+}
+
+void sl_training_best_score(const struct sl_training *r, char out[SL_TRAINING_SCORE])
+{
+	bool lower;
+
+	snprintf(out, SL_TRAINING_SCORE, "%" PRIu64 " %a %s", r->step, value_of(r, r->totals.kept_by, &lower),
+		 r->totals.kept_by);
 }
 
 void sl_training_best_kept(struct sl_training *r, bool written)

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/persist/model_file.h"
@@ -57,8 +58,8 @@ void sl_training_end_phase(struct sl_training *r)
 }
 
 static const char *const note_keys[] = {"position", "train", "totals", "tests", "skipped"};
-static const char settings_key[] = "settings", last_key[] = "last step", server_key[] = "server", best_key[] = "best",
-		  traffic_key[] = "traffic", stop_key[] = "stop";
+static const char last_key[] = "last step", server_key[] = "server", best_key[] = "best", traffic_key[] = "traffic",
+		  stop_key[] = "stop";
 
 void sl_training_sync(const struct sl_training *r)
 {
@@ -91,7 +92,7 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 				   a->stop.by);
 	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
 	sl_same_run_note(r->setup->conf, settings);
-	sl_checkpoint_note(c, settings_key, "%s", settings);
+	sl_checkpoint_note(c, SL_SAME_RUN, "%s", settings);
 	if (m->last.step == m->step)
 		sl_checkpoint_note(c, last_key, "%.9g %.9g %.9g %" PRIu64 " %" PRIu64 " %.9g %.9g %.9g %.17g",
 				   m->last.loss, m->last.acc, m->last.lr, m->last.wire_tx_bytes, m->last.wire_rx_bytes,
@@ -102,7 +103,7 @@ void sl_training_notes(struct sl_checkpoint *c)
 {
 	for (size_t i = 0; i < sizeof note_keys / sizeof note_keys[0]; i++)
 		sl_checkpoint_note(c, note_keys[i], "%s", "");
-	sl_checkpoint_ask(c, settings_key);
+	sl_checkpoint_ask(c, SL_SAME_RUN);
 	sl_checkpoint_ask(c, last_key);
 	sl_checkpoint_ask(c, server_key);
 	sl_checkpoint_ask(c, best_key);
@@ -152,20 +153,24 @@ static void read_server(struct sl_training *r, const struct sl_checkpoint *c)
 }
 
 /* Takes over the best weights that are noted, if best.safetensors is still of that step. Otherwise the run has gone
- * back to before it, or the file was removed: the next evaluation counts as the best. */
+ * back to before it, or the file was removed: the next evaluation counts as the best. The last evaluation of a run that
+ * is done came after the checkpoint, and a longer run may leave it out: then the file itself says what it is worth. */
 static void read_best(struct sl_training *r, const struct sl_checkpoint *c)
 {
-	const char *note = c ? sl_checkpoint_noted(c, best_key) : NULL;
+	const struct sl_conf_client *conf = r->setup->conf;
+	const bool done = c && c->prefix && strcmp(c->prefix, SL_CHECKPOINT_DONE) == 0;
+	const int64_t steps = sl_run_keeps_best(r) ? sl_model_file_steps(conf, SL_MODEL_BEST) : INT64_MAX;
+	char *last = done && steps == (int64_t)r->step ? sl_model_file_note(conf, SL_MODEL_BEST, SL_MODEL_SCORE) : NULL;
+	const char *note = last ? last : c ? sl_checkpoint_noted(c, best_key) : NULL;
 	struct sl_training_totals *a = &r->totals;
-
 	char by[32] = "accuracy"; /* files of earlier versions name none */
 
-	if (note && sl_run_keeps_best(r) && sscanf(note, "%" SCNu64 " %la %31s", &a->best_step, &a->kept, by) >= 2 &&
-	    a->best_step && strcmp(by, a->kept_by) == 0 &&
-	    sl_model_file_steps(r->setup->conf, SL_MODEL_BEST) == (int64_t)a->best_step)
-		return;
-	a->best_step = 0;
-	a->kept = NAN;
+	if (!note || sscanf(note, "%" SCNu64 " %la %31s", &a->best_step, &a->kept, by) < 2 || !a->best_step ||
+	    strcmp(by, a->kept_by) != 0 || steps != (int64_t)a->best_step) {
+		a->best_step = 0;
+		a->kept = NAN;
+	}
+	free(last);
 }
 
 /* If the note is missing or of another metric, the next evaluation counts as the best so far. */
@@ -271,7 +276,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the checkpoint is at step %" PRIu64 ", the run ends at %" PRIu64, r->step,
 				   r->total_steps);
-	if (c && !border && sl_same_run_changed(r->setup->conf, sl_checkpoint_noted(c, settings_key), changed))
+	if (c && !border && sl_same_run_changed(r->setup->conf, sl_checkpoint_noted(c, SL_SAME_RUN), changed))
 		sl_log(SL_LOG_WARN, "resume-changed",
 		       "from step %" PRIu64 " on this run differs from the one before: %s", r->step, changed);
 	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */

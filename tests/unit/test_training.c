@@ -329,8 +329,8 @@ static void evaluate(struct sl_training *run, const int *correct, int from, int 
 	}
 }
 
-/* Writes the header of a model file of these steps. */
-static void put_best(uint64_t steps)
+/* Writes the header of a model file of these steps, with the note of its evaluation (NULL: none). */
+static void put_best(uint64_t steps, const char *score)
 {
 	static struct sl_model none = {.graph = {.n_param = 0}};
 	static const struct sl_weights nothing = {.n_param = 0};
@@ -338,8 +338,40 @@ static void put_best(uint64_t steps)
 	struct sl_setup s = {.conf = &conf, .plan = &plan};
 	struct sl_fail fail;
 
-	if (sl_model_file_write(s.conf, s.plan, &nothing, NULL, SL_MODEL_BEST, steps, &fail) != SL_OK)
+	if (sl_model_file_write(s.conf, s.plan, &nothing, NULL, score, SL_MODEL_BEST, steps, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
+}
+
+/* A run of one epoch is done, and its last evaluation came after its checkpoint. With train.eval_every: 2 a longer run
+ * does not repeat that evaluation, and no worse one replaces its weights. */
+static void a_longer_run_keeps_the_best(void)
+{
+	static const int correct[EPOCHS] = {2, 1, 1};
+	struct sl_checkpoint c = {.dir = "", .prefix = SL_CHECKPOINT_DONE};
+	char score[SL_TRAINING_SCORE];
+	struct sl_training *run;
+	struct sl_fail fail;
+
+	conf.train.eval_every = 2;
+	conf.train.epochs = 1;
+	run = open_run(false);
+	go_on(run, STEPS);
+	sl_training_save(run, &c);
+	sl_training_close(run);
+	run = open_run(false);
+	evaluate(run, correct, 0, 1, "k");
+	sl_training_best_score(run, score);
+	sl_training_close(run);
+	put_best(STEPS, score);
+	conf.train.epochs = 2;
+	run = open_run(true);
+	assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
+	assert_int_equal(report_of(run).best_step, STEPS);
+	evaluate(run, correct, 1, 2, "..");
+	assert_int_equal(report_of(run).best_step, STEPS);
+	sl_training_close(run);
+	conf.train.eval_every = 1;
+	conf.train.epochs = EPOCHS;
 }
 
 /* Of equally good evaluations the first is kept; one that could not be written does not count. After a restore a file
@@ -371,13 +403,14 @@ static void best_weights_are_kept_once(void **state)
 		sl_training_save(run, &c);
 		sl_training_close(run);
 		if (best[there])
-			put_best(best[there]);
+			put_best(best[there], NULL);
 		run = open_run(true);
 		assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
 		assert_int_equal(report_of(run).best_step, there == 1 ? STEPS : 0);
 		assert_int_equal(sl_training_state(run).step, STEPS + 1);
 		sl_training_close(run);
 	}
+	a_longer_run_keeps_the_best();
 	run = open_run(false); /* a new run removes it */
 	assert_true(sl_model_file_steps(&conf, SL_MODEL_BEST) == INT64_MAX);
 	sl_training_close(run);
