@@ -69,3 +69,16 @@ bool sl_absent_has_ranges(const char *list)
 	}
 	return false;
 }
+
+uint64_t sl_absent_last(const char *list)
+{
+	uint64_t last = 0;
+	struct item item;
+
+	for (const char *at = list; at && *at;) {
+		at = read_item(at, &item);
+		if (at && item.from > last)
+			last = item.from;
+	}
+	return last;
+}

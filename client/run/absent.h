@@ -19,5 +19,6 @@ enum sl_err sl_absent_check(const char *list, int clients, struct sl_fail *fail)
 /* `step` counts from 0. */
 enum sl_absence sl_absent_look(const char *list, int member, uint64_t step);
 bool sl_absent_has_ranges(const char *list);
+uint64_t sl_absent_last(const char *list); /* the highest step, counted from 1, with which an absence begins; 0: none */
 
 #endif

@@ -446,6 +446,10 @@ enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_o
 		err = open_member(&g, k, fail);
 	if (!err)
 		err = open_ends(&g, fail);
+	if (!err && sl_absent_last(options->absent) > sl_training_state(g.member[0].run).total_steps)
+		err = sl_fail_set(fail, SL_ERR_USAGE,
+				  "--absent names step %" PRIu64 ", and the run ends with step %" PRIu64,
+				  sl_absent_last(options->absent), sl_training_state(g.member[0].run).total_steps);
 	sl_drive_catch_signals();
 	for (int k = 0; k < g.n && !err; k++)
 		err = sl_training_begin(g.member[k].run, fail);
