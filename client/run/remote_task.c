@@ -1,9 +1,11 @@
 /* The tasks of a pass, on the worker: they compute head and tail, code what crosses, and apply the step. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "client/run/audit.h"
 #include "client/run/remote_parts.h"
 #include "common/base/failpoint.h"
+#include "common/base/log.h"
 #include "common/weights/weights.h"
 
 /* Rows, or tokens, of a chunk's tensor at a cut. */
@@ -177,6 +179,19 @@ static enum sl_err commit_shared(struct sl_remote *r, bool skip)
 		       : SL_OK;
 }
 
+/* Where the members of a group do not agree, head and tail take the learning rate that the middle took. */
+static void take_lr(struct sl_remote *r)
+{
+	const double lr = sl_link_session(r->link)->lr;
+
+	if (lr != r->lr)
+		sl_log_limited(SL_LOG_WARN, "group-lr",
+			       "step %" PRIu64 ": the group takes the learning rate %g, and this client's is %g: all "
+			       "members need the same train.schedule and train.epochs",
+			       r->ends.step + 1, lr, r->lr);
+	r->lr = lr;
+}
+
 enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 {
 	bool skip = sl_session_skips(sl_link_session(r->link));
@@ -187,6 +202,7 @@ enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 		err = hear(r, fail);
 	if (err)
 		return err;
+	take_lr(r);
 	r->torn = true;
 	sl_port_compute_begins(sl_link_port(r->link));
 	SL_FAILPOINT(skip ? SL_FP_CLIENT_SKIP : SL_FP_CLIENT_APPLY);

@@ -376,8 +376,7 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		out->commit.skip = frame->u.commit.skip;
 		out->commit.kept_0 = frame->u.commit.kept[0];
 		out->commit.kept_1 = frame->u.commit.kept[1];
-		out->commit.grad_scale = frame->u.commit.grad_scale;
-		out->commit.has_grad_scale = frame->u.commit.grad_scale != 0;
+		out->commit.has_grad_scale = (out->commit.grad_scale = frame->u.commit.grad_scale) != 0;
 		out->commit.writing = out->commit.has_writing = frame->u.commit.writing;
 		return SL_OK;
 	case SL_FRAME_COMMITTED:
@@ -386,6 +385,7 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		out->committed.compute_s = frame->u.committed.compute_s;
 		out->committed.checkpointed = frame->u.committed.checkpointed;
 		out->committed.mean = frame->u.committed.mean;
+		out->committed.lr = (out->committed.has_lr = frame->u.committed.other_lr) ? frame->u.committed.lr : 0;
 		return SL_OK;
 	case SL_FRAME_FETCH:
 		split__fetch__init(&out->fetch);
@@ -493,8 +493,7 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 		out->u.commit.skip = in->commit->skip;
 		out->u.commit.kept[0] = in->commit->kept_0;
 		out->u.commit.kept[1] = in->commit->kept_1;
-		out->u.commit.grad_scale =
-			in->commit->has_grad_scale ? get_finite(r, in->commit->grad_scale, "grad_scale") : 0;
+		out->u.commit.grad_scale = get_finite(r, in->commit->grad_scale, "grad_scale"); /* 0: left out */
 		out->u.commit.writing = in->commit->has_writing && in->commit->writing;
 		break;
 	case SL_FRAME_COMMITTED:
@@ -502,6 +501,8 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 		out->u.committed.compute_s = get_finite(r, in->committed->compute_s, "compute_s");
 		out->u.committed.checkpointed = in->committed->checkpointed;
 		out->u.committed.mean = in->committed->mean;
+		out->u.committed.other_lr = in->committed->has_lr;
+		out->u.committed.lr = get_finite(r, in->committed->lr, "lr");
 		break;
 	case SL_FRAME_HEARTBEAT:
 		out->u.heartbeat.sent_ms = in->heartbeat->sent_ms;

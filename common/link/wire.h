@@ -167,6 +167,8 @@ struct sl_committed {
 	double compute_s;  /* the server's kernels in this step */
 	bool checkpointed; /* the checkpoint that was asked for is on disk */
 	bool mean;         /* a run of SL_PART_END_MEAN belongs to the step */
+	bool other_lr;     /* the group took another learning rate than this client's: lr */
+	double lr;
 };
 
 struct sl_abandon {

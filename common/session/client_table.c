@@ -396,6 +396,8 @@ static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev,
 		s->kept_step = s->number + 1;
 	}
 	s->server_compute_s = ev->frame->u.committed.compute_s;
+	if (ev->frame->u.committed.other_lr)
+		s->lr = ev->frame->u.committed.lr;
 	if (!mean_fits(s))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " was committed with%s a mean",
 				   s->number, s->decided == SL_DECIDED_MEAN ? "" : "out");

@@ -133,7 +133,7 @@ struct sl_event {
 	const int32_t *samples;       /* BEGIN_STEP: by row, the sample's number in the data set; NULL: unknown */
 	const uint32_t *home;         /* by sample: its home at the server (codec/lengths.h); NULL: none */
 	uint64_t number;              /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: the batch's number */
-	double lr;                    /* BEGIN_STEP, PASS, APPLY */
+	double lr;                    /* BEGIN_STEP, PASS, APPLY; DECIDED: the group's, -1: the member's own */
 	double grad_scale;            /* APPLY: factor for all gradients, 0 < grad_scale ≤ 1 */
 	bool checkpoint;   /* BEGIN_STEP, PASS, APPLY: the server shall store the state after this step on disk */
 	bool checkpointed; /* TASK_DONE(COMMIT or GATHER), DECIDED, on the server: it has stored that state */
@@ -269,6 +269,7 @@ struct sl_session {
 	int chunks;
 	uint32_t tokens[SL_SESSION_MAX_CHUNKS]; /* by chunk; 0: no tokens, or not known yet */
 	double lr;
+	bool other_lr;     /* server: the group took another one than the client's, and lr is it */
 	double squares[3]; /* client that clips: sums of squares of head, middle (-1: not known yet) and tail */
 	double grad_scale; /* factor for all gradients; 0: not clipped; -1: free step, not known yet */
 	/* Free steps, by chunk: its rows; on a client whether its gradient was given (1) or encoded (2); whether its

@@ -178,7 +178,10 @@ static void rejoined(struct sl_group *g)
 static void decided(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
-	struct sl_event ev = {.kind = SL_EV_DECIDED, .checkpointed = g->trunk.checkpointed && g->what == GROUP_APPLY};
+	const bool now = g->what == GROUP_APPLY;
+	struct sl_event ev = {.kind = SL_EV_DECIDED,
+			      .checkpointed = g->trunk.checkpointed && now,
+			      .lr = now ? g->lr : SL_GROUP_NO_LR};
 
 	g->t.seat[k].prepared = g->t.seat[k].skip = false;
 	g->t.seat[k].number = g->trunk.r.seat[k].number;

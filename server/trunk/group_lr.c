@@ -1,6 +1,7 @@
 /* The learning rate of a step. Each member names one in its Commit, unless it skips the step. If more than half name
  * the same rate, that is the group's, and members with another one are refused. Without a majority nobody knows who is
- * wrong: no member is ended, and the smallest rate is taken, which does the least harm. */
+ * wrong: no member is ended, and the smallest rate is taken, which does the least harm. COMMITTED says it to members
+ * with another one, so that heads and tails learn by it, too. */
 #include <inttypes.h>
 
 #include "common/base/log.h"
@@ -38,7 +39,7 @@ void sl_group_say_lr(const struct sl_group *g, const struct sl_group_lr *vote)
 		sl_log_limited(SL_LOG_WARN, "group-lr",
 			       "group %s: the members differ in the learning rate of step %" PRIu64
 			       ", and none has most of them: the smallest, %g, is taken. All members need the same "
-			       "train.schedule",
+			       "train.schedule and train.epochs",
 			       g->name, g->t.step, vote->lr);
 }
 
@@ -46,6 +47,7 @@ enum sl_err sl_group_other_lr(const struct sl_group *g, double lr, struct sl_fai
 {
 	return sl_fail_set(fail, SL_ERR_MISMATCH,
 			   "the learning rate of step %" PRIu64
-			   " is %g in group %s, this client's is %g: all members need the same train.schedule",
+			   " is %g in group %s, this client's is %g: all members need the same train.schedule "
+			   "and train.epochs",
 			   g->t.step, g->lr, g->name, lr);
 }

@@ -54,6 +54,19 @@ case ,$absent, in *,1:*,2:2,*) ;; *) fail "absent were $absent" ;; esac
 as_told late "$tmp/sgd.yaml" 3 "$absent" "${set[@]}"
 one_model late 3
 
+# Two members whose runs differ in length have other rates of a cosine, and neither has most of the members. Head, middle
+# and tail of both learn by the smaller rate, and the member with the larger one says so.
+set=(--set server="$endpoint" --set share.group=rates --set share.clients=2 --set share.ends=step --set data.partition=iid
+	--set train.schedule.kind=cosine --set train.schedule.warmup_epochs=0 --set train.eval_every=0)
+start_client rates-0 "$tmp/sgd.yaml" "${set[@]}" --set share.member=0 --set train.epochs=1
+short=$client_pid
+start_client rates-1 "$tmp/sgd.yaml" "${set[@]}" --set share.member=1 --set train.epochs=2
+ends_with "$short" 0 $patience 'the shorter run'
+ends_with "$client_pid" 0 $patience 'the longer run'
+rates() { jq -r 'select(.type == "step" and .step <= 6).lr' "$tmp/$1/log.jsonl"; }
+[ "$(rates rates-0 | wc -l)" = 6 ] && [ "$(rates rates-0)" = "$(rates rates-1)" ] || fail "one head learns at $(rates rates-0), and the other at $(rates rates-1)"
+grep -q '^WARN group-lr: step [2-6]: the group takes the learning rate .*, and this client.s is ' "$tmp/rates-1.log" || fail 'nobody tells the member of its learning rate'
+
 # A client with another head is refused, and so is one with another codec for the mean.
 start_client waits "$tmp/sgd.yaml" --set server="$endpoint" --set share.ends=step --set share.group=g --set share.clients=3
 waiting=$client_pid

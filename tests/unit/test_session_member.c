@@ -21,10 +21,12 @@ static struct rig_side *server(void)
 	return &rig.side[RIG_SERVER];
 }
 
+static double group_lr = -1; /* of a step that is decided; -1: the member's own */
+
 static void tell(enum sl_event_kind kind, uint64_t next_step)
 {
 	const struct sl_event ev = {
-		.kind = kind, .next_step = next_step, .made = 5, .branch = 9, .mean = rig.conf.ends};
+		.kind = kind, .next_step = next_step, .made = 5, .branch = 9, .mean = rig.conf.ends, .lr = group_lr};
 
 	assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
 }
@@ -186,14 +188,20 @@ static void a_group_says_when(void **state)
 	for (uint64_t seed = 0; seed < 80; seed++) {
 		open_sharing(seed, seed % 2);
 		for (int i = 1; i <= 3; i++) {
+			double own;
+
 			rig_begin_step(&rig, 61);
 			rig_settle(&rig);
 			assert_int_equal(server()->prepared, i);
 			assert_int_equal(server()->tasks[SL_TASK_COMMIT], 0);
 			assert_int_equal(client()->s.state, SL_SESSION_COMMIT);
 			assert_int_equal(server()->whole[SL_PART_END_GRAD], seed % 2 ? i : 0);
+			own = client()->s.lr;
+			group_lr = i == 2 ? own / 4 : -1;
 			tell(SL_EV_DECIDED, 0);
+			group_lr = -1;
 			rig_settle(&rig);
+			assert_true(own > 0 && client()->s.lr == (i == 2 ? own / 4 : own));
 			assert_int_equal(client()->whole[SL_PART_END_MEAN], seed % 2 ? i : 0);
 			assert_int_equal(client()->stepped, i);
 			assert_int_equal(client()->s.next_step, 12 + (uint64_t)i);

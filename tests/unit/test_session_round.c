@@ -30,7 +30,7 @@ static bool ends_round(uint64_t step)
 
 static void tell(enum sl_event_kind kind, uint64_t next_step, bool mean)
 {
-	const struct sl_event ev = {.kind = kind, .next_step = next_step, .mean = mean};
+	const struct sl_event ev = {.kind = kind, .next_step = next_step, .mean = mean, .lr = -1};
 
 	assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
 }

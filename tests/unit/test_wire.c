@@ -383,6 +383,24 @@ static void a_commit_may_have_more_fields(void **state)
 	assert_true(got.u.commit.grad_scale == 0.125 && got.u.commit.writing);
 }
 
+static void a_committed_step_may_have_another_rate(void **state)
+{
+	struct sl_frame f = sample(SL_FRAME_COMMITTED), got;
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	const size_t plain = encode(&f, header);
+	struct sl_fail fail;
+	size_t len;
+
+	(void)state;
+	f.u.committed.other_lr = true; /* it may be 0 */
+	len = encode(&f, header);
+	assert_int_equal(len, plain + 9);
+	assert_int_equal(decode(header, len, f.payload, &got, &fail), SL_OK);
+	assert_true(got.u.committed.other_lr && got.u.committed.lr == 0);
+	f.u.committed.lr = NAN;
+	expect_refused(&f, "lr");
+}
+
 static void values_out_of_range_are_refused_by_name(void **state)
 {
 	struct sl_frame f;
@@ -609,6 +627,7 @@ int main(void)
 		cmocka_unit_test(other_spellings_of_the_same_frame_are_refused),
 		cmocka_unit_test(sizes_of_headers_are_bounded),
 		cmocka_unit_test(a_commit_may_have_more_fields),
+		cmocka_unit_test(a_committed_step_may_have_another_rate),
 		cmocka_unit_test(values_out_of_range_are_refused_by_name),
 		cmocka_unit_test(parts_stay_inside_their_run),
 		cmocka_unit_test(a_hello_has_a_payload_with_its_proof),
