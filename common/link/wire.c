@@ -352,6 +352,11 @@ static enum sl_err abandon_put(Split__Abandon *out, const struct sl_abandon *in)
 	return err;
 }
 
+/* The fields that are copied unchanged. */
+#define COPY_COMMIT(to, from)                                                             \
+	((to)->step = (from)->step, (to)->chunks = (from)->chunks, (to)->lr = (from)->lr, \
+	 (to)->checkpoint = (from)->checkpoint, (to)->skip = (from)->skip)
+
 static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 {
 	switch (frame->kind) {
@@ -369,14 +374,11 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		return SL_OK;
 	case SL_FRAME_COMMIT:
 		split__commit__init(&out->commit);
-		out->commit.step = frame->u.commit.step;
-		out->commit.chunks = frame->u.commit.chunks;
-		out->commit.lr = frame->u.commit.lr;
-		out->commit.checkpoint = frame->u.commit.checkpoint;
-		out->commit.skip = frame->u.commit.skip;
+		COPY_COMMIT(&out->commit, &frame->u.commit);
 		out->commit.kept_0 = frame->u.commit.kept[0];
 		out->commit.kept_1 = frame->u.commit.kept[1];
-		out->commit.has_grad_scale = (out->commit.grad_scale = frame->u.commit.grad_scale) != 0;
+		out->commit.grad_scale = frame->u.commit.grad_scale;
+		out->commit.has_grad_scale = frame->u.commit.grad_scale != 0;
 		out->commit.writing = out->commit.has_writing = frame->u.commit.writing;
 		return SL_OK;
 	case SL_FRAME_COMMITTED:
@@ -385,7 +387,8 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		out->committed.compute_s = frame->u.committed.compute_s;
 		out->committed.checkpointed = frame->u.committed.checkpointed;
 		out->committed.mean = frame->u.committed.mean;
-		out->committed.lr = (out->committed.has_lr = frame->u.committed.other_lr) ? frame->u.committed.lr : 0;
+		out->committed.lr = frame->u.committed.lr;
+		out->committed.has_lr = frame->u.committed.other_lr;
 		return SL_OK;
 	case SL_FRAME_FETCH:
 		split__fetch__init(&out->fetch);
@@ -486,11 +489,8 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 		out->u.credit.bytes = in->credit->bytes;
 		break;
 	case SL_FRAME_COMMIT:
-		out->u.commit.step = in->commit->step;
-		out->u.commit.chunks = in->commit->chunks;
+		COPY_COMMIT(&out->u.commit, in->commit);
 		out->u.commit.lr = get_finite(r, in->commit->lr, "lr");
-		out->u.commit.checkpoint = in->commit->checkpoint;
-		out->u.commit.skip = in->commit->skip;
 		out->u.commit.kept[0] = in->commit->kept_0;
 		out->u.commit.kept[1] = in->commit->kept_1;
 		out->u.commit.grad_scale = get_finite(r, in->commit->grad_scale, "grad_scale"); /* 0: left out */
