@@ -5,12 +5,13 @@
 #include <string.h>
 
 #include "client/cmd/command.h"
-#include "client/cmd/data_name.h"
 #include "client/cmd/data_tokens.h"
+#include "client/data/class_name.h"
 #include "client/data/sheet.h"
 #include "client/data/survey.h"
 #include "client/run/setup.h"
 #include "common/base/clock.h"
+#include "common/base/wrap.h"
 
 static const char *const usage[] = {
 	"splitc data CONFIG [--sheet FILE.png] [--set KEY=VALUE]… [--json]",
@@ -118,7 +119,7 @@ static enum sl_err draw_sheet(const struct look *l, const struct sl_batch *batch
 	}
 	training_norm(l, mean, std);
 	for (int i = 0; i < n && !err; i++, x += pixels * channels) {
-		char name[SL_DATA_NAME_BYTES];
+		char name[SL_CLASS_NAME_BYTES];
 
 		for (size_t k = 0; k < pixels * CHANNELS; k++) {
 			const size_t c = channels == 1 ? 0 : k % CHANNELS;
@@ -127,7 +128,7 @@ static enum sl_err draw_sheet(const struct look *l, const struct sl_batch *batch
 		}
 		err = sl_sheet_put(sheet, i, image,
 				   set->classes && set->field[SL_FIELD_TARGET].ndim < 2
-					   ? sl_data_class_name(set, sl_batch_labels(batch)[i], name)
+					   ? sl_class_name(set, sl_batch_labels(batch)[i], name)
 					   : "",
 				   fail);
 	}
@@ -194,10 +195,10 @@ static void print_classes(const struct look *l)
 
 	printf("%-32s %10s %10s\n", "class", "train", "test");
 	for (int i = 0; i < classes && i < SHOWN_CLASSES; i++) {
-		char name[SL_DATA_NAME_BYTES];
+		char name[SL_CLASS_NAME_BYTES];
 
-		printf("%-32s %10" PRId64 " %10" PRId64 "\n", sl_data_class_name(set, i, name), counted(&s[0], i),
-		       counted(&s[1], i));
+		sl_print_cell(stdout, sl_class_name(set, i, name), 0, 32);
+		printf(" %10" PRId64 " %10" PRId64 "\n", counted(&s[0], i), counted(&s[1], i));
 	}
 	if (classes > SHOWN_CLASSES)
 		printf("and %d more classes; --json has all\n", classes - SHOWN_CLASSES);
@@ -263,10 +264,10 @@ static void print_json(const struct look *l)
 	json_t *classes = json_array();
 
 	for (int i = 0; i < classes_of(s); i++) {
-		char name[SL_DATA_NAME_BYTES];
+		char name[SL_CLASS_NAME_BYTES];
 
 		json_array_append_new(classes,
-				      json_pack("{s:s, s:I, s:I}", "name", sl_data_class_name(set, i, name), "train",
+				      json_pack("{s:s, s:I, s:I}", "name", sl_class_name(set, i, name), "train",
 						(json_int_t)counted(&s[0], i), "test", (json_int_t)counted(&s[1], i)));
 	}
 	json_object_set_new(root, "classes", classes);

@@ -8,9 +8,10 @@
 #include <string.h>
 
 #include "client/cmd/command.h"
-#include "client/cmd/data_name.h"
+#include "client/data/class_name.h"
 #include "client/text/tokenizer.h"
 #include "common/base/clock.h"
+#include "common/base/wrap.h"
 
 enum { SHOWN_CLASSES = 40, SAMPLES = 5, SAMPLE_BYTES = 400, LENGTHS = 4 };
 
@@ -242,12 +243,13 @@ static void print_table(const struct look *l)
 	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
 	const struct split *s = l->split;
 	const int names = names_of(set);
-	char name[SL_DATA_NAME_BYTES];
+	char name[SL_CLASS_NAME_BYTES];
 
 	printf("%-32s %10s %10s\n", names ? "class" : has_labels(set) ? "numbers" : "", "train", "test");
-	for (int i = 0; i < names && i < SHOWN_CLASSES; i++)
-		printf("%-32s %10" PRId64 " %10" PRId64 "\n", sl_data_class_name(set, i, name), s[0].of_class[i],
-		       s[1].of_class[i]);
+	for (int i = 0; i < names && i < SHOWN_CLASSES; i++) {
+		sl_print_cell(stdout, sl_class_name(set, i, name), 0, 32);
+		printf(" %10" PRId64 " %10" PRId64 "\n", s[0].of_class[i], s[1].of_class[i]);
+	}
 	if (names > SHOWN_CLASSES)
 		printf("and %d more classes; --json has all\n", names - SHOWN_CLASSES);
 	if (!names && has_labels(set))
@@ -286,10 +288,10 @@ static void print_json(const struct look *l)
 	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
 	json_t *root = json_pack("{s:i, s:s}", "schema", 1, "kind", set->source->name), *classes = json_array();
 	json_t *samples = json_array();
-	char name[SL_DATA_NAME_BYTES];
+	char name[SL_CLASS_NAME_BYTES];
 
 	for (int i = 0; i < names_of(set); i++)
-		json_array_append_new(classes, json_pack("{s:s, s:I, s:I}", "name", sl_data_class_name(set, i, name),
+		json_array_append_new(classes, json_pack("{s:s, s:I, s:I}", "name", sl_class_name(set, i, name),
 							 "train", (json_int_t)l->split[0].of_class[i], "test",
 							 (json_int_t)l->split[1].of_class[i]));
 	json_object_set_new(root, "classes", classes);

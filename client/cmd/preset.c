@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/cmd/data_name.h"
 #include "client/cmd/preset_table.h"
 #include "client/cmd/preset_templates.h"
+#include "client/data/class_name.h"
 #include "client/data/parts.h"
 #include "client/run/setup.h"
 #include "common/base/text.h"
@@ -65,12 +65,12 @@ static bool sets_has(const struct sets *sets, const char *begin)
 /* Writes the names of the first classes, and how many more there are. */
 static void name_classes(const struct sl_set *set, struct sl_fail *out)
 {
-	char name[SL_DATA_NAME_BYTES];
+	char name[SL_CLASS_NAME_BYTES];
 	size_t n = 0;
 
 	for (int i = 0; i < set->classes && i < NAMED; i++)
 		n += (size_t)snprintf(out->text + n, sizeof out->text - n, "%s%.40s", i ? ", " : "",
-				      sl_data_class_name(set, i, name));
+				      sl_class_name(set, i, name));
 	if (set->classes > NAMED)
 		snprintf(out->text + n, sizeof out->text - n, " and %d more", set->classes - NAMED);
 }

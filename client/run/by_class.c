@@ -3,9 +3,10 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "client/data/class_name.h"
 #include "common/telemetry/json.h"
 
-enum { NAME = 1024, MOST_CURVES = 20 };
+enum { MOST_CURVES = 20 };
 
 struct of_class {
 	int64_t is, said, right; /* samples: of the class; predicted as it; both */
@@ -23,17 +24,6 @@ static struct of_class look(const int64_t *c, int width, int k)
 			o.other = j;
 	}
 	return o;
-}
-
-static const char *name_of(const struct sl_set *set, int k, char text[NAME])
-{
-	const char *name = set->source && set->source->class_name ? set->source->class_name(set, k) : NULL;
-
-	snprintf(text, NAME, "%d", k);
-	if (name)
-		snprintf(text, NAME, "%s", name);
-	sl_text_make_safe(text, '?');
-	return text;
 }
 
 static void put_share(int64_t part, int64_t all)
@@ -71,7 +61,7 @@ void sl_by_target_print(const struct sl_scores *scores, const struct sl_score sc
 			const struct sl_set *set)
 {
 	const int n = count(score);
-	char text[NAME];
+	char text[SL_CLASS_NAME_BYTES];
 
 	if (!has_targets(scores, n))
 		return;
@@ -87,7 +77,7 @@ void sl_by_target_print(const struct sl_scores *scores, const struct sl_score sc
 			if (!score[i].metric->pooled)
 				isnan(value) ? printf("%20s", "-") : printf("%20.4f", value);
 		}
-		printf("  %s\n", name_of(set, k, text));
+		printf("  %s\n", sl_class_name(set, k, text));
 	}
 }
 
@@ -96,13 +86,13 @@ void sl_by_target_json(json_t *root, const struct sl_scores *scores, const struc
 {
 	const int n = count(score);
 	json_t *list;
-	char text[NAME];
+	char text[SL_CLASS_NAME_BYTES];
 
 	if (!has_targets(scores, n))
 		return;
 	list = json_array();
 	for (int k = 0; k < sl_scores_targets(scores); k++) {
-		json_t *one = json_pack("{s:s}", "name", name_of(set, k, text));
+		json_t *one = json_pack("{s:s}", "name", sl_class_name(set, k, text));
 
 		for (int i = 0; i < n; i++)
 			if (!score[i].metric->pooled)
@@ -117,7 +107,7 @@ void sl_by_target_json(json_t *root, const struct sl_scores *scores, const struc
 
 void sl_by_class_print(const struct sl_scores *scores, const struct sl_set *set)
 {
-	char text[NAME];
+	char text[SL_CLASS_NAME_BYTES];
 	int width;
 	const int64_t *c = scores ? sl_scores_confusion(scores, &width) : NULL;
 
@@ -132,9 +122,10 @@ void sl_by_class_print(const struct sl_scores *scores, const struct sl_set *set)
 		put_share(o.right, o.said);
 		put_share(o.right, o.is);
 		put_share(2 * o.right, o.is + o.said);
-		printf("  %s", name_of(set, k, text));
+		printf("  %s", sl_class_name(set, k, text));
 		if (o.other >= 0)
-			printf(", %lld taken for %s", (long long)c[k * width + o.other], name_of(set, o.other, text));
+			printf(", %lld taken for %s", (long long)c[k * width + o.other],
+			       sl_class_name(set, o.other, text));
 		putchar('\n');
 	}
 }
@@ -170,7 +161,7 @@ static void put_curves(json_t *root, const struct sl_scores *scores, int width)
 void sl_by_class_json(json_t *root, const struct sl_scores *scores, const struct sl_set *set)
 {
 	json_t *names = json_array(), *rows = json_array();
-	char text[NAME];
+	char text[SL_CLASS_NAME_BYTES];
 	int width;
 	const int64_t *c = scores ? sl_scores_confusion(scores, &width) : NULL;
 
@@ -180,7 +171,7 @@ void sl_by_class_json(json_t *root, const struct sl_scores *scores, const struct
 		for (int j = 0; j < width; j++)
 			json_array_append_new(row, json_integer((json_int_t)c[k * width + j]));
 		json_array_append_new(rows, row);
-		json_array_append_new(names, json_string(name_of(set, k, text)));
+		json_array_append_new(names, json_string(sl_class_name(set, k, text)));
 	}
 	if (c) {
 		json_object_set(root, "classes", names);

@@ -12,6 +12,7 @@ start_server one
 "$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/photos/val" 30
 find "$tmp/photos" -depth -type d -name '*7' -execdir mv {} 'grün, "7"' \; # names that CSV, JSON and shells have to quote
 find "$tmp/photos" -depth -type d -name '*6' -execdir mv {} $'m\xfcde' \; # and one that is no UTF-8
+find "$tmp/photos" -depth -type d -name '*5' -execdir mv {} $'e\e[31m' \; # and one with a control character
 "$SPLITC" init "$tmp/photos.yaml" --server "$endpoint" --data "images:$tmp/photos" >"$tmp/out" || fail 'init'
 settings=(--set log.dir="$tmp/run" --set control="$tmp/run.sock" --set train.batch=16 --set model.width=0.25 --set model.image=32 --set threads=1)
 "$SPLITC" train "$tmp/photos.yaml" "${settings[@]}" --epochs 1 >"$tmp/train.log" 2>&1 || fail 'train'
@@ -25,6 +26,12 @@ predict() {
 predict labelled --json
 jq -se 'all(.class_name and (.name | test("/val/")) and .label >= 0)' "$tmp/labelled" >"$tmp/out" || fail "no names: $(head -n 1 "$tmp/labelled")"
 "$SPLITC" eval "$tmp/photos.yaml" "${settings[@]}" --json >"$tmp/eval" 2>"$tmp/eval.log" || fail 'eval'
+# As a table their columns are straight, and no name controls the terminal.
+for show in eval data; do
+	"$SPLITC" $show "$tmp/photos.yaml" "${settings[@]}" >"$tmp/$show.txt" 2>"$tmp/show.log" || fail "$show: $(cat "$tmp/show.log")"
+	grep -qF 'e?[31m' "$tmp/$show.txt" && grep -qF 'm?de' "$tmp/$show.txt" && ! grep -q "$(printf '[\001-\010\013-\037]')" "$tmp/$show.txt" || fail "$show: names as they are"
+done
+! sed -n '/^class/,/^all/p' "$tmp/data.txt" | LC_ALL=C.UTF-8 grep -vE '^.{54}$' || fail 'the columns are not straight'
 jq -e '(.confusion | length == 10) and (.classes | length == 10) and (.classes | index("m?de"))' "$tmp/eval" >"$tmp/out" || fail "classes: $(jq -c .classes "$tmp/eval")"
 "$SPLITC" eval "$tmp/photos.yaml" "${settings[@]}" >"$tmp/table" 2>"$tmp/eval.log" && grep -q ' m?de' "$tmp/table" || fail "eval's table: $(cat "$tmp/table")"
 "$SPLITC" export "$tmp/photos.yaml" "$tmp/model.safetensors" "${settings[@]}" >"$tmp/export.log" 2>&1 || fail 'export'
