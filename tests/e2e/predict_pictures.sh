@@ -33,7 +33,6 @@ for show in eval data; do
 done
 ! sed -n '/^class/,/^all/p' "$tmp/data.txt" | LC_ALL=C.UTF-8 grep -vE '^.{54}$' || fail 'the columns are not straight'
 jq -e '(.confusion | length == 10) and (.classes | length == 10) and (.classes | index("m?de"))' "$tmp/eval" >"$tmp/out" || fail "classes: $(jq -c .classes "$tmp/eval")"
-"$SPLITC" eval "$tmp/photos.yaml" "${settings[@]}" >"$tmp/table" 2>"$tmp/eval.log" && grep -q ' m?de' "$tmp/table" || fail "eval's table: $(cat "$tmp/table")"
 "$SPLITC" export "$tmp/photos.yaml" "$tmp/model.safetensors" "${settings[@]}" >"$tmp/export.log" 2>&1 || fail 'export'
 
 # Only the pictures, in another folder; the training data are removed.
