@@ -13,6 +13,7 @@
 #include "client/cmd/plot_eval.h"
 #include "client/cmd/run_log.h"
 #include "common/base/text.h"
+#include "common/base/wrap.h"
 #include "common/telemetry/json.h"
 
 static const char *const usage[] = {
@@ -30,7 +31,7 @@ static const char *const usage[] = {
 	NULL,
 };
 
-enum { WIDTH = 960, HEIGHT = 600 };
+enum { WIDTH = 960, HEIGHT = 600, MOST_INSIDE = 8 }; /* more runs have their legend beside the curves */
 
 struct figure {
 	const char *name, *title, *x, *y, *key; /* key: where the legend is least in the way */
@@ -77,7 +78,7 @@ struct plot {
 	const char *out;
 };
 
-/* The range of a figure's points. gnuplot warns of a range that is a single value, and stops if there is none. */
+/* The range of a figure's points. */
 struct span {
 	int most, points; /* most: points of the largest run; points: of all runs */
 	double low[2], high[2];
@@ -113,36 +114,27 @@ static void write_run(FILE *file, const struct figure *f, const struct sl_run_lo
 	fputs("\n\n", file);
 }
 
-static void write_range(FILE *file, char axis, const struct span *s)
-{
-	int i = axis == 'y';
-
-	if (!s->points)
-		fprintf(file, "set %crange [0:1]\n", axis);
-	else if (s->low[i] == s->high[i])
-		fprintf(file, "set %crange [%.9g:%.9g]\n", axis, s->low[i] - 1, s->high[i] + 1);
-	else
-		fprintf(file, "set %crange [*:*]\n", axis);
-}
-
 static void write_figure(FILE *file, const struct figure *f, const struct plot *p)
 {
 	struct span s = {0};
+	bool wide;
 
 	fprintf(file, "$%s << EOD\n", f->name);
 	for (int i = 0; i < p->n; i++)
 		write_run(file, f, &p->run[i], &s);
-	/* a tic for each epoch, and a logarithmic axis for traffic */
-	fprintf(file, "EOD\nset xtics %s\n%sset logscale x\n", f->at == at_epoch && s.most <= 20 ? "1" : "auto",
-		f->at == at_bytes && s.low[0] < s.high[0] ? "" : "un");
-	fprintf(file, "set title '%s'\nset xlabel '%s'\nset ylabel '%s'\nset key %s noenhanced\n", f->title, f->x, f->y,
-		f->key);
-	write_range(file, 'x', &s);
-	write_range(file, 'y', &s);
+	fprintf(file, "EOD\nset xtics %s\n", f->at == at_epoch && s.most <= 20 ? "1" : "auto"); /* one for each epoch */
+	fprintf(file, "set title '%s'\nset xlabel '%s'\nset ylabel '%s'\nset key %s noenhanced%s\n", f->title, f->x,
+		f->y, f->key, p->n > MOST_INSIDE ? " outside font ',8'" : "");
+	wide = sl_gnuplot_range(file, 'x', s.low[0], s.high[0]);
+	fprintf(file, "%sset logscale x\n", f->at == at_bytes && wide ? "" : "un");
+	sl_gnuplot_range(file, 'y', s.low[1], s.high[1]);
 	if (!s.points)
 		fputs("set label 1 'no values yet' at graph 0.5,0.5 center\n", file);
-	fprintf(file, "plot for [i=0:%d] $%s index i using 1:2 with %s lw 2 lc i+1 title columnheader(1)\n", p->n - 1,
-		f->name, f->at ? "linespoints pt 7 ps 0.6" : "lines");
+	/* with points, since a run of one step has no line */
+	fprintf(file,
+		"plot for [i=0:%d] $%s index i using 1:2 with linespoints pt 7 ps %s lw 2 lc i+1 title "
+		"columnheader(1)\n",
+		p->n - 1, f->name, f->at ? "0.6" : "0.2");
 	fputs("unset label 1\n", file);
 }
 
@@ -211,7 +203,7 @@ static enum sl_err draw(const struct plot *p, struct sl_fail *fail)
 	write_script(file, p, sl_ends_with(p->out, ".svg"), picture);
 	err = close_script(file, script, fail);
 	if (!err)
-		err = sl_gnuplot_run(".", script, fail);
+		err = sl_gnuplot_run(".", script, picture, fail);
 	if (!err && rename(picture, p->out) != 0)
 		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", p->out, strerror(errno));
 	if (err)
@@ -242,7 +234,8 @@ static void print_table(const struct plot *p)
 	for (int i = 0; i < p->n; i++) {
 		const struct sl_run_log *r = &p->run[i];
 
-		printf("%-24s %7d %9" PRIu64, r->name, r->n_epoch, r->steps);
+		sl_print_cell(stdout, r->name, 0, 24);
+		printf(" %7d %9" PRIu64, r->n_epoch, r->steps);
 		print_percent(last_acc(r));
 		print_percent(r->best_acc);
 		printf(" %11.2f\n", r->bytes / 1e6);
@@ -252,7 +245,7 @@ static void print_table(const struct plot *p)
 
 static void print_json(const struct plot *p)
 {
-	json_t *root = json_pack("{s:i, s:s}", "schema", 1, "out", p->out), *runs = json_array();
+	json_t *root = json_pack("{s:i, s:o}", "schema", 1, "out", sl_json_text(p->out)), *runs = json_array();
 
 	for (int i = 0; i < p->n; i++) {
 		const struct sl_run_log *r = &p->run[i];

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <math.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <string.h>
@@ -24,7 +25,31 @@ void sl_gnuplot_begin(FILE *script, bool svg, int width, int height, const char 
 	fputs(colours, script);
 }
 
-enum sl_err sl_gnuplot_run(const char *dir, const char *script, struct sl_fail *fail)
+bool sl_gnuplot_range(FILE *script, char axis, double low, double high)
+{
+	const double large = fmax(fabs(low), fabs(high)), margin = large > 0 ? large / 10 : 1;
+
+	if (high - low > 1e-7 * large) {
+		fprintf(script, "set %crange [*:*]\n", axis);
+		return true;
+	}
+	fprintf(script, "set %crange [%.9g:%.9g]\n", axis, low - margin, high + margin);
+	return false;
+}
+
+/* On a full disk gnuplot leaves the picture's end out and says nothing. */
+static bool is_whole(const char *picture)
+{
+	char end[16] = "";
+	FILE *file = fopen(picture, "re");
+	size_t n = file && fseek(file, -(long)sizeof end, SEEK_END) == 0 ? fread(end, 1, sizeof end, file) : 0;
+
+	if (file)
+		fclose(file);
+	return memmem(end, n, "IEND", 4) || memmem(end, n, "</svg>", 6);
+}
+
+enum sl_err sl_gnuplot_run(const char *dir, const char *script, const char *picture, struct sl_fail *fail)
 {
 	char *const argv[] = {"gnuplot", (char *)(uintptr_t)script, NULL};
 	posix_spawn_file_actions_t actions;
@@ -44,5 +69,7 @@ enum sl_err sl_gnuplot_run(const char *dir, const char *script, struct sl_fail *
 		;
 	if (status)
 		return sl_fail_set(fail, SL_ERR_IO, "gnuplot made no picture from %s; its messages are above", script);
-	return SL_OK;
+	return is_whole(picture) ? SL_OK
+				 : sl_fail_set(fail, SL_ERR_IO,
+					       "%s: gnuplot has not written it whole: is the disk full?", picture);
 }

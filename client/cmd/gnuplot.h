@@ -9,8 +9,13 @@
 
 /* Begins a picture in the script: SVG or PNG, its size in pixels, the file that it is written to. */
 void sl_gnuplot_begin(FILE *script, bool svg, int width, int height, const char *out);
+/* Sets the range of axis 'x' or 'y' around values from `low` to `high`. gnuplot finds it itself, unless they are equal
+ * or nearly so: that it warns of, or refuses. True: it finds it. */
+bool sl_gnuplot_range(FILE *script, char axis, double low, double high);
 
-/* Runs `gnuplot script` in the folder `dir`. UNAVAILABLE: there is no gnuplot; IO: it failed. */
-enum sl_err sl_gnuplot_run(const char *dir, const char *script, struct sl_fail *fail) SL_MUST_CHECK;
+/* Runs `gnuplot script` in the folder `dir`, which has to make `picture` (a path from this process's folder).
+ * UNAVAILABLE: there is no gnuplot; IO: it failed, or the picture is not whole. */
+enum sl_err sl_gnuplot_run(const char *dir, const char *script, const char *picture,
+			   struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

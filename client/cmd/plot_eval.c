@@ -8,7 +8,7 @@
 
 #include "common/base/buf.h"
 
-enum { MOST_BYTES = 64 << 20, MOST_NUMBERED = 24, NAME = 18, COLOURS = 8 };
+enum { MOST_BYTES = 64 << 20, MOST_NUMBERED = 24, MOST_NAMED = 34, NAME = 18, COLOURS = 8 };
 
 /* ---- what is read ---- */
 
@@ -79,11 +79,24 @@ static bool has_calibration(const json_t *eval)
 
 /* ---- what is written ---- */
 
-/* Writes a name within single quotes, cut to NAME characters. */
-static void put_name(FILE *script, const char *name)
+static size_t columns_of(const char *text)
 {
+	size_t n = 0;
+
+	for (; *text; text++)
+		n += ((uint8_t)*text & 0xc0) != 0x80;
+	return n;
+}
+
+/* Writes the name of class k within single quotes. One that is cut to NAME characters begins with k, since others may
+ * begin like it. */
+static void put_name(FILE *script, const json_t *eval, size_t k)
+{
+	const char *name = json_string_value(json_array_get(json_object_get(eval, "classes"), k));
 	int n = 0;
 
+	if (columns_of(name) > NAME)
+		fprintf(script, "%zu ", k);
 	for (; *name && n < NAME; name++) {
 		n += ((uint8_t)*name & 0xc0) != 0x80;
 		putc(strchr("'\"\\\n\t", *name) ? ' ' : *name, script);
@@ -93,17 +106,14 @@ static void put_name(FILE *script, const char *name)
 	fputs(*name ? "…" : "", script);
 }
 
-static const char *class_name(const json_t *eval, size_t k)
-{
-	return json_string_value(json_array_get(json_object_get(eval, "classes"), k));
-}
-
+/* More than MOST_NAMED names have no room: each second or third class is named, and so on. */
 static void put_tics(FILE *script, char axis, const json_t *eval, size_t n)
 {
-	fprintf(script, "set %ctics %s scale 0 (", axis, axis == 'x' && n > 4 ? "rotate by -45" : "norotate");
-	for (size_t k = 0; k < n; k++) {
+	fprintf(script, "set %ctics %s scale 0 font '%s' (", axis, axis == 'x' && n > 4 ? "rotate by -45" : "norotate",
+		n > MOST_NUMBERED ? ",8" : "");
+	for (size_t k = 0; k < n; k += 1 + (n - 1) / MOST_NAMED) {
 		fputs(k ? ", '" : "'", script);
-		put_name(script, class_name(eval, k));
+		put_name(script, eval, k);
 		fprintf(script, "' %zu", k);
 	}
 	fputs(")\n", script);
@@ -154,7 +164,8 @@ static void write_confusion(FILE *script, const json_t *eval)
 			", \\\n     $confusion using 1:2:(sprintf('%%d', $4)):($3 > 50 ? 0xffffff : 0) with labels "
 			"textcolor rgb variable font ',%d'",
 			n <= 12 ? 11 : 8);
-	fputs("\nset autoscale\nset xtics auto norotate scale 1\nset ytics auto scale 1\nunset colorbox\nset grid\n",
+	fputs("\nset autoscale\nset xtics auto norotate scale 1 font ''\nset ytics auto scale 1 font ''\nunset "
+	      "colorbox\nset grid\n",
 	      script);
 }
 
@@ -190,7 +201,7 @@ static void write_roc(FILE *script, const json_t *eval)
 
 		fprintf(script, ", \\\n     $roc index %zu using 1:2 with lines lw 2 lc %zu dt %zu title '", i,
 			i % COLOURS + 1, i / COLOURS + 1);
-		put_name(script, class_name(eval, (size_t)whole(json_object_get(curve, "class"))));
+		put_name(script, eval, (size_t)whole(json_object_get(curve, "class")));
 		if (json_array_size(json_object_get(curve, "points")))
 			fprintf(script, " (AUC %.3f)'", real(curve, "auc"));
 		else
@@ -241,7 +252,9 @@ static const struct {
 	const char *lacks;
 } figures[SL_EVAL_FIGURE_COUNT] = {
 	{"confusion", has_confusion, write_confusion, "it has no confusion matrix: it must be of at most 200 classes"},
-	{"roc", has_roc, write_roc, "it has no ROC curves: it must be of at most 20 classes"},
+	{"roc", has_roc, write_roc,
+	 "it has no ROC curves: it must be of at most 20 classes; --figure confusion and --figure calibration are of "
+	 "more"},
 	{"calibration", has_calibration, write_calibration, "it has no calibration"},
 };
 
@@ -265,8 +278,11 @@ enum sl_err sl_eval_read(json_t **out, const char *path, const bool wanted[SL_EV
 		return err;
 	free(text);
 	if (!has_confusion(eval))
-		err = sl_fail_set(fail, SL_ERR_DATA,
-				  "%s: this is no evaluation of classes; `splitc eval CONFIG --json` writes one", path);
+		err = sl_fail_set(fail, SL_ERR_DATA, "%s: %s", path,
+				  json_is_number(json_object_get(eval, "test_acc")) &&
+						  !json_object_get(eval, "confusion")
+					  ? figures[0].lacks
+					  : "this is no evaluation of classes; `splitc eval CONFIG --json` writes one");
 	for (int i = 0; i < SL_EVAL_FIGURE_COUNT && !err; i++)
 		if (wanted[i] && !figures[i].has(eval))
 			err = sl_fail_set(fail, SL_ERR_DATA, "%s: %s", path, figures[i].lacks);

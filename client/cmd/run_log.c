@@ -1,4 +1,3 @@
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -140,14 +139,11 @@ static void put_points(struct sl_run_log *log, const struct gather *g)
 /* Copies a name, with characters that a legend cannot take replaced by '_'. */
 static void put_name(char name[SL_RUN_NAME], const char *text, size_t len)
 {
-	size_t n = 0;
-
-	for (size_t i = 0; i < len && n + 1 < SL_RUN_NAME; i++) {
-		unsigned char c = (unsigned char)text[i];
-
-		name[n++] = isascii(c) && isprint(c) && !strchr("\"'\\`", c) ? (char)c : '_';
-	}
-	name[n] = '\0';
+	snprintf(name, SL_RUN_NAME, "%.*s", (int)len, text);
+	sl_text_make_safe(name, '_');
+	for (char *c = name; *c; c++)
+		if (strchr("\"'\\`", *c))
+			*c = '_';
 }
 
 static void name_after_folder(char name[SL_RUN_NAME], const char *path)

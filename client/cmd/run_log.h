@@ -22,7 +22,7 @@ struct sl_run_epoch {
 };
 
 struct sl_run_log {
-	char name[SL_RUN_NAME]; /* for a legend: printable ASCII without quotes, backslashes or control characters */
+	char name[SL_RUN_NAME]; /* for a legend: UTF-8 without quotes, backslashes or control characters */
 	struct sl_run_point point[SL_RUN_POINTS];
 	int n_point;
 	struct sl_run_epoch *epoch;

@@ -226,6 +226,7 @@ static void warn_of_range(const struct range *r, bool whole)
 
 static enum sl_err report(const struct range *r, struct sl_fail *fail)
 {
+	char picture[PATH_MAX];
 	struct sl_fail why;
 	enum sl_err err = write_json(r, fail), drawn;
 
@@ -233,7 +234,8 @@ static enum sl_err report(const struct range *r, struct sl_fail *fail)
 		err = write_script(r, fail);
 	if (err)
 		return err;
-	drawn = sl_gnuplot_run(r->dir, "lr.gp", &why);
+	snprintf(picture, sizeof picture, "%s/lr.png", r->dir);
+	drawn = sl_gnuplot_run(r->dir, "lr.gp", picture, &why);
 	if (drawn)
 		sl_log(drawn == SL_ERR_UNAVAILABLE ? SL_LOG_INFO : SL_LOG_WARN, "no-picture", "%s", why.text);
 	printf("the loss is lowest, %.4g, at a learning rate of %.2g\n"

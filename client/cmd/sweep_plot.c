@@ -42,7 +42,7 @@ static void begin(FILE *file, const char *name, const char *title)
 static int write_rate_accuracy(FILE *file, const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result,
 			       int n)
 {
-	double low = INFINITY, high = -INFINITY;
+	double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
 	int points = 0;
 
 	begin(file, "rate_accuracy", "Accuracy by compress rate");
@@ -51,17 +51,19 @@ static int write_rate_accuracy(FILE *file, const struct sl_conf_sweep_row *row, 
 		if (!result[i].done || !isfinite(result[i].rate_real) || !isfinite(result[i].test_acc))
 			continue;
 		fprintf(file, "%.6g %.6g \"%s\"\n", result[i].rate_real, 100 * result[i].test_acc, row[i].name);
-		low = fmin(low, 100 * result[i].test_acc);
-		high = fmax(high, 100 * result[i].test_acc);
+		low[0] = fmin(low[0], result[i].rate_real);
+		high[0] = fmax(high[0], result[i].rate_real);
+		low[1] = fmin(low[1], 100 * result[i].test_acc);
+		high[1] = fmax(high[1], 100 * result[i].test_acc);
 		points++;
 	}
 	fputs("EOD\n", file);
-	if (low == high) /* gnuplot warns of a range that is a single value */
-		fprintf(file, "set yrange [%g:%g]\n", low - 1, high + 1);
+	sl_gnuplot_range(file, 'y', low[1], high[1]);
+	if (sl_gnuplot_range(file, 'x', low[0], high[0]))
+		fputs("set autoscale xfix\n", file); /* the axis is not extended to the next power of ten */
 	fputs("set xlabel 'bytes sent / bytes as fp32'\n"
 	      "set ylabel 'test accuracy (%)'\n"
 	      "set logscale x\n"
-	      "set autoscale xfix\n" /* the axis is not extended to the next power of ten */
 	      "set offsets graph 0.05, graph 0.15, graph 0.08, graph 0.08\n"
 	      "plot $rows using 1:2 with points pt 7 ps 1.2 notitle, \\\n"
 	      "     $rows using 1:2:3 with labels left offset 0.8,0.4 font ',9' noenhanced notitle\n",
@@ -141,10 +143,10 @@ static int write_by_chunks(FILE *file, const struct by_chunks *what, const struc
 }
 
 /* False: there is no gnuplot, which is no error. */
-static bool draw(const char *out_dir, const char *script)
+static bool draw(const char *out_dir, const char *script, const char *picture)
 {
 	struct sl_fail why;
-	enum sl_err err = sl_gnuplot_run(out_dir, script, &why);
+	enum sl_err err = sl_gnuplot_run(out_dir, script, picture, &why);
 
 	if (err == SL_ERR_UNAVAILABLE)
 		sl_log(SL_LOG_INFO, "no-gnuplot", "%s; only its scripts are written", why.text);
@@ -179,7 +181,7 @@ static enum sl_err plot_one(const struct by_chunks *by, const struct sl_conf_swe
 		return SL_OK;
 	}
 	/* if there was no gnuplot for the first script, there is none for others */
-	if (made->pictures == made->scripts++ && draw(out_dir, script))
+	if (made->pictures == made->scripts++ && draw(out_dir, script, path))
 		made->pictures++;
 	return SL_OK;
 }

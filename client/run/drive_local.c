@@ -168,7 +168,7 @@ static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options 
 		err = sl_drive_save(setup, sl_training_state(run).step, fail);
 	if (!err)
 		err = end_phase(options->end, local, run, fail);
-	if (!err && !options->predict)
+	if (!options->predict) /* also where the weights could not be written: the figures are known */
 		sl_drive_summary(run, local, nonfinite, options->json);
 	return err;
 }

@@ -356,7 +356,7 @@ struct sl_middle_status sl_middle_status(const struct sl_middle *m)
 					 .step_s = m->step_s,
 					 .memory = m->shown_memory,
 					 .welcomed = m->stage == SL_MIDDLE_WELCOMED,
-					 .left = m->ended == SL_SEAT_LEFT,
+					 .left = m->ended == SL_SEAT_LEFT || m->ended == SL_SEAT_PAUSED,
 					 .agreed = m->stage != SL_MIDDLE_ASKS ? &m->agreement.agreed : NULL,
 					 .network = m->network,
 					 .part = m->part,

@@ -66,7 +66,7 @@ struct sl_middle_status {
 	uint64_t steps, skipped;         /* skipped: those of `steps` that applied nothing */
 	double step_s;                   /* moving average, seconds from one commit to the next; 0: none yet */
 	struct sl_session_memory memory; /* zeros until the session is open */
-	bool welcomed, left;             /* the handshake was done; the client said goodbye */
+	bool welcomed, left;             /* the handshake was done; the client said goodbye, or paused */
 	/* Borrowed; NULL and "" until the session is admitted. */
 	const struct sl_agreed *agreed;
 	const char *network, *part;            /* in words: the middle's size; its first and last layer */

@@ -150,6 +150,7 @@ stop
 rc=0
 (ulimit -f 8 && client limited "$tmp/client.yaml" --local) || rc=$?
 [ $rc = 74 ] && grep -q 'model.safetensors.*: File too large' "$tmp/limited.log" || fail "a limit of file sizes: status $rc"
+grep -q '^test accuracy ' "$tmp/limited.log" || fail 'no figures of a run whose weights could not be written'
 # A failed write of an event costs that event only, not the run; so does an event file that cannot be opened.
 for broken in events.write=ENOSPC@8 events.write=EIO@5+ events.open=ENOSPC@1+ events.sync=EIO@1+; do
 	what=$broken

@@ -20,6 +20,7 @@ YAML
 sweep() { "$SPLITC" sweep "$tmp/client.yaml" --out "$tmp/$1" --set control="$tmp/sweep.sock" "${@:2}" >"$tmp/$1.log" 2>&1; }
 sweep remote || fail "with a server: status $?"
 sweep local --local || fail "--local: status $?"
+! grep -i warning "$tmp/local.log" || fail "gnuplot warns of rates that are equal"
 cmp "$tmp/remote/folds.csv" "$tmp/local/folds.csv" || fail 'a server makes other folds'
 [ "$(ls -d "$tmp"/remote/row-* | wc -l)" = 4 ] || fail 'not four runs'
 /usr/bin/python3 - "$tmp/remote" <<-'PY' || fail "$(cat "$tmp/remote/folds.csv")"

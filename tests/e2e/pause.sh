@@ -40,6 +40,9 @@ stops paused
 ls "$tmp"/paused/checkpoint-*.safetensors >/dev/null || fail "no checkpoint after SIGINT"
 wait_for "the server says nothing of the pause" grep -q '^INFO session-paused: ' "$tmp/server.log"
 ! grep 'session-failed' "$tmp/server.log" || fail "the server takes a pause for a failure"
+gone() { "$SPLITS" status --control "$tmp/server.sock" --json >"$tmp/status.json" && jq -e '.sessions == []' "$tmp/status.json" >/dev/null; }
+wait_for "the paused session is still there" gone
+jq -e '.links == 2 and .lost == 0' "$tmp/status.json" >/dev/null || fail "a pause is counted as a lost link: $(jq -c '[.links, .lost]' "$tmp/status.json")"
 [ "$(steps_of paused)" -lt 120 ] || fail "it was over before it was interrupted"
 ls "$tmp/paused" >"$tmp/before"
 for again in '' --local; do

@@ -55,9 +55,44 @@ n=$(points training long.gp)
 awk '/^\$training/ {on = 1} on && NF == 2 && $1 + 0 > 0 {sum += $2; n++; if ($2 < 1 || $2 > 3) bad = 1}
 	END {exit bad || sum / n < 1.95 || sum / n > 2.05}' "$tmp/long.gp" || fail 'the means are not those of the steps'
 
+# A name may have any letters; the picture's name may be no UTF-8, and JSON is JSON all the same.
+plot 0 run.gp "größe \"1\"=run" --figure training
+grep -q '^"größe _1_"$' "$tmp/run.gp" || fail 'a name has lost its letters'
+[ "$(grep -c '^set key top right noenhanced$' "$tmp/run.gp")" = 1 ] || fail 'the legend of one run'
+plot 0 $'\377.gp' run --json
+jq -e '.out == "?.gp"' "$tmp/plot.log" >"$tmp/jq.log" || fail "no JSON: $(cat "$tmp/plot.log")"
+# Of many runs the legend lies beside the curves.
+plot 0 run.gp {a,b,c,d,e,f,g,h,i}=run
+[ "$(grep -c "^set key .* outside font ',8'$" "$tmp/run.gp")" = 4 ] || fail 'the legend of nine runs'
+
+# Losses that are large, and equal or nearly so: a range of its own, which gnuplot neither warns of nor refuses.
+made() { # FOLDER LOSS…: a run of one step, with an evaluation for each loss
+	local n=0 loss
+	mkdir "$tmp/$1"
+	echo "{\"type\":\"step\",\"step\":1,\"loss\":$2}" >"$tmp/$1/log.jsonl"
+	for loss in "${@:2}"; do
+		n=$((n + 1))
+		echo "{\"type\":\"epoch\",\"epoch\":$n,\"steps\":1,\"test_loss\":$loss,\"test_acc\":0.5,\"wire_tx_bytes\":9}" >>"$tmp/$1/log.jsonl"
+	done
+}
+made large 5.9231255266e12
+made near 1.00000000001 1
+plot 0 run.gp large
+grep -qF 'set yrange [5.33081297e+12:6.51543808e+12]' "$tmp/run.gp" || fail "the range of a large loss: $(grep yrange "$tmp/run.gp")"
+
 # pictures
 pictures='no gnuplot here'
 if command -v gnuplot >/dev/null; then
+	for run in large near; do
+		plot 0 run.png $run
+		! grep -i warning "$tmp/plot.log" || fail "gnuplot warns of $run"
+	done
+	# a full disk, of which gnuplot says nothing
+	echo before >"$tmp/full.png"
+	rc=0
+	(cd "$tmp" && ulimit -f 4 && exec "$SPLITC" plot --out full.png large --figure loss) >"$tmp/plot.log" 2>&1 || rc=$?
+	[ $rc = 74 ] && [ "$(cat "$tmp/full.png")" = before ] || fail "a picture that is not whole: status $rc"
+	says 'full.png.part: gnuplot has not written it whole'
 	for out in all.png all.svg; do
 		plot 0 $out run long
 		[ -s "$tmp/$out" ] || fail "$out is empty"
@@ -91,7 +126,15 @@ if command -v gnuplot >/dev/null; then
 fi
 jq 'del(.roc)' "$tmp/eval.json" >"$tmp/no_roc.json"
 plot 65 x.gp no_roc.json
-says 'no_roc.json: it has no ROC curves: it must be of at most 20 classes'
+says 'no_roc.json: it has no ROC curves: it must be of at most 20 classes; --figure confusion and'
+jq 'del(.classes, .confusion, .roc, .calibration)' "$tmp/eval.json" >"$tmp/wide.json"
+plot 65 x.gp wide.json
+says 'it has no confusion matrix: it must be of at most 200 classes'
+# Names of 100 classes have room for every third; long ones that begin alike can be told apart.
+jq -n '[range(100)] | {classes: map("an equal beginning, and \(.)"), confusion: map([range(100)])}' >"$tmp/many.json"
+plot 0 many.gp many.json --figure confusion
+grep -q "^set xtics .* font ',8' ('0 an equal beginnin…' 0, '3 an equal beginnin…' 3, .*'99 an equal beginnin…' 99)$" "$tmp/many.gp" ||
+	fail "the names of many classes: $(grep xtics "$tmp/many.gp")"
 jq '.confusion[3] |= map(-.)' "$tmp/eval.json" >"$tmp/bad.json"
 plot 65 x.gp bad.json --figure confusion
 says 'this is no evaluation of classes; `splitc eval CONFIG --json` writes one'
