@@ -133,7 +133,7 @@ says 'it has no confusion matrix: it must be of at most 200 classes'
 # Names of 100 classes have room for every third; long ones that begin alike can be told apart.
 jq -n '[range(100)] | {classes: map("an equal beginning, and \(.)"), confusion: map([range(100)])}' >"$tmp/many.json"
 plot 0 many.gp many.json --figure confusion
-grep -q "^set xtics .* font ',8' ('0 an equal beginnin…' 0, '3 an equal beginnin…' 3, .*'99 an equal beginnin…' 99)$" "$tmp/many.gp" ||
+grep -q "^set xtics .* font ',8' ('0 an equal beginning…' 0, '3 an equal beginning…' 3, .*'99 an equal beginning…' 99)$" "$tmp/many.gp" ||
 	fail "the names of many classes: $(grep xtics "$tmp/many.gp")"
 jq '.confusion[3] |= map(-.)' "$tmp/eval.json" >"$tmp/bad.json"
 plot 65 x.gp bad.json --figure confusion
