@@ -3,7 +3,7 @@
 # Measures the bytes that cross the link per batch of 32 rows of CoLA and of RTE, packed and padded, at the usual four
 # cuts of an encoder. Prints lines of a Markdown table, in kB. FOLDER has glue/CoLA, glue/RTE and roberta_tokenizer/.
 # All is measured in one process, with RoBERTa's 768 features and thin layers of random weights; payloads are counted as
-# if they crossed. Packed rows are the first 320 samples, in 10 batches. Cuts 1 and 2 send four tensors of tokens. Cuts
+# if they crossed. Packed rows are 320 samples, spread over the set, in 10 batches. Cuts 1 and 2 send four tensors of tokens. Cuts
 # 3 and 4 send two, and two with one vector per row. `lowrank` takes only tensors of tokens, so those vectors cross
 # uncompressed. The padded form has 128 tokens for every row in all four tensors (data.pad: max), as other programs send
 # it. Its rate is against fp32, beside the nominal rate that those programs report; its words are of 32 bits, one per

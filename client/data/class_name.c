@@ -7,7 +7,7 @@
 const char *sl_class_name(const struct sl_set *set, int label, char out[SL_CLASS_NAME_BYTES])
 {
 	snprintf(out, SL_CLASS_NAME_BYTES, "%d", label);
-	if (!set->source->class_name)
+	if (!set->source || !set->source->class_name)
 		return out;
 	snprintf(out, SL_CLASS_NAME_BYTES, "%s", set->source->class_name(set, label));
 	sl_text_make_safe(out, '?');

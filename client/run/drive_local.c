@@ -39,11 +39,13 @@ void sl_drive_summary(struct sl_training *run, const struct sl_local *local, boo
 	sl_training_finish(run, &link, nonfinite ? "nonfinite" : stop_asked ? "interrupted" : "finished", json);
 }
 
-static enum sl_err save(const struct sl_setup *setup, const char *name, uint64_t steps, struct sl_fail *fail)
+/* best: the note of SL_MODEL_BEST; NULL: of another file. */
+static enum sl_err save(const struct sl_setup *setup, const char *best, const char *name, uint64_t steps,
+			struct sl_fail *fail)
 {
 	char *about = sl_about_text(setup);
 	enum sl_err err =
-		sl_model_file_write(setup->conf, setup->plan, &setup->weights, about, NULL, name, steps, fail);
+		sl_model_file_write(setup->conf, setup->plan, &setup->weights, about, best, name, steps, fail);
 
 	free(about);
 	return err;
@@ -51,19 +53,21 @@ static enum sl_err save(const struct sl_setup *setup, const char *name, uint64_t
 
 enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct sl_fail *fail)
 {
-	return save(setup, SL_MODEL_FILE, steps, fail);
+	return save(setup, NULL, SL_MODEL_FILE, steps, fail);
 }
 
 enum sl_err sl_drive_keep_best(struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
 			       struct sl_fail *fail)
 {
 	uint64_t step = sl_training_state(run).step;
+	char score[SL_TRAINING_SCORE];
 	struct sl_fail why;
 	enum sl_err err;
 
 	if (sl_local_get_weights(local, &setup->weights))
 		return sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
-	err = save(setup, SL_MODEL_BEST, step, &why);
+	sl_training_best_score(run, score);
+	err = save(setup, score, SL_MODEL_BEST, step, &why);
 	if (err)
 		sl_log(SL_LOG_WARN, "best-missed",
 		       "step %" PRIu64 ": %s; the run goes on, and best.safetensors keeps earlier weights", step,
