@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/buf.h"
+#include "common/base/wrap.h"
 
 enum { MOST_BYTES = 64 << 20, MOST_NUMBERED = 24, MOST_NAMED = 34, NAME = 18, COLOURS = 8 };
 
@@ -79,15 +80,6 @@ static bool has_calibration(const json_t *eval)
 
 /* ---- what is written ---- */
 
-static size_t columns_of(const char *text)
-{
-	size_t n = 0;
-
-	for (; *text; text++)
-		n += ((uint8_t)*text & 0xc0) != 0x80;
-	return n;
-}
-
 /* Writes the name of class k within single quotes. One that is cut to NAME characters begins with k, since others may
  * begin like it. */
 static void put_name(FILE *script, const json_t *eval, size_t k)
@@ -95,7 +87,7 @@ static void put_name(FILE *script, const json_t *eval, size_t k)
 	const char *name = json_string_value(json_array_get(json_object_get(eval, "classes"), k));
 	int n = 0;
 
-	if (columns_of(name) > NAME)
+	if (sl_text_columns(name, strlen(name)) > NAME)
 		fprintf(script, "%zu ", k);
 	for (; *name && n < NAME; name++) {
 		n += ((uint8_t)*name & 0xc0) != 0x80;

@@ -164,7 +164,8 @@ void sl_publish_take(struct sl_publish *p, struct sl_remote *remote)
 
 	p->step = sl_training_state(p->run).step;
 	p->best = sl_training_best_due(p->run);
-	sl_training_best_score(p->run, p->score);
+	if (p->best)
+		sl_training_best_score(p->run, p->score);
 	p->number = p->asked > p->answered ? p->asked : 0;
 	p->busy = true;
 	free(p->about);

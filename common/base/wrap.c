@@ -1,6 +1,7 @@
 #include "common/base/wrap.h"
 
 #include <stddef.h>
+#include <string.h>
 #include <sys/ioctl.h>
 
 int sl_terminal_columns(int fd)
@@ -10,7 +11,7 @@ int sl_terminal_columns(int fd)
 	return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-static int columns_of(const char *text, size_t len)
+int sl_text_columns(const char *text, size_t len)
 {
 	int n = 0;
 
@@ -35,7 +36,7 @@ void sl_print_remark(FILE *to, const char *mark, const char *text, int column, i
 
 	while (*text) {
 		size_t len = word_length(text);
-		int word = columns_of(text, len);
+		int word = sl_text_columns(text, len);
 
 		if (at > column && width && at + 1 + word > width) {
 			fprintf(to, "\n%*s", column, mark);
@@ -73,11 +74,8 @@ const char *sl_bytes_text(uint64_t bytes, char out[SL_BYTES_TEXT])
 
 void sl_print_cell(FILE *to, const char *text, int column, int width)
 {
-	int n = 0, over;
+	const int n = sl_text_columns(text, strlen(text)), over = n > width;
 
-	for (const char *c = text; *c; c++)
-		n += columns_of(c, 1);
-	over = n > width;
 	fprintf(to, over ? "%s\n" : "%s", text);
 	fprintf(to, "%*s", over ? column + width : width - n, "");
 }

@@ -7,7 +7,8 @@
 
 enum { SL_WRAP_WIDTH = 79 };
 
-int sl_terminal_columns(int fd); /* 0: fd is no terminal, or it does not say */
+int sl_terminal_columns(int fd);                   /* 0: fd is no terminal, or it does not say */
+int sl_text_columns(const char *text, size_t len); /* of `len` bytes of UTF-8 */
 
 /* Prints `text` and a newline, in lines of at most `width` columns (0: one line). The cursor stands at `column`;
  * further lines are indented to it. Text in [] is not broken. */

@@ -228,17 +228,6 @@ const char *sl_conf_check_server_device(const void *value, char why[SL_CONF_WHY]
 	return say(why, "must be auto, cpu or cuda:N with N from 0 to 99", text);
 }
 
-const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF_WHY])
-{
-	if (link->window_bytes < link->part_bytes)
-		return sl_conf_say(why, "link.window_bytes", "must not be smaller than link.part_bytes (%lld bytes)",
-				   (long long)link->part_bytes);
-	if (link->timeout_ms < 2 * link->heartbeat_ms)
-		return sl_conf_say(why, "link.timeout_ms", "must be at least twice link.heartbeat_ms (%d), got %d",
-				   link->heartbeat_ms, link->timeout_ms);
-	return NULL;
-}
-
 /* Makes `path` absolute, without "." and "..", but does not resolve symbolic links: the same words always give the
  * same path. */
 static void absolute(const char *path, char out[PATH_MAX])

@@ -41,8 +41,6 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 /* Checks what the bounds of an agreement's single keys cannot express. Returns the key to blame, or NULL. */
 const char *sl_agreed_check(const struct sl_agreed *a, char why[SL_CONF_WHY]);
 
-/* Checks section link, for both sides. Returns the key to blame, or NULL. */
-const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF_WHY]);
 /* Reads a decimal number from 0 to `most` that is all of [text, end). */
 bool sl_conf_number(const char *text, const char *end, double most, double *out);
 bool sl_conf_is_loopback(const char *address); /* it has the form of sl_conf_check_listen */

@@ -476,6 +476,17 @@ static const char *check_agreed(const struct sl_conf_client *c, char why[SL_CONF
 	return sl_agreed_check(&c->agreed, why);
 }
 
+static const char *check_link(const struct sl_conf_link *link, char why[SL_CONF_WHY])
+{
+	if (link->window_bytes < link->part_bytes)
+		return sl_conf_say(why, "link.window_bytes", "must not be smaller than link.part_bytes (%lld bytes)",
+				   (long long)link->part_bytes);
+	if (link->timeout_ms < 2 * link->heartbeat_ms)
+		return sl_conf_say(why, "link.timeout_ms", "must be at least twice link.heartbeat_ms (%d), got %d",
+				   link->heartbeat_ms, link->timeout_ms);
+	return NULL;
+}
+
 const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 {
 	static const char *(*const checks[])(const struct sl_conf_client *c, char why[SL_CONF_WHY]) = {
@@ -516,5 +527,5 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 		return sl_conf_say(why, "control",
 				   "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",
 				   SL_CONF_SOCKET_PATH - 1);
-	return sl_conf_check_link(&c->link, why);
+	return check_link(&c->link, why);
 }
