@@ -169,8 +169,9 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 			take(in) & 1};
 		break;
 	case SL_FRAME_COMMITTED:
-		f->u.committed = (struct sl_committed){near(in, s->number), 0.5, take(in) & 1,
-						       s->limits.ends != (take(in) % 8 == 0)};
+		f->u.committed = (struct sl_committed){near(in, s->number), 0.5,
+						       take(in) & 1,        s->limits.ends != (take(in) % 8 == 0),
+						       take(in) & 1,        (double)near(in, 1)};
 		break;
 	case SL_FRAME_ABANDON:
 		f->u.abandon = (struct sl_abandon){
