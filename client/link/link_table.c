@@ -78,7 +78,10 @@ static void tick(struct sl_link *l)
 		sl_port_fail(l->port, &fail);
 		return;
 	}
-	sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_TICK});
+	/* On a connection that is new, only a frame shows that the session is still there. */
+	sl_port_event(l->port,
+		      &(struct sl_event){.kind = SL_EV_TICK,
+					 .number = l->lost ? 0 : sl_transport_arrived(l->transport, SL_PEER_SERVER)});
 }
 
 static void tell_ready(struct sl_link *l)

@@ -1,14 +1,13 @@
 #include "common/link/conns.h"
 
 #include <inttypes.h>
-#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "common/base/log.h"
+#include "common/link/zsocket.h"
 
 enum { FIRST_FDS = 64, FDS_MAX = 1 << 20, TELL_MS = 1000, TURN_MS = 100, NONE = -1 };
 
@@ -223,6 +222,13 @@ void sl_conns_forget_peer(struct sl_conns *c, int fd, uint64_t stamp)
 	list(c, fd, NONE, c->first);
 }
 
+uint64_t sl_conns_arrived(struct sl_conns *c, int fd, uint64_t stamp)
+{
+	const struct member *m = find(c, fd);
+
+	return m && m->stamp == stamp ? sl_zsocket_arrived(fd) : 0;
+}
+
 int sl_conns_waiting(const struct sl_conns *c)
 {
 	return c->count;
@@ -255,15 +261,11 @@ void sl_conns_trim(struct sl_conns *c)
  * on the wire, so it may exceed the bytes that came; it is then corrected. */
 static uint64_t held(struct member *m, int fd)
 {
-	struct tcp_info info;
-	socklen_t len = sizeof info;
+	const uint64_t arrived = sl_zsocket_arrived(fd);
 
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0 ||
-	    len < offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received)
-		return 0; /* another kind of socket */
-	if (m->taken > info.tcpi_bytes_received)
-		m->taken = info.tcpi_bytes_received;
-	return info.tcpi_bytes_received - m->taken;
+	if (m->taken > arrived)
+		m->taken = arrived;
+	return arrived - m->taken;
 }
 
 /* Whether a connection has too many pending bytes. After a session's end, data that was in flight may still come; all

@@ -41,6 +41,9 @@ uint64_t sl_conns_answered(struct sl_conns *conns, int fd);
 /* The connection's peer is forgotten. If that was its last one, it has conf.hello_ms for a new Hello. */
 void sl_conns_forget_peer(struct sl_conns *conns, int fd, uint64_t stamp);
 
+/* Bytes that have come on the connection that sl_conns_answered gave this stamp; 0: it has ended. */
+uint64_t sl_conns_arrived(struct sl_conns *conns, int fd, uint64_t stamp);
+
 /* Number of connections without a session. */
 int sl_conns_waiting(const struct sl_conns *conns);
 

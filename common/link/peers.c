@@ -233,6 +233,13 @@ const struct sl_key *sl_peers_key(const struct sl_peers *peers, sl_peer peer)
 	return s && s->claimed ? &s->key : NULL;
 }
 
+uint64_t sl_peers_arrived(const struct sl_peers *peers, sl_peer peer)
+{
+	const struct slot *s = find(peers, peer);
+
+	return s && peers->conns ? sl_conns_arrived(peers->conns, s->fd, s->stamp) : 0;
+}
+
 void sl_peers_forget(struct sl_peers *peers, sl_peer peer)
 {
 	struct slot *s = find(peers, peer);

@@ -81,7 +81,7 @@ void sl_tap_look(struct sl_traffic_tap *t)
 {
 	uint64_t now[SL_WAYS];
 
-	if (t->fd < 0) /* a message may come before the monitor's event for its connection */
+	if (t->fd < 0 || !t->total) /* a message may come before the monitor's event for its connection */
 		return;
 	carried(t, now);
 	for (int way = 0; way < SL_WAYS; way++) {
@@ -108,7 +108,7 @@ void sl_tap_connected(struct sl_traffic_tap *t, int fd)
 	struct stat at;
 
 	/* Events come late: the descriptor may have been closed already, and belong to the next connection. */
-	if (!t->total || fstat(fd, &at) != 0 || (t->fd >= 0 && at.st_ino == t->inode))
+	if (fstat(fd, &at) != 0 || (t->fd >= 0 && at.st_ino == t->inode))
 		return;
 	sl_tap_close(t);
 	t->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);

@@ -59,6 +59,11 @@ bool sl_transport_peer_key(const struct sl_transport *transport, sl_peer peer, s
 	return transport->ops->peer_key && transport->ops->peer_key(transport, peer, out);
 }
 
+uint64_t sl_transport_arrived(const struct sl_transport *transport, sl_peer peer)
+{
+	return transport->ops->arrived ? transport->ops->arrived(transport, peer) : 0;
+}
+
 void sl_transport_count(struct sl_transport *transport)
 {
 	if (transport->ops->count)

@@ -93,6 +93,9 @@ enum sl_err sl_transport_send(struct sl_transport *transport, sl_peer peer, stru
 			      const struct sl_payload *payload) SL_MUST_CHECK;
 /* For a bound transport with auth: the key that the peer has proved to own. False: no such peer, or no auth. */
 bool sl_transport_peer_key(const struct sl_transport *transport, sl_peer peer, struct sl_key *out);
+/* Bytes that have come on the peer's connection so far, also of a message that is not complete. 0: not known, or the
+ * connection has ended. */
+uint64_t sl_transport_arrived(const struct sl_transport *transport, sl_peer peer);
 /* Brings conf.traffic up to date; closing does so too. */
 void sl_transport_count(struct sl_transport *transport);
 /* Forgets a peer: its later messages get a new number. What was sent to it still leaves. A bound transport knows at

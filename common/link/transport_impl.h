@@ -13,6 +13,8 @@ struct sl_transport_ops {
 			    const struct sl_payload *payload);
 	/* NULL: the transport has no keys. */
 	bool (*peer_key)(const struct sl_transport *transport, sl_peer peer, struct sl_key *out);
+	/* NULL: the transport does not know. */
+	uint64_t (*arrived)(const struct sl_transport *transport, sl_peer peer);
 	/* NULL: the transport counts no traffic. */
 	void (*count)(struct sl_transport *transport);
 	void (*forget)(struct sl_transport *transport, sl_peer peer);

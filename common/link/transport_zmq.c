@@ -481,6 +481,13 @@ static bool zmq_transport_peer_key(const struct sl_transport *transport, sl_peer
 	return key != NULL;
 }
 
+static uint64_t zmq_transport_arrived(const struct sl_transport *transport, sl_peer peer)
+{
+	const struct zmq_transport *t = (const struct zmq_transport *)transport;
+
+	return t->bound ? sl_peers_arrived(t->peers, peer) : sl_zsocket_arrived(t->tap.fd);
+}
+
 static void zmq_transport_count(struct sl_transport *transport)
 {
 	sl_tap_look(&of(transport)->tap);
@@ -498,6 +505,7 @@ static const struct sl_transport_ops zmq_ops = {
 	.endpoint = zmq_transport_endpoint,
 	.send = zmq_transport_send,
 	.peer_key = zmq_transport_peer_key,
+	.arrived = zmq_transport_arrived,
 	.count = zmq_transport_count,
 	.forget = zmq_transport_forget,
 	.close = zmq_transport_close,

@@ -1,8 +1,9 @@
 #include "common/link/zsocket.h"
 
 #include <errno.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -109,6 +110,17 @@ void sl_zsocket_unmonitor(void *socket, void **monitor)
 void sl_zsocket_keep_unsent_short(int fd)
 {
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){NOTSENT_BYTES}, sizeof(int));
+}
+
+uint64_t sl_zsocket_arrived(int fd)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof info;
+
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+			       len >= offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received
+		       ? info.tcpi_bytes_received
+		       : 0;
 }
 
 /* A dual-stack socket reports "tcp://[::ffff:127.0.0.1]:5570". Rewrites that as tcp://127.0.0.1:5570. */

@@ -20,6 +20,9 @@ void sl_zsocket_unmonitor(void *socket, void **monitor);
  * Sockets that a listening socket accepts inherit it. Failure is ignored: other kinds of sockets do not have the
  * option. */
 void sl_zsocket_keep_unsent_short(int fd);
+/* Bytes that the kernel has received on a TCP connection, whether or not as whole messages; 0: another kind of socket.
+ */
+uint64_t sl_zsocket_arrived(int fd);
 
 /* The endpoint to which the socket is bound or connected, as users write it. */
 enum sl_err sl_zsocket_endpoint(void *socket, char *out, size_t cap, struct sl_fail *fail) SL_MUST_CHECK;

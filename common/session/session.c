@@ -317,6 +317,9 @@ enum sl_err sl_on_tick_patiently(struct sl_session *s, const struct sl_event *ev
 
 enum sl_err sl_on_tick(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
+	if (ev->number > s->arrived) /* a part can take longer than the patience */
+		s->heard_ms = now_ms;
+	s->arrived = ev->number;
 	if (s->patience_ms && now_ms > s->heard_ms + s->patience_ms)
 		return sl_fail_set(&out->fail, SL_ERR_PEER_LOST,
 				   "nothing heard from the %s for %" PRIu64 " ms (link.timeout_ms: %u)",

@@ -132,9 +132,9 @@ struct sl_event {
 	const uint32_t *cached;       /* BEGIN_EVAL, cached rows: [2·batch_rows] (tensor.h); NULL: rows are whole */
 	const int32_t *samples;       /* BEGIN_STEP: by row, the sample's number in the data set; NULL: unknown */
 	const uint32_t *home;         /* by sample: its home at the server (codec/lengths.h); NULL: none */
-	uint64_t number;              /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: the batch's number */
-	double lr;                    /* BEGIN_STEP, PASS, APPLY; DECIDED: the group's, -1: the member's own */
-	double grad_scale;            /* APPLY: factor for all gradients, 0 < grad_scale ≤ 1 */
+	uint64_t number;   /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: the batch's number; TICK: sl_transport_arrived */
+	double lr;         /* BEGIN_STEP, PASS, APPLY; DECIDED: the group's, -1: the member's own */
+	double grad_scale; /* APPLY: factor for all gradients, 0 < grad_scale ≤ 1 */
 	bool checkpoint;   /* BEGIN_STEP, PASS, APPLY: the server shall store the state after this step on disk */
 	bool checkpointed; /* TASK_DONE(COMMIT or GATHER), DECIDED, on the server: it has stored that state */
 	double compute_s;  /* TASK_DONE(COMMIT), DECIDED, on the server: time of its kernels */
@@ -307,6 +307,7 @@ struct sl_session {
 	/* liveness */
 	uint32_t patience_ms; /* silence after which the peer is lost; 0: wait for ever */
 	uint64_t heard_ms, said_ms;
+	uint64_t arrived;           /* as the last TICK said */
 	const char *device;         /* server: the device name for Welcome; borrowed, or NULL */
 	char there[SL_WIRE_DEVICE]; /* client: the device name from Welcome */
 	struct sl_session_counts counts;

@@ -300,7 +300,8 @@ void sl_middle_tick(struct sl_middle *m)
 			    had_ms / 1000, m->env.watchdog_s);
 		sl_port_fail(m->port, &why);
 	} else if (sl_port_session(m->port)->state != SL_SESSION_NEW)
-		sl_port_event(m->port, &(struct sl_event){.kind = SL_EV_TICK});
+		sl_port_event(m->port, &(struct sl_event){.kind = SL_EV_TICK,
+							  .number = sl_transport_arrived(m->env.transport, m->peer)});
 }
 
 void sl_middle_end(struct sl_middle *m, const struct sl_fail *why)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One link fault at a chosen frame (tools/faulty_link.c): lost, half open, late, duplicated, corrupt. The run equals the
+# One link fault at a chosen frame (tools/faulty_link.c): lost, half open, late, slow, duplicated, corrupt. The run equals the
 # undisturbed one byte for byte, both sides count exactly what happened, and a silent link is noticed within three
 # heartbeats. SPLIT_LONG=1: every kind of frame, and delays of 10 s.
 set -eu
@@ -66,7 +66,7 @@ play() {
 	local fault=(${@:3:4}) ms=0 sets pair
 	shift 6
 	# A process that waits for a busy CPU is silent, too, so heartbeats are short only where silence is tested.
-	case ${fault[0]} in vanish | late) times $beat ;; *) times 5000 ;; esac
+	case ${fault[0]} in vanish | late | slow) times $beat ;; *) times 5000 ;; esac
 	case ${1:-} in [0-9]*) ms=$1 && shift ;; esac
 	for pair in "$@"; do sets+=(--set "$pair"); done
 	name="${fault[*]} $ms"
@@ -135,6 +135,9 @@ done
 faulty 1 0 late up part 30 $((4 * beat))
 noticed
 faulty 0 0 late up part 30 $((beat / 2))
+# A message that takes longer than the patience loses no link: its bytes are a sign of life.
+faulty 0 0 slow up part 30 $((5 * beat))
+faulty 0 0 slow down part 30 $((5 * beat))
 faulty 1 1 duplicate up part 30
 faulty 1 1 duplicate down committed 7
 faulty 1 1 header up commit 7

@@ -126,6 +126,26 @@ static void silence_ends_a_session(void **state)
 	}
 }
 
+/* A part on a slow link takes longer than the patience. A connection that comes back begins with fewer bytes. */
+static void bytes_keep_a_session(void **state)
+{
+	struct sl_event ev = {.kind = SL_EV_TICK};
+
+	(void)state;
+	for (int who = 0; who < 2; who++) {
+		rig_open_ready(&rig, &conf);
+		for (ev.number = 1; ev.number < 10; ev.number++) {
+			rig.now_ms += 1001;
+			assert_int_equal(rig_event(&rig, (enum rig_who)who, &ev), SL_OK);
+		}
+		ev.number = 3;
+		rig.now_ms += 1000;
+		assert_int_equal(rig_event(&rig, (enum rig_who)who, &ev), SL_OK);
+		rig.now_ms++;
+		assert_int_equal(rig_event(&rig, (enum rig_who)who, &ev), SL_ERR_PEER_LOST);
+	}
+}
+
 /* While heartbeats come, neither side is lost. */
 static void heartbeats_keep_a_session(void **state)
 {
@@ -205,6 +225,7 @@ int main(void)
 		cmocka_unit_test(credit_beyond_the_window_is_refused),
 		cmocka_unit_test(crumbs_are_no_work),
 		cmocka_unit_test(silence_ends_a_session),
+		cmocka_unit_test(bytes_keep_a_session),
 		cmocka_unit_test(heartbeats_keep_a_session),
 		cmocka_unit_test(older_epochs_are_no_sign_of_life),
 		cmocka_unit_test(opening_may_take_its_time),

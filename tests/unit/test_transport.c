@@ -41,6 +41,11 @@ static void many_small_messages_go_both_ways(const char *endpoint)
 	assert_int_equal(client.messages, 10000);
 	assert_string_equal(client.last, "ping");
 	assert_int_equal(server.payload_bytes + server.malformed + client.malformed + server.lost + client.lost, 0);
+	if (strncmp(endpoint, "tcp", 3) == 0) {
+		assert_true(sl_transport_arrived(server.transport, server.peer) > 10000 * strlen("ping"));
+		assert_true(sl_transport_arrived(client.transport, SL_PEER_SERVER) > 10000 * strlen("ping"));
+	}
+	assert_int_equal(sl_transport_arrived(server.transport, server.peer + 1), 0);
 	sl_transport_close(client.transport, 0);
 	sl_transport_close(server.transport, 0);
 	sl_loop_close(loop);

@@ -6,6 +6,7 @@
  *   drop       that message and all after it are lost; the connection is closed
  *   vanish     the same, but the connection stays open, even when one side closes its own: half open
  *   late       the connection stops, both ways, for MS, whatever its ends do; then everything arrives
+ *   slow       the message takes MS, byte by byte; what goes the other way does not wait
  *   duplicate  the message is sent twice
  *   header     one bit of the message's header is flipped
  *   payload    one bit of its payload is flipped
@@ -47,6 +48,7 @@ enum fault {
 	DROP,
 	VANISH,
 	LATE,
+	SLOW,
 	DUPLICATE,
 	HEADER,
 	PAYLOAD,
@@ -72,9 +74,9 @@ enum fault {
 };
 
 static const char *const fault_name[FAULTS] = {
-	"none",  "drop", "vanish",    "late", "duplicate", "header", "payload", "swap",     "mute",
-	"total", "rows", "chunk",     "step", "epoch",     "hash",   "made",    "negative", "nan",
-	"kept",  "part", "committed", "norm", "abandon",   "fetch",  "welcome"};
+	"none", "drop",  "vanish", "late",      "slow", "duplicate", "header", "payload", "swap",
+	"mute", "total", "rows",   "chunk",     "step", "epoch",     "hash",   "made",    "negative",
+	"nan",  "kept",  "part",   "committed", "norm", "abandon",   "fetch",  "welcome"};
 enum { PART = 5, CREDIT = 6, HEARTBEAT = 10, SCHEMA = 15 };
 static const char *const kind_name[] = {"any",       "epoch",   "hello",    "welcome",   "refuse",
 					"part",      "credit",  "commit",   "committed", "fetch",
@@ -97,6 +99,7 @@ struct link {
 	struct stream in[SIDES]; /* [UP]: from the client */
 	uint8_t *swapped;        /* a message that goes out behind the next one; NULL: none */
 	size_t swapped_len;
+	size_t slow_len, slow_sent; /* of the message that goes slowly, the first in its buffer; slow_len 0: none */
 };
 
 static volatile sig_atomic_t stop;
@@ -308,7 +311,9 @@ static bool message(struct link *l, enum side side, uint8_t *data, size_t first,
 		fault = plan.fault;
 		begin_fault(l);
 	}
-	if (fault == LATE)
+	if (fault == SLOW)
+		l->slow_len = len;
+	if (fault == LATE || fault == SLOW)
 		return false;
 	l->mute |= fault == MUTE;
 	if (hushed(l, side, header))
@@ -333,9 +338,9 @@ static bool message(struct link *l, enum side side, uint8_t *data, size_t first,
 	return true;
 }
 
-static bool held(const struct link *l)
+static bool held(const struct link *l, enum side side)
 {
-	return l->faulty && plan.fault == LATE && sl_now_ms() < release_ms;
+	return (l->faulty && plan.fault == LATE && sl_now_ms() < release_ms) || (l->slow_len && side == plan.side);
 }
 
 /* Relays all complete messages. A hold begins with the faulty message, which then stays in the buffer. */
@@ -349,7 +354,7 @@ static void advance(struct link *l, enum side side)
 		relay(l, side, s->data, at);
 		s->greeted += at;
 	}
-	while (s->greeted == GREETING && !held(l)) {
+	while (s->greeted == GREETING && !held(l, side)) {
 		uint8_t *data = s->data + at;
 
 		first = frame_bytes(data, s->len - at, &body);
@@ -364,6 +369,29 @@ static void advance(struct link *l, enum side side)
 	}
 	memmove(s->data, s->data + at, s->len - at);
 	s->len -= at;
+}
+
+/* Relays of the slow message what is due by now. */
+static void trickle(struct link *l)
+{
+	struct stream *s = &l->in[plan.side];
+	const uint64_t now_ms = sl_now_ms();
+	const size_t due = now_ms < release_ms ? l->slow_len * (now_ms - done_ms) / plan.ms : l->slow_len;
+	size_t body, first;
+
+	relay(l, plan.side, s->data + l->slow_sent, due - l->slow_sent);
+	l->slow_sent = due;
+	if (due < l->slow_len)
+		return;
+	first = frame_bytes(s->data, s->len, &body);
+	bytes[plan.side] += first - body;
+	frame_bytes(s->data + first, s->len - first, &body);
+	bytes[plan.side] += l->slow_len - first - body;
+	messages[plan.side]++;
+	s->len -= l->slow_len;
+	memmove(s->data, s->data + l->slow_len, s->len);
+	l->slow_len = 0;
+	advance(l, plan.side);
 }
 
 /* ---- connections */
@@ -419,7 +447,7 @@ static void readable(struct link *l, enum side side)
  * a reset, which would discard bytes in the other side's buffers. */
 static void wind_up(struct link *l)
 {
-	if (held(l) || (l->silent && plan.fault == VANISH))
+	if (held(l, plan.side) || (l->silent && plan.fault == VANISH))
 		return;
 	for (int side = 0; side < SIDES; side++) {
 		bool over = l->in[side].eof || (l->silent && plan.fault == DROP);
@@ -470,6 +498,9 @@ static void serve(int listener, int upstream_port)
 		for (int i = 0; i < SIDES * MAX_LINKS; i++)
 			if (fds[1 + i].fd >= 0 && fds[1 + i].revents)
 				readable(&links[i / SIDES], (enum side)(i % SIDES));
+		for (int i = 0; i < MAX_LINKS; i++)
+			if (links[i].slow_len)
+				trickle(&links[i]);
 		for (int i = 0; i < MAX_LINKS; i++)
 			if (links[i].used)
 				wind_up(&links[i]);
