@@ -224,6 +224,8 @@ static void on_watch(void *arg)
 	if (sl_drive_is_open(d))
 		sl_report_watch(&d->link, d->remote);
 	sl_drive_count(d);
+	if (sl_drive_is_up(d))
+		sl_training_show(d->run);
 	for (size_t i = 0; i < sizeof busy_ms / sizeof busy_ms[0]; i++)
 		longest = busy_ms[i] > longest ? busy_ms[i] : longest;
 	if (bound_ms && longest > bound_ms)

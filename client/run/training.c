@@ -308,22 +308,34 @@ static void tally_add(struct tally *t, const struct sl_step_result *s)
 	t->loss += s->loss * (double)s->answers;
 }
 
-static void show(struct sl_training *r)
+/* All that the connection carried; without a connection what the steps count. */
+static uint64_t carried(const struct sl_training *r, enum sl_way way, uint64_t counted)
 {
-	bool eval = r->doing == SL_WANT_EVAL;
+	return r->traffic[way].bytes ? r->traffic[way].bytes : counted;
+}
+
+void sl_training_show(struct sl_training *r)
+{
+	const bool eval = r->doing == SL_WANT_EVAL, over = r->doing == SL_WANT_FINISH;
 	const struct tally *all = &r->eval; /* a single batch tells little: the set may be sorted by class */
 	const struct sl_progress_state state = {
-		.phase = eval ? "eval" : "train",
+		.phase = over   ? "fetch"
+			 : eval ? "eval"
+				: "train",
 		.epoch = r->epoch + 1,
 		.epochs = all_epochs(r),
 		.step = (uint64_t)(eval ? r->in_eval : r->in_epoch),
 		.steps = eval ? (uint64_t)r->eval_batches : all_steps(r),
 		.steps_left = eval ? (uint64_t)(r->eval_batches - r->in_eval) : r->total_steps - r->step,
 		.samples = r->totals.samples,
-		.tx_bytes = r->totals.tx_bytes,
-		.rx_bytes = r->totals.rx_bytes,
-		.loss = eval && all->answers ? all->loss / (double)all->answers : r->loss,
-		.acc = eval ? accuracy(r, all->correct, all->answers) : r->acc,
+		.tx_bytes = carried(r, SL_SENT, r->totals.tx_bytes),
+		.rx_bytes = carried(r, SL_RECEIVED, r->totals.rx_bytes),
+		.loss = over                   ? NAN
+			: eval && all->answers ? all->loss / (double)all->answers
+					       : r->loss,
+		.acc = over   ? NAN
+		       : eval ? accuracy(r, all->correct, all->answers)
+			      : r->acc,
 	};
 
 	if (r->progress)
@@ -388,7 +400,7 @@ static void passed(struct sl_training *r)
 	r->step++;
 	r->linked_steps++;
 	r->in_epoch++;
-	show(r);
+	sl_training_show(r);
 	sl_run_mark(r);
 	sl_run_batch_over(r);
 }
@@ -435,7 +447,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 		follow(&r->image_s, (double)s->rows, s->t_step_s);
 		log_step(r, s);
 	}
-	show(r);
+	sl_training_show(r);
 	if (eval && r->in_eval == r->eval_batches)
 		eval_over(r);
 	if (!eval)

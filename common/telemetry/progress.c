@@ -14,7 +14,8 @@
 
 enum { DRAW_MS = 100, PLAIN_MS = 10000, BAR_MIN = 8, BAR_MAX = 40, PLAIN_WIDTH = 400 };
 
-enum { SAMPLES, STEPS, TX_BYTES, RX_BYTES }; /* what has a rate */
+enum { SAMPLES, STEPS };     /* what `pace` counts, at the end of each step */
+enum { TX_BYTES, RX_BYTES }; /* what `link` counts, also during a step */
 
 struct sl_progress {
 	int fd;
@@ -24,7 +25,7 @@ struct sl_progress {
 	bool drawn_once, visible; /* visible: the bar is on the screen; guarded by the log's lock */
 	struct sl_progress_state state;
 	struct sl_progress_rates rates;
-	struct sl_rate rate;
+	struct sl_rate pace, link;
 };
 
 const char *sl_progress_duration(double seconds, char out[16])
@@ -100,7 +101,8 @@ int sl_progress_line(char out[SL_PROGRESS_LINE], const struct sl_progress_state 
 	if (!isnan(r->samples_per_s))
 		add(&line, "%.0f samples/s", r->samples_per_s);
 	if (!isnan(r->tx_mb_s) && !isnan(r->rx_mb_s))
-		add(&line, "up %.1f down %.1f MB/s", r->tx_mb_s, r->rx_mb_s);
+		add(&line, r->tx_mb_s < 1 && r->rx_mb_s < 1 ? "up %.2f down %.2f MB/s" : "up %.1f down %.1f MB/s",
+		    r->tx_mb_s, r->rx_mb_s);
 	cells = limit - line.len - 2 < BAR_MAX ? limit - line.len - 2 : BAR_MAX;
 	if (!bar || cells < BAR_MIN) {
 		memcpy(out, text, (size_t)line.len + 1);
@@ -185,33 +187,43 @@ enum sl_err sl_progress_open(struct sl_progress **out, const struct sl_progress_
 	return SL_OK;
 }
 
-static void update_rates(struct sl_progress *p, const struct sl_progress_state *s, uint64_t now_ms)
+static void update_link(struct sl_progress *p, const struct sl_progress_state *s, uint64_t now_ms)
 {
-	const struct sl_rate_sample now = {now_ms, {s->samples, s->step, s->tx_bytes, s->rx_bytes}};
+	const struct sl_rate_sample now = {now_ms, {s->tx_bytes, s->rx_bytes}};
+
+	sl_rate_keep(&p->link, &now);
+	p->rates.tx_mb_s = sl_rate_per_s(&p->link, &now, TX_BYTES) * 1e-6;
+	p->rates.rx_mb_s = sl_rate_per_s(&p->link, &now, RX_BYTES) * 1e-6;
+}
+
+static void update_pace(struct sl_progress *p, const struct sl_progress_state *s, uint64_t now_ms)
+{
+	const struct sl_rate_sample now = {now_ms, {s->samples, s->step}};
 	double grown[SL_RATE_COUNTERS], seconds;
 
 	/* another phase has another pace */
 	if (p->drawn_once && (strcmp(p->state.phase, s->phase) != 0 || s->step < p->state.step))
-		p->rate.n = 0;
-	sl_rate_keep(&p->rate, &now);
-	seconds = sl_rate_grown(&p->rate, &now, grown);
-	p->rates = (struct sl_progress_rates){NAN, NAN, NAN, NAN};
-	if (seconds <= 0)
-		return;
-	p->rates.samples_per_s = grown[SAMPLES] / seconds;
-	p->rates.tx_mb_s = grown[TX_BYTES] / seconds * 1e-6;
-	p->rates.rx_mb_s = grown[RX_BYTES] / seconds * 1e-6;
-	p->rates.left_s = grown[STEPS] > 0 ? (double)s->steps_left * seconds / grown[STEPS] : NAN;
+		p->pace.n = 0;
+	sl_rate_keep(&p->pace, &now);
+	seconds = sl_rate_grown(&p->pace, &now, grown);
+	p->rates.samples_per_s = seconds > 0 ? grown[SAMPLES] / seconds : NAN;
+	p->rates.left_s = seconds > 0 && grown[STEPS] > 0 ? (double)s->steps_left * seconds / grown[STEPS] : NAN;
 }
 
 void sl_progress_update(struct sl_progress *p, const struct sl_progress_state *state, uint64_t now_ms)
 {
 	bool complete = state->step >= state->steps;
+	bool moved = !p->drawn_once || strcmp(p->state.phase, state->phase) != 0 || state->step != p->state.step ||
+		     state->samples != p->state.samples;
 	uint64_t interval = p->tty ? DRAW_MS : p->interval_ms;
 
 	if (p->quiet)
 		return;
-	update_rates(p, state, now_ms);
+	update_link(p, state, now_ms);
+	if (moved)
+		update_pace(p, state, now_ms);
+	else if (!p->tty)
+		return;
 	bool was_complete = p->drawn_once && p->state.step >= p->state.steps;
 	p->state = *state;
 	/* the first plain line comes after an interval, since each has a rate */

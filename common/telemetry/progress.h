@@ -12,7 +12,7 @@
 enum { SL_PROGRESS_LINE = 512 };
 
 struct sl_progress_state {
-	const char *phase;    /* "train", "eval": a word that stays valid until the next update */
+	const char *phase;    /* "train", "eval", "fetch": a word that stays valid until the next update */
 	int epoch, epochs;    /* from 1 */
 	uint64_t step, steps; /* done, and in all, in this phase of this epoch */
 	uint64_t steps_left;  /* of the whole run, for the time left */
@@ -38,7 +38,8 @@ struct sl_progress;
  * time: it takes the log's hook. */
 enum sl_err sl_progress_open(struct sl_progress **out, const struct sl_progress_options *options,
 			     struct sl_fail *fail) SL_MUST_CHECK;
-/* Cheap: draws at most ten times a second (plain: at the interval, and when a phase is complete). One thread. */
+/* Cheap: draws at most ten times a second (plain: at the interval, and when a phase is complete). Call it after each
+ * step, and during a long one for the link's rates, which a terminal then shows. One thread. */
 void sl_progress_update(struct sl_progress *progress, const struct sl_progress_state *state, uint64_t now_ms);
 /* Leaves the last state visible on a line of its own. NULL is fine. */
 void sl_progress_close(struct sl_progress *progress);

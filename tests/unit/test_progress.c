@@ -171,6 +171,39 @@ static void rates_follow_the_last_seconds(void **state)
 	close(fd[1]);
 }
 
+/* A step that takes a minute: a terminal shows what the link carries meanwhile, and keeps the pace of the steps. */
+static void the_link_is_seen_during_a_step(struct sl_progress *p)
+{
+	struct sl_progress_state s = at_second(0);
+
+	sl_progress_update(p, &s, 1000);
+	s.step = 1, s.samples = 64, s.tx_bytes = s.rx_bytes = 4000000;
+	sl_progress_update(p, &s, 5000);
+	for (int i = 1; i <= 10; i++) {
+		s.tx_bytes += 300000;
+		sl_progress_update(p, &s, 5000 + (uint64_t)i * 5000);
+	}
+}
+
+static void a_pipe_gets_no_line_during_a_step(void **state)
+{
+	struct sl_progress_options options = {.plain_interval_ms = 1};
+	struct sl_progress *p;
+	int fd[2];
+	(void)state;
+
+	assert_int_equal(pipe(fd), 0);
+	options.fd = fd[1];
+	assert_int_equal(sl_progress_open(&p, &options, NULL), SL_OK);
+	the_link_is_seen_during_a_step(p);
+	sl_progress_close(p);
+	assert_string_equal(
+		read_all(fd[0]),
+		"train 2/10  1/100  loss 1.2346  acc 45.1%  1h06m left  16 samples/s  up 1.0 down 1.0 MB/s\n");
+	close(fd[0]);
+	close(fd[1]);
+}
+
 struct terminal {
 	int master, slave, keep_stderr;
 };
@@ -231,6 +264,28 @@ static void terminal_gets_a_bar(void **state)
 	const char *end = "\033[K\r\nWARN test-line: after\r\n";
 	assert_string_equal(text + strlen(text) - strlen(end), end);
 	assert_null(strstr(text, "\033[36m"));
+}
+
+static void a_terminal_shows_the_link_during_a_step(void **state)
+{
+	struct sl_progress_options options = {.fd = STDERR_FILENO};
+	struct sl_progress *p;
+	static char text[65536];
+	(void)state;
+
+	setenv("TERM", "xterm", 1);
+	setenv("NO_COLOR", "1", 1);
+	struct terminal t = open_terminal(110);
+	int rc = sl_progress_open(&p, &options, NULL);
+	the_link_is_seen_during_a_step(p);
+	sl_progress_close(p);
+	strcpy(text, read_all(t.master));
+	close_terminal(&t);
+	unsetenv("NO_COLOR");
+	assert_int_equal(rc, SL_OK);
+	assert_non_null(strstr(text, "1/100  loss 1.2346  acc 45.1%  1h06m left  16 samples/s  up 1.0 down 1.0 MB/s"));
+	const char *end = "1h06m left  16 samples/s  up 0.06 down 0.00 MB/s\033[K\r\n";
+	assert_string_equal(text + strlen(text) - strlen(end), end);
 }
 
 static void colours_unless_told(void **state)
@@ -334,7 +389,9 @@ int main(void)
 		cmocka_unit_test(durations),
 		cmocka_unit_test(pipe_gets_plain_lines),
 		cmocka_unit_test(rates_follow_the_last_seconds),
+		cmocka_unit_test(a_pipe_gets_no_line_during_a_step),
 		cmocka_unit_test(terminal_gets_a_bar),
+		cmocka_unit_test(a_terminal_shows_the_link_during_a_step),
 		cmocka_unit_test(colours_unless_told),
 		cmocka_unit_test(dumb_terminals_get_plain_lines),
 		cmocka_unit_test(log_lines_never_follow_a_bar),
