@@ -70,12 +70,19 @@ static const struct column columns[] = {
 	{"STEP", SHARE, AT(step), AT(steps)},
 	{"LOSS", REAL, AT(loss), 0, 1, "%.4f"},
 	{"ACC", REAL, AT(acc), 0, 100, "%.1f%%"},
-	{"IMG/S", REAL, AT(samples_per_s), 0, 1, "%.0f"},
+	{"SAMPLES/S", REAL, AT(samples_per_s), 0, 1, "%.0f"},
 	{"TX MB/S", REAL, AT(tx_mb_s), 0, 1, "%.1f", true},
 	{"RX MB/S", REAL, AT(rx_mb_s), 0, 1, "%.1f", true},
 	{"LEFT", AGE, AT(left_s)},
 	{"IDLE", AGE, AT(idle_s)},
 };
+
+static void put_real(char out[CELL], const struct column *column, double value)
+{
+	const bool slow = column->spare && value > 0 && value < 1; /* a slow link has less than 0.1 MB/s */
+
+	snprintf(out, CELL, slow ? "%.2f" : column->format, value);
+}
 
 static void put_cell(char out[CELL], const struct sl_status_session *s, int c)
 {
@@ -96,7 +103,7 @@ static void put_cell(char out[CELL], const struct sl_status_session *s, int c)
 		if (isnan(*(const double *)at))
 			strcpy(out, "-");
 		else
-			snprintf(out, CELL, column->format, column->scale * *(const double *)at);
+			put_real(out, column, column->scale * *(const double *)at);
 		break;
 	case AGE:
 		put_text(out, sl_progress_duration(*(const double *)at, text));

@@ -197,25 +197,27 @@ static void table_is_aligned(void **state)
 	struct sl_status in = snapshot(2);
 	(void)state;
 
-	assert_string_equal(
-		table(&in, 0),
-		"splits 0.1  pid 77  tcp://127.0.0.1:5570  up 1m01s  2 sessions\n"
-		"cpu, 2 threads, memory 10.2 MB of 8.6 GB\n"
-		"4 malformed messages, 12 peers turned away\n"
-		"2 of 9 links lost, 1 of 4000 frames rejected, 3 of older epochs\n"
-		"SESSION   PEER       PHASE    EPOCH     STEP    LOSS    ACC  IMG/S  TX MB/S  RX MB/S   LEFT  IDLE\n"
-		"01234567  127.0.0.1  train      2/3  120/360  1.2500  50.0%    812     12.5      3.2  1h05m    0s\n"
-		"  mobilenet_v2, 1:-1\n"
-		"  codec quant:8\n"
-		"  sent 1.2 TB, received 999 B in 1h02m; checkpoint at step 20\n"
-		"  of shared heads and tails: end_grad 70.1 kB, end_mean 3.2 GB\n"
-		"  memory 10.2 MB, on the device 9.0 MB\n"
-		"    weights 1.0 MB, activations 8.0 MB, codecs 1.0 MB, payloads 200.3 kB\n"
-		"f         -          connect      -        -       -      -      -      0.0      0.0      -    0s\n"
-		"  -, -\n"
-		"  codec none f16 none none\n"
-		"  sent 0 B, received 0 B in 0s; steps skipped (NaN or Inf, or late in a group): 1\n"
-		"01234567 checkpoint: failed at step 40: No space left on ? device; last good 20\n");
+	assert_string_equal(table(&in, 0),
+			    "splits 0.1  pid 77  tcp://127.0.0.1:5570  up 1m01s  2 sessions\n"
+			    "cpu, 2 threads, memory 10.2 MB of 8.6 GB\n"
+			    "4 malformed messages, 12 peers turned away\n"
+			    "2 of 9 links lost, 1 of 4000 frames rejected, 3 of older epochs\n"
+			    "SESSION   PEER       PHASE    EPOCH     STEP    LOSS    ACC  SAMPLES/S  TX MB/S  RX MB/S  "
+			    " LEFT  IDLE\n"
+			    "01234567  127.0.0.1  train      2/3  120/360  1.2500  50.0%        812     12.5      3.2  "
+			    "1h05m    0s\n"
+			    "  mobilenet_v2, 1:-1\n"
+			    "  codec quant:8\n"
+			    "  sent 1.2 TB, received 999 B in 1h02m; checkpoint at step 20\n"
+			    "  of shared heads and tails: end_grad 70.1 kB, end_mean 3.2 GB\n"
+			    "  memory 10.2 MB, on the device 9.0 MB\n"
+			    "    weights 1.0 MB, activations 8.0 MB, codecs 1.0 MB, payloads 200.3 kB\n"
+			    "f         -          connect      -        -       -      -          -      0.0      0.0  "
+			    "    -    0s\n"
+			    "  -, -\n"
+			    "  codec none f16 none none\n"
+			    "  sent 0 B, received 0 B in 0s; steps skipped (NaN or Inf, or late in a group): 1\n"
+			    "01234567 checkpoint: failed at step 40: No space left on ? device; last good 20\n");
 	in.n_session = 0;
 	strcpy(in.role, "client");
 	in.malformed = in.turned_away = in.lost = in.rejected = in.stale = 0;
@@ -248,13 +250,17 @@ static void table_fits_the_terminal(void **state)
 	one.evaluated_step = 0;
 	one.epoch = one.epochs = 0;
 	one.loss = one.acc = one.left_s = NAN;
-	assert_non_null(strstr(table(&in, 80), "SESSION   PEER       PHASE     STEP  IMG/S  TX MB/S  RX MB/S  IDLE\n"));
-	assert_non_null(strstr(table(&in, 66), "SESSION   PEER       PHASE     STEP  IMG/S  TX MB/S  RX MB/S  IDLE\n"));
-	assert_non_null(strstr(table(&in, 65), "SESSION   PEER       PHASE     STEP  IMG/S  IDLE\n"));
+	assert_non_null(
+		strstr(table(&in, 80), "SESSION   PEER       PHASE     STEP  SAMPLES/S  TX MB/S  RX MB/S  IDLE\n"));
+	assert_non_null(
+		strstr(table(&in, 70), "SESSION   PEER       PHASE     STEP  SAMPLES/S  TX MB/S  RX MB/S  IDLE\n"));
+	assert_non_null(strstr(table(&in, 69), "SESSION   PEER       PHASE     STEP  SAMPLES/S  IDLE\n"));
+	one.tx_mb_s = 0.0213;
+	assert_non_null(strstr(table(&in, 80), "  812     0.02      3.2    0s\n"));
 	/* a peer with a key; a name that is wider than the terminal */
 	strcpy(one.peer, "edge-1 0123-4567-89ab-cdef");
 	assert_non_null(
-		strstr(table(&in, 80), "\n01234567  edge-1 0123-4567-89ab-cdef  train  120/360    812    0s\n"));
+		strstr(table(&in, 80), "\n01234567  edge-1 0123-4567-89ab-cdef  train  120/360        812    0s\n"));
 	memset(one.peer, 'n', 100);
 	one.peer[100] = 0;
 	for (int i = 0; i < 4; i++)
@@ -268,7 +274,7 @@ static void table_fits_the_terminal(void **state)
 					       "  topk:0.2,ef=true|quant:8 lowrank:3,warm=true\n"));
 	strcpy(one.peer, "127.0.0.1");
 	strcpy(in.role, "client");
-	assert_non_null(strstr(table(&in, 65), "SESSION   PHASE     STEP  IMG/S  TX MB/S  RX MB/S  IDLE\n"));
+	assert_non_null(strstr(table(&in, 65), "SESSION   PHASE     STEP  SAMPLES/S  TX MB/S  RX MB/S  IDLE\n"));
 }
 
 /* A document of an older daemon: members that were added later are unknown. */
