@@ -6,11 +6,13 @@
 #include "common/link/loop.h"
 #include "common/link/probe.h"
 #include "common/link/zap.h"
+#include "common/link/zsocket.h"
 
 enum {
 	CUTS = 3, /* cut handshakes before keys are blamed; one may be due to the server's restart */
 	PROBE_MS = 2000,
 	PROBE_PAUSE_MS = 1000, /* least time from one probe's start to the next one's */
+	IPV4_TRIES = 6,        /* in a row; ZeroMQ pauses for 0.1 s and more between them */
 };
 
 int sl_handshake_events(void)
@@ -54,7 +56,7 @@ static void probe(struct sl_handshakes *h)
 	if (h->probe || (h->probed_ms && now_ms - h->probed_ms < PROBE_PAUSE_MS))
 		return;
 	h->probed_ms = now_ms;
-	if (sl_probe_open(&h->probe, h->loop, h->endpoint, PROBE_MS, was_probed, h, &fail) != SL_OK)
+	if (sl_probe_open(&h->probe, h->loop, h->endpoint, h->ipv4, PROBE_MS, was_probed, h, &fail) != SL_OK)
 		sl_log(SL_LOG_DEBUG, "probe", "%s: %s", h->endpoint, fail.text);
 }
 
@@ -96,6 +98,15 @@ void sl_handshake_event(struct sl_handshakes *h, int event, int value)
 	} else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL || event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
 		cut(h);
 	}
+}
+
+bool sl_handshake_missed(struct sl_handshakes *h)
+{
+	if (h->ever || !sl_zsocket_is_name(h->endpoint) || (h->ipv4 && ++h->missed < IPV4_TRIES))
+		return false;
+	h->ipv4 = !h->ipv4;
+	h->missed = 0;
+	return true;
 }
 
 void sl_handshake_close(struct sl_handshakes *h)

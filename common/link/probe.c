@@ -145,7 +145,7 @@ static int connect_to(struct sl_probe *p, const struct sockaddr *to)
 	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)to;
 	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = six->sin6_port};
 
-	if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) {
+	if (to->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) {
 		memcpy(&four.sin_addr, &six->sin6_addr.s6_addr[12], sizeof four.sin_addr);
 		to = (const struct sockaddr *)&four;
 	}
@@ -169,12 +169,13 @@ static void found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *address
 	let_go(p);
 }
 
-enum sl_err sl_probe_open(struct sl_probe **out, struct sl_loop *loop, const char *endpoint, int timeout_ms,
+enum sl_err sl_probe_open(struct sl_probe **out, struct sl_loop *loop, const char *endpoint, bool ipv4, int timeout_ms,
 			  void (*done)(void *arg, enum sl_greeting greeting, const char *text), void *arg,
 			  struct sl_fail *fail)
 {
 	/* the same hints as ZeroMQ's */
-	const struct addrinfo hints = {.ai_family = AF_INET6, .ai_socktype = SOCK_STREAM, .ai_flags = AI_V4MAPPED};
+	const struct addrinfo hints = {
+		.ai_family = ipv4 ? AF_INET : AF_INET6, .ai_socktype = SOCK_STREAM, .ai_flags = ipv4 ? 0 : AI_V4MAPPED};
 	struct sl_probe *p = calloc(1, sizeof *p);
 	uv_loop_t *uv = sl_loop_uv(loop);
 	int rc;
@@ -247,7 +248,7 @@ enum sl_greeting sl_probe_wait(const char *endpoint, int timeout_ms, char out[SL
 	if (!err)
 		err = sl_loop_on_signals(a.loop, interrupted, &a, &fail);
 	if (!err)
-		err = sl_probe_open(&probe, a.loop, endpoint, timeout_ms, answered, &a, &fail);
+		err = sl_probe_open(&probe, a.loop, endpoint, false, timeout_ms, answered, &a, &fail);
 	if (err)
 		snprintf(out, SL_PROBE_TEXT, "%.*s", SL_PROBE_TEXT - 1, fail.text);
 	else

@@ -11,10 +11,11 @@ enum { SL_PROBE_TEXT = 128 };
 struct sl_loop;
 struct sl_probe;
 
-/* `endpoint`: tcp://host:port. Looks the host up as ZeroMQ does, connects, and reads the greeting; trusts no byte of
- * it. Never blocks. Calls `done` once, from the loop, at most `timeout_ms` later, and frees the probe. greeting: PART
- * if none was received; text: a phrase such as "Connection refused", in any case. Loop thread. */
-enum sl_err sl_probe_open(struct sl_probe **out, struct sl_loop *loop, const char *endpoint, int timeout_ms,
+/* `endpoint`: tcp://host:port. Looks the host up as ZeroMQ does, with or without ZMQ_IPV6, connects, and reads the
+ * greeting; trusts no byte of it. Never blocks. Calls `done` once, from the loop, at most `timeout_ms` later, and frees
+ * the probe. greeting: PART if none was received; text: a phrase such as "Connection refused", in any case. Loop
+ * thread. */
+enum sl_err sl_probe_open(struct sl_probe **out, struct sl_loop *loop, const char *endpoint, bool ipv4, int timeout_ms,
 			  void (*done)(void *arg, enum sl_greeting greeting, const char *text), void *arg,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 /* Ends a probe before `done`, which is then not called; NULL is fine. A lookup that has begun cannot be cancelled:

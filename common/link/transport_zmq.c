@@ -255,6 +255,9 @@ static void monitor_readable(void *arg)
 	while (sl_zsocket_read(t->monitor, &event, &value)) {
 		if (t->bound) {
 			sl_door_event(t->door, event, value);
+		} else if (event == ZMQ_EVENT_CONNECT_RETRIED) {
+			if (sl_handshake_missed(&t->handshakes))
+				sl_zsocket_redial(t->socket, t->endpoint, t->handshakes.ipv4);
 		} else if (event == ZMQ_EVENT_CONNECTED) {
 			sl_zsocket_keep_unsent_short(value);
 			sl_tap_connected(&t->tap, value);
@@ -417,7 +420,9 @@ static void zmq_transport_close(struct sl_transport *transport, int linger_ms)
 
 static enum sl_err open_monitor(struct zmq_transport *t, struct sl_loop *loop, struct sl_fail *fail)
 {
-	int events = t->bound ? sl_door_events() : ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | sl_handshake_events();
+	int events = t->bound ? sl_door_events()
+			      : ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_DISCONNECTED |
+					sl_handshake_events();
 	enum sl_err err = sl_zsocket_monitor(t->context, t->socket, events, &t->monitor, fail);
 
 	if (err)
@@ -431,6 +436,7 @@ static enum sl_err attach(struct zmq_transport *t, const struct sl_transport_con
 {
 	int rc = t->bound ? SL_FAILPOINT_CALL(SL_FP_LINK_BIND, zmq_bind(t->socket, conf->endpoint))
 			  : SL_FAILPOINT_CALL(SL_FP_LINK_CONNECT, zmq_connect(t->socket, conf->endpoint));
+	enum sl_err err;
 
 	if (rc < 0 && t->bound && (errno == ENODEV || errno == EADDRNOTAVAIL))
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
@@ -443,8 +449,9 @@ static enum sl_err attach(struct zmq_transport *t, const struct sl_transport_con
 				   t->bound && errno == EADDRINUSE
 					   ? ": another server has this port; port 0 takes any that is free"
 					   : "");
+	err = sl_zsocket_endpoint(t->socket, t->endpoint, sizeof t->endpoint, fail);
 	monitor_readable(t); /* learns the listening socket before it can have accepted much */
-	return sl_zsocket_endpoint(t->socket, t->endpoint, sizeof t->endpoint, fail);
+	return err;
 }
 
 /* ZeroMQ allocates a block per received part, and frees it on another thread. With glibc's defaults those pages go back

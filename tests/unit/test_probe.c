@@ -327,7 +327,8 @@ static void a_probe_can_be_closed_at_any_time(void **state)
 	for (int after_ms = 0; after_ms < 12; after_ms++) {
 		assert_int_equal(sl_loop_open(&loop, &fail), SL_OK);
 		assert_int_equal(sl_timer_open(&timer, loop, stop_loop, loop, &fail), SL_OK);
-		assert_int_equal(sl_probe_open(&probe, loop, peer.endpoint, MS, must_not_come, NULL, &fail), SL_OK);
+		assert_int_equal(sl_probe_open(&probe, loop, peer.endpoint, false, MS, must_not_come, NULL, &fail),
+				 SL_OK);
 		if (after_ms) {
 			sl_timer_start(timer, (uint64_t)after_ms, 0);
 			sl_loop_run(loop);
