@@ -73,10 +73,12 @@ void sl_summary_scores(struct sl_jsonl_score out[SL_JSONL_SCORES], const struct 
 
 const char *sl_summary_score_text(const struct sl_score *score, char out[SL_SCORE_TEXT])
 {
+	char figure[SL_FIGURE_TEXT];
+
 	if (score->metric->share)
 		snprintf(out, SL_SCORE_TEXT, "%s %.2f %%", score->metric->name, 100 * score->value);
 	else
-		snprintf(out, SL_SCORE_TEXT, "%s %.4f", score->metric->name, score->value);
+		snprintf(out, SL_SCORE_TEXT, "%s %s", score->metric->name, sl_figure_text(score->value, figure));
 	return out;
 }
 
@@ -165,35 +167,39 @@ static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool lo
 
 static void print_steps(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
 {
+	char figure[4][SL_FIGURE_TEXT];
+
 	printf("%s: %" PRIu64 " step%s", s->outcome, s->steps, s->steps == 1 ? "" : "s");
 	if (t->linked_from)
 		printf(", those from %" PRIu64 " on", t->linked_from);
 	printf(" in %.1f s in all; %.1f samples/s in training\n", s->t_total_s,
 	       per((double)t->train_samples, t->train_s));
 	if (t->stop.stopped)
-		printf("it ended early (train.stop): %s was %.4f after step %" PRIu64
+		printf("it ended early (train.stop): %s was %s after step %" PRIu64
 		       "; evaluations since then, none of them better: %d\n",
-		       t->stop.by, t->stop.best, t->stop.step, t->stop.waited);
+		       t->stop.by, sl_figure_text(t->stop.best, figure[0]), t->stop.step, t->stop.waited);
 	if (s->skipped)
 		printf("%" PRIu64 " of these steps were skipped: they had NaN or Inf, or were late in a group\n",
 		       s->skipped);
-	printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
-	       s->t_compute_per_batch_s, per(t->compute_s, (double)t->own_steps), server_compute_s(t));
+	printf("time per batch %s s, computation %s s (client %s, server %s)\n",
+	       sl_figure_text(s->t_per_batch_s, figure[0]), sl_figure_text(s->t_compute_per_batch_s, figure[1]),
+	       sl_figure_text(per(t->compute_s, (double)t->own_steps), figure[2]),
+	       sl_figure_text(server_compute_s(t), figure[3]));
 }
 
 /* Prints the last evaluation; an earlier one may have been better. */
 static void print_test(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
 {
-	char text[SL_SCORE_TEXT];
+	char text[SL_SCORE_TEXT], figure[SL_FIGURE_TEXT];
 
 	if (isnan(s->test_acc)) /* there are no labels */
-		printf("\ntest loss %.4f", s->test_loss);
+		printf("\ntest loss %s", sl_figure_text(s->test_loss, figure));
 	else
 		printf("\ntest accuracy %.2f %%", 100 * s->test_acc);
 	if (t->test_samples) /* else another process of the run evaluated */
 		printf(" of %s%" PRIu64 " samples", t->task->of, t->test_samples);
 	if (!isnan(s->test_acc))
-		printf(", loss %.4f", s->test_loss);
+		printf(", loss %s", sl_figure_text(s->test_loss, figure));
 	if (s->best_test_acc > s->test_acc)
 		printf("; the best of the run was %.2f %%", 100 * s->best_test_acc);
 	if (t->test_step &&
@@ -209,8 +215,8 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 		printf("best.safetensors holds the weights after step %" PRIu64 ", with %.2f %%\n", s->best_step,
 		       100 * t->kept);
 	else if (s->best_step)
-		printf("best.safetensors holds the weights after step %" PRIu64 ", with %s %.4f\n", s->best_step,
-		       t->kept_by, t->kept);
+		printf("best.safetensors holds the weights after step %" PRIu64 ", with %s %s\n", s->best_step,
+		       t->kept_by, sl_figure_text(t->kept, figure));
 }
 
 /* Prints the rates that are known: a very short run has no peaks. */

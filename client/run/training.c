@@ -9,6 +9,7 @@
 #include "client/run/about.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/wrap.h"
 
 static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *fail)
 {
@@ -275,11 +276,11 @@ static void log_epoch(struct sl_training *r)
 	};
 	struct sl_score score[SL_SCORES_MOST];
 	char test[64 + SL_SCORES_MOST * (SL_SCORE_TEXT + 2)] = "", text[SL_SCORE_TEXT];
-	char loss[48] = "no step was done here";
+	char loss[48] = "no step was done here", figure[SL_FIGURE_TEXT];
 	int n;
 
 	if (e->rows) {
-		n = snprintf(test, sizeof test, "; test loss %.4f%s", line.test_loss,
+		n = snprintf(test, sizeof test, "; test loss %s%s", sl_figure_text(line.test_loss, figure),
 			     accuracy_text(line.test_acc, text));
 		take_scores(r, line.test_loss, score);
 		sl_summary_scores(line.score, score);
@@ -289,7 +290,7 @@ static void log_epoch(struct sl_training *r)
 	}
 	sl_journal_epoch(&r->journal, &line);
 	if (!isnan(line.train_loss))
-		snprintf(loss, sizeof loss, "train loss %.4f", line.train_loss);
+		snprintf(loss, sizeof loss, "train loss %s", sl_figure_text(line.train_loss, figure));
 	sl_log(SL_LOG_INFO, "epoch", "%d of %d: %s%s%s", r->epoch + 1, all_epochs(r), loss,
 	       accuracy_text(line.train_acc, text), test);
 }

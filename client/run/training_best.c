@@ -6,6 +6,7 @@
 
 #include "client/run/training_run.h"
 #include "common/base/log.h"
+#include "common/base/wrap.h"
 
 static const char of_loss[] = "loss", of_accuracy[] = "accuracy";
 
@@ -110,6 +111,7 @@ void sl_training_best_kept(struct sl_training *r, bool written)
  * better than the best so far by more than min_delta. */
 static void judge_stop(struct sl_training *r)
 {
+	char figure[SL_FIGURE_TEXT];
 	const struct sl_conf_client *c = r->setup->conf;
 	struct sl_training_stop *s = &r->totals.stop;
 	bool lower;
@@ -127,9 +129,9 @@ static void judge_stop(struct sl_training *r)
 	s->stopped = true;
 	r->total_steps = r->step;
 	sl_log(SL_LOG_INFO, "early-stop",
-	       "the run ends at step %" PRIu64 " of %" PRIu64 " (train.stop): %s was %.4f after step %" PRIu64
+	       "the run ends at step %" PRIu64 " of %" PRIu64 " (train.stop): %s was %s after step %" PRIu64
 	       "; evaluations since then, none of them better: %d",
-	       r->step, r->planned_steps, s->by, s->best, s->step, s->waited);
+	       r->step, r->planned_steps, s->by, sl_figure_text(s->best, figure), s->step, s->waited);
 }
 
 void sl_run_judge(struct sl_training *r)

@@ -1,5 +1,7 @@
 #include "common/base/wrap.h"
 
+#include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -69,6 +71,14 @@ const char *sl_bytes_text(uint64_t bytes, char out[SL_BYTES_TEXT])
 		i++;
 	}
 	snprintf(out, SL_BYTES_TEXT, i ? "%.1f %s" : "%.0f %s", x, unit[i]);
+	return out;
+}
+
+const char *sl_figure_text(double x, char out[SL_FIGURE_TEXT])
+{
+	const bool far = x != 0 && (fabs(x) < 0.001 || fabs(x) >= 1e6);
+
+	snprintf(out, SL_FIGURE_TEXT, far ? "%.4g" : "%.4f", x);
 	return out;
 }
 

@@ -19,6 +19,10 @@ enum { SL_BYTES_TEXT = 16 };
 
 /* "999 B", "1.5 MB": powers of 1000. Returns `out`. */
 const char *sl_bytes_text(uint64_t bytes, char out[SL_BYTES_TEXT]);
+enum { SL_FIGURE_TEXT = 32 };
+
+/* "0.5123"; below 0.001 and from a million on four digits, "0.0001234" and "1.235e+06". Returns `out`. */
+const char *sl_figure_text(double x, char out[SL_FIGURE_TEXT]);
 /* Prints a left-aligned cell of a table, in the column from `column`, where the cursor stands, to column + width. A
  * longer text gets a line of its own; the cursor then stands behind the cell in the next line. */
 void sl_print_cell(FILE *to, const char *text, int column, int width);

@@ -85,7 +85,7 @@ static void put_bar(char *out, int cells, uint64_t step, uint64_t steps)
 int sl_progress_line(char out[SL_PROGRESS_LINE], const struct sl_progress_state *s, const struct sl_progress_rates *r,
 		     int width, bool bar)
 {
-	char text[SL_PROGRESS_LINE] = "", left[16];
+	char text[SL_PROGRESS_LINE] = "", left[16], figure[SL_FIGURE_TEXT];
 	int limit = width < SL_PROGRESS_LINE - 1 ? width : SL_PROGRESS_LINE - 1, cells, at;
 	struct line line = {.text = text, .width = limit};
 
@@ -93,7 +93,7 @@ int sl_progress_line(char out[SL_PROGRESS_LINE], const struct sl_progress_state 
 	at = line.len;
 	add(&line, "%llu/%llu", (unsigned long long)s->step, (unsigned long long)s->steps);
 	if (!isnan(s->loss))
-		add(&line, "loss %.4f", s->loss);
+		add(&line, "loss %s", sl_figure_text(s->loss, figure));
 	if (!isnan(s->acc))
 		add(&line, "acc %.1f%%", 100 * s->acc);
 	if (!isnan(r->left_s))

@@ -76,7 +76,7 @@ struct watched {
 
 static void print_loss(struct watched *w, const struct sl_status *s)
 {
-	char text[SL_SPARK_TEXT];
+	char text[SL_SPARK_TEXT], figure[SL_FIGURE_TEXT];
 
 	if (strcmp(s->role, "server") == 0 || !s->n_session)
 		return;
@@ -84,8 +84,8 @@ static void print_loss(struct watched *w, const struct sl_status *s)
 		sl_spark_add(&w->loss, s->session[0].loss);
 	w->step = s->session[0].step;
 	if (w->loss.n > 1)
-		printf("\nloss, every %d s  %s  %.4f\n", WATCH_S, sl_spark_text(&w->loss, speaks_unicode(), text),
-		       w->loss.value[w->loss.n - 1]);
+		printf("\nloss, every %d s  %s  %s\n", WATCH_S, sl_spark_text(&w->loss, speaks_unicode(), text),
+		       sl_figure_text(w->loss.value[w->loss.n - 1], figure));
 }
 
 /* `w` NULL: prints the table once. Else it clears the terminal's screen first; other output has a blank line between

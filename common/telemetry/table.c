@@ -20,8 +20,8 @@ struct column {
 	size_t at, of;  /* offsets of members; of: the total of a SHARE */
 	/* for REAL */
 	double scale;
-	const char *format;
-	bool spare; /* left out if the table is wider than the terminal */
+	const char *format; /* NULL: as sl_figure_text */
+	bool spare;         /* left out if the table is wider than the terminal */
 };
 
 /* Replaces everything but printable ASCII: a peer's text must not control the terminal, and columns must stay
@@ -68,7 +68,7 @@ static const struct column columns[] = {
 	{"PHASE", TEXT, AT(phase)},
 	{"EPOCH", SHARE, AT(epoch), AT(epochs)},
 	{"STEP", SHARE, AT(step), AT(steps)},
-	{"LOSS", REAL, AT(loss), 0, 1, "%.4f"},
+	{"LOSS", REAL, AT(loss), 0, 1, NULL},
 	{"ACC", REAL, AT(acc), 0, 100, "%.1f%%"},
 	{"SAMPLES/S", REAL, AT(samples_per_s), 0, 1, "%.0f"},
 	{"TX MB/S", REAL, AT(tx_mb_s), 0, 1, "%.1f", true},
@@ -81,7 +81,10 @@ static void put_real(char out[CELL], const struct column *column, double value)
 {
 	const bool slow = column->spare && value > 0 && value < 1; /* a slow link has less than 0.1 MB/s */
 
-	snprintf(out, CELL, slow ? "%.2f" : column->format, value);
+	if (!column->format)
+		(void)sl_figure_text(value, out);
+	else
+		snprintf(out, CELL, slow ? "%.2f" : column->format, value);
 }
 
 static void put_cell(char out[CELL], const struct sl_status_session *s, int c)
@@ -221,7 +224,7 @@ static void print_memory(FILE *file, const struct sl_status_session *s)
 /* Prints below a session's row what does not change from step to step, and totals. */
 static void print_details(FILE *file, const struct sl_status_session *s, int most)
 {
-	char sent[CELL], received[CELL], age[16], codec[5 * SL_STATUS_TEXT] = "codec";
+	char sent[CELL], received[CELL], age[16], figure[SL_FIGURE_TEXT], codec[5 * SL_STATUS_TEXT] = "codec";
 	bool same = true;
 
 	for (int i = 1; i < 4; i++)
@@ -242,7 +245,8 @@ static void print_details(FILE *file, const struct sl_status_session *s, int mos
 	if (s->checkpoint_step)
 		fprintf(file, "; checkpoint at step %" PRId64, s->checkpoint_step);
 	if (s->best_step && s->best_metric[0] && strcmp(s->best_metric, "accuracy") != 0)
-		fprintf(file, "; best weights by %s %.4f at step %" PRId64, s->best_metric, s->best_acc, s->best_step);
+		fprintf(file, "; best weights by %s %s at step %" PRId64, s->best_metric,
+			sl_figure_text(s->best_acc, figure), s->best_step);
 	else if (s->best_step)
 		fprintf(file, "; best weights %.2f %% at step %" PRId64, 100 * s->best_acc, s->best_step);
 	if (s->skipped)

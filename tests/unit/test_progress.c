@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/wrap.h"
 #include "common/telemetry/progress.h"
 
 static const struct sl_progress_state sample_state = {.phase = "train",
@@ -82,6 +83,21 @@ static void durations(void **state)
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		assert_string_equal(sl_progress_duration(cases[i].seconds, text), cases[i].text);
+}
+
+static void figures(void **state)
+{
+	static const struct {
+		double x;
+		const char *text;
+	} cases[] = {{0, "0.0000"},       {0.5, "0.5000"},           {-0.00123, "-0.0012"}, {0.00012345, "0.0001234"},
+		     {1e-7, "1e-07"},     {999999.4, "999999.4000"}, {1e6, "1e+06"},        {1.4614937e30, "1.461e+30"},
+		     {-2.5e9, "-2.5e+09"}};
+	char text[SL_FIGURE_TEXT];
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+		assert_string_equal(sl_figure_text(cases[i].x, text), cases[i].text);
 }
 
 static char *read_all(int fd)
@@ -387,6 +403,7 @@ int main(void)
 		cmocka_unit_test(line_fits_any_width),
 		cmocka_unit_test(unknown_values_are_left_out),
 		cmocka_unit_test(durations),
+		cmocka_unit_test(figures),
 		cmocka_unit_test(pipe_gets_plain_lines),
 		cmocka_unit_test(rates_follow_the_last_seconds),
 		cmocka_unit_test(a_pipe_gets_no_line_during_a_step),
