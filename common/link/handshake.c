@@ -102,7 +102,7 @@ void sl_handshake_event(struct sl_handshakes *h, int event, int value)
 
 bool sl_handshake_missed(struct sl_handshakes *h)
 {
-	if (h->ever || !sl_zsocket_is_name(h->endpoint) || (h->ipv4 && ++h->missed < IPV4_TRIES))
+	if (h->reached || !sl_zsocket_is_name(h->endpoint) || (h->ipv4 && ++h->missed < IPV4_TRIES))
 		return false;
 	h->ipv4 = !h->ipv4;
 	h->missed = 0;

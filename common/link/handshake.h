@@ -21,6 +21,7 @@ struct sl_handshakes {
 	enum sl_greeting theirs; /* the greeting that it read; PART: none */
 	bool ipv4;               /* only IPv4 addresses of the endpoint's host are tried; else ZeroMQ prefers IPv6 */
 	int missed;              /* how often nobody was found there */
+	bool reached;            /* a connection was there: `ipv4` stays as it is */
 };
 
 /* The set of monitor events that sl_handshake_event needs, for zmq_socket_monitor. */

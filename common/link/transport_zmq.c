@@ -259,6 +259,7 @@ static void monitor_readable(void *arg)
 			if (sl_handshake_missed(&t->handshakes))
 				sl_zsocket_redial(t->socket, t->endpoint, t->handshakes.ipv4);
 		} else if (event == ZMQ_EVENT_CONNECTED) {
+			t->handshakes.reached = true;
 			sl_zsocket_keep_unsent_short(value);
 			sl_tap_connected(&t->tap, value);
 		} else if (event == ZMQ_EVENT_DISCONNECTED) {
