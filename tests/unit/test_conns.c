@@ -308,6 +308,33 @@ static int listen_here(struct sockaddr_in *at)
 	return fd;
 }
 
+/* A later connection may have the descriptor of an earlier one. Its bytes are no sign of life of the earlier peer. */
+static void bytes_belong_to_their_connection(void **state)
+{
+	struct sl_conns *c = open_conns(LIMIT);
+	struct sockaddr_in at;
+	int listener = listen_here(&at);
+	struct tcp peer = open_tcp(listener, &at);
+	uint64_t first, second;
+
+	(void)state;
+	sl_conns_add(c, peer.ours);
+	first = sl_conns_answered(c, peer.ours);
+	assert_int_equal(sl_conns_arrived(c, peer.ours, first), 0);
+	say(&peer, 700);
+	assert_int_equal(sl_conns_arrived(c, peer.ours, first), 700);
+	assert_int_equal(sl_conns_arrived(c, peer.ours, 0), 0);
+	sl_conns_remove(c, peer.ours);
+	assert_int_equal(sl_conns_arrived(c, peer.ours, first), 0);
+	sl_conns_add(c, peer.ours);
+	second = sl_conns_answered(c, peer.ours);
+	assert_int_equal(sl_conns_arrived(c, peer.ours, first), 0);
+	assert_int_equal(sl_conns_arrived(c, peer.ours, second), 700);
+	close_tcp(&peer, false);
+	close(listener);
+	sl_conns_close(c);
+}
+
 static void who_sends_more_than_may_wait_is_cut(void **state)
 {
 	struct sl_conns *c = open_conns(LIMIT);
@@ -518,6 +545,7 @@ int main(void)
 		cmocka_unit_test(a_descriptor_is_used_again),
 		cmocka_unit_test(other_numbers_are_nobody),
 		cmocka_unit_test(who_says_nothing_is_cut),
+		cmocka_unit_test(bytes_belong_to_their_connection),
 		cmocka_unit_test(who_sends_more_than_may_wait_is_cut),
 		cmocka_unit_test(what_was_taken_is_never_more_than_what_came),
 		cmocka_unit_test(those_that_were_forgotten_share_one_window),
