@@ -439,6 +439,7 @@ static bool group_says(struct input *in, struct driver *d, struct sl_event *ev, 
 		*waits = false;
 		ev->next_step = d->s.hello.n_held ? d->s.hello.held[take(in) % d->s.hello.n_held] : 0;
 		ev->mean = d->s.limits.ends && take(in) & 1;
+		ev->lr = take(in) & 1 ? -1 : d->s.lr + take(in) % 2;
 	}
 	ev->kind = kind;
 	return true;
@@ -613,6 +614,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			ev.frame = &frame;
 		} else if (kind == SL_EV_TICK) {
 			now_ms += take(&in);
+			ev.number = take(&in);
 		} else if (kind == SL_EV_TASK_DONE || kind >= SL_EV_COUNT) {
 			if (!end_task(&in, &d, &ev))
 				continue;
