@@ -317,12 +317,10 @@ static uint64_t carried(const struct sl_training *r, enum sl_way way, uint64_t c
 
 void sl_training_show(struct sl_training *r)
 {
-	const bool eval = r->doing == SL_WANT_EVAL, over = r->doing == SL_WANT_FINISH;
+	const bool eval = r->doing == SL_WANT_EVAL;
 	const struct tally *all = &r->eval; /* a single batch tells little: the set may be sorted by class */
-	const struct sl_progress_state state = {
-		.phase = over   ? "fetch"
-			 : eval ? "eval"
-				: "train",
+	struct sl_progress_state state = {
+		.phase = eval ? "eval" : "train",
 		.epoch = r->epoch + 1,
 		.epochs = all_epochs(r),
 		.step = (uint64_t)(eval ? r->in_eval : r->in_epoch),
@@ -331,14 +329,14 @@ void sl_training_show(struct sl_training *r)
 		.samples = r->totals.samples,
 		.tx_bytes = carried(r, SL_SENT, r->totals.tx_bytes),
 		.rx_bytes = carried(r, SL_RECEIVED, r->totals.rx_bytes),
-		.loss = over                   ? NAN
-			: eval && all->answers ? all->loss / (double)all->answers
-					       : r->loss,
-		.acc = over   ? NAN
-		       : eval ? accuracy(r, all->correct, all->answers)
-			      : r->acc,
+		.loss = eval && all->answers ? all->loss / (double)all->answers : r->loss,
+		.acc = eval ? accuracy(r, all->correct, all->answers) : r->acc,
 	};
 
+	if (r->doing == SL_WANT_FINISH) {
+		state.phase = "fetch";
+		state.loss = state.acc = NAN;
+	}
 	if (r->progress)
 		sl_progress_update(r->progress, &state, sl_now_ms());
 }

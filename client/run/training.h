@@ -42,9 +42,9 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 /* Call it before the first step or batch: a new run takes log.dir over from an earlier one. Later calls do nothing. */
 enum sl_err sl_training_begin(struct sl_training *run, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_training_close(struct sl_training *run); /* NULL is fine */
-/* Ends the progress bar, since lines of stdout may go to the same terminal. */
 /* Draws the progress anew, also during a step: on a slow link it can take minutes. */
 void sl_training_show(struct sl_training *run);
+/* Ends the progress bar, since lines of stdout may go to the same terminal. */
 void sl_training_hush(struct sl_training *run);
 
 /* Gets the number of steps of a run on `samples` training samples or, unless `phase` is NULL, of that phase. of_group:

@@ -6,7 +6,6 @@
 #include "common/link/loop.h"
 #include "common/link/probe.h"
 #include "common/link/zap.h"
-#include "common/link/zsocket.h"
 
 enum {
 	CUTS = 3, /* cut handshakes before keys are blamed; one may be due to the server's restart */
@@ -102,7 +101,7 @@ void sl_handshake_event(struct sl_handshakes *h, int event, int value)
 
 bool sl_handshake_missed(struct sl_handshakes *h)
 {
-	if (h->reached || !sl_zsocket_is_name(h->endpoint) || (h->ipv4 && ++h->missed < IPV4_TRIES))
+	if (h->reached || !sl_probe_has_name(h->endpoint) || (h->ipv4 && ++h->missed < IPV4_TRIES))
 		return false;
 	h->ipv4 = !h->ipv4;
 	h->missed = 0;

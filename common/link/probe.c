@@ -1,5 +1,6 @@
 #include "common/link/probe.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -42,6 +43,14 @@ static bool split(const char *endpoint, char host[HOST], char port[PORT])
 	snprintf(host, HOST, "%.*s", (int)len, at);
 	snprintf(port, PORT, "%s", colon + 1);
 	return true;
+}
+
+bool sl_probe_has_name(const char *endpoint)
+{
+	char host[HOST], port[PORT];
+	struct in_addr in;
+
+	return split(endpoint, host, port) && !strchr(host, ':') && inet_pton(AF_INET, host, &in) != 1;
 }
 
 static void let_go(struct sl_probe *p)

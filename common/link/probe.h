@@ -22,6 +22,9 @@ enum sl_err sl_probe_open(struct sl_probe **out, struct sl_loop *loop, const cha
  * closing the loop waits for it. */
 void sl_probe_close(struct sl_probe *probe);
 
+/* Whether a tcp:// endpoint has a host's name, and not an address. */
+bool sl_probe_has_name(const char *endpoint);
+
 /* The same for callers without a loop: blocks until the answer, or SIGINT or SIGTERM: then returns PART, and `out` says
  * so. Afterwards these signals are ignored, as after any loop (sl_loop_on_signals). */
 enum sl_greeting sl_probe_wait(const char *endpoint, int timeout_ms, char out[SL_PROBE_TEXT]);

@@ -1,6 +1,5 @@
 #include "common/link/zsocket.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -122,19 +121,6 @@ uint64_t sl_zsocket_arrived(int fd)
 			       len >= offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received
 		       ? info.tcpi_bytes_received
 		       : 0;
-}
-
-bool sl_zsocket_is_name(const char *endpoint)
-{
-	char host[INET_ADDRSTRLEN] = "";
-	struct in_addr in;
-
-	if (strncmp(endpoint, "tcp://", 6) != 0 || endpoint[6] == '[')
-		return false;
-	endpoint += 6;
-	if (strcspn(endpoint, ":") < sizeof host)
-		memcpy(host, endpoint, strcspn(endpoint, ":"));
-	return inet_pton(AF_INET, host, &in) != 1;
 }
 
 void sl_zsocket_redial(void *socket, const char *endpoint, bool ipv4)

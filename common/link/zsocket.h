@@ -24,8 +24,6 @@ void sl_zsocket_keep_unsent_short(int fd);
  */
 uint64_t sl_zsocket_arrived(int fd);
 
-/* Whether a tcp:// endpoint names a host, in place of its address. */
-bool sl_zsocket_is_name(const char *endpoint);
 /* Lets a socket that has not reached `endpoint` begin anew, with the host's IPv4 addresses alone or, if it has any, its
  * IPv6 addresses. */
 void sl_zsocket_redial(void *socket, const char *endpoint, bool ipv4);

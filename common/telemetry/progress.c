@@ -196,13 +196,13 @@ static void update_link(struct sl_progress *p, const struct sl_progress_state *s
 	p->rates.rx_mb_s = sl_rate_per_s(&p->link, &now, RX_BYTES) * 1e-6;
 }
 
-static void update_pace(struct sl_progress *p, const struct sl_progress_state *s, uint64_t now_ms)
+/* begins: another phase has another pace. */
+static void update_pace(struct sl_progress *p, const struct sl_progress_state *s, bool begins, uint64_t now_ms)
 {
 	const struct sl_rate_sample now = {now_ms, {s->samples, s->step}};
 	double grown[SL_RATE_COUNTERS], seconds;
 
-	/* another phase has another pace */
-	if (p->drawn_once && (strcmp(p->state.phase, s->phase) != 0 || s->step < p->state.step))
+	if (begins)
 		p->pace.n = 0;
 	sl_rate_keep(&p->pace, &now);
 	seconds = sl_rate_grown(&p->pace, &now, grown);
@@ -213,15 +213,15 @@ static void update_pace(struct sl_progress *p, const struct sl_progress_state *s
 void sl_progress_update(struct sl_progress *p, const struct sl_progress_state *state, uint64_t now_ms)
 {
 	bool complete = state->step >= state->steps;
-	bool moved = !p->drawn_once || strcmp(p->state.phase, state->phase) != 0 || state->step != p->state.step ||
-		     state->samples != p->state.samples;
+	bool begins = !p->drawn_once || strcmp(p->state.phase, state->phase) != 0 || state->step < p->state.step;
+	bool moved = begins || state->step != p->state.step || state->samples != p->state.samples;
 	uint64_t interval = p->tty ? DRAW_MS : p->interval_ms;
 
 	if (p->quiet)
 		return;
 	update_link(p, state, now_ms);
 	if (moved)
-		update_pace(p, state, now_ms);
+		update_pace(p, state, begins, now_ms);
 	else if (!p->tty)
 		return;
 	bool was_complete = p->drawn_once && p->state.step >= p->state.steps;

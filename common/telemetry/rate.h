@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum {
-	SL_RATE_COUNTERS = 4,
+	SL_RATE_COUNTERS = 2,
 	SL_RATE_WINDOW_MS = 10000,
 	SL_RATE_SAMPLES = 32,
 	SL_RATE_APART_MS = SL_RATE_WINDOW_MS / (SL_RATE_SAMPLES - 2), /* a full ring is longer than the window */
