@@ -110,6 +110,7 @@ start_client() { # MEMBER
 	local run member=()
 	run=$(run_dir "$1")
 	[ "$members" = 1 ] || member=(--set "share.member=$1")
+	[ "$1" = 0 ] || member+=(--set train.eval_every=0) # the row is member 0's curve
 	setpriv --pdeathsig KILL "$build/splitc" train "$config" --auto-resume "${set[@]}" "${member[@]}" --set log.dir="$run" \
 		--set control="$tmp/client-$1.sock" --set server="tcp://127.0.0.1:$port" >>"$dir/client-$1.log" 2>&1 9>&- &
 	clients[$1]=$!

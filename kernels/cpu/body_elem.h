@@ -1,4 +1,6 @@
 /* Element-wise loops and column sums. Included by simd_*.c after vec.h. */
+#include <math.h>
+
 #include "common/base/half.h"
 
 #define ALWAYS static inline __attribute__((always_inline))
@@ -287,6 +289,61 @@ static void add_row(float *y, const float *row, int64_t rows, int c)
 {
 	for (int64_t r = 0; r < rows; r++)
 		sum(y + r * c, y + r * c, row, c);
+}
+
+/* NaN counts as a maximum, so that it is not hidden. */
+ALWAYS vi beats(vf v, vf best)
+{
+	return (v > best) | (v != v);
+}
+
+ALWAYS void window_max_lanes(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c, int l)
+{
+	vf best = set1(-INFINITY);
+
+	for (int64_t h = 0; h < high; h++)
+		for (int64_t w = 0; w < wide; w++) {
+			const vf v = ldv(x + h * row + w * c, l);
+
+			best = where(beats(v, best), v, best);
+		}
+	stv(y, best, l);
+}
+
+static void window_max(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c)
+{
+	FOR_REGISTERS(c, window_max_lanes(y + R, x + R, row, high, wide, c, L));
+}
+
+ALWAYS void window_max_back_lanes(float *dx, vf g, const float *x, int64_t row, int64_t high, int64_t wide, int c,
+				  int l, bool add)
+{
+	vf best = set1(-INFINITY);
+	vi first = {0}; /* number of the first maximum */
+	int32_t i = 0;
+
+	for (int64_t h = 0; h < high; h++)
+		for (int64_t w = 0; w < wide; w++, i++) {
+			const vf v = ldv(x + h * row + w * c, l);
+			const vi m = beats(v, best);
+
+			best = where(m, v, best);
+			first = (first & ~m) | (m & i);
+		}
+	i = 0;
+	for (int64_t h = 0; h < high; h++)
+		for (int64_t w = 0; w < wide; w++, i++) {
+			float *to = dx + h * row + w * c;
+			const vf before = add ? ldv(to, l) : (vf){0};
+
+			stv(to, where(first == i, before + g, before), l);
+		}
+}
+
+static void window_max_back(float *dx, const float *dy, const float *x, int64_t row, int64_t high, int64_t wide, int c,
+			    bool add)
+{
+	FOR_REGISTERS(c, window_max_back_lanes(dx + R, ldv(dy + R, L), x + R, row, high, wide, c, L, add));
 }
 
 static void window_sum(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c, double by)

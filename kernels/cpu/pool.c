@@ -1,15 +1,11 @@
 /* Max and average pooling. An image is one block of work, with some windows a step; channels are the
  * innermost loop. Max pooling finds its maxima again in backward: the first one of a window in row order
  * takes the gradient, as in PyTorch. */
-#include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
 
-enum {
-	CALL = 16, /* overhead of a window, in elements */
-	LANES = 16 /* channels whose maxima backward finds together */
-};
+enum { CALL = 16 }; /* overhead of a window, in elements */
 
 struct job {
 	const struct sl_cpu_simd *simd;
@@ -154,23 +150,9 @@ static enum sl_err average_backward(const struct sl_op_call *call)
 	return pool_back(call, average_back_image);
 }
 
-/* NaN counts as a maximum, so that it is not hidden. */
-static bool beats(float v, float best)
-{
-	return v > best || isnan(v);
-}
-
 static void max_window(const struct job *j, const float *x, float *y, const float *dy, struct window v)
 {
-	for (int64_t k = 0; k < j->c; k++)
-		y[k] = -INFINITY;
-	for (int64_t h = v.h0; h < v.h1; h++)
-		for (int64_t w = v.w0; w < v.w1; w++) {
-			const float *at = x + (h * j->w + w) * j->c;
-
-			for (int64_t k = 0; k < j->c; k++)
-				y[k] = beats(at[k], y[k]) ? at[k] : y[k];
-		}
+	j->simd->window_max(y, x + (v.h0 * j->w + v.w0) * j->c, j->w * j->c, v.h1 - v.h0, v.w1 - v.w0, (int)j->c);
 }
 
 static void max_image(void *arg, int64_t n, struct sl_pool_step *s)
@@ -183,42 +165,26 @@ static enum sl_err max_forward(const struct sl_op_call *call)
 	return pool(call, max_image);
 }
 
-/* Max pooling's backward of one window, for n ≤ LANES channels from k on. */
-static void max_back_lanes(const struct job *j, const float *x, float *dx, const float *dy, struct window v, int64_t k,
-			   int64_t n)
+/* Whether each pixel lies in one window. */
+static bool tiles(const struct job *j)
 {
-	float best[LANES];
-	int64_t where[LANES];
-
-	for (int64_t i = 0; i < n; i++) {
-		best[i] = -INFINITY;
-		where[i] = (v.h0 * j->w + v.w0) * j->c + k + i;
-	}
-	for (int64_t h = v.h0; h < v.h1; h++)
-		for (int64_t w = v.w0; w < v.w1; w++) {
-			const int64_t at = (h * j->w + w) * j->c + k;
-
-			for (int64_t i = 0; i < n; i++)
-				if (beats(x[at + i], best[i])) {
-					best[i] = x[at + i];
-					where[i] = at + i;
-				}
-		}
-	for (int64_t i = 0; i < n; i++)
-		dx[where[i]] += dy[k + i];
+	return is_whole(j) || (j->stride == j->k_h && j->stride == j->k_w && j->pad == 0 &&
+			       j->out_h * j->stride == j->h && j->out_w * j->stride == j->w);
 }
 
 static void max_back_window(const struct job *j, const float *x, float *dx, const float *dy, struct window v)
 {
-	for (int64_t k = 0; k < j->c; k += LANES)
-		max_back_lanes(j, x, dx, dy, v, k, sl_cpu_min(LANES, j->c - k));
+	const int64_t at = (v.h0 * j->w + v.w0) * j->c;
+
+	j->simd->window_max_back(dx + at, dy, x + at, j->w * j->c, v.h1 - v.h0, v.w1 - v.w0, (int)j->c,
+				 j->add || !tiles(j));
 }
 
 static void max_back_image(void *arg, int64_t n, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
 
-	if (!j->add && s->at == 0)
+	if (!tiles(j) && !j->add && s->at == 0)
 		clear_image(j, n);
 	windows(j, n, s, max_back_window);
 }

@@ -57,6 +57,12 @@ static inline vf set1(float x)
 	return x - (vf){0};
 }
 
+/* a where m is -1, b where m is 0 */
+static inline vf where(vi m, vf a, vf b)
+{
+	return (vf)(((vi)a & m) | ((vi)b & ~m));
+}
+
 #if VL == 16
 static inline vf ldn(const float *p, int n)
 {
