@@ -366,11 +366,39 @@ static enum sl_err read_image(struct sl_onnx_sizes *out, const struct sl_onnx *o
 	return SL_OK;
 }
 
+/* The channels of the output, or its numbers; 0: not known. PyTorch 1.13 writes no sizes of what F.interpolate gives to
+ * the height and width of another value: then those of the last convolution count. */
+static int64_t outputs_of(const struct sl_onnx *o)
+{
+	const Onnx__Graph *g = o->graph;
+	const char *value = o->out->name;
+
+	if (sl_onnx_dim(o->out, 1))
+		return sl_onnx_dim(o->out, 1);
+	for (size_t i = g->n_node; i-- > 0;) { /* nodes are sorted: who makes a value stands before who reads it */
+		const Onnx__Node *n = g->node[i];
+		const bool passes = n->op_type && (!strcmp(n->op_type, "Resize") || !strcmp(n->op_type, "Add"));
+
+		if (!n->op_type || !n->n_output || !n->n_input || strcmp(n->output[0], value) != 0)
+			continue;
+		if (strcmp(n->op_type, "Conv") == 0 && n->n_input > 1) {
+			const Onnx__Tensor *w = sl_onnx_find_init(o, n->input[1]);
+
+			return w && w->n_dims ? w->dims[0] : 0;
+		}
+		if (!passes)
+			return 0;
+		value = n->input[0];
+	}
+	return 0;
+}
+
 enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
 {
 	const Onnx__TensorType *type = o->in->type ? o->in->type->tensor_type : NULL;
 	const size_t n = sl_onnx_n_dim(o->in);
 	const Onnx__Tensor *table = type && type->elem_type != SL_ONNX_FLOAT ? table_of(o, o->in->name) : NULL;
+	const int64_t outputs = outputs_of(o);
 	enum sl_err err;
 
 	if (table && n == 2) {
@@ -385,14 +413,14 @@ enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *
 				   "[batch, features] or [batch, channels, length]; or token ids, [batch, tokens]",
 				   o->in->name);
 	err = table ? SL_OK : n == 4 ? read_image(out, o, fail) : read_row(out, o, fail);
-	if (!err && ((sl_onnx_n_dim(o->out) != 2 && sl_onnx_n_dim(o->out) != 4) || sl_onnx_dim(o->out, 1) < 1 ||
-		     sl_onnx_dim(o->out, 1) > MOST_CLASSES))
+	if (!err &&
+	    ((sl_onnx_n_dim(o->out) != 2 && sl_onnx_n_dim(o->out) != 4) || outputs < 1 || outputs > MOST_CLASSES))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "output '%.96s' is not [batch, classes], or [batch, classes, height, width]: a "
 				   "network gives 1 to %d logits, or numbers",
 				   o->out->name, MOST_CLASSES);
 	if (!err)
-		out->classes = (int)sl_onnx_dim(o->out, 1);
+		out->classes = (int)outputs;
 	return err;
 }
 

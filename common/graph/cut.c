@@ -207,9 +207,11 @@ enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const 
 			const char *tail_begin, struct sl_fail *fail)
 {
 	const char *head_key = head_end ? "head_end" : "partition", *tail_key = tail_begin ? "tail_begin" : "partition";
-	int head_at, tail_at;
-	enum sl_err err = find_partition(model, partition ? partition : "1:-1", &head_at, &tail_at, fail);
+	int head_at = 0, tail_at = 0;
+	enum sl_err err = SL_OK;
 
+	if (!head_end || !tail_begin)
+		err = find_partition(model, partition ? partition : "1:-1", &head_at, &tail_at, fail);
 	if (err == SL_OK && head_end)
 		err = find_path(model, head_key, head_end, true, &head_at, fail);
 	if (err == SL_OK && tail_begin)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A class for each pixel, by a U-Net from an ONNX file: ten losses as in PyTorch, with and without class weights, with
-# Dice alone and with both, in one chunk and in four. A run with a server equals --local, also over a kill of the
-# client. Metrics equal sklearn's. Masks are predicted after the data were removed. What does not fit is refused with a
-# sentence.
+# Dice alone and with both, in one chunk and in four; and by a network that resizes its logits to the picture. A run with
+# a server equals --local, also over a kill of the client. Metrics equal sklearn's. Masks are predicted after the data
+# were removed. What does not fit is refused with a sentence.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -30,6 +30,9 @@ client torch "$tmp/torch.yaml" --local || fail "torch: $(tail -n 2 "$tmp/torch.l
 live same "$tmp/torch/log.jsonl" "$tmp/photos/losses.json"
 client weighted "$tmp/torch.yaml" --local --set train.class_weights=0.5,1,2 || fail "weighted: $(tail -n 2 "$tmp/weighted.log")"
 live same "$tmp/weighted/log.jsonl" "$tmp/photos/weighted.json"
+client resized "$tmp/torch.yaml" --local --set model.onnx="$tmp/photos/resized.onnx" --set head_end=down1 --set tail_begin=Resize ||
+	fail "resized: $(tail -n 2 "$tmp/resized.log")"
+live same "$tmp/resized/log.jsonl" "$tmp/photos/resized.json"
 for loss in dice dice_ce; do
 	for chunks in 1 4; do
 		lr=1 weights=none

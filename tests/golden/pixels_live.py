@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small U-Net with a class for each pixel: its data and its ONNX file, ten steps of SGD as PyTorch takes them, and metrics by sklearn.
 
-usage: pixels_live.py make FOLDER               pictures, masks, unet.onnx and plain.onnx, without norms; a file for each of LOSSES, of ten steps
+usage: pixels_live.py make FOLDER               pictures, masks, unet.onnx, plain.onnx without norms, and resized.onnx; a file for each of LOSSES, of ten steps
        pixels_live.py same LOG LOSSES           the losses of log.jsonl are those to 1e-4
        pixels_live.py scores FOLDER PREDICTED EVAL   masks of FOLDER/masks/val against those that were predicted: metrics of `splitc eval --json`
 (needs torch, torchvision, PIL and sklearn; part of tests/e2e/pixels.sh)
@@ -36,7 +36,22 @@ def dice(x, y):
 # of unet.onnx; of plain.onnx, whose losses chunks do not change
 LOSSES = {"losses": cross_entropy, "weighted": lambda x, y: cross_entropy(x, y, WEIGHTS)}
 PLAIN = {"dice": dice, "dice_ce": lambda x, y: dice(x, y) + cross_entropy(x, y, WEIGHTS)}
+RESIZED = {"resized": cross_entropy}
 LR = {"dice": 1}
+
+
+class Resized(torch.nn.Module):
+    """Ends as torchvision's segmentation networks do: PyTorch 1.13 leaves the output's sizes open in the file."""
+
+    def __init__(self):
+        super().__init__()
+        self.down1 = torch.nn.Conv2d(3, 16, 3, stride=2, padding=1)
+        self.last = torch.nn.Conv2d(16, CLASSES, 3, padding=1)
+        self.other = torch.nn.Conv2d(16, CLASSES, 1)
+
+    def forward(self, x):
+        y = F.relu(self.down1(x))
+        return F.interpolate(self.other(y) + self.last(y), size=x.shape[-2:], mode="bilinear", align_corners=False)
 
 
 class UNet(torch.nn.Module):
@@ -107,7 +122,8 @@ def make(folder):
         make_pair(rng, folder, "val", i)
     pairs = [prepared(folder, name) for name in names]
     x, y = torch.stack([p[0] for p in pairs]), torch.stack([p[1] for p in pairs])
-    for name, net, losses in (("unet", UNet(), LOSSES), ("plain", UNet(lambda n: torch.nn.Conv2d(n, n, 1)), PLAIN)):
+    networks = ("unet", UNet(), LOSSES), ("plain", UNet(lambda n: torch.nn.Conv2d(n, n, 1)), PLAIN), ("resized", Resized(), RESIZED)
+    for name, net, losses in networks:
         start = {k: v.clone() for k, v in net.train().state_dict().items()}
         torch.onnx.export(net, x[:1], f"{folder}/{name}.onnx", training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
                           opset_version=13, dynamic_axes={"x": {0: "n"}}, input_names=["x"])

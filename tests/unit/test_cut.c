@@ -75,6 +75,8 @@ static void names(void **state)
 	assert_cut(*state, "1:-1", NULL, "classifier.1", "head_end=features.0 tail_begin=classifier.1");
 	assert_cut(*state, NULL, "features.1.conv.0", NULL, "head_end=features.1.conv.0.2 tail_begin=classifier");
 	assert_cut(*state, NULL, "features.3", "features.5", "head_end=features.3 tail_begin=features.5");
+	/* units do not matter where both ends are named */
+	assert_cut(*state, "18:-18", "features.3", "features.5", "head_end=features.3 tail_begin=features.5");
 }
 
 static int64_t node_macs(const struct sl_model *m, int i, int64_t rows)
