@@ -113,20 +113,25 @@ ALWAYS struct left left_of(const float *x, int64_t lda, int t)
 /* acc[nv] += x[row·lda + step]·(w0, w1); row, step and nv are constants. Assembly fixes the order and
  * the addresses: the compiler would spill sums to memory and keep a register for each offset. The last
  * operand declares that memory behind `base` is read. `mul`: the instruction. */
-#define ADD_PRODUCTS(mul, index)                                                                                     \
-	do {                                                                                                         \
-		if (nv > 1)                                                                                          \
-			__asm__ volatile(                                                                            \
-				"vbroadcastss %c[at](%[base]" index "), %[v]\n\t" mul " %[v], %[w0], %[a0]\n\t" mul  \
-				" %[v], %[w1], %[a1]"                                                                \
-				: [a0] "+v"(acc[0]), [a1] "+v"(acc[1]), [v] "=&v"(v)                                 \
-				: [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0), [w1] "v"(w1),    \
-				  "m"(*(const char(*)[])base));                                                      \
-		else                                                                                                 \
-			__asm__ volatile("vbroadcastss %c[at](%[base]" index "), %[v]\n\t" mul " %[v], %[w0], %[a0]" \
-					 : [a0] "+v"(acc[0]), [v] "=&v"(v)                                           \
-					 : [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0),         \
-					   "m"(*(const char(*)[])base));                                             \
+#if VL == 16 /* the multiplication itself can repeat a float of memory */
+#define NARROW_PRODUCT(mul, index) mul " %c[at](%[base]" index ")%{1to16%}, %[w0], %[a0]"
+#else
+#define NARROW_PRODUCT(mul, index) "vbroadcastss %c[at](%[base]" index "), %[v]\n\t" mul " %[v], %[w0], %[a0]"
+#endif
+#define ADD_PRODUCTS(mul, index)                                                                                    \
+	do {                                                                                                        \
+		if (nv > 1)                                                                                         \
+			__asm__ volatile(                                                                           \
+				"vbroadcastss %c[at](%[base]" index "), %[v]\n\t" mul " %[v], %[w0], %[a0]\n\t" mul \
+				" %[v], %[w1], %[a1]"                                                               \
+				: [a0] "+v"(acc[0]), [a1] "+v"(acc[1]), [v] "=&v"(v)                                \
+				: [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0), [w1] "v"(w1),   \
+				  "m"(*(const char(*)[])base));                                                     \
+		else                                                                                                \
+			__asm__ volatile(NARROW_PRODUCT(mul, index)                                                 \
+					 : [a0] "+v"(acc[0]), [v] "=&v"(v)                                          \
+					 : [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0),        \
+					   "m"(*(const char(*)[])base));                                            \
 	} while (0)
 
 #define ADD_PRODUCTS_OF_ROW(mul)                         \
@@ -157,6 +162,7 @@ ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf 
 }
 #undef ADD_PRODUCTS_OF_ROW
 #undef ADD_PRODUCTS
+#undef NARROW_PRODUCT
 #else
 ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf w0, vf w1, int nv, bool pairs)
 {

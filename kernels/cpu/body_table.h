@@ -11,5 +11,5 @@
 	.wino_weights_back = wino_weights_back, .smooth_forward = smooth_forward, .smooth_backward = smooth_backward,
 	.product = product, .softmax = softmax, .transpose = transpose, .softmax_again = softmax_again,
 	.softmax_back = softmax_back, .dropout_rows = dropout_rows, .norm_forward = norm_forward,
-	.norm_backward = norm_backward, .gemm_rows = gemm_rows, .gemm_outer = gemm_outer, .panel = PANEL,
-	.tile_rows = TILE_ROWS,
+	.norm_backward = norm_backward, .gemm_rows = gemm_rows, .group_rows = group_rows, .group_outer = group_outer,
+	.gemm_outer = gemm_outer, .panel = PANEL, .tile_rows = TILE_ROWS,

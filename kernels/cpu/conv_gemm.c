@@ -187,39 +187,56 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 	return j;
 }
 
-/* Copies one patch: KH runs of KW·I floats, each contiguous in x, zero outside the image. */
+/* Taps of a window's row that are contiguous in x: all, or one with dilation. Those that lie in the image are
+ * [from, to), and the first of these is at `at`. */
+struct run {
+	int64_t at, from, to;
+};
+
+static int run_taps(const struct sl_conv_dims *d)
+{
+	return d->dilation == 1 ? d->kw : 1;
+}
+
+/* The run from tap (kh, kw) of output pixel m on. */
+static struct run run_at(const struct sl_conv_dims *d, int64_t m, int kh, int kw)
+{
+	const int64_t ow = m % d->out_w, oh = m / d->out_w % d->out_h, n = m / d->out_w / d->out_h;
+	const int64_t h = oh * d->stride - d->pad + (int64_t)kh * d->dilation;
+	const int64_t w = ow * d->stride - d->pad + (int64_t)kw * d->dilation;
+	const int64_t from = sl_cpu_max(0, -w), to = sl_cpu_min(run_taps(d), d->w - w);
+
+	if (h < 0 || h >= d->h || to <= from)
+		return (struct run){0};
+	return (struct run){((n * d->h + h) * d->w + w + from) * d->c, from, to};
+}
+
+/* Copies one patch, zero outside the image. */
 static void copy_patch(const struct job *j, float *p, int64_t m)
 {
 	const struct sl_conv_dims *d = &j->d;
-	int64_t ow = m % d->out_w, oh = m / d->out_w % d->out_h, n = m / d->out_w / d->out_h;
-	int64_t w0 = ow * d->stride - d->pad, from = sl_cpu_max(0, -w0), to = sl_cpu_min(d->kw, d->w - w0);
+	const int taps = run_taps(d);
 
-	for (int kh = 0; kh < d->kh; kh++, p += d->kw * d->c) {
-		int64_t h = oh * d->stride - d->pad + kh;
+	for (int t = 0; t < d->kh * d->kw; t += taps, p += taps * d->c) {
+		const struct run r = run_at(d, m, t / d->kw, t % d->kw);
 
-		if (h < 0 || h >= d->h || to <= from) {
-			memset(p, 0, (size_t)(d->kw * d->c) * sizeof(float));
-			continue;
-		}
-		memset(p, 0, (size_t)(from * d->c) * sizeof(float));
-		memcpy(p + from * d->c, j->call->x + ((n * d->h + h) * d->w + w0 + from) * d->c,
-		       (size_t)((to - from) * d->c) * sizeof(float));
-		memset(p + to * d->c, 0, (size_t)((d->kw - to) * d->c) * sizeof(float));
+		memset(p, 0, (size_t)(r.from * d->c) * sizeof(float));
+		memcpy(p + r.from * d->c, j->call->x + r.at, (size_t)((r.to - r.from) * d->c) * sizeof(float));
+		memset(p + r.to * d->c, 0, (size_t)((taps - r.to) * d->c) * sizeof(float));
 	}
 }
 
 static void scatter_patch(const struct job *j, const float *p, int64_t m)
 {
 	const struct sl_conv_dims *d = &j->d;
-	int64_t ow = m % d->out_w, oh = m / d->out_w % d->out_h, n = m / d->out_w / d->out_h;
-	int64_t w0 = ow * d->stride - d->pad, from = sl_cpu_max(0, -w0), to = sl_cpu_min(d->kw, d->w - w0);
+	const int taps = run_taps(d);
 
-	for (int kh = 0; kh < d->kh; kh++, p += d->kw * d->c) {
-		int64_t h = oh * d->stride - d->pad + kh;
-		float *dx = j->call->dx + ((n * d->h + h) * d->w + w0 + from) * d->c;
+	for (int t = 0; t < d->kh * d->kw; t += taps, p += taps * d->c) {
+		const struct run r = run_at(d, m, t / d->kw, t % d->kw);
+		float *dx = j->call->dx + r.at;
 
-		if (h >= 0 && h < d->h && to > from)
-			sl_cpu_simd_of(j->call->be)->sum(dx, dx, p + from * d->c, (to - from) * d->c);
+		if (r.to > r.from)
+			sl_cpu_simd_of(j->call->be)->sum(dx, dx, p + r.from * d->c, (r.to - r.from) * d->c);
 	}
 }
 

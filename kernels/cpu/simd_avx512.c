@@ -13,6 +13,8 @@
 
 #include "kernels/cpu/body_gemm.h"
 
+#include "kernels/cpu/body_group.h"
+
 #include "kernels/cpu/body_held.h"
 
 #include "kernels/cpu/body_wino.h"

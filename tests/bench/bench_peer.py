@@ -53,10 +53,12 @@ SEGMENTS = [
     ("ViT-S, whole step, 224², batch 16", "step", 224, 16, 1, 0.9, "vit_s"),
     ("ConvNeXt-T, whole step, 224², batch 8", "step", 224, 8, 1, 0.9, "convnext_t"),
     ("EfficientNet-B0, whole step, 224², batch 16", "step", 224, 16, 1, 0.9, "efficientnet_b0"),
+    ("ResNeXt-50 32x4d, whole step, 224², batch 8", "step", 224, 8, 1, 0.9, "resnext50_32x4d"),
+    ("RegNet-Y-400MF, whole step, 224², batch 16", "step", 224, 16, 1, 0.9, "regnet_y_400mf"),
 ]
 # Networks of ONNX files, and where they are cut. The cut only serves bench_segments; the step is the whole network's.
 ONNX = {"unet": ("down.0.0", "last"), "vit_s": ("conv_proj", "heads"), "convnext_t": ("features.0", "classifier.2"),
-        "efficientnet_b0": ("stem", "classifier")}
+        "efficientnet_b0": ("stem", "classifier"), "resnext50_32x4d": ("conv1", "fc"), "regnet_y_400mf": ("stem", "fc")}
 # For Split: what to set in bench.yaml for a network.
 SETS = {"mobilenet_v2": [], "resnet9": ["model.name=resnet9", "head_end=prep_relu", "tail_begin=linear"],
         "resnet18": ["model.name=resnet18", "head_end=maxpool", "tail_begin=avgpool"],

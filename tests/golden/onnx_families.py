@@ -211,6 +211,8 @@ FULL = {
     "vit_s": (lambda: VisionTransformer(224, 16, 12, 6, 384, 1536, num_classes=10), 224),
     "convnext_t": (lambda: tv.convnext_tiny(num_classes=10, stochastic_depth_prob=0.0), 224),
     "efficientnet_b0": (EfficientNet, 224),
+    "resnext50_32x4d": (lambda: tv.resnext50_32x4d(num_classes=10), 224),
+    "regnet_y_400mf": (lambda: tv.regnet_y_400mf(num_classes=10), 224),
 }
 
 
