@@ -89,7 +89,7 @@ extern const struct sl_conv_kernel sl_conv_rows;  /* dense, kernel larger than 1
 extern const struct sl_conv_kernel sl_conv_wino;  /* dense 3×3, pad 1, stride 1, many channels: Winograd */
 extern const struct sl_conv_kernel sl_conv_dw3;   /* depthwise 3×3, pad 1, stride 1 or 2 */
 extern const struct sl_conv_kernel sl_conv_dw;    /* depthwise, any window that is not far larger than the image */
-extern const struct sl_conv_kernel sl_conv_group; /* groups of several channels, dilation, and all other cases */
+extern const struct sl_conv_kernel sl_conv_group; /* groups of several channels, and all other depthwise windows */
 bool sl_conv_dw_takes(const struct sl_op *op);
 bool sl_conv_group_takes(const struct sl_op *op);
 bool sl_conv_rows_takes(const struct sl_op *op);
