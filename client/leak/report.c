@@ -241,9 +241,12 @@ static void cannot(FILE *f, const struct sl_leak *l, int steps)
 
 static enum sl_err close_file(FILE *f, const char *path, struct sl_fail *fail)
 {
-	const bool bad = !f || ferror(f);
+	bool bad;
 
-	return (f && fclose(f)) || bad ? sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno)) : SL_OK;
+	if (!f)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+	bad = ferror(f);
+	return fclose(f) != 0 || bad ? sl_fail_set(fail, SL_ERR_IO, "%s: not written whole", path) : SL_OK;
 }
 
 static enum sl_err in_folder(char path[PATH_MAX], const char *dir, const char *name, struct sl_fail *fail)
