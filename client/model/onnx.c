@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/model/onnx_nodes.h"
+#include "client/model/onnx_recurrent.h"
 #include "client/model/onnx_tokens.h"
 #include "client/model/weights_file.h"
 #include "common/conf/conf.h"
@@ -80,12 +81,15 @@ static enum sl_err check_node(const Onnx__Node *n, size_t i, struct sl_fail *fai
 static enum sl_err list_values(struct sl_onnx_import *im, struct sl_fail *fail)
 {
 	const Onnx__Graph *g = im->onnx->graph;
-	size_t n = (size_t)im->onnx->n_init + 2;
+	size_t n = (size_t)im->onnx->n_init + 2, uses = 0;
 
-	for (size_t i = 0; i < g->n_node; i++)
+	for (size_t i = 0; i < g->n_node; i++) {
 		n += g->node[i]->n_output;
+		uses += g->node[i]->n_input;
+	}
 	im->value = n < INT32_MAX ? calloc(n, sizeof *im->value) : NULL;
-	im->param = calloc((size_t)im->onnx->n_init + 1, sizeof *im->param);
+	im->param = uses < INT32_MAX ? calloc(uses + 1, sizeof *im->param) : NULL;
+	im->cap_param = (int)uses;
 	if (!im->value || !im->param)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a network");
 	add_input(im);
@@ -216,7 +220,7 @@ static bool read_node(struct sl_onnx_import *im)
 				sl_onnx_refuse(im, "its attribute %.60s is there twice", name);
 	}
 	im->op = kind->op;
-	if (!im->b->err && !sl_onnx_read_mask(im))
+	if (!im->b->err && !sl_onnx_read_recurrent(im) && !sl_onnx_read_mask(im))
 		kind->read(im);
 	im->b->param_name = NULL;
 	return !im->b->err;
@@ -379,6 +383,7 @@ static void import(struct sl_build *b, const struct sl_onnx *onnx, int32_t pad)
 		check_training(&im);
 	if (!b->err) {
 		find_live(&im, live);
+		sl_onnx_skip_weights(&im, live);
 		read_nodes(&im, live, true);
 		read_nodes(&im, live, false);
 		if (!b->err)

@@ -327,13 +327,10 @@ static const Onnx__Tensor *take_param(struct sl_onnx_import *im, const Onnx__Ten
 			sl_onnx_refuse(im, "its parameter '%.96s' is %s", t->name, sl_onnx_dims_text(t, text));
 			return NULL;
 		}
-	for (int p = 0; p < im->n_param; p++)
-		if (strcmp(im->param[p], t->name) == 0) {
-			sl_onnx_refuse(im,
-				       "its parameter '%.96s' is another node's too; shared parameters are not read",
-				       t->name);
-			return NULL;
-		}
+	if (im->n_param == im->cap_param) {
+		sl_onnx_refuse(im, "the file's nodes use parameters too often");
+		return NULL;
+	}
 	im->param[im->n_param++] = t->name;
 	if (is_newer(im->node))
 		sl_onnx_name_by(im, t->name);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "client/model/onnx_arithmetic.h"
+#include "client/model/onnx_recurrent.h"
 #include "client/model/onnx_tokens.h"
 
 static bool is_param(const struct sl_onnx_import *im, const struct sl_onnx_value *v)
@@ -319,7 +320,11 @@ void sl_onnx_expand(struct sl_onnx_import *im, const int64_t *to, int n)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	struct sl_shape want = {n, {0}};
-	bool fits = v && !v->permuted && !v->summed && !sl_onnx_per_token(im, v) && n == v->view.n_axis && n <= 4;
+	bool fits;
+
+	if (sl_onnx_read_repeated_row(im, to, n))
+		return;
+	fits = v && !v->permuted && !v->summed && !sl_onnx_per_token(im, v) && n == v->view.n_axis && n <= 4;
 
 	for (int i = 0; fits && i < n; i++) {
 		const int64_t has = sl_onnx_axis_size(&v->view, i);

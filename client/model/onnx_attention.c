@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/model/onnx_arithmetic.h"
+#include "client/model/onnx_recurrent.h"
 #include "client/model/onnx_tokens.h"
 
 enum { MOST_PARTS = 16 }; /* into which more queries than keys may be cut */
@@ -305,6 +306,8 @@ void sl_onnx_read_matmul(struct sl_onnx_import *im)
 		einsum(im);
 		return;
 	}
+	if (sl_onnx_read_product_of_zeros(im))
+		return;
 	if (a->scores.heads && b->value >= 0) {
 		attend(im, &a->scores, *b);
 		return;

@@ -14,7 +14,8 @@ enum sl_onnx_attr {
 	SL_ONNX_ATTR_STRING = 3,
 	SL_ONNX_ATTR_TENSOR = 4,
 	SL_ONNX_ATTR_FLOATS = 6,
-	SL_ONNX_ATTR_INTS = 7
+	SL_ONNX_ATTR_INTS = 7,
+	SL_ONNX_ATTR_STRINGS = 8
 };
 
 /* Ends the name of a layer in names of its further nodes, since ONNX Runtime refuses two nodes of the same name. */

@@ -90,8 +90,8 @@ struct sl_onnx_import {
 	struct sl_build *b;
 	struct sl_onnx_value *value; /* by name */
 	int n_value;
-	const char **param; /* names of initializers that have become parameters, in the graph's order */
-	int n_param;
+	const char **param; /* names of initializers that nodes have used as parameters, in order of use */
+	int n_param, cap_param;
 	const Onnx__Node *node;          /* the node that is being read */
 	enum sl_op_kind op;              /* the op of its kind (onnx_nodes.h) */
 	char name[SL_NAME_MAX];          /* its name in our graph */

@@ -7,6 +7,7 @@
 
 #include "client/model/onnx_arithmetic.h"
 #include "client/model/onnx_nodes.h"
+#include "client/model/onnx_recurrent.h"
 #include "client/model/onnx_tokens.h"
 
 /* torch's momentum, such as 0.1, is 1 minus the file's, 0.9. It is computed from the shortest decimal number that gives
@@ -349,10 +350,12 @@ static void read_gemm(struct sl_onnx_import *im)
 	const int before = im->n_param;
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	const Onnx__Tensor *weight, *bias;
-	struct sl_model *m = im->b->model;
+	const struct sl_graph *g = im->b->graph;
 	char text[SL_ONNX_DIMS_TEXT];
 	int x, y;
 
+	if (sl_onnx_read_product_of_zeros(im))
+		return;
 	sl_onnx_must_be(im, "transA", 0, 0);
 	sl_onnx_must_be(im, "transB", 0, 1);
 	if (sl_onnx_attr_float(im, "alpha", 1) != 1 || sl_onnx_attr_float(im, "beta", 1) != 1)
@@ -376,7 +379,8 @@ static void read_gemm(struct sl_onnx_import *im)
 	sl_onnx_use_params(im, before);
 	y = sl_build_linear(im->b, im->name, x, (int)weight->dims[0], bias, (struct sl_init){SL_INIT_ZERO, 0});
 	/* The builder and this reader must agree on the order of the input's elements. */
-	if (y >= 0 && v->permuted != (m->file[im->b->graph->n_param - (bias ? 2 : 1)].layout == SL_LAYOUT_HWC_FROM_CHW))
+	if (y >= 0 &&
+	    v->permuted != (im->b->model->file[g->link[g->node[g->n_node - 1].param]].layout == SL_LAYOUT_HWC_FROM_CHW))
 		sl_onnx_refuse(im, "what lies between it and the flattened image is not read");
 	sl_onnx_out(im, y);
 }
@@ -431,6 +435,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Exp", 1, 1, "", .read = read_math},
 	{"Expand", 2, 2, "", .read = read_expand},
 	{"Flatten", 1, 1, "axis", .read = sl_onnx_read_flatten},
+	{"GRU", 3, 6, "direction hidden_size linear_before_reset", .read = NULL}, /* sl_onnx_read_recurrent */
 	{"Gather", 2, 2, "axis", .read = sl_onnx_read_gather},
 	{"Greater", 2, 2, "", .read = read_known},
 	{"GreaterOrEqual", 2, 2, "", .read = read_known},
@@ -443,6 +448,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Identity", 1, 1, "", .read = read_identity},
 	{"InstanceNormalization", 3, 3, "epsilon", .read = sl_onnx_read_instancenorm},
 	{"IsNaN", 1, 1, "", .read = read_known},
+	{"LSTM", 3, 7, "direction hidden_size", .read = NULL},
 	{"LayerNormalization", 2, 3, "axis epsilon stash_type", .read = read_layernorm},
 	{"LeakyRelu", 1, 1, "alpha", .read = sl_onnx_read_leaky},
 	{"Less", 2, 2, "", .read = read_known},
@@ -461,6 +467,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"PRelu", 2, 2, "", .read = sl_onnx_read_prelu},
 	{"Pad", 2, 3, "mode", .read = sl_onnx_read_pad},
 	{"Pow", 2, 2, "", .read = sl_onnx_read_pow},
+	{"RNN", 3, 6, "activations direction hidden_size", .read = NULL},
 	{"Range", 3, 3, "", .read = read_range},
 	{"Reciprocal", 1, 1, "", .read = read_math}, /* inside an RMS norm it is read with the norm */
 	{"ReduceMax", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_MAXPOOL},

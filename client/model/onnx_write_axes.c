@@ -123,8 +123,19 @@ static bool is_aligned(const struct sl_shape *s, const struct sl_shape *p, int b
 	return same;
 }
 
+static bool other_nodes_use(const struct sl_onnx_writer *w, int param)
+{
+	int uses = 0;
+
+	for (int i = 0; i < w->g->n_node; i++)
+		for (int k = 0; k < w->g->node[i].n_param; k++)
+			uses += w->g->link[w->g->node[i].param + k] == param;
+	return uses > 1;
+}
+
 /* REPEAT gets no node: its value is the parameter itself, which other nodes broadcast. They align last axes, so an
- * Unsqueeze adds axes of size 1 that the parameter lacks at its end. */
+ * Unsqueeze adds axes of size 1 that the parameter lacks at its end. The bias of a recurrent cell's first step becomes
+ * rows, because its parts are read. */
 void sl_onnx_write_repeat(struct sl_onnx_writer *w)
 {
 	const struct sl_shape *s = &w->op.out_shape, *p = &param_of(w, 0)->shape;
@@ -134,6 +145,10 @@ void sl_onnx_write_repeat(struct sl_onnx_writer *w)
 	while (behind < s->ndim && !is_aligned(s, p, behind))
 		behind++;
 	snprintf(x.t, sizeof x.t, "%s", w->g->param[w->g->link[w->node->param]].name);
+	if (s->ndim == 2 && !w->repeats[w->g->link[w->node->in]] && other_nodes_use(w, w->g->link[w->node->param])) {
+		out(w, two(w, "Expand", x.t, sizes(w, 0, &s->dim[1], 1)));
+		return;
+	}
 	if (behind == s->ndim)
 		sl_onnx_write_refuse(w, " of this parameter");
 	else if (behind)

@@ -63,8 +63,14 @@ static enum sl_err copy_node(struct copier *c, const struct sl_node *node, struc
 			struct sl_param copy = from->param[at];
 
 			c->param[at] = c->to->n_param;
-			if (is_used_before(from, at, c->first))
+			if (is_used_before(from, at, c->first)) {
+				if (copy.role == SL_STATISTIC)
+					return sl_fail_set(fail, SL_ERR_CONFIG,
+							   "%s: two layers have these statistics, and the cut parts "
+							   "them: take another cut",
+							   copy.name);
 				copy.role = SL_TIED;
+			}
 			err = sl_graph_add_param(c->to, &copy, fail);
 		}
 		param[i] = c->param[at];

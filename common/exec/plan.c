@@ -360,7 +360,10 @@ static enum sl_err tie(const struct sl_plan *plan, struct sl_plan_segment *s, st
 		if (p->role != SL_TIED)
 			continue;
 		if (!own)
-			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the head has no such parameter", p->name);
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: two layers have this parameter, and the cut parts them: take one with "
+					   "both in the middle, or with neither there",
+					   p->name);
 		s->tied[s->n_tied] = (struct sl_tied_param){i,
 							    own->offset,
 							    own->count,

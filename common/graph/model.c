@@ -142,6 +142,24 @@ int sl_draft_finish(struct sl_build *b, struct sl_draft *d)
 	return err ? give_up(b, err) : out;
 }
 
+/* The parameter of that name, which other nodes use too; -1: there is none yet, or the build fails. */
+static int shared_param(struct sl_build *b, const struct sl_param *param, const struct sl_file_param *file)
+{
+	const struct sl_graph *g = &b->model->graph;
+	int i = 0;
+
+	while (i < g->n_param && strcmp(g->param[i].name, param->name) != 0)
+		i++;
+	if (i == g->n_param)
+		return -1;
+	if (sl_shape_equal(&g->param[i].shape, &param->shape) && g->param[i].role == param->role &&
+	    sl_shape_equal(&b->model->file[i].shape, &file->shape) && b->model->file[i].layout == file->layout)
+		return i;
+	give_up(b, sl_fail_set(b->fail, SL_ERR_CONFIG, "%s: layers that use it in different ways cannot share it",
+			       param->name));
+	return -1;
+}
+
 void sl_draft_param(struct sl_build *b, struct sl_draft *d, const struct sl_made_param *made)
 {
 	struct sl_model *m = b->model;
@@ -150,17 +168,23 @@ void sl_draft_param(struct sl_build *b, struct sl_draft *d, const struct sl_made
 				 .init = made->init,
 				 .stream = (uint32_t)m->graph.n_param,
 				 .role = frozen ? SL_FROZEN : made->role};
+	const struct sl_file_param file = {.shape = made->file.ndim ? made->file : made->shape,
+					   .layout = made->layout,
+					   .channels = made->channels,
+					   .optional = b->insert || b->adapting,
+					   .head = b->head};
 	const char *given = b->param_name ? b->param_name[d->node.n_param] : NULL;
+	int shared;
 	enum sl_err err;
 
-	if (b->err != SL_OK || !sl_build_name(b, param.name, given ? given : d->node.name, given ? "" : made->suffix) ||
-	    !grow(b, &m->file, m->graph.n_param, &m->cap_file, sizeof(*m->file)))
+	if (b->err != SL_OK || !sl_build_name(b, param.name, given ? given : d->node.name, given ? "" : made->suffix))
 		return;
-	m->file[m->graph.n_param] = (struct sl_file_param){.shape = made->file.ndim ? made->file : made->shape,
-							   .layout = made->layout,
-							   .channels = made->channels,
-							   .optional = b->insert || b->adapting,
-							   .head = b->head};
+	shared = given ? shared_param(b, &param, &file) : -1;
+	if (shared >= 0)
+		d->param[d->node.n_param++] = shared;
+	if (shared >= 0 || b->err || !grow(b, &m->file, m->graph.n_param, &m->cap_file, sizeof(*m->file)))
+		return;
+	m->file[m->graph.n_param] = file;
 	d->param[d->node.n_param++] = b->graph->n_param;
 	err = sl_graph_add_param(b->graph, &param, b->fail);
 	if (!err && b->graph != &m->graph)

@@ -74,7 +74,8 @@ struct sl_build {
 	struct sl_model *model; /* lists every parameter, and the units */
 	bool insert;            /* the layers are an insert's: their parameters are optional in weight files */
 	bool head;              /* the layers belong to a new head, which pretrained files lack */
-	/* The names of the next node's parameters, in order; NULL: the node's name with a suffix. */
+	/* The names of the next node's parameters, in order; NULL: the node's name with a suffix. Nodes share a
+	 * parameter of the same name. */
 	const char *const *param_name;
 	/* Adds adapters to linear layers (lora.h): only they and the head learn. NULL: no adapters. */
 	const struct sl_lora *lora;

@@ -24,6 +24,17 @@ SIDE, BATCH = 96, 8
 BENCH = os.path.join(os.environ.get("BUILD", "build/release"), "tests/bench/bench_ops")
 
 
+class Steps(nn.Module):
+    """A recurrent layer over the columns of an image."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x.mean(2).transpose(1, 2))[0].transpose(1, 2).unsqueeze(2)
+
+
 # name: channels, layers, one layer; all on 24 × 24
 KINDS = {
     "3×3": (128, 4, lambda: nn.Conv2d(128, 128, 3, padding=1)),
@@ -41,6 +52,8 @@ KINDS = {
     "instance norm": (128, 4, lambda: nn.InstanceNorm2d(128, affine=True)),
     "max pool 3×3": (128, 4, lambda: nn.MaxPool2d(3, 1, 1)),
     "SiLU": (128, 4, nn.SiLU),
+    "LSTM, 24 steps": (128, 2, lambda: Steps(nn.LSTM(128, 128, batch_first=True))),
+    "GRU, 24 steps": (128, 2, lambda: Steps(nn.GRU(128, 128, batch_first=True))),
 }
 
 

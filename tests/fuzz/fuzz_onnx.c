@@ -1,5 +1,5 @@
 /* ONNX files from an unknown source: the bytes themselves; and modified nodes, attributes and
- * tensors of four files that torch wrote, which mutated bytes would rarely reach. A file makes a
+ * tensors of five files that torch wrote, which mutated bytes would rarely reach. A file makes a
  * graph that can be cut, with weights for all of its parameters, or is refused in one line. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -38,9 +38,10 @@ static void read_one(const uint8_t *data, size_t size, bool texts)
 static Onnx__Model *base(int which)
 {
 	static const char *const path[] = {"tests/golden/onnx_small.onnx", "tests/golden/onnx_wide.onnx",
-					   "tests/golden/onnx_many.onnx", "tests/golden/onnx_text.onnx"};
-	static uint8_t *data[4];
-	static size_t len[4];
+					   "tests/golden/onnx_many.onnx", "tests/golden/onnx_text.onnx",
+					   "tests/golden/onnx_steps.onnx"};
+	static uint8_t *data[5];
+	static size_t len[5];
 	struct sl_fail fail;
 
 	if (!data[which] && sl_file_read(path[which], 1 << 20, &data[which], &len[which], &fail))
@@ -230,13 +231,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		read_one(data, size, size && data[0] % 4 == 1);
 		return 0;
 	}
-	m = base(data[0] / 4 % 4);
+	m = base(data[0] / 4 % 5);
 	for (int i = 0; i < 8 && d.left; i++)
 		change(m->graph, &d);
 	len = onnx__model__get_packed_size(m);
 	bytes = malloc(len);
 	onnx__model__pack(m, bytes);
-	read_one(bytes, len, data[0] / 4 % 4 == 3);
+	read_one(bytes, len, data[0] / 4 % 5 == 3);
 	free(bytes);
 	onnx__model__free_unpacked(m, NULL);
 	return 0;

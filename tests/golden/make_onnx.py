@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Makes onnx_small.onnx and onnx_small_*.safetensors beside it: a network that torch.onnx.export writes, and a run of it by
-the rules of golden.py; onnx_small_adamw_* are those of a run with AdamW. And onnx_wide* and onnx_many*, other networks.
+the rules of golden.py; onnx_small_adamw_* are those of a run with AdamW. And onnx_wide*, onnx_many* and onnx_steps*, other networks.
 
 usage: make_onnx.py [FOLDER [NAME…]]      (needs torch; the files are committed)
 The network has what a reader of ONNX files can get wrong: groups, dilation, a pool with padding, epsilon and momentum of
 its own, ReLU6, and a linear layer behind a flattened image of several pixels, with layers between them. The other one has
 squeeze and excitation, channels that are joined, smooth and hard activations, and a reshape to a computed shape. A third one
-has norms of groups, tokens, attention and more.
+has norms of groups, tokens, attention and more. A fourth one has recurrent layers.
 """
 import copy
 import os
@@ -114,6 +114,21 @@ class Many(nn.Module):
         return self.head(self.norm(self.block(x))[:, 0])
 
 
+class Steps(nn.Module):
+    """Recurrent layers of eight steps, and a linear layer that is used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, 2, 1)
+        self.lstm, self.gru = nn.LSTM(4, 3, batch_first=True, bidirectional=True), nn.GRU(6, 4, batch_first=True)
+        self.twice, self.head = nn.Linear(4, 4), nn.Linear(4, 10)
+
+    def forward(self, x):
+        x = torch.tanh(self.stem(x)).mean(2).transpose(1, 2)
+        x = self.gru(self.lstm(x)[0])[0][:, -1]
+        return self.head(torch.tanh(self.twice(torch.tanh(self.twice(x)))))
+
+
 class Grey(nn.Sequential):
     """Images of one channel, for tests/e2e/grey.sh."""
 
@@ -138,6 +153,7 @@ def main():
         export(Grey(), os.path.join(folder, "onnx_grey.onnx"), 16, channels=1)
     make(folder, "onnx_small", Small, ADAMW)
     make(folder, "onnx_many", Many, None)
+    make(folder, "onnx_steps", Steps, None)
     make(folder, "onnx_wide", Wide, None, input_names=["image"], dynamic_axes={"image": {0: "batch"}})
 
 

@@ -142,6 +142,23 @@ class Signal(nn.Module):
         return self.fc(F.relu(self.conv3(x)).mean(2))
 
 
+class Recurrent(nn.Module):
+    """A convolution over a signal, an LSTM of two layers, then a GRU cell in a loop that reads every fourth step."""
+
+    def __init__(self, classes=10):
+        super().__init__()
+        self.conv = nn.Conv1d(3, 16, 5, stride=2, padding=2)
+        self.lstm, self.cell = nn.LSTM(16, 12, 2, batch_first=True, bidirectional=True), nn.GRUCell(24, 12)
+        self.fc = nn.Linear(12, classes)
+
+    def forward(self, x):
+        y, _ = self.lstm(F.relu(self.conv(x.mean(2))).transpose(1, 2))
+        state = torch.zeros(x.shape[0], 12, dtype=x.dtype)
+        for t in range(3, y.shape[1], 4):
+            state = self.cell(y[:, t], state)
+        return self.fc(state)
+
+
 class Excite(nn.Module):
     def __init__(self, c, hidden):
         super().__init__()
@@ -203,6 +220,7 @@ FAMILIES = {
     "mixer_s": (Mixer, 32, 8, "stem:head", "blocks.0:head"),
     "signal": (Signal, 16, 8, "conv1:fc", "conv1:conv3"),
     "segmenter": (Segmenter, 32, 8, "stem:last", "stem.0:last"),
+    "recurrent": (Recurrent, 32, 8, "conv:fc", "conv:Gather"),
 }
 
 # At full size, as tests/bench/bench_peer.py measures them: module, side of the pictures.

@@ -327,6 +327,53 @@ add("ZeroPad2d", lambda: nn.ZeroPad2d(1))
 add("ZeroPad2d uneven", lambda: nn.ZeroPad2d((0, 1, 0, 1)))
 add("ReflectionPad2d", lambda: nn.ReflectionPad2d(2))
 add("ReplicationPad2d", lambda: nn.ReplicationPad2d(1))
+
+
+def thrice(m, x):
+    for _ in range(3):
+        x = F.relu(m.n(m.c(x)))
+    return x
+
+
+def loop(m, x, state):
+    """A cell called for each column of 8 channels · 8 rows; the state that it ends with."""
+    for t in range(x.shape[3]):
+        state = m.c(x[:, :, :, t].flatten(1), state)
+    return state[0] if isinstance(state, tuple) else state
+
+
+def zeros(x):
+    return torch.zeros(x.shape[0], 6, dtype=x.dtype)
+
+
+add("a convolution and its norm three times", fn(lambda m, x: thrice(m, x), c=nn.Conv2d(C, C, 3, padding=1), n=nn.BatchNorm2d(C)))
+add("a linear layer for two halves", fn(lambda m, x: m.l(x[:, :4].flatten(1)) * m.l(x[:, 4:].flatten(1)).tanh(), l=nn.Linear(256, 6)))
+add("RNNCell in a loop", fn(lambda m, x: loop(m, x, zeros(x)), c=nn.RNNCell(64, 6)))
+add("GRUCell in a loop", fn(lambda m, x: loop(m, x, zeros(x)), c=nn.GRUCell(64, 6)))
+add("LSTMCell without bias", fn(lambda m, x: loop(m, x, (zeros(x), zeros(x))), c=nn.LSTMCell(64, 6, bias=False)))
+add("LSTMCell in a loop", fn(lambda m, x: loop(m, x, (zeros(x), zeros(x))), c=nn.LSTMCell(64, 6)))
+
+
+def steps(x):
+    """[batch, 8 steps, 8 features]"""
+    return x.mean(2).transpose(1, 2)
+
+
+def layer(kind, of, size=6, **more):
+    return fn(lambda m, x: of(*m.r(steps(x))), r=kind(C, size, batch_first=True, **more))
+
+
+add("LSTM, last step", layer(nn.LSTM, lambda y, s: y[:, -1]))
+add("LSTM, last states", layer(nn.LSTM, lambda y, s: torch.cat([s[0][-1], s[1][-1]], 1)))
+add("LSTM without bias", layer(nn.LSTM, lambda y, s: y.mean(1), bias=False))
+add("LSTM of two layers in both directions", layer(nn.LSTM, lambda y, s: y, num_layers=2, bidirectional=True))
+add("GRU", layer(nn.GRU, lambda y, s: y))
+add("GRU without bias", layer(nn.GRU, lambda y, s: s[-1], bias=False))
+add("GRU in both directions", layer(nn.GRU, lambda y, s: y.amax(1), bidirectional=True))
+add("GRU, last states of both directions", layer(nn.GRU, lambda y, s: torch.cat([s[0], s[1]], 1), bidirectional=True))
+add("GRU, steps first", fn(lambda m, x: m.r(steps(x).transpose(0, 1))[0][-1], r=nn.GRU(C, 6)))
+add("RNN", layer(nn.RNN, lambda y, s: y[:, -1]))
+add("RNN with relu in both directions", layer(nn.RNN, lambda y, s: y, nonlinearity="relu", bidirectional=True))
 add("Conv1d", fn(lambda m, x: m.c(x.flatten(2)), c=nn.Conv1d(C, 6, 5, stride=2, padding=2)))
 add("BatchNorm1d signal", fn(lambda m, x: m.c(F.silu(x).flatten(2)), c=nn.BatchNorm1d(C)))
 add("MaxPool1d", fn(lambda m, x: m.c(x.flatten(2)), c=nn.MaxPool1d(2)))

@@ -636,6 +636,8 @@ static void onnx(void **state)
 	run_golden("tests/golden/onnx_many", "cpu", "stem.0");
 	run_form("tests/golden/onnx_many", "cpu", &(struct form){"stem.0", "head.2", false, 1});
 	run_golden("tests/golden/onnx_many", "ref", "stem.0");
+	run_golden("tests/golden/onnx_steps", "cpu", "stem");
+	run_golden("tests/golden/onnx_steps", "ref", "stem");
 	run_golden("tests/golden/onnx_text", "cpu", "emb");
 	run_form("tests/golden/onnx_text", "cpu", &(struct form){"layers.0.self_attn", "fc", true, 2});
 	run_golden("tests/golden/onnx_text", "ref", "");

@@ -149,9 +149,9 @@ static void constant_input(Onnx__Model *m)
 	onnx_set(&onnx_node(m, conv1)->input[0], "down.0.weight");
 }
 
-static void two_readers(Onnx__Model *m)
+static void learns_and_counts(Onnx__Model *m)
 {
-	onnx_set(&onnx_node(m, "/block/bn2/BatchNormalization")->input[1], "block.bn1.weight");
+	onnx_set(&onnx_node(m, "/block/bn2/BatchNormalization")->input[3], "block.bn1.weight");
 }
 
 static void weight_of_rows(Onnx__Model *m)
@@ -423,7 +423,7 @@ static const struct change changes[] = {
 	{missing_value, SL_ERR_CONFIG, "reads 'nowhere', which nothing makes"},
 	{mask_of_dropout, SL_ERR_CONFIG, "Dropout_output_1', which is an output that is not read"},
 	{constant_input, SL_ERR_CONFIG, "its input 0 is constant, where a computed value is read"},
-	{two_readers, SL_ERR_CONFIG, "its parameter 'block.bn1.weight' is another node's too"},
+	{learns_and_counts, SL_ERR_CONFIG, "block.bn1.weight: layers that use it in different ways cannot share it"},
 	{weight_of_rows, SL_ERR_CONFIG, "its weight 'classifier.4.weight' is [12, 10], which does not fit rows of 12"},
 	{computed_weight, SL_ERR_CONFIG, "its input 1 is no parameter; export with do_constant_folding=False"},
 	{half_floats, SL_ERR_CONFIG, "its parameter 'block.conv1.weight' is of type 10, where float32 is read"},
@@ -529,6 +529,29 @@ static void names_and_units(void **state)
 
 /* Dropout keeps its ratio. In opset 13 a batch norm in training mode has five outputs, and no attribute tells. Older
  * exporters list initializers among the inputs. Nodes that no output needs may be anything. */
+/* Two layers may have one parameter. */
+static void shared(void **state)
+{
+	const struct sl_model_spec spec = {.image = 16, .classes = 10};
+	Onnx__Model *m = read_model();
+	struct sl_model *apart = build_small(m, &spec), *model;
+	const struct sl_graph *g;
+	int users = 0;
+
+	(void)state;
+	onnx_set(&onnx_node(m, "/block/bn2/BatchNormalization")->input[1], "block.bn1.weight");
+	model = build_small(m, &spec);
+	g = &model->graph;
+	assert_int_equal(g->n_param, apart->graph.n_param - 1);
+	for (int i = 0; i < g->n_node; i++)
+		if (g->node[i].kind == SL_OP_BATCHNORM)
+			users += strcmp(g->param[g->link[g->node[i].param]].name, "block.bn1.weight") == 0;
+	assert_int_equal(users, 2);
+	sl_model_close(apart);
+	sl_model_close(model);
+	onnx__model__free_unpacked(m, NULL);
+}
+
 static void other_forms(void **state)
 {
 	static const float ratio = 0.25f;
@@ -680,6 +703,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_not_read_is_refused),
 		cmocka_unit_test(names_and_units),
+		cmocka_unit_test(shared),
 		cmocka_unit_test(other_forms),
 		cmocka_unit_test(reshapes),
 		cmocka_unit_test(sizes),

@@ -18,7 +18,7 @@
 #include "tests/support/onnx_change.h"
 
 static const char small[] = "tests/golden/onnx_small.onnx", wide[] = "tests/golden/onnx_wide.onnx",
-		  many[] = "tests/golden/onnx_many.onnx";
+		  many[] = "tests/golden/onnx_many.onnx", steps[] = "tests/golden/onnx_steps.onnx";
 static const char conv[] = "/block/conv1/Conv", weight[] = "block.conv1.weight";
 enum { SECONDS = 20, MEBIBYTE = 1 << 20 };
 
@@ -349,6 +349,18 @@ static const struct hostile hostiles[] = {
 	 "of transposed convolutions"},
 	{"images of 2^62 times the size", many, constant, "/up/Constant_1", NULL, HUGE, CONF,
 	 "give nn.Upsample a size"},
+	{"gates in another order", steps, constant, "/lstm/Constant_5", NULL, 3, CONF, "not as torch writes them"},
+	{"gates of 2^62", steps, constant, "/lstm/Constant_5", NULL, HUGE, CONF, "not as torch writes them"},
+	{"another hidden size", steps, attribute, "/gru/GRU", "hidden_size", 5, CONF, "not as torch writes them"},
+	{"a hidden size of 2^62", steps, attribute, "/lstm/LSTM", "hidden_size", HUGE, CONF, "it is none of torch's"},
+	{"a negative hidden size", steps, attribute, "/lstm/LSTM", "hidden_size", -1, CONF, "it is none of torch's"},
+	{"a reset before the product", steps, attribute, "/gru/GRU", "linear_before_reset", 0, CONF,
+	 "it is none of torch's"},
+	{"a state of ones", steps, constant, "/lstm/Constant", NULL, 1, CONF, "it begins from a state of its own"},
+	{"a layer that is its own weights", steps, input, "/gru/GRU", "/gru/GRU_output_0", 1, CONF,
+	 "not as torch writes them"},
+	{"weights from nowhere", steps, input, "/gru/GRU", "nowhere", 2, CONF, "not as torch writes them"},
+	{"a slice of nothing", steps, input, "/gru/Slice", "nowhere", 0, CONF, "not as torch writes them"},
 	{"no division", many, constant, "/Constant_6", NULL, 0, CONF, "it computes a shape in a way that is not read"},
 	{"a sum that overflows", many, constant, "/Constant_5", NULL, INT64_MAX, CONF, "computes a shape"},
 	{"a product that overflows", many, constant, "/Constant_7", NULL, INT64_MAX, CONF, "computes a shape"},
