@@ -144,6 +144,7 @@ static const Onnx__Node *made_by(struct sl_onnx_import *im, const char *name, co
 	return n && n->n_input && strcmp(n->op_type, kind) == 0 ? n : NULL;
 }
 
+/* Clears live[] of the nodes behind a weight or a state, each once. */
 static void skip(struct sl_onnx_import *im, const char *name, bool *live, int depth)
 {
 	static const char *const kinds[] = {"Concat", "Slice", "Unsqueeze", "Expand"};
@@ -151,7 +152,7 @@ static void skip(struct sl_onnx_import *im, const char *name, bool *live, int de
 	for (size_t k = 0; k < sizeof kinds / sizeof kinds[0] && depth < 8; k++) {
 		const Onnx__Node *n = made_by(im, name, kinds[k]);
 
-		if (!n)
+		if (!n || !live[sl_onnx_find(im, name)->maker])
 			continue;
 		live[sl_onnx_find(im, name)->maker] = false;
 		for (size_t i = 0; i < (k == 0 ? n->n_input : 1); i++)
