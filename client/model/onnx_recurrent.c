@@ -112,10 +112,12 @@ bool sl_onnx_read_product_of_zeros(struct sl_onnx_import *im)
  * the gates i, f, g, o of LSTM and r, z, n of GRU, and ONNX i, o, f, g and z, r, n. */
 static const struct layer {
 	const char *kind;
+	int nodes; /* of a step */
 	int gates, pieces, from[3], to[3];
-} layers[] = {{"LSTM", 4, 3, {0, 3, 1}, {1, 4, 3}}, {"GRU", 3, 3, {1, 0, 2}, {2, 1, 3}}, {"RNN", 1, 0, {0}, {0}}};
+} layers[] = {
+	{"LSTM", 17, 4, 3, {0, 3, 1}, {1, 4, 3}}, {"GRU", 20, 3, 3, {1, 0, 2}, {2, 1, 3}}, {"RNN", 5, 1, 0, {0}, {0}}};
 
-enum { WEIGHT_IH, BIAS_IH, WEIGHT_HH, BIAS_HH, PARAMS, MOST_OPS = 20 /* of a step */ };
+enum { WEIGHT_IH, BIAS_IH, WEIGHT_HH, BIAS_HH, PARAMS };
 
 /* One direction of a layer. */
 struct cell {
@@ -469,7 +471,7 @@ static int input_of(struct sl_onnx_import *im, const struct layer *layer, int di
 	}
 	*steps = sl_onnx_axis_size(&x->view, 0);
 	*features = sl_onnx_axis_size(&x->view, 2);
-	if (*steps * directions * (layer->gates == 1 ? 4 : MOST_OPS) > SL_GRAPH_MOST_NODES) {
+	if (*steps * directions * layer->nodes > SL_GRAPH_MOST_NODES) {
 		sl_onnx_refuse(
 			im,
 			"its %lld steps would be more than %d nodes: make rows shorter, such as by a convolution "
