@@ -41,16 +41,17 @@ static const char *describe(const struct sl_node *node, char out[SPEC_TEXT])
 	return out;
 }
 
+static int64_t learned(const struct sl_param *p)
+{
+	return p->role == SL_LEARNS ? sl_shape_count(&p->shape) : 0;
+}
+
 static int64_t parameters(const struct sl_graph *g, const struct sl_node *node)
 {
 	int64_t n = 0;
 
-	for (int i = 0; i < node->n_param; i++) {
-		const struct sl_param *p = &g->param[g->link[node->param + i]];
-
-		if (p->role == SL_LEARNS)
-			n += sl_shape_count(&p->shape);
-	}
+	for (int i = 0; i < node->n_param; i++)
+		n += learned(&g->param[g->link[node->param + i]]);
 	return n;
 }
 
@@ -83,11 +84,12 @@ static void print_part(const struct sl_plan_segment *s)
 		const struct sl_node *node = &g->node[i];
 		const struct sl_op op = sl_graph_op(g, i);
 
-		params += parameters(g, node);
 		printf("%-44s %-30s %-16s %12" PRId64 " %14" PRId64 "\n", node->name, describe(node, spec),
 		       row_text(&g->value[node->out].shape, shape), parameters(g, node), sl_op_macs(&op, 1));
 	}
 	print_fields("output", g, g->out, g->n_out);
+	for (int i = 0; i < g->n_param; i++) /* each once, though several nodes may share it */
+		params += learned(&g->param[i]);
 	printf("%-44s %-30s %-16s %12" PRId64 " %14" PRId64 "\n\n", "together", "", "", params, s->macs);
 }
 
