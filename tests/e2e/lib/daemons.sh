@@ -165,7 +165,7 @@ client() {
 start_client() {
 	local name=$1 config=$2
 	shift 2
-	rm -f "$tmp/$name.go"
+	rm -f "$tmp/$name.log" "$tmp/$name.go" # an earlier client's of that name says that it got to a failpoint
 	SPLIT_FAILPOINTS_GO=$tmp/$name.go "$SPLITC" train "$config" --set log.dir="$tmp/$name" --set control="$tmp/$name.sock" "$@" >"$tmp/$name.log" 2>&1 &
 	client_pid=$!
 	started+=("$client_pid")
