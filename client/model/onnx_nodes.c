@@ -354,12 +354,12 @@ static void read_gemm(struct sl_onnx_import *im)
 	char text[SL_ONNX_DIMS_TEXT];
 	int x, y;
 
-	if (sl_onnx_read_product_of_zeros(im))
-		return;
 	sl_onnx_must_be(im, "transA", 0, 0);
 	sl_onnx_must_be(im, "transB", 0, 1);
 	if (sl_onnx_attr_float(im, "alpha", 1) != 1 || sl_onnx_attr_float(im, "beta", 1) != 1)
 		sl_onnx_refuse(im, "alpha and beta are not 1: of products torch.nn.Linear's is read");
+	if (sl_onnx_read_product_of_zeros(im))
+		return;
 	if (v && v->value >= 0 && v->view.n_axis == 2 && !v->permuted && v->view.axis[0].n > 1) {
 		sl_onnx_read_gemm_of_tokens(im);
 		return;
