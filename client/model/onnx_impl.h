@@ -3,6 +3,8 @@
 #ifndef SL_CLIENT_MODEL_ONNX_IMPL_H
 #define SL_CLIENT_MODEL_ONNX_IMPL_H
 
+#include <string.h>
+
 #include "client/model/onnx_file.h"
 
 bool sl_onnx_scope(const char *name, char out[SL_NAME_MAX], const char **last); /* onnx_nodes.h */
@@ -129,6 +131,11 @@ void sl_onnx_out_constant(struct sl_onnx_import *im, const Onnx__Tensor *t);
 void sl_onnx_out_same(struct sl_onnx_import *im, const struct sl_onnx_value *as);
 /* An attribute of that type (enum sl_onnx_attr); NULL: the node has none. `standard`: the value if it has none. */
 const Onnx__Attribute *sl_onnx_attr(struct sl_onnx_import *im, const char *name, int type);
+/* Whether an attribute's bytes are that word. */
+static inline bool sl_onnx_is_word(ProtobufCBinaryData s, const char *word)
+{
+	return s.len == strlen(word) && memcmp(s.data, word, s.len) == 0;
+}
 int64_t sl_onnx_attr_int(struct sl_onnx_import *im, const char *name, int64_t standard);
 float sl_onnx_attr_float(struct sl_onnx_import *im, const char *name, float standard);
 /* Refuses the node unless the attribute is `right`, the only value that is supported. */

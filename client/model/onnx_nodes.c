@@ -217,10 +217,9 @@ static void read_gelu(struct sl_onnx_import *im)
 	const int x = sl_onnx_data_in(im, 0, 0);
 
 	if (x >= 0)
-		sl_onnx_out_like(im,
-				 sl_build_smooth(im->b, im->name, x, SL_OP_GELU,
-						 how && how->s.len == 4 && memcmp(how->s.data, "tanh", 4) == 0),
-				 sl_onnx_in(im, 0));
+		sl_onnx_out_like(
+			im, sl_build_smooth(im->b, im->name, x, SL_OP_GELU, how && sl_onnx_is_word(how->s, "tanh")),
+			sl_onnx_in(im, 0));
 }
 
 static void read_layernorm(struct sl_onnx_import *im)

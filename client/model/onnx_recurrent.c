@@ -150,16 +150,17 @@ static const Onnx__Node *made_by(struct sl_onnx_import *im, const char *name, co
 static void skip(struct sl_onnx_import *im, const char *name, bool *live, int depth)
 {
 	static const char *const kinds[] = {"Concat", "Slice", "Unsqueeze", "Expand"};
+	const struct sl_onnx_value *v = sl_onnx_find(im, name);
+	const Onnx__Node *n = v && v->maker >= 0 && live[v->maker] ? im->onnx->graph->node[v->maker] : NULL;
+	size_t k = 0;
 
-	for (size_t k = 0; k < sizeof kinds / sizeof kinds[0] && depth < 8; k++) {
-		const Onnx__Node *n = made_by(im, name, kinds[k]);
-
-		if (!n || !live[sl_onnx_find(im, name)->maker])
-			continue;
-		live[sl_onnx_find(im, name)->maker] = false;
-		for (size_t i = 0; i < (k == 0 ? n->n_input : 1); i++)
-			skip(im, n->input[i], live, depth + 1);
-	}
+	while (n && k < 4 && strcmp(n->op_type, kinds[k]) != 0)
+		k++;
+	if (!n || k == 4 || depth == 8)
+		return;
+	live[v->maker] = false;
+	for (size_t i = 0; i < n->n_input && (k == 0 || i == 0); i++) /* only a Concat has more than one tensor */
+		skip(im, n->input[i], live, depth + 1);
 }
 
 void sl_onnx_skip_weights(struct sl_onnx_import *im, bool *live)
@@ -401,12 +402,12 @@ static void unroll(struct cell *c, int directions, int steps)
 	free(h);
 }
 
-/* Whether an attribute of a name has that text; a layer without it is `standard`. */
-static bool word_is(struct sl_onnx_import *im, const char *name, const char *word, bool standard)
+/* 1 or 2; 0: the other direction alone, which torch has not. */
+static int directions_of(struct sl_onnx_import *im)
 {
-	const Onnx__Attribute *a = sl_onnx_attr(im, name, SL_ONNX_ATTR_STRING);
+	const Onnx__Attribute *a = sl_onnx_attr(im, "direction", SL_ONNX_ATTR_STRING);
 
-	return a ? a->s.len == strlen(word) && memcmp(a->s.data, word, a->s.len) == 0 : standard;
+	return !a || sl_onnx_is_word(a->s, "forward") ? 1 : sl_onnx_is_word(a->s, "bidirectional") ? 2 : 0;
 }
 
 static bool begins_from_zeros(struct sl_onnx_import *im, size_t i)
@@ -423,29 +424,24 @@ static bool begins_from_zeros(struct sl_onnx_import *im, size_t i)
 static int activation(struct sl_onnx_import *im, int directions)
 {
 	const Onnx__Attribute *a = sl_onnx_attr(im, "activations", SL_ONNX_ATTR_STRINGS);
-	int relu = 0;
+	int relu = 0, tanh = 0;
 
 	if (!a)
 		return 0;
 	for (size_t i = 0; i < a->n_strings; i++) {
-		const bool is_relu = a->strings[i].len == 4 && memcmp(a->strings[i].data, "Relu", 4) == 0;
-		const bool is_tanh = a->strings[i].len == 4 && memcmp(a->strings[i].data, "Tanh", 4) == 0;
-
-		if ((!is_relu && !is_tanh) || (i && is_relu != (bool)relu))
-			return -1;
-		relu = is_relu;
+		relu += sl_onnx_is_word(a->strings[i], "Relu");
+		tanh += sl_onnx_is_word(a->strings[i], "Tanh");
 	}
-	return a->n_strings == (size_t)directions ? relu : -1;
+	return a->n_strings != (size_t)directions || (relu != directions && tanh != directions) ? -1 : relu > 0;
 }
 
-static void check_layer(struct sl_onnx_import *im, const struct layer *layer, int directions, int64_t hidden)
+static void check_layer(struct sl_onnx_import *im, const struct layer *layer, int directions, int64_t hidden, int relu)
 {
 	const bool sequence = im->node->n_input > 4 && im->node->input[4][0];
 
-	if (!word_is(im, "direction", directions > 1 ? "bidirectional" : "forward", true) || sequence ||
-	    (layer->gates == 3 && sl_onnx_attr_int(im, "linear_before_reset", 0) != 1) ||
-	    (layer->gates > 1 && sl_onnx_attr(im, "activations", SL_ONNX_ATTR_STRINGS)) ||
-	    activation(im, directions) < 0 || hidden < 1 || hidden > SL_ONNX_MOST)
+	if (directions == 0 || sequence || (layer->gates == 3 && sl_onnx_attr_int(im, "linear_before_reset", 0) != 1) ||
+	    (layer->gates > 1 && sl_onnx_attr(im, "activations", SL_ONNX_ATTR_STRINGS)) || relu < 0 || hidden < 1 ||
+	    hidden > SL_ONNX_MOST)
 		sl_onnx_refuse(im, "it is none of torch's nn.LSTM, nn.GRU and nn.RNN over whole rows");
 	else if (!begins_from_zeros(im, 5) || !begins_from_zeros(im, 6))
 		sl_onnx_refuse(im, "it begins from a state of its own, where zeros are read");
@@ -494,14 +490,14 @@ static void name_by_weights(struct sl_onnx_import *im, const struct layer *layer
 
 static void read_layer(struct sl_onnx_import *im, const struct layer *layer)
 {
-	const int directions = word_is(im, "direction", "bidirectional", false) ? 2 : 1;
+	const int directions = directions_of(im);
 	const int64_t hidden = sl_onnx_attr_int(im, "hidden_size", 0);
 	const int relu = activation(im, directions);
 	struct cell c[2];
 	int64_t steps = 0, features = 0;
 	int x;
 
-	check_layer(im, layer, directions, hidden);
+	check_layer(im, layer, directions, hidden, relu);
 	if (!im->b->err)
 		name_by_weights(im, layer, hidden, directions);
 	x = im->b->err ? -1 : input_of(im, layer, directions, &steps, &features);

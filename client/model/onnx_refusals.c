@@ -57,8 +57,8 @@ static void module_of(const struct sl_onnx_import *im, char out[SL_NAME_MAX])
 		snprintf(out, SL_NAME_MAX, "%s", im->name);
 }
 
-/* Lists one refused node of each module: the first that has advice, such as a GRU after nodes that take its state
- * apart; else the first one. */
+/* Lists one refused node of each module: the first that has advice, such as a Loop after nodes of its state; else
+ * the first one. */
 void sl_onnx_note_refusal(struct sl_onnx_import *im)
 {
 	struct sl_onnx_refused *r = im->refused;

@@ -258,7 +258,7 @@ void sl_onnx_read_depth_to_space(struct sl_onnx_import *im)
 	c = sl_onnx_axis_size(&v->view, 1);
 	h = sl_onnx_axis_size(&v->view, 2);
 	w = v->view.n_axis == 4 ? sl_onnx_axis_size(&v->view, 3) : 0;
-	if (!w || !mode || mode->s.len != 3 || memcmp(mode->s.data, "CRD", 3) != 0 || r < 1 || r > 256 || c % (r * r) ||
+	if (!w || !mode || !sl_onnx_is_word(mode->s, "CRD") || r < 1 || r > 256 || c % (r * r) ||
 	    !sl_onnx_reshape_view(&made.view, (int64_t[]){im->batch, c / r / r, r, r, h, w}, 6)) {
 		sl_onnx_refuse(im, "it is not as nn.PixelShuffle makes it");
 		return;

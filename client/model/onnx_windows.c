@@ -13,7 +13,7 @@ static void check_auto_pad(struct sl_onnx_import *im)
 {
 	const Onnx__Attribute *a = sl_onnx_attr(im, "auto_pad", SL_ONNX_ATTR_STRING);
 
-	if (a && (a->s.len != 6 || memcmp(a->s.data, "NOTSET", 6) != 0))
+	if (a && !sl_onnx_is_word(a->s, "NOTSET"))
 		sl_onnx_refuse(im, "auto_pad %.*s is not read; export with explicit pads",
 			       (int)(a->s.len < 20 ? a->s.len : 20), a->s.data ? (const char *)a->s.data : "");
 }
@@ -418,7 +418,7 @@ void sl_onnx_read_reduce(struct sl_onnx_import *im)
 
 static bool is_word(const Onnx__Attribute *a, const char *word)
 {
-	return a && a->s.len == strlen(word) && memcmp(a->s.data, word, a->s.len) == 0;
+	return a && sl_onnx_is_word(a->s, word);
 }
 
 /* Zeros of the same width all around an image become padding of the one convolution or mean that reads it. Other

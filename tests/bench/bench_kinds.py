@@ -9,6 +9,7 @@ import os
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -19,6 +20,9 @@ os.environ.pop("OPENBLAS_CORETYPE", None)
 warnings.filterwarnings("ignore")
 import torch
 from torch import nn
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "golden"))
+from make_onnx import export
 
 SIDE, BATCH = 96, 8
 BENCH = os.path.join(os.environ.get("BUILD", "build/release"), "tests/bench/bench_ops")
@@ -83,8 +87,7 @@ def text(times):
 def compare(kind, runs, folder):
     net, x, y = network(kind), torch.randn(BATCH, 3, SIDE, SIDE), torch.randint(0, 10, (BATCH,))
     file = os.path.join(folder, "kind.onnx")
-    torch.onnx.export(net, x, file, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, opset_version=13,
-                      input_names=["x"], dynamic_axes={"x": {0: "n"}})
+    export(net, file, SIDE, input_names=["x"], dynamic_axes={"x": {0: "n"}})
     forms = [(network(kind).to(memory_format=f), x.to(memory_format=f)) for f in (torch.contiguous_format, torch.channels_last)]
     times, own = [[], []], []
     for _ in range(runs):

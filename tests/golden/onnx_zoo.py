@@ -16,6 +16,8 @@ import torch
 from torchvision import models
 from torchvision.models import segmentation
 
+from make_onnx import export
+
 MOST, SIDES = 100_000_000, {"inception_v3": 299}
 
 
@@ -47,8 +49,7 @@ def verdict(name, folder):
     if count > MOST and name not in sys.argv:
         return f"{count / 1e6:.0f} million parameters"
     try:
-        torch.onnx.export(network, torch.zeros(2, 3, side, side), file, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
-                          opset_version=13, input_names=["x"], dynamic_axes={"x": {0: "n"}})
+        export(network, file, side, input_names=["x"], dynamic_axes={"x": {0: "n"}})
     except Exception as error:  # torch has no common class of these
         return f"torch does not export it: {str(error).splitlines()[0]}"
     task = "pixels" if isinstance(network, Segmentation) else "classes"
