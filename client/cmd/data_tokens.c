@@ -312,6 +312,7 @@ static void print_json(const struct look *l)
 enum sl_err sl_data_tokens(struct sl_conf_client *conf, bool json, struct sl_fail *fail)
 {
 	struct look l = {.setup.conf = conf, .setup.takes.vocab = INT_MAX};
+	const int pad = conf->data.pad;
 	enum sl_err err;
 
 	conf->data.pad = SL_CONF_PAD_NONE;                  /* the report counts what padding would add */
@@ -324,6 +325,7 @@ enum sl_err sl_data_tokens(struct sl_conf_client *conf, bool json, struct sl_fai
 		err = count_batches(&l, fail);
 	if (!err)
 		err = take_samples(&l, fail);
+	conf->data.pad = pad; /* a network may need it */
 	if (!err) {
 		take_features(&l, conf);
 		(json ? print_json : print_table)(&l);

@@ -30,10 +30,11 @@ static void add_ids(struct sl_onnx_import *im, struct sl_onnx_value *v)
 {
 	im->tokens = sl_onnx_dim(im->onnx->in, 1);
 	if (im->tokens < 2 || im->tokens > SL_ONNX_MOST)
-		im->tokens = SL_ONNX_ANY_TOKENS;
+		im->tokens = im->whole ? im->whole : SL_ONNX_ANY_TOKENS;
 	v->view = (struct sl_onnx_view){
 		.n_atom = 2, .n_axis = 2, .size = {im->batch, im->tokens}, .axis = {{1, {0}}, {1, {1}}}};
-	if (!im->onnx->mask)
+	im->masked = im->onnx->mask;
+	if (!im->masked)
 		return;
 	v = &im->value[im->n_value];
 	add_value(im, im->onnx->mask->name, -1, NULL);
@@ -370,9 +371,21 @@ static void check_training(struct sl_onnx_import *im)
 	}
 }
 
-static void import(struct sl_build *b, const struct sl_onnx *onnx, int32_t pad)
+/* Refuses rows that have not the number of tokens that the network mixes. */
+static void check_whole(struct sl_onnx_import *im, int64_t whole_rows)
 {
-	struct sl_onnx_import im = {.onnx = onnx, .b = b, .pad = pad, .world = -1};
+	if (!im->b->err && im->whole && im->tokens != whole_rows)
+		sl_build_refuse(im->b,
+				"it mixes the tokens of a row, so all rows need %lld: give data.pad: max, and leave "
+				"model.tokens and data.max_length out, or make them %lld",
+				(long long)im->tokens, (long long)im->tokens);
+}
+
+/* Reads the file, of a network of texts with im->whole = `whole`. True: it is to be read once more, with such rows. */
+static bool import(struct sl_build *b, const struct sl_onnx *onnx, const struct sl_model_spec *spec, int64_t whole)
+{
+	struct sl_onnx_import im = {.onnx = onnx, .b = b, .pad = spec->pad, .world = -1, .whole = whole};
+	bool again = false;
 	bool *live = calloc(onnx->graph->n_node + 1, sizeof *live);
 
 	im.refused = calloc(SL_ONNX_MOST_REFUSED, sizeof *im.refused);
@@ -382,19 +395,25 @@ static void import(struct sl_build *b, const struct sl_onnx *onnx, int32_t pad)
 	if (!b->err)
 		check_training(&im);
 	if (!b->err) {
+		if (im.tokens > whole) /* then no embedding could be read */
+			check_whole(&im, spec->whole_rows);
 		find_live(&im, live);
 		sl_onnx_skip_weights(&im, live);
 		read_nodes(&im, live, true);
 		read_nodes(&im, live, false);
-		if (!b->err)
+		again = !b->err && im.n_refused && im.tokens && !im.masked && !whole;
+		if (!b->err && !again)
 			sl_onnx_report_refusals(&im);
-		read_output(&im);
+		if (!again)
+			read_output(&im);
+		check_whole(&im, spec->whole_rows);
 	}
 	free(live);
 	free(im.value);
 	free(im.param);
 	free(im.refused);
 	free(im.done);
+	return again;
 }
 
 /* ---- the whole network */
@@ -442,6 +461,29 @@ static enum sl_err settle_sizes(struct sl_onnx_sizes *s, const struct sl_onnx *o
 	return SL_OK;
 }
 
+static enum sl_err open_build(struct sl_build *b, const struct sl_onnx_sizes *s, const struct sl_onnx *onnx,
+			      const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	const struct sl_shape shape =
+		s->features ? sl_shape2(1, s->features) : sl_shape4(1, s->height, s->width, s->channels);
+	enum sl_err err = s->vocab ? sl_build_open_tokens(b, onnx->name, spec->tokens, s->vocab, sl_model_task(spec),
+							  s->classes, fail)
+				   : sl_build_open(b, onnx->name, shape, sl_model_task(spec), s->classes, fail);
+
+	if (err)
+		return err;
+	if (s->vocab)
+		snprintf(b->model->note, sizeof b->model->note, "%s, %d classes, rows of up to %d tokens below %d",
+			 onnx->name, s->classes, spec->tokens, s->vocab);
+	else if (s->features)
+		snprintf(b->model->note, sizeof b->model->note, "%s, %d classes, rows of %d", onnx->name, s->classes,
+			 s->features);
+	else
+		snprintf(b->model->note, sizeof b->model->note, "%s, %d classes, images of %dx%d", onnx->name,
+			 s->classes, s->height, s->width);
+	return SL_OK;
+}
+
 enum sl_err sl_onnx_build(struct sl_model **out, const struct sl_onnx *onnx, const struct sl_model_spec *spec,
 			  struct sl_fail *fail)
 {
@@ -449,24 +491,17 @@ enum sl_err sl_onnx_build(struct sl_model **out, const struct sl_onnx *onnx, con
 	struct sl_build b;
 	enum sl_err err = settle_sizes(&s, onnx, spec, fail);
 
-	if (!err && s.vocab)
-		err = sl_build_open_tokens(&b, onnx->name, spec->tokens, s.vocab, sl_model_task(spec), s.classes, fail);
-	else if (!err)
-		err = sl_build_open(&b, onnx->name,
-				    s.features ? sl_shape2(1, s.features) : sl_shape4(1, s.height, s.width, s.channels),
-				    sl_model_task(spec), s.classes, fail);
+	if (!err)
+		err = open_build(&b, &s, onnx, spec, fail);
 	if (err)
 		return err;
-	if (s.vocab)
-		snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, rows of up to %d tokens below %d",
-			 onnx->name, s.classes, spec->tokens, s.vocab);
-	else if (s.features)
-		snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, rows of %d", onnx->name, s.classes,
-			 s.features);
-	else
-		snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, images of %dx%d", onnx->name, s.classes,
-			 s.height, s.width);
-	import(&b, onnx, spec->pad);
+	if (import(&b, onnx, spec, 0)) {
+		sl_model_close(b.model);
+		err = open_build(&b, &s, onnx, spec, fail);
+		if (err)
+			return err;
+		(void)import(&b, onnx, spec, spec->whole_rows ? spec->whole_rows : spec->tokens);
+	}
 	return sl_build_finish(&b, out);
 }
 

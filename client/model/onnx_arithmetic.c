@@ -96,6 +96,9 @@ static void complete(struct sl_onnx_view *a, const struct sl_onnx_view *b)
 {
 	const int batch = sl_onnx_batch_axis(b), more = b->n_axis - a->n_axis;
 
+	for (int i = 0; i < a->n_axis; i++)
+		if (a->axis[i].n && a->axis[i].atom[0] == 0)
+			return;
 	if (more > 0) {
 		memmove(a->axis + more, a->axis, (size_t)a->n_axis * sizeof *a->axis);
 		memset(a->axis, 0, (size_t)more * sizeof *a->axis);
@@ -165,7 +168,7 @@ static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *wh
 		other.value = as_second(im, w->value, second);
 		w = &other;
 	}
-	if (sl_onnx_per_token(im, v) && sl_onnx_per_token(im, w)) {
+	if (im->whole || (sl_onnx_per_token(im, v) && sl_onnx_per_token(im, w))) {
 		complete(&v->view, &w->view);
 		complete(&w->view, &v->view);
 	}

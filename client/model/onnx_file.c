@@ -196,7 +196,7 @@ static const Onnx__Tensor *gathered(const struct sl_onnx *o, const char *ids)
 	return least;
 }
 
-/* The same for an input, or for the output of a Cast of it. */
+/* The same for an input, or for the output of a Cast or a Transpose of it. */
 static const Onnx__Tensor *table_of(const struct sl_onnx *o, const char *input)
 {
 	const Onnx__Tensor *least = gathered(o, input);
@@ -204,8 +204,8 @@ static const Onnx__Tensor *table_of(const struct sl_onnx *o, const char *input)
 	for (size_t i = 0; i < o->graph->n_node && !least; i++) {
 		const Onnx__Node *n = o->graph->node[i];
 
-		if (n->op_type && strcmp(n->op_type, "Cast") == 0 && n->n_input && n->n_output &&
-		    strcmp(n->input[0], input) == 0)
+		if (n->op_type && (strcmp(n->op_type, "Cast") == 0 || strcmp(n->op_type, "Transpose") == 0) &&
+		    n->n_input && n->n_output && strcmp(n->input[0], input) == 0)
 			least = gathered(o, n->output[0]);
 	}
 	return least;

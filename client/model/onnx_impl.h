@@ -101,12 +101,14 @@ struct sl_onnx_import {
 	int n_refused;                   /* modules that were refused, listed or not */
 	int64_t batch;                   /* samples in the file's example, or SL_ONNX_ANY_BATCH */
 	int64_t tokens;                  /* tokens in its rows, or SL_ONNX_ANY_TOKENS; 0: the input is no token ids */
-	int32_t pad;                     /* the token that rows are padded with; -1: not known yet */
-	int world;                       /* the padding mask marks real tokens by 0 or by 1; -1: not known yet */
-	bool *done;                      /* nodes that were read before: constants, and parts of other nodes */
-	int index;                       /* of the node that is being read */
-	bool flat;                       /* its image is a signal, [batch, channels, length] in the file */
-	int end;                         /* index of the node whose output it makes: of the last one that it joins */
+	int64_t whole; /* tokens of every row, if these are an axis like others (onnx_views.h); else 0 */
+	bool masked;   /* the network has a mask of padding */
+	int32_t pad;   /* the token that rows are padded with; -1: not known yet */
+	int world;     /* the padding mask marks real tokens by 0 or by 1; -1: not known yet */
+	bool *done;    /* nodes that were read before: constants, and parts of other nodes */
+	int index;     /* of the node that is being read */
+	bool flat;     /* its image is a signal, [batch, channels, length] in the file */
+	int end;       /* index of the node whose output it makes: of the last one that it joins */
 };
 
 /* ---- inputs, outputs and attributes of the node that is being read (onnx_args.c). These functions refuse what does

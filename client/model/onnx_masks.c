@@ -339,7 +339,10 @@ static bool compared_ids(struct sl_onnx_import *im, const char *kind)
 	pad = one.at[0][0] - (float)(strcmp(kind, "Less") == 0 || strcmp(kind, "GreaterOrEqual") == 0);
 	if (im->pad < 0 && pad >= 0 && pad < SL_MODEL_MAX_VOCAB)
 		im->pad = (int32_t)pad;
-	if (pad != (float)im->pad || (kind[0] != 'E' && pad != 0))
+	im->masked = true;
+	if (im->whole)
+		sl_onnx_refuse_mixed(im);
+	else if (pad != (float)im->pad || (kind[0] != 'E' && pad != 0))
 		sl_onnx_refuse(im,
 			       "it tells token %s %g from others, where the padding, %d, is told from all others; of "
 			       "other padding give a mask as the second input",

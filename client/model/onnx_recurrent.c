@@ -456,9 +456,7 @@ static int input_of(struct sl_onnx_import *im, const struct layer *layer, int di
 	if (sl_onnx_data_in(im, 0, 0) < 0)
 		return -1;
 	if (sl_onnx_per_token(im, x)) {
-		sl_onnx_refuse(
-			im, "it reads texts, whose rows have their own lengths: layers of a fixed number of steps are "
-			    "read");
+		sl_onnx_refuse_mixed(im);
 		return -1;
 	}
 	if (x->view.n_axis != 3 || sl_onnx_batch_axis(&x->view) != 1) {

@@ -53,14 +53,20 @@ static bool counts_up(const struct sl_onnx_import *im, const struct sl_onnx_valu
 	return true;
 }
 
+static bool is_axis_of(const struct sl_onnx_view *v, int axis, int atom)
+{
+	return v->axis[axis].n == 1 && v->axis[axis].atom[0] == atom;
+}
+
 bool sl_onnx_read_lookup(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *table = sl_onnx_in(im, 0), *at = sl_onnx_in(im, 1);
 	const bool ids = at && sl_onnx_is_ids(im, at);
-	struct sl_onnx_view view = {.n_atom = 3, .size = {im->batch, im->tokens}};
-	const int before = im->n_param;
+	const int token = im->whole ? 2 : 1, feature = im->whole ? 1 : 2, before = im->n_param;
+	struct sl_onnx_view view = {.n_atom = 3, .size = {im->batch}};
 	const Onnx__Tensor *t;
 	int64_t first = 0;
+	int value;
 
 	if (im->b->err || !im->tokens || !table || table->value >= 0 || !table->constant ||
 	    sl_onnx_attr_int(im, "axis", 0) || (!ids && !counts_up(im, at, &first)))
@@ -68,22 +74,24 @@ bool sl_onnx_read_lookup(struct sl_onnx_import *im)
 	t = sl_onnx_param_in(im, 0, 2);
 	if (!t || (!ids && !has_places(im, t->dims[0], first)))
 		return true;
-	view.size[2] = t->dims[1];
+	view.size[token] = im->tokens;
+	view.size[feature] = t->dims[1];
 	view.n_axis = (ids ? at->view.n_axis : at->n_dim) + 1;
 	for (int i = 0; i < view.n_axis - 1; i++)
-		view.axis[i] = ids                        ? at->view.axis[i]
-			       : at->dim[i] == im->tokens ? (struct sl_onnx_axis){1, {1}}
-			       : at->dim[i] == im->batch  ? (struct sl_onnx_axis){1, {0}}
-							  : (struct sl_onnx_axis){0};
-	view.axis[view.n_axis - 1] = (struct sl_onnx_axis){1, {2}};
-	sl_onnx_out_view(im,
-			 look_up(im, before,
-				 (struct sl_embedding_attr){.rows = (int)t->dims[0],
-							    .features = (int)t->dims[1],
-							    .position = !ids,
-							    .first = (int)first},
-				 (struct sl_shape){0}),
-			 &view);
+		view.axis[i] = (ids ? is_axis_of(&at->view, i, 1) : at->dim[i] == im->tokens)
+				       ? (struct sl_onnx_axis){1, {token}}
+			       : (ids ? is_axis_of(&at->view, i, 0) : at->dim[i] == im->batch)
+				       ? (struct sl_onnx_axis){1, {0}}
+				       : (struct sl_onnx_axis){0};
+	view.axis[view.n_axis - 1] = (struct sl_onnx_axis){1, {feature}};
+	value = look_up(
+		im, before,
+		(struct sl_embedding_attr){
+			.rows = (int)t->dims[0], .features = (int)t->dims[1], .position = !ids, .first = (int)first},
+		(struct sl_shape){0});
+	if (im->whole && !im->b->err)
+		value = sl_build_transpose(im->b, im->name, value, (int)im->tokens, 0);
+	sl_onnx_out_view(im, value, &view);
 	return true;
 }
 

@@ -109,6 +109,13 @@ bool sl_onnx_reshape_view(struct sl_onnx_view *view, const int64_t *dim, int n)
 
 /* ---- layouts */
 
+void sl_onnx_refuse_mixed(struct sl_onnx_import *im)
+{
+	sl_onnx_refuse(im,
+		       "it mixes the tokens of a row, which only attention and a mean may do in a network with a mask "
+		       "of padding");
+}
+
 static int permute(struct sl_onnx_import *im, int value, struct sl_permute_attr a)
 {
 	const struct sl_shape s = sl_build_shape(im->b, value);
@@ -193,7 +200,7 @@ int sl_onnx_arrange(struct sl_onnx_import *im, struct sl_onnx_value *v, const in
 	if (im->b->err)
 		return -1;
 	if (skip && (n_atom < 1 || atom[0] != 1 || n_dim < 2 || dim[0] != im->tokens || n_dim > SL_MAX_DIMS)) {
-		sl_onnx_refuse(im, "it mixes the tokens of a row, which is read of attention and of a mean alone");
+		sl_onnx_refuse_mixed(im);
 		return -1;
 	}
 	dim += skip;

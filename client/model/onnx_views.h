@@ -32,7 +32,9 @@ int sl_onnx_batch_axis(const struct sl_onnx_view *v);
 void sl_onnx_resize_axis(struct sl_onnx_view *v, int axis, int64_t size);
 
 /* ---- texts. In the file, padding makes all rows equally long: [batch, tokens, …]. Here rows have their own lengths
- * and no padding, and values are per token. Shapes in our graph lack the axis of tokens, which is atom 1 of a view. */
+ * and no padding, and values are per token. Shapes in our graph lack the axis of tokens, which is atom 1 of a view. A
+ * network that cannot be read so, and has no mask of padding, is read once more with im->whole: rows are padded here as
+ * in the file, and what an embedding gives becomes a value of rows, in which the tokens are an axis like others. */
 
 static inline bool sl_onnx_is_ids(const struct sl_onnx_import *im, const struct sl_onnx_value *v)
 {
@@ -49,6 +51,9 @@ static inline bool sl_onnx_axis_of_tokens(const struct sl_onnx_import *im, const
 	return sl_onnx_per_token(im, v) && axis >= 0 && axis < v->view.n_axis && v->view.axis[axis].n == 1 &&
 	       v->view.axis[axis].atom[0] == 1;
 }
+
+/* Refuses a node that mixes the tokens of a row, and so would mix them with padding. */
+void sl_onnx_refuse_mixed(struct sl_onnx_import *im);
 
 /* ---- outputs and following nodes (onnx_args.c) */
 

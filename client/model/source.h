@@ -20,7 +20,8 @@ struct sl_model_spec {
 	/* Networks of tokens (such as token_mlp, where `width` multiplies 64 features): tokens are 0 … vocab - 1, and a
 	 * row has up to `tokens` of them. They have no image. */
 	int vocab, tokens;
-	int features; /* mlp: numbers in a row; it has no image */
+	int64_t whole_rows; /* tokens of every row, if all rows are padded to one length; else 0 */
+	int features;       /* mlp: numbers in a row; it has no image */
 	/* "huggingface": the folder, borrowed; vocab, width and dropout above are not read. Other networks: NULL. */
 	const char *huggingface;
 	/* "huggingface": above 0 the network is a masked language model, and this share of the tokens is chosen;
@@ -28,8 +29,8 @@ struct sl_model_spec {
 	double masked;
 	const struct sl_lora *lora; /* borrowed; NULL: none */
 	bool init_bn0;              /* ResNets: the last batch norm's weight of each residual block starts at 0 */
-	/* "onnx": the file, borrowed; of the rest `name`, classes, image, image_w, pad, tokens, features and task are
-	 * read (onnx.h). Other networks: NULL. */
+	/* "onnx": the file, borrowed; of the rest `name`, classes, image, image_w, pad, tokens, whole_rows, features
+	 * and task are read (onnx.h). Other networks: NULL. */
 	const char *onnx;
 	enum sl_learn_kind task; /* CLASSES with one class, for tokens: a number. NEXT: "huggingface" only */
 };

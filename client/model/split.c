@@ -306,7 +306,7 @@ static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spe
 	if (!err)
 		err = sl_insert_parse(&insert[1], "insert.tail", spec->insert_tail, fail);
 	s->loss = spec->loss;
-	insert[0].row_tokens = insert[1].row_tokens = spec->whole_rows;
+	insert[0].row_tokens = insert[1].row_tokens = spec->model.whole_rows;
 	if (!err)
 		err = spec->loss == SL_LOSS_LABELS
 			      ? split_model(s->part, s->model, &s->cut, insert, fail)

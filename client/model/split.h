@@ -19,7 +19,6 @@ struct sl_split_spec {
 	struct sl_cut_spec cut;
 	bool tail_loss; /* from the middle to the tail only tokens with a loss cross (sl_cut_behind_gather) */
 	char insert_head[SL_INSERT_TEXT], insert_tail[SL_INSERT_TEXT];
-	int64_t whole_rows; /* tokens of every row, if all rows are padded to one length; else 0 */
 	enum sl_split_loss loss;
 	const struct sl_conf_list *freeze; /* globs over names of parameters, which then do not learn; NULL: none */
 	const struct sl_conf_list *groups; /* as sl_conf_group_read reads them; NULL: none. `plan` has their rules */

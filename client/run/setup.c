@@ -354,7 +354,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	if (err)
 		return err;
 	spec.model.pad = s->reads != SL_READS_NONE && row_tokens ? s->set[SL_SPLIT_TEST].pad : -1;
-	spec.whole_rows = conf->data.pad == SL_CONF_PAD_MAX ? row_tokens : 0;
+	spec.model.whole_rows = conf->data.pad == SL_CONF_PAD_MAX ? row_tokens : 0;
 	s->agreement.agreed = conf->agreed;
 	settle_share(s);
 	s->agreement.agreed.row_tokens = row_tokens;

@@ -89,7 +89,7 @@ static const struct sl_conf_key keys[] = {
 		"of csv: cells that are empty, NA, NaN, null, None or ?: refuse stops at an empty one and reads the others as words; mean counts a missing number as its column's mean, and a missing text as none of its column's texts"),
 	SL_STRING(T, "data.tokenizer", data.tokenizer, NULL, "", "of texts: folder or file of the tokenizer, as splitc tokens takes it"),
 	SL_INT(T, "data.max_length", data.max_length, 0, 65535, "0", "tokens; 0: as many as the network takes", "of texts: longer rows are cut, special tokens included"),
-	SL_CHOICE(T, "data.pad", data.pad, SL_WORDS("none", "longest", "max"), "none", "of rows of tokens: fill them up to the longest of the batch, or to data.max_length; padding crosses and is computed, and changes nothing else"),
+	SL_CHOICE(T, "data.pad", data.pad, SL_WORDS("none", "longest", "max"), "none", "of rows of tokens: fill them up to the longest of the batch, or to data.max_length; padding crosses and is computed; only networks that mix the tokens of a row see it"),
 	SL_CHOICE(T, "data.sampling", data.sampling, SL_WORDS("shuffled", "balanced"), "shuffled",
 		"how training draws samples: shuffled, each once in an epoch; balanced, equally many of each class: those of small classes come several times in an epoch, and not all of large ones"),
 	SL_BOOL(T, "data.group_by_length", data.group_by_length, "false", "of rows of tokens: make training batches of rows that are about as long as each other"),

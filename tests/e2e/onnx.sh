@@ -103,6 +103,15 @@ client text1 "$tmp/texts.yaml" --local && client text2 "$tmp/texts.yaml" --set s
 same_run text2 text1 12
 [ "$(jq 'select(.type == "summary") | .test_acc > 0.95' "$tmp/text1/log.jsonl")" = true ] || fail "texts: $(tail -n 1 "$tmp/text1/log.jsonl")"
 
+# a network that mixes the tokens of a row: rows of one length, over a link and over a kill of the client
+whole=(--set model.onnx="$PWD/tests/golden/onnx_rows.onnx" --set codec=quant:8 --set train.epochs=10 --set train.optimizer.lr=0.05)
+config=$tmp/texts.yaml refused 78 'so all rows need 12: give data.pad: max' "${whole[@]}"
+whole+=(--set data.pad=max)
+config=$tmp/texts.yaml refused 78 'so all rows need 12: give data.pad: max' "${whole[@]}" --set data.max_length=11
+client whole1 "$tmp/texts.yaml" --local "${whole[@]}" || fail "texts of one length: $(tail -n 1 "$tmp/whole1.log")"
+killed_client 5 whole1 "$tmp/texts.yaml" --set server="$two" --set train.checkpoint_every=1 "${whole[@]}"
+[ "$(jq 'select(.type == "summary") | .test_acc > 0.95' "$tmp/whole1/log.jsonl")" = true ] || fail "texts of one length: $(tail -n 1 "$tmp/whole1/log.jsonl")"
+
 # an evaluation of the trained weights, with a server and without one
 "$SPLITC" eval "$config" --local --set log.dir="$tmp/local plain" --json >"$tmp/a.json" || fail "eval --local"
 "$SPLITC" eval "$config" --set server="$two" --set log.dir="$tmp/local plain" --json >"$tmp/b.json" || fail "eval"

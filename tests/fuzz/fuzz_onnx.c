@@ -1,5 +1,5 @@
 /* ONNX files from an unknown source: the bytes themselves; and modified nodes, attributes and
- * tensors of five files that torch wrote, which mutated bytes would rarely reach. A file makes a
+ * tensors of six files that torch wrote, which mutated bytes would rarely reach. A file makes a
  * graph that can be cut, with weights for all of its parameters, or is refused in one line. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 static void read_one(const uint8_t *data, size_t size, bool texts)
 {
-	static const struct sl_model_spec pictures, ids = {.name = SL_CONF_ONNX_TEXTS, .tokens = 12};
+	static const struct sl_model_spec pictures, ids = {.name = SL_CONF_ONNX_TEXTS, .tokens = 12, .whole_rows = 12};
 	struct sl_fail fail = {0};
 	struct sl_model *model;
 	struct sl_onnx *onnx;
@@ -35,13 +35,15 @@ static void read_one(const uint8_t *data, size_t size, bool texts)
 	sl_model_close(model);
 }
 
+enum { TEXT = 3, ROWS, FILES = 6 };
+
 static Onnx__Model *base(int which)
 {
-	static const char *const path[] = {"tests/golden/onnx_small.onnx", "tests/golden/onnx_wide.onnx",
-					   "tests/golden/onnx_many.onnx", "tests/golden/onnx_text.onnx",
-					   "tests/golden/onnx_steps.onnx"};
-	static uint8_t *data[5];
-	static size_t len[5];
+	static const char *const path[FILES] = {"tests/golden/onnx_small.onnx", "tests/golden/onnx_wide.onnx",
+						"tests/golden/onnx_many.onnx",  "tests/golden/onnx_text.onnx",
+						"tests/golden/onnx_rows.onnx",  "tests/golden/onnx_steps.onnx"};
+	static uint8_t *data[FILES];
+	static size_t len[FILES];
 	struct sl_fail fail;
 
 	if (!data[which] && sl_file_read(path[which], 1 << 20, &data[which], &len[which], &fail))
@@ -225,19 +227,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	Onnx__Model *m;
 	uint8_t *bytes;
 	size_t len;
+	int which;
 
 	sl_log_set_level(SL_LOG_ERROR); /* refusals log many lines */
 	if (size < 2 || data[0] % 4) {
 		read_one(data, size, size && data[0] % 4 == 1);
 		return 0;
 	}
-	m = base(data[0] / 4 % 5);
+	which = data[0] / 4 % FILES;
+	m = base(which);
 	for (int i = 0; i < 8 && d.left; i++)
 		change(m->graph, &d);
 	len = onnx__model__get_packed_size(m);
 	bytes = malloc(len);
 	onnx__model__pack(m, bytes);
-	read_one(bytes, len, data[0] / 4 % 5 == 3);
+	read_one(bytes, len, which == TEXT || which == ROWS);
 	free(bytes);
 	onnx__model__free_unpacked(m, NULL);
 	return 0;

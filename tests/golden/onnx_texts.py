@@ -2,9 +2,10 @@
 """Small networks of texts as people write them, which torch.onnx.export writes to files, and runs of them by the rules of make_encoder.py.
 
 usage: onnx_texts.py FOLDER [NAME…]   writes FOLDER/NAME.onnx and FOLDER/NAME_{init,grad,after,run}.safetensors of each, or of those named;
-                                      NAME=FILE: as FILE. tests/golden/onnx_text is "free mask and mean=onnx_text"
+                                      NAME=FILE: as FILE. tests/golden/onnx_text is "free mask and mean=onnx_text",
+                                      and onnx_rows "words and order=onnx_rows"
 A network takes token ids [batch, tokens], which it pads with 0, and where `given` says so a mask beside them. torch computes padded rows;
-splitc has rows of their own lengths.
+splitc has rows of their own lengths, or of networks of Whole rows that are padded, too.
 """
 import math
 import os
@@ -138,8 +139,100 @@ class Places(Base):
         return self.fc(mean_of((a @ q).transpose(1, 2).reshape(n, s, DIM), ids != 0))
 
 
+class Whole(Base):
+    """It mixes the tokens of a row, and so padding: all rows have MOST tokens."""
+
+    def __init__(self, width=DIM):
+        super().__init__(0)
+        del self.pos
+        self.fc = nn.Linear(width, CLASSES)
+
+
+class Recurrent(Whole):
+    """Both directions, from tokens in front of the batch."""
+
+    def __init__(self):
+        super().__init__(2 * 6)
+        self.lstm = nn.LSTM(DIM, 6, bidirectional=True)
+
+    def forward(self, ids):
+        _, (h, _) = self.lstm(self.emb(ids.t()))
+        return self.fc(torch.cat([h[-2], h[-1]], 1))
+
+
+class Placed(Whole):
+    """Positions without an axis of the batch, two layers of a GRU, the mean of all tokens."""
+
+    def __init__(self):
+        super().__init__(6)
+        self.pos, self.gru = nn.Embedding(MOST, DIM), nn.GRU(DIM, 6, num_layers=2, batch_first=True)
+
+    def forward(self, ids):
+        return self.fc(self.gru(self.emb(ids) + self.pos(torch.arange(ids.shape[1])))[0].mean(1))
+
+
+class Windows(Whole):
+    """As networks of Kim (2014): windows over some tokens, and the largest of each."""
+
+    def __init__(self):
+        super().__init__(2 * 6)
+        self.convs = nn.ModuleList(nn.Conv1d(DIM, 6, k) for k in (2, 3))
+
+    def forward(self, ids):
+        x = self.emb(ids).transpose(1, 2)
+        return self.fc(torch.cat([F.gelu(c(x)).max(2)[0] for c in self.convs], 1))
+
+
+class Planes(Whole):
+    """The same by nn.Conv2d, of one channel and all features."""
+
+    def __init__(self):
+        super().__init__(2 * 6)
+        self.convs = nn.ModuleList(nn.Conv2d(1, 6, (k, DIM)) for k in (2, 3))
+
+    def forward(self, ids):
+        x = self.emb(ids).unsqueeze(1)
+        return self.fc(torch.cat([F.gelu(c(x)).squeeze(3).amax(2) for c in self.convs], 1))
+
+
+class Flat(Whole):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(MOST * DIM, DIM)
+
+    def forward(self, ids):
+        return self.fc(torch.tanh(self.mix(self.emb(ids).flatten(1))))
+
+
+class ClassToken(Whole):
+    """A class token in front of the tokens, and attention that reads padding, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.cls, self.pos = nn.Parameter(torch.randn(1, 1, DIM)), nn.Parameter(torch.randn(1, MOST + 1, DIM))
+        self.layer = nn.TransformerEncoderLayer(DIM, HEADS, 16, 0.0, "gelu", batch_first=True)
+
+    def forward(self, ids):
+        x = self.emb(ids)
+        return self.fc(self.layer(torch.cat([self.cls.expand(x.shape[0], -1, -1), x], 1) + self.pos)[:, 0])
+
+
+class Words(Whole):
+    """Windows and a GRU beside each other."""
+
+    def __init__(self):
+        super().__init__(6 + 5)
+        self.conv, self.gru = nn.Conv1d(DIM, 6, 3, padding=1), nn.GRU(DIM, 5, batch_first=True)
+
+    def forward(self, ids):
+        x = self.emb(ids)
+        return self.fc(torch.cat([torch.tanh(self.conv(x.permute(0, 2, 1))).amax(-1), self.gru(x)[1][0]], 1))
+
+
 NETWORKS = {"encoder": (lambda: Base(2), False), "mask and mean": (Given, True), "causal": (Causal, False), "sum of masks": (Sum, True),
-            "filled": (Filled, False), "tokens first": (First, False), "places": (Places, False)}
+            "filled": (Filled, False), "tokens first": (First, False), "places": (Places, False),
+            "recurrent": (Recurrent, False), "places and mean": (Placed, False), "windows": (Windows, False), "planes": (Planes, False),
+            "flat": (Flat, False), "class token": (ClassToken, False), "words and order": (Words, False)}
 NETWORKS.update({f"{form} {name}": of for name, of in list(NETWORKS.items()) for form in ("free", "newer")})
 
 
@@ -165,7 +258,7 @@ class Texts:
 
 def export(name, model, given, path):
     free = name.startswith("free")
-    ids = torch.ones(2, 5 if free else MOST, dtype=torch.long)
+    ids = torch.ones(2, 5 if free and not isinstance(model, Whole) else MOST, dtype=torch.long)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(model.train(), (ids, torch.ones_like(ids)) if given else ids, path, training=torch.onnx.TrainingMode.TRAINING,
@@ -198,8 +291,8 @@ def make(folder, name, seed=3):
     golden.write_safetensors(prefix + "_init.safetensors", init)
     golden.write_safetensors(prefix + "_grad.safetensors", grad)
     golden.write_safetensors(prefix + "_after.safetensors", after)
-    golden.write_safetensors(prefix + "_run.safetensors", run,
-                             dict(rules, model="onnx_texts", tokens=MOST, classes=CLASSES, steps=STEPS, seed=seed))
+    rules.update({"pad": 0} if isinstance(model, Whole) else {}, model="onnx_texts", tokens=MOST, classes=CLASSES, steps=STEPS, seed=seed)
+    golden.write_safetensors(prefix + "_run.safetensors", run, rules)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@
 
 static const double TOLERANCE = 1e-4, GRADIENT_FLOOR = 1e-3;
 
-enum { PAD = 1 }; /* the padding token */
+enum { PAD = 1 }; /* the padding token, unless the run names another */
 
 struct golden {
 	struct sl_st_file *init, *grad, *after, *run;
@@ -121,7 +121,7 @@ static void read_places(struct golden *g)
 }
 
 /* Pads the rows to the most tokens that the network takes. */
-static void pad_tokens(struct golden *g)
+static void pad_tokens(struct golden *g, int32_t pad)
 {
 	const int64_t each = (int64_t)meta(g, "tokens");
 	const int32_t *packed = g->input;
@@ -132,7 +132,7 @@ static void pad_tokens(struct golden *g)
 		const uint32_t n = g->begin[r + 1] - g->begin[r];
 
 		for (int64_t i = 0; i < each; i++)
-			wide[r * each + i] = i < n ? packed[g->begin[r] + i] : PAD;
+			wide[r * each + i] = i < n ? packed[g->begin[r] + i] : pad;
 		for (uint32_t i = g->chosen ? g->chosen[r] : 0; g->chosen && i < g->chosen[r + 1]; i++)
 			g->place[i] += (uint32_t)(r * each) - g->begin[r];
 		g->pieces[2 * r] = (uint32_t)(r * each);
@@ -264,7 +264,7 @@ static void read_first_weights(struct golden *g)
 }
 
 /* Takes the cut, with inserts, from the run if it names one. */
-static void read_cut(struct golden *g, struct sl_split_spec *spec, bool padded)
+static void read_cut(struct golden *g, struct sl_split_spec *spec)
 {
 	const char *head_end = sl_st_metadata(g->run, "head_end");
 
@@ -274,7 +274,6 @@ static void read_cut(struct golden *g, struct sl_split_spec *spec, bool padded)
 	snprintf(spec->cut.tail_begin, sizeof spec->cut.tail_begin, "%s", sl_st_metadata(g->run, "tail_begin"));
 	snprintf(spec->insert_head, sizeof spec->insert_head, "%s", sl_st_metadata(g->run, "insert.head"));
 	snprintf(spec->insert_tail, sizeof spec->insert_tail, "%s", sl_st_metadata(g->run, "insert.tail"));
-	spec->whole_rows = padded ? g->longest : 0;
 }
 
 /* How a run is cut, whether its rows are padded, and its number of chunks; 0: one. */
@@ -291,7 +290,7 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	struct sl_split_spec *spec = &g->asked.split;
 	struct sl_agreed *agreed = &g->asked.agreement.agreed;
 	struct sl_fail fail = {0};
-	const char *name;
+	const char *name, *pad;
 	char from[256];
 
 	memset(g, 0, sizeof *g);
@@ -308,10 +307,12 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	g->init = open_file(prefix, "init");
 	g->grad = open_file(prefix, "grad");
 	read_batch(g);
-	if (form->padded)
-		pad_tokens(g);
+	pad = sl_st_metadata(g->run, "pad");
+	if (form->padded || pad)
+		pad_tokens(g, pad ? (int32_t)atoi(pad) : PAD);
 	g->steps = (int64_t)meta(g, "steps");
-	spec->model = (struct sl_model_spec){.classes = (int)meta(g, "classes")};
+	spec->model =
+		(struct sl_model_spec){.classes = (int)meta(g, "classes"), .whole_rows = g->pieces ? g->longest : 0};
 	if (sl_st_metadata(g->run, "causal"))
 		spec->model.task = SL_LEARN_NEXT;
 	else if (g->chosen)
@@ -323,7 +324,7 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 		agreed->row_tokens = g->longest;
 		agreed->chunk_tokens =
 			g->begin[g->rows] < of_chunk * g->longest ? g->begin[g->rows] : of_chunk * g->longest;
-		agreed->padded = form->padded;
+		agreed->padded = g->pieces != NULL;
 		agreed->seed = (int64_t)meta(g, "seed");
 	} else {
 		spec->model.width = meta(g, "width");
@@ -340,7 +341,7 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	agreed->optimizer.nesterov = sl_st_metadata(g->run, "nesterov") != NULL;
 	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", form->head_end);
 	snprintf(spec->cut.tail_begin, sizeof spec->cut.tail_begin, "%s", form->tail_begin ? form->tail_begin : "");
-	read_cut(g, spec, form->padded);
+	read_cut(g, spec);
 	agreed->batch = (int)g->rows;
 	agreed->chunks = form->chunks ? form->chunks : 1;
 	agreed->optimizer.momentum = meta(g, "momentum");
@@ -551,7 +552,7 @@ static void run_form(const char *prefix, const char *backend, const struct form 
 	if (g.begin)
 		compare_logits(&g, "logits.eval", g.steps);
 	printf("  %s, %s, head_end %s%s: worst deviation %.1e of a tensor's largest value\n", prefix, backend,
-	       g.asked.split.cut.head_end, form->padded ? ", padded" : "", g.worst);
+	       g.asked.split.cut.head_end, g.pieces ? ", padded" : "", g.worst);
 	golden_close(&g);
 }
 
@@ -641,6 +642,9 @@ static void onnx(void **state)
 	run_golden("tests/golden/onnx_text", "cpu", "emb");
 	run_form("tests/golden/onnx_text", "cpu", &(struct form){"layers.0.self_attn", "fc", true, 2});
 	run_golden("tests/golden/onnx_text", "ref", "");
+	run_golden("tests/golden/onnx_rows", "cpu", "emb");
+	run_form("tests/golden/onnx_rows", "cpu", &(struct form){"", "fc", true, 2});
+	run_golden("tests/golden/onnx_rows", "ref", "emb");
 }
 
 /* Cut at four places; with dropout, whose masks torch was given. */

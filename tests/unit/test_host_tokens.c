@@ -42,7 +42,7 @@ static struct asked asked_of(const char *codec, enum form form)
 	a.agreement.agreed.cached = form == CACHED;
 	a.agreement.agreed.keep_tokens = form == KEPT ? KEEPS : 0;
 	if (form == PAIRED) {
-		a.split.whole_rows = EACH;
+		a.split.model.whole_rows = EACH;
 		snprintf(a.split.insert_head, sizeof a.split.insert_head, "linear:%d,tokens=%d", F, LESS);
 	}
 	strcpy(a.agreement.agreed.codec[SL_DIR_HEAD_ACT], codec);

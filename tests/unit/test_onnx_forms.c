@@ -13,7 +13,7 @@
 #include "tests/support/onnx_change.h"
 
 static const char text[] = "tests/golden/onnx_text.onnx", many[] = "tests/golden/onnx_many.onnx",
-		  small[] = "tests/golden/onnx_small.onnx";
+		  small[] = "tests/golden/onnx_small.onnx", rows[] = "tests/golden/onnx_rows.onnx";
 
 static size_t place_of(Onnx__Model *m, const char *name)
 {
@@ -365,6 +365,54 @@ static void padding_is_the_tokenizers(void **state)
 	}
 }
 
+/* The tokens' values are multiplied by a mask of padding, in front of a convolution. */
+static void mask_of_rows(Onnx__Model *m)
+{
+	static const char front[] = "/Transpose", words[] = "/emb/Gather_output_0";
+
+	add_list(m, "padding", (int64_t[]){0}, 1);
+	add_list(m, "last", (int64_t[]){2}, 1);
+	add_node(m, front, "padded", "Equal", IN("ids", "padding"));
+	add_node(m, front, "real", "Not", IN("padded"));
+	add_node(m, front, "wide", "Unsqueeze", IN("real", "last"));
+	add_int(add_node(m, front, "number", "Cast", IN("wide")), "to", 1);
+	add_node(m, front, "masked", "Mul", IN(words, "number"));
+	onnx_set(&onnx_node(m, front)->input[0], "masked");
+}
+
+/* A network that mixes the tokens of a row takes rows that are all padded to one length. */
+static void rows_of_one_length(void **state)
+{
+	static const struct {
+		int tokens, whole;
+		bool masked;
+		const char *says;
+	} row[] = {{12, 12, false, NULL},
+		   {12, 0, false, "it mixes the tokens of a row, so all rows need 12: give data.pad: max"},
+		   {12, 11, false, "it mixes the tokens of a row, so all rows need 12: give data.pad: max"},
+		   {11, 11, false, "model.tokens and data.max_length out, or make them 12"},
+		   {11, 0, false, "model.tokens and data.max_length out, or make them 12"},
+		   {12, 12, true, "2 modules are not read, which the lines above explain: conv (Conv), gru (GRU)"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+		const struct sl_model_spec spec = {
+			.name = "token_mlp", .tokens = row[i].tokens, .whole_rows = row[i].whole};
+		Onnx__Model *m = onnx_read(rows);
+		struct sl_model *model = NULL;
+		struct sl_fail fail = {0};
+
+		if (row[i].masked)
+			mask_of_rows(m);
+		if (onnx_build(m, &spec, &model, &fail) != (row[i].says ? SL_ERR_CONFIG : SL_OK) ||
+		    (row[i].says && !strstr(fail.text, row[i].says)))
+			fail_msg("row %zu: %s", i, fail.text);
+		if (!row[i].says)
+			sl_model_close(model);
+		onnx__model__free_unpacked(m, NULL);
+	}
+}
+
 /* ---- of images */
 
 /* The scales of an upsampling, which torch's older exporter joins of two lists, are one constant of its newer one. */
@@ -583,6 +631,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(padding_is_the_tokenizers),
 		cmocka_unit_test(texts_that_would_compute_something_else_are_refused),
+		cmocka_unit_test(rows_of_one_length),
 		cmocka_unit_test(scales_are_a_constant),
 		cmocka_unit_test(axes_that_are_too_long),
 		cmocka_unit_test(nodes_without_names),

@@ -40,7 +40,7 @@ static void ask(struct asked *a, const char *head, const char *tail)
 		(struct sl_cut_spec){.head_end = "encoder.layer.0.attention.output", .tail_begin = "encoder.layer.2"};
 	snprintf(a->split.insert_head, sizeof a->split.insert_head, "%s", head);
 	snprintf(a->split.insert_tail, sizeof a->split.insert_tail, "%s", tail);
-	a->split.whole_rows = MOST;
+	a->split.model.whole_rows = MOST;
 	agreed->batch = ROWS;
 	agreed->chunks = CHUNKS;
 	agreed->seed = 9;
@@ -253,7 +253,7 @@ static void rows_of_other_forms(void **state)
 
 	(void)state;
 	ask(&a, PAIRS, "");
-	a.split.whole_rows = 0; /* rows are not padded, or only to the longest of a batch */
+	a.split.model.whole_rows = 0; /* rows are not padded, or only to the longest of a batch */
 	plan_refuses(&a, "insert.head", "set data.pad to max");
 	ask(&a, "", PAIRS);
 	snprintf(a.split.cut.tail_begin, sizeof a.split.cut.tail_begin, "classifier");
@@ -274,7 +274,7 @@ static void rows_of_other_forms(void **state)
 	ask(&a, "decaylinear:rate=0.7,every=2,times=3,rate2=1.1", "");
 	plan_refuses(&a, "insert.head", "rate2");
 	ask(&a, "linear:16,tokens=6", "");
-	a.split.whole_rows = 0;
+	a.split.model.whole_rows = 0;
 	plan_refuses(&a, "insert.head", "tokens needs rows that all have the same number of tokens");
 	ask(&a, "linear:16,tokens=6+linear:8", "");
 	plan_refuses(&a, "insert.head", "linear with tokens must be the last");
