@@ -149,24 +149,14 @@ static int as_second(struct sl_onnx_import *im, int x, enum second second)
 			       : sl_build_math(im->b, im->name, x, SL_MATH_RECIPROCAL);
 }
 
-/* A sum or a product of two computed values. */
-static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *what, enum second second)
+void sl_onnx_out_pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *what, struct sl_onnx_value *v,
+		      struct sl_onnx_value *w)
 {
-	struct sl_onnx_value *v = sl_onnx_in(im, 0), *w = sl_onnx_in(im, 1), other;
 	struct sl_shape a, b, all;
 
-	sl_onnx_data_in(im, 0, 0);
-	sl_onnx_data_in(im, 1, 0);
-	if (im->b->err)
-		return;
 	if (v->permuted || w->permuted) {
 		sl_onnx_refuse(im, "it %s flattened images, which is not read", what);
 		return;
-	}
-	if (second) {
-		other = *w;
-		other.value = as_second(im, w->value, second);
-		w = &other;
 	}
 	if (im->whole || (sl_onnx_per_token(im, v) && sl_onnx_per_token(im, w))) {
 		complete(&v->view, &w->view);
@@ -196,6 +186,23 @@ static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *wh
 		sl_onnx_out(im, sl_build_pair(im->b, im->name, kind, x, y));
 	} else
 		sl_onnx_refuse(im, "it %s values whose shapes do not fit each other", what);
+}
+
+/* A sum or a product of two computed values. */
+static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *what, enum second second)
+{
+	struct sl_onnx_value *v = sl_onnx_in(im, 0), *w = sl_onnx_in(im, 1), other;
+
+	sl_onnx_data_in(im, 0, 0);
+	sl_onnx_data_in(im, 1, 0);
+	if (im->b->err)
+		return;
+	if (second) {
+		other = *w;
+		other.value = as_second(im, w->value, second);
+		w = &other;
+	}
+	sl_onnx_out_pair(im, kind, what, v, w);
 }
 
 /* Aligns the parameter p with the last axes of x: dim[i] is p's size along axis i of x. False: p does not broadcast to

@@ -1,4 +1,4 @@
-/* Readers of nodes that compute: products, windows, sums. */
+/* Readers of nodes that compute: products, sums, functions. */
 #ifndef SL_CLIENT_MODEL_ONNX_ARITHMETIC_H
 #define SL_CLIENT_MODEL_ONNX_ARITHMETIC_H
 
@@ -11,20 +11,13 @@ void sl_onnx_read_gemm_of_tokens(struct sl_onnx_import *im);
 bool sl_onnx_read_scores(struct sl_onnx_import *im);
 void sl_onnx_read_softmax(struct sl_onnx_import *im);
 
-/* ---- windows and sizes of images (onnx_windows.c) */
-void sl_onnx_read_conv(struct sl_onnx_import *im);
-void sl_onnx_read_convt(struct sl_onnx_import *im);
-void sl_onnx_read_maxpool(struct sl_onnx_import *im);
-void sl_onnx_read_avgpool(struct sl_onnx_import *im);
-void sl_onnx_read_global_pool(struct sl_onnx_import *im);
-void sl_onnx_read_reduce(struct sl_onnx_import *im); /* means, maxima, sums of tokens */
-void sl_onnx_read_pad(struct sl_onnx_import *im);
-void sl_onnx_read_resize(struct sl_onnx_import *im);
-
 /* ---- arithmetic of values, constants and parameters (onnx_arithmetic.c) */
 /* As sl_onnx_scalar_in, for an input that cannot learn here: a parameter is refused by its name. */
 bool sl_onnx_fixed_in(struct sl_onnx_import *im, size_t i, float *out);
 void sl_onnx_read_sum(struct sl_onnx_import *im); /* and products */
+/* Sets output 0 to v + w or v · w, which broadcast; `what`: the kind's verb in refusals, such as "multiplies". */
+void sl_onnx_out_pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *what, struct sl_onnx_value *v,
+		      struct sl_onnx_value *w);
 /* Repeats axes of size 1 of input 0 to the sizes to[n], unless the node that reads the result broadcasts by itself. */
 void sl_onnx_expand(struct sl_onnx_import *im, const int64_t *to, int n);
 void sl_onnx_read_div(struct sl_onnx_import *im);

@@ -7,6 +7,7 @@
 #include "client/model/onnx_arithmetic.h"
 #include "client/model/onnx_recurrent.h"
 #include "client/model/onnx_tokens.h"
+#include "client/model/onnx_windows.h"
 
 enum { MOST_PARTS = 16 }; /* into which more queries than keys may be cut */
 /* The least factor by which scores may be scaled after they were masked: hidden ones must stay hidden. 1/64 is the
@@ -294,6 +295,25 @@ static void einsum(struct sl_onnx_import *im)
 	}
 }
 
+/* Rows of v are multiplied by their weights and summed: w is [batch, …, 1, rows], v [batch, …, rows, features]. */
+static void weigh(struct sl_onnx_import *im, struct sl_onnx_value w, struct sl_onnx_value *v)
+{
+	const int last = w.view.n_axis - 1;
+	const struct sl_onnx_axis rows = w.view.axis[last];
+
+	if (last < 2 || v->view.n_axis != last + 1 || sl_onnx_axis_size(&w.view, last - 1) != 1 ||
+	    sl_onnx_axis_size(&w.view, last) != sl_onnx_axis_size(&v->view, last - 1)) {
+		sl_onnx_refuse(im,
+			       "a softmax outside attention multiplies rows by one weight each: write (w * x).sum()");
+		return;
+	}
+	w.view.axis[last] = w.view.axis[last - 1];
+	w.view.axis[last - 1] = rows;
+	sl_onnx_out_pair(im, SL_OP_MUL, "multiplies", &w, v);
+	if (!im->b->err)
+		sl_onnx_out_sum(im, sl_onnx_find(im, im->node->output[0]), last - 1, true);
+}
+
 void sl_onnx_read_matmul(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *a = sl_onnx_in(im, 0), *b = sl_onnx_in(im, 1);
@@ -316,7 +336,11 @@ void sl_onnx_read_matmul(struct sl_onnx_import *im)
 		linear(im, false);
 		return;
 	}
-	if (sl_onnx_data_in(im, 0, 0) >= 0 && sl_onnx_data_in(im, 1, 0) >= 0)
+	if (sl_onnx_data_in(im, 0, 0) < 0 || sl_onnx_data_in(im, 1, 0) < 0)
+		return;
+	if (a->weights)
+		weigh(im, *a, sl_onnx_in(im, 1));
+	else
 		scores(im, *a, *b);
 }
 
@@ -357,9 +381,15 @@ void sl_onnx_read_softmax(struct sl_onnx_import *im)
 
 	if (im->b->err)
 		return;
+	if (v && v->value >= 0 && !v->permuted && !v->summed && !sl_onnx_per_token(im, v) &&
+	    strcmp(im->node->output[0], im->onnx->out->name) != 0 && axis >= -v->view.n_axis && axis < v->view.n_axis) {
+		made = *v;
+		sl_onnx_out_softmax(im, &made, (int)(axis + v->view.n_axis) % v->view.n_axis);
+		return;
+	}
 	if (!v || !v->scores.heads || v->scores.softmax || (axis != -1 && axis != v->scores.n_axis - 1)) {
-		sl_onnx_refuse(im, "softmax is read in attention alone, over the keys; leave it out at the end of a "
-				   "network: the loss has it");
+		sl_onnx_refuse(im, "of tokens softmax is read in attention alone, over the keys; leave it out at the "
+				   "end of a network: the loss has it");
 		return;
 	}
 	made = *v;

@@ -59,6 +59,7 @@ struct sl_onnx_value {
 	/* A flattened image of several pixels: its elements are in [H,W,C] order here, in [C,H,W] order in the file. */
 	bool permuted;
 	bool transposed; /* the file transposes this constant, a matrix */
+	bool weights;    /* it comes from a softmax of a computed value: products with it are no scores of attention */
 	/* ints[n_ints]: the known integers of a value such as a shape; n_ints 0: none. dim[n_dim]: the dimensions of
 	 * these, of another constant, or of a mask. */
 	int n_ints, n_dim;

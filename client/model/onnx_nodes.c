@@ -9,6 +9,7 @@
 #include "client/model/onnx_nodes.h"
 #include "client/model/onnx_recurrent.h"
 #include "client/model/onnx_tokens.h"
+#include "client/model/onnx_windows.h"
 
 /* torch's momentum, such as 0.1, is 1 minus the file's, 0.9. It is computed from the shortest decimal number that gives
  * the file's float, so that no rounding is left. */

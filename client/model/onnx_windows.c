@@ -1,8 +1,8 @@
 /* Readers of nodes that slide a window over images, or change the size of images. Signals are images of height 1. */
 #include <string.h>
 
-#include "client/model/onnx_arithmetic.h"
 #include "client/model/onnx_tokens.h"
+#include "client/model/onnx_windows.h"
 
 /* A window's numbers along height and width. */
 struct window {
@@ -327,25 +327,17 @@ void sl_onnx_read_avgpool(struct sl_onnx_import *im)
 		sl_onnx_out(im, mean_by_axis(im, x, &w));
 }
 
-/* The pool, the node's op, over all of height and width. */
-static int pool_of_plane(struct sl_onnx_import *im, int x)
-{
-	return sl_build_pool(im->b, im->name, x, im->op, (struct sl_pool_attr){0});
-}
-
 void sl_onnx_read_global_pool(struct sl_onnx_import *im)
 {
 	const int x = sl_onnx_image_in(im);
 
 	if (x >= 0)
-		sl_onnx_out(im, pool_of_plane(im, x));
+		sl_onnx_out(im, sl_build_pool(im->b, im->name, x, im->op, (struct sl_pool_attr){0}));
 }
 
-/* Pools over the axes whose bits are set in `over`. These are arranged as the plane in front, the others as channels
- * after it. `keep`: pooled axes stay, with size 1. */
-static void pool_of_axes(struct sl_onnx_import *im, unsigned over, bool keep)
+/* Arranges v as [n, 1, others], with the axes whose bits are set in `over` in front. Returns n; 0 after a refusal. */
+static int64_t axes_in_front(struct sl_onnx_import *im, struct sl_onnx_value *v, unsigned over)
 {
-	struct sl_onnx_value *v = sl_onnx_in(im, 0), made;
 	const int batch = sl_onnx_batch_axis(&v->view);
 	int atom[SL_ONNX_ATOMS], n = 0;
 	int64_t dim[3] = {1, 1, 1};
@@ -360,10 +352,29 @@ static void pool_of_axes(struct sl_onnx_import *im, unsigned over, bool keep)
 		}
 	if (over >> batch & 1)
 		sl_onnx_refuse(im, "it is over the batch");
-	if (sl_onnx_arrange(im, v, atom, n, dim, 3) < 0)
+	return sl_onnx_arrange(im, v, atom, n, dim, 3) < 0 ? 0 : dim[0];
+}
+
+/* The node's op over all of height and width, which have n elements. A sum is a mean times n. */
+static int pool_of(struct sl_onnx_import *im, int x, enum sl_op_kind op, int64_t n)
+{
+	const bool sum = op == SL_OP_ADD;
+
+	x = sl_build_pool(im->b, im->name, x, sum ? SL_OP_AVGPOOL : op, (struct sl_pool_attr){0});
+	return sum ? sl_build_scale(im->b, im->name, x, (float)n) : x;
+}
+
+/* Pools over the axes of v whose bits are set in `over`. `keep`: these axes stay, with size 1. */
+static void pool_of_axes(struct sl_onnx_import *im, struct sl_onnx_value *v, enum sl_op_kind op, unsigned over,
+			 bool keep)
+{
+	const int64_t n = axes_in_front(im, v, over);
+	struct sl_onnx_value made;
+
+	if (!n)
 		return;
 	made = *v;
-	made.value = sl_build_flatten(im->b, im->name, pool_of_plane(im, v->value));
+	made.value = sl_build_flatten(im->b, im->name, pool_of(im, v->value, op, n));
 	for (int i = 0; i < v->view.n_axis; i++)
 		for (int k = 0; k < v->view.axis[i].n && over >> i & 1; k++)
 			made.view.size[v->view.axis[i].atom[k]] = 1;
@@ -399,19 +410,44 @@ void sl_onnx_read_reduce(struct sl_onnx_import *im)
 				sl_onnx_find(im, im->node->output[0])->summed = im->op == SL_OP_ADD;
 			return;
 		}
-	if (im->op == SL_OP_ADD)
-		sl_onnx_refuse(im, "torch's sum is read of tokens alone, divided by their number; write a mean");
 	if (n < 1 || (over & 1) || v->permuted)
 		sl_onnx_refuse(im, "its axes are no constants, or the batch is among them");
 	if (im->b->err)
 		return;
 	if (v->view.n_axis != 4 || over != 12 || sl_onnx_batch_axis(&v->view)) {
-		pool_of_axes(im, over, keep);
+		pool_of_axes(im, sl_onnx_in(im, 0), im->op, over, keep);
 		return;
 	}
 	x = sl_onnx_image_in(im);
-	pooled = im->b->err ? -1 : pool_of_plane(im, x);
+	pooled = im->b->err ? -1
+			    : pool_of(im, x, im->op, sl_onnx_axis_size(&v->view, 2) * sl_onnx_axis_size(&v->view, 3));
 	sl_onnx_out(im, keep ? pooled : sl_build_flatten(im->b, im->name, pooled));
+}
+
+void sl_onnx_out_sum(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, bool keep)
+{
+	pool_of_axes(im, v, SL_OP_ADD, 1u << axis, keep);
+}
+
+/* e / Σ e, where e = exp(x − max x). */
+void sl_onnx_out_softmax(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis)
+{
+	const int64_t n = axes_in_front(im, v, 1u << axis);
+	struct sl_onnx_value made;
+	int e, top, sum;
+
+	if (!n)
+		return;
+	top = sl_build_scale(im->b, im->name, pool_of(im, v->value, SL_OP_MAXPOOL, n), -1);
+	top = sl_build_resample(
+		im->b, im->name, top,
+		(struct sl_resample_attr){.axis = 1, .size = (int)n, .mode = SL_RESAMPLE_EDGE, .step = 1, .window = 1});
+	e = sl_build_math(im->b, im->name, sl_build_add(im->b, im->name, v->value, top), SL_MATH_EXP);
+	sum = sl_build_math(im->b, im->name, pool_of(im, e, SL_OP_ADD, n), SL_MATH_RECIPROCAL);
+	made = *v;
+	made.weights = true;
+	made.value = sl_build_pair(im->b, im->name, SL_OP_GATE, e, sum);
+	sl_onnx_out_same(im, &made);
 }
 
 /* ---- borders and other sizes */

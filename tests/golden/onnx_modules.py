@@ -127,6 +127,19 @@ class Excite(nn.Module):
         return x * s
 
 
+class Selective(nn.Module):
+    """Two convolutions, weighed against each other for each channel (Li et al. 2019)."""
+
+    def __init__(self):
+        super().__init__()
+        self.small, self.large, self.fc = nn.Conv2d(C, C, 3, padding=1), nn.Conv2d(C, C, 5, padding=2), nn.Linear(C, 2 * C)
+
+    def forward(self, x):
+        u, v = self.small(x), self.large(x)
+        a, b = self.fc((u + v).mean((2, 3))).reshape(-1, 2, C).softmax(1).chunk(2, 1)
+        return u * a.reshape(-1, C, 1, 1) + v * b.reshape(-1, C, 1, 1)
+
+
 class ExciteExpanded(Excite):
     """As senet.pytorch writes it."""
 
@@ -408,6 +421,18 @@ add("class token", lambda: ClassToken(64, C), "tokens")
 add("positions", fn(lambda m, x: x + m.pos, pos=torch.randn(1, 64, C)), "tokens")
 add("first token", fn(lambda m, x: x[:, 0]), "tokens")
 add("Softmax", lambda: nn.Softmax(-1), "tokens")
+add("Softmax2d", fn(lambda m, x: x * m.s(x), s=nn.Softmax2d()))
+add("softmax of pixels", fn(lambda m, x: x * x.flatten(2).softmax(-1).reshape(x.shape)))
+add("softmax of large values", fn(lambda m, x: x * (1e4 * x).softmax(1)))
+add("attention pool", fn(lambda m, x: (m.w(x).softmax(1) * x).sum(1), w=nn.Linear(C, 1)), "tokens")
+add("attention pool gated", fn(lambda m, x: (m.w(torch.tanh(m.u(x)) * torch.sigmoid(m.v(x))).softmax(1) * x).sum(1), w=nn.Linear(6, 1), u=nn.Linear(C, 6), v=nn.Linear(C, 6)), "tokens")
+add("attention pool by bmm", fn(lambda m, x: torch.bmm(m.w(x).squeeze(-1).softmax(1).unsqueeze(1), x).squeeze(1), w=nn.Linear(C, 1)), "tokens")
+add("attention pool by matmul", fn(lambda m, x: (m.w(x).softmax(1).transpose(1, 2) @ m.k(x)).flatten(1), w=nn.Linear(C, 1), k=nn.Linear(C, 5)), "tokens")
+add("attention pool of several", fn(lambda m, x: m.w(x).softmax(1).transpose(1, 2) @ x, w=nn.Linear(C, 3)), "tokens")
+add("selective kernel", Selective)
+add("sum of plane", fn(lambda m, x: x.sum((2, 3)) / 8))
+add("sum of channels", fn(lambda m, x: x + x.sum(1, keepdim=True)))
+add("sum of tokens", fn(lambda m, x: (x * x).sum(1)), "tokens")
 add("MultiheadAttention", lambda: Self(C, 2, batch_first=True), "tokens")
 add("MultiheadAttention causal", lambda: Causal(C, 2, batch_first=True), "tokens")
 add("cross-attention few queries", lambda: Cross(5, 64), "tokens")
