@@ -453,6 +453,10 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 		return err;
 	if (!preset->data)
 		folder = k->folder;
+	if (file && (k->input & SL_NETWORK_TOKENS))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "texts for an ONNX file also need a tokenizer: docs/howto-onnx.md, \"Texts\", has "
+				   "such a config to copy");
 	if (input && !(k->input & input))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "this network needs data of %s; got \"%.60s\"", data_of(input),
 				   preset->data);

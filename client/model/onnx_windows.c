@@ -239,6 +239,41 @@ static void add_ceil(struct sl_onnx_import *im, int x, struct window *w, bool ma
 	}
 }
 
+/* The maxima of windows that stand side by side: first those of rows, then those of columns. Rows and columns that are
+ * left over count nowhere. */
+static void tiled_maxima(struct sl_onnx_import *im, int x, const struct window *w)
+{
+	struct sl_shape s = sl_build_shape(im->b, x);
+	struct sl_onnx_view view;
+
+	for (int i = 0; i < 2; i++) {
+		s.dim[1 + i] /= w->k[i];
+		x = resize(im, x, 1 + i, 0, s.dim[1 + i] * w->k[i], SL_RESAMPLE_CUT);
+	}
+	for (int i = 0; i < 2 && !im->b->err; i++) {
+		const struct sl_permute_attr k_in_front = {
+			.outer = 1, .b = (int)(i ? s.dim[1] * s.dim[2] : s.dim[1]), .c = w->k[i], .h = w->k[i], .w = 1};
+
+		if (w->k[i] == 1)
+			continue;
+		x = sl_build_permute(im->b, im->name, x, k_in_front);
+		x = sl_build_pool(im->b, im->name, x, SL_OP_MAXPOOL, (struct sl_pool_attr){0});
+		x = sl_build_flatten(im->b, im->name, x);
+	}
+	view = sl_onnx_view_of(im, &s);
+	sl_onnx_out_view(im, x, &view);
+}
+
+/* Whether windows stand side by side, without padding. */
+static bool is_tiled(const struct window *w)
+{
+	bool tiled = true;
+
+	for (int i = 0; i < 2; i++)
+		tiled &= w->k[i] == w->stride[i] && !w->before[i] && !w->after[i];
+	return tiled;
+}
+
 void sl_onnx_read_maxpool(struct sl_onnx_import *im)
 {
 	int x = sl_onnx_image_in(im), pad;
@@ -259,8 +294,15 @@ void sl_onnx_read_maxpool(struct sl_onnx_import *im)
 		if (w.before[1] || w.after[1])
 			w.before[0] = -1; /* marks padding of the width alone */
 	}
+	if (!is_square(&w) && is_tiled(&w)) {
+		tiled_maxima(im, x, &w);
+		return;
+	}
 	if (!is_square(&w))
-		sl_onnx_refuse(im, "kernel_shape: %d and %d; windows of a maximum are square here", w.k[0], w.k[1]);
+		sl_onnx_refuse(im,
+			       "kernel_shape: %d and %d; oblong windows of a maximum have a stride of their own size, "
+			       "and no padding",
+			       w.k[0], w.k[1]);
 	if (im->flat && w.before[0] < 0) {
 		s = sl_build_shape(im->b, x);
 		x = resize(im, x, 2, w.before[1], s.dim[2] + w.before[1] + w.after[1], SL_RESAMPLE_EDGE);

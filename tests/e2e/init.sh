@@ -195,6 +195,8 @@ done <<-'CASES'
 CASES
 in_folder "$tmp/with" "$SPLITC" init never.yaml --model huggingface:nowhere
 [ $rc = 66 ] && grep -q 'nowhere/config.json: No such file' "$tmp/err" || fail "init with a folder that is not there: $rc"
+in_folder "$tmp/with" "$SPLITC" init never.yaml --model onnx:net.onnx --data text:texts
+[ $rc = 78 ] && grep -q 'texts for an ONNX file also need a tokenizer: docs/howto-onnx.md' "$tmp/err" || fail "init of texts for a network's file: $rc"
 in_folder "$tmp/with" "$SPLITC" init never.yaml --model onnx:nowhere.onnx
 [ $rc = 66 ] && grep -q 'nowhere.onnx: No such file' "$tmp/err" || fail "init with a network's file that is not there: $rc"
 in_folder "$tmp/with" "$SPLITC" init never.yaml --model huggingface:toy --data cifar10:x
