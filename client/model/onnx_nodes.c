@@ -297,6 +297,10 @@ static void read_expand(struct sl_onnx_import *im)
 		return;
 	made = *v;
 	same = v->value < 0 ? v->constant || v->is_number : n == v->view.n_axis;
+	if (v->value < 0 && v->constant && sl_onnx_count(v->constant) == 1 && n > 0) { /* such as a mask of ones */
+		made.n_dim = n;
+		memcpy(made.dim, to, (size_t)n * sizeof *to);
+	}
 	for (int i = 0; same && v->value >= 0 && i < n; i++) {
 		if (sl_onnx_per_token(im, v) && !v->view.axis[i].n && to[i] == im->batch)
 			made.view.axis[i] = (struct sl_onnx_axis){1, {0}};

@@ -19,7 +19,7 @@ from torch import nn
 
 import golden
 import make_encoder
-from onnx_modules import as_newer, file_of
+from onnx_modules import as_newer, file_of, sdpa
 
 VOCAB, MOST, DIM, HEADS, CLASSES, STEPS = 29, 12, 8, 2, 3, 10
 
@@ -139,6 +139,18 @@ class Places(Base):
         return self.fc(mean_of((a @ q).transpose(1, 2).reshape(n, s, DIM), ids != 0))
 
 
+class Scaled(Base):
+    """scaled_dot_product_attention with is_causal=True, as PyTorch 2 writes it."""
+
+    def __init__(self):
+        super().__init__(0)
+        self.mix = nn.Linear(DIM, DIM)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        return self.fc(mean_of(x + sdpa(self.mix(x), x, x, HEADS, True), ids != 0))
+
+
 class Whole(Base):
     """It mixes the tokens of a row, and so padding: all rows have MOST tokens."""
 
@@ -231,6 +243,7 @@ class Words(Whole):
 
 NETWORKS = {"encoder": (lambda: Base(2), False), "mask and mean": (Given, True), "causal": (Causal, False), "sum of masks": (Sum, True),
             "filled": (Filled, False), "tokens first": (First, False), "places": (Places, False),
+            "causal of PyTorch 2": (Scaled, False),
             "recurrent": (Recurrent, False), "places and mean": (Placed, False), "windows": (Windows, False), "planes": (Planes, False),
             "flat": (Flat, False), "class token": (ClassToken, False), "words and order": (Words, False)}
 NETWORKS.update({f"{form} {name}": of for name, of in list(NETWORKS.items()) for form in ("free", "newer")})
