@@ -9,13 +9,27 @@ struct window {
 	int k[2], stride[2], dilation[2], before[2], after[2];
 };
 
-static void check_auto_pad(struct sl_onnx_import *im)
+static bool is_word(const Onnx__Attribute *a, const char *word)
+{
+	return a && sl_onnx_is_word(a->s, word);
+}
+
+/* auto_pad: SAME_UPPER, torch's padding="same", makes the output as large as the input. */
+static void pad_by_itself(struct sl_onnx_import *im, struct window *w)
 {
 	const Onnx__Attribute *a = sl_onnx_attr(im, "auto_pad", SL_ONNX_ATTR_STRING);
 
-	if (a && !sl_onnx_is_word(a->s, "NOTSET"))
-		sl_onnx_refuse(im, "auto_pad %.*s is not read; export with explicit pads",
+	if (!a || is_word(a, "NOTSET") || is_word(a, "VALID"))
+		return;
+	if (!is_word(a, "SAME_UPPER") || w->stride[0] != 1 || w->stride[1] != 1 || w->k[1] < 1 ||
+	    (int64_t)w->k[0] * w->dilation[0] > SL_ONNX_MOST || (int64_t)w->k[1] * w->dilation[1] > SL_ONNX_MOST)
+		sl_onnx_refuse(im,
+			       "auto_pad %.*s is not read here, only SAME_UPPER with a stride of 1; export with pads",
 			       (int)(a->s.len < 20 ? a->s.len : 20), a->s.data ? (const char *)a->s.data : "");
+	for (int i = im->flat; i < 2 && !im->b->err; i++) {
+		w->before[i] = w->dilation[i] * (w->k[i] - 1) / 2;
+		w->after[i] = w->dilation[i] * (w->k[i] - 1) - w->before[i];
+	}
 }
 
 /* Reads an attribute with a number for height and one for width; `pads` has two of each, the latter in `second`. What
@@ -49,11 +63,11 @@ static struct window read_window(struct sl_onnx_import *im, int border)
 {
 	struct window w;
 
-	check_auto_pad(im);
 	sides(im, "kernel_shape", 1, 0, w.k, NULL);
 	sides(im, "strides", 1, 1, w.stride, NULL);
 	sides(im, "dilations", 1, 1, w.dilation, NULL);
 	sides(im, "pads", 0, 0, w.before, w.after);
+	pad_by_itself(im, &w);
 	for (int i = 0; i < 2; i++) {
 		w.before[i] += border;
 		w.after[i] += border;
@@ -299,9 +313,7 @@ void sl_onnx_read_maxpool(struct sl_onnx_import *im)
 		return;
 	}
 	if (!is_square(&w))
-		sl_onnx_refuse(im,
-			       "kernel_shape: %d and %d; oblong windows of a maximum have a stride of their own size, "
-			       "and no padding",
+		sl_onnx_refuse(im, "kernel_shape: %d and %d; an oblong maximum has a stride of its size and no padding",
 			       w.k[0], w.k[1]);
 	if (im->flat && w.before[0] < 0) {
 		s = sl_build_shape(im->b, x);
@@ -493,11 +505,6 @@ void sl_onnx_out_softmax(struct sl_onnx_import *im, struct sl_onnx_value *v, int
 }
 
 /* ---- borders and other sizes */
-
-static bool is_word(const Onnx__Attribute *a, const char *word)
-{
-	return a && sl_onnx_is_word(a->s, word);
-}
 
 /* Zeros of the same width all around an image become padding of the one convolution or mean that reads it. Other
  * borders become nodes. */

@@ -192,6 +192,17 @@ def sdpa(q, k, v, heads, causal=False):
     return (a.softmax(-1) @ v).transpose(1, 2).reshape(n, s, f)
 
 
+@torch.onnx.symbolic_helper.parse_args("v", "v", "v", "is", "s", "is", "i")
+def conv_of_mode(g, x, weight, bias, stride, padding, dilation, groups):
+    """A convolution with padding="same" as exporters of PyTorch 2 write it; that of 1.13 refuses it."""
+    sizes = weight.type().sizes()
+    return g.op("Conv", *([x, weight] if bias.node().mustBeNone() else [x, weight, bias]), kernel_shape_i=sizes[2:], strides_i=stride,
+                auto_pad_s={"same": "SAME_UPPER", "valid": "VALID"}[padding], dilations_i=dilation, group_i=groups)
+
+
+torch.onnx.register_custom_op_symbolic("aten::_convolution_mode", conv_of_mode, 16)
+
+
 def two_means(x, w, over=(1, 2, 3)):
     """A layer norm, but for the axes that the variance is over."""
     d = x - x.mean(-1, keepdim=True)
@@ -329,6 +340,9 @@ add("Conv2d oblong", conv(C, 6, (1, 3), padding=(0, 1)))
 add("Conv2d oblong stride", conv(C, 6, 3, stride=(2, 1), padding=1))
 add("Conv2d oblong dilation", conv(C, 6, 3, padding=(1, 2), dilation=(1, 2)))
 add("Conv2d same", conv(C, 6, 4, padding="same"))
+add("Conv2d same dilation", conv(C, 6, 3, padding="same", dilation=2, bias=False))
+add("Conv2d valid", conv(C, 6, (2, 3), padding="valid"))
+add("Conv1d same", fn(lambda m, x: m.c(x.flatten(2)), c=nn.Conv1d(C, 6, 4, padding="same")))
 add("Conv2d reflect", conv(C, 6, 3, padding=1, padding_mode="reflect"))
 add("Conv2d depthwise", conv(C, C, 3, padding=1, groups=C))
 add("MaxPool2d oblong", lambda: nn.MaxPool2d((2, 1)))

@@ -32,7 +32,12 @@ static void opset(Onnx__Model *m)
 
 static void auto_pad(Onnx__Model *m)
 {
-	onnx_add_attr(onnx_node(m, conv1), "auto_pad", 3, "SAME_UPPER");
+	onnx_add_attr(onnx_node(m, conv1), "auto_pad", 3, "SAME_LOWER");
+}
+
+static void auto_pad_of_a_stride(Onnx__Model *m)
+{
+	onnx_add_attr(onnx_node(m, "/down/down.0/Conv"), "auto_pad", 3, "SAME_UPPER");
 }
 
 static void negative_pad(Onnx__Model *m)
@@ -394,7 +399,9 @@ static const struct change {
 static const struct change changes[] = {
 	{opset, SL_ERR_CONFIG, "its opset is 21, where 13 to 20 are read; export with torch.onnx.export("},
 	{auto_pad, SL_ERR_CONFIG,
-	 "node '/block/conv1/Conv' (Conv): auto_pad SAME_UPPER is not read; export with explicit pads"},
+	 "node '/block/conv1/Conv' (Conv): auto_pad SAME_LOWER is not read here, only SAME_UPPER with a stride of 1"},
+	{auto_pad_of_a_stride, SL_ERR_CONFIG,
+	 "node '/down/down.0/Conv' (Conv): auto_pad SAME_UPPER is not read here, only SAME_UPPER with a stride of 1"},
 	{negative_pad, SL_ERR_CONFIG, "pads: -1 is not in 0 … 1048576"},
 	{oblong_dilation, SL_ERR_CONFIG, "dilations: 2 and 1; dilation is the same in both directions here"},
 	{no_stride, SL_ERR_CONFIG, "strides: 0 is not in 1 … 1048576"},
