@@ -249,11 +249,12 @@ static int repeated(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x
 		return -1;
 	}
 	same = n != 4 || dim[1] == 1 || (dim[2] == 1 && dim[3] == 1);
-	for (int k = 0; k < 4 && !same && fits; k++)
-		fits = t->n_dims == 4 && t->dims[k] == dim[k];
+	for (int k = 0; k < 3 && !same && fits; k++)
+		fits = t->n_dims >= 3 && t->dims[t->n_dims - 3 + (size_t)k] == dim[k + 1];
 	if (!fits) {
-		sl_onnx_refuse(im, "its parameter '%.96s' has one number for each pixel, and is not [1, C, H, W]",
-			       t->name);
+		sl_onnx_refuse(
+			im, "its parameter '%.96s' has one number for each pixel, and is not [1, C, H, W] or [C, H, W]",
+			t->name);
 		return -1;
 	}
 	for (int k = 0; k < n - 1; k++)

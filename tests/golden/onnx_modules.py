@@ -486,6 +486,7 @@ add("norm of two means in one", fn(lambda m, x: two_means(x, m.w), w=torch.randn
 add("RMSNorm weight of channels", fn(lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * m.w.view(C, 1, 1), w=torch.randn(C)))
 add("LayerNorm weight of channels", fn(lambda m, x: two_means(F.silu(x), m.w.view(C, 1, 1), -1), w=torch.randn(C)))
 add("GroupNorm weight of rows", fn(lambda m, x: F.group_norm(x, 2) * m.w.view(SIZE, 1) + m.b.view(SIZE, 1), w=torch.randn(SIZE), b=torch.randn(SIZE)))
+add("parameter of pixels without a batch", fn(lambda m, x: x * m.p + m.q, p=torch.randn(C, SIZE, SIZE), q=torch.randn(C, SIZE, 1)))
 add("parameter of pixels reshaped", fn(lambda m, x: x + m.p.reshape(1, C, SIZE, SIZE), p=torch.randn(C, SIZE, SIZE, 1)))
 add("instance norm over samples", fn(lambda m, x: F.instance_norm(x.reshape(C, 2, -1)).reshape(x.shape)))
 add("epsilon that learns", fn(lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + m.eps) * m.w, eps=torch.tensor(0.5), w=torch.randn(C)), "tokens")
