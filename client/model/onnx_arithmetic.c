@@ -271,7 +271,9 @@ static int repeated(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x
 		file.dim[k] = t->dims[k];
 	sl_onnx_use_params(im, before);
 	i = (size_t)sl_build_repeat(im->b, im->name, x->value, shape, file,
-				    same ? SL_LAYOUT_SAME : SL_LAYOUT_OHWI_FROM_OIHW);
+				    same             ? SL_LAYOUT_SAME
+				    : t->n_dims == 4 ? SL_LAYOUT_OHWI_FROM_OIHW
+						     : SL_LAYOUT_HWC_FROM_C1HW);
 	im->b->param_name = NULL;
 	return im->b->err ? -1 : (int)i;
 }
@@ -444,12 +446,15 @@ void sl_onnx_read_math(struct sl_onnx_import *im, size_t i, int fn, float by)
 
 void sl_onnx_read_sub(struct sl_onnx_import *im)
 {
-	float by;
+	float by, from;
 
 	if (sl_onnx_read_ints(im) || im->b->err)
 		return;
 	if (sl_onnx_scalar_in(im, 1, &by)) {
-		affine(im, 0, 1, -by);
+		if (sl_onnx_scalar_in(im, 0, &from))
+			sl_onnx_out_number(im, from - by);
+		else
+			affine(im, 0, 1, -by);
 		return;
 	}
 	if (sl_onnx_scalar_in(im, 0, &by)) {

@@ -198,6 +198,19 @@ static void arithmetic(struct sl_onnx_import *im, const struct ints *a, const st
 		give(im, &out);
 }
 
+static void product(struct sl_onnx_import *im, const struct ints *x)
+{
+	struct ints out = {.n = 1, .v = {1}, .n_dim = sl_onnx_attr_int(im, "keepdims", 1) != 0, .open = x->open != 0};
+	bool ok = true;
+
+	for (int i = 0; i < x->n && ok; i++)
+		ok = !__builtin_mul_overflow(out.v[0], x->v[i], &out.v[0]);
+	if (!ok)
+		sl_onnx_refuse(im, "it computes a shape in a way that is not read");
+	else
+		give(im, &out);
+}
+
 static void reshape(struct sl_onnx_import *im, struct ints x, const struct ints *to)
 {
 	int64_t known_size = 1;
@@ -345,6 +358,8 @@ bool sl_onnx_read_ints(struct sl_onnx_import *im)
 		transpose(im, &a);
 	else if (strcmp(kind, "ConstantOfShape") == 0)
 		fill(im, &a);
+	else if (strcmp(kind, "ReduceProd") == 0)
+		product(im, &a);
 	else if (strcmp(kind, "Unsqueeze") == 0) {
 		a.n_dim = 1;
 		a.dim[0] = a.n;

@@ -326,7 +326,7 @@ static void read_math(struct sl_onnx_import *im)
 	if ((first == 'S' || first == 'R') && v && v->value < 0 && !sl_onnx_learns(im, v->constant) &&
 	    sl_onnx_scalar_in(im, 0, &x) && x > 0)
 		sl_onnx_out_number(im, first == 'R' ? 1 / x : sqrtf(x));
-	else
+	else if (first != 'S' || !sl_onnx_read_deviation(im))
 		sl_onnx_read_math(im, 0, (int)((const char *)memchr(initial, first, sizeof initial) - initial), 1);
 }
 
@@ -474,8 +474,10 @@ static const struct sl_onnx_kind kinds[] = {
 	{"RNN", 3, 6, "activations direction hidden_size", .read = NULL},
 	{"Range", 3, 3, "", .read = read_range},
 	{"Reciprocal", 1, 1, "", .read = read_math}, /* inside an RMS norm it is read with the norm */
+	{"ReduceL2", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_MUL},
 	{"ReduceMax", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_MAXPOOL},
 	{"ReduceMean", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_AVGPOOL},
+	{"ReduceProd", 1, 1, "keepdims", .read = read_known},
 	{"ReduceSum", 2, 2, "keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_ADD},
 	{"Relu", 1, 1, "", .read = read_relu},
 	{"Reshape", 2, 2, "allowzero", .read = sl_onnx_read_reshape},

@@ -29,14 +29,14 @@ static void file_matrix(const struct sl_file_param *p, int64_t *blocks, int64_t 
 
 	switch (p->layout) {
 	case SL_LAYOUT_OHWI_FROM_OIHW:
-		*blocks = p->shape.ndim == 4 ? *d++ : 1;
-		*rows = d[0];
-		*cols = d[1] * d[2];
+		*blocks = d[0];
+		*rows = d[1];
+		*cols = d[2] * d[3];
 		return;
 	case SL_LAYOUT_HWC_FROM_C1HW:
 		*blocks = 1;
 		*rows = d[0];
-		*cols = d[2] * d[3];
+		*cols = sl_shape_count(&p->shape) / d[0];
 		return;
 	case SL_LAYOUT_HWC_FROM_CHW:
 		*blocks = d[0];

@@ -10,8 +10,8 @@
 /* How a parameter's memory layout (op.h) relates to the one in a safetensors file of torchvision. */
 enum sl_param_layout {
 	SL_LAYOUT_SAME,
-	SL_LAYOUT_OHWI_FROM_OIHW, /* dense convolution; without O of a parameter that has a number for each pixel */
-	SL_LAYOUT_HWC_FROM_C1HW,  /* depthwise convolution: [KH,KW,C] from [C,1,KH,KW] */
+	SL_LAYOUT_OHWI_FROM_OIHW, /* dense convolution */
+	SL_LAYOUT_HWC_FROM_C1HW,  /* depthwise convolution: [KH,KW,C] from [C,1,KH,KW], or from [C,KH,KW] */
 	SL_LAYOUT_HWC_FROM_CHW    /* linear behind a flattened image: [O,H·W·C] from [O,C·H·W] */
 };
 

@@ -85,7 +85,8 @@ static void layouts_of_both_convolutions(void **state)
 	struct sl_file_param dense = {.shape = {4, {2, 4, 2, 3}}, .layout = SL_LAYOUT_OHWI_FROM_OIHW};
 	struct sl_file_param flat = {.shape = {2, {2, 24}}, .layout = SL_LAYOUT_HWC_FROM_CHW, .channels = 4};
 	struct sl_file_param depth = {.shape = {4, {5, 1, 2, 3}}, .layout = SL_LAYOUT_HWC_FROM_C1HW};
-	struct sl_file_param pixels = {.shape = {3, {4, 2, 3}}, .layout = SL_LAYOUT_OHWI_FROM_OIHW};
+	struct sl_file_param pixels = {.shape = {3, {4, 2, 3}}, .layout = SL_LAYOUT_HWC_FROM_C1HW};
+	struct sl_file_param signal = {.shape = {3, {2, 4, 6, 1}}, .layout = SL_LAYOUT_OHWI_FROM_OIHW};
 	float file[48], memory[48], back[48];
 
 	(void)state;
@@ -99,6 +100,8 @@ static void layouts_of_both_convolutions(void **state)
 	assert_true(memory[((0 * 2 + 1) * 3 + 0) * 4 + 1] == 110.0f);
 	sl_param_to_file_order(&dense, memory, back);
 	assert_memory_equal(file, back, sizeof(file));
+	sl_param_from_file_order(&signal, file, memory);
+	assert_true(memory[(1 * 6 + 5) * 4 + 3] == 1312.0f);
 	sl_param_from_file_order(&flat, file, memory); /* the same order, in two dimensions */
 	assert_true(memory[((1 * 2 + 0) * 3 + 2) * 4 + 3] == 1302.0f);
 	sl_param_to_file_order(&flat, memory, back);
