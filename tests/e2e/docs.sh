@@ -82,6 +82,7 @@ stands() {
 	*share.group*) takes "$1" share.group=g ;;
 	*'data.kind: images'*) takes "$1" data.kind=images ;;
 	*'data.kind: csv'*) takes "$1" data.kind=csv model.name=mlp ;;
+	*'it is of token_mlp'*) takes "$1" data.kind=made_tokens model.name=token_mlp ;;
 	*) return 1 ;;
 	esac
 }
