@@ -95,10 +95,10 @@ static bool gates(const struct sl_shape *a, const struct sl_shape *b)
 static void complete(struct sl_onnx_view *a, const struct sl_onnx_view *b)
 {
 	const int batch = sl_onnx_batch_axis(b), more = b->n_axis - a->n_axis;
+	const struct sl_onnx_axis *own = &a->axis[sl_onnx_batch_axis(a)];
 
-	for (int i = 0; i < a->n_axis; i++)
-		if (a->axis[i].n && a->axis[i].atom[0] == 0)
-			return;
+	if (own->n && own->atom[0] == 0)
+		return;
 	if (more > 0) {
 		memmove(a->axis + more, a->axis, (size_t)a->n_axis * sizeof *a->axis);
 		memset(a->axis, 0, (size_t)more * sizeof *a->axis);
@@ -108,8 +108,7 @@ static void complete(struct sl_onnx_view *a, const struct sl_onnx_view *b)
 		a->axis[batch] = (struct sl_onnx_axis){1, {0}};
 }
 
-/* Repeats x along dimensions of size 1, to the sizes of `want`. */
-static int repeat(struct sl_onnx_import *im, int x, const struct sl_shape *want)
+int sl_onnx_repeat(struct sl_onnx_import *im, int x, const struct sl_shape *want)
 {
 	const struct sl_shape has = sl_build_shape(im->b, x);
 
@@ -181,7 +180,7 @@ void sl_onnx_out_pair(struct sl_onnx_import *im, enum sl_op_kind kind, const cha
 	else if (kind == SL_OP_MUL && gates(&b, &a))
 		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, SL_OP_GATE, w->value, v->value), w);
 	else if (!sl_onnx_per_token(im, v) && common_shape(&a, &b, &all)) {
-		const int x = repeat(im, v->value, &all), y = repeat(im, w->value, &all);
+		const int x = sl_onnx_repeat(im, v->value, &all), y = sl_onnx_repeat(im, w->value, &all);
 
 		sl_onnx_out(im, sl_build_pair(im->b, im->name, kind, x, y));
 	} else
@@ -294,7 +293,7 @@ static enum sl_op_kind fit(struct sl_onnx_import *im, size_t i, struct sl_onnx_v
 	if (kind == SL_OP_GATE) /* which broadcasts all dimensions but the last */
 		for (int d = 1; d < want.ndim - 1; d++)
 			want.dim[d] = 1;
-	*p = repeat(im, *p, &want);
+	*p = sl_onnx_repeat(im, *p, &want);
 	return kind;
 }
 
@@ -355,7 +354,7 @@ void sl_onnx_expand(struct sl_onnx_import *im, const int64_t *to, int n)
 	else if (reader_repeats(im, to, n))
 		sl_onnx_out_same(im, v);
 	else
-		sl_onnx_out(im, repeat(im, v->value, &want));
+		sl_onnx_out(im, sl_onnx_repeat(im, v->value, &want));
 }
 
 /* A sum or a product of a value and the parameter of input `i`, which is broadcast. */

@@ -18,6 +18,8 @@ void sl_onnx_read_sum(struct sl_onnx_import *im); /* and products */
 /* Sets output 0 to v + w or v · w, which broadcast; `what`: the kind's verb in refusals, such as "multiplies". */
 void sl_onnx_out_pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *what, struct sl_onnx_value *v,
 		      struct sl_onnx_value *w);
+/* Repeats x, a value of our graph, along dimensions of size 1, to the sizes of `want`. */
+int sl_onnx_repeat(struct sl_onnx_import *im, int x, const struct sl_shape *want);
 /* Repeats axes of size 1 of input 0 to the sizes to[n], unless the node that reads the result broadcasts by itself. */
 void sl_onnx_expand(struct sl_onnx_import *im, const int64_t *to, int n);
 void sl_onnx_read_div(struct sl_onnx_import *im);

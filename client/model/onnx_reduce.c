@@ -1,4 +1,5 @@
 /* Readers of nodes that reduce whole axes: means, maxima, sums, norms; softmax. */
+#include "client/model/onnx_arithmetic.h"
 #include "client/model/onnx_tokens.h"
 #include "client/model/onnx_windows.h"
 
@@ -130,15 +131,15 @@ void sl_onnx_out_softmax(struct sl_onnx_import *im, struct sl_onnx_value *v, int
 {
 	const int64_t n = axes_in_front(im, v, 1u << axis);
 	struct sl_onnx_value made;
+	struct sl_shape shape;
 	int e, top, sum;
 
 	if (!n)
 		return;
+	shape = sl_build_shape(im->b, v->value);
 	top = sl_build_scale(im->b, im->name, pool_of(im, v->value, SL_OP_MAXPOOL, n), -1);
-	top = sl_build_resample(
-		im->b, im->name, top,
-		(struct sl_resample_attr){.axis = 1, .size = (int)n, .mode = SL_RESAMPLE_EDGE, .step = 1, .window = 1});
-	e = sl_build_math(im->b, im->name, sl_build_add(im->b, im->name, v->value, top), SL_MATH_EXP);
+	top = sl_build_add(im->b, im->name, v->value, sl_onnx_repeat(im, top, &shape));
+	e = sl_build_math(im->b, im->name, top, SL_MATH_EXP);
 	sum = sl_build_math(im->b, im->name, pool_of(im, e, SL_OP_ADD, n), SL_MATH_RECIPROCAL);
 	made = *v;
 	made.weights = true;

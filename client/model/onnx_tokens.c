@@ -53,11 +53,6 @@ static bool counts_up(const struct sl_onnx_import *im, const struct sl_onnx_valu
 	return true;
 }
 
-static bool is_axis_of(const struct sl_onnx_view *v, int axis, int atom)
-{
-	return v->axis[axis].n == 1 && v->axis[axis].atom[0] == atom;
-}
-
 bool sl_onnx_read_lookup(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *table = sl_onnx_in(im, 0), *at = sl_onnx_in(im, 1);
@@ -77,12 +72,14 @@ bool sl_onnx_read_lookup(struct sl_onnx_import *im)
 	view.size[token] = im->tokens;
 	view.size[feature] = t->dims[1];
 	view.n_axis = (ids ? at->view.n_axis : at->n_dim) + 1;
-	for (int i = 0; i < view.n_axis - 1; i++)
-		view.axis[i] = (ids ? is_axis_of(&at->view, i, 1) : at->dim[i] == im->tokens)
-				       ? (struct sl_onnx_axis){1, {token}}
-			       : (ids ? is_axis_of(&at->view, i, 0) : at->dim[i] == im->batch)
-				       ? (struct sl_onnx_axis){1, {0}}
-				       : (struct sl_onnx_axis){0};
+	for (int i = 0; i < view.n_axis - 1; i++) {
+		view.axis[i] = ids                        ? at->view.axis[i]
+			       : at->dim[i] == im->tokens ? (struct sl_onnx_axis){1, {1}}
+			       : at->dim[i] == im->batch  ? (struct sl_onnx_axis){1, {0}}
+							  : (struct sl_onnx_axis){0};
+		for (int k = 0; k < view.axis[i].n; k++)
+			view.axis[i].atom[k] *= token; /* atom 1 has this number; the batch's stays 0 */
+	}
 	view.axis[view.n_axis - 1] = (struct sl_onnx_axis){1, {feature}};
 	value = look_up(
 		im, before,
