@@ -379,18 +379,26 @@ static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind
 		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, kind, x->value, p), x);
 }
 
+/* Arithmetic of two constant numbers: the output is a number. False: an input is none, or it would divide by 0. */
+static bool of_numbers(struct sl_onnx_import *im)
+{
+	const char kind = im->node->op_type[0];
+	float a, b;
+
+	if (!sl_onnx_scalar_in(im, 0, &a) || !sl_onnx_scalar_in(im, 1, &b) || (kind == 'D' && b == 0))
+		return false;
+	sl_onnx_out_number(im, kind == 'A' ? a + b : kind == 'M' ? a * b : kind == 'S' ? a - b : a / b);
+	return true;
+}
+
 /* Add or Mul: of known integers, of scores, with a number (by · x + plus), with a parameter, or of two values. */
 void sl_onnx_read_sum(struct sl_onnx_import *im)
 {
 	const bool sum = im->op == SL_OP_ADD;
-	float n, m;
+	float n;
 
-	if (sl_onnx_read_ints(im) || sl_onnx_read_scores(im) || im->b->err)
+	if (sl_onnx_read_ints(im) || sl_onnx_read_scores(im) || im->b->err || of_numbers(im))
 		return;
-	if (sl_onnx_scalar_in(im, 0, &n) && sl_onnx_scalar_in(im, 1, &m)) {
-		sl_onnx_out_number(im, sum ? n + m : n * m);
-		return;
-	}
 	for (size_t i = 0; i < 2; i++)
 		if (sl_onnx_scalar_in(im, i, &n)) {
 			affine(im, 1 - i, sum ? 1 : n, sum ? n : 0);
@@ -408,12 +416,8 @@ void sl_onnx_read_div(struct sl_onnx_import *im)
 {
 	float by = 0, from;
 
-	if (sl_onnx_read_ints(im) || sl_onnx_read_gelu(im) || sl_onnx_read_scores(im) || im->b->err)
+	if (sl_onnx_read_ints(im) || sl_onnx_read_gelu(im) || sl_onnx_read_scores(im) || im->b->err || of_numbers(im))
 		return;
-	if (sl_onnx_scalar_in(im, 0, &from) && sl_onnx_scalar_in(im, 1, &by) && by != 0) {
-		sl_onnx_out_number(im, from / by);
-		return;
-	}
 	if (sl_onnx_scalar_in(im, 1, &by)) {
 		if (by == 0)
 			sl_onnx_refuse(im, "it divides by 0");
@@ -445,15 +449,12 @@ void sl_onnx_read_math(struct sl_onnx_import *im, size_t i, int fn, float by)
 
 void sl_onnx_read_sub(struct sl_onnx_import *im)
 {
-	float by, from;
+	float by;
 
-	if (sl_onnx_read_ints(im) || im->b->err)
+	if (sl_onnx_read_ints(im) || im->b->err || of_numbers(im))
 		return;
 	if (sl_onnx_scalar_in(im, 1, &by)) {
-		if (sl_onnx_scalar_in(im, 0, &from))
-			sl_onnx_out_number(im, from - by);
-		else
-			affine(im, 0, 1, -by);
+		affine(im, 0, 1, -by);
 		return;
 	}
 	if (sl_onnx_scalar_in(im, 0, &by)) {
