@@ -33,6 +33,8 @@ static inline enum sl_err sl_picture_whole(const struct sl_picture_job *job, int
 	return sl_picture_room(job, h, w, (size_t)w * SL_PICTURE_CHANNELS);
 }
 
+/* Replaces each pixel's colours by its luma. */
+void sl_picture_make_grey(uint8_t *p, size_t pixels);
 /* Makes *out deep, in room->deep, from `samples` of 8 or 16 bits, `channels` (1 or 3) a pixel, of the size that *out
  * has. They may lie in room->data. NOMEM. */
 enum sl_err sl_picture_deepen(const struct sl_picture_job *job, const void *samples, int bits,

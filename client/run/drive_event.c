@@ -1,4 +1,4 @@
-/* Events of a run: each carries out the rule that sl_drive_table has for it in the run's state. */
+/* Events of a run: each carries out the rule that the run's table has for it in the run's state. */
 #include "client/run/drive_parts.h"
 #include "client/run/report.h"
 
@@ -17,7 +17,7 @@ static void move(struct drive *d, enum drive_state next)
 
 void sl_drive_event(struct drive *d, enum drive_event ev)
 {
-	const struct drive_rule *rule = &sl_drive_table[d->state][ev];
+	const struct drive_rule *rule = &d->table[d->state][ev];
 	const unsigned moves = d->moves;
 
 	if (!rule->there)

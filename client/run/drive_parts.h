@@ -80,7 +80,21 @@ enum drive_books {
 	BOOKS_CLOSED  /* the run is done: the summary is written, and the checkpoints are gone */
 };
 
+struct drive;
+
+/* An action. False: it has raised an event that takes over; the rule's other actions and its next state are ignored. */
+typedef bool sl_drive_act(struct drive *d);
+
+enum { DRIVE_ACTS = 6 };
+
+struct drive_rule {
+	sl_drive_act *act[DRIVE_ACTS]; /* in this order; NULL after the last */
+	uint8_t next;                  /* enum drive_state */
+	bool there;                    /* false: the event is ignored in this state */
+};
+
 struct drive {
+	const struct drive_rule (*table)[DRIVE_EVENT_COUNT]; /* sl_drive_table */
 	struct sl_setup *setup;
 	const struct sl_drive_options *options;
 	struct sl_loop *loop;
@@ -128,17 +142,6 @@ void sl_drive_leave(struct drive *d, enum sl_err err);
 void sl_drive_count(struct drive *d);
 /* Raises EV_LEAVE, because a task has run for busy_ms. */
 void sl_drive_hung(struct drive *d, uint64_t busy_ms);
-
-/* An action. False: it has raised an event that takes over; the rule's other actions and its next state are ignored. */
-typedef bool sl_drive_act(struct drive *d);
-
-enum { DRIVE_ACTS = 6 };
-
-struct drive_rule {
-	sl_drive_act *act[DRIVE_ACTS]; /* in this order; NULL after the last */
-	uint8_t next;                  /* enum drive_state */
-	bool there;                    /* false: the event is ignored in this state */
-};
 
 extern const struct drive_rule sl_drive_table[DRIVE_STATE_COUNT][DRIVE_EVENT_COUNT];
 

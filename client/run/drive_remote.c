@@ -314,7 +314,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	static struct drive d; /* static, since a task that hangs uses it until the process ends */
 	enum sl_err err;
 
-	d = (struct drive){.setup = setup, .options = options, .fail = fail};
+	d = (struct drive){.table = sl_drive_table, .setup = setup, .options = options, .fail = fail};
 	err = sl_client_auth_open(&d.auth, setup->conf, fail);
 	if (!err)
 		err = sl_training_open(&d.run, setup, "remote", options->eval_only, options->resume, fail);

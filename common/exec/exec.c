@@ -537,13 +537,6 @@ enum sl_err sl_exec_get_gradients(struct sl_exec *e, float *host)
 	return err;
 }
 
-enum sl_err sl_exec_lower(struct sl_exec *e)
-{
-	return e->weight_low ? e->be->ops->convert(e->be, e->weight_low, sl_precision_dtype(e->segment->precision),
-						   e->weight, SL_F32, NULL, e->segment->trainable_count)
-			     : SL_OK;
-}
-
 /* Updates the whole 16-bit copy. Frozen weights, behind the statistics, change only when all weights are set. */
 static enum sl_err lower_all(struct sl_exec *e)
 {

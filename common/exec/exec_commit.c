@@ -44,14 +44,6 @@ static enum sl_err check_range(struct sl_exec *e, const float *x, int64_t from, 
 	return err;
 }
 
-enum sl_err sl_exec_copy(struct sl_exec *e, float *to, const float *from, int64_t count)
-{
-	if (!e->be->host_memory)
-		return e->be->ops->convert(e->be, to, SL_F32, from, SL_F32, NULL, count);
-	memcpy(to, from, (size_t)count * sizeof *to);
-	return SL_OK;
-}
-
 /* Computes in `trial` the running statistics as this step would make them, in chunk order. Only kernels can do that,
  * from what a pass has saved. They get copies, so that the real statistics change only when the step is applied. */
 static enum sl_err try_statistics(struct sl_exec *e, const int64_t *rows, int chunks)

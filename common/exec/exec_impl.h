@@ -2,7 +2,7 @@
  * exec_pass.c computes, exec_commit.c applies a step. exec_share.c lets executors share parameters, exec_fold.c adds up
  * their gradients, exec_mean.c exchanges changes of shared heads and tails. exec_behind.c accumulates gradients and
  * averages weights. exec_tables.c postpones updates of an embedding's rows. exec_held.c finds parameters, also those
- * that are held in 16 bits. */
+ * that are held in 16 bits; exec_copy.c copies within the device. */
 #ifndef SL_EXEC_EXEC_IMPL_H
 #define SL_EXEC_EXEC_IMPL_H
 

@@ -44,7 +44,7 @@ struct cu_stage {
 	bool brought;     /* cu_stage_bring has been called at least once */
 };
 
-/* The backend's streams; DEVICE if it has failed. Binds the calling thread to the device. In backend.c. */
+/* The backend's streams; DEVICE if it has failed. Binds the calling thread to the device. In device.c. */
 enum sl_err cu_codec_streams(struct sl_backend *be, struct cu_streams *out) SL_MUST_CHECK;
 enum sl_err cu_codec_check(struct sl_backend *be, cudaError_t status) SL_MUST_CHECK;
 
@@ -98,6 +98,6 @@ static inline struct cu_philox cu_philox_of(const struct sl_rng_key *key)
 	return (struct cu_philox){key->seed, key->step, (uint32_t)key->chunk << 16 | key->tensor};
 }
 
-extern const struct sl_codec_stage *const cu_codec_stages[]; /* sl_backend_ops.codec_stages */
+extern const struct sl_codec_stage *const cu_codec_stages[]; /* sl_backend_ops.codec_stages; in codec_stages.c */
 
 #endif

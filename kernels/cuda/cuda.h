@@ -86,7 +86,9 @@ struct cuda {
 /* Makes `device` current for the calling thread. All code must choose a device by this function, which caches
  * it. */
 cudaError_t cu_choose_device(int device);
-/* Binds the calling thread to the device; DEVICE if the device has failed before. Every entry calls it first. */
+/* Binds the calling thread to the device. */
+enum sl_err cu_bind(struct cuda *cu) SL_MUST_CHECK;
+/* The same; DEVICE if the device has failed before. Every entry calls it first. */
 enum sl_err cu_enter(struct sl_backend *be, struct cuda **out) SL_MUST_CHECK;
 /* Returns OK, or DEVICE (NOMEM for memory) and logs a line. While a graph is recorded, which may fail, it
  * does not log. An error that persists sets `failed`, and is logged once. */

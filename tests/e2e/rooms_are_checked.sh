@@ -79,3 +79,48 @@ tally '1 passed, 0 failed, 1 skipped' 0 ./good.sh ./skipped.sh
 tally '1 passed, 1 failed, 0 skipped' 1 ./good.sh ./bad.sh
 tally '0 passed, 1 failed, 0 skipped' 1 ./empty
 tally '0 passed, 1 failed, 0 skipped' 1
+
+# ---- scripts/house.py: what is above a rule of the house, or above scripts/limits
+mkdir house
+cd house
+git init -q .
+mkdir -p scripts docs client/run tests/unit python/split
+cp "$root"/scripts/house.py scripts/
+printf '# Map\n' >docs/MAP.md
+printf 'product 40\npython 5\ntests 10\nwords 10\n' >scripts/limits
+git add . && git -c user.name=a -c user.email=a@b commit -qm base
+
+# gate RC PHRASE: the gate ends with this status, and says PHRASE if it refuses. The tree is then as before.
+gate() {
+	local rc=0
+	scripts/house.py --gate >out 2>&1 || rc=$?
+	[ $rc = "$1" ] && { [ $rc = 0 ] || grep -q "${2-}" out; } || { echo "house: '${2-}': exit status $rc"; cat out; exit 1; }
+	rm out
+	git checkout -q . && git clean -qfd && mkdir -p client/run tests/unit python/split
+}
+circle() { # TYPE: four files that call each other by functions of this type
+	local at=(a b c d a)
+	for i in 0 1 2 3; do printf '%s sl_%s(void)\n{\n\treturn sl_%s();\n}\n' "$1" "${at[i]}" "${at[i + 1]}" >client/run/"${at[i]}".c; done
+}
+lines() { seq -f "$1" "$2"; }
+
+gate 0
+circle int; gate 1 '^circle client/run/a: 4, and'
+circle 'enum sl_err'; gate 1 '^circle client/run/a: 4, and'
+circle int; printf 'const struct x sl_d = {sl_a};\n' >client/run/d.c; sed -i 's/sl_d()/sl_d.f()/' client/run/c.c
+gate 1 '^circle client/run/a: 4, and' # through a table
+lines 'enum sl_err sl_f%g(void);' 26 >client/run/a.h; gate 1 '^exports client/run/a.h: 26, and'
+lines 'int sl_f%g(void);' 25 >client/run/a.h; gate 0
+lines 'static inline int sl_f%g(void) { return 0; }' 26 >client/run/a.h; gate 1 '^exports client/run/a.h: 26, and'
+{ echo 'struct sl_x {'; lines '	bool f%g;' 9; echo '};'; } >client/run/a.h; gate 1 '^flags sl_x: 9, and'
+lines '/* %g */' 601 >client/run/a.c; gate 1 '^file client/run/a.c: 601, and'
+lines 'int sl_f%g;' 41 >client/run/a.c; gate 1 '^product: 41, and scripts/limits has 40'
+lines 'int f%g;' 11 >tests/unit/test_a.c; gate 1 '^tests: 11, and scripts/limits has 10'
+lines 'x = %g' 6 >python/split/a.py; gate 1 '^python: 6, and scripts/limits has 5'
+lines 'word%g' 11 >docs/a.md; gate 1 '^words: 1[0-9], and scripts/limits has 10'
+lines 'int sl_f%g;' 41 >client/run/a.c; sed -i 's/product 40/product 41/' scripts/limits; gate 1 'its limit rises from 40 to 41'
+lines 'int sl_f%g;' 41 >client/run/a.c; echo '+1 product: a feature' >>scripts/limits; gate 0
+sed -i 's/product 40/product 400/' scripts/limits; gate 1 'so lower its 400'
+lines 'int sl_f%g;' 9 >client/run/a.c; echo 'room client/run 8' >>scripts/limits; gate 1 '^room client/run: 9, and scripts/limits has 8'
+echo 'circle client/run/a 4' >>scripts/limits; gate 1 'is within the rules: take it out'
+circle int; echo 'circle client/run/a 4' >>scripts/limits; gate 1 'a new exception in scripts/limits'
