@@ -19,8 +19,9 @@ struct member {
 	struct sl_local *local;
 	struct sl_fold_part *part; /* its part of the fold: has rows if it is in the step, else `why` it is not */
 	struct sl_step_result result;
-	bool own, absent; /* of the step under way: it is this member's; it is late */
-	bool here;        /* takes part in the step under way, or did in the last one; false: away */
+	enum sl_want want; /* what its run does next */
+	bool absent;       /* it is late in the step under way */
+	bool here;         /* takes part in the step under way, or did in the last one; false: away */
 };
 
 struct group {
@@ -155,6 +156,7 @@ static void release_batches(struct group *g, enum sl_split split)
 	}
 }
 
+/* A batch of each member whose evaluation is not over: their sets may differ in size. The others wait. */
 static enum sl_err evaluate(struct group *g)
 {
 	enum sl_err err = SL_OK;
@@ -163,7 +165,7 @@ static enum sl_err evaluate(struct group *g)
 		struct member *m = &g->member[k];
 		struct sl_feed feed;
 
-		if (!m->here)
+		if (!m->here || m->want != SL_WANT_EVAL)
 			continue;
 		err = sl_loader_take(m->loader[SL_SPLIT_TEST], &m->batch, g->fail);
 		if (err)
@@ -248,7 +250,7 @@ static enum sl_err tell_round(struct group *g, double lr)
 	for (int k = 0; k < g->n && g->ends.coder && !err; k++) {
 		struct member *m = &g->member[k];
 
-		if (m->here && (!m->own || !m->absent))
+		if (m->here && (m->want == SL_WANT_PASS || !m->absent))
 			err = sl_local_tell_round(m->local, g->step, m->part->rows > 0, lr, g->fail);
 	}
 	return err;
@@ -294,7 +296,7 @@ static enum sl_err step(struct group *g, double lr)
 	g->mean.len = 0;
 	for (int k = 0; k < g->n && !err; k++) {
 		g->fold.part[k].rows = 0;
-		if (g->member[k].here && g->member[k].own)
+		if (g->member[k].here && g->member[k].want == SL_WANT_STEP)
 			err = compute(g, k);
 	}
 	if (!err)
@@ -305,8 +307,9 @@ static enum sl_err step(struct group *g, double lr)
 		if (!m->here)
 			continue;
 		sl_local_hear(m->local, (struct sl_bytes){g->mean.data, g->mean.len});
-		err = m->own ? end_own(g, m)
-			     : sl_local_pass(m->local, g->step, sl_training_lr(m->run), &m->result, g->fail);
+		err = m->want == SL_WANT_STEP
+			      ? end_own(g, m)
+			      : sl_local_pass(m->local, g->step, sl_training_lr(m->run), &m->result, g->fail);
 		if (!err)
 			sl_training_done(m->run, &m->result);
 	}
@@ -329,7 +332,7 @@ static enum sl_err join(struct group *g, struct member *m, const struct member *
 	err = sl_training_seek(m->run, m->loader, g->fail);
 	if (err)
 		return err;
-	m->own = sl_training_next(m->run) == SL_WANT_STEP;
+	m->want = sl_training_next(m->run);
 	if (m->part->copy && g->step && sl_copy_reset(m->part->copy, g->fold.trunk, true))
 		return sl_fail_set(g->fail, SL_ERR_DEVICE, "the copy of a member could not be set");
 	if (g->ends.coder && g->step && sl_local_copy_ends(m->local, from->local))
@@ -359,21 +362,32 @@ static enum sl_err gather(struct group *g, struct member **some)
 	return err;
 }
 
-/* All members have the same epochs, so each says for all what is next. One that is away does not evaluate either. */
+/* Asks the members that are here what their runs do next. EVAL: some have to evaluate before the next step, which needs
+ * all. One that is away does not evaluate. */
+static enum sl_want next(struct group *g)
+{
+	enum sl_want all = SL_WANT_STEP;
+
+	for (int k = 0; k < g->n; k++) {
+		struct member *m = &g->member[k];
+
+		if (!m->here)
+			continue;
+		m->want = sl_training_next(m->run);
+		if (m->want == SL_WANT_EVAL || (m->want == SL_WANT_FINISH && all != SL_WANT_EVAL))
+			all = m->want;
+	}
+	return all;
+}
+
 static enum sl_err run_all(struct group *g)
 {
 	enum sl_err err = SL_OK;
 
 	while (!err && !sl_drive_stopped()) {
-		enum sl_want want = SL_WANT_STEP;
+		const enum sl_want want = next(g);
 		struct member *some;
 
-		for (int k = 0; k < g->n; k++) {
-			if (!g->member[k].here)
-				continue;
-			want = sl_training_next(g->member[k].run);
-			g->member[k].own = want == SL_WANT_STEP;
-		}
 		if (want == SL_WANT_FINISH)
 			break;
 		if (want == SL_WANT_EVAL) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Members with files of their own, of unequal sizes, in each mode: over links they end as the group in one process, over
+# Members with files of their own, of unequal sizes, those of evaluations too, in each mode: over links they end as the group in one process, over
 # a kill of a member and of the server. Invalid settings are refused, with a sentence that says what would be right.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -8,6 +8,7 @@ for k in 0 1 2; do # 6, 4 and 2 batches of 8
 	make_data 48 16
 	mv "$tmp/data" "$tmp/site-$k"
 	truncate -s $(((48 - 20 * k + 4 * (k / 2)) * 3073)) "$tmp/site-$k/data_batch_1.bin"
+	truncate -s $(((4 + 6 * k) * 3073)) "$tmp/site-$k/test_batch.bin" # 1, 2 and 2 batches
 done
 train_images=0
 port=$(free_port)
