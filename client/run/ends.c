@@ -78,16 +78,16 @@ enum sl_err sl_ends_use(struct sl_ends *ends, const struct sl_ends_use *use, str
 
 struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor x)
 {
-	const struct sl_dims dims = sl_ends_dims(ends, chunk);
+	const struct sl_chunk *c = &ends->chunk[chunk];
 
 	if (sl_noise_of(ends->use.noise, dir) > 0) {
 		float *to = dir == SL_DIR_HEAD_ACT ? ends->sent + chunk * chunk_floats(ends->plan, false) : x.data;
 
-		sl_noise_add(ends->use.noise, dir, &dims, &x, to, ends->word);
+		sl_noise_add(ends->use.noise, dir, &c->call.dims, &x, to, ends->word);
 		x.data = to;
 	}
 	if (dir == SL_DIR_HEAD_ACT && !ends->training && ends->use.dcor)
-		sl_dcor_put(ends->use.dcor, &ends->feed, chunk * ends->plan->rows, dims.rows, &x);
+		sl_dcor_put(ends->use.dcor, &ends->feed, c->first, c->call.dims.rows, &x);
 	return x;
 }
 
@@ -154,24 +154,6 @@ enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights
 	return err ? err : sl_exec_take(ends->tail, weights);
 }
 
-static uint32_t *begin_of(const struct sl_ends *ends, int chunk)
-{
-	return ends->begin + (size_t)chunk * sl_dims_numbers(ends->plan->rows, sl_plan_pairs(&ends->plan->spec));
-}
-
-static uint32_t *place_of(const struct sl_ends *ends, int chunk)
-{
-	return ends->place + chunk * chosen_most(ends->plan);
-}
-
-/* The number of the chunk's first row. */
-static int64_t first_row(const struct sl_ends *ends, int chunk)
-{
-	const int64_t first = chunk * ends->plan->rows;
-
-	return first < ends->feed.rows ? first : ends->feed.rows;
-}
-
 /* Labels of a row: one, or one for each pixel. */
 static int64_t labels_of_row(const struct sl_ends *ends)
 {
@@ -180,64 +162,57 @@ static int64_t labels_of_row(const struct sl_ends *ends)
 	return ends->plan->model->task->kind == SL_LEARN_PIXELS ? sl_shape_row(&g->value[g->in[1].value].shape) : 1;
 }
 
-/* The number of the chunk's first label. */
-static int64_t first_answer(const struct sl_ends *ends, int chunk)
+/* Places of chosen tokens count from the batch's first token in a feed, and from the chunk's first token here. */
+static void take_places(struct sl_ends *ends, struct sl_chunk *c)
 {
-	const int64_t first = first_row(ends, chunk);
+	struct sl_dims *dims = &c->call.dims;
+	uint32_t *place = ends->place + c->call.slot * chosen_most(ends->plan);
 
-	return ends->feed.chosen ? (int64_t)ends->feed.chosen[first] : first * labels_of_row(ends);
+	dims->place = place;
+	dims->chosen = (int64_t)ends->feed.chosen[c->first + dims->rows] - c->answer;
+	for (int64_t i = 0; i < dims->chosen; i++)
+		place[i] = ends->feed.place[c->answer + i] - ends->feed.begin[c->first];
 }
 
-/* Places of chosen tokens count from the batch's first token in a feed, and from the chunk's first token here. */
-static void take_places(struct sl_ends *ends, int chunk)
+static void take_tokens(struct sl_ends *ends, struct sl_chunk *c)
 {
+	const struct sl_plan *plan = ends->plan;
 	const struct sl_feed *feed = &ends->feed;
-	const int64_t from = first_answer(ends, chunk), to = first_answer(ends, chunk + 1);
-	uint32_t *place = place_of(ends, chunk);
+	struct sl_dims *dims = &c->call.dims;
+	uint32_t *begin = ends->begin + (size_t)c->call.slot * sl_dims_numbers(plan->rows, sl_plan_pairs(&plan->spec));
 
-	for (int64_t i = from; i < to; i++)
-		place[i - from] = feed->place[i] - feed->begin[first_row(ends, chunk)];
+	sl_dims_take(begin, plan->rows, feed->begin, feed->pieces, feed->cached, c->first, dims->rows);
+	dims->tokens = begin[dims->rows];
+	dims->begin = begin;
+	dims->pieces = feed->pieces ? sl_dims_pairs(begin, plan->rows) : NULL;
+	dims->cached = feed->cached ? sl_dims_pairs(begin, plan->rows) : NULL;
+	if (feed->chosen)
+		take_places(ends, c);
 }
 
 void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t step, bool training)
 {
+	const struct sl_plan *plan = ends->plan;
+
 	ends->feed = *feed;
 	ends->step = step;
 	ends->training = training;
-	for (int chunk = 0; feed->begin && chunk < sl_plan_chunks_of(ends->plan, feed->rows); chunk++)
-		sl_dims_take(begin_of(ends, chunk), ends->plan->rows, feed->begin, feed->pieces, feed->cached,
-			     chunk * ends->plan->rows, sl_plan_chunk_rows(ends->plan, feed->rows, chunk));
-	for (int chunk = 0; feed->chosen && chunk < sl_plan_chunks_of(ends->plan, feed->rows); chunk++)
-		take_places(ends, chunk);
-}
+	ends->chunks = sl_plan_split(plan, feed->rows, ends->rows);
+	for (int i = 0; i < ends->chunks; i++) {
+		struct sl_chunk *c = &ends->chunk[i];
 
-struct sl_dims sl_ends_dims(const struct sl_ends *ends, int chunk)
-{
-	const int64_t rows = sl_plan_chunk_rows(ends->plan, ends->feed.rows, chunk);
-	uint32_t *begin = ends->feed.begin ? begin_of(ends, chunk) : NULL;
-
-	if (!begin)
-		return sl_dims_rows(rows);
-	return (struct sl_dims){
-		.rows = rows,
-		.tokens = begin[rows],
-		.begin = begin,
-		.pieces = ends->feed.pieces ? sl_dims_pairs(begin, ends->plan->rows) : NULL,
-		.cached = ends->feed.cached ? sl_dims_pairs(begin, ends->plan->rows) : NULL,
-		.chosen = ends->feed.chosen ? first_answer(ends, chunk + 1) - first_answer(ends, chunk) : 0,
-		.place = ends->feed.chosen ? place_of(ends, chunk) : NULL,
-	};
-}
-
-static struct sl_exec_call exec_call(const struct sl_ends *ends, int chunk)
-{
-	return (struct sl_exec_call){
-		.slot = chunk,
-		.chunk = sl_plan_chunk_number(ends->plan, chunk),
-		.dims = sl_ends_dims(ends, chunk),
-		.step = ends->step,
-		.training = ends->training,
-	};
+		*c = (struct sl_chunk){.first = i * plan->rows,
+				       .call = {.slot = i,
+						.chunk = sl_plan_chunk_number(plan, i),
+						.dims = sl_dims_rows(ends->rows[i]),
+						.step = step,
+						.training = training}};
+		c->answer = feed->chosen ? (int64_t)feed->chosen[c->first] : c->first * labels_of_row(ends);
+		if (feed->begin)
+			take_tokens(ends, c);
+		c->cut[0] = sl_plan_cut_count(plan, false, &c->call.dims);
+		c->cut[1] = sl_plan_cut_count(plan, true, &c->call.dims);
+	}
 }
 
 /* A token is an index into the embedding's table, which nothing later checks. */
@@ -250,47 +225,40 @@ static bool tokens_are_known(const struct sl_ends *ends, const int32_t *token, i
 }
 
 /* Uploads the chunk's part of the batch to the head's input. */
-static enum sl_err take_input(struct sl_ends *ends, int chunk, const struct sl_exec_call *call)
+static enum sl_err take_input(struct sl_ends *ends, const struct sl_chunk *c)
 {
-	const struct sl_tensor in = sl_exec_input(ends->head, chunk, sl_exec_in_count(ends->head, &call->dims));
-	const int64_t first = chunk * ends->plan->rows, row = sl_shape_row(&in.shape), n = sl_shape_count(&in.shape);
-	const int64_t at = call->dims.begin ? (int64_t)ends->feed.begin[first] : first * row;
+	const struct sl_dims *dims = &c->call.dims;
+	const struct sl_tensor in = sl_exec_input(ends->head, c->call.slot, sl_exec_in_count(ends->head, dims));
+	const int64_t n = sl_shape_count(&in.shape);
+	const int64_t at = dims->begin ? (int64_t)ends->feed.begin[c->first] : c->first * sl_shape_row(&in.shape);
 	const size_t element = sl_dtype_bytes(in.dtype);
 
-	if (call->dims.begin && !tokens_are_known(ends, (const int32_t *)ends->feed.input + at, n))
+	if (dims->begin && !tokens_are_known(ends, (const int32_t *)ends->feed.input + at, n))
 		return SL_ERR_DATA;
 	return in.be->ops->upload(in.be, in.data, (const char *)ends->feed.input + (size_t)at * element,
 				  (size_t)n * element);
 }
 
-/* The head's output of a chunk whose activations may be cached; NULL: they may not. */
-static float *keepable(struct sl_ends *ends, int chunk, const struct sl_exec_call *call)
-{
-	if (!ends->use.head_cache || !ends->training || !ends->feed.samples)
-		return NULL;
-	return sl_exec_output(ends->head, chunk, sl_exec_out_count(ends->head, &call->dims)).data;
-}
-
 /* Computes a chunk's activations, unless the cache has those of all its samples. */
-static enum sl_err head_chunk(struct sl_ends *ends, int chunk, const struct sl_exec_call *call)
+static enum sl_err head_chunk(struct sl_ends *ends, const struct sl_chunk *c)
 {
-	const int32_t *sample = ends->feed.samples ? ends->feed.samples + first_row(ends, chunk) : NULL;
-	float *out = keepable(ends, chunk, call);
+	struct sl_head_cache *cache = ends->training && ends->feed.samples ? ends->use.head_cache : NULL;
+	const int32_t *sample = cache ? ends->feed.samples + c->first : NULL;
+	float *out = cache ? sl_exec_output(ends->head, c->call.slot, c->cut[0]).data : NULL;
 	enum sl_err err;
 
-	if (out && sl_head_cache_take(ends->use.head_cache, sample, call->dims.rows, out))
+	if (cache && sl_head_cache_take(cache, sample, c->call.dims.rows, out))
 		return SL_OK;
-	err = take_input(ends, chunk, call);
+	err = take_input(ends, c);
 	if (!err)
-		err = sl_exec_forward(ends->head, call, NULL);
-	if (!err && out)
-		sl_head_cache_put(ends->use.head_cache, sample, call->dims.rows, out);
+		err = sl_exec_forward(ends->head, &c->call, NULL);
+	if (!err && cache)
+		sl_head_cache_put(cache, sample, c->call.dims.rows, out);
 	return err;
 }
 
 enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 {
-	struct sl_exec_call call = exec_call(ends, chunk);
 	enum sl_err err = SL_OK;
 
 	if (chunk == 0 && ends->training) {
@@ -299,7 +267,7 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 		if (!err)
 			err = sl_exec_begin(ends->tail);
 	}
-	return err ? err : head_chunk(ends, chunk, &call);
+	return err ? err : head_chunk(ends, &ends->chunk[chunk]);
 }
 
 /* The divisor of the mean loss of n labels from `from` on: the sum of their class weights, or how many are not ignored.
@@ -338,15 +306,16 @@ int64_t sl_ends_answers(const struct sl_ends *ends)
 /* The divisor of the gradient of a row's loss. A group's middle sums the gradients of all members. So each member
  * divides by the rows of the group's step, even if some rows have more tokens with a loss than others. sl_ends_commit
  * undoes that for the member's own two ends. */
-static double loss_rows(const struct sl_ends *ends, int chunk, const struct sl_dims *dims)
+static double loss_rows(const struct sl_ends *ends, const struct sl_chunk *c)
 {
+	const struct sl_dims *dims = &c->call.dims;
 	const int64_t group = ends->plan->spec.group_rows;
 
 	if (group)
 		return (double)group;
 	if (ends->feed.chosen)
 		return (double)(ends->use.chunk_loss_sum ? dims->chosen : sl_feed_answers(&ends->feed));
-	return ends->use.chunk_loss_sum ? weight_of(ends, first_answer(ends, chunk), dims->rows * labels_of_row(ends))
+	return ends->use.chunk_loss_sum ? weight_of(ends, c->answer, dims->rows * labels_of_row(ends))
 					: weight_of(ends, 0, ends->feed.rows * labels_of_row(ends));
 }
 
@@ -372,13 +341,13 @@ static int64_t accumulated(const struct sl_plan *plan)
 
 enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 {
-	struct sl_exec_call call = exec_call(ends, chunk);
+	const struct sl_chunk *c = &ends->chunk[chunk];
 	struct sl_exec_loss *loss = &ends->loss[chunk];
-	const int64_t first = first_answer(ends, chunk);
+	const int64_t first = c->answer;
 	const struct sl_model *model = ends->plan->model;
 	const bool numbers = model->task->dtype == SL_F32;
 	const int64_t targets = sl_learn_targets(model->task, model->classes);
-	const double rows = loss_rows(ends, chunk, &call.dims);
+	const double rows = loss_rows(ends, c);
 	enum sl_err err;
 
 	*loss = (struct sl_exec_loss){
@@ -391,36 +360,32 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 		.ignores = model->task->kind == SL_LEARN_PIXELS,
 		.ignored = SL_LEARN_IGNORED,
 		/* makes the Dice loss a mean over pictures, although .scale divides by pixels */
-		.dice = (float)(rows / (double)(ends->use.chunk_loss_sum ? call.dims.rows : ends->feed.rows)),
+		.dice = (float)(rows / (double)(ends->use.chunk_loss_sum ? c->call.dims.rows : ends->feed.rows)),
 		.scale = 1.0f / (float)(rows * (double)accumulated(ends->plan)),
 	};
-	err = sl_exec_forward(ends->tail, &call, loss);
+	err = sl_exec_forward(ends->tail, &c->call, loss);
 	if (err || !ends->training)
 		return err;
 	if (!isfinite(loss->sum))
 		return sl_fail_set(fail, SL_ERR_NONFINITE, "NaN or Inf in the loss of chunk %d", chunk);
-	return sl_exec_backward(ends->tail, &call, loss);
+	return sl_exec_backward(ends->tail, &c->call, loss);
 }
 
 enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk)
 {
-	struct sl_exec_call call = exec_call(ends, chunk);
-
-	return sl_exec_backward(ends->head, &call, NULL);
+	return sl_exec_backward(ends->head, &ends->chunk[chunk].call, NULL);
 }
 
 enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail)
 {
-	int64_t rows[SL_PLAN_MAX_CHUNKS];
-	int chunks = sl_plan_split(ends->plan, ends->feed.rows, rows);
 	enum sl_err err;
 
 	if (SL_FAILPOINT_CALL(SL_FP_CLIENT_CHECK, 0))
 		return SL_ERR_NONFINITE;
 	err = tie(ends);
 	if (!err)
-		err = sl_exec_check(ends->head, rows, chunks, fail);
-	return err ? err : sl_exec_check(ends->tail, rows, chunks, fail);
+		err = sl_exec_check(ends->head, ends->rows, ends->chunks, fail);
+	return err ? err : sl_exec_check(ends->tail, ends->rows, ends->chunks, fail);
 }
 
 /* Logs a line for every cut whose width falls. */
@@ -459,8 +424,6 @@ enum sl_err sl_ends_squares(struct sl_ends *ends, double squares[2], struct sl_f
 
 enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
 {
-	int64_t rows[SL_PLAN_MAX_CHUNKS];
-	int chunks = sl_plan_split(ends->plan, ends->feed.rows, rows);
 	enum sl_err err;
 
 	if (ends->plan->spec.group_rows && ends->plan->spec.shared)
@@ -470,17 +433,18 @@ enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
 	if (!err)
 		err = sl_exec_scale(ends->tail, grad_scale);
 	if (!err)
-		err = sl_exec_commit(ends->head, lr, rows, chunks);
-	return err ? err : sl_exec_commit(ends->tail, lr, rows, chunks);
+		err = sl_exec_commit(ends->head, lr, ends->rows, ends->chunks);
+	return err ? err : sl_exec_commit(ends->tail, lr, ends->rows, ends->chunks);
 }
 
 enum sl_err sl_ends_change(struct sl_ends *ends, const struct sl_end_layout *l, float *change)
 {
-	int64_t rows[SL_PLAN_MAX_CHUNKS];
-	const int chunks = sl_plan_split(ends->plan, ends->feed.rows, rows);
-	enum sl_err err = sl_exec_get_change(ends->head, rows, chunks, sl_end_change(l, ends->plan, SL_HEAD, change));
+	enum sl_err err =
+		sl_exec_get_change(ends->head, ends->rows, ends->chunks, sl_end_change(l, ends->plan, SL_HEAD, change));
 
-	return err ? err : sl_exec_get_change(ends->tail, rows, chunks, sl_end_change(l, ends->plan, SL_TAIL, change));
+	return err ? err
+		   : sl_exec_get_change(ends->tail, ends->rows, ends->chunks,
+					sl_end_change(l, ends->plan, SL_TAIL, change));
 }
 
 enum sl_err sl_ends_commit_mean(struct sl_ends *ends, const struct sl_end_layout *l, float *mean, double lr)
@@ -506,7 +470,7 @@ double sl_ends_loss(const struct sl_ends *ends)
 {
 	double sum = 0;
 
-	for (int i = 0; i < sl_plan_chunks_of(ends->plan, ends->feed.rows); i++)
+	for (int i = 0; i < ends->chunks; i++)
 		sum += ends->loss[i].sum;
 	return sum / weight_of(ends, 0, sl_feed_answers(&ends->feed) * labels_of_row(ends));
 }
@@ -515,7 +479,7 @@ int64_t sl_ends_correct(const struct sl_ends *ends)
 {
 	int64_t n = 0;
 
-	for (int i = 0; i < sl_plan_chunks_of(ends->plan, ends->feed.rows); i++)
+	for (int i = 0; i < ends->chunks; i++)
 		n += ends->loss[i].correct;
 	return n;
 }

@@ -25,6 +25,13 @@ struct sl_ends_use {
 	float *logits;                    /* [batch_rows, classes]: sl_ends_tail writes an evaluation's outputs here */
 };
 
+/* A chunk of the batch under way, from sl_ends_take until the next one. */
+struct sl_chunk {
+	struct sl_exec_call call; /* its rows and tokens, and where the executors put it */
+	int64_t first, answer;    /* its first row of the batch, and its first label */
+	int64_t cut[2];           /* rows, or tokens, of its tensors at the head's cut and at the tail's */
+};
+
 struct sl_ends {
 	const struct sl_plan *plan;
 	struct sl_exec *head, *tail;
@@ -37,6 +44,9 @@ struct sl_ends {
 	bool tied;           /* both ends' gradients of shared parameters are summed already in this step */
 	uint64_t step;
 	bool training;
+	int chunks; /* of the batch under way */
+	struct sl_chunk chunk[SL_PLAN_MAX_CHUNKS];
+	int64_t rows[SL_PLAN_MAX_CHUNKS]; /* of each chunk */
 	struct sl_exec_loss loss[SL_PLAN_MAX_CHUNKS];
 };
 
@@ -55,8 +65,6 @@ struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, 
 
 /* Sets the batch of the next pass, whose arrays are borrowed. */
 void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t step, bool training);
-/* Rows and tokens of a chunk of it; valid until the next sl_ends_take. */
-struct sl_dims sl_ends_dims(const struct sl_ends *ends, int chunk);
 
 /* Forward pass of the head for a chunk, from the batch to sl_exec_output(head). Chunk 0 of a training step also zeroes
  * gradients. DATA: a token is not in the model's vocabulary. */

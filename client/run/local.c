@@ -242,12 +242,13 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 			 struct sl_tensor *to, struct sl_fail *fail)
 {
 	bool up = dir == SL_DIR_HEAD_ACT || dir == SL_DIR_MID_GRAD;
+	const struct sl_exec_call *c = &l->ends.chunk[chunk].call;
 	const struct sl_codec_call call = {
 		.slot = chunk,
-		.step = l->ends.training ? l->ends.step : l->ends.step | 1ull << 63,
-		.chunk = (uint16_t)sl_plan_chunk_number(l->plan, chunk),
-		.training = l->ends.training,
-		.dims = sl_ends_dims(&l->ends, chunk),
+		.step = c->training ? c->step : c->step | 1ull << 63,
+		.chunk = (uint16_t)c->chunk,
+		.training = c->training,
+		.dims = c->dims,
 	};
 	/* a link's payload begins with the rows' lengths, which both sides have here */
 	const size_t bytes = sl_port_lengths(l->plan, (int)dir, call.dims.rows, call.dims.tokens);
@@ -270,33 +271,33 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 	return err;
 }
 
-static enum sl_err forward_chunk(struct sl_local *l, int chunk, const struct sl_exec_call *call, struct sl_fail *fail)
+static enum sl_err forward_chunk(struct sl_local *l, const struct sl_chunk *c, struct sl_fail *fail)
 {
-	const int64_t head = sl_plan_cut_count(l->plan, false, &call->dims);
-	const int64_t tail = sl_plan_cut_count(l->plan, true, &call->dims);
+	const int64_t head = c->cut[0], tail = c->cut[1];
+	const int chunk = c->call.slot;
 	struct sl_tensor head_out = sl_exec_output(l->ends.head, chunk, head);
 	struct sl_tensor mid_in = sl_exec_input(l->middle, chunk, head);
 	struct sl_tensor mid_out = sl_exec_output(l->middle, chunk, tail);
 	struct sl_tensor tail_in = sl_exec_input(l->ends.tail, chunk, tail);
 	enum sl_err err = sl_ends_head_forward(&l->ends, chunk);
 
-	if (!err && chunk == 0 && call->training)
+	if (!err && chunk == 0 && c->call.training)
 		err = sl_exec_begin(l->middle);
 	if (!err) {
 		head_out = sl_ends_sent(&l->ends, SL_DIR_HEAD_ACT, chunk, head_out);
 		err = cross(l, SL_DIR_HEAD_ACT, chunk, &head_out, &mid_in, fail);
 	}
 	if (!err)
-		err = sl_exec_forward(l->middle, call, NULL);
+		err = sl_exec_forward(l->middle, &c->call, NULL);
 	if (!err)
 		err = cross(l, SL_DIR_MID_ACT, chunk, &mid_out, &tail_in, fail);
 	return err ? err : sl_ends_tail(&l->ends, chunk, fail);
 }
 
-static enum sl_err backward_chunk(struct sl_local *l, int chunk, const struct sl_exec_call *call, struct sl_fail *fail)
+static enum sl_err backward_chunk(struct sl_local *l, const struct sl_chunk *c, struct sl_fail *fail)
 {
-	const int64_t head = sl_plan_cut_count(l->plan, false, &call->dims);
-	const int64_t tail = sl_plan_cut_count(l->plan, true, &call->dims);
+	const int64_t head = c->cut[0], tail = c->cut[1];
+	const int chunk = c->call.slot;
 	struct sl_tensor tail_din = sl_exec_din(l->ends.tail, chunk, tail);
 	struct sl_tensor mid_dout = sl_exec_dout(l->middle, chunk, tail);
 	struct sl_tensor mid_din = sl_exec_din(l->middle, chunk, head);
@@ -308,7 +309,7 @@ static enum sl_err backward_chunk(struct sl_local *l, int chunk, const struct sl
 	tail_din = sl_ends_sent(&l->ends, SL_DIR_MID_GRAD, chunk, tail_din);
 	err = cross(l, SL_DIR_MID_GRAD, chunk, &tail_din, &mid_dout, fail);
 	if (!err)
-		err = sl_exec_backward(l->middle, call, NULL);
+		err = sl_exec_backward(l->middle, &c->call, NULL);
 	if (err || !crosses(l, SL_DIR_HEAD_GRAD))
 		return err;
 	err = cross(l, SL_DIR_HEAD_GRAD, chunk, &mid_din, &head_dout, fail);
@@ -344,21 +345,19 @@ enum sl_err sl_local_find_scale(struct sl_local *l, double *scale, struct sl_fai
 
 static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 {
-	int64_t rows[SL_PLAN_MAX_CHUNKS];
-	int chunks = sl_plan_split(l->plan, l->ends.feed.rows, rows);
 	enum sl_err err = sl_ends_check(&l->ends, fail);
 	double grad_scale = 0;
 
 	if (!err)
 		err = sl_exec_scale(l->middle, sl_plan_sum_factor(&l->plan->spec, sl_feed_answers(&l->ends.feed)));
 	if (!err)
-		err = sl_exec_check(l->middle, rows, chunks, fail);
+		err = sl_exec_check(l->middle, l->ends.rows, l->ends.chunks, fail);
 	if (!err && l->plan->spec.clip_norm > 0)
 		err = sl_local_find_scale(l, &grad_scale, fail);
 	if (!err)
 		err = sl_exec_scale(l->middle, grad_scale);
 	if (!err)
-		err = sl_exec_commit(l->middle, lr, rows, chunks);
+		err = sl_exec_commit(l->middle, lr, l->ends.rows, l->ends.chunks);
 	for (int i = 0; i < SIDES * SL_DIR_COUNT && !err; i++)
 		sl_codec_commit(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
 	if (!err)
@@ -370,18 +369,10 @@ enum sl_err sl_local_chunks(struct sl_local *l, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
-	for (int chunk = 0; chunk < sl_plan_chunks_of(l->plan, l->ends.feed.rows) && !err; chunk++) {
-		struct sl_exec_call call = {
-			.slot = chunk,
-			.chunk = sl_plan_chunk_number(l->plan, chunk),
-			.dims = sl_ends_dims(&l->ends, chunk),
-			.step = l->ends.step,
-			.training = l->ends.training,
-		};
-
-		err = forward_chunk(l, chunk, &call, fail);
-		if (!err && call.training)
-			err = backward_chunk(l, chunk, &call, fail);
+	for (int chunk = 0; chunk < l->ends.chunks && !err; chunk++) {
+		err = forward_chunk(l, &l->ends.chunk[chunk], fail);
+		if (!err && l->ends.training)
+			err = backward_chunk(l, &l->ends.chunk[chunk], fail);
 	}
 	return err;
 }

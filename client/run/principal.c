@@ -49,13 +49,10 @@ static enum sl_err look(const struct windows *w, struct sl_ends *ends, struct sl
 			return err;
 		feed = sl_feed_of(batch);
 		sl_ends_take(ends, &feed, 0, true);
-		for (int chunk = 0; chunk < sl_plan_chunks_of(ends->plan, batch->rows) && !batch->err && !err;
-		     chunk++) {
-			const int64_t rows = sl_plan_chunk_rows(ends->plan, batch->rows, chunk);
-			struct sl_tensor x;
+		for (int chunk = 0; chunk < ends->chunks && !batch->err && !err; chunk++) {
+			struct sl_tensor x = sl_exec_output(ends->head, chunk, ends->rows[chunk]);
 
 			err = sl_ends_head_forward(ends, chunk);
-			x = sl_exec_output(ends->head, chunk, rows);
 			if (!err)
 				add_windows(w, &x);
 		}

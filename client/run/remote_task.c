@@ -8,17 +8,9 @@
 #include "common/base/log.h"
 #include "common/weights/weights.h"
 
-/* Rows, or tokens, of a chunk's tensor at a cut. */
-static int64_t crossing(const struct sl_remote *r, bool mid, int chunk)
-{
-	const struct sl_dims dims = sl_ends_dims(&r->ends, chunk);
-
-	return sl_plan_cut_count(r->conf.link.plan, mid, &dims);
-}
-
 static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
-	struct sl_tensor out = sl_exec_output(r->ends.head, chunk, crossing(r, false, chunk));
+	struct sl_tensor out = sl_exec_output(r->ends.head, chunk, r->ends.chunk[chunk].cut[0]);
 	enum sl_err err;
 
 	sl_port_compute_begins(sl_link_port(r->link));
@@ -37,7 +29,7 @@ static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fa
 {
 	enum sl_err err;
 
-	if (chunk != sl_plan_chunks_of(r->conf.link.plan, r->ends.feed.rows) - 1)
+	if (chunk != r->ends.chunks - 1)
 		return SL_OK;
 	err = sl_ends_check(&r->ends, fail);
 	if (!err && sl_plan_clip_own(&r->conf.link.plan->spec) > 0)
@@ -48,7 +40,7 @@ static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fa
 static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
 	const bool *no_grad = r->conf.link.plan->spec.no_grad;
-	const int64_t count = crossing(r, true, chunk);
+	const int64_t count = r->ends.chunk[chunk].cut[1];
 	struct sl_tensor in = sl_exec_input(r->ends.tail, chunk, count);
 	enum sl_err err = sl_port_decode(sl_link_port(r->link), SL_DIR_MID_ACT, chunk, &in, fail);
 
@@ -71,7 +63,7 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 
 static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
-	struct sl_tensor dout = sl_exec_dout(r->ends.head, chunk, crossing(r, false, chunk));
+	struct sl_tensor dout = sl_exec_dout(r->ends.head, chunk, r->ends.chunk[chunk].cut[0]);
 	enum sl_err err = sl_port_decode(sl_link_port(r->link), SL_DIR_HEAD_GRAD, chunk, &dout, fail);
 
 	if (!err)

@@ -168,7 +168,7 @@ static double loss_of(struct sl_plan *of, bool training)
 	open_ends(&e, SMALL_BATCH);
 	assert_int_equal(sl_exec_set_weights(e.tail, weights), SL_OK);
 	free(weights);
-	e.training = training;
+	sl_ends_take(&e, &(struct sl_feed){.input = images, .target = labels, .rows = SMALL_BATCH}, 0, training);
 	for (int chunk = 0; chunk < CHUNKS; chunk++)
 		if (tail_of(&e, chunk, 1, &fail) != SL_OK)
 			fail_msg("%s", fail.text);
