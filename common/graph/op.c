@@ -255,126 +255,136 @@ static enum sl_err infer_resample(struct sl_op *op, struct sl_fail *fail)
 	return SL_OK;
 }
 
-enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
+static enum sl_err infer_same(struct sl_op *op, struct sl_fail *fail)
+{
+	op->out_shape = op->in_shape[0];
+	return SL_OK;
+}
+
+static enum sl_err infer_batchnorm(struct sl_op *op, struct sl_fail *fail)
+{
+	if (op->in_shape[0].ndim != 4 || op->in_shape[0].dim[3] != op->u.bn.c)
+		return misfit(op, fail, "[N,H,W,C] with its channels");
+	return infer_same(op, fail);
+}
+
+static enum sl_err infer_features(struct sl_op *op, struct sl_fail *fail)
+{
+	return op->in_shape[0].ndim < 2 ? misfit(op, fail, "[N,F] or [N,S,F]") : infer_same(op, fail);
+}
+
+static enum sl_err infer_dropout(struct sl_op *op, struct sl_fail *fail)
+{
+	if (!(op->u.dropout.p >= 0.0f && op->u.dropout.p < 1.0f))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (dropout): p is %g; it must lie in [0, 1)", op->name,
+				   (double)op->u.dropout.p);
+	return infer_same(op, fail);
+}
+
+static enum sl_err infer_token(struct sl_op *op, struct sl_fail *fail)
+{
+	return op->in_shape[0].ndim != 2 ? misfit(op, fail, "tokens [F]") : infer_same(op, fail);
+}
+
+static enum sl_err infer_groupnorm(struct sl_op *op, struct sl_fail *fail)
 {
 	const struct sl_shape *in = &op->in_shape[0];
 
-	if (in->ndim < 1)
+	if (in->ndim < 3 || op->u.groupnorm.groups < 1 || in->dim[in->ndim - 1] % op->u.groupnorm.groups)
+		return misfit(op, fail, "[N,H,W,C] or [N,S,C], whose channels its groups divide");
+	return infer_same(op, fail);
+}
+
+static enum sl_err infer_repeat(struct sl_op *op, struct sl_fail *fail)
+{
+	op->out_shape = (struct sl_shape){op->u.repeat.ndim + 1, {op->in_shape[0].dim[0]}};
+	for (int i = 0; i < op->u.repeat.ndim; i++)
+		op->out_shape.dim[i + 1] = op->u.repeat.dim[i];
+	return SL_OK;
+}
+
+static enum sl_err infer_embedding(struct sl_op *op, struct sl_fail *fail)
+{
+	if (op->in_shape[0].ndim != 1)
+		return misfit(op, fail, "ids []");
+	op->out_shape = sl_shape2(op->in_shape[0].dim[0], op->u.embedding.features);
+	return SL_OK;
+}
+
+static enum sl_err infer_flatten(struct sl_op *op, struct sl_fail *fail)
+{
+	op->out_shape = sl_shape2(op->in_shape[0].dim[0], sl_shape_row(&op->in_shape[0]));
+	return SL_OK;
+}
+
+static enum sl_err infer_xent(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_shape *in = &op->in_shape[0];
+
+	if (in->ndim < 2 || in->dim[in->ndim - 1] != op->u.xent.classes)
+		return misfit(op, fail, "logits [N,K] or [N,H,W,K] with a column per class");
+	op->out_shape = sl_shape1(1);
+	return SL_OK;
+}
+
+static enum sl_err infer_mse(struct sl_op *op, struct sl_fail *fail)
+{
+	if (op->in_shape[0].ndim != 2)
+		return misfit(op, fail, "[N,K]");
+	op->out_shape = sl_shape1(1);
+	return SL_OK;
+}
+
+static int64_t macs_none(const struct sl_op *op)
+{
+	return 0;
+}
+
+static int64_t macs_norm(const struct sl_op *op)
+{
+	return 2;
+}
+
+static int64_t macs_windows(const struct sl_op *op)
+{
+	return (int64_t)op->u.conv.kh * op->u.conv.kw * (op->u.conv.in_c / op->u.conv.groups);
+}
+
+static int64_t macs_transposed(const struct sl_op *op)
+{
+	return (int64_t)op->u.convt.kh * op->u.convt.kw * op->u.convt.in_c;
+}
+
+static int64_t macs_linear(const struct sl_op *op)
+{
+	return op->u.linear.in_f;
+}
+
+/* A row is a token, in a row of `most` tokens; masked pairs count, too. */
+static int64_t macs_attention(const struct sl_op *op)
+{
+	return 2 * op->most;
+}
+
+static const struct {
+	enum sl_err (*shape)(struct sl_op *op, struct sl_fail *fail);
+	int64_t (*macs)(const struct sl_op *op); /* for an element of the output */
+} rules[SL_OP_COUNT] = {
+#define SL_OP_ROW(kind, word, kernel, shape, macs, price, n_in, least_param, params, keeps) \
+	{infer_##shape, macs_##macs},
+#include "common/graph/ops.def"
+};
+
+enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
+{
+	if (op->in_shape[0].ndim < 1)
 		return misfit(op, fail, "an input");
-	switch (op->kind) {
-	case SL_OP_CONV2D:
-		return infer_conv(op, fail);
-	case SL_OP_CONVT2D:
-		return infer_convt(op, fail);
-	case SL_OP_BATCHNORM:
-		if (in->ndim != 4 || in->dim[3] != op->u.bn.c)
-			return misfit(op, fail, "[N,H,W,C] with its channels");
-		op->out_shape = *in;
-		return SL_OK;
-	case SL_OP_ADD:
-	case SL_OP_MUL:
-		return infer_pair(op, fail);
-	case SL_OP_GATE:
-		return infer_gate(op, fail);
-	case SL_OP_CONCAT:
-		return infer_concat(op, fail);
-	case SL_OP_MAXPOOL:
-	case SL_OP_AVGPOOL:
-		return infer_pool(op, fail);
-	case SL_OP_LINEAR:
-		return infer_linear(op, fail);
-	case SL_OP_ACT:
-	case SL_OP_SCALE:
-	case SL_OP_GELU:
-	case SL_OP_SILU:
-	case SL_OP_TANH:
-	case SL_OP_SIGMOID:
-	case SL_OP_HARDSIGMOID:
-	case SL_OP_HARDSWISH:
-	case SL_OP_ELU:
-	case SL_OP_SOFTPLUS:
-	case SL_OP_MATH:
-		op->out_shape = *in;
-		return SL_OK;
-	case SL_OP_LAYERNORM:
-	case SL_OP_RMSNORM:
-		if (in->ndim < 2)
-			return misfit(op, fail, "[N,F] or [N,S,F]");
-		op->out_shape = *in;
-		return SL_OK;
-	case SL_OP_DROPOUT:
-		if (!(op->u.dropout.p >= 0.0f && op->u.dropout.p < 1.0f))
-			return sl_fail_set(fail, SL_ERR_CONFIG, "%s (dropout): p is %g; it must lie in [0, 1)",
-					   op->name, (double)op->u.dropout.p);
-		op->out_shape = *in;
-		return SL_OK;
-	case SL_OP_ATTENTION:
-		return infer_attention(op, fail);
-	case SL_OP_SELECT:
-	case SL_OP_GATHER:
-		if (in->ndim != 2)
-			return misfit(op, fail, "tokens [F]");
-		op->out_shape = *in;
-		return SL_OK;
-	case SL_OP_TRANSPOSE:
-		return infer_transpose(op, fail);
-	case SL_OP_PERMUTE:
-		return infer_permute(op, fail);
-	case SL_OP_RESAMPLE:
-		return infer_resample(op, fail);
-	case SL_OP_GROUPNORM:
-		if (in->ndim < 3 || op->u.groupnorm.groups < 1 || in->dim[in->ndim - 1] % op->u.groupnorm.groups)
-			return misfit(op, fail, "[N,H,W,C] or [N,S,C], whose channels its groups divide");
-		op->out_shape = *in;
-		return SL_OK;
-	case SL_OP_REPEAT:
-		op->out_shape = (struct sl_shape){op->u.repeat.ndim + 1, {in->dim[0]}};
-		for (int i = 0; i < op->u.repeat.ndim; i++)
-			op->out_shape.dim[i + 1] = op->u.repeat.dim[i];
-		return SL_OK;
-	case SL_OP_EMBEDDING:
-		if (in->ndim != 1)
-			return misfit(op, fail, "ids []");
-		op->out_shape = sl_shape2(in->dim[0], op->u.embedding.features);
-		return SL_OK;
-	case SL_OP_FLATTEN:
-		op->out_shape = sl_shape2(in->dim[0], sl_shape_row(in));
-		return SL_OK;
-	case SL_OP_XENT:
-		if (in->ndim < 2 || in->dim[in->ndim - 1] != op->u.xent.classes)
-			return misfit(op, fail, "logits [N,K] or [N,H,W,K] with a column per class");
-		op->out_shape = sl_shape1(1);
-		return SL_OK;
-	case SL_OP_MSE:
-		if (in->ndim != 2)
-			return misfit(op, fail, "[N,K]");
-		op->out_shape = sl_shape1(1);
-		return SL_OK;
-	case SL_OP_COUNT:
-		break;
-	}
-	return sl_fail_set(fail, SL_ERR_BUG, "%s: no op of kind %d", op->name, (int)op->kind);
+	if ((unsigned)op->kind >= SL_OP_COUNT)
+		return sl_fail_set(fail, SL_ERR_BUG, "%s: no op of kind %d", op->name, (int)op->kind);
+	return rules[op->kind].shape(op, fail);
 }
 
 int64_t sl_op_macs(const struct sl_op *op, int64_t rows)
 {
-	const struct sl_conv_attr *c = &op->u.conv;
-
-	switch (op->kind) {
-	case SL_OP_CONV2D:
-		return rows * sl_shape_row(&op->out_shape) * c->kh * c->kw * (c->in_c / c->groups);
-	case SL_OP_CONVT2D:
-		return rows * sl_shape_row(&op->out_shape) * op->u.convt.kh * op->u.convt.kw * op->u.convt.in_c;
-	case SL_OP_BATCHNORM:
-	case SL_OP_LAYERNORM:
-	case SL_OP_RMSNORM:
-	case SL_OP_GROUPNORM:
-		return rows * sl_shape_row(&op->out_shape) * 2;
-	case SL_OP_LINEAR:
-		return rows * sl_shape_row(&op->out_shape) * op->u.linear.in_f;
-	case SL_OP_ATTENTION: /* `rows` counts tokens, each in a row of `most` tokens; masked pairs count, too */
-		return rows * sl_shape_row(&op->out_shape) * 2 * op->most;
-	default:
-		return 0;
-	}
+	return rows * sl_shape_row(&op->out_shape) * rules[op->kind].macs(op);
 }

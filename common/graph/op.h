@@ -50,7 +50,7 @@
 #include "common/graph/precision.h"
 
 enum sl_op_kind {
-#define SL_OP_ROW(kind, word, n_in, least_param, params, keeps) SL_OP_##kind,
+#define SL_OP_ROW(kind, word, kernel, shape, macs, price, n_in, least_param, params, keeps) SL_OP_##kind,
 #include "common/graph/ops.def"
 	SL_OP_COUNT
 };

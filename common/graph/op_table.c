@@ -15,7 +15,8 @@ static const struct {
 };
 enum { N_ATTR = sizeof attr_rows / sizeof attr_rows[0] };
 
-#define SL_OP_ROW(kind, word, n_in, least_param, params, keeps) {word, n_in, least_param, 0, params, keeps},
+#define SL_OP_ROW(kind, word, kernel, shape, macs, price, n_in, least_param, params, keeps) \
+	{#word, n_in, least_param, 0, params, keeps},
 static const struct sl_op_row op_rows[SL_OP_COUNT] = {
 #include "common/graph/ops.def"
 };

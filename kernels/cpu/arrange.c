@@ -260,6 +260,6 @@ static enum sl_err repeat_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_permute = {.forward = permute_forward, .backward = permute_backward};
-const struct sl_kernel sl_cpu_resample = {.forward = resample_forward, .backward = resample_backward};
-const struct sl_kernel sl_cpu_repeat = {.forward = repeat_forward, .backward = repeat_backward};
+const struct sl_kernel sl_cpu_op_permute = {.forward = permute_forward, .backward = permute_backward};
+const struct sl_kernel sl_cpu_op_resample = {.forward = resample_forward, .backward = resample_backward};
+const struct sl_kernel sl_cpu_op_repeat = {.forward = repeat_forward, .backward = repeat_backward};

@@ -488,5 +488,5 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_attention = {
+const struct sl_kernel sl_cpu_op_attention = {
 	.prepare = prepare, .start = start, .release = free, .forward = forward, .backward = backward};

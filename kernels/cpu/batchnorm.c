@@ -135,5 +135,5 @@ static bool takes(const struct sl_op *op, struct sl_exec_form form)
 	return op->kind == SL_OP_BATCHNORM && form.pre == SL_PRE_NONE && form.post == SL_POST_NONE;
 }
 
-const struct sl_kernel sl_cpu_batchnorm = {
+const struct sl_kernel sl_cpu_op_batchnorm = {
 	.prepare = prepare, .forward = forward, .backward = backward, .commit = commit, .takes = takes};

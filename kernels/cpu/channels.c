@@ -170,5 +170,5 @@ static enum sl_err concat_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_gate = {.forward = gate_forward, .backward = gate_backward};
-const struct sl_kernel sl_cpu_concat = {.forward = concat_forward, .backward = concat_backward};
+const struct sl_kernel sl_cpu_op_gate = {.forward = gate_forward, .backward = gate_backward};
+const struct sl_kernel sl_cpu_op_concat = {.forward = concat_forward, .backward = concat_backward};

@@ -85,4 +85,4 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_conv = {.prepare = prepare, .forward = forward, .backward = backward, .takes = takes};
+const struct sl_kernel sl_cpu_op_conv = {.prepare = prepare, .forward = forward, .backward = backward, .takes = takes};

@@ -160,4 +160,5 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_convt = {.prepare = prepare, .release = free, .forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_op_convt = {
+	.prepare = prepare, .release = free, .forward = forward, .backward = backward};

@@ -242,8 +242,8 @@ static enum sl_err flatten_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_act = {.forward = act_forward, .backward = act_backward};
-const struct sl_kernel sl_cpu_add = {.forward = add_forward, .backward = add_backward};
-const struct sl_kernel sl_cpu_scale = {.forward = scale_forward, .backward = scale_backward};
-const struct sl_kernel sl_cpu_dropout = {.forward = dropout_forward, .backward = dropout_backward};
-const struct sl_kernel sl_cpu_flatten = {.forward = flatten_forward, .backward = flatten_backward};
+const struct sl_kernel sl_cpu_op_act = {.forward = act_forward, .backward = act_backward};
+const struct sl_kernel sl_cpu_op_add = {.forward = add_forward, .backward = add_backward};
+const struct sl_kernel sl_cpu_op_scale = {.forward = scale_forward, .backward = scale_backward};
+const struct sl_kernel sl_cpu_op_dropout = {.forward = dropout_forward, .backward = dropout_backward};
+const struct sl_kernel sl_cpu_op_flatten = {.forward = flatten_forward, .backward = flatten_backward};

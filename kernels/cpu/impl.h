@@ -63,10 +63,8 @@ enum sl_err sl_cpu_fence(struct sl_backend *be, void (*done)(void *arg), void *a
 	.alloc = sl_cpu_alloc, .free = sl_cpu_free, .upload = sl_cpu_copy, .download = sl_cpu_copy, \
 	.zero = sl_cpu_zero, .fence = sl_cpu_fence
 
-extern const struct sl_kernel sl_cpu_conv, sl_cpu_convt, sl_cpu_batchnorm, sl_cpu_act, sl_cpu_add, sl_cpu_maxpool,
-	sl_cpu_avgpool, sl_cpu_linear, sl_cpu_dropout, sl_cpu_flatten, sl_cpu_xent, sl_cpu_mse, sl_cpu_scale,
-	sl_cpu_smooth_op, sl_cpu_gate, sl_cpu_concat, sl_cpu_mul, sl_cpu_layernorm, sl_cpu_rmsnorm, sl_cpu_attention,
-	sl_cpu_select, sl_cpu_gather, sl_cpu_transpose, sl_cpu_embedding, sl_cpu_permute, sl_cpu_resample,
-	sl_cpu_groupnorm, sl_cpu_repeat;
+#define SL_OP_ROW(kind, word, kernel, shape, macs, price, n_in, least_param, params, keeps) \
+	extern const struct sl_kernel sl_cpu_op_##kernel;
+#include "common/graph/ops.def"
 
 #endif

@@ -420,5 +420,5 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_linear = {
+const struct sl_kernel sl_cpu_op_linear = {
 	.prepare = prepare, .forward = forward, .backward = backward, .takes_held = true};

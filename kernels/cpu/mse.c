@@ -72,4 +72,4 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_mse = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_op_mse = {.prepare = prepare, .forward = forward, .backward = backward};

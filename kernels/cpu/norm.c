@@ -97,5 +97,5 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_layernorm = {.prepare = prepare, .forward = forward, .backward = backward};
-const struct sl_kernel sl_cpu_rmsnorm = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_op_layernorm = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_op_rmsnorm = {.prepare = prepare, .forward = forward, .backward = backward};

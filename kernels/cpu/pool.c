@@ -194,5 +194,5 @@ static enum sl_err max_backward(const struct sl_op_call *call)
 	return pool_back(call, max_back_image);
 }
 
-const struct sl_kernel sl_cpu_maxpool = {.forward = max_forward, .backward = max_backward};
-const struct sl_kernel sl_cpu_avgpool = {.forward = average_forward, .backward = average_backward};
+const struct sl_kernel sl_cpu_op_maxpool = {.forward = max_forward, .backward = max_backward};
+const struct sl_kernel sl_cpu_op_avgpool = {.forward = average_forward, .backward = average_backward};

@@ -109,5 +109,5 @@ static enum sl_err mul_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_smooth_op = {.forward = forward, .backward = backward};
-const struct sl_kernel sl_cpu_mul = {.forward = mul_forward, .backward = mul_backward};
+const struct sl_kernel sl_cpu_op_smooth = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_op_mul = {.forward = mul_forward, .backward = mul_backward};

@@ -63,7 +63,7 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_select = {.forward = select_forward, .backward = select_backward};
+const struct sl_kernel sl_cpu_op_select = {.forward = select_forward, .backward = select_backward};
 
 /* The copies are short: one thread makes them, and lets other jobs run now and then. */
 enum { GATHER_TOKENS = 1024 };
@@ -107,7 +107,7 @@ static enum sl_err gather_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_gather = {.forward = gather_forward, .backward = gather_backward};
+const struct sl_kernel sl_cpu_op_gather = {.forward = gather_forward, .backward = gather_backward};
 
 /* Transposes each of n matrices [rows,columns]. A task is a strip of a matrix's columns, which become rows. */
 struct turn_job {
@@ -169,7 +169,7 @@ static enum sl_err transpose_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_transpose = {.forward = transpose_forward, .backward = transpose_backward};
+const struct sl_kernel sl_cpu_op_transpose = {.forward = transpose_forward, .backward = transpose_backward};
 
 /* The row of the table for token `t` of a row that begins at `first`, after `past` cached tokens; ids are in
  * range (exec.h). *marks counts the row's segment marks so far: it is 0 before the first token, and tokens
@@ -249,5 +249,5 @@ static enum sl_err embedding_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_embedding = {
+const struct sl_kernel sl_cpu_op_embedding = {
 	.forward = embedding_forward, .backward = embedding_backward, .takes_held = true};

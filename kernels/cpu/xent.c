@@ -336,4 +336,4 @@ static bool takes(const struct sl_op *op, struct sl_exec_form form)
 	return form.pre == SL_PRE_LINEAR && op->u.xent.fn == SL_XENT_ENTROPY;
 }
 
-const struct sl_kernel sl_cpu_xent = {.prepare = prepare, .forward = forward, .backward = backward, .takes = takes};
+const struct sl_kernel sl_cpu_op_xent = {.prepare = prepare, .forward = forward, .backward = backward, .takes = takes};

@@ -98,6 +98,6 @@ static enum sl_err repeat_backward(const struct sl_op_call *call)
 	return err;
 }
 
-const struct sl_kernel cu_permute_op = {.forward = permute_forward, .backward = permute_backward};
-const struct sl_kernel cu_resample_op = {.forward = resample_forward, .backward = resample_backward};
-const struct sl_kernel cu_repeat_op = {.forward = repeat_forward, .backward = repeat_backward};
+const struct sl_kernel cu_op_permute = {.forward = permute_forward, .backward = permute_backward};
+const struct sl_kernel cu_op_resample = {.forward = resample_forward, .backward = resample_backward};
+const struct sl_kernel cu_op_repeat = {.forward = repeat_forward, .backward = repeat_backward};

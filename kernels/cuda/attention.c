@@ -159,4 +159,4 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return err ? err : turn_back(cu, call, &a, 1, part(call, at.dk));
 }
 
-const struct sl_kernel cu_attention_op = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel cu_op_attention = {.prepare = prepare, .forward = forward, .backward = backward};

@@ -110,4 +110,5 @@ static enum sl_err commit(const struct sl_op_call *call)
 			op->name);
 }
 
-const struct sl_kernel cu_batchnorm = {.prepare = prepare, .forward = forward, .backward = backward, .commit = commit};
+const struct sl_kernel cu_op_batchnorm = {
+	.prepare = prepare, .forward = forward, .backward = backward, .commit = commit};

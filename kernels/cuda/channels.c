@@ -78,5 +78,5 @@ static enum sl_err concat_backward(const struct sl_op_call *call)
 	return err;
 }
 
-const struct sl_kernel cu_gate_op = {.forward = gate_forward, .backward = gate_backward};
-const struct sl_kernel cu_concat_op = {.forward = concat_forward, .backward = concat_backward};
+const struct sl_kernel cu_op_gate = {.forward = gate_forward, .backward = gate_backward};
+const struct sl_kernel cu_op_concat = {.forward = concat_forward, .backward = concat_backward};

@@ -286,4 +286,4 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return err;
 }
 
-const struct sl_kernel cu_conv2d = {.prepare = prepare, .release = release, .forward = forward, .backward = backward};
+const struct sl_kernel cu_op_conv = {.prepare = prepare, .release = release, .forward = forward, .backward = backward};

@@ -19,7 +19,7 @@ static void release(void *state)
 	struct convt *ct = state;
 
 	if (ct && ct->conv)
-		cu_conv2d.release(ct->conv);
+		cu_op_conv.release(ct->conv);
 	free(ct);
 }
 
@@ -38,7 +38,7 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 		return sl_fail_set(p->fail, SL_ERR_NOMEM, "%s: no memory for its state", op->name);
 	ct->adjoint = sl_op_convt_adjoint(op);
 	conv = (struct sl_op_prepare){.be = p->be, .op = &ct->adjoint, .fail = p->fail};
-	err = cu_conv2d.prepare(&conv);
+	err = cu_op_conv.prepare(&conv);
 	if (err) {
 		free(ct);
 		return err;
@@ -75,7 +75,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	c.dout = call->in[0];
 	c.din[0] = call->out;
 	if (!err)
-		err = cu_conv2d.backward(&c);
+		err = cu_op_conv.backward(&c);
 	if (!err && op->u.convt.bias)
 		err = cu_check(cu,
 			       cu_bias(cu->stream, cu_op_type(op), call->out.data, call->param[BIAS],
@@ -99,7 +99,7 @@ static enum sl_err backward_data(struct cuda *cu, const struct sl_op_call *call)
 	c.out = *din;
 	if (call->din_add[0])
 		c.out.data = own_workspace(call);
-	err = cu_conv2d.forward(&c);
+	err = cu_op_conv.forward(&c);
 	if (!err && call->din_add[0])
 		err = cu_check(cu,
 			       cu_copy(cu->stream, cu_op_type(call->op), din->data, true, c.out.data,
@@ -119,7 +119,7 @@ static enum sl_err backward(const struct sl_op_call *call)
 	weight.dout = call->in[0];
 	weight.grad[WEIGHT] = call->grad[WEIGHT];
 	if (!err && call->grad[WEIGHT])
-		err = cu_conv2d.backward(&weight);
+		err = cu_op_conv.backward(&weight);
 	if (!err && op->u.convt.bias && call->grad[BIAS])
 		err = cu_check(cu,
 			       cu_column_sums(cu->stream, call->grad[BIAS], cu_op_type(op), call->dout.data,
@@ -131,4 +131,4 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return err;
 }
 
-const struct sl_kernel cu_convt2d = {.prepare = prepare, .release = release, .forward = forward, .backward = backward};
+const struct sl_kernel cu_op_convt = {.prepare = prepare, .release = release, .forward = forward, .backward = backward};

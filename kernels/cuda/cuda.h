@@ -174,10 +174,9 @@ enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_option
 			    struct sl_fail *fail) SL_MUST_CHECK;
 
 extern const struct sl_backend_ops cu_backend_ops;
-extern const struct sl_kernel cu_conv2d, cu_convt2d, cu_batchnorm, cu_act, cu_add_op, cu_maxpool, cu_avgpool, cu_linear,
-	cu_dropout_op, cu_flatten, cu_xent, cu_mse, cu_scale_op, cu_smooth_op, cu_gate_op, cu_concat_op, cu_mul_op,
-	cu_layernorm, cu_rmsnorm, cu_attention_op, cu_select_op, cu_gather_op, cu_transpose_op, cu_embedding,
-	cu_permute_op, cu_resample_op, cu_groupnorm_op, cu_repeat_op;
+#define SL_OP_ROW(kind, word, kernel, shape, macs, price, n_in, least_param, params, keeps) \
+	extern const struct sl_kernel cu_op_##kernel;
+#include "common/graph/ops.def"
 extern const struct cu_graph_runtime cu_graph_runtime;
 void cu_graph_ops(struct sl_backend_ops *ops); /* adds the functions for recorded passes */
 enum sl_err cu_convert_range(struct sl_backend *be, void *out, enum sl_dtype to, const void *x, enum sl_dtype from,

@@ -194,8 +194,8 @@ enum sl_err cu_convert_range(struct sl_backend *be, void *out, enum sl_dtype to,
 			      "converting");
 }
 
-const struct sl_kernel cu_act = {.forward = act_forward, .backward = act_backward};
-const struct sl_kernel cu_add_op = {.forward = add_forward, .backward = pass_backward};
-const struct sl_kernel cu_scale_op = {.forward = scale_forward, .backward = scale_backward};
-const struct sl_kernel cu_dropout_op = {.forward = dropout_forward, .backward = dropout_backward};
-const struct sl_kernel cu_flatten = {.forward = flatten_forward, .backward = pass_backward};
+const struct sl_kernel cu_op_act = {.forward = act_forward, .backward = act_backward};
+const struct sl_kernel cu_op_add = {.forward = add_forward, .backward = pass_backward};
+const struct sl_kernel cu_op_scale = {.forward = scale_forward, .backward = scale_backward};
+const struct sl_kernel cu_op_dropout = {.forward = dropout_forward, .backward = dropout_backward};
+const struct sl_kernel cu_op_flatten = {.forward = flatten_forward, .backward = pass_backward};

@@ -54,4 +54,4 @@ static enum sl_err backward(const struct sl_op_call *call)
 			      call->op->name);
 }
 
-const struct sl_kernel cu_groupnorm_op = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel cu_op_groupnorm = {.prepare = prepare, .forward = forward, .backward = backward};

@@ -71,4 +71,4 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return err;
 }
 
-const struct sl_kernel cu_linear = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel cu_op_linear = {.prepare = prepare, .forward = forward, .backward = backward};

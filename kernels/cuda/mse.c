@@ -49,4 +49,4 @@ static enum sl_err backward(const struct sl_op_call *call)
 			call->op->name);
 }
 
-const struct sl_kernel cu_mse = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel cu_op_mse = {.prepare = prepare, .forward = forward, .backward = backward};

@@ -55,5 +55,5 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return err;
 }
 
-const struct sl_kernel cu_layernorm = {.prepare = prepare, .forward = forward, .backward = backward};
-const struct sl_kernel cu_rmsnorm = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel cu_op_layernorm = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel cu_op_rmsnorm = {.prepare = prepare, .forward = forward, .backward = backward};

@@ -62,5 +62,5 @@ static enum sl_err backward(const struct sl_op_call *call)
 			op->name);
 }
 
-const struct sl_kernel cu_maxpool = {.prepare = prepare, .forward = forward, .backward = backward};
-const struct sl_kernel cu_avgpool = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel cu_op_maxpool = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel cu_op_avgpool = {.prepare = prepare, .forward = forward, .backward = backward};

@@ -69,5 +69,5 @@ static enum sl_err mul_backward(const struct sl_op_call *call)
 	return err;
 }
 
-const struct sl_kernel cu_smooth_op = {.forward = forward, .backward = backward};
-const struct sl_kernel cu_mul_op = {.forward = mul_forward, .backward = mul_backward};
+const struct sl_kernel cu_op_smooth = {.forward = forward, .backward = backward};
+const struct sl_kernel cu_op_mul = {.forward = mul_forward, .backward = mul_backward};

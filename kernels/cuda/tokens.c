@@ -34,7 +34,7 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 			call->op->name);
 }
 
-const struct sl_kernel cu_select_op = {.forward = select_forward, .backward = select_backward};
+const struct sl_kernel cu_op_select = {.forward = select_forward, .backward = select_backward};
 
 /* `row`: the shape [N,F,S]. `to_tokens`: from it to [N·S,F]; otherwise back. */
 static enum sl_err turn(const struct sl_op_call *call, const struct sl_tensor *to, bool add,
@@ -67,7 +67,7 @@ static enum sl_err transpose_backward(const struct sl_op_call *call)
 		    to_rows ? &call->dout.shape : &call->din[0].shape, to_rows);
 }
 
-const struct sl_kernel cu_transpose_op = {.forward = transpose_forward, .backward = transpose_backward};
+const struct sl_kernel cu_op_transpose = {.forward = transpose_forward, .backward = transpose_backward};
 
 static struct cu_chosen chosen_of(const struct sl_op_call *call, const struct sl_shape *row)
 {
@@ -101,7 +101,7 @@ static enum sl_err gather_backward(const struct sl_op_call *call)
 			call->op->name);
 }
 
-const struct sl_kernel cu_gather_op = {.forward = gather_forward, .backward = gather_backward};
+const struct sl_kernel cu_op_gather = {.forward = gather_forward, .backward = gather_backward};
 
 static struct cu_lookup lookup_of(const struct sl_op_call *call)
 {
@@ -143,4 +143,4 @@ static enum sl_err embedding_backward(const struct sl_op_call *call)
 		call->op->name);
 }
 
-const struct sl_kernel cu_embedding = {.forward = embedding_forward, .backward = embedding_backward};
+const struct sl_kernel cu_op_embedding = {.forward = embedding_forward, .backward = embedding_backward};

@@ -84,4 +84,4 @@ static enum sl_err backward(const struct sl_op_call *call)
 			op->name);
 }
 
-const struct sl_kernel cu_xent = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel cu_op_xent = {.prepare = prepare, .forward = forward, .backward = backward};

@@ -279,18 +279,8 @@ static struct work groupnorm(const struct sl_op *op, double rows)
 }
 
 static price_fn *const price_of[SL_OP_COUNT] = {
-	[SL_OP_CONV2D] = conv,         [SL_OP_BATCHNORM] = channels,  [SL_OP_ACT] = plain,
-	[SL_OP_ADD] = plain,           [SL_OP_MAXPOOL] = pool,        [SL_OP_AVGPOOL] = pool,
-	[SL_OP_LINEAR] = linear,       [SL_OP_DROPOUT] = tokens,      [SL_OP_FLATTEN] = plain,
-	[SL_OP_XENT] = serial,         [SL_OP_MSE] = serial,          [SL_OP_CONVT2D] = convt,
-	[SL_OP_SCALE] = plain,         [SL_OP_GELU] = smooth,         [SL_OP_SILU] = smooth,
-	[SL_OP_TANH] = smooth,         [SL_OP_MUL] = plain,           [SL_OP_LAYERNORM] = norm,
-	[SL_OP_RMSNORM] = norm,        [SL_OP_ATTENTION] = attention, [SL_OP_SELECT] = tokens,
-	[SL_OP_EMBEDDING] = embedding, [SL_OP_GATHER] = gather,       [SL_OP_SIGMOID] = smooth,
-	[SL_OP_HARDSIGMOID] = smooth,  [SL_OP_HARDSWISH] = smooth,    [SL_OP_GATE] = channels,
-	[SL_OP_CONCAT] = channels,     [SL_OP_TRANSPOSE] = transpose, [SL_OP_ELU] = smooth,
-	[SL_OP_SOFTPLUS] = smooth,     [SL_OP_PERMUTE] = permute,     [SL_OP_RESAMPLE] = resample,
-	[SL_OP_GROUPNORM] = groupnorm, [SL_OP_REPEAT] = tokens,       [SL_OP_MATH] = smooth,
+#define SL_OP_ROW(kind, word, kernel, shape, macs, price, n_in, least_param, params, keeps) price,
+#include "common/graph/ops.def"
 };
 
 struct sl_cost sl_op_start_cost(const struct sl_op *op, int64_t row_tokens)
