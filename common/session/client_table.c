@@ -77,9 +77,11 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "the server goes on from step %" PRIu64 ", which this client does not hold",
 				   w->next_step);
-	if (w->ends && (w->need_weights || !s->limits.run_bytes[SL_PART_ENDS]))
+	if (w->ends && w->need_weights)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "the server has heads and tails, and lacks weights");
+	if (w->made == SL_MADE_UNKNOWN && !s->limits.shared)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
-				   "the server has heads and tails for a client that takes none");
+				   "the server does not know which link made the state of step %" PRIu64, w->next_step);
 	if (w->begin < w->next_step || (w->begin > w->next_step && !s->limits.shared))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "the server begins with step %" PRIu64 ", and goes on from step %" PRIu64, w->begin,
@@ -330,8 +332,7 @@ static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint
 {
 	const struct sl_wire_norm *n = &ev->frame->u.norm;
 
-	if (!(s->squares[1] < 0) || n->step != s->number || s->done[grad_task(s)] != last_tasks(s) ||
-	    !(n->squares >= 0))
+	if (!(s->squares[1] < 0) || n->step != s->number || s->done[grad_task(s)] != last_tasks(s))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "Norm frame of step %" PRIu64 " with %g, in step %" PRIu64, n->step, n->squares,
 				   s->number);
@@ -346,8 +347,7 @@ static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint
 static enum sl_err on_stale_norm(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				 struct sl_outbox *out)
 {
-	if (s->fate != SL_PASS_GOES_ON && (sl_session_awaits_norm(s) || s->limits.free_calls) &&
-	    ev->frame->u.norm.step == s->number)
+	if (s->fate != SL_PASS_GOES_ON && ev->frame->u.norm.step == s->number)
 		return SL_OK;
 	return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Norm frame of step %" PRIu64 " in state %s",
 			   ev->frame->u.norm.step, sl_session_state_name(s->state));

@@ -30,10 +30,10 @@ enum sl_err sl_on_ends(struct sl_session *s, const struct sl_event *ev, uint64_t
  * for its end. */
 enum sl_err sl_on_ends_asked(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	if (!s->limits.run_bytes[SL_PART_ENDS] || s->gift != SL_GIFT_NONE)
+	if (s->gift != SL_GIFT_NONE)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
-				   "Fetch frame in state %s: head and tail were asked for %s",
-				   sl_session_state_name(s->state), s->gift ? "twice" : "of a client that gives none");
+				   "Fetch frame in state %s: head and tail were asked for twice",
+				   sl_session_state_name(s->state));
 	s->gift_bytes = ev->frame->u.fetch.whole ? s->limits.run_bytes[SL_PART_ENDS] : SL_WIRE_ENDS_HASH;
 	s->gift = s->state == SL_SESSION_COMMIT && s->decided ? SL_GIFT_BEHIND : SL_GIFT_UNDER_WAY;
 	if (s->gift == SL_GIFT_UNDER_WAY)

@@ -112,8 +112,8 @@ enum sl_err sl_on_norm_asked(struct sl_session *s, const struct sl_event *ev, ui
 {
 	const struct sl_wire_norm *n = &ev->frame->u.norm;
 
-	if (!s->limits.free_calls || n->step != s->number || s->norm_of || s->committed ||
-	    !(n->squares >= 1 && n->squares <= s->chunks))
+	if (n->step != s->number || s->norm_of || s->committed ||
+	    !(n->squares >= 1 && n->squares <= s->chunks && n->squares == (int)n->squares))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "Norm frame of step %" PRIu64 " with %g in state %s of step %" PRIu64, n->step,
 				   n->squares, sl_session_state_name(s->state), s->number);
@@ -125,7 +125,7 @@ enum sl_err sl_on_norm_asked(struct sl_session *s, const struct sl_event *ev, ui
 /* The frame was on its way when the step was abandoned. */
 enum sl_err sl_on_stale_ask(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	return s->limits.free_calls && ev->frame->u.norm.step == s->number
+	return ev->frame->u.norm.step == s->number
 		       ? SL_OK
 		       : sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Norm frame of step %" PRIu64 " in state %s",
 				     ev->frame->u.norm.step, sl_session_state_name(s->state));

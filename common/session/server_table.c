@@ -187,19 +187,10 @@ static bool may_come_early(const struct sl_session *s)
 	return (s->limits.no_head_grad && !(s->limits.clip_norm > 0)) || sl_session_ends_cross(s);
 }
 
-static enum sl_err check_lr(double lr, struct sl_fail *fail)
-{
-	if (!(lr >= 0 && lr < 1e6))
-		return sl_fail_set(fail, SL_ERR_PROTOCOL, "learning rate %g is not a number from 0 on", lr);
-	return SL_OK;
-}
-
 /* COMMIT of an abandoned step. One without `skip` was sent before the client heard of the abandoning, and counts for
  * nothing: the client then decides about the step. */
 static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uint64_t step, struct sl_outbox *out)
 {
-	enum sl_err err;
-
 	if ((may_come_early(s) || s->late) && s->state == SL_SESSION_ABANDON && !c->skip && c->step == step &&
 	    s->asked == SL_ASKED_NOTHING) {
 		s->asked = SL_ASKED_COMMIT;
@@ -208,9 +199,6 @@ static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uin
 	if (!c->skip || c->step != step || s->asked > SL_ASKED_COMMIT)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "commit of step %" PRIu64 " where step %" PRIu64 " is abandoned", c->step, step);
-	err = check_lr(c->lr, &out->fail);
-	if (err)
-		return err;
 	s->asked = SL_ASKED_SKIP;
 	/* an end_grad that came before the step was abandoned does not count */
 	memset(&s->lane[SL_PART_END_GRAD], 0, sizeof s->lane[SL_PART_END_GRAD]);
@@ -427,16 +415,6 @@ static enum sl_err eval_task(struct sl_session *s, const struct sl_event *ev, ui
 	return err;
 }
 
-static enum sl_err check_numbers(const struct sl_session *s, const struct sl_commit *c, struct sl_fail *fail)
-{
-	const bool clips = s->limits.clip_norm > 0 || s->limits.free_calls;
-
-	if (clips ? !(c->grad_scale > 0 && c->grad_scale <= 1) : c->grad_scale != 0)
-		return sl_fail_set(fail, SL_ERR_PROTOCOL, "gradients are multiplied by %g, where %s is right",
-				   c->grad_scale, clips ? "above 0 to 1" : "nothing");
-	return SL_OK;
-}
-
 /* Whether COMMIT may name so many chunks: in a free step those with a gradient, which may not have arrived yet. */
 static bool chunks_fit(const struct sl_session *s, uint32_t chunks)
 {
@@ -448,7 +426,7 @@ static bool chunks_fit(const struct sl_session *s, uint32_t chunks)
 static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_commit *c = &ev->frame->u.commit;
-	enum sl_err err;
+	const bool scales = s->limits.clip_norm > 0 || s->limits.free_calls;
 
 	if (c->step != s->number || !chunks_fit(s, c->chunks))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
@@ -464,11 +442,9 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 	if (c->skip)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " skipped, which was not abandoned",
 				   c->step);
-	err = check_lr(c->lr, &out->fail);
-	if (!err)
-		err = check_numbers(s, c, &out->fail);
-	if (err)
-		return err;
+	if (scales && !(c->grad_scale > 0))
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed without grad_scale",
+				   c->step);
 	s->lr = c->lr;
 	s->grad_scale = c->grad_scale;
 	s->keep = c->checkpoint ? SL_KEEP_ASKED : SL_KEEP_NOT;
@@ -484,7 +460,8 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 static void committed(struct sl_session *s, struct sl_outbox *out)
 {
 	sl_outbox_frame(s, out, SL_FRAME_COMMITTED)->u.committed = (struct sl_committed){
-		s->number, s->decided_s, s->keep == SL_KEEP_DONE, s->decided == SL_DECIDED_MEAN, s->other_lr, s->lr};
+		s->number,   s->decided_s,           s->keep == SL_KEEP_DONE, s->decided == SL_DECIDED_MEAN,
+		s->other_lr, s->other_lr ? s->lr : 0};
 	s->next_step = s->number + 1;
 	s->state = SL_SESSION_READY;
 	sl_outbox_add(out, SL_ACTION_STEPPED);

@@ -158,11 +158,9 @@ static bool is_end(uint32_t what)
 /* end_grad and end_mean: one run a step, which belongs to no chunk. */
 static enum sl_err check_end_run(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
 {
-	if (!p->training || !s->training || p->step != s->number || p->chunk || p->rows || p->tokens || p->batch_rows ||
-	    p->answers)
-		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
-				   "part of kind %u of step %" PRIu64 ", chunk %u, %u rows in step %" PRIu64, p->what,
-				   p->step, p->chunk, p->rows, s->number);
+	if (!p->training || !s->training || p->step != s->number)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u of step %" PRIu64 " in step %" PRIu64,
+				   p->what, p->step, s->number);
 	if (s->lane[p->what].chunk)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "kind %u came twice in step %" PRIu64, p->what,
 				   s->number);

@@ -86,8 +86,12 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 	if (of_epoch && ev->frame->epoch > s->epoch)
 		err = sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "frame of epoch %" PRIu64 " in epoch %" PRIu64,
 				  ev->frame->epoch, s->epoch);
+	else if (!rule->fn)
+		err = misplaced(s, ev, out);
 	else
-		err = rule->fn ? rule->fn(s, ev, now_ms, out) : misplaced(s, ev, out);
+		err = framed ? sl_fields_check(s, ev->frame, &out->fail) : SL_OK;
+	if (!err)
+		err = rule->fn(s, ev, now_ms, out);
 	s->counts.refused_frames += err && framed && rule->fn != sl_on_refuse;
 	if (err)
 		end(s, out, ev->kind != SL_EV_REFUSE);

@@ -21,6 +21,12 @@ void sl_outbox_task(struct sl_outbox *out, enum sl_task task, int chunk);
 void sl_outbox_post(struct sl_outbox *out, enum sl_part_what what, int chunk);
 struct sl_frame *sl_outbox_frame(struct sl_session *s, struct sl_outbox *out, enum sl_frame_kind kind);
 
+/* The largest learning rate that may be applied. */
+#define SL_SESSION_LR_MOST 999999.0
+
+/* Checks that each field of a frame means something in this session, and that doubles are in range: PROTOCOL. */
+enum sl_err sl_fields_check(const struct sl_session *s, const struct sl_frame *f, struct sl_fail *fail) SL_MUST_CHECK;
+
 /* Resets all state of a pass. */
 void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_t batch_rows);
 /* Whether COMMIT must wait for NORM: gradients are clipped, and mid_grad crosses. */

@@ -137,7 +137,8 @@ static void post(struct rig *rig, struct rig_side *side, const struct sl_action 
 			 .chunk = (uint32_t)a->chunk,
 			 .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(s, a->chunk) : 0,
 			 .batch_rows = of_chunk ? (uint32_t)sl_session_said_rows(s) : 0,
-			 .tokens = of_chunk ? s->tokens[a->chunk] : 0},
+			 .tokens = of_chunk ? s->tokens[a->chunk] : 0,
+			 .answers = of_chunk ? (uint32_t)s->answers : 0},
 		.len = ends && s->gift_bytes ? s->gift_bytes
 		       : weights || ends     ? most
 					     : 1 + draw(rig, (uint32_t)most),

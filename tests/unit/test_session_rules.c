@@ -331,7 +331,7 @@ static void a_chunk_has_no_more_tokens_than_were_agreed_on(void **state)
 	f.u.part.offset = 1000;
 	f.u.part.tokens++;
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
-	try_fault(begin_nothing, RIG_SERVER, SL_PART_HEAD_ACT, &(struct fault){tokens_fewest, SL_ERR_LIMIT});
+	try_fault(begin_nothing, RIG_SERVER, SL_PART_HEAD_ACT, &(struct fault){tokens_fewest, SL_ERR_PROTOCOL});
 }
 
 static void open_with_token_loss(void)
@@ -391,7 +391,7 @@ static void a_step_has_no_more_tokens_with_a_loss_than_tokens(void **state)
 	for (size_t i = 0; i < sizeof of_others / sizeof of_others[0]; i++)
 		try_fault(token_loss_under_way, RIG_SERVER, SL_PART_MID_GRAD, &of_others[i]);
 	/* no answers are counted unless that was agreed on */
-	try_fault(open_with_tokens, RIG_SERVER, SL_PART_HEAD_ACT, &(struct fault){answers_one, SL_ERR_LIMIT});
+	try_fault(open_with_tokens, RIG_SERVER, SL_PART_HEAD_ACT, &(struct fault){answers_one, SL_ERR_PROTOCOL});
 	try_fault(tokens_under_way, RIG_SERVER, SL_PART_MID_GRAD, &(struct fault){answers_one, SL_ERR_PROTOCOL});
 	token_loss_under_way();
 	assert_int_equal(sl_session_counts(&rig.side[RIG_SERVER].s), sl_session_counts(&rig.side[RIG_CLIENT].s));
@@ -499,6 +499,7 @@ static void a_fetch_says_what_is_kept(void **state)
 		rig_open_ready(&rig, &steps);
 		assert_int_equal(rig.side[RIG_CLIENT].s.kept_step, 12);
 		rig_begin_step(&rig, 16);
+		rig.side[RIG_CLIENT].s.keep = kept ? SL_KEEP_ASKED : SL_KEEP_NOT;
 		while (rig.side[RIG_CLIENT].s.state != SL_SESSION_COMMIT && rig_turn(&rig))
 			;
 		f = (struct sl_frame){.kind = SL_FRAME_COMMITTED, .epoch = 7};
