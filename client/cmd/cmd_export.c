@@ -25,11 +25,13 @@
 enum { TRIES = 3, TIMEOUT_MS = 10000, PAUSE_MS = 50 };
 
 static const char *const usage[] = {
-	"splitc export CONFIG OUT [--weights FILE] [--adapter] [--set KEY=VALUE]…",
+	"splitc export CONFIG OUT [--weights FILE] [--adapter] [--training] [--set KEY=VALUE]…",
 	"Writes the whole model with torchvision's or transformers' names and layouts to the safetensors file OUT. "
 	"The weights are the newest of the config's run, or FILE. They are checked against the config's model.",
-	"If OUT ends with .onnx, it writes the network with its weights as an ONNX file, in the form in which PyTorch "
-	"exports a network in training. model.onnx reads such a file again (docs/howto-onnx.md).",
+	"If OUT ends with .onnx, it writes the network with its weights as an ONNX file that predicts, for ONNX "
+	"Runtime "
+	"and others. --training marks its batch norms and dropout as in training. model.onnx reads both files again "
+	"(docs/howto-onnx.md).",
 	"In a run that goes on, the weights are those after the step under way: export asks the run's process over "
 	"its control socket, and that process fetches the middle from the server. After a crash or a kill, they are "
 	"those of the newest checkpoint that client and server both have. Then export calls the server as --resume "
@@ -92,9 +94,10 @@ static enum sl_err save_merged(const struct sl_setup *setup, const char *out, co
 	return err;
 }
 
-static enum sl_err write_model(const char *out, const struct sl_setup *setup, struct sl_fail *fail)
+static enum sl_err write_model(const struct sl_options *o, const struct sl_setup *setup, struct sl_fail *fail)
 {
 	const struct sl_conf_client *conf = setup->conf;
+	const char *out = o->operand;
 	char steps[24], width[32], image[16];
 	struct sl_st_note note[9] = {{"software", "splitc " SL_VERSION},
 				     {"model", setup->plan->model->name},
@@ -119,8 +122,8 @@ static enum sl_err write_model(const char *out, const struct sl_setup *setup, st
 		note[notes++] = (struct sl_st_note){SL_MODEL_DATA, setup->about};
 	note[notes] = (struct sl_st_note){"format", "pt"}; /* transformers reads no safetensors file without it */
 	if (sl_ends_with(out, ".onnx"))
-		err = sl_onnx_write(setup->plan->model, out, (const float *const *)setup->weights.value, note, notes,
-				    fail);
+		err = sl_onnx_write(setup->plan->model, out, (const float *const *)setup->weights.value,
+				    o->export.training, note, notes, fail);
 	else
 		err = save_merged(setup, out, note, notes + 1, fail);
 	json_decref(about);
@@ -340,8 +343,8 @@ static enum sl_err export_model(const struct sl_options *o, const struct sl_conf
 
 	if (!err)
 		err = sl_weights_widen(&setup->weights, setup->plan->model, fail);
-	if (err || !o->adapter)
-		return err ? err : write_model(o->operand, setup, fail);
+	if (err || !o->export.adapter)
+		return err ? err : write_model(o, setup, fail);
 	err = sl_adapter_write(setup->plan->model, &setup->lora, o->operand, conf->model.huggingface,
 			       (const float *const *)setup->weights.value, fail);
 	if (!err)
@@ -392,7 +395,7 @@ static bool other_form(const char *path)
 /* Refuses a name that may be a config or data, given in the wrong place. */
 static enum sl_err check_out(const struct sl_options *o, struct sl_fail *fail)
 {
-	if (o->adapter)
+	if (o->export.adapter)
 		return SL_OK;
 	if (sl_newfile_is_special(o->operand))
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "export: %s is no regular file: name a file", o->operand);
@@ -427,10 +430,12 @@ int splitc_export(int argc, char **argv)
 		return sl_options_missing(&o, "OUT");
 	if (check_out(&o, &fail))
 		return sl_command_failed(&fail);
-	if (o.adapter && !conf.lora.rank)
+	if (o.export.training && !sl_ends_with(o.operand, ".onnx"))
+		return sl_command_refuse("export --training: name a file that ends with .onnx");
+	if (o.export.adapter && !conf.lora.rank)
 		return sl_command_refuse("export --adapter: this config has no lora.rank");
 	status = export_model(&o, &conf, &setup, &fail) ? sl_command_failed(&fail) : 0;
-	if (!status && o.adapter)
+	if (!status && o.export.adapter)
 		printf("%s: adapters of %d layers%s\n", o.operand, setup.plan->model->n_adapter,
 		       setup.plan->model->task->kind == SL_LEARN_NEXT ? "" : " and the head");
 	else if (!status)

@@ -212,12 +212,14 @@ struct sl_onnx_text sl_onnx_emit_slice(struct sl_onnx_emit *e, struct sl_onnx_te
 	return SL_ONNX_EMIT(e, "Slice", x.t, from.t, to.t, of.t, by.t);
 }
 
-struct sl_onnx_text sl_onnx_emit_dropout(struct sl_onnx_emit *e, const char *x, float p)
+struct sl_onnx_text sl_onnx_emit_dropout(struct sl_onnx_emit *e, const char *x, float p, bool training)
 {
-	const struct sl_onnx_text ratio = sl_onnx_emit_number(e, p),
-				  on = emit_constant(e, SL_ONNX_BOOL, NULL, 0, "\1", 1);
+	const struct sl_onnx_text ratio = sl_onnx_emit_number(e, p);
+	struct sl_onnx_text on = {""};
 
-	return SL_ONNX_EMIT(e, "Dropout", x, ratio.t, on.t);
+	if (training)
+		on = emit_constant(e, SL_ONNX_BOOL, NULL, 0, "\1", 1);
+	return SL_ONNX_EMIT(e, "Dropout", x, ratio.t, training ? on.t : NULL);
 }
 
 void sl_onnx_emit_param(struct sl_onnx_emit *e, const char *name, const struct sl_shape *shape, const float *v)
@@ -270,10 +272,11 @@ static enum sl_err write_file(const struct sl_onnx_message *file, const char *pa
 	return sl_newfile_put(path, 0600, SL_FP_MODEL_OPEN, file->data, file->len, fail);
 }
 
-enum sl_err sl_onnx_emit_save(struct sl_onnx_emit *e, int opset, const struct sl_st_note *notes, int n_notes,
-			      const char *path, struct sl_fail *fail)
+enum sl_err sl_onnx_emit_save(struct sl_onnx_emit *e, int opset, int trainable, const struct sl_st_note *notes,
+			      int n_notes, const char *path, struct sl_fail *fail)
 {
 	struct sl_onnx_message file = {0}, set = {0};
+	char count[16];
 	enum sl_err err;
 
 	put_message(&e->graph, 1, &e->node);
@@ -290,6 +293,8 @@ enum sl_err sl_onnx_emit_save(struct sl_onnx_emit *e, int opset, const struct sl
 	put_int(&set, 2, opset);
 	put_message(&file, 8, &set);
 	put_notes(&file, notes, n_notes);
+	snprintf(count, sizeof count, "%d", trainable);
+	put_notes(&file, &(struct sl_st_note){SL_ONNX_TRAINABLE, count}, trainable >= 0);
 	err = write_file(&file, path, fail);
 	free(file.data);
 	return err;

@@ -48,14 +48,15 @@ struct sl_onnx_text sl_onnx_emit_floats(struct sl_onnx_emit *e, const int64_t *d
 struct sl_onnx_text sl_onnx_emit_transpose(struct sl_onnx_emit *e, struct sl_onnx_text x, const char *perm);
 struct sl_onnx_text sl_onnx_emit_slice(struct sl_onnx_emit *e, struct sl_onnx_text x, int64_t axis, int64_t first,
 				       int64_t end, int64_t step);
-struct sl_onnx_text sl_onnx_emit_dropout(struct sl_onnx_emit *e, const char *x, float p); /* in training */
+struct sl_onnx_text sl_onnx_emit_dropout(struct sl_onnx_emit *e, const char *x, float p, bool training);
 /* Adds a parameter, as an initializer. */
 void sl_onnx_emit_param(struct sl_onnx_emit *e, const char *name, const struct sl_shape *shape, const float *v);
 /* Declares an input or an output of floats, whose dimension 0 is the batch, of any size. */
 enum { SL_ONNX_INPUT = 11, SL_ONNX_OUTPUT };
 void sl_onnx_emit_end(struct sl_onnx_emit *e, unsigned end, const char *name, const int64_t *dim, int n_dim);
-/* Writes the whole file. LIMIT: it has 2 GiB or more. */
-enum sl_err sl_onnx_emit_save(struct sl_onnx_emit *e, int opset, const struct sl_st_note *notes, int n_notes,
-			      const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+/* Writes the whole file. `trainable`: the value of SL_ONNX_TRAINABLE; below 0: no such note. LIMIT: the file has 2 GiB
+ * or more. */
+enum sl_err sl_onnx_emit_save(struct sl_onnx_emit *e, int opset, int trainable, const struct sl_st_note *notes,
+			      int n_notes, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -249,6 +249,32 @@ static enum sl_err find_ends(struct sl_onnx *o, struct sl_fail *fail)
 	return SL_OK;
 }
 
+/* Sets o->trainable by the file's note. CONFIG: another program has removed batch norms or dropout since. */
+static enum sl_err check_trainable(struct sl_onnx *o, struct sl_fail *fail)
+{
+	const char *note = NULL;
+	int n = 0;
+
+	for (size_t i = 0; i < o->model->n_metadata_props; i++) {
+		const Onnx__Entry *e = o->model->metadata_props[i];
+
+		if (e->key && e->value && strcmp(e->key, SL_ONNX_TRAINABLE) == 0)
+			note = e->value;
+	}
+	for (size_t i = 0; i < o->graph->n_node; i++) {
+		const char *kind = o->graph->node[i]->op_type;
+
+		n += kind && (strcmp(kind, "BatchNormalization") == 0 || strcmp(kind, "Dropout") == 0);
+	}
+	o->trainable = note;
+	if (!note || strtol(note, NULL, 10) == n)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_CONFIG,
+			   "splitc wrote it with %.20s batch norms and dropouts, and it has %d: another program has "
+			   "changed it since. Give the file that splitc wrote",
+			   note, n);
+}
+
 static enum sl_err check_model(struct sl_onnx *o, struct sl_fail *fail)
 {
 	const Onnx__Model *m = o->model;
@@ -271,7 +297,9 @@ static enum sl_err check_model(struct sl_onnx *o, struct sl_fail *fail)
 	if (o->graph->n_node > SL_GRAPH_MOST_NODES)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "%zu nodes, where %d are the most", o->graph->n_node,
 				   SL_GRAPH_MOST_NODES);
-	err = sort_initializers(o, fail);
+	err = check_trainable(o, fail);
+	if (!err)
+		err = sort_initializers(o, fail);
 	return err ? err : find_ends(o, fail);
 }
 

@@ -21,6 +21,10 @@ enum sl_onnx_attr {
 /* Ends the name of a layer in names of its further nodes, since ONNX Runtime refuses two nodes of the same name. */
 #define SL_ONNX_PART ":part"
 
+/* The key of a note in files of ours that predict. Its value is how many batch norms and dropouts the file has, in
+ * their form for prediction. If none is missing, the network can be trained again. */
+#define SL_ONNX_TRAINABLE "split.trainable_nodes"
+
 struct sl_onnx {
 	char name[SL_NAME_MAX]; /* the file's name, without folders */
 	Onnx__Model *model;
@@ -30,6 +34,7 @@ struct sl_onnx {
 	const Onnx__Tensor **init; /* initializers, sorted by name */
 	int n_init;
 	int opset;
+	bool trainable; /* it predicts, and contains all that its training needs (SL_ONNX_TRAINABLE) */
 };
 
 extern const char sl_onnx_how[]; /* for messages: the export call that writes a supported file */

@@ -35,7 +35,8 @@ static void read_batchnorm(struct sl_onnx_import *im)
 	const float eps = sl_onnx_attr_float(im, "epsilon", 1e-5f), kept = sl_onnx_attr_float(im, "momentum", 0.9f);
 	/* Before opset 14 there is no such attribute: a node in training has five outputs. */
 	const bool training =
-		im->onnx->opset >= 14 ? sl_onnx_attr_int(im, "training_mode", 0) == 1 : im->node->n_output == 5;
+		im->onnx->trainable ||
+		(im->onnx->opset >= 14 ? sl_onnx_attr_int(im, "training_mode", 0) == 1 : im->node->n_output == 5);
 
 	if (!im->b->err && !training)
 		sl_onnx_refuse(im, "it is of a network in evaluation; export model.train() with "
@@ -139,6 +140,14 @@ static void read_clip(struct sl_onnx_import *im)
 	sl_onnx_out_like(im, has_high ? bounded(im, x, high, 1) : x, sl_onnx_in(im, 0));
 }
 
+static bool is_true(const struct sl_onnx_value *v)
+{
+	const Onnx__Tensor *t = v ? v->constant : NULL;
+
+	return t && t->data_type == SL_ONNX_BOOL && sl_onnx_count(t) == 1 &&
+	       (t->has_raw_data ? t->raw_data.data[0] : t->int32_data[0]);
+}
+
 static void read_dropout(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *mode = sl_onnx_in(im, 2), *v = sl_onnx_in(im, 0);
@@ -148,9 +157,7 @@ static void read_dropout(struct sl_onnx_import *im)
 
 	if (im->b->err)
 		return;
-	if (!mode || !mode->constant || mode->constant->data_type != SL_ONNX_BOOL ||
-	    sl_onnx_count(mode->constant) != 1 ||
-	    !(mode->constant->has_raw_data ? mode->constant->raw_data.data[0] : mode->constant->int32_data[0])) {
+	if (!(im->onnx->trainable && !mode) && !is_true(mode)) {
 		sl_onnx_refuse(im, "its training_mode is not the constant true; export model.train() with "
 				   "training=TrainingMode.TRAINING");
 		return;
@@ -159,7 +166,7 @@ static void read_dropout(struct sl_onnx_import *im)
 		(void)!sl_onnx_read_scores(im);
 		return;
 	}
-	if ((im->node->input[1][0] && !sl_onnx_scalar_in(im, 1, &p)) || !(p >= 0 && p < 1)) {
+	if ((im->node->n_input > 1 && im->node->input[1][0] && !sl_onnx_scalar_in(im, 1, &p)) || !(p >= 0 && p < 1)) {
 		sl_onnx_refuse(im, "its ratio is no constant in [0, 1)");
 		return;
 	}
@@ -431,7 +438,7 @@ static const struct sl_onnx_kind kinds[] = {
 	 .read = sl_onnx_read_convt},
 	{"DepthToSpace", 1, 1, "blocksize mode", .read = sl_onnx_read_depth_to_space},
 	{"Div", 2, 2, "", .read = sl_onnx_read_div},
-	{"Dropout", 3, 3, "", .read = read_dropout},
+	{"Dropout", 1, 3, "", .read = read_dropout},
 	{"Einsum", 2, 2, "equation", .read = sl_onnx_read_matmul},
 	{"Elu", 1, 1, "alpha", .read = sl_onnx_read_elu},
 	{"Equal", 2, 2, "", .read = read_known},

@@ -57,11 +57,14 @@ static void write_convt(struct sl_onnx_writer *w)
 static void write_batchnorm(struct sl_onnx_writer *w)
 {
 	out(w, SL_ONNX_EMIT(&w->e, "BatchNormalization", in(w, 0), param(w, 0), param(w, 1), param(w, 2), param(w, 3)));
-	sl_onnx_emit_output(&w->e);
-	sl_onnx_emit_output(&w->e);
+	w->n_two_forms++;
+	if (w->training) { /* the new running mean and variance */
+		sl_onnx_emit_output(&w->e);
+		sl_onnx_emit_output(&w->e);
+	}
 	sl_onnx_emit_float(&w->e, "epsilon", w->op.u.bn.eps);
 	sl_onnx_emit_float(&w->e, "momentum", (float)(1.0 - (double)w->op.u.bn.momentum));
-	sl_onnx_emit_int(&w->e, "training_mode", 1);
+	sl_onnx_emit_int(&w->e, "training_mode", w->training);
 }
 
 static void write_act(struct sl_onnx_writer *w)
@@ -110,9 +113,15 @@ static void write_linear(struct sl_onnx_writer *w)
 	out(w, param(w, 1) ? SL_ONNX_EMIT(&w->e, "Add", x.t, param(w, 1)) : x);
 }
 
+static struct sl_onnx_text dropout(struct sl_onnx_writer *w, const char *x, float p)
+{
+	w->n_two_forms++;
+	return sl_onnx_emit_dropout(&w->e, x, p, w->training);
+}
+
 static void write_dropout(struct sl_onnx_writer *w)
 {
-	out(w, sl_onnx_emit_dropout(&w->e, in(w, 0), w->op.u.dropout.p));
+	out(w, dropout(w, in(w, 0), w->op.u.dropout.p));
 }
 
 static void write_gelu(struct sl_onnx_writer *w)
@@ -196,7 +205,7 @@ static void write_attention(struct sl_onnx_writer *w)
 	x = ONE(w, "Softmax", x);
 	sl_onnx_emit_int(&w->e, "axis", -1);
 	if (a->p > 0)
-		x = sl_onnx_emit_dropout(&w->e, x.t, a->p);
+		x = dropout(w, x.t, a->p);
 	x = sl_onnx_emit_transpose(&w->e, two(w, "MatMul", x.t, head[2]), "0213");
 	out(w, LIST(w, "Reshape", x.t, 0, s, all));
 }
@@ -381,11 +390,12 @@ static enum sl_err check(const struct sl_model *m, struct sl_fail *fail)
 		    : SL_OK;
 }
 
-enum sl_err sl_onnx_write(const struct sl_model *model, const char *path, const float *const *param,
+enum sl_err sl_onnx_write(const struct sl_model *model, const char *path, const float *const *param, bool training,
 			  const struct sl_st_note *notes, int n_notes, struct sl_fail *fail)
 {
 	const struct sl_graph *g = &model->graph;
-	struct sl_onnx_writer w = {.model = model, .g = g, .param = param, .fail = fail, .opset = 17};
+	struct sl_onnx_writer w = {
+		.model = model, .g = g, .param = param, .fail = fail, .opset = 17, .training = training};
 
 	w.err = check(model, fail);
 	if (w.err)
@@ -404,7 +414,7 @@ enum sl_err sl_onnx_write(const struct sl_model *model, const char *path, const 
 		write_ends(&w);
 	}
 	if (!w.err)
-		w.err = sl_onnx_emit_save(&w.e, w.opset, notes, n_notes, path, fail);
+		w.err = sl_onnx_emit_save(&w.e, w.opset, training ? -1 : w.n_two_forms, notes, n_notes, path, fail);
 	free(w.e.node.data);
 	free(w.e.graph.data);
 	free(w.name);

@@ -16,8 +16,10 @@ struct sl_onnx_writer {
 	bool *flattened;           /* values that are flattened images, whose elements have the file's order */
 	struct sl_op op;           /* the op and the node that are being written */
 	const struct sl_node *node;
-	int index; /* of the node, or of the last one that was written with it */
-	int opset; /* of the file */
+	int index;       /* of the node, or of the last one that was written with it */
+	int opset;       /* of the file */
+	bool training;   /* batch norms and dropout act as in training */
+	int n_two_forms; /* nodes so far that act otherwise in training than in a prediction */
 	struct sl_fail *fail;
 	enum sl_err err;
 };

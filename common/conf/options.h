@@ -9,6 +9,10 @@
 
 enum { SL_MAX_SETS = 64, SL_MAX_OPERANDS = 32, SL_ANY_OPERANDS = INT_MAX };
 
+struct sl_options_export {
+	bool adapter, training;
+};
+
 struct sl_options {
 	const char *command;      /* "train" */
 	const char *const *usage; /* the synopsis, "splitc train CONFIG …"; then paragraphs; NULL-terminated */
@@ -22,7 +26,8 @@ struct sl_options {
 	const char *set[SL_MAX_SETS];
 	int n_set;
 	bool json, local, resume, fresh, auto_resume, check_config, print_config, parity, prometheus, measure, csv,
-		logits, live, ready, quiet, watch, force, text, pair, stats, adapter, ids;
+		logits, live, ready, quiet, watch, force, text, pair, stats, ids;
+	struct sl_options_export export;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
 	const char *server, *model, *data, *cut;                        /* of init; the same */
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
@@ -54,7 +59,7 @@ enum {
 	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, --task, --split, --columns, --format, --json */
 	SL_OPT_GRAPH = 16384,  /* --text */
 	SL_OPT_DATA = 32768,   /* --sheet */
-	SL_OPT_EXPORT = 65536, /* --adapter */
+	SL_OPT_EXPORT = 65536, /* --adapter, --training */
 	SL_OPT_AUDIT = 524288, /* --steps */
 	SL_OPT_LEAK = 1048576, /* --out DIR, --steps, --minutes */
 	SL_OPT_GENERATE = 2097152, /* --prompt, --prompts, --ids, and --json of lines */

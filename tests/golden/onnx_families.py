@@ -3,6 +3,7 @@
 
 usage: onnx_families.py --list                  their names, each with the side of its pictures and two cuts
        onnx_families.py make FOLDER NAME        FOLDER/NAME.onnx, with a run of ten steps of SGD by the rules of golden.py
+       onnx_families.py export FOLDER           FOLDER/NAME.onnx of each, and prints their names and sides
        onnx_families.py same FOLDER NAME        whether FOLDER/NAME.safetensors loads strictly, and has the tensors of NAME_after
 Those of torchvision are its own, with fewer blocks where that is a setting; the others are spelled out from their papers.
 """
@@ -266,6 +267,10 @@ def main():
     if sys.argv[1] == "--list":
         for name, (_, size, _, *cuts) in FAMILIES.items():
             print(name, size, *cuts)
+    elif sys.argv[1] == "export":
+        for name, (_, size, *_) in FAMILIES.items():
+            export(new_model(name, 1), os.path.join(sys.argv[2], name + ".onnx"), size)
+            print(name, size)
     else:
         (make if sys.argv[1] == "make" else same)(sys.argv[2], sys.argv[3])
 

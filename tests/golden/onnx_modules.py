@@ -10,7 +10,6 @@ A module stands behind two convolutions, which make 8 channels of 8×8 pixels. W
 """
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -586,12 +585,6 @@ def layers(splitc, config):
     return cuts, sorted((n["name"], n["operation"], n["parameters"]) for n in nodes if n["parameters"])
 
 
-def page_code():
-    """How docs/howto-onnx.md makes a file for programs that only predict."""
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/howto-onnx.md")) as page:
-        return next(code for code in re.findall(r"```python\n(.*?)```", page.read(), re.S) if "predicting.onnx" in code)
-
-
 def check_export(splitc, cifar, folder, name):
     path = os.path.join(folder, file_of(name))
     model, channels = network(name)
@@ -604,19 +597,19 @@ def check_export(splitc, cifar, folder, name):
             config.write(f"model: {{onnx: {onnx_file}}}\nthreads: 1\ndata: {{kind: cifar10, dir: {cifar}, train_files: [data_batch_1.bin], "
                          f"test_limit: 8, transforms: ['Resize(({SIZE}, {SIZE}))'], test_transforms: ['Resize(({SIZE}, {SIZE}))']}}\n")
     splitc_of(splitc, "export", configs[0], path + ".out.onnx", "--weights", path + ".safetensors")
-    onnx.checker.check_model(onnx.load(path + ".out.onnx"), full_check=True)
+    splitc_of(splitc, "export", configs[0], path + ".training.onnx", "--training", "--weights", path + ".safetensors")
+    for form in (".out.onnx", ".training.onnx"):
+        onnx.checker.check_model(onnx.load(path + form), full_check=True)
     assert layers(splitc, configs[0]) == layers(splitc, configs[1]), f"{name}: other layers: {layers(splitc, configs[0])} {layers(splitc, configs[1])}"
     state = golden.read_safetensors(path + ".safetensors")[0]
     for t in onnx.load(path + ".out.onnx").graph.initializer:
         assert np.array_equal(onnx.numpy_helper.to_array(t), state[t.name]), f"{name}: {t.name} changed"
     x = torch.randn(4, channels, SIZE, SIZE, generator=torch.Generator().manual_seed(1)).double()
     with torch.no_grad():  # the running statistics move in training
-        evaluated, want, got = model.double().eval()(x), model.train()(x), onnx_run.run(path + ".out.onnx", x)
-    assert golden.deviation(got.numpy(), want.numpy(), 0) < 1e-6, f"{name}: logits differ by {golden.deviation(got.numpy(), want.numpy(), 0):g}"
-    exec(page_code().replace("trained.onnx", path + ".out.onnx").replace("predicting.onnx", path + ".eval.onnx"), {})
-    onnx.checker.check_model(onnx.load(path + ".eval.onnx"), full_check=True)
-    want, got = evaluated, onnx_run.run(path + ".eval.onnx", x)
-    assert golden.deviation(got.numpy(), want.numpy(), 0) < 1e-6, f"{name}: logits of an evaluation differ by {golden.deviation(got.numpy(), want.numpy(), 0):g}"
+        evaluated, trained = model.double().eval()(x), model.train()(x)
+    for form, want in ((".out.onnx", evaluated), (".training.onnx", trained)):
+        off = golden.deviation(onnx_run.run(path + form, x).numpy(), want.numpy(), 0)
+        assert off < 1e-6, f"{name}: logits of {form} differ by {off:g}"
     if channels == 3:
         logits = [splitc_of(splitc, "predict", c, "--local", "--logits", "--csv", "--weights", path + ".safetensors") for c in configs]
         assert logits[0] == logits[1] and logits[0].count("\n") >= 9, f"{name}: other logits"

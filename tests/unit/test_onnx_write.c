@@ -74,21 +74,58 @@ static void check_names(void)
 	onnx__model__free_unpacked(m, NULL);
 }
 
-static void there_and_back(struct sl_model_spec spec)
+static int n_forms; /* batch norms and dropouts in all written files */
+
+static int dropouts(const struct sl_model *m)
+{
+	int n = 0;
+
+	for (int i = 0; i < m->graph.n_node; i++)
+		n += m->graph.node[i].kind == SL_OP_DROPOUT;
+	return n;
+}
+
+/* Every batch norm and dropout of the written file is of that form. Returns how many there are. */
+static int check_form(bool training)
+{
+	Onnx__Model *m = onnx_read(path);
+	int n = 0;
+
+	for (size_t i = 0; i < m->graph->n_node; i++) {
+		Onnx__Node *node = m->graph->node[i];
+		const bool norm = strcmp(node->op_type, "BatchNormalization") == 0;
+
+		if (norm) {
+			assert_int_equal(onnx_attr(node, "training_mode")->i, training);
+			assert_int_equal(node->n_output, training ? 3 : 1);
+		} else if (strcmp(node->op_type, "Dropout") == 0) {
+			assert_int_equal(node->n_input, training ? 3 : 2);
+		} else {
+			continue;
+		}
+		n++;
+	}
+	onnx__model__free_unpacked(m, NULL);
+	return n;
+}
+
+static void there_and_back_as(struct sl_model_spec spec, bool training)
 {
 	static const struct sl_st_note note = {"steps", "12"};
 	struct sl_model *a = open_model(spec), *b;
 	float **x = weights_of(a, spec.onnx), **y;
 	struct sl_fail fail;
 
-	if (sl_onnx_write(a, path, (const float *const *)x, &note, 1, &fail))
+	if (sl_onnx_write(a, path, (const float *const *)x, training, &note, 1, &fail))
 		fail_msg("%s", fail.text);
 	check_names();
+	n_forms += check_form(training);
 	b = open_model((struct sl_model_spec){.onnx = path});
 	y = weights_of(b, path);
 	assert_int_equal(a->graph.n_param, b->graph.n_param);
 	for (int i = 0; i < a->graph.n_param; i++)
 		same_param(a, b, i, x[i], y[i]);
+	assert_int_equal(dropouts(a), dropouts(b));
 	if (spec.onnx)
 		assert_int_equal(a->n_unit, b->n_unit);
 	for (int i = 0; spec.onnx && i < a->n_unit; i++)
@@ -99,12 +136,19 @@ static void there_and_back(struct sl_model_spec spec)
 	sl_model_close(b);
 }
 
+static void there_and_back(struct sl_model_spec spec)
+{
+	there_and_back_as(spec, false);
+	there_and_back_as(spec, true);
+}
+
 static void onnx_files(void **state)
 {
 	(void)state;
 	there_and_back((struct sl_model_spec){.onnx = "tests/golden/onnx_small.onnx"});
 	there_and_back((struct sl_model_spec){.onnx = "tests/golden/onnx_wide.onnx"});
 	there_and_back((struct sl_model_spec){.onnx = "tests/golden/onnx_many.onnx"});
+	assert_int_equal(n_forms, 10);
 }
 
 static void built_in_networks(void **state)
@@ -153,7 +197,7 @@ static void axes_of_a_mean(void **state)
 		Onnx__Model *written;
 
 		change(m, tanh);
-		assert_int_equal(sl_onnx_write(m, path, (const float *const *)x, NULL, 0, &fail), SL_OK);
+		assert_int_equal(sl_onnx_write(m, path, (const float *const *)x, false, NULL, 0, &fail), SL_OK);
 		written = onnx_read(path);
 		assert_int_equal(written->opset_import[0]->version, tanh ? 20 : 17);
 		for (size_t i = 0; i < written->graph->n_node; i++) {
@@ -172,6 +216,29 @@ static void axes_of_a_mean(void **state)
 	sl_model_close(m);
 }
 
+/* A file that predicts is read for training again as long as no other program has removed a batch norm. */
+static void changed_since(void **state)
+{
+	static const char file[] = "tests/golden/onnx_small.onnx";
+	const struct sl_model_spec spec = {.name = "onnx", .onnx = path};
+	struct sl_model *m = open_model((struct sl_model_spec){.onnx = file}), *again = NULL;
+	float **x = weights_of(m, file);
+	Onnx__Model *written;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_onnx_write(m, path, (const float *const *)x, false, NULL, 0, &fail), SL_OK);
+	written = onnx_read(path);
+	for (size_t i = 0; i < written->graph->n_node; i++)
+		if (strcmp(written->graph->node[i]->op_type, "BatchNormalization") == 0)
+			onnx_set(&written->graph->node[i]->op_type, "Identity");
+	assert_int_equal(onnx_build(written, &spec, &again, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "another program has changed it since"));
+	onnx__model__free_unpacked(written, NULL);
+	free(x);
+	sl_model_close(m);
+}
+
 /* A parameter with the input's name would be the input's default value. */
 static void a_parameter_called_as_the_input(void **state)
 {
@@ -182,7 +249,7 @@ static void a_parameter_called_as_the_input(void **state)
 
 	(void)state;
 	snprintf(m->graph.param[0].name, sizeof m->graph.param[0].name, "%s", m->graph.in[0].name);
-	assert_int_equal(sl_onnx_write(m, path, (const float *const *)x, NULL, 0, &fail), SL_ERR_CONFIG);
+	assert_int_equal(sl_onnx_write(m, path, (const float *const *)x, false, NULL, 0, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "has a parameter of its input's name, which is not written as ONNX"));
 	free(x);
 	sl_model_close(m);
@@ -196,7 +263,7 @@ static void what_cannot_be_written(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	assert_int_equal(sl_onnx_write(m, path, NULL, NULL, 0, &fail), SL_ERR_CONFIG);
+	assert_int_equal(sl_onnx_write(m, path, NULL, false, NULL, 0, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "reads tokens, which is not written as ONNX"));
 	sl_model_close(m);
 }
@@ -209,8 +276,8 @@ static void no_folder(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	assert_int_equal(sl_onnx_write(m, path, (const float *const *)x, NULL, 0, &fail), SL_OK);
-	assert_int_equal(sl_onnx_write(m, "/nowhere/x.onnx", (const float *const *)x, NULL, 0, &fail),
+	assert_int_equal(sl_onnx_write(m, path, (const float *const *)x, false, NULL, 0, &fail), SL_OK);
+	assert_int_equal(sl_onnx_write(m, "/nowhere/x.onnx", (const float *const *)x, false, NULL, 0, &fail),
 			 SL_ERR_CANTCREATE);
 	free(x);
 	sl_model_close(m);
@@ -222,6 +289,7 @@ int main(void)
 		cmocka_unit_test(onnx_files),
 		cmocka_unit_test(built_in_networks),
 		cmocka_unit_test(axes_of_a_mean),
+		cmocka_unit_test(changed_since),
 		cmocka_unit_test(a_parameter_called_as_the_input),
 		cmocka_unit_test(what_cannot_be_written),
 		cmocka_unit_test(no_folder),
