@@ -9,6 +9,7 @@
 #include "client/data/class_name.h"
 #include "client/data/parts.h"
 #include "client/run/setup.h"
+#include "client/text/records.h"
 #include "common/base/text.h"
 #include "common/conf/key.h"
 #include "common/conf/networks.h"
@@ -116,6 +117,10 @@ static void set_columns(struct sets *s, struct sl_preset_table *c)
 		set(s, "data.ignore", list);
 	if (c->missing)
 		set(s, "data.missing", "mean");
+	if (c->table.form.separator && c->table.form.separator != ',')
+		set(s, "data.separator", sl_records_separator(c->table.form.separator));
+	if (c->table.form.comma)
+		set(s, "data.decimal", "comma");
 }
 
 /* Sets sizes that suit data and network: CIFAR's pictures are small, others as large as most networks were made for. */
@@ -254,6 +259,7 @@ static void set_data(struct sets *s, const struct kind *k, const char *folder, c
 		spec.ignore = of.ignored;
 		spec.nignore = of.nignored;
 		spec.fill = of.missing;
+		spec.form = of.table.form;
 		spec.task = of.numbers ? &sl_learn_tasks[SL_LEARN_NUMBER] : NULL;
 	}
 	set_split(s, &spec, &parts);
@@ -339,6 +345,10 @@ static void put_option(FILE *file, const struct sl_conf_client *conf, const char
 		if (conf->data.ignore.n)
 			put_value(file, conf, "data.ignore");
 		fputs("   # columns that tell nothing\n", file);
+		if (conf->data.separator != SL_SEPARATOR_COMMA)
+			put_key(file, conf, "data.separator");
+		if (conf->data.decimal != SL_DECIMAL_POINT)
+			put_key(file, conf, "data.decimal");
 		if (conf->data.missing == SL_MISSING_MEAN)
 			fputs("  missing: mean   # of a number's column; a text that is missing is none of its "
 			      "column's\n",

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "client/data/csv_column.h"
+#include "client/data/csv_number.h"
 #include "common/conf/key.h"
 
 enum { MOST_WHOLE = 20, ROWS_OF_CLASS = 10 };
@@ -23,12 +24,15 @@ static bool is_called_id(const char *name)
 }
 
 /* Whether a column only identifies rows: no two rows have the same value, and they are texts, such as a patient's
- * name, or whole numbers in a column that is called id. Below 20 rows there is no telling. */
+ * name, or whole numbers in a column that is called id. Numbers in any notation and with a unit measure something.
+ * Below 20 rows there is no telling. */
 static bool names_rows(const struct sl_csv *table, int column)
 {
 	const bool id = is_called_id(sl_name(&table->header, column));
 	struct sl_names all = {0}, once = {0};
-	bool names = table->rows >= 20;
+	char unit[SL_CSV_UNIT];
+	bool names = table->rows >= 20 &&
+		     (id || !(sl_csv_measures(table, column, '.', unit) || sl_csv_measures(table, column, ',', unit)));
 	double number;
 
 	for (int64_t r = 0; r < table->rows && names; r++)
@@ -68,13 +72,18 @@ void sl_preset_table_read(struct sl_preset_table *c, const char *folder)
 	struct sl_fail why;
 
 	*c = (struct sl_preset_table){.label = "label"};
-	if (sl_csv_name(&c->table, folder, SL_SPLIT_TRAIN, &why) != SL_OK || sl_csv_read(&c->table, &why) != SL_OK)
+	if (sl_csv_name(&c->table, folder, SL_SPLIT_TRAIN, &why) != SL_OK)
+		return;
+	sl_csv_notice(&c->table);
+	if (sl_csv_read(&c->table, &why) != SL_OK)
 		return;
 	if (sl_csv_find(&c->table, c->label) < 0)
 		c->label = sl_name(&c->table.header, c->table.columns - 1);
 	c->numbers = has_numbers(&c->table, sl_csv_find(&c->table, c->label));
 	for (int i = 0; i < c->table.columns; i++) {
-		const struct sl_csv_tally n = sl_csv_count(&c->table, i, true);
+		char unit[SL_CSV_UNIT];
+		const bool measures = sl_csv_measures(&c->table, i, '.', unit) && *unit;
+		const struct sl_csv_tally n = sl_csv_count(&c->table, i, measures ? unit : NULL, true);
 		const char *name = sl_name(&c->table.header, i);
 
 		if (strcmp(name, c->label) == 0)

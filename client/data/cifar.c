@@ -203,7 +203,7 @@ static enum sl_err files_open(struct file *files, int *nfiles, int64_t *total, c
 		f->wanted = records < max - *total ? records : max - *total;
 		*total += f->wanted;
 		if (*total > SL_SET_MAX_SAMPLES)
-			return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d records in all", f->path,
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d records in all", f->path,
 					   SL_SET_MAX_SAMPLES);
 	}
 	return SL_OK;

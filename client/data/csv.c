@@ -56,9 +56,12 @@ static bool lacks_label(const struct table *t, const char *cell)
 	return sl_csv_lacks_label(cell) && !(t->recalled && *cell && sl_csv_place(&t->labels, cell) >= 0);
 }
 
-/* DATA: a label is missing; or, unless cells may be missing, a cell of a column that is read. */
+/* DATA: a label is missing; unless cells may be missing, a cell that is read; a number has the wrong decimal mark. */
 static enum sl_err check_cells(const struct table *t, const struct sl_csv *s, struct sl_fail *fail)
 {
+	for (int i = 0; i < t->columns; i++)
+		if (!t->column[i].left_out && sl_csv_check_marks(s, t->column[i].at, fail) != SL_OK)
+			return SL_ERR_DATA;
 	for (int64_t r = 0; r < s->rows; r++) {
 		for (int i = 0; i < t->columns && !t->fill; i++)
 			if (!t->column[i].left_out && !*sl_csv_cell(s, r, t->column[i].at))
@@ -410,7 +413,7 @@ static enum sl_err fill_given(struct table *t, struct sl_csv *sheet, const struc
 		if (!err)
 			err = encode(t, sheet, spec, 0, fail);
 		sl_csv_close(sheet);
-		*sheet = (struct sl_csv){.rows = 0};
+		*sheet = (struct sl_csv){.form = spec->form};
 	}
 	return err;
 }
@@ -470,6 +473,7 @@ static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const str
 	t->targets = spec->nlabels;
 	t->given = spec->given != NULL;
 	t->fill = spec->fill;
+	sheet[0].form = sheet[1].form = spec->form;
 	if (spec->about) {
 		err = recall(t, spec, fail);
 		return err ? err : (t->given ? fill_given : fill_recalled)(t, &sheet[1], spec, fail);
@@ -576,17 +580,13 @@ static const char *sample_name(const struct sl_set *set, int64_t index, char *ou
 
 static const char *class_name(const struct sl_set *set, int label)
 {
-	const struct table *t = set->data;
-
-	return sl_name(&t->labels, label);
+	return sl_name(&((const struct table *)set->data)->labels, label);
 }
 
 /* Tables: train.csv, and val.csv or test.csv, in `dir`. The first line names the columns. spec.label names the
  * columns of the target. Classes count from 0, in the order of their values if all are numbers, else of their bytes.
- * A column of numbers becomes one feature, normalised by the mean and deviation in training. Any other column
- * becomes a feature of 0 or 1 for each of its texts there. With `fill`, a missing cell has the feature 0. The set is
- * in memory. DATA: too few or too many cells, a label that is missing or does not occur in training, without `fill`
- * another such cell; *fail names file, line and column. */
+ * csv_column.h says how columns become features. The set is in memory. DATA: too few or too many cells, a label that
+ * is missing or does not occur in training, without `fill` another such cell; *fail names file, line and column. */
 const struct sl_source sl_source_csv = {.name = "csv",
 					.open = open_set,
 					.sample = sample,

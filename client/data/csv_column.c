@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/data/csv_number.h"
 #include "common/base/log.h"
 
 enum { MANY = 10 }; /* beside so many texts, a word that repeats alone probably marks missing numbers */
@@ -113,7 +114,16 @@ enum sl_err sl_csv_check_key_column(const struct sl_csv *s, int column, struct s
 
 /* ---- what the training rows say ---- */
 
-struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, bool fill)
+/* Reads a cell as a number with the unit; NULL: without one. */
+static bool read_number(const char *cell, const char *unit, double *out)
+{
+	struct sl_csv_number n;
+
+	return unit ? sl_csv_number(cell, '.', &n) && strcmp(n.unit, unit) == 0 && sl_text_number(n.plain, out)
+		    : sl_text_number(cell, out);
+}
+
+struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, const char *unit, bool fill)
 {
 	struct sl_csv_tally n = {.rows = s->rows};
 	double x;
@@ -124,12 +134,16 @@ struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, bool fill)
 		n.empty += !*cell;
 		if (fill && sl_csv_is_missing(cell)) {
 			n.missing++;
-		} else if (sl_text_number(cell, &x)) {
+		} else if (read_number(cell, unit, &x)) {
 			n.numbers++;
 		} else {
 			n.several |= n.words && strcmp(cell, sl_csv_cell(s, n.word, column)) != 0;
 			n.words++;
 			n.word = r;
+			if (sl_csv_advice(cell)) {
+				n.foreign++;
+				n.measure = r;
+			}
 		}
 	}
 	return n;
@@ -151,7 +165,7 @@ static enum sl_err learn_number(struct sl_csv_column *c, const struct sl_csv *s,
 	int64_t n = 0;
 
 	for (int64_t r = 0; r < s->rows; r++)
-		if ((!own || own[r]) && sl_text_number(sl_csv_cell(s, r, c->at), &x)) {
+		if ((!own || own[r]) && read_number(sl_csv_cell(s, r, c->at), c->unit, &x)) {
 			sum += x;
 			n++;
 		}
@@ -161,7 +175,7 @@ static enum sl_err learn_number(struct sl_csv_column *c, const struct sl_csv *s,
 				   s->path, c->name);
 	c->mean = sum / (double)n;
 	for (int64_t r = 0; r < s->rows; r++)
-		if ((!own || own[r]) && sl_text_number(sl_csv_cell(s, r, c->at), &x))
+		if ((!own || own[r]) && read_number(sl_csv_cell(s, r, c->at), c->unit, &x))
 			squares += (x - c->mean) * (x - c->mean);
 	c->deviation = spread(squares / (double)n, c->mean, n);
 	c->n = 1;
@@ -172,68 +186,82 @@ static enum sl_err learn_number(struct sl_csv_column *c, const struct sl_csv *s,
 	return SL_OK;
 }
 
+/* DATA: too many texts. */
+static enum sl_err check_texts(const struct sl_csv_column *c, const struct sl_csv *s, bool fill, struct sl_fail *fail)
+{
+	const struct sl_csv_tally n = sl_csv_count(s, c->at, NULL, fill);
+	const bool foreign = 2 * n.foreign > n.words;
+
+	if (c->text.n <= SL_CSV_MOST_TEXTS)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_DATA,
+			   "%s:%zu: column \"%.60s\" has %lld different texts, such as \"%.60s\", where "
+			   "%d are the most: %s",
+			   s->path, s->line[foreign ? n.measure : n.word], c->name, (long long)c->text.n,
+			   sl_csv_cell(s, foreign ? n.measure : n.word, c->at), SL_CSV_MOST_TEXTS,
+			   foreign ? sl_csv_advice(sl_csv_cell(s, n.measure, c->at))
+				   : "name it in data.ignore, if it tells nothing");
+}
+
+/* Learns the texts of a column. Many that are numbers with one unit make it a column of numbers. */
 static enum sl_err learn_texts(struct sl_csv_column *c, const struct sl_csv *s, bool fill, struct sl_fail *fail)
 {
+	char unit[SL_CSV_UNIT];
 	const enum sl_err err = sl_csv_different(&c->text, s, c->at, fill, fail);
 
-	if (!err && c->text.n > SL_CSV_MOST_TEXTS)
-		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%s: column \"%.60s\" has %lld different texts, where %d are the most: name it in "
-				   "data.ignore, if it tells nothing",
-				   s->path, c->name, (long long)c->text.n, SL_CSV_MOST_TEXTS);
 	c->n = (int)c->text.n;
-	return err;
+	if (err || c->text.n <= MANY || !sl_csv_measures(s, c->at, '.', unit) ||
+	    sl_csv_count(s, c->at, unit, fill).words)
+		return err ? err : check_texts(c, s, fill, fail);
+	sl_names_close(&c->text);
+	c->number = true;
+	c->unit = strdup(unit);
+	return c->unit ? SL_OK : no_memory(fail);
 }
 
 enum sl_err sl_csv_column_learn(struct sl_csv_column *c, const struct sl_csv *s, int at, const bool *own, bool fill,
 				struct sl_fail *fail)
 {
+	enum sl_err err = SL_OK;
+
 	c->name = strdup(sl_name(&s->header, at));
 	c->at = at;
-	c->number = !sl_csv_count(s, at, fill).words;
+	c->number = !sl_csv_count(s, at, NULL, fill).words;
 	if (!c->name)
 		return no_memory(fail);
-	return c->number ? learn_number(c, s, own, fail) : learn_texts(c, s, fill, fail);
-}
-
-/* Whether a text would be a number with a point in place of its comma, such as "1,5" or "1,500". */
-static bool has_comma(const char *text)
-{
-	char copy[40];
-	double unused;
-	char *comma;
-
-	snprintf(copy, sizeof copy, "%s", text);
-	comma = strchr(copy, ',');
-	if (comma)
-		*comma = '.';
-	return comma && sl_text_number(copy, &unused);
+	if (!c->number)
+		err = learn_texts(c, s, fill, fail);
+	return err || !c->number ? err : learn_number(c, s, own, fail);
 }
 
 int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s, bool fill)
 {
-	const struct sl_csv_tally n = sl_csv_count(s, c->at, fill);
+	const struct sl_csv_tally n = sl_csv_count(s, c->at, c->unit, fill);
+	const int64_t row = n.foreign ? n.measure : n.word;
+	const char *cell = n.words ? sl_csv_cell(s, row, c->at) : "", *advice = sl_csv_advice(cell);
 
 	if (n.words && (2 * n.numbers > s->rows || (!n.several && c->text.n > MANY)))
 		sl_log(SL_LOG_WARN, "column-of-words",
 		       "%s:%zu: column \"%.60s\": \"%.60s\" is no number, but %lld of %lld cells are: the column is "
 		       "read as words, with %d features; %s",
-		       s->path, s->line[n.word], c->name, sl_csv_cell(s, n.word, c->at), (long long)n.numbers,
-		       (long long)s->rows, c->n,
-		       sl_csv_is_missing(sl_csv_cell(s, n.word, c->at)) ? "data.missing: mean leaves such cells out"
-		       : n.several                                      ? "give a number here, or leave the row out"
+		       s->path, s->line[row], c->name, cell, (long long)n.numbers, (long long)s->rows, c->n,
+		       advice                    ? advice
+		       : sl_csv_is_missing(cell) ? "data.missing: mean leaves such cells out"
+		       : n.several               ? "give a number here, or leave the row out"
 				   : "give a number here; if it stands for a missing one, leave the cell empty and set "
 				     "data.missing: mean");
-	else if (n.words && has_comma(sl_csv_cell(s, n.word, c->at)))
-		sl_log(SL_LOG_WARN, "column-of-commas",
-		       "%s:%zu: column \"%.60s\": \"%.60s\" is no number, and each such text becomes a feature: write "
-		       "numbers as 3.14 and 1500",
-		       s->path, s->line[n.word], c->name, sl_csv_cell(s, n.word, c->at));
+	else if (advice && (c->text.n > MANY || strchr(cell, ',')) && 2 * (n.numbers + n.foreign) > n.numbers + n.words)
+		sl_log(SL_LOG_WARN, "column-of-measures",
+		       "%s:%zu: column \"%.60s\": \"%.60s\" is no number, and each such text becomes a feature: %s",
+		       s->path, s->line[row], c->name, cell, advice);
 	else if (n.words && s->rows >= 20 && 2 * c->text.n > n.words)
 		sl_log(SL_LOG_WARN, "column-of-texts",
 		       "%s:%zu: column \"%.60s\": most texts, such as \"%.60s\", occur once, and each becomes a "
 		       "feature: write numbers as 3.14, or name the column in data.ignore",
 		       s->path, s->line[n.word], c->name, sl_csv_cell(s, n.word, c->at));
+	if (c->unit)
+		sl_log(SL_LOG_INFO, "column-with-unit", "%s: column \"%.60s\": its cells are read as numbers of \"%s\"",
+		       s->path, c->name, c->unit);
 	return n.missing;
 }
 
@@ -264,11 +292,11 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 	if (place < 0 && unknown && sl_csv_is_missing(cell))
 		return SL_OK;
 	if (c->number) {
-		if (!sl_text_number(cell, &value))
+		if (!read_number(cell, c->unit, &value))
 			return sl_fail_set(
 				fail, SL_ERR_DATA,
-				"%s:%zu: column \"%.60s\": \"%.60s\" is no number, as all of training's are%s", s->path,
-				s->line[row], c->name, cell,
+				"%s:%zu: column \"%.60s\": \"%.60s\" is no number%s%s, as all of training's are%s",
+				s->path, s->line[row], c->name, cell, c->unit ? " of " : "", c->unit ? c->unit : "",
 				sl_csv_is_missing(cell) ? "; data.missing: mean takes it for a missing cell" : "");
 		x[0] = (float)((value - c->mean) / c->deviation);
 		if (!isfinite(x[0]))
@@ -291,6 +319,9 @@ json_t *sl_csv_column_describe(const struct sl_csv_column *c)
 {
 	json_t *texts;
 
+	if (c->unit)
+		return json_pack("{s:s, s:f, s:f, s:s}", "name", c->name, "mean", c->mean, "deviation", c->deviation,
+				 "unit", c->unit);
 	if (c->number)
 		return json_pack("{s:s, s:f, s:f}", "name", c->name, "mean", c->mean, "deviation", c->deviation);
 	texts = json_array();
@@ -303,13 +334,15 @@ enum sl_err sl_csv_column_recall(struct sl_csv_column *c, const json_t *from, st
 {
 	const json_t *texts = json_object_get(from, "texts");
 	const char *name = json_string_value(json_object_get(from, "name"));
+	const char *unit = json_string_value(json_object_get(from, "unit"));
 
 	c->name = name ? strdup(name) : NULL;
+	c->unit = unit ? strdup(unit) : NULL;
 	c->mean = json_number_value(json_object_get(from, "mean"));
 	c->deviation = json_number_value(json_object_get(from, "deviation"));
 	c->number = !texts;
 	c->n = texts ? (int)json_array_size(texts) : 1;
-	if (!c->name || (c->number && !(c->deviation > 0)) || c->n > SL_CSV_MOST_TEXTS)
+	if (!c->name || !c->unit != !unit || (c->number && !(c->deviation > 0)) || c->n > SL_CSV_MOST_TEXTS)
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "the model's file says of a column neither mean and deviation nor its texts");
 	for (size_t i = 0; i < json_array_size(texts); i++) {
@@ -325,5 +358,6 @@ enum sl_err sl_csv_column_recall(struct sl_csv_column *c, const json_t *from, st
 void sl_csv_column_close(struct sl_csv_column *c)
 {
 	sl_names_close(&c->text);
+	free(c->unit);
 	free(c->name);
 }

@@ -6,15 +6,16 @@
 
 enum { SL_CSV_MOST_TEXTS = 1000 }; /* distinct texts in a column */
 
-/* How a column becomes features. A column of numbers is one feature: (number − mean) / deviation. Any other column
- * has a feature of 0 or 1 for each of its texts. Begins zeroed.
- * With `fill` (data.missing: mean) a cell may be missing: empty, or marked as pandas and R do (NA, NaN, null …). A
- * missing number counts as its column's mean, so its feature is 0. A missing text sets none of its column's
- * features. */
+/* How a column becomes features. A column of numbers is one feature: (number − mean) / deviation. So is one of more
+ * than ten texts that are numbers with one unit, such as "5 mg". Any other column has a feature of 0 or 1 for each of
+ * its texts. Begins zeroed. With `fill` (data.missing: mean) a cell may be missing: empty, or marked as pandas and R do
+ * (NA, NaN, null …). A missing number counts as its column's mean, so its feature is 0. A missing text sets none of its
+ * column's features. */
 struct sl_csv_column {
 	char *name;
 	int at; /* index of its cell in a row of the file that is encoded */
 	bool left_out, number;
+	char *unit; /* what follows each number; NULL: nothing */
 	double mean, deviation;
 	struct sl_names text; /* the distinct texts, sorted */
 	int first, n;         /* its features in a row: [first, first + n) */
@@ -35,17 +36,19 @@ enum sl_err sl_csv_check_key_column(const struct sl_csv *s, int column, struct s
 struct sl_csv_tally {
 	int64_t rows, numbers, words, missing; /* rows = numbers + words + missing; without `fill` none is missing */
 	int64_t empty, word;                   /* empty: empty cells; word: the row of the last word */
-	bool several;                          /* the words are not all the same */
+	int64_t foreign, measure; /* foreign: words that sl_csv_advice turns into numbers; measure: one's row */
+	bool several;             /* the words are not all the same */
 };
-struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, bool fill);
+/* `unit`: that of the column's numbers; NULL: none. */
+struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, const char *unit, bool fill);
 
 /* Learns column `at` of the training file. Mean and deviation are those of the rows r with own[r], training's part
  * of data.split; NULL: of all rows. DATA: no row has a number, numbers are too large, or there are too many distinct
  * texts; NOMEM. */
 enum sl_err sl_csv_column_learn(struct sl_csv_column *c, const struct sl_csv *s, int at, const bool *own, bool fill,
 				struct sl_fail *fail) SL_MUST_CHECK;
-/* Warns if a few words, or one word beside many numbers, turn a column of numbers into texts, or if most texts occur
- * once. Returns how many cells are missing. */
+/* Warns if a few words, one word beside many numbers, or a notation of numbers turns a column of numbers into texts, or
+ * if most texts occur once. Returns how many cells are missing. */
 int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s, bool fill);
 
 /* Cells whose text does not occur in training, and which therefore count as missing. Begins zeroed. */

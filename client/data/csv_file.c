@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/data/csv_number.h"
 #include "client/data/parts.h"
 #include "client/text/records.h"
 #include "client/text/unicode.h"
@@ -22,6 +23,7 @@ void sl_csv_close(struct sl_csv *s)
 	sl_names_close(&s->header);
 	sl_names_close(&s->cell);
 	free(s->line);
+	free(s->pointed);
 }
 
 enum sl_err sl_csv_check(const char *path, size_t line, struct sl_bytes cell, struct sl_fail *fail)
@@ -57,6 +59,27 @@ static char *name_column(const struct sl_records *records, int column)
 	return asprintf(&name, "Unnamed: %d.1", column) < 0 ? NULL : name;
 }
 
+/* The cell as text. A number is spelled as strtod reads it. NULL: out of memory. */
+static char *spell(const struct sl_csv *s, struct sl_bytes field, int column)
+{
+	char *text = strndup((const char *)field.data, field.len), *plain;
+	struct sl_csv_number n;
+	double unused;
+
+	if (!text || (!s->form.comma && sl_text_number(text, &unused)))
+		return text;
+	if (!sl_csv_number(text, s->form.comma ? ',' : '.', &n)) {
+		if (s->form.comma && sl_csv_number(text, '.', &n))
+			s->pointed[column] = s->rows;
+		return text;
+	}
+	if (*n.unit && strncmp(n.rest - strlen(n.plain), n.plain, strlen(n.plain)) == 0)
+		return text;
+	plain = asprintf(&plain, "%s%s", n.plain, *n.unit ? n.rest : "") < 0 ? NULL : plain;
+	free(text);
+	return plain;
+}
+
 /* Adds the fields of the record that was read last, as texts. */
 static enum sl_err add_fields(const struct sl_csv *s, struct sl_names *out, const struct sl_records *records,
 			      size_t line, struct sl_fail *fail)
@@ -69,7 +92,9 @@ static enum sl_err add_fields(const struct sl_csv *s, struct sl_names *out, cons
 
 		if (err)
 			return err;
-		if (out != &s->header || field.len)
+		if (out != &s->header)
+			text = spell(s, field, i);
+		else if (field.len)
 			text = strndup((const char *)field.data, field.len);
 		else
 			text = name_column(records, i);
@@ -110,12 +135,18 @@ static enum sl_err add_header(struct sl_csv *s, const struct sl_records *records
 {
 	enum sl_err err = add_fields(s, &s->header, records, line, fail);
 
+	const char *other;
+
 	s->columns = (int)s->header.n;
-	if (!err && s->columns == 1 && strpbrk(sl_name(&s->header, 0), ";\t"))
-		return sl_fail_set(
-			fail, SL_ERR_DATA,
-			"%s:%zu: the header \"%.60s\" is one cell: cells of a CSV file are separated by commas",
-			s->path, line, sl_name(&s->header, 0));
+	other = !err && s->columns == 1 ? strpbrk(sl_name(&s->header, 0), ",;\t") : NULL;
+	if (other)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s:%zu: the header \"%.60s\" is one cell: set data.separator: %s", s->path, line,
+				   sl_name(&s->header, 0), sl_records_separator(*other));
+	s->pointed = malloc((size_t)s->columns * sizeof *s->pointed);
+	if (!s->pointed)
+		return no_memory(fail);
+	memset(s->pointed, -1, (size_t)s->columns * sizeof *s->pointed);
 	return err ? err : check_names(s, line, fail);
 }
 
@@ -129,7 +160,7 @@ static enum sl_err add_row(struct sl_csv *s, const struct sl_records *records, s
 		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %d cells, where the header has %d", s->path, line,
 				   sl_records_fields(records), s->columns);
 	if (s->rows == SL_SET_MAX_SAMPLES)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d rows", s->path, SL_SET_MAX_SAMPLES);
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d rows", s->path, SL_SET_MAX_SAMPLES);
 	if (!sl_grow(&s->line, &s->cap, (size_t)s->rows + 1, sizeof *s->line))
 		return no_memory(fail);
 	s->line[s->rows] = line;
@@ -140,8 +171,12 @@ static enum sl_err add_row(struct sl_csv *s, const struct sl_records *records, s
 
 enum sl_err sl_csv_read(struct sl_csv *s, struct sl_fail *fail)
 {
-	const struct sl_records_spec spec = {
-		.path = s->path, .format = SL_RECORDS_CSV, .a = {NULL, 0}, .b = {NULL, -1}, .label = {NULL, -1}};
+	const struct sl_records_spec spec = {.path = s->path,
+					     .format = SL_RECORDS_CSV,
+					     .a = {NULL, 0},
+					     .b = {NULL, -1},
+					     .label = {NULL, -1},
+					     .separator = s->form.separator ? s->form.separator : ','};
 	struct sl_records *records;
 	struct sl_record row;
 	enum sl_err err = sl_records_open(&records, &spec, fail);
@@ -157,6 +192,18 @@ enum sl_err sl_csv_read(struct sl_csv *s, struct sl_fail *fail)
 	if (!err && !s->rows)
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no rows below a header", s->path);
 	return err;
+}
+
+enum sl_err sl_csv_check_marks(const struct sl_csv *s, int column, struct sl_fail *fail)
+{
+	const int64_t row = s->pointed[column];
+
+	return row < 0 ? SL_OK
+		       : sl_fail_set(
+				 fail, SL_ERR_DATA,
+				 "%s:%zu: column \"%.60s\": \"%.60s\" has a point, and data.decimal is comma: write "
+				 "1,5 and 1500, or name the column in data.ignore",
+				 s->path, s->line[row], sl_name(&s->header, column), sl_csv_cell(s, row, column));
 }
 
 int sl_csv_find(const struct sl_csv *s, const char *name)
@@ -179,6 +226,8 @@ enum sl_err sl_csv_lacks(const struct sl_csv *s, const char *key, const char *na
 
 enum sl_err sl_csv_targets(const struct sl_csv *s, const struct sl_set_spec *spec, int **out, struct sl_fail *fail)
 {
+	enum sl_err err = SL_OK;
+
 	*out = calloc((size_t)spec->nlabels, sizeof **out);
 	if (!*out)
 		return no_memory(fail);
@@ -186,8 +235,9 @@ enum sl_err sl_csv_targets(const struct sl_csv *s, const struct sl_set_spec *spe
 		(*out)[i] = sl_csv_find(s, spec->label[i]);
 		if ((*out)[i] < 0)
 			return sl_csv_lacks(s, "data.label", spec->label[i], fail);
+		err = err ? err : sl_csv_check_marks(s, (*out)[i], fail);
 	}
-	return SL_OK;
+	return err;
 }
 
 enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec, int64_t row, const int *column,
@@ -200,9 +250,11 @@ enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec
 		double x;
 
 		if (!sl_text_number(text, &x) || !isfinite((float)x) || (labels && x != 0 && x != 1))
-			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" is no %s", s->path,
-					   s->line[row], spec->label[i], text,
-					   labels ? "label: 1, the row has it, or 0" : "number");
+			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" is no %s%s%s",
+					   s->path, s->line[row], spec->label[i], text,
+					   labels ? "label: 1, the row has it, or 0" : "number",
+					   !labels && sl_csv_advice(text) ? ": " : "",
+					   !labels && sl_csv_advice(text) ? sl_csv_advice(text) : "");
 		out[i].target = (float)x;
 	}
 	return SL_OK;
@@ -250,6 +302,8 @@ enum sl_err sl_csv_pictures(struct sl_names *files, union sl_label **out, const 
 	int *column = NULL;
 	enum sl_err err = s ? sl_csv_name(s, dir, spec->split, fail) : no_memory(fail);
 
+	if (!err)
+		s->form = spec->form;
 	if (!err && access(s->path, F_OK) != 0)
 		err = sl_fail_set(fail, SL_ERR_NOINPUT,
 				  "%s is not there: it names pictures and their numbers or labels; pictures in folders "

@@ -10,8 +10,11 @@
 
 struct sl_csv {
 	char path[PATH_MAX];
-	struct sl_names header, cell; /* cell: [rows · columns] */
-	size_t *line;                 /* [rows], where each row begins in the file */
+	struct sl_csv_form form;
+	struct sl_names header, cell; /* cell: [rows · columns]; a number with a comma is spelled with a point */
+	int64_t *pointed; /* [columns] with form.comma: the row of a number with a point alone, which may be a thousand;
+			     else -1 */
+	size_t *line;     /* [rows], where each row begins in the file */
 	int64_t rows;
 	size_t cap;
 	int columns;
@@ -21,10 +24,13 @@ struct sl_csv {
  * the training file, and there is no other split. NOINPUT: there is no file of the other split, or the path is too
  * long. */
 enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
-/* Reads s->path. The caller has zeroed all other fields, and closes *s in any case. DATA: the file is malformed or
- * has no rows; NOINPUT, LIMIT, IO, NOMEM. */
+/* Reads s->path as s->form says. The caller has zeroed all other fields, and closes *s in any case. DATA: the file is
+ * malformed or has no rows; NOINPUT, IO, NOMEM. */
 enum sl_err sl_csv_read(struct sl_csv *s, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_csv_close(struct sl_csv *s);
+
+/* DATA: the column has numbers with a decimal point, though data.decimal is comma. */
+enum sl_err sl_csv_check_marks(const struct sl_csv *s, int column, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* DATA: `cell`, in that line, has a NUL character or is not UTF-8. */
 enum sl_err sl_csv_check(const char *path, size_t line, struct sl_bytes cell, struct sl_fail *fail) SL_MUST_CHECK;

@@ -190,7 +190,7 @@ static enum sl_err begin_folder(struct folder_set *set, const char *path, int32_
 static enum sl_err add_file(struct folder_set *set, const char *name, struct sl_fail *fail)
 {
 	if (set->files.n == SL_SET_MAX_SAMPLES)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d pictures",
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d pictures",
 				   sl_name(&set->folders, set->folders.n - 1), SL_SET_MAX_SAMPLES);
 	if (!sl_grow(&set->folder_of, &set->files_cap, (size_t)set->files.n + 1, sizeof *set->folder_of) ||
 	    !sl_names_add(&set->files, name))
@@ -292,7 +292,7 @@ static enum sl_err find_classes(struct folder_set *set, const char *path, struct
 
 	sl_names_sort(&set->classes);
 	if (!err && set->classes.n > MAX_CLASSES)
-		err = sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d classes", path, MAX_CLASSES);
+		err = sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d classes", path, MAX_CLASSES);
 	if (!err && set->classes.n < 2)
 		err = sl_fail_set(fail, SL_ERR_DATA,
 				  "%s: %s; a classifier needs two classes or more, a folder for each", path,

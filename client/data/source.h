@@ -45,6 +45,12 @@ struct sl_picture_spec {
 	bool index; /* read a mask: a PNG's 8-bit number of each pixel, without conversion to colours */
 };
 
+/* How a table's file is written. Zeroed: cells are separated by commas, and the decimal mark is a point. */
+struct sl_csv_form {
+	char separator; /* between cells; 0: ',' */
+	bool comma;     /* the decimal mark is a comma */
+};
+
 struct sl_set_spec {
 	const char *source; /* a source's name, as in the config's data.kind */
 	enum sl_split split;
@@ -62,6 +68,7 @@ struct sl_set_spec {
 	const char *const *ignore; /* [nignore], tables: columns to leave out, by name or fnmatch pattern */
 	int nignore;
 	bool fill;                 /* tables: cells may be missing; a number counts as its column's mean then */
+	struct sl_csv_form form;   /* tables */
 	int max_tokens;            /* texts: a row is cut at so many tokens */
 	const char *tokenizer;     /* texts: the tokenizer's folder or file */
 	bool cache;                /* texts: keep the tokens in a file beside the text */
@@ -151,8 +158,8 @@ struct sl_value {
 struct sl_source {
 	const char *name;
 	const void *format; /* private to the source */
-	/* NOINPUT: a file cannot be opened; DATA: a file is not of this format; LIMIT: more than SL_SET_MAX_SAMPLES;
-	 * CONFIG, IO, NOMEM. */
+	/* NOINPUT: a file cannot be opened; DATA: a file is not of this format, or there are more than
+	 * SL_SET_MAX_SAMPLES; CONFIG, IO, NOMEM. */
 	enum sl_err (*open)(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
 			    struct sl_fail *fail);
 	/* Does all checks of `open`, with the same errors, and fills count, classes and fields without reading the

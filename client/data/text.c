@@ -377,7 +377,7 @@ static enum sl_err read_part(struct texts *t, int i, const struct sl_glue_task *
 		return no_memory(fail);
 	t->end[i] = (i ? t->end[i - 1] : 0) + sl_token_set_count(t->part[i]);
 	if (t->end[i] > SL_SET_MAX_SAMPLES)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d rows in all files", path, SL_SET_MAX_SAMPLES);
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d rows in all files", path, SL_SET_MAX_SAMPLES);
 	return SL_OK;
 }
 

@@ -206,7 +206,7 @@ static enum sl_err end_group(struct shards *s, const struct group *g, const char
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: %.200s: the sample has no %s", path, g->key,
 				   g->label < 0 ? "label (.cls, or .json)" : "picture");
 	if (n == SL_SET_MAX_SAMPLES)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d samples", path, SL_SET_MAX_SAMPLES);
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d samples", path, SL_SET_MAX_SAMPLES);
 	if (!sl_grow(&s->shard, &s->caps[0], (size_t)n + 1, sizeof *s->shard) ||
 	    !sl_grow(&s->label, &s->caps[1], (size_t)n + 1, sizeof *s->label) ||
 	    !sl_grow(&s->at, &s->caps[2], (size_t)n + 1, sizeof *s->at) || !sl_names_add(&s->key, g->key))

@@ -87,6 +87,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.ignore = name->ignore,
 		.nignore = c->data.ignore.n,
 		.fill = c->data.missing == SL_MISSING_MEAN,
+		.form = {",;\t"[c->data.separator], c -> data.decimal == SL_DECIMAL_COMMA},
 		.tokenizer = c->data.tokenizer,
 		.cache = c->data.token_cache,
 		.types = s->takes.types,

@@ -53,8 +53,8 @@ static enum sl_err fill(struct sl_lines *l, size_t *got, struct sl_fail *fail)
 		l->at = 0;
 	}
 	if (l->len > SL_LINE_MOST)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "%s:%zu: a line of more than %d bytes", l->name, l->number + 1,
-				   SL_LINE_MOST);
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: a line of more than %d MiB", l->name, l->number + 1,
+				   SL_LINE_MOST >> 20);
 	if (l->len + CHUNK > l->cap) {
 		char *grown = realloc(l->buf, 2 * l->cap + CHUNK);
 
@@ -96,6 +96,11 @@ enum sl_err sl_lines_next(struct sl_lines *l, struct sl_bytes *line, struct sl_f
 	line->data = (const uint8_t *)l->buf + l->at;
 	l->cr = len > 0 && line->data[len - 1] == '\r';
 	line->len = l->cr ? len - 1 : len;
+	if (l->number == 1 && len >= 2 &&
+	    (memcmp(line->data, "\xff\xfe", 2) == 0 || memcmp(line->data, "\xfe\xff", 2) == 0 ||
+	     !line->data[0] != !line->data[1]))
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s: the text is UTF-16: iconv -f utf-16 -t utf-8 makes UTF-8 of it", l->name);
 	if (l->number == 1 && line->len >= 3 && memcmp(line->data, "\xef\xbb\xbf", 3) == 0) {
 		line->data += 3; /* a byte order mark */
 		line->len -= 3;

@@ -29,7 +29,7 @@ enum sl_err sl_lines_open_bytes(struct sl_lines *l, struct sl_bytes bytes, const
 void sl_lines_close(struct sl_lines *l); /* idempotent */
 
 /* Reads the next line without its end (\n or \r\n), and the first one without a byte order mark. *line is valid until
- * the next call; data NULL: there are no more lines. LIMIT: longer than SL_LINE_MOST; IO, NOMEM. */
+ * the next call; data NULL: there are no more lines. DATA: longer than SL_LINE_MOST, or in UTF-16; IO, NOMEM. */
 enum sl_err sl_lines_next(struct sl_lines *l, struct sl_bytes *line, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -146,8 +146,27 @@ static enum sl_err quoted(struct sl_records *r, struct sl_bytes *line, size_t *i
 	}
 }
 
+/* A cell of a CSV file ends with another character than the separator or the end of the line. */
+static enum sl_err bad_end(const struct sl_records *r, char is, struct sl_fail *fail)
+{
+	const bool other = is == ',' || is == ';' || is == '\t';
+
+	if (is == '\r')
+		return bad_row(r, "lines end with a carriage return alone: tr '\\r' '\\n' <FILE >OTHER mends that",
+			       fail);
+	if (!other || !r->spec.separator)
+		return bad_row(r,
+			       other ? "after a closing quote comes another character than a comma, which separates "
+				       "the cells of a CSV file"
+				     : "something other than a comma after a closing quote",
+			       fail);
+	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: cells are separated by a %s here: set data.separator: %s",
+			   r->lines.name, r->begins, sl_records_separator(is), sl_records_separator(is));
+}
+
 static enum sl_err split_csv(struct sl_records *r, struct sl_bytes line, struct sl_fail *fail)
 {
+	const char separator = r->spec.separator ? r->spec.separator : ',';
 	size_t i = 0;
 
 	for (;;) {
@@ -156,13 +175,16 @@ static enum sl_err split_csv(struct sl_records *r, struct sl_bytes line, struct 
 
 		if (i < line.len && line.data[i] == '"') {
 			err = quoted(r, &line, &i, fail);
-			if (!err && i < line.len && line.data[i] != ',')
-				err = bad_row(r, "something other than a comma after a closing quote", fail);
+			if (!err && i < line.len && line.data[i] != separator)
+				err = bad_end(r, memchr(line.data + i, '\r', line.len - i) ? '\r' : (char)line.data[i],
+					      fail);
 		} else {
-			const uint8_t *comma = i < line.len ? memchr(line.data + i, ',', line.len - i) : NULL;
-			size_t end = comma ? (size_t)(comma - line.data) : line.len;
+			const uint8_t *next = i < line.len ? memchr(line.data + i, separator, line.len - i) : NULL;
+			size_t end = next ? (size_t)(next - line.data) : line.len;
 
-			if (memchr(line.data + i, '"', end - i))
+			if (memchr(line.data + i, '\r', end - i))
+				err = bad_end(r, '\r', fail);
+			else if (memchr(line.data + i, '"', end - i))
 				err = bad_row(r, "a quote inside a field that does not begin with one", fail);
 			else if (!append(r, line.data + i, end - i))
 				err = no_memory(r, fail);
@@ -172,7 +194,7 @@ static enum sl_err split_csv(struct sl_records *r, struct sl_bytes line, struct 
 			err = end_field(r, begin, fail);
 		if (err || i >= line.len)
 			return err;
-		i++; /* the comma: a field follows, though it may be empty */
+		i++; /* the separator: a field follows, though it may be empty */
 	}
 }
 

@@ -22,6 +22,12 @@ bool sl_records_ends(const char *name, const char *end);
 /* The format of that name, or that the end of a file's name shows; COUNT: there is none. */
 enum sl_records_format sl_records_format_of(const char *name);
 
+/* The word of data.separator for that character: "comma", "semicolon" or "tab". */
+static inline const char *sl_records_separator(char is)
+{
+	return is == ',' ? "comma" : is == ';' ? "semicolon" : "tab";
+}
+
 /* A column: by the name that the header (or a JSON object) gives it, or without a name by its number from 0. */
 struct sl_records_column {
 	const char *name;
@@ -31,6 +37,7 @@ struct sl_records_column {
 struct sl_records_spec {
 	const char *path; /* "-": standard input */
 	enum sl_records_format format;
+	char separator;  /* CSV: between cells, and errors name the key data.separator; 0: a comma */
 	bool header;     /* TSV, CSV: the first row names the columns */
 	bool exact;      /* refuse a row with more cells than the header has; some files of GLUE have such rows */
 	bool skip_short; /* leave out rows with too few columns, as GLUE's own reader does in QQP */
@@ -54,7 +61,8 @@ enum sl_err sl_records_open_bytes(struct sl_records **out, const struct sl_recor
 				  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_records_close(struct sl_records *rows); /* NULL is fine */
 
-/* DATA: a row has too few columns, or too many, or is no CSV or JSON; LIMIT, IO, NOMEM. *fail names file and line. */
+/* DATA: a row has too few columns, or too many, or is no CSV or JSON, or too long; IO, NOMEM. *fail names file and
+ * line. */
 enum sl_err sl_records_next(struct sl_records *rows, struct sl_record *row, struct sl_fail *fail) SL_MUST_CHECK;
 /* All fields of the row that was read last, for TSV and CSV. They are valid as long as the row. */
 int sl_records_fields(const struct sl_records *rows);

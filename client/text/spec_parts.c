@@ -109,7 +109,7 @@ enum sl_err sl_tok_add(struct sl_tok_spec *spec, const char *text, size_t len, i
 	char *copy;
 
 	if (spec->n_added == SL_TOK_ADDED_MOST)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d added tokens", file, SL_TOK_ADDED_MOST);
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d added tokens", file, SL_TOK_ADDED_MOST);
 	if (len == 0 || len > SL_TOK_ADDED_BYTES)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: added token %d has %zu bytes, not 1 to %d", file, id, len,
 				   SL_TOK_ADDED_BYTES);
@@ -145,7 +145,7 @@ enum sl_err sl_tok_merge_put(struct sl_tok_spec *spec, const char *left, size_t 
 	if (m->right < 0)
 		return bad_merge(at, "joins", right, right_len, fail);
 	if (left_len + right_len > sizeof both)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "%s%s%zu: the merge makes a token of more than %zu bytes",
+		return sl_fail_set(fail, SL_ERR_DATA, "%s%s%zu: the merge makes a token of more than %zu bytes",
 				   at.file, at.unit, at.number, sizeof both);
 	memcpy(both, left, left_len);
 	memcpy(both + left_len, right, right_len);

@@ -15,7 +15,7 @@ struct sl_tok_entries {
 /* Adds a token. DATA: the id is out of range, or another token has it; NOMEM. The same text again is fine. */
 enum sl_err sl_tok_put(struct sl_tok_entries *list, int64_t id, const char *text, size_t len, const char *file,
 		       struct sl_fail *fail) SL_MUST_CHECK;
-/* Makes spec->vocab from the list. DATA: a text has two ids; LIMIT, NOMEM. */
+/* Makes spec->vocab from the list. DATA: a text has two ids, or there are too many; NOMEM. */
 enum sl_err sl_tok_take(struct sl_tok_spec *spec, const struct sl_tok_entries *list, const char *file,
 			struct sl_fail *fail) SL_MUST_CHECK;
 /* Adds all tokens of an object {text: id}, which has to outlive the list. */
@@ -31,7 +31,7 @@ struct sl_tok_where {
 	size_t number;
 };
 
-/* Appends a merge to spec->merge, which must have room for it. DATA: a token is not in the vocabulary; LIMIT. */
+/* Appends a merge to spec->merge, which must have room for it. DATA: a token is not in the vocabulary, or too long. */
 enum sl_err sl_tok_merge_put(struct sl_tok_spec *spec, const char *left, size_t left_len, const char *right,
 			     size_t right_len, struct sl_tok_where at, struct sl_fail *fail) SL_MUST_CHECK;
 

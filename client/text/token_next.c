@@ -13,7 +13,7 @@ static enum sl_err no_memory(struct sl_fail *fail)
 static enum sl_err append(struct sl_token_packer *p, const int32_t *id, int32_t n, struct sl_fail *fail)
 {
 	if (n > SL_TEXT_MOST - p->n)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "a text of more than %d tokens", SL_TEXT_MOST);
+		return sl_fail_set(fail, SL_ERR_DATA, "a text of more than %d tokens", SL_TEXT_MOST);
 	if (!sl_grow(&p->id, &p->cap, (size_t)(p->n + n), sizeof *p->id))
 		return no_memory(fail);
 	memcpy(p->id + p->n, id, (size_t)n * sizeof *id);

@@ -15,7 +15,7 @@ struct sl_token_next {
 	enum sl_token_pack pack;
 };
 
-/* Takes a row, whose tokens [0, first) are no labels. NOMEM, LIMIT. */
+/* Takes a row, whose tokens [0, first) are no labels. NOMEM; DATA: too long. */
 typedef enum sl_err sl_token_row_fn(void *arg, const struct sl_tokens *row, struct sl_fail *fail);
 
 /* Makes rows of at most `most` tokens, at least 2, for one set. Rows without a label are left out and counted. */

@@ -66,7 +66,7 @@ static enum sl_err put_row(struct builder *b, const struct sl_tokens *row, union
 	struct sl_token_image *m = &b->image;
 
 	if (m->count == SL_TOKEN_SET_MOST)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d rows", b->spec->records.path,
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d rows", b->spec->records.path,
 				   SL_TOKEN_SET_MOST);
 	if (!room_for_row(b, (uint64_t)row->n))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for its tokens", b->spec->records.path);

@@ -40,8 +40,8 @@ struct sl_token_sample {
 
 /* Takes the ids from the cache, if it was written for the same text, tokenizer and settings, and is not damaged.
  * Otherwise it reads the text, and writes the cache; if that fails a line of the log says so. NOINPUT; DATA: a row is
- * malformed, is no UTF-8, has an empty text or an unknown label, and *fail names file and line; LIMIT: more than
- * SL_TOKEN_SET_MOST rows; IO, NOMEM. */
+ * malformed, is no UTF-8, has an empty text or an unknown label, and *fail names file and line, or there are
+ * more than SL_TOKEN_SET_MOST rows; IO, NOMEM. */
 enum sl_err sl_token_set_open(struct sl_token_set **out, const struct sl_token_set_spec *spec,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 void sl_token_set_close(struct sl_token_set *set); /* NULL is fine */

@@ -441,7 +441,7 @@ static enum sl_err put_text(struct sl_tokenizer_work *w, struct sl_bytes bytes, 
 
 	to->n = 0;
 	if (bytes.len > SL_TEXT_MOST)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "a text of %zu bytes: at most %d", bytes.len, SL_TEXT_MOST);
+		return sl_fail_set(fail, SL_ERR_DATA, "a text of %zu bytes: at most %d", bytes.len, SL_TEXT_MOST);
 	valid = sl_utf8_valid(text, bytes.len);
 	if (valid != bytes.len)
 		return sl_fail_set(fail, SL_ERR_DATA, "invalid UTF-8 at byte %zu of the text", valid);

@@ -55,7 +55,7 @@ struct sl_tokens {
 
 /* Encodes `a`, or `a` and `b` (b.data NULL: one text), with special tokens round them, as at most max_length ids (0: no
  * limit). A text that is too long loses tokens at its end. Of a pair the longer text loses tokens first, as in
- * upstream's longest_first. DATA: a text is no UTF-8, and *fail says at which byte; LIMIT: longer than SL_TEXT_MOST;
+ * upstream's longest_first. DATA: a text is no UTF-8, and *fail says at which byte, or it is longer than SL_TEXT_MOST;
  * NOMEM. */
 enum sl_err sl_tokenizer_encode(struct sl_tokenizer_work *w, struct sl_bytes a, struct sl_bytes b, int32_t max_length,
 				struct sl_tokens *out, struct sl_fail *fail) SL_MUST_CHECK;

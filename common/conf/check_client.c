@@ -47,6 +47,7 @@ ASK(has_cifar_augmentation, !reads_picture_files(c) && !c->data.transforms.n)
 ASK(reads_glue, c->data.kind == SL_DATA_GLUE || (reads_texts(c) && strcmp(c->data.task, sl_conf_data_kinds[c->data.kind]) == 0))
 ASK(names_pictures, c->data.kind == SL_DATA_IMAGES && c->model.task != SL_CONF_CLASSES)
 ASK(learns_pixels, c->model.task == SL_CONF_PIXELS)
+ASK(reads_csv, reads_table(c) || (names_pictures(c) && !learns_pixels(c)))
 ASK(has_label_column, reads_table(c) || reads_own_texts(c) || names_pictures(c))
 ASK(splits_by_name, reads_picture_files(c) || has_label_column(c))
 ASK(names_train_files, c->data.kind != SL_DATA_IMAGES && !reads_table(c) && (!reads_texts(c) || reads_own_texts(c)))
@@ -122,6 +123,8 @@ static const struct need {
 	NEED("data.masks", learns_pixels, "belongs to model.task: pixels", DATA),
 	NEED("data.ignore", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.missing", reads_table, "belongs to data.kind: csv", DATA),
+	NEED("data.separator", reads_csv, "belongs to data.kind: csv, and to pictures that a CSV file lists", DATA),
+	NEED("data.decimal", reads_csv, "belongs to data.kind: csv, and to pictures that a CSV file lists", DATA),
 	NEED("data.like", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.tokenizer", reads_texts, TEXTS, DATA),
 	NEED("data.max_length", reads_texts, TEXTS, DATA),

@@ -188,8 +188,10 @@ struct sl_conf_client {
 		char masks[PATH_MAX];       /* pixels: the folder of masks in dir */
 		struct sl_conf_list ignore; /* tables: columns that are left out */
 		enum { SL_MISSING_REFUSE, SL_MISSING_MEAN } missing; /* tables: empty cells */
-		char like[PATH_MAX];                                 /* tables: a file that says their columns */
-		char tokenizer[PATH_MAX];                            /* of texts */
+		enum { SL_SEPARATOR_COMMA, SL_SEPARATOR_SEMICOLON, SL_SEPARATOR_TAB } separator; /* tables: cells */
+		enum { SL_DECIMAL_POINT, SL_DECIMAL_COMMA } decimal;                             /* tables: numbers */
+		char like[PATH_MAX];         /* tables: a file that says their columns */
+		char tokenizer[PATH_MAX];    /* of texts */
 		int max_length;              /* tokens of a row; 0: as many as the network takes */
 		struct sl_conf_list columns; /* own texts: one column of text, or two of pairs */
 		enum { SL_CONF_PAD_NONE, SL_CONF_PAD_LONGEST, SL_CONF_PAD_MAX } pad;

@@ -87,6 +87,8 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "data.like", data.like, NULL, "", "of csv: about.json in the log.dir of another run, or a model's file: classes and columns, with their texts, means and deviations, are taken from there; members of a group need the same ones"),
 	SL_CHOICE(T, "data.missing", data.missing, SL_WORDS("refuse", "mean"), "refuse",
 		"of csv: cells that are empty, NA, NaN, null, None or ?: refuse stops at an empty one and reads the others as words; mean counts a missing number as its column's mean, and a missing text as none of its column's texts"),
+	SL_CHOICE(T, "data.separator", data.separator, SL_WORDS("comma", "semicolon", "tab"), "comma", "of csv: what separates the cells of a row"),
+	SL_CHOICE(T, "data.decimal", data.decimal, SL_WORDS("point", "comma"), "point", "of csv: how numbers are written, 3.14 or 3,14; a cell that has the other mark alone is no number"),
 	SL_STRING(T, "data.tokenizer", data.tokenizer, NULL, "", "of texts: folder or file of the tokenizer, as splitc tokens takes it"),
 	SL_INT(T, "data.max_length", data.max_length, 0, 65535, "0", "tokens; 0: as many as the network takes", "of texts: longer rows are cut, special tokens included"),
 	SL_CHOICE(T, "data.pad", data.pad, SL_WORDS("none", "longest", "max"), "none", "of rows of tokens: fill them up to the longest of the batch, or to data.max_length; padding crosses and is computed; only networks that mix the tokens of a row see it"),

@@ -152,6 +152,15 @@ for class in a b c; do
 	mkdir -p "$tmp/with/sorted/$class"
 	for i in $(seq 10); do cp "$tmp/with/photos/train/a/1.ppm" "$tmp/with/sorted/$class/$i.ppm"; done
 done
+# columns of measurements are kept, in whatever notation
+for row in '; ,' '; , %' ', , mg/l' ', .'; do
+	read -r separator mark unit <<<"$row"
+	{ echo "age${separator}creatinine${separator}sick"; for i in $(seq 40); do echo "$((20 + i))$separator\"$((i % 3))${mark}6$((10 + i))$unit\"$separator$((i % 2))"; done; } >"$tmp/with/measured.csv"
+	in_folder "$tmp/with" "$SPLITC" init measured.yaml --force --data csv:measured.csv
+	[ $rc = 0 ] && grep -q 'features: 2 ' "$tmp/with/measured.yaml" && ! grep -q '^  ignore:' "$tmp/with/measured.yaml" || fail "$row: $(cat "$tmp/with/measured.yaml")"
+	case $row in '; ,'*) grep -q '^  separator: "\?semicolon' "$tmp/with/measured.yaml" ;; esac || fail "$row: no data.separator"
+	case $row in *' ,'*) grep -q '^  decimal: "\?comma' "$tmp/with/measured.yaml" ;; esac || fail "$row: no data.decimal"
+done
 for row in 'csv:holes.csv ignore:.\["none",."id",."patientId"\]' 'csv:holes.csv missing:.mean' 'csv:one.csv features:.1' 'csv:one.csv ignore:.\["Unnamed:.0",."id",."patientId"\]' 'images:sorted classes:.3' 'csv:one.csv split:.{train:.0.8,.val:.0.2}'; do
 	in_folder "$tmp/with" "$SPLITC" init single.yaml --force --data "${row% *}"
 	[ $rc = 0 ] && grep -q "^  ${row#* }" "$tmp/with/single.yaml" || fail "one set, ${row}: $(cat "$tmp/err")"

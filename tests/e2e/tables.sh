@@ -126,7 +126,7 @@ refused 65 'train.csv: column "noise" has no number in the rows that train: name
 sed '9s/,[a-z]*$//' "$tmp/whole" >"$tmp/table/train.csv"
 refused 65 'train.csv:9: 4 cells, where the header has 5'
 tr , ';' <"$tmp/whole" | tr -d '"' >"$tmp/table/train.csv"
-refused 65 'is one cell: cells of a CSV file are separated by commas'
+refused 65 'is one cell: set data.separator: semicolon'
 sed '9s/^\([^,]*\),[^,]*/\1,NA/' "$tmp/table/test.csv" >"$tmp/table/val.csv"
 cp "$tmp/whole" "$tmp/table/train.csv"
 refused 65 "val.csv:9: column \"size, cm\": \"NA\" is no number, as all of training's are; data.missing: mean takes it for a missing cell"
@@ -174,11 +174,14 @@ sed '9s/^\([^,]*\),[^,]*/\1,NA/' "$tmp/whole" >"$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || fail "a column with NA: $?"
 grep -q 'WARN column-of-words: .*train.csv:9: column "size, cm": "NA" is no number, but 599 of 600 cells are: .*; data.missing: mean leaves such cells out' "$tmp/err" || fail "NA: $(cat "$tmp/err")"
 "$SPLITC" data "$tmp/client.yaml" --set data.missing=mean >"$tmp/out" 2>"$tmp/err" && ! grep 'column-of-words' "$tmp/err" || fail 'NA is a missing cell'
-# A decimal comma makes words, too: 101 of them, each with a feature.
+# With data.decimal: point a number with a comma is a word; with comma it is the number.
 sed '2,$s/,\([0-9]*\)\.\([0-9]\),/,"\1,\2",/' "$tmp/whole" >"$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" --set data.missing=mean >"$tmp/out" 2>"$tmp/err" || fail "decimal commas: $(cat "$tmp/err")"
-grep -q 'WARN column-of-commas: .*column "size, cm": "[0-9]*,[0-9]" is no number, and each such text becomes a feature: write numbers as 3.14 and 1500$' "$tmp/err" ||
+grep -q 'WARN column-of-measures: .*column "size, cm": "[0-9]*,[0-9]" is no number, .* set data.decimal: comma; else write 1500' "$tmp/err" ||
 	fail "decimal commas: $(cat "$tmp/err")"
+sed -i '2,$s/,\([0-9]*\)\.\([0-9]\),/,"\1,\2",/' "$tmp/table/test.csv"
+"$SPLITC" data "$tmp/client.yaml" --set data.decimal=comma --json 2>&1 | jq -e '.features == 5' >"$tmp/out" || fail "data.decimal: comma: $(cat "$tmp/out")"
+rows 600 700 >"$tmp/table/test.csv"
 cp "$tmp/whole" "$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" && ! grep 'column-of-words' "$tmp/err" || fail 'a warning without a reason'
 sed -i '3s/green\|red\|blue/pink/' "$tmp/table/test.csv"

@@ -257,7 +257,7 @@ static void too_many_records_are_refused(void **state)
 
 	(void)state;
 	write_file("huge.bin", 1, 0, 0, 3073L * (SL_SET_MAX_SAMPLES + 1L));
-	open_badly(&spec, SL_ERR_LIMIT, "huge.bin", "16777216");
+	open_badly(&spec, SL_ERR_DATA, "huge.bin", "16777216");
 }
 
 static void wrong_specs_are_refused(void **state)

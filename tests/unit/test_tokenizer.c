@@ -282,7 +282,7 @@ static void test_bad_text(void **state)
 	memset(text, 'a', SL_TEXT_MOST + 1); /* a single word */
 	assert_int_equal(
 		sl_tokenizer_encode(w, (struct sl_bytes){(uint8_t *)text, SL_TEXT_MOST + 1}, none, 0, &out, &fail),
-		SL_ERR_LIMIT);
+		SL_ERR_DATA);
 	assert_int_equal(sl_tokenizer_encode(w, (struct sl_bytes){(uint8_t *)text, 1 << 20}, none, 0, &out, &fail),
 			 SL_OK);
 	memset(text, ' ', 1 << 20);
