@@ -15,12 +15,13 @@ static const char *const usage[] = {
 	"splitc leak CONFIG [--weights FILE] [--steps N] [--minutes M] [--out DIR] [--json] [--set KEY=VALUE]…",
 	"Measures what the server could learn about your data from what crosses the link at this cut and with these "
 	"codecs. It needs no server, and sends nothing. The attacker trains a decoder on one part of the test set, "
-	"and reconstructs pictures of the other part. It also reads labels from gradients and activations. In texts "
-	"it finds tokens.",
+	"and reconstructs pictures, rows of a table or tokens of the other part. It also reads classes from gradients "
+	"and "
+	"activations.",
 	"The weights are those of the config's run, or FILE. Without either they are those that a run would begin "
 	"with. The attacker `informed` knows the head as it is. The attacker `start` knows only the weights that the "
 	"run began with.",
-	"DIR gets leak.md, a report to hand on, its pictures in sheet.png, leak.json and leak.csv. With --minutes a "
+	"DIR gets leak.html, a report to hand on, and leak.json, leak.csv and sheet.png for programs. With --minutes a "
 	"decoder may end early. Otherwise the same config, weights and data give the same figures.",
 	"A good reconstruction proves a leak. A bad one proves only that this decoder failed.",
 	NULL,
@@ -103,32 +104,49 @@ static enum sl_err measure(struct sl_leak *leak, struct sl_setup *setup, struct 
 static void show(const struct sl_leak *l, const struct sl_setup *setup, const char *dir, bool json)
 {
 	json_t *root = json ? sl_leak_json(l, setup) : NULL;
+	char text[SL_LEAK_TEXT], range[2 * SL_LEAK_TEXT];
 
 	if (root) {
 		sl_command_print_json(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 		return;
 	}
-	for (int i = 0; i < SL_ATTACKERS; i++)
-		if (l->attack[i].made && l->vocab)
-			printf("%-9s %.1f %% of tokens by a linear probe\n", sl_attackers[i],
-			       100 * l->attack[i].retrieved);
-		else if (l->attack[i].made)
-			printf("%-9s PSNR %.1f dB, SSIM %.2f, %.1f %% of pictures found again\n", sl_attackers[i],
-			       l->attack[i].psnr.mean, l->attack[i].ssim.mean, 100 * l->attack[i].retrieved);
-	if (l->vocab)
-		printf("nearest   %.1f %% of tokens by the table of words; chance %.1f %%\n", 100 * l->words_nearest,
-		       100 * l->labels_most);
-	else
-		printf("nothing   PSNR %.1f dB, SSIM %.2f: the mean picture\n", l->mean.psnr.mean, l->mean.ssim.mean);
-	if (!isnan(l->labels_known))
-		printf("labels    %.1f %% from gradients with one example a class, %.1f %% with none; chance %.1f %%\n",
-		       100 * l->labels_known, 100 * l->labels_clusters, 100 * l->labels_most);
-	printf("%s/leak.md has all figures\n", dir);
+	for (int i = 0; i < l->figures.n; i++) {
+		const struct sl_leak_figure *f = &l->figures.item[i];
+
+		if (f->kind == SL_LEAK_R2_COLUMN)
+			continue;
+		printf("%-9s %s: %s", f->group, sl_leak_kinds[f->kind].name, sl_leak_text(f, f->value, text));
+		if (*sl_leak_range_text(f, range))
+			printf(" (%s)", range);
+		if (!isnan(f->chance))
+			printf("; chance %s", sl_leak_text(f, f->chance, text));
+		putchar('\n');
+	}
+	for (int i = 0; i < SL_LEAK_OMISSIONS; i++)
+		if (l->omitted[i])
+			printf("not measured: %s\n", l->omitted[i]);
+	printf("the report: %s/leak.html\n", dir);
+}
+
+static enum sl_err write_report(const struct sl_leak *leak, const struct sl_options *o, const struct sl_setup *setup,
+				int steps, const char *dir, struct sl_fail *fail)
+{
+	struct sl_leak_report report = {.steps = steps, .set = o->set, .n_set = o->n_set};
+	uint8_t *text = NULL;
+	size_t len;
+	enum sl_err err = sl_file_read(o->config, SL_CONF_MAX_BYTES, &text, &len, fail);
+
+	report.config = (const char *)text; /* a NUL stands behind it */
+	if (!err)
+		err = sl_leak_write(leak, setup, &report, dir, fail);
+	free(text);
+	return err;
 }
 
 static enum sl_err run(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 		       struct sl_fail *fail)
 {
+	const char *dir = o->out ? o->out : "leak";
 	double steps = STEPS, minutes = 0;
 	struct sl_weights start = {0};
 	struct sl_leak leak = {0};
@@ -142,16 +160,16 @@ static enum sl_err run(const struct sl_options *o, const struct sl_conf_client *
 		err = read_weights(o, conf, setup, &start, fail);
 	if (!err)
 		err = sl_setup_data(setup, false, fail);
-	if (!err && !setup->plan->model->vocab) /* the attack on texts uses no gradients */
+	if (!err)
 		err = sl_setup_class_weights(setup, fail);
 	if (!err)
 		err = sl_setup_backend(setup, fail);
 	if (!err)
 		err = measure(&leak, setup, &start, (int)steps, minutes, fail);
 	if (!err)
-		err = sl_leak_write(&leak, setup, (int)steps, o->out ? o->out : "leak", fail);
+		err = write_report(&leak, o, setup, (int)steps, dir, fail);
 	if (!err)
-		show(&leak, setup, o->out ? o->out : "leak", o->json);
+		show(&leak, setup, dir, o->json);
 	sl_weights_close(&start);
 	sl_leak_close(&leak);
 	return err;

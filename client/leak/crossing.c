@@ -1,23 +1,27 @@
 #include "client/leak/crossing.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/run/local.h"
 
-enum { CHANNELS = 3 }; /* of a picture, or 1 */
+enum { MOST_CHANNELS = 3 }; /* RGB; a grey picture has 1 */
 
 /* The work of sl_crossing_collect: what crossed of the batch under way, and how to read it. */
 struct collector {
+	enum sl_crossing_kind kind;
 	struct sl_setup *setup;
 	struct sl_local *local;
 	struct sl_loader *loader;
-	float *act[SL_DIR_COUNT]; /* [batch, …] */
-	int64_t row[SL_DIR_COUNT];
-	float mean[CHANNELS], std[CHANNELS];
-	int64_t picture;       /* floats of a picture, or of a row of `words` */
-	const float *words;    /* the word embedding table; NULL: pictures */
-	const uint32_t *begin; /* offset of each text's first token in the batch; NULL: pictures */
+	float *act[SL_DIR_COUNT];   /* [batch, …], of texts [batch's tokens, …] or [batch, …] */
+	int64_t row[SL_DIR_COUNT];  /* floats of a row of `act` */
+	int64_t rows[SL_DIR_COUNT]; /* that `act` has memory for; 0: not kept */
+	bool per_token[SL_DIR_COUNT];
+	float mean[MOST_CHANNELS], std[MOST_CHANNELS];
+	int64_t picture;       /* floats of a picture or table row, or of a row of `words` */
+	const float *words;    /* the word embedding table; NULL: no texts */
+	const uint32_t *begin; /* offset of each text's first token in the batch; NULL: no texts */
 };
 
 void sl_crossed_close(struct sl_crossed *c)
@@ -35,7 +39,7 @@ static float *room(int64_t n, int64_t row)
 	return malloc((size_t)(n * row) * sizeof(float) + 1);
 }
 
-static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c, int64_t n, bool all,
+static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c, int64_t n, bool images, bool mid,
 				struct sl_fail *fail)
 {
 	const struct sl_plan *plan = c->setup->plan;
@@ -43,15 +47,15 @@ static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c
 	*to = (struct sl_crossed){.most = n,
 				  .head = sl_plan_cut_shape(plan, false, 1),
 				  .mid = sl_plan_cut_shape(plan, true, 1),
-				  .picture = c->words ? sl_shape2(1, c->picture)
-						      : plan->model->graph.value[plan->model->graph.in[0].value].shape};
-	all = all && !c->words;
+				  .picture = c->kind == SL_CROSSING_PICTURES
+						     ? plan->model->graph.value[plan->model->graph.in[0].value].shape
+						     : sl_shape2(1, c->picture)};
 	to->head_act = room(n, c->row[SL_DIR_HEAD_ACT]);
-	to->image = room(n, c->picture);
+	to->image = images ? room(n, c->picture) : NULL;
 	to->label = malloc((size_t)n * sizeof *to->label + 1);
-	to->mid_act = all ? room(n, c->row[SL_DIR_MID_ACT]) : NULL;
-	to->mid_grad = all && !plan->spec.no_grad[1] ? room(n, c->row[SL_DIR_MID_GRAD]) : NULL;
-	if (to->head_act && to->image && to->label && (!all || to->mid_act))
+	to->mid_act = mid ? room(n, c->row[SL_DIR_MID_ACT]) : NULL;
+	to->mid_grad = mid && !plan->spec.no_grad[1] ? room(n, c->row[SL_DIR_MID_GRAD]) : NULL;
+	if (to->head_act && to->label && (!images || to->image) && (!mid || to->mid_act))
 		return SL_OK;
 	sl_crossed_close(to);
 	return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what crosses of %lld samples", (long long)n);
@@ -61,45 +65,81 @@ static void crossed(void *arg, enum sl_dir dir, int chunk, const struct sl_tenso
 {
 	struct collector *c = arg;
 	const int64_t first = chunk * c->setup->plan->rows;
-	const int64_t from = (c->begin ? (int64_t)c->begin[first] : first) * c->row[dir];
+	const int64_t from = (c->per_token[dir] ? (int64_t)c->begin[first] : first) * c->row[dir];
 
-	if (!c->words || dir == SL_DIR_HEAD_ACT)
+	if (c->rows[dir])
 		memcpy(c->act[dir] + from, x->data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
 }
 
-static void put(float *to, const float *from, int64_t at, int64_t row, int64_t floats)
+/* Sets row number `at` to the mean of n rows. */
+static void put(float *to, const float *from, int64_t at, int64_t first, int64_t n, int64_t floats)
 {
-	if (to)
-		memcpy(to + at * floats, from + row * floats, (size_t)floats * sizeof *to);
+	for (int64_t i = 0; i < floats && to; i++) {
+		double sum = 0;
+
+		for (int64_t row = first; row < first + n; row++)
+			sum += (double)from[row * floats + i];
+		to[at * floats + i] = (float)(sum / (double)n);
+	}
 }
 
-static void keep_row(const struct collector *c, struct sl_crossed *to, const struct sl_batch *b, int64_t row)
+static int32_t label_of(const struct collector *c, const struct sl_batch *b, int64_t row)
 {
-	const float *image = sl_batch_images(b) + row * c->picture;
-	float *pixel = to->image + to->n * c->picture;
-	const int64_t channels = to->picture.dim[3];
+	const struct sl_learn_task *task = sl_setup_task(c->setup->conf);
 
-	put(to->head_act, c->act[SL_DIR_HEAD_ACT], to->n, row, c->row[SL_DIR_HEAD_ACT]);
-	put(to->mid_act, c->act[SL_DIR_MID_ACT], to->n, row, c->row[SL_DIR_MID_ACT]);
-	put(to->mid_grad, c->act[SL_DIR_MID_GRAD], to->n, row, c->row[SL_DIR_MID_GRAD]);
-	for (int64_t i = 0; i < c->picture; i++)
-		pixel[i] = image[i] * c->std[i % channels] + c->mean[i % channels];
-	to->label[to->n++] = sl_batch_labels(b)[row];
+	if (!sl_crossing_classes(c->setup))
+		return 0;
+	return task->dtype == SL_F32 ? ((const float *)sl_batch_target(b))[row] > 0 : sl_batch_labels(b)[row];
 }
 
-/* Keeps the tokens of a text, without the first, the last and padding. */
-static void keep_text(const struct collector *c, struct sl_crossed *to, const struct sl_batch *b, int64_t row)
+/* Where a text's tokens end, without padding. */
+static int64_t end_of(const struct collector *c, const struct sl_batch *b, int64_t row)
 {
 	const int32_t *token = b->field[SL_FIELD_INPUT].data;
-	int64_t at = b->begin[row] + 1, end = b->begin[row + 1];
+	int64_t end = b->begin[row + 1];
 
-	while (b->pieces && end > at && token[end - 1] == c->setup->set[SL_SPLIT_TEST].pad)
+	while (b->pieces && end > b->begin[row] + 1 && token[end - 1] == c->setup->set[SL_SPLIT_TEST].pad)
 		end--;
-	for (; at + 1 < end && to->n < to->most; at++) {
-		put(to->head_act, c->act[SL_DIR_HEAD_ACT], to->n, at, c->row[SL_DIR_HEAD_ACT]);
-		put(to->image, c->words, to->n, token[at], c->picture);
+	return end;
+}
+
+/* Keeps the tokens of a text, without the first and the last. */
+static void keep_tokens(const struct collector *c, struct sl_crossed *to, const struct sl_batch *b, int64_t row)
+{
+	const int32_t *token = b->field[SL_FIELD_INPUT].data;
+	const int64_t end = end_of(c, b, row);
+
+	for (int64_t at = b->begin[row] + 1; at + 1 < end && to->n < to->most; at++) {
+		put(to->head_act, c->act[SL_DIR_HEAD_ACT], to->n, at, 1, c->row[SL_DIR_HEAD_ACT]);
+		put(to->image, c->words, to->n, token[at], 1, c->picture);
 		to->label[to->n++] = token[at];
 	}
+}
+
+static void keep_image(const struct collector *c, struct sl_crossed *to, const float *image)
+{
+	const int64_t channels = to->picture.dim[to->picture.ndim - 1];
+
+	for (int64_t i = 0; i < c->picture; i++)
+		to->image[to->n * c->picture + i] = c->kind == SL_CROSSING_TABLE
+							    ? image[i]
+							    : image[i] * c->std[i % channels] + c->mean[i % channels];
+}
+
+static void keep_sample(const struct collector *c, struct sl_crossed *to, const struct sl_batch *b, int64_t row)
+{
+	float *const kept[SL_DIR_COUNT] = {
+		[SL_DIR_HEAD_ACT] = to->head_act, [SL_DIR_MID_ACT] = to->mid_act, [SL_DIR_MID_GRAD] = to->mid_grad};
+
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		const int64_t first = c->per_token[dir] ? b->begin[row] : row;
+
+		put(kept[dir], c->act[dir], to->n, first, c->per_token[dir] ? end_of(c, b, row) - first : 1,
+		    c->row[dir]);
+	}
+	if (to->image)
+		keep_image(c, to, sl_batch_images(b) + row * c->picture);
+	to->label[to->n++] = label_of(c, b, row);
 }
 
 static enum sl_err one_batch(struct collector *c, uint64_t number, const struct sl_batch **out, struct sl_fail *fail)
@@ -113,13 +153,17 @@ static enum sl_err one_batch(struct collector *c, uint64_t number, const struct 
 		return err;
 	feed = sl_feed_of(*out);
 	c->begin = feed.begin;
-	return sl_local_step(c->local, &feed, (uint64_t)step + number, 0, &result, fail);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		for (int64_t i = 0; i < c->rows[dir] * c->row[dir]; i++)
+			c->act[dir][i] = NAN; /* for a step that ends early */
+	err = sl_local_step(c->local, &feed, (uint64_t)step + number, 0, &result, fail);
+	return err == SL_ERR_NONFINITE ? sl_local_set_done(c->local, (uint64_t)step + number + 1, fail) : err;
 }
 
 /* Takes batches at even distances over the test set, and victims at even distances among their rows, since many sets
  * are sorted by class. */
 static enum sl_err collect(struct collector *c, int64_t victims, int64_t all, struct sl_crossed *victim,
-			   struct sl_crossed *aux, struct sl_fail *fail)
+			   struct sl_crossed *aux, struct sl_crossed *text, struct sl_fail *fail)
 {
 	const int64_t batches = sl_loader_batches(c->loader), batch = c->setup->plan->spec.batch;
 	const int64_t wanted = (all + batch - 1) / batch < batches ? (all + batch - 1) / batch : batches;
@@ -136,7 +180,9 @@ static enum sl_err collect(struct collector *c, int64_t victims, int64_t all, st
 			const bool is_victim = at * victims / all != (at + 1) * victims / all;
 
 			if (!is_victim || victim)
-				(c->words ? keep_text : keep_row)(c, is_victim ? victim : aux, b, row);
+				(c->words ? keep_tokens : keep_sample)(c, is_victim ? victim : aux, b, row);
+			if (text && at * text->most / all != (at + 1) * text->most / all)
+				keep_sample(c, text, b, row);
 		}
 		if (b)
 			sl_loader_release(c->loader, b);
@@ -144,7 +190,8 @@ static enum sl_err collect(struct collector *c, int64_t victims, int64_t all, st
 	return err;
 }
 
-static enum sl_err open_local(struct collector *c, struct sl_fail *fail)
+/* `texts`: what crosses of texts is wanted, beside their tokens. */
+static enum sl_err open_local(struct collector *c, bool texts, struct sl_fail *fail)
 {
 	struct sl_setup *s = c->setup;
 	const struct sl_ends_use use = sl_setup_use(s);
@@ -157,14 +204,14 @@ static enum sl_err open_local(struct collector *c, struct sl_fail *fail)
 	if (!err && sl_local_set_weights(c->local, &s->weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
 	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++) {
-		const struct sl_shape one =
-			sl_plan_cut_shape(s->plan, dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD, 1);
+		const bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+		const struct sl_shape one = sl_plan_cut_shape(s->plan, mid, 1);
 
+		c->per_token[dir] = c->words && sl_plan_cut_per_token(s->plan, mid);
 		c->row[dir] = sl_shape_row(&one);
-		c->act[dir] = room(c->words ? sl_plan_chunks_of(s->plan, s->plan->spec.batch) *
-						      sl_plan_cut_most(s->plan, false)
-					    : s->plan->spec.batch,
-				   c->row[dir]);
+		if (!c->words || texts || dir == SL_DIR_HEAD_ACT)
+			c->rows[dir] = sl_plan_chunks_of(s->plan, s->plan->spec.batch) * sl_plan_cut_most(s->plan, mid);
+		c->act[dir] = room(c->rows[dir], c->row[dir]);
 		if (!c->act[dir])
 			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a batch");
 	}
@@ -196,36 +243,61 @@ const float *sl_crossing_words(const struct sl_setup *setup, int64_t *features)
 	return NULL;
 }
 
+enum sl_crossing_kind sl_crossing_kind(const struct sl_setup *setup)
+{
+	if (setup->plan->model->vocab)
+		return SL_CROSSING_TOKENS;
+	return setup->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].ndim == 1 ? SL_CROSSING_TABLE : SL_CROSSING_PICTURES;
+}
+
+int sl_crossing_classes(const struct sl_setup *setup)
+{
+	const struct sl_learn_task *task = sl_setup_task(setup->conf);
+
+	if (task->kind == SL_LEARN_CLASSES)
+		return setup->plan->model->classes;
+	return task->kind == SL_LEARN_LABELS && sl_set_targets(&setup->set[SL_SPLIT_TEST]) == 1 ? 2 : 0;
+}
+
+/* CONFIG: nothing can be measured of what crosses. */
+static enum sl_err check(const struct collector *c, const struct sl_shape *input, struct sl_fail *fail)
+{
+	if (c->kind == SL_CROSSING_TOKENS && !sl_plan_cut_per_token(c->setup->plan, false))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "leak measures text token by token, and at this cut the activation has no row for "
+				   "each token: cut before the layer that joins them");
+	if (c->kind == SL_CROSSING_PICTURES &&
+	    (input->ndim != 4 || (input->dim[3] != MOST_CHANNELS && input->dim[3] != 1)))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "leak measures pictures of one or three channels, tables and texts");
+	return SL_OK;
+}
+
 enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t aux_rows, struct sl_crossed *victim,
-				struct sl_crossed *aux, struct sl_fail *fail)
+				struct sl_crossed *aux, struct sl_crossed *text, struct sl_fail *fail)
 {
 	const int64_t wanted = victims + aux_rows, there = setup->set[SL_SPLIT_TEST].count;
 	const int64_t all = wanted < there ? wanted : there, some = victims * all / wanted;
 	const struct sl_graph *g = &setup->plan->model->graph;
-	const struct sl_shape picture = g->value[g->in[0].value].shape;
-	struct collector c = {.setup = setup, .picture = sl_shape_row(&picture)};
-	enum sl_err err;
+	const struct sl_shape input = g->value[g->in[0].value].shape;
+	struct collector c = {.setup = setup, .kind = sl_crossing_kind(setup), .picture = sl_shape_row(&input)};
+	enum sl_err err = check(&c, &input, fail);
 
 	c.words = sl_crossing_words(setup, &c.picture);
-	if (c.words && !sl_plan_cut_per_token(setup->plan, false))
-		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "leak looks for tokens, and at this cut no row for each token crosses");
-	if (!c.words && (picture.ndim != 4 || (picture.dim[3] != CHANNELS && picture.dim[3] != 1)))
-		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "leak measures networks that read pictures or texts, and this one reads neither");
-	if (c.words)
-		; /* tokens have no scale */
-	else if (setup->transform[SL_SPLIT_TEST])
+	if (setup->transform[SL_SPLIT_TEST])
 		sl_transform_norm(setup->transform[SL_SPLIT_TEST], c.mean, c.std);
 	else
 		sl_norm_values(setup->conf->data.normalize, c.mean, c.std);
-	err = open_local(&c, fail);
+	if (!err)
+		err = open_local(&c, text != NULL, fail);
 	if (!err && victim)
-		err = open_crossed(victim, &c, c.words ? victims : some + 1, true, fail);
+		err = open_crossed(victim, &c, c.words ? victims : some + 1, true, !c.words, fail);
 	if (!err)
-		err = open_crossed(aux, &c, c.words ? aux_rows : all - some + 1, false, fail);
+		err = open_crossed(aux, &c, c.words ? aux_rows : all - some + 1, true, false, fail);
+	if (!err && text)
+		err = open_crossed(text, &c, victims < all ? victims : all, false, true, fail);
 	if (!err)
-		err = collect(&c, some, all, victim, aux, fail);
+		err = collect(&c, some, all, victim, aux, text, fail);
 	close_collector(&c);
 	return err;
 }

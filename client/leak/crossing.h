@@ -5,26 +5,34 @@
 
 #include "client/run/setup.h"
 
-/* Samples, and what crossed of them, row by row. A row is a picture; or, if the network reads texts, a token. The first
+/* What the network reads, and what a row of struct sl_crossed is: a picture, a token, or a row of a table. The first
  * and last token of a text are left out, since the tokenizer adds them. */
+enum sl_crossing_kind { SL_CROSSING_PICTURES, SL_CROSSING_TOKENS, SL_CROSSING_TABLE };
+
+/* Samples, and what crossed of them, row by row. A step that NaN or Inf ended has NaN for what did not cross. */
 struct sl_crossed {
 	int64_t n, most;                      /* rows, and the most that there is memory for */
 	struct sl_shape head, mid, picture;   /* of one sample */
 	float *head_act, *mid_act, *mid_grad; /* mid_grad NULL: it does not cross; mid_… NULL: not kept */
-	float *image;   /* [n, h, w, c] pixels in [0, 1]; of texts the token's row of the embedding table */
+	float *image;   /* [n, picture]: pixels in [0, 1]; the token's row of the embedding table; the row's features */
 	int32_t *label; /* of texts the token */
 };
 
 void sl_crossed_close(struct sl_crossed *c); /* idempotent; a zeroed one is fine */
 
+enum sl_crossing_kind sl_crossing_kind(const struct sl_setup *setup); /* of an open test set */
+/* Classes of a sample's label: those of the task, or 2 for a single yes or no. 0: the labels are others. */
+int sl_crossing_classes(const struct sl_setup *setup);
 /* The word embedding table in setup->weights, [vocab, *features]; NULL: the network reads no texts. */
 const float *sl_crossing_words(const struct sl_setup *setup, int64_t *features);
 
 /* Collects what crosses of two parts of the test set, with setup->weights. `victim` gets all tensors (of texts head_act
  * alone), `aux` gets head_act; both get images and labels. They have `victims` and `aux_rows` rows; a smaller test set
- * is divided in that ratio. victim NULL: its samples are skipped. The caller closes both, after an error too. CONFIG:
- * the network reads neither pictures nor texts, or what crosses of a text has no row for each token. */
+ * is divided in that ratio. `text`, with texts: at most `victims` of them, with their own labels, no image, and all
+ * tensors; where a tensor has a row for each token, the mean of the text's rows. victim NULL: its samples are skipped.
+ * The caller closes all, after an error too. CONFIG: pictures have neither one nor three channels, or what crosses of a
+ * text has no row for each token. */
 enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t aux_rows, struct sl_crossed *victim,
-				struct sl_crossed *aux, struct sl_fail *fail) SL_MUST_CHECK;
+				struct sl_crossed *aux, struct sl_crossed *text, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

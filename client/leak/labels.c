@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "client/leak/metrics.h"
+#include "common/base/rng.h"
+#include "common/exec/finite.h"
 
-enum { ROUNDS = 20, MOST_NEAR = 64 };
+enum { ROUNDS = 20, SHUFFLES = 20, MOST_NEAR = 64 };
 
 static double cosine(const float *x, const float *y, int64_t d)
 {
@@ -33,6 +35,7 @@ double sl_leak_labels_rows(const float *x, int64_t n, int64_t d, const int32_t *
 {
 	double *best = malloc((size_t)n * sizeof *best + 1);
 	int64_t *said = calloc((size_t)n + 1, sizeof *said), met = 0;
+	const bool finite = sl_finite_host(x, n * d);
 	double share;
 
 	for (int64_t i = 0; i < n && best; i++)
@@ -49,7 +52,7 @@ double sl_leak_labels_rows(const float *x, int64_t n, int64_t d, const int32_t *
 	}
 	for (int64_t i = 0; i < n && best && said; i++)
 		met += said[i] == row[i];
-	share = n && best && said ? (double)met / (double)n : NAN;
+	share = n && finite && best && said ? (double)met / (double)n : NAN;
 	free(best);
 	free(said);
 	return share;
@@ -68,6 +71,8 @@ double sl_leak_labels_known(const float *x, int64_t n, int64_t d, const int32_t 
 {
 	int64_t met = 0, asked = 0;
 
+	if (!sl_finite_host(x, n * d))
+		return NAN;
 	for (int64_t i = 0; i < n; i++) {
 		double best = -2;
 		int said = -1;
@@ -144,38 +149,69 @@ static void one_round(struct clusters *c)
 	}
 }
 
-static double purity(const struct clusters *c, const int32_t *label, int classes)
+static int by_key(const void *a, const void *b)
 {
-	int64_t met = 0;
+	const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
-	for (int k = 0; k < c->k; k++) {
-		int64_t most = 0;
+	return (x > y) - (x < y);
+}
 
-		for (int said = 0; said < classes; said++) {
-			int64_t count = 0;
+/* `key` is scratch, [n]. It is sorted by cluster, then by label: the longest run in each cluster is counted. */
+static double purity(const struct clusters *c, const int32_t *label, int classes, int64_t *key)
+{
+	int64_t met = 0, most = 0, run = 0;
 
-			for (int64_t i = 0; i < c->n; i++)
-				count += c->of[i] == k && label[i] == said;
-			most = count > most ? count : most;
+	for (int64_t i = 0; i < c->n; i++)
+		key[i] = (int64_t)c->of[i] * classes + label[i];
+	qsort(key, (size_t)c->n, sizeof *key, by_key);
+	for (int64_t i = 0; i < c->n; i++) {
+		run = i && key[i] == key[i - 1] ? run + 1 : 1;
+		most = run > most ? run : most;
+		if (i + 1 == c->n || key[i + 1] / classes != key[i] / classes) {
+			met += most;
+			most = 0;
 		}
-		met += most;
 	}
 	return (double)met / (double)c->n;
 }
 
-double sl_leak_labels_clusters(const float *x, int64_t n, int64_t d, const int32_t *label, int classes)
+static void shuffle(int32_t *label, int64_t n, int number)
 {
-	struct clusters c = {.x = x, .n = n, .d = d, .k = classes};
+	const struct sl_rng_key key = {0, (uint64_t)number, 0, SL_RNG_LEAK};
+
+	for (int64_t i = n - 1; i > 0; i--) {
+		const int64_t j = sl_rng_below(sl_rng_u32(&key, (uint64_t)i), (uint32_t)i + 1);
+		const int32_t other = label[j];
+
+		label[j] = label[i];
+		label[i] = other;
+	}
+}
+
+double sl_leak_labels_clusters(const float *x, int64_t n, int64_t d, const int32_t *label, int classes, double *chance)
+{
+	struct clusters c = {.x = x, .n = n, .d = d, .k = classes < n ? classes : (int)n};
+	int64_t *key = malloc((size_t)n * sizeof *key + 1);
+	int32_t *shuffled = malloc((size_t)n * sizeof *shuffled + 1);
 	double pure = NAN;
 
-	c.centre = malloc((size_t)(c.k * d) * sizeof *c.centre);
+	*chance = NAN;
+	c.centre = malloc((size_t)(c.k * d) * sizeof *c.centre + 1);
 	c.of = calloc((size_t)n + 1, sizeof *c.of);
-	if (c.centre && c.of && n) {
+	if (key && shuffled && c.centre && c.of && n && sl_finite_host(x, n * d)) {
 		begin_clusters(&c);
 		for (int i = 0; i < ROUNDS; i++)
 			one_round(&c);
-		pure = purity(&c, label, classes);
+		pure = purity(&c, label, classes, key);
+		memcpy(shuffled, label, (size_t)n * sizeof *shuffled);
+		*chance = 0;
+		for (int i = 0; i < SHUFFLES; i++) {
+			shuffle(shuffled, n, i);
+			*chance += purity(&c, shuffled, classes, key) / SHUFFLES;
+		}
 	}
+	free(key);
+	free(shuffled);
 	free(c.centre);
 	free(c.of);
 	return pure;
@@ -227,6 +263,8 @@ double sl_leak_labels_near(const float *x, int64_t n, int64_t d, const int32_t *
 {
 	int64_t met = 0;
 
+	if (!sl_finite_host(x, n * d))
+		return NAN;
 	for (int64_t i = 0; i < n; i++) {
 		struct near near = {.n = 0};
 

@@ -1,20 +1,24 @@
 #include "client/leak/leak.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "client/leak/decoder.h"
 #include "client/leak/labels.h"
+#include "client/leak/metrics.h"
 #include "common/base/clock.h"
+#include "common/exec/finite.h"
 
 enum { VICTIMS = 1024, AUX = 4096, AUX_TOKENS = 16384, NEAR = 10 };
 static const int64_t most_floats = INT64_C(192) << 20; /* most floats of head_act that are kept, of all samples */
 
 const char *const sl_attackers[SL_ATTACKERS] = {"informed", "start"};
+const char *const sl_leak_words[] = {"picture", "token", "row"};
 
 static void close_attack(struct sl_attack *a)
 {
-	free(a->said);
+	free(a->guess);
 	free(a->db);
 	*a = (struct sl_attack){0};
 }
@@ -22,34 +26,109 @@ static void close_attack(struct sl_attack *a)
 void sl_leak_close(struct sl_leak *l)
 {
 	sl_crossed_close(&l->victim);
+	sl_crossed_close(&l->text);
 	for (int i = 0; i < SL_ATTACKERS; i++)
 		close_attack(&l->attack[i]);
-	close_attack(&l->mean);
+	sl_leak_figures_close(&l->figures);
+	json_decref(l->about);
+	l->about = NULL;
 }
 
-/* Scores the reconstructions a->said against the original pictures. */
-static enum sl_err score(struct sl_attack *a, const struct sl_crossed *v)
+static struct sl_leak_spread alone(double x)
 {
-	const int64_t floats = sl_shape_row(&v->picture);
-	double *ssim = malloc((size_t)v->n * sizeof *ssim + 1), *db = malloc((size_t)v->n * sizeof *db + 1);
-
-	a->db = malloc((size_t)v->n * sizeof *a->db + 1);
-	for (int64_t i = 0; i < v->n && ssim && db && a->db; i++) {
-		const float *x = v->image + i * floats, *y = a->said + i * floats;
-
-		a->db[i] = db[i] = sl_leak_psnr(x, y, floats);
-		ssim[i] = sl_leak_ssim(x, y, (int)v->picture.dim[1], (int)v->picture.dim[2], (int)v->picture.dim[3]);
-	}
-	if (ssim && db && a->db) {
-		a->psnr = sl_leak_spread(db, v->n);
-		a->ssim = sl_leak_spread(ssim, v->n);
-		a->retrieved = sl_leak_retrieved(v->image, a->said, v->n, floats);
-		a->made = true;
-	}
-	free(ssim);
-	free(db);
-	return a->made ? SL_OK : SL_ERR_NOMEM;
+	return (struct sl_leak_spread){x, NAN, NAN};
 }
+
+static void add(struct sl_leak *l, enum sl_leak_kind kind, const char *group, struct sl_leak_spread s, double chance)
+{
+	sl_leak_figures_add(&l->figures, kind, group, NULL, s, chance, l->victim.n);
+}
+
+/* ---- scores of reconstructions */
+
+/* Of reconstructions `guess`, whose rows lie `stride` floats apart. *db [n] PSNR of each picture; the caller frees it.
+ */
+static enum sl_err score_pictures(const struct sl_crossed *v, const float *guess, int64_t stride, double **db,
+				  struct sl_leak_spread *psnr, struct sl_leak_spread *ssim)
+{
+	const int64_t floats = sl_shape_row(&v->picture), *dim = v->picture.dim;
+	double *sorted = malloc((size_t)v->n * sizeof *sorted + 1), *like = malloc((size_t)v->n * sizeof *like + 1);
+
+	*db = malloc((size_t)v->n * sizeof **db + 1);
+	for (int64_t i = 0; i < v->n && sorted && like && *db; i++) {
+		const float *x = v->image + i * floats, *y = guess + i * stride;
+
+		(*db)[i] = sorted[i] = sl_leak_psnr(x, y, floats);
+		like[i] = sl_leak_ssim(x, y, (int)dim[1], (int)dim[2], (int)dim[3]);
+	}
+	if (sorted && like && *db) {
+		*psnr = sl_leak_spread(sorted, v->n);
+		*ssim = sl_leak_spread(like, v->n);
+	}
+	free(sorted);
+	free(like);
+	return sorted && like && *db ? SL_OK : SL_ERR_NOMEM;
+}
+
+static enum sl_err found_pictures(struct sl_leak *l, enum sl_attacker which)
+{
+	struct sl_attack *a = &l->attack[which];
+	struct sl_leak_spread psnr, ssim;
+	enum sl_err err = score_pictures(&l->victim, a->guess, sl_shape_row(&l->victim.picture), &a->db, &psnr, &ssim);
+
+	if (!err) {
+		add(l, SL_LEAK_PSNR, sl_attackers[which], psnr, l->mean_psnr);
+		add(l, SL_LEAK_SSIM, sl_attackers[which], ssim, l->mean_ssim);
+	}
+	return err;
+}
+
+/* Adds the mean over all columns that vary, and each column. */
+static enum sl_err found_columns(struct sl_leak *l, enum sl_attacker which)
+{
+	static const char *const groups[SL_ATTACKERS] = {"informed_columns", "start_columns"};
+	const struct sl_crossed *v = &l->victim;
+	json_t *list = json_object_get(l->about, "columns"), *column, *texts;
+	double *vary = malloc(json_array_size(list) * sizeof *vary + 1), r2;
+	const int mean = l->figures.n;
+	int64_t first = 0, n = 0;
+	size_t i;
+
+	if (!vary)
+		return SL_ERR_NOMEM;
+	add(l, SL_LEAK_R2, sl_attackers[which], alone(NAN), 0);
+	json_array_foreach(list, i, column)
+	{
+		const int64_t wide = (texts = json_object_get(column, "texts")) ? (int64_t)json_array_size(texts) : 1;
+
+		r2 = sl_leak_r2(l->attack[which].guess, v->image, v->n, sl_shape_row(&v->picture), first, wide);
+		sl_leak_figures_add(&l->figures, SL_LEAK_R2_COLUMN, groups[which],
+				    json_string_value(json_object_get(column, "name")), alone(r2), 0, v->n);
+		if (!isnan(r2))
+			vary[n++] = r2;
+		first += wide;
+	}
+	if (!l->figures.err) {
+		const struct sl_leak_spread s = sl_leak_spread(vary, n);
+
+		l->figures.item[mean].value = s.mean;
+		l->figures.item[mean].low = s.p10;
+		l->figures.item[mean].high = s.p90;
+	}
+	free(vary);
+	return SL_OK;
+}
+
+static enum sl_err found_samples(struct sl_leak *l, enum sl_attacker which)
+{
+	const struct sl_crossed *v = &l->victim;
+	const double again = sl_leak_retrieved(v->image, l->attack[which].guess, v->n, sl_shape_row(&v->picture));
+
+	add(l, SL_LEAK_AGAIN, sl_attackers[which], alone(again), 1 / (double)v->n);
+	return (l->kind == SL_CROSSING_TABLE ? found_columns : found_pictures)(l, which);
+}
+
+/* ---- decoders */
 
 /* Numbers the distinct tokens of `aux` from 0. *number [n] has the number of each row's token; *token_of [*distinct]
  * maps numbers to tokens. The caller frees both, after an error too. */
@@ -74,20 +153,23 @@ static enum sl_err number_tokens(const struct sl_crossed *aux, int vocab, int32_
 	return seen && *number && *token_of ? SL_OK : SL_ERR_NOMEM;
 }
 
-static void count_found(struct sl_attack *a, const struct sl_crossed *v, const int32_t *token_of, int classes)
+static void found_tokens(struct sl_leak *l, enum sl_attacker which, const int32_t *token_of, int distinct)
 {
+	const struct sl_crossed *v = &l->victim;
+	const float *guess = l->attack[which].guess;
 	int64_t met = 0;
 
 	for (int64_t i = 0; i < v->n; i++) {
-		const float *logit = a->said + i * classes;
-		int said = 0;
+		const float *logit = guess + i * distinct;
+		int best = 0;
 
-		for (int k = 1; k < classes; k++)
-			said = logit[k] > logit[said] ? k : said;
-		met += token_of[said] == v->label[i];
+		for (int k = 1; k < distinct; k++)
+			best = logit[k] > logit[best] ? k : best;
+		met += token_of[best] == v->label[i];
 	}
-	a->retrieved = (double)met / (double)v->n;
-	a->made = true;
+	add(l, SL_LEAK_PROBE, sl_attackers[which],
+	    alone(sl_finite_host(guess, v->n * distinct) ? (double)met / (double)v->n : NAN),
+	    sl_leak_labels_most(v->label, v->n, l->vocab));
 }
 
 static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct sl_crossed *aux, const void *wanted,
@@ -95,82 +177,113 @@ static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct
 {
 	const uint64_t began = sl_now_ns();
 	enum sl_err err = SL_OK;
+	double loss;
 
 	for (a->steps = 0; a->steps < o->steps && !err; a->steps++) {
 		if (o->minutes > 0 && sl_seconds_since(began) * attackers > o->minutes * 60)
 			break;
-		err = sl_decoder_step(d, aux->head_act, wanted, aux->n, a->steps, &a->loss);
+		err = sl_decoder_step(d, aux->head_act, wanted, aux->n, a->steps, &loss);
 		if (o->progress)
-			o->progress(o->arg, attacker * o->steps + a->steps + 1, attackers * o->steps, a->loss);
+			o->progress(o->arg, attacker * o->steps + a->steps + 1, attackers * o->steps, loss);
 	}
 	return err;
+}
+
+/* Trains a decoder, and gives its answer to what crossed of the victims. That is NAN if NaN or Inf has crossed. */
+static enum sl_err decode(struct sl_leak *l, struct sl_attack *a, const struct sl_decoder_spec *spec,
+			  const struct sl_crossed *aux, const void *wanted, struct sl_setup *setup,
+			  const struct sl_leak_options *o, int attackers, struct sl_fail *fail)
+{
+	const int64_t floats = l->victim.n * (spec->classes ? spec->classes : sl_shape_row(&spec->image));
+	const int64_t head = sl_shape_row(&aux->head);
+	struct sl_decoder *d = NULL;
+	enum sl_err err = sl_decoder_open(&d, spec, &setup->be, fail);
+
+	if (err)
+		return err;
+	a->made = true;
+	a->guess = malloc((size_t)floats * sizeof *a->guess + 1);
+	if (!a->guess)
+		err = SL_ERR_NOMEM;
+	else if (sl_finite_host(aux->head_act, aux->n * head) &&
+		 sl_finite_host(l->victim.head_act, l->victim.n * head)) {
+		err = train(d, a, aux, wanted, o, (int)(a - l->attack), attackers);
+		if (!err)
+			err = sl_decoder_apply(d, l->victim.head_act, l->victim.n, a->guess);
+	} else
+		for (int64_t i = 0; i < floats; i++)
+			a->guess[i] = NAN;
+	sl_decoder_close(d);
+	return err ? sl_fail_set(fail, err, "the decoder: %s", sl_err_text(err)) : SL_OK;
 }
 
 static enum sl_err attack(struct sl_leak *l, enum sl_attacker which, const struct sl_crossed *aux,
 			  struct sl_setup *setup, const struct sl_leak_options *o, int attackers, struct sl_fail *fail)
 {
-	struct sl_decoder_spec spec = {
-		.act = aux->head, .image = aux->picture, .seed = setup->plan->spec.seed, .steps = o->steps};
-	struct sl_attack *a = &l->attack[which];
+	struct sl_decoder_spec spec = {.act = aux->head,
+				       .image = aux->picture,
+				       .table = l->kind == SL_CROSSING_TABLE,
+				       .seed = setup->plan->spec.seed,
+				       .steps = o->steps};
 	int32_t *number = NULL, *token_of = NULL;
-	struct sl_decoder *d = NULL;
 	enum sl_err err = l->vocab ? number_tokens(aux, l->vocab, &number, &token_of, &spec.classes) : SL_OK;
 
-	if (!err && (err = sl_decoder_open(&d, &spec, &setup->be, fail)))
-		goto done;
-	a->said = malloc(
-		(size_t)(l->victim.n * (l->vocab ? spec.classes : sl_shape_row(&aux->picture))) * sizeof *a->said + 1);
-	if (!err)
-		err = a->said ? train(d, a, aux, number ? number : (void *)aux->image, o, (int)which, attackers)
-			      : SL_ERR_NOMEM;
-	if (!err)
-		err = sl_decoder_apply(d, l->victim.head_act, l->victim.n, a->said);
-	if (!err && l->vocab)
-		count_found(a, &l->victim, token_of, spec.classes);
-	else if (!err)
-		err = score(a, &l->victim);
 	if (err)
-		sl_fail_set(fail, err, "the decoder: %s", sl_err_text(err));
-done:
-	sl_decoder_close(d);
+		sl_fail_set(fail, err, "no memory for numbers of tokens");
+	else
+		err = decode(l, &l->attack[which], &spec, aux, number ? number : (void *)aux->image, setup, o,
+			     attackers, fail);
+	if (!err && l->vocab)
+		found_tokens(l, which, token_of, spec.classes);
+	else if (!err && found_samples(l, which))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what was found");
 	free(number);
 	free(token_of);
 	return err;
 }
 
+/* ---- what needs no decoder */
+
 static enum sl_err mean_picture(struct sl_leak *l, const struct sl_crossed *aux)
 {
 	const int64_t floats = sl_shape_row(&aux->picture);
+	float *mean = malloc((size_t)floats * sizeof *mean + 1);
+	struct sl_leak_spread psnr = {0}, ssim = {0};
+	double *db = NULL;
+	enum sl_err err;
 
-	l->mean.said = calloc((size_t)(l->victim.n * floats) + 1, sizeof *l->mean.said);
-	if (!l->mean.said)
-		return SL_ERR_NOMEM;
-	for (int64_t k = 0; k < floats; k++) {
+	for (int64_t k = 0; k < floats && mean; k++) {
 		double sum = 0;
 
 		for (int64_t i = 0; i < aux->n; i++)
 			sum += (double)aux->image[i * floats + k];
-		for (int64_t i = 0; i < l->victim.n; i++)
-			l->mean.said[i * floats + k] = (float)(sum / (double)aux->n);
+		mean[k] = (float)(sum / (double)aux->n);
 	}
-	return score(&l->mean, &l->victim);
+	err = mean ? score_pictures(&l->victim, mean, 0, &db, &psnr, &ssim) : SL_ERR_NOMEM;
+	l->mean_psnr = psnr.mean;
+	l->mean_ssim = ssim.mean;
+	free(db);
+	free(mean);
+	return err;
 }
 
 static void find_labels(struct sl_leak *l)
 {
-	const struct sl_crossed *v = &l->victim;
-	const int64_t mid = sl_shape_row(&v->mid), head = sl_shape_row(&v->head);
+	const struct sl_crossed *v = l->vocab ? &l->text : &l->victim;
+	const int64_t n = v->n, mid = sl_shape_row(&v->mid), head = sl_shape_row(&v->head);
+	const double most = sl_leak_labels_most(v->label, n, l->classes);
+	double found[4] = {NAN, NAN}, chance[4] = {most, most, most, most};
 
-	l->labels_known = l->labels_clusters = l->labels_head = l->labels_mid = l->labels_most = NAN;
-	if (!l->classes || l->vocab)
-		return;
-	l->labels_most = sl_leak_labels_most(v->label, v->n, l->classes);
-	l->labels_head = sl_leak_labels_near(v->head_act, v->n, head, v->label, NEAR);
-	l->labels_mid = sl_leak_labels_near(v->mid_act, v->n, mid, v->label, NEAR);
-	if (!v->mid_grad)
-		return;
-	l->labels_known = sl_leak_labels_known(v->mid_grad, v->n, mid, v->label, l->classes);
-	l->labels_clusters = sl_leak_labels_clusters(v->mid_grad, v->n, mid, v->label, l->classes);
+	if (v->mid_grad) {
+		found[0] = sl_leak_labels_known(v->mid_grad, n, mid, v->label, l->classes);
+		found[1] = sl_leak_labels_clusters(v->mid_grad, n, mid, v->label, l->classes, &chance[1]);
+	} else
+		l->omitted[SL_LEAK_GRADIENTS] =
+			"Labels from gradients: with this config no gradient of the tail crosses.";
+	found[2] = sl_leak_labels_near(v->head_act, n, head, v->label, NEAR);
+	found[3] = sl_leak_labels_near(v->mid_act, n, mid, v->label, NEAR);
+	for (int i = v->mid_grad ? 0 : 2; i < 4; i++)
+		sl_leak_figures_add(&l->figures, SL_LEAK_LABELS_ONE + i, "labels", NULL, alone(found[i]), chance[i], n);
 }
 
 static void find_words(struct sl_leak *l, const struct sl_setup *setup)
@@ -179,17 +292,70 @@ static void find_words(struct sl_leak *l, const struct sl_setup *setup)
 	int64_t features = 0;
 	const float *words = sl_crossing_words(setup, &features);
 
-	l->labels_most = sl_leak_labels_most(v->label, v->n, l->vocab);
-	l->words_nearest = features == sl_shape_row(&v->head)
-				   ? sl_leak_labels_rows(v->head_act, v->n, features, v->label, words, l->vocab)
-				   : NAN;
+	if (features == sl_shape_row(&v->head))
+		add(l, SL_LEAK_WORDS, "",
+		    alone(sl_leak_labels_rows(v->head_act, v->n, features, v->label, words, l->vocab)),
+		    sl_leak_labels_most(v->label, v->n, l->vocab));
+	else
+		l->omitted[SL_LEAK_TABLE] =
+			"Tokens by the word table: its rows are longer or shorter than what crosses of a token.";
 }
 
-static enum sl_err correlate(struct sl_leak *l)
+/* A column whose values are all equal is undefined, too, and says nothing of what crosses. */
+static bool is_undefined(const struct sl_leak_figures *f)
+{
+	for (int i = 0; i < f->n; i++)
+		if (isnan(f->item[i].value) && f->item[i].kind != SL_LEAK_R2_COLUMN && f->item[i].kind != SL_LEAK_R2)
+			return true;
+	return false;
+}
+
+/* What needs no decoder. */
+static enum sl_err find_rest(struct sl_leak *l, const struct sl_setup *setup)
 {
 	const struct sl_crossed *v = &l->victim;
+	double dcor;
+	enum sl_err err =
+		sl_leak_dcor(&dcor, v->image, sl_shape_row(&v->picture), v->head_act, sl_shape_row(&v->head), v->n);
 
-	return sl_leak_dcor(&l->dcor, v->image, sl_shape_row(&v->picture), v->head_act, sl_shape_row(&v->head), v->n);
+	if (l->classes)
+		find_labels(l);
+	else if (sl_setup_task(setup->conf)->labelled)
+		l->omitted[SL_LEAK_LABELS] =
+			"Labels: here they are numbers, several labels or pixels. Only classes, and a "
+			"single yes or no, are attacked.";
+	else
+		l->omitted[SL_LEAK_LABELS] = "Labels: those of a language model are its tokens. Gradients were not "
+					     "searched for them.";
+	if (l->vocab)
+		find_words(l, setup);
+	add(l, SL_LEAK_DCOR, "", alone(dcor), 0);
+	if (is_undefined(&l->figures))
+		l->omitted[SL_LEAK_UNDEFINED] =
+			"Figures that are undefined: NaN or Inf crosses. It does not follow that nothing is seen.";
+	return err ? err : l->figures.err;
+}
+
+/* `part` [n]: hashes. */
+static void print_hash(char out[SL_HEX16_TEXT], const uint8_t part[][16], int n)
+{
+	uint8_t all[16];
+
+	sl_weights_hash((const float *)part, 4 * n, all);
+	sl_hex16(all, out);
+}
+
+static void fingerprint(struct sl_leak *l, const struct sl_setup *setup)
+{
+	const struct sl_crossed *v = &l->victim;
+	_Alignas(float) uint8_t hash[SL_SEGMENT_COUNT][16];
+
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		sl_weights_hash_packed(&setup->weights, &setup->plan->segment[i], hash[i]);
+	print_hash(l->weights, hash, SL_SEGMENT_COUNT);
+	sl_weights_hash(v->image, v->n * sl_shape_row(&v->picture), hash[0]);
+	sl_weights_hash((const float *)v->label, v->n, hash[1]);
+	print_hash(l->samples, hash, 2);
 }
 
 /* Collects what crosses with the weights that the run began with, trains a decoder on it, and attacks with that. */
@@ -202,7 +368,7 @@ static enum sl_err attack_from_start(struct sl_leak *l, struct sl_setup *setup, 
 	enum sl_err err;
 
 	setup->weights = *start;
-	err = sl_crossing_collect(setup, victims, aux_rows, NULL, &aux, fail);
+	err = sl_crossing_collect(setup, victims, aux_rows, NULL, &aux, NULL, fail);
 	setup->weights = run;
 	if (!err)
 		err = attack(l, SL_ATTACKER_START, &aux, setup, o, SL_ATTACKERS, fail);
@@ -234,30 +400,31 @@ enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl
 	const int vocab = setup->plan->model->vocab, most = VICTIMS + (vocab ? AUX_TOKENS : AUX);
 	const int64_t all = fit < most ? fit : most;
 	const int64_t victims = all * VICTIMS / most, aux_rows = all - victims;
+	const struct sl_set *set = &setup->set[SL_SPLIT_TEST];
 	struct sl_crossed aux = {0};
 	enum sl_err err;
 
-	*l = (struct sl_leak){.vocab = vocab, .words_nearest = NAN};
+	*l = (struct sl_leak){.vocab = vocab, .kind = sl_crossing_kind(setup), .classes = sl_crossing_classes(setup)};
 	hold_widths(setup->plan);
-	if (sl_setup_task(setup->conf)->kind == SL_LEARN_CLASSES)
-		l->classes = setup->plan->model->classes;
-	err = sl_crossing_collect(setup, victims, aux_rows, &l->victim, &aux, fail);
+	if (l->kind == SL_CROSSING_TABLE && (l->about = json_object()) && set->source->describe)
+		set->source->describe(set, l->about);
+	err = sl_crossing_collect(setup, victims, aux_rows, &l->victim, &aux, vocab && l->classes ? &l->text : NULL,
+				  fail);
 	if (!err && (l->victim.n < 8))
 		err = sl_fail_set(fail, SL_ERR_CONFIG, "the test set has %lld %s, and leak needs %s or more",
-				  (long long)setup->set[SL_SPLIT_TEST].count, vocab ? "texts" : "samples",
-				  vocab ? "100" : "40");
+				  (long long)set->count, vocab ? "texts" : "samples", vocab ? "100" : "40");
 	l->aux = aux.n;
+	if (!err && l->kind == SL_CROSSING_PICTURES && mean_picture(l, &aux))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the mean picture");
 	if (!err)
 		err = attack(l, SL_ATTACKER_INFORMED, &aux, setup, o, start ? SL_ATTACKERS : 1, fail);
-	if (!err && ((!vocab && mean_picture(l, &aux)) || correlate(l)))
-		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what was found");
 	sl_crossed_close(&aux);
 	if (!err && start)
 		err = attack_from_start(l, setup, start, victims, aux_rows, o, fail);
+	if (!err && find_rest(l, setup))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what was found");
 	if (!err)
-		find_labels(l);
-	if (!err && vocab)
-		find_words(l, setup);
+		fingerprint(l, setup);
 	if (err)
 		sl_leak_close(l);
 	return err;

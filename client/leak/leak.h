@@ -3,34 +3,40 @@
 #ifndef SL_CLIENT_LEAK_LEAK_H
 #define SL_CLIENT_LEAK_LEAK_H
 
+#include <stdio.h>
+
 #include "client/leak/crossing.h"
-#include "client/leak/metrics.h"
+#include "client/leak/figures.h"
+#include "common/base/buf.h"
 
 /* INFORMED knows the head's weights as they are; START only those that the run began with, which every server knows.
- * Both have pictures like the victim's: the part of the test set that is not attacked. */
+ * Both have samples like the victim's: the part of the test set that is not attacked. */
 enum sl_attacker { SL_ATTACKER_INFORMED, SL_ATTACKER_START, SL_ATTACKERS };
 
 struct sl_attack {
 	bool made;
-	struct sl_leak_spread psnr, ssim; /* dB on pixels in [0, 1]; structural similarity */
-	double retrieved; /* share of pictures whose nearest original is the right one; or of tokens that are found */
-	double loss;      /* of the decoder's last step */
-	int steps;        /* that the decoder was trained for */
-	float *said;      /* [n, h, w, c] its reconstructions; of texts logits [n, distinct tokens] */
-	double *db;       /* [n] PSNR of each picture */
+	int steps;    /* that the decoder was trained for */
+	float *guess; /* [n, picture] its reconstructions; of texts logits [n, distinct tokens]; NULL: none */
+	double *db;   /* [n] PSNR of each picture; NULL: no pictures */
 };
 
+/* What may be left out. */
+enum { SL_LEAK_LABELS, SL_LEAK_GRADIENTS, SL_LEAK_TABLE, SL_LEAK_UNDEFINED, SL_LEAK_OMISSIONS };
+
 struct sl_leak {
-	struct sl_crossed victim; /* the pictures or tokens that are attacked, and what crossed of them */
-	int64_t aux;              /* pictures or tokens that the decoders were trained with */
-	int classes;              /* 0: the data have none */
-	int vocab;                /* tokens of the vocabulary; 0: pictures */
+	enum sl_crossing_kind kind;
+	struct sl_crossed victim; /* the samples or tokens that are attacked, and what crossed of them */
+	struct sl_crossed text;   /* of texts with classes: what crossed of each text, whose labels are attacked */
+	int64_t aux;              /* samples or tokens that the decoders were trained with */
+	int vocab;                /* tokens of the vocabulary; 0: the network reads no texts */
+	int classes;              /* of the labels; 0: they are no classes */
 	struct sl_attack attack[SL_ATTACKERS];
-	struct sl_attack mean;    /* the baseline without an attack: the mean picture as every reconstruction */
-	struct sl_leak_dcor dcor; /* of pictures and head_act */
-	/* Shares of labels that are found (labels.h); NAN: does not apply. */
-	double words_nearest; /* share of tokens whose row of the embedding table has the largest cosine to head_act */
-	double labels_known, labels_clusters, labels_head, labels_mid, labels_most;
+	double mean_psnr, mean_ssim; /* of the mean picture as every reconstruction */
+	struct json_t *about;        /* of tables: what describes their columns */
+	struct sl_leak_figures figures;
+	const char *omitted[SL_LEAK_OMISSIONS]; /* sentences: what was not measured, and why; or NULL */
+	char weights[SL_HEX16_TEXT],
+		samples[SL_HEX16_TEXT]; /* XXH3-128 of all parameters; of images and labels of `victim` */
 };
 
 struct sl_leak_options {
@@ -48,13 +54,24 @@ enum sl_err sl_leak_measure(struct sl_leak *out, struct sl_setup *setup, struct 
 void sl_leak_close(struct sl_leak *leak); /* idempotent; a zeroed one is fine */
 
 extern const char *const sl_attackers[SL_ATTACKERS];
+extern const char *const sl_leak_words[]; /* by kind: "picture", "token", "row" */
 
-/* Writes leak.json, leak.csv and leak.md into the folder `dir`, which it makes if needed. For pictures it also writes
- * sheet.png: the best, median and worst reconstructions beside their originals. `steps`: of a decoder that was not
- * ended early. CANTCREATE, IO, NOMEM. */
-enum sl_err sl_leak_write(const struct sl_leak *leak, const struct sl_setup *setup, int steps, const char *dir,
-			  struct sl_fail *fail) SL_MUST_CHECK;
+/* What the report says beside the figures; all borrowed. */
+struct sl_leak_report {
+	int steps;              /* of a decoder that was not ended early */
+	const char *config;     /* text of the config file */
+	const char *const *set; /* [n_set] values of --set */
+	int n_set;
+};
+
+/* Writes leak.json, leak.csv and the page leak.html into the folder `dir`, which it makes if needed. For pictures it
+ * also writes sheet.png: the best, median and worst reconstructions beside their originals. CANTCREATE, IO, NOMEM. */
+enum sl_err sl_leak_write(const struct sl_leak *leak, const struct sl_setup *setup, const struct sl_leak_report *report,
+			  const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
 struct json_t *sl_leak_json(const struct sl_leak *leak,
 			    const struct sl_setup *setup); /* the caller owns it; NULL: no memory */
+/* page.c: writes the page. `sheet` [sheet_bytes]: a PNG that it embeds; NULL: none. The caller looks at ferror. */
+void sl_leak_page(FILE *to, const struct sl_leak *leak, const struct sl_setup *setup,
+		  const struct sl_leak_report *report, const uint8_t *sheet, size_t sheet_bytes);
 
 #endif

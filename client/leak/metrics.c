@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/exec/finite.h"
+
 enum { WINDOW = 11, LANES = 16 };
 
 /* Sums over d terms: in float lanes within a block, in double over blocks. That is fast, and its order is fixed. */
@@ -43,6 +45,8 @@ double sl_leak_psnr(const float *x, const float *y, int64_t n)
 
 	for (int64_t i = 0; i < n; i++)
 		sum += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+	if (!isfinite(sum))
+		return NAN;
 	return sum > 0 ? fmin(100, 10 * log10((double)n / sum)) : 100;
 }
 
@@ -98,6 +102,8 @@ double sl_leak_retrieved(const float *x, const float *y, int64_t n, int64_t d)
 {
 	int64_t met = 0;
 
+	if (!sl_finite_host(x, n * d) || !sl_finite_host(y, n * d))
+		return NAN;
 	for (int64_t i = 0; i < n; i++) {
 		double best = INFINITY;
 		int64_t at = -1;
@@ -122,12 +128,10 @@ static void distances(double *to, const float *x, int64_t d, int64_t n)
 	}
 }
 
-/* Double centring: subtracts the means of row and column, and adds the overall mean. `unbiased`: U-centring, with a
- * diagonal of zeros. `row` is scratch, [n]. */
-static void centre(double *to, const double *from, double *row, int64_t n, bool unbiased)
+/* U-centring: subtracts the means of row and column, and adds the overall mean; the diagonal is 0. `row` is scratch,
+ * [n]. */
+static void centre(double *to, const double *from, double *row, int64_t n)
 {
-	const double by_row = unbiased ? (double)(n - 2) : (double)n,
-		     by_all = unbiased ? (double)((n - 1) * (n - 2)) : (double)(n * n);
 	double all = 0;
 
 	for (int64_t i = 0; i < n; i++) {
@@ -138,9 +142,9 @@ static void centre(double *to, const double *from, double *row, int64_t n, bool 
 	}
 	for (int64_t i = 0; i < n; i++)
 		for (int64_t j = 0; j < n; j++)
-			to[i * n + j] = unbiased && i == j
-						? 0
-						: from[i * n + j] - row[i] / by_row - row[j] / by_row + all / by_all;
+			to[i * n + j] = i == j ? 0
+					       : from[i * n + j] - row[i] / (double)(n - 2) - row[j] / (double)(n - 2) +
+							 all / (double)((n - 1) * (n - 2));
 }
 
 static double dot(const double *a, const double *b, int64_t n)
@@ -152,28 +156,39 @@ static double dot(const double *a, const double *b, int64_t n)
 	return sum;
 }
 
-static double correlation(double *a, double *b, const double *x, const double *y, double *row, int64_t n, bool unbiased)
+enum sl_err sl_leak_dcor(double *out, const float *x, int64_t dx, const float *y, int64_t dy, int64_t n)
 {
-	double by;
-
-	centre(a, x, row, n, unbiased);
-	centre(b, y, row, n, unbiased);
-	by = sqrt(dot(a, a, n * n) * dot(b, b, n * n));
-	return by > 0 ? dot(a, b, n * n) / by : 0;
-}
-
-enum sl_err sl_leak_dcor(struct sl_leak_dcor *out, const float *x, int64_t dx, const float *y, int64_t dy, int64_t n)
-{
-	double *room = malloc((size_t)(4 * n * n + n) * sizeof *room), *a = room + 2 * n * n;
+	double *room = malloc((size_t)(4 * n * n + n) * sizeof *room), *a = room + 2 * n * n, *b = a + n * n, by;
 
 	if (!room)
 		return SL_ERR_NOMEM;
 	distances(room, x, dx, n);
 	distances(room + n * n, y, dy, n);
-	out->usual = correlation(a, a + n * n, room, room + n * n, a + 2 * n * n, n, false);
-	out->corrected = correlation(a, a + n * n, room, room + n * n, a + 2 * n * n, n, true);
+	centre(a, room, b + n * n, n);
+	centre(b, room + n * n, b + n * n, n);
+	by = sqrt(dot(a, a, n * n) * dot(b, b, n * n));
+	*out = by == 0 ? 0 : dot(a, b, n * n) / by; /* NAN where a distance is not finite */
 	free(room);
 	return SL_OK;
+}
+
+double sl_leak_r2(const float *guess, const float *y, int64_t n, int64_t d, int64_t first, int64_t wide)
+{
+	double missed = 0, all = 0;
+
+	for (int64_t k = first; k < first + wide; k++) {
+		double mean = 0;
+
+		for (int64_t i = 0; i < n; i++)
+			mean += (double)y[i * d + k] / (double)n;
+		for (int64_t i = 0; i < n; i++) {
+			const double at = (double)y[i * d + k], miss = at - (double)guess[i * d + k];
+
+			missed += miss * miss;
+			all += (at - mean) * (at - mean);
+		}
+	}
+	return isfinite(missed) && all > 0 ? 1 - missed / all : NAN;
 }
 
 static int by_value(const void *a, const void *b)
@@ -185,14 +200,25 @@ static int by_value(const void *a, const void *b)
 
 struct sl_leak_spread sl_leak_spread(double *x, int64_t n)
 {
-	struct sl_leak_spread s = {0, 0, 0};
+	struct sl_leak_spread s = {0, NAN, NAN};
 
-	if (n < 1)
-		return s;
-	qsort(x, (size_t)n, sizeof *x, by_value);
 	for (int64_t i = 0; i < n; i++)
 		s.mean += x[i] / (double)n;
+	if (n < 1 || isnan(s.mean))
+		return (struct sl_leak_spread){NAN, NAN, NAN};
+	qsort(x, (size_t)n, sizeof *x, by_value);
 	s.p10 = x[n / 10];
 	s.p90 = x[n * 9 / 10 < n ? n * 9 / 10 : n - 1];
 	return s;
+}
+
+void sl_leak_interval(double share, int64_t n, double *low, double *high)
+{
+	const double z = 1.959963984540054, by = (double)n, middle = share + z * z / (2 * by),
+		     wide = z * sqrt(share * (1 - share) / by + z * z / (4 * by * by));
+
+	*low = n ? fmax(0, (middle - wide) / (1 + z * z / by)) : NAN;
+	*high = n ? fmin(1, (middle + wide) / (1 + z * z / by)) : NAN;
+	if (isnan(share)) /* fmax and fmin drop it */
+		*low = *high = NAN;
 }

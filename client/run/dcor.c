@@ -65,11 +65,11 @@ void sl_dcor_put(struct sl_dcor *d, const struct sl_feed *feed, int64_t first, i
 
 double sl_dcor_take(struct sl_dcor *d)
 {
-	struct sl_leak_dcor found = {NAN, NAN};
+	double found = NAN;
 
 	if (!d || d->n < LEAST || sl_leak_dcor(&found, d->in, d->in_floats, d->act, d->act_floats, d->n))
-		found.corrected = NAN;
+		found = NAN;
 	if (d)
 		d->n = 0;
-	return found.corrected;
+	return found;
 }

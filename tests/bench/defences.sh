@@ -30,9 +30,9 @@ row() { # WORDS KEY=VALUE…
 	accuracy=$(sed -n 's/^test accuracy \([0-9.]*\) %.*/\1/p' "$tmp/log")
 	"$splitc" leak "$tmp/client.yaml" --out "$tmp/out" --json --steps "${STEPS:-60}" "${@/#/--set=}" 2>"$tmp/log" >"$tmp/json" || { cat "$tmp/log"; exit 1; }
 	jq -r --arg words "$words" --arg accuracy "$accuracy" 'def f(n): . * pow(10; n) | round / pow(10; n);
-		"| \($words) | \($accuracy) | \(.informed.psnr_db.mean | f(1)) | \(.informed.ssim.mean | f(2)) | \(.informed.retrieved * 100 | f(1)) | \(.dcor_squared.corrected | f(2)) | \(.labels.mid_grad_one_example * 100 | f(1)) | \(.labels.mid_grad_clusters * 100 | f(1)) | \(.labels.head_act_neighbours * 100 | f(1)) | \(.labels.mid_act_neighbours * 100 | f(1)) |"' "$tmp/json"
+		"| \($words) | \($accuracy) | \(.informed.psnr_db.value | f(1)) | \(.informed.ssim.value | f(2)) | \(.informed.found_again.value * 100 | f(1)) | \(.dcor_squared.value | f(2)) | \(.labels.mid_grad_one_example.value * 100 | f(1)) | \(.labels.mid_grad_clusters.value * 100 | f(1)) (\(.labels.mid_grad_clusters.chance * 100 | f(1))) | \(.labels.head_act_neighbours.value * 100 | f(1)) | \(.labels.mid_act_neighbours.value * 100 | f(1)) |"' "$tmp/json"
 }
-echo '| defence | accuracy, % | PSNR, dB | SSIM | found again, % | dCor² | labels: gradients, one example, % | gradients, none, % | head_act, % | mid_act, % |'
+echo '| defence | accuracy, % | PSNR, dB | SSIM | found again, % | dCor² | labels: gradients, one example, % | gradients, none (shuffled), % | head_act, % | mid_act, % |'
 echo '|---|---|---|---|---|---|---|---|---|---|'
 row none
 row 'a tail of two units' partition=1:-2

@@ -32,7 +32,7 @@ rows() { # NAME WORDS TAIL OPTION…
 			"$splitc" leak "$tmp/$1.yaml" --out "$tmp/out" --json --set partition="$cut:$3" --set codec="$codec" "${@:4}" 2>"$tmp/log" >"$tmp/json" ||
 				{ cat "$tmp/log"; exit 1; }
 			jq -r --arg of "$2" --arg cut "$cut" --arg codec "$codec" 'def f(n): . * pow(10; n) | round / pow(10; n);
-				"| \($of) | \($cut) | `\($codec)` | \(.informed.tokens_by_probe * 100 | f(1)) | \(.tokens_by_nearest_row * 100 | f(1)) | \(.most_frequent_token * 100 | f(1)) | \(.dcor_squared.corrected | f(2)) |"' "$tmp/json"
+				"| \($of) | \($cut) | `\($codec)` | \(.informed.tokens_by_probe.value * 100 | f(1)) | \(.tokens_by_nearest_row.value * 100 | f(1)) | \(.informed.tokens_by_probe.chance * 100 | f(1)) | \(.dcor_squared.value | f(2)) |"' "$tmp/json"
 		done
 	done
 }

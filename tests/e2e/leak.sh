@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# splitc leak: the same figures when repeated and with other numbers of threads; a page with pictures; two attackers
-# once there is a trained model. A codec that loses more reveals less; tokens of texts; what cannot be measured is
-# refused.
+# splitc leak: the same figures when repeated and with other numbers of threads; a page with every figure; two attackers
+# once there is a trained model. A codec that loses more reveals less; tokens of texts, rows of tables, labels of all;
+# what is not finite is undefined; what cannot be measured is named or refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -14,69 +14,101 @@ leak() { # NAME STATUS ARGUMENT…
 	[ $rc = "$2" ] || fail "leak $1: exit status $rc, not $2"
 }
 figure() { jq "$2" "$tmp/$1/leak.json"; }
+is() { jq -e "$2" "$tmp/$1/leak.json" >/dev/null || fail "not $2: $(figure "$1" .)"; }
+page() { /usr/bin/python3 tests/golden/leak_page.py "$tmp/$1" "${@:2}" || fail "the page of $1"; }
 
 leak first 0 --steps 40
-[ "$(figure first .start)" = null ] || fail 'two attackers, and nothing was trained'
-[ "$(figure first .pictures)" = 24 ] && [ "$(figure first .trained_with)" = 96 ] || fail "$(figure first .)"
-figure first '.informed.psnr_db.mean > .mean_picture.psnr_db.mean + 1 and .labels.mid_grad_one_example == 1' | grep -q true || fail "$(figure first .)"
+is first '.start == null and .pictures == 24 and .trained_with == 96'
+is first '.informed.psnr_db.value > .informed.psnr_db.chance + 1 and .labels.mid_grad_one_example.value == 1'
+is first '.labels.mid_grad_clusters | .chance > 0.4 and .low < .value and .high <= 1 and .samples == 24'
 leak again 0 --steps 40 --set threads=2
 cmp "$tmp/first/leak.json" "$tmp/again/leak.json" || fail 'other figures with other threads'
 cmp "$tmp/first/sheet.png" "$tmp/again/sheet.png" || fail 'other pictures'
 [ "$(head -c 4 "$tmp/first/sheet.png" | od -An -tx1)" = ' 89 50 4e 47' ] || fail 'no PNG'
-for part in 'What was assumed' 'What was found' 'What this cannot show'; do
-	grep -q "^## $part" "$tmp/first/leak.md" || fail "leak.md has no part '$part'"
-done
+page first 'protocol ' 'cut at' 'form: cifar' threads "$(jq -r .fingerprint.samples "$tmp/first/leak.json")" 'What was not measured'
 leak bits 0 --steps 40 --set codec.head_act=quant:1
-[ "$(jq -n "$(figure bits .informed.psnr_db.mean) < $(figure first .informed.psnr_db.mean)")" = true ] || fail 'one bit tells as much as all'
+[ "$(jq -n "$(figure bits .informed.psnr_db.value) < $(figure first .informed.psnr_db.value)")" = true ] || fail 'one bit tells as much as all'
 
 # A class with a far larger weight takes the whole range of a coarse code, so the gradients of the others come out as
 # zeros.
 leak even 0 --steps 1 --set codec.mid_grad=quant:3
 leak weighted 0 --steps 1 --set codec.mid_grad=quant:3 --set train.class_weights=1,1,1,1,1,1,1,1,1,10000
-[ "$(jq -n "$(figure weighted .labels.mid_grad_one_example) < $(figure even .labels.mid_grad_one_example) - 0.2")" = true ] ||
+[ "$(jq -n "$(figure weighted .labels.mid_grad_one_example.value) < $(figure even .labels.mid_grad_one_example.value) - 0.2")" = true ] ||
 	fail "train.class_weights do not count: $(figure even .labels), $(figure weighted .labels)"
 leak balanced 0 --steps 1 --set codec.mid_grad=quant:3 --set train.class_weights=balanced
 
 # A decaying insert is as wide as it was in the run at these weights: full width at first, narrower after each
 # reduction.
 falls=(--set insert.head=decaylinear:rate=0.5,every=2,times=2 --set log.dir="$tmp/falls")
-width() { sed -n 's/.* Of each picture .*,\([0-9]*\)\] numbers cross.*/\1/p' "$tmp/$1/leak.md"; }
+width() { sed -n 's/.*,\([0-9]*\)\] numbers of each picture.*/\1/p' "$tmp/$1/leak.html"; }
 leak wide 0 --steps 40 "${falls[@]}"
 client falls "$tmp/client.yaml" --local "${falls[@]}" --set train.max_steps=3 --set train.schedule.warmup_epochs=0 || fail 'training with an insert'
 leak narrow 0 --steps 40 "${falls[@]}"
 [ "$(width wide)" = $((2 * $(width narrow))) ] || fail "widths: $(width wide), $(width narrow)"
-figure narrow '.informed.psnr_db.mean > .mean_picture.psnr_db.mean + 1' | grep -q true || fail "behind one fall: $(figure narrow .)"
+is narrow '.informed.psnr_db.value > .informed.psnr_db.chance + 1'
 
 "$SPLITC" keygen --out "$tmp/key" >/dev/null 2>&1
 leak noisy 0 --steps 40 --set noise.key="$tmp/key" --set noise.head_act=4 --set noise.mid_grad=64
-figure noisy '.noise.head_act == 4 and .informed.psnr_db.mean < '"$(figure first .informed.psnr_db.mean)"' - 1 and .labels.mid_grad_one_example < 0.5' | grep -q true || fail "$(figure noisy .)"
-grep -q 'The client adds noise' "$tmp/noisy/leak.md" || fail 'the page does not speak of noise'
+is noisy '.noise.head_act == 4 and .informed.psnr_db.value < '"$(figure first .informed.psnr_db.value)"' - 1 and .labels.mid_grad_one_example.value < 0.5'
+page noisy '4 times a sample' noise.head_act=4
 
 client run "$tmp/client.yaml" --local || fail 'training'
 jq -s -e '[.[] | select(.type == "epoch")][-1].dcor_squared | . > 0.1 and . < 1' "$tmp/run/log.jsonl" >/dev/null || fail "$(dcor_of run)"
 leak trained 0 --steps 40 --json
-figure trained '.start.psnr_db.mean > 0 and .informed.steps == 40' | grep -q true || fail "$(figure trained .)"
+is trained '.start.psnr_db.value > 0 and .informed.steps == 40'
+page trained 'steps of training'
 sed -n '/^{/,$p' "$tmp/trained.log" | jq -S . >"$tmp/said.json"
 jq -S . "$tmp/trained/leak.json" | cmp - "$tmp/said.json" || fail '--json says something else'
-grep -qx "start.psnr_db.mean,$(figure trained .start.psnr_db.mean)" "$tmp/trained/leak.csv" || fail "$(cat "$tmp/trained/leak.csv")"
+grep -q "^\"start\",\"psnr_db\",$(figure trained .start.psnr_db.value)," "$tmp/trained/leak.csv" || fail "$(cat "$tmp/trained/leak.csv")"
 
 leak minutes 0 --steps 100000 --minutes 0.02
-grep -q 'since its time was over' "$tmp/minutes/leak.md" || fail 'the page does not say that time was short'
+page minutes 'its time was over'
 leak usage 64 --steps many
 leak part 64 --steps 0.5
 leak small 78 --steps 4 --set data.test_limit=4
+
+# A table: the first column shows behind a layer with ReLU, and so do classes that follow from it. Names of columns come
+# from strangers. With three features a row has the shape of a picture of one pixel.
 mkdir "$tmp/fruit"
-for part in train test; do printf 'a,b,y\n%s\n' "$(for i in $(seq 100); do echo "$i,$((i % 3)),$((i % 2))"; done)" >"$tmp/fruit/$part.csv"; done
+for part in train test; do printf 'a,"<script>&""b",c,y\n%s\n' "$(for i in $(seq 160); do echo "$((i * 37 % 101)),$((i * i % 7)),$((i * 53 % 89)),$((i * 37 % 101 > 50))"; done)" >"$tmp/fruit/$part.csv"; done
 cat >"$tmp/client.yaml" <<-YAML
-	server: tcp://127.0.0.1:9
-	model: {name: mlp, features: 2, classes: 2}
+	server: tcp://127.0.0.1:9 # <&>
+	model: {name: mlp, features: 3, classes: 2}
 	data: {kind: csv, dir: $tmp/fruit, label: y}
 	train: {batch: 8}
 YAML
 rm -r "$tmp/run"
-leak table 78 --steps 4
-grep -q 'leak measures networks that read pictures or texts' "$tmp/table.log" || fail "$(cat "$tmp/table.log")"
+leak table 0 --steps 400
+is table '.rows == 32 and .informed.r2.value > 0.8 and .informed_columns.a.value > 0.8 and .informed.found_again.value > 0.5'
+is table '.dcor_squared.value > 0.2 and .labels.head_act_neighbours.value > 0.75 and .labels.mid_grad_one_example.value == 1'
+page table '<script>&"b' '# <&>'
+leak noise_table 0 --steps 40 --set noise.key="$tmp/key" --set noise.head_act=64 --set noise.mid_grad=64
+is noise_table '[.informed.r2, .dcor_squared] | all(.value < .chance + 0.25)'
+is noise_table '[.labels[], .informed.found_again] | all(.low < .chance)'
+sed 's/classes: 2/classes: 1, task: numbers/; s/label: y/label: a/; s/features: 3/features: 3/' "$tmp/client.yaml" >"$tmp/numbers.yaml"
+sed -i 's/, classes: 2}/, task: labels, classes: 1}/; s/classes: 2/classes: 1/' "$tmp/client.yaml"
+sed -i 's/label: y/label: [y]/' "$tmp/client.yaml"
+leak yes_or_no 0 --steps 4
+is yes_or_no '.labels.mid_grad_one_example.value == 1 and .not_measured == []'
+mv "$tmp/numbers.yaml" "$tmp/client.yaml"
+leak numbers 0 --steps 4
+is numbers '.labels == null and (.not_measured | any(startswith("Labels: here they are numbers")))'
+page numbers 'Labels: here they are numbers'
+grep -q '^not measured: Labels' "$tmp/numbers.log" || fail "$(cat "$tmp/numbers.log")"
+sed -i 's/classes: 1, task: numbers/classes: 2/; s/label: a/label: y/' "$tmp/client.yaml"
 client fruit-run "$tmp/client.yaml" --local --set train.epochs=2 || fail 'training with a table'
+/usr/bin/python3 - "$tmp/fruit-run/model.safetensors" "$tmp/nan.safetensors" <<-'PYTHON'
+	import json, struct, sys
+	file = bytearray(open(sys.argv[1], "rb").read())
+	end = 8 + struct.unpack("<Q", file[:8])[0]
+	at = json.loads(file[8:end])["layer1.linear.bias"]["data_offsets"][0]
+	file[end + at:end + at + 4] = struct.pack("<f", float("nan"))
+	open(sys.argv[2], "wb").write(file)
+PYTHON
+leak nan 0 --steps 4 --weights "$tmp/nan.safetensors"
+is nan '[.. | objects | select(has("samples") and has("value")) | .value] | length > 10 and all(. == null)'
+is nan '.not_measured | any(startswith("Figures that are undefined"))'
+page nan undefined
 ! python3 -c 'import numpy' 2>/dev/null || python3 tests/golden/dcor_live.py "$tmp/fruit-run/model.safetensors" "$tmp/fruit/test.csv" "$tmp/fruit-run/log.jsonl"
 
 # After the embedding table every token is found by its nearest row; one layer later fewer are.
@@ -101,12 +133,44 @@ YAML
 leak texts 78 --steps 4 --set data.test_limit=16
 grep -q 'the test set has 16 texts, and leak needs 100 or more' "$tmp/texts.log" || fail "$(cat "$tmp/texts.log")"
 leak words 0 --steps 300
-figure words '.tokens_by_nearest_row == 1 and .informed.tokens_by_probe > 0.9 and .most_frequent_token < 0.5' | grep -q true || fail "$(figure words .)"
+is words '.tokens_by_nearest_row.value == 1 and (.informed.tokens_by_probe | .value > 0.9 and .chance < 0.5)'
+is words '.not_measured | any(startswith("Labels: those of a language model"))'
+page words 'words and labels'
 leak layer 0 --steps 300 --set partition=3:-2 --set data.pad=max
-figure layer '.tokens_by_nearest_row < 1 and .tokens == '"$(figure words .tokens)" | grep -q true || fail "$(figure layer .)"
+is layer '.tokens_by_nearest_row.value < 1 and .tokens == '"$(figure words .tokens)"
 leak layer_again 0 --steps 300 --set partition=3:-2 --set data.pad=max --set threads=2
 cmp "$tmp/layer/leak.json" "$tmp/layer_again/leak.json" || fail 'other tokens with other threads'
 lines 100 900 >"$tmp/text/dev.txt"
 leak many 0 --steps 4
-figure many '.tokens > 512 and .dcor_squared.tokens == .tokens' | grep -q true || fail "$(figure many .)"
-echo "informed: $(figure first .informed.psnr_db.mean) dB, with one bit $(figure bits .informed.psnr_db.mean), the mean picture $(figure first .mean_picture.psnr_db.mean)"
+is many '.tokens > 512 and .dcor_squared.samples == .tokens'
+
+# Texts with classes: beside their tokens the labels, of each text.
+rm "$tmp"/text/*
+for part in train:0:16 val:100:260; do
+	IFS=: read -r name from to <<<"$part"
+	{ echo label,text; lines "$from" "$to" | awk '{ print NR % 3 ",\"" $0 (NR % 3 ? NR % 3 == 1 ? " red" : " green" : " water") "\"" }'; } >"$tmp/text/$name.csv"
+done
+cat >"$tmp/toy/config.json" <<-JSON
+	{"model_type": "roberta", "architectures": ["RobertaForSequenceClassification"], "vocab_size": 700, "hidden_size": 24,
+	 "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 42, "type_vocab_size": 1,
+	 "layer_norm_eps": 1e-05, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0, "hidden_act": "gelu",
+	 "initializer_range": 0.1, "pad_token_id": 1}
+JSON
+cat >"$tmp/client.yaml" <<-YAML
+	server: tcp://127.0.0.1:9
+	model: {huggingface: $tmp/toy, classes: 3, tokens: 40}
+	partition: "1:-1"
+	data: {kind: text, dir: $tmp/text, tokenizer: $tmp/made, label: label}
+	train: {batch: 8, chunks: 2}
+	threads: 1
+YAML
+leak classes 0 --steps 100
+is classes '.not_measured == [] and .labels.mid_grad_one_example.value == 1 and .labels.mid_grad_clusters.value > .labels.mid_grad_clusters.chance + 0.2'
+is classes '.labels.head_act_neighbours | .value > .chance + 0.1 and .samples == 160'
+is classes '.tokens_by_nearest_row | .low > .chance'
+page classes 'the labels of 160 texts'
+leak classes_padded 0 --steps 100 --set data.pad=max
+is classes_padded '.labels == '"$(figure classes .labels)"
+leak per_token 0 --steps 4 --set partition=1:-2
+is per_token '.labels.mid_grad_one_example.value > .labels.mid_grad_one_example.chance + 0.2'
+echo "informed: $(figure first .informed.psnr_db.value) dB, with one bit $(figure bits .informed.psnr_db.value), the mean picture $(figure first .informed.psnr_db.chance)"

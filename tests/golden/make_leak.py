@@ -28,14 +28,12 @@ def vectors(n=12):
     return x, (((j * 41 + 3) % 83) / 83).reshape(n, 7) + x[:, :1] * 2
 
 
-def dcor(x, y, unbiased):
+def dcor(x, y):
     def centred(v):
         d = np.sqrt(((v[:, None] - v[None]) ** 2).sum(2))
         n = len(d)
-        p, q = (n - 2, (n - 1) * (n - 2)) if unbiased else (n, n * n)
-        c = d - d.sum(0) / p - d.sum(1)[:, None] / p + d.sum() / q
-        if unbiased:
-            np.fill_diagonal(c, 0)
+        c = d - d.sum(0) / (n - 2) - d.sum(1)[:, None] / (n - 2) + d.sum() / ((n - 1) * (n - 2))
+        np.fill_diagonal(c, 0)
         return c
 
     a, b = centred(x), centred(y)
@@ -46,7 +44,7 @@ x, y = pictures()
 print("psnr", 10 * np.log10(1 / ((x - y) ** 2).mean()))
 print("ssim", ssim(x, y))
 v, w = vectors()
-print("dcor usual", dcor(v, w, False), "corrected", dcor(v, w, True))
+print("dcor", dcor(v, w))
 
 
 def word(seed, step, stream, n):

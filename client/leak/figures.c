@@ -1,0 +1,108 @@
+#include "client/leak/figures.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+const struct sl_leak_kind_info sl_leak_kinds[SL_LEAK_KINDS] = {
+	[SL_LEAK_AGAIN] =
+		{"found_again", "samples found again",
+		 "Re-identification: the share of reconstructions that are nearer to their own original than to "
+		 "any other. Chance: one of them.",
+		 SL_LEAK_SHARE},
+	[SL_LEAK_PSNR] =
+		{"psnr_db", "PSNR of reconstructed pictures",
+		 "Closeness to the originals, by the mean squared error. From about 20 dB on a person sees what a "
+		 "picture shows. Chance: guessing the mean picture.",
+		 SL_LEAK_DB},
+	[SL_LEAK_SSIM] = {"ssim", "SSIM of reconstructed pictures",
+			  "Structural similarity; 1: equal to the original. Chance: guessing the mean picture.",
+			  SL_LEAK_NUMBER},
+	[SL_LEAK_R2] =
+		{"r2", "R² of reconstructed columns, mean",
+		 "The share of a column's variation that is reconstructed; 1: every value. Chance: guessing its mean.",
+		 SL_LEAK_NUMBER},
+	[SL_LEAK_R2_COLUMN] = {"", "", "Undefined also where all values are equal.", SL_LEAK_NUMBER},
+	[SL_LEAK_PROBE] =
+		{"tokens_by_probe", "tokens found by a linear probe",
+		 "The probe has learned from other texts, and knows only their tokens. Chance: the most frequent "
+		 "token.",
+		 SL_LEAK_SHARE},
+	[SL_LEAK_WORDS] =
+		{"tokens_by_nearest_row", "tokens found by the nearest row of the word table",
+		 "Nearest to the activation in direction. This attack needs no data. Chance: the most frequent "
+		 "token.",
+		 SL_LEAK_SHARE},
+	[SL_LEAK_LABELS_ONE] = {"mid_grad_one_example", "labels from gradients, one known example of each class",
+				"By the direction of the gradients. Chance: the most frequent label.", SL_LEAK_SHARE},
+	[SL_LEAK_LABELS_CLUSTERS] =
+		{"mid_grad_clusters", "labels from gradients, no known label",
+		 "Purity of clusters: the share of samples with the most frequent label of their cluster. "
+		 "Chance: the same clusters with shuffled labels.",
+		 SL_LEAK_SHARE},
+	[SL_LEAK_LABELS_HEAD] =
+		{"head_act_neighbours", "labels from the head's activations",
+		 "k-NN: the most frequent label of the ten nearest known samples. Chance: the most frequent "
+		 "label of all.",
+		 SL_LEAK_SHARE},
+	[SL_LEAK_LABELS_MID] = {"mid_act_neighbours", "labels from the middle's activations", "In the same way.",
+				SL_LEAK_SHARE},
+	[SL_LEAK_DCOR] = {"dcor_squared", "distance correlation of inputs and activations, squared",
+			  "Without bias. Near 1: similar inputs send similar activations. Near 0 proves nothing.",
+			  SL_LEAK_NUMBER},
+};
+
+void sl_leak_figures_add(struct sl_leak_figures *to, enum sl_leak_kind kind, const char *group, const char *key,
+			 struct sl_leak_spread s, double chance, int64_t n)
+{
+	const struct sl_leak_kind_info *info = &sl_leak_kinds[kind];
+	struct sl_leak_figure *item = to->item;
+
+	if (to->n == to->room) {
+		item = realloc(item, (size_t)(2 * to->room + 16) * sizeof *item);
+		if (!item) {
+			to->err = SL_ERR_NOMEM;
+			return;
+		}
+		to->item = item;
+		to->room = 2 * to->room + 16;
+	}
+	if (info->unit == SL_LEAK_SHARE)
+		sl_leak_interval(s.mean, n, &s.p10, &s.p90);
+	item[to->n++] = (struct sl_leak_figure){kind, group, key ? key : info->key, s.mean, s.p10, s.p90, chance, n};
+}
+
+void sl_leak_figures_close(struct sl_leak_figures *f)
+{
+	free(f->item);
+	*f = (struct sl_leak_figures){0};
+}
+
+static const char *const unit_text[] = {[SL_LEAK_DB] = " dB", [SL_LEAK_SHARE] = " %", [SL_LEAK_NUMBER] = ""};
+
+static void number_text(const struct sl_leak_figure *f, double value, const char *unit, char out[SL_LEAK_TEXT])
+{
+	const enum sl_leak_unit of = sl_leak_kinds[f->kind].unit;
+
+	snprintf(out, SL_LEAK_TEXT, "%.*f%s", of == SL_LEAK_NUMBER ? 2 : 1, of == SL_LEAK_SHARE ? 100 * value : value,
+		 unit);
+}
+
+const char *sl_leak_text(const struct sl_leak_figure *f, double value, char out[SL_LEAK_TEXT])
+{
+	if (isnan(value))
+		snprintf(out, SL_LEAK_TEXT, "undefined");
+	else
+		number_text(f, value, unit_text[sl_leak_kinds[f->kind].unit], out);
+	return out;
+}
+
+const char *sl_leak_range_text(const struct sl_leak_figure *f, char out[2 * SL_LEAK_TEXT])
+{
+	char low[SL_LEAK_TEXT], high[SL_LEAK_TEXT];
+
+	number_text(f, f->low, "", low);
+	number_text(f, f->high, unit_text[sl_leak_kinds[f->kind].unit], high);
+	snprintf(out, 2 * SL_LEAK_TEXT, isnan(f->low) ? "" : "%s to %s", low, high);
+	return out;
+}

@@ -1,0 +1,61 @@
+/* What splitc leak finds, as a list: terminal, page, JSON and CSV all print it from here. */
+#ifndef SL_CLIENT_LEAK_FIGURES_H
+#define SL_CLIENT_LEAK_FIGURES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/leak/metrics.h"
+
+enum sl_leak_kind {
+	SL_LEAK_PSNR,
+	SL_LEAK_SSIM,
+	SL_LEAK_R2,
+	SL_LEAK_R2_COLUMN, /* of one column, which the figure's key names */
+	SL_LEAK_AGAIN,
+	SL_LEAK_PROBE,
+	SL_LEAK_WORDS,
+	SL_LEAK_LABELS_ONE,
+	SL_LEAK_LABELS_CLUSTERS,
+	SL_LEAK_LABELS_HEAD,
+	SL_LEAK_LABELS_MID,
+	SL_LEAK_DCOR,
+	SL_LEAK_KINDS
+};
+
+struct sl_leak_kind_info {
+	const char *key;   /* in leak.json */
+	const char *name;  /* in a table */
+	const char *means; /* a sentence */
+	enum sl_leak_unit { SL_LEAK_DB, SL_LEAK_SHARE, SL_LEAK_NUMBER } unit;
+};
+extern const struct sl_leak_kind_info sl_leak_kinds[SL_LEAK_KINDS];
+
+struct sl_leak_figure {
+	enum sl_leak_kind kind;
+	const char *group; /* the object of leak.json that has it; "": the root */
+	const char *key;   /* its key there */
+	/* NAN: undefined. low and high: of a share the 95 % interval, else the 10th and 90th percentile of the samples
+	 * or columns; both NAN: none. chance: what a guess without the crossing tensors reaches; NAN: not known. */
+	double value, low, high, chance;
+	int64_t n; /* samples */
+};
+
+struct sl_leak_figures {
+	struct sl_leak_figure *item;
+	int n, room;
+	enum sl_err err; /* NOMEM: the list lacks figures */
+};
+
+/* Appends. key NULL: the kind's; group and key are borrowed. `s`: value, low and high; a share gets its interval. */
+void sl_leak_figures_add(struct sl_leak_figures *to, enum sl_leak_kind kind, const char *group, const char *key,
+			 struct sl_leak_spread s, double chance, int64_t n);
+void sl_leak_figures_close(struct sl_leak_figures *figures); /* idempotent */
+
+enum { SL_LEAK_TEXT = 32 };
+/* "26.5 dB", "72.1 %", "0.92"; NAN: "undefined". Returns out. */
+const char *sl_leak_text(const struct sl_leak_figure *figure, double value, char out[SL_LEAK_TEXT]);
+/* "62.1 to 80.2 %"; "": it has none. Returns out. */
+const char *sl_leak_range_text(const struct sl_leak_figure *figure, char out[2 * SL_LEAK_TEXT]);
+
+#endif
