@@ -6,7 +6,7 @@ MAKEFLAGS += --no-builtin-rules
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
-	@echo 'Variables: T=test_x (one test), SAN=address,undefined | thread, CROSS=aarch64-linux-gnu, PREFIX, DESTDIR, SPLIT_NO_DEPS=1, FUZZ_SECONDS=60, V=1'
+	@echo 'Variables: T=test_x (one test), SAN=address,undefined | thread, CROSS=aarch64-linux-gnu, PREFIX, DESTDIR, SPLIT_NO_DEPS=1, FUZZ_SECONDS=60, WERROR=1, V=1'
 
 # ---- variant and flags
 CC ?= gcc
@@ -37,7 +37,7 @@ comma := ,
 VARIANT := $(if $(CROSS),$(CROSS)-)$(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
 B := build/$(VARIANT)
 
-PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd libsystemd libpng libjpeg libwebp libtiff-4 libarchive libpcre2-8 libutf8proc
+PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd libpng libjpeg libwebp libtiff-4 libarchive libpcre2-8 libutf8proc
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)
 TEST_LIBS := -lcmocka
@@ -50,16 +50,22 @@ DICOM_MODULE := $(if $(DICOM),$(B)/libsplit_dicom.so)
 TEST_LDFLAGS := $(if $(SAN),,$(if $(shell command -v $(if $(CROSS),$(CROSS)-)ld.gold),-fuse-ld=gold))
 GIT_VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# -Wno-unused-parameter: a function in a table has all parameters of its slot, also those that it ignores.
-WARN := -Wall -Wextra -Werror -Wno-unused-parameter
+# -Wno-unused-parameter: a function in a table has all parameters of its slot, also those that it ignores. WERROR=1, as in
+# CI: warnings are errors. A compiler of tomorrow may have new ones, so a user's build does not stop at them.
+WARN := -Wall -Wextra $(if $(WERROR),-Werror) -Wno-unused-parameter
+# Hardening, as in Debian's packages. The sanitizers have checks of their own in place of FORTIFY's.
+HARDEN = -fstack-protector-strong -fstack-clash-protection $(if $(SAN),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2) \
+	$(if $(filter x86_64,$(MACHINE)),-fcf-protection)
+# CFLAGS and LDFLAGS belong to the user. OWN is what single files need besides.
+OWN :=
+LINK_FLAGS = -Wl,-z,relro -Wl,-z,now $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
 ifeq ($(SAN),)
 OPT := -O3 -g
 else
 # -O1 keeps sanitizer builds short; gcc's flow warnings are wrong about instrumented code
 OPT := -O1 -g -DSL_SANITIZED -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all -Wno-maybe-uninitialized -Wno-format-truncation
-LDFLAGS += -fsanitize=$(SAN)
 endif
-BASE_CFLAGS = $(KNOWN_MACHINE)-std=gnu11 $(WARN) $(OPT) -D_GNU_SOURCE= -I. -I$(B)/gen $(PKG_CFLAGS) -pthread
+BASE_CFLAGS = $(KNOWN_MACHINE)-std=gnu11 $(WARN) $(OPT) $(HARDEN) $(OWN) -D_GNU_SOURCE= -I. -I$(B)/gen $(PKG_CFLAGS) -pthread
 LDLIBS := -Wl,--as-needed $(PKG_LIBS) -lm -ldl -pthread
 
 # Only *_avx2.c and *_avx512.c need more than plain x86-64; they are chosen at run time. Other code never contracts products
@@ -110,7 +116,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man wheel install install-lib uninstall clean demo demo-text demo-generate bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man wheel install install-lib dist uninstall clean demo demo-text demo-generate bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) $(MPI_MODULE) $(DICOM_MODULE) ## build/<variant>/splitc and splits
 
@@ -139,7 +145,7 @@ $(B)/pic/liblocal.a: $(filter-out $(B)/pic/lib/%,$(LOCAL_OBJ))
 
 $(LOCAL): $(filter $(B)/pic/lib/%,$(LOCAL_OBJ)) $(B)/pic/liblocal.a lib/local/local.map
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=lib/local/local.map $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(filter %.o %.a,$^) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=lib/local/local.map $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(filter %.o %.a,$^) $(LDLIBS)
 
 lib: $(SHARED) $(LOCAL) $(B)/split.pc ## build/<variant>/libsplit.so and split.pc: a script's or program's own middle
 
@@ -158,7 +164,7 @@ $(B)/pic/libparts.a: $(filter-out $(API_OBJ),$(PIC_OBJ))
 
 $(SHARED).$(LIB_API): $(API_OBJ) $(B)/pic/libparts.a lib/split.map
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libsplit.so.$(LIB_API) -Wl,--version-script=lib/split.map $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(filter %.o %.a,$^) $(filter-out -lopenblas,$(LDLIBS))
+	$(Q)$(CC) $(LINK_FLAGS) -shared -Wl,-soname,libsplit.so.$(LIB_API) -Wl,--version-script=lib/split.map $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(filter %.o %.a,$^) $(filter-out -lopenblas,$(LDLIBS))
 
 $(SHARED): $(SHARED).$(LIB_API)
 	$(Q)ln -sf $(<F) $@
@@ -173,19 +179,19 @@ $(B)/version: FORCE
 	@mkdir -p $(@D)
 	@echo '$(GIT_VERSION)' | cmp -s - $@ || echo '$(GIT_VERSION)' >$@
 $(foreach m,client/main.o server/main.o,$(B)/$m $(B)/fail/$m): $(B)/version
-$(B)/client/main.o $(B)/server/main.o: CFLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION)"'
+$(B)/client/main.o $(B)/server/main.o: OWN += -DSL_BUILD_VERSION='"$(GIT_VERSION)"'
 
 $(B)/splitc: $(B)/client/main.o $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) -o $@ $^ $(LDLIBS)
 
 $(B)/splits: $(B)/server/main.o $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) -o $@ $^ $(LDLIBS)
 
 $(filter-out %/test_codec_memory %/test_port_memory %/test_step_memory %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_codec_ahead %/test_gpu_graphs %/test_gpu_tape %/test_gpu_start,$(ANY_TEST)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 # The device's codec kernels, compiled as C for a CPU: tests/support/cuda_sim. Shared memory is a section of its own, which
 # gets redzones too. Frames stay on stacks (no fake stack for use-after-return): launches put code into them.
@@ -202,12 +208,12 @@ $(SIM_OBJ) $(CODEC_RIG): $(B)/cuda-sim/%.o: % Makefile
 -include $(SIM_OBJ:.o=.d) $(CODEC_RIG:.o=.d)
 
 SIM_TESTS := $(B)/tests/suite/test_cuda_sim $(CODEC_TESTS)
-$(SIM_TESTS:=.o): CFLAGS += -Itests/support/cuda_sim -Wno-unknown-pragmas $(SIM_CHECKS)
+$(SIM_TESTS:=.o): OWN += -Itests/support/cuda_sim -Wno-unknown-pragmas $(SIM_CHECKS)
 $(CODEC_TESTS): $(CODEC_RIG) $(SIM_OBJ)
 $(B)/tests/suite/test_cuda_sim: $(filter-out $(B)/cuda-sim/kernels/%,$(SIM_OBJ))
 $(SIM_TESTS): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -Wl,-z,execstack -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,execstack -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 # These tests answer for the worker when a long loop asks it whether to give way.
 $(addprefix $(B)/tests/suite/test_,op_price gives_way): TEST_LDFLAGS += $(addprefix -Wl$(comma)--wrap=sl_worker_,here turn turn_due)
@@ -217,10 +223,10 @@ MEMORY_TESTS := $(addprefix $(B)/tests/suite/test_,codec_memory port_memory step
 COUNTED := malloc calloc realloc sl_arena_open cudaEventCreateWithFlags
 COUNTED_OBJ := $(B)/tests/support/counted/counted.o
 -include $(COUNTED_OBJ:.o=.d)
-$(MEMORY_TESTS:=.o) $(COUNTED_OBJ): CFLAGS += -Itests/support/cuda_sim -Wno-unknown-pragmas
+$(MEMORY_TESTS:=.o) $(COUNTED_OBJ): OWN += -Itests/support/cuda_sim -Wno-unknown-pragmas
 $(MEMORY_TESTS): $(B)/%: $(B)/%.o $(COUNTED_OBJ) $(CODEC_RIG) $(SIM_OBJ) $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -Wl,-z,execstack $(COUNTED:%=-Wl,--wrap=%) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,execstack $(COUNTED:%=-Wl,--wrap=%) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 # The same with a race checker (race/race.c) in place of ThreadSanitizer's library. Only kernels are instrumented.
 RACE_OBJ := $(patsubst %,$(B)/cuda-sim-race/%.o,$(wildcard tests/support/cuda_sim/*.c tests/support/cuda_sim/race/*.c kernels/cuda/codec_*.cu kernels/cuda/codec_*.c))
@@ -236,7 +242,7 @@ $(filter-out %/test_cuda_sim,$(RACE_TESTS)): $(CODEC_RIG) $(RACE_OBJ)
 $(B)/cuda-sim-race/test_cuda_sim: $(filter-out $(B)/cuda-sim-race/kernels/%,$(RACE_OBJ))
 $(RACE_TESTS): $(B)/cuda-sim-race/%: $(B)/cuda-sim-race/tests/suite/%.c.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -Wl,-z,execstack -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,execstack -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 -include $(RACE_OBJ:.o=.d) $(RACE_TESTS:$(B)/cuda-sim-race/%=$(B)/cuda-sim-race/tests/suite/%.c.d)
 
@@ -245,10 +251,10 @@ TRAFFIC_OBJ := $(filter-out %/race/race.c.o,$(RACE_OBJ)) $(B)/cuda-sim-race/test
                $(B)/cuda-sim/tests/support/gpu_codecs/sim.c.o $(B)/tests/bench/gpu_traffic.o
 TRAFFIC_CALLS := cudaMemsetAsync cudaMemcpyAsync cudaStreamSynchronize cudaEventSynchronize
 
-$(B)/tests/bench/gpu_traffic.o: CFLAGS += -Itests/support/cuda_sim
+$(B)/tests/bench/gpu_traffic.o: OWN += -Itests/support/cuda_sim
 $(B)/cuda-sim-race/gpu_traffic: $(TRAFFIC_OBJ) $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack $(TRAFFIC_CALLS:%=-Wl,--wrap=%) -o $@ $(TRAFFIC_OBJ) $(LIB) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) -Wl,-z,execstack $(TRAFFIC_CALLS:%=-Wl,--wrap=%) -o $@ $(TRAFFIC_OBJ) $(LIB) $(LDLIBS)
 
 -include $(filter %/traffic.c.d %/gpu_traffic.d,$(TRAFFIC_OBJ:.o=.d))
 
@@ -280,7 +286,7 @@ $(B)/cuda-sim-module/libsplit_cuda.so: $(SIM_MODULE_OBJ)
 $(B)/cuda-sim-race/module/libsplit_cuda.so: $(SIM_RACE_OBJ)
 $(B)/cuda-sim-module/libsplit_cuda.so $(B)/cuda-sim-race/module/libsplit_cuda.so:
 	@echo '  LINK  $@'
-	$(Q)$(CXX) -shared -Wl,-z,defs $(LDFLAGS) -o $@ $^ -lm -ldl -pthread
+	$(Q)$(CXX) -shared -Wl,-z,defs $(LINK_FLAGS) -o $@ $^ -lm -ldl -pthread
 
 # g++ ignores the section attribute of variables in templates, so all of a kernel's .bss is taken as shared memory.
 SIM_SECTION := sim_shared,alloc,load,data,contents
@@ -320,18 +326,18 @@ $(DECIDING_OBJ): $(B)/cuda-sim/%.o: % Makefile
 
 -include $(DECIDING_OBJ:.o=.d)
 
-$(B)/tests/suite/test_gpu_start.o: CFLAGS += -Itests/support/cuda_sim
+$(B)/tests/suite/test_gpu_start.o: OWN += -Itests/support/cuda_sim
 $(B)/tests/suite/test_gpu_graphs $(B)/tests/suite/test_gpu_tape: $(B)/cuda-sim/kernels/cuda/graph.c.o
 $(B)/tests/suite/test_gpu_start: $(B)/cuda-sim/kernels/cuda/entry.c.o
 $(B)/tests/suite/test_gpu_graphs $(B)/tests/suite/test_gpu_tape $(B)/tests/suite/test_gpu_start: $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 $(B)/tests/e2e/tools/powercut: $(B)/tests/support/disk_model.o
 $(B)/tests/e2e/tools/make_text: $(B)/tests/support/made_text.o
 $(E2E_TOOLS): $(B)/%: $(B)/%.o $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LDLIBS)
 
 # Preloaded before libc in the daemons' processes, so never together with a sanitizer.
 $(B)/tests/support/preload/%.so: tests/support/preload/%.c tests/support/disk_log.h Makefile
@@ -345,8 +351,8 @@ FAIL_OBJ := $(patsubst %.c,$(B)/fail/%.o,$(filter-out %/main.c,$(shell grep -l S
 FAIL_BINS := $(B)/fail/splitc $(B)/fail/splits
 fail: $(FAIL_BINS) ## build/<variant>/fail: both daemons with failpoints, for tests
 
-$(B)/fail/%.o: CFLAGS += -DSL_FAILPOINTS
-$(B)/fail/client/main.o $(B)/fail/server/main.o: CFLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION), with failpoints"'
+$(B)/fail/%.o: OWN += -DSL_FAILPOINTS
+$(B)/fail/client/main.o $(B)/fail/server/main.o: OWN += -DSL_BUILD_VERSION='"$(GIT_VERSION), with failpoints"'
 $(B)/fail/%.o: %.c Makefile | $(GEN_HDR)
 	@mkdir -p $(@D)
 	@echo '  CC    $< (failpoints)'
@@ -354,19 +360,19 @@ $(B)/fail/%.o: %.c Makefile | $(GEN_HDR)
 
 $(FAIL_BINS): $(B)/fail/split%: $(FAIL_OBJ) $(B)/fail/client/main.o $(B)/fail/server/main.o $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $(B)/fail/$(if $(filter c,$*),client,server)/main.o $(FAIL_OBJ) $(LIB) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -o $@ $(B)/fail/$(if $(filter c,$*),client,server)/main.o $(FAIL_OBJ) $(LIB) $(LDLIBS)
 
 -include $(FAIL_OBJ:.o=.d)
 
 # -g1: line numbers without variables. Full debug information doubles the compile time of the inlined kernels.
-$(B)/kernels/cpu/%.o: CFLAGS += -g1
+$(B)/kernels/cpu/%.o: OWN += -g1
 
 # -O1: compiling the unit tests takes longer than running them.
-$(B)/tests/unit/%.o: CFLAGS += -O1
+$(B)/tests/unit/%.o: OWN += -O1
 
 # gcc 12 for arm64 has an internal compiler error when it vectorizes a loop over fmax(most, fabs(x)), as tests have.
 ifeq ($(MACHINE),aarch64)
-$(B)/tests/%.o: CFLAGS += -fno-tree-vectorize
+$(B)/tests/%.o: OWN += -fno-tree-vectorize
 endif
 
 # Keep the objects of tests: a change of one source must not rebuild them all.
@@ -394,15 +400,15 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: %.proto
 $(B)/libsplit_mpi.so: server/mpi/ranks_mpi.c server/trunk/ranks.h common/base/err.h Makefile
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(BASE_CFLAGS) $(shell $(PKG_CONFIG) --cflags $(MPI)) -fPIC -fvisibility=hidden $(CFLAGS) -shared $(LDFLAGS) -o $@ $< $(shell $(PKG_CONFIG) --libs $(MPI))
+	$(Q)$(CC) $(BASE_CFLAGS) $(shell $(PKG_CONFIG) --cflags $(MPI)) -fPIC -fvisibility=hidden $(CFLAGS) -shared $(LINK_FLAGS) -o $@ $< $(shell $(PKG_CONFIG) --libs $(MPI))
 
 # ---- DICOM: medical pictures (client/data/dicom.h); built if DCMTK and a C++ compiler are installed
 
 $(B)/libsplit_dicom.so: client/dicom/dicom_dcmtk.cc client/data/dicom.h Makefile
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
-	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Werror -I. -fPIC -fvisibility=hidden \
-		$(OPT) $(filter-out -std=% -W%,$(CFLAGS)) -shared $(filter-out %-rpath%,$(LDFLAGS)) -o $@ $< -ldcmjpls -ldcmjpeg -ldcmdata -loflog -lofstd
+	$(Q)$(CXX) -std=c++17 $(WARN) -I. -fPIC -fvisibility=hidden \
+		$(OPT) $(HARDEN) $(filter-out -std=% -W%,$(CFLAGS)) -shared $(filter-out %-rpath%,$(LINK_FLAGS)) -o $@ $< -ldcmjpls -ldcmjpeg -ldcmdata -loflog -lofstd
 
 # a copy beside the fuzzer, which loads it
 build/fuzz/tests/fuzz/libsplit_dicom.so: $(B)/libsplit_dicom.so
@@ -424,8 +430,8 @@ test-all: deps ## all tests: also the simulated device and the long scripts
 test-rest: deps ## what `make test` leaves out of `make test-all`
 	@TEST_BEGAN=$$(date +%s) $(MAKE) --no-print-directory $(PARALLEL) REST=1 check
 
-test-fresh: ## README's two commands on a clean Debian, by root and by a user with sudo (root; SPLIT_FRESH=short)
-	@scripts/test-fresh.sh
+test-fresh: ## README's two commands on a clean Debian, by root and by a user with sudo (root; SUITE=trixie, SPLIT_FRESH=short)
+	@SUITE='$(SUITE)' scripts/test-fresh.sh
 
 test-tutorial: all ## every command of docs/tutorial.md, on two network namespaces (root, package iproute2)
 	@BUILD=$(CURDIR)/$(B) scripts/test-tutorial.sh
@@ -479,7 +485,7 @@ BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/bench_*.c))
 
 $(BENCH_BIN): $(B)/%: $(B)/%.o $(B)/tests/bench/op_times.o $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) -o $@ $^ $(LDLIBS)
 
 -include $(BENCH_BIN:=.d)
 
@@ -634,13 +640,13 @@ $(CUDA_OBJ): $(B)/cuda-module/chosen
 
 $(B)/libsplit_cuda.so: $(CUDA_OBJ)
 	@echo '  LINK  $@'
-	$(Q)$(CC) -shared -Wl,-z,defs -Wl,-rpath,'$$ORIGIN$(if $(CUDA_RPATH),:$(CUDA_RPATH))' -o $@ $^ -L$(CUDA_LIB_DIR) -lcublasLt -lcudart_static \
+	$(Q)$(CC) -shared -Wl,-z,defs,-z,relro,-z,now -Wl,-rpath,'$$ORIGIN$(if $(CUDA_RPATH),:$(CUDA_RPATH))' -o $@ $^ -L$(CUDA_LIB_DIR) -lcublasLt -lcudart_static \
 		-lstdc++ -lm -ldl -lrt -pthread
 
 $(B)/cuda-module/%.cu.o: %.cu Makefile
 	@mkdir -p $(@D)
 	@echo '  NVCC  $<'
-	$(Q)$(NVCC) -std=c++17 $(CUDA_GENCODE) $(if $(filter codec_%,$(<F)),-fmad=false) -Werror all-warnings -Wno-deprecated-gpu-targets -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror,-Wno-unused-parameter \
+	$(Q)$(NVCC) -std=c++17 $(CUDA_GENCODE) $(if $(filter codec_%,$(<F)),-fmad=false) $(if $(WERROR),-Werror all-warnings) -Wno-deprecated-gpu-targets -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,$(if $(WERROR),-Werror$(comma))-Wno-unused-parameter \
 		-Xptxas -v $(CUDA_CFLAGS) -c -o $@ $< 2>$(@:.o=.usage) || { cat $(@:.o=.usage) >&2; exit 1; }
 
 $(B)/cuda-module/%.ptx: %.cu Makefile
@@ -650,7 +656,7 @@ $(B)/cuda-module/%.ptx: %.cu Makefile
 $(B)/cuda-module/%.c.o: %.c Makefile
 	@mkdir -p $(@D)
 	@echo '  CC    $< (module)'
-	$(Q)$(CC) -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off -pthread -D_GNU_SOURCE= -DCU_ARCHS='"$(strip $(CUDA_ARCHS))"' \
+	$(Q)$(CC) -std=gnu11 $(WARN) $(HARDEN) -fPIC -fvisibility=hidden -ffp-contract=off -pthread -D_GNU_SOURCE= -DCU_ARCHS='"$(strip $(CUDA_ARCHS))"' \
 		$(CUDA_CFLAGS) -c -o $@ $<
 
 -include $(CUDA_OBJ:.o=.d)
@@ -680,7 +686,7 @@ BUNDLE_RPATH := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 
 $(B)/bundle/%: $(LIB) $(B)/client/main.o $(B)/server/main.o
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) $(BUNDLE_RPATH) -o $@ $(if $(filter splitc,$*),$(B)/client,$(B)/server)/main.o $(LIB) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) $(BUNDLE_RPATH) -o $@ $(if $(filter splitc,$*),$(B)/client,$(B)/server)/main.o $(LIB) $(LDLIBS)
 
 bundle: cuda $(B)/bundle/splitc $(B)/bundle/splits ## build/bundle: both daemons with their libraries, for hosts without packages
 	BUILD=$(B) scripts/bundle.sh build/bundle
@@ -742,6 +748,9 @@ install-lib: lib $(B)/man/split.3 ## PREFIX, DESTDIR, LIBDIR, PYTHONDIR: libspli
 
 wheel: lib ## build/wheel: the Python package with libsplit, for pip
 	@scripts/wheel.py $(MACHINE) $(B) build/wheel
+
+dist: all ## build/dist: a tarball of the last commit, its bill of materials (SPDX) and their sums
+	@scripts/dist.sh $(B) build/dist
 
 uninstall: ## PREFIX, DESTDIR: removes what install put there; configs in /etc, keys and stores stay
 	rm -f $(INTO)/include/split.h $(INTO)/share/man/man3/split.3 $(addprefix $(LIBS_INTO)/,libsplit.so libsplit.so.$(LIB_API) pkgconfig/split.pc) "$(DESTDIR)$(MODULEDIR)"/libsplit_local.so $(patsubst python/%,"$(DESTDIR)$(PYTHONDIR)"/%,$(wildcard python/split/*.py))

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # usage: debian-root.sh FILE.tar [PACKAGE,…]        (as root)
-# Makes an archive of a clean Debian 12 with debootstrap, unless FILE exists. It serves as the image `debian:12` without
-# a registry, or as the root of a test. The mirror (or DEBIAN_MIRROR), proxies and dates come from this machine's apt
-# settings. With ARCH=arm64 it is a Debian of that architecture, which is configured through qemu (scripts/emulated.sh).
+# Makes an archive of a clean Debian with debootstrap, unless FILE exists. SUITE is the release: bookworm (Debian 12) or
+# trixie (13). The archive serves as the image `debian:12` without a registry, or as the root of a test. The mirror (or
+# DEBIAN_MIRROR), proxies and dates come from this machine's apt settings. With ARCH=arm64 it is a Debian of that
+# architecture, which is configured through qemu (scripts/emulated.sh).
 set -eu
 file=$(realpath -m "$1") packages=${2:-} arch=${ARCH:-$(dpkg --print-architecture)}
 cd "$(dirname "$0")"
@@ -16,9 +17,9 @@ chmod 755 "$root" # mktemp: 0700, which would be the mode of / for every user
 foreign=
 [ "$arch" = "$(dpkg --print-architecture)" ] || foreign=--foreign
 mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null |
-	awk '$2 == "bookworm" {print $1; exit}')}
+	awk -v suite="$(. /etc/os-release && echo "$VERSION_CODENAME")" '$2 == suite {print $1; exit}')}
 # In a mount namespace of its own: debootstrap's mounts are visible to no one else, and never to the removal of $root.
-unshare --mount debootstrap --variant=minbase --arch="$arch" $foreign ${packages:+--include="$packages"} bookworm "$root" \
+unshare --mount debootstrap --variant=minbase --arch="$arch" $foreign ${packages:+--include="$packages"} "${SUITE:-bookworm}" "$root" \
 	${mirror:+"$mirror"} >"$root.log" 2>&1 || { tail -n 20 "$root.log"; rm -f "$root.log"; exit 69; }
 if [ -n "$foreign" ]; then
 	# The second stage would make these nodes if it were allowed to; in a container it does not try.

@@ -16,7 +16,7 @@
 set -eu
 packages='gcc g++ make pkg-config libc6-dev git ca-certificates curl
 	libzmq3-dev libsodium-dev libprotobuf-c-dev protobuf-c-compiler libuv1-dev libopenblas-pthread-dev libyaml-dev libjansson-dev
-	jq python3 libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev libjpeg62-turbo-dev libwebp-dev libtiff-dev libarchive-dev
+	jq python3 libcmocka-dev libxxhash-dev libzstd-dev libpng-dev libjpeg62-turbo-dev libwebp-dev libtiff-dev libarchive-dev
 	libpcre2-dev libutf8proc-dev gnuplot-nox'
 libraries=$(printf '%s\n' $packages | grep -e '^lib.*-dev$')
 foreign= only_print=

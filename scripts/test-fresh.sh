@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# usage: test-fresh.sh        (make test-fresh; as root, on Debian 12)
-# Runs the commands of README.md under "Two commands", as they are printed there, in a clean Debian 12 that has git,
-# make and ca-certificates and nothing else: as root, and as a user with sudo, each in its own clone and its own Debian.
-# It tests only what is committed. SPLIT_FRESH=short: root runs the second command and the user the first. build/fresh
-# keeps the clean Debian for the next run, and the output of the commands.
+# usage: test-fresh.sh        (make test-fresh; as root, on Debian)
+# Runs the commands of README.md under "Two commands", as they are printed there, in a clean Debian that has git, make and
+# ca-certificates and nothing else: as root, and as a user with sudo, each in its own clone and its own Debian. SUITE is
+# the release: bookworm (Debian 12) or trixie (13). It tests only what is committed. SPLIT_FRESH=short: root runs the second
+# command and the user the first. build/fresh keeps the clean Debian for the next run, and the output of the commands.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo 'test-fresh: needs root' >&2; exit 77; }
@@ -27,8 +27,9 @@ mapfile -t commands < <(sed -n '/^## Two commands/,/^## [^T]/p' README.md | sed 
 [ ${#commands[@]} = 2 ] || { say "README.md has ${#commands[@]} commands under \"Two commands\", not 2"; exit 1; }
 
 # The clean Debian also has sudo, for the user; root's copy removes it.
-base=$keep/debian12-clean.tar
-scripts/debian-root.sh "$base" git,make,ca-certificates,sudo
+suite=${SUITE:-bookworm}
+base=$keep/$suite-clean.tar
+SUITE=$suite scripts/debian-root.sh "$base" git,make,ca-certificates,sudo
 
 # A clean Debian lacks what this machine needs to reach the network: proxies and certificate files.
 reach=()
@@ -90,7 +91,7 @@ as() {
 	new_root "$user"
 	for command in 'make help' "$@"; do
 		from=$SECONDS status=0 command=${command%%  *#*}
-		log=$keep/$user-${command##* }.log
+		log=$keep/$suite-$user-${command##* }.log
 		in_root "$user" "$command" >"$log" 2>&1 || status=$?
 		if [ $status != 0 ]; then
 			tail -n 40 "$log"
@@ -112,4 +113,4 @@ else
 	as root "${commands[@]}"
 	as newcomer "${commands[@]}"
 fi
-say "passed, $SECONDS s"
+say "passed in $suite, $SECONDS s"

@@ -124,7 +124,7 @@ static enum sl_err open_shards(struct sl_st_file *f, const char *dir, const json
 static enum sl_err open_index(struct sl_st_file **out, const char *dir, const char *path, struct sl_fail *fail)
 {
 	struct sl_st_file *f = sl_st_new(path);
-	json_t *map, *root = NULL;
+	json_t *map = NULL, *root = NULL;
 	enum sl_err err;
 
 	if (!f)

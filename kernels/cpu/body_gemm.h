@@ -229,12 +229,15 @@ ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg,
 			}
 		}
 	}
-	if (ended > 0) {
+	if (ended > 0) { /* so end_chain has written `sum`, which gcc 14 does not see */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC unroll 14
 		for (int i = 0; i < t; i++)
 #pragma GCC unroll 2
 			for (int j = 0; j < nv; j++)
 				acc[i][j] += sum[i][j];
+#pragma GCC diagnostic pop
 	}
 #pragma GCC unroll 14
 	for (int i = 0; i < t; i++, y += ldy) {

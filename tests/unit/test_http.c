@@ -231,12 +231,10 @@ static ssize_t hear(int fd, char *out, size_t room)
 		n = recv(fd, out + len, room - len, 0);
 		len += n > 0 ? (size_t)n : 0;
 	}
-	close(fd);
-	if (n < 0) {
+	if (n < 0)
 		assert_int_equal(errno, ECONNRESET);
-		return -1;
-	}
-	return (ssize_t)len;
+	close(fd);
+	return n < 0 ? -1 : (ssize_t)len;
 }
 
 static void answers(const struct daemon *d, const char *request, size_t len, const char *expected)
