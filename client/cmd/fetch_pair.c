@@ -70,8 +70,10 @@ static void on_ready(void *arg, uint64_t next_step)
 	f->step = next_step;
 	if (err)
 		end(f, err);
-	else
+	else {
+		(void)sl_audit_wants(f->audit, f->step); /* the audit begins with this step */
 		sl_link_fetch(sl_remote_link(f->remote));
+	}
 }
 
 /* Takes the batch that the run itself would take next, so that no other rows cross. */
@@ -94,8 +96,7 @@ static void on_fetched(void *arg)
 	struct fetch *f = arg;
 	enum sl_err err;
 
-	(void)sl_audit_wants(f->audit, f->step); /* the audit begins with this step */
-	err = sl_audit_fetched(f->audit, f->remote, f->step + f->done, f->fail);
+	err = sl_audit_fetched(f->audit, f->remote, f->step + f->done, f->done < f->steps, f->fail);
 	if (!err && f->done < f->steps)
 		begin_step(f);
 	else
@@ -113,13 +114,16 @@ static void on_done(void *arg)
 		sl_link_fetch(sl_remote_link(f->remote));
 }
 
-/* The step had NaN or Inf: neither side has computed what could be compared. */
+/* The step had NaN or Inf: if it has them here, too, there is nothing to compare. */
 static void on_abandoned(void *arg, const struct sl_fail *why)
 {
 	struct fetch *f = arg;
 
-	*f->fail = *why;
-	end(f, why->code);
+	const struct sl_fail reason = *why;
+
+	if (sl_audit_abandoned(f->audit, f->step + f->done, reason.text, f->fail) == SL_OK)
+		*f->fail = reason;
+	end(f, f->fail->code);
 }
 
 static void on_failed(void *arg, const struct sl_fail *fail)
@@ -128,7 +132,7 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 
 	release(f);
 	*f->fail = *fail;
-	f->err = fail->code;
+	f->err = sl_audit_lost(f->audit, true, f->fail);
 	sl_remote_close(f->remote);
 }
 
@@ -245,7 +249,7 @@ enum sl_err sl_audit_pair(struct sl_setup *setup, uint64_t steps, uint64_t *step
 			  struct sl_fail *fail)
 {
 	struct fetch f = {.setup = setup, .fail = fail, .steps = steps};
-	enum sl_err err = sl_audit_open(&f.audit, setup, 0, fail);
+	enum sl_err err = sl_audit_open(&f.audit, setup, 0, UINT64_MAX, true, fail);
 
 	if (!err)
 		err = sl_setup_loader(setup, SL_SPLIT_TRAIN, NULL, NULL, &f.loader, fail);

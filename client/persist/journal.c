@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/persist/audit_note.h"
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
 #include "common/base/folder.h"
@@ -26,6 +27,7 @@ static enum sl_err remove_last(struct sl_journal *j, const struct sl_conf_client
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_DONE);
 	sl_model_file_remove(conf, SL_MODEL_BEST);
+	sl_model_file_remove(conf, SL_AUDIT_NOTE);
 	if (err)
 		return err;
 	if (unlink(model) == 0 ? sl_folder_sync_of(model) != 0 : errno != ENOENT)
@@ -196,6 +198,11 @@ void sl_journal_epoch(struct sl_journal *j, const struct sl_jsonl_epoch *epoch)
 {
 	check_log(j, sl_jsonl_epoch(j->log, epoch));
 	check_events(j, sl_events_epoch(j->events, epoch));
+}
+
+void sl_journal_audit(struct sl_journal *j, const struct sl_jsonl_audit *audit)
+{
+	check_log(j, sl_jsonl_audit(j->log, audit));
 }
 
 void sl_journal_summary(struct sl_journal *j, const struct sl_jsonl_summary *summary)

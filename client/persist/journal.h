@@ -36,6 +36,7 @@ const char *sl_journal_longer_key(const struct sl_conf_client *conf);
 
 void sl_journal_step(struct sl_journal *journal, const struct sl_jsonl_step *step);
 void sl_journal_epoch(struct sl_journal *journal, const struct sl_jsonl_epoch *epoch);
+void sl_journal_audit(struct sl_journal *journal, const struct sl_jsonl_audit *audit);
 void sl_journal_summary(struct sl_journal *journal, const struct sl_jsonl_summary *summary);
 
 /* Stores `text` (the run's counts of bytes) in log.dir/traffic, in place of the one before: all have one length. */

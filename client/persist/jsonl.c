@@ -176,6 +176,15 @@ enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *e)
 				  sl_json_real(e->dcor_squared)));
 }
 
+enum sl_err sl_jsonl_audit(struct sl_jsonl *log, const struct sl_jsonl_audit *a)
+{
+	if (!log)
+		return SL_OK;
+	return put(log,
+		   json_pack("{ss so so ss so so}", "type", "audit", "step", whole(a->step), "steps", whole(a->steps),
+			     "found", a->found, "t_s", sl_json_real(a->t_s), "fetched_bytes", whole(a->fetched_bytes)));
+}
+
 static json_t *directions(const struct sl_jsonl_direction *d)
 {
 	json_t *all = json_object();
@@ -195,9 +204,9 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 	if (!log)
 		return SL_OK;
 	return put(log,
-		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so}", "type",
-			     "summary", "outcome", s->outcome, "epochs", whole(s->epochs), "steps", whole(s->steps),
-			     "skipped", whole(s->skipped), "samples", whole(s->samples), "test_loss",
+		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so so so}",
+			     "type", "summary", "outcome", s->outcome, "epochs", whole(s->epochs), "steps",
+			     whole(s->steps), "skipped", whole(s->skipped), "samples", whole(s->samples), "test_loss",
 			     sl_json_real(s->test_loss), "test_acc", sl_json_real(s->test_acc), "best_test_acc",
 			     sl_json_real(s->best_test_acc), "best_step",
 			     s->best_step ? whole(s->best_step) : json_null(), "t_total_s", sl_json_real(s->t_total_s),
@@ -209,6 +218,7 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 			     "weights_rx_bytes", whole(s->weights_rx_bytes), "framing_tx_bytes",
 			     whole(s->framing_tx_bytes), "framing_rx_bytes", whole(s->framing_rx_bytes),
 			     "curve_tx_bytes", whole(s->curve_tx_bytes), "curve_rx_bytes", whole(s->curve_rx_bytes),
+			     "audits_begun", whole(s->audits_begun), "audits_ended", whole(s->audits_ended),
 			     "direction", directions(s->direction), "test_metrics", scores(s->score)));
 }
 

@@ -1,6 +1,6 @@
-/* log.jsonl: one JSON object per line, with "type" first: a "step" for each step, an "epoch" for each epoch, one
- * "summary". Numbers have 17 digits, so a loss read back is the same double; unknown ones (NaN) are null. Times are in
- * seconds, sizes in bytes. One thread per log. */
+/* log.jsonl: one JSON object per line, with "type" first: a "step" for each step, an "epoch" for each epoch, an
+ * "audit" for each audit, one "summary". Numbers have 17 digits, so a loss read back is the same double; unknown ones
+ * (NaN) are null. Times are in seconds, sizes in bytes. One thread per log. */
 #ifndef SL_CLIENT_PERSIST_JSONL_H
 #define SL_CLIENT_PERSIST_JSONL_H
 
@@ -39,6 +39,13 @@ struct sl_jsonl_epoch {
 	struct sl_jsonl_score score[SL_JSONL_SCORES]; /* of the evaluation */
 };
 
+/* An audit that has ended, or was given up. */
+struct sl_jsonl_audit {
+	uint64_t step, steps, fetched_bytes; /* the first step, from 1; how many were computed here */
+	double t_s;                          /* for that */
+	char found[SL_FAIL_TEXT];            /* "as agreed", or a sentence */
+};
+
 /* wire_bytes: with headers; payload_bytes: what the codec wrote; raw_bytes: the tensor as fp32; nominal_bytes: as the
  * authors of the codec's method count. */
 struct sl_jsonl_direction {
@@ -59,6 +66,7 @@ struct sl_jsonl_summary {
 	uint64_t wire_tx_bytes, wire_rx_bytes;
 	/* parts of the above, over a link: the middle's weights, ZMTP's framing, and what encryption adds */
 	uint64_t weights_tx_bytes, weights_rx_bytes, framing_tx_bytes, framing_rx_bytes, curve_tx_bytes, curve_rx_bytes;
+	uint64_t audits_begun, audits_ended;
 	struct sl_jsonl_direction direction[SL_JSONL_DIRECTIONS]; /* name NULL: left out */
 	const char *outcome;                                      /* "finished", "interrupted", "server lost" … */
 };
@@ -75,6 +83,7 @@ enum sl_err sl_jsonl_empty(struct sl_jsonl *log) SL_MUST_CHECK;
  * no part of it, and the log can still be used. `log` NULL, for runs without a log: OK, nothing done. */
 enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *step) SL_MUST_CHECK;
 enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *epoch) SL_MUST_CHECK;
+enum sl_err sl_jsonl_audit(struct sl_jsonl *log, const struct sl_jsonl_audit *audit) SL_MUST_CHECK;
 enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *summary) SL_MUST_CHECK;
 /* _tell: the length of the log in bytes (0: no log). _cut: cuts it back to `offset`, since steps that are run again are
  * logged again. IO, for a pipe too. */

@@ -258,6 +258,7 @@ void sl_drive_next(struct drive *d)
 	} else if (want == SL_WANT_FINISH) {
 		d->state = DRIVE_FETCH;
 		d->waits_ms = sl_loop_now_ms(d->loop);
+		sl_audit_park(d->audit);
 		sl_act_fetch(d);
 	} else if (want != SL_WANT_EVAL && sl_recover_must_wait(d->recover, d->run)) {
 		d->state = DRIVE_WRITE;

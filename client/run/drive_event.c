@@ -58,6 +58,21 @@ void sl_drive_hung(struct drive *d, uint64_t busy_ms)
 				      sl_recover_outlook(d->recover)));
 }
 
+bool sl_drive_audited(struct drive *d, enum sl_err err)
+{
+	struct sl_jsonl_audit found;
+
+	if (err == SL_ERR_AUDIT)
+		(void)sl_audit_lost(d->audit, true, d->fail);
+	if (sl_audit_found(d->audit, &found))
+		sl_training_audited(d->run, &found);
+	d->link.audits = d->audit != NULL;
+	sl_audit_count(d->audit, &d->link.audits_begun, &d->link.audits_ended);
+	if (err)
+		sl_drive_fault(d, err);
+	return err != SL_OK;
+}
+
 void sl_drive_count(struct drive *d)
 {
 	if (sl_drive_is_open(d) && d->remote)

@@ -140,6 +140,9 @@ void sl_drive_fault(struct drive *d, enum sl_err err);
 void sl_drive_leave(struct drive *d, enum sl_err err);
 /* Updates the run's counters of traffic, and notes them in log.dir. */
 void sl_drive_count(struct drive *d);
+/* Logs what an audit has found, and counts audits. Raises EV_FAULT if `err` is an error, whose text is in d->fail, and
+ * returns whether it is. */
+bool sl_drive_audited(struct drive *d, enum sl_err err);
 /* Raises EV_LEAVE, because a task has run for busy_ms. */
 void sl_drive_hung(struct drive *d, uint64_t busy_ms);
 

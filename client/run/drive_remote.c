@@ -23,7 +23,8 @@ static void on_ready(void *arg, uint64_t next_step)
 	if (!err)
 		err = sl_recover_restore(d->recover, d->remote, d->run, next_step, &how, &d->result, d->fail);
 	d->joined = true;
-	sl_audit_drop(d->audit);
+	if (!err && sl_drive_audited(d, sl_audit_linked(d->audit, next_step, d->fail)))
+		return;
 	if (err && sl_recover_refuse(d->recover, next_step, err)) {
 		sl_log(SL_LOG_WARN, "checkpoint-refused", "%s; the client tries an older checkpoint", d->fail->text);
 		sl_drive_event(d, EV_BAD_FILE);
@@ -48,7 +49,8 @@ static void on_abandoned(void *arg, const struct sl_fail *why)
 	struct drive *d = arg;
 
 	SL_FAILPOINT(SL_FP_CLIENT_ABANDON);
-	sl_audit_drop(d->audit);
+	if (sl_drive_audited(d, sl_audit_abandoned(d->audit, sl_training_number(d->run), why->text, d->fail)))
+		return;
 	if (sl_remote_session(d->remote)->late) {
 		sl_log(SL_LOG_WARN, "late", "step %llu: %s; nothing of it was applied here",
 		       (unsigned long long)sl_training_number(d->run) + 1, why->text);
@@ -67,15 +69,15 @@ static void on_fetched(void *arg)
 {
 	struct drive *d = arg;
 
-	enum sl_err err = sl_audit_fetched(d->audit, d->remote, sl_training_state(d->run).step, d->fail);
+	const bool goes_on = d->state == DRIVE_COPY && !d->why, done = d->state == DRIVE_FETCH && !d->why;
+	enum sl_err err = sl_audit_fetched(d->audit, d->remote, sl_training_state(d->run).step, goes_on, d->fail);
 
+	if (!err && done)
+		err = sl_audit_done(d->audit, d->fail);
 	sl_drive_count(d); /* the weights may be most of what a short run carries */
 	SL_FAILPOINT(d->state == DRIVE_FETCH ? SL_FP_CLIENT_FETCHED : SL_FP_NONE);
-	if (err) {
-		sl_drive_fault(d, err);
-		return;
-	}
-	sl_drive_event(d, d->why ? EV_STOPPED : EV_FETCHED);
+	if (!sl_drive_audited(d, err))
+		sl_drive_event(d, d->why ? EV_STOPPED : EV_FETCHED);
 }
 
 static void on_failed(void *arg, const struct sl_fail *fail)
@@ -91,7 +93,10 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	sl_setup_blame(d->setup, d->fail);
 	if (sl_recover_longer(d->recover))
 		sl_last_run_explain(d->fail);
-	d->err = fail->code;
+	if (sl_link_was_up(sl_remote_link(d->remote)) && sl_audit_lost(d->audit, !wait, d->fail) == SL_ERR_AUDIT)
+		wait = false;
+	(void)sl_drive_audited(d, SL_OK);
+	d->err = d->fail->code;
 	d->link.lost += sl_link_was_up(sl_remote_link(d->remote));
 	sl_drive_event(d, wait ? EV_LOST : EV_OVER);
 }
@@ -274,7 +279,10 @@ static enum sl_err open_all(struct drive *d)
 	if (!err && train && d->setup->conf->log.dir[0])
 		err = sl_publish_open(&d->publish, d->loop, d->setup, d->run, on_written, d, d->fail);
 	if (!err && train && d->setup->conf->train.audit_every)
-		err = sl_audit_open(&d->audit, d->setup, (uint64_t)d->setup->conf->train.audit_every, d->fail);
+		err = sl_audit_open(&d->audit, d->setup, (uint64_t)d->setup->conf->train.audit_every,
+				    sl_training_state(d->run).total_steps, d->options->resume, d->fail);
+	if (!err)
+		(void)sl_drive_audited(d, SL_OK); /* an earlier process may have begun some */
 	if (!err)
 		err = sl_async_open(&d->loaded, d->loop, on_loaded, d, d->fail);
 	if (!err)

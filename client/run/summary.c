@@ -113,6 +113,8 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.framing_rx_bytes = rx->framing,
 		.curve_tx_bytes = tx->curve,
 		.curve_rx_bytes = rx->curve,
+		.audits_begun = link->audits_begun,
+		.audits_ended = link->audits_ended,
 		.outcome = outcome,
 	};
 	sl_summary_scores(out->score, t->score);
@@ -250,6 +252,9 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 		printf("%s: nothing was finished, so there are no figures\n", s->outcome);
 	if (link->lost)
 		printf("%" PRIu64 " of %" PRIu64 " links were lost\n", link->lost, link->links);
+	if (link->audits)
+		printf("audits of the server: %" PRIu64 " begun, %" PRIu64 " ended\n", s->audits_begun,
+		       s->audits_ended);
 	if (s->direction[0].name) {
 		if (s->steps && !local)
 			print_rates(s);
@@ -277,6 +282,8 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	json_object_set_new(root, "links", json_integer((json_int_t)link->links));
 	json_object_set_new(root, "lost", json_integer((json_int_t)link->lost));
 	json_object_set_new(root, "rejected", json_integer((json_int_t)link->rejected));
+	json_object_set_new(root, "audits_begun", json_integer((json_int_t)s->audits_begun));
+	json_object_set_new(root, "audits_ended", json_integer((json_int_t)s->audits_ended));
 	json_object_set_new(root, "test_loss", sl_json_real(s->test_loss));
 	json_object_set_new(root, "test_acc", sl_json_real(s->test_acc));
 	json_object_set_new(root, "best_test_acc", sl_json_real(s->best_test_acc));

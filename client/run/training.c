@@ -454,6 +454,11 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 	sl_run_batch_over(r);
 }
 
+void sl_training_audited(struct sl_training *r, const struct sl_jsonl_audit *audit)
+{
+	sl_journal_audit(&r->journal, audit);
+}
+
 enum sl_err sl_training_abandoned(const struct sl_training *r, const struct sl_fail *why, struct sl_fail *fail)
 {
 	bool skips = r->setup->conf->train.on_nan == SL_NAN_SKIP;

@@ -3,6 +3,7 @@
 #ifndef SL_CLIENT_RUN_TRAINING_H
 #define SL_CLIENT_RUN_TRAINING_H
 
+#include "client/persist/jsonl.h"
 #include "client/run/schedule.h"
 #include "client/run/setup.h"
 #include "client/run/step.h"
@@ -33,6 +34,8 @@ struct sl_training_link {
 	struct sl_rate rate;                                  /* bytes sent and received on the current link */
 	struct sl_traffic traffic[SL_WAYS];                   /* of this process' links, as sl_report_count left it */
 	uint64_t weights[SL_WAYS];                            /* bytes of weights on the closed links */
+	bool audits;                                          /* the run audits its server: */
+	uint64_t audits_begun, audits_ended;                  /* how often so far, in all its processes */
 };
 
 /* `mode`: "local" or "remote", for the log. eval_only: one evaluation, then the end. resume: appends to the log.
@@ -73,6 +76,8 @@ void sl_training_best_kept(struct sl_training *run, bool written);
 enum sl_err sl_training_check_best(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 /* Whether the step that is about to begin may be the run's last. */
 bool sl_training_may_end(const struct sl_training *run);
+/* Logs what an audit has found. */
+void sl_training_audited(struct sl_training *run, const struct sl_jsonl_audit *audit);
 /* The step was abandoned for the reason `why`. OK: the caller skips it, and then calls sl_training_done. NONFINITE: the
  * run ends, by its config or after SL_TRAINING_MAX_SKIPPED in a row (in fp16 MAX_SCALED more), and *fail says what
  * could be tried. */

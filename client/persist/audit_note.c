@@ -1,0 +1,58 @@
+#include "client/persist/audit_note.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/persist/model_file.h"
+#include "common/base/log.h"
+#include "common/base/newfile.h"
+
+enum { NOTE_TEXT = 6 * 21 + SL_KEY_TEXT + 2 };
+
+enum sl_err sl_audit_note_read(struct sl_audit_note *note, const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	char path[PATH_MAX], key[SL_KEY_TEXT] = "", end = 0;
+	struct sl_audit_note n = {.begun = 0};
+	enum sl_err err = SL_OK;
+	FILE *f;
+
+	*note = n;
+	if (!conf->log.dir[0])
+		return SL_OK;
+	err = sl_log_dir_path(path, conf, SL_AUDIT_NOTE, fail);
+	if (err)
+		return err;
+	f = fopen(path, "r");
+	if (!f)
+		return errno == ENOENT ? SL_OK : sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
+	if (fscanf(f, "%20" SCNu64 " %20" SCNu64 " %20" SCNu64 " %20" SCNu64 " %20" SCNu64 " %20" SCNu64 " %40s%c",
+		   &n.begun, &n.ended, &n.in_row, &n.owed, &n.expects, &n.hash, key, &end) != 8 ||
+	    end != '\n' || !sl_key_parse(&n.secret, key, strlen(key)))
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  "%s is damaged: remove it, and the run forgets which audits it has begun", path);
+	fclose(f);
+	if (!err)
+		*note = n;
+	return err;
+}
+
+void sl_audit_note_write(const struct sl_audit_note *n, const struct sl_conf_client *conf)
+{
+	char path[PATH_MAX], key[SL_KEY_TEXT], text[NOTE_TEXT];
+	struct sl_fail why;
+	int len;
+
+	if (!conf->log.dir[0])
+		return;
+	sl_key_print(&n->secret, key);
+	len = snprintf(text, sizeof text,
+		       "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", n->begun,
+		       n->ended, n->in_row, n->owed, n->expects, n->hash, key);
+	if (sl_log_dir_path(path, conf, SL_AUDIT_NOTE, &why) ||
+	    sl_newfile_put(path, 0600, SL_FP_NONE, text, (size_t)len, &why))
+		sl_log(SL_LOG_WARN, "audit-note",
+		       "%s: if this process is killed, the run forgets that an audit is owed", why.text);
+}
