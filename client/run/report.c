@@ -1,5 +1,6 @@
 #include "client/run/report.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -130,7 +131,10 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		       const struct sl_training_link *link, const struct sl_checkpoint_state *checkpoint,
 		       const char *request)
 {
-	struct sl_status status = {.pid = getpid(), .threads = sl_pool_threads(setup->pool)};
+	struct sl_status status = {.pid = getpid(),
+				   .threads = sl_pool_threads(setup->pool),
+				   .task_s = NAN,
+				   .heap_bytes = (int64_t)mallinfo2().uordblks};
 	struct sl_status_session session;
 
 	if (strcmp(request, "status") != 0)

@@ -19,4 +19,20 @@ static inline const char *sl_real_text(double x, int least, char out[SL_REAL_TEX
 	return out;
 }
 
+/* The fewest digits from which strtod gives x again; strtof, for a float. */
+static inline const char *sl_double_text(double x, char out[SL_REAL_TEXT])
+{
+	return sl_real_text(x, 15, out); /* fewer than 15 lose nothing: %g drops zeros at the end */
+}
+
+static inline const char *sl_float_text(float x, char out[SL_REAL_TEXT])
+{
+	for (int digits = 6; digits <= 9; digits++) {
+		snprintf(out, SL_REAL_TEXT, "%.*g", digits, (double)x);
+		if (strtof(out, NULL) == x)
+			break;
+	}
+	return out;
+}
+
 #endif

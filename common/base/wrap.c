@@ -78,7 +78,28 @@ const char *sl_figure_text(double x, char out[SL_FIGURE_TEXT])
 {
 	const bool far = x != 0 && (fabs(x) < 0.001 || fabs(x) >= 1e6);
 
-	snprintf(out, SL_FIGURE_TEXT, far ? "%.4g" : "%.4f", x);
+	if (!isfinite(x))
+		snprintf(out, SL_FIGURE_TEXT, "undefined");
+	else
+		snprintf(out, SL_FIGURE_TEXT, far ? "%.4g" : "%.4f", x);
+	return out;
+}
+
+const char *sl_share_text(double x, char out[SL_FIGURE_TEXT])
+{
+	snprintf(out, SL_FIGURE_TEXT, isfinite(x) ? "%.2f %%" : "undefined", 100 * x);
+	return out;
+}
+
+const char *sl_time_text(double seconds, char out[SL_FIGURE_TEXT])
+{
+	if (!isfinite(seconds))
+		snprintf(out, SL_FIGURE_TEXT, "unknown");
+	else if (seconds == 0 || seconds >= 1)
+		snprintf(out, SL_FIGURE_TEXT, seconds < 100 ? "%.4g s" : "%.0f s", seconds);
+	else
+		snprintf(out, SL_FIGURE_TEXT, seconds < 1e-3 ? "%.4g µs" : "%.4g ms",
+			 seconds * (seconds < 1e-3 ? 1e6 : 1e3));
 	return out;
 }
 

@@ -21,8 +21,13 @@ enum { SL_BYTES_TEXT = 16 };
 const char *sl_bytes_text(uint64_t bytes, char out[SL_BYTES_TEXT]);
 enum { SL_FIGURE_TEXT = 32 };
 
-/* "0.5123"; below 0.001 and from a million on four digits, "0.0001234" and "1.235e+06". Returns `out`. */
+/* "0.5123"; below 0.001 and from a million on four digits, "0.0001234" and "1.235e+06"; of NaN and Inf "undefined".
+ * Returns `out`. */
 const char *sl_figure_text(double x, char out[SL_FIGURE_TEXT]);
+/* A share as "32.90 %", or "undefined". Returns `out`. */
+const char *sl_share_text(double x, char out[SL_FIGURE_TEXT]);
+/* A time as "12.34 s", "2.518 ms" or "25.18 µs", or "unknown". Returns `out`. */
+const char *sl_time_text(double seconds, char out[SL_FIGURE_TEXT]);
 /* Prints a left-aligned cell of a table, in the column from `column`, where the cursor stands, to column + width. A
  * longer text gets a line of its own; the cursor then stands behind the cell in the next line. */
 void sl_print_cell(FILE *to, const char *text, int column, int width);

@@ -1,13 +1,20 @@
-/* JSON values. JSON has neither NaN nor Inf, and its texts are UTF-8. */
+/* JSON values. JSON has neither NaN nor Inf, and its texts are UTF-8. A number has the fewest digits that read back as
+ * the same double. */
 #ifndef SL_TELEMETRY_JSON_H
 #define SL_TELEMETRY_JSON_H
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
+
+/* The document, malloc'ed. NULL: no memory, or `root` is NULL. `flags`: jansson's. */
+char *sl_json_dump(const json_t *root, size_t flags);
+/* Writes it with a line break, and drops `root`. */
+void sl_json_print(json_t *root, size_t flags, FILE *to);
 
 /* A new reference to x, or to null if x is not finite. NULL: no memory. */
 static inline json_t *sl_json_real(double x)

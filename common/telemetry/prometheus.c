@@ -2,7 +2,9 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "common/base/real.h"
 #include "common/telemetry/status.h"
 #include "common/telemetry/status_members.h"
 
@@ -22,6 +24,12 @@ static void print_head(FILE *file, const struct sl_status_member *m)
 	fprintf(file, "# HELP %s %s\n# TYPE %s %s\n", m->metric, m->help, m->metric, m->kind);
 }
 
+/* Whether it is a metric of this daemon. */
+static bool is_metric(const struct sl_status_member *m, const struct sl_status *status)
+{
+	return m->metric && !(m->of_server && strcmp(status->role, "client") == 0);
+}
+
 static bool known(const struct sl_status_member *m, const void *from)
 {
 	return m->type == WHOLE || isfinite(*(const double *)(const void *)((const char *)from + m->offset));
@@ -30,9 +38,10 @@ static bool known(const struct sl_status_member *m, const void *from)
 static void print_value(FILE *file, const struct sl_status_member *m, const void *from)
 {
 	const char *at = (const char *)from + m->offset;
+	char text[SL_REAL_TEXT];
 
 	if (m->type == REAL)
-		fprintf(file, " %.10g\n", *(const double *)(const void *)at);
+		fprintf(file, " %s\n", sl_double_text(*(const double *)(const void *)at, text));
 	else
 		fprintf(file, " %" PRId64 "\n", *(const int64_t *)(const void *)at);
 }
@@ -96,14 +105,14 @@ void sl_status_prometheus(const struct sl_status *status, FILE *file)
 	fprintf(file, "# HELP split_sessions Current sessions.\n# TYPE split_sessions gauge\nsplit_sessions %d\n",
 		status->n_session);
 	for (const struct sl_status_member *m = sl_status_of_daemon; m->name; m++) {
-		if (!m->metric || !known(m, status))
+		if (!is_metric(m, status) || !known(m, status))
 			continue;
 		print_head(file, m);
 		fputs(m->metric, file);
 		print_value(file, m, status);
 	}
 	for (const struct sl_status_member *m = sl_status_of_session; m->name; m++)
-		if (m->metric)
+		if (is_metric(m, status))
 			print_sessions(file, m, status);
 	print_scores(file, status);
 }

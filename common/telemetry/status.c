@@ -16,6 +16,7 @@
 #define DAEMON(...)              MEMBER(sl_status, __VA_ARGS__)
 #define SESSION(...)             MEMBER(sl_status_session, __VA_ARGS__)
 #define YOUNGER                  .younger = true
+#define SERVER                   .of_server = true
 #define GAUGE(...)               METRIC("gauge", __VA_ARGS__)
 #define COUNTER(...)             METRIC("counter", __VA_ARGS__)
 #define METRIC(is, called, says) .metric = "split_" called, .kind = is, .help = says
@@ -28,8 +29,8 @@ const struct sl_status_member sl_status_of_daemon[] = {
 	DAEMON(pid, WHOLE),
 	DAEMON(threads, WHOLE, GAUGE("threads", "Threads of the compute pool.")),
 	DAEMON(uptime_s, REAL, GAUGE("uptime_seconds", "Time since the daemon started.")),
-	DAEMON(malformed, WHOLE, COUNTER("messages_malformed_total", "Messages that could not be decoded.")),
-	DAEMON(turned_away, WHOLE, COUNTER("peers_turned_away_total", "Peers that were refused a session.")),
+	DAEMON(malformed, WHOLE, SERVER, COUNTER("messages_malformed_total", "Messages that could not be decoded.")),
+	DAEMON(turned_away, WHOLE, SERVER, COUNTER("peers_turned_away_total", "Peers that were refused a session.")),
 	DAEMON(links, WHOLE, COUNTER("links_total", "Links that were established.")),
 	DAEMON(lost, WHOLE, COUNTER("links_lost_total", "Links that ended without a Bye.")),
 	DAEMON(frames, WHOLE, COUNTER("frames_received_total", "Well-formed messages received.")),
@@ -37,22 +38,22 @@ const struct sl_status_member sl_status_of_daemon[] = {
 	DAEMON(rejected, WHOLE, COUNTER("frames_rejected_total", "Frames that were refused and ended a session.")),
 	DAEMON(stale, WHOLE, COUNTER("frames_stale_total", "Frames of older links that were dropped.")),
 	DAEMON(task_s, REAL, GAUGE("task_seconds", "Running time of the current task.")),
-	DAEMON(store_files, WHOLE, GAUGE("store_files", "Files in the store.")),
-	DAEMON(store_bytes, WHOLE, GAUGE("store_bytes", "Bytes of the files in the store.")),
+	DAEMON(store_files, WHOLE, SERVER, GAUGE("store_files", "Files in the store.")),
+	DAEMON(store_bytes, WHOLE, SERVER, GAUGE("store_bytes", "Bytes of the files in the store.")),
 	DAEMON(store_oldest_s, REAL),
 	DAEMON(heap_bytes, WHOLE, GAUGE("heap_bytes", "Bytes allocated with malloc, without tensors.")),
-	DAEMON(memory_bytes, WHOLE, YOUNGER,
+	DAEMON(memory_bytes, WHOLE, SERVER, YOUNGER,
 	       GAUGE("memory_bytes", "Memory reserved for sessions, on host and device.")),
-	DAEMON(memory_limit_bytes, WHOLE, YOUNGER,
+	DAEMON(memory_limit_bytes, WHOLE, SERVER, YOUNGER,
 	       GAUGE("memory_limit_bytes", "Most memory that may be reserved; 0: no limit.")),
-	DAEMON(log_left_out, WHOLE, YOUNGER,
+	DAEMON(log_left_out, WHOLE, SERVER, YOUNGER,
 	       COUNTER("log_lines_left_out_total", "Log lines that were left out by the log's limits.")),
-	DAEMON(store_limit_bytes, WHOLE, YOUNGER,
+	DAEMON(store_limit_bytes, WHOLE, SERVER, YOUNGER,
 	       GAUGE("store_limit_bytes", "Most bytes that the store may hold; 0: no limit.")),
-	DAEMON(not_stored, WHOLE, YOUNGER,
+	DAEMON(not_stored, WHOLE, SERVER, YOUNGER,
 	       COUNTER("store_refused_total", "Uploads and checkpoints that found no room.")),
 	DAEMON(ready, WHOLE, YOUNGER, GAUGE("ready", "1: the server takes sessions; the client is linked or done.")),
-	DAEMON(sessions_limit, WHOLE, YOUNGER,
+	DAEMON(sessions_limit, WHOLE, SERVER, YOUNGER,
 	       GAUGE("sessions_limit", "Sessions that a server may have; 0 for a client.")),
 	DAEMON(started_s, WHOLE, YOUNGER,
 	       GAUGE("start_time_seconds", "When the daemon started, in seconds since 1970.")),
@@ -104,26 +105,31 @@ const struct sl_status_member sl_status_of_session[] = {
 	SESSION(dcor_squared, REAL, YOUNGER,
 		GAUGE("session_distance_correlation_squared",
 		      "Of inputs and head_act in the last evaluation, without bias: what crosses tells of the data.")),
-	SESSION(memory_bytes, WHOLE, YOUNGER, GAUGE("session_memory_bytes", "Most memory that the session needs.")),
-	SESSION(memory_device_bytes, WHOLE, YOUNGER,
+	SESSION(memory_bytes, WHOLE, SERVER, YOUNGER,
+		GAUGE("session_memory_bytes", "Most memory that the session needs.")),
+	SESSION(memory_device_bytes, WHOLE, SERVER, YOUNGER,
 		GAUGE("session_memory_device_bytes", "Part of that on the device.")),
-	SESSION(weights_bytes, WHOLE, YOUNGER,
+	SESSION(weights_bytes, WHOLE, SERVER, YOUNGER,
 		GAUGE("session_weights_bytes", "Weights, gradients and optimizer state.")),
-	SESSION(activations_bytes, WHOLE, YOUNGER, GAUGE("session_activations_bytes", "Activations of all chunks.")),
-	SESSION(codecs_bytes, WHOLE, YOUNGER, GAUGE("session_codecs_bytes", "State and scratch of the codecs.")),
-	SESSION(payloads_bytes, WHOLE, YOUNGER, GAUGE("session_payloads_bytes", "Payload buffers of the link.")),
+	SESSION(activations_bytes, WHOLE, SERVER, YOUNGER,
+		GAUGE("session_activations_bytes", "Activations of all chunks.")),
+	SESSION(codecs_bytes, WHOLE, SERVER, YOUNGER,
+		GAUGE("session_codecs_bytes", "State and scratch of the codecs.")),
+	SESSION(payloads_bytes, WHOLE, SERVER, YOUNGER,
+		GAUGE("session_payloads_bytes", "Payload buffers of the link.")),
 	SESSION(group, TEXT, YOUNGER),
 	SESSION(missing, TEXT, YOUNGER),
 	SESSION(member, WHOLE, YOUNGER),
 	SESSION(members, WHOLE, YOUNGER),
 	SESSION(members_least, WHOLE, YOUNGER),
-	SESSION(members_here, WHOLE, YOUNGER,
+	SESSION(members_here, WHOLE, SERVER, YOUNGER,
 		GAUGE("session_group_members", "Members of the session's group that are connected; 0: it is in none.")),
-	SESSION(group_step, WHOLE, YOUNGER,
+	SESSION(group_step, WHOLE, SERVER, YOUNGER,
 		GAUGE("session_group_step", "Steps that the session's group has done; 0: it is in none.")),
-	SESSION(late, WHOLE, YOUNGER,
+	SESSION(late, WHOLE, SERVER, YOUNGER,
 		COUNTER("session_late_steps_total", "Steps that the group did without this member.")),
-	SESSION(awaited, WHOLE, YOUNGER, GAUGE("session_awaited", "1: the group's step waits for this member.")),
+	SESSION(awaited, WHOLE, SERVER, YOUNGER,
+		GAUGE("session_awaited", "1: the group's step waits for this member.")),
 	SESSION(end_grad_bytes, WHOLE, YOUNGER,
 		COUNTER("session_end_grad_bytes_total",
 			"Bytes that the client told of its head and tail, which its group shares.")),
@@ -218,7 +224,7 @@ char *sl_status_json(const struct sl_status *status, int indent)
 	}
 	json_object_set_new(daemon, "sessions", sessions);
 	if (root && json_object_update(root, daemon) == 0)
-		text = json_dumps(root, JSON_REAL_PRECISION(10) | (indent > 0 ? JSON_INDENT(indent) : 0));
+		text = sl_json_dump(root, indent > 0 ? JSON_INDENT(indent) : 0);
 	json_decref(daemon);
 	json_decref(root);
 	return text;

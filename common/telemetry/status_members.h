@@ -9,6 +9,7 @@ struct sl_status_member {
 	const char *name;
 	enum { TEXT, WHOLE, REAL } type; /* char[SL_STATUS_TEXT], int64_t, double */
 	size_t offset;
+	bool of_server;                   /* a client has none: no metric of it, and 0 in JSON */
 	bool younger;                     /* added after this schema's first daemons: may be missing */
 	const char *metric, *kind, *help; /* for Prometheus; NULL: it is no metric */
 };
