@@ -36,45 +36,48 @@ static enum sl_err evaluate(const struct sl_options *o, const char *codec, doubl
 	return SL_OK;
 }
 
-enum { NUMBER_TEXT = 32 };
-
-static const char *number_text(double x, const char *fmt, const char *unknown, char out[NUMBER_TEXT])
-{
-	if (isnan(x))
-		snprintf(out, NUMBER_TEXT, "%s", unknown);
-	else
-		snprintf(out, NUMBER_TEXT, fmt, x);
-	return out;
-}
-
 static void print_json(const struct sl_conf_client *conf, const double acc[2], const double loss[2])
 {
 	static const char *const side[2] = {"with", "without"};
-	char a[NUMBER_TEXT], l[NUMBER_TEXT];
+	json_t *root = json_pack("{s:i}", "schema", 1), *codec = json_object();
 
-	printf("{\"schema\":1,\"codec\":{");
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		printf("%s\"%s\":\"%s\"", dir ? "," : "", sl_dir_name((enum sl_dir)dir), conf->agreed.codec[dir]);
-	putchar('}');
+		json_object_set_new(codec, sl_dir_name((enum sl_dir)dir), json_string(conf->agreed.codec[dir]));
+	json_object_set_new(root, "codec", codec);
 	for (int i = 0; i < 2; i++)
-		printf(",\"%s\":{\"test_acc\":%s,\"test_loss\":%s}", side[i], number_text(acc[i], "%.17g", "null", a),
-		       number_text(loss[i], "%.17g", "null", l));
-	printf("}\n");
+		json_object_set_new(
+			root, side[i],
+			json_pack("{s:o, s:o}", "test_acc", sl_json_real(acc[i]), "test_loss", sl_json_real(loss[i])));
+	sl_json_print(root, JSON_COMPACT, stdout);
+}
+
+/* Without an accuracy, as of numbers, its cells are "-". */
+static void print_row(bool met, double acc, double loss, bool difference)
+{
+	char share[SL_FIGURE_TEXT], figure[SL_FIGURE_TEXT];
+
+	if (!met)
+		snprintf(share, sizeof share, "-");
+	else if (difference && isfinite(acc))
+		snprintf(share, sizeof share, "%+.2f  ", 100 * acc);
+	else
+		(void)sl_share_text(acc, share);
+	printf(" %10s %s%*s\n", share, difference && loss > 0 ? "+" : "", difference && loss > 0 ? 9 : 10,
+	       sl_figure_text(loss, figure));
 }
 
 static void print_table(const struct sl_conf_client *conf, const double acc[2], const double loss[2])
 {
-	static const char percent[] = "%.2f %%";
-	char text[NUMBER_TEXT], part[NUMBER_TEXT];
+	const bool met = sl_conf_learns_labels(conf) && sl_setup_task(conf)->met;
 
 	printf("%-48s %10s %10s\n", "codecs of head_act, mid_act at inference", "accuracy", "loss");
 	sl_print_cell(stdout, conf->agreed.codec[0], 0, 23);
 	sl_print_cell(stdout, conf->agreed.codec[1], 23, 25);
-	printf(" %10s %10s\n", number_text(100 * acc[0], percent, "-", part), number_text(loss[0], "%.4f", "-", text));
-	printf("%-22s %-25s %10s %10s\n", "none", "none", number_text(100 * acc[1], percent, "-", part),
-	       number_text(loss[1], "%.4f", "-", text));
-	printf("%-48s %10s %10s\n", "difference (points)", number_text(100 * (acc[0] - acc[1]), "%+.2f  ", "-", part),
-	       number_text(loss[0] - loss[1], "%+.4f", "-", text));
+	print_row(met, acc[0], loss[0], false);
+	printf("%-22s %-25s", "none", "none");
+	print_row(met, acc[1], loss[1], false);
+	printf("%-48s", "difference (points)");
+	print_row(met, acc[0] - acc[1], loss[0] - loss[1], true);
 }
 
 /* Evaluates with the config's codecs and with none. The two sessions agree on different codecs, so each is a run of

@@ -36,7 +36,8 @@ static const char *const usage[] = {
 	"its control socket, and that process fetches the middle from the server. After a crash or a kill, they are "
 	"those of the newest checkpoint that client and server both have. Then export calls the server as --resume "
 	"does, and the run stays as it is. A group's member has to --resume first. After a run that ended or was "
-	"paused, they are those in log.dir/model.safetensors.",
+	"paused, they are those in log.dir/model.safetensors. With --weights best they are those in "
+	"log.dir/best.safetensors.",
 	"Adapters of lora are added to the weights that they belong to, unless --adapter asks for PEFT's files alone.",
 	"A state_dict holds no strides. With form: imagenet it computes the same in torchvision's mobilenet_v2. With "
 	"form: cifar it fits there too, but computes something else until you change three layers: features.0.0 and "
@@ -194,7 +195,11 @@ static enum sl_err read_asked(const struct sl_conf_client *conf, struct sl_setup
 	enum sl_err err = sl_log_dir_path(path, conf, SL_MODEL_ASKED, fail);
 
 	asked.weights = path;
-	return err ? err : sl_options_trained(&asked, conf, setup, false, fail);
+	if (!err)
+		err = sl_options_trained(&asked, conf, setup, false, fail);
+	free(setup->weights_file); /* it is removed when the run ends */
+	setup->weights_file = NULL;
+	return err;
 }
 
 /* Whether the run was killed: it has a newest checkpoint, of *step, and the model file, if any, is not of that step. */
@@ -341,6 +346,8 @@ static enum sl_err export_model(const struct sl_options *o, const struct sl_conf
 	enum sl_err err =
 		o->weights ? sl_options_trained(o, conf, setup, false, fail) : read_newest(o, conf, setup, fail);
 
+	if (!err && !o->weights && !setup->weights_file) /* else that was said when the file was read */
+		sl_options_tell_best(conf, setup->trained);
 	if (!err)
 		err = sl_weights_widen(&setup->weights, setup->plan->model, fail);
 	if (err || !o->export.adapter)

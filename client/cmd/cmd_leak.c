@@ -107,7 +107,7 @@ static void show(const struct sl_leak *l, const struct sl_setup *setup, const ch
 	char text[SL_LEAK_TEXT], range[2 * SL_LEAK_TEXT];
 
 	if (root) {
-		sl_command_print_json(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+		sl_command_print_json(root, JSON_INDENT(2));
 		return;
 	}
 	for (int i = 0; i < l->figures.n; i++) {

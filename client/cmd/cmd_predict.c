@@ -164,7 +164,7 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 	if (p->unread)
 		sl_log(SL_LOG_WARN, "not-predicted", "%" PRIu64 " of %" PRId64 " samples cannot be read: no line",
 		       p->unread, all);
-	if (p->spec.unlabelled || !p->spec.task->met)
+	if (p->spec.unlabelled || !p->spec.task->met || !(p->spec.task->kind == SL_LEARN_PIXELS ? p->counted : read))
 		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples", read);
 	else if (p->spec.task->kind == SL_LEARN_PIXELS)
 		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples, accuracy of their pixels %.2f %%", read,

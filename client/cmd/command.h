@@ -43,10 +43,13 @@ enum {
  * `uses`: SL_USES_… Returns -1 to go on, or the exit status. */
 int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf);
 
-/* Fills *setup with the weights that the config's run has written, or with those of --weights: how many steps they
- * were trained, the plan, and their values. `check`: checks the file without reading the values. */
+/* Fills *setup with trained weights: how many steps they were trained, the plan, and their values. They are the last
+ * ones of the config's run, its best ones with --weights best, or those of another FILE. `check`: checks the file
+ * without reading the values. */
 enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 			       bool check, struct sl_fail *fail) SL_MUST_CHECK;
+/* Where a run has kept other weights as its best, says which, and how to take them in place of its last ones. */
+void sl_options_tell_best(const struct sl_conf_client *conf, int64_t trained);
 /* Fills *setup with what an evaluation of these weights needs: the weights, the test set and a backend. */
 enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				  struct sl_fail *fail) SL_MUST_CHECK;

@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,7 +20,9 @@
 #include "client/run/phase.h"
 #include "client/run/training.h"
 #include "common/base/log.h"
+#include "common/base/wrap.h"
 #include "common/session/checkpoint.h"
+#include "common/telemetry/json.h"
 
 void sl_command_print_text(const char *text, const char *as_is)
 {
@@ -37,9 +40,7 @@ void sl_command_print_text(const char *text, const char *as_is)
 
 void sl_command_print_json(json_t *root, size_t flags)
 {
-	json_dumpf(root, stdout, flags);
-	putchar('\n');
-	json_decref(root);
+	sl_json_print(root, flags, stdout);
 }
 
 int sl_command_failed(const struct sl_fail *fail)
@@ -72,19 +73,39 @@ static void warn_of_older(const char *dir, int64_t trained)
 		       dir, trained, step);
 }
 
+void sl_options_tell_best(const struct sl_conf_client *conf, int64_t trained)
+{
+	char *note = conf->log.dir[0] ? sl_model_file_note(conf, SL_MODEL_BEST, SL_MODEL_SCORE) : NULL;
+	char by[32], figure[SL_FIGURE_TEXT];
+	uint64_t step;
+	double value;
+
+	if (note && sscanf(note, "%" SCNu64 " %la %31s", &step, &value, by) == 3 && (int64_t)step != trained)
+		sl_log(SL_LOG_INFO, "last-weights",
+		       "these are the run's last weights; %s/" SL_MODEL_BEST " holds those after step %" PRIu64
+		       ", with %s %s: --weights best takes them",
+		       conf->log.dir, step, by,
+		       (strcmp(by, "accuracy") == 0 ? sl_share_text : sl_figure_text)(value, figure));
+	free(note);
+}
+
 enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 			       bool check, struct sl_fail *fail)
 {
+	const bool best = o->weights && strcmp(o->weights, "best") == 0, of_run = !o->weights || best;
 	char path[PATH_MAX];
 	enum sl_err err;
 
-	if (!o->weights && !conf->log.dir[0])
+	if (of_run && !conf->log.dir[0])
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "log.dir is empty: name the model with --weights");
-	if (o->weights ? snprintf(path, sizeof path, "%s", o->weights) >= PATH_MAX
-		       : snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, conf->log.dir) >= PATH_MAX)
+	if (!of_run ? snprintf(path, sizeof path, "%s", o->weights) >= PATH_MAX
+		    : snprintf(path, sizeof path, "%s/%s", conf->log.dir, best ? SL_MODEL_BEST : SL_MODEL_FILE) >=
+			      PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");
 	setup->trained = sl_weights_steps(path);
 	setup->conf = conf;
+	free(setup->weights_file);
+	setup->weights_file = strdup(path);
 	sl_about_read(setup, path);
 	if (!o->weights)
 		warn_of_older(conf->log.dir, setup->trained);
@@ -98,8 +119,16 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 		return sl_fail_set(fail, err,
 				   "%s cannot be read: `splitc train` writes it; or name another file with --weights",
 				   path);
+	if (err == SL_ERR_NOINPUT && best)
+		return sl_fail_set(
+			fail, err,
+			"%s cannot be read: a run with train.keep_best writes it; a file of your own that is "
+			"called so is ./best",
+			path);
 	if (!err)
 		sl_about_check_network(setup);
+	if (!err && !o->weights && !check)
+		sl_options_tell_best(conf, setup->trained);
 	return err;
 }
 

@@ -9,7 +9,8 @@
 
 enum { SL_SWEEP_MAX_ROWS = 256 };
 
-/* Columns of sweep.csv, in its order. A run's summary has them by the same names, except the rates. */
+/* Columns of sweep.csv, in its order; those of train.metrics stand at the end. A run's summary has them by the same
+ * names, except the rates. */
 /* clang-format off */
 #define SL_SWEEP_FIGURES(X) \
 	X(rate_nominal) X(rate_real) X(test_acc) X(best_test_acc) X(test_loss) X(steps) \
@@ -28,6 +29,7 @@ struct sl_sweep_result {
 	char codec[4][SL_CONF_CODEC_TEXT];
 	SL_SWEEP_FIGURES(SL_SWEEP_FIELD)
 	double wire_tx_bytes, wire_rx_bytes;
+	/* columns test_NAME behind the others */
 	struct {
 		char name[24]; /* "": there is none */
 		double value;

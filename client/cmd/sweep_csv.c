@@ -5,6 +5,7 @@
 
 #include "client/cmd/sweep.h"
 #include "common/base/newfile.h"
+#include "common/base/real.h"
 
 /* Writes a cell, quoted if it must be (RFC 4180). */
 static void put_text(FILE *file, const char *text)
@@ -34,19 +35,45 @@ static void put_settings(FILE *file, const struct sl_conf_list *set)
 	put_text(file, text);
 }
 
-/* Writes a number; an empty cell if it is not known. */
-static void put_number(FILE *file, double x)
+/* A number as a cell, which is empty if it is unknown or undefined. */
+static const char *number(double x, char text[SL_REAL_TEXT])
 {
-	if (isfinite(x))
-		fprintf(file, "%.8g", x);
-	fputc(',', file);
+	return isfinite(x) ? sl_double_text(x, text) : "";
 }
 
 #define COLUMN(name) #name ","
-#define PUT(name)    put_number(file, r->name);
+#define PUT(name)    fprintf(file, "%s,", number(r->name, text));
 
-static void put_row(FILE *file, const struct sl_conf_sweep_row *row, const struct sl_sweep_result *r)
+/* The metrics of all rows, each once, in the order in which they first occur. */
+static int metrics_of(const char *name[SL_SCORES_MOST], const struct sl_sweep_result *result, int n)
 {
+	int metrics = 0;
+
+	for (int i = 0; i < n; i++)
+		for (int k = 0; k < SL_SCORES_MOST && result[i].score[k].name[0]; k++) {
+			int at = 0;
+
+			while (at < metrics && strcmp(name[at], result[i].score[k].name) != 0)
+				at++;
+			if (at == metrics && metrics < SL_SCORES_MOST)
+				name[metrics++] = result[i].score[k].name;
+		}
+	return metrics;
+}
+
+static double score_of(const struct sl_sweep_result *r, const char *name)
+{
+	for (int k = 0; k < SL_SCORES_MOST && r->score[k].name[0]; k++)
+		if (strcmp(r->score[k].name, name) == 0)
+			return r->score[k].value;
+	return (double)NAN;
+}
+
+static void put_row(FILE *file, const struct sl_conf_sweep_row *row, const struct sl_sweep_result *r,
+		    const char *const *metric, int metrics)
+{
+	char text[SL_REAL_TEXT];
+
 	put_text(file, row->name);
 	for (int i = 0; i < 4; i++)
 		put_text(file, r->codec[i]);
@@ -57,14 +84,19 @@ static void put_row(FILE *file, const struct sl_conf_sweep_row *row, const struc
 	put_text(file, r->done ? "done" : r->error);
 	SL_SWEEP_FIGURES(PUT)
 	if (r->done)
-		fprintf(file, "%.0f,%.0f\n", r->wire_tx_bytes, r->wire_rx_bytes);
+		fprintf(file, "%.0f,%.0f", r->wire_tx_bytes, r->wire_rx_bytes);
 	else
-		fputs(",\n", file);
+		fputs(",", file);
+	for (int i = 0; i < metrics; i++)
+		fprintf(file, ",%s", number(r->done ? score_of(r, metric[i]) : (double)NAN, text));
+	fputc('\n', file);
 }
 
 enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
 			       const char *out_dir, struct sl_fail *fail)
 {
+	const char *metric[SL_SCORES_MOST];
+	const int metrics = metrics_of(metric, result, n);
 	char path[PATH_MAX], *text = NULL;
 	size_t len = 0;
 	FILE *file;
@@ -76,10 +108,13 @@ enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct
 	if (!file)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", path);
 	fputs("name,codec_head_act,codec_mid_act,codec_mid_grad,codec_head_grad,insert_head,insert_tail,set,chunks,"
-	      "outcome," SL_SWEEP_FIGURES(COLUMN) "wire_tx_bytes,wire_rx_bytes\n",
+	      "outcome," SL_SWEEP_FIGURES(COLUMN) "wire_tx_bytes,wire_rx_bytes",
 	      file);
+	for (int i = 0; i < metrics; i++)
+		fprintf(file, ",test_%s", metric[i]);
+	fputc('\n', file);
 	for (int i = 0; i < n; i++)
-		put_row(file, &row[i], &result[i]);
+		put_row(file, &row[i], &result[i], metric, metrics);
 	if (fclose(file) != 0) {
 		free(text);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", path);

@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "client/cmd/sweep.h"
+#include "common/base/real.h"
+#include "common/base/wrap.h"
+
+_Static_assert((int)SL_REAL_TEXT == (int)SL_FIGURE_TEXT, "texts of both go to the same place");
 
 enum sl_err sl_sweep_add_folds(struct sl_conf_sweep_row *row, int *n, int folds, struct sl_fail *fail)
 {
@@ -82,6 +86,7 @@ static void report(FILE *csv, const struct sl_conf_sweep_row *row, const struct 
 {
 	struct figure figure[2 + SL_SCORES_MOST];
 	const int n = gather(figure, result, folds);
+	char text[2][SL_REAL_TEXT];
 	int done = 0;
 
 	for (int k = 0; k < folds; k++)
@@ -93,14 +98,14 @@ static void report(FILE *csv, const struct sl_conf_sweep_row *row, const struct 
 	for (int i = 0; i < n; i++) {
 		const struct figure *f = &figure[i];
 
-		if (!f->n)
+		if (!f->n && i < 2) /* numbers have no accuracy */
 			continue;
-		printf("    %-18s %8.4f", f->name, mean_of(f));
-		fprintf(csv, "%s,%s,%d,%.9g,", row->name, f->name, f->n, mean_of(f));
-		if (f->n > 1) {
-			printf(" ± %.4f", deviation_of(f));
-			fprintf(csv, "%.9g", deviation_of(f));
-		}
+		printf("    %-18s %8s", f->name, sl_figure_text(f->n ? mean_of(f) : (double)NAN, text[0]));
+		fprintf(csv, "%s,%s,%d,%s,%s", row->name, f->name, f->n,
+			f->n ? sl_double_text(mean_of(f), text[0]) : "",
+			f->n > 1 ? sl_double_text(deviation_of(f), text[1]) : "");
+		if (f->n > 1)
+			printf(" ± %s", sl_figure_text(deviation_of(f), text[0]));
 		if (f->n < done) /* the others have no finite value */
 			printf(" (%d of %d folds)", f->n, done);
 		putchar('\n');

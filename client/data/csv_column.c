@@ -11,6 +11,10 @@
 #include "client/data/csv_number.h"
 #include "common/base/log.h"
 
+/* Beyond these, in deviations and as it is written, a number is rather a mark, such as a raster's "no data". */
+static const float FAR = 1e6f;
+static const double HUGE_NUMBER = 1e30;
+
 enum { MANY = 10 }; /* beside so many texts, a word that repeats alone probably marks missing numbers */
 
 static enum sl_err no_memory(struct sl_fail *fail)
@@ -302,6 +306,12 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 		if (!isfinite(x[0]))
 			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" is too large",
 					   s->path, s->line[row], c->name, cell);
+		if (fabs(x[0]) > FAR || fabs(value) > HUGE_NUMBER)
+			sl_log_limited(
+				SL_LOG_WARN, "far-number",
+				"%s:%zu: column \"%.60s\": \"%.60s\" is far from the other numbers of training: if it "
+				"marks missing data, empty the cell and set data.missing: mean, or leave the row out",
+				s->path, s->line[row], c->name, cell);
 		return SL_OK;
 	}
 	if (place >= 0)

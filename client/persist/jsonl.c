@@ -105,7 +105,7 @@ static json_t *whole(uint64_t n)
 /* Takes over `object`, which may be NULL (no memory, text that is not UTF-8). */
 static enum sl_err put(struct sl_jsonl *log, json_t *object)
 {
-	char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+	char *text = object ? sl_json_dump(object, JSON_COMPACT) : NULL;
 	enum sl_err err = SL_OK;
 	size_t len, done = 0;
 	uint64_t begin;
@@ -204,7 +204,8 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 	if (!log)
 		return SL_OK;
 	return put(log,
-		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so so so}",
+		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so so so so "
+			     "so ss? ss?}",
 			     "type", "summary", "outcome", s->outcome, "epochs", whole(s->epochs), "steps",
 			     whole(s->steps), "skipped", whole(s->skipped), "samples", whole(s->samples), "test_loss",
 			     sl_json_real(s->test_loss), "test_acc", sl_json_real(s->test_acc), "best_test_acc",
@@ -219,7 +220,9 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 			     whole(s->framing_tx_bytes), "framing_rx_bytes", whole(s->framing_rx_bytes),
 			     "curve_tx_bytes", whole(s->curve_tx_bytes), "curve_rx_bytes", whole(s->curve_rx_bytes),
 			     "audits_begun", whole(s->audits_begun), "audits_ended", whole(s->audits_ended),
-			     "direction", directions(s->direction), "test_metrics", scores(s->score)));
+			     "direction", directions(s->direction), "test_metrics", scores(s->score), "tx_mb_s",
+			     sl_json_real(s->tx_mb_s), "rx_mb_s", sl_json_real(s->rx_mb_s), "test_undefined",
+			     s->undefined, "best_metric", s->best_metric));
 }
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)

@@ -1,6 +1,6 @@
 /* log.jsonl: one JSON object per line, with "type" first: a "step" for each step, an "epoch" for each epoch, an
- * "audit" for each audit, one "summary". Numbers have 17 digits, so a loss read back is the same double; unknown ones
- * (NaN) are null. Times are in seconds, sizes in bytes. One thread per log. */
+ * "audit" for each audit, one "summary". A number read back is the same double; what is unknown or undefined (NaN, Inf)
+ * is null. Times are in seconds, sizes in bytes. One thread per log. */
 #ifndef SL_CLIENT_PERSIST_JSONL_H
 #define SL_CLIENT_PERSIST_JSONL_H
 
@@ -63,12 +63,15 @@ struct sl_jsonl_summary {
 	uint64_t best_step;                           /* the step whose weights were kept; 0: none */
 	double t_total_s, t_per_batch_s, t_compute_per_batch_s;
 	double avg_mb_s, peak_client_mb_s, peak_server_mb_s;
+	double tx_mb_s, rx_mb_s; /* of the steps: bytes over wall clock; NaN: no link */
 	uint64_t wire_tx_bytes, wire_rx_bytes;
 	/* parts of the above, over a link: the middle's weights, ZMTP's framing, and what encryption adds */
 	uint64_t weights_tx_bytes, weights_rx_bytes, framing_tx_bytes, framing_rx_bytes, curve_tx_bytes, curve_rx_bytes;
 	uint64_t audits_begun, audits_ended;
 	struct sl_jsonl_direction direction[SL_JSONL_DIRECTIONS]; /* name NULL: left out */
 	const char *outcome;                                      /* "finished", "interrupted", "server lost" … */
+	const char *undefined;   /* why figures of the last evaluation are undefined; NULL: none is */
+	const char *best_metric; /* by which weights are kept; NULL: they are not */
 };
 
 struct sl_jsonl;

@@ -154,14 +154,14 @@ static const char thresholds_key[] = "thresholds";
 
 static char *dump(const json_t *about)
 {
-	return json_dumps(about, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	return sl_json_dump(about, JSON_COMPACT);
 }
 
 static void warn_of_other(const json_t *then, const json_t *now, const char *key, const char *advice)
 {
 	const json_t *was = json_object_get(then, key), *is = json_object_get(now, key);
-	char *a = was ? json_dumps(was, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-	char *b = is ? json_dumps(is, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+	char *a = sl_json_dump(was, JSON_ENCODE_ANY | JSON_COMPACT);
+	char *b = sl_json_dump(is, JSON_ENCODE_ANY | JSON_COMPACT);
 
 	if (!was != !is || (was && !json_equal(was, is)))
 		sl_log(SL_LOG_WARN, "other-data", "the model was trained with %s %.300s, and this config has %.300s%s",
@@ -378,7 +378,7 @@ static bool is_other(const json_t *a, const json_t *b)
 static enum sl_err same_split(const struct sl_setup *s, const json_t *then, struct sl_fail *fail)
 {
 	json_t *was = json_object_get(then, "split"), *is = split_of(s->conf);
-	char *text = was ? json_dumps(was, JSON_COMPACT) : NULL;
+	char *text = sl_json_dump(was, JSON_COMPACT);
 	enum sl_err err = SL_OK;
 
 	if (then && !json_equal(was ? was : json_null(), is))

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "client/data/class_name.h"
+#include "common/base/wrap.h"
 #include "common/telemetry/json.h"
 
 enum { MOST_CURVES = 20 };
@@ -61,7 +62,7 @@ void sl_by_target_print(const struct sl_scores *scores, const struct sl_score sc
 			const struct sl_set *set)
 {
 	const int n = count(score);
-	char text[SL_CLASS_NAME_BYTES];
+	char text[SL_CLASS_NAME_BYTES], figure[SL_FIGURE_TEXT];
 
 	if (!has_targets(scores, n))
 		return;
@@ -75,7 +76,7 @@ void sl_by_target_print(const struct sl_scores *scores, const struct sl_score sc
 			const double value = sl_scores_of(scores, i, k);
 
 			if (!score[i].metric->pooled)
-				isnan(value) ? printf("%20s", "-") : printf("%20.4f", value);
+				printf("%20s", sl_figure_text(value, figure));
 		}
 		printf("  %s\n", sl_class_name(set, k, text));
 	}

@@ -359,8 +359,11 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 		.weight = ends->use.class_weight,
 		.ignores = model->task->kind == SL_LEARN_PIXELS,
 		.ignored = SL_LEARN_IGNORED,
-		/* makes the Dice loss a mean over pictures, although .scale divides by pixels */
-		.dice = (float)(rows / (double)(ends->use.chunk_loss_sum ? c->call.dims.rows : ends->feed.rows)),
+		/* makes the Dice loss a mean over pictures, although .scale divides by pixels; only gradients need it
+		 */
+		.dice = ends->training ? (float)(rows / (double)(ends->use.chunk_loss_sum ? c->call.dims.rows
+											  : ends->feed.rows))
+				       : 0,
 		.scale = 1.0f / (float)(rows * (double)accumulated(ends->plan)),
 	};
 	err = sl_exec_forward(ends->tail, &c->call, loss);
@@ -466,13 +469,16 @@ enum sl_err sl_ends_set_done(struct sl_ends *ends, uint64_t done)
 	return err ? err : sl_exec_set_done(ends->tail, done);
 }
 
-double sl_ends_loss(const struct sl_ends *ends)
+double sl_ends_loss(const struct sl_ends *ends, double *dice)
 {
-	double sum = 0;
+	double sum = 0, of_pictures = 0;
 
-	for (int i = 0; i < ends->chunks; i++)
-		sum += ends->loss[i].sum;
-	return sum / weight_of(ends, 0, sl_feed_answers(&ends->feed) * labels_of_row(ends));
+	for (int i = 0; i < ends->chunks; i++) {
+		sum += ends->loss[i].sum - (double)ends->loss[i].dice * ends->loss[i].dice_sum;
+		of_pictures += ends->loss[i].dice_sum;
+	}
+	*dice = ends->feed.rows ? of_pictures / (double)ends->feed.rows : 0;
+	return sum / weight_of(ends, 0, sl_feed_answers(&ends->feed) * labels_of_row(ends)) + *dice;
 }
 
 int64_t sl_ends_correct(const struct sl_ends *ends)

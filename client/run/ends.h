@@ -90,7 +90,8 @@ enum sl_err sl_ends_commit_mean(struct sl_ends *ends, const struct sl_end_layout
 enum sl_err sl_ends_set_done(struct sl_ends *ends, uint64_t done) SL_MUST_CHECK;
 
 /* Results of the batch, added up in the order of its chunks. */
-double sl_ends_loss(const struct sl_ends *ends); /* mean over the batch's rows, or chosen tokens */
+/* The batch's loss, a mean over its rows, chosen tokens or pixels; *dice: of it the Dice loss, a mean over pictures. */
+double sl_ends_loss(const struct sl_ends *ends, double *dice);
 int64_t sl_ends_correct(const struct sl_ends *ends);
 int64_t sl_ends_answers(const struct sl_ends *ends); /* labels of the batch, without ignored ones */
 

@@ -401,14 +401,12 @@ void sl_local_name_step(const struct sl_local *l, enum sl_err err, struct sl_fai
 struct sl_step_result sl_local_result(const struct sl_local *l, double lr, bool skipped)
 {
 	const uint64_t start = l->began_ns;
-
-	return (struct sl_step_result){
+	struct sl_step_result result = {
 		.step = l->ends.step,
 		.rows = l->ends.feed.rows,
 		.tokens = sl_feed_tokens(&l->ends.feed),
 		.answers = sl_ends_answers(&l->ends),
 		.correct = sl_ends_correct(&l->ends),
-		.loss = sl_ends_loss(&l->ends),
 		.skipped = skipped,
 		.lr = lr,
 		.grad_norm = skipped ? NAN : l->grad_norm,
@@ -418,6 +416,9 @@ struct sl_step_result sl_local_result(const struct sl_local *l, double lr, bool 
 		.tx_bytes = l->tx_bytes,
 		.rx_bytes = l->rx_bytes,
 	};
+
+	result.loss = sl_ends_loss(&l->ends, &result.dice);
+	return result;
 }
 
 static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *result, struct sl_fail *fail)

@@ -20,6 +20,39 @@ void sl_metric_end(struct sl_metric_state *s)
 	*s = (struct sl_metric_state){0};
 }
 
+bool sl_metric_is_defined(enum sl_learn_kind kind, const float *x, int width)
+{
+	float top = x[0];
+
+	for (int k = 0; k < width; k++) {
+		if (isnan(x[k]) || (kind == SL_LEARN_NUMBER && isinf(x[k])))
+			return false;
+		top = x[k] > top ? x[k] : top;
+	}
+	return isfinite(top) || (kind == SL_LEARN_LABELS && top < 0);
+}
+
+enum sl_err sl_metric_add(struct sl_metric_state *s, const float *output, const void *target, int64_t rows)
+{
+	const enum sl_learn_kind kind = s->of->of == 1 << SL_LEARN_NUMBER ? SL_LEARN_NUMBER : SL_LEARN_CLASSES;
+
+	for (int64_t r = 0; r < rows && !s->undefined; r++)
+		s->undefined = !sl_metric_is_defined(kind, output + r * s->width, s->width) ||
+			       (kind == SL_LEARN_NUMBER && !isfinite(((const float *)target)[r]));
+	return s->undefined ? SL_OK : s->of->add(s, output, target, rows);
+}
+
+enum sl_err sl_metric_merge(struct sl_metric_state *s, const struct sl_metric_state *behind)
+{
+	s->undefined |= behind->undefined;
+	return s->undefined ? SL_OK : s->of->merge(s, behind);
+}
+
+double sl_metric_result(const struct sl_metric_state *s)
+{
+	return s->undefined ? NAN : s->of->result(s);
+}
+
 /* ---- metrics that count ---- */
 
 static enum sl_err merge_counts(struct sl_metric_state *s, const struct sl_metric_state *behind)
@@ -144,7 +177,7 @@ static double share_of(const struct sl_metric_state *s, int k, double n)
 /* The metrics that have this, those of pixels, do not depend on `n`. */
 double sl_metric_of_class(const struct sl_metric_state *s, int k)
 {
-	return share_of(s, k, 0);
+	return s->undefined ? NAN : share_of(s, k, 0);
 }
 
 /* For two classes the value of class 1, unless `both`; otherwise the mean over the classes that occur. */
@@ -242,9 +275,10 @@ static double mae_result(const struct sl_metric_state *s)
 /* Σ (output − target)² from the moments: output in [0], target in [1]. */
 static double square_error(const struct sl_metric_state *s)
 {
-	const double apart = s->mean[0] - s->mean[1];
+	const double apart = s->mean[0] - s->mean[1],
+		     sum = s->square[0] + s->square[1] - 2 * s->product + s->n * apart * apart;
 
-	return fmax(0, s->square[0] + s->square[1] - 2 * s->product + s->n * apart * apart);
+	return sum < 0 ? 0 : sum; /* by rounding; fmax would make 0 of NaN, too */
 }
 
 static double rmse_result(const struct sl_metric_state *s)

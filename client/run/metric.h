@@ -18,6 +18,7 @@ struct sl_metric_state {
 	float *kept;                           /* [rows, width + 1], for one that keeps all rows: outputs, target */
 	int64_t rows;
 	size_t room;
+	bool undefined; /* an output or a target was NaN or Inf */
 };
 
 struct sl_metric {
@@ -30,9 +31,10 @@ struct sl_metric {
 	bool share;      /* it is a share of samples, shown in per cent */
 	bool lower;      /* lower is better */
 	int always_from; /* width from which it is computed unasked; 0: never */
+	/* for sl_metric_add, _merge and _result, which see to NaN and Inf */
 	enum sl_err (*add)(struct sl_metric_state *s, const float *output, const void *target, int64_t rows);
 	enum sl_err (*merge)(struct sl_metric_state *s, const struct sl_metric_state *behind);
-	double (*result)(const struct sl_metric_state *s); /* NaN where it is not defined */
+	double (*result)(const struct sl_metric_state *s);
 	int counts, per_class; /* how many counts it has, and how many more for each class */
 	/* The value for one class, from numbers of samples: rightly predicted as it; of it; predicted as it; all. NULL:
 	 * the metric is no mean over classes. */
@@ -67,7 +69,17 @@ extern const struct sl_metric sl_metric_perplexity;
 enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, const struct sl_learn_task *task,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Whether a row of outputs has a prediction. Numbers: all are finite. Else no logit is NaN and the largest is finite; a
+ * logit of -Inf is a probability of 0. */
+bool sl_metric_is_defined(enum sl_learn_kind kind, const float *output, int width);
+
 enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s, int width) SL_MUST_CHECK;
+enum sl_err sl_metric_add(struct sl_metric_state *s, const float *output, const void *target,
+			  int64_t rows) SL_MUST_CHECK;
+enum sl_err sl_metric_merge(struct sl_metric_state *s, const struct sl_metric_state *behind) SL_MUST_CHECK;
+/* NaN where it is undefined: without samples; where an output has no prediction, or a target is not finite; or by the
+ * metric's definition. */
+double sl_metric_result(const struct sl_metric_state *s);
 void sl_metric_end(struct sl_metric_state *s); /* idempotent; a zeroed one is fine */
 /* The value for class k alone; NaN where the class does not occur. */
 double sl_metric_of_class(const struct sl_metric_state *s, int k);
@@ -95,6 +107,9 @@ void sl_scores_begin(struct sl_scores *scores); /* begins an evaluation */
 /* Adds the next batch, whose outputs are in sl_scores_output. A metric that fails is NaN until the next evaluation. */
 void sl_scores_add(struct sl_scores *scores, const void *target, int64_t rows);
 void sl_scores_result(const struct sl_scores *scores, struct sl_score out[SL_SCORES_MOST]);
+enum { SL_UNDEFINED_TEXT = 96 };
+/* "NaN or Inf in the predictions of 1 of 20 samples"; "": in none, or no metric is computed. */
+void sl_scores_undefined(const struct sl_scores *scores, char out[SL_UNDEFINED_TEXT]);
 
 /* How many numbers or labels a row has; for pixels, how many classes there are; else 1. */
 int sl_scores_targets(const struct sl_scores *scores);
@@ -113,7 +128,8 @@ static inline double sl_metric_sigmoid(float logit)
 enum { SL_CONFUSION_MOST = 200 /* classes */, SL_METRIC_BINS = 15, SL_METRIC_ROC_POINTS = 200 };
 /* From now on counts samples by class and prediction, and keeps outputs for the curves below. NOMEM. */
 enum sl_err sl_scores_confuse(struct sl_scores *scores, int width, int64_t batch, struct sl_fail *fail) SL_MUST_CHECK;
-/* [width, width]: samples of the row's class that were predicted as the column's; NULL: they were not counted. */
+/* [width, width]: samples of the row's class that were predicted as the column's; NULL: they were not counted, or one
+ * has no prediction. */
 const int64_t *sl_scores_confusion(const struct sl_scores *scores, int *width);
 
 /* A point of a ROC curve, the false and the true positive rate: the shares of samples of other classes, and of this

@@ -8,6 +8,7 @@
 
 #include "client/data/picture_write.h"
 #include "client/run/metric.h"
+#include "common/base/real.h"
 
 enum { NUMBER = 32, NAME = PATH_MAX + 64 };
 
@@ -107,11 +108,15 @@ static void fill_order(struct sl_predict *p, const float *x)
 	}
 }
 
-/* Nine digits identify a float. */
+/* A float has the digits that identify it; a probability, which is a double, has nine. */
 static const char *number(double x, const char *unknown, char text[NUMBER])
 {
+	if (!isfinite(x))
+		return unknown;
+	if ((double)(float)x == x)
+		return sl_float_text((float)x, text);
 	snprintf(text, NUMBER, "%.9g", x);
-	return isfinite(x) ? text : unknown;
+	return text;
 }
 
 /* ---- names ---- */
@@ -473,6 +478,26 @@ static void put_mask(struct sl_predict *p, const int32_t *right, const float *x)
 		fprintf(s->out, "%s\n", path);
 }
 
+/* Whether the network has predicted the sample. Otherwise the command ends, as `generate` does. */
+static bool is_predicted(struct sl_predict *p, const float *x, int64_t labels)
+{
+	const struct sl_predict_spec *s = &p->spec;
+	char name[NAME] = "";
+
+	for (int64_t i = 0; i < labels && !p->fail.code; i++) {
+		if (sl_metric_is_defined(s->task->kind, x + i * s->classes, s->classes))
+			continue;
+		if (names_samples(s))
+			s->set->source->sample_name(s->set, (int64_t)p->rows, name, sizeof name);
+		sl_text_make_safe(name, '?');
+		(void)!sl_fail_set(&p->fail, SL_ERR_NONFINITE,
+				   "sample %" PRIu64 "%s%.200s%s: the network's outputs hold NaN or Inf, so nothing is "
+				   "predicted: look at this sample, and whether `splitc eval` has a loss",
+				   p->rows, name[0] ? " (" : "", name, name[0] ? ")" : "");
+	}
+	return !p->fail.code;
+}
+
 void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, int64_t rows)
 {
 	const int64_t labels = (int64_t)p->spec.h * p->spec.w;
@@ -482,6 +507,8 @@ void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *s
 
 		if (samples[n] != (int32_t)p->rows)
 			p->unread++;
+		else if (!is_predicted(p, x, labels))
+			return;
 		else if (p->spec.task->kind == SL_LEARN_PIXELS)
 			put_mask(p, (const int32_t *)target + n * labels, x);
 		else if (p->spec.task->met)

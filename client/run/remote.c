@@ -27,14 +27,12 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 {
 	struct sl_port_stats now = sl_port_stats(sl_link_port(r->link));
 	const struct sl_session *s = sl_link_session(r->link);
-
-	return (struct sl_step_result){
+	struct sl_step_result result = {
 		.step = r->ends.step,
 		.rows = r->ends.feed.rows,
 		.tokens = sl_feed_tokens(&r->ends.feed),
 		.answers = sl_ends_answers(&r->ends),
 		.correct = sl_ends_correct(&r->ends),
-		.loss = sl_ends_loss(&r->ends),
 		.skipped = sl_session_skips(s),
 		.late = sl_session_skips(s) && s->late,
 		.passed = s->commit == SL_COMMIT_PASSES,
@@ -48,6 +46,9 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 		.tx_bytes = now.tx_bytes - r->before.tx_bytes,
 		.rx_bytes = now.rx_bytes - r->before.rx_bytes,
 	};
+
+	result.loss = sl_ends_loss(&r->ends, &result.dice);
+	return result;
 }
 
 static void free_ends(void *arg)

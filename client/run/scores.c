@@ -19,6 +19,8 @@ struct sl_scores {
 	int64_t *confusion; /* [width, width]; NULL: not counted */
 	struct sl_metric_state kept;
 	bool keeps; /* all outputs so far */
+	/* rows; of these, rows whose outputs or targets are NaN or Inf */
+	int64_t seen, bad_output, bad_target;
 };
 
 enum { MOST_KEPT = 1 << 26 /* outputs, for curves */ };
@@ -160,7 +162,7 @@ enum sl_err sl_scores_confuse(struct sl_scores *s, int width, int64_t batch, str
 const int64_t *sl_scores_confusion(const struct sl_scores *s, int *width)
 {
 	*width = s->width;
-	return s->confusion;
+	return s->bad_output ? NULL : s->confusion;
 }
 
 int sl_scores_roc(const struct sl_scores *s, int k, struct sl_roc_point point[SL_METRIC_ROC_POINTS], double *area)
@@ -187,6 +189,31 @@ void sl_scores_begin(struct sl_scores *s)
 	sl_metric_end(&s->kept);
 	s->kept.width = s->width;
 	s->keeps = s->confusion != NULL;
+	s->seen = s->bad_output = s->bad_target = 0;
+}
+
+static void count_undefined(struct sl_scores *s, const void *target, int64_t rows)
+{
+	for (int64_t r = 0; r < rows && s->output; r++) {
+		bool bad = false;
+
+		for (int k = 0; k < s->targets && s->kind == SL_LEARN_NUMBER; k++)
+			bad |= !isfinite(((const float *)target)[r * s->targets + k]);
+		s->bad_target += bad;
+		s->bad_output += !sl_metric_is_defined(s->kind, s->output + r * s->width, s->width);
+	}
+	s->seen += rows;
+}
+
+void sl_scores_undefined(const struct sl_scores *s, char out[SL_UNDEFINED_TEXT])
+{
+	const int64_t bad = s->bad_target ? s->bad_target : s->bad_output;
+
+	out[0] = 0;
+	if (bad)
+		snprintf(out, SL_UNDEFINED_TEXT, "NaN or Inf in the %s of %lld of %lld %s",
+			 s->bad_target ? "targets" : "predictions", (long long)bad, (long long)s->seen,
+			 s->kind == SL_LEARN_PIXELS ? "pixels" : "samples");
 }
 
 static void keep(struct sl_scores *s, const void *target, int64_t rows)
@@ -221,9 +248,9 @@ static void add_to(struct sl_scores *s, int i, struct sl_metric_state *state, co
 	enum sl_err err = sl_metric_begin(s->metric[i], &batch, width_of(s));
 
 	if (!err)
-		err = s->metric[i]->add(&batch, output, target, rows);
+		err = sl_metric_add(&batch, output, target, rows);
 	if (!err && !s->broken[i])
-		err = s->metric[i]->merge(state, &batch);
+		err = sl_metric_merge(state, &batch);
 	s->broken[i] |= err != SL_OK;
 	sl_metric_end(&batch);
 }
@@ -250,6 +277,7 @@ void sl_scores_add(struct sl_scores *s, const void *target, int64_t rows)
 		rows = leave_ignored(s, target, rows);
 		target = s->is;
 	}
+	count_undefined(s, target, rows);
 	for (int k = 0; k < (each ? s->targets : 1) && s->n; k++) {
 		if (each) {
 			if (width_of(s) == 2)
@@ -260,8 +288,9 @@ void sl_scores_add(struct sl_scores *s, const void *target, int64_t rows)
 			add_to(s, i, &s->all[i][states(s, i) > 1 ? k : 0], each ? s->column : s->output,
 			       each ? s->is : target, rows);
 	}
+	s->keeps = s->keeps && !s->bad_output;
 	keep(s, target, rows);
-	for (int64_t r = 0; r < rows && s->confusion; r++)
+	for (int64_t r = 0; r < rows && s->confusion && !s->bad_output; r++)
 		s->confusion[((const int32_t *)target)[r] * s->width +
 			     sl_metric_largest(s->output + r * s->width, s->width)]++;
 }
@@ -279,20 +308,23 @@ double sl_scores_of(const struct sl_scores *s, int metric, int target)
 		return m->of_class ? sl_metric_of_class(&s->all[metric][0], target) : NAN;
 	if (s->broken[metric] || target >= states(s, metric))
 		return NAN;
-	return m->result(&s->all[metric][target]);
+	return sl_metric_result(&s->all[metric][target]);
 }
 
-/* The mean over targets, of which some may be undefined. */
+/* The mean over targets. Those are left out for which the metric is not defined by its definition; NaN and Inf make the
+ * mean undefined. */
 static double mean_of(const struct sl_scores *s, int metric)
 {
 	double sum = 0;
 	int defined = 0;
 
 	if (s->kind == SL_LEARN_PIXELS)
-		return s->broken[metric] ? NAN : s->metric[metric]->result(&s->all[metric][0]);
+		return s->broken[metric] ? NAN : sl_metric_result(&s->all[metric][0]);
 	for (int k = 0; k < states(s, metric); k++) {
 		const double value = sl_scores_of(s, metric, k);
 
+		if (s->all[metric][k].undefined)
+			return NAN;
 		sum += isnan(value) ? 0 : value;
 		defined += !isnan(value);
 	}
@@ -314,6 +346,6 @@ bool sl_scores_thresholds(const struct sl_scores *s, double *out)
 	if (s->kind != SL_LEARN_LABELS || kept == s->n || s->broken[kept])
 		return false;
 	for (int k = 0; k < s->targets; k++)
-		out[k] = sl_metric_threshold(&s->all[kept][k]);
+		out[k] = s->all[kept][k].undefined ? 0.5 : sl_metric_threshold(&s->all[kept][k]);
 	return true;
 }

@@ -589,6 +589,7 @@ void sl_setup_close(struct sl_setup *s)
 	}
 	sl_dcor_close(s->dcor);
 	free(s->home);
+	free(s->weights_file);
 	free(s->about);
 	free(s->threshold);
 	sl_weights_close(&s->weights);

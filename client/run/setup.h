@@ -48,6 +48,7 @@ struct sl_setup {
 	struct sl_turns turns; /* which of the dealt batches are this member's own */
 	bool audits;           /* an audit fetches the middle's whole state. Set it before sl_setup_plan */
 	bool alone;            /* has a member's part of the data, but is in no group. Set it before sl_setup_plan */
+	char *weights_file;    /* of a command on trained weights: where they were read; NULL: elsewhere */
 	char *about;           /* what is known of the data, from them or a model file (about.h); NULL: nothing */
 	/* [classes] for several labels, in training: the probability from which on each is predicted, as the last
 	 * evaluation found it; 0: there was none yet. NULL: the task is another one */

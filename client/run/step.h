@@ -10,7 +10,8 @@ struct sl_step_result {
 	int64_t rows;
 	int64_t answers, correct; /* labels, of rows or of chosen tokens; rightly predicted ones */
 	int64_t tokens;           /* of the rows; without tokens, the number of rows */
-	double loss;              /* mean over the labels */
+	double loss;              /* mean over the labels, plus `dice` */
+	double dice;              /* the Dice loss in it, a mean over pictures; 0: there is none */
 	bool skipped;             /* NaN or Inf: nothing was applied; loss and correct say nothing */
 	bool late;                /* skipped because the group went on without this member */
 	bool passed; /* in a group: another member's step, nothing was computed; only step and lr are set */

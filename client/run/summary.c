@@ -75,10 +75,21 @@ const char *sl_summary_score_text(const struct sl_score *score, char out[SL_SCOR
 {
 	char figure[SL_FIGURE_TEXT];
 
-	if (score->metric->share)
-		snprintf(out, SL_SCORE_TEXT, "%s %.2f %%", score->metric->name, 100 * score->value);
+	snprintf(out, SL_SCORE_TEXT, "%s %s", score->metric->name,
+		 (score->metric->share ? sl_share_text : sl_figure_text)(score->value, figure));
+	return out;
+}
+
+const char *sl_summary_stop_text(const struct sl_training_stop *s, char out[SL_STOP_TEXT])
+{
+	char figure[SL_FIGURE_TEXT];
+
+	if (isnan(s->best))
+		snprintf(out, SL_STOP_TEXT, "%s was undefined in all %d evaluations", s->by, s->waited);
 	else
-		snprintf(out, SL_SCORE_TEXT, "%s %s", score->metric->name, sl_figure_text(score->value, figure));
+		snprintf(out, SL_STOP_TEXT,
+			 "%s was %s after step %" PRIu64 "; evaluations since then, none of them better: %d", s->by,
+			 sl_figure_text(s->best, figure), s->step, s->waited);
 	return out;
 }
 
@@ -103,6 +114,8 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.t_per_batch_s = per(t->train_s, steps),
 		.t_compute_per_batch_s = compute_s,
 		.avg_mb_s = per(per((double)t->train_tx_bytes, steps), compute_s) / MB,
+		.tx_mb_s = local ? NAN : per((double)t->train_tx_bytes, t->train_s) / MB,
+		.rx_mb_s = local ? NAN : per((double)t->train_rx_bytes, t->train_s) / MB,
 		.peak_client_mb_s = link->peak_tx > 0 ? link->peak_tx / MB : NAN,
 		.peak_server_mb_s = link->peak_rx > 0 ? link->peak_rx / MB : NAN,
 		.wire_tx_bytes = local ? t->tx_bytes : tx->bytes,
@@ -116,6 +129,8 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.audits_begun = link->audits_begun,
 		.audits_ended = link->audits_ended,
 		.outcome = outcome,
+		.undefined = t->undefined[0] ? t->undefined : NULL,
+		.best_metric = setup && setup->conf && setup->conf->train.keep_best ? t->kept_by : NULL,
 	};
 	sl_summary_scores(out->score, t->score);
 	for (int dir = 0; dir < SL_CROSS_COUNT; dir++) {
@@ -169,7 +184,7 @@ static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool lo
 
 static void print_steps(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
 {
-	char figure[4][SL_FIGURE_TEXT];
+	char text[SL_STOP_TEXT], figure[4][SL_FIGURE_TEXT];
 
 	printf("%s: %" PRIu64 " step%s", s->outcome, s->steps, s->steps == 1 ? "" : "s");
 	if (t->linked_from)
@@ -177,16 +192,14 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 	printf(" in %.1f s in all; %.1f samples/s in training\n", s->t_total_s,
 	       per((double)t->train_samples, t->train_s));
 	if (t->stop.stopped)
-		printf("it ended early (train.stop): %s was %s after step %" PRIu64
-		       "; evaluations since then, none of them better: %d\n",
-		       t->stop.by, sl_figure_text(t->stop.best, figure[0]), t->stop.step, t->stop.waited);
+		printf("it ended early (train.stop): %s\n", sl_summary_stop_text(&t->stop, text));
 	if (s->skipped)
 		printf("%" PRIu64 " of these steps were skipped: they had NaN or Inf, or were late in a group\n",
 		       s->skipped);
-	printf("time per batch %s s, computation %s s (client %s, server %s)\n",
-	       sl_figure_text(s->t_per_batch_s, figure[0]), sl_figure_text(s->t_compute_per_batch_s, figure[1]),
-	       sl_figure_text(per(t->compute_s, (double)t->own_steps), figure[2]),
-	       sl_figure_text(server_compute_s(t), figure[3]));
+	printf("time per batch %s, computation %s (client %s, server %s)\n", sl_time_text(s->t_per_batch_s, figure[0]),
+	       sl_time_text(s->t_compute_per_batch_s, figure[1]),
+	       sl_time_text(per(t->compute_s, (double)t->own_steps), figure[2]),
+	       sl_time_text(server_compute_s(t), figure[3]));
 }
 
 /* Prints the last evaluation; an earlier one may have been better. */
@@ -194,16 +207,20 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 {
 	char text[SL_SCORE_TEXT], figure[SL_FIGURE_TEXT];
 
-	if (isnan(s->test_acc)) /* there are no labels */
-		printf("\ntest loss %s", sl_figure_text(s->test_loss, figure));
+	if (t->weights)
+		printf("\nweights: %s", t->weights);
+	if (t->weights && t->weights_step < INT64_MAX)
+		printf(", after step %" PRId64, t->weights_step);
+	if (t->has_accuracy)
+		printf("\ntest accuracy %s", sl_share_text(s->test_acc, figure));
 	else
-		printf("\ntest accuracy %.2f %%", 100 * s->test_acc);
+		printf("\ntest loss %s", sl_figure_text(s->test_loss, figure));
 	if (t->test_samples) /* else another process of the run evaluated */
 		printf(" of %s%" PRIu64 " samples", t->task->of, t->test_samples);
-	if (!isnan(s->test_acc))
+	if (t->has_accuracy)
 		printf(", loss %s", sl_figure_text(s->test_loss, figure));
-	if (s->best_test_acc > s->test_acc)
-		printf("; the best of the run was %.2f %%", 100 * s->best_test_acc);
+	if (isfinite(s->best_test_acc) && !(s->best_test_acc <= s->test_acc))
+		printf("; the best of the run was %s", sl_share_text(s->best_test_acc, figure));
 	if (t->test_step &&
 	    t->test_step < s->steps) /* it was interrupted: these are not the weights that it ends with */
 		printf("\nthat was after step %" PRIu64 ", and the run ended after step %" PRIu64, t->test_step,
@@ -213,32 +230,25 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 		printf("%s%s", i ? ", " : "test ", sl_summary_score_text(&t->score[i], text));
 	if (t->score[0].metric)
 		putchar('\n');
-	if (s->best_step && strcmp(t->kept_by, "accuracy") == 0)
-		printf("best.safetensors holds the weights after step %" PRIu64 ", with %.2f %%\n", s->best_step,
-		       100 * t->kept);
-	else if (s->best_step)
+	if (s->undefined)
+		printf("undefined: %s\n", s->undefined);
+	if (s->best_step)
 		printf("best.safetensors holds the weights after step %" PRIu64 ", with %s %s\n", s->best_step,
-		       t->kept_by, sl_figure_text(t->kept, figure));
+		       strcmp(t->kept_by, "accuracy") == 0 ? "accuracy" : t->kept_by,
+		       (strcmp(t->kept_by, "accuracy") == 0 ? sl_share_text : sl_figure_text)(t->kept, figure));
+	else if (t->no_best)
+		printf("best.safetensors was not written: %s was undefined in every evaluation\n", t->kept_by);
 }
 
 /* Prints the rates that are known: a very short run has no peaks. */
 static void print_rates(const struct sl_jsonl_summary *s)
 {
-	const struct {
-		const char *name;
-		double mb_s;
-	} rate[] = {
-		{"average", s->avg_mb_s}, {"peak client", s->peak_client_mb_s}, {"peak server", s->peak_server_mb_s}};
-	const char *before = "MB/s (MB = 10^6 bytes): ";
-
-	for (size_t i = 0; i < sizeof rate / sizeof rate[0]; i++) {
-		if (isnan(rate[i].mb_s))
-			continue;
-		printf("%s%s %.2f", before, rate[i].name, rate[i].mb_s);
-		before = ", ";
-	}
-	if (before[0] == ',')
-		putchar('\n');
+	printf("MB/s (10^6 bytes) over the steps: sent %.2f, received %.2f", s->tx_mb_s, s->rx_mb_s);
+	if (!isnan(s->peak_client_mb_s))
+		printf("; the fastest tensor sent %.2f", s->peak_client_mb_s);
+	if (!isnan(s->peak_server_mb_s))
+		printf("; the fastest received %.2f", s->peak_server_mb_s);
+	putchar('\n');
 }
 
 static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
@@ -260,7 +270,7 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 			print_rates(s);
 		print_bytes(s, t->linked_from, local);
 	}
-	if (!isnan(s->test_loss))
+	if (t->test_samples || t->test_step || !isnan(s->test_loss))
 		print_test(s, t);
 	sl_by_class_print(t->scores, t->labels);
 	sl_by_target_print(t->scores, t->score, t->labels);
@@ -290,11 +300,19 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	for (int i = 0; i < SL_JSONL_SCORES && s->score[i].name; i++)
 		json_object_set_new(metrics, s->score[i].name, sl_json_real(s->score[i].value));
 	json_object_set_new(root, "test_metrics", metrics);
+	json_object_set_new(root, "test_undefined", s->undefined ? json_string(s->undefined) : json_null());
+	json_object_set_new(root, "weights",
+			    t->weights
+				    ? json_pack("{s:o, s:o}", "file", sl_json_text(t->weights), "step",
+						t->weights_step < INT64_MAX ? json_integer((json_int_t)t->weights_step)
+									    : json_null())
+				    : json_null());
 	sl_by_class_json(root, t->scores, t->labels);
 	sl_by_target_json(root, t->scores, t->score, t->labels);
 	json_object_set_new(root, "evaluated_step",
 			    t->test_step ? json_integer((json_int_t)t->test_step) : json_null());
 	json_object_set_new(root, "best_step", s->best_step ? json_integer((json_int_t)s->best_step) : json_null());
+	json_object_set_new(root, "best_metric", s->best_metric ? json_string(s->best_metric) : json_null());
 	json_object_set_new(root, "stopped_by", t->stop.stopped ? json_string(t->stop.by) : json_null());
 	json_object_set_new(root, "t_total_s", sl_json_real(s->t_total_s));
 	json_object_set_new(root, "t_per_batch_s", sl_json_real(s->t_per_batch_s));
@@ -303,6 +321,8 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 			    sl_json_real(per(t->compute_s, (double)t->own_steps)));
 	json_object_set_new(root, "t_compute_server_per_batch_s", sl_json_real(server_compute_s(t)));
 	json_object_set_new(root, "avg_mb_s", sl_json_real(s->avg_mb_s));
+	json_object_set_new(root, "tx_mb_s", sl_json_real(s->tx_mb_s));
+	json_object_set_new(root, "rx_mb_s", sl_json_real(s->rx_mb_s));
 	json_object_set_new(root, "peak_client_mb_s", sl_json_real(s->peak_client_mb_s));
 	json_object_set_new(root, "peak_server_mb_s", sl_json_real(s->peak_server_mb_s));
 	for (int dir = 0; dir < SL_JSONL_DIRECTIONS; dir++) {
@@ -316,9 +336,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 							(json_int_t)d->raw_bytes, "nominal_bytes", d->nominal_bytes));
 	}
 	json_object_set_new(root, "directions", directions);
-	json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(17));
-	putchar('\n');
-	json_decref(root);
+	sl_json_print(root, JSON_COMPACT, stdout);
 }
 
 void sl_summary_print(const struct sl_jsonl_summary *s, const struct sl_training_totals *totals,

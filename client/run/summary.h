@@ -9,7 +9,7 @@
 /* The state of train.stop. */
 struct sl_training_stop {
 	const char *by; /* the metric */
-	double best;    /* its best value; NaN: there was no evaluation */
+	double best;    /* its best value; NaN: it was undefined in all evaluations */
 	uint64_t step;  /* after which step that was */
 	int waited;     /* evaluations since */
 	bool stopped;   /* train.stop has ended the run */
@@ -33,17 +33,25 @@ struct sl_training_totals {
 	uint64_t server_steps; /* how many steps those are */
 	uint64_t test_step;    /* after which the last evaluation was; 0: not known, or none */
 	double test_loss, test_acc, best_test_acc;
+	bool has_accuracy;                     /* the network learns classes: labels can be met */
+	char undefined[SL_UNDEFINED_TEXT];     /* why figures of that evaluation are undefined; "": none is */
 	double dcor_squared;                   /* of the last evaluation (dcor.h); NAN: not known */
 	struct sl_score score[SL_SCORES_MOST]; /* of the last evaluation, if this process made it */
 	const struct sl_scores *scores;        /* of the last evaluation; NULL: none */
 	const struct sl_set *labels;           /* names the classes */
 	uint64_t best_step;                    /* after which best.safetensors was taken; 0: there is none */
-	double kept;         /* the score of best.safetensors, the run's best unless the file was lost; NAN: none */
-	const char *kept_by; /* the score's metric */
+	double kept;          /* the score of best.safetensors, the run's best unless the file was lost; NAN: none */
+	const char *kept_by;  /* the score's metric */
+	bool no_best;         /* train.keep_best has kept nothing, since that metric was undefined in all evaluations */
+	const char *weights;  /* of an evaluation alone: their file; else NULL */
+	int64_t weights_step; /* how many steps they were trained for; INT64_MAX: not known */
 	struct sl_training_stop stop;
 };
 
-enum { SL_SCORE_TEXT = 48 };
+enum { SL_SCORE_TEXT = 48, SL_STOP_TEXT = 160 };
+
+/* "r2 was 0.9 after step 30; evaluations since then, none of them better: 5" */
+const char *sl_summary_stop_text(const struct sl_training_stop *s, char out[SL_STOP_TEXT]);
 
 /* "top5 98.21 %", "matthews 0.6134" */
 const char *sl_summary_score_text(const struct sl_score *score, char out[SL_SCORE_TEXT]);

@@ -24,10 +24,25 @@ static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *
 	return err ? err : sl_progress_open(&r->progress, &options, fail);
 }
 
-/* NaN if there are no labels to predict. */
-static double accuracy(const struct sl_training *r, int64_t correct, int64_t answers)
+/* NaN if there are no labels to predict, or if the loss is NaN: then a row has no largest output. */
+static double accuracy(const struct sl_training *r, int64_t correct, int64_t answers, double loss)
 {
-	return sl_run_has_labels(r) && r->task->met && answers > 0 ? (double)correct / (double)answers : NAN;
+	return r->totals.has_accuracy && answers > 0 && !isnan(loss) ? (double)correct / (double)answers : NAN;
+}
+
+static double ratio(double a, double b)
+{
+	return b > 0 ? a / b : NAN;
+}
+
+static double loss_of(const struct tally *t)
+{
+	return ratio(t->loss, (double)t->answers) + (t->pictures ? t->dice / (double)t->pictures : 0);
+}
+
+static double accuracy_of(const struct sl_training *r, const struct tally *t)
+{
+	return accuracy(r, t->correct, t->answers, loss_of(t));
 }
 
 static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
@@ -72,6 +87,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the run");
 	r->setup = setup;
 	r->task = r->totals.task = sl_setup_task(c);
+	r->totals.has_accuracy = sl_run_has_labels(r) && r->task->met;
 	r->eval_only = eval_only;
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
@@ -197,18 +213,13 @@ double sl_training_lr(const struct sl_training *r)
 	return r->doing != SL_WANT_EVAL ? sl_run_lr(r, r->step) : 0;
 }
 
-static double ratio(double a, double b)
-{
-	return b > 0 ? a / b : NAN;
-}
-
 static void log_step(struct sl_training *r, const struct sl_step_result *s)
 {
 	r->last = (struct sl_jsonl_step){
 		.step = s->step + 1,
 		.skipped = s->skipped,
 		.loss = s->skipped ? NAN : s->loss,
-		.acc = s->skipped ? NAN : accuracy(r, s->correct, s->answers),
+		.acc = s->skipped ? NAN : accuracy(r, s->correct, s->answers, s->loss),
 		.lr = s->lr,
 		.grad_norm = s->grad_norm,
 		.wire_tx_bytes = s->tx_bytes,
@@ -240,11 +251,13 @@ static uint64_t all_steps(const struct sl_training *r)
 	return left < (uint64_t)r->steps_per_epoch ? left : (uint64_t)r->steps_per_epoch;
 }
 
-static const char *accuracy_text(double acc, char out[SL_SCORE_TEXT])
+static const char *accuracy_text(const struct sl_training *r, double acc, char out[SL_SCORE_TEXT])
 {
+	char share[SL_FIGURE_TEXT];
+
 	out[0] = 0;
-	if (!isnan(acc))
-		snprintf(out, SL_SCORE_TEXT, ", accuracy %.2f %%", 100 * acc);
+	if (r->totals.has_accuracy)
+		snprintf(out, SL_SCORE_TEXT, ", accuracy %s", sl_share_text(acc, share));
 	return out;
 }
 
@@ -262,10 +275,10 @@ static void log_epoch(struct sl_training *r)
 	struct sl_jsonl_epoch line = {
 		.epoch = (uint64_t)r->epoch + 1,
 		.steps = r->step,
-		.train_loss = ratio(t->loss, (double)t->answers),
-		.train_acc = accuracy(r, t->correct, t->answers),
-		.test_loss = ratio(e->loss, (double)e->answers),
-		.test_acc = accuracy(r, e->correct, e->answers),
+		.train_loss = loss_of(t),
+		.train_acc = accuracy_of(r, t),
+		.test_loss = loss_of(e),
+		.test_acc = accuracy_of(r, e),
 		.dcor_squared = e->rows ? r->totals.dcor_squared : NAN,
 		.lr = r->step ? sl_run_lr(r, r->step - 1) : NAN,
 		.wire_tx_bytes = t->tx_bytes,
@@ -275,24 +288,26 @@ static void log_epoch(struct sl_training *r)
 		.samples_per_s = ratio((double)t->rows, t->seconds),
 	};
 	struct sl_score score[SL_SCORES_MOST];
-	char test[64 + SL_SCORES_MOST * (SL_SCORE_TEXT + 2)] = "", text[SL_SCORE_TEXT];
+	char test[64 + SL_SCORES_MOST * (SL_SCORE_TEXT + 2) + SL_UNDEFINED_TEXT] = "", text[SL_SCORE_TEXT];
 	char loss[48] = "no step was done here", figure[SL_FIGURE_TEXT];
 	int n;
 
 	if (e->rows) {
 		n = snprintf(test, sizeof test, "; test loss %s%s", sl_figure_text(line.test_loss, figure),
-			     accuracy_text(line.test_acc, text));
+			     accuracy_text(r, line.test_acc, text));
 		take_scores(r, line.test_loss, score);
 		sl_summary_scores(line.score, score);
 		for (int i = 0; i < SL_SCORES_MOST && score[i].metric; i++)
 			n += snprintf(test + n, sizeof test - (size_t)n, ", %s",
 				      sl_summary_score_text(&score[i], text));
+		if (r->totals.undefined[0])
+			snprintf(test + n, sizeof test - (size_t)n, " (%s)", r->totals.undefined);
 	}
 	sl_journal_epoch(&r->journal, &line);
-	if (!isnan(line.train_loss))
+	if (t->answers)
 		snprintf(loss, sizeof loss, "train loss %s", sl_figure_text(line.train_loss, figure));
 	sl_log(SL_LOG_INFO, "epoch", "%d of %d: %s%s%s", r->epoch + 1, all_epochs(r), loss,
-	       accuracy_text(line.train_acc, text), test);
+	       t->answers ? accuracy_text(r, line.train_acc, text) : "", test);
 }
 
 /* A skipped step counts in bytes and time, but not in loss and accuracy. */
@@ -306,7 +321,9 @@ static void tally_add(struct tally *t, const struct sl_step_result *s)
 		return;
 	t->answers += s->answers;
 	t->correct += s->correct;
-	t->loss += s->loss * (double)s->answers;
+	t->loss += (s->loss - s->dice) * (double)s->answers;
+	t->dice += s->dice * (double)s->rows;
+	t->pictures += s->rows;
 }
 
 /* All that the connection carried; without a connection what the steps count. */
@@ -329,8 +346,8 @@ void sl_training_show(struct sl_training *r)
 		.samples = r->totals.samples,
 		.tx_bytes = carried(r, SL_SENT, r->totals.tx_bytes),
 		.rx_bytes = carried(r, SL_RECEIVED, r->totals.rx_bytes),
-		.loss = eval && all->answers ? all->loss / (double)all->answers : r->loss,
-		.acc = eval ? accuracy(r, all->correct, all->answers) : r->acc,
+		.loss = eval && all->answers ? loss_of(all) : r->loss,
+		.acc = eval ? accuracy_of(r, all) : r->acc,
 	};
 
 	if (r->doing == SL_WANT_FINISH) {
@@ -358,12 +375,15 @@ static void eval_over(struct sl_training *r)
 
 	t->test_samples = (uint64_t)r->eval.rows;
 	t->test_step = r->step;
-	t->test_loss = ratio(r->eval.loss, (double)r->eval.answers);
+	t->test_loss = loss_of(&r->eval);
 	t->dcor_squared = sl_dcor_take(r->setup->dcor);
 	take_scores(r, t->test_loss, t->score);
-	t->test_acc = accuracy(r, r->eval.correct, r->eval.answers);
-	if (!(t->best_test_acc >= t->test_acc))
+	t->test_acc = accuracy_of(r, &r->eval);
+	if (t->test_acc > t->best_test_acc || isnan(t->best_test_acc))
 		t->best_test_acc = t->test_acc;
+	sl_scores_undefined(r->scores, t->undefined);
+	if (!t->undefined[0] && r->eval.answers && !isfinite(t->test_loss))
+		snprintf(t->undefined, sizeof t->undefined, "NaN or Inf in the loss");
 	sl_run_judge(r);
 	keep_thresholds(r);
 }
@@ -421,7 +441,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 	r->done_ns = sl_now_ns();
 	if (!s->skipped) {
 		r->loss = s->loss;
-		r->acc = accuracy(r, s->correct, s->answers);
+		r->acc = accuracy(r, s->correct, s->answers, s->loss);
 	}
 	if (eval) {
 		r->in_eval++;
@@ -498,6 +518,13 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	memcpy(r->totals.traffic, r->traffic, sizeof r->traffic);
 	r->totals.scores = r->in_eval == r->eval_batches ? r->scores : NULL; /* else of a part of the test set */
 	r->totals.labels = &r->setup->set[SL_SPLIT_TEST];
+	r->totals.weights = r->eval_only ? r->setup->weights_file : NULL;
+	r->totals.weights_step = r->setup->trained;
+	if (r->totals.no_best)
+		sl_log(SL_LOG_WARN, "best-undefined",
+		       "best.safetensors was not written: %s, by which train.keep_best goes, was undefined in every "
+		       "evaluation",
+		       r->totals.kept_by);
 	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);
 	sl_journal_summary(&r->journal, &line);
 	if (phase->index + 1 < phase->count && strcmp(outcome, "finished") == 0)

@@ -65,7 +65,7 @@ bool sl_training_best_due(const struct sl_training *r)
 	return r->best_due;
 }
 
-/* The last evaluation's value; NaN: not defined. *lower: lower is better. */
+/* The last evaluation's value; NaN or Inf: undefined. *lower: lower is better. */
 static double value_of(const struct sl_training *r, const char *name, bool *lower)
 {
 	const struct sl_training_totals *t = &r->totals;
@@ -85,7 +85,7 @@ static double value_of(const struct sl_training *r, const char *name, bool *lowe
 
 static bool is_better(double value, double than, bool lower, double by)
 {
-	return !isnan(value) && (isnan(than) || (lower ? value < than - by : value > than + by));
+	return isfinite(value) && (isnan(than) || (lower ? value < than - by : value > than + by));
 }
 
 void sl_training_best_score(const struct sl_training *r, char out[SL_TRAINING_SCORE])
@@ -111,7 +111,7 @@ void sl_training_best_kept(struct sl_training *r, bool written)
  * better than the best so far by more than min_delta. */
 static void judge_stop(struct sl_training *r)
 {
-	char figure[SL_FIGURE_TEXT];
+	char text[SL_STOP_TEXT];
 	const struct sl_conf_client *c = r->setup->conf;
 	struct sl_training_stop *s = &r->totals.stop;
 	bool lower;
@@ -128,10 +128,8 @@ static void judge_stop(struct sl_training *r)
 		return;
 	s->stopped = true;
 	r->total_steps = r->step;
-	sl_log(SL_LOG_INFO, "early-stop",
-	       "the run ends at step %" PRIu64 " of %" PRIu64 " (train.stop): %s was %s after step %" PRIu64
-	       "; evaluations since then, none of them better: %d",
-	       r->step, r->planned_steps, s->by, sl_figure_text(s->best, figure), s->step, s->waited);
+	sl_log(SL_LOG_INFO, "early-stop", "the run ends at step %" PRIu64 " of %" PRIu64 " (train.stop): %s", r->step,
+	       r->planned_steps, sl_summary_stop_text(s, text));
 }
 
 void sl_run_judge(struct sl_training *r)
@@ -140,6 +138,7 @@ void sl_run_judge(struct sl_training *r)
 	const double value = value_of(r, r->totals.kept_by, &lower);
 
 	r->best_due = sl_run_keeps_best(r) && is_better(value, r->totals.kept, lower, 0);
+	r->totals.no_best = sl_run_keeps_best(r) && !r->totals.best_step && !isfinite(value);
 	if (!r->eval_only && r->setup->conf->train.stop.patience)
 		judge_stop(r);
 }

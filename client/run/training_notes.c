@@ -75,8 +75,9 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 
 	sl_checkpoint_note(c, note_keys[0], "%" PRIu64 " %d %" PRId64 " %" PRIu64, m->step, m->epoch, m->in_epoch,
 			   m->log_bytes);
-	sl_checkpoint_note(c, note_keys[1], "%" PRId64 " %" PRId64 " %a %" PRIu64 " %" PRIu64 " %a %" PRId64, t->rows,
-			   t->correct, t->loss, t->tx_bytes, t->rx_bytes, t->seconds, t->answers);
+	sl_checkpoint_note(c, note_keys[1],
+			   "%" PRId64 " %" PRId64 " %a %" PRIu64 " %" PRIu64 " %a %" PRId64 " %a %" PRId64, t->rows,
+			   t->correct, t->loss, t->tx_bytes, t->rx_bytes, t->seconds, t->answers, t->dice, t->pictures);
 	sl_checkpoint_note(c, note_keys[2],
 			   "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %a %a",
 			   a->samples, a->train_samples, a->eval_samples, a->tx_bytes, a->rx_bytes, a->train_tx_bytes,
@@ -111,11 +112,12 @@ void sl_training_notes(struct sl_checkpoint *c)
 	sl_checkpoint_ask(c, stop_key);
 }
 
-/* Files of earlier versions lack the last number: each row had one label. */
+/* Files of earlier versions lack the last two numbers, or three: each row had one label. */
 static bool read_tally(struct tally *t, const char *note)
 {
-	const int n = sscanf(note, "%" SCNd64 " %" SCNd64 " %la %" SCNu64 " %" SCNu64 " %la %" SCNd64, &t->rows,
-			     &t->correct, &t->loss, &t->tx_bytes, &t->rx_bytes, &t->seconds, &t->answers);
+	const int n = sscanf(note, "%" SCNd64 " %" SCNd64 " %la %" SCNu64 " %" SCNu64 " %la %" SCNd64 " %la %" SCNd64,
+			     &t->rows, &t->correct, &t->loss, &t->tx_bytes, &t->rx_bytes, &t->seconds, &t->answers,
+			     &t->dice, &t->pictures);
 
 	if (n == 6)
 		t->answers = t->rows;
@@ -250,6 +252,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	sl_scores_begin(r->scores);
 	r->totals = (struct sl_training_totals){.mode = mode,
 						.task = r->task,
+						.has_accuracy = r->totals.has_accuracy,
 						.kept_by = kept_by,
 						.stop = {.by = stop_by, .best = NAN},
 						.test_loss = NAN,

@@ -10,7 +10,9 @@
 /* Sums over the batches of an epoch's training, or of an evaluation. */
 struct tally {
 	int64_t rows, answers, correct; /* answers: labels */
-	double loss;                    /* sum of each batch's loss times its answers */
+	double loss;                    /* sum of each batch's loss without its `dice`, times its answers */
+	double dice;                    /* sum of each batch's Dice loss times its pictures */
+	int64_t pictures;               /* rows of batches that were not skipped */
 	uint64_t tx_bytes, rx_bytes;
 	double seconds;
 };

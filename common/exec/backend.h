@@ -106,7 +106,8 @@ struct sl_op_call {
 	const float *targets;  /* MSE: [N, K], host memory; NULL: all are 0 */
 	float loss_scale;      /* factor on the gradient of the logits: 1 / rows that the loss averages over */
 	double *loss_sum;      /* host; forward stores the sum of the losses of this chunk's rows */
-	int64_t *correct;      /* host; forward stores how many rows have their largest logit at the label; 0 for MSE */
+	double *dice_sum; /* host; forward stores the sum of the pictures' Dice losses, if there are any. NULL: no */
+	int64_t *correct; /* host; forward stores how many rows have their largest logit at the label; 0 for MSE */
 };
 
 struct sl_op_sizes {

@@ -124,6 +124,7 @@ struct sl_exec_loss {
 	float scale;          /* of the gradient: 1 / rows that the loss averages over, ignored ones not counted */
 	float *logits;        /* out, [rows, classes or K], host memory; NULL: not wanted */
 	double sum;           /* out: the sum of the rows' losses */
+	double dice_sum;      /* out: of pixels, the sum of the pictures' Dice losses, without the factor; else 0 */
 	int64_t correct;      /* out: rows whose largest logit is at the label */
 };
 

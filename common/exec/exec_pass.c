@@ -306,7 +306,9 @@ static enum sl_err forward_node(struct sl_exec *e, const struct sl_exec_node *n,
 	c.call.out = of_value(e, e->at, n->out, call->slot, out_shape(e, op, &call->dims));
 	if (sl_op_is_loss(op->kind)) {
 		ask_loss(&c.call, call, loss);
+		loss->dice_sum = 0;
 		c.call.loss_sum = &loss->sum;
+		c.call.dice_sum = &loss->dice_sum;
 		c.call.correct = &loss->correct;
 	}
 	if (n->logits >= 0) {

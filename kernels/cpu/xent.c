@@ -21,7 +21,7 @@ struct job {
 	struct answer *answer; /* [N] */
 	int classes;
 	int64_t pixels;    /* of an image, for Dice */
-	struct dice *dice; /* [images, K] */
+	struct dice *dice; /* [images, K]; in the first d of an image at last its loss */
 	float *scratch;    /* with SL_PRE_LINEAR: row_room floats for each worker */
 };
 
@@ -295,6 +295,7 @@ static void picture(void *arg, int64_t i, int worker)
 		j->answer[n].loss = both ? j->answer[n].loss : 0;
 	}
 	j->answer[first].loss += (double)j->call->rule.dice * loss;
+	of->d = loss;
 }
 
 static enum sl_err forward(const struct sl_op_call *call)
@@ -311,6 +312,8 @@ static enum sl_err forward(const struct sl_op_call *call)
 	const bool dice = call->op->u.xent.fn != SL_XENT_ENTROPY, here = call->form.pre == SL_PRE_LINEAR;
 	double loss = 0;
 
+	if (call->dice_sum)
+		*call->dice_sum = 0;
 	if (here)
 		j.grad = call->in[0].data;
 	sl_pool_run(call->be->pool, dice ? pictures : rows, dice ? picture : here ? row_here : row, &j);
@@ -320,6 +323,8 @@ static enum sl_err forward(const struct sl_op_call *call)
 	}
 	*call->loss_sum = loss;
 	*call->correct = correct;
+	for (int64_t i = 0; i < pictures && dice && call->dice_sum; i++)
+		*call->dice_sum += j.dice[i * j.classes].d;
 	return SL_OK;
 }
 

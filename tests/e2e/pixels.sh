@@ -53,6 +53,11 @@ on() { "$SPLITC" "$1" "$tmp/run.yaml" --local --set log.dir="$tmp/linked" "${@:2
 on eval --json >"$tmp/eval.json"
 on eval >"$tmp/eval.txt"
 grep -qE 'mean_iou +dice  of' "$tmp/eval.txt" && grep -qE '  square$' "$tmp/eval.txt" || fail "eval: $(cat "$tmp/eval.txt")"
+for batch in 1 5; do # a picture's Dice loss counts once, however many of its pixels count
+	on eval --json --set train.batch=$batch --set train.chunks=1 >"$tmp/batch.json"
+	jq -e --slurpfile was "$tmp/eval.json" '.test_loss - $was[0].test_loss | fabs < 1e-5' "$tmp/batch.json" >"$tmp/out" ||
+		fail "batches of $batch: the loss is $(jq .test_loss "$tmp/batch.json"), not $(jq .test_loss "$tmp/eval.json")"
+done
 on predict --out "$tmp/masks" >"$tmp/lines"
 [ "$(wc -l <"$tmp/lines")" = 6 ] && grep -qF "$tmp/masks/b/photo-3.png" "$tmp/lines" || fail "predict: $(cat "$tmp/lines")"
 live scores "$tmp/photos" "$tmp/masks" "$tmp/eval.json"

@@ -114,6 +114,8 @@ static double dice(const struct sl_op_call *call, int64_t pictures, int64_t pixe
 							       p[k] * (d[k] - mean));
 		}
 	}
+	if (call->dice_sum)
+		*call->dice_sum = loss;
 	return loss * (double)call->rule.dice;
 }
 

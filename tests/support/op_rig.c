@@ -268,6 +268,7 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 		.targets = host->targets,
 		.loss_scale = 1.0f / 37,
 		.loss_sum = &chunk->loss_sum,
+		.dice_sum = &chunk->dice_sum,
 		.correct = &chunk->correct,
 	};
 	if (rig->c->weighted)

@@ -54,7 +54,7 @@ struct op_chunk {
 	struct op_area begin; /* first tokens of rows, for ops that look at rows of tokens */
 	struct op_area place; /* positions, for ops on chosen tokens */
 	struct sl_op_call call;
-	double loss_sum;
+	double loss_sum, dice_sum;
 	int64_t correct;
 };
 

@@ -147,6 +147,7 @@ static void keep_all(struct op_result *r, struct run *run, const struct op_case 
 		     i < rig->op.n_in && how->backward && how->din != OP_DIN_NONE && c->kind != SL_OP_EMBEDDING; i++)
 			keep(r, i == 0 ? "din" : i == 1 ? "din_b" : "din_c", k, &chunk->din[i], low, scale, rig->log);
 		r->loss[k] = chunk->loss_sum;
+		r->dice[k] = chunk->dice_sum;
 		r->correct[k] = chunk->correct;
 	}
 	for (int i = 0; i < rig->op.n_param; i++) {
@@ -288,6 +289,8 @@ void op_result_compare(const struct op_result *got, const struct op_result *want
 		if (!(fabs(got->loss[k] - want->loss[k]) <= OP_TOL_NORM * size) &&
 		    !(isnan(got->loss[k]) && isnan(want->loss[k])))
 			op_log_fail(log, "loss of chunk %d is %.9g, not %.9g", k, got->loss[k], want->loss[k]);
+		if (!(fabs(got->dice[k] - want->dice[k]) <= OP_TOL_NORM * size))
+			op_log_fail(log, "Dice loss of chunk %d is %.9g, not %.9g", k, got->dice[k], want->dice[k]);
 		if (got->correct[k] != want->correct[k])
 			op_log_fail(log, "%lld rows of chunk %d correct, not %lld", (long long)got->correct[k], k,
 				    (long long)want->correct[k]);

@@ -41,7 +41,7 @@ struct op_result {
 	int n_part;
 	bool has_loss;
 	int64_t rows;
-	double loss[OP_MAX_CHUNKS];
+	double loss[OP_MAX_CHUNKS], dice[OP_MAX_CHUNKS];
 	int64_t correct[OP_MAX_CHUNKS];
 };
 

@@ -159,7 +159,7 @@ static double loss_of(struct sl_plan *of, bool training)
 	float *weights = malloc((size_t)count * sizeof *weights);
 	struct sl_fail fail;
 	struct sl_ends e;
-	double loss;
+	double loss, dice;
 
 	assert_non_null(weights);
 	for (int64_t i = 0; i < count; i++)
@@ -172,7 +172,7 @@ static double loss_of(struct sl_plan *of, bool training)
 	for (int chunk = 0; chunk < CHUNKS; chunk++)
 		if (tail_of(&e, chunk, 1, &fail) != SL_OK)
 			fail_msg("%s", fail.text);
-	loss = sl_ends_loss(&e);
+	loss = sl_ends_loss(&e, &dice);
 	sl_ends_close(&e);
 	plan = before;
 	return loss;

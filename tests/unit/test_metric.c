@@ -62,11 +62,11 @@ static double merged(const char *name, int n, int width, int piece)
 		int rows = n - at < piece ? n - at : piece;
 
 		assert_int_equal(sl_metric_begin(m, &part, width), SL_OK);
-		assert_int_equal(m->add(&part, output + at * width, targets(m, at), rows), SL_OK);
-		assert_int_equal(m->merge(&all, &part), SL_OK);
+		assert_int_equal(sl_metric_add(&part, output + at * width, targets(m, at), rows), SL_OK);
+		assert_int_equal(sl_metric_merge(&all, &part), SL_OK);
 		sl_metric_end(&part);
 	}
-	result = m->result(&all);
+	result = sl_metric_result(&all);
 	sl_metric_end(&all);
 	sl_metric_end(&all);
 	return result;
@@ -180,6 +180,16 @@ static void ties_go_to_the_first(void **state)
 	is("top5", WIDTH, WIDTH, 5.0 / WIDTH);
 }
 
+static struct sl_scores *open_scores(const char *const *asked, int n, int width)
+{
+	struct sl_scores *scores = NULL;
+	struct sl_fail fail = {0};
+
+	if (sl_scores_open(&scores, asked, n, &sl_learn_tasks[SL_LEARN_CLASSES], width, 50, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return scores;
+}
+
 static void what_is_not_defined_is_nan_or_zero(void **state)
 {
 	(void)state;
@@ -195,24 +205,347 @@ static void what_is_not_defined_is_nan_or_zero(void **state)
 	for (int i = 0; i < 4; i++)
 		output[i] = number[i] = 1;
 	assert_true(isnan(merged("pearson", 4, 1, 2)) && isnan(merged("spearman", 4, 1, 2)));
-	label[0] = 1;
-	output[0] = output[1] = NAN;
-	is("top5", 1, 2, 0);
-	for (int i = 0; i < 12; i++) { /* NaN has no order, but the metric still terminates */
-		label[i / 3] = i / 3 % 3;
-		output[i] = i == 7 ? NAN : (float)i;
-	}
-	assert_true(isnan(merged("auc", 4, 3, 2)) && isnan(merged("average_precision", 4, 3, 1)));
 }
 
-static struct sl_scores *open_scores(const char *const *asked, int n, int width)
-{
-	struct sl_scores *scores = NULL;
-	struct sl_fail fail = {0};
+/* ---- all metrics against a plain reference in double: any data, in pieces of any size ---- */
 
-	if (sl_scores_open(&scores, asked, n, &sl_learn_tasks[SL_LEARN_CLASSES], width, 50, &fail) != SL_OK)
-		fail_msg("%s", fail.text);
-	return scores;
+enum { CASE_WIDTH = 7 };
+
+/* One set of data: outputs and targets of `n` samples and `width` classes, or numbers where width is 1. */
+struct data {
+	int n, width;
+};
+
+/* Draws a set. Outputs are of few values in every third one, so there are ties; classes may lack samples; one place of
+ * every second set is not finite. */
+static struct data draw(unsigned at, bool numbers)
+{
+	static const float odd[] = {NAN, INFINITY, -INFINITY, 3.4e38f};
+	struct data d = {at % 5 == 0 ? (int)(at / 5 % 3) : (int)(at * 7 % 37) + 2,
+			 numbers ? 1 : 2 + (int)(at / 2 % 2) * (CASE_WIDTH - 2)};
+
+	srand(at);
+	for (int i = 0; i < d.n; i++) {
+		label[i] = at % 7 == 3 ? 0 : rand() % d.width;
+		number[i] = at % 7 == 3 ? 2 : (float)(rand() % 1000 - 500) / 64;
+		for (int k = 0; k < d.width; k++)
+			output[i * d.width + k] =
+				at % 3 == 0 ? (float)(rand() % 3) : (float)(rand() % 4000 - 2000) / 512;
+	}
+	if (at % 2 && d.n && numbers && at % 8 == 1)
+		number[rand() % d.n] = odd[at / 8 % 3];
+	else if (at % 2 && d.n)
+		output[rand() % (d.n * d.width)] = odd[at / 2 % 4];
+	return d;
+}
+
+/* Whether all samples have a prediction, and a target. */
+static bool are_defined(struct data d, bool numbers)
+{
+	for (int i = 0; i < d.n; i++) {
+		float top = -INFINITY;
+
+		for (int k = 0; k < d.width; k++) {
+			const float x = output[i * d.width + k];
+
+			if (isnan(x) || x == INFINITY || (numbers && !isfinite(x)))
+				return false;
+			top = x > top ? x : top;
+		}
+		if (top == -INFINITY || (numbers && !isfinite(number[i])))
+			return false;
+	}
+	return d.n > 0;
+}
+
+static int top_of(struct data d, int i)
+{
+	int top = 0;
+
+	for (int k = 1; k < d.width; k++)
+		top = output[i * d.width + k] > output[i * d.width + top] ? k : top;
+	return top;
+}
+
+static double logit(struct data d, int i, int k)
+{
+	return (double)output[i * d.width + k];
+}
+
+/* What ranks samples by class k: of two classes the difference of logits, else the probability. */
+static double rank_by(struct data d, int i, int k)
+{
+	double top = logit(d, i, top_of(d, i)), sum = 0;
+
+	if (d.width == 2)
+		return k ? logit(d, i, 1) - logit(d, i, 0) : logit(d, i, 0) - logit(d, i, 1);
+	for (int c = 0; c < d.width; c++)
+		sum += exp(logit(d, i, c) - top);
+	return exp(logit(d, i, k) - (top + log(sum)));
+}
+
+/* The metric for class k against the rest; NaN: not defined. */
+static double rank_metric(struct data d, int k, bool area)
+{
+	double pairs = 0, won = 0, precisions = 0, yes = 0;
+
+	for (int i = 0; i < d.n; i++) {
+		double above = 0, hits = 0;
+
+		if (label[i] != k)
+			continue;
+		yes++;
+		for (int j = 0; j < d.n; j++) {
+			const double mine = rank_by(d, i, k), other = rank_by(d, j, k);
+
+			above += other >= mine;
+			hits += other >= mine && label[j] == k;
+			pairs += label[j] != k;
+			won += label[j] == k ? 0 : mine > other ? 1 : mine == other ? 0.5 : 0;
+		}
+		precisions += hits / above;
+	}
+	if (yes == 0 || yes == d.n)
+		return NAN;
+	return area ? won / pairs : precisions / yes;
+}
+
+static double ranked(struct data d, bool area)
+{
+	double sum = 0;
+	int classes = 0;
+
+	for (int k = d.width == 2; k < d.width; k++) {
+		const double one = rank_metric(d, k, area);
+
+		sum += isnan(one) ? 0 : one;
+		classes += !isnan(one);
+	}
+	return classes ? sum / classes : NAN;
+}
+
+static double calibration(struct data d)
+{
+	double apart[SL_METRIC_BINS] = {0}, sum = 0;
+
+	for (int i = 0; i < d.n; i++) {
+		double p = 0;
+
+		for (int k = 0; k < d.width; k++)
+			p += exp(logit(d, i, k) - logit(d, i, top_of(d, i)));
+		p = 1 / p;
+		apart[(int)fmin(fmax(ceil(p * SL_METRIC_BINS) - 1, 0), SL_METRIC_BINS - 1)] +=
+			(top_of(d, i) == label[i]) - p;
+	}
+	for (int b = 0; b < SL_METRIC_BINS; b++)
+		sum += fabs(apart[b]);
+	return sum / d.n;
+}
+
+/* A metric that is a share for each class: for class 1 of two, else a mean. */
+static double shares(struct data d, const char *name)
+{
+	const bool both =
+		strcmp(name, "balanced_accuracy") == 0 || strcmp(name, "mean_iou") == 0 || strcmp(name, "dice") == 0;
+	double sum = 0;
+	int classes = 0;
+
+	for (int k = d.width == 2 && !both; k < d.width; k++) {
+		double right = 0, is = 0, said = 0, x;
+
+		for (int i = 0; i < d.n; i++) {
+			is += label[i] == k;
+			said += top_of(d, i) == k;
+			right += label[i] == k && top_of(d, i) == k;
+		}
+		if (is + (strcmp(name, "balanced_accuracy") ? said : 0) == 0) {
+			if (d.width == 2 && !both)
+				return strcmp(name, "specificity") ? 0 : 1;
+			continue;
+		}
+		x = strstr(name, "precision")                                          ? (said > 0 ? right / said : 0)
+		    : strstr(name, "recall") || strcmp(name, "balanced_accuracy") == 0 ? (is > 0 ? right / is : 0)
+		    : strcmp(name, "specificity") == 0 ? (d.n > is ? (d.n - is - said + right) / (d.n - is) : 0)
+		    : strcmp(name, "mean_iou") == 0    ? right / (is + said - right)
+						       : 2 * right / (is + said);
+		sum += x;
+		classes++;
+	}
+	return sum / classes;
+}
+
+static double matthews(struct data d)
+{
+	double hits = 0, both = 0, is2 = 0, said2 = 0;
+
+	for (int i = 0; i < d.n; i++) {
+		hits += top_of(d, i) == label[i];
+		for (int j = 0; j < d.n; j++) {
+			both += label[i] == top_of(d, j);
+			is2 += label[i] == label[j];
+			said2 += top_of(d, i) == top_of(d, j);
+		}
+	}
+	both = hits * d.n - both;
+	is2 = ((double)d.n * d.n - is2) * ((double)d.n * d.n - said2);
+	return is2 > 0 ? both / sqrt(is2) : 0;
+}
+
+static double hits(struct data d, int most)
+{
+	double sum = 0;
+
+	for (int i = 0; i < d.n; i++) {
+		int before = 0;
+
+		for (int k = 0; k < d.width; k++)
+			before += logit(d, i, k) > logit(d, i, label[i]) ||
+				  (logit(d, i, k) == logit(d, i, label[i]) && k < label[i]);
+		sum += before < most;
+	}
+	return sum / d.n;
+}
+
+/* The rank of x[i], the mean one of equal values. */
+static double rank_in(const float *x, int n, int i)
+{
+	double below = 0, equal = 0;
+
+	for (int j = 0; j < n; j++) {
+		below += x[j] < x[i];
+		equal += x[j] == x[i];
+	}
+	return below + (equal - 1) / 2;
+}
+
+static double of_numbers(struct data d, const char *name)
+{
+	const bool ranks = strcmp(name, "spearman") == 0;
+	double sum[2] = {0}, xx = 0, yy = 0, xy = 0, squares = 0, sizes = 0;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (int i = 0; i < d.n; i++) {
+			const double x = ranks ? rank_in(output, d.n, i) : (double)output[i],
+				     y = ranks ? rank_in(number, d.n, i) : (double)number[i];
+
+			sum[0] += pass ? 0 : x;
+			sum[1] += pass ? 0 : y;
+			xx += pass ? (x - sum[0] / d.n) * (x - sum[0] / d.n) : 0;
+			yy += pass ? (y - sum[1] / d.n) * (y - sum[1] / d.n) : 0;
+			xy += pass ? (x - sum[0] / d.n) * (y - sum[1] / d.n) : 0;
+			squares += pass ? (x - y) * (x - y) : 0;
+			sizes += pass ? fabs(x - y) : 0;
+		}
+	if (strcmp(name, "mae") == 0)
+		return sizes / d.n;
+	if (strcmp(name, "rmse") == 0)
+		return sqrt(squares / d.n);
+	if (strcmp(name, "r2") == 0)
+		return yy > 0 ? 1 - squares / yy : NAN;
+	return xx > 0 && yy > 0 ? xy / sqrt(xx) / sqrt(yy) : NAN;
+}
+
+static double reference(const struct sl_metric *m, struct data d)
+{
+	const bool numbers = m->of == 1 << SL_LEARN_NUMBER;
+
+	if (!are_defined(d, numbers))
+		return NAN;
+	return numbers                                     ? of_numbers(d, m->name)
+	       : strcmp(m->name, "accuracy") == 0          ? hits(d, 1)
+	       : strcmp(m->name, "top5") == 0              ? hits(d, 5)
+	       : strcmp(m->name, "matthews") == 0          ? matthews(d)
+	       : strcmp(m->name, "auc") == 0               ? ranked(d, true)
+	       : strcmp(m->name, "average_precision") == 0 ? ranked(d, false)
+	       : strcmp(m->name, "calibration_error") == 0 ? calibration(d)
+							   : shares(d, m->name);
+}
+
+static void every_metric_is_its_definition(void **state)
+{
+	int undefined = 0, defined = 0;
+
+	(void)state;
+	for (int m = 0; m < sl_metric_count; m++)
+		for (unsigned at = 0; at < 240; at++) {
+			const struct data d = draw(at, sl_metrics[m].of == 1 << SL_LEARN_NUMBER);
+			const double want = reference(&sl_metrics[m], d);
+
+			isnan(want) ? undefined++ : defined++;
+			for (int piece = 1; piece == 1 || piece <= d.n; piece += piece < 3 ? 1 : 11) {
+				const double got = merged(sl_metrics[m].name, d.n, d.width, piece);
+
+				if (isnan(want) ? !isnan(got) : !(fabs(got - want) <= 1e-9 * (1 + fabs(want))))
+					fail_msg("%s of set %u (%d samples, %d wide) in pieces of %d: %.17g, not %.17g",
+						 sl_metrics[m].name, at, d.n, d.width, piece, got, want);
+			}
+		}
+	assert_true(undefined > 1000 && defined > 1000);
+}
+
+/* A column with NaN or Inf has no figure, nor has the mean of all columns, and a sentence says why. */
+static void a_figure_says_why_it_is_undefined(void **state)
+{
+	static const struct {
+		float output, target;
+		const char *why;
+	} cases[] = {{1, 2, ""},
+		     {NAN, 2, "NaN or Inf in the predictions of 1 of 4 samples"},
+		     {-INFINITY, 2, "NaN or Inf in the predictions of 1 of 4 samples"},
+		     {NAN, INFINITY, "NaN or Inf in the targets of 1 of 4 samples"}};
+	const char *const asked[] = {"rmse", "r2"};
+	char why[SL_UNDEFINED_TEXT];
+	struct sl_score score[SL_SCORES_MOST];
+	struct sl_scores *scores;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_scores_open(&scores, asked, 2, &sl_learn_tasks[SL_LEARN_NUMBER], 2, 4, &fail), SL_OK);
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		const float targets[8] = {1, 2, 3, 4, cases[i].target, 6, 7, 8};
+
+		sl_scores_begin(scores);
+		for (int at = 0; at < 8; at += 4) { /* two batches */
+			for (int k = 0; k < 4; k++)
+				sl_scores_output(scores)[k] = at + k == 4 ? cases[i].output : (float)k;
+			sl_scores_add(scores, targets + at, 2);
+		}
+		sl_scores_result(scores, score);
+		sl_scores_undefined(scores, why);
+		assert_string_equal(why, cases[i].why);
+		for (int k = 0; k < 2; k++) {
+			assert_int_equal(isnan(score[k].value), cases[i].why[0] != 0);
+			assert_int_equal(isnan(sl_scores_of(scores, k, 0)), cases[i].why[0] != 0);
+			assert_false(isnan(sl_scores_of(scores, k, 1)));
+		}
+	}
+	sl_scores_close(scores);
+}
+
+/* A sample without a prediction is of no cell of the confusion, and makes curves and bins undefined. */
+static void nan_is_not_class_0(void **state)
+{
+	struct sl_scores *scores = open_scores(NULL, 0, 2);
+	struct sl_metric_bin bin[SL_METRIC_BINS];
+	struct sl_roc_point point[SL_METRIC_ROC_POINTS];
+	struct sl_fail fail;
+	double area;
+	int width;
+
+	(void)state;
+	assert_int_equal(sl_scores_confuse(scores, 2, 4, &fail), SL_OK);
+	for (int bad = 0; bad < 2; bad++) {
+		fill_classes(4, 2);
+		memcpy(sl_scores_output(scores), output, 8 * sizeof *output);
+		if (bad)
+			sl_scores_output(scores)[5] = NAN;
+		sl_scores_begin(scores);
+		sl_scores_add(scores, label, 4);
+		assert_int_equal(sl_scores_confusion(scores, &width) == NULL, bad);
+		assert_int_equal(sl_scores_bins(scores, bin), !bad);
+		assert_int_equal(sl_scores_roc(scores, 1, point, &area) > 0, !bad);
+	}
+	sl_scores_close(scores);
 }
 
 /* The values of sklearn with zero_division=0. Specificity is the recall of class 0. */
@@ -425,6 +758,9 @@ int main(void)
 		cmocka_unit_test(numbers_are_as_by_their_formulas),
 		cmocka_unit_test(ties_go_to_the_first),
 		cmocka_unit_test(what_is_not_defined_is_nan_or_zero),
+		cmocka_unit_test(every_metric_is_its_definition),
+		cmocka_unit_test(a_figure_says_why_it_is_undefined),
+		cmocka_unit_test(nan_is_not_class_0),
 		cmocka_unit_test(a_second_class_may_not_occur),
 		cmocka_unit_test(a_run_has_its_metrics),
 		cmocka_unit_test(curves_are_kept),

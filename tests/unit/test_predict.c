@@ -14,10 +14,10 @@
 
 enum { CLASSES = 3, BATCH = 2 };
 
-/* Three rows in two batches: one predicted rightly, one tie, and one with a NaN. */
+/* Three rows in two batches: one predicted rightly, one tie, and one with a probability of 0. */
 static char *write_three(struct sl_predict_spec spec)
 {
-	static const float row[3][CLASSES] = {{0, 0, 0.6931472f}, {1, -1, 1}, {NAN, 2, 0}};
+	static const float row[3][CLASSES] = {{0, 0, 0.6931472f}, {1, -1, 1}, {-INFINITY, 2, 0}};
 	static const int32_t label[3] = {2, 2, 1};
 	struct sl_predict p;
 	struct sl_fail fail;
@@ -34,7 +34,7 @@ static char *write_three(struct sl_predict_spec spec)
 	sl_predict_batch(&p, label + 2, (const int32_t[]){2}, 1);
 	fclose(out);
 	assert_int_equal(p.rows, 3);
-	assert_int_equal(p.correct, 1);
+	assert_int_equal(p.correct, 2);
 	sl_predict_close(&p);
 	sl_predict_close(&p);
 	return text;
@@ -64,7 +64,7 @@ static void text_has_the_class_and_its_probability(void **state)
 	      "  sample  label  class  probability\n"
 	      "       0      2      2  0.5000\n"
 	      "       1      2      0  0.4683\n"
-	      "       2      1      0  -\n");
+	      "       2      1      1  0.8808\n");
 }
 
 static void csv_has_all_classes(void **state)
@@ -72,18 +72,18 @@ static void csv_has_all_classes(void **state)
 	(void)state;
 	check(SL_PREDICT_CSV, true,
 	      "sample,label,class,logit_0,logit_1,logit_2\n"
-	      "0,2,2,0,0,0.693147182\n"
+	      "0,2,2,0,0,0.6931472\n"
 	      "1,2,0,1,-1,1\n"
-	      "2,1,0,,2,0\n");
+	      "2,1,1,,2,0\n");
 }
 
 static void json_is_an_object_a_line(void **state)
 {
 	(void)state;
 	check(SL_PREDICT_JSON, true,
-	      "{\"sample\":0,\"label\":2,\"class\":2,\"logits\":[0,0,0.693147182]}\n"
+	      "{\"sample\":0,\"label\":2,\"class\":2,\"logits\":[0,0,0.6931472]}\n"
 	      "{\"sample\":1,\"label\":2,\"class\":0,\"logits\":[1,-1,1]}\n"
-	      "{\"sample\":2,\"label\":1,\"class\":0,\"logits\":[null,2,0]}\n");
+	      "{\"sample\":2,\"label\":1,\"class\":1,\"logits\":[null,2,0]}\n");
 }
 
 /* Names that CSV and JSON have to quote. A control character becomes '?'. */
@@ -110,23 +110,23 @@ static void names_and_the_most_probable(void **state)
 	check_spec(spec, "  sample  class  probability  others  class_name  name\n"
 			 "       0      2  0.5000  cat 0.2500  hen  a,b.jpg\n"
 			 "       1      0  0.4683  hen 0.4683  cat  say \"c\".png\n"
-			 "       2      0  -  dog, small -  cat  back\\slash?\n");
+			 "       2      1  0.8808  hen 0.1192  dog, small  back\\slash?\n");
 	spec.format = SL_PREDICT_CSV;
 	spec.logits = true;
 	check_spec(spec, "sample,class,class_1,class_name_1,logit_1,class_2,class_name_2,logit_2,class_name,name\n"
-			 "0,2,2,hen,0.693147182,0,cat,0,hen,\"a,b.jpg\"\n"
+			 "0,2,2,hen,0.6931472,0,cat,0,hen,\"a,b.jpg\"\n"
 			 "1,0,0,cat,1,2,hen,1,cat,\"say \"\"c\"\".png\"\n"
-			 "2,0,0,cat,,1,\"dog, small\",2,cat,back\\slash?\n");
+			 "2,1,1,\"dog, small\",2,2,hen,0,\"dog, small\",back\\slash?\n");
 	spec.format = SL_PREDICT_JSON;
 	check_spec(spec, "{\"sample\":0,\"name\":\"a,b.jpg\",\"class\":2,\"class_name\":\"hen\",\"top\":["
-			 "{\"class\":2,\"class_name\":\"hen\",\"logit\":0.693147182},"
+			 "{\"class\":2,\"class_name\":\"hen\",\"logit\":0.6931472},"
 			 "{\"class\":0,\"class_name\":\"cat\",\"logit\":0}]}\n"
 			 "{\"sample\":1,\"name\":\"say \\\"c\\\".png\",\"class\":0,\"class_name\":\"cat\",\"top\":["
 			 "{\"class\":0,\"class_name\":\"cat\",\"logit\":1},"
 			 "{\"class\":2,\"class_name\":\"hen\",\"logit\":1}]}\n"
-			 "{\"sample\":2,\"name\":\"back\\\\slash?\",\"class\":0,\"class_name\":\"cat\",\"top\":["
-			 "{\"class\":0,\"class_name\":\"cat\",\"logit\":null},"
-			 "{\"class\":1,\"class_name\":\"dog, small\",\"logit\":2}]}\n");
+			 "{\"sample\":2,\"name\":\"back\\\\slash?\",\"class\":1,\"class_name\":\"dog, small\",\"top\":["
+			 "{\"class\":1,\"class_name\":\"dog, small\",\"logit\":2},"
+			 "{\"class\":2,\"class_name\":\"hen\",\"logit\":0}]}\n");
 }
 
 static void names_may_have_line_ends(void **state)
@@ -140,17 +140,17 @@ static void names_may_have_line_ends(void **state)
 	check_spec(spec, "  sample  class  probability  class_name\n"
 			 "       0      2  0.5000  hen?brown\n"
 			 "       1      0  0.4683  cat?\n"
-			 "       2      0  -  cat?\n");
+			 "       2      1  0.8808  dog\n");
 	spec.format = SL_PREDICT_CSV;
 	spec.logits = true;
 	check_spec(spec, "sample,class,logit_0,logit_1,logit_2,class_name\n"
-			 "0,2,0,0,0.693147182,\"hen\nbrown\"\n"
+			 "0,2,0,0,0.6931472,\"hen\nbrown\"\n"
 			 "1,0,1,-1,1,\"cat\r\"\n"
-			 "2,0,,2,0,\"cat\r\"\n");
+			 "2,1,,2,0,dog\n");
 	spec.format = SL_PREDICT_JSON;
-	check_spec(spec, "{\"sample\":0,\"class\":2,\"class_name\":\"hen\\u000abrown\",\"logits\":[0,0,0.693147182]}\n"
+	check_spec(spec, "{\"sample\":0,\"class\":2,\"class_name\":\"hen\\u000abrown\",\"logits\":[0,0,0.6931472]}\n"
 			 "{\"sample\":1,\"class\":0,\"class_name\":\"cat\\u000d\",\"logits\":[1,-1,1]}\n"
-			 "{\"sample\":2,\"class\":0,\"class_name\":\"cat\\u000d\",\"logits\":[null,2,0]}\n");
+			 "{\"sample\":2,\"class\":1,\"class_name\":\"dog\",\"logits\":[null,2,0]}\n");
 }
 
 /* The loader replaced sample 1, which cannot be read, by sample 2. */
@@ -179,10 +179,52 @@ static void a_sample_that_cannot_be_read_has_no_line(void **state)
 	sl_predict_close(&p);
 }
 
+/* Of classes, numbers and labels alike, in any format: lines up to such a sample, and a sentence that names it. */
+static void a_sample_without_a_prediction_ends_the_command(void **state)
+{
+	static const float bad[] = {NAN, INFINITY, -INFINITY};
+	static const enum sl_learn_kind kind[] = {SL_LEARN_CLASSES, SL_LEARN_LABELS, SL_LEARN_NUMBER};
+	static const struct sl_source source = {.sample_name = sample_name};
+	static const int32_t target[3 * CLASSES];
+	const struct sl_set set = {.source = &source};
+
+	(void)state;
+	for (int at = 0; at < 27; at++) {
+		struct sl_predict_spec spec = {.format = (enum sl_predict_format)(at % 3),
+					       .task = &sl_learn_tasks[kind[at / 3 % 3]],
+					       .classes = CLASSES,
+					       .set = &set};
+		const bool fine = isinf(bad[at / 9]) && bad[at / 9] < 0 && kind[at / 3 % 3] != SL_LEARN_NUMBER;
+		struct sl_predict p;
+		struct sl_fail fail;
+		char *text = NULL;
+		size_t len;
+		int lines = 0;
+
+		spec.out = open_memstream(&text, &len);
+		assert_non_null(spec.out);
+		assert_int_equal(sl_predict_open(&p, &spec, 3, &fail), SL_OK);
+		memset(p.row, 0, 3 * CLASSES * sizeof *p.row);
+		p.row[CLASSES + 2] = bad[at / 9];
+		sl_predict_batch(&p, target, (const int32_t[]){0, 1, 2}, 3);
+		fclose(spec.out);
+		for (size_t i = 0; i < len; i++)
+			lines += text[i] == '\n';
+		assert_int_equal(lines - (spec.format != SL_PREDICT_JSON), fine ? 3 : 1);
+		assert_int_equal(p.fail.code, fine ? SL_OK : SL_ERR_NONFINITE);
+		if (!fine)
+			assert_non_null(
+				strstr(p.fail.text, "sample 1 (say \"c\".png): the network's outputs hold NaN"));
+		free(text);
+		sl_predict_close(&p);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_may_have_line_ends),
+		cmocka_unit_test(a_sample_without_a_prediction_ends_the_command),
 		cmocka_unit_test(a_sample_that_cannot_be_read_has_no_line),
 		cmocka_unit_test(text_has_the_class_and_its_probability),
 		cmocka_unit_test(csv_has_all_classes),

@@ -418,6 +418,93 @@ static void best_weights_are_kept_once(void **state)
 	log_text();
 }
 
+/* A batch counts by its labels in cross-entropy, and by its pictures in the Dice loss, also over a checkpoint. */
+static void a_loss_weighs_by_what_it_is_a_mean_of(void **state)
+{
+	static const struct {
+		int64_t rows, answers;
+		double entropy, dice;
+	} batch[] = {{4, 10, 2, 0.5}, {1, 40, 4, 0.25}, {3, 0, 0, 0.75}, {9, 9, 9, 9}};
+	struct sl_checkpoint c = {.dir = "", .prefix = ""};
+	const double want = (10 * 2 + 40 * 4) / 50. + (4 * 0.5 + 0.25 + 3 * 0.75) / 8;
+	struct sl_training *run;
+	struct sl_fail fail;
+	char *text;
+
+	(void)state;
+	configure("weighs", 1);
+	conf.train.epochs = 1;
+	setup.set[SL_SPLIT_TRAIN].count = 4 * BATCH;
+	setup.set[SL_SPLIT_TEST].count = 3 * BATCH;
+	run = open_run(false);
+	for (int i = 0; i < 7; i++) { /* four steps, of which the last is skipped; three batches of an evaluation */
+		struct sl_step_result r = {.rows = batch[i % 4].rows,
+					   .answers = batch[i % 4].answers,
+					   .loss = batch[i % 4].entropy + batch[i % 4].dice,
+					   .dice = batch[i % 4].dice,
+					   .skipped = i == 3,
+					   .grad_norm = NAN,
+					   .t_server_s = NAN};
+
+		assert_int_equal(sl_training_next(run), i < 4 ? SL_WANT_STEP : SL_WANT_EVAL);
+		r.step = sl_training_number(run);
+		sl_training_done(run, &r);
+		if (i > 1)
+			continue;
+		sl_training_save(run, &c);
+		assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
+		c.n_note = 0;
+	}
+	assert_true(fabs(report_of(run).test_loss - want) < 1e-12);
+	sl_training_close(run);
+	see_events(true);
+	text = strstr(log_text(), "\"train_loss\":");
+	assert_non_null(text);
+	assert_true(fabs(strtod(text + strlen("\"train_loss\":"), NULL) - want) < 1e-12);
+}
+
+/* An evaluation whose loss is NaN has no accuracy, and is never the best. */
+static void an_undefined_figure_is_never_the_best(void **state)
+{
+	static const char *const by[] = {"accuracy", "loss"};
+	static const double loss[] = {(double)NAN, (double)INFINITY, 1, (double)NAN};
+	struct sl_status_session s;
+	struct sl_training *run;
+
+	(void)state;
+	for (int metric = 0; metric < 2; metric++) {
+		configure("undefined", 1);
+		conf.train.epochs = 4;
+		conf.train.keep_best = true;
+		snprintf(conf.train.best_metric, sizeof conf.train.best_metric, "%s", by[metric]);
+		run = open_run(false);
+		for (int epoch = 0; epoch < 4; epoch++) {
+			for (int i = 0; i < STEPS + EVALS; i++) {
+				const bool eval = sl_training_next(run) == SL_WANT_EVAL;
+
+				sl_training_done(run, &(struct sl_step_result){.step = sl_training_number(run),
+									       .rows = BATCH,
+									       .answers = BATCH,
+									       .correct = epoch == 2 ? 1 : 2,
+									       .loss = eval ? loss[epoch] : 1,
+									       .grad_norm = NAN,
+									       .t_server_s = NAN});
+			}
+			s = report_of(run);
+			assert_int_equal(isnan(s.test_acc), isnan(loss[epoch]));
+			/* Inf is a loss, and no NaN: predictions are there, and only the loss has no figure */
+			assert_int_equal(sl_training_best_due(run), metric ? epoch == 2 : epoch == 1);
+			if (sl_training_best_due(run))
+				sl_training_best_kept(run, true);
+		}
+		assert_int_equal(s.best_step, metric ? 3 * STEPS : 2 * STEPS);
+		assert_true(s.best_acc == 1);
+		sl_training_close(run);
+		see_events(true);
+		log_text();
+	}
+}
+
 /* Notes that a file with a right hash may hold. */
 static void places_that_are_none_are_refused(void **state)
 {
@@ -721,6 +808,8 @@ static void schedules_that_are_none_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_loss_weighs_by_what_it_is_a_mean_of),
+		cmocka_unit_test(an_undefined_figure_is_never_the_best),
 		cmocka_unit_test(places_that_are_none_are_refused),
 		cmocka_unit_test(changed_settings_are_named),
 		cmocka_unit_test(a_note_that_is_cut_off_is_text),
