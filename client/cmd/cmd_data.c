@@ -7,6 +7,7 @@
 #include "client/cmd/command.h"
 #include "client/cmd/data_tokens.h"
 #include "client/data/class_name.h"
+#include "client/data/picture_write.h"
 #include "client/data/sheet.h"
 #include "client/data/survey.h"
 #include "client/run/setup.h"
@@ -22,7 +23,8 @@ static const char *const usage[] = {
 	"that cannot be read are named, and the exit status is 65.",
 	"For texts it prints how many tokens the rows have, how large a batch is on the link, as it is and padded, "
 	"how fast texts are tokenized, and the first rows as tokens.",
-	"--sheet draws samples as training has them: cropped, flipped and so on, with their labels.",
+	"--sheet draws samples as training has them: cropped, flipped and so on, with their labels. "
+	"Masks are laid over the pictures.",
 	NULL,
 };
 
@@ -108,6 +110,7 @@ static enum sl_err draw_sheet(const struct look *l, const struct sl_batch *batch
 	const size_t pixels = (size_t)dim[0] * (size_t)dim[1], channels = (size_t)dim[2];
 	const float *x = batch->field[SL_FIELD_INPUT].data;
 	float mean[CHANNELS], std[CHANNELS], *image = malloc(pixels * CHANNELS * sizeof *image);
+	const bool masked = set->field[SL_FIELD_TARGET].ndim > 1;
 	const int n = batch->rows < ON_SHEET ? (int)batch->rows : ON_SHEET;
 	struct sl_sheet *sheet;
 	enum sl_err err = image ? sl_sheet_open(&sheet, n, (int)dim[0], (int)dim[1], fail)
@@ -121,15 +124,21 @@ static enum sl_err draw_sheet(const struct look *l, const struct sl_batch *batch
 	for (int i = 0; i < n && !err; i++, x += pixels * channels) {
 		char name[SL_CLASS_NAME_BYTES];
 
+		const int32_t *mask = masked ? sl_batch_labels(batch) + (size_t)i * pixels : NULL;
+
 		for (size_t k = 0; k < pixels * CHANNELS; k++) {
 			const size_t c = channels == 1 ? 0 : k % CHANNELS;
 
 			image[k] = x[k / CHANNELS * channels + c] * std[c] + mean[c];
+			if (mask && mask[k / CHANNELS]) {
+				uint8_t rgb[CHANNELS];
+
+				sl_picture_class_colour(mask[k / CHANNELS], rgb);
+				image[k] = (image[k] + (float)rgb[k % CHANNELS] / 255) / 2;
+			}
 		}
 		err = sl_sheet_put(sheet, i, image,
-				   set->classes && set->field[SL_FIELD_TARGET].ndim < 2
-					   ? sl_class_name(set, sl_batch_labels(batch)[i], name)
-					   : "",
+				   set->classes && !masked ? sl_class_name(set, sl_batch_labels(batch)[i], name) : "",
 				   fail);
 	}
 	if (!err)

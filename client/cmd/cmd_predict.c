@@ -28,8 +28,8 @@ static const char *const usage[] = {
 	"whole model. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE, "
 	"for example one that `splitc export` wrote. On the test set the share of samples whose predicted class is "
 	"the label equals the accuracy that `splitc eval` prints.",
-	"With model.task: pixels it writes a mask for each sample to the folder --out: a PNG of the network's size "
-	"with a class for each pixel. Each line is the path of a mask.",
+	"With model.task: pixels it writes a mask for each sample to the folder --out: a PNG as large as the "
+	"picture, with a class and its colour for each pixel. Each line is the path of a mask.",
 	NULL,
 };
 
@@ -190,6 +190,7 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 		.h = sl_setup_mask(setup->conf).h,
 		.w = sl_setup_mask(setup->conf).w,
 		.dir = o->out,
+		.transform = setup->transform[SL_SPLIT_TEST],
 		.force = o->force,
 		.task = sl_setup_task(setup->conf),
 		.classes = setup->conf->model.classes,

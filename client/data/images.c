@@ -524,6 +524,7 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	err = sl_picture_decode(&out[SL_FIELD_INPUT], room->file, len, &s->picture, room, &why);
 	if (err)
 		return sl_fail_set(fail, err, "%s: %s", path, why.text);
+	sl_picture_warn_dim(path, room->file, len, &out[SL_FIELD_INPUT]);
 	if (s->masks)
 		return sl_picture_read_mask(&out[SL_FIELD_TARGET], path, s->dir, s->masks, s->mask_classes, room, fail);
 	if (s->target)

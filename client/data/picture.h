@@ -1,5 +1,5 @@
-/* Decodes picture files. The first bytes tell the format, not the file's name: JPEG, PNG, WebP, TIFF, BMP, binary
- * PPM and PGM (P6, P5), or DICOM, if its module is installed (dicom.h).
+/* Decodes picture files. The first bytes tell the format, not the file's name: JPEG, PNG, WebP, TIFF, BMP, PBM,
+ * PGM and PPM (P1 to P6), or DICOM, if its module is installed (dicom.h).
  * All become RGB of 8 bits, as by Pillow's convert("RGB"): grey is repeated, alpha is left out, palettes and CMYK
  * are converted. Samples of 16 bits become 8 bits; a PNG's lose the lower byte. EXIF orientation is ignored, as by
  * torchvision's loader, but not a TIFF's own. A TIFF gives its first page; an animated WebP is refused.
@@ -21,6 +21,9 @@ enum { SL_PICTURE_CHANNELS = 3, SL_PICTURE_MAX_SIDE = 65535, SL_PICTURE_MAX_FILE
 enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t len,
 			      const struct sl_picture_spec *spec, struct sl_room *room,
 			      struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Warns if the file is a PNG of 16 bits whose decoded pixels use 12 of them at most. */
+void sl_picture_warn_dim(const char *name, const uint8_t *bytes, size_t len, const struct sl_value *v);
 
 /* Reads a whole file into room->file. NOINPUT; DATA: it is too large; IO, NOMEM; *fail names it. */
 enum sl_err sl_picture_read_file(const char *path, struct sl_room *room, size_t *len,

@@ -88,6 +88,8 @@ static enum sl_err read_palette(const struct sl_picture_job *job, struct bmp *b)
 	for (size_t i = 0; i < n; i++)
 		for (int c = 0; c < SL_PICTURE_CHANNELS; c++)
 			b->palette[i][c] = job->bytes[at + i * entry + 2 - (size_t)c];
+	if (b->pixels_at == at) /* some writers leave the palette out of the offset */
+		b->pixels_at += n * entry;
 	return SL_OK;
 }
 
@@ -133,10 +135,10 @@ enum sl_err sl_picture_read_bmp(const struct sl_picture_job *job)
 		return err;
 	if (b.bits != 1 && b.bits != 4 && b.bits != 8 && b.bits != 16 && b.bits != 24 && b.bits != 32)
 		return damaged(job, "not of 1, 4, 8, 16, 24 or 32 bits");
+	b.pixels_at = sl_le32(job->bytes + 10);
 	err = read_masks(job, &b);
 	if (!err && b.bits <= 8)
 		err = read_palette(job, &b);
-	b.pixels_at = sl_le32(job->bytes + 10);
 	if (!err && (b.pixels_at > job->len || (job->len - b.pixels_at) / b.row_bytes < (size_t)b.h))
 		err = sl_fail_set(job->fail, SL_ERR_DATA, "BMP: ends early: %d rows of %zu bytes do not fit", b.h,
 				  b.row_bytes);

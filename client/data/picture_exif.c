@@ -17,16 +17,20 @@ static uint32_t number(const uint8_t *p, int bytes, bool big)
 /* The orientation in the first directory (IFD) of TIFF data; 1: there is none, or no valid one. */
 static int orientation_of(const uint8_t *tiff, size_t len)
 {
-	const bool big = len > 8 && tiff[0] == 'M';
-	const size_t at = len > 8 ? number(tiff + 4, 4, big) : 0;
+	const bool big = len > 8 && tiff[0] == 'M', wide = len > 16 && (tiff[2] == '+' || tiff[3] == '+');
+	const size_t count = wide ? 8 : 2, each = wide ? 20 : 12; /* wide: BigTIFF, whose offsets have 8 bytes */
+	const uint8_t *offset = tiff + (wide ? big ? 12 : 8 : 4), *n;
+	const size_t at = len > 16 || (len > 8 && !wide) ? number(offset, 4, big) : 0;
 	uint32_t entries;
 
-	if (!at || at > len - 2)
+	if (!at || at > len - count || len < count)
 		return 1;
-	entries = number(tiff + at, 2, big);
-	for (size_t i = 0; i < entries && at + 2 + (i + 1) * 12 <= len; i++) {
-		const uint8_t *entry = tiff + at + 2 + i * 12;
-		const uint32_t type = number(entry + 2, 2, big), value = number(entry + 8, type == LONG ? 4 : 2, big);
+	n = tiff + at + (wide && big ? 6 : 0);
+	entries = number(n, 2, big);
+	for (size_t i = 0; i < entries && at + count + (i + 1) * each <= len; i++) {
+		const uint8_t *entry = tiff + at + count + i * each;
+		const uint32_t type = number(entry + 2, 2, big),
+			       value = number(entry + (wide ? 12 : 8), type == LONG ? 4 : 2, big);
 
 		if (number(entry, 2, big) == ORIENTATION && (type == SHORT || type == LONG))
 			return value >= 1 && value <= 8 ? (int)value : 1;
@@ -72,7 +76,8 @@ static int of_chunks(const uint8_t *bytes, size_t len, size_t at, const char *na
 
 int sl_picture_orientation(const uint8_t *bytes, size_t len, bool upright)
 {
-	if (len > 4 && (memcmp(bytes, "II*\0", 4) == 0 || memcmp(bytes, "MM\0*", 4) == 0))
+	if (len > 4 && (memcmp(bytes, "II*\0", 4) == 0 || memcmp(bytes, "MM\0*", 4) == 0 ||
+			memcmp(bytes, "II+\0", 4) == 0 || memcmp(bytes, "MM\0+", 4) == 0))
 		return orientation_of(bytes, len);
 	if (!upright)
 		return 1;

@@ -1,9 +1,16 @@
 /* Which reader takes a picture file, by its first bytes. */
+#include <math.h>
 #include <string.h>
 
 #include "client/data/picture_format.h"
+#include "common/base/log.h"
 
-enum { DICOM_AT = 128, NIFTI_AT = 344 }; /* offsets of the formats' signatures */
+enum {
+	DICOM_AT = 128, /* offsets of the formats' signatures */
+	NIFTI_AT = 344,
+	PNG_BITS_AT = 24,
+	DIM = 16 /* of 256 */
+};
 
 static enum sl_err read_format(const struct sl_picture_job *job)
 {
@@ -12,14 +19,10 @@ static enum sl_err read_format(const struct sl_picture_job *job)
 		size_t n;
 		enum sl_err (*read)(const struct sl_picture_job *job);
 	} formats[] = {
-		{"\xff\xd8\xff", NULL, 3, sl_picture_read_jpeg},
-		{"\x89PNG\r\n\x1a\n", NULL, 8, sl_picture_read_png},
-		{"RIFF", "WEBP", 4, sl_picture_read_webp},
-		{"II*\0", NULL, 4, sl_picture_read_tiff},
-		{"MM\0*", NULL, 4, sl_picture_read_tiff},
-		{"BM", NULL, 2, sl_picture_read_bmp},
-		{"P6", NULL, 2, sl_picture_read_pnm},
-		{"P5", NULL, 2, sl_picture_read_pnm},
+		{"\xff\xd8\xff", NULL, 3, sl_picture_read_jpeg}, {"\x89PNG\r\n\x1a\n", NULL, 8, sl_picture_read_png},
+		{"RIFF", "WEBP", 4, sl_picture_read_webp},       {"II*\0", NULL, 4, sl_picture_read_tiff},
+		{"MM\0*", NULL, 4, sl_picture_read_tiff},        {"II+\0", NULL, 4, sl_picture_read_tiff}, /* BigTIFF */
+		{"MM\0+", NULL, 4, sl_picture_read_tiff},        {"BM", NULL, 2, sl_picture_read_bmp},
 	};
 	const uint8_t *bytes = job->bytes;
 	const size_t len = job->len;
@@ -38,7 +41,32 @@ static enum sl_err read_format(const struct sl_picture_job *job)
 		if (len >= formats[i].n && memcmp(bytes, formats[i].begins, formats[i].n) == 0 &&
 		    (!formats[i].at_8 || (len >= 12 && memcmp(bytes + 8, formats[i].at_8, 4) == 0)))
 			return formats[i].read(job);
-	return sl_fail_set(job->fail, SL_ERR_DATA, "this is not a picture in JPEG, PNG, WebP, TIFF, BMP, PPM or DICOM");
+	if (len >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '6')
+		return sl_picture_read_pnm(job);
+	if (len >= 8 && (memcmp(bytes, "\2\0\0\0UL", 6) == 0 || /* group 2, or group 8 in any encoding */
+			 (memcmp(bytes, "\10\0", 2) == 0 && bytes[2] <= 0x18 && !bytes[3])))
+		return sl_fail_set(
+			job->fail, SL_ERR_DATA,
+			"this is DICOM without the 132 bytes that begin a file: dcmconv FILE OTHER adds them");
+	return sl_fail_set(job->fail, SL_ERR_DATA,
+			   "this is not a picture in JPEG, PNG, WebP, TIFF, BMP, PBM, PGM, PPM or DICOM");
+}
+
+void sl_picture_warn_dim(const char *name, const uint8_t *bytes, size_t len, const struct sl_value *v)
+{
+	const int64_t n = v->dim[0] * v->dim[1] * v->dim[2];
+	float most = 0;
+
+	if (len <= PNG_BITS_AT || memcmp(bytes, "\x89PNG", 4) != 0 || bytes[PNG_BITS_AT] != 16)
+		return;
+	for (int64_t i = 0; i < n && most < (v->deep ? DIM << 8 : DIM); i++)
+		most = fmaxf(most, v->deep ? ((const float *)v->data)[i] : ((const uint8_t *)v->data)[i]);
+	if (most > 0 && most < (v->deep ? DIM << 8 : DIM))
+		sl_log_limited(
+			SL_LOG_WARN, "dim-picture",
+			"%s: no sample of its 16 bits is above 4095, so the picture is nearly black: if the values "
+			"have 12 bits, save them multiplied by 16",
+			name);
 }
 
 enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t len,

@@ -181,7 +181,7 @@ static enum sl_err read_deep(TIFF *tiff, struct memory *m, int h, int w, uint16_
 	const bool multiplied = samples > channels && is_multiplied(tiff);
 	struct band b = {.w = (uint32_t)w, .h = (uint32_t)h, .rows = 1, .samples = samples};
 	uint16_t *out;
-	enum sl_err err = sl_picture_room(job, h, w, (size_t)w * SL_PICTURE_CHANNELS * sizeof *out);
+	enum sl_err err = sl_picture_room(job, h, w, (size_t)w * (size_t)channels * sizeof *out);
 
 	if (!err)
 		err = open_band(&b, tiff, job);
@@ -205,22 +205,67 @@ static enum sl_err read_deep(TIFF *tiff, struct memory *m, int h, int w, uint16_
 	return err ? err : sl_picture_deepen(job, job->room->data, 16, channels);
 }
 
-/* Reads a picture of 16-bit samples as it is; else has libtiff make RGBA, and copies RGB from that. */
+/* Has libtiff make RGBA of a strip or a row of tiles after the other, and copies RGB from that. */
+static enum sl_err read_bytes(TIFF *tiff, struct memory *m, uint32_t h, uint32_t w)
+{
+	const struct sl_picture_job *job = m->job;
+	const bool multiplied = is_multiplied(tiff);
+	TIFFRGBAImage image;
+	char text[1024] = "";
+	uint32_t rows = h, *rgba = NULL;
+	uint8_t *out;
+	enum sl_err err = sl_picture_whole(job, (int)h, (int)w);
+
+	leave_alpha_out(tiff);
+	out = job->room->data;
+	TIFFGetField(tiff, TIFFIsTiled(tiff) ? TIFFTAG_TILELENGTH : TIFFTAG_ROWSPERSTRIP, &rows);
+	rows = rows && rows < h ? rows : h;
+	if (!err && !(rgba = malloc((size_t)rows * w * RGBA)))
+		err = sl_fail_set(job->fail, SL_ERR_NOMEM, "no memory for %u x %u pixels", w, rows);
+	if (!err && (!TIFFRGBAImageOK(tiff, text) || !TIFFRGBAImageBegin(&image, tiff, 1, text))) {
+		sl_text_make_safe(text, '?');
+		err = sl_fail_set(job->fail, SL_ERR_DATA, "TIFF: %.200s", text);
+	}
+	if (err) {
+		free(rgba);
+		return err;
+	}
+	image.req_orientation = ORIENTATION_TOPLEFT;
+	for (uint32_t y = 0; y < h && !err; y += rows) {
+		const uint32_t n = rows < h - y ? rows : h - y;
+
+		image.row_offset = (int)y;
+		if (!TIFFRGBAImageGet(&image, rgba, w, n))
+			err = sl_fail_set(job->fail, SL_ERR_DATA, "TIFF: %s",
+					  m->text[0] ? m->text : "damaged or cut off");
+		for (size_t i = 0; i < (size_t)n * w && !err; i++) {
+			const uint32_t colour[] = {TIFFGetR(rgba[i]), TIFFGetG(rgba[i]), TIFFGetB(rgba[i])};
+
+			for (int k = 0; k < SL_PICTURE_CHANNELS; k++)
+				*out++ = (uint8_t)(multiplied ? divided(colour[k], TIFFGetA(rgba[i]), UINT8_MAX)
+							      : colour[k]);
+		}
+	}
+	TIFFRGBAImageEnd(&image);
+	free(rgba);
+	return err;
+}
+
+/* Reads a picture of 16-bit samples as it is, and any other as bytes of RGB. */
 static enum sl_err read_picture(TIFF *tiff, struct memory *m)
 {
 	const struct sl_picture_job *job = m->job;
 	uint32_t h = 0, w = 0;
-	uint16_t samples, bits = 0, format = SAMPLEFORMAT_UINT;
+	uint16_t samples, bits = 0, format = SAMPLEFORMAT_UINT, photo = 0;
 	int channels;
-	bool inverted, multiplied = is_multiplied(tiff);
-	size_t pixels;
-	uint32_t *rgba;
+	bool inverted;
 	enum sl_err err;
 
 	TIFFGetField(tiff, TIFFTAG_IMAGELENGTH, &h);
 	TIFFGetField(tiff, TIFFTAG_IMAGEWIDTH, &w);
 	TIFFGetField(tiff, TIFFTAG_BITSPERSAMPLE, &bits);
 	TIFFGetField(tiff, TIFFTAG_SAMPLEFORMAT, &format);
+	TIFFGetField(tiff, TIFFTAG_PHOTOMETRIC, &photo);
 	TIFFSetField(tiff, TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT); /* as stored: it is turned afterwards */
 	err = sl_picture_bounds(job, h, w);
 	if (err)
@@ -235,23 +280,9 @@ static enum sl_err read_picture(TIFF *tiff, struct memory *m)
 				   "TIFF: of %d bits a sample only grey and RGB of 16 bits are read at data.bits: 16, "
 				   "with the samples of a pixel side by side",
 				   bits);
-	leave_alpha_out(tiff);
-	pixels = (size_t)h * w;
-	err = sl_picture_whole(job, (int)h, (int)w);
-	rgba = err ? NULL : malloc(pixels * RGBA);
-	if (!rgba)
-		return err ? err : sl_fail_set(job->fail, SL_ERR_NOMEM, "no memory for %u x %u pixels", w, h);
-	if (!TIFFReadRGBAImageOriented(tiff, w, h, rgba, ORIENTATION_TOPLEFT, 1))
-		err = sl_fail_set(job->fail, SL_ERR_DATA, "TIFF: %s", m->text[0] ? m->text : "damaged or cut off");
-	for (size_t i = 0; i < pixels && !err; i++) {
-		uint8_t *out = job->room->data + i * SL_PICTURE_CHANNELS;
-		const uint32_t colour[] = {TIFFGetR(rgba[i]), TIFFGetG(rgba[i]), TIFFGetB(rgba[i])};
-
-		for (int k = 0; k < SL_PICTURE_CHANNELS; k++)
-			out[k] = (uint8_t)(multiplied ? divided(colour[k], TIFFGetA(rgba[i]), UINT8_MAX) : colour[k]);
-	}
-	free(rgba);
-	return err;
+	if (photo == PHOTOMETRIC_CIELAB || photo == PHOTOMETRIC_ICCLAB || photo == PHOTOMETRIC_ITULAB)
+		return sl_fail_set(job->fail, SL_ERR_DATA, "TIFF: its colours are CIE L*a*b*: save it as RGB");
+	return read_bytes(tiff, m, h, w);
 }
 
 enum sl_err sl_picture_read_tiff(const struct sl_picture_job *job)

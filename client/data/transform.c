@@ -509,6 +509,39 @@ enum sl_err sl_transform_mask(struct sl_transform_work *work, int32_t *out, cons
 	return err;
 }
 
+void sl_transform_back(const struct sl_transform *t, uint8_t *out, int h, int w, const uint8_t *mask)
+{
+	double scale[2] = {1, 1}, at[2] = {0, 0}; /* pixel y of the picture is scale[0] · (y + 1/2) + at[0] here */
+	int size[2] = {h, w};
+
+	for (int i = 0; i < t->n; i++) {
+		const struct sl_step *s = &t->step[i];
+		int next[2] = {s->h, s->w};
+
+		if (s->kind == SL_STEP_RESIZE)
+			resized(s, size[0], size[1], &next[0], &next[1]);
+		else if (s->kind != SL_STEP_CENTER_CROP)
+			continue;
+		for (int k = 0; k < 2; k++) {
+			const double by = s->kind == SL_STEP_RESIZE ? (double)next[k] / size[k] : 1;
+			const int more = size[k] - next[k];
+
+			scale[k] *= by;
+			at[k] *= by;
+			if (s->kind == SL_STEP_CENTER_CROP)
+				at[k] -= more < 0 ? more / 2 : (int)rint(more / 2.0);
+			size[k] = next[k];
+		}
+	}
+	for (int y = 0; y < h; y++)
+		for (int x = 0; x < w; x++) {
+			const double v = floor(scale[0] * (y + 0.5) + at[0]), u = floor(scale[1] * (x + 0.5) + at[1]);
+			const bool inside = v >= 0 && v < t->out_h && u >= 0 && u < t->out_w;
+
+			*out++ = inside ? mask[(ptrdiff_t)v * t->out_w + (ptrdiff_t)u] : SL_LEARN_IGNORED;
+		}
+}
+
 void sl_transform_work_close(struct sl_transform_work *work)
 {
 	sl_room_close(&work->image[0]);

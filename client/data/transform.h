@@ -72,6 +72,9 @@ enum sl_err sl_transform_apply(struct sl_transform_work *work, float *out, const
  * and erasures leave it as it is. DATA: the mask is of another size than the picture; NOMEM. */
 enum sl_err sl_transform_mask(struct sl_transform_work *work, int32_t *out, const struct sl_value *mask,
 			      struct sl_fail *fail) SL_MUST_CHECK;
+/* out [h, w] = the mask [out_h, out_w] of a transformed picture, back on the whole picture of h × w, by the nearest
+ * pixel. Where the transform cut the picture off, it is SL_LEARN_IGNORED. The transform has no random steps. */
+void sl_transform_back(const struct sl_transform *t, uint8_t *out, int h, int w, const uint8_t *mask);
 void sl_transform_work_close(struct sl_transform_work *work);
 
 /* The random choices of step `place`, from 0, for an image of h × w. */

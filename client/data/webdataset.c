@@ -500,6 +500,7 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 		err = sl_picture_decode(&out[SL_FIELD_INPUT], room->file, len, &s->picture, room, &why);
 	if (err)
 		return sl_fail_set(fail, err, "%s: %s", sample_name(set, index, name, sizeof name), why.text);
+	sl_picture_warn_dim(sample_name(set, index, name, sizeof name), room->file, len, &out[SL_FIELD_INPUT]);
 	out[SL_FIELD_TARGET] = (struct sl_value){.data = &s->label[index]};
 	return SL_OK;
 }

@@ -41,11 +41,11 @@ struct Form {
 	OFString colours;
 	double slope, intercept;
 	OFString function; // VOI LUT function: how the window maps values
-	bool windowed;
+	bool windowed, inverted;
 	double centre, width;
 
-	size_t numbers() const { return size_t(rows) * columns * samples; }
-	bool inverted() const { return colours == "MONOCHROME1"; }
+	bool halved() const { return colours == "YBR_FULL_422"; } // two pixels share their colour differences
+	size_t numbers() const { return size_t(rows) * columns * (halved() ? 2 : samples); }
 };
 
 Uint16 number(DcmItem &set, const DcmTagKey &tag, const char *name, int otherwise = -1)
@@ -66,6 +66,18 @@ double real(DcmItem &set, const DcmTagKey &tag, double otherwise)
 	return set.findAndGetFloat64(tag, value).good() ? value : otherwise;
 }
 
+// The item that describes the one frame: of a functional group of the frame, or of all frames; else the file itself.
+DcmItem &described(DcmItem &set, const DcmTagKey &what)
+{
+	for (const DcmTagKey &groups : {DCM_PerFrameFunctionalGroupsSequence, DCM_SharedFunctionalGroupsSequence}) {
+		DcmItem *group, *item;
+
+		if (set.findAndGetSequenceItem(groups, group).good() && group->findAndGetSequenceItem(what, item).good())
+			return *item;
+	}
+	return set;
+}
+
 void check_form(const Form &f, const struct sl_dicom_ask &ask)
 {
 	if (!f.rows || !f.columns)
@@ -75,6 +87,8 @@ void check_form(const Form &f, const struct sl_dicom_ask &ask)
 		       (long long)ask.max_pixels);
 	if (f.samples == 1 && f.colours != "MONOCHROME1" && f.colours != "MONOCHROME2")
 		refuse("DICOM: grey as MONOCHROME1 or MONOCHROME2 is read, and it has %.40s", f.colours.c_str());
+	if (f.halved() && f.columns % 2)
+		refuse("DICOM: YBR_FULL_422 with %d columns, an odd number", f.columns);
 	if (f.samples != 1 && f.samples != 3)
 		refuse("DICOM: a pixel has %d numbers; 1 and 3 are read", f.samples);
 	if ((f.allocated != 8 && f.allocated != 16) || (f.samples == 3 && f.allocated != 8))
@@ -94,6 +108,9 @@ Form form_of(DcmItem &set, const struct sl_dicom_ask &ask)
 	Form f = {};
 	Sint32 frames = 1;
 	Float64 first;
+	OFString shape;
+	DcmItem &values = described(set, DCM_PixelValueTransformationSequence);
+	DcmItem &voi = described(set, DCM_FrameVOILUTSequence);
 
 	if (set.findAndGetSint32(DCM_NumberOfFrames, frames).good() && frames != 1)
 		refuse("DICOM: it has %d frames; volumes and films are not read yet: save each frame by itself",
@@ -110,15 +127,17 @@ Form form_of(DcmItem &set, const struct sl_dicom_ask &ask)
 	f.planar = number(set, DCM_PlanarConfiguration, "PlanarConfiguration", 0);
 	if (set.findAndGetOFString(DCM_PhotometricInterpretation, f.colours).bad())
 		refuse("DICOM: it has no PhotometricInterpretation");
-	f.slope = real(set, DCM_RescaleSlope, 1);
-	f.intercept = real(set, DCM_RescaleIntercept, 0);
-	f.windowed = ask.windowed || set.findAndGetFloat64(DCM_WindowCenter, first).good();
+	f.slope = real(values, DCM_RescaleSlope, 1);
+	f.intercept = real(values, DCM_RescaleIntercept, 0);
+	f.inverted = f.colours == "MONOCHROME1" ||
+		     (set.findAndGetOFString(DCM_PresentationLUTShape, shape).good() && shape == "INVERSE");
+	f.windowed = ask.windowed || voi.findAndGetFloat64(DCM_WindowCenter, first).good();
 	if (!f.windowed && set.tagExists(DCM_VOILUTSequence))
 		refuse("DICOM: it has a table in place of a window (VOI LUT Sequence), which is not read yet: give "
 		       "data.window");
-	f.centre = ask.windowed ? ask.window[0] : real(set, DCM_WindowCenter, 0);
-	f.width = ask.windowed ? ask.window[1] : real(set, DCM_WindowWidth, 0);
-	if (ask.windowed || set.findAndGetOFString(DCM_VOILUTFunction, f.function).bad() || f.function.empty())
+	f.centre = ask.windowed ? ask.window[0] : real(voi, DCM_WindowCenter, 0);
+	f.width = ask.windowed ? ask.window[1] : real(voi, DCM_WindowWidth, 0);
+	if (ask.windowed || voi.findAndGetOFString(DCM_VOILUTFunction, f.function).bad() || f.function.empty())
 		f.function = "LINEAR";
 	if (f.function != "LINEAR" && f.function != "LINEAR_EXACT" && f.function != "SIGMOID")
 		refuse("DICOM: its VOI LUT function is %.40s; LINEAR, LINEAR_EXACT and SIGMOID are read",
@@ -172,7 +191,7 @@ void fill_grey(const Form &f, uint16_t *out, const void *pixels)
 		const double x = value_of(f, raw);
 		const uint16_t y = whole(f.windowed ? shown(f, x) : spread(f, x));
 
-		out[i] = f.inverted() ? uint16_t(65535 - y) : y;
+		out[i] = f.inverted ? uint16_t(65535 - y) : y;
 	}
 }
 
@@ -183,6 +202,22 @@ void fill_colours(const Form &f, uint16_t *out, const Uint8 *pixels)
 	for (size_t i = 0; i < n; i++)
 		for (size_t c = 0; c < 3; c++)
 			out[i * 3 + c] = uint16_t(257 * pixels[f.planar ? c * n + i : i * 3 + c]);
+}
+
+// Luma and colour differences as RGB (PS3.3 C.7.6.3.1.2).
+void fill_ycbcr(const Form &f, uint16_t *out, const Uint8 *pixels)
+{
+	const size_t n = size_t(f.rows) * f.columns, step = f.planar && !f.halved() ? n : 1;
+
+	for (size_t i = 0; i < n; i++) {
+		const Uint8 *at = f.halved() ? pixels + i / 2 * 4 : f.planar ? pixels + i : pixels + 3 * i;
+		const double y = f.halved() ? at[i % 2] : at[0], cb = at[f.halved() ? 2 : step] - 128.0,
+			     cr = at[f.halved() ? 3 : 2 * step] - 128.0;
+		const double rgb[] = {y + 1.402 * cr, y - 0.344136 * cb - 0.714136 * cr, y + 1.772 * cb};
+
+		for (size_t c = 0; c < 3; c++)
+			out[i * 3 + c] = uint16_t(257 * std::floor(std::fmin(std::fmax(rgb[c], 0), 255) + 0.5));
+	}
 }
 
 // The pixels without compression: [rows][columns][samples], or [samples][rows][columns] if f.planar. `set` owns them.
@@ -366,8 +401,9 @@ void read_file(const uint8_t *bytes, size_t len, const struct sl_dicom_ask &ask)
 
 	// decoding may have changed the attributes that describe the pixels
 	f = form_of(set, ask);
-	if (f.samples == 3 && f.colours != "RGB")
-		refuse("DICOM: colours as RGB are read, and it has %.40s", f.colours.c_str());
+	const bool ycbcr = f.halved() || f.colours == "YBR_FULL";
+	if (f.samples == 3 && f.colours != "RGB" && !ycbcr)
+		refuse("DICOM: colours as RGB, YBR_FULL and YBR_FULL_422 are read, and it has %.40s", f.colours.c_str());
 	pixels = decoded(set, f);
 	uint16_t *out = ask.room(ask.arg, f.rows, f.columns, f.samples);
 	if (!out)
@@ -375,7 +411,7 @@ void read_file(const uint8_t *bytes, size_t len, const struct sl_dicom_ask &ask)
 	if (f.samples == 1)
 		fill_grey(f, out, pixels);
 	else
-		fill_colours(f, out, static_cast<const Uint8 *>(pixels));
+		(ycbcr ? fill_ycbcr : fill_colours)(f, out, static_cast<const Uint8 *>(pixels));
 }
 
 enum sl_dicom_outcome read(const uint8_t *bytes, size_t len, const struct sl_dicom_ask *ask, char why[SL_DICOM_WHY])

@@ -72,6 +72,9 @@ void sl_predict_close(struct sl_predict *p)
 	free(p->value);
 	free(p->order);
 	free(p->mask);
+	for (int i = 0; i < 2; i++)
+		sl_room_close(&p->room[i]);
+	sl_transform_work_close(&p->work);
 	*p = (struct sl_predict){.rows = 0};
 }
 
@@ -463,6 +466,29 @@ static void put_class_of(struct sl_predict *p, int32_t label, const float *x)
 
 /* ---- a class for each pixel ---- */
 
+/* Writes p->mask of the current sample, as large as its picture. */
+static enum sl_err write_mask(struct sl_predict *p, const char *path)
+{
+	const struct sl_predict_spec *s = &p->spec;
+	const int *size = p->work.whole;
+	struct sl_value value[SL_FIELD_COUNT] = {0};
+	enum sl_err err;
+
+	p->room[0].wanted = sl_transform_begin(s->transform, &p->work, 0, 0, (int64_t)p->rows);
+	err = s->set->source->sample(s->set, (int64_t)p->rows, &p->room[0], value, &p->fail);
+	if (err)
+		return err;
+	if (!p->work.chosen) /* the source has read the whole picture */
+		p->room[0].wanted->choose(p->room[0].wanted->arg,
+					  &(struct sl_window){.h = (int)value[SL_FIELD_INPUT].dim[0],
+							      .w = (int)value[SL_FIELD_INPUT].dim[1]});
+	err = sl_room_need(&p->room[1], (size_t)size[0] * (size_t)size[1]);
+	if (err)
+		return sl_fail_set(&p->fail, err, "no memory for a mask of %d x %d", size[1], size[0]);
+	sl_transform_back(s->transform, p->room[1].data, size[0], size[1], p->mask);
+	return sl_picture_write_mask(path, p->room[1].data, size[0], size[1], &p->fail);
+}
+
 static void put_mask(struct sl_predict *p, const int32_t *right, const float *x)
 {
 	const struct sl_predict_spec *s = &p->spec;
@@ -473,8 +499,7 @@ static void put_mask(struct sl_predict *p, const int32_t *right, const float *x)
 		p->counted += right[i] != SL_LEARN_IGNORED;
 		p->correct += right[i] == p->mask[i];
 	}
-	if (sl_mask_names_path(&p->names, (int64_t)p->rows, path, &p->fail) == SL_OK &&
-	    sl_picture_write_png(path, p->mask, s->h, s->w, 1, &p->fail) == SL_OK)
+	if (sl_mask_names_path(&p->names, (int64_t)p->rows, path, &p->fail) == SL_OK && write_mask(p, path) == SL_OK)
 		fprintf(s->out, "%s\n", path);
 }
 

@@ -5,20 +5,21 @@
 
 #include <stdio.h>
 
-#include "client/data/source.h"
+#include "client/data/transform.h"
 #include "client/run/mask_names.h"
 
 enum sl_predict_format { SL_PREDICT_TEXT, SL_PREDICT_CSV, SL_PREDICT_JSON };
 
 struct sl_predict_spec {
 	enum sl_predict_format format;
-	bool logits;     /* in place of probabilities, their softmax */
-	bool unlabelled; /* samples have no labels to print */
-	int top;         /* print only so many of the most probable classes; 0: all */
-	FILE *out;       /* borrowed */
-	int h, w;        /* for a class for each pixel: the size of a mask; else 0 */
-	const char *dir; /* the folder to which masks are written, which exists */
-	bool force;      /* a mask may replace a file */
+	bool logits;                          /* in place of probabilities, their softmax */
+	bool unlabelled;                      /* samples have no labels to print */
+	int top;                              /* print only so many of the most probable classes; 0: all */
+	FILE *out;                            /* borrowed */
+	int h, w;                             /* for a class for each pixel: the size of a mask; else 0 */
+	const char *dir;                      /* the folder to which masks are written, which exists */
+	const struct sl_transform *transform; /* of the set's pictures; a mask has the size of its picture */
+	bool force;                           /* a mask may replace a file */
 	const struct sl_learn_task *task;
 	int classes;
 	const struct sl_set *set;      /* names the samples; NULL, or a set without names: only numbers are printed */
@@ -35,6 +36,8 @@ struct sl_predict {
 	uint64_t unread;        /* of the samples, could not be read: they have no line */
 	uint64_t counted;       /* pixels that are not ignored */
 	uint8_t *mask;          /* [h, w] */
+	struct sl_room room[2]; /* a picture whose size is asked for; its mask */
+	struct sl_transform_work work;
 	struct sl_mask_names names;
 	struct sl_fail
 		fail; /* why a mask could not be written, or a sample not be predicted; its code is OK if all were */

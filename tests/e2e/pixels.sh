@@ -62,7 +62,9 @@ on predict --out "$tmp/masks" >"$tmp/lines"
 [ "$(wc -l <"$tmp/lines")" = 6 ] && grep -qF "$tmp/masks/b/photo-3.png" "$tmp/lines" || fail "predict: $(cat "$tmp/lines")"
 live scores "$tmp/photos" "$tmp/masks" "$tmp/eval.json"
 cat "$tmp/live"
-"$SPLITC" data "$tmp/run.yaml" >"$tmp/out" 2>&1 || fail "data: $(cat "$tmp/out")"
+"$SPLITC" data "$tmp/run.yaml" --sheet "$tmp/sheet.png" >"$tmp/out" 2>&1 || fail "data: $(cat "$tmp/out")"
+"$python" -c 'import sys, numpy as np; from PIL import Image; x = np.array(Image.open(sys.argv[1])).astype(int); sys.exit(not (abs(x[..., 0] - x[..., 1]) > 40).any())' "$tmp/sheet.png" ||
+	fail 'a sheet without masks'
 mkdir "$tmp/new"
 cp "$tmp"/photos/val/*/*.png "$tmp/new"
 on predict --out "$tmp/elsewhere" --set data.dir="$tmp/nowhere" "$tmp/new" >"$tmp/lines"

@@ -4,6 +4,7 @@ Small DICOM files of what hospitals have, for each what pydicom makes of it: NAM
 apply_modality_lut and apply_voi_lut, grey or RGB. And bad_NAME.dcm: files that are wrong, each in another way."""
 import io
 import os
+import shutil
 import struct
 import sys
 import warnings
@@ -13,7 +14,7 @@ import pydicom
 from PIL import Image
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.encaps import encapsulate
-from pydicom.pixel_data_handlers.util import apply_modality_lut, apply_voi_lut
+from pydicom.pixel_data_handlers.util import apply_modality_lut, apply_voi_lut, convert_color_space
 from pydicom.uid import (DeflatedExplicitVRLittleEndian, ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian, JPEG2000Lossless,
                          JPEGBaseline8Bit, RLELossless)
 
@@ -71,6 +72,8 @@ def as_pydicom(path):
     """Shares of white, as pydicom's windows give them for all the stored values; in doubles."""
     ds = pydicom.dcmread(path)
     v = ds.pixel_array
+    if ds.PhotometricInterpretation.startswith("YBR"):
+        return convert_color_space(v, ds.PhotometricInterpretation, "RGB").astype(np.float64) * 257
     if ds.SamplesPerPixel == 3:
         return v.astype(np.float64) * 257
     low, high = (-(1 << (ds.BitsStored - 1)), (1 << (ds.BitsStored - 1)) - 1) if ds.PixelRepresentation else (0, (1 << ds.BitsStored) - 1)
@@ -80,7 +83,16 @@ def as_pydicom(path):
     if "WindowCenter" in ds:
         x = apply_voi_lut(x, ds, index=0)
     y = whole((x - ends[0]) / (ends[1] - ends[0]))
-    return 65535 - y if ds.PhotometricInterpretation == "MONOCHROME1" else y
+    return 65535 - y if ds.PhotometricInterpretation == "MONOCHROME1" or ds.get("PresentationLUTShape") == "INVERSE" else y
+
+
+def in_group(sequence, **others):
+    """The rescale of `ct` and a window, in a functional group: the same picture as ct_window."""
+    group, rescale, window = pydicom.Dataset(), pydicom.Dataset(), pydicom.Dataset()
+    rescale.RescaleSlope, rescale.RescaleIntercept, rescale.RescaleType = 1, -1024, "HU"
+    window.WindowCenter, window.WindowWidth = 40, 400
+    group.PixelValueTransformationSequence, group.FrameVOILUTSequence = [rescale], [window]
+    return dataset(values(12), 12, NumberOfFrames=1, **{sequence: [group]}, **others)
 
 
 def good():
@@ -95,6 +107,8 @@ def good():
         "sigmoid": dataset(values(10), 10, WindowCenter=500, WindowWidth=300, VOILUTFunction="SIGMOID"),
         "byte": dataset(values(8), 8),
         "rgb": dataset(values(8, samples=3), 8),
+        "inverse": dataset(values(12), 12, PresentationLUTShape="INVERSE"),
+        "rgb_ycbcr": dataset(values(8, samples=3), 8, PhotometricInterpretation="YBR_FULL"),
     }
     planes = dataset(values(8, samples=3), 8)
     planes.PlanarConfiguration = 1
@@ -106,6 +120,12 @@ def good():
     for name, ds in cases.items():
         want = as_pydicom(save(name, ds)).astype("<f4")
         want.tofile(os.path.join(DIR, name + ".want"))
+    halved = dataset(values(8, samples=3)[:, :8], 8, PhotometricInterpretation="YBR_FULL_422")
+    halved.PixelData = values(8, samples=2)[:, :8].tobytes()
+    as_pydicom(save("rgb_ycbcr_422", halved)).astype("<f4").tofile(os.path.join(DIR, "rgb_ycbcr_422.want"))
+    for name, sequence in (("group_of_frame", "PerFrameFunctionalGroupsSequence"), ("group_of_all", "SharedFunctionalGroupsSequence")):
+        save(name, in_group(sequence))
+        shutil.copy(os.path.join(DIR, "ct_window.want"), os.path.join(DIR, name + ".want"))
     jpeg = dataset(values(8), 8, JPEGBaseline8Bit)
     out = io.BytesIO()
     Image.fromarray(values(8)).save(out, "JPEG", quality=95)
@@ -151,7 +171,7 @@ def bad():
     save("bad_rle", rle)
     whole_file = open(os.path.join(DIR, "ct_window.dcm"), "rb").read()
     deep = b"".join(struct.pack("<HH2sHI", 0x0040, 0xA730, b"SQ", 0, 0xFFFFFFFF) + struct.pack("<HHI", 0xFFFE, 0xE000, 0xFFFFFFFF) for _ in range(100))
-    for name, data in (("nested", whole_file[:-H * W * 2 - 12] + deep), ("cut", whole_file[: len(whole_file) // 2]), ("cut_head", whole_file[:140]), ("only_name", whole_file[:132]),
+    for name, data in (("nested", whole_file[:-H * W * 2 - 12] + deep), ("cut", whole_file[: len(whole_file) // 2]), ("cut_head", whole_file[:140]), ("no_preamble", whole_file[132:]), ("only_name", whole_file[:132]),
                        ("length", whole_file[:-H * W * 2 - 4] + b"\xfe\xff\xff\xff" + whole_file[-H * W * 2:])):
         with open(os.path.join(DIR, "bad_" + name + ".dcm"), "wb") as f:
             f.write(data)

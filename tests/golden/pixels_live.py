@@ -148,8 +148,9 @@ def scores(folder, predicted, evaluation):
         mask = Image.fromarray(np.array(Image.open(f"{folder}/masks/val/{path}")))
         right.append(np.array(mask.resize((SIDE, SIDE), Image.NEAREST)).ravel())
         image = Image.open(f"{predicted}/{path}")
-        assert image.mode == "L" and image.size == (SIDE, SIDE), (image.mode, image.size)
-        said.append(np.array(image).ravel())
+        assert image.mode == "P" and image.size == mask.size, (image.mode, image.size)
+        assert image.getpalette()[:9] == [0, 0, 0, 128, 0, 0, 0, 128, 0], image.getpalette()
+        said.append(np.array(image.resize((SIDE, SIDE), Image.NEAREST)).ravel())
     said, right = np.concatenate(said), np.concatenate(right)
     said, right = said[right != IGNORED], right[right != IGNORED]
     have = json.load(open(evaluation))

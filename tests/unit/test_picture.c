@@ -14,6 +14,7 @@
 #include <webp/encode.h>
 
 #include "client/data/picture_format.h"
+#include "common/base/log.h"
 
 enum { H = 24, W = 36, MOST = 1 << 16, MAX_PIXELS = 1 << 20 };
 
@@ -516,10 +517,166 @@ static void other_files_are_named(void **state)
 	assert_int_equal(decode((const uint8_t *)"", 0, &v, &fail), SL_ERR_DATA);
 	assert_string_equal(fail.text, "the file is empty");
 	assert_int_equal(decode((const uint8_t *)"GIF89a", 6, &v, &fail), SL_ERR_DATA);
-	assert_string_equal(fail.text, "this is not a picture in JPEG, PNG, WebP, TIFF, BMP, PPM or DICOM");
+	assert_string_equal(fail.text, "this is not a picture in JPEG, PNG, WebP, TIFF, BMP, PBM, PGM, PPM or DICOM");
 	assert_int_equal(decode((const uint8_t *)"P6 0 4 255 ", 11, &v, &fail), SL_ERR_DATA);
 	assert_int_equal(decode((const uint8_t *)"P6 4 4 70000 ", 13, &v, &fail), SL_ERR_DATA);
 	assert_int_equal(decode((const uint8_t *)"RIFF    WAVE    ", 16, &v, &fail), SL_ERR_DATA);
+}
+
+/* Plain PNM and both PBM, with comments: Pillow's numbers. */
+static void plain_pnm_is_read(void **state)
+{
+	static const struct {
+		const char *file;
+		uint8_t want[6];
+		const char *refused;
+	} rows[] = {
+		{"P3 2 1 255\n1 2 3 # c\n4 5 255", {1, 2, 3, 4, 5, 255}, NULL},
+		{"P2\n2 1\n4\n1 4", {64, 64, 64, 255, 255, 255}, NULL},
+		{"P1 2 1\n01", {255, 255, 255, 0, 0, 0}, NULL},
+		{"P4 2 1\n\x40", {255, 255, 255, 0, 0, 0}, NULL},
+		{"P3 2 1 255\n1 2 3 4 5", {0}, "P3: value 6 is missing, or above 255"},
+		{"P2 2 1 4\n1 5", {0}, "P2: value 2 is missing, or above 4"},
+		{"P4 9 2\n\x40\x40\x40", {0}, "P4: value 18 is missing"},
+		{"P1 2 1\n0 x", {0}, "P1: value 2 is missing"},
+	};
+	struct sl_value v;
+	struct sl_fail fail;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		const enum sl_err err = decode((const uint8_t *)rows[i].file, strlen(rows[i].file), &v, &fail);
+
+		if (rows[i].refused ? err != SL_ERR_DATA || !strstr(fail.text, rows[i].refused)
+				    : err || memcmp(v.data, rows[i].want, 6) != 0)
+			fail_msg("%s: %d %s", rows[i].file, (int)err, fail.text);
+	}
+}
+
+/* A BMP whose pixel offset leaves out the palette, as Pillow reads it. */
+static void a_palette_may_be_left_out_of_the_offset(void **state)
+{
+	static const uint8_t colour[12] = {0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 0};
+	static struct file f;
+	struct sl_value v;
+
+	(void)state;
+	put(&f, "BM", 2);
+	put32(&f, 54 + 12 + 4);
+	put32(&f, 0);
+	put32(&f, 54);
+	put32(&f, 40);
+	put32(&f, 3);
+	put32(&f, 1);
+	put(&f, (uint8_t[]){1, 0, 8, 0}, 4);
+	for (int i = 0; i < 4; i++)
+		put32(&f, 0);
+	put32(&f, 3);
+	put32(&f, 0);
+	put(&f, colour, sizeof colour);
+	put(&f, (uint8_t[]){2, 0, 1, 0}, 4);
+	decode_as(&v, &f, (struct sl_picture_spec){.channels = 3});
+	assert_memory_equal(v.data, "\0\0\xff\xff\0\0\0\xff\0", 9);
+}
+
+static void make_big_tiff(struct file *f, const char *mode)
+{
+	char path[] = "/tmp/split-test-XXXXXX";
+	const int fd = mkstemp(path);
+	TIFF *tiff = TIFFFdOpen(fd, path, mode);
+
+	assert_non_null(tiff);
+	TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, W);
+	TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, H);
+	TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, 8);
+	TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, 3);
+	TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_RGB);
+	TIFFSetField(tiff, TIFFTAG_ROWSPERSTRIP, 5);
+	TIFFSetField(tiff, TIFFTAG_ORIENTATION, ORIENTATION_BOTRIGHT);
+	for (uint32_t y = 0; y < H; y++)
+		assert_int_equal(TIFFWriteScanline(tiff, pixels + (size_t)y * W * 3, y, 0), 1);
+	f->len = 0;
+	end_tiff(f, tiff, path);
+}
+
+/* BigTIFF in both orders of bytes, in several strips, and turned as its tag says. */
+static void big_tiff_is_read(void **state)
+{
+	static struct file f;
+	struct sl_value v;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		make_big_tiff(&f, (const char *[]){"w8l", "w8b", "wl", "wb"}[i]);
+		decode_as(&v, &f, (struct sl_picture_spec){.channels = 3});
+		assert_true(v.dim[0] == H && v.dim[1] == W);
+		for (int k = 0; k < H * W; k++)
+			assert_memory_equal((const uint8_t *)v.data + 3 * k, pixels + 3 * (H * W - 1 - k), 3);
+		for (size_t n = 0; n < f.len; n++) /* any end is harmless */
+			(void)!sl_picture_orientation(f.bytes, n, true);
+	}
+}
+
+static void lab_is_refused(void **state)
+{
+	static const uint8_t line[6] = {100, 1, 2, 50, 3, 4};
+	static struct file f;
+	struct sl_value v;
+	struct sl_fail fail;
+	char path[24];
+	TIFF *tiff = begin_tiff(path, 8, 3);
+
+	(void)state;
+	TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_CIELAB);
+	TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, 2);
+	TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, 1);
+	assert_int_equal(TIFFWriteScanline(tiff, (void *)(uintptr_t)line, 0, 0), 1);
+	end_tiff(&f, tiff, path);
+	assert_int_equal(decode(f.bytes, f.len, &v, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "its colours are CIE L*a*b*: save it as RGB"));
+}
+
+static char said[400];
+
+static void hear(void *arg, const char *line, size_t len)
+{
+	snprintf(said, sizeof said, "%.*s", (int)len, line);
+}
+
+/* A PNG of 16 bits that holds 12 is told of; one that uses them all, or is black, is not. */
+static void twelve_bits_in_sixteen_are_told_of(void **state)
+{
+	static const uint16_t most[] = {4095, 4096, 0};
+
+	(void)state;
+	sl_log_set_sink(hear, NULL);
+	for (int i = 0; i < 6; i++) {
+		static struct file f;
+		uint16_t value[4] = {0, most[i / 2], 0, 0};
+		struct sl_value v;
+		png_alloc_size_t n = MOST;
+		png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, NULL);
+		png_infop info = png_create_info_struct(png);
+		char path[] = "/tmp/split-test-XXXXXX";
+		FILE *file = fdopen(mkstemp(path), "w+b");
+
+		png_init_io(png, file);
+		png_set_IHDR(png, info, 4, 1, 16, PNG_COLOR_TYPE_GRAY, 0, 0, 0);
+		png_write_info(png, info);
+		png_set_swap(png);
+		png_write_row(png, (png_const_bytep)value);
+		png_write_end(png, info);
+		png_destroy_write_struct(&png, &info);
+		rewind(file);
+		f.len = fread(f.bytes, 1, n, file);
+		fclose(file);
+		unlink(path);
+		decode_as(&v, &f, (struct sl_picture_spec){.deep = i % 2, .channels = 1});
+		said[0] = '\0';
+		sl_picture_warn_dim("scan.png", f.bytes, f.len, &v);
+		assert_int_equal(i / 2 == 0, strstr(said, "scan.png: no sample of its 16 bits is above 4095") != NULL);
+	}
+	sl_log_set_sink(NULL, NULL);
 }
 
 static void names_end_as_torchvision_wants(void **state)
@@ -570,6 +727,11 @@ int main(void)
 		cmocka_unit_test(damage_is_harmless),
 		cmocka_unit_test(bombs_are_refused),
 		cmocka_unit_test(other_files_are_named),
+		cmocka_unit_test(plain_pnm_is_read),
+		cmocka_unit_test(a_palette_may_be_left_out_of_the_offset),
+		cmocka_unit_test(big_tiff_is_read),
+		cmocka_unit_test(lab_is_refused),
+		cmocka_unit_test(twelve_bits_in_sixteen_are_told_of),
 		cmocka_unit_test(names_end_as_torchvision_wants),
 	};
 
