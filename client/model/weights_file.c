@@ -296,6 +296,20 @@ enum sl_err sl_weights_open_file(struct sl_st_file **out, const char *path, stru
 							   : sl_st_open(out, path, fail);
 }
 
+/* Warns if the file has a hash, and its bytes are no longer those that were written. */
+static enum sl_err warn_of_changes(const struct sl_st_file *file, const char *path, struct sl_fail *fail)
+{
+	bool changed;
+	enum sl_err err = sl_st_check_hash(file, &changed, fail);
+
+	if (!err && changed)
+		sl_log(SL_LOG_WARN, "weights-changed",
+		       "%.400s has changed since splitc wrote it: the disk may have damaged it, or another program "
+		       "has written it. Restore it from a copy, or export it again",
+		       path);
+	return err;
+}
+
 enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsigned how, float *const *param,
 			    bool *loaded, struct sl_fail *fail)
 {
@@ -305,7 +319,9 @@ enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsi
 
 	if (err != SL_OK)
 		return err;
-	err = sl_weights_load_file(model, file, how, param, loaded, &inner);
+	err = param ? warn_of_changes(file, path, &inner) : SL_OK;
+	if (!err)
+		err = sl_weights_load_file(model, file, how, param, loaded, &inner);
 	sl_st_close(file);
 	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "%s: %s", path, inner.text);
 }
@@ -366,7 +382,9 @@ enum sl_err sl_weights_load_part(const struct sl_model *model, const char *path,
 
 	if (err)
 		return err;
-	err = load_part(model, file, prefix, param, loaded, &inner);
+	err = param ? warn_of_changes(file, path, &inner) : SL_OK;
+	if (!err)
+		err = load_part(model, file, prefix, param, loaded, &inner);
 	sl_st_close(file);
 	return err ? sl_fail_set(fail, err, "%s: %s", path, inner.text) : SL_OK;
 }
@@ -416,6 +434,7 @@ static enum sl_err save(const struct sl_model *model, const char *path, const fl
 			int n_notes, struct sl_fail *fail)
 {
 	struct state_dict d = {0};
+	struct sl_st_note *note = malloc(((size_t)n_notes + 1) * sizeof *note);
 	size_t floats = 0;
 	float *scratch;
 	enum sl_err err;
@@ -426,7 +445,7 @@ static enum sl_err save(const struct sl_model *model, const char *path, const fl
 	d.item = calloc(2 * (size_t)model->graph.n_param + 1, sizeof(*d.item));
 	d.name = calloc(2 * (size_t)model->graph.n_param + 1, sizeof(*d.name));
 	d.file_order = scratch = malloc((floats + 1) * sizeof(*d.file_order));
-	if (!d.item || !d.name || !d.file_order) {
+	if (!d.item || !d.name || !d.file_order || !note) {
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory to write %s", path);
 		goto fail;
 	}
@@ -441,8 +460,12 @@ static enum sl_err save(const struct sl_model *model, const char *path, const fl
 		if (sl_ends_with(model->graph.param[i].name, running_mean))
 			add_counter(&d, model->graph.param[i].name, &batches_tracked);
 	}
-	err = sl_st_write(path, d.item, d.n, notes, n_notes, SL_FP_MODEL_OPEN, fail);
+	if (n_notes)
+		memcpy(note, notes, (size_t)n_notes * sizeof *note);
+	note[n_notes] = (struct sl_st_note){SL_ST_HASH, SL_ST_HASH_OPEN};
+	err = sl_st_write(path, d.item, d.n, note, n_notes + 1, SL_FP_MODEL_OPEN, fail);
 fail:
+	free(note);
 	free(d.item);
 	free(d.name);
 	free(d.file_order);

@@ -46,8 +46,7 @@ const char *sl_st_shape_text(const struct sl_st_tensor *tensor, char out[SL_ST_S
 	return out;
 }
 
-/* Reads bytes [offset, offset + len) of the file. */
-static enum sl_err read_at(const struct sl_st_file *f, uint64_t offset, void *dst, size_t len, struct sl_fail *fail)
+enum sl_err sl_st_read_at(const struct sl_st_file *f, uint64_t offset, void *dst, size_t len, struct sl_fail *fail)
 {
 	uint8_t *to = dst;
 
@@ -230,7 +229,7 @@ static enum sl_err load_header(struct sl_st_file *f, uint64_t total, struct sl_f
 
 	if (total < LENGTH_BYTES)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: too short for a safetensors file", f->name);
-	err = read_at(f, 0, &len, sizeof(len), fail);
+	err = sl_st_read_at(f, 0, &len, sizeof(len), fail);
 	if (err != SL_OK)
 		return err;
 	if (len > SL_ST_MAX_HEADER || len > total - LENGTH_BYTES) {
@@ -246,7 +245,7 @@ static enum sl_err load_header(struct sl_st_file *f, uint64_t total, struct sl_f
 	if (!text)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for a header of %llu bytes", f->name,
 				   (unsigned long long)len);
-	err = read_at(f, LENGTH_BYTES, text, (size_t)len, fail);
+	err = sl_st_read_at(f, LENGTH_BYTES, text, (size_t)len, fail);
 	f->data_start = LENGTH_BYTES + len;
 	if (err == SL_OK)
 		err = parse_header(f, text, (size_t)len, total - f->data_start, fail);
@@ -370,7 +369,7 @@ enum sl_err sl_st_read_raw(const struct sl_st_file *file, const struct sl_st_ten
 		return sl_fail_set(fail, SL_ERR_BUG, "%s: tensor \"%.96s\" is read past its end", file->name,
 				   tensor->name);
 	file = sl_st_holder(file, tensor);
-	return read_at(file, file->data_start + tensor->offset + offset, out, len, fail);
+	return sl_st_read_at(file, file->data_start + tensor->offset + offset, out, len, fail);
 }
 
 /* ---- conversion of `count` packed elements to floats; no alignment is assumed of the source */
@@ -442,7 +441,7 @@ enum sl_err sl_st_read_f32(const struct sl_st_file *f, const struct sl_st_tensor
 		enum sl_err err;
 
 		sl_worker_turn();
-		err = read_at(f, f->data_start + t->offset + done, chunk, len, fail);
+		err = sl_st_read_at(f, f->data_start + t->offset + done, chunk, len, fail);
 
 		if (err != SL_OK)
 			return err;

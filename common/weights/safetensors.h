@@ -76,6 +76,13 @@ struct sl_st_note {
 	const char *key, *value; /* UTF-8 */
 };
 
+/* A note with this key and the value SL_ST_HASH_OPEN gets a hash of header and data as its value. */
+#define SL_ST_HASH      "split.hash"
+#define SL_ST_HASH_OPEN "----------------"
+/* *changed: the file, or one of a folder's, has a hash, which is not that of its bytes. A file without one is as it is.
+ * Reads the whole file. */
+enum sl_err sl_st_check_hash(const struct sl_st_file *file, bool *changed, struct sl_fail *fail) SL_MUST_CHECK;
+
 /* Writes `path`.tmp, syncs it, renames it to `path` and syncs the folder, so that `path` is the old file or the
  * whole new one. Tensors are in the order of element size (largest first: all are aligned), then of name; the same
  * items give the same bytes. CANTCREATE, IO; `path`.tmp is removed on failure. `points`: the file's failpoints,

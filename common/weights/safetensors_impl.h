@@ -22,6 +22,12 @@ struct sl_st_file {
 
 /* Makes an empty file, which errors call `path`. NULL: no memory. */
 struct sl_st_file *sl_st_new(const char *path);
+/* Reads bytes [offset, offset + len) of the file. DATA: it is shorter. */
+enum sl_err sl_st_read_at(const struct sl_st_file *f, uint64_t offset, void *dst, size_t len,
+			  struct sl_fail *fail) SL_MUST_CHECK;
+/* Puts the hash into the header's note SL_ST_HASH, if it has one. The data: bytes[i] of items[i], in the file's order.
+ */
+void sl_st_put_hash(char *header, const struct sl_st_item *const *items, const uint64_t *bytes, int n);
 void sl_st_unmap(struct sl_st_file *file);
 /* The file that a tensor lies in. */
 struct sl_st_file *sl_st_holder(const struct sl_st_file *file, const struct sl_st_tensor *tensor);

@@ -1,9 +1,8 @@
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/newfile.h"
-#include "common/weights/safetensors.h"
+#include "common/weights/safetensors_impl.h"
 
 enum { ALIGN = 8 };
 
@@ -69,6 +68,24 @@ static char *make_header(const struct placed *list, int n, const struct sl_st_no
 	return text;
 }
 
+/* Puts the file's hash into its header. False: no memory. */
+static bool put_hash(char *header, const struct placed *list, int n)
+{
+	const struct sl_st_item **items = calloc((size_t)n + 1, sizeof *items);
+	uint64_t *bytes = calloc((size_t)n + 1, sizeof *bytes);
+	const bool ok = items && bytes;
+
+	for (int i = 0; i < n && ok; i++) {
+		items[i] = list[i].item;
+		bytes[i] = list[i].bytes;
+	}
+	if (ok)
+		sl_st_put_hash(header, items, bytes, n);
+	free(items);
+	free(bytes);
+	return ok;
+}
+
 static enum sl_err write_file(struct sl_newfile *f, const char *header, const struct placed *list, int n,
 			      struct sl_fail *fail)
 {
@@ -102,6 +119,10 @@ enum sl_err sl_st_write(const char *path, const struct sl_st_item *items, int n_
 	header = make_header(list, n_items, notes, n_notes);
 	if (!header) {
 		err = sl_fail_set(fail, SL_ERR_BUG, "%s: a name that is not UTF-8, or one that comes twice", path);
+		goto fail;
+	}
+	if (!put_hash(header, list, n_items)) {
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory to write %s", path);
 		goto fail;
 	}
 	err = sl_newfile_open(&file, path, 0600, points, fail);

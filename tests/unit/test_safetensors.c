@@ -286,6 +286,42 @@ static void what_is_written_is_read(void **state)
 	free(y);
 }
 
+/* Of a file with a hash, each flipped bit is noticed: it is no file any more, or has changed. The hash's key alone may
+ * change in silence, since the file then has no hash. */
+static void a_flipped_bit_is_noticed(void **state)
+{
+	static const char with_key[] = "\"" SL_ST_HASH "\"";
+	const float x[3] = {1, 2, 3};
+	const struct sl_st_item item = {"a", "F32", 1, {3}, x};
+	const struct sl_st_note notes[] = {{"steps", "12"}, {SL_ST_HASH, SL_ST_HASH_OPEN}};
+	struct sl_st_file *file;
+	struct sl_fail fail = {0};
+	uint8_t *bytes;
+	size_t len, key;
+	bool changed;
+
+	(void)state;
+	assert_int_equal(sl_st_write(path, &item, 1, notes, 2, SL_FP_MODEL_OPEN, &fail), SL_OK);
+	assert_int_equal(sl_file_read(path, 1 << 20, &bytes, &len, &fail), SL_OK);
+	assert_int_equal(sl_st_open_bytes(&file, (struct sl_bytes){bytes, len}, &fail), SL_OK);
+	assert_int_equal(sl_st_check_hash(file, &changed, &fail), SL_OK);
+	assert_false(changed);
+	sl_st_close(file);
+	key = (size_t)((uint8_t *)memmem(bytes, len, with_key, sizeof with_key - 1) - bytes);
+	for (size_t bit = 0; bit < 8 * len; bit++) {
+		if (bit / 8 >= key && bit / 8 < key + sizeof with_key - 1)
+			continue;
+		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		if (sl_st_open_bytes(&file, (struct sl_bytes){bytes, len}, &fail) == SL_OK) {
+			assert_int_equal(sl_st_check_hash(file, &changed, &fail), SL_OK);
+			assert_true(changed);
+			sl_st_close(file);
+		}
+		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+	free(bytes);
+}
+
 static void files_that_cannot_be(void **state)
 {
 	const float x = 1;
@@ -316,6 +352,7 @@ int main(void)
 		cmocka_unit_test(every_truncation_is_refused),
 		cmocka_unit_test(narrow_floats_widen_exactly),
 		cmocka_unit_test(what_is_written_is_read),
+		cmocka_unit_test(a_flipped_bit_is_noticed),
 		cmocka_unit_test(files_that_cannot_be),
 	};
 
