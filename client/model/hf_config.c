@@ -183,10 +183,15 @@ static enum sl_err read_act(const struct sl_hf_reader *r, struct sl_hf_config *o
 		const char *name;
 		enum sl_op_kind kind;
 		bool tanh;
-	} known[] = {
-		{"gelu", SL_OP_GELU, false}, {"gelu_new", SL_OP_GELU, true}, {"gelu_pytorch_tanh", SL_OP_GELU, true},
-		{"relu", SL_OP_ACT, false},  {"silu", SL_OP_SILU, false},    {"swish", SL_OP_SILU, false},
-		{"tanh", SL_OP_TANH, false}};
+	} known[] = {{"gelu", SL_OP_GELU, false},
+		     {"gelu_new", SL_OP_GELU, true},
+		     {"gelu_pytorch_tanh", SL_OP_GELU, true},
+		     {"gelu_python", SL_OP_GELU, false},
+		     {"gelu_fast", SL_OP_GELU, true},
+		     {"relu", SL_OP_ACT, false},
+		     {"silu", SL_OP_SILU, false},
+		     {"swish", SL_OP_SILU, false},
+		     {"tanh", SL_OP_TANH, false}};
 	const struct family *f = &families[out->family];
 	const json_t *value = sl_hf_member(r, f->act);
 	const char *text = value ? json_string_value(value) : f->standard;
@@ -247,6 +252,8 @@ static enum sl_err read_object(const struct sl_hf_reader *r, struct sl_hf_config
 		err = sl_hf_read_number(r, k, out);
 	if (!err)
 		err = read_act(r, out);
+	if (!err)
+		err = sl_hf_check_keys(r, families[out->family].key, out->unknown);
 	if (!err && json_is_string(json_array_get(list, 0)))
 		sl_hf_plain(out->architecture, sizeof out->architecture, json_string_value(json_array_get(list, 0)));
 	if (!err && sl_hf_is_decoder(out->family))

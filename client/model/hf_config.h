@@ -62,6 +62,7 @@ struct sl_hf_config {
 	bool act_tanh;                  /* GELU is approximated with tanh */
 	bool untied;                    /* the output layer has a weight of its own, not the embedding's */
 	char architecture[SL_NAME_MAX]; /* the first of `architectures`; "": none */
+	char unknown[SL_NAME_MAX];      /* a key that splitc does not know; "": none */
 	/* Of decoders. kv: heads of keys and values; head: features of a head; biases: of the layers that make q, k, v,
 	 * of the layer after attention, and of the feed-forward part. */
 	int kv, head;

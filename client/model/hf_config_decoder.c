@@ -205,7 +205,7 @@ static enum sl_err add_end(const struct sl_hf_reader *r, struct sl_hf_config *ou
 	if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) >= out->vocab)
 		return sl_fail_set(r->fail, SL_ERR_DATA, "%s: eos_token_id is no token below vocab_size", r->name);
 	if (out->n_end == SL_HF_ENDS)
-		return sl_fail_set(r->fail, SL_ERR_LIMIT, "%s: more than %d end tokens", r->name, SL_HF_ENDS);
+		return sl_fail_set(r->fail, SL_ERR_DATA, "%s: more than %d end tokens", r->name, SL_HF_ENDS);
 	out->end[out->n_end++] = (int32_t)json_integer_value(value);
 	return SL_OK;
 }

@@ -25,6 +25,10 @@ struct sl_hf_key {
 const json_t *sl_hf_member(const struct sl_hf_reader *r, const char *key);
 /* Writes a double or an int to `out` + the key's offset. DATA: it is missing or no number; CONFIG: out of bounds. */
 enum sl_err sl_hf_read_number(const struct sl_hf_reader *r, const struct sl_hf_key *k, void *out) SL_MUST_CHECK;
+/* Refuses keys that would make another network. unknown: the first key that is neither in `read` nor known to change
+ * nothing; "": there is none. */
+enum sl_err sl_hf_check_keys(const struct sl_hf_reader *r, const struct sl_hf_key *read,
+			     char unknown[SL_NAME_MAX]) SL_MUST_CHECK;
 /* Copies a text for messages, without control characters and bytes that are not ASCII. */
 void sl_hf_plain(char *to, size_t cap, const char *text);
 /* Reads eos_token_id, one number or a list. Without that key out->end stays. */

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/log.h"
+
 static const char key[] = "model.huggingface";
 _Static_assert(sizeof((struct sl_model_takes){0}.end) == sizeof((struct sl_hf_config){0}.end), "they are the same");
 
@@ -62,6 +64,11 @@ enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spe
 
 static enum sl_err check_tokens(const struct sl_hf_config *c, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
+	if (spec->tokens > c->row_most && c->row_most < c->positions - c->first)
+		return sl_fail_at(
+			fail, "model.tokens", SL_ERR_CONFIG,
+			"rows have up to %d tokens, but sliding_window of %.200s/config.json bounds them to %d",
+			spec->tokens, spec->huggingface, c->row_most);
 	if (spec->tokens < 1 || spec->tokens > c->row_most)
 		return sl_fail_at(fail, "model.tokens", SL_ERR_CONFIG,
 				  "rows have up to %d tokens, but %.200s/config.json has positions for %d",
@@ -121,6 +128,11 @@ enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, 
 					   task->labelled ? spec->classes : c.vocab, fail);
 	if (err)
 		return err;
+	if (c.unknown[0])
+		sl_log(SL_LOG_WARN, "config-key",
+		       "%.200s/config.json: splitc does not know the key %s: if it changes what the network computes, "
+		       "splitc computes something else",
+		       spec->huggingface, c.unknown);
 	name_files(b.model, &c);
 	b.lora = spec->lora;
 	snprintf(b.model->note, sizeof b.model->note,

@@ -281,6 +281,10 @@ static void refused_config(void **state)
 		{"\"type_vocab_size\": 1", "\"is_decoder\": true", "is_decoder is true", SL_ERR_CONFIG},
 		{"\"type_vocab_size\": 1", "\"position_embedding_type\": \"relative_key\"",
 		 "position_embedding_type is relative_key", SL_ERR_CONFIG},
+		{"\"type_vocab_size\": 1", "\"sinusoidal_pos_embds\": true", "sinusoidal_pos_embds is true: such a",
+		 SL_ERR_CONFIG},
+		{"\"type_vocab_size\": 1", "\"pruned_heads\": {\"1\": [0]}", "pruned_heads is {\"1\":[0]}: such a",
+		 SL_ERR_CONFIG},
 		{"\"type_vocab_size\": 1", "\"pad_token_id\": 8", "max_position_embeddings is 9", SL_ERR_CONFIG},
 		{"\"roberta\"", "\"llama\", \"head_dim\": 4, \"rope_scaling\": {\"factor\": 8.0}",
 		 "rope_scaling has no rope_type", SL_ERR_CONFIG},
@@ -319,10 +323,44 @@ static void refused_rows(void **state)
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
 	assert_string_equal(fail.key, "model.tokens");
 	assert_non_null(strstr(fail.text, "has positions for 7"));
+	spec.task = SL_LEARN_NEXT;
+	put("config.json", with(toy, "\"roberta\"",
+				"\"mistral\", \"head_dim\": 4, \"num_key_value_heads\": 2, \"sliding_window\": 3"));
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "bounds them to 3"));
+	spec.task = SL_LEARN_CLASSES;
 	unlink(in_dir("config.json"));
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_NOINPUT);
 	spec.huggingface = NULL;
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+}
+
+/* Keys that are there without changing anything, a key that nobody knows, and other names of activations. */
+static void keys_beside(void **state)
+{
+	static const struct {
+		const char *key, *unknown;
+		bool tanh;
+	} want[] = {
+		{"\"pruned_heads\": {}", "", false},
+		{"\"sinusoidal_pos_embds\": false, \"torch_dtype\": \"float32\"", "", false},
+		{"\"novel\": null, \"newer\": false, \"newest\": []", "", false},
+		{"\"attention_window\": 8", "attention_window", false},
+		{"\"hidden_act\": \"gelu_python\"", "", false},
+		{"\"hidden_act\": \"gelu_fast\"", "", true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+		struct sl_hf_config c;
+		struct sl_fail fail;
+
+		put("config.json", with(toy, "\"type_vocab_size\": 1", want[i].key));
+		if (sl_hf_config_read(&c, dir, &fail))
+			fail_msg("%s", fail.text);
+		assert_string_equal(c.unknown, want[i].unknown);
+		assert_true(c.act == SL_OP_GELU && c.act_tanh == want[i].tanh);
+	}
 }
 
 /* Adapter files of PEFT that would be misread as other adapters are refused. */
@@ -557,10 +595,9 @@ static void shards(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(other_families), cmocka_unit_test(distilbert_eps),
-		cmocka_unit_test(separators),     cmocka_unit_test(sizes),
-		cmocka_unit_test(cuts),           cmocka_unit_test(refused_config),
-		cmocka_unit_test(refused_rows),   cmocka_unit_test(refused_adapters),
+		cmocka_unit_test(other_families), cmocka_unit_test(distilbert_eps), cmocka_unit_test(separators),
+		cmocka_unit_test(sizes),          cmocka_unit_test(cuts),           cmocka_unit_test(refused_config),
+		cmocka_unit_test(refused_rows),   cmocka_unit_test(keys_beside),    cmocka_unit_test(refused_adapters),
 		cmocka_unit_test(pretrained),     cmocka_unit_test(shards),
 	};
 
