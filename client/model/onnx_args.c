@@ -55,8 +55,9 @@ struct sl_onnx_value *sl_onnx_in(struct sl_onnx_import *im, size_t i)
 	if (v && v->known)
 		return v;
 	sl_onnx_refuse(im,
-		       v ? "reads '%.96s', which is an output that is not read, or made later"
-			 : "reads '%.96s', which nothing makes",
+		       !v                      ? "reads '%.96s', which nothing makes"
+		       : v->maker >= im->index ? "reads '%.96s', which this node or a later one makes"
+					       : "reads '%.96s', which is an output that is not read",
 		       im->node->input[i]);
 	return NULL;
 }
@@ -240,6 +241,14 @@ int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim)
 		sl_onnx_refuse(im, "its input %zu is scores of attention, which softmax alone reads", i);
 	if (im->b->err)
 		return -1;
+	if (v && v->value < 0 && sl_onnx_learns(im, v->constant)) {
+		sl_onnx_refuse(
+			im,
+			"its input %zu is '%.96s', a parameter or a buffer of the network, where a computed value "
+			"is read: of nn.utils.weight_norm call remove_weight_norm before the export",
+			i, v->constant->name);
+		return -1;
+	}
 	if (!v || v->value < 0) {
 		sl_onnx_refuse(im, "its input %zu is %s, where a computed value is read", i,
 			       v ? "constant" : "not there");
@@ -310,7 +319,11 @@ static const Onnx__Tensor *take_param(struct sl_onnx_import *im, const Onnx__Ten
 	if (im->b->err)
 		return NULL;
 	if (!sl_onnx_learns(im, t)) {
-		sl_onnx_refuse(im, "its input %zu is no parameter; export with do_constant_folding=False", i);
+		sl_onnx_refuse(im,
+			       t ? "its input %zu is a constant, where a parameter is read: give the layer parameters "
+				   "(affine=True), or, if constants were folded, export with do_constant_folding=False"
+				 : "its input %zu is computed, where a parameter is read",
+			       i);
 		return NULL;
 	}
 	if (t->data_type != SL_ONNX_FLOAT) {

@@ -282,7 +282,7 @@ enum sl_err sl_onnx_emit_save(struct sl_onnx_emit *e, int opset, int trainable, 
 	put_message(&e->graph, 1, &e->node);
 	put_text(&e->graph, 2, "network");
 	if (e->graph.len > INT32_MAX)
-		return sl_fail_set(fail, SL_ERR_LIMIT,
+		return sl_fail_set(fail, SL_ERR_CANTCREATE,
 				   "%s: the model has 2 GiB or more, which no ONNX file holds: name a file that ends "
 				   "with .safetensors",
 				   path);

@@ -54,8 +54,8 @@ void sl_onnx_emit_param(struct sl_onnx_emit *e, const char *name, const struct s
 /* Declares an input or an output of floats, whose dimension 0 is the batch, of any size. */
 enum { SL_ONNX_INPUT = 11, SL_ONNX_OUTPUT };
 void sl_onnx_emit_end(struct sl_onnx_emit *e, unsigned end, const char *name, const int64_t *dim, int n_dim);
-/* Writes the whole file. `trainable`: the value of SL_ONNX_TRAINABLE; below 0: no such note. LIMIT: the file has 2 GiB
- * or more. */
+/* Writes the whole file. `trainable`: the value of SL_ONNX_TRAINABLE; below 0: no such note. CANTCREATE: it would have
+ * 2 GiB or more. */
 enum sl_err sl_onnx_emit_save(struct sl_onnx_emit *e, int opset, int trainable, const struct sl_st_note *notes,
 			      int n_notes, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
 

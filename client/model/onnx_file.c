@@ -143,7 +143,7 @@ static enum sl_err sort_initializers(struct sl_onnx *o, struct sl_fail *fail)
 	enum sl_err err;
 
 	if (g->n_initializer > SL_GRAPH_MOST_PARAMS)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "%zu initializers, where %d are the most", g->n_initializer,
+		return sl_fail_set(fail, SL_ERR_DATA, "%zu initializers, where %d are the most", g->n_initializer,
 				   SL_GRAPH_MOST_PARAMS);
 	o->init = malloc((g->n_initializer + 1) * sizeof *o->init);
 	if (!o->init)
@@ -295,7 +295,7 @@ static enum sl_err check_model(struct sl_onnx *o, struct sl_fail *fail)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "it has %s, which are not read; export with %s",
 				   m->n_functions ? "functions" : "sparse initializers", sl_onnx_how);
 	if (o->graph->n_node > SL_GRAPH_MOST_NODES)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "%zu nodes, where %d are the most", o->graph->n_node,
+		return sl_fail_set(fail, SL_ERR_DATA, "%zu nodes, where %d are the most", o->graph->n_node,
 				   SL_GRAPH_MOST_NODES);
 	err = check_trainable(o, fail);
 	if (!err)
@@ -316,7 +316,7 @@ enum sl_err sl_onnx_parse(struct sl_onnx **out, const char *name, struct sl_byte
 	snprintf(o->name, sizeof o->name, "%s", base ? base + 1 : name);
 	o->model = image.len ? onnx__model__unpack(&allocator, image.len, image.data) : NULL;
 	err = o->model      ? check_model(o, fail)
-	      : purse.empty ? sl_fail_set(fail, SL_ERR_LIMIT,
+	      : purse.empty ? sl_fail_set(fail, SL_ERR_DATA,
 					  "its parts are so many and so small that they would take "
 					  "%d times its size in memory",
 					  MEMORY_FACTOR)

@@ -385,6 +385,19 @@ void sl_onnx_read_avgpool(struct sl_onnx_import *im)
 
 /* Zeros of the same width all around an image become padding of the one convolution or mean that reads it. Other
  * borders become nodes. */
+/* Whether input 2, the border's value, is 0 or left out. It may be an initializer, though none that learns. */
+static bool pads_zeros(struct sl_onnx_import *im)
+{
+	const struct sl_onnx_value *v = im->node->n_input > 2 ? sl_onnx_in(im, 2) : NULL;
+	float by = 0;
+
+	if (v && v->constant && v->constant->data_type == SL_ONNX_FLOAT && sl_onnx_count(v->constant) == 1)
+		sl_onnx_read_f32(v->constant, &by);
+	else if (v && !sl_onnx_scalar_in(im, 2, &by))
+		return false;
+	return by == 0;
+}
+
 void sl_onnx_read_pad(struct sl_onnx_import *im)
 {
 	const Onnx__Attribute *mode = sl_onnx_attr(im, "mode", SL_ONNX_ATTR_STRING);
@@ -394,12 +407,11 @@ void sl_onnx_read_pad(struct sl_onnx_import *im)
 				     : is_word(mode, "edge")  ? SL_RESAMPLE_EDGE
 							      : SL_RESAMPLE_CUT;
 	int64_t pad[SL_ONNX_INTS];
-	float by = 0;
 	int x, n;
 
 	if (!zeros && how == SL_RESAMPLE_CUT)
 		sl_onnx_refuse(im, "its mode is not constant, reflect or edge");
-	if (zeros && im->node->n_input > 2 && im->node->input[2][0] && (!sl_onnx_scalar_in(im, 2, &by) || by != 0))
+	if (zeros && !pads_zeros(im))
 		sl_onnx_refuse(im, "its value is not 0: of borders zeros are read");
 	if ((x = sl_onnx_image_in(im)) < 0)
 		return;

@@ -186,6 +186,12 @@ static enum sl_err find_partition(const struct sl_model *m, const char *partitio
 		return sl_fail_at(fail, "partition", SL_ERR_CONFIG,
 				  "\"%.40s\" is not A:-B (first A units | middle | last B units), as 1:-1 is",
 				  partition);
+	if (m->n_unit < 3)
+		return sl_fail_at(
+			fail, "partition", SL_ERR_CONFIG,
+			"%s has %d units, since more than one value crosses elsewhere, as between two towers: a "
+			"middle needs a place behind the first unit where one value crosses",
+			m->name, m->n_unit);
 	if (first + last >= m->n_unit)
 		return sl_fail_at(fail, "partition", SL_ERR_CONFIG,
 				  "\"%s\" leaves no middle: %s has %d units, %s … %s, and %d are taken", partition,

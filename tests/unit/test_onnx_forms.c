@@ -576,7 +576,20 @@ static void images_that_would_compute_something_else_are_refused(void **state)
 	refuse_all(small, &(struct sl_model_spec){0}, of_images, sizeof of_images / sizeof of_images[0]);
 }
 
-/* A Transpose that keeps the order of a matrix of pads: the images move by one pixel. */
+/* An initializer of one float, 0, as exporters write the value of a border. */
+static void add_zero(Onnx__Model *m, const char *name)
+{
+	Onnx__Tensor *t;
+
+	add_list(m, name, (int64_t[]){0}, 1);
+	t = onnx_tensor(m, name);
+	t->data_type = 1;
+	t->n_dims = t->n_int64_data = 0;
+	t->n_float_data = 1;
+	t->float_data = calloc(1, sizeof *t->float_data);
+}
+
+/* A Transpose that keeps the order of a matrix of pads: the images move by one pixel, over a border of 0. */
 static void a_matrix_that_stays(void **state)
 {
 	Onnx__Model *m = onnx_read(small);
@@ -588,7 +601,8 @@ static void a_matrix_that_stays(void **state)
 	add_list(m, "list", (int64_t[]){-1}, 1);
 	add_ints(add_node(m, flatten, "same", "Transpose", IN("matrix")), "perm", (int64_t[]){0, 1}, 2);
 	add_node(m, flatten, "pads", "Reshape", IN("same", "list"));
-	add_node(m, flatten, "moved", "Pad", IN(pooled, "pads"));
+	add_zero(m, "zero");
+	add_node(m, flatten, "moved", "Pad", IN(pooled, "pads", "zero"));
 	onnx_set(&onnx_node(m, flatten)->input[0], "moved");
 	if (onnx_build(m, &(struct sl_model_spec){0}, &model, &fail))
 		fail_msg("%s", fail.text);

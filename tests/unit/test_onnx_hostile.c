@@ -285,8 +285,9 @@ static void line_break(Onnx__Model *m, const struct hostile *h)
 #define DATA SL_ERR_DATA
 
 static const struct hostile hostiles[] = {
-	{"a node reads itself", small, input, conv, "/block/conv1/Conv_output_0", 0, CONF, "made later"},
-	{"two nodes read each other", small, cycle, NULL, NULL, 0, CONF, "made later"},
+	{"a node reads itself", small, input, conv, "/block/conv1/Conv_output_0", 0, CONF,
+	 "which this node or a later one makes"},
+	{"two nodes read each other", small, cycle, NULL, NULL, 0, CONF, "which this node or a later one makes"},
 	{"nodes in the wrong order", small, backwards, NULL, NULL, 0, CONF, "not read"},
 	{"a file outside the folder", small, external, weight, "../../etc/passwd", 1, CONF, "lies in another file"},
 	{"an absolute path", small, external, weight, "/etc/passwd", 1, CONF, "lies in another file"},
@@ -379,8 +380,8 @@ static const struct hostile hostiles[] = {
 	{"a negative opset", small, opset, NULL, NULL, INT64_MIN, CONF, "where 13 to 20 are read"},
 	{"no nodes", small, no_nodes, NULL, NULL, 0, CONF, "no node makes its output"},
 	{"a node without an output", small, no_outputs, conv, NULL, 0, DATA, "has no kind, or no output"},
-	{"9000 nodes", small, more_nodes, NULL, NULL, 9000, SL_ERR_LIMIT, "where 8192 are the most"},
-	{"20000 tensors", small, more_tensors, NULL, NULL, 20000, SL_ERR_LIMIT, "where 16384 are the most"},
+	{"9000 nodes", small, more_nodes, NULL, NULL, 9000, SL_ERR_DATA, "where 8192 are the most"},
+	{"20000 tensors", small, more_tensors, NULL, NULL, 20000, SL_ERR_DATA, "where 16384 are the most"},
 	{"a name of two lines", small, line_break, conv, "a\nb\033[31m", 0, CONF, "strides"},
 };
 
@@ -468,7 +469,7 @@ static const struct {
 	enum sl_err err;
 } byte_files[] = {
 	{"3000 graphs, one inside the other", nested, CONF},
-	{"half a million nodes", tiny_nodes, SL_ERR_LIMIT},
+	{"half a million nodes", tiny_nodes, SL_ERR_DATA},
 	{"a length of 2 GiB", long_length, DATA},
 	{"a number without an end", endless_number, DATA},
 	{"a group that nothing closes", open_group, DATA},
