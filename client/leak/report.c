@@ -10,6 +10,7 @@
 
 #include "client/data/sheet.h"
 #include "client/leak/leak.h"
+#include "common/base/real.h"
 #include "common/base/version.h"
 #include "common/link/wire.h"
 #include "common/telemetry/json.h"
@@ -157,6 +158,8 @@ static void put_cell(FILE *f, const char *text)
 /* A line for each figure: its place in leak.json, and its numbers, empty where they are undefined. */
 static void put_csv(FILE *f, const struct sl_leak_figures *figures)
 {
+	char text[SL_REAL_TEXT];
+
 	fputs("group,figure,value,low,high,chance,samples\n", f);
 	for (int i = 0; i < figures->n; i++) {
 		const struct sl_leak_figure *figure = &figures->item[i];
@@ -166,7 +169,7 @@ static void put_csv(FILE *f, const struct sl_leak_figures *figures)
 		fputc(',', f);
 		put_cell(f, figure->key);
 		for (int k = 0; k < 4; k++)
-			fprintf(f, isnan(number[k]) ? "," : ",%.9g", number[k]);
+			fprintf(f, ",%s", isnan(number[k]) ? "" : sl_double_text(number[k], text));
 		fprintf(f, ",%" PRId64 "\n", figure->n);
 	}
 }
@@ -212,9 +215,10 @@ enum sl_err sl_leak_write(const struct sl_leak *l, const struct sl_setup *s, con
 	}
 	f = open_file(path, dir, "leak.json");
 	if (f)
-		json_dumpf(root, f, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+		sl_json_print(root, JSON_INDENT(2), f);
+	else
+		json_decref(root);
 	err = close_file(f, path, fail);
-	json_decref(root);
 	if (err)
 		return err;
 	f = open_file(path, dir, "leak.csv");
