@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/guard.h"
+
 bool sl_folder_of(const char *path, char folder[PATH_MAX])
 {
 	const char *slash = strrchr(path, '/');
@@ -65,7 +67,7 @@ enum sl_err sl_folder_make(const char *dir, mode_t mode, struct sl_fail *fail)
 		if (end)
 			*end = '\0';
 		if (!make_one(path, mode))
-			return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+			return sl_fail_set(fail, sl_guard_make_err(errno), "%s: %s", path, strerror(errno));
 		if (end)
 			*end = '/';
 	}

@@ -13,8 +13,8 @@ bool sl_folder_of(const char *path, char folder[PATH_MAX]) SL_MUST_CHECK;
 /* Syncs the folder that contains `path`, and with it the name `path`. Returns 0, also if the file system cannot
  * sync folders; or -1 with errno. */
 int sl_folder_sync_of(const char *path) SL_MUST_CHECK;
-/* Makes `dir` and the missing folders above it, and syncs their names to the disk. CANTCREATE; folders that were
- * made by then stay. */
+/* Makes `dir` and the missing folders above it, and syncs their names to the disk. CANTCREATE or IO
+ * (sl_guard_make_err); folders that were made by then stay. */
 enum sl_err sl_folder_make(const char *dir, mode_t mode, struct sl_fail *fail) SL_MUST_CHECK;
 /* Whether `path` exists and is a folder; whether it exists and is something else. */
 bool sl_folder_is(const char *path);

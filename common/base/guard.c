@@ -40,11 +40,16 @@ enum sl_err sl_guard_written(int fd, const char *path, struct sl_fail *fail)
 	return SL_OK;
 }
 
+enum sl_err sl_guard_make_err(int error)
+{
+	return error == ENOSPC || error == EDQUOT ? SL_ERR_IO : SL_ERR_CANTCREATE;
+}
+
 enum sl_err sl_guard_open_failed(const char *path, struct sl_fail *fail)
 {
 	if (errno == ELOOP)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE,
 				   "%s is a symbolic link, which is not followed: remove it, or name another folder",
 				   path);
-	return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+	return sl_fail_set(fail, sl_guard_make_err(errno), "%s: %s", path, strerror(errno));
 }

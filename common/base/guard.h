@@ -16,7 +16,10 @@ enum sl_err sl_guard_folder(const char *dir, struct sl_fail *fail) SL_MUST_CHECK
 /* Checks a file that this process opened for writing with O_NOFOLLOW. CANTCREATE if it has a second hard link:
  * writing to it would change a file elsewhere. Pipes and devices are fine. */
 enum sl_err sl_guard_written(int fd, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
-/* Describes errno after a failed open with O_NOFOLLOW, whoever made that call. Returns CANTCREATE. */
+/* The error code of a file or folder that could not be made, by errno. IO: the disk has no room or no inode left, which
+ * may pass. Otherwise CANTCREATE. */
+enum sl_err sl_guard_make_err(int error);
+/* Describes errno after a failed open with O_NOFOLLOW, whoever made that call. Returns CANTCREATE or IO, as above. */
 enum sl_err sl_guard_open_failed(const char *path, struct sl_fail *fail);
 
 #endif

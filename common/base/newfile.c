@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/folder.h"
+#include "common/base/guard.h"
 #include "common/base/pieces.h"
 #include "common/base/worker.h"
 
@@ -67,7 +68,7 @@ enum sl_err sl_newfile_open(struct sl_newfile *f, const char *path, mode_t mode,
 	if (sl_newfile_is_special(path))
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: this is no regular file: name a file", path);
 	f->fd = SL_FAILPOINT_CALL(POINT(f, OPEN), create(f->tmp, mode));
-	return f->fd < 0 ? sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", f->tmp, strerror(errno)) : SL_OK;
+	return f->fd < 0 ? sl_fail_set(fail, sl_guard_make_err(errno), "%s: %s", f->tmp, strerror(errno)) : SL_OK;
 }
 
 enum sl_err sl_newfile_write(struct sl_newfile *f, const void *from, size_t len, struct sl_fail *fail)
@@ -105,7 +106,7 @@ enum sl_err sl_newfile_finish(struct sl_newfile *f, struct sl_fail *fail)
 	if (closed != 0)
 		return give_up(f, SL_ERR_IO, f->tmp, fail);
 	if (SL_FAILPOINT_CALL(POINT(f, RENAME), rename(f->tmp, f->path)) != 0)
-		return give_up(f, SL_ERR_CANTCREATE, f->path, fail);
+		return give_up(f, sl_guard_make_err(errno), f->path, fail);
 	/* the rename changed the folder, which needs a sync of its own */
 	if (SL_FAILPOINT_CALL(POINT(f, DIRSYNC), sl_folder_sync_of(f->path)) != 0)
 		return sl_fail_set(fail, SL_ERR_IO, "the folder of %s: %s", f->path, strerror(errno));

@@ -21,7 +21,7 @@ struct sl_newfile {
 	char path[PATH_MAX], tmp[PATH_MAX];
 };
 
-/* Opens the temporary file. CANTCREATE, also if `path` is special. */
+/* Opens the temporary file. CANTCREATE or IO (sl_guard_make_err); CANTCREATE also if `path` is special. */
 enum sl_err sl_newfile_open(struct sl_newfile *f, const char *path, mode_t mode, enum sl_failpoint points,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 /* Appends. IO: the file was given up, and its descriptor is closed. */

@@ -56,7 +56,7 @@ enum sl_err sl_store_open(const char *dir, int *lock, struct sl_fail *fail)
 	if (!dir[0])
 		return SL_OK;
 	if (sl_folder_make(dir, 0700, &why) != SL_OK)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store: %s", why.text);
+		return sl_fail_set(fail, why.code, "store: %s", why.text);
 	if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || access(dir, W_OK | X_OK) != 0)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store '%s' must be a folder that this user can write to",
 				   dir);
@@ -67,7 +67,7 @@ enum sl_err sl_store_open(const char *dir, int *lock, struct sl_fail *fail)
 	if (snprintf(path, sizeof path, "%s/lock", dir) < PATH_MAX)
 		*lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (*lock < 0)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store: %s/lock cannot be opened: %s", dir,
+		return sl_fail_set(fail, sl_guard_make_err(errno), "store: %s/lock cannot be opened: %s", dir,
 				   strerror(errno));
 	if (flock(*lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
 		sl_store_close(*lock);

@@ -146,6 +146,12 @@ grep -q '^WARN log-write: log.jsonl: No space left on device; lines are lost$' "
 jq -es 'map(select(.type == "step")) | length == 11' "$run/log.jsonl" >/dev/null || fail "$what: one line should be missing, and all others whole"
 cmp "$run/model.safetensors" "$tmp/undisturbed-1/model.safetensors" || fail "$what: other weights"
 stop
+# No room for log.jsonl, or no inode: the run cannot begin, but may if it is tried again, as a service does.
+what='no room to begin'
+begin log.open=ENOSPC ''
+ends_with "$client_pid" 74 $patience "$what"
+grep -q '^splitc: .*log.jsonl: No space left on device$' "$tmp/client.log" || fail "$what: no sentence"
+stop
 # A limit on file sizes makes the write fail; it must not end the process by a signal.
 rc=0
 (ulimit -f 8 && client limited "$tmp/client.yaml" --local) || rc=$?
