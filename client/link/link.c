@@ -336,6 +336,11 @@ bool sl_link_is_lost(const struct sl_link *l)
 	return l->lost;
 }
 
+bool sl_link_stalled(const struct sl_link *l)
+{
+	return l->stalled;
+}
+
 uint64_t sl_link_busy_ms(const struct sl_link *l)
 {
 	return sl_worker_busy_ms(l->worker);

@@ -62,6 +62,8 @@ static bool stalls(struct sl_link *l)
 		l->worked = worked;
 		l->worked_ms = now_ms;
 	}
+	if (l->state != LINK_UP && l->conf.agreement->agreed.share.group[0])
+		return false; /* share.wait_s bounds the wait for other members */
 	return l->conf.stall_ms && now_ms - l->worked_ms > l->conf.stall_ms;
 }
 
@@ -69,6 +71,17 @@ static void tick(struct sl_link *l)
 {
 	struct sl_fail fail;
 
+	if (stalls(l) && l->conf.agreement->agreed.share.group[0]) {
+		l->stalled = true;
+		sl_fail_set(
+			&fail, SL_ERR_TIMEOUT,
+			"%s has sent nothing but heartbeats for %llu s (link.stall_s and share.straggler_s): the link "
+			"is made anew, in case a message was lost; if not, group %s waits for a member",
+			l->conf.endpoint, (unsigned long long)l->conf.stall_ms / 1000,
+			l->conf.agreement->agreed.share.group);
+		sl_port_fail(l->port, &fail);
+		return;
+	}
 	if (stalls(l)) {
 		sl_fail_set(
 			&fail, SL_ERR_TIMEOUT,

@@ -184,6 +184,7 @@ bool sl_act_hold_state(struct drive *d)
 	struct sl_step_result result;
 	bool done = false;
 
+	d->saved = false;
 	if (sl_recover_lost(d->recover, d->remote, d->run, &done, &result, d->fail) != SL_OK) {
 		sl_drive_event(d, EV_OVER);
 		return false;
@@ -193,6 +194,8 @@ bool sl_act_hold_state(struct drive *d)
 		sl_act_release(d);
 		sl_training_done(d->run, &result);
 	}
+	if (d->cause.code != SL_ERR_BUSY) /* a group that goes back has a checkpoint */
+		sl_recover_keep_held(d->recover, d->remote, d->run);
 	d->err = SL_OK;
 	return true;
 }

@@ -85,7 +85,7 @@ struct drive;
 /* An action. False: it has raised an event that takes over; the rule's other actions and its next state are ignored. */
 typedef bool sl_drive_act(struct drive *d);
 
-enum { DRIVE_ACTS = 6 };
+enum { DRIVE_ACTS = 7 };
 
 struct drive_rule {
 	sl_drive_act *act[DRIVE_ACTS]; /* in this order; NULL after the last */
@@ -114,6 +114,7 @@ struct drive {
 	enum drive_why why;
 	enum drive_books books;
 	bool joined; /* the server has welcomed a link */
+	bool saved;  /* the model is written, and this member waits until those of its group are */
 	int signum;  /* of the first signal; 0: none came */
 	/* the batch under way, or requested */
 	struct sl_loader *loader[SL_SPLIT_COUNT];
@@ -161,7 +162,8 @@ void sl_drive_resume(struct drive *d); /* enters the state that DRIVE_RESUME sta
 
 /* drive_stop.c: a run that ends */
 sl_drive_act sl_act_pause_link, sl_act_close_link, sl_act_stop_loop, sl_act_leave;
-sl_drive_act sl_act_save, sl_act_save_anyway, sl_act_end_phase, sl_act_settle, sl_act_summarize, sl_act_forget;
+sl_drive_act sl_act_save, sl_act_tell_saved, sl_act_save_anyway, sl_act_end_phase, sl_act_settle, sl_act_summarize;
+sl_drive_act sl_act_forget;
 sl_drive_act sl_act_keep_last, sl_act_keep_certain, sl_act_blame_nonfinite;
 sl_drive_act sl_act_arm_drain, sl_act_end_early, sl_act_give_up;
 sl_drive_act sl_act_look_idle, sl_act_look_again, sl_act_end_drained;

@@ -83,8 +83,10 @@ static void on_fetched(void *arg)
 static void on_failed(void *arg, const struct sl_fail *fail)
 {
 	struct drive *d = arg;
-	/* a group that goes back to an earlier step ends all its links, though no server is lost */
-	const bool comes_back = d->setup->epoch_steps && d->joined && fail->code == SL_ERR_BUSY;
+	/* a group that goes back to an earlier step ends all its links, though no server is lost; nor is one that
+	 * stalls */
+	const bool comes_back = d->setup->epoch_steps && d->joined &&
+				(fail->code == SL_ERR_BUSY || sl_link_stalled(sl_remote_link(d->remote)));
 	const bool may_wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT || comes_back;
 	bool wait = may_wait && !d->why && sl_recover_failed(d->recover, fail->code);
 
@@ -93,6 +95,9 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	sl_setup_blame(d->setup, d->fail);
 	if (sl_recover_longer(d->recover))
 		sl_last_run_explain(d->fail);
+	/* a run that is being stopped does not try again, but --resume can */
+	if (d->why && may_wait && sl_retry_is_broken(fail->code))
+		d->fail->code = SL_ERR_UNAVAILABLE;
 	if (sl_link_was_up(sl_remote_link(d->remote)) && sl_audit_lost(d->audit, !wait, d->fail) == SL_ERR_AUDIT)
 		wait = false;
 	(void)sl_drive_audited(d, SL_OK);
@@ -130,8 +135,8 @@ static enum sl_err open_link(struct drive *d)
 	remote.use.logits = d->options->predict ? d->options->predict->row : sl_training_outputs(d->run);
 	remote.link.run_steps = sl_training_state(d->run).total_steps;
 	remote.link.traffic = d->link.traffic;
-	if (c->agreed.share.group[0])
-		remote.link.stall_ms = 0; /* other members may keep this one waiting */
+	if (c->agreed.share.group[0] && remote.link.stall_ms) /* the group waits so long for others at most */
+		remote.link.stall_ms += (uint64_t)c->agreed.share.straggler_s * 1000;
 	sl_recover_offer(d->recover, &remote.link.offer);
 	return sl_remote_open(&d->remote, d->loop, &remote, &events, d, d->fail);
 }

@@ -462,20 +462,17 @@ bool sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const 
 	return true;
 }
 
-void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, enum sl_err why)
+bool sl_recover_has_end(const struct sl_recover *r, const struct sl_training *run)
 {
-	struct sl_step_result result;
-	struct sl_fail fail;
-	uint64_t step;
+	return !r->dir[0] || !r->setup->conf->train.checkpoint_every ||
+	       sl_archive_newest(r->archive) == sl_training_state(run).step;
+}
 
-	if (!r->dir[0] || !(sl_retry_may_pass(why) || sl_retry_is_broken(why)) ||
-	    !sl_link_was_up(sl_remote_link(remote)) || sl_remote_in_doubt(remote))
-		return;
-	if (sl_remote_applied(remote)) {
-		result = sl_remote_result(remote);
-		sl_training_done(run, &result);
-	}
-	step = sl_training_held(run);
+static void keep_held(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run)
+{
+	const uint64_t step = sl_training_held(run);
+	struct sl_fail fail;
+
 	if (step == sl_archive_newest(r->archive)) /* it is on the disk, or it is step 0 */
 		return;
 	if (sl_recover_keep_last(r, remote, run, &fail) != SL_OK)
@@ -485,6 +482,26 @@ void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_tr
 		       "this client's state after step %" PRIu64
 		       ": --resume goes on from there, or from the server's last step",
 		       step);
+}
+
+void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, enum sl_err why)
+{
+	struct sl_step_result result;
+
+	if (!r->dir[0] || !(sl_retry_may_pass(why) || sl_retry_is_broken(why)) ||
+	    !sl_link_was_up(sl_remote_link(remote)) || sl_remote_in_doubt(remote))
+		return;
+	if (sl_remote_applied(remote)) {
+		result = sl_remote_result(remote);
+		sl_training_done(run, &result);
+	}
+	keep_held(r, remote, run);
+}
+
+void sl_recover_keep_held(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run)
+{
+	if (r->dir[0] && r->has_live && !r->has_ahead && sl_link_was_up(sl_remote_link(remote)))
+		keep_held(r, remote, run);
 }
 
 struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r)

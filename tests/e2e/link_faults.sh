@@ -143,6 +143,21 @@ faulty 1 1 duplicate down committed 7
 faulty 1 1 header up commit 7
 faulty 1 1 payload down part 30
 
+# A frame that comes twice while the run is being stopped ends this link alone: the run can be resumed, and its status says so.
+name='twice while it stops'
+start_server host
+rm -f "$tmp/relay.out"
+"$TOOLS/faulty_link" "${endpoint##*:}" duplicate down committed 7 >"$tmp/relay.out" &
+relay=$!
+started+=("$relay")
+wait_for 'the relay' test -s "$tmp/relay.out"
+start_failing_client client.begin=term@7 stops "$tmp/client.yaml" "${base[@]}" --set "server=tcp://127.0.0.1:$(cat "$tmp/relay.out")"
+ends_with "$client_pid" 69 $patience "$name"
+client stops "$tmp/client.yaml" "${base[@]}" --set "server=$endpoint" --resume || fail "$name: resumed, status $?"
+same_run good stops $steps
+signal TERM "$relay" "$server_pid"
+ends_with "$server_pid" 0 $patience 'the server'
+
 # A client disappears behind a half-open link: the server notices within the same time, and keeps what it applied.
 name='a vanished client'
 times $beat

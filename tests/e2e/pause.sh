@@ -70,12 +70,15 @@ stops owed TERM
 [ "$(steps_of owed)" = 2 ] || fail "$(steps_of owed) steps, not 2: one was begun behind the signal"
 
 # The server shuts down, or the client is silent for longer than the link's timeout: the run ends with its link. It is
-# resumed from the last completed step, unless COMMIT was in flight. A killed server has nothing of the run.
+# resumed from the last completed step, unless COMMIT was in flight. A killed server has nothing of the run. A client that
+# waits for the server that shut down, and is interrupted then, has kept as much.
 kept=0
-for how in told stood stood-again killed; do
-	client_stands 10 $how "$tmp/client.yaml" "${sets[@]}" --set link.on_server_lost=exit
+for how in told waits stood stood-again killed; do
+	lost=exit
+	[ $how != waits ] || lost=wait
+	client_stands 10 $how "$tmp/client.yaml" "${sets[@]}" --set link.on_server_lost=$lost
 	case $how in
-	told)
+	told | waits)
 		signal TERM "$server_pid"
 		wait_for "the server does not say that it ends" grep -q ' shutdown: ' "$tmp/server.log"
 		;;
@@ -91,10 +94,15 @@ for how in told stood stood-again killed; do
 		;;
 	esac
 	let_go $how
+	if [ $how = waits ]; then
+		wait_for 'it does not wait for the server' grep -q '^WARN server-lost: ' "$tmp/waits.log"
+		signal INT "$client_pid"
+	fi
 	ends_with "$client_pid" 69 $patience "the client whose server is lost ($how)"
-	[ $how != told ] || ends_with "$server_pid" 0 $patience "the server"
+	case $how in told | waits) ends_with "$server_pid" 0 $patience "the server" ;; esac
 	case $how in stood*) ;; *) serve ;; esac
 	at=$(sed -n 's/^INFO kept: .* state after step \([0-9]*\): .*/\1/p' "$tmp/$how.log")
+	[ $how != waits ] || [ -n "$at" ] || fail "a client that waited has kept nothing: $(cat "$tmp/waits.log")"
 	[ -z "$at" ] || kept=$((kept + 1))
 	rc=0
 	client $how "$tmp/client.yaml" "${sets[@]}" ${at:+--resume} || rc=$?
