@@ -63,12 +63,26 @@ static void blame(struct drive *d, enum sl_err err, const struct sl_fail *why)
 bool sl_act_save(struct drive *d)
 {
 	struct sl_fail why;
-	enum sl_err err = save_model(d, &why);
+	enum sl_err err = d->saved ? SL_OK : save_model(d, &why);
 
 	blame(d, err, &why);
 	if (err)
 		sl_drive_event(d, EV_UNSAVED);
 	return !err;
+}
+
+/* A member without a checkpoint of its last step would need the others to do its last steps again. They may need this
+ * one, too: another Fetch says that its model is written, and the answer comes once all members have said so. */
+bool sl_act_tell_saved(struct drive *d)
+{
+	const struct sl_agreed *agreed = &d->setup->conf->agreed;
+
+	if (d->saved || !agreed->share.group[0] || agreed->share.least || sl_recover_has_end(d->recover, d->run))
+		return true;
+	d->saved = true;
+	d->waits_ms = sl_loop_now_ms(d->loop);
+	sl_act_fetch(d);
+	return false;
 }
 
 /* Saves the state as after this phase's last evaluation. The next phase has other images, and could not make it. */

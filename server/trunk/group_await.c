@@ -101,11 +101,8 @@ bool sl_group_gives_up(struct sl_group *g, int *who, struct sl_fail *why)
 		return false;
 	g->wait_ms = 0;
 	if (*who >= 0) {
-		(void)sl_fail_at(why, "share.member", SL_ERR_MISMATCH,
-				 "the other members of group %s have finished behind step %" PRIu64
-				 ", which member %d does not hold, and they do not come again for it%s",
-				 g->name, g->t.gone_at, *who,
-				 sl_agreed_shares_ends(&g->agreed) ? ": their model is its model, too" : "");
+		(void)sl_fail_at(why, "share.member", SL_ERR_MISMATCH, SL_GROUP_LEFT_BEHIND, g->name, g->t.gone_at,
+				 *who, sl_agreed_shares_ends(&g->agreed) ? ": their model is its model, too" : "");
 		return true;
 	}
 	if (g->t.open) {
@@ -186,8 +183,12 @@ void sl_group_leaving(struct sl_group *g)
 {
 	const bool tired = is_end_tired(g);
 
-	for (int k = g->first; k < g->end; k++)
+	for (int k = g->first; k < g->end; k++) {
+		const struct sl_seat *s = &g->t.seat[k];
+
 		g->part[k].m = sl_trunk_may_leave(&g->t, k, tired) ? g->member[k].m : NULL;
+		g->part[k].leaves = s->given && s->asks && (g->part[k].m || s->link == SL_LINK_NONE);
+	}
 }
 
 /* ---- words */
@@ -370,6 +371,10 @@ void sl_group_say_short(struct sl_group *g)
  * says that its state is on its disk. It gets these weights once all members whose runs end there have said so. The
  * group does not wait for members that are not awaited, or that are late by share.straggler_s.
  *
+ * Where the server could not store that step, no member has a checkpoint of it either. Then all get their weights,
+ * write their models, and ask again: they may leave once all have done so. A member that dies before finds the others
+ * there.
+ *
  * Every checkpoint says who may leave, and a group that goes on from it does not wait for those. The checkpoint is on
  * the disk before such a member gets its last weights. So this holds whenever the server dies, whether or not it has
  * received a goodbye. */
@@ -377,6 +382,8 @@ void sl_group_say_short(struct sl_group *g)
 static void give(struct sl_group *g, int k)
 {
 	g->t.seat[k].asks = false;
+	g->t.seat[k].given = !g->part[k].leaves;
+	g->end_ms = 0;
 	sl_port_event(g->member[k].m->port, &(struct sl_event){.kind = SL_EV_GIVE});
 }
 

@@ -104,6 +104,9 @@ static void run_rejoin(struct sl_group *g)
 				    "group %s is at step %" PRIu64
 				    ", and member %d begins anew: --resume goes on with its log.dir",
 				    g->name, g->trunk.r.done, g->which);
+	else if (g->came == SL_COME_NOWHERE && was_done)
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH, SL_GROUP_LEFT_BEHIND, g->name,
+				    record->number, g->which, g->ends ? ": their model is its model, too" : "");
 	else if (g->came == SL_COME_NOWHERE)
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64

@@ -17,10 +17,37 @@ static void free_group(struct sl_group *g)
 	free(g);
 }
 
+static struct sl_group_ended *find_ended(struct sl_group_list *gs, const char *name)
+{
+	for (int i = 0; i < SL_GROUP_ENDED; i++)
+		if (gs->ended[i].at && strcmp(gs->ended[i].name, name) == 0)
+			return &gs->ended[i];
+	return NULL;
+}
+
+static void note_ended(struct sl_group *g)
+{
+	const struct sl_records *r = &g->trunk.r;
+	struct sl_group_ended *e = find_ended(g->groups, g->name), now = {.at = r->gone_at};
+	bool any = false;
+
+	if (e && r->done) /* it has trained since */
+		e->at = 0;
+	for (int k = 0; k < g->n; k++) {
+		now.note[k] = sl_record_note(r, k);
+		any = any || r->seat[k].state == SL_SEAT_IN; /* it may come back */
+	}
+	if (!any || !r->done || r->varies || r->ranks || r->gone_at <= r->on_disk)
+		return;
+	memcpy(now.name, g->name, sizeof now.name);
+	g->groups->ended[g->groups->n_ended++ % SL_GROUP_ENDED] = now;
+}
+
 void sl_group_drop(struct sl_group *g)
 {
 	struct sl_group **at = &g->groups->first;
 
+	note_ended(g);
 	while (*at != g)
 		at = &(*at)->next;
 	*at = g->next;
@@ -31,6 +58,7 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 			  struct sl_fail *fail)
 {
 	struct sl_group *g = calloc(1, sizeof *g);
+	const struct sl_group_ended *ended;
 
 	if (g) {
 		g->n = a->share.clients;
@@ -66,6 +94,9 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	g->t.round = g->round;
 	g->t.ranks = g->trunk.r.ranks = gs->ranks != NULL;
 	g->trunk.r.varies = a->share.least > 0;
+	ended = find_ended(gs, g->name);
+	if (ended)
+		sl_records_hear(&g->trunk.r, ended->note, ended->at);
 	g->turns = (struct sl_turns){.mode = a->share.mode,
 				     .seed = (uint64_t)a->seed,
 				     .epoch_steps = (uint64_t)a->share.epoch_steps,

@@ -39,6 +39,11 @@ enum {
 	SL_GROUP_COME_AGAIN_MS = 120000 /* by then all clients have tried again: their back-off is at most 32 s */
 };
 
+/* What a member is told that comes back after the others have ended: group, step, member, hint. */
+#define SL_GROUP_LEFT_BEHIND                                               \
+	"the other members of group %s have finished behind step %" PRIu64 \
+	", which member %d does not hold, and they do not come again for it%s"
+
 /* The mean change of all heads and tails in a step, as it is sent to members: the run end_mean. */
 struct sl_group_mean {
 	uint64_t step;
@@ -106,6 +111,7 @@ struct sl_group_part {
 	uint64_t rows;       /* of its batch */
 	uint64_t counts;     /* as in struct sl_fold_part */
 	bool lost;           /* members come and go, and it has no link: it leaves with this step */
+	bool leaves; /* LET_GO: its run is over; otherwise it gets its weights, and says when its model is written */
 };
 
 struct sl_group {
@@ -170,6 +176,14 @@ struct sl_group {
 	bool others_missed; /* a member of another rank that has not left missed this step */
 };
 
+/* Who had ended when a group's last link did, where the disk was full, so that no checkpoint says it. For a member that
+ * comes back later. */
+struct sl_group_ended {
+	char name[SL_CONF_SHARE_TEXT], note[SL_KEEP_LEFT];
+	uint64_t at; /* the step behind which they have ended */
+};
+enum { SL_GROUP_ENDED = 16 };
+
 struct sl_group_list {
 	struct sl_loop *loop;
 	struct sl_worker *worker;
@@ -179,6 +193,8 @@ struct sl_group_list {
 	struct sl_group_intro *intro;    /* a group of other ranks that is being looked at (group_intro.c) */
 	struct sl_group_word *word;      /* [ranks->count] the last word of each rank */
 	struct sl_group *first;
+	struct sl_group_ended ended[SL_GROUP_ENDED];
+	unsigned n_ended; /* noted so far; the newest replaces the oldest */
 };
 
 /* group_lr.c. The learning rate of a step, from lr[n] of the members; SL_GROUP_NO_LR: the member names none. Pure. */

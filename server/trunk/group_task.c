@@ -123,9 +123,12 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 
 static void run_let_go(struct sl_group *g)
 {
-	for (int k = g->first; k < g->end; k++)
-		if (g->part[k].m && g->part[k].m == g->seat[k].m)
+	for (int k = g->first; k < g->end; k++) {
+		if (g->part[k].m && g->trunk.r.seat[k].number <= g->trunk.r.on_disk)
+			g->part[k].leaves = true;
+		if (g->part[k].leaves && g->part[k].m == g->seat[k].m)
 			sl_record_let_go(&g->trunk.r, k);
+	}
 	sl_group_keep_left(g);
 	SL_FAILPOINT(SL_FP_SERVER_LET_GO);
 }
@@ -194,7 +197,7 @@ void sl_group_hear_left(struct sl_group *g)
 	char left[SL_KEEP_LEFT];
 	uint64_t at;
 
-	if (!sl_keep_who_left(&g->trunk.keep, &at, left))
+	if (!sl_keep_who_left(&g->trunk.keep, &at, left) || at < g->trunk.r.gone_at)
 		return;
 	sl_records_hear(&g->trunk.r, left, at);
 	memcpy(g->trunk.keep.left, left, sizeof g->trunk.keep.left);

@@ -88,13 +88,15 @@ bool sl_record_newest(const struct sl_record *s, uint64_t *step)
 	return any;
 }
 
-/* A member's last Commit named its two checkpoints. If the older one, pin[1], is later than `step`, that is gone. */
+/* A member's last Commit named its two checkpoints. If the older one, pin[1], is later than `step`, that is gone.
+ * Members that stay count while their links are lost, too: otherwise it would depend on who comes back first. */
 bool sl_records_are_past(const struct sl_records *r, int k, uint64_t step)
 {
 	int others = 0, later = 0;
 
 	for (int i = r->first; i < r->end; i++) {
-		if (i == k || !r->seat[i].hello)
+		if (i == k || (!r->seat[i].hello &&
+			       (r->varies || r->seat[i].state != SL_SEAT_IN || SL_PLANTED(LINKED_ALONE_COUNT))))
 			continue;
 		others++;
 		later += r->seat[i].pin[1] > step;
@@ -179,8 +181,9 @@ enum sl_come sl_record_come(struct sl_records *r, int k, uint64_t *newest)
 	/* a member that was done cannot begin anew while others are here */
 	if (lost_files(r, k) || (s->state == SL_SEAT_DONE && sl_hello_is_new(s->hello)))
 		return SL_COME_LOST;
-	if (s->state == SL_SEAT_DONE)
-		return SL_COME_LONGER;
+	if (s->state == SL_SEAT_DONE) /* the others need not be there any more */
+		return s->hello->run_steps > s->number || SL_PLANTED(ANY_RUN_IS_LONGER) ? SL_COME_LONGER
+											: SL_COME_NOWHERE;
 	back = !sl_record_newest(s, newest) || *newest >= r->late_at;
 	if (back && !can_go_back(r, k, &step))
 		return SL_COME_NOWHERE;

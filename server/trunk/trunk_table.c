@@ -133,6 +133,13 @@ static bool may_apply(const struct sl_trunk_table *t, bool tired)
 
 /* ---- the end of runs */
 
+/* It may have to do its last steps again, for which it needs the others. */
+static bool is_unsafe(const struct sl_trunk_table *t, const struct sl_seat *s)
+{
+	return s->state == SL_SEAT_IN ||
+	       (s->given && !s->asks && s->number == t->step && !SL_PLANTED(MODELS_NEED_NOT_BE_WRITTEN));
+}
+
 struct sl_trunk_far sl_trunk_tell(const struct sl_trunk_table *t)
 {
 	struct sl_trunk_far own = {.unsafe_end = UINT64_MAX};
@@ -142,7 +149,7 @@ struct sl_trunk_far sl_trunk_tell(const struct sl_trunk_table *t)
 
 		own.safe += is_safe(s);
 		own.end_elsewhere = own.end_elsewhere || (s->state != SL_SEAT_DONE && s->elsewhere);
-		if (s->state == SL_SEAT_IN && s->ends_at < own.unsafe_end)
+		if (is_unsafe(t, s) && s->ends_at < own.unsafe_end)
 			own.unsafe_end = s->ends_at;
 	}
 	return own;
@@ -156,13 +163,24 @@ bool sl_trunk_end_counts(const struct sl_trunk_table *t)
 	       !t->far.end_elsewhere;
 }
 
+/* Member k has written its model, and another one that asked for its last weights has lost its link before it got them.
+ */
+static bool some_lack_weights(const struct sl_trunk_table *t, int k)
+{
+	for (int i = t->first; i < t->end && t->seat[k].given; i++)
+		if (t->seat[i].asks && !t->seat[i].given && t->seat[i].number == t->step)
+			return true;
+	return false;
+}
+
 bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k, bool end_tired)
 {
 	const uint64_t own = sl_trunk_tell(t).unsafe_end;
 	const uint64_t far = SL_PLANTED(OTHER_RANKS_MAY_REDO) ? UINT64_MAX : t->far.unsafe_end;
 
 	return t->seat[k].asks && t->seat[k].link == SL_LINK_OPEN &&
-	       (end_tired || SL_PLANTED(LEAVE_AT_ONCE) || t->seat[k].ends_at < (far < own ? far : own));
+	       (end_tired || SL_PLANTED(LEAVE_AT_ONCE) ||
+		(t->seat[k].ends_at < (far < own ? far : own) && !some_lack_weights(t, k)));
 }
 
 /* ---- what is next */
@@ -252,7 +270,7 @@ void sl_trunk_welcome(struct sl_trunk_table *t, int k, uint64_t number)
 
 	s->link = SL_LINK_OPEN;
 	s->state = s->probation ? SL_SEAT_LATE : SL_SEAT_IN;
-	s->prepared = s->skip = s->asks = false;
+	s->prepared = s->skip = s->asks = s->given = false;
 	s->number = number;
 	s->ends_at = s->hello->run_steps;
 }
@@ -306,9 +324,9 @@ void sl_trunk_gathers(struct sl_trunk_table *t)
 {
 	t->open = false;
 	for (int k = 0; k < t->n; k++) {
-		if (t->seat[k].asks) /* it may have to repeat steps */
+		if (t->seat[k].asks || t->seat[k].given) /* it may have to repeat steps */
 			t->seat[k].state = SL_SEAT_IN;
-		t->seat[k].asks = false;
+		t->seat[k].asks = t->seat[k].given = false;
 		if (t->seat[k].link == SL_LINK_ASKING || t->seat[k].link == SL_LINK_GIVEN)
 			t->seat[k].link = SL_LINK_JOINING;
 	}
@@ -337,6 +355,7 @@ void sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how)
 	const bool welcomed = s->link == SL_LINK_OPEN;
 
 	close_link(s);
+	s->given = s->given && how != SL_SEAT_LEFT;
 	if (how == SL_SEAT_LEFT && welcomed && (!varies(t) || sl_seat_is_at_end(s)))
 		s->state = SL_SEAT_DONE;
 	else if (how != SL_SEAT_LOST && varies(t) && (welcomed || !t->open))

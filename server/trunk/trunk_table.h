@@ -30,10 +30,11 @@ struct sl_seat {
 	const struct sl_hello *hello; /* of the link; NULL: there is none */
 	bool prepared, skip;          /* its part of step `number` is done; skip: that part is empty */
 	bool asks;                    /* it has asked for the weights of its last step, and has not got them */
-	bool elsewhere;               /* it evaluates, or fetches weights, so it is not late */
-	uint64_t number;              /* the step that it does next: the trunk's, or one that was done without it */
-	uint64_t ends_at;             /* steps of its run in all; 0: unknown */
-	int lapses, probation;        /* how often it was waited for in vain; steps until a LATE seat is IN again */
+	bool given;     /* it got them, though the server has not stored that step; with `asks`: its model is written */
+	bool elsewhere; /* it evaluates, or fetches weights, so it is not late */
+	uint64_t number;       /* the step that it does next: the trunk's, or one that was done without it */
+	uint64_t ends_at;      /* steps of its run in all; 0: unknown */
+	int lapses, probation; /* how often it was waited for in vain; steps until a LATE seat is IN again */
 };
 
 /* Sums over the seats of other ranks, as these have last told them. */
@@ -120,7 +121,8 @@ void sl_trunk_gathers(struct sl_trunk_table *t);
 void sl_trunk_opens(struct sl_trunk_table *t, uint64_t step);
 /* Members come and go, and nobody waits for this one any more. False: nobody did before. */
 bool sl_trunk_out(struct sl_trunk_table *t, int k);
-/* The member asks for its last weights, which says that its last state is on its disk. */
+/* The member asks for its last weights, which says that its last state is on its disk. If it is `given`, it asks again,
+ * and says that its model is written. */
 void sl_trunk_asks(struct sl_trunk_table *t, int k);
 /* The member's link is over. LEFT: with a goodbye; PAUSED: it means to come back. */
 enum sl_seat_end { SL_SEAT_LOST, SL_SEAT_PAUSED, SL_SEAT_LEFT };

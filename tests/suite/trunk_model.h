@@ -20,6 +20,9 @@ enum fault {
 	ASKING_IS_AWAITED,     /* steps wait for a member while others are asked for heads and tails for it */
 	GIVEN_STAYS_OUT,       /* heads and tails have come, but nobody takes them */
 	WRONG_ENDS_ARE_KEPT,   /* a member's heads and tails are accepted although most others contradict them */
+	LINKED_ALONE_COUNT,    /* a member starts anew while the only one here has two checkpoints: it is refused */
+	ANY_RUN_IS_LONGER,     /* a member that is done comes back, and repeats steps though others have ended */
+	MODELS_NEED_NOT_BE_WRITTEN, /* a full disk: a member leaves before all others have written their models */
 	FAULTS,
 };
 static enum fault planted;
@@ -30,13 +33,15 @@ static enum fault planted;
 enum { SEATS = 3, STEPS = 3 };
 enum proc { DEAD, ALIVE, REFUSED, OVER };
 enum gift { NONE_YET, RIGHT, WRONG };
+/* The last weights: a member has none; has them, and writes its model; has written it, and says so; may leave. */
+enum given { GIVEN_NONE, GIVEN_SOON, GIVEN_WROTE, GIVEN_LEAVES };
 
 /* Bytes alone, because worlds are compared by their hash. */
 struct client {
-	uint8_t proc, number, doubt, files, writing, given, lost_disk;
+	uint8_t proc, number, doubt, files, writing, given, model, lost_disk; /* model: it is written */
 };
 struct seat_bytes {
-	uint8_t state, link, prepared, skip, asks, number, ends, probation, lapses;
+	uint8_t state, link, prepared, skip, asks, given, number, ends, probation, lapses;
 };
 struct record_bytes {
 	uint8_t state, linked, number, ends, pin[2], has, back_to, backs;
@@ -50,7 +55,8 @@ struct world {
 	struct record_bytes record[SEATS];
 	struct file file[STEPS + 1];
 	uint8_t up, open, step, done, late_at, gone_at, file_gone_at, on_disk, from, stays, heard;
-	uint8_t crashes, servers, timers, wipes, leaves; /* how many of each may still happen */
+	uint8_t crashes, servers, timers, wipes, leaves, fills; /* how many of each may still happen */
+	uint8_t full;                                           /* the server's disk */
 	uint8_t somebody_late;
 	uint8_t giver, gift, wrong,
 		liars; /* giver: 1 + the seat that is asked; wrong: a bit for each seat that was contradicted */
@@ -120,12 +126,12 @@ static void list_stored(struct model *m)
 			m->stored[m->r.n_stored++] = step;
 }
 
-static void write_file(struct model *m)
+static bool write_file(struct model *m)
 {
 	struct file *f = &m->w.file[m->r.done];
 
-	if (!m->r.done)
-		return;
+	if (!m->r.done || m->w.full)
+		return false;
 	*f = (struct file){.there = 1};
 	for (int k = 0; k < SEATS; k++) {
 		const struct sl_record *s = &m->record[k];
@@ -138,6 +144,7 @@ static void write_file(struct model *m)
 	}
 	m->r.on_disk = m->r.done;
 	list_stored(m);
+	return true;
 }
 
 static void read_file(struct model *m, uint64_t step)
@@ -189,6 +196,7 @@ static void expand(struct model *m, const struct world *w, const struct kind *ki
 					      .prepared = s->prepared,
 					      .skip = s->skip,
 					      .asks = s->asks,
+					      .given = s->given,
 					      .number = s->number,
 					      .ends_at = s->ends,
 					      .lapses = s->lapses,
@@ -220,9 +228,16 @@ static void compress(struct world *w, const struct model *m)
 		const struct sl_seat *s = &m->seat[k];
 		const struct sl_record *r = &m->record[k];
 
-		w->seat[k] = (struct seat_bytes){
-			(uint8_t)s->state,  (uint8_t)s->link,    s->prepared,           s->skip,           s->asks,
-			(uint8_t)s->number, (uint8_t)s->ends_at, (uint8_t)s->probation, (uint8_t)s->lapses};
+		w->seat[k] = (struct seat_bytes){(uint8_t)s->state,
+						 (uint8_t)s->link,
+						 s->prepared,
+						 s->skip,
+						 s->asks,
+						 s->given,
+						 (uint8_t)s->number,
+						 (uint8_t)s->ends_at,
+						 (uint8_t)s->probation,
+						 (uint8_t)s->lapses};
 		w->record[k] = (struct record_bytes){(uint8_t)r->state,
 						     r->hello != NULL,
 						     (uint8_t)r->number,
@@ -257,7 +272,7 @@ static void link_over(struct model *m, int k, enum sl_seat_end how)
 	sl_record_over(&m->r, k, how);
 	last = sl_records_last(&m->r, how);
 	if (last == SL_LAST_WRITE)
-		write_file(m);
+		(void)write_file(m);
 	if (last != SL_LAST_REMOVE)
 		return;
 	for (uint8_t step = 1; step <= STEPS; step++)
@@ -286,7 +301,7 @@ static void refuse(struct model *m, int k)
 		behind = behind && (i == k || m->record[i].pin[1]);
 	if (behind)
 		m->w.client[k].lost_disk = 1;
-	if (!m->w.client[k].lost_disk)
+	if (!m->w.client[k].lost_disk && !m->w.client[k].model)
 		breaks(m, "3: a member is refused that lost nothing");
 }
 
@@ -303,6 +318,7 @@ static void welcome(struct model *m, int k, bool all)
 	c->proc = ALIVE;
 	c->number = (uint8_t)m->seat[k].number;
 	c->doubt = c->given = 0;
+	c->model = c->model && c->number == m->kind->steps;
 	if (m->kind->least && !all)
 		return;
 	for (uint8_t later = c->number + 1; later <= STEPS; later++) /* files of the abandoned history */
@@ -337,6 +353,9 @@ static bool all_hold(const struct model *m, uint64_t step)
 
 static void open_from(struct model *m, uint64_t step)
 {
+	for (int k = 0; k < SEATS && !m->kind->least; k++)
+		if (m->w.client[k].proc == OVER && step < m->kind->steps)
+			breaks(m, "3: steps are done again without a member that has ended");
 	sl_records_begin(&m->r, step);
 	m->w.from = (uint8_t)step;
 	for (uint64_t later = step + 1; later <= STEPS; later++) /* files of the abandoned history */
@@ -507,8 +526,6 @@ static void decided(struct model *m, int k)
 	m->seat[k].number = m->record[k].number;
 	c->number = (uint8_t)m->seat[k].number;
 	c->doubt = 0;
-	if (!c->writing)
-		c->writing = c->number;
 }
 
 static void apply(struct model *m)
@@ -534,26 +551,32 @@ static void apply(struct model *m)
 			(void)sl_trunk_late(&m->t, k);
 		}
 	}
-	m->r.stays = true;
-	write_file(m);
+	m->r.stays = write_file(m);
+	for (int k = 0; k < SEATS && m->r.stays; k++)
+		if (took[k] == SL_TOOK_PART && !m->w.client[k].writing)
+			m->w.client[k].writing = m->w.client[k].number;
 }
 
 static void let_go(struct model *m, bool tired)
 {
-	bool leaves[SEATS];
+	bool leaves[SEATS], gets[SEATS];
 
-	for (int k = 0; k < SEATS; k++)
-		leaves[k] = sl_trunk_may_leave(&m->t, k, tired);
+	for (int k = 0; k < SEATS; k++) {
+		gets[k] = sl_trunk_may_leave(&m->t, k, tired);
+		leaves[k] = (gets[k] && m->record[k].number <= m->r.on_disk) ||
+			    (m->seat[k].given && m->seat[k].asks && (gets[k] || m->seat[k].link == SL_LINK_NONE));
+	}
 	for (int k = 0; k < SEATS; k++)
 		if (leaves[k])
 			sl_record_let_go(&m->r, k);
 	m->r.stays = m->r.stays || m->r.done == m->w.from;
 	if (m->r.done == m->r.on_disk)
-		write_file(m);
+		(void)write_file(m);
 	for (int k = 0; k < SEATS; k++)
-		if (leaves[k]) {
+		if (gets[k]) {
 			m->seat[k].asks = false;
-			m->w.client[k].given = 1;
+			m->seat[k].given = !leaves[k];
+			m->w.client[k].given = leaves[k] ? GIVEN_LEAVES : GIVEN_SOON;
 		}
 }
 
