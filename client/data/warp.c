@@ -8,7 +8,8 @@ enum { FRACTION = 16, MOST = 32768 /* coordinates below it fit 16.16 fixed point
 
 static double radians(double degrees)
 {
-	return degrees * M_PI / 180;
+	return degrees *
+	       (M_PI / 180); /* the bits of Python's math.radians, with which Pillow and torchvision compute */
 }
 
 /* Rounds to 15 decimal places, as Pillow does. */

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "client/data/canvas.h"
 #include "client/data/transform.h"
 #include "tests/golden/transform.h"
 
@@ -381,6 +382,29 @@ static void the_usual_lists(void **state)
 	}
 }
 
+/* The pixel in the middle lies exactly between others, so the last bit of the angle in radians decides it: with
+ * x * pi / 180 in place of Python's x * (pi / 180) it is 95. Expected are the values of Pillow's Image.rotate. */
+static void rotated_with_the_bits_of_python(void **state)
+{
+	static const uint8_t from[25] = {168, 15,  237, 72, 22, 43,  210, 75,  104, 7,  162, 177, 95,
+					 75,  213, 47,  63, 31, 218, 148, 124, 116, 37, 167, 195};
+	static const uint8_t right[25] = {122, 58,  145, 60,  149, 104, 64, 168, 196, 47,  55, 44, 94,
+					  84,  204, 173, 203, 77,  100, 96, 188, 157, 183, 16, 29};
+	struct sl_room image[2] = {{0}}, tables = {0};
+	struct sl_fail fail;
+	struct sl_canvas c = {
+		.image = image, .tables = &tables, .pixels = from, .h = 5, .w = 5, .channels = 1, .fail = &fail};
+	double m[6];
+
+	(void)state;
+	sl_warp_rotate(m, -94.1, (const double[2]){2.5, 2.5});
+	assert_int_equal(sl_canvas_warp(&c, m, true, (const uint8_t[3]){0}), SL_OK);
+	assert_memory_equal(c.pixels, right, sizeof right);
+	for (int i = 0; i < 2; i++)
+		sl_room_close(&image[i]);
+	sl_room_close(&tables);
+}
+
 static int make_picture(void **state)
 {
 	(void)state;
@@ -401,6 +425,7 @@ int main(void)
 		cmocka_unit_test(small_pictures_are_refused),
 		cmocka_unit_test(erased_by_noise),
 		cmocka_unit_test(the_usual_lists),
+		cmocka_unit_test(rotated_with_the_bits_of_python),
 	};
 
 	return cmocka_run_group_tests(tests, make_picture, NULL);
