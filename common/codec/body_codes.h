@@ -13,9 +13,11 @@ static inline uint32_t nearest(float t)
 	return bits - 0x4b400000u;
 }
 
-static inline uint32_t stochastic(float t, uint16_t rnd, uint32_t most)
+/* The integer below t, or with a probability of t's fraction, to 2^-31, the one above. A sum t + u would round. */
+static inline uint32_t stochastic(float t, uint32_t rnd, uint32_t most)
 {
-	uint32_t code = (uint32_t)(int32_t)(t + (float)rnd * 0x1p-16f);
+	const int32_t below = (int32_t)t, chance = (int32_t)((t - (float)below) * 0x1p31f);
+	const uint32_t code = (uint32_t)(below + ((int32_t)(rnd >> 1) < chance));
 
 	return code < most ? code : most;
 }
@@ -25,7 +27,7 @@ static inline float at_most(float v, float max)
 	return v < max ? v : max;
 }
 
-BODY void NAME(quantize)(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, uint16_t most,
+BODY void NAME(quantize)(const float *x, int64_t n, const struct sl_affine *a, const uint32_t *rnd, uint16_t most,
 			 uint16_t *code)
 {
 	const float pre = a->pre, lo = a->lo, inv = a->inv;
@@ -47,7 +49,7 @@ BODY void NAME(dequantize)(const uint16_t *code, int64_t n, const struct sl_affi
 		x[i] = at_most((lo + (float)code[i] * step) * post, max);
 }
 
-BODY void NAME(quantize_cols)(const float *x, int64_t n, const float *a, int64_t stride, const uint16_t *rnd,
+BODY void NAME(quantize_cols)(const float *x, int64_t n, const float *a, int64_t stride, const uint32_t *rnd,
 			      uint16_t most, uint16_t *code)
 {
 	const float *pre = a, *lo = a + stride, *inv = a + 2 * stride;
@@ -69,7 +71,7 @@ BODY void NAME(dequantize_cols)(const uint16_t *code, int64_t n, const float *a,
 		x[i] = at_most((lo[i] + (float)code[i] * step[i]) * post[i], max[i]);
 }
 
-BODY void NAME(levels)(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, int bits, uint16_t q,
+BODY void NAME(levels)(const float *x, int64_t n, const struct sl_affine *a, const uint32_t *rnd, int bits, uint16_t q,
 		       uint16_t *code)
 {
 	const float pre = a->pre, inv = a->inv;
@@ -135,7 +137,7 @@ BODY void NAME(bucket_stats)(const float *x, int64_t n, const struct sl_buckets 
 	NAME(minmax)(x, n, &io->range);
 }
 
-BODY void NAME(bucketize)(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code)
+BODY void NAME(bucketize)(const float *x, int64_t n, const struct sl_buckets *b, const uint32_t *rnd, uint16_t *code)
 {
 	const uint32_t most = (1u << b->code_bits) - 1;
 

@@ -106,13 +106,13 @@ BODY void NAME(random32)(const struct sl_rng_key *key, uint64_t first, int64_t n
 	}
 }
 
-BODY void NAME(random16)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint16_t *out)
+BODY void NAME(random_halves)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out)
 {
 	for (int64_t i = 0; i < n; i += 8) {
 		uint32_t word[4];
 
 		sl_rng_quad(key, (uint32_t)((first + (uint64_t)i) / 8), word);
 		for (int j = 0; j < 8 && i + j < n; j++)
-			out[i + j] = (uint16_t)(word[j / 2] >> 16 * (j % 2));
+			out[i + j] = word[j / 2] << 16 * (1 - j % 2) | word[j / 2] >> 16 * (1 - j % 2);
 	}
 }

@@ -177,7 +177,8 @@ static void encode_block(void *arg, int64_t block, int worker)
 {
 	struct sl_tiled *t = arg;
 	int64_t first = block * SL_CODEC_BLOCK, stop = sl_tiled_block_end(t, first), end;
-	uint16_t code[SL_CODEC_TILE], rnd[SL_CODEC_TILE];
+	uint16_t code[SL_CODEC_TILE];
+	uint32_t rnd[SL_CODEC_TILE];
 
 	for (; first < stop; first = end) {
 		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;

@@ -108,7 +108,7 @@ struct sl_tiled_kind {
 	void (*write)(struct sl_tiled *t, int64_t first, int64_t stop);
 	void (*read)(struct sl_tiled *t, int64_t first, int64_t stop);
 	/* Code or decode elements first … stop-1, a tile at most; `code` and `rnd` have room for a tile. */
-	void (*encode)(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code, uint16_t *rnd);
+	void (*encode)(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code, uint32_t *rnd);
 	void (*decode)(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code);
 };
 

@@ -187,11 +187,11 @@ static void read_scales(struct sl_tiled *t, int64_t first, int64_t stop)
 	}
 }
 
-static void encode_tile(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code, uint16_t *rnd)
+static void encode_tile(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code, uint32_t *rnd)
 {
 	const struct levels *l = (const struct levels *)t;
 
-	t->env.loops->random16(&t->key, (uint64_t)first, stop - first, rnd);
+	t->env.loops->random_halves(&t->key, (uint64_t)first, stop - first, rnd);
 	for (int64_t at = first, run; at < stop; at += run) {
 		run = sl_groups_run(&t->groups, at, stop);
 		t->env.loops->levels(t->x + at, run, &l->affine[at / t->groups.size], rnd + (at - first), l->bits, l->q,

@@ -93,23 +93,24 @@ struct sl_codec_loops {
 	 * *top. */
 	double (*sum_squares)(const float *x, int64_t n, uint32_t *top);
 
-	/* Rounds to nearest, ties to even; or, with rnd, floor(t + rnd·2^-16), at most `most`. */
-	void (*quantize)(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, uint16_t most,
+	/* Rounds to nearest, ties to even; or, with rnd, up with a probability of t's fraction: floor(t),
+	 * plus 1 if rnd is below the fraction in units of 2^-32, whose last bit does not count; at most `most`. */
+	void (*quantize)(const float *x, int64_t n, const struct sl_affine *a, const uint32_t *rnd, uint16_t most,
 			 uint16_t *code);
 	void (*dequantize)(const uint16_t *code, int64_t n, const struct sl_affine *a, float *x);
 	/* The same with one affine code for each element, as separate arrays: a [6][stride], in the order of struct
 	 * sl_affine. */
-	void (*quantize_cols)(const float *x, int64_t n, const float *a, int64_t stride, const uint16_t *rnd,
+	void (*quantize_cols)(const float *x, int64_t n, const float *a, int64_t stride, const uint32_t *rnd,
 			      uint16_t most, uint16_t *code);
 	void (*dequantize_cols)(const uint16_t *code, int64_t n, const float *a, int64_t stride, float *x);
-	/* Sign and level: level = min(floor(|x|·pre·inv + rnd·2^-16), q), code = level | (x < 0 && level) << bits.
-	 * x' = ± min(level·step·post, max). `lo` is not used. */
-	void (*levels)(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, int bits, uint16_t q,
+	/* Sign and level: level = |x|·pre·inv rounded by rnd as in quantize, at most q, code = level | (x < 0 && level)
+	 * << bits. x' = ± min(level·step·post, max). `lo` is not used. */
+	void (*levels)(const float *x, int64_t n, const struct sl_affine *a, const uint32_t *rnd, int bits, uint16_t q,
 		       uint16_t *code);
 	void (*unlevels)(const uint16_t *code, int64_t n, const struct sl_affine *a, int bits, float *x);
 	/* sortquant: code = bucket << code_bits | code of that bucket, which is rounded as quantize does */
 	void (*bucket_stats)(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io);
-	void (*bucketize)(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code);
+	void (*bucketize)(const float *x, int64_t n, const struct sl_buckets *b, const uint32_t *rnd, uint16_t *code);
 	void (*unbucketize)(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x);
 
 	/* Bit stream, least significant bit first: code i at bits [i·bits, (i+1)·bits), bits = 1 … 16; the unused bits
@@ -124,9 +125,11 @@ struct sl_codec_loops {
 	void (*from_f16)(const uint8_t *in, int64_t n, float *x);
 	void (*from_bf16)(const uint8_t *in, int64_t n, float *x);
 
-	/* 16 bits an element: element i has half i % 8 (low half first) of Philox block i / 8. `first` is a multiple
-	 * of 8. */
-	void (*random16)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint16_t *out);
+	/* 32 bits an element from 16: element i has half i % 8 (low half first) of Philox block i / 8 on top, and the
+	 * other half of the same word below. So two elements share a word. Each is uniform to 2^-32; two that are close
+	 * to each other depend on each other where their upper halves decide nothing, which happens once in 65536
+	 * times. `first` is a multiple of 8. */
+	void (*random_halves)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out);
 	/* Draws one place in each of n runs. Run j is [start, next): start is (at + j·step) >> 32, next is the start
 	 * of run j+1. Its place is start + (word[j]·(next − start) >> 32), less `wrap` if it is not below `wrap`. */
 	void (*draw)(uint64_t at, uint64_t step, const uint32_t *word, int64_t n, uint32_t wrap, uint32_t *place);

@@ -250,16 +250,16 @@ static int64_t run_length(const struct quant *q, int64_t at, int64_t stop)
 	return (end < stop ? end : stop) - at;
 }
 
-static void encode_tile(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code, uint16_t *rnd)
+static void encode_tile(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code, uint32_t *rnd)
 {
 	const struct quant *q = (const struct quant *)t;
 	const struct sl_codec_loops *loops = t->env.loops;
 	uint16_t most = (uint16_t)((1u << q->bits) - 1);
 
 	if (q->stochastic)
-		loops->random16(&t->key, (uint64_t)first, stop - first, rnd);
+		loops->random_halves(&t->key, (uint64_t)first, stop - first, rnd);
 	for (int64_t at = first, run; at < stop; at += run) {
-		const uint16_t *r = q->stochastic ? rnd + (at - first) : NULL;
+		const uint32_t *r = q->stochastic ? rnd + (at - first) : NULL;
 
 		run = run_length(q, at, stop);
 		if (q->cols != NULL)

@@ -335,14 +335,15 @@ static void code_block(void *arg, int64_t block, int worker)
 	int bits = q->buckets.code_bits + __builtin_ctz((unsigned)q->buckets.count);
 	int64_t first = block * SL_CODEC_BLOCK, stop = first + sl_block_length(q->n, block);
 	const bool stochastic = q->env.arg[ROUND] == ROUND_STOCHASTIC;
-	uint16_t code[SL_CODEC_TILE], rnd[SL_CODEC_TILE];
+	uint16_t code[SL_CODEC_TILE];
+	uint32_t rnd[SL_CODEC_TILE];
 
 	for (; first < stop; first += SL_CODEC_TILE) {
 		int64_t n = stop - first < SL_CODEC_TILE ? stop - first : SL_CODEC_TILE;
 
 		if (q->out != NULL) {
 			if (stochastic)
-				loops->random16(&q->key, (uint64_t)first, n, rnd);
+				loops->random_halves(&q->key, (uint64_t)first, n, rnd);
 			loops->bucketize(q->x + first, n, &q->buckets, stochastic ? rnd : NULL, code);
 			loops->pack(code, n, bits, q->out + first * bits / 8);
 		} else {

@@ -6,11 +6,12 @@
  *   struct table16: 16 values. table_of(value): the table of an array.
  *   pick(t, k, count): in each lane, value k of the table. k is below `count`, which is a constant.
  *   vec_max, vec_min, vec_of_ivec: vec_min(a, b) is a < b ? a : b.
- *   vec_lt, vec_le, vec_ge: masks, each an ivec. vec_choose(mask, yes, no).
+ *   vec_lt, vec_le, vec_ge; ivec_lt, of values below 2^31: masks, each an ivec. vec_choose(mask, yes, no).
  *   vec_most, ivec_sum: over all lanes.
  *   ivec_add, ivec_sub, ivec_and, ivec_or, ivec_min: of two vectors.
  *   ivec_up(v, bits), ivec_down(v, bits): shifts.
  *   ivec_round, ivec_trunc: of a vec.
+ *   ivec_load(p): LANES words.
  *   ivec_of_codes(p), ivec_to_codes(p, v): LANES codes of 16 bits. */
 
 /* The bucket of each element by bisection: the edge in the middle first, then those in the middle of the halves.
@@ -27,15 +28,16 @@ INLINE ivec bucket_of(vec v, const struct table16 *edge, vec middle, int count)
 	return k;
 }
 
-/* floor(t + rnd·2^-16), at most `most` */
-static inline ivec stochastic(vec t, const uint16_t *rnd, ivec most)
+/* stochastic of common/codec/body_codes.h */
+static inline ivec stochastic(vec t, const uint32_t *rnd, ivec most)
 {
-	const vec u = vec_mul(vec_of_ivec(ivec_of_codes(rnd)), vec_set1(0x1p-16f));
+	const ivec below = ivec_trunc(t), u = ivec_down(ivec_load(rnd), 1);
+	const ivec chance = ivec_trunc(vec_mul(vec_sub(t, vec_of_ivec(below)), vec_set1(0x1p31f)));
 
-	return ivec_min(ivec_trunc(vec_add(t, u)), most);
+	return ivec_min(ivec_sub(below, ivec_lt(u, chance)), most); /* a true lane is -1 */
 }
 
-INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code,
+INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, const uint32_t *rnd, uint16_t *code,
 		      int count, bool scaled)
 {
 	const struct table16 edge = table_of(b->edge), pre = table_of(b->pre), lo = table_of(b->lo),

@@ -21,7 +21,7 @@ void NAME(bucket_stats)(const float *x, int64_t n, const struct sl_buckets *b, s
 	sl_c_bucket_stats(x + whole, n - whole, b, io);
 }
 
-INLINE void bucketize_any(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code,
+INLINE void bucketize_any(const float *x, int64_t n, const struct sl_buckets *b, const uint32_t *rnd, uint16_t *code,
 			  bool scaled)
 {
 	switch (b->count) {
@@ -40,7 +40,7 @@ INLINE void bucketize_any(const float *x, int64_t n, const struct sl_buckets *b,
 	}
 }
 
-void NAME(bucketize)(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code)
+void NAME(bucketize)(const float *x, int64_t n, const struct sl_buckets *b, const uint32_t *rnd, uint16_t *code)
 {
 	int64_t whole = n & ~(int64_t)(CODES_AT_ONCE - 1);
 	bool scaled = false;

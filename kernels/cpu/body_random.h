@@ -10,11 +10,17 @@ void NAME(random32)(const struct sl_rng_key *key, uint64_t first, int64_t n, uin
 	sl_c_random32(key, first + (uint64_t)i, n - i, out + i);
 }
 
-void NAME(random16)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint16_t *out)
+void NAME(random_halves)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out)
 {
+	uint32_t word[WORDS];
 	int64_t i = 0;
 
-	for (; i + 2 * WORDS <= n; i += 2 * WORDS)
-		philox(key, (uint32_t)((first + (uint64_t)i) / 8), (uint32_t *)(void *)(out + i));
-	sl_c_random16(key, first + (uint64_t)i, n - i, out + i);
+	for (; i + 2 * WORDS <= n; i += 2 * WORDS) {
+		philox(key, (uint32_t)((first + (uint64_t)i) / 8), word);
+		for (int j = 0; j < WORDS; j++) {
+			out[i + 2 * j] = word[j] << 16 | word[j] >> 16;
+			out[i + 2 * j + 1] = word[j];
+		}
+	}
+	sl_c_random_halves(key, first + (uint64_t)i, n - i, out + i);
 }

@@ -31,12 +31,14 @@ static inline __m512i load16(const uint16_t *code)
 	return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)code));
 }
 
-/* floor(t + rnd·2^-16), at most `most` */
-static inline __m512i stochastic(__m512 t, const uint16_t *rnd, __m512i most)
+/* stochastic of common/codec/body_codes.h */
+static inline __m512i stochastic(__m512 t, const uint32_t *rnd, __m512i most)
 {
-	__m512 u = _mm512_mul_ps(_mm512_cvtepi32_ps(load16(rnd)), _mm512_set1_ps(0x1p-16f));
+	const __m512i below = _mm512_cvttps_epi32(t), u = _mm512_srli_epi32(_mm512_loadu_si512(rnd), 1);
+	const __m512 part = _mm512_mul_ps(_mm512_sub_ps(t, _mm512_cvtepi32_ps(below)), _mm512_set1_ps(0x1p31f));
+	const __mmask16 up = _mm512_cmplt_epi32_mask(u, _mm512_cvttps_epi32(part));
 
-	return _mm512_min_epu32(_mm512_cvttps_epi32(_mm512_add_ps(t, u)), most);
+	return _mm512_min_epu32(_mm512_mask_add_epi32(below, up, below, _mm512_set1_epi32(1)), most);
 }
 
 static inline __m512 restore(__m512i code, __m512 lo, __m512 step, __m512 post, __m512 max)

@@ -59,6 +59,8 @@ static float vec_most(__m256 v)
 #define ivec_down(v, bits)        _mm256_srl_epi32(v, _mm_cvtsi32_si128(bits))
 #define ivec_round(v)             _mm256_cvtps_epi32(v)
 #define ivec_trunc(v)             _mm256_cvttps_epi32(v)
+#define ivec_lt(a, b)             _mm256_cmpgt_epi32(b, a)
+#define ivec_load(p)              _mm256_loadu_si256((const void *)(p))
 #define ivec_of_codes(p)          load8(p)
 #define ivec_to_codes(p, v)       store8(p, v)
 

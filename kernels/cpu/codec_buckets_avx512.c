@@ -215,7 +215,7 @@ static inline void store_pair(uint16_t *code, __m512i low, __m512i high, __m512i
 }
 
 /* `scaled`, a constant: some `pre` is not 1. */
-INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code,
+INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, const uint32_t *rnd, uint16_t *code,
 		      int count, bool scaled)
 {
 	const __m512 pre = _mm512_loadu_ps(b->pre), lo = _mm512_loadu_ps(b->lo), inv = _mm512_loadu_ps(b->inv);

@@ -45,6 +45,8 @@ INLINE float32x4_t pick(const struct table16 *t, uint32x4_t k, int count)
 #define ivec_down(v, bits)        vshlq_u32(v, vdupq_n_s32(-(bits)))
 #define ivec_round(v)             vreinterpretq_u32_s32(vcvtnq_s32_f32(v))
 #define ivec_trunc(v)             vreinterpretq_u32_s32(vcvtq_s32_f32(v))
+#define ivec_lt(a, b)             vcltq_u32(a, b)
+#define ivec_load(p)              vld1q_u32(p)
 #define ivec_of_codes(p)          vmovl_u16(vld1_u16(p))
 #define ivec_to_codes(p, v)       vst1_u16(p, vmovn_u32(v))
 

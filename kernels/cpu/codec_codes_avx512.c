@@ -21,7 +21,7 @@ static inline void store(uint16_t *code, __m512i v)
 	_mm256_storeu_si256((void *)code, _mm512_cvtepi32_epi16(v));
 }
 
-void sl_avx512_quantize(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, uint16_t most,
+void sl_avx512_quantize(const float *x, int64_t n, const struct sl_affine *a, const uint32_t *rnd, uint16_t most,
 			uint16_t *code)
 {
 	const struct affine16 k = spread(a);
@@ -63,7 +63,7 @@ void sl_avx512_stream_dequantize(const uint16_t *code, int64_t n, const struct s
 		dequantize(code, n, a, x, false);
 }
 
-void sl_avx512_quantize_cols(const float *x, int64_t n, const float *a, int64_t stride, const uint16_t *rnd,
+void sl_avx512_quantize_cols(const float *x, int64_t n, const float *a, int64_t stride, const uint32_t *rnd,
 			     uint16_t most, uint16_t *code)
 {
 	const __m512i top = _mm512_set1_epi32(most);
@@ -93,7 +93,7 @@ void sl_avx512_dequantize_cols(const uint16_t *code, int64_t n, const float *a, 
 	sl_c_dequantize_cols(code + i, n - i, a + i, stride, x + i);
 }
 
-void sl_avx512_levels(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, int bits, uint16_t q,
+void sl_avx512_levels(const float *x, int64_t n, const struct sl_affine *a, const uint32_t *rnd, int bits, uint16_t q,
 		      uint16_t *code)
 {
 	const struct affine16 k = spread(a);

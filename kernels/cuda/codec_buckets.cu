@@ -219,9 +219,8 @@ static __global__ void encode(struct cu_buckets b, const float *x)
 			for (int k = 1; k < CU_BUCKETS; k++)
 				bucket += k < b.count && value >= e[k];
 			at = (value * a[bucket].pre - a[bucket].lo) * a[bucket].inv;
-			v = b.stochastic
-				    ? stochastic(at, random[i / 2] >> 16 * (i % 2) & 0xffffu, (1u << b.code_bits) - 1)
-				    : nearest(at);
+			v = b.stochastic ? stochastic(at, half_on_top(random[i / 2], i), (1u << b.code_bits) - 1)
+					 : nearest(at);
 			v |= bucket << b.code_bits;
 		}
 		code[i] = (uint16_t)v;

@@ -178,9 +178,17 @@ static __device__ __forceinline__ float at_most(float v, float max)
 	return v < max ? v : max;
 }
 
+/* As random_halves in common/codec/loops.h; `word` has the halves of elements i and i ^ 1. */
+static __device__ __forceinline__ uint32_t half_on_top(uint32_t word, int i)
+{
+	return i % 2 ? word : word << 16 | word >> 16;
+}
+
+/* As in common/codec/body_codes.h. */
 static __device__ __forceinline__ uint32_t stochastic(float t, uint32_t random, uint32_t most)
 {
-	const uint32_t code = (uint32_t)(int32_t)(t + (float)random * 1.52587890625e-5f); /* 2^-16 */
+	const int32_t below = (int32_t)t, chance = (int32_t)((t - (float)below) * 2147483648.0f); /* 2^31 */
+	const uint32_t code = (uint32_t)(below + ((int32_t)(random >> 1) < chance));
 
 	return code < most ? code : most;
 }

@@ -253,7 +253,7 @@ static __global__ void encode(struct cu_grouped g, const float *x)
 #pragma unroll
 	for (int e = 0; e < CU_EACH; e++)
 		values[e] = e * CU_THREADS + (int)t < len ? x[first + e * CU_THREADS + t] : 0.0f;
-	if (g.codes.kind != CU_CODE_NEAREST) /* 16 bits for each element: 8 elements for one block of Philox */
+	if (g.codes.kind != CU_CODE_NEAREST) /* two elements for a word, as random_halves */
 		philox_quad(&g.codes.key, (uint32_t)(first / 8) + t, random + 4 * t);
 	__syncthreads();
 #pragma unroll
@@ -264,7 +264,7 @@ static __global__ void encode(struct cu_grouped g, const float *x)
 		if (i < len) {
 			const struct affine a = table[group_of(&g, first + i)];
 
-			v = code_of(&g.codes, &a, values[e], random[i / 2] >> 16 * (i % 2) & 0xffffu);
+			v = code_of(&g.codes, &a, values[e], half_on_top(random[i / 2], i));
 		}
 		code[i] = (uint16_t)v;
 	}

@@ -157,15 +157,14 @@ static __global__ void encode(struct cu_codes c, const float *x)
 		v[e] = e * CU_THREADS + (int)t < len ? x[first + e * CU_THREADS + t] : 0.0f;
 	if (t == 0)
 		a = affine_of_head(&c);
-	if (c.kind != CU_CODE_NEAREST) /* 16 bits for each element: 8 elements for one block of Philox */
+	if (c.kind != CU_CODE_NEAREST) /* two elements for a word, as random_halves */
 		philox_quad(&c.key, (uint32_t)(first / 8) + t, random + 4 * t);
 	__syncthreads();
 #pragma unroll
 	for (int e = 0; e < CU_EACH; e++) {
 		const int i = e * CU_THREADS + (int)t;
 
-		code[i] = i < len ? (uint16_t)code_of(&c, &a, v[e], random[i / 2] >> 16 * (i % 2) & 0xffffu)
-				  : (uint16_t)0;
+		code[i] = i < len ? (uint16_t)code_of(&c, &a, v[e], half_on_top(random[i / 2], i)) : (uint16_t)0;
 	}
 	__syncthreads();
 	pack_tile(c.payload + head_bytes(&c), code, len, c.bits);

@@ -148,16 +148,19 @@ static void randomness(void **state)
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
 		uint32_t *a = at_end(0, (size_t)n * 4), *b = at_end(1, (size_t)n * 4);
-		uint16_t *c = at_end(2, (size_t)n * 2), *d = at_end(3, (size_t)n * 2);
+		uint32_t *c = at_end(2, (size_t)n * 4), *d = at_end(3, (size_t)n * 4);
 
 		plain->random32(&key, 4096, n, a);
 		fast->random32(&key, 4096, n, b);
 		same(a, b, (size_t)n * 4, "random32", n);
 		for (int64_t i = 0; i < n; i++)
 			assert_int_equal(a[i], sl_rng_u32(&key, 4096 + (uint64_t)i));
-		plain->random16(&key, 8192, n, c);
-		fast->random16(&key, 8192, n, d);
-		same(c, d, (size_t)n * 2, "random16", n);
+		plain->random_halves(&key, 8192, n, c);
+		fast->random_halves(&key, 8192, n, d);
+		same(c, d, (size_t)n * 4, "random_halves", n);
+		for (int64_t i = 0; i < n; i++)
+			assert_int_equal(c[i] << 16 | c[i] >> 16,
+					 i % 2 ? c[i - 1] : sl_rng_u32(&key, 4096 + (uint64_t)i / 2));
 	}
 }
 
@@ -171,11 +174,12 @@ static void affine_codes(void **state)
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
 		float *x = at_end(0, (size_t)n * 4), *y = at_end(1, (size_t)n * 4), *z = at_end(2, (size_t)n * 4);
-		uint16_t *rnd = at_end(3, (size_t)n * 2), *a = at_end(4, (size_t)n * 2), *b = at_end(5, (size_t)n * 2);
+		uint32_t *rnd = at_end(3, (size_t)n * 4);
+		uint16_t *a = at_end(4, (size_t)n * 2), *b = at_end(5, (size_t)n * 2);
 		float *cols = malloc(6 * (size_t)(n + 1) * 4);
 
 		for (int64_t i = 0; i < n; i++)
-			rnd[i] = (uint16_t)word((uint32_t)i + 99);
+			rnd[i] = word((uint32_t)i + 99);
 		for (int k = 0; k < 18; k++) {
 			struct sl_range range = SL_RANGE_EMPTY;
 			struct sl_affine affine;
@@ -192,7 +196,7 @@ static void affine_codes(void **state)
 				cols[i] = parts[i / n];
 			if (n > 0) { /* the highest code must stay when it is rounded up */
 				x[n - 1] = range.max;
-				rnd[n - 1] = UINT16_MAX;
+				rnd[n - 1] = 0;
 			}
 			for (int r = 0; r < 2; r++) {
 				plain->quantize(x, n, &affine, r ? rnd : NULL, most, a);
@@ -221,18 +225,19 @@ static void signs_and_levels(void **state)
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
 		float *x = at_end(0, (size_t)n * 4), *y = at_end(1, (size_t)n * 4), *z = at_end(2, (size_t)n * 4);
-		uint16_t *rnd = at_end(3, (size_t)n * 2), *a = at_end(4, (size_t)n * 2), *b = at_end(5, (size_t)n * 2);
+		uint32_t *rnd = at_end(3, (size_t)n * 4);
+		uint16_t *a = at_end(4, (size_t)n * 2), *b = at_end(5, (size_t)n * 2);
 
 		values(x, n);
 		for (int64_t i = 0; i < n; i++)
-			rnd[i] = (uint16_t)word((uint32_t)i + 99);
+			rnd[i] = word((uint32_t)i + 99);
 		for (int bits = 1; bits <= 15; bits++) {
 			uint16_t q = (uint16_t)((1 << bits) - 1 - (bits > 3));
 			struct sl_affine affine = sl_affine_of_scale(4.5f, q);
 
 			if (n > 0) {
 				x[n - 1] = 4.5f;
-				rnd[n - 1] = UINT16_MAX;
+				rnd[n - 1] = 0;
 			}
 			plain->levels(x, n, &affine, rnd, bits, q, a);
 			if (n > 0)
@@ -252,11 +257,12 @@ static void buckets(void **state)
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
 		float *x = at_end(0, (size_t)n * 4), *y = at_end(1, (size_t)n * 4), *z = at_end(2, (size_t)n * 4);
-		uint16_t *rnd = at_end(3, (size_t)n * 2), *a = at_end(4, (size_t)n * 2), *b = at_end(5, (size_t)n * 2);
+		uint32_t *rnd = at_end(3, (size_t)n * 4);
+		uint16_t *a = at_end(4, (size_t)n * 2), *b = at_end(5, (size_t)n * 2);
 
 		values(x, n);
 		for (int64_t i = 0; i < n; i++)
-			rnd[i] = (uint16_t)word((uint32_t)i + 99);
+			rnd[i] = word((uint32_t)i + 99);
 		for (int split = 1; split <= 4; split++) {
 			struct sl_buckets k = {.count = 1 << split, .code_bits = 12 - split};
 			struct sl_bucket_stats p = {.range = SL_RANGE_EMPTY}, f;

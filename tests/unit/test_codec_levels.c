@@ -44,11 +44,79 @@ static void stochastic_levels_are_unbiased(void **state)
 		for (int i = 0; i < N; i++) {
 			double mean = sum[i] / STEPS, deviation = sqrt((squares[i] / STEPS - mean * mean) / STEPS);
 
-			if (fabs(mean - (double)x[i]) > 5 * deviation + 2e-4 * fabs((double)x[i]) + 1e-4)
+			if (fabs(mean - (double)x[i]) > 5 * deviation + 1e-6 * fabs((double)x[i]))
 				fail_msg("%s: %g became %g on average", specs[s], (double)x[i], mean);
 		}
 		sl_codec_close(c);
 	}
+}
+
+/* The mean over STEPS steps of the elements [from, to), which all are x[from]. */
+static void check_mean(const char *spec, const float *x, const double *sum, const double *squares, int64_t from,
+		       int64_t to, int steps)
+{
+	const double n = (double)(to - from) * steps, wanted = (double)x[from];
+	double mean = 0, square = 0;
+
+	for (int64_t i = from; i < to; i++) {
+		mean += sum[i] / n;
+		square += squares[i] / n;
+	}
+	if (fabs(mean - wanted) > 5 * sqrt((square - mean * mean) / n) + 1e-6 * fabs(wanted))
+		fail_msg("%s: %g became %g on average", spec, wanted, mean);
+}
+
+/* Values far below a step cross it as often as they must. Those far above many steps are not rounded up too often, as a
+ * sum of value and random number would be. */
+static void small_values_and_large_codes_are_unbiased(void **state)
+{
+	static const struct {
+		const char *spec;
+		float large;
+	} cases[] = {{"qsgd:1", 0.002f},
+		     {"qsgd:32767,norm=max", 0.7f},
+		     {"terngrad", 0.7f},
+		     {"quant:1,round=stochastic", 0.7f},
+		     {"quant:16,round=stochastic", 0.7f},
+		     {"sortquant:1+1,round=stochastic", 0.7f}};
+	enum { N = 1 << 17, STEPS = 256, SMALL = N / 4 * 3, RUN = (N - SMALL) / 4 };
+	const struct sl_shape shape = sl_shape2(1, N);
+	float *x = codec_make(N, ZERO), *back = codec_make(N, ZERO);
+	double *sum = calloc(N, sizeof *sum), *squares = calloc(N, sizeof *squares);
+	(void)state;
+
+	assert_true(sum && squares);
+	for (size_t s = 0; s < sizeof cases / sizeof cases[0]; s++) {
+		struct sl_codec *c = codec_open(cases[s].spec, shape, NULL, SL_DIR_HEAD_GRAD, NULL);
+		const float values[] = {1e-6f, 1e-5f, 3e-4f, cases[s].large};
+
+		for (int i = 0; i < N - 1; i++)
+			x[i] = values[i < SMALL ? 0 : (i - SMALL) / RUN];
+		x[N - 1] = 1;
+		memset(sum, 0, N * sizeof *sum);
+		memset(squares, 0, N * sizeof *squares);
+		for (int step = 0; step < STEPS; step++) {
+			struct sl_codec_call call = {.step = (uint64_t)step};
+			uint8_t *bytes;
+			size_t len;
+
+			assert_int_equal(codec_encode(c, &call, x, shape, &bytes, &len), SL_OK);
+			assert_int_equal(codec_decode(c, &call, bytes, len, shape, back), SL_OK);
+			for (int i = 0; i < N; i++) {
+				sum[i] += (double)back[i];
+				squares[i] += (double)back[i] * (double)back[i];
+			}
+			free(bytes);
+		}
+		for (int v = 0; v < 4; v++)
+			check_mean(cases[s].spec, x, sum, squares, v ? SMALL + v * RUN : 0,
+				   v < 3 ? SMALL + (v + 1) * RUN : N - 1, STEPS);
+		sl_codec_close(c);
+	}
+	free(x);
+	free(back);
+	free(sum);
+	free(squares);
 }
 
 static void levels_are_multiples_of_the_scale(void **state)
@@ -249,6 +317,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stochastic_levels_are_unbiased),
+		cmocka_unit_test(small_values_and_large_codes_are_unbiased),
 		cmocka_unit_test(levels_are_multiples_of_the_scale),
 		cmocka_unit_test(groups_may_be_larger_than_the_tensor),
 		cmocka_unit_test(feedback_is_refused_where_it_diverges),
