@@ -121,6 +121,10 @@ static enum sl_err write_model(const struct sl_options *o, const struct sl_setup
 		note[notes++] = (struct sl_st_note){SL_WEIGHTS_STEPS, steps};
 	if (setup->about)
 		note[notes++] = (struct sl_st_note){SL_MODEL_DATA, setup->about};
+	if (json_object_get(about, SL_SETUP_SCALE))
+		sl_log(SL_LOG_WARN, "scaled-outputs",
+		       "the network's outputs are scaled: a number is output * deviation + mean; `" SL_SETUP_SCALE
+		       "` in the file's metadata \"" SL_MODEL_DATA "\" has [mean, deviation] of each");
 	note[notes] = (struct sl_st_note){"format", "pt"}; /* transformers reads no safetensors file without it */
 	if (sl_ends_with(out, ".onnx"))
 		err = sl_onnx_write(setup->plan->model, out, (const float *const *)setup->weights.value,

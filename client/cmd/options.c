@@ -263,6 +263,11 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 		err = conf->train.phases.n ? sl_phases_steps(conf, samples[SL_SPLIT_TRAIN], &steps, fail)
 					   : sl_training_steps(conf, NULL, samples[SL_SPLIT_TRAIN], setup->epoch_steps,
 							       &steps, fail);
+	if (!err && trains)
+		err = sl_training_check_norms(setup,
+					      setup->set[SL_SPLIT_TRAIN].source ? setup->set[SL_SPLIT_TRAIN].count
+										: samples[SL_SPLIT_TRAIN],
+					      steps, fail);
 	if (!err && counts) {
 		err = sl_memory_find(&need, setup, o->local || (trains && conf->train.audit_every), fail);
 		if (err)

@@ -105,6 +105,8 @@ static void set_columns(struct sets *s, struct sl_preset_table *c)
 	set(s, "data.label", label);
 	if (c->numbers)
 		set(s, "model.task", "numbers");
+	if (c->numbers)
+		set(s, "data.scale_label", "true");
 	for (int i = 0; i < c->nignored; i++) {
 		const size_t more = strlen(c->ignored[i]) + 4;
 
@@ -323,8 +325,7 @@ static void put_option(FILE *file, const struct sl_conf_client *conf, const char
 	if (strcmp(what, "name") == 0) {
 		put_key(file, conf, onnx ? "model.onnx" : "model.name");
 		if (conf->model.task == SL_CONF_NUMBERS)
-			fputs("  task: numbers    # not scaled by itself: bring the label to a size of about 1\n",
-			      file);
+			fputs("  task: numbers\n", file);
 		else if (!onnx) /* an ONNX file defines how many */
 			put_key(file, conf, "model.classes");
 	} else if (strcmp(what, "columns") == 0 && conf->model.head == SL_CONF_CAUSAL_LM) {
@@ -341,6 +342,9 @@ static void put_option(FILE *file, const struct sl_conf_client *conf, const char
 	} else if (strcmp(what, "split") == 0 && conf->data.split.train > 0) {
 		fputs("  split: {train: 0.8, val: 0.2}   # of the one set that is there\n", file);
 	} else if (strcmp(what, "ignored") == 0) {
+		if (conf->data.scale_label == SL_LABEL_SCALED)
+			fputs("  scale_label: true   # learned scaled; predictions are in the label's own units\n",
+			      file);
 		fputs(conf->data.ignore.n ? "  ignore: " : "  # ignore: [id]", file);
 		if (conf->data.ignore.n)
 			put_value(file, conf, "data.ignore");

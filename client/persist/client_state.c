@@ -1,6 +1,8 @@
 #include "client/persist/client_state.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,7 +94,7 @@ void sl_client_checkpoint(struct sl_checkpoint *c, const char *dir, const struct
 	sl_checkpoint_note(c, "core", "%s", sl_cpu_describe());
 }
 
-static const char end_part[] = "end_grad", base_part[] = "round.weights";
+static const char end_part[] = "end_grad", base_part[] = "round.weights", weights_note[] = "batch weights";
 
 static void add_parts(struct sl_client_state *s, struct sl_checkpoint *c, bool reading)
 {
@@ -109,6 +111,8 @@ enum sl_err sl_client_state_write(struct sl_client_state *s, struct sl_checkpoin
 {
 	add_parts(s, c, false);
 	sl_checkpoint_note(c, "link", "%" PRIu64, s->made);
+	if (s->weights.sum != 0)
+		sl_checkpoint_note(c, weights_note, "%a %a", s->weights.first, s->weights.sum);
 	return sl_checkpoint_write(c, s->step, fail);
 }
 
@@ -119,6 +123,7 @@ enum sl_err sl_client_state_read(struct sl_client_state *s, struct sl_checkpoint
 
 	add_parts(s, c, true);
 	sl_checkpoint_note(c, "link", "%s", "");
+	sl_checkpoint_ask(c, weights_note);
 	err = sl_checkpoint_read(c, step, fail);
 	if (!err && !sl_checkpoint_link(c, &s->made))
 		err = sl_fail_set(fail, SL_ERR_DATA, "the checkpoint of step %" PRIu64 ": its notes do not name a link",
@@ -126,6 +131,8 @@ enum sl_err sl_client_state_read(struct sl_client_state *s, struct sl_checkpoint
 	if (err)
 		return err;
 	sl_codecs_state_read(&s->codecs, c);
+	if (sscanf(sl_checkpoint_noted(c, weights_note), "%la %la", &s->weights.first, &s->weights.sum) != 2)
+		s->weights = (struct sl_batch_weights){NAN, NAN};
 	for (int i = 0; i < c->n_part; i++)
 		if (strcmp(c->part[i].name, end_part) == 0)
 			s->end.len = (size_t)c->part[i].count;

@@ -7,12 +7,20 @@
 #include "common/session/mean.h"
 #include "common/session/state.h"
 
+/* The weights of the batches that the step of the optimizer under way has added up (train.accumulate): that of the
+ * first batch, and their sum. A weight is the divisor of a batch's mean loss. NAN: a checkpoint of an earlier version
+ * does not say. */
+struct sl_batch_weights {
+	double first, sum;
+};
+
 struct sl_client_state {
 	struct sl_exec_state head, tail;
 	struct sl_codecs_state codecs;
 	struct sl_buf end; /* state of the codec of shared heads and tails; no data: they are not shared */
 	float *base;       /* [base_count] head and tail at the start of the round; NULL: not averaged in rounds */
 	int64_t base_count;
+	struct sl_batch_weights weights;
 	uint64_t step; /* the next step to do */
 	uint64_t made; /* epoch of the link whose COMMIT made this state; 0: the initial weights */
 };

@@ -226,12 +226,24 @@ static json_t *about_set(const struct sl_setup *s, const struct sl_set *set)
 	return about;
 }
 
+static void add_scale(json_t *about, const struct sl_setup *s)
+{
+	json_t *list = json_array();
+
+	for (int64_t i = 0; s->scale && i < sl_set_targets(&s->set[SL_SPLIT_TRAIN]); i++)
+		json_array_append_new(list, json_pack("[f, f]", s->scale[i].mean, s->scale[i].deviation));
+	if (s->scale)
+		json_object_set(about, SL_SETUP_SCALE, list);
+	json_decref(list);
+}
+
 enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 {
 	json_t *about = about_set(s, &s->set[SL_SPLIT_TRAIN]);
 
 	add_fingerprints(about, s);
 	add_network(about, s);
+	add_scale(about, s);
 	free(s->about);
 	s->about = dump(about);
 	json_decref(about);
@@ -391,6 +403,13 @@ static enum sl_err same_split(const struct sl_setup *s, const json_t *then, stru
 	return err;
 }
 
+static bool same_scale(const json_t *then, const json_t *now)
+{
+	const json_t *was = json_object_get(then, SL_SETUP_SCALE), *is = json_object_get(now, SL_SETUP_SCALE);
+
+	return was && is ? json_equal(was, is) : !was == !is;
+}
+
 enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
 {
 	struct sl_setup kept = {.conf = s->conf};
@@ -414,6 +433,12 @@ enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
 			(long long)json_integer_value(json_object_get(a, "samples")),
 			(long long)json_integer_value(json_object_get(b, "samples")));
 	}
+	if (!err && then && !same_scale(then, now))
+		err = sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"data.scale_label, or the mean and deviation of the numbers, are not those of the run "
+			"in '%.150s': put them back, or begin a new run with --fresh",
+			s->conf->log.dir);
 	if (!err)
 		recall_thresholds(s, then);
 	json_decref(then);

@@ -104,6 +104,8 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 		if (!err)
 			err = sl_local_set_done(local, sl_training_number(run) + 1, fail);
 	}
+	if (err == SL_ERR_NONFINITE && !training)
+		sl_training_eval_nonfinite(run, fail);
 	if (!err)
 		sl_training_done(run, &result);
 	return err;

@@ -93,6 +93,8 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	sl_publish_lost(d->publish);
 	d->cause = *d->fail = *fail;
 	sl_setup_blame(d->setup, d->fail);
+	if (fail->code == SL_ERR_NONFINITE && !sl_remote_session(d->remote)->training)
+		sl_training_eval_nonfinite(d->run, d->fail);
 	if (sl_recover_longer(d->recover))
 		sl_last_run_explain(d->fail);
 	/* a run that is being stopped does not try again, but --resume can */

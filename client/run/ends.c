@@ -7,6 +7,12 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 
+/* The number of batches in a step of the optimizer. */
+static int64_t accumulated(const struct sl_plan *plan)
+{
+	return plan->spec.accumulate > 1 ? plan->spec.accumulate : 1;
+}
+
 static int64_t chosen_most(const struct sl_plan *plan)
 {
 	return sl_plan_chosen_most(plan, &plan->segment[SL_TAIL].graph);
@@ -44,9 +50,17 @@ void sl_ends_close(struct sl_ends *ends)
 	sl_exec_close(ends->tail);
 	free(ends->begin);
 	free(ends->place);
+	free(ends->scaled);
 	free(ends->sent);
 	free(ends->word);
 	*ends = (struct sl_ends){0};
+}
+
+static int64_t targets_of_row(const struct sl_ends *ends)
+{
+	const struct sl_model *model = ends->plan->model;
+
+	return sl_learn_targets(model->task, model->classes);
 }
 
 /* The most floats of a chunk at one of the cuts. */
@@ -65,10 +79,17 @@ enum sl_err sl_ends_use(struct sl_ends *ends, const struct sl_ends_use *use, str
 	const int chunks = sl_plan_chunks_of(plan, plan->spec.batch);
 
 	ends->use = *use;
+	free(ends->scaled);
 	free(ends->sent);
 	free(ends->word);
+	ends->scaled = NULL;
 	ends->sent = NULL;
 	ends->word = NULL;
+	if (use->scale) {
+		ends->scaled = calloc((size_t)(plan->spec.batch * targets_of_row(ends)), sizeof *ends->scaled);
+		if (!ends->scaled)
+			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for scaled numbers");
+	}
 	if (!noise || (noise->head_act == 0 && noise->mid_grad == 0))
 		return SL_OK;
 	ends->sent = calloc((size_t)(noise->head_act > 0 ? chunks * head : 1), sizeof *ends->sent);
@@ -197,6 +218,8 @@ void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t ste
 	ends->feed = *feed;
 	ends->step = step;
 	ends->training = training;
+	if (training && step % (uint64_t)accumulated(plan) == 0) /* also after a step whose last batch was skipped */
+		ends->weights = (struct sl_batch_weights){0};
 	ends->chunks = sl_plan_split(plan, feed->rows, ends->rows);
 	for (int i = 0; i < ends->chunks; i++) {
 		struct sl_chunk *c = &ends->chunk[i];
@@ -270,8 +293,8 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 	return err ? err : head_chunk(ends, &ends->chunk[chunk]);
 }
 
-/* The divisor of the mean loss of n labels from `from` on: the sum of their class weights, or how many are not ignored.
- * Labels that are no class are refused later. */
+/* The sum of class weights of n labels from `from` on, or how many are not ignored. Labels that are no class are
+ * refused later. */
 static double weight_of(const struct sl_ends *ends, int64_t from, int64_t n)
 {
 	const struct sl_model *model = ends->plan->model;
@@ -287,7 +310,18 @@ static double weight_of(const struct sl_ends *ends, int64_t from, int64_t n)
 			sum += (double)ends->use.class_weight[label[i]];
 		else
 			sum += !pixels || label[i] != SL_LEARN_IGNORED;
-	return sum > 0 || !pixels ? sum : 1; /* if all pixels are ignored, the loss is 0 */
+	return sum;
+}
+
+/* A mean loss over labels of this weight is divided by it. If none counts, the loss is 0. */
+static double divisor(double weight)
+{
+	return weight > 0 ? weight : 1;
+}
+
+static double batch_weight(const struct sl_ends *ends)
+{
+	return weight_of(ends, 0, sl_feed_answers(&ends->feed) * labels_of_row(ends));
 }
 
 int64_t sl_ends_answers(const struct sl_ends *ends)
@@ -303,6 +337,24 @@ int64_t sl_ends_answers(const struct sl_ends *ends)
 	return answers;
 }
 
+/* The weight by which the losses of the batch are divided: its own or, if it is not the first of its step, that of the
+ * step's first batch. sl_ends_mean_factor makes up for the difference once the weights of all are known. */
+static double step_weight(const struct sl_ends *ends)
+{
+	return ends->weights.sum > 0 ? ends->weights.first : divisor(batch_weight(ends));
+}
+
+double sl_ends_mean_factor(const struct sl_ends *ends)
+{
+	const int64_t batches = accumulated(ends->plan);
+	const double sum = ends->weights.sum + batch_weight(ends);
+
+	if (batches == 1 || !ends->training || ends->use.chunk_loss_sum || (ends->step + 1) % (uint64_t)batches ||
+	    !(sum > 0))
+		return 1;
+	return (double)(float)(step_weight(ends) * (double)batches / sum);
+}
+
 /* The divisor of the gradient of a row's loss. A group's middle sums the gradients of all members. So each member
  * divides by the rows of the group's step, even if some rows have more tokens with a loss than others. sl_ends_commit
  * undoes that for the member's own two ends. */
@@ -313,10 +365,10 @@ static double loss_rows(const struct sl_ends *ends, const struct sl_chunk *c)
 
 	if (group)
 		return (double)group;
-	if (ends->feed.chosen)
-		return (double)(ends->use.chunk_loss_sum ? dims->chosen : sl_feed_answers(&ends->feed));
-	return ends->use.chunk_loss_sum ? weight_of(ends, c->answer, dims->rows * labels_of_row(ends))
-					: weight_of(ends, 0, ends->feed.rows * labels_of_row(ends));
+	if (!ends->use.chunk_loss_sum)
+		return step_weight(ends);
+	return ends->feed.chosen ? (double)dims->chosen
+				 : divisor(weight_of(ends, c->answer, dims->rows * labels_of_row(ends)));
 }
 
 /* Once head and tail are done: sums their gradients of shared parameters, and makes gradients means over the batch. */
@@ -333,10 +385,36 @@ static enum sl_err tie(struct sl_ends *ends)
 	return err;
 }
 
-/* The number of batches whose mean is the step's gradient. */
-static int64_t accumulated(const struct sl_plan *plan)
+/* Makes the Dice loss a mean over pictures, although gradients are divided by pixels: by `rows`. With accumulation a
+ * picture counts by the labelled pixels of its batch. */
+static double dice_weight(const struct sl_ends *ends, const struct sl_chunk *c, double rows)
 {
-	return plan->spec.accumulate > 1 ? plan->spec.accumulate : 1;
+	if (ends->use.chunk_loss_sum)
+		return rows / (double)c->call.dims.rows;
+	return (accumulated(ends->plan) > 1 ? divisor(batch_weight(ends)) : rows) / (double)ends->feed.rows;
+}
+
+/* The chunk's numbers as the network learns them. */
+static const float *numbers_of(const struct sl_ends *ends, const struct sl_chunk *c)
+{
+	const int64_t targets = targets_of_row(ends), first = c->answer * targets;
+	const float *number = (const float *)ends->feed.target + first;
+	const struct sl_label_scale *scale = ends->use.scale;
+
+	for (int64_t i = 0; i < c->call.dims.rows * targets && scale; i++)
+		ends->scaled[first + i] =
+			(float)(((double)number[i] - scale[i % targets].mean) / scale[i % targets].deviation);
+	return scale ? ends->scaled + first : number;
+}
+
+/* Turns the chunk's outputs, which are numbers as the network learns them, into the numbers that they stand for. */
+static void unscale(const struct sl_ends *ends, const struct sl_chunk *c, float *output)
+{
+	const int64_t targets = targets_of_row(ends);
+	const struct sl_label_scale *scale = ends->use.scale;
+
+	for (int64_t i = 0; i < c->call.dims.rows * targets && scale && output; i++)
+		output[i] = (float)((double)output[i] * scale[i % targets].deviation + scale[i % targets].mean);
 }
 
 enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
@@ -346,27 +424,24 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 	const int64_t first = c->answer;
 	const struct sl_model *model = ends->plan->model;
 	const bool numbers = model->task->dtype == SL_F32;
-	const int64_t targets = sl_learn_targets(model->task, model->classes);
 	const double rows = loss_rows(ends, c);
 	enum sl_err err;
 
 	*loss = (struct sl_exec_loss){
 		.labels = numbers ? NULL : (const int32_t *)ends->feed.target + first,
-		.targets = numbers ? (const float *)ends->feed.target + first * targets : NULL,
+		.targets = numbers ? numbers_of(ends, c) : NULL,
 		.other = ends->feed.other ? ends->feed.other + first : NULL,
 		.share = ends->feed.share ? ends->feed.share + first : NULL,
 		.logits = ends->use.logits && !ends->training ? ends->use.logits + first * model->classes : NULL,
 		.weight = ends->use.class_weight,
 		.ignores = model->task->kind == SL_LEARN_PIXELS,
 		.ignored = SL_LEARN_IGNORED,
-		/* makes the Dice loss a mean over pictures, although .scale divides by pixels; only gradients need it
-		 */
-		.dice = ends->training ? (float)(rows / (double)(ends->use.chunk_loss_sum ? c->call.dims.rows
-											  : ends->feed.rows))
-				       : 0,
+		.dice = ends->training ? (float)dice_weight(ends, c, rows) : 0, /* only gradients need it */
 		.scale = 1.0f / (float)(rows * (double)accumulated(ends->plan)),
 	};
 	err = sl_exec_forward(ends->tail, &c->call, loss);
+	if (!err && numbers)
+		unscale(ends, c, loss->logits);
 	if (err || !ends->training)
 		return err;
 	if (!isfinite(loss->sum))
@@ -416,13 +491,27 @@ static void say_widths(const struct sl_plan *plan, uint64_t done)
 
 enum sl_err sl_ends_squares(struct sl_ends *ends, double squares[2], struct sl_fail *fail)
 {
+	const double factor = sl_ends_mean_factor(ends);
 	enum sl_err err = sl_exec_squares(ends->head, &squares[0], fail);
 
 	if (!err)
 		err = sl_exec_squares(ends->tail, &squares[1], fail);
 	for (int i = 0; i < 2; i++)
-		squares[i] = sl_plan_own_squares(&ends->plan->spec, sl_feed_answers(&ends->feed), squares[i]);
+		squares[i] = sl_plan_own_squares(&ends->plan->spec, sl_feed_answers(&ends->feed), squares[i]) * factor *
+			     factor;
 	return err;
+}
+
+static void add_weight(struct sl_ends *ends)
+{
+	struct sl_batch_weights *w = &ends->weights;
+
+	if ((ends->step + 1) % (uint64_t)accumulated(ends->plan) == 0) {
+		*w = (struct sl_batch_weights){0};
+		return;
+	}
+	w->first = step_weight(ends);
+	w->sum += batch_weight(ends);
 }
 
 enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
@@ -437,7 +526,11 @@ enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
 		err = sl_exec_scale(ends->tail, grad_scale);
 	if (!err)
 		err = sl_exec_commit(ends->head, lr, ends->rows, ends->chunks);
-	return err ? err : sl_exec_commit(ends->tail, lr, ends->rows, ends->chunks);
+	if (!err)
+		err = sl_exec_commit(ends->tail, lr, ends->rows, ends->chunks);
+	if (!err)
+		add_weight(ends);
+	return err;
 }
 
 enum sl_err sl_ends_change(struct sl_ends *ends, const struct sl_end_layout *l, float *change)
@@ -478,7 +571,7 @@ double sl_ends_loss(const struct sl_ends *ends, double *dice)
 		of_pictures += ends->loss[i].dice_sum;
 	}
 	*dice = ends->feed.rows ? of_pictures / (double)ends->feed.rows : 0;
-	return sum / weight_of(ends, 0, sl_feed_answers(&ends->feed) * labels_of_row(ends)) + *dice;
+	return sum / divisor(batch_weight(ends)) + *dice;
 }
 
 int64_t sl_ends_correct(const struct sl_ends *ends)

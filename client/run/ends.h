@@ -3,6 +3,7 @@
 #ifndef SL_CLIENT_RUN_ENDS_H
 #define SL_CLIENT_RUN_ENDS_H
 
+#include "client/persist/client_state.h"
 #include "client/run/dcor.h"
 #include "client/run/feed.h"
 #include "client/run/head_cache.h"
@@ -15,6 +16,11 @@
 enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights) SL_MUST_CHECK;
 enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights) SL_MUST_CHECK;
 
+/* A number to be predicted is learned as (number - mean) / deviation. */
+struct sl_label_scale {
+	double mean, deviation;
+};
+
 /* Options of a run's ends. Everything is borrowed; NULL turns an option off. */
 struct sl_ends_use {
 	bool chunk_loss_sum; /* train.chunk_loss: sum. A chunk's loss is a mean over its own rows; their sum counts */
@@ -22,7 +28,8 @@ struct sl_ends_use {
 	const float *class_weight;        /* [classes], in training; NULL: all are 1 */
 	const struct sl_noise *noise;     /* is added to what is sent */
 	struct sl_dcor *dcor;             /* takes samples of evaluations */
-	float *logits;                    /* [batch_rows, classes]: sl_ends_tail writes an evaluation's outputs here */
+	float *logits; /* [batch_rows, classes]: sl_ends_tail writes an evaluation's outputs here, numbers unscaled */
+	const struct sl_label_scale *scale; /* [targets], of numbers; NULL: they are learned as they are */
 };
 
 /* A chunk of the batch under way, from sl_ends_take until the next one. */
@@ -39,9 +46,11 @@ struct sl_ends {
 	struct sl_feed feed; /* the batch under way, from sl_ends_take */
 	uint32_t *begin;     /* for each chunk the numbers of its struct sl_dims; NULL: there are no tokens */
 	uint32_t *place;     /* for each chunk the places of its chosen tokens; NULL: none are ever chosen */
+	float *scaled;       /* [batch, targets], with use.scale */
 	float *sent;         /* all chunks of the head's output with noise, which is sent in its place */
 	uint32_t *word;      /* scratch for sl_noise_add */
 	bool tied;           /* both ends' gradients of shared parameters are summed already in this step */
+	struct sl_batch_weights weights; /* with train.accumulate */
 	uint64_t step;
 	bool training;
 	int chunks; /* of the batch under way */
@@ -76,8 +85,12 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail) 
 enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk) SL_MUST_CHECK;
 /* After all chunks of a step: completes the gradients. NONFINITE: the step must not be applied. */
 enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail) SL_MUST_CHECK;
-/* The squared norms of the head's and the tail's gradients (sl_exec_squares). */
+/* The squared norms of the head's and the tail's gradients (sl_exec_squares) times sl_ends_mean_factor. */
 enum sl_err sl_ends_squares(struct sl_ends *ends, double squares[2], struct sl_fail *fail) SL_MUST_CHECK;
+/* The factor for the gradients of head, middle and tail that makes the sum over the step's batches (train.accumulate)
+ * the gradient of a mean over all their labels, each by its weight. It is above 0 and at most `accumulate`; it is 1
+ * before the step's last batch, and where all batches weigh the same. After sl_ends_take. */
+double sl_ends_mean_factor(const struct sl_ends *ends);
 /* Steps both optimizers. `grad_scale`: as in sl_exec_scale. */
 enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale) SL_MUST_CHECK;
 /* For a group that shares its ends. _change gets what this member's chunks of the step would change; _commit_mean then

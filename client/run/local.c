@@ -192,6 +192,7 @@ enum sl_err sl_local_take(struct sl_local *l, struct sl_local_state *state)
 	enum sl_err err = SL_OK;
 
 	sl_local_state_close(state);
+	state->weights = l->ends.weights;
 	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++) {
 		err = sl_exec_state_open(&state->part[i], &l->plan->segment[i], NULL);
 		if (!err)
@@ -205,6 +206,7 @@ enum sl_err sl_local_give(struct sl_local *l, const struct sl_local_state *state
 	struct sl_exec *exec[SL_SEGMENT_COUNT] = {l->ends.head, l->middle, l->ends.tail};
 	enum sl_err err = sl_local_set_done(l, done, fail);
 
+	l->ends.weights = state->weights;
 	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
 		if (sl_exec_state_give(&state->part[i], exec[i]))
 			err = sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %llu could not be set",
@@ -223,6 +225,7 @@ enum sl_err sl_local_give_all(struct sl_local *l, const struct sl_client_state *
 {
 	enum sl_err err = sl_client_state_give(client, l->ends.head, l->ends.tail, l->codec[CLIENT]);
 
+	l->ends.weights = client->weights;
 	return err ? err : sl_carried_give(layout, l->middle, l->codec[SERVER], weights, carried);
 }
 
@@ -328,17 +331,18 @@ enum sl_err sl_local_set_done(struct sl_local *l, uint64_t done, struct sl_fail 
 /* As over a link, where the sides exchange their squares. A middle without a gradient adds nothing. */
 enum sl_err sl_local_find_scale(struct sl_local *l, double *scale, struct sl_fail *fail)
 {
+	const double factor = sl_ends_mean_factor(&l->ends);
 	double ends[2], middle = 0;
 	enum sl_err err = sl_ends_squares(&l->ends, ends, fail);
 
 	if (!err && crosses(l, SL_DIR_MID_GRAD))
 		err = sl_exec_squares(l->middle, &middle, fail);
-	middle = sl_plan_own_squares(&l->plan->spec, sl_feed_answers(&l->ends.feed), middle);
+	middle = sl_plan_own_squares(&l->plan->spec, sl_feed_answers(&l->ends.feed), middle) * factor * factor;
 	if (!err) {
 		const double squares[3] = {ends[0], middle, ends[1]};
 
 		l->grad_norm = sl_clip_norm(squares);
-		*scale = sl_clip_factor(l->plan->spec.clip_norm, squares);
+		*scale = factor * sl_clip_factor(l->plan->spec.clip_norm, squares);
 	}
 	return err;
 }
@@ -346,7 +350,7 @@ enum sl_err sl_local_find_scale(struct sl_local *l, double *scale, struct sl_fai
 static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 {
 	enum sl_err err = sl_ends_check(&l->ends, fail);
-	double grad_scale = 0;
+	double grad_scale = sl_ends_mean_factor(&l->ends);
 
 	if (!err)
 		err = sl_exec_scale(l->middle, sl_plan_sum_factor(&l->plan->spec, sl_feed_answers(&l->ends.feed)));

@@ -48,6 +48,7 @@ enum sl_err sl_local_get_weights(struct sl_local *local, struct sl_weights *weig
  * fills it; _give sets it after `done` steps. */
 struct sl_local_state {
 	struct sl_exec_state part[SL_SEGMENT_COUNT];
+	struct sl_batch_weights weights;
 };
 enum sl_err sl_local_take(struct sl_local *local, struct sl_local_state *state) SL_MUST_CHECK;
 enum sl_err sl_local_give(struct sl_local *local, const struct sl_local_state *state, uint64_t done,

@@ -137,6 +137,7 @@ static void begin(struct sl_remote *r, const struct sl_feed *feed, struct sl_eve
 	r->started_ns = sl_now_ns();
 	r->before = sl_port_stats(sl_link_port(r->link));
 	pass.batch_rows = (uint64_t)feed->rows;
+	pass.grad_scale = sl_ends_mean_factor(&r->ends);
 	pass.begin = feed->begin;
 	pass.pieces = feed->pieces;
 	pass.chosen = feed->chosen;
@@ -174,6 +175,7 @@ enum sl_err sl_remote_take(struct sl_remote *r, struct sl_client_state *s)
 {
 	enum sl_err err = sl_client_state_take(s, r->ends.head, r->ends.tail, sl_port_codecs(sl_link_port(r->link)));
 
+	s->weights = r->ends.weights;
 	return err ? err : sl_client_state_take_end(s, r->end[SL_END_GRAD], r->round.base);
 }
 
@@ -183,6 +185,7 @@ enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 
 	if (!err)
 		err = sl_client_state_give(s, r->ends.head, r->ends.tail, sl_port_codecs(sl_link_port(r->link)));
+	r->ends.weights = s->weights;
 	return err ? err : sl_client_state_give_end(s, r->end[SL_END_GRAD], r->round.base);
 }
 

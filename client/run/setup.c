@@ -386,6 +386,7 @@ struct sl_ends_use sl_setup_use(const struct sl_setup *s)
 	return (struct sl_ends_use){
 		.chunk_loss_sum = s->conf->train.chunk_loss == SL_CHUNK_LOSS_SUM,
 		.class_weight = s->class_weight,
+		.scale = s->scale,
 		.noise = &s->noise,
 	};
 }
@@ -572,6 +573,7 @@ void sl_setup_close(struct sl_setup *s)
 		s->be.ops->close(&s->be);
 	sl_pool_close(s->pool);
 	free(s->class_weight);
+	free(s->scale);
 	sl_augment_close(s->augment);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
 		sl_transform_close(s->transform[split]);

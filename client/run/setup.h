@@ -58,8 +58,9 @@ struct sl_setup {
 	struct json_t *recalled;    /* while a split is opened: names a table's columns; NULL: the data do */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
-	float *class_weight;              /* [classes], of train.class_weights; NULL: all are 1 */
-	struct sl_noise noise;            /* sl_setup_backend reads its key */
+	float *class_weight;          /* [classes], of train.class_weights; NULL: all are 1 */
+	struct sl_label_scale *scale; /* [targets], of data.scale_label or the model; NULL: numbers are not scaled */
+	struct sl_noise noise;        /* sl_setup_backend reads its key */
 	struct sl_head_cache *head_cache; /* train.keep_head_bytes; NULL: nothing is kept */
 	struct sl_dcor *dcor;             /* for a training run's evaluations; NULL: there is no such figure */
 	uint32_t *home; /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */
@@ -113,6 +114,11 @@ enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHE
 enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
 /* class_weights.c: sets class_weight; balanced weights open the training data. sl_setup_data calls it for training. */
 enum sl_err sl_setup_class_weights(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
+/* The member of setup->about that says how numbers are scaled: [[mean, deviation], …]. It lacks where they are not. */
+#define SL_SETUP_SCALE "label_scale"
+/* label_scale.c: sets scale, for training from the training data, which are open, else from setup->about. For training
+ * without data.scale_label it warns of numbers whose deviation is far from 1. sl_setup_data calls it. */
+enum sl_err sl_setup_label_scale(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
 /* setup_head_cache.c: makes room for activations of training samples that client and server keep. sl_setup_data calls
  * it. */
 enum sl_err sl_setup_keep(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;

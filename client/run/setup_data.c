@@ -531,6 +531,8 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = sl_setup_class_weights(s, fail);
 	if (!err && strcmp(s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].name, "image") == 0)
 		err = sl_setup_prepare(s, fail);
+	if (!err)
+		err = sl_setup_label_scale(s, train, fail);
 	if (!err && train)
 		err = sl_about_make(s, fail);
 	if (!err && train)

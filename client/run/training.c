@@ -500,6 +500,18 @@ enum sl_err sl_training_abandoned(const struct sl_training *r, const struct sl_f
 			   r->step + 1, before, why->text, skips ? "" : ", or train.on_nan: skip");
 }
 
+void sl_training_eval_nonfinite(const struct sl_training *r, struct sl_fail *fail)
+{
+	const struct sl_fail why = *fail;
+	const bool numbers = r->task->kind == SL_LEARN_NUMBER && !r->setup->scale;
+
+	(void)!sl_fail_set(fail, why.code,
+			   "evaluation after step %" PRIu64
+			   ": %.200s: the network computes NaN or Inf. Try a smaller train.optimizer.lr, or "
+			   "train.clip_norm%s",
+			   r->step, why.text, numbers ? ", or data.scale_label: true" : "");
+}
+
 void sl_training_finish(struct sl_training *r, const struct sl_training_link *link, const char *outcome, bool json)
 {
 	const struct sl_phase *phase = &r->setup->phase;

@@ -56,6 +56,12 @@ enum sl_err sl_training_steps(const struct sl_conf_client *conf, const struct sl
 			      int64_t of_group, uint64_t *steps, struct sl_fail *fail) SL_MUST_CHECK;
 
 enum sl_want sl_training_next(struct sl_training *run);
+/* For the plan of setup: refuses a training batch that has a chunk in which a batch norm would see one value for each
+ * channel. `steps`: of the run. CONFIG names the key. A member of a group is warned. */
+enum sl_err sl_training_check_norms(const struct sl_setup *setup, int64_t samples, uint64_t steps,
+				    struct sl_fail *fail) SL_MUST_CHECK;
+/* An evaluation has found NaN or Inf: *fail, which says where, also says what could be tried. */
+void sl_training_eval_nonfinite(const struct sl_training *run, struct sl_fail *fail);
 /* After sl_training_next: number and learning rate of the step, own or not; or the number of the evaluation's batch. */
 uint64_t sl_training_number(const struct sl_training *run);
 double sl_training_lr(const struct sl_training *run);

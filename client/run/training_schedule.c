@@ -1,5 +1,7 @@
 /* How long a run is, and the learning rate of each of its steps. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "client/run/training_run.h"
 
@@ -89,6 +91,92 @@ static enum sl_err check_rounds(const struct sl_conf_client *c, int64_t of_group
 				   total, round, whole ? whole : round);
 }
 
+/* Batches that do not fill a step of the optimizer change running statistics alone. */
+static enum sl_err check_accumulate(const struct sl_conf_client *c, uint64_t total, struct sl_fail *fail)
+{
+	const uint64_t batches = (uint64_t)c->agreed.accumulate;
+
+	if (batches <= 1 || total % batches == 0)
+		return SL_OK;
+	if (total < batches)
+		return sl_conf_client_fail(c, "train.accumulate", fail,
+					   "the run has %" PRIu64 " batches, so no step of %" PRIu64
+					   " batches is ever done and nothing is learned: write at most %" PRIu64,
+					   total, batches, total);
+	sl_log(SL_LOG_INFO, "accumulate",
+	       "the run's last %" PRIu64 " of %" PRIu64 " batches do not fill a step of %" PRIu64
+	       ": no weight learns from them",
+	       total % batches, total, batches);
+	return SL_OK;
+}
+
+/* Whether a batch norm has one value for each channel in a chunk of one row. Gives its name. Rows of tokens have more
+ * than one in all but the rarest chunks. */
+static const char *lone_norm(const struct sl_plan *plan)
+{
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		const struct sl_graph *g = &plan->segment[which].graph;
+
+		for (int i = 0; i < g->n_node; i++) {
+			const int in = g->link[g->node[i].in];
+			const struct sl_shape *s = &g->value[in].shape;
+
+			if (g->node[i].kind == SL_OP_BATCHNORM && sl_shape_row(s) == s->dim[s->ndim - 1] &&
+			    g->value[in].lead == SL_PER_ROW)
+				return g->node[i].name;
+		}
+	}
+	return NULL;
+}
+
+static bool has_lone_chunk(const struct sl_plan *plan, int64_t batch_rows)
+{
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+	const int chunks = sl_plan_split(plan, batch_rows, rows);
+	bool lone = false;
+
+	for (int i = 0; i < chunks; i++)
+		lone |= rows[i] == 1;
+	return lone;
+}
+
+/* How members of a group divide their data is often not theirs to choose: they are warned. */
+enum sl_err sl_training_check_norms(const struct sl_setup *s, int64_t samples, uint64_t steps, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const int64_t batch = c->agreed.batch, full = samples < batch ? samples : batch;
+	const int64_t last = strcmp(c->data.partition, "batch") == 0 || c->train.drop_last ? 0 : samples % batch;
+	const char *norm = s->plan ? lone_norm(s->plan) : NULL;
+	const char *key = c->agreed.chunks > 1 ? "train.chunks" : "train.batch";
+	const char *remedy = "write fewer train.chunks or a larger train.batch";
+	struct sl_fail why;
+	char what[160];
+
+	if (!norm)
+		return SL_OK;
+	if (has_lone_chunk(s->plan, full)) {
+		snprintf(what, sizeof what, "a chunk of %lld samples in %d chunks has one sample", (long long)full,
+			 c->agreed.chunks);
+	} else if (last && steps > (uint64_t)(samples / batch) && has_lone_chunk(s->plan, last)) {
+		key = "train.batch";
+		remedy = "write train.drop_last: true, or another train.batch or train.chunks";
+		snprintf(what, sizeof what,
+			 "the last batch of an epoch has %lld of %lld samples, and a chunk of it one", (long long)last,
+			 (long long)samples);
+	} else {
+		return SL_OK;
+	}
+	(void)!sl_fail_set(
+		&why, SL_ERR_CONFIG,
+		"%s, where batch norm %.60s has one value for each channel, which has no variance: %s, or take "
+		"a network with group norms",
+		what, norm, remedy);
+	if (!c->agreed.share.group[0])
+		return sl_conf_client_fail(c, key, fail, "%s", why.text);
+	sl_log(SL_LOG_WARN, "lone-norm", "%s", why.text);
+	return SL_OK;
+}
+
 enum sl_err sl_training_steps(const struct sl_conf_client *c, const struct sl_phase *phase, int64_t samples,
 			      int64_t of_group, uint64_t *steps, struct sl_fail *fail)
 {
@@ -103,7 +191,7 @@ enum sl_err sl_training_steps(const struct sl_conf_client *c, const struct sl_ph
 		err = check_rounds(c, of_group, (uint64_t)schedule.total_steps, fail);
 	if (!err)
 		*steps = phase ? (uint64_t)(c->train.epochs * per_epoch) : (uint64_t)schedule.total_steps;
-	return err;
+	return err || phase ? err : check_accumulate(c, *steps, fail);
 }
 
 enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail)
@@ -121,7 +209,11 @@ enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail)
 	r->planned_steps = r->total_steps;
 	if (!err)
 		warn_of_batch(c, samples);
-	return err ? err : check_rounds(c, r->setup->epoch_steps, r->total_steps, fail);
+	if (!err)
+		err = check_rounds(c, r->setup->epoch_steps, r->total_steps, fail);
+	if (!err && !r->eval_only)
+		err = check_accumulate(c, r->total_steps, fail);
+	return err || r->eval_only ? err : sl_training_check_norms(r->setup, samples, r->total_steps, fail);
 }
 
 /* The schedule counts the epochs of all phases, as if each had this phase's steps per epoch. */

@@ -48,6 +48,8 @@ ASK(reads_glue, c->data.kind == SL_DATA_GLUE || (reads_texts(c) && strcmp(c->dat
 ASK(names_pictures, c->data.kind == SL_DATA_IMAGES && c->model.task != SL_CONF_CLASSES)
 ASK(learns_pixels, c->model.task == SL_CONF_PIXELS)
 ASK(reads_csv, reads_table(c) || (names_pictures(c) && !learns_pixels(c)))
+ASK(learns_numbers,
+    c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1))
 ASK(has_label_column, reads_table(c) || reads_own_texts(c) || names_pictures(c))
 ASK(splits_by_name, reads_picture_files(c) || has_label_column(c))
 ASK(names_train_files, c->data.kind != SL_DATA_IMAGES && !reads_table(c) && (!reads_texts(c) || reads_own_texts(c)))
@@ -120,6 +122,7 @@ static const struct need {
 	NEED("data.test_files", names_test_files, "belongs to data.kind: webdataset and text", DATA),
 	NEED("data.task", reads_glue, "belongs to data.kind: glue", DATA),
 	NEED("data.label", has_label_column, "belongs to data.kind: csv and text, and to pictures with another model.task than classes", DATA),
+	NEED("data.scale_label", learns_numbers, "belongs to model.task: numbers", "model.task"),
 	NEED("data.masks", learns_pixels, "belongs to model.task: pixels", DATA),
 	NEED("data.ignore", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.missing", reads_table, "belongs to data.kind: csv", DATA),

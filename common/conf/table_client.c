@@ -82,6 +82,8 @@ static const struct sl_conf_key keys[] = {
 	SL_NAMES(T, "data.test_transforms", data.test_transforms, sl_conf_check_word, "",
 		"the same for evaluation, such as [Resize(256), CenterCrop(224)]"),
 	SL_NAME_OR_NAMES(T, "data.label", data.label, sl_conf_check_word, "label", "of csv and text: the column that holds the label; with model.task: numbers or labels also several, such as [height, weight]; of pixels the names of all classes, such as [background, tumour]"),
+	SL_CHOICE(T, "data.scale_label", data.scale_label, SL_WORDS("false", "true"), "false",
+		"of model.task: numbers: learn each number less its mean in the training set, divided by its deviation there; predictions and figures except the loss are in the numbers' own units"),
 	SL_STRING(T, "data.masks", data.masks, NULL, "masks", "of model.task: pixels: folder in data.dir with a mask for each picture, a PNG at the same path"),
 	SL_NAMES(T, "data.ignore", data.ignore, sl_conf_check_word, "", "of csv: columns that are left out, such as [id]; id_* leaves out all whose names begin so"),
 	SL_STRING(T, "data.like", data.like, NULL, "", "of csv: about.json in the log.dir of another run, or a model's file: classes and columns, with their texts, means and deviations, are taken from there; members of a group need the same ones"),

@@ -121,6 +121,11 @@ enum sl_err sl_exec_set_done(struct sl_exec *e, uint64_t done)
 	for (int i = 0; i < e->n_narrow; i++)
 		same = same && sl_decay_falls(e->narrow[i].decay, done) == sl_exec_falls(e, i);
 	e->done = done;
+	if (sl_exec_sum(e) && done % (uint64_t)e->plan->spec.accumulate == 0) {
+		err = e->be->ops->zero(e->be, sl_exec_sum(e), trainable_bytes(e));
+		if (err)
+			return err;
+	}
 	if (same)
 		return SL_OK;
 	take_widths(e);

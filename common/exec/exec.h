@@ -54,7 +54,8 @@ const struct sl_plan_segment *sl_exec_segment(const struct sl_exec *exec);
 
 /* Tells the executor that `done` steps are completed, at first 0, which sets the schedules of decaying inserts. Call it
  * after every commit, and before setting a state that was taken elsewhere. If a width falls, rows that fall off a
- * matrix become 0, in weights and moments, and shapes at the cut change (sl_plan_cut_shape_after). */
+ * matrix become 0, in weights and moments, and shapes at the cut change (sl_plan_cut_shape_after). Between two steps of
+ * the optimizer it zeroes the sum of gradients, in which a skipped step may have left earlier batches. */
 enum sl_err sl_exec_set_done(struct sl_exec *exec, uint64_t done) SL_MUST_CHECK;
 
 /* Sets the weight range (plan.h): weight_count floats in host memory. Waits for the device. Rows that have fallen off a

@@ -138,6 +138,7 @@ static enum sl_err begin_pass(struct sl_session *s, const struct sl_event *ev, s
 		return sl_fail_set(&out->fail, SL_ERR_BUG, "a batch of %" PRIu64 " rows, planned for %" PRIu64,
 				   ev->batch_rows, s->limits.batch);
 	sl_pass_begin(s, training, ev->number, ev->batch_rows);
+	s->mean_factor = training && ev->grad_scale > 0 ? ev->grad_scale : 1;
 	s->answers = training && s->limits.token_loss && ev->chosen ? ev->chosen[ev->batch_rows] : 0;
 	for (int chunk = 0; chunk < s->chunks; chunk++) {
 		const uint64_t tokens = chunk_tokens(s, ev->begin, chunk);
@@ -277,7 +278,9 @@ static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
 	if (s->done[last_task(s)] != last_tasks(s) || s->squares[1] < 0 || s->grad_scale < 0)
 		return;
 	if (s->limits.clip_norm > 0)
-		s->grad_scale = sl_clip_factor(s->limits.clip_norm, s->squares);
+		s->grad_scale = s->mean_factor * sl_clip_factor(s->limits.clip_norm, s->squares);
+	else if (s->mean_factor != 1)
+		s->grad_scale = s->mean_factor;
 	if (sl_session_ends_cross(s) && !sl_session_told(s)) {
 		sl_outbox_task(out, SL_TASK_TELL, 0);
 		return;
@@ -336,7 +339,7 @@ static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "Norm frame of step %" PRIu64 " with %g, in step %" PRIu64, n->step, n->squares,
 				   s->number);
-	s->squares[1] = n->squares;
+	s->squares[1] = n->squares * s->mean_factor * s->mean_factor;
 	commit_when_known(s, out);
 	if (s->limits.free_calls)
 		sl_outbox_add(out, SL_ACTION_NORMED);

@@ -77,11 +77,11 @@ static unsigned has(const struct sl_session *s, const struct sl_frame *f)
 {
 	const struct sl_session_limits *l = &s->limits;
 	const struct sl_commit *c = f->kind == SL_FRAME_COMMIT ? &f->u.commit : NULL;
-	const bool clips = sl_session_awaits_norm(s), scales = l->clip_norm > 0 || l->free_calls;
+	const bool clips = sl_session_awaits_norm(s), scales = c && sl_session_scale_most(s, c->step) > 0;
 
 	return ALWAYS | (l->shared ? GROUP : 0) | (l->run_bytes[SL_PART_ENDS] ? GIVES_ENDS : 0) | (clips ? CLIPS : 0) |
 	       (l->free_calls ? FREE : 0) | (l->chunk_tokens ? TOKENS : 0) | (l->token_loss ? ANSWERS : 0) |
-	       (c && scales && !c->skip ? SCALES : 0) | (s->keep == SL_KEEP_ASKED ? KEEP_ASKED : 0) |
+	       (scales && !c->skip ? SCALES : 0) | (s->keep == SL_KEEP_ASKED ? KEEP_ASKED : 0) |
 	       (c && c->kept[0] ? KEEPS : 0) | (s->challenges ? PROVEN : 0);
 }
 
@@ -102,6 +102,7 @@ enum sl_err sl_fields_check(const struct sl_session *s, const struct sl_frame *f
 	for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
 		const struct field *field = &fields[i];
 		const double *real = (const double *)(const void *)((const uint8_t *)f + field->at);
+		const double most = field->needs == SCALES ? sl_session_scale_most(s, f->u.commit.step) : field->most;
 		const char *what = field->name[0] ? field->name : "the frame";
 
 		if (field->kind != f->kind || !(field->to & 1U << s->role) ||
@@ -111,9 +112,9 @@ enum sl_err sl_fields_check(const struct sl_session *s, const struct sl_frame *f
 			return sl_fail_set(fail, SL_ERR_PROTOCOL, "%s frame in state %s: %s %s",
 					   sl_frame_kind_name(f->kind), sl_session_state_name(s->state), what,
 					   field->must ? "is empty" : "means nothing in this session");
-		if (field->most > 0 && !(*real >= 0 && *real <= field->most))
+		if (field->most > 0 && !(*real >= 0 && *real <= most))
 			return sl_fail_set(fail, SL_ERR_PROTOCOL, "%s frame: %s is %g, where 0 to %g is right",
-					   sl_frame_kind_name(f->kind), what, *real, field->most);
+					   sl_frame_kind_name(f->kind), what, *real, most);
 	}
 	return SL_OK;
 }

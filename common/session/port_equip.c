@@ -499,6 +499,7 @@ static void set_limits(struct sl_port *p)
 				      .homes = sl_port_keeps(p->plan) > 0,
 				      .whole_rows = p->plan->whole_rows,
 				      .clip_norm = sl_plan_clip_own(spec),
+				      .accumulate = spec->accumulate,
 				      .chunks = p->slots, /* maybe below spec->chunks: all but the last are full */
 				      .free_calls = spec->free_calls,
 				      .no_mid_grad = spec->no_grad[1],

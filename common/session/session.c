@@ -82,6 +82,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->chunks = (int)((batch_rows + s->limits.rows - 1) / s->limits.rows);
 	s->decided = SL_DECIDED_NOT;
 	s->grad_scale = sl_session_is_free(s) && s->role == SL_SESSION_CLIENT ? -1 : 0;
+	s->mean_factor = 1;
 	s->backs = s->norm_of = s->committed = 0;
 	memset(s->back, 0, sizeof s->back);
 	memset(s->came, 0, sizeof s->came);
@@ -334,6 +335,8 @@ enum sl_err sl_on_refuse(struct sl_session *s, const struct sl_event *ev, uint64
 	bool ended = code == SL_ERR_UNAVAILABLE || code == SL_ERR_PEER_LOST;
 
 	s->paused = code == SL_ERR_BUSY;
+	if (code == SL_ERR_NONFINITE) /* the server says where the network's NaN appeared, and is not to blame */
+		return sl_fail_at(&out->fail, r->key, code, "%s", r->text);
 	return sl_fail_at(&out->fail, r->key, code, "the %s %s: %s", s->role == SL_SESSION_CLIENT ? "server" : "client",
 			  ended ? "ended the session" : "refused", r->text);
 }

@@ -134,7 +134,8 @@ struct sl_event {
 	const uint32_t *home;         /* by sample: its home at the server (codec/lengths.h); NULL: none */
 	uint64_t number;   /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: the batch's number; TICK: sl_transport_arrived */
 	double lr;         /* BEGIN_STEP, PASS, APPLY; DECIDED: the group's, -1: the member's own */
-	double grad_scale; /* APPLY: factor for all gradients, 0 < grad_scale ≤ 1 */
+	double grad_scale; /* APPLY: factor for all gradients, 0 < grad_scale ≤ 1. BEGIN_STEP: struct sl_session's
+			      mean_factor; 0: 1 */
 	bool checkpoint;   /* BEGIN_STEP, PASS, APPLY: the server shall store the state after this step on disk */
 	bool checkpointed; /* TASK_DONE(COMMIT or GATHER), DECIDED, on the server: it has stored that state */
 	double compute_s;  /* TASK_DONE(COMMIT), DECIDED, on the server: time of its kernels */
@@ -214,6 +215,7 @@ struct sl_session_limits {
 	uint64_t batch;      /* rows of a full batch */
 	uint64_t rows;       /* rows of a full chunk */
 	double clip_norm;    /* 0: gradients are not clipped */
+	int accumulate;      /* batches in a step of the optimizer; 0 counts as 1 */
 	bool no_mid_grad, no_head_grad;    /* these do not cross: nothing below learns; the former implies the latter */
 	uint64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: no tokens */
 	bool whole_rows;                   /* every row has exactly row_tokens tokens */
@@ -269,9 +271,11 @@ struct sl_session {
 	int chunks;
 	uint32_t tokens[SL_SESSION_MAX_CHUNKS]; /* by chunk; 0: no tokens, or not known yet */
 	double lr;
-	bool other_lr;     /* server: the group took another one than the client's, and lr is it */
-	double squares[3]; /* client that clips: sums of squares of head, middle (-1: not known yet) and tail */
-	double grad_scale; /* factor for all gradients; 0: not clipped; -1: free step, not known yet */
+	bool other_lr;      /* server: the group took another one than the client's, and lr is it */
+	double squares[3];  /* client that clips: sums of squares of head, middle (-1: not known yet) and tail */
+	double mean_factor; /* client: factor that makes the sum of the step's batches their mean; 1 without
+			       accumulation */
+	double grad_scale;  /* factor for all gradients, mean_factor included; 0: none; -1: free step, not known yet */
 	/* Free steps, by chunk: its rows; on a client whether its gradient was given (1) or encoded (2); whether its
 	 * gradient has come. backs: gradients given (client), or that began to come (server). */
 	uint32_t rows_of[SL_SESSION_MAX_CHUNKS];
@@ -334,6 +338,16 @@ static inline bool sl_session_is_free(const struct sl_session *s)
 static inline uint64_t sl_session_counts(const struct sl_session *s)
 {
 	return s->limits.token_loss ? s->answers : s->batch_rows;
+}
+
+/* The most that grad_scale of a Commit of `step` may be; 0: it is left out. */
+static inline int sl_session_scale_most(const struct sl_session *s, uint64_t step)
+{
+	const int batches = s->limits.accumulate;
+
+	if (batches > 1 && (step + 1) % (uint64_t)batches == 0)
+		return batches;
+	return s->limits.clip_norm > 0 || s->limits.free_calls;
 }
 
 /* The batch_rows that parts of the pass carry. */

@@ -138,6 +138,14 @@ both 66 'test_batch.bin: No such file' data.dir="$tmp/short"
 both 65 'truncated: its 30730000 bytes end 2296 bytes into a cifar100 record of 3074' data.kind=cifar100 data.dir="$tmp/100" data.train_files= model.classes=100
 both 78 'drop_last leaves no batch of 64 in 48 samples' train.batch=64 train.drop_last=true train.schedule.warmup_epochs=0
 both 78 'warmup_epochs' train.schedule.warmup_epochs=2
+both 78 'the run has 3 batches, so no step of 4 batches is ever done' train.accumulate=4
+# At 32 x 32 the last batch norms see 1 x 1 pixels, at 64 x 64 four of them.
+both 78 'a chunk of 16 samples in 16 chunks has one sample, where batch norm features.14.conv.1.1 has one value for each channel' train.chunks=16
+both 78 'train.batch: the last batch of an epoch has 1 of 33 samples' data.train_limit=33
+both 78 'train.batch: the last batch of an epoch has 5 of 37 samples' data.train_limit=37
+for fine in data.train_limit=34 'data.train_limit=33 --set train.drop_last=true' 'data.train_limit=33 --set model.image=64' 'data.train_limit=33 --set train.max_steps=2'; do
+	expect 0 'good.yaml: ok' "$SPLITC" train "$tmp/good.yaml" --check-config --set $fine
+done
 for where in --check-config --local; do
 	"$SPLITC" train "$tmp/good.yaml" --batch 64 $where --set train.schedule.warmup_epochs=0 --set log.dir= >"$tmp/out" 2>"$tmp/err" || fail "a large batch: $(cat "$tmp/err")"
 	[ "$(grep -c '^WARN batch: train.batch is 64, but there are only 48 samples: each step has 48, .*write train.batch: 48 or less$' "$tmp/err")" = 1 ] ||

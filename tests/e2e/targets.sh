@@ -53,6 +53,29 @@ is numbers-local '([.targets[].rmse] | add / 2) - .test_metrics.rmse | fabs < 1e
 is labels-local '.test_metrics.auc > 0.9 and .test_metrics.f1 > 0.7 and (.targets | map(.name)) == ["cough", "fever", "rare"]'
 is labels-local '([.targets[].auc] | add / 3) - .test_metrics.auc | fabs < 1e-12'
 
+# Numbers far from 1: unscaled they are learned badly, or end in NaN, and a warning says what to write. Scaled they are
+# learned, and what is predicted and measured is in their own units.
+awk -F, -v OFS=, 'NR > 1 { $5 = $5 * 900 + 20000; $6 = $6 / 500 - 3 } 1' "$tmp/table/train.csv" >"$tmp/far.csv"
+mkdir "$tmp/far"
+sed '1s/.*/id,a,b,colour,height,weight,cough,fever,rare,kind/' "$tmp/far.csv" >"$tmp/far/train.csv"
+sed -e "s|dir: [^,]*|dir: $tmp/far, split: {train: 0.8, val: 0.2}|; s/\"weight, kg\"/weight/" "$tmp/numbers.yaml" >"$tmp/far.yaml"
+client far-plain "$tmp/far.yaml" --local --json || true
+grep -q '^WARN label-size: the numbers in height have mean 2.*Write data.scale_label: true' "$tmp/far-plain.log" || fail "no word of the size of numbers"
+sed -i 's/data: {/data: {scale_label: true, /' "$tmp/far.yaml"
+as_local far-linked far-local "$(steps_of far-plain)" "$tmp/far.yaml" --json
+! grep -q label-size "$tmp/far-local.log" || fail 'a warning of numbers that are scaled'
+is far-local '.test_metrics.r2 > 0.8 and (.targets | map(.rmse) | .[0] > 50 and .[1] < 0.01)'
+"$SPLITC" export "$tmp/far.yaml" "$tmp/far.safetensors" --set log.dir="$tmp/far-linked" 2>"$tmp/export.log" || fail 'export of scaled numbers'
+grep -q '^WARN scaled-outputs: ' "$tmp/export.log" || fail 'no word of scaled outputs'
+for with in "--set log.dir=$tmp/far-linked" "--weights $tmp/far.safetensors --set log.dir= --set data.scale_label=false"; do
+	"$SPLITC" predict "$tmp/far.yaml" --local --json $with 2>"$tmp/predict.log" >"$tmp/far.known" || fail "predict: $(cat "$tmp/predict.log")"
+	jq -se --argjson rmse "$(tail -n 1 "$tmp/far-local.log" | jq '.targets[0].rmse')" \
+		'(map((.numbers[0] - .predicted[0]) | . * .) | add / length | sqrt) / $rmse - 1 | fabs < 1e-3' "$tmp/far.known" >"$tmp/out" || fail "$with: $(head -n 2 "$tmp/far.known")"
+done
+rc=0
+client far-local "$tmp/far.yaml" --set data.scale_label=false --set server="$endpoint" --set log.dir="$tmp/far-linked" --resume || rc=$?
+[ $rc != 0 ] && grep -q 'data.scale_label, or the mean' "$tmp/far-local.log" || fail "--resume with another scale: $rc"
+
 # Numbers have no accuracy.
 "$SPLITC" eval "$tmp/numbers.yaml" --local --parity --set codec=quant:8 --set log.dir="$tmp/numbers-linked" >"$tmp/out" 2>"$tmp/err" || fail "parity: $(cat "$tmp/err")"
 grep -qE '^quant:8 +quant:8 +- +[0-9.]+$' "$tmp/out" && ! grep -q nan "$tmp/out" || fail "parity: $(cat "$tmp/out")"

@@ -100,7 +100,7 @@ if [ ${#secure[@]} -gt 0 ]; then
 	run secure "${secure[@]}" || fail "secure: status $?"
 	near secure
 	relay secure
-	run small "${secure[@]}" train.chunks=16 codec=topk:0.01 model.weights="$tmp/plain/model.safetensors" || fail "small: status $?"
+	run small "${secure[@]}" train.chunks=8 codec=topk:0.01 model.weights="$tmp/plain/model.safetensors" || fail "small: status $?"
 	near small
 	adds_up small
 	[ "$(jq '.weights_tx_bytes > 50000' "$tmp/small.json")" = true ] || fail 'the weights that were sent'

@@ -567,6 +567,40 @@ static void a_commit_says_how_gradients_are_clipped(void **state)
 			    cases[i].clip_norm, false, cases[i].code);
 }
 
+/* Only the commit that ends a step of the optimizer may make a sum of batches their mean. */
+static void a_commit_of_added_batches_may_scale_their_sum(void **state)
+{
+	static const struct {
+		uint64_t step;
+		double clip_norm, scale;
+		enum sl_err code;
+	} cases[] = {{1, 0, 0, SL_OK},
+		     {1, 0, 1.5, SL_OK},
+		     {1, 0, 2, SL_OK},
+		     {1, 0, 2.001, SL_ERR_PROTOCOL},
+		     {1, 0, -1, SL_ERR_PROTOCOL},
+		     {1, 1, 1.5, SL_OK},
+		     {1, 1, 0, SL_ERR_PROTOCOL},
+		     {0, 0, 1.5, SL_ERR_PROTOCOL},
+		     {0, 1, 1.5, SL_ERR_PROTOCOL},
+		     {0, 1, 0.5, SL_OK}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct sl_session *s = &rig.side[RIG_SERVER].s;
+		const struct sl_commit c = {
+			.step = cases[i].step, .chunks = 1, .lr = 0.1, .grad_scale = cases[i].scale};
+		const struct sl_frame f = {.kind = SL_FRAME_COMMIT, .epoch = 7, .u.commit = c};
+
+		before_commit(false);
+		s->number = cases[i].step;
+		s->limits.accumulate = 2;
+		s->limits.clip_norm = cases[i].clip_norm;
+		assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), cases[i].code);
+		assert_int_equal(rig.side[RIG_SERVER].tasks[SL_TASK_COMMIT], cases[i].code == SL_OK);
+	}
+}
+
 /* A NORM comes once, after all that the client has sent, in a run that clips; or for an abandoned step. */
 static void a_norm_is_of_the_step_under_way(void **state)
 {
@@ -787,6 +821,7 @@ int main(void)
 		cmocka_unit_test(a_fetch_says_what_is_kept),
 		cmocka_unit_test(a_commit_must_be_of_the_whole_step),
 		cmocka_unit_test(a_commit_says_how_gradients_are_clipped),
+		cmocka_unit_test(a_commit_of_added_batches_may_scale_their_sum),
 		cmocka_unit_test(a_norm_is_of_the_step_under_way),
 		cmocka_unit_test(a_commit_waits_for_the_backward),
 		cmocka_unit_test(a_gradient_that_does_not_cross_is_refused),
