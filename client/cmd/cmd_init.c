@@ -6,22 +6,57 @@
 
 #include "client/cmd/command.h"
 #include "client/cmd/preset.h"
+#include "client/cmd/preset_keys.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
+#include "common/conf/key.h"
 
 static const char *const usage[] = {
-	"splitc init [FILE] [--server ADDRESS] [--model NAME] [--data KIND:DIR] [--cut CUT] [--force]",
+	"splitc init [FILE] [--data DATA] [--model NAME] [--cut CUT] [--server ADDRESS] [--set KEY=VALUE]… [--force]",
 	"Writes a config with comments to FILE (splitc.yaml), for `splitc train FILE`. In a terminal it asks for "
 	"what no option gives. An empty answer, or no terminal, takes the demo's value.",
-	"KIND is cifar10, cifar100, images (a folder with train and val), webdataset (tar files), csv (a table), text "
-	"or a task of GLUE, such as cola. Of pictures and tables the folder alone will do. NAME is a built-in network, "
-	"onnx:FILE, or huggingface:FOLDER, which reads texts. Sizes are those that suit data and network. CUT is 1:-1, "
+	"DATA is a folder of pictures, a table (.csv), texts (.jsonl, .tsv, .csv, .txt), tar files, or a folder with "
+	"one of these. init looks what it is. KIND:DATA names the kind: cifar10, cifar100, images, webdataset, csv, "
+	"text or a task of GLUE, such as cola. NAME is a built-in network, onnx:FILE, or huggingface:FOLDER, which "
+	"reads texts. Sizes are those that suit data and network. CUT is 1:-1, "
 	"which keeps the first and the last unit of the network on this host, or two names, such as "
 	"features.0.1,classifier.",
+	"With --force, init keeps the keys that you have changed in FILE, and chooses the others anew. --set adds "
+	"keys, such as --set data.label=price.",
 	NULL,
 };
 
+#define NAME(name, has) #name ", "
 enum { ANSWER = PATH_MAX };
+enum { DATA, NETWORK, LABEL, CUT, SERVER, QUESTIONS };
+
+static const struct {
+	const char *text, *help;
+} questions[QUESTIONS] = {
+	[DATA] =
+		{"Data, a folder or a file",
+		 "A folder of pictures with a folder for each class, a table (.csv), texts (.jsonl, .tsv, .csv, .txt), "
+		 "or tar files. KIND:PLACE names the kind: cifar10, cifar100, images, webdataset, csv, text, or a task "
+		 "of GLUE, such as cola."},
+	[NETWORK] = {"Network", "Pictures: one of " SL_BUILT_IN_NETWORKS(
+					NAME) "or your own, onnx:FILE. Tables: mlp, or onnx:FILE. "
+					      "Texts: huggingface:FOLDER, with config.json and a tokenizer."},
+	[LABEL] = {"Label, the column to be predicted", "The other columns are what the network predicts it from."},
+	[CUT] = {"Cut, first units here : minus last units here",
+		 "1:-1 keeps the first and the last unit of the network on this host; the server computes what is "
+		 "between. Two names are a cut, too, such as features.0.1,classifier. docs/howto-choose.md compares "
+		 "cuts."},
+	[SERVER] = {"Server, tcp://HOST:PORT", "Where splits listens. A run with --local needs none."},
+};
+
+/* The dialog: its answers, and the config that they give so far. */
+struct dialog {
+	struct sl_preset *preset;
+	char answer[QUESTIONS][ANSWER], usual[ANSWER];
+	struct sl_preset_found found;
+	struct sl_conf_client *conf;
+	bool made; /* conf is complete */
+};
 
 /* Reads one line; "" at the end of input. */
 static void read_answer(char out[ANSWER])
@@ -33,47 +68,105 @@ static void read_answer(char out[ANSWER])
 		fputc('\n', stderr);
 }
 
-/* Asks until the preset with the answer is valid. *at is the preset's field for it. If an option has set *at, it
- * only checks the preset. */
-static enum sl_err ask(const char *question, const char *usual, const char **at, char answer[ANSWER],
-		       const struct sl_preset *preset, struct sl_fail *fail)
+static const char **slot(struct sl_preset *p, int question)
 {
-	char text[SL_PRESET_TEXT];
-	struct sl_conf_client conf;
+	const char **all[QUESTIONS] = {&p->data, &p->model, &p->label, &p->cut, &p->server};
 
-	if (*at)
-		return sl_preset_make(text, &conf, preset, fail);
-	for (;;) {
-		fprintf(stderr, "%s [%s]: ", question, usual);
-		read_answer(answer);
-		*at = answer[0] ? answer : usual;
-		if (sl_preset_make(text, &conf, preset, fail) == SL_OK)
-			return SL_OK;
-		fprintf(stderr, "  %s\n", fail->text);
-		if (feof(stdin))
-			return fail->code;
-	}
+	return all[question];
 }
 
-static enum sl_err ask_all(struct sl_preset *p, char answer[4][ANSWER], struct sl_fail *fail)
+/* What an empty answer means; "": there must be an answer. */
+static const char *usual_of(struct dialog *d, int question)
 {
-	bool texts = false;
-	enum sl_err err = ask("Server, tcp://HOST:PORT", "tcp://127.0.0.1:5570", &p->server, answer[0], p, fail);
+	const struct sl_conf_client *c = d->conf;
 
-	if (!err)
-		err = ask("Network, a name (? lists them), onnx:FILE or huggingface:FOLDER", "mobilenet_v2", &p->model,
-			  answer[1], p, fail);
-	texts = !err && strncmp(p->model, "huggingface:", 12) == 0;
-	if (!err && texts)
-		err = ask("Data, text:FOLDER, or TASK:FOLDER with a task of GLUE", "cola:glue", &p->data, answer[2], p,
-			  fail);
-	else if (!err)
-		err = ask("Data, KIND:FOLDER, the kind cifar10, cifar100, images, webdataset or csv",
-			  "cifar10:data/cifar-10-batches-bin", &p->data, answer[2], p, fail);
-	if (!err)
-		err = ask("Cut, first units here : minus last units here", texts ? "2:-1" : "1:-1", &p->cut, answer[3],
-			  p, fail);
+	if (question == DATA)
+		return "cifar10:data/cifar-10-batches-bin";
+	if (!d->made)
+		return "";
+	if (question == CUT && c->head_end[0]) {
+		snprintf(d->usual, sizeof d->usual, "%s,%s", c->head_end, c->tail_begin);
+		return d->usual;
+	}
+	return question == NETWORK ? c->model.name
+	       : question == LABEL ? d->found.label
+	       : question == CUT   ? c->partition
+				   : c->server;
+}
+
+/* Makes the config of the answers so far. */
+static enum sl_err make(struct dialog *d, struct sl_fail *fail)
+{
+	char text[SL_PRESET_TEXT];
+	enum sl_err err = sl_preset_make(text, d->conf, d->preset, fail);
+
+	d->made = !err;
 	return err;
+}
+
+/* Checks an answer. Data may still lack their network. */
+static bool is_right(struct dialog *d, int question, struct sl_fail *fail)
+{
+	if (make(d, fail) == SL_OK || (question == DATA && d->found.what)) {
+		if (question == DATA && d->found.what)
+			fprintf(stderr, "  Found: %s.\n", d->found.what);
+		return true;
+	}
+	fprintf(stderr, "  %s\n", fail->text);
+	return false;
+}
+
+/* Asks one question. Returns the step to the next: 1, 0 where the answer is not right, or -1, back. */
+static int ask(struct dialog *d, int question, struct sl_fail *fail)
+{
+	const char **at = slot(d->preset, question), *usual = usual_of(d, question);
+	char *answer = d->answer[question];
+
+	fprintf(stderr, "%s", questions[question].text);
+	if (question == LABEL)
+		fprintf(stderr, " (%s)", d->found.columns);
+	fprintf(stderr, usual[0] ? " [%s]: " : "%s: ", usual);
+	read_answer(answer);
+	if (strcmp(answer, "?") == 0)
+		fprintf(stderr, "  %s\n", questions[question].help);
+	if (strcmp(answer, "?") == 0)
+		return 0;
+	if (strcmp(answer, "<") == 0)
+		return -1;
+	if (!answer[0])
+		snprintf(answer, ANSWER, "%s", usual);
+	*at = answer;
+	if (answer[0] && is_right(d, question, fail))
+		return 1;
+	*at = NULL;
+	return 0;
+}
+
+/* Asks for what no option gives. `<` goes back to the question before. */
+static enum sl_err ask_all(struct dialog *d, struct sl_fail *fail)
+{
+	bool given[QUESTIONS];
+	int step = 1;
+
+	for (int i = 0; i < QUESTIONS; i++)
+		given[i] = *slot(d->preset, i) != NULL;
+	fprintf(stderr, "An empty answer takes what is in brackets. ? explains a question, < goes back.\n");
+	if (given[DATA] && make(d, fail) && !d->found.what)
+		return fail->code;
+	for (int i = 0; i < QUESTIONS; i += step) {
+		if (i < 0)
+			i = 0, step = 1;
+		if (given[i] || (i == LABEL && !d->found.columns[0]))
+			continue;
+		if (step < 0) {
+			*slot(d->preset, i) = NULL;
+			(void)!make(d, fail);
+		}
+		step = ask(d, i, fail);
+		if (feof(stdin) && step == 0)
+			return fail->code ? fail->code : SL_ERR_CONFIG;
+	}
+	return SL_OK;
 }
 
 /* The log.dir of a config: runs/splitc for splitc.yaml, so that two configs have a folder each. */
@@ -106,27 +199,98 @@ static enum sl_err write_new(const char *path, const char *text, struct sl_fail 
 	return sl_fail_set(fail, SL_ERR_IO, "init: %s: %s", path, strerror(errno));
 }
 
-static enum sl_err init(const struct sl_options *o, const char *path, struct sl_conf_client *conf,
-			struct sl_fail *counted, struct sl_fail *fail)
+/* The answers that a config holds. */
+struct before {
+	struct sl_conf_client conf;
+	char model[ANSWER + SL_CONF_TEXT], data[ANSWER + 16], cut[2 * SL_CONF_TEXT + 2];
+};
+
+static void read_answers(struct before *b, struct sl_preset *p)
 {
-	struct sl_preset preset = {
-		.server = o->server, .model = o->model, .data = o->data, .cut = o->cut, .counted = counted};
-	char answer[4][ANSWER], log_dir[ANSWER], text[SL_PRESET_TEXT];
+	const struct sl_conf_client *c = &b->conf;
+
+	snprintf(b->model, sizeof b->model, "%s%s",
+		 c->model.onnx[0]          ? SL_CONF_ONNX ":"
+		 : c->model.huggingface[0] ? SL_CONF_HUGGINGFACE ":"
+					   : c->model.name,
+		 c->model.onnx[0] ? c->model.onnx : c->model.huggingface);
+	snprintf(b->data, sizeof b->data, "%s:%s", sl_conf_data_kinds[c->data.kind], c->data.dir);
+	snprintf(b->cut, sizeof b->cut, "%s%s%s", c->head_end[0] ? c->head_end : c->partition,
+		 c->head_end[0] ? "," : "", c->tail_begin);
+	*p = (struct sl_preset){
+		.server = c->server, .model = b->model, .data = b->data, .cut = b->cut, .log_dir = c->log.dir};
+}
+
+/* Reads the config that is there. Its answers are those that no option gives, and *user becomes what the user has
+ * changed in it. A file that is no config is only replaced. */
+static void read_before(struct before *b, struct sl_conf_client *user, struct sl_preset *p, const char *path)
+{
+	static struct sl_conf_client made;
+	const enum sl_log_level level = sl_log_level();
+	struct sl_preset was;
+	char text[SL_PRESET_TEXT];
+	struct sl_fail fail;
+
+	if (sl_conf_client_load(&b->conf, path, NULL, 0, &fail) != SL_OK) {
+		printf("Nothing of %s is kept, since it is no config: %s\n", path, fail.text);
+		return;
+	}
+	read_answers(b, &was);
+	if (sl_preset_has(&b->conf, "data.label")) /* it decides what else init chooses, so it stays */
+		was.label = b->conf.data.label.item[0];
+	*user = b->conf;
+	sl_log_set_level(SL_LOG_ERROR); /* warnings come with the new config */
+	sl_preset_forget(user, sl_preset_make(text, &made, &was, &fail) == SL_OK ? &made : NULL);
+	sl_log_set_level(level);
+	p->server = p->server ? p->server : was.server;
+	p->cut = p->cut || (p->model && strcmp(p->model, was.model) != 0) ? p->cut : was.cut;
+	/* other data may want another network */
+	p->model = p->model || (p->data && strcmp(p->data, was.data) != 0) ? p->model : was.model;
+	p->data = p->data ? p->data : was.data;
+	p->log_dir = was.log_dir;
+}
+
+static enum sl_err init(const struct sl_options *o, const char *path, struct sl_conf_client *conf,
+			struct sl_preset_found *found, struct sl_fail *counted, struct sl_fail *fail)
+{
+	static struct dialog d;
+	static struct before before;
+	static struct sl_conf_client user;
+	struct sl_preset preset = {.server = o->server,
+				   .model = o->model,
+				   .data = o->data,
+				   .cut = o->cut,
+				   .user = &user,
+				   .counted = counted,
+				   .found = &d.found};
+	char log_dir[ANSWER], text[SL_PRESET_TEXT];
 	enum sl_err err = SL_OK;
 
 	log_dir_of(path, log_dir);
 	preset.log_dir = log_dir;
 	if (!o->force && access(path, F_OK) == 0) /* before anything is asked */
 		return say_there(path, fail);
-	if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {
+	if (o->force && access(path, F_OK) == 0)
+		read_before(&before, &user, &preset, path);
+	err = sl_conf_parse(&sl_conf_client_schema, conf, "init", NULL, 0, o->set, o->n_set, fail);
+	if (!err)
+		err = sl_preset_check(conf, fail);
+	if (!err)
+		sl_preset_take(&user, conf);
+	if (!err && isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {
 		const enum sl_log_level level = sl_log_level();
 
+		d.preset = &preset;
+		d.conf = conf;
+		preset.lenient = true;
 		sl_log_set_level(SL_LOG_ERROR); /* each answer is checked with the data: warnings come at the end */
-		err = ask_all(&preset, answer, fail);
+		err = ask_all(&d, fail);
 		sl_log_set_level(level);
+		preset.lenient = false;
 	}
 	if (!err)
 		err = sl_preset_make(text, conf, &preset, fail);
+	*found = d.found;
 	if (err)
 		return err;
 	return o->force ? sl_newfile_put(path, 0666, SL_FP_NONE, text, strlen(text), fail)
@@ -136,7 +300,9 @@ static enum sl_err init(const struct sl_options *o, const char *path, struct sl_
 /* Says what was chosen from a table, since the user may see it otherwise. */
 static void say_columns(const struct sl_conf_client *c)
 {
-	if (c->model.task == SL_CONF_NUMBERS)
+	if (c->data.label.n > 1)
+		printf("The labels are %d columns", c->data.label.n);
+	else if (c->model.task == SL_CONF_NUMBERS)
 		printf("The label is the column \"%s\", a number", c->data.label.item[0]);
 	else
 		printf("The label is the column \"%s\", of %d classes", c->data.label.item[0], c->model.classes);
@@ -147,22 +313,43 @@ static void say_columns(const struct sl_conf_client *c)
 	       c->data.missing == SL_MISSING_MEAN ? " Cells are missing, and count as their column's mean." : "");
 }
 
+/* Writes a word as a shell reads it. */
+static void quote_word(const char *word, char out[2 * ANSWER])
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,@%";
+	size_t n = 0;
+
+	if (word[0] && strspn(word, plain) == strlen(word)) {
+		snprintf(out, 2 * ANSWER, "%s", word);
+		return;
+	}
+	out[n++] = '\'';
+	for (; *word && n + 6 < 2 * ANSWER; word++)
+		n += (size_t)sprintf(out + n, *word == '\'' ? "'\\''" : "%c", *word);
+	strcpy(out + n, "'");
+}
+
 int splitc_init(int argc, char **argv)
 {
 	struct sl_options o = {.command = "init", .usage = usage};
-	struct sl_conf_client conf;
+	struct sl_preset_found found = {.what = NULL};
+	static struct sl_conf_client conf;
 	struct sl_fail counted, fail;
+	char word[2 * ANSWER];
 	const char *path;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_INIT, 1);
 
 	if (status >= 0)
 		return status;
 	path = o.config ? o.config : "splitc.yaml";
-	if (init(&o, path, &conf, &counted, &fail) != SL_OK)
+	if (init(&o, path, &conf, &found, &counted, &fail) != SL_OK)
 		return sl_command_failed(&fail);
-	printf("%s is written. What comes next:\n  splitc train %s --check-config\n  splitc train %s\n", path, path,
-	       path);
+	quote_word(path, word);
+	printf("%s is written. What comes next:\n  splitc train %s --check-config\n  splitc train %s\n", path, word,
+	       word);
 	printf("The run needs splits at %s, unless you give --local.\n", conf.server);
+	if (found.what)
+		printf("The data are %s (%s).\n", found.what, sl_conf_data_kinds[conf.data.kind]);
 	if (conf.data.kind == SL_DATA_CSV && counted.code == SL_OK && !conf.model.onnx[0] &&
 	    access(conf.data.dir, R_OK) == 0)
 		say_columns(&conf);
@@ -172,8 +359,8 @@ int splitc_init(int argc, char **argv)
 		printf("The folder of the data, %s, does not exist yet.\n", conf.data.dir);
 	if (counted.code == SL_OK || conf.model.onnx[0]) /* an ONNX file defines how many */
 		return 0;
-	printf("The classes could not be counted (%s). Run `splitc init %s --force` again once the data are "
-	       "right, or set model.classes yourself.\n",
-	       counted.text, path);
+	printf("The classes could not be counted (%s). Mend the data, or set what is wrong, such as `splitc init %s "
+	       "--force --set data.label=NAME`: what you have changed in %s stays.\n",
+	       counted.text, word, path);
 	return access(conf.data.dir, R_OK) == 0 ? sl_err_exit_status(counted.code) : 0; /* the data may come later */
 }

@@ -300,14 +300,15 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 static enum sl_err load_demo(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf,
 			     struct sl_fail *fail)
 {
-	char place[PATH_MAX], text[SL_PRESET_TEXT], first[PATH_MAX] = "", second[PATH_MAX] = "";
+	char place[PATH_MAX], data[PATH_MAX + 8], text[SL_PRESET_TEXT], first[PATH_MAX] = "", second[PATH_MAX] = "";
 	struct sl_preset preset = {.data = NULL};
 	enum sl_err err;
 
 	for (int n = 0; !preset.data && sl_preset_place(n, place); n++) {
 		snprintf(n ? second : first, PATH_MAX, "%s", place);
+		snprintf(data, sizeof data, "cifar10:%s", place);
 		if (access(place, R_OK) == 0)
-			preset.data = place;
+			preset.data = data;
 	}
 	err = sl_preset_make(text, conf, &preset, fail);
 	if (!err)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "client/cmd/preset_columns.h"
 #include "client/data/csv_column.h"
 #include "client/data/csv_number.h"
 #include "common/conf/key.h"
@@ -67,23 +68,66 @@ static bool has_numbers(const struct sl_csv *table, int column)
 	return fits && numbers;
 }
 
-void sl_preset_table_read(struct sl_preset_table *c, const char *folder)
+/* Counts a column's cells. Numbers with one unit are numbers. */
+static struct sl_csv_tally count(const struct sl_csv *table, int column)
+{
+	char unit[SL_CSV_UNIT];
+	const bool measures = sl_csv_measures(table, column, '.', unit) && *unit;
+
+	return sl_csv_count(table, column, measures ? unit : NULL, true);
+}
+
+/* Finds the label: the one column with a usual name, or else the last one, if it alone has words. Returns -1 if that
+ * is not clear. */
+static int find_label(const struct sl_csv *table)
+{
+	int usual = 0, words = 0, label = -1, word = -1;
+
+	for (int i = 0; i < table->columns; i++) {
+		const struct sl_csv_tally n = count(table, i);
+
+		if (sl_preset_is_label(sl_name(&table->header, i)) && usual++ == 0)
+			label = i;
+		if (n.words && !names_rows(table, i)) {
+			words++;
+			word = i;
+		}
+	}
+	return usual == 1 ? label : !usual && words == 1 && word == table->columns - 1 ? word : -1;
+}
+
+bool sl_preset_table_hides(const char *folder, const char *label)
+{
+	struct sl_csv test = {.rows = 0};
+	struct sl_fail why;
+	bool hides = sl_csv_name(&test, folder, SL_SPLIT_TEST, &why) == SL_OK;
+
+	if (hides)
+		sl_csv_notice(&test);
+	hides = hides && sl_csv_read(&test, &why) == SL_OK && sl_csv_find(&test, label) < 0;
+	sl_csv_close(&test);
+	return hides;
+}
+
+void sl_preset_table_read(struct sl_preset_table *c, const char *folder, const char *label)
 {
 	struct sl_fail why;
+	int at;
 
-	*c = (struct sl_preset_table){.label = "label"};
+	*c = (struct sl_preset_table){.label = label ? label : "label"};
 	if (sl_csv_name(&c->table, folder, SL_SPLIT_TRAIN, &why) != SL_OK)
 		return;
 	sl_csv_notice(&c->table);
 	if (sl_csv_read(&c->table, &why) != SL_OK)
 		return;
-	if (sl_csv_find(&c->table, c->label) < 0)
-		c->label = sl_name(&c->table.header, c->table.columns - 1);
-	c->numbers = has_numbers(&c->table, sl_csv_find(&c->table, c->label));
+	at = label ? sl_csv_find(&c->table, label) : find_label(&c->table);
+	c->unclear = !label && at < 0;
+	if (!label)
+		c->label = sl_name(&c->table.header, at < 0 ? c->table.columns - 1 : at);
+	if (!label || at >= 0)
+		c->numbers = has_numbers(&c->table, sl_csv_find(&c->table, c->label));
 	for (int i = 0; i < c->table.columns; i++) {
-		char unit[SL_CSV_UNIT];
-		const bool measures = sl_csv_measures(&c->table, i, '.', unit) && *unit;
-		const struct sl_csv_tally n = sl_csv_count(&c->table, i, measures ? unit : NULL, true);
+		const struct sl_csv_tally n = count(&c->table, i);
 		const char *name = sl_name(&c->table.header, i);
 
 		if (strcmp(name, c->label) == 0)

@@ -7,7 +7,8 @@
 
 struct sl_preset_table {
 	struct sl_csv table; /* the training file, as far as it can be read */
-	const char *label;   /* the column "label", or else the last one */
+	const char *label;   /* the column to be predicted */
+	bool unclear;        /* no column is clearly the label: it is the last one */
 	bool numbers;        /* the label is a quantity: fractions, large numbers, or too many different ones */
 	const char *ignored[SL_CONF_LIST_MAX];
 	int nignored; /* columns that only identify rows, or are empty */
@@ -15,7 +16,9 @@ struct sl_preset_table {
 };
 
 /* Reads the training file in `folder`, or `folder` itself if it is a file. Names lie in c->table, which the caller
- * closes. */
-void sl_preset_table_read(struct sl_preset_table *c, const char *folder);
+ * closes. `label`: the column that the user has named; NULL: none. */
+void sl_preset_table_read(struct sl_preset_table *c, const char *folder, const char *label);
+/* Whether the evaluation's file in `folder` lacks the column, as a competition's test.csv does. */
+bool sl_preset_table_hides(const char *folder, const char *label);
 
 #endif

@@ -349,7 +349,7 @@ bool sl_conf_point(const char *text, double *epoch, double *lr);
  * after the file, the last one wins; a list's items are separated by commas, `codec=…` sets all four. */
 enum sl_err sl_conf_load(const struct sl_conf_schema *schema, void *out, const char *path, const char *const *set,
 			 int n_set, struct sl_fail *fail) SL_MUST_CHECK;
-/* The same from memory; `name` stands for the file in errors. */
+/* The same from memory; `name` is the file in errors. `text` NULL: defaults and `set`, not checked together. */
 enum sl_err sl_conf_parse(const struct sl_conf_schema *schema, void *out, const char *name, const char *text,
 			  size_t len, const char *const *set, int n_set, struct sl_fail *fail) SL_MUST_CHECK;
 /* Loads a file that is a list of sections, each complete by the schema, to rows [most]; *n are filled. CONFIG also

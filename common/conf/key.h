@@ -63,6 +63,8 @@ static inline struct sl_conf_origin *sl_conf_origin(const struct sl_conf_schema 
 
 /* The key's index in schema->key; -1: there is none. */
 int sl_conf_find(const struct sl_conf_schema *schema, const char *path);
+/* Prints the keys that are set, each with the beginning of its help. IO where `file` fails. */
+enum sl_err sl_conf_print_set(const struct sl_conf_schema *schema, const void *conf, FILE *file) SL_MUST_CHECK;
 /* Stores `text` in `conf` and returns NULL, or returns a sentence in `why`. `plain`: not quoted in the file, so it
  * may be a number, a bool or null. Lists: `text` holds items separated by commas. */
 const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const char *text, bool plain,

@@ -522,13 +522,13 @@ enum sl_err sl_conf_parse(const struct sl_conf_schema *schema, void *out, const 
 		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for the config", name);
 	snprintf(sl_conf_origin(schema, l.conf)->path, PATH_MAX, "%s", name);
 	err = apply_presets(&l);
-	if (!err)
+	if (!err && text)
 		err = load_yaml(&l, text, len, load_stream);
 	for (int i = 0; i < n_set && !err; i++)
 		err = apply_set(&l, set[i]);
-	if (!err)
+	if (!err && text)
 		err = check_required(&l, (yaml_mark_t){0});
-	if (!err && (blame = schema->finish(l.conf, why)))
+	if (!err && text && (blame = schema->finish(l.conf, why)))
 		err = sl_conf_fail(schema, l.conf, blame, fail, "%s", why);
 	if (!err)
 		memcpy(out, l.conf, schema->size);

@@ -80,7 +80,7 @@ static const struct option table[] = {
 	{"--server", "ADDRESS", SL_OPT_INIT, AT(server), "where splits listens, tcp://HOST:PORT"},
 	{"--model", "NAME", SL_OPT_INIT, AT(model), "the network, as in model.name"},
 	{"--data", "KIND:DIR", SL_OPT_INIT, AT(data),
-	 "the data, such as cifar100:/data/cifar-100-binary; KIND or DIR may be left out"},
+	 "the data, such as photos or images:photos; KIND or DIR may be left out"},
 	{"--cut", "CUT", SL_OPT_INIT, AT(cut), "the part of the network that stays on this host"},
 	{"--force", NULL, SL_OPT_INIT, AT(force), "overwrite an existing file"},
 	{"--force", NULL, SL_OPT_SWEEP, AT(force), "write over the sweep that DIR holds"},
@@ -112,8 +112,8 @@ static const struct option table[] = {
 	{"--sheet", "FILE.png", SL_OPT_DATA, AT(sheet),
 	 "draw 64 samples, or one batch, as training has them, with their labels"},
 	{"--json", NULL, SL_OPT_JSON, AT(json), "print JSON instead of a table"},
-	{"--set", "KEY=VALUE", SL_OPT_CONFIG | SL_OPT_CONTROL, 0,
-	 "change a key of the config for this run; may be repeated"},
+	{"--set", "KEY=VALUE", SL_OPT_CONFIG | SL_OPT_CONTROL | SL_OPT_INIT, 0,
+	 "change a key of the config; may be repeated"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
 	 "check the config and the files that it names, print ok, and end"},
 	{"--print-config", NULL, SL_OPT_CONFIG, AT(print_config),
@@ -145,7 +145,7 @@ static int unknown_option(const struct sl_options *o, const char *arg, unsigned 
 	snprintf(name, sizeof name, "%.*s", (int)strcspn(arg + strspn(arg, "-"), "="), arg + strspn(arg, "-"));
 	for (char *c = name; *c; c++)
 		*c = *c == '-' ? '_' : *c;
-	if (takes & (SL_OPT_CONFIG | SL_OPT_CONTROL))
+	if (takes & (SL_OPT_CONFIG | SL_OPT_CONTROL | SL_OPT_INIT))
 		path = sl_conf_find(schema, name) >= 0 ? name : sl_conf_elsewhere(schema, name);
 	if (!path)
 		return usage_error(o, "unknown option", arg);

@@ -4,6 +4,8 @@
 #include "common/base/wrap.h"
 #include "common/conf/key.h"
 
+enum { MOST_REMARK = 90 }; /* characters behind a value */
+
 /* Writes the section headers on the way to `path` that `last` was not already in; returns the depth of the key. */
 static int open_sections(const char *path, const char *last, FILE *file)
 {
@@ -48,6 +50,27 @@ enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf,
 		last = key->path;
 	}
 	return fflush(file) == 0 && !ferror(file) ? SL_OK : SL_ERR_IO;
+}
+
+enum sl_err sl_conf_print_set(const struct sl_conf_schema *schema, const void *conf, FILE *file)
+{
+	const char *last = "";
+
+	for (int i = 0; i < schema->n_key; i++) {
+		const struct sl_conf_key *key = &schema->key[i];
+		const char *dot = strrchr(key->path, '.');
+		const size_t begin = strcspn(key->help, ";");
+
+		if (!sl_conf_origin(schema, conf)->mark[i].line)
+			continue;
+		fprintf(file, "%*s%s: ", open_sections(key->path, last, file) * 2, "", dot ? dot + 1 : key->path);
+		sl_conf_value_print(key, conf, file);
+		if (begin <= MOST_REMARK)
+			fprintf(file, "   # %.*s", (int)begin, key->help);
+		fputc('\n', file);
+		last = key->path;
+	}
+	return ferror(file) ? SL_ERR_IO : SL_OK;
 }
 
 enum sl_err sl_conf_value_text(const struct sl_conf_schema *schema, const void *conf, const char *path, char *out,

@@ -111,6 +111,8 @@ in_folder "$tmp/with" "$SPLITC" train short.yaml --check-config
 mkdir "$tmp/with/table" "$tmp/with/own" "$tmp/with/shards"
 for split in train val; do printf 'age,colour,sick\n40,red,yes\n50,blue,no\n60,red,maybe\n' >"$tmp/with/table/$split.csv"; done
 in_folder "$tmp/with" "$SPLITC" init table.yaml --data csv:table
+[ $rc = 78 ] && grep -qF 'table: which column is the label? Give --set data.label=NAME with one of: age, colour, sick' "$tmp/err" && [ ! -e "$tmp/with/table.yaml" ] || fail "a table whose label is not clear: $rc: $(cat "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" init table.yaml --data csv:table --set data.label=sick
 [ $rc = 0 ] && effective table.yaml >"$tmp/written" || fail "init for a table: $rc: $(cat "$tmp/err")"
 for line in '  name: "\?mlp' '  features: 3' '  classes: 3' '  label: "\?sick'; do grep -q "$line" "$tmp/written" || fail "table: no $line"; done
 in_folder "$tmp/with" "$SPLITC" train table.yaml --set train.batch=2 --set train.chunks=1 --check-config
@@ -118,7 +120,7 @@ in_folder "$tmp/with" "$SPLITC" train table.yaml --set train.batch=2 --set train
 # Labels with fractions are numbers, not classes.
 mkdir "$tmp/with/prices"
 for split in train val; do printf 'rooms,place,price\n4,north,1.25\n5,south,2\n6,north,0.5\n' >"$tmp/with/prices/$split.csv"; done
-in_folder "$tmp/with" "$SPLITC" init prices.yaml --data csv:prices
+in_folder "$tmp/with" "$SPLITC" init prices.yaml --data csv:prices --set data.label=price
 [ $rc = 0 ] && effective prices.yaml >"$tmp/written" && grep -q '  task: "\?numbers' "$tmp/written" && grep -q '  features: 3' "$tmp/written" || fail "a table of prices: $rc: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train prices.yaml --local --set train.batch=2 --set train.chunks=1 --set train.epochs=1
 [ $rc = 0 ] || fail "what init writes for numbers does not train: $(cat "$tmp/err")"
@@ -132,7 +134,7 @@ for row in 'images:photos photos/train/none: the class has no picture' 'csv:nowh
 done
 # A validation file that does not fit is an error; the training set is not divided instead.
 printf 'age,colour,sick\n40,green,yes\n' >"$tmp/with/table/val.csv"
-in_folder "$tmp/with" "$SPLITC" init table.yaml --force --data csv:table
+in_folder "$tmp/with" "$SPLITC" init table.yaml --force
 [ $rc = 0 ] && ! grep split: "$tmp/with/table.yaml" || fail "val.csv is passed over: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train table.yaml --set train.batch=2 --set train.chunks=1 --check-config
 [ $rc = 65 ] && grep -qF 'val.csv:2: column "colour": "green" does not occur in training' "$tmp/err" || fail "a val.csv that does not fit: $rc: $(cat "$tmp/err")"
@@ -142,7 +144,10 @@ mv "$tmp/with/table/val.csv" "$tmp/with/table/Valid.csv"
 cp -r "$tmp/with/photos/train" "$tmp/with/named/Training"
 cp -r "$tmp/with/photos/val" "$tmp/with/named/Testing"
 for row in 'csv:table 3' 'images:named 3' 'named 3'; do
-	in_folder "$tmp/with" "$SPLITC" init named.yaml --force --data "${row% *}"
+	rm -f "$tmp/with/named.yaml"
+	label=
+	[ "${row% *}" != csv:table ] || label='--set data.label=sick'
+	in_folder "$tmp/with" "$SPLITC" init named.yaml --data "${row% *}" $label
 	[ $rc = 0 ] && grep -q "^  classes: ${row#* }" "$tmp/with/named.yaml" && ! grep split: "$tmp/with/named.yaml" || fail "other names, ${row}: $(cat "$tmp/err")"
 done
 # A single set (class folders, a table) is divided. A column that identifies rows is ignored.
@@ -156,13 +161,15 @@ done
 for row in '; ,' '; , %' ', , mg/l' ', .'; do
 	read -r separator mark unit <<<"$row"
 	{ echo "age${separator}creatinine${separator}sick"; for i in $(seq 40); do echo "$((20 + i))$separator\"$((i % 3))${mark}6$((10 + i))$unit\"$separator$((i % 2))"; done; } >"$tmp/with/measured.csv"
-	in_folder "$tmp/with" "$SPLITC" init measured.yaml --force --data csv:measured.csv
+	in_folder "$tmp/with" "$SPLITC" init measured.yaml --force --data csv:measured.csv --set data.label=sick
 	[ $rc = 0 ] && grep -q 'features: 2 ' "$tmp/with/measured.yaml" && ! grep -q '^  ignore:' "$tmp/with/measured.yaml" || fail "$row: $(cat "$tmp/with/measured.yaml")"
 	case $row in '; ,'*) grep -q '^  separator: "\?semicolon' "$tmp/with/measured.yaml" ;; esac || fail "$row: no data.separator"
 	case $row in *' ,'*) grep -q '^  decimal: "\?comma' "$tmp/with/measured.yaml" ;; esac || fail "$row: no data.decimal"
 done
-for row in 'csv:holes.csv ignore:.\["none",."id",."patientId"\]' 'csv:holes.csv missing:.mean' 'csv:one.csv features:.1' 'csv:one.csv ignore:.\["Unnamed:.0",."id",."patientId"\]' 'images:sorted classes:.3' 'csv:one.csv split:.{train:.0.8,.val:.0.2}'; do
-	in_folder "$tmp/with" "$SPLITC" init single.yaml --force --data "${row% *}"
+for row in 'csv:holes.csv ignore:.\["none",."id",."patientId"\]' 'csv:holes.csv missing:.mean' 'csv:one.csv features:.1' 'csv:one.csv ignore:.\["Unnamed:.0",."id",."patientId"\]' 'images:sorted classes:.3' 'csv:one.csv ..train:.0.8' 'csv:one.csv ..val:.0.2'; do
+	case $row in csv*) label='--set data.label=out' ;; *) label= ;; esac
+	rm -f "$tmp/with/single.yaml"
+	in_folder "$tmp/with" "$SPLITC" init single.yaml --data "${row% *}" $label
 	[ $rc = 0 ] && grep -q "^  ${row#* }" "$tmp/with/single.yaml" || fail "one set, ${row}: $(cat "$tmp/err")"
 	in_folder "$tmp/with" "$SPLITC" train single.yaml --set train.batch=2 --set train.chunks=1 --set train.schedule.warmup_epochs=0 --set data.split.seed=5 --check-config
 	[ $rc = 0 ] || fail "what init writes for one set, ${row% *}, does not pass: $(cat "$tmp/err")"
@@ -187,6 +194,20 @@ in_folder "$tmp/with" "$SPLITC" init onnx.yaml --model onnx:net.onnx
 [ $rc = 0 ] && grep -q '^  onnx: "\?net.onnx' "$tmp/with/onnx.yaml" || fail "a network of one's own: $rc: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train onnx.yaml --check-config
 [ $rc = 0 ] || fail "what init writes for a network of one's own does not pass: $(cat "$tmp/err")"
+# A config that is there: what the user has changed in it stays, what init chose is chosen anew, and --set adds keys.
+sed -i -E 's/^  epochs: 20/  epochs: 7/; s/^threads: 1/threads: 2/' "$tmp/with/table.yaml"
+in_folder "$tmp/with" "$SPLITC" init table.yaml --force --set data.label=colour --set data.split.train=0.5 --set data.split.val=0.5 --set data.split.by=sick --set link.retry_ms=300 --set train.optimizer.lr=0.5 --set train.schedule.kind=cosine
+[ $rc = 0 ] || fail "init of a config that is there: $(cat "$tmp/err")"
+for line in '  epochs: 7$' 'threads: 2$' '  label: "colour"' '  classes: 2$' '  features: 1$' '  retry_ms: 300$' '    kind: adam$' '    lr: 0.5$' '    kind: cosine$' '    train: 0.5$' '    by: "sick"$'; do
+	sed 's/   #.*//' "$tmp/with/table.yaml" | grep -q "^$line" || fail "a config that is there: no $line: $(cat "$tmp/with/table.yaml")"
+done
+in_folder "$tmp/with" "$SPLITC" init table.yaml --force --data photos --set train.batch=4
+[ $rc = 0 ] && grep -q '^  epochs: 7' "$tmp/with/table.yaml" && grep -q '^  classes: 3' "$tmp/with/table.yaml" && grep -q '^  name: "mobilenet_v2"' "$tmp/with/table.yaml" && ! grep -q 'label\|features' "$tmp/with/table.yaml" ||
+	fail "other data: $rc: $(cat "$tmp/err" "$tmp/with/table.yaml")"
+in_folder "$tmp/with" "$SPLITC" init 'my own.yaml' --data photos
+[ $rc = 0 ] && grep -qx "  splitc train 'my own.yaml'" "$tmp/out" || fail "a name with a blank: $(cat "$tmp/out" "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" init never.yaml --set data.dir=photos
+[ $rc = 64 ] && grep -qF 'init: --set data.dir: give it with --data' "$tmp/err" || fail "--set of an answer: $rc: $(cat "$tmp/err")"
 # Invalid answers are refused with a sentence, and nothing is written.
 while IFS='|' read -r flag value says; do
 	in_folder "$tmp/with" "$SPLITC" init never.yaml "$flag" "$value"
@@ -216,9 +237,17 @@ in_folder "$tmp/with" "$SPLITC" init nowhere/x.yaml
 # ---- in a terminal: init asks, says what is wrong with an answer, and asks again
 command -v script >/dev/null || { echo 'no script: the questions of init are not tried'; echo passed; exit 0; }
 if ! script -qec true /dev/null </dev/null >"$tmp/out" 2>&1; then echo 'no terminal can be opened here: the questions of init are not tried'; echo passed; exit 0; fi
-printf 'nonsense\ntcp://10.0.0.2:5570\n\n\n40:-1\n2:-1\n' | (cd "$tmp/with" && script -qec "$SPLITC init asked.yaml" /dev/null) >"$tmp/asked.log" 2>&1 || fail "init in a terminal"
+# asked LOG ANSWERS WORD…: the questions of `splitc init WORD…`, with these answers.
+asked() { printf "$2" | (cd "$tmp/with" && script -qec "$SPLITC init ${*:3}" /dev/null) >"$tmp/$1.log" 2>&1 || fail "init in a terminal: $(cat "$tmp/$1.log")"; }
+asked asked '\n?\n\n40:-1\n2:-1\nnonsense\ntcp://10.0.0.2:5570\n' asked.yaml
 grep -q 'must be tcp://host:port' "$tmp/asked.log" && grep -q 'leaves no middle' "$tmp/asked.log" || fail 'wrong answers are taken'
+grep -q 'Pictures: one of mobilenet_v2, .*huggingface:FOLDER' "$tmp/asked.log" || fail "? does not explain the network: $(cat "$tmp/asked.log")"
 grep -q '^server: "\?tcp://10.0.0.2:5570' "$tmp/with/asked.yaml" && grep -q '^partition: "2:-1"' "$tmp/with/asked.yaml" || fail "not what was answered: $(cat "$tmp/with/asked.yaml")"
-printf '\n\n' | (cd "$tmp/with" && script -qec "$SPLITC init some.yaml --server tcp://a:1 --cut 1:-2" /dev/null) >"$tmp/some.log" 2>&1 || fail "init in a terminal, with flags"
+asked some '\n\n' some.yaml --server tcp://a:1 --cut 1:-2
 [ "$(grep -c ']: ' "$tmp/some.log")" -le 2 ] && ! grep -q 'Server' "$tmp/some.log" || fail 'it asks for what a flag has said'
+# The data come first, and propose the network. `<` goes back: to other data, whose label is asked for.
+asked back 'photos\n<\ntable\n\ncolour\n<\n<\n\nsick\n\n\n' back.yaml
+grep -q 'Found: pictures in class folders' "$tmp/back.log" && grep -q 'Network \[mobilenet_v2\]' "$tmp/back.log" && grep -q 'Network \[mlp\]' "$tmp/back.log" &&
+	grep -q 'predicted (age, colour, sick) \[sick\]' "$tmp/back.log" || fail "the dialog: $(cat "$tmp/back.log")"
+grep -q '^  kind: csv' "$tmp/with/back.yaml" && grep -q '^  label: "sick"' "$tmp/with/back.yaml" || fail "back: $(cat "$tmp/with/back.yaml")"
 echo passed
