@@ -314,7 +314,7 @@ static enum sl_err set_data(struct making *m, struct sl_fail *counted)
 		set(m, "model.task",
 		    sl_conf_client_schema.key[sl_conf_find(&sl_conf_client_schema, "model.task")]
 			    .choices[m->spec.task->kind]);
-	if (m->spec.task && m->spec.task->kind == SL_LEARN_NUMBERS)
+	if (m->spec.task && m->spec.task->kind == SL_LEARN_NUMBER)
 		set(m, "data.scale_label", "true");
 	if (m->spec.nlabels > 1)
 		set_number(m, "model.classes", m->spec.nlabels);
