@@ -32,7 +32,7 @@ command_page() {
 			if (part[3] != "") { sub(/^  [^ ].*[^ ]  +/, ""); print part[3] }
 			next
 		}
-		{ sub(/^ +/, ""); print }' cmd="$1"
+		{ sub(/^ +/, ""); print (/^[.]/ ? "\\&" : "") $0 }' cmd="$1"
 }
 
 # config_keys: prints the keys, indented by section, each after the comments that explain it

@@ -88,9 +88,7 @@ static enum sl_err path_of(char path[PATH_MAX], const struct sl_set_spec *spec, 
 
 static int files_of(const struct sl_set_spec *spec, enum sl_split split)
 {
-	const int n = split == SL_SPLIT_TRAIN ? spec->ntrain_files : spec->nfiles;
-
-	return n ? n : 1;
+	return (split == SL_SPLIT_TRAIN ? spec->ntrain_files : spec->nfiles) ?: 1;
 }
 
 /* How to read a file, by its ending. Plain lines (.txt) have no labels. */
@@ -535,14 +533,16 @@ static const char *class_name(const struct sl_set *set, int label)
 {
 	const struct texts *t = set->data;
 
-	return t->target ? sl_name(&t->label, label) : t->value.name[label];
+	return t->target ? sl_name(&t->label, label) : t->value.regression ? NULL : t->value.name[label];
 }
 
 static const float *targets(const struct sl_set *set, int64_t index)
 {
 	const struct texts *t = set->data;
+	const union sl_label *several = t->target ? &t->target[index * t->targets] : NULL;
+	const struct sl_token_set *part = t->part[part_of(t, &index)];
 
-	return &t->target[index * t->targets].target;
+	return several ? &several->target : &sl_token_set_value(part, index)->target;
 }
 
 static uint64_t key(const struct sl_set *set, int64_t index)

@@ -479,39 +479,6 @@ void sl_training_audited(struct sl_training *r, const struct sl_jsonl_audit *aud
 	sl_journal_audit(&r->journal, audit);
 }
 
-enum sl_err sl_training_abandoned(const struct sl_training *r, const struct sl_fail *why, struct sl_fail *fail)
-{
-	bool skips = r->setup->conf->train.on_nan == SL_NAN_SKIP;
-	bool scaled = r->setup->conf->agreed.precision == SL_CONF_FP16;
-	int most = SL_TRAINING_MAX_SKIPPED + (scaled ? SL_TRAINING_MAX_SCALED : 0);
-	char before[64] = "";
-
-	if (skips && r->skipped_in_row < (uint64_t)most) {
-		sl_log(SL_LOG_WARN, "step-skipped", "step %" PRIu64 ": %s; nothing of it was applied", r->step + 1,
-		       why->text);
-		return SL_OK;
-	}
-	if (skips)
-		snprintf(before, sizeof before, ", after %d skipped steps in a row", most);
-	return sl_fail_set(fail, SL_ERR_NONFINITE,
-			   "step %" PRIu64
-			   "%s: %.200s; nothing of it was applied. Try a smaller train.optimizer.lr or a longer "
-			   "train.schedule.warmup_epochs%s",
-			   r->step + 1, before, why->text, skips ? "" : ", or train.on_nan: skip");
-}
-
-void sl_training_eval_nonfinite(const struct sl_training *r, struct sl_fail *fail)
-{
-	const struct sl_fail why = *fail;
-	const bool numbers = r->task->kind == SL_LEARN_NUMBER && !r->setup->scale;
-
-	(void)!sl_fail_set(fail, why.code,
-			   "evaluation after step %" PRIu64
-			   ": %.200s: the network computes NaN or Inf. Try a smaller train.optimizer.lr, or "
-			   "train.clip_norm%s",
-			   r->step, why.text, numbers ? ", or data.scale_label: true" : "");
-}
-
 void sl_training_finish(struct sl_training *r, const struct sl_training_link *link, const char *outcome, bool json)
 {
 	const struct sl_phase *phase = &r->setup->phase;

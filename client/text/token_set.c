@@ -272,6 +272,11 @@ int32_t sl_token_set_longest(const struct sl_token_set *set)
 	return longest;
 }
 
+const union sl_label *sl_token_set_value(const struct sl_token_set *set, int64_t index)
+{
+	return &set->image.value[index];
+}
+
 struct sl_token_sample sl_token_set_sample(const struct sl_token_set *set, int64_t index, int32_t *id)
 {
 	const struct sl_token_image *m = &set->image;

@@ -54,6 +54,8 @@ uint64_t sl_token_set_hash(const struct sl_token_set *set, uint64_t seed);
 uint64_t sl_token_set_key(const struct sl_token_set *set, int64_t index);
 /* The number of ids of row `index`, in [0, count). */
 int32_t sl_token_set_length(const struct sl_token_set *set, int64_t index);
+/* The label of row `index`, which the set owns. */
+const union sl_label *sl_token_set_value(const struct sl_token_set *set, int64_t index);
 /* Writes the row's ids to id[0 … length). The result depends on `index` alone. */
 struct sl_token_sample sl_token_set_sample(const struct sl_token_set *set, int64_t index, int32_t *id);
 

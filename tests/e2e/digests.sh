@@ -21,6 +21,13 @@ mkdir "$tmp/made"
 # The tensors of a safetensors file: the bytes after its header
 tensors() { tail -c +$((9 + $(od -An -t u8 -N 8 "$1"))) "$1"; }
 
+# Numbers with 17 digits, which identify a double: a digest does not depend on how many digits the log prints.
+digits() {
+	awk '{at = index($0, ":"); v = substr($0, at + 1)
+		if (v ~ /^-?[0-9]+([.][0-9]+)?(e[-+]?[0-9]+)?$/ && v ~ /[.e]/) {v = sprintf("%.17g", v); if (v !~ /[.e]/) v = v ".0"}
+		print substr($0, 1, at) v}' | sed -E 's/e\+/e/; s/e(-?)0+([0-9])/e\1\2/'
+}
+
 # digest NUMBER OPTIMIZER [key=value]…: writes a line to $tmp/made/NUMBER. In a codec chain ^ stands for |.
 digest() {
 	local n=$1 optimizer=$2 set=() pair
@@ -29,7 +36,7 @@ digest() {
 	for pair in "$@"; do set+=(--set "$pair"); done
 	client "run-$n" "$tmp/$optimizer.yaml" --local "${set[@]}" || fail "$optimizer $*: exit status $?"
 	[ "$(steps_of "run-$n")" = 3 ] || fail "$optimizer $*: $(steps_of "run-$n") steps, not 3"
-	printf '%s  %s\n' "$({ learned "run-$n"; tensors "$tmp/run-$n/model.safetensors"; } | sha256sum | cut -c1-16)" "$optimizer $*" >"$tmp/made/$n"
+	printf '%s  %s\n' "$({ learned "run-$n" | digits; tensors "$tmp/run-$n/model.safetensors"; } | sha256sum | cut -c1-16)" "$optimizer $*" >"$tmp/made/$n"
 	rm -rf "$tmp/run-$n"
 }
 

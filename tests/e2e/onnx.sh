@@ -80,9 +80,9 @@ done
 # One flipped bit of the model is named by all that read it.
 cp "$tmp/rows/model.safetensors" "$tmp/kept"
 printf '\x41' | dd of="$tmp/rows/model.safetensors" bs=1 seek=$(($(stat -c %s "$tmp/kept") - 3)) conv=notrunc status=none
-for command in "eval rows.yaml --local --set log.dir=rows" "predict rows.yaml --local --csv --set log.dir=rows" "export rows.yaml damaged.safetensors --set log.dir=rows" \
+for line in "eval rows.yaml --local --set log.dir=rows" "predict rows.yaml --local --csv --set log.dir=rows" "export rows.yaml damaged.safetensors --set log.dir=rows" \
 	"train rows.yaml --local --set model.weights=$tmp/rows/model.safetensors --set log.dir=again"; do
-	(cd "$tmp" && "$SPLITC" $command) >"$tmp/out" 2>&1 &&
+	(cd "$tmp" && "$SPLITC" $line) >"$tmp/out" 2>&1 &&
 		grep -q 'WARN weights-changed: .*rows/model.safetensors has changed since splitc wrote it' "$tmp/out" || fail "${command%% *}: $(cat "$tmp/out")"
 done
 cp "$tmp/kept" "$tmp/rows/model.safetensors"

@@ -168,6 +168,15 @@ static void a_key_file_that_others_may_use_is_refused(void **state)
 	assert_int_equal(sl_keypair_load(&read, path, &fail), SL_OK);
 }
 
+/* snprintf with `form`, which may leave out some of %1$s to %3$s: FORTIFY ends a program whose format leaves out one. */
+static int fill(char *out, size_t room, const char *form, const char *a, const char *b, const char *c)
+{
+	char all[512];
+
+	snprintf(all, sizeof all, "%%1$.0s%%2$.0s%%3$.0s%s", form);
+	return snprintf(out, room, all, a, b, c);
+}
+
 static void key_files_are_read_strictly(void **state)
 {
 	struct sl_keypair pair = make_pair(), other = make_pair(), read = {0};
@@ -195,7 +204,7 @@ static void key_files_are_read_strictly(void **state)
 	sl_key_print(&pair.secret_key, s);
 	sl_key_print(&other.public_key, q);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-		int n = snprintf(text, sizeof text, bad[i].form, p, s, q);
+		int n = fill(text, sizeof text, bad[i].form, p, s, q);
 
 		assert_int_equal(sl_keypair_load(&read, put("k", text, (size_t)n, 0600), &fail), SL_ERR_DATA);
 		if (!strstr(fail.text, bad[i].why))
@@ -374,7 +383,7 @@ static void hostile_lists_are_refused_with_their_line(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-		int n = snprintf(text, sizeof text, bad[i].form, text_of(1), text_of(2));
+		int n = fill(text, sizeof text, bad[i].form, text_of(1), text_of(2), "");
 
 		assert_int_equal(sl_allow_parse(&allow, "clients", text, (size_t)n, &fail), SL_ERR_DATA);
 		if (!strstr(fail.text, bad[i].why))

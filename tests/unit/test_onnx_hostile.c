@@ -288,7 +288,7 @@ static const struct hostile hostiles[] = {
 	{"a node reads itself", small, input, conv, "/block/conv1/Conv_output_0", 0, CONF,
 	 "which this node or a later one makes"},
 	{"two nodes read each other", small, cycle, NULL, NULL, 0, CONF, "which this node or a later one makes"},
-	{"nodes in the wrong order", small, backwards, NULL, NULL, 0, CONF, "not read"},
+	{"nodes in the wrong order", small, backwards, NULL, NULL, 0, CONF, "which this node or a later one makes"},
 	{"a file outside the folder", small, external, weight, "../../etc/passwd", 1, CONF, "lies in another file"},
 	{"an absolute path", small, external, weight, "/etc/passwd", 1, CONF, "lies in another file"},
 	{"a path without its mark", small, external, weight, "/dev/zero", 0, CONF, "lies in another file"},
