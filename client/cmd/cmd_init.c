@@ -35,7 +35,8 @@ static const struct {
 } questions[QUESTIONS] = {
 	[DATA] =
 		{"Data, a folder or a file",
-		 "A folder of pictures with a folder for each class, a table (.csv), texts (.jsonl, .tsv, .csv or .txt), "
+		 "A folder of pictures with a folder for each class, a table (.csv), texts (.jsonl, .tsv, .csv or "
+		 ".txt), "
 		 "or tar files. KIND:PLACE names the kind: cifar10, cifar100, images, webdataset, csv, text, or a task "
 		 "of GLUE, such as cola."},
 	[NETWORK] = {"Network", "Pictures: one of " SL_BUILT_IN_NETWORKS(

@@ -1,5 +1,5 @@
-/* What a run makes of an evaluation (train.keep_best keeps the best weights, train.stop ends the run), and of NaN or Inf
- * in a step. */
+/* What a run makes of an evaluation (train.keep_best keeps the best weights, train.stop ends the run), and of NaN or
+ * Inf in a step. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

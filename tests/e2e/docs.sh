@@ -81,6 +81,7 @@ stands() {
 	case $(cat "$tmp/out") in
 	*share.group*) takes "$1" share.group=g ;;
 	*'data.kind: images'*) takes "$1" data.kind=images ;;
+	*'model.task: numbers'*) takes "$1" model.task=numbers data.kind=csv model.name=mlp ;;
 	*'data.kind: csv'*) takes "$1" data.kind=csv model.name=mlp ;;
 	*'it is of token_mlp'*) takes "$1" data.kind=made_tokens model.name=token_mlp ;;
 	*) return 1 ;;
@@ -113,7 +114,7 @@ settings() { # TEXT: every KEY=VALUE behind --set
 		case $value in *…* | *'$'*) continue ;; esac
 		all+=("$pair")
 	done
-	[ ${#all[@]} = 0 ] || takes "${all[@]}" || wrong "$(cat "$tmp/out" "$tmp/out.splits" | head -n 1)"
+	[ ${#all[@]} = 0 ] || takes "${all[@]}" || { [ ${#all[@]} = 1 ] && stands "${all[0]}"; } || wrong "$(cat "$tmp/out" "$tmp/out.splits" | head -n 1)"
 }
 
 shell_line() {

@@ -168,7 +168,7 @@ static void a_key_file_that_others_may_use_is_refused(void **state)
 	assert_int_equal(sl_keypair_load(&read, path, &fail), SL_OK);
 }
 
-/* snprintf with `form`, which may leave out some of %1$s to %3$s: FORTIFY ends a program whose format leaves out one. */
+/* snprintf with `form`, which may leave out some of %1$s to %3$s; FORTIFY ends a program whose format does so. */
 static int fill(char *out, size_t room, const char *form, const char *a, const char *b, const char *c)
 {
 	char all[512];

@@ -329,11 +329,11 @@ refused() {
 	[ $rc = "$1" ] && grep -qF -- "$2" "$tmp/refused.log" || fail "$2: exit status $rc, not $1: $(cat "$tmp/refused.log")"
 }
 
-# weights_of FILE: prints a model without the metadata that describes its data.
+# weights_of FILE: prints a model without the metadata that describes its data, and without the hash that covers them.
 weights_of() {
 	local header
 	header=$(od -An -tu8 -N8 "$1")
-	tail -c +9 "$1" | head -c "$header" | jq -c 'del(.__metadata__.data)'
+	tail -c +9 "$1" | head -c "$header" | jq -c 'del(.__metadata__.data, .__metadata__["split.hash"])'
 	tail -c +$((9 + header)) "$1"
 }
 
