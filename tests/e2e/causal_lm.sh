@@ -232,7 +232,7 @@ refused 78 'rope_scaling is yarn' --set "$(other yarn '.rope_scaling = {type: "y
 refused 65 'num_key_value_heads is missing' --set "$(other mistral '.model_type = "mistral" | del(.num_key_value_heads)')"
 refused 78 'num_attention_heads 4 is no multiple of num_key_value_heads 3' --set "$(other odd '.num_key_value_heads = 3')"
 refused 78 'quantization_config is {"bits":4}: such a network is not built here' --set "$(other quantized '.quantization_config = {bits: 4}')"
-refused 78 'has positions for 8' --set "$(other window '.model_type = "mistral" | .sliding_window = 8')"
+refused 78 'bounds them to 8' --set "$(other window '.model_type = "mistral" | .sliding_window = 8')"
 refused 78 'rope_theta is 5, and 7 in rope_parameters' --set "$(other theta '.rope_theta = 5 | .rope_parameters = {rope_theta: 7}')"
 
 if [ -n "${SPLIT_TEXT_DATA:-}" ] && [ -n "${SPLIT_DECODER:-}" ]; then

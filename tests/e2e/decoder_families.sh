@@ -175,7 +175,7 @@ refused 'partial_rotary_factor is not 1' phi3 '.partial_rotary_factor = 0.75'
 refused 'layer_types, entry 1: known: full_attention' gemma3_text '.layer_types = ["full_attention", "chunked_attention", "full_attention"]'
 refused 'layer_types is no list of num_hidden_layers texts' gemma3_text '.layer_types = ["full_attention"]'
 refused 'num_key_value_heads is missing' gemma 'del(.num_key_value_heads)'
-refused 'has positions for 30' gemma3_text '.sliding_window = 30'
+refused 'bounds them to 30' gemma3_text '.sliding_window = 30'
 refused 'activation_function is mish' gpt2 '. + {n_embd: 24, n_layer: 1, n_head: 4, n_positions: 40, activation_function: "mish"}'
 refused 'scale_attn_weights is false' gpt2 '. + {n_embd: 24, n_layer: 1, n_head: 4, n_positions: 40, scale_attn_weights: false}'
 refused 'n_embd is missing' gpt2 .
