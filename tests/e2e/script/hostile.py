@@ -52,7 +52,7 @@ LIES = [
     ("nan", "head_grad", GRAD, split.NonfiniteError, "NaN or Inf in head_grad", split.NonfiniteError),
     ("mute", "head_grad", GRAD, split.UnavailableError, "has not answered for 3 s", split.UnavailableError),
     ("step", "norm", NEXT, BROKEN, "Norm frame of step 3", None),
-    ("negative", "norm", NEXT, BROKEN, "Norm frame of step 2 with -1", None),
+    ("negative", "norm", NEXT, BROKEN, "Norm frame: squares is -1", None),
     ("nan", "norm", NEXT, BROKEN, "", None),
     ("duplicate", "norm", NEXT, None, "", None),
     ("mute", "norm", NEXT, split.UnavailableError, "has not answered for 3 s", split.UnavailableError),
