@@ -158,7 +158,7 @@ static double dot(const double *a, const double *b, int64_t n)
 
 enum sl_err sl_leak_dcor(double *out, const float *x, int64_t dx, const float *y, int64_t dy, int64_t n)
 {
-	double *room = malloc((size_t)(4 * n * n + n) * sizeof *room), *a = room + 2 * n * n, *b = a + n * n, by;
+	double *room = calloc((size_t)(4 * n * n + n), sizeof *room), *a = room + 2 * n * n, *b = a + n * n, by;
 
 	if (!room)
 		return SL_ERR_NOMEM;
