@@ -87,9 +87,10 @@ enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk) SL_MUST_CHECK
 enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail) SL_MUST_CHECK;
 /* The squared norms of the head's and the tail's gradients (sl_exec_squares) times sl_ends_mean_factor. */
 enum sl_err sl_ends_squares(struct sl_ends *ends, double squares[2], struct sl_fail *fail) SL_MUST_CHECK;
-/* The factor for the gradients of head, middle and tail that makes the sum over the step's batches (train.accumulate)
- * the gradient of a mean over all their labels, each by its weight. It is above 0 and at most `accumulate`; it is 1
- * before the step's last batch, and where all batches weigh the same. After sl_ends_take. */
+/* The factor by which the gradients of a step are multiplied. A step may have several batches (train.accumulate). With
+ * the factor, the sum of their gradients is that of the mean over all their labels, each by its weight. It is above 0
+ * and at most `accumulate`. It is 1 before the step's last batch, and where all batches weigh the same. After
+ * sl_ends_take. */
 double sl_ends_mean_factor(const struct sl_ends *ends);
 /* Steps both optimizers. `grad_scale`: as in sl_exec_scale. */
 enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale) SL_MUST_CHECK;
