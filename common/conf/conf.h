@@ -304,7 +304,7 @@ struct sl_conf_server {
 	} auth;
 	struct {
 		int sessions, sessions_per_key, connections_per_s;
-		int64_t memory_bytes;
+		int64_t memory_bytes, memory_bytes_per_key; /* per_key 0: derived */
 		int64_t part_bytes;
 		int task_s, piece_ms; /* 0: no limit */
 	} limits;

@@ -25,6 +25,7 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "limits.sessions_per_key", limits.sessions_per_key, 1, 1024, "4", NULL, "most sessions at once for one client's key"),
 	SL_INT(T, "limits.connections_per_s", limits.connections_per_s, 2, 1000000, "64", NULL, "most new connections in a second; half of it from one address"),
 	SL_BYTES(T, "limits.memory_bytes", limits.memory_bytes, 1 << 20, 0x1p44, "8 GiB", "memory of all sessions together; on CPUs at most 7/8 of what the server's process can have"),
+	SL_BYTES(T, "limits.memory_bytes_per_key", limits.memory_bytes_per_key, 0, 0x1p44, "0", "memory of all sessions of one client's key; 0: half of limits.memory_bytes, or all of it where the list has one client"),
 	SL_INT(T, "limits.task_s", limits.task_s, 0, 86400, "120", "seconds of one thread; 0: no limit", "predicted cost of the longest task that a session may have"),
 	SL_INT(T, "limits.piece_ms", limits.piece_ms, 0, 600000, "1000", "ms; 0: no limit", "predicted time that a session's task may keep others waiting at a stretch"),
 	SL_BYTES(T, "limits.part_bytes", limits.part_bytes, 4096, 1 << 20, "1 MiB", "largest message payload a client may send"),

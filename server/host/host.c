@@ -124,6 +124,10 @@ static void on_lost(void *arg, sl_peer peer)
 
 static void host_free(struct sl_host *h)
 {
+	for (struct sl_key_budget *b = h->key_budgets, *next; b; b = next) {
+		next = b->next;
+		free(b);
+	}
 	free(h->session);
 	free(h->ending);
 	free(h->second);
@@ -336,6 +340,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 	h->loop = loop;
 	h->threads = device->pool ? sl_pool_threads(device->pool) : 1;
 	h->opened_ms = sl_loop_now_ms(loop);
+	atomic_init(&h->memory.limit, memory_limit(conf, device));
 	err = open_parts(h, fail);
 	if (!err)
 		err = open_groups(h, device, fail);
@@ -359,8 +364,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		.device = device->text,
 		.part_bytes = (uint32_t)conf->limits.part_bytes,
 		.window_bytes = (uint64_t)conf->link.window_bytes,
-		.memory_bytes = memory_limit(conf, device),
-		.memory_used = &h->memory_used,
+		.memory = &h->memory,
 		.recompute = conf->recompute,
 		.task_s = conf->limits.task_s,
 		.piece_ms = conf->limits.piece_ms,

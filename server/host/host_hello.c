@@ -1,6 +1,7 @@
 /* Decides who gets a session: the checks of a Hello, in their order. An older link of the same session stays as it is
  * until the newer one has proven that it is the same client, and is admitted. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
@@ -253,10 +254,47 @@ static void join(struct sl_host *h, int place, const struct sl_hello *hello)
 	sl_retention_join(&h->keeping.what, place, name);
 }
 
+/* Most memory of one key. The list of clients may have changed since the last call. */
+static uint64_t key_limit(const struct sl_host *h)
+{
+	const uint64_t whole = atomic_load(&h->memory.limit), asked = (uint64_t)h->conf->limits.memory_bytes_per_key;
+
+	return asked ? asked : sl_allow_count(sl_gate_list(h->auth->gate)) > 1 ? whole / 2 : whole;
+}
+
+/* The budget of a client's key, new or in use; frees those in which nothing counts. NULL: no memory. */
+static struct sl_budget *budget_of(struct sl_host *h, const struct sl_key *key)
+{
+	struct sl_key_budget *b, *found = NULL;
+
+	for (struct sl_key_budget **at = &h->key_budgets; (b = *at);) {
+		if (sl_key_equal(&b->key, key)) {
+			found = b;
+		} else if (!atomic_load(&b->budget.charges)) {
+			*at = b->next;
+			free(b);
+			continue;
+		}
+		at = &b->next;
+	}
+	if (!found) {
+		found = calloc(1, sizeof *found);
+		if (!found)
+			return NULL;
+		found->key = *key;
+		found->budget.whole = &h->memory;
+		found->next = h->key_budgets;
+		h->key_budgets = found;
+	}
+	atomic_store(&found->budget.limit, key_limit(h));
+	return &found->budget;
+}
+
 /* Opens a session for a proven Hello with an epoch above all earlier ones. */
 static enum sl_err seat(struct sl_host *h, sl_peer peer, const struct sl_hello *hello, const struct sl_key *key,
 			int *place, struct sl_fail *fail)
 {
+	struct sl_middle_env env = h->env;
 	struct sl_memory held;
 	bool second;
 	enum sl_err err;
@@ -265,8 +303,12 @@ static enum sl_err seat(struct sl_host *h, sl_peer peer, const struct sl_hello *
 	err = find_room(h, hello, key, place, fail);
 	if (err)
 		return err;
+	if (h->auth)
+		env.memory = budget_of(h, key);
+	if (!env.memory)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a session");
 	held = held_by(h, hello, &second);
-	err = sl_middle_open(&h->session[*place], &h->env, peer, h->auth ? key : NULL, held, fail);
+	err = sl_middle_open(&h->session[*place], &env, peer, h->auth ? key : NULL, held, fail);
 	if (err)
 		return err;
 	h->ending[*place] = false;

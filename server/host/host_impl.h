@@ -11,6 +11,13 @@
 #include "server/trunk/group.h"
 #include "server/trunk/middle.h"
 
+/* The memory of one client's key. It stays as long as something counts there. */
+struct sl_key_budget {
+	struct sl_budget budget;
+	struct sl_key key;
+	struct sl_key_budget *next;
+};
+
 /* As in struct sl_status. */
 struct sl_host_counts {
 	uint64_t links, lost, frames, bytes, rejected, stale;
@@ -27,7 +34,8 @@ struct sl_host {
 	struct sl_timer *ticker;
 	struct sl_middle_env env;
 	struct sl_group_list *groups;
-	_Atomic uint64_t memory_used;
+	struct sl_budget memory;           /* of all sessions */
+	struct sl_key_budget *key_budgets; /* with auth: parts of it */
 	/* Places for sessions: twice limits.sessions, so that a new link fits beside the older one that it replaces. */
 	int n_place;
 	struct sl_middle **session; /* [n_place]; NULL: free */

@@ -28,6 +28,7 @@ struct sl_group_seat {
 	uint64_t made;                 /* the branch that made its state before step `number`; 0: the initial weights */
 	struct sl_codecs_state codecs; /* state of its last session's codecs, if `kept` */
 	uint64_t codec_bytes;          /* bytes that are counted for these: the most so far */
+	struct sl_charge charge;       /* these, and in rounds the copy: of the member's client */
 	bool kept;
 	bool fresh; /* the session's codecs have not been given that state yet, so theirs must not replace it */
 	uint8_t session[SL_SESSION_BYTES]; /* the session that the seat belongs to; zeros: nobody has been welcomed */
@@ -161,9 +162,7 @@ struct sl_group {
 	enum sl_group_gift gift; /* whether it gets another member's head and tail */
 	int giver;               /* the member that was asked for its own; -1: none */
 	/* (worker) */
-	_Atomic uint64_t *memory_used; /* the server's count; NULL: the group has taken nothing yet */
-	uint64_t memory_limit;         /* the server's; 0: none */
-	uint64_t memory_bytes;         /* the group's part: the trunk, in rounds the copies, and the state of codecs */
+	struct sl_charge charge; /* the trunk's memory: of the client that opened it; no budget: nothing is taken yet */
 	struct sl_trunk trunk;
 	struct sl_group_ends *ends;                  /* NULL: heads and tails are not shared */
 	struct sl_group_seat *seat;                  /* [n] */

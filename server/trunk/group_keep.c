@@ -40,23 +40,22 @@ static size_t records_bytes(const struct sl_group *g)
 	return bytes;
 }
 
-/* The state of a seat's codecs outlives its links, so it counts as memory of the group. LIMIT, BUSY. */
-static enum sl_err count_codecs(struct sl_group *g, int k, uint64_t bytes, struct sl_fail *fail)
+/* The state of a seat's codecs outlives its links. It counts in `budget`, the member's. LIMIT, BUSY. */
+static enum sl_err count_codecs(struct sl_group *g, int k, uint64_t bytes, struct sl_budget *budget,
+				struct sl_fail *fail)
 {
 	struct sl_group_seat *seat = &g->seat[k];
 	const uint64_t more = bytes > seat->codec_bytes ? bytes - seat->codec_bytes : 0;
 	char what[SL_CONF_SHARE_TEXT + 60];
 	enum sl_err err;
 
-	if (!more || !g->memory_used)
+	if (!more || !budget)
 		return SL_OK;
 	snprintf(what, sizeof what, "what the codecs of member %d of group %s keep", k, g->name);
-	err = sl_memory_reserve(g->memory_used, g->memory_limit, more, what, fail);
-	if (err)
-		return err;
-	g->memory_bytes += more;
-	seat->codec_bytes = bytes;
-	return SL_OK;
+	err = sl_memory_reserve(&seat->charge, budget, more, what, fail);
+	if (!err)
+		seat->codec_bytes = bytes;
+	return err;
 }
 
 enum sl_err sl_group_room_for_codecs(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
@@ -72,7 +71,7 @@ enum sl_err sl_group_room_for_codecs(struct sl_group *g, struct sl_middle *m, st
 
 		bytes += need > held->dir[dir].cap ? need : held->dir[dir].cap;
 	}
-	err = count_codecs(g, k, bytes, fail);
+	err = count_codecs(g, k, bytes, m->env.memory, fail);
 	if (!err && !held->dir[0].data && sl_codecs_state_open(held, codec))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what the codecs of member %d keep", k);
 	return err;
@@ -249,7 +248,8 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		seat->kept = false;
 		seat->fresh = seat->fresh && !seat->m;
 		if (bytes && !seat->m)
-			err = count_codecs(g, k, bytes, fail);
+			err = count_codecs(g, k, bytes, seat->charge.budget ? seat->charge.budget : g->charge.budget,
+					   fail);
 		if (!err && bytes && !(seat->m && sl_group_is_foreign(g, k)))
 			err = read_codecs(seat, &r, in->data + at, fail);
 		if (!err && moment_bytes(g) && g->fold.part[k].copy &&

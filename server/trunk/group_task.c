@@ -11,12 +11,12 @@ void sl_group_free_trunk(struct sl_group *g)
 {
 	for (int k = 0; k < g->n && g->seat; k++) {
 		sl_codecs_state_close(&g->seat[k].codecs);
+		sl_charge_set(&g->seat[k].charge, NULL, 0);
 		sl_exec_close(g->fold.part[k].copy);
 	}
 	free(g->seat);
 	sl_group_ends_close(g);
-	if (g->memory_used)
-		atomic_fetch_sub(g->memory_used, g->memory_bytes);
+	sl_charge_set(&g->charge, NULL, 0);
 	sl_trunk_close(&g->trunk);
 }
 
@@ -38,11 +38,12 @@ enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan,
 	return err;
 }
 
-/* As sl_group_open_bare, but counts the memory against the server's limit. With a GPU it also counts a host buffer:
- * sums of several ranks and averages of rounds pass through the host. */
-static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, const struct sl_plan *plan,
-				const struct sl_middle_env *env, struct sl_fail *fail)
+/* As sl_group_open_bare, but counts the memory in `charge`. With a GPU it also counts a host buffer: sums of several
+ * ranks and averages of rounds pass through the host. */
+static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, struct sl_charge *charge,
+				const struct sl_plan *plan, const struct sl_middle_env *env, struct sl_fail *fail)
 {
+	const uint64_t before = charge->bytes;
 	const size_t sum = (size_t)plan->segment[SL_MIDDLE].trainable_count * sizeof(float);
 	char what[SL_CONF_SHARE_TEXT + 40];
 	struct sl_exec *exec = NULL;
@@ -55,18 +56,15 @@ static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, const 
 	snprintf(what, sizeof what, out == &g->trunk.exec ? "the middle of group %s" : "a copy of group %s's middle",
 		 g->name);
 	if (!err)
-		err = sl_memory_reserve(env->memory_used, env->memory_bytes, bytes, what, fail);
+		err = sl_memory_reserve(charge, env->memory, bytes, what, fail);
 	if (err)
 		goto fail;
 	err = sl_exec_allocate(exec, fail);
 	if (err) {
-		atomic_fetch_sub(env->memory_used, bytes);
+		sl_charge_set(charge, env->memory, before);
 		goto fail;
 	}
 	*out = exec;
-	g->memory_used = env->memory_used;
-	g->memory_limit = env->memory_bytes;
-	g->memory_bytes += bytes;
 	return SL_OK;
 fail:
 	sl_exec_close(exec);
@@ -76,7 +74,7 @@ fail:
 static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *env, struct sl_plan *plan,
 			      struct sl_fail *fail)
 {
-	enum sl_err err = open_counted(g, &g->trunk.exec, plan, env, fail);
+	enum sl_err err = open_counted(g, &g->trunk.exec, &g->charge, plan, env, fail);
 
 	if (err) {
 		sl_plan_close(plan);
@@ -108,7 +106,7 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 			"and train.groups must be the same for all members",
 			g->name);
 	if (!err && sl_group_has_rounds(g) && !*copy)
-		err = open_counted(g, copy, g->trunk.plan, &m->env, fail);
+		err = open_counted(g, copy, &seat->charge, g->trunk.plan, &m->env, fail);
 	if (!err)
 		err = sl_exec_borrow(m->trunk.exec, *copy ? *copy : g->trunk.exec, fail);
 	if (!err)

@@ -12,14 +12,6 @@
 #include "common/link/loop.h"
 #include "server/trunk/middle_task.h"
 
-/* Counts `bytes` of the server's memory for this session, in place of those counted before. */
-static void charge(struct sl_middle *m, uint64_t bytes)
-{
-	atomic_fetch_sub(m->env.memory_used, m->memory_bytes);
-	atomic_fetch_add(m->env.memory_used, bytes);
-	m->memory_bytes = bytes;
-}
-
 /* Describes the middle for the status. The server does not know which network it belongs to. */
 static void describe(struct sl_middle *m)
 {
@@ -75,7 +67,7 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 	m->worked_ms = sl_loop_now_ms(m->env.loop);
 	if (task == SL_TASK_ADMIT) {
 		m->stage = SL_MIDDLE_ADMITTED;
-		charge(m, 0);
+		sl_charge_set(&m->charge, m->env.memory, 0);
 		describe(m);
 		if (enter_group(m))
 			m->env.admitted(m->env.arg, m);
@@ -192,7 +184,7 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 
 	switch (action->kind) {
 	case SL_ACTION_KEEP:
-		charge(m, sl_port_asked(m->port).len);
+		sl_charge_set(&m->charge, m->env.memory, sl_port_asked(m->port).len);
 		break;
 	case SL_ACTION_JOINING:
 		sl_group_joining(m->group, m);
@@ -259,6 +251,7 @@ enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *e
 		free(m);
 		return err;
 	}
+	sl_charge_set(&m->charge, env->memory, 0);
 	sl_port_admit_share(m->port, env->newcomers);
 	sl_session_open_server(sl_port_session(m->port), env->window_bytes, env->part_bytes, m->opened_ms);
 	sl_port_session(m->port)->device = env->device;
@@ -320,7 +313,7 @@ static void port_closed(void *arg)
 	sl_member_ends_close(m);
 	if (m->group)
 		sl_group_leave(m->group, m);
-	atomic_fetch_sub(m->env.memory_used, m->memory_bytes);
+	sl_charge_set(&m->charge, NULL, 0);
 	free(m);
 	closed(closed_arg);
 }

@@ -26,8 +26,7 @@ struct sl_middle_env {
 	const char *device;             /* "cpu", "cuda:0 …": for Welcome */
 	uint32_t part_bytes;
 	uint64_t window_bytes;
-	uint64_t memory_bytes; /* most that sessions may take together, on host and device; 0: no limit */
-	_Atomic uint64_t *memory_used;
+	struct sl_budget *memory; /* of all sessions together, or of the client's key: host and device */
 	enum sl_conf_recompute recompute;
 	int task_s, piece_ms; /* limits of a task's cost (cost.h); 0: no limit */
 	struct sl_group_list *groups;

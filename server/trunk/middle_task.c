@@ -23,21 +23,16 @@ static enum sl_err agree(struct sl_middle *m, struct sl_fail *fail)
  * worker; meanwhile others can only give memory back. */
 static enum sl_err check_memory(struct sl_middle *m, struct sl_memory back, struct sl_fail *fail)
 {
-	return sl_session_memory_check(&m->memory, m->env.be, m->env.device, m->env.memory_bytes,
-				       atomic_load(m->env.memory_used), back, fail);
+	return sl_session_memory_check(&m->memory, m->env.be, m->env.device, m->env.memory, back, fail);
 }
 
 static enum sl_err reserve_memory(struct sl_middle *m, struct sl_fail *fail)
 {
 	enum sl_err err = check_memory(m, (struct sl_memory){0}, fail);
-	uint64_t need;
 
-	if (err)
-		return err;
-	need = sl_memory_total(sl_session_memory_sum(&m->memory));
-	atomic_fetch_add(m->env.memory_used, need);
-	m->memory_bytes = need;
-	return SL_OK;
+	if (!err)
+		sl_charge_set(&m->charge, m->env.memory, sl_memory_total(sl_session_memory_sum(&m->memory)));
+	return err;
 }
 
 /* NOMEM becomes BUSY: the session fits by the figures, so others have the memory, and may free it. */

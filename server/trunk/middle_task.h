@@ -2,8 +2,6 @@
 #ifndef SL_SERVER_TRUNK_MIDDLE_TASK_H
 #define SL_SERVER_TRUNK_MIDDLE_TASK_H
 
-#include <stdatomic.h>
-
 #include "common/session/agree.h"
 #include "server/trunk/group.h"
 #include "server/trunk/middle.h"
@@ -30,7 +28,7 @@ struct sl_middle {
 		struct sl_end_coder *coder;
 		float *change; /* [layout.floats] */
 	} ends;
-	_Atomic uint64_t memory_bytes;                 /* counted in *env.memory_used */
+	struct sl_charge charge;                       /* of env.memory; held from the first to the last moment */
 	struct sl_session_memory memory, shown_memory; /* (worker); the loop's copy, made after OPEN */
 	bool need_weights;
 	enum sl_middle_stage stage;

@@ -293,7 +293,7 @@ static void forged_hellos_are_refused(void **state)
 
 static uint64_t memory(void)
 {
-	return atomic_load(&host_rig.host->memory_used);
+	return atomic_load(&host_rig.host->memory.used);
 }
 
 /* Each newcomer waits until it is let in, so that it was a member. */

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "common/weights/weights.h"
+#include "server/host/host_impl.h"
 #include "server/store/keep.h"
 #include "server/store/store.h"
 #include "tests/support/asked.h"
@@ -291,6 +292,75 @@ static void a_key_has_so_many_sessions_and_no_more(void **state)
 	close_secure_host();
 }
 
+/* The bytes that the small session needs. */
+static uint64_t small_need(void)
+{
+	const struct sl_frame hello = host_rig_small_hello(1, 1);
+	unsigned long long need = 0;
+	struct host_client c;
+
+	host_rig.conf.limits.memory_bytes_per_key = 1;
+	connect_as(&c, 0);
+	host_rig_say(&c, &hello);
+	assert_int_equal(sscanf(host_rig_refusal(&c, SL_ERR_LIMIT), "the session needs %llu bytes", &need), 1);
+	assert_non_null(strstr(c.last[SL_FRAME_REFUSE].u.refuse.text, "; 1 of 1 are free for this client's key"));
+	assert_non_null(strstr(c.last[SL_FRAME_REFUSE].u.refuse.text, "raise limits.memory_bytes_per_key on"));
+	assert_int_equal(host_rig.taken, 0);
+	host_rig_hang_up(&c);
+	host_rig.conf.limits.memory_bytes_per_key = 0;
+	return need;
+}
+
+/* One key's sessions, and the group that it opens, take half of the memory, or all of it where the list has no other
+ * client. */
+static void a_key_has_so_much_memory_and_no_more(void **state)
+{
+	const struct sl_frame hello[] = {host_rig_small_hello(1, 2), host_rig_small_hello(2, 1),
+					 host_rig_small_hello(3, 1), host_rig_small_hello(4, 1),
+					 host_rig_small_hello(6, 1), host_rig_small_hello(7, 1)};
+	const uint8_t hash[16] = {1};
+	const struct sl_frame grouped = group_hello(0, 5, hash, NULL);
+	struct host_client c[5];
+	uint64_t need;
+
+	(void)state;
+	open_secure_host(8);
+	host_rig.conf.limits.sessions_per_key = 8;
+	need = small_need();
+	atomic_store(&host_rig.host->memory.limit, 5 * need);
+	for (int i = 0; i < 4; i++) {
+		connect_as(&c[i], i == 3);
+		host_rig_say(&c[i], &hello[i]);
+		if (i == 2)
+			assert_non_null(strstr(host_rig_refusal(&c[i], SL_ERR_BUSY), "other sessions of this key"));
+		else
+			host_rig_await(&c[i].came[SL_FRAME_WELCOME], 1);
+	}
+	for (int i = 0; i < 4; i++)
+		host_rig_hang_up(&c[i]);
+	while (atomic_load(&host_rig.host->memory.used))
+		host_rig_turn();
+	atomic_store(&host_rig.host->memory.limit, need);
+	connect_as(&c[0], 2);
+	host_rig_say(&c[0], &hello[4]);
+	assert_non_null(strstr(host_rig_refusal(&c[0], SL_ERR_LIMIT), "limits.memory_bytes_per_key"));
+	allow(1 << 2);
+	sl_host_reload(host_rig.host);
+	connect_as(&c[1], 2);
+	host_rig_say(&c[1], &hello[5]);
+	host_rig_await(&c[1].came[SL_FRAME_WELCOME], 1);
+	atomic_store(&host_rig.host->memory.limit, 1 << 30);
+	allow(7);
+	sl_host_reload(host_rig.host);
+	connect_as(&c[4], 0);
+	host_rig_say(&c[4], &grouped);
+	host_rig_await(&c[4].came[SL_FRAME_WELCOME], 1);
+	assert_int_equal(host_rig.host->key_budgets->budget.used + need, host_rig.host->memory.used);
+	for (int i = 0; i < 5; i += i ? 3 : 1)
+		host_rig_hang_up(&c[i]);
+	close_secure_host();
+}
+
 static void a_revoked_key_is_out_at_once_and_a_new_one_in(void **state)
 {
 	struct sl_frame one = host_rig_small_hello(1, 1), two = host_rig_small_hello(2, 1),
@@ -334,6 +404,7 @@ int main(void)
 		cmocka_unit_test(weights_are_their_owner_s),
 		cmocka_unit_test(weights_are_their_group_s),
 		cmocka_unit_test(a_key_has_so_many_sessions_and_no_more),
+		cmocka_unit_test(a_key_has_so_much_memory_and_no_more),
 		cmocka_unit_test(a_revoked_key_is_out_at_once_and_a_new_one_in),
 	};
 

@@ -21,7 +21,7 @@ static int tests_run;
 
 static uint64_t counted(void)
 {
-	return atomic_load(&host_rig.host->memory_used);
+	return atomic_load(&host_rig.host->memory.used);
 }
 
 static void begin(int64_t limit)

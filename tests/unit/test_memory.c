@@ -38,11 +38,12 @@ static enum sl_err asks(uint64_t host, uint64_t device, uint64_t left, uint64_t 
 	const struct sl_backend_ops ops = {.free_bytes = free_bytes};
 	struct sl_backend be = {.ops = &ops};
 	const struct sl_session_memory m = {.weights = {host, device}};
+	const struct sl_budget budget = {.used = used};
 
 	device_left = left;
 	device_all = all;
 	memset(&fail, 0, sizeof fail);
-	return sl_session_memory_check(&m, &be, "cuda:0: a device", 0, used, back, &fail);
+	return sl_session_memory_check(&m, &be, "cuda:0: a device", &budget, back, &fail);
 }
 
 static void a_device_that_is_too_small_is_so_for_good(void **state)
