@@ -8,7 +8,7 @@
 #   --peer  also PyTorch and scikit-learn, for `make test-torch`, `make bench-peer`, `make bench-rounding` and the test `script`
 #   --containers  also podman and docker-compose, for `make test-containers`
 #   --packages    also debhelper and lintian, for `make deb` and `make test-packages`
-#   --mpi    also Open MPI, for servers that train one middle together (docs/howto-mpi.md)
+#   --mpi    also Open MPI, for servers that train one middle together (docs/howto-deploy.md)
 #   --dicom  also DCMTK and a C++ compiler, for pictures in DICOM (docs/howto-images.md)
 #   --arm64  also the cross compiler, the libraries of arm64 and qemu, for `make CROSS=aarch64-linux-gnu` and `make test-arm64`
 #   --fresh  also debootstrap, for `make test-fresh`
