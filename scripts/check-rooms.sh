@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks every #include against the table of rooms in docs/MAP.md: which room may include which, and which library
+# Checks every #include against the table of rooms below: which room may include which, and which library
 # belongs to one room alone. Also finds a `kill` in an end-to-end test that hides that its process has ended already,
 # and a script that is not executable.
 set -eu -o pipefail
