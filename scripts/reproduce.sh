@@ -233,17 +233,16 @@ tables() {
 	for name in $(table_names); do
 		grep -q "^{\"row\":\"$name/" "$results.jsonl" || continue
 		printf '\n### %s\n\n' "$name"
-		echo '| row | published | accuracy % | minus published | best | steps | GB on the link | fp32 bytes / bytes | wall h | CPU h | starts | device | date |'
-		echo '|---|---|---|---|---|---|---|---|---|---|---|---|---|'
+		echo '| row | published | accuracy % | best | steps | GB on the link | fp32 bytes / bytes | CPU h | date |'
+		echo '|---|---|---|---|---|---|---|---|---|'
 		jq -r --arg table "$name/" 'def p: if . then (. * 10000 | round / 100 | tostring) else "" end;
 			def h: . / 36 | round / 100;
 			select(.row | startswith($table)) |
 			"| \(.row | ltrimstr($table)) | \(.published // "") | " +
 			"\(.test_acc | p)\(if .outcome == "finished" then "" else " (unfinished)" end) | " +
-			"\(if .published and .test_acc then (.test_acc * 10000 - .published * 100 | round / 100) else "" end) | " +
-			"\(.best_test_acc | p) | \(.steps) of \(.steps_all) | \((.curve | last | .[4]? // 0) / 1e8 | round / 10) | " +
-			"\(if .rate then (1 / .rate * 10 | round / 10) else "" end) | \(.wall_s | h) | \(.cpu_s | h) | " +
-			"\(.starts) | \(.device) on \(.cpu) | \(.date) |"' "$results.jsonl"
+			"\(.best_test_acc | p) | \(.steps)\(if .steps == .steps_all then "" else " of \(.steps_all)" end) | " +
+			"\((.curve | last | .[4]? // 0) / 1e8 | round / 10) | \(if .rate then (1 / .rate * 10 | round / 10) else "" end) | " +
+			"\(.cpu_s | h) | \(.date) |"' "$results.jsonl"
 		! [ -f "$results-$name.svg" ] || printf '\n![Accuracy of %s by epoch and by megabytes](%s-%s.svg)\n' "$name" "$(basename "$results")" "$name"
 	done
 }

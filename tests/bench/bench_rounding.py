@@ -37,7 +37,7 @@ SIZES = [
     ("224², batch 8, 4 chunks", 224, False, 8, 4, 3),
     ("32² in CIFAR form, batch 64, 1 chunk", 32, True, 64, 1, 3),
 ]
-WEIGHTS = [("wide weights", True), ("torchvision's weights", False)]
+WEIGHTS = [("Wide weights", True), ("torchvision's weights", False)]
 PEERS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
 
 
@@ -204,12 +204,12 @@ def compare(size, wide, seeds, keep):
     return {row: {who: mean(values) for who, values in whos.items()} for row, whos in errors.items()}
 
 
-def table(title, errors):
-    lines = [f"### {title}", "", "| relative error | ours | PyTorch, NCHW | PyTorch, NHWC | ours / NCHW | ours / NHWC |",
-             "|---|---|---|---|---|---|"]
-    for row, e in errors.items():
-        lines.append(f"| {row} | {e['ours']:.1e} | {e['NCHW']:.1e} | {e['NHWC']:.1e} | {e['ours'] / e['NCHW']:.2f} | "
-                     f"{e['ours'] / e['NHWC']:.2f} |")
+def table(title, found):
+    """found: name of a size → row → who → error. A cell has ours and those of the peers, as the page says."""
+    lines = [f"### {title}", "", "| relative error | " + " | ".join(found) + " |", "|---" * (len(found) + 1) + "|"]
+    for row, _ in ROWS:
+        cells = [", ".join(f"{errors[row][who]:.1e}" for who in ("ours", *PEERS)) for errors in found.values()]
+        lines.append(f"| {row} | " + " | ".join(cells) + " |")
     return lines + [""]
 
 
@@ -232,13 +232,11 @@ def main():
     lines = [f"`make bench-rounding{' BENCH_ARGS=--write' if args.write else ''}`, {datetime.date.today()}; {describe()}; "
              f"PyTorch {torch.__version__}; {seeds} seeds.", ""]
     print("\n".join(lines), flush=True)
-    for size in SIZES:
-        for weights, wide in WEIGHTS:
-            if args.quick and size[1] != 32:
-                continue
-            part = table(f"{size[0]}, {weights}", compare(size, wide, seeds, args.keep))
-            print("\n".join(part), flush=True)
-            lines += part
+    for weights, wide in WEIGHTS:
+        sizes = [s for s in SIZES if not args.quick or s[1] == 32]
+        part = table(weights, {size[0]: compare(size, wide, seeds, args.keep) for size in sizes})
+        print("\n".join(part), flush=True)
+        lines += part
     if args.write:
         write(lines)
 

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Makes every table of docs/results/codecs.md: bench_codecs with one thread, on a small tensor, with two threads, AVX2 and portable loops,
-beside PyTorch, and on real tensors.
+"""Makes every table of docs/results/codecs.md: bench_codecs with one thread, on a small tensor, with two threads and with AVX2 and portable
+loops, beside PyTorch, and on real tensors.
 
 usage: codecs_results.py [--write] [--reps R] [--cut DIR] [PART …]        (BUILD: the folder of the programs, build/release)
 
-PART: one, small, two, avx2, portable, peer, cut; by default all. They run one after the other. The tables go to stdout; --write: also to
+PART: one, small, loops, peer, cut; by default all. They run one after the other. The tables go to stdout; --write: also to
 the page, between the marks of each part. A part that cannot run (peer without PyTorch, cut without --cut) stays as it is on the page,
 and stderr says why. --cut: the folder that dump_cut.py filled.
 """
@@ -28,7 +28,7 @@ CUT = ["quant:4", "sortquant:3+1", "quant:8", "sortquant:6+2", "quant:8,per=chan
 # for PyTorch: blocks are never given back to the kernel, and lie on huge pages, as in bench-peer.sh
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1099511627776", "MALLOC_TOP_PAD_": "268435456",
           "MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-RATIO, ERROR, MS, COPIES = 2, 4, 5, 7  # columns of bench_codecs
+CODEC, RATIO, ERROR, MS, COPIES = 0, 2, 4, 5, 7  # columns of bench_codecs
 
 
 def run(command, **env):
@@ -54,6 +54,12 @@ def table(names, body):
     return "\n".join([lines[0], "|---" * len(names) + "|", *lines[1:]])
 
 
+def columns(out, kept):
+    """The first line of bench_codecs' output, and the chosen columns of its table."""
+    names, body = next(c for c in map(cells, out.splitlines()) if c), rows(out).values()
+    return out.splitlines()[0] + "\n\n" + table([names[k] for k in kept], [[c[k] for k in kept] for c in body])
+
+
 def over_targets(found):
     """Names the rows that cost more copies than the targets: 2 for encoding, 3 for that of top-k and sortquant, 1.2 for decoding."""
     over = []
@@ -68,42 +74,27 @@ def over_targets(found):
 
 class Parts:
     def __init__(self, reps, cut):
-        self.reps, self.cut_dir, self.first_out = str(reps), cut, None
+        self.reps, self.cut_dir = str(reps), cut
 
     def bench(self, *args, reps=None, **env):
         return run([BENCH, "--reps", reps or self.reps, *args], **env)
 
-    def first(self):
-        if self.first_out is None:
-            self.first_out = self.bench()
-        return self.first_out
-
     def one(self):
-        out = self.first()
-        return f"bench_codecs --reps {self.reps}", out.rstrip() + "\n\n" + over_targets(rows(out))
-
-    def beside_first(self, out):
-        first, body = rows(self.first()), []
-        for codec, row in rows(out).items():
-            times = [f"{a / b:.2f}" for a, b in zip(pair(row[MS]), pair(first[codec][MS]))]
-            body.append([codec, row[MS], row[COPIES], " / ".join(times)])
-        return out.splitlines()[0] + "\n\n" + table(
-            ["codec", "encode / decode ms", "copies", "times the first table's"], body)
-
-    def two(self):
-        return f"bench_codecs --reps {self.reps} --threads 2", self.beside_first(self.bench("--threads", "2"))
-
-    def avx2(self):
-        out = self.bench(SL_CPU_SIMD="avx2")
-        return f"SL_CPU_SIMD=avx2 bench_codecs --reps {self.reps}", self.beside_first(out)
-
-    def portable(self):
-        reps = str(min(int(self.reps), 3))  # up to 0.6 s each
-        return f"bench_codecs --reps {reps} --portable", self.beside_first(self.bench("--portable", reps=reps))
+        out = self.bench()
+        return f"bench_codecs --reps {self.reps}", columns(out, [CODEC, RATIO, ERROR, MS, COPIES]) + "\n\n" + over_targets(rows(out))
 
     def small(self):
         out = self.bench("--shape", TENSORS["mid_act"], *SMALL)
-        return f"bench_codecs --reps {self.reps} --shape {TENSORS['mid_act']} {' '.join(SMALL)}", out.rstrip()
+        return f"bench_codecs --reps {self.reps} --shape {TENSORS['mid_act']} {' '.join(SMALL)}", columns(out, [CODEC, MS, COPIES])
+
+    def loops(self):
+        few = str(min(int(self.reps), 3))  # up to 0.6 s each
+        outs = [self.bench("--threads", "2"), self.bench(SL_CPU_SIMD="avx2"), self.bench("--portable", reps=few)]
+        two, avx2, portable = map(rows, outs)
+        command = (f"bench_codecs --reps {self.reps} --threads 2`, `SL_CPU_SIMD=avx2 bench_codecs --reps {self.reps}` and "
+                   f"`bench_codecs --reps {few} --portable")
+        return command, "Encode / decode ms.\n\n" + table(
+            ["codec", "two threads", "AVX2", "portable"], [[c, two[c][MS], avx2[c][MS], portable[c][MS]] for c in two])
 
     def peer(self):
         if subprocess.run(["/usr/bin/python3", "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
@@ -118,12 +109,12 @@ class Parts:
         for tensor, shape in TENSORS.items():
             raw = os.path.join(self.cut_dir, tensor + ".f32")
             for codec, row in rows(self.bench("--shape", shape, "--raw", raw, *CUT, reps="1")).items():
-                body.setdefault(codec, [codec]).append(f"{row[ERROR]} at {row[RATIO]}")
+                body.setdefault(codec, [codec, row[RATIO]]).append(row[ERROR])
         command = "bench_codecs --raw DIR/head_act.f32 --shape 64,112,112,32 SPEC…, and so on"
-        return command, "Relative error, at the real ratio.\n\n" + table(["codec", *TENSORS], body.values())
+        return command, "Relative errors, and the real ratio of head_act.\n\n" + table(["codec", "ratio", *TENSORS], body.values())
 
 
-PARTS = ["one", "small", "two", "avx2", "portable", "peer", "cut"]
+PARTS = ["one", "small", "loops", "peer", "cut"]
 
 
 def machine():

@@ -148,16 +148,16 @@ loopback=$(sed -n '/^## On loopback/,$p' "$out/link.md" 2>/dev/null) # is kept: 
 	echo
 	echo "\`make bench-link BENCH_ARGS=--write\`, $(date -I). $about."
 	echo
-	echo "Seconds, MB = 10^6 bytes; medians of $steps steps, TCP ${CONGESTION:-reno}. avg, peak client, peak server and compute: as OUTPUT.md defines them (-: a tensor is one message, whose receiving has no time that could be measured)."
-	echo "ideal = max(client, server, up / rate, down / rate), each alone; fill = what one chunk spends at the other three."
+	echo "Seconds, MB = 10^6 bytes; medians of $steps steps, TCP ${CONGESTION:-reno}. client and server: each side's computation alone."
+	echo "ideal = max(client, server, up / rate, down / rate); fill = what one chunk spends at the other three."
 	echo "Over ideal = (total - fill) / ideal, at most 1.15 at 8 chunks; over compute = total / (client + server), at most 1.05 there where the link is not the bottleneck."
 	for factor in $factors; do
 		echo
 		echo "## Uncompressed transfer $factor × compute: $(awk -v f="$factor" '$1 == f { print $2; exit }' "$work/rows") MB/s each way"
 		echo
-		echo "| method | ratio | avg | peak client | peak server | compute | total per batch (min to max) | chunks | client | server | up | down | ideal | fill | over ideal | over compute |"
-		echo "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
-		awk -v f="$factor" '$1 == f { print "| " $3 " | " $5 " | " $6 " | " $7 " | " $8 " | " $9 " | " $10 " (" $11 " to " $12 ") | " $4 " | " $13 " | " $14 " | " $15 " | " $16 " | " $17 " | " $18 " | " $19 " | " $20 " |" }' "$work/rows"
+		echo "| method | ratio | chunks | total per batch (min to max) | client | server | ideal | over ideal | over compute |"
+		echo "|---|---|---|---|---|---|---|---|---|"
+		awk -v f="$factor" '$1 == f { print "| " $3 " | " $5 " | " $4 " | " $10 " (" $11 " to " $12 ") | " $13 " | " $14 " | " $17 " | " $19 " | " $20 " |" }' "$work/rows"
 		echo
 		echo "![time per batch](link-$factor.svg)"
 		[ ! -s "$work/socket-text-$factor" ] || { echo; cat "$work/socket-text-$factor"; }
