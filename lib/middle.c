@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "kernels/cpu/cpu.h"
 #include "lib/impl.h"
 
@@ -23,12 +23,11 @@ static bool is_up(const struct split_middle *m)
 
 static enum sl_err begin_session(struct split_middle *m, const split_conf *conf, struct sl_fail *fail)
 {
-	struct timespec now;
+	const uint64_t now = sl_wall_ns(), in_s = now % 1000000000u;
 	struct sl_token t;
 	enum sl_err err;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	m->epoch = (uint64_t)now.tv_sec << EPOCH_BITS | (uint64_t)now.tv_nsec >> (30 - EPOCH_BITS + 1);
+	m->epoch = now / 1000000000u << EPOCH_BITS | in_s >> (30 - EPOCH_BITS + 1);
 	if (!conf->token)
 		return sl_secret_make(&m->secret, fail);
 	err = sl_token_read(&t, conf->token, conf->token_bytes, fail);

@@ -40,6 +40,8 @@ struct serve {
 	struct sl_fail why;
 };
 
+static struct serve *volatile hung; /* a task that hangs may use it until the process ends */
+
 enum { DRAIN_MIN_MS = 1 };
 
 static int failed(const struct sl_fail *fail)
@@ -238,10 +240,9 @@ static int serve(struct serve *s)
 	return err ? failed(&fail) : 0;
 }
 
-int splits_serve(int argc, char **argv)
+static int run(struct serve *s, int argc, char **argv)
 {
 	struct sl_options o = {.command = "serve", .usage = usage};
-	static struct serve s; /* static: a task that hangs may use it until the process has exited */
 	struct sl_fail fail;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG, 1);
 
@@ -249,12 +250,27 @@ int splits_serve(int argc, char **argv)
 		status = sl_options_missing(&o, "CONFIG");
 	if (status >= 0)
 		return status;
-	if (sl_conf_load(&sl_conf_server_schema, &s.conf, o.config, o.set, o.n_set, &fail) != SL_OK)
+	if (sl_conf_load(&sl_conf_server_schema, &s->conf, o.config, o.set, o.n_set, &fail) != SL_OK)
 		return failed(&fail);
-	sl_log_set_level(s.conf.log.level);
+	sl_log_set_level(s->conf.log.level);
 	if (o.print_config) {
-		(void)!sl_conf_print(&sl_conf_server_schema, &s.conf, stdout); /* sl_command_run checks stdout */
+		(void)!sl_conf_print(&sl_conf_server_schema, &s->conf, stdout); /* sl_command_run checks stdout */
 		return 0;
 	}
-	return o.check_config ? check_config(&s, o.config) : serve(&s);
+	return o.check_config ? check_config(s, o.config) : serve(s);
+}
+
+int splits_serve(int argc, char **argv)
+{
+	struct serve *s = calloc(1, sizeof *s);
+	int status;
+
+	if (!s)
+		return failed(&(struct sl_fail){.code = SL_ERR_NOMEM, .text = "no memory for a server"});
+	status = run(s, argc, argv);
+	if (s->at_once)
+		hung = s;
+	else
+		free(s);
+	return status;
 }

@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "client/cmd/command.h"
 #include "client/persist/journal.h"
@@ -28,6 +29,15 @@ static const char *const usage[] = {
 	"tensor sent and received.",
 	NULL,
 };
+
+/* One run. */
+struct run {
+	struct sl_conf_client conf, phase; /* phase: the config of the phase under way */
+	struct sl_setup setup;
+	struct sl_phase_end end;
+};
+
+static struct run *volatile hung; /* a task that hangs uses it until the process ends */
 
 static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_client *conf, bool resume,
 			      struct sl_fail *fail)
@@ -83,11 +93,10 @@ static enum sl_err check_kept(const struct sl_conf_client *conf, int index, stru
 }
 
 /* Trains one run per phase. */
-static enum sl_err run_phases(struct sl_setup *setup, const struct sl_conf_client *conf, struct sl_drive_options *drive,
-			      bool local, struct sl_fail *fail)
+static enum sl_err run_phases(struct run *r, struct sl_drive_options *drive, bool local, struct sl_fail *fail)
 {
-	static struct sl_conf_client own;
-	static struct sl_phase_end end;
+	const struct sl_conf_client *conf = &r->conf;
+	struct sl_setup *setup = &r->setup;
 	const int n = conf->train.phases.n;
 	uint64_t step = 0;
 	int index = 0;
@@ -95,16 +104,16 @@ static enum sl_err run_phases(struct sl_setup *setup, const struct sl_conf_clien
 
 	if (!err && drive->resume)
 		err = sl_phases_done(conf, &index, &step, fail);
-	drive->end = local ? &end : NULL;
+	drive->end = local ? &r->end : NULL;
 	while (!err) {
 		bool more;
 
-		sl_phase_conf(&own, conf, index);
+		sl_phase_conf(&r->phase, conf, index);
 		setup->phase = sl_phase_at(conf, index, step);
 		sl_log(SL_LOG_INFO, "phase", "%d of %d, from step %llu: %s", index + 1, n, (unsigned long long)step,
 		       conf->train.phases.item[index]);
-		end.done = false;
-		err = open_setup(setup, &own, drive->resume, fail);
+		r->end.done = false;
+		err = open_setup(setup, &r->phase, drive->resume, fail);
 		if (!err)
 			err = sl_drive(setup, drive, local, fail);
 		more = !err && index + 1 < n && phase_done(conf, drive->end, &step);
@@ -117,7 +126,7 @@ static enum sl_err run_phases(struct sl_setup *setup, const struct sl_conf_clien
 		drive->resume = !local;
 		index++;
 	}
-	sl_phase_end_close(&end);
+	sl_phase_end_close(&r->end);
 	return err;
 }
 
@@ -166,12 +175,10 @@ static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client
 	return sl_absent_check(o->absent, conf->agreed.share.group[0] ? conf->agreed.share.clients : 0, fail);
 }
 
-int splitc_train(int argc, char **argv)
+static int train(struct run *r, int argc, char **argv)
 {
 	struct sl_options o = {.command = "train", .usage = usage, .suits = suits};
 	struct sl_drive_options drive = {.eval_only = false};
-	static struct sl_conf_client conf;
-	static struct sl_setup setup; /* static, since a task that hangs works on it until the process ends */
 	enum sl_run_rest rest;
 	struct sl_fail fail;
 	enum sl_err err;
@@ -188,35 +195,50 @@ int splitc_train(int argc, char **argv)
 		return sl_command_refuse("train: --local keeps no checkpoints, so there is nothing to --resume");
 	if (o.resume + o.fresh + o.auto_resume > 1)
 		return sl_command_refuse("train: give one of --resume, --fresh and --auto-resume");
-	status = sl_options_load(&o, SL_USES_FOR_TRAINING | SL_USES_LOG | SL_USES_DEMO, &conf);
+	status = sl_options_load(&o, SL_USES_FOR_TRAINING | SL_USES_LOG | SL_USES_DEMO, &r->conf);
 	if (status >= 0)
 		return status;
-	rest = o.auto_resume ? sl_run_rest(&conf) : SL_RUN_NONE;
+	rest = o.auto_resume ? sl_run_rest(&r->conf) : SL_RUN_NONE;
 	o.resume = o.resume || rest == SL_RUN_OPEN;
 	if (rest == SL_RUN_DONE) {
 		sl_log(SL_LOG_INFO, "run-done",
 		       "the run in %s is done: give it more epochs with --resume, or remove it with --fresh",
-		       conf.log.dir);
+		       r->conf.log.dir);
 		return 0;
 	}
-	if (!o.resume && !o.fresh && sl_journal_taken(&conf, &fail) != SL_OK)
+	if (!o.resume && !o.fresh && sl_journal_taken(&r->conf, &fail) != SL_OK)
 		return sl_command_failed(&fail);
-	if (!conf.log.dir[0])
+	if (!r->conf.log.dir[0])
 		sl_log(SL_LOG_WARN, "nothing-kept", "log.dir is empty: no log, and no trained weights are kept");
 	drive.json = o.json;
 	drive.resume = o.resume;
 	drive.fresh = o.fresh;
 	drive.absent = o.absent;
-	setup.alone = o.alone != NULL;
-	if (conf.train.phases.n) {
-		err = run_phases(&setup, &conf, &drive, o.local, &fail);
+	r->setup.alone = o.alone != NULL;
+	if (r->conf.train.phases.n) {
+		err = run_phases(r, &drive, o.local, &fail);
 	} else {
-		err = open_run(&setup, &conf, o.local, o.resume, &fail);
+		err = open_run(&r->setup, &r->conf, o.local, o.resume, &fail);
 		if (!err)
-			err = sl_drive(&setup, &drive, o.local, &fail);
+			err = sl_drive(&r->setup, &drive, o.local, &fail);
 	}
-	sl_setup_close(&setup);
+	sl_setup_close(&r->setup);
 	if (err == SL_ERR_PEER_LOST || err == SL_ERR_IO)
-		say_kept(&conf);
+		say_kept(&r->conf);
 	return err ? sl_command_failed(&fail) : 0;
+}
+
+int splitc_train(int argc, char **argv)
+{
+	struct run *r = calloc(1, sizeof *r);
+	int status;
+
+	if (!r)
+		return sl_command_failed(&(struct sl_fail){.code = SL_ERR_NOMEM, .text = "no memory for a run"});
+	status = train(r, argc, argv);
+	if (r->setup.in_use)
+		hung = r;
+	else
+		free(r);
+	return status;
 }

@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/link/auth.h"
 #include "client/persist/epoch.h"
@@ -12,6 +11,7 @@
 #include "client/run/drive.h"
 #include "client/run/recover.h"
 #include "client/run/remote.h"
+#include "common/base/clock.h"
 #include "common/link/loop.h"
 
 struct fetch {
@@ -156,11 +156,9 @@ static enum sl_err open_link(struct fetch *f, const struct sl_client_auth *auth,
 	struct sl_remote_conf remote = {
 		.link = sl_setup_link(f->setup, &auth->transport), .use = sl_setup_use(f->setup), .audit = f->audit};
 	struct sl_offer *offer = &remote.link.offer;
-	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
 	*offer = (struct sl_offer){.secret = &run->secret, .first = true, .n_held = run->n};
-	offer->epoch = sl_epoch_begin(c->log.dir, (uint64_t)now.tv_sec) + 1;
+	offer->epoch = sl_epoch_begin(c->log.dir, (uint64_t)sl_wall_s()) + 1;
 	memcpy(f->kept, run->step, sizeof f->kept);
 	memcpy(offer->held, run->step, (size_t)run->n * sizeof run->step[0]); /* without step 0, which is no model */
 	return sl_remote_open(&f->remote, f->loop, &remote, &events, f, f->fail);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "client/leak/leak.h"
+#include "common/base/clock.h"
 #include "common/base/version.h"
 #include "common/link/wire.h"
 
@@ -237,7 +238,7 @@ void sl_leak_page(FILE *f, const struct sl_leak *l, const struct sl_setup *s, co
 		  const uint8_t *sheet, size_t bytes)
 {
 	static const char *const kinds[] = {"pictures and labels", "words and labels", "rows of a table and labels"};
-	const time_t now = time(NULL);
+	const time_t now = sl_wall_s();
 	char date[64];
 	struct tm tm;
 

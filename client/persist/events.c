@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/persist/crc32c.h"
+#include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/folder.h"
 
@@ -89,12 +89,9 @@ static void add_message(struct bytes *b, enum field field, const void *from, siz
 static struct bytes begin_event(uint64_t step)
 {
 	struct bytes event = {.len = 0};
-	struct timespec now;
-	double seconds;
+	const double seconds = (double)sl_wall_ns() * 1e-9;
 	uint64_t bits;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 	memcpy(&bits, &seconds, sizeof bits);
 	add_varint(&event, EVENT_WALL_TIME);
 	add_fixed(&event, bits, 8);
@@ -220,7 +217,7 @@ static void put_host(char out[HOST_MAX])
 
 static enum sl_err create(struct sl_events *e)
 {
-	uint64_t now = (uint64_t)time(NULL);
+	uint64_t now = (uint64_t)sl_wall_s();
 	char path[PATH_MAX], host[HOST_MAX];
 
 	put_host(host);

@@ -2,6 +2,8 @@
  * the link is lost, the config may say to wait for the server. Then, after an exponential back-off with jitter, a new
  * link goes on from the newest step that both sides hold. */
 
+#include <stdlib.h>
+
 #include "client/persist/last_run.h"
 #include "client/run/drive_parts.h"
 #include "client/run/report.h"
@@ -326,42 +328,47 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 {
 	static const char *const outcome[] = {
 		[WHY_NONE] = "finished", [WHY_INTERRUPTED] = "interrupted", [WHY_NONFINITE] = "nonfinite"};
-	static struct drive d; /* static, since a task that hangs uses it until the process ends */
+	struct drive *d = malloc(sizeof *d); /* a task that hangs uses it until the process ends */
 	enum sl_err err;
 
-	d = (struct drive){.table = sl_drive_table, .setup = setup, .options = options, .fail = fail};
-	err = sl_client_auth_open(&d.auth, setup->conf, fail);
+	if (!d)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a run");
+	*d = (struct drive){.table = sl_drive_table, .setup = setup, .options = options, .fail = fail};
+	err = sl_client_auth_open(&d->auth, setup->conf, fail);
 	if (!err)
-		err = sl_training_open(&d.run, setup, "remote", options->eval_only, options->resume, fail);
+		err = sl_training_open(&d->run, setup, "remote", options->eval_only, options->resume, fail);
 	if (!err && options->predict)
-		sl_training_hush(d.run);
+		sl_training_hush(d->run);
 	if (!err)
-		err = open_all(&d);
+		err = open_all(d);
 	if (!err) {
-		sl_timer_start(d.watch, WATCH_MS, WATCH_MS);
-		sl_loop_run(d.loop);
-		err = d.err;
+		sl_timer_start(d->watch, WATCH_MS, WATCH_MS);
+		sl_loop_run(d->loop);
+		err = d->err;
 	}
-	if (!settle(&d))
-		return d.err;
-	if (d.run)
-		sl_training_carried(d.run, d.link.traffic);
-	if (d.books != BOOKS_CLOSED && !options->predict &&
-	    (!err || (d.why == WHY_NONFINITE && d.books == BOOKS_PAUSED)))
-		sl_training_finish(d.run, &d.link, outcome[d.why], options->json);
-	sl_loader_close(d.loader[SL_SPLIT_TRAIN]);
-	sl_loader_close(d.loader[SL_SPLIT_TEST]);
-	sl_answers_close(&d.answers);
-	sl_publish_close(d.publish);
-	sl_audit_close(d.audit);
-	sl_recover_close(d.recover);
-	sl_timer_close(d.retry);
-	sl_timer_close(d.watch);
-	sl_timer_close(d.drain);
-	sl_async_close(d.loaded);
-	sl_loop_close(d.loop);
-	sl_training_close(d.run);
-	sl_client_auth_close(&d.auth);
+	if (!settle(d))
+		return d->err;
+	if (d->run)
+		sl_training_carried(d->run, d->link.traffic);
+	if (d->books != BOOKS_CLOSED && !options->predict &&
+	    (!err || (d->why == WHY_NONFINITE && d->books == BOOKS_PAUSED)))
+		sl_training_finish(d->run, &d->link, outcome[d->why], options->json);
+	sl_loader_close(d->loader[SL_SPLIT_TRAIN]);
+	sl_loader_close(d->loader[SL_SPLIT_TEST]);
+	sl_answers_close(&d->answers);
+	sl_publish_close(d->publish);
+	sl_audit_close(d->audit);
+	sl_recover_close(d->recover);
+	sl_timer_close(d->retry);
+	sl_timer_close(d->watch);
+	sl_timer_close(d->drain);
+	sl_async_close(d->loaded);
+	sl_loop_close(d->loop);
+	sl_training_close(d->run);
+	sl_client_auth_close(&d->auth);
 	/* an error that names a key came from a server that answered, so the network is not the cause */
-	return err == SL_ERR_TIMEOUT && !d.cause.key[0] ? sl_drive_explain(setup->conf, fail) : err;
+	if (err == SL_ERR_TIMEOUT && !d->cause.key[0])
+		err = sl_drive_explain(setup->conf, fail);
+	free(d);
+	return err;
 }

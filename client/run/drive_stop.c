@@ -33,7 +33,7 @@ bool sl_act_stop_loop(struct drive *d)
 /* Closes nothing, since a task that does not end may still use all of it. */
 bool sl_act_leave(struct drive *d)
 {
-	d->setup->in_use = true;
+	d->setup->in_use = d;
 	sl_loop_stop(d->loop);
 	return true;
 }

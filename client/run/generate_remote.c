@@ -1,13 +1,13 @@
 /* Generation over a link. The client holds all tokens. If a link is lost, the next one repeats the pass under way, with
  * the tokens of each row that were cached. */
 #include <signal.h>
-#include <time.h>
 
 #include "client/link/auth.h"
 #include "client/persist/epoch.h"
 #include "client/run/drive.h"
 #include "client/run/generate.h"
 #include "client/run/remote.h"
+#include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 
@@ -168,7 +168,7 @@ enum sl_err sl_generate_remote(struct sl_setup *setup, struct sl_generate *g, st
 		err = sl_loop_open(&p.loop, fail);
 	if (!err)
 		err = sl_timer_open(&p.retry, p.loop, on_retry, &p, fail);
-	p.epoch = sl_epoch_begin("", (uint64_t)time(NULL));
+	p.epoch = sl_epoch_begin("", (uint64_t)sl_wall_s());
 	if (!err)
 		err = open_link(&p);
 	if (!err)

@@ -4,12 +4,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/persist/archive.h"
 #include "client/persist/epoch.h"
 #include "client/persist/last_run.h"
 #include "client/persist/run_secret.h"
+#include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 
@@ -80,7 +80,6 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 {
 	static const struct sl_archive_events archive_events = {sync_log, on_missed, on_written};
 	struct sl_recover *r = calloc(1, sizeof *r);
-	struct timespec now;
 	enum sl_err err;
 
 	if (!r)
@@ -99,8 +98,7 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 		sl_recover_close(r);
 		return err;
 	}
-	clock_gettime(CLOCK_REALTIME, &now);
-	r->epoch = sl_epoch_begin(r->dir, (uint64_t)now.tv_sec);
+	r->epoch = sl_epoch_begin(r->dir, (uint64_t)sl_wall_s());
 	*out = r;
 	return SL_OK;
 }

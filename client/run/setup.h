@@ -67,7 +67,7 @@ struct sl_setup {
 	struct sl_pool *pool;
 	struct sl_backend be;
 	bool be_open;
-	bool in_use; /* a task that may never end uses it: sl_setup_close leaves everything open */
+	void *in_use; /* what a task that hangs uses, besides this: sl_setup_close leaves all open. NULL: none hangs */
 };
 
 /* The size of a sample's mask: that of pictures if each pixel has a class, else 1 × 1. */

@@ -16,10 +16,15 @@ uint64_t sl_now_ns(void)
 	return read_clock(CLOCK_MONOTONIC);
 }
 
+uint64_t sl_wall_ns(void)
+{
+	return read_clock(CLOCK_REALTIME);
+}
+
 int64_t sl_started_s(void)
 {
 	static _Atomic int64_t began;
-	int64_t at = 0, now = (int64_t)time(NULL);
+	int64_t at = 0, now = sl_wall_s();
 
 	return atomic_compare_exchange_strong(&began, &at, now) ? now : at;
 }

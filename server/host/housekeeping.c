@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -22,7 +21,7 @@ enum sl_err sl_housekeeping_open(struct sl_housekeeping *k, const struct sl_conf
 			 .n_live = (int)places,
 			 .live = calloc(places, sizeof *k->what.live)},
 		.opened_ms = sl_now_ms(),
-		.opened_s = (int64_t)time(NULL),
+		.opened_s = sl_wall_s(),
 		.every_ms = quarter_ms && quarter_ms < EVERY_MS ? quarter_ms : EVERY_MS,
 	};
 	return k->what.live ? SL_OK : SL_ERR_NOMEM;
@@ -38,8 +37,8 @@ static void run(struct sl_job *job)
 {
 	struct sl_housekeeping *k = (struct sl_housekeeping *)(void *)job;
 
-	k->found = sl_retention_run(&k->what, sl_retention_now((int64_t)time(NULL), k->opened_s,
-							       (int64_t)(sl_now_ms() - k->opened_ms) / 1000));
+	k->found = sl_retention_run(
+		&k->what, sl_retention_now(sl_wall_s(), k->opened_s, (int64_t)(sl_now_ms() - k->opened_ms) / 1000));
 }
 
 static void done(struct sl_job *job)

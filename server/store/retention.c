@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/grow.h"
 #include "common/base/log.h"
 #include "server/store/store.h"
@@ -156,7 +156,7 @@ static struct entry *find(struct list *l, const char *name)
 /* Adds the files that are being written, with their final sizes. */
 static bool add_writing(struct list *l, const struct sl_retention_write *write)
 {
-	const struct stat none = {.st_mtim.tv_sec = time(NULL)};
+	const struct stat none = {.st_mtim.tv_sec = sl_wall_s()};
 
 	for (; write; write = write->next) {
 		char name[sizeof l->entry->name];
@@ -397,7 +397,7 @@ enum sl_err sl_retention_make_room(struct sl_retention *w, const struct sl_key *
 		sl_key_fingerprint(owner, print);
 	err = choose_for(w, &l, print, keep, bytes, fail);
 	for (int i = 0; i < l.n && !err; i++)
-		if (l.entry[i].goes && !removed(w, &l.entry[i], age_of(&l.entry[i], (int64_t)time(NULL))))
+		if (l.entry[i].goes && !removed(w, &l.entry[i], age_of(&l.entry[i], sl_wall_s())))
 			err = sl_fail_set(fail, SL_ERR_IO, "room in the store could not be made");
 	list_close(&l);
 	if (err)
