@@ -116,7 +116,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man wheel install install-lib dist uninstall clean demo demo-text demo-generate bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man wheel install install-lib dist uninstall clean demo demo-text demo-generate bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz sim
 
 all: $(BINS) $(LIB) $(MPI_MODULE) $(DICOM_MODULE) ## build/<variant>/splitc and splits
 
@@ -364,6 +364,21 @@ $(FAIL_BINS): $(B)/fail/split%: $(FAIL_OBJ) $(B)/fail/client/main.o $(B)/fail/se
 
 -include $(FAIL_OBJ:.o=.d)
 
+# The simulator of the pair: tests/sim/sim.h. Its objects come first, so that the library's of the same name stay away.
+PAIR_SIM := $(B)/tests/sim/sim
+PAIR_SIM_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c)) $(B)/tests/support/disk_model.o
+# _longjmp changes stacks, which the fortified one takes for an error.
+$(PAIR_SIM_OBJ): OWN += -U_FORTIFY_SOURCE
+$(PAIR_SIM): $(PAIR_SIM_OBJ) $(FAIL_OBJ) $(LIB)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -o $@ $(PAIR_SIM_OBJ) $(filter-out %/failpoint.o %/transport_zmq.o %/worker.o,$(FAIL_OBJ)) $(LIB) $(LDLIBS)
+
+-include $(PAIR_SIM_OBJ:.o=.d)
+
+sim: all $(PAIR_SIM) ## the pair simulated under SEEDS=300 seeds: faults, kills, power cuts (JOBS=1 ROW=clip; SEED=7 [KEEP=1,4] [TRACE=1])
+	@SPLITC=$(B)/splitc $(PAIR_SIM) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))) \
+		$(if $(ROW),--row $(ROW)) $(if $(JOBS),--jobs $(JOBS)) $(if $(filter undefined,$(origin KEEP)),,--keep '$(KEEP)') $(if $(TRACE),--trace)
+
 # -g1: line numbers without variables. Full debug information doubles the compile time of the inlined kernels.
 $(B)/kernels/cpu/%.o: OWN += -g1
 
@@ -470,6 +485,7 @@ build-tests: $(TEST_BIN) $(if $(T),,$(patsubst %.c,$(B)/%.o,$(wildcard tests/fuz
              $(if $(SAN),,$(if $(filter %/gpu_traffic.sh,$(TEST_SH)),$(B)/cuda-sim-race/gpu_traffic)) \
              $(if $(filter %/script.sh,$(TEST_SH)),$(SHARED) $(LOCAL)) \
              $(if $(SAN),,$(if $(filter %/powercut.sh,$(TEST_SH)),$(B)/tests/support/preload/disk_recorder.so)) \
+             $(if $(SAN),,$(if $(filter %/simulated.sh,$(TEST_SH)),$(PAIR_SIM))) \
              $(if $(SAN),,$(if $(filter %/clock_back.sh,$(TEST_SH)),$(B)/tests/support/preload/clock_back.so))
 
 check: all build-tests

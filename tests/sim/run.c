@@ -1,0 +1,205 @@
+/* One seed: processes are started, and started again when they end or die, until each client's run is done. Then it is
+ * compared with --local. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "client/cmd/command.h"
+#include "common/base/log.h"
+#include "server/command.h"
+#include "tests/sim/sim.h"
+
+enum { SETS_MOST = 32, STARTS_MOST = 300, EVENTS_MOST = 500000 };
+#define NS_PER_S 1000000000ull
+
+const struct sim_row sim_row[] = {
+#define ROW(name, sets, members) {name, sets, members},
+#include "tests/sim/rows.h"
+#undef ROW
+	{NULL, NULL, 0},
+};
+
+static const struct sim_row *row;
+
+static int client_main(struct sim_proc *p)
+{
+	char log[64], member[32], clients[32], sets[SIM_TEXT], *next = sets, *word;
+	char *argv[2 * SETS_MOST] = {"../client.yaml", p->fresh ? "--fresh" : "--auto-resume", "--set", log};
+	int argc = 4;
+
+	snprintf(log, sizeof log, "log.dir=client/run%d", p->id);
+	snprintf(sets, sizeof sets, "%s%s", row->sets, row->members ? " share.group=g" : "");
+	snprintf(member, sizeof member, " share.member=%d", p->id);
+	snprintf(clients, sizeof clients, " share.clients=%d", row->members);
+	if (row->members) {
+		strcat(sets, member);
+		strcat(sets, clients);
+	}
+	while ((word = strsep(&next, " ")) && argc < 2 * SETS_MOST - 2)
+		if (*word) {
+			argv[argc++] = "--set";
+			argv[argc++] = word;
+		}
+	return splitc_train(argc, argv);
+}
+
+static int server_main(struct sim_proc *p)
+{
+	char *argv[] = {"../server.yaml", NULL};
+
+	return splits_serve(1, argv);
+}
+
+static void start(void *arg)
+{
+	struct sim_proc *p = arg;
+
+	sim_trace("%s starts, number %d%s", sim_name(p), p->starts + 1, p->fresh ? " (--fresh)" : "");
+	sim_start(p, p->side == SIM_SERVER ? server_main : client_main);
+}
+
+/* ---- how a process ends ---- */
+
+/* A service starts a daemon again that ends so. */
+static bool is_allowed(const struct sim_proc *p)
+{
+	switch (p->status) {
+	case 0:
+	case 69: /* the server is away */
+	case 74: /* a file cannot be written */
+	case 75: /* interrupted */
+		return true;
+	case 73: /* a file cannot be made */
+		return sim_fired(1u << SIM_FULL);
+	case 76: /* a broken frame; no other link is made while the run is being stopped */
+		return sim_fired(1u << SIM_TERM);
+	case 66: /* nothing to go on from */
+		return p->side == SIM_CLIENT && sim.powered & 1u << SIM_CLIENT;
+	}
+	return false;
+}
+
+static bool all_done(void)
+{
+	for (int i = 0; i < SIM_SERVES; i++)
+		if (sim.proc[i].used && !sim.proc[i].done)
+			return false;
+	return true;
+}
+
+/* A client that is done is started once more, which must find its run done. */
+static void judge_end(struct sim_proc *p)
+{
+	sim_trace("%s ends with status %d", sim_name(p), p->status);
+	p->fresh = p->status == 66;
+	if (!is_allowed(p))
+		sim_fail("%s ends with status %d", sim_name(p), p->status);
+	p->done &= p->status == 0;
+	sim.done = all_done();
+}
+
+static void after(struct sim_proc *p)
+{
+	if (!p->alive || (!p->killed && !p->over))
+		return;
+	sim_bury(p);
+	if (p->killed) {
+		sim_trace("%s is dead", sim_name(p));
+		p->done = false;
+	} else {
+		judge_end(p);
+	}
+	if (p->starts >= STARTS_MOST)
+		sim_fail("%s started %d times", sim_name(p), p->starts);
+	if (!p->done)
+		sim_at(NULL, SIM_MS * (1 + sim_draw(SIM_RESTART, 1ull << sim_draw(SIM_RESTART, 12))), start, p);
+}
+
+/* After a power cut the processes are gone before their disk changes. */
+static void bury_all(void)
+{
+	static int cut;
+
+	for (int i = 0; i < SIM_PROCS; i++)
+		after(&sim.proc[i]);
+	for (; cut < sim.armed; cut++) {
+		const struct sim_fault *f = &sim.fault[cut];
+
+		if (f->kind != SIM_POWER_DISK && f->kind != SIM_POWER_EVENT)
+			continue;
+		for (int side = 0; side < SIM_BOTH; side++)
+			if (f->victim == SIM_BOTH || f->victim == side)
+				sim_disk_power((enum sim_side)side, f->mode);
+	}
+}
+
+/* ---- what is logged ---- */
+
+static void on_line(void *arg, const char *line, size_t len)
+{
+	const unsigned loses = 1u << SIM_KILL_POINT | 1u << SIM_KILL_DISK | 1u << SIM_KILL_EVENT |
+			       1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | 1u << SIM_FULL | 1u << SIM_TERM;
+
+	sim_trace("  %s: %.*s", sim.cur ? sim_name(sim.cur) : "?", (int)len, line);
+	if (memmem(line, len, "steps-lost", strlen("steps-lost")) && !sim.members && !sim_fired(loses))
+		sim_fail("steps are lost, though no process died");
+	if (sim.cur && memmem(line, len, "run-done", strlen("run-done")))
+		sim.cur->done = true;
+}
+
+static void begin(void)
+{
+	sim.now_ns = NS_PER_S;
+	sim.wall_ns = 1900000000 * NS_PER_S;
+	mkdir("client", 0777);
+	mkdir("server", 0777);
+	mkdir("old", 0777);
+	mkdir("server/store", 0700);
+	sim_disk_begin();
+	sl_log_set_sink(on_line, NULL);
+	for (int i = 0; i < SIM_PROCS; i++) {
+		sim.proc[i].used = i == SIM_SERVES || i < (row->members ? row->members : 1);
+		if (sim.proc[i].used)
+			sim_at(NULL, sim_draw(SIM_RESTART, 50 * SIM_MS), start, &sim.proc[i]);
+	}
+}
+
+static void happen(struct sim_event *e)
+{
+	struct sim_proc *p = e->proc;
+
+	sim.events++;
+	sim_mix(sim.now_ns ^ (p ? (uint64_t)p->id + 1 : 0));
+	if (!p) {
+		e->fn(e->arg);
+		free(e);
+		return;
+	}
+	sim_event_faults(p);
+	if (p->killed)
+		free(e);
+	else
+		sim_handle(e);
+}
+
+void sim_run(const struct sim_row *of)
+{
+	row = of;
+	begin();
+	while (!sim.done && !sim.failed) {
+		struct sim_event *e = sim_next();
+
+		if (!e)
+			sim_fail("nothing more happens");
+		else if (sim.events > EVENTS_MOST || sim.now_ns > 20000 * NS_PER_S)
+			sim_fail("no end after %d events, %.0f s", EVENTS_MOST, (double)sim.now_ns * 1e-9);
+		else if (e->proc && e->proc->stands_until > sim.now_ns)
+			sim_put_off(e, e->proc->stands_until);
+		else
+			happen(e);
+		bury_all();
+	}
+	if (!sim.failed)
+		sim_compare(row);
+}

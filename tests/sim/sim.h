@@ -1,0 +1,166 @@
+/* A simulator of the pair: the real client and the real server in one process and one thread, on a simulated clock,
+ * network, disk and worker. A seed decides what goes wrong, and in which order things happen. At the end the run must
+ * equal `splitc train --local`: weights and losses, byte for byte.
+ *
+ * The linker takes the functions of this folder in place of the product's: loop.c and worker.c here for those of
+ * common/, net.c for transport_zmq.c, disk.c for libc's calls that change files. `sim` is the state of one seed. The
+ * program forks for each seed, so nothing has to be freed: a process that is killed leaves its memory behind. */
+#ifndef SL_TESTS_SIM_H
+#define SL_TESTS_SIM_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <ucontext.h>
+
+enum sim_side { SIM_CLIENT, SIM_SERVER, SIM_BOTH }; /* machines, numbered as in tests/support/disk_model.h */
+enum { SIM_MEMBERS = 4, SIM_PROCS = 1 + SIM_MEMBERS, SIM_FDS = 1024, SIM_FAULTS = 16, SIM_TEXT = 512 };
+enum { SIM_SERVES = SIM_MEMBERS }; /* the server's number; the others are clients */
+#define SIM_MS 1000000u            /* in ns, as all times here */
+
+/* Draws of one stream do not depend on how many another one has made. */
+enum sim_stream {
+	SIM_TIE,
+	SIM_LATENCY,
+	SIM_JOB,
+	SIM_RANDOM,
+	SIM_FAULT,
+	SIM_MODE,
+	SIM_NET,
+	SIM_TIMER,
+	SIM_RESTART,
+	SIM_STREAMS
+};
+
+struct sim_event {
+	uint64_t t, tie, number; /* by these, in this order */
+	struct sim_proc *proc;   /* in which it happens; NULL: in none */
+	int generation;          /* of proc: an event of a process that is dead does not happen */
+	bool dead;
+	void (*fn)(void *arg);
+	void *arg;
+};
+
+/* A simulated process: a stack of its own, which is left when it waits and dropped when it dies. */
+struct sim_proc {
+	enum sim_side side;
+	int id, generation, starts;
+	bool used; /* this row has such a process */
+	bool alive, over, killed;
+	int status;       /* of one that is over */
+	bool fresh, done; /* its next start is with --fresh; it has ended its run */
+	char *stack;
+	ucontext_t context;
+	jmp_buf at;
+	struct sim_event *event;             /* to be handled by it */
+	uint64_t stands_until;               /* as after SIGSTOP */
+	bool open[SIM_FDS], inside[SIM_FDS]; /* descriptors: open; of a file below client/ or server/ */
+	struct sl_loop *loop;
+	struct sim_end *ends; /* of connections */
+	/* since the current fault was armed */
+	long passages, disk_calls, events;
+};
+
+enum sim_kind {
+#define SIM_FAULT_MAP(X)                                                                         \
+	X(KILL_POINT, 6, "dies at its failpoint number")                                         \
+	X(KILL_DISK, 4, "dies at its disk call number")                                          \
+	X(KILL_EVENT, 3, "dies at its event number")                                             \
+	X(POWER_DISK, 4, "loses power at disk call number")                                      \
+	X(POWER_EVENT, 1, "loses power at event number")                                         \
+	X(FULL, 2, "has a full disk at call number")                                             \
+	X(DROP, 2, "loses its message number")                                                   \
+	X(TWICE, 2, "sends twice its message number")                                            \
+	X(FLIP, 1, "has a bit flipped in its message number")                                    \
+	X(CUT, 3, "loses the connection behind its message number")                              \
+	X(PARTITION, 2, "is cut off from the other for a while, from its message number")        \
+	X(LATE, 3, "loses the connection, and what it sent comes late, from its message number") \
+	X(STAND, 2, "stands still at event number")                                              \
+	X(TERM, 2, "gets SIGTERM at event number")
+#define X(kind, weight, text) SIM_##kind,
+	SIM_FAULT_MAP(X)
+#undef X
+		SIM_KINDS
+};
+
+/* Faults are armed one after the other: the next one counts from where the last one has fired. */
+struct sim_fault {
+	enum sim_kind kind;
+	int victim; /* of KILL, STAND and TERM: a process; of POWER and FULL: a side; of a message: the sender's side */
+	long at;    /* which of the victim's failpoints, calls, events or messages, from when it is armed */
+	int mode;   /* of a power cut: enum disk_mode; of a full disk: for how long */
+	uint64_t ms;
+	uint64_t fired_ns;
+	char where[96];
+};
+
+extern struct sim {
+	uint64_t seed, now_ns, wall_ns, draws[SIM_STREAMS];
+	struct sim_proc proc[SIM_PROCS], *cur; /* cur: the process that runs, or NULL */
+	struct sim_fault fault[SIM_FAULTS];
+	int faults, armed; /* fault[armed] is the next one to fire */
+	long messages[2];  /* of each side, since then */
+	uint64_t parted_until;
+	enum sim_side full_side;
+	long full_left;   /* calls that still find the disk full */
+	unsigned powered; /* bits: sides that have lost power */
+	int members;      /* of a group; 0: a single client */
+	bool done, failed, traced;
+	char why[SIM_TEXT];
+	uint64_t events, hash;
+	long seen[256]; /* passages of each failpoint */
+} sim;
+
+/* ---- sim.c: time and chance */
+uint64_t sim_draw(enum sim_stream stream, uint64_t below); /* 0 if below is 0 */
+struct sim_event *sim_at(struct sim_proc *proc, uint64_t delay_ns, void (*fn)(void *arg), void *arg);
+void sim_cancel(struct sim_event *event);
+struct sim_event *sim_next(void); /* NULL: nothing more happens */
+void sim_put_off(struct sim_event *event, uint64_t until_ns);
+void sim_mix(uint64_t what); /* into the hash of all that happens */
+void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The seed has found something. The first sentence stays. */
+void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+const char *sim_name(const struct sim_proc *proc);
+
+/* ---- process.c */
+void sim_start(struct sim_proc *proc, int (*main)(struct sim_proc *proc));
+void sim_handle(struct sim_event *event); /* in its process */
+void sim_wait(void);                      /* in a process: goes on when an event is there, and handles it */
+void sim_die(void) __attribute__((noreturn));
+void sim_bury(struct sim_proc *proc); /* after its death or its end */
+
+/* ---- faults.c */
+extern const char *const sim_kind_text[SIM_KINDS];
+void sim_plan(int most, unsigned kinds); /* draws the faults of this seed */
+void sim_keep_faults(const char *list);  /* only these of them, such as "1,4"; NULL: all; "": none */
+void sim_fault_text(const struct sim_fault *fault, char *out, size_t cap);
+/* Whether the armed fault is of this kind, has this victim, and is due now: it has fired then. */
+bool sim_fires(enum sim_kind kind, int victim, const char *where);
+bool sim_power_fires(enum sim_kind kind, enum sim_side side, const char *where);
+void sim_power_off(enum sim_side sides); /* in a process of these sides it does not return */
+bool sim_fired(unsigned kinds);          /* a fault of these kinds, as bits, has fired */
+void sim_event_faults(struct sim_proc *proc);
+
+/* ---- run.c: one seed, from the first start to the last comparison */
+struct sim_row {
+	const char *name, *sets; /* sets: KEY=VALUE, separated by blanks */
+	int members;
+};
+extern const struct sim_row sim_row[];
+void sim_run(const struct sim_row *row);
+
+/* ---- check.c */
+void sim_work_make(void);                                               /* configs and data, in the current folder */
+bool sim_reference_make(const struct sim_row *row, const char *splitc); /* false: --local fails */
+void sim_compare(const struct sim_row *row);
+
+/* ---- loop.c, net.c, disk.c */
+void sim_loop_term(struct sim_proc *proc);
+void sim_net_dead(struct sim_proc *proc);
+void sim_disk_begin(void); /* what is there is durable */
+void sim_disk_power(enum sim_side side, int mode);
+const char *sim_failpoint_name(int i); /* NULL: there are no more */
+
+#endif
