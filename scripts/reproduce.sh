@@ -233,16 +233,15 @@ tables() {
 	for name in $(table_names); do
 		grep -q "^{\"row\":\"$name/" "$results.jsonl" || continue
 		printf '\n### %s\n\n' "$name"
-		echo '| row | published | accuracy % | best | steps | GB on the link | fp32 bytes / bytes | CPU h | date |'
-		echo '|---|---|---|---|---|---|---|---|---|'
+		echo '| row | published | accuracy % | GB on the link | fp32 bytes / bytes | CPU h |'
+		echo '|---|---|---|---|---|---|'
 		jq -r --arg table "$name/" 'def p: if . then (. * 10000 | round / 100 | tostring) else "" end;
 			def h: . / 36 | round / 100;
 			select(.row | startswith($table)) |
 			"| \(.row | ltrimstr($table)) | \(.published // "") | " +
 			"\(.test_acc | p)\(if .outcome == "finished" then "" else " (unfinished)" end) | " +
-			"\(.best_test_acc | p) | \(.steps)\(if .steps == .steps_all then "" else " of \(.steps_all)" end) | " +
 			"\((.curve | last | .[4]? // 0) / 1e8 | round / 10) | \(if .rate then (1 / .rate * 10 | round / 10) else "" end) | " +
-			"\(.cpu_s | h) | \(.date) |"' "$results.jsonl"
+			"\(.cpu_s | h) |"' "$results.jsonl"
 		! [ -f "$results-$name.svg" ] || printf '\n![Accuracy of %s by epoch and by megabytes](%s-%s.svg)\n' "$name" "$(basename "$results")" "$name"
 	done
 }

@@ -22,9 +22,11 @@ BENCH = os.path.join(os.environ.get("BUILD", "build/release"), "tests/bench/benc
 BUSY_LOAD = 2.5  # includes one or two threads of this benchmark
 SMALL = ["none", "quant:8", "topk:0.1", "sortquant:6+2", "sortquant:9+3"]
 TENSORS = {"head_act": "64,112,112,32", "mid_act": "64,7,7,1280", "mid_grad": "64,7,7,1280", "head_grad": "64,112,112,32"}
+LOOPS = ["none", "f16", "quant:4", "quant:8", "quant:8,block=512", "quant:8,round=stochastic", "sortquant:6+2", "sortquant:12+4",
+         "topk:0.1", "topk:0.2|quant:8", "cells:2|topk:0.1", "terngrad,bucket=512", "qsgd:255,bucket=512", "lowrank:3", "downsample:2"]
 CUT = ["quant:4", "sortquant:3+1", "quant:8", "sortquant:6+2", "quant:8,per=channel", "quant:8,block=512", "quant:12",
-       "sortquant:9+3", "quant:16", "sortquant:12+4", "topk:0.1", "topk:0.2|quant:8", "cells:2|topk:0.1", "lowrank:3",
-       "lowrank:7", "qsgd:255,bucket=512", "terngrad,bucket=512", "downsample:2", "topk:0.1|sortquant:6+2"]
+       "sortquant:9+3", "topk:0.1", "topk:0.2|quant:8", "cells:2|topk:0.1", "lowrank:3", "lowrank:7", "qsgd:255,bucket=512",
+       "terngrad,bucket=512", "downsample:2"]
 # for PyTorch: blocks are never given back to the kernel, and lie on huge pages, as in bench-peer.sh
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1099511627776", "MALLOC_TOP_PAD_": "268435456",
           "MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
@@ -89,10 +91,10 @@ class Parts:
 
     def loops(self):
         few = str(min(int(self.reps), 3))  # up to 0.6 s each
-        outs = [self.bench("--threads", "2"), self.bench(SL_CPU_SIMD="avx2"), self.bench("--portable", reps=few)]
+        outs = [self.bench("--threads", "2", *LOOPS), self.bench(*LOOPS, SL_CPU_SIMD="avx2"), self.bench("--portable", *LOOPS, reps=few)]
         two, avx2, portable = map(rows, outs)
-        command = (f"bench_codecs --reps {self.reps} --threads 2`, `SL_CPU_SIMD=avx2 bench_codecs --reps {self.reps}` and "
-                   f"`bench_codecs --reps {few} --portable")
+        command = (f"bench_codecs --reps {self.reps} --threads 2 SPEC…`, `SL_CPU_SIMD=avx2 bench_codecs --reps {self.reps} SPEC…` and "
+                   f"`bench_codecs --reps {few} --portable SPEC…")
         return command, "Encode / decode ms.\n\n" + table(
             ["codec", "two threads", "AVX2", "portable"], [[c, two[c][MS], avx2[c][MS], portable[c][MS]] for c in two])
 

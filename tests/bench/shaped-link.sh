@@ -148,16 +148,16 @@ loopback=$(sed -n '/^## On loopback/,$p' "$out/link.md" 2>/dev/null) # is kept: 
 	echo
 	echo "\`make bench-link BENCH_ARGS=--write\`, $(date -I). $about."
 	echo
-	echo "Seconds, MB = 10^6 bytes; medians of $steps steps, TCP ${CONGESTION:-reno}. client and server: each side's computation alone."
+	echo "Seconds, MB = 10^6 bytes; medians of $steps steps, TCP ${CONGESTION:-reno}. client and server are each side's computation alone."
 	echo "ideal = max(client, server, up / rate, down / rate); fill = what one chunk spends at the other three."
 	echo "Over ideal = (total - fill) / ideal, at most 1.15 at 8 chunks; over compute = total / (client + server), at most 1.05 there where the link is not the bottleneck."
 	for factor in $factors; do
 		echo
 		echo "## Uncompressed transfer $factor × compute: $(awk -v f="$factor" '$1 == f { print $2; exit }' "$work/rows") MB/s each way"
 		echo
-		echo "| method | ratio | chunks | total per batch (min to max) | client | server | ideal | over ideal | over compute |"
-		echo "|---|---|---|---|---|---|---|---|---|"
-		awk -v f="$factor" '$1 == f { print "| " $3 " | " $5 " | " $4 " | " $10 " (" $11 " to " $12 ") | " $13 " | " $14 " | " $17 " | " $19 " | " $20 " |" }' "$work/rows"
+		echo "| method | ratio | chunks | total per batch (min to max) | ideal | over ideal | over compute |"
+		echo "|---|---|---|---|---|---|---|"
+		awk -v f="$factor" '$1 == f { print "| " $3 " | " $5 " | " $4 " | " $10 " (" $11 " to " $12 ") | " $17 " | " $19 " | " $20 " |" }' "$work/rows"
 		echo
 		echo "![time per batch](link-$factor.svg)"
 		[ ! -s "$work/socket-text-$factor" ] || { echo; cat "$work/socket-text-$factor"; }
