@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "client/cmd/command.h"
+#include "client/cmd/memory.h"
 #include "client/persist/journal.h"
 #include "client/persist/last_run.h"
 #include "client/run/absent.h"
@@ -222,6 +223,8 @@ static int train(struct run *r, int argc, char **argv)
 		if (!err)
 			err = sl_drive(&r->setup, &drive, o.local, &fail);
 	}
+	if (err)
+		sl_memory_explain(&r->setup, o.local, &fail);
 	sl_setup_close(&r->setup);
 	if (err == SL_ERR_PEER_LOST || err == SL_ERR_IO)
 		say_kept(&r->conf);

@@ -105,6 +105,22 @@ enum sl_err sl_memory_find(struct sl_memory_need *out, const struct sl_setup *se
 	return err;
 }
 
+void sl_memory_explain(const struct sl_setup *setup, bool local, struct sl_fail *fail)
+{
+	char need_text[SL_BYTES_TEXT], have_text[SL_BYTES_TEXT];
+	const struct sl_fail first = *fail;
+	struct sl_memory_need need;
+	struct sl_fail why;
+
+	if (first.code != SL_ERR_NOMEM || !setup->plan || sl_memory_find(&need, setup, local, &why))
+		return;
+	sl_bytes_text(need.bytes[SL_SESSION_CLIENT][SUM] + (local ? need.bytes[SL_SESSION_SERVER][SUM] : 0), need_text);
+	sl_bytes_text(sl_host_bytes(), have_text);
+	(void)!sl_fail_set(fail, SL_ERR_NOMEM,
+			   "%.300s; the run needs %s here, and this process may have %s: `splitc flops` lists the need",
+			   first.text, need_text, have_text);
+}
+
 void sl_memory_print(const struct sl_memory_need *need)
 {
 	printf("%-12s %10s %10s\n", "memory", "client", "server");

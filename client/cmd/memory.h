@@ -19,6 +19,9 @@ struct sl_memory_need {
  * run as the config asks; or, with `here`, the server's, which must run on this CPU, too. */
 enum sl_err sl_memory_find(struct sl_memory_need *out, const struct sl_setup *setup, bool here,
 			   struct sl_fail *fail) SL_MUST_CHECK;
+/* To an error NOMEM of a run, adds what client and, if `local`, server need for setup's plan, and what this process may
+ * have. Leaves other errors as they are. */
+void sl_memory_explain(const struct sl_setup *setup, bool local, struct sl_fail *fail);
 void sl_memory_print(const struct sl_memory_need *need); /* a table on stdout */
 struct json_t *sl_memory_json(const struct sl_memory_need *need);
 

@@ -109,7 +109,7 @@ static bool put(int fd, bool more, size_t len)
 		frame[1 + i] = (uint8_t)((uint64_t)len >> 8 * (7 - i));
 	memset(frame + 9, 'x', HEADER);
 	while (sent < 9 + len) {
-		ssize_t n = send(fd, frame + sent, 9 + len - sent, MSG_NOSIGNAL);
+		ssize_t n = TEMP_FAILURE_RETRY(send(fd, frame + sent, 9 + len - sent, MSG_NOSIGNAL));
 
 		if (n <= 0)
 			return false;

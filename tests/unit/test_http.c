@@ -221,14 +221,15 @@ static int dial(const struct daemon *d)
 	return fd;
 }
 
-/* Reads until the other side closes; -1: the connection was reset. Closes fd. */
+/* Reads until the other side closes; -1: the connection was reset. Closes fd. Where libuv uses
+ * io_uring, a receive with a time limit may end with EINTR, although there was no signal. */
 static ssize_t hear(int fd, char *out, size_t room)
 {
 	size_t len = 0;
 	ssize_t n = 1;
 
 	while (n > 0 && len < room) {
-		n = recv(fd, out + len, room - len, 0);
+		n = TEMP_FAILURE_RETRY(recv(fd, out + len, room - len, 0));
 		len += n > 0 ? (size_t)n : 0;
 	}
 	if (n < 0)

@@ -127,7 +127,7 @@ static void expect_cut(const char *endpoint, const void *bytes, size_t len)
 	assert_int_equal(
 		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 60}, sizeof(struct timeval)), 0);
 	assert_int_equal(send(fd, bytes, len, MSG_NOSIGNAL), (ssize_t)len);
-	while ((n = recv(fd, greeting, sizeof greeting, 0)) > 0)
+	while ((n = TEMP_FAILURE_RETRY(recv(fd, greeting, sizeof greeting, 0))) > 0)
 		;
 	assert_true(n == 0 || errno == ECONNRESET);
 	close(fd);
