@@ -1,6 +1,7 @@
 /* One page over HTTP: what counts as a request, the answers, and which clients are dropped. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -294,7 +295,7 @@ static void an_answer_is_never_lost(void **state)
 	char *much = calloc(1, MORE), got[ANSWER];
 	int fd = dial(d), flag = 1;
 
-	setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &flag, sizeof flag);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &flag, sizeof flag);
 	for (const char *at = GET; *at; at++)
 		assert_int_equal(send(fd, at, 1, MSG_NOSIGNAL), 1);
 	assert_int_equal(hear(fd, got, sizeof got), strlen(THE_PAGE));
@@ -384,12 +385,14 @@ static void slow_ones_are_dropped(void **state)
 		{.text = "GET /metrics HTTP/1.1\r\nHost: ", .then = "a"},
 		{.text = GET, .then = "x"}, /* a large answer that it does not read */
 	};
-	int n = sizeof slow / sizeof slow[0], small = 4096;
+	int n = sizeof slow / sizeof slow[0], small = 4096, at_once = 1;
 
 	d->large = LARGE;
 	for (int i = 0; i < n; i++) {
 		slow[i].fd = dial(d);
 		setsockopt(slow[i].fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+		/* a closed side answers a byte with a reset, but the kernel would hold the byte for up to 40 ms */
+		setsockopt(slow[i].fd, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
 	}
 	for (int ms = TURN_MS; ms < END_MS; ms += TURN_MS) {
 		for (int i = 0; i < n; i++)
