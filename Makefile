@@ -37,7 +37,7 @@ comma := ,
 VARIANT := $(if $(CROSS),$(CROSS)-)$(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
 B := build/$(VARIANT)
 
-PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd libpng libjpeg libwebp libtiff-4 libarchive libpcre2-8 libutf8proc
+PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd zlib libpng libjpeg libwebp libtiff-4 libarchive libpcre2-8 libutf8proc
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)
 TEST_LIBS := -lcmocka

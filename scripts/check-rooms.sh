@@ -66,7 +66,7 @@ BEGIN {
 	home["cuda"] = home["cudnn"] = home["cublas"] = home["nccl"] = "kernels/cuda"
 	home["pcre2.h"] = home["utf8proc.h"] = "client/text"
 	home["jpeglib.h"] = home["jerror.h"] = home["webp/"] = home["tiffio.h"] = home["archive"] = "client/data tests"
-	home["png.h"] = "client/data scripts tests"
+	home["zlib.h"] = home["png.h"] = "client/data scripts tests"
 	home["yaml.h"] = home["cyaml/"] = "common/conf"
 	home["pthread.h"] = home["threads.h"] = "common/base lib server/mpi tests"
 }

@@ -27,6 +27,7 @@ libraries='
 	libjansson-dev         jansson        2.14
 	libxxhash-dev          libxxhash      0.8.1
 	libzstd-dev            libzstd        1.5.4
+	zlib1g-dev             zlib           1.2.13
 	libpng-dev             libpng         1.6.39
 	libjpeg-dev            libjpeg        2.1.5
 	libwebp-dev            libwebp        1.2.4

@@ -113,7 +113,7 @@ static const struct sl_conf_key keys[] = {
 		"of each channel of a picture: 16 keeps PNG, TIFF and PGM of 16 bits as they are, from 0 to 65535; 8 takes the upper eight"),
 	SL_CHOICE(T, "data.jpeg", data.jpeg, SL_WORDS("fast", "exact"), "fast",
 		"how a JPEG is decoded that is more than twice as large as needed: fast shrinks it on the way, exact resizes the whole of it, byte for byte as Pillow does"),
-	SL_BOOL(T, "data.exif", data.exif, "false", "turn pictures as the EXIF of JPEG, PNG and WebP says that the camera was held"),
+	SL_BOOL(T, "data.exif", data.exif, "false", "turn pictures as the EXIF of JPEG, PNG and WebP, or a PNG's XMP, says that the camera was held"),
 	SL_NAMES(T, "data.window", data.window, sl_conf_check_word, "", "of DICOM: [centre, width] of the values that are shown from black to white, after rescaling, such as [40, 400]; empty: the file's own window"),
 	SL_INT(T, "data.threads", data.threads, 0, 256, "0", "0: as many as compute for images, else 1", "threads that read and decode samples"),
 	SL_INT(T, "data.prefetch", data.prefetch, 1, 64, "4", "batches", "batches that are loaded ahead of the step"),

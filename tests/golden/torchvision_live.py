@@ -296,6 +296,7 @@ def grey():
 
 def orientations():
     from PIL import ImageOps
+    from PIL.PngImagePlugin import PngInfo
 
     for name, options in (("o.jpg", dict(quality=95)), ("o.png", {}), ("o.webp", dict(lossless=True))):
         for how in range(1, 9):
@@ -308,6 +309,23 @@ def orientations():
             check("orientation %d of %s" % (how, name), decode(path, how="upright")[0], np.array(want))
             draw, got = transformed(path, 40, 40, "RandomResizedCrop(40)", how="upright exact")
             check("a part of orientation %d of %s" % (how, name), as_bytes(got), np.array(F.resized_crop(want, *draw[0]["part"], (40, 40))))
+    # What ImageMagick and Photoshop write: EXIF or XMP in a PNG's texts.
+    path = os.path.join(DIR, "noted.png")
+    for how in range(0, 10):
+        exif = Image.Exif()
+        exif[0x0112] = how
+        raw = "\nexif\n%8d\n%s\n" % (len(exif.tobytes()), exif.tobytes().hex())
+        xmp = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description %s/></x:xmpmeta>'
+        texts = [("Raw profile type exif", raw), ("XML:com.adobe.xmp", xmp % ('tiff:Orientation="%d"' % how)),
+                 ("XML:com.adobe.xmp", "<tiff:Orientation>%d</tiff:Orientation>" % how)]
+        for keyword, text in texts:
+            for zipped in False, True:
+                for add in "add_text", "add_itxt":
+                    notes = PngInfo()
+                    getattr(notes, add)(keyword, text, zip=zipped)
+                    scene(60, 81, how).save(path, pnginfo=notes)
+                    want = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+                    check("orientation %d in %s by %s" % (how, keyword, add), decode(path, how="upright")[0], np.array(want))
     print("orientations as Pillow's exif_transpose")
 
 

@@ -12,6 +12,7 @@
 #include <tiffio.h>
 #include <unistd.h>
 #include <webp/encode.h>
+#include <zlib.h>
 
 #include "client/data/picture_format.h"
 #include "common/base/log.h"
@@ -361,6 +362,74 @@ static void exif_may_follow_many_chunks_of_pixels(void **state)
 	put(&f, "\x89PNG\r\n\x1a\n", 8);
 	for (int i = 0; i < 4000; i++)
 		put(&f, "\0\0\0\0IDAT\0\0\0\0", 12);
+	put(&f, "\0\0\0\32eXIf", 8);
+	put_orientation(&f, 3);
+	assert_int_equal(orientation_of(&f), 6);
+}
+
+/* A PNG's chunk of text: its keyword, what stands between, and the text, packed or not. */
+static void put_text(struct file *f, const char *name, const char *between, size_t n, const char *text, bool packed)
+{
+	uint8_t out[4096];
+	uLongf len = sizeof out;
+	const char *keyword = strchr(text, '|') + 1, *body = strchr(keyword, '|') + 1;
+	const size_t word = (size_t)(body - keyword - 1);
+
+	assert_int_equal(compress2(out, &len, (const Bytef *)body, strlen(body), 9), Z_OK);
+	if (!packed)
+		memcpy(out, body, len = strlen(body));
+	put(f, (uint8_t[]){0, 0, (uint8_t)((word + 1 + n + len) >> 8), (uint8_t)(word + 1 + n + len)}, 4);
+	put(f, name, 4);
+	put(f, keyword, word);
+	put(f, "", 1);
+	put(f, between, n);
+	put(f, out, len);
+	put(f, "crc.", 4);
+}
+
+/* The texts in which ImageMagick and others keep EXIF, and XMP, packed and not; the numbers are Pillow's
+ * (torchvision_live.py). */
+static void a_png_may_say_its_orientation_in_a_text(void **state)
+{
+#define RAW "Raw profile type exif|\nexif\n      32\n457869660000"
+	static const char *const text[] = {
+		"6|" RAW "\n49492a00080000000100120103000100\n0000060000000000000000\n",
+		"8|" RAW "4D4D002A0000000800010112000300000001000800000000\n0000",
+		"1|" RAW "49492a000800000001000f0103000100000006000000",
+		"1|" RAW "49492a0008000000010012010300010000000900000000000000",
+		"3|XML:com.adobe.xmp|<rdf:Description tiff:OrientationX=\"5\" tiff:Orientation=\"3\"/>",
+		"5|XML:com.adobe.xmp|<tiff:Orientation>5</tiff:Orientation>",
+		"1|XML:com.adobe.xmp|<tiff:Orientation>9</tiff:Orientation>",
+		"1|XML:com.adobe.xmp|<tiff:Orientation>",
+		"1|XML:com.adobe.xmp|tiff:Orientation=\"",
+		"1|Raw profile type xmp|tiff:Orientation=\"6",
+	};
+	static const struct {
+		const char *name, *between;
+		size_t n;
+		bool packed;
+	} kind[] = {{"tEXt", "", 0, false},
+		    {"zTXt", "", 1, true},
+		    {"iTXt", "\0\0en\0title", 11, false},
+		    {"iTXt", "\1\0\0", 4, true}};
+	static struct file f;
+
+	(void)state;
+	for (size_t t = 0; t < sizeof text / sizeof *text; t++)
+		for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
+			f.len = 0;
+			put(&f, "\x89PNG\r\n\x1a\n", 8);
+			put(&f, "\0\0\0\0IDAT\0\0\0\0", 12);
+			put_text(&f, kind[k].name, kind[k].between, kind[k].n, text[t], kind[k].packed);
+			assert_int_equal(orientation_of(&f), text[t][0] - '0');
+			for (size_t n = 0; n < f.len; n++) /* any end, and any byte, is harmless */
+				(void)!sl_picture_orientation(f.bytes, n, true);
+		}
+	f.len = 0;
+	put(&f, "\x89PNG\r\n\x1a\n", 8);
+	put_text(&f, "iTXt", "\0\0\0", 4, text[4], false);
+	put_text(&f, "zTXt", "", 1, text[0], true);
+	assert_int_equal(orientation_of(&f), 6); /* EXIF counts before XMP */
 	put(&f, "\0\0\0\32eXIf", 8);
 	put_orientation(&f, 3);
 	assert_int_equal(orientation_of(&f), 6);
@@ -720,6 +789,7 @@ int main(void)
 		cmocka_unit_test(an_orientation_may_have_32_bits),
 		cmocka_unit_test(exif_may_follow_fill_bytes),
 		cmocka_unit_test(exif_may_follow_many_chunks_of_pixels),
+		cmocka_unit_test(a_png_may_say_its_orientation_in_a_text),
 		cmocka_unit_test(a_tiff_stands_upright),
 		cmocka_unit_test(further_samples_are_no_colours),
 		cmocka_unit_test(colours_are_divided_by_their_alpha),
