@@ -79,6 +79,13 @@ class Own:
         return Param(self.path, self.path, self.tensor, layout, shape=shape, constant=None if self.learns else self.tensor.detach())
 
 
+class Counted:
+    """What the batch norm `norm` counts, such as its running_mean. path: of that tensor."""
+
+    def __init__(self, path, norm):
+        self.path, self.norm = path, norm
+
+
 class Param:
     """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout. shape: in the graph.
     constant: a tensor that never learns; None: the tensor is that of the module's state with this key."""

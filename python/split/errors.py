@@ -2,10 +2,10 @@
 
 
 class Error(Exception):
-    """code: of enum split_code; status: of sysexits.h; key: of the config, or "node NAME"; step: the open one."""
+    """code: of enum split_code; status: of sysexits.h; key: of the config, or "node NAME"; step: the open one; line: FILE:LINE."""
 
     code = status = 0
-    key, step = "", 0
+    key, step, line = "", 0, ""
 
 
 class UsageError(Error): pass
@@ -34,6 +34,13 @@ _BY_CODE = {4: NonfiniteError, 21: MismatchError, 100: RolledBack}
 
 
 FORKED = "a process that was forked cannot use its parent's middle"
+
+
+def at(e, line):
+    """Puts the line of the script that the error e is about, as FILE:LINE, in front of its text, unless it has one already."""
+    if line and not e.line:
+        e.line, e.args = line, (f"{line}: {e}",)
+    return e
 
 
 def error_of(code, status, key, step, text):

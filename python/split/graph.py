@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, encoders, errors, heads, made, tracing
-from .builder import MATH, MEAN, NEAREST, OWN, UNREAD, Builder, Last, Own, Param, Parted, Value, image, must, of_call, one, params, real
+from .builder import MATH, MEAN, NEAREST, OWN, UNREAD, Builder, Counted, Last, Own, Param, Parted, Value, image, must, of_call, one, params, real
 
 
 _ALL = (1 << 63) - 1  # the end that TorchScript has for a slice without one
@@ -165,6 +165,8 @@ def _flatten(b, name, x, start_dim=0, end_dim=-1):
 
 def _permute(b, name, x, *dims):
     dims = dims[0] if len(dims) == 1 else dims
+    if isinstance(x, made.Grouped) and [d % 5 for d in dims] == [0, 2, 1, 3, 4]:
+        return x.turned(name, 1, 2)
     if isinstance(x, Parted) and [d % 4 for d in dims] == [0, 2, 1, 3]:
         return heads.parted(b, name, x)
     if isinstance(x, Last) or len(x.shape) == 3:
@@ -348,6 +350,16 @@ def _f_dropout(b, name, x, p=0.5, training=True, inplace=False):
     return heads.dropped(b, name, x, b.rate(name, p if training else 0.0))
 
 
+def _f_batchnorm(b, name, x, mean, var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    """F.batch_norm in a batch norm's own forward, as timm's BatchNormAct2d calls it."""
+    m, prefix = mean.norm, mean.path[:-len("running_mean")]
+    paths = [getattr(t, "path", None) for t in (mean, var, weight, bias)]
+    if paths != [prefix + key for key in ("running_mean", "running_var", "weight", "bias")] or training == b.evaluates or (
+            momentum, eps) != (m.momentum, m.eps):
+        raise errors.config(f"{name}: F.batch_norm is known on the server with all that one batch norm has, and training=self.training")
+    return (_batchnorm_rows if isinstance(m, nn.BatchNorm1d) else _batchnorm)(b, name, m, prefix, x)
+
+
 def _check_sizes(name, args):
     if any(map(of_call, args)):
         raise errors.config(f"{name}: computes with the number of rows or tokens, of which each call may have another")
@@ -378,7 +390,7 @@ def call_function(b, build, name, target, args, kwargs):
     return y
 
 
-_TAKE_OWN = Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, made._expand, \
+_TAKE_OWN = Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, _f_batchnorm, made._expand, \
     made._prelu, made._layer_norm, heads.mul, heads.div, heads.add, heads.masked, heads.attention
 
 
@@ -414,7 +426,7 @@ FUNCTIONS = {
     F.hardsigmoid: _f("hardsigmoid"), F.relu6: lambda b, name, x, inplace=False: b.act(name, x, "act", fn="relu6"),
     F.leaky_relu: lambda b, name, x, negative_slope=0.01, inplace=False: b.leaky(name, x, negative_slope),
     F.gelu: lambda b, name, x, approximate="none": b.act(name, x, "gelu", tanh=1 if approximate == "tanh" else None),
-    F.dropout: _f_dropout, **made.FUNCTIONS, **heads.FUNCTIONS, **BY_NAME,
+    F.dropout: _f_dropout, F.sigmoid: _f("sigmoid"), F.batch_norm: _f_batchnorm, **made.FUNCTIONS, **heads.FUNCTIONS, **BY_NAME,
 }
 _VIEWS = {_item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _view, _flatten, made._chunk, made._split, made._expand, made._expand_as,
           heads.transpose, heads.permute, heads.view, heads.flatten, heads.item, heads.select, heads.unbind}
@@ -424,19 +436,15 @@ _OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.
 OF_CONSTANTS = {"getitem", "slice", "select", "unsqueeze", "squeeze", "transpose", "permute", "t", "view", "reshape", "expand", "size",
                 "dim", "to", "float", "bool", "neg", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "add", "sub", "mul", "div",
                 "truediv", "tril", "triu", "masked_fill", "eq", "ne", "lt", "gt", "le", "ge", "logical_not", "bitwise_not", "invert"}
+_COMPARE = {operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
 _OF_NUMBERS = {operator.add, operator.sub, operator.mul, *tracing.IN_PLACE, operator.floordiv, operator.truediv, operator.mod, operator.neg,
                operator.pow, math.sqrt}
 _SAY_NOTHING = {"_assert", "_assert_is_none", "dim", "size", "eq", "getattr", "ne", "__eq__"}
 
 
-def known():
-    words = sorted({m.__name__ for m in MODULES} | set(encoders.NAMED) | {f if isinstance(f, str) else f.__name__ for f in FUNCTIONS})
-    return ", ".join(words)
-
-
 def unknown(name, word):
-    return errors.config(f"{name}: {word} is not known on the server: keep it in head or tail, or write it otherwise; known are "
-                         f"{known()}")
+    return errors.config(f"{name}: {word} is not known on the server: keep it in head or tail, or write it otherwise "
+                         "(docs/howto-script.md#what-is-read)")
 
 
 def function_of(target, word):
@@ -473,11 +481,14 @@ def _number(b, node, args):
     if isinstance(x, (Value, Own)) and (node.target == "size" or (node.target is getattr and args[1] == "shape")):
         shape = x.shape if isinstance(x, Own) else tuple(heads.sizes(b, x))
         return shape if node.target is getattr or len(args) == 1 else shape[args[1]]
+    if isinstance(x, (Value, Own)) and (node.target == "dim" or (node.target is getattr and args[1] == "ndim")):
+        return len(x.shape if isinstance(x, Own) else heads.sizes(b, x))
     if node.target is operator.add and all(isinstance(a, (list, tuple)) for a in args):
         return (*args[0], *args[1])
     if node.target in _OF_NUMBERS:
         _check_sizes(node.name, args)
-    numbers = node.op == "call_function" and node.target in _OF_NUMBERS and all(isinstance(a, (int, float)) for a in args)
+    compares = node.target in _COMPARE and not any(map(of_call, args))
+    numbers = node.op == "call_function" and (node.target in _OF_NUMBERS or compares) and all(isinstance(a, (int, float)) for a in args)
     return node.target(*args) if numbers else None
 
 
@@ -509,6 +520,11 @@ def _call(b, module, strip, node, env):
     if unread and (node.op == "call_module" or word not in _SAY_NOTHING):
         raise errors.config(f"{node.name}: it reads {unread}, which the server does not compute: comparisons and attributes of tensors are "
                             "known in assertions alone")
+    counted = next((env[n] for n in node.all_input_nodes if isinstance(env[n], Counted)), None)
+    if counted and node.target == "add_" and counted.path.endswith("num_batches_tracked") and args[1:] == (1,):
+        return counted  # the server's steps count
+    if counted and node.target is not F.batch_norm:
+        raise errors.config(f"{counted.path}: {tracing.COUNTS}")
     if node.op == "call_module":
         _learns(node)
         m = module.get_submodule(node.target)
@@ -523,7 +539,7 @@ def _call(b, module, strip, node, env):
     if node.target is operator.getitem and isinstance(args[0], tuple):
         return args[0][args[1]]
     build = function_of(node.target, word)
-    if not build and word in _SAY_NOTHING:
+    if not build and (word in _SAY_NOTHING or node.target in _COMPARE):
         return UNREAD
     if not build:
         raise unknown(node.name, word)
@@ -531,20 +547,35 @@ def _call(b, module, strip, node, env):
     return call_function(b, build, node.name, node.target, args, kwargs)
 
 
-def read(b, module, strip, graph):
-    """Fills the builder from torch.fx's graph of module, whose names begin with strip. Returns the output."""
-    env, out = {}, None
-    for node in graph.nodes:
+def _held(module, strip, name):
+    """A tensor that a module itself holds."""
+    m, tensor = module.get_submodule(name.rpartition(".")[0]), operator.attrgetter(name)(module)
+    if tracing.counts(m, name):
+        return Counted(name[len(strip):], m)
+    tracing.check_read(name, m)
+    return Own(name[len(strip):], tensor, isinstance(tensor, nn.Parameter))
+
+
+def reader(b, module, strip):
+    """A function that reads torch.fx's graph of module, whose names begin with strip, up to a node, and returns its value."""
+    env = {}
+
+    def give(node):
         if node.op == "placeholder":
             if env and not node.args:
                 raise errors.config("the middle takes one tensor and gives one")
-            env[node] = b.input if not env else node.args[0]
-        elif node.op == "output":
-            out = env.get(node.args[0]) if isinstance(node.args[0], torch.fx.Node) else None
-        elif node.op == "get_attr":
-            tensor = operator.attrgetter(node.target)(module)
-            tracing.check_read(node.target, module.get_submodule(node.target.rpartition(".")[0]))
-            env[node] = Own(node.target[len(strip):], tensor, isinstance(tensor, nn.Parameter))
-        else:
-            env[node] = _call(b, module, strip, node, env)
-    return out
+            return b.input if not env else node.args[0]
+        if node.op == "output":
+            return env.get(node.args[0]) if isinstance(node.args[0], torch.fx.Node) else None
+        return _held(module, strip, node.target) if node.op == "get_attr" else _call(b, module, strip, node, env)
+
+    def read(last):
+        for node in last.graph.nodes:
+            if node not in env:
+                try:
+                    env[node] = give(node)
+                except errors.ConfigError as e:
+                    raise errors.at(e, node.meta.get("line"))
+            if node is last:
+                return env[node]
+    return read

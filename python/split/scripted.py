@@ -80,7 +80,10 @@ class _Walk:
 
     def block(self, block, env):
         for node in block.nodes():
-            found = self.node(node, [env[i.debugName()] for i in node.inputs()], env)
+            try:
+                found = self.node(node, [env[i.debugName()] for i in node.inputs()], env)
+            except errors.ConfigError as e:
+                raise errors.at(e, tracing.line_of(node.sourceRange()))
             names = [o.debugName() for o in node.outputs()]
             env.update(zip(names, [found] if len(names) == 1 else found if names else ()))
         result = block.return_node() if hasattr(block, "return_node") else block.returnNode()
@@ -252,7 +255,7 @@ def _both_modes(of, module, shape, per_token):
     return found
 
 
-def _by_fx(module):
+def _by_fx(module, shape, per_token):
     """A function that reads the module by torch.fx, for _both_modes()."""
     leaf = graph.builder_of(module)
     whole, strip = (nn.Sequential(module), "0.") if leaf else (module, "")
@@ -260,8 +263,9 @@ def _by_fx(module):
     with tracing.unchanged(whole):
         for training in (True, False):
             with tracing.mode(whole, training):
-                traced[training] = tracing.trace(whole, graph.builder_of)
-    return lambda b, training: graph.read(b, whole, strip, traced[training])
+                b = Builder(shape[0], shape[1:], per_token, evaluates=not training)
+                traced[training] = tracing.trace(whole, graph.builder_of, graph.reader(b, whole, strip))
+    return lambda b, training: graph.reader(b, whole, strip)(list(traced[training].nodes)[-1])
 
 
 def read(module, shape, per_token=False):
@@ -271,7 +275,7 @@ def read(module, shape, per_token=False):
     why = None
     if not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
         try:
-            of = _by_fx(module)
+            of = _by_fx(module, shape, per_token)
         except errors.ConfigError as e:
             why = e
         else:

@@ -1,10 +1,11 @@
 """Traces a module's forward with torch.fx, and refuses modules that a graph would not reproduce."""
 import contextlib
-import dis
 import inspect
 import operator
+import os
 import random
 import re
+import traceback
 
 import numpy
 import torch
@@ -12,6 +13,7 @@ import torch.fx
 from torch import nn
 
 from . import errors
+from .builder import of_call
 
 MODAL = nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.MultiheadAttention  # train() and eval() change these
 
@@ -25,23 +27,31 @@ def scripted_class(m):
     return unmangled(m._c._type().qualified_name())
 
 
-def _unpack(proxy):
-    """Iterates over as many parts as the caller unpacks. If it loops, their number is not known here; a script knows it."""
-    frame = inspect.currentframe().f_back
-    found = (i for i in dis.get_instructions(frame.f_code) if i.offset == frame.f_lasti and i.opname == "UNPACK_SEQUENCE")
-    n = next((i.argval for i in found), None)
-    if n is None:
-        raise torch.fx.proxy.TraceError("forward loops over what a layer gives")
-    return (proxy[i] for i in range(n))
+_NUMBER = (bool, int, float), "a branch, a loop or a number in forward depends on values, or on the number of rows or tokens"
 
 
-class _Attribute(torch.fx.proxy.Attribute):
-    __iter__ = _unpack
+def _read(proxy, kinds, says):
+    """What the server's graph has for proxy, if it is one of kinds, in each call the same."""
+    found = proxy.tracer.read(proxy.node)
+    if not isinstance(found, kinds) or of_call(found):
+        raise torch.fx.proxy.TraceError(says)
+    return found
 
 
-class _Proxy(torch.fx.Proxy):
-    __iter__ = _unpack
+class _Sized:
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
 
+    def __len__(self):
+        return len(_read(self, (tuple, list), "forward loops over what a layer gives"))
+
+    __bool__, __int__, __float__, __index__ = ((lambda self, kind=kind: kind(_read(self, *_NUMBER))) for kind in (bool, int, float, int))
+
+
+_Attribute = type("_Attribute", (_Sized, torch.fx.proxy.Attribute), {})
+
+
+class _Proxy(_Sized, torch.fx.Proxy):
     def __getattr__(self, name):
         return _Attribute(self, name)
 
@@ -55,19 +65,49 @@ for _function in IN_PLACE:
     setattr(_Proxy, f"__{_function.__name__}__", _in_place(_function))  # torch.fx would record an op that is not in place
 
 
+_GETATTR = nn.Module.__getattr__
+_PACKAGES = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))
+
+
+def _line(frames):
+    """FILE:LINE of the first of frames, from the innermost one up to trace(), that is a script's; "": there is none."""
+    for frame, line in frames:
+        if frame.f_code is trace.__code__:
+            break
+        if not frame.f_code.co_filename.startswith(_PACKAGES):
+            return f"{frame.f_code.co_filename}:{line}"
+    return ""
+
+
+def line_of(source):
+    """The same of what TorchScript says of a node's source."""
+    found = re.match(r'\s*File "(.*)", line (\d+)', source)
+    return ":".join(found.groups()) if found and not found[1].startswith(_PACKAGES) else ""
+
+
 class _Tracer(torch.fx.Tracer):
     proxy_buffer_attributes = True
 
-    def __init__(self, is_leaf):
+    def __init__(self, is_leaf, read):
         super().__init__()
-        self.is_leaf = is_leaf
+        self.is_leaf, self.reader = is_leaf, read
+
+    def read(self, node):
+        """While torch.fx traces, the parameters of modules are proxies, too; they are not for what reads the graph."""
+        traced, nn.Module.__getattr__ = nn.Module.__getattr__, _GETATTR
+        try:
+            return self.reader(node)
+        except errors.ConfigError as e:
+            raise torch.fx.proxy.TraceError(str(e).removeprefix(f"{e.line}: ")) from e
+        finally:
+            nn.Module.__getattr__ = traced
 
     def is_leaf_module(self, m, name):
         return self.is_leaf(m) or super().is_leaf_module(m, name)
 
     def create_node(self, *args, **kwargs):
         node = super().create_node(*args, **kwargs)
-        node.meta["learns"] = torch.is_grad_enabled()
+        node.meta["learns"], node.meta["line"] = torch.is_grad_enabled(), _line(traceback.walk_stack(None))
         return node
 
     def proxy(self, node):
@@ -126,14 +166,14 @@ def _no_functions():
             torch.autograd.Function.apply = had
 
 
-def trace(module, is_leaf):
-    """torch.fx's graph of forward, with the default values of its other arguments. is_leaf(m): m has a build."""
+def trace(module, is_leaf, read):
+    """torch.fx's graph of forward, with the default values of its other arguments. is_leaf(m): m has a build. read: graph.reader's."""
     arguments = list(inspect.signature(module.forward).parameters.values())[1:]
     usual = {a.name: a.default for a in arguments if isinstance(a.default, (type(None), bool, int, float, str))}
     before = _states()
     try:
         with torch.enable_grad(), _no_functions():
-            traced = _Tracer(is_leaf).trace(module, usual or None)
+            traced = _Tracer(is_leaf, read).trace(module, usual or None)
         if any(n.op == "get_attr" and n.target.startswith("_tensor_constant") for n in traced.nodes):
             raise ValueError("forward makes a tensor that does not depend on its input")  # it may differ from call to call
         if any(given.graph is not traced for n in traced.nodes for given in n.all_input_nodes):
@@ -142,8 +182,8 @@ def trace(module, is_leaf):
             raise ValueError("forward draws random numbers in Python, which would be drawn once")
         return traced
     except Exception as e:
-        raise errors.config(f"torch.fx cannot follow {type(module).__name__}: {e}; keep what it cannot follow in head or "
-                            "tail") from e
+        said = errors.config(f"torch.fx cannot follow {type(module).__name__}: {e}; keep what it cannot follow in head or tail")
+        raise errors.at(said, _line(reversed(list(traceback.walk_tb(e.__traceback__))))) from e
 
 
 def _check_modes(module):
@@ -190,14 +230,21 @@ def check(module):
                 raise errors.config(f"{key}: it has hooks on its gradient, and the server has none")
 
 
+COUNTS = "forward reads what a batch norm counts, which changes on the server"
+
+
+def counts(module, name):
+    return hasattr(module, "num_batches_tracked") and name.endswith(("running_mean", "running_var", "num_batches_tracked"))
+
+
 def check_read(name, module):
     """Checks a tensor or number that forward itself reads from a module."""
     last = name.rpartition(".")[2]
     held = getattr(module, last, None)
     if isinstance(held, torch.Tensor) and held.requires_grad and all(last != n for n, _ in module.named_parameters(recurse=False)):
         raise errors.config(f"{name}: it learns, and is no parameter of its module with this name: make it an nn.Parameter of its own")
-    if hasattr(module, "num_batches_tracked") and last in ("running_mean", "running_var", "num_batches_tracked"):
-        raise errors.config(f"{name}: forward reads what a batch norm counts, which changes on the server")
+    if counts(module, name):
+        raise errors.config(f"{name}: {COUNTS}")
 
 
 def check_draws(b):

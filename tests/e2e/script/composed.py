@@ -107,12 +107,17 @@ class Block(nn.Module):
 
 
 class Shuffled(nn.Module):
-    """As shufflenet writes it."""
+    """As shufflenet writes it, and as others do."""
+
+    def __init__(self, permutes):
+        super().__init__()
+        self.permutes = permutes
 
     def forward(self, x):
         b, c, h, w = x.size()
-        y = torch.cat([x, F.relu(x)], 1).view(b, 2, c, h, w).transpose(1, 2).contiguous().view(b, -1, h, w)
-        return F.max_pool2d(y, 3, 2, ceil_mode=True)
+        y = torch.cat([x, F.sigmoid(x)], 1).view(b, 2, c, h, w)
+        y = y.permute(0, 2, 1, 3, 4) if self.permutes else y.transpose(1, 2)
+        return F.max_pool2d(y.contiguous().view(b, -1, h, w), 3, 2, ceil_mode=True)
 
 
 def frozen():
@@ -125,7 +130,7 @@ def frozen():
 MODULES = {
     "Excite": lambda: Excite(True), "Excite added": lambda: Excite(False), "Spatial": Spatial, "Gate": Gate, "Scaled": Scaled,
     "Halves": Halves, "Loops": Loops, "Thirds": Thirds,
-    "Smooth": Smooth, "Sizes": Sizes, "Block": Block, "Shuffled": Shuffled,
+    "Smooth": Smooth, "Sizes": Sizes, "Block": Block, "Shuffled": lambda: Shuffled(False), "permuted": lambda: Shuffled(True),
     "modules": lambda: nn.Sequential(nn.PReLU(C), nn.InstanceNorm2d(C, affine=True), nn.CELU(), nn.PReLU(), nn.ReflectionPad2d(1),
                                      nn.ELU(0.7), nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), nn.Mish(), nn.SELU()),
     "pads": lambda: nn.Sequential(nn.Conv2d(C, C, 3, padding=1, padding_mode="reflect"), nn.Conv2d(C, C, (1, 3), padding=(0, 1)),
@@ -199,6 +204,94 @@ class Normed(nn.Module):
         return y + F.layer_norm(self.layer(x), [4], self.weight, self.bias)
 
 
+class NormAct(nn.BatchNorm2d):
+    """timm's BatchNormAct2d, which calls F.batch_norm itself."""
+
+    def forward(self, x):
+        if x.ndim != 4:
+            raise ValueError("4 dimensions are needed")
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+        y = F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self.momentum, self.eps)
+        return F.relu(y)
+
+
+class Same(nn.Module):
+    """Numbers, branches and loops from sizes, as in layers that pad as TensorFlow does."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(C, C, 3)
+
+    def forward(self, x):
+        side = x.shape[-1]
+        pad = max(0, (side - 1) + 3 - side)
+        for _ in range(int(x.size(1) / 2)):
+            x = x * 0.9
+        return self.conv(F.pad(x, (pad // 2, pad - pad // 2, 1, 1), "constant", 0) if len(x.shape) == 4 else x)
+
+
+class Attends(nn.Module):
+    """How vit-pytorch and MONAI spell heads, and how Hugging Face does today."""
+
+    def __init__(self, maps):
+        super().__init__()
+        self.maps, self.each, self.qkv, self.out = maps, 2, nn.Linear(C, 3 * C), nn.Linear(C, C)
+
+    def forward(self, x):
+        parts = self.qkv(x).chunk(3, dim=-1)
+        if self.maps:
+            q, k, v = map(lambda t: t.view(t.shape[0], -1, 2, self.each).transpose(1, 2), parts)
+        else:
+            q, k, v = [t.view((*x.shape[:-1], -1, self.each)).transpose(1, 2) for t in parts]
+        y = (q @ k.transpose(-1, -2) * self.each ** -0.5).softmax(-1) @ v
+        return self.out(y.transpose(1, 2).reshape(*x.shape[:-1], -1))
+
+
+def check_sizes():
+    """What torch.fx follows if it knows the sizes; TorchScript does not take all of it."""
+    norm, before = NormAct(C), nn.Conv2d(C, C, 1)
+    usual = nn.Sequential(nn.BatchNorm2d(C), nn.ReLU())
+    usual[0].load_state_dict(norm.state_dict())
+    ours, theirs = (one_step(nn.Sequential(copy.deepcopy(before), m), SHAPE) for m in copy.deepcopy((norm, usual)))
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs)), "other bits than BatchNorm2d and ReLU"
+    for make, before, shape in ((Same, nn.Conv2d(C, C, 1), SHAPE), (lambda: Attends(True), nn.Linear(C, C), (8, 5, C)),
+                                (lambda: Attends(False), nn.Linear(C, C), (8, 5, C))):
+        torch.manual_seed(4)
+        mid = nn.Sequential(before, make())
+        width = mid(torch.zeros(shape)).flatten(1).shape[1]
+        check_same((nn.Identity(), mid, nn.Sequential(nn.Flatten(), nn.Linear(width, 5))), batches(shape, 10), shape)
+    remote(Attends(False), (8, 5, C), {"lr": 0.1}, lengths=True).close(True)
+
+
+class Bad(nn.Module):
+    def __init__(self, does):
+        super().__init__()
+        self.layer, self.does = nn.Conv2d(C, C, 1), does
+
+    def forward(self, x):
+        return self.does(self.layer, x)
+
+
+class BadScript(nn.Module):
+    def forward(self, x):
+        return torch.cumsum(x, 1)
+
+
+def check_lines():
+    """A refusal begins with the line of forward that it is about."""
+    for module, at, says in (
+            (Bad(lambda m, x: torch.cumsum(m(x), 1)), Bad, "cumsum is not known on the server: keep it in head or tail, or write it otherwise (docs"),
+            (Bad(lambda m, x: m(x) if x.shape[0] > 1 else x), Bad, "depends on values, or on the number of rows or tokens"),
+            (Bad(lambda m, x: sum(part for part in m(x))), Bad, "forward loops over what a layer gives"),
+            (Bad(lambda m, x: m(x) * F.batch_norm(x, torch.zeros(C), torch.ones(C))), Bad, "makes a tensor"),
+            (torch.jit.script(BadScript()), BadScript, "cumsum is not known"),
+            (nn.Sequential(nn.Conv2d(C, C, 1), nn.LSTM(6, 6)), None, "1: LSTM is not known on the server")):
+        text = str(refused(split.ConfigError, says, remote, module, SHAPE))
+        line = module.does.__code__.co_firstlineno if at is Bad else at and at.forward.__code__.co_firstlineno + 1
+        assert "makes a tensor" in says or (text.startswith(f"{__file__}:{line}: ") if at else text.startswith("1: ")), text
+
+
 def check_norms():
     check_each({"Normed": Normed}, (8, 5, C), lambda: nn.Linear(C, C))
 
@@ -223,4 +316,4 @@ def check_refused():
 
 
 if __name__ == "__main__":
-    run(check_composed, check_bounds, check_norms, check_refused)
+    run(check_composed, check_sizes, check_lines, check_bounds, check_norms, check_refused)

@@ -397,7 +397,7 @@ def check_refused():
 
 
 class Lengthened(nn.Module):
-    """torch.fx cannot follow the loop; in a script its sizes are known."""
+    """The loop's sizes are known; the number of rows is not."""
 
     def __init__(self):
         super().__init__()
@@ -468,7 +468,7 @@ def check_misread():
         mid.register_buffer("past", torch.ones(6, 6).triu(1).bool())
         check_reading(mid, says, shape)
     for mid, says, shape in (
-            (Lengthened(), "the first size is computed", TOKENS), (torch.jit.script(Lengthened()), "the first size is computed", TOKENS),
+            (Lengthened(), "computes with the number of rows or tokens", TOKENS), (torch.jit.script(Lengthened()), "the first size is computed", TOKENS),
             (Scaled(lambda m, y: y * (m.b * 2.0 if m.training else m.b * 3.0)), "something else in evaluation", TOKENS),
             (Scaled(lambda m, y: y * m.b.exp() + m.exp), None, TOKENS), (nn.Sequential(Called(12, 12)), "its forward was replaced", TOKENS),
             (Scaled(lambda m, y: (setattr(m, "last", y), y)[1]), None, TOKENS),
