@@ -39,8 +39,8 @@ void sl_picture_make_grey(uint8_t *p, size_t pixels);
  * has. They may lie in room->data. NOMEM. */
 enum sl_err sl_picture_deepen(const struct sl_picture_job *job, const void *samples, int bits,
 			      int channels) SL_MUST_CHECK;
-/* picture_exif.c: the orientation of a picture file, 1 … 8 as in EXIF, also by a PNG's XMP; 1: upright, or unknown. A TIFF's always
- * counts, as in Pillow; those of other formats only with `upright`. Takes any bytes. */
+/* picture_exif.c: the orientation of a picture file, 1 … 8 as in EXIF, also by a PNG's XMP; 1: upright, or unknown. A
+ * TIFF's always counts, as in Pillow; those of other formats only with `upright`. Takes any bytes. */
 int sl_picture_orientation(const uint8_t *bytes, size_t len, bool upright);
 /* Rotates and mirrors *out, a whole picture of orientation `how`, so that it is upright. NOMEM. */
 enum sl_err sl_picture_turn(const struct sl_picture_job *job, int how) SL_MUST_CHECK;
