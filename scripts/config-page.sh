@@ -12,8 +12,8 @@ trap 'rm -rf "$tmp"' EXIT
 # tables PROGRAM COMMAND [KEY…]: a table for each section of its config; each KEY is required. In the input comments
 # precede their key; a section has no value.
 tables() {
-	env -u XDG_RUNTIME_DIR "$1" "$2" "$tmp/config.yaml" --print-config | awk -v required=" ${*:3} " '
-		function escape(s) { gsub(/\|/, "\\|", s); sub(/-[0-9]+(-[0-9a-f]+)?\.sock/, s ~ /splitc/ ? "-UID-RUN.sock" : "-UID.sock", s); return s }
+	XDG_RUNTIME_DIR=/run/user/UID "$1" "$2" "$tmp/config.yaml" --print-config | awk -v required=" ${*:3} " '
+		function escape(s) { gsub(/\|/, "\\|", s); sub(/-[0-9a-f]+\.sock/, "-RUN.sock", s); return s }
 		function head(title) { printf "\n%s\n\n| key | default | meaning |\n|---|---|---|\n", title }
 		/^ *#[a-z_0-9]+:/ { sub(/#/, "") } # a key that means nothing beside the defaults of the others
 		/^ *#/ { sub(/^ *# ?/, ""); note = note (note == "" ? "" : " ") $0; next }

@@ -40,7 +40,7 @@ config_keys() {
 	local minimal
 	minimal=$(mktemp)
 	[ "$name" = splits ] || printf 'model: {name: mobilenet_v2}\ndata: {dir: .}\n' >"$minimal"
-	env -u XDG_RUNTIME_DIR $RUN "$program" "$([ "$name" = splits ] && echo serve || echo train)" "$minimal" --print-config
+	XDG_RUNTIME_DIR=/run/user/UID $RUN "$program" "$([ "$name" = splits ] && echo serve || echo train)" "$minimal" --print-config
 	rm -f "$minimal"
 }
 

@@ -158,6 +158,8 @@ static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 		err = become_rank(s, fail);
 	if (!err)
 		err = sl_server_auth_open(&s->auth, &s->conf, fail);
+	if (!err && s->auth.gate)
+		sl_keypair_hide(&s->auth.own);
 	if (!err)
 		err = sl_device_open(&s->device, &s->conf, fail);
 	if (!err)
@@ -178,7 +180,9 @@ static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 		err = sl_control_open(&s->control, s->loop, s->conf.control, answer, s, fail);
 	if (!err)
 		err = sl_conf_server_blame(&s->conf, "metrics",
-					   sl_metrics_open(&s->metrics, s->loop, s->conf.metrics, answer, s, fail),
+					   sl_metrics_open(&s->metrics, s->loop, s->conf.metrics,
+							   s->conf.metrics_hosts.item, s->conf.metrics_hosts.n, answer,
+							   s, fail),
 					   fail);
 	return err;
 }

@@ -31,7 +31,9 @@ enum sl_err sl_answers_open(struct sl_answers *a, struct sl_loop *loop, const st
 		err = open_beside(a, loop, conf->control, answer, arg, fail);
 	if (!err)
 		err = sl_conf_client_blame(conf, "metrics",
-					   sl_metrics_open(&a->metrics, loop, conf->metrics, answer, arg, fail), fail);
+					   sl_metrics_open(&a->metrics, loop, conf->metrics, conf->metrics_hosts.item,
+							   conf->metrics_hosts.n, answer, arg, fail),
+					   fail);
 	return err;
 }
 

@@ -335,6 +335,8 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a run");
 	*d = (struct drive){.table = sl_drive_table, .setup = setup, .options = options, .fail = fail};
 	err = sl_client_auth_open(&d->auth, setup->conf, fail);
+	if (!err && setup->conf->auth.secret_key[0])
+		sl_keypair_hide(&d->auth.own);
 	if (!err)
 		err = sl_training_open(&d->run, setup, "remote", options->eval_only, options->resume, fail);
 	if (!err && options->predict)

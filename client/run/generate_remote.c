@@ -162,6 +162,8 @@ enum sl_err sl_generate_remote(struct sl_setup *setup, struct sl_generate *g, st
 	struct passes p = {.setup = setup, .g = g, .fail = fail};
 	enum sl_err err = sl_client_auth_open(&p.auth, setup->conf, fail);
 
+	if (!err && setup->conf->auth.secret_key[0])
+		sl_keypair_hide(&p.auth.own);
 	if (!err)
 		err = sl_secret_make(&p.secret, fail);
 	if (!err)

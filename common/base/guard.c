@@ -1,6 +1,7 @@
 #include "common/base/guard.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,6 +27,28 @@ enum sl_err sl_guard_folder(const char *dir, struct sl_fail *fail)
 				   "folder",
 				   dir, (unsigned)st.st_mode & 07777);
 	return SL_OK;
+}
+
+void sl_guard_own_folder(char *out, size_t cap)
+{
+	snprintf(out, cap, "%s/split-%u", access("/run", W_OK) == 0 ? "/run" : "/tmp", (unsigned)geteuid());
+}
+
+enum sl_err sl_guard_own(const char *dir, bool make, enum sl_err code, struct sl_fail *fail)
+{
+	struct stat st;
+
+	if (make && mkdir(dir, S_IRWXU) != 0 && errno != EEXIST)
+		return sl_fail_set(fail, code, "%s: %s", dir, strerror(errno));
+	if (lstat(dir, &st) != 0)
+		return make ? sl_fail_set(fail, code, "%s: %s", dir, strerror(errno)) : SL_OK;
+	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & (S_IRWXG | S_IRWXO)))
+		return SL_OK;
+	return sl_fail_set(
+		fail, code,
+		"'%s' is not a folder of mode 0700 that belongs to uid %u, so others could answer there: remove "
+		"it, set $XDG_RUNTIME_DIR, or name another socket with `control`",
+		dir, (unsigned)geteuid());
 }
 
 enum sl_err sl_guard_written(int fd, const char *path, struct sl_fail *fail)

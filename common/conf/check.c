@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "common/base/guard.h"
 
 static const char *say(char why[SL_CONF_WHY], const char *wanted, const char *got)
 {
@@ -263,20 +266,19 @@ static uint64_t tag_of(const char *folder)
 bool sl_conf_default_control(char control[SL_CONF_SOCKET_PATH], const char *name, const char *run)
 {
 	const char *dir = getenv("XDG_RUNTIME_DIR");
-	char tag[20] = "";
-	int n;
+	char tag[20] = "", own[40];
+	struct stat st;
 
 	if (control[0])
 		return true;
 	if (run)
 		snprintf(tag, sizeof tag, "-%016llx", (unsigned long long)tag_of(run));
-	if (dir && dir[0] == '/')
-		n = snprintf(control, SL_CONF_SOCKET_PATH, "%s/%s%s.sock", dir, name, tag);
-	else if (access("/run/split", W_OK) == 0)
-		n = snprintf(control, SL_CONF_SOCKET_PATH, "/run/split/%s%s.sock", name, tag);
-	else
-		n = snprintf(control, SL_CONF_SOCKET_PATH, "/tmp/%s-%u%s.sock", name, (unsigned)getuid(), tag);
-	return n < SL_CONF_SOCKET_PATH;
+	snprintf(own, sizeof own, "/run/user/%u", (unsigned)geteuid());
+	if (!dir || dir[0] != '/')
+		dir = access("/run/split", W_OK) == 0 ? "/run/split" : own;
+	if (dir == own && (lstat(own, &st) != 0 || st.st_uid != geteuid()))
+		sl_guard_own_folder(own, sizeof own);
+	return snprintf(control, SL_CONF_SOCKET_PATH, "%s/%s%s.sock", dir, name, tag) < SL_CONF_SOCKET_PATH;
 }
 
 const char *sl_conf_check_weight(const void *value, char why[SL_CONF_WHY])

@@ -45,9 +45,9 @@ const char *sl_agreed_check(const struct sl_agreed *a, char why[SL_CONF_WHY]);
 bool sl_conf_number(const char *text, const char *end, double most, double *out);
 bool sl_conf_is_loopback(const char *address); /* it has the form of sl_conf_check_listen */
 /* Fills an empty `control` with the default for this user: NAME.sock in $XDG_RUNTIME_DIR, else in /run/split if that
- * can be written to, else /tmp/NAME-<uid>.sock. `run`: a folder that belongs to one run, or NULL. Its absolute path,
- * hashed to 16 hexadecimal digits, becomes part of the name, so that two runs on one host do not meet. False: the
- * path is too long for a socket. */
+ * can be written to, else in /run/user/<uid> if it is there, else in the user's own folder (sl_guard_own_folder).
+ * `run`: a folder that belongs to one run, or NULL. Its absolute path, hashed to 16 hexadecimal digits, becomes part of
+ * the name, so that two runs on one host do not meet. False: the path is too long for a socket. */
 bool sl_conf_default_control(char control[SL_CONF_SOCKET_PATH], const char *name, const char *run);
 
 #endif

@@ -284,6 +284,7 @@ struct sl_conf_client {
 	} log;
 	char control[SL_CONF_SOCKET_PATH]; /* resolved, never "" */
 	char metrics[SL_CONF_TEXT];        /* 127.0.0.1:9570; "": none */
+	struct sl_conf_list metrics_hosts; /* names for which it answers, besides addresses and localhost */
 	int watchdog_s, drain_s;           /* 0: no watchdog; SIGTERM ends at once */
 	struct sl_conf_origin origin;
 };
@@ -312,7 +313,8 @@ struct sl_conf_server {
 		enum sl_log_level level;
 	} log;
 	char control[SL_CONF_SOCKET_PATH];
-	char metrics[SL_CONF_TEXT]; /* as the client's */
+	char metrics[SL_CONF_TEXT];        /* as the client's */
+	struct sl_conf_list metrics_hosts; /* the same */
 	bool deterministic;
 	int watchdog_s, drain_s; /* as the client's */
 	struct sl_conf_origin origin;

@@ -215,8 +215,9 @@ static const struct sl_conf_key keys[] = {
 	SL_BOOL(T, "log.tensorboard", log.tensorboard, "false", "also write event files for TensorBoard to log.dir (tensorboard --logdir DIR)"),
 	SL_INT(T, "watchdog_s", watchdog_s, 0, 86400, "300", "seconds; 0: never", "a task (a kernel, a file) that takes longer counts as hung: the client ends with status 75"),
 	SL_INT(T, "drain_s", drain_s, 0, 3600, "10", "seconds", "time to end in good order after SIGTERM; a second SIGTERM ends the run at once"),
-	SL_STRING(T, "control", control, NULL, "", "Unix socket for splitc status; empty: one named after log.dir, in $XDG_RUNTIME_DIR, /run/split or /tmp"),
+	SL_STRING(T, "control", control, NULL, "", "Unix socket for splitc status; empty: one named after log.dir, in $XDG_RUNTIME_DIR, /run/split, /run/user/UID or a folder split-UID of mode 0700"),
 	SL_STRING(T, "metrics", metrics, sl_conf_check_metrics, "", "address of /metrics for Prometheus, such as 127.0.0.1:9570; anyone who reaches an address other than loopback can read it; empty: none"),
+	SL_NAMES(T, "metrics_hosts", metrics_hosts, sl_conf_check_word, "", "host names under which /metrics is asked, such as [split.example.org], besides localhost and addresses; a request for another name is refused, since it may come from a web page"),
 };
 /* clang-format on */
 

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/folder.h"
+#include "common/base/guard.h"
 #include "common/link/listener.h"
 
 enum { REQUEST_MAX = 64, ANSWER_MAX = 8 << 20, CHUNK = 65536 };
@@ -45,6 +47,17 @@ static enum sl_err address_of(struct sockaddr_un *out, const char *path, struct 
 				   path, sizeof out->sun_path - 1);
 	strcpy(out->sun_path, path);
 	return SL_OK;
+}
+
+/* In the user's own folder, which others could have made before. `make`: for a new socket. */
+static enum sl_err check_folder(const char *path, bool make, struct sl_fail *fail)
+{
+	char folder[PATH_MAX], own[40];
+
+	sl_guard_own_folder(own, sizeof own);
+	if (!sl_folder_of(path, folder) || strcmp(folder, own) != 0)
+		return SL_OK;
+	return sl_guard_own(own, make, make ? SL_ERR_CANTCREATE : SL_ERR_AUTH, fail);
 }
 
 /* Removes a socket file at which nobody answers: a killed daemon has left it. */
@@ -110,6 +123,8 @@ enum sl_err sl_control_open(struct sl_control **out, struct sl_loop *loop, const
 	c->answer = answer;
 	c->arg = arg;
 	err = address_of(&c->address, path, fail);
+	if (!err)
+		err = check_folder(path, true, fail);
 	if (!err)
 		err = clear_path(&c->address, fail);
 	if (!err)
@@ -184,6 +199,27 @@ static enum sl_err ask_connect(int fd, const struct sockaddr_un *address, uint64
 	return SL_OK;
 }
 
+/* Only root or this user may answer; to root also a service, which is the only one that can make sockets in its folder.
+ */
+static enum sl_err check_peer(int fd, const char *path, struct sl_fail *fail)
+{
+	struct stat by = {0}, in;
+	struct ucred peer;
+	char folder[PATH_MAX];
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &(socklen_t){sizeof peer}) < 0)
+		return sl_fail_set(fail, SL_ERR_OS, "%s: %s", path, strerror(errno));
+	by.st_uid = peer.uid;
+	if (!sl_guard_is_foreign(&by) || (geteuid() == 0 && sl_folder_of(path, folder) && stat(folder, &in) == 0 &&
+					  in.st_uid == peer.uid && !(in.st_mode & (S_IWGRP | S_IWOTH))))
+		return SL_OK;
+	return sl_fail_set(
+		fail, SL_ERR_AUTH,
+		"a process of another user (uid %u) listens at %s, and is not believed: ask as that user, or "
+		"name another socket by --control PATH",
+		(unsigned)peer.uid, path);
+}
+
 static enum sl_err ask_send(int fd, const char *request, const char *path, struct sl_fail *fail)
 {
 	char line[REQUEST_MAX];
@@ -216,6 +252,14 @@ static enum sl_err ask_receive(int fd, uint64_t deadline_ms, const char *path, c
 		n = recv(fd, text + len, cap - len, 0);
 		if (n == 0 && len) {
 			text[len] = 0;
+			for (char *line = text, *end; line; line = end) { /* it may go to a terminal */
+				end = strchr(line, '\n');
+				if (end)
+					*end = 0;
+				sl_text_make_safe(line, '?');
+				if (end)
+					*end++ = '\n';
+			}
 			*answer = text;
 			return SL_OK;
 		}
@@ -248,12 +292,16 @@ enum sl_err sl_control_ask(const char *path, const char *request, int timeout_ms
 	enum sl_err err = address_of(&address, path, fail);
 	int fd;
 
+	if (!err)
+		err = check_folder(path, false, fail);
 	if (err)
 		return err;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return sl_fail_set(fail, SL_ERR_OS, "control socket: %s", strerror(errno));
 	err = ask_connect(fd, &address, deadline_ms, fail);
+	if (!err)
+		err = check_peer(fd, path, fail);
 	if (!err)
 		err = ask_send(fd, request, path, fail);
 	if (!err)

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/link/listener.h"
-#include "common/link/request.h"
 
 enum { HEAD_OF_ANSWER = 256 };
 
@@ -26,6 +25,8 @@ static const char *reason(int status)
 		return "Not Found";
 	case 405:
 		return "Method Not Allowed";
+	case 421:
+		return "Misdirected Request";
 	case 431:
 		return "Request Header Fields Too Large";
 	case 503:
@@ -55,16 +56,18 @@ static bool hear(void *arg, char *head, size_t len, bool ended, char **answer)
 {
 	const struct sl_http_page *page = &((const struct sl_http *)arg)->page;
 	int status = sl_request_status(head, len, page->path);
-	char *text, line[64];
+	char *text, line[80];
 
 	if (!status && ended)
 		status = 400; /* the connection ended before the request did */
 	if (!status)
 		return false;
+	if (status == 200 && !sl_request_is_for(head, len, page->name, page->n_name))
+		status = 421;
 	text = status == 200 ? page->text(page->arg) : NULL;
 	if (status == 200 && !text)
 		status = 503;
-	snprintf(line, sizeof line, "%s\n", reason(status));
+	snprintf(line, sizeof line, "%s%s\n", reason(status), status == 421 ? ": metrics_hosts has no such name" : "");
 	*answer = make_answer(status, text ? page->type : "text/plain; charset=utf-8", text ? text : line,
 			      sl_request_is_head(head, len));
 	free(text);

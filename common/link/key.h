@@ -49,6 +49,9 @@ void sl_key_stream(const struct sl_key *key, const void *of, size_t of_bytes, vo
 /* A keyed hash (BLAKE2b): without the key nobody can construct bytes with a given hash, as is possible for XXH3. */
 uint64_t sl_key_hash(const struct sl_key *key, const void *of, size_t bytes);
 void sl_keypair_wipe(struct sl_keypair *pair);
+/* For daemons: keeps this process, which holds `pair`, out of core dumps and away from debuggers of its user. With
+ * SPLIT_DUMPABLE in the environment it hides no more than the pages of `pair` from dumps. */
+void sl_keypair_hide(const struct sl_keypair *pair);
 
 /* `text` is the path of a file that has one line KEY or KEY NAME; if there is no such file, a public key. */
 enum sl_err sl_key_load_public(struct sl_key *out, const char *text, struct sl_fail *fail) SL_MUST_CHECK;

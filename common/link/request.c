@@ -1,5 +1,7 @@
 #include "common/link/request.h"
 
+#include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -153,6 +155,47 @@ int sl_request_status(const char *head, size_t len, const char *path)
 	if (has_control(rest))
 		return 400;
 	return len < SL_REQUEST_MAX ? 0 : 431;
+}
+
+/* The value of a Host field without blanks and port: "[::1]" as "::1". */
+static void read_host(struct rest value, char out[SL_REQUEST_NAME])
+{
+	const char *end;
+	size_t len;
+
+	while (value.len && !is_visible(*value.at))
+		value.at++, value.len--;
+	if (take_text(&value, "["))
+		end = memchr(value.at, ']', value.len);
+	else
+		end = memchr(value.at, ':', value.len);
+	len = end ? (size_t)(end - value.at) : value.len;
+	while (len && !is_visible(value.at[len - 1]))
+		len--;
+	snprintf(out, SL_REQUEST_NAME, "%.*s", (int)len, value.at);
+}
+
+bool sl_request_is_for(const char *head, size_t len, const char (*name)[SL_REQUEST_NAME], int n)
+{
+	struct rest rest = {head, len < SL_REQUEST_MAX ? len : SL_REQUEST_MAX}, line;
+	char host[SL_REQUEST_NAME];
+	struct in6_addr in;
+
+	(void)take_line(&rest, &line);
+	while (take_line(&rest, &line) && line.len) {
+		struct request field = {.hosts = 0};
+		bool ours;
+
+		if (!read_field(line, &field) || !field.hosts)
+			continue;
+		read_host((struct rest){line.at + 5, line.len - 5}, host);
+		ours = inet_pton(AF_INET, host, &in) == 1 || inet_pton(AF_INET6, host, &in) == 1 ||
+		       strcasecmp(host, "localhost") == 0;
+		for (int i = 0; i < n && !ours; i++)
+			ours = strcasecmp(host, name[i]) == 0;
+		return ours;
+	}
+	return true;
 }
 
 bool sl_request_is_head(const char *head, size_t len)

@@ -555,8 +555,10 @@ enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loo
 	t->watch.readable = readable;
 	t->watch.before_wait = tell_flagged;
 	keep_freed_parts();
-	t->context = open_context();
-	if (bind)
+	err = sl_zsocket_room(fail);
+	if (!err)
+		t->context = open_context();
+	if (!err && bind)
 		err = sl_door_seed(fail);
 	if (!err && t->context)
 		t->socket = zmq_socket(t->context, bind ? ZMQ_ROUTER : ZMQ_DEALER);

@@ -5,7 +5,9 @@
 #include <netinet/in.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <zmq.h>
 
@@ -25,6 +27,7 @@ enum {
 	KEEPALIVE_COUNT = 3,
 	NOTSENT_BYTES = 128 << 10,
 	EVENT_BYTES = 6,
+	DESCRIPTORS = 32, /* of a listening socket with its door, monitor and self-test, with a margin */
 	ADDRESS = 64,
 };
 
@@ -148,4 +151,19 @@ enum sl_err sl_zsocket_endpoint(void *socket, char *out, size_t cap, struct sl_f
 		return sl_fail_set(fail, SL_ERR_OS, "ZMQ_LAST_ENDPOINT: %s", zmq_strerror(errno));
 	unmap_ipv4(out);
 	return SL_OK;
+}
+
+enum sl_err sl_zsocket_room(struct sl_fail *fail)
+{
+	int fd[DESCRIPTORS], n = 0;
+
+	while (n < DESCRIPTORS && (fd[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
+		n++;
+	for (int i = 0; i < n; i++)
+		close(fd[i]);
+	return n == DESCRIPTORS ? SL_OK
+				: sl_fail_set(fail, SL_ERR_CONFIG,
+					      "this process may open %d more files, and its sockets need %d: raise "
+					      "`ulimit -n` or LimitNOFILE=",
+					      n, DESCRIPTORS);
 }

@@ -31,4 +31,8 @@ void sl_zsocket_redial(void *socket, const char *endpoint, bool ipv4);
 /* The endpoint to which the socket is bound or connected, as users write it. */
 enum sl_err sl_zsocket_endpoint(void *socket, char *out, size_t cap, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* CONFIG unless this process may open as many more files as the sockets of one transport need: ZeroMQ aborts where it
+ * finds none. */
+enum sl_err sl_zsocket_room(struct sl_fail *fail) SL_MUST_CHECK;
+
 #endif

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "common/link/http.h"
 #include "common/telemetry/status.h"
 
 struct sl_metrics {
@@ -22,9 +21,14 @@ static char *text(void *arg)
 }
 
 enum sl_err sl_metrics_open(struct sl_metrics **out, struct sl_loop *loop, const char *address,
+			    const char (*name)[SL_REQUEST_NAME], int n_name,
 			    char *(*answer)(void *arg, const char *request), void *arg, struct sl_fail *fail)
 {
-	struct sl_http_page page = {"/metrics", "text/plain; version=0.0.4; charset=utf-8", text, NULL};
+	struct sl_http_page page = {.path = "/metrics",
+				    .type = "text/plain; version=0.0.4; charset=utf-8",
+				    .name = name,
+				    .n_name = n_name,
+				    .text = text};
 	struct sl_metrics *m;
 	enum sl_err err;
 

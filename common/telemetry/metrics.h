@@ -3,14 +3,16 @@
 #define SL_TELEMETRY_METRICS_H
 
 #include "common/base/err.h"
+#include "common/link/http.h"
 
 struct sl_loop;
 struct sl_metrics;
 
-/* `address` as in link/http.h; "": nothing is opened, and *out is NULL. `answer` is that of the control socket: for
- * the request "status" it returns JSON. Logs the address; as a warning if it is not on loopback. CONFIG,
- * UNAVAILABLE. */
+/* `address` and the n_name names as in link/http.h; "": nothing is opened, and *out is NULL. `answer` is that of the
+ * control socket: for the request "status" it returns JSON. Logs the address; as a warning if it is not on loopback.
+ * CONFIG, UNAVAILABLE. */
 enum sl_err sl_metrics_open(struct sl_metrics **out, struct sl_loop *loop, const char *address,
+			    const char (*name)[SL_REQUEST_NAME], int n_name,
 			    char *(*answer)(void *arg, const char *request), void *arg,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 void sl_metrics_close(struct sl_metrics *metrics); /* NULL is fine */

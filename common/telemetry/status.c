@@ -204,6 +204,7 @@ static void json_to_scores(json_t *object, struct sl_status_session *s)
 		if (s->n_score == SL_STATUS_SCORES)
 			return;
 		snprintf(s->score[s->n_score].name, sizeof s->score[0].name, "%s", name);
+		sl_text_make_safe(s->score[s->n_score].name, '?');
 		s->score[s->n_score++].value = json_is_number(value) ? json_number_value(value) : NAN;
 	}
 }
@@ -237,9 +238,10 @@ static enum sl_err json_to_members(const struct sl_status_member *m, const json_
 		const json_t *value = json_object_get(object, m->name);
 		char *at = (char *)to + m->offset;
 
-		if (m->type == TEXT && json_is_string(value))
+		if (m->type == TEXT && json_is_string(value)) {
 			snprintf(at, SL_STATUS_TEXT, "%s", json_string_value(value));
-		else if (m->type == WHOLE && json_is_integer(value))
+			sl_text_make_safe(at, '?'); /* \u001b in JSON */
+		} else if (m->type == WHOLE && json_is_integer(value))
 			*(int64_t *)at = json_integer_value(value);
 		else if (m->type == REAL && (json_is_number(value) || json_is_null(value)))
 			*(double *)at = json_is_null(value) ? NAN : json_number_value(value);

@@ -34,10 +34,11 @@ static void run_come(struct sl_group *g)
 				    "--resume goes on with its log.dir; or take another number",
 				    g->name, k);
 	} else if (g->came == SL_COME_NOWHERE) {
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "member %d of group %s goes on from step %" PRIu64
-				    ", and the group knows it at step %" PRIu64,
-				    k, g->name, record->hello->held[0], record->number);
+		g->err =
+			sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				   "member %d of group %s goes on from step %" PRIu64
+				   ", which is not where the group knows it: --resume with its own log.dir, or --fresh",
+				   k, g->name, record->hello->held[0]);
 	} else if (g->came == SL_COME_ANEW) {
 		if (record->state == SL_SEAT_IN)
 			sl_log_limited(
@@ -71,10 +72,10 @@ static void come_behind(struct sl_group *g, uint64_t newest)
 	if (g->ends && !sl_group_ends_reach(g, newest)) {
 		g->err = sl_fail_at(
 			&g->fail, "share.member", SL_ERR_MISMATCH,
-			"member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
-			", has not kept the means of heads and tails from there on. Members that may be away for "
+			"member %d goes on from step %" PRIu64 ", and group %s "
+			"has not kept the means of heads and tails from there on. Members that may be away for "
 			"long need a range in share.clients, such as %d..%d",
-			g->which, newest, g->name, g->trunk.r.done, g->n > 2 ? g->n - 1 : 1, g->n);
+			g->which, newest, g->name, g->n > 2 ? g->n - 1 : 1, g->n);
 		return;
 	}
 	if (!g->ends)
@@ -100,18 +101,18 @@ static void run_rejoin(struct sl_group *g)
 
 	g->came = sl_record_come(&g->trunk.r, g->which, &newest);
 	if (g->came == SL_COME_LOST)
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "group %s is at step %" PRIu64
-				    ", and member %d begins anew: --resume goes on with its log.dir",
-				    g->name, g->trunk.r.done, g->which);
+		g->err = sl_fail_at(
+			&g->fail, "share.member", SL_ERR_MISMATCH,
+			"group %s trains already, and member %d begins anew: --resume goes on with its log.dir",
+			g->name, g->which);
 	else if (g->came == SL_COME_NOWHERE && was_done)
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH, SL_GROUP_LEFT_BEHIND, g->name,
 				    record->number, g->which, g->ends ? ": their model is its model, too" : "");
 	else if (g->came == SL_COME_NOWHERE)
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
-				    ", has no checkpoint of a step that this member and the others hold",
-				    g->which, newest ? newest : record->hello->held[0], g->name, g->trunk.r.done);
+				    "member %d goes on from step %" PRIu64 ", and group %s "
+				    "has no checkpoint of a step that this member and the others hold",
+				    g->which, newest ? newest : record->hello->held[0], g->name);
 	else if (g->came == SL_COME_HERE && was_done)
 		reset_copy(g, true);
 	else if (g->came == SL_COME_BEHIND)

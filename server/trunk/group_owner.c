@@ -4,7 +4,6 @@
  * member has proven that it has the session's secret (link/proof.h). A seat notes the session that was last welcomed
  * there, and with auth that client's key. Another session may begin the seat anew, if a member without checkpoints
  * could do so; it can never go on with the seat's run. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "server/trunk/group_work.h"
@@ -41,9 +40,9 @@ enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail
 	if (sl_hello_is_new(sl_group_hello(g, k)) && !has_other_key(seat))
 		return SL_OK;
 	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
-			  "member %d of group %s is the run of another client, at step %" PRIu64
-			  ": --resume goes on with that run's log.dir, and this client needs another number",
-			  k, g->name, g->trunk.r.seat[k].number);
+			  "member %d of group %s is the run of another client: "
+			  "--resume goes on with that run's log.dir, and this client needs another number",
+			  k, g->name);
 }
 
 void sl_group_note_owner(struct sl_group *g, int k)

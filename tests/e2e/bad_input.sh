@@ -300,6 +300,12 @@ at_point connects link.connect
 signal TERM "$client_pid"
 ends_with "$client_pid" 143 60 'a client that connects'
 
+# libzmq would abort
+few=(prlimit --nofile=24)
+expect 78 'its sockets need 32: raise `ulimit -n`' "${few[@]}" "$SPLITS" serve "$tmp/server.yaml" \
+	--set listen=tcp://127.0.0.1:0 --set control="$tmp/splits.sock" --set device=cpu --set threads=1
+expect 78 'its sockets need 32: raise `ulimit -n`' "${few[@]}" "$SPLITC" train "$tmp/good.yaml" --set server="$endpoint" --set log.dir="$tmp/few"
+
 # a session that the server's limits refuse
 start_server small "store=$tmp/small store" limits.memory_bytes="1 MiB"
 train 76 'the session needs' link.connect_timeout_ms=60000 server="$endpoint" log.dir="$tmp/small-run"

@@ -64,6 +64,7 @@ done
 [ "$(code -I "$server_url")" = 405 ] || fail 'HEAD: not 405'
 [ "$(code -H "X: $(head -c 9000 /dev/zero | tr '\0' x)" "$server_url")" = 431 ] || fail 'a long head: not 431'
 [ "$(code --http2-prior-knowledge "$server_url")" != 200 ] || fail 'HTTP/2'
+[ "$(code -H 'Host: rebound.example' "$server_url")" = 421 ] || fail 'the name of a web page: not 421'
 trap '' PIPE
 # garbage, and more silent connections than there are places
 port=${server_url#http://*:} port=${port%/metrics}

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,10 +13,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "common/base/guard.h"
 #include "common/link/control.h"
 #include "common/link/loop.h"
 #include "tests/support/still_clock.h"
@@ -369,6 +372,87 @@ static void asking_a_daemon_that_hangs_times_out(void **state)
 	rmdir(d.dir);
 }
 
+enum { OTHER = 54321 };
+
+/* Another user's process, which answers with escapes for a terminal. Returns its pid. */
+static pid_t another_user_listens(const char *path)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0), ready[2];
+	char byte, request[64];
+	pid_t pid;
+
+	strcpy(to.sun_path, path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&to, sizeof to), 0);
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		(void)signal(SIGPIPE, SIG_IGN);
+		if (setuid(OTHER) != 0 || listen(fd, 4) != 0 || write(ready[1], "", 1) != 1)
+			_exit(1);
+		for (;;) {
+			int asks = accept(fd, NULL, NULL);
+
+			(void)!read(asks, request, sizeof request);
+			(void)!write(asks, "{\033]0;x\007\n}\n", 10);
+			close(asks);
+		}
+	}
+	close(fd);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	return pid;
+}
+
+/* In a folder where everybody may make sockets another user's process is not believed. It may be a service in a folder
+ * of its own, but its text does not reach a terminal as it is. */
+static void another_user_s_answer_is_not_believed(void **state)
+{
+	struct daemon d;
+	struct sl_fail fail;
+	char *text;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	make_path(&d);
+	assert_int_equal(chmod(d.dir, 01777), 0);
+	pid = another_user_listens(d.path);
+	assert_int_equal(sl_control_ask(d.path, "status", ASK_MS, &text, &fail), SL_ERR_AUTH);
+	assert_non_null(strstr(fail.text, "another user (uid 54321) listens at"));
+	assert_int_equal(chown(d.dir, OTHER, OTHER), 0);
+	assert_int_equal(sl_control_ask(d.path, "status", ASK_MS, &text, &fail), SL_ERR_AUTH);
+	assert_int_equal(chmod(d.dir, 0755), 0);
+	assert_int_equal(sl_control_ask(d.path, "status", ASK_MS, &text, &fail), SL_OK);
+	assert_string_equal(text, "{?]0;x?\n}\n");
+	free(text);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(unlink(d.path), 0);
+	assert_int_equal(rmdir(d.dir), 0);
+}
+
+/* The user's own folder is made where it is missing. */
+static void the_usual_folder_is_this_user_s(void **state)
+{
+	struct daemon d;
+	struct stat st;
+	char *text;
+
+	(void)state;
+	sl_guard_own_folder(d.dir, sizeof d.dir);
+	snprintf(d.path, sizeof d.path, "%s/test-%d.sock", d.dir, (int)getpid());
+	start(&d);
+	assert_int_equal(lstat(d.dir, &st), 0);
+	assert_int_equal(st.st_mode, S_IFDIR | 0700);
+	assert_int_equal(sl_control_ask(d.path, "status", ASK_MS, &text, NULL), SL_OK);
+	free(text);
+	stop(&d);
+	(void)!rmdir(d.dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -384,6 +468,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(other_files_are_left_alone, set_up, tear_down),
 		cmocka_unit_test(a_file_that_another_put_there_is_not_removed),
 		cmocka_unit_test(asking_a_daemon_that_hangs_times_out),
+		cmocka_unit_test(another_user_s_answer_is_not_believed),
+		cmocka_unit_test(the_usual_folder_is_this_user_s),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

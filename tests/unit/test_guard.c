@@ -1,13 +1,16 @@
 /* What other users of the machine may have prepared: links where we write, folders
  * and files that they can change. Also, which of our files they can read. */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -220,6 +223,67 @@ static void what_another_user_owns_is_not_believed(void **state)
 	assert_non_null(strstr(fail.text, "chown it to uid 0"));
 }
 
+/* A folder for sockets, which another user may have made before: under its name, with its mode, or as a link. */
+static void a_folder_for_sockets_is_this_user_s_alone(void **state)
+{
+	const char *own = path_of("own");
+	struct sl_fail fail;
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(sl_guard_own(own, false, SL_ERR_AUTH, &fail), SL_OK); /* nobody is there */
+	assert_int_equal(sl_guard_own(own, true, SL_ERR_CANTCREATE, &fail), SL_OK);
+	assert_int_equal(stat(own, &st), 0);
+	assert_int_equal(st.st_mode, S_IFDIR | 0700);
+	assert_int_equal(sl_guard_own(own, true, SL_ERR_CANTCREATE, &fail), SL_OK);
+	assert_int_equal(chmod(own, 0710), 0);
+	assert_int_equal(sl_guard_own(own, false, SL_ERR_AUTH, &fail), SL_ERR_AUTH);
+	assert_non_null(strstr(fail.text, "is not a folder of mode 0700"));
+	assert_int_equal(chmod(own, 0700), 0);
+	if (chown(own, OTHER, OTHER) == 0)
+		assert_int_equal(sl_guard_own(own, true, SL_ERR_CANTCREATE, &fail), SL_ERR_CANTCREATE);
+	assert_int_equal(rmdir(own), 0);
+	assert_int_equal(symlink(dir, own), 0);
+	assert_int_equal(sl_guard_own(own, true, SL_ERR_CANTCREATE, &fail), SL_ERR_CANTCREATE);
+}
+
+/* Whether a core dump leaves out the page of `at` (the flag dd in smaps). */
+static bool is_not_dumped(const void *at)
+{
+	FILE *maps = fopen("/proc/self/smaps", "r");
+	char line[512];
+	bool here = false, out = false;
+	uintptr_t from, to;
+
+	assert_non_null(maps);
+	while (fgets(line, sizeof line, maps)) {
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
+			here = (uintptr_t)at >= from && (uintptr_t)at < to;
+		out = out || (here && strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " dd"));
+	}
+	fclose(maps);
+	return out;
+}
+
+static void a_process_with_a_secret_key_is_not_dumped(void **state)
+{
+	static struct sl_keypair pair;
+
+	(void)state;
+	assert_false(is_not_dumped(&pair));
+	assert_int_equal(prctl(PR_GET_DUMPABLE), 1);
+	setenv("SPLIT_DUMPABLE", "1", 1);
+	sl_keypair_hide(&pair);
+	assert_int_equal(prctl(PR_GET_DUMPABLE), 1);
+	assert_true(is_not_dumped(&pair));
+	unsetenv("SPLIT_DUMPABLE");
+	sl_keypair_hide(&pair);
+#ifndef SL_SANITIZED
+	assert_int_equal(prctl(PR_GET_DUMPABLE), 0);
+#endif
+	assert_int_equal(prctl(PR_SET_DUMPABLE, 1), 0);
+}
+
 static int make_folder(void **state)
 {
 	(void)state;
@@ -246,6 +310,7 @@ int main(void)
 		EACH(a_new_file_is_written_through_no_link),      EACH(a_log_is_written_through_no_link),
 		EACH(what_a_run_writes_is_for_its_user_alone),    EACH(folders_that_others_can_change_are_named),
 		EACH(lists_that_everybody_may_write_are_refused), EACH(what_another_user_owns_is_not_believed),
+		EACH(a_process_with_a_secret_key_is_not_dumped),  EACH(a_folder_for_sockets_is_this_user_s_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

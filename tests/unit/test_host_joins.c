@@ -276,9 +276,9 @@ static void forged_hellos_are_refused(void **state)
 	call_holding(9, last, 1);
 	call_holding(10, twice, 4);
 	host_member_call(m, 3, session_of(11), 1); /* the number of another member */
-	refused(8, SL_ERR_MISMATCH, "knows it at step 0");
-	refused(9, SL_ERR_MISMATCH, "knows it at step 0");
-	refused(10, SL_ERR_MISMATCH, "knows it at step 0");
+	refused(8, SL_ERR_MISMATCH, "which is not where the group knows it");
+	refused(9, SL_ERR_MISMATCH, "which is not where the group knows it");
+	refused(10, SL_ERR_MISMATCH, "which is not where the group knows it");
 	refused(11, SL_ERR_BUSY, "another client is member 3");
 	host_group.least = 1;
 	call_holding(12, (uint64_t[]){0}, 1);

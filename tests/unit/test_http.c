@@ -22,6 +22,8 @@
 
 enum { LARGE = 8 << 20, CLIENTS = 16, ANSWER = 1024 };
 
+static const char names[][SL_REQUEST_NAME] = {"a"}; /* besides addresses and localhost */
+
 #define GET "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
 #define ANSWER_OF(status, length, body)                                                             \
 	"HTTP/1.1 " status "\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: " length \
@@ -180,7 +182,8 @@ static void *run(void *arg)
 static int set_up(void **state)
 {
 	struct daemon *d = calloc(1, sizeof *d);
-	struct sl_http_page page = {"/metrics", "text/x-test", text, d};
+	struct sl_http_page page = {
+		.path = "/metrics", .type = "text/x-test", .name = names, .n_name = 1, .text = text, .arg = d};
 	struct sl_fail fail;
 
 	d->says = "answer\n";
@@ -411,6 +414,32 @@ static void slow_ones_are_dropped(void **state)
 	}
 }
 
+/* A page of another site, whose name was pointed to this address, gets nothing. */
+static void another_host_s_page_is_refused(void **state)
+{
+	static const char *const ours[] = {"a",         "A:1",           "\tlocalhost ", "LOCALHOST:9570",
+					   "127.0.0.1", "10.1.2.3:9570", "[::1]",        "[fe80::1]:9570"},
+				 *const others[] = {"b", "a.b", "", "localhost.example", "127.0.0.1.example:1",
+						    "[", "a b"};
+	struct daemon *d = *state;
+	char head[100];
+
+	for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+		snprintf(head, sizeof head, "GET /metrics HTTP/1.1\r\nX: y\r\nhost:%s\r\n\r\n", ours[i]);
+		if (!sl_request_is_for(head, strlen(head), names, 1))
+			fail_msg("%s", ours[i]);
+	}
+	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+		snprintf(head, sizeof head, "GET /metrics HTTP/1.1\r\nHost: %s\r\n\r\n", others[i]);
+		if (sl_request_is_for(head, strlen(head), names, 1))
+			fail_msg("%s", others[i]);
+	}
+	assert_true(sl_request_is_for("GET /metrics HTTP/1.0\r\n\r\n", 25, names, 1));
+	answers(d, head, strlen(head),
+		"HTTP/1.1 421 Misdirected Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 52\r\n"
+		"Connection: close\r\n\r\nMisdirected Request: metrics_hosts has no such name\n");
+}
+
 /* However many connections are silent, a client that asks is answered at once, and only so many are kept open. */
 static void many_connections_keep_nobody_out(void **state)
 {
@@ -466,7 +495,8 @@ static void addresses(void **state)
 					    "::1",
 					    "127.0.0.1:-1"};
 	struct daemon *d = *state;
-	struct sl_http_page page = {"/metrics", "text/x-test", text, d};
+	struct sl_http_page page = {
+		.path = "/metrics", .type = "text/x-test", .name = names, .n_name = 1, .text = text, .arg = d};
 	struct sl_loop *loop;
 	struct sl_http *http;
 	struct sl_fail fail;
@@ -500,6 +530,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(requests_are_told_from_what_is_none),
 		cmocka_unit_test(a_head_is_bounded),
+		cmocka_unit_test_setup_teardown(another_host_s_page_is_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_page_is_answered, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(nothing_else_is, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(an_answer_is_never_lost, set_up, tear_down),

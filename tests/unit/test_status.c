@@ -45,7 +45,7 @@ static struct sl_status_session sessions[2] = {
 	 .end_mean_bytes = 3200000000,
 	 .checkpoint_step = 20,
 	 .checkpoint_missed = 40,
-	 .checkpoint_error = "No space left on \x1b device"},
+	 .checkpoint_error = "No space left on \"\\\" device"},
 	{.id = "f",
 	 .codec = {"none", "f16", "none", "none"},
 	 .phase = "connect",
@@ -130,7 +130,7 @@ static void json_round_trip(void **state)
 	free(text);
 }
 
-static void bad_utf8_is_replaced(void **state)
+static void bad_utf8_and_escapes_are_replaced(void **state)
 {
 	struct sl_status in = snapshot(0), out;
 	struct sl_fail fail;
@@ -138,11 +138,11 @@ static void bad_utf8_is_replaced(void **state)
 	(void)state;
 
 	strcpy(in.address, "a\xff"
-			   "b");
+			   "b\033]0;x");
 	text = sl_status_json(&in, 0);
 	assert_non_null(text);
 	assert_int_equal(sl_status_parse(text, &out, &fail), SL_OK);
-	assert_string_equal(out.address, "a?b");
+	assert_string_equal(out.address, "a?b?]0;x");
 	sl_status_free(&out);
 	free(text);
 }
@@ -217,7 +217,7 @@ static void table_is_aligned(void **state)
 			    "  -, -\n"
 			    "  codec none f16 none none\n"
 			    "  sent 0 B, received 0 B in 0s; steps skipped (NaN or Inf, or late in a group): 1\n"
-			    "01234567 checkpoint: failed at step 40: No space left on ? device; last good 20\n");
+			    "01234567 checkpoint: failed at step 40: No space left on \"\\\" device; last good 20\n");
 	in.n_session = 0;
 	strcpy(in.role, "client");
 	in.malformed = in.turned_away = in.lost = in.rejected = in.stale = 0;
@@ -383,7 +383,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(json_round_trip),
-		cmocka_unit_test(bad_utf8_is_replaced),
+		cmocka_unit_test(bad_utf8_and_escapes_are_replaced),
 		cmocka_unit_test(broken_documents_are_refused),
 		cmocka_unit_test(table_is_aligned),
 		cmocka_unit_test(table_fits_the_terminal),
