@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/notify.h"
 #include "common/base/pool.h"
+#include "common/base/program.h"
 #include "common/base/version.h"
 #include "common/conf/conf.h"
 #include "common/link/control.h"
@@ -228,8 +229,10 @@ static int serve(struct serve *s)
 		sl_host_close(s->host, host_closed, s);
 		sl_loop_run(s->loop);
 	}
-	if (s->at_once)
+	if (s->at_once) {
+		sl_program_hangs();
 		return failed(&s->why);
+	}
 	sl_control_close(s->control);
 	sl_metrics_close(s->metrics);
 	if (s->drain)

@@ -9,6 +9,7 @@
 #include "client/run/report.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/program.h"
 
 enum { WATCH_MS = 250, SAY_WAITS_MS = 5000 };
 
@@ -348,8 +349,10 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 		sl_loop_run(d->loop);
 		err = d->err;
 	}
-	if (!settle(d))
+	if (!settle(d)) {
+		sl_program_hangs();
 		return d->err;
+	}
 	if (d->run)
 		sl_training_carried(d->run, d->link.traffic);
 	if (d->books != BOOKS_CLOSED && !options->predict &&

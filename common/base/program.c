@@ -21,3 +21,17 @@ bool sl_beside_program(const char *name, char out[PATH_MAX])
 		return false;
 	return access(out, R_OK) == 0;
 }
+
+static _Atomic bool hangs;
+
+void sl_program_hangs(void)
+{
+	hangs = true;
+}
+
+int sl_program_end(int status)
+{
+	if (hangs)
+		_exit(status); /* stdout was flushed, and stderr has no buffer */
+	return status;
+}

@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/nearest.h"
+#include "common/base/program.h"
 #include "common/base/version.h"
 #include "common/conf/options.h"
 
@@ -105,5 +106,5 @@ int sl_command_run(const char *program, const char *build, const char *computes_
 		return status;
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* at a file's size limit a write then fails, as on a full disk */
-	return said(program, choose(program, build, computes_with, commands, argc, argv));
+	return sl_program_end(said(program, choose(program, build, computes_with, commands, argc, argv)));
 }

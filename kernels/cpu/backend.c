@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "kernels/cpu/codec_loops.h"
 #include "kernels/cpu/impl.h"
@@ -85,12 +86,48 @@ static const struct sl_backend_ops ops = {
 	.close = close_,
 };
 
+/* OpenBLAS's own calls, if it exports them. */
+void *blas_memory_alloc(int where) __attribute__((weak));
+void blas_memory_free(void *buffer) __attribute__((weak));
+
+enum { BLAS_BUFFER = 128 << 20, BLAS_BUFFERS = 128 }; /* bytes on x86-64 and arm64; so many at most are reserved */
+
+/* Each thread in sgemm has a buffer, which OpenBLAS takes at the first call and keeps. Without room for it OpenBLAS
+ * tries again for ever. So all are taken here, where it can be said. NOMEM. */
+static enum sl_err reserve_buffers(int threads, struct sl_fail *fail)
+{
+	static int reserved;
+	void *at[BLAS_BUFFERS];
+	int n = 0, all = threads < BLAS_BUFFERS ? threads : BLAS_BUFFERS;
+
+	if (!blas_memory_alloc || !blas_memory_free || all <= reserved)
+		return SL_OK;
+	while (n < all && (at[n] = mmap(NULL, BLAS_BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+					0)) != MAP_FAILED)
+		n++;
+	for (int i = 0; i < n; i++)
+		munmap(at[i], BLAS_BUFFER);
+	if (n < all)
+		return sl_fail_set(
+			fail, SL_ERR_NOMEM,
+			"%d threads need 128 MiB each of this process' address space for OpenBLAS, and there "
+			"is room for %d: raise ulimit -v, or lower `threads`",
+			all, n);
+	for (int i = 0; i < all; i++)
+		at[i] = blas_memory_alloc(0);
+	for (int i = 0; i < all; i++)
+		blas_memory_free(at[i]);
+	reserved = all;
+	return SL_OK;
+}
+
 enum sl_err sl_cpu_backend_open(struct sl_backend *be, struct sl_pool *pool, struct sl_fail *fail)
 {
-	struct sl_cpu *cpu = calloc(1, sizeof *cpu);
+	const enum sl_err err = reserve_buffers(pool ? sl_pool_threads(pool) : 1, fail);
+	struct sl_cpu *cpu = err ? NULL : calloc(1, sizeof *cpu);
 
 	if (cpu == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CPU backend");
+		return err ? err : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CPU backend");
 	openblas_set_num_threads(1);
 	cpu->simd = sl_cpu_level_choose()->simd;
 	cpu->ops = ops;

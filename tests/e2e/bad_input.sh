@@ -300,6 +300,11 @@ at_point connects link.connect
 signal TERM "$client_pid"
 ends_with "$client_pid" 143 60 'a client that connects'
 
+# OpenBLAS would try again for ever
+expect 71 "64 threads need 128 MiB each of this process' address space for OpenBLAS" \
+	prlimit --as=$((3 << 30)) "$SPLITS" serve "$tmp/server.yaml" --set listen=tcp://127.0.0.1:0 --set control="$tmp/splits.sock" \
+	--set device=cpu --set threads=64
+
 # libzmq would abort
 few=(prlimit --nofile=24)
 expect 78 'its sockets need 32: raise `ulimit -n`' "${few[@]}" "$SPLITS" serve "$tmp/server.yaml" \

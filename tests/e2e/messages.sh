@@ -75,7 +75,7 @@ splitc export photos.yaml model.gguf
 E1
 
 # More tensors than memory: whichever allocation fails first, the error says what the run needs and may have. Not with
-# sanitizers, which need far more address space. Nor do threads of OpenBLAS get any: they wait for 128 MB each.
+# sanitizers, which need far more address space. OpenBLAS has 128 MiB of it for each thread.
 if [ -z "${SAN:-}" ]; then
 	while read -r limit room; do
 		rc=0
@@ -83,7 +83,7 @@ if [ -z "${SAN:-}" ]; then
 		[ $rc = 71 ] && grep -qE "^splitc: .*; the run needs [0-9.]+ GB here, and this process may have $room: .splitc flops. lists the need\$" "$tmp/out" ||
 			fail "too little memory, $limit KiB: $rc, $(cat "$tmp/out")"
 	done <<-LIMITS
-		400000 409.6 MB
+		560000 573.4 MB
 		700000 716.8 MB
 		1000000 1.0 GB
 		2000000 2.0 GB
