@@ -284,7 +284,10 @@ static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client
 	if (!sl_setup_task(conf)->labelled)
 		return sl_conf_client_fail(
 			conf, "model.head", fail,
-			"predict needs a network of classes, numbers or labels, and this one guesses tokens");
+			conf->model.head == SL_CONF_CAUSAL_LM
+				? "predict needs a network of classes, numbers or labels, and this one continues "
+				  "texts: use splitc generate"
+				: "predict needs a network of classes, numbers or labels, and this one guesses tokens");
 	return SL_OK;
 }
 

@@ -25,6 +25,7 @@ struct sl_loader_spec {
 	int64_t batch;                        /* samples; the last batch of an epoch may have fewer */
 	bool drop_last;                       /* leave out a last batch that has fewer */
 	bool train;                           /* shuffle and augment */
+	bool predict;                         /* files of a user: a sample that cannot be read gets no prediction */
 	/* members > 1: a batch is part number `member` of a joint batch of batch × members samples. Samples that do
 	 * not fill a joint batch are left out. */
 	int members, member;

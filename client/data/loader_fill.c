@@ -121,8 +121,10 @@ static bool is_of_sample(enum sl_err err)
 static void name_bad(struct sl_loader *loader, int64_t sample, const struct sl_fail *why)
 {
 	if (!atomic_exchange(&loader->named[sample], 1))
-		sl_log(SL_LOG_WARN, "bad-sample", "%s; the next sample takes its place%s (bad samples so far: %lld)",
-		       why->text, loader->spec.train ? "" : ", and an evaluation counts it twice",
+		sl_log(SL_LOG_WARN, "bad-sample", "%s; %s (bad samples so far: %lld)", why->text,
+		       loader->spec.train     ? "the next sample takes its place"
+		       : loader->spec.predict ? "it gets no prediction"
+					      : "the next sample takes its place, and an evaluation counts it twice",
 		       atomic_fetch_add(&loader->n_named, 1) + 1);
 }
 

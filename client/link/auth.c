@@ -15,6 +15,9 @@ enum sl_err sl_client_auth_open(struct sl_client_auth *auth, const struct sl_con
 	if (!err)
 		err = sl_conf_client_blame(conf, "auth.server_key",
 					   sl_key_load_public(&auth->server, conf->auth.server_key, fail), fail);
+	if (!err && sl_key_equal(&auth->own.public_key, &auth->server))
+		err = sl_conf_client_fail(conf, "auth.server_key", fail,
+					  "is the public key of this client's own auth.secret_key: give the server's");
 	if (err)
 		return err;
 	auth->transport = (struct sl_transport_auth){.own = &auth->own, .server = &auth->server, .met = &auth->met};

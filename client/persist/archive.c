@@ -68,10 +68,20 @@ void sl_archive_go_back(struct sl_archive *a, uint64_t step, bool sure)
 	name_newest(a);
 }
 
+const char *sl_archive_last(const struct sl_archive *a, char out[SL_ARCHIVE_LAST])
+{
+	const uint64_t newest = sl_archive_newest(a);
+
+	snprintf(out, SL_ARCHIVE_LAST, newest ? "; the last good one is %" PRIu64 : "; there is no earlier one",
+		 newest);
+	return out;
+}
+
 void sl_archive_miss(struct sl_archive *a, uint64_t step, const struct sl_fail *why)
 {
-	sl_log(SL_LOG_WARN, "checkpoint-missed", "step %" PRIu64 ": %s; the last good one is %" PRIu64, step, why->text,
-	       sl_archive_newest(a));
+	char last[SL_ARCHIVE_LAST];
+
+	sl_log(SL_LOG_WARN, "checkpoint-missed", "step %" PRIu64 ": %s%s", step, why->text, sl_archive_last(a, last));
 	sl_checkpoint_missed(&a->status, step, why);
 }
 

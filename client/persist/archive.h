@@ -7,6 +7,8 @@
 #include "client/persist/last_run.h"
 #include "common/link/loop.h"
 
+enum { SL_ARCHIVE_LAST = 64 };
+
 struct sl_archive;
 
 struct sl_archive_events {
@@ -28,6 +30,8 @@ void sl_archive_found(struct sl_archive *a, const uint64_t *step, int n);
 /* The steps of the good files, newest first; returns how many there are. */
 int sl_archive_files(const struct sl_archive *a, uint64_t step[SL_LAST_RUN_STEPS]);
 uint64_t sl_archive_newest(const struct sl_archive *a); /* 0: there is none, or it is of step 0 */
+/* Writes "; the last good one is STEP", or that there is none. Returns out. */
+const char *sl_archive_last(const struct sl_archive *a, char out[SL_ARCHIVE_LAST]);
 /* As sl_archive_files, with the one under way in front; unused entries are 0. True: a file is being written. */
 bool sl_archive_kept(const struct sl_archive *a, uint64_t step[SL_CHECKPOINT_KEPT]);
 /* Takes the file of `step` off the list: the run cannot go on from it. False: it was not on the list. */

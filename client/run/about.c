@@ -410,14 +410,34 @@ static bool same_scale(const json_t *then, const json_t *now)
 	return was && is ? json_equal(was, is) : !was == !is;
 }
 
+/* The key of the config that made other samples of the same data, or NULL. */
+static const char *other_key(const json_t *then, const json_t *now)
+{
+	static const char *const key[][2] = {{"max_length", "data.max_length"},
+					     {"tokenizer", "data.tokenizer"},
+					     {"text_columns", "data.columns"},
+					     {"end", "data.end"},
+					     {"loss_on", "data.loss_on"}};
+
+	for (size_t i = 0; i < sizeof key / sizeof key[0]; i++) {
+		const json_t *was = json_object_get(then, key[i][0]), *is = json_object_get(now, key[i][0]);
+
+		if (was && is && !json_equal(was, is))
+			return key[i][1];
+	}
+	return NULL;
+}
+
 enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
 {
 	struct sl_setup kept = {.conf = s->conf};
 	json_t *now = sl_about_parse(s), *then;
+	const char *key;
 	enum sl_err err = SL_OK;
 
 	sl_about_read(&kept, NULL);
 	then = sl_about_parse(&kept);
+	key = other_key(then, now);
 	err = same_split(s, then, fail);
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++) {
 		const json_t *a = json_object_get(then, split_name[split]),
@@ -425,13 +445,19 @@ enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
 
 		if (!is_other(a, b))
 			continue;
-		err = sl_fail_set(
-			fail, SL_ERR_MISMATCH,
-			"the %s data of %.150s are not those that the run in '%.150s' began with: %lld samples "
-			"then, %lld now, or other contents; put them back, or begin a new run with --fresh",
-			split == SL_SPLIT_TRAIN ? "training" : "test", s->conf->data.dir, s->conf->log.dir,
-			(long long)json_integer_value(json_object_get(a, "samples")),
-			(long long)json_integer_value(json_object_get(b, "samples")));
+		if (key)
+			err = sl_fail_set(fail, SL_ERR_MISMATCH,
+					  "%s is not that of the run in '%.150s', so texts become other tokens: put it "
+					  "back, or begin a new run with --fresh",
+					  key, s->conf->log.dir);
+		else
+			err = sl_fail_set(
+				fail, SL_ERR_MISMATCH,
+				"the %s data of %.150s are not those that the run in '%.150s' began with: %lld samples "
+				"then, %lld now, or other contents; put them back, or begin a new run with --fresh",
+				split == SL_SPLIT_TRAIN ? "training" : "test", s->conf->data.dir, s->conf->log.dir,
+				(long long)json_integer_value(json_object_get(a, "samples")),
+				(long long)json_integer_value(json_object_get(b, "samples")));
 	}
 	if (!err && then && !same_scale(then, now))
 		err = sl_fail_set(

@@ -444,13 +444,17 @@ enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *
 		sl_predict_close(p);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the logits of a batch");
 	}
-	if (spec->task->kind == SL_LEARN_PIXELS)
-		return sl_mask_names_open(&p->names, spec->set, spec->dir, spec->force, fail);
-	if (spec->format == SL_PREDICT_TEXT)
-		(has_several(spec) ? put_several_text_names : put_text_names)(spec);
-	if (spec->format == SL_PREDICT_CSV)
-		(has_several(spec) ? put_several_csv_names : put_csv_names)(spec);
-	return SL_OK;
+	return spec->task->kind == SL_LEARN_PIXELS
+		       ? sl_mask_names_open(&p->names, spec->set, spec->dir, spec->force, fail)
+		       : SL_OK;
+}
+
+static void put_names(const struct sl_predict_spec *s)
+{
+	if (s->format == SL_PREDICT_TEXT)
+		(has_several(s) ? put_several_text_names : put_text_names)(s);
+	if (s->format == SL_PREDICT_CSV)
+		(has_several(s) ? put_several_csv_names : put_csv_names)(s);
 }
 
 static void put_class_of(struct sl_predict *p, int32_t label, const float *x)
@@ -527,6 +531,8 @@ void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *s
 {
 	const int64_t labels = (int64_t)p->spec.h * p->spec.w;
 
+	if (!p->rows && p->spec.task->kind != SL_LEARN_PIXELS)
+		put_names(&p->spec);
 	for (int64_t n = 0; n < rows && !p->fail.code; n++, p->rows++) {
 		const float *x = p->row + n * labels * p->spec.classes;
 

@@ -43,15 +43,14 @@ struct sl_predict {
 		fail; /* why a mask could not be written, or a sample not be predicted; its code is OK if all were */
 };
 
-/* Text and CSV begin with a line of column names. */
 enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *spec, int64_t batch,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 void sl_predict_close(struct sl_predict *p); /* idempotent; a zeroed one is fine */
-/* Prints the first `rows` of p->row. `target`: their labels, int32_t, or numbers, float. `samples`: their indices in
- * the set. If a row's sample is not the next one, the next one could not be read, and the row has no line. The
- * predicted class is the first of the largest logits, as in an evaluation. A row without a prediction (NaN or Inf,
- * sl_metric_is_defined) has no line, nor has one after it: NONFINITE is in p->fail. A logit of -Inf is null in JSON,
- * empty in CSV, and "-" in text. */
+/* Prints the first `rows` of p->row, and before the first sample a line of column names, in text and CSV. `target`:
+ * their labels, int32_t, or numbers, float. `samples`: their indices in the set. If a row's sample is not the next one,
+ * the next one could not be read, and the row has no line. The predicted class is the first of the largest logits, as
+ * in an evaluation. A row without a prediction (NaN or Inf, sl_metric_is_defined) has no line, nor has one after it:
+ * NONFINITE is in p->fail. A logit of -Inf is null in JSON, empty in CSV, and "-" in text. */
 void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, int64_t rows);
 
 #endif

@@ -425,6 +425,7 @@ enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote,
 				 struct sl_fail *fail)
 {
 	uint64_t step = sl_training_held(run);
+	char last[SL_ARCHIVE_LAST];
 	enum sl_err err;
 
 	if (!r->dir[0])
@@ -440,9 +441,8 @@ enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote,
 	if (!err)
 		err = sl_archive_result(r->archive, fail);
 	if (err)
-		return sl_fail_set(fail, SL_ERR_IO,
-				   "step %" PRIu64 " could not be kept: %s; the last good one is %" PRIu64, step,
-				   fail->text, sl_archive_newest(r->archive));
+		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: %s%s", step, fail->text,
+				   sl_archive_last(r->archive, last));
 	return SL_OK;
 }
 

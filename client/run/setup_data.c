@@ -571,6 +571,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.batch = s->conf->agreed.batch,
 		.drop_last = train && s->conf->train.drop_last,
 		.train = train,
+		.predict = s->given != NULL,
 		.members = cut ? s->conf->agreed.share.clients : 0,
 		.member = cut ? s->conf->agreed.share.member : 0,
 		.balanced = train && s->conf->data.sampling == SL_SAMPLING_BALANCED,

@@ -12,6 +12,7 @@
 #include "client/text/marked.h"
 #include "client/text/spec_parts.h"
 #include "client/text/unicode.h"
+#include "common/base/text.h"
 
 enum sl_err sl_tok_json(json_t **root, const struct sl_tok_file *file, size_t flags, struct sl_fail *fail)
 {
@@ -129,6 +130,11 @@ static enum sl_err read_word_list(struct sl_tok_entries *list, const struct sl_t
 	size_t len;
 	enum sl_err err = SL_OK;
 
+	if (sl_ends_with(file->name, ".model"))
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s is a model of SentencePiece, which is not read: scripts/tokenizer-json.py makes "
+				   "tokenizer.json of it",
+				   file->name);
 	for (int32_t id = 0; take_line(&rest, &line, &len) && !err; id++) {
 		if (len == 0)
 			return at_line(file, (size_t)id + 1, "an empty line, where a token should be", fail);

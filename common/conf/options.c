@@ -202,6 +202,8 @@ static int take(struct sl_options *o, const struct option *option, const char *v
 	if (!value)
 		return 0;
 	if (option->at) {
+		if (strcmp(option->name, "--prompt") == 0 && *(const char **)(void *)at)
+			return 0; /* the first text would be lost */
 		*(const char **)(void *)at = value;
 		return 2;
 	}

@@ -51,4 +51,10 @@ spoil_photos() { cp "$(find "$tmp/of-photos/val" -name '*.png' | head -n 1)" "$t
 changed table 'began with: 40 samples then, 40 now, or other contents'
 changed texts 'began with: 40 samples then, 40 now, or other contents'
 changed photos 'began with: 20 samples then, 21 now, or other contents'
+# Other tokens of the same texts: the key is named, and the data are not accused.
+sed 's/epochs: 3/epochs: 4/' "$tmp/texts.yaml" >"$tmp/longer.yaml"
+client texts "$tmp/longer.yaml" --resume || fail "exit status $?: $(cat "$tmp/texts.log")"
+rc=0
+client texts "$tmp/texts.yaml" --set train.epochs=5 --set data.max_length=5 --resume || rc=$?
+[ $rc = 78 ] && grep -q "data.max_length is not that of the run in .*: put it back" "$tmp/texts.log" || fail "$rc: $(cat "$tmp/texts.log")"
 echo 'changed data are refused where a run goes on'

@@ -120,6 +120,18 @@ done <<-TASKS
 	$masks
 TASKS
 
+# ---- a refused prediction prints no line, and says what to do
+refused() { # STATUS SENTENCE WORD…
+	local rc=0 status=$1 says=$2
+	(cd "$tmp/hour" && "$SPLITC" predict "${@:3}") >"$tmp/out" 2>"$tmp/err" </dev/null || rc=$?
+	[ $rc = "$status" ] && grep -qF -- "$says" "$tmp/err" && [ ! -s "$tmp/out" ] || fail "predict ${*:3}: $rc: $(cat "$tmp/out" "$tmp/err")"
+}
+refused 78 'this one continues texts: use splitc generate' decoder.yaml
+printf '\377\330\377\340' >"$tmp/hour/broken.jpg"
+refused 65 'broken.jpg' pictures.yaml broken.jpg
+(cd "$tmp/hour" && "$SPLITC" predict pictures.yaml broken.jpg flat/0.ppm --set data.on_bad_sample=skip) >"$tmp/out" 2>"$tmp/err" </dev/null || fail "$(cat "$tmp/err")"
+grep -q 'broken.jpg: .*; it gets no prediction (bad samples so far: 1)' "$tmp/err" && [ "$(wc -l <"$tmp/out")" = 2 ] || fail "$(cat "$tmp/out" "$tmp/err")"
+
 # ---- init is right, or says what it found
 while IFS='|' read -r data status says; do
 	rm -f "$tmp/hour/q.yaml"

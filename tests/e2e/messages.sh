@@ -74,6 +74,20 @@ says 64 'splitc: export: model.gguf: models are written as .safetensors, which P
 splitc export photos.yaml model.gguf
 E1
 
+# generate, keys, tokenizers
+says 64 "splitc generate: no value (or too many) for '--prompt'; usage: $("$SPLITC" generate --help | sed -n '1,2{s/usage: //;p}' | tr -s ' \n' ' ' | sed 's/ $//')" <<'E1'
+splitc generate photos.yaml --prompt A --prompt B
+E1
+"$SPLITC" keygen --out own.key >own.pub 2>"$tmp/out" || fail "keygen: $(cat "$tmp/out")"
+says 78 "splitc: --set auth.server_key: is the public key of this client's own auth.secret_key: give the server's" <<'E1'
+splitc train photos.yaml --set auth.secret_key=own.key --set auth.server_key=own.pub
+E1
+printf '\n\016\n\005<unk>' >tokenizer.model
+echo '{"text": "x", "label": 1}' | tee train.jsonl >dev.jsonl
+says 65 'splitc: tokenizer.model is a model of SentencePiece, which is not read: scripts/tokenizer-json.py makes tokenizer.json of it' <<'E1'
+splitc train --local --set model.name=token_mlp --set model.classes=2 --set head_end=embedding --set tail_begin=dense --set data.kind=text --set data.dir=. --set data.tokenizer=tokenizer.model
+E1
+
 # More tensors than memory: whichever allocation fails first, the error says what the run needs and may have. Not with
 # sanitizers, which need far more address space. OpenBLAS has 128 MiB of it for each thread.
 if [ -z "${SAN:-}" ]; then
