@@ -84,7 +84,7 @@ splitc train photos.yaml --set auth.secret_key=own.key --set auth.server_key=own
 E1
 printf '\n\016\n\005<unk>' >tokenizer.model
 echo '{"text": "x", "label": 1}' | tee train.jsonl >dev.jsonl
-says 65 'splitc: tokenizer.model is a model of SentencePiece, which is not read: scripts/tokenizer-json.py makes tokenizer.json of it' <<'E1'
+says 65 'splitc: --set data.tokenizer: tokenizer.model is a model of SentencePiece, which is not read: scripts/tokenizer-json.py makes tokenizer.json of it' <<'E1'
 splitc train --local --set model.name=token_mlp --set model.classes=2 --set head_end=embedding --set tail_begin=dense --set data.kind=text --set data.dir=. --set data.tokenizer=tokenizer.model
 E1
 
