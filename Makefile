@@ -116,7 +116,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man wheel install install-lib dist uninstall clean demo demo-text demo-generate bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz sim
+.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man wheel install install-lib dist uninstall clean demo demo-text demo-generate bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz sim sim-selftest
 
 all: $(BINS) $(LIB) $(MPI_MODULE) $(DICOM_MODULE) ## build/<variant>/splitc and splits
 
@@ -369,15 +369,21 @@ PAIR_SIM := $(B)/tests/sim/sim
 PAIR_SIM_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c)) $(B)/tests/support/disk_model.o
 # _longjmp changes stacks, which the fortified one takes for an error.
 $(PAIR_SIM_OBJ): OWN += -U_FORTIFY_SOURCE
+PAIR_SIM_FAIL = $(filter-out %/failpoint.o %/transport_zmq.o %/worker.o,$(FAIL_OBJ))
 $(PAIR_SIM): $(PAIR_SIM_OBJ) $(FAIL_OBJ) $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -o $@ $(PAIR_SIM_OBJ) $(filter-out %/failpoint.o %/transport_zmq.o %/worker.o,$(FAIL_OBJ)) $(LIB) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -o $@ $(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL) $(LIB) $(LDLIBS)
 
 -include $(PAIR_SIM_OBJ:.o=.d)
 
 sim: all $(PAIR_SIM) ## the pair simulated under SEEDS=300 seeds: faults, kills, power cuts (JOBS=1 ROW=clip; SEED=7 [KEEP=1,4] [TRACE=1])
 	@SPLITC=$(B)/splitc $(PAIR_SIM) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))) \
 		$(if $(ROW),--row $(ROW)) $(if $(JOBS),--jobs $(JOBS)) $(if $(filter undefined,$(origin KEEP)),,--keep '$(KEEP)') $(if $(TRACE),--trace)
+
+sim-selftest: all $(PAIR_SIM) ## plants each fault of tests/sim/planted, which the simulator must find (PLANT=NAME: only those)
+	@BUILD=$(B) SPLITC=$(B)/splitc COMPILE='$(CC) $(BASE_CFLAGS) -O1 -DSL_FAILPOINTS -w' \
+		LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,muldefs -o $(B)/sim-planted/sim' \
+		OBJECTS='$(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL)' LIBS='$(LIB) $(LDLIBS)' tests/sim/selftest.sh '$(PLANT)'
 
 # -g1: line numbers without variables. Full debug information doubles the compile time of the inlined kernels.
 $(B)/kernels/cpu/%.o: OWN += -g1

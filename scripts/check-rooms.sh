@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks every #include against the table of rooms below: which room may include which, and which library
-# belongs to one room alone. Also finds a `kill` in an end-to-end test that hides that its process has ended already,
-# and a script that is not executable.
+# belongs to one room alone. Also finds a key that the simulator does not try, a `kill` in an end-to-end test
+# that hides that its process has ended already, and a script that is not executable.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 git ls-files --cached --others --exclude-standard '*.sh' '*.py' | while read -r f; do
@@ -19,6 +19,9 @@ git ls-files --cached --others --exclude-standard 'tests/e2e/*.sh' | while read 
 					print file ":" FNR ": a bare kill: use end_process, end_client or signal (tests/e2e/lib/daemons.sh)"
 			}
 		}' "$f"
+done | { ! grep . >&2; }
+sed -nE 's/^\| `((train|codec|share)\.[a-z0-9_.]+)` .*/\1/p' docs/config.md | while read -r key; do
+	grep -q "[\" ]$key=" tests/sim/rows.h || grep -q "^$key " tests/sim/no_row || echo "$key: add a row to tests/sim/rows.h, or say in tests/sim/no_row why none is needed"
 done | { ! grep . >&2; }
 git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | while read -r f; do
 	[ ! -f "$f" ] || awk -v file="$f" '

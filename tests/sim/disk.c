@@ -105,7 +105,7 @@ static int pass(const char *call, const char *name, bool grows)
 	snprintf(where, sizeof where, "before %s%s%.70s", call, name ? " " : "", name ? name : "");
 	sim.cur->disk_calls++;
 	if (sim_power_fires(SIM_POWER_DISK, side, where))
-		sim_power_off((enum sim_side)sim.fault[sim.armed - 1].victim);
+		sim_end_all((enum sim_side)sim.fault[sim.armed - 1].victim);
 	if (sim_fires(SIM_KILL_DISK, sim.cur->id, where))
 		sim_die();
 	if (grows && sim_fires(SIM_FULL, (int)side, where)) {
@@ -113,6 +113,15 @@ static int pass(const char *call, const char *name, bool grows)
 
 		sim.full_side = side;
 		sim.full_left = 1 + (long)(f->ms % (f->mode < 5 ? 12 : 150));
+	}
+	if (sim_fires(SIM_IO_ERROR, (int)side, where)) {
+		sim.failing_side = side;
+		sim.failing_left = 1 + (long)(sim.fault[sim.armed - 1].ms % 3);
+	}
+	if (sim.failing_left > 0 && sim.failing_side == side) {
+		sim.failing_left--;
+		errno = EIO;
+		return -1;
 	}
 	if (!grows || sim.full_left <= 0 || sim.full_side != side)
 		return 0;
@@ -358,14 +367,58 @@ void sim_disk_begin(void)
 		note_folder(disk_side_name[side], (enum sim_side)side);
 }
 
-void sim_disk_power(enum sim_side side, int mode)
+/* Gives this side the disk that the model makes of its first `records`. */
+static void replace(enum sim_side side, int records, int mode)
 {
 	char was[64];
 
 	snprintf(was, sizeof was, "old/%s-%u-%d", disk_side_name[side], (unsigned)disk_records, sim.armed);
 	if (syscall(SYS_renameat2, AT_FDCWD, disk_side_name[side], AT_FDCWD, was, 0))
 		abort();
-	disk_state((int)side, disk_records, (enum disk_mode)mode, sim_draw(SIM_MODE, UINT32_MAX), ".");
+	disk_state((int)side, records, (enum disk_mode)mode, sim_draw(SIM_MODE, UINT32_MAX), ".");
 	forget(side);
 	note_folder(disk_side_name[side], side);
+}
+
+void sim_disk_power(enum sim_side side, int mode)
+{
+	replace(side, disk_records, mode);
+}
+
+/* How many records there are up to the k-th call of this side, not counting what its disk began with. */
+static int records_to(enum sim_side side, uint64_t k)
+{
+	int n = 0;
+
+	for (int i = 0; i < disk_records; i++) {
+		const bool begins = disk_record[i].head.pid == BASE_PID;
+
+		if (side_of(&disk_record[i]) == side && (begins || k-- > 0))
+			n = i + 1;
+		else if (side_of(&disk_record[i]) == side)
+			break;
+	}
+	return n;
+}
+
+void sim_disk_old(enum sim_side side)
+{
+	uint64_t calls = 0;
+
+	for (int i = 0; i < disk_records; i++)
+		calls += side_of(&disk_record[i]) == side && disk_record[i].head.pid != BASE_PID;
+	replace(side, records_to(side, sim_draw(SIM_MODE, calls + 1)), DISK_ALL);
+}
+
+void sim_disk_lose(enum sim_side side)
+{
+	const char *path = disk_side_name[side];
+	char was[64];
+
+	snprintf(was, sizeof was, "old/%s-lost-%d", path, sim.armed);
+	if (syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, was, 0) || mkdir(path, 0777) ||
+	    (side == SIM_SERVER && mkdir("server/store", 0700)))
+		abort();
+	forget(side);
+	note_folder(path, side);
 }

@@ -56,7 +56,7 @@ static int draw_victim(enum sim_kind k)
 /* As often below 8 as from 8 to 16, and so on: most of what matters is near the last fault. */
 static long draw_at(enum sim_kind k)
 {
-	const bool few = k == SIM_KILL_DISK || k == SIM_POWER_DISK || k == SIM_FULL;
+	const bool few = k == SIM_KILL_DISK || k == SIM_POWER_DISK || k == SIM_FULL || k == SIM_IO_ERROR;
 
 	if (k == SIM_LATE && sim_draw(SIM_FAULT, 2))
 		return 1 + (long)sim_draw(SIM_FAULT, 6);
@@ -133,7 +133,8 @@ static long count(enum sim_kind kind, int victim)
 		return sim.proc[victim].events;
 	for (int i = 0; i < SIM_PROCS; i++) /* of a machine */
 		if (victim == SIM_BOTH || (int)sim.proc[i].side == victim)
-			n += kind == SIM_POWER_EVENT ? sim.proc[i].events : sim.proc[i].disk_calls;
+			n += kind == SIM_POWER_EVENT || kind >= SIM_OLD_DISK ? sim.proc[i].events
+									     : sim.proc[i].disk_calls;
 	return n;
 }
 
@@ -160,12 +161,11 @@ bool sim_power_fires(enum sim_kind kind, enum sim_side side, const char *where)
 	return sim_fires(kind, (int)side, where) || sim_fires(kind, SIM_BOTH, where);
 }
 
-void sim_power_off(enum sim_side sides)
+void sim_end_all(enum sim_side sides)
 {
 	for (int i = 0; i < SIM_PROCS; i++)
 		if (sim.proc[i].used && (sides == SIM_BOTH || sim.proc[i].side == sides))
 			sim.proc[i].killed = sim.proc[i].alive;
-	sim.powered |= sides == SIM_BOTH ? 3u : 1u << sides;
 	if (sim.cur && sim.cur->killed)
 		sim_die();
 }
@@ -187,7 +187,10 @@ void sim_event_faults(struct sim_proc *proc)
 		proc->stands_until = sim.now_ns + sim.fault[sim.armed - 1].ms * SIM_MS;
 	} else if (proc->loop && sim_fires(SIM_TERM, proc->id, NULL)) {
 		sim_loop_term(proc);
-	} else if (sim_power_fires(SIM_POWER_EVENT, proc->side, NULL)) {
-		sim_power_off((enum sim_side)sim.fault[sim.armed - 1].victim);
+	} else if (sim_fires(SIM_CLOCK_BACK, (int)proc->side, NULL)) {
+		sim.back_ns[proc->side] += 86400000ull * SIM_MS;
+	} else if (sim_power_fires(SIM_POWER_EVENT, proc->side, NULL) ||
+		   sim_fires(SIM_OLD_DISK, (int)proc->side, NULL) || sim_fires(SIM_NEW_DISK, (int)proc->side, NULL)) {
+		sim_end_all((enum sim_side)sim.fault[sim.armed - 1].victim);
 	}
 }

@@ -29,7 +29,7 @@ uint64_t sl_now_coarse_ns(void)
 
 uint64_t sl_wall_ns(void)
 {
-	return sim.wall_ns + sim.now_ns;
+	return sim.wall_ns + sim.now_ns - (sim.cur ? sim.back_ns[sim.cur->side] : 0);
 }
 
 int64_t sl_started_s(void)

@@ -30,7 +30,7 @@ static const char usage[] =
 
 struct options {
 	uint64_t seeds, first;
-	bool one, trace, first_bad, unseen;
+	bool one, asked, trace, first_bad, unseen; /* asked: for a row or certain seeds */
 	const char *row, *keep, *splitc;
 	int jobs, faults;
 };
@@ -252,9 +252,20 @@ static void judge(const struct attempt *tried, const struct report *report)
 
 /* ---- many seeds ---- */
 
-static int rows_count(void)
+static const struct {
+	const char *row;
+	uint64_t seed;
+	const char *keep;
+} once_failed[] = {
+#define CASE(row, seed, keep, what) {row, seed, keep},
+#include "tests/sim/cases.h"
+#undef CASE
+	{NULL, 0, NULL},
+};
+
+static uint64_t rows_count(void)
 {
-	int n = 0;
+	uint64_t n = 0;
 
 	while (sim_row[n].name)
 		n++;
@@ -282,28 +293,45 @@ static void wait_for_one(void)
 		}
 }
 
-static void run_all(void)
+static const int cases = sizeof once_failed / sizeof *once_failed - 1;
+
+/* The i-th attempt: seeds that once failed come first, unless something else is asked for. */
+static struct attempt attempt_at(uint64_t i)
 {
 	const struct sim_row *only = o.row ? row_named(o.row) : NULL;
-	const uint64_t rows = (uint64_t)rows_count();
+	struct attempt a = {.seed = o.first + i, .row = only, .only = o.keep != NULL};
+
+	if (o.keep)
+		snprintf(a.keep, sizeof a.keep, "%s", o.keep);
+	if (o.asked)
+		return a.row = only ? only : &sim_row[a.seed % rows_count()], a;
+	if (i < (uint64_t)cases) {
+		a = (struct attempt){.seed = once_failed[i].seed, .row = row_named(once_failed[i].row), .only = true};
+		snprintf(a.keep, sizeof a.keep, "%s", once_failed[i].keep);
+		return a;
+	}
+	a.seed -= (uint64_t)cases;
+	a.row = &sim_row[a.seed % rows_count()];
+	return a;
+}
+
+static void run_all(void)
+{
+	const uint64_t all = o.seeds + (o.asked ? 0 : (uint64_t)cases);
 	int busy = 0;
 
-	for (uint64_t i = 0; (i < o.seeds && !stopped) || busy;) {
+	for (uint64_t i = 0; (i < all && !stopped) || busy;) {
+		struct attempt a;
 		int free = 0;
 
-		if (busy == o.jobs || i >= o.seeds || stopped) {
+		if (busy == o.jobs || i >= all || stopped) {
 			wait_for_one();
 			busy--;
 			if (o.first_bad && bad)
 				stopped = 1;
 			continue;
 		}
-		struct attempt a = {.seed = o.first + i, .row = only ? only : &sim_row[(o.first + i) % rows]};
-
-		if (o.keep) {
-			snprintf(a.keep, sizeof a.keep, "%s", o.keep);
-			a.only = true;
-		}
+		a = attempt_at(i++);
 		if (!sim_reference_make(a.row, o.splitc)) {
 			fprintf(stderr, "sim: row %s: `splitc train --local` failed\n", a.row->name);
 			exit(2);
@@ -312,7 +340,6 @@ static void run_all(void)
 			free++;
 		begin(&job[free], &a);
 		busy++;
-		i++;
 	}
 }
 
@@ -380,6 +407,7 @@ static int take_options(int argc, char **argv)
 			fputs(usage, c == 'h' ? stdout : stderr);
 			exit(c == 'h' ? 0 : 64);
 		}
+	o.asked = o.one || o.row || o.first != 1;
 	o.splitc = getenv("SPLITC") ? realpath(getenv("SPLITC"), NULL) : NULL;
 	if (!o.splitc || optind < argc || o.jobs < 1 || o.jobs > JOBS_MOST || o.faults < 0 || o.faults > SIM_FAULTS)
 		return fputs(usage, stderr), 64;

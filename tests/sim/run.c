@@ -11,7 +11,8 @@
 #include "tests/sim/sim.h"
 
 enum { SETS_MOST = 32, STARTS_MOST = 300, EVENTS_MOST = 500000 };
-#define NS_PER_S 1000000000ull
+#define NS_PER_S     1000000000ull
+#define CHANGES_DISK (1u << SIM_OLD_DISK | 1u << SIM_NEW_DISK)
 
 const struct sim_row sim_row[] = {
 #define ROW(name, sets, members) {name, sets, members},
@@ -71,11 +72,13 @@ static bool is_allowed(const struct sim_proc *p)
 	case 75: /* interrupted */
 		return true;
 	case 73: /* a file cannot be made */
-		return sim_fired(1u << SIM_FULL);
+		return sim_fired(1u << SIM_FULL | 1u << SIM_IO_ERROR);
+	case 78: /* its disk, or the server's, is not the one that it was */
+		return sim_fired(CHANGES_DISK);
 	case 76: /* a broken frame; no other link is made while the run is being stopped */
 		return sim_fired(1u << SIM_TERM);
 	case 66: /* nothing to go on from */
-		return p->side == SIM_CLIENT && sim.powered & 1u << SIM_CLIENT;
+		return p->side == SIM_CLIENT && sim_fired(1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | CHANGES_DISK);
 	}
 	return false;
 }
@@ -96,7 +99,8 @@ static void judge_end(struct sim_proc *p)
 	if (!is_allowed(p))
 		sim_fail("%s ends with status %d", sim_name(p), p->status);
 	p->done &= p->status == 0;
-	sim.done = all_done();
+	sim.refused = p->status == 78;
+	sim.done = sim.refused || all_done();
 }
 
 static void after(struct sim_proc *p)
@@ -116,7 +120,7 @@ static void after(struct sim_proc *p)
 		sim_at(NULL, SIM_MS * (1 + sim_draw(SIM_RESTART, 1ull << sim_draw(SIM_RESTART, 12))), start, p);
 }
 
-/* After a power cut the processes are gone before their disk changes. */
+/* Processes are gone before their disk changes. */
 static void bury_all(void)
 {
 	static int cut;
@@ -126,11 +130,15 @@ static void bury_all(void)
 	for (; cut < sim.armed; cut++) {
 		const struct sim_fault *f = &sim.fault[cut];
 
-		if (f->kind != SIM_POWER_DISK && f->kind != SIM_POWER_EVENT)
-			continue;
-		for (int side = 0; side < SIM_BOTH; side++)
-			if (f->victim == SIM_BOTH || f->victim == side)
-				sim_disk_power((enum sim_side)side, f->mode);
+		const enum sim_side side = (enum sim_side)f->victim;
+
+		for (int i = 0; i < SIM_BOTH && (f->kind == SIM_POWER_DISK || f->kind == SIM_POWER_EVENT); i++)
+			if (side == SIM_BOTH || (int)side == i)
+				sim_disk_power((enum sim_side)i, f->mode);
+		if (f->kind == SIM_OLD_DISK)
+			sim_disk_old(side);
+		if (f->kind == SIM_NEW_DISK)
+			sim_disk_lose(side);
 	}
 }
 
@@ -139,7 +147,8 @@ static void bury_all(void)
 static void on_line(void *arg, const char *line, size_t len)
 {
 	const unsigned loses = 1u << SIM_KILL_POINT | 1u << SIM_KILL_DISK | 1u << SIM_KILL_EVENT |
-			       1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | 1u << SIM_FULL | 1u << SIM_TERM;
+			       1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | 1u << SIM_FULL | 1u << SIM_IO_ERROR |
+			       1u << SIM_TERM | CHANGES_DISK;
 
 	sim_trace("  %s: %.*s", sim.cur ? sim_name(sim.cur) : "?", (int)len, line);
 	if (memmem(line, len, "steps-lost", strlen("steps-lost")) && !sim.members && !sim_fired(loses))
@@ -200,6 +209,6 @@ void sim_run(const struct sim_row *of)
 			happen(e);
 		bury_all();
 	}
-	if (!sim.failed)
+	if (!sim.failed && !sim.refused)
 		sim_compare(row);
 }

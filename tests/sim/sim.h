@@ -70,6 +70,10 @@ enum sim_kind {
 	X(POWER_DISK, 4, "loses power at disk call number")                                      \
 	X(POWER_EVENT, 1, "loses power at event number")                                         \
 	X(FULL, 2, "has a full disk at call number")                                             \
+	X(IO_ERROR, 1, "has a disk that fails at call number")                                   \
+	X(OLD_DISK, 1, "gets an older copy of its disk at event number")                         \
+	X(NEW_DISK, 1, "gets an empty disk at event number")                                     \
+	X(CLOCK_BACK, 1, "has its clock set back by a day at event number")                      \
 	X(DROP, 2, "loses its message number")                                                   \
 	X(TWICE, 2, "sends twice its message number")                                            \
 	X(FLIP, 1, "has a bit flipped in its message number")                                    \
@@ -87,7 +91,7 @@ enum sim_kind {
 /* Faults are armed one after the other: the next one counts from where the last one has fired. */
 struct sim_fault {
 	enum sim_kind kind;
-	int victim; /* of KILL, STAND and TERM: a process; of POWER and FULL: a side; of a message: the sender's side */
+	int victim; /* of KILL, STAND and TERM: a process; of a message: the sender's side; else a side */
 	long at;    /* which of the victim's failpoints, calls, events or messages, from when it is armed */
 	int mode;   /* of a power cut: enum disk_mode; of a full disk: for how long */
 	uint64_t ms;
@@ -102,10 +106,12 @@ extern struct sim {
 	int faults, armed; /* fault[armed] is the next one to fire */
 	long messages[2];  /* of each side, since then */
 	uint64_t parted_until;
-	enum sim_side full_side;
-	long full_left;   /* calls that still find the disk full */
-	unsigned powered; /* bits: sides that have lost power */
-	int members;      /* of a group; 0: a single client */
+	enum sim_side full_side, failing_side;
+	long full_left;             /* calls that still find the disk full */
+	long failing_left;          /* calls that still fail */
+	bool refused;               /* a client found that a disk is not the one it was: the end of its run */
+	uint64_t back_ns[SIM_BOTH]; /* how far the clock of a side was set back */
+	int members;                /* of a group; 0: a single client */
 	bool done, failed, traced;
 	char why[SIM_TEXT];
 	uint64_t events, hash;
@@ -139,8 +145,8 @@ void sim_fault_text(const struct sim_fault *fault, char *out, size_t cap);
 /* Whether the armed fault is of this kind, has this victim, and is due now: it has fired then. */
 bool sim_fires(enum sim_kind kind, int victim, const char *where);
 bool sim_power_fires(enum sim_kind kind, enum sim_side side, const char *where);
-void sim_power_off(enum sim_side sides); /* in a process of these sides it does not return */
-bool sim_fired(unsigned kinds);          /* a fault of these kinds, as bits, has fired */
+void sim_end_all(enum sim_side sides); /* kills all processes there: in one of them it does not return */
+bool sim_fired(unsigned kinds);        /* a fault of these kinds, as bits, has fired */
 void sim_event_faults(struct sim_proc *proc);
 
 /* ---- run.c: one seed, from the first start to the last comparison */
@@ -161,6 +167,8 @@ void sim_loop_term(struct sim_proc *proc);
 void sim_net_dead(struct sim_proc *proc);
 void sim_disk_begin(void); /* what is there is durable */
 void sim_disk_power(enum sim_side side, int mode);
-const char *sim_failpoint_name(int i); /* NULL: there are no more */
+void sim_disk_old(enum sim_side side);  /* the disk as it was at an earlier call */
+void sim_disk_lose(enum sim_side side); /* an empty disk */
+const char *sim_failpoint_name(int i);  /* NULL: there are no more */
 
 #endif

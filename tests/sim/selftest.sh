@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# usage: selftest.sh [NAME]      plants each fault of tests/sim/planted, or those whose name has NAME, and runs seeds until it is found
+# Run it by `make sim-selftest`, which sets COMPILE and LINK, the commands for one changed file in front of all others.
+set -eu -o pipefail
+cd "$(dirname "$0")/../.."
+dir=$BUILD/sim-planted
+mkdir -p "$dir"
+bad=0 found=0
+
+# planted NAME FILE ROW SEEDS EDIT: fails, with a sentence, where the fault is not found.
+planted() {
+	local c=$dir/planted.c out rc=0 args=(--seeds "$4" --first-bad)
+
+	[ "$3" = - ] || args+=(--row "$3")
+	sed "$5" "$2" >"$c"
+	! cmp -s "$2" "$c" || { echo "$1: its text is no longer in $2"; return 1; }
+	$COMPILE -c -o "$dir/planted.o" "$c" 2>"$dir/log" || { cat "$dir/log"; echo "$1: it cannot be compiled"; return 1; }
+	$LINK "$dir/planted.o" $OBJECTS $LIBS 2>"$dir/log" || { cat "$dir/log"; echo "$1: it cannot be linked"; return 1; }
+	out=$("$dir/sim" "${args[@]}") || rc=$?
+	[ $rc = 1 ] || { echo "$1: not found in $4 seeds (status $rc)"; return 1; }
+	printf '%-30s %4d seeds: %s\n' "$1" "$(sed -n 's/^\([0-9]*\) seeds,.*/\1/p' <<<"$out")" "$(sed -n 's/^seed \(.*\)/\1/p' <<<"$out" | head -n 1)"
+}
+
+while IFS='|' read -r name file row seeds edit; do
+	name=${name% } file=${file# } row=${row# }
+	case $name in '#'* | '') continue ;; *"${1:-}"*) ;; *) continue ;; esac
+	if planted "$name" "${file% }" "${row% }" $seeds "${edit# }"; then found=$((found + 1)); else bad=$((bad + 1)); fi
+done <tests/sim/planted
+echo "$found faults found, $bad not"
+[ $bad = 0 ] && [ $found -gt 0 ]
