@@ -103,6 +103,8 @@ const char *sl_leak_range_text(const struct sl_leak_figure *f, char out[2 * SL_L
 
 	number_text(f, f->low, "", low);
 	number_text(f, f->high, unit_text[sl_leak_kinds[f->kind].unit], high);
-	snprintf(out, 2 * SL_LEAK_TEXT, isnan(f->low) ? "" : "%s to %s", low, high);
+	snprintf(out, 2 * SL_LEAK_TEXT, "%s to %s", low, high);
+	if (isnan(f->low))
+		out[0] = '\0';
 	return out;
 }
