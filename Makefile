@@ -463,17 +463,17 @@ config-page: all ## docs/config.md, from what --print-config says
 prose: ## how long the sentences of pages and messages are; fails where they are too long
 	@scripts/prose.py
 
-deb: ## Debian packages in build/deb, read by lintian (DEB_BUILD_PROFILES=pkg.split.nocuda, CROSS=aarch64-linux-gnu, VERSION)
-	@HOST_ARCH='$(if $(CROSS),$(shell dpkg-architecture -t $(CROSS) -q DEB_HOST_ARCH 2>/dev/null))' scripts/make-deb.sh
+deb: ## Debian packages in build/deb, read by lintian (DEB_BUILD_PROFILES=pkg.split.nocuda, CROSS=aarch64-linux-gnu, VERSION, SUITE=trixie)
+	@SUITE='$(SUITE)' HOST_ARCH='$(if $(CROSS),$(shell dpkg-architecture -t $(CROSS) -q DEB_HOST_ARCH 2>/dev/null))' scripts/make-deb.sh
 
 test-arm64: ## arm64, emulated by qemu: packages, tests, and pairs of both architectures (root)
 	@scripts/test-arm64.sh
 
-test-packages: ## the packages in a clean Debian with systemd: install, run, watchdog, upgrade, purge (root)
-	@DEB_BUILD_PROFILES=pkg.split.nocuda scripts/make-deb.sh
-	@DEB_BUILD_PROFILES=pkg.split.nocuda VERSION=0.1.0+next scripts/make-deb.sh build/deb-next
+test-packages: ## the packages in a clean Debian with systemd: install, run, watchdog, upgrade, purge (root; SUITE=trixie)
+	@SUITE='$(SUITE)' DEB_BUILD_PROFILES=pkg.split.nocuda scripts/make-deb.sh
+	@SUITE='$(SUITE)' DEB_BUILD_PROFILES=pkg.split.nocuda VERSION=0.1.0+next scripts/make-deb.sh build/deb$(SUITE:%=-%)-next
 	@$(MAKE) --no-print-directory $(B)/tests/e2e/tools/make_cifar
-	@BUILD=$(B) scripts/test-packages.sh
+	@SUITE='$(SUITE)' BUILD=$(B) scripts/test-packages.sh
 
 test-containers: ## the compose demo, with podman: images, up, killed, up again (root; CUDA=1: the image for GPUs too)
 	@scripts/test-containers.sh
@@ -497,11 +497,6 @@ build-tests: $(TEST_BIN) $(if $(T),,$(patsubst %.c,$(B)/%.o,$(wildcard tests/fuz
 check: all build-tests
 	@BUILD=$(B) SAN='$(SAN)' SPLIT_QUICK='$(QUICK)' scripts/run-tests.sh $(TEST_BIN) $(TEST_SH)
 
-test-torch: deps ## compare with PyTorch, live (python3-torch)
-	@scripts/install-deps.sh --peer
-	@$(MAKE) --no-print-directory all
-	BUILD=$(B) tests/golden/test-torch.sh
-
 # ---- benchmarks: every tests/bench/bench_*.c is a program of its own, linked with op_times.c
 BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/bench_*.c))
 
@@ -517,10 +512,21 @@ bench: deps ## milliseconds of head, middle, tail, codecs and link (BENCH_ARGS=-
 	@$(MAKE) --no-print-directory all build-bench
 	@BUILD=$(B) tests/bench/bench.sh $(BENCH_ARGS)
 
-bench-peer: deps ## the same work in PyTorch beside it, as ratios (BENCH_ARGS=--write)
+# SUITE: in a Debian of that release (scripts/in-suite.sh), with its PyTorch.
+ifneq ($(SUITE),)
+test-torch bench-peer:
+	@scripts/in-suite.sh '$(SUITE)' "make $@ BENCH_ARGS='$(BENCH_ARGS)' SPLIT_NO_DEPS='$(SPLIT_NO_DEPS)'"
+else
+test-torch: deps ## compare with PyTorch, live (python3-torch; SUITE=trixie: in Debian 13, as root)
+	@scripts/install-deps.sh --peer
+	@$(MAKE) --no-print-directory all
+	BUILD=$(B) tests/golden/test-torch.sh
+
+bench-peer: deps ## the same work in PyTorch beside it, as ratios (BENCH_ARGS=--write; SUITE=trixie: in Debian 13, as root)
 	@scripts/install-deps.sh --peer
 	@$(MAKE) --no-print-directory all build-bench
 	@BUILD=$(B) tests/bench/bench-peer.sh $(BENCH_ARGS)
+endif
 
 bench-rounding: deps ## how far float32 is from float64, ours and PyTorch's (BENCH_ARGS="--quick --write --keep DIR")
 	@scripts/install-deps.sh --peer

@@ -48,7 +48,7 @@ for arg in "$@"; do
 	--onnx) command -v node >/dev/null && command -v npm >/dev/null || packages="$packages nodejs npm" ;;
 	--peer) packages="$packages python3-torch python3-torchvision python3-sklearn" ;;
 	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns iptables debootstrap python3-yaml" ;;
-	--packages) packages="$packages debhelper dh-python dpkg-dev fakeroot lintian debootstrap systemd-container libdcmtk-dev" ;;
+	--packages) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian debootstrap systemd-container libdcmtk-dev" ;;
 	--fresh) packages="$packages debootstrap" ;;
 	--mpi) packages="$packages libopenmpi-dev openmpi-bin" ;;
 	--dicom) packages="$packages libdcmtk-dev g++" ;;
