@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: debian-root.sh FILE.tar [PACKAGE,…]        (as root)
 # Makes an archive of a clean Debian with debootstrap, unless FILE exists. SUITE is the release: bookworm (Debian 12) or
-# trixie (13). The archive serves as the image `debian:12` without a registry, or as the root of a test. The mirror (or
+# trixie (13). The archive serves as the image `debian:SUITE` without a registry, or as the root of a test. The mirror (or
 # DEBIAN_MIRROR), proxies and dates come from this machine's apt settings. With ARCH=arm64 it is a Debian of that
 # architecture, which is configured through qemu (scripts/emulated.sh).
 set -eu

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# usage: test-containers.sh        (make test-containers; as root, on Debian 12)
-# Runs the compose demo for real, with Debian's podman in place of Docker, and images based on a debian:12 from
+# usage: test-containers.sh        (make test-containers; as root, on Debian; SUITE=trixie: images of Debian 13)
+# Runs the compose demo for real, with Debian's podman in place of Docker, and images based on a Debian from
 # debootstrap. After docker-compose up it tests status from outside and Prometheus' targets. Then server and client are
 # killed and restarted; the client alone is killed and restarted to the end of the run; and it is started once more
 # after that. A client without a key is refused. CUDA=1 also builds the image with the CUDA module, with the toolkit of
@@ -78,12 +78,13 @@ EOF
 printf '[storage]\ndriver = "%s"\ngraphroot = "%s"\nrunroot = "%s"\n' $driver "$keep/$driver" "$tmp/run" >"$CONTAINERS_STORAGE_CONF"
 
 # ---- images
-scripts/debian-root.sh "$keep/debian12.tar"
-podman image exists debian:12 || podman import -q "$keep/debian12.tar" debian:12 >/dev/null
+suite=${SUITE:-bookworm}
+scripts/debian-root.sh "$keep/$suite.tar"
+podman image exists "debian:$suite" || podman import -q "$keep/$suite.tar" "debian:$suite" >/dev/null
 build() { # TARGET IMAGE OPTION…
 	local target=$1 image=$2 from=$SECONDS
 	shift 2
-	podman build -q -f deploy/Dockerfile --target "$target" -t "$image" --build-arg "JOBS=${JOBS:-2}" "$@" . >"$tmp/build-$target.log" 2>&1 ||
+	podman build -q -f deploy/Dockerfile --target "$target" -t "$image" --build-arg "JOBS=${JOBS:-2}" --build-arg "SUITE=$suite" "$@" . >"$tmp/build-$target.log" 2>&1 ||
 		fail "image $image does not build"
 	say "image $image: $(podman image inspect "$image" --format '{{.Size}}' | numfmt --to=si)B, $((SECONDS - from)) s"
 }
