@@ -211,6 +211,32 @@ static void take_tokens(struct sl_ends *ends, struct sl_chunk *c)
 		take_places(ends, c);
 }
 
+/* The sum of class weights of n labels from `from` on, or how many are not ignored. Labels that are no class are
+ * refused later. */
+static double weight_of(const struct sl_ends *ends, int64_t from, int64_t n)
+{
+	const struct sl_model *model = ends->plan->model;
+	const bool weighted = ends->use.class_weight && ends->training && model->task->dtype == SL_I32;
+	const bool pixels = model->task->kind == SL_LEARN_PIXELS;
+	const int32_t *label = ends->feed.target;
+	double sum = 0;
+
+	if (!label || (!weighted && !pixels))
+		return (double)n;
+	for (int64_t i = from; i < from + n; i++)
+		if (weighted && label[i] >= 0 && label[i] < model->classes)
+			sum += (double)ends->use.class_weight[label[i]];
+		else
+			sum += !pixels || label[i] != SL_LEARN_IGNORED;
+	return sum;
+}
+
+/* A mean loss over labels of this weight is divided by it. If none counts, the loss is 0. */
+static double divisor(double weight)
+{
+	return weight > 0 ? weight : 1;
+}
+
 void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t step, bool training)
 {
 	const struct sl_plan *plan = ends->plan;
@@ -218,6 +244,7 @@ void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t ste
 	ends->feed = *feed;
 	ends->step = step;
 	ends->training = training;
+	ends->weight = weight_of(ends, 0, sl_feed_answers(feed) * labels_of_row(ends));
 	if (training && step % (uint64_t)accumulated(plan) == 0) /* also after a step whose last batch was skipped */
 		ends->weights = (struct sl_batch_weights){0};
 	ends->chunks = sl_plan_split(plan, feed->rows, ends->rows);
@@ -293,37 +320,6 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 	return err ? err : head_chunk(ends, &ends->chunk[chunk]);
 }
 
-/* The sum of class weights of n labels from `from` on, or how many are not ignored. Labels that are no class are
- * refused later. */
-static double weight_of(const struct sl_ends *ends, int64_t from, int64_t n)
-{
-	const struct sl_model *model = ends->plan->model;
-	const bool weighted = ends->use.class_weight && ends->training && model->task->dtype == SL_I32;
-	const bool pixels = model->task->kind == SL_LEARN_PIXELS;
-	const int32_t *label = ends->feed.target;
-	double sum = 0;
-
-	if (!weighted && !pixels)
-		return (double)n;
-	for (int64_t i = from; i < from + n; i++)
-		if (weighted && label[i] >= 0 && label[i] < model->classes)
-			sum += (double)ends->use.class_weight[label[i]];
-		else
-			sum += !pixels || label[i] != SL_LEARN_IGNORED;
-	return sum;
-}
-
-/* A mean loss over labels of this weight is divided by it. If none counts, the loss is 0. */
-static double divisor(double weight)
-{
-	return weight > 0 ? weight : 1;
-}
-
-static double batch_weight(const struct sl_ends *ends)
-{
-	return weight_of(ends, 0, sl_feed_answers(&ends->feed) * labels_of_row(ends));
-}
-
 int64_t sl_ends_answers(const struct sl_ends *ends)
 {
 	const int64_t n = ends->feed.rows * labels_of_row(ends);
@@ -341,13 +337,13 @@ int64_t sl_ends_answers(const struct sl_ends *ends)
  * step's first batch. sl_ends_mean_factor makes up for the difference once the weights of all are known. */
 static double step_weight(const struct sl_ends *ends)
 {
-	return ends->weights.sum > 0 ? ends->weights.first : divisor(batch_weight(ends));
+	return ends->weights.sum > 0 ? ends->weights.first : divisor(ends->weight);
 }
 
 double sl_ends_mean_factor(const struct sl_ends *ends)
 {
 	const int64_t batches = accumulated(ends->plan);
-	const double sum = ends->weights.sum + batch_weight(ends);
+	const double sum = ends->weights.sum + ends->weight;
 
 	if (batches == 1 || !ends->training || ends->use.chunk_loss_sum || (ends->step + 1) % (uint64_t)batches ||
 	    !(sum > 0))
@@ -391,7 +387,7 @@ static double dice_weight(const struct sl_ends *ends, const struct sl_chunk *c, 
 {
 	if (ends->use.chunk_loss_sum)
 		return rows / (double)c->call.dims.rows;
-	return (accumulated(ends->plan) > 1 ? divisor(batch_weight(ends)) : rows) / (double)ends->feed.rows;
+	return (accumulated(ends->plan) > 1 ? divisor(ends->weight) : rows) / (double)ends->feed.rows;
 }
 
 /* The chunk's numbers as the network learns them. */
@@ -511,7 +507,7 @@ static void add_weight(struct sl_ends *ends)
 		return;
 	}
 	w->first = step_weight(ends);
-	w->sum += batch_weight(ends);
+	w->sum += ends->weight;
 }
 
 enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
@@ -571,7 +567,7 @@ double sl_ends_loss(const struct sl_ends *ends, double *dice)
 		of_pictures += ends->loss[i].dice_sum;
 	}
 	*dice = ends->feed.rows ? of_pictures / (double)ends->feed.rows : 0;
-	return sum / divisor(batch_weight(ends)) + *dice;
+	return sum / divisor(ends->weight) + *dice;
 }
 
 int64_t sl_ends_correct(const struct sl_ends *ends)

@@ -50,6 +50,7 @@ struct sl_ends {
 	float *sent;         /* all chunks of the head's output with noise, which is sent in its place */
 	uint32_t *word;      /* scratch for sl_noise_add */
 	bool tied;           /* both ends' gradients of shared parameters are summed already in this step */
+	double weight;       /* of all labels of the batch, as its loss counts them */
 	struct sl_batch_weights weights; /* with train.accumulate */
 	uint64_t step;
 	bool training;
