@@ -104,7 +104,7 @@ static enum sl_err measure(struct sl_leak *leak, struct sl_setup *setup, struct 
 static void show(const struct sl_leak *l, const struct sl_setup *setup, const char *dir, bool json)
 {
 	json_t *root = json ? sl_leak_json(l, setup) : NULL;
-	char text[SL_LEAK_TEXT], range[2 * SL_LEAK_TEXT];
+	char text[SL_LEAK_TEXT], range[SL_LEAK_RANGE_TEXT];
 
 	if (root) {
 		sl_command_print_json(root, JSON_INDENT(2));

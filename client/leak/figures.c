@@ -97,13 +97,13 @@ const char *sl_leak_text(const struct sl_leak_figure *f, double value, char out[
 	return out;
 }
 
-const char *sl_leak_range_text(const struct sl_leak_figure *f, char out[2 * SL_LEAK_TEXT])
+const char *sl_leak_range_text(const struct sl_leak_figure *f, char out[SL_LEAK_RANGE_TEXT])
 {
 	char low[SL_LEAK_TEXT], high[SL_LEAK_TEXT];
 
 	number_text(f, f->low, "", low);
 	number_text(f, f->high, unit_text[sl_leak_kinds[f->kind].unit], high);
-	snprintf(out, 2 * SL_LEAK_TEXT, "%s to %s", low, high);
+	snprintf(out, SL_LEAK_RANGE_TEXT, "%s to %s", low, high);
 	if (isnan(f->low))
 		out[0] = '\0';
 	return out;

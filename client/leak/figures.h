@@ -52,10 +52,10 @@ void sl_leak_figures_add(struct sl_leak_figures *to, enum sl_leak_kind kind, con
 			 struct sl_leak_spread s, double chance, int64_t n);
 void sl_leak_figures_close(struct sl_leak_figures *figures); /* idempotent */
 
-enum { SL_LEAK_TEXT = 32 };
+enum { SL_LEAK_TEXT = 32, SL_LEAK_RANGE_TEXT = 2 * SL_LEAK_TEXT + 4 };
 /* "26.5 dB", "72.1 %", "0.92"; NAN: "undefined". Returns out. */
 const char *sl_leak_text(const struct sl_leak_figure *figure, double value, char out[SL_LEAK_TEXT]);
 /* "62.1 to 80.2 %"; "": it has none. Returns out. */
-const char *sl_leak_range_text(const struct sl_leak_figure *figure, char out[2 * SL_LEAK_TEXT]);
+const char *sl_leak_range_text(const struct sl_leak_figure *figure, char out[SL_LEAK_RANGE_TEXT]);
 
 #endif

@@ -130,7 +130,7 @@ static void put_figure(FILE *f, const struct sl_leak_figure *x)
 {
 	const struct sl_leak_kind_info *kind = &sl_leak_kinds[x->kind];
 	const char *tag = kind->unit == SL_LEAK_SHARE && x->low > x->chance ? "b" : "span";
-	char text[SL_LEAK_TEXT], range[2 * SL_LEAK_TEXT];
+	char text[SL_LEAK_TEXT], range[SL_LEAK_RANGE_TEXT];
 
 	fprintf(f, "<tr data-group=\"%s\" data-figure=\"", x->group);
 	put_text(f, x->key);
