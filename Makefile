@@ -116,7 +116,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man wheel install install-lib dist uninstall clean demo demo-text demo-generate bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz sim sim-selftest
+.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-wheel test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man wheel install install-lib dist uninstall clean demo demo-text demo-generate bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz sim sim-selftest
 
 all: $(BINS) $(LIB) $(MPI_MODULE) $(DICOM_MODULE) ## build/<variant>/splitc and splits
 
@@ -774,8 +774,12 @@ install-lib: lib $(B)/man/split.3 ## PREFIX, DESTDIR, LIBDIR, PYTHONDIR: libspli
 	install -m 644 $(B)/split.pc $(LIBS_INTO)/pkgconfig/
 	install -m 644 $(wildcard python/split/*.py) "$(DESTDIR)$(PYTHONDIR)/split/"
 
-wheel: lib ## build/wheel: the Python package with libsplit, for pip
+wheel: deps lib ## build/wheel: the Python package with libsplit and what it links, for pip
+	@[ -n "$(SPLIT_NO_DEPS)" ] || scripts/install-deps.sh --wheel
 	@scripts/wheel.py $(MACHINE) $(B) build/wheel
+
+test-wheel: lib ## the wheel trains in a clean Debian without the libraries that it brings (root; SUITE=bookworm)
+	@BUILD=$(B) SUITE='$(SUITE)' scripts/test-wheel.sh
 
 dist: all ## build/dist: a tarball of the last commit, its bill of materials (SPDX) and their sums
 	@scripts/dist.sh $(B) build/dist

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# usage: install-deps.sh [--dev] [--data] [--onnx] [--peer] [--containers] [--packages] [--mpi] [--dicom] [--arm64] [--fresh] [--print]
+# usage: install-deps.sh [--dev] [--data] [--onnx] [--wheel] [--peer] [--containers] [--packages] [--mpi] [--dicom] [--arm64] [--fresh] [--print]
 # Installs the packages that building and testing need, and gnuplot for `splitc plot`, on Debian 12 and 13 and Ubuntu
 # 24.04. If all are installed, it prints nothing and needs no network. On another system it installs nothing, and names
 # the programs and libraries that are missing. OS_RELEASE is a file in place of /etc/os-release, for tests.
 #   --dev   also the packages for `make format-check` and `make fuzz`
 #   --data  also npm, for the second source of the data if the archive is out of reach
 #   --onnx  also Node.js and npm, for the test `onnx_runtime`
+#   --wheel also patchelf, for `make wheel`, `make test-wheel` and the test `script`
 #   --peer  also PyTorch and scikit-learn, for `make test-torch`, `make bench-peer`, `make bench-rounding` and the test `script`
 #   --containers  also podman and docker-compose, for `make test-containers`
 #   --packages    also debhelper and lintian, for `make deb` and `make test-packages`
@@ -43,8 +44,9 @@ headers=$(printf '%s\n' $packages | grep -e '^lib.*-dev$')
 basis=$packages foreign= only_print=
 for arg in "$@"; do
 	case $arg in
-	--dev) packages="$packages clang clang-format libclang-rt-dev" ;;
+	--dev) packages="$packages clang clang-format libclang-rt-dev patchelf" ;;
 	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
+	--wheel) packages="$packages patchelf" ;;
 	--onnx) command -v node >/dev/null && command -v npm >/dev/null || packages="$packages nodejs npm" ;;
 	--peer) packages="$packages python3-torch python3-torchvision python3-sklearn" ;;
 	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns iptables debootstrap python3-yaml" ;;
@@ -56,7 +58,7 @@ for arg in "$@"; do
 		foreign=arm64
 		packages="$packages gcc-aarch64-linux-gnu qemu-user-static debootstrap $(printf '%s:arm64 ' $headers)" ;;
 	--print) only_print=yes ;;
-	*) echo "usage: ${0##*/} [--dev] [--data] [--onnx] [--peer] [--containers] [--packages] [--mpi] [--dicom] [--arm64] [--fresh] [--print]" >&2; exit 64 ;;
+	*) echo "usage: ${0##*/} [--dev] [--data] [--onnx] [--wheel] [--peer] [--containers] [--packages] [--mpi] [--dicom] [--arm64] [--fresh] [--print]" >&2; exit 64 ;;
 	esac
 done
 [ -z "$only_print" ] || { echo $packages; exit 0; }

@@ -243,5 +243,6 @@ class Middle:
         raise errors.usage("a middle cannot be copied or pickled: keep() a token, and open another one with it")
 
     def __del__(self):
-        if getattr(self, "_handle", None):
+        # As the interpreter ends, it takes names from modules; the process's end closes the link, too.
+        if getattr(self, "_handle", None) and _tell_log and abi and abi.lib:
             self.close()

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# usage: test-wheel.sh        (make test-wheel; as root, on Debian)
+# Installs the wheel with pip in a clean Debian (SUITE: trixie) that has Python and PyTorch but no library of ours, and
+# trains docs/howto-script.md's digits.py there, with local: and over TCP with a server of this machine: the same losses.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ "$(id -u)" = 0 ] || { echo 'test-wheel: needs root' >&2; exit 77; }
+BUILD=${BUILD:-build/release} suite=${SUITE:-trixie}
+base=$PWD/build/fresh/$suite-clean.tar
+SUITE=$suite scripts/debian-root.sh "$base" git,make,ca-certificates,sudo # as test-fresh.sh makes it
+tmp=$(mktemp -d "$PWD/build/fresh/wheel.XXXXXX") server=
+end_all() {
+	trap - EXIT
+	[ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true
+	wait
+	rm -rf --one-file-system "$tmp"
+}
+trap end_all EXIT
+trap 'exit 130' INT TERM HUP
+mkdir "$tmp/root"
+tar -C "$tmp/root" -xf "$base"
+cp /etc/resolv.conf "$tmp/root/etc/resolv.conf"
+wheel=$(scripts/wheel.py "$(uname -m)" "$BUILD" "$tmp/root/root")
+awk '$0 == "<!-- digits.py -->" {take = 1; next} take == 1 && /^```python/ {take = 2; next} take == 2 && /^```/ {exit} take == 2' \
+	docs/howto-script.md >"$tmp/root/root/digits.py"
+inside() {
+	unshare --mount --pid --fork --kill-child bash -euc '
+		mount -t proc proc "$1/proc"
+		mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm"
+		chroot "$1" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 bash -c "cd && $2"' inside "$tmp/root" "$1" </dev/null
+}
+inside 'export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-pip python3-torch python3-torchvision python3-sklearn' >"$tmp/apt.log" 2>&1 ||
+	{ tail -n 20 "$tmp/apt.log"; exit 69; }
+inside "pip install -q --break-system-packages --no-index --no-deps ${wheel##*/}"
+# Of the two libraries' own, none is the system's.
+outside=$(inside 'ldd $(pip show -f split-middle | sed -n "s/^Location: //p")/split/libsplit*.so*' | grep '=>' | grep -v split_middle.libs |
+	grep -vE '^\s*lib(c|m|dl|rt|pthread|resolv|stdc\+\+|gcc_s)\.so.* => /' || true)
+[ -z "$outside" ] || { printf 'test-wheel: taken from the system:\n%s\n' "$outside"; exit 1; }
+"$BUILD/splits" serve configs/server.yaml --set listen=tcp://127.0.0.1:0 --set store="$tmp/store" --set control="$tmp/server.sock" 2>"$tmp/server.log" &
+server=$!
+until endpoint=$(grep -oE 'tcp://127\.0\.0\.1:[0-9]+' "$tmp/server.log"); do
+	kill -0 $server || { cat "$tmp/server.log"; exit 1; }
+	sleep 0.1
+done
+for way in local: "${endpoint%%$'\n'*}"; do
+	inside "python3 digits.py $way" 2>"$tmp/errors" | tee "$tmp/out.${way%%:*}"
+	[ ! -s "$tmp/errors" ] || { echo "test-wheel: with $way it says:"; cat "$tmp/errors"; exit 1; }
+done
+cmp "$tmp/out.local" "$tmp/out.tcp"
+echo "test-wheel: ${wheel##*/} trains in a clean $suite, with local: and over TCP alike"
