@@ -28,7 +28,8 @@ static const char client_yaml[] =
 	"train: {batch: 12, chunks: 3, epochs: 3, seed: 3, checkpoint_every: 4, optimizer: {kind: adamw, lr: 0.01}}\n"
 	"codec: {head_act: \"topk:0.3,ef=true\", mid_act: \"quant:8\", mid_grad: \"quant:6\", head_grad: "
 	"\"topk:0.5,ef=true\"}\n"
-	"link: {on_server_lost: wait, retry_ms: 20, heartbeat_ms: 100, timeout_ms: 2000, connect_timeout_ms: 2000}\n"
+	"link: {on_server_lost: wait, retry_ms: 20, stall_s: 30, heartbeat_ms: 100, timeout_ms: 2000, "
+	"connect_timeout_ms: 2000}\n"
 	"threads: 1\n";
 static const char server_yaml[] = "listen: tcp://127.0.0.1:5570\n"
 				  "store: server/store\n"
