@@ -9,6 +9,8 @@ command -v git >/dev/null || { echo 'no git'; exit 77; }
 git init -q .
 mkdir -p scripts common/base common/graph common/codec client/cmd client/run client/persist client/data server/host server/trunk server/store kernels/cuda kernels/cpu tests/e2e tests/ref
 cp "$root"/scripts/check-rooms.sh "$root"/scripts/run-tests.sh scripts/
+mkdir -p docs tests/sim
+touch docs/config.md tests/sim/rows.h tests/sim/no_row
 
 try() { # file, include, 0: in order | 1: refused
 	local rc=0
@@ -20,6 +22,13 @@ try() { # file, include, 0: in order | 1: refused
 }
 
 try common/base/a.c '"common/base/err.h"' 0
+# a key that the simulator leaves out
+echo '#include "common/base/err.h"' >common/base/a.c
+echo '| `train.new` | `1` | a key |' >docs/config.md
+if scripts/check-rooms.sh >out 2>&1 || ! grep -q '^train.new: add a row' out; then echo 'a key without a row'; cat out; exit 1; fi
+echo 'ROW("new", "train.new=2", 0)' >tests/sim/rows.h
+scripts/check-rooms.sh >out 2>&1 || { echo 'a key with a row'; cat out; exit 1; }
+rm common/base/a.c
 try common/base/a.c '"common/graph/op.h"' 1
 try common/graph/a.c '"common/base/err.h"' 0
 try common/graph/a.c '<cblas.h>' 1
