@@ -774,11 +774,14 @@ install-lib: lib $(B)/man/split.3 ## PREFIX, DESTDIR, LIBDIR, PYTHONDIR: libspli
 	install -m 644 $(B)/split.pc $(LIBS_INTO)/pkgconfig/
 	install -m 644 $(wildcard python/split/*.py) "$(DESTDIR)$(PYTHONDIR)/split/"
 
-wheel: deps lib ## build/wheel: the Python package with libsplit and what it links, for pip
+wheel: ## build/wheel: the Python package with libsplit and what it links, for pip
 	@[ -n "$(SPLIT_NO_DEPS)" ] || scripts/install-deps.sh --wheel
+	@$(MAKE) --no-print-directory lib
 	@scripts/wheel.py $(MACHINE) $(B) build/wheel
 
-test-wheel: lib ## the wheel trains in a clean Debian without the libraries that it brings (root; SUITE=bookworm)
+test-wheel: ## the wheel trains in a clean Debian without the libraries that it brings (root; SUITE=bookworm)
+	@[ -n "$(SPLIT_NO_DEPS)" ] || scripts/install-deps.sh --wheel --fresh
+	@$(MAKE) --no-print-directory all lib
 	@BUILD=$(B) SUITE='$(SUITE)' scripts/test-wheel.sh
 
 dist: all ## build/dist: a tarball of the last commit, its bill of materials (SPDX) and their sums

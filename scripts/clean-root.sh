@@ -1,4 +1,4 @@
-# Sourced by test-fresh.sh and in-suite.sh: clean Debians, and commands in them. As root, from the root of the repository.
+# Sourced by test-fresh.sh, test-wheel.sh and in-suite.sh: clean Debians, and commands in them. As root, from the root of the repository.
 
 # A clean Debian lacks what this machine needs to reach the network: proxies and certificate files.
 reach=()

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # usage: test-packages.sh        (make test-packages; as root, on Debian)
 # Tests the packages of build/deb, and those of build/deb-next for the upgrade, in a clean Debian 12 that systemd-nspawn
-# boots with systemd as its init. With SUITE=trixie: those of build/deb-trixie and build/deb-trixie-next, in Debian 13. They install, and the units start; a C program and a Python program each train a
-# middle of their own; a client trains. systemd's watchdog kills a stopped server, which restarts, and the run
-# continues. Reload reads the keys again. Then upgrade, removal, and purge, which keeps data and says so. The system is
-# removed at the end.
+# boots with systemd as its init. With SUITE=trixie: those of build/deb-trixie and build/deb-trixie-next, in Debian 13.
+# They install, and the units start; a C program and a Python program each train a middle of their own; a client trains.
+# systemd's watchdog kills a stopped server, which restarts, and the run continues. Reload reads the keys again. Then
+# upgrade, removal, and purge, which keeps data and says so. The system is removed at the end.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo 'test-packages: needs root' >&2; exit 77; }

@@ -6,29 +6,24 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo 'test-wheel: needs root' >&2; exit 77; }
 BUILD=${BUILD:-build/release} suite=${SUITE:-trixie}
-base=$PWD/build/fresh/$suite-clean.tar
-SUITE=$suite scripts/debian-root.sh "$base" git,make,ca-certificates,sudo # as test-fresh.sh makes it
+mkdir -p build/fresh
 tmp=$(mktemp -d "$PWD/build/fresh/wheel.XXXXXX") server=
+. scripts/clean-root.sh
 end_all() {
 	trap - EXIT
-	[ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true
+	kill -KILL $server $started 2>/dev/null || true
 	wait
 	rm -rf --one-file-system "$tmp"
 }
 trap end_all EXIT
 trap 'exit 130' INT TERM HUP
-mkdir "$tmp/root"
-tar -C "$tmp/root" -xf "$base"
-cp /etc/resolv.conf "$tmp/root/etc/resolv.conf"
-wheel=$(scripts/wheel.py "$(uname -m)" "$BUILD" "$tmp/root/root")
+root=$tmp/root home=$tmp/root/root/split
+new_root "$root" "$suite"
+mkdir "$home"
+wheel=$(scripts/wheel.py "$(uname -m)" "$BUILD" "$home")
 awk '$0 == "<!-- digits.py -->" {take = 1; next} take == 1 && /^```python/ {take = 2; next} take == 2 && /^```/ {exit} take == 2' \
-	docs/howto-script.md >"$tmp/root/root/digits.py"
-inside() {
-	unshare --mount --pid --fork --kill-child bash -euc '
-		mount -t proc proc "$1/proc"
-		mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm"
-		chroot "$1" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 bash -c "cd && $2"' inside "$tmp/root" "$1" </dev/null
-}
+	docs/howto-script.md >"$home/digits.py"
+inside() { in_root "$root" root "$1"; }
 inside 'export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-pip python3-torch python3-torchvision python3-sklearn' >"$tmp/apt.log" 2>&1 ||
 	{ tail -n 20 "$tmp/apt.log"; exit 69; }
 inside "pip install -q --break-system-packages --no-index --no-deps ${wheel##*/}"

@@ -50,8 +50,9 @@ def bundled(paths):
     """The files of all libraries that those of `paths` need, {name: file}, found as the dynamic linker finds them."""
     found = {}
     for path in paths:
-        found.update(re.findall(r"(\S+) => (\S+) \(", output("ldd", str(path))))
-        missing = re.findall(r"(\S+) => not found", output("ldd", str(path)))
+        linked = output("ldd", str(path))
+        found.update(re.findall(r"(\S+) => (\S+) \(", linked))
+        missing = re.findall(r"(\S+) => not found", linked)
         if missing:
             sys.exit(f"wheel.py: {path} needs {', '.join(missing)}, which this machine has not")
     return {name: path for name, path in found.items() if not SYSTEM.match(name)}

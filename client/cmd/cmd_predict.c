@@ -282,12 +282,11 @@ static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client
 	if (!sl_conf_learns_labels(conf))
 		return sl_conf_client_fail(conf, "train.loss", fail, "predict needs the network's own loss: labels");
 	if (!sl_setup_task(conf)->labelled)
-		return sl_conf_client_fail(
-			conf, "model.head", fail,
-			conf->model.head == SL_CONF_CAUSAL_LM
-				? "predict needs a network of classes, numbers or labels, and this one continues "
-				  "texts: use splitc generate"
-				: "predict needs a network of classes, numbers or labels, and this one guesses tokens");
+		return sl_conf_client_fail(conf, "model.head", fail,
+					   "predict needs a network of classes, numbers or labels, and this one %s",
+					   conf->model.head == SL_CONF_CAUSAL_LM
+						   ? "continues texts: use splitc generate"
+						   : "guesses tokens");
 	return SL_OK;
 }
 

@@ -103,8 +103,8 @@ const char *sl_leak_range_text(const struct sl_leak_figure *f, char out[SL_LEAK_
 
 	number_text(f, f->low, "", low);
 	number_text(f, f->high, unit_text[sl_leak_kinds[f->kind].unit], high);
-	snprintf(out, SL_LEAK_RANGE_TEXT, "%s to %s", low, high);
-	if (isnan(f->low))
-		out[0] = '\0';
+	out[0] = '\0';
+	if (!isnan(f->low))
+		snprintf(out, SL_LEAK_RANGE_TEXT, "%s to %s", low, high);
 	return out;
 }

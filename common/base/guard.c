@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-bool sl_guard_is_foreign(const struct stat *st)
+bool sl_guard_is_foreign(uid_t uid)
 {
-	return st->st_uid != geteuid() && st->st_uid != 0;
+	return uid != geteuid() && uid != 0;
 }
 
 enum sl_err sl_guard_folder(const char *dir, struct sl_fail *fail)
@@ -16,7 +16,7 @@ enum sl_err sl_guard_folder(const char *dir, struct sl_fail *fail)
 
 	if (stat(dir, &st) != 0)
 		return sl_fail_set(fail, SL_ERR_IO, "%s: %s", dir, strerror(errno));
-	if (sl_guard_is_foreign(&st))
+	if (sl_guard_is_foreign(st.st_uid))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "folder '%s' belongs to another user (uid %u), who can replace what is in it: chown "
 				   "it to uid %u, or name another folder",

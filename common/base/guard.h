@@ -10,7 +10,7 @@
 #include "common/base/err.h"
 
 /* Owned by neither this process' user nor root. */
-bool sl_guard_is_foreign(const struct stat *st);
+bool sl_guard_is_foreign(uid_t uid);
 /* Checks a folder whose content this process trusts. CONFIG if another user owns it or every user may write to it;
  * IO. */
 enum sl_err sl_guard_folder(const char *dir, struct sl_fail *fail) SL_MUST_CHECK;

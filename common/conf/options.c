@@ -73,7 +73,7 @@ static const struct option table[] = {
 	{"--top", "N", SL_OPT_PREDICT, AT(top), "print the N most probable classes of each sample, not all"},
 	{"--out", "FILE", SL_OPT_PREDICT, AT(out), "write to FILE, which appears whole; an existing one needs --force"},
 	{"--force", NULL, SL_OPT_PREDICT, AT(force), "overwrite an existing FILE of --out"},
-	{"--prompt", "TEXT", SL_OPT_GENERATE, AT(prompt), "the beginning of the text"},
+	{"--prompt", "TEXT", SL_OPT_GENERATE | SL_OPT_ONCE, AT(prompt), "the beginning of the text"},
 	{"--prompts", "FILE", SL_OPT_GENERATE, AT(prompts), "a prompt in each line; - is standard input"},
 	{"--ids", NULL, SL_OPT_GENERATE, AT(ids), "print the ids of the tokens behind the prompt, not the text"},
 	{"--json", NULL, SL_OPT_GENERATE, AT(json), "print a JSON object for each prompt, one on each line"},
@@ -190,7 +190,7 @@ static const struct option *find(const char *arg, unsigned takes)
 	return NULL;
 }
 
-/* Returns how many arguments it took; 0: the value is missing, or is one --set too many. */
+/* Returns how many arguments it took; 0: the value is missing, or is one too many. */
 static int take(struct sl_options *o, const struct option *option, const char *value)
 {
 	char *at = (char *)o + option->at;
@@ -202,8 +202,8 @@ static int take(struct sl_options *o, const struct option *option, const char *v
 	if (!value)
 		return 0;
 	if (option->at) {
-		if (strcmp(option->name, "--prompt") == 0 && *(const char **)(void *)at)
-			return 0; /* the first text would be lost */
+		if ((option->takes & SL_OPT_ONCE) && *(const char **)(void *)at)
+			return 0;
 		*(const char **)(void *)at = value;
 		return 2;
 	}

@@ -65,6 +65,7 @@ enum {
 	SL_OPT_GENERATE = 2097152, /* --prompt, --prompts, --ids, and --json of lines */
 	SL_OPT_GROUP = 131072,     /* --clients, --absent, --alone */
 	SL_OPT_TRAIN = 262144,     /* --epochs, --batch, --lr */
+	SL_OPT_ONCE = 4194304,     /* in an option's row alone: a second one is refused, as the first would be lost */
 };
 
 /* `takes`: the SL_OPT_… that the command accepts; `operands`: the most positional arguments; "-" is one. They are

@@ -203,15 +203,14 @@ static enum sl_err ask_connect(int fd, const struct sockaddr_un *address, uint64
  */
 static enum sl_err check_peer(int fd, const char *path, struct sl_fail *fail)
 {
-	struct stat by = {0}, in;
+	struct stat in;
 	struct ucred peer;
 	char folder[PATH_MAX];
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &(socklen_t){sizeof peer}) < 0)
 		return sl_fail_set(fail, SL_ERR_OS, "%s: %s", path, strerror(errno));
-	by.st_uid = peer.uid;
-	if (!sl_guard_is_foreign(&by) || (geteuid() == 0 && sl_folder_of(path, folder) && stat(folder, &in) == 0 &&
-					  in.st_uid == peer.uid && !(in.st_mode & (S_IWGRP | S_IWOTH))))
+	if (!sl_guard_is_foreign(peer.uid) || (geteuid() == 0 && sl_folder_of(path, folder) && stat(folder, &in) == 0 &&
+					       in.st_uid == peer.uid && !(in.st_mode & (S_IWGRP | S_IWOTH))))
 		return SL_OK;
 	return sl_fail_set(
 		fail, SL_ERR_AUTH,

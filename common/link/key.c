@@ -235,7 +235,7 @@ static enum sl_err check_private(int fd, const char *path, struct sl_fail *fail)
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: not a regular file", path);
-	if (!is_credential(path) && sl_guard_is_foreign(&st))
+	if (!is_credential(path) && sl_guard_is_foreign(st.st_uid))
 		return sl_fail_set(
 			fail, SL_ERR_CONFIG,
 			"%s: another user (uid %u) owns this secret key and may know it: make a key of your own with "
