@@ -315,8 +315,10 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 		warn_back(r, next_step, sl_remote_session(remote)->common);
 		err = next_step ? read_file(r, remote, run, next_step, fail)
 				: sl_training_restore(run, NULL, fail); /* the link has the initial weights */
+		/* All members went back: one that keeps a file of the steps that were given up could offer it later. */
 		if (!err)
-			sl_archive_go_back(r->archive, next_step, sl_remote_session(remote)->common);
+			sl_archive_go_back(r->archive, next_step,
+					   sl_remote_session(remote)->common || r->setup->conf->agreed.share.group[0]);
 		return err;
 	}
 	return give(r, remote, held, fail);

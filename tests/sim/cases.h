@@ -1,1 +1,2 @@
 /* Seeds that failed once: CASE(row, seed, faults that it needs, what it showed). `make sim` runs them first. */
+CASE("rounds", 1249, "1,2,3", "a member kept a checkpoint of steps that its group had given up: status 78")
