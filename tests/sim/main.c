@@ -103,9 +103,10 @@ static void attempt(const struct attempt *a, struct report *r, const char *folde
 	setrlimit(RLIMIT_CPU, &limit);
 	if (mkdir(folder, 0777) || chdir(folder))
 		_exit(CANNOT);
-	dup2(null, 2);
-	if (!o.trace)
+	if (!o.trace) {
 		dup2(null, 1);
+		dup2(null, 2);
+	}
 	sim.seed = a->seed;
 	sim.traced = o.trace;
 	name_processes(a->row);

@@ -186,9 +186,7 @@ static void happen(struct sim_event *e)
 		return;
 	}
 	sim_event_faults(p);
-	if (p->killed)
-		free(e);
-	else
+	if (!p->killed) /* a timer or message of a dead process still refers to its event, and cancels it */
 		sim_handle(e);
 }
 

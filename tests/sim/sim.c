@@ -98,7 +98,8 @@ struct sim_event *sim_next(void)
 			sim.now_ns = e->t > sim.now_ns ? e->t : sim.now_ns;
 			return e;
 		}
-		free(e);
+		if (e->dead)
+			free(e); /* of a dead process: what made it may still cancel it */
 	}
 	return NULL;
 }
