@@ -16,6 +16,11 @@ uint64_t sl_now_ns(void)
 	return read_clock(CLOCK_MONOTONIC);
 }
 
+uint64_t sl_thread_cpu_ns(void)
+{
+	return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
 uint64_t sl_wall_ns(void)
 {
 	return read_clock(CLOCK_REALTIME);

@@ -121,16 +121,25 @@ void sl_turns_come_back(struct sl_worker *w, struct sl_share *share)
 		share->used_ns = w->served_ns;
 }
 
+static _Thread_local uint64_t thread_had_ns; /* of a processor, when the slice went on on this thread */
+
+void sl_turns_thread_begins(void)
+{
+	thread_had_ns = sl_thread_cpu_ns();
+}
+
 /* The charge begins where the slice began, but not before the last job ended: of two jobs on a device, the second
- * one's time begins there. */
+ * one's time begins there. With charges_cpu it is what the thread had of a processor. */
 void sl_turns_charge(struct sl_worker *w, struct sl_job *job)
 {
 	uint64_t now = sl_now_ns(), from = job->slice_ns > w->ended_ns ? job->slice_ns : w->ended_ns;
 	uint64_t due = atomic_load_explicit(&w->slice_end_ns, memory_order_relaxed);
 	struct sl_share *share = sl_turns_share(w, job);
+	const uint64_t cpu_ns = w->charges_cpu ? sl_thread_cpu_ns() - thread_had_ns : UINT64_MAX;
+	const uint64_t had = cpu_ns < now - from ? cpu_ns : now - from;
 
-	share->used_ns += now - from;
-	job->had_ns += now - from;
+	share->used_ns += had;
+	job->had_ns += had;
 	if (share->used_ns > w->most_ns)
 		w->most_ns = share->used_ns;
 	due = w->wanted_ns > due ? w->wanted_ns : due;

@@ -36,7 +36,7 @@ struct sl_worker {
 	struct sl_job *paused;            /* jobs that gave way; each has a lane */
 	int held_count;
 	uint64_t scans;
-	bool closing, over;
+	bool closing, over, charges_cpu;
 	_Atomic bool wanted;           /* another job may want the running job's time */
 	_Atomic uint64_t slice_end_ns; /* from then on the running job gives way */
 	_Atomic uint64_t sign_ns;      /* its last call of sl_worker_turn or …_due */
@@ -59,6 +59,8 @@ bool sl_turns_full(const struct sl_worker *w);
 /* Takes the next job off its list and begins its slice. NULL: no job may run. */
 struct sl_job *sl_turns_take(struct sl_worker *w);
 void sl_turns_begin(struct sl_worker *w, struct sl_job *job);
+/* On the running job's thread, where its slice begins or goes on. */
+void sl_turns_thread_begins(void);
 /* When the job ends or gives way: its share pays for the slice. */
 void sl_turns_charge(struct sl_worker *w, struct sl_job *job);
 

@@ -342,6 +342,8 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 	h->opened_ms = sl_loop_now_ms(loop);
 	atomic_init(&h->memory.limit, memory_limit(conf, device));
 	err = open_parts(h, fail);
+	if (!err && device->be.host_memory)
+		sl_worker_charge_cpu(h->worker);
 	if (!err)
 		err = open_groups(h, device, fail);
 	if (err) {

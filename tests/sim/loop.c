@@ -27,6 +27,11 @@ uint64_t sl_now_coarse_ns(void)
 	return sim.now_ns;
 }
 
+uint64_t sl_thread_cpu_ns(void)
+{
+	return sim.now_ns;
+}
+
 uint64_t sl_wall_ns(void)
 {
 	return sim.wall_ns + sim.now_ns - (sim.cur ? sim.back_ns[sim.cur->side] : 0);

@@ -123,6 +123,10 @@ enum sl_err sl_worker_open(struct sl_worker **out, const char *thread_name, void
 	return SL_OK;
 }
 
+void sl_worker_charge_cpu(struct sl_worker *w)
+{
+}
+
 void sl_worker_post(struct sl_worker *w, struct sl_job *job)
 {
 	struct sl_job **p = &w->queue;

@@ -1,4 +1,7 @@
 /* Shares of a worker's time: which job is next, how long others wait, and which time does not count. */
+#include <sched.h>
+
+#include "common/base/clock.h"
 #include "tests/support/worker_probe.h"
 
 enum { OWNERS = 4, MEETINGS = 20, EACH = 8, LIGHT = OWNERS };
@@ -16,6 +19,8 @@ static _Atomic int stop, jobs_of_others;
 static struct busy busy[OWNERS][EACH];
 static int waited_for[MEETINGS], meetings;
 static sem_t met;
+static pthread_t spinner;
+static uint64_t taken_ns, lasted_ns;
 
 static void busy_run(struct sl_job *job)
 {
@@ -212,6 +217,53 @@ static void last_words_go_ahead(void **state)
 	assert_memory_equal(order, expect, sizeof expect);
 }
 
+static void *spin(void *arg)
+{
+	while (!stop)
+		;
+	return arg;
+}
+
+/* Puts the worker's thread and the spinner on one processor. */
+static void pin_run(struct sl_job *job)
+{
+	cpu_set_t one;
+
+	(void)job;
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof one, &one);
+	pthread_create(&spinner, NULL, spin, NULL); /* which inherits it */
+}
+
+/* Runs until the spinner has taken the processor away from it for some time. */
+static void preempted_run(struct sl_job *job)
+{
+	const uint64_t from_ns = sl_now_ns(), cpu_ns = sl_thread_cpu_ns();
+
+	(void)job;
+	do
+		taken_ns = sl_now_ns() - from_ns - (sl_thread_cpu_ns() - cpu_ns);
+	while (taken_ns < 100000000);
+	lasted_ns = sl_now_ns() - from_ns;
+}
+
+/* What the system gives to others in place of a job on a CPU is not charged; else the job's owner would wait until all
+ * others have had as much. */
+static void time_taken_away_is_not_charged(void **state)
+{
+	struct probe pin, p;
+
+	stop = 0;
+	sl_worker_charge_cpu(*state);
+	post_of(*state, &pin, 0, pin_run, 1);
+	post_of(*state, &p, 1, preempted_run, 0);
+	drain_until(*state, 2);
+	stop = 1;
+	pthread_join(spinner, NULL);
+	assert_true(shares[0].used_ns < lasted_ns - taken_ns / 2);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup_shares, teardown)
@@ -222,6 +274,7 @@ int main(void)
 		CASE(time_alone_is_not_owed),
 		CASE(nobody_begins_where_another_lags),
 		CASE(last_words_go_ahead),
+		CASE(time_taken_away_is_not_charged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
