@@ -250,8 +250,9 @@ int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim)
 		return -1;
 	}
 	if (!v || v->value < 0) {
-		sl_onnx_refuse(im, "its input %zu is %s, where a computed value is read", i,
-			       v ? "constant" : "not there");
+		sl_onnx_refuse(im, "its input %zu is %s, where a computed value is read%s", i,
+			       v ? "constant" : "not there",
+			       v && strcmp(im->node->op_type, "Concat") == 0 ? ": F.pad(x, …) appends zeros" : "");
 		return -1;
 	}
 	if (ndim &&
@@ -319,11 +320,14 @@ static const Onnx__Tensor *take_param(struct sl_onnx_import *im, const Onnx__Ten
 	if (im->b->err)
 		return NULL;
 	if (!sl_onnx_learns(im, t)) {
-		sl_onnx_refuse(im,
-			       t ? "its input %zu is a constant, where a parameter is read: give the layer parameters "
-				   "(affine=True), or, if constants were folded, export with do_constant_folding=False"
-				 : "its input %zu is computed, where a parameter is read",
-			       i);
+		const bool joins = strcmp(im->node->op_type, "Concat") == 0;
+
+		sl_onnx_refuse(
+			im, "its input %zu is %s, where a parameter is read%s", i, t ? "a constant" : "computed",
+			!t      ? ""
+			: joins ? ": F.pad(x, …) appends zeros, and a token that is put in front is an nn.Parameter"
+				: ": give the layer parameters (affine=True), or, if constants were folded, export "
+				  "with do_constant_folding=False");
 		return NULL;
 	}
 	if (t->data_type != SL_ONNX_FLOAT) {

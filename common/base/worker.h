@@ -48,9 +48,9 @@ struct sl_job {
 /* `wake` is called from the worker's thread whenever finished jobs wait for sl_worker_drain (uv_async_send). */
 enum sl_err sl_worker_open(struct sl_worker **out, const char *thread_name, void (*wake)(void *arg), void *arg,
 			   struct sl_fail *fail) SL_MUST_CHECK;
-/* For jobs that compute on a CPU, before the first one: shares pay for the processor's time, not for the clock's. Else a
- * job from which the system takes the processor once for 30 ms makes its share wait until each other one has had as much.
- * Waits for a disk are free then. */
+/* For jobs that compute on a CPU, before the first one: shares pay for the processor's time, not for the clock's. Else
+ * a job from which the system takes the processor once for 30 ms makes its share wait until each other one has had as
+ * much. Waits for a disk are free then. */
 void sl_worker_charge_cpu(struct sl_worker *worker);
 void sl_worker_post(struct sl_worker *worker, struct sl_job *job); /* any thread */
 /* For work that goes on elsewhere, on a device, after `run` has returned. sl_worker_hold, called within `run`: the

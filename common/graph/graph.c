@@ -57,16 +57,21 @@ void sl_graph_close(struct sl_graph *g)
 /* Names appear in messages, in logs and in the graph's text, where blanks separate words. */
 static enum sl_err check_name(const char *name, struct sl_fail *fail)
 {
-	size_t len = strnlen(name, SL_NAME_MAX);
-	bool plain = len > 0;
+	size_t len = strnlen(name, SL_NAME_MAX), plain = 0;
 
 	if (len == SL_NAME_MAX)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "the name %.40s… is longer than %d bytes", name,
 				   SL_NAME_MAX - 1);
-	for (size_t i = 0; i < len; i++)
-		plain = plain && name[i] > ' ' && name[i] < 0x7f;
-	return plain ? SL_OK
-		     : sl_fail_set(fail, SL_ERR_CONFIG, "a name in a graph is empty, or has a byte other than ! to ~");
+	if (!len)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "a name in a graph is empty");
+	while (name[plain] > ' ' && name[plain] < 0x7f)
+		plain++;
+	return plain == len
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_CONFIG,
+				     "a name in a graph, '%.*s…', has %s: letters, digits and signs of ASCII are right",
+				     (int)plain, name,
+				     name[plain] == ' ' ? "a blank" : "a byte that is not printable ASCII");
 }
 
 /* Checks the number of elements of a shape against the bounds, and adds it to *total. */

@@ -100,7 +100,10 @@ for how in told waits stood stood-again killed; do
 	fi
 	ends_with "$client_pid" 69 $patience "the client whose server is lost ($how)"
 	case $how in told | waits) ends_with "$server_pid" 0 $patience "the server" ;; esac
-	case $how in stood*) ;; *) serve ;; esac
+	case $how in
+	stood*) ! grep -q 'nothing heard from the server' "$tmp/$how.log" || fail "$how: a suspended client blames the server: $(tail -2 "$tmp/$how.log")" ;;
+	*) serve ;;
+	esac
 	at=$(sed -n 's/^INFO kept: .* state after step \([0-9]*\): .*/\1/p' "$tmp/$how.log")
 	[ $how != waits ] || [ -n "$at" ] || fail "a client that waited has kept nothing: $(cat "$tmp/waits.log")"
 	[ -z "$at" ] || kept=$((kept + 1))

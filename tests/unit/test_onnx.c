@@ -336,6 +336,11 @@ static void concat_of_sizes(Onnx__Model *m)
 	onnx_set(&onnx_node(m, "/Concat")->input[1], "/excite1/fc1/Conv_output_0");
 }
 
+static void concat_of_constant(Onnx__Model *m)
+{
+	onnx_set(&onnx_node(m, "/Concat")->input[1], onnx_node(m, "/Constant")->output[0]);
+}
+
 static void set_number(Onnx__Model *m, const char *name, int64_t to)
 {
 	memcpy(onnx_attr(onnx_node(m, name), "value")->t->raw_data.data, &to, sizeof to);
@@ -387,6 +392,8 @@ static const struct change {
 	{product_of_sizes, SL_ERR_CONFIG, "it multiplies values whose shapes do not fit each other"},
 	{concat_of_width, SL_ERR_CONFIG, "it joins values along axis 3 whose other axes differ"},
 	{concat_of_sizes, SL_ERR_CONFIG, "it joins values along axis 1 whose other axes differ"},
+	{concat_of_constant, SL_ERR_CONFIG,
+	 "its input 1 is a constant, where a parameter is read: F.pad(x, …) appends zeros"},
 	{reshape_to_fewer, SL_ERR_CONFIG, "its shape is not"},
 	{reshape_of_channels, SL_ERR_CONFIG, "it parts its input's axes in a way that is not read"},
 	{gather_beyond, SL_ERR_CONFIG, "it picks number 4 of 4"},
@@ -454,7 +461,7 @@ static const struct change changes[] = {
 	{twice_named, SL_ERR_DATA, "two values are called '/stem/stem.2/Relu_output_0'"},
 	{twice_initialized, SL_ERR_DATA, "two initializers are called 'classifier.4.bias'"},
 	{long_name, SL_ERR_CONFIG, "is longer than 95 bytes"},
-	{strange_name, SL_ERR_CONFIG, "has a byte other than ! to ~"},
+	{strange_name, SL_ERR_CONFIG, "in a graph, 'block.…', has a byte that is not printable ASCII: letters"},
 	{constant_without_value, SL_ERR_CONFIG, "its attribute value_float is not read"},
 	{no_input, SL_ERR_CONFIG, "it has 1 inputs, where 5 to 5 are right"},
 	{shrunk, SL_ERR_CONFIG, "block.conv1 (conv2d): takes an image no smaller than its window"},

@@ -120,6 +120,11 @@ static void silence_ends_a_session(void **state)
 		assert_int_equal(tick((enum rig_who)who, 1000), SL_OK);
 		assert_int_equal(tick((enum rig_who)who, 1), SL_ERR_PEER_LOST);
 		assert_non_null(strstr(rig.side[who].fail.text, "for 1001 ms (link.timeout_ms: 1000)"));
+		assert_null(strstr(rig.side[who].fail.text, "did not run"));
+		rig_open_ready(&rig, &conf);
+		assert_int_equal(tick((enum rig_who)who, 1001),
+				 SL_ERR_PEER_LOST); /* suspended: the peer is not to blame */
+		assert_non_null(strstr(rig.side[who].fail.text, "this process did not run for 1001 ms"));
 		rig_open_ready(&rig, &conf);
 		rig.side[who].s.patience_ms = 0;
 		assert_int_equal(tick((enum rig_who)who, 1u << 30), SL_OK);
