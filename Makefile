@@ -489,7 +489,7 @@ build-tests: $(TEST_BIN) $(if $(T),,$(patsubst %.c,$(B)/%.o,$(wildcard tests/fuz
              $(if $(filter $(shell grep -slE 'cuda-sim-module|simulated_device' tests/e2e/*.sh),$(TEST_SH)),$(SIM_MODULE)) \
              $(if $(filter %/gpu_races.sh,$(TEST_SH)),$(RACE_TESTS) $(RACE_MODULE) $(B)/tests/suite/test_ops) \
              $(if $(SAN),,$(if $(filter %/gpu_traffic.sh,$(TEST_SH)),$(B)/cuda-sim-race/gpu_traffic)) \
-             $(if $(filter %/script.sh,$(TEST_SH)),$(SHARED) $(LOCAL)) \
+             $(if $(filter %/script.sh %/fronts.sh,$(TEST_SH)),$(SHARED) $(LOCAL)) \
              $(if $(SAN),,$(if $(filter %/powercut.sh,$(TEST_SH)),$(B)/tests/support/preload/disk_recorder.so)) \
              $(if $(SAN),,$(if $(filter %/simulated.sh,$(TEST_SH)),$(PAIR_SIM))) \
              $(if $(SAN),,$(if $(filter %/clock_back.sh,$(TEST_SH)),$(B)/tests/support/preload/clock_back.so))
