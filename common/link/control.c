@@ -15,6 +15,7 @@
 #include "common/base/folder.h"
 #include "common/base/guard.h"
 #include "common/link/listener.h"
+#include "common/link/unix.h"
 
 enum { REQUEST_MAX = 64, ANSWER_MAX = 8 << 20, CHUNK = 65536 };
 
@@ -22,9 +23,7 @@ struct sl_control {
 	struct sl_listener listener;
 	char *(*answer)(void *arg, const char *request);
 	void *arg;
-	struct sockaddr_un address;
-	dev_t dev; /* dev and ino: our socket file; a file that has replaced it must not be removed */
-	ino_t ino;
+	struct sl_unix socket;
 };
 
 static bool hear(void *arg, char *line, size_t len, bool ended, char **answer)
@@ -37,76 +36,6 @@ static bool hear(void *arg, char *line, size_t len, bool ended, char **answer)
 		*answer = c->answer(c->arg, line);
 	}
 	return newline || ended;
-}
-
-static enum sl_err address_of(struct sockaddr_un *out, const char *path, struct sl_fail *fail)
-{
-	*out = (struct sockaddr_un){.sun_family = AF_UNIX};
-	if (!*path || strlen(path) >= sizeof out->sun_path)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "control socket \"%s\": a path of 1 to %zu bytes is needed",
-				   path, sizeof out->sun_path - 1);
-	strcpy(out->sun_path, path);
-	return SL_OK;
-}
-
-/* In the user's own folder, which others could have made before. `make`: for a new socket. */
-static enum sl_err check_folder(const char *path, bool make, struct sl_fail *fail)
-{
-	char folder[PATH_MAX], own[40];
-
-	sl_guard_own_folder(own, sizeof own);
-	if (!sl_folder_of(path, folder) || strcmp(folder, own) != 0)
-		return SL_OK;
-	return sl_guard_own(own, make, make ? SL_ERR_CANTCREATE : SL_ERR_AUTH, fail);
-}
-
-/* Removes a socket file at which nobody answers: a killed daemon has left it. */
-static enum sl_err clear_path(const struct sockaddr_un *address, struct sl_fail *fail)
-{
-	const char *path = address->sun_path;
-	struct stat st;
-	int fd, rc;
-
-	if (lstat(path, &st) < 0)
-		return SL_OK; /* bind will report what is wrong, if anything is */
-	if (!S_ISSOCK(st.st_mode))
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "control socket %s: there is a file that is not a socket",
-				   path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return sl_fail_set(fail, SL_ERR_OS, "control socket: %s", strerror(errno));
-	rc = connect(fd, (const struct sockaddr *)address, sizeof *address) < 0 ? errno : 0;
-	close(fd);
-	if (rc == 0 || rc == EAGAIN) /* EAGAIN: its backlog is full */
-		return sl_fail_set(
-			fail, SL_ERR_UNAVAILABLE,
-			"control socket %s: another process answers there; give this one a `control` of its own", path);
-	if (rc == ECONNREFUSED && unlink(path) == 0)
-		return SL_OK;
-	return sl_fail_set(fail, SL_ERR_CANTCREATE, "control socket %s: cannot be replaced: %s", path,
-			   strerror(rc == ECONNREFUSED ? errno : rc));
-}
-
-/* Makes a bound socket whose file has mode 0600 from the beginning: on Linux bind uses the mode of the socket. */
-static enum sl_err bind_socket(int *out, struct sl_control *c, struct sl_fail *fail)
-{
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	struct stat st;
-
-	if (fd < 0)
-		return sl_fail_set(fail, SL_ERR_OS, "control socket: %s", strerror(errno));
-	if (fchmod(fd, S_IRUSR | S_IWUSR) < 0 || bind(fd, (struct sockaddr *)&c->address, sizeof c->address) < 0 ||
-	    stat(c->address.sun_path, &st) < 0) {
-		enum sl_err err = sl_fail_set(fail, SL_ERR_CANTCREATE, "control socket %s: %s", c->address.sun_path,
-					      strerror(errno));
-
-		close(fd);
-		return err;
-	}
-	c->dev = st.st_dev;
-	c->ino = st.st_ino;
-	*out = fd;
-	return SL_OK;
 }
 
 enum sl_err sl_control_open(struct sl_control **out, struct sl_loop *loop, const char *path,
@@ -122,13 +51,9 @@ enum sl_err sl_control_open(struct sl_control **out, struct sl_loop *loop, const
 		return sl_fail_set(fail, SL_ERR_NOMEM, "control socket: out of memory");
 	c->answer = answer;
 	c->arg = arg;
-	err = address_of(&c->address, path, fail);
-	if (!err)
-		err = check_folder(path, true, fail);
-	if (!err)
-		err = clear_path(&c->address, fail);
-	if (!err)
-		err = bind_socket(&fd, c, fail);
+	err = sl_unix_bind(&fd, &c->socket, "control socket", path, 0600, fail);
+	if (err == SL_ERR_UNAVAILABLE)
+		(void)sl_fail_set(fail, err, "%s; give this one a `control` of its own", fail->text);
 	if (err) {
 		free(c);
 		return err;
@@ -152,12 +77,9 @@ enum sl_err sl_control_open(struct sl_control **out, struct sl_loop *loop, const
 
 void sl_control_close(struct sl_control *c)
 {
-	struct stat st;
-
 	if (!c || c->listener.closing)
 		return;
-	if (stat(c->address.sun_path, &st) == 0 && st.st_dev == c->dev && st.st_ino == c->ino)
-		unlink(c->address.sun_path);
+	sl_unix_remove(&c->socket);
 	sl_listener_close(&c->listener);
 }
 
@@ -288,11 +210,9 @@ enum sl_err sl_control_ask(const char *path, const char *request, int timeout_ms
 {
 	uint64_t deadline_ms = sl_now_ms() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0);
 	struct sockaddr_un address;
-	enum sl_err err = address_of(&address, path, fail);
+	enum sl_err err = sl_unix_address(&address, "control socket", path, false, fail);
 	int fd;
 
-	if (!err)
-		err = check_folder(path, false, fail);
 	if (err)
 		return err;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
