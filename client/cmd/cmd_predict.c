@@ -10,13 +10,15 @@
 #include "client/run/about.h"
 #include "client/run/drive.h"
 #include "client/run/predict.h"
+#include "client/run/stream.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/base/text.h"
 
 static const char *const usage[] = {
-	"splitc predict CONFIG [FILE|FOLDER|-]… [--weights FILE] [--local] [--logits] [--top N] [--csv | --json] "
+	"splitc predict CONFIG [FILE|FOLDER|-]… [--stream | --listen unix:PATH] [--weights FILE] [--local] [--logits] "
+	"[--top N] [--csv | --json] "
 	"[--out FILE] [--set KEY=VALUE]…",
 	"Prints a line for each sample: its number, the predicted class, that class' probability, and names of class "
 	"and sample where they are known. --csv and --json print the probabilities of all classes.",
@@ -28,6 +30,12 @@ static const char *const usage[] = {
 	"whole model. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE, "
 	"for example one that `splitc export` wrote. On the test set the share of samples whose predicted class is "
 	"the label equals the accuracy that `splitc eval` prints.",
+	"With --stream it reads lines from standard input, and answers each with a line of JSON as soon as it comes. A "
+	"line "
+	"is the path of a picture, a text, or an object: {\"file\": PATH}, a table's columns, or data.columns. Rows of "
+	"a "
+	"table may be CSV, if the first line has the names of the columns. A line that cannot be predicted gets "
+	"{\"error\": …}. With --listen the clients of a socket send such objects.",
 	"With model.task: pixels it writes a mask for each sample to the folder --out: a PNG as large as the "
 	"picture, with a class and its colour for each pixel. Each line is the path of a mask.",
 	NULL,
@@ -41,6 +49,17 @@ struct output {
 };
 
 /* ---- what is to be predicted ---- */
+
+/* The path of the socket in --listen; NULL: there is none. */
+static const char *path_of(const struct sl_options *o)
+{
+	return o->lines.listen ? o->lines.listen + strlen("unix:") : NULL;
+}
+
+static bool streams(const struct sl_options *o)
+{
+	return o->lines.stream || o->lines.listen;
+}
 
 /* Sets data.kind to the source that reads the given files, by what the network takes. */
 static enum sl_err choose_source(struct sl_conf_client *c, const char *const *given, int n, struct sl_fail *fail)
@@ -180,9 +199,9 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 	static struct sl_predict p; /* static, since a task that hangs works on it until the process ends */
 	const struct sl_drive_options drive = {.eval_only = true, .predict = &p};
 	struct sl_predict_spec spec = {
-		.format = o->csv    ? SL_PREDICT_CSV
-			  : o->json ? SL_PREDICT_JSON
-				    : SL_PREDICT_TEXT,
+		.format = o->csv                  ? SL_PREDICT_CSV
+			  : o->json || streams(o) ? SL_PREDICT_JSON
+						  : SL_PREDICT_TEXT,
 		.logits = o->logits,
 		.unlabelled = setup->given != NULL,
 		.top = o->top ? atoi(o->top) : 0,
@@ -205,9 +224,11 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 	spec.class_name = (const char *const *)name;
 	if (!err)
 		err = sl_predict_open(&p, &spec, setup->conf->agreed.batch, fail);
-	if (!err)
+	if (!err && streams(o))
+		err = sl_stream_run(setup, &(struct sl_stream_spec){&p, path_of(o), o->local}, fail);
+	else if (!err)
 		err = sl_drive(setup, &drive, o->local, fail);
-	if (!err)
+	if (!err && !streams(o))
 		err = conclude(&p, setup, fail);
 	if (!setup->in_use) {
 		sl_predict_close(&p);
@@ -221,6 +242,14 @@ static enum sl_err check_options(const struct sl_options *o, struct sl_fail *fai
 {
 	if (o->csv && o->json)
 		return sl_fail_set(fail, SL_ERR_USAGE, "predict: give --csv or --json, not both");
+	if (o->lines.listen && (strncmp(o->lines.listen, "unix:", 5) != 0 || o->lines.stream))
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "predict: --listen takes unix:PATH, and no --stream beside it; got \"%.40s\"",
+				   o->lines.listen);
+	if (streams(o) && (o->csv || o->out || o->n_positional > 1))
+		return sl_fail_set(
+			fail, SL_ERR_USAGE,
+			"predict: --stream and --listen answer lines in JSON: leave out FILE, --csv and --out");
 	if (o->top && (strspn(o->top, "0123456789") != strlen(o->top) || strlen(o->top) > 6 || atoi(o->top) < 1))
 		return sl_fail_set(fail, SL_ERR_USAGE, "predict: --top takes a number of classes from 1, got \"%.40s\"",
 				   o->top);
@@ -279,6 +308,9 @@ static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client
 		return sl_fail_set(fail, SL_ERR_USAGE,
 				   "predict: --top needs a network of classes, and this one predicts %s",
 				   sl_setup_task(conf)->name);
+	if (streams(o) && conf->model.task == SL_CONF_PIXELS)
+		return sl_conf_client_fail(conf, "model.task", fail,
+					   "masks are written to files: give FILEs, no --stream");
 	if (!sl_conf_learns_labels(conf))
 		return sl_conf_client_fail(conf, "train.loss", fail, "predict needs the network's own loss: labels");
 	if (!sl_setup_task(conf)->labelled)
@@ -300,7 +332,7 @@ int splitc_predict(int argc, char **argv)
 	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_LOCAL | SL_OPT_WEIGHTS | SL_OPT_PREDICT,
 				      SL_ANY_OPERANDS);
-	const bool given = o.n_positional > 1;
+	const bool given = o.n_positional > 1 || streams(&o);
 
 	if (status < 0 && check_options(&o, &fail) != SL_OK)
 		return sl_command_failed(&fail);
@@ -312,6 +344,7 @@ int splitc_predict(int argc, char **argv)
 	if (!err && given) {
 		setup.given = o.positional + 1;
 		setup.ngiven = o.n_positional - 1;
+		setup.streams = streams(&o);
 		err = choose_source(&conf, setup.given, setup.ngiven, &fail);
 	}
 	if (!err)

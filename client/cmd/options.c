@@ -137,7 +137,7 @@ enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_co
 {
 	enum sl_err err;
 
-	setup->reads = SL_READS_TEST;
+	setup->reads = setup->streams ? SL_READS_NONE : SL_READS_TEST;
 	err = sl_options_trained(o, conf, setup, false, fail);
 	if (!err)
 		err = sl_setup_data(setup, false, fail);

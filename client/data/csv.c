@@ -407,6 +407,7 @@ static enum sl_err fill_given(struct table *t, struct sl_csv *sheet, const struc
 	for (int i = 0; i < spec->ngiven && !err; i++) {
 		if (snprintf(sheet->path, sizeof sheet->path, "%s", spec->given[i]) >= PATH_MAX)
 			return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", spec->given[i]);
+		sheet->given = spec->rows;
 		err = sl_csv_read(sheet, fail);
 		if (!err)
 			err = find_columns(t, sheet, fail);

@@ -171,16 +171,21 @@ static enum sl_err add_row(struct sl_csv *s, const struct sl_records *records, s
 
 enum sl_err sl_csv_read(struct sl_csv *s, struct sl_fail *fail)
 {
+	const bool json = s->given && s->given->json;
 	const struct sl_records_spec spec = {.path = s->path,
-					     .format = SL_RECORDS_CSV,
+					     .format = json ? SL_RECORDS_JSONL : SL_RECORDS_CSV,
+					     .members = json,
+					     .above = s->given ? s->given->above : 0,
 					     .a = {NULL, 0},
 					     .b = {NULL, -1},
 					     .label = {NULL, -1},
 					     .separator = s->form.separator ? s->form.separator : ','};
 	struct sl_records *records;
 	struct sl_record row;
-	enum sl_err err = sl_records_open(&records, &spec, fail);
+	enum sl_err err = s->given ? sl_records_open_bytes(&records, &spec, s->given->text, fail)
+				   : sl_records_open(&records, &spec, fail);
 
+	s->form.comma &= !json;
 	if (err)
 		return err;
 	do {

@@ -18,6 +18,7 @@ struct sl_csv {
 	int64_t rows;
 	size_t cap;
 	int columns;
+	const struct sl_set_rows *given; /* what `path` has; NULL: the file is read. JSON has decimal points */
 };
 
 /* Sets s->path to the split's usual file in `dir`; train.csv if there is no training file. If `dir` is a file, it is

@@ -46,11 +46,12 @@ static int64_t rows_of(const struct sl_loader *loader, int64_t index)
  * consumer holds. */
 static void refill(struct sl_loader *loader)
 {
+	const int most = loader->spec.prefetch ? loader->spec.prefetch : loader->waiting != NULL;
 	int ahead = 0;
 
 	for (int i = 0; i < loader->nslots; i++)
 		ahead += loader->slots[i].state == SLOT_QUEUED || loader->slots[i].state == SLOT_READY;
-	for (int i = 0; i < loader->nslots && ahead < loader->spec.prefetch; i++) {
+	for (int i = 0; i < loader->nslots && ahead < most; i++) {
 		struct slot *slot = &loader->slots[i];
 
 		if (slot->state != SLOT_FREE)
@@ -313,6 +314,9 @@ static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
 			sl_arena_take(&loader->arena, field_bytes(loader, f, rows)), loader->type[f]};
 	slot->batch.samples = slot->samples = sl_arena_take(&loader->arena, sl_align(rows * sizeof(int32_t)));
 	slot->row_err = sl_arena_take(&loader->arena, sl_align(rows));
+	if (loader->spec.apart)
+		slot->batch.row_fail = slot->row_fail =
+			sl_arena_take(&loader->arena, sl_align(rows * sizeof *slot->row_fail));
 	if (mixes(loader)) {
 		slot->batch.other = slot->other = sl_arena_take(&loader->arena, sl_align(rows * sizeof(int32_t)));
 		slot->batch.share = slot->share = sl_arena_take(&loader->arena, sl_align(rows * sizeof(float)));
@@ -358,7 +362,8 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 	size_t order = spec->train ? sl_align((size_t)spec->set->count * sizeof(int32_t)) : 0;
 	size_t placed = spec->by_length ? sl_align((size_t)spec->set->count * sizeof(struct sl_placed)) : 0;
 	size_t slots = sl_align((size_t)loader->nslots * sizeof(struct slot)), scratch, total;
-	size_t of_slot = sl_align(rows * sizeof(int32_t)) + sl_align(rows);
+	size_t of_slot = sl_align(rows * sizeof(int32_t)) + sl_align(rows) +
+			 (spec->apart ? sl_align(rows * sizeof(struct sl_fail)) : 0);
 	enum sl_err err = SL_OK;
 
 	if (spec->set->source->extent)

@@ -33,6 +33,7 @@ struct sl_loader_spec {
 	 * one that is depends on the set alone, so that a step can be replayed. False: the batch has the error
 	 * (`err`). */
 	bool skip_bad;
+	bool apart;     /* a sample that cannot be read spoils its row alone: see sl_batch.row_fail */
 	bool balanced;  /* training on classes: each class that occurs has equally many places, so samples may repeat */
 	bool by_length; /* training on tokens: the rows of a batch are of similar length */
 	enum sl_pad pad; /* tokens: how rows are padded */
@@ -41,8 +42,10 @@ struct sl_loader_spec {
 	bool next;       /* causal language model: the label of a token is the next one; as set->next */
 	double mixup;    /* training: rows are mixed with λ ~ Beta(mixup, mixup) (mixup.h); 0: they are not */
 	uint64_t seed;
-	int prefetch; /* batches prepared ahead, at least 1 */
-	int threads;  /* that prepare a batch together, ≥ 1; 0: one for each CPU that this process may use */
+	/* Batches prepared ahead. 0: a batch is prepared once sl_loader_request asks for it, and the consumer may
+	 * change the set while no request is open. */
+	int prefetch;
+	int threads; /* that prepare a batch together, ≥ 1; 0: one for each CPU that this process may use */
 	/* Called, on any thread, when sl_loader_drain has something to do (uv_async_send). NULL: the consumer uses
 	 * sl_loader_next. */
 	void (*wake)(void *arg);
@@ -72,6 +75,7 @@ struct sl_batch {
 	 * indices into the batch's tokens. The target has a label for each chosen token, and not for each row. NULL:
 	 * other tasks. */
 	const uint32_t *chosen, *place;
+	const struct sl_fail *row_fail; /* [rows] with spec.apart; code not OK: why the row is zeros */
 	enum sl_err err; /* not OK: the batch has no rows, since a sample could not be read; `why` names it */
 	struct sl_fail why;
 };

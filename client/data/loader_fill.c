@@ -151,14 +151,36 @@ static enum sl_err fill_row(struct slot *slot, int64_t r, int thread, struct sl_
 	return sl_fail_set(fail, SL_ERR_DATA, "none of the %lld samples can be read", (long long)count);
 }
 
+/* What was in the row before is another batch's. */
+static void clear_row(struct slot *slot, int64_t r)
+{
+	const struct sl_loader *loader = slot->loader;
+	char *input = slot->batch.field[SL_FIELD_INPUT].data, *target = slot->batch.field[SL_FIELD_TARGET].data;
+	const size_t from = slot->begin ? slot->begin[r] : (size_t)r;
+	const size_t n = slot->begin ? slot->begin[r + 1] - from : 1;
+
+	memset(input + from * loader->row_bytes[SL_FIELD_INPUT], 0, n * loader->row_bytes[SL_FIELD_INPUT]);
+	memset(target + (size_t)r * loader->row_bytes[SL_FIELD_TARGET], 0, loader->row_bytes[SL_FIELD_TARGET]);
+}
+
 static void fill_block(void *arg, int64_t block, int thread)
 {
 	struct slot *slot = arg;
 	int64_t first = block * BLOCK_ROWS;
 	int64_t end = first + BLOCK_ROWS < slot->batch.rows ? first + BLOCK_ROWS : slot->batch.rows;
 
-	for (int64_t r = first; r < end; r++)
-		slot->row_err[r] = (slot->begin ? fill_tokens : fill_row)(slot, r, thread, NULL);
+	for (int64_t r = first; r < end; r++) {
+		struct sl_fail *why = slot->row_fail ? &slot->row_fail[r] : NULL;
+
+		if (why)
+			*why = (struct sl_fail){.code = SL_OK};
+		slot->row_err[r] = (slot->begin ? fill_tokens : fill_row)(slot, r, thread, why);
+		if (!why || !slot->row_err[r])
+			continue;
+		clear_row(slot, r);
+		if (!why->code)
+			(void)sl_fail_set(why, slot->row_err[r], "%s", sl_err_text(slot->row_err[r]));
+	}
 }
 
 /* Reads the first row that failed again, to learn why. */
@@ -286,7 +308,8 @@ void sl_loader_fill(struct slot *slot)
 	if (slot->begin)
 		place_tokens(slot);
 	sl_pool_run(loader->pool, (slot->batch.rows + BLOCK_ROWS - 1) / BLOCK_ROWS, fill_block, slot);
-	look_for_failure(slot);
+	if (!slot->row_fail)
+		look_for_failure(slot);
 	if (slot->chosen)
 		(loader->spec.next ? choose_next : mask_rows)(slot);
 	if (slot->other)

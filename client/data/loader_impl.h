@@ -24,6 +24,7 @@ struct slot {
 	uint32_t *begin;          /* = batch.begin */
 	uint32_t *pieces;         /* = batch.pieces */
 	uint8_t *row_err;         /* [rows], enum sl_err */
+	struct sl_fail *row_fail; /* = batch.row_fail */
 	int32_t *other;           /* = batch.other */
 	float *share;             /* = batch.share */
 	uint32_t *chosen, *place; /* = batch.… */

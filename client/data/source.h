@@ -10,6 +10,7 @@
 
 #include "client/data/mask.h"
 #include "client/text/token_next.h"
+#include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/graph/task.h"
 
@@ -51,6 +52,13 @@ struct sl_csv_form {
 	bool comma;     /* the decimal mark is a comma */
 };
 
+/* Rows of a table or texts, in memory. */
+struct sl_set_rows {
+	struct sl_bytes text; /* borrowed while the set is opened */
+	bool json;            /* JSON Lines; else as in a file of any name */
+	size_t above;         /* lines before these, for messages */
+};
+
 struct sl_set_spec {
 	const char *source; /* a source's name, as in the config's data.kind */
 	enum sl_split split;
@@ -83,7 +91,9 @@ struct sl_set_spec {
 	/* For prediction: files and folders as the user named them, [ngiven]. They replace dir and files, and no
 	 * sample has a label. NULL: read a split of the data set. */
 	const char *const *given;
-	int ngiven;
+	int ngiven;                        /* 0: the set has no sample yet, only its fields */
+	const struct sl_set_rows *rows;    /* what the only file in `given` has; NULL: it is read */
+	const struct sl_tokenizer *opened; /* texts: borrowed while the set is opened; NULL: `tokenizer` is opened */
 	/* Tables: the JSON object that `describe` filled in training, with the names of classes. It defines columns
 	 * and classes. NULL: train.csv in dir defines them. */
 	const struct json_t *about;
@@ -95,6 +105,7 @@ struct sl_set_spec {
 
 struct sl_source;
 struct sl_parts;
+struct sl_tokenizer;
 struct json_t;
 
 /* Constant once open: any number of threads may use it. */

@@ -270,7 +270,10 @@ static enum sl_err choose_given(struct sl_records_spec *out, char path[PATH_MAX]
 	if (sl_records_ends(path, ".json") || sl_records_ends(path, ".ndjson"))
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: if it has an object in each line, name it .jsonl", path);
 	*out = (struct sl_records_spec){.path = path,
-					.format = sl_records_format_of(path),
+					.format = !spec->rows        ? sl_records_format_of(path)
+						  : spec->rows->json ? SL_RECORDS_JSONL
+								     : SL_RECORDS_LINES,
+					.above = spec->rows ? spec->rows->above : 0,
 					.header = true,
 					.exact = !task,
 					.b.number = -1,
@@ -350,6 +353,7 @@ static enum sl_err read_part(struct texts *t, int i, const struct sl_glue_task *
 		.max_length = spec->max_tokens,
 		.next = spec->next,
 		.cache = spec->cache,
+		.text = spec->rows ? spec->rows->text : (struct sl_bytes){NULL, 0},
 	};
 	char path[PATH_MAX];
 	int least;
@@ -389,32 +393,19 @@ static enum sl_err read_all(struct texts *t, const struct sl_glue_task *task, co
 	if (task)
 		t->value = task->labels;
 	t->given = spec->given != NULL;
-	t->parts = spec->given ? spec->ngiven : task ? 1 : files_of(spec, spec->split);
+	t->parts = spec->given ? spec->ngiven ?: 1 : task ? 1 : files_of(spec, spec->split);
 	t->part = calloc((size_t)t->parts, sizeof *t->part);
 	t->end = calloc((size_t)t->parts, sizeof *t->end);
 	t->path = calloc((size_t)t->parts, sizeof *t->path);
 	if (!t->part || !t->end || !t->path)
 		return no_memory(fail);
-	for (int i = 0; i < t->parts && !err; i++)
+	for (int i = 0; i < t->parts && !err && !(spec->given && !spec->ngiven); i++)
 		err = read_part(t, i, task, spec, tokenizer, fail);
 	if (!err && spec->parts && spec->parts->by[0])
 		err = read_keys(t, spec, fail);
 	if (!err && !task && has_several(spec))
 		err = read_targets(t, spec, fail);
 	return err;
-}
-
-/* The task's metrics beside accuracy. */
-static const char *const *metrics_of(const struct sl_glue_task *task, bool numbers)
-{
-	static const char *const matthews[] = {"matthews", NULL}, *const f1[] = {"f1", NULL};
-	static const char *const both[] = {"pearson", "spearman", NULL};
-
-	if (numbers)
-		return both;
-	if (!task)
-		return NULL;
-	return task->metric == SL_GLUE_MATTHEWS ? matthews : task->metric == SL_GLUE_F1 ? f1 : NULL;
 }
 
 static void describe(struct sl_set *out, const struct sl_source *self, struct texts *t, const struct sl_set_spec *spec,
@@ -432,7 +423,7 @@ static void describe(struct sl_set *out, const struct sl_source *self, struct te
 		.tokenizer = sl_tokenizer_hash(tokenizer),
 		.next = spec->next.on,
 		.pad = sl_tokenizer_pad(tokenizer) < 0 ? 0 : sl_tokenizer_pad(tokenizer),
-		.metrics = t->target ? NULL : metrics_of(task, !of->met),
+		.metrics = t->target ? NULL : sl_glue_metrics(task, !of->met),
 		.mask = {.mask = sl_tokenizer_mask(tokenizer)},
 		.field = {{"tokens", SL_I32, 1, {0}}, {of->target, of->dtype, 0, {0}}},
 	};
@@ -445,10 +436,11 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 			    struct sl_fail *fail)
 {
 	const struct sl_glue_task *task = task_of(self);
-	struct sl_tokenizer *tokenizer = NULL;
+	struct sl_tokenizer *own = NULL;
+	const struct sl_tokenizer *tokenizer = spec->opened;
 	struct sl_fail why = {0};
 	struct texts *t;
-	enum sl_err err;
+	enum sl_err err = SL_OK;
 
 	if (task && task->b && spec->next.on)
 		return sl_fail_at(fail, "data.kind", SL_ERR_CONFIG,
@@ -459,16 +451,18 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s has files of fixed names", self->name);
 	if (!task && (spec->ncolumns < 1 || spec->ncolumns > 2))
 		return sl_fail_at(fail, "data.columns", SL_ERR_CONFIG, "one column of text, or two of pairs");
-	err = sl_tokenizer_open(&tokenizer, spec->tokenizer ? spec->tokenizer : "", &why);
+	if (!tokenizer)
+		err = sl_tokenizer_open(&own, spec->tokenizer ? spec->tokenizer : "", &why);
 	if (err)
 		return sl_fail_at(fail, "data.tokenizer", err, "%s", why.text);
+	tokenizer = own ? own : tokenizer;
 	t = calloc(1, sizeof *t);
 	err = t ? read_all(t, task, spec, tokenizer, fail) : no_memory(fail);
 	if (err)
 		texts_close(t);
 	else
 		describe(out, self, t, spec, tokenizer);
-	sl_tokenizer_close(tokenizer);
+	sl_tokenizer_close(own);
 	return err;
 }
 

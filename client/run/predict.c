@@ -159,7 +159,7 @@ static void put_sample(const struct sl_predict *p)
 {
 	char name[NAME];
 
-	p->spec.set->source->sample_name(p->spec.set, (int64_t)p->rows, name, sizeof name);
+	p->spec.set->source->sample_name(p->spec.set, p->index, name, sizeof name);
 	sl_text_make_safe(name, '?');
 	put_quoted(&p->spec, name);
 }
@@ -517,7 +517,7 @@ static bool is_predicted(struct sl_predict *p, const float *x, int64_t labels)
 		if (sl_metric_is_defined(s->task->kind, x + i * s->classes, s->classes))
 			continue;
 		if (names_samples(s))
-			s->set->source->sample_name(s->set, (int64_t)p->rows, name, sizeof name);
+			s->set->source->sample_name(s->set, p->index, name, sizeof name);
 		sl_text_make_safe(name, '?');
 		(void)!sl_fail_set(&p->fail, SL_ERR_NONFINITE,
 				   "sample %" PRIu64 "%s%.200s%s: the network's outputs hold NaN or Inf, so nothing is "
@@ -527,26 +527,53 @@ static bool is_predicted(struct sl_predict *p, const float *x, int64_t labels)
 	return !p->fail.code;
 }
 
-void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, int64_t rows)
+static void put_row(struct sl_predict *p, const void *target, int64_t n)
 {
 	const int64_t labels = (int64_t)p->spec.h * p->spec.w;
+	const float *x = p->row + n * labels * p->spec.classes;
 
+	if (!is_predicted(p, x, labels))
+		return;
+	if (p->spec.task->kind == SL_LEARN_PIXELS)
+		put_mask(p, (const int32_t *)target + n * labels, x);
+	else if (p->spec.task->met)
+		put_class_of(p, ((const int32_t *)target)[n], x);
+	else if (has_several(&p->spec))
+		put_several(p, (const float *)target + n * p->spec.classes, x);
+	else
+		put_number(p, ((const float *)target)[n], *x);
+}
+
+void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, int64_t rows)
+{
 	if (!p->rows && p->spec.task->kind != SL_LEARN_PIXELS)
 		put_names(&p->spec);
-	for (int64_t n = 0; n < rows && !p->fail.code; n++, p->rows++) {
-		const float *x = p->row + n * labels * p->spec.classes;
-
+	for (int64_t n = 0; n < rows && !p->fail.code; n++, p->rows += !p->fail.code) {
+		p->index = (int64_t)p->rows;
 		if (samples[n] != (int32_t)p->rows)
 			p->unread++;
-		else if (!is_predicted(p, x, labels))
-			return;
-		else if (p->spec.task->kind == SL_LEARN_PIXELS)
-			put_mask(p, (const int32_t *)target + n * labels, x);
-		else if (p->spec.task->met)
-			put_class_of(p, ((const int32_t *)target)[n], x);
-		else if (has_several(&p->spec))
-			put_several(p, (const float *)target + n * p->spec.classes, x);
 		else
-			put_number(p, ((const float *)target)[n], *x);
+			put_row(p, target, n);
 	}
+}
+
+void sl_predict_line(struct sl_predict *p, const void *target, int64_t row, uint64_t number)
+{
+	p->rows = number;
+	p->index = row;
+	p->fail = (struct sl_fail){.code = SL_OK};
+	put_row(p, target, row);
+	if (p->fail.code)
+		sl_predict_refuse(p, number, &p->fail);
+}
+
+void sl_predict_refuse(struct sl_predict *p, uint64_t number, const struct sl_fail *why)
+{
+	char text[SL_FAIL_TEXT];
+
+	snprintf(text, sizeof text, "%s", why->text);
+	sl_text_make_safe(text, '?');
+	fprintf(p->spec.out, "{\"sample\":%" PRIu64 ",\"error\":\"%s\",\"message\":", number, sl_err_name(why->code));
+	put_quoted(&p->spec, text);
+	fputs("}\n", p->spec.out);
 }

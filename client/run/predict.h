@@ -32,6 +32,7 @@ struct sl_predict {
 	float *row;             /* [most rows of a batch, h, w, classes]: the logits of the batch under way */
 	double *value;          /* [classes] */
 	int *order;             /* [classes], by value */
+	int64_t index;          /* of the current sample in the set */
 	uint64_t rows, correct; /* samples so far; right predictions, of pixels where these are predicted */
 	uint64_t unread;        /* of the samples, could not be read: they have no line */
 	uint64_t counted;       /* pixels that are not ignored */
@@ -52,5 +53,10 @@ void sl_predict_close(struct sl_predict *p); /* idempotent; a zeroed one is fine
  * in an evaluation. A row without a prediction (NaN or Inf, sl_metric_is_defined) has no line, nor has one after it:
  * NONFINITE is in p->fail. A logit of -Inf is null in JSON, empty in CSV, and "-" in text. */
 void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, int64_t rows);
+/* Prints row `row` of p->row, which is that sample of the set, under another number; in JSON. A row without a
+ * prediction gets the line of an error. */
+void sl_predict_line(struct sl_predict *p, const void *target, int64_t row, uint64_t number);
+/* Prints the line of an error, in JSON. */
+void sl_predict_refuse(struct sl_predict *p, uint64_t number, const struct sl_fail *why);
 
 #endif

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <xxhash.h>
 
 #include "client/model/adapter_file.h"
@@ -579,6 +578,7 @@ void sl_setup_close(struct sl_setup *s)
 		sl_transform_close(s->transform[split]);
 		sl_set_close(&s->set[split]);
 	}
+	sl_about_forget(s);
 	if (s->head_cache) {
 		int64_t taken, put;
 

@@ -55,7 +55,9 @@ struct sl_setup {
 	double *threshold;
 	const char *const *given; /* [ngiven] what to predict in place of the test set; NULL: the test set. Borrowed */
 	int ngiven;
-	struct json_t *recalled;    /* while a split is opened: names a table's columns; NULL: the data do */
+	bool streams; /* the test set is lines that come one by one (stream_set.h), and `given` is empty */
+	/* While a split is opened, and with `streams` until the end: names a table's columns. NULL: the data do. */
+	struct json_t *recalled;
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
 	float *class_weight;          /* [classes], of train.class_weights; NULL: all are 1 */

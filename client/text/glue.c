@@ -86,3 +86,15 @@ enum sl_err sl_glue_records(const struct sl_glue_task *task, enum sl_glue_split 
 			header ? (struct sl_records_column){task->label, -1} : (struct sl_records_column){NULL, 1};
 	return SL_OK;
 }
+
+const char *const *sl_glue_metrics(const struct sl_glue_task *task, bool numbers)
+{
+	static const char *const matthews[] = {"matthews", NULL}, *const f1[] = {"f1", NULL};
+	static const char *const both[] = {"pearson", "spearman", NULL};
+
+	if (numbers)
+		return both;
+	if (!task)
+		return NULL;
+	return task->metric == SL_GLUE_MATTHEWS ? matthews : task->metric == SL_GLUE_F1 ? f1 : NULL;
+}

@@ -33,5 +33,8 @@ enum sl_glue_split sl_glue_split_of(const char *name);
  * to path[PATH_MAX], which has to outlive *spec. NOINPUT: there is no such file. */
 enum sl_err sl_glue_records(const struct sl_glue_task *task, enum sl_glue_split split, const char *dir, char *path,
 			    struct sl_records_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+/* Metrics beside accuracy: of a task or, without one (NULL), of own texts. NULL: none. `numbers`: a number is
+ * predicted. */
+const char *const *sl_glue_metrics(const struct sl_glue_task *task, bool numbers);
 
 #endif

@@ -41,6 +41,9 @@ struct sl_records {
 	size_t begins; /* line of the record */
 	size_t skipped;
 	bool warned; /* about quotes in TSV */
+	/* with spec.members */
+	json_t *first;   /* the first object; its members' order is that of the fields */
+	bool first_next; /* its names were the last record, and its values are the next */
 };
 
 bool sl_records_ends(const char *name, const char *end)
@@ -95,7 +98,7 @@ static enum sl_err first_line(struct sl_records *r, struct sl_bytes *line, struc
 {
 	enum sl_err err = sl_lines_next(&r->lines, line, fail);
 
-	r->begins = r->lines.number;
+	r->begins = r->lines.number + r->spec.above;
 	r->len = 0;
 	r->n_field = 0;
 	return err;
@@ -199,17 +202,18 @@ static enum sl_err split_csv(struct sl_records *r, struct sl_bytes line, struct 
 }
 
 /* Adds a member as a field. Numbers, true and false become text. */
-static enum sl_err put_member(struct sl_records *r, const json_t *root, const struct sl_records_column *column,
-			      struct sl_fail *fail)
+static enum sl_err put_member(struct sl_records *r, const json_t *root, const char *name, struct sl_fail *fail)
 {
-	const json_t *value = json_object_get(root, column->name);
+	const json_t *value = json_object_get(root, name);
 	char text[SL_REAL_TEXT] = "";
 	size_t begin = r->len, len;
 	const char *from = text;
 
+	if (r->spec.members && json_is_null(value))
+		return end_field(r, begin, fail);
 	if (!value || json_is_null(value) || json_is_object(value) || json_is_array(value))
 		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the object has no text or number \"%.64s\"",
-				   r->lines.name, r->begins, column->name);
+				   r->lines.name, r->begins, name);
 	if (json_is_integer(value))
 		snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 	else if (json_is_real(value))
@@ -220,6 +224,31 @@ static enum sl_err put_member(struct sl_records *r, const json_t *root, const st
 		from = json_string_value(value);
 	len = json_is_string(value) ? json_string_length(value) : strlen(text);
 	return append(r, from, len) ? end_field(r, begin, fail) : no_memory(r, fail);
+}
+
+/* The first record has the names of the members of r->first; all others have an object's values. */
+static enum sl_err put_members(struct sl_records *r, json_t *root, struct sl_fail *fail)
+{
+	const bool names = !r->first;
+	enum sl_err err = SL_OK;
+	const char *name;
+	json_t *value;
+
+	if (names)
+		r->first = json_incref(root);
+	r->first_next = names;
+	r->len = 0;
+	r->n_field = 0;
+	json_object_foreach(r->first, name, value)
+	{
+		const size_t begin = r->len;
+
+		if (!err && !names)
+			err = put_member(r, root, name, fail);
+		else if (!err)
+			err = append(r, name, strlen(name)) ? end_field(r, begin, fail) : no_memory(r, fail);
+	}
+	return err;
 }
 
 static enum sl_err split_jsonl(struct sl_records *r, struct sl_bytes line, struct sl_fail *fail)
@@ -233,11 +262,13 @@ static enum sl_err split_jsonl(struct sl_records *r, struct sl_bytes line, struc
 		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu:%d: %s", r->lines.name, r->begins, at.column, at.text);
 	if (!json_is_object(root))
 		err = bad_row(r, "no JSON object", fail);
-	for (int i = 0; i < COLUMNS && !err; i++) {
+	for (int i = 0; i < COLUMNS && !err && !r->spec.members; i++) {
 		r->column[i] = column[i]->name ? r->n_field : -1;
 		if (column[i]->name)
-			err = put_member(r, root, column[i], fail);
+			err = put_member(r, root, column[i]->name, fail);
 	}
+	if (!err && r->spec.members)
+		err = put_members(r, root, fail);
 	json_decref(root);
 	return err;
 }
@@ -248,6 +279,9 @@ static enum sl_err read_record(struct sl_records *r, bool *ended, struct sl_fail
 	struct sl_bytes line;
 	enum sl_err err;
 
+	*ended = false;
+	if (r->first_next)
+		return put_members(r, r->first, fail);
 	do {
 		err = first_line(r, &line, fail);
 		*ended = !err && !line.data;
@@ -318,7 +352,7 @@ static enum sl_err begin(struct sl_records *r, struct sl_fail *fail)
 {
 	r->column[0] = 0;
 	r->column[1] = r->column[2] = -1;
-	if (r->spec.format == SL_RECORDS_JSONL && !r->spec.a.name)
+	if (r->spec.format == SL_RECORDS_JSONL && !r->spec.a.name && !r->spec.members)
 		return sl_fail_set(fail, SL_ERR_USAGE, "%s: for JSON Lines name the member that has the text",
 				   r->lines.name);
 	return r->spec.format == SL_RECORDS_TSV || r->spec.format == SL_RECORDS_CSV ? find_columns(r, fail) : SL_OK;
@@ -360,6 +394,7 @@ void sl_records_close(struct sl_records *r)
 	if (!r)
 		return;
 	sl_lines_close(&r->lines);
+	json_decref(r->first);
 	free(r->record);
 	free(r->field);
 	free(r);

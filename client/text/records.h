@@ -41,6 +41,9 @@ struct sl_records_spec {
 	bool header;     /* TSV, CSV: the first row names the columns */
 	bool exact;      /* refuse a row with more cells than the header has; some files of GLUE have such rows */
 	bool skip_short; /* leave out rows with too few columns, as GLUE's own reader does in QQP */
+	bool members;    /* JSONL, without columns: the first row has the names of the first object's members. Then each
+			    object is a row of their values; null is an empty field */
+	size_t above;    /* lines that came before the first one; messages count them, too */
 	struct sl_records_column a, b, label; /* not read for SL_RECORDS_LINES */
 };
 

@@ -213,13 +213,15 @@ enum sl_err sl_token_set_open(struct sl_token_set **out, const struct sl_token_s
 	uint64_t key = 0;
 	enum sl_err err = set ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a set of texts");
 
-	if (!err && strcmp(spec->records.path, "-") != 0)
+	if (!err && !spec->text.data && strcmp(spec->records.path, "-") != 0)
 		err = sl_file_read(spec->records.path, SL_TOKEN_FILE_MOST, &text, &len, fail);
 	if (!err) {
-		key = sl_token_image_key(spec, (struct sl_bytes){text, len});
+		const struct sl_bytes all = spec->text.data ? spec->text : (struct sl_bytes){text, len};
+
+		key = sl_token_image_key(spec, all);
 		cached = keeps && sl_token_image_read(&set->image, path, key, spec);
 		if (!cached)
-			err = build(&set->image, spec, (struct sl_bytes){text, len}, fail);
+			err = build(&set->image, spec, all, fail);
 	}
 	if (!err && keeps && !cached)
 		keep(&set->image, path, key);

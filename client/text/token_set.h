@@ -25,6 +25,7 @@ struct sl_token_set_spec {
 	struct sl_token_next next;   /* on: rows are for a causal language model, and have no labels */
 	struct sl_token_parts parts; /* no row of joined texts has texts of two parts */
 	bool cache;                  /* keep the ids in a file beside the text, FILE.tokens */
+	struct sl_bytes text;        /* what records.path has; data NULL: the file is read */
 };
 
 /* Constant once open: any number of threads may use it. */

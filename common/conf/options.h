@@ -13,6 +13,11 @@ struct sl_options_export {
 	bool adapter, training;
 };
 
+struct sl_options_lines { /* of predict */
+	bool stream;
+	const char *listen; /* NULL: not given */
+};
+
 struct sl_options {
 	const char *command;      /* "train" */
 	const char *const *usage; /* the synopsis, "splitc train CONFIG …"; then paragraphs; NULL-terminated */
@@ -28,6 +33,7 @@ struct sl_options {
 	bool json, local, resume, fresh, auto_resume, check_config, print_config, parity, prometheus, measure, csv,
 		logits, live, ready, quiet, watch, force, text, pair, stats, ids;
 	struct sl_options_export export;
+	struct sl_options_lines lines;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
 	const char *server, *model, *data, *cut;                        /* of init; the same */
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */

@@ -14,7 +14,7 @@ client undisturbed "$tmp/etc.yaml" || fail "the undisturbed run: status $?"
 # here: the unit for an instance `run`, with folders of this test
 here() {
 	sed -e "s|/etc/split/%i.yaml|$tmp/etc.yaml|g; s|/var/lib/splitc/%i|$tmp/run|g; s|/run/splitc/%i|$tmp|g" \
-		-e "s|/usr/local/bin/splitc|$SPLITC|g; s|/usr/local/bin/splits|$SPLITS|g"
+		-e "s|/run/splitc-serve/%i|$tmp|g; s|/usr/local/bin/splitc|$SPLITC|g; s|/usr/local/bin/splits|$SPLITS|g"
 }
 command=$(sed -n 's/^ExecStart=//p' $unit | here | sed 's/\$\$/$/g')
 mkdir "$tmp/run"
@@ -52,9 +52,19 @@ start behind
 ends_with "$service_pid" 0 $patience "the second phase: $(tail -n 3 "$tmp/between.log")"
 same_run phases run 120
 
+# The model of that run is served, to the unit's group.
+command=$(sed -n 's/^ExecStart=//p' deploy/splitc-serve@.service | here)
+mask=$(umask)
+umask "$(sed -n 's/^UMask=//p' deploy/splitc-serve@.service)"
+start serve
+umask "$mask"
+wait_for 'the model is not served' grep -q "^INFO serving: .* unix:$tmp/s.sock" "$tmp/serve.log"
+[ "$(stat -c %a "$tmp/s.sock")" = 660 ] || fail "the socket has mode $(stat -c %a "$tmp/s.sock")"
+end_process "$service_pid"
+
 # systemd sets the mode of an existing state folder at each start: it must be that of the packages' tmpfiles.d, not
 # 0755.
-for file in $unit deploy/splits.service; do
+for file in $unit deploy/splitc-serve@.service deploy/splits.service; do
 	grep -qx StateDirectoryMode=0700 "$file" || fail "$file opens the state folder to other users"
 done
 
@@ -62,6 +72,7 @@ if command -v systemd-analyze >/dev/null; then
 	mkdir "$tmp/units"
 	here <deploy/splits.service >"$tmp/units/splits.service"
 	here <$unit >"$tmp/units/splitc@run.service"
+	here <deploy/splitc-serve@.service >"$tmp/units/splitc-serve@run.service"
 	for file in "$tmp"/units/*; do
 		systemd-analyze verify --man=no "$file" >"$tmp/verify.log" 2>&1 || fail "${file##*/}"
 		[ ! -s "$tmp/verify.log" ] || fail "${file##*/}"

@@ -1,4 +1,4 @@
-/* Any bytes as a file of rows: the first byte chooses the format and the columns. Reading must end,
+/* Any bytes as a file of rows: the first byte chooses the format and the columns, or all members of objects. Reading must end,
  * rows must lie in the text, and labels must be classes or numbers. */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	spec.format = (enum sl_records_format)(data[0] % SL_RECORDS_FORMAT_COUNT);
 	spec.header = data[0] & 8;
 	spec.skip_short = data[0] & 16;
-	if (spec.header || spec.format == SL_RECORDS_JSONL) {
+	spec.members = data[0] & 32 && spec.format == SL_RECORDS_JSONL;
+	if (spec.header || (spec.format == SL_RECORDS_JSONL && !spec.members)) {
 		spec.a.name = "a";
 		spec.label.name = "y";
 	}
@@ -43,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	while (!(err = sl_records_next(records, &row, &fail)) && row.a.data) {
-		if (row.line <= line)
+		if (row.line < line || (row.line == line && !spec.members)) /* of the first object, names and values */
 			abort();
 		line = row.line;
 		(void)(sum(row.a) + sum(row.b) + sum(row.label));

@@ -1,0 +1,119 @@
+/* From a config to a member's part of a group's data, and to its turns. */
+#include "client/run/setup.h"
+
+#include <stdlib.h>
+
+#include "client/data/subset.h"
+#include "common/base/log.h"
+#include "common/base/rng.h"
+
+static int64_t batches(const struct sl_conf_client *c, int64_t samples)
+{
+	const int64_t batch = c->agreed.batch;
+
+	return c->train.drop_last ? samples / batch : (samples + batch - 1) / batch;
+}
+
+/* Reduces the training set, which all members have, to this member's part. */
+static enum sl_err take_part(struct sl_setup *s, const struct sl_conf_parts *parts,
+			     int64_t count[SL_CONF_SHARE_CLIENTS], struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const struct sl_subset_spec spec = {*parts, c->agreed.share.member, c->agreed.share.clients,
+					    (uint64_t)c->agreed.seed};
+	const int64_t all = s->set[SL_SPLIT_TRAIN].count;
+	struct sl_fail why;
+
+	if (sl_subset_open(&s->set[SL_SPLIT_TRAIN], &spec, count, &why))
+		return sl_conf_client_fail(c, "data.partition", fail, "%s", why.text);
+	sl_log(SL_LOG_INFO, "data-part", "member %d of %d has %lld of %lld training samples (data.partition: %s)",
+	       spec.member, spec.members, (long long)count[spec.member], (long long)all, c->data.partition);
+	return SL_OK;
+}
+
+/* In serial mode with files of their own, share.batches lists how many batches each member has. */
+static enum sl_err take_list(struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	struct sl_turns *t = &s->turns;
+	const int own = c->agreed.share.member;
+	struct sl_rng_key key = {.seed = 1, .tensor = SL_RNG_TURNS};
+	uint32_t w[4];
+
+	for (int m = 0; m < c->batches.n; m++) {
+		const uint64_t count = strtoull(c->batches.item[m], NULL, 10);
+
+		if (m == own && count != t->count[m])
+			return sl_conf_client_fail(c, "share.batches", fail,
+						   "this client is member %d, and its data make %llu batches of "
+						   "train.batch, not %llu",
+						   m, (unsigned long long)t->count[m], (unsigned long long)count);
+		t->count[m] = count;
+		key.step = count;
+		sl_rng_quad(&key, 0, w);
+		key.seed = (uint64_t)w[0] << 32 | w[1];
+		s->dealt = (int64_t)(key.seed >> 12) + 1;
+	}
+	return SL_OK;
+}
+
+/* Decides which steps are whose, from how many samples the members have. */
+static enum sl_err deal_turns(struct sl_setup *s, const struct sl_conf_parts *parts, const int64_t *samples,
+			      struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const uint64_t given = (uint64_t)c->agreed.share.epoch_steps;
+	struct sl_turns *t = &s->turns;
+	uint64_t most = 0, sum = 0;
+	enum sl_err err;
+
+	*t = (struct sl_turns){
+		.mode = c->agreed.share.mode, .seed = (uint64_t)c->agreed.seed, .members = c->agreed.share.clients};
+	for (int m = 0; m < t->members; m++)
+		t->count[m] =
+			(uint64_t)(parts->kind == SL_PARTS_BATCH ? samples[m] / ((int64_t)c->agreed.batch * t->members)
+								 : batches(c, samples[m]));
+	err = take_list(s, fail);
+	if (err)
+		return err;
+	for (int m = 0; m < t->members; m++) {
+		if (given && t->count[m] > given)
+			t->count[m] = given; /* the others come in the next epoch */
+		most = t->count[m] > most ? t->count[m] : most;
+		sum += t->count[m];
+	}
+	t->epoch_steps = given ? given : t->mode == SL_SHARE_SERIAL ? sum : most;
+	s->epoch_steps = (int64_t)t->epoch_steps;
+	return SL_OK;
+}
+
+enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const int member = c->agreed.share.member;
+	int64_t samples[SL_CONF_SHARE_CLIENTS];
+	struct sl_conf_parts parts;
+	enum sl_err err;
+
+	if (!c->agreed.share.group[0] || s->reads != SL_READS_ALL || s->epoch_steps)
+		return SL_OK;
+	err = sl_setup_split(s, SL_SPLIT_TRAIN, fail);
+	for (int m = 0; m < c->agreed.share.clients; m++)
+		samples[m] = s->set[SL_SPLIT_TRAIN].count;
+	if (!err && !sl_conf_parts_read(c->data.partition, &parts))
+		return SL_ERR_BUG;
+	if (!err && parts.kind != SL_PARTS_FILES && parts.kind != SL_PARTS_BATCH)
+		err = take_part(s, &parts, samples, fail);
+	if (!err && s->alone && parts.kind == SL_PARTS_BATCH)
+		err = sl_conf_client_fail(c, "data.partition", fail,
+					  "batch shares out the batches of a group: a member alone has no part of one");
+	if (err || s->alone)
+		return err;
+	err = deal_turns(s, &parts, samples, fail);
+	if (err)
+		return err;
+	if (s->epoch_steps < 1 || !s->turns.count[member])
+		return sl_conf_client_fail(c, "train.batch", fail, "%lld samples make no batch of %d for each member",
+					   (long long)samples[member], c->agreed.batch);
+	return SL_OK;
+}

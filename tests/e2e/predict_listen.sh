@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# splitc predict --listen: many clients of one socket, in one session. Each gets the bits that `predict` prints of its
+# lines, in its order: while others vanish or read nothing, and while the server or splitc is killed. Over a link of
+# 20 ms 64 clients wait for three round trips and a batch at most; memory does not grow. SPLIT_LONG: for an hour.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+python=/usr/bin/python3
+"$python" -c 'import asyncio' 2>/dev/null || { echo 'no Python'; exit 77; }
+mkdir "$tmp/table"
+rows() {
+	echo a,b,kind
+	awk -v from="$1" -v to="$2" 'BEGIN {
+		for (i = from; i < to; i++) printf "%.2f,%.1f,%s\n", (i * 37 % 101) / 10, i * 13 % 17, (i * 37 % 101 > 50 ? "large" : "small")
+	}'
+}
+rows 0 300 >"$tmp/table/train.csv"
+rows 300 400 >"$tmp/table/test.csv"
+start_server one
+port=${endpoint##*:}
+"$python" tests/e2e/serve/clients.py relay "$port" 10 >"$tmp/relay.port" &
+started+=($!)
+wait_for 'the relay' test -s "$tmp/relay.port"
+cat >"$tmp/client.yaml" <<-YAML
+	server: $endpoint
+	model: {name: mlp, features: 2, classes: 2}
+	data: {kind: csv, dir: $tmp/table, label: kind}
+	train: {batch: 64, chunks: 2, epochs: 2, seed: 1, optimizer: {kind: adam, lr: 0.01}}
+	link: {retry_ms: 20, heartbeat_ms: 100, timeout_ms: 2000}
+	threads: 1
+	control: $tmp/c.sock
+	log: {dir: $tmp/run}
+YAML
+"$SPLITC" train "$tmp/client.yaml" --local >"$tmp/train.log" 2>&1 || fail train
+"$SPLITC" predict "$tmp/client.yaml" --json "$tmp/table/test.csv" >"$tmp/want" 2>"$tmp/want.log" || fail predict
+jq -Rc 'split(",") | {a: (.[0] | tonumber), b: (.[1] | tonumber)}' <(tail -n +2 "$tmp/table/test.csv") >"$tmp/lines"
+
+# serve NAME [argument]…: sets $serving.
+serve() {
+	"$SPLITC" predict "$tmp/client.yaml" --listen "unix:$tmp/s.sock" "${@:2}" 2>"$tmp/$1.log" &
+	serving=$!
+	started+=($serving)
+	wait_for "$1 does not serve" grep -q '^INFO serving: ' "$tmp/$1.log"
+}
+clients() { timeout -k 5 $patience "$python" tests/e2e/serve/clients.py "$1" "$tmp/s.sock" "$tmp/lines" "${@:2}"; }
+load() { clients load "$tmp/want" "${@:2}" >"$tmp/$1.json" 2>"$tmp/$1.log" || fail "$1: $(tail -n 1 "$tmp/$1.log")"; }
+kib() { awk '$1 == "VmRSS:" {print $2}' "/proc/$serving/status"; }
+sessions() { grep -c '^INFO session-open: ' "$tmp/one.log"; }
+
+serve plain
+before=$(sessions)
+load ordered 16 50 8
+jq -e '.right == 800 and .away == 0' "$tmp/ordered.json" >/dev/null || fail "$(cat "$tmp/ordered.json")"
+load full 64 30
+
+# clients that vanish with lines under way, and one that reads nothing
+clients vanish 500 || fail vanish
+first=$(kib)
+mkfifo "$tmp/go"
+clients greedy 50000 <"$tmp/go" >"$tmp/greedy" 2>"$tmp/greedy.log" &
+greedy=$!
+started+=($greedy)
+exec 8>"$tmp/go"
+wait_for 'the greedy client' test -s "$tmp/greedy"
+load beside 16 50 8
+echo >&8
+wait $greedy || fail "the greedy client: $(tail -n 1 "$tmp/greedy.log")"
+until=$((SECONDS + ${SPLIT_LONG:+360}0))
+load many 32 100 4
+while [ $SECONDS -lt $until ]; do load many 32 100 4; done
+[ $(($(kib) - first)) -le 2048 ] || fail "memory grew from $first KiB to $(kib)"
+[ "$(sessions)" = "$before" ] || fail "$(($(sessions) - before)) sessions more: the weights were sent again"
+
+# one socket: it is not taken while it is in use, and is after a kill
+status=0
+"$SPLITC" predict "$tmp/client.yaml" --listen "unix:$tmp/s.sock" >"$tmp/second.log" 2>&1 || status=$?
+[ $status = 69 ] && grep -q -- "--listen $tmp/s.sock: another process answers there" "$tmp/second.log" || fail "a second one: $status, $(cat "$tmp/second.log")"
+end_process $serving
+serve again
+load taken 4 10
+
+# the server is killed: errors or right answers, and these once it is back
+clients load "$tmp/want" 8 400 4 >"$tmp/killed.json" 2>"$tmp/killed.log" &
+loading=$!
+started+=($loading)
+end_process "$server_pid"
+wait_for 'no error' grep -q '^WARN server-lost: ' "$tmp/again.log"
+start_server one listen="$endpoint"
+wait $loading || fail "a killed server: $(tail -n 1 "$tmp/killed.log")"
+jq -e '.right + .away == 3200 and .away > 0' "$tmp/killed.json" >/dev/null || fail "$(cat "$tmp/killed.json")"
+wait_for 'splitc does not find the server again' test "$(grep -c '^INFO serving: ' "$tmp/again.log")" = 2
+load back 4 10
+jq -e '.away == 0' "$tmp/back.json" >/dev/null || fail "$(cat "$tmp/back.json")"
+signal TERM $serving
+ends_with $serving 0 60 'splitc, after SIGTERM'
+[ ! -e "$tmp/s.sock" ] || fail 'the socket is left'
+
+# 20 ms there and back
+serve near --set "link.timeout_ms=20000"
+load near 64 30
+signal TERM $serving
+ends_with $serving 0 60 'splitc, after SIGTERM'
+serve far --set "server=tcp://127.0.0.1:$(cat "$tmp/relay.port")"
+load far 64 30
+jq -es '.[1].p99_ms <= 60 + .[0].p99_ms' "$tmp/near.json" "$tmp/far.json" >/dev/null || fail "near: $(cat "$tmp/near.json"), far: $(cat "$tmp/far.json")"
+echo "64 clients, p50 and p99 in ms: $(jq -sc 'map([.p50_ms, .p99_ms] | map(round))' "$tmp/near.json" "$tmp/far.json") near and over 20 ms; $(cat "$tmp/killed.json")"

@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# splitc predict --stream: a line in, a line out. Each answer has the bits that `predict` prints of the same rows in a
+# file: of pictures, a table and texts; with a server and without. A line that cannot be predicted gets an error, in its
+# place.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+mkdir "$tmp/table" "$tmp/texts" "$tmp/photos" "$tmp/made"
+rows() {
+	awk -v from="$1" -v to="$2" 'BEGIN {
+		print "size,colour,noise,kind"
+		split("red green blue", colour, " ")
+		for (i = from; i < to; i++) {
+			size = (i * 37 % 101) / 10; c = i * 7 % 3 + 1; kind = size > 5 ? (c == 1 ? "ripe" : "large") : "small"
+			printf "%.1f,%s,%d,%s\n", size, colour[c], i * 13 % 17, kind
+		}
+	}'
+}
+rows 0 300 >"$tmp/table/train.csv"
+rows 300 340 >"$tmp/table/test.csv"
+start_server one
+cat >"$tmp/table.yaml" <<-YAML
+	server: $endpoint
+	model: {name: mlp, features: 5, classes: 3}
+	data: {kind: csv, dir: $tmp/table, label: kind}
+	train: {batch: 16, chunks: 2, epochs: 2, seed: 1, optimizer: {kind: adam, lr: 0.01}}
+	threads: 1
+	log: {dir: $tmp/table-run}
+YAML
+make_data 60 30
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/photos/train" 60
+"$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/photos/val" 30
+cat >"$tmp/pictures.yaml" <<-YAML
+	server: $endpoint
+	model: {name: mobilenet_v2, classes: 10, image: 32, width: 0.25}
+	data: {kind: images, dir: $tmp/photos}
+	train: {batch: 16, chunks: 2, epochs: 1, seed: 1}
+	threads: 1
+	log: {dir: $tmp/pictures-run}
+YAML
+"$TOOLS/make_text" "$tmp/made"
+jq -c 'del(."<s>", ."</s>", ."<pad>", ."<mask>")' "$tmp/made/vocab.json" >"$tmp/texts/vocab.json"
+cp "$tmp/made/merges.txt" "$tmp/texts"
+awk 'BEGIN {
+	n = split("green red the a boxes of un fish water said", word, " ")
+	for (i = 0; i < 240; i++) {
+		text = i * 7 % 3 ? "red" : "green"
+		for (k = i * i % 11; k > 0; k--) text = text " " word[(i * 31 + k * k) % n + 1]
+		printf "%s\t%s.\n", i * 7 % 3 ? "good" : "bad", text
+	}
+}' | jq -Rc 'split("\t") | {mood: .[0], text: .[1]}' >"$tmp/all"
+head -n 200 "$tmp/all" >"$tmp/texts/train.jsonl"
+tail -n 40 "$tmp/all" >"$tmp/texts/dev.jsonl"
+cat >"$tmp/texts.yaml" <<-YAML
+	server: $endpoint
+	model: {name: token_mlp, classes: 2, vocab: 700, tokens: 40, width: 0.25}
+	head_end: embedding
+	tail_begin: dense
+	data: {kind: text, dir: $tmp/texts, tokenizer: $tmp/texts, label: mood}
+	train: {batch: 16, chunks: 4, epochs: 1, seed: 3, optimizer: {kind: adamw, lr: 0.01}}
+	threads: 1
+	log: {dir: $tmp/texts-run}
+YAML
+# predict DATA OUT [argument]…
+predict() {
+	local data=$1 out=$2 rc=0
+	shift 2
+	timeout -k 5 $patience "$SPLITC" predict "$tmp/$data.yaml" --set control="$tmp/c.sock" "$@" >"$tmp/$out" 2>"$tmp/$out.log" || rc=$?
+	[ $rc = "${status:-0}" ] || fail "predict $data $*: exit status $rc"
+}
+for data in table pictures texts; do
+	"$SPLITC" train "$tmp/$data.yaml" --set control="$tmp/c.sock" --local >"$tmp/train.log" 2>&1 || fail "train $data"
+done
+same='del(.name, .label)'
+equals() { cmp <(jq -c "$same" "$tmp/$1") <(jq -c "$same" "$tmp/$2") >"$tmp/out" || fail "$2 differs from $1: $(diff <(jq -c "$same" "$tmp/$1") <(jq -c "$same" "$tmp/$2") | head -n 4)"; }
+
+# the lines of each kind of data, in each of their forms
+cut -d, -f 1-3 "$tmp/table/test.csv" >"$tmp/table.csv"
+jq -Rc 'split(",") | {noise: (.[2] | tonumber), extra: null, colour: .[1], size: (.[0] | tonumber)}' <(tail -n +2 "$tmp/table.csv") >"$tmp/table.jsonl"
+jq -r .text "$tmp/texts/dev.jsonl" >"$tmp/texts.txt"
+jq -c '{text}' "$tmp/texts/dev.jsonl" >"$tmp/texts.jsonl"
+find "$tmp/photos/val" -type f | sort >"$tmp/pictures.txt"
+jq -Rc '{file: .}' "$tmp/pictures.txt" >"$tmp/pictures.jsonl"
+predict table table.want --json "$tmp/table.csv"
+predict texts texts.want --json "$tmp/texts.txt"
+mapfile -t files <"$tmp/pictures.txt"
+predict pictures pictures.want --json --set train.batch=7 --set train.chunks=1 "${files[@]}"
+for form in table.csv table.jsonl texts.txt texts.jsonl pictures.txt pictures.jsonl; do
+	for local in '' --local; do
+		predict "${form%.*}" "$form.got$local" --stream $local <"$tmp/$form"
+		equals "${form%.*}.want" "$form.got$local"
+	done
+done
+
+# Each bad line gets one line, in its place: answered KIND NUMBER ERROR SENTENCE.
+answered() {
+	jq -se --argjson n "$2" --arg error "$3" --arg says "$4" '.[$n] | .sample == $n and .error == $error and (.message | contains($says))' \
+		"$tmp/$1.bad" >"$tmp/out" || fail "line $2 of $1: $(sed -n "$(($2 + 1))p" "$tmp/$1.bad"), and not $3, $4"
+}
+good() { jq -se --argjson n "$2" --slurpfile want "$tmp/$1.want" '(.[$n] | del(.name, .sample)) == ($want[0] | del(.name, .sample))' "$tmp/$1.bad" >"$tmp/out" ||
+	fail "line $2 of $1: $(sed -n "$(($2 + 1))p" "$tmp/$1.bad")"; }
+first() { head -n 1 "$tmp/$1.jsonl"; }
+{
+	first table
+	echo 'no JSON'
+	echo '{"size": 1, "colour": "red"}'
+	printf '{"size": 1, "noise": 2, "colour": "m\xfcde"}\n'
+	echo '{"size": 1, "noise": 2, "colour": "pink"}'
+	echo '{"size": null, "noise": 2, "colour": "red"}'
+	echo '{"size": [1], "noise": 2, "colour": "red"}'
+	echo '{"size": "wide", "noise": 2, "colour": "red"}'
+	echo '{"size": 1, "size": 2, "noise": 2, "colour": "red"}'
+	echo
+	echo '{}'
+	echo '[1]'
+	printf '{"size": 1, "noise": 2, "colour": "%01048576d"}\n' 0
+	printf '{"size": 1, "noise": 2, "colour": "%09999999d"}\n' 0
+	first table
+	printf '{"size": 1, "noise": '
+} >"$tmp/bad"
+status=65 predict table table.bad --stream <"$tmp/bad"
+[ "$(wc -l <"$tmp/table.bad")" = 16 ] || fail "$(wc -l <"$tmp/table.bad") answers to 16 lines"
+good table 0
+answered table 1 DATA "stream:2:2: '[' or '{' expected near 'no'"
+answered table 2 DATA 'stream: no column "noise" (training has it); the header names size, colour'
+answered table 3 DATA 'stream:4'
+answered table 4 DATA 'stream:5: column "colour": "pink" does not occur in training'
+answered table 5 DATA 'stream:6: the cell of column "size" is empty'
+answered table 6 DATA 'stream:7: the object has no text or number "size"'
+answered table 7 DATA 'stream:8: column "size": "wide"'
+answered table 8 DATA 'stream:9'
+answered table 9 DATA 'stream: no rows'
+answered table 10 DATA 'stream:11'
+answered table 11 DATA 'stream:12: no JSON object'
+answered table 12 LIMIT 'stream:13: the line is too long'
+answered table 13 LIMIT 'stream:14: the line is too long'
+good table 14
+answered table 15 DATA 'stream:16'
+grep -q '^splitc: 14 of 16 lines have an error; the first: stream:2:2' "$tmp/table.bad.log" || fail "$(tail -n 1 "$tmp/table.bad.log")"
+echo 'lines are predicted with the bits of files, and bad ones are answered in their place'
