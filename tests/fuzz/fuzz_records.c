@@ -1,5 +1,5 @@
-/* Any bytes as a file of rows: the first byte chooses the format and the columns, or all members of objects. Reading must end,
- * rows must lie in the text, and labels must be classes or numbers. */
+/* Any bytes as a file of rows: the first byte chooses the format and the columns, or all members of objects. Reading
+ * must end, rows must lie in the text, and labels must be classes or numbers. */
 #include <stdlib.h>
 #include <string.h>
 
