@@ -1,5 +1,6 @@
 #include "client/model/split.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +89,30 @@ static enum sl_err copy_nodes(struct copier *c, int first, int end, struct sl_fa
 	return err;
 }
 
+/* "home.1": what the head gives, and the tail takes, for home value k, counted from 0. */
+static const char *home_name(int k, char out[SL_NAME_MAX])
+{
+	snprintf(out, SL_NAME_MAX, "home.%d", k + 1);
+	return out;
+}
+
+/* The tail's inputs for the values that stay at home. */
+static enum sl_err add_homes(struct copier *c, const struct sl_cut *cut, const struct sl_graph *model,
+			     struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+	char name[SL_NAME_MAX];
+
+	for (int k = 0; k < cut->n_home && !err; k++) {
+		const struct sl_graph_value *value = &model->value[cut->home[k]];
+
+		c->value[cut->home[k]] = c->to->n_in;
+		err = sl_graph_add_input(c->to, home_name(k, name), value->dtype, value->lead, value->shape,
+					 value->lead == SL_PER_TOKEN ? model->in[0].most : 1, NULL, fail);
+	}
+	return err;
+}
+
 /* Adds a part's inputs: the model's input, or the value that crosses from the part before, which the insert restores.
  * The tail also takes the labels or numbers. */
 static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const struct sl_cut *cut,
@@ -107,6 +132,8 @@ static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const str
 		value = &model->value[right->value];
 		c->value[SL_BUILD_LABEL] = 1;
 		err = sl_graph_add_input(c->to, right->name, value->dtype, value->lead, value->shape, 1, NULL, b->fail);
+		if (!err)
+			err = add_homes(c, cut, model, b->fail);
 	}
 	if (err)
 		return err;
@@ -124,13 +151,19 @@ static enum sl_err add_output(struct copier *c, enum sl_segment which, const str
 	const struct sl_field *loss = &c->model->graph.out[0];
 	const bool mid = which == SL_MIDDLE;
 	struct sl_decay decay;
+	char name[SL_NAME_MAX];
+	enum sl_err err;
 	int value;
 
 	if (which == SL_TAIL)
 		return sl_graph_add_output(c->to, loss->name, c->value[loss->value], NULL, b->fail);
 	value = sl_insert_build(&insert[mid], b, c->value[mid ? cut->tail_value : cut->head_value]);
 	decay = sl_insert_decay(&insert[mid]);
-	return b->err ? b->err : sl_graph_add_output(c->to, mid ? "mid_act" : "head_act", value, &decay, b->fail);
+	err = b->err ? b->err : sl_graph_add_output(c->to, mid ? "mid_act" : "head_act", value, &decay, b->fail);
+	for (int k = 0; k < cut->n_home && !mid && !err; k++)
+		if (cut->home[k] != SL_BUILD_INPUT) /* which the client has */
+			err = sl_graph_add_output(c->to, home_name(k, name), c->value[cut->home[k]], NULL, b->fail);
+	return err;
 }
 
 static enum sl_err split_part(struct sl_graph *part, enum sl_segment which, struct sl_model *model,
@@ -240,15 +273,17 @@ static enum sl_err split_restore(struct sl_graph part[SL_SEGMENT_COUNT], struct 
 				 const struct sl_cut *cut, struct sl_insert *insert, bool tail, struct sl_fail *fail)
 {
 	struct sl_insert none[2] = {{.key = "insert.head"}, {.key = "insert.tail"}};
+	struct sl_cut only = *cut; /* the loss of restoring reads no value that stays at home */
 	struct sl_fail why = {0};
 	struct sl_build b = {.graph = &part[SL_MIDDLE], .model = model, .insert = true, .fail = &why};
 	struct copier c = {0};
 	enum sl_err err = check_restorable(insert, fail);
 
+	only.n_home = 0;
 	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
 		part[i] = (struct sl_graph){0};
 	if (!err)
-		err = split_part(part, SL_HEAD, model, cut, none, fail);
+		err = split_part(part, SL_HEAD, model, &only, none, fail);
 	if (err)
 		return err;
 	err = copier_open(&c, model, &part[SL_MIDDLE], &why);

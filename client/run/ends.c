@@ -435,6 +435,7 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 		.dice = ends->training ? (float)dice_weight(ends, c, rows) : 0, /* only gradients need it */
 		.scale = 1.0f / (float)(rows * (double)accumulated(ends->plan)),
 	};
+	sl_ends_carry_home(ends, &c->call);
 	err = sl_exec_forward(ends->tail, &c->call, loss);
 	if (!err && numbers)
 		unscale(ends, c, loss->logits);
@@ -447,7 +448,10 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 
 enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk)
 {
-	return sl_exec_backward(ends->head, &ends->chunk[chunk].call, NULL);
+	const struct sl_exec_call *call = &ends->chunk[chunk].call;
+
+	sl_ends_carry_home_back(ends, call);
+	return sl_exec_backward(ends->head, call, NULL);
 }
 
 enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail)

@@ -48,6 +48,12 @@ enum sl_err sl_head_cache_check(const struct sl_plan *plan, struct sl_fail *fail
 			fail, SL_ERR_CONFIG,
 			"needs a head in which nothing learns: freeze it with train.freeze, or end it before the "
 			"first adapter");
+	if (sl_plan_homes(plan).n)
+		return sl_fail_set(
+			fail, SL_ERR_CONFIG,
+			"goes with what crosses alone, and the tail reads %d further values of the head: cut "
+			"between two blocks",
+			sl_plan_homes(plan).n);
 	if (!plan->spec.chunk_tokens || !sl_plan_cut_per_token(plan, false))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "needs a network of tokens, cut where what crosses is per token");

@@ -96,6 +96,12 @@ struct sl_tensor sl_exec_output(struct sl_exec *exec, int slot, int64_t rows);
 struct sl_tensor sl_exec_dout(struct sl_exec *exec, int slot, int64_t rows);
 struct sl_tensor sl_exec_din(struct sl_exec *exec, int slot, int64_t rows);
 
+/* The same for any field of the segment's graph, by its number among the inputs or outputs, for the rows, or tokens, of
+ * a chunk. The segment's tensors are fp32. Without a gradient, data is NULL. */
+enum sl_exec_end { SL_END_IN, SL_END_OUT, SL_END_DOUT, SL_END_DIN };
+struct sl_tensor sl_exec_field(struct sl_exec *exec, enum sl_exec_end end, int field, int slot,
+			       const struct sl_dims *dims);
+
 /* The argument `rows` of the functions above for a chunk: for input and din; for output and dout. */
 int64_t sl_exec_in_count(const struct sl_exec *exec, const struct sl_dims *dims);
 int64_t sl_exec_out_count(const struct sl_exec *exec, const struct sl_dims *dims);

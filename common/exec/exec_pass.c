@@ -89,6 +89,16 @@ struct sl_tensor sl_exec_din(struct sl_exec *e, int slot, int64_t rows)
 	return at_end(e, SL_EDGE_DIN, &e->layout.grad[e->segment->in_value], slot, rows);
 }
 
+struct sl_tensor sl_exec_field(struct sl_exec *e, enum sl_exec_end end, int field, int slot, const struct sl_dims *dims)
+{
+	const struct sl_graph *g = &e->segment->graph;
+	const bool output = end == SL_END_OUT || end == SL_END_DOUT, value = end == SL_END_IN || end == SL_END_OUT;
+	const int v = output ? g->out[field].value : g->in[field].value;
+
+	return tensor_at(e, value ? &e->layout.value[v] : &e->layout.grad[v], slot,
+			 sl_shape_rows(g->value[v].shape, count_of(e, v, dims)));
+}
+
 /* A slot's sl_dims_numbers and, behind them, its chosen tokens, in the backend's memory. */
 static uint32_t *begin_at(const struct sl_exec *e, int slot)
 {

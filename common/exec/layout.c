@@ -136,7 +136,7 @@ static void note_times(const struct uses *u, const struct sl_layout *layout)
 
 static int last_read(const struct uses *u, int v)
 {
-	return v == u->s->out_value ? u->n_node : u->use[v].last_read;
+	return sl_plan_goes_out(&u->s->graph, v) ? u->n_node : u->use[v].last_read;
 }
 
 /* The stretch that has a value's node and all its readers. -1: none has, or there is only one stretch. */
@@ -191,7 +191,8 @@ static void place_values(struct sl_layout *layout, struct leases *l, const struc
 
 	for (int v = 0; v < uses->n_value; v++) {
 		const struct value_use *u = &uses->use[v];
-		bool at_cut = !mixed && (v == s->in_value || (v == s->out_value && s->which != SL_TAIL));
+		const bool goes_out = s->which != SL_TAIL && sl_plan_goes_out(&s->graph, v);
+		const bool at_cut = !mixed && (sl_plan_comes_in(&s->graph, v) || goes_out);
 		int read = u->last_read > u->birth ? u->last_read : u->birth;
 
 		/* the fp32 copy of the output is made after the last node */
@@ -224,9 +225,9 @@ static void place_gradients(struct sl_layout *layout, struct leases *l, const st
 	for (int v = 0; v < uses->n_value; v++) {
 		const struct value_use *u = &uses->use[v];
 
-		if (v == s->out_value ? !s->grad_out : u->grad_first < 0 && u->grad_last < 0)
+		if (sl_plan_goes_out(&s->graph, v) ? !s->grad_out : u->grad_first < 0 && u->grad_last < 0)
 			continue;
-		if (!mixed && (v == s->in_value || v == s->out_value))
+		if (!mixed && (sl_plan_comes_in(&s->graph, v) || sl_plan_goes_out(&s->graph, v)))
 			place_in_slot(layout, &layout->grad[v], u->bytes);
 		else if (v == s->out_value) /* it is written before the first node's backward */
 			lease_add(l, &layout->grad[v], u->bytes, uses->n_node, back(uses, u->grad_last));
@@ -344,7 +345,8 @@ out:
  * (sl_worker_turn). */
 
 /* A possible border between stretches, in front of node i. [n_node + 1] bytes: of the value that lives across it; 0:
- * not exactly one does, so there can be no border. kept: bytes of the values of earlier nodes that backward reads. */
+ * not exactly one does, so there can be no border. Values that stay at home do not count, because they are kept anyway.
+ * kept: bytes of the values of earlier nodes that backward reads. */
 struct border {
 	size_t bytes, kept;
 	double cost; /* least sum of `bytes` of the borders up to this one */
@@ -359,8 +361,9 @@ static void note_borders(const struct uses *u, struct border *b)
 		sl_worker_turn();
 		for (int v = 0; v < u->n_value; v++) {
 			const bool before = u->use[v].birth < i && (u->use[v].there || v == u->s->out_value);
+			const bool home = v != u->s->out_value && sl_plan_goes_out(&u->s->graph, v);
 
-			if (!before || last_read(u, v) < i)
+			if (!before || home || last_read(u, v) < i)
 				continue;
 			across++;
 			b[i].bytes = u->use[v].bytes;

@@ -39,69 +39,11 @@ int sl_plan_split(const struct sl_plan *plan, int64_t batch_rows, int64_t rows[S
 	return n;
 }
 
-struct sl_shape sl_plan_cut_shape(const struct sl_plan *plan, bool mid, int64_t rows)
-{
-	const struct sl_plan_segment *middle = &plan->segment[SL_MIDDLE];
-
-	return sl_shape_rows(mid ? middle->out_shape : middle->in_shape, rows);
-}
-
-struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, int64_t rows, uint64_t done)
-{
-	struct sl_shape shape = sl_plan_cut_shape(plan, mid, rows);
-
-	if (plan->decay[mid].tokens) {
-		shape.dim[1] = sl_decay_width(&plan->decay[mid], done);
-		shape.dim[2] = sl_decay_row_tokens(&plan->decay[mid], done);
-	} else if (plan->decay[mid].full) {
-		shape.dim[shape.ndim - 1] = sl_decay_width(&plan->decay[mid], done);
-	}
-	return shape;
-}
-
 int64_t sl_plan_fetch_count(const struct sl_plan_segment *s)
 {
 	if (s->moving_count)
 		return s->moving_count;
 	return s->weight_count < PARAM_ALIGN ? s->weight_count : PARAM_ALIGN;
-}
-
-bool sl_plan_lengths_cross(const struct sl_plan *plan)
-{
-	return sl_plan_cut_per_token(plan, false) || plan->segment[SL_MIDDLE].graph.most;
-}
-
-bool sl_plan_cut_per_token(const struct sl_plan *plan, bool mid)
-{
-	const struct sl_plan_segment *middle = &plan->segment[SL_MIDDLE];
-
-	return middle->graph.value[mid ? middle->out_value : middle->in_value].lead == SL_PER_TOKEN;
-}
-
-bool sl_plan_cut_chosen(const struct sl_plan *plan)
-{
-	const struct sl_plan_segment *middle = &plan->segment[SL_MIDDLE];
-
-	return middle->graph.value[middle->out_value].lead == SL_PER_CHOSEN;
-}
-
-int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid, const struct sl_dims *dims)
-{
-	if (mid && sl_plan_cut_chosen(plan))
-		return dims->chosen;
-	return sl_plan_cut_per_token(plan, mid) ? dims->tokens : dims->rows;
-}
-
-int64_t sl_plan_cut_most(const struct sl_plan *plan, bool mid)
-{
-	if (mid && sl_plan_cut_chosen(plan))
-		return sl_plan_chosen_most(plan, &plan->segment[SL_MIDDLE].graph);
-	return sl_plan_cut_per_token(plan, mid) ? plan->spec.chunk_tokens : plan->rows;
-}
-
-int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid)
-{
-	return sl_shape_row(&plan->plain[mid]);
 }
 
 /* Whether the next node is the only reader of node i's value. */
@@ -112,7 +54,7 @@ static bool only_next_reads(const struct sl_graph *g, int i)
 	for (int at = i + 1; at < g->n_node; at++)
 		for (int k = 0; k < g->node[at].n_in; k++)
 			n += g->link[g->node[at].in + k] == value;
-	return n == 1 && i + 1 < g->n_node && g->link[g->node[i + 1].in] == value && g->out[0].value != value;
+	return n == 1 && i + 1 < g->n_node && g->link[g->node[i + 1].in] == value && !sl_plan_goes_out(g, value);
 }
 
 /* Whether node i is a batchnorm that can apply the next node, an activation that is the only reader of its output. */
@@ -299,9 +241,13 @@ static bool learns(const struct sl_plan_segment *s, const struct sl_op *op)
 }
 
 /* wanted[v] = whether value v needs a gradient: something learns at or before its maker, or in an earlier segment. */
-static void mark_backward(struct sl_plan_segment *s, bool *wanted)
+static void mark_backward(const struct sl_plan *plan, struct sl_plan_segment *s, bool *wanted)
 {
+	const struct sl_homes homes = sl_plan_homes(plan);
+
 	wanted[s->graph.in[0].value] = s->grad_in;
+	for (int k = homes.input; k < homes.n && s->which == SL_TAIL; k++)
+		wanted[s->graph.in[homes.tail_field + k].value] = !plan->spec.no_grad[0];
 	for (int i = 0; i < s->n_op; i++) {
 		struct sl_segment_op *so = &s->op[i];
 
@@ -315,13 +261,15 @@ static void mark_backward(struct sl_plan_segment *s, bool *wanted)
 }
 
 /* Visits the ops in the order of backward, to find where an op must add to a gradient that a later op has written. */
-static enum sl_err mark_gradients(struct sl_plan_segment *s, int n_value)
+static enum sl_err mark_gradients(const struct sl_plan *plan, struct sl_plan_segment *s, int n_value)
 {
 	bool *written = calloc(2 * (size_t)n_value, sizeof *written);
 
 	if (!written)
 		return SL_ERR_NOMEM;
-	mark_backward(s, written + n_value);
+	mark_backward(plan, s, written + n_value);
+	for (int k = 0; k < s->graph.n_out && s->grad_out; k++) /* it comes in, before anything here is computed */
+		written[s->graph.out[k].value] = true;
 	for (int i = s->n_op - 1; i >= 0; i--) {
 		struct sl_segment_op *so = &s->op[i];
 
@@ -391,7 +339,7 @@ bool sl_plan_is_tied(const struct sl_plan *plan, int64_t offset)
 	return false;
 }
 
-static enum sl_err plan_params(struct sl_plan_segment *s)
+static enum sl_err plan_params(const struct sl_plan *plan, struct sl_plan_segment *s)
 {
 	int *place = malloc(((size_t)s->graph.n_param + 1) * sizeof *place);
 
@@ -410,7 +358,7 @@ static enum sl_err plan_params(struct sl_plan_segment *s)
 	s->float_count = s->weight_count;
 	place_params(s, SL_FROZEN, 0, true, place);
 	free(place);
-	return mark_gradients(s, s->graph.n_value);
+	return mark_gradients(plan, s, s->graph.n_value);
 }
 
 static void free_segment(struct sl_plan_segment *s)
@@ -420,6 +368,19 @@ static void free_segment(struct sl_plan_segment *s)
 	free(s->tied);
 	sl_graph_close(&s->graph);
 	*s = (struct sl_plan_segment){0};
+}
+
+static void note_shapes(struct sl_plan_segment *s)
+{
+	for (int i = 0; i < s->n_op; i++) {
+		const struct sl_op *op = &s->op[i].op;
+
+		for (int k = 0; k < op->n_in; k++)
+			if (op->in[k] == s->in_value)
+				s->in_shape = op->in_shape[k];
+		if (op->out == s->out_value)
+			s->out_shape = op->out_shape;
+	}
 }
 
 enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_graph *graph, struct sl_fail *fail)
@@ -444,7 +405,7 @@ enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_g
 	if (s->op && s->param && s->tied) {
 		plan_ops(plan, s);
 		err = tie(plan, s, fail);
-		if (!err && plan_params(s))
+		if (!err && plan_params(plan, s))
 			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan");
 	} else {
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan");
@@ -457,8 +418,7 @@ enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_g
 	*graph = (struct sl_graph){0};
 	s->in_value = s->graph.in[0].value;
 	s->out_value = s->graph.out[0].value;
-	s->in_shape = s->op[0].op.in_shape[0];
-	s->out_shape = s->op[s->n_op - 1].op.out_shape;
+	note_shapes(s);
 	for (int i = 0; i < s->graph.n_node; i++)
 		plan->whole_rows = plan->whole_rows || s->graph.node[i].kind == SL_OP_TRANSPOSE;
 	if (which == SL_MIDDLE) {

@@ -156,6 +156,10 @@ struct sl_plan_segment {
 	int classes;                           /* of the tail's cross-entropy; else 0 */
 };
 
+/* Whether the value is one of a segment's inputs; one of its outputs. */
+bool sl_plan_comes_in(const struct sl_graph *graph, int value);
+bool sl_plan_goes_out(const struct sl_graph *graph, int value);
+
 /* Segments that are not planned have no ops. */
 struct sl_plan {
 	struct sl_plan_spec spec;
@@ -173,6 +177,14 @@ struct sl_plan {
 	struct sl_shape plain[2];
 	bool plain_per_token[2]; /* whether `plain` is the shape of a token */
 };
+
+/* The values that stay at home (cut.h): the head gives them behind head_act, and the tail takes them behind its labels.
+ * `input`: the first one is the network's input, which the head does not give. */
+struct sl_homes {
+	int n, head_field, tail_field; /* number; the first of them among the head's outputs, among the tail's inputs */
+	bool input;
+};
+struct sl_homes sl_plan_homes(const struct sl_plan *plan);
 
 /* Plans one segment from its graph. On success the plan owns the graph; else the caller keeps it. The graph need not be
  * trusted: CONFIG with a sentence if it cannot be that segment. */

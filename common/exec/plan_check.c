@@ -135,7 +135,8 @@ static enum sl_err check_tokens(const struct sl_graph *g, enum sl_segment which,
 	return SL_OK;
 }
 
-/* Executor and session support segments with one input tensor, besides the tail's labels, and one output or loss. */
+/* Executor and session support segments with one input tensor and one output or loss. Besides, the tail takes labels,
+ * and the head gives it the values that stay at home. */
 enum sl_err sl_plan_check_part(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
 			       struct sl_fail *fail)
 {
@@ -151,7 +152,7 @@ enum sl_err sl_plan_check_part(const struct sl_graph *g, enum sl_segment which, 
 	if (g->elements[0] > most_elements / batch)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s is too large for a batch of %" PRId64,
 				   sl_segment_name(which), batch);
-	if (g->n_in != 1 + tail || g->n_out != 1)
+	if ((tail ? g->n_in < 2 : g->n_in != 1) || (which == SL_HEAD ? g->n_out < 1 : g->n_out != 1))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s has %d inputs and %d outputs, where %d and 1 are right",
 				   sl_segment_name(which), g->n_in, g->n_out, 1 + tail);
 	if (g->value[g->in[0].value].dtype != SL_F32 && which != SL_HEAD)

@@ -69,12 +69,12 @@ static bool takes_half(const struct rewrite *r, int norm, enum sl_half half)
 	return takes(r, norm, (struct sl_exec_form){.half = half});
 }
 
-/* One pass over the ops, because an untrusted graph may have thousands. The segment's output counts as read by several
- * ops, so that it stays in memory. */
+/* One pass over the ops, because an untrusted graph may have thousands. The segment's outputs count as read by several
+ * ops, so that they stay in memory. */
 static enum sl_err find_ends(struct rewrite *r)
 {
 	const struct sl_plan_segment *s = r->part;
-	int values = s->out_value + 1;
+	int values = s->graph.n_value;
 
 	for (int i = 0; i < s->n_op; i++) {
 		values = s->op[i].op.out >= values ? s->op[i].op.out + 1 : values;
@@ -94,7 +94,8 @@ static enum sl_err find_ends(struct rewrite *r)
 			e->reader = e->reader == -1 ? i : -2;
 		}
 	}
-	r->ends[s->out_value].reader = -2;
+	for (int i = 0; i < s->graph.n_out; i++)
+		r->ends[s->graph.out[i].value].reader = -2;
 	return SL_OK;
 }
 

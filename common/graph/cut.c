@@ -5,49 +5,57 @@
 
 #include "common/base/nearest.h"
 
-enum { MOST_CROSSING = 3, MOST_NAMES = 3 };
+enum { MOST_VALUES = 8, MOST_NAMES = 3 };
 _Static_assert((int)SL_NAME_MAX <= (int)SL_NEAREST_LONGEST, "any name can be compared");
 
-/* The values that cross a boundary. Boundary `at` lies before op `at`: it separates the ops [0, at) from the others. */
-struct crossing {
-	int count;
-	int value[MOST_CROSSING]; /* the first of them, in order of their ops */
+/* Boundary `at` lies before node `at`: it separates the nodes [0, at) from the others. Boundary -1: the input. */
+struct values {
+	int n;
+	int value[MOST_VALUES]; /* the first of them, in order of their nodes */
 };
 
-static bool read_at_or_after(const struct sl_model *m, int value, int at)
+static bool is_read(const struct sl_model *m, int value, int first, int end)
 {
-	for (int i = at; i < m->graph.n_node; i++)
+	for (int i = first; i < end; i++)
 		for (int j = 0; j < m->graph.node[i].n_in; j++)
 			if (m->graph.link[m->graph.node[i].in + j] == value)
 				return true;
 	return false;
 }
 
-static struct crossing crossing_at(const struct sl_model *m, int at)
+/* The values of nodes [made, made_end) that nodes [read, read_end) read. Node -1 is the network's input. Labels do not
+ * count: the client gives them to the tail itself. */
+static struct values read_across(const struct sl_model *m, int made, int made_end, int read, int read_end)
 {
-	struct crossing c = {0};
+	struct values v = {0};
 
-	/* -1 stands for the network's input. Labels do not count: the client gives them to the tail itself. */
-	for (int i = -1; i < at; i++) {
-		int value = i < 0 ? SL_BUILD_INPUT : m->graph.node[i].out;
+	for (int i = made; i < made_end; i++) {
+		const int value = i < 0 ? SL_BUILD_INPUT : m->graph.node[i].out;
 
-		if (!read_at_or_after(m, value, at))
+		if (!is_read(m, value, read, read_end))
 			continue;
-		if (c.count < MOST_CROSSING)
-			c.value[c.count] = value;
-		c.count++;
+		if (v.n < MOST_VALUES)
+			v.value[v.n] = value;
+		v.n++;
 	}
-	return c;
+	return v;
 }
 
-static bool is_legal(const struct sl_model *m, int at)
+/* What crosses at the head's end, or at the tail's start, of a cut at both boundaries. */
+static struct values crossing_at(const struct sl_model *m, int head_at, int tail_at, bool head)
 {
-	struct crossing c;
+	return head ? read_across(m, -1, head_at, head_at, tail_at)
+		    : read_across(m, head_at, tail_at, tail_at, m->graph.n_node);
+}
 
-	if (at < 1 || at >= m->graph.n_node)
+static bool is_legal(const struct sl_model *m, int head_at, int tail_at, bool head)
+{
+	struct values v;
+
+	if (head_at < 1 || head_at >= tail_at || tail_at >= m->graph.n_node)
 		return false;
-	c = crossing_at(m, at);
-	return c.count == 1 && c.value[0] != SL_BUILD_INPUT;
+	v = crossing_at(m, head_at, tail_at, head);
+	return v.n == 1 && v.value[0] != SL_BUILD_INPUT;
 }
 
 static const char *value_name(const struct sl_model *m, int value)
@@ -116,27 +124,54 @@ static enum sl_err unknown_path(const struct sl_model *m, const char *key, const
 			  path, m->unit[0].name, m->unit[m->n_unit - 1].name, names);
 }
 
-static enum sl_err illegal_boundary(const struct sl_model *m, const char *key, int at, bool as_head_end,
+/* Writes the nearest legal boundaries for the head's end, or for the tail's start, before and behind the one that is
+ * given; the other one stays. "": there are none. */
+static void name_near(const struct sl_model *m, int head_at, int tail_at, bool head, char near[2 * SL_NAME_MAX + 8])
+{
+	const int at = head ? head_at : tail_at, n = m->graph.n_node;
+	int before = at - 1, after = at + 1;
+
+	while (before > 0 && !is_legal(m, head ? before : head_at, head ? tail_at : before, head))
+		before--;
+	while (after < n && !is_legal(m, head ? after : head_at, head ? tail_at : after, head))
+		after++;
+	snprintf(near, 2 * SL_NAME_MAX + 8, "%s%s%s", before > 0 ? boundary_name(m, before, head) : "",
+		 before > 0 && after < n ? " or " : "", after < n ? boundary_name(m, after, head) : "");
+}
+
+static enum sl_err illegal_boundary(const struct sl_model *m, const char *key, int head_at, int tail_at, bool head,
 				    struct sl_fail *fail)
 {
-	const char *where = boundary_name(m, at > m->graph.n_node ? m->graph.n_node : at, as_head_end);
-	struct crossing c = crossing_at(m, at);
-	int before = at - 1, after = at + 1;
+	const char *where = boundary_name(m, head ? head_at : tail_at, head);
+	const struct values v = crossing_at(m, head_at, tail_at, head);
 	char near[2 * SL_NAME_MAX + 8];
 
-	while (before > 0 && !is_legal(m, before))
-		before--;
-	while (after < m->graph.n_node && !is_legal(m, after))
-		after++;
-	snprintf(near, sizeof(near), "%s%s%s", before > 0 ? boundary_name(m, before, as_head_end) : "",
-		 before > 0 && after < m->graph.n_node ? " or " : "",
-		 after < m->graph.n_node ? boundary_name(m, after, as_head_end) : "");
-	if (c.count < 2)
-		return sl_fail_at(fail, key, SL_ERR_CONFIG, "nothing would be left beyond %s; valid near it: %s", where,
+	name_near(m, head_at, tail_at, head, near);
+	if (v.n && v.value[0] == SL_BUILD_INPUT)
+		return sl_fail_at(fail, key, SL_ERR_CONFIG,
+				  "the input %s would cross as it is at %s: end the head behind all layers that read "
+				  "it; valid near it: %s",
+				  m->graph.in[0].name, where, near);
+	if (v.n < 2)
+		return sl_fail_at(fail, key, SL_ERR_CONFIG, "nothing crosses the cut at %s; valid near it: %s", where,
 				  near);
 	return sl_fail_at(fail, key, SL_ERR_CONFIG,
-			  "%d values cross the cut at %s (%s and %s), where one must; valid near it: %s", c.count,
-			  where, value_name(m, c.value[0]), value_name(m, c.value[1]), near);
+			  "%d values cross the cut at %s (%s and %s), where one must; valid near it: %s", v.n, where,
+			  value_name(m, v.value[0]), value_name(m, v.value[1]), near);
+}
+
+/* A head's end behind the last node, or a tail's start at the first one, leaves nothing beyond it. */
+static enum sl_err check_beyond(const struct sl_model *m, const char *key, int head_at, int tail_at, bool head,
+				struct sl_fail *fail)
+{
+	const int at = head ? head_at : tail_at;
+	char near[2 * SL_NAME_MAX + 8];
+
+	if (at >= 1 && at < m->graph.n_node)
+		return SL_OK;
+	name_near(m, head_at, tail_at, head, near);
+	return sl_fail_at(fail, key, SL_ERR_CONFIG, "nothing would be left beyond %s; valid near it: %s",
+			  boundary_name(m, at, head), near);
 }
 
 /* The boundary that `path` names. */
@@ -204,9 +239,30 @@ static enum sl_err find_partition(const struct sl_model *m, const char *partitio
 static void cut_tail(struct sl_cut *cut, const struct sl_model *model, int at)
 {
 	cut->tail_begin = at;
-	cut->tail_value = crossing_at(model, at).value[0];
+	cut->tail_value = crossing_at(model, cut->head_end + 1, at, false).value[0];
 	snprintf(cut->text, sizeof cut->text, "head_end=%s tail_begin=%s",
 		 boundary_name(model, cut->head_end + 1, true), boundary_name(model, at, false));
+}
+
+static enum sl_err find_homes(struct sl_cut *cut, const struct sl_model *m, const char *key, int head_at, int tail_at,
+			      struct sl_fail *fail)
+{
+	const struct values v = read_across(m, -1, head_at, tail_at, m->graph.n_node);
+
+	if (v.n > SL_CUT_HOMES)
+		return sl_fail_at(fail, key, SL_ERR_CONFIG,
+				  "%d values of the head are read by the tail, and %d can be: end the head earlier, or "
+				  "begin the tail later",
+				  v.n, SL_CUT_HOMES);
+	for (int i = 0; i < v.n; i++)
+		if (m->graph.value[v.value[i]].dtype != SL_F32)
+			return sl_fail_at(fail, key, SL_ERR_CONFIG,
+					  "the tail reads %s, which is i32, and only f32 can stay at home: begin the "
+					  "tail later",
+					  value_name(m, v.value[i]));
+	cut->n_home = v.n;
+	memcpy(cut->home, v.value, sizeof cut->home);
+	return SL_OK;
 }
 
 enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const char *partition, const char *head_end,
@@ -222,18 +278,25 @@ enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const 
 		err = find_path(model, head_key, head_end, true, &head_at, fail);
 	if (err == SL_OK && tail_begin)
 		err = find_path(model, tail_key, tail_begin, false, &tail_at, fail);
-	if (err == SL_OK && !is_legal(model, head_at))
-		err = illegal_boundary(model, head_key, head_at, true, fail);
-	if (err == SL_OK && !is_legal(model, tail_at))
-		err = illegal_boundary(model, tail_key, tail_at, false, fail);
+	if (err == SL_OK)
+		err = check_beyond(model, head_key, head_at, tail_at, true, fail);
+	if (err == SL_OK)
+		err = check_beyond(model, tail_key, head_at, tail_at, false, fail);
 	if (err != SL_OK)
 		return err;
 	if (head_at >= tail_at)
 		return sl_fail_at(fail, tail_begin ? tail_key : head_key, SL_ERR_CONFIG,
 				  "no middle: the head ends after %s, and the tail begins at %s, which is no later op",
 				  model->graph.node[head_at - 1].name, model->graph.node[tail_at].name);
+	if (!is_legal(model, head_at, tail_at, true))
+		return illegal_boundary(model, head_key, head_at, tail_at, true, fail);
+	if (!is_legal(model, head_at, tail_at, false))
+		return illegal_boundary(model, tail_key, head_at, tail_at, false, fail);
+	err = find_homes(out, model, tail_key, head_at, tail_at, fail);
+	if (err != SL_OK)
+		return err;
 	out->head_end = head_at - 1;
-	out->head_value = crossing_at(model, head_at).value[0];
+	out->head_value = crossing_at(model, head_at, tail_at, true).value[0];
 	cut_tail(out, model, tail_at);
 	return SL_OK;
 }
@@ -250,6 +313,11 @@ enum sl_err sl_cut_behind_gather(struct sl_cut *cut, const struct sl_model *mode
 				  "loss needs a tail in which no token sees another one: it begins at %s; take "
 				  "partition \"A:-2\", with which it begins at norm",
 				  boundary_name(model, cut->tail_begin, false));
+	if (cut->n_home)
+		return sl_fail_at(fail, "tail_tokens", SL_ERR_CONFIG,
+				  "loss does not go with %s, which the head makes and the tail reads: cut between two "
+				  "blocks",
+				  value_name(model, cut->home[0]));
 	cut_tail(cut, model, cut->tail_begin + 1);
 	return SL_OK;
 }

@@ -1,6 +1,8 @@
 /* A cut divides a model into head | middle | tail. Nodes [0, head_end] are the head, [tail_begin, n_node) the tail.
- * A cut is legal only if exactly one value crosses it, and not the input itself. A cut inside a residual block is not.
- */
+ * A value that the head makes and the middle reads goes up, with its gradient back. One that the middle makes and the
+ * tail reads goes down. One that the head makes and the tail reads stays at home: it never crosses, so a U-Net's skips
+ * cost no bytes. The network's input may stay at home, but never crosses.
+ * A cut is legal only if exactly one value goes up and one down. */
 #ifndef SL_GRAPH_CUT_H
 #define SL_GRAPH_CUT_H
 
@@ -14,11 +16,14 @@ struct sl_cut_spec {
 	char head_end[SL_NAME_MAX], tail_begin[SL_NAME_MAX];
 };
 
+enum { SL_CUT_HOMES = 7 }; /* with a tail's other inputs at most SL_GRAPH_MOST_FIELDS */
+
 struct sl_cut {
-	int head_end;           /* last node of the head */
-	int tail_begin;         /* first node of the tail */
-	int head_value;         /* the value that goes to the middle: head_act; head_grad comes back */
-	int tail_value;         /* the value that goes to the tail: mid_act; mid_grad comes back */
+	int n_home, home[SL_CUT_HOMES]; /* values that stay at home, in order of their nodes; the input is the first */
+	int head_end;                   /* last node of the head */
+	int tail_begin;                 /* first node of the tail */
+	int head_value;                 /* the value that goes to the middle: head_act; head_grad comes back */
+	int tail_value;                 /* the value that goes to the tail: mid_act; mid_grad comes back */
 	char text[SL_CUT_TEXT]; /* "head_end=features.0 tail_begin=classifier"; two cuts are equal if their texts are */
 };
 

@@ -2,7 +2,7 @@
 """A small U-Net with a class for each pixel: its data and its ONNX file, ten steps of SGD as PyTorch takes them, and metrics by sklearn.
 
 usage: pixels_live.py make FOLDER               pictures, masks, unet.onnx, plain.onnx without norms, and resized.onnx; a file for each of LOSSES, of ten steps
-       pixels_live.py same LOG LOSSES           the losses of log.jsonl are those to 1e-4
+       pixels_live.py same [LOG LOSSES]…        the losses of log.jsonl are those to 1e-4
        pixels_live.py scores FOLDER PREDICTED EVAL   masks of FOLDER/masks/val against those that were predicted: metrics of `splitc eval --json`
 (needs torch, torchvision, PIL and sklearn; part of tests/e2e/pixels.sh)
 """
@@ -132,13 +132,14 @@ def make(folder):
             json.dump(losses_of(net, x, y, loss_of, LR.get(file, 0.1)), open(f"{folder}/{file}.json", "w"))
 
 
-def same(log, losses):
-    want = json.load(open(losses))
-    have = [json.loads(line)["loss"] for line in open(log) if line.startswith('{"type":"step"')]
-    assert len(have) == STEPS, f"{len(have)} steps"
-    worst = max(abs(a - b) / abs(b) for a, b in zip(have, want))
-    print(f"{STEPS} losses, {have[0]:.4f} to {have[-1]:.4f}, at most {worst:.1e} from PyTorch's")
-    assert worst < 1e-4 and want[-1] < 0.95 * want[0], (have, want)
+def same(*pairs):
+    for log, losses in zip(pairs[::2], pairs[1::2]):
+        want = json.load(open(losses))
+        have = [json.loads(line)["loss"] for line in open(log) if line.startswith('{"type":"step"')]
+        assert len(have) == len(want) > 2, f"{log}: {len(have)} steps"
+        worst = max(abs(a - b) / abs(b) for a, b in zip(have, want))
+        print(f"{len(have)} losses, {have[0]:.4f} to {have[-1]:.4f}, at most {worst:.1e} from PyTorch's")
+        assert worst < 1e-4 and want[-1] < 0.95 * want[0], (log, have, want)
 
 
 def scores(folder, predicted, evaluation):
@@ -162,4 +163,5 @@ def scores(folder, predicted, evaluation):
     print(f"mean IoU {have['test_metrics']['mean_iou']:.3f}, Dice {have['test_metrics']['dice']:.3f}, as sklearn")
 
 
-{"make": make, "same": same, "scores": scores}[sys.argv[1]](*sys.argv[2:])
+if __name__ == "__main__":
+    {"make": make, "same": same, "scores": scores}[sys.argv[1]](*sys.argv[2:])

@@ -159,9 +159,28 @@ static void wrong_cuts_are_refused(void **state)
 		m, NULL, "features.3.conv.0", NULL, "2 values cross",
 		"(features.2.conv.3 and features.3.conv.0.2), where one must; valid near it: features.2 or features.3");
 	assert_refused(m, NULL, NULL, "features.3.conv.2", "2 values cross", "valid near it: features.3 or features.4");
-	assert_refused(m, NULL, "classifier", NULL, "nothing would be left", "classifier.1");
-	assert_refused(m, NULL, NULL, "features.0", "nothing would be left", "features.0.1");
+	/* valid for the other end of this cut */
+	assert_refused(m, NULL, "classifier", NULL, "nothing would be left", "valid near it: features.18");
+	assert_refused(m, NULL, NULL, "features.0", "nothing would be left", "valid near it: features.1");
+	assert_refused(m, NULL, "classifier", "classifier.1", "nothing would be left",
+		       "valid near it: classifier.flatten");
 	assert_refused(m, NULL, "features.5", "features.4", "no middle", "features.4.conv.0.0");
+}
+
+/* A block's skip, where both ends of the cut lie in the block. */
+static void a_skip_stays_at_home(void **state)
+{
+	const struct sl_model *m = *state;
+	const struct sl_cut none = find(m, NULL, NULL, NULL),
+			    skip = find(m, NULL, "features.3.conv.0", "features.3.conv.2"),
+			    sent = find(m, NULL, "features.2", "features.3.conv.2");
+
+	assert_int_equal(none.n_home, 0);
+	assert_int_equal(skip.n_home, 1);
+	assert_string_equal(m->graph.node[m->graph.value[skip.home[0]].maker].name, "features.2.conv.3");
+	assert_int_equal(sent.n_home, 1); /* the same value crosses, too */
+	assert_int_equal(sent.home[0], sent.head_value);
+	assert_refused(m, NULL, "features.3.conv.0", "features.3.conv.0.2", "no middle", "features.3.conv.0.2");
 }
 
 int main(void)
@@ -172,6 +191,7 @@ int main(void)
 		cmocka_unit_test(macs_of_the_published_cut),
 		cmocka_unit_test(legal_exactly_outside_of_residual_blocks),
 		cmocka_unit_test(wrong_cuts_are_refused),
+		cmocka_unit_test(a_skip_stays_at_home),
 	};
 
 	return cmocka_run_group_tests_name("cut", tests, open_model, close_model);
