@@ -256,10 +256,10 @@ class Builder:
             return x
         return self.same(name, "dropout", x, p=real(p) if p != 0.5 else None, stream=self.stream())
 
-    def attention(self, name, q, k, v, heads, p, causal=False):
+    def attention(self, name, q, k, v, heads, p, causal=False, kv=None, rope=None):
         p = 0 if self.without_dropout else p
-        return self.node(name, "attention", [q, k, v], q.shape, heads=heads if heads != 1 else None,
-                         causal=1 if causal else None, p=real(p) if p else None, stream=self.stream() if p else None)
+        return self.node(name, "attention", [q, k, v], q.shape, heads=heads if heads != 1 else None, kv=kv,
+                         causal=1 if causal else None, rope=rope, p=real(p) if p else None, stream=self.stream() if p else None)
 
     def act(self, name, x, kind, **attrs):
         return self.same(name, kind, x, **attrs)

@@ -1,4 +1,4 @@
-"""Encoders of torch.nn and of transformers, and what they are made of: linear layers, LoRA, attention in modules."""
+"""Encoders of torch.nn and of transformers, its Llama layers, and what they are made of: linear layers, LoRA, attention in modules."""
 import functools
 
 import torch
@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors, heads, made, tracing
-from .builder import UNREAD, Last, Param, Value, must, params
+from .builder import UNREAD, Last, Param, Value, must, params, real
 from .lora import Lora
 
 
@@ -135,15 +135,21 @@ def named(m):
     return NAMED.get(type(m).__name__) if _of_transformers(m) else None
 
 
-def _hf_layer(b, name, m, prefix, x):
-    """A layer of BERT or RoBERTa as transformers writes it: attention, dense, add, norm; dense, act, dense, add, norm."""
-    for path in ("attention", "attention.self", "attention.output", "intermediate", "output"):
+def _linear_parts(b, name, m, prefix, *paths):
+    """A function part(path, x) of the linear layers of m. paths: submodules that must be those of transformers."""
+    for path in paths:
         if not _of_transformers(m.get_submodule(path)):
             raise errors.config(f"{name}.{path}: {_class(m.get_submodule(path))} is not known there on the server, that of transformers is")
 
     def part(path, x):
         _check_part(f"{name}.{path}", m.get_submodule(path), nn.Linear, Lora)
         return linear(b, f"{name}.{path}", m.get_submodule(path), f"{prefix}{path}.", x)
+    return part
+
+
+def _hf_layer(b, name, m, prefix, x):
+    """A layer of BERT or RoBERTa as transformers writes it: attention, dense, add, norm; dense, act, dense, add, norm."""
+    part = _linear_parts(b, name, m, prefix, "attention", "attention.self", "attention.output", "intermediate", "output")
 
     def close(path, x, residual):
         out = m.get_submodule(path)
@@ -171,7 +177,30 @@ def _hf_layer(b, name, m, prefix, x):
     return First(y.number, y.shape)
 
 
-NAMED = {"BertLayer": _hf_layer, "RobertaLayer": _hf_layer}
+def _llama_layer(b, name, m, prefix, x):
+    """A layer of Llama as transformers writes it: norm, rotated causal attention, add; norm, gated linear layers, add."""
+    part = _linear_parts(b, name, m, prefix, "self_attn", "mlp", "input_layernorm", "post_attention_layernorm")
+    config = m.self_attn.config
+    rope = getattr(config, "rope_parameters", None) or {"rope_theta": config.rope_theta, **(getattr(config, "rope_scaling", None) or {})}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default" or _class(m.mlp.act_fn).rpartition(".")[2] not in ("SiLU", "SiLUActivation"):
+        raise errors.config(f"{name}: rope of type {kind} and {_class(m.mlp.act_fn)}: a script's Llama has the type default and SiLU")
+
+    def norm(path, x):
+        own, eps = m.get_submodule(path), real(m.get_submodule(path).variance_epsilon)
+        return b.node(f"{name}.{path}", "rmsnorm", [x], x.shape, params(f"{prefix}{path}.", own), eps=None if eps == "1e-05" else eps)
+    h = norm("input_layernorm", x)
+    q, k, v = (part(f"self_attn.{which}_proj", h) for which in "qkv")
+    y = b.attention(f"{name}.self_attn", q, k, v, config.num_attention_heads, config.attention_dropout, True,
+                    kv=config.num_key_value_heads, rope=real(rope["rope_theta"]))
+    x = b.add(f"{name}.add_attention", x, part("self_attn.o_proj", y))
+    h = norm("post_attention_layernorm", x)
+    gate = b.act(f"{name}.mlp.act_fn", part("mlp.gate_proj", h), "silu")
+    y = b.add(f"{name}.add_mlp", x, part("mlp.down_proj", b.mul(f"{name}.mlp.mul", gate, part("mlp.up_proj", h))))
+    return First(y.number, y.shape)
+
+
+NAMED = {"BertLayer": _hf_layer, "RobertaLayer": _hf_layer, "LlamaDecoderLayer": _llama_layer}
 _MASKED = {_multihead: "attn_mask", _encoder_layer: "src_mask", _encoder: "mask"}
 MODULES = {nn.Linear: linear, Lora: linear, nn.MultiheadAttention: _multihead, nn.TransformerEncoderLayer: _encoder_layer,
            nn.TransformerEncoder: _encoder}

@@ -18,18 +18,6 @@ def restore_random(states):
     random.setstate(states["python"])
 
 
-def sync_folder(path):
-    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
-
-
-def remove(path):
-    if os.path.exists(path):
-        os.unlink(path)
-        sync_folder(path)
-
-
 @contextlib.contextmanager
 def replaced(path):
     """A file that others cannot read, and that is at `path` whole or not at all."""
@@ -44,7 +32,9 @@ def replaced(path):
     except BaseException:
         os.unlink(beside)
         raise
-    sync_folder(path)
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
 
 
 class Run(dict):

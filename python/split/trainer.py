@@ -1,5 +1,6 @@
 """split.trainer: a Trainer of Hugging Face, or a module of Lightning, whose middle is remote (docs/howto-trainer.md). Neither package
 is imported: their methods and hooks are known by name."""
+import contextlib
 import json
 import logging
 import os
@@ -23,7 +24,7 @@ def remote(base, path, server, **options):
     if mixin is None:
         raise errors.config(f"{base.__name__} is no class of Trainers, with create_optimizer(), or of LightningModules, with "
                             "configure_optimizers()")
-    return type(base.__name__, (mixin, base), {"_remote": (path, server, options), "__doc__": base.__doc__, "__module__": base.__module__})
+    return type(base.__name__, (mixin, base), {"_split": (path, server, options), "__doc__": base.__doc__, "__module__": base.__module__})
 
 
 class Place:
@@ -68,39 +69,38 @@ class MiddleCallback:
         return lambda *args, **kwargs: None
 
 
-class RemoteTrainer:
+class _Remote:
+    _split_place = None
+    split_middle = property(lambda self: self._split_place and self._split_place.middle, doc="The RemoteModule; None before training.")
+
+
+class RemoteTrainer(_Remote):
     """What remote() puts in front of a Trainer. A folder checkpoint-N is complete once it has TOKEN and then _STATE."""
 
-    _place = _token = None
-    _REFUSED = {"fp16": "the Trainer scales the loss, and the middle's gradient would stay scaled: use bf16",
-                "torch_compile": "a remote middle cannot be compiled", "deepspeed": "its optimizer would not know the middle",
-                "fsdp": "it would share out the middle's parameters, which are on the server"}
-
-    @property
-    def middle(self):
-        """The RemoteModule; None before training."""
-        return self._place and self._place.middle
+    _token = None
+    _REFUSED = {"fp16": (bool, "the Trainer scales the loss, and the middle's gradient would stay scaled: use bf16"),
+                "torch_compile": (bool, "a remote middle cannot be compiled"),
+                "deepspeed": (bool, "its optimizer would not know the middle"),
+                "fsdp": (bool, "it would share out the middle's parameters, which are on the server"),
+                "n_gpu": (lambda n: n and n > 1, "the Trainer would copy the model to each GPU: let it see one, by CUDA_VISIBLE_DEVICES"),
+                "hub_strategy": (lambda how: "checkpoint" in str(how).lower(), "it would publish the tokens in the checkpoints, which give "
+                                 "access to the session: use \"every_save\" or \"end\"")}
 
     def _check(self):
-        refused = next((k for k in self._REFUSED if getattr(self.args, k, None)), None)
-        if refused:
-            raise errors.config(f"{refused}: {self._REFUSED[refused]}")
-        if getattr(self.args, "n_gpu", 1) > 1:
-            raise errors.config("the Trainer would copy the model to each GPU: let it see one, by CUDA_VISIBLE_DEVICES")
-        if getattr(self.args, "push_to_hub", False) and "checkpoint" in str(getattr(self.args, "hub_strategy", "")):
-            raise errors.config("hub_strategy: it would publish the token in each checkpoint, which gives access to the session: use "
-                                "\"every_save\" or \"end\"")
+        for key, (is_refused, why) in self._REFUSED.items():
+            if is_refused(getattr(self.args, key, None)):
+                raise errors.config(f"{key}: {why}")
 
     def create_optimizer(self, *args, **kwargs):
-        if self._place and self.optimizer is None:
+        if self._split_place and self.optimizer is None:
             self._leave()
         optimizer = super().create_optimizer(*args, **kwargs)
-        if self._place is None:
+        if self._split_place is None:
             self._check()
-            path, server, options = self._remote
+            path, server, options = self._split
             options = {"calls": self.args.gradient_accumulation_steps, **options}
-            self._place = Place(self.model, optimizer, path, server, {**options, "resume": self._token})
-            self._step = MiddleCallback(self.middle)
+            self._split_place = Place(self.model, optimizer, path, server, {**options, "resume": self._token})
+            self._step = MiddleCallback(self.split_middle)
             self.add_callback(self._step)
             self.accelerator.clip_grad_norm_ = self._clip
         return optimizer
@@ -108,15 +108,15 @@ class RemoteTrainer:
     def _clip(self, parameters, max_norm, norm_type=2):
         if norm_type != 2:
             raise errors.config(f"norm_type={norm_type}: the middle has the norm of type 2")
-        return clip_grad_norm_(parameters, self.middle, max_norm)
+        return clip_grad_norm_(parameters, self.split_middle, max_norm)
 
     def _leave(self):
         self.remove_callback(self._step)
         del self.accelerator.clip_grad_norm_
         if self.optimizer is not None:
-            self.optimizer = self._place.optimizer  # without what accelerate wraps around it
-        self._place.leave()
-        self._place = None
+            self.optimizer = self._split_place.optimizer  # without what accelerate wraps around it
+        self._split_place.leave()
+        self._split_place = None
 
     def train(self, resume_from_checkpoint=None, *args, **kwargs):
         """resume_from_checkpoint: True is the newest complete folder, or none. If the server comes back with an older step, training
@@ -126,7 +126,10 @@ class RemoteTrainer:
         while True:
             if resume_from_checkpoint:
                 self._token = _token_of(resume_from_checkpoint)
-                if self._place:
+                if not self._token:
+                    raise errors.config(f"{resume_from_checkpoint}: it lacks {_STATE} or {TOKEN}, since its save was interrupted or had no "
+                                        "remote middle: resume_from_checkpoint=True takes the newest complete one")
+                if self._split_place:
                     self._leave()
             try:
                 return super().train(resume_from_checkpoint, *args, **kwargs)
@@ -143,63 +146,51 @@ class RemoteTrainer:
         folder = self.args.output_dir
         found = [re.fullmatch(r"checkpoint-(\d+)", n) for n in os.listdir(folder)] if os.path.isdir(folder) else []
         steps = sorted((int(m[1]) for m in found if m), reverse=True)
-        return next((f for f in (os.path.join(folder, f"checkpoint-{n}") for n in steps) if _is_complete(f)), None)
+        return next((f for f in (os.path.join(folder, f"checkpoint-{n}") for n in steps) if _token_of(f)), None)
 
     def _save_checkpoint(self, model, trial, *args, **kwargs):
         folder = os.path.join(self._get_output_dir(trial), f"checkpoint-{self.state.global_step}")
         for name in (_STATE, TOKEN):  # of an earlier attempt: the folder is incomplete from now on
-            saving.remove(os.path.join(folder, name))
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
         return super()._save_checkpoint(model, trial, *args, **kwargs)
 
     def _save_rng_state(self, output_dir):
         super()._save_rng_state(output_dir)
         with saving.replaced(os.path.join(output_dir, TOKEN)) as f:
-            f.write(bytes(self.middle.checkpoint().tolist()))
-
-
-def _is_complete(folder):
-    try:
-        with open(os.path.join(folder, _STATE)) as f:
-            json.load(f)
-        return os.path.exists(os.path.join(folder, TOKEN))
-    except (OSError, ValueError):
-        return False
+            f.write(bytes(self.split_middle.checkpoint().tolist()))
 
 
 def _token_of(folder):
-    if not _is_complete(folder):
-        raise errors.config(f"{folder}: it lacks {_STATE} or {TOKEN}, since its save was interrupted or had no remote middle: "
-                            "resume_from_checkpoint=True takes the newest complete one")
-    with open(os.path.join(folder, TOKEN), "rb") as f:
-        return f.read()
+    """The token in a folder, if it is complete, else None."""
+    try:
+        with open(os.path.join(folder, _STATE)) as state, open(os.path.join(folder, TOKEN), "rb") as token:
+            json.load(state)
+            return token.read()
+    except (OSError, ValueError):
+        return None
 
 
-class RemoteLightning:
+class RemoteLightning(_Remote):
     """What remote() puts in front of a LightningModule."""
 
-    _place = _saved = None
-
-    @property
-    def middle(self):
-        """The RemoteModule; None before fit()."""
-        return self._place and self._place.middle
+    _split_saved = None
 
     def configure_optimizers(self):
         found = super().configure_optimizers()
         first = found.get("optimizer") if isinstance(found, dict) else found
-        while isinstance(first, (tuple, list)) and first:
-            if isinstance(first[0], torch.optim.Optimizer) and len(first) > 1 and isinstance(first[1], torch.optim.Optimizer):
-                break
-            first = first[0]
+        for _ in range(2):  # ([optimizer], [schedulers])
+            if isinstance(first, (tuple, list)) and (len(first) == 1 or isinstance(first[0], (tuple, list))):
+                first = first[0]
         if not isinstance(first, torch.optim.Optimizer) or not self.automatic_optimization:
             raise errors.config("a remote middle needs automatic_optimization and one optimizer, which has its parameters")
         if "16" in str(self.trainer.precision) and "bf16" not in str(self.trainer.precision):
             raise errors.config("precision=16: Lightning scales the loss, and the middle's gradient would stay scaled: use bf16")
-        path, server, options = self._remote
+        path, server, options = self._split
         options = {"calls": self.trainer.accumulate_grad_batches, **options}
-        if self._place:
-            self._place.leave()
-        self._place = Place(self, first, path, server, {**options, "resume": self._saved and self._saved["token"]})
+        if self._split_place:
+            self._split_place.leave()
+        self._split_place = Place(self, first, path, server, {**options, "resume": self._split_saved and self._split_saved["token"]})
         return found
 
     def clip_gradients(self, optimizer, gradient_clip_val=None, gradient_clip_algorithm=None):
@@ -208,30 +199,30 @@ class RemoteLightning:
         if most and not how.endswith("norm"):
             raise errors.config(f"gradient_clip_algorithm={how}: the middle's gradient is on the server, which clips it by norm alone")
         if most:
-            clip_grad_norm_((p for g in optimizer.param_groups for p in g["params"]), self.middle, most)
+            clip_grad_norm_((p for g in optimizer.param_groups for p in g["params"]), self.split_middle, most)
 
     def configure_gradient_clipping(self, *args, **kwargs):
         """The last hook before the optimizer's step."""
-        if not any(c.back for c in self.middle._open):  # training_step() returned None
-            return self.middle.drop()
+        if not any(c.back for c in self.split_middle._open):  # training_step() returned None
+            return self.split_middle.drop()
         super().configure_gradient_clipping(*args, **kwargs)
-        self.middle.step()
+        self.split_middle.step()
 
     def on_save_checkpoint(self, checkpoint):
         super().on_save_checkpoint(checkpoint)
-        if self.middle:
-            checkpoint["split"] = {"token": self.middle.checkpoint(), "random": saving.random_states()}
+        if self.split_middle:
+            checkpoint["split"] = {"token": self.split_middle.checkpoint(), "random": saving.random_states()}
 
     def on_load_checkpoint(self, checkpoint):
         """Comes before the weights are loaded, for which the module must be in its place."""
         super().on_load_checkpoint(checkpoint)
-        self._saved = checkpoint.get("split")
-        if self._place:
-            self._place.leave()
-            self._place = None
+        self._split_saved = checkpoint.get("split")
+        if self._split_place:
+            self._split_place.leave()
+            self._split_place = None
 
     def on_train_start(self):
         super().on_train_start()
-        if self._saved:
-            saving.restore_random(self._saved["random"])
-            self._saved = None
+        if self._split_saved:
+            saving.restore_random(self._split_saved["random"])
+            self._split_saved = None

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# split.trainer: loops that call as the Trainers of Hugging Face and Lightning do, with and without kills of either side.
+# split.trainer and split.tinker: loops that call as the Trainers of Hugging Face and Lightning do, with and without kills
+# of either side; a decoder under Tinker's calls, and what crosses the link; the script of docs/howto-trainer.md.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -9,4 +10,10 @@ root=$PWD python=/usr/bin/python3
 export SPLIT_LIBRARY=$root/$BUILD/libsplit.so.0 PYTHONPATH=$root/python:$root/tests/e2e/script PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 [ -f "$SPLIT_LIBRARY" ] || fail "$SPLIT_LIBRARY is not built: make lib"
 cd "$tmp"
-timeout "$patience" "$python" "$root/tests/e2e/script/fronts.py" "$root/$BUILD/splits" "$tmp" >python.log 2>&1 || fail "fronts.py: $(grep -v link-lost python.log | tail -n 15)"
+run() { timeout "$patience" "$python" "$@" >python.log 2>&1 || fail "$*: $(grep -v link-lost python.log | tail -n 15)"; }
+for check in equal kills refused lightning; do run "$root/tests/e2e/script/fronts.py" "$root/$BUILD/splits" "$tmp" check_$check; done
+run "$root/tests/e2e/script/tinkers.py" "$root/$BUILD/splits" "$tmp"
+awk '$0 == "<!-- pairs.py -->" {take = 1; next} take == 1 && /^```python/ {take = 2; next} take == 2 && /^```/ {exit} take == 2' "$root/docs/howto-trainer.md" >pairs.py
+[ -s pairs.py ] || fail 'docs/howto-trainer.md has no script pairs.py'
+run pairs.py local:
+grep -q 'sums to 7$' python.log || fail "pairs.py: $(cat python.log)"

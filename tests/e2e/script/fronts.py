@@ -86,7 +86,7 @@ def run(folder, kill):
     kill(t)
     t.train(resume_from_checkpoint=True)
     torch.save(t.model.state_dict(), os.path.join(scratch, f"{folder}.pt"))
-    t.middle.close(True)
+    t.split_middle.close(True)
 
 
 def strike(owner, name, nth, victim, before):
@@ -143,7 +143,7 @@ def check_kills():
 
 def check_refused():
     for more, says in (({"fp16": True}, "fp16: the Trainer scales the loss"), ({"n_gpu": 2}, "CUDA_VISIBLE_DEVICES"),
-                       ({"push_to_hub": True, "hub_strategy": "all_checkpoints"}, "it would publish the token")):
+                       ({"hub_strategy": "HubStrategy.CHECKPOINT"}, "it would publish the tokens")):
         refused(split.ConfigError, says, trainer(os.path.join(scratch, "refused"), Net(), **more).train)
     refused(split.ConfigError, "no class of Trainers", split.trainer.remote, dict, "middle", endpoint)
     t = trainer(os.path.join(scratch, "half"), Net())
@@ -167,7 +167,7 @@ def check_refused():
 # ---- Lightning
 
 def lit(kind, to=endpoint):
-    return split.trainer.remote(kind, "net.parts.middle", to, example=(8, 16), conf={"link.retry_ms": 20}) if to else kind
+    return split.trainer.remote(kind, "middle.parts.middle", to, example=(8, 16), conf={"link.retry_ms": 20}) if to else kind
 
 
 def run_lightning(folder, kill):
@@ -183,7 +183,7 @@ def run_lightning(folder, kill):
             if not os.path.exists(last):
                 raise
     torch.save(module.state_dict(), os.path.join(scratch, f"{folder}.pt"))
-    module.middle.close(True)
+    module.split_middle.close(True)
 
 
 def check_lightning():
