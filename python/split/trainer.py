@@ -37,9 +37,19 @@ class Place:
         self.had = [list(g["params"]) for g in optimizer.param_groups]
         self.middle = RemoteModule(self.module, server, optimizer=optimizer, **options)
         setattr(self.owner, self.name, self.middle)
+        self.kept = None, None
 
-    def leave(self):
-        """Puts the module and its parameters back, without the optimizer's moments."""
+    def token(self):
+        """The token of this step: two files of one step share it, since the server keeps the states of two tokens alone."""
+        step = self.middle._middle, self.middle.step_number
+        if self.kept[0] != step:
+            self.kept = step, self.middle.checkpoint()
+        return self.kept[1]
+
+    def leave(self, fetch=False):
+        """Puts the module and its parameters back, without the optimizer's moments. fetch: with the weights of now."""
+        if fetch:
+            self.middle.state_dict()
         self.middle.close()
         setattr(self.owner, self.name, self.module)
         for g, params in zip(self.optimizer.param_groups, self.had):
@@ -93,7 +103,7 @@ class RemoteTrainer(_Remote):
 
     def create_optimizer(self, *args, **kwargs):
         if self._split_place and self.optimizer is None:
-            self._leave()
+            self._leave(fetch=True)
         optimizer = super().create_optimizer(*args, **kwargs)
         if self._split_place is None:
             self._check()
@@ -110,12 +120,12 @@ class RemoteTrainer(_Remote):
             raise errors.config(f"norm_type={norm_type}: the middle has the norm of type 2")
         return clip_grad_norm_(parameters, self.split_middle, max_norm)
 
-    def _leave(self):
+    def _leave(self, fetch=False):
         self.remove_callback(self._step)
         del self.accelerator.clip_grad_norm_
         if self.optimizer is not None:
             self.optimizer = self._split_place.optimizer  # without what accelerate wraps around it
-        self._split_place.leave()
+        self._split_place.leave(fetch)
         self._split_place = None
 
     def train(self, resume_from_checkpoint=None, *args, **kwargs):
@@ -158,7 +168,7 @@ class RemoteTrainer(_Remote):
     def _save_rng_state(self, output_dir):
         super()._save_rng_state(output_dir)
         with saving.replaced(os.path.join(output_dir, TOKEN)) as f:
-            f.write(bytes(self.split_middle.checkpoint().tolist()))
+            f.write(bytes(self._split_place.token().tolist()))
 
 
 def _token_of(folder):
@@ -177,6 +187,9 @@ class RemoteLightning(_Remote):
     _split_saved = None
 
     def configure_optimizers(self):
+        if self._split_place:
+            self._split_place.leave(fetch=True)
+            self._split_place = None
         found = super().configure_optimizers()
         first = found.get("optimizer") if isinstance(found, dict) else found
         for _ in range(2):  # ([optimizer], [schedulers])
@@ -188,8 +201,6 @@ class RemoteLightning(_Remote):
             raise errors.config("precision=16: Lightning scales the loss, and the middle's gradient would stay scaled: use bf16")
         path, server, options = self._split
         options = {"calls": self.trainer.accumulate_grad_batches, **options}
-        if self._split_place:
-            self._split_place.leave()
         self._split_place = Place(self, first, path, server, {**options, "resume": self._split_saved and self._split_saved["token"]})
         return found
 
@@ -210,8 +221,8 @@ class RemoteLightning(_Remote):
 
     def on_save_checkpoint(self, checkpoint):
         super().on_save_checkpoint(checkpoint)
-        if self.split_middle:
-            checkpoint["split"] = {"token": self.split_middle.checkpoint(), "random": saving.random_states()}
+        if self._split_place:
+            checkpoint["split"] = {"token": self._split_place.token(), "random": saving.random_states()}
 
     def on_load_checkpoint(self, checkpoint):
         """Comes before the weights are loaded, for which the module must be in its place."""

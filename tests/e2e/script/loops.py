@@ -242,11 +242,12 @@ class Lit(LightningModule):
 
 
 class Fit:
-    """As Lightning's Trainer, with automatic optimization. It writes last.ckpt after each epoch."""
+    """As Lightning's Trainer, with automatic optimization. After each epoch it writes best.ckpt, and then last.ckpt."""
 
     def __init__(self, folder, **more):
         self.folder = str(folder)
-        vars(self).update({"accumulate_grad_batches": 2, "gradient_clip_val": 0.5, "gradient_clip_algorithm": None, "precision": "32-true", **more})
+        vars(self).update({"accumulate_grad_batches": 2, "gradient_clip_val": 0.5, "gradient_clip_algorithm": None, "precision": "32-true", "saves": True,
+                           **more})
 
     def fit(self, module, ckpt_path=None):
         module.trainer, saved = self, torch.load(ckpt_path) if ckpt_path else None
@@ -279,14 +280,16 @@ class Fit:
                 else:
                     closure()
             plan.step()
-            self.save(module, optimizer, plan, epoch + 1)
+            if self.saves:
+                self.save(module, optimizer, plan, epoch + 1)
 
     def save(self, module, optimizer, plan, epoch):
-        checkpoint = {"state_dict": module.state_dict(), "optimizer": optimizer.state_dict(), "plan": plan.state_dict(), "epoch": epoch}
-        module.on_save_checkpoint(checkpoint)
         os.makedirs(self.folder, exist_ok=True)
-        torch.save(checkpoint, os.path.join(self.folder, "part"))
-        self.replace()
+        for name in ("best.ckpt", "last.ckpt"):
+            checkpoint = {"state_dict": module.state_dict(), "optimizer": optimizer.state_dict(), "plan": plan.state_dict(), "epoch": epoch}
+            module.on_save_checkpoint(checkpoint)
+            torch.save(checkpoint, os.path.join(self.folder, "part"))
+            self.replace(name)
 
-    def replace(self):
-        os.replace(os.path.join(self.folder, "part"), os.path.join(self.folder, "last.ckpt"))
+    def replace(self, name):
+        os.replace(os.path.join(self.folder, "part"), os.path.join(self.folder, name))
