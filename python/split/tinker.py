@@ -87,11 +87,14 @@ SampleResponse = namedtuple("SampleResponse", "sequences")
 StateResponse = namedtuple("StateResponse", "path")
 
 
-class Future(concurrent.futures.Future):
+class Future:
     """result() returns what the call gives, or raises its error; it can be awaited, too."""
 
+    def __init__(self, of):
+        self.result, self._of = of.result, of
+
     async def result_async(self, timeout=None):
-        return await asyncio.wait_for(asyncio.wrap_future(self), timeout)
+        return await asyncio.wait_for(asyncio.wrap_future(self._of), timeout)
 
     def __await__(self):
         return self.result_async().__await__()
@@ -142,17 +145,7 @@ class TrainingClient:
     middle = property(lambda self: self._place.middle)
 
     def _begin(self, call, *args):
-        future = Future()
-
-        def run():
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(call(*args))
-            except BaseException as e:
-                future.set_exception(e)
-        self._worker.submit(run)
-        return future
+        return Future(self._worker.submit(call, *args))
 
     def __getattr__(self, name):
         """NAME_async() gives an awaitable of the future of NAME()."""
@@ -169,8 +162,7 @@ class TrainingClient:
         """loss_fn: its name, or a function of data and of a tensor of logprobs for each datum, which returns the loss and metrics."""
         return self._begin(self._forward_backward, list(data), loss_fn, loss_fn_config)
 
-    def forward_backward_custom(self, data, loss_fn):
-        return self.forward_backward(data, loss_fn)
+    forward_backward_custom = forward_backward
 
     def forward(self, data, loss_fn="cross_entropy", loss_fn_config=None):
         """The same without gradients and dropout."""
