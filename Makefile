@@ -372,7 +372,7 @@ $(PAIR_SIM_OBJ): OWN += -U_FORTIFY_SOURCE
 PAIR_SIM_FAIL = $(filter-out %/failpoint.o %/transport_zmq.o %/worker.o,$(FAIL_OBJ))
 $(PAIR_SIM): $(PAIR_SIM_OBJ) $(FAIL_OBJ) $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -o $@ $(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL) $(LIB) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,--wrap=sl_records_stepped -o $@ $(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL) $(LIB) $(LDLIBS)
 
 -include $(PAIR_SIM_OBJ:.o=.d)
 
@@ -382,7 +382,7 @@ sim: all $(PAIR_SIM) ## the pair simulated under SEEDS=300 seeds: faults, kills,
 
 sim-selftest: all $(PAIR_SIM) ## plants each fault of tests/sim/planted, which the simulator must find (PLANT=NAME: only those)
 	@BUILD=$(B) SPLITC=$(B)/splitc COMPILE='$(CC) $(BASE_CFLAGS) -O1 -DSL_FAILPOINTS -w' \
-		LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,muldefs -o $(B)/sim-planted/sim' \
+		LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,muldefs -Wl,--wrap=sl_records_stepped -o $(B)/sim-planted/sim' \
 		OBJECTS='$(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL)' LIBS='$(LIB) $(LDLIBS)' tests/sim/selftest.sh '$(PLANT)'
 
 # -g1: line numbers without variables. Full debug information doubles the compile time of the inlined kernels.

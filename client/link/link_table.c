@@ -51,7 +51,16 @@ static void say_preparing(struct sl_link *l)
 		sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", l->conf.endpoint);
 }
 
-/* True once the server has made no progress for link.stall_s. Heartbeats and credit alone are no progress. Work that it
+/* link.stall_s; before a group's Welcome share.wait_s more, within which the server answers a member that waits. */
+static uint64_t patience_ms(const struct sl_link *l)
+{
+	const struct sl_agreed *a = &l->conf.agreement->agreed;
+	const bool waits = a->share.group[0] && l->state != LINK_UP;
+
+	return l->conf.stall_ms + (waits ? (uint64_t)a->share.wait_s * 1000 : 0);
+}
+
+/* True once the server has made no progress for patience_ms. Heartbeats and credit alone are no progress. Work that it
  * sends is, and so are bytes of parts that it lets this side send. */
 static bool stalls(struct sl_link *l)
 {
@@ -62,9 +71,7 @@ static bool stalls(struct sl_link *l)
 		l->worked = worked;
 		l->worked_ms = now_ms;
 	}
-	if (l->state != LINK_UP && l->conf.agreement->agreed.share.group[0])
-		return false; /* share.wait_s bounds the wait for other members */
-	return l->conf.stall_ms && now_ms - l->worked_ms > l->conf.stall_ms;
+	return l->conf.stall_ms && now_ms - l->worked_ms > patience_ms(l);
 }
 
 static void tick(struct sl_link *l)
@@ -77,7 +84,7 @@ static void tick(struct sl_link *l)
 			&fail, SL_ERR_TIMEOUT,
 			"%s has sent nothing but heartbeats for %llu s (link.stall_s and share.straggler_s): the link "
 			"is made anew, in case a message was lost; if not, group %s waits for a member",
-			l->conf.endpoint, (unsigned long long)l->conf.stall_ms / 1000,
+			l->conf.endpoint, (unsigned long long)patience_ms(l) / 1000,
 			l->conf.agreement->agreed.share.group);
 		sl_port_fail(l->port, &fail);
 		return;

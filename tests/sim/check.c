@@ -1,5 +1,6 @@
 /* What a run must come to: the weights and losses of `splitc train --local`, by the real program. */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ struct outcome {
 };
 
 static struct outcome reference[ROWS_MOST][SIM_MEMBERS];
+static const char *program; /* splitc */
 
 static const char client_yaml[] =
 	"server: tcp://127.0.0.1:5570\n"
@@ -105,21 +107,40 @@ static uint64_t weights_of(const char *dir)
 	return hash;
 }
 
-static char *losses_of(const char *dir)
+/* The number behind `key`, as it is written. */
+static const char *value_of(const char *line, const char *key, int *len)
 {
-	static const char type[] = "{\"type\":\"step\"";
+	const char *at = strstr(line, key);
+
+	at = at ? at + strlen(key) : "";
+	*len = (int)strcspn(at, ",}");
+	return at;
+}
+
+/* The losses of steps and evaluations, a line each, without steps that the member missed. The rates of steps into
+ * rate[] by the way. */
+static char *losses_of(const char *dir, bool evaluations, double rate[SIM_STEPS])
+{
+	static const char *const key[][3] = {{"{\"type\":\"step\"", "\"step\":", "\"loss\":"},
+					     {"{\"type\":\"epoch\"", "\"epoch\":", "\"test_loss\":"}};
 	char path[256], line[8192], *out = NULL;
 	size_t len = 0;
 	FILE *to = open_memstream(&out, &len), *f;
 
 	snprintf(path, sizeof path, "%s/log.jsonl", dir);
 	f = fopen(path, "r");
-	while (f && fgets(line, sizeof line, f)) {
-		const char *loss = strstr(line, "\"loss\":"), *step = strstr(line, "\"step\":");
+	while (f && fgets(line, sizeof line, f))
+		for (int i = 0; i <= evaluations; i++) {
+			int n, m, lr;
+			const char *number = value_of(line, key[i][1], &n), *loss = value_of(line, key[i][2], &m);
+			const long step = strtol(number, NULL, 10);
 
-		if (loss && step && strncmp(line, type, strlen(type)) == 0)
-			fprintf(to, "%.*s %.*s\n", (int)strcspn(step, ","), step, (int)strcspn(loss, ","), loss);
-	}
+			if (strncmp(line, key[i][0], strlen(key[i][0])) != 0 || !n || !m || strstr(line, "\"skipped\""))
+				continue;
+			fprintf(to, "%s %.*s %.*s\n", i ? "evaluation" : "step", n, number, m, loss);
+			if (rate && i == 0 && step > 0 && step <= SIM_STEPS)
+				rate[step - 1] = strtod(value_of(line, "\"lr\":", &lr), NULL);
+		}
 	if (f)
 		fclose(f);
 	fclose(to);
@@ -128,29 +149,38 @@ static char *losses_of(const char *dir)
 
 /* ---- the reference ---- */
 
-bool sim_reference_make(const struct sim_row *row, const char *splitc)
+bool sim_row_varies(const struct sim_row *row)
 {
-	const long at = row - sim_row;
-	char dir[128], option[160], control[160], clients[8], sets[SIM_TEXT], *next = sets, *word;
-	const char *argv[2 * SETS_MOST] = {splitc,  "train", "../client.yaml", "--local",
+	return strstr(row->sets, "share.clients=") != NULL;
+}
+
+/* Runs `splitc train --local` with the row's settings and `more` of them. absent: for --absent, unless empty. It runs
+ * in the folder `data`, since the config names ../data, and writes into log_dir, which is beside `data`. */
+static bool run_local(const struct sim_row *row, const char *more, const char *absent, const char *data,
+		      const char *log_dir)
+{
+	char option[160], control[160], clients[8], sets[SIM_TEXT + 2048], *next = sets, *word;
+	const char *argv[2 * SETS_MOST] = {program, "train", "../client.yaml", "--local",
 					   "--set", option,  "--set",          control};
 	int argc = 8, status;
 	pid_t pid;
 
-	if (at >= ROWS_MOST || reference[at][0].losses)
-		return at < ROWS_MOST;
-	snprintf(option, sizeof option, "log.dir=../reference-%ld", at);
-	snprintf(control, sizeof control, "control=../reference-%ld.sock", at);
-	snprintf(sets, sizeof sets, "%s", row->sets);
-	while ((word = strsep(&next, " ")) && argc < 2 * SETS_MOST - 4)
+	snprintf(option, sizeof option, "log.dir=../%s", log_dir);
+	snprintf(control, sizeof control, "control=../%s.sock", log_dir);
+	snprintf(sets, sizeof sets, "%s %s%s", row->sets, more, row->members ? " share.group=g" : "");
+	while ((word = strsep(&next, " ")) && argc < 2 * SETS_MOST - 6)
 		if (*word) {
 			argv[argc++] = "--set";
 			argv[argc++] = word;
 		}
 	snprintf(clients, sizeof clients, "%d", row->members);
-	if (row->members) {
+	if (row->members && !sim_row_varies(row)) {
 		argv[argc++] = "--clients";
 		argv[argc++] = clients;
+	}
+	if (*absent) {
+		argv[argc++] = "--absent";
+		argv[argc++] = absent;
 	}
 	pid = fork();
 	if (pid == 0) {
@@ -158,50 +188,121 @@ bool sim_reference_make(const struct sim_row *row, const char *splitc)
 
 		dup2(quiet, 1);
 		dup2(quiet, 2);
-		(void)!chdir("data"); /* the config names ../data */
-		execv(splitc, (char **)(uintptr_t)argv);
+		(void)!chdir(data);
+		execv(program, (char **)(uintptr_t)argv);
 		_exit(127);
 	}
-	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
-		return false;
+	return pid > 0 && waitpid(pid, &status, 0) == pid && !status;
+}
+
+/* The outcome of each member of a run in that folder. */
+static bool read_outcome(const struct sim_row *row, const char *folder, struct outcome out[SIM_MEMBERS])
+{
+	char dir[128];
+
 	for (int k = 0; k < (row->members ? row->members : 1); k++) {
-		snprintf(dir, sizeof dir, row->members ? "reference-%ld/member-%d" : "reference-%ld", at, k);
-		reference[at][k] = (struct outcome){weights_of(dir), losses_of(dir)};
+		snprintf(dir, sizeof dir, row->members ? "%s/member-%d" : "%s", folder, k);
+		out[k] = (struct outcome){weights_of(dir), losses_of(dir, row->oracle != SIM_ABSENT, NULL)};
 	}
-	return reference[at][0].weights && reference[at][0].losses[0];
+	return out[0].weights && out[0].losses[0];
+}
+
+bool sim_reference_make(const struct sim_row *row, const char *splitc)
+{
+	const long at = row - sim_row;
+	char dir[32];
+
+	program = splitc;
+	if (at >= ROWS_MOST || reference[at][0].losses)
+		return at < ROWS_MOST;
+	snprintf(dir, sizeof dir, "reference-%ld", at);
+	return run_local(row, row->oracle == SIM_LONGER ? "train.epochs=5" : "", "", "data", dir) &&
+	       read_outcome(row, dir, reference[at]);
+}
+
+/* MEMBER:STEP of all that missed a step, as --absent takes them. */
+static void list_absent(char *out, size_t cap)
+{
+	size_t len = 0;
+
+	out[0] = '\0';
+	for (int step = 0; step < SIM_STEPS; step++)
+		for (int k = 0; k < sim.members && len < cap; k++)
+			if (sim.missed[step][k])
+				len += (size_t)snprintf(out + len, cap - len, "%s%d:%d", len ? "," : "", k, step + 1);
+}
+
+/* A constant rate for each step, of which an epoch has ten: they are read from the log. */
+static void list_rates(char *out, size_t cap)
+{
+	double rate[SIM_STEPS] = {0};
+	size_t len;
+
+	free(losses_of("client/run0", false, rate));
+	len = (size_t)snprintf(out, cap, "train.schedule.kind=points train.schedule.points=[");
+	for (int step = 0; step < SIM_STEPS && rate[step] > 0 && len < cap; step++)
+		len += (size_t)snprintf(out + len, cap - len, "%s%.1f:%g", step ? "," : "", step / 10.0, rate[step]);
+	if (len < cap)
+		snprintf(out + len, cap - len, "]");
+}
+
+/* The reference of a row that is told what happened in this seed, into `told`. */
+static bool tell_reference(const struct sim_row *row, struct outcome told[SIM_MEMBERS])
+{
+	char what[2048], here[PATH_MAX], dir[64];
+
+	if (!getcwd(here, sizeof here))
+		return false;
+	snprintf(dir, sizeof dir, "%s/told", strrchr(here, '/') + 1);
+	(row->oracle == SIM_ABSENT ? list_absent : list_rates)(what, sizeof what);
+	sim_trace("told: %s", what);
+	return run_local(row, row->oracle == SIM_RATES ? what : "", row->oracle == SIM_ABSENT ? what : "", "../data",
+			 dir) &&
+	       read_outcome(row, "told", told);
 }
 
 /* ---- the comparison ---- */
 
-/* Whether each line of `some` is one of `all`. */
-static bool are_among(char *some, const char *all)
+/* The first line of `some` that is none of `all`; NULL: there is none. */
+static const char *first_other(char *some, const char *all)
 {
 	for (char *line; (line = strsep(&some, "\n"));) {
 		const char *is = *line ? strstr(all, line) : NULL;
 
 		if (*line && (!is || is[strlen(line)] != '\n'))
-			return false;
+			return line;
 	}
-	return true;
+	return NULL;
 }
 
 void sim_compare(const struct sim_row *row)
 {
+	struct outcome *is = reference[row - sim_row], told[SIM_MEMBERS];
+	const bool lacks = row->oracle == SIM_ABSENT || sim_fired(1u << SIM_FULL | 1u << SIM_IO_ERROR);
+
+	if (row->oracle == SIM_ABSENT || row->oracle == SIM_RATES) {
+		is = told;
+		if (!tell_reference(row, told)) {
+			sim_fail("the reference that is told what happened has failed");
+			return;
+		}
+	}
 	for (int k = 0; k < (row->members ? row->members : 1); k++) {
-		const struct outcome *is = &reference[row - sim_row][k];
 		const char *name = sim_name(&sim.proc[k]);
 		char dir[64], *losses;
+		const char *other;
 
-		snprintf(dir, sizeof dir, "client/run%d", k);
-		losses = losses_of(dir);
-		if (weights_of(dir) != is->weights)
-			sim_fail("%s: other weights than --local", name);
-		else if (strcmp(losses, is->losses) == 0)
+		if (sim.proc[k].left)
 			continue;
-		else if (!are_among(losses, is->losses))
-			sim_fail("%s: other losses than --local", name);
-		else if (!sim_fired(1u << SIM_FULL |
-				    1u << SIM_IO_ERROR)) /* a line may lack that could not be written */
+		snprintf(dir, sizeof dir, "client/run%d", k);
+		losses = losses_of(dir, row->oracle != SIM_ABSENT, NULL);
+		if (weights_of(dir) != is[k].weights)
+			sim_fail("%s: other weights than --local", name);
+		else if (strcmp(losses, is[k].losses) == 0)
+			continue;
+		else if ((other = first_other(losses, is[k].losses)))
+			sim_fail("%s: other losses than --local: %s", name, other);
+		else if (!lacks) /* a line may lack that could not be written, or whose member was gone */
 			sim_fail("%s: the log lacks steps, or has some twice", name);
 	}
 }

@@ -87,6 +87,7 @@ static void remove_work(void)
 static void name_processes(const struct sim_row *row)
 {
 	sim.members = row->members;
+	sim.slow = row->oracle == SIM_ABSENT ? 8 : 1;
 	for (int i = 0; i < SIM_PROCS; i++) {
 		sim.proc[i].id = i;
 		sim.proc[i].side = i == SIM_SERVES ? SIM_SERVER : SIM_CLIENT;
@@ -110,7 +111,7 @@ static void attempt(const struct attempt *a, struct report *r, const char *folde
 	sim.seed = a->seed;
 	sim.traced = o.trace;
 	name_processes(a->row);
-	sim_plan(o.faults, ~0u);
+	sim_plan(o.faults, ~a->row->without);
 	sim_keep_faults(a->only ? a->keep : NULL);
 	sim_run(a->row);
 	r->failed = sim.failed;

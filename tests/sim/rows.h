@@ -1,4 +1,5 @@
-/* The configs that are simulated: ROW(name, settings over those of check.c's client.yaml, members of a group or 0). */
+/* The configs that are simulated: ROW(name, settings over those of check.c's client.yaml, members of a group or 0).
+ * OTHER(name, settings, members, enum sim_oracle, kinds of faults that it does not have). */
 ROW("codecs", "", 0)
 ROW("plain", "codec.head_act=none codec.mid_act=none codec.mid_grad=none codec.head_grad=none", 0)
 ROW("momentum", "train.optimizer.kind=sgd train.optimizer.momentum=0.9", 0)
@@ -28,3 +29,10 @@ ROW("stop-loss", "train.stop.patience=1 train.stop.metric=loss train.stop.min_de
 ROW("private", "share.straggler_s=0 share.ends=private", 3)
 ROW("ends", "share.straggler_s=0 codec.end_grad=topk:0.5,ef=true codec.end_mean=quant:8 share.layers=all", 3)
 ROW("average", "share.straggler_s=0 share.mode=rounds share.round=3 share.moments=average", 3)
+OTHER("two-paths", "train.checkpoint_every=3", 0, SIM_RATES, 1u << SIM_FULL | 1u << SIM_IO_ERROR)
+OTHER("longer", "", 0, SIM_LONGER, 0)
+OTHER("late", "share.straggler_s=1 codec.head_act=quant:8 codec.head_grad=quant:8", 3, SIM_ABSENT, SIM_SPOILS_DISKS)
+OTHER("late-private", "share.straggler_s=1 share.ends=private", 3, SIM_ABSENT, SIM_ENDS_PROCESSES)
+OTHER("come-and-go",
+      "share.clients=2..4 share.wait_s=30 share.straggler_s=1 codec.head_act=quant:8 codec.head_grad=quant:8", 4,
+      SIM_ABSENT, SIM_SPOILS_DISKS)

@@ -8,35 +8,60 @@
 #include "client/cmd/command.h"
 #include "common/base/log.h"
 #include "server/command.h"
+#include "server/trunk/trunk_records.h"
 #include "tests/sim/sim.h"
 
 enum { SETS_MOST = 32, STARTS_MOST = 300, EVENTS_MOST = 500000 };
 #define NS_PER_S     1000000000ull
 #define CHANGES_DISK (1u << SIM_OLD_DISK | 1u << SIM_NEW_DISK)
+#define ENDS         (1u << SIM_KILL_POINT | 1u << SIM_KILL_DISK | 1u << SIM_KILL_EVENT | 1u << SIM_TERM)
 
 const struct sim_row sim_row[] = {
-#define ROW(name, sets, members) {name, sets, members},
+#define ROW(name, sets, members)                    {name, sets, members, SIM_LOCAL, 0},
+#define OTHER(name, sets, members, oracle, without) {name, sets, members, oracle, without},
 #include "tests/sim/rows.h"
 #undef ROW
-	{NULL, NULL, 0},
+#undef OTHER
+	{NULL, NULL, 0, SIM_LOCAL, 0},
 };
 
 static const struct sim_row *row;
 
+/* Counts who takes part in a step of a group; the product's own function does the rest. */
+void __real_sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t steps, bool others_missed);
+void __wrap_sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t steps, bool others_missed);
+void __wrap_sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t steps, bool others_missed)
+{
+	for (uint64_t step = r->done; step < r->done + steps && step < SIM_STEPS; step++)
+		for (int k = 0; k < r->n; k++)
+			sim.missed[step][k] = took[k] != SL_TOOK_PART;
+	__real_sl_records_stepped(r, took, steps, others_missed);
+}
+
 static int client_main(struct sim_proc *p)
 {
-	char log[64], member[32], clients[32], sets[SIM_TEXT], *next = sets, *word;
-	char *argv[2 * SETS_MOST] = {"../client.yaml", p->fresh ? "--fresh" : "--auto-resume", "--set", log};
+	static const char *const rate[] = {"0.01", "0.02", "0.005"};
+	char log[64], member[32], clients[64], last[64] = "", sets[SIM_TEXT], *next = sets, *word;
+	char *argv[2 * SETS_MOST] = {"../client.yaml",
+				     p->fresh                ? "--fresh"
+				     : p->longer && !p->asks ? "--resume"
+							     : "--auto-resume",
+				     "--set", log};
 	int argc = 4;
 
 	snprintf(log, sizeof log, "log.dir=client/run%d", p->id);
 	snprintf(sets, sizeof sets, "%s%s", row->sets, row->members ? " share.group=g" : "");
 	snprintf(member, sizeof member, " share.member=%d", p->id);
-	snprintf(clients, sizeof clients, " share.clients=%d", row->members);
-	if (row->members) {
+	snprintf(clients, sizeof clients, " share.clients=%d share.wait_s=30", row->members);
+	if (row->oracle == SIM_RATES)
+		snprintf(last, sizeof last, " train.optimizer.lr=%s", rate[p->starts % 3]);
+	if (row->oracle == SIM_LONGER)
+		snprintf(last, sizeof last, " train.epochs=%d", p->longer ? 5 : 2);
+	strcat(sets, last);
+	if (row->members)
 		strcat(sets, member);
+	if (row->members && !sim_row_varies(row))
 		strcat(sets, clients);
-	}
 	while ((word = strsep(&next, " ")) && argc < 2 * SETS_MOST - 2)
 		if (*word) {
 			argv[argc++] = "--set";
@@ -62,6 +87,14 @@ static void start(void *arg)
 
 /* ---- how a process ends ---- */
 
+static bool one_done(void)
+{
+	for (int i = 0; i < SIM_SERVES; i++)
+		if (sim.proc[i].done)
+			return true;
+	return false;
+}
+
 /* A service starts a daemon again that ends so. */
 static bool is_allowed(const struct sim_proc *p)
 {
@@ -73,12 +106,13 @@ static bool is_allowed(const struct sim_proc *p)
 		return true;
 	case 73: /* a file cannot be made */
 		return sim_fired(1u << SIM_FULL | 1u << SIM_IO_ERROR);
-	case 78: /* its disk, or the server's, is not the one that it was */
-		return sim_fired(CHANGES_DISK);
+	case 78: /* its disk, or the server's, is not the one that it was; or its group goes on without it */
+		return sim_fired(CHANGES_DISK) || (row->oracle == SIM_ABSENT && (one_done() || sim_fired(ENDS)));
 	case 76: /* a broken frame; no other link is made while the run is being stopped */
 		return sim_fired(1u << SIM_TERM);
 	case 66: /* nothing to go on from */
-		return p->side == SIM_CLIENT && sim_fired(1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | CHANGES_DISK);
+		return p->longer || (p->side == SIM_CLIENT &&
+				     sim_fired(1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | CHANGES_DISK));
 	}
 	return false;
 }
@@ -86,7 +120,7 @@ static bool is_allowed(const struct sim_proc *p)
 static bool all_done(void)
 {
 	for (int i = 0; i < SIM_SERVES; i++)
-		if (sim.proc[i].used && !sim.proc[i].done)
+		if (sim.proc[i].used && !sim.proc[i].done && !sim.proc[i].left)
 			return false;
 	return true;
 }
@@ -95,11 +129,17 @@ static bool all_done(void)
 static void judge_end(struct sim_proc *p)
 {
 	sim_trace("%s ends with status %d", sim_name(p), p->status);
-	p->fresh = p->status == 66;
+	p->asks = p->longer && p->status == 66; /* it is done, or has nothing to go on from */
+	p->fresh = p->status == 66 && !p->asks;
 	if (!is_allowed(p))
 		sim_fail("%s ends with status %d", sim_name(p), p->status);
 	p->done &= p->status == 0;
-	sim.refused = p->status == 78;
+	if (p->done && row->oracle == SIM_LONGER && !p->longer) {
+		p->longer = true;
+		p->done = false;
+	}
+	p->left = p->status == 78 && row->oracle == SIM_ABSENT;
+	sim.refused = p->status == 78 && !p->left;
 	sim.done = sim.refused || all_done();
 }
 
@@ -116,7 +156,7 @@ static void after(struct sim_proc *p)
 	}
 	if (p->starts >= STARTS_MOST)
 		sim_fail("%s started %d times", sim_name(p), p->starts);
-	if (!p->done)
+	if (!p->done && !p->left)
 		sim_at(NULL, SIM_MS * (1 + sim_draw(SIM_RESTART, 1ull << sim_draw(SIM_RESTART, 12))), start, p);
 }
 
@@ -169,8 +209,11 @@ static void begin(void)
 	sl_log_set_sink(on_line, NULL);
 	for (int i = 0; i < SIM_PROCS; i++) {
 		sim.proc[i].used = i == SIM_SERVES || i < (row->members ? row->members : 1);
-		if (sim.proc[i].used)
-			sim_at(NULL, sim_draw(SIM_RESTART, 50 * SIM_MS), start, &sim.proc[i]);
+		if (sim.proc[i].used) /* the group begins with two members that may go, and others come later */
+			sim_at(NULL,
+			       sim_draw(SIM_RESTART,
+					(i >= 2 && i < SIM_SERVES && sim_row_varies(row) ? 4000 : 50) * SIM_MS),
+			       start, &sim.proc[i]);
 	}
 }
 

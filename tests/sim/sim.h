@@ -16,6 +16,7 @@
 
 enum sim_side { SIM_CLIENT, SIM_SERVER, SIM_BOTH }; /* machines, numbered as in tests/support/disk_model.h */
 enum { SIM_MEMBERS = 4, SIM_PROCS = 1 + SIM_MEMBERS, SIM_FDS = 1024, SIM_FAULTS = 16, SIM_TEXT = 512 };
+enum { SIM_STEPS = 64 };           /* most steps of a row whose reference is told what happened */
 enum { SIM_SERVES = SIM_MEMBERS }; /* the server's number; the others are clients */
 #define SIM_MS 1000000u            /* in ns, as all times here */
 
@@ -48,8 +49,10 @@ struct sim_proc {
 	int id, generation, starts;
 	bool used; /* this row has such a process */
 	bool alive, over, killed;
-	int status;       /* of one that is over */
-	bool fresh, done; /* its next start is with --fresh; it has ended its run */
+	int status;        /* of one that is over */
+	bool fresh, done;  /* its next start is with --fresh; it has ended its run */
+	bool longer, asks; /* of SIM_LONGER: it was done once; its next start says whether it is done again */
+	bool left;         /* of SIM_ABSENT: its group goes on without it, and refuses it */
 	char *stack;
 	ucontext_t context;
 	jmp_buf at;
@@ -115,7 +118,9 @@ extern struct sim {
 	bool done, failed, traced;
 	char why[SIM_TEXT];
 	uint64_t events, hash;
-	long seen[256]; /* passages of each failpoint */
+	long seen[256];                      /* passages of each failpoint */
+	bool missed[SIM_STEPS][SIM_MEMBERS]; /* a step of the group was done without this member */
+	int slow;                            /* how many times longer jobs take */
 } sim;
 
 /* ---- sim.c: time and chance */
@@ -150,16 +155,31 @@ bool sim_fired(unsigned kinds);        /* a fault of these kinds, as bits, has f
 void sim_event_faults(struct sim_proc *proc);
 
 /* ---- run.c: one seed, from the first start to the last comparison */
+enum sim_oracle {
+	SIM_LOCAL,  /* `splitc train --local`, run once for each row */
+	SIM_ABSENT, /* the same after the seed, with the list of those that missed a step */
+	SIM_RATES,  /* the same with the rates that its steps took: each start of the client has another one */
+	SIM_LONGER  /* as SIM_LOCAL; the run is first done with fewer epochs, and then goes on */
+};
+
 struct sim_row {
 	const char *name, *sets; /* sets: KEY=VALUE, separated by blanks */
 	int members;
+	enum sim_oracle oracle;
+	unsigned without; /* kinds of faults that this row does not have, as bits */
 };
+#define SIM_SPOILS_DISKS                                                                                           \
+	(1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | 1u << SIM_FULL | 1u << SIM_IO_ERROR | 1u << SIM_OLD_DISK | \
+	 1u << SIM_NEW_DISK)
+#define SIM_ENDS_PROCESSES \
+	(SIM_SPOILS_DISKS | 1u << SIM_KILL_POINT | 1u << SIM_KILL_DISK | 1u << SIM_KILL_EVENT | 1u << SIM_TERM)
 extern const struct sim_row sim_row[];
 void sim_run(const struct sim_row *row);
 
 /* ---- check.c */
 void sim_work_make(void);                                               /* configs and data, in the current folder */
 bool sim_reference_make(const struct sim_row *row, const char *splitc); /* false: --local fails */
+bool sim_row_varies(const struct sim_row *row);                         /* its members may come and go */
 void sim_compare(const struct sim_row *row);
 
 /* ---- loop.c, net.c, disk.c */

@@ -86,6 +86,7 @@ static void begin(void *arg)
 		return;
 	ns = 2000ull << sim_draw(SIM_JOB, 12); /* 2 µs to 8 ms … */
 	ns += sim_draw(SIM_JOB, ns);
+	ns *= (uint64_t)sim.slow;
 	if (sim_draw(SIM_JOB, 400) == 0)
 		ns += sim_draw(SIM_JOB, 800 * SIM_MS); /* … and now and then 0.8 s */
 	of(w)->ran = false;
