@@ -333,14 +333,13 @@ $(B)/tests/suite/test_gpu_graphs $(B)/tests/suite/test_gpu_tape $(B)/tests/suite
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
-$(B)/tests/e2e/tools/powercut: $(B)/tests/support/disk_model.o
 $(B)/tests/e2e/tools/make_text: $(B)/tests/support/made_text.o
 $(E2E_TOOLS): $(B)/%: $(B)/%.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LDLIBS)
 
 # Preloaded before libc in the daemons' processes, so never together with a sanitizer.
-$(B)/tests/support/preload/%.so: tests/support/preload/%.c tests/support/disk_log.h Makefile
+$(B)/tests/support/preload/%.so: tests/support/preload/%.c Makefile
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
 	$(Q)$(CC) -std=gnu11 $(WARN) -O2 -g -D_GNU_SOURCE= -I. -fPIC -shared -pthread -o $@ $<
@@ -490,7 +489,6 @@ build-tests: $(TEST_BIN) $(if $(T),,$(patsubst %.c,$(B)/%.o,$(wildcard tests/fuz
              $(if $(filter %/gpu_races.sh,$(TEST_SH)),$(RACE_TESTS) $(RACE_MODULE) $(B)/tests/suite/test_ops) \
              $(if $(SAN),,$(if $(filter %/gpu_traffic.sh,$(TEST_SH)),$(B)/cuda-sim-race/gpu_traffic)) \
              $(if $(filter %/script.sh %/fronts.sh,$(TEST_SH)),$(SHARED) $(LOCAL)) \
-             $(if $(SAN),,$(if $(filter %/powercut.sh,$(TEST_SH)),$(B)/tests/support/preload/disk_recorder.so)) \
              $(if $(SAN),,$(if $(filter %/simulated.sh,$(TEST_SH)),$(PAIR_SIM))) \
              $(if $(SAN),,$(if $(filter %/clock_back.sh,$(TEST_SH)),$(B)/tests/support/preload/clock_back.so))
 

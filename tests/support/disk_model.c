@@ -16,16 +16,10 @@ const char *const disk_side_name[DISK_SIDES] = {"client", "server"};
 
 struct disk_record *disk_record;
 int disk_records;
-static uint8_t *log_bytes;
-
-/* The sync that disk_drop removes. */
-static int drop_side = -1;
-static enum disk_op drop_op;
-static bool drop_dir;
 
 void disk_die(const char *what, const char *about)
 {
-	fprintf(stderr, "powercut: %s %s\n", what, about);
+	fprintf(stderr, "disk model: %s %s\n", what, about);
 	exit(1);
 }
 
@@ -43,41 +37,6 @@ uint64_t disk_random(uint64_t *seed, uint64_t n)
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
 	x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
 	return (x ^ (x >> 31)) % n;
-}
-
-/* ---- the log */
-
-void disk_read_log(const char *path)
-{
-	FILE *file = fopen(path, "rb");
-	struct stat st;
-	size_t size, at = 0;
-
-	if (!file || fstat(fileno(file), &st) != 0)
-		disk_die("cannot read", path);
-	size = (size_t)st.st_size;
-	log_bytes = malloc(size + 1);
-	if (!log_bytes || fread(log_bytes, 1, size, file) != size)
-		disk_die("cannot read", path);
-	fclose(file);
-	while (at < size) {
-		struct disk_record r = {.end = 0};
-
-		if (size - at < sizeof r.head)
-			disk_die("half a record at the end of", path);
-		memcpy(&r.head, log_bytes + at, sizeof r.head);
-		at += sizeof r.head;
-		if (r.head.magic != DISK_MAGIC || r.head.op >= DISK_OP_COUNT ||
-		    size - at < r.head.path_len + r.head.path2_len + r.head.data_len)
-			disk_die("not a log:", path);
-		r.path = strndup((char *)log_bytes + at, r.head.path_len);
-		r.path2 = strndup((char *)log_bytes + at + r.head.path_len, r.head.path2_len);
-		r.data = log_bytes + at + r.head.path_len + r.head.path2_len;
-		at += r.head.path_len + r.head.path2_len + r.head.data_len;
-		r.end = at;
-		disk_record = grown(disk_record, (size_t)disk_records, sizeof *disk_record);
-		disk_record[disk_records++] = r;
-	}
 }
 
 /* ---- one disk */
@@ -274,12 +233,7 @@ static int open_inode(const struct disk *d, const struct disk_record *r, int *at
 	return -1;
 }
 
-static bool dropped(int side, const struct disk_record *r, const struct inode *i)
-{
-	return side == drop_side && r->head.op == drop_op && i->folder == drop_dir;
-}
-
-static void do_fd(struct disk *d, int side, int rec)
+static void do_fd(struct disk *d, int rec)
 {
 	const struct disk_record *r = &disk_record[rec];
 	int at, inode = open_inode(d, r, &at);
@@ -292,7 +246,7 @@ static void do_fd(struct disk *d, int side, int rec)
 		pend(d, inode, (struct op){TRUNCATE, rec, 0, NULL, NULL});
 	else if (r->head.op == DISK_CLOSE)
 		d->fd[at] = d->fd[--d->n_fd];
-	else if (!dropped(side, r, &d->inode[inode]))
+	else
 		settle(&d->inode[inode]);
 }
 
@@ -327,7 +281,7 @@ static void replay(struct disk *d, int side, int cut)
 		const struct disk_record *r = &disk_record[rec];
 
 		if (!r->path[0])
-			do_fd(d, side, rec);
+			do_fd(d, rec);
 		else if (strncmp(r->path, disk_side_name[side], n) != 0 || (r->path[n] && r->path[n] != '/'))
 			continue;
 		else if (r->head.op == DISK_OPEN)
@@ -462,17 +416,4 @@ uint64_t disk_state(int side, int cut, enum disk_mode mode, uint64_t seed, const
 	}
 	free_disk(&d);
 	return hash;
-}
-
-void disk_drop(const char *what)
-{
-	const char *kind = strchr(what, ':');
-
-	drop_side = strncmp(what, "server", 6) == 0 ? DISK_SERVER : DISK_CLIENT;
-	if (!kind || (strncmp(what, "server:", 7) != 0 && strncmp(what, "client:", 7) != 0))
-		disk_die("SIDE:KIND, not", what);
-	drop_dir = strcmp(kind, ":dir") == 0;
-	drop_op = strcmp(kind, ":data") == 0 ? DISK_DATASYNC : DISK_SYNC;
-	if (!drop_dir && drop_op == DISK_SYNC && strcmp(kind, ":file") != 0)
-		disk_die("no such sync:", what);
 }

@@ -1,4 +1,4 @@
-/* Computes what a disk may hold after a power cut, from a log of what processes did to it (disk_log.h).
+/* Computes what a disk may hold after a power cut, from a record of what processes did to it.
  * The first folder of a path, client or server, names a machine, which has a disk of its own.
  *
  * The model: what POSIX promises, and what ext4 and xfs may do (without auto_da_alloc and the like).
@@ -27,7 +27,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "tests/support/disk_log.h"
+enum disk_op {
+	DISK_OPEN,     /* path; the flags are in `at`; fd */
+	DISK_WRITE,    /* fd; data, written at offset `at` */
+	DISK_TRUNCATE, /* fd; new length in `at` */
+	DISK_SYNC,     /* fd of a file or folder: fsync */
+	DISK_DATASYNC, /* fd: fdatasync */
+	DISK_CLOSE,    /* fd */
+	DISK_RENAME,   /* path to path2 */
+	DISK_UNLINK,   /* path */
+	DISK_MKDIR,    /* path */
+	DISK_OP_COUNT
+};
 
 enum disk_mode {
 	DISK_ALL,
@@ -45,21 +56,21 @@ enum { DISK_CLIENT, DISK_SERVER, DISK_SIDES };
 extern const char *const disk_mode_name[DISK_MODE_COUNT];
 extern const char *const disk_side_name[DISK_SIDES];
 
+/* Records are in the order in which the calls returned, over all processes. */
 struct disk_record {
-	struct disk_head head;
-	char *path, *path2;
+	struct {
+		uint32_t op;
+		int32_t pid, fd;
+		int64_t at;
+		uint64_t data_len;
+	} head;
+	char *path, *path2; /* from the folder on in which both machines' folders are */
 	const uint8_t *data;
-	uint64_t end; /* offset in the log behind this record */
 };
 
-/* The log, filled by disk_read_log. */
 extern struct disk_record *disk_record;
 extern int disk_records;
 
-void disk_read_log(const char *path);
-/* Makes the model ignore one kind of sync, as if the program had left it out. `what` is SIDE:KIND:
- * client:file (fsync of a file), server:data (fdatasync), server:dir (fsync of a folder) and so on. */
-void disk_drop(const char *what);
 /* Computes the disk of a side after the first `cut` records and a power cut. Returns its hash. If
  * dir is not NULL, writes the files to dir/client or dir/server. */
 uint64_t disk_state(int side, int cut, enum disk_mode mode, uint64_t seed, const char *dir);
