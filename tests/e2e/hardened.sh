@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What `make` builds is hardened (scripts/check-hardening.sh). A program that lacks one of the flags is found, and the
-# user's CFLAGS come beside the flags that the build needs.
+# user's CFLAGS come beside the flags that the build needs. A release contains no failpoints.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -38,4 +38,18 @@ lacks 'no checked libc calls' -U_FORTIFY_SOURCE
 # `make CFLAGS=…` still defines what single files need, and the user's flag comes last.
 made=$(make -n SPLIT_NO_DEPS=1 B="$tmp/b" CFLAGS=-O0 "$tmp/b/client/main.o" 2>/dev/null)
 grep -q 'SL_BUILD_VERSION.* -O0' <<<"$made" || fail "make CFLAGS=-O0: $made"
+# ---- a release contains no failpoints
+for program in splitc splits; do
+	! nm "$BUILD/$program" | grep -qi failpoint || fail "$program has symbols of failpoints"
+	! grep -q SPLIT_FAILPOINTS "$BUILD/$program" || fail "$program reads SPLIT_FAILPOINTS"
+	for bad in nonsense=kill ckpt.open=explode ckpt.open=kill@0 ckpt.open ckpt.open=delay:x; do
+		rc=0
+		SPLIT_FAILPOINTS=$bad "$BUILD/fail/$program" --version >/dev/null 2>&1 || rc=$?
+		[ $rc = 64 ] || fail "SPLIT_FAILPOINTS=$bad: status $rc, not 64"
+	done
+done
+"$BUILD/fail/splitc" --failpoints >"$tmp/list"
+"$BUILD/fail/splits" --failpoints | cmp - "$tmp/list" || fail "splitc and splits list different failpoints"
+sed -n '/^```failpoints$/,/^```$/{/^```/!p}' docs/RELIABILITY.md | tr ' ' '\n' | diff - <(cut -f 1 "$tmp/list") ||
+	fail "docs/RELIABILITY.md does not list the failpoints of splitc --failpoints"
 echo 'hardened.sh: passed'

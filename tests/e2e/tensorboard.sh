@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Events for TensorBoard: none by default; those of a run agree with its log. A run that is killed repeatedly and
 # resumed leaves one value per step, as TensorBoard reads its files; one that begins anew removes the old ones. With a
-# full disk the run continues. (tests/e2e/failpoints.sh kills at each of its calls.)
+# full disk the run continues.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
