@@ -232,7 +232,7 @@ class TrainingClient:
         except errors.Error as e:
             self._forget()
             if not isinstance(e, errors.RolledBack):
-                self.middle.drop()
+                self.middle.drop()  # which raises RolledBack, if that is why forward_backward() failed
             raise
         self._optimizer.step()
         norm = self._norm

@@ -18,6 +18,7 @@ import split
 import split.tinker as tinker
 from fronts import endpoint, scratch, start
 from middles import refused
+from split import RemoteModule as R
 
 VOCABULARY, SIZE, HEADS, KV, INNER, ROWS, TOKENS = 60000, 32, 4, 2, 48, 4, 12
 CONFIG = types.SimpleNamespace(num_attention_heads=HEADS, num_key_value_heads=KV, attention_dropout=0.0, rope_theta=10000.0, rope_scaling=None)
@@ -103,13 +104,13 @@ def client(net=None, to=endpoint, **more):
                                                           "conf": {"link.retry_ms": 20}, **more})
 
 
-def batch(step):
-    """Ten rows of a few of the ids of four digits and more, of 3 to TOKENS tokens; the weights leave out the first token."""
+def batch(step, first=50000):
+    """Ten rows of 3 to TOKENS tokens, whose ids follow `first`; the weights leave out the first token."""
     g = torch.Generator().manual_seed(step)
     data = []
     for _ in range(10):
         n = int(torch.randint(3, TOKENS + 1, (), generator=g))
-        tokens = (50000 + torch.randint(0, 40, (), generator=g) + 7 * torch.arange(n + 1)).tolist()
+        tokens = (first + torch.randint(0, 40, (), generator=g) + 7 * torch.arange(n + 1)).tolist()
         data.append(tinker.Datum(model_input=tinker.ModelInput.from_ints(tokens=tokens[:-1]),
                                  loss_fn_inputs={"weights": [0.0] + [1.0] * (n - 1), "target_tokens": tokens[1:]}))
     return data
@@ -260,6 +261,40 @@ def check_state():
     c.close(True)
 
 
+def run_tinker(folder, kill):
+    folder = os.path.join(scratch, folder)
+    os.makedirs(folder, exist_ok=True)
+    torch.manual_seed(0)
+    c, path, step = client(decoder(400), folder=folder), os.path.join(folder, "run.pt"), 0
+    kill(c)
+    while step < 9:
+        try:
+            if step == 0 and os.path.exists(path):
+                c.load_state(path).result()
+                step = c.middle.step_number
+            c.forward_backward(batch(step, 0))
+            c.optim_step(adam(step, grad_clip_norm=5.0)).result()
+            step += 1
+            if step % 3 == 0:
+                c.save_state("run").result()
+        except split.RolledBack:
+            if not os.path.exists(path):
+                raise
+            step = 0
+    torch.save(weights(c), f"{folder}.pt")
+    c.close(True)
+
+
+def check_kills():
+    """Of either side, at ten places: the weights are those of an undisturbed run."""
+    fronts.survives(run_tinker, {
+        "send": (lambda c: R, "_begin_call", 14, False), "backward": (lambda c: R, "_give", 13, True), "norm": (lambda c: R, "grad_norm", 5, False),
+        "before the middle's step": (lambda c: R, "step", 5, True), "behind the middle's step": (lambda c: R, "step", 5, False),
+        "behind the optimizer's step": (lambda c: torch.optim.AdamW, "step", 5, False), "before the first save": (lambda c: R, "checkpoint", 1, True),
+        "behind the middle's state": (lambda c: R, "checkpoint", 2, False), "before the file": (lambda c: os, "replace", 2, True),
+        "behind the file": (lambda c: os, "replace", 2, False)}, lambda folder: os.path.exists(os.path.join(folder, "run.pt")))
+
+
 def check_sample():
     """The likeliest tokens are PyTorch's; drawn ones follow from the seed."""
     c, own = client(), decoder()
@@ -353,7 +388,7 @@ def check_link():
 if __name__ == "__main__":
     start()
     try:
-        for check in (check_loop, check_errors, check_adapters, check_refused, check_custom, check_state, check_sample, check_link):
+        for check in (check_loop, check_errors, check_adapters, check_refused, check_custom, check_state, check_kills, check_sample, check_link):
             if not sys.argv[3:] or check.__name__ in sys.argv[3:]:
                 check()
                 print(check.__name__, flush=True)
