@@ -137,4 +137,60 @@ answered table 13 LIMIT 'stream:14: the line is too long'
 good table 14
 answered table 15 DATA 'stream:16'
 grep -q '^splitc: 14 of 16 lines have an error; the first: stream:2:2' "$tmp/table.bad.log" || fail "$(tail -n 1 "$tmp/table.bad.log")"
+
+{
+	first pictures
+	echo '{"file": "/nowhere/a.png"}'
+	echo "{\"file\": \"$tmp/photos/val\"}"
+	echo "{\"file\": \"$tmp/texts.txt\"}"
+	echo '{"path": "a.png"}'
+	echo '{"file": "a\u0000b"}'
+	echo '{"file": ""}'
+	printf '{"file": "%05000d"}\n' 0
+	first pictures | sed 's/}$/, "more": 1}/'
+} >"$tmp/bad"
+status=66 predict pictures pictures.bad --stream <"$tmp/bad"
+good pictures 0
+answered pictures 1 NOINPUT '/nowhere/a.png: No such file'
+answered pictures 2 DATA 'stream:3: a line is one sample'
+answered pictures 3 DATA 'texts.txt: this is not a picture'
+answered pictures 4 DATA 'stream:5: the object has no text or number "file"'
+answered pictures 5 DATA 'stream:6: a path of 1 to 4095 bytes is needed'
+answered pictures 6 DATA 'stream:7: a path of 1 to 4095 bytes is needed'
+answered pictures 7 DATA 'stream:8: a path of 1 to 4095 bytes is needed'
+good pictures 8
+{
+	head -n 1 "$tmp/texts.txt"
+	echo
+	printf 'm\xfcde\n'
+	printf 'red\0fish\n'
+	echo '{ is a text here'
+	printf '%01048577d\n' 0
+	printf '%s\r\n' "$(head -n 1 "$tmp/texts.txt")"
+} >"$tmp/bad"
+status=65 predict texts texts.bad --stream <"$tmp/bad"
+good texts 0
+answered texts 1 DATA 'stream:2: an empty text'
+answered texts 2 DATA 'stream:3: '
+answered texts 5 LIMIT 'stream:6: the line is too long'
+good texts 6
+[ "$(wc -l <"$tmp/texts.bad")" = 7 ] || fail "$(wc -l <"$tmp/texts.bad") answers to 7 texts"
+
+# refused STATUS SENTENCE [argument]…
+refused() {
+	local rc=0
+	"$SPLITC" predict "$tmp/table.yaml" "${@:3}" </dev/null >"$tmp/out" 2>&1 || rc=$?
+	[ $rc = "$1" ] && grep -qF -- "$2" "$tmp/out" || fail "${*:3}: exit status $rc, $(cat "$tmp/out")"
+}
+refused 64 'leave out FILE, --csv and --out' --stream "$tmp/table.csv"
+refused 64 'leave out FILE, --csv and --out' --listen unix:/tmp/x --csv
+refused 64 '--listen takes unix:PATH' --listen /tmp/x
+refused 64 '--listen takes unix:PATH' --listen unix:/tmp/x --stream
+refused 73 'there is a file that is not a socket' --local --listen "unix:$tmp/table.csv"
+refused 73 'No such file' --local --listen "unix:$tmp/nowhere/s"
+refused 78 'a path of 1 to 107 bytes is needed' --local --listen unix:
+# The server is not there: each line says so.
+status=69 predict table away --stream --set server=tcp://127.0.0.1:9 --set link.connect_timeout_ms=300 < <(head -n 2 "$tmp/table.jsonl")
+jq -se 'length == 2 and all(.error == "TIMEOUT" and (.message | contains("is splits running there")))' "$tmp/away" >"$tmp/out" || fail "$(cat "$tmp/away")"
+
 echo 'lines are predicted with the bits of files, and bad ones are answered in their place'

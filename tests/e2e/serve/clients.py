@@ -63,7 +63,7 @@ def greedy(path, lines, n):
         one.connect(path)
         one.setblocking(False)
         text, got, quiet = b"".join(lines[i % len(lines)] for i in range(n)), b"", 0
-        while quiet < 20:  # until splitc takes no more for a second
+        while text and quiet < 20:  # until splitc takes no more for a second
             try:
                 text, quiet = text[one.send(text[:65536]):], 0
             except BlockingIOError:
