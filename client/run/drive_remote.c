@@ -355,8 +355,9 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	}
 	if (d->run)
 		sl_training_carried(d->run, d->link.traffic);
-	if (d->books != BOOKS_CLOSED && !options->predict &&
-	    (!err || (d->why == WHY_NONFINITE && d->books == BOOKS_PAUSED)))
+	/* Also where the pause could not write its checkpoint: its model alone would pass for that of a run that is
+	 * done. */
+	if (d->books != BOOKS_CLOSED && !options->predict && (!err || d->books == BOOKS_PAUSED))
 		sl_training_finish(d->run, &d->link, outcome[d->why], options->json);
 	sl_loader_close(d->loader[SL_SPLIT_TRAIN]);
 	sl_loader_close(d->loader[SL_SPLIT_TEST]);

@@ -1,9 +1,11 @@
 /* One seed: processes are started, and started again when they end or die, until each client's run is done. Then it is
  * compared with --local. */
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "client/cmd/command.h"
 #include "common/base/log.h"
@@ -125,12 +127,27 @@ static bool all_done(void)
 	return true;
 }
 
+/* It was stopped, and its first checkpoint could not be written: --fresh begins anew. */
+static bool has_model_alone(const struct sim_proc *p)
+{
+	char path[64];
+	glob_t found = {0};
+	bool alone;
+
+	snprintf(path, sizeof path, "client/run%d/model.safetensors", p->id);
+	alone = access(path, F_OK) == 0;
+	snprintf(path, sizeof path, "client/run%d/checkpoint-*.safetensors", p->id);
+	alone = alone && glob(path, 0, NULL, &found) == GLOB_NOMATCH;
+	globfree(&found);
+	return alone;
+}
+
 /* A client that is done is started once more, which must find its run done. */
 static void judge_end(struct sim_proc *p)
 {
 	sim_trace("%s ends with status %d", sim_name(p), p->status);
 	p->asks = p->longer && p->status == 66; /* it is done, or has nothing to go on from */
-	p->fresh = p->status == 66 && !p->asks;
+	p->fresh = (p->status == 66 && !p->asks) || (p->status == 73 && has_model_alone(p));
 	if (!is_allowed(p))
 		sim_fail("%s ends with status %d", sim_name(p), p->status);
 	p->done &= p->status == 0;
