@@ -33,7 +33,8 @@ ROW("clip-sync", "share.straggler_s=0 train.clip_norm=0.5", 3)
 ROW("clip-private", "share.straggler_s=0 share.ends=private train.clip_norm=0.5", 3)
 ROW("clip-rounds", "share.straggler_s=0 share.mode=rounds share.round=2 train.clip_norm=0.5", 3)
 OTHER("two-paths", "train.checkpoint_every=3", 0, SIM_RATES, 1u << SIM_FULL | 1u << SIM_IO_ERROR)
-OTHER("longer", "", 0, SIM_LONGER, 0)
+/* A run whose last state was not kept cannot be made longer. */
+OTHER("longer", "", 0, SIM_LONGER, 1u << SIM_FULL | 1u << SIM_IO_ERROR | 1u << SIM_OLD_DISK | 1u << SIM_NEW_DISK)
 OTHER("late", "share.straggler_s=1 codec.head_act=quant:8 codec.head_grad=quant:8", 3, SIM_ABSENT, SIM_SPOILS_DISKS)
 OTHER("late-private", "share.straggler_s=1 share.ends=private", 3, SIM_ABSENT, SIM_ENDS_PROCESSES)
 OTHER("come-and-go",
