@@ -10,6 +10,7 @@
 #include "client/cmd/command.h"
 #include "client/cmd/fetch_pair.h"
 #include "client/model/adapter_file.h"
+#include "client/model/network_file.h"
 #include "client/model/onnx_write.h"
 #include "client/model/weights_file.h"
 #include "client/persist/model_file.h"
@@ -27,6 +28,7 @@ enum { TRIES = 3, TIMEOUT_MS = 10000, PAUSE_MS = 50 };
 static const char *const usage[] = {
 	"splitc export CONFIG OUT [--weights FILE] [--adapter] [--training] [--set KEY=VALUE]…",
 	"Writes the whole model with torchvision's or transformers' names and layouts to the safetensors file OUT. "
+	"The file also holds the network, so model.network reads it without the config's other keys of the model. "
 	"The weights are the newest of the config's run, or FILE. They are checked against the config's model.",
 	"If OUT ends with .onnx, it writes the network with its weights as an ONNX file that predicts, for ONNX "
 	"Runtime "
@@ -100,14 +102,16 @@ static enum sl_err write_model(const struct sl_options *o, const struct sl_setup
 	const struct sl_conf_client *conf = setup->conf;
 	const char *out = o->operand;
 	char steps[24], width[32], image[16];
-	struct sl_st_note note[9] = {{"software", "splitc " SL_VERSION},
-				     {"model", setup->plan->model->name},
-				     {"width", width},
-				     {"form", form_text(conf)}};
+	struct sl_st_note network[SL_NETWORK_NOTES] = {{NULL}};
+	struct sl_st_note note[9 + SL_NETWORK_NOTES] = {{"software", "splitc " SL_VERSION},
+							{"model", setup->plan->model->name},
+							{"width", width},
+							{"form", form_text(conf)}};
 	const struct sl_graph *g = &setup->plan->model->graph;
 	json_t *about = sl_about_parse(setup);
 	int notes = 4;
-	enum sl_err err;
+	const int more = setup->plan->model->n_adapter ? 0 : SL_NETWORK_NOTES;
+	enum sl_err err = sl_network_notes_make(network, setup->plan->model, &setup->takes, fail);
 
 	snprintf(steps, sizeof steps, "%" PRId64, setup->trained);
 	snprintf(width, sizeof width, "%g", conf->model.width);
@@ -126,11 +130,13 @@ static enum sl_err write_model(const struct sl_options *o, const struct sl_setup
 		       "the network's outputs are scaled: a number is output * deviation + mean; `" SL_SETUP_SCALE
 		       "` in the file's metadata \"" SL_MODEL_DATA "\" has [mean, deviation] of each");
 	note[notes] = (struct sl_st_note){"format", "pt"}; /* transformers reads no safetensors file without it */
-	if (sl_ends_with(out, ".onnx"))
+	memcpy(note + notes + 1, network, sizeof network);
+	if (!err && sl_ends_with(out, ".onnx"))
 		err = sl_onnx_write(setup->plan->model, out, (const float *const *)setup->weights.value,
 				    o->export.training, note, notes, fail);
-	else
-		err = save_merged(setup, out, note, notes + 1, fail);
+	else if (!err)
+		err = save_merged(setup, out, note, notes + 1 + more, fail);
+	sl_network_notes_free(network);
 	json_decref(about);
 	return err;
 }

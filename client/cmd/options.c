@@ -92,13 +92,16 @@ void sl_options_tell_best(const struct sl_conf_client *conf, int64_t trained)
 enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 			       bool check, struct sl_fail *fail)
 {
-	const bool best = o->weights && strcmp(o->weights, "best") == 0, of_run = !o->weights || best;
+	const bool best = o->weights && strcmp(o->weights, "best") == 0;
+	const char *network = !o->weights && !conf->log.dir[0] ? conf->model.network : "";
+	const char *given = network[0] ? network : best ? NULL : o->weights;
+	const bool of_run = !given;
 	char path[PATH_MAX];
 	enum sl_err err;
 
 	if (of_run && !conf->log.dir[0])
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "log.dir is empty: name the model with --weights");
-	if (!of_run ? snprintf(path, sizeof path, "%s", o->weights) >= PATH_MAX
+	if (!of_run ? snprintf(path, sizeof path, "%s", given) >= PATH_MAX
 		    : snprintf(path, sizeof path, "%s/%s", conf->log.dir, best ? SL_MODEL_BEST : SL_MODEL_FILE) >=
 			      PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");
@@ -107,7 +110,7 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 	free(setup->weights_file);
 	setup->weights_file = strdup(path);
 	sl_about_read(setup, path);
-	if (!o->weights)
+	if (!o->weights && of_run)
 		warn_of_older(conf->log.dir, setup->trained);
 	setup->weights_from = path;
 	err = sl_setup_plan(setup, conf, fail);
@@ -164,7 +167,8 @@ static enum sl_err check_name(const struct sl_options *o, struct sl_fail *fail)
 				   o->config, o->config);
 	return sl_fail_set(fail, SL_ERR_USAGE,
 			   "%.200s is no config, which is a YAML file: `splitc init` writes one, and %s", o->config,
-			   strcmp(dot, ".safetensors") == 0 ? "weights are named in it by model.weights"
+			   strcmp(dot, ".safetensors") == 0 ? "weights are named in it by model.weights, a network by "
+							      "model.network"
 			   : strcmp(dot, ".onnx") == 0      ? "a network is named in it by model.onnx"
 							    : "data are named in it by data.dir");
 }

@@ -14,11 +14,17 @@
 #include "client/text/records.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/conf/key.h"
 #include "common/conf/networks.h"
 
 /* Prefixes of the names of networks that a folder, or a file, describes. */
-static const char of_folder[] = SL_CONF_HUGGINGFACE ":", of_file[] = SL_CONF_ONNX ":";
+static const char of_folder[] = SL_CONF_HUGGINGFACE ":";
+/* Networks from files: what --model begins with, or ends with. */
+static const struct {
+	const char *begin, *end, *name, *key;
+} files[] = {{SL_CONF_NETWORK ":", ".safetensors", SL_CONF_NETWORK, "model.network"},
+	     {SL_CONF_ONNX ":", ".onnx", SL_CONF_ONNX, "model.onnx"}};
 
 enum { ROW_TOKENS = 128, NAMED = 5 };
 
@@ -119,7 +125,7 @@ static void name_classes(const struct sl_set *set, struct sl_fail *out)
  * defines them. If the data cannot be read yet, the defaults stay. */
 static void set_counted(struct making *m, struct sl_fail *counted)
 {
-	const bool onnx = sl_preset_has(m->conf, "model.onnx");
+	const bool file = sl_conf_network_file(m->conf)[0];
 	struct sl_set there;
 
 	if (sl_set_open(&there, &m->spec, counted) != SL_OK)
@@ -128,9 +134,9 @@ static void set_counted(struct making *m, struct sl_fail *counted)
 		counted->text[0] = 0;
 	else
 		name_classes(&there, counted);
-	if (there.classes && !onnx)
+	if (there.classes && !file)
 		set_number(m, "model.classes", there.classes);
-	if (m->kind->input == SL_NETWORK_ROWS && !onnx)
+	if (m->kind->input == SL_NETWORK_ROWS && !file)
 		set_number(m, "model.features", there.field[SL_FIELD_INPUT].dim[0]);
 	sl_set_close(&there);
 }
@@ -140,7 +146,7 @@ static void set_sizes(struct making *m, const char *model, bool small)
 {
 	const bool cifar = m->kind->classes != NULL;
 
-	if (strcmp(model, SL_CONF_ONNX) != 0) /* the network's file defines the size */
+	if (!sl_conf_network_file(m->conf)[0]) /* the network's file defines the size */
 		set(m, "model.image", cifar || small ? "32" : "224");
 	if (sl_network_has(model) & SL_NETWORK_FORM)
 		set(m, "model.form", cifar || small ? "cifar" : "imagenet");
@@ -369,7 +375,7 @@ static struct sl_model_takes takes_of(const char *folder)
 	struct sl_fail why;
 
 	if (folder)
-		(void)!sl_model_takes(&takes, &(struct sl_model_spec){.huggingface = folder}, &why);
+		(void)!sl_model_takes_of(&takes, &(struct sl_model_spec){.huggingface = folder}, &why);
 	if (!takes.tokens || takes.tokens > ROW_TOKENS)
 		takes.tokens = ROW_TOKENS;
 	return takes;
@@ -379,9 +385,9 @@ static struct sl_model_takes takes_of(const char *folder)
 static void forget(struct making *m, const char *network)
 {
 	const struct sl_conf_client *u = m->user;
-	const char *was = u->model.huggingface[0] ? u->model.huggingface
-			  : u->model.onnx[0]      ? u->model.onnx
-						  : u->model.name;
+	const char *was = u->model.huggingface[0]      ? u->model.huggingface
+			  : sl_conf_network_file(u)[0] ? sl_conf_network_file(u)
+						       : u->model.name;
 	const bool same =
 		strcmp(sl_conf_data_kinds[u->data.kind], m->kind->kind) == 0 && strcmp(u->data.dir, m->at.dir) == 0;
 
@@ -395,7 +401,7 @@ static void forget(struct making *m, const char *network)
 static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted)
 {
 	const struct sl_preset *p = m->preset;
-	const char *model = p->model, *file = NULL, *folder = NULL;
+	const char *model = p->model, *file = NULL, *folder = NULL, *key = NULL;
 	unsigned input = 0;
 	int usual, n = 0;
 	enum sl_err err;
@@ -403,9 +409,15 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 	if (model && strncmp(model, of_folder, strlen(of_folder)) == 0) {
 		folder = model + strlen(of_folder);
 		model = SL_CONF_HUGGINGFACE;
-	} else if (model && strncmp(model, of_file, strlen(of_file)) == 0) {
-		file = model + strlen(of_file);
-		model = SL_CONF_ONNX;
+	}
+	for (size_t i = 0; i < sizeof files / sizeof files[0] && model && !folder && !file; i++) {
+		const bool begins = strncmp(model, files[i].begin, strlen(files[i].begin)) == 0;
+
+		if (!begins && !sl_ends_with(model, files[i].end))
+			continue;
+		file = begins ? model + strlen(files[i].begin) : model;
+		model = files[i].name;
+		key = files[i].key;
 	}
 	input = model ? sl_network_has(model) & (SL_NETWORK_IMAGES | SL_NETWORK_TOKENS | SL_NETWORK_ROWS) : 0;
 	input |= file ? SL_NETWORK_ROWS : 0;
@@ -417,7 +429,7 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 	if (p->found)
 		*p->found = (struct sl_preset_found){.what = m->at.what};
 	if (file && (m->kind->input & SL_NETWORK_TOKENS))
-		return refuse(m, "model.onnx",
+		return refuse(m, key,
 			      "texts for an ONNX file also need a tokenizer: docs/howto-onnx.md, "
 			      "\"Texts\", has such a config to copy");
 	if (input && !(m->kind->input & input))
@@ -426,7 +438,8 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 	if (m->at.masks && !file)
 		return refuse(
 			m, "model.onnx",
-			"pictures with masks need a network that gives a class for each pixel: --model onnx:FILE");
+			"pictures with masks need a network that gives a class for each pixel: --model onnx:FILE, or "
+			"network:FILE");
 	model = model ? model : m->kind->model;
 	if (!model)
 		return refuse(m, "model.huggingface", "texts need a network: --model huggingface:FOLDER");
@@ -443,13 +456,7 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 		return err;
 	m->fail->code = SL_OK;
 	set(m, "server", p->server ? p->server : "tcp://127.0.0.1:5570");
-	set(m,
-	    folder ? "model.huggingface"
-	    : file ? "model.onnx"
-		   : "model.name",
-	    folder ? folder
-	    : file ? file
-		   : model);
+	set(m, folder ? "model.huggingface" : file ? key : "model.name", folder ? folder : file ? file : model);
 	if (folder) {
 		set_number(m, "model.tokens", m->takes.tokens);
 		set(m, "data.tokenizer", folder);

@@ -42,15 +42,11 @@ static enum sl_err read_config(struct sl_hf_config *c, const struct sl_model_spe
 	return err ? sl_fail_at(fail, key, err, "%s", why.text) : SL_OK;
 }
 
-enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spec *spec, struct sl_fail *fail)
+enum sl_err sl_hf_takes(struct sl_model_takes *out, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
 	struct sl_hf_config c;
-	enum sl_err err;
+	enum sl_err err = read_config(&c, spec, fail);
 
-	*out = (struct sl_model_takes){.vocab = spec->vocab};
-	if (!spec->huggingface)
-		return SL_OK;
-	err = read_config(&c, spec, fail);
 	if (err)
 		return err;
 	*out = (struct sl_model_takes){c.vocab, c.types > 1 && c.mark < c.vocab, c.mark, .n_end = c.n_end,

@@ -8,6 +8,8 @@
 /* Builds the network of the folder spec->huggingface, with the spec's classes and tokens. Errors name keys of Split's
  * config. */
 enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_hf_takes(struct sl_model_takes *out, const struct sl_model_spec *spec,
+			struct sl_fail *fail) SL_MUST_CHECK;
 /* Adds all units of an encoder with a classifier to a builder of tokens. */
 void sl_hf_encoder(struct sl_build *b, const struct sl_hf_config *config, int classes);
 /* The same with the head of a masked language model. `share`: of a row's tokens that are chosen, at most. */

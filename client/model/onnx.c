@@ -8,7 +8,6 @@
 #include "client/model/onnx_recurrent.h"
 #include "client/model/onnx_tokens.h"
 #include "client/model/weights_file.h"
-#include "common/conf/conf.h"
 
 static const char key[] = "model.onnx";
 
@@ -418,86 +417,22 @@ static bool import(struct sl_build *b, const struct sl_onnx *onnx, const struct 
 
 /* ---- the whole network */
 
-/* Takes the sizes from the file, or from the config where the file leaves them open. CONFIG: they contradict. */
-static enum sl_err settle_sizes(struct sl_onnx_sizes *s, const struct sl_onnx *onnx, const struct sl_model_spec *spec,
-				struct sl_fail *fail)
-{
-	const int height = spec->image, width = sl_model_image_w(spec);
-	enum sl_err err = sl_onnx_read_sizes(s, onnx, fail);
-
-	if (err)
-		return err;
-	if (spec->classes && spec->classes != s->classes)
-		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "%s has %d outputs, not %d; leave this key out",
-				  onnx->name, s->classes, spec->classes);
-	if (!s->vocab != !sl_model_takes_tokens(spec->name))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "its input is %s",
-				   s->vocab ? "token ids: give data.kind: text, and data.tokenizer"
-					    : "no token ids, and data.kind has texts");
-	if (s->vocab && s->tokens && spec->tokens > s->tokens)
-		return sl_fail_at(fail, "model.tokens", SL_ERR_CONFIG,
-				  "%s takes rows of %d tokens at most; for longer ones export it with such an example",
-				  onnx->name, s->tokens);
-	if (s->vocab)
-		return SL_OK;
-	if (!s->features != !sl_model_takes_rows(spec->name))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "its input is %s, and data.kind %s",
-				   s->features ? "rows of numbers" : "images",
-				   s->features ? "has none: give csv" : "csv has rows of numbers");
-	if (s->features && spec->features && spec->features != s->features)
-		return sl_fail_at(fail, "model.features", SL_ERR_CONFIG, "%s takes rows of %d numbers, not %d",
-				  onnx->name, s->features, spec->features);
-	if (s->features)
-		return SL_OK;
-	if (height && ((s->height && s->height != height) || (s->width && s->width != width)))
-		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG,
-				  "%s takes images of %dx%d, not %dx%d; for several sizes export it with dynamic_axes",
-				  onnx->name, s->height, s->width, height, width);
-	s->height = s->height ? s->height : height;
-	s->width = s->width ? s->width : width;
-	if (s->height < SL_CONF_MIN_IMAGE || s->width < SL_CONF_MIN_IMAGE)
-		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG,
-				  "%s does not say how large its images are: give this key", onnx->name);
-	return SL_OK;
-}
-
-static enum sl_err open_build(struct sl_build *b, const struct sl_onnx_sizes *s, const struct sl_onnx *onnx,
-			      const struct sl_model_spec *spec, struct sl_fail *fail)
-{
-	const struct sl_shape shape =
-		s->features ? sl_shape2(1, s->features) : sl_shape4(1, s->height, s->width, s->channels);
-	enum sl_err err = s->vocab ? sl_build_open_tokens(b, onnx->name, spec->tokens, s->vocab, sl_model_task(spec),
-							  s->classes, fail)
-				   : sl_build_open(b, onnx->name, shape, sl_model_task(spec), s->classes, fail);
-
-	if (err)
-		return err;
-	if (s->vocab)
-		snprintf(b->model->note, sizeof b->model->note, "%s, %d classes, rows of up to %d tokens below %d",
-			 onnx->name, s->classes, spec->tokens, s->vocab);
-	else if (s->features)
-		snprintf(b->model->note, sizeof b->model->note, "%s, %d classes, rows of %d", onnx->name, s->classes,
-			 s->features);
-	else
-		snprintf(b->model->note, sizeof b->model->note, "%s, %d classes, images of %dx%d", onnx->name,
-			 s->classes, s->height, s->width);
-	return SL_OK;
-}
-
 enum sl_err sl_onnx_build(struct sl_model **out, const struct sl_onnx *onnx, const struct sl_model_spec *spec,
 			  struct sl_fail *fail)
 {
-	struct sl_onnx_sizes s;
+	struct sl_model_sizes s;
 	struct sl_build b;
-	enum sl_err err = settle_sizes(&s, onnx, spec, fail);
+	enum sl_err err = sl_onnx_read_sizes(&s, onnx, fail);
 
 	if (!err)
-		err = open_build(&b, &s, onnx, spec, fail);
+		err = sl_model_settle_sizes(&s, onnx->name, spec, fail);
+	if (!err)
+		err = sl_build_open_sized(&b, &s, onnx->name, spec, fail);
 	if (err)
 		return err;
 	if (import(&b, onnx, spec, 0)) {
 		sl_model_close(b.model);
-		err = open_build(&b, &s, onnx, spec, fail);
+		err = sl_build_open_sized(&b, &s, onnx->name, spec, fail);
 		if (err)
 			return err;
 		(void)import(&b, onnx, spec, spec->whole_rows ? spec->whole_rows : spec->tokens);

@@ -17,16 +17,7 @@ enum sl_err sl_onnx_parse(struct sl_onnx **out, const char *name, struct sl_byte
 			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_onnx_close(struct sl_onnx *onnx); /* NULL is fine */
 
-/* Sizes of input and output as the file declares them: a config need not give these. */
-struct sl_onnx_sizes {
-	int height, width; /* of images; 0: any */
-	int classes;
-	int channels; /* of images and signals; of other rows their features */
-	int features; /* numbers in a row, or in all channels of a signal; 0: the input is images or tokens */
-	int vocab;    /* token ids are below it; 0: the input is images or rows */
-	int tokens;   /* in a row; 0: any */
-};
-enum sl_err sl_onnx_sizes(struct sl_onnx_sizes *out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_onnx_sizes(struct sl_model_sizes *out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Builds the network. Where the file leaves the size of images open, *spec gives it. Elsewhere 0 in *spec stands for
  * the file's size, and a size that contradicts the file is CONFIG at its key. */

@@ -355,7 +355,7 @@ void sl_onnx_close(struct sl_onnx *onnx)
 }
 
 /* The sizes of rows, [batch, features], or of signals, [batch, channels, length]. */
-static enum sl_err read_row(struct sl_onnx_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
+static enum sl_err read_row(struct sl_model_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
 {
 	int64_t features = 1;
 
@@ -370,11 +370,11 @@ static enum sl_err read_row(struct sl_onnx_sizes *out, const struct sl_onnx *o, 
 			"input '%.96s' does not have 1 to %d numbers in a row; of its sizes only the batch's "
 			"may be dynamic",
 			o->in->name, SL_MODEL_MAX_FEATURES);
-	*out = (struct sl_onnx_sizes){.features = (int)features, .channels = (int)sl_onnx_dim(o->in, 1)};
+	*out = (struct sl_model_sizes){.features = (int)features, .channels = (int)sl_onnx_dim(o->in, 1)};
 	return SL_OK;
 }
 
-static enum sl_err read_image(struct sl_onnx_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
+static enum sl_err read_image(struct sl_model_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
 {
 	int64_t dim[4];
 
@@ -390,7 +390,7 @@ static enum sl_err read_image(struct sl_onnx_sizes *out, const struct sl_onnx *o
 				"input '%.96s' has images of %lldx%lld; height and width must lie in %d … %d",
 				o->in->name, (long long)dim[2], (long long)dim[3], SL_CONF_MIN_IMAGE,
 				SL_CONF_MAX_IMAGE);
-	*out = (struct sl_onnx_sizes){.height = (int)dim[2], .width = (int)dim[3], .channels = (int)dim[1]};
+	*out = (struct sl_model_sizes){.height = (int)dim[2], .width = (int)dim[3], .channels = (int)dim[1]};
 	return SL_OK;
 }
 
@@ -421,7 +421,7 @@ static int64_t outputs_of(const struct sl_onnx *o)
 	return 0;
 }
 
-enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
+enum sl_err sl_onnx_read_sizes(struct sl_model_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
 {
 	const Onnx__TensorType *type = o->in->type ? o->in->type->tensor_type : NULL;
 	const size_t n = sl_onnx_n_dim(o->in);
@@ -434,7 +434,7 @@ enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *
 		    sl_onnx_dim(o->in, 1) > SL_MODEL_MAX_TOKENS)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "input '%.96s' is of too many tokens, or of none",
 					   o->in->name);
-		*out = (struct sl_onnx_sizes){.vocab = (int)table->dims[0], .tokens = (int)sl_onnx_dim(o->in, 1)};
+		*out = (struct sl_model_sizes){.vocab = (int)table->dims[0], .tokens = (int)sl_onnx_dim(o->in, 1)};
 	} else if (!type || type->elem_type != SL_ONNX_FLOAT || n < 2 || n > 4)
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "input '%.96s' is not of floats, [batch, channels, height, width] of images, "
@@ -452,7 +452,7 @@ enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *
 	return err;
 }
 
-enum sl_err sl_onnx_sizes(struct sl_onnx_sizes *out, const char *path, struct sl_fail *fail)
+enum sl_err sl_onnx_sizes(struct sl_model_sizes *out, const char *path, struct sl_fail *fail)
 {
 	struct sl_fail why = {0};
 	struct sl_onnx *o;

@@ -52,7 +52,7 @@ enum sl_err sl_onnx_check_tensor(const Onnx__Tensor *t, const char *name, struct
 /* Dimension `i` of an input or output; 0: the file leaves it open. */
 int64_t sl_onnx_dim(const Onnx__Value *v, size_t i);
 size_t sl_onnx_n_dim(const Onnx__Value *v);
-enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *onnx,
+enum sl_err sl_onnx_read_sizes(struct sl_model_sizes *out, const struct sl_onnx *onnx,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

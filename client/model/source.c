@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/model/huggingface.h"
+#include "client/model/network_file.h"
 #include "client/model/onnx.h"
 #include "client/model/sources.h"
 #include "common/conf/conf.h"
@@ -42,7 +43,8 @@ static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 	for (int i = 0; sources[i].build && used < sizeof(known); i++)
 		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", sources[i].name);
 	return sl_fail_at(fail, "model.name", SL_ERR_CONFIG,
-			  "unknown model \"%s\"; known: %s; others by model.huggingface or model.onnx", name, known);
+			  "unknown model \"%s\"; known: %s; others by model.huggingface, model.network or model.onnx",
+			  name, known);
 }
 
 /* Checks what the bounds of the config's keys do not. */
@@ -100,6 +102,27 @@ static enum sl_err open_rows(struct sl_build *b, const struct sl_model_spec *spe
 	return err;
 }
 
+enum sl_err sl_model_sizes_of(struct sl_model_sizes *out, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	return spec->network ? sl_network_file_sizes(out, spec->network, fail) : sl_onnx_sizes(out, spec->onnx, fail);
+}
+
+enum sl_err sl_model_takes_of(struct sl_model_takes *out, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	if (spec->network && sl_model_takes_tokens(spec->name)) {
+		struct sl_model_sizes sizes;
+		enum sl_err err = sl_network_file_sizes(&sizes, spec->network, fail);
+
+		if (!err)
+			*out = sizes.takes;
+		return err;
+	}
+	if (spec->huggingface)
+		return sl_hf_takes(out, spec, fail);
+	*out = (struct sl_model_takes){.vocab = spec->vocab};
+	return SL_OK;
+}
+
 enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
 	const bool tokens = sl_model_takes_tokens(spec->name), rows = sl_model_takes_rows(spec->name);
@@ -107,6 +130,8 @@ enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spe
 	struct sl_build b;
 	enum sl_err err;
 
+	if (spec->network)
+		return sl_network_file_open(out, spec, fail);
 	if (spec->onnx)
 		return sl_onnx_open_model(out, spec, fail);
 	if (strcmp(spec->name, SL_CONF_ONNX) == 0)

@@ -32,6 +32,7 @@ struct sl_model_spec {
 	/* "onnx": the file, borrowed; of the rest `name`, classes, image, image_w, pad, tokens, whole_rows, features
 	 * and task are read (onnx.h). Other networks: NULL. */
 	const char *onnx;
+	const char *network;     /* the same for the file of model.network (network_file.h) */
 	enum sl_learn_kind task; /* CLASSES with one class, for tokens: a number. NEXT: "huggingface" only */
 };
 
@@ -54,8 +55,29 @@ struct sl_model_takes {
 	int tokens;          /* "huggingface": the most tokens of a row; else 0 */
 	const char *adapted; /* "huggingface": layers that get an adapter by default, "query,value"; else NULL */
 };
-enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spec *spec,
-			   struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_model_takes_of(struct sl_model_takes *out, const struct sl_model_spec *spec,
+			      struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Sizes of input and output as a network's file declares them: a config need not give these. */
+struct sl_model_sizes {
+	int height, width; /* of images; 0: any */
+	int classes;
+	int channels; /* of images and signals; of other rows their features */
+	int features; /* numbers in a row, or in all channels of a signal; 0: the input is images or tokens */
+	int vocab;    /* token ids are below it; 0: the input is images or rows */
+	int tokens;   /* in a row; 0: any */
+	const struct sl_learn_task *task; /* what the network was trained for; NULL: the file does not say */
+	struct sl_model_takes takes;      /* of tokens, in a file of model.network */
+};
+/* The sizes in the file spec->onnx or spec->network, one of which is given. */
+enum sl_err sl_model_sizes_of(struct sl_model_sizes *out, const struct sl_model_spec *spec,
+			      struct sl_fail *fail) SL_MUST_CHECK;
+/* Takes the sizes that the file `name` leaves open from *spec. CONFIG: they contradict. */
+enum sl_err sl_model_settle_sizes(struct sl_model_sizes *s, const char *name, const struct sl_model_spec *spec,
+				  struct sl_fail *fail) SL_MUST_CHECK;
+/* Begins the network `name` with an input of these sizes. */
+enum sl_err sl_build_open_sized(struct sl_build *b, const struct sl_model_sizes *s, const char *name,
+				const struct sl_model_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Whether the network of that name takes tokens; false where there is none. */
 bool sl_model_takes_tokens(const char *name);

@@ -215,52 +215,6 @@ static void settle_share(struct sl_setup *s)
 	a->share.checkpoint_every = s->conf->train.checkpoint_every;
 }
 
-/* Whether the file or --set gives the key. */
-static bool is_given(const struct sl_conf_client *c, const char *key)
-{
-	return c->origin.mark[sl_conf_find(&sl_conf_client_schema, key)].line != 0;
-}
-
-static enum sl_err sizes_of_onnx(struct sl_conf_client *conf, struct sl_fail *fail)
-{
-	struct sl_onnx_sizes s;
-	struct sl_fail why;
-	enum sl_err err;
-
-	if (!conf->model.onnx[0])
-		return SL_OK;
-	err = sl_onnx_sizes(&s, conf->model.onnx, &why);
-	if (err)
-		return sl_conf_client_blame(conf, "model.onnx", err, pass_on(fail, &why));
-	if (!is_given(conf, "model.classes"))
-		conf->model.classes = s.classes;
-	if (!is_given(conf, "model.features"))
-		conf->model.features = s.features;
-	conf->model.vocab = s.vocab ? s.vocab : conf->model.vocab;
-	if (s.tokens && !is_given(conf, "model.tokens"))
-		conf->model.tokens = s.tokens;
-	if (!is_given(conf, "model.image")) {
-		conf->model.image.h = s.height ? s.height : conf->model.image.h;
-		conf->model.image.w = s.width ? s.width : conf->model.image.w;
-	}
-	return SL_OK;
-}
-
-enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
-{
-	enum sl_err err = sizes_of_onnx(conf, fail);
-
-	if (!err && !sl_conf_weights_fit(conf))
-		return sl_conf_client_fail(conf, "train.class_weights", fail,
-					   "needs a number for each of the %d classes or labels, got %d",
-					   conf->model.classes, conf->train.class_weights.n);
-	if (!err && conf->data.kind == SL_DATA_CSV && conf->model.task == SL_CONF_CLASSES && conf->model.classes == 1)
-		return sl_conf_client_fail(conf, "model.task", fail,
-					   "a network with one output has no classes: write model.task: labels, if the "
-					   "label says yes or no as 1 or 0, or numbers, if it is a quantity");
-	return err;
-}
-
 static void choose_loss(struct sl_split_spec *spec, enum sl_conf_loss loss)
 {
 	spec->loss = loss < SL_CONF_MSE ? (enum sl_split_loss)loss : SL_LOSS_LABELS;
@@ -300,7 +254,7 @@ static void choose_held(const struct sl_setup *s, struct sl_parts *parts)
 	const char *path = s->weights_from ? s->weights_from : s->conf->model.weights;
 
 	(void)first_weights(s, &path, s->weights_from != NULL);
-	if (path[0] && !s->conf->model.onnx[0])
+	if (path[0] && !sl_conf_network_file(s->conf)[0])
 		sl_held_choose(parts, path);
 }
 
@@ -328,7 +282,8 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	spec.model.tokens = conf->model.tokens;
 	spec.model.huggingface = conf->model.huggingface[0] ? conf->model.huggingface : NULL;
 	spec.model.onnx = conf->model.onnx[0] ? conf->model.onnx : NULL;
-	err = sl_model_takes(&s->takes, &spec.model, &why);
+	spec.model.network = conf->model.network[0] ? conf->model.network : NULL;
+	err = sl_model_takes_of(&s->takes, &spec.model, &why);
 	if (err)
 		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
 	choose_targets(s);
@@ -464,11 +419,15 @@ static enum sl_err load_inserts(const struct sl_setup *s, float *const *param, s
 	return err ? sl_conf_client_blame(s->conf, "model.insert_weights", err, fail) : SL_OK;
 }
 
-/* Reads the ONNX file's weights; model.weights is read over them. `param` NULL: the file is only checked. */
-static enum sl_err read_onnx(const struct sl_setup *s, float *const *param, struct sl_fail *fail)
+/* Reads the weights of the network's file; model.weights is read over them. `param` NULL: the file is only checked. */
+static enum sl_err read_network(const struct sl_setup *s, float *const *param, struct sl_fail *fail)
 {
-	return sl_conf_client_blame(s->conf, "model.onnx",
-				    sl_onnx_weights(s->plan->model, s->conf->model.onnx, param, fail), fail);
+	const struct sl_model *model = s->plan->model;
+	const char *network = s->conf->model.network;
+	enum sl_err err = network[0] ? sl_weights_load(model, network, SL_WEIGHTS_NEW_INSERTS, param, NULL, fail)
+				     : sl_onnx_weights(model, s->conf->model.onnx, param, fail);
+
+	return sl_conf_client_blame(s->conf, sl_conf_network_key(s->conf), err, fail);
 }
 
 enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
@@ -476,8 +435,8 @@ enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, b
 	const unsigned how = first_weights(s, &path, strict);
 	enum sl_err err = SL_OK;
 
-	if (s->conf->model.onnx[0] && !strict)
-		err = read_onnx(s, NULL, fail);
+	if (sl_conf_network_file(s->conf)[0] && !strict)
+		err = read_network(s, NULL, fail);
 	if (!err && path[0])
 		err = blame_weights(s, strict, sl_weights_load(s->plan->model, path, how, NULL, NULL, fail), fail);
 	if (!err && !strict)
@@ -517,16 +476,17 @@ static enum sl_err load_weights(struct sl_setup *s, const char *path, bool stric
 
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
 {
-	const char *folder = s->conf->model.huggingface, *onnx = s->conf->model.onnx;
+	const char *folder = s->conf->model.huggingface;
+	const bool file = sl_conf_network_file(s->conf)[0];
 	const unsigned how = first_weights(s, &path, strict);
 	enum sl_err err = sl_weights_open(&s->weights, s->plan->model, fail);
 
 	if (err)
 		return err;
 	sl_weights_init(&s->weights, s->plan->model, s->plan->spec.seed);
-	s->weights_from_seed = !onnx[0];
-	if (onnx[0] && !strict)
-		err = read_onnx(s, s->weights.value, fail);
+	s->weights_from_seed = !file;
+	if (file && !strict)
+		err = read_network(s, s->weights.value, fail);
 	if (err)
 		return err;
 	if (path[0])

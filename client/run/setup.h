@@ -96,6 +96,9 @@ static inline const struct sl_learn_task *sl_setup_task(const struct sl_conf_cli
 /* If the network has a file of its own (ONNX), sets model.classes, model.image and others as that says, unless they are
  * given. CONFIG: class weights are not as many as classes, or a table's classes meet a network with one output. */
 enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
+/* The sizes in the network's file; all 0 without such a file. */
+enum sl_err sl_setup_file_sizes(struct sl_model_sizes *out, const struct sl_conf_client *conf,
+				struct sl_fail *fail) SL_MUST_CHECK;
 /* Makes the plan, and checks codecs and optimizer with it. `conf` is borrowed. */
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 /* Makes the weights: from the seed, over these those of an ONNX file, over these those of `path` or, if that is "", of

@@ -190,13 +190,13 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	/* `splitc data` asks for the data alone: no network is known then */
 	if (s->takes.vocab && set->vocab > s->takes.vocab)
 		return sl_conf_client_fail(c,
-					   c->model.huggingface[0] ? "model.huggingface"
-					   : c->model.onnx[0]      ? "model.onnx"
-								   : "model.vocab",
+					   c->model.huggingface[0]      ? "model.huggingface"
+					   : sl_conf_network_file(c)[0] ? sl_conf_network_key(c)
+									: "model.vocab",
 					   fail, "%s has tokens below %d, the model only below %d: %s", spec->source,
 					   set->vocab, s->takes.vocab,
 					   s->takes.vocab == c->model.vocab && !c->model.huggingface[0] &&
-							   !c->model.onnx[0]
+							   !sl_conf_network_file(c)[0]
 						   ? "give the model as many"
 						   : "take the tokenizer that belongs to it");
 	return SL_OK;
@@ -208,19 +208,22 @@ static const char *const part_name[SL_PARTS_COUNT] = {"training", "validation", 
 static enum sl_err find_end(struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = s->conf;
-	const struct sl_model_spec spec = {.huggingface = c->model.huggingface};
+	const bool file = c->model.network[0];
+	struct sl_model_spec spec = {.huggingface = file ? NULL : c->model.huggingface,
+				     .network = file ? c->model.network : NULL};
 	struct sl_model_takes takes;
 	struct sl_fail why;
 	enum sl_err err;
 
 	if (c->model.head != SL_CONF_CAUSAL_LM)
 		return SL_OK;
-	err = sl_model_takes(&takes, &spec, &why);
+	snprintf(spec.name, sizeof spec.name, "%.*s", SL_NAME_MAX - 1, c->model.name);
+	err = sl_model_takes_of(&takes, &spec, &why);
 	if (err)
-		return sl_conf_client_fail(c, "model.huggingface", fail, "%s", why.text);
+		return sl_conf_client_fail(c, file ? "model.network" : "model.huggingface", fail, "%s", why.text);
 	if (c->data.end && takes.learned_end < 0)
-		return sl_conf_client_fail(c, "data.end", fail,
-					   "config.json names no end token (eos_token_id): give false");
+		return sl_conf_client_fail(c, "data.end", fail, "%s names no end token (eos_token_id): give false",
+					   file ? c->model.network : "config.json");
 	s->takes.learned_end = takes.learned_end;
 	return SL_OK;
 }

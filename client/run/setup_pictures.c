@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/model/onnx.h"
+#include "client/model/source.h"
 #include "common/base/log.h"
 
 enum {
@@ -21,10 +21,10 @@ static const char *const colours[COLOURS] = {"Grayscale", "Normalize"};
 int sl_setup_network_channels(const struct sl_setup *s)
 {
 	const struct sl_graph *g = s->plan ? &s->plan->model->graph : NULL;
-	struct sl_onnx_sizes sizes;
+	struct sl_model_sizes sizes;
 	struct sl_fail fail;
 
-	if (!g && s->conf->model.onnx[0] && sl_onnx_sizes(&sizes, s->conf->model.onnx, &fail) == SL_OK)
+	if (!g && sl_setup_file_sizes(&sizes, s->conf, &fail) == SL_OK && sizes.channels)
 		return sizes.channels;
 
 	return g && g->value[g->in[0].value].shape.ndim == 4 ? (int)g->value[g->in[0].value].shape.dim[3] : CHANNELS;

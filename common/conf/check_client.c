@@ -253,16 +253,24 @@ static const char *check_source(const char *path, char name[SL_CONF_TEXT], const
 
 static const char *check_model(struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
+	const struct {
+		const char *path, *key, *word[3];
+	} file[] = {
+		{c->model.onnx, "model.onnx", {SL_CONF_ONNX, SL_CONF_ONNX_ROWS, SL_CONF_ONNX_TEXTS}},
+		{c->model.network, "model.network", {SL_CONF_NETWORK, SL_CONF_NETWORK_ROWS, SL_CONF_NETWORK_TEXTS}}};
+	const int input = c->data.kind == SL_DATA_CSV                                           ? 1
+			  : c->data.kind >= SL_DATA_COLA || c->data.kind == SL_DATA_MADE_TOKENS ? 2
+												: 0;
 	const char *blame = check_source(c->model.huggingface, c->model.name, SL_CONF_HUGGINGFACE, "folder", why);
 
 	if (blame)
 		return blame[0] ? "model.huggingface" : "model.name";
-	blame = check_source(c->model.onnx, c->model.name,
-			     c->data.kind == SL_DATA_CSV                                           ? SL_CONF_ONNX_ROWS
-			     : c->data.kind >= SL_DATA_COLA || c->data.kind == SL_DATA_MADE_TOKENS ? SL_CONF_ONNX_TEXTS
-												   : SL_CONF_ONNX,
-			     "file", why);
-	return !blame ? NULL : blame[0] ? "model.onnx" : "model.name";
+	for (size_t i = 0; i < sizeof file / sizeof file[0]; i++) {
+		blame = check_source(file[i].path, c->model.name, file[i].word[input], "file", why);
+		if (blame)
+			return blame[0] ? file[i].key : "model.name";
+	}
+	return NULL;
 }
 
 static const char *check_lora(const struct sl_conf_client *c, char why[SL_CONF_WHY])

@@ -27,7 +27,7 @@ struct sl_conf_key {
 	size_t offset, size;
 	double min, max;        /* of numbers */
 	const char *preset;     /* the default as text; NULL: required */
-	const char *instead[2]; /* required keys: others that may be given instead; NULL: none */
+	const char *instead[3]; /* required keys: others that may be given instead; NULL: none */
 	const char *unit;       /* of numbers; NULL: none */
 	const char *help;       /* one line */
 	const char *const *choices;

@@ -491,7 +491,7 @@ static enum sl_err apply_presets(struct loader *l)
 /* Whether another key was given instead of this one. */
 static bool has_other(const struct loader *l, const struct sl_conf_key *key)
 {
-	for (int i = 0; i < 2; i++)
+	for (size_t i = 0; i < sizeof key->instead / sizeof key->instead[0]; i++)
 		if (key->instead[i] && l->seen[sl_conf_find(l->schema, key->instead[i])])
 			return true;
 	return false;

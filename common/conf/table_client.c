@@ -17,8 +17,9 @@ const char *const sl_conf_data_kinds[] = {SL_DATA_KINDS(WORD) "glue", NULL};
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
-	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: " SL_BUILT_IN_NETWORKS(NETWORK) "or one of model.huggingface or model.onnx"), .instead = {"model.huggingface", "model.onnx"}},
+	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: " SL_BUILT_IN_NETWORKS(NETWORK) "or one of model.huggingface, model.network or model.onnx"), .instead = {"model.huggingface", "model.network", "model.onnx"}},
 	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of a network as Hugging Face's transformers keeps it, instead of model.name: config.json and, unless all weights are to be random, model.safetensors; families: roberta, bert, distilbert, electra, and the decoders llama, mistral, qwen2, qwen3, phi3, gemma, gemma3_text, gpt2"),
+	SL_STRING(T, "model.network", model.network, NULL, "", "safetensors file of a network with its weights, as split.write_network in Python and splitc export write it, instead of model.name; it defines model.classes, model.task and the input's size"),
 	SL_STRING(T, "model.onnx", model.onnx, NULL, "", "ONNX file of a network of images, with data.kind: csv of rows and signals, and with texts of token ids, as torch.onnx.export writes it in training, instead of model.name; its weights are those to start from, and it says what model.classes, model.image and model.features are"),
 	SL_CHOICE(T, "model.head", model.head, SL_WORDS("classifier", "masked_lm", "causal_lm"), "classifier",
 		"of model.huggingface: of encoders a classifier, or a masked language model, whose labels are tokens of the text itself; of decoders causal_lm: each token guesses the next one"),
@@ -33,7 +34,7 @@ static const struct sl_conf_key keys[] = {
 	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2, mobilenet_v2_pool4, alexnet1 and vgg16: dropout in the classifier; of token_mlp: behind its first layer; of mlp: before its last"),
 	SL_INT(T, "model.features", model.features, 1, 65536, "1", "numbers", "of mlp: how many numbers it gets for a row of data.kind: csv; an error names the right number"),
 	SL_INT(T, "model.vocab", model.vocab, 1, 1 << 22, "1000", NULL, "of token_mlp: tokens are numbers below this"),
-	SL_INT(T, "model.tokens", model.tokens, 1, 65535, "128", "tokens", "of token_mlp and networks of model.huggingface and model.onnx: longest row; longer ones are cut"),
+	SL_INT(T, "model.tokens", model.tokens, 1, 65535, "128", "tokens", "of token_mlp and networks of model.huggingface, model.network and model.onnx: longest row; longer ones are cut"),
 	SL_STRING(T, "model.weights", model.weights, NULL, "", "safetensors file with the weights to start from; empty: random weights from train.seed"),
 	SL_BOOL(T, "model.partial", model.partial, "false", "the last unit of a model.weights file, such as the classifier, may be missing or have other shapes; what the file lacks starts from train.seed"),
 	SL_NAMES(T, "model.insert_weights", model.insert_weights, sl_conf_check_word, "",

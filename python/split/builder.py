@@ -16,6 +16,10 @@ class Value:
         self.number, self.shape = number, tuple(int(n) for n in shape)
 
 
+class Ids(Value):
+    """Token ids (S,), the input of a network of texts. They go into tables alone."""
+
+
 class Last(Value):
     """(H, W, C): an image whose channels are last in the script, too, as they always are in the graph."""
 
@@ -113,6 +117,15 @@ class Param:
             t = t.reshape(self.shape)
         return t.to("cpu", torch.float32).contiguous()
 
+    def to_file(self, tensor):
+        """The tensor as a network's file has it, and the name of its layout there; None: the graph's."""
+        t = tensor.detach().to("cpu", torch.float32)
+        t = t.reshape(1) if not t.dim() else t
+        if self.layout == "image" and not (t.dim() == 4 and t.shape[0] == 1):
+            t = t.reshape(self.viewed)
+        word = {"ohwi": "oihw", "hwc": "chw", "image": "oihw" if t.dim() == 4 else "chw"}.get(self.layout)
+        return t.contiguous(), word
+
     def from_graph(self, array, into):
         t = torch.from_numpy(array)
         if self.layout == "ohwi":
@@ -176,17 +189,19 @@ OWN = "a tensor of a module itself is known on the server in sums, differences, 
 
 
 class Builder:
-    def __init__(self, rows, shape, per_token=False, without_dropout=False, evaluates=False):
+    def __init__(self, rows, shape, per_token=False, without_dropout=False, evaluates=False, whole=None):
         """rows: most of a call. per_token: the input (S, F) has rows of up to S tokens; else all rows have S. evaluates: the
-        module is in evaluation."""
-        self.rows = rows
+        module is in evaluation. whole: the graph is a network for a file, and the name of its input."""
+        self.rows, self.whole = rows, whole
         self.without_dropout, self.evaluates = without_dropout, evaluates
         self.nodes, self.params, self.named, self.streams, self.per_token = [], [], {}, 0, per_token
         self.read = []  # (path, tensor, copy of its values): the module's own tensors on whose values the graph depends
         self.single = None  # the first batch norm that gets one number for each channel of a row
-        if per_token and len(shape) != 2:
+        if per_token and not whole and len(shape) != 2:
             raise errors.config(f"lengths belong to inputs [rows, tokens, features], not to rows of {list(shape)}")
-        self.values, self.input = 1, Value(0, shape)
+        self.values, self.input = 2 if whole else 1, (Ids if whole == "tokens" else Value)(0, shape)
+        if whole == "row" and len(shape) == 2:  # a signal
+            self.input = self.node("signal", "permute", [self.input], shape, h=shape[0])
 
     # ---- text
 
@@ -215,10 +230,17 @@ class Builder:
 
     def text(self, output, role):
         """role(param): "", "stat", "frozen" or "g1"."""
-        s, f = self.input.shape if self.per_token else (None, None)
+        shape = self.input.shape
         out = f"out mid_act %{output.number}"  # first, since a Lazy output adds a node here
-        what = f"T[{f}] most={s}" if self.per_token else f"R{_dims(self.input.shape)}"
-        lines = ["graph 1", f"in head_act f32 {what}"]
+        if self.whole == "row":
+            shape = [math.prod(shape)]
+        what = f"f32 T[{shape[1]}] most={shape[0]}" if self.per_token and not self.whole else f"f32 R{_dims(shape)}"
+        if self.whole == "tokens":
+            what = f"i32 T[] most={shape[0]}"
+        lines = ["graph 1", f"in {self.whole or 'head_act'} {what}"]
+        if self.whole:  # a loss of classes, in whose place the config's task has its own
+            lines.append(f"in label i32 R[{','.join(map(str, output.shape[1:]))}]")
+            out = f"node loss xent %{output.number} %1\nout loss %{self.values}"
         for p in self.params:
             word = role(p)
             lines.append(f"param {p.name} [{','.join(map(str, p.shape))}]{' ' * bool(word)}{word} zero")
@@ -327,15 +349,19 @@ class Builder:
         c, n = self.signal(name, x)
         return self.node(name, "permute", [x], (c, 1, n), b=c if c != 1 else None, c=n if n != 1 else None, h=1, w=n)
 
+    def of_tokens(self, x):
+        """Whether x has a row's tokens, of which each row has its own number."""
+        return self.per_token and len(x.shape) == 2
+
     def axis(self, x, dim):
         """The graph's axis for PyTorch's dim, where 0 is rows. The graph has channels last, and tokens in place of rows."""
-        return {1: 3, 2: 1, 3: 2}[dim] if len(x.shape) == 3 else dim - self.per_token
+        return {1: 3, 2: 1, 3: 2}[dim] if len(x.shape) == 3 else dim - self.of_tokens(x)
 
     def resampled(self, name, x, dim, size, mode=0, first=0, before=0, step=1, window=1):
         """Changes the size of PyTorch's dimension dim, where 0 is rows."""
         if not 0 < dim <= len(x.shape):
             raise errors.config(f"{name}: dimension {dim} of {list(x.shape)} with its rows")
-        if self.per_token and dim == 1:
+        if self.of_tokens(x) and dim == 1:
             raise errors.config(f"{name}: is of tokens, of which rows have unequal numbers")
         axis = self.axis(x, dim)
         shape = [*x.shape[:dim - 1], size, *x.shape[dim:]]
@@ -349,6 +375,13 @@ class Builder:
             if x.shape[dim - 1] != n:
                 x = self.resampled(f"{name}.{dim}", x, dim, n, mode=EDGE)
         return x
+
+    def look_up(self, name, param, first=None):
+        """A row of a table for each token: by its id, or with first by its position plus first."""
+        place = {} if first is None else {"position": 1, "first": first or None}
+        s, (_, f) = self.input.shape[0], param.shape
+        y = self.node(name, "embedding", [self.input], (s, f), [param], **place)
+        return y if self.per_token else self.turned(name + ".order", self.node(name + ".rows", "transpose", [y], (f, s), tokens=s))
 
     def fit(self, name, what, a, b):
         """Two values, with dimensions of size 1 repeated to the other's size."""
@@ -381,6 +414,8 @@ class Builder:
         if a.tensor.numel() == 1 and not self.per_token:
             one = Param(a.path, a.path, a.tensor, "one", shape=(1,) * len(x.shape))
             return self.repeated(a.path + ".each", self.node(a.path, "repeat", [x], one.shape, [one]), each)
+        if self.of_tokens(x) and self.whole == "tokens" and shape == x.shape:
+            return self.look_up(a.path, a.param("one", shape), 0)
         if self.per_token or shape not in (x.shape, each):
             raise errors.config(f"{a.path}: its shape is {list(a.shape)} beside {list(x.shape)}; the server has equal "
                                 f"shapes, and {list(each)} for each channel or feature")

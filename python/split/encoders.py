@@ -14,7 +14,10 @@ def _heads(b, name, m, prefix, x, causal=False):
     """Self-attention of torch.nn: in_proj is split into three linear layers."""
     must(name, m, batch_first=True, bias_k=None, add_zero_attn=False, _qkv_same_embed_dim=True)
     e, parts = m.embed_dim, []
-    for i, which in enumerate("qkv"):
+    if b.whole:  # a file keeps PyTorch's own parameters
+        y = b.linear(f"{name}.in_proj", x, *(*params(prefix, m, "in_proj_weight", "in_proj_bias"), None)[:2])
+        parts = [b.resampled(f"{name}.{which}", y, 2, e, first=i * e) for i, which in enumerate("qkv")]
+    for i, which in enumerate("" if b.whole else "qkv"):
         rows = (i * e, (i + 1) * e)
         w = Param(f"{prefix}in_proj.{which}.weight", prefix + "in_proj_weight", m.in_proj_weight, rows=rows)
         bias = m.in_proj_bias is not None

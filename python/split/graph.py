@@ -7,7 +7,7 @@ import torch.fx
 import torch.nn.functional as F
 from torch import nn
 
-from . import aliases, encoders, errors, heads, made, tracing
+from . import aliases, encoders, errors, heads, made, texts, tracing
 from .builder import MATH, MEAN, NEAREST, OWN, UNREAD, Builder, Counted, Last, Own, Param, Parted, Value, image, must, of_call, one, params, real
 
 
@@ -144,7 +144,7 @@ MODULES = {
     nn.Unflatten: lambda b, name, m, prefix, x: (must(name, m, dim=1), _view(b, name, x, -1, *m.unflattened_size, *x.shape[1:]))[1],
     nn.ReLU: _simple("act"), nn.Tanh: _simple("tanh"), nn.Sigmoid: _simple("sigmoid"), nn.SiLU: _simple("silu"),
     nn.Hardsigmoid: _simple("hardsigmoid"), nn.Hardswish: _simple("hardswish"), **made.MODULES,
-    **encoders.MODULES,
+    **encoders.MODULES, **texts.MODULES,
     nn.Softplus: _simple("softplus", beta=1, threshold=20),
     nn.LeakyReLU: lambda b, name, m, prefix, x: b.leaky(name, x, m.negative_slope),
     nn.ReLU6: lambda b, name, m, prefix, x: b.act(name, x, "act", fn="relu6"),
@@ -215,6 +215,8 @@ def _slice(b, name, x, dim=0, start=None, end=None, step=1):
 
 def _select(b, name, x, dim, index):
     dim %= len(x.shape) + 1
+    if b.per_token and (dim, index) == (1, 0) and len(x.shape) == 2:
+        return texts.first(b, name, x)
     if len(x.shape) != 2 or not dim or not -x.shape[dim - 1] <= index < x.shape[dim - 1]:
         raise errors.config(f"{name}: number {index} of dimension {dim} of {list(x.shape)} with its rows; the server has 1 and 2 of "
                             "[rows, S, F]")
@@ -317,6 +319,8 @@ def _mean(b, name, x, dim=None, keepdim=False):
     of = sorted(d % (len(x.shape) + 1) for d in ((dim,) if isinstance(dim, int) else dim or ()))
     if of not in known:
         raise errors.config(f"{name}: mean over {dim}; the server has that over {words}")
+    if b.per_token and of == [1] and not keepdim:
+        return texts.mean(b, name, x)
     y = b.plane(name, x) if len(of) == 2 else b.mean(name, x, of[0])
     return y if keepdim else b.flatten(name + ".flatten", y)
 
@@ -327,10 +331,10 @@ def _cat(b, name, tensors, dim=0):
     for i, x in enumerate(tensors[1:]):
         shape = [n + m if d == dim else n for d, (n, m) in enumerate(zip(y.shape, x.shape), 1)]
         fits = len(x.shape) == len(y.shape) and all(m == n for d, (n, m) in enumerate(zip(y.shape, x.shape), 1) if d != dim)
-        if not dim or not fits or (b.per_token and dim == 1):
+        if not dim or not fits or (b.of_tokens(y) and dim == 1):
             raise errors.config(f"{name}: concatenates {list(y.shape)} and {list(x.shape)} with their rows along {dim}; the server joins "
                                 "what is equal but for one dimension, which is not that of rows")
-        axis, last = b.axis(x, dim), len(shape) - b.per_token
+        axis, last = b.axis(x, dim), len(shape) - b.of_tokens(x)
         y = b.node(f"{name}.{i}" if i else name, "concat", [y, x], shape, axis=axis if axis != last else None)
     return y
 
@@ -352,9 +356,9 @@ def _f_dropout(b, name, x, p=0.5, training=True, inplace=False):
 
 def _f_batchnorm(b, name, x, mean, var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """F.batch_norm in a batch norm's own forward, as timm's BatchNormAct2d calls it."""
-    m, prefix = mean.norm, mean.path[:-len("running_mean")]
+    m, prefix = getattr(mean, "norm", None), getattr(mean, "path", "")[:-len("running_mean")]
     paths = [getattr(t, "path", None) for t in (mean, var, weight, bias)]
-    if paths != [prefix + key for key in ("running_mean", "running_var", "weight", "bias")] or training == b.evaluates or (
+    if not m or paths != [prefix + key for key in ("running_mean", "running_var", "weight", "bias")] or training == b.evaluates or (
             momentum, eps) != (m.momentum, m.eps):
         raise errors.config(f"{name}: F.batch_norm is known on the server with all that one batch norm has, and training=self.training")
     return (_batchnorm_rows if isinstance(m, nn.BatchNorm1d) else _batchnorm)(b, name, m, prefix, x)
@@ -458,7 +462,7 @@ def call_module(b, build, name, m, prefix, args, kwargs):
     """Calls build, which builder_of returned; None: the module is unknown."""
     args, build = encoders.arguments(b, build, name, args, kwargs)
     aliases.check(name, args)
-    if any(isinstance(a, Own) for a in args):
+    if any(isinstance(a, Own) for a in args) and build is not texts.embedding:
         raise errors.config(f"{name}: {OWN}")
     if not build:
         raise unknown(name, type(m).__name__)
@@ -473,6 +477,14 @@ def call_module(b, build, name, m, prefix, args, kwargs):
     elif isinstance(y, Value):
         y = aliases.own(y, args)
     return aliases.overwrite(args[0], y, name) if getattr(m, "inplace", False) else y
+
+
+def _make(b, name, word, args, kwargs):
+    """A tensor that forward makes of numbers alone, equal in every call."""
+    if word == "arange":
+        return texts.arange(b, name, *args, **kwargs)
+    _check_sizes(name, [a for of in args for a in (of if isinstance(of, (list, tuple)) else [of])])
+    return Own(name + ".constant", tracing.MAKERS[word](*args, **kwargs), False)
 
 
 def _number(b, node, args):
@@ -530,6 +542,8 @@ def _call(b, module, strip, node, env):
         m = module.get_submodule(node.target)
         prefix = node.target[len(strip):] + "." * (node.target != strip.rstrip("."))
         return call_module(b, builder_of(m), node.target[len(strip):] or "0", m, prefix, args, kwargs)
+    if word in tracing.MAKERS and node.target is tracing.MAKERS[word]:
+        return _make(b, node.name, word, args, kwargs)
     found = _number(b, node, args)
     found = _folded(b, node, args, kwargs) if found is None else found
     if found is not None:

@@ -226,11 +226,11 @@ def _read_script(b, module):
         raise errors.config(f"the graph of {module.original_name} cannot be read: {e}") from e
 
 
-def _both_modes(of, module, shape, per_token):
+def _both_modes(of, module, shape, per_token, whole):
     """of(builder, training) fills the builder and returns the output. The server has one graph for training and evaluation;
     only dropout and batch norms behave differently there."""
     def filled(training, **how):
-        b = Builder(shape[0], shape[1:], per_token, **how)
+        b = Builder(shape[0], shape[1:], per_token, whole=whole, **how)
         out = of(b, training)
         if not isinstance(out, Value) or not b.nodes:
             raise errors.config("the middle takes one tensor and gives one")
@@ -255,7 +255,7 @@ def _both_modes(of, module, shape, per_token):
     return found
 
 
-def _by_fx(module, shape, per_token):
+def _by_fx(module, shape, per_token, whole):
     """A function that reads the module by torch.fx, for _both_modes()."""
     leaf = graph.builder_of(module)
     whole, strip = (nn.Sequential(module), "0.") if leaf else (module, "")
@@ -263,23 +263,23 @@ def _by_fx(module, shape, per_token):
     with tracing.unchanged(whole):
         for training in (True, False):
             with tracing.mode(whole, training):
-                b = Builder(shape[0], shape[1:], per_token, evaluates=not training)
+                b = Builder(shape[0], shape[1:], per_token, evaluates=not training, whole=whole)
                 traced[training] = tracing.trace(whole, graph.builder_of, graph.reader(b, whole, strip))
     return lambda b, training: graph.reader(b, whole, strip)(list(traced[training].nodes)[-1])
 
 
-def read(module, shape, per_token=False):
+def read(module, shape, per_token=False, whole=None):
     """Returns the builder, whose params refer to the module, and the output. Reads by torch.fx; if that cannot follow, or a part
-    is scripted, by the graph of the scripted module. shape: of a call's input."""
+    is scripted, by the graph of the scripted module. shape: of a call's input. whole: as Builder has it."""
     tracing.check(module)
     why = None
     if not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
         try:
-            of = _by_fx(module, shape, per_token)
+            of = _by_fx(module, shape, per_token, whole)
         except errors.ConfigError as e:
             why = e
         else:
-            return _both_modes(of, module, shape, per_token)
+            return _both_modes(of, module, shape, per_token, whole)
     try:
         script = module if isinstance(module, torch.jit.ScriptModule) else torch.jit.script(module)
     except Exception as e:
@@ -289,6 +289,6 @@ def read(module, shape, per_token=False):
         with tracing.mode(script, training):
             return _read_script(b, script)
     try:
-        return _both_modes(of_script, module, shape, per_token)
+        return _both_modes(of_script, module, shape, per_token, whole)
     except errors.ConfigError as e:
         raise errors.config(f"{why}; as a script: {e}") if why else e

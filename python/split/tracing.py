@@ -166,14 +166,35 @@ def _no_functions():
             torch.autograd.Function.apply = had
 
 
+MAKERS = {name: getattr(torch, name) for name in ("arange", "zeros", "ones", "full")}  # tensors that are equal in each call
+
+
+@contextlib.contextmanager
+def _making(tracer):
+    """Records the calls of MAKERS, which torch.fx would make, or could not make of a size."""
+    def recorder(make):
+        def record(*args, **kwargs):
+            kwargs = {k: v for k, v in kwargs.items() if not isinstance(v, torch.fx.Proxy) and k != "device"}  # as dtype=x.dtype
+            return tracer.create_proxy("call_function", make, args, kwargs)
+        return record
+    try:
+        for name, make in MAKERS.items():
+            setattr(torch, name, recorder(make))
+        yield
+    finally:
+        for name, make in MAKERS.items():
+            setattr(torch, name, make)
+
+
 def trace(module, is_leaf, read):
     """torch.fx's graph of forward, with the default values of its other arguments. is_leaf(m): m has a build. read: graph.reader's."""
     arguments = list(inspect.signature(module.forward).parameters.values())[1:]
     usual = {a.name: a.default for a in arguments if isinstance(a.default, (type(None), bool, int, float, str))}
     before = _states()
     try:
-        with torch.enable_grad(), _no_functions():
-            traced = _Tracer(is_leaf, read).trace(module, usual or None)
+        tracer = _Tracer(is_leaf, read)
+        with torch.enable_grad(), _no_functions(), _making(tracer):
+            traced = tracer.trace(module, usual or None)
         if any(n.op == "get_attr" and n.target.startswith("_tensor_constant") for n in traced.nodes):
             raise ValueError("forward makes a tensor that does not depend on its input")  # it may differ from call to call
         if any(given.graph is not traced for n in traced.nodes for given in n.all_input_nodes):

@@ -194,6 +194,8 @@ in_folder "$tmp/with" "$SPLITC" init onnx.yaml --model onnx:net.onnx
 [ $rc = 0 ] && grep -q '^  onnx: "\?net.onnx' "$tmp/with/onnx.yaml" || fail "a network of one's own: $rc: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train onnx.yaml --check-config
 [ $rc = 0 ] || fail "what init writes for a network of one's own does not pass: $(cat "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" init never.yaml --model network:nowhere
+[ $rc = 66 ] && grep -q 'model.network: nowhere: No such file' "$tmp/err" || fail "init with a network's file that is not there: $rc: $(cat "$tmp/err")"
 # A config that is there: what the user has changed in it stays, what init chose is chosen anew, and --set adds keys.
 sed -i -E 's/^  epochs: 20/  epochs: 7/; s/^threads: 1/threads: 2/' "$tmp/with/table.yaml"
 in_folder "$tmp/with" "$SPLITC" init table.yaml --force --set data.label=colour --set data.split.train=0.5 --set data.split.val=0.5 --set data.split.by=sick --set link.retry_ms=300 --set train.optimizer.lr=0.5 --set train.schedule.kind=cosine

@@ -34,7 +34,7 @@ says 66 'splitc: runs/default/model.safetensors cannot be read: `splitc train` w
 splitc predict photos.yaml x.jpg --local --set log.dir=runs/default
 E1
 # train
-says 64 'splitc: model.safetensors is no config, which is a YAML file: `splitc init` writes one, and weights are named in it by model.weights' <<'E1'
+says 64 'splitc: model.safetensors is no config, which is a YAML file: `splitc init` writes one, and weights are named in it by model.weights, a network by model.network' <<'E1'
 splitc train model.safetensors
 E1
 says 66 "splitc: photos.yaml:2:27: data.dir: $tmp/photos/train.csv is not there: it names pictures and their numbers or labels; pictures in folders of classes need model.classes of 2 or more" <<'E1'

@@ -1,7 +1,11 @@
-/* Any bytes as a safetensors file: if it opens, every tensor is listed and read, as floats and as raw bytes. */
+/* Any bytes as a safetensors file: if it opens, every tensor is listed and read, as floats and as raw bytes. If it has
+ * a network, that can be cut, or is refused in one line. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/model/network_file.h"
+#include "common/conf/networks.h"
+#include "common/graph/cut.h"
 #include "common/weights/safetensors.h"
 
 enum { MOST_BYTES = 1 << 20 };
@@ -30,10 +34,30 @@ static void read_whole(const struct sl_st_file *file, const struct sl_st_tensor 
 	free(out);
 }
 
+static void read_network(const struct sl_st_file *file, const struct sl_model_spec *spec)
+{
+	struct sl_fail fail = {0};
+	struct sl_model *model;
+	struct sl_cut cut;
+
+	if (sl_network_file_build(&model, file, "fuzz", spec, &fail) != SL_OK) {
+		if (!fail.text[0] || strchr(fail.text, '\n'))
+			abort();
+		return;
+	}
+	(void)!sl_cut_find(&cut, model, "1:-1", NULL, NULL, &fail);
+	if (model->n_unit < 1 || model->graph.n_param != model->n_plain)
+		abort();
+	sl_model_close(model);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static const struct sl_model_spec spec[] = {{.name = SL_CONF_NETWORK},
+						    {.name = SL_CONF_NETWORK_ROWS},
+						    {.name = SL_CONF_NETWORK_TEXTS, .tokens = 12, .whole_rows = 12}};
 	struct sl_st_file *file = NULL;
 	struct sl_fail fail = {0};
 	uint64_t covered = 0;
@@ -52,6 +76,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (covered > size)
 		abort();
 	(void)sl_st_metadata(file, "format");
+	for (size_t i = 0; i < sizeof spec / sizeof spec[0]; i++)
+		read_network(file, &spec[i]);
 	sl_st_close(file);
 	return 0;
 }

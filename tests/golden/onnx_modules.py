@@ -10,6 +10,7 @@ A module stands behind two convolutions, which make 8 channels of 8×8 pixels. W
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile

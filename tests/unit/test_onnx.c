@@ -642,7 +642,7 @@ static void sizes(void **state)
 	Onnx__Model *m = read_model();
 	Onnx__Shape *shape = m->graph->input[0]->type->tensor_type->shape;
 	struct sl_model *model;
-	struct sl_onnx_sizes s;
+	struct sl_model_sizes s;
 	struct sl_fail fail;
 
 	(void)state;

@@ -284,7 +284,8 @@ def check_lines():
             (Bad(lambda m, x: torch.cumsum(m(x), 1)), Bad, "cumsum is not known on the server: keep it in head or tail, or write it otherwise (docs"),
             (Bad(lambda m, x: m(x) if x.shape[0] > 1 else x), Bad, "depends on values, or on the number of rows or tokens"),
             (Bad(lambda m, x: sum(part for part in m(x))), Bad, "forward loops over what a layer gives"),
-            (Bad(lambda m, x: m(x) * F.batch_norm(x, torch.zeros(C), torch.ones(C))), Bad, "makes a tensor"),
+            (Bad(lambda m, x: m(x) * torch.rand(C, 1, 1)), Bad, "makes a tensor"),
+            (Bad(lambda m, x: m(x) * F.batch_norm(x, torch.zeros(C), torch.ones(C))), Bad, "F.batch_norm is known on the server with all that"),
             (torch.jit.script(BadScript()), BadScript, "cumsum is not known"),
             (nn.Sequential(nn.Conv2d(C, C, 1), nn.LSTM(6, 6)), None, "1: LSTM is not known on the server")):
         text = str(refused(split.ConfigError, says, remote, module, SHAPE))
