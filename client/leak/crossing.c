@@ -262,6 +262,10 @@ int sl_crossing_classes(const struct sl_setup *setup)
 /* CONFIG: nothing can be measured of what crosses. */
 static enum sl_err check(const struct collector *c, const struct sl_shape *input, struct sl_fail *fail)
 {
+	if (sl_plan_cut_values(c->setup->plan, false) > 1 || sl_plan_cut_values(c->setup->plan, true) > 1)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "leak measures one value up and one down, and %d and %d cross here",
+				   sl_plan_cut_values(c->setup->plan, false), sl_plan_cut_values(c->setup->plan, true));
 	if (c->kind == SL_CROSSING_TOKENS && !sl_plan_cut_per_token(c->setup->plan, false))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "leak measures text token by token, and at this cut the activation has no row for "

@@ -89,26 +89,26 @@ static enum sl_err copy_nodes(struct copier *c, int first, int end, struct sl_fa
 	return err;
 }
 
-/* "home.1": what the head gives, and the tail takes, for home value k, counted from 0. */
-static const char *home_name(int k, char out[SL_NAME_MAX])
+/* Names of further fields: "head_act.1" …, "home.1" …. */
+static const char *numbered(const char *name, int k, char out[SL_NAME_MAX])
 {
-	snprintf(out, SL_NAME_MAX, "home.%d", k + 1);
+	snprintf(out, SL_NAME_MAX, "%s.%d", name, k);
 	return out;
 }
 
-/* The tail's inputs for the values that stay at home. */
-static enum sl_err add_homes(struct copier *c, const struct sl_cut *cut, const struct sl_graph *model,
-			     struct sl_fail *fail)
+/* Adds inputs for n values of the model, called name.1 and on. */
+static enum sl_err add_values(struct copier *c, const char *name, const int *value, int n, struct sl_fail *fail)
 {
+	const struct sl_graph *model = &c->model->graph;
 	enum sl_err err = SL_OK;
-	char name[SL_NAME_MAX];
+	char text[SL_NAME_MAX];
 
-	for (int k = 0; k < cut->n_home && !err; k++) {
-		const struct sl_graph_value *value = &model->value[cut->home[k]];
+	for (int k = 0; k < n && !err; k++) {
+		const struct sl_graph_value *v = &model->value[value[k]];
 
-		c->value[cut->home[k]] = c->to->n_in;
-		err = sl_graph_add_input(c->to, home_name(k, name), value->dtype, value->lead, value->shape,
-					 value->lead == SL_PER_TOKEN ? model->in[0].most : 1, NULL, fail);
+		c->value[value[k]] = c->to->n_in;
+		err = sl_graph_add_input(c->to, numbered(name, k + 1, text), v->dtype, v->lead, v->shape,
+					 v->lead == SL_PER_TOKEN ? model->in[0].most : 1, NULL, fail);
 	}
 	return err;
 }
@@ -132,9 +132,13 @@ static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const str
 		value = &model->value[right->value];
 		c->value[SL_BUILD_LABEL] = 1;
 		err = sl_graph_add_input(c->to, right->name, value->dtype, value->lead, value->shape, 1, NULL, b->fail);
-		if (!err)
-			err = add_homes(c, cut, model, b->fail);
 	}
+	if (!err && which == SL_MIDDLE)
+		err = add_values(c, "head_act", cut->up + 1, cut->n_up - 1, b->fail);
+	if (!err && which == SL_TAIL)
+		err = add_values(c, "mid_act", cut->down + 1, cut->n_down - 1, b->fail);
+	if (!err && which == SL_TAIL)
+		err = add_values(c, "home", cut->home, cut->n_home, b->fail);
 	if (err)
 		return err;
 	if (which == SL_HEAD)
@@ -160,9 +164,13 @@ static enum sl_err add_output(struct copier *c, enum sl_segment which, const str
 	value = sl_insert_build(&insert[mid], b, c->value[mid ? cut->tail_value : cut->head_value]);
 	decay = sl_insert_decay(&insert[mid]);
 	err = b->err ? b->err : sl_graph_add_output(c->to, mid ? "mid_act" : "head_act", value, &decay, b->fail);
+	for (int k = 1; k < (mid ? cut->n_down : cut->n_up) && !err; k++)
+		err = sl_graph_add_output(c->to, numbered(mid ? "mid_act" : "head_act", k, name),
+					  c->value[mid ? cut->down[k] : cut->up[k]], NULL, b->fail);
 	for (int k = 0; k < cut->n_home && !mid && !err; k++)
 		if (cut->home[k] != SL_BUILD_INPUT) /* which the client has */
-			err = sl_graph_add_output(c->to, home_name(k, name), c->value[cut->home[k]], NULL, b->fail);
+			err = sl_graph_add_output(c->to, numbered("home", k + 1, name), c->value[cut->home[k]], NULL,
+						  b->fail);
 	return err;
 }
 
@@ -323,6 +331,22 @@ static void choose_loss(struct sl_model *m, const struct sl_split_spec *spec)
 	}
 }
 
+/* What is made for one tensor at a cut. */
+static enum sl_err check_several(const struct sl_cut *cut, const struct sl_split_spec *spec, struct sl_fail *fail)
+{
+	const bool head = spec->insert_head[0], inserts = head || spec->insert_tail[0];
+
+	if (cut->n_up == 1 && cut->n_down == 1)
+		return SL_OK;
+	if (inserts)
+		return sl_fail_at(fail, head ? "insert.head" : "insert.tail", SL_ERR_CONFIG,
+				  "inserts go with one value at each end; %d go up here and %d down", cut->n_up,
+				  cut->n_down);
+	return spec->loss == SL_LOSS_LABELS
+		       ? SL_OK
+		       : sl_fail_at(fail, "train.loss", SL_ERR_CONFIG, "there is no insert that could learn");
+}
+
 static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spec, struct sl_fail *fail)
 {
 	const struct sl_cut_spec *c = &spec->cut;
@@ -333,7 +357,9 @@ static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spe
 		choose_loss(s->model, spec);
 	if (!err)
 		err = sl_cut_find(&s->cut, s->model, given(c->partition), given(c->head_end), given(c->tail_begin),
-				  fail);
+				  c->values > 1 ? c->values : 1, fail);
+	if (!err)
+		err = check_several(&s->cut, spec, fail);
 	if (!err && spec->tail_loss)
 		err = sl_cut_behind_gather(&s->cut, s->model, fail);
 	if (!err)
@@ -386,11 +412,12 @@ enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, con
 	parts->model = NULL;
 	plan->plain_per_token[0] = plan->model->graph.value[plan->cut.head_value].lead == SL_PER_TOKEN;
 	plan->plain_per_token[1] = plan->model->graph.value[plan->cut.tail_value].lead != SL_PER_ROW;
-	plan->plain[0] = plan->model->graph.value[plan->cut.head_value].shape;
-	plan->plain[1] =
-		plan->model->graph
-			.value[parts->loss == SL_LOSS_RESTORE_HEAD ? plan->cut.head_value : plan->cut.tail_value]
-			.shape;
+	for (int k = 0; k < plan->cut.n_up; k++)
+		plan->plain[0] += sl_shape_row(&plan->model->graph.value[plan->cut.up[k]].shape);
+	for (int k = 0; k < plan->cut.n_down; k++)
+		plan->plain[1] += sl_shape_row(&plan->model->graph.value[plan->cut.down[k]].shape);
+	if (parts->loss == SL_LOSS_RESTORE_HEAD)
+		plan->plain[1] = plan->plain[0];
 	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
 		err = sl_plan_add(plan, (enum sl_segment)i, &parts->part[i], fail);
 	if (!err)

@@ -31,8 +31,11 @@ void sl_ends_carry_home_back(struct sl_ends *ends, const struct sl_exec_call *ca
 			sl_exec_field(ends->tail, SL_END_DIN, homes.tail_field + k, call->slot, &call->dims);
 		const struct sl_tensor to = sl_exec_field(ends->head, SL_END_DOUT, field, call->slot, &call->dims);
 		const int64_t n = sl_shape_count(&to.shape);
+		bool crosses = false;
 
-		if (out[field].value != out[0].value)
+		for (int i = 0; i < homes.head_field; i++)
+			crosses = crosses || out[i].value == out[field].value;
+		if (!crosses)
 			memcpy(to.data, from.data, (size_t)n * sizeof(float));
 		else
 			for (int64_t i = 0; i < n; i++)

@@ -34,7 +34,9 @@ static enum sl_err open_codec(struct sl_local *l, enum side side, enum sl_dir di
 		.dir = dir,
 		.pair = paired ? l->codec[side][act] : NULL,
 	};
+	struct sl_codec_env next[SL_CUT_VALUES];
 
+	sl_port_env_values(l->plan, &env, next);
 	return crosses(l, dir) ? sl_codec_open(&l->codec[side][dir], &spec[dir], &env, fail) : SL_OK;
 }
 
@@ -240,7 +242,7 @@ void sl_local_state_close(struct sl_local_state *state)
 		sl_exec_state_close(&state->part[i]);
 }
 
-/* Does to a tensor what a link would: one side encodes it, the other decodes it. */
+/* Does to the values of a run what a link would: one side encodes them, the other decodes them. */
 static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const struct sl_tensor *from,
 			 struct sl_tensor *to, struct sl_fail *fail)
 {
@@ -258,7 +260,9 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 	enum sl_err err;
 
 	l->buf.len = 0;
-	err = l->ends.training ? sl_finite_tensor(from, sl_dir_name(dir), chunk, fail) : SL_OK;
+	err = l->ends.training
+		      ? sl_port_finite(from, sl_codec_values(l->codec[up ? CLIENT : SERVER][dir]), dir, chunk, fail)
+		      : SL_OK;
 	if (err)
 		return err;
 	err = sl_codec_encode(l->codec[up ? CLIENT : SERVER][dir], &call, from, &l->buf);
@@ -276,46 +280,46 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 
 static enum sl_err forward_chunk(struct sl_local *l, const struct sl_chunk *c, struct sl_fail *fail)
 {
-	const int64_t head = c->cut[0], tail = c->cut[1];
 	const int chunk = c->call.slot;
-	struct sl_tensor head_out = sl_exec_output(l->ends.head, chunk, head);
-	struct sl_tensor mid_in = sl_exec_input(l->middle, chunk, head);
-	struct sl_tensor mid_out = sl_exec_output(l->middle, chunk, tail);
-	struct sl_tensor tail_in = sl_exec_input(l->ends.tail, chunk, tail);
+	struct sl_tensor from[SL_CUT_VALUES], to[SL_CUT_VALUES];
 	enum sl_err err = sl_ends_head_forward(&l->ends, chunk);
 
 	if (!err && chunk == 0 && c->call.training)
 		err = sl_exec_begin(l->middle);
 	if (!err) {
-		head_out = sl_ends_sent(&l->ends, SL_DIR_HEAD_ACT, chunk, head_out);
-		err = cross(l, SL_DIR_HEAD_ACT, chunk, &head_out, &mid_in, fail);
+		sl_exec_crossing(l->ends.head, SL_END_OUT, chunk, &c->call.dims, from);
+		sl_exec_crossing(l->middle, SL_END_IN, chunk, &c->call.dims, to);
+		from[0] = sl_ends_sent(&l->ends, SL_DIR_HEAD_ACT, chunk, from[0]);
+		err = cross(l, SL_DIR_HEAD_ACT, chunk, from, to, fail);
 	}
 	if (!err)
 		err = sl_exec_forward(l->middle, &c->call, NULL);
+	sl_exec_crossing(l->middle, SL_END_OUT, chunk, &c->call.dims, from);
+	sl_exec_crossing(l->ends.tail, SL_END_IN, chunk, &c->call.dims, to);
 	if (!err)
-		err = cross(l, SL_DIR_MID_ACT, chunk, &mid_out, &tail_in, fail);
+		err = cross(l, SL_DIR_MID_ACT, chunk, from, to, fail);
 	return err ? err : sl_ends_tail(&l->ends, chunk, fail);
 }
 
 static enum sl_err backward_chunk(struct sl_local *l, const struct sl_chunk *c, struct sl_fail *fail)
 {
-	const int64_t head = c->cut[0], tail = c->cut[1];
 	const int chunk = c->call.slot;
-	struct sl_tensor tail_din = sl_exec_din(l->ends.tail, chunk, tail);
-	struct sl_tensor mid_dout = sl_exec_dout(l->middle, chunk, tail);
-	struct sl_tensor mid_din = sl_exec_din(l->middle, chunk, head);
-	struct sl_tensor head_dout = sl_exec_dout(l->ends.head, chunk, head);
+	struct sl_tensor from[SL_CUT_VALUES], to[SL_CUT_VALUES];
 	enum sl_err err;
 
 	if (!crosses(l, SL_DIR_MID_GRAD))
 		return SL_OK;
-	tail_din = sl_ends_sent(&l->ends, SL_DIR_MID_GRAD, chunk, tail_din);
-	err = cross(l, SL_DIR_MID_GRAD, chunk, &tail_din, &mid_dout, fail);
+	sl_exec_crossing(l->ends.tail, SL_END_DIN, chunk, &c->call.dims, from);
+	sl_exec_crossing(l->middle, SL_END_DOUT, chunk, &c->call.dims, to);
+	from[0] = sl_ends_sent(&l->ends, SL_DIR_MID_GRAD, chunk, from[0]);
+	err = cross(l, SL_DIR_MID_GRAD, chunk, from, to, fail);
 	if (!err)
 		err = sl_exec_backward(l->middle, &c->call, NULL);
 	if (err || !crosses(l, SL_DIR_HEAD_GRAD))
 		return err;
-	err = cross(l, SL_DIR_HEAD_GRAD, chunk, &mid_din, &head_dout, fail);
+	sl_exec_crossing(l->middle, SL_END_DIN, chunk, &c->call.dims, from);
+	sl_exec_crossing(l->ends.head, SL_END_DOUT, chunk, &c->call.dims, to);
+	err = cross(l, SL_DIR_HEAD_GRAD, chunk, from, to, fail);
 	return err ? err : sl_ends_head_backward(&l->ends, chunk);
 }
 

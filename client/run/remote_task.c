@@ -10,18 +10,19 @@
 
 static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
-	struct sl_tensor out = sl_exec_output(r->ends.head, chunk, r->ends.chunk[chunk].cut[0]);
+	struct sl_tensor out[SL_CUT_VALUES];
 	enum sl_err err;
 
+	sl_exec_crossing(r->ends.head, SL_END_OUT, chunk, &r->ends.chunk[chunk].call.dims, out);
 	sl_port_compute_begins(sl_link_port(r->link));
 	err = chunk == 0 && r->ends.training ? sl_audit_repeat(r->conf.audit, &r->ends.feed, r->ends.step, r->lr, fail)
 					     : SL_OK;
 	if (!err)
 		err = sl_ends_head_forward(&r->ends, chunk);
 	if (!err)
-		out = sl_ends_sent(&r->ends, SL_DIR_HEAD_ACT, chunk, out);
+		out[0] = sl_ends_sent(&r->ends, SL_DIR_HEAD_ACT, chunk, out[0]);
 	sl_port_compute_ends(sl_link_port(r->link));
-	return err ? err : sl_port_encode(sl_link_port(r->link), SL_DIR_HEAD_ACT, chunk, &out, fail);
+	return err ? err : sl_port_encode(sl_link_port(r->link), SL_DIR_HEAD_ACT, chunk, out, fail);
 }
 
 /* Checks a step after its last task, before the server is asked to apply it. */
@@ -40,12 +41,14 @@ static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fa
 static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
 	const bool *no_grad = r->conf.link.plan->spec.no_grad;
-	const int64_t count = r->ends.chunk[chunk].cut[1];
-	struct sl_tensor in = sl_exec_input(r->ends.tail, chunk, count);
-	enum sl_err err = sl_port_decode(sl_link_port(r->link), SL_DIR_MID_ACT, chunk, &in, fail);
+	const struct sl_dims *dims = &r->ends.chunk[chunk].call.dims;
+	struct sl_tensor x[SL_CUT_VALUES];
+	enum sl_err err;
 
+	sl_exec_crossing(r->ends.tail, SL_END_IN, chunk, dims, x);
+	err = sl_port_decode(sl_link_port(r->link), SL_DIR_MID_ACT, chunk, x, fail);
 	if (!err && r->ends.training)
-		err = sl_audit_compare(r->conf.audit, SL_DIR_MID_ACT, chunk, &in, fail);
+		err = sl_audit_compare(r->conf.audit, SL_DIR_MID_ACT, chunk, x, fail);
 	sl_port_compute_begins(sl_link_port(r->link));
 	if (!err)
 		err = sl_ends_tail(&r->ends, chunk, fail);
@@ -53,21 +56,22 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 		err = check_last(r, chunk, fail);
 	sl_port_compute_ends(sl_link_port(r->link));
 	if (!err && r->ends.training && !no_grad[1]) {
-		struct sl_tensor din =
-			sl_ends_sent(&r->ends, SL_DIR_MID_GRAD, chunk, sl_exec_din(r->ends.tail, chunk, count));
-
-		err = sl_port_encode(sl_link_port(r->link), SL_DIR_MID_GRAD, chunk, &din, fail);
+		sl_exec_crossing(r->ends.tail, SL_END_DIN, chunk, dims, x);
+		x[0] = sl_ends_sent(&r->ends, SL_DIR_MID_GRAD, chunk, x[0]);
+		err = sl_port_encode(sl_link_port(r->link), SL_DIR_MID_GRAD, chunk, x, fail);
 	}
 	return err;
 }
 
 static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
-	struct sl_tensor dout = sl_exec_dout(r->ends.head, chunk, r->ends.chunk[chunk].cut[0]);
-	enum sl_err err = sl_port_decode(sl_link_port(r->link), SL_DIR_HEAD_GRAD, chunk, &dout, fail);
+	struct sl_tensor dout[SL_CUT_VALUES];
+	enum sl_err err;
 
+	sl_exec_crossing(r->ends.head, SL_END_DOUT, chunk, &r->ends.chunk[chunk].call.dims, dout);
+	err = sl_port_decode(sl_link_port(r->link), SL_DIR_HEAD_GRAD, chunk, dout, fail);
 	if (!err)
-		err = sl_audit_compare(r->conf.audit, SL_DIR_HEAD_GRAD, chunk, &dout, fail);
+		err = sl_audit_compare(r->conf.audit, SL_DIR_HEAD_GRAD, chunk, dout, fail);
 	sl_port_compute_begins(sl_link_port(r->link));
 	if (!err)
 		err = sl_ends_head_backward(&r->ends, chunk);

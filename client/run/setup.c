@@ -45,14 +45,6 @@ static enum sl_err read_insert(const struct sl_setup *s, const char *key, const 
 	return SL_OK;
 }
 
-/* Checks error feedback on the tensor of a whole chunk. */
-static enum sl_err try_feedback(const struct sl_setup *s, enum sl_dir dir, bool mid, struct sl_fail *fail)
-{
-	const struct sl_extent most = sl_cut_extent(s->plan, mid);
-
-	return sl_codec_feeds_back(&s->agreement.codec[dir], &most, fail);
-}
-
 /* Opens every codec for one row of its tensor, the longest: as it is at first, and as decaying inserts leave it. */
 static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 {
@@ -77,7 +69,7 @@ static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 			return sl_conf_client_fail(s->conf, key, fail, "%s%s", why.text,
 						   done ? ", to which the decaying insert narrows" : "");
 		sl_codec_close(codec);
-		if (s->reads == SL_READS_ALL && try_feedback(s, dir, mid, &why) != SL_OK)
+		if (s->reads == SL_READS_ALL && sl_setup_try_feedback(s, dir, mid, &why) != SL_OK)
 			return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
 	}
 	return SL_OK;
@@ -154,7 +146,9 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 	err = sl_agreement_settle(&s->agreement, fail);
 	s->agreement.plan.ends =
 		s->conf->train.ends_precision == SL_ENDS_FP32 ? SL_PRECISION_FP32 : SL_PRECISION_BF16_FACTORS;
-	return err ? err : sl_plan_open_parts(&s->plan, parts, &s->agreement.plan, fail);
+	if (!err)
+		err = sl_plan_open_parts(&s->plan, parts, &s->agreement.plan, fail);
+	return err ? err : sl_setup_check_cut(s, fail);
 }
 
 /* Whether all members need the same value: of learning rates, for the middle; of the loss, for shared ends; and of what
@@ -294,6 +288,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	put(spec.cut.partition, sizeof spec.cut.partition, conf->partition);
 	put(spec.cut.head_end, sizeof spec.cut.head_end, conf->head_end);
 	put(spec.cut.tail_begin, sizeof spec.cut.tail_begin, conf->tail_begin);
+	spec.cut.values = conf->cut_values;
 	spec.tail_loss = conf->tail_tokens == SL_CONF_TAIL_LOSS;
 	err = read_insert(s, "insert.head", conf->insert.head, spec.insert_head, fail);
 	if (!err)

@@ -28,6 +28,7 @@ enum sl_rng_stream {
 	SL_RNG_PARTS = 0xff30,  /* which samples each member of a group has */
 	SL_RNG_MEMBER = 0xff31, /* element 0: the seed of a member's own data; step = the member */
 	SL_RNG_TURNS = 0xff32,  /* step = epoch, chunk = a round of the shuffle: members' turns (session/turns.h) */
+	SL_RNG_VALUES = 0xff50, /* of further values of a run: + 8 × (value − 1), then as SL_RNG_CODEC */
 	SL_RNG_LEAK = 0xff40,   /* step = a training step of an attack's decoder, element = row of its batch */
 	SL_RNG_TEST = 0xfff0
 };

@@ -1,5 +1,7 @@
 /* One call of a codec: frame, order of stages, error feedback. Stages of a device queue what they do; a call waits for
  * all of them together at its end, or leaves that to sl_codec_collect. */
+#include <string.h>
+
 #include "common/codec/codec.h"
 #include "common/codec/frame.h"
 #include "common/codec/impl.h"
@@ -273,13 +275,32 @@ static enum sl_err encode(struct sl_codec *c, const struct sl_codec_call *call, 
 enum sl_err sl_codec_encode(struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *x,
 			    struct sl_buf *out)
 {
-	return encode(c, call, x, false, out);
+	const size_t start = out->len, table = (size_t)sl_codec_values(c) * SL_CODEC_VALUE_BYTES;
+	enum sl_err err = SL_OK;
+
+	if (c->next == NULL)
+		return encode(c, call, x, false, out);
+	if (out->cap - out->len < table)
+		return SL_ERR_LIMIT;
+	out->len += table;
+	for (int v = 0; c != NULL && err == SL_OK; c = c->next, v++) {
+		const size_t before = out->len;
+		uint64_t bytes;
+
+		err = encode(c, call, &x[v], false, out);
+		c->dim0 = x[v].shape.dim[0];
+		bytes = out->len - before;
+		memcpy(out->data + start + (size_t)v * sizeof bytes, &bytes, sizeof bytes);
+	}
+	if (err != SL_OK)
+		out->len = start;
+	return err;
 }
 
 bool sl_codec_queues(const struct sl_codec *c)
 {
 	const struct link *l;
-	bool all = true;
+	bool all = c->next == NULL;
 
 	for (int i = 0; (l = sl_codec_link(c, i)) != NULL; i++)
 		all = all && l->stage->collect != NULL;
@@ -290,7 +311,7 @@ enum sl_err sl_codec_queue_encode(struct sl_codec *c, const struct sl_codec_call
 				  struct sl_buf *out, bool *later)
 {
 	bool queues = sl_codec_queues(c);
-	enum sl_err err = encode(c, call, x, queues, out);
+	enum sl_err err = queues ? encode(c, call, x, true, out) : sl_codec_encode(c, call, x, out);
 
 	*later = queues && err == SL_OK;
 	return err;
@@ -437,14 +458,33 @@ static enum sl_err decode(struct sl_codec *c, const struct sl_codec_call *call, 
 enum sl_err sl_codec_decode(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in,
 			    struct sl_tensor *x, struct sl_fail *fail)
 {
-	return decode(c, call, in, false, x, fail);
+	struct sl_bytes table, payload;
+	enum sl_err err;
+
+	if (c->next == NULL)
+		return decode(c, call, in, false, x, fail);
+	err = sl_bytes_take(&in, (size_t)sl_codec_values(c) * SL_CODEC_VALUE_BYTES, &table);
+	if (err != SL_OK)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "payload ends within the lengths of its values");
+	for (int v = 0; c != NULL && err == SL_OK; c = c->next, v++) {
+		uint64_t bytes;
+
+		memcpy(&bytes, table.data + (size_t)v * sizeof bytes, sizeof bytes);
+		if (bytes > in.len || (c->next == NULL && bytes != in.len))
+			return sl_fail_set(fail, SL_ERR_PAYLOAD, "value %d has %llu bytes, and %zu are left", v,
+					   (unsigned long long)bytes, in.len);
+		(void)!sl_bytes_take(&in, (size_t)bytes, &payload);
+		err = decode(c, call, payload, false, &x[v], fail);
+		c->dim0 = x[v].shape.dim[0];
+	}
+	return err;
 }
 
 enum sl_err sl_codec_queue_decode(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in,
 				  struct sl_tensor *x, bool *later, struct sl_fail *fail)
 {
 	bool queues = sl_codec_queues(c);
-	enum sl_err err = decode(c, call, in, queues, x, fail);
+	enum sl_err err = queues ? decode(c, call, in, true, x, fail) : sl_codec_decode(c, call, in, x, fail);
 
 	*later = queues && err == SL_OK;
 	return err;

@@ -63,12 +63,32 @@ size_t sl_codec_bound_of(const struct sl_codec *c, const struct sl_extent *s)
 	return SL_FRAME_BYTES + 4 + c->bytes.stage->bound(c->bytes.arg, false, &flat);
 }
 
-size_t sl_codec_bound(const struct sl_codec *codec, int64_t dim0)
+int sl_codec_values(const struct sl_codec *codec)
+{
+	int n = 0;
+
+	for (; codec != NULL; codec = codec->next)
+		n++;
+	return n;
+}
+
+size_t sl_codec_value_bound(const struct sl_codec *codec, int64_t dim0)
 {
 	struct sl_extent s[MAX_TRANSFORMS + 1] = {most_of(codec, dim0)};
 
 	sl_codec_extents(codec, s);
 	return sl_codec_bound_of(codec, s);
+}
+
+size_t sl_codec_bound(const struct sl_codec *codec, int64_t dim0)
+{
+	size_t bytes = sl_codec_value_bound(codec, dim0);
+
+	if (codec->next != NULL)
+		bytes += (size_t)sl_codec_values(codec) * SL_CODEC_VALUE_BYTES;
+	for (const struct sl_codec *c = codec->next; c != NULL; c = c->next)
+		bytes += sl_codec_value_bound(c, c->env.shape.dim[0]);
+	return bytes;
 }
 
 double sl_codec_nominal_bytes(const struct sl_codec *codec, int64_t dim0)
@@ -78,6 +98,8 @@ double sl_codec_nominal_bytes(const struct sl_codec *codec, int64_t dim0)
 
 	for (int i = 0; i < codec->n_transform; i++)
 		bytes *= codec->kept[i];
+	if (codec->next != NULL)
+		bytes += sl_codec_nominal_bytes(codec->next, codec->next->dim0);
 	return bytes;
 }
 
@@ -175,6 +197,14 @@ static enum sl_err find_links(struct sl_codec *c, struct sl_fail *fail)
 	return find_link(c, &c->quantizer, sl_codec_stage_find("none", 4), no_arg, fail);
 }
 
+/* The direction by which stages draw random numbers: further values have streams of their own (SL_RNG_VALUES). */
+static enum sl_dir stream_dir(const struct sl_codec *c)
+{
+	const int further = c->env.value ? SL_RNG_VALUES - SL_RNG_CODEC + 2 * SL_DIR_COUNT * (c->env.value - 1) : 0;
+
+	return (enum sl_dir)(further + (int)c->env.dir);
+}
+
 struct sl_stage_env sl_codec_stage_env(const struct sl_codec *c, const struct link *link)
 {
 	bool transform = link >= c->transform && link < c->transform + c->n_transform;
@@ -186,8 +216,8 @@ struct sl_stage_env sl_codec_stage_env(const struct sl_codec *c, const struct li
 				     .most = sl_codec_most_after(c, before, c->env.shape.dim[0]),
 				     .slots = c->env.slots,
 				     .seed = c->env.seed,
-				     .dir = c->env.dir,
-				     .pair_dir = c->env.dir,
+				     .dir = stream_dir(c),
+				     .pair_dir = stream_dir(c),
 				     .arg = link->arg,
 				     .scratch = c->n_transform > 0 || c->spec.error_feedback};
 }
@@ -203,7 +233,7 @@ static enum sl_err open_link(struct sl_codec *c, struct link *link, struct sl_fa
 	}
 	if (link->paired) {
 		env.pair = c->env.pair->transform[at].state;
-		env.pair_dir = c->env.pair->env.dir;
+		env.pair_dir = stream_dir(c->env.pair);
 		if (link->stage->keep != NULL) {
 			enum sl_err err = link->stage->keep(env.pair, fail);
 
@@ -392,6 +422,13 @@ enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spe
 		err = open_links(c, fail);
 	if (err == SL_OK)
 		err = open_memory(c, fail);
+	if (err == SL_OK && env->next != NULL) {
+		struct sl_codec_env next = *env->next;
+
+		next.pair = env->pair != NULL ? env->pair->next : NULL;
+		err = sl_codec_open(&c->next, spec, &next, fail);
+	}
+	c->env.next = NULL;
 	if (err != SL_OK) {
 		sl_codec_close(c);
 		return err;
@@ -414,6 +451,7 @@ void sl_codec_close(struct sl_codec *c)
 {
 	if (c == NULL)
 		return;
+	sl_codec_close(c->next);
 	for (int i = 0; i < MAX_TRANSFORMS; i++) {
 		close_link(&c->transform[i]);
 		if (c->device && c->values[i] != NULL)
@@ -448,6 +486,7 @@ void sl_codec_commit(struct sl_codec *c)
 {
 	if (c == NULL)
 		return;
+	sl_codec_commit(c->next);
 	each_link(c, true);
 	for (int s = 0; c->residual != NULL && s < c->env.slots; s++) {
 		struct residual *r = &c->residual[s];
@@ -466,6 +505,7 @@ void sl_codec_rollback(struct sl_codec *c)
 {
 	if (c == NULL)
 		return;
+	sl_codec_rollback(c->next);
 	each_link(c, false);
 	for (int s = 0; c->residual != NULL && s < c->env.slots; s++)
 		c->residual[s].has_pending = false;

@@ -70,6 +70,10 @@ struct sl_codec_env {
 	/* For a gradient: this side's codec of the activation of the same tensor, if sl_codec_spec_pairs. It must
 	 * outlive this one. NULL: not paired. */
 	struct sl_codec *pair;
+	/* A run may carry several values. `next` is the env of the next one, borrowed during the call, whose `pair` is
+	 * ignored; `value` its number. NULL: it is the last. */
+	const struct sl_codec_env *next;
+	int value;
 };
 
 /* PAIRED: the codec of a gradient that takes over the places of its activation. KEEPS: that activation's codec. */
@@ -81,12 +85,15 @@ struct sl_codec_need {
 	size_t bound; /* sl_codec_bound for the most rows */
 	bool plain;   /* sl_codec_is_plain */
 };
+/* How many values a payload of this codec carries. */
+int sl_codec_values(const struct sl_codec *codec);
 /* Computed before anything is allocated; `spec` and `env` may come from a peer. `pairing` replaces env->pair, which
  * is ignored. Errors are those of sl_codec_open, except NOMEM, DEVICE, and CONFIG for a stage that does not accept
  * tensors of this shape: only sl_codec_open finds those. */
 enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_codec_env *env,
 			  enum sl_codec_pairing pairing, struct sl_codec_need *out, struct sl_fail *fail) SL_MUST_CHECK;
-/* Opens a codec and allocates all of its memory. */
+/* Opens a codec of all values and allocates all of its memory. Where it has several, it is never plain and does not
+ * queue, and x in the functions below is an array of them. */
 enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_codec_close(struct sl_codec *codec); /* NULL is fine */
@@ -112,7 +119,7 @@ struct sl_codec_call {
 enum sl_err sl_codec_encode(struct sl_codec *codec, const struct sl_codec_call *call, const struct sl_tensor *x,
 			    struct sl_buf *out) SL_MUST_CHECK;
 /* Writes all of x; its shape and call->dims say what is expected. PAYLOAD, with nothing written, if `in` is not a
- * payload of this codec for this shape. */
+ * payload of this codec for this shape; of several values those in front of the wrong one are written. */
 enum sl_err sl_codec_decode(struct sl_codec *codec, const struct sl_codec_call *call, struct sl_bytes in,
 			    struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
 

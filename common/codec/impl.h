@@ -41,6 +41,9 @@ struct sl_codec {
 	bool device;             /* tensors are not in host memory: stages are the backend's */
 	bool paired, pair_found; /* with an activation's codec; the transform that pairs was found */
 
+	struct sl_codec *next; /* of the run's next value; NULL: there is none */
+	int64_t dim0;          /* dimension 0 of the last call's tensor */
+
 	int n_transform;
 	struct link transform[MAX_TRANSFORMS], quantizer, bytes;
 	double kept[MAX_TRANSFORMS]; /* share of its largest output that a variable transform left last time */
@@ -88,6 +91,10 @@ size_t sl_codec_lay_out(struct sl_codec *c, bool take);
 size_t sl_codec_values_bytes(const struct sl_extent *e); /* of values of this extent */
 /* Whether the last transform writes its values straight into the payload. */
 bool sl_codec_direct(const struct sl_codec *c);
+
+enum { SL_CODEC_VALUE_BYTES = 8 }; /* a value's length, in front of a payload, or of a state, of several */
+/* The following ones of one value of several. */
+size_t sl_codec_value_bound(const struct sl_codec *c, int64_t dim0);
 
 /* feedback.c */
 void sl_feedback_memory(const struct sl_codec *c, struct sl_memory *need);

@@ -33,8 +33,8 @@ static void add_links(const struct sl_codec *c, enum sl_codec_pairing pairing, s
 		add_link(c, &c->bytes, SL_CODEC_ALONE, need);
 }
 
-enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_codec_env *env,
-			  enum sl_codec_pairing pairing, struct sl_codec_need *out, struct sl_fail *fail)
+static enum sl_err value_need(const struct sl_codec_spec *spec, const struct sl_codec_env *env,
+			      enum sl_codec_pairing pairing, struct sl_codec_need *out, struct sl_fail *fail)
 {
 	struct sl_codec_env alone = *env;
 	struct sl_codec_need need = {0};
@@ -59,5 +59,27 @@ enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_code
 	need.bound = sl_codec_bound(&c, env->shape.dim[0]);
 	need.plain = sl_codec_is_plain(&c);
 	*out = need;
+	return SL_OK;
+}
+
+enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_codec_env *env,
+			  enum sl_codec_pairing pairing, struct sl_codec_need *out, struct sl_fail *fail)
+{
+	struct sl_codec_need sum, need;
+	enum sl_err err = value_need(spec, env, pairing, &sum, fail);
+	int n = 1;
+
+	for (const struct sl_codec_env *next = env->next; next != NULL && err == SL_OK; next = next->next, n++) {
+		err = value_need(spec, next, pairing, &need, fail);
+		if (err != SL_OK)
+			break;
+		sl_memory_add(&sum.memory, need.memory);
+		sum.bound += need.bound;
+		sum.plain = false;
+	}
+	if (err != SL_OK)
+		return err;
+	sum.bound += n > 1 ? (size_t)n * SL_CODEC_VALUE_BYTES : 0;
+	*out = sum;
 	return SL_OK;
 }

@@ -4,7 +4,7 @@
 
 bool sl_codec_is_plain(const struct sl_codec *c)
 {
-	return !c->device && c->n_transform == 0 && c->quantizer.stage->id == SL_STAGE_ID_NONE &&
+	return c->next == NULL && !c->device && c->n_transform == 0 && c->quantizer.stage->id == SL_STAGE_ID_NONE &&
 	       c->bytes.stage == NULL && !c->spec.error_feedback;
 }
 

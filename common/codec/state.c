@@ -1,24 +1,34 @@
 /* The committed state of a codec, to bytes and back:
  *   u32 magic, u32 residuals (0: no error feedback), then per slot u32 present and, if 1, the residual's floats;
- *   then what the stages append, in the order of the chain. */
+ *   then what the stages append, in the order of the chain.
+ * Of several values: the states of all, each behind its u64 length. */
 #include <string.h>
 
 #include "common/codec/impl.h"
 
 static const uint32_t magic = 0x31534353; /* "SCS1" */
 
-size_t sl_codec_state_bytes(const struct sl_codec *c)
+static size_t value_state_bytes(const struct sl_codec *c)
 {
 	const struct link *link;
 	size_t bytes = 8;
 
-	if (c == NULL)
-		return 0;
 	if (c->residual != NULL)
 		bytes += (size_t)c->env.slots * (4 + sl_feedback_floats(c) * sizeof(float));
 	for (int i = 0; (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->state_bytes != NULL)
 			bytes += link->stage->state_bytes(link->state);
+	return bytes;
+}
+
+size_t sl_codec_state_bytes(const struct sl_codec *c)
+{
+	size_t bytes = 0;
+
+	if (c != NULL && c->next == NULL)
+		return value_state_bytes(c);
+	for (; c != NULL; c = c->next)
+		bytes += SL_CODEC_VALUE_BYTES + value_state_bytes(c);
 	return bytes;
 }
 
@@ -37,14 +47,12 @@ static enum sl_err take_u32(struct sl_bytes *in, uint32_t *value)
 	return err;
 }
 
-enum sl_err sl_codec_save(const struct sl_codec *c, struct sl_buf *out)
+static enum sl_err save_value(const struct sl_codec *c, struct sl_buf *out)
 {
-	int slots = c != NULL && c->residual != NULL ? c->env.slots : 0;
+	int slots = c->residual != NULL ? c->env.slots : 0;
 	const struct link *link;
 	enum sl_err err;
 
-	if (c == NULL)
-		return SL_OK;
 	err = put_u32(out, magic);
 	if (err == SL_OK)
 		err = put_u32(out, (uint32_t)slots);
@@ -56,6 +64,26 @@ enum sl_err sl_codec_save(const struct sl_codec *c, struct sl_buf *out)
 	for (int i = 0; err == SL_OK && (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->save != NULL)
 			err = link->stage->save(link->state, out);
+	return err;
+}
+
+enum sl_err sl_codec_save(const struct sl_codec *c, struct sl_buf *out)
+{
+	enum sl_err err = SL_OK;
+
+	if (c != NULL && c->next == NULL)
+		return save_value(c, out);
+	for (; c != NULL && err == SL_OK; c = c->next) {
+		const size_t at = out->len;
+		uint64_t bytes = 0;
+
+		err = sl_buf_put(out, &bytes, sizeof bytes);
+		if (err == SL_OK)
+			err = save_value(c, out);
+		bytes = out->len - at - sizeof bytes;
+		if (err == SL_OK)
+			memcpy(out->data + at, &bytes, sizeof bytes);
+	}
 	return err;
 }
 
@@ -88,6 +116,7 @@ void sl_codec_forget(struct sl_codec *c)
 
 	if (c == NULL)
 		return;
+	sl_codec_forget(c->next);
 	sl_codec_rollback(c);
 	for (int s = 0; c->residual != NULL && s < c->env.slots; s++)
 		c->residual[s].has_current = false;
@@ -96,16 +125,12 @@ void sl_codec_forget(struct sl_codec *c)
 			(void)!link->stage->load(link->state, &(struct sl_bytes){0});
 }
 
-enum sl_err sl_codec_load(struct sl_codec *c, struct sl_bytes in)
+static enum sl_err load_value(struct sl_codec *c, struct sl_bytes in)
 {
 	const struct link *link;
 	uint32_t word;
-	enum sl_err err;
+	enum sl_err err = take_u32(&in, &word);
 
-	if (c == NULL)
-		return in.len ? SL_ERR_DATA : SL_OK;
-	sl_codec_rollback(c);
-	err = take_u32(&in, &word);
 	if (err == SL_OK && word != magic)
 		err = SL_ERR_DATA;
 	if (err == SL_OK)
@@ -113,8 +138,36 @@ enum sl_err sl_codec_load(struct sl_codec *c, struct sl_bytes in)
 	for (int i = 0; err == SL_OK && (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->load != NULL)
 			err = link->stage->load(link->state, &in);
-	if (err == SL_OK && in.len != 0)
-		err = SL_ERR_DATA;
+	return err == SL_OK && in.len != 0 ? SL_ERR_DATA : err;
+}
+
+static enum sl_err load_values(struct sl_codec *c, struct sl_bytes in)
+{
+	enum sl_err err = SL_OK;
+
+	for (; c != NULL && err == SL_OK; c = c->next) {
+		struct sl_bytes length, state;
+		uint64_t bytes = 0;
+
+		err = sl_bytes_take(&in, sizeof bytes, &length);
+		if (err == SL_OK)
+			memcpy(&bytes, length.data, sizeof bytes);
+		if (err == SL_OK)
+			err = bytes > in.len ? SL_ERR_DATA : sl_bytes_take(&in, (size_t)bytes, &state);
+		if (err == SL_OK)
+			err = load_value(c, state);
+	}
+	return err == SL_OK && in.len != 0 ? SL_ERR_DATA : err;
+}
+
+enum sl_err sl_codec_load(struct sl_codec *c, struct sl_bytes in)
+{
+	enum sl_err err;
+
+	if (c == NULL)
+		return in.len ? SL_ERR_DATA : SL_OK;
+	sl_codec_rollback(c);
+	err = c->next == NULL ? load_value(c, in) : load_values(c, in);
 	if (err != SL_OK)
 		sl_codec_forget(c);
 	return err;

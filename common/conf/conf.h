@@ -170,6 +170,7 @@ struct sl_conf_client {
 	char partition[SL_CONF_TEXT];  /* "A:-B": A units of the head, B of the tail */
 	char head_end[SL_CONF_TEXT];   /* "": partition's first number */
 	char tail_begin[SL_CONF_TEXT]; /* "": partition's second number */
+	int cut_values;                /* most that may cross at each end */
 	enum { SL_CONF_TAIL_ALL, SL_CONF_TAIL_LOSS } tail_tokens;
 	struct {
 		char head[SL_CONF_CODEC_TEXT], tail[SL_CONF_CODEC_TEXT]; /* specs of client/model/insert.h; "": none */

@@ -50,6 +50,7 @@ static const struct sl_conf_key keys[] = {
 		"number of the head's units : minus the number of the tail's; the units between are the middle"),
 	SL_STRING(T, "head_end", head_end, NULL, "", "last layer of the head by name, such as features.0.1, instead of partition's first number"),
 	SL_STRING(T, "tail_begin", tail_begin, NULL, "", "first layer of the tail by name, such as classifier, instead of partition's second number"),
+	SL_INT(T, "cut_values", cut_values, 1, 8, "1", "values", "how many values may cross at the head's end, and at the tail's start; all have one codec"),
 	SL_CHOICE(T, "tail_tokens", tail_tokens, SL_WORDS("all", "loss"), "all",
 		"of model.head: causal_lm: which tokens cross from the middle to the tail, and their gradients back; loss: those that have a loss, which the server then knows; the tail has to begin at norm"),
 	SL_STRING(T, "insert.head", insert.head, sl_conf_check_insert, "",

@@ -102,6 +102,10 @@ enum sl_exec_end { SL_END_IN, SL_END_OUT, SL_END_DOUT, SL_END_DIN };
 struct sl_tensor sl_exec_field(struct sl_exec *exec, enum sl_exec_end end, int field, int slot,
 			       const struct sl_dims *dims);
 
+/* All tensors that cross at that end of head, middle or tail; their number. */
+int sl_exec_crossing(struct sl_exec *exec, enum sl_exec_end end, int slot, const struct sl_dims *dims,
+		     struct sl_tensor x[SL_CUT_VALUES]);
+
 /* The argument `rows` of the functions above for a chunk: for input and din; for output and dout. */
 int64_t sl_exec_in_count(const struct sl_exec *exec, const struct sl_dims *dims);
 int64_t sl_exec_out_count(const struct sl_exec *exec, const struct sl_dims *dims);

@@ -99,6 +99,22 @@ struct sl_tensor sl_exec_field(struct sl_exec *e, enum sl_exec_end end, int fiel
 			 sl_shape_rows(g->value[v].shape, count_of(e, v, dims)));
 }
 
+int sl_exec_crossing(struct sl_exec *e, enum sl_exec_end end, int slot, const struct sl_dims *dims,
+		     struct sl_tensor x[SL_CUT_VALUES])
+{
+	const bool tail = e->segment->which == SL_TAIL, output = end == SL_END_OUT || end == SL_END_DOUT;
+	const int n = sl_plan_cut_values(e->plan, (e->segment->which == SL_MIDDLE) == output);
+	const int64_t count = output ? sl_exec_out_count(e, dims) : sl_exec_in_count(e, dims);
+
+	x[0] = end == SL_END_IN    ? sl_exec_input(e, slot, count)
+	       : end == SL_END_OUT ? sl_exec_output(e, slot, count)
+	       : end == SL_END_DIN ? sl_exec_din(e, slot, count)
+				   : sl_exec_dout(e, slot, count);
+	for (int v = 1; v < n; v++)
+		x[v] = sl_exec_field(e, end, v + tail, slot, dims); /* a tail's field 1 has labels */
+	return n;
+}
+
 /* A slot's sl_dims_numbers and, behind them, its chosen tokens, in the backend's memory. */
 static uint32_t *begin_at(const struct sl_exec *e, int slot)
 {

@@ -345,8 +345,8 @@ out:
  * (sl_worker_turn). */
 
 /* A possible border between stretches, in front of node i. [n_node + 1] bytes: of the value that lives across it; 0:
- * not exactly one does, so there can be no border. Values that stay at home do not count, because they are kept anyway.
- * kept: bytes of the values of earlier nodes that backward reads. */
+ * not exactly one does, so there can be no border. Further values that come in or go out do not count, because they are
+ * kept anyway. kept: bytes of the values of earlier nodes that backward reads. */
 struct border {
 	size_t bytes, kept;
 	double cost; /* least sum of `bytes` of the borders up to this one */
@@ -361,7 +361,8 @@ static void note_borders(const struct uses *u, struct border *b)
 		sl_worker_turn();
 		for (int v = 0; v < u->n_value; v++) {
 			const bool before = u->use[v].birth < i && (u->use[v].there || v == u->s->out_value);
-			const bool home = v != u->s->out_value && sl_plan_goes_out(&u->s->graph, v);
+			const bool home = (v != u->s->out_value && sl_plan_goes_out(&u->s->graph, v)) ||
+					  (v != u->s->in_value && sl_plan_comes_in(&u->s->graph, v));
 
 			if (!before || home || last_read(u, v) < i)
 				continue;

@@ -171,14 +171,18 @@ struct sl_plan {
 	uint8_t middle_hash[SL_PLAN_HASH_BYTES]; /* of the spec and the middle: client and server compare it */
 	uint8_t layout_hash[SL_PLAN_HASH_BYTES]; /* of the parameters and their offsets: a run may resume from the state
 						    of another plan if this hash is equal */
-	/* The client's: the whole network, its cut, and a row's or token's shape at both cuts without inserts. */
+	/* The client's: the whole network, its cut, and the elements of a row or token at both cuts without inserts. */
 	struct sl_model *model;
 	struct sl_cut cut;
-	struct sl_shape plain[2];
-	bool plain_per_token[2]; /* whether `plain` is the shape of a token */
+	int64_t plain[2];
+	bool plain_per_token[2]; /* whether `plain` is of a token */
 };
 
-/* The values that stay at home (cut.h): the head gives them behind head_act, and the tail takes them behind its labels.
+/* How many values cross at that cut (cut.h), all of them per row or all per token; and the shape of one of them, for
+ * `rows` rows or tokens. Number 0 is the tensor of the functions below. */
+int sl_plan_cut_values(const struct sl_plan *plan, bool mid);
+struct sl_shape sl_plan_value_shape(const struct sl_plan *plan, bool mid, int value, int64_t rows);
+/* The values that stay at home (cut.h): the head gives them behind what crosses, and the tail takes them behind it.
  * `input`: the first one is the network's input, which the head does not give. */
 struct sl_homes {
 	int n, head_field, tail_field; /* number; the first of them among the head's outputs, among the tail's inputs */

@@ -135,8 +135,55 @@ static enum sl_err check_tokens(const struct sl_graph *g, enum sl_segment which,
 	return SL_OK;
 }
 
-/* Executor and session support segments with one input tensor and one output or loss. Besides, the tail takes labels,
- * and the head gives it the values that stay at home. */
+/* The middle takes and gives up to SL_CUT_VALUES tensors, all at an end per row or all per token. */
+static enum sl_err check_crossing(const struct sl_graph *g, const struct sl_plan_spec *spec, struct sl_fail *fail)
+{
+	const struct sl_field *const end[2] = {g->in, g->out};
+	const int n[2] = {g->n_in, g->n_out};
+	const char *const key = spec->precision != SL_PRECISION_FP32 ? "train.precision"
+				: spec->keep_tokens                  ? "train.keep_sent_bytes"
+								     : "tokens.cached";
+
+	if (n[0] == 1 && n[1] == 1)
+		return SL_OK;
+	if (spec->precision != SL_PRECISION_FP32 || spec->keep_tokens || spec->cached)
+		return sl_fail_at(fail, key, SL_ERR_CONFIG,
+				  "16 bits, kept and cached tokens go with one value at each cut; %d go up and %d down",
+				  n[0], n[1]);
+	for (int out = 0; out < 2; out++)
+		for (int k = 0; k < n[out]; k++) {
+			const struct sl_field *f = &end[out][k];
+			const struct sl_graph_value *v = &g->value[f->value];
+
+			if (v->dtype != SL_F32)
+				return sl_fail_set(fail, SL_ERR_CONFIG, "%s is i32: only f32 crosses", f->name);
+			if (v->lead != g->value[end[out][0].value].lead || v->lead > SL_PER_TOKEN)
+				return sl_fail_set(fail, SL_ERR_CONFIG,
+						   "%s: values at one cut are all per row, or all per token", f->name);
+			if (f->decay.full)
+				return sl_fail_set(fail, SL_ERR_CONFIG,
+						   "%s: a width that falls goes with one value at each cut", f->name);
+			if (out && v->maker < 0)
+				return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the middle gives back what came in",
+						   f->name);
+			for (int j = 0; j < k; j++)
+				if (end[out][j].value == f->value)
+					return sl_fail_set(fail, SL_ERR_CONFIG, "%s and %s are one value", f->name,
+							   end[out][j].name);
+		}
+	return SL_OK;
+}
+
+/* Whether a segment can have so many fields. The tail also takes labels, and what the head gives it at home. */
+static bool fields_fit(const struct sl_graph *g, enum sl_segment which)
+{
+	if (which == SL_TAIL)
+		return g->n_in >= 2 && g->n_out == 1;
+	if (which == SL_HEAD)
+		return g->n_in == 1 && g->n_out >= 1;
+	return g->n_in >= 1 && g->n_in <= SL_CUT_VALUES && g->n_out >= 1 && g->n_out <= SL_CUT_VALUES;
+}
+
 enum sl_err sl_plan_check_part(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
 			       struct sl_fail *fail)
 {
@@ -152,9 +199,9 @@ enum sl_err sl_plan_check_part(const struct sl_graph *g, enum sl_segment which, 
 	if (g->elements[0] > most_elements / batch)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s is too large for a batch of %" PRId64,
 				   sl_segment_name(which), batch);
-	if ((tail ? g->n_in < 2 : g->n_in != 1) || (which == SL_HEAD ? g->n_out < 1 : g->n_out != 1))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s has %d inputs and %d outputs, where %d and 1 are right",
-				   sl_segment_name(which), g->n_in, g->n_out, 1 + tail);
+	if (!fields_fit(g, which))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s cannot have %d inputs and %d outputs",
+				   sl_segment_name(which), g->n_in, g->n_out);
 	if (g->value[g->in[0].value].dtype != SL_F32 && which != SL_HEAD)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: what comes in must be f32", g->in[0].name);
 	err = check_tokens(g, which, spec, fail);
@@ -164,6 +211,9 @@ enum sl_err sl_plan_check_part(const struct sl_graph *g, enum sl_segment which, 
 		err = check_cached(g, fail);
 	if (!err)
 		err = check_chosen(g, which, fail);
+	if (err)
+		return err;
+	err = which == SL_MIDDLE ? check_crossing(g, spec, fail) : SL_OK;
 	if (err)
 		return err;
 	if (which == SL_MIDDLE && !g->n_param)

@@ -21,6 +21,20 @@ struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, in
 	return shape;
 }
 
+int sl_plan_cut_values(const struct sl_plan *plan, bool mid)
+{
+	const struct sl_graph *g = &plan->segment[SL_MIDDLE].graph;
+
+	return mid ? g->n_out : g->n_in;
+}
+
+struct sl_shape sl_plan_value_shape(const struct sl_plan *plan, bool mid, int value, int64_t rows)
+{
+	const struct sl_graph *g = &plan->segment[SL_MIDDLE].graph;
+
+	return sl_shape_rows(g->value[mid ? g->out[value].value : g->in[value].value].shape, rows);
+}
+
 bool sl_plan_lengths_cross(const struct sl_plan *plan)
 {
 	return sl_plan_cut_per_token(plan, false) || plan->segment[SL_MIDDLE].graph.most;
@@ -56,7 +70,7 @@ int64_t sl_plan_cut_most(const struct sl_plan *plan, bool mid)
 
 int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid)
 {
-	return sl_shape_row(&plan->plain[mid]);
+	return plan->plain[mid];
 }
 
 static bool is_field(const struct sl_field *field, int n, int value)
@@ -80,7 +94,8 @@ bool sl_plan_goes_out(const struct sl_graph *g, int value)
 struct sl_homes sl_plan_homes(const struct sl_plan *plan)
 {
 	const struct sl_graph *head = &plan->segment[SL_HEAD].graph, *tail = &plan->segment[SL_TAIL].graph;
-	struct sl_homes homes = {.head_field = 1, .tail_field = 2};
+	struct sl_homes homes = {.head_field = sl_plan_cut_values(plan, false),
+				 .tail_field = sl_plan_cut_values(plan, true) + 1};
 
 	if (head->n_in && tail->n_in) {
 		homes.n = tail->n_in - homes.tail_field;

@@ -5,13 +5,13 @@
 
 #include "common/base/nearest.h"
 
-enum { MOST_VALUES = 8, MOST_NAMES = 3 };
+enum { MOST_NAMES = 3, MOST_NODES = 400 };
 _Static_assert((int)SL_NAME_MAX <= (int)SL_NEAREST_LONGEST, "any name can be compared");
 
 /* Boundary `at` lies before node `at`: it separates the nodes [0, at) from the others. Boundary -1: the input. */
 struct values {
 	int n;
-	int value[MOST_VALUES]; /* the first of them, in order of their nodes */
+	int value[SL_CUT_VALUES]; /* the first of them, in order of their nodes */
 };
 
 static bool is_read(const struct sl_model *m, int value, int first, int end)
@@ -34,7 +34,7 @@ static struct values read_across(const struct sl_model *m, int made, int made_en
 
 		if (!is_read(m, value, read, read_end))
 			continue;
-		if (v.n < MOST_VALUES)
+		if (v.n < SL_CUT_VALUES)
 			v.value[v.n] = value;
 		v.n++;
 	}
@@ -48,14 +48,21 @@ static struct values crossing_at(const struct sl_model *m, int head_at, int tail
 		    : read_across(m, head_at, tail_at, tail_at, m->graph.n_node);
 }
 
-static bool is_legal(const struct sl_model *m, int head_at, int tail_at, bool head)
+/* Boundaries of a cut, how many values may cross at each, and which of the two is looked at. */
+struct sought {
+	int head_at, tail_at, values;
+	bool head;
+};
+
+static bool is_legal(const struct sl_model *m, const struct sought *s, int at)
 {
+	const int head_at = s->head ? at : s->head_at, tail_at = s->head ? s->tail_at : at;
 	struct values v;
 
 	if (head_at < 1 || head_at >= tail_at || tail_at >= m->graph.n_node)
 		return false;
-	v = crossing_at(m, head_at, tail_at, head);
-	return v.n == 1 && v.value[0] != SL_BUILD_INPUT;
+	v = crossing_at(m, head_at, tail_at, s->head);
+	return v.n >= 1 && v.n <= s->values && v.value[0] != SL_BUILD_INPUT;
 }
 
 static const char *value_name(const struct sl_model *m, int value)
@@ -124,29 +131,34 @@ static enum sl_err unknown_path(const struct sl_model *m, const char *key, const
 			  path, m->unit[0].name, m->unit[m->n_unit - 1].name, names);
 }
 
-/* Writes the nearest legal boundaries for the head's end, or for the tail's start, before and behind the one that is
- * given; the other one stays. "": there are none. */
-static void name_near(const struct sl_model *m, int head_at, int tail_at, bool head, char near[2 * SL_NAME_MAX + 8])
+static int boundary_of(const struct sought *s)
 {
-	const int at = head ? head_at : tail_at, n = m->graph.n_node;
-	int before = at - 1, after = at + 1;
-
-	while (before > 0 && !is_legal(m, head ? before : head_at, head ? tail_at : before, head))
-		before--;
-	while (after < n && !is_legal(m, head ? after : head_at, head ? tail_at : after, head))
-		after++;
-	snprintf(near, 2 * SL_NAME_MAX + 8, "%s%s%s", before > 0 ? boundary_name(m, before, head) : "",
-		 before > 0 && after < n ? " or " : "", after < n ? boundary_name(m, after, head) : "");
+	return s->head ? s->head_at : s->tail_at;
 }
 
-static enum sl_err illegal_boundary(const struct sl_model *m, const char *key, int head_at, int tail_at, bool head,
+/* Writes the nearest legal boundaries before and behind the one that is sought; the cut's other one stays. "": there
+ * are none. */
+static void name_near(const struct sl_model *m, const struct sought *s, char near[2 * SL_NAME_MAX + 8])
+{
+	const int at = boundary_of(s), n = m->graph.n_node;
+	int before = at - 1, after = at + 1;
+
+	while (before > 0 && !is_legal(m, s, before))
+		before--;
+	while (after < n && !is_legal(m, s, after))
+		after++;
+	snprintf(near, 2 * SL_NAME_MAX + 8, "%s%s%s", before > 0 ? boundary_name(m, before, s->head) : "",
+		 before > 0 && after < n ? " or " : "", after < n ? boundary_name(m, after, s->head) : "");
+}
+
+static enum sl_err illegal_boundary(const struct sl_model *m, const char *key, const struct sought *s,
 				    struct sl_fail *fail)
 {
-	const char *where = boundary_name(m, head ? head_at : tail_at, head);
-	const struct values v = crossing_at(m, head_at, tail_at, head);
-	char near[2 * SL_NAME_MAX + 8];
+	const char *where = boundary_name(m, boundary_of(s), s->head);
+	const struct values v = crossing_at(m, s->head_at, s->tail_at, s->head);
+	char near[2 * SL_NAME_MAX + 8], set[32] = "";
 
-	name_near(m, head_at, tail_at, head, near);
+	name_near(m, s, near);
 	if (v.n && v.value[0] == SL_BUILD_INPUT)
 		return sl_fail_at(fail, key, SL_ERR_CONFIG,
 				  "the input %s would cross as it is at %s: end the head behind all layers that read "
@@ -155,23 +167,25 @@ static enum sl_err illegal_boundary(const struct sl_model *m, const char *key, i
 	if (v.n < 2)
 		return sl_fail_at(fail, key, SL_ERR_CONFIG, "nothing crosses the cut at %s; valid near it: %s", where,
 				  near);
+	if (v.n <= SL_CUT_VALUES)
+		snprintf(set, sizeof set, "set cut_values: %d, or ", v.n);
 	return sl_fail_at(fail, key, SL_ERR_CONFIG,
-			  "%d values cross the cut at %s (%s and %s), where one must; valid near it: %s", v.n, where,
-			  value_name(m, v.value[0]), value_name(m, v.value[1]), near);
+			  "%d values cross the cut at %s (%s, %s%s%s%s), where cut_values allows %d: %scut at %s", v.n,
+			  where, value_name(m, v.value[0]), value_name(m, v.value[1]), v.n > 2 ? ", " : "",
+			  v.n > 2 ? value_name(m, v.value[2]) : "", v.n > 3 ? " …" : "", s->values, set, near);
 }
 
 /* A head's end behind the last node, or a tail's start at the first one, leaves nothing beyond it. */
-static enum sl_err check_beyond(const struct sl_model *m, const char *key, int head_at, int tail_at, bool head,
-				struct sl_fail *fail)
+static enum sl_err check_beyond(const struct sl_model *m, const char *key, const struct sought *s, struct sl_fail *fail)
 {
-	const int at = head ? head_at : tail_at;
+	const int at = boundary_of(s);
 	char near[2 * SL_NAME_MAX + 8];
 
 	if (at >= 1 && at < m->graph.n_node)
 		return SL_OK;
-	name_near(m, head_at, tail_at, head, near);
+	name_near(m, s, near);
 	return sl_fail_at(fail, key, SL_ERR_CONFIG, "nothing would be left beyond %s; valid near it: %s",
-			  boundary_name(m, at, head), near);
+			  boundary_name(m, at, s->head), near);
 }
 
 /* The boundary that `path` names. */
@@ -238,8 +252,12 @@ static enum sl_err find_partition(const struct sl_model *m, const char *partitio
 
 static void cut_tail(struct sl_cut *cut, const struct sl_model *model, int at)
 {
+	const struct values down = crossing_at(model, cut->head_end + 1, at, false);
+
 	cut->tail_begin = at;
-	cut->tail_value = crossing_at(model, cut->head_end + 1, at, false).value[0];
+	cut->tail_value = down.value[0];
+	cut->n_down = down.n;
+	memcpy(cut->down, down.value, sizeof cut->down);
 	snprintf(cut->text, sizeof cut->text, "head_end=%s tail_begin=%s",
 		 boundary_name(model, cut->head_end + 1, true), boundary_name(model, at, false));
 }
@@ -266,39 +284,109 @@ static enum sl_err find_homes(struct sl_cut *cut, const struct sl_model *m, cons
 }
 
 enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const char *partition, const char *head_end,
-			const char *tail_begin, struct sl_fail *fail)
+			const char *tail_begin, int values, struct sl_fail *fail)
 {
 	const char *head_key = head_end ? "head_end" : "partition", *tail_key = tail_begin ? "tail_begin" : "partition";
-	int head_at = 0, tail_at = 0;
+	struct sought head = {.values = values, .head = true}, tail;
+	struct values up;
 	enum sl_err err = SL_OK;
 
 	if (!head_end || !tail_begin)
-		err = find_partition(model, partition ? partition : "1:-1", &head_at, &tail_at, fail);
+		err = find_partition(model, partition ? partition : "1:-1", &head.head_at, &head.tail_at, fail);
 	if (err == SL_OK && head_end)
-		err = find_path(model, head_key, head_end, true, &head_at, fail);
+		err = find_path(model, head_key, head_end, true, &head.head_at, fail);
 	if (err == SL_OK && tail_begin)
-		err = find_path(model, tail_key, tail_begin, false, &tail_at, fail);
+		err = find_path(model, tail_key, tail_begin, false, &head.tail_at, fail);
+	tail = head;
+	tail.head = false;
 	if (err == SL_OK)
-		err = check_beyond(model, head_key, head_at, tail_at, true, fail);
+		err = check_beyond(model, head_key, &head, fail);
 	if (err == SL_OK)
-		err = check_beyond(model, tail_key, head_at, tail_at, false, fail);
+		err = check_beyond(model, tail_key, &tail, fail);
 	if (err != SL_OK)
 		return err;
-	if (head_at >= tail_at)
+	if (head.head_at >= head.tail_at)
 		return sl_fail_at(fail, tail_begin ? tail_key : head_key, SL_ERR_CONFIG,
 				  "no middle: the head ends after %s, and the tail begins at %s, which is no later op",
-				  model->graph.node[head_at - 1].name, model->graph.node[tail_at].name);
-	if (!is_legal(model, head_at, tail_at, true))
-		return illegal_boundary(model, head_key, head_at, tail_at, true, fail);
-	if (!is_legal(model, head_at, tail_at, false))
-		return illegal_boundary(model, tail_key, head_at, tail_at, false, fail);
-	err = find_homes(out, model, tail_key, head_at, tail_at, fail);
+				  model->graph.node[head.head_at - 1].name, model->graph.node[head.tail_at].name);
+	if (!is_legal(model, &head, head.head_at))
+		return illegal_boundary(model, head_key, &head, fail);
+	if (!is_legal(model, &tail, tail.tail_at))
+		return illegal_boundary(model, tail_key, &tail, fail);
+	err = find_homes(out, model, tail_key, head.head_at, head.tail_at, fail);
 	if (err != SL_OK)
 		return err;
-	out->head_end = head_at - 1;
-	out->head_value = crossing_at(model, head_at, tail_at, true).value[0];
-	cut_tail(out, model, tail_at);
+	up = crossing_at(model, head.head_at, head.tail_at, true);
+	out->head_end = head.head_at - 1;
+	out->head_value = up.value[0];
+	out->n_up = up.n;
+	memcpy(out->up, up.value, sizeof out->up);
+	cut_tail(out, model, head.tail_at);
 	return SL_OK;
+}
+
+/* Whether nodes [first, end) have parameters: a middle without any is refused. */
+static bool has_params(const struct sl_model *m, int first, int end)
+{
+	for (int i = first; i < end; i++)
+		if (m->graph.node[i].n_param)
+			return true;
+	return false;
+}
+
+/* Floats of a row that cross at a cut with these boundaries; -1: it is not legal. */
+static int64_t floats_at(const struct sl_model *m, struct sought s)
+{
+	int64_t floats = 0;
+
+	for (int end = 0; end < 2; end++) {
+		s.head = end == 0;
+		if (!is_legal(m, &s, boundary_of(&s)))
+			return -1;
+		for (int i = 0; i < crossing_at(m, s.head_at, s.tail_at, s.head).n; i++)
+			floats += sl_shape_row(
+				&m->graph.value[crossing_at(m, s.head_at, s.tail_at, s.head).value[i]].shape);
+	}
+	return floats;
+}
+
+static int64_t macs_of(const struct sl_model *m, int first, int end)
+{
+	int64_t macs = 0;
+
+	for (int i = first; i < end; i++) {
+		const struct sl_op op = sl_graph_op(&m->graph, i);
+
+		macs += sl_op_macs(&op, 1);
+	}
+	return macs;
+}
+
+bool sl_cut_cheaper(const struct sl_cut *cut, const struct sl_model *m, int values, struct sl_cut *out, double *part)
+{
+	const struct sought now = {.head_at = cut->head_end + 1, .tail_at = cut->tail_begin, .values = values};
+	const int64_t sent = floats_at(m, now), spare = macs_of(m, 0, m->graph.n_node) / 20;
+	struct sought best = now;
+	int64_t least = sent / 2 + 1;
+	struct sl_fail fail;
+
+	if (m->graph.n_node > MOST_NODES || m->graph.most)
+		return false;
+	for (int head = now.head_at; head < now.tail_at && macs_of(m, now.head_at, head) <= spare; head++)
+		for (int tail = now.tail_at; tail > head && macs_of(m, tail, now.tail_at) <= spare; tail--) {
+			const struct sought s = {.head_at = head, .tail_at = tail, .values = values};
+			const int64_t floats = floats_at(m, s);
+
+			if (floats < 0 || floats >= least || !has_params(m, head, tail))
+				continue;
+			least = floats;
+			best = s;
+		}
+	*part = (double)least / (double)sent;
+	return least <= sent / 2 &&
+	       !sl_cut_find(out, m, NULL, boundary_name(m, best.head_at, true), boundary_name(m, best.tail_at, false),
+			    values, &fail) &&
+	       out->head_end == best.head_at - 1 && out->tail_begin == best.tail_at && out->n_home > 0;
 }
 
 enum sl_err sl_cut_behind_gather(struct sl_cut *cut, const struct sl_model *model, struct sl_fail *fail)
@@ -313,11 +401,10 @@ enum sl_err sl_cut_behind_gather(struct sl_cut *cut, const struct sl_model *mode
 				  "loss needs a tail in which no token sees another one: it begins at %s; take "
 				  "partition \"A:-2\", with which it begins at norm",
 				  boundary_name(model, cut->tail_begin, false));
-	if (cut->n_home)
+	if (cut->n_home || cut->n_up > 1 || cut->n_down > 1)
 		return sl_fail_at(fail, "tail_tokens", SL_ERR_CONFIG,
-				  "loss does not go with %s, which the head makes and the tail reads: cut between two "
-				  "blocks",
-				  value_name(model, cut->home[0]));
+				  "loss goes with one value up, one down and none that stays at the client: cut "
+				  "between two blocks");
 	cut_tail(cut, model, cut->tail_begin + 1);
 	return SL_OK;
 }

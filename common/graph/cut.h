@@ -2,7 +2,7 @@
  * A value that the head makes and the middle reads goes up, with its gradient back. One that the middle makes and the
  * tail reads goes down. One that the head makes and the tail reads stays at home: it never crosses, so a U-Net's skips
  * cost no bytes. The network's input may stay at home, but never crosses.
- * A cut is legal only if exactly one value goes up and one down. */
+ * A cut is legal only if at least one value goes up and one down, and no more than `cut_values`. */
 #ifndef SL_GRAPH_CUT_H
 #define SL_GRAPH_CUT_H
 
@@ -14,16 +14,20 @@ enum { SL_CUT_TEXT = 2 * SL_NAME_MAX + 32 };
 struct sl_cut_spec {
 	char partition[32];
 	char head_end[SL_NAME_MAX], tail_begin[SL_NAME_MAX];
+	int values; /* most that may go up, and down; 0 counts as 1 */
 };
 
-enum { SL_CUT_HOMES = 7 }; /* with a tail's other inputs at most SL_GRAPH_MOST_FIELDS */
+enum { SL_CUT_VALUES = 8 }; /* most that go up, and down */
+enum { SL_CUT_HOMES = 7 };  /* with a tail's other inputs at most SL_GRAPH_MOST_FIELDS */
 
 struct sl_cut {
-	int n_home, home[SL_CUT_HOMES]; /* values that stay at home, in order of their nodes; the input is the first */
-	int head_end;                   /* last node of the head */
-	int tail_begin;                 /* first node of the tail */
-	int head_value;                 /* the value that goes to the middle: head_act; head_grad comes back */
-	int tail_value;                 /* the value that goes to the tail: mid_act; mid_grad comes back */
+	int n_up, up[SL_CUT_VALUES];     /* head to middle, in order of their nodes; the first is head_value */
+	int n_down, down[SL_CUT_VALUES]; /* middle to tail; the first is tail_value */
+	int n_home, home[SL_CUT_HOMES];  /* values that stay at home, in order of their nodes; the input is the first */
+	int head_end;                    /* last node of the head */
+	int tail_begin;                  /* first node of the tail */
+	int head_value;                  /* the value that goes to the middle: head_act; head_grad comes back */
+	int tail_value;                  /* the value that goes to the tail: mid_act; mid_grad comes back */
 	char text[SL_CUT_TEXT]; /* "head_end=features.0 tail_begin=classifier"; two cuts are equal if their texts are */
 };
 
@@ -34,9 +38,16 @@ enum sl_segment { SL_HEAD, SL_MIDDLE, SL_TAIL, SL_SEGMENT_COUNT };
  * head_end   path of a unit, of an op or of a module between them, with or without the model's prefix: the head ends
  *            after its last op; overrides A
  * tail_begin the same: the tail begins at its first op; overrides B
+ * values     how many may go up, and down
  * CONFIG: there is no such cut, or it is not legal. The sentence names valid ones near it. */
 enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const char *partition, const char *head_end,
-			const char *tail_begin, struct sl_fail *fail) SL_MUST_CHECK;
+			const char *tail_begin, int values, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Looks for a cut near this one that sends at most half as much: values of the head stay at home, and head and tail
+ * compute at most a twentieth of all MACs more. False: there is none, or the network has too many nodes to look. On
+ * success *part is what that cut sends, as a part of what this one sends. */
+bool sl_cut_cheaper(const struct sl_cut *cut, const struct sl_model *model, int values, struct sl_cut *out,
+		    double *part);
 
 /* Moves the start of the tail behind the gather with which it begins, so that the middle ends with the gather. CONFIG:
  * the tail does not begin with a gather, or the model's task is not to predict the next token. */

@@ -130,7 +130,12 @@ void sl_port_discard(struct sl_port *port);
  * the run has been sent. On a backend that queues (sl_backend_ops.ahead) both may return once the work is queued.
  * Errors then come at the task's end. A payload that is refused then has been computed with, but no commit has
  * followed. */
+/* Sets the envs of the further values of a run behind `env`, that of value 0. `next` [SL_CUT_VALUES] outlives it. */
+void sl_port_env_values(const struct sl_plan *plan, struct sl_codec_env *env, struct sl_codec_env *next);
 enum sl_err sl_port_decode(struct sl_port *port, enum sl_dir dir, int chunk, struct sl_tensor *x,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+/* NONFINITE, with its name, if one of n values has NaN or Inf. */
+enum sl_err sl_port_finite(const struct sl_tensor *x, int n, enum sl_dir dir, int chunk,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_port_encode(struct sl_port *port, enum sl_dir dir, int chunk, const struct sl_tensor *x,
 			   struct sl_fail *fail) SL_MUST_CHECK;

@@ -6,7 +6,6 @@
 #include "common/base/log.h"
 #include "common/codec/frame.h"
 #include "common/codec/lengths.h"
-#include "common/exec/finite.h"
 #include "common/session/port_impl.h"
 
 /* ---- codecs at work ---- */
@@ -16,15 +15,36 @@ static bool receives(const struct sl_port *p, int what)
 	return sl_port_receives(p->session.role, what);
 }
 
-/* The tensor on which the codec works: a host copy, if the codec runs on the host and the backend has memory of its
+/* The tensors on which the codec works: host copies, if the codec runs on the host and the backend has memory of its
  * own. */
-static struct sl_tensor codec_view(struct sl_port *p, enum sl_dir dir, const struct sl_tensor *x)
+static void codec_view(struct sl_port *p, enum sl_dir dir, const struct sl_tensor *x,
+		       struct sl_tensor view[SL_CUT_VALUES])
 {
-	struct sl_tensor view = *x;
+	float *at = p->host_tensor;
 
-	if (p->host_codec[dir])
-		view.data = p->host_tensor;
-	return view;
+	for (int v = 0; v < sl_codec_values(p->codec[dir]); v++) {
+		view[v] = x[v];
+		if (p->host_codec[dir]) {
+			view[v].data = at;
+			at += sl_shape_count(&x[v].shape);
+		}
+	}
+}
+
+/* Copies between the tensors and their host copies, if there are any. */
+static enum sl_err copy_values(struct sl_port *p, enum sl_dir dir, const struct sl_tensor *x,
+			       const struct sl_tensor *view, bool up)
+{
+	const struct sl_backend_ops *ops = p->be->ops;
+	enum sl_err err = SL_OK;
+
+	for (int v = 0; v < sl_codec_values(p->codec[dir]) && !err && view[v].data != x[v].data; v++) {
+		const size_t bytes = (size_t)sl_shape_count(&x[v].shape) * sizeof(float);
+
+		err = up ? ops->upload(p->be, x[v].data, view[v].data, bytes)
+			 : ops->download(p->be, view[v].data, x[v].data, bytes);
+	}
+	return err;
 }
 
 static struct sl_codec_call codec_call(const struct sl_port *p, int chunk)
@@ -67,17 +87,16 @@ static enum sl_err decode_tensor(struct sl_port *p, enum sl_dir dir, int chunk, 
 {
 	struct run_slot *slot = &p->run[dir][chunk];
 	struct sl_codec_call call = codec_call(p, chunk);
-	struct sl_tensor view = codec_view(p, dir, x);
+	struct sl_tensor view[SL_CUT_VALUES];
 	enum sl_err err;
 
+	codec_view(p, dir, x, view);
 	if (slot->tensor)
 		return sl_codec_plain_check(p->codec[dir], in.data, in.len, x, fail);
 	if (ahead(p, dir) && !(p->kept && dir == SL_DIR_HEAD_ACT)) /* rows to be kept are read back at once */
 		return sl_codec_queue_decode(p->codec[dir], &call, in, x, &slot->queued, fail);
-	err = sl_codec_decode(p->codec[dir], &call, in, &view, fail);
-	if (!err && view.data != x->data)
-		err = p->be->ops->upload(p->be, x->data, view.data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
-	return err;
+	err = sl_codec_decode(p->codec[dir], &call, in, view, fail);
+	return err ? err : copy_values(p, dir, x, view, true);
 }
 
 static enum sl_err decode(struct sl_port *p, enum sl_dir dir, int chunk, struct sl_tensor *x, struct sl_fail *fail)
@@ -148,11 +167,12 @@ static enum sl_err encode(struct sl_port *p, enum sl_dir dir, int chunk, const s
 {
 	struct run_slot *slot = &p->run[dir][chunk];
 	struct sl_codec_call call = codec_call(p, chunk);
-	struct sl_tensor view = codec_view(p, dir, x);
+	struct sl_tensor view[SL_CUT_VALUES];
 	const size_t lengths = sl_port_lengths(p->plan, (int)dir, call.dims.rows, call.dims.tokens);
 	struct sl_buf out = {slot->data, lengths, slot->cap};
-	enum sl_err err = SL_OK;
+	enum sl_err err;
 
+	codec_view(p, dir, x, view);
 	if (lengths)
 		sl_lengths_write(&call.dims, slot->data);
 	if (lengths && sl_port_choice(p, chunk))
@@ -174,11 +194,9 @@ static enum sl_err encode(struct sl_port *p, enum sl_dir dir, int chunk, const s
 		slot->len = out.len;
 		return err;
 	}
-	if (view.data != x->data)
-		err = p->be->ops->download(p->be, view.data, x->data,
-					   (size_t)sl_shape_count(&x->shape) * sizeof(float));
+	err = copy_values(p, dir, x, view, false);
 	if (!err)
-		err = sl_codec_encode(p->codec[dir], &call, &view, &out);
+		err = sl_codec_encode(p->codec[dir], &call, view, &out);
 	slot->len = out.len;
 	return err;
 }
@@ -197,7 +215,7 @@ enum sl_err sl_port_encode(struct sl_port *p, enum sl_dir dir, int chunk, const 
 	enum sl_err err = SL_OK;
 
 	if (p->session.training && !(ahead(p, dir) && sl_codec_queues(p->codec[dir])))
-		err = sl_finite_tensor(x, sl_dir_name(dir), chunk, fail);
+		err = sl_port_finite(x, sl_codec_values(p->codec[dir]), dir, chunk, fail);
 	if (err)
 		return err;
 	err = encode(p, dir, chunk, x);
@@ -361,9 +379,13 @@ static enum sl_err open_host_tensor(struct sl_port *p, struct sl_fail *fail)
 
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
 		bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
-		struct sl_shape s = sl_plan_cut_shape(p->plan, mid, sl_plan_cut_most(p->plan, mid));
-		size_t tensor = (size_t)sl_shape_count(&s) * sizeof(float);
+		size_t tensor = 0;
 
+		for (int v = 0; v < sl_codec_values(p->codec[dir]); v++) {
+			struct sl_shape s = sl_plan_value_shape(p->plan, mid, v, sl_plan_cut_most(p->plan, mid));
+
+			tensor += (size_t)sl_shape_count(&s) * sizeof(float);
+		}
 		if (p->host_codec[dir] && tensor > bytes)
 			bytes = tensor;
 	}

@@ -60,9 +60,10 @@ struct coders {
 struct coding {
 	enum sl_dir dir;
 	enum sl_codec_pairing pairing;
-	bool on_host;            /* the codec runs on a host copy of the backend's tensor */
-	struct sl_codec_env env; /* pair: not set */
-	size_t lengths;          /* bytes in front of a full chunk's payload (codec/lengths.h) */
+	bool on_host;                            /* the codec runs on a host copy of the backend's tensor */
+	struct sl_codec_env env;                 /* pair: not set */
+	struct sl_codec_env next[SL_CUT_VALUES]; /* of further values: env.next points to them */
+	size_t lengths;                          /* bytes in front of a full chunk's payload (codec/lengths.h) */
 	struct sl_codec_need need;
 	struct sl_fail lacks; /* code OK: nothing; else what the backend lacks for this codec */
 };

@@ -24,6 +24,7 @@ static enum sl_err place(const struct coders *c, struct coding *to, struct sl_sh
 {
 	to->on_host = on_host;
 	to->env = env_of(c, to->dir, shape, on_host);
+	sl_port_env_values(c->plan, &to->env, to->next);
 	to->lengths = sl_port_lengths(c->plan, (int)to->dir, c->plan->rows, c->plan->spec.chunk_tokens);
 	return sl_codec_need(&c->spec[to->dir], &to->env, to->pairing, &to->need, fail);
 }
@@ -140,8 +141,10 @@ static void add_runs(const struct coders *c, const struct coding *k, bool receiv
 
 static void add_tensor(const struct coding *k, uint64_t *host_tensor)
 {
-	uint64_t bytes = (uint64_t)sl_shape_count(&k->env.shape) * sizeof(float);
+	uint64_t bytes = 0;
 
+	for (const struct sl_codec_env *env = &k->env; env; env = env->next)
+		bytes += (uint64_t)sl_shape_count(&env->shape) * sizeof(float);
 	if (k->on_host && bytes > *host_tensor)
 		*host_tensor = bytes;
 }

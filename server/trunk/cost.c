@@ -36,6 +36,18 @@ struct sl_cost sl_weights_cost(const struct sl_plan *plan)
 	return sum;
 }
 
+/* Adds the codecs of a run's further values. */
+static void add_values(struct sl_cost *sum, const struct sl_plan *plan, bool mid, const struct sl_codec_spec *spec,
+		       bool encodes)
+{
+	struct sl_extent x = sl_cut_extent(plan, mid);
+
+	for (int v = 1; v < sl_plan_cut_values(plan, mid); v++) {
+		x.shape = sl_plan_value_shape(plan, mid, v, x.shape.dim[0]);
+		sl_cost_add(sum, sl_codec_cost(spec, &x, encodes));
+	}
+}
+
 static struct sl_cost pass_cost(const struct sl_plan *plan, const struct sl_codec_spec *from, bool from_mid,
 				const struct sl_codec_spec *to, double products)
 {
@@ -44,6 +56,8 @@ static struct sl_cost pass_cost(const struct sl_plan *plan, const struct sl_code
 
 	sl_cost_add(&sum, sl_codec_cost(from, &in, false));
 	sl_cost_add(&sum, sl_codec_cost(to, &out, true));
+	add_values(&sum, plan, from_mid, from, false);
+	add_values(&sum, plan, !from_mid, to, true);
 	return sum;
 }
 

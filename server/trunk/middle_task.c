@@ -169,12 +169,11 @@ static enum sl_err compute_backward(struct sl_middle *m, const struct sl_exec_ca
 /* A pass over one chunk: which tensors it decodes and encodes, and where they are. */
 struct pass {
 	enum sl_dir from, to;
-	struct sl_tensor (*in)(struct sl_exec *exec, int slot, int64_t rows);
-	struct sl_tensor (*out)(struct sl_exec *exec, int slot, int64_t rows);
+	enum sl_exec_end in, out;
 	enum sl_err (*compute)(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail);
 };
-static const struct pass forward = {SL_DIR_HEAD_ACT, SL_DIR_MID_ACT, sl_exec_input, sl_exec_output, compute_forward};
-static const struct pass backward = {SL_DIR_MID_GRAD, SL_DIR_HEAD_GRAD, sl_exec_dout, sl_exec_din, compute_backward};
+static const struct pass forward = {SL_DIR_HEAD_ACT, SL_DIR_MID_ACT, SL_END_IN, SL_END_OUT, compute_forward};
+static const struct pass backward = {SL_DIR_MID_GRAD, SL_DIR_HEAD_GRAD, SL_END_DOUT, SL_END_DIN, compute_backward};
 
 /* For tests only (failpoint.h): cheats as a dishonest server would, by making `x` factor · x. */
 static void cheat(bool cheats, const struct sl_tensor *x, float factor)
@@ -199,21 +198,22 @@ static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int ch
 	struct sl_exec_call call = exec_call(m, chunk);
 	const bool mid = pass->from == SL_DIR_MID_GRAD;
 	const int place = place_of(m, chunk);
-	struct sl_tensor in = pass->in(m->trunk.exec, place, sl_plan_cut_count(m->trunk.plan, mid, &call.dims));
-	enum sl_err err = sl_port_decode(m->port, pass->from, chunk, &in, fail);
-	struct sl_tensor out;
+	struct sl_tensor in[SL_CUT_VALUES], out[SL_CUT_VALUES];
+	enum sl_err err;
 
+	sl_exec_crossing(m->trunk.exec, pass->in, place, &call.dims, in);
+	err = sl_port_decode(m->port, pass->from, chunk, in, fail);
 	call = exec_call(m, chunk); /* again: only the decoded head_act says which tokens are chosen */
-	out = pass->out(m->trunk.exec, place, sl_plan_cut_count(m->trunk.plan, !mid, &call.dims));
+	sl_exec_crossing(m->trunk.exec, pass->out, place, &call.dims, out);
 	call.slot = place;
 	sl_port_compute_begins(m->port);
-	cheat(mid && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_LOSS, 0) != 0, &in, 0.5f);
+	cheat(mid && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_LOSS, 0) != 0, in, 0.5f);
 	if (!err)
 		err = pass->compute(m, &call, fail);
-	cheat(mid && SL_FAILPOINT_CALL(SL_FP_SERVER_HIJACK, 0) != 0, &out, -1);
-	cheat(!mid && call.training && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_ACT, 0) != 0, &out, 1.0001f);
+	cheat(mid && SL_FAILPOINT_CALL(SL_FP_SERVER_HIJACK, 0) != 0, out, -1);
+	cheat(!mid && call.training && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_ACT, 0) != 0, out, 1.0001f);
 	sl_port_compute_ends(m->port);
-	return err || !out.data ? err : sl_port_encode(m->port, pass->to, chunk, &out, fail);
+	return err || !out[0].data ? err : sl_port_encode(m->port, pass->to, chunk, out, fail);
 }
 
 enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Cuts that more than one value passes: skips that stay at the client. Segmentation networks, written from their papers,
+# Cuts that more than one value passes: skips that stay at the client, and several values up and down. Segmentation networks, written from their papers,
 # take three steps as in PyTorch, and a run with a server equals --local. A U-Net learns the same bits at any such cut,
 # in one chunk and in four, under codecs with state, and over a kill of the client and of the server.
 set -eu
@@ -21,9 +21,11 @@ cat >"$config" <<-YAML
 YAML
 steps=3
 pairs=()
-# cut NETWORK HEAD TAIL HOMES: as PyTorch, and with the server as without; HOMES values stay at home
+# cut NETWORK HEAD TAIL HOMES [UP DOWN]: as PyTorch, and with the server as without. HOMES values stay at home, UP and
+# DOWN cross
 cut() {
-	local name="$1 $2 $3" at=(--set model.onnx="$tmp/photos/$1.onnx" --set head_end="$2" --set tail_begin="$3")
+	local name="$1 $2 $3" up=${5:-1} down=${6:-1}
+	local at=(--set model.onnx="$tmp/photos/$1.onnx" --set head_end="$2" --set tail_begin="$3" --set cut_values=$((up > down ? up : down)))
 	client "local $name" "$config" --local "${at[@]}" || fail "local $name: exit status $?"
 	pairs+=("$tmp/local $name/log.jsonl" "$tmp/photos/$1.json")
 	client "$name" "$config" "${at[@]}" || fail "$name: exit status $?"
@@ -31,6 +33,9 @@ cut() {
 	"$SPLITC" graph "$config" tail "${at[@]}" --json >"$tmp/graph" || fail "$name: no graph"
 	[ "$(jq '[.tail.inputs[] | select(.name | startswith("home."))] | length' "$tmp/graph")" = "$4" ] ||
 		fail "$name: $(jq -c '[.tail.inputs[].name]' "$tmp/graph"), not $4 home values"
+	"$SPLITC" graph "$config" middle "${at[@]}" --json >"$tmp/graph" || fail "$name: no graph"
+	jq -e --argjson up "$up" --argjson down "$down" '(.middle.inputs | length == $up) and (.middle.outputs | length == $down)' "$tmp/graph" >"$tmp/out" ||
+		fail "$name: $(jq -c '.middle | [.inputs, .outputs]' "$tmp/graph")"
 }
 # The same bits with fewer bytes: the first step's are 1 in LESS of those of the cut through the skip.
 bytes_of() { jq -s 'map(select(.type == "step"))[0] | .wire_tx_bytes + .wire_rx_bytes' "$tmp/$1/log.jsonl"; }
@@ -44,7 +49,16 @@ for at in 'p0 u0 1 4' 'p0 Concat_1 1 2.4' 'e1 u1 2 4' 'p1 u1 2 8'; do
 done
 cut deep p3 u3 4
 cut late p1 u1 3
+for at in 'p0 d0 0 2 1' 'p0 Concat 1 1 2' 'e0.4 Concat_1 0 1 2' 'p1 d1 1 2 1' 'p1 d0 0 3 1'; do
+	read -r head tail homes up down <<<"$at"
+	cut unet "$head" "$tail" "$homes" "$up" "$down"
+	[ "$head" = e0.4 ] || [ "$(learned "unet $head $tail")" = "$(learned 'unet e0.5 d0')" ] || fail "unet $head $tail: other weights than those of one value"
+done
+cut deep p2 d0 0 4 1
+cut deep p0 Concat 1 1 4
+cut deep p2 u2 3 1 1
 cut attention p0 u0 1
+cut unetpp pool0 u02 1 2 2
 cut resunet p1 u1 2
 cut unetpp x00 x02 0
 cut linknet e1 d1 2
@@ -54,6 +68,13 @@ cut deeplab e1 join 0
 cut multires p1 u1 2
 cut segnet p0 u0 0
 "$python" -W ignore tests/golden/pixels_live.py same "${pairs[@]}" >"$tmp/live" 2>&1 || fail "$(tail -n 3 "$tmp/live")"
+
+# A poor cut is said.
+grep -q 'INFO cut-skips: head_end=p0 tail_begin=Concat_1 would send 42 % of these bytes, because skips stay' "$tmp/unet e0.5 d0.log" ||
+	fail "no advice: $(cat "$tmp/unet e0.5 d0.log")"
+grep -q 'cut-' "$tmp/unet p1 u1.log" && fail "advice for a good cut: $(grep cut- "$tmp/unet p1 u1.log")"
+client heavy "$config" --local --set head_end=d0.2 --set tail_begin=out || fail "heavy: exit status $?"
+grep -qE 'WARN cut-heavy: the head has [5-9][0-9] % of all multiplications' "$tmp/heavy.log" || fail "no warning: $(cat "$tmp/heavy.log")"
 
 # chunks and codecs with state
 base=(--set train.epochs=8 --set train.chunks=4 --set train.optimizer.kind=adamw --set train.optimizer.lr=0.01 --set train.checkpoint_every=2)
@@ -67,7 +88,21 @@ as_local coded 'coded local' $steps "$config" "${coded[@]}"
 killed_client 4 coded "$config" "${coded[@]}"
 killed_server server.apply=kill@5 coded "$config" "${coded[@]}"
 
+# two values up, and codecs that draw numbers
+several=("${base[@]}" --set head_end=p0 --set tail_begin=d0 --set cut_values=2)
+as_local several 'several local' $steps "$config" "${several[@]}" --set train.audit.every=3
+[ "$(learned several)" = "$(learned chunks)" ] || fail 'two values in four chunks: other weights'
+for codec in 'topk:0.3,ef=true' 'randomk:0.5|quant:8'; do
+	as_local "several $codec" "several local $codec" $steps "$config" "${several[@]}" --set codec="$codec"
+done
+killed_client 4 'several topk:0.3,ef=true' "$config" "${several[@]}" --set codec='topk:0.3,ef=true'
+killed_server server.apply=kill@5 'several topk:0.3,ef=true' "$config" "${several[@]}" --set codec='topk:0.3,ef=true'
+
 # What does not go with it is refused.
-refused 78 '2 values cross the cut at p0 (e0.5 and p0), where one must; valid near it: e0.5' --set head_end=p0 --set tail_begin=d0
-refused 78 '2 values cross the cut at Concat (e1.5 and u1), where one must' --set head_end=p0 --set tail_begin=Concat
-echo 'skips stay at home'
+refused 78 '2 values cross the cut at p0 (e0.5, p0), where cut_values allows 1: set cut_values: 2, or cut at e0.5' --set head_end=p0 --set tail_begin=d0
+refused 78 '2 values cross the cut at Concat (e1.5, u1), where cut_values allows 1' --set head_end=p0 --set tail_begin=Concat
+two=(--set head_end=p0 --set tail_begin=d0 --set cut_values=2)
+refused 78 'inserts go with one value at each end; 2 go up here and 1 down' "${two[@]}" --set insert.tail=conv:4
+refused 78 'noise goes with one value at each cut' "${two[@]}" --set noise.head_act=0.1 --set noise.key=key
+refused 78 'train.precision: 16 bits, kept and cached tokens go with one value at each cut; 2 go up and 1 down' "${two[@]}" --set train.precision=bf16
+echo 'skips stay at home, and several values cross'

@@ -31,7 +31,7 @@ static struct sl_cut find(const struct sl_model *m, const char *partition, const
 	struct sl_cut cut = {0};
 	struct sl_fail fail = {0};
 
-	if (sl_cut_find(&cut, m, partition, head_end, tail_begin, &fail) != SL_OK)
+	if (sl_cut_find(&cut, m, partition, head_end, tail_begin, 1, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(cut.head_value, m->graph.node[cut.head_end].out);
 	return cut;
@@ -51,7 +51,7 @@ static void assert_refused(const struct sl_model *m, const char *partition, cons
 	struct sl_cut cut = {.head_end = -7};
 	struct sl_fail fail = {0};
 
-	assert_int_equal(sl_cut_find(&cut, m, partition, head_end, tail_begin, &fail), SL_ERR_CONFIG);
+	assert_int_equal(sl_cut_find(&cut, m, partition, head_end, tail_begin, 1, &fail), SL_ERR_CONFIG);
 	if (!strstr(fail.text, says) || !strstr(fail.text, suggests))
 		fail_msg("\"%s\" lacks \"%s\" or \"%s\"", fail.text, says, suggests);
 	assert_int_equal(cut.head_end, -7);
@@ -125,7 +125,7 @@ static void legal_exactly_outside_of_residual_blocks(void **state)
 	for (int i = 0; i < m->graph.n_node - 1; i++) {
 		struct sl_cut cut;
 		bool inside = false;
-		enum sl_err err = sl_cut_find(&cut, m, NULL, m->graph.node[i].name, "classifier.loss", &fail);
+		enum sl_err err = sl_cut_find(&cut, m, NULL, m->graph.node[i].name, "classifier.loss", 1, &fail);
 
 		for (int k = 0; k < m->graph.n_node; k++) /* an ADD reads a value older than node i makes */
 			if (m->graph.node[k].kind == SL_OP_ADD && k > i &&
@@ -155,10 +155,11 @@ static void wrong_cuts_are_refused(void **state)
 	assert_refused(m, NULL, "features.0.", NULL, "head_end", "features.0.");
 	assert_refused(m, NULL, "", NULL, "head_end", "features.0");
 	assert_refused(m, NULL, NULL, "classifer", "tail_begin", "classifier");
-	assert_refused(
-		m, NULL, "features.3.conv.0", NULL, "2 values cross",
-		"(features.2.conv.3 and features.3.conv.0.2), where one must; valid near it: features.2 or features.3");
-	assert_refused(m, NULL, NULL, "features.3.conv.2", "2 values cross", "valid near it: features.3 or features.4");
+	assert_refused(m, NULL, "features.3.conv.0", NULL, "2 values cross",
+		       "(features.2.conv.3, features.3.conv.0.2), where cut_values allows 1: set cut_values: 2, or cut "
+		       "at features.2 "
+		       "or features.3");
+	assert_refused(m, NULL, NULL, "features.3.conv.2", "2 values cross", "or cut at features.3 or features.4");
 	/* valid for the other end of this cut */
 	assert_refused(m, NULL, "classifier", NULL, "nothing would be left", "valid near it: features.18");
 	assert_refused(m, NULL, NULL, "features.0", "nothing would be left", "valid near it: features.1");
@@ -183,6 +184,21 @@ static void a_skip_stays_at_home(void **state)
 	assert_refused(m, NULL, "features.3.conv.0", "features.3.conv.0.2", "no middle", "features.3.conv.0.2");
 }
 
+static void several_values_cross_where_allowed(void **state)
+{
+	const struct sl_model *m = *state;
+	struct sl_cut cut = {0};
+	struct sl_fail fail = {0};
+
+	if (sl_cut_find(&cut, m, NULL, "features.3.conv.0", "features.4.conv.1", 2, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(cut.n_up, 2);
+	assert_int_equal(cut.up[0], cut.head_value);
+	assert_int_equal(cut.up[1], m->graph.node[cut.head_end].out);
+	assert_int_equal(cut.n_down, 1); /* block 4 has no skip */
+	assert_int_equal(cut.n_home, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +208,7 @@ int main(void)
 		cmocka_unit_test(legal_exactly_outside_of_residual_blocks),
 		cmocka_unit_test(wrong_cuts_are_refused),
 		cmocka_unit_test(a_skip_stays_at_home),
+		cmocka_unit_test(several_values_cross_where_allowed),
 	};
 
 	return cmocka_run_group_tests_name("cut", tests, open_model, close_model);

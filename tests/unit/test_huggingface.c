@@ -225,7 +225,7 @@ static void cut_at(const struct sl_model *m, const char *partition, const char *
 	struct sl_cut cut;
 	struct sl_fail fail;
 
-	if (sl_cut_find(&cut, m, partition, head_end, tail_begin, &fail) != SL_OK)
+	if (sl_cut_find(&cut, m, partition, head_end, tail_begin, 1, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_string_equal(m->graph.node[m->graph.value[cut.head_value].maker].name, head_value);
 	assert_string_equal(m->graph.node[m->graph.value[cut.tail_value].maker].name, tail_value);

@@ -535,7 +535,7 @@ static void names_and_units(void **state)
 		char text[16];
 
 		snprintf(text, sizeof text, "%d:-1", i < 5 ? i : 4);
-		assert_int_equal(sl_cut_find(&cut, model, text, NULL, NULL, &fail), SL_OK);
+		assert_int_equal(sl_cut_find(&cut, model, text, NULL, NULL, 1, &fail), SL_OK);
 	}
 	sl_model_close(model);
 	onnx__model__free_unpacked(m, NULL);

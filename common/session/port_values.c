@@ -1,0 +1,31 @@
+/* Runs of several values: what their codecs are opened from, and whether they are finite. */
+#include <stdio.h>
+
+#include "common/exec/finite.h"
+#include "common/session/port.h"
+
+void sl_port_env_values(const struct sl_plan *plan, struct sl_codec_env *env, struct sl_codec_env *next)
+{
+	const bool mid = env->dir == SL_DIR_MID_ACT || env->dir == SL_DIR_MID_GRAD;
+
+	for (int v = 1; v < sl_plan_cut_values(plan, mid); v++) {
+		next[v] = *env;
+		next[v].pair = NULL;
+		next[v].next = NULL;
+		next[v].value = v;
+		next[v].shape = sl_plan_value_shape(plan, mid, v, env->shape.dim[0]);
+		*(v == 1 ? &env->next : &next[v - 1].next) = &next[v];
+	}
+}
+
+enum sl_err sl_port_finite(const struct sl_tensor *x, int n, enum sl_dir dir, int chunk, struct sl_fail *fail)
+{
+	enum sl_err err = sl_finite_tensor(x, sl_dir_name(dir), chunk, fail);
+	char name[32];
+
+	for (int v = 1; v < n && !err; v++) {
+		snprintf(name, sizeof name, "%s.%d", sl_dir_name(dir), v);
+		err = sl_finite_tensor(&x[v], name, chunk, fail);
+	}
+	return err;
+}

@@ -1,0 +1,48 @@
+/* The decoder of a run of three values under libFuzzer. Byte 0 of the input is the codec spec, the rest the payload. */
+#include <stdlib.h>
+
+#include "common/codec/codec.h"
+
+enum { VALUES = 3, ROWS = 2, FLOATS = ROWS * 60 };
+
+static const char *const texts[] = {"none", "quant:5", "topk:0.3", "randomk:0.5|f16", "quant:4|zstd"};
+enum { SPECS = sizeof texts / sizeof *texts };
+
+static struct sl_codec *codec_at(int which)
+{
+	static struct sl_codec *codecs[SPECS];
+	struct sl_codec_env env[VALUES] = {{.shape = sl_shape4(ROWS, 3, 4, 5)},
+					   {.shape = sl_shape2(ROWS, 7)},
+					   {.shape = sl_shape4(ROWS, 2, 2, 3)}};
+	struct sl_codec_spec spec;
+	struct sl_fail fail;
+
+	for (int v = 0; v < VALUES; v++) {
+		env[v].slots = 1;
+		env[v].value = v;
+		env[v].next = v + 1 < VALUES ? &env[v + 1] : NULL;
+	}
+	if (codecs[which] == NULL && (sl_codec_parse(texts[which], &spec, &fail) != SL_OK ||
+				      sl_codec_open(&codecs[which], &spec, env, &fail) != SL_OK))
+		abort();
+	return codecs[which];
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static float x[VALUES][FLOATS];
+	struct sl_tensor t[VALUES] = {{SL_F32, sl_shape4(ROWS, 3, 4, 5), x[0], NULL},
+				      {SL_F32, sl_shape2(ROWS, 7), x[1], NULL},
+				      {SL_F32, sl_shape4(ROWS, 2, 2, 3), x[2], NULL}};
+	const struct sl_codec_call call = {.training = true};
+	struct sl_fail fail;
+	enum sl_err err;
+
+	if (size < 1)
+		return 0;
+	err = sl_codec_decode(codec_at(data[0] % SPECS), &call, (struct sl_bytes){data + 1, size - 1}, t, &fail);
+	if (err != SL_OK && err != SL_ERR_PAYLOAD)
+		abort();
+	return 0;
+}
