@@ -45,7 +45,7 @@ static void read_network(const struct sl_st_file *file, const struct sl_model_sp
 			abort();
 		return;
 	}
-	(void)!sl_cut_find(&cut, model, "1:-1", NULL, NULL, &fail);
+	(void)!sl_cut_find(&cut, model, "1:-1", NULL, NULL, 1, &fail);
 	if (model->n_unit < 1 || model->graph.n_param != model->n_plain)
 		abort();
 	sl_model_close(model);
