@@ -470,7 +470,7 @@ test-arm64: ## arm64, emulated by qemu: packages, tests, and pairs of both archi
 
 test-packages: ## the packages in a clean Debian with systemd: install, run, watchdog, upgrade, purge (root; SUITE=trixie)
 	@SUITE='$(SUITE)' DEB_BUILD_PROFILES=pkg.split.nocuda scripts/make-deb.sh
-	@SUITE='$(SUITE)' DEB_BUILD_PROFILES=pkg.split.nocuda VERSION=0.1.0+next scripts/make-deb.sh build/deb$(SUITE:%=-%)-next
+	@SUITE='$(SUITE)' DEB_BUILD_PROFILES=pkg.split.nocuda VERSION=0.2.0+next scripts/make-deb.sh build/deb$(SUITE:%=-%)-next
 	@$(MAKE) --no-print-directory $(B)/tests/e2e/tools/make_cifar
 	@SUITE='$(SUITE)' BUILD=$(B) scripts/test-packages.sh
 

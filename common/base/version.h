@@ -2,6 +2,6 @@
 #ifndef SL_BASE_VERSION_H
 #define SL_BASE_VERSION_H
 
-#define SL_VERSION "0.1.0"
+#define SL_VERSION "0.2.0"
 
 #endif

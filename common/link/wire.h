@@ -72,7 +72,7 @@ struct sl_hello {
 	uint8_t proof[SL_PROOF_BYTES];     /* proves that the client has the secret half; zeros: no proof yet */
 	uint64_t epoch;                    /* number of this link of the session; a higher one replaces older links */
 	uint8_t plan_hash[16];             /* XXH3-128 of the plan's canonical text */
-	char software[32];                 /* "splitc 0.1.0": for logs */
+	char software[32];                 /* "splitc 0.2.0": for logs */
 	uint64_t payload_xxh3;             /* XXH3-64 of the payload that goes with a proof */
 	uint32_t weights_source;           /* enum sl_weights_source */
 	uint8_t weights_hash[16];          /* XXH3-128 of the middle's parameters as SL_PART_WEIGHTS carries them */
