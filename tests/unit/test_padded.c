@@ -141,10 +141,10 @@ static double differ(const struct result *a, const struct result *b)
 static void compare(struct sl_backend *be)
 {
 	static const struct sl_cut_spec cuts[] = {
-		{"2:-2", "", ""},
-		{"", "encoder.layer.0.attention.output.add", "encoder.layer.2"},
-		{"", "encoder.layer.0.attention.output", "classifier"},
-		{"2:-1", "", ""},
+		{.partition = "2:-2"},
+		{.head_end = "encoder.layer.0.attention.output.add", .tail_begin = "encoder.layer.2"},
+		{.head_end = "encoder.layer.0.attention.output", .tail_begin = "classifier"},
+		{.partition = "2:-1"},
 	};
 
 	for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
