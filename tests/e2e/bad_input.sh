@@ -120,7 +120,7 @@ both 78 'model.name' model.name=mobilenet_v9
 both 78 'is not A:-B' partition=0:-1
 both 78 'partition' partition=1:-40
 both 78 'partition' partition=12:-12
-both 78 'one must' head_end=features.9.conv.0.0
+both 78 'where cut_values allows 1' head_end=features.9.conv.0.0
 both 78 'has no "nowhere"' tail_begin=nowhere
 both 78 'tail_begin: no middle' head_end=features.12 tail_begin=features.3
 

@@ -55,7 +55,9 @@ static struct part chain_of(int n, const enum sl_op_kind *kinds)
 static void rewrite(struct part *p)
 {
 	const struct sl_backend be = {.ops = &ops};
+	struct sl_field out = {.value = p->s.out_value};
 
+	p->s.graph = (struct sl_graph){.out = &out, .n_out = 1, .n_value = MOST + 1};
 	p->s.op = p->op;
 	assert_int_equal(sl_rewrite(p->node, &p->n, &p->s, &be), SL_OK);
 }
