@@ -1,9 +1,9 @@
 /* Lines that come one by one, as a set of samples to predict: a batch's lines at a time. The source that reads a file
  * of such rows reads each line, so both become the same input. A line that cannot be read fails alone.
  *
- *   pictures   the path of a file, or {"file": PATH}
- *   tables     an object with a member for each column, or a row of CSV, whose columns `header` names
- *   texts      the text, two with a tab between them, or an object with the members that data.columns names */
+ *   pictures   the path of a file, or {"file": PATH}.
+ *   tables     an object with a member for each column, or a row of CSV. `header` names the row's columns.
+ *   texts      the text, two with a tab between them, or an object with the members that data.columns names. */
 #ifndef SL_CLIENT_DATA_STREAM_SET_H
 #define SL_CLIENT_DATA_STREAM_SET_H
 

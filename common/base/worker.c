@@ -56,7 +56,7 @@ static void end_all(struct sl_worker *w)
 static void run(struct sl_worker *w, struct sl_job *job)
 {
 	pthread_mutex_unlock(&w->lock);
-	sl_turns_thread_begins();
+	sl_turns_thread_begins(w);
 	job->run(job);
 	pthread_mutex_lock(&w->lock);
 	if (settle(w, job) && w->wake) {
@@ -126,7 +126,7 @@ static void give_way(struct sl_worker *w, struct lane *lane)
 	struct sl_job *job = w->running, *next;
 
 	sl_turns_begin(w, job); /* a new slice, in case no other job takes over */
-	sl_turns_thread_begins();
+	sl_turns_thread_begins(w);
 	if ((job->ahead && !job->key) || (sl_turns_full(w) && !w->held->released) || (!w->spare && open_lane(w) != 0))
 		return;
 	job->lane = lane;
@@ -150,7 +150,7 @@ static void give_way(struct sl_worker *w, struct lane *lane)
 	while (w->has != lane) /* even while the worker closes: close waits for this job */
 		pthread_cond_wait(&lane->turn, &w->lock);
 	job->lane = NULL;
-	sl_turns_thread_begins();
+	sl_turns_thread_begins(w);
 }
 
 struct sl_worker *sl_worker_here(void)

@@ -123,9 +123,10 @@ void sl_turns_come_back(struct sl_worker *w, struct sl_share *share)
 
 static _Thread_local uint64_t thread_had_ns; /* of a processor, when the slice went on on this thread */
 
-void sl_turns_thread_begins(void)
+void sl_turns_thread_begins(const struct sl_worker *w)
 {
-	thread_had_ns = sl_thread_cpu_ns();
+	if (w->charges_cpu)
+		thread_had_ns = sl_thread_cpu_ns();
 }
 
 /* The charge begins where the slice began, but not before the last job ended: of two jobs on a device, the second

@@ -59,8 +59,8 @@ bool sl_turns_full(const struct sl_worker *w);
 /* Takes the next job off its list and begins its slice. NULL: no job may run. */
 struct sl_job *sl_turns_take(struct sl_worker *w);
 void sl_turns_begin(struct sl_worker *w, struct sl_job *job);
-/* On the running job's thread, where its slice begins or goes on. */
-void sl_turns_thread_begins(void);
+/* On the running job's thread, where its slice begins or goes on: for sl_turns_charge. */
+void sl_turns_thread_begins(const struct sl_worker *w);
 /* When the job ends or gives way: its share pays for the slice. */
 void sl_turns_charge(struct sl_worker *w, struct sl_job *job);
 

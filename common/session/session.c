@@ -319,18 +319,17 @@ enum sl_err sl_on_tick(struct sl_session *s, const struct sl_event *ev, uint64_t
 	if (ev->number > s->arrived) /* a part can take longer than the patience */
 		s->heard_ms = now_ms;
 	s->arrived = ev->number;
+	if (!s->patience_ms || now_ms <= s->heard_ms + s->patience_ms)
+		return sl_on_tick_patiently(s, ev, now_ms, out);
 	/* heartbeats are a part of the patience: where none was due for so long, this side did not run */
-	if (s->patience_ms && now_ms > s->heard_ms + s->patience_ms && now_ms > s->said_ms + s->patience_ms)
+	if (now_ms > s->said_ms + s->patience_ms)
 		return sl_fail_set(&out->fail, SL_ERR_PEER_LOST,
 				   "this process did not run for %" PRIu64
 				   " ms, and the link ended (link.timeout_ms: %u): was it or its host suspended?",
 				   now_ms - s->said_ms, s->patience_ms);
-	if (s->patience_ms && now_ms > s->heard_ms + s->patience_ms)
-		return sl_fail_set(&out->fail, SL_ERR_PEER_LOST,
-				   "nothing heard from the %s for %" PRIu64 " ms (link.timeout_ms: %u)",
-				   s->role == SL_SESSION_CLIENT ? "server" : "client", now_ms - s->heard_ms,
-				   s->patience_ms);
-	return sl_on_tick_patiently(s, ev, now_ms, out);
+	return sl_fail_set(&out->fail, SL_ERR_PEER_LOST,
+			   "nothing heard from the %s for %" PRIu64 " ms (link.timeout_ms: %u)",
+			   s->role == SL_SESSION_CLIENT ? "server" : "client", now_ms - s->heard_ms, s->patience_ms);
 }
 
 enum sl_err sl_on_refuse(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
