@@ -89,19 +89,19 @@ static enum sl_err count(struct sl_memory_need *out, const struct sl_setup *setu
 
 enum sl_err sl_memory_find(struct sl_memory_need *out, const struct sl_setup *setup, bool here, struct sl_fail *fail)
 {
-	struct sl_pool *pool = NULL;
+	struct sl_pool *own = NULL; /* where memory is short, the threads that run already suffice */
 	struct sl_backend be;
-	enum sl_err err = sl_pool_open(&pool, setup->conf->threads, fail);
+	enum sl_err err = setup->pool ? SL_OK : sl_pool_open(&own, setup->conf->threads, fail);
 
 	if (err)
 		return err;
-	err = sl_cpu_backend_open(&be, pool, fail);
+	err = sl_cpu_backend_open_idle(&be, own ? own : setup->pool, fail);
 	if (!err) {
 		be.recompute = sl_setup_recomputes(setup, &be);
 		err = count(out, setup, &be, here, fail);
 		be.ops->close(&be);
 	}
-	sl_pool_close(pool);
+	sl_pool_close(own);
 	return err;
 }
 

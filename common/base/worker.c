@@ -221,7 +221,8 @@ enum sl_err sl_worker_open(struct sl_worker **out, const char *thread_name, void
 	pthread_mutex_unlock(&w->lock);
 	if (rc != 0) {
 		free(w);
-		return sl_fail_set(fail, SL_ERR_OS, "cannot start the thread %s: %s%s", thread_name, strerror(rc),
+		return sl_fail_set(fail, rc == EAGAIN ? SL_ERR_NOMEM : SL_ERR_OS, "cannot start the thread %s: %s%s",
+				   thread_name, strerror(rc),
 				   rc == EAGAIN
 					   ? ": this user may have no more memory (ulimit -v) or threads (ulimit -u): "
 					     "raise the limit, or ask for less, such as a smaller train.batch"

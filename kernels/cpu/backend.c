@@ -110,9 +110,9 @@ static enum sl_err reserve_buffers(int threads, struct sl_fail *fail)
 	if (n < all)
 		return sl_fail_set(
 			fail, SL_ERR_NOMEM,
-			"%d threads need 128 MiB each of this process' address space for OpenBLAS, and there "
+			"OpenBLAS needs 128 MiB of this process' address space for each of %d thread%s, and there "
 			"is room for %d: raise ulimit -v, or lower `threads`",
-			all, n);
+			all, all == 1 ? "" : "s", n);
 	for (int i = 0; i < all; i++)
 		at[i] = blas_memory_alloc(0);
 	for (int i = 0; i < all; i++)
@@ -124,10 +124,16 @@ static enum sl_err reserve_buffers(int threads, struct sl_fail *fail)
 enum sl_err sl_cpu_backend_open(struct sl_backend *be, struct sl_pool *pool, struct sl_fail *fail)
 {
 	const enum sl_err err = reserve_buffers(pool ? sl_pool_threads(pool) : 1, fail);
-	struct sl_cpu *cpu = err ? NULL : calloc(1, sizeof *cpu);
+
+	return err ? err : sl_cpu_backend_open_idle(be, pool, fail);
+}
+
+enum sl_err sl_cpu_backend_open_idle(struct sl_backend *be, struct sl_pool *pool, struct sl_fail *fail)
+{
+	struct sl_cpu *cpu = calloc(1, sizeof *cpu);
 
 	if (cpu == NULL)
-		return err ? err : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CPU backend");
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CPU backend");
 	openblas_set_num_threads(1);
 	cpu->simd = sl_cpu_level_choose()->simd;
 	cpu->ops = ops;

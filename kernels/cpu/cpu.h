@@ -10,6 +10,8 @@
 
 /* `pool` is borrowed until be->ops->close(be); NULL: single-threaded. Sets OpenBLAS to one thread in this process. */
 enum sl_err sl_cpu_backend_open(struct sl_backend *be, struct sl_pool *pool, struct sl_fail *fail) SL_MUST_CHECK;
+/* The same for a caller that only plans and counts: OpenBLAS gets no memory, so nothing may be computed. */
+enum sl_err sl_cpu_backend_open_idle(struct sl_backend *be, struct sl_pool *pool, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Opens a backend with memory and codecs but no kernels; it does not touch OpenBLAS. */
 void sl_cpu_codec_backend_open(struct sl_backend *be);

@@ -301,7 +301,7 @@ signal TERM "$client_pid"
 ends_with "$client_pid" 143 60 'a client that connects'
 
 # OpenBLAS would try again for ever
-expect 71 "64 threads need 128 MiB each of this process' address space for OpenBLAS" \
+expect 71 "OpenBLAS needs 128 MiB of this process' address space for each of 64 threads" \
 	prlimit --as=$((3 << 30)) "$SPLITS" serve "$tmp/server.yaml" --set listen=tcp://127.0.0.1:0 --set control="$tmp/splits.sock" \
 	--set device=cpu --set threads=64
 

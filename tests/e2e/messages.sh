@@ -88,20 +88,16 @@ says 65 'splitc: --set data.tokenizer: tokenizer.model is a model of SentencePie
 splitc train --local --set model.name=token_mlp --set model.classes=2 --set head_end=embedding --set tail_begin=dense --set data.kind=text --set data.dir=. --set data.tokenizer=tokenizer.model
 E1
 
-# More tensors than memory: whichever allocation fails first, the error says what the run needs and may have. Not with
-# sanitizers, which need far more address space. OpenBLAS has 128 MiB of it for each thread.
+# More tensors than memory: whichever allocation or thread fails first, the error says what the run needs and may have.
+# Not with sanitizers, which need far more address space. OpenBLAS has 128 MiB of it for each thread.
 if [ -z "${SAN:-}" ]; then
-	while read -r limit room; do
+	for limit in $(seq 260000 97000 1400000) 2000000; do
 		rc=0
+		room=$(awk -v n=$((limit * 1024)) 'BEGIN { printf n < 1e9 ? "%.1f MB" : "%.1f GB", n / (n < 1e9 ? 1e6 : 1e9) }')
 		(ulimit -v $limit && OPENBLAS_NUM_THREADS=1 "$SPLITC" train photos.yaml --local --set model.image=256 --set train.batch=40 --set train.chunks=1 --set model.width=2) >"$tmp/out" 2>&1 || rc=$?
 		[ $rc = 71 ] && grep -qE "^splitc: .*; the run needs [0-9.]+ GB here, and this process may have $room: .splitc flops. lists the need\$" "$tmp/out" ||
 			fail "too little memory, $limit KiB: $rc, $(cat "$tmp/out")"
-	done <<-LIMITS
-		560000 573.4 MB
-		700000 716.8 MB
-		1000000 1.0 GB
-		2000000 2.0 GB
-	LIMITS
+	done
 fi
 
 # A run that is interrupted after an evaluation names the step of its figures; an epoch has 3 steps here.
