@@ -14,6 +14,7 @@ trap 'rm -rf "$tmp"' EXIT
 tables() {
 	XDG_RUNTIME_DIR=/run/user/UID "$1" "$2" "$tmp/config.yaml" --print-config | awk -v required=" ${*:3} " '
 		function escape(s) { gsub(/\|/, "\\|", s); sub(/-[0-9a-f]+\.sock/, "-RUN.sock", s); return s }
+		function bounds(s) { sub(/a whole number from /, "", s); sub(/, such as 1048576 or 1 MiB$/, "", s); return s }
 		function head(title) { printf "\n%s\n\n| key | default | meaning |\n|---|---|---|\n", title }
 		/^ *#[a-z_0-9]+:/ { sub(/#/, "") } # a key that means nothing beside the defaults of the others
 		/^ *#/ { sub(/^ *# ?/, ""); note = note (note == "" ? "" : " ") $0; next }
@@ -30,7 +31,7 @@ tables() {
 			path = name[0]
 			for (i = 1; i <= depth; i++) path = path "." name[i]
 			value = index(required, " " path " ") ? "required" : "`" escape(value) "`"
-			printf "| `%s` | %s | %s |\n", path, value, escape(note)
+			printf "| `%s` | %s | %s |\n", path, value, escape(bounds(note))
 			note = ""
 		}'
 }
@@ -40,7 +41,7 @@ cat <<'EOF'
 
 Each program reads one YAML file. `splitc train CONFIG --print-config` and `splits serve CONFIG --print-config` print this reference with the values of your config. `--set KEY=VALUE` changes a key for one run.
 
-An unknown key, a wrong type or a value out of bounds is an error with file, line and column. Sizes are bytes and may have a unit, as in `64 MiB`. Paths are relative to the folder in which the program starts.
+An unknown key, a wrong type or a value out of bounds is an error with file, line and column. Bounds without a word are those of whole numbers. Sizes are bytes and may have a unit, as in `64 MiB`. Paths are relative to the folder in which the program starts.
 
 This page is made by `make config-page`.
 

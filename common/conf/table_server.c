@@ -12,7 +12,7 @@ static const struct sl_conf_key keys[] = {
 	SL_BYTES(T, "store_bytes", store_bytes, 0, 0x1p50, "0", "most bytes in the store; 0: half of the sum of its size and its file system's free space at the start"),
 	SL_BYTES(T, "store_bytes_per_key", store_bytes_per_key, 0, 0x1p50, "0", "most bytes in the store for one client's key; beyond it that client's oldest files are removed; 0: half of store_bytes"),
 	SL_INT(T, "threads", threads, 0, 256, "0", "0: all CPUs", "threads that compute"),
-	SL_CHOICE(T, "recompute", recompute, SL_WORDS("auto", "on", "off"), "auto", "compute activations again before backward, in place of keeping them, on a CPU; no bit changes; auto: only where memory would not suffice otherwise"),
+	SL_CHOICE(T, "recompute", recompute, SL_WORDS("auto", "on", "off"), "auto", "compute activations again before backward, on a CPU, to save memory; no bit changes; auto: only where memory would not suffice"),
 	SL_STRING(T, "device", device, sl_conf_check_server_device, "auto", "where the middle runs: auto, cpu or cuda:N"),
 	SL_BOOL(T, "deterministic", deterministic, "true", "use only algorithms that give the same bits every time"),
 
@@ -34,8 +34,8 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "watchdog_s", watchdog_s, 0, 86400, "300", "seconds; 0: never", "a task (a kernel, a file) that takes longer counts as hung: the server ends with status 75"),
 	SL_INT(T, "drain_s", drain_s, 0, 3600, "10", "seconds", "time to end in good order after SIGTERM; a second SIGTERM ends the server at once"),
 	SL_STRING(T, "control", control, NULL, "", "Unix socket for splits status; empty: splits.sock in $XDG_RUNTIME_DIR, /run/split, /run/user/UID or a folder split-UID of mode 0700"),
-	SL_STRING(T, "metrics", metrics, sl_conf_check_metrics, "", "address of /metrics for Prometheus, such as 127.0.0.1:9570; anyone who reaches an address other than loopback can read it; empty: none"),
-	SL_NAMES(T, "metrics_hosts", metrics_hosts, sl_conf_check_word, "", "host names under which /metrics is asked, such as [split.example.org], besides localhost and addresses; a request for another name is refused, since it may come from a web page"),
+	SL_STRING(T, "metrics", metrics, sl_conf_check_metrics, "", "address of /metrics for Prometheus, such as 127.0.0.1:9570; whoever reaches it can read it; empty: none"),
+	SL_NAMES(T, "metrics_hosts", metrics_hosts, sl_conf_check_word, "", "host names under which /metrics may be asked, besides localhost and addresses, such as [split.example.org]"),
 };
 /* clang-format on */
 
