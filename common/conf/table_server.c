@@ -7,12 +7,12 @@ typedef struct sl_conf_server T;
 /* clang-format off */
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "listen", listen, sl_conf_check_listen, "tcp://127.0.0.1:5570", "address to listen on; without auth it must be on loopback; port 0: any free port"),
-	SL_STRING(T, "store", store, NULL, "", "folder for uploaded weights and the states of sessions; empty: the server keeps nothing, and no run can resume from a checkpoint"),
-	SL_INT64(T, "store_ttl_s", store_ttl_s, 0, 1e10, "2592000", "seconds; 0: for ever", "the server removes files of the store that nobody used for this long"),
+	SL_STRING(T, "store", store, NULL, "", "folder for uploaded weights and the states of sessions; empty: nothing is kept, and no run can resume"),
+	SL_INT64(T, "store_ttl_s", store_ttl_s, 0, 1e10, "2592000", "seconds; 0: for ever", "the store removes files that nobody used for this long"),
 	SL_BYTES(T, "store_bytes", store_bytes, 0, 0x1p50, "0", "most bytes in the store; 0: half of the sum of its size and its file system's free space at the start"),
-	SL_BYTES(T, "store_bytes_per_key", store_bytes_per_key, 0, 0x1p50, "0", "most bytes in the store for one client's key; beyond it that client's oldest files are removed; 0: half of store_bytes"),
+	SL_BYTES(T, "store_bytes_per_key", store_bytes_per_key, 0, 0x1p50, "0", "most bytes in the store for one client's key; 0: half of store_bytes"),
 	SL_INT(T, "threads", threads, 0, 256, "0", "0: all CPUs", "threads that compute"),
-	SL_CHOICE(T, "recompute", recompute, SL_WORDS("auto", "on", "off"), "auto", "compute activations again before backward, on a CPU, to save memory; no bit changes; auto: only where memory would not suffice"),
+	SL_CHOICE(T, "recompute", recompute, SL_WORDS("auto", "on", "off"), "auto", "compute activations again before backward, on a CPU, to save memory; no bit changes; auto: where memory would not suffice"),
 	SL_STRING(T, "device", device, sl_conf_check_server_device, "auto", "where the middle runs: auto, cpu or cuda:N"),
 	SL_BOOL(T, "deterministic", deterministic, "true", "use only algorithms that give the same bits every time"),
 
@@ -24,7 +24,7 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "limits.sessions", limits.sessions, 1, 1024, "8", NULL, "most sessions at once"),
 	SL_INT(T, "limits.sessions_per_key", limits.sessions_per_key, 1, 1024, "4", NULL, "most sessions at once for one client's key"),
 	SL_INT(T, "limits.connections_per_s", limits.connections_per_s, 2, 1000000, "64", NULL, "most new connections in a second; half of it from one address"),
-	SL_BYTES(T, "limits.memory_bytes", limits.memory_bytes, 1 << 20, 0x1p44, "8 GiB", "memory of all sessions together; on CPUs at most 7/8 of what the server's process can have"),
+	SL_BYTES(T, "limits.memory_bytes", limits.memory_bytes, 1 << 20, 0x1p44, "8 GiB", "memory of all sessions; on CPUs at most 7/8 of what the process can have"),
 	SL_BYTES(T, "limits.memory_bytes_per_key", limits.memory_bytes_per_key, 0, 0x1p44, "0", "memory of all sessions of one client's key; 0: half of limits.memory_bytes, or all of it where the list has one client"),
 	SL_INT(T, "limits.task_s", limits.task_s, 0, 86400, "120", "seconds of one thread; 0: no limit", "predicted cost of the longest task that a session may have"),
 	SL_INT(T, "limits.piece_ms", limits.piece_ms, 0, 600000, "1000", "ms; 0: no limit", "predicted time that a session's task may keep others waiting at a stretch"),
