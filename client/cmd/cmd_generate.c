@@ -222,7 +222,7 @@ static enum sl_err generate(struct texts *t, struct sl_setup *setup, struct sl_f
 	enum sl_err err = sl_generate_open(&g, &spec, t->id, t->begin, t->n, fail);
 
 	if (!err)
-		err = (t->o->local ? sl_generate_local : sl_generate_remote)(setup, g, fail);
+		err = sl_generate_run(setup, g, t->o->local, fail);
 	if (!setup->in_use)
 		sl_generate_close(g);
 	return err;

@@ -201,8 +201,8 @@ static enum sl_err open_local(struct collector *c, bool texts, struct sl_fail *f
 		err = sl_local_open(&c->local, s->plan, &s->agreement, NULL, &s->be, fail);
 	if (!err)
 		err = sl_local_use(c->local, &use, fail);
-	if (!err && sl_local_set_weights(c->local, &s->weights))
-		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
+	if (!err)
+		err = sl_local_set_weights(c->local, &s->weights, fail);
 	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++) {
 		const bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
 		const struct sl_shape one = sl_plan_cut_shape(s->plan, mid, 1);

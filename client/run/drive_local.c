@@ -195,8 +195,8 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		err = sl_local_open(&local, setup->plan, &setup->agreement, NULL, &setup->be, fail);
 	if (err == SL_ERR_CONFIG)
 		sl_setup_blame(setup, fail);
-	if (!err && sl_local_set_weights(local, &setup->weights))
-		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
+	if (!err)
+		err = sl_local_set_weights(local, &setup->weights, fail);
 	if (!err)
 		err = begin_phase(setup, options->end, local, run, loader, fail);
 	if (!err) {

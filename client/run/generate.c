@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/run/local.h"
-
 struct sl_generate {
 	struct sl_generate_spec spec;
 	struct sl_generate_row *row;
@@ -189,28 +187,4 @@ enum sl_err sl_generate_take(struct sl_generate *g, struct sl_fail *fail)
 		g->told++;
 	}
 	return SL_OK;
-}
-
-enum sl_err sl_generate_local(struct sl_setup *setup, struct sl_generate *g, struct sl_fail *fail)
-{
-	struct sl_ends_use use = sl_setup_use(setup);
-	struct sl_step_result result;
-	struct sl_local *local = NULL;
-	struct sl_feed feed;
-	enum sl_err err = sl_local_open(&local, setup->plan, &setup->agreement, NULL, &setup->be, fail);
-
-	if (err == SL_ERR_CONFIG)
-		sl_setup_blame(setup, fail);
-	if (!err && sl_local_set_weights(local, &setup->weights))
-		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
-	use.logits = g->logits;
-	if (!err)
-		err = sl_local_use(local, &use, fail);
-	for (uint64_t number = 0; !err && sl_generate_feed(g, &feed); number++) {
-		err = sl_local_eval(local, &feed, number, &result, fail);
-		if (!err)
-			err = sl_generate_take(g, fail);
-	}
-	sl_local_close(local);
-	return err;
 }

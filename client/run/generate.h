@@ -49,9 +49,9 @@ void sl_generate_forget(struct sl_generate *g);
 /* After a pass: appends a token to each of its rows, and calls `done`. NONFINITE: a logit is NaN or Inf. */
 enum sl_err sl_generate_take(struct sl_generate *g, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Run all passes, in this process or with the server. `setup` has its plan, weights and backend. */
-enum sl_err sl_generate_local(struct sl_setup *setup, struct sl_generate *g, struct sl_fail *fail) SL_MUST_CHECK;
-/* If link.on_server_lost says so, a new link takes the place of a lost one, and repeats the pass under way. */
-enum sl_err sl_generate_remote(struct sl_setup *setup, struct sl_generate *g, struct sl_fail *fail) SL_MUST_CHECK;
+/* generate_run.c: runs all passes, with the server or (local) in this process. `setup` has its plan, weights and
+ * backend. If link.on_server_lost says so, a new link takes the place of a lost one, and repeats the pass under way. */
+enum sl_err sl_generate_run(struct sl_setup *setup, struct sl_generate *g, bool local,
+			    struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -172,13 +172,15 @@ void sl_local_close(struct sl_local *l)
 	free(l);
 }
 
-enum sl_err sl_local_set_weights(struct sl_local *l, const struct sl_weights *weights)
+enum sl_err sl_local_set_weights(struct sl_local *l, const struct sl_weights *weights, struct sl_fail *fail)
 {
 	enum sl_err err = sl_ends_set_weights(&l->ends, weights);
 
 	if (!err && l->round.ends)
 		err = sl_ends_round_begin(&l->round);
-	return err ? err : sl_exec_put(l->middle, weights);
+	if (!err)
+		err = sl_exec_put(l->middle, weights);
+	return err ? sl_fail_set(fail, err, "the weights could not be set") : SL_OK;
 }
 
 enum sl_err sl_local_get_weights(struct sl_local *l, struct sl_weights *weights)

@@ -41,7 +41,8 @@ enum sl_err sl_local_tell_round(struct sl_local *local, uint64_t number, bool wi
 struct sl_exec *sl_local_middle(struct sl_local *local);
 int sl_local_rows(const struct sl_local *local, int64_t rows[SL_PLAN_MAX_CHUNKS]);
 void sl_local_close(struct sl_local *local); /* NULL is fine */
-enum sl_err sl_local_set_weights(struct sl_local *local, const struct sl_weights *weights) SL_MUST_CHECK;
+enum sl_err sl_local_set_weights(struct sl_local *local, const struct sl_weights *weights,
+				 struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_local_get_weights(struct sl_local *local, struct sl_weights *weights) SL_MUST_CHECK;
 
 /* The state that steps change, without that of codecs. Another plan with the same parameters can go on from it. _take

@@ -102,8 +102,8 @@ static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
 	if (!err)
 		err = sl_local_open(&m->local, m->setup.plan, &m->setup.agreement,
 				    m->part->copy ? m->part->copy : g->fold.trunk, &g->setup->be, fail);
-	if (!err && sl_local_set_weights(m->local, &m->setup.weights))
-		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
+	if (!err)
+		err = sl_local_set_weights(m->local, &m->setup.weights, fail);
 	if (err == SL_ERR_CONFIG)
 		sl_setup_blame(&m->setup, fail);
 	if (!err)

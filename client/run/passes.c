@@ -22,7 +22,8 @@ struct sl_passes {
 	bool ends;    /* no further link is tried */
 	bool closing; /* sl_remote_close was called */
 	struct sl_retry failed;
-	struct sl_timer *retry;
+	struct sl_timer *next; /* begins the next link; with spec.local the pass of `feed` */
+	struct sl_feed feed;
 	struct sl_remote *remote; /* NULL: there is none now */
 	struct sl_local *local;
 	enum sl_err err;
@@ -36,7 +37,7 @@ void sl_passes_end(struct sl_passes *p, enum sl_err err, const struct sl_fail *w
 		p->why = *why;
 	p->ends = true;
 	p->up = false;
-	sl_timer_stop(p->retry);
+	sl_timer_stop(p->next);
 	if (!p->remote)
 		sl_loop_stop(p->loop);
 	else if (!p->closing)
@@ -107,7 +108,7 @@ static void on_closed(void *arg)
 		sl_loop_stop(p->loop);
 	else
 		sl_timer_start(
-			p->retry,
+			p->next,
 			sl_retry_pause_ms(&p->failed, (uint64_t)c->link.retry_ms, (uint64_t)c->agreed.seed, p->number),
 			0);
 }
@@ -132,14 +133,28 @@ static enum sl_err open_link(struct sl_passes *p, struct sl_fail *fail)
 	return sl_remote_open(&p->remote, p->loop, &remote, &events, p, fail);
 }
 
-static void on_retry(void *arg)
+static void pass(struct sl_passes *p)
+{
+	struct sl_step_result result;
+	struct sl_fail why;
+
+	if (sl_local_eval(p->local, &p->feed, p->number++, &result, &why) == SL_OK)
+		on_done(p);
+	else if (p->spec.serves)
+		p->spec.lost(p->spec.arg, &why, true);
+	else
+		sl_passes_end(p, why.code, &why);
+}
+
+static void on_next(void *arg)
 {
 	struct sl_passes *p = arg;
 	struct sl_fail fail;
-	enum sl_err err = open_link(p, &fail);
 
-	if (err)
-		sl_passes_end(p, err, &fail);
+	if (p->local)
+		pass(p);
+	else if (open_link(p, &fail))
+		sl_passes_end(p, fail.code, &fail);
 }
 
 static enum sl_err open_local(struct sl_passes *p, struct sl_fail *fail)
@@ -148,10 +163,14 @@ static enum sl_err open_local(struct sl_passes *p, struct sl_fail *fail)
 	struct sl_ends_use use = sl_setup_use(s);
 	enum sl_err err = sl_local_open(&p->local, s->plan, &s->agreement, NULL, &s->be, fail);
 
-	if (!err && sl_local_set_weights(p->local, &s->weights))
-		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
+	if (!err)
+		err = sl_local_set_weights(p->local, &s->weights, fail);
 	use.logits = p->spec.logits;
-	return err ? err : sl_local_use(p->local, &use, fail);
+	if (!err)
+		err = sl_local_use(p->local, &use, fail);
+	if (err)
+		sl_setup_blame(s, fail);
+	return err;
 }
 
 enum sl_err sl_passes_open(struct sl_passes **out, const struct sl_passes_spec *spec, struct sl_fail *fail)
@@ -172,7 +191,7 @@ enum sl_err sl_passes_open(struct sl_passes **out, const struct sl_passes_spec *
 	if (!err && !spec->local)
 		err = sl_secret_make(&p->secret, fail);
 	if (!err)
-		err = sl_timer_open(&p->retry, p->loop, on_retry, p, fail);
+		err = sl_timer_open(&p->next, p->loop, on_next, p, fail);
 	if (!err && spec->local)
 		err = open_local(p, fail);
 	if (err)
@@ -212,15 +231,11 @@ bool sl_passes_up(const struct sl_passes *p)
 
 void sl_passes_begin(struct sl_passes *p, const struct sl_feed *feed)
 {
-	struct sl_step_result result;
-	struct sl_fail why;
-
-	if (!p->local)
-		sl_remote_eval(p->remote, feed, p->number++);
-	else if (sl_local_eval(p->local, feed, p->number++, &result, &why) == SL_OK)
-		p->spec.done(p->spec.arg);
+	p->feed = *feed;
+	if (p->local)
+		sl_timer_start(p->next, 0, 0);
 	else
-		p->spec.lost(p->spec.arg, &why, true);
+		sl_remote_eval(p->remote, feed, p->number++);
 }
 
 void sl_passes_close(struct sl_passes *p)
@@ -228,7 +243,7 @@ void sl_passes_close(struct sl_passes *p)
 	if (!p)
 		return;
 	sl_local_close(p->local);
-	sl_timer_close(p->retry);
+	sl_timer_close(p->next);
 	sl_loop_close(p->loop);
 	sl_client_auth_close(&p->auth);
 	free(p);

@@ -29,7 +29,7 @@ struct sl_loop *sl_passes_loop(const struct sl_passes *p);
 /* Opens the link. Returns after sl_passes_end, or with an error. */
 enum sl_err sl_passes_run(struct sl_passes *p, struct sl_fail *fail) SL_MUST_CHECK;
 bool sl_passes_up(const struct sl_passes *p);
-/* What *feed points to stays until `done` or `lost`. `done` may come from within this call. */
+/* What *feed points to stays until `done` or `lost`, which never come from within this call. */
 void sl_passes_begin(struct sl_passes *p, const struct sl_feed *feed);
 /* Says goodbye; then sl_passes_run returns `err`, whose text is *why, or that of an earlier call. */
 void sl_passes_end(struct sl_passes *p, enum sl_err err, const struct sl_fail *why);

@@ -116,7 +116,7 @@ static void open_run(struct run *r, const char *prefix, int chunks)
 	must(sl_local_open(&r->local, r->plan, &r->asked.agreement, NULL, &r->be, &why));
 	must(sl_weights_open(&r->weights, r->plan->model, &why));
 	must(sl_weights_load(r->plan->model, path_of(path, prefix, "init"), false, r->weights.value, NULL, &why));
-	must(sl_local_set_weights(r->local, &r->weights));
+	must(sl_local_set_weights(r->local, &r->weights, &why));
 }
 
 static void close_run(struct run *r)

@@ -55,7 +55,7 @@ static void open_all(struct bench *b)
 	if (!err)
 		err = sl_local_open(&b->local, s->plan, &s->agreement, NULL, &s->be, &fail);
 	if (!err)
-		err = sl_local_set_weights(b->local, &s->weights);
+		err = sl_local_set_weights(b->local, &s->weights, &fail);
 	if (err)
 		die(err, &fail);
 }

@@ -173,6 +173,15 @@ let_go writer
 wait "$writer" || fail "generate, whose server was killed: $(cat "$tmp/generate.log")"
 grep -q 'waiting for it' "$tmp/generate.log" || fail 'the server was not missed'
 [ "$(cat "$tmp/with")" = "$(writes --local "${waits[@]}")" ] || fail 'a killed server changes the text'
+SPLIT_FAILPOINTS=client.done=hold@2 SPLIT_FAILPOINTS_GO=$tmp/stops.go "$BUILD/fail/splitc" generate "$config" --local --weights "$model" \
+	--prompts "$tmp/prompts" --set generate.max_tokens=20 >"$tmp/out" 2>"$tmp/stops.log" &
+writer=$!
+started+=($writer)
+wait_for 'no local pass' grep -q ' failpoint: client.done, ' "$tmp/stops.log"
+signal INT $writer
+let_go stops
+ends_with $writer 69 $patience 'a local generation, after SIGINT'
+grep -q 'interrupted by signal 2' "$tmp/stops.log" || fail "a local generation: $(cat "$tmp/stops.log")"
 other() { # NAME FILTER: the toy's folder, changed
 	mkdir -p "$tmp/$1"
 	jq "$2" "$tmp/toy/config.json" >"$tmp/$1/config.json"

@@ -359,7 +359,7 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	assert_int_equal(sl_weights_open(&g->weights, g->plan->model, &fail), SL_OK);
 	assert_int_equal(sl_weights_open(&g->want, g->plan->model, &fail), SL_OK);
 	read_first_weights(g);
-	assert_int_equal(sl_local_set_weights(g->local, &g->weights), SL_OK);
+	assert_int_equal(sl_local_set_weights(g->local, &g->weights, &fail), SL_OK);
 }
 
 static void golden_close(struct golden *g)

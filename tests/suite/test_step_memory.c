@@ -90,7 +90,7 @@ static void open_run(struct run *r)
 	sl_weights_init(&r->weights, r->plan->model, 7);
 	if (sl_local_open(&r->local, r->plan, &r->asked.agreement, NULL, &r->be, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
-	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);
+	assert_int_equal(sl_local_set_weights(r->local, &r->weights, &fail), SL_OK);
 }
 
 static void close_run(struct run *r)

@@ -41,7 +41,7 @@ void local_run_open(struct local_run *r, const struct local_run_conf *conf)
 	sl_weights_init(&r->weights, r->plan->model, spec->plan.seed);
 	if (sl_local_open(&r->local, r->plan, &r->asked.agreement, NULL, &r->be, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
-	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);
+	assert_int_equal(sl_local_set_weights(r->local, &r->weights, &fail), SL_OK);
 }
 
 void local_run_close(struct local_run *r)

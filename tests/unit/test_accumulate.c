@@ -114,7 +114,7 @@ static void rig_open(struct rig *rig, enum what what, int batch, int chunks, int
 	    sl_weights_open(&rig->weights, rig->plan->model, &fail))
 		fail_msg("%s", fail.text);
 	sl_weights_init(&rig->weights, rig->plan->model, 9);
-	assert_int_equal(sl_local_set_weights(rig->local, &rig->weights), SL_OK);
+	assert_int_equal(sl_local_set_weights(rig->local, &rig->weights, &fail), SL_OK);
 	assert_int_equal(sl_local_use(rig->local,
 				      &(struct sl_ends_use){.class_weight = what == TEXTS ? class_weight : NULL},
 				      &fail),

@@ -156,7 +156,7 @@ static void open_scattered(struct local_run *r, bool ref, const char *tail)
 	scatter(r, first);
 	scatter(r, second);
 	r->weights.value[find_param(r, first)][7 * TAIL + 2] = 0;
-	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);
+	assert_int_equal(sl_local_set_weights(r->local, &r->weights, &(struct sl_fail){0}), SL_OK);
 }
 
 /* Of 24 features 12 are live, and 6 will be. Only rows 6 … 11 of both matrices (as
@@ -198,7 +198,7 @@ static double objective(struct local_run *r, int p, int at, float by, double l1)
 	double sum = 0;
 
 	w[at] += by;
-	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);
+	assert_int_equal(sl_local_set_weights(r->local, &r->weights, &(struct sl_fail){0}), SL_OK);
 	for (int m = 0; m < 2; m++) {
 		const float *v = r->weights.value[find_param(r, m ? second : first)];
 
@@ -307,7 +307,7 @@ static void the_live_part_is_a_plain_insert(void **state)
 		for (int64_t k = 0; k < n; k++) /* [24, 6], transposed from 6 of the 24 rows of [24, 24] */
 			plain.weights.value[i][k] = from[k % 6 * TAIL + k / 6];
 	}
-	assert_int_equal(sl_local_set_weights(plain.local, &plain.weights), SL_OK);
+	assert_int_equal(sl_local_set_weights(plain.local, &plain.weights, &(struct sl_fail){0}), SL_OK);
 	a = evaluate(&decaying, &bytes[0]);
 	b = evaluate(&plain, &bytes[1]);
 	c = evaluate(&on_ref, &bytes[2]);

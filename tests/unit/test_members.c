@@ -53,7 +53,7 @@ static void open_members(struct members *g, struct local_run *one)
 	assert_int_equal(sl_weights_open(&g->weights, one->plan->model, &fail), SL_OK);
 	sl_weights_init(&g->weights, one->plan->model, 7);
 	for (int k = 0; k < MEMBERS; k++)
-		assert_int_equal(sl_local_set_weights(g->local[k], &g->weights), SL_OK);
+		assert_int_equal(sl_local_set_weights(g->local[k], &g->weights, &fail), SL_OK);
 }
 
 static void close_members(struct members *g)

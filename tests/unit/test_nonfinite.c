@@ -115,7 +115,7 @@ static void run_local(struct outcome *o, bool stop)
 	*o = (struct outcome){0};
 	assert_int_equal(sl_weights_open(&o->weights, plan->model, &fail), SL_OK);
 	assert_int_equal(sl_local_open(&local, plan, &asked.agreement, NULL, &cpu, &fail), SL_OK);
-	assert_int_equal(sl_local_set_weights(local, &first), SL_OK);
+	assert_int_equal(sl_local_set_weights(local, &first, &fail), SL_OK);
 	for (int step = 0; step < STEPS; step++) {
 		enum sl_err err = sl_local_step(
 			local, &(struct sl_feed){.input = images[step], .target = labels, .rows = rows_of(step)},

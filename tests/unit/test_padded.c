@@ -92,7 +92,7 @@ static void run(struct sl_backend *be, const struct sl_cut_spec *cut, enum fill 
 	    sl_local_open(&local, plan, &a.agreement, NULL, be, &fail) || sl_weights_open(&weights, plan->model, &fail))
 		fail_msg("%s", fail.text);
 	sl_weights_init(&weights, plan->model, 9);
-	assert_int_equal(sl_local_set_weights(local, &weights), SL_OK);
+	assert_int_equal(sl_local_set_weights(local, &weights, &fail), SL_OK);
 	assert_int_equal(sl_local_use(local, &(struct sl_ends_use){.logits = out->logits}, &fail), SL_OK);
 	if (sl_local_eval(local, &b.feed, 0, &result, &fail) || sl_local_step(local, &b.feed, 3, 0.1, &result, &fail))
 		fail_msg("%s", fail.text);

@@ -1,5 +1,5 @@
-/* Generation over a link. The client holds all tokens. If a link is lost, the next one repeats the pass under way, with
- * the tokens of each row that were cached. */
+/* The passes of a generation. The client holds all tokens. If a link is lost, the next one repeats the pass under way,
+ * with the tokens of each row that were cached. */
 #include "client/run/generate.h"
 #include "client/run/passes.h"
 
@@ -46,11 +46,12 @@ static void on_signal(void *arg, int signum)
 	sl_passes_end(n->passes, sl_fail_set(&why, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum), &why);
 }
 
-enum sl_err sl_generate_remote(struct sl_setup *setup, struct sl_generate *g, struct sl_fail *fail)
+enum sl_err sl_generate_run(struct sl_setup *setup, struct sl_generate *g, bool local, struct sl_fail *fail)
 {
 	struct generation n = {.g = g};
 	const struct sl_passes_spec spec = {.setup = setup,
 					    .logits = sl_generate_logits(g),
+					    .local = local,
 					    .waits = setup->conf->link.on_server_lost == SL_LOST_WAIT,
 					    .ready = on_ready,
 					    .done = on_done,
