@@ -26,7 +26,7 @@ cat >"$tmp/client.yaml" <<-YAML
 	model: {name: mlp, features: 2, classes: 2}
 	data: {kind: csv, dir: $tmp/table, label: kind}
 	train: {batch: 64, chunks: 2, epochs: 2, seed: 1, optimizer: {kind: adam, lr: 0.01}}
-	link: {retry_ms: 20, heartbeat_ms: 100, timeout_ms: 2000}
+	link: {retry_ms: 20, heartbeat_ms: 100, timeout_ms: 20000}
 	threads: 1
 	control: $tmp/c.sock
 	log: {dir: $tmp/run}
@@ -104,7 +104,7 @@ ends_with $serving 0 60 'splitc, after SIGTERM'
 [ ! -e "$tmp/s.sock" ] || fail 'the socket is left'
 
 # 20 ms there and back
-serve near --set "link.timeout_ms=20000"
+serve near
 load near 64 30
 signal TERM $serving
 ends_with $serving 0 60 'splitc, after SIGTERM'
