@@ -14,6 +14,7 @@ static const char name[] = "stream"; /* of the lines, in messages and as samples
 struct line {
 	char *text; /* what the source reads, with a newline and a NUL */
 	size_t len, cap, above;
+	uint64_t number; /* from 0, in its stream */
 	bool json, read;
 	struct sl_set set; /* of this line alone */
 	enum sl_err err;   /* why it cannot be read */
@@ -113,7 +114,10 @@ static const char *sample_name(const struct sl_set *set, int64_t index, char *ou
 	struct line *line;
 	const struct sl_set *one = set_of(set, index, &line);
 
-	return one ? one->source->sample_name(one, 0, out, size) : name;
+	if (one && ((const struct lines *)set->data)->spec.pictures)
+		return one->source->sample_name(one, 0, out, size);
+	snprintf(out, size, "%s:%" PRIu64, name, line->number + 1);
+	return out;
 }
 
 static const char *class_name(const struct sl_set *set, int label)
@@ -181,6 +185,7 @@ void sl_stream_set_put(struct sl_set *set, int64_t index, const struct sl_stream
 	line->read = false;
 	line->len = 0;
 	line->json = from->json;
+	line->number = from->number;
 	line->above = from->number - (from->header.data != NULL);
 	set->count = index + 1;
 	if (!from->text.data)

@@ -38,7 +38,7 @@ struct stream {
 	struct sl_fail first; /* the first error of a line */
 };
 
-static void turn(struct stream *s);
+static void turn(void *arg);
 
 /* ---- answers */
 
@@ -148,8 +148,9 @@ static void take_lines(struct stream *s)
 }
 
 /* Does what is next, unless a batch is under way. */
-static void turn(struct stream *s)
+static void turn(void *arg)
 {
+	struct stream *s = arg;
 	const bool up = sl_passes_up(s->passes);
 
 	while (!s->n && (up || s->away.code)) {
@@ -165,11 +166,6 @@ static void turn(struct stream *s)
 			return;
 		answer(s, &s->away);
 	}
-}
-
-static void on_lines(void *arg)
-{
-	turn(arg);
 }
 
 static void on_loaded(void *arg)
@@ -249,7 +245,7 @@ static enum sl_err open_all(struct stream *s, struct sl_fail *fail)
 		err = sl_async_open(&s->loaded, loop, on_loaded, s, fail);
 	if (!err)
 		err = sl_setup_loader(s->setup, SL_SPLIT_TEST, sl_async_wake, s->loaded, &s->loader, fail);
-	return err ? err : sl_talks_open(&s->talks, loop, s->spec->path, on_lines, s, fail);
+	return err ? err : sl_talks_open(&s->talks, loop, s->spec->path, turn, s, fail);
 }
 
 enum sl_err sl_stream_run(struct sl_setup *setup, const struct sl_stream_spec *spec, struct sl_fail *fail)

@@ -90,6 +90,14 @@ for form in table.csv table.jsonl texts.txt texts.jsonl pictures.txt pictures.js
 		predict "${form%.*}" "$form.got$local" --stream $local <"$tmp/$form"
 		equals "${form%.*}.want" "$form.got$local"
 	done
+	# A sample's name is its line or, of a picture, its file.
+	cmp <(jq -r .name "$tmp/$form.got") <(
+		case $form in
+		pictures*) jq -r .name "$tmp/pictures.want" ;;
+		table.csv) seq -f 'stream:%.0f' 2 41 ;;
+		*) seq -f 'stream:%.0f' 40 ;;
+		esac
+	) >"$tmp/out" || fail "names of $form: $(jq -r .name "$tmp/$form.got" | head -n 3)"
 done
 
 # Each bad line gets one line, in its place: answered KIND NUMBER ERROR SENTENCE.
