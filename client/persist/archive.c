@@ -42,17 +42,17 @@ static void name_newest(struct sl_archive *a)
 	a->status.good = sl_archive_newest(a);
 }
 
-/* Lists the files that sl_checkpoint_write leaves: that of `step`, and the newest good one before it. */
+/* The older file of the two that a write leaves; 0: there is none. */
+static uint64_t pinned(const struct sl_archive *a)
+{
+	return a->checkpoint.n_pin ? a->checkpoint.pin[0] : 0;
+}
+
 static void add_file(struct sl_archive *a, uint64_t step)
 {
-	uint64_t before = 0;
-
-	for (int i = a->n_file - 1; i >= 0; i--)
-		if (a->file[i] < step)
-			before = a->file[i];
 	a->file[0] = step;
-	a->file[1] = before;
-	a->n_file = before ? 2 : 1;
+	a->file[1] = pinned(a);
+	a->n_file = a->file[1] ? 2 : 1;
 }
 
 void sl_archive_go_back(struct sl_archive *a, uint64_t step, bool sure)
@@ -181,8 +181,10 @@ bool sl_archive_kept(const struct sl_archive *a, uint64_t step[SL_CHECKPOINT_KEP
 	int n = 0;
 
 	/* Also the step under way: the server has its side, and must not remove it if it writes two more meanwhile. */
-	if (a->busy)
+	if (a->busy) {
 		step[n++] = a->state.step;
+		step[n++] = pinned(a);
+	}
 	for (int i = 0; n < SL_CHECKPOINT_KEPT; i++)
 		step[n++] = i < a->n_file ? a->file[i] : 0;
 	return a->busy;
@@ -212,23 +214,9 @@ struct sl_client_state *sl_archive_state(struct sl_archive *a)
 	return &a->state;
 }
 
-/* Lets the write keep the newest good file below `step`: the newest of all files there may have been refused. Files of
- * later steps are not kept: the run went back behind them, and its log has other lines there now. */
-static void pin_below(struct sl_archive *a, uint64_t step)
-{
-	int i = 0;
-
-	while (i < a->n_file && a->file[i] >= step)
-		i++;
-	a->checkpoint.n_pin = i < a->n_file;
-	if (i < a->n_file)
-		a->checkpoint.pin[0] = a->file[i];
-}
-
 void sl_archive_write(struct sl_archive *a, const struct sl_checkpoint *c, bool quiet)
 {
 	a->checkpoint = *c;
-	pin_below(a, a->state.step);
 	a->above = a->back_to;
 	a->leaving = true;
 	a->quiet = quiet;

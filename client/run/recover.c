@@ -341,16 +341,23 @@ bool sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEP
 	return sl_archive_kept(r->archive, kept);
 }
 
+/* Every member keeps a checkpoint at such a step: those of a group stand at the same step only where a round ends. */
+static bool is_due(const struct sl_recover *r, uint64_t done)
+{
+	const uint64_t every = (uint64_t)r->setup->conf->train.checkpoint_every;
+	const uint64_t round = sl_setup_round(r->setup), length = round ? round : 1;
+
+	return every && done % length == 0 && done / every > (done - length) / every;
+}
+
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 {
-	uint64_t every = (uint64_t)r->setup->conf->train.checkpoint_every;
-	const struct sl_training_state s = sl_training_state(run);
-	const uint64_t round = sl_setup_round(r->setup), done = s.step + 1, from = done - (round ? round : 1);
+	const uint64_t round = sl_setup_round(r->setup), done = sl_training_state(run).step + 1;
 
-	if (!r->dir[0] || !every || (round && done % round))
-		return false; /* the members of a group stand at the same step only where a round ends */
+	if (!r->dir[0] || !r->setup->conf->train.checkpoint_every || (round && done % round))
+		return false;
 	/* a longer run goes on from the state after the last step */
-	return done / every > from / every || sl_training_may_end(run);
+	return is_due(r, done) || sl_training_may_end(run);
 }
 
 bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *run)
@@ -374,6 +381,20 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 	return at_fault && !r->has_live && sl_archive_refuse(r->archive, next_step);
 }
 
+/* Lets a write keep the newest good file below `step`: the newest of all files may have been refused. In a group the
+ * newest that fell due: the others hold it, too, but none of a step at which this member paused. */
+static void pin_below(const struct sl_recover *r, struct sl_checkpoint *c, uint64_t step)
+{
+	const bool shared = r->setup->conf->agreed.share.group[0];
+	uint64_t file[SL_LAST_RUN_STEPS];
+
+	for (int i = sl_archive_files(r->archive, file) - 1; i >= 0; i--)
+		if (file[i] < step && (!c->n_pin || !shared || is_due(r, file[i]))) {
+			c->pin[0] = file[i];
+			c->n_pin = 1;
+		}
+}
+
 /* Takes the state, and begins to write it. */
 static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 			       bool quiet, struct sl_fail *fail)
@@ -392,6 +413,7 @@ static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, c
 		sl_checkpoint_note(&c, SL_LAST_RUN_UNSURE, "%s",
 				   "the server has not said that its side is on its disk");
 	sl_training_save(run, &c);
+	pin_below(r, &c, sl_training_held(run));
 	r->run = run;
 	sl_archive_write(r->archive, &c, quiet);
 	return SL_OK;

@@ -113,16 +113,17 @@ void sl_group_go_on_behind(struct sl_group *g, int k, uint64_t step)
 static bool fits(struct sl_group *g, int k, bool anyhow)
 {
 	const struct sl_record *record = &g->trunk.r.seat[k];
-	const bool left = record->state != SL_SEAT_IN, is_new = sl_hello_is_new(record->hello);
+	const bool left = record->state != SL_SEAT_IN, foreign = sl_group_is_foreign(g, k);
+	const bool is_new = sl_hello_is_new(record->hello), replaces = foreign && sl_record_can_begin_anew(record);
 	uint64_t newest;
 
-	if (sl_hello_holds(record->hello, record->number) && !sl_group_is_foreign(g, k)) {
+	if (sl_hello_holds(record->hello, record->number) && !foreign) {
 		if (!record->number)
 			forget_codecs(&g->seat[k]);
 		return true;
 	}
 	anyhow = anyhow && sl_records_are_past(&g->trunk.r, k, 0);
-	if (is_new && (left || record->has_files || anyhow))
+	if (replaces || (is_new && (left || record->has_files || anyhow)))
 		sl_group_begin_anew(g, k);
 	else if ((left || anyhow) && sl_record_newest(record, &newest))
 		sl_group_go_on_behind(g, k, newest);
@@ -278,8 +279,8 @@ void sl_group_list_stored(struct sl_group *g)
 }
 
 /* The member to refuse when others go on from an earlier run; -1: none. Its seat belongs to another run; or it begins
- * anew although it had a checkpoint; or it holds none of the others' steps. A member that was killed before its first
- * checkpoint is not refused: all begin anew with it. */
+ * anew although it had a checkpoint; or it holds none of the others' steps, and may be behind them. A member that was
+ * killed before its first checkpoint is not refused: all begin anew with it. */
 static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 {
 	struct sl_fail why;
@@ -412,6 +413,19 @@ static enum sl_err choose_behind(struct sl_group *g, const char *whose, uint64_t
 	return SL_OK;
 }
 
+/* A member that looks like a stranger may have missed steps. Then it goes on behind, and the others from their step. */
+static bool goes_on_behind(struct sl_group *g)
+{
+	const int k = g->stranger;
+	struct sl_fail why;
+	uint64_t step;
+
+	if (sl_group_varies(g) || g->groups->ranks || sl_group_check_owner(g, k, &why) ||
+	    !sl_group_turns_fit(g, &why) || (sl_hello_is_new(sl_group_hello(g, k)) && g->trunk.r.seat[k].has_files))
+		return false;
+	return !choose_behind(g, "", &step, &why) && step;
+}
+
 /* All go on from the newest step that all members hold and the store has, or from 0. */
 static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 {
@@ -459,10 +473,14 @@ void sl_group_run_choose(struct sl_group *g)
 	begin_branch(g);
 	g->trunk.r.late_at = 0;
 	g->stranger = find_stranger(g, &g->fail);
-	if (g->stranger >= 0)
+	if (g->stranger >= 0 && goes_on_behind(g)) {
+		g->stranger = -1;
+		g->err = SL_OK;
+	} else if (g->stranger >= 0) {
 		g->err = SL_ERR_MISMATCH;
-	else
+	} else {
 		g->err = sl_group_varies(g) ? choose_some(g, &g->fail) : choose(g, &g->fail);
+	}
 	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
 	for (int k = g->first; k < g->end && !g->err; k++)

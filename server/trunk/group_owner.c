@@ -34,10 +34,13 @@ static bool has_other_key(const struct sl_group_seat *seat)
 enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail *fail)
 {
 	const struct sl_group_seat *seat = &g->seat[k];
+	const struct sl_record *record = &g->trunk.r.seat[k];
+	const struct sl_hello *hello = sl_group_hello(g, k);
 
-	if (!sl_group_is_foreign(g, k) || (sl_group_varies(g) && g->trunk.r.seat[k].state != SL_SEAT_IN))
+	if (!sl_group_is_foreign(g, k) || (sl_group_varies(g) && record->state != SL_SEAT_IN))
 		return SL_OK;
-	if (sl_hello_is_new(sl_group_hello(g, k)) && !has_other_key(seat))
+	if ((sl_hello_is_new(hello) || (sl_group_varies(g) && sl_record_can_begin_anew(record))) &&
+	    !has_other_key(seat))
 		return SL_OK;
 	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
 			  "member %d of group %s is the run of another client: "

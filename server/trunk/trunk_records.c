@@ -158,6 +158,9 @@ static enum sl_come come_varying(struct sl_records *r, int k, uint64_t *newest)
 
 	if (sl_hello_holds(s->hello, s->number) && !s->foreign)
 		return SL_COME_HERE;
+	/* the server went back to before its first step there, when the seat was another client's */
+	if (s->foreign && sl_record_can_begin_anew(s))
+		return SL_COME_ANEW;
 	if (is_new && s->state != SL_SEAT_IN)
 		return SL_COME_ANEW;
 	if (any && s->state == SL_SEAT_IN && *newest >= r->late_at && may_go_back(r, k))
@@ -178,8 +181,10 @@ enum sl_come sl_record_come(struct sl_records *r, int k, uint64_t *newest)
 		return come_varying(r, k, newest);
 	if (sl_hello_holds(s->hello, s->number) && (s->state != SL_SEAT_DONE || sl_hello_is_done(s->hello)))
 		return SL_COME_HERE;
-	/* a member that was done cannot begin anew while others are here */
-	if (lost_files(r, k) || (s->state == SL_SEAT_DONE && sl_hello_is_new(s->hello)))
+	/* One that missed steps may have kept none yet. A member that was done cannot begin anew while others are here.
+	 */
+	if ((lost_files(r, k) && (s->has_files || !r->late_at)) ||
+	    (s->state == SL_SEAT_DONE && sl_hello_is_new(s->hello)))
 		return SL_COME_LOST;
 	if (s->state == SL_SEAT_DONE) /* the others need not be there any more */
 		return s->hello->run_steps > s->number || SL_PLANTED(ANY_RUN_IS_LONGER) ? SL_COME_LONGER
@@ -295,7 +300,7 @@ bool sl_record_was_late(const struct sl_records *r, int k, uint64_t step, uint64
 	if (r->varies || r->ranks || !s->hello || s->number >= step || sl_hello_holds(s->hello, step))
 		return false;
 	*from = s->number;
-	return (*from && sl_hello_holds(s->hello, *from)) || (sl_record_newest(s, from) && *from);
+	return sl_hello_holds(s->hello, *from) || sl_record_newest(s, from);
 }
 
 bool sl_record_caught_up(const struct sl_records *r, int k, uint64_t step)

@@ -43,6 +43,11 @@ static inline bool sl_hello_is_new(const struct sl_hello *h)
 {
 	return h->n_held == 1 && h->held[0] == 0;
 }
+/* Another client than the seat's can begin anew there: the seat's run has kept no file. */
+static inline bool sl_record_can_begin_anew(const struct sl_record *s)
+{
+	return !s->has_files && sl_hello_holds(s->hello, 0);
+}
 /* The newest step below that of its seat that the member holds. False: there is none. */
 bool sl_record_newest(const struct sl_record *s, uint64_t *step);
 /* Most members other than k have two checkpoints that are both later than `step`. */

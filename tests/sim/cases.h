@@ -2,3 +2,9 @@
 CASE("rounds", 1249, "1,2,3", "a member kept a checkpoint of steps that its group had given up: status 78")
 CASE("sync", 1752, "1", "a lost Welcome: its member waited for the group for ever")
 CASE("sync", 360, "1,3,4,5,6", "a member that was stopped without a checkpoint took its run for done")
+CASE("private", 3373, "2,4,6",
+     "the checkpoint of a member's pause took the place of one that all others had: status 78")
+CASE("late", 61, "4", "a member that died before its first checkpoint was refused, though its group had gone on")
+CASE("late", 9, "1,2,3,4,6", "a server that died with such a member behind let its group wait for ever")
+CASE("come-and-go", 58, "1,2,4,6", "a newcomer that the server's checkpoint did not have was refused")
+CASE("come-and-go", 111, "1,2,3,4,5,6,7,8", "the same, where an earlier client had its seat")

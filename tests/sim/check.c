@@ -195,16 +195,18 @@ static bool run_local(const struct sim_row *row, const char *more, const char *a
 	return pid > 0 && waitpid(pid, &status, 0) == pid && !status;
 }
 
-/* The outcome of each member of a run in that folder. */
+/* The outcome of each member of a run in that folder. One that missed all steps has no losses. */
 static bool read_outcome(const struct sim_row *row, const char *folder, struct outcome out[SIM_MEMBERS])
 {
+	bool any = false;
 	char dir[128];
 
 	for (int k = 0; k < (row->members ? row->members : 1); k++) {
 		snprintf(dir, sizeof dir, row->members ? "%s/member-%d" : "%s", folder, k);
 		out[k] = (struct outcome){weights_of(dir), losses_of(dir, row->oracle != SIM_ABSENT, NULL)};
+		any = any || (out[k].weights && out[k].losses[0]);
 	}
-	return out[0].weights && out[0].losses[0];
+	return any;
 }
 
 bool sim_reference_make(const struct sim_row *row, const char *splitc)

@@ -16,7 +16,6 @@
 enum { SETS_MOST = 32, STARTS_MOST = 300, EVENTS_MOST = 500000 };
 #define NS_PER_S     1000000000ull
 #define CHANGES_DISK (1u << SIM_OLD_DISK | 1u << SIM_NEW_DISK)
-#define ENDS         (1u << SIM_KILL_POINT | 1u << SIM_KILL_DISK | 1u << SIM_KILL_EVENT | 1u << SIM_TERM)
 
 const struct sim_row sim_row[] = {
 #define ROW(name, sets, members)                    {name, sets, members, SIM_LOCAL, 0},
@@ -79,10 +78,21 @@ static int server_main(struct sim_proc *p)
 	return splits_serve(1, argv);
 }
 
+static bool one_left(void)
+{
+	for (int i = 0; i < SIM_SERVES; i++)
+		if (sim.proc[i].left)
+			return true;
+	return false;
+}
+
 static void start(void *arg)
 {
 	struct sim_proc *p = arg;
 
+	/* a group of fixed members waits for all when its server comes back: the end of its run */
+	if (p->side == SIM_SERVER && one_left() && !sim_row_varies(row))
+		sim.done = sim.refused = true;
 	sim_trace("%s starts, number %d%s", sim_name(p), p->starts + 1, p->fresh ? " (--fresh)" : "");
 	sim_start(p, p->side == SIM_SERVER ? server_main : client_main);
 }
@@ -97,6 +107,17 @@ static bool one_done(void)
 	return false;
 }
 
+/* Whether a group of fixed members may go on without this one for good: they are done; or it missed steps, and a server
+ * that was started again has not kept what a member needs that is behind them. */
+static bool may_be_left(const struct sim_proc *p)
+{
+	bool missed = false;
+
+	for (int step = 0; step < SIM_STEPS; step++)
+		missed = missed || sim.missed[step][p->id];
+	return one_done() || (missed && sim.proc[SIM_SERVES].starts > 1 && !sim_row_varies(row));
+}
+
 /* A service starts a daemon again that ends so. */
 static bool is_allowed(const struct sim_proc *p)
 {
@@ -109,7 +130,7 @@ static bool is_allowed(const struct sim_proc *p)
 	case 73: /* a file cannot be made */
 		return sim_fired(1u << SIM_FULL | 1u << SIM_IO_ERROR);
 	case 78: /* its disk, or the server's, is not the one that it was; or its group goes on without it */
-		return sim_fired(CHANGES_DISK) || (row->oracle == SIM_ABSENT && (one_done() || sim_fired(ENDS)));
+		return sim_fired(CHANGES_DISK) || (row->oracle == SIM_ABSENT && may_be_left(p));
 	case 76: /* a broken frame; no other link is made while the run is being stopped */
 		return sim_fired(1u << SIM_TERM);
 	case 66: /* nothing to go on from */

@@ -423,6 +423,12 @@ static void choose(struct model *m)
 		stranger = sl_records_stranger(&m->r);
 	}
 	if (stranger >= 0) {
+		const bool lost = sl_hello_is_new(m->seat[stranger].hello) && m->record[stranger].has_files;
+
+		for (int step = STEPS; step > 0 && !lost; step--)
+			if (begin_behind(m, (uint64_t)step))
+				return;
+		read_file(m, m->stored[0]); /* refuse uses what the newest file says */
 		refuse(m, stranger);
 		return;
 	}
