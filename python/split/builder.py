@@ -83,6 +83,10 @@ class Own:
         return Param(self.path, self.path, self.tensor, layout, shape=shape, constant=None if self.learns else self.tensor.detach())
 
 
+class Transposed(Own):
+    """A matrix of a module, transposed."""
+
+
 class Counted:
     """What the batch norm `norm` counts, such as its running_mean. path: of that tensor."""
 
@@ -96,7 +100,7 @@ class Param:
 
     def __init__(self, name, key, tensor, layout="same", rows=None, shape=None, constant=None):
         self.name, self.key, self.layout, self.rows, self.shape, self.constant = name, key, layout, rows, shape, constant
-        self.viewed = shape  # as forward sees it
+        self.viewed, self.tensor = shape, tensor  # shape as forward sees it
         self.shape = tuple(self.to_graph(tensor).shape)
 
     def to_graph(self, tensor):
@@ -121,9 +125,15 @@ class Param:
         """The tensor as a network's file has it, and the name of its layout there; None: the graph's."""
         t = tensor.detach().to("cpu", torch.float32)
         t = t.reshape(1) if not t.dim() else t
-        if self.layout == "image" and not (t.dim() == 4 and t.shape[0] == 1):
-            t = t.reshape(self.viewed)
-        word = {"ohwi": "oihw", "hwc": "chw", "image": "oihw" if t.dim() == 4 else "chw"}.get(self.layout)
+        word = {"ohwi": "oihw", "hwc": "chw", "image": "chw"}.get(self.layout)
+        if self.layout == "image":
+            c = self.viewed[0]
+            if t.dim() == 4 and t.shape[:2] == (1, c):
+                word = "oihw"
+            elif 1 in (c, math.prod(self.viewed[1:])):  # in either order the same numbers
+                word = None
+            elif t.dim() > 4 or t.shape[0] != c:
+                t = t.reshape(self.viewed)
         return t.contiguous(), word
 
     def from_graph(self, array, into):
@@ -183,6 +193,7 @@ def must(name, module, **usual):
 
 
 MATH = {"exp": None, "log": 1, "sqrt": 2, "reciprocal": 3}  # fn of the op `math`; None: 0, which its text leaves out
+LIES = {1: [0], 2: [0, 1], 3: [1, 2, 0]}  # the order in which the graph has so many dimensions
 REFLECT, EDGE, NEAREST, LINEAR, ALIGNED, AREA, MEAN = range(1, 8)  # modes of the op `resample`
 OWN = "a tensor of a module itself is known on the server in sums, differences, products and quotients with what the module " \
       "computes"
@@ -209,9 +220,8 @@ class Builder:
         _check_name(name)
         if any(isinstance(v, Last) for v in inputs):
             raise errors.config(f"{name}: channels come last here; permute them back in front of it")
-        refs = "".join(f" %{v.number}" for v in inputs) + "".join(f" &{self.param(p)}" for p in params)
         said = "".join(f" {k}={v}" for k, v in attrs.items() if v is not None)
-        self.nodes.append(f"node {name} {kind}{refs}{said}")
+        self.nodes.append((f"node {name} {kind}", [v.number for v in inputs], [self.param(p) for p in params], said))
         self.values += 1
         return Value(self.values - 1, shape)
 
@@ -227,6 +237,22 @@ class Builder:
             self.named[p.name] = len(self.params)
             self.params.append(p)
         return self.named[p.name]
+
+    def read_alone(self, output):
+        """Drops the nodes on which output does not depend, as of states of a recurrent layer that nothing reads. A batch norm's
+        statistics move even so: that is refused by the server."""
+        first, live, new = self.values - len(self.nodes), {output.number}, {}
+        for i, (word, ins, _, _) in reversed(list(enumerate(self.nodes, first))):
+            if i in live or word.endswith(" batchnorm"):
+                live.update((i, *ins))
+        params, self.params, self.named = self.params, [], {}
+        nodes, self.nodes = self.nodes, []
+        for i, (word, ins, its, said) in enumerate(nodes, first):
+            if i in live:
+                new[i] = first + len(self.nodes)
+                self.nodes.append((word, [new.get(n, n) for n in ins], [self.param(params[k]) for k in its], said))
+        self.values = first + len(self.nodes)
+        return Value(new.get(output.number, output.number), output.shape)
 
     def text(self, output, role):
         """role(param): "", "stat", "frozen" or "g1"."""
@@ -244,7 +270,9 @@ class Builder:
         for p in self.params:
             word = role(p)
             lines.append(f"param {p.name} [{','.join(map(str, p.shape))}]{' ' * bool(word)}{word} zero")
-        return "\n".join(lines + self.nodes + [out, ""])
+        for word, ins, params, said in self.nodes:
+            lines.append(word + "".join(f" %{n}" for n in ins) + "".join(f" &{k}" for k in params) + said)
+        return "\n".join(lines + [out, ""])
 
     def stream(self):
         self.streams += 1
@@ -293,6 +321,11 @@ class Builder:
 
     def norm(self, name, x, module, prefix, held=None):
         """held: the parameters, if the module has none of its own."""
+        if tuple(module.normalized_shape) == x.shape and len(x.shape) == 3 and not isinstance(x, Last):
+            y, parts = self.group_norm(name, x, 1, (), module.eps), params(prefix, module) if held is None else held
+            for f, p in zip((self.mul, self.add), parts):
+                y = f(p.name, y, self.node(p.name, "repeat", [x], x.shape, [Param(p.name, p.key, p.tensor, "image", None, x.shape, p.constant)]))
+            return y
         if len(x.shape) == 3 and not isinstance(x, Last):
             raise errors.config(f"{name}: a layer norm over the width of images is not known on the server; permute the "
                                 "channels behind it")
@@ -301,6 +334,11 @@ class Builder:
         held = (params(prefix, module) if held is None else held) or [ones(name, x.shape[-1])]
         return self.same(name, "layernorm", x, held, eps=None if eps == "1e-05" else eps)
 
+    def group_norm(self, name, x, groups, held, eps):
+        """held: its parameters, or none."""
+        return self.node(name, "groupnorm", [x], x.shape if len(x.shape) == 2 else image(name, x), held,
+                         groups=groups if groups != 1 else None, eps=None if real(eps) == "1e-05" else real(eps))
+
     def pool(self, name, x, kind, k, stride, pad):
         c, h, w = image(name, x)
         out = [(n + 2 * pad - k) // stride + 1 for n in (h, w)]
@@ -308,6 +346,47 @@ class Builder:
 
     def plane(self, name, x):
         return self.node(name, "avgpool", [x], (image(name, x)[0], 1, 1))
+
+    def arranged(self, name, x, sizes, order, shape):
+        """x, which lies in the graph as axes of these sizes, with the axes in another order, viewed as shape."""
+        if self.of_tokens(x):
+            raise errors.config(f"{name}: mixes tokens, of which rows have unequal numbers")
+        order = [a for a in order if sizes[a] != 1]
+        now, moves, at = sorted(order), [], 0
+        while now != order:
+            if now[at] == order[at]:
+                at += 1
+                continue
+            first = end = now.index(order[at])
+            while end < len(now) and now[end] == order[at + end - first]:
+                end += 1
+            moves.append([math.prod(sizes[a] for a in axes) for axes in (now[:at], now[at:first], now[first:end])])
+            now = [*now[:at], *now[first:end], *now[at:first], *now[end:]]
+        if not moves and tuple(shape) == x.shape:
+            return x
+        view = {1: (None, None), 2: (shape[0], None), 3: (*shape[1:], None)}[len(shape)]
+        for i, (outer, n, m) in enumerate(moves or [(1, 1, 1)], 1):
+            last = i >= len(moves)
+            x = self.node(name if last else f"{name}.{i}", "permute", [x], shape if last else (math.prod(sizes),),
+                          **{k: v if v != 1 else None for k, v in (("outer", outer), ("b", n), ("c", m))},
+                          **dict(zip("hw", view)) if last else {})
+        return x
+
+    def turned_by(self, name, x, dims):
+        """x, whose dimension i is that of dims[i] before, as of torch.permute. Neither has rows."""
+        now, then = LIES[len(dims)], LIES[len(dims)]
+        return self.arranged(name, x, [x.shape[d] for d in now], [now.index(dims[d]) for d in then], [x.shape[d] for d in dims])
+
+    def reshaped(self, name, x, shape):
+        """x viewed as shape, in PyTorch's order."""
+        now, then = LIES[len(x.shape)], LIES[len(shape)]
+        if x.shape == tuple(shape):
+            return x
+        if now != sorted(now) and (x.shape[0] != 1 and math.prod(x.shape[1:]) != 1 or len(shape) < 3):
+            flat = len(shape) == 3
+            x = self.arranged(name + ".flat" * flat, x, [x.shape[d] for d in now], [now.index(d) for d in sorted(now)],
+                              (math.prod(x.shape),) if flat else shape)
+        return self.arranged(name, x, list(shape), then, shape)
 
     def flatten(self, name, x):
         """Flattens rows, in PyTorch's order."""
@@ -407,18 +486,19 @@ class Builder:
             raise errors.config(f"{a.path}: it has {len(a.shape)} dimensions beside {len(x.shape) + 1} with rows")
         if a.tensor.numel() == 1 and not a.learns:
             return self.reads(a.tensor.item(), a)
-        shape = a.shape
-        shape = shape[1:] if len(shape) == len(x.shape) + 1 and shape[0] == 1 else shape
+        if isinstance(a, Transposed):
+            raise errors.config(f"{a.path}: it is transposed; the server has that in a product of matrices alone")
+        shape = a.shape[1:] if len(a.shape) == len(x.shape) + 1 and a.shape[0] == 1 else a.shape
+        shape = (1,) * (len(x.shape) - len(shape)) + tuple(shape)
         each = {1: x.shape, 2: (1, x.shape[-1]), 3: (x.shape[0], 1, 1)}[len(x.shape)]
-        shape = each if len(x.shape) == 2 and shape == each[1:] else shape
         if a.tensor.numel() == 1 and not self.per_token:
             one = Param(a.path, a.path, a.tensor, "one", shape=(1,) * len(x.shape))
             return self.repeated(a.path + ".each", self.node(a.path, "repeat", [x], one.shape, [one]), each)
         if self.of_tokens(x) and self.whole == "tokens" and shape == x.shape:
             return self.look_up(a.path, a.param("one", shape), 0)
-        if self.per_token or shape not in (x.shape, each):
-            raise errors.config(f"{a.path}: its shape is {list(a.shape)} beside {list(x.shape)}; the server has equal "
-                                f"shapes, and {list(each)} for each channel or feature")
+        if len(shape) > len(x.shape) or any(m not in (1, n) and n != 1 for m, n in zip(shape, x.shape)) or (self.per_token and shape != each):
+            raise errors.config(f"{a.path}: its shape is {list(a.shape)} beside {list(x.shape)}; the server has shapes that fit"
+                                f"{', and of tokens ' + str(list(each)) if self.per_token else ''}")
         layout = "one" if len(x.shape) < 3 else "each" if shape == each else "image"
         return self.node(a.path, "repeat", [x], shape, [a.param(layout, shape)])
 
@@ -426,7 +506,11 @@ class Builder:
         """A module's own tensor [1, S, F] or [1, F], repeated for every row."""
         if len(a.shape) > 3 or self.per_token:
             raise errors.config(f"{a.path}: {OWN}")
-        return self.node(a.path, "repeat", [self.input], a.shape[1:], [a.param("one", a.shape[1:])])
+        return self.node(a.path, "repeat", [self.beside()], a.shape[1:], [a.param("one", a.shape[1:])])
+
+    def beside(self):
+        """A value that tells how many rows a repeated parameter has: in a network the last one, which crosses the same cuts."""
+        return Value(self.values - 1, ()) if self.whole and self.nodes else self.input
 
     @_of_images
     def add(self, name, a, b, alpha=1):

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import errors, heads, made, tracing
+from . import errors, heads, made, recurrent, tracing
 from .builder import UNREAD, Last, Param, Value, must, params, real
 from .lora import Lora
 
@@ -101,6 +101,9 @@ def arguments(b, build, name, args, kwargs):
         if len(args) < 3 or any(a is not args[0] for a in args[:3]) or args[3:4] not in ([], [None]):
             raise errors.config(f"{name}: the server has attention of one input, with a causal mask or none")
         args = args[:1] + args[5:6]
+    if build in recurrent.MODULES.values():
+        state = kwargs.pop("hx", args[1] if len(args) > 1 else None)
+        args, build = args[:1], functools.partial(build, state=state)
     if build in _MASKED:
         mask = kwargs.pop(_MASKED[build], args[1] if len(args) > 1 else None)
         causal = mask is not None and heads.hides(b, name, mask, args[0].shape[0])

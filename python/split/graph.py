@@ -7,81 +7,14 @@ import torch.fx
 import torch.nn.functional as F
 from torch import nn
 
-from . import aliases, encoders, errors, heads, made, texts, tracing
-from .builder import MATH, MEAN, NEAREST, OWN, UNREAD, Builder, Counted, Last, Own, Param, Parted, Value, image, must, of_call, one, params, real
+from . import aliases, encoders, errors, heads, made, recurrent, reduce, texts, tracing, windows
+from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Last, Own, Parted, Tokens, Transposed, Value, image, must, of_call, params, real
 
 
 _ALL = (1 << 63) - 1  # the end that TorchScript has for a slice without one
 
 
 # ---- modules: builder, name in the network, module, prefix of its state, input
-
-def _convolve(b, name, m, prefix, x, kernel, pad):
-    """Convolves an image by the weights of m. m may be for signals, so kernel gives height and width."""
-    stride, dilation = one(m.stride, "stride", name), one(m.dilation, "dilation", name)
-    depthwise = m.groups == m.in_channels == m.out_channels and m.groups > 1
-    weight = Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
-    out = [(n + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(image(name, x)[1:], kernel)]
-    return b.node(name, "conv2d", [x], (m.out_channels, *out), [weight, *params(prefix, m, "bias")],
-                  stride=stride if stride != 1 else None, pad=pad or None, groups=m.groups if m.groups != 1 else None,
-                  dilation=dilation if dilation != 1 else None)
-
-
-def _padding(m):
-    """The padding of m as torch's pad takes it, last dimension first."""
-    if m.padding == "valid":
-        return [0] * 2 * len(m.kernel_size)
-    if m.padding == "same":
-        all_of = [d * (k - 1) for k, d in zip(m.kernel_size[::-1], m.dilation[::-1])]
-        return [part for n in all_of for part in (n // 2, n - n // 2)]
-    return [p for p in m.padding[::-1] for _ in range(2)]
-
-
-def _conv(b, name, m, prefix, x):
-    pad, inside = _padding(m), 0
-    if m.padding_mode == "zeros" and len(set(pad)) == 1:
-        inside, pad = pad[0], [0] * 4
-    return _convolve(b, name, m, prefix, made.padded(b, name + ".pad", x, pad, m.padding_mode), m.kernel_size, inside)
-
-
-def _conv1d(b, name, m, prefix, x):
-    b.signal(name, x)
-    x = made.padded(b, name + ".pad", x, _padding(m), m.padding_mode)
-    return b.turned(name + ".signal", _convolve(b, name, m, prefix, b.line(name + ".image", x), (1, *m.kernel_size), 0))
-
-
-def _maxpool1d(b, name, m, prefix, x):
-    """Pools an image: the signal, repeated in as many rows as the window is wide."""
-    must(name, m, padding=0, dilation=1, ceil_mode=False, return_indices=False)
-    k, stride = one(m.kernel_size, "kernel_size", name), one(m.stride, "stride", name)
-    image = b.resampled(name + ".rows", b.line(name + ".image", x), 2, k, mode=NEAREST)
-    y = b.node(name, "maxpool", [image], (x.shape[0], 1, (x.shape[1] - k) // stride + 1), k=k, stride=stride)
-    return b.turned(name + ".signal", y)
-
-
-def _avgpool1d(b, name, m, prefix, x):
-    must(name, m, ceil_mode=False, count_include_pad=True)
-    k, stride, pad = (one(getattr(m, key), key, name) for key in ("kernel_size", "stride", "padding"))
-    _, n = b.signal(name, x)
-    return b.resampled(name, x, 2, (n + 2 * pad - k) // stride + 1, mode=MEAN, before=pad, step=stride, window=k)
-
-
-def _plane1d(b, name, m, prefix, x):
-    if m.output_size not in (1, (1,)):
-        raise errors.config(f"{name}: output_size={m.output_size} is not known on the server, 1 is")
-    b.signal(name, x)
-    return b.mean(name, x, 2)
-
-
-def _convt(b, name, m, prefix, x):
-    must(name, m, padding_mode="zeros", groups=1, dilation=(1, 1))
-    _, h, w = image(name, x)
-    stride, pad, more = one(m.stride, "stride", name), one(m.padding, "padding", name), m.output_padding
-    out = [(n - 1) * stride - 2 * pad + k + p for n, k, p in zip((h, w), m.kernel_size, more)]
-    weight = Param(prefix + "weight", prefix + "weight", m.weight, "ohwi")  # PyTorch has [in, out, height, width]
-    return b.node(name, "convt2d", [x], (m.out_channels, *out), [weight, *params(prefix, m, "bias")],
-                  stride=stride if stride != 1 else None, pad=pad or None, out_pad=f"{more[0]},{more[1]}" if any(more) else None)
-
 
 def _batchnorm(b, name, m, prefix, x):
     must(name, m, affine=True, track_running_stats=True)
@@ -107,19 +40,7 @@ def _batchnorm_rows(b, name, m, prefix, x):
 def _groupnorm(b, name, m, prefix, x):
     if len(x.shape) == 2:
         return b.turned(name + ".signal", _groupnorm(b, name, m, prefix, b.line(name + ".image", x)))
-    eps = real(m.eps)
-    return b.node(name, "groupnorm", [x], image(name, x), params(prefix, m),
-                  groups=m.num_groups if m.num_groups != 1 else None, eps=None if eps == "1e-05" else eps)
-
-
-def _pool(kind):
-    def build(b, name, m, prefix, x):
-        must(name, m, dilation=1, return_indices=False, count_include_pad=True, divisor_override=None)
-        k, stride, pad = (one(getattr(m, key), key, name) for key in ("kernel_size", "stride", "padding"))
-        if m.ceil_mode:
-            x = made.ceiled(b, name, x, kind, k, stride, pad)
-        return b.pool(name, x, kind, k, stride, pad)
-    return build
+    return b.group_norm(name, x, m.num_groups, params(prefix, m), m.eps)
 
 
 def builder_of(m):
@@ -134,22 +55,21 @@ def _simple(kind, **usual):
 
 
 MODULES = {
-    nn.Conv1d: _conv1d, nn.MaxPool1d: _maxpool1d, nn.AvgPool1d: _avgpool1d, nn.AdaptiveAvgPool1d: _plane1d,
-    nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.BatchNorm2d: _batchnorm, nn.BatchNorm1d: _batchnorm_rows, nn.GroupNorm: _groupnorm,
+    nn.BatchNorm2d: _batchnorm, nn.BatchNorm1d: _batchnorm_rows, nn.GroupNorm: _groupnorm,
     nn.LayerNorm: lambda b, name, m, prefix, x: b.norm(name, x, m, prefix),
     nn.Dropout: lambda b, name, m, prefix, x: heads.dropped(b, name, x, m.p),
     nn.Softmax: lambda b, name, m, prefix, x: heads.softmax(b, name, x, m.dim),
+    **dict.fromkeys((nn.Dropout2d, nn.Dropout1d, nn.AlphaDropout), lambda b, name, m, prefix, x: (must(name, m, p=0), x)[1]),
     nn.Identity: lambda b, name, m, prefix, x: x,
     nn.Flatten: lambda b, name, m, prefix, x: _flatten(b, name, x, m.start_dim, m.end_dim),
     nn.Unflatten: lambda b, name, m, prefix, x: (must(name, m, dim=1), _view(b, name, x, -1, *m.unflattened_size, *x.shape[1:]))[1],
     nn.ReLU: _simple("act"), nn.Tanh: _simple("tanh"), nn.Sigmoid: _simple("sigmoid"), nn.SiLU: _simple("silu"),
     nn.Hardsigmoid: _simple("hardsigmoid"), nn.Hardswish: _simple("hardswish"), **made.MODULES,
-    **encoders.MODULES, **texts.MODULES,
+    **encoders.MODULES, **texts.MODULES, **windows.MODULES, **reduce.MODULES, **recurrent.MODULES,
     nn.Softplus: _simple("softplus", beta=1, threshold=20),
     nn.LeakyReLU: lambda b, name, m, prefix, x: b.leaky(name, x, m.negative_slope),
     nn.ReLU6: lambda b, name, m, prefix, x: b.act(name, x, "act", fn="relu6"),
     nn.GELU: lambda b, name, m, prefix, x: b.act(name, x, "gelu", tanh=1 if m.approximate == "tanh" else None),
-    nn.MaxPool2d: _pool("maxpool"), nn.AvgPool2d: _pool("avgpool"),
 }
 
 
@@ -163,27 +83,44 @@ def _flatten(b, name, x, start_dim=0, end_dim=-1):
     return b.flatten(name, x)
 
 
+def _turned(own, dims):
+    """A module's own matrix, transposed or not."""
+    if list(dims) == sorted(dims):
+        return own
+    if len(own.shape) != 2 or own.shape != tuple(own.tensor.shape):
+        raise errors.config(f"{own.path}: a permuted parameter of {list(own.shape)}; the server has transposed matrices")
+    return Transposed(own.path, own.tensor, own.learns, own.shape[::-1])
+
+
 def _permute(b, name, x, *dims):
     dims = dims[0] if len(dims) == 1 else dims
-    if isinstance(x, made.Grouped) and [d % 5 for d in dims] == [0, 2, 1, 3, 4]:
-        return x.turned(name, 1, 2)
-    if isinstance(x, Parted) and [d % 4 for d in dims] == [0, 2, 1, 3]:
+    n = len(x.shape) + (not isinstance(x, Own))
+    dims = [d % n for d in dims]
+    if isinstance(x, Own):
+        return _turned(x, dims)
+    if isinstance(x, Parted) and dims == [0, 2, 1, 3]:
         return heads.parted(b, name, x)
-    if isinstance(x, Last) or len(x.shape) == 3:
-        return made.permuted(b, name, x, [d % 4 for d in dims])
-    if len(x.shape) != 2 or [d % 3 for d in dims] != [0, 2, 1]:
-        raise errors.config(f"{name}: {list(dims)} of {list(x.shape)}; the server has [0, 2, 1]")
-    return b.turned(name, x)
+    if isinstance(x, recurrent.Steps):
+        return _permute(b, name, x.of, [1 - d if d < 2 else d for d in dims])  # as it would be with rows first
+    if len(dims) == 3 and dims[1] == 0 and not b.per_token:
+        return recurrent.Steps(b.turned_by(name, x, [dims[0] - 1, dims[2] - 1]))
+    if isinstance(x, Last) or dims == [0, 2, 3, 1]:
+        return made.permuted(b, name, x, dims)
+    if dims[0] != 0:
+        raise errors.config(f"{name}: {dims} of {list(x.shape)} with its rows, which stay the first dimension")
+    if isinstance(x, made.Many):
+        return made.Many(x.of, x.sizes, [x.order[d - 1] for d in dims[1:]])
+    return b.turned(name, x) if dims == [0, 2, 1] else b.turned_by(name, x, [d - 1 for d in dims[1:]])
 
 
 def _transpose(b, name, x, dim0, dim1):
-    if isinstance(x, made.Grouped):
-        return x.turned(name, dim0, dim1)
-    if isinstance(x, Parted) and sorted((dim0 % 4, dim1 % 4)) == [1, 2]:
-        return heads.parted(b, name, x)
-    if len(x.shape) != 2 or sorted((dim0 % 3, dim1 % 3)) != [1, 2]:
-        raise errors.config(f"{name}: dimensions {dim0} and {dim1} of {list(x.shape)}; the server has 1 and 2 of [rows, S, F]")
-    return b.turned(name, x)
+    dims = list(range(len(x.shape) + (not isinstance(x, Own))))
+    dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
+    return _permute(b, name, x, dims)
+
+
+def _t(b, name, x):
+    return _transpose(b, name, x, 0, 1)
 
 
 def _whole(own, index):
@@ -215,13 +152,14 @@ def _slice(b, name, x, dim=0, start=None, end=None, step=1):
 
 def _select(b, name, x, dim, index):
     dim %= len(x.shape) + 1
+    if isinstance(x, recurrent.Steps) and not dim:
+        x, dim = x.of, 1
     if b.per_token and (dim, index) == (1, 0) and len(x.shape) == 2:
         return texts.first(b, name, x)
-    if len(x.shape) != 2 or not dim or not -x.shape[dim - 1] <= index < x.shape[dim - 1]:
-        raise errors.config(f"{name}: number {index} of dimension {dim} of {list(x.shape)} with its rows; the server has 1 and 2 of "
-                            "[rows, S, F]")
+    if not dim or not -x.shape[dim - 1] <= index < x.shape[dim - 1]:
+        raise errors.config(f"{name}: number {index} of dimension {dim} of {list(x.shape)} with its rows, which stay as they are")
     y = b.resampled(name, x, dim, 1, first=index % x.shape[dim - 1])
-    return b.flatten(name + ".flatten", y)
+    return b.flatten(name + ".flatten", y) if len(x.shape) < 3 else b.reshaped(name + ".less", y, [n for i, n in enumerate(x.shape, 1) if i != dim])
 
 
 def _item(b, name, x, index):
@@ -229,6 +167,8 @@ def _item(b, name, x, index):
     if isinstance(x, Own):
         return _whole(x, index)
     index = heads.spelled(index, len(x.shape) + 1)
+    if isinstance(x, recurrent.Steps) and isinstance(index[0], int) and all(i == slice(None) for i in index[1:]):
+        return _select(b, name, x, 0, index[0])
     taken = [i for i in index if i is not None]
     if not taken or taken[0] != slice(None) or index[0] is None or len(taken) > len(x.shape) + 1 or any(
             not isinstance(i, (int, slice)) for i in taken):
@@ -247,6 +187,8 @@ def _item(b, name, x, index):
 
 
 def _squeeze(b, name, x, dim=None):
+    if isinstance(x, tuple) and dim == 0 and len(x) == 1:  # the states of one layer
+        return x[0]
     dims = [dim] if isinstance(dim, int) else dim
     gone = {d % (len(x.shape) + 1) for d in dims} if dims is not None else set(range(1, len(x.shape) + 1))
     if 0 in gone:
@@ -286,43 +228,21 @@ def _view(b, name, x, *size):
         return x
     if len(x.shape) == 2 and len(size) > 4:
         return heads.view(b, name, x, size)
-    if len(size) == 5 or isinstance(x, made.Grouped):
-        return made.grouped(b, name, x, size[1:])
+    if len(size) > 4 or isinstance(x, made.Many):
+        size = [i if isinstance(i, int) else 0 for i in size[1:]]
+        if math.prod(size) != n:
+            raise errors.config(f"{name}: {list(x.shape)} as {size}, both without rows, is of another size")
+        return made.viewed(b, name, x, size)
     sizes = [i for i in size[1:] if isinstance(i, int)]
     if len(sizes) == 3 == len(size) - 1 and len(x.shape) < 3 and math.prod(sizes) == n:
         return b.as_image(name, x, sizes)
     if len(x.shape) == 3 and sizes == [x.shape[0], x.shape[1] * x.shape[2]]:
         return b.turned(name, x)
-    if len(sizes) == 2 == len(size) - 1 and len(x.shape) < 3 and math.prod(sizes) == n and not b.per_token:
-        return b.node(name, "permute", [x], sizes, h=sizes[0])
+    if 1 < len(sizes) == len(size) - 1 < 4 and math.prod(sizes) == n and not b.per_token:
+        return b.reshaped(name, x, sizes)
     if size[1:] != [n]:
         raise errors.config(f"{name}: {list(x.shape)} as {sizes}, both without rows, is not known on the server; it flattens to [rows, {n}]")
     return b.flatten(name, x)
-
-
-def _f_maxpool(b, name, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    m = nn.MaxPool2d(kernel_size, stride or None, padding, one(dilation, "dilation", name), return_indices, ceil_mode)
-    return _pool("maxpool")(b, name, m, "", x)
-
-
-def _f_avgpool(b, name, x, kernel_size, stride=None, *args, **kwargs):
-    return _pool("avgpool")(b, name, nn.AvgPool2d(kernel_size, stride or None, *args, **kwargs), "", x)
-
-
-def _mean(b, name, x, dim=None, keepdim=False):
-    if len(x.shape) == 2:
-        known, words = ([1], [2]), "1 or 2 of [rows, S, F]"
-    else:
-        image(name, x)
-        known = ([2, 3], [1], [2], [3])[:4 if keepdim else 1]
-        words = "height and width, [2, 3], and with keepdim over one of 1 to 3"
-    of = sorted(d % (len(x.shape) + 1) for d in ((dim,) if isinstance(dim, int) else dim or ()))
-    if of not in known:
-        raise errors.config(f"{name}: mean over {dim}; the server has that over {words}")
-    if b.per_token and of == [1] and not keepdim:
-        return texts.mean(b, name, x)
-    y = b.plane(name, x) if len(of) == 2 else b.mean(name, x, of[0])
-    return y if keepdim else b.flatten(name + ".flatten", y)
 
 
 def _cat(b, name, tensors, dim=0):
@@ -341,9 +261,15 @@ def _cat(b, name, tensors, dim=0):
 
 def _linear(b, name, x, weight, bias=None):
     """F.linear with tensors that the module itself holds."""
-    if not isinstance(weight, Own) or len(x.shape) == 3:
-        raise errors.config(f"{name}: linear of {list(x.shape)} by what is no parameter of the middle")
-    return b.linear(name, x, weight.param(), bias and bias.param())
+    if not isinstance(weight, Own) or len(x.shape) == 3 or len(weight.shape) != 2 or weight.shape[1] != x.shape[-1]:
+        raise errors.config(f"{name}: linear of {list(x.shape)} by what is no matrix of the module, or does not fit")
+    parts = [a.param() for a in (weight, bias) if a]
+    return b.node(name, "linear", [x], (*x.shape[:-1], weight.shape[0]), parts, transposed=1 if isinstance(weight, Transposed) else None)
+
+
+def _matmul(b, name, x, y):
+    """By a matrix that the module itself holds, or as in attention."""
+    return _linear(b, name, x, _t(b, name, y)) if isinstance(y, Own) and len(y.shape) == 2 else heads.matmul(b, name, x, y)
 
 
 def _f(kind):
@@ -383,7 +309,7 @@ def call_function(b, build, name, target, args, kwargs):
                 raise errors.config(f"{own.path}: {OWN}")
     try:
         y = build(b, name, *args, **kwargs)
-    except (AttributeError, TypeError, ValueError) as e:
+    except (AttributeError, TypeError, ValueError, LookupError) as e:
         raise errors.config(f"{name}: it is called with what the server does not know there: {e}") from e
     if build in (*_VIEWS, _f_dropout) and isinstance(args[0], Value):  # a dropout that drops nothing returns its input
         aliases.view(args[0], *(y if isinstance(y, tuple) else [y]))
@@ -394,7 +320,7 @@ def call_function(b, build, name, target, args, kwargs):
     return y
 
 
-_TAKE_OWN = Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, _f_batchnorm, made._expand, \
+_TAKE_OWN = _matmul, _permute, _transpose, _t, reduce.group_norm, Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, _f_batchnorm, made._expand, \
     made._prelu, made._layer_norm, heads.mul, heads.div, heads.add, heads.masked, heads.attention
 
 
@@ -420,11 +346,12 @@ FUNCTIONS = {
     **{key: lambda b, name, x: b.mul(name, x, -1) for key in (operator.neg, torch.neg, "neg")},
     operator.mul: Builder.mul, operator.imul: Builder.mul, torch.mul: Builder.mul, "mul": Builder.mul,
     operator.getitem: _item, "select": _select, torch.select: _select, "slice": _slice,
-    "transpose": _transpose, torch.transpose: _transpose, "permute": _permute, torch.permute: _permute,
+    "transpose": _transpose, torch.transpose: _transpose, "permute": _permute, torch.permute: _permute, "t": _t, torch.t: _t,
+    **dict.fromkeys((operator.matmul, torch.matmul, "matmul", torch.bmm, "bmm"), _matmul),
     "view": _view, "reshape": _view, torch.reshape: _view, "squeeze": _squeeze, torch.squeeze: _squeeze, "unsqueeze": _unsqueeze,
     torch.unsqueeze: _unsqueeze, F.linear: _linear, **{key: _rsqrt for key in (torch.rsqrt, "rsqrt")},
-    **{key: _same for key in ("clone", torch.clone, "float")}, F.max_pool2d: _f_maxpool, F.avg_pool2d: _f_avgpool,
-    torch.flatten: _flatten, "flatten": _flatten, torch.mean: _mean, "mean": _mean, torch.cat: _cat,
+    **{key: _same for key in ("clone", torch.clone, "float")}, **windows.FUNCTIONS, **reduce.FUNCTIONS,
+    torch.flatten: _flatten, "flatten": _flatten, torch.cat: _cat,
     F.relu: _f("act"), torch.relu: _f("act"), "relu": _f("act"), F.silu: _f("silu"), torch.tanh: _f("tanh"), F.tanh: _f("tanh"), "tanh": _f("tanh"),
     torch.sigmoid: _f("sigmoid"), "sigmoid": _f("sigmoid"), F.hardswish: _f("hardswish"),
     F.hardsigmoid: _f("hardsigmoid"), F.relu6: lambda b, name, x, inplace=False: b.act(name, x, "act", fn="relu6"),
@@ -432,7 +359,7 @@ FUNCTIONS = {
     F.gelu: lambda b, name, x, approximate="none": b.act(name, x, "gelu", tanh=1 if approximate == "tanh" else None),
     F.dropout: _f_dropout, F.sigmoid: _f("sigmoid"), F.batch_norm: _f_batchnorm, **made.FUNCTIONS, **heads.FUNCTIONS, **BY_NAME,
 }
-_VIEWS = {_item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _view, _flatten, made._chunk, made._split, made._expand, made._expand_as,
+_VIEWS = {_item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _t, _view, _flatten, made._chunk, made._split, made._expand, made._expand_as,
           heads.transpose, heads.permute, heads.view, heads.flatten, heads.item, heads.select, heads.unbind}
 _VIEW_MODULES = {MODULES[m] for m in (nn.Flatten, nn.Unflatten, nn.Dropout, nn.Identity)}
 _OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.add, _transpose: heads.transpose, _permute: heads.permute,
@@ -483,7 +410,10 @@ def _make(b, name, word, args, kwargs):
     """A tensor that forward makes of numbers alone, equal in every call."""
     if word == "arange":
         return texts.arange(b, name, *args, **kwargs)
-    _check_sizes(name, [a for of in args for a in (of if isinstance(of, (list, tuple)) else [of])])
+    sizes = [a for of in args for a in (of if isinstance(of, (list, tuple)) else [of])]
+    if word == "zeros" and sizes.count(ROWS) == 1 and not any(isinstance(a, Tokens) for a in sizes):
+        return recurrent.Zeros(b, name, sizes)
+    _check_sizes(name, sizes)
     return Own(name + ".constant", tracing.MAKERS[word](*args, **kwargs), False)
 
 
@@ -540,8 +470,9 @@ def _call(b, module, strip, node, env):
     if node.op == "call_module":
         _learns(node)
         m = module.get_submodule(node.target)
+        build = builder_of(m) or (MODULES[nn.MultiheadAttention] if isinstance(m, nn.MultiheadAttention) else None)  # which its class calls
         prefix = node.target[len(strip):] + "." * (node.target != strip.rstrip("."))
-        return call_module(b, builder_of(m), node.target[len(strip):] or "0", m, prefix, args, kwargs)
+        return call_module(b, build, node.target[len(strip):] or "0", m, prefix, args, kwargs)
     if word in tracing.MAKERS and node.target is tracing.MAKERS[word]:
         return _make(b, node.name, word, args, kwargs)
     found = _number(b, node, args)
@@ -581,6 +512,8 @@ def reader(b, module, strip):
             return b.input if not env else node.args[0]
         if node.op == "output":
             return env.get(node.args[0]) if isinstance(node.args[0], torch.fx.Node) else None
+        if "tensor" in node.meta:
+            return Own(node.name + ".constant", node.meta["tensor"], False)
         return _held(module, strip, node.target) if node.op == "get_attr" else _call(b, module, strip, node, env)
 
     def read(last):

@@ -6,7 +6,7 @@ import operator
 import torch
 import torch.nn.functional as F
 
-from . import errors
+from . import errors, reduce
 from .builder import ROWS, Own, Parted, Tokens, Turned, Value
 
 _ROWS, _TOKENS = "rows", "tokens"
@@ -170,10 +170,9 @@ def matmul(b, name, x, y):
         return _attend(b, name, x, y)
     if isinstance(x, View) and isinstance(y, View) and x.heads() and x.heads() == y.heads(turned=True):
         return Scores(_now(x.of), _now(y.of), x.heads(), x.by * y.by)
-    if type(x) is Value and isinstance(y, Turned) and len(x.shape) == len(y.shape) == 2:
+    if type(x) is Value and type(y) is Turned and len(x.shape) == 2 and x.shape[1] == y.shape[0] and (x.shape[0] > 1 or b.per_token):
         return Scores(_now(x), _now(y.of), 1, alone=True)
-    raise errors.config(f"{name}: a product of matrices {list(x.shape)} and {list(y.shape)} is not known on the server; it has "
-                        "queries by transposed keys, and what softmax makes of them by values")
+    return reduce.matmul(b, name, x, y)
 
 
 def _attend(b, name, x, v):
@@ -186,8 +185,20 @@ def _attend(b, name, x, v):
                             "server has equal numbers")
     by = x.by * math.sqrt(x.q.shape[1] // x.n)  # the server itself multiplies by 1 / √features of a head
     q = x.q if abs(by - 1) < 1e-6 else b.mul(name + ".by", x.q, by)
-    y = b.attention(name, q, x.k, values, x.n, x.p, x.causal)
+    y = _in_parts(b, name, q, x, values) if q.shape != x.k.shape else b.attention(name, q, x.k, values, x.n, x.p, x.causal)
     return y if alone else View(y, v.axes, v.by)
+
+
+def _in_parts(b, name, q, x, values):
+    """Attention of more or fewer queries than keys: parts of as many, where zeros fill up the last one."""
+    (n, _), (s, _), out = q.shape, x.k.shape, None
+    if x.causal or b.per_token or n > 16 * s:
+        raise errors.config(f"{name}: {n} queries of {s} keys have a causal mask, or are more than 16 times as many")
+    for first in range(0, n, s):
+        at = f"{name}.{first // s}" if first else name
+        y = b.attention(at, b.resampled(at + ".part", q, 1, s, first=first), x.k, values, x.n, x.p)
+        out = y if out is None else b.node(at + ".join", "concat", [out, y], (out.shape[0] + s, q.shape[1]), axis=1)
+    return out if out.shape[0] == n else b.resampled(name + ".cut", out, 1, n)
 
 
 def _ordered(b, name, x, has, want):
@@ -217,6 +228,8 @@ def einsum(b, name, equation, *operands):
 
 def softmax(b, name, x, dim=None, *args):
     """args: a dtype, and others without effect."""
+    if type(x) is not View and not isinstance(x, Scores) and not b.of_tokens(x):
+        return reduce.softmax(b, name, x, dim)
     if not isinstance(x, Scores) or x.soft or dim not in (-1, len(x.shape)):
         raise errors.config(f"{name}: a softmax is known on the server over the keys of attention alone")
     return x.but(soft=True)
@@ -307,7 +320,6 @@ def attention(b, name, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, 
 
 
 FUNCTIONS = {
-    operator.matmul: matmul, torch.matmul: matmul, "matmul": matmul, torch.bmm: matmul, "bmm": matmul,
     torch.einsum: einsum, "einsum": einsum,
     F.softmax: lambda b, name, x, dim=None, _stacklevel=3, dtype=None: softmax(b, name, x, dim),
     torch.softmax: softmax, "softmax": softmax, "unbind": unbind, torch.unbind: unbind, "masked_fill": masked, torch.masked_fill: masked,

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors
-from .builder import (ALIGNED, AREA, EDGE, LINEAR, MATH, NEAREST, REFLECT, UNREAD, Last, Own, Param, Repeated, Value, image,
-                      must, ones, params, real)
+from .builder import ALIGNED, AREA, EDGE, LIES, LINEAR, MATH, NEAREST, REFLECT, Last, Own, Param, Repeated, Value, image, must, ones, params, real
 
 
 # ---- elementwise
@@ -56,6 +55,14 @@ def _pow(b, name, x, exponent):
     return x
 
 
+def _log_sigmoid(b, name, x):
+    return b.mul(name, _softplus(b, name + ".softplus", b.mul(name + ".minus", x, -1)), -1)
+
+
+def _softsign(b, name, x):
+    return b.div(name, x, b.add(name + ".more", _abs(b, name + ".abs", x), 1))
+
+
 def _line(b, name, x, by, plus=0.0):
     return b.act(name, x, "scale", by=real(by) if by != 1 else None, plus=real(plus) if plus else None) if (by, plus) != (1, 0) else x
 
@@ -83,7 +90,7 @@ def _bounded(b, name, x, bound, sign, ends):
     return b.add(name, x, over, -sign)
 
 
-def _clamp(b, name, x, min=None, max=None, ends=True):
+def clamp(b, name, x, min=None, max=None, ends=True):
     if any(n is not None and (not isinstance(n, (int, float)) or n != n) for n in (min, max)):
         raise errors.config(f"{name}: the server clamps to numbers")
     for word, sign, bound in ("min", -1, min), ("max", 1, max):
@@ -94,7 +101,7 @@ def _clamp(b, name, x, min=None, max=None, ends=True):
 
 def _hardtanh(b, name, x, min_val=-1.0, max_val=1.0, inplace=False):
     """The gradient at the bounds is 0."""
-    return b.act(name, x, "act", fn="relu6") if (min_val, max_val) == (0, 6) else _clamp(b, name, x, min_val, max_val, False)
+    return b.act(name, x, "act", fn="relu6") if (min_val, max_val) == (0, 6) else clamp(b, name, x, min_val, max_val, False)
 
 
 def _prelu(b, name, x, weight):
@@ -203,34 +210,11 @@ def _plane_max(b, name, x, output_size=1, return_indices=False):
     return b.node(name, "maxpool", [x], (image(name, x)[0], 1, 1))
 
 
-def _amax(b, name, x, dim=(), keepdim=False):
-    """The maximum over the plane of an image, or over its channels, which are turned into a plane."""
-    c, h, w = image(name, x)
-    of = sorted(d % 4 for d in ((dim,) if isinstance(dim, int) else dim))
-    if of == [2, 3]:
-        y = _plane_max(b, name, x)
-        return y if keepdim else b.flatten(name + ".flatten", y)
-    if of != [1] or not keepdim:
-        raise errors.config(f"{name}: the largest over {dim}; the server has that over height and width, and over channels "
-                            "with keepdim")
-    turned = b.node(name + ".turn", "permute", [x], (h * w, c, 1), b=h * w if h * w != 1 else None,
-                    c=c if c != 1 else None, h=c, w=1)
-    y = b.node(name, "maxpool", [turned], (h * w, 1, 1))
-    return b.node(name + ".image", "permute", [y], (1, h, w), h=h, w=w)
-
-
-def _max(b, name, x, dim=None, keepdim=False):
-    """The values; the indices are UNREAD."""
-    if not isinstance(dim, int):
-        raise errors.config(f"{name}: the larger of two values is not known on the server: write it with relu")
-    return _amax(b, name, x, dim, keepdim), UNREAD
-
-
 def _instance_norm(b, name, m, prefix, x):
     must(name, m, track_running_stats=False)
-    eps = real(m.eps)
-    return b.node(name, "groupnorm", [x], image(name, x), params(prefix, m), groups=x.shape[0],
-                  eps=None if eps == "1e-05" else eps)
+    if len(x.shape) == 2:
+        return b.turned(name + ".signal", _instance_norm(b, name, m, prefix, b.line(name + ".image", x)))
+    return b.group_norm(name, x, x.shape[0], params(prefix, m), m.eps)
 
 
 def _expand(b, name, x, *size):
@@ -272,41 +256,43 @@ def linear_of_pixels(b, name, m, prefix, x):
     return Last(y.number, (*x.shape[:2], m.out_features))
 
 
-class Grouped(Value):
-    """(C, H, W), viewed as (groups, C / groups, H, W); swapped: as (C / groups, groups, H, W)."""
+class Many(Value):
+    """of, with more dimensions than the graph has: it lies as axes of these sizes, and dimension i is axis order[i]."""
 
-    def __init__(self, of, groups, swapped=False):
-        self.of, self.groups, self.swapped = of, groups, swapped
-        first, second = groups, of.shape[0] // groups
-        self.shape = (second, first, *of.shape[1:]) if swapped else (first, second, *of.shape[1:])
+    def __init__(self, of, sizes, order):
+        self.of, self.sizes, self.order, self.shape = of, list(sizes), list(order), tuple(sizes[a] for a in order)
 
     @property
     def number(self):
-        raise errors.config(f"a shape of {len(self.shape) + 1} dimensions is not known on the server; it turns groups of "
-                            "channels alone")
-
-    def turned(self, name, dim0, dim1):
-        if sorted((dim0 % 5, dim1 % 5)) != [1, 2]:
-            raise errors.config(f"{name}: dimensions {dim0} and {dim1} of {list(self.shape)}; the server has 1 and 2")
-        return Grouped(self.of, self.groups, not self.swapped)
+        raise errors.config(f"a shape of {len(self.shape) + 1} dimensions is not known on the server; it turns and joins them "
+                            "alone, and has views of tokens in attention")
 
 
-def grouped(b, name, x, size):
-    """The views of a channel shuffle that forward writes out: from channels to groups, and back."""
-    if not isinstance(x, Grouped):
-        c, h, w = image(name, x)
-        groups = size[0] if size[0] != -1 else c // size[1]
-        if list(size[2:]) != [h, w] or groups < 1 or c % groups or size[1] not in (-1, c // groups):
-            raise errors.config(f"{name}: {list(x.shape)} as {list(size)}; the server has groups of channels")
-        return Grouped(x, groups)
-    c, h, w = x.of.shape
-    if len(size) != 3 or size[0] not in (-1, c) or list(size[1:]) != [h, w]:
-        raise errors.config(f"{name}: {list(x.shape)} as {list(size)}; the server has {[c, h, w]}")
-    if not x.swapped:
-        return x.of
-    each = c // x.groups
-    return b.node(name, "permute", [x.of], (c, h, w), outer=h * w if h * w != 1 else None, b=x.groups if x.groups != 1 else None,
-                  c=each if each != 1 else None, h=h, w=w)
+def _runs(shape, size):
+    """The numbers of the dimensions of size that make each one of shape; None: they do not."""
+    found, at = [], 0
+    for i, n in enumerate(shape, 1):
+        first = at
+        while at < len(size) and (math.prod(size[first:at]) < n or (i == len(shape))):
+            at += 1
+        found.append(range(first, at))
+    return found if [math.prod(size[i] for i in run) for run in found] == list(shape) else None
+
+
+def viewed(b, name, x, size):
+    """x, or the size, has more dimensions than the graph."""
+    if isinstance(x, Many):
+        runs = _runs(size, x.shape) if len(size) < 4 else None
+        if runs:
+            return b.arranged(name, x.of, x.sizes, [x.order[i] for d in LIES[len(size)] for i in runs[d]], size)
+        x = b.arranged(name + ".flat", x.of, x.sizes, x.order, (math.prod(size),))
+        if len(size) < 4:
+            return b.reshaped(name, x, size)
+    runs = _runs(x.shape, size)
+    if not runs:
+        x, runs = b.flatten(name + ".flat", x), [range(len(size))]
+    lies = [i for d in LIES[len(x.shape)] for i in runs[d]]
+    return Many(x, [size[i] for i in lies], [lies.index(i) for i in range(len(size))])
 
 
 def ceiled(b, name, x, kind, k, stride, pad):
@@ -336,19 +322,20 @@ def _of(f, *keys):
 
 MODULES = {
     nn.ELU: _of(_elu, "alpha"), nn.SELU: _of(_selu), nn.CELU: _of(_celu, "alpha"), nn.Mish: _of(_mish), nn.GLU: _of(_glu, "dim"),
+    nn.LogSigmoid: _of(_log_sigmoid), nn.Softsign: _of(_softsign),
     nn.Hardtanh: _of(_hardtanh, "min_val", "max_val"),
-    nn.PReLU: _prelu_of, nn.InstanceNorm2d: _instance_norm, nn.Upsample: _upsample, nn.ZeroPad2d: _pad_of("constant"),
+    nn.PReLU: _prelu_of, nn.InstanceNorm2d: _instance_norm, nn.InstanceNorm1d: _instance_norm, nn.Upsample: _upsample, nn.ZeroPad2d: _pad_of("constant"),
     nn.ReflectionPad2d: _pad_of("reflect"), nn.ReplicationPad2d: _pad_of("replicate"), nn.AdaptiveAvgPool2d: _adaptive_of,
     nn.AdaptiveMaxPool2d: _of(_plane_max, "output_size", "return_indices"),
 }
 FUNCTIONS = {
-    F.elu: _elu, F.selu: _selu, F.celu: _celu, F.mish: _mish, F.softplus: _softplus, F.glu: _glu, F.prelu: _prelu,
+    F.elu: _elu, F.selu: _selu, F.celu: _celu, F.mish: _mish, F.softplus: _softplus, F.logsigmoid: _log_sigmoid, F.softsign: _softsign, F.glu: _glu, F.prelu: _prelu,
     torch.prelu: _prelu,
-    F.hardtanh: _hardtanh, torch.clamp: _clamp, "clamp": _clamp,
+    F.hardtanh: _hardtanh, torch.clamp: clamp, "clamp": clamp,
     torch.abs: _abs, "abs": _abs, torch.pow: _pow, "pow": _pow, operator.pow: _pow, operator.ipow: _pow,
     **{key: lambda b, name, x: b.mul(name, x, x) for key in (torch.square, "square")},
-    torch.chunk: _chunk, "chunk": _chunk, torch.split: _split, "split": _split, torch.amax: _amax, "amax": _amax,
-    torch.max: _max, "max": _max, F.interpolate: _interpolate, F.pad: _f_pad, "expand": _expand, "expand_as": _expand_as,
+    torch.chunk: _chunk, "chunk": _chunk, torch.split: _split, "split": _split,
+    F.interpolate: _interpolate, F.pad: _f_pad, "expand": _expand, "expand_as": _expand_as,
     F.layer_norm: _layer_norm, "contiguous": lambda b, name, x, *args, **kwargs: x,
     F.adaptive_avg_pool2d: _adaptive, F.adaptive_max_pool2d: _plane_max,
 }

@@ -11,6 +11,7 @@ from torch import nn
 from . import aliases, errors, graph, heads, tracing
 from .builder import UNREAD as _UNKNOWN, Builder, Last, Own, Value, of_call  # also of what depends on the rows of a call
 from .lora import Lora
+from .reduce import Weights
 
 _NUMBERS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
             "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "div": operator.truediv,
@@ -211,7 +212,7 @@ class _Walk:
         if not build or any(a is _UNKNOWN for a in args):
             raise graph.unknown(name, word)
         target = called if callable(called) else word
-        if build is graph.FUNCTIONS["mean"]:  # the last of two or four arguments is a dtype
+        if build is graph.FUNCTIONS["mean"] or word == "sum":  # the last of two or four arguments is a dtype
             args = args[:1] if len(args) < 4 else args[:3 + (args[3] is not None)]
         return graph.call_function(self.b, build, name, target, args, {})
 
@@ -237,7 +238,9 @@ def _both_modes(of, module, shape, per_token, whole):
         if isinstance(out, Last):
             raise errors.config("channels come last in the output: permute them back, or begin the tail in front of that")
         aliases.check("the output", [out])
-        return b, out
+        if whole and isinstance(out, Weights):
+            raise errors.config("the network ends with a softmax: leave that out, the loss of model.task has it")
+        return b, b.read_alone(out)
 
     def text(training):
         b, out = filled(training, without_dropout=True, evaluates=not training)
@@ -291,4 +294,4 @@ def read(module, shape, per_token=False, whole=None):
     try:
         return _both_modes(of_script, module, shape, per_token, whole)
     except errors.ConfigError as e:
-        raise errors.config(f"{why}; as a script: {e}") if why else e
+        raise e if not why else errors.config(f"{why}; as a script: {e}") if "torch.fx cannot" in str(why) else why

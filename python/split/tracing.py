@@ -38,9 +38,17 @@ def _read(proxy, kinds, says):
     return found
 
 
+_PARTS = {"split", "chunk", "unbind", torch.split, torch.chunk, torch.unbind}
+
+
 class _Sized:
     def __iter__(self):
         return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index):
+        if isinstance(index, slice) and self.node.target in _PARTS:
+            return tuple(self)[index]
+        return super().__getitem__(index)
 
     def __len__(self):
         return len(_read(self, (tuple, list), "forward loops over what a layer gives"))
@@ -85,6 +93,14 @@ def line_of(source):
     return ":".join(found.groups()) if found and not found[1].startswith(_PACKAGES) else ""
 
 
+_GIVES_PAIRS = nn.LSTM, nn.GRU, nn.RNN, nn.LSTMCell, nn.MultiheadAttention
+
+
+def _pairs(proxy):
+    """What a layer gives, as the tuple that it is, and so its parts."""
+    return tuple(_pairs(p) if isinstance(proxy.tracer.read(p.node), tuple) else p for p in proxy)
+
+
 class _Tracer(torch.fx.Tracer):
     proxy_buffer_attributes = True
 
@@ -94,13 +110,11 @@ class _Tracer(torch.fx.Tracer):
 
     def read(self, node):
         """While torch.fx traces, the parameters of modules are proxies, too; they are not for what reads the graph."""
-        traced, nn.Module.__getattr__ = nn.Module.__getattr__, _GETATTR
         try:
-            return self.reader(node)
+            with _replaced(nn.Module, __getattr__=_GETATTR):
+                return self.reader(node)
         except errors.ConfigError as e:
             raise torch.fx.proxy.TraceError(str(e).removeprefix(f"{e.line}: ")) from e
-        finally:
-            nn.Module.__getattr__ = traced
 
     def is_leaf_module(self, m, name):
         return self.is_leaf(m) or super().is_leaf_module(m, name)
@@ -112,6 +126,23 @@ class _Tracer(torch.fx.Tracer):
 
     def proxy(self, node):
         return _Proxy(node, self)
+
+    def call_module(self, m, *args):
+        found = super().call_module(m, *args)
+        return _pairs(found) if type(m) in _GIVES_PAIRS and isinstance(found, _Proxy) else found
+
+    def attend(self, m, args, kwargs):
+        """Records attention of torch.nn whose forward is called by that of a class made of it."""
+        return _pairs(self.create_proxy("call_module", self.path_of_module(m), args, kwargs))
+
+    def create_arg(self, a):
+        """A tensor of no module, such as of a class, is a constant. It must be equal in both modes."""
+        held = not isinstance(a, torch.Tensor) or a.requires_grad or a in self.tensor_attrs or any(a is t for t in self.root.buffers())
+        if not held:
+            node = self.create_node("get_attr", "tensor", (), {})
+            node.meta["tensor"] = a.detach()
+            return node
+        return super().create_arg(a)
 
 
 def _states():
@@ -150,40 +181,31 @@ def unchanged(module):
             vars(m).update(attributes)
 
 
-@contextlib.contextmanager
-def _no_functions():
-    """Refuses functions with a gradient of their own: they would be traced, and that gradient be lost."""
-    def refuse(*args):
-        raise ValueError("it uses a torch.autograd.Function, whose gradient the server does not know")
-    had = vars(torch.autograd.Function).get("apply")
-    torch.autograd.Function.apply = refuse
-    try:
-        yield
-    finally:
-        if had is None:
-            del torch.autograd.Function.apply
-        else:
-            torch.autograd.Function.apply = had
-
-
 MAKERS = {name: getattr(torch, name) for name in ("arange", "zeros", "ones", "full")}  # tensors that are equal in each call
 
 
 @contextlib.contextmanager
-def _making(tracer):
-    """Records the calls of MAKERS, which torch.fx would make, or could not make of a size."""
-    def recorder(make):
-        def record(*args, **kwargs):
-            kwargs = {k: v for k, v in kwargs.items() if not isinstance(v, torch.fx.Proxy) and k != "device"}  # as dtype=x.dtype
-            return tracer.create_proxy("call_function", make, args, kwargs)
-        return record
+def _replaced(owner, **functions):
+    had = {name: vars(owner).get(name) for name in functions}
     try:
-        for name, make in MAKERS.items():
-            setattr(torch, name, recorder(make))
+        for name, f in functions.items():
+            setattr(owner, name, f)
         yield
     finally:
-        for name, make in MAKERS.items():
-            setattr(torch, name, make)
+        for name, f in had.items():
+            setattr(owner, name, f) if f is not None else delattr(owner, name)
+
+
+def _refuse(*args):
+    raise ValueError("it uses a torch.autograd.Function, whose gradient the server does not know")
+
+
+def _recorder(tracer, make):
+    """Records a call of one of MAKERS, which torch.fx would make, or could not make of a size."""
+    def record(*args, **kwargs):
+        kwargs = {k: v for k, v in kwargs.items() if not isinstance(v, torch.fx.Proxy) and k != "device"}  # as dtype=x.dtype
+        return tracer.create_proxy("call_function", make, args, kwargs)
+    return record
 
 
 def trace(module, is_leaf, read):
@@ -193,16 +215,18 @@ def trace(module, is_leaf, read):
     before = _states()
     try:
         tracer = _Tracer(is_leaf, read)
-        with torch.enable_grad(), _no_functions(), _making(tracer):
+        makers = {name: _recorder(tracer, make) for name, make in MAKERS.items()}
+        with torch.enable_grad(), _replaced(torch.autograd.Function, apply=_refuse), _replaced(torch, **makers), \
+                _replaced(nn.MultiheadAttention, forward=lambda m, *args, **kwargs: tracer.attend(m, args, kwargs)):
             traced = tracer.trace(module, usual or None)
-        if any(n.op == "get_attr" and n.target.startswith("_tensor_constant") for n in traced.nodes):
-            raise ValueError("forward makes a tensor that does not depend on its input")  # it may differ from call to call
         if any(given.graph is not traced for n in traced.nodes for given in n.all_input_nodes):
             raise ValueError("forward reads what it kept in an earlier call")
         if _states() != before:
-            raise ValueError("forward draws random numbers in Python, which would be drawn once")
+            raise ValueError("forward draws random numbers in Python, or makes a tensor of them: that would be done once")
         return traced
     except Exception as e:
+        if isinstance(e.__cause__, errors.ConfigError):  # what read() says, which is not about torch.fx
+            raise e.__cause__
         said = errors.config(f"torch.fx cannot follow {type(module).__name__}: {e}; keep what it cannot follow in head or tail")
         raise errors.at(said, _line(reversed(list(traceback.walk_tb(e.__traceback__))))) from e
 

@@ -19,7 +19,7 @@ from torch import nn
 
 import golden
 import make_encoder
-from onnx_modules import as_newer, file_of, sdpa
+from modules import as_newer, file_of, sdpa
 
 VOCAB, MOST, DIM, HEADS, CLASSES, STEPS = 29, 12, 8, 2, 3, 10
 

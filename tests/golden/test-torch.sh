@@ -52,7 +52,7 @@ done
 # torchvision's networks through ONNX files
 tests/golden/onnx-live.sh $onnx
 # shellcheck disable=SC2086
-tests/golden/onnx-modules.sh ${SPLIT_QUICK:+ReLU Conv1d GroupNorm MultiheadAttention}
+tests/golden/modules.sh ${SPLIT_QUICK:+ReLU Conv1d GroupNorm MultiheadAttention GRU Softmax2d}
 
 # Losses of numbers and of several labels, of tables
 mkdir "$dir/tasks"

@@ -41,8 +41,9 @@ struct golden {
 	uint32_t *chosen, *place; /* for language models, else NULL */
 	int32_t *labels;
 	int64_t rows, steps, longest;
-	char folder[64]; /* with config.json; "": none */
-	char onnx[512];  /* for networks that an ONNX file describes */
+	char folder[64];   /* with config.json; "": none */
+	char onnx[512];    /* for networks that an ONNX file describes */
+	char network[512]; /* or split.write_network's */
 	struct sl_lora lora;
 	struct sl_conf_list target;
 	double worst; /* largest deviation seen, relative to its scale */
@@ -337,6 +338,10 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 		spec->model.tokens = g->begin ? (int)meta(g, "tokens") : 0;
 		snprintf(g->onnx, sizeof g->onnx, "%s.onnx", prefix);
 		spec->model.onnx = g->onnx;
+	}
+	if (strcmp(spec->model.name, SL_CONF_NETWORK) == 0) {
+		snprintf(g->network, sizeof g->network, "%s.safetensors", prefix);
+		spec->model.network = g->network;
 	}
 	agreed->optimizer.nesterov = sl_st_metadata(g->run, "nesterov") != NULL;
 	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", form->head_end);

@@ -1,5 +1,5 @@
 /* Networks that are written as ONNX files and read again have the same parameters under the same names,
- * bit-identical weights and the same units. onnx.sh and tests/golden/onnx_modules.py compare what the files compute. */
+ * bit-identical weights and the same units. onnx.sh and tests/golden/modules.py compare what the files compute. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

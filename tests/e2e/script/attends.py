@@ -196,7 +196,7 @@ def check_refused():
                         (lambda m, y, s: F.softmax(y, -1), "over the keys"), (lambda m, y, s: y + y, "add tokens"),
                         (lambda m, y, s: F.relu(y).transpose(1, 2).flatten(2), "in attention alone")):
         refused(split.ConfigError, says, remote, Scored(makes), SHAPE)
-    refused(split.ConfigError, "over the keys", remote, nn.Sequential(nn.Linear(E, E), nn.Softmax(-1)), SHAPE)
+    refused(split.ConfigError, "over the keys", remote, nn.Sequential(nn.Linear(E, E), nn.Softmax(-1)), SHAPE, lengths=True)
 
 
 if __name__ == "__main__":

@@ -287,7 +287,7 @@ def check_lines():
             (Bad(lambda m, x: m(x) * torch.rand(C, 1, 1)), Bad, "makes a tensor"),
             (Bad(lambda m, x: m(x) * F.batch_norm(x, torch.zeros(C), torch.ones(C))), Bad, "F.batch_norm is known on the server with all that"),
             (torch.jit.script(BadScript()), BadScript, "cumsum is not known"),
-            (nn.Sequential(nn.Conv2d(C, C, 1), nn.LSTM(6, 6)), None, "1: LSTM is not known on the server")):
+            (nn.Sequential(nn.Conv2d(C, C, 1), nn.LSTM(6, 6)), None, "1: takes rows of steps of one length")):
         text = str(refused(split.ConfigError, says, remote, module, SHAPE))
         line = module.does.__code__.co_firstlineno if at is Bad else at and at.forward.__code__.co_firstlineno + 1
         assert "makes a tensor" in says or (text.startswith(f"{__file__}:{line}: ") if at else text.startswith("1: ")), text

@@ -218,7 +218,7 @@ def check_refusals():
     refused("a branch depends on what is known in a call alone", remote, torch.jit.script(While()), (4, 8))
     refused("reverse changes what the module holds", remote, torch.jit.script(Keeps()), (4, 8))
     refused("reverse changes what", remote, torch.jit.script(Table()), (4, 8))
-    refused("'forward' is not defined", remote, nn.LSTM(8, 8), (4, 6, 8))
+    refused("takes rows of steps of one length", remote, nn.LSTM(8, 8), (4, 6, 8))
     for form in (Noisy(), torch.jit.script(Noisy())):
         refused("rand_like is not known on the server", remote, form, (4, 8))
     refused("cumsum is not known on the server", remote, torch.jit.script(Cumulates()), (4, 8))

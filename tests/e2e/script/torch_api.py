@@ -275,7 +275,8 @@ def middles():
     yield nn.MaxPool2d(3, 2, 1, ceil_mode=True), "ceil_mode=True adds a window; the server has that of maxima without padding"
     yield models.efficientnet_b0().features[1:], "p=0.025 is not known on the server, 0 is"
     yield models.swin_t().features[1:], "0.norm1: a layer norm over the width of images is not known on the server"
-    yield Owner(nn.Conv2d(64, 64, 1), (56, 1), (64, 1, 1)), "place: its shape is [56, 1] beside [64, 56, 56]; the server has equal shapes"
+    yield Owner(nn.Conv2d(64, 64, 1), (56, 1), (64, 1, 1)), (1, 64, 56, 56)
+    yield Owner(nn.Conv2d(64, 64, 1), (55, 1), (64, 1, 1)), "place: its shape is [55, 1] beside [64, 56, 56]; the server has shapes that fit"
 
 
 def check_middles():
@@ -430,7 +431,7 @@ def check_adapters():
 
 class Branches(nn.Module):
     def forward(self, x):
-        return x if x.sum() > 0 else -x
+        return x if x[:, 0] > 0 else -x
 
 
 class Cumulates(nn.Module):
@@ -438,18 +439,18 @@ class Cumulates(nn.Module):
         return torch.cumsum(x, 1)
 
 
-class MeanOfChannels(nn.Module):
+class MeanOfRows(nn.Module):
     def forward(self, x):
-        return x.mean(1)
+        return x.mean(0)
 
 
 def check_refusals():
     two = encoder(), (4, 6, 32)
     refused(split.ConfigError, "torch.fx cannot follow Branches", remote, Branches(), (4, 8))
     refused(split.ConfigError, "cumsum: cumsum is not known on the server: keep it in head or tail", remote, Cumulates(), (4, 8))
-    refused(split.ConfigError, "mean over 1; the server has that over height and width", remote, MeanOfChannels(), (4, 3, 8, 8))
-    refused(split.ConfigError, "0: Softsign is not known", remote, nn.Sequential(nn.Softsign()), (4, 8))
-    refused(split.ConfigError, "equal numbers for height and width", remote, nn.Conv2d(3, 4, 3, (1, 2)), (4, 3, 8, 8))
+    refused(split.ConfigError, "it is over dimension 0, that of rows", remote, MeanOfRows(), (4, 3, 8, 8))
+    refused(split.ConfigError, "0: Tanhshrink is not known", remote, nn.Sequential(nn.Tanhshrink()), (4, 8))
+    refused(split.ConfigError, "equal numbers for height and width", remote, nn.Conv2d(3, 4, 3, dilation=(1, 2)), (4, 3, 8, 8))
     refused(split.ConfigError, "mode 'circular'", remote, nn.Conv2d(3, 4, 3, 1, 1, padding_mode="circular"), (4, 3, 8, 8))
     for opt in (torch.optim.RMSprop, lambda p: torch.optim.Adam(p, amsgrad=True), lambda p: torch.optim.SGD(p, 0.1, 0.9, 0.1)):
         refused(split.ConfigError, "SGD, Adam, AdamW without amsgrad", remote, *two, opt(two[0].parameters()))

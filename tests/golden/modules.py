@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Small modules as people write them, each inside a network of images that torch.onnx.export writes to a file.
+"""Small modules as people write them, each inside a network of images, and both ways from PyTorch to SPLITC: the ONNX file of
+torch.onnx.export, and the file of split.write_network.
 
-usage: onnx_modules.py survey SPLITC [NAME…]   whether SPLITC reads each one: "read" or the sentence of the refusal, then the count
-       onnx_modules.py run FOLDER SPLITC [NAME…]   of each that SPLITC reads FOLDER/NAME.onnx, with a run of ten steps of SGD by the rules of
-                                               golden.py, of a seed that torch's float32 follows
-       onnx_modules.py export SPLITC CIFAR [NAME…]   what `splitc export` writes of each that is read: accepted by onnx.checker, the
-                                               same numbers in torch, and to the bit the same logits from SPLITC; CIFAR holds a few images
+usage: modules.py survey SPLITC [NAME…]   by which way SPLITC reads each one, or the sentence of the refusal, then the counts
+       modules.py page SPLITC FILE        writes the counts of each class into FILE, between its lines of <!-- modules -->; status 1: they changed
+       modules.py run FOLDER SPLITC [NAME…]   of each that is read FOLDER/NAME.onnx and NAME_net.safetensors, with a run of ten steps of SGD
+                                          by the rules of golden.py, of a seed that torch's float32 follows
+       modules.py export SPLITC CIFAR [NAME…]   what `splitc export` writes of each ONNX file that is read: accepted by onnx.checker, the
+                                          same numbers in torch, and to the bit the same logits from SPLITC; CIFAR holds a few images
 A module stands behind two convolutions, which make 8 channels of 8×8 pixels. What it makes is flattened for a linear layer.
 """
 import json
@@ -24,6 +26,7 @@ from torch import nn
 
 import golden
 import onnx_run
+import split
 from make_networks import widen
 
 C, SIZE = 8, 8
@@ -258,12 +261,15 @@ NEWER = "newer "  # a file that as_newer changes
 
 # name: (module, form, channels of the picture)
 MODULES = {}
+CLASS = {}  # of each name
 
 
 def add(name, make, form="image", channels=3):
     MODULES[name] = (make, form, channels)
+    CLASS[name] = kind
 
 
+kind = "activations"
 for name in ("ReLU", "ReLU6", "LeakyReLU", "PReLU", "ELU", "SELU", "CELU", "GELU", "SiLU", "Mish", "Softplus", "Hardswish", "Hardsigmoid", "Hardtanh",
              "Tanh", "Sigmoid", "LogSigmoid", "Softsign", "Identity"):
     add(name, getattr(nn, name))
@@ -274,6 +280,7 @@ add("clamp", fn(lambda m, x: x.clamp(-1, 2)))
 add("clamp min", fn(lambda m, x: x.clamp(min=0.25)))
 add("clamp max", fn(lambda m, x: x.clamp(max=1)))
 add("abs", fn(lambda m, x: x.abs()))
+kind = "linear layers, norms"
 add("Linear no bias", lambda: nn.Linear(12, 6, bias=False), "rows")
 add("Linear", lambda: nn.Linear(12, 6), "rows")
 add("matmul", fn(lambda m, x: x @ m.w, w=torch.randn(12, 5) / 3), "rows")
@@ -296,6 +303,7 @@ add("BatchNorm1d", seq(nn.SiLU, lambda: nn.BatchNorm1d(12)), "rows")
 add("RMSNorm", lambda: Rms(C), "tokens")
 add("Dropout", lambda: nn.Dropout(0.0))
 add("Dropout2d", lambda: nn.Dropout2d(0.0))
+kind = "arithmetic, gates"
 add("LayerScale image", fn(lambda m, x: x * m.gamma, gamma=torch.randn(C, 1, 1)))
 add("LayerScale tokens", fn(lambda m, x: x * m.gamma, gamma=torch.randn(C)), "tokens")
 add("x + 1", fn(lambda m, x: x + 1.0))
@@ -336,6 +344,7 @@ add("parameter - x", fn(lambda m, x: m.p - x, p=torch.randn(C, 1, 1)))
 add("x - parameter of tokens", fn(lambda m, x: x - m.p, p=torch.randn(C)), "tokens")
 add("normalised", fn(lambda m, x: (x - m.mean) / m.std, mean=torch.randn(1, C, 1, 1), std=torch.rand(1, C, 1, 1) + 1))
 add("parameter.view", fn(lambda m, x: x * m.p.view(1, -1, 1, 1) + m.q.reshape(1, C, 1, 1), p=torch.randn(C), q=torch.randn(1, C)))
+kind = "windows, borders"
 add("Conv2d oblong", conv(C, 6, (1, 3), padding=(0, 1)))
 add("Conv2d oblong stride", conv(C, 6, 3, stride=(2, 1), padding=1))
 add("Conv2d oblong dilation", conv(C, 6, 3, padding=(1, 2), dilation=(1, 2)))
@@ -376,6 +385,7 @@ def zeros(x):
     return torch.zeros(x.shape[0], 6, dtype=x.dtype)
 
 
+kind = "recurrent layers, cells"
 add("a convolution and its norm three times", fn(lambda m, x: thrice(m, x), c=nn.Conv2d(C, C, 3, padding=1), n=nn.BatchNorm2d(C)))
 add("a linear layer for two halves", fn(lambda m, x: m.l(x[:, :4].flatten(1)) * m.l(x[:, 4:].flatten(1)).tanh(), l=nn.Linear(256, 6)))
 add("RNNCell in a loop", fn(lambda m, x: loop(m, x, zeros(x)), c=nn.RNNCell(64, 6)))
@@ -404,6 +414,7 @@ add("GRU, last states of both directions", layer(nn.GRU, lambda y, s: torch.cat(
 add("GRU, steps first", fn(lambda m, x: m.r(steps(x).transpose(0, 1))[0][-1], r=nn.GRU(C, 6)))
 add("RNN", layer(nn.RNN, lambda y, s: y[:, -1]))
 add("RNN with relu in both directions", layer(nn.RNN, lambda y, s: y, nonlinearity="relu", bidirectional=True))
+kind = "signals, sizes"
 add("Conv1d", fn(lambda m, x: m.c(x.flatten(2)), c=nn.Conv1d(C, 6, 5, stride=2, padding=2)))
 add("BatchNorm1d signal", fn(lambda m, x: m.c(F.silu(x).flatten(2)), c=nn.BatchNorm1d(C)))
 add("MaxPool1d", fn(lambda m, x: m.c(x.flatten(2)), c=nn.MaxPool1d(2)))
@@ -417,6 +428,7 @@ add("Upsample size", lambda: nn.Upsample(size=(12, 10), mode="bilinear"))
 add("AdaptiveAvgPool2d 1", lambda: nn.AdaptiveAvgPool2d(1))
 add("AdaptiveAvgPool2d 4", lambda: nn.AdaptiveAvgPool2d(4))
 add("AdaptiveMaxPool2d 1", lambda: nn.AdaptiveMaxPool2d(1))
+kind = "means, maxima, parts of tensors"
 add("mean", fn(lambda m, x: x.mean((2, 3))))
 add("mean of tokens", fn(lambda m, x: x.mean(1)), "tokens")
 add("max of plane", fn(lambda m, x: x.amax((2, 3))))
@@ -437,6 +449,7 @@ add("permute to image", fn(lambda m, x: m.c(x.transpose(1, 2).reshape(-1, C, SIZ
 add("class token", lambda: ClassToken(64, C), "tokens")
 add("positions", fn(lambda m, x: x + m.pos, pos=torch.randn(1, 64, C)), "tokens")
 add("first token", fn(lambda m, x: x[:, 0]), "tokens")
+kind = "softmax, pools of attention"
 add("Softmax", lambda: nn.Softmax(-1), "tokens")
 add("Softmax2d", fn(lambda m, x: x * m.s(x), s=nn.Softmax2d()))
 add("softmax of pixels", fn(lambda m, x: x * x.flatten(2).softmax(-1).reshape(x.shape)))
@@ -447,6 +460,7 @@ add("attention pool by bmm", fn(lambda m, x: torch.bmm(m.w(x).squeeze(-1).softma
 add("attention pool by matmul", fn(lambda m, x: (m.w(x).softmax(1).transpose(1, 2) @ m.k(x)).flatten(1), w=nn.Linear(C, 1), k=nn.Linear(C, 5)), "tokens")
 add("attention pool of several", fn(lambda m, x: m.w(x).softmax(1).transpose(1, 2) @ x, w=nn.Linear(C, 3)), "tokens")
 add("selective kernel", Selective)
+kind = "sums, variances, norms of vectors"
 add("F.normalize rows", fn(lambda m, x: F.normalize(x)), "rows")
 add("F.normalize tokens", fn(lambda m, x: F.normalize(x, dim=-1)), "tokens")
 add("F.normalize channels", fn(lambda m, x: F.normalize(x)))
@@ -459,6 +473,7 @@ add("var of plane", fn(lambda m, x: x.var((2, 3), unbiased=True)))
 add("sum of plane", fn(lambda m, x: x.sum((2, 3)) / 8))
 add("sum of channels", fn(lambda m, x: x + x.sum(1, keepdim=True)))
 add("sum of tokens", fn(lambda m, x: (x * x).sum(1)), "tokens")
+kind = "attention"
 add("MultiheadAttention", lambda: Self(C, 2, batch_first=True), "tokens")
 add("MultiheadAttention causal", lambda: Causal(C, 2, batch_first=True), "tokens")
 add("cross-attention few queries", lambda: Cross(5, 64), "tokens")
@@ -475,6 +490,7 @@ add("attention by einsum, keys first", fn(lambda m, x: summed(m.q(x), m.k(x), x,
 add("attention of a factor behind a mask", fn(lambda m, x: attend(m.q(x), x, x, 2, torch.full((64, 64), -1e9).triu(1), -1), q=nn.Linear(C, C)), "tokens")
 add("attention of a scale behind a mask", fn(lambda m, x: attend(m.q(x), x, x, 2, torch.full((64, 64), float("-inf")).triu(1), 0.7), q=nn.Linear(C, C)), "tokens")
 add("TransformerEncoderLayer", lambda: nn.TransformerEncoderLayer(C, 2, 16, 0.0, "gelu", batch_first=True, norm_first=True), "tokens")
+kind = "parameters in other orders, edges"
 # what looks like another module, or like the same parameter; what is not read may be refused
 add("clamp far", fn(lambda m, x: x.clamp(-1e6, 1e6)))
 add("clamp far min", fn(lambda m, x: x.clamp(min=-1e6)))
@@ -499,11 +515,12 @@ add("parameter of pixels without a batch", fn(lambda m, x: x * m.p + m.q, p=torc
 add("parameter of pixels reshaped", fn(lambda m, x: x + m.p.reshape(1, C, SIZE, SIZE), p=torch.randn(C, SIZE, SIZE, 1)))
 add("instance norm over samples", fn(lambda m, x: F.instance_norm(x.reshape(C, 2, -1)).reshape(x.shape)))
 add("epsilon that learns", fn(lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + m.eps) * m.w, eps=torch.tensor(0.5), w=torch.randn(C)), "tokens")
+add("1 channel", nn.ReLU, channels=1)
+add("16 channels", nn.ReLU, channels=16)
+kind = "files of the newer exporter"
 for name in ("TransformerEncoderLayer", "MultiheadAttention causal", "clamp min", "attention of PyTorch 2 causal", "RMSNorm", "LayerNorm plain", "GroupNorm", "SE Linear", "Upsample size", "F.relu6",
              "LayerScale tokens", "class token", "BatchNorm2d", "GELU", "attention of timm"):
     add(NEWER + name, *MODULES[name])
-add("1 channel", nn.ReLU, channels=1)
-add("16 channels", nn.ReLU, channels=16)
 
 
 def network(name, seed=1):
@@ -526,46 +543,103 @@ def file_of(name):
     return re.sub(r"\W+", "_", name.replace("-", "minus ").replace("+", "plus").replace("*", "times").replace("/", "by")).strip("_")
 
 
-def survey(splitc, names):
-    count = {"read": 0, "refused": 0, "not exported": 0}
+def write(way, name, model, channels, path):
+    """Writes the module's file, as torch and as split write it."""
+    if way == "onnx":
+        export(model, path, channels, name.startswith(NEWER))
+    elif name.startswith(NEWER):
+        raise ValueError("it is an ONNX file of another form")
+    else:
+        split.write_network(model.float(), torch.zeros(2, channels, SIZE, SIZE), path)
+
+
+def refusal(splitc, folder, way, name):
+    """Why SPLITC does not read the module; "": it does."""
+    path, (model, channels) = os.path.join(folder, "x." + way), network(name)
+    try:
+        write(way, name, model, channels, path)
+    except Exception as e:
+        return str(e).splitlines()[0][:300]
+    with open(path + ".yaml", "w") as config:
+        config.write(f"model: {{{'onnx' if way == 'onnx' else 'network'}: {path}}}\ndata: {{dir: unused}}\nhead_end: stem\ntail_begin: fc\n")
+    got = subprocess.run([splitc, "graph", path + ".yaml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return "" if got.returncode == 0 else f"exit status {got.returncode}: {' '.join(got.stdout.split())[:400]}"
+
+
+WAYS = ("onnx", "network")
+
+
+def counts(splitc, names, say=lambda *_: None):
+    """Of each class, and of all: the number of modules, of those that each way reads, and of those that one of them reads."""
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in names or MODULES:
-            path = os.path.join(folder, file_of(name) + ".onnx")
-            model, channels = network(name)
-            try:
-                export(model, path, channels, name.startswith(NEWER))
-            except Exception as e:
-                count["not exported"] += 1
-                print(f"{name}: PyTorch does not export it: {str(e).splitlines()[0][:120]}")
-                continue
-            with open(path + ".yaml", "w") as config:
-                config.write(f"model: {{onnx: {path}}}\ndata: {{dir: unused}}\n")
-            got = subprocess.run([splitc, "graph", path + ".yaml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            ok = got.returncode == 0
-            count["read" if ok else "refused"] += 1
-            says = " ".join(got.stdout.split()).replace(path, file_of(name) + ".onnx")
-            print(f"{name}: read" if ok else f"{name}: exit status {got.returncode}: {says[:400]}")
-    print(f"{len(names or MODULES)} modules: " + ", ".join(f"{n} {kind}" for kind, n in count.items()))
+        for name in names:
+            why = [refusal(splitc, folder, way, name) for way in WAYS]
+            for kind in (CLASS[name], "all"):
+                row = found.setdefault(kind, [0] * 4)
+                for i, yes in enumerate((True, *(not w for w in why), not all(why))):
+                    row[i] += yes
+            say(name, why)
+    return {**{k: v for k, v in found.items() if k != "all"}, "all": found["all"]}
 
 
-def make_run(folder, name, seed):
+def survey(splitc, names):
+    def say(name, why):
+        print(f"{name}: " + "; ".join(f"{way} " + (w or "read") for way, w in zip(WAYS, why)))
+    for kind, row in counts(splitc, names or [n for n in MODULES if not n.startswith(NEWER)], say).items():
+        print(f"{kind}: {row[0]} modules, {row[1]} by ONNX, {row[2]} by split.write_network, {row[3]} by one of them")
+
+
+def page(splitc, path):
+    mark, rows = "<!-- modules -->\n", counts(splitc, [n for n in MODULES if not n.startswith(NEWER)])
+    table = "| modules of | | `write_network` | ONNX |\n|---|---|---|---|\n" + "".join(
+        f"| {kind} | {n} | {network} | {onnx} |\n" for kind, (n, onnx, network, _) in rows.items())
+    had = open(path).read()
+    first, _, last = had.split(mark)
+    now = mark.join((first, table, last))
+    open(path, "w").write(now)
+    sys.exit(0 if now == had else f"{path}: its table of modules was of another state: commit the new one")
+
+
+def make_run(folder, ways, name, seed):
     prefix = os.path.join(os.path.abspath(folder), file_of(name))
     model, channels = network(name, seed)
-    export(model, prefix + ".onnx", channels, name.startswith(NEWER))
-    report = golden.make(prefix, model, lr=0.002, seed=seed, width=1.0, image=SIZE, batch=16, classes=10, steps=10, name="onnx", channels=channels)
+    for way in ways:
+        write(way, name, model, channels, prefix + (".onnx" if way == "onnx" else "_net.safetensors"))
+    report = golden.make(prefix, model.train(), lr=0.002, seed=seed, width=1.0, image=SIZE, batch=16, classes=10, steps=10, name="onnx", channels=channels)
     return max(report.values())
 
 
+def for_network(prefix):
+    """The same run of the file of split.write_network, which has constants, too."""
+    constants = golden.read_safetensors(prefix + "_net.safetensors")[0]
+    for part in ("init", "after", "grad", "run"):
+        tensors, notes = golden.read_safetensors(f"{prefix}_{part}.safetensors")
+        if part != "run":  # a file of a network has a number as a vector
+            tensors = {k: v.reshape(v.shape or 1) for k, v in tensors.items()}
+        if part in ("init", "after"):
+            tensors = {**{k: v for k, v in constants.items() if k not in tensors}, **tensors}
+        golden.write_safetensors(f"{prefix}_net_{part}.safetensors", tensors, {**notes, "model": "network"} if notes else None)
+
+
 def run(folder, splitc, names):
-    for name in names or [n for n in MODULES if is_read(splitc, folder, n)]:
+    for name in names or MODULES:
+        ways = [way for way in WAYS if not refusal(splitc, folder, way, name)]
         worst = {}  # of each seed: how far torch's own float32 lies from its float64
-        for seed in range(1, 20):
-            worst[seed] = make_run(folder, name, seed)
+        for seed in range(1, 20 if ways else 1):
+            worst[seed] = make_run(folder, ways, name, seed)
             if worst[seed] < 5e-5:
                 break
         else:
-            if make_run(folder, name, min(worst, key=worst.get)) > 9e-5:
+            if ways and make_run(folder, ways, name, min(worst, key=worst.get)) > 9e-5:
                 sys.exit(f"{name}: no seed stays clear of the kinks")
+        prefix = os.path.join(folder, file_of(name))
+        if "network" in ways:
+            for_network(prefix)
+        if ways == ["network"]:
+            os.unlink(prefix + "_run.safetensors")
+        if names and not ways:
+            sys.exit(f"{name}: neither way is read")
 
 
 def splitc_of(splitc, *args):
@@ -616,21 +690,10 @@ def check_export(splitc, cifar, folder, name):
         assert logits[0] == logits[1] and logits[0].count("\n") >= 9, f"{name}: other logits"
 
 
-def is_read(splitc, folder, name):
-    path = os.path.join(folder, "x.onnx")
-    try:
-        export(network(name)[0], path, MODULES[name][2], name.startswith(NEWER))
-    except Exception:
-        return False
-    with open(path + ".yaml", "w") as config:
-        config.write(f"model: {{onnx: {path}}}\ndata: {{dir: unused}}\n")
-    return subprocess.run([splitc, "graph", path + ".yaml"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
-
-
 def export_all(splitc, cifar, names):
     done, bad = 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        for name in names or [n for n in MODULES if is_read(splitc, folder, n)]:
+        for name in names or [n for n in MODULES if not refusal(splitc, folder, "onnx", n)]:
             try:
                 check_export(splitc, cifar, folder, name)
                 done += 1
@@ -647,6 +710,8 @@ def main():
         export_all(sys.argv[2], sys.argv[3], sys.argv[4:])
     elif sys.argv[1] == "survey":
         survey(sys.argv[2], sys.argv[3:])
+    elif sys.argv[1] == "page":
+        page(*sys.argv[2:4])
     else:
         run(sys.argv[2], sys.argv[3], sys.argv[4:])
 

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# usage: onnx-modules.sh [NAME…]: the modules of onnx_modules.py that are read, or those named, against PyTorch: loss, gradients, weights
-# after ten steps of SGD and the logits of an evaluation. Then what `splitc export` writes of each as ONNX. A part of make test-torch.
+# usage: modules.sh [NAME…]: the modules of modules.py that are read, or those named, by both ways against PyTorch: loss, gradients, weights
+# after ten steps of SGD and the logits of an evaluation. Then what `splitc export` writes of each as ONNX, and the table of
+# docs/howto-networks.md. A part of make test-torch.
 set -eu
 python=${PYTHON:-/usr/bin/python3}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-make --no-print-directory "$BUILD/tests/suite/test_golden" "$BUILD/splitc" "$BUILD/tests/e2e/tools/make_cifar"
+make --no-print-directory "$BUILD/tests/suite/test_golden" "$BUILD/splitc" "$BUILD/libsplit.so.0" "$BUILD/tests/e2e/tools/make_cifar"
+export SPLIT_LIBRARY=$PWD/$BUILD/libsplit.so.0 PYTHONPATH=$PWD/python
 mkdir "$dir/cifar" "$dir/runs"
 "$BUILD/tests/e2e/tools/make_cifar" "$dir/cifar" 16 8
-"$python" -W ignore tests/golden/onnx_modules.py run "$dir/runs" "$BUILD/splitc" "$@" >"$dir/runs.log" || { tail "$dir/runs.log" && exit 1; }
+"$python" -W ignore tests/golden/modules.py run "$dir/runs" "$BUILD/splitc" "$@" >"$dir/runs.log" || { tail "$dir/runs.log" && exit 1; }
 bad=0 n=0
 for run in "$dir"/runs/*_run.safetensors; do
 	n=$((n + 1)) name=$(basename "${run%_run.safetensors}")
@@ -26,4 +28,5 @@ if [ $# = 0 ]; then
 fi
 echo "$n modules are compared with PyTorch, $bad differ"
 [ "$bad" = 0 ] && [ "$n" -gt 0 ]
-"$python" -W ignore tests/golden/onnx_modules.py export "$BUILD/splitc" "$dir/cifar" "$@"
+[ $# != 0 ] || "$python" -W ignore tests/golden/modules.py page "$BUILD/splitc" docs/howto-networks.md
+"$python" -W ignore tests/golden/modules.py export "$BUILD/splitc" "$dir/cifar" "$@"

@@ -1,0 +1,170 @@
+"""Convolutions and pools: windows that slide over images and signals. Signals are images of height 1."""
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from . import errors, made
+from .builder import EDGE, MEAN, NEAREST, Own, Param, image, must, one, params
+
+
+def _pair(x, name, what):
+    if isinstance(x, str):
+        raise errors.config(f"{name}: {what}={x!r} is not known on the server: give a number")
+    return tuple(x) if isinstance(x, (tuple, list)) else (x, x)
+
+
+def _every(b, name, x, strides):
+    """Every so many rows and columns of an image."""
+    for dim, step in zip((2, 3), strides):
+        if step != 1:
+            x = b.resampled(f"{name}.stride{dim - 2}", x, dim, (x.shape[dim - 1] - 1) // step + 1, step=step)
+    return x
+
+
+def _convolve(b, name, m, prefix, x, kernel, pad):
+    """Convolves an image by the weights of m. m may be for signals, so kernel gives height and width."""
+    strides, spread = _pair(m.stride, name, "stride")[-len(m.kernel_size):], _pair(m.dilation, name, "dilation")[-len(m.kernel_size):]
+    stride = strides[0] if len(set(strides)) == 1 else 1
+    dilation = one([d for d, k in zip(spread[::-1], kernel[::-1]) if k > 1] or [1], "dilation", name)
+    depthwise = m.groups == m.in_channels == m.out_channels and m.groups > 1
+    weight = Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
+    out = [(n + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(image(name, x)[1:], kernel)]
+    y = b.node(name, "conv2d", [x], (m.out_channels, *out), [weight, *params(prefix, m, "bias")],
+               stride=stride if stride != 1 else None, pad=pad or None, groups=m.groups if m.groups != 1 else None,
+               dilation=dilation if dilation != 1 else None)
+    return y if len(set(strides)) == 1 else _every(b, name, y, strides)
+
+
+def _padding(m):
+    """The padding of m as torch's pad takes it, last dimension first."""
+    if m.padding == "valid":
+        return [0] * 2 * len(m.kernel_size)
+    if m.padding == "same":
+        all_of = [d * (k - 1) for k, d in zip(m.kernel_size[::-1], m.dilation[::-1])]
+        return [part for n in all_of for part in (n // 2, n - n // 2)]
+    return [p for p in m.padding[::-1] for _ in range(2)]
+
+
+def _conv(b, name, m, prefix, x):
+    pad, inside = _padding(m), 0
+    if m.padding_mode == "zeros" and len(set(pad)) == 1:
+        inside, pad = pad[0], [0] * 4
+    return _convolve(b, name, m, prefix, made.padded(b, name + ".pad", x, pad, m.padding_mode), m.kernel_size, inside)
+
+
+def _conv1d(b, name, m, prefix, x):
+    b.signal(name, x)
+    x = made.padded(b, name + ".pad", x, _padding(m), m.padding_mode)
+    return b.turned(name + ".signal", _convolve(b, name, m, prefix, b.line(name + ".image", x), (1, *m.kernel_size), 0))
+
+
+def _convt(b, name, m, prefix, x):
+    must(name, m, padding_mode="zeros", groups=1, dilation=(1, 1))
+    _, h, w = image(name, x)
+    stride, pad, more = one(m.stride, "stride", name), one(m.padding, "padding", name), m.output_padding
+    out = [(n - 1) * stride - 2 * pad + k + p for n, k, p in zip((h, w), m.kernel_size, more)]
+    weight = Param(prefix + "weight", prefix + "weight", m.weight, "ohwi")  # PyTorch has [in, out, height, width]
+    return b.node(name, "convt2d", [x], (m.out_channels, *out), [weight, *params(prefix, m, "bias")],
+                  stride=stride if stride != 1 else None, pad=pad or None, out_pad=f"{more[0]},{more[1]}" if any(more) else None)
+
+
+# ---- pools
+
+def _maxima(b, name, x, dim, k, stride, pad):
+    """The maxima of windows along the height or width, which becomes the height of an image."""
+    c, h, w = x.shape
+    x = b.resampled(name + ".pad", x, dim, x.shape[dim - 1] + 2 * pad, mode=EDGE, before=pad) if pad else x
+    n, before, behind = x.shape[dim - 1], h if dim == 3 else 1, c if dim == 3 else w * c  # as an image lies
+    out = (n - k) // stride + 1
+    shape = (c, h, out) if dim == 3 else (c, out, w)
+    if k == stride:  # windows stand side by side
+        x = b.resampled(name + ".cut", x, dim, out * k) if out * k != n else x
+        x = b.arranged(name + ".turn", x, [before, out, k, behind], [2, 0, 1, 3], (before * out * behind, k, 1))
+        return b.arranged(name + ".image", b.node(name, "maxpool", [x], (x.shape[0], 1, 1)), [1], [], shape)
+    x = b.arranged(name + ".turn", x, [before, n, behind], [1, 0, 2], (before * behind, 1, n))
+    x = b.resampled(name + ".rows", x, 2, k, mode=EDGE) if k > 1 else x  # square windows over as many copies have the same maxima
+    x = b.node(name, "maxpool", [x], (x.shape[0], 1, out), k=k, stride=stride)
+    return b.arranged(name + ".image", x, [out, before, behind], [1, 0, 2], shape)
+
+
+def _means(b, name, x, dim, k, stride, pad):
+    n = x.shape[dim - 1] + 2 * pad
+    return b.resampled(name, x, dim, (n - k) // stride + 1, mode=MEAN, before=pad, step=stride, window=k)
+
+
+def _pool(b, name, x, kind, k, stride, pad, counted=True):
+    image(name, x)
+    k, stride, pad = (_pair(n, name, "a pool's size") for n in (k, stride, pad))
+    y = x
+    if len(set(k)) == len(set(stride)) == len(set(pad)) == 1:
+        y = b.pool(name, x, kind, k[0], stride[0], pad[0])
+    else:
+        for dim in (3, 2):  # of equal values PyTorch takes the first one, row by row
+            at, size = f"{name}.width" if dim == 3 else name, (k[dim - 2], stride[dim - 2], pad[dim - 2])
+            if size != (1, 1, 0):
+                y = _maxima(b, at, y, dim, *size) if kind == "maxpool" else _means(b, at, y, dim, *size)
+    if kind == "avgpool" and not counted and any(pad):  # divides by the share of a window that lies on the image
+        share = F.avg_pool2d(torch.ones(1, 1, *x.shape[1:]), k, stride, pad)
+        y = b.mul(name + ".counted", y, Own(name + ".share", 1 / share, False))
+    return y
+
+
+def _pool_of(kind):
+    def build(b, name, m, prefix, x):
+        must(name, m, dilation=1, return_indices=False, divisor_override=None)
+        k, stride, pad = m.kernel_size, m.stride, m.padding
+        if m.ceil_mode:
+            k, stride, pad = (one(n, "a size with ceil_mode", name) for n in (k, stride, pad))
+            x = made.ceiled(b, name, x, kind, k, stride, pad)
+        return _pool(b, name, x, kind, k, stride, pad, getattr(m, "count_include_pad", True))
+    return build
+
+
+def _maxpool1d(b, name, m, prefix, x):
+    must(name, m, dilation=1, ceil_mode=False, return_indices=False)
+    k, stride, pad = (one(getattr(m, key), key, name) for key in ("kernel_size", "stride", "padding"))
+    x = made.padded(b, name + ".pad", x, [pad, pad], "replicate")
+    image = b.resampled(name + ".rows", b.line(name + ".image", x), 2, k, mode=NEAREST)  # as many rows as the window is wide
+    y = b.node(name, "maxpool", [image], (x.shape[0], 1, (x.shape[1] - k) // stride + 1), k=k, stride=stride)
+    return b.turned(name + ".signal", y)
+
+
+def _avgpool1d(b, name, m, prefix, x):
+    must(name, m, ceil_mode=False, count_include_pad=True)
+    k, stride, pad = (one(getattr(m, key), key, name) for key in ("kernel_size", "stride", "padding"))
+    b.signal(name, x)
+    return _means(b, name, x, 2, k, stride, pad)
+
+
+def _plane1d(b, name, m, prefix, x):
+    if m.output_size not in (1, (1,)):
+        raise errors.config(f"{name}: output_size={m.output_size} is not known on the server, 1 is")
+    b.signal(name, x)
+    return b.mean(name, x, 2)
+
+
+def _f_maxpool(b, name, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    m = nn.MaxPool2d(kernel_size, stride or None, padding, one(dilation, "dilation", name), return_indices, ceil_mode)
+    return _pool_of("maxpool")(b, name, m, "", x)
+
+
+def _f_avgpool(b, name, x, kernel_size, stride=None, *args, **kwargs):
+    return _pool_of("avgpool")(b, name, nn.AvgPool2d(kernel_size, stride or None, *args, **kwargs), "", x)
+
+
+def _shuffled(b, name, m, prefix, x):
+    c, h, w = image(name, x)
+    r = m.upscale_factor
+    return b.arranged(name, x, [h, w, c // r ** 2, r, r], [0, 3, 1, 4, 2], (c // r ** 2, h * r, w * r))
+
+
+def _unshuffled(b, name, m, prefix, x):
+    c, h, w = image(name, x)
+    r = m.downscale_factor
+    return b.arranged(name, x, [h // r, r, w // r, r, c], [0, 2, 4, 1, 3], (c * r ** 2, h // r, w // r))
+
+
+MODULES = {nn.Conv1d: _conv1d, nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.MaxPool1d: _maxpool1d, nn.AvgPool1d: _avgpool1d,
+           nn.AdaptiveAvgPool1d: _plane1d, nn.MaxPool2d: _pool_of("maxpool"), nn.AvgPool2d: _pool_of("avgpool"),
+           nn.PixelShuffle: _shuffled, nn.PixelUnshuffle: _unshuffled}
+FUNCTIONS = {F.max_pool2d: _f_maxpool, F.avg_pool2d: _f_avgpool}
