@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # usage: test-wheel.sh        (make test-wheel; as root, on Debian)
-# Installs the wheel with pip in a clean Debian (SUITE: trixie) that has Python and PyTorch but no library of ours, and
-# trains docs/howto-script.md's digits.py there, with local: and over TCP with a server of this machine: the same losses.
+# Installs the wheel with pip in a clean Debian (SUITE: trixie) that has Python and PyTorch but no library of ours. There
+# it trains the pages' digits.py and pairs.py, and a Trainer's loop that goes on from a checkpoint. Each runs with local:
+# and over TCP with a server of this machine: the same losses.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo 'test-wheel: needs root' >&2; exit 77; }
 BUILD=${BUILD:-build/release} suite=${SUITE:-trixie}
+unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE # other kernels would give other bits
 mkdir -p build/fresh
 tmp=$(mktemp -d "$PWD/build/fresh/wheel.XXXXXX") server=
 . scripts/clean-root.sh
@@ -21,12 +23,32 @@ root=$tmp/root home=$tmp/root/root/split
 new_root "$root" "$suite"
 mkdir "$home"
 wheel=$(scripts/wheel.py "$(uname -m)" "$BUILD" "$home")
-awk '$0 == "<!-- digits.py -->" {take = 1; next} take == 1 && /^```python/ {take = 2; next} take == 2 && /^```/ {exit} take == 2' \
-	docs/howto-script.md >"$home/digits.py"
+# page PAGE SCRIPT: copies a script of a page.
+page() {
+	awk -v mark="<!-- $2 -->" '$0 == mark {take = 1; next} take == 1 && /^```python/ {take = 2; next} take == 2 && /^```/ {exit} take == 2' \
+		"docs/$1" >"$home/$2"
+}
+page howto-script.md digits.py
+page howto-trainer.md pairs.py
+cp tests/e2e/script/loops.py "$home"
+cat >"$home/trainer.py" <<-'PY'
+	import sys, torch, loops, split.trainer
+
+	torch.manual_seed(0)
+	kind = split.trainer.remote(loops.Trainer, "parts.middle", sys.argv[1], example=(8, 16))
+	trainer = kind(loops.Net(), loops.arguments("run-" + sys.argv[1][:3], save_steps=5))
+	trainer.train(resume_from_checkpoint=True)
+	for step, loss in trainer.losses.items():
+	    print(step, loss)
+PY
 inside() { in_root "$root" root "$1"; }
 inside 'export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-pip python3-torch python3-torchvision python3-sklearn' >"$tmp/apt.log" 2>&1 ||
 	{ tail -n 20 "$tmp/apt.log"; exit 69; }
 inside "pip install -q --break-system-packages --no-index --no-deps ${wheel##*/}"
+inside 'pip show -f split-middle' >"$tmp/list"
+for module in python/split/*.py; do
+	grep -q "^  ${module#python/}\$" "$tmp/list" || { echo "test-wheel: the wheel lacks ${module#python/}"; exit 1; }
+done
 # Of the two libraries' own, none is the system's.
 outside=$(inside 'ldd $(pip show -f split-middle | sed -n "s/^Location: //p")/split/libsplit*.so*' | grep '=>' | grep -v split_middle.libs |
 	grep -vE '^\s*lib(c|m|dl|rt|pthread|resolv|stdc\+\+|gcc_s)\.so.* => /' || true)
@@ -37,9 +59,14 @@ until endpoint=$(grep -oE 'tcp://127\.0\.0\.1:[0-9]+' "$tmp/server.log"); do
 	kill -0 $server || { cat "$tmp/server.log"; exit 1; }
 	sleep 0.1
 done
-for way in local: "${endpoint%%$'\n'*}"; do
-	inside "python3 digits.py $way" 2>"$tmp/errors" | tee "$tmp/out.${way%%:*}"
-	[ ! -s "$tmp/errors" ] || { echo "test-wheel: with $way it says:"; cat "$tmp/errors"; exit 1; }
+for script in digits pairs trainer; do
+	for way in local:states "${endpoint%%$'\n'*}"; do
+		again= # the second Trainer goes on from step 10
+		[ $script != trainer ] || again="&& python3 trainer.py $way"
+		{ inside "python3 $script.py $way $again" || echo "exit status $?"; } 2>"$tmp/errors" | tee "$tmp/out.${way%%:*}"
+		[ ! -s "$tmp/errors" ] || { echo "test-wheel: $script.py with $way says:"; cat "$tmp/errors"; exit 1; }
+	done
+	cmp "$tmp/out.local" "$tmp/out.tcp"
 done
-cmp "$tmp/out.local" "$tmp/out.tcp"
+[ "$(wc -l <"$tmp/out.tcp")" = 14 ] && [ "$(sort -u "$tmp/out.tcp" | wc -l)" = 12 ] || { echo 'test-wheel: a Trainer that goes on has other losses'; exit 1; }
 echo "test-wheel: ${wheel##*/} trains in a clean $suite, with local: and over TCP alike"

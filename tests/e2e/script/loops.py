@@ -194,7 +194,7 @@ class Trainer:
         self.model.load_state_dict(torch.load(os.path.join(folder, "model.pt")))
 
     def _load_rng_state(self, folder):
-        state = torch.load(os.path.join(folder, "rng_state.pth"))
+        state = torch.load(os.path.join(folder, "rng_state.pth"), weights_only=False)
         torch.set_rng_state(state[0])
         numpy.random.set_state(state[1])
         random.setstate(state[2])
