@@ -84,7 +84,7 @@ status=0
 "$SPLITC" predict "$tmp/client.yaml" --listen "unix:$tmp/s.sock" >"$tmp/second.log" 2>&1 || status=$?
 [ $status = 69 ] && grep -q -- "--listen $tmp/s.sock: another process answers there" "$tmp/second.log" || fail "a second one: $status, $(cat "$tmp/second.log")"
 end_process $serving
-serve again
+serve again --set link.timeout_ms=5000
 load taken 4 10
 
 # the server is killed: errors or right answers, and these once it is back
