@@ -331,10 +331,6 @@ static enum sl_err make_plan(struct split_middle *m, const split_conf *c, struct
 		err = sl_graph_read(&graph, c->graph, strlen(c->graph), fail);
 	if (!err)
 		err = sl_plan_open_part(&m->plan, &m->agreement.plan, SL_MIDDLE, &graph, fail);
-	if (!err && (sl_plan_cut_values(m->plan, false) > 1 || sl_plan_cut_values(m->plan, true) > 1))
-		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "a program's middle has one input and one output, not %d and %d",
-				   sl_plan_cut_values(m->plan, false), sl_plan_cut_values(m->plan, true));
 	if (!err && sl_plan_cut_chosen(m->plan))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "a program's middle cannot end with a gather: it takes tokens");
 	if (err)

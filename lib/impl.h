@@ -62,10 +62,15 @@ struct sl_lib_state {
 	bool has;
 };
 
-/* Memory of one tensor that crosses: a slot for each chunk. */
+/* Memory of the values that cross in one direction: a slot of each for each chunk. */
 struct sl_lib_slots {
-	float *data;
-	int64_t stride, row; /* floats of a slot; floats of a row, or token */
+	bool mid; /* at the tail's start */
+	int n;
+	struct {
+		float *data;         /* NULL: its gradient does not cross */
+		int64_t stride, row; /* floats of a slot; floats of a row, or token */
+	} value[SL_CUT_VALUES];
+	uint8_t left_out[SL_PLAN_MAX_CHUNKS]; /* a bit for each value whose gradient the caller has not given */
 	uint64_t hash[SL_PLAN_MAX_CHUNKS];
 	bool seen[SL_PLAN_MAX_CHUNKS]; /* the caller has seen it: another link must bring the same again */
 };
@@ -185,11 +190,12 @@ enum sl_err sl_lib_run(void *arg, enum sl_task task, int chunk, struct sl_fail *
 float *sl_lib_place(void *arg, enum sl_dir dir, int chunk);
 enum sl_err sl_lib_slots_open(struct split_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_lib_slots_close(struct split_middle *m);
-/* _scatter copies the caller's packed rows to the slots of a call, _gather the reverse. */
-void sl_lib_scatter(const struct split_middle *m, const struct sl_lib_call *c, struct sl_lib_slots *s, bool mid,
-		    const float *from);
-void sl_lib_gather(const struct split_middle *m, const struct sl_lib_call *c, const struct sl_lib_slots *s, bool mid,
-		   float *to);
+/* _scatter copies the caller's packed rows to the slots of a call, _gather the reverse. An array has a pointer for each
+ * value; NULL: that value is left out. */
+void sl_lib_scatter(const struct split_middle *m, const struct sl_lib_call *c, struct sl_lib_slots *s,
+		    const float *const from[]);
+void sl_lib_gather(const struct split_middle *m, const struct sl_lib_call *c, const struct sl_lib_slots *s,
+		   float *const to[]);
 uint32_t *sl_lib_begin(const struct split_middle *m, int chunk); /* row offsets of the call whose first chunk this is */
 
 /* conf.c: fills conf, agreement, plan and weights of *m. */

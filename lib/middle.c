@@ -195,16 +195,29 @@ int split_fd(const split_middle *m)
 	return m ? m->event_fd : -1;
 }
 
-int split_shape(const split_middle *m, int output, int *per_token, int64_t dim[4])
+int split_fields(const split_middle *m, int output)
 {
-	const struct sl_shape shape = sl_plan_cut_shape(m->plan, output, m->rows);
+	return sl_plan_cut_values(m->plan, output);
+}
 
+int split_shape_of(const split_middle *m, int output, int field, int *per_token, int64_t dim[4])
+{
+	struct sl_shape shape;
+
+	if (field < 0 || field >= split_fields(m, output))
+		return 0;
+	shape = sl_plan_value_shape(m->plan, output, field, m->rows);
 	*per_token = sl_plan_cut_per_token(m->plan, output);
 	for (int i = 0; i < shape.ndim; i++)
 		dim[i] = shape.dim[i];
 	if (*per_token)
 		dim[0] = m->rows * m->plan->spec.row_tokens;
 	return shape.ndim;
+}
+
+int split_shape(const split_middle *m, int output, int *per_token, int64_t dim[4])
+{
+	return split_shape_of(m, output, 0, per_token, dim);
 }
 
 uint64_t split_step_number(const split_middle *m)

@@ -17,8 +17,8 @@
  * returns SPLIT_UNAVAILABLE; it may also be called again. When a link breaks, the library connects again and sends the
  * open step once more, with the same bits.
  *
- * Functions that return int return an enum split_code, except split_fd and split_shape. `e` may be NULL; otherwise the
- * caller sets e->size. */
+ * Functions that return int return an enum split_code, except split_fd, split_fields, split_shape and split_shape_of.
+ * `e` may be NULL; otherwise the caller sets e->size. */
 #ifndef SPLIT_H
 #define SPLIT_H
 
@@ -90,7 +90,7 @@ split_conf *split_conf_new(void); /* NULL: no memory */
  *   calls                      memory is taken for so many calls of a step; small calls use fewer of its chunks (1)
  *   tokens.row, tokens.chunk   most tokens of a row, of a chunk, if the middle computes per token
  *   group.1 … group.8          "lr=FACTOR weight_decay=NUMBER" for the graph's parameters g1 … g8
- *   input_grad                 false: the input's gradient is not computed (true)
+ *   input_grad                 false: no input's gradient is computed (true)
  *   keep_every                 every so many steps are on the server's disk before split_step returns; 0: none (0)
  *   wait_s                     most seconds that a call waits, as above; 0: for ever (600)
  *   log                        error, warn, info or debug: level of lines for split_log, in the process (warn) */
@@ -117,6 +117,10 @@ int split_fd(const split_middle *);
 /* The shape of the input, or with `output` of the output. Returns the number of dimensions, 2 to 4. dim[0]: the most
  * rows of a call; if *per_token, the most tokens. The others are those of a row or token. */
 int split_shape(const split_middle *, int output, int *per_token, int64_t dim[4]);
+/* The number of the graph's inputs, or with `output` of its outputs. _of: the shape of number `field`; returns 0 if
+ * there is none. */
+int split_fields(const split_middle *, int output);
+int split_shape_of(const split_middle *, int output, int field, int *per_token, int64_t dim[4]);
 
 /* Begins a call of 1 to train.batch rows. x: as the graph's input says. lengths: [rows], the tokens of each row, if the
  * middle computes per token; NULL: every row has tokens.row. *call: its number, never 0. Training calls are open until
@@ -129,6 +133,16 @@ int split_output(split_middle *, int call, float *y, int timeout_ms, split_error
 int split_backward(split_middle *, int call, const float *dy, split_error *e);
 /* dx has the shape of x. SPLIT_USAGE if input_grad is false. */
 int split_input_grad(split_middle *, int call, float *dx, int timeout_ms, split_error *e);
+
+/* The same for graphs with several inputs or outputs, in the graph's order: arrays of split_fields pointers. Where a
+ * graph has several, the functions above say USAGE. dy: NULL for an output without a gradient, but not for all. dx:
+ * NULL for what is not wanted, and for an input that the graph calls `still`, whose gradient is not computed. */
+int split_forward_all(split_middle *, int training, int64_t rows, const uint32_t *lengths, const float *const x[],
+		      int *call, split_error *e);
+int split_output_all(split_middle *, int call, float *const y[], int timeout_ms, split_error *e);
+int split_backward_all(split_middle *, int call, const float *const dy[], split_error *e);
+int split_input_grad_all(split_middle *, int call, float *const dx[], int timeout_ms, split_error *e);
+
 /* After split_backward: the norm of the middle's gradient so far. */
 int split_norm(split_middle *, double *norm, int timeout_ms, split_error *e);
 /* The server's optimizer takes a step with the learning rate lr, once all outputs and gradients are there. The gradient

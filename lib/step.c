@@ -80,17 +80,40 @@ static void begin_step(struct split_middle *m, bool training)
 	m->ask.resuming = 0;
 }
 
-int split_forward(split_middle *m, int training, int64_t rows, const uint32_t *lengths, const float *x, int *call,
-		  split_error *e)
+/* A call that takes one array per value must have all of them. */
+static int check_arrays(const struct split_middle *m, int n, const float *const all[], const char *name, split_error *e)
+{
+	for (int v = 0; v < n; v++)
+		if (!all || !all[v])
+			return sl_lib_tell(e, m->step, SL_ERR_USAGE, "an argument is NULL: %s has %d arrays here", name,
+					   n);
+	return SPLIT_OK;
+}
+
+/* A call that takes one array: USAGE if the middle has several values there. */
+static int check_one(const struct split_middle *m, bool mid, const float *x, const char *name, const char *all,
+		     split_error *e)
+{
+	const int n = m ? sl_plan_cut_values(m->plan, mid) : 1;
+
+	if (!x)
+		return sl_lib_null(e, name);
+	return n == 1 ? SPLIT_OK
+		      : sl_lib_tell(e, m->step, SL_ERR_USAGE, "this middle has %d %s: call %s", n,
+				    mid ? "outputs" : "inputs", all);
+}
+
+int split_forward_all(split_middle *m, int training, int64_t rows, const uint32_t *lengths, const float *const x[],
+		      int *call, split_error *e)
 {
 	struct sl_lib_call c = {.rows = rows};
 	int code = sl_lib_enter(m, e);
 
 	if (code)
 		return code;
-	if (!x || !call)
-		return sl_lib_leave(m, sl_lib_null(e, "x and call"));
-	code = check_turn(m, training, rows, e);
+	code = call ? check_arrays(m, m->x.n, x, "x", e) : sl_lib_null(e, "call");
+	if (!code)
+		code = check_turn(m, training, rows, e);
 	if (code)
 		return sl_lib_leave(m, code);
 	c.first = m->ask.open ? m->ask.chunks : 0;
@@ -102,13 +125,21 @@ int split_forward(split_middle *m, int training, int64_t rows, const uint32_t *l
 		return sl_lib_leave(m, code);
 	if (!m->ask.open)
 		begin_step(m, training);
-	sl_lib_scatter(m, &c, &m->x, false, x);
+	sl_lib_scatter(m, &c, &m->x, x);
 	c.number = *call = m->calls = m->calls % INT32_MAX + 1;
 	m->ask.call[m->ask.calls++] = c;
 	m->ask.chunks += c.chunks;
 	sl_lib_leave(m, SPLIT_OK);
 	sl_lib_wake(m);
 	return SPLIT_OK;
+}
+
+int split_forward(split_middle *m, int training, int64_t rows, const uint32_t *lengths, const float *x, int *call,
+		  split_error *e)
+{
+	const int code = check_one(m, false, call ? x : NULL, "x and call", "split_forward_all", e);
+
+	return code ? code : split_forward_all(m, training, rows, lengths, &x, call, e);
 }
 
 /* The open call with this number; NULL: there is none. */
@@ -144,22 +175,23 @@ static void see(const struct sl_lib_call *c, struct sl_lib_slots *s)
 		s->seen[c->first + i] = true;
 }
 
-int split_output(split_middle *m, int call, float *y, int timeout_ms, split_error *e)
+int split_output_all(split_middle *m, int call, float *const y[], int timeout_ms, split_error *e)
 {
 	int code = sl_lib_enter(m, e);
 	struct sl_lib_call *c;
 
 	if (code)
 		return code;
-	if (!y)
-		return sl_lib_leave(m, sl_lib_null(e, "y"));
+	code = check_arrays(m, m->y.n, (const float *const *)y, "y", e);
+	if (code)
+		return sl_lib_leave(m, code);
 	m->ask.waits = c = call_of(m, call);
 	if (!c)
 		return not_open(m, call, e);
 	code = sl_lib_await(m, has_output, timeout_ms, e);
 	if (code)
 		return sl_lib_leave(m, code);
-	sl_lib_gather(m, c, &m->y, true, y);
+	sl_lib_gather(m, c, &m->y, y);
 	c->output = true;
 	if (m->ask.training)
 		see(c, &m->y);
@@ -168,15 +200,31 @@ int split_output(split_middle *m, int call, float *y, int timeout_ms, split_erro
 	return sl_lib_leave(m, SPLIT_OK);
 }
 
-int split_backward(split_middle *m, int call, const float *dy, split_error *e)
+int split_output(split_middle *m, int call, float *y, int timeout_ms, split_error *e)
+{
+	const int code = check_one(m, true, y, "y", "split_output_all", e);
+
+	return code ? code : split_output_all(m, call, &y, timeout_ms, e);
+}
+
+static bool is_any(const float *const all[], int n)
+{
+	bool any = false;
+
+	for (int v = 0; v < n && all; v++)
+		any = any || all[v];
+	return any;
+}
+
+int split_backward_all(split_middle *m, int call, const float *const dy[], split_error *e)
 {
 	int code = sl_lib_enter(m, e);
 	struct sl_lib_call *c;
 
 	if (code)
 		return code;
-	if (!dy)
-		return sl_lib_leave(m, sl_lib_null(e, "dy"));
+	if (!is_any(dy, m->dy.n))
+		return sl_lib_misuse(m, e, "no output has a gradient: dy has NULL alone");
 	c = call_of(m, call);
 	if (!c || !m->ask.training || m->ask.apply)
 		return not_open(m, call, e);
@@ -186,13 +234,20 @@ int split_backward(split_middle *m, int call, const float *dy, split_error *e)
 		return sl_lib_leave(m,
 				    sl_lib_tell(e, m->step, SL_ERR_USAGE,
 						"backward of call %d of step %" PRIu64 " ran already", call, m->step));
-	sl_lib_scatter(m, c, &m->dy, true, dy);
+	sl_lib_scatter(m, c, &m->dy, dy);
 	c->back = true;
 	m->ask.order[m->ask.backs++] = (uint16_t)(c - m->ask.call);
 	m->ask.norm = m->did.normed = false;
 	sl_lib_leave(m, SPLIT_OK);
 	sl_lib_wake(m);
 	return SPLIT_OK;
+}
+
+int split_backward(split_middle *m, int call, const float *dy, split_error *e)
+{
+	const int code = check_one(m, true, dy, "dy", "split_backward_all", e);
+
+	return code ? code : split_backward_all(m, call, &dy, e);
 }
 
 static bool has_input_grad(const struct split_middle *m)
@@ -205,7 +260,7 @@ static bool has_input_grad(const struct split_middle *m)
 	return true;
 }
 
-int split_input_grad(split_middle *m, int call, float *dx, int timeout_ms, split_error *e)
+int split_input_grad_all(split_middle *m, int call, float *const dx[], int timeout_ms, split_error *e)
 {
 	int code = sl_lib_enter(m, e);
 	struct sl_lib_call *c;
@@ -216,6 +271,9 @@ int split_input_grad(split_middle *m, int call, float *dx, int timeout_ms, split
 		return sl_lib_leave(m, sl_lib_null(e, "dx"));
 	if (m->plan->spec.no_grad[0])
 		return sl_lib_misuse(m, e, "there is no input's gradient: the conf has input_grad=false");
+	for (int v = 0; v < m->dx.n; v++)
+		if (dx[v] && !m->dx.value[v].data)
+			return sl_lib_misuse(m, e, "an input that the graph calls still has no gradient: give NULL");
 	m->ask.waits = c = call_of(m, call);
 	if (!c)
 		return not_open(m, call, e);
@@ -224,9 +282,16 @@ int split_input_grad(split_middle *m, int call, float *dx, int timeout_ms, split
 	code = sl_lib_await(m, has_input_grad, timeout_ms, e);
 	if (code)
 		return sl_lib_leave(m, code);
-	sl_lib_gather(m, c, &m->dx, false, dx);
+	sl_lib_gather(m, c, &m->dx, dx);
 	see(c, &m->dx);
 	return sl_lib_leave(m, SPLIT_OK);
+}
+
+int split_input_grad(split_middle *m, int call, float *dx, int timeout_ms, split_error *e)
+{
+	const int code = check_one(m, false, dx, "dx", "split_input_grad_all", e);
+
+	return code ? code : split_input_grad_all(m, call, &dx, timeout_ms, e);
 }
 
 static bool has_norm(const struct split_middle *m)

@@ -4,35 +4,44 @@
 #include <string.h>
 
 #include "common/base/arena.h"
-#include "common/exec/finite.h"
 #include "common/link/wire.h"
 #include "lib/impl.h"
 
-static enum sl_err slots_open(const struct split_middle *m, struct sl_lib_slots *s, bool mid, struct sl_fail *fail)
+static enum sl_err slots_open(const struct split_middle *m, struct sl_lib_slots *s, bool mid, bool gradient,
+			      struct sl_fail *fail)
 {
-	const struct sl_shape shape = sl_plan_cut_shape(m->plan, mid, sl_plan_cut_most(m->plan, mid));
+	const struct sl_graph *g = &m->plan->segment[SL_MIDDLE].graph;
 	const int chunks = sl_plan_chunks_of(m->plan, m->plan->spec.batch);
-	void *data;
-	enum sl_err err;
+	enum sl_err err = SL_OK;
 
-	s->row = sl_shape_row(&shape);
-	s->stride = (int64_t)(sl_align((size_t)sl_shape_count(&shape) * sizeof(float)) / sizeof(float));
-	err = m->be.ops->alloc((struct sl_backend *)(uintptr_t)&m->be,
-			       (size_t)chunks * (size_t)s->stride * sizeof(float), &data, fail);
-	s->data = err ? NULL : data;
+	s->mid = mid;
+	s->n = sl_plan_cut_values(m->plan, mid);
+	for (int v = 0; v < s->n && !err; v++) {
+		const struct sl_shape shape = sl_plan_value_shape(m->plan, mid, v, sl_plan_cut_most(m->plan, mid));
+		void *data;
+
+		s->value[v].row = sl_shape_row(&shape);
+		s->value[v].stride =
+			(int64_t)(sl_align((size_t)sl_shape_count(&shape) * sizeof(float)) / sizeof(float));
+		if (gradient && !mid && (m->plan->spec.no_grad[0] || g->in[v].still))
+			continue;
+		err = m->be.ops->alloc((struct sl_backend *)(uintptr_t)&m->be,
+				       (size_t)chunks * (size_t)s->value[v].stride * sizeof(float), &data, fail);
+		s->value[v].data = err ? NULL : data;
+	}
 	return err;
 }
 
 enum sl_err sl_lib_slots_open(struct split_middle *m, struct sl_fail *fail)
 {
-	enum sl_err err = slots_open(m, &m->x, false, fail);
+	enum sl_err err = slots_open(m, &m->x, false, false, fail);
 
 	if (!err)
-		err = slots_open(m, &m->y, true, fail);
+		err = slots_open(m, &m->y, true, false, fail);
 	if (!err)
-		err = slots_open(m, &m->dy, true, fail);
-	if (!err && !m->plan->spec.no_grad[0])
-		err = slots_open(m, &m->dx, false, fail);
+		err = slots_open(m, &m->dy, true, true, fail);
+	if (!err)
+		err = slots_open(m, &m->dx, false, true, fail);
 	m->begin = calloc((size_t)m->plan->spec.chunks * (size_t)(m->plan->rows + 1), sizeof *m->begin);
 	return !err && !m->begin ? sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a batch") : err;
 }
@@ -42,8 +51,9 @@ void sl_lib_slots_close(struct split_middle *m)
 	struct sl_lib_slots *all[] = {&m->x, &m->y, &m->dy, &m->dx};
 
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-		if (all[i]->data)
-			m->be.ops->free(&m->be, all[i]->data);
+		for (int v = 0; v < all[i]->n; v++)
+			if (all[i]->value[v].data)
+				m->be.ops->free(&m->be, all[i]->value[v].data);
 	free(m->begin);
 }
 
@@ -66,59 +76,83 @@ static int64_t part_of(const struct split_middle *m, const struct sl_lib_call *c
 	return begin[row + rows] - begin[row];
 }
 
-void sl_lib_scatter(const struct split_middle *m, const struct sl_lib_call *c, struct sl_lib_slots *s, bool mid,
-		    const float *from)
+void sl_lib_scatter(const struct split_middle *m, const struct sl_lib_call *c, struct sl_lib_slots *s,
+		    const float *const from[])
 {
 	for (int i = 0; i < c->chunks; i++) {
-		int64_t first, count = part_of(m, c, mid, i, &first);
+		int64_t first, count = part_of(m, c, s->mid, i, &first);
 
-		memcpy(s->data + (c->first + i) * s->stride, from + first * s->row,
-		       (size_t)(count * s->row) * sizeof(float));
+		s->left_out[c->first + i] = 0;
+		for (int v = 0; v < s->n; v++) {
+			const int64_t row = s->value[v].row;
+
+			if (from[v])
+				memcpy(s->value[v].data + (c->first + i) * s->value[v].stride, from[v] + first * row,
+				       (size_t)(count * row) * sizeof(float));
+			else
+				s->left_out[c->first + i] |= (uint8_t)(1u << v);
+		}
 	}
 }
 
-void sl_lib_gather(const struct split_middle *m, const struct sl_lib_call *c, const struct sl_lib_slots *s, bool mid,
-		   float *to)
+void sl_lib_gather(const struct split_middle *m, const struct sl_lib_call *c, const struct sl_lib_slots *s,
+		   float *const to[])
 {
 	for (int i = 0; i < c->chunks; i++) {
-		int64_t first, count = part_of(m, c, mid, i, &first);
+		int64_t first, count = part_of(m, c, s->mid, i, &first);
 
-		memcpy(to + first * s->row, s->data + (c->first + i) * s->stride,
-		       (size_t)(count * s->row) * sizeof(float));
+		for (int v = 0; v < s->n; v++)
+			if (to[v])
+				memcpy(to[v] + first * s->value[v].row,
+				       s->value[v].data + (c->first + i) * s->value[v].stride,
+				       (size_t)(count * s->value[v].row) * sizeof(float));
 	}
 }
 
-static struct sl_tensor slot(struct split_middle *m, const struct sl_lib_slots *s, bool mid, int chunk)
+/* The tensors of a chunk; without data where a gradient does not cross. */
+static void slot(struct split_middle *m, const struct sl_lib_slots *s, int chunk, struct sl_tensor x[SL_CUT_VALUES])
 {
 	const struct sl_dims dims = sl_port_dims(sl_link_port(m->link), chunk);
+	const int64_t count = sl_plan_cut_count(m->plan, s->mid, &dims);
 
-	return (struct sl_tensor){.dtype = SL_F32,
-				  .shape = sl_plan_cut_shape(m->plan, mid, sl_plan_cut_count(m->plan, mid, &dims)),
-				  .data = s->data + chunk * s->stride,
-				  .be = &m->be};
+	for (int v = 0; v < s->n; v++) {
+		float *data = s->value[v].data;
+
+		x[v] = (struct sl_tensor){
+			.dtype = SL_F32,
+			.shape = sl_plan_value_shape(m->plan, s->mid, v, count),
+			.data = !data || s->left_out[chunk] >> v & 1 ? NULL : data + chunk * s->value[v].stride,
+			.be = &m->be};
+	}
 }
 
-static enum sl_err encode(struct split_middle *m, enum sl_dir dir, const struct sl_lib_slots *s, bool mid, int chunk,
+static enum sl_err encode(struct split_middle *m, enum sl_dir dir, const struct sl_lib_slots *s, int chunk,
 			  struct sl_fail *fail)
 {
-	const struct sl_tensor x = slot(m, s, mid, chunk);
+	struct sl_tensor x[SL_CUT_VALUES];
 
-	return sl_port_encode(sl_link_port(m->link), dir, chunk, &x, fail);
+	slot(m, s, chunk, x);
+	return sl_port_encode(sl_link_port(m->link), dir, chunk, x, fail);
 }
 
-/* If the caller has already seen this tensor, another link must bring the same bits. */
-static enum sl_err decode(struct split_middle *m, enum sl_dir dir, struct sl_lib_slots *s, bool mid, int chunk,
+/* If the caller has already seen these tensors, another link must bring the same bits. */
+static enum sl_err decode(struct split_middle *m, enum sl_dir dir, struct sl_lib_slots *s, int chunk,
 			  struct sl_fail *fail)
 {
-	struct sl_tensor x = slot(m, s, mid, chunk);
-	enum sl_err err = sl_port_decode(sl_link_port(m->link), dir, chunk, &x, fail);
-	uint64_t hash;
+	struct sl_tensor x[SL_CUT_VALUES];
+	enum sl_err err;
+	uint64_t hash = 0;
 
+	slot(m, s, chunk, x);
+	err = sl_port_decode(sl_link_port(m->link), dir, chunk, x, fail);
 	if (!err && sl_link_session(m->link)->training) /* our server has checked; another may not */
-		err = sl_finite_tensor(&x, sl_dir_name(dir), chunk, fail);
+		err = sl_port_finite(x, s->n, dir, chunk, fail);
 	if (err)
 		return err;
-	hash = sl_wire_hash((struct sl_bytes){x.data, (size_t)sl_shape_count(&x.shape) * sizeof(float)});
+	for (int v = 0; v < s->n; v++)
+		if (x[v].data)
+			hash = hash * 3 + sl_wire_hash((struct sl_bytes){
+						  x[v].data, (size_t)sl_shape_count(&x[v].shape) * sizeof(float)});
 	if (s->seen[chunk] && hash != s->hash[chunk])
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the server has computed step %" PRIu64
@@ -149,13 +183,13 @@ enum sl_err sl_lib_run(void *arg, enum sl_task task, int chunk, struct sl_fail *
 
 	switch (task) {
 	case SL_TASK_HEAD_FWD:
-		return encode(m, SL_DIR_HEAD_ACT, &m->x, false, chunk, fail);
+		return encode(m, SL_DIR_HEAD_ACT, &m->x, chunk, fail);
 	case SL_TASK_TAIL:
-		return decode(m, SL_DIR_MID_ACT, &m->y, true, chunk, fail);
+		return decode(m, SL_DIR_MID_ACT, &m->y, chunk, fail);
 	case SL_TASK_GRAD:
-		return encode(m, SL_DIR_MID_GRAD, &m->dy, true, chunk, fail);
+		return encode(m, SL_DIR_MID_GRAD, &m->dy, chunk, fail);
 	case SL_TASK_HEAD_BWD:
-		return decode(m, SL_DIR_HEAD_GRAD, &m->dx, false, chunk, fail);
+		return decode(m, SL_DIR_HEAD_GRAD, &m->dx, chunk, fail);
 	case SL_TASK_COMMIT:
 		return commit(m, fail);
 	default:
@@ -168,5 +202,5 @@ float *sl_lib_place(void *arg, enum sl_dir dir, int chunk)
 	const struct split_middle *m = arg;
 	const struct sl_lib_slots *s = dir == SL_DIR_MID_ACT ? &m->y : &m->dx;
 
-	return s->data + chunk * s->stride;
+	return s->value[0].data + chunk * s->value[0].stride;
 }

@@ -5,6 +5,7 @@
 #include "common/codec/codec.h"
 #include "common/codec/frame.h"
 #include "common/codec/impl.h"
+#include "common/exec/backend.h"
 
 static struct flight *flight_of(struct sl_codec *c, const struct sl_codec_call *call)
 {
@@ -272,6 +273,12 @@ static enum sl_err encode(struct sl_codec *c, const struct sl_codec_call *call, 
 	return err;
 }
 
+/* A gradient that a run of several values leaves out: it is zero, and has no bytes. */
+static bool may_lack(const struct sl_codec *c)
+{
+	return c->env.dir == SL_DIR_MID_GRAD || c->env.dir == SL_DIR_HEAD_GRAD;
+}
+
 enum sl_err sl_codec_encode(struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *x,
 			    struct sl_buf *out)
 {
@@ -287,8 +294,9 @@ enum sl_err sl_codec_encode(struct sl_codec *c, const struct sl_codec_call *call
 		const size_t before = out->len;
 		uint64_t bytes;
 
-		err = encode(c, call, &x[v], false, out);
-		c->dim0 = x[v].shape.dim[0];
+		if (x[v].data != NULL || !may_lack(c))
+			err = encode(c, call, &x[v], false, out);
+		c->dim0 = x[v].data != NULL ? x[v].shape.dim[0] : 0;
 		bytes = out->len - before;
 		memcpy(out->data + start + (size_t)v * sizeof bytes, &bytes, sizeof bytes);
 	}
@@ -455,6 +463,18 @@ static enum sl_err decode(struct sl_codec *c, const struct sl_codec_call *call, 
 	return err;
 }
 
+static enum sl_err make_zero(const struct sl_codec *c, const struct sl_tensor *x, struct sl_fail *fail)
+{
+	const size_t bytes = (size_t)sl_shape_count(&x->shape) * sizeof(float);
+	enum sl_err err = SL_OK;
+
+	if (x->data != NULL && c->device)
+		err = c->env.be->ops->zero(c->env.be, x->data, bytes);
+	else if (x->data != NULL)
+		memset(x->data, 0, bytes);
+	return err == SL_OK ? err : sl_fail_set(fail, err, "a gradient could not be set to zero");
+}
+
 enum sl_err sl_codec_decode(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in,
 			    struct sl_tensor *x, struct sl_fail *fail)
 {
@@ -474,8 +494,10 @@ enum sl_err sl_codec_decode(struct sl_codec *c, const struct sl_codec_call *call
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "value %d has %llu bytes, and %zu are left", v,
 					   (unsigned long long)bytes, in.len);
 		(void)!sl_bytes_take(&in, (size_t)bytes, &payload);
-		err = decode(c, call, payload, false, &x[v], fail);
-		c->dim0 = x[v].shape.dim[0];
+		err = bytes == 0 && may_lack(c) ? make_zero(c, &x[v], fail)
+		      : x[v].data == NULL       ? sl_fail_set(fail, SL_ERR_PAYLOAD, "value %d has no gradient here", v)
+						: decode(c, call, payload, false, &x[v], fail);
+		c->dim0 = bytes != 0 ? x[v].shape.dim[0] : 0;
 	}
 	return err;
 }

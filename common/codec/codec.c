@@ -98,6 +98,7 @@ double sl_codec_nominal_bytes(const struct sl_codec *codec, int64_t dim0)
 
 	for (int i = 0; i < codec->n_transform; i++)
 		bytes *= codec->kept[i];
+	bytes = dim0 != 0 ? bytes : 0; /* a gradient that was left out */
 	if (codec->next != NULL)
 		bytes += sl_codec_nominal_bytes(codec->next, codec->next->dim0);
 	return bytes;

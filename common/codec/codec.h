@@ -93,7 +93,8 @@ int sl_codec_values(const struct sl_codec *codec);
 enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_codec_env *env,
 			  enum sl_codec_pairing pairing, struct sl_codec_need *out, struct sl_fail *fail) SL_MUST_CHECK;
 /* Opens a codec of all values and allocates all of its memory. Where it has several, it is never plain and does not
- * queue, and x in the functions below is an array of them. */
+ * queue, and x in the functions below is an array of them. A gradient without data is left out; its codec's state does
+ * not change, and a decoder makes it zero. */
 enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_codec_close(struct sl_codec *codec); /* NULL is fine */

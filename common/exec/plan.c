@@ -246,7 +246,8 @@ static void mark_backward(const struct sl_plan *plan, struct sl_plan_segment *s,
 	const struct sl_homes homes = sl_plan_homes(plan);
 
 	for (int k = 0; k < (s->which == SL_TAIL ? homes.tail_field : s->graph.n_in); k++)
-		wanted[s->graph.in[k].value] = s->grad_in && !(s->which == SL_TAIL && k == 1); /* of labels none */
+		wanted[s->graph.in[k].value] =
+			s->grad_in && !s->graph.in[k].still && !(s->which == SL_TAIL && k == 1); /* of labels none */
 	for (int k = homes.input; k < homes.n && s->which == SL_TAIL; k++)
 		wanted[s->graph.in[homes.tail_field + k].value] = !plan->spec.no_grad[0];
 	for (int i = 0; i < s->n_op; i++) {

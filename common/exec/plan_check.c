@@ -143,7 +143,12 @@ static enum sl_err check_crossing(const struct sl_graph *g, const struct sl_plan
 	const char *const key = spec->precision != SL_PRECISION_FP32 ? "train.precision"
 				: spec->keep_tokens                  ? "train.keep_sent_bytes"
 								     : "tokens.cached";
+	int still = 0;
 
+	for (int k = 0; k < n[0]; k++)
+		still += g->in[k].still;
+	if (still && still == n[0])
+		return sl_fail_set(fail, SL_ERR_CONFIG, "no input has a gradient: cross.head_grad is false then");
 	if (n[0] == 1 && n[1] == 1)
 		return SL_OK;
 	if (spec->precision != SL_PRECISION_FP32 || spec->keep_tokens || spec->cached)

@@ -98,6 +98,8 @@ static void say_in(const struct writer *w, const struct sl_graph *g, const struc
 	if (f->most != 1)
 		say(w, " most=%d", f->most);
 	say_decay(w, &f->decay);
+	if (f->still)
+		say(w, " still");
 	say(w, "\n");
 }
 
@@ -272,7 +274,9 @@ static enum sl_err read_in(struct reader *r)
 	enum sl_lead lead;
 	struct sl_decay decay = {0};
 	struct sl_shape shape;
+	bool still = false;
 	int64_t most = 1;
+	enum sl_err err;
 
 	if (!name || !dtype || !at || (strcmp(dtype, "f32") != 0 && strcmp(dtype, "i32") != 0))
 		return misspelled(r, "NAME f32 or i32 SHAPE");
@@ -284,12 +288,17 @@ static enum sl_err read_in(struct reader *r)
 			word += 5;
 			if (!take_int(&word, UINT16_MAX, &most) || *word)
 				return misspelled(r, "most=TOKENS");
+		} else if (strcmp(word, "still") == 0) {
+			still = true;
 		} else if (strncmp(word, "decay=", 6) != 0 || !take_decay(word + 6, &shape, &decay)) {
-			return misspelled(r, "most= or decay=RATE,EVERY,TIMES,L1,FROM[,RATE2]");
+			return misspelled(r, "most=, decay=RATE,EVERY,TIMES,L1,FROM[,RATE2] or still");
 		}
 	}
-	return sl_graph_add_input(&r->g, name, dtype[0] == 'i' ? SL_I32 : SL_F32, lead, shape, (int)most, &decay,
-				  r->fail);
+	err = sl_graph_add_input(&r->g, name, dtype[0] == 'i' ? SL_I32 : SL_F32, lead, shape, (int)most, &decay,
+				 r->fail);
+	if (!err)
+		r->g.in[r->g.n_in - 1].still = still;
+	return err;
 }
 
 static bool read_init(const char *at, struct sl_param *p)

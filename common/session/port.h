@@ -134,7 +134,7 @@ void sl_port_discard(struct sl_port *port);
 void sl_port_env_values(const struct sl_plan *plan, struct sl_codec_env *env, struct sl_codec_env *next);
 enum sl_err sl_port_decode(struct sl_port *port, enum sl_dir dir, int chunk, struct sl_tensor *x,
 			   struct sl_fail *fail) SL_MUST_CHECK;
-/* NONFINITE, with its name, if one of n values has NaN or Inf. */
+/* NONFINITE, with its name, if one of n values has NaN or Inf. A gradient without data is left out. */
 enum sl_err sl_port_finite(const struct sl_tensor *x, int n, enum sl_dir dir, int chunk,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_port_encode(struct sl_port *port, enum sl_dir dir, int chunk, const struct sl_tensor *x,

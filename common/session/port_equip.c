@@ -24,7 +24,7 @@ static void codec_view(struct sl_port *p, enum sl_dir dir, const struct sl_tenso
 
 	for (int v = 0; v < sl_codec_values(p->codec[dir]); v++) {
 		view[v] = x[v];
-		if (p->host_codec[dir]) {
+		if (p->host_codec[dir] && x[v].data) {
 			view[v].data = at;
 			at += sl_shape_count(&x[v].shape);
 		}
@@ -38,11 +38,12 @@ static enum sl_err copy_values(struct sl_port *p, enum sl_dir dir, const struct 
 	const struct sl_backend_ops *ops = p->be->ops;
 	enum sl_err err = SL_OK;
 
-	for (int v = 0; v < sl_codec_values(p->codec[dir]) && !err && view[v].data != x[v].data; v++) {
+	for (int v = 0; v < sl_codec_values(p->codec[dir]) && !err; v++) {
 		const size_t bytes = (size_t)sl_shape_count(&x[v].shape) * sizeof(float);
 
-		err = up ? ops->upload(p->be, x[v].data, view[v].data, bytes)
-			 : ops->download(p->be, view[v].data, x[v].data, bytes);
+		if (view[v].data != x[v].data)
+			err = up ? ops->upload(p->be, x[v].data, view[v].data, bytes)
+				 : ops->download(p->be, view[v].data, x[v].data, bytes);
 	}
 	return err;
 }
@@ -129,7 +130,8 @@ enum sl_err sl_port_decode(struct sl_port *p, enum sl_dir dir, int chunk, struct
 
 	if (!err)
 		atomic_store(&p->nominal_rx[dir],
-			     atomic_load(&p->nominal_rx[dir]) + sl_codec_nominal_bytes(p->codec[dir], x->shape.dim[0]));
+			     atomic_load(&p->nominal_rx[dir]) +
+				     sl_codec_nominal_bytes(p->codec[dir], x->data ? x->shape.dim[0] : 0));
 	if (!marked)
 		atomic_fetch_add(&p->codec_ns, sl_now_ns() - start);
 	return err;
@@ -223,7 +225,7 @@ enum sl_err sl_port_encode(struct sl_port *p, enum sl_dir dir, int chunk, const 
 		return encode_failed(dir, chunk, err, fail);
 	p->run[dir][chunk].rows = x->shape.dim[0];
 	p->run[dir][chunk].nominal =
-		is_kept(p, dir, chunk) ? 0 : sl_codec_nominal_bytes(p->codec[dir], x->shape.dim[0]);
+		is_kept(p, dir, chunk) ? 0 : sl_codec_nominal_bytes(p->codec[dir], x->data ? x->shape.dim[0] : 0);
 	if (!sl_port_mark(p, MARK_ENCODED))
 		atomic_fetch_add(&p->codec_ns, sl_now_ns() - start);
 	return SL_OK;

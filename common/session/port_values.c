@@ -20,12 +20,12 @@ void sl_port_env_values(const struct sl_plan *plan, struct sl_codec_env *env, st
 
 enum sl_err sl_port_finite(const struct sl_tensor *x, int n, enum sl_dir dir, int chunk, struct sl_fail *fail)
 {
-	enum sl_err err = sl_finite_tensor(x, sl_dir_name(dir), chunk, fail);
+	enum sl_err err = x->data ? sl_finite_tensor(x, sl_dir_name(dir), chunk, fail) : SL_OK;
 	char name[32];
 
 	for (int v = 1; v < n && !err; v++) {
 		snprintf(name, sizeof name, "%s.%d", sl_dir_name(dir), v);
-		err = sl_finite_tensor(&x[v], name, chunk, fail);
+		err = x[v].data ? sl_finite_tensor(&x[v], name, chunk, fail) : SL_OK;
 	}
 	return err;
 }

@@ -200,19 +200,22 @@ OWN = "a tensor of a module itself is known on the server in sums, differences, 
 
 
 class Builder:
-    def __init__(self, rows, shape, per_token=False, without_dropout=False, evaluates=False, whole=None):
-        """rows: most of a call. per_token: the input (S, F) has rows of up to S tokens; else all rows have S. evaluates: the
-        module is in evaluation. whole: the graph is a network for a file, and the name of its input."""
+    def __init__(self, rows, shapes, per_token=False, without_dropout=False, evaluates=False, whole=None):
+        """rows: most of a call. shapes: of the inputs. per_token: an input (S, F) has rows of up to S tokens; else all rows have S.
+        evaluates: the module is in evaluation. whole: the graph is a network for a file, and the name of its one input."""
         self.rows, self.whole = rows, whole
         self.without_dropout, self.evaluates = without_dropout, evaluates
         self.nodes, self.params, self.named, self.streams, self.per_token = [], [], {}, 0, per_token
         self.read = []  # (path, tensor, copy of its values): the module's own tensors on whose values the graph depends
         self.single = None  # the first batch norm that gets one number for each channel of a row
-        if per_token and not whole and len(shape) != 2:
-            raise errors.config(f"lengths belong to inputs [rows, tokens, features], not to rows of {list(shape)}")
-        self.values, self.input = 2 if whole else 1, (Ids if whole == "tokens" else Value)(0, shape)
-        if whole == "row" and len(shape) == 2:  # a signal
-            self.input = self.node("signal", "permute", [self.input], shape, h=shape[0])
+        for shape in shapes if per_token and not whole else ():
+            if len(shape) != 2 or shape[0] != shapes[0][0]:
+                raise errors.config(f"lengths belong to inputs [rows, tokens, features], all of one length, not to rows of {list(shape)}")
+        self.inputs = [(Ids if whole == "tokens" else Value)(i, shape) for i, shape in enumerate(shapes)]
+        self.values, self.input = len(shapes) + bool(whole), self.inputs[0]
+        if whole == "row" and len(shapes[0]) == 2:  # a signal
+            self.inputs = [self.node("signal", "permute", [self.input], shapes[0], h=shapes[0][0])]
+            self.input = self.inputs[0]
 
     # ---- text
 
@@ -238,10 +241,10 @@ class Builder:
             self.params.append(p)
         return self.named[p.name]
 
-    def read_alone(self, output):
-        """Drops the nodes on which output does not depend, as of states of a recurrent layer that nothing reads. A batch norm's
+    def read_alone(self, outputs):
+        """Drops the nodes on which no output depends, as of states of a recurrent layer that nothing reads. A batch norm's
         statistics move even so: that is refused by the server."""
-        first, live, new = self.values - len(self.nodes), {output.number}, {}
+        first, live, new = self.values - len(self.nodes), {v.number for v in outputs}, {}
         for i, (word, ins, _, _) in reversed(list(enumerate(self.nodes, first))):
             if i in live or word.endswith(" batchnorm"):
                 live.update((i, *ins))
@@ -252,18 +255,23 @@ class Builder:
                 new[i] = first + len(self.nodes)
                 self.nodes.append((word, [new.get(n, n) for n in ins], [self.param(params[k]) for k in its], said))
         self.values = first + len(self.nodes)
-        return Value(new.get(output.number, output.number), output.shape)
+        return tuple(Value(new.get(v.number, v.number), v.shape) for v in outputs)
 
-    def text(self, output, role):
-        """role(param): "", "stat", "frozen" or "g1"."""
-        shape = self.input.shape
-        out = f"out mid_act %{output.number}"  # first, since a Lazy output adds a node here
-        if self.whole == "row":
-            shape = [math.prod(shape)]
-        what = f"f32 T[{shape[1]}] most={shape[0]}" if self.per_token and not self.whole else f"f32 R{_dims(shape)}"
+    def _in(self, number, still):
+        shape, name = self.inputs[number].shape, self.whole or _numbered("head_act", number)
         if self.whole == "tokens":
-            what = f"i32 T[] most={shape[0]}"
-        lines = ["graph 1", f"in {self.whole or 'head_act'} {what}"]
+            return f"in {name} i32 T[] most={shape[0]}"
+        shape = [math.prod(shape)] if self.whole == "row" else shape
+        what = f"T[{shape[1]}] most={shape[0]}" if self.per_token and not self.whole else f"R{_dims(shape)}"
+        return f"in {name} f32 {what}{' still' * still}"
+
+    def text(self, output, role, still=()):
+        """output: a value, or several. role(param): "", "stat", "frozen" or "g1". still: for each input, whether its gradient is
+        left out; none if all have one."""
+        outputs = output if isinstance(output, tuple) else (output,)
+        numbers = [v.number for v in outputs]  # first, since a Lazy output adds a node here
+        out = "\n".join(f"out {_numbered('mid_act', i)} %{n}" for i, n in enumerate(numbers))
+        lines = ["graph 1", *(self._in(i, bool(still) and still[i]) for i in range(len(self.inputs)))]
         if self.whole:  # a loss of classes, in whose place the config's task has its own
             lines.append(f"in label i32 R[{','.join(map(str, output.shape[1:]))}]")
             out = f"node loss xent %{output.number} %1\nout loss %{self.values}"
@@ -555,6 +563,10 @@ def ones(name, n):
 
 def _gates(a, b):
     return b.shape == ((a.shape[0], 1, 1) if len(a.shape) == 3 else (1, a.shape[-1]))
+
+
+def _numbered(name, i):
+    return f"{name}.{i}" if i else name
 
 
 def _dims(shape):

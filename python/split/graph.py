@@ -507,11 +507,11 @@ def reader(b, module, strip):
 
     def give(node):
         if node.op == "placeholder":
-            if env and not node.args:
-                raise errors.config("the middle takes one tensor and gives one")
-            return b.input if not env else node.args[0]
+            at = sum(n.op == "placeholder" for n in env)
+            return b.inputs[at] if at < len(b.inputs) else node.args[0]
         if node.op == "output":
-            return env.get(node.args[0]) if isinstance(node.args[0], torch.fx.Node) else None
+            out = torch.fx.node.map_arg(node.args[0], lambda n: env[n])
+            return tuple(out) if isinstance(out, list) else out
         if "tensor" in node.meta:
             return Own(node.name + ".constant", node.meta["tensor"], False)
         return _held(module, strip, node.target) if node.op == "get_attr" else _call(b, module, strip, node, env)

@@ -52,8 +52,22 @@ def _pointer(array, *shape):
     return at
 
 
+def _listed(x, n, what):
+    """x as a list of n arrays."""
+    x = list(x) if isinstance(x, (list, tuple)) else [x]
+    if len(x) != n:
+        raise errors.usage(f"{len(x)} arrays for a middle of {n} {what}")
+    return x
+
+
+def _pointers(arrays, count, shapes):
+    """The addresses of arrays of `count` rows, or tokens; None for none."""
+    return (ctypes.c_void_p * len(arrays))(*(None if a is None else _pointer(a, count, *shape[1:]) for a, shape in zip(arrays, shapes)))
+
+
 class Middle:
-    """A session with a server. `conf`: keys of split_conf_set in lib/split.h; `weights`: arrays by parameter."""
+    """A session with a server. `conf`: keys of split_conf_set in lib/split.h; `weights`: arrays by parameter. Where the graph has
+    several inputs or outputs, an array below is a list of arrays, in the graph's order."""
 
     def __init__(self, graph, weights=(), resume=None, **conf):
         self._handle, self._pid, self._fail = ctypes.c_void_p(), os.getpid(), abi.Fail(size=ctypes.sizeof(abi.Fail))
@@ -70,7 +84,8 @@ class Middle:
             raise
         finally:
             abi.lib.split_conf_free(c)
-        (self.input_shape, self.output_shape), self._per_token = zip(self._shape(0), self._shape(1))
+        (self.input_shapes, self.output_shapes), self._per_token = zip(self._shapes(0), self._shapes(1))
+        self.input_shape, self.output_shape = self.input_shapes[0], self.output_shapes[0]
 
     def _fill(self, c, graph, weights, resume, conf):
         for key, value in conf.items():
@@ -78,6 +93,7 @@ class Middle:
             _check(abi.lib.split_conf_set(c, key.encode(), text.encode(), self._fail), self._fail)
         _check(abi.lib.split_conf_graph(c, graph.encode(), self._fail), self._fail)
         self._dims = dict(re.findall(r"^param (\S+) (\S+)", graph, re.M))
+        self._still = [line.endswith(" still") for line in re.findall(r"^in .*", graph, re.M)]
         for name, w in weights.items():
             w = numpy.ascontiguousarray(w, numpy.float32)
             self._check_dims(name, w.shape)
@@ -101,10 +117,12 @@ class Middle:
             self.wait()
         _tell_log()
 
-    def _shape(self, output):
-        per_token, dim = ctypes.c_int(), (ctypes.c_int64 * 4)()
-        n = abi.lib.split_shape(self._handle, output, ctypes.byref(per_token), dim)
-        return tuple(dim[:n]), bool(per_token.value)
+    def _shapes(self, output):
+        per_token, dim, shapes = ctypes.c_int(), (ctypes.c_int64 * 4)(), []
+        for field in range(abi.lib.split_fields(self._handle, output)):
+            n = abi.lib.split_shape_of(self._handle, output, field, ctypes.byref(per_token), dim)
+            shapes.append(tuple(dim[:n]))
+        return shapes, bool(per_token.value)
 
     def _try(self, function, *arguments, timeout_ms=0):
         """Calls a function of the library. False: not yet."""
@@ -139,10 +157,11 @@ class Middle:
 
     def forward(self, x, rows=None, lengths=None, training=True):
         """If the middle computes per token, x has the tokens of all rows, one after the other."""
-        rows, tokens = self._counts(x, rows, lengths)
+        x = _listed(x, len(self.input_shapes), "inputs")
+        rows, tokens = self._counts(x[0], rows, lengths)
         number, n = ctypes.c_int(), None if lengths is None else (ctypes.c_uint32 * rows)(*map(int, lengths))
-        at = _pointer(x, tokens if self._per_token[0] else rows, *self.input_shape[1:])
-        _check(abi.lib.split_forward(self._handle, training, rows, n, at, number, self._fail), self._fail)
+        at = _pointers(x, tokens if self._per_token[0] else rows, self.input_shapes)
+        _check(abi.lib.split_forward_all(self._handle, training, rows, n, at, number, self._fail), self._fail)
         step = self.step_number
         if step != self._given_in or not training:
             self._given, self._given_in = {}, step
@@ -150,34 +169,38 @@ class Middle:
         return number.value
 
     def _out(self, call, output, out):
-        """An array for a call's output, or for its input's gradient, and its address."""
+        """Arrays for a call's output, or for its inputs' gradients, and their addresses."""
         if call not in self._given:
             raise errors.usage(f"call {call} is not open in step {self.step_number}", self.step_number)
-        count, shape = self._given[call][self._per_token[output]], (self.input_shape, self.output_shape)[output]
+        count, shapes = self._given[call][self._per_token[output]], (self.input_shapes, self.output_shapes)[output]
         if out is None:
-            out = numpy.empty((count, *shape[1:]), numpy.float32)
-        return out, _pointer(out, count, *shape[1:])
+            out = [None if not output and still else numpy.empty((count, *shape[1:]), numpy.float32)
+                   for shape, still in zip(shapes, [False] * len(shapes) if output else self._still)]
+            out = out if len(out) > 1 else out[0]
+        return out, _pointers(_listed(out, len(shapes), "outputs" if output else "inputs"), count, shapes)
 
     def output(self, call, out=None):
         out, at = self._out(call, True, out)
-        self._wait(abi.lib.split_output, self._handle, call, at)
+        self._wait(abi.lib.split_output_all, self._handle, call, at)
         return out
 
     def try_output(self, call, out):
         """False: it is not there yet."""
-        return self._try(abi.lib.split_output, self._handle, call, self._out(call, True, out)[1])
+        return self._try(abi.lib.split_output_all, self._handle, call, self._out(call, True, out)[1])
 
     def backward(self, call, dy):
+        """dy: None in the list for an output that has no gradient."""
         at = self._out(call, True, dy)[1]
-        _check(abi.lib.split_backward(self._handle, call, at, self._fail), self._fail)
+        _check(abi.lib.split_backward_all(self._handle, call, at, self._fail), self._fail)
 
     def input_grad(self, call, out=None):
+        """None in the list for an input that the graph calls `still`."""
         out, at = self._out(call, False, out)
-        self._wait(abi.lib.split_input_grad, self._handle, call, at)
+        self._wait(abi.lib.split_input_grad_all, self._handle, call, at)
         return out
 
     def try_input_grad(self, call, out):
-        return self._try(abi.lib.split_input_grad, self._handle, call, self._out(call, False, out)[1])
+        return self._try(abi.lib.split_input_grad_all, self._handle, call, self._out(call, False, out)[1])
 
     def norm(self):
         norm = ctypes.c_double()

@@ -8,9 +8,8 @@ from typing import NamedTuple, Optional
 
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
 
-from . import errors, lora as adapters, scripted, tracing
+from . import crossing, errors, lora as adapters, scripted, tracing
 from .middle import Middle
 from .optimizer import Groups, settings
 
@@ -49,94 +48,6 @@ def _guarded(call):
     return guarded
 
 
-def _once(backward):
-    """Like once_differentiable, which refuses create_graph=True; a backward without a graph is called directly."""
-    refuses = once_differentiable(backward)
-
-    def once(ctx, dy):
-        return (refuses if torch.is_grad_enabled() else backward)(ctx, dy)
-    return once
-
-
-class _Whole(torch.autograd.Function):
-    """A call that waits for its output at once: one autograd node for both halves."""
-
-    @staticmethod
-    def forward(ctx, x, anchor, remote, call):
-        ctx.remote, ctx.call = remote, call
-        return remote._take(call)
-
-    @staticmethod
-    @_once
-    def backward(ctx, dy):
-        ctx.remote._give(ctx.call, dy)
-        dx = ctx.remote._input_gradient(ctx.call) if ctx.needs_input_grad[0] else None
-        return dx, ctx.remote._one_mark(), None, None
-
-
-class _Send(torch.autograd.Function):
-    """The first half of a call; backward waits for the input's gradient."""
-
-    @staticmethod
-    def forward(ctx, x, anchor, remote, call):
-        ctx.remote, ctx.call = remote, call
-        return x.new_zeros(())
-
-    @staticmethod
-    @_once
-    def backward(ctx, _):
-        dx = ctx.remote._input_gradient(ctx.call) if ctx.needs_input_grad[0] else None
-        return dx, ctx.remote._one_mark(), None, None
-
-
-class _Wait(torch.autograd.Function):
-    """The second half; backward posts the output's gradient."""
-
-    @staticmethod
-    def forward(ctx, sent, remote, call):
-        ctx.remote, ctx.call = remote, call
-        return remote._take(call)
-
-    @staticmethod
-    @_once
-    def backward(ctx, dy):
-        ctx.remote._give(ctx.call, dy)
-        return dy.new_zeros(()), None, None
-
-
-class _NoGradient(torch.autograd.Function):
-    """The output of an evaluation: its backward raises an error."""
-
-    @staticmethod
-    def forward(ctx, x, y):
-        return y.detach()
-
-    @staticmethod
-    def backward(ctx, _):
-        raise errors.usage("this output is that of an evaluation, which has no gradient: call train() before it")
-
-
-class _Call:
-    """A call of a step: its number, the form of its input, and whether it has had its gradient (back)."""
-
-    def __init__(self, number, step, x, lengths):
-        self.number, self.step, self.shape, self.lengths, self.back = number, step, x.shape, lengths, False
-        self.image = x.dim() == 4 and (x.is_contiguous() or not x.is_contiguous(memory_format=torch.channels_last))
-        self.device = None if x.device.type == "cpu" else x.device
-
-
-class Pending:
-    """A call under way: wait() returns its output."""
-
-    def __init__(self, remote, call, x, sent):
-        self._remote, self._call, self._x, self._sent = remote, call, x, sent
-
-    def wait(self):
-        if self._sent is None:
-            return self._remote._ungraded(self._x, self._remote._take(self._call))
-        return _Wait.apply(self._sent, self._remote, self._call)
-
-
 def _nhwc(t):
     """t as packed float32 on the CPU, images with channels last."""
     if t.dtype != torch.float32 or t.device.type != "cpu":
@@ -144,66 +55,37 @@ def _nhwc(t):
     return (t.permute(0, 2, 3, 1) if t.dim() == 4 else t).contiguous()
 
 
-class _Pipeline:
-    """One step, chunk by chunk. Work for which the server waits longest comes first: tails, then heads, then their backwards."""
+def _shapes(example):
+    """The shapes of the inputs of the largest call."""
+    several = isinstance(example, (tuple, list)) and any(isinstance(x, (tuple, list, torch.Tensor)) for x in example)
+    shapes = [tuple(x.shape if isinstance(x, torch.Tensor) else x) for x in (example if several else [example])]
+    for i, shape in enumerate(shapes if several else ()):
+        if len(shape) < 2 or shape[0] != shapes[0][0]:
+            raise errors.config(f"input {i} of example is {list(shape)}: give each tensor the same rows, and one dimension more at least")
+    return shapes
 
-    def __init__(self, remote, head, tail_loss, parts, rows):
-        self.remote, self.heads, self.tail_loss, self.parts, self.rows = remote, head, tail_loss, parts, rows
-        self.began, self.tails, self.backs, self.loss = [], 0, 0, 0.0  # began: (output of the head, call) by chunk
 
-    def over(self):
-        return self.backs == len(self.parts)
-
-    def head(self):
-        if len(self.began) == len(self.parts):
-            return False
-        h = self.heads(self.parts[len(self.began)][0])
-        if h.requires_grad and not self.remote._input_grad:
-            raise errors.usage("something in the head learns, and the middle has input_grad=False")
-        self.began.append((h, self.remote._post(h.detach(), None)))
-        return True
-
-    def tail(self):
-        if self.tails == len(self.began):
-            return False
-        call = self.began[self.tails][1]
-        y = self.remote._empty(self.remote._middle.output_shape, call)
-        if not self.remote._middle.try_output(call.number, y):
-            return False
-        y = self.remote._like(y, call).requires_grad_()
-        x, t = self.parts[self.tails]
-        loss = self.tail_loss(y.clone(), t) * (len(x) / self.rows)  # the tail may change its input in place, and y is a leaf
-        loss.backward()
-        self.remote._give(call, y.grad)
-        self.loss += loss.item()
-        self.tails += 1
-        return True
-
-    def back(self):
-        if self.backs == self.tails:
-            return False
-        h, call = self.began[self.backs]
-        if h.requires_grad:
-            dx = self.remote._empty(self.remote._middle.input_shape, call)
-            if not self.remote._middle.try_input_grad(call.number, dx):
-                return False
-            h.backward(self.remote._like(dx, call))
-        self.began[self.backs] = None, None
-        self.backs += 1
-        return True
+def _input_grads(given, n):
+    """Whether each input has a gradient."""
+    grads = (given,) * n if isinstance(given, bool) else tuple(given)
+    if len(grads) != n:
+        raise errors.config(f"input_grad has {len(grads)} values, and example has {n} tensors")
+    return grads
 
 
 class RemoteModule(nn.Module):
     """Takes the place of `module`, whose parameters are on the server from then on.
 
     server     tcp://host:port; local: or local:FOLDER: a server in this process, with the same bits
-    example    the input of a call with the most rows, or its shape
+    example    the input of a call with the most rows, or its shape; of several inputs a tuple of these
     optimizer  a torch.optim optimizer that has not stepped, out of which the module's parameters are taken; or a dict with
                kind, lr and the other keys of train.optimizer
-    codec      one codec for all four tensors, or a dict by name: head_act, mid_act, mid_grad, head_grad
+    codec      one codec for all four directions, or a dict by name: head_act, mid_act, mid_grad, head_grad; of several inputs or
+               outputs all have that of their direction
     chunks     parts of a call, which overlap on the link and on the server
     calls      most forwards of a step; their backwards may come in any order, and the gradient is their sum
     lengths    True: calls give the tokens of each row; what lies behind these neither crosses nor counts
+    input_grad False: no input's gradient is computed; of several inputs a tuple, such as (True, False)
     freeze     shell patterns: parameters whose names match do not learn
     lora       {"rank": 8, "alpha": 16, "target": ["query", "value"]}: the module is frozen, and nn.Linears of these names get
                adapters, which learn; also "dropout"
@@ -217,16 +99,16 @@ class RemoteModule(nn.Module):
         super().__init__()
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise errors.config("each rank would train a middle of its own: use one process")
-        shape = tuple(example.shape if isinstance(example, torch.Tensor) else example)
+        shapes = _shapes(example)
         self.anchor = nn.Parameter(torch.ones(1, dtype=torch.float32))  # not 0, so that a penalty on it has a gradient
-        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shape)
+        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes)
         self._forget()
         me = weakref.ref(self)
         self.anchor.register_hook(lambda grad: me() and me()._mark(grad))
         with adapters.undone(module):
             self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
             adapters.freeze(module, freeze)
-            self._builder, self._out = scripted.read(module, shape, lengths)
+            self._builder, self._out = scripted.read(module, shapes, lengths)
             self._statistics = dict(module.named_buffers())
             self._state = {**dict(module.named_parameters()), **self._statistics}
             self._learns = [(p, p.requires_grad) for p in module.parameters()]
@@ -238,19 +120,24 @@ class RemoteModule(nn.Module):
             codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
             if seed is None and resume is None:  # a token has its own
                 seed = torch.initial_seed() % (1 << 53)
-            self._conf = {"server": server, "train.batch": shape[0], "train.chunks": chunks, "calls": calls,
+            self._input_grads = _input_grads(input_grad, len(shapes))
+            self._conf = {"server": server, "train.batch": self._shape[0], "train.chunks": chunks, "calls": calls,
                           **({} if seed is None else {"train.seed": seed}),
-                          **({"tokens.row": shape[1], "tokens.chunk": shape[1] * -(-shape[0] // chunks)} if lengths else {}),
-                          "train.precision": precision, "input_grad": input_grad, "keep_every": keep_every,
+                          **({"tokens.row": self._shape[1], "tokens.chunk": self._shape[1] * -(-self._shape[0] // chunks)} if lengths else {}),
+                          "train.precision": precision, "input_grad": any(self._input_grads), "keep_every": keep_every,
                           "wait_s": 0 if wait_s is None else wait_s, **rates, **(self._groups.rules if own else {}),
                           **{f"codec.{k}": v for k, v in codecs.items()}, **conf}
             if keys:
                 self._conf.update({"auth.server_key": keys.server, "auth.secret_key": keys.own})
-            self._input_grad, self._text = input_grad, self._builder.text(self._out, self._role)
+            self._text = self._text_of(self._builder, self._out)
             self._begin(resume)
         if own:
             self._groups.move(self.anchor)
         self.train(module.training)
+
+    def _text_of(self, builder, out):
+        still = [not learns for learns in self._input_grads]
+        return builder.text(out, self._role, () if all(still) else still)
 
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._tensor(p)).numpy() for p in self._builder.params}
@@ -297,27 +184,33 @@ class RemoteModule(nn.Module):
             _log.warning("zero_grad() came behind backward() and before step() of the middle, three times by now: the middle does not learn")
 
     @_guarded
-    def send(self, x, lengths=None):
+    def send(self, *xs, lengths=None, **named):
         """The first half of a call. Returns a Pending, whose wait() returns the output. Several may be under way."""
-        call, graded = self._begin_call(x, lengths)
-        return Pending(self, call, x, _Send.apply(x, self.anchor, self, call) if graded else None)
+        xs, call, graded = self._begin_call(xs, lengths, named)
+        return crossing.Pending(self, call, xs, crossing.Send.apply(self, call, self.anchor, *xs) if graded else None)
 
     @_guarded
-    def forward(self, x, lengths=None):
-        call, graded = self._begin_call(x, lengths)
+    def forward(self, *xs, lengths=None, **named):
+        """Takes the module's tensors in its order, and returns a tensor or, where the module does, a tuple. lengths may also stand
+        behind them."""
+        xs, call, graded = self._begin_call(xs, lengths, named)
         if graded:
-            return _Whole.apply(x, self.anchor, self, call)
-        return self._ungraded(x, self._take(call))
+            return self._shown(crossing.Whole.apply(self, call, self.anchor, *xs))
+        return self._shown(crossing.ungraded(xs, self._take(call)))
 
-    def _ungraded(self, x, y):
-        return _NoGradient.apply(x, y) if x.requires_grad and torch.is_grad_enabled() else y
+    def _shown(self, ys):
+        """The outputs as the module's forward returns them."""
+        ys = ys if isinstance(ys, tuple) else (ys,)
+        return ys if isinstance(self._out, tuple) else ys[0]
 
-    def _begin_call(self, x, lengths):
-        """Returns the call, and whether it has a backward."""
+    def _begin_call(self, xs, lengths, named):
+        """Returns the inputs, the call, and whether it has a backward."""
         self._check_process()
-        self._check_input(x)
+        if lengths is None and len(xs) == len(self._shapes) + 1 and (self._lengths or not isinstance(xs[-1], torch.Tensor)):
+            *xs, lengths = xs
+        self._check_inputs(xs, named)
         if self.training and torch.is_grad_enabled():
-            self._check_trained(len(x))
+            self._check_trained(len(xs[0]))
         if lengths is not None and not self._lengths:
             raise errors.usage("this middle has rows of one length: make it with lengths=True")
         self._settle()
@@ -327,18 +220,33 @@ class RemoteModule(nn.Module):
         if self.training and not graded and self._calls == 1:
             raise errors.usage("the middle is in training, but gradients are off: call eval() first, or make it with "
                                "calls=2, so that a step has room for a call that moves statistics alone", self.step_number)
-        if graded and x.requires_grad and not self._input_grad:
-            raise errors.usage("something in the head learns, and the middle has input_grad=False")
-        return self._post(x.detach(), lengths), graded
+        if graded:
+            self._check_learns(xs)
+        return xs, self._post([x.detach() for x in xs], lengths), graded
 
-    def _check_input(self, x):
-        if x.dtype == torch.float64 or not x.is_floating_point():
-            raise errors.usage("the middle computes in float32: call .float() on its input")
-        shape, fits = self._shape[1:], tuple(x.shape[1:]) == self._shape[1:]
-        if self._lengths:
-            fits = x.dim() == 3 and x.shape[1] <= shape[0] and x.shape[2] == shape[1]
-        if not fits or not len(x):
-            raise errors.usage(f"an input of {list(x.shape)}; the middle was made for [rows, {', '.join(map(str, shape))}]")
+    def _check_learns(self, xs):
+        for i, (x, crosses) in enumerate(zip(xs, self._input_grads)):
+            if x.requires_grad and not crosses:
+                raise errors.usage(f"something in the head learns{f' through input {i}' * (len(xs) > 1)}, and the middle has input_grad=False"
+                                   + " there" * (len(xs) > 1))
+
+    def _check_inputs(self, xs, named):
+        if named:
+            raise errors.usage(f"{', '.join(named)}: the middle takes its tensors by place, in the order of example")
+        if len(xs) != len(self._shapes):
+            raise errors.usage(f"a call with {len(xs)} tensors; the middle was made for {len(self._shapes)}")
+        for i, (x, made) in enumerate(zip(xs, self._shapes)):
+            what = f"input {i}" if len(xs) > 1 else "its input"
+            if not isinstance(x, torch.Tensor):
+                raise errors.usage(f"{what} is a {type(x).__name__}: the middle takes tensors")
+            if x.dtype == torch.float64 or not x.is_floating_point():
+                raise errors.usage(f"the middle computes in float32: call .float() on {what}" + f", which is {x.dtype}" * (len(xs) > 1))
+            shape, fits = made[1:], tuple(x.shape[1:]) == made[1:]
+            if self._lengths:
+                fits = x.dim() == 3 and x.shape[1] <= shape[0] and x.shape[2] == shape[1] and x.shape[1] == xs[0].shape[1]
+            if not fits or not len(x) or len(x) != len(xs[0]):
+                raise errors.usage(f"{what if len(xs) > 1 else 'an input'} of {list(x.shape)}; the middle was made for [rows, "
+                                   f"{', '.join(map(str, shape))}]" + f", with the rows of input 0, {len(xs[0])}" * (i > 0))
 
     def _check_trained(self, rows):
         """Checks a training call: each chunk needs a variance. Refuses or reports changes to the module that the server lacks."""
@@ -386,7 +294,7 @@ class RemoteModule(nn.Module):
             raise errors.usage(f"x has {len(x)} rows, and t {len(t)}; the middle was made for {self._shape[0]}")
         self._check_trained(len(x))
         xs, ts = ([part for part in v.split(-(-self._conf["train.batch"] // self._conf["train.chunks"]))] for v in (x, t))
-        state = _Pipeline(self, head, tail_loss, list(zip(xs, ts)), len(x))
+        state = crossing.Pipeline(self, head, tail_loss, list(zip(xs, ts)), len(x))
         while not state.over():
             if not (state.tail() or state.head() or state.back()):
                 self._middle.wait()
@@ -413,8 +321,8 @@ class RemoteModule(nn.Module):
         before = self.state_dict()
         self._module.apply(fn)
         self._check_module()
-        builder, out = scripted.read(self._module, self._shape, self._lengths)
-        if builder.text(out, self._role) != self._text:
+        builder, out = scripted.read(self._module, self._shapes, self._lengths)
+        if self._text_of(builder, out) != self._text:
             raise errors.usage("apply() changed what the module computes, as a rate of dropout: do so before it becomes a RemoteModule")
         now = self._module.state_dict()
         if any(not torch.equal(v, before[k]) for k, v in now.items() if k not in self._counted):
@@ -425,39 +333,43 @@ class RemoteModule(nn.Module):
         """Moves and converts nothing: the anchor stays float32, since float16 has no number as small as a mark."""
         return self
 
-    def _post(self, x, lengths):
-        lengths = None if not self._lengths else [self._conf["tokens.row"]] * len(x) if lengths is None else [int(n) for n in lengths]
-        rows = self._pack(_nhwc(x), lengths)
-        number = self._middle.forward(rows, rows=len(x), lengths=lengths, training=self.training)
-        call = _Call(number, self.step_number, x, lengths)
+    def _post(self, xs, lengths):
+        n = len(xs[0])
+        lengths = None if not self._lengths else [self._conf["tokens.row"]] * n if lengths is None else [int(n) for n in lengths]
+        rows = [self._pack(_nhwc(x), lengths) for x in xs]
+        number = self._middle.forward(rows, rows=n, lengths=lengths, training=self.training)
+        call = crossing.Call(number, self.step_number, xs, lengths)
         if self.training:
             self._open.append(call)
         return call
 
     @_guarded
     def _take(self, call):
-        y = self._empty(self._middle.output_shape, call)
-        self._middle.output(call.number, y)
-        return self._like(self._unpack(y, call), call)
+        ys = self._empty(self._middle.output_shapes, call)
+        self._middle.output(call.number, ys)
+        return tuple(self._like(self._unpack(y, call), call) for y in ys)
 
     @_guarded
-    def _give(self, call, dy):
+    def _give(self, call, dys):
         if call not in self._open or call.back:
             raise errors.usage(f"backward of call {call.number} of step {call.step} ran already, or the step is over", call.step)
         if self._cleared():
             raise errors.usage(f"zero_grad() came between backwards of step {call.step}: call drop() first", call.step)
-        self._middle.backward(call.number, self._pack(_nhwc(dy), call.lengths))
+        self._middle.backward(call.number, [None if dy is None else self._pack(_nhwc(dy), call.lengths) for dy in dys])
         call.back = True
 
     @_guarded
-    def _input_gradient(self, call):
-        dx = self._empty(self._middle.input_shape, call)
-        self._middle.input_grad(call.number, dx)
-        return self._like(self._unpack(dx, call), call)
+    def _input_gradients(self, call):
+        dxs = self._empty_gradients(call)
+        self._middle.input_grad(call.number, dxs)
+        return [None if dx is None else self._like(self._unpack(dx, call), call) for dx in dxs]
 
-    def _empty(self, shape, call):
+    def _empty(self, shapes, call):
         rows = call.shape[0] if call.lengths is None else sum(call.lengths)
-        return torch.empty(rows, *shape[1:], dtype=torch.float32, device="cpu")
+        return [torch.empty(rows, *shape[1:], dtype=torch.float32, device="cpu") for shape in shapes]
+
+    def _empty_gradients(self, call):
+        return [dx if crosses else None for dx, crosses in zip(self._empty(self._middle.input_shapes, call), self._input_grads)]
 
     @staticmethod
     def _mask(shape, lengths):
@@ -585,8 +497,8 @@ class RemoteModule(nn.Module):
             for key, value in given.items():
                 own[key].copy_(value)
         if any(not torch.equal(now, was) for _, now, was in self._builder.read):  # the graph depends on their values
-            self._builder, self._out = scripted.read(self._module, self._shape, self._lengths)
-            self._text = self._builder.text(self._out, self._role)
+            self._builder, self._out = scripted.read(self._module, self._shapes, self._lengths)
+            self._text = self._text_of(self._builder, self._out)
         self.close(goodbye=not self._kept)
         self._begin()
 

@@ -1,6 +1,7 @@
 """Reads a torch.jit.ScriptModule as the text of a graph: walks its forward, with the tables of graph.py. No tensors are computed.
 
 Numbers, lists and branches on them are evaluated, so this also reads code that torch.fx cannot follow."""
+import inspect
 import math
 import operator
 
@@ -219,28 +220,46 @@ class _Walk:
 
 def _read_script(b, module):
     try:
-        schema = module._c._get_method("forward").schema.arguments[2:]
-        if any(not a.has_default_value() for a in schema):
-            raise errors.config("the middle takes one tensor and gives one")
-        return _Walk(b).module(_Sub(module, ""), "forward", [b.input, *(a.default_value for a in schema)])
+        others = module._c._get_method("forward").schema.arguments[1 + len(b.inputs):]
+        out = _Walk(b).module(_Sub(module, ""), "forward", [*b.inputs, *(a.default_value for a in others)])
+        return tuple(out) if isinstance(out, list) else out
     except (AttributeError, NotImplementedError, TypeError, RuntimeError, LookupError, ValueError) as e:
         raise errors.config(f"the graph of {module.original_name} cannot be read: {e}") from e
 
 
-def _both_modes(of, module, shape, per_token, whole):
+def _checked(b, out, names):
+    """The output, or a tuple of outputs, without the nodes that nothing reads. Refuses what is no tensor, or no tuple of them, and what
+    would cross twice, or without need."""
+    if not isinstance(out, (Value, tuple)):
+        word = "dict" if isinstance(out, dict) else type(out).__name__
+        raise errors.config(f"forward gives a {word}: a tensor, or a tuple of tensors, can cross")
+    outputs = out if isinstance(out, tuple) else (out,)
+    if not b.nodes or not outputs or not all(isinstance(v, Value) for v in outputs):
+        raise errors.config("what forward gives is no tensor that it computes, nor a tuple of such")
+    if any(isinstance(v, Last) for v in outputs):
+        raise errors.config("channels come last in the output: permute them back, or begin the tail in front of that")
+    aliases.check("the output", outputs)
+    numbers = [v.number for v in outputs]
+    if len(numbers) > 1 and min(numbers) < len(b.inputs):
+        raise errors.config(f"forward gives back {names[min(numbers)]}, which the script has")
+    if len(set(numbers)) < len(numbers):
+        raise errors.config("forward gives one tensor twice: it crosses once, and the script can use it twice")
+    if b.whole and isinstance(out, Weights):
+        raise errors.config("the network ends with a softmax: leave that out, the loss of model.task has it")
+    outputs = b.read_alone(outputs)
+    for i, name in enumerate(names[:len(b.inputs)] if len(b.inputs) > 1 else ()):
+        if not any(i in ins for _, ins, _, _ in b.nodes):
+            raise errors.config(f"forward does not read {name}: leave it out of example and of the calls")
+    return outputs if isinstance(out, tuple) else outputs[0]
+
+
+def _both_modes(of, module, shapes, names, per_token, whole):
     """of(builder, training) fills the builder and returns the output. The server has one graph for training and evaluation;
     only dropout and batch norms behave differently there."""
     def filled(training, **how):
-        b = Builder(shape[0], shape[1:], per_token, whole=whole, **how)
+        b = Builder(shapes[0][0], [shape[1:] for shape in shapes], per_token, whole=whole, **how)
         out = of(b, training)
-        if not isinstance(out, Value) or not b.nodes:
-            raise errors.config("the middle takes one tensor and gives one")
-        if isinstance(out, Last):
-            raise errors.config("channels come last in the output: permute them back, or begin the tail in front of that")
-        aliases.check("the output", [out])
-        if whole and isinstance(out, Weights):
-            raise errors.config("the network ends with a softmax: leave that out, the loss of model.task has it")
-        return b, b.read_alone(out)
+        return b, _checked(b, out, names)
 
     def text(training):
         b, out = filled(training, without_dropout=True, evaluates=not training)
@@ -258,7 +277,7 @@ def _both_modes(of, module, shape, per_token, whole):
     return found
 
 
-def _by_fx(module, shape, per_token, whole):
+def _by_fx(module, shapes, per_token, whole):
     """A function that reads the module by torch.fx, for _both_modes()."""
     leaf = graph.builder_of(module)
     whole, strip = (nn.Sequential(module), "0.") if leaf else (module, "")
@@ -266,23 +285,38 @@ def _by_fx(module, shape, per_token, whole):
     with tracing.unchanged(whole):
         for training in (True, False):
             with tracing.mode(whole, training):
-                b = Builder(shape[0], shape[1:], per_token, evaluates=not training, whole=whole)
-                traced[training] = tracing.trace(whole, graph.builder_of, graph.reader(b, whole, strip))
+                b = Builder(shapes[0][0], [shape[1:] for shape in shapes], per_token, evaluates=not training, whole=whole)
+                traced[training] = tracing.trace(whole, len(shapes), graph.builder_of, graph.reader(b, whole, strip))
     return lambda b, training: graph.reader(b, whole, strip)(list(traced[training].nodes)[-1])
 
 
-def read(module, shape, per_token=False, whole=None):
-    """Returns the builder, whose params refer to the module, and the output. Reads by torch.fx; if that cannot follow, or a part
-    is scripted, by the graph of the scripted module. shape: of a call's input. whole: as Builder has it."""
+def _names(module, n):
+    """The names of forward's arguments, of which n are tensors of a call and the others have a default value."""
+    if isinstance(module, torch.jit.ScriptModule):
+        given = [(a.name, a.has_default_value()) for a in module._c._get_method("forward").schema.arguments[1:]]
+    else:
+        given = [(a.name, a.default is not a.empty or a.kind is a.VAR_KEYWORD) for a in inspect.signature(module.forward).parameters.values()
+                 if a.kind is not a.KEYWORD_ONLY or a.default is a.empty]
+    names = [name for name, _ in given]
+    lacks = next((name for name, usual in given[n:] if not usual), None)
+    if lacks or len(names) < n:
+        raise errors.config(f"forward takes {', '.join(names)}, and example has {'one tensor' if n == 1 else f'{n} tensors'}: give it the "
+                            f"shape of each tensor{f', also of {lacks}' if lacks else ''}")
+    return names
+
+
+def read(module, shapes, per_token=False, whole=None):
+    """Returns the builder, whose params refer to the module, and the output, or a tuple of outputs. Reads by torch.fx; if that cannot
+    follow, or a part is scripted, by the graph of the scripted module. shapes: of a call's inputs. whole: as Builder has it."""
     tracing.check(module)
-    why = None
+    names, why = _names(module, len(shapes)), None
     if not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
         try:
-            of = _by_fx(module, shape, per_token, whole)
+            of = _by_fx(module, shapes, per_token, whole)
         except errors.ConfigError as e:
             why = e
         else:
-            return _both_modes(of, module, shape, per_token, whole)
+            return _both_modes(of, module, shapes, names, per_token, whole)
     try:
         script = module if isinstance(module, torch.jit.ScriptModule) else torch.jit.script(module)
     except Exception as e:
@@ -292,6 +326,6 @@ def read(module, shape, per_token=False, whole=None):
         with tracing.mode(script, training):
             return _read_script(b, script)
     try:
-        return _both_modes(of_script, module, shape, per_token, whole)
+        return _both_modes(of_script, module, shapes, names, per_token, whole)
     except errors.ConfigError as e:
         raise e if not why else errors.config(f"{why}; as a script: {e}") if "torch.fx cannot" in str(why) else why

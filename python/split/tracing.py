@@ -208,9 +208,10 @@ def _recorder(tracer, make):
     return record
 
 
-def trace(module, is_leaf, read):
-    """torch.fx's graph of forward, with the default values of its other arguments. is_leaf(m): m has a build. read: graph.reader's."""
-    arguments = list(inspect.signature(module.forward).parameters.values())[1:]
+def trace(module, inputs, is_leaf, read):
+    """torch.fx's graph of forward, whose first arguments are the inputs, with the default values of the others. is_leaf(m): m has a
+    build. read: graph.reader's."""
+    arguments = list(inspect.signature(module.forward).parameters.values())[inputs:]
     usual = {a.name: a.default for a in arguments if isinstance(a.default, (type(None), bool, int, float, str))}
     before = _states()
     try:

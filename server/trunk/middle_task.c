@@ -213,7 +213,8 @@ static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int ch
 	cheat(mid && SL_FAILPOINT_CALL(SL_FP_SERVER_HIJACK, 0) != 0, out, -1);
 	cheat(!mid && call.training && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_ACT, 0) != 0, out, 1.0001f);
 	sl_port_compute_ends(m->port);
-	return err || !out[0].data ? err : sl_port_encode(m->port, pass->to, chunk, out, fail);
+	return err || (mid && m->trunk.plan->spec.no_grad[0]) ? err
+							      : sl_port_encode(m->port, pass->to, chunk, out, fail);
 }
 
 enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail)

@@ -71,6 +71,7 @@ run "$root/tests/e2e/script/composed.py" "$endpoint"
 run "$root/tests/e2e/script/attends.py" "$endpoint"
 run "$root/tests/e2e/script/faithful.py" "$endpoint"
 run "$root/tests/e2e/script/going_on.py" "$endpoint"
+run "$root/tests/e2e/script/several.py" "$endpoint"
 for name in digits rows kills; do
 	awk -v name="$name.py" '$0 == "<!-- " name " -->" {take = 1; next} take == 1 && /^```python/ {take = 2; next} take == 2 && /^```/ {exit} take == 2' \
 		"$root/docs/howto-script.md" >"$name.py"
@@ -84,8 +85,8 @@ accuracy_of digits 0.93
 accuracy_of rows 0.88
 
 # ---- kills of either side: the weights equal those of an undisturbed run
-cp "$root/tests/e2e/script/calls.py" .
-for name in kills calls; do
+cp "$root/tests/e2e/script/calls.py" "$root/tests/e2e/script/levels.py" .
+for name in kills calls levels; do
 	run "$name.py" "$endpoint"
 	mv weights.pt "$name.undisturbed"
 	rm "$name.pt"
@@ -126,3 +127,4 @@ END
 }
 survives kills 60 120
 survives calls 10 30
+survives levels 10 30

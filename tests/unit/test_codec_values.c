@@ -18,7 +18,7 @@ static const char *const texts[] = {"none", "quant:8", "randomk:0.5", "topk:0.3,
 				    "quant:4,round=stochastic|zstd"};
 
 /* A codec of `n` values from number `from` on. */
-static struct sl_codec *open_values(const char *text, int from, int n)
+static struct sl_codec *open_dir(const char *text, enum sl_dir dir, int from, int n)
 {
 	struct sl_codec_env env[VALUES];
 	struct sl_codec_spec spec;
@@ -29,12 +29,17 @@ static struct sl_codec *open_values(const char *text, int from, int n)
 		env[v] = (struct sl_codec_env){.shape = shape[from + v],
 					       .slots = 1,
 					       .seed = 7,
-					       .dir = SL_DIR_MID_ACT,
+					       .dir = dir,
 					       .value = from + v,
 					       .next = v + 1 < n ? &env[v + 1] : NULL};
 	if (sl_codec_parse(text, &spec, &fail) || sl_codec_open(&codec, &spec, env, &fail))
 		fail_msg("%s", fail.text);
 	return codec;
+}
+
+static struct sl_codec *open_values(const char *text, int from, int n)
+{
+	return open_dir(text, SL_DIR_MID_ACT, from, n);
 }
 
 static void fill(struct sl_tensor x[VALUES], float data[VALUES][MOST])
@@ -146,6 +151,78 @@ static void state_survives(void **state)
 	sl_codec_close(other);
 }
 
+/* The payload of value 1. */
+static struct sl_bytes second_of(const struct sl_buf *out)
+{
+	uint64_t bytes[2];
+
+	memcpy(bytes, out->data, sizeof bytes);
+	return (struct sl_bytes){out->data + VALUES * sizeof *bytes + bytes[0], bytes[1]};
+}
+
+/* A gradient without data has no bytes, and is zero where it arrives; what its codec has lost so far waits. */
+static void gradients_may_be_left_out(void **state)
+{
+	static float data[VALUES][MOST], got[VALUES][MOST];
+	const struct sl_codec_call call = {.step = 1, .training = true};
+	struct sl_tensor x[VALUES], to[VALUES];
+	struct sl_fail fail;
+
+	(void)state;
+	for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
+		struct sl_codec *codec = open_dir(texts[t], SL_DIR_MID_GRAD, 0, VALUES),
+				*other = open_dir(texts[t], SL_DIR_MID_GRAD, 0, VALUES);
+		struct sl_buf out, whole, again;
+
+		fill(x, data);
+		fill(to, got);
+		x[1].data = NULL;
+		out = encoded(codec, 1, x);
+		assert_int_equal(second_of(&out).len, 0);
+		assert_true(sl_codec_nominal_bytes(codec, ROWS) > 0);
+		assert_int_equal(sl_codec_decode(other, &call, (struct sl_bytes){out.data, out.len}, to, &fail), SL_OK);
+		for (int i = 0; i < ROWS * 7; i++)
+			assert_true(got[1][i] == 0.0f);
+		to[1].data = NULL; /* here it is not computed, either */
+		assert_int_equal(sl_codec_decode(other, &call, (struct sl_bytes){out.data, out.len}, to, &fail), SL_OK);
+		sl_codec_commit(codec);
+		x[1].data = data[1];
+		whole = encoded(codec, 2, x);
+		assert_int_equal(sl_codec_decode(other, &call, (struct sl_bytes){whole.data, whole.len}, to, &fail),
+				 SL_ERR_PAYLOAD);
+		assert_non_null(strstr(fail.text, "value 1 has no gradient here"));
+		again = encoded(other, 2, x); /* which has lost nothing yet */
+		assert_int_equal(second_of(&whole).len, second_of(&again).len);
+		assert_memory_equal(second_of(&whole).data, second_of(&again).data, second_of(&again).len);
+		free(out.data);
+		free(whole.data);
+		free(again.data);
+		sl_codec_close(codec);
+		sl_codec_close(other);
+	}
+}
+
+/* An activation always has bytes. */
+static void activations_are_never_left_out(void **state)
+{
+	static float data[VALUES][MOST];
+	const struct sl_codec_call call = {.step = 1, .training = true};
+	struct sl_codec *grad = open_dir("none", SL_DIR_HEAD_GRAD, 0, VALUES), *act = open_values("none", 0, VALUES);
+	struct sl_tensor x[VALUES];
+	struct sl_buf out;
+	struct sl_fail fail;
+
+	(void)state;
+	fill(x, data);
+	x[2].data = NULL;
+	out = encoded(grad, 1, x);
+	x[2].data = data[2];
+	assert_int_equal(sl_codec_decode(act, &call, (struct sl_bytes){out.data, out.len}, x, &fail), SL_ERR_PAYLOAD);
+	free(out.data);
+	sl_codec_close(grad);
+	sl_codec_close(act);
+}
+
 /* Payloads that are cut, that go on, or whose lengths or bytes are others. */
 static void damaged_payloads_are_refused(void **state)
 {
@@ -199,6 +276,8 @@ int main(void)
 		cmocka_unit_test(a_payload_has_those_of_its_values),
 		cmocka_unit_test(values_have_streams_of_their_own),
 		cmocka_unit_test(state_survives),
+		cmocka_unit_test(gradients_may_be_left_out),
+		cmocka_unit_test(activations_are_never_left_out),
 		cmocka_unit_test(damaged_payloads_are_refused),
 	};
 

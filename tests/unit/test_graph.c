@@ -205,6 +205,10 @@ static void graphs_that_are_no_part(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(add(&g, SL_OP_ACT, "a", i, -1), SL_OK);
 	assert_int_equal(sl_graph_add_output(&g, "o", 2, NULL, &fail), SL_OK);
+	g.in[0].still = true;
+	assert_int_equal(sl_plan_open_part(&out, &plan->spec, SL_MIDDLE, &g, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "no input has a gradient"));
+	g.in[0].still = false;
 	plan->spec.batch = 1 << 20;
 	g.elements[0] = INT64_C(1) << 39;
 	assert_int_equal(sl_plan_open_part(&out, &plan->spec, SL_MIDDLE, &g, &fail), SL_ERR_CONFIG);

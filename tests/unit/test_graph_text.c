@@ -115,6 +115,8 @@ static void refused(const char *text, const char *key, const char *phrase)
 
 static void a_small_one_is_read(void **state)
 {
+	static const char still[] = "graph 1\nin x f32 R[4]\nin t f32 T[4] most=9 still\nnode a act %0\nnode b act %1\n"
+				    "out y %2\nout z %3\n";
 	struct sl_graph g;
 	struct sl_fail fail;
 
@@ -122,6 +124,11 @@ static void a_small_one_is_read(void **state)
 	if (sl_graph_read(&g, WHOLE, sizeof WHOLE - 1, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(g.value[1].shape.dim[3], 6);
+	assert_false(g.in[0].still);
+	sl_graph_close(&g);
+	assert_int_equal(sl_graph_read(&g, still, sizeof still - 1, &fail), SL_OK);
+	assert_true(g.in[1].still && !g.in[0].still);
+	comes_back(&g, "still");
 	sl_graph_close(&g);
 }
 
@@ -188,6 +195,8 @@ static void there_is_one_spelling(void **state)
 		"graph 1\nin head_act f32 R[8,8,4] most=1\nnode a act %0\nout y %1\n",
 		HEAD "param w [6,3,3,4] g0 zero\nnode a conv2d %0 &0\nout y %1\n",
 		HEAD "param w [6,3,3,4] normal:0.10:0\nnode a conv2d %0 &0\nout y %1\n",
+		"graph 1\nin x f32 T[4] still most=9\nnode a act %0\nout y %1\n",
+		"graph 1\nin x f32 R[4] still still\nnode a act %0\nout y %1\n",
 		HEAD "\nnode a act %0\nout y %1\n",
 		HEAD "node a act %0 \nout y %1\n",
 	};

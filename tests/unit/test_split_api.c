@@ -293,6 +293,46 @@ static void calls_out_of_turn_are_usage(void **state)
 	split_conf_free(c);
 }
 
+/* A graph of two inputs, of which the second has no gradient, and two outputs. */
+static void calls_of_several_values_take_arrays(void **state)
+{
+	static const char two[] = "graph 1\nin head_act f32 R[8]\nin head_act.1 f32 R[3] still\nparam a [4,8] zero\n"
+				  "param b [2,3] zero\nnode a linear %0 &0\nnode b linear %1 &1\n"
+				  "out mid_act %2\nout mid_act.1 %3\n";
+	split_conf *c = conf_of(two);
+	split_middle *m = NULL;
+	float x[8] = {0}, *none[2] = {NULL}, *both[2] = {x, x};
+	const float *const in[2] = {x, x}, *const half[2] = {x, NULL};
+	int64_t dim[4];
+	int call, per_token;
+
+	(void)state;
+	assert_int_equal(split_open(&m, c, 0, &e), SPLIT_AGAIN);
+	assert_int_equal(split_fields(m, 0), 2);
+	assert_int_equal(split_fields(m, 1), 2);
+	assert_int_equal(split_shape_of(m, 0, 1, &per_token, dim), 2);
+	assert_int_equal(dim[1], 3);
+	assert_int_equal(split_shape_of(m, 1, 1, &per_token, dim), 2);
+	assert_int_equal(dim[1], 2);
+	assert_int_equal(split_shape_of(m, 1, 2, &per_token, dim), 0);
+	assert_int_equal(split_shape_of(m, 1, -1, &per_token, dim), 0);
+	says_null(split_forward(m, 1, 1, NULL, x, &call, &e), "has 2 inputs: call split_forward_all");
+	says_null(split_output(m, 1, x, 0, &e), "has 2 outputs: call split_output_all");
+	says_null(split_backward(m, 1, x, &e), "has 2 outputs: call split_backward_all");
+	says_null(split_input_grad(m, 1, x, 0, &e), "has 2 inputs: call split_input_grad_all");
+	says_null(split_forward_all(m, 1, 1, NULL, half, &call, &e), "x has 2 arrays");
+	says_null(split_forward_all(m, 1, 1, NULL, NULL, &call, &e), "x has 2 arrays");
+	says_null(split_forward_all(m, 1, 1, NULL, in, NULL, &e), "call must not be");
+	says_null(split_output_all(m, 1, none, 0, &e), "y has 2 arrays");
+	says_null(split_backward_all(m, 1, (const float *const *)none, &e), "no output has a gradient");
+	says_null(split_backward_all(m, 1, NULL, &e), "no output has a gradient");
+	says_null(split_input_grad_all(m, 1, both, 0, &e), "graph calls still has no gradient");
+	assert_int_equal(split_forward_all(m, 1, 1, NULL, in, &call, &e), SPLIT_OK);
+	assert_int_equal(split_output_all(m, call, both, 0, &e), SPLIT_AGAIN);
+	split_close(m, 0);
+	split_conf_free(c);
+}
+
 struct waiter {
 	split_conf *conf; /* waits in split_open; NULL: in split_output */
 	split_middle *m;
@@ -449,6 +489,7 @@ int main(void)
 		cmocka_unit_test(opens_and_closes_leave_nothing),
 		cmocka_unit_test(no_thread_takes_a_signal),
 		cmocka_unit_test(calls_out_of_turn_are_usage),
+		cmocka_unit_test(calls_of_several_values_take_arrays),
 		cmocka_unit_test(a_close_ends_the_call_of_another_thread),
 		cmocka_unit_test(a_forked_child_only_closes),
 		cmocka_unit_test(a_forked_child_reads_and_writes_the_log),

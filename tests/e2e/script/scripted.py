@@ -222,7 +222,7 @@ def check_refusals():
     for form in (Noisy(), torch.jit.script(Noisy())):
         refused("rand_like is not known on the server", remote, form, (4, 8))
     refused("cumsum is not known on the server", remote, torch.jit.script(Cumulates()), (4, 8))
-    refused("the middle takes one tensor and gives one", remote, torch.jit.script(Two()), (4, 8))
+    refused("forward takes a, b, and example has one tensor", remote, torch.jit.script(Two()), (4, 8))
     refused("is a traced module", remote, torch.jit.trace(nn.Linear(8, 8), torch.zeros(4, 8)), (4, 8))
     refused("attention of one input, with a causal mask or none", remote, Masked(), (4, 6, 32))
     refused("approximate=tanh is not known", remote, encoder(activation=nn.GELU(approximate="tanh")), (4, 6, 32))

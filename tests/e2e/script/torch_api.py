@@ -496,7 +496,7 @@ class Two(nn.Module):
 
 def check_rows():
     """Rows of the page's tables that no other check covers."""
-    refused(split.ConfigError, "the middle takes one tensor and gives one", remote, Two(), (4, 8))
+    refused(split.ConfigError, "forward takes a, b, and example has one tensor", remote, Two(), (4, 8))
     dist = torch.distributed
     real = dist.is_initialized, dist.get_world_size
     dist.is_initialized, dist.get_world_size = lambda: True, lambda: 2
