@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,12 +9,16 @@
 #include "common/graph/graph_text.h"
 
 static const char *const usage[] = {
-	"splitc graph [CONFIG [head|middle|tail]] [--set KEY=VALUE]… [--json|--text]",
+	"splitc graph [CONFIG [head|middle|tail]] [--set KEY=VALUE]… [--json|--text|--cuts]",
 	"Prints the graphs that the config's cut makes of its network, or one of them: a line for each node with its "
 	"operation, the shape of what it gives, the parameters that it learns, and multiply-accumulates (MACs). Shapes "
 	"and MACs are of one row, and MACs of the forward pass.",
 	"Where an insert decays, the graph has the widths that it begins with.",
 	"With --text it prints what the server sees of the network. docs/WIRE.md has the grammar.",
+	"With --cuts it lists the config's cut and others: the bytes of a batch's activations and gradients in fp32, "
+	"and "
+	"the part of all MACs in head, middle and tail. From line to line the client computes more and less crosses. "
+	"cut_values says how many values may cross. Cuts whose head or tail has no parameters are left out.",
 	NULL,
 };
 
@@ -155,6 +160,62 @@ static void print_graphs(const struct sl_plan *plan, enum sl_segment only, bool 
 		sl_command_print_json(root, JSON_INDENT(2));
 }
 
+enum { MOST_CUTS = 64 };
+
+static int percent(const struct sl_cut_price *p, enum sl_segment part)
+{
+	const double all = p->macs[SL_HEAD] + p->macs[SL_MIDDLE] + p->macs[SL_TAIL];
+
+	return (int)lround(all > 0 ? 100 * p->macs[part] / all : 0);
+}
+
+/* Bytes of a batch: activations and gradients at both cuts. */
+static double batch_bytes(const struct sl_plan *plan, const struct sl_cut_price *p)
+{
+	return 2 * sizeof(float) * p->floats * (double)plan->spec.batch;
+}
+
+static void print_cuts_json(const struct sl_plan *plan, const struct sl_cut_price *list, int n)
+{
+	json_t *cuts = json_array();
+
+	for (int i = 0; i < n; i++)
+		json_array_append_new(cuts,
+				      json_pack("{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i}", "cut", list[i].cut.text,
+						"bytes", (json_int_t)batch_bytes(plan, &list[i]), "head_macs",
+						(json_int_t)list[i].macs[SL_HEAD], "middle_macs",
+						(json_int_t)list[i].macs[SL_MIDDLE], "tail_macs",
+						(json_int_t)list[i].macs[SL_TAIL], "up", list[i].cut.n_up, "down",
+						list[i].cut.n_down, "home", list[i].cut.n_home));
+	sl_command_print_json(json_pack("{s:i, s:s, s:i, s:o}", "schema", 1, "model", plan->model->name, "batch",
+					(int)plan->spec.batch, "cuts", cuts),
+			      JSON_INDENT(2));
+}
+
+/* The first line is the config's cut. */
+static enum sl_err print_cuts(const struct sl_setup *setup, bool as_json, struct sl_fail *fail)
+{
+	const struct sl_plan *plan = setup->plan;
+	const int64_t tokens = plan->spec.row_tokens ? plan->spec.row_tokens : 1;
+	struct sl_cut_price list[MOST_CUTS];
+	int n;
+
+	if (sl_cut_list(&plan->cut, plan->model, setup->conf->cut_values, tokens, list, MOST_CUTS, &n))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to look for cuts");
+	if (as_json) {
+		print_cuts_json(plan, list, n);
+		return SL_OK;
+	}
+	printf("%s, batches of %" PRId64 ", %s\n\n%12s %6s %6s %6s %3s %5s %5s  %s\n", plan->model->name,
+	       plan->spec.batch, plan->cut.text, "MB a batch", "head", "middle", "tail", "up", "down", "home", "cut");
+	for (int i = 0; i < n; i++)
+		printf("%12.3f %4d %% %4d %% %4d %% %3d %5d %5d  %s%s\n", batch_bytes(plan, &list[i]) / 1e6,
+		       percent(&list[i], SL_HEAD), percent(&list[i], SL_MIDDLE), percent(&list[i], SL_TAIL),
+		       list[i].cut.n_up, list[i].cut.n_down, list[i].cut.n_home, list[i].cut.text,
+		       i ? "" : "  (this config)");
+	return SL_OK;
+}
+
 static void put(void *file, const char *text, size_t len)
 {
 	fwrite(text, 1, len, file);
@@ -186,11 +247,17 @@ int splitc_graph(int argc, char **argv)
 		return sl_command_refuse("graph: %.40s is not a part: name head, middle or tail", o.operand);
 	if (o.json && o.text)
 		return sl_command_refuse("graph: give --json or --text, not both");
+	if (o.cuts && (o.text || o.operand))
+		return sl_command_refuse("graph: --cuts goes with a CONFIG and --json alone");
 	status = sl_options_load(&o, SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;
 	if (sl_setup_plan(&setup, &conf, &fail) != SL_OK)
 		status = sl_command_failed(&fail);
+	else if (o.cuts && print_cuts(&setup, o.json, &fail) != SL_OK)
+		status = sl_command_failed(&fail);
+	else if (o.cuts)
+		status = 0;
 	else if (o.text)
 		sl_graph_write(&setup.plan->segment[part == SL_SEGMENT_COUNT ? SL_MIDDLE : part].graph, put, stdout);
 	else

@@ -122,6 +122,8 @@ static void show(const struct sl_leak *l, const struct sl_setup *setup, const ch
 			printf("; chance %s", sl_leak_text(f, f->chance, text));
 		putchar('\n');
 	}
+	if (l->joint[0])
+		printf("%s\n", l->joint);
 	for (int i = 0; i < SL_LEAK_OMISSIONS; i++)
 		if (l->omitted[i])
 			printf("not measured: %s\n", l->omitted[i]);

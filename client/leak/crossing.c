@@ -15,6 +15,7 @@ struct collector {
 	struct sl_local *local;
 	struct sl_loader *loader;
 	float *act[SL_DIR_COUNT];   /* [batch, …], of texts [batch's tokens, …] or [batch, …] */
+	struct sl_joint joint[2];   /* by cut */
 	int64_t row[SL_DIR_COUNT];  /* floats of a row of `act` */
 	int64_t rows[SL_DIR_COUNT]; /* that `act` has memory for; 0: not kept */
 	bool per_token[SL_DIR_COUNT];
@@ -45,8 +46,9 @@ static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c
 	const struct sl_plan *plan = c->setup->plan;
 
 	*to = (struct sl_crossed){.most = n,
-				  .head = sl_plan_cut_shape(plan, false, 1),
-				  .mid = sl_plan_cut_shape(plan, true, 1),
+				  .joint = {c->joint[0], c->joint[1]},
+				  .head = c->joint[0].row,
+				  .mid = c->joint[1].row,
 				  .picture = c->kind == SL_CROSSING_PICTURES
 						     ? plan->model->graph.value[plan->model->graph.in[0].value].shape
 						     : sl_shape2(1, c->picture)};
@@ -61,13 +63,84 @@ static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c
 	return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what crosses of %lld samples", (long long)n);
 }
 
+static bool is_map(const struct sl_shape *s)
+{
+	return s->ndim == 4;
+}
+
+/* Positions of a row: height times width. */
+static int64_t places_of(const struct sl_shape *s)
+{
+	return is_map(s) ? s->dim[1] * s->dim[2] : 1;
+}
+
+struct sl_joint sl_joint_of(const struct sl_plan *plan, bool mid, bool pictures)
+{
+	struct sl_joint j = {.n = sl_plan_cut_values(plan, mid)};
+	struct sl_shape largest = sl_shape2(1, 0);
+
+	for (int v = 0; v < j.n; v++) {
+		j.value[v].shape = sl_plan_value_shape(plan, mid, v, 1);
+		if (pictures && !mid && is_map(&j.value[v].shape) && places_of(&j.value[v].shape) > places_of(&largest))
+			largest = j.value[v].shape;
+	}
+	for (int v = 0; v < j.n; v++) {
+		const struct sl_shape *s = &j.value[v].shape;
+
+		j.value[v].first = j.all;
+		j.value[v].width = is_map(&largest) && is_map(s) ? s->dim[3] : sl_shape_row(s);
+		j.all += j.value[v].width;
+	}
+	j.row = j.n == 1           ? sl_plan_cut_shape(plan, mid, 1)
+		: is_map(&largest) ? sl_shape4(1, largest.dim[1], largest.dim[2], j.all)
+				   : sl_shape2(1, j.all);
+	return j;
+}
+
+/* The position of a value's row that stands at position `at` of the joined one. */
+static int64_t place_in(const struct sl_shape *value, const struct sl_shape *row, int64_t at)
+{
+	if (!is_map(value) || !is_map(row))
+		return 0;
+	return at / row->dim[2] * value->dim[1] / row->dim[1] * value->dim[2] +
+	       at % row->dim[2] * value->dim[2] / row->dim[2];
+}
+
+static void join(const struct sl_joint *j, const struct sl_tensor *x, float *to)
+{
+	const int64_t rows = x->shape.dim[0], places = sl_shape_row(&j->row) / j->all;
+
+	for (int v = 0; v < j->n; v++) {
+		const int64_t row = sl_shape_row(&x[v].shape), width = j->value[v].width;
+
+		for (int64_t i = 0; i < rows * places; i++)
+			memcpy(to + i * j->all + j->value[v].first,
+			       (const float *)x[v].data + i / places * row +
+				       place_in(&j->value[v].shape, &j->row, i % places) * width,
+			       (size_t)width * sizeof(float));
+	}
+}
+
+float *sl_joint_value(const struct sl_joint *j, const float *x, int64_t n, int value)
+{
+	const int64_t places = sl_shape_row(&j->row) / j->all, width = j->value[value].width;
+	float *out = malloc((size_t)(n * places * width) * sizeof(float) + 1);
+
+	for (int64_t i = 0; i < n * places && out; i++)
+		memcpy(out + i * width, x + i * j->all + j->value[value].first, (size_t)width * sizeof(float));
+	return out;
+}
+
 static void crossed(void *arg, enum sl_dir dir, int chunk, const struct sl_tensor *x)
 {
 	struct collector *c = arg;
 	const int64_t first = chunk * c->setup->plan->rows;
 	const int64_t from = (c->per_token[dir] ? (int64_t)c->begin[first] : first) * c->row[dir];
+	const struct sl_joint *j = &c->joint[dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD];
 
-	if (c->rows[dir])
+	if (c->rows[dir] && j->n > 1)
+		join(j, x, c->act[dir] + from);
+	else if (c->rows[dir])
 		memcpy(c->act[dir] + from, x->data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
 }
 
@@ -205,10 +278,9 @@ static enum sl_err open_local(struct collector *c, bool texts, struct sl_fail *f
 		err = sl_local_set_weights(c->local, &s->weights, fail);
 	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++) {
 		const bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
-		const struct sl_shape one = sl_plan_cut_shape(s->plan, mid, 1);
 
 		c->per_token[dir] = c->words && sl_plan_cut_per_token(s->plan, mid);
-		c->row[dir] = sl_shape_row(&one);
+		c->row[dir] = sl_shape_row(&c->joint[mid].row);
 		if (!c->words || texts || dir == SL_DIR_HEAD_ACT)
 			c->rows[dir] = sl_plan_chunks_of(s->plan, s->plan->spec.batch) * sl_plan_cut_most(s->plan, mid);
 		c->act[dir] = room(c->rows[dir], c->row[dir]);
@@ -262,10 +334,6 @@ int sl_crossing_classes(const struct sl_setup *setup)
 /* CONFIG: nothing can be measured of what crosses. */
 static enum sl_err check(const struct collector *c, const struct sl_shape *input, struct sl_fail *fail)
 {
-	if (sl_plan_cut_values(c->setup->plan, false) > 1 || sl_plan_cut_values(c->setup->plan, true) > 1)
-		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "leak measures one value up and one down, and %d and %d cross here",
-				   sl_plan_cut_values(c->setup->plan, false), sl_plan_cut_values(c->setup->plan, true));
 	if (c->kind == SL_CROSSING_TOKENS && !sl_plan_cut_per_token(c->setup->plan, false))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "leak measures text token by token, and at this cut the activation has no row for "
@@ -288,6 +356,8 @@ enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t
 	enum sl_err err = check(&c, &input, fail);
 
 	c.words = sl_crossing_words(setup, &c.picture);
+	for (int mid = 0; mid < 2; mid++)
+		c.joint[mid] = sl_joint_of(setup->plan, mid, c.kind == SL_CROSSING_PICTURES);
 	if (setup->transform[SL_SPLIT_TEST])
 		sl_transform_norm(setup->transform[SL_SPLIT_TEST], c.mean, c.std);
 	else

@@ -9,14 +9,32 @@
  * and last token of a text are left out, since the tokenizer adds them. */
 enum sl_crossing_kind { SL_CROSSING_PICTURES, SL_CROSSING_TOKENS, SL_CROSSING_TABLE };
 
+/* How the values that cross at a cut lie in a row of struct sl_crossed. Several lie position by position, one behind
+ * the other, each of `width` floats from `first` on. Of pictures, the head's smaller maps are repeated to the size of
+ * the largest, so that a decoder sees all values of a place together; elsewhere there is one position. */
+struct sl_joint {
+	int n;
+	struct sl_shape row; /* [1, …] of all */
+	int64_t all;         /* floats of a position */
+	struct {
+		struct sl_shape shape; /* [1, …] as it crosses */
+		int64_t first, width;
+	} value[SL_CUT_VALUES];
+};
+
 /* Samples, and what crossed of them, row by row. A step that NaN or Inf ended has NaN for what did not cross. */
 struct sl_crossed {
 	int64_t n, most;                      /* rows, and the most that there is memory for */
-	struct sl_shape head, mid, picture;   /* of one sample */
+	struct sl_joint joint[2];             /* of the head's end, of the tail's start */
+	struct sl_shape head, mid, picture;   /* of one sample, all values joined */
 	float *head_act, *mid_act, *mid_grad; /* mid_grad NULL: it does not cross; mid_… NULL: not kept */
 	float *image;   /* [n, picture]: pixels in [0, 1]; the token's row of the embedding table; the row's features */
 	int32_t *label; /* of texts the token */
 };
+
+struct sl_joint sl_joint_of(const struct sl_plan *plan, bool mid, bool pictures);
+/* The number `value` of the joined rows x [n, …], as rows of its own; the caller frees them. NULL: no memory. */
+float *sl_joint_value(const struct sl_joint *joint, const float *x, int64_t n, int value);
 
 void sl_crossed_close(struct sl_crossed *c); /* idempotent; a zeroed one is fine */
 

@@ -2,7 +2,9 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/leak/decoder.h"
 #include "client/leak/labels.h"
@@ -267,23 +269,76 @@ static enum sl_err mean_picture(struct sl_leak *l, const struct sl_crossed *aux)
 	return err;
 }
 
+/* Attacks of labels, in the order of their figures. */
+enum { KNOWN, CLUSTERS, HEAD, MID, LABEL_ATTACKS };
+
+static double find_label(const struct sl_leak *l, int which, const float *x, int64_t row, double *chance)
+{
+	const struct sl_crossed *v = l->vocab ? &l->text : &l->victim;
+
+	return which == KNOWN      ? sl_leak_labels_known(x, v->n, row, v->label, l->classes)
+	       : which == CLUSTERS ? sl_leak_labels_clusters(x, v->n, row, v->label, l->classes, chance)
+				   : sl_leak_labels_near(x, v->n, row, v->label, NEAR);
+}
+
+/* The most that an attack finds in one of the values, or in all together. */
+static double most_found(struct sl_leak *l, int which, double *chance)
+{
+	const struct sl_crossed *v = l->vocab ? &l->text : &l->victim;
+	const struct sl_joint *j = &v->joint[which != HEAD];
+	const float *x = which == HEAD ? v->head_act : which == MID ? v->mid_act : v->mid_grad;
+	const enum sl_dir dir = which == HEAD ? SL_DIR_HEAD_ACT : which == MID ? SL_DIR_MID_ACT : SL_DIR_MID_GRAD;
+	double found = find_label(l, which, x, sl_shape_row(&j->row), chance);
+	const size_t used = strlen(l->joint);
+	int worst = -1;
+
+	for (int i = 0; i < j->n && j->n > 1; i++) {
+		float *alone = sl_joint_value(j, x, v->n, i);
+		double guess = *chance, of_value = NAN;
+
+		if (!alone)
+			l->figures.err = SL_ERR_NOMEM;
+		else
+			of_value =
+				find_label(l, which, alone, sl_shape_row(&j->row) / j->all * j->value[i].width, &guess);
+		free(alone);
+		if (!(of_value > found) && !isnan(found))
+			continue;
+		found = of_value;
+		*chance = guess;
+		worst = i;
+	}
+	if (worst >= 0)
+		snprintf(l->joint + used, sizeof l->joint - used, " %s: %s.%d.",
+			 sl_leak_kinds[SL_LEAK_LABELS_ONE + which].name, sl_dir_name(dir), worst);
+	return found;
+}
+
 static void find_labels(struct sl_leak *l)
 {
 	const struct sl_crossed *v = l->vocab ? &l->text : &l->victim;
-	const int64_t n = v->n, mid = sl_shape_row(&v->mid), head = sl_shape_row(&v->head);
-	const double most = sl_leak_labels_most(v->label, n, l->classes);
-	double found[4] = {NAN, NAN}, chance[4] = {most, most, most, most};
+	const double most = sl_leak_labels_most(v->label, v->n, l->classes);
 
-	if (v->mid_grad) {
-		found[0] = sl_leak_labels_known(v->mid_grad, n, mid, v->label, l->classes);
-		found[1] = sl_leak_labels_clusters(v->mid_grad, n, mid, v->label, l->classes, &chance[1]);
-	} else
+	if (!v->mid_grad)
 		l->omitted[SL_LEAK_GRADIENTS] =
 			"Labels from gradients: with this config no gradient of the tail crosses.";
-	found[2] = sl_leak_labels_near(v->head_act, n, head, v->label, NEAR);
-	found[3] = sl_leak_labels_near(v->mid_act, n, mid, v->label, NEAR);
-	for (int i = v->mid_grad ? 0 : 2; i < 4; i++)
-		sl_leak_figures_add(&l->figures, SL_LEAK_LABELS_ONE + i, "labels", NULL, alone(found[i]), chance[i], n);
+	for (int i = v->mid_grad ? KNOWN : HEAD; i < LABEL_ATTACKS; i++) {
+		double chance = most;
+		const double found = most_found(l, i, &chance);
+
+		sl_leak_figures_add(&l->figures, SL_LEAK_LABELS_ONE + i, "labels", NULL, alone(found), chance, v->n);
+	}
+}
+
+static void note_values(struct sl_leak *l)
+{
+	const struct sl_joint *j = l->victim.joint;
+
+	if (j[0].n > 1 || j[1].n > 1)
+		snprintf(l->joint, sizeof l->joint,
+			 "%d values go up and %d come down. Reconstructions use all together; a figure of labels is "
+			 "the most that one value, or all together, give away.",
+			 j[0].n, j[1].n);
 }
 
 static void find_words(struct sl_leak *l, const struct sl_setup *setup)
@@ -318,6 +373,7 @@ static enum sl_err find_rest(struct sl_leak *l, const struct sl_setup *setup)
 	enum sl_err err =
 		sl_leak_dcor(&dcor, v->image, sl_shape_row(&v->picture), v->head_act, sl_shape_row(&v->head), v->n);
 
+	note_values(l);
 	if (l->classes)
 		find_labels(l);
 	else if (sl_setup_task(setup->conf)->labelled)
@@ -395,8 +451,8 @@ static void hold_widths(struct sl_plan *plan)
 enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl_weights *start,
 			    const struct sl_leak_options *o, struct sl_fail *fail)
 {
-	const struct sl_shape head = sl_plan_cut_shape(setup->plan, false, 1);
-	const int64_t fit = most_floats / (sl_shape_row(&head) + 1);
+	const struct sl_joint head = sl_joint_of(setup->plan, false, sl_crossing_kind(setup) == SL_CROSSING_PICTURES);
+	const int64_t fit = most_floats / (sl_shape_row(&head.row) + 1);
 	const int vocab = setup->plan->model->vocab, most = VICTIMS + (vocab ? AUX_TOKENS : AUX);
 	const int64_t all = fit < most ? fit : most;
 	const int64_t victims = all * VICTIMS / most, aux_rows = all - victims;

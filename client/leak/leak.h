@@ -34,6 +34,7 @@ struct sl_leak {
 	double mean_psnr, mean_ssim; /* of the mean picture as every reconstruction */
 	struct json_t *about;        /* of tables: what describes their columns */
 	struct sl_leak_figures figures;
+	char joint[320];                        /* where several values cross: what was attacked together; else "" */
 	const char *omitted[SL_LEAK_OMISSIONS]; /* sentences: what was not measured, and why; or NULL */
 	char weights[SL_HEX16_TEXT],
 		samples[SL_HEX16_TEXT]; /* XXH3-128 of all parameters; of images and labels of `victim` */

@@ -202,6 +202,8 @@ static const char limits[] =
 
 static void omitted(FILE *f, const struct sl_leak *l)
 {
+	if (l->joint[0])
+		fprintf(f, "<p>%s</p>\n", l->joint);
 	fputs("<h2>What was not measured</h2>\n<ul>\n", f);
 	for (int i = 0; i < SL_LEAK_OMISSIONS; i++)
 		if (l->omitted[i])

@@ -115,6 +115,8 @@ json_t *sl_leak_json(const struct sl_leak *l, const struct sl_setup *s)
 	json_object_set_new(root, "noise",
 			    json_pack("{s:f, s:f}", "head_act", s->noise.head_act, "mid_grad", s->noise.mid_grad));
 	json_object_set_new(root, "fingerprint", json_pack("{s:s, s:s}", "weights", l->weights, "samples", l->samples));
+	if (l->joint[0])
+		json_object_set_new(root, "values", json_string(l->joint));
 	for (int i = 0; i < SL_LEAK_OMISSIONS; i++)
 		if (l->omitted[i])
 			json_array_append_new(json_object_get(root, "not_measured"), json_string(l->omitted[i]));

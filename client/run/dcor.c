@@ -19,11 +19,17 @@ struct sl_dcor {
 enum sl_err sl_dcor_open(struct sl_dcor **out, const struct sl_plan *plan, int64_t samples, struct sl_fail *fail)
 {
 	const struct sl_graph *g = &plan->model->graph;
-	const struct sl_shape cut = sl_plan_cut_shape(plan, false, 1);
-	const int64_t in = sl_shape_row(&g->value[g->in[0].value].shape), all = in + sl_shape_row(&cut);
-	const int64_t fit = ROOM / (int64_t)sizeof(float) / all, n = fit < FEW ? FEW : fit < MOST ? fit : MOST;
+	const int64_t in = sl_shape_row(&g->value[g->in[0].value].shape);
+	int64_t all = in, fit, n;
 	struct sl_dcor *d;
 
+	for (int v = 0; v < sl_plan_cut_values(plan, false); v++) {
+		const struct sl_shape value = sl_plan_value_shape(plan, false, v, 1);
+
+		all += sl_shape_row(&value);
+	}
+	fit = ROOM / (int64_t)sizeof(float) / all;
+	n = fit < FEW ? FEW : fit < MOST ? fit : MOST;
 	*out = NULL;
 	if (plan->model->vocab || samples < LEAST)
 		return SL_OK;
@@ -43,14 +49,17 @@ void sl_dcor_close(struct sl_dcor *d)
 }
 
 void sl_dcor_put(struct sl_dcor *d, const struct sl_feed *feed, int64_t first, int64_t rows,
-		 const struct sl_tensor *act)
+		 const struct sl_tensor *act, int n)
 {
-	const int64_t in = d->in_floats, out = sl_shape_row(&act->shape); /* an insert may have narrowed it */
+	const int64_t in = d->in_floats;
 
-	d->act_floats = out;
+	d->act_floats = 0;
+	for (int v = 0; v < n; v++)
+		d->act_floats += sl_shape_row(&act[v].shape); /* an insert may have narrowed it */
 	for (int64_t i = 0; i < rows; i++) {
 		const int64_t sample = feed->samples[first + i];
 		int64_t at = 0;
+		float *to;
 
 		if (sample && (sample - 1) * d->most / d->samples == sample * d->most / d->samples)
 			continue;
@@ -59,7 +68,13 @@ void sl_dcor_put(struct sl_dcor *d, const struct sl_feed *feed, int64_t first, i
 		d->n += at == d->n;
 		d->sample[at] = sample;
 		memcpy(d->in + at * in, (const float *)feed->input + (first + i) * in, (size_t)in * sizeof(float));
-		memcpy(d->act + at * out, (const float *)act->data + i * out, (size_t)out * sizeof(float));
+		to = d->act + at * d->act_floats;
+		for (int v = 0; v < n; v++) {
+			const int64_t row = sl_shape_row(&act[v].shape);
+
+			memcpy(to, (const float *)act[v].data + i * row, (size_t)row * sizeof(float));
+			to += row;
+		}
 	}
 }
 

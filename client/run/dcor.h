@@ -14,10 +14,10 @@ struct sl_dcor;
 enum sl_err sl_dcor_open(struct sl_dcor **out, const struct sl_plan *plan, int64_t samples,
 			 struct sl_fail *fail) SL_MUST_CHECK;
 void sl_dcor_close(struct sl_dcor *dcor); /* NULL is fine */
-/* Puts `rows` rows of a batch of the test set, from row `first` on, and act [rows, …], which is sent for them. Samples
- * that are not chosen are ignored; a sample that is put again replaces its earlier values. */
+/* Puts `rows` rows of a batch of the test set, from row `first` on, and the n values act [rows, …] that are sent for
+ * them, joined. Samples that are not chosen are ignored; a sample that is put again replaces its earlier values. */
 void sl_dcor_put(struct sl_dcor *dcor, const struct sl_feed *feed, int64_t first, int64_t rows,
-		 const struct sl_tensor *act);
+		 const struct sl_tensor *act, int n);
 /* The figure for the samples put since the last call, at most 1. NAN: fewer than 4, no memory, or dcor is NULL. */
 double sl_dcor_take(struct sl_dcor *dcor);
 

@@ -63,12 +63,17 @@ static int64_t targets_of_row(const struct sl_ends *ends)
 	return sl_learn_targets(model->task, model->classes);
 }
 
-/* The most floats of a chunk at one of the cuts. */
+/* The most floats of a chunk at one of the cuts, of all values. */
 static int64_t chunk_floats(const struct sl_plan *plan, bool mid)
 {
-	const struct sl_shape row = sl_plan_cut_shape(plan, mid, 1);
+	int64_t floats = 0;
 
-	return sl_plan_cut_most(plan, mid) * sl_shape_row(&row);
+	for (int v = 0; v < sl_plan_cut_values(plan, mid); v++) {
+		const struct sl_shape row = sl_plan_value_shape(plan, mid, v, 1);
+
+		floats += sl_plan_cut_most(plan, mid) * sl_shape_row(&row);
+	}
+	return floats;
 }
 
 enum sl_err sl_ends_use(struct sl_ends *ends, const struct sl_ends_use *use, struct sl_fail *fail)
@@ -97,19 +102,22 @@ enum sl_err sl_ends_use(struct sl_ends *ends, const struct sl_ends_use *use, str
 	return ends->sent && ends->word ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for noise");
 }
 
-struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor x)
+void sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor *x)
 {
 	const struct sl_chunk *c = &ends->chunk[chunk];
+	const bool noisy = sl_noise_of(ends->use.noise, dir) > 0, mid = dir == SL_DIR_MID_GRAD;
+	float *sent = noisy && !mid ? ends->sent + chunk * chunk_floats(ends->plan, false) : NULL;
+	const int n = sl_plan_cut_values(ends->plan, mid);
 
-	if (sl_noise_of(ends->use.noise, dir) > 0) {
-		float *to = dir == SL_DIR_HEAD_ACT ? ends->sent + chunk * chunk_floats(ends->plan, false) : x.data;
+	for (int v = 0; v < n && noisy; v++) {
+		float *to = mid ? x[v].data : sent;
 
-		sl_noise_add(ends->use.noise, dir, &c->call.dims, &x, to, ends->word);
-		x.data = to;
+		sl_noise_add(ends->use.noise, dir, &c->call.dims, &x[v], to, ends->word);
+		x[v].data = to;
+		sent += mid ? 0 : sl_shape_count(&x[v].shape);
 	}
 	if (dir == SL_DIR_HEAD_ACT && !ends->training && ends->use.dcor)
-		sl_dcor_put(ends->use.dcor, &ends->feed, c->first, c->call.dims.rows, &x);
-	return x;
+		sl_dcor_put(ends->use.dcor, &ends->feed, c->first, c->call.dims.rows, x, n);
 }
 
 /* Held weights (frozen ones, in 16 bits) are not copied: the executor gets pointers to them. */

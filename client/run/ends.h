@@ -68,10 +68,9 @@ enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights
 
 /* Sets the options from here on. Before the call all are off. NOMEM. */
 enum sl_err sl_ends_use(struct sl_ends *ends, const struct sl_ends_use *use, struct sl_fail *fail) SL_MUST_CHECK;
-/* What to send for x, which is a chunk's output of the head or gradient of the tail. With noise, head_act is a copy,
- * and a gradient is changed in place. Without noise it is x itself. In an evaluation head_act is also put into
- * use.dcor. */
-struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor x);
+/* Makes x what is sent: the values of a chunk's output of the head, or gradients of the tail. With noise, head_act is a
+ * copy, and a gradient is changed in place. In an evaluation head_act is also put into use.dcor. */
+void sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor *x);
 
 /* Sets the batch of the next pass, whose arrays are borrowed. */
 void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t step, bool training);

@@ -146,9 +146,7 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 	err = sl_agreement_settle(&s->agreement, fail);
 	s->agreement.plan.ends =
 		s->conf->train.ends_precision == SL_ENDS_FP32 ? SL_PRECISION_FP32 : SL_PRECISION_BF16_FACTORS;
-	if (!err)
-		err = sl_plan_open_parts(&s->plan, parts, &s->agreement.plan, fail);
-	return err ? err : sl_setup_check_cut(s, fail);
+	return err ? err : sl_plan_open_parts(&s->plan, parts, &s->agreement.plan, fail);
 }
 
 /* Whether all members need the same value: of learning rates, for the middle; of the loss, for shared ends; and of what

@@ -124,9 +124,7 @@ enum sl_err sl_setup_class_weights(struct sl_setup *s, struct sl_fail *fail) SL_
 /* label_scale.c: sets scale, for training from the training data, which are open, else from setup->about. For training
  * without data.scale_label it warns of numbers whose deviation is far from 1. sl_setup_data calls it. */
 enum sl_err sl_setup_label_scale(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
-/* setup_cut.c: CONFIG if a key is for one tensor at a cut, and several cross. */
-enum sl_err sl_setup_check_cut(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
-/* Checks error feedback on the tensors of a whole chunk. */
+/* setup_cut.c: checks error feedback on the tensors of a whole chunk. */
 enum sl_err sl_setup_try_feedback(const struct sl_setup *setup, enum sl_dir dir, bool mid,
 				  struct sl_fail *fail) SL_MUST_CHECK;
 /* Logs where another cut would be better: the head has most multiplications, or a skip could stay at home. */

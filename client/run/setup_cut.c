@@ -2,19 +2,6 @@
 #include "client/run/setup.h"
 #include "common/base/log.h"
 
-enum sl_err sl_setup_check_cut(const struct sl_setup *s, struct sl_fail *fail)
-{
-	const struct sl_conf_client *c = s->conf;
-	const bool head = c->noise.head_act > 0;
-
-	if (sl_plan_cut_values(s->plan, false) == 1 && sl_plan_cut_values(s->plan, true) == 1)
-		return SL_OK;
-	if (head || c->noise.mid_grad > 0)
-		return sl_conf_client_fail(c, head ? "noise.head_act" : "noise.mid_grad", fail,
-					   "noise goes with one value at each cut");
-	return SL_OK;
-}
-
 void sl_setup_advise_cut(const struct sl_setup *s)
 {
 	const struct sl_plan *plan = s->plan;

@@ -447,7 +447,7 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = sl_setup_split(s, SL_SPLIT_TEST, fail);
 	if (!err && train && s->plan)
 		sl_setup_advise_cut(s);
-	if (!err && train && s->plan && !s->dcor && sl_plan_cut_values(s->plan, false) == 1)
+	if (!err && train && s->plan && !s->dcor)
 		err = sl_dcor_open(&s->dcor, s->plan, s->set[SL_SPLIT_TEST].count, fail);
 	if (!err && train)
 		err = sl_setup_keep(s, fail);

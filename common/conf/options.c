@@ -89,6 +89,7 @@ static const struct option table[] = {
 	{"--force", NULL, SL_OPT_SWEEP, AT(force), "write over the sweep that DIR holds"},
 	{"--text", NULL, SL_OPT_GRAPH, AT(text),
 	 "print the middle, or the part that is named, in the form in which it travels to the server"},
+	{"--cuts", NULL, SL_OPT_GRAPH, AT(cuts), "list other cuts: what crosses, and what each part computes"},
 	{"--text", NULL, SL_OPT_TOKENS, AT(text), "print tokens as the vocabulary writes them, not their ids"},
 	{"--pair", NULL, SL_OPT_TOKENS, AT(pair), "each line has two texts, with a tab between them"},
 	{"--task", "NAME", SL_OPT_TOKENS, AT(task),

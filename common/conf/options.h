@@ -31,7 +31,7 @@ struct sl_options {
 	const char *set[SL_MAX_SETS];
 	int n_set;
 	bool json, local, resume, fresh, auto_resume, check_config, print_config, parity, prometheus, measure, csv,
-		logits, live, ready, quiet, watch, force, text, pair, stats, ids;
+		logits, live, ready, quiet, watch, force, text, cuts, pair, stats, ids;
 	struct sl_options_export export;
 	struct sl_options_lines lines;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
@@ -63,7 +63,7 @@ enum {
 	SL_OPT_INIT = 2048,    /* --server, --model, --data, --cut, --force */
 	SL_OPT_PLOT = 4096,    /* --out PICTURE, --figure */
 	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, --task, --split, --columns, --format, --json */
-	SL_OPT_GRAPH = 16384,  /* --text */
+	SL_OPT_GRAPH = 16384,  /* --text, --cuts */
 	SL_OPT_DATA = 32768,   /* --sheet */
 	SL_OPT_EXPORT = 65536, /* --adapter, --training */
 	SL_OPT_AUDIT = 524288, /* --steps */

@@ -8,6 +8,7 @@
 
 #include "common/graph/model.h"
 
+enum sl_segment { SL_HEAD, SL_MIDDLE, SL_TAIL, SL_SEGMENT_COUNT };
 enum { SL_CUT_TEXT = 2 * SL_NAME_MAX + 32 };
 
 /* The cut as users write it in a config; "": not given. */
@@ -31,8 +32,6 @@ struct sl_cut {
 	char text[SL_CUT_TEXT]; /* "head_end=features.0 tail_begin=classifier"; two cuts are equal if their texts are */
 };
 
-enum sl_segment { SL_HEAD, SL_MIDDLE, SL_TAIL, SL_SEGMENT_COUNT };
-
 /* Finds the cut from the words that users write; each may be NULL.
  * partition  "A:-B": the first A units | the middle | the last B units; NULL: "1:-1"
  * head_end   path of a unit, of an op or of a module between them, with or without the model's prefix: the head ends
@@ -48,6 +47,17 @@ enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const 
  * success *part is what that cut sends, as a part of what this one sends. */
 bool sl_cut_cheaper(const struct sl_cut *cut, const struct sl_model *model, int values, struct sl_cut *out,
 		    double *part);
+
+/* What a cut costs: floats of a row that cross, up and down together, and MACs of the forward pass of each part. */
+struct sl_cut_price {
+	struct sl_cut cut;
+	double floats, macs[SL_SEGMENT_COUNT];
+};
+/* Writes the price of `own`, then cuts that a config can name, at most `most` in all: the client of each computes more
+ * than that of the one before it, and at least a twentieth less crosses. No other cut whose parts all have parameters
+ * sends less without computing more. `tokens`: of a row. NOMEM. */
+enum sl_err sl_cut_list(const struct sl_cut *own, const struct sl_model *model, int values, int64_t tokens,
+			struct sl_cut_price *list, int most, int *n) SL_MUST_CHECK;
 
 /* Moves the start of the tail behind the gather with which it begins, so that the middle ends with the gather. CONFIG:
  * the tail does not begin with a gather, or the model's task is not to predict the next token. */

@@ -81,7 +81,7 @@ struct sl_node {
 struct sl_field {
 	char name[SL_NAME_MAX]; /* "image", "label", "head_act", "mid_act", "loss" */
 	int value;
-	int most; /* tokens of a row at most; 1 if the value is not per token */
+	int most;   /* tokens of a row at most; 1 if the value is not per token */
 	bool still; /* an input of a middle with several: its gradient is not computed, and does not cross */
 	/* decay.full > 0: the width of this value falls during training (decay.h). Its last dimension is `full`. The
 	 * node next to it is a layer over that dimension alone, without bias, with a square matrix: linear, conv2d or

@@ -54,8 +54,6 @@ def write_network(module, example, file):
     images [rows, channels, height, width], rows [rows, features] or signals [rows, channels, length], or integer token ids
     [rows, tokens]. The output is [rows, classes] or, for a class for each pixel, [rows, classes, height, width]."""
     builder, out = _read(module, example)
-    if isinstance(out, tuple):
-        raise errors.config("the network gives a tuple: a file has a network of one output")
     text = builder.text(out, lambda p: _role(p, module))
     if len(out.shape) not in (1, 3):
         raise errors.config(f"the network gives {list(out.shape)} for each row: give [classes], or [classes, height, width]")

@@ -233,6 +233,8 @@ def _checked(b, out, names):
     if not isinstance(out, (Value, tuple)):
         word = "dict" if isinstance(out, dict) else type(out).__name__
         raise errors.config(f"forward gives a {word}: a tensor, or a tuple of tensors, can cross")
+    if b.whole and isinstance(out, tuple):
+        raise errors.config("the network gives a tuple: a file has a network of one output")
     outputs = out if isinstance(out, tuple) else (out,)
     if not b.nodes or not outputs or not all(isinstance(v, Value) for v in outputs):
         raise errors.config("what forward gives is no tensor that it computes, nor a tuple of such")

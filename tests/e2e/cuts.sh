@@ -98,11 +98,24 @@ done
 killed_client 4 'several topk:0.3,ef=true' "$config" "${several[@]}" --set codec='topk:0.3,ef=true'
 killed_server server.apply=kill@5 'several topk:0.3,ef=true' "$config" "${several[@]}" --set codec='topk:0.3,ef=true'
 
+# noise on each value, and how all of them depend on the inputs
+"$SPLITC" keygen --out "$tmp/noise.key" >/dev/null 2>&1
+as_local noisy 'noisy local' $steps "$config" "${several[@]}" --set noise.head_act=0.1 --set noise.mid_grad=0.2 --set noise.key="$tmp/noise.key"
+[ "$(learned noisy)" != "$(learned several)" ] || fail 'noise changes nothing'
+
+# other cuts
+"$SPLITC" graph "$config" --cuts "${base[@]}" --set head_end=e0.5 --set tail_begin=d0 --json >"$tmp/cuts"
+jq -e '(.cuts[0].cut | startswith("head_end=e0.5 tail_begin=d0")) and .cuts[0].home == 0 and
+	([.cuts[1:][] | .bytes] | . == (sort | reverse)) and .cuts[-1].bytes < .cuts[0].bytes / 2 and .cuts[-1].home > 0' "$tmp/cuts" >/dev/null ||
+	fail "graph --cuts: $(cat "$tmp/cuts")"
+jq -r '.cuts[].cut' "$tmp/cuts" | while read -r ends; do
+	"$SPLITC" graph "$config" --set "${ends/ tail_begin=*/}" --set "tail_begin=${ends#* tail_begin=}" --text >/dev/null || fail "no such cut: $ends"
+done
+
 # What does not go with it is refused.
 refused 78 '2 values cross the cut at p0 (e0.5, p0), where cut_values allows 1: set cut_values: 2, or cut at e0.5' --set head_end=p0 --set tail_begin=d0
 refused 78 '2 values cross the cut at Concat (e1.5, u1), where cut_values allows 1' --set head_end=p0 --set tail_begin=Concat
 two=(--set head_end=p0 --set tail_begin=d0 --set cut_values=2)
 refused 78 'inserts go with one value at each end; 2 go up here and 1 down' "${two[@]}" --set insert.tail=conv:4
-refused 78 'noise goes with one value at each cut' "${two[@]}" --set noise.head_act=0.1 --set noise.key=key
 refused 78 'train.precision: 16 bits, kept and cached tokens go with one value at each cut; 2 go up and 1 down' "${two[@]}" --set train.precision=bf16
 echo 'skips stay at home, and several values cross'

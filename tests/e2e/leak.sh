@@ -47,6 +47,14 @@ leak narrow 0 --steps 40 "${falls[@]}"
 [ "$(width wide)" = $((2 * $(width narrow))) ] || fail "widths: $(width wide), $(width narrow)"
 is narrow '.informed.psnr_db.value > .informed.psnr_db.chance + 1'
 
+# Two values go up from inside a residual block: decoders see both.
+two=(--set cut_values=2 --set head_end=features.3.conv.0)
+leak two 0 --steps 40 "${two[@]}"
+is two '(.values | startswith("2 values go up and 1 come down.")) and .informed.psnr_db.value > .informed.psnr_db.chance + 1'
+is two '.labels.head_act_neighbours.samples == 24 and .labels.mid_grad_one_example.value == 1'
+page two '2 values go up and 1 come down'
+is first '.values == null'
+
 "$SPLITC" keygen --out "$tmp/key" >/dev/null 2>&1
 leak noisy 0 --steps 40 --set noise.key="$tmp/key" --set noise.head_act=4 --set noise.mid_grad=64
 is noisy '.noise.head_act == 4 and .informed.psnr_db.value < '"$(figure first .informed.psnr_db.value)"' - 1 and .labels.mid_grad_one_example.value < 0.5'

@@ -199,9 +199,85 @@ static void several_values_cross_where_allowed(void **state)
 	assert_int_equal(cut.n_home, 0);
 }
 
+static double floats_of(const struct sl_cut *cut, const struct sl_model *m)
+{
+	int64_t floats = 0;
+
+	for (int i = 0; i < cut->n_up; i++)
+		floats += sl_shape_row(&m->graph.value[cut->up[i]].shape);
+	for (int i = 0; i < cut->n_down; i++)
+		floats += sl_shape_row(&m->graph.value[cut->down[i]].shape);
+	return (double)floats;
+}
+
+static double at_client(const struct sl_cut *cut, const struct sl_model *m)
+{
+	return (double)(macs_of(cut, m, SL_HEAD, 1) + macs_of(cut, m, SL_TAIL, 1));
+}
+
+/* Whether the list has a cut that is no worse, or sends a twentieth more. */
+static bool is_covered(const struct sl_cut_price *list, int n, const struct sl_cut *cut, const struct sl_model *m)
+{
+	for (int i = 1; i < n; i++)
+		if (0.95 * list[i].floats <= floats_of(cut, m) &&
+		    list[i].macs[SL_HEAD] + list[i].macs[SL_TAIL] <= at_client(cut, m))
+			return true;
+	return false;
+}
+
+/* Whether all parts have parameters. */
+static bool learns(const struct sl_cut *cut, const struct sl_model *m)
+{
+	int params[SL_SEGMENT_COUNT] = {0}, first, end;
+
+	for (int part = 0; part < SL_SEGMENT_COUNT; part++) {
+		sl_cut_nodes(cut, m, (enum sl_segment)part, &first, &end);
+		for (int i = first; i < end; i++)
+			params[part] += m->graph.node[i].n_param;
+	}
+	return params[SL_HEAD] && params[SL_MIDDLE] && params[SL_TAIL];
+}
+
+/* Beside all cuts between two nodes. */
+static void the_list_has_the_cuts_that_no_other_beats(void **state)
+{
+	const struct sl_model *m = *state;
+	const struct sl_cut own = find(m, NULL, NULL, NULL);
+	struct sl_cut_price list[64];
+	struct sl_cut cut;
+	struct sl_fail fail;
+	int n;
+
+	for (int values = 1; values <= 2; values++) {
+		assert_int_equal(sl_cut_list(&own, m, values, 1, list, 64, &n), SL_OK);
+		assert_in_range(n, 4, 40);
+		assert_string_equal(list[0].cut.text, own.text);
+		for (int i = 0; i < n; i++) {
+			assert_true(list[i].floats == floats_of(&list[i].cut, m));
+			for (int part = 0; part < SL_SEGMENT_COUNT; part++)
+				assert_true(list[i].macs[part] ==
+					    (double)macs_of(&list[i].cut, m, (enum sl_segment)part, 1));
+			if (i < 2)
+				continue;
+			assert_true(list[i].floats <= 0.95 * list[i - 1].floats);
+			assert_true(at_client(&list[i].cut, m) > at_client(&list[i - 1].cut, m));
+		}
+		for (int head = 0; head < m->graph.n_node - 2; head += 3)
+			for (int tail = head + 2; tail < m->graph.n_node; tail += 2)
+				if (sl_cut_find(&cut, m, NULL, m->graph.node[head].name, m->graph.node[tail].name,
+						values, &fail) == SL_OK &&
+				    learns(&cut, m) && !is_covered(list, n, &cut, m))
+					fail_msg("%s is better", cut.text);
+		assert_true(list[n - 1].floats < list[0].floats);
+	}
+	assert_int_equal(sl_cut_list(&own, m, 1, 1, list, 3, &n), SL_OK);
+	assert_in_range(n, 1, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_list_has_the_cuts_that_no_other_beats),
 		cmocka_unit_test(partitions),
 		cmocka_unit_test(names),
 		cmocka_unit_test(macs_of_the_published_cut),

@@ -236,6 +236,7 @@ def check_refusals():
     refused(split.ConfigError, "input_grad has 3 values", remote, lambda x, t, a, b: a + b, input_grad=(True, False, True))
     refused(split.ConfigError, "16 bits, kept and cached tokens go with one value", remote, lambda x, t, a, b: a + b, precision="bf16")
     refused(split.ConfigError, "codec.head_act.1", remote, lambda x, t, a, b: a + b, codec={"head_act.1": "none"})
+    refused(split.ConfigError, "the network gives a tuple", split.write_network, Pyramid(), torch.zeros(6, 6, 16, 16), "none")
     m, x = remote(lambda x, t, a, b: (a + b, a * b), input_grad=(True, False)), torch.randn(4, 4)
     refused(split.UsageError, "t: the middle takes its tensors by place", m, x, t=x)
     refused(split.UsageError, "a call with 1 tensors; the middle was made for 2", m, x)
