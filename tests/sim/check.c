@@ -117,9 +117,9 @@ static const char *value_of(const char *line, const char *key, int *len)
 	return at;
 }
 
-/* The losses of steps and evaluations, a line each, without steps that the member missed. The rates of steps into
- * rate[] by the way. */
-static char *losses_of(const char *dir, bool evaluations, double rate[SIM_STEPS])
+/* The losses of steps and evaluations, a line each, without steps that the member missed: in rounds it may have done
+ * its part of one. The rates of steps into rate[] by the way. */
+static char *losses_of(const char *dir, bool evaluations, int member, double rate[SIM_STEPS])
 {
 	static const char *const key[][3] = {{"{\"type\":\"step\"", "\"step\":", "\"loss\":"},
 					     {"{\"type\":\"epoch\"", "\"epoch\":", "\"test_loss\":"}};
@@ -136,6 +136,8 @@ static char *losses_of(const char *dir, bool evaluations, double rate[SIM_STEPS]
 			const long step = strtol(number, NULL, 10);
 
 			if (strncmp(line, key[i][0], strlen(key[i][0])) != 0 || !n || !m || strstr(line, "\"skipped\""))
+				continue;
+			if (i == 0 && step > 0 && step <= SIM_STEPS && sim.missed[step - 1][member])
 				continue;
 			fprintf(to, "%s %.*s %.*s\n", i ? "evaluation" : "step", n, number, m, loss);
 			if (rate && i == 0 && step > 0 && step <= SIM_STEPS)
@@ -203,7 +205,7 @@ static bool read_outcome(const struct sim_row *row, const char *folder, struct o
 
 	for (int k = 0; k < (row->members ? row->members : 1); k++) {
 		snprintf(dir, sizeof dir, row->members ? "%s/member-%d" : "%s", folder, k);
-		out[k] = (struct outcome){weights_of(dir), losses_of(dir, row->oracle != SIM_ABSENT, NULL)};
+		out[k] = (struct outcome){weights_of(dir), losses_of(dir, row->oracle != SIM_ABSENT, k, NULL)};
 		any = any || (out[k].weights && out[k].losses[0]);
 	}
 	return any;
@@ -240,7 +242,7 @@ static void list_rates(char *out, size_t cap)
 	double rate[SIM_STEPS] = {0};
 	size_t len;
 
-	free(losses_of("client/run0", false, rate));
+	free(losses_of("client/run0", false, 0, rate));
 	len = (size_t)snprintf(out, cap, "train.schedule.kind=points train.schedule.points=[");
 	for (int step = 0; step < SIM_STEPS && rate[step] > 0 && len < cap; step++)
 		len += (size_t)snprintf(out + len, cap - len, "%s%.1f:%g", step ? "," : "", step / 10.0, rate[step]);
@@ -297,7 +299,7 @@ void sim_compare(const struct sim_row *row)
 		if (sim.proc[k].left)
 			continue;
 		snprintf(dir, sizeof dir, "client/run%d", k);
-		losses = losses_of(dir, row->oracle != SIM_ABSENT, NULL);
+		losses = losses_of(dir, row->oracle != SIM_ABSENT, k, NULL);
 		if (weights_of(dir) != is[k].weights)
 			sim_fail("%s: other weights than --local", name);
 		else if (strcmp(losses, is[k].losses) == 0)

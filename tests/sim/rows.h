@@ -40,3 +40,20 @@ OTHER("late-private", "share.straggler_s=1 share.ends=private", 3, SIM_ABSENT, S
 OTHER("come-and-go",
       "share.clients=2..4 share.wait_s=30 share.straggler_s=1 codec.head_act=quant:8 codec.head_grad=quant:8", 4,
       SIM_ABSENT, SIM_SPOILS_DISKS)
+ROW("zero", "share.straggler_s=0 share.mode=rounds share.round=3 share.ends=round share.moments=zero", 3)
+ROW("unequal",
+    "share.straggler_s=0 share.mode=rounds share.round=2 share.ends=private data.partition=dirichlet:2 "
+    "train.max_steps=14",
+    3)
+ROW("turns", "share.straggler_s=0 share.mode=serial share.ends=private data.partition=dirichlet:2", 3)
+/* With share.moments: keep the moments of a member's part of a round stay, though it died in it. */
+OTHER("late-rounds",
+      "share.straggler_s=1 share.mode=rounds share.round=2 share.moments=average codec.head_act=quant:8 "
+      "codec.head_grad=quant:8",
+      3, SIM_ABSENT, SIM_SPOILS_DISKS)
+OTHER("late-serial", "share.straggler_s=1 share.mode=serial codec.head_act=quant:8 codec.head_grad=quant:8", 3,
+      SIM_ABSENT, SIM_SPOILS_DISKS)
+OTHER("come-and-go-rounds",
+      "share.clients=2..4 share.wait_s=30 share.straggler_s=1 share.mode=rounds share.round=2 share.moments=average "
+      "codec.head_act=quant:8 codec.head_grad=quant:8",
+      4, SIM_ABSENT, SIM_SPOILS_DISKS)

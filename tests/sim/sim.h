@@ -16,7 +16,7 @@
 
 enum sim_side { SIM_CLIENT, SIM_SERVER, SIM_BOTH }; /* machines, numbered as in tests/support/disk_model.h */
 enum { SIM_MEMBERS = 4, SIM_PROCS = 1 + SIM_MEMBERS, SIM_FDS = 1024, SIM_FAULTS = 16, SIM_TEXT = 512 };
-enum { SIM_STEPS = 64 };           /* most steps of a row whose reference is told what happened */
+enum { SIM_STEPS = 128 };          /* most steps of a row whose reference is told what happened */
 enum { SIM_SERVES = SIM_MEMBERS }; /* the server's number; the others are clients */
 #define SIM_MS 1000000u            /* in ns, as all times here */
 
