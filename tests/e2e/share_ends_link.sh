@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A group with one head and tail for all (share.ends: step) over links equals the group in one process, byte for byte:
-# through codecs with error feedback, over kills of a member and of the server, and with members that were late or sent
-# NaN. All members end with the same weights. A client with another head is refused.
+# A group with one head and tail for all over links equals the group in one process, byte for byte: a mean for each step
+# (share.ends: step, also in mode serial) or each round, through codecs with error feedback, with members that were late
+# or sent NaN. All members end with the same weights. A client with another head is refused. The simulator kills members
+# and servers.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -40,9 +41,26 @@ cmp "$tmp/rows-0/model.safetensors" "$tmp/whole-0/model.safetensors" || fail 'to
 end_bytes() { grep -E '^end_(grad|mean) ' "$tmp/$1-0.log" | awk '{s += $3} END {print int(100 * s)}'; }
 [ $(($(end_bytes rows) * 5)) -lt "$(end_bytes whole)" ] || fail "touched rows took $(end_bytes rows) of $(end_bytes whole)"
 
-# A member is killed, then the server: the checkpoints restore the codecs' residuals of members and server.
-killed kills "$tmp/adamw.yaml" 40 share.ends=step train.checkpoint_every=5 "${feedback[@]}"
-one_model kills 3
+# share.ends: round, for every treatment of the optimizer's moments, with members that pass the end of a round; and
+# mode serial.
+feedback_rounds=(codec.end_grad='topk:0.2,ef=true|quant:8' codec.end_mean='topk:0.4,ef=true')
+rounds=(share.mode=rounds share.ends=round)
+serial=(share.mode=serial share.ends=step)
+group keep "$tmp/adamw.yaml" 3 "${rounds[@]}" share.round=2 data.partition=dirichlet:0.7 "${feedback_rounds[@]}" train.epochs=2
+one_model keep 3
+[ "$(for k in 0 1 2; do steps_of keep/member-$k; done | sort -u | wc -l)" -gt 1 ] || fail 'no member passed a step'
+group average "$tmp/adamw.yaml" 3 "${rounds[@]}" share.round=2 share.moments=average data.partition=dirichlet:0.7 share.layers=all train.epochs=2
+one_model average 3
+group zero "$tmp/sgd.yaml" 2 "${rounds[@]}" share.round=3 share.moments=zero data.partition=iid train.epochs=2 codec.end_grad=randomk:0.5 codec=quant:8
+one_model zero 2
+group serial "$tmp/sgd.yaml" 3 "${serial[@]}" data.partition=dirichlet:0.7 "${feedback_rounds[@]}" train.epochs=2
+one_model serial 3
+group turns "$tmp/adamw.yaml" 2 "${serial[@]}" share.layers=all data.partition=iid model.name=resnet9 model.width=0.125 partition=3:-2
+one_model turns 2
+# Averaged heads and tails differ from private ones.
+client private "$tmp/sgd.yaml" --local --clients 2 --set share.ends=private --set share.mode=rounds --set share.round=3 --set share.moments=zero \
+	--set data.partition=iid --set train.epochs=2 --set codec=quant:8 || fail "private: exit status $?"
+! cmp -s "$tmp/private/member-0/model.safetensors" "$tmp/zero/member-0/model.safetensors" || fail 'averaging made no difference'
 
 # A member that pauses is late, and receives the means of the steps that it missed. Another one sends NaN once.
 set=(--set share.ends=step --set train.epochs=1000 --set train.max_steps=24 --set train.eval_every=0 --set data.partition=iid
@@ -53,6 +71,36 @@ members late "$tmp/sgd.yaml" 3 "${set[@]}"
 case ,$absent, in *,1:*,2:2,*) ;; *) fail "absent were $absent" ;; esac
 as_told late "$tmp/sgd.yaml" 3 "$absent" "${set[@]}"
 one_model late 3
+
+# A round of one member equals a run without a group, except for the rounding of differences, which later steps amplify.
+first=(--set train.max_steps=1 --set train.eval_every=0 --set train.schedule.warmup_epochs=0)
+client plain "$tmp/adamw.yaml" --local "${first[@]}" || fail "plain: exit status $?"
+client alone "$tmp/adamw.yaml" --local --clients 1 --set share.mode=rounds --set share.ends=round --set share.round=1 "${first[@]}" ||
+	fail "alone: exit status $?"
+python3 - "$tmp/plain" "$tmp/alone/member-0" <<'PY' || fail 'one member does not learn what a run without a group learns'
+import array, json, struct, sys
+def weights(folder):
+    f = open(folder + "/model.safetensors", "rb"); n = struct.unpack("<Q", f.read(8))[0]; h = json.loads(f.read(n)); d = f.read()
+    return {k: array.array("f", d[slice(*v["data_offsets"])]) for k, v in h.items() if k != "__metadata__" and v["dtype"] == "F32"}
+a, b = map(weights, sys.argv[1:])
+off = max(abs(x - y) / max(1, abs(x)) for n in a for x, y in zip(a[n], b[n]))
+print("one member, off by", off)
+sys.exit(not off < 1e-6)
+PY
+
+# A member that pauses is late: it takes no part in that round, and receives its mean. Another sends NaN in the last
+# step of a round.
+set=(--set share.mode=rounds --set share.ends=round --set share.round=3 --set share.straggler_s=1 --set data.partition=iid
+	--set train.epochs=1000 --set train.max_steps=30 --set train.eval_every=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000
+	--set train.on_nan=skip --set train.schedule.warmup_epochs=0)
+for pair in "${feedback_rounds[@]}"; do set+=(--set "$pair"); done
+points=(client.apply=delay:150@1+ 'client.begin=delay:3000@5' 'client.apply=delay:150@1+,client.check=EIO@6')
+members late_round "$tmp/sgd.yaml" 3 "${set[@]}"
+case ,$absent, in *,1:*,2:6,*) ;; *) fail "absent were $absent" ;; esac
+# In one process the check finds NaN where member 2 did: it checks the three members of each step one by one.
+absent=${absent%,2:6}
+SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.check=EIO@18 as_told late_round "$tmp/sgd.yaml" 3 "$absent" "${set[@]}"
+one_model late_round 3
 
 # Two members whose runs differ in length have other rates of a cosine, and neither has most of the members. Head, middle
 # and tail of both learn by the smaller rate, and the member with the larger one says so.

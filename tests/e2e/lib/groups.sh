@@ -39,14 +39,6 @@ members() {
 left_out() { # NAME CLIENTS
 	for ((k = 0; k < $2; k++)); do sed -nE "/\"skipped\":true/s/.*\"step\":([0-9]+),.*/$k:\1/p" "$tmp/$1-$k/log.jsonl"; done | paste -sd,
 }
-# said_late NAME MEMBER…: these members have no delay, but a busy machine may make one late. Then the server must have
-# logged it.
-said_late() {
-	for k in "${@:2}"; do
-		! grep -q '"skipped":true' "$tmp/$1-$k/log.jsonl" || grep -q "group-late: group $1: .* without member $k" "$tmp/one.log" ||
-			fail "$1: member $k was left out of a step, and the server does not say so"
-	done
-}
 same_members() { # NAME CLIENTS
 	for ((k = 0; k < $2; k++)); do same_run "$1-$k" "$1/member-$k" "$(steps_of "$1/member-$k")"; done
 }
@@ -55,17 +47,6 @@ same_members() { # NAME CLIENTS
 as_told() {
 	client "$1" "$2" --local "${@:5}" --set share.group="$1" --set share.clients="$3" --absent "$4" || fail "$1, --absent $4: exit status $?"
 	same_members "$1" "$3"
-}
-# late_member NAME CONFIG STEP STEPS [argument]…: member 1 of two pauses as it begins its step STEP. It misses steps of
-# the other member meanwhile, and then takes part again. On a busy machine the other member may be late, too.
-late_member() {
-	local points=(client.apply=delay:200@1+ "client.begin=delay:2500@$3") pid=()
-	set -- "$1" "$2" "$4" --set share.straggler_s=1 --set train.eval_every=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000 "${@:5}"
-	members "$1" "$2" 2 "${@:4}"
-	[[ ,$absent = *,1:* ]] || fail "the member that stood still was never late: $absent"
-	grep '"type":"step"' "$tmp/$1-1/log.jsonl" | awk '/"skipped":true/ {late = 1; next} late {n++} END {exit !n}' || fail "the member that stood still never came back: $absent"
-	as_told "$1" "$2" 2 "$absent" "${@:4}"
-	[ "$(steps_of "$1-1")" = "$3" ] || fail "member 1 has $(steps_of "$1-1") steps, not $3"
 }
 # one_model NAME CLIENTS: all members wrote the same weights.
 one_model() {
