@@ -106,7 +106,7 @@ static int64_t place_in(const struct sl_shape *value, const struct sl_shape *row
 	       at % row->dim[2] * value->dim[2] / row->dim[2];
 }
 
-static void join(const struct sl_joint *j, const struct sl_tensor *x, float *to)
+void sl_joint_put(const struct sl_joint *j, const struct sl_tensor *x, float *to)
 {
 	const int64_t rows = x->shape.dim[0], places = sl_shape_row(&j->row) / j->all;
 
@@ -139,7 +139,7 @@ static void crossed(void *arg, enum sl_dir dir, int chunk, const struct sl_tenso
 	const struct sl_joint *j = &c->joint[dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD];
 
 	if (c->rows[dir] && j->n > 1)
-		join(j, x, c->act[dir] + from);
+		sl_joint_put(j, x, c->act[dir] + from);
 	else if (c->rows[dir])
 		memcpy(c->act[dir] + from, x->data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
 }

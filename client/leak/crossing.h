@@ -33,6 +33,7 @@ struct sl_crossed {
 };
 
 struct sl_joint sl_joint_of(const struct sl_plan *plan, bool mid, bool pictures);
+void sl_joint_put(const struct sl_joint *joint, const struct sl_tensor *x, float *to); /* joins the values x [n] */
 /* The number `value` of the joined rows x [n, …], as rows of its own; the caller frees them. NULL: no memory. */
 float *sl_joint_value(const struct sl_joint *joint, const float *x, int64_t n, int value);
 

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "client/leak/crossing.h"
 #include "client/leak/metrics.h"
 #include "client/run/ends.h"
 #include "kernels/cpu/cpu.h"
@@ -289,6 +290,61 @@ static void head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count(vo
 	free(act);
 }
 
+/* Two values that go up from inside a residual block: as splitc leak joins them, and in an evaluation's figure. */
+static void several_values_are_looked_at_together(void **state)
+{
+	const struct sl_split_spec spec = {
+		.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0},
+		.cut = {.head_end = "features.3.conv.0", .tail_begin = "classifier.1", .values = 2},
+		.plan = {.batch = SMALL_BATCH, .chunks = CHUNKS, .optimizer = {.kind = SL_OPTIMIZER_SGD}},
+	};
+	int32_t sample[SMALL_BATCH];
+	const struct sl_feed feed = {.input = images, .rows = SMALL_BATCH, .samples = sample};
+	struct sl_tensor x[2] = {0};
+	struct sl_plan *two;
+	struct sl_dcor *dcor;
+	struct sl_fail fail;
+	double want;
+
+	(void)state;
+	assert_int_equal(plan_open(&two, &spec, &fail), SL_OK);
+	for (int i = 0; i < SMALL_BATCH * IMAGE_FLOATS; i++)
+		images[i] = (float)(i * 31 % 257) / 257;
+	for (int v = 0; v < 2; v++) {
+		x[v].shape = sl_plan_value_shape(two, false, v, SMALL_BATCH);
+		x[v].data = malloc((size_t)sl_shape_count(&x[v].shape) * sizeof(float));
+		for (int64_t i = 0; i < sl_shape_count(&x[v].shape); i++)
+			((float *)x[v].data)[i] = (float)((i * 17 + v) % 101) + images[i % IMAGE_FLOATS];
+	}
+	for (int pictures = 0; pictures < 2; pictures++) {
+		const struct sl_joint joint = sl_joint_of(two, false, pictures);
+		const int64_t row = sl_shape_row(&joint.row);
+		float *all = malloc((size_t)(SMALL_BATCH * row) * sizeof *all);
+
+		assert_int_equal(joint.n, 2);
+		assert_int_equal(joint.row.ndim, pictures ? 4 : 2);
+		sl_joint_put(&joint, x, all);
+		for (int v = 0; v < 2; v++) {
+			float *one = sl_joint_value(&joint, all, SMALL_BATCH, v);
+
+			assert_memory_equal(one, x[v].data, (size_t)sl_shape_count(&x[v].shape) * sizeof *one);
+			free(one);
+		}
+		if (!pictures)
+			assert_int_equal(sl_leak_dcor(&want, images, IMAGE_FLOATS, all, row, SMALL_BATCH), SL_OK);
+		free(all);
+	}
+	for (int i = 0; i < SMALL_BATCH; i++)
+		sample[i] = i;
+	assert_int_equal(sl_dcor_open(&dcor, two, SMALL_BATCH, &fail), SL_OK);
+	sl_dcor_put(dcor, &feed, 0, SMALL_BATCH, x, 2);
+	assert_true(sl_dcor_take(dcor) == want);
+	sl_dcor_close(dcor);
+	for (int v = 0; v < 2; v++)
+		free(x[v].data);
+	sl_plan_close(two);
+}
+
 /* A text of two tokens with `padding` tokens behind it, and the noise of one deviation or the other. */
 static void send_text(float to[6], enum sl_dir dir, double deviation, int padding)
 {
@@ -333,6 +389,7 @@ int main(void)
 		cmocka_unit_test(a_chunk_s_loss_is_its_own_mean_where_asked_for),
 		cmocka_unit_test(labels_are_smoothed_in_training_alone),
 		cmocka_unit_test(head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count),
+		cmocka_unit_test(several_values_are_looked_at_together),
 		cmocka_unit_test(noise_cannot_be_subtracted_and_ignores_padding),
 	};
 	struct sl_fail fail;

@@ -145,14 +145,22 @@ def check_ways():
     """Halves of a call, chunk by chunk, and evaluations give what one call does."""
     torch.manual_seed(5)
     mid, x, row = TwoInputs(), torch.randn(6, 4, 8, 8), torch.randn(6, 5)
+    first = mid.out.weight.detach().clone()
     m = split.RemoteModule(mid, server, example=(x, row), optimizer={"lr": 0.1}, calls=2, chunks=2)
     own = copy.deepcopy(mid)(x, row)
     sent = m.send(x, row)
     assert near(sent.wait(), own)
     m.drop()
-    loss = m.pipelined(lambda x: (x, row[:len(x)]), lambda y, t: F.cross_entropy(y, t), x, torch.arange(6) % 3)
-    assert loss > 0
+    other, t = split.RemoteModule(copy.deepcopy(mid), server, example=(x, row), optimizer={"lr": 0.1}, chunks=2), torch.arange(6) % 3
+    loss = m.pipelined(lambda both: (both[:, :256].view(-1, 4, 8, 8), both[:, 256:]), F.cross_entropy, torch.cat([x.flatten(1), row], 1), t)
+    whole = F.cross_entropy(other(x, row), t)
+    whole.backward()
+    assert abs(loss - whole.item()) < 1e-5
     m.step()
+    other.step()
+    a, b = m.state_dict(), other.state_dict()
+    assert all(near(a[k], b[k]) for k in a) and not near(a["out.weight"], first)
+    other.close(True)
     m.eval()
     y = m(x.requires_grad_(), row)
     refused(split.UsageError, "this output is that of an evaluation", y.sum().backward)
@@ -198,9 +206,9 @@ def check_lengths():
 class Of(nn.Module):
     """forward(x, t) by a function of these and of the layer's outputs."""
 
-    def __init__(self, of):
+    def __init__(self, of, width=4):
         super().__init__()
-        self.layer, self.other, self.of = nn.Linear(4, 4), nn.Linear(4, 4), of
+        self.layer, self.other, self.of = nn.Linear(width, width), nn.Linear(width, width), of
 
     def forward(self, x, t):
         return self.of(x, t, self.layer(x), self.other(t))
@@ -212,6 +220,20 @@ class Ignores(nn.Linear):
 
     def forward(self, x, t):
         return F.linear(x, self.weight, self.bias)
+
+
+def check_bytes():
+    """A gradient that nobody needs does not cross: of an input, and of an output."""
+    def crossed(read=2, **kwargs):
+        m = split.RemoteModule(Of(lambda x, t, a, b: (a + b, a * b), 64), server, example=((4, 64), (4, 64)), optimizer={"lr": 0.1}, **kwargs)
+        sum(y.sum() for y in m(torch.ones(4, 64, requires_grad=True), torch.ones(4, 64))[:read]).backward()
+        m.step()
+        found = m.stats()
+        m.close(True)
+        return found["tx_bytes"], found["rx_bytes"]
+    both, still, half = crossed(), crossed(input_grad=(True, False)), crossed(read=1)
+    assert 1000 < both[1] - still[1] < 1100, (both, still)
+    assert 1000 < both[0] - half[0] < 1100 and both[1] == half[1], (both, half)
 
 
 Pair = collections.namedtuple("Pair", "a b")
@@ -252,5 +274,5 @@ def check_refusals():
 
 
 if __name__ == "__main__":
-    for check in (check_steps, check_ways, check_lengths, check_refusals):
+    for check in (check_steps, check_ways, check_lengths, check_bytes, check_refusals):
         check()
