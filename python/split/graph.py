@@ -87,6 +87,8 @@ def _turned(own, dims):
     """A module's own matrix, transposed or not."""
     if list(dims) == sorted(dims):
         return own
+    if isinstance(own, Transposed):
+        return Own(own.path, own.tensor, own.learns)
     if len(own.shape) != 2 or own.shape != tuple(own.tensor.shape):
         raise errors.config(f"{own.path}: a permuted parameter of {list(own.shape)}; the server has transposed matrices")
     return Transposed(own.path, own.tensor, own.learns, own.shape[::-1])
@@ -153,6 +155,8 @@ def _slice(b, name, x, dim=0, start=None, end=None, step=1):
 def _select(b, name, x, dim, index):
     dim %= len(x.shape) + 1
     if isinstance(x, recurrent.Steps) and not dim:
+        if x.parts:
+            return x.parts[index]
         x, dim = x.of, 1
     if b.per_token and (dim, index) == (1, 0) and len(x.shape) == 2:
         return texts.first(b, name, x)
@@ -187,8 +191,8 @@ def _item(b, name, x, index):
 
 
 def _squeeze(b, name, x, dim=None):
-    if isinstance(x, tuple) and dim == 0 and len(x) == 1:  # the states of one layer
-        return x[0]
+    if isinstance(x, recurrent.Steps) and dim == 0 and x.shape[0] == 1:
+        return _select(b, name, x, 0, 0)
     dims = [dim] if isinstance(dim, int) else dim
     gone = {d % (len(x.shape) + 1) for d in dims} if dims is not None else set(range(1, len(x.shape) + 1))
     if 0 in gone:
@@ -226,7 +230,7 @@ def _view(b, name, x, *size):
         size[size.index(-1, 1)] = n // max(1, -math.prod(size[1:]))
     if size[1:] == list(x.shape):
         return x
-    if len(x.shape) == 2 and len(size) > 4:
+    if len(x.shape) == 2 and len(size) > 4 and size[1] == x.shape[0]:
         return heads.view(b, name, x, size)
     if len(size) > 4 or isinstance(x, made.Many):
         size = [i if isinstance(i, int) else 0 for i in size[1:]]

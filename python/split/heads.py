@@ -6,7 +6,7 @@ import operator
 import torch
 import torch.nn.functional as F
 
-from . import errors, reduce
+from . import errors, recurrent, reduce
 from .builder import ROWS, Own, Parted, Tokens, Turned, Value
 
 _ROWS, _TOKENS = "rows", "tokens"
@@ -72,6 +72,8 @@ def sizes(b, x):
     tokens = Tokens if b.per_token else int
     if isinstance(x, (View, Scores)):
         return x.sizes(ROWS, tokens)
+    if isinstance(x, recurrent.Steps):
+        return [x.shape[0], ROWS, x.shape[1]]
     return [ROWS, tokens(x.shape[0]), *x.shape[1:]]
 
 

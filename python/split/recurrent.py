@@ -7,14 +7,15 @@ from .builder import ROWS, Lazy, Param, Value, must, params
 
 
 class Steps(Value):
-    """[steps, rows, features], as a recurrent layer takes it without batch_first. of: [rows, steps, features]."""
+    """[steps, rows, features], as a recurrent layer takes it without batch_first, or its states. of: [rows, steps, features].
+    parts: of each step, or None."""
 
-    def __init__(self, of):
-        self.of, self.shape = of, of.shape
+    def __init__(self, of, parts=None):
+        self.of, self.shape, self.parts = of, of.shape, parts
 
     @property
     def number(self):
-        raise errors.config("steps in front of rows are known on the server in recurrent layers alone: transpose them back")
+        raise errors.config("its rows stand behind another dimension, which recurrent layers alone have: transpose them to the front")
 
 
 class Zeros(Lazy):
@@ -94,7 +95,7 @@ def _joined(b, name, parts):
 def _first(name, given, n, kinds):
     """The first states of n cells: of each h, or h and c."""
     given = [given] if kinds == 1 else given or [None] * kinds
-    each = [list(v) if isinstance(v, (tuple, list)) else [v] * n if v is None or isinstance(v, Zeros) else [v] for v in given]
+    each = [v.parts or () if isinstance(v, Steps) else [v] * n if v is None or isinstance(v, Zeros) else [v] for v in given]
     if len(each) != kinds or any(len(v) != n or not all(h is None or isinstance(h, Value) for h in v) for v in each):
         raise errors.config(f"{name}: its first state is known on the server as zeros, or as the states of such a layer")
     aliases.check(name, [h for v in each for h in v])
@@ -118,7 +119,7 @@ def _layer(kind):
                 last.append(state)
             y = _all(b, name, found)
             y = b.dropout(name, y, m.dropout) if layer + 1 < m.num_layers else y
-        states = tuple(tuple(of) for of in zip(*last))
+        states = tuple(Steps(_all(b, name, [of]), of) for of in map(list, zip(*last)))
         return Steps(y) if isinstance(x, Steps) else y, states if kind == "LSTM" else states[0]
     return build
 

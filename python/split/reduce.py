@@ -16,7 +16,7 @@ class Weights(Value):
 
 def _axes(name, x, dim):
     """The axes of PyTorch's dim, without rows, in order."""
-    n = len(x.shape) + 1
+    n = len(x.shape) + 1 if len(x.shape) < 4 else x.number  # which refuses them
     dims = range(n) if dim is None or dim == () else (dim,) if isinstance(dim, int) else dim
     axes = sorted({d % n - 1 for d in dims})
     if axes[0] < 0:
@@ -27,11 +27,9 @@ def _axes(name, x, dim):
 def _kept(b, name, x, axes, keepdim):
     """x, whose axes have size 1, with them or without."""
     left = [n for i, n in enumerate(x.shape) if i not in axes]
-    if keepdim:
-        return x
-    if not left:
+    if not left and not keepdim:
         raise errors.config(f"{name}: it leaves one number of a row; give keepdim=True")
-    return b.flatten(name + ".flatten", x) if len(left) == 1 else b.reshaped(name + ".less", x, left)
+    return x if keepdim else b.flatten(name + ".flatten", x) if len(left) == 1 else b.reshaped(name + ".less", x, left)
 
 
 def mean(b, name, x, dim=None, keepdim=False):
@@ -139,7 +137,7 @@ def group_norm(b, name, x, num_groups, weight=None, bias=None, eps=1e-5):
         return b.turned(name + ".signal", b.group_norm(name, b.turned(name + ".turned", x), num_groups, (), eps))
     y = b.group_norm(name, x, num_groups, (), eps)
     for f, a in ((b.mul, weight), (b.add, bias)):
-        y = y if a is None else f(f"{name}.{a.path}", y, Own(a.path, a.tensor, a.learns, (-1, 1, 1)))
+        y = y if a is None else f(f"{name}.{a.path}", y, Own(a.path, a.tensor, a.learns, (x.shape[0], 1, 1)))
     return y
 
 

@@ -3,13 +3,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import errors, made
-from .builder import EDGE, MEAN, NEAREST, Own, Param, image, must, one, params
+from . import made
+from .builder import AREA, EDGE, MEAN, NEAREST, Own, Param, image, must, one, params
 
 
-def _pair(x, name, what):
-    if isinstance(x, str):
-        raise errors.config(f"{name}: {what}={x!r} is not known on the server: give a number")
+def _pair(x):
     return tuple(x) if isinstance(x, (tuple, list)) else (x, x)
 
 
@@ -23,7 +21,7 @@ def _every(b, name, x, strides):
 
 def _convolve(b, name, m, prefix, x, kernel, pad):
     """Convolves an image by the weights of m. m may be for signals, so kernel gives height and width."""
-    strides, spread = _pair(m.stride, name, "stride")[-len(m.kernel_size):], _pair(m.dilation, name, "dilation")[-len(m.kernel_size):]
+    strides, spread = _pair(m.stride)[-len(m.kernel_size):], _pair(m.dilation)[-len(m.kernel_size):]
     stride = strides[0] if len(set(strides)) == 1 else 1
     dilation = one([d for d, k in zip(spread[::-1], kernel[::-1]) if k > 1] or [1], "dilation", name)
     depthwise = m.groups == m.in_channels == m.out_channels and m.groups > 1
@@ -94,7 +92,7 @@ def _means(b, name, x, dim, k, stride, pad):
 
 def _pool(b, name, x, kind, k, stride, pad, counted=True):
     image(name, x)
-    k, stride, pad = (_pair(n, name, "a pool's size") for n in (k, stride, pad))
+    k, stride, pad = map(_pair, (k, stride, pad))
     y = x
     if len(set(k)) == len(set(stride)) == len(set(pad)) == 1:
         y = b.pool(name, x, kind, k[0], stride[0], pad[0])
@@ -137,19 +135,14 @@ def _avgpool1d(b, name, m, prefix, x):
 
 
 def _plane1d(b, name, m, prefix, x):
-    if m.output_size not in (1, (1,)):
-        raise errors.config(f"{name}: output_size={m.output_size} is not known on the server, 1 is")
     b.signal(name, x)
-    return b.mean(name, x, 2)
+    n = one(m.output_size, "output_size", name)
+    return b.mean(name, x, 2) if n == 1 else b.resampled(name, x, 2, n, mode=AREA)
 
 
 def _f_maxpool(b, name, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     m = nn.MaxPool2d(kernel_size, stride or None, padding, one(dilation, "dilation", name), return_indices, ceil_mode)
     return _pool_of("maxpool")(b, name, m, "", x)
-
-
-def _f_avgpool(b, name, x, kernel_size, stride=None, *args, **kwargs):
-    return _pool_of("avgpool")(b, name, nn.AvgPool2d(kernel_size, stride or None, *args, **kwargs), "", x)
 
 
 def _shuffled(b, name, m, prefix, x):
@@ -167,4 +160,5 @@ def _unshuffled(b, name, m, prefix, x):
 MODULES = {nn.Conv1d: _conv1d, nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.MaxPool1d: _maxpool1d, nn.AvgPool1d: _avgpool1d,
            nn.AdaptiveAvgPool1d: _plane1d, nn.MaxPool2d: _pool_of("maxpool"), nn.AvgPool2d: _pool_of("avgpool"),
            nn.PixelShuffle: _shuffled, nn.PixelUnshuffle: _unshuffled}
-FUNCTIONS = {F.max_pool2d: _f_maxpool, F.avg_pool2d: _f_avgpool}
+FUNCTIONS = {F.max_pool2d: _f_maxpool, F.avg_pool2d: lambda b, name, x, kernel_size, stride=None, *args, **kwargs: _pool_of("avgpool")(
+    b, name, nn.AvgPool2d(kernel_size, stride or None, *args, **kwargs), "", x)}
