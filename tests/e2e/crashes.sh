@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Client, server or both are killed with SIGKILL at random moments and restarted, SPLIT_KILLS times: 6 in `make test`,
-# 20 in `make test-all`, 1000 with SPLIT_LONG=1 (SPLIT_KILL_SEED: the random seed). The losses of all steps and the
-# final weights equal those of an undisturbed run. The codecs keep state between steps, and the optimizer counts steps.
+# Client, server or both are killed with SIGKILL at random moments and restarted, SPLIT_KILLS times: 6, or 1000 with
+# SPLIT_LONG=1 (SPLIT_KILL_SEED: the random seed). The losses of all steps and the final weights equal those of an
+# undisturbed run. The codecs keep state between steps, and the optimizer counts steps.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
-kills=20
-[ -z "${SPLIT_QUICK:-}" ] || kills=6
+kills=6
 [ -z "${SPLIT_LONG:-}" ] || kills=1000
 kills=${SPLIT_KILLS:-$kills} patience=$((patience + kills * 2))
 epochs=$((kills * 2)) steps=$((kills * 40)) # enough that the run outlasts its kills
