@@ -117,8 +117,8 @@ static const char *value_of(const char *line, const char *key, int *len)
 	return at;
 }
 
-/* The losses of steps and evaluations, a line each, without steps that the member missed: in rounds it may have done
- * its part of one. The rates of steps into rate[] by the way. */
+/* The losses of steps and evaluations, a line each, without steps that were skipped, nor those that `member` missed;
+ * -1: with them. The rates of steps into rate[] by the way. */
 static char *losses_of(const char *dir, bool evaluations, int member, double rate[SIM_STEPS])
 {
 	static const char *const key[][3] = {{"{\"type\":\"step\"", "\"step\":", "\"loss\":"},
@@ -137,7 +137,7 @@ static char *losses_of(const char *dir, bool evaluations, int member, double rat
 
 			if (strncmp(line, key[i][0], strlen(key[i][0])) != 0 || !n || !m || strstr(line, "\"skipped\""))
 				continue;
-			if (i == 0 && step > 0 && step <= SIM_STEPS && sim.missed[step - 1][member])
+			if (i == 0 && member >= 0 && step > 0 && step <= SIM_STEPS && sim.missed[step - 1][member])
 				continue;
 			fprintf(to, "%s %.*s %.*s\n", i ? "evaluation" : "step", n, number, m, loss);
 			if (rate && i == 0 && step > 0 && step <= SIM_STEPS)
@@ -154,6 +154,12 @@ static char *losses_of(const char *dir, bool evaluations, int member, double rat
 bool sim_row_varies(const struct sim_row *row)
 {
 	return strstr(row->sets, "share.clients=") != NULL;
+}
+
+/* In rounds a member may have done its part of a step that its group then does without it. */
+static bool does_parts(const struct sim_row *row)
+{
+	return strstr(row->sets, "share.mode=rounds") != NULL;
 }
 
 /* Runs `splitc train --local` with the row's settings and `more` of them. absent: for --absent, unless empty. It runs
@@ -205,7 +211,8 @@ static bool read_outcome(const struct sim_row *row, const char *folder, struct o
 
 	for (int k = 0; k < (row->members ? row->members : 1); k++) {
 		snprintf(dir, sizeof dir, row->members ? "%s/member-%d" : "%s", folder, k);
-		out[k] = (struct outcome){weights_of(dir), losses_of(dir, row->oracle != SIM_ABSENT, k, NULL)};
+		out[k] = (struct outcome){weights_of(dir),
+					  losses_of(dir, row->oracle != SIM_ABSENT, does_parts(row) ? k : -1, NULL)};
 		any = any || (out[k].weights && out[k].losses[0]);
 	}
 	return any;
@@ -242,7 +249,7 @@ static void list_rates(char *out, size_t cap)
 	double rate[SIM_STEPS] = {0};
 	size_t len;
 
-	free(losses_of("client/run0", false, 0, rate));
+	free(losses_of("client/run0", false, -1, rate));
 	len = (size_t)snprintf(out, cap, "train.schedule.kind=points train.schedule.points=[");
 	for (int step = 0; step < SIM_STEPS && rate[step] > 0 && len < cap; step++)
 		len += (size_t)snprintf(out + len, cap - len, "%s%.1f:%g", step ? "," : "", step / 10.0, rate[step]);
@@ -299,7 +306,7 @@ void sim_compare(const struct sim_row *row)
 		if (sim.proc[k].left)
 			continue;
 		snprintf(dir, sizeof dir, "client/run%d", k);
-		losses = losses_of(dir, row->oracle != SIM_ABSENT, k, NULL);
+		losses = losses_of(dir, row->oracle != SIM_ABSENT, does_parts(row) ? k : -1, NULL);
 		if (weights_of(dir) != is[k].weights)
 			sim_fail("%s: other weights than --local", name);
 		else if (strcmp(losses, is[k].losses) == 0)
