@@ -39,8 +39,7 @@ enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail
 
 	if (!sl_group_is_foreign(g, k) || (sl_group_varies(g) && record->state != SL_SEAT_IN))
 		return SL_OK;
-	if ((sl_hello_is_new(hello) || (sl_group_varies(g) && sl_record_can_begin_anew(record))) &&
-	    !has_other_key(seat))
+	if ((sl_hello_is_new(hello) || sl_record_can_begin_anew(record)) && !has_other_key(seat))
 		return SL_OK;
 	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
 			  "member %d of group %s is the run of another client: "
