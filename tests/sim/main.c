@@ -269,7 +269,7 @@ static uint64_t rows_count(void)
 {
 	uint64_t n = 0;
 
-	while (sim_row[n].name)
+	while (sim_row[n].name && !sim_row[n].open)
 		n++;
 	return n;
 }

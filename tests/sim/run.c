@@ -18,12 +18,14 @@ enum { SETS_MOST = 32, STARTS_MOST = 300, EVENTS_MOST = 500000 };
 #define CHANGES_DISK (1u << SIM_OLD_DISK | 1u << SIM_NEW_DISK)
 
 const struct sim_row sim_row[] = {
-#define ROW(name, sets, members)                    {name, sets, members, SIM_LOCAL, 0},
-#define OTHER(name, sets, members, oracle, without) {name, sets, members, oracle, without},
+#define ROW(name, sets, members)                    {name, sets, members, SIM_LOCAL, 0, false},
+#define OTHER(name, sets, members, oracle, without) {name, sets, members, oracle, without, false},
+#define OPEN(name, sets, members, oracle, without)  {name, sets, members, oracle, without, true},
 #include "tests/sim/rows.h"
 #undef ROW
 #undef OTHER
-	{NULL, NULL, 0, SIM_LOCAL, 0},
+#undef OPEN
+	{NULL, NULL, 0, SIM_LOCAL, 0, false},
 };
 
 static const struct sim_row *row;

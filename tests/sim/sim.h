@@ -167,6 +167,7 @@ struct sim_row {
 	int members;
 	enum sim_oracle oracle;
 	unsigned without; /* kinds of faults that this row does not have, as bits */
+	bool open;        /* a fault is open there: no seed draws the row */
 };
 #define SIM_SPOILS_DISKS                                                                                           \
 	(1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | 1u << SIM_FULL | 1u << SIM_IO_ERROR | 1u << SIM_OLD_DISK | \
