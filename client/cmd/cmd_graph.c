@@ -16,8 +16,8 @@ static const char *const usage[] = {
 	"Where an insert decays, the graph has the widths that it begins with.",
 	"With --text it prints what the server sees of the network. docs/WIRE.md has the grammar.",
 	"With --cuts it lists the config's cut and others: the bytes of a batch's activations and gradients in fp32, "
-	"and "
-	"the part of all MACs in head, middle and tail. From line to line the client computes more and less crosses. "
+	"and the part of all MACs in head, middle and tail. From line to line the client computes more and less "
+	"crosses. "
 	"cut_values says how many values may cross. Cuts whose head or tail has no parameters are left out.",
 	NULL,
 };

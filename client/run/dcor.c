@@ -19,17 +19,10 @@ struct sl_dcor {
 enum sl_err sl_dcor_open(struct sl_dcor **out, const struct sl_plan *plan, int64_t samples, struct sl_fail *fail)
 {
 	const struct sl_graph *g = &plan->model->graph;
-	const int64_t in = sl_shape_row(&g->value[g->in[0].value].shape);
-	int64_t all = in, fit, n;
+	const int64_t in = sl_shape_row(&g->value[g->in[0].value].shape), all = in + sl_plan_cut_floats(plan, false, 1);
+	const int64_t fit = ROOM / (int64_t)sizeof(float) / all, n = fit < FEW ? FEW : fit < MOST ? fit : MOST;
 	struct sl_dcor *d;
 
-	for (int v = 0; v < sl_plan_cut_values(plan, false); v++) {
-		const struct sl_shape value = sl_plan_value_shape(plan, false, v, 1);
-
-		all += sl_shape_row(&value);
-	}
-	fit = ROOM / (int64_t)sizeof(float) / all;
-	n = fit < FEW ? FEW : fit < MOST ? fit : MOST;
 	*out = NULL;
 	if (plan->model->vocab || samples < LEAST)
 		return SL_OK;

@@ -66,14 +66,7 @@ static int64_t targets_of_row(const struct sl_ends *ends)
 /* The most floats of a chunk at one of the cuts, of all values. */
 static int64_t chunk_floats(const struct sl_plan *plan, bool mid)
 {
-	int64_t floats = 0;
-
-	for (int v = 0; v < sl_plan_cut_values(plan, mid); v++) {
-		const struct sl_shape row = sl_plan_value_shape(plan, mid, v, 1);
-
-		floats += sl_plan_cut_most(plan, mid) * sl_shape_row(&row);
-	}
-	return floats;
+	return sl_plan_cut_floats(plan, mid, sl_plan_cut_most(plan, mid));
 }
 
 enum sl_err sl_ends_use(struct sl_ends *ends, const struct sl_ends_use *use, struct sl_fail *fail)

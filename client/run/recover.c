@@ -341,23 +341,20 @@ bool sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEP
 	return sl_archive_kept(r->archive, kept);
 }
 
-/* Every member keeps a checkpoint at such a step: those of a group stand at the same step only where a round ends. */
-static bool is_due(const struct sl_recover *r, uint64_t done)
+/* Whether a checkpoint falls due behind `done` steps, as for all members; `ends`: even without, behind the last step.
+ * The members of a group stand at the same step only where a round ends. */
+static bool is_due(const struct sl_recover *r, uint64_t done, bool ends)
 {
 	const uint64_t every = (uint64_t)r->setup->conf->train.checkpoint_every;
 	const uint64_t round = sl_setup_round(r->setup), length = round ? round : 1;
 
-	return every && done % length == 0 && done / every > (done - length) / every;
+	return every && done % length == 0 && (ends || done / every > (done - length) / every);
 }
 
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 {
-	const uint64_t round = sl_setup_round(r->setup), done = sl_training_state(run).step + 1;
-
-	if (!r->dir[0] || !r->setup->conf->train.checkpoint_every || (round && done % round))
-		return false;
 	/* a longer run goes on from the state after the last step */
-	return is_due(r, done) || sl_training_may_end(run);
+	return r->dir[0] && is_due(r, sl_training_state(run).step + 1, sl_training_may_end(run));
 }
 
 bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *run)
@@ -389,7 +386,7 @@ static void pin_below(const struct sl_recover *r, struct sl_checkpoint *c, uint6
 	uint64_t file[SL_LAST_RUN_STEPS];
 
 	for (int i = sl_archive_files(r->archive, file) - 1; i >= 0; i--)
-		if (file[i] < step && (!c->n_pin || !shared || is_due(r, file[i]))) {
+		if (file[i] < step && (!c->n_pin || !shared || is_due(r, file[i], false))) {
 			c->pin[0] = file[i];
 			c->n_pin = 1;
 		}

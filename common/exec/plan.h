@@ -178,10 +178,11 @@ struct sl_plan {
 	bool plain_per_token[2]; /* whether `plain` is of a token */
 };
 
-/* How many values cross at that cut (cut.h), all of them per row or all per token; and the shape of one of them, for
- * `rows` rows or tokens. Number 0 is the tensor of the functions below. */
+/* How many values cross at that cut (cut.h), all of them per row or all per token; and for `rows` rows or tokens the
+ * shape of one of them, and the floats of all. Number 0 is the tensor of the functions below. */
 int sl_plan_cut_values(const struct sl_plan *plan, bool mid);
 struct sl_shape sl_plan_value_shape(const struct sl_plan *plan, bool mid, int value, int64_t rows);
+int64_t sl_plan_cut_floats(const struct sl_plan *plan, bool mid, int64_t rows);
 /* The values that stay at home (cut.h): the head gives them behind what crosses, and the tail takes them behind it.
  * `input`: the first one is the network's input, which the head does not give. */
 struct sl_homes {

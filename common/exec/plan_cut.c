@@ -35,6 +35,18 @@ struct sl_shape sl_plan_value_shape(const struct sl_plan *plan, bool mid, int va
 	return sl_shape_rows(g->value[mid ? g->out[value].value : g->in[value].value].shape, rows);
 }
 
+int64_t sl_plan_cut_floats(const struct sl_plan *plan, bool mid, int64_t rows)
+{
+	int64_t floats = 0;
+
+	for (int v = 0; v < sl_plan_cut_values(plan, mid); v++) {
+		const struct sl_shape shape = sl_plan_value_shape(plan, mid, v, rows);
+
+		floats += sl_shape_count(&shape);
+	}
+	return floats;
+}
+
 bool sl_plan_lengths_cross(const struct sl_plan *plan)
 {
 	return sl_plan_cut_per_token(plan, false) || plan->segment[SL_MIDDLE].graph.most;

@@ -380,14 +380,10 @@ static enum sl_err open_host_tensor(struct sl_port *p, struct sl_fail *fail)
 	size_t bytes = 0;
 
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
-		bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
-		size_t tensor = 0;
+		const bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+		const size_t tensor =
+			(size_t)sl_plan_cut_floats(p->plan, mid, sl_plan_cut_most(p->plan, mid)) * sizeof(float);
 
-		for (int v = 0; v < sl_codec_values(p->codec[dir]); v++) {
-			struct sl_shape s = sl_plan_value_shape(p->plan, mid, v, sl_plan_cut_most(p->plan, mid));
-
-			tensor += (size_t)sl_shape_count(&s) * sizeof(float);
-		}
 		if (p->host_codec[dir] && tensor > bytes)
 			bytes = tensor;
 	}
