@@ -4,26 +4,9 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
-python=/usr/bin/python3
-"$python" -c 'import asyncio' 2>/dev/null || { echo 'no Python'; exit 77; }
-mkdir "$tmp/table"
-rows() { awk -v n="$1" 'BEGIN { print "a,b,kind"; for (i = 0; i < n; i++) printf "%.2f,%.1f,%s\n", (i * 37 % 101) / 10, i * 13 % 17, (i * 37 % 101 > 50 ? "large" : "small") }'; }
-rows 300 >"$tmp/table/train.csv"
-rows 100 >"$tmp/table/test.csv"
+. tests/e2e/lib/answered.sh
 endpoint=tcp://127.0.0.1:$(free_port)
-cat >"$tmp/client.yaml" <<-YAML
-	server: $endpoint
-	model: {name: mlp, features: 2, classes: 2}
-	data: {kind: csv, dir: $tmp/table, label: kind}
-	train: {batch: 16, chunks: 2, epochs: 1, seed: 1}
-	link: {retry_ms: 20, heartbeat_ms: 100, timeout_ms: 20000}
-	threads: 1
-	control: $tmp/c.sock
-	log: {dir: $tmp/run}
-YAML
-"$SPLITC" train "$tmp/client.yaml" --local >"$tmp/train.log" 2>&1 || fail train
-"$SPLITC" predict "$tmp/client.yaml" --local --json "$tmp/table/test.csv" >"$tmp/want" 2>"$tmp/want.log" || fail predict
-jq -Rc 'split(",") | {a: (.[0] | tonumber), b: (.[1] | tonumber)}' <(tail -n +2 "$tmp/table/test.csv") >"$tmp/lines"
+answered "$endpoint" "batch: 16, epochs: 1"
 # load NAME: four clients with 200 lines each, of which four are under way at a time
 load() { "$python" tests/e2e/serve/clients.py load "$tmp/s.sock" "$tmp/lines" "$tmp/want" 4 200 4 >"$tmp/$1.load" 2>"$tmp/$1.load.log"; }
 

@@ -5,35 +5,13 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
-python=/usr/bin/python3
-"$python" -c 'import asyncio' 2>/dev/null || { echo 'no Python'; exit 77; }
-mkdir "$tmp/table"
-rows() {
-	echo a,b,kind
-	awk -v from="$1" -v to="$2" 'BEGIN {
-		for (i = from; i < to; i++) printf "%.2f,%.1f,%s\n", (i * 37 % 101) / 10, i * 13 % 17, (i * 37 % 101 > 50 ? "large" : "small")
-	}'
-}
-rows 0 300 >"$tmp/table/train.csv"
-rows 300 400 >"$tmp/table/test.csv"
+. tests/e2e/lib/answered.sh
 start_server one
 port=${endpoint##*:}
 "$python" tests/e2e/serve/clients.py relay "$port" 10 >"$tmp/relay.port" &
 started+=($!)
 wait_for 'the relay' test -s "$tmp/relay.port"
-cat >"$tmp/client.yaml" <<-YAML
-	server: $endpoint
-	model: {name: mlp, features: 2, classes: 2}
-	data: {kind: csv, dir: $tmp/table, label: kind}
-	train: {batch: 64, chunks: 2, epochs: 2, seed: 1, optimizer: {kind: adam, lr: 0.01}}
-	link: {retry_ms: 20, heartbeat_ms: 100, timeout_ms: 20000}
-	threads: 1
-	control: $tmp/c.sock
-	log: {dir: $tmp/run}
-YAML
-"$SPLITC" train "$tmp/client.yaml" --local >"$tmp/train.log" 2>&1 || fail train
-"$SPLITC" predict "$tmp/client.yaml" --json "$tmp/table/test.csv" >"$tmp/want" 2>"$tmp/want.log" || fail predict
-jq -Rc 'split(",") | {a: (.[0] | tonumber), b: (.[1] | tonumber)}' <(tail -n +2 "$tmp/table/test.csv") >"$tmp/lines"
+answered "$endpoint" "batch: 64, epochs: 2, optimizer: {kind: adam, lr: 0.01}"
 
 # serve NAME [argument]…: sets $serving. It and load use the socket $sock.
 sock=s
