@@ -282,14 +282,14 @@ def _both_modes(of, module, shapes, names, per_token, whole):
 def _by_fx(module, shapes, per_token, whole):
     """A function that reads the module by torch.fx, for _both_modes()."""
     leaf = graph.builder_of(module)
-    whole, strip = (nn.Sequential(module), "0.") if leaf else (module, "")
+    root, strip = (nn.Sequential(module), "0.") if leaf else (module, "")
     traced = {}
-    with tracing.unchanged(whole):
+    with tracing.unchanged(root):
         for training in (True, False):
-            with tracing.mode(whole, training):
+            with tracing.mode(root, training):
                 b = Builder(shapes[0][0], [shape[1:] for shape in shapes], per_token, evaluates=not training, whole=whole)
-                traced[training] = tracing.trace(whole, len(shapes), graph.builder_of, graph.reader(b, whole, strip))
-    return lambda b, training: graph.reader(b, whole, strip)(list(traced[training].nodes)[-1])
+                traced[training] = tracing.trace(root, len(shapes), graph.builder_of, graph.reader(b, root, strip))
+    return lambda b, training: graph.reader(b, root, strip)(list(traced[training].nodes)[-1])
 
 
 def _names(module, n):
