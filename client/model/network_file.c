@@ -33,18 +33,21 @@ static bool is_network(const struct sl_graph *g)
 		int ndim;
 	} form[] = {
 		{"image", SL_F32, SL_PER_ROW, 4}, {"row", SL_F32, SL_PER_ROW, 2}, {"tokens", SL_I32, SL_PER_TOKEN, 1}};
-	bool fits = false;
+	bool fits = true, known = false;
 
-	if (g->n_in != 2 || g->n_out != 1 || g->n_node < 2 || g->in[0].decay.full)
+	if (g->n_in != 2 || g->n_out != 1 || g->n_node < 2)
 		return false;
+	for (int i = 0; i < g->n_in; i++) /* what only the graphs of a split network have */
+		fits = fits && !g->in[i].still && !g->in[i].decay.full;
+	fits = fits && !g->out[0].decay.full;
 	for (size_t i = 0; i < sizeof form / sizeof form[0]; i++)
-		fits = fits || (strcmp(g->in[0].name, form[i].name) == 0 && g->value[0].dtype == form[i].dtype &&
-				g->value[0].lead == form[i].lead && g->value[0].shape.ndim == form[i].ndim);
+		known = known || (strcmp(g->in[0].name, form[i].name) == 0 && g->value[0].dtype == form[i].dtype &&
+				  g->value[0].lead == form[i].lead && g->value[0].shape.ndim == form[i].ndim);
 	for (int i = 0; i < g->n_node; i++)
 		fits = fits && (g->node[i].kind == SL_OP_XENT || g->node[i].kind == SL_OP_MSE) == (i == g->n_node - 1);
 	for (int i = 0; i < g->n_param; i++)
-		fits = fits && g->param[i].role != SL_TIED;
-	return fits && g->link[g->node[g->n_node - 1].in] > SL_BUILD_LABEL;
+		fits = fits && g->param[i].role != SL_TIED && !g->param[i].group && !g->param[i].held;
+	return fits && known && g->link[g->node[g->n_node - 1].in] > SL_BUILD_LABEL;
 }
 
 static const struct sl_graph_value *logits_of(const struct sl_graph *g)

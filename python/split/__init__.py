@@ -5,7 +5,8 @@ from .errors import (AuthError, CannotCreateError, ConfigError, DataError, Error
 from .middle import Middle
 
 _TORCH = {"RemoteModule": "remote", "Keys": "remote", "Step": "remote", "Lora": "lora", "Optimizer": "optimizer",
-          "clip_grad_norm_": "optimizer", "save": "saving", "load": "saving", "Run": "saving", "write_network": "network"}
+          "clip_grad_norm_": "optimizer", "save": "saving", "load": "saving", "Run": "saving", "write_network": "network",
+          "read_network": "network"}
 
 
 def __getattr__(name):

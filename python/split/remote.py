@@ -9,7 +9,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch import nn
 
-from . import crossing, errors, lora as adapters, scripted, tracing
+from . import crossing, errors, lora as adapters, network, tracing
 from .middle import Middle
 from .optimizer import Groups, settings
 
@@ -76,6 +76,8 @@ def _input_grads(given, n):
 class RemoteModule(nn.Module):
     """Takes the place of `module`, whose parameters are on the server from then on.
 
+    module     a torch module; or the file of a network, as split.write_network and `splitc export` write it: its path, or what
+               split.read_network gives, whose parameters an optimizer can have
     server     tcp://host:port; local: or local:FOLDER: a server in this process, with the same bits
     example    the input of a call with the most rows, or its shape; of several inputs a tuple of these
     optimizer  a torch.optim optimizer that has not stepped, out of which the module's parameters are taken; or a dict with
@@ -99,7 +101,7 @@ class RemoteModule(nn.Module):
         super().__init__()
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise errors.config("each rank would train a middle of its own: use one process")
-        shapes = _shapes(example)
+        shapes, module = _shapes(example), network.read_network(module) if isinstance(module, (str, os.PathLike)) else module
         self.anchor = nn.Parameter(torch.ones(1, dtype=torch.float32))  # not 0, so that a penalty on it has a gradient
         self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes)
         self._forget()
@@ -108,7 +110,7 @@ class RemoteModule(nn.Module):
         with adapters.undone(module):
             self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
             adapters.freeze(module, freeze)
-            self._builder, self._out = scripted.read(module, shapes, lengths)
+            self._builder, self._out = network.graph_of(module, shapes, lengths)
             self._statistics = dict(module.named_buffers())
             self._state = {**dict(module.named_parameters()), **self._statistics}
             self._learns = [(p, p.requires_grad) for p in module.parameters()]
@@ -321,7 +323,7 @@ class RemoteModule(nn.Module):
         before = self.state_dict()
         self._module.apply(fn)
         self._check_module()
-        builder, out = scripted.read(self._module, self._shapes, self._lengths)
+        builder, out = network.graph_of(self._module, self._shapes, self._lengths)
         if self._text_of(builder, out) != self._text:
             raise errors.usage("apply() changed what the module computes, as a rate of dropout: do so before it becomes a RemoteModule")
         now = self._module.state_dict()
@@ -497,7 +499,7 @@ class RemoteModule(nn.Module):
             for key, value in given.items():
                 own[key].copy_(value)
         if any(not torch.equal(now, was) for _, now, was in self._builder.read):  # the graph depends on their values
-            self._builder, self._out = scripted.read(self._module, self._shapes, self._lengths)
+            self._builder, self._out = network.graph_of(module, shapes, lengths)
             self._text = self._text_of(self._builder, self._out)
         self.close(goodbye=not self._kept)
         self._begin()

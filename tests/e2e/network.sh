@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A network and its weights in one file. What `splitc export` writes of built-in networks, ONNX files and Hugging Face
 # folders is read by model.network, without other keys of the model: it predicts the same, and learns the same bits with a
-# server as the network that it was. With PyTorch, split.write_network's file learns as the ONNX file of the same module.
+# server as the network that it was. With PyTorch, split.write_network's file learns as the ONNX file of the same module,
+# and as the middle of a script the bits of that module.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -97,7 +98,7 @@ refused 65 "bad.safetensors: its graph: " mlp.file.yaml --set model.network=bad.
 python=${PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch, torchvision' 2>/dev/null || { echo "no PyTorch and torchvision here: files of splitc alone were tried"; exit 77; }
 export SPLIT_LIBRARY=$root/$BUILD/libsplit.so.0 PYTHONPATH=$root/python OMP_NUM_THREADS=1
-"$python" -W ignore "$root/tests/e2e/script/networks.py" "$tmp" >python.log 2>&1 || fail "write_network: $(tail -n 5 python.log)"
+"$python" -W ignore "$root/tests/e2e/script/networks.py" "$tmp" "$endpoint" >python.log 2>&1 || fail "write_network: $(tail -n 5 python.log)"
 # twice NAME DATA [key=value]…: NAME.safetensors learns with a server what NAME.onnx learns in one process
 twice() {
 	local name=$1 data=$2 set=() pair
