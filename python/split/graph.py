@@ -59,7 +59,8 @@ MODULES = {
     nn.LayerNorm: lambda b, name, m, prefix, x: b.norm(name, x, m, prefix),
     nn.Dropout: lambda b, name, m, prefix, x: heads.dropped(b, name, x, m.p),
     nn.Softmax: lambda b, name, m, prefix, x: heads.softmax(b, name, x, m.dim),
-    **dict.fromkeys((nn.Dropout2d, nn.Dropout1d, nn.AlphaDropout), lambda b, name, m, prefix, x: (must(name, m, p=0), x)[1]),
+    **dict.fromkeys((nn.Dropout2d, nn.Dropout1d), lambda b, name, m, prefix, x: made.drops_parts(b, name, x, m.p)),
+    nn.AlphaDropout: lambda b, name, m, prefix, x: (must(name, m, p=0), x)[1],
     nn.Identity: lambda b, name, m, prefix, x: x,
     nn.Flatten: lambda b, name, m, prefix, x: _flatten(b, name, x, m.start_dim, m.end_dim),
     nn.Unflatten: lambda b, name, m, prefix, x: (must(name, m, dim=1), _view(b, name, x, -1, *m.unflattened_size, *x.shape[1:]))[1],
@@ -315,7 +316,7 @@ def call_function(b, build, name, target, args, kwargs):
         y = build(b, name, *args, **kwargs)
     except (AttributeError, TypeError, ValueError, LookupError) as e:
         raise errors.config(f"{name}: it is called with what the server does not know there: {e}") from e
-    if build in (*_VIEWS, _f_dropout) and isinstance(args[0], Value):  # a dropout that drops nothing returns its input
+    if build in (*_VIEWS, _f_dropout, made.f_drops_channels) and isinstance(args[0], Value):  # a dropout that drops nothing returns its input
         aliases.view(args[0], *(y if isinstance(y, tuple) else [y]))
     elif isinstance(y, Value) and target not in ("float", "contiguous"):
         y = aliases.own(y, flat)
@@ -365,7 +366,7 @@ FUNCTIONS = {
 }
 _VIEWS = {_item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _t, _view, _flatten, made._chunk, made._split, made._expand, made._expand_as,
           heads.transpose, heads.permute, heads.view, heads.flatten, heads.item, heads.select, heads.unbind}
-_VIEW_MODULES = {MODULES[m] for m in (nn.Flatten, nn.Unflatten, nn.Dropout, nn.Identity)}
+_VIEW_MODULES = {MODULES[m] for m in (nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.Identity)}
 _OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.add, _transpose: heads.transpose, _permute: heads.permute,
              _view: heads.view, _flatten: heads.flatten, _item: heads.item, _select: heads.select}
 OF_CONSTANTS = {"getitem", "slice", "select", "unsqueeze", "squeeze", "transpose", "permute", "t", "view", "reshape", "expand", "size",

@@ -307,10 +307,29 @@ def ceiled(b, name, x, kind, k, stride, pad):
     return padded(b, name + ".more", x, more, "replicate")
 
 
+def drops_parts(b, name, x, p, rows=False):
+    """Drops whole channels or, with `rows`, whole rows: x times what a dropout leaves of ones."""
+    if not p or b.without_dropout:
+        return x
+    if len(x.shape) == 2 and not b.per_token and not rows:
+        return b.turned(name + ".signal", drops_parts(b, name, b.line(name + ".image", x), p))
+    each = {1: x.shape, 2: (1, x.shape[-1]), 3: (x.shape[0], 1, 1)}[len(x.shape)]
+    if b.per_token or len(x.shape) == 1 and not rows:
+        raise errors.config(f"{name}: it drops parts of {list(x.shape)}; the server has that of images [C, H, W] and signals [C, L]")
+    own = Own(name + ".ones", torch.ones((1,) * len(each) if rows else each), False)
+    ones = b.node(name + ".each", "repeat", [x], own.shape, [own.param("one" if rows or len(each) < 3 else "each", own.shape)])
+    left = b.dropout(name + ".left", ones, p)
+    return b.mul(name, x, b.repeated(name + ".all", left, each) if rows else left)
+
+
+def f_drops_channels(b, name, x, p=0.5, training=True, inplace=False):
+    return drops_parts(b, name, x, b.rate(name, p if training else 0.0))
+
+
 def _stochastic_depth(b, name, x, p, mode, training=True):
-    if p and training:
-        raise errors.config(f"{name}: p={p} is not known on the server, 0 is")
-    return x
+    if p and training and mode != "row":
+        raise errors.config(f"{name}: mode={mode!r} drops whole batches; the server drops rows, with mode='row'")
+    return drops_parts(b, name, x, b.rate(name, p if training else 0.0), rows=True)
 
 
 NAMED = {"stochastic_depth": _stochastic_depth}  # functions of packages that may not be installed
@@ -329,7 +348,7 @@ MODULES = {
     nn.AdaptiveMaxPool2d: _of(_plane_max, "output_size", "return_indices"),
 }
 FUNCTIONS = {
-    F.elu: _elu, F.selu: _selu, F.celu: _celu, F.mish: _mish, F.softplus: _softplus, F.logsigmoid: _log_sigmoid, F.softsign: _softsign, F.glu: _glu, F.prelu: _prelu,
+    F.dropout2d: f_drops_channels, F.dropout1d: f_drops_channels, F.elu: _elu, F.selu: _selu, F.celu: _celu, F.mish: _mish, F.softplus: _softplus, F.logsigmoid: _log_sigmoid, F.softsign: _softsign, F.glu: _glu, F.prelu: _prelu,
     torch.prelu: _prelu,
     F.hardtanh: _hardtanh, torch.clamp: clamp, "clamp": clamp,
     torch.abs: _abs, "abs": _abs, torch.pow: _pow, "pow": _pow, operator.pow: _pow, operator.ipow: _pow,

@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torchvision.ops import FrozenBatchNorm2d
+from torchvision.ops import FrozenBatchNorm2d, StochasticDepth
 
 import split
 from middles import refused
@@ -316,5 +316,27 @@ def check_refused():
         refused(split.ConfigError, says, remote, nn.Sequential(nn.Conv2d(C, C, 1), module), SHAPE)
 
 
+def check_drops():
+    """What drops whole channels or rows leaves all of one, or nothing; in evaluation all of each. Gradients have the forward's choice."""
+    for drop, shape, axes in ((nn.Dropout2d(0.25), (16, 6, 4, 4), (2, 3)), (nn.Dropout1d(0.25), (16, 6, 9), (2,)),
+                              (StochasticDepth(0.25, "row"), (96, 6, 4, 4), (1, 2, 3)), (StochasticDepth(0.25, "row"), (96, 12), (1,))):
+        layer = {2: nn.Linear, 3: lambda a, b: nn.Conv1d(a, b, 1), 4: lambda a, b: nn.Conv2d(a, b, 1)}[len(shape)](shape[1], shape[1])
+        m, x = remote(nn.Sequential(copy.deepcopy(layer), drop), shape), torch.randn(shape, requires_grad=True)
+        y = m(x)
+        kept = (y != 0).any(dim=axes[0], keepdim=True) if len(axes) == 1 else (y.flatten(axes[0]) != 0).any(dim=axes[0]).view(*shape[:axes[0]], *[1] * len(axes))
+        assert 0.6 < kept.float().mean() < 0.9, (drop, kept.float().mean())
+        y.sum().backward()
+        got, x.grad = x.grad, None
+        want = layer(x) * kept / 0.75
+        want.sum().backward()
+        torch.testing.assert_close(y, want, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(got, x.grad, rtol=1e-5, atol=1e-5)
+        m.step()
+        m.eval()
+        with torch.no_grad():
+            assert (m(x) != 0).all(), drop
+        m.close(True)
+
+
 if __name__ == "__main__":
-    run(check_composed, check_sizes, check_lines, check_bounds, check_norms, check_refused)
+    run(check_composed, check_sizes, check_lines, check_bounds, check_norms, check_refused, check_drops)
