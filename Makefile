@@ -522,7 +522,7 @@ test-torch: deps ## compare with PyTorch, live (python3-torch; SUITE=trixie: in 
 
 bench-peer: deps ## the same work in PyTorch beside it, as ratios (BENCH_ARGS=--write; SUITE=trixie: in Debian 13, as root)
 	@scripts/install-deps.sh --peer
-	@$(MAKE) --no-print-directory all build-bench
+	@$(MAKE) --no-print-directory all lib build-bench
 	@BUILD=$(B) tests/bench/bench-peer.sh $(BENCH_ARGS)
 endif
 
@@ -743,17 +743,17 @@ $(B)/man/split.3: scripts/man-api.py lib/split.h common/base/version.h
 
 man: $(B)/man/splitc.1 $(B)/man/splits.1 $(B)/man/split.3 ## build/<variant>/man: manual pages, from what the programs say of themselves
 
+EXAMPLES := encoder-small decoder-small moderate-cnn
 INTO := "$(DESTDIR)$(PREFIX)"
 LIBS_INTO := "$(DESTDIR)$(LIBDIR)"
 install: all $(B)/man/splitc.1 $(B)/man/splits.1 ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example configs, units for systemd
-	install -d $(addprefix $(INTO)/,bin share/split/configs/encoder-small share/split/configs/decoder-small share/split/prometheus lib/systemd/system share/man/man1 share/bash-completion/completions)
+	install -d $(addprefix $(INTO)/,bin $(EXAMPLES:%=share/split/configs/%) share/split/prometheus lib/systemd/system share/man/man1 share/bash-completion/completions)
 	install -m 644 $(B)/man/splitc.1 $(B)/man/splits.1 $(INTO)/share/man/man1/
 	for p in splitc splits; do \
 		install -m 644 deploy/completions/split.bash $(INTO)/share/bash-completion/completions/$$p || exit 1; done
 	install -m 755 $(BINS) $(INTO)/bin/
 	install -m 644 $(wildcard configs/*.yaml) $(INTO)/share/split/configs/
-	install -m 644 $(wildcard configs/encoder-small/*) $(INTO)/share/split/configs/encoder-small/
-	install -m 644 $(wildcard configs/decoder-small/*) $(INTO)/share/split/configs/decoder-small/
+	for e in $(EXAMPLES); do install -m 644 configs/$$e/*.* $(INTO)/share/split/configs/$$e/ || exit 1; done
 	install -m 644 $(wildcard deploy/prometheus/*.yaml) $(INTO)/share/split/prometheus/
 	for u in $(notdir $(wildcard deploy/*.service)); do \
 		sed 's|/usr/local/|$(PREFIX)/|' deploy/$$u | install -m 644 /dev/stdin $(INTO)/lib/systemd/system/$$u || exit 1; done
@@ -790,8 +790,8 @@ uninstall: ## PREFIX, DESTDIR: removes what install put there; configs in /etc, 
 	rm -f $(addprefix $(INTO)/bin/,splitc splits libsplit_cuda.so libsplit_mpi.so libsplit_dicom.so) $(addprefix $(INTO)/share/man/man1/,splitc.1 splits.1) \
 		$(addprefix $(INTO)/share/bash-completion/completions/,splitc splits) \
 		$(addprefix $(INTO)/lib/systemd/system/,$(notdir $(wildcard deploy/*.service)))
-	rm -f $(addprefix $(INTO)/share/split/,$(wildcard configs/*.yaml configs/*-small/*)) $(patsubst deploy/%,$(INTO)/share/split/%,$(wildcard deploy/prometheus/*.yaml))
-	-rmdir $(INTO)/share/split/configs/encoder-small $(INTO)/share/split/configs/decoder-small $(INTO)/share/split/configs $(INTO)/share/split/prometheus $(INTO)/share/split
+	rm -f $(addprefix $(INTO)/share/split/,$(wildcard configs/*.yaml $(EXAMPLES:%=configs/%/*))) $(patsubst deploy/%,$(INTO)/share/split/%,$(wildcard deploy/prometheus/*.yaml))
+	-rmdir $(EXAMPLES:%=$(INTO)/share/split/configs/%) $(INTO)/share/split/configs $(INTO)/share/split/prometheus $(INTO)/share/split
 
 clean: ## remove build/
 	rm -rf build

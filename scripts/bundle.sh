@@ -11,7 +11,7 @@ rm -rf "$out"
 mkdir -p "$out/bin" "$out/lib" "$out/configs"
 cp "$build/bundle/splitc" "$build/bundle/splits" "$out/bin"
 [ ! -e "$build/libsplit_cuda.so" ] || cp "$build/libsplit_cuda.so" "$out/bin"
-cp -r configs/*.yaml configs/*-small "$out/configs"
+cp -r configs/*.yaml configs/*-small configs/moderate-cnn "$out/configs"
 for program in "$out"/bin/split?; do
 	ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
 done | sort -u | grep -vE '/(ld-linux[^/]*|lib(c|m|mvec|dl|rt|pthread|resolv|anl|util|gcc_s|stdc\+\+))\.so' | xargs -r cp -Lt "$out/lib"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: install-deps.sh [--dev] [--data] [--onnx] [--wheel] [--peer] [--containers] [--packages] [--mpi] [--dicom] [--arm64] [--fresh] [--print]
+# usage: install-deps.sh [--dev] [--data] [--onnx] [--wheel] [--peer] [--compile] [--containers] [--packages] [--mpi] [--dicom] [--arm64] [--fresh] [--print]
 # Installs the packages that building and testing need, and gnuplot for `splitc plot`, on Debian 12 and 13 and Ubuntu
 # 24.04. If all are installed, it prints nothing and needs no network. On another system it installs nothing, and names
 # the programs and libraries that are missing. OS_RELEASE is a file in place of /etc/os-release, for tests.
@@ -8,6 +8,7 @@
 #   --onnx  also Node.js and npm, for the test `onnx_runtime`
 #   --wheel also patchelf, for `make wheel`, `make test-wheel` and the test `script`
 #   --peer  also PyTorch and scikit-learn, for `make test-torch`, `make bench-peer`, `make bench-rounding` and the test `script`
+#   --compile  also what torch.compile builds with, for `make bench-peer BENCH_ARGS=--compile`
 #   --containers  also podman and docker-compose, for `make test-containers`
 #   --packages    also debhelper and lintian, for `make deb` and `make test-packages`
 #   --mpi    also Open MPI, for servers that train one middle together (docs/howto-deploy.md)
@@ -49,6 +50,7 @@ for arg in "$@"; do
 	--wheel) packages="$packages patchelf" ;;
 	--onnx) command -v node >/dev/null && command -v npm >/dev/null || packages="$packages nodejs npm" ;;
 	--peer) packages="$packages python3-torch python3-torchvision python3-sklearn" ;;
+	--compile) packages="$packages libtorch-dev libsleef-dev python3-dev python3-setuptools" ;;
 	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns iptables debootstrap python3-yaml" ;;
 	--packages) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian debootstrap systemd-container libdcmtk-dev" ;;
 	--fresh) packages="$packages debootstrap" ;;
@@ -58,7 +60,7 @@ for arg in "$@"; do
 		foreign=arm64
 		packages="$packages gcc-aarch64-linux-gnu qemu-user-static debootstrap $(printf '%s:arm64 ' $headers)" ;;
 	--print) only_print=yes ;;
-	*) echo "usage: ${0##*/} [--dev] [--data] [--onnx] [--wheel] [--peer] [--containers] [--packages] [--mpi] [--dicom] [--arm64] [--fresh] [--print]" >&2; exit 64 ;;
+	*) echo "usage: ${0##*/} [--dev] [--data] [--onnx] [--wheel] [--peer] [--compile] [--containers] [--packages] [--mpi] [--dicom] [--arm64] [--fresh] [--print]" >&2; exit 64 ;;
 	esac
 done
 [ -z "$only_print" ] || { echo $packages; exit 0; }

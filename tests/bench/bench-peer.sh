@@ -14,4 +14,6 @@ else
 	export GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 	export PEER_MALLOC="glibc, MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2^40 MALLOC_TOP_PAD_=2^28 hugetlb=1"
 fi
+# torch.compile's vector code calls SLEEF, with which Debian's PyTorch does not link it
+case " $* " in *" --compile "*) export LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}libsleef.so.3 ;; esac
 BUILD=${BUILD:-build/release} exec /usr/bin/python3 tests/bench/bench_peer.py "$@"

@@ -2,14 +2,14 @@
 """Compares Split on the CPU with PyTorch: pieces of a step (bench_segments) and the pair of daemons on loopback. Both sides take turns on
 one machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
-    bench_peer.py [--quick] [--write] [--warm] [--cpu] [--runs N] [--only head,tail,step,middle,memory,split,resnet9,
-        resnet18,resnet50,onnx,encoder,decoder,cola,lora]
+    bench_peer.py [--quick] [--write] [--warm] [--cpu] [--compile] [--runs N] [--only head,tail,step,middle,memory,split,resnet9,
+        resnet18,resnet50,files,encoder,decoder,cola,lora]
 
 A row has the medians of N (7) runs, 3 N for short pieces, with the smallest and the largest, and the ratio of Split's median to
 PyTorch's, in the better one of PyTorch's memory formats. A run is forward and backward; gradients are set to None before. Only the rows
 of split, cola and lora include the optimizer.
 
-onnx     networks of tests/golden/onnx_families.py; Split reads them from the files that torch.onnx.export writes
+files    networks of tests/golden/onnx_families.py; Split reads them from the files that split.write_network writes
 encoder  a layer of RoBERTa-base; PyTorch pads rows of different lengths, and the column "its form" says how far
 decoder  a layer of Llama 3.2 1B with adapters, and one new token with a cache
 cola     whole steps of RoBERTa-base over batches of CoLA; lora: the same with adapters. The environment's SPLIT_TEXT_DATA is a folder
@@ -17,7 +17,7 @@ cola     whole steps of RoBERTa-base over batches of CoLA; lora: the same with a
 
 --warm: before each run that counts, one that does not, as in training. --cpu: CPU time in place of wall time in the rows of encoder,
 decoder, cola and lora, for machines that others use too. --write: writes the table to docs/results/cpu.md, in a part of its own for each
---only. --quick: tiny settings, to check that the script works. BUILD: the folder of Split's programs (build/release).
+--only. --compile: torch.compile's NHWC is a third form of PyTorch in the rows of networks. --quick: tiny settings, to check that the script works. BUILD: the folder of Split's programs (build/release).
 """
 import argparse
 import ctypes
@@ -55,10 +55,12 @@ SEGMENTS = [
     ("EfficientNet-B0, whole step, 224², batch 16", "step", 224, 16, 1, 0.9, "efficientnet_b0"),
     ("ResNeXt-50 32x4d, whole step, 224², batch 8", "step", 224, 8, 1, 0.9, "resnext50_32x4d"),
     ("RegNet-Y-400MF, whole step, 224², batch 16", "step", 224, 16, 1, 0.9, "regnet_y_400mf"),
+    ("ModerateCNN, whole step, 32², batch 64", "step", 32, 64, 1, 0.5, "moderate_cnn"),
 ]
-# Networks of ONNX files, and where they are cut. The cut only serves bench_segments; the step is the whole network's.
-ONNX = {"unet": ("down.0.0", "last"), "vit_s": ("conv_proj", "heads"), "convnext_t": ("features.0", "classifier.2"),
-        "efficientnet_b0": ("stem", "classifier"), "resnext50_32x4d": ("conv1", "fc"), "regnet_y_400mf": ("stem", "fc")}
+# Networks of files, and where they are cut. The cut only serves bench_segments; the step is the whole network's.
+WRITTEN = {"unet": ("down.0.0", "last"), "vit_s": ("conv_proj", "heads"), "convnext_t": ("features.0", "classifier.2"),
+        "efficientnet_b0": ("stem", "classifier"), "resnext50_32x4d": ("conv1", "fc"), "regnet_y_400mf": ("stem", "fc"),
+        "moderate_cnn": ("features.0", "classifier.7")}
 # For Split: what to set in bench.yaml for a network.
 SETS = {"mobilenet_v2": [], "resnet9": ["model.name=resnet9", "head_end=prep_relu", "tail_begin=linear"],
         "resnet18": ["model.name=resnet18", "head_end=maxpool", "tail_begin=avgpool"],
@@ -119,19 +121,27 @@ def families():
     return onnx_families
 
 
-def onnx_config(folder, net, image):
-    """Has torch export the network to FOLDER, and writes a config beside it; returns the config's path."""
-    path, (head, tail) = os.path.join(folder, net), ONNX[net]
-    families().export(network(False, net)[0], path + ".onnx", image)
+def network_worker(net, image, file):
+    import torch
+    sys.path.insert(0, os.path.join(ROOT, "python"))
+    os.environ["SPLIT_LIBRARY"] = os.path.join(BUILD, "libsplit.so.0")
+    import split
+    split.write_network(network(False, net)[0], torch.zeros(2, 3, image, image), file)
+
+
+def network_config(folder, net, image):
+    """Writes the network's file to FOLDER, and a config beside it; returns the config's path."""
+    path, (head, tail) = os.path.join(folder, net), WRITTEN[net]
+    subprocess.run([sys.executable, __file__, "--network-worker", f"{net},{image},{path}.safetensors"], env=our_env(), check=True)
     with open(CONFIG, encoding="utf-8") as f:
-        text = re.sub(r"model:\n(  .*\n)*", f"model: {{onnx: {path}.onnx}}\n", f.read())
+        text = re.sub(r"model:\n(  .*\n)*", f"model: {{network: {path}.safetensors}}\n", f.read())
     with open(path + ".yaml", "w", encoding="utf-8") as f:
         f.write(re.sub("(head_end|tail_begin): .*", lambda m: f"{m[1]}: {head if m[1] == 'head_end' else tail}", text))
     return path + ".yaml"
 
 
 def our_segments(piece, image, batch, chunks, threads, net, folder):
-    config = onnx_config(folder, net, image) if net in ONNX else CONFIG
+    config = network_config(folder, net, image) if net in WRITTEN else CONFIG
     args = ["bench_segments", config, "--serve", piece]
     for s in [*SETS.get(net, []), f"model.image={image}", f"train.batch={batch}", f"train.chunks={chunks}",
               f"threads={threads}"]:
@@ -152,7 +162,7 @@ def network(cut, name="mobilenet_v2"):
         sys.path.insert(0, os.path.join(ROOT, "tests", "golden"))
         from make_resnet9 import ResNet9
         return torch.nn.Sequential(ResNet9((64, 128, 256, 512), 10), torch.nn.Identity(), torch.nn.Identity()).train()
-    if name in ONNX:
+    if name in WRITTEN:
         return torch.nn.Sequential(families().FULL[name][0](), torch.nn.Identity(), torch.nn.Identity()).train()
     if name != "mobilenet_v2":
         net = getattr(torchvision.models, name)(num_classes=10)
@@ -167,10 +177,10 @@ def network(cut, name="mobilenet_v2"):
 class Torch:
     """One piece in one memory format; run() returns milliseconds."""
 
-    def __init__(self, piece, image, batch, chunks, channels_last, name):
+    def __init__(self, piece, image, batch, chunks, form, name):
         import torch
         self.torch, self.piece = torch, piece
-        self.format = torch.channels_last if channels_last else torch.contiguous_format
+        self.format = torch.contiguous_format if form == "NCHW" else torch.channels_last
         net = network(piece != "step", name).to(memory_format=self.format)
         self.loss = torch.nn.CrossEntropyLoss(reduction="sum")
         self.scale = 1.0 / batch
@@ -180,6 +190,8 @@ class Torch:
             h = net[0](x.contiguous(memory_format=self.format))
             m = net[1](h.clone()) if piece != "head" else h
         self.part = {"head": net[0], "middle": net[1], "tail": net[2], "step": net}[piece]
+        if form == "compiled":
+            self.part = torch.compile(self.part)
         shape, out = {"head": (x, h), "middle": (h, m), "tail": (m, None), "step": (x, None)}[piece]
         self.wants_din = piece in ("middle", "tail")
         self.x = [torch.randn(shape.shape).contiguous(memory_format=self.format) for _ in range(chunks)]
@@ -238,18 +250,19 @@ def by_turns(ours, peers, runs, warm):
     return ms, ours.close()
 
 
-def compare_segment(report, row, threads, runs, warm):
+def compare_segment(report, row, threads, runs, warm, forms):
     import torch
     name, piece, image, batch, chunks, target, net = row
     use_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
         ours = our_segments(piece, image, batch, chunks, threads, net, folder)
         ours.run()  # so that it has read the network before the folder goes
-    peers = {form: Torch(piece, image, batch, chunks, form == "NHWC", net) for form in ("NHWC", "NCHW")}
+    peers = {form: Torch(piece, image, batch, chunks, form, net) for form in forms}
     ms, report.cpu = by_turns(ours, peers, runs, warm)
-    best = min(peers, key=lambda k: statistics.median(ms[k]))
-    mine = Times(ms["ours"])
-    report.add(name, threads, mine, Times(ms[best]), best, target)
+    order = sorted(peers, key=lambda k: statistics.median(ms[k]))
+    best, mine = order[0], Times(ms["ours"])
+    others = "".join(f"; {k} {statistics.median(ms[k]):.1f}" for k in order[1:] if "compiled" in order)
+    report.add(name, threads, mine, Times(ms[best]), best + others, target)
     return mine.median, statistics.median(ms[best])
 
 
@@ -535,7 +548,7 @@ def machine():
     return lines
 
 
-ALL = "head,tail,step,middle,memory,split,resnet9,resnet18,resnet50,onnx,encoder,decoder,cola,lora"
+ALL = "head,tail,step,middle,memory,split,resnet9,resnet18,resnet50,files,encoder,decoder,cola,lora"
 END = "<!-- to here -->"
 
 
@@ -594,12 +607,17 @@ def main():
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--only", default=ALL)
     parser.add_argument("--warm", action="store_true", help="before each run that counts, one that does not, on either side")
+    parser.add_argument("--compile", action="store_true", help="also torch.compile, in the rows of networks")
     parser.add_argument("--cpu", action="store_true", help="CPU time in place of wall time in the rows of encoder, decoder, cola and lora")
     parser.add_argument("--memory-worker", help=argparse.SUPPRESS)
+    parser.add_argument("--network-worker", help=argparse.SUPPRESS)
     parser.add_argument("--split-worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.memory_worker:
         return memory_worker(*(int(x) for x in args.memory_worker.split(",")))
+    if args.network_worker:
+        net, image, file = args.network_worker.split(",")
+        return network_worker(net, int(image), file)
     if args.split_worker:
         rank, port, image, batch, chunks, codec, last, steps = args.split_worker.split(",")
         return split_worker(int(rank), int(port), int(image), int(batch), int(chunks), codec, last == "1", int(steps))
@@ -607,13 +625,13 @@ def main():
     runs, small = (1, True) if args.quick else (args.runs, False)
     head = machine()
     for row in SEGMENTS:
-        if not {row[1] if row[6] == "mobilenet_v2" else row[6], "onnx" if row[6] in ONNX else None} & set(only):
+        if not {row[1] if row[6] == "mobilenet_v2" else row[6], "files" if row[6] in WRITTEN else None} & set(only):
             continue
-        if small:  # an ONNX file has a fixed size of pictures
-            row = (f"tiny: {row[0]}", row[1], row[2] if row[6] in ONNX else min(row[2], 64), 2 if row[6] in ONNX else 8, min(row[4], 4), *row[5:])
+        if small:  # a network's file has a fixed size of pictures
+            row = (f"tiny: {row[0]}", row[1], row[2] if row[6] in WRITTEN else min(row[2], 64), 2 if row[6] in WRITTEN else 8, min(row[4], 4), *row[5:])
         for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
             medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" or row[2] * row[3] > 4096 and row[1] == "step" else 3 * runs,
-                                                      args.warm)
+                                                      args.warm, ("NHWC", "NCHW", "compiled") if args.compile else ("NHWC", "NCHW"))
     for compare, name in ((compare_encoder, "encoder"), (compare_decoder, "decoder")):
         for threads in ((1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,)) if name in only else ():
             compare(report, threads, runs, args.warm, args.cpu)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every config that comes with the programs passes --check-config and trains: two steps of a narrow network on a few
-# made images.
+# made images. That of a network of Python's trains if PyTorch is installed.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -40,6 +40,12 @@ train_phases() {
 	jq -se '[.[] | select(.type == "step")] | length == 6 and all(.loss > 0)' "$tmp/$name/log.jsonl" >/dev/null || fail "$config: no six steps"
 }
 
+# two_steps: $config trains them
+two_steps() {
+	"$SPLITC" train "$config" "${there[@]}" "${few[@]}" "$@" >"$tmp/$name.log" 2>&1 || fail "$config: exit status $?: $(cat "$tmp/$name.log")"
+	jq -se '[.[] | select(.type == "step")] | length == 2 and all(.loss > 0)' "$tmp/$name/log.jsonl" >/dev/null || fail "$config: no two steps"
+}
+
 few=(--local --fresh --set train.batch=4 --set train.chunks=2 --set train.max_steps=2 --set data.train_limit=8 --set data.test_limit=4)
 for config in configs/client-*.yaml; do
 	name=$(basename "$config" .yaml)
@@ -62,6 +68,12 @@ for config in configs/client-*.yaml; do
 	more=()
 	[ "$text" != 0 ] || more+=(--set model.width=0.1)
 	grep -q 'kind: points' "$config" || more+=(--set train.schedule.warmup_epochs=0)
-	"$SPLITC" train "$config" "${there[@]}" "${few[@]}" "${more[@]}" >"$tmp/$name.log" 2>&1 || fail "$config: exit status $?"
-	jq -se '[.[] | select(.type == "step")] | length == 2 and all(.loss > 0)' "$tmp/$name/log.jsonl" >/dev/null || fail "$config: no two steps"
+	two_steps "${more[@]}"
 done
+
+/usr/bin/python3 -c 'import torch' 2>/dev/null || exit 0
+[ -f "$BUILD/libsplit.so.0" ] || fail 'libsplit is not built: make lib'
+name=moderate-cnn config=configs/moderate-cnn/client.yaml
+SPLIT_LIBRARY=$PWD/$BUILD/libsplit.so.0 PYTHONPATH=python /usr/bin/python3 configs/moderate-cnn/moderate_cnn.py "$tmp/$name.safetensors"
+there=(--set data.dir="$tmp/data" --set log.dir="$tmp/$name" --set model.network="$tmp/$name.safetensors")
+two_steps

@@ -21,6 +21,9 @@ import golden
 from make_networks import widen
 from make_onnx import export
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../configs/moderate-cnn"))
+from moderate_cnn import ModerateCNN  # noqa: E402
+
 
 def double(a, b):
     return nn.Sequential(nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU(),
@@ -232,6 +235,7 @@ FULL = {
     "efficientnet_b0": (EfficientNet, 224),
     "resnext50_32x4d": (lambda: tv.resnext50_32x4d(num_classes=10), 224),
     "regnet_y_400mf": (lambda: tv.regnet_y_400mf(num_classes=10), 224),
+    "moderate_cnn": (ModerateCNN, 32),
 }
 
 
