@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, encoders, errors, heads, made, recurrent, reduce, texts, tracing, windows
-from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Last, Own, Parted, Tokens, Transposed, Value, image, must, of_call, params, real
+from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Ids, Last, Own, Parted, Tokens, Transposed, Value, image, must, of_call, params, real
 
 
 _ALL = (1 << 63) - 1  # the end that TorchScript has for a slice without one
@@ -231,6 +231,8 @@ def _view(b, name, x, *size):
         size[size.index(-1, 1)] = n // max(1, -math.prod(size[1:]))
     if size[1:] == list(x.shape):
         return x
+    if isinstance(x, Last):
+        x = b.arranged(name + ".flat", x.image(), list(x.shape), range(3), (n,))
     if len(x.shape) == 2 and len(size) > 4 and size[1] == x.shape[0]:
         return heads.view(b, name, x, size)
     if len(size) > 4 or isinstance(x, made.Many):
@@ -264,6 +266,13 @@ def _cat(b, name, tensors, dim=0):
     return y
 
 
+def _stack(b, name, tensors, dim=0):
+    dim %= len(tensors[0].shape) + 2
+    if len(tensors[0].shape) > 2 and dim == 1:
+        return reduce.stacked(b, name, _cat(b, name, tensors, 1), len(tensors))
+    return _cat(b, name, [_unsqueeze(b, f"{name}.of{i}", x, dim) for i, x in enumerate(tensors)], dim)
+
+
 def _linear(b, name, x, weight, bias=None):
     """F.linear with tensors that the module itself holds."""
     if not isinstance(weight, Own) or len(x.shape) == 3 or len(weight.shape) != 2 or weight.shape[1] != x.shape[-1]:
@@ -295,6 +304,14 @@ def _f_batchnorm(b, name, x, mean, var, weight=None, bias=None, training=False, 
     return (_batchnorm_rows if isinstance(m, nn.BatchNorm1d) else _batchnorm)(b, name, m, prefix, x)
 
 
+def _to(b, name, x, *args, **kwargs):
+    """All values are float32, and in one memory."""
+    kinds = [a.tensor.dtype if isinstance(a, Own) else a for a in (x, *args, *kwargs.values()) if isinstance(a, (Own, torch.dtype))]
+    if any(kind is not torch.float32 for kind in kinds):
+        raise errors.config(f"{name}: it converts to or from {kinds}; the server computes in float32")
+    return x
+
+
 def _check_sizes(name, args):
     if any(map(of_call, args)):
         raise errors.config(f"{name}: computes with the number of rows or tokens, of which each call may have another")
@@ -308,6 +325,8 @@ def call_function(b, build, name, target, args, kwargs):
         _check_sizes(name, flat)
     if any(isinstance(a, (heads.View, heads.Scores)) for a in args):
         build = _OF_HEADS.get(build, build)
+    if any(isinstance(a, made.Many) for a in args):
+        build = reduce.OF_MANY.get(build, build)
     if build not in _TAKE_OWN:
         for own in flat:
             if isinstance(own, Own):
@@ -326,7 +345,7 @@ def call_function(b, build, name, target, args, kwargs):
 
 
 _TAKE_OWN = _matmul, _permute, _transpose, _t, reduce.group_norm, Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, _f_batchnorm, made._expand, \
-    made._prelu, made._layer_norm, heads.mul, heads.div, heads.add, heads.masked, heads.attention
+    made._prelu, made._layer_norm, made.addcmul, _to, heads.mul, heads.div, heads.add, heads.masked, heads.attention
 
 
 def _math(fn):
@@ -355,7 +374,7 @@ FUNCTIONS = {
     **dict.fromkeys((operator.matmul, torch.matmul, "matmul", torch.bmm, "bmm"), _matmul),
     "view": _view, "reshape": _view, torch.reshape: _view, "squeeze": _squeeze, torch.squeeze: _squeeze, "unsqueeze": _unsqueeze,
     torch.unsqueeze: _unsqueeze, F.linear: _linear, **{key: _rsqrt for key in (torch.rsqrt, "rsqrt")},
-    **{key: _same for key in ("clone", torch.clone, "float")}, **windows.FUNCTIONS, **reduce.FUNCTIONS,
+    **{key: _same for key in ("clone", torch.clone, "float")}, "to": _to, "type_as": _to, torch.stack: _stack, **windows.FUNCTIONS, **reduce.FUNCTIONS,
     torch.flatten: _flatten, "flatten": _flatten, torch.cat: _cat,
     F.relu: _f("act"), torch.relu: _f("act"), "relu": _f("act"), F.silu: _f("silu"), torch.tanh: _f("tanh"), F.tanh: _f("tanh"), "tanh": _f("tanh"),
     torch.sigmoid: _f("sigmoid"), "sigmoid": _f("sigmoid"), F.hardswish: _f("hardswish"),
@@ -364,7 +383,7 @@ FUNCTIONS = {
     F.gelu: lambda b, name, x, approximate="none": b.act(name, x, "gelu", tanh=1 if approximate == "tanh" else None),
     F.dropout: _f_dropout, F.sigmoid: _f("sigmoid"), F.batch_norm: _f_batchnorm, **made.FUNCTIONS, **heads.FUNCTIONS, **BY_NAME,
 }
-_VIEWS = {_item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _t, _view, _flatten, made._chunk, made._split, made._expand, made._expand_as,
+_VIEWS = {_to, _item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _t, _view, _flatten, made._chunk, made._split, made._expand, made._expand_as,
           heads.transpose, heads.permute, heads.view, heads.flatten, heads.item, heads.select, heads.unbind}
 _VIEW_MODULES = {MODULES[m] for m in (nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.Identity)}
 _OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.add, _transpose: heads.transpose, _permute: heads.permute,
@@ -430,8 +449,14 @@ def _number(b, node, args):
         return shape if node.target is getattr or len(args) == 1 else shape[args[1]]
     if isinstance(x, (Value, Own)) and (node.target == "dim" or (node.target is getattr and args[1] == "ndim")):
         return len(x.shape if isinstance(x, Own) else heads.sizes(b, x))
+    if isinstance(x, (Value, Own)) and node.target is getattr and args[1] in ("dtype", "device"):
+        return torch.device("cpu") if args[1] == "device" else x.tensor.dtype if isinstance(x, Own) else torch.int64 if isinstance(x, Ids) else torch.float32
     if node.target is operator.add and all(isinstance(a, (list, tuple)) for a in args):
         return (*args[0], *args[1])
+    if node.target in (operator.mul, operator.floordiv) and 1 in args[1:] or node.target is operator.mul and 1 in args[:1]:
+        same = [a for a in args if of_call(a)]  # as einops computes sizes
+        if same:
+            return same[0]
     if node.target in _OF_NUMBERS:
         _check_sizes(node.name, args)
     compares = node.target in _COMPARE and not any(map(of_call, args))

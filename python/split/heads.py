@@ -6,7 +6,7 @@ import operator
 import torch
 import torch.nn.functional as F
 
-from . import errors, recurrent, reduce
+from . import errors, made, recurrent, reduce
 from .builder import ROWS, Own, Parted, Tokens, Turned, Value
 
 _ROWS, _TOKENS = "rows", "tokens"
@@ -214,12 +214,17 @@ def _ordered(b, name, x, has, want):
 
 
 def einsum(b, name, equation, *operands):
-    """einsum of a matrix product, with dimensions in any order."""
+    """einsum of a matrix product, with dimensions in any order, or of a product of numbers."""
     x, y = operands[0] if isinstance(operands[0], (list, tuple)) else operands
     left, _, out = equation.replace(" ", "").partition("->")
     u, v = left.split(",")
+    if out == u and type(y) is Value and v == "".join(c for c in u if c in v) and v[:1] == u[:1]:
+        return b.mul(name, x, b.reshaped(name + ".each", y, [n if c in v else 1 for c, n in zip(u[1:], x.shape)]))
     same, inner = "".join(c for c in u if c in v and c in out), "".join(c for c in u if c in v and c not in out)
     i, j = "".join(c for c in u if c not in v), "".join(c for c in v if c not in u)
+    if not i and len(inner) == 1 and type(x) in (Value, reduce.Weights) and len(u) == 2 and out == same + j:  # weights of a pool are one row of a matrix
+        row = b.reshaped(name + ".row", x, (1, *x.shape))
+        return b.flatten(name + ".flatten", einsum(b, name, f"{same}_{inner},{v}->{same}_{j}", row, y))
     if (len(inner), len(i), len(j)) != (1, 1, 1) or sorted(out) != sorted(same + i + j) or len(set(u)) < len(u) or len(set(v)) < len(v):
         raise errors.config(f"{name}: einsum of {equation} is not known on the server, which multiplies two tensors over one dimension")
     if out.index(j) < out.index(i) and not (isinstance(x, Scores) and x.soft):  # queries: whose dimension comes first in the output
@@ -230,6 +235,8 @@ def einsum(b, name, equation, *operands):
 
 def softmax(b, name, x, dim=None, *args):
     """args: a dtype, and others without effect."""
+    if isinstance(x, made.Many):
+        return reduce.stacked_softmax(b, name, x, dim)
     if type(x) is not View and not isinstance(x, Scores) and not b.of_tokens(x):
         return reduce.softmax(b, name, x, dim)
     if not isinstance(x, Scores) or x.soft or dim not in (-1, len(x.shape)):

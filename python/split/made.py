@@ -116,6 +116,10 @@ def _prelu_of(b, name, m, prefix, x):
     return _prelu(b, name, x, Own(prefix + "weight", m.weight, True))
 
 
+def addcmul(b, name, x, y, z, value=1):
+    return b.add(name, x, b.mul(name + ".mul", y, z) if isinstance(y, Value) else b.mul(name + ".mul", z, y), value)
+
+
 # ---- parts
 
 def _part(b, name, x, dim, first, n):
@@ -172,9 +176,9 @@ def _upsample(b, name, m, prefix, x):
 
 
 def padded(b, name, x, pad, mode="constant", value=0):
-    """pad: before and after the width, then the height, as in torch's pad."""
+    """pad: before and after the width, then the height and the channels, as in torch's pad."""
     how = {"constant": 0, "zeros": 0, "reflect": REFLECT, "replicate": EDGE}.get(mode)
-    if how is None or value or len(pad) not in (2, 4) or any(p < 0 for p in pad):
+    if how is None or value or len(pad) % 2 or len(pad) > (4 if how else 2 * len(x.shape) + 2) or any(p < 0 for p in pad):
         raise errors.config(f"{name}: pads by {list(pad)} in mode {mode!r} with {value}; the server has constant 0, reflect and "
                             "replicate")
     for i in range(0, len(pad), 2):
@@ -349,7 +353,7 @@ MODULES = {
 }
 FUNCTIONS = {
     F.dropout2d: f_drops_channels, F.dropout1d: f_drops_channels, F.elu: _elu, F.selu: _selu, F.celu: _celu, F.mish: _mish, F.softplus: _softplus, F.logsigmoid: _log_sigmoid, F.softsign: _softsign, F.glu: _glu, F.prelu: _prelu,
-    torch.prelu: _prelu,
+    torch.prelu: _prelu, torch.addcmul: addcmul, "addcmul": addcmul,
     F.hardtanh: _hardtanh, torch.clamp: clamp, "clamp": clamp,
     torch.abs: _abs, "abs": _abs, torch.pow: _pow, "pow": _pow, operator.pow: _pow, operator.ipow: _pow,
     **{key: lambda b, name, x: b.mul(name, x, x) for key in (torch.square, "square")},

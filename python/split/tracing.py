@@ -5,6 +5,7 @@ import operator
 import os
 import random
 import re
+import sys
 import traceback
 
 import numpy
@@ -13,7 +14,7 @@ import torch.fx
 from torch import nn
 
 from . import errors
-from .builder import of_call
+from .builder import Own, Value, of_call
 
 MODAL = nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.MultiheadAttention  # train() and eval() change these
 
@@ -56,12 +57,14 @@ class _Sized:
     __bool__, __int__, __float__, __index__ = ((lambda self, kind=kind: kind(_read(self, *_NUMBER))) for kind in (bool, int, float, int))
 
 
+_KNOWN = {"ndim": int, "dtype": torch.dtype, "device": torch.device}  # the same in each call
 _Attribute = type("_Attribute", (_Sized, torch.fx.proxy.Attribute), {})
 
 
 class _Proxy(_Sized, torch.fx.Proxy):
     def __getattr__(self, name):
-        return _Attribute(self, name)
+        found = _Attribute(self, name)
+        return _read(found, _KNOWN[name], f"forward reads {name} of what is no tensor") if name in _KNOWN else found
 
 
 def _in_place(function):
@@ -109,9 +112,9 @@ class _Tracer(torch.fx.Tracer):
         self.is_leaf, self.reader = is_leaf, read
 
     def read(self, node):
-        """While torch.fx traces, the parameters of modules are proxies, too; they are not for what reads the graph."""
+        """While torch.fx traces, the parameters of modules are proxies, too, and what MAKERS make; not so for what reads the graph."""
         try:
-            with _replaced(nn.Module, __getattr__=_GETATTR):
+            with _replaced(nn.Module, __getattr__=_GETATTR), _replaced(torch, **MAKERS):
                 return self.reader(node)
         except errors.ConfigError as e:
             raise torch.fx.proxy.TraceError(str(e).removeprefix(f"{e.line}: ")) from e
@@ -208,6 +211,25 @@ def _recorder(tracer, make):
     return record
 
 
+def _as_tensor(x, *args, make=torch.as_tensor, **kwargs):
+    """torch.as_tensor, of what is a tensor already."""
+    return x.to(*args, **kwargs) if isinstance(x, torch.fx.Proxy) else make(x, *args, **kwargs)
+
+
+def _is_tensor(x, make=torch.is_tensor):
+    return isinstance(x.tracer.read(x.node), (Value, Own)) if isinstance(x, torch.fx.Proxy) else make(x)
+
+
+def _is_instance(x, kind, make=torch.jit.isinstance):
+    return _is_tensor(x) if kind is torch.Tensor else make(x, kind)
+
+
+def _for_einops():
+    """While this lasts, einops calls for a proxy what it calls for a tensor of PyTorch."""
+    of_torch = "einops" in sys.modules and sys.modules["einops"].einops.get_backend(torch.empty(0))
+    return _replaced(of_torch, is_appropriate_type=lambda x: isinstance(x, (torch.Tensor, torch.fx.Proxy))) if of_torch else contextlib.nullcontext()
+
+
 def trace(module, inputs, is_leaf, read):
     """torch.fx's graph of forward, whose first arguments are the inputs, with the default values of the others. is_leaf(m): m has a
     build. read: graph.reader's."""
@@ -216,8 +238,8 @@ def trace(module, inputs, is_leaf, read):
     before = _states()
     try:
         tracer = _Tracer(is_leaf, read)
-        makers = {name: _recorder(tracer, make) for name, make in MAKERS.items()}
-        with torch.enable_grad(), _replaced(torch.autograd.Function, apply=_refuse), _replaced(torch, **makers), \
+        makers = {"as_tensor": _as_tensor, "is_tensor": _is_tensor, **{name: _recorder(tracer, make) for name, make in MAKERS.items()}}
+        with torch.enable_grad(), _for_einops(), _replaced(torch.jit, isinstance=_is_instance), _replaced(torch.autograd.Function, apply=_refuse), _replaced(torch, **makers), \
                 _replaced(nn.MultiheadAttention, forward=lambda m, *args, **kwargs: tracer.attend(m, args, kwargs)):
             traced = tracer.trace(module, usual or None)
         if any(given.graph is not traced for n in traced.nodes for given in n.all_input_nodes):

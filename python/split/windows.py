@@ -1,4 +1,6 @@
 """Convolutions and pools: windows that slide over images and signals. Signals are images of height 1."""
+import types
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -19,13 +21,13 @@ def _every(b, name, x, strides):
     return x
 
 
-def _convolve(b, name, m, prefix, x, kernel, pad):
-    """Convolves an image by the weights of m. m may be for signals, so kernel gives height and width."""
+def _convolve(b, name, m, prefix, x, kernel, pad, weight=None):
+    """Convolves an image by weight, or by the weights of m. m may be for signals, so kernel gives height and width."""
     strides, spread = _pair(m.stride)[-len(m.kernel_size):], _pair(m.dilation)[-len(m.kernel_size):]
     stride = strides[0] if len(set(strides)) == 1 else 1
     dilation = one([d for d, k in zip(spread[::-1], kernel[::-1]) if k > 1] or [1], "dilation", name)
     depthwise = m.groups == m.in_channels == m.out_channels and m.groups > 1
-    weight = Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
+    weight = weight or Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
     out = [(n + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(image(name, x)[1:], kernel)]
     y = b.node(name, "conv2d", [x], (m.out_channels, *out), [weight, *params(prefix, m, "bias")],
                stride=stride if stride != 1 else None, pad=pad or None, groups=m.groups if m.groups != 1 else None,
@@ -157,7 +159,17 @@ def _unshuffled(b, name, m, prefix, x):
     return b.arranged(name, x, [h // r, r, w // r, r, c], [0, 2, 4, 1, 3], (c * r ** 2, h // r, w // r))
 
 
-MODULES = {nn.Conv1d: _conv1d, nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.MaxPool1d: _maxpool1d, nn.AvgPool1d: _avgpool1d,
+def _unfolded(b, name, m, prefix, x):
+    """nn.Unfold: a convolution with a filter of one 1 for each number of a window."""
+    (h, w), n = _pair(m.kernel_size), image(name, x)[0]
+    conv = types.SimpleNamespace(kernel_size=(h, w), stride=_pair(m.stride), padding=_pair(m.padding), dilation=_pair(m.dilation), groups=1,
+                                 in_channels=n, out_channels=n * h * w)
+    windows = Own(name + ".windows", torch.eye(n * h * w).reshape(-1, n, h, w), False).param("ohwi")
+    x = made.padded(b, name + ".pad", x, _padding(conv))
+    return b.turned(name + ".flatten", _convolve(b, name, conv, prefix, x, (h, w), 0, windows))
+
+
+MODULES = {nn.Unfold: _unfolded, nn.Conv1d: _conv1d, nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.MaxPool1d: _maxpool1d, nn.AvgPool1d: _avgpool1d,
            nn.AdaptiveAvgPool1d: _plane1d, nn.MaxPool2d: _pool_of("maxpool"), nn.AvgPool2d: _pool_of("avgpool"),
            nn.PixelShuffle: _shuffled, nn.PixelUnshuffle: _unshuffled}
 FUNCTIONS = {F.max_pool2d: _f_maxpool, F.avg_pool2d: lambda b, name, x, kernel_size, stride=None, *args, **kwargs: _pool_of("avgpool")(

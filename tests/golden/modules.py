@@ -143,6 +143,15 @@ class Selective(nn.Module):
         return u * a.reshape(-1, C, 1, 1) + v * b.reshape(-1, C, 1, 1)
 
 
+class SelectiveStack(Selective):
+    """As timm writes it: the two are stacked."""
+
+    def forward(self, x):
+        u = torch.stack([self.small(x), self.large(x)], dim=1)
+        a = self.fc(u.sum(1).mean((2, 3)))[:, :, None, None]
+        return torch.sum(u * torch.softmax(a.view(a.shape[0], 2, C, 1, 1), dim=1), dim=1)
+
+
 class ExciteExpanded(Excite):
     """As senet.pytorch writes it."""
 
@@ -328,6 +337,11 @@ add("x / y of tokens", fn(lambda m, x: x / (1 + m.c(x) ** 2), c=nn.Linear(C, C))
 add("x / number of each channel", fn(lambda m, x: x / (1 + x.abs().mean((2, 3), keepdim=True))))
 add("x * number", fn(lambda m, x: x * m.s, s=torch.tensor([1.5])))
 add("x * number of tokens", fn(lambda m, x: x * m.s, s=torch.tensor([1.5])), "tokens")
+add("SE einsum", fn(lambda m, x: torch.einsum("bcn,bc->bcn", x.flatten(2), m.fc(x.mean((2, 3))).sigmoid()), fc=nn.Linear(C, C)))
+add("SE einsum of images", fn(lambda m, x: torch.einsum("bchw,bc->bchw", x, m.fc(x.mean((2, 3))).sigmoid()), fc=nn.Linear(C, C)))
+add("addcmul", fn(lambda m, x: torch.addcmul(m.b, m.a, x), a=torch.randn(1, 1, C), b=torch.randn(1, 1, C)), "tokens")
+add("addcmul of values", fn(lambda m, x: torch.addcmul(x, m.c(x), x, value=0.5), c=nn.Conv2d(C, C, 1)))
+add("to the type of x", fn(lambda m, x: torch.as_tensor(x.to(x.dtype)) + m.b.to(x.device, dtype=x.dtype).type_as(x), b=torch.randn(C, 1, 1)))
 add("x + bias", fn(lambda m, x: x + m.b, b=torch.randn(1, C, 1, 1)))
 add("SE Conv", lambda: Excite(C, False))
 add("SE Linear", lambda: Excite(C, True))
@@ -366,6 +380,9 @@ add("ZeroPad2d", lambda: nn.ZeroPad2d(1))
 add("ZeroPad2d uneven", lambda: nn.ZeroPad2d((0, 1, 0, 1)))
 add("ReflectionPad2d", lambda: nn.ReflectionPad2d(2))
 add("ReplicationPad2d", lambda: nn.ReplicationPad2d(1))
+add("F.pad channels", fn(lambda m, x: F.pad(x, (0, 1, 0, 0, 1, 2, 0, 0))))
+add("Unfold", fn(lambda m, x: m.c(m.u(x).transpose(1, 2)), u=nn.Unfold((3, 2), stride=2, padding=1), c=nn.Linear(C * 6, 5)))
+add("Unfold dilation", lambda: nn.Unfold(2, dilation=2, stride=(2, 3)))
 
 
 def thrice(m, x):
@@ -453,6 +470,8 @@ add("permute to image", fn(lambda m, x: m.c(x.transpose(1, 2).reshape(-1, C, SIZ
 add("class token", lambda: ClassToken(64, C), "tokens")
 add("positions", fn(lambda m, x: x + m.pos, pos=torch.randn(1, 64, C)), "tokens")
 add("first token", fn(lambda m, x: x[:, 0]), "tokens")
+add("stack of rows", fn(lambda m, x: torch.stack([x, m.c(x)], 1).tanh().flatten(1), c=nn.Linear(12, 12)), "rows")
+add("stack of tokens", fn(lambda m, x: torch.stack([x, m.c(x), x], dim=-1).mean(-1), c=nn.Linear(C, C)), "tokens")
 kind = "softmax, pools of attention"
 add("Softmax", lambda: nn.Softmax(-1), "tokens")
 add("Softmax2d", fn(lambda m, x: x * m.s(x), s=nn.Softmax2d()))
@@ -462,8 +481,10 @@ add("attention pool", fn(lambda m, x: (m.w(x).softmax(1) * x).sum(1), w=nn.Linea
 add("attention pool gated", fn(lambda m, x: (m.w(torch.tanh(m.u(x)) * torch.sigmoid(m.v(x))).softmax(1) * x).sum(1), w=nn.Linear(6, 1), u=nn.Linear(C, 6), v=nn.Linear(C, 6)), "tokens")
 add("attention pool by bmm", fn(lambda m, x: torch.bmm(m.w(x).squeeze(-1).softmax(1).unsqueeze(1), x).squeeze(1), w=nn.Linear(C, 1)), "tokens")
 add("attention pool by matmul", fn(lambda m, x: (m.w(x).softmax(1).transpose(1, 2) @ m.k(x)).flatten(1), w=nn.Linear(C, 1), k=nn.Linear(C, 5)), "tokens")
+add("attention pool by einsum", fn(lambda m, x: torch.einsum("b n, b n d -> b d", m.w(x).squeeze(-1).softmax(1), x), w=nn.Linear(C, 1)), "tokens")
 add("attention pool of several", fn(lambda m, x: m.w(x).softmax(1).transpose(1, 2) @ x, w=nn.Linear(C, 3)), "tokens")
 add("selective kernel", Selective)
+add("selective kernel stacked", SelectiveStack)
 kind = "sums, variances, norms of vectors"
 add("F.normalize rows", fn(lambda m, x: F.normalize(x)), "rows")
 add("F.normalize tokens", fn(lambda m, x: F.normalize(x, dim=-1)), "tokens")
@@ -521,6 +542,8 @@ add("instance norm over samples", fn(lambda m, x: F.instance_norm(x.reshape(C, 2
 add("epsilon that learns", fn(lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + m.eps) * m.w, eps=torch.tensor(0.5), w=torch.randn(C)), "tokens")
 add("1 channel", nn.ReLU, channels=1)
 add("16 channels", nn.ReLU, channels=16)
+add("asks whether it is a tensor", fn(lambda m, x: m.c(x) if torch.is_tensor(x) and torch.jit.isinstance(x, torch.Tensor) else x, c=nn.Conv2d(C, C, 1)))
+add("rows by 1", fn(lambda m, x: x.reshape(1 * (x.shape[0] // 1), x.shape[1] // 2, -1)))
 kind = "files of the newer exporter"
 for name in ("TransformerEncoderLayer", "MultiheadAttention causal", "clamp min", "attention of PyTorch 2 causal", "RMSNorm", "LayerNorm plain", "GroupNorm", "SE Linear", "Upsample size", "F.relu6",
              "LayerScale tokens", "class token", "BatchNorm2d", "GELU", "attention of timm"):
