@@ -1,25 +1,19 @@
-/* The figures were measured by bench_pieces on a Xeon with AVX-512 and two busy cores, and rounded up. With portable
- * loops, codecs of a few ns take three times as long. */
+/* The figures here and in stages.def were measured by bench_pieces on a Xeon with AVX-512 and two busy cores, and
+ * rounded up. With portable loops, codecs of a few ns take three times as long. */
 #include "common/codec/cost.h"
 
 #include "common/codec/stage.h"
 
-/* A piece is a block of SL_CODEC_BLOCK elements or, if by_sample, a sample. */
+enum piece { BLOCK, SAMPLE };
+
 struct price {
 	double encode_ns, decode_ns; /* per element of the stage's input */
-	bool by_sample;
+	enum piece piece;
 };
 
 static const struct price price_of[] = {
-	[SL_STAGE_ID_NONE] = {4, 2, false},      [SL_STAGE_ID_F16] = {3, 2, false},
-	[SL_STAGE_ID_BF16] = {3, 2, false},      [SL_STAGE_ID_QUANT] = {20, 6, false},
-	[SL_STAGE_ID_SORTQUANT] = {4, 2, false}, [SL_STAGE_ID_TERNGRAD] = {20, 6, false},
-	[SL_STAGE_ID_QSGD] = {20, 14, false},    [SL_STAGE_ID_TOPK] = {6, 4, false},
-	[SL_STAGE_ID_RANDOMK] = {6, 9, false},   [SL_STAGE_ID_THRESHOLD] = {5, 8, false},
-	[SL_STAGE_ID_ADAPTIVE] = {8, 8, false},  [SL_STAGE_ID_LOWRANK] = {1, 1, true},
-	[SL_STAGE_ID_DOWNSAMPLE] = {5, 2, true}, [SL_STAGE_ID_CELLS] = {6, 3, true},
-	[SL_STAGE_ID_NORMAL] = {20, 6, false},   [SL_STAGE_ID_HADAMARD] = {20, 12, false},
-	[SL_STAGE_ID_ZSTD] = {0, 0, false},
+#define SL_STAGE_ROW(KIND, id, stage, device, encode_ns, decode_ns, piece) [id] = {encode_ns, decode_ns, piece},
+#include "common/codec/stages.def"
 };
 
 /* Per byte, by level. zstd_ns, for the time of a task: random data. zstd_worst_ns, for the longest piece: data that
@@ -56,7 +50,7 @@ static struct sl_cost stage_cost(const struct sl_codec_stage *stage, const doubl
 {
 	const struct price *p = &price_of[stage->id];
 	double ns = encodes ? p->encode_ns : p->decode_ns, n = (double)sl_shape_count(&in->shape);
-	double sample = sample_of(in), piece = p->by_sample ? sample : SL_CODEC_BLOCK;
+	double sample = sample_of(in), piece = p->piece == SAMPLE ? sample : SL_CODEC_BLOCK;
 	double more = stage->id == SL_STAGE_ID_LOWRANK ? lowrank_ns(arg, in, encodes) : 0; /* per sample */
 
 	piece = piece < n ? piece : n;

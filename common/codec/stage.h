@@ -26,25 +26,9 @@
 
 enum sl_stage_kind { SL_STAGE_TRANSFORM, SL_STAGE_QUANTIZER, SL_STAGE_BYTES };
 
-/* On the wire: never reused. */
 enum sl_stage_id {
-	SL_STAGE_ID_NONE = 1,
-	SL_STAGE_ID_F16 = 2,
-	SL_STAGE_ID_BF16 = 3,
-	SL_STAGE_ID_QUANT = 4,
-	SL_STAGE_ID_SORTQUANT = 5,
-	SL_STAGE_ID_TERNGRAD = 6,
-	SL_STAGE_ID_QSGD = 7,
-	SL_STAGE_ID_NORMAL = 8,
-	SL_STAGE_ID_TOPK = 16,
-	SL_STAGE_ID_RANDOMK = 17,
-	SL_STAGE_ID_THRESHOLD = 18,
-	SL_STAGE_ID_LOWRANK = 19,
-	SL_STAGE_ID_DOWNSAMPLE = 20,
-	SL_STAGE_ID_CELLS = 21,
-	SL_STAGE_ID_ADAPTIVE = 22,
-	SL_STAGE_ID_HADAMARD = 23,
-	SL_STAGE_ID_ZSTD = 32
+#define SL_STAGE_ROW(KIND, id, ...) SL_STAGE_ID_##KIND = (id),
+#include "common/codec/stages.def"
 };
 
 struct sl_stage_env {

@@ -3,18 +3,13 @@
 
 #include "common/codec/stage.h"
 
-extern const struct sl_codec_stage sl_stage_none, sl_stage_f16, sl_stage_bf16, sl_stage_quant, sl_stage_sortquant,
-	sl_stage_terngrad, sl_stage_qsgd, sl_stage_topk, sl_stage_randomk, sl_stage_threshold, sl_stage_lowrank,
-	sl_stage_downsample, sl_stage_cells, sl_stage_adaptive, sl_stage_normal, sl_stage_hadamard, sl_stage_zstd;
+#define SL_STAGE_ROW(KIND, id, stage, ...) extern const struct sl_codec_stage sl_stage_##stage;
+#include "common/codec/stages.def"
 
 static const struct sl_codec_stage *const stages[] = {
-	&sl_stage_none,       &sl_stage_f16,       &sl_stage_bf16,
-	&sl_stage_quant,      &sl_stage_sortquant, &sl_stage_terngrad,
-	&sl_stage_qsgd,       &sl_stage_normal,    &sl_stage_topk,
-	&sl_stage_randomk,    &sl_stage_threshold, &sl_stage_lowrank,
-	&sl_stage_downsample, &sl_stage_cells,     &sl_stage_adaptive,
-	&sl_stage_hadamard,   &sl_stage_zstd,      NULL,
-};
+#define SL_STAGE_ROW(KIND, id, stage, ...) &sl_stage_##stage,
+#include "common/codec/stages.def"
+	NULL};
 
 const struct sl_codec_stage *const *sl_codec_stages(void)
 {

@@ -1,17 +1,15 @@
 /* The list of the device's codec stages. */
 #include "kernels/cuda/codec_stage.h"
 
-extern const struct sl_codec_stage cu_stage_none, cu_stage_f16, cu_stage_bf16, cu_stage_topk, cu_stage_threshold,
-	cu_stage_sortquant, cu_stage_lowrank, cu_stage_quant_groups, cu_stage_qsgd_groups, cu_stage_terngrad_groups;
+#define SL_STAGE_ROW(KIND, id, stage, device, ...) device
+#define SL_ON_HOST
 
-const struct sl_codec_stage *const cu_codec_stages[] = {&cu_stage_none,
-							&cu_stage_f16,
-							&cu_stage_bf16,
-							&cu_stage_quant_groups,
-							&cu_stage_qsgd_groups,
-							&cu_stage_terngrad_groups,
-							&cu_stage_topk,
-							&cu_stage_threshold,
-							&cu_stage_sortquant,
-							&cu_stage_lowrank,
-							NULL};
+#define SL_ON_DEVICE(stage) extern const struct sl_codec_stage cu_stage_##stage;
+#include "common/codec/stages.def"
+#undef SL_ON_DEVICE
+
+const struct sl_codec_stage *const cu_codec_stages[] = {
+#define SL_STAGE_ROW(KIND, id, stage, device, ...) device
+#define SL_ON_DEVICE(stage)                        &cu_stage_##stage,
+#include "common/codec/stages.def"
+	NULL};

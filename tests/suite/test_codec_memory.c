@@ -24,36 +24,8 @@
 enum { SLACK = 1024, SLOTS = 5 };
 
 static const char *const specs[] = {
-	"none",
-	"f16",
-	"bf16",
-	"quant:8",
-	"quant:3,block=8",
-	"quant:8,per=channel",
-	"quant:5,per=sample,round=stochastic",
-	"sortquant:6+2",
-	"terngrad",
-	"terngrad,bucket=1000",
-	"qsgd:255",
-	"normal:3",
-	"hadamard|normal:4",
-	"qsgd:6,bucket=100",
-	"qsgd:7,bucket=64,norm=max",
-	"topk:0.1",
-	"topk:0.3|topk:0.5|quant:4",
-	"topk:0.2|quant:8",
-	"randomk:0.1",
-	"randomk:0.77|qsgd:15",
-	"threshold:0.5",
-	"adaptive:0.5",
-	"threshold:1|bf16",
-	"lowrank:3",
-	"lowrank:2,iters=2,warm=true",
-	"lowrank:3|quant:8,per=sample",
-	"downsample:2",
-	"downsample:3|topk:0.3|f16",
-	"cells:2",
-	"cells:3|topk:0.2|quant:8",
+#define CODEC_CHAIN(methods, levels, memory, ragged, gpu, ahead, chain) CODEC_IF_##memory(chain)
+#include "tests/support/codec_list.def"
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 

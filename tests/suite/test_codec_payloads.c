@@ -22,40 +22,8 @@ static const struct sl_codec_loops *the_loops(void)
 static void compare_payloads(const struct sl_cpu_level *level)
 {
 	static const char *const specs[] = {
-		"none",
-		"f16",
-		"bf16",
-		"quant:1",
-		"quant:8",
-		"quant:13",
-		"quant:7,per=channel,round=stochastic",
-		"quant:5,per=sample",
-		"quant:4,block=100",
-		"quant:4,block=512",
-		"sortquant:6+2",
-		"sortquant:3+1",
-		"sortquant:12+4",
-		"sortquant:6+2,round=stochastic",
-		"sortquant:3+1,round=stochastic",
-		"sortquant:4+3,round=stochastic",
-		"sortquant:12+4,round=stochastic",
-		"terngrad",
-		"qsgd:255",
-		"normal:1",
-		"normal:4",
-		"qsgd:10,bucket=512",
-		"topk:0.1",
-		"topk:0.001",
-		"topk:0.5",
-		"topk:0.2|quant:8",
-		"topk:0.1|sortquant:6+2",
-		"randomk:0.1",
-		"threshold:0.7|quant:8",
-		"lowrank:3",
-		"lowrank:5,iters=2|quant:8",
-		"downsample:2",
-		"cells:4|topk:0.2|quant:8",
-		"quant:8|zstd",
+#define CODEC_CHAIN(methods, levels, memory, ragged, gpu, ahead, chain) CODEC_IF_##levels(chain)
+#include "tests/support/codec_list.def"
 	};
 	static const struct sl_backend_ops ops = {.name = "test", .codec_loops = the_loops};
 	struct sl_backend be = {.ops = &ops};

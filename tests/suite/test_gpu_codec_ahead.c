@@ -23,51 +23,11 @@
 enum { ROUNDS = 4 };
 
 static const struct spec specs[] = {
-	{"none", false},
-	{"f16", false},
-	{"bf16", false},
-	{"quant:8", false},
-	{"quant:4,per=channel", false},
-	{"qsgd:10", false},
-	{"qsgd:10,bucket=64", false},
-	{"terngrad", false},
-	{"terngrad,bucket=100", false},
-	{"sortquant:6+2", false},
-	{"topk:0.2", false},
-	{"topk:0.2|quant:8", false},
-	{"topk:0.6|quant:8", false}, /* places as a bitmap */
-	{"topk:0.3|topk:0.5|qsgd:10", false},
-	{"topk:0.2|sortquant:3+1", false},
-	{"threshold:0.1|sortquant:3+2,round=stochastic", false},
-	{"threshold:0.5", false},
-	{"threshold:0.9|quant:4", false},
-	{"threshold:1|quant:3,block=60,round=stochastic", false},
-	{"threshold:0.7|qsgd:10", false},
-	{"threshold:0.7|qsgd:10,bucket=64", false},
-	{"threshold:1.5|terngrad", false},
-	{"threshold:1.5|terngrad,bucket=5000|zstd:1", false},
-	{"threshold:0.3|bf16|zstd:1", false},
-	{"threshold:0.1|sortquant:3+4", false},
-	{"threshold:1e9|sortquant:3+1", false}, /* has no values */
-	{"threshold:1e9|quant:8", false},
-	{"threshold:1e9|qsgd:6,bucket=10", false},
-	{"threshold:1e9", false},
-	{"threshold:0.5|topk:0.5|quant:4", true},
-	{"lowrank:2", false},
-	{"lowrank:2,warm=true|quant:6", false},
-	{"quant:8|zstd:1", false},
-	{"none|zstd:1", false},
-	{"none,ef=true", false},
-	{"quant:3,ef=true", false},
-	{"quant:3,per=sample,ef=true", false},
-	{"f16,ef=true", false},
-	{"topk:0.1,ef=true", false},
-	{"topk:0.1,ef=true|terngrad", false},
-	{"topk:0.2,ef=true|sortquant:3+1", false},
-	{"lowrank:2,warm=true,ef=true|quant:8", false},
-	{"threshold:0.5,ef=true|f16", false},
-	{"threshold:0.5,ef=true", false},
-	{"threshold:0.8,ef=true|quant:4,block=100", false},
+#define CODEC_IF_X(chain) {chain, false},
+#define CODEC_IF_W(chain) {chain, true},
+#define CODEC_IF__(chain)
+#define CODEC_CHAIN(methods, levels, memory, ragged, gpu, ahead, chain) CODEC_IF_##ahead(chain)
+#include "tests/support/codec_list.def"
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "common/codec/stage.h"
+
 const struct sl_codec_call codec_call0 = {.slot = 0, .step = 7, .chunk = 1, .training = true};
 
 struct sl_codec *codec_open_rows(const char *text, struct sl_shape shape, int64_t rows, int64_t row_tokens,
@@ -132,41 +134,10 @@ void codec_fill(float *x, int64_t n, enum codec_kind kind)
 	}
 }
 
-const struct codec_golden codec_goldens[CODEC_GOLDENS] = {
-	{"none", "none", "none", 0},
-	{"f16", "f16", "none", 1},
-	{"bf16", "bf16", "none", 2},
-	{"quant-8", "quant:8", "quant", 0},
-	{"quant-3", "quant:3", "quant", 1},
-	{"quant-16", "quant:16", "quant", 2},
-	{"quant-5-channel", "quant:5,per=channel", "quant", 3},
-	{"quant-1-sample", "quant:1,per=sample", "quant", 4},
-	{"quant-7-block", "quant:7,block=64", "quant", 5},
-	{"quant-4-stochastic", "quant:4,round=stochastic", NULL, 0},
-	{"sortquant-6-2", "sortquant:6+2", "sortquant", 0},
-	{"sortquant-3-1", "sortquant:3+1", "sortquant", 1},
-	{"sortquant-12-4", "sortquant:12+4", "sortquant", 2},
-	{"terngrad", "terngrad", "levels", 0},
-	{"terngrad-bucket", "terngrad,bucket=64", "levels", 1},
-	{"qsgd-255", "qsgd:255", "levels", 2},
-	{"qsgd-10-bucket", "qsgd:10,bucket=100", "levels", 3},
-	{"normal-1", "normal:1", "levels", 5},
-	{"normal-4", "normal:4", "levels", 6},
-	{"topk-0.1", "topk:0.1", "topk", 0},
-	{"topk-0.01", "topk:0.01", "topk", 1},
-	{"topk-0.5", "topk:0.5", "topk", 2},
-	{"topk-0.2-quant-8", "topk:0.2|quant:8", "topk", 3},
-	{"randomk-0.1", "randomk:0.1", "randomk", 0},
-	{"threshold-300", "threshold:300", "threshold", 0},
-	{"threshold-450-quant-4", "threshold:450|quant:4", "threshold", 2},
-	{"lowrank-3", "lowrank:3", "lowrank", 1},
-	{"lowrank-2-quant-8", "lowrank:2|quant:8,per=sample", "lowrank", 2},
-	{"downsample-2", "downsample:2", "downsample", 0},
-	{"cells-2", "cells:2", "cells", 0},
-	{"cells-3-topk-0.2-quant-8", "cells:3|topk:0.2|quant:8", "cells", 1},
-	{"zstd", "zstd", "zstd", 0},
-	{"topk-0.1-quant-8-zstd-1", "topk:0.1|quant:8|zstd:1", "zstd", 2},
-};
+const struct codec_golden codec_goldens[] = {
+#define CODEC_GOLDEN(name, chain, fuzz, number) {name, chain, fuzz, number},
+#include "tests/support/codec_list.def"
+	{NULL, NULL, NULL, 0}};
 
 struct sl_shape codec_golden_shape(void)
 {
@@ -225,10 +196,13 @@ struct sl_shape codec_odd_shape(int i)
 
 bool codec_is_host_only(const char *text)
 {
-	static const char *const method[] = {"adaptive", "randomk", "downsample", "cells", "normal", "hadamard"};
+	static const uint16_t there[] = {
+#define SL_ON_HOST
+#define SL_ON_DEVICE(stage)                        1
+#define SL_STAGE_ROW(KIND, id, stage, device, ...) [id] = device + 0,
+#include "common/codec/stages.def"
+	};
+	const struct sl_codec_stage *stage = sl_codec_stage_find(text, strcspn(text, ":,|"));
 
-	for (size_t i = 0; i < sizeof method / sizeof method[0]; i++)
-		if (strncmp(text, method[i], strlen(method[i])) == 0)
-			return true;
-	return false;
+	return stage && stage->kind != SL_STAGE_BYTES && !there[stage->id];
 }

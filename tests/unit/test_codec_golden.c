@@ -32,8 +32,7 @@ static void payloads_are_what_they_were(void **state)
 	char path[256];
 	(void)state;
 
-	for (int i = 0; i < CODEC_GOLDENS; i++) {
-		const struct codec_golden *g = &codec_goldens[i];
+	for (const struct codec_golden *g = codec_goldens; g->name != NULL; g++) {
 		struct sl_codec *c = codec_open(g->spec, shape, NULL, SL_DIR_HEAD_ACT, NULL);
 		size_t len, golden_len;
 

@@ -110,42 +110,8 @@ static void decoded(const char *text, struct sl_codec *c, const struct sl_codec_
 /* ---- every method */
 
 static const char *const specs[] = {
-	"none",
-	"f16",
-	"bf16",
-	"quant:8",
-	"quant:5,per=channel",
-	"quant:3,per=sample",
-	"quant:7,block=64",
-	"quant:4,per=sample,round=stochastic",
-	"sortquant:6+2",
-	"terngrad",
-	"terngrad,bucket=64",
-	"qsgd:255",
-	"qsgd:10,bucket=100",
-	"normal:2",
-	"hadamard|normal:4",
-	"topk:0.1",
-	"topk:0.2|quant:8",
-	"randomk:0.1",
-	"randomk:0.4|topk:0.5",
-	"threshold:0.5",
-	"adaptive:0.4",
-	"threshold:0.8|quant:4",
-	"lowrank:2",
-	"lowrank:2|quant:8,per=sample",
-	"lowrank:3,iters=2|topk:0.3|quant:4",
-	"downsample:2",
-	"downsample:3|f16",
-	"downsample:2|lowrank:1|quant:6,per=sample",
-	"cells:2",
-	"cells:3|topk:0.2|quant:8",
-	"cells:2|quant:5,per=sample",
-	"cells:3|threshold:0.4|bf16",
-	"cells:2|downsample:2",
-	"zstd:1",
-	"topk:0.1|quant:8|zstd:1",
-	"lowrank:2|zstd:1",
+#define CODEC_CHAIN(methods, levels, memory, ragged, gpu, ahead, chain) CODEC_IF_##ragged(chain)
+#include "tests/support/codec_list.def"
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
