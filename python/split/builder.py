@@ -155,9 +155,16 @@ class Tokens(int):
 ROWS = object()  # among sizes: the number of rows of a call
 
 
+class Times:
+    """Among sizes: so many times the number of rows of a call."""
+
+    def __init__(self, n):
+        self.n = n
+
+
 def of_call(x):
     """Whether x is a size that may differ from call to call."""
-    return x is ROWS or isinstance(x, Tokens)
+    return x is ROWS or isinstance(x, (Times, Tokens))
 
 
 UNREAD = object()  # the result of what no graph has, such as a comparison of activations; a node that reads it is refused
@@ -287,6 +294,8 @@ class Builder:
         return self.streams
 
     def keeps_rows(self, name, size):
+        if isinstance(size[0], Times):
+            raise errors.config(f"{name}: computes with the number of rows or tokens, of which each call may have another")
         if size[0] is not ROWS and size[0] not in (-1, self.rows):
             said = size[0] if isinstance(size[0], int) else "computed"
             raise errors.config(f"{name}: the first size is {said}; the server keeps rows as they are: write x.size(0) or -1")

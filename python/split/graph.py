@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, encoders, errors, heads, made, recurrent, reduce, texts, tracing, windows
-from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Ids, Last, Own, Parted, Tokens, Transposed, Value, image, must, of_call, params, real
+from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Ids, Last, Own, Parted, Times, Tokens, Transposed, Value, image, must, of_call, params, real
 
 
 _ALL = (1 << 63) - 1  # the end that TorchScript has for a slice without one
@@ -225,7 +225,11 @@ def _view(b, name, x, *size):
     size = list(size[0] if isinstance(size[0], (list, tuple)) else size)
     if isinstance(x, Own):
         return _viewed(x, size)
+    if isinstance(size[0], Times) and isinstance(x, made.Many) and len(size) == 3 and size[1] in (-1, math.prod(x.shape[1:-1])) and size[2] == x.shape[-1]:
+        return heads.fold(b, name, x)
     b.keeps_rows(name, size)
+    if isinstance(x, heads.Folded):
+        return heads.unfold(b, name, x, size[1], size[2:-1])
     n = math.prod(x.shape)
     if size[1:].count(-1) == 1 and all(isinstance(i, int) for i in size[1:]):
         size[size.index(-1, 1)] = n // max(1, -math.prod(size[1:]))
@@ -268,8 +272,6 @@ def _cat(b, name, tensors, dim=0):
 
 def _stack(b, name, tensors, dim=0):
     dim %= len(tensors[0].shape) + 2
-    if len(tensors[0].shape) > 2 and dim == 1:
-        return reduce.stacked(b, name, _cat(b, name, tensors, 1), len(tensors))
     return _cat(b, name, [_unsqueeze(b, f"{name}.of{i}", x, dim) for i, x in enumerate(tensors)], dim)
 
 
@@ -323,10 +325,8 @@ def call_function(b, build, name, target, args, kwargs):
     aliases.check(name, flat)
     if build not in _VIEWS:
         _check_sizes(name, flat)
-    if any(isinstance(a, (heads.View, heads.Scores)) for a in args):
+    if any(isinstance(a, (heads.View, heads.Scores)) or isinstance(a, heads.Folded) and build is not _view for a in args):
         build = _OF_HEADS.get(build, build)
-    if any(isinstance(a, made.Many) for a in args):
-        build = reduce.OF_MANY.get(build, build)
     if build not in _TAKE_OWN:
         for own in flat:
             if isinstance(own, Own):
@@ -453,10 +453,15 @@ def _number(b, node, args):
         return torch.device("cpu") if args[1] == "device" else x.tensor.dtype if isinstance(x, Own) else torch.int64 if isinstance(x, Ids) else torch.float32
     if node.target is operator.add and all(isinstance(a, (list, tuple)) for a in args):
         return (*args[0], *args[1])
-    if node.target in (operator.mul, operator.floordiv) and 1 in args[1:] or node.target is operator.mul and 1 in args[:1]:
+    times = node.target in (operator.mul, operator.imul)
+    if (times or node.target is operator.floordiv) and 1 in args[1:] or times and 1 in args[:1]:
         same = [a for a in args if of_call(a)]  # as einops computes sizes
         if same:
             return same[0]
+    if times and ROWS in args and all(a is ROWS or isinstance(a, int) for a in args):
+        return Times(args[args[0] is ROWS])
+    if node.target is operator.floordiv and isinstance(args[0], Times) and args[1] == args[0].n:
+        return ROWS
     if node.target in _OF_NUMBERS:
         _check_sizes(node.name, args)
     compares = node.target in _COMPARE and not any(map(of_call, args))

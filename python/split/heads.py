@@ -2,12 +2,13 @@
 import dataclasses
 import math
 import operator
+import re
 
 import torch
 import torch.nn.functional as F
 
 from . import errors, made, recurrent, reduce
-from .builder import ROWS, Own, Parted, Tokens, Turned, Value
+from .builder import ROWS, Own, Parted, Times, Tokens, Turned, Value
 
 _ROWS, _TOKENS = "rows", "tokens"
 _LEAST = 1 / 64  # smallest factor after a mask, such as 1 / √4096 for 4,096 features
@@ -67,11 +68,42 @@ class Scores(Value):
         return dataclasses.replace(self, **changes)
 
 
+class Folded(Value):
+    """Heads or scores whose rows and heads are one dimension, as (rows · heads, tokens, features). of: these with both."""
+
+    def __init__(self, of):
+        self.of, self.shape = of, of.shape[1:]
+
+    @property
+    def number(self):
+        raise errors.config("rows and heads as one dimension are known on the server in attention alone")
+
+
+def fold(b, name, x):
+    """(h, X, Y, d) of an image's parts, with rows in front, as rows · h, tokens X · Y, and d."""
+    h, *places, d = x.shape
+    if not isinstance(x, made.Many) or x.order[0] != len(places) or x.order[1:] != [*range(len(places)), len(places) + 1]:
+        raise errors.config(f"{name}: rows are joined with {h} on the server where these are heads, the parts of channels")
+    s = math.prod(places)
+    return Folded(View(b.arranged(name, x.of, x.sizes, range(len(x.sizes)), (s, h * d)), [_ROWS, (h, d), _TOKENS, (d, 1)]))
+
+
+def unfold(b, name, x, h, places):
+    """The other way: (h, X, Y, d)."""
+    if not isinstance(x.of, View) or x.of.heads() != h:
+        raise errors.config(f"{name}: {h} heads of {list(x.shape)}")
+    tokens, d = _tokens(b, name, transpose(b, name, x.of, 1, 2)), x.shape[-1]
+    n = len(places)
+    return made.Many(tokens, [*places, h, d], [n, *range(n), n + 1])
+
+
 def sizes(b, x):
     """The sizes of x, with its rows."""
     tokens = Tokens if b.per_token else int
     if isinstance(x, (View, Scores)):
         return x.sizes(ROWS, tokens)
+    if isinstance(x, Folded):
+        return [Times(x.of.heads() or x.of.n), *x.shape]
     if isinstance(x, recurrent.Steps):
         return [x.shape[0], ROWS, x.shape[1]]
     return [ROWS, tokens(x.shape[0]), *x.shape[1:]]
@@ -216,6 +248,10 @@ def _ordered(b, name, x, has, want):
 def einsum(b, name, equation, *operands):
     """einsum of a matrix product, with dimensions in any order, or of a product of numbers."""
     x, y = operands[0] if isinstance(operands[0], (list, tuple)) else operands
+    if isinstance(x, Folded) and isinstance(y, Folded):
+        u, v, out = re.fullmatch("(...),(...)->(...)", equation.replace(" ", "")).groups()
+        apart = ",".join(w[0] + "_" + w[1:] for w in (u, v)) + f"->{out[0]}_{out[1:]}"
+        return Folded(einsum(b, name, apart, x.of, y.of))
     left, _, out = equation.replace(" ", "").partition("->")
     u, v = left.split(",")
     if out == u and type(y) is Value and v == "".join(c for c in u if c in v) and v[:1] == u[:1]:
@@ -235,8 +271,8 @@ def einsum(b, name, equation, *operands):
 
 def softmax(b, name, x, dim=None, *args):
     """args: a dtype, and others without effect."""
-    if isinstance(x, made.Many):
-        return reduce.stacked_softmax(b, name, x, dim)
+    if isinstance(x, Folded):
+        return Folded(softmax(b, name, x.of, dim if dim == -1 else dim + 1))
     if type(x) is not View and not isinstance(x, Scores) and not b.of_tokens(x):
         return reduce.softmax(b, name, x, dim)
     if not isinstance(x, Scores) or x.soft or dim not in (-1, len(x.shape)):
@@ -245,6 +281,8 @@ def softmax(b, name, x, dim=None, *args):
 
 
 def dropped(b, name, x, p):
+    if isinstance(x, Folded):
+        return Folded(dropped(b, name, x.of, p))
     if not isinstance(x, (View, Scores)):
         return b.dropout(name, x, p)
     if not isinstance(x, Scores) or not x.soft or x.p:
@@ -273,7 +311,9 @@ def _factor(b, name, by):
 
 
 def mul(b, name, x, by):
-    x, by = (x, by) if isinstance(x, (View, Scores)) else (by, x)
+    x, by = (x, by) if isinstance(x, (View, Scores, Folded)) else (by, x)
+    if isinstance(x, Folded):
+        return Folded(mul(b, name, x.of, by))
     return _scaled(b.mul, name, x, by, _factor(b, name, by))
 
 

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors, texts
-from .builder import LIES, MATH, UNREAD, Builder, Own, Value
-from .made import Many, clamp, viewed
+from .builder import LIES, MATH, UNREAD, Own, Value
+from .made import clamp
 
 
 class Weights(Value):
@@ -132,40 +132,6 @@ def matmul(b, name, x, y):
     return out
 
 
-# ---- images stacked along dimension 1: (k, C, H, W), one image of k·C channels in the graph
-
-def stacked(b, name, x, k):
-    return viewed(b, name + ".stack", x, [k, x.shape[0] // k, *x.shape[1:]])
-
-
-def _unstacked(b, name, x):
-    if not isinstance(x, Many) or len(x.shape) != 4:
-        raise errors.config(f"{name}: of stacked images it is known on the server with others that are stacked alike")
-    return viewed(b, name + ".unstacked", x, [x.shape[0] * x.shape[1], *x.shape[2:]])
-
-
-def _stacked_mul(b, name, x, y):
-    return stacked(b, name, b.mul(name, _unstacked(b, name + ".first", x), _unstacked(b, name + ".second", y)), x.shape[0])
-
-
-def _stacked_sum(b, name, x, dim=None, keepdim=False):
-    if dim not in (1, [1], (1,)) or keepdim:
-        raise errors.config(f"{name}: stacked images are summed up on the server over dimension 1")
-    y, k = _unstacked(b, name, x), x.shape[0]
-    parts = [b.resampled(f"{name}.{i}", y, 1, x.shape[1], first=i * x.shape[1]) for i in range(k)]
-    for i, part in enumerate(parts[1:]):
-        parts[0] = b.add(f"{name}.add{i}", parts[0], part)
-    return parts[0]
-
-
-def stacked_softmax(b, name, x, dim=None):
-    if dim != 1:
-        raise errors.config(f"{name}: stacked images have a softmax on the server over dimension 1")
-    k, c, h, w = x.shape
-    y = softmax(b, name, viewed(b, name + ".image", x, [k, c, h * w]), 1)
-    return stacked(b, name, b.reshaped(name + ".back", y, (k * c, h, w)), k)
-
-
 def group_norm(b, name, x, num_groups, weight=None, bias=None, eps=1e-5):
     if len(x.shape) == 2:
         return b.turned(name + ".signal", b.group_norm(name, b.turned(name + ".turned", x), num_groups, (), eps))
@@ -182,4 +148,3 @@ FUNCTIONS = {
     F.group_norm: group_norm,
     torch.linalg.vector_norm: lambda b, name, x, ord=2, dim=None, keepdim=False: _norm(b, name, x, ord, dim, keepdim),
 }
-OF_MANY = {Builder.mul: _stacked_mul, _sum: _stacked_sum}

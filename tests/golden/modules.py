@@ -143,15 +143,6 @@ class Selective(nn.Module):
         return u * a.reshape(-1, C, 1, 1) + v * b.reshape(-1, C, 1, 1)
 
 
-class SelectiveStack(Selective):
-    """As timm writes it: the two are stacked."""
-
-    def forward(self, x):
-        u = torch.stack([self.small(x), self.large(x)], dim=1)
-        a = self.fc(u.sum(1).mean((2, 3)))[:, :, None, None]
-        return torch.sum(u * torch.softmax(a.view(a.shape[0], 2, C, 1, 1), dim=1), dim=1)
-
-
 class ExciteExpanded(Excite):
     """As senet.pytorch writes it."""
 
@@ -191,6 +182,20 @@ class Cross(nn.Module):
         k = x[:, : self.keys]
         q, k, v = heads(self.q(x[:, : self.queries])), heads(self.k(k)), heads(self.v(k))
         return ((q @ k.transpose(-2, -1) * 0.5).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+class Folds(nn.Module):
+    """As CvT writes it: heads of images are folded into rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.kv = nn.Conv2d(C, C, 1), nn.Conv2d(C, 2 * C, 3, stride=2, padding=1)
+
+    def forward(self, x):
+        fold = lambda t: t.reshape(t.shape[0], 2, C // 2, t.shape[2], t.shape[3]).permute(0, 1, 3, 4, 2).reshape(t.shape[0] * 2, -1, C // 2)
+        q, k, v = map(fold, (self.q(x), *self.kv(x).chunk(2, dim=1)))
+        y = torch.einsum("bij,bjd->bid", (torch.einsum("bid,bjd->bij", q, k) * 0.5).softmax(dim=-1), v)
+        return y.reshape(y.shape[0] // 2, 2, SIZE, SIZE, C // 2).permute(0, 1, 4, 2, 3).reshape(x.shape)
 
 
 def sdpa(q, k, v, heads, causal=False):
@@ -484,7 +489,6 @@ add("attention pool by matmul", fn(lambda m, x: (m.w(x).softmax(1).transpose(1, 
 add("attention pool by einsum", fn(lambda m, x: torch.einsum("b n, b n d -> b d", m.w(x).squeeze(-1).softmax(1), x), w=nn.Linear(C, 1)), "tokens")
 add("attention pool of several", fn(lambda m, x: m.w(x).softmax(1).transpose(1, 2) @ x, w=nn.Linear(C, 3)), "tokens")
 add("selective kernel", Selective)
-add("selective kernel stacked", SelectiveStack)
 kind = "sums, variances, norms of vectors"
 add("F.normalize rows", fn(lambda m, x: F.normalize(x)), "rows")
 add("F.normalize tokens", fn(lambda m, x: F.normalize(x, dim=-1)), "tokens")
@@ -515,6 +519,7 @@ add("attention by einsum, keys first", fn(lambda m, x: summed(m.q(x), m.k(x), x,
 add("attention of a factor behind a mask", fn(lambda m, x: attend(m.q(x), x, x, 2, torch.full((64, 64), -1e9).triu(1), -1), q=nn.Linear(C, C)), "tokens")
 add("attention of a scale behind a mask", fn(lambda m, x: attend(m.q(x), x, x, 2, torch.full((64, 64), float("-inf")).triu(1), 0.7), q=nn.Linear(C, C)), "tokens")
 add("TransformerEncoderLayer", lambda: nn.TransformerEncoderLayer(C, 2, 16, 0.0, "gelu", batch_first=True, norm_first=True), "tokens")
+add("heads folded into rows", Folds)
 kind = "parameters in other orders, edges"
 # what looks like another module, or like the same parameter; what is not read may be refused
 add("clamp far", fn(lambda m, x: x.clamp(-1e6, 1e6)))
