@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/cmd/command.h"
 #include "client/cmd/memory.h"
@@ -11,7 +12,8 @@
 #include "client/run/principal.h"
 
 static const char *const usage[] = {
-	"splitc train [CONFIG] [--local | --resume | --fresh | --auto-resume] [--epochs N] [--batch N] [--lr X] "
+	"splitc train [CONFIG] [--local [--party CONFIG] | --resume | --fresh | --auto-resume] [--epochs N] [--batch "
+	"N] [--lr X] "
 	"[--set KEY=VALUE]… [--json]",
 	"Trains with the config's server. In log.dir it writes log.jsonl (a line per step and per epoch, and a "
 	"summary), checkpoints, and at the end model.safetensors.",
@@ -34,7 +36,8 @@ static const char *const usage[] = {
 /* One run. */
 struct run {
 	struct sl_conf_client conf, phase; /* phase: the config of the phase under way */
-	struct sl_setup setup;
+	struct sl_conf_client other;       /* of --party */
+	struct sl_setup setup, features;   /* features: with --party, that member's data */
 	struct sl_phase_end end;
 };
 
@@ -65,6 +68,37 @@ static enum sl_err open_run(struct sl_setup *setup, const struct sl_conf_client 
 		return open_setup(setup, conf, resume, fail);
 	setup->conf = conf;
 	return sl_setup_backend(setup, fail);
+}
+
+/* For a vertical group in one process, the oracle of what its members do over links: opens the data of the member with
+ * features. *conf becomes the other one's config: that has the loss, the metrics and the tail's codecs. */
+static enum sl_err open_parties(struct run *r, const char *party, const struct sl_conf_client **conf,
+				struct sl_fail *fail)
+{
+	struct sl_conf_client *labels = &r->conf, *features = &r->other;
+	enum sl_err err = sl_conf_client_load(&r->other, party, NULL, 0, fail);
+
+	if (!err)
+		err = sl_setup_sizes(&r->other, fail);
+	if (err)
+		return err;
+	if (!sl_agreed_is_vertical(&r->conf.agreed) || !sl_agreed_is_vertical(&r->other.agreed) ||
+	    r->conf.agreed.share.role == r->other.agreed.share.role)
+		return sl_conf_client_fail(&r->conf, "share.role", fail,
+					   "--party needs two configs with share.mode: vertical, one with share.role: "
+					   "features and one with labels");
+	if (r->conf.agreed.share.role == SL_ROLE_FEATURES) {
+		labels = &r->other;
+		features = &r->conf;
+		labels->log = features->log;
+	}
+	for (int dir = SL_DIR_HEAD_ACT; dir <= SL_DIR_HEAD_GRAD; dir += SL_DIR_HEAD_GRAD - SL_DIR_HEAD_ACT)
+		memcpy(labels->agreed.codec[dir], features->agreed.codec[dir], sizeof labels->agreed.codec[dir]);
+	*conf = labels;
+	r->setup.alone = r->features.alone = true;
+	r->features.reads = SL_READS_ALL;
+	err = sl_setup_plan(&r->features, features, fail);
+	return err ? err : sl_setup_data(&r->features, true, fail);
 }
 
 /* Whether a phase came to its end, and at which step. `end` NULL: a run with a server, whose files say so. An
@@ -154,10 +188,10 @@ static int take_short(struct sl_options *o)
 		     {"share.clients", o->clients},
 		     {"share.member", o->alone}};
 
-	if ((o->clients || o->absent || o->alone) && !o->local)
-		return sl_command_refuse("train: --clients, --absent and --alone need --local");
-	if (o->absent && o->alone)
-		return sl_command_refuse("train: give --absent or --alone, not both");
+	if ((o->clients || o->absent || o->alone || o->party) && !o->local)
+		return sl_command_refuse("train: --clients, --absent, --alone and --party need --local");
+	if ((o->absent != NULL) + (o->alone != NULL) + (o->party != NULL) > 1)
+		return sl_command_refuse("train: give one of --absent, --alone and --party");
 	if (o->n_set + 6 > SL_MAX_SETS)
 		return sl_command_refuse("train: too many --set");
 	if (o->clients)
@@ -216,15 +250,25 @@ static int train(struct run *r, int argc, char **argv)
 	drive.fresh = o.fresh;
 	drive.absent = o.absent;
 	r->setup.alone = o.alone != NULL;
+	drive.features = o.party ? &r->features : NULL;
 	if (r->conf.train.phases.n) {
 		err = run_phases(r, &drive, o.local, &fail);
 	} else {
-		err = open_run(&r->setup, &r->conf, o.local, o.resume, &fail);
+		const struct sl_conf_client *conf = &r->conf;
+
+		err = o.party ? open_parties(r, o.party, &conf, &fail) : SL_OK;
+		if (!err && o.local && !o.party && sl_agreed_is_vertical(&r->conf.agreed))
+			err = sl_conf_client_fail(
+				&r->conf, "share.mode", &fail,
+				"--local of a vertical group needs the other member's config: --party");
+		if (!err)
+			err = open_run(&r->setup, conf, o.local, o.resume, &fail);
 		if (!err)
 			err = sl_drive(&r->setup, &drive, o.local, &fail);
 	}
 	if (err)
 		sl_memory_explain(&r->setup, o.local, &fail);
+	sl_setup_close(&r->features);
 	sl_setup_close(&r->setup);
 	if (err == SL_ERR_PEER_LOST || err == SL_ERR_IO)
 		say_kept(&r->conf);

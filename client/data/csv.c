@@ -26,6 +26,7 @@ struct table {
 	float *x;             /* [rows, features] */
 	union sl_label *y;    /* [rows, targets] */
 	struct sl_names name; /* [rows]: file and line */
+	uint64_t *id;         /* [rows], with spec.id: hashes of that column; else NULL */
 	uint64_t *key;        /* [rows of the training file], with data.split; NULL: without */
 	int64_t rows;
 };
@@ -90,32 +91,6 @@ static bool has_classes(const struct sl_set_spec *spec)
 	return !spec->task || spec->task->met;
 }
 
-/* Hashes the key of each row: its cell in the column data.split.by, which is no feature then, or else all its cells. */
-static enum sl_err make_keys(struct table *t, const struct sl_csv *s, const struct sl_parts *parts,
-			     struct sl_fail *fail)
-{
-	const int by = parts->by[0] ? sl_csv_find(s, parts->by) : -1;
-	const enum sl_err err = by < 0 ? SL_OK : sl_csv_check_key_column(s, by, fail);
-
-	if (by < 0 && parts->by[0])
-		return sl_csv_lacks(s, "data.split.by", parts->by, fail);
-	if (err)
-		return err;
-	t->key = calloc((size_t)s->rows, sizeof *t->key);
-	if (!t->key)
-		return no_memory(fail);
-	if (by >= 0 && !t->recalled)
-		t->column[by].left_out = true;
-	for (int64_t r = 0; r < s->rows; r++)
-		for (int i = by < 0 ? 0 : by; i < (by < 0 ? s->columns : by + 1); i++) {
-			const uint64_t one = sl_parts_key(sl_csv_cell(s, r, i), strlen(sl_csv_cell(s, r, i)));
-			const uint64_t both[2] = {t->key[r], one};
-
-			t->key[r] = by < 0 ? sl_parts_key(both, sizeof both) : one;
-		}
-	return SL_OK;
-}
-
 /* Without classes, adds the names of the target columns. */
 static bool add_targets(struct table *t, const struct sl_set_spec *spec)
 {
@@ -131,6 +106,8 @@ static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const s
 {
 	enum sl_err err = SL_OK;
 
+	if (spec->unlabelled)
+		return SL_OK;
 	if (!add_targets(t, spec))
 		return no_memory(fail);
 	if (has_classes(spec))
@@ -147,7 +124,8 @@ static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const s
 static enum sl_err choose_columns(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec,
 				  struct sl_fail *fail)
 {
-	enum sl_err err = sl_csv_targets(s, spec, &t->target, fail);
+	enum sl_err err = spec->unlabelled ? SL_OK : sl_csv_targets(s, spec, &t->target, fail);
+	int by = -1;
 
 	if (err)
 		return err;
@@ -157,8 +135,12 @@ static enum sl_err choose_columns(struct table *t, const struct sl_csv *s, const
 		return no_memory(fail);
 	for (int i = 0; i < t->columns; i++)
 		t->column[i].at = i;
-	for (int i = 0; i < spec->nlabels; i++)
-		t->column[t->target[i]].left_out = true;
+	for (int i = 0; i < spec->nlabels; i++) {
+		const int target = spec->unlabelled ? sl_csv_find(s, spec->label[i]) : t->target[i];
+
+		if (target >= 0) /* labels that are not read are no features */
+			t->column[target].left_out = true;
+	}
 	for (int i = 0; i < spec->nignore; i++) {
 		const int column = sl_csv_find(s, spec->ignore[i]);
 		bool found = false;
@@ -173,8 +155,17 @@ static enum sl_err choose_columns(struct table *t, const struct sl_csv *s, const
 		if (!found)
 			return sl_csv_lacks(s, "data.ignore", spec->ignore[i], fail);
 	}
+	if (spec->id && *spec->id) {
+		const int id = sl_csv_find(s, spec->id);
+
+		if (id < 0)
+			return sl_csv_lacks(s, "data.id", spec->id, fail);
+		t->column[id].left_out = true;
+	}
 	if (spec->parts)
-		err = make_keys(t, s, spec->parts, fail);
+		err = sl_csv_keys(s, spec->parts, &t->key, &by, fail);
+	if (by >= 0 && !t->recalled)
+		t->column[by].left_out = true;
 	return err ? err : check_cells(t, s, fail);
 }
 
@@ -207,7 +198,7 @@ static enum sl_err learn(struct table *t, const struct sl_csv *s, const struct s
 		err = learn_columns(t, s, spec->parts, fail);
 	if (!err)
 		err = learn_labels(t, s, spec, fail);
-	if (!err && (t->features < 1 || t->features > MOST_FEATURES))
+	if (!err && ((t->features < 1 && !spec->blind) || t->features > MOST_FEATURES))
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: the columns make %d features, where 1 to %d may be", s->path,
 				  t->features, MOST_FEATURES);
 	return err;
@@ -338,7 +329,9 @@ static enum sl_err encode(struct table *t, const struct sl_csv *s, const struct 
 			  struct sl_fail *fail)
 {
 	const int64_t more = most && most < s->rows ? most : s->rows, all = t->rows + more;
-	float *x = realloc(t->x, (size_t)all * (size_t)t->features * sizeof *x);
+	float *x = realloc(t->x, (size_t)all * (size_t)t->features * sizeof *x + 1); /* maybe no feature */
+	const int id = spec->id && *spec->id ? sl_csv_find(s, spec->id) : -1;
+	uint64_t *ids = id < 0 ? NULL : realloc(t->id, (size_t)all * sizeof *ids);
 	union sl_label *y;
 	struct sl_csv_unknown unknown = {.cells = 0};
 	enum sl_err err = SL_OK;
@@ -346,7 +339,8 @@ static enum sl_err encode(struct table *t, const struct sl_csv *s, const struct 
 	t->x = x ? x : t->x;
 	y = realloc(t->y, (size_t)(all * t->targets) * sizeof *y);
 	t->y = y ? y : t->y;
-	if (!x || !y)
+	t->id = ids ? ids : t->id;
+	if (!x || !y || (id >= 0 && !ids))
 		return no_memory(fail);
 	memset(x + t->rows * t->features, 0, (size_t)more * (size_t)t->features * sizeof *x);
 	memset(y + t->rows * t->targets, 0, (size_t)(more * t->targets) * sizeof *y);
@@ -354,6 +348,8 @@ static enum sl_err encode(struct table *t, const struct sl_csv *s, const struct 
 		const int64_t from = sl_set_spread(r, more, s->rows);
 		char name[PATH_MAX + 32];
 
+		if (id >= 0)
+			ids[t->rows] = sl_parts_key(sl_csv_cell(s, from, id), strlen(sl_csv_cell(s, from, id)));
 		snprintf(name, sizeof name, "%s:%zu", s->path, s->line[from]);
 		err = sl_names_add(&t->name, name) ? encode_row(t, s, spec, from, t->rows, &unknown, fail)
 						   : no_memory(fail);
@@ -381,6 +377,7 @@ static void table_close(struct table *t)
 	free(t->x);
 	free(t->y);
 	free(t->key);
+	free(t->id);
 	free(t);
 }
 
@@ -451,6 +448,7 @@ static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const st
 {
 	const char *dir = spec->dir ? spec->dir : ".";
 	enum sl_err err = sl_csv_name(sheet, dir, spec->split, fail);
+	int by;
 
 	if (!err)
 		err = sl_csv_read(sheet, fail);
@@ -461,7 +459,7 @@ static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const st
 	if (!err)
 		err = check_recalled(t, spec, fail);
 	if (!err && spec->parts)
-		err = make_keys(t, sheet, spec->parts, fail);
+		err = sl_csv_keys(sheet, spec->parts, &t->key, &by, fail);
 	return err ? err : encode(t, sheet, spec, spec->max_samples, fail);
 }
 
@@ -472,12 +470,12 @@ static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const str
 	enum sl_err err = SL_OK;
 
 	t->targets = spec->nlabels;
-	t->given = spec->given != NULL;
+	t->given = spec->given || spec->unlabelled;
 	t->fill = spec->fill;
 	sheet[0].form = sheet[1].form = spec->form;
 	if (spec->about) {
 		err = recall(t, spec, fail);
-		return err ? err : (t->given ? fill_given : fill_recalled)(t, &sheet[1], spec, fail);
+		return err ? err : (spec->given ? fill_given : fill_recalled)(t, &sheet[1], spec, fail);
 	}
 	err = sl_csv_name(&sheet[0], dir, SL_SPLIT_TRAIN, fail);
 	if (!err)
@@ -546,7 +544,9 @@ static uint64_t fingerprint(const struct sl_set *set)
 
 static uint64_t key(const struct sl_set *set, int64_t index)
 {
-	return ((const struct table *)set->data)->key[index];
+	const struct table *t = set->data;
+
+	return t->id ? t->id[index] : t->key[index];
 }
 
 static void close_set(struct sl_set *set)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/data/csv_number.h"
+#include "client/data/parts.h"
 #include "common/base/log.h"
 
 /* Beyond these, in deviations and as it is written, a number is rather a mark, such as a raster's "no data". */
@@ -370,4 +371,28 @@ void sl_csv_column_close(struct sl_csv_column *c)
 	sl_names_close(&c->text);
 	free(c->unit);
 	free(c->name);
+}
+
+enum sl_err sl_csv_keys(const struct sl_csv *s, const struct sl_parts *parts, uint64_t **key, int *by,
+			struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	*by = parts->by[0] ? sl_csv_find(s, parts->by) : -1;
+	if (*by < 0 && parts->by[0])
+		return sl_csv_lacks(s, "data.split.by", parts->by, fail);
+	err = *by < 0 ? SL_OK : sl_csv_check_key_column(s, *by, fail);
+	*key = err ? NULL : calloc((size_t)s->rows, sizeof **key);
+	if (err || !*key)
+		return err ? err : no_memory(fail);
+	for (int64_t r = 0; r < s->rows; r++)
+		for (int i = *by < 0 ? 0 : *by; i < (*by < 0 ? s->columns : *by + 1); i++) {
+			const uint64_t one = sl_parts_key(sl_csv_cell(s, r, i), strlen(sl_csv_cell(s, r, i)));
+			const uint64_t both[2] = {(*key)[r], one};
+
+			(*key)[r] = *by < 0 ? sl_parts_key(both, sizeof both) : one;
+		}
+	for (int64_t r = 0; r < s->rows && parts->by_place; r++)
+		(*key)[r] = (uint64_t)r;
+	return SL_OK;
 }

@@ -413,13 +413,14 @@ static enum sl_err list_masked(struct folder_set *set, const struct sl_set_spec 
 static enum sl_err list_all(struct folder_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	char root[PATH_MAX], classes[PATH_MAX];
-	enum sl_err err = !has_classes(spec) ? begin_targets(set, spec, fail)
-			  : is_masked(spec)  ? name_masked(set, spec, fail)
-					     : SL_OK;
+	const bool lists = !spec->unlabelled || spec->given;
+	enum sl_err err = !has_classes(spec) && lists ? begin_targets(set, spec, fail)
+			  : is_masked(spec)           ? name_masked(set, spec, fail)
+						      : SL_OK;
 
 	for (int i = 0; i < spec->ngiven && !err; i++)
 		err = add_given(set, spec->given[i], fail);
-	if (err || spec->given || !has_classes(spec))
+	if (err || spec->given || (!has_classes(spec) && lists))
 		return err;
 	err = find_root(root, classes, spec, fail);
 	if (err)
@@ -427,6 +428,8 @@ static enum sl_err list_all(struct folder_set *set, const struct sl_set_spec *sp
 	set->root = strdup(root);
 	if (!set->root)
 		return no_memory(fail);
+	if (!lists)
+		return add_class(set, "", 0, fail);
 	set->lacking = spec->lacking;
 	if (is_masked(spec))
 		return list_masked(set, spec, fail);

@@ -79,6 +79,10 @@ static enum sl_err key_of(const struct deal *d, int64_t index, uint64_t *key, st
 {
 	const struct sl_source *source = d->set->source;
 
+	if (d->spec->parts->by_place) {
+		*key = (uint64_t)index;
+		return SL_OK;
+	}
 	if (!source->key && source->sample_name)
 		return key_of_name(d, index, key, fail);
 	*key = source->key ? source->key(d->set, index) : (uint64_t)index;

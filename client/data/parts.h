@@ -17,6 +17,7 @@ struct sl_parts {
 	 * 0, is validation, and the others are training. Of `share` only share[SL_PARTS_TEST] counts then. */
 	int folds, fold;
 	uint64_t seed;
+	bool by_place; /* the key is a sample's place in the set, whatever it holds */
 	/* What gives a sample its key. Tables and texts: the name of a column, whose text is the key. Pictures: a
 	 * POSIX extended regular expression over the path below `dir`; the key is what its first group matches, or
 	 * the whole match. "": the key is the contents of a row or text, else the file's path below its class's

@@ -87,6 +87,8 @@ struct sl_set_spec {
 		*train_files; /* [ntrain_files], kind text: training's files, which define classes; NULL: the usual */
 	int ncolumns, ntrain_files;
 	bool unlabelled; /* labels are not read, and need not be there */
+	bool blind;      /* tables: the input is another party's, so there need not be any feature */
+	const char *id;  /* tables: the column that names a row (sl_source.key), and is no feature; "" or NULL: none */
 	bool lacking;    /* images: a class may have no picture here, since other members of the group have some */
 	/* For prediction: files and folders as the user named them, [ngiven]. They replace dir and files, and no
 	 * sample has a label. NULL: read a split of the data set. */

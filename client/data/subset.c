@@ -39,6 +39,13 @@ static const float *take_targets(const struct sl_set *set, int64_t index)
 	return s->whole.source->targets(&s->whole, s->index[index]);
 }
 
+static uint64_t take_key(const struct sl_set *set, int64_t index)
+{
+	const struct subset *s = subset_of(set);
+
+	return s->whole.source->key(&s->whole, s->index[index]);
+}
+
 static int64_t take_extent(const struct sl_set *set, int64_t index)
 {
 	const struct subset *s = subset_of(set);
@@ -80,6 +87,7 @@ enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, stru
 	s->source = *set->source;
 	s->source.sample = take_sample;
 	s->source.close = close_subset;
+	s->source.key = set->source->key ? take_key : NULL;
 	s->source.extent = set->source->extent ? take_extent : NULL;
 	s->source.sample_name = set->source->sample_name ? take_sample_name : NULL;
 	s->source.class_name = set->source->class_name ? take_class_name : NULL;

@@ -419,7 +419,8 @@ enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, con
 	if (parts->loss == SL_LOSS_RESTORE_HEAD)
 		plan->plain[1] = plan->plain[0];
 	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
-		err = sl_plan_add(plan, (enum sl_segment)i, &parts->part[i], fail);
+		if (sl_party_has(spec->party, (enum sl_segment)i))
+			err = sl_plan_add(plan, (enum sl_segment)i, &parts->part[i], fail);
 	if (!err)
 		err = sl_plan_seal(plan, fail);
 	if (err) {

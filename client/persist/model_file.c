@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "client/model/weights_file.h"
@@ -13,6 +14,24 @@ enum sl_err sl_log_dir_path(char path[PATH_MAX], const struct sl_conf_client *co
 	if (snprintf(path, PATH_MAX, "%s/%s", conf->log.dir, name) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
 	return SL_OK;
+}
+
+/* Writes what a party of a vertical group has: its part, and the middle. */
+static enum sl_err save_party(const struct sl_plan *plan, const struct sl_weights *weights, const char *path,
+			      uint64_t steps, const struct sl_st_note *note, int notes, struct sl_fail *fail)
+{
+	const float **own = calloc((size_t)weights->n_param + 1, sizeof *own);
+	enum sl_err err;
+
+	if (!own)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the model's file");
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		for (int k = 0; k < plan->segment[i].n_param; k++)
+			own[plan->segment[i].param[k].model_param] =
+				weights->value[plan->segment[i].param[k].model_param];
+	err = sl_weights_save(plan->model, path, own, (int64_t)steps, note, notes, fail);
+	free(own);
+	return err;
 }
 
 enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct sl_plan *plan,
@@ -34,6 +53,8 @@ enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct 
 		note[notes++] = (struct sl_st_note){SL_MODEL_DATA, about};
 	if (best)
 		note[notes++] = (struct sl_st_note){SL_MODEL_SCORE, best};
+	if (plan->spec.party)
+		return save_party(plan, weights, path, steps, note, notes, fail);
 	return sl_weights_save_all(plan->model, path, weights, (int64_t)steps, note, notes, fail);
 }
 

@@ -179,7 +179,9 @@ static void warn_where_both(const json_t *then, const json_t *now, const char *k
 /* A network that learns to restore an activation has no hash: its graph lacks the layers behind that activation. */
 static void add_network(json_t *about, const struct sl_setup *s)
 {
-	uint64_t hash = s->plan && s->plan->model && sl_conf_learns_labels(s->conf) ? sl_network_hash(s->plan) : 0;
+	uint64_t hash = s->plan && s->plan->model && !s->plan->spec.party && sl_conf_learns_labels(s->conf)
+				? sl_network_hash(s->plan)
+				: 0;
 
 	if (hash)
 		json_object_set_new(about, "network", hash_json(hash));

@@ -235,6 +235,10 @@ static bool holds_end(struct drive *d)
 
 	if (d->options->eval_only || !d->setup->conf->agreed.share.group[0] || s.step < s.total_steps)
 		return true;
+	/* The other party of a vertical group may be gone once this one says that it is done: the file is from after
+	 * the last evaluation, which one with labels cannot do alone. */
+	if (d->setup->plan->spec.party == SL_PARTY_LABELS && !d->why)
+		sl_training_end_phase(d->run);
 	if (sl_recover_keep_done(d->recover, d->remote, d->run))
 		return true;
 	sl_drive_hung(d, sl_recover_busy_ms(d->recover));

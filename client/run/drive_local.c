@@ -76,17 +76,22 @@ enum sl_err sl_drive_keep_best(struct sl_setup *setup, struct sl_local *local, s
 	return SL_OK;
 }
 
-static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, struct sl_loader *loader, bool training,
-			     struct sl_predict *predict, struct sl_fail *fail)
+/* `input`: of the party with features, for the same rows; NULL: the batch has its own. */
+static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, struct sl_loader *loader,
+			     struct sl_loader *input, bool training, struct sl_predict *predict, struct sl_fail *fail)
 {
 	struct sl_step_result result;
-	const struct sl_batch *batch;
+	const struct sl_batch *batch, *features = NULL;
 	struct sl_feed feed;
 	enum sl_err err = sl_loader_take(loader, &batch, fail);
 
+	if (!err && input)
+		err = sl_loader_take(input, &features, fail);
 	if (err)
 		return err;
 	feed = sl_feed_of(batch);
+	if (features)
+		feed.input = features->field[SL_FIELD_INPUT].data;
 	if (training)
 		err = sl_local_step(local, &feed, sl_training_number(run), sl_training_lr(run), &result, fail);
 	else
@@ -97,6 +102,8 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 		sl_training_score(run, sl_batch_target(batch), batch->rows);
 	result.t_data_s = batch->waited_s;
 	sl_loader_release(loader, batch);
+	if (features)
+		sl_loader_release(input, features);
 	if (err == SL_ERR_NONFINITE && training) {
 		const struct sl_fail why = *fail;
 
@@ -112,17 +119,18 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 }
 
 static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_local *local,
-			   struct sl_training *run, struct sl_loader *loader[SL_SPLIT_COUNT], struct sl_fail *fail)
+			   struct sl_training *run, struct sl_loader *loader[SL_SPLIT_COUNT],
+			   struct sl_loader *input[SL_SPLIT_COUNT], struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
 	while (!err && !stop_asked) {
-		enum sl_want want = sl_training_next(run);
+		const enum sl_want want = sl_training_next(run);
+		const enum sl_split split = want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST;
 
 		if (want == SL_WANT_FINISH)
 			break;
-		err = one_batch(local, run, loader[want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST],
-				want == SL_WANT_STEP, options->predict, fail);
+		err = one_batch(local, run, loader[split], input[split], want == SL_WANT_STEP, options->predict, fail);
 		if (!err && sl_training_best_due(run))
 			err = sl_drive_keep_best(setup, local, run, fail);
 	}
@@ -181,7 +189,7 @@ static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options 
 
 enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
 {
-	struct sl_loader *loader[SL_SPLIT_COUNT] = {NULL, NULL};
+	struct sl_loader *loader[SL_SPLIT_COUNT] = {NULL, NULL}, *input[SL_SPLIT_COUNT] = {NULL, NULL};
 	struct sl_local *local = NULL;
 	struct sl_training *run = NULL;
 	struct sl_ends_use use = sl_setup_use(setup);
@@ -191,6 +199,8 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		err = sl_setup_loader(setup, SL_SPLIT_TRAIN, NULL, NULL, &loader[SL_SPLIT_TRAIN], fail);
 	if (!err)
 		err = sl_setup_loader(setup, SL_SPLIT_TEST, NULL, NULL, &loader[SL_SPLIT_TEST], fail);
+	for (int split = 0; split < SL_SPLIT_COUNT && options->features && !err; split++)
+		err = sl_setup_loader(options->features, (enum sl_split)split, NULL, NULL, &input[split], fail);
 	if (!err)
 		err = sl_local_open(&local, setup->plan, &setup->agreement, NULL, &setup->be, fail);
 	if (err == SL_ERR_CONFIG)
@@ -211,7 +221,7 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	if (!err)
 		err = sl_training_begin(run, fail);
 	if (!err)
-		err = run_all(setup, options, local, run, loader, fail);
+		err = run_all(setup, options, local, run, loader, input, fail);
 	if (!err || err == SL_ERR_NONFINITE) {
 		const struct sl_fail why = *fail;
 		enum sl_err end = finish(setup, options, local, run, err == SL_ERR_NONFINITE, fail);
@@ -221,8 +231,10 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		err = end ? end : err;
 	}
 	sl_local_close(local);
-	sl_loader_close(loader[SL_SPLIT_TEST]);
-	sl_loader_close(loader[SL_SPLIT_TRAIN]);
+	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
+		sl_loader_close(loader[split]);
+		sl_loader_close(input[split]);
+	}
 	sl_training_close(run);
 	return err;
 }

@@ -133,6 +133,7 @@ static enum sl_err open_link(struct drive *d)
 		.use = sl_setup_use(d->setup),
 		.home = d->setup->home,
 		.audit = d->audit,
+		.order = d->setup->order.room ? &d->setup->order : NULL,
 	};
 
 	remote.use.head_cache = d->setup->head_cache;

@@ -23,8 +23,8 @@ enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struc
 	enum sl_err err;
 
 	*ends = (struct sl_ends){.plan = plan};
-	err = sl_exec_open(&ends->head, plan, SL_HEAD, be, fail);
-	if (!err)
+	err = sl_party_has(plan->spec.party, SL_HEAD) ? sl_exec_open(&ends->head, plan, SL_HEAD, be, fail) : SL_OK;
+	if (!err && sl_party_has(plan->spec.party, SL_TAIL))
 		err = sl_exec_open(&ends->tail, plan, SL_TAIL, be, fail);
 	if (!err && plan->spec.chunk_tokens) {
 		ends->begin = calloc((size_t)sl_plan_chunks_of(plan, plan->spec.batch) *
@@ -32,12 +32,12 @@ enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struc
 				     sizeof *ends->begin);
 		err = ends->begin ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the lengths of rows");
 	}
-	if (!err && chosen_most(plan)) {
+	if (!err && ends->tail && chosen_most(plan)) {
 		ends->place = calloc((size_t)sl_plan_chunks_of(plan, plan->spec.batch) * (size_t)chosen_most(plan),
 				     sizeof *ends->place);
 		err = ends->place ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the places of tokens");
 	}
-	if (!err)
+	if (!err && ends->head && ends->tail)
 		sl_exec_lend(ends->tail, ends->head);
 	if (err)
 		sl_ends_close(ends);
@@ -130,10 +130,12 @@ static enum sl_err hold(struct sl_exec *exec, const struct sl_weights *weights)
 
 enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights)
 {
-	const struct sl_plan_segment *s = sl_exec_segment(exec);
-	float *range = malloc((size_t)s->weight_count * sizeof *range + 1);
+	const struct sl_plan_segment *s = exec ? sl_exec_segment(exec) : NULL;
+	float *range = s ? malloc((size_t)s->weight_count * sizeof *range + 1) : NULL;
 	enum sl_err err = range ? SL_OK : SL_ERR_NOMEM;
 
+	if (!exec)
+		return SL_OK;
 	if (!err && s->which != SL_MIDDLE)
 		err = hold(exec, weights);
 	if (!err)
@@ -146,10 +148,12 @@ enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights)
 
 enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights)
 {
-	const struct sl_plan_segment *s = sl_exec_segment(exec);
-	float *range = malloc((size_t)s->weight_count * sizeof *range + 1);
+	const struct sl_plan_segment *s = exec ? sl_exec_segment(exec) : NULL;
+	float *range = s ? malloc((size_t)s->weight_count * sizeof *range + 1) : NULL;
 	enum sl_err err;
 
+	if (!exec)
+		return SL_OK;
 	if (!range)
 		return SL_ERR_NOMEM;
 	err = sl_exec_get_model(exec, range, s->weight_count);
@@ -308,16 +312,19 @@ static enum sl_err head_chunk(struct sl_ends *ends, const struct sl_chunk *c)
 	return err;
 }
 
+/* A step's first task. */
+static enum sl_err begin_step(struct sl_ends *ends)
+{
+	enum sl_err err = ends->head ? sl_exec_begin(ends->head) : SL_OK;
+
+	ends->tied = false;
+	return err || !ends->tail ? err : sl_exec_begin(ends->tail);
+}
+
 enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 {
-	enum sl_err err = SL_OK;
+	enum sl_err err = chunk == 0 && ends->training ? begin_step(ends) : SL_OK;
 
-	if (chunk == 0 && ends->training) {
-		ends->tied = false;
-		err = sl_exec_begin(ends->head);
-		if (!err)
-			err = sl_exec_begin(ends->tail);
-	}
 	return err ? err : head_chunk(ends, &ends->chunk[chunk]);
 }
 
@@ -368,16 +375,22 @@ static double loss_rows(const struct sl_ends *ends, const struct sl_chunk *c)
 				 : divisor(weight_of(ends, c->answer, dims->rows * labels_of_row(ends)));
 }
 
+/* Multiplies the gradients by `factor`. */
+static enum sl_err scale(struct sl_ends *ends, double factor)
+{
+	enum sl_err err = ends->head ? sl_exec_scale(ends->head, factor) : SL_OK;
+
+	return err || !ends->tail ? err : sl_exec_scale(ends->tail, factor);
+}
+
 /* Once head and tail are done: sums their gradients of shared parameters, and makes gradients means over the batch. */
 static enum sl_err tie(struct sl_ends *ends)
 {
 	const double factor = sl_plan_sum_factor(&ends->plan->spec, sl_feed_answers(&ends->feed));
-	enum sl_err err = ends->tied ? SL_OK : sl_exec_tie(ends->tail);
+	enum sl_err err = ends->tied || !ends->tail || !ends->head ? SL_OK : sl_exec_tie(ends->tail);
 
 	if (!err && !ends->tied)
-		err = sl_exec_scale(ends->head, factor);
-	if (!err && !ends->tied)
-		err = sl_exec_scale(ends->tail, factor);
+		err = scale(ends, factor);
 	ends->tied = true;
 	return err;
 }
@@ -437,7 +450,9 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 		.scale = 1.0f / (float)(rows * (double)accumulated(ends->plan)),
 	};
 	sl_ends_carry_home(ends, &c->call);
-	err = sl_exec_forward(ends->tail, &c->call, loss);
+	err = !ends->head && chunk == 0 && ends->training ? begin_step(ends) : SL_OK;
+	if (!err)
+		err = sl_exec_forward(ends->tail, &c->call, loss);
 	if (!err && numbers)
 		unscale(ends, c, loss->logits);
 	if (err || !ends->training)
@@ -462,9 +477,9 @@ enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail)
 	if (SL_FAILPOINT_CALL(SL_FP_CLIENT_CHECK, 0))
 		return SL_ERR_NONFINITE;
 	err = tie(ends);
-	if (!err)
+	if (!err && ends->head)
 		err = sl_exec_check(ends->head, ends->rows, ends->chunks, fail);
-	return err ? err : sl_exec_check(ends->tail, ends->rows, ends->chunks, fail);
+	return err || !ends->tail ? err : sl_exec_check(ends->tail, ends->rows, ends->chunks, fail);
 }
 
 /* Logs a line for every cut whose width falls. */
@@ -522,12 +537,10 @@ enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
 	if (ends->plan->spec.group_rows && ends->plan->spec.shared)
 		grad_scale = (grad_scale > 0 ? grad_scale : 1) *
 			     sl_plan_own_factor(&ends->plan->spec, sl_feed_answers(&ends->feed));
-	err = sl_exec_scale(ends->head, grad_scale);
-	if (!err)
-		err = sl_exec_scale(ends->tail, grad_scale);
-	if (!err)
+	err = scale(ends, grad_scale);
+	if (!err && ends->head)
 		err = sl_exec_commit(ends->head, lr, ends->rows, ends->chunks);
-	if (!err)
+	if (!err && ends->tail)
 		err = sl_exec_commit(ends->tail, lr, ends->rows, ends->chunks);
 	if (!err)
 		add_weight(ends);
@@ -556,11 +569,11 @@ enum sl_err sl_ends_commit_mean(struct sl_ends *ends, const struct sl_end_layout
 
 enum sl_err sl_ends_set_done(struct sl_ends *ends, uint64_t done)
 {
-	enum sl_err err = sl_exec_set_done(ends->head, done);
+	enum sl_err err = ends->head ? sl_exec_set_done(ends->head, done) : SL_OK;
 
 	if (!err && done == ends->step + 1)
 		say_widths(ends->plan, done);
-	return err ? err : sl_exec_set_done(ends->tail, done);
+	return err || !ends->tail ? err : sl_exec_set_done(ends->tail, done);
 }
 
 double sl_ends_loss(const struct sl_ends *ends, double *dice)

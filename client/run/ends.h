@@ -12,7 +12,7 @@
 #include "common/session/mean.h"
 #include "common/weights/weights.h"
 
-/* Copy the model's weights into a segment's executor, and back. */
+/* Copy the model's weights into a segment's executor, and back. NULL is fine. */
 enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights) SL_MUST_CHECK;
 enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights) SL_MUST_CHECK;
 
@@ -41,7 +41,7 @@ struct sl_chunk {
 
 struct sl_ends {
 	const struct sl_plan *plan;
-	struct sl_exec *head, *tail;
+	struct sl_exec *head, *tail; /* NULL: another party of a vertical group has it */
 	struct sl_ends_use use;
 	struct sl_feed feed; /* the batch under way, from sl_ends_take */
 	uint32_t *begin;     /* for each chunk the numbers of its struct sl_dims; NULL: there are no tokens */

@@ -168,7 +168,7 @@ uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_trainin
 
 static enum sl_err take(struct sl_remote *remote, struct sl_client_state *s, uint64_t step, struct sl_fail *fail)
 {
-	enum sl_err err = s->head.weight ? SL_OK : sl_remote_state_open(remote, s, fail);
+	enum sl_err err = s->head.weight || s->tail.weight ? SL_OK : sl_remote_state_open(remote, s, fail);
 
 	if (!err && (sl_remote_torn(remote) || sl_remote_take(remote, s)))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be read", step);
@@ -289,6 +289,16 @@ static void warn_back(const struct sl_recover *r, uint64_t next_step, bool commo
 				   : "; a server keeps checkpoints only if its config names a `store`");
 }
 
+/* The other party of a vertical group may have come back without the evaluation behind this step, and a pass needs
+ * both: goes back to right behind the step. */
+static enum sl_err leave_evaluation(struct sl_training *run, struct sl_fail *fail)
+{
+	struct sl_checkpoint c = {.dir = NULL};
+
+	sl_training_save(run, &c);
+	return sl_training_restore(run, &c, fail);
+}
+
 static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, uint64_t next_step,
 			   enum sl_restored *how, struct sl_step_result *result, struct sl_fail *fail)
 {
@@ -321,7 +331,11 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 					   sl_remote_session(remote)->common || r->setup->conf->agreed.share.group[0]);
 		return err;
 	}
-	return give(r, remote, held, fail);
+	err = give(r, remote, held, fail);
+	if (err || *how != SL_RESTORED_SAME || r->setup->plan->spec.party == SL_PARTY_BOTH)
+		return err;
+	*how = SL_RESTORED_BACK;
+	return leave_evaluation(run, fail);
 }
 
 enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
@@ -475,7 +489,8 @@ bool sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const 
 		return true;
 	if (!sl_recover_settle(r))
 		return false;
-	if (sl_archive_newest(r->archive) != sl_training_state(run).step &&
+	if ((sl_archive_newest(r->archive) != sl_training_state(run).step ||
+	     r->setup->plan->spec.party == SL_PARTY_LABELS) &&
 	    sl_remote_kept_there(remote, sl_training_state(run).step) && sl_recover_keep_last(r, remote, run, &fail))
 		sl_log(SL_LOG_WARN, "checkpoint-missed", "%s", fail.text);
 	return true;

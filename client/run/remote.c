@@ -48,6 +48,11 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 	};
 
 	result.loss = sl_ends_loss(&r->ends, &result.dice);
+	if (!r->ends.tail) { /* the loss and the labels are another party's */
+		result.answers = result.correct = 0;
+		result.loss = NAN;
+		result.dice = 0;
+	}
 	return result;
 }
 
@@ -130,6 +135,8 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 
 static void begin(struct sl_remote *r, const struct sl_feed *feed, struct sl_event pass)
 {
+	uint8_t tag[SL_WIRE_ORDER];
+
 	if (!sl_link_is_up(r->link)) /* it has failed; `failed` follows when its last task has ended */
 		return;
 	sl_ends_take(&r->ends, feed, pass.number, pass.kind != SL_EV_BEGIN_EVAL);
@@ -144,6 +151,10 @@ static void begin(struct sl_remote *r, const struct sl_feed *feed, struct sl_eve
 	pass.place = feed->place;
 	pass.cached = feed->cached;
 	pass.samples = feed->samples;
+	if (r->conf.order && pass.kind != SL_EV_PASS) {
+		sl_order_tag(r->conf.order, feed, pass.number, pass.kind == SL_EV_BEGIN_STEP, tag);
+		pass.tag = tag;
+	}
 	pass.home = r->conf.home;
 	sl_link_begin(r->link, &pass);
 }

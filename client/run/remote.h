@@ -6,16 +6,18 @@
 #include "client/link/link.h"
 #include "client/persist/client_state.h"
 #include "client/run/ends.h"
+#include "client/run/order.h"
 #include "client/run/step.h"
 
 struct sl_audit;
 struct sl_remote;
 
 struct sl_remote_conf {
-	struct sl_link_conf link; /* end_bytes are filled in here */
-	struct sl_ends_use use;   /* logits are complete at `done` */
-	const uint32_t *home;     /* where the server keeps each training sample; NULL: it does not. Borrowed */
-	struct sl_audit *audit;   /* audits the steps; borrowed, NULL: none */
+	struct sl_link_conf link;     /* end_bytes are filled in here */
+	struct sl_ends_use use;       /* logits are complete at `done` */
+	const uint32_t *home;         /* where the server keeps each training sample; NULL: it does not. Borrowed */
+	struct sl_audit *audit;       /* audits the steps; borrowed, NULL: none */
+	const struct sl_order *order; /* in a vertical group; borrowed, else NULL */
 };
 
 /* After `ready` give it the state that belongs to the server's step; a fresh start has none. Then ask for a step, an

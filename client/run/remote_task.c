@@ -8,23 +8,6 @@
 #include "common/base/log.h"
 #include "common/weights/weights.h"
 
-static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *fail)
-{
-	struct sl_tensor out[SL_CUT_VALUES];
-	enum sl_err err;
-
-	sl_exec_crossing(r->ends.head, SL_END_OUT, chunk, &r->ends.chunk[chunk].call.dims, out);
-	sl_port_compute_begins(sl_link_port(r->link));
-	err = chunk == 0 && r->ends.training ? sl_audit_repeat(r->conf.audit, &r->ends.feed, r->ends.step, r->lr, fail)
-					     : SL_OK;
-	if (!err)
-		err = sl_ends_head_forward(&r->ends, chunk);
-	if (!err)
-		sl_ends_sent(&r->ends, SL_DIR_HEAD_ACT, chunk, out);
-	sl_port_compute_ends(sl_link_port(r->link));
-	return err ? err : sl_port_encode(sl_link_port(r->link), SL_DIR_HEAD_ACT, chunk, out, fail);
-}
-
 /* Checks a step after its last task, before the server is asked to apply it. */
 static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
@@ -36,6 +19,25 @@ static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fa
 	if (!err && sl_plan_clip_own(&r->conf.link.plan->spec) > 0)
 		err = sl_ends_squares(&r->ends, r->squares, fail);
 	return err;
+}
+
+static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *fail)
+{
+	struct sl_tensor out[SL_CUT_VALUES];
+	enum sl_err err;
+
+	sl_exec_crossing(r->ends.head, SL_END_OUT, chunk, &r->ends.chunk[chunk].call.dims, out);
+	sl_port_compute_begins(sl_link_port(r->link));
+	err = chunk == 0 && r->ends.training ? sl_audit_repeat(r->conf.audit, &r->ends.feed, r->ends.step, r->lr, fail)
+					     : SL_OK;
+	if (!err)
+		err = sl_ends_head_forward(&r->ends, chunk);
+	if (!err && r->ends.training && !r->ends.tail && r->conf.link.plan->spec.no_grad[0])
+		err = check_last(r, chunk, fail);
+	if (!err)
+		sl_ends_sent(&r->ends, SL_DIR_HEAD_ACT, chunk, out);
+	sl_port_compute_ends(sl_link_port(r->link));
+	return err ? err : sl_port_encode(sl_link_port(r->link), SL_DIR_HEAD_ACT, chunk, out, fail);
 }
 
 static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
@@ -52,7 +54,7 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 	sl_port_compute_begins(sl_link_port(r->link));
 	if (!err)
 		err = sl_ends_tail(&r->ends, chunk, fail);
-	if (!err && r->ends.training && no_grad[0])
+	if (!err && r->ends.training && (no_grad[0] || !r->ends.head))
 		err = check_last(r, chunk, fail);
 	sl_port_compute_ends(sl_link_port(r->link));
 	if (!err && r->ends.training && !no_grad[1]) {

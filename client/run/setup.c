@@ -164,19 +164,30 @@ static bool counts_for_all(const struct sl_conf_client *c, const char *path)
 	return strcmp(path, "train.optimizer.lr") == 0 || strncmp(path, "train.schedule.", 15) == 0;
 }
 
-/* A hash, 1 … 0xffff, of the learning rate, its schedule, the loss and the division of the data. It leaves out the
- * run's length, which may be increased later. */
-static int rates_of(const struct sl_conf_client *c)
+/* Whether both parties of a vertical group need the same value, to do the same passes over the same rows. */
+static bool sets_course(const struct sl_conf_client *c, const char *path)
+{
+	static const char *const same[] = {"train.epochs", "train.max_steps",  "train.eval_every", "train.drop_last",
+					   "train.on_nan", "data.train_limit", "data.test_limit"};
+
+	for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+		if (strcmp(path, same[i]) == 0)
+			return true;
+	return strncmp(path, "data.split.", 11) == 0;
+}
+
+/* A hash, 1 … 0xffff, of the keys that `counts`, from `hash` on. */
+static int hash_keys(const struct sl_conf_client *c, bool (*counts)(const struct sl_conf_client *c, const char *path),
+		     uint64_t hash)
 {
 	const struct sl_conf_schema *schema = &sl_conf_client_schema;
-	uint64_t hash = 0;
 	char text[1024];
 
 	for (int i = 0; i < schema->n_key; i++) {
 		const char *path = schema->key[i].path;
 		int n;
 
-		if (!counts_for_all(c, path) || sl_conf_client_is_idle(c, path))
+		if (!counts(c, path) || sl_conf_client_is_idle(c, path))
 			continue;
 		n = snprintf(text, sizeof text, "%s ", path);
 		if (sl_conf_value_text(schema, c, path, text + n, sizeof text - (size_t)n) == SL_OK)
@@ -194,7 +205,7 @@ static void settle_share(struct sl_setup *s)
 		a->share = sl_agreed_default().share;
 		return;
 	}
-	if (a->share.mode != SL_SHARE_SYNC)
+	if (a->share.mode == SL_SHARE_SERIAL || a->share.mode == SL_SHARE_ROUNDS)
 		a->share.turns = (int64_t)s->turns.count[a->share.member];
 	if (a->share.mode == SL_SHARE_ROUNDS && !a->share.round)
 		a->share.round = s->epoch_steps;
@@ -203,7 +214,12 @@ static void settle_share(struct sl_setup *s)
 	a->share.epoch_steps = s->epoch_steps;
 	a->share.dealt = s->dealt;
 	a->share.labels = a->share.ends == SL_ENDS_PRIVATE ? 0 : (int)sl_about_labels(s);
-	a->share.rates = rates_of(s->conf);
+	/* not the run's length, which may be increased later */
+	a->share.rates = hash_keys(s->conf, counts_for_all, 0);
+	a->share.course = a->share.mode == SL_SHARE_VERTICAL ? hash_keys(s->conf, sets_course,
+									 (uint64_t)s->set[SL_SPLIT_TRAIN].count << 32 |
+										 (uint64_t)s->set[SL_SPLIT_TEST].count)
+							     : 0;
 	a->share.checkpoint_every = s->conf->train.checkpoint_every;
 }
 
@@ -248,6 +264,24 @@ static void choose_held(const struct sl_setup *s, struct sl_parts *parts)
 	(void)first_weights(s, &path, s->weights_from != NULL);
 	if (path[0] && !sl_conf_network_file(s->conf)[0])
 		sl_held_choose(parts, path);
+}
+
+/* What one party has must not be read by the other: only what the middle makes of it crosses. */
+static enum sl_err check_parties(const struct sl_setup *s, const struct sl_parts *parts, struct sl_fail *fail)
+{
+	const struct sl_cut *cut = &parts->cut;
+	const struct sl_graph *g = &parts->model->graph;
+
+	if (!sl_agreed_is_vertical(&s->conf->agreed))
+		return SL_OK;
+	if (parts->model->vocab)
+		return sl_fail_at(fail, "share.mode", SL_ERR_CONFIG, "vertical is not for networks of tokens");
+	if (!cut->n_home)
+		return SL_OK;
+	return sl_fail_at(fail, "tail_begin", SL_ERR_CONFIG,
+			  "%s goes from the head of one member to the tail of the other: begin the tail behind its "
+			  "last reader",
+			  cut->home[0] == SL_BUILD_INPUT ? "the input" : g->node[g->value[cut->home[0]].maker].name);
 }
 
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
@@ -309,6 +343,8 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	s->agreement.agreed.phase_step = (int64_t)s->phase.step;
 	s->agreement.agreed.padded = row_tokens && conf->data.pad;
 	err = sl_parts_open(&parts, &spec, &why);
+	if (!err)
+		err = check_parties(s, &parts, &why);
 	if (!err)
 		choose_held(s, &parts);
 	if (!err)
@@ -543,6 +579,7 @@ void sl_setup_close(struct sl_setup *s)
 		sl_head_cache_close(s->head_cache);
 	}
 	sl_dcor_close(s->dcor);
+	sl_order_close(&s->order);
 	free(s->home);
 	free(s->weights_file);
 	free(s->about);

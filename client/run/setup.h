@@ -7,6 +7,7 @@
 #include "client/link/link.h"
 #include "client/model/source.h"
 #include "client/run/ends.h"
+#include "client/run/order.h"
 #include "common/base/pool.h"
 #include "common/conf/conf.h"
 #include "common/exec/backend.h"
@@ -65,6 +66,7 @@ struct sl_setup {
 	struct sl_noise noise;        /* sl_setup_backend reads its key */
 	struct sl_head_cache *head_cache; /* train.keep_head_bytes; NULL: nothing is kept */
 	struct sl_dcor *dcor;             /* for a training run's evaluations; NULL: there is no such figure */
+	struct sl_order order;            /* in a vertical group; else zeros */
 	uint32_t *home; /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */
 	struct sl_pool *pool;
 	struct sl_backend be;

@@ -62,6 +62,7 @@ static void choose_part(const struct sl_setup *s, enum sl_split split, struct na
 		.fold = c->data.split.fold,
 		.seed = (uint64_t)c->data.split.seed,
 		.by = c->data.split.by,
+		.by_place = sl_agreed_is_vertical(&c->agreed),
 		.own = split == SL_SPLIT_TRAIN                                    ? SL_PARTS_TRAIN
 		       : tests || !(c->data.split.folds || c->data.split.val > 0) ? SL_PARTS_TEST
 										  : SL_PARTS_VAL,
@@ -97,7 +98,9 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.task = sl_setup_task(c),
 		.masks = c->data.masks,
 		.mask_classes = c->model.classes,
-		.unlabelled = !sl_setup_task(c)->labelled,
+		.unlabelled = !sl_setup_task(c)->labelled || sl_agreed_has_role(&c->agreed, SL_ROLE_FEATURES),
+		.id = c->data.kind == SL_DATA_CSV ? c->data.id : "",
+		.blind = sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS),
 		.lacking = c->agreed.share.group[0] != 0,
 		.next = {.on = c->model.head == SL_CONF_CAUSAL_LM,
 			 .all = c->data.loss_on == SL_CONF_LOSS_ALL,
@@ -136,6 +139,7 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 {
 	const struct sl_conf_client *c = s->conf;
 	const struct sl_learn_task *task = sl_setup_task(c);
+	const bool labelled = task->labelled && !sl_agreed_has_role(&c->agreed, SL_ROLE_FEATURES);
 	const struct sl_field_type image = {
 		"image", SL_F32, 3, {c->model.image.h, c->model.image.w, sl_setup_network_channels(s)}};
 	const struct sl_field_type tokens = {"tokens", SL_I32, 1, {0}};
@@ -160,12 +164,12 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	if (c->model.head == SL_CONF_MASKED_LM && set->mask.mask < 0)
 		return sl_conf_client_fail(c, set->vocab && c->data.tokenizer[0] ? "data.tokenizer" : "data.kind", fail,
 					   "a masked language model needs a tokenizer with <mask> or [MASK]");
-	if (task->labelled && set->field[SL_FIELD_TARGET].dtype != task->dtype)
+	if (labelled && set->field[SL_FIELD_TARGET].dtype != task->dtype)
 		return sl_conf_client_fail(c, task->met ? "model.classes" : "model.task", fail,
 					   task->met ? "%s has numbers to be predicted: give 1 instead of classes"
 						     : "%s has classes, and no numbers or several labels",
 					   spec->source);
-	if (task->labelled && set->classes > c->model.classes)
+	if (labelled && set->classes > c->model.classes)
 		return sl_conf_client_fail(c, "model.classes", fail,
 					   "%s has %d classes, the model only %d: give the model as many", spec->source,
 					   set->classes, c->model.classes);
@@ -174,11 +178,13 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	    c->model.classes <= SL_LEARN_IGNORED)
 		return sl_conf_client_fail(c, "data.label", fail, "names %d classes, and the network has %d",
 					   c->data.label.n, c->model.classes);
-	if (task->each && task->labelled && set->field[SL_FIELD_TARGET].ndim && sl_set_targets(set) != c->model.classes)
+	if (task->each && labelled && set->field[SL_FIELD_TARGET].ndim && sl_set_targets(set) != c->model.classes)
 		return sl_conf_client_fail(c, "data.label", fail,
 					   "names %lld column%s, and the network has %d outputs: they must be as many",
 					   (long long)sl_set_targets(set), sl_set_targets(set) == 1 ? "" : "s",
 					   c->model.classes);
+	if (sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS)) /* the input is another party's */
+		return SL_OK;
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
 		return sl_conf_client_fail(c, c->data.channels ? "data.channels" : "data.kind", fail, "%s", why.text);
 	if (wanted == &row && c->model.features && set->field[SL_FIELD_INPUT].dim[0] != c->model.features)
@@ -445,9 +451,9 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = check_sampling(s, &s->set[SL_SPLIT_TRAIN], fail);
 	if (!err)
 		err = sl_setup_split(s, SL_SPLIT_TEST, fail);
-	if (!err && train && s->plan)
+	if (!err && train && s->plan && !s->plan->spec.party)
 		sl_setup_advise_cut(s);
-	if (!err && train && s->plan && !s->dcor)
+	if (!err && train && s->plan && !s->dcor && sl_party_has(s->plan->spec.party, SL_HEAD))
 		err = sl_dcor_open(&s->dcor, s->plan, s->set[SL_SPLIT_TEST].count, fail);
 	if (!err && train)
 		err = sl_setup_keep(s, fail);
@@ -455,8 +461,10 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = sl_setup_class_weights(s, fail);
 	if (!err && strcmp(s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].name, "image") == 0)
 		err = sl_setup_prepare(s, fail);
-	if (!err)
+	if (!err && !sl_agreed_has_role(&s->conf->agreed, SL_ROLE_FEATURES))
 		err = sl_setup_label_scale(s, train, fail);
+	if (!err && train && s->plan && s->plan->spec.party)
+		err = sl_order_open(&s->order, s, fail);
 	if (!err && train)
 		err = sl_about_make(s, fail);
 	if (!err && train)
@@ -475,7 +483,8 @@ int sl_setup_loader_threads(const struct sl_conf_client *c)
 static uint64_t seed_of(const struct sl_setup *s)
 {
 	const uint64_t seed = (uint64_t)s->conf->agreed.seed;
-	const int member = s->epoch_steps ? s->conf->agreed.share.member : 0;
+	const bool apart = s->epoch_steps && !sl_agreed_is_vertical(&s->conf->agreed);
+	const int member = apart ? s->conf->agreed.share.member : 0;
 	const struct sl_rng_key key = {.seed = seed, .step = (uint64_t)member, .tensor = SL_RNG_MEMBER};
 	uint32_t w[4];
 

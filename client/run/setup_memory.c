@@ -4,12 +4,14 @@
 enum sl_err sl_setup_memory(const struct sl_setup *setup, enum sl_session_role role, struct sl_backend *be,
 			    struct sl_session_memory *out, struct sl_fail *fail)
 {
-	const bool client = role == SL_SESSION_CLIENT;
+	const enum sl_segment part[2] = {role == SL_SESSION_CLIENT ? SL_HEAD : SL_MIDDLE, SL_TAIL};
 	struct sl_exec *exec[2] = {NULL, NULL};
-	enum sl_err err = sl_exec_prepare(&exec[0], setup->plan, client ? SL_HEAD : SL_MIDDLE, be, fail);
+	enum sl_err err = SL_OK;
+	int n = 0;
 
-	if (!err && client)
-		err = sl_exec_prepare(&exec[1], setup->plan, SL_TAIL, be, fail);
+	for (int i = 0; i < (role == SL_SESSION_CLIENT ? 2 : 1) && !err; i++)
+		if (sl_party_has(setup->plan->spec.party, part[i]))
+			err = sl_exec_prepare(&exec[n++], setup->plan, part[i], be, fail);
 	if (!err)
 		err = sl_session_memory(out, (const struct sl_exec *[]){exec[0], exec[1]}, role, false, be, NULL,
 					setup->agreement.codec, fail);

@@ -98,6 +98,8 @@ enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
 	if (!c->agreed.share.group[0] || s->reads != SL_READS_ALL || s->epoch_steps)
 		return SL_OK;
 	err = sl_setup_split(s, SL_SPLIT_TRAIN, fail);
+	if (!err && sl_agreed_is_vertical(&c->agreed)) /* both parties have as many rows */
+		err = sl_setup_split(s, SL_SPLIT_TEST, fail);
 	for (int m = 0; m < c->agreed.share.clients; m++)
 		samples[m] = s->set[SL_SPLIT_TRAIN].count;
 	if (!err && !sl_conf_parts_read(c->data.partition, &parts))

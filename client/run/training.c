@@ -155,7 +155,9 @@ void sl_training_hush(struct sl_training *r)
 
 bool sl_run_phase_over(const struct sl_training *r)
 {
-	return r->setup->phase.count && r->step == r->total_steps && r->in_epoch == 0;
+	const bool ends = r->setup->phase.count || r->setup->plan->spec.party == SL_PARTY_LABELS;
+
+	return ends && r->step == r->total_steps && r->in_epoch == 0;
 }
 
 bool sl_run_epoch_over(const struct sl_training *r)
@@ -289,10 +291,12 @@ static void log_epoch(struct sl_training *r)
 	};
 	struct sl_score score[SL_SCORES_MOST];
 	char test[64 + SL_SCORES_MOST * (SL_SCORE_TEXT + 2) + SL_UNDEFINED_TEXT] = "", text[SL_SCORE_TEXT];
-	char loss[48] = "no step was done here", figure[SL_FIGURE_TEXT];
+	const bool blind = sl_agreed_has_role(&r->setup->conf->agreed, SL_ROLE_FEATURES);
+	char loss[48], figure[SL_FIGURE_TEXT];
 	int n;
 
-	if (e->rows) {
+	snprintf(loss, sizeof loss, "%s", blind ? "the member with labels has the loss" : "no step was done here");
+	if (e->rows && !blind) {
 		n = snprintf(test, sizeof test, "; test loss %s%s", sl_figure_text(line.test_loss, figure),
 			     accuracy_text(r, line.test_acc, text));
 		take_scores(r, line.test_loss, score);

@@ -68,10 +68,10 @@ enum sl_err sl_run_open_best(struct sl_training *r, struct sl_fail *fail) SL_MUS
 bool sl_best_is_metric(const char *name); /* of train.best_metric or train.stop.metric: it is one of metric.h */
 bool sl_run_keeps_best(const struct sl_training *r);
 void sl_run_judge(struct sl_training *r); /* an evaluation is over: is it the best, and the last? */
-/* Whether the run has targets. Without, it has a loss, but no metrics. */
+/* Whether the run has targets. Without, it has a loss, but no metrics; a party with features has neither. */
 static inline bool sl_run_has_labels(const struct sl_training *r)
 {
-	return sl_conf_learns_labels(r->setup->conf);
+	return sl_conf_learns_labels(r->setup->conf) && !sl_agreed_has_role(&r->setup->conf->agreed, SL_ROLE_FEATURES);
 }
 
 /* The metrics that every evaluation has; NULL: none. */

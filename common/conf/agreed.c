@@ -13,7 +13,8 @@ const char *const sl_agreed_precisions[] = {"fp32", "tf32", "bf16", "fp16", "bf1
 const char *const sl_agreed_optimizers[] = {"sgd", "adam", "adamw", NULL};
 const char *const sl_agreed_ends[] = {"private", "step", "round", NULL};
 const char *const sl_agreed_layers[] = {"each", "all", NULL};
-const char *const sl_agreed_modes[] = {"sync", "serial", "rounds", NULL};
+const char *const sl_agreed_modes[] = {"sync", "serial", "rounds", "vertical", NULL};
+const char *const sl_agreed_roles[] = {"features", "labels", NULL};
 const char *const sl_agreed_moments[] = {"keep", "average", "zero", NULL};
 
 enum class { PLAIN, SAID, SGD, ADAM, DERIVED };
@@ -62,6 +63,16 @@ bool sl_agreed_shares_ends(const struct sl_agreed *a)
 	return a->share.group[0] && a->share.ends != SL_ENDS_PRIVATE;
 }
 
+bool sl_agreed_is_vertical(const struct sl_agreed *a)
+{
+	return a->share.group[0] && a->share.mode == SL_SHARE_VERTICAL;
+}
+
+bool sl_agreed_has_role(const struct sl_agreed *a, enum sl_conf_share_role role)
+{
+	return sl_agreed_is_vertical(a) && a->share.role == role;
+}
+
 bool sl_agreed_keeps_moments(const struct sl_agreed *a)
 {
 	return a->share.group[0] && a->share.mode == SL_SHARE_ROUNDS && a->share.moments == SL_SHARE_KEEP &&
@@ -73,10 +84,10 @@ const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path)
 	static const struct {
 		const char *path;
 		enum sl_conf_share_mode mode;
-	} only[] = {{"share.rows", SL_SHARE_SYNC},
-		    {"share.round", SL_SHARE_ROUNDS},
-		    {"share.moments", SL_SHARE_ROUNDS},
-		    {"share.batches", SL_SHARE_SERIAL}};
+	} only[] = {{"share.rows", SL_SHARE_SYNC},      {"share.round", SL_SHARE_ROUNDS},
+		    {"share.moments", SL_SHARE_ROUNDS}, {"share.batches", SL_SHARE_SERIAL},
+		    {"share.role", SL_SHARE_VERTICAL},  {"share.secret", SL_SHARE_VERTICAL},
+		    {"share.course", SL_SHARE_VERTICAL}};
 
 	for (size_t i = 0; i < sizeof only / sizeof only[0]; i++)
 		if (strcmp(path, only[i].path) == 0 && a->share.mode != only[i].mode)
@@ -95,9 +106,37 @@ bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path)
 	return key && class_of[key - keys] == (a->optimizer.kind == SL_CONF_SGD ? ADAM : SGD);
 }
 
+/* Checks what a vertical group excludes. */
+static const char *check_vertical(const struct sl_agreed *a, char why[SL_CONF_WHY])
+{
+	const struct {
+		bool bad;
+		const char *key, *why;
+	} rule[] = {
+		{a->share.clients != 2 || a->share.least, "share.clients",
+		 "must be 2 in share.mode: vertical: one member with share.role: features, and one with labels"},
+		{a->share.ends != SL_ENDS_PRIVATE, "share.ends",
+		 "must be private in share.mode: vertical: one member has the head, and the other the tail"},
+		{a->share.member_norm > 0, "share.member_norm",
+		 "does not go with share.mode: vertical: no step can leave out a member"},
+		{a->clip_norm > 0, "train.clip_norm",
+		 "does not go with share.mode: vertical: no member knows the norm of the complete gradient"},
+		{a->precision == SL_CONF_BF16 || a->precision == SL_CONF_FP16, "train.precision",
+		 "bf16 and fp16 do not go with share.mode: vertical: take fp32"},
+		{a->row_tokens > 0, "tokens.row", "share.mode: vertical is not for networks of tokens"},
+	};
+
+	for (size_t i = 0; i < sizeof rule / sizeof rule[0]; i++)
+		if (rule[i].bad)
+			return sl_conf_say(why, rule[i].key, "%s", rule[i].why);
+	return NULL;
+}
+
 /* Checks the keys of a group. */
 static const char *check_share(const struct sl_agreed *a, char why[SL_CONF_WHY])
 {
+	const char *blame = NULL;
+
 	if (a->share.member >= a->share.clients)
 		return sl_conf_say(why, "share.member", "must be below share.clients (%d), got %d", a->share.clients,
 				   a->share.member);
@@ -109,6 +148,10 @@ static const char *check_share(const struct sl_agreed *a, char why[SL_CONF_WHY])
 	if (a->share.turns && a->share.turns > a->share.epoch_steps)
 		return sl_conf_say(why, "share.turns", "are %lld, and an epoch has %lld steps",
 				   (long long)a->share.turns, (long long)a->share.epoch_steps);
+	if (sl_agreed_is_vertical(a))
+		blame = check_vertical(a, why);
+	if (blame)
+		return blame;
 	if (a->share.ends != SL_ENDS_PRIVATE && (a->share.ends == SL_ENDS_ROUND) != (a->share.mode == SL_SHARE_ROUNDS))
 		return sl_conf_say(why, "share.ends", "%s does not go with share.mode: %s: take private or %s",
 				   sl_agreed_ends[a->share.ends], sl_agreed_modes[a->share.mode],
@@ -281,11 +324,13 @@ enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agre
 	return SL_OK;
 }
 
-static bool is_own(const char *path)
+static bool is_own(const char *path, bool vertical)
 {
-	static const char *const own[] = {"train.batch", "codec.", "cross.", "tokens.", "share.member", "share.turns"};
+	static const char *const own[] = {
+		"codec.", "share.member", "share.turns", "share.role",
+		"cross.", "train.batch",  "tokens."}; /* the last three: not in a vertical group */
 
-	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+	for (size_t i = 0; i < sizeof own / sizeof own[0] - (vertical ? 3 : 0); i++)
 		if (strncmp(path, own[i], strlen(own[i])) == 0)
 			return !is_end_codec(path); /* the mean is coded once, for all */
 	return false;
@@ -296,6 +341,7 @@ static const char *key_of_config(const char *path)
 {
 	return strcmp(path, "share.checkpoint_every") == 0 ? "train.checkpoint_every"
 	       : strncmp(path, "group.", 6) == 0           ? "train.groups"
+	       : strncmp(path, "cross.", 6) == 0           ? "train.freeze"
 							   : path;
 }
 
@@ -320,6 +366,9 @@ static const struct {
 	 "same "
 	 "train.loss, train.class_weights and train.label_smoothing; where data.partition divides one set, also the "
 	 "same data.partition, data.split and data.train_limit"},
+	{"share.course", "train.epochs", "run is not that",
+	 ": both members need the same train.epochs, train.max_steps, train.eval_every, train.drop_last, train.on_nan "
+	 "and data.split, and as many rows to train on and to evaluate on"},
 };
 
 enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agreed *member, struct sl_fail *fail)
@@ -329,8 +378,9 @@ enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agree
 
 		value_text(&keys[i], first, theirs);
 		value_text(&keys[i], member, own);
-		if (strcmp(theirs, own) == 0 || is_own(keys[i].path) || sl_agreed_is_idle(member, keys[i].path) ||
-		    is_unsaid(first, keys[i].path) || is_unsaid(member, keys[i].path))
+		if (strcmp(theirs, own) == 0 || is_own(keys[i].path, sl_agreed_is_vertical(member)) ||
+		    sl_agreed_is_idle(member, keys[i].path) || is_unsaid(first, keys[i].path) ||
+		    is_unsaid(member, keys[i].path))
 			continue;
 		for (size_t h = 0; h < sizeof hashes / sizeof *hashes; h++)
 			if (strcmp(keys[i].path, hashes[h].path) == 0)

@@ -49,7 +49,8 @@ enum {
 };
 enum sl_conf_share_ends { SL_ENDS_PRIVATE, SL_ENDS_STEP, SL_ENDS_ROUND };
 enum sl_conf_share_layers { SL_LAYERS_EACH, SL_LAYERS_ALL };
-enum sl_conf_share_mode { SL_SHARE_SYNC, SL_SHARE_SERIAL, SL_SHARE_ROUNDS };
+enum sl_conf_share_mode { SL_SHARE_SYNC, SL_SHARE_SERIAL, SL_SHARE_ROUNDS, SL_SHARE_VERTICAL };
+enum sl_conf_share_role { SL_ROLE_FEATURES, SL_ROLE_LABELS };
 /* What happens to the optimizer's moments when copies are averaged: each member keeps its own; all get their
  * average; all begin again at 0. */
 enum sl_conf_share_moments { SL_SHARE_KEEP, SL_SHARE_AVERAGE, SL_SHARE_ZERO };
@@ -106,16 +107,19 @@ struct sl_agreed {
 		int64_t round;      /* steps; in a config 0: an epoch. round and moments belong to mode rounds */
 		enum sl_conf_share_moments moments;
 		int64_t epoch_steps; /* in a config 0: derived from the data */
+		enum sl_conf_share_role role;
 		/* No keys of a config: the client derives them. All but turns must be the same for all members. */
 		int checkpoint_every;
 		int64_t turns; /* steps of an epoch that are this member's own; 0: all, as in sync */
 		int64_t dealt; /* a hash of share.batches; 0: there are none */
 		int labels;    /* a hash of classes and columns, if heads and tails are shared; 0: not known */
 		int rates;     /* a hash of learning rate, schedule, loss and division of the data; 0: not known */
+		int course;    /* vertical: a hash of the run's length, its evaluations and the number of rows */
 	} share;
 };
 
-extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[], *const sl_agreed_modes[];
+extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[], *const sl_agreed_modes[],
+											*const sl_agreed_roles[];
 extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl_agreed_layers[];
 
 /* clang-format off */
@@ -175,7 +179,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_STRING, "share.group", share.group, PLAIN, sl_conf_check_share, "", \
 		"name of a group of clients that train one middle together; empty: this client has a middle of its own") \
 	X(SL_CHOICE, "share.mode", share.mode, PLAIN, sl_agreed_modes, "sync", \
-		"how a group trains: sync adds the gradients of all members in each step; serial lets members take turns, and each step is one member's batch; rounds lets each member train a copy of the middle, and averages the copies after every round") \
+		"how a group trains: sync adds the gradients of all members in each step; serial lets members take turns, and each step is one member's batch; rounds lets each member train a copy of the middle, and averages the copies after every round; vertical: one member has the data and the head, another one the labels and the tail") \
 	X(SL_SPAN, "share.clients", share.clients, PLAIN, 1, SL_CONF_SHARE_CLIENTS, "2", "members", \
 		"clients of the group; 2..8: it goes on while 2 members are there, and up to 8 may come and go") \
 	X(SL_INT, "share.member", share.member, PLAIN, 0, SL_CONF_SHARE_CLIENTS - 1, "0", NULL, \
@@ -197,6 +201,9 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"rounds: steps after which the members' copies are averaged, each by the rows it was trained with") \
 	X(SL_CHOICE, "share.moments", share.moments, PLAIN, sl_agreed_moments, "keep", \
 		"rounds: what becomes of the optimizer's moments when copies are averaged: keep, each member has its own; average, like the weights; zero, they begin anew")
+#define SL_AGREED_ROLE(X) \
+	X(SL_CHOICE, "share.role", share.role, PLAIN, sl_agreed_roles, "features", \
+		"vertical: what this member has: features, the network's input and the head; labels, the labels, the tail and the loss")
 #define SL_AGREED_EPOCH(X) \
 	X(SL_INT64, "share.epoch_steps", share.epoch_steps, PLAIN, 0, 0x1p53, "0", "steps; 0: the batches of the member with the most", \
 		"sync and rounds, with data.partition: files: steps of an epoch of the group, where members have unequal data; the same for all members")
@@ -206,7 +213,8 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_INT64, "share.turns", share.turns, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch that are this member's own; 0: all") \
 	X(SL_INT64, "share.dealt", share.dealt, PLAIN, 0, 0x1p53, "0", NULL, "stands for share.batches, of all members; 0: there are none") \
 	X(SL_INT, "share.labels", share.labels, DERIVED, 0, 0xffff, "0", NULL, "stands for classes and columns of all members; 0: not known") \
-	X(SL_INT, "share.rates", share.rates, DERIVED, 0, 0xffff, "0", NULL, "stands for learning rate, schedule, loss and division of the data of all members; 0: not known")
+	X(SL_INT, "share.rates", share.rates, DERIVED, 0, 0xffff, "0", NULL, "stands for learning rate, schedule, loss and division of the data of all members; 0: not known") \
+	X(SL_INT, "share.course", share.course, DERIVED, 0, 0xffff, "0", NULL, "vertical: stands for the run's length, its evaluations and the number of rows")
 /* Not in a config: it follows from the phases before. */
 #define SL_AGREED_PHASE(X) \
 	X(SL_INT64, "phase.step", phase_step, PLAIN, 0, 0x1p53, "0", NULL, "step at which this phase of train.phases begins")
@@ -224,7 +232,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_BOOL, "loss.tokens", token_loss, DERIVED, "false", "a step counts tokens with a loss in place of rows, and its parts say how many there are")
 #define SL_AGREED(X) \
 	SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_END_CODEC(X) SL_AGREED_GROUPS(X) SL_AGREED_CROSS(X) SL_AGREED_TOKENS(X) \
-	SL_AGREED_SHARE(X) SL_AGREED_ROUNDS(X) SL_AGREED_EPOCH(X) SL_AGREED_SHARED(X) SL_AGREED_PHASE(X) SL_AGREED_FREE(X) SL_AGREED_FETCH(X) SL_AGREED_KEEP(X) SL_AGREED_LOSS(X)
+	SL_AGREED_SHARE(X) SL_AGREED_ROUNDS(X) SL_AGREED_ROLE(X) SL_AGREED_EPOCH(X) SL_AGREED_SHARED(X) SL_AGREED_PHASE(X) SL_AGREED_FREE(X) SL_AGREED_FETCH(X) SL_AGREED_KEEP(X) SL_AGREED_LOSS(X)
 /* clang-format on */
 
 enum { SL_AGREED_TEXT = 4096 }; /* room for any agreement, with its NUL */
@@ -238,6 +246,9 @@ bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path);
 const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path);
 bool sl_agreed_is_share(const char *path); /* `path` is a key that only a group has */
 bool sl_agreed_shares_ends(const struct sl_agreed *a);
+bool sl_agreed_is_vertical(const struct sl_agreed *a);
+/* Whether the client is the party of a vertical group with this role. */
+bool sl_agreed_has_role(const struct sl_agreed *a, enum sl_conf_share_role role);
 /* Whether each member keeps moments of its own, in mode rounds. */
 bool sl_agreed_keeps_moments(const struct sl_agreed *agreed);
 
@@ -252,8 +263,8 @@ enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agre
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Whether `member` may train with the group that `first` began. MISMATCH names the first key that all members must
- * have equal and these two have not, and both values. Batch, codecs, cross, tokens, turns and the member's number
- * may differ. */
+ * have equal and these two have not, and both values. Codecs, turns, the member's number and role may differ; except in
+ * a vertical group batch, cross and tokens, too. */
 enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agreed *member,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 

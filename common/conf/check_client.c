@@ -258,7 +258,10 @@ static const char *check_model(struct sl_conf_client *c, char why[SL_CONF_WHY])
 	} file[] = {
 		{c->model.onnx, "model.onnx", {SL_CONF_ONNX, SL_CONF_ONNX_ROWS, SL_CONF_ONNX_TEXTS}},
 		{c->model.network, "model.network", {SL_CONF_NETWORK, SL_CONF_NETWORK_ROWS, SL_CONF_NETWORK_TEXTS}}};
-	const int input = c->data.kind == SL_DATA_CSV                                           ? 1
+	/* a party with labels may have them in a table, whatever the network takes: model.features says that it is rows
+	 */
+	const bool rows = !sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS) || line_of(c, "model.features");
+	const int input = c->data.kind == SL_DATA_CSV && rows                                   ? 1
 			  : c->data.kind >= SL_DATA_COLA || c->data.kind == SL_DATA_MADE_TOKENS ? 2
 												: 0;
 	const char *blame = check_source(c->model.huggingface, c->model.name, SL_CONF_HUGGINGFACE, "folder", why);
@@ -377,6 +380,39 @@ static const char *check_schedule(const struct sl_conf_client *c, char why[SL_CO
 	if (c->train.schedule.end_lr > c->train.lr && c->train.schedule.kind != SL_CONF_EXPONENTIAL)
 		return sl_conf_say(why, "train.schedule.end_lr", "must be at most train.optimizer.lr (%g), got %g",
 				   c->train.lr, c->train.schedule.end_lr);
+	return NULL;
+}
+
+/* Checks what a vertical group excludes. */
+static const char *check_vertical(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	static const char rows[] =
+		"does not go with share.mode: vertical: both members need the same rows in the same order";
+	const struct {
+		bool bad;
+		const char *key, *why;
+	} rule[] = {
+		{strcmp(c->data.partition, "files") != 0, "data.partition", rows},
+		{c->data.sampling == SL_SAMPLING_BALANCED, "data.sampling", rows},
+		{c->data.on_bad_sample == SL_BAD_SAMPLE_SKIP, "data.on_bad_sample", rows},
+		{c->data.split.by[0] != 0, "data.split.by", rows},
+		{c->data.id[0] && !reads_table(c) &&
+			 (c->data.kind != SL_DATA_IMAGES || strcmp(c->data.id, "stem") != 0),
+		 "data.id", "must be a column of data.kind: csv, or stem with data.kind: images"},
+		{c->data.id[0] && !c->share_secret[0], "data.id",
+		 "needs share.secret: the server could try names of rows otherwise"},
+		{c->train.mixup > 0, "train.mixup",
+		 "does not go with share.mode: vertical: one member mixes rows, and the other labels"},
+		{c->train.keep_best, "train.keep_best",
+		 "does not go with share.mode: vertical: only one member knows which evaluation is best"},
+		{!sl_conf_learns_labels(c), "train.loss", "share.mode: vertical learns labels"},
+	};
+
+	if (c->data.id[0] && !sl_agreed_is_vertical(&c->agreed))
+		return sl_conf_say(why, "data.id", "belongs to share.mode: vertical; leave this key out");
+	for (size_t i = 0; i < sizeof rule / sizeof rule[0] && sl_agreed_is_vertical(&c->agreed); i++)
+		if (rule[i].bad)
+			return sl_conf_say(why, rule[i].key, "%s", rule[i].why);
 	return NULL;
 }
 
@@ -504,13 +540,15 @@ static const char *check_link(const struct sl_conf_link *link, char why[SL_CONF_
 const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 {
 	static const char *(*const checks[])(const struct sl_conf_client *c, char why[SL_CONF_WHY]) = {
-		check_needs, sl_conf_check_task, check_data,   check_split, check_kind, check_agreed,
-		check_share, check_schedule,     check_phases, check_stop,  check_audit};
+		check_needs, sl_conf_check_task, check_data,     check_split,  check_kind, check_agreed,
+		check_share, check_vertical,     check_schedule, check_phases, check_stop, check_audit};
 	struct sl_conf_client *c = conf;
 	const char *blame = check_model(c, why);
 
 	if (c->agreed.share.mode == SL_SHARE_ROUNDS && !line_of(c, "share.ends"))
 		c->agreed.share.ends = SL_ENDS_ROUND; /* in rounds, heads and tails can only be shared so */
+	if (c->agreed.share.mode == SL_SHARE_VERTICAL && !line_of(c, "share.ends"))
+		c->agreed.share.ends = SL_ENDS_PRIVATE;
 	if (c->model.task != SL_CONF_CLASSES && !line_of(c, "model.classes"))
 		c->model.classes = c->data.label.n;
 	if (!blame)

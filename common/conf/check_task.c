@@ -80,7 +80,7 @@ static const char *check_pixels(const struct sl_conf_client *c, char why[SL_CONF
 		 "a class for each pixel has the loss of its masks alone: labels, dice or dice_ce"},
 		{weighted && c->train.loss == SL_CONF_DICE, "train.class_weights",
 		 "they count in cross-entropy: give train.loss: dice_ce or labels"},
-		{c->agreed.share.group[0], "share.group",
+		{c->agreed.share.group[0] && c->agreed.share.mode != SL_SHARE_VERTICAL, "share.group",
 		 "a group cannot learn a class for each pixel: no member knows how many pixels of the others count"},
 		{c->data.sampling == SL_SAMPLING_BALANCED, "data.sampling",
 		 "a picture has pixels of several classes: leave this key out"},

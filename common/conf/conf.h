@@ -167,6 +167,7 @@ struct sl_conf_client {
 		char adapter[PATH_MAX]; /* a folder in PEFT's format; "": adapters start from train.seed */
 	} lora;
 	struct sl_conf_list batches;   /* share.batches, as numbers */
+	char share_secret[PATH_MAX];   /* share.secret, a key file; "": none */
 	char partition[SL_CONF_TEXT];  /* "A:-B": A units of the head, B of the tail */
 	char head_end[SL_CONF_TEXT];   /* "": partition's first number */
 	char tail_begin[SL_CONF_TEXT]; /* "": partition's second number */
@@ -194,6 +195,7 @@ struct sl_conf_client {
 		enum { SL_SEPARATOR_COMMA, SL_SEPARATOR_SEMICOLON, SL_SEPARATOR_TAB } separator; /* tables: cells */
 		enum { SL_DECIMAL_POINT, SL_DECIMAL_COMMA } decimal;                             /* tables: numbers */
 		char like[PATH_MAX];         /* tables: a file that says their columns */
+		char id[SL_CONF_TEXT];       /* vertical: what names a row; "": its place */
 		char tokenizer[PATH_MAX];    /* of texts */
 		int max_length;              /* tokens of a row; 0: as many as the network takes */
 		struct sl_conf_list columns; /* own texts: one column of text, or two of pairs */

@@ -40,6 +40,7 @@ struct sl_plan_spec {
 	 * all members, by which losses are divided; 0: they are divided by the batch's own count. */
 	bool shared;
 	int member;
+	enum sl_party party; /* the segments of a network that a client plans; what crosses on its link */
 	int64_t group_rows;
 	/* A step counts tokens with a loss instead of rows. With chunk_sums a run without a group then does as a group:
 	 * group_rows is its batch's rows, by which losses are divided, and sl_plan_sum_factor corrects its sums. */

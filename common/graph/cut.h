@@ -9,6 +9,15 @@
 #include "common/graph/model.h"
 
 enum sl_segment { SL_HEAD, SL_MIDDLE, SL_TAIL, SL_SEGMENT_COUNT };
+
+/* A member of a group has head and tail; a party of a vertical group has one of them: FEATURES the head, LABELS the
+ * tail. The server has the middle. */
+enum sl_party { SL_PARTY_BOTH, SL_PARTY_FEATURES, SL_PARTY_LABELS };
+static inline bool sl_party_has(enum sl_party party, enum sl_segment segment)
+{
+	return segment == SL_MIDDLE || party == SL_PARTY_BOTH || (party == SL_PARTY_FEATURES) == (segment == SL_HEAD);
+}
+
 enum { SL_CUT_TEXT = 2 * SL_NAME_MAX + 32 };
 
 /* The cut as users write it in a config; "": not given. */

@@ -21,7 +21,8 @@ enum {
 	SL_SESSION_BYTES = 32,         /* a session's id; link/proof.h proves it */
 	SL_PROOF_BYTES = 64,
 	SL_NONCE_BYTES = 32,
-	SL_WIRE_ENDS_HASH = 16 /* XXH3-128 of head and tail as SL_PART_ENDS carries them */
+	SL_WIRE_ENDS_HASH = 16, /* XXH3-128 of head and tail as SL_PART_ENDS carries them */
+	SL_WIRE_ORDER = 16      /* bytes of SL_PART_ORDER */
 };
 
 enum sl_frame_kind {
@@ -53,6 +54,9 @@ enum sl_part_what {
 	SL_PART_END_GRAD,
 	SL_PART_END_MEAN,
 	SL_PART_ENDS, /* a member's head and tail, for a newcomer; or only their hash, SL_WIRE_ENDS_HASH bytes */
+	/* in a vertical group: a keyed hash of the rows of a pass, which begins it; the server sends it back where a
+	   party has nothing else to wait for */
+	SL_PART_ORDER,
 	SL_PART_WHAT_COUNT
 };
 /* Whether a run carries weights, and so belongs to no pass. */

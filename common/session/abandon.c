@@ -27,6 +27,8 @@ void sl_abandon_begin(struct sl_session *s, struct sl_outbox *out, const char *w
 		snprintf(a->text, sizeof a->text, "%s", s->nonfinite);
 	}
 	sl_outbox_task(out, SL_TASK_ABANDON, 0);
+	if (s->role == SL_SESSION_SERVER && s->limits.party) /* the others abandon it, too */
+		sl_outbox_add(out, SL_ACTION_MOVED);
 }
 
 enum sl_err sl_abandon_check(const struct sl_session *s, const struct sl_frame *frame, uint64_t step,

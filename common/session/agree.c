@@ -16,6 +16,8 @@ _Static_assert((int)SL_CONF_FP32 == (int)SL_PRECISION_FP32 && (int)SL_CONF_TF32 
 _Static_assert((int)SL_CONF_SGD == (int)SL_OPTIMIZER_SGD && (int)SL_CONF_ADAM == (int)SL_OPTIMIZER_ADAM &&
 		       (int)SL_CONF_ADAMW == (int)SL_OPTIMIZER_ADAMW,
 	       "optimizers are numbered alike");
+_Static_assert((int)SL_PARTY_FEATURES == (int)SL_ROLE_FEATURES + 1 && (int)SL_PARTY_LABELS == (int)SL_ROLE_LABELS + 1,
+	       "roles and parties are numbered alike");
 _Static_assert((int)SL_AGREED_TEXT <= (int)SL_PLAN_NOTE_MAX, "a plan's note is an agreement");
 _Static_assert((int)SL_CONF_CODEC_TEXT >= (int)SL_CODEC_SPEC_MAX, "an agreement holds any codec");
 
@@ -113,7 +115,10 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.accumulate = a->agreed.accumulate;
 	a->plan.ema = a->agreed.ema;
 	a->plan.phase_step = (uint64_t)a->agreed.phase_step;
-	a->plan.member = a->agreed.share.group[0] ? a->agreed.share.member : 0;
+	a->plan.party =
+		sl_agreed_is_vertical(&a->agreed) ? SL_PARTY_FEATURES + (int)a->agreed.share.role : SL_PARTY_BOTH;
+	/* parties compute one step together, so their chunks have the same numbers */
+	a->plan.member = a->agreed.share.group[0] && !a->plan.party ? a->agreed.share.member : 0;
 	a->plan.shared = a->agreed.share.group[0] != 0;
 	a->plan.token_loss = a->agreed.token_loss;
 	a->plan.group_rows = group_rows_of(&a->agreed);
@@ -263,6 +268,7 @@ enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan
 			       struct sl_fail *fail)
 {
 	const struct sl_agreed usual = sl_agreed_default();
+	const bool apart = !sl_agreed_is_vertical(&member->agreed); /* otherwise the trunk computes the step itself */
 	struct sl_agreement trunk = {.agreed = member->agreed};
 	struct sl_agreed *a = &trunk.agreed;
 	struct sl_graph middle = {0};
@@ -271,10 +277,11 @@ enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan
 
 	if (err)
 		return err;
-	a->batch = a->chunks;
-	a->cross = usual.cross;
+	a->batch = apart ? a->chunks : a->batch;
+	a->cross = apart ? usual.cross : a->cross;
 	a->share.member = 0;
 	a->share.turns = 0;
+	a->share.role = usual.share.role;
 	memcpy(a->codec, usual.codec, sizeof a->codec);
 	a->row_tokens = a->row_tokens ? 1 : 0;
 	a->chunk_tokens = a->chunk_tokens ? 1 : 0;

@@ -140,6 +140,8 @@ static enum sl_err begin_pass(struct sl_session *s, const struct sl_event *ev, s
 	sl_pass_begin(s, training, ev->number, ev->batch_rows);
 	s->mean_factor = training && ev->grad_scale > 0 ? ev->grad_scale : 1;
 	s->answers = training && s->limits.token_loss && ev->chosen ? ev->chosen[ev->batch_rows] : 0;
+	if (s->limits.party)
+		sl_outbox_post(out, SL_PART_ORDER, 0);
 	for (int chunk = 0; chunk < s->chunks; chunk++) {
 		const uint64_t tokens = chunk_tokens(s, ev->begin, chunk);
 
@@ -148,7 +150,8 @@ static enum sl_err begin_pass(struct sl_session *s, const struct sl_event *ev, s
 					   "chunk %d has %" PRIu64 " tokens, planned for %" PRIu64, chunk, tokens,
 					   s->limits.chunk_tokens);
 		s->tokens[chunk] = (uint32_t)tokens;
-		sl_outbox_task(out, SL_TASK_HEAD_FWD, chunk);
+		if (sl_party_has(s->limits.party, SL_HEAD))
+			sl_outbox_task(out, SL_TASK_HEAD_FWD, chunk);
 	}
 	return SL_OK;
 }
@@ -212,9 +215,39 @@ static enum sl_task grad_task(const struct sl_session *s)
 
 static bool can_have_grad(const struct sl_session *s, uint32_t chunk)
 {
+	if (!sl_party_has(s->limits.party, SL_TAIL))
+		return s->training && chunk < (uint32_t)s->done[SL_TASK_HEAD_FWD];
 	if (s->limits.free_calls)
 		return s->training && chunk < (uint32_t)s->chunks && s->back[chunk] == 2;
 	return s->training && chunk < (uint32_t)s->done[SL_TASK_TAIL];
+}
+
+static void commit_when_known(struct sl_session *s, struct sl_outbox *out);
+
+/* In a vertical group a party with features gets its ORDER back, where no gradient ends its pass. */
+static bool awaits_echo(const struct sl_session *s)
+{
+	return s->limits.party == SL_PARTY_FEATURES && (!s->training || s->limits.no_head_grad);
+}
+
+static enum sl_err on_echo(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out)
+{
+	bool whole = false;
+	enum sl_err err;
+
+	if (!awaits_echo(s) || s->done[SL_TASK_HEAD_FWD] != s->chunks)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "order of step %" PRIu64 " came back before its end",
+				   s->number);
+	err = sl_pass_part(s, frame, out, &whole);
+	if (err)
+		return err;
+	if (s->training) {
+		commit_when_known(s, out);
+		return SL_OK;
+	}
+	sl_outbox_add(out, SL_ACTION_EVALUATED);
+	s->state = SL_SESSION_READY;
+	return SL_OK;
 }
 
 /* mid_act and head_grad: a complete run starts a task. A chunk's head_grad can only follow its mid_grad. */
@@ -224,11 +257,13 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 	bool grad = p->what == SL_PART_HEAD_GRAD, whole = false;
 	enum sl_err err;
 
+	if (p->what == SL_PART_ORDER)
+		return on_echo(s, ev->frame, out);
 	if (p->what == SL_PART_END_MEAN)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a mean of step %" PRIu64 " before it can exist",
 				   s->number);
 	if (p->what == SL_PART_WEIGHTS || (grad && !can_have_grad(s, p->chunk)) ||
-	    (!grad && p->chunk >= (uint32_t)s->done[SL_TASK_HEAD_FWD]))
+	    (!grad && sl_party_has(s->limits.party, SL_HEAD) && p->chunk >= (uint32_t)s->done[SL_TASK_HEAD_FWD]))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "%s of chunk %u before it can exist",
 				   grad ? "head_grad" : "mid_act", p->chunk);
 	err = sl_pass_part(s, ev->frame, out, &whole);
@@ -264,7 +299,7 @@ static enum sl_err on_fetch_part(struct sl_session *s, const struct sl_event *ev
 /* The last task of a chunk. */
 static enum sl_task last_task(const struct sl_session *s)
 {
-	return s->limits.no_head_grad ? grad_task(s) : SL_TASK_HEAD_BWD;
+	return s->limits.no_head_grad || !sl_party_has(s->limits.party, SL_HEAD) ? grad_task(s) : SL_TASK_HEAD_BWD;
 }
 
 /* How many last tasks a pass has. */
@@ -275,7 +310,9 @@ static int last_tasks(const struct sl_session *s)
 
 static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
 {
-	if (s->done[last_task(s)] != last_tasks(s) || s->squares[1] < 0 || s->grad_scale < 0)
+	const bool over = awaits_echo(s) ? s->lane[SL_PART_ORDER].chunk > 0 : s->done[last_task(s)] == last_tasks(s);
+
+	if (!over || s->squares[1] < 0 || s->grad_scale < 0)
 		return;
 	if (s->limits.clip_norm > 0)
 		s->grad_scale = s->mean_factor * sl_clip_factor(s->limits.clip_norm, s->squares);

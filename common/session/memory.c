@@ -55,7 +55,7 @@ enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exe
 
 	if (err)
 		return err;
-	for (int i = 0; i < (role == SL_SESSION_CLIENT ? 2 : 1); i++)
+	for (int i = 0; i < (role == SL_SESSION_CLIENT ? 2 : 1) && exec[i]; i++)
 		add_exec(&m, exec[i], borrows, be);
 	sl_memory_add(&m.weights, port.weights);
 	m.codecs = port.codecs;

@@ -15,8 +15,8 @@ struct sl_session_memory {
 	uint64_t gradients, moments; /* parts of `weights`; host and device together */
 };
 
-/* Nothing is allocated. exec: a server's middle, or a client's [2] head and tail. borrows: the parameters belong to
- * another executor. Errors of sl_port_memory. */
+/* Nothing is allocated. exec: a server's middle, or a client's [2] head and tail; a party has one, then NULL. borrows:
+ * the parameters belong to another executor. Errors of sl_port_memory. */
 enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exec *const *exec,
 			      enum sl_session_role role, bool borrows, struct sl_backend *be,
 			      struct sl_backend *host_be, const struct sl_codec_spec codec[SL_DIR_COUNT],

@@ -11,8 +11,9 @@
  * backward and then the whole way back, an activation only a forward. To the client, an activation unblocks the rest of
  * its chunk, a gradient only the head's backward. What is sent first is also shorter. */
 static const int run_priority[SL_PART_WHAT_COUNT] = {
-	[SL_PART_WEIGHTS] = 0,   [SL_PART_MID_GRAD] = 1, [SL_PART_HEAD_ACT] = 2, [SL_PART_MID_ACT] = 1,
-	[SL_PART_HEAD_GRAD] = 2, [SL_PART_END_GRAD] = 1, [SL_PART_END_MEAN] = 0, [SL_PART_ENDS] = 3};
+	[SL_PART_WEIGHTS] = 0,  [SL_PART_MID_GRAD] = 1,  [SL_PART_HEAD_ACT] = 2,
+	[SL_PART_MID_ACT] = 1,  [SL_PART_HEAD_GRAD] = 2, [SL_PART_END_GRAD] = 1,
+	[SL_PART_END_MEAN] = 0, [SL_PART_ENDS] = 3,      [SL_PART_ORDER] = 0};
 
 /* Parts of a run that arrive within this time were all here already: they do not measure the link. */
 static const double run_min_s = 1e-3;
@@ -26,14 +27,15 @@ static enum sl_part_what task_output(const struct sl_session *s, enum sl_task ta
 	case SL_TASK_HEAD_FWD:
 		return SL_PART_HEAD_ACT;
 	case SL_TASK_MID_FWD:
-		return SL_PART_MID_ACT;
+		return sl_party_has(s->limits.party, SL_TAIL) ? SL_PART_MID_ACT : SL_PART_WHAT_COUNT;
 	case SL_TASK_TAIL:
 		return s->training && !s->limits.no_mid_grad && !s->limits.free_calls ? SL_PART_MID_GRAD
 										      : SL_PART_WHAT_COUNT;
 	case SL_TASK_GRAD:
 		return SL_PART_MID_GRAD;
 	case SL_TASK_MID_BWD:
-		return s->limits.no_head_grad ? SL_PART_WHAT_COUNT : SL_PART_HEAD_GRAD;
+		return s->limits.no_head_grad || !sl_party_has(s->limits.party, SL_HEAD) ? SL_PART_WHAT_COUNT
+											 : SL_PART_HEAD_GRAD;
 	case SL_TASK_GATHER:
 		return SL_PART_WEIGHTS;
 	case SL_TASK_TELL:
@@ -50,6 +52,11 @@ static enum sl_part_what task_output(const struct sl_session *s, enum sl_task ta
 struct sl_session *sl_port_session(struct sl_port *p)
 {
 	return &p->session;
+}
+
+const uint8_t *sl_port_order(const struct sl_port *p)
+{
+	return p->tag;
 }
 
 void sl_port_epoch(struct sl_port *p, uint64_t epoch)
@@ -73,48 +80,14 @@ uint8_t *sl_port_carried(struct sl_port *p, const struct sl_carried **layout)
 	return p->carried_room;
 }
 
-static int end_part(enum sl_end end)
-{
-	return SL_PART_END_GRAD + (int)end;
-}
-
-void sl_port_end_runs(struct sl_port *p, const size_t bytes[SL_END_RUNS])
-{
-	memcpy(p->end_bytes, bytes, sizeof p->end_bytes);
-}
-
-struct sl_bytes sl_port_end_run(const struct sl_port *p, enum sl_end end)
-{
-	const struct run_slot *slot = p->run[end_part(end)];
-
-	return (struct sl_bytes){slot->data, slot->len};
-}
-
-struct sl_buf sl_port_end_room(struct sl_port *p, enum sl_end end)
-{
-	return (struct sl_buf){p->run[end_part(end)]->data, 0, p->end_bytes[end]};
-}
-
-void sl_port_end_filled(struct sl_port *p, enum sl_end end, const struct sl_buf *buf, double nominal)
-{
-	p->run[end_part(end)]->len = buf->len;
-	p->run[end_part(end)]->nominal = nominal;
-}
-
-void sl_port_end_heard(struct sl_port *p, enum sl_end end, double nominal)
-{
-	_Atomic double *sum = &p->nominal_rx[SL_DIR_COUNT + end];
-
-	atomic_store(sum, atomic_load(sum) + nominal);
-}
-
 /* ---- tasks ---- */
 
 static void dispatch_waiting(struct sl_port *p, enum sl_part_what what)
 {
 	struct lane_out *w = &p->waiting[what];
 
-	for (; w->count && !p->run[what][w->chunk[w->first]].busy; w->count--) {
+	/* nothing overtakes the order, with which a pass begins */
+	for (; w->count && !p->order_waits && !p->run[what][w->chunk[w->first]].busy; w->count--) {
 		sl_port_dispatch(p, w->task, w->chunk[w->first]);
 		w->first = (w->first + 1) % SL_SESSION_MAX_CHUNKS;
 	}
@@ -136,7 +109,9 @@ static void start_task(struct sl_port *p, enum sl_task task, int chunk)
 
 /* ---- runs ---- */
 
-/* The SL_CROSS_COUNT index of a run that is not of weights. */
+static void post_run(struct sl_port *p, enum sl_part_what what, int chunk);
+
+/* The SL_CROSS_COUNT index of a run of a tensor, or of shared ends. */
 static int cross_of(uint32_t what)
 {
 	return what < SL_PART_WEIGHTS ? (int)what : (int)what - 1;
@@ -154,6 +129,13 @@ static void run_sent(struct sl_run *run)
 	struct sl_port *p = slot->port;
 
 	slot->busy = false;
+	if (run->part.what == SL_PART_ORDER) {
+		if (p->order_waits)
+			post_run(p, SL_PART_ORDER, 0);
+		for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
+			dispatch_waiting(p, (enum sl_part_what)what);
+		return;
+	}
 	if (sl_part_is_state(run->part.what)) {
 		p->stats.weights[SL_SENT] += run->len + run->header_bytes;
 	} else if (run->len) {
@@ -190,6 +172,13 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 	const bool weights = what == SL_PART_WEIGHTS, of_chunk = what < SL_PART_WEIGHTS;
 	const bool of_pass = !sl_part_is_state(what);
 
+	if (what == SL_PART_ORDER) {
+		p->order_waits = slot->busy;
+		if (slot->busy) /* the peer has the last one, and the transport still holds it */
+			return;
+		memcpy(slot->data, p->tag, sizeof p->tag);
+		slot->len = sizeof p->tag;
+	}
 	if (weights)
 		weights_run(p, slot);
 	slot->run = (struct sl_run){
@@ -200,7 +189,7 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 					   : s->next_step,
 			 .chunk = (uint32_t)chunk,
 			 .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(s, chunk) : 0,
-			 .batch_rows = of_chunk ? (uint32_t)sl_session_said_rows(s) : 0,
+			 .batch_rows = of_chunk || what == SL_PART_ORDER ? (uint32_t)sl_session_said_rows(s) : 0,
 			 .tokens = of_chunk ? s->tokens[chunk] : 0,
 			 .answers = of_chunk ? (uint32_t)s->answers : 0},
 		.data = slot->data,
@@ -221,6 +210,7 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 static void drop_pass(struct sl_port *p)
 {
 	atomic_store(&p->abandoning, true);
+	p->order_waits = false;
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
 		p->waiting[what].count = sl_part_is_state((uint32_t)what) ? p->waiting[what].count : 0;
 	sl_outq_drop(p->outq);
@@ -260,7 +250,9 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 		return;
 	SL_FAILPOINT(SL_FP_PORT_WHOLE);
 	slot->len = a->total;
-	if (sl_part_is_state(a->what)) {
+	if (a->what == SL_PART_ORDER) {
+		memcpy(p->tag, slot->data, sizeof p->tag);
+	} else if (sl_part_is_state(a->what)) {
 		p->stats.weights[SL_RECEIVED] += a->total + slot->header_bytes;
 	} else {
 		double seconds = sl_seconds_since(slot->started_ns);
@@ -435,6 +427,8 @@ void sl_port_event(struct sl_port *p, const struct sl_event *ev)
 	err = sl_session_step(&p->session, ev, sl_loop_now_ms(p->loop), &p->outbox);
 	if (!err && ev->begin && p->begin)
 		note_begin(p, ev);
+	if (!err && ev->tag)
+		memcpy(p->tag, ev->tag, sizeof p->tag);
 	if (!err && ev->kind == SL_EV_WELCOME)
 		sl_outq_limits(p->outq, ev->frame->u.welcome.part_bytes, ev->frame->u.welcome.window_bytes);
 	else if (ev->kind == SL_EV_CHALLENGE)

@@ -55,6 +55,18 @@ enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_t
 			 struct sl_worker *worker, const struct sl_port_events *events, void *arg,
 			 struct sl_fail *fail) SL_MUST_CHECK;
 struct sl_session *sl_port_session(struct sl_port *port);
+/* Server, vertical: [SL_WIRE_ORDER] of the pass under way. */
+const uint8_t *sl_port_order(const struct sl_port *port);
+/* Whether runs of this kind cross on a link of this plan: no gradient where nothing learns, and in a vertical group
+ * only what belongs to the client's part of the network. */
+static inline bool sl_port_crosses(const struct sl_plan *plan, int what)
+{
+	const bool mid = what == SL_PART_MID_ACT || what == SL_PART_MID_GRAD;
+
+	return !(what == SL_PART_HEAD_GRAD && plan->spec.no_grad[0]) &&
+	       !(what == SL_PART_MID_GRAD && plan->spec.no_grad[1]) &&
+	       sl_party_has(plan->spec.party, mid ? SL_TAIL : SL_HEAD);
+}
 /* The port's share of the worker (worker.h): its tasks use it, and other jobs for this session until the port is
  * closed. */
 struct sl_share *sl_port_share(struct sl_port *port);

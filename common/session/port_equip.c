@@ -395,7 +395,8 @@ static enum sl_err open_host_tensor(struct sl_port *p, struct sl_fail *fail)
 static int runs_of(const struct sl_port *p, int what)
 {
 	if (what > SL_PART_WEIGHTS)
-		return p->end_bytes[what - SL_PART_END_GRAD] > 0;
+		return what == SL_PART_ORDER ? p->plan->spec.party != SL_PARTY_BOTH
+					     : p->end_bytes[what - SL_PART_END_GRAD] > 0;
 	return what != SL_PART_WEIGHTS && sl_port_crosses(p->plan, what) ? p->slots : 0; /* weights: see open_weights */
 }
 
@@ -404,6 +405,8 @@ static size_t run_cap(const struct sl_port *p, int what)
 {
 	const bool mid = what == SL_PART_MID_ACT || what == SL_PART_MID_GRAD;
 
+	if (what == SL_PART_ORDER)
+		return SL_WIRE_ORDER;
 	if (what > SL_PART_WEIGHTS)
 		return p->end_bytes[what - SL_PART_END_GRAD];
 	return sl_codec_bound(p->codec[what], sl_plan_cut_most(p->plan, mid));
@@ -505,7 +508,8 @@ static enum sl_err open_carried(struct sl_port *p, struct sl_fail *fail)
 static void set_limits(struct sl_port *p)
 {
 	const struct sl_plan_spec *spec = &p->plan->spec;
-	struct sl_session_limits l = {.shared = spec->shared,
+	struct sl_session_limits l = {.party = spec->party,
+				      .shared = spec->shared,
 				      .ends = spec->shared_ends,
 				      .ends_round = spec->ends_round,
 				      .batch = (uint64_t)spec->batch,
@@ -529,8 +533,8 @@ static void set_limits(struct sl_port *p)
 		if (receives(p, what) && sl_port_crosses(p->plan, what))
 			l.run_bytes[what] = run_cap(p, what);
 	for (int what = SL_PART_END_GRAD; what < SL_PART_WHAT_COUNT; what++)
-		if (receives(p, what))
-			l.run_bytes[what] = p->end_bytes[what - SL_PART_END_GRAD];
+		if (receives(p, what) && runs_of(p, what))
+			l.run_bytes[what] = run_cap(p, what);
 	l.run_bytes[SL_PART_WEIGHTS] = sl_port_weights_bytes(p->plan, p->session.role == SL_SESSION_SERVER);
 	if (p->session.role == SL_SESSION_CLIENT)
 		l.run_bytes[SL_PART_WEIGHTS] += p->carried.bytes;

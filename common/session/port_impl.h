@@ -107,6 +107,8 @@ struct sl_port {
 	uint16_t *kept;     /* (worker) port_keep.c: by home, tokens of the row stored there; NULL: nothing is kept */
 	float *store;       /* (worker) server: the stored tokens */
 	float *host_tensor; /* copy for codecs that a backend with memory of its own lacks */
+	uint8_t tag[SL_WIRE_ORDER]; /* of the pass under way, in a vertical group */
+	bool order_waits;           /* it is to be sent once the last one's buffer is free */
 	int slots;
 	bool equipped;
 	uint64_t done;                       /* (worker) the codecs have the shapes for the step after so many */
@@ -176,14 +178,8 @@ static inline bool sl_port_per_chunk(enum sl_task task)
 }
 static inline bool sl_port_receives(enum sl_session_role role, int what)
 {
-	return what == SL_PART_ENDS || (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD ||
+	return what >= SL_PART_ENDS || (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD ||
 					what == SL_PART_END_MEAN) == (role == SL_SESSION_CLIENT);
-}
-/* Whether runs of this kind cross at all. */
-static inline bool sl_port_crosses(const struct sl_plan *plan, int what)
-{
-	return !(what == SL_PART_HEAD_GRAD && plan->spec.no_grad[0]) &&
-	       !(what == SL_PART_MID_GRAD && plan->spec.no_grad[1]);
 }
 void sl_port_forget_asked(struct sl_port *port);
 /* port_keep.c: how many tokens of head_act the server keeps, and the memory for that. */

@@ -34,11 +34,12 @@ enum sl_err sl_port_place(const struct coders *c, bool mid, uint64_t done, struc
 {
 	struct sl_shape shape = sl_plan_cut_shape_after(c->plan, mid, sl_plan_cut_most(c->plan, mid), done);
 	enum sl_dir dir[2] = {mid ? SL_DIR_MID_ACT : SL_DIR_HEAD_ACT, mid ? SL_DIR_MID_GRAD : SL_DIR_HEAD_GRAD};
-	const int n = sl_port_crosses(c->plan, (int)dir[1]) ? 2 : 1;
+	const int n = sl_port_crosses(c->plan, (int)dir[0]) + sl_port_crosses(c->plan, (int)dir[1]);
 	bool paired = n == 2 && sl_codec_spec_pairs(&c->spec[dir[0]], &c->spec[dir[1]]);
 	bool device = !c->be->host_memory && c->be->ops->codec_stages, all_on_host = !c->be->host_memory && !device;
 	enum sl_err err = SL_OK;
 
+	out[0] = (struct coding){.dir = dir[0]};
 	out[1] = (struct coding){.dir = dir[1]};
 	for (int i = 0; i < n && !err; i++) {
 		bool on_host = all_on_host || (i == 1 && paired && out[0].on_host);
@@ -193,6 +194,8 @@ enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, st
 	sl_need(&m.payloads.host, 1, host_tensor);
 	sl_need(&m.payloads.host, 1, sl_port_begin_bytes(plan));
 	sl_need(&m.payloads.host, 1, sizeof(struct run_slot)); /* for the weights */
+	if (plan->spec.party)
+		sl_need(&m.payloads.host, 1, sizeof(struct run_slot) + sl_align(SL_WIRE_ORDER));
 	sl_need(&m.payloads.host, 1, jobs_bytes(sl_plan_chunks_of(plan, plan->spec.batch)));
 	*out = m;
 	return SL_OK;
@@ -239,4 +242,41 @@ struct sl_dims sl_port_dims(const struct sl_port *p, int chunk)
 				.cached = sl_port_cached(p, chunk),
 				.chosen = choice ? choice[0] : 0,
 				.place = choice ? choice + 1 : NULL};
+}
+
+/* ---- runs of shared heads and tails */
+
+static int end_part(enum sl_end end)
+{
+	return SL_PART_END_GRAD + (int)end;
+}
+
+void sl_port_end_runs(struct sl_port *p, const size_t bytes[SL_END_RUNS])
+{
+	memcpy(p->end_bytes, bytes, sizeof p->end_bytes);
+}
+
+struct sl_bytes sl_port_end_run(const struct sl_port *p, enum sl_end end)
+{
+	const struct run_slot *slot = p->run[end_part(end)];
+
+	return (struct sl_bytes){slot->data, slot->len};
+}
+
+struct sl_buf sl_port_end_room(struct sl_port *p, enum sl_end end)
+{
+	return (struct sl_buf){p->run[end_part(end)]->data, 0, p->end_bytes[end]};
+}
+
+void sl_port_end_filled(struct sl_port *p, enum sl_end end, const struct sl_buf *buf, double nominal)
+{
+	p->run[end_part(end)]->len = buf->len;
+	p->run[end_part(end)]->nominal = nominal;
+}
+
+void sl_port_end_heard(struct sl_port *p, enum sl_end end, double nominal)
+{
+	_Atomic double *sum = &p->nominal_rx[SL_DIR_COUNT + end];
+
+	atomic_store(sum, atomic_load(sum) + nominal);
 }

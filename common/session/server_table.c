@@ -184,15 +184,16 @@ static enum sl_err on_early_abandon(struct sl_session *s, const struct sl_event 
  * after its backward. COMMIT may also overtake end_grad. */
 static bool may_come_early(const struct sl_session *s)
 {
-	return (s->limits.no_head_grad && !(s->limits.clip_norm > 0)) || sl_session_ends_cross(s);
+	return (s->limits.no_head_grad && !(s->limits.clip_norm > 0)) || s->limits.party == SL_PARTY_LABELS ||
+	       sl_session_ends_cross(s);
 }
 
 /* COMMIT of an abandoned step. One without `skip` was sent before the client heard of the abandoning, and counts for
  * nothing: the client then decides about the step. */
 static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uint64_t step, struct sl_outbox *out)
 {
-	if ((may_come_early(s) || s->late) && s->state == SL_SESSION_ABANDON && !c->skip && c->step == step &&
-	    s->asked == SL_ASKED_NOTHING) {
+	if ((may_come_early(s) || s->late || s->limits.party) && s->state == SL_SESSION_ABANDON && !c->skip &&
+	    c->step == step && s->asked == SL_ASKED_NOTHING) {
 		s->asked = SL_ASKED_COMMIT;
 		return SL_OK;
 	}
@@ -212,7 +213,7 @@ static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uin
 static enum sl_err on_early_commit(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				   struct sl_outbox *out)
 {
-	if (!s->abandon_asked && !(s->limits.shared && ev->frame->u.commit.skip))
+	if (!s->abandon_asked && !(s->limits.shared && !s->limits.party && ev->frame->u.commit.skip))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "commit before the weights are whole");
 	return ask_skip(s, &ev->frame->u.commit, s->next_step, out);
 }
@@ -223,7 +224,7 @@ static enum sl_err on_pass(struct sl_session *s, const struct sl_event *ev, uint
 	const struct sl_commit *c = &ev->frame->u.commit;
 	enum sl_err err;
 
-	if (!s->limits.shared || !c->skip)
+	if (!s->limits.shared || !c->skip || s->limits.party)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "Commit frame of step %" PRIu64 " in state %s, where no step is under way", c->step,
 				   sl_session_state_name(s->state));
@@ -289,9 +290,9 @@ static enum sl_err on_quiet_fetch(struct sl_session *s, const struct sl_event *e
 
 static enum sl_err begin(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
 {
-	if (p->what != SL_PART_HEAD_ACT || p->chunk != 0 || p->offset != 0)
-		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
-				   "a pass begins with head_act of chunk 0, not kind %u of chunk %u", p->what,
+	if (p->what != (s->limits.party ? SL_PART_ORDER : SL_PART_HEAD_ACT) || p->chunk != 0 || p->offset != 0)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a pass begins with %s, not kind %u of chunk %u",
+				   s->limits.party ? "the order of its rows" : "head_act of chunk 0", p->what,
 				   p->chunk);
 	if (p->training && s->limits.cached)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
@@ -313,9 +314,11 @@ static enum sl_err begin(struct sl_session *s, const struct sl_part *p, struct s
 
 static bool backward_done(const struct sl_session *s)
 {
+	const bool none = s->limits.party == SL_PARTY_FEATURES ? s->limits.no_head_grad : s->limits.no_mid_grad;
+
 	if (s->limits.free_calls)
 		return s->committed && s->done[SL_TASK_MID_BWD] == s->committed;
-	return s->done[s->limits.no_mid_grad ? SL_TASK_MID_FWD : SL_TASK_MID_BWD] == s->chunks;
+	return s->done[none ? SL_TASK_MID_FWD : SL_TASK_MID_BWD] == s->chunks;
 }
 
 /* Whether everything that this client sends for the step has arrived. */
@@ -346,6 +349,12 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 
 	if (p->what == SL_PART_END_GRAD && s->limits.ends)
 		return on_end_part(s, ev, out);
+	if (p->what == SL_PART_ORDER) {
+		err = sl_pass_part(s, ev->frame, out, &whole);
+		if (!err)
+			sl_outbox_add(out, SL_ACTION_MOVED);
+		return err;
+	}
 	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || p->chunk >= (uint32_t)s->done[SL_TASK_MID_FWD])))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u, chunk %u, before it can exist",
 				   p->what, p->chunk);
@@ -390,14 +399,16 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 	if (ev->task == SL_TASK_NORM)
 		s->norm_of = 0;
 	sl_free_norm(s, out);
-	if (ev->task == SL_TASK_MID_FWD)
+	if (ev->task == SL_TASK_MID_FWD && sl_party_has(s->limits.party, SL_TAIL))
 		sl_outbox_post(out, SL_PART_MID_ACT, ev->chunk);
-	else if (ev->task == SL_TASK_MID_BWD && !s->limits.no_head_grad)
+	else if (ev->task == SL_TASK_MID_BWD && sl_party_has(s->limits.party, SL_HEAD) && !s->limits.no_head_grad)
 		sl_outbox_post(out, SL_PART_HEAD_GRAD, ev->chunk);
 	if (ev->task == SL_TASK_NORM || (ev->task == SL_TASK_MID_BWD && backward_done(s) && s->limits.clip_norm > 0))
 		sl_outbox_frame(s, out, SL_FRAME_NORM)->u.norm = (struct sl_wire_norm){s->number, ev->squares[0]};
 	if (s->asked == SL_ASKED_COMMIT && is_whole(s))
 		begin_commit(s, out);
+	if (s->limits.party && s->state != SL_SESSION_EVAL)
+		sl_outbox_add(out, SL_ACTION_MOVED);
 	return SL_OK; /* INSTALL: nothing waits for its end */
 }
 
@@ -410,8 +421,10 @@ static enum sl_err eval_task(struct sl_session *s, const struct sl_event *ev, ui
 {
 	enum sl_err err = step_task(s, ev, now_ms, out);
 
-	if (s->done[SL_TASK_MID_FWD] == s->chunks)
+	if (s->done[SL_TASK_MID_FWD] == s->chunks && sl_party_has(s->limits.party, SL_TAIL))
 		s->state = SL_SESSION_READY;
+	if (s->limits.party)
+		sl_outbox_add(out, SL_ACTION_MOVED);
 	return err;
 }
 
@@ -562,15 +575,17 @@ const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 	[SL_SESSION_READY] =
 		{ALIVE, [SL_EV_PART] = {on_first_part}, [SL_EV_FETCH] = {on_fetch}, [SL_EV_TASK_DONE] = {ready_task},
 		 [SL_EV_ABANDON] = {on_first_abandon}, [SL_EV_COMMIT] = {on_pass}},
-	[SL_SESSION_STEP] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task},
-			     [SL_EV_COMMIT] = {on_commit}, [SL_EV_NONFINITE] = {sl_on_nonfinite},
-			     [SL_EV_ABANDON] = {sl_on_abandon}, [SL_EV_NORM] = {sl_on_norm_asked}},
+	[SL_SESSION_STEP] =
+		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task}, [SL_EV_COMMIT] = {on_commit},
+		 [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_CHUNK] = {sl_on_chunk}, [SL_EV_ECHO] = {sl_on_echo},
+		 [SL_EV_ABANDON] = {sl_on_abandon}, [SL_EV_NORM] = {sl_on_norm_asked}},
 	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_PART] = {on_skip_part}, [SL_EV_TASK_DONE] = {commit_task},
 			       [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_DECIDED] = {on_decided}},
 	[SL_SESSION_ABANDON] =
 		{ALIVE, [SL_EV_PART] = {on_abandoned_part}, [SL_EV_ABANDON] = {sl_on_abandon_again},
 		 [SL_EV_TASK_DONE] = {abandon_task}, [SL_EV_NONFINITE] = {sl_on_task_ignored},
 		 [SL_EV_COMMIT] = {on_skip}, [SL_EV_FETCH] = {on_quiet_fetch}, [SL_EV_NORM] = {sl_on_stale_ask}},
-	[SL_SESSION_EVAL] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {eval_task}},
+	[SL_SESSION_EVAL] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {eval_task},
+			     [SL_EV_CHUNK] = {sl_on_chunk}, [SL_EV_ECHO] = {sl_on_echo}},
 	[SL_SESSION_FETCH] = {ALIVE, [SL_EV_TASK_DONE] = {fetch_task}, [SL_EV_GIVE] = {on_give}},
 };

@@ -92,6 +92,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->commit = SL_COMMIT_APPLIES;
 	s->late = false;
 	memset(s->lane, 0, SL_PART_ENDS * sizeof s->lane[0]); /* without SL_PART_ENDS, which crosses beside passes */
+	memset(&s->lane[SL_PART_ORDER], 0, sizeof s->lane[0]);
 	memset(s->done, 0, sizeof s->done);
 	memset(s->tokens, 0, sizeof s->tokens);
 }
@@ -149,6 +150,22 @@ bool sl_session_ends_cross(const struct sl_session *s)
 bool sl_session_skip_tells(const struct sl_session *s)
 {
 	return s->limits.ends_round && sl_session_ends_cross(s) && !s->late;
+}
+
+/* The hash that begins a pass in a vertical group, or comes back. */
+static enum sl_err check_order(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out)
+{
+	const struct sl_part *p = &frame->u.part;
+
+	if (p->chunk || p->rows || p->tokens || p->answers)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "an order has no chunk, rows, tokens or answers of its own");
+	if (p->training != s->training || p->step != s->number || p->batch_rows != s->batch_rows ||
+	    s->lane[p->what].chunk || p->total != SL_WIRE_ORDER || frame->payload.len != SL_WIRE_ORDER)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "order of step %" PRIu64 " with %u rows in step %" PRIu64 " with %" PRIu64, p->step,
+				   p->batch_rows, s->number, s->batch_rows);
+	return SL_OK;
 }
 
 static bool is_end(uint32_t what)
@@ -231,7 +248,11 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 	if (most == 0)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u, which this side does not receive",
 				   p->what);
-	if (!sl_part_is_state(p->what) && (err = (is_end(p->what) ? check_end_run : check_run)(s, p, out)))
+	if (p->what == SL_PART_ORDER)
+		err = check_order(s, frame, out);
+	else
+		err = sl_part_is_state(p->what) ? SL_OK : (is_end(p->what) ? check_end_run : check_run)(s, p, out);
+	if (err)
 		return err;
 	if (s->limits.lengths && p->what == SL_PART_HEAD_ACT)
 		most += sl_lengths_bytes((int64_t)sl_session_chunk_rows(s, (int)p->chunk), s->limits.cached) +
@@ -260,7 +281,7 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 	*whole = s->lane[p->what].received == p->total;
 	a = sl_outbox_add(out, SL_ACTION_STORE);
 	a->what = (enum sl_part_what)p->what;
-	a->chunk = sl_part_is_state(p->what) ? 0 : (int)p->chunk;
+	a->chunk = sl_part_is_state(p->what) || p->what == SL_PART_ORDER ? 0 : (int)p->chunk;
 	a->offset = p->offset;
 	a->total = p->total;
 	a->whole = *whole;

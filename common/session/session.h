@@ -17,6 +17,11 @@
  * norm (ASK_NORM) and applies the step (APPLY). For ASK_NORM the client sends NORM with the number of gradients; the
  * server answers NORM with the squares.
  *
+ * In a vertical group (limits.party) the parties share each pass. A party with features sends head_act and gets
+ * head_grad; one with labels gets mid_act and sends mid_grad. Each begins a pass with ORDER, a hash of its rows. On the
+ * server MID_FWD of a party with features only decodes, and MID_BWD only encodes. After MOVED the group tells which
+ * chunks can go on (CHUNK). It sends ORDER back (ECHO) to a party with features that awaits no gradient.
+ *
  * A step in which either side finds NaN or Inf is abandoned. The side that finds it sends ABANDON; both drop what is
  * queued and let running tasks end, and nothing is applied. The client then decides: COMMIT with `skip` counts the step
  * as done; FETCH or REFUSE ends the run with the state before it. abandon.c has what both roles share. */
@@ -25,6 +30,7 @@
 
 #include <stdbool.h>
 
+#include "common/graph/cut.h"
 #include "common/link/proof.h"
 
 enum sl_session_role { SL_SESSION_CLIENT, SL_SESSION_SERVER };
@@ -112,6 +118,8 @@ enum sl_event_kind {
 	SL_EV_LATE,    /* server: the group has done all steps before `next_step`; the member may lack some */
 	SL_EV_GIVE,    /* server, after ASKED: the group allows the member to fetch the weights */
 	SL_EV_ASK,     /* server: the group needs this member's head and tail (`whole`), or their hash */
+	SL_EV_CHUNK,   /* server, vertical: `chunk` can go on: FEATURES: encode head_grad, LABELS: forward */
+	SL_EV_ECHO,    /* server, vertical: the middle's forward passes are done */
 	SL_EV_ENDS,    /* no event of its own: the table's column for parts of SL_PART_ENDS and for TASK_DONE(GIVE) */
 	SL_EV_TICK,
 	SL_EV_COUNT
@@ -130,6 +138,7 @@ struct sl_event {
 	const uint32_t *chosen;       /* offset in `place` of each row's, [batch_rows + 1]; NULL: none is chosen */
 	const uint32_t *place;        /* the chosen tokens, as numbers in the batch */
 	const uint32_t *cached;       /* BEGIN_EVAL, cached rows: [2·batch_rows] (tensor.h); NULL: rows are whole */
+	const uint8_t *tag;           /* BEGIN_STEP, BEGIN_EVAL, vertical: [SL_WIRE_ORDER] of the rows */
 	const int32_t *samples;       /* BEGIN_STEP: by row, the sample's number in the data set; NULL: unknown */
 	const uint32_t *home;         /* by sample: its home at the server (codec/lengths.h); NULL: none */
 	uint64_t number;   /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: the batch's number; TICK: sl_transport_arrived */
@@ -167,7 +176,8 @@ enum sl_action_kind {
 	SL_ACTION_PREPARED, /* server: the member's part of the step is done; it waits for its group: DECIDED follows */
 	SL_ACTION_ASKED,    /* server: the member wants to fetch weights; it waits for its group: GIVE follows */
 	SL_ACTION_GIVEN,    /* server: the head and tail, or hash, that ASK wanted have arrived */
-	SL_ACTION_NORMED,   /* client, free step: the middle's squares[1] has arrived */
+	SL_ACTION_MOVED, /* server, vertical: the pass has begun, been abandoned, or come further: see CHUNK and ECHO */
+	SL_ACTION_NORMED, /* client, free step: the middle's squares[1] has arrived */
 	SL_ACTION_STEPPED,
 	SL_ACTION_EVALUATED,
 	SL_ACTION_FETCHED,
@@ -208,6 +218,7 @@ struct sl_outbox {
 /* What one side accepts, from its plan and codecs. The server knows it after TASK_OPEN. */
 struct sl_session_limits {
 	uint64_t run_bytes[SL_PART_WHAT_COUNT]; /* most bytes of a run for a full chunk; 0: never accepted */
+	enum sl_party party;                    /* in a vertical group, what the client has */
 	bool shared;                            /* the session is in a group, which sends JOINED and DECIDED */
 	bool ends;                              /* the group's members share head and tail: end_grad crosses */
 	uint64_t ends_round; /* end_grad crosses only in a round's last step, and rounds have so many; 0: it crosses in

@@ -13,6 +13,10 @@ enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_seg
 	const int64_t weights = range ? 0 : segment->weight_count;
 	const int64_t floats = sl_exec_state_floats(segment) - segment->weight_count + weights;
 
+	if (!segment->n_op) { /* another party of a vertical group has it */
+		*s = (struct sl_exec_state){0};
+		return SL_OK;
+	}
 	*s = (struct sl_exec_state){.which = segment->which,
 				    .own = calloc((size_t)floats + 1, sizeof(float)),
 				    .moments = segment->moments,
@@ -35,8 +39,11 @@ void sl_exec_state_close(struct sl_exec_state *s)
 
 enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec)
 {
-	enum sl_err err = sl_exec_get_front(exec, s->weight, s->weight_count);
+	enum sl_err err;
 
+	if (!s->weight)
+		return SL_OK;
+	err = sl_exec_get_front(exec, s->weight, s->weight_count);
 	sl_loss_scale_write(sl_exec_loss_scale(exec), s->scale);
 	sl_steps_write(sl_exec_applied(exec), s->applied);
 	for (int i = 0; i < s->moments && !err; i++)
@@ -66,8 +73,11 @@ enum sl_err sl_exec_state_give(const struct sl_exec_state *s, struct sl_exec *ex
 {
 	struct sl_loss_scale scale;
 	uint64_t applied;
-	enum sl_err err = read_counts(s, exec, &scale, &applied) ? SL_OK : SL_ERR_DATA;
+	enum sl_err err;
 
+	if (!s->weight)
+		return SL_OK;
+	err = read_counts(s, exec, &scale, &applied) ? SL_OK : SL_ERR_DATA;
 	if (!err)
 		err = sl_exec_set_weights(exec, s->weight);
 	if (!err)
@@ -94,6 +104,8 @@ void sl_exec_state_parts(struct sl_exec_state *s, struct sl_checkpoint *c)
 {
 	const char *const *name = part_names[s->which];
 
+	if (!s->weight)
+		return;
 	sl_checkpoint_floats(c, name[WEIGHTS], s->weight, s->weight_count);
 	for (int i = 0; i < s->moments; i++)
 		sl_checkpoint_floats(c, name[s->moments > 1 ? MOMENT1 + i : MOMENTUM], s->moment[i],

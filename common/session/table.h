@@ -49,6 +49,8 @@ enum sl_err sl_pass_drop(struct sl_session *s, const struct sl_frame *frame, str
 void sl_abandon_begin(struct sl_session *s, struct sl_outbox *out, const char *why, bool tell_peer);
 enum sl_err sl_abandon_check(const struct sl_session *s, const struct sl_frame *frame, uint64_t step,
 			     struct sl_outbox *out);
+/* party.c */
+sl_session_fn sl_on_chunk, sl_on_echo;
 sl_session_fn sl_on_nonfinite, sl_on_abandon, sl_on_abandon_again, sl_on_stale_part, sl_on_task_ignored;
 
 /* Free steps (free.c). _act and _grad check a part of an activation or gradient. _call adds the chunks of a call. _norm

@@ -81,11 +81,12 @@ bool sl_turns_own(const struct sl_turns *t, int member, uint64_t step)
 
 uint64_t sl_turns_before(const struct sl_turns *t, int member, uint64_t step)
 {
-	const uint64_t epoch = t->mode == SL_SHARE_SYNC ? 0 : step / t->epoch_steps;
+	const bool all = t->mode == SL_SHARE_SYNC || t->mode == SL_SHARE_VERTICAL; /* each step is every member's */
+	const uint64_t epoch = all ? 0 : step / t->epoch_steps;
 	const uint64_t in_epoch = step - epoch * t->epoch_steps;
 	uint64_t n = epoch * t->count[member];
 
-	if (t->mode == SL_SHARE_SYNC)
+	if (all)
 		return step;
 	if (t->mode == SL_SHARE_ROUNDS)
 		return n + (in_epoch < t->count[member] ? in_epoch : t->count[member]);

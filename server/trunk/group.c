@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/link/loop.h"
-#include "server/trunk/group_impl.h"
+#include "server/trunk/group_parties.h"
 
 enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
 			       const struct sl_trunk_store *store)
@@ -76,7 +76,17 @@ static void welcome(struct sl_group *g, int k)
 							     .need_weights = g->need_weights});
 }
 
-/* All go back to an earlier step: ends the sessions of all members except k. Their clients come again. */
+/* Ends the sessions of all members except k. Their clients come again. */
+static void end_others(struct sl_group *g, int k, const struct sl_fail *why)
+{
+	sl_trunk_gathers(&g->t);
+	g->refs += !g->back_ms;
+	g->back_ms = sl_loop_now_ms(g->groups->loop);
+	for (int i = 0; i < g->n; i++)
+		if (i != k)
+			end_member(&g->member[i], why);
+}
+
 static void go_back(struct sl_group *g, int k)
 {
 	struct sl_fail why;
@@ -86,12 +96,18 @@ static void go_back(struct sl_group *g, int k)
 		    g->name);
 	sl_log_limited(SL_LOG_INFO, "group-back", "group %s: member %d came back behind step %" PRIu64, g->name, k,
 		       g->t.step);
-	sl_trunk_gathers(&g->t);
-	g->refs += !g->back_ms;
-	g->back_ms = sl_loop_now_ms(g->groups->loop);
-	for (int i = 0; i < g->n; i++)
-		if (i != k)
-			end_member(&g->member[i], &why);
+	end_others(g, k, &why);
+}
+
+/* No step can be done without member k: all begin the one under way again once it is back. */
+static void lose(struct sl_group *g, int k)
+{
+	struct sl_fail why;
+
+	sl_fail_set(&why, SL_ERR_BUSY, "member %d of group %s was lost: come again", k, g->name);
+	sl_log_limited(SL_LOG_INFO, "group-back", "group %s: all wait for member %d, lost in step %" PRIu64, g->name, k,
+		       g->t.step + 1);
+	end_others(g, k, &why);
 }
 
 /* All that went back have come again, or had enough time to: drops the group's reference of go_back. */
@@ -108,6 +124,14 @@ static void end_all(struct sl_group *g, const struct sl_fail *why)
 	sl_trunk_gathers(&g->t);
 	for (int i = 0; i < g->n; i++)
 		end_member(&g->member[i], why);
+}
+
+void sl_group_moved(struct sl_group *g)
+{
+	struct sl_fail why;
+
+	if (g->t.whole && g->t.open && sl_parties_go_on(g, &why))
+		end_all(g, &why);
 }
 
 /* With other ranks the group outlives its members' links, since it must stay at the same step as theirs. */
@@ -136,6 +160,7 @@ static void chosen(struct sl_group *g)
 		end_all(g, &g->fail);
 	} else {
 		sl_trunk_opens(&g->t, g->trunk.r.done);
+		g->pass.on = false;
 		come_again(g); /* does not free the group: the job under way has a reference */
 		stay(g);
 		sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name,
@@ -266,6 +291,7 @@ static void applied(struct sl_group *g)
 	was = g->t.step;
 	g->t.step = g->trunk.r.done;
 	g->half_ms = 0;
+	g->pass.on = false;
 	for (int k = g->first; k < g->end; k++) {
 		struct sl_group_member *p = &g->member[k];
 
@@ -397,7 +423,7 @@ static void choose(struct sl_group *g)
 
 	for (int k = 0; k < g->n; k++)
 		g->part[k] = (struct sl_group_part){.m = g->member[k].m};
-	if (g->groups->ranks || sl_group_turns_fit(g, &why)) /* with ranks, turns of the others are not known yet */
+	if ((g->groups->ranks || sl_group_turns_fit(g, &why)) && !(g->t.whole && sl_parties_fit(g, &why)))
 		post(g, GROUP_CHOOSE, 0);
 	else
 		end_all(g, &why);
@@ -417,6 +443,7 @@ static void advance(struct sl_group *g)
 	enum sl_trunk_act act;
 	int k;
 
+	sl_group_moved(g);
 	if (g->what == GROUP_IDLE && g->t.open)
 		meet_if_called(g);
 	if (g->what != GROUP_IDLE)
@@ -555,7 +582,8 @@ void sl_group_over(struct sl_group *g, struct sl_middle *m)
 		return;
 	g->member[k].m = NULL;
 	g->member[k].answer = ANSWER_NONE;
-	sl_trunk_over(&g->t, k, m->ended);
+	if (sl_trunk_over(&g->t, k, m->ended))
+		lose(g, k);
 	if (sl_group_varies(g) && was && !sl_seat_is_in(g->t.seat[k].state))
 		sl_group_say_gone(g, k, m->ended == SL_SEAT_LEFT ? "its run is done" : "it was stopped");
 	if (g->back_of == k)
@@ -569,27 +597,4 @@ void sl_group_leave(struct sl_group *g, struct sl_middle *m)
 		m->group = NULL;
 	if (--g->refs == 0)
 		sl_group_drop(g);
-}
-
-const struct sl_checkpoint_state *sl_group_checkpoints(const struct sl_group *g)
-{
-	return &g->shown;
-}
-
-void sl_group_status(const struct sl_group *g, const struct sl_middle *m, struct sl_status_session *out)
-{
-	const int k = sl_group_seat_of(m);
-
-	snprintf(out->group, sizeof out->group, "%s", g->name);
-	(void)sl_group_missing(g, out->missing, sizeof out->missing);
-	out->member = k;
-	out->members = g->n;
-	out->members_least = g->agreed.share.least;
-	out->members_here = g->n - (g->end - g->first); /* members of other ranks are counted as here */
-	for (int i = 0; i < g->n; i++)
-		out->members_here += g->member[i].m != NULL;
-	out->group_step = (int64_t)g->t.step;
-	out->late = g->member[k].late;
-	out->awaited =
-		g->t.open && g->member[k].m == m && g->t.seat[k].state == SL_SEAT_IN && !sl_seat_is_ready(&g->t, k);
 }

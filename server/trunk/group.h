@@ -17,6 +17,7 @@
  *   group_keep.c   worker: writing and reading checkpoints
  *   group_ends.c   worker: shared heads and tails
  *   group_give.c   both: heads and tails that a newcomer gets from others
+ *   group_parties.c both: vertical groups, whose members do each pass together
  *   group_ranks.c  worker: members that are on other servers (ranks.h) */
 #ifndef SL_SERVER_TRUNK_GROUP_H
 #define SL_SERVER_TRUNK_GROUP_H
@@ -55,6 +56,7 @@ void sl_group_joining(struct sl_group *group, struct sl_middle *m);  /* it is op
 void sl_group_prepared(struct sl_group *group, struct sl_middle *m); /* its part of the step is done */
 void sl_group_asked(struct sl_group *group, struct sl_middle *m);    /* it fetches weights */
 void sl_group_given(struct sl_group *group, struct sl_middle *m);    /* its head and tail, or their hash, have come */
+void sl_group_moved(struct sl_group *group);                         /* vertical: a pass has come further */
 void sl_group_over(struct sl_group *group, struct sl_middle *m);     /* it has ended */
 void sl_group_leave(struct sl_group *group, struct sl_middle *m);    /* it is freed; the last one frees the group */
 
@@ -62,6 +64,7 @@ void sl_group_leave(struct sl_group *group, struct sl_middle *m);    /* it is fr
  * trunk's (sl_agreement_trunk), belongs to the group from now on. MISMATCH: the group trains another middle. */
 enum sl_err sl_group_lend(struct sl_group *group, struct sl_middle *m, struct sl_plan *plan,
 			  struct sl_fail *fail) SL_MUST_CHECK;
+struct sl_exec *sl_group_exec(const struct sl_group *group); /* (worker) the trunk's, from sl_group_lend on */
 /* (worker) Reserves memory for the state of the member's codecs, which outlives its link. It is taken before the first
  * step, so that this state is never lost for lack of memory. LIMIT, BUSY, NOMEM. */
 enum sl_err sl_group_room_for_codecs(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;

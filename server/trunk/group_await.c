@@ -432,3 +432,28 @@ bool sl_group_turns_fit(struct sl_group *g, struct sl_fail *why)
 			 g->name, g->turns.epoch_steps, list);
 	return false;
 }
+
+/* ---- the status */
+
+const struct sl_checkpoint_state *sl_group_checkpoints(const struct sl_group *g)
+{
+	return &g->shown;
+}
+
+void sl_group_status(const struct sl_group *g, const struct sl_middle *m, struct sl_status_session *out)
+{
+	const int k = sl_group_seat_of(m);
+
+	snprintf(out->group, sizeof out->group, "%s", g->name);
+	(void)sl_group_missing(g, out->missing, sizeof out->missing);
+	out->member = k;
+	out->members = g->n;
+	out->members_least = g->agreed.share.least;
+	out->members_here = g->n - (g->end - g->first); /* members of other ranks are counted as here */
+	for (int i = 0; i < g->n; i++)
+		out->members_here += g->member[i].m != NULL;
+	out->group_step = (int64_t)g->t.step;
+	out->late = g->member[k].late;
+	out->awaited =
+		g->t.open && g->member[k].m == m && g->t.seat[k].state == SL_SEAT_IN && !sl_seat_is_ready(&g->t, k);
+}

@@ -91,6 +91,7 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	g->t.end = g->trunk.r.end = g->end;
 	g->t.least = a->share.least;
 	g->t.rounds = a->share.mode == SL_SHARE_ROUNDS;
+	g->t.whole = a->share.mode == SL_SHARE_VERTICAL;
 	g->t.round = g->round;
 	g->t.ranks = g->trunk.r.ranks = gs->ranks != NULL;
 	g->trunk.r.varies = a->share.least > 0;
@@ -151,7 +152,10 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 		return err;
 	if (a->share.mode == SL_SHARE_ROUNDS && a->share.round < 1)
 		return sl_fail_at(fail, "share.round", SL_ERR_PROTOCOL, "a round of no steps");
-	if (a->share.mode != SL_SHARE_SYNC && (a->share.epoch_steps < 1 || a->share.turns < 1))
+	if (gs->ranks && a->share.mode == SL_SHARE_VERTICAL)
+		return sl_fail_at(fail, "share.mode", SL_ERR_MISMATCH, "vertical needs a server without other ranks");
+	if ((a->share.mode == SL_SHARE_SERIAL || a->share.mode == SL_SHARE_ROUNDS) &&
+	    (a->share.epoch_steps < 1 || a->share.turns < 1))
 		return sl_fail_at(fail, "share.mode", SL_ERR_PROTOCOL, "a member has %lld of an epoch's %lld turns",
 				  (long long)a->share.turns, (long long)a->share.epoch_steps);
 	if (!g && gs->ranks && !sl_hello_is_new(&s->hello))

@@ -115,6 +115,12 @@ struct sl_group_part {
 	bool leaves; /* LET_GO: its run is over; otherwise it gets its weights, and says when its model is written */
 };
 
+/* A pass of a vertical group, once both parties have begun it; chunks whose forward and backward passes were begun. */
+struct sl_group_pass {
+	bool on, echoed;
+	int forward, backward;
+};
+
 struct sl_group {
 	struct sl_group_list *groups;
 	struct sl_group *next;
@@ -157,6 +163,7 @@ struct sl_group {
 	enum sl_group_met came_of;
 	int back_with; /* the member for which all go back */
 	int stranger;  /* CHOOSE: the member to refuse (group_choose.c); -1: none */
+	struct sl_group_pass pass;
 	/* for a member that comes while others train */
 	uint64_t held;           /* the step whose state it holds */
 	enum sl_group_gift gift; /* whether it gets another member's head and tail */

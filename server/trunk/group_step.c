@@ -84,6 +84,34 @@ static enum sl_err end_round(struct sl_group *g, struct sl_fail *fail)
 
 /* ---- a step of all members */
 
+/* In a vertical group the trunk computes, in tasks of the party with labels. */
+static enum sl_err parties_check(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_session *s = sl_port_session(m->port);
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+
+	if (sl_session_skips(s) || m->agreement.plan.party != SL_PARTY_LABELS)
+		return SL_OK;
+	if (SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0))
+		return SL_ERR_NONFINITE;
+	return sl_exec_check(g->trunk.exec, rows, sl_plan_split(m->trunk.plan, (int64_t)s->batch_rows, rows), fail);
+}
+
+static enum sl_err parties_apply(struct sl_group *g)
+{
+	int64_t rows[SL_PLAN_MAX_CHUNKS], batch = 0;
+	int chunks;
+
+	for (int k = 0; k < g->n; k++)
+		batch = (int64_t)g->part[k].rows > batch ? (int64_t)g->part[k].rows : batch;
+	if (!batch)
+		return sl_exec_skip(g->trunk.exec);
+	chunks = sl_plan_split(g->trunk.plan, batch, rows);
+	SL_FAILPOINT(SL_FP_SERVER_APPLY);
+	g->trunk.state = SL_TRUNK_TORN;
+	return sl_exec_commit(g->trunk.exec, g->lr, rows, chunks);
+}
+
 enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_session *s = sl_port_session(m->port);
@@ -92,6 +120,8 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 	enum sl_err err;
 
 	SL_FAILPOINT(sl_session_skips(s) ? SL_FP_SERVER_SKIP : SL_FP_NONE);
+	if (g->t.whole)
+		return parties_check(g, m, fail);
 	if (sl_group_ends_check(m, fail))
 		return fail->code;
 	if (sl_session_skips(s))
@@ -135,7 +165,7 @@ static enum sl_err fold(struct sl_group *g, struct sl_fail *fail)
 		hand_over(g, k);
 	err = sl_group_ends_next(g, fail);
 	if (!err)
-		err = sl_group_has_rounds(g) ? end_round(g, fail) : apply(g, fail);
+		err = g->t.whole ? parties_apply(g) : sl_group_has_rounds(g) ? end_round(g, fail) : apply(g, fail);
 	for (int k = 0; k < g->n; k++)
 		if (g->fold.part[k].left_out)
 			g->part[k] = (struct sl_group_part){0};

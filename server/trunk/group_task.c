@@ -50,8 +50,10 @@ static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, struct
 	uint64_t bytes;
 	enum sl_err err = sl_exec_prepare(&exec, plan, SL_MIDDLE, env->be, fail);
 
-	if (!err)
+	if (!err && !g->t.whole)
 		err = sl_exec_bare(exec, fail);
+	else if (!err && env->recompute == SL_RECOMPUTE_ON)
+		err = sl_exec_recompute(exec, fail);
 	bytes = err ? 0 : sl_exec_memory(exec).total + (env->be->host_memory ? 0 : sum);
 	snprintf(what, sizeof what, out == &g->trunk.exec ? "the middle of group %s" : "a copy of group %s's middle",
 		 g->name);
@@ -107,7 +109,7 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 			g->name);
 	if (!err && sl_group_has_rounds(g) && !*copy)
 		err = open_counted(g, copy, &seat->charge, g->trunk.plan, &m->env, fail);
-	if (!err)
+	if (!err && !g->t.whole)
 		err = sl_exec_borrow(m->trunk.exec, *copy ? *copy : g->trunk.exec, fail);
 	if (!err)
 		err = sl_group_ends_lend(g, m, fail);
@@ -117,6 +119,11 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 	seat->fresh = true;
 	g->trunk.r.seat[sl_group_seat_of(m)].hello = sl_group_hello(g, sl_group_seat_of(m));
 	return SL_OK;
+}
+
+struct sl_exec *sl_group_exec(const struct sl_group *g)
+{
+	return g->trunk.exec;
 }
 
 static void run_let_go(struct sl_group *g)

@@ -198,6 +198,9 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	case SL_ACTION_GIVEN:
 		sl_group_given(m->group, m);
 		break;
+	case SL_ACTION_MOVED:
+		sl_group_moved(m->group);
+		break;
 	case SL_ACTION_READY:
 		m->stage = SL_MIDDLE_WELCOMED;
 		log_open(m, h);

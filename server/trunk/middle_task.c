@@ -45,7 +45,7 @@ static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
 		err = sl_group_lend(m->group, m, m->group_plan, fail);
 		m->group_plan = NULL;
 	}
-	if (!err)
+	if (!err && !m->trunk.plan->spec.party)
 		err = sl_exec_allocate(m->trunk.exec, fail);
 	if (!err)
 		err = sl_port_equip(m->port, m->trunk.plan, m->env.be, m->env.host_be, m->agreement.codec, fail);
@@ -91,7 +91,9 @@ static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 	}
 	if (!err)
 		err = sl_exec_prepare(&m->trunk.exec, m->trunk.plan, SL_MIDDLE, m->env.be, fail);
-	if (!err && m->env.recompute == SL_RECOMPUTE_ON)
+	if (!err && m->trunk.plan->spec.party) /* the trunk's executor computes */
+		err = sl_exec_bare(m->trunk.exec, fail);
+	else if (!err && m->env.recompute == SL_RECOMPUTE_ON)
 		err = sl_exec_recompute(m->trunk.exec, fail);
 	if (!err)
 		err = count_memory(m, fail);
@@ -142,31 +144,34 @@ static struct sl_exec_call exec_call(struct sl_middle *m, int chunk)
 
 static enum sl_err compute_forward(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail)
 {
-	enum sl_err err = call->slot == 0 && call->training ? sl_exec_begin(m->trunk.exec) : SL_OK;
+	struct sl_exec *exec = sl_middle_exec(m);
+	enum sl_err err = call->slot == 0 && call->training ? sl_exec_begin(exec) : SL_OK;
 
 	SL_FAILPOINT(call->training ? SL_FP_NONE : SL_FP_SERVER_EVAL);
 	if (!err)
-		err = sl_exec_cache_take(m->trunk.exec, &call->dims, fail);
-	return err ? err : sl_exec_forward(m->trunk.exec, call, NULL);
+		err = sl_exec_cache_take(exec, &call->dims, fail);
+	return err ? err : sl_exec_forward(exec, call, NULL);
 }
 
 static enum sl_err compute_backward(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail)
 {
 	const struct sl_plan_spec *spec = &m->trunk.plan->spec;
-	enum sl_err err = sl_exec_backward(m->trunk.exec, call, NULL);
+	struct sl_exec *exec = sl_middle_exec(m);
+	enum sl_err err = sl_exec_backward(exec, call, NULL);
 	const struct sl_session *s = sl_port_session(m->port);
 	const int64_t counts = (int64_t)sl_session_counts(s);
 
 	if (!err && call->slot == s->chunks - 1)
-		err = sl_exec_scale(m->trunk.exec, sl_plan_sum_factor(spec, counts));
+		err = sl_exec_scale(exec, sl_plan_sum_factor(spec, counts));
 	if (err || !(sl_plan_clip_own(spec) > 0) || call->slot != s->chunks - 1)
 		return err;
-	err = sl_exec_squares(m->trunk.exec, &m->squares, fail);
+	err = sl_exec_squares(exec, &m->squares, fail);
 	m->squares = sl_plan_own_squares(spec, counts, m->squares);
 	return err;
 }
 
-/* A pass over one chunk: which tensors it decodes and encodes, and where they are. */
+/* A pass over one chunk: which tensors it decodes and encodes, and where they are. In a vertical group the session of
+ * the party with labels computes; the other one's only decodes head_act and encodes head_grad. */
 struct pass {
 	enum sl_dir from, to;
 	enum sl_exec_end in, out;
@@ -198,23 +203,26 @@ static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int ch
 	struct sl_exec_call call = exec_call(m, chunk);
 	const bool mid = pass->from == SL_DIR_MID_GRAD;
 	const int place = place_of(m, chunk);
+	struct sl_exec *exec = sl_middle_exec(m);
 	struct sl_tensor in[SL_CUT_VALUES], out[SL_CUT_VALUES];
-	enum sl_err err;
+	enum sl_err err = SL_OK;
 
-	sl_exec_crossing(m->trunk.exec, pass->in, place, &call.dims, in);
-	err = sl_port_decode(m->port, pass->from, chunk, in, fail);
+	sl_exec_crossing(exec, pass->in, place, &call.dims, in);
+	if (sl_port_crosses(m->trunk.plan, (int)pass->from))
+		err = sl_port_decode(m->port, pass->from, chunk, in, fail);
 	call = exec_call(m, chunk); /* again: only the decoded head_act says which tokens are chosen */
-	sl_exec_crossing(m->trunk.exec, pass->out, place, &call.dims, out);
+	sl_exec_crossing(exec, pass->out, place, &call.dims, out);
 	call.slot = place;
 	sl_port_compute_begins(m->port);
 	cheat(mid && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_LOSS, 0) != 0, in, 0.5f);
-	if (!err)
+	if (!err && sl_party_has(m->trunk.plan->spec.party, SL_TAIL))
 		err = pass->compute(m, &call, fail);
 	cheat(mid && SL_FAILPOINT_CALL(SL_FP_SERVER_HIJACK, 0) != 0, out, -1);
 	cheat(!mid && call.training && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_ACT, 0) != 0, out, 1.0001f);
 	sl_port_compute_ends(m->port);
-	return err || (mid && m->trunk.plan->spec.no_grad[0]) ? err
-							      : sl_port_encode(m->port, pass->to, chunk, out, fail);
+	return err || !sl_port_crosses(m->trunk.plan, (int)pass->to)
+		       ? err
+		       : sl_port_encode(m->port, pass->to, chunk, out, fail);
 }
 
 enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail)
@@ -252,8 +260,8 @@ float *sl_middle_place(void *arg, enum sl_dir dir, int chunk)
 {
 	struct sl_middle *m = arg;
 
-	return dir == SL_DIR_HEAD_ACT ? sl_exec_input(m->trunk.exec, chunk, m->trunk.plan->rows).data
-				      : sl_exec_dout(m->trunk.exec, chunk, m->trunk.plan->rows).data;
+	return dir == SL_DIR_HEAD_ACT ? sl_exec_input(sl_middle_exec(m), chunk, m->trunk.plan->rows).data
+				      : sl_exec_dout(sl_middle_exec(m), chunk, m->trunk.plan->rows).data;
 }
 
 float *sl_middle_range(void *arg)

@@ -47,6 +47,12 @@ struct sl_middle {
 	void *closed_arg;
 };
 
+/* The executor of the session's middle: in a vertical group the trunk's, which all parties share. (worker) */
+static inline struct sl_exec *sl_middle_exec(const struct sl_middle *m)
+{
+	return m->trunk.plan->spec.party ? sl_group_exec(m->group) : m->trunk.exec;
+}
+
 /* Callbacks of the port (session/port.h); `arg` is the session. (worker) */
 enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail);
 /* The tensors that plain payloads are received into; the weight range of an upload. */

@@ -104,6 +104,8 @@ bool sl_trunk_time_counts(const struct sl_trunk_table *t)
 	const struct gathered g = gather(t);
 	const int ready = own.ready + t->far.ready;
 
+	if (t->whole && !SL_PLANTED(WHOLE_IS_TIRED))
+		return false;
 	if (!t->open)
 		return varies(t) && !g.ending && g.here >= g.least && g.awaited;
 	return own.awaited && 2 * ready >= own.members + t->far.members && ready >= sl_trunk_least(t) &&
@@ -159,6 +161,8 @@ bool sl_trunk_end_counts(const struct sl_trunk_table *t)
 {
 	const struct sl_trunk_far own = sl_trunk_tell(t);
 
+	if (t->whole) /* no step could be done again without a member that left */
+		return false;
 	return 2 * (own.safe + t->far.safe) >= sl_trunk_count(t).members + t->far.members && !own.end_elsewhere &&
 	       !t->far.end_elsewhere;
 }
@@ -349,10 +353,11 @@ bool sl_trunk_out(struct sl_trunk_table *t, int k)
 	return was;
 }
 
-void sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how)
+bool sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how)
 {
 	struct sl_seat *s = &t->seat[k];
 	const bool welcomed = s->link == SL_LINK_OPEN;
+	const bool breaks = t->whole && t->open && welcomed && s->state == SL_SEAT_IN;
 
 	close_link(s);
 	s->given = s->given && how != SL_SEAT_LEFT;
@@ -360,6 +365,7 @@ void sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how)
 		s->state = SL_SEAT_DONE;
 	else if (how != SL_SEAT_LOST && varies(t) && (welcomed || !t->open))
 		(void)sl_trunk_out(t, k);
+	return breaks;
 }
 
 void sl_trunk_in_time(struct sl_trunk_table *t, int k)

@@ -50,6 +50,7 @@ struct sl_trunk_table {
 	int n, first, end; /* seats of this rank: first … end - 1 */
 	int least;         /* members that a step needs, if members come and go; 0: there are always n */
 	bool rounds, ranks;
+	bool whole;           /* each step needs all seats, which do it together (share.mode: vertical) */
 	bool staying;         /* it outlives its members' links */
 	bool open;            /* true: it trains; false: it waits until its members have gathered */
 	uint64_t step, round; /* the next step (a round's first); steps of a round */
@@ -124,9 +125,10 @@ bool sl_trunk_out(struct sl_trunk_table *t, int k);
 /* The member asks for its last weights, which says that its last state is on its disk. If it is `given`, it asks again,
  * and says that its model is written. */
 void sl_trunk_asks(struct sl_trunk_table *t, int k);
-/* The member's link is over. LEFT: with a goodbye; PAUSED: it means to come back. */
+/* The member's link is over. LEFT: with a goodbye; PAUSED: it means to come back. True: the step under way cannot be
+ * done without it, so that all must gather (`whole`). */
 enum sl_seat_end { SL_SEAT_LOST, SL_SEAT_PAUSED, SL_SEAT_LEFT };
-void sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how);
+bool sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how);
 /* A step was done: in_time, with the member; late, without it. False: that step did not wait for it. */
 void sl_trunk_in_time(struct sl_trunk_table *t, int k);
 bool sl_trunk_late(struct sl_trunk_table *t, int k);

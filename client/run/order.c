@@ -1,0 +1,81 @@
+#include "client/run/order.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/data/parts.h"
+#include "client/run/setup.h"
+
+enum { HEAD = 2 };
+
+/* A row's name: a picture's file without folder and ending, or what a table's column has. */
+static uint64_t id_of(const struct sl_set *set, bool stem, int64_t sample)
+{
+	char room[PATH_MAX];
+	const char *name, *slash, *dot;
+
+	if (!stem)
+		return set->source->key(set, sample);
+	name = set->source->sample_name(set, sample, room, sizeof room);
+	slash = strrchr(name, '/');
+	name = slash ? slash + 1 : name;
+	dot = strrchr(name, '.');
+	return sl_parts_key(name, dot ? (size_t)(dot - name) : strlen(name));
+}
+
+static enum sl_err read_key(struct sl_order *o, const struct sl_conf_client *c, struct sl_fail *fail)
+{
+	struct sl_keypair pair;
+	enum sl_err err;
+
+	if (!c->share_secret[0])
+		return SL_OK;
+	err = sl_keypair_load(&pair, c->share_secret, fail);
+	if (err)
+		return sl_conf_client_blame(c, "share.secret", err, fail);
+	o->key = pair.secret_key;
+	sl_keypair_wipe(&pair);
+	return SL_OK;
+}
+
+enum sl_err sl_order_open(struct sl_order *o, const struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	bool fits;
+
+	*o = (struct sl_order){.room = calloc((size_t)c->agreed.batch + HEAD, sizeof *o->room)};
+	fits = o->room != NULL;
+	for (int split = 0; split < SL_SPLIT_COUNT && c->data.id[0] && fits; split++) {
+		const struct sl_set *set = &s->set[split];
+
+		o->id[split] = calloc((size_t)set->count + 1, sizeof *o->id[split]);
+		fits = o->id[split] != NULL;
+		for (int64_t i = 0; i < set->count && fits; i++)
+			o->id[split][i] = id_of(set, c->data.kind == SL_DATA_IMAGES, i);
+	}
+	return fits ? read_key(o, c, fail) : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the names of rows");
+}
+
+void sl_order_close(struct sl_order *o)
+{
+	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+		free(o->id[split]);
+	free(o->room);
+	explicit_bzero(o, sizeof *o);
+}
+
+void sl_order_tag(const struct sl_order *o, const struct sl_feed *feed, uint64_t number, bool training,
+		  uint8_t tag[SL_WIRE_ORDER])
+{
+	const uint64_t *id = o->id[training ? SL_SPLIT_TRAIN : SL_SPLIT_TEST];
+
+	o->room[0] = number;
+	o->room[1] = training;
+	for (int64_t i = 0; i < feed->rows; i++) {
+		const int32_t sample = feed->samples[i];
+
+		o->room[HEAD + i] = id ? id[sample] : (uint64_t)sample;
+	}
+	sl_key_stream(&o->key, o->room, (size_t)(HEAD + feed->rows) * sizeof *o->room, tag, SL_WIRE_ORDER);
+}
