@@ -481,7 +481,7 @@ test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, 
 	@scripts/test-long.sh $(STAGES)
 
 # compiles the fuzzers' sources, though only `make fuzz` links them
-build-tests: $(TEST_BIN) $(if $(T),,$(patsubst %.c,$(B)/%.o,$(wildcard tests/fuzz/fuzz_*.c))) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -slE 'lib/failpoints|lib/groups|/fail/|start_(slow|failing)_client|client_(stands|dies)|killed_(client|server)' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
+build-tests: $(TEST_BIN) $(if $(T),,$(patsubst %.c,$(B)/%.o,$(wildcard tests/fuzz/fuzz_*.c))) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -slE 'lib/failpoints|lib/groups|lib/vertical|/fail/|start_(slow|failing)_client|client_(stands|dies)|killed_(client|server)' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
              $(if $(filter %/gpu_on_cpu.sh,$(TEST_SH)),$(addprefix $(B)/tests/suite/,test_ops test_gpu test_gpu_middle)) \
              $(if $(filter %/gpu_check.sh,$(TEST_SH)),$(B)/tests/suite/test_ops) \
              $(if $(filter %/onnx_families.sh,$(TEST_SH)),$(B)/tests/suite/test_golden) \

@@ -29,6 +29,7 @@ struct driver {
 	bool began[SL_TASK_COUNT][SL_SESSION_MAX_CHUNKS];
 	bool came[SL_SESSION_MAX_CHUNKS]; /* which gradients of a free step have come */
 	int admitted, opened, installed;
+	bool echoed; /* in this pass */
 	uint64_t received[SL_PART_WHAT_COUNT], total[SL_PART_WHAT_COUNT];
 	int chunk[SL_PART_WHAT_COUNT];
 	bool over, client;
@@ -94,7 +95,7 @@ static void fill_part(struct input *in, const struct driver *d, struct sl_frame 
 	const struct sl_session *s = &d->s;
 	uint32_t what = take(in) % (SL_PART_WHAT_COUNT + 1);
 	uint32_t known = what < SL_PART_WHAT_COUNT ? what : 0;
-	const bool end = known > SL_PART_WEIGHTS;
+	const bool order = known == SL_PART_ORDER, end = known > SL_PART_WEIGHTS;
 	int chunk = idle(s) ? 0 : s->lane[known].chunk;
 	uint64_t batch = idle(s) ? 1 + take(in) % s->limits.batch : s->batch_rows, most = s->limits.run_bytes[known];
 	uint64_t left = batch - (uint64_t)chunk * s->limits.rows, rows = left < s->limits.rows ? left : s->limits.rows;
@@ -111,15 +112,15 @@ static void fill_part(struct input *in, const struct driver *d, struct sl_frame 
 		tokens = s->tokens[chunk];
 	if (s->lane[known].received)
 		total = s->lane[known].total;
-	else if (known == SL_PART_WEIGHTS)
+	else if (known == SL_PART_WEIGHTS || order)
 		total = most;
 
 	f->u.part = (struct sl_part){.what = what,
 				     .training = training,
 				     .step = near(in, idle(s) ? s->next_step : s->number),
-				     .chunk = (uint32_t)near(in, (uint64_t)chunk),
+				     .chunk = (uint32_t)near(in, order ? 0 : (uint64_t)chunk),
 				     .rows = (uint32_t)near(in, end ? 0 : rows),
-				     .batch_rows = (uint32_t)near(in, end ? 0 : batch),
+				     .batch_rows = (uint32_t)near(in, end && !order ? 0 : batch),
 				     .total = near(in, total),
 				     .tokens = (uint32_t)near(in, s->limits.chunk_tokens && !end ? tokens : 0),
 				     .answers = (uint32_t)near(in, !s->limits.token_loss || end ? 0
@@ -342,6 +343,7 @@ static void note_pass(struct driver *d, enum sl_session_state before, enum sl_ev
 	memset(d->came, 0, sizeof d->came);
 	memset(d->began, 0, sizeof d->began);
 	d->abandoned = d->skipped = 0;
+	d->echoed = false;
 	for (int task = SL_TASK_HEAD_FWD; task <= SL_TASK_COMMIT; task++)
 		d->started[task] = d->done[task] = 0;
 }
@@ -445,6 +447,25 @@ static bool group_says(struct input *in, struct driver *d, struct sl_event *ev, 
 	return true;
 }
 
+/* In a vertical group: what the other party has done lets this one go on. */
+static bool party_says(struct input *in, struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
+{
+	const struct sl_session *s = &d->s;
+	const bool labels = s->limits.party == SL_PARTY_LABELS, echoes = !s->training || s->limits.no_head_grad;
+	const enum sl_task task = labels ? SL_TASK_MID_FWD : SL_TASK_MID_BWD;
+	const int most = labels ? s->chunks : d->done[SL_TASK_MID_FWD];
+
+	if (s->role != SL_SESSION_SERVER || !s->limits.party ||
+	    (s->state != SL_SESSION_STEP && s->state != SL_SESSION_EVAL) || (!labels && echoes != (kind == SL_EV_ECHO)))
+		return false;
+	*ev = (struct sl_event){.kind = kind, .chunk = d->started[task]};
+	if (kind == SL_EV_CHUNK)
+		return d->started[task] < most;
+	if (labels || d->echoed || most != s->chunks)
+		return false;
+	return d->echoed = true;
+}
+
 /* A request of a free step's caller, where it is allowed. */
 static bool caller_says(struct input *in, struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
 {
@@ -483,6 +504,8 @@ static bool request(struct input *in, struct driver *d, struct sl_event *ev, enu
 	if ((kind >= SL_EV_MORE && kind <= SL_EV_APPLY) ||
 	    (kind == SL_EV_NONFINITE && d->s.limits.free_calls && d->s.state == SL_SESSION_STEP))
 		return caller_says(in, d, ev, kind);
+	if (kind == SL_EV_CHUNK || kind == SL_EV_ECHO)
+		return party_says(in, d, ev, kind);
 	if (kind >= SL_EV_JOINED && kind <= SL_EV_LATE)
 		return group_says(in, d, ev, kind);
 	if (d->s.role == SL_SESSION_SERVER || (kind == SL_EV_OPEN) != (d->s.state == SL_SESSION_NEW))
@@ -563,9 +586,17 @@ static void open_session(struct input *in, struct driver *d)
 	l->run_bytes[SL_PART_WEIGHTS] = 5000;
 	l->ends = how / 16 % 2 && !l->free_calls;
 	l->shared = how / 64 % 2;
+	if (l->shared && !l->ends && !l->free_calls)
+		l->party = (enum sl_party)(take(in) % 3);
+	for (int what = 0; what < SL_PART_WEIGHTS && l->party; what++)
+		if (!sl_party_has(l->party, what == SL_PART_MID_ACT || what == SL_PART_MID_GRAD ? SL_TAIL : SL_HEAD))
+			l->run_bytes[what] = 0;
+	l->run_bytes[SL_PART_ORDER] = l->party ? SL_WIRE_ORDER : 0;
+	if (l->party)
+		l->clip_norm = 0;
 	if (l->ends)
 		l->run_bytes[d->client ? SL_PART_END_MEAN : SL_PART_END_GRAD] = 150;
-	if (how / 6 % 2) {
+	if (how / 6 % 2 && !l->party) {
 		l->row_tokens = 1 + take(in) % 9;
 		l->chunk_tokens = l->rows + take(in) % (l->rows * (l->row_tokens - 1) + 1);
 		how = take(in);

@@ -16,7 +16,9 @@ enum { ROWS_MOST = 64, SETS_MOST = 32 };
 
 struct outcome {
 	uint64_t weights; /* a hash; 0: there are none */
-	char *losses;     /* a line for each step */
+	char *tensors;    /* of a vertical row: all of the reference, [len] */
+	size_t len;
+	char *losses; /* a line for each step */
 };
 
 static struct outcome reference[ROWS_MOST][SIM_MEMBERS];
@@ -55,6 +57,9 @@ static void write_text(const char *path, const char *text)
 	fclose(f);
 }
 
+/* The other party of a vertical row's reference. */
+static const char labels_yaml[] = "share: {mode: vertical, group: g, clients: 2, member: 1, role: labels}\n";
+
 /* Three classes that overlap, in four columns. */
 static void write_table(const char *path, int rows, uint32_t seed)
 {
@@ -75,8 +80,12 @@ static void write_table(const char *path, int rows, uint32_t seed)
 
 void sim_work_make(void)
 {
+	char labels[sizeof client_yaml + sizeof labels_yaml];
+
 	write_text("client.yaml", client_yaml);
 	write_text("server.yaml", server_yaml);
+	snprintf(labels, sizeof labels, "%s%s", client_yaml, labels_yaml);
+	write_text("labels.yaml", labels);
 	mkdir("data", 0777);
 	write_table("data/train.csv", 120, 5);
 	write_table("data/test.csv", 24, 6);
@@ -84,27 +93,55 @@ void sim_work_make(void)
 
 /* ---- an outcome ---- */
 
-/* The tensors alone: the file's header has the run's own figures. */
-static uint64_t weights_of(const char *dir)
+/* The tensors alone, which the caller frees: the file's header has the run's own figures. NULL: there are none. */
+static char *tensors_of(const char *dir, size_t *len)
 {
 	char path[256], *bytes;
-	uint64_t head = 0, hash = 0;
+	uint64_t head = 0;
 	struct stat st;
 	int fd;
 
+	*len = 0;
 	snprintf(path, sizeof path, "%s/model.safetensors", dir);
 	fd = open(path, O_RDONLY);
 	if (fd < 0)
-		return 0;
+		return NULL;
 	bytes = fstat(fd, &st) ? NULL : malloc((size_t)st.st_size + 1);
 	if (bytes && read(fd, bytes, (size_t)st.st_size) == st.st_size && (size_t)st.st_size > sizeof head) {
 		memcpy(&head, bytes, sizeof head);
-		if (head < (uint64_t)st.st_size - sizeof head)
-			hash = XXH3_64bits(bytes + sizeof head + head, (size_t)st.st_size - sizeof head - head);
+		if (head < (uint64_t)st.st_size - sizeof head) {
+			*len = (size_t)st.st_size - sizeof head - head;
+			memmove(bytes, bytes + sizeof head + head, *len);
+		}
 	}
-	free(bytes);
 	close(fd);
+	return bytes;
+}
+
+static uint64_t weights_of(const char *dir)
+{
+	size_t len;
+	char *bytes = tensors_of(dir, &len);
+	const uint64_t hash = len ? XXH3_64bits(bytes, len) : 0;
+
+	free(bytes);
 	return hash;
+}
+
+/* Tensors are sorted by name, and those of head and middle are neighbours: a party's are some of the reference's first,
+ * and then its last. */
+static bool is_part_of(const struct outcome *all, const char *dir)
+{
+	size_t len, n = 0;
+	char *bytes = tensors_of(dir, &len);
+	bool is;
+
+	while (n < len && n < all->len && bytes[n] == all->tensors[n])
+		n++;
+	is = len > all->len / 8 && len < all->len &&
+	     memcmp(bytes + n, all->tensors + all->len - (len - n), len - n) == 0;
+	free(bytes);
+	return is;
 }
 
 /* The number behind `key`, as it is written. */
@@ -156,6 +193,11 @@ bool sim_row_varies(const struct sim_row *row)
 	return strstr(row->sets, "share.clients=") != NULL;
 }
 
+bool sim_row_is_vertical(const struct sim_row *row)
+{
+	return strstr(row->sets, "share.mode=vertical") != NULL;
+}
+
 /* In rounds a member may have done its part of a step that its group then does without it. */
 static bool does_parts(const struct sim_row *row)
 {
@@ -182,7 +224,13 @@ static bool run_local(const struct sim_row *row, const char *more, const char *a
 			argv[argc++] = word;
 		}
 	snprintf(clients, sizeof clients, "%d", row->members);
-	if (row->members && !sim_row_varies(row)) {
+	if (sim_row_is_vertical(row)) {
+		const char *const more_of[] = {"--set", "share.role=features", "--set",   "share.member=0",
+					       "--set", "share.clients=2",     "--party", "../labels.yaml"};
+
+		memcpy(argv + argc, more_of, sizeof more_of);
+		argc += (int)(sizeof more_of / sizeof more_of[0]);
+	} else if (row->members && !sim_row_varies(row)) {
 		argv[argc++] = "--clients";
 		argv[argc++] = clients;
 	}
@@ -210,9 +258,12 @@ static bool read_outcome(const struct sim_row *row, const char *folder, struct o
 	char dir[128];
 
 	for (int k = 0; k < (row->members ? row->members : 1); k++) {
-		snprintf(dir, sizeof dir, row->members ? "%s/member-%d" : "%s", folder, k);
-		out[k] = (struct outcome){weights_of(dir),
-					  losses_of(dir, row->oracle != SIM_ABSENT, does_parts(row) ? k : -1, NULL)};
+		snprintf(dir, sizeof dir, row->members && !sim_row_is_vertical(row) ? "%s/member-%d" : "%s", folder, k);
+		out[k] = (struct outcome){
+			.weights = weights_of(dir),
+			.losses = losses_of(dir, row->oracle != SIM_ABSENT, does_parts(row) ? k : -1, NULL)};
+		if (sim_row_is_vertical(row))
+			out[k].tensors = tensors_of(dir, &out[k].len);
 		any = any || (out[k].weights && out[k].losses[0]);
 	}
 	return any;
@@ -307,8 +358,10 @@ void sim_compare(const struct sim_row *row)
 			continue;
 		snprintf(dir, sizeof dir, "client/run%d", k);
 		losses = losses_of(dir, row->oracle != SIM_ABSENT, does_parts(row) ? k : -1, NULL);
-		if (weights_of(dir) != is[k].weights)
+		if (sim_row_is_vertical(row) ? !is_part_of(&is[k], dir) : weights_of(dir) != is[k].weights)
 			sim_fail("%s: other weights than --local", name);
+		else if (sim_row_is_vertical(row) && k == 0) /* it has no losses */
+			continue;
 		else if (strcmp(losses, is[k].losses) == 0)
 			continue;
 		else if ((other = first_other(losses, is[k].losses)))

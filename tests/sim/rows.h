@@ -58,3 +58,5 @@ OPEN("late-rounds",
      "share.straggler_s=1 share.mode=rounds share.round=2 share.moments=average codec.head_act=quant:8 "
      "codec.head_grad=quant:8",
      3, SIM_ABSENT, SIM_SPOILS_DISKS)
+/* A party that is started with --fresh again, though its group has a run by now, is refused. */
+OPEN("vertical", "share.mode=vertical", 2, SIM_LOCAL, 0)

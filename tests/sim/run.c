@@ -65,6 +65,8 @@ static int client_main(struct sim_proc *p)
 		strcat(sets, member);
 	if (row->members && !sim_row_varies(row))
 		strcat(sets, clients);
+	if (sim_row_is_vertical(row))
+		strcat(sets, p->id ? " share.role=labels" : " share.role=features");
 	while ((word = strsep(&next, " ")) && argc < 2 * SETS_MOST - 2)
 		if (*word) {
 			argv[argc++] = "--set";

@@ -178,7 +178,8 @@ extern const struct sim_row sim_row[];
 void sim_run(const struct sim_row *row);
 
 /* ---- check.c */
-void sim_work_make(void);                                               /* configs and data, in the current folder */
+void sim_work_make(void);                            /* configs and data, in the current folder */
+bool sim_row_is_vertical(const struct sim_row *row); /* member 0 has the features, member 1 the labels */
 bool sim_reference_make(const struct sim_row *row, const char *splitc); /* false: --local fails */
 bool sim_row_varies(const struct sim_row *row);                         /* its members may come and go */
 void sim_compare(const struct sim_row *row);

@@ -10,6 +10,7 @@
  *   4. A seat whose run is finished never blocks.
  *   5. Nobody waits for a member that needs others' heads and tails. It gets them if somebody has
  *      them, and not those that others contradict.
+ *   6. Where each step needs all seats, none is done without one.
  *
  * Each fault that a group once had is planted again, and the search must find it. */
 #include <setjmp.h>
@@ -185,7 +186,7 @@ static bool server_ends(struct model *m)
 	if (!m->w.up || !m->w.servers)
 		return false;
 	m->w.servers--;
-	m->w.up = m->w.heard = 0;
+	m->w.up = m->w.heard = m->w.memory = 0;
 	m->w.giver = m->w.gift = m->w.wrong = 0;
 	m->t.open = false;
 	m->t.step = m->t.gone_at = 0;
@@ -430,7 +431,19 @@ static struct kind kind_of(const char *name, int least, int ranks)
 }
 
 /* THREE_STEPS: with SPLIT_LONG, since it has five million states; elsewhere only its planted fault. */
-enum { FIXED, FIXED_LATE, LOSES_A_DISK, FULL_DISK, COME_AND_GO, SHARED_ENDS, TWO_RANKS, THREE_STEPS, KINDS };
+enum {
+	FIXED,
+	FIXED_LATE,
+	LOSES_A_DISK,
+	FULL_DISK,
+	COME_AND_GO,
+	SHARED_ENDS,
+	TWO_RANKS,
+	WHOLE,
+	WHOLE_LATE,
+	THREE_STEPS,
+	KINDS
+};
 
 static struct kind kind_at(int i)
 {
@@ -477,6 +490,20 @@ static struct kind kind_at(int i)
 		kind.begin.crashes = 1;
 		kind.begin.leaves = !getenv("SPLIT_QUICK");
 		return kind;
+	case WHOLE:
+		kind = kind_of("three parties that do each step together", 0, 1);
+		kind.whole = true;
+		kind.steps = 3;
+		kind.begin.crashes = getenv("SPLIT_QUICK") ? 1 : 2;
+		kind.begin.servers = 1;
+		return kind;
+	case WHOLE_LATE:
+		kind = kind_of("three parties, of whom one is slow", 0, 1);
+		kind.whole = true;
+		kind.steps = 3;
+		kind.begin.crashes = 1;
+		kind.begin.timers = 2;
+		return kind;
 	default:
 		kind = kind_of("three members of two ranks", 0, 2);
 		kind.begin.crashes = 2;
@@ -515,7 +542,8 @@ static void test_planted_faults(void **state)
 					  [WRONG_ENDS_ARE_KEPT] = SHARED_ENDS,
 					  [LINKED_ALONE_COUNT] = THREE_STEPS,
 					  [ANY_RUN_IS_LONGER] = FULL_DISK,
-					  [MODELS_NEED_NOT_BE_WRITTEN] = FULL_DISK};
+					  [MODELS_NEED_NOT_BE_WRITTEN] = FULL_DISK,
+					  [WHOLE_IS_TIRED] = WHOLE_LATE};
 
 	(void)state;
 	for (int fault = 1; fault < FAULTS; fault++) {

@@ -22,6 +22,7 @@ enum fault {
 	WRONG_ENDS_ARE_KEPT,   /* a member's heads and tails are accepted although most others contradict them */
 	LINKED_ALONE_COUNT,    /* a member starts anew while the only one here has two checkpoints: it is refused */
 	ANY_RUN_IS_LONGER,     /* a member that is done comes back, and repeats steps though others have ended */
+	WHOLE_IS_TIRED,        /* a step that needs all seats is done without a late one */
 	MODELS_NEED_NOT_BE_WRITTEN, /* a full disk: a member leaves before all others have written their models */
 	FAULTS,
 };
@@ -58,6 +59,7 @@ struct world {
 	uint8_t crashes, servers, timers, wipes, leaves, fills; /* how many of each may still happen */
 	uint8_t full;                                           /* the server's disk */
 	uint8_t somebody_late;
+	uint8_t memory; /* whole: the server's memory has the state before step `done` */
 	uint8_t giver, gift, wrong,
 		liars; /* giver: 1 + the seat that is asked; wrong: a bit for each seat that was contradicted */
 };
@@ -67,6 +69,7 @@ struct kind {
 	const char *name;
 	int least, ranks;
 	bool ends;     /* whether heads and tails are shared */
+	bool whole;    /* every step needs all seats; a checkpoint in every second step */
 	uint8_t steps; /* length of every run */
 	struct world begin;
 };
@@ -171,6 +174,7 @@ static void expand(struct model *m, const struct world *w, const struct kind *ki
 				       .end = SEATS,
 				       .least = kind->least,
 				       .ranks = kind->ranks > 1,
+				       .whole = kind->whole,
 				       .open = w->open,
 				       .step = w->step,
 				       .round = 1,
@@ -259,6 +263,7 @@ static void breaks(struct model *m, const char *sentence)
 
 static void link_over(struct model *m, int k, enum sl_seat_end how)
 {
+	bool all;
 	enum sl_last last;
 
 	if (!m->w.up || m->seat[k].link == SL_LINK_NONE)
@@ -266,7 +271,13 @@ static void link_over(struct model *m, int k, enum sl_seat_end how)
 	m->w.wrong &= (uint8_t) ~(1 << k);
 	if (m->w.giver == k + 1)
 		m->w.giver = m->w.gift = NONE_YET;
-	sl_trunk_over(&m->t, k, how);
+	all = sl_trunk_over(&m->t, k, how);
+	if (all) {
+		sl_trunk_gathers(&m->t);
+		for (int i = 0; i < SEATS; i++)
+			if (i != k)
+				link_over(m, i, SL_SEAT_LOST);
+	}
 	if (!m->record[k].hello)
 		return;
 	sl_record_over(&m->r, k, how);
@@ -357,6 +368,7 @@ static void open_from(struct model *m, uint64_t step)
 		if (m->w.client[k].proc == OVER && step < m->kind->steps)
 			breaks(m, "3: steps are done again without a member that has ended");
 	sl_records_begin(&m->r, step);
+	m->w.memory = m->kind->whole;
 	m->w.from = (uint8_t)step;
 	for (uint64_t later = step + 1; later <= STEPS; later++) /* files of the abandoned history */
 		m->w.file[later].there = 0;
@@ -370,13 +382,23 @@ static void open_from(struct model *m, uint64_t step)
 			welcome(m, k, true);
 }
 
+/* All seats stand at the step whose state the server has in memory. */
+static bool from_memory(const struct model *m, uint64_t step)
+{
+	for (int k = 0; k < SEATS; k++)
+		if (m->record[k].number != step)
+			return false;
+	return m->kind->whole && m->w.memory && step == m->r.done;
+}
+
 static bool begin_from(struct model *m, uint64_t step)
 {
 	if (!all_hold(m, step) || (!m->kind->least && !sl_records_can_begin(&m->r, step, NULL)) ||
-	    (step && !m->w.file[step].there))
+	    (step && !m->w.file[step].there && !from_memory(m, step)))
 		return false;
 	check_back(m, step);
-	read_file(m, step);
+	if (!from_memory(m, step))
+		read_file(m, step);
 	open_from(m, step);
 	return true;
 }
@@ -409,16 +431,20 @@ static bool begin_behind(struct model *m, uint64_t step)
 
 static void choose(struct model *m)
 {
+	const uint64_t was = m->r.done;
+	const bool had = m->kind->whole && m->w.memory && m->w.up;
 	int stranger = -1, here = 0, fresh = 0;
+	bool hold;
 
 	for (int k = 0; k < SEATS; k++) {
 		m->record[k].hello = m->seat[k].hello;
 		here += m->seat[k].hello != NULL;
 		fresh += m->seat[k].hello && sl_hello_is_new(m->seat[k].hello);
 	}
+	hold = here == SEATS && all_hold(m, was);
 	if (here == SEATS)
 		sl_records_await_all(&m->r);
-	if (m->r.n_stored && fresh < here) {
+	if (m->r.n_stored && fresh < here && !(had && hold)) {
 		read_file(m, m->stored[0]);
 		stranger = sl_records_stranger(&m->r);
 	}
@@ -435,7 +461,8 @@ static void choose(struct model *m)
 	for (int step = STEPS; step >= 0; step--) {
 		if (begin_from(m, (uint64_t)step) || (step && begin_behind(m, (uint64_t)step)))
 			return;
-		if (m->r.n_stored) /* check_back uses what the newest file says */
+		if (m->r.n_stored &&
+		    !(had && hold && (uint64_t)step > was)) /* check_back uses what the newest file says */
 			read_file(m, m->stored[0]);
 	}
 	for (int k = 0; k < SEATS; k++)
@@ -557,6 +584,12 @@ static void apply(struct model *m)
 			(void)sl_trunk_late(&m->t, k);
 		}
 	}
+	m->w.memory = m->kind->whole;
+	for (int k = 0; k < SEATS && m->kind->whole; k++)
+		if (took[k] != SL_TOOK_PART)
+			breaks(m, "6: a step that needs all seats is done without one");
+	if (m->kind->whole && m->r.done % 2 && m->r.done != m->kind->steps)
+		return;
 	m->r.stays = write_file(m);
 	for (int k = 0; k < SEATS && m->r.stays; k++)
 		if (took[k] == SL_TOOK_PART && !m->w.client[k].writing)

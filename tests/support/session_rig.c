@@ -21,7 +21,8 @@ static uint32_t draw(struct rig *rig, uint32_t below)
 
 uint64_t rig_run_bytes(enum sl_part_what what)
 {
-	static const uint64_t most[SL_PART_WHAT_COUNT] = {40000, 9000, 9100, 41000, 30000, 6000, 6100, 20000};
+	static const uint64_t most[SL_PART_WHAT_COUNT] = {40000, 9000, 9100,  41000,        30000,
+							  6000,  6100, 20000, SL_WIRE_ORDER};
 
 	return most[what];
 }
@@ -54,6 +55,7 @@ static void set_limits(struct rig *rig, enum rig_who who)
 				      .no_mid_grad = rig->conf.no_mid_grad,
 				      .no_head_grad = rig->conf.no_head_grad,
 				      .free_calls = rig->conf.free_calls,
+				      .party = rig->conf.party,
 				      .chunks = (int)((rig->conf.batch + rig->conf.rows - 1) / rig->conf.rows)};
 
 	if (rig->conf.tokens) {
@@ -62,8 +64,13 @@ static void set_limits(struct rig *rig, enum rig_who who)
 		l.lengths = true;
 		l.token_loss = rig->conf.token_loss;
 	}
-	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
+	l.run_bytes[SL_PART_ORDER] = l.party ? SL_WIRE_ORDER : 0;
+	for (int what = 0; what < SL_PART_ORDER; what++)
 		if ((what == SL_PART_MID_GRAD && l.no_mid_grad) || (what == SL_PART_HEAD_GRAD && l.no_head_grad))
+			continue;
+		else if (what < SL_PART_WEIGHTS &&
+			 !sl_party_has(l.party,
+				       what == SL_PART_MID_ACT || what == SL_PART_MID_GRAD ? SL_TAIL : SL_HEAD))
 			continue;
 		else if (what > SL_PART_WEIGHTS && (what == SL_PART_ENDS ? !rig->conf.comes : !l.ends))
 			continue;
@@ -124,7 +131,7 @@ static void post(struct rig *rig, struct rig_side *side, const struct sl_action 
 {
 	const struct sl_session *s = &side->s;
 	const bool weights = a->what == SL_PART_WEIGHTS, of_chunk = a->what < SL_PART_WEIGHTS;
-	const bool ends = a->what == SL_PART_ENDS;
+	const bool ends = a->what == SL_PART_ENDS, order = a->what == SL_PART_ORDER;
 	uint64_t most = rig_run_bytes(a->what);
 
 	add(side, &side->out[a->what], a->chunk);
@@ -136,12 +143,12 @@ static void post(struct rig *rig, struct rig_side *side, const struct sl_action 
 					 : s->number,
 			 .chunk = (uint32_t)a->chunk,
 			 .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(s, a->chunk) : 0,
-			 .batch_rows = of_chunk ? (uint32_t)sl_session_said_rows(s) : 0,
+			 .batch_rows = of_chunk || order ? (uint32_t)sl_session_said_rows(s) : 0,
 			 .tokens = of_chunk ? s->tokens[a->chunk] : 0,
 			 .answers = of_chunk ? (uint32_t)s->answers : 0},
-		.len = ends && s->gift_bytes ? s->gift_bytes
-		       : weights || ends     ? most
-					     : 1 + draw(rig, (uint32_t)most),
+		.len = ends && s->gift_bytes      ? s->gift_bytes
+		       : weights || ends || order ? most
+						  : 1 + draw(rig, (uint32_t)most),
 	};
 }
 
@@ -155,6 +162,29 @@ static void store(struct rig_side *side, const struct sl_action *a, const struct
 	assert_in_range(a->chunk, 0, a->what >= SL_PART_WEIGHTS ? 0 : side->s.chunks - 1);
 	side->stored[a->what] += len;
 	side->whole[a->what] += a->whole;
+	if (a->what == SL_PART_ORDER)
+		side->handed = 0;
+}
+
+/* What the group of two says once the other party is as far as this one. */
+static void keep_step(struct rig *rig)
+{
+	struct rig_side *side = &rig->side[RIG_SERVER];
+	const struct sl_session *s = &side->s;
+	const bool labels = s->limits.party == SL_PARTY_LABELS, echoes = !s->training || s->limits.no_head_grad;
+	const int done = labels ? s->chunks : s->done[SL_TASK_MID_FWD];
+
+	if (s->state != SL_SESSION_STEP && s->state != SL_SESSION_EVAL)
+		return;
+	if (labels || !echoes) {
+		while (side->handed < done) {
+			const struct sl_event ev = {.kind = SL_EV_CHUNK, .chunk = side->handed++};
+
+			assert_int_equal(rig_event(rig, RIG_SERVER, &ev), SL_OK);
+		}
+	} else if (done == s->chunks && !side->handed++) {
+		assert_int_equal(rig_event(rig, RIG_SERVER, &(struct sl_event){.kind = SL_EV_ECHO}), SL_OK);
+	}
 }
 
 static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, const struct sl_outbox *out,
@@ -195,6 +225,9 @@ static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, co
 		break;
 	case SL_ACTION_ASKED: /* no other member has to finish first */
 		assert_int_equal(rig_event(rig, who, &(struct sl_event){.kind = SL_EV_GIVE}), SL_OK);
+		break;
+	case SL_ACTION_MOVED:
+		keep_step(rig);
 		break;
 	case SL_ACTION_READY:
 		side->credit = side->s.peer_window_bytes;
@@ -304,7 +337,7 @@ static bool finish_task(struct rig *rig, enum rig_who who, enum sl_task task)
 	return true;
 }
 
-/* Weights have the highest priority, as in the port. */
+/* Weights have the highest priority, as in the port, and then the order of a pass. */
 static bool send_part(struct rig *rig, enum rig_who who, enum sl_part_what what)
 {
 	struct rig_side *side = &rig->side[who];
@@ -313,7 +346,8 @@ static bool send_part(struct rig *rig, enum rig_who who, enum sl_part_what what)
 	struct rig_run *run;
 	uint64_t len;
 
-	if (!f->count || (what != SL_PART_WEIGHTS && side->out[SL_PART_WEIGHTS].count))
+	if (!f->count || (what != SL_PART_WEIGHTS && side->out[SL_PART_WEIGHTS].count) ||
+	    (what != SL_PART_WEIGHTS && what != SL_PART_ORDER && side->out[SL_PART_ORDER].count))
 		return false;
 	run = &side->run[what][f->chunk[f->first]];
 	len = run->len - run->sent < side->s.hello.part_bytes ? run->len - run->sent : side->s.hello.part_bytes;
@@ -413,6 +447,10 @@ struct sl_frame rig_part(const struct rig *rig, enum rig_who to, enum sl_part_wh
 	int chunk = s->lane[what].chunk;
 	const bool weights = what == SL_PART_WEIGHTS, of_chunk = what < SL_PART_WEIGHTS;
 
+	if (what == SL_PART_ORDER) {
+		chunk = 0;
+		len = SL_WIRE_ORDER;
+	}
 	return (struct sl_frame){
 		.kind = SL_FRAME_PART,
 		.epoch = s->epoch,
@@ -421,7 +459,7 @@ struct sl_frame rig_part(const struct rig *rig, enum rig_who to, enum sl_part_wh
 			   .step = weights ? from->kept_step : from->number,
 			   .chunk = weights ? 0 : (uint32_t)chunk,
 			   .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(from, chunk) : 0,
-			   .batch_rows = of_chunk ? (uint32_t)sl_session_said_rows(from) : 0,
+			   .batch_rows = of_chunk || what == SL_PART_ORDER ? (uint32_t)sl_session_said_rows(from) : 0,
 			   .total = len,
 			   .tokens = of_chunk ? from->tokens[chunk] : 0,
 			   .answers = of_chunk ? (uint32_t)from->answers : 0},

@@ -27,6 +27,7 @@ struct rig_conf {
 	bool free_calls;     /* steps are free */
 	uint64_t ends_round; /* steps per round that shares heads and tails; 0: shared at each step */
 	bool token_loss;     /* every token has a loss, and these are counted */
+	enum sl_party party; /* the group is vertical, and the client has this; the other party keeps step */
 };
 
 enum { RIG_ROW_TOKENS = 5 };
@@ -64,6 +65,8 @@ struct rig_side {
 	int poison; /* task number `poison` of kind poison_task finds NaN; -1: none */
 	enum sl_task poison_task;
 	int tasks_ended[SL_TASK_COUNT]; /* since the rig was opened */
+	int handed; /* chunks of this pass in which the other party has kept step; one ORDER that came back counts, too
+		     */
 	int dropped, abandoned, joining, prepared, given;
 	int ready, stepped, evaluated, fetched, failed, left;
 	struct sl_fail fail;

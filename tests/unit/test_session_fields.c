@@ -17,8 +17,9 @@ static struct rig rig;
 
 /* The sessions, as bits. */
 enum { PLAIN = 1, CLIPS = 2, FREE = 4, TOKENS = 8, ANSWERS = 16, MEMBER = 32, SHARES = 64, ROUND = 128, COMES = 256 };
-enum { ALL = 511, NONE = 0, GROUPS = MEMBER | SHARES | ROUND | COMES, WITH_TOKENS = TOKENS | ANSWERS };
-enum { SESSIONS = 9 };
+enum { FEATURES = 512, LABELS = 1024, VERTICAL = FEATURES | LABELS };
+enum { ALL = 2047, NONE = 0, GROUPS = MEMBER | SHARES | ROUND | COMES | VERTICAL, WITH_TOKENS = TOKENS | ANSWERS };
+enum { SESSIONS = 11 };
 
 static struct rig_conf conf_of(unsigned session)
 {
@@ -35,17 +36,22 @@ static struct rig_conf conf_of(unsigned session)
 				 .shared = session & GROUPS,
 				 .ends = session & (SHARES | ROUND | COMES),
 				 .ends_round = session == ROUND ? 1 : 0,
-				 .comes = session == COMES};
+				 .comes = session == COMES,
+				 .party = session == FEATURES ? SL_PARTY_FEATURES
+					  : session == LABELS ? SL_PARTY_LABELS
+							      : SL_PARTY_BOTH};
 }
 
 /* ---- frames: one of each kind, as legal as the moment allows */
 
-enum { TENSORS = 1, WEIGHTS = 2, END_RUNS = 4, ENDS = 8, NO_PART = 0 };
+enum { TENSORS = 1, WEIGHTS = 2, END_RUNS = 4, ENDS = 8, ORDERS = 16, NO_PART = 0 };
 
 static unsigned group_of(enum sl_part_what what)
 {
 	if (what < SL_PART_WEIGHTS)
 		return TENSORS;
+	if (what == SL_PART_ORDER)
+		return ORDERS;
 	return what == SL_PART_WEIGHTS ? WEIGHTS : what == SL_PART_ENDS ? ENDS : END_RUNS;
 }
 
@@ -56,8 +62,8 @@ static struct sl_frame part_to(enum rig_who to, enum sl_part_what what)
 	const uint64_t len = what == SL_PART_ENDS ? rig_run_bytes(what) : 1000;
 	struct sl_frame f = rig_part(&rig, to, what, len);
 
-	f.payload.len = len > 4096 ? 4096 : len;
-	f.u.part.total = what == SL_PART_WEIGHTS ? rig_run_bytes(what) : len;
+	f.payload.len = f.payload.len > 4096 ? 4096 : f.payload.len;
+	f.u.part.total = what == SL_PART_WEIGHTS ? rig_run_bytes(what) : f.u.part.total;
 	if (state || group_of(what) == END_RUNS)
 		f.u.part.chunk = f.u.part.rows = f.u.part.batch_rows = f.u.part.tokens = f.u.part.answers = 0;
 	if (state)
@@ -181,16 +187,20 @@ static const struct row table[] = {
 	OF_PART("Part.tokens", tokens, WEIGHTS, NONE),
 	OF_PART("Part.tokens", tokens, END_RUNS, NONE),
 	OF_PART("Part.tokens", tokens, ENDS, NONE),
+	OF_PART("Part.tokens", tokens, ORDERS, NONE),
 	OF_PART("Part.answers", answers, TENSORS, ANSWERS),
 	OF_PART("Part.answers", answers, WEIGHTS, NONE),
 	OF_PART("Part.answers", answers, END_RUNS, NONE),
 	OF_PART("Part.answers", answers, ENDS, NONE),
+	OF_PART("Part.answers", answers, ORDERS, NONE),
 	OF_PART("Part.chunk", chunk, WEIGHTS, NONE),
 	OF_PART("Part.chunk", chunk, END_RUNS, NONE),
 	OF_PART("Part.chunk", chunk, ENDS, NONE),
+	OF_PART("Part.chunk", chunk, ORDERS, NONE),
 	OF_PART("Part.rows", rows, WEIGHTS, NONE),
 	OF_PART("Part.rows", rows, END_RUNS, NONE),
 	OF_PART("Part.rows", rows, ENDS, NONE),
+	OF_PART("Part.rows", rows, ORDERS, NONE),
 	OF_PART("Part.batch_rows", batch_rows, WEIGHTS, NONE),
 	OF_PART("Part.batch_rows", batch_rows, END_RUNS, NONE),
 	OF_PART("Part.batch_rows", batch_rows, ENDS, NONE),
