@@ -42,7 +42,7 @@ static void name_newest(struct sl_archive *a)
 	a->status.good = sl_archive_newest(a);
 }
 
-/* The older file of the two that a write leaves; 0: there is none. */
+/* The newest of the older files that a write leaves; 0: there is none. */
 static uint64_t pinned(const struct sl_archive *a)
 {
 	return a->checkpoint.n_pin ? a->checkpoint.pin[0] : 0;
@@ -51,8 +51,8 @@ static uint64_t pinned(const struct sl_archive *a)
 static void add_file(struct sl_archive *a, uint64_t step)
 {
 	a->file[0] = step;
-	a->file[1] = pinned(a);
-	a->n_file = a->file[1] ? 2 : 1;
+	memcpy(a->file + 1, a->checkpoint.pin, (size_t)a->checkpoint.n_pin * sizeof a->file[0]);
+	a->n_file = 1 + a->checkpoint.n_pin;
 }
 
 void sl_archive_go_back(struct sl_archive *a, uint64_t step, bool sure)

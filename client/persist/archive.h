@@ -43,8 +43,8 @@ void sl_archive_go_back(struct sl_archive *a, uint64_t step, bool sure);
 bool sl_archive_busy(const struct sl_archive *a); /* a file is being written */
 /* The state from which the next file is written. The caller fills it, its step too, while no file is being written. */
 struct sl_client_state *sl_archive_state(struct sl_archive *a);
-/* Begins to write that state, with the notes of *c, which is copied; the file c->pin[0] stays. A failure is in
- * sl_archive_status, and goes to `missed` unless `quiet`. */
+/* Begins to write that state, with the notes of *c, which is copied; the files c->pin, at most SL_LAST_RUN_STEPS - 1,
+ * stay. A failure is in sl_archive_status, and goes to `missed` unless `quiet`. */
 void sl_archive_write(struct sl_archive *a, const struct sl_checkpoint *c, bool quiet);
 /* How the last write ended. */
 enum sl_err sl_archive_result(const struct sl_archive *a, struct sl_fail *fail) SL_MUST_CHECK;

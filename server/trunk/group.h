@@ -46,7 +46,7 @@ void sl_group_list_tick(struct sl_group_list *groups);
  * client has its seat; MISMATCH: its settings do not fit the group's. */
 enum sl_err sl_group_enter(struct sl_group_list *groups, struct sl_middle *m, const struct sl_agreed *agreed,
 			   struct sl_fail *fail) SL_MUST_CHECK;
-/* The session ended with *why. If that kept the member from joining, the others hear why it is missing. */
+/* The session ended with *why. If its client will not come again, the others hear why it is missing. */
 void sl_group_refused(struct sl_group *group, const struct sl_middle *m, const struct sl_fail *why);
 uint64_t sl_group_key(const struct sl_group *group); /* the worker's key of all jobs of its sessions */
 const char *sl_group_name_of(const struct sl_group *group);

@@ -86,7 +86,7 @@ static void come_behind(struct sl_group *g, uint64_t newest)
 			       newest >= g->trunk.r.late_at ? "all have gone back to that step for it time and again"
 							    : "steps since were done without somebody");
 	seat->made = SL_MADE_UNKNOWN;
-	reset_copy(g, false);
+	reset_copy(g, !sl_group_own_moments(g)); /* it may have done a step of the round under way */
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
 }

@@ -157,15 +157,25 @@ enum sl_err sl_group_ends_lend(struct sl_group *g, struct sl_middle *m, struct s
 	return open_member_ends(m, fail);
 }
 
+static struct sl_group_mean *find_mean(const struct sl_group *g, uint64_t step)
+{
+	for (int i = 0; i < SL_GROUP_MEANS; i++)
+		if (g->ends->mean[i].whole && g->ends->mean[i].step == step)
+			return &g->ends->mean[i];
+	return NULL;
+}
+
 void sl_group_ends_begin(struct sl_group *g)
 {
 	struct sl_group_ends *e = g->ends;
 
 	if (!e)
 		return;
-	for (int i = 0; i < SL_GROUP_MEANS; i++)
-		e->mean[i].whole = false;
 	e->from = g->trunk.r.done;
+	for (int i = 0; i < SL_GROUP_MEANS; i++)
+		e->mean[i].whole = e->mean[i].whole && e->mean[i].step < e->from;
+	while (e->from >= g->round && find_mean(g, e->from - 1))
+		e->from -= g->round;
 	if (!g->trunk.r.done)
 		sl_end_coder_forget(e->sum.coder);
 }
@@ -189,14 +199,6 @@ enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail)
 }
 
 /* ---- a step */
-
-static struct sl_group_mean *find_mean(const struct sl_group *g, uint64_t step)
-{
-	for (int i = 0; i < SL_GROUP_MEANS; i++)
-		if (g->ends->mean[i].whole && g->ends->mean[i].step == step)
-			return &g->ends->mean[i];
-	return NULL;
-}
 
 /* A place for the next mean: a free one while there is room, otherwise that of the oldest mean; members that need it
  * are then too far behind. The last mean stays, since it may be on its way to any member. */

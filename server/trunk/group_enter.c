@@ -131,10 +131,8 @@ static void note_refused(struct sl_group_member *p, const struct sl_fail *why)
 
 void sl_group_refused(struct sl_group *g, const struct sl_middle *m, const struct sl_fail *why)
 {
-	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
-
-	if (why->code == SL_ERR_MISMATCH && p->m != m)
-		note_refused(p, why);
+	if (why->code == SL_ERR_MISMATCH)
+		note_refused(&g->member[sl_group_seat_of(m)], why);
 }
 
 enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const struct sl_agreed *a,

@@ -70,7 +70,7 @@ int64_t sl_group_own_moments(const struct sl_group *group);
 /* group_ends.c; these do nothing unless heads and tails are shared. _lend: opens them for a member's session. */
 enum sl_err sl_group_ends_lend(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_ends_close(struct sl_group *group);
-void sl_group_ends_begin(struct sl_group *group); /* all go on from trunk.r.done: forgets the means */
+void sl_group_ends_begin(struct sl_group *group); /* all go on from trunk.r.done: forgets later means */
 /* Decodes and checks the member's change in the step under way. NONFINITE, PAYLOAD. */
 enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 /* next: takes memory for the mean that the fold makes. settle: the step is done, so members may get that mean. */
