@@ -368,10 +368,11 @@ PAIR_SIM := $(B)/tests/sim/sim
 PAIR_SIM_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c)) $(B)/tests/support/disk_model.o
 # _longjmp changes stacks, which the fortified one takes for an error.
 $(PAIR_SIM_OBJ): OWN += -U_FORTIFY_SOURCE
+PAIR_SIM_WRAP = $(addprefix -Wl$(comma)--wrap=,$(sort $(shell sed -n 's/.*__wrap_\([a-z_]*\).*/\1/p' tests/sim/*.c)))
 PAIR_SIM_FAIL = $(filter-out %/failpoint.o %/transport_zmq.o %/worker.o,$(FAIL_OBJ))
 $(PAIR_SIM): $(PAIR_SIM_OBJ) $(FAIL_OBJ) $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,--wrap=sl_records_stepped -o $@ $(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL) $(LIB) $(LDLIBS)
+	$(Q)$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) $(PAIR_SIM_WRAP) -o $@ $(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL) $(LIB) $(LDLIBS)
 
 -include $(PAIR_SIM_OBJ:.o=.d)
 
@@ -381,7 +382,7 @@ sim: all $(PAIR_SIM) ## the pair simulated under SEEDS=300 seeds: faults, kills,
 
 sim-selftest: all $(PAIR_SIM) ## plants each fault of tests/sim/planted, which the simulator must find (PLANT=NAME: only those)
 	@BUILD=$(B) SPLITC=$(B)/splitc COMPILE='$(CC) $(BASE_CFLAGS) -O1 -DSL_FAILPOINTS -w' \
-		LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,muldefs -Wl,--wrap=sl_records_stepped -o $(B)/sim-planted/sim' \
+		LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,muldefs $(PAIR_SIM_WRAP) -o $(B)/sim-planted/sim' \
 		OBJECTS='$(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL)' LIBS='$(LIB) $(LDLIBS)' tests/sim/selftest.sh '$(PLANT)'
 
 # -g1: line numbers without variables. Full debug information doubles the compile time of the inlined kernels.

@@ -8,3 +8,8 @@ CASE("late", 61, "4", "a member that died before its first checkpoint was refuse
 CASE("late", 9, "1,2,3,4,6", "a server that died with such a member behind let its group wait for ever")
 CASE("come-and-go", 58, "1,2,4,6", "a newcomer that the server's checkpoint did not have was refused")
 CASE("come-and-go", 111, "1,2,3,4,5,6,7,8", "the same, where an earlier client had its seat")
+CASE("late-serial", 250, "1,2,3", "the file of a lost link took the place of the checkpoint that all had: status 78")
+CASE("late-rounds", 59, "1,3,4", "a step of the round under way stayed in the moments of a member that died in it")
+CASE("late-rounds", 47, "1,2,3,4,5,6,7,8", "the others waited for ever for a member that was too far behind")
+CASE("late-rounds", 93, "1,2,3,4,5,6,7,8", "its reference failed")
+CASE("late-rounds", 125, "1,2,3,4", "a group that went back forgot the means that a member behind it needed: status 78")

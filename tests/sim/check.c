@@ -10,6 +10,7 @@
 
 #include <xxhash.h>
 
+#include "common/weights/safetensors.h"
 #include "tests/sim/sim.h"
 
 enum { ROWS_MOST = 64, SETS_MOST = 32 };
@@ -24,17 +25,37 @@ struct outcome {
 static struct outcome reference[ROWS_MOST][SIM_MEMBERS];
 static const char *program; /* splitc */
 
-static const char client_yaml[] =
-	"server: tcp://127.0.0.1:5570\n"
-	"model: {name: mlp, classes: 3, features: 4, dropout: 0.2}\n"
-	"partition: \"1:-1\"\n"
-	"data: {kind: csv, dir: ../data}\n"
-	"train: {batch: 12, chunks: 3, epochs: 3, seed: 3, checkpoint_every: 4, optimizer: {kind: adamw, lr: 0.01}}\n"
-	"codec: {head_act: \"topk:0.3,ef=true\", mid_act: \"quant:8\", mid_grad: \"quant:6\", head_grad: "
-	"\"topk:0.5,ef=true\"}\n"
-	"link: {on_server_lost: wait, retry_ms: 20, stall_s: 30, heartbeat_ms: 100, timeout_ms: 2000, "
-	"connect_timeout_ms: 2000}\n"
-	"threads: 1\n";
+#define EACH_CLIENT                                                                                                    \
+	"server: tcp://127.0.0.1:5570\n"                                                                               \
+	"data: {kind: csv, dir: ../data}\n"                                                                            \
+	"train: {batch: 12, chunks: 3, epochs: 3, seed: 3, checkpoint_every: 4, optimizer: {kind: adamw, lr: 0.01}}\n" \
+	"codec: {head_act: \"topk:0.3,ef=true\", mid_act: \"quant:8\", mid_grad: \"quant:6\", head_grad: "             \
+	"\"topk:0.5,ef=true\"}\n"                                                                                      \
+	"link: {on_server_lost: wait, retry_ms: 20, stall_s: 30, heartbeat_ms: 100, timeout_ms: 2000, "                \
+	"connect_timeout_ms: 2000}\n"                                                                                  \
+	"threads: 1\n"
+static const char client_yaml[] = EACH_CLIENT "model: {name: mlp, classes: 3, features: 4, dropout: 0.2}\n"
+					      "partition: \"1:-1\"\n";
+/* Rows with cuts have a network with skips, whose weights go up to the server's store. */
+static const char net_yaml[] = EACH_CLIENT "model: {network: ../net.safetensors}\n";
+static const char net_graph[] = "graph 1\n"
+				"in row f32 R[4]\n"
+				"in label i32 R[]\n"
+				"param a.weight [8,4] zero\n"
+				"param b.weight [8,8] zero\n"
+				"param c.weight [8,8] zero\n"
+				"param d.weight [3,8] zero\n"
+				"node a linear %0 &0\n"
+				"node a1 act %2\n"
+				"node b linear %3 &1\n"
+				"node b1 act %4\n"
+				"node b2 add %5 %3\n"
+				"node c linear %6 &2\n"
+				"node c1 act %7\n"
+				"node c2 add %8 %3\n"
+				"node d linear %9 &3\n"
+				"node loss xent %10 %1\n"
+				"out loss %11\n";
 static const char server_yaml[] = "listen: tcp://127.0.0.1:5570\n"
 				  "store: server/store\n"
 				  "store_ttl_s: 0\n"
@@ -78,17 +99,58 @@ static void write_table(const char *path, int rows, uint32_t seed)
 	fclose(f);
 }
 
+static void write_tables(const char *dir, int rows)
+{
+	char path[32];
+
+	mkdir(dir, 0777);
+	snprintf(path, sizeof path, "%s/train.csv", dir);
+	write_table(path, rows, 5);
+	snprintf(path, sizeof path, "%s/test.csv", dir);
+	write_table(path, 24, 6);
+}
+
+static void write_network(void)
+{
+	static float value[64];
+	const struct sl_st_note note = {"split.graph", net_graph};
+	const struct sl_st_item item[] = {{"a.weight", "F32", 2, {8, 4}, value},
+					  {"b.weight", "F32", 2, {8, 8}, value},
+					  {"c.weight", "F32", 2, {8, 8}, value},
+					  {"d.weight", "F32", 2, {3, 8}, value}};
+	struct sl_fail fail;
+	uint32_t seed = 1;
+
+	for (int i = 0; i < 64; i++)
+		value[i] = (float)((seed = seed * 1664525u + 1013904223u) >> 8) / (1 << 24) - 0.5f;
+	if (sl_st_write("net.safetensors", item, 4, &note, 1, SL_FP_NONE, &fail)) {
+		fprintf(stderr, "sim: %s\n", fail.text);
+		exit(2);
+	}
+}
+
+const char *sim_config(const struct sim_row *row)
+{
+	return strstr(row->sets, "head_end=") ? "../net.yaml" : "../client.yaml";
+}
+
 void sim_work_make(void)
 {
 	char labels[sizeof client_yaml + sizeof labels_yaml];
 
 	write_text("client.yaml", client_yaml);
+	write_text("net.yaml", net_yaml);
+	write_network();
 	write_text("server.yaml", server_yaml);
 	snprintf(labels, sizeof labels, "%s%s", client_yaml, labels_yaml);
 	write_text("labels.yaml", labels);
-	mkdir("data", 0777);
-	write_table("data/train.csv", 120, 5);
-	write_table("data/test.csv", 24, 6);
+	write_tables("data", 120);
+	for (int k = 0; k < 3; k++) { /* members with files of their own: 10, 7 and 4 batches */
+		char dir[] = "data-0";
+
+		dir[5] = (char)('0' + k);
+		write_tables(dir, 120 - 36 * k);
+	}
 }
 
 /* ---- an outcome ---- */
@@ -210,8 +272,8 @@ static bool run_local(const struct sim_row *row, const char *more, const char *a
 		      const char *log_dir)
 {
 	char option[160], control[160], clients[8], sets[SIM_TEXT + 2048], *next = sets, *word;
-	const char *argv[2 * SETS_MOST] = {program, "train", "../client.yaml", "--local",
-					   "--set", option,  "--set",          control};
+	const char *argv[2 * SETS_MOST] = {program, "train", sim_config(row), "--local",
+					   "--set", option,  "--set",         control};
 	int argc = 8, status;
 	pid_t pid;
 
@@ -357,6 +419,8 @@ void sim_compare(const struct sim_row *row)
 		if (sim.proc[k].left)
 			continue;
 		snprintf(dir, sizeof dir, "client/run%d", k);
+		sim_trace("%s: weights %016llx, told %016llx", name, (unsigned long long)weights_of(dir),
+			  (unsigned long long)is[k].weights);
 		losses = losses_of(dir, row->oracle != SIM_ABSENT, does_parts(row) ? k : -1, NULL);
 		if (sim_row_is_vertical(row) ? !is_part_of(&is[k], dir) : weights_of(dir) != is[k].weights)
 			sim_fail("%s: other weights than --local", name);

@@ -252,8 +252,10 @@ int rename(const char *old, const char *path)
 	if (from && pass("rename", to, false))
 		return -1;
 	rc = (int)syscall(SYS_renameat2, AT_FDCWD, old, AT_FDCWD, path, 0);
-	if (!rc && from)
-		note((struct note){.op = DISK_RENAME, .fd = -1, .path = from, .path2 = to});
+	if (rc || !from || !to)
+		return rc;
+	note((struct note){.op = DISK_RENAME, .fd = -1, .path = from, .path2 = to});
+	sim_note_file(to);
 	return rc;
 }
 

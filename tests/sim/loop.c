@@ -270,8 +270,10 @@ int sl_failpoint_pass(enum sl_failpoint point)
 		return 0;
 	sim.seen[point]++;
 	sim.cur->passages++;
-	if (sim_fires(SIM_KILL_POINT, sim.cur->id, sim_failpoint_name((int)point)))
+	if (sim_fires(SIM_KILL_POINT, sim.cur->id, sim_failpoint_name((int)point))) {
+		sim_cover_kill((int)point);
 		sim_die();
+	}
 	return 0;
 }
 

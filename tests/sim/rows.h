@@ -50,13 +50,19 @@ OTHER("come-and-go-rounds",
       "share.clients=2..4 share.wait_s=30 share.straggler_s=1 share.mode=rounds share.round=2 share.moments=average "
       "codec.head_act=quant:8 codec.head_grad=quant:8",
       4, SIM_ABSENT, SIM_SPOILS_DISKS)
-/* Rows with an open fault (docs/RELIABILITY.md), last: no seed draws them, --row does. */
-OPEN("late-serial", "share.straggler_s=1 share.mode=serial codec.head_act=quant:8 codec.head_grad=quant:8", 3,
-     SIM_ABSENT, SIM_SPOILS_DISKS)
+/* A lost message on a link that stays up holds a script up for ever: it may take any time between two calls. */
+OTHER("script", "", 0, SIM_SCRIPT, 1u << SIM_DROP)
+/* A value that stays at home and crosses, too; and two that cross, one of which stays at home. */
+ROW("homes", "head_end=a1 tail_begin=c2", 0)
+ROW("several", "head_end=b1 tail_begin=c2 cut_values=2", 0)
+ROW("files", "share.straggler_s=0 share.ends=private data.dir=../data-%m share.epoch_steps=10", 3)
+OTHER("late-serial", "share.straggler_s=1 share.mode=serial codec.head_act=quant:8 codec.head_grad=quant:8", 3,
+      SIM_ABSENT, SIM_SPOILS_DISKS)
 /* With share.moments: keep the moments of a member's part of a round stay, though it died in it. */
-OPEN("late-rounds",
-     "share.straggler_s=1 share.mode=rounds share.round=2 share.moments=average codec.head_act=quant:8 "
-     "codec.head_grad=quant:8",
-     3, SIM_ABSENT, SIM_SPOILS_DISKS)
-/* A party that is started with --fresh again, though its group has a run by now, is refused. */
+OTHER("late-rounds",
+      "share.straggler_s=1 share.mode=rounds share.round=2 share.moments=average codec.head_act=quant:8 "
+      "codec.head_grad=quant:8",
+      3, SIM_ABSENT, SIM_SPOILS_DISKS)
+/* Rows with an open fault, last: no seed draws them, --row does.
+ * A party that is started with --fresh again, though its group has a run by now, is refused. */
 OPEN("vertical", "share.mode=vertical", 2, SIM_LOCAL, 0)

@@ -120,7 +120,9 @@ extern struct sim {
 	uint64_t events, hash;
 	long seen[256];                      /* passages of each failpoint */
 	bool missed[SIM_STEPS][SIM_MEMBERS]; /* a step of the group was done without this member */
+	unsigned on_disk[SIM_STEPS];         /* processes, as bits, that have written a checkpoint of that step */
 	int slow;                            /* how many times longer jobs take */
+	bool learns;                         /* script.c: this run without faults is the reference */
 } sim;
 
 /* ---- sim.c: time and chance */
@@ -159,7 +161,8 @@ enum sim_oracle {
 	SIM_LOCAL,  /* `splitc train --local`, run once for each row */
 	SIM_ABSENT, /* the same after the seed, with the list of those that missed a step */
 	SIM_RATES,  /* the same with the rates that its steps took: each start of the client has another one */
-	SIM_LONGER  /* as SIM_LOCAL; the run is first done with fewer epochs, and then goes on */
+	SIM_LONGER, /* as SIM_LOCAL; the run is first done with fewer epochs, and then goes on */
+	SIM_SCRIPT  /* script.c's process in place of a client: the same without faults */
 };
 
 struct sim_row {
@@ -177,12 +180,29 @@ struct sim_row {
 extern const struct sim_row sim_row[];
 void sim_run(const struct sim_row *row);
 
+/* ---- script.c */
+enum { SIM_SCRIPT_VALUES = 32 };
+extern uint64_t *sim_script; /* [SIM_SCRIPT_VALUES], in memory that processes share: the reference */
+int sim_script_main(struct sim_proc *proc);
+void sim_hear_log(void); /* run.c: lines of the log are traced */
+
+/* ---- cover.c: what is reached, in memory that processes share */
+extern struct sim_cover *sim_cover;
+extern const char *sim_unreached; /* the path of tests/sim/unreached */
+size_t sim_cover_bytes(void);
+void sim_cover_kill(int point);
+int sim_cover_report(void); /* prints what is not reached, nor listed there; returns how many lines */
+
 /* ---- check.c */
 void sim_work_make(void);                            /* configs and data, in the current folder */
 bool sim_row_is_vertical(const struct sim_row *row); /* member 0 has the features, member 1 the labels */
 bool sim_reference_make(const struct sim_row *row, const char *splitc); /* false: --local fails */
+const char *sim_config(const struct sim_row *row);                      /* its path */
 bool sim_row_varies(const struct sim_row *row);                         /* its members may come and go */
 void sim_compare(const struct sim_row *row);
+
+/* ---- group.c: a file has got its name */
+void sim_note_file(const char *path);
 
 /* ---- loop.c, net.c, disk.c */
 void sim_loop_term(struct sim_proc *proc);
