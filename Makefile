@@ -116,7 +116,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-wheel test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man wheel install install-lib dist uninstall clean demo demo-text demo-generate bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz sim sim-selftest
+.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-wheel test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man wheel install install-lib dist uninstall clean demo demo-text demo-generate bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz analyse sim sim-selftest
 
 all: $(BINS) $(LIB) $(MPI_MODULE) $(DICOM_MODULE) ## build/<variant>/splitc and splits
 
@@ -625,6 +625,20 @@ build/fuzz/%.o: %.c Makefile | $(PROTO:%.proto=build/fuzz/gen/%.pb-c.h)
 	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined $(FUZZ_LESS) $(call simd,$<) -MMD -MP -c -o $@ $<
 
 -include $(FUZZ_LIB_OBJ:.o=.d) $(FUZZ_BIN:=.d)
+
+# ---- clang's static analyser reads the product, but for gcc's vectors and assembly, and what needs MPI
+ANALYSED := $(patsubst %.c,build/analysed/%.txt,$(filter-out $(OTHER_LEVELS) common/base/err.c server/mpi/% $(wildcard kernels/cpu/simd_*.c),\
+              $(wildcard common/*/*.c client/*/*.c server/*/*.c lib/*.c kernels/cpu/*.c)))
+
+analyse: $(ANALYSED) ## run clang's static analyser over the product
+	@scripts/analyse.py tests/analysed.tsv $^
+
+build/analysed/%.txt: %.c tests/support/analyse.h Makefile | $(PROTO:%.proto=build/fuzz/gen/%.pb-c.h)
+	@mkdir -p $(@D)
+	@echo '  READ  $<'
+	$(Q)clang --analyze $(FUZZ_FLAGS) $(call simd,$<) -include tests/support/analyse.h -Xanalyzer -analyzer-output=text \
+		-MMD -MP -MT $@ -MF $@.d -o /dev/null $< 2>$@.part && mv $@.part $@
+-include $(ANALYSED:=.d)
 
 # ---- the CUDA module, built only if nvcc and cudnn.h are installed. gcc compiles host code, with warnings as errors. The
 # module has its own hidden copy of the room `base`, so that it needs no other library of Split. It has SASS for CUDA_ARCHS

@@ -257,7 +257,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	err = check_plan(o, uses, conf, setup, fail);
 	if (!err && (uses & SL_USES_WEIGHTS))
 		err = sl_setup_check_weights(setup, conf->model.weights, false, fail);
-	if (!err && (uses & SL_USES_TEST_SET))
+	if (!err && (uses & (SL_USES_TRAIN_SET | SL_USES_TEST_SET)))
 		err = sl_setup_check_data(setup, trains, samples, fail);
 	if (setup->alone && setup->set[SL_SPLIT_TRAIN].source) /* one member's part of the samples */
 		samples[SL_SPLIT_TRAIN] = setup->set[SL_SPLIT_TRAIN].count;

@@ -583,8 +583,9 @@ void sl_onnx_read_prelu(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	enum sl_op_kind kind;
-	int x = sl_onnx_data_in(im, 0, 0), p, y;
+	int x, y, p;
 
+	sl_onnx_data_in(im, 0, 0);
 	if ((v && v->permuted) || !is_param(im, sl_onnx_in(im, 1)))
 		sl_onnx_refuse(im, "its slope is no parameter, or it is of flattened images");
 	if (im->b->err)

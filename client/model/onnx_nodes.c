@@ -237,9 +237,10 @@ static void read_layernorm(struct sl_onnx_import *im)
 	const float eps = sl_onnx_attr_float(im, "epsilon", 1e-5f);
 	const int64_t axis = sl_onnx_attr_int(im, "axis", -1);
 	const bool bias = im->node->n_input > 2 && im->node->input[2][0];
-	int x = sl_onnx_data_in(im, 0, 0), first;
+	int x, first;
 	int64_t all = 1;
 
+	sl_onnx_data_in(im, 0, 0);
 	if (im->b->err)
 		return;
 	first = (int)(axis < -v->view.n_axis || axis >= v->view.n_axis ? 0 : axis < 0 ? axis + v->view.n_axis : axis);

@@ -301,7 +301,6 @@ void sl_onnx_read_maxpool(struct sl_onnx_import *im)
 	if (im->b->err)
 		return;
 	if (im->flat) { /* square windows over copies of the one row have the same maxima */
-		s = sl_build_shape(im->b, x);
 		x = resize(im, x, 1, 0, w.k[1], SL_RESAMPLE_EDGE);
 		w.k[0] = w.k[1];
 		w.stride[0] = w.stride[1];

@@ -145,13 +145,13 @@ static void draw(void *arg)
 	int n;
 
 	if (!p->tty) {
-		n = sl_progress_line(line, &p->state, &p->rates, PLAIN_WIDTH, false);
+		sl_progress_line(line, &p->state, &p->rates, PLAIN_WIDTH, false);
 		n = snprintf(out, sizeof out, "%s\n", line);
 	} else {
 		const int columns = sl_terminal_columns(p->fd);
 
 		/* the last column stays free: some terminals wrap as soon as it is written */
-		n = sl_progress_line(line, &p->state, &p->rates, (columns ? columns : 80) - 1, true);
+		sl_progress_line(line, &p->state, &p->rates, (columns ? columns : 80) - 1, true);
 		n = snprintf(out, sizeof out, "\r%s%s%s\033[K", p->colour ? "\033[36m" : "", line,
 			     p->colour ? "\033[0m" : "");
 		p->visible = true;
