@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torchvision import models
+from torchvision.ops import StochasticDepth
 
 import split
 from middles import refused
@@ -268,12 +269,12 @@ def middles():
     yield Arithmetic(), (4, 8)
     yield torch.jit.script(Arithmetic()), (4, 8)
     yield models.squeezenet1_1().features[3:], (1, 64, 56, 56)
-    yield models.efficientnet_b0(stochastic_depth_prob=0.0).features[1:], (1, 32, 28, 28)
+    yield models.efficientnet_b0().features[1:], (1, 32, 28, 28)
     yield part(models.shufflenet_v2_x0_5(), 2, 5), (1, 24, 28, 28)
-    yield models.convnext_tiny(stochastic_depth_prob=0.0).features[1:3], (1, 96, 14, 14)
+    yield models.convnext_tiny().features[1:3], (1, 96, 14, 14)
     yield part(models.googlenet(init_weights=False), 4, 7), (1, 192, 28, 28)
     yield nn.MaxPool2d(3, 2, 1, ceil_mode=True), "ceil_mode=True adds a window; the server has that of maxima without padding"
-    yield models.efficientnet_b0().features[1:], "p=0.025 is not known on the server, 0 is"
+    yield nn.Sequential(nn.Conv2d(4, 4, 1), StochasticDepth(0.1, "batch")), "mode='batch' drops whole batches; the server drops rows, with mode='row'"
     yield models.swin_t().features[1:], "0.norm1: a layer norm over the width of images is not known on the server"
     yield Owner(nn.Conv2d(64, 64, 1), (56, 1), (64, 1, 1)), (1, 64, 56, 56)
     yield Owner(nn.Conv2d(64, 64, 1), (55, 1), (64, 1, 1)), "place: its shape is [55, 1] beside [64, 56, 56]; the server has shapes that fit"
