@@ -122,7 +122,7 @@ static bool is_allowed(const struct sim_proc *p)
 	case 73: /* a file cannot be made */
 		return sim_fired(1u << SIM_FULL | 1u << SIM_IO_ERROR);
 	case 78: /* its disk, or the server's, is not the one that it was; or its group goes on without it */
-		return sim_fired(CHANGES_DISK) || (row->oracle == SIM_ABSENT && (one_left() || may_be_left(p)));
+		return sim_fired(CHANGES_DISK) || (row->oracle == SIM_ABSENT && (sim.lacks_one || may_be_left(p)));
 	case 76: /* a broken frame; no other link is made while the run is being stopped */
 		return sim_fired(1u << SIM_TERM);
 	case 66: /* nothing to go on from */
@@ -223,6 +223,7 @@ static void on_line(void *arg, const char *line, size_t len)
 	sim_trace("  %s: %.*s", sim.cur ? sim_name(sim.cur) : "?", (int)len, line);
 	if (memmem(line, len, "steps-lost", strlen("steps-lost")) && !sim.members && !sim_fired(loses))
 		sim_fail("steps are lost, though no process died");
+	sim.lacks_one |= one_left() && memmem(line, len, "was not complete within", strlen("was not complete within"));
 	if (sim.cur && memmem(line, len, "run-done", strlen("run-done")))
 		sim.cur->done = true;
 }
