@@ -59,9 +59,11 @@ bool sl_group_missing(const struct sl_group *g, char *out, size_t size)
 }
 
 /* A member that waits in vain for others that are done: it does not hold the step at which they finished, and they do
- * not come back to repeat earlier ones. -1: there is none. */
+ * not come back to repeat earlier ones. Where members come and go it takes their heads and tails, unless these are its
+ * own. -1: there is none. */
 static int find_left_behind(const struct sl_group *g)
 {
+	const bool takes = sl_group_varies(g) && sl_agreed_shares_ends(&g->agreed);
 	bool done = false;
 	int who = -1;
 
@@ -72,7 +74,7 @@ static int find_left_behind(const struct sl_group *g)
 		if (s->link == SL_LINK_JOINING && !sl_hello_holds(s->hello, g->t.gone_at))
 			who = k;
 	}
-	return done && g->t.gone_at && !g->t.open && !g->groups->ranks && !sl_group_varies(g) ? who : -1;
+	return done && g->t.gone_at && !g->t.open && !g->groups->ranks && !takes ? who : -1;
 }
 
 /* How long to wait: share.wait_s; 0: for ever. A member that is left behind waits less, but long enough for the others

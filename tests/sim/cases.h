@@ -13,3 +13,4 @@ CASE("late-rounds", 59, "1,3,4", "a step of the round under way stayed in the mo
 CASE("late-rounds", 47, "1,2,3,4,5,6,7,8", "the others waited for ever for a member that was too far behind")
 CASE("late-rounds", 93, "1,2,3,4,5,6,7,8", "its reference failed")
 CASE("late-rounds", 125, "1,2,3,4", "a group that went back forgot the means that a member behind it needed: status 78")
+CASE("come-and-go-private", 2, "1,2,3,4,5,6,7,8", "a member that was behind waited for ever for others that were done")
