@@ -213,6 +213,8 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 		printf(", after step %" PRId64, t->weights_step);
 	if (t->has_accuracy)
 		printf("\ntest accuracy %s", sl_share_text(s->test_acc, figure));
+	else if (t->blind)
+		printf("\nthe member with labels has the test loss");
 	else
 		printf("\ntest loss %s", sl_figure_text(s->test_loss, figure));
 	if (t->test_samples) /* else another process of the run evaluated */

@@ -34,6 +34,7 @@ struct sl_training_totals {
 	uint64_t test_step;    /* after which the last evaluation was; 0: not known, or none */
 	double test_loss, test_acc, best_test_acc;
 	bool has_accuracy;                     /* the network learns classes: labels can be met */
+	bool blind;                            /* another member has the labels */
 	char undefined[SL_UNDEFINED_TEXT];     /* why figures of that evaluation are undefined; "": none is */
 	double dcor_squared;                   /* of the last evaluation (dcor.h); NAN: not known */
 	struct sl_score score[SL_SCORES_MOST]; /* of the last evaluation, if this process made it */

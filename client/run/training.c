@@ -88,6 +88,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->setup = setup;
 	r->task = r->totals.task = sl_setup_task(c);
 	r->totals.has_accuracy = sl_run_has_labels(r) && r->task->met;
+	r->totals.blind = sl_agreed_has_role(&r->setup->conf->agreed, SL_ROLE_FEATURES);
 	r->eval_only = eval_only;
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
@@ -291,7 +292,7 @@ static void log_epoch(struct sl_training *r)
 	};
 	struct sl_score score[SL_SCORES_MOST];
 	char test[64 + SL_SCORES_MOST * (SL_SCORE_TEXT + 2) + SL_UNDEFINED_TEXT] = "", text[SL_SCORE_TEXT];
-	const bool blind = sl_agreed_has_role(&r->setup->conf->agreed, SL_ROLE_FEATURES);
+	const bool blind = r->totals.blind;
 	char loss[48], figure[SL_FIGURE_TEXT];
 	int n;
 

@@ -253,6 +253,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	r->totals = (struct sl_training_totals){.mode = mode,
 						.task = r->task,
 						.has_accuracy = r->totals.has_accuracy,
+						.blind = r->totals.blind,
 						.kept_by = kept_by,
 						.stop = {.by = stop_by, .best = NAN},
 						.test_loss = NAN,

@@ -499,7 +499,7 @@ class RemoteModule(nn.Module):
             for key, value in given.items():
                 own[key].copy_(value)
         if any(not torch.equal(now, was) for _, now, was in self._builder.read):  # the graph depends on their values
-            self._builder, self._out = network.graph_of(module, shapes, lengths)
+            self._builder, self._out = network.graph_of(self._module, self._shapes, self._lengths)
             self._text = self._text_of(self._builder, self._out)
         self.close(goodbye=not self._kept)
         self._begin()

@@ -78,6 +78,18 @@ static bool one_left(void)
 	return false;
 }
 
+static bool has_checkpoint(const struct sim_proc *p)
+{
+	char path[64];
+	glob_t found = {0};
+	bool has;
+
+	snprintf(path, sizeof path, "client/run%d/checkpoint-*.safetensors", p->id);
+	has = glob(path, 0, NULL, &found) != GLOB_NOMATCH;
+	globfree(&found);
+	return has;
+}
+
 static void start(void *arg)
 {
 	struct sim_proc *p = arg;
@@ -85,6 +97,8 @@ static void start(void *arg)
 	/* a group of fixed members waits for all when its server comes back: the end of its run */
 	if (p->side == SIM_SERVER && one_left() && !sim_row_varies(row))
 		sim.done = sim.refused = true;
+	/* a party whose run has begun goes on with it */
+	p->fresh = p->fresh && !(sim_row_is_vertical(row) && has_checkpoint(p));
 	sim_trace("%s starts, number %d%s", sim_name(p), p->starts + 1, p->fresh ? " (--fresh)" : "");
 	sim_start(p, p->side == SIM_SERVER ? server_main : row->oracle == SIM_SCRIPT ? sim_script_main : client_main);
 }
@@ -144,15 +158,9 @@ static bool all_done(void)
 static bool has_model_alone(const struct sim_proc *p)
 {
 	char path[64];
-	glob_t found = {0};
-	bool alone;
 
 	snprintf(path, sizeof path, "client/run%d/model.safetensors", p->id);
-	alone = access(path, F_OK) == 0;
-	snprintf(path, sizeof path, "client/run%d/checkpoint-*.safetensors", p->id);
-	alone = alone && glob(path, 0, NULL, &found) == GLOB_NOMATCH;
-	globfree(&found);
-	return alone;
+	return access(path, F_OK) == 0 && !has_checkpoint(p);
 }
 
 /* A client that is done is started once more, which must find its run done. */
