@@ -89,6 +89,7 @@ static void remove_work(void)
 static void name_processes(const struct sim_row *row)
 {
 	sim.members = row->members;
+	sim.varies = sim_row_varies(row);
 	sim.slow = row->oracle == SIM_ABSENT ? 8 : 1;
 	for (int i = 0; i < SIM_PROCS; i++) {
 		sim.proc[i].id = i;

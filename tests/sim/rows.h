@@ -63,11 +63,9 @@ OTHER("late-rounds",
       "share.straggler_s=1 share.mode=rounds share.round=2 share.moments=average codec.head_act=quant:8 "
       "codec.head_grad=quant:8",
       3, SIM_ABSENT, SIM_SPOILS_DISKS)
+ROW("vertical", "share.mode=vertical", 2)
+OTHER("come-and-go-private", "share.clients=2..4 share.wait_s=30 share.straggler_s=1 share.ends=private", 4, SIM_ABSENT,
+      SIM_ENDS_PROCESSES)
 /* Rows with an open fault, last: no seed draws them, --row does. docs/RELIABILITY.md lists them.
- * A member that comes back and is not awaited yet may compute a step that the group does without it: seeds 36, 47. */
-OPEN("come-and-go-private", "share.clients=2..4 share.wait_s=30 share.straggler_s=1 share.ends=private", 4, SIM_ABSENT,
-     SIM_ENDS_PROCESSES)
-/* A member whose process dies behind its last step is refused, where the server's disk was full: seed 6. */
+ * A member whose process dies behind its last step is refused, where the server's disk was full: seed 6. */
 OPEN("batches", "share.straggler_s=0 share.mode=serial data.dir=../data-%m share.batches=10,7,4", 3, SIM_LOCAL, 0)
-/* The simulator starts a party with --fresh again, though its group has a run by now; it is refused: seed 360. */
-OPEN("vertical", "share.mode=vertical", 2, SIM_LOCAL, 0)
