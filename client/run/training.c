@@ -88,7 +88,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->setup = setup;
 	r->task = r->totals.task = sl_setup_task(c);
 	r->totals.has_accuracy = sl_run_has_labels(r) && r->task->met;
-	r->totals.blind = sl_agreed_has_role(&r->setup->conf->agreed, SL_ROLE_FEATURES);
+	r->totals.blind = sl_agreed_has_role(&c->agreed, SL_ROLE_FEATURES);
 	r->eval_only = eval_only;
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
@@ -156,7 +156,7 @@ void sl_training_hush(struct sl_training *r)
 
 bool sl_run_phase_over(const struct sl_training *r)
 {
-	const bool ends = r->setup->phase.count || r->setup->plan->spec.party == SL_PARTY_LABELS;
+	const bool ends = r->setup->phase.count || sl_agreed_has_role(&r->setup->conf->agreed, SL_ROLE_LABELS);
 
 	return ends && r->step == r->total_steps && r->in_epoch == 0;
 }

@@ -13,7 +13,7 @@ enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_seg
 	const int64_t weights = range ? 0 : segment->weight_count;
 	const int64_t floats = sl_exec_state_floats(segment) - segment->weight_count + weights;
 
-	if (!segment->n_op) { /* another party of a vertical group has it */
+	if (!segment->n_op && !segment->weight_count) { /* another party of a vertical group has it */
 		*s = (struct sl_exec_state){0};
 		return SL_OK;
 	}

@@ -100,14 +100,14 @@ for turn in 1 2; do
 done
 # a run that is not done, and a server with another store: its good checkpoints stay, and it goes on with its own server
 client_stands 8 half "$tmp/client.yaml" "${sets[@]}" --set train.epochs=2 --set train.checkpoint_every=3
-wait_for "the run has no checkpoint" test -e "$tmp/half/checkpoint-000000000006.safetensors"
+wait_for "the run has no checkpoint" test -e "$tmp/half/checkpoint-000000000003.safetensors"
 end_client
 half_files() { (cd "$tmp/half" && sha256sum log.jsonl checkpoint-*); }
 half_files >"$tmp/before"
 start_server other store="$tmp/elsewhere"
 rc=0
 client half "$tmp/client.yaml" "${sets[@]}" --set train.epochs=2 --set server="$endpoint" --resume || rc=$?
-[ $rc = 78 ] && grep -q 'no common step to go on from: .* 3, .* is its store another one? --fresh begins anew$' "$tmp/half.log" ||
+[ $rc = 78 ] && grep -q 'no common step to go on from: .*3, .* is its store another one? --fresh begins anew$' "$tmp/half.log" ||
 	fail "a server with another store: status $rc"
 half_files | cmp -s - "$tmp/before" || fail "a server with another store cost the run its checkpoints"
 client half "$tmp/client.yaml" "${sets[@]}" --set train.epochs=2 --resume || fail "with its own server again: status $?"

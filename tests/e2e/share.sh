@@ -116,7 +116,7 @@ for clients in 2..8:2..8 3..3:3 4:4; do
 done
 refused clients 'need --local' --clients 2
 refused alone 'need --local' --alone 1
-refused alone 'not both' --local --clients 2 --alone 1 --absent 1:1
+refused alone 'give one of' --local --clients 2 --alone 1 --absent 1:1
 refused share.member 'must be below share.clients (2), got 2' --local --clients 2 --alone 2
 refused share.member 'needs the name of a group' --local --alone 0
 refused data.partition 'a member alone has no part' --local --clients 2 --alone 0 --set data.partition=batch
