@@ -12,9 +12,8 @@
 #include "client/run/principal.h"
 
 static const char *const usage[] = {
-	"splitc train [CONFIG] [--local [--party CONFIG] | --resume | --fresh | --auto-resume] [--epochs N] [--batch "
-	"N] [--lr X] "
-	"[--set KEY=VALUE]… [--json]",
+	"splitc train [CONFIG] [--local [--party CONFIG] | --resume | --fresh | --auto-resume] [--epochs N] "
+	"[--batch N] [--lr X] [--set KEY=VALUE]… [--json]",
 	"Trains with the config's server. In log.dir it writes log.jsonl (a line per step and per epoch, and a "
 	"summary), checkpoints, and at the end model.safetensors.",
 	"Without CONFIG it trains the demo in runs/demo: a small MobileNetV2 on CIFAR-10, with splits on this host. "

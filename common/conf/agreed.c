@@ -326,12 +326,14 @@ enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agre
 
 static bool is_own(const char *path, bool vertical)
 {
-	static const char *const own[] = {
-		"codec.", "share.member", "share.turns", "share.role",
-		"cross.", "train.batch",  "tokens."}; /* the last three: not in a vertical group */
+	static const struct {
+		const char *path;
+		bool alike; /* in a vertical group it must be the same for all */
+	} own[] = {{"codec.", false}, {"share.member", false}, {"share.turns", false}, {"share.role", false},
+		   {"cross.", true},  {"train.batch", true},   {"tokens.", true}};
 
-	for (size_t i = 0; i < sizeof own / sizeof own[0] - (vertical ? 3 : 0); i++)
-		if (strncmp(path, own[i], strlen(own[i])) == 0)
+	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+		if (strncmp(path, own[i].path, strlen(own[i].path)) == 0 && !(vertical && own[i].alike))
 			return !is_end_codec(path); /* the mean is coded once, for all */
 	return false;
 }

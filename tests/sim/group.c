@@ -7,8 +7,6 @@
 
 void __real_sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t steps, bool others_missed);
 void __wrap_sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t steps, bool others_missed);
-enum sl_trunk_act __real_sl_trunk_next(const struct sl_trunk_table *t, bool tired, bool end_tired, int *seat);
-enum sl_trunk_act __wrap_sl_trunk_next(const struct sl_trunk_table *t, bool tired, bool end_tired, int *seat);
 void __real_sl_trunk_opens(struct sl_trunk_table *t, uint64_t step);
 void __wrap_sl_trunk_opens(struct sl_trunk_table *t, uint64_t step);
 
@@ -19,19 +17,6 @@ void __wrap_sl_records_stepped(struct sl_records *r, const enum sl_took *took, u
 		for (int k = 0; k < r->n; k++)
 			sim.missed[step][k] = took[k] != SL_TOOK_PART;
 	__real_sl_records_stepped(r, took, steps, others_missed);
-}
-
-/* A member hears at its welcome which steps were done without it, and as each of them is done: it computes none. But
- * in rounds its part may become ready while the round ends, and one that comes back to a group whose members come and
- * go is not awaited at first. */
-enum sl_trunk_act __wrap_sl_trunk_next(const struct sl_trunk_table *t, bool tired, bool end_tired, int *seat)
-{
-	const enum sl_trunk_act act = __real_sl_trunk_next(t, tired, end_tired, seat);
-
-	if (act == SL_TRUNK_BEHIND && !t->rounds && !sim.varies)
-		sim_fail("%s computes step %llu, which was done without it", sim_name(&sim.proc[*seat]),
-			 (unsigned long long)t->seat[*seat].number + 1);
-	return act;
 }
 
 void sim_note_file(const char *path)

@@ -27,8 +27,7 @@ static const char usage[] =
 	"  --keep LIST  only these of the seed's faults, such as 1,4; \"\": none\n"
 	"  --trace      prints what happens\n"
 	"  --first-bad  ends at the first seed that fails\n"
-	"  --unseen     fails if rules of tables, or kills at failpoints, are reached by no seed, nor in "
-	"tests/sim/unreached\n";
+	"  --unseen     prints rules of the tables, and kills at failpoints, that no seed has reached\n";
 
 struct options {
 	uint64_t seeds, first;
@@ -89,7 +88,6 @@ static void remove_work(void)
 static void name_processes(const struct sim_row *row)
 {
 	sim.members = row->members;
-	sim.varies = sim_row_varies(row);
 	sim.slow = row->oracle == SIM_ABSENT ? 8 : 1;
 	for (int i = 0; i < SIM_PROCS; i++) {
 		sim.proc[i].id = i;
@@ -454,7 +452,6 @@ int main(int argc, char **argv)
 	reports = shared((JOBS_MOST + 1) * sizeof *reports);
 	sim_script = shared(SIM_SCRIPT_VALUES * sizeof *sim_script);
 	sim_cover = shared(sim_cover_bytes());
-	sim_unreached = realpath("tests/sim/unreached", NULL);
 	if (!mkdtemp(work) || chdir(work)) {
 		perror("sim: /dev/shm");
 		return 2;
@@ -467,5 +464,7 @@ int main(int argc, char **argv)
 	sim_work_make();
 	run_all();
 	summarize();
-	return (o.unseen && sim_cover_report()) || bad || !runs;
+	if (o.unseen)
+		sim_cover_report();
+	return bad || !runs;
 }

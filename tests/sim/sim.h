@@ -113,7 +113,6 @@ extern struct sim {
 	long full_left;             /* calls that still find the disk full */
 	long failing_left;          /* calls that still fail */
 	bool refused;               /* a client found that a disk is not the one it was: the end of its run */
-	bool varies;                /* members of its group come and go */
 	bool lacks_one;             /* a group has said that it waited in vain for a member that was refused */
 	uint64_t back_ns[SIM_BOTH]; /* how far the clock of a side was set back */
 	int members;                /* of a group; 0: a single client */
@@ -190,10 +189,9 @@ void sim_hear_log(void); /* run.c: lines of the log are traced */
 
 /* ---- cover.c: what is reached, in memory that processes share */
 extern struct sim_cover *sim_cover;
-extern const char *sim_unreached; /* the path of tests/sim/unreached */
 size_t sim_cover_bytes(void);
 void sim_cover_kill(int point);
-int sim_cover_report(void); /* prints what is not reached, nor listed there; returns how many lines */
+void sim_cover_report(void); /* prints what no seed has reached */
 
 /* ---- check.c */
 void sim_work_make(void);                            /* configs and data, in the current folder */
