@@ -42,7 +42,7 @@ while read -r kind path; do
 done < <(paths_of "$SPLITC" train; paths_of "$SPLITS" serve)
 key[codec]=1 # of all four tensors
 while read -r name; do codec[$name]=1; done < <("$SPLITC" codecs --json | jq -r '.[].name')
-while read -r path; do file[${path##*/}]=1; done < <(find README.md Makefile client common configs deploy docs kernels lib proto python scripts server tests -type f)
+while read -r path; do file[${path##*/}]=1; done < <(find README.md Makefile client common configs deploy docs kernels lib mk proto python scripts server tests -type f)
 [ ${#command[@]} -gt 8 ] && [ ${#key[@]} -gt 60 ] && [ ${#codec[@]} -gt 8 ] || fail "${#command[@]} commands, ${#key[@]} keys, ${#codec[@]} codecs"
 
 # ---- what the pages name: PAGE:LINE<tab>KIND<tab>TEXT; taken from inline code, blocks of ```sh and ```yaml, indented code, links
@@ -129,7 +129,7 @@ shell_line() {
 			case $word in *=*) continue ;; esac
 			target=${word%[\',;]}
 			[[ $target =~ ^[a-z][a-z-]*$ ]] || continue
-			grep -qE "^([a-z-]+ )*$target( [a-z-]+)*:" Makefile || wrong "make has no target '$target'"
+			grep -qE "^([a-z-]+ )*$target( [a-z-]+)*:" Makefile mk/*.mk || wrong "make has no target '$target'"
 			break
 		done
 	fi
