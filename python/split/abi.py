@@ -1,7 +1,7 @@
 """The functions of lib/split.h through ctypes. tests/e2e/script/arrays.py compares the two."""
 import ctypes
 import os
-from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 AGAIN, OK, LIMIT = -1, 0, 18
 API = 0x000100

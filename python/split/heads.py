@@ -1,7 +1,6 @@
 """Attention that forward writes out: views of tokens as heads, scores, softmax, sums of values. All of it becomes one node."""
 import dataclasses
 import math
-import operator
 import re
 
 import torch

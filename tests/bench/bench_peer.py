@@ -251,7 +251,6 @@ def by_turns(ours, peers, runs, warm):
 
 
 def compare_segment(report, row, threads, runs, warm, forms):
-    import torch
     name, piece, image, batch, chunks, target, net = row
     use_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
@@ -290,7 +289,6 @@ def compare_decoder(report, threads, runs, warm, cpu):
 
 
 def compare_encoder(report, threads, runs, warm, cpu):
-    import torch
     from bench_peer_encoder import CASES, Layer
     use_threads(threads)
     for name, lengths, pads in CASES:

@@ -98,7 +98,7 @@ class Trainer:
         return self._inner_training_loop(resume_from_checkpoint)
 
     def _inner_training_loop(self, resume):
-        updates, step_of = -(-BATCHES // self.args.gradient_accumulation_steps), 0
+        updates = -(-BATCHES // self.args.gradient_accumulation_steps)
         total = updates * EPOCHS
         self.create_optimizer()
         self.state = types.SimpleNamespace(global_step=0)
