@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """usage: house.py [--gate] [ROOT]
 
-Measures the structure of the sources: code by room, functions, circles of files, flags in structs, exports of
+Measures the structure of the sources beside its aims, and in detail: code by room, functions, circles of files, flags in structs, exports of
 headers, comments and width. --gate prints only what breaks a rule, and ends with status 1 where something does.
 
 A file uses another where it names a function or a table that the other defines. A circle is a set of files of one
@@ -186,6 +186,29 @@ def read_limits(text):
     return limits, granted
 
 
+def codec_lists(root, listed):
+    """Tests that list the codecs: each names at least 7 of the methods in its strings, so a new method may belong there."""
+    methods = re.findall(r"^SL_STAGE_ROW\(\w+, \d+, (\w+),", (root / "common/codec/stages.def").read_text(), re.M)
+    names = re.compile(r"(?<![\w.])(" + "|".join(methods) + r")\b")
+    texts = [(n, (root / n).read_text()) for n in listed if n.startswith("tests/") and n.endswith((".c", ".h", ".py", ".sh", ".def"))]
+    return [n for n, text in texts if len({m for s in re.findall(r'"((?:\\.|[^"\\\n])*)"', text) for m in names.findall(s)}) >= 7]
+
+
+def aims(sources, root, listed, found, rings):
+    """(measure, its value, its aim) of what the house is measured by."""
+    above = lambda word: sum(name.startswith(word + " ") for name in found)
+    middle = "".join(s.code for s in sources if s.name.startswith("server/trunk/middle"))
+    return [("circles of files, the largest six", ", ".join(str(len(r)) for r in rings[:6]), "at most 3"),
+            (f"private headers above {EXPORTS_MOST} functions", above("exports"), 0),
+            (f"structs above {BOOLS_MOST} booleans", above("flags"), 3),
+            ("branches on \"has it a group\" in server/trunk/middle*.c",
+             len(re.findall(r"\bm->group (?=\?|&&)|\bif \(m->group\)|(?:&&|\|\|) m->group\b(?! *\?)", middle)), 0),
+            ("tests that list the codecs", len(codec_lists(root, listed)), 3),
+            ("lines of Makefile and mk/", sum((root / n).read_text().count("\n") for n in listed if n == "Makefile" or n.startswith("mk/")), 450),
+            ("words of pages", found["words"], 75000), ("lines of the product", found["product"], 111500),
+            ("lines of the tests", found["tests"], 89000)]
+
+
 def against_limits(found, text, before):
     """What is wrong with the measures, given scripts/limits and the same file of the branch that this one goes to."""
     limits, granted = read_limits(text)
@@ -237,6 +260,10 @@ def main(argv):
               file=sys.stderr if wrong else sys.stdout)
         return 1 if wrong else 0
 
+    print(f"{'measure':60} {'now':>16} {'aim':>9}")
+    for name, now, aim in aims(sources, root, listed, found, rings):
+        print(f"{name:60} {now:>16} {aim:>9}")
+    print()
     by_room = collections.Counter()
     for s in sources:
         by_room[s.room()] += s.lines
