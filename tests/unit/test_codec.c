@@ -1,4 +1,4 @@
-/* The chain and its frame: refusals, error feedback, a backend's own stages, threads. */
+/* The chain and its frame: refusals, error feedback, a backend's own stages. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "common/base/pool.h"
 #include "common/codec/codec.h"
 #include "common/codec/stage.h"
 #include "common/exec/backend.h"
@@ -22,37 +21,6 @@ static void none_carries_any_bits(void **state)
 
 	assert_int_equal(codec_round_trip("none", sl_shape2(2, 3), x, back), 16 + 24);
 	assert_memory_equal(x, back, sizeof x);
-}
-
-static void nonfinite_is_refused_by_lossy_codecs(void **state)
-{
-	static const char *const specs[] = {
-		"f16",      "quant:8",         "quant:8,per=channel", "quant:3,block=64,round=stochastic",
-		"topk:0.1", "topk:0.1|quant:4"};
-	static const float bad[] = {NAN, INFINITY, -INFINITY};
-	struct sl_shape s = sl_shape4(2, 60, 60, 12);
-	int64_t n = sl_shape_count(&s), at[] = {0, 70000, n - 1};
-	float *x = malloc((size_t)n * 4);
-	(void)state;
-
-	codec_fill(x, n, RANDOM);
-	for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-		struct sl_codec *c = codec_open(specs[i], s, NULL, SL_DIR_HEAD_ACT, NULL);
-		uint8_t *bytes;
-		size_t len;
-
-		for (int b = 0; b < 9; b++) {
-			float was = x[at[b / 3]];
-
-			x[at[b / 3]] = bad[b % 3];
-			assert_int_equal(codec_encode(c, &codec_call0, x, s, &bytes, &len), SL_ERR_NONFINITE);
-			x[at[b / 3]] = was;
-		}
-		assert_int_equal(codec_encode(c, &codec_call0, x, s, &bytes, &len), SL_OK);
-		free(bytes);
-		sl_codec_close(c);
-	}
-	free(x);
 }
 
 static void wrong_frames_are_refused(void **state)
@@ -324,64 +292,10 @@ static void a_backend_may_bring_its_own_stages(void **state)
 	free(two);
 }
 
-static void threads_do_not_change_bytes(void **state)
-{
-	static const char *const specs[] = {"none",
-					    "f16",
-					    "quant:3",
-					    "quant:8,per=channel",
-					    "quant:5,per=sample",
-					    "quant:7,block=1000,round=stochastic",
-					    "quant:7,block=512",
-					    "qsgd:10,bucket=512",
-					    "sortquant:12+4",
-					    "cells:2|topk:0.1",
-					    "topk:0.1|quant:6",
-					    "topk:0.3"};
-	struct sl_shape s = sl_shape4(3, 56, 57, 33);
-	int64_t n = sl_shape_count(&s);
-	float *x = malloc((size_t)n * 4), *back = malloc((size_t)n * 4), *other = malloc((size_t)n * 4);
-	static const struct sl_backend_ops ops = {.name = "test"};
-	(void)state;
-
-	codec_fill(x, n, RELU);
-	for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-		uint8_t *expect = NULL, *bytes;
-		size_t len, expect_len = 0;
-
-		for (int threads = 1; threads <= 3; threads++) {
-			struct sl_backend be = {.ops = &ops};
-			struct sl_codec *c;
-
-			assert_int_equal(sl_pool_open(&be.pool, threads, NULL), SL_OK);
-			c = codec_open(specs[i], s, &be, SL_DIR_HEAD_ACT, NULL);
-			assert_int_equal(codec_encode(c, &codec_call0, x, s, &bytes, &len), SL_OK);
-			assert_int_equal(codec_decode(c, &codec_call0, bytes, len, s, threads == 1 ? other : back),
-					 SL_OK);
-			if (threads == 1) {
-				expect = bytes;
-				expect_len = len;
-			} else {
-				assert_int_equal(len, expect_len);
-				assert_memory_equal(bytes, expect, len);
-				assert_memory_equal(back, other, (size_t)n * 4);
-				free(bytes);
-			}
-			sl_codec_close(c);
-			sl_pool_close(be.pool);
-		}
-		free(expect);
-	}
-	free(x);
-	free(back);
-	free(other);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(none_carries_any_bits),
-		cmocka_unit_test(nonfinite_is_refused_by_lossy_codecs),
 		cmocka_unit_test(wrong_frames_are_refused),
 		cmocka_unit_test(a_short_buffer_is_a_limit),
 		cmocka_unit_test(feedback_returns_what_was_lost),
@@ -390,7 +304,6 @@ int main(void)
 		cmocka_unit_test(rows_that_were_not_there_have_no_residual),
 		cmocka_unit_test(tensors_beyond_the_plan_are_refused),
 		cmocka_unit_test(a_backend_may_bring_its_own_stages),
-		cmocka_unit_test(threads_do_not_change_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
