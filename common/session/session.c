@@ -361,10 +361,11 @@ enum sl_err sl_on_refuse(struct sl_session *s, const struct sl_event *ev, uint64
 	bool ended = code == SL_ERR_UNAVAILABLE || code == SL_ERR_PEER_LOST;
 
 	s->paused = code == SL_ERR_BUSY;
-	if (code == SL_ERR_NONFINITE) /* the server says where the network's NaN appeared, and is not to blame */
+	/* the server says where the network's NaN appeared, and is not to blame */
+	if (code == SL_ERR_NONFINITE && r->text[0])
 		return sl_fail_at(&out->fail, r->key, code, "%s", r->text);
 	return sl_fail_at(&out->fail, r->key, code, "the %s %s: %s", s->role == SL_SESSION_CLIENT ? "server" : "client",
-			  ended ? "ended the session" : "refused", r->text);
+			  ended ? "ended the session" : "refused", r->text[0] ? r->text : "it gives no reason");
 }
 
 void sl_session_set_limits(struct sl_session *s, const struct sl_session_limits *limits)

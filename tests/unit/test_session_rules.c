@@ -2,6 +2,7 @@
  * change to a frame that is accepted without it. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -794,17 +795,27 @@ static void a_refusal_of_no_epoch_counts(void **state)
 	assert_int_equal(rig.side[RIG_SERVER].in.count, 1); /* only Hello: a REFUSE is not answered by another */
 }
 
-/* A server that shuts down ends the session, which is no refusal. */
-static void an_end_is_no_refusal(void **state)
+/* A server that shuts down ends the session, which is no refusal. A peer that says nothing still gives a sentence. */
+static void a_refusal_is_a_sentence(void **state)
 {
-	const struct sl_frame f = {.kind = SL_FRAME_REFUSE,
-				   .u.refuse = {.code = SL_ERR_UNAVAILABLE, .text = "the server shuts down"}};
+	static const struct {
+		enum sl_err code;
+		const char *text, *says;
+	} of[] = {{SL_ERR_UNAVAILABLE, "the server shuts down", "the server ended the session: the server shuts down"},
+		  {SL_ERR_MISMATCH, "", "the server refused: it gives no reason"},
+		  {SL_ERR_NONFINITE, "NaN in chunk 2", "NaN in chunk 2"},
+		  {SL_ERR_NONFINITE, "", "the server refused: it gives no reason"}};
 
 	(void)state;
-	rig_open(&rig, &conf);
-	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
-	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_UNAVAILABLE);
-	assert_string_equal(rig.side[RIG_CLIENT].fail.text, "the server ended the session: the server shuts down");
+	for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+		struct sl_frame f = {.kind = SL_FRAME_REFUSE, .u.refuse.code = of[i].code};
+
+		snprintf(f.u.refuse.text, sizeof f.u.refuse.text, "%s", of[i].text);
+		rig_open(&rig, &conf);
+		assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
+		assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), of[i].code);
+		assert_string_equal(rig.side[RIG_CLIENT].fail.text, of[i].says);
+	}
 }
 
 int main(void)
@@ -830,7 +841,7 @@ int main(void)
 		cmocka_unit_test(older_epochs_are_dropped_and_counted),
 		cmocka_unit_test(newer_epochs_are_refused),
 		cmocka_unit_test(a_refusal_of_no_epoch_counts),
-		cmocka_unit_test(an_end_is_no_refusal),
+		cmocka_unit_test(a_refusal_is_a_sentence),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
