@@ -304,11 +304,11 @@ static enum sl_err encode_target(struct table *t, const struct sl_csv *s, const 
 	y->label = sl_csv_place(&t->labels, sl_csv_cell(s, from, t->target[0]));
 	if (y->label >= 0)
 		return SL_OK;
-	return sl_csv_lacks_text(s, from, t->target[0],
-				 sl_text_number(sl_csv_cell(s, from, t->target[0]), &number)
-					 ? "; a quantity needs model.task: numbers"
-					 : "",
-				 fail);
+	return sl_csv_fail_unknown_text(s, from, t->target[0],
+					sl_text_number(sl_csv_cell(s, from, t->target[0]), &number)
+						? "; a quantity needs model.task: numbers"
+						: "",
+					fail);
 }
 
 static enum sl_err encode_row(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec, int64_t from,

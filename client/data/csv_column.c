@@ -280,7 +280,8 @@ int sl_csv_place(const struct sl_names *list, const char *text)
 	return -1;
 }
 
-enum sl_err sl_csv_lacks_text(const struct sl_csv *s, int64_t row, int column, const char *more, struct sl_fail *fail)
+enum sl_err sl_csv_fail_unknown_text(const struct sl_csv *s, int64_t row, int column, const char *more,
+				     struct sl_fail *fail)
 {
 	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" does not occur in training%s",
 			   s->path, s->line[row], sl_name(&s->header, column), sl_csv_cell(s, row, column), more);
@@ -318,9 +319,10 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 	if (place >= 0)
 		x[place] = 1;
 	else if (!unknown)
-		return sl_csv_lacks_text(s, row, c->at, "; data.missing: mean takes it for a missing cell", fail);
+		return sl_csv_fail_unknown_text(s, row, c->at, "; data.missing: mean takes it for a missing cell",
+						fail);
 	else if (!unknown->cells++)
-		(void)sl_csv_lacks_text(s, row, c->at, ", and counts as a missing cell", &unknown->first);
+		(void)sl_csv_fail_unknown_text(s, row, c->at, ", and counts as a missing cell", &unknown->first);
 	return SL_OK;
 }
 

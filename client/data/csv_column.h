@@ -74,7 +74,8 @@ enum sl_err sl_csv_column_recall(struct sl_csv_column *c, const struct json_t *f
 enum sl_err sl_csv_different(struct sl_names *out, const struct sl_csv *s, int column, bool fill,
 			     struct sl_fail *fail) SL_MUST_CHECK;
 /* Returns DATA. *fail says that this cell's text does not occur in training, followed by `more`. */
-enum sl_err sl_csv_lacks_text(const struct sl_csv *s, int64_t row, int column, const char *more, struct sl_fail *fail);
+enum sl_err sl_csv_fail_unknown_text(const struct sl_csv *s, int64_t row, int column, const char *more,
+				     struct sl_fail *fail);
 int sl_csv_place(const struct sl_names *list, const char *text); /* index in the list; −1: it is not there */
 /* Hashes the key of each row into *key, [rows], which the caller frees: its cell in the column parts->by, *by, or else
  * (*by: -1) all its cells; or its place. */

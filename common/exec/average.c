@@ -22,12 +22,12 @@ static int64_t moving_of(const struct sl_exec *e, int kind)
 	return kind == WEIGHTS ? s->moving_count : s->trainable_count;
 }
 
-static enum sl_err get(struct sl_exec *e, int kind, float *x)
+static enum sl_err get_floats(struct sl_exec *e, int kind, float *x)
 {
 	return kind == WEIGHTS ? sl_exec_get_weights(e, x) : sl_exec_get_moment(e, kind, x);
 }
 
-static enum sl_err set(struct sl_exec *e, int kind, const float *x)
+static enum sl_err set_floats(struct sl_exec *e, int kind, const float *x)
 {
 	return kind == WEIGHTS ? sl_exec_set_weights(e, x) : sl_exec_set_moment(e, kind, x);
 }
@@ -36,7 +36,7 @@ enum sl_err sl_copy_check(struct sl_exec *copy, struct sl_fail *fail)
 {
 	const int64_t count = count_of(copy, WEIGHTS);
 	float *x = malloc((size_t)count * sizeof *x + 1);
-	enum sl_err err = x ? get(copy, WEIGHTS, x) : SL_ERR_NOMEM;
+	enum sl_err err = x ? get_floats(copy, WEIGHTS, x) : SL_ERR_NOMEM;
 
 	if (!err && !sl_finite_host(x, moving_of(copy, WEIGHTS)))
 		err = sl_fail_set(fail, SL_ERR_NONFINITE,
@@ -46,7 +46,7 @@ enum sl_err sl_copy_check(struct sl_exec *copy, struct sl_fail *fail)
 }
 
 /* The copies to be averaged. */
-struct union_of {
+struct average {
 	struct sl_exec *trunk;
 	const struct sl_copy *copy;
 	int n;
@@ -55,7 +55,7 @@ struct union_of {
 };
 
 /* x [count] = the average; sum [count] is zeroed workspace. */
-static enum sl_err average_into(float *x, double *sum, const struct union_of *u, int kind, int64_t count)
+static enum sl_err average_into(float *x, double *sum, const struct average *u, int kind, int64_t count)
 {
 	const size_t bytes = (size_t)count * sizeof *sum;
 	enum sl_err err = SL_OK;
@@ -66,7 +66,7 @@ static enum sl_err average_into(float *x, double *sum, const struct union_of *u,
 
 		if (!u->copy[k].rows)
 			continue;
-		err = get(u->copy[k].exec, kind, x);
+		err = get_floats(u->copy[k].exec, kind, x);
 		for (int64_t i = 0; i < count && !err; i++)
 			sum[i] += by * (double)x[i];
 	}
@@ -79,16 +79,16 @@ static enum sl_err average_into(float *x, double *sum, const struct union_of *u,
 	return SL_OK;
 }
 
-static enum sl_err give(const struct union_of *u, int kind, const float *x)
+static enum sl_err set_all(const struct average *u, int kind, const float *x)
 {
-	enum sl_err err = set(u->trunk, kind, x);
+	enum sl_err err = set_floats(u->trunk, kind, x);
 
 	for (int k = 0; k < u->n && !err; k++)
-		err = set(u->copy[k].exec, kind, x);
+		err = set_floats(u->copy[k].exec, kind, x);
 	return err;
 }
 
-static enum sl_err unite(const struct union_of *u, int kind, bool zero)
+static enum sl_err average_kind(const struct average *u, int kind, bool zero)
 {
 	const int64_t count = moving_of(u->trunk, kind);
 	float *x = calloc((size_t)count_of(u->trunk, kind) + 1, sizeof *x);
@@ -96,17 +96,17 @@ static enum sl_err unite(const struct union_of *u, int kind, bool zero)
 	enum sl_err err = x && sum ? SL_OK : SL_ERR_NOMEM;
 
 	if (!err && kind == WEIGHTS) /* for the frozen weights */
-		err = get(u->trunk, kind, x);
+		err = get_floats(u->trunk, kind, x);
 	if (!err && !zero)
 		err = average_into(x, sum, u, kind, count);
 	if (!err)
-		err = give(u, kind, x);
+		err = set_all(u, kind, x);
 	free(x);
 	free(sum);
 	return err;
 }
 
-static void unite_applied(const struct union_of *u, bool zero)
+static void set_all_applied(const struct average *u, bool zero)
 {
 	const uint64_t applied = zero ? 0 : u->applied;
 
@@ -116,7 +116,7 @@ static void unite_applied(const struct union_of *u, bool zero)
 }
 
 /* Extends rows and applied to the copies of all processes. */
-static enum sl_err hear_others(struct union_of *u)
+static enum sl_err hear_others(struct average *u)
 {
 	const struct {
 		uint64_t rows, applied;
@@ -140,7 +140,7 @@ enum sl_err sl_average(struct sl_exec *trunk, const struct sl_copy *copy, int n,
 		       const struct sl_others *others)
 {
 	const int moments = sl_exec_segment(trunk)->moments;
-	struct union_of u = {.trunk = trunk, .copy = copy, .n = n, .others = others};
+	struct average u = {.trunk = trunk, .copy = copy, .n = n, .others = others};
 	enum sl_err err;
 
 	for (int k = 0; k < n; k++) {
@@ -151,21 +151,21 @@ enum sl_err sl_average(struct sl_exec *trunk, const struct sl_copy *copy, int n,
 	err = hear_others(&u);
 	if (err || !u.rows)
 		return err;
-	err = unite(&u, WEIGHTS, false);
+	err = average_kind(&u, WEIGHTS, false);
 	for (int i = 0; i < moments && how != SL_SHARE_KEEP && !err; i++)
-		err = unite(&u, i, how == SL_SHARE_ZERO);
+		err = average_kind(&u, i, how == SL_SHARE_ZERO);
 	if (!err && how != SL_SHARE_KEEP)
-		unite_applied(&u, how == SL_SHARE_ZERO);
+		set_all_applied(&u, how == SL_SHARE_ZERO);
 	return err;
 }
 
 static enum sl_err copy_kind(struct sl_exec *to, struct sl_exec *from, int kind)
 {
 	float *x = malloc((size_t)count_of(from, kind) * sizeof *x + 1);
-	enum sl_err err = x ? get(from, kind, x) : SL_ERR_NOMEM;
+	enum sl_err err = x ? get_floats(from, kind, x) : SL_ERR_NOMEM;
 
 	if (!err)
-		err = set(to, kind, x);
+		err = set_floats(to, kind, x);
 	free(x);
 	return err;
 }
