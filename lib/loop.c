@@ -238,7 +238,7 @@ static void on_fetched(void *arg)
 	pthread_mutex_unlock(&m->lock);
 }
 
-static enum sl_err give(struct split_middle *m, const struct sl_lib_state *s, struct sl_fail *fail)
+static enum sl_err install_state(struct split_middle *m, const struct sl_lib_state *s, struct sl_fail *fail)
 {
 	struct sl_port *port = sl_link_port(m->link);
 	const uint64_t made = sl_link_session(m->link)->made;
@@ -290,7 +290,7 @@ static void on_ready(void *arg, uint64_t next)
 		sl_lib_forget_call(m);
 	}
 	m->ahead.has = false;
-	if (m->rolled || !give(m, &m->live, &why)) {
+	if (m->rolled || !install_state(m, &m->live, &why)) {
 		m->did.up = true;
 		m->lost = (struct sl_fail){0};
 		m->applied = 0;

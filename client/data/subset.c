@@ -168,7 +168,7 @@ static void sort_by_label(struct deal *d, int32_t *sorted)
 }
 
 /* Gives samples [from, to) of the order to one member. */
-static void give(struct deal *d, int member, int64_t from, int64_t to)
+static void deal_samples(struct deal *d, int member, int64_t from, int64_t to)
 {
 	d->count[member] += to - from;
 	for (int64_t i = from; i < to && member == d->spec->member; i++)
@@ -180,7 +180,7 @@ static void deal_equally(struct deal *d)
 	const int n = d->spec->members;
 
 	for (int m = 0; m < n; m++)
-		give(d, m, d->set->count * m / n, d->set->count * (m + 1) / n);
+		deal_samples(d, m, d->set->count * m / n, d->set->count * (m + 1) / n);
 }
 
 /* Uniform in (0, 1). */
@@ -225,7 +225,7 @@ static void deal_label(struct deal *d, int label, int64_t from, int64_t to, doub
 
 		up_to += share[m];
 		end = m == n - 1 ? to : from + (int64_t)((double)(to - from) * (up_to / sum));
-		give(d, m, at, end);
+		deal_samples(d, m, at, end);
 		at = end;
 	}
 }

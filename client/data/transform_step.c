@@ -146,15 +146,15 @@ static enum sl_err wrong(struct sl_fail *fail, const char *param, const char *wa
 	return sl_fail_set(fail, SL_ERR_CONFIG, "%s must be %s", param, wanted);
 }
 
-static bool whole(double x, double low, double high)
+static bool is_integer(double x, double low, double high)
 {
 	return x == floor(x) && x >= low && x <= high;
 }
 
 static enum sl_err set_size(struct sl_step *s, const struct value *v, struct sl_fail *fail)
 {
-	if (v->n < 1 || v->n > 2 || !whole(v->number[0], 1, SL_CONF_MAX_IMAGE) ||
-	    !whole(v->number[v->n - 1], 1, SL_CONF_MAX_IMAGE))
+	if (v->n < 1 || v->n > 2 || !is_integer(v->number[0], 1, SL_CONF_MAX_IMAGE) ||
+	    !is_integer(v->number[v->n - 1], 1, SL_CONF_MAX_IMAGE))
 		return wrong(fail, "size", "a whole number of pixels, or (height, width)");
 	s->h = (int)v->number[0];
 	s->w = v->n == 2 ? (int)v->number[1] : s->kind == SL_STEP_RESIZE ? 0 : s->h;
@@ -164,7 +164,7 @@ static enum sl_err set_size(struct sl_step *s, const struct value *v, struct sl_
 static enum sl_err set_padding(struct sl_step *s, const struct value *v, struct sl_fail *fail)
 {
 	for (int i = 0; i < v->n; i++)
-		if (!whole(v->number[i], 0, SL_CONF_MAX_IMAGE))
+		if (!is_integer(v->number[i], 0, SL_CONF_MAX_IMAGE))
 			return wrong(fail, "padding", "whole numbers of pixels");
 	if (strcmp(v->word, "None") == 0)
 		return SL_OK;
@@ -356,7 +356,7 @@ static enum sl_err set_whole(int *out, const char *param, const struct value *v,
 	char wanted[80];
 
 	snprintf(wanted, sizeof wanted, "a whole number from %d to %d", low, high);
-	if (v->n != 1 || !whole(v->number[0], low, high))
+	if (v->n != 1 || !is_integer(v->number[0], low, high))
 		return wrong(fail, param, wanted);
 	*out = (int)v->number[0];
 	return SL_OK;

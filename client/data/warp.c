@@ -76,7 +76,7 @@ static void nearest_fixed(const struct sl_canvas *c, uint8_t *out, const double 
 			     (int)((from[1] + x * dx[1]) >> FRACTION));
 }
 
-static int whole(double x)
+static int pixel_index(double x)
 {
 	return x < 0 || x >= MOST * 2.0 ? -1 : (int)x;
 }
@@ -89,7 +89,7 @@ static void nearest(const struct sl_canvas *c, uint8_t *out, const double m[6])
 		double at[2] = {row[0], row[1]};
 
 		for (int x = 0; x < c->w; x++, out += sl_canvas_pixel(c), at[0] += m[0], at[1] += m[3])
-			take(c, out, whole(at[0]), whole(at[1]));
+			take(c, out, pixel_index(at[0]), pixel_index(at[1]));
 	}
 }
 

@@ -35,7 +35,7 @@ void sl_crossed_close(struct sl_crossed *c)
 	*c = (struct sl_crossed){0};
 }
 
-static float *room(int64_t n, int64_t row)
+static float *alloc_rows(int64_t n, int64_t row)
 {
 	return malloc((size_t)(n * row) * sizeof(float) + 1);
 }
@@ -52,11 +52,11 @@ static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c
 				  .picture = c->kind == SL_CROSSING_PICTURES
 						     ? plan->model->graph.value[plan->model->graph.in[0].value].shape
 						     : sl_shape2(1, c->picture)};
-	to->head_act = room(n, c->row[SL_DIR_HEAD_ACT]);
-	to->image = images ? room(n, c->picture) : NULL;
+	to->head_act = alloc_rows(n, c->row[SL_DIR_HEAD_ACT]);
+	to->image = images ? alloc_rows(n, c->picture) : NULL;
 	to->label = malloc((size_t)n * sizeof *to->label + 1);
-	to->mid_act = mid ? room(n, c->row[SL_DIR_MID_ACT]) : NULL;
-	to->mid_grad = mid && !plan->spec.no_grad[1] ? room(n, c->row[SL_DIR_MID_GRAD]) : NULL;
+	to->mid_act = mid ? alloc_rows(n, c->row[SL_DIR_MID_ACT]) : NULL;
+	to->mid_grad = mid && !plan->spec.no_grad[1] ? alloc_rows(n, c->row[SL_DIR_MID_GRAD]) : NULL;
 	if (to->head_act && to->label && (!images || to->image) && (!mid || to->mid_act))
 		return SL_OK;
 	sl_crossed_close(to);
@@ -283,7 +283,7 @@ static enum sl_err open_local(struct collector *c, bool texts, struct sl_fail *f
 		c->row[dir] = sl_shape_row(&c->joint[mid].row);
 		if (!c->words || texts || dir == SL_DIR_HEAD_ACT)
 			c->rows[dir] = sl_plan_chunks_of(s->plan, s->plan->spec.batch) * sl_plan_cut_most(s->plan, mid);
-		c->act[dir] = room(c->rows[dir], c->row[dir]);
+		c->act[dir] = alloc_rows(c->rows[dir], c->row[dir]);
 		if (!c->act[dir])
 			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a batch");
 	}

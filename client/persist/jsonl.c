@@ -97,7 +97,7 @@ static bool cannot_sync(void)
 	return errno == EINVAL || errno == EROFS;
 }
 
-static json_t *whole(uint64_t n)
+static json_t *integer(uint64_t n)
 {
 	return json_integer((json_int_t)n);
 }
@@ -141,9 +141,9 @@ enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *s)
 
 	if (!log)
 		return SL_OK;
-	line = json_pack("{ss so so so so so so so so so so}", "type", "step", "step", whole(s->step), "loss",
+	line = json_pack("{ss so so so so so so so so so so}", "type", "step", "step", integer(s->step), "loss",
 			 sl_json_real(s->loss), "acc", sl_json_real(s->acc), "lr", sl_json_real(s->lr), "wire_tx_bytes",
-			 whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "t_step_s",
+			 integer(s->wire_tx_bytes), "wire_rx_bytes", integer(s->wire_rx_bytes), "t_step_s",
 			 sl_json_real(s->t_step_s), "t_compute_s", sl_json_real(s->t_compute_s), "t_wait_s",
 			 sl_json_real(s->t_wait_s), "t_data_s", sl_json_real(s->t_data_s));
 	if (isfinite(s->grad_norm))
@@ -167,22 +167,22 @@ enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *e)
 	if (!log)
 		return SL_OK;
 	return put(log, json_pack("{ss so so so so so so so so so so so so so so}", "type", "epoch", "epoch",
-				  whole(e->epoch), "steps", whole(e->steps), "train_loss", sl_json_real(e->train_loss),
-				  "train_acc", sl_json_real(e->train_acc), "test_loss", sl_json_real(e->test_loss),
-				  "test_acc", sl_json_real(e->test_acc), "lr", sl_json_real(e->lr), "wire_tx_bytes",
-				  whole(e->wire_tx_bytes), "wire_rx_bytes", whole(e->wire_rx_bytes), "t_train_s",
-				  sl_json_real(e->t_train_s), "t_eval_s", sl_json_real(e->t_eval_s), "samples_per_s",
-				  sl_json_real(e->samples_per_s), "test_metrics", scores(e->score), "dcor_squared",
-				  sl_json_real(e->dcor_squared)));
+				  integer(e->epoch), "steps", integer(e->steps), "train_loss",
+				  sl_json_real(e->train_loss), "train_acc", sl_json_real(e->train_acc), "test_loss",
+				  sl_json_real(e->test_loss), "test_acc", sl_json_real(e->test_acc), "lr",
+				  sl_json_real(e->lr), "wire_tx_bytes", integer(e->wire_tx_bytes), "wire_rx_bytes",
+				  integer(e->wire_rx_bytes), "t_train_s", sl_json_real(e->t_train_s), "t_eval_s",
+				  sl_json_real(e->t_eval_s), "samples_per_s", sl_json_real(e->samples_per_s),
+				  "test_metrics", scores(e->score), "dcor_squared", sl_json_real(e->dcor_squared)));
 }
 
 enum sl_err sl_jsonl_audit(struct sl_jsonl *log, const struct sl_jsonl_audit *a)
 {
 	if (!log)
 		return SL_OK;
-	return put(log,
-		   json_pack("{ss so so ss so so}", "type", "audit", "step", whole(a->step), "steps", whole(a->steps),
-			     "found", a->found, "t_s", sl_json_real(a->t_s), "fetched_bytes", whole(a->fetched_bytes)));
+	return put(log, json_pack("{ss so so ss so so}", "type", "audit", "step", integer(a->step), "steps",
+				  integer(a->steps), "found", a->found, "t_s", sl_json_real(a->t_s), "fetched_bytes",
+				  integer(a->fetched_bytes)));
 }
 
 static json_t *directions(const struct sl_jsonl_direction *d)
@@ -193,8 +193,8 @@ static json_t *directions(const struct sl_jsonl_direction *d)
 		if (d[i].name)
 			json_object_set_new(all, d[i].name,
 					    json_pack("{ss* so so so so}", "codec", d[i].codec, "wire_bytes",
-						      whole(d[i].wire_bytes), "payload_bytes",
-						      whole(d[i].payload_bytes), "raw_bytes", whole(d[i].raw_bytes),
+						      integer(d[i].wire_bytes), "payload_bytes",
+						      integer(d[i].payload_bytes), "raw_bytes", integer(d[i].raw_bytes),
 						      "nominal_bytes", sl_json_real(d[i].nominal_bytes)));
 	return all;
 }
@@ -206,23 +206,23 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 	return put(log,
 		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so so so so "
 			     "so ss? ss?}",
-			     "type", "summary", "outcome", s->outcome, "epochs", whole(s->epochs), "steps",
-			     whole(s->steps), "skipped", whole(s->skipped), "samples", whole(s->samples), "test_loss",
-			     sl_json_real(s->test_loss), "test_acc", sl_json_real(s->test_acc), "best_test_acc",
-			     sl_json_real(s->best_test_acc), "best_step",
-			     s->best_step ? whole(s->best_step) : json_null(), "t_total_s", sl_json_real(s->t_total_s),
-			     "t_per_batch_s", sl_json_real(s->t_per_batch_s), "t_compute_per_batch_s",
-			     sl_json_real(s->t_compute_per_batch_s), "avg_mb_s", sl_json_real(s->avg_mb_s),
-			     "peak_client_mb_s", sl_json_real(s->peak_client_mb_s), "peak_server_mb_s",
-			     sl_json_real(s->peak_server_mb_s), "wire_tx_bytes", whole(s->wire_tx_bytes),
-			     "wire_rx_bytes", whole(s->wire_rx_bytes), "weights_tx_bytes", whole(s->weights_tx_bytes),
-			     "weights_rx_bytes", whole(s->weights_rx_bytes), "framing_tx_bytes",
-			     whole(s->framing_tx_bytes), "framing_rx_bytes", whole(s->framing_rx_bytes),
-			     "curve_tx_bytes", whole(s->curve_tx_bytes), "curve_rx_bytes", whole(s->curve_rx_bytes),
-			     "audits_begun", whole(s->audits_begun), "audits_ended", whole(s->audits_ended),
-			     "direction", directions(s->direction), "test_metrics", scores(s->score), "tx_mb_s",
-			     sl_json_real(s->tx_mb_s), "rx_mb_s", sl_json_real(s->rx_mb_s), "test_undefined",
-			     s->undefined, "best_metric", s->best_metric));
+			     "type", "summary", "outcome", s->outcome, "epochs", integer(s->epochs), "steps",
+			     integer(s->steps), "skipped", integer(s->skipped), "samples", integer(s->samples),
+			     "test_loss", sl_json_real(s->test_loss), "test_acc", sl_json_real(s->test_acc),
+			     "best_test_acc", sl_json_real(s->best_test_acc), "best_step",
+			     s->best_step ? integer(s->best_step) : json_null(), "t_total_s",
+			     sl_json_real(s->t_total_s), "t_per_batch_s", sl_json_real(s->t_per_batch_s),
+			     "t_compute_per_batch_s", sl_json_real(s->t_compute_per_batch_s), "avg_mb_s",
+			     sl_json_real(s->avg_mb_s), "peak_client_mb_s", sl_json_real(s->peak_client_mb_s),
+			     "peak_server_mb_s", sl_json_real(s->peak_server_mb_s), "wire_tx_bytes",
+			     integer(s->wire_tx_bytes), "wire_rx_bytes", integer(s->wire_rx_bytes), "weights_tx_bytes",
+			     integer(s->weights_tx_bytes), "weights_rx_bytes", integer(s->weights_rx_bytes),
+			     "framing_tx_bytes", integer(s->framing_tx_bytes), "framing_rx_bytes",
+			     integer(s->framing_rx_bytes), "curve_tx_bytes", integer(s->curve_tx_bytes),
+			     "curve_rx_bytes", integer(s->curve_rx_bytes), "audits_begun", integer(s->audits_begun),
+			     "audits_ended", integer(s->audits_ended), "direction", directions(s->direction),
+			     "test_metrics", scores(s->score), "tx_mb_s", sl_json_real(s->tx_mb_s), "rx_mb_s",
+			     sl_json_real(s->rx_mb_s), "test_undefined", s->undefined, "best_metric", s->best_metric));
 }
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)

@@ -70,7 +70,7 @@ static enum sl_err take(const struct sl_ends *ends, struct sl_exec_state state[2
 
 /* Puts a state back within a step, where more steps may be applied than are done. sl_exec_state_give is for states
  * between steps. */
-static enum sl_err give(const struct sl_ends *ends, const struct sl_exec_state state[2], bool moments)
+static enum sl_err put_state_back(const struct sl_ends *ends, const struct sl_exec_state state[2], bool moments)
 {
 	enum sl_err err = SL_OK;
 
@@ -134,7 +134,7 @@ enum sl_err sl_ends_round_tell(struct sl_ends_round *r, bool with_step, double l
 	if (!err)
 		err = take(r->ends, r->is);
 	if (!err && with_step)
-		err = give(r->ends, r->was, true);
+		err = put_state_back(r->ends, r->was, true);
 	if (!err)
 		fill(r, change);
 	return err;
@@ -181,7 +181,7 @@ enum sl_err sl_ends_round_hear(struct sl_ends_round *r, float *mean)
 				 place(r, i, mean).keep);
 	if (!err && r->how != SL_SHARE_KEEP)
 		hear_moments(r, mean);
-	return err ? err : give(r->ends, r->is, r->how != SL_SHARE_KEEP);
+	return err ? err : put_state_back(r->ends, r->is, r->how != SL_SHARE_KEEP);
 }
 
 /* ---- the whole state of head and tail, for a member that joins while others train */
@@ -216,7 +216,7 @@ enum sl_err sl_ends_set_state(struct sl_ends *ends, const struct sl_end_layout *
 		memcpy(state[i].applied, sl_end_steps(l, from), sizeof state[i].applied);
 	}
 	if (!err)
-		err = give(ends, state, true);
+		err = put_state_back(ends, state, true);
 	close_states(state);
 	return err;
 }

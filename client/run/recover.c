@@ -228,8 +228,8 @@ enum sl_err sl_recover_check_made(const struct sl_remote *remote, const struct s
 			   s->step, sl_remote_made(remote), s->made);
 }
 
-static enum sl_err give(struct sl_recover *r, struct sl_remote *remote, const struct sl_client_state *s,
-			struct sl_fail *fail)
+static enum sl_err install_state(struct sl_recover *r, struct sl_remote *remote, const struct sl_client_state *s,
+				 struct sl_fail *fail)
 {
 	enum sl_err err = sl_recover_check_made(remote, s, fail);
 
@@ -268,7 +268,7 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 	if (!err)
 		err = sl_training_restore(run, &c, fail);
 	if (!err)
-		err = give(r, remote, s, fail);
+		err = install_state(r, remote, s, fail);
 	return err;
 }
 
@@ -331,7 +331,7 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 					   sl_remote_session(remote)->common || r->setup->conf->agreed.share.group[0]);
 		return err;
 	}
-	err = give(r, remote, held, fail);
+	err = install_state(r, remote, held, fail);
 	if (err || *how != SL_RESTORED_SAME || r->setup->plan->spec.party == SL_PARTY_BOTH)
 		return err;
 	*how = SL_RESTORED_BACK;

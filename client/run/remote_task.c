@@ -112,7 +112,7 @@ static enum sl_err tell(struct sl_remote *r, struct sl_fail *fail)
 }
 
 /* Sends the whole state of head and tail, for a member that joins; or its hash. */
-static enum sl_err give(struct sl_remote *r, struct sl_fail *fail)
+static enum sl_err send_ends_state(struct sl_remote *r, struct sl_fail *fail)
 {
 	struct sl_buf run = sl_port_end_room(sl_link_port(r->link), SL_END_STATE);
 	float *to = (float *)(void *)run.data;
@@ -240,7 +240,7 @@ enum sl_err sl_remote_run_task(void *arg, enum sl_task task, int chunk, struct s
 	case SL_TASK_COMMIT:
 		return sl_remote_commit(r, fail);
 	case SL_TASK_GIVE:
-		return give(r, fail);
+		return send_ends_state(r, fail);
 	default:
 		return sl_fail_set(fail, SL_ERR_BUG, "a client has no task %s", sl_task_name(task));
 	}

@@ -42,7 +42,7 @@ struct stopped {
 };
 
 /* What a run calls for each block: fn or long_fn. */
-struct what {
+struct block_call {
 	sl_pool_fn *fn;
 	sl_pool_long_fn *long_fn;
 	void *arg;
@@ -67,7 +67,7 @@ struct sl_pool {
 	_Alignas(CACHE_LINE) _Atomic uint32_t runs; /* futex of the members: changes with every run */
 	_Atomic int sleepers;
 	_Atomic bool closing;
-	_Alignas(CACHE_LINE) struct what what;
+	_Alignas(CACHE_LINE) struct block_call what;
 	int64_t blocks;
 	struct sl_worker *turns; /* the worker whose job the caller runs, or NULL */
 	int threads;
@@ -154,7 +154,8 @@ bool sl_pool_stop(struct sl_pool_step *step, int64_t next)
 }
 
 /* Runs a block from step `at` on. Returns whether it stopped, and where. */
-static struct stopped run_block(const struct what *what, int64_t block, int64_t at, int worker, struct sl_worker *turns)
+static struct stopped run_block(const struct block_call *what, int64_t block, int64_t at, int worker,
+				struct sl_worker *turns)
 {
 	struct sl_pool_step step = {.worker = worker, .at = at, .turns = turns};
 
@@ -347,7 +348,7 @@ static int64_t left_of(const struct sl_pool *pool, const struct rest *share)
 }
 
 /* One run over what is left of each share. */
-static void run_shares(struct sl_pool *pool, struct rest *share, int64_t blocks, struct what what)
+static void run_shares(struct sl_pool *pool, struct rest *share, int64_t blocks, struct block_call what)
 {
 	const uint32_t run = atomic_load_explicit(&pool->runs, memory_order_relaxed) + 1;
 	int wake = blocks - 1 < pool->threads - 1 ? (int)blocks - 1 : pool->threads - 1;
@@ -381,7 +382,7 @@ static void run_shares(struct sl_pool *pool, struct rest *share, int64_t blocks,
 	}
 }
 
-static void run_here(int64_t blocks, struct what what)
+static void run_here(int64_t blocks, struct block_call what)
 {
 	struct sl_worker *turns = sl_worker_here();
 
@@ -398,7 +399,7 @@ static void run_here(int64_t blocks, struct what what)
 	}
 }
 
-static void run(struct sl_pool *pool, int64_t blocks, struct what what)
+static void run(struct sl_pool *pool, int64_t blocks, struct block_call what)
 {
 	struct rest share[SL_POOL_MAX_THREADS];
 
@@ -425,12 +426,12 @@ static void run(struct sl_pool *pool, int64_t blocks, struct what what)
 
 void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg)
 {
-	run(pool, blocks, (struct what){.fn = fn, .arg = arg});
+	run(pool, blocks, (struct block_call){.fn = fn, .arg = arg});
 }
 
 void sl_pool_run_long(struct sl_pool *pool, int64_t blocks, sl_pool_long_fn *fn, void *arg)
 {
-	run(pool, blocks, (struct what){.long_fn = fn, .arg = arg});
+	run(pool, blocks, (struct block_call){.long_fn = fn, .arg = arg});
 }
 
 static int usable_cpus(cpu_set_t *set)

@@ -58,7 +58,7 @@ static void open_closed_streams(void)
 
 /* The exit status after a command. If a full disk has swallowed its output, it has not succeeded. If the reader has
  * gone (`| head`), it wanted no more. */
-static int said(const char *program, int status)
+static int status_after_output(const char *program, int status)
 {
 	struct pollfd out = {.fd = STDOUT_FILENO};
 	int why = fflush(stdout) == 0 ? 0 : errno;
@@ -106,5 +106,6 @@ int sl_command_run(const char *program, const char *build, const char *computes_
 		return status;
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* at a file's size limit a write then fails, as on a full disk */
-	return sl_program_end(said(program, choose(program, build, computes_with, commands, argc, argv)));
+	return sl_program_end(
+		status_after_output(program, choose(program, build, computes_with, commands, argc, argv)));
 }

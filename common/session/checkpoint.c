@@ -20,7 +20,7 @@
 #include "common/conf/agreed.h"
 
 /* Whether one more fits beside n; else notes that there are too many. */
-static bool room(struct sl_checkpoint *c, int n, int most)
+static bool has_place(struct sl_checkpoint *c, int n, int most)
 {
 	if (n >= most)
 		c->too_many = true;
@@ -29,7 +29,7 @@ static bool room(struct sl_checkpoint *c, int n, int most)
 
 static void add_part(struct sl_checkpoint *c, struct sl_checkpoint_part part)
 {
-	if (room(c, c->n_part, SL_CHECKPOINT_MAX_PARTS))
+	if (has_place(c, c->n_part, SL_CHECKPOINT_MAX_PARTS))
 		c->part[c->n_part++] = part;
 }
 
@@ -48,7 +48,7 @@ void sl_checkpoint_note(struct sl_checkpoint *c, const char *key, const char *fm
 	struct sl_checkpoint_note *n = &c->note[c->n_note];
 	va_list ap;
 
-	if (!room(c, c->n_note, SL_CHECKPOINT_MAX_NOTES))
+	if (!has_place(c, c->n_note, SL_CHECKPOINT_MAX_NOTES))
 		return;
 	c->n_note++;
 	n->key = key;

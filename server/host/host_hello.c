@@ -236,7 +236,7 @@ static struct sl_memory held_by(const struct sl_host *h, const struct sl_hello *
 	return held;
 }
 
-static void own(struct sl_host *h, int place, const struct sl_key *key)
+static void note_key(struct sl_host *h, int place, const struct sl_key *key)
 {
 	char print[SL_FINGERPRINT];
 
@@ -316,7 +316,7 @@ static enum sl_err seat(struct sl_host *h, sl_peer peer, const struct sl_hello *
 	h->rate[*place] = (struct sl_rate){0};
 	join(h, *place, hello);
 	if (h->auth)
-		own(h, *place, key);
+		note_key(h, *place, key);
 	return SL_OK;
 }
 

@@ -141,8 +141,8 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
 	return err;
 }
 
-static enum sl_err give(struct snapshot *s, uint64_t step, struct sl_exec *exec, struct sl_port *port,
-			struct sl_fail *fail)
+static enum sl_err install(struct snapshot *s, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			   struct sl_fail *fail)
 {
 	enum sl_err err;
 
@@ -182,7 +182,7 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 	if (!err && !sl_checkpoint_link(&s.c, &made))
 		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": its notes do not name a link", step);
 	if (!err)
-		err = give(&s, step, exec, port, fail);
+		err = install(&s, step, exec, port, fail);
 	for (int i = 0; i < s.c.n_part && records && !err; i++)
 		if (s.c.part[i].data == records->data)
 			records->len = (size_t)s.c.part[i].count;
