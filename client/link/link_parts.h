@@ -49,7 +49,14 @@ struct sl_link {
 	struct sl_fail why;
 };
 
-void sl_link_event(struct sl_link *l, enum link_event ev); /* link_table.c */
-void sl_link_free(struct sl_link *l);                      /* after its port is closed */
+/* link_table.c */
+struct link_rule {
+	enum link_state next;
+	void (*act[2])(struct sl_link *l); /* NULL: no further action */
+	bool there;                        /* false: this state ignores the event */
+};
+extern const struct link_rule sl_link_table[LINK_STATE_COUNT][LINK_EVENT_COUNT];
+void sl_link_event(struct sl_link *l, enum link_event ev);
+void sl_link_free(struct sl_link *l); /* after its port is closed */
 
 #endif

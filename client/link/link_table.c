@@ -6,7 +6,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 
-enum { SAY_MS = 1000, SAY_THERE_MS = 5000, ACTS = 2 };
+enum { SAY_MS = 1000, SAY_THERE_MS = 5000 };
 
 static uint64_t waited_ms(const struct sl_link *l)
 {
@@ -167,12 +167,6 @@ static void close_port(struct sl_link *l)
 	sl_port_close(l->port, port_closed, l);
 }
 
-struct link_rule {
-	enum link_state next;
-	void (*act[ACTS])(struct sl_link *l); /* NULL: no further action */
-	bool there;                           /* false: this state ignores the event */
-};
-
 /* clang-format off */
 #define TO(state, ...) {LINK_##state, {__VA_ARGS__}, true}
 
@@ -181,7 +175,7 @@ struct link_rule {
 	[LINK_PAUSE]  = TO(DOWN,     say_pause),                  \
 	[LINK_CLOSE]  = TO(CLOSING,  say_goodbye, stop_tasks)
 
-static const struct link_rule table[LINK_STATE_COUNT][LINK_EVENT_COUNT] = {
+const struct link_rule sl_link_table[LINK_STATE_COUNT][LINK_EVENT_COUNT] = {
 	[LINK_CALLING] = {
 		NOT_OVER,
 		[LINK_TICK]     = TO(CALLING,   wait_for_answer),
@@ -212,13 +206,13 @@ static const struct link_rule table[LINK_STATE_COUNT][LINK_EVENT_COUNT] = {
 
 void sl_link_event(struct sl_link *l, enum link_event ev)
 {
-	const struct link_rule *rule = &table[l->state][ev];
+	const struct link_rule *rule = &sl_link_table[l->state][ev];
 
 	if (!rule->there)
 		return;
 	if (l->state <= LINK_UP && rule->next > LINK_UP)
 		l->ended_in = l->state;
 	l->state = rule->next;
-	for (int i = 0; i < ACTS && rule->act[i]; i++)
+	for (size_t i = 0; i < sizeof rule->act / sizeof rule->act[0] && rule->act[i]; i++)
 		rule->act[i](l);
 }

@@ -35,9 +35,10 @@ static void note_ended(struct sl_group *g)
 		e->at = 0;
 	for (int k = 0; k < g->n; k++) {
 		now.note[k] = sl_record_note(r, k);
-		any = any || r->seat[k].state == SL_SEAT_IN; /* it may come back */
+		any = any || r->seat[k].state != SL_SEAT_EMPTY; /* it may come back */
 	}
-	if (!any || !r->done || r->varies || r->ranks || r->gone_at <= r->on_disk)
+	if (!any || !r->done || r->varies || r->ranks || !r->gone_at ||
+	    (r->gone_at <= r->on_disk && strcmp(g->trunk.keep.left, now.note) == 0)) /* the file says so */
 		return;
 	memcpy(now.name, g->name, sizeof now.name);
 	g->groups->ended[g->groups->n_ended++ % SL_GROUP_ENDED] = now;

@@ -197,8 +197,8 @@ void sl_group_keep_left(struct sl_group *g)
 	memcpy(before, g->trunk.keep.left, sizeof before);
 	note_left(g);
 	if (g->trunk.state == SL_TRUNK_WHOLE && g->trunk.keep.dir[0] && g->trunk.r.done == g->trunk.r.on_disk &&
-	    strcmp(before, g->trunk.keep.left) != 0)
-		sl_group_keep(g);
+	    strcmp(before, g->trunk.keep.left) != 0 && !sl_group_keep(g))
+		memcpy(g->trunk.keep.left, before, sizeof before); /* as the file says */
 }
 
 /* Gives the states at `at` to the codecs of the seat's session; if there is none, the seat keeps them. */

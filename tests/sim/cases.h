@@ -14,3 +14,7 @@ CASE("late-rounds", 47, "1,2,3,4,5,6,7,8", "the others waited for ever for a mem
 CASE("late-rounds", 93, "1,2,3,4,5,6,7,8", "its reference failed")
 CASE("late-rounds", 125, "1,2,3,4", "a group that went back forgot the means that a member behind it needed: status 78")
 CASE("come-and-go-private", 2, "1,2,3,4,5,6,7,8", "a member that was behind waited for ever for others that were done")
+CASE("batches", 6, "1,5,6",
+     "a member that died behind its model, beside a server with a full disk: its group has ended")
+CASE("turns", 87, "1,2,3,4,5",
+     "a server with a full disk forgot who had left: the last member waited for them for ever")

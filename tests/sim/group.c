@@ -19,6 +19,22 @@ void __wrap_sl_records_stepped(struct sl_records *r, const enum sl_took *took, u
 	__real_sl_records_stepped(r, took, steps, others_missed);
 }
 
+/* A slow member may compute a step that was done without it, and hears then which ones it has missed: it computes none
+ * of these. */
+void sim_note_behind(int member, uint64_t step)
+{
+	static uint64_t last[SIM_MEMBERS];
+	static int in_row[SIM_MEMBERS];
+
+	if (step == last[member])
+		return;
+	in_row[member] = step == last[member] + 1 ? in_row[member] + 1 : 1;
+	last[member] = step;
+	if (in_row[member] > 2)
+		sim_fail("%s computes steps up to %llu, which were done without it", sim_name(&sim.proc[member]),
+			 (unsigned long long)step + 1);
+}
+
 void sim_note_file(const char *path)
 {
 	const char *number = strrchr(path, '-');

@@ -66,6 +66,4 @@ OTHER("late-rounds",
 ROW("vertical", "share.mode=vertical", 2)
 OTHER("come-and-go-private", "share.clients=2..4 share.wait_s=30 share.straggler_s=1 share.ends=private", 4, SIM_ABSENT,
       SIM_ENDS_PROCESSES)
-/* Rows with an open fault, last: no seed draws them, --row does. docs/RELIABILITY.md lists them.
- * A member whose process dies behind its last step is refused, where the server's disk was full: seed 6. */
-OPEN("batches", "share.straggler_s=0 share.mode=serial data.dir=../data-%m share.batches=10,7,4", 3, SIM_LOCAL, 0)
+ROW("batches", "share.straggler_s=0 share.mode=serial data.dir=../data-%m share.batches=10,7,4", 3)

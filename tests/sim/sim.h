@@ -171,7 +171,6 @@ struct sim_row {
 	int members;
 	enum sim_oracle oracle;
 	unsigned without; /* kinds of faults that this row does not have, as bits */
-	bool open;        /* a fault is open there: no seed draws the row */
 };
 #define SIM_SPOILS_DISKS                                                                                           \
 	(1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | 1u << SIM_FULL | 1u << SIM_IO_ERROR | 1u << SIM_OLD_DISK | \
@@ -189,9 +188,12 @@ void sim_hear_log(void); /* run.c: lines of the log are traced */
 
 /* ---- cover.c: what is reached, in memory that processes share */
 extern struct sim_cover *sim_cover;
+extern const char *sim_unreached; /* the path of tests/sim/unreached */
 size_t sim_cover_bytes(void);
 void sim_cover_kill(int point);
-void sim_cover_report(void); /* prints what no seed has reached */
+/* Prints what no seed has reached and no line of tests/sim/unreached names, and lines that are wrong; returns how many.
+ */
+int sim_cover_report(void);
 
 /* ---- check.c */
 void sim_work_make(void);                            /* configs and data, in the current folder */
@@ -201,8 +203,9 @@ const char *sim_config(const struct sim_row *row);                      /* its p
 bool sim_row_varies(const struct sim_row *row);                         /* its members may come and go */
 void sim_compare(const struct sim_row *row);
 
-/* ---- group.c: a file has got its name */
-void sim_note_file(const char *path);
+/* ---- group.c */
+void sim_note_file(const char *path);            /* it has got its name */
+void sim_note_behind(int member, uint64_t step); /* the member has computed a step that was done without it */
 
 /* ---- loop.c, net.c, disk.c */
 void sim_loop_term(struct sim_proc *proc);
