@@ -162,4 +162,4 @@ cuda-sim-memcheck: ## wrong addresses in them, with AddressSanitizer and UBSan (
 SUITE_OPS := $(B)/tests/suite/test_ops
 build-tests: $(call needs,gpu_on_cpu,$(SUITE_OPS) $(B)/tests/suite/test_gpu $(B)/tests/suite/test_gpu_middle) $(call needs,gpu_check,$(SUITE_OPS)) \
 	$(call needs,$(call mention,cuda-sim-module|simulated_device),$(SIM_MODULE)) $(call needs,gpu_races,$(RACE_TESTS) $(RACE_MODULE) $(SUITE_OPS)) \
-	$(if $(SAN),,$(call needs,gpu_traffic,$(B)/cuda-sim-race/gpu_traffic))
+	$(if $(SAN),,$(call needs,gpu_races,$(B)/cuda-sim-race/gpu_traffic))

@@ -40,7 +40,7 @@ $(B)/tests/e2e/tools/make_text: $(B)/tests/support/made_text.o
 $(addprefix $(B)/tests/suite/test_,op_price gives_way): TEST_LDFLAGS += $(call wrap,sl_worker_here sl_worker_turn sl_worker_turn_due)
 build-tests: $(call needs,onnx_families,$(B)/tests/suite/test_golden)
 # Preloaded before libc in the daemons' processes, so never together with a sanitizer.
-build-tests: $(if $(SAN),,$(call needs,clock_back,$(B)/tests/support/preload/clock_back.so))
+build-tests: $(if $(SAN),,$(call needs,link_faults,$(B)/tests/support/preload/clock_back.so))
 $(B)/tests/support/preload/%.so: tests/support/preload/%.c Makefile mk/tests.mk
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 [ $# -gt 0 ] || scripts/config-page.sh | diff -u docs/config.md - || fail 'docs/config.md is not what the programs say: run make config-page'
 pages=("$@")
 [ $# -gt 0 ] || pages=(README.md docs/*.md docs/results/*.md)
-declare -A command option key section whole codec file
+declare -A command option key section whole codec file test
 bad=0
 wrong() { echo "$at: $*"; bad=$((bad + 1)); }
 
@@ -42,6 +42,7 @@ while read -r kind path; do
 done < <(paths_of "$SPLITC" train; paths_of "$SPLITS" serve)
 key[codec]=1 # of all four tensors
 while read -r name; do codec[$name]=1; done < <("$SPLITC" codecs --json | jq -r '.[].name')
+while read -r name; do test[$name]=1; done < <(grep -rhowE 'test_[a-z0-9_]+' tests/unit tests/suite | sort -u)
 while read -r path; do file[${path##*/}]=1; done < <(find README.md Makefile client common configs deploy docs kernels lib mk proto python scripts server tests -type f)
 [ ${#command[@]} -gt 8 ] && [ ${#key[@]} -gt 60 ] && [ ${#codec[@]} -gt 8 ] || fail "${#command[@]} commands, ${#key[@]} keys, ${#codec[@]} codecs"
 
@@ -169,7 +170,7 @@ code() {
 		[[ $text =~ [*\<…{,] ]] || [ -e "$text" ] || [ -e "$text.c" ] || wrong "no file '$text'"
 		return
 		;;
-	test_[a-z]*) [[ $text =~ [*…\<] ]] || [ "$text" = test_x ] || grep -qw "\"$text\"" client/persist/jsonl.c client/run/summary*.c || grep -qw "{\"${text#test_}\"" client/run/metric.c || [ -n "${file[${text%.c}.c]:-}" ] || grep -rqw "$text" tests/unit tests/suite || wrong "no test '$text'" ; return ;;
+	test_[a-z]*) [[ $text =~ [*…\<] ]] || [ "$text" = test_x ] || grep -qw "\"$text\"" client/persist/jsonl.c client/run/summary*.c || grep -qw "{\"${text#test_}\"" client/run/metric.c || [ -n "${file[${text%.c}.c]:-}" ] || [ -n "${test[$text]:-}" ] || wrong "no test '$text'" ; return ;;
 	esac
 	if [[ $text =~ ^[a-z_0-9]+\.(c|h|cu|cuh|sh|proto|py)$ ]]; then
 		[ -n "${file[$text]:-}" ] || wrong "no file '$text'"

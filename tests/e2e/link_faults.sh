@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# One link fault at a chosen frame (tools/faulty_link.c): lost, half open, late, slow, duplicated, corrupt. The run equals the
-# undisturbed one byte for byte, both sides count exactly what happened, and a silent link is noticed within three
-# heartbeats. SPLIT_LONG=1: every kind of frame, and delays of 10 s.
+# One link fault at a chosen frame (tools/faulty_link.c): lost, half open, slow, duplicated. The run equals the undisturbed
+# one byte for byte, both sides count exactly what happened, and a silent link is noticed within three heartbeats.
+# SPLIT_LONG=1: every kind of frame, late and corrupt ones, and delays of 10 s. The simulator has all of them, in any order.
+# Then links of a client whose clock goes back.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -120,43 +121,11 @@ noticed() {
 }
 
 faulty 1 0 drop up part 30
-# A Hello that was lost with its connection is said again on the next one, long before link.connect_timeout_ms.
-faulty 0 0 drop up hello 1 link.on_server_lost=exit link.connect_timeout_ms=600000
 faulty 1 0 vanish up part 30
 noticed
-# A link does not count before its Hello has arrived, so none is lost. The delayed Hello arrives after that of the next
-# epoch, in a long step.
-for nth in 1 2; do
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:$((2 * beat))@5 faulty 0 0 late up hello $nth $((4 * beat))
-	must host 'the late Hello' '.links == 1'
-done
-# The second Hello carries a proof. The server still knows its nonce, and answers that its epoch is too low.
-[ -n "${SAN:-}" ] || must host 'the late Hello' '.turned_away >= 1'
-faulty 1 0 late up part 30 $((4 * beat))
-noticed
-faulty 0 0 late up part 30 $((beat / 2))
 # A message that takes longer than the patience loses no link: its bytes are a sign of life.
-faulty 0 0 slow up part 30 $((5 * beat))
 faulty 0 0 slow down part 30 $((5 * beat))
 faulty 1 1 duplicate up part 30
-faulty 1 1 duplicate down committed 7
-faulty 1 1 header up commit 7
-faulty 1 1 payload down part 30
-
-# A frame that comes twice while the run is being stopped ends this link alone: the run can be resumed, and its status says so.
-name='twice while it stops'
-start_server host
-rm -f "$tmp/relay.out"
-"$TOOLS/faulty_link" "${endpoint##*:}" duplicate down committed 7 >"$tmp/relay.out" &
-relay=$!
-started+=("$relay")
-wait_for 'the relay' test -s "$tmp/relay.out"
-start_failing_client client.begin=term@7 stops "$tmp/client.yaml" "${base[@]}" --set "server=tcp://127.0.0.1:$(cat "$tmp/relay.out")"
-ends_with "$client_pid" 69 $patience "$name"
-client stops "$tmp/client.yaml" "${base[@]}" --set "server=$endpoint" --resume || fail "$name: resumed, status $?"
-same_run good stops $steps
-signal TERM "$relay" "$server_pid"
-ends_with "$server_pid" 0 $patience 'the server'
 
 # A client disappears behind a half-open link: the server notices within the same time, and keeps what it applied.
 name='a vanished client'
@@ -184,6 +153,23 @@ ms=$(sed -n 's/.*session-failed: .*nothing heard from the client for \([0-9]*\) 
 echo "the server noticed a vanished client after $ms ms"
 
 if [ -n "${SPLIT_LONG:-}" ]; then
+	# A Hello that was lost with its connection is said again on the next one, long before link.connect_timeout_ms.
+	faulty 0 0 drop up hello 1 link.on_server_lost=exit link.connect_timeout_ms=600000
+	# A link does not count before its Hello has arrived, so none is lost. The delayed Hello arrives after that of the
+	# next epoch, in a long step.
+	for nth in 1 2; do
+		SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:$((2 * beat))@5 faulty 0 0 late up hello $nth $((4 * beat))
+		must host 'the late Hello' '.links == 1'
+	done
+	# The second Hello carries a proof. The server still knows its nonce, and answers that its epoch is too low.
+	[ -n "${SAN:-}" ] || must host 'the late Hello' '.turned_away >= 1'
+	faulty 1 0 late up part 30 $((4 * beat))
+	noticed
+	faulty 0 0 late up part 30 $((beat / 2))
+	faulty 0 0 slow up part 30 $((5 * beat))
+	faulty 1 1 duplicate down committed 7
+	faulty 1 1 header up commit 7
+	faulty 1 1 payload down part 30
 	for kind in hello part commit fetch bye; do
 		# A link counts once Welcome has arrived; a client needs no answer to its Bye.
 		lost=1
@@ -215,4 +201,30 @@ if [ -n "${SPLIT_LONG:-}" ]; then
 	faulty 0 0 late up part 30 10000 link.timeout_ms=15000
 	faulty 0 0 late down committed 7 10000 link.timeout_ms=15000
 fi
+
+# ---- a client's clock goes back: the run is resumed twice, in processes whose clock is a day earlier, while the server still
+# holds the previous link. The newest link must win all the same.
+clock=$PWD/$BUILD/tests/support/preload/clock_back.so
+[ -z "${SAN:-}" ] && [ -f "$clock" ] || { echo "$runs runs; nothing is put before libc in this build"; exit 0; }
+still=("${base[@]}" --set link.timeout_ms=300000 --set link.heartbeat_ms=60000)
+start_server host store="$tmp/clock-store"
+write_config "$tmp/client.yaml"
+# goes_dark NAME STEP [argument]…: a client that does five steps and stops after the checkpoint of STEP, with its link
+# open.
+goes_dark() {
+	client_stands 5 "$1" "$tmp/client.yaml" "${still[@]}" "${@:3}"
+	wait_for "$1: no checkpoint" test -f "$tmp/$1/checkpoint-$(printf %012d "$2").safetensors"
+	signal STOP "$client_pid"
+}
+goes_dark first 5
+cp -r "$tmp/first" "$tmp/second"
+export LD_PRELOAD=$clock SPLIT_CLOCK_BACK_S=86400
+goes_dark second 10 --resume
+cp -r "$tmp/second" "$tmp/third"
+rm "$tmp/third/link-epoch" # what it remembered is lost, too: the server says from where to count
+export SPLIT_CLOCK_BACK_S=172800
+client third "$tmp/client.yaml" "${still[@]}" --resume || fail "a process for which it is earlier: status $?"
+unset LD_PRELOAD
+same_run good third 20
+[ "$(grep -c 'replaced by a newer link' "$tmp/host.log")" = 2 ] || fail 'the server did not end both older links'
 echo "$runs runs"

@@ -128,4 +128,14 @@ signal CONT "$server_pid"
 [ $rc = 75 ] || fail "a second server on one store: exit status $rc, not 75"
 says intruder "another running server uses the store '$tmp/narrow'"
 [ -e "$tmp/narrow/session-00112233445566778899aabbccddeeff-000000000001.safetensors.tmp" ] || fail 'the second server removed files of the first'
+
+# A server that sends heartbeats and does nothing else does not hold a client for longer than link.stall_s.
+SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.apply=delay:6000@3 start_server stalls store="$tmp/stalls"
+rc=0
+client held "$tmp/client.yaml" --set server="$endpoint" --set link.stall_s=2 --set link.heartbeat_ms=100 || rc=$?
+[ $rc = 69 ] || fail "a server that stalls: exit status $rc, not 69"
+grep -q '^splitc: .* has sent nothing but heartbeats for 2 s (link.stall_s): .* set a longer link.stall_s' "$tmp/held.log" || fail 'no sentence'
+[ "$(steps_of held)" = 2 ] || fail "$(steps_of held) steps"
+# A server that is only slow is waited for.
+client slow "$tmp/client.yaml" --set server="$endpoint" --set link.stall_s=60 || fail "a slow server: status $?"
 echo passed

@@ -88,20 +88,6 @@ print("one member, off by", off)
 sys.exit(not off < 1e-6)
 PY
 
-# A member that pauses is late: it takes no part in that round, and receives its mean. Another sends NaN in the last
-# step of a round.
-set=(--set share.mode=rounds --set share.ends=round --set share.round=3 --set share.straggler_s=1 --set data.partition=iid
-	--set train.epochs=1000 --set train.max_steps=30 --set train.eval_every=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000
-	--set train.on_nan=skip --set train.schedule.warmup_epochs=0)
-for pair in "${feedback_rounds[@]}"; do set+=(--set "$pair"); done
-points=(client.apply=delay:150@1+ 'client.begin=delay:3000@5' 'client.apply=delay:150@1+,client.check=EIO@6')
-members late_round "$tmp/sgd.yaml" 3 "${set[@]}"
-case ,$absent, in *,1:*,2:6,*) ;; *) fail "absent were $absent" ;; esac
-# In one process the check finds NaN where member 2 did: it checks the three members of each step one by one.
-absent=${absent%,2:6}
-SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.check=EIO@18 as_told late_round "$tmp/sgd.yaml" 3 "$absent" "${set[@]}"
-one_model late_round 3
-
 # Two members whose runs differ in length have other rates of a cosine, and neither has most of the members. Head, middle
 # and tail of both learn by the smaller rate, and the member with the larger one says so.
 set=(--set server="$endpoint" --set share.group=rates --set share.clients=2 --set share.ends=step --set data.partition=iid

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Members come and go (share.clients: 2..4): two begin, a third joins, one is stopped and returns, while the server and
-# a member are killed. The result equals the group in one process with the same list of absences. Below the least number
-# the group waits, and says for whom. In modes sync and rounds.
+# Members come and go (share.clients: 2..4): two begin, a third joins, one is stopped and returns, and whoever hands over
+# heads and tails, or takes them, is killed. The result equals the group in one process with the same list of absences.
+# Below the least number the group waits, and says for whom. A member that lost its link leaves after share.straggler_s
+# and returns; a free number goes to another client, a taken one is refused; and the fate of a group that all have left.
+# The simulator has more kills, and mode rounds.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -102,28 +104,6 @@ come_and_go() {
 	equals $1 40 0 1 2
 }
 
-# killed GROUP SERVER SERVER: the server and a member are killed, and too few members are left for a while.
-killed() {
-	begin $1 3 48
-	begin $1 1 48
-	is_in $1 1 5
-	begin $1 0 48
-	is_in $1 0 12
-	end_process "$server_pid"
-	serve $2
-	is_in $1 0 18
-	stop $1 3
-	end_process "${pid[1]}"
-	paced $1 wait_for 'the group does not say that it waits' grep -q "group-short: group $1 waits .*: 1 members are there, and share.clients needs 2; not there: 1 (lost its link), 3 (has left)" "$tmp/$2.log"
-	begin $1 1 48 --resume
-	is_in $1 1 $(($(last_step $1-3) + 4))
-	end_process "$server_pid"
-	serve $3
-	begin $1 3 48 --resume
-	ends $1 0 'after kills' 0 1 3
-	equals $1 48 0 1 3
-}
-
 # giver GROUP SERVER: the member is killed that hands over its head and tail to a new member; another member hands them
 # over.
 giver() {
@@ -159,16 +139,73 @@ taker() {
 	equals $1 60 0 1 2
 }
 
-come_and_go free one
-killed torn two three
-mode=(--set share.mode=rounds --set share.round=4 --set share.moments=average)
-come_and_go apart three
-killed broken four five
 mode=(--set share.ends=step --set codec.end_grad=quant:8)
-come_and_go shared five
-killed lost six seven
-giver given seven
-taker taken eight nine
-mode=(--set share.ends=round --set share.mode=rounds --set share.round=4 --set share.moments=average)
-come_and_go rounds nine
+come_and_go shared one
+giver given one
+taker taken two three
+
+# ---- numbers of members, while steps take 60 ms
+end_process "$server_pid"
+serve four
+set=(--set train.epochs=1000 --set train.eval_every=0 --set data.partition=iid --set share.clients=2..3 --set share.straggler_s=1
+	--set train.checkpoint_every=4 --set train.schedule.warmup_epochs=0 --set link.retry_ms=50 --set link.on_server_lost=wait
+	--set train.optimizer.lr=0.005 --set share.group=g --set drain_s=3 --set share.ends=private)
+# starts NAME MEMBER STEPS [argument]…
+starts() {
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:60@1+ start_client "$1" "$tmp/client.yaml" "${set[@]}" \
+		--set server="$endpoint" --set share.member="$2" --set train.max_steps="$3" "${@:4}"
+	pid[$2]=$client_pid
+}
+comes_to() { wait_for "$1 does not come to step $2" behind "$1" "$2"; }
+says() { wait_for "the server $1 does not say $2" grep -q "$2" "$tmp/$1.log"; }
+stops() {
+	signal TERM "${pid[$1]}"
+	ends_with "${pid[$1]}" 0 $patience "member $1, stopped"
+}
+
+# A member whose link is lost does not leave at once.
+for k in 0 1 2; do starts m$k $k 100000; done
+comes_to m2 6
+end_process "${pid[2]}"
+rc=0
+"$SPLITC" export "$tmp/client.yaml" "$tmp/none.safetensors" "${set[@]}" --set server="$endpoint" --set share.member=2 --set log.dir="$tmp/m2" >"$tmp/export.log" 2>&1 || rc=$?
+[ $rc = 69 ] && grep -q 'member 2 of group g, was not ended at step .*--resume' "$tmp/export.log" || fail "export of a member that was killed: $rc, $(cat "$tmp/export.log")"
+says four 'group-leaves: group g: member 2 leaves .* (its link was lost, and share.straggler_s is over): 2 are in'
+comes_to m0 $(($(last_step m2) + 4))
+starts m2 2 100000 --resume
+comes_to m2 $(($(last_step m0) + 2))
+grep -q 'ends-behind\|INFO joined' "$tmp/m2.log" || fail 'the member that was gone does not say that it missed steps'
+! grep -q group-back "$tmp/four.log" || fail 'the group went back'
+
+# a number that is taken, and one that is free
+had=${pid[2]}
+starts again 2 100000 --set link.on_server_lost=exit
+wait_for 'a second member 2 is not refused' grep -q 'another client is member 2 of group g' "$tmp/again.log"
+wait_for 'a second member 2 goes on' eval "! kill -0 $client_pid"
+pid[2]=$had
+stops 1
+starts other 1 100000
+comes_to other $(($(last_step m0) + 2))
+grep -q 'INFO joined: the group did steps 1 to' "$tmp/other.log" || fail 'the client with a free number did not begin where the group is'
+
+# All leave and the server ends; the group continues with whoever returns.
+for k in 0 1; do stops $k; done
+says four 'group-short: group g waits .*: 1 members are there, and share.clients needs 2; not there: 0 (has left), 1 (has left)'
+signal TERM "${pid[2]}" # its step waits for others
+ends_with "${pid[2]}" 69 $patience 'the last member, stopped'
+says four 'member 2 leaves .* (it was stopped): 0 are in'
+signal TERM "$server_pid"
+ends_with "$server_pid" 0 $patience 'the server'
+serve five
+at=$(last_step m2)
+starts new 2 $((at + 12))
+starts m0 0 $((at + 12)) --resume
+for k in 0 2; do ends_with "${pid[k]}" 0 $patience "member $k of a group that everybody had left"; done
+[ "$(last_step m0)" = $((at + 12)) ] && [ "$(steps_of new)" -le 13 ] || fail 'the group did not go on from where everybody had left it'
+
+# The group begins anew after its run is over.
+starts m0 0 6 --fresh
+starts m1 1 6 --fresh
+for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k of a new run"; done
+[ "$(steps_of m0)" = 6 ] && [ "$(steps_of m1)" = 6 ] || fail 'a new run of a group did not begin at step 0'
 echo "share_join: ok"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A group over links equals the group in one process, byte for byte: losses of every member and step, and weights, in
 # each mode. With dropout, batch norm, ragged chunks, several optimizers and codecs that keep state. Settings that do not
-# go together, and clients that may not join, are refused with the key. The simulator kills members and servers.
+# go together, clients that may not join, and data that do not fit are refused with the key. A message is lost on a link
+# that stays up; a member comes back once the others have ended. The simulator kills members and servers.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -15,8 +16,6 @@ group three "$tmp/adamw.yaml" 3 $private data.partition=dirichlet:2 codec='topk:
 group four "$tmp/adamw.yaml" 4 $private data.partition=by_label train.chunks=3 codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true threads=2
 group weighted "$tmp/sgd.yaml" 2 $private data.partition=iid train.epochs=2 train.class_weights=1,2,3,4,5,6,7,8,9,0.5
 [ "$(learned weighted/member-0)" != "$(learned two/member-0)" ] || fail 'train.class_weights do not count in a group'
-group batches "$tmp/sgd.yaml" 2 $private data.partition=batch codec=qsgd:16
-group alone "$tmp/sgd.yaml" 1 $private codec=quant:4
 grep -q '"skipped":true' "$tmp"/*/log.jsonl && fail 'a step was skipped'
 
 # Weights from a file that the server lacks: each member uploads them; once they are stored, none does.
@@ -91,4 +90,108 @@ grep -q 'member 0 of 3 in group g, which has done 0 steps; 1 is there; missing: 
 kill -0 $waiting || fail 'a client that was refused ended another one'
 signal TERM $waiting
 ends_with $waiting 69 $patience 'a member that waits, and is interrupted'
+
+# ---- a message is lost on a link that stays up: the group, which waits for ever for members, goes on behind link.stall_s, also
+# with on_server_lost: exit
+set=(--set share.clients=2 --set share.straggler_s=0 --set data.partition=iid --set link.stall_s=2 --set link.heartbeat_ms=200
+	--set link.timeout_ms=60000 --set link.retry_ms=20 --set codec=topk:0.5,ef=true)
+client lossless "$tmp/sgd.yaml" "${set[@]}" --local --set share.group=g || fail "in one process: exit status $?"
+# loses DIR KIND NTH: that message of member 1, and all later ones of that link, are lost; heartbeats and credit are not.
+loses() {
+	local name=$1-$2 k pid=()
+	"$TOOLS/faulty_link" "${endpoint##*:}" mute "$@" >"$tmp/$name.relay" &
+	started+=($!)
+	wait_for 'the relay' test -s "$tmp/$name.relay"
+	for k in 0 1; do
+		start_client "$name-$k" "$tmp/sgd.yaml" "${set[@]}" --set share.group="$name" --set share.member=$k \
+			--set server="$([ $k = 0 ] && echo "$endpoint" || echo "tcp://127.0.0.1:$(cat "$tmp/$name.relay")")"
+		pid[k]=$client_pid
+	done
+	for k in 0 1; do ends_with "${pid[k]}" 0 $patience "$name, member $k"; done
+	for k in 0 1; do same_run "$name-$k" "lossless/member-$k" "$(steps_of "lossless/member-$k")"; done
+	grep -q 'server-lost: .*nothing but heartbeats for 2 s (link.stall_s' "$tmp/$name-1.log" || fail "$name: member 1 has not noticed"
+}
+loses up mid_grad 3
+loses down committed 2
+
+# ---- a member is killed, and the others end without it and do not come again: it is told so
+set=(--set share.group=behind --set share.clients=3 --set share.straggler_s=1 --set share.wait_s=3 --set data.partition=iid
+	--set train.checkpoint_every=2 --set train.epochs=2)
+for k in 0 2; do
+	start_client behind-$k "$tmp/sgd.yaml" "${set[@]}" --set share.member=$k
+	pid[k]=$client_pid
+done
+client_dies client.apply@4 behind-1 "$tmp/sgd.yaml" "${set[@]}" --set share.member=1
+for k in 0 2; do ends_with "${pid[k]}" 0 $patience "behind, member $k"; done
+rc=0
+client behind-1 "$tmp/sgd.yaml" "${set[@]}" --set share.member=1 --resume || rc=$?
+[ $rc = 78 ] && grep -q 'the other members of group behind have finished behind step [0-9]*, which member 1 does not hold' "$tmp/behind-1.log" ||
+	fail "the member that comes back: status $rc, $(tail -n 1 "$tmp/behind-1.log")"
+
+# ---- members with files of their own, of 6, 4 and 2 batches
+for k in 0 1 2; do
+	cp -r "$tmp/data" "$tmp/site-$k"
+	truncate -s $(((48 - 20 * k + 4 * (k / 2)) * 3073)) "$tmp/site-$k/data_batch_1.bin"
+done
+sed "s|$tmp/data|$tmp/site-%m|; s/train_limit: [0-9]*/train_limit: 0/" "$tmp/adamw.yaml" >"$tmp/sites.yaml"
+set=(--set share.clients=3 --set share.straggler_s=0 --set share.ends=private --set train.epochs=3 --set train.checkpoint_every=2 --set train.schedule.warmup_epochs=0
+	--set codec='topk:0.5,ef=true' --set link.retry_ms=50 --set link.on_server_lost=wait)
+begin() { # GROUP MEMBER [argument]…
+	start_client "$1-$2" "$tmp/sites.yaml" "${set[@]}" --set share.group="$1" --set share.member="$2" "${@:3}"
+	pid[$2]=$client_pid
+}
+# unfit NAME PHRASE MEMBERS [key=value]…: each of the members ends with that sentence.
+unfit() {
+	local name=$1 phrase=$2 k more=()
+	for pair in "${@:4}"; do more+=(--set "$pair"); done
+	for k in $3; do begin "$name" $k "${more[@]}" --set link.on_server_lost=exit; done
+	for k in $3; do
+		wait_for "$name: member $k goes on" eval "! kill -0 ${pid[k]}"
+	done
+	cat "$tmp/$name"-[0-2].log >"$tmp/$name.log"
+	grep -q "$phrase" "$tmp/$name.log" || fail "$name: nobody says $phrase"
+}
+begin other 0 --set share.wait_s=3
+wait_for 'member 0 does not wait' grep -q 'group other: member 0 is here' "$tmp/one.log"
+unfit other 'an epoch of group other has 6 steps, one of this client has 4: where members have unequal data, all need the same share.epoch_steps' 1 share.wait_s=3
+# A member whose group cannot become complete ends in time, and says why.
+ends_with "${pid[0]}" 78 $patience 'other, member 0'
+grep -q 'group other was not complete within 3 s: missing are members 1 (refused: share.epoch_steps: an epoch of group other.*), 2$' \
+	"$tmp/other-0.log" || fail "the member that waits does not say for whom: $(cat "$tmp/other-0.log")"
+begin alone 0 --set share.wait_s=1 --set link.on_server_lost=exit
+ends_with "${pid[0]}" 69 $patience 'alone, member 0'
+grep -q 'group alone was not complete within 1 s: missing are members 1, 2$' "$tmp/alone-0.log" ||
+	fail "the member that is alone says something else: $(cat "$tmp/alone-0.log")"
+begin net 0 --set share.wait_s=3 --set share.epoch_steps=6
+wait_for 'member 0 does not wait' grep -q 'group net: member 0 is here' "$tmp/one.log"
+unfit net 'group net trains another middle' 1 share.wait_s=3 share.epoch_steps=6 model.width=0.5
+ends_with "${pid[0]}" 78 $patience 'net, member 0'
+grep -q 'missing are members 1 (refused: group net trains another middle.*), 2$' "$tmp/net-0.log" ||
+	fail "the member that waits does not say who was refused: $(cat "$tmp/net-0.log")"
+begin every 0 --set share.wait_s=3 --set share.epoch_steps=6
+wait_for 'member 0 does not wait' grep -q 'group every: member 0 is here' "$tmp/one.log"
+unfit every "^splitc: .*set train.checkpoint_every: .*the group every has" 1 share.wait_s=3 share.epoch_steps=6 train.checkpoint_every=7
+ends_with "${pid[0]}" 78 $patience 'every, member 0'
+begin listed 0 --set share.mode=serial --set share.batches=6,4,2
+wait_for 'member 0 does not wait' grep -q 'group listed: member 0 is here' "$tmp/one.log"
+unfit listed "share.batches: .*this client's list is another than that of group listed" 1 share.mode=serial share.batches=5,4,3
+unfit listed 'this client is member 2, and its data make 2 batches of train.batch, not 3' 2 share.mode=serial share.batches=6,4,3
+end_process "${pid[0]}"
+sed -i 's|site-%m|site-0|' "$tmp/sites.yaml"
+# Members that divide one set in different ways would have samples of each other.
+begin dealt 0 --set data.partition=iid
+wait_for 'member 0 does not wait' grep -q 'group dealt: member 0 is here' "$tmp/one.log"
+unfit dealt 'division of the data is not that of group dealt.*the same data.partition, data.split' 1 data.partition=by_label
+unfit dealt 'division of the data is not that of group dealt' 1 data.partition=iid data.train_limit=47
+end_process "${pid[0]}"
+wrong() {
+	local rc=0
+	client wrong "$tmp/sites.yaml" --local "${set[@]}" --set share.group=wrong "${@:2}" || rc=$?
+	[ $rc -ge 64 ] && grep -q "$1" "$tmp/wrong.log" || fail "$*: status $rc"
+}
+wrong 'share.batches: needs a number for each of the 3 members' --set share.mode=serial --set share.batches=6,4
+wrong 'share.batches: belongs to share.mode: serial' --set share.batches=6,4,2
+wrong 'share.batches: .*must be whole numbers from 1 on' --set share.mode=serial --set share.batches=6,4,x
+wrong 'share.epoch_steps: belongs to share.mode: sync and rounds' --set share.mode=serial --set share.epoch_steps=6
+wrong 'share.epoch_steps: belongs to data.partition: files' --set share.epoch_steps=6 --set data.partition=iid
 echo "share_link: ok"

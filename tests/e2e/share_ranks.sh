@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A group whose members are on several servers, the ranks of an MPI job: losses and weights equal those of the group in
 # one process, byte for byte, with codecs that keep state, batch norm, AdamW and unequal shares. A client that connects
-# to the wrong rank is told so. Then members and ranks are killed (share_kills.sh).
+# to the wrong rank is told so. Then members and ranks are killed (lib/share_kills.sh).
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -120,5 +120,5 @@ client end "$tmp/client.yaml" --local "${end[@]}" --set share.group=end --set sh
 for k in 0 1; do same_run end-$k end/member-$k 23; done
 end_job
 
-SPLIT_RANKS=3 SPLIT_KILLS=${SPLIT_KILLS:-3} tests/e2e/share_kills.sh || fail "kills over ranks: exit status $?"
+SPLIT_RANKS=3 SPLIT_KILLS=${SPLIT_KILLS:-3} tests/e2e/lib/share_kills.sh || fail "kills over ranks: exit status $?"
 echo "share_ranks: ok"

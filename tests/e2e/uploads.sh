@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The middle's weights are in memory once on each side: the server receives them, or reads them from its store, into the
 # place where it computes, and writes checkpoints from there; the client sends them from the mapped file. If a daemon
-# dies in an upload or just after it, it is restarted, and the run ends as the undisturbed one.
+# dies in an upload or just after it, it is restarted, and the run ends as the undisturbed one; SPLIT_LONG=1: at more places.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -54,11 +54,11 @@ sent() { jq 'select(.type == "summary").weights_tx_bytes' "$tmp/$1/log.jsonl"; }
 [ "$(sent first)" -gt $((weights / 10 * 9)) ] && [ "$(sent second)" = 0 ] || fail "$(sent first), then $(sent second) bytes of weights went up"
 
 # ---- killed in an upload, and as soon as it is whole, checked or in the store
-for point in link.receive=kill@60 port.whole=kill server.install=kill store.done=kill server.apply=kill; do
+for point in link.receive=kill@60 store.done=kill ${SPLIT_LONG:+port.whole=kill server.install=kill server.apply=kill}; do
 	killed_server "$point" small "$config" "${small[@]}"
 done
 start_server "server of all" "store=$tmp/whole store"
-for point in link.send=kill@60 port.post=kill client.apply=kill; do
+for point in link.send=kill@60 ${SPLIT_LONG:+port.post=kill client.apply=kill}; do
 	name="small ${point%=*}"
 	start_failing_client "$point" "$name" "$config" --set server="$endpoint" "${small[@]}"
 	ends_with "$client_pid" 137 $patience "$name"

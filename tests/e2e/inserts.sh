@@ -1,17 +1,67 @@
 #!/usr/bin/env bash
-# Pretrained inserts: train.loss restore_head and restore_tail change only the insert's tensors, lower the loss, and
-# equal --local byte for byte. A fine-tune loads backbone and inserts from separate files, and says what does not fit.
+# Learned inserts over the link: losses and weights equal those of `--local`, byte for byte, for every kind of insert
+# and with a codec after it; fewer bytes cross. Weight files without inserts load, and those with inserts load
+# completely. Pretrained inserts: train.loss restore_head and restore_tail change only the insert's tensors, lower the
+# loss, and equal --local. A fine-tune loads backbone and inserts from separate files, and says what does not fit.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
-make_data 64 32
+make_data 56 24 # batches of 16, 16, 16 and 8
+steps=4
 start_server server threads=2
 write_config "$tmp/client.yaml"
+cases=0
+
+# compare NAME key=value…: a run with the server equals the local one
+compare() {
+	local name=$1 set=() pair
+	shift
+	for pair in "$@"; do set+=(--set "$pair"); done
+	as_local "$name" "$name, local" $steps "$tmp/client.yaml" --set server="$endpoint" "${set[@]}"
+	cases=$((cases + 1))
+}
+
+# sent NAME: the bytes that the client sent in the run's steps
+sent() { jq -s 'map(select(.type == "step") | .wire_tx_bytes) | add' "$tmp/$1/log.jsonl"; }
+
+conv=(insert.head=conv:3,k=3,s=3 insert.tail=conv:160)
+compare none
+compare conv "${conv[@]}"
+compare linear insert.head=linear:4 insert.tail=linear:640
+compare two insert.head=conv:6,k=4,s=3,p=1+conv:3 insert.tail=conv:320+linear:100
+compare 'one side' insert.tail=conv:320 train.chunks=1 threads=2
+compare 'inside a unit' head_end=features.0.1 "${conv[@]}"
+compare 'a codec behind' "${conv[@]}" codec=quant:8
+[ "$(learned conv)" != "$(learned none)" ] || fail 'the insert made no difference'
+[ "$(sent conv)" -lt "$(($(sent none) / 3))" ] || fail "conv sends $(sent conv) bytes, none $(sent none)"
+[ "$(sent 'a codec behind')" -lt "$(($(sent conv) / 2))" ] || fail "a codec behind sends $(sent 'a codec behind') bytes"
+
+# The same tensors with another stride are another network.
+evaluate() { timeout -k 5 $patience "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/conv" "$@" >"$tmp/eval.log" 2>&1 || fail "eval $*"; }
+evaluate --set "${conv[0]}" --set "${conv[1]}" --set train.chunks=1
+! grep -q other-data "$tmp/eval.log" || fail "the same inserts: $(cat "$tmp/eval.log")"
+evaluate --set insert.head=conv:3,k=3,s=2 --set "${conv[1]}"
+grep -q '^WARN other-data: the model was trained with network' "$tmp/eval.log" || fail "another stride: $(cat "$tmp/eval.log")"
+
+# Weights without inserts: the inserts start from the seed. Weights with inserts: all are loaded.
+compare 'from weights without' "${conv[@]}" model.weights="$tmp/none/model.safetensors"
+compare 'from weights with' "${conv[@]}" model.weights="$tmp/conv/model.safetensors"
+if client 'stray' "$tmp/client.yaml" --local --set model.weights="$tmp/conv/model.safetensors"; then
+	fail 'inserts in the file and none in the model were taken'
+fi
+grep -q '"insert\.' "$tmp/stray.log" || fail 'the error does not name what is too much'
+for command in eval predict export; do
+	status=0
+	"$SPLITC" $command "$tmp/client.yaml" $([ $command != export ] || echo "$tmp/out.safetensors") --set log.dir="$tmp/none" \
+		--set "${conv[0]}" --set "${conv[1]}" >"$tmp/out" 2>&1 || status=$?
+	[ $status = 65 ] && grep -q 'tensor "insert[^ ]*" is missing' "$tmp/out" || fail "$command, no weights of inserts: $status, $(cat "$tmp/out")"
+done
+
+# ---- pretrained inserts
 conv=(--set insert.head=conv:8,k=2,s=2 --set insert.tail=conv:320)
 adam=(--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0 --set train.optimizer.kind=adam --set train.optimizer.lr=0.01 --set train.epochs=4)
 
-client backbone "$tmp/client.yaml" --local || fail "a run for the backbone: exit status $?"
-from=(--set model.weights="$tmp/backbone/model.safetensors")
+from=(--set model.weights="$tmp/none/model.safetensors") # the backbone
 names() { tail -c +9 "$1" | head -c "$(od -An -t u8 -N 8 "$1" | tr -d ' ')" | jq -r 'keys[]' | grep -v __metadata__; }
 tensor() {
 	local file=$1 length range
@@ -19,15 +69,15 @@ tensor() {
 	range=$(tail -c +9 "$file" | head -c "$length" | jq -r --arg n "$2" '.[$n].data_offsets | "\(.[0]) \(.[1])"')
 	tail -c +$((9 + length + ${range% *})) "$file" | head -c $((${range#* } - ${range% *})) | sha256sum
 }
-two=insert.head=conv:8,k=2,s=2+conv:8 # has no principal components: it begins at random, as insert.tail does
-for run in two tail; do
-	side=${run/two/head}
-	as_local $run $run-local 16 "$tmp/client.yaml" "${conv[@]}" --set $two "${from[@]}" "${adam[@]}" --set train.loss=restore_$side
+pair=insert.head=conv:8,k=2,s=2+conv:8 # has no principal components: it begins at random, as insert.tail does
+for run in pair tail; do
+	side=${run/pair/head}
+	as_local $run $run-local 16 "$tmp/client.yaml" "${conv[@]}" --set $pair "${from[@]}" "${adam[@]}" --set train.loss=restore_$side
 	file=$tmp/$run/model.safetensors
 	names "$file" | grep -q "^insert\.$side\.restore\.0\.weight" || fail "restore_$side writes no insert.$side"
 	# The backbone's tensors do not change. Running statistics may: they are not compared.
 	for name in features.0.0.weight features.3.conv.1.0.weight classifier.1.weight; do
-		[ "$(tensor "$file" $name)" = "$(tensor "$tmp/backbone/model.safetensors" $name)" ] || fail "restore_$side: $name has learned"
+		[ "$(tensor "$file" $name)" = "$(tensor "$tmp/none/model.safetensors" $name)" ] || fail "restore_$side: $name has learned"
 	done
 	jq -se '[.[] | select(.type == "epoch")] | .[-1].train_loss < 0.6 * .[0].train_loss and .[-1].test_acc == null' \
 		"$tmp/$run/log.jsonl" >/dev/null || fail "restore_$side: $(grep epoch "$tmp/$run/log.jsonl")"
@@ -38,7 +88,7 @@ done
 as_local head head-local 4 "$tmp/client.yaml" "${conv[@]}" "${from[@]}" --set train.loss=restore_head --set train.optimizer.lr=1e-6
 grep -q 'insert-principal: insert.head begins from 8 principal components, which leave out' "$tmp/head.log" || fail "$(cat "$tmp/head.log")"
 losses() { jq -s "[.[] | select(.type == \"step\") | .loss] | $1" "$tmp/$2/log.jsonl"; }
-awk "BEGIN {exit !($(losses max head) < 0.9 * $(losses min two))}" || fail "principal components: $(losses max head), two layers: $(losses min two)"
+awk "BEGIN {exit !($(losses max head) < 0.9 * $(losses min pair))}" || fail "principal components: $(losses max head), two layers: $(losses min pair)"
 
 # A fine-tune from three files, with a server as without; the inserts are those of the files.
 files=$tmp/head/model.safetensors,$tmp/tail/model.safetensors
@@ -54,9 +104,9 @@ client inserts-only "$tmp/client.yaml" "${conv[@]}" --set model.insert_weights="
 
 # refused STATUS TEXT key=value…
 refused() {
-	local status=$1 text=$2 rc=0 set=() pair
+	local status=$1 text=$2 rc=0 set=() one
 	shift 2
-	for pair in "$@"; do set+=(--set "$pair"); done
+	for one in "$@"; do set+=(--set "$one"); done
 	client refused "$tmp/client.yaml" --local "${conv[@]}" "${set[@]}" || rc=$?
 	[ $rc = "$status" ] && grep -q -e "$text" "$tmp/refused.log" || fail "$*: exit status $rc, $(cat "$tmp/refused.log")"
 }
@@ -64,11 +114,11 @@ refused 65 'none of the files has the tensor "insert.tail.0.weight"' model.inser
 refused 65 'tensor "insert.head.[a-z.0]*" is in another of the files, too' model.insert_weights="$files,$tmp/head/model.safetensors"
 refused 65 'tensor "insert.head.0.weight" is \[8,32\|tensor "insert.head.*in the file and' model.insert_weights="$files" insert.head=conv:4,k=2,s=2
 refused 65 'is of no layer that the config has' model.insert_weights="$files" insert.head=none
-refused 65 'no tensor is called insert' model.insert_weights="$tmp/backbone/model.safetensors"
+refused 65 'no tensor is called insert' model.insert_weights="$tmp/none/model.safetensors"
 refused 66 'absent.safetensors' model.insert_weights="$tmp/absent.safetensors"
 refused 78 'train.loss.*there is no insert.head' train.loss=restore_head insert.head=none
 refused 78 'train.keep_best: belongs to train.loss: labels' train.loss=restore_head train.keep_best=true
 rc=0
 "$SPLITC" predict "$tmp/client.yaml" --local "${conv[@]}" --set train.loss=restore_head --weights "$tmp/head/model.safetensors" >"$tmp/predict.log" 2>&1 || rc=$?
 [ $rc = 78 ] && grep -q 'predict needs' "$tmp/predict.log" || fail "predict: exit status $rc, $(cat "$tmp/predict.log")"
-echo 'inserts restore, and are taken from files'
+echo "$cases runs equal their local twin"

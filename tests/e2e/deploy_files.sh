@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # deploy/slurm/splits.sbatch, with a stand-in for mpirun: a job that died is restarted, one that is told to end passes
-# the signal on, and one that a restart cannot help ends: with a missing program or a wrong config.
+# the signal on, and one that a restart cannot help ends: with a missing program or a wrong config. The manifests of
+# deploy/kubernetes are complete, and their configs are valid; one with a volume that is not declared is found.
 set -eu
 cd "$(dirname "$0")/../.."
 [ -z "${SAN:-}" ] || { echo 'the same in every build'; exit 77; }
@@ -37,3 +38,13 @@ grep -qx -- "-n 2 true serve $tmp/config.yaml" "$tmp/tries" || fail "started wit
 mpirun_is "trap 'echo told >>$tmp/tries; exit 143' TERM; kill \$PPID || exit 1; while :; do sleep 0.1; done"
 job 143 2
 grep -qx told "$tmp/tries" || fail 'mpirun was not told to end'
+
+# ---- Kubernetes
+/usr/bin/python3 -c 'import yaml' 2>/dev/null || { echo 'no python3-yaml'; exit 77; }
+scripts/check-kubernetes.py
+mkdir -p "$tmp/scripts" "$tmp/deploy"
+cp scripts/check-kubernetes.py "$tmp/scripts/"
+cp -r deploy/kubernetes "$tmp/deploy/"
+sed -i 's/name: store, mountPath/name: stare, mountPath/' "$tmp/deploy/kubernetes/base/server.yaml"
+BUILD=$PWD/$BUILD "$tmp/scripts/check-kubernetes.py" >"$tmp/out" && { echo 'a volume that is not declared was not found'; exit 1; }
+grep -q 'mounts stare, which is not declared' "$tmp/out"

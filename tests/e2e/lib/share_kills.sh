@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # Members and the server of a group are killed at random moments, one after another, and restarted: the group ends with
 # the losses and weights of the group in one process, byte for byte. With AdamW and codecs that keep state. SPLIT_KILLS:
-# the number of kills (6 with SPLIT_LONG), fewer if all members finish before. SPLIT_SEED: the random seed. SPLIT_STEPS: the length of
+# the number of kills (6), fewer if all members finish before. SPLIT_SEED: the random seed. SPLIT_STEPS: the length of
 # the run. SPLIT_RANKS: the number of servers, which are the ranks of an MPI job; one or all of them are killed, and the
 # job is restarted whatever ended it. SPLIT_SET: more settings (KEY=VALUE …), such as another mode.
 set -eu
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../../.."
 . tests/e2e/lib/daemons.sh
-[ -n "${SPLIT_KILLS:-}${SPLIT_LONG:-}" ] || { echo 'kills of groups: simulated.sh and share_ranks.sh, or give SPLIT_KILLS'; exit 77; }
 ranks=${SPLIT_RANKS:-1}
 [ "$ranks" = 1 ] || . tests/e2e/lib/ranks.sh
 kills=${SPLIT_KILLS:-6}
