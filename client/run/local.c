@@ -102,7 +102,8 @@ static enum sl_err open_shared(struct sl_local *l, struct sl_fail *fail)
 	err = sl_end_layout_of(&l->layout, l->plan, fail);
 	for (int side = 0; side < SIDES && !err; side++)
 		for (int end = 0; end < SL_END_COUNT && !err; end++) {
-			const struct sl_end_coder_env env = sl_agreement_coder(a, &l->layout, (enum sl_end)end, l->be);
+			const struct sl_end_coder_env env =
+				sl_agreement_coder(a, &l->layout, (enum sl_ends_run)end, l->be);
 
 			if (side == CLIENT || end == SL_END_GRAD)
 				err = sl_end_coder_open(&l->end[side][end], &env, fail);

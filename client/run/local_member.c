@@ -42,7 +42,7 @@ enum sl_err sl_local_copy_ends(struct sl_local *l, const struct sl_local *from)
 	return err;
 }
 
-static void count_end(struct sl_local *l, enum sl_end end, size_t bytes)
+static void count_end(struct sl_local *l, enum sl_ends_run end, size_t bytes)
 {
 	l->payload[SL_DIR_COUNT + end] += bytes;
 	l->nominal[SL_DIR_COUNT + end] += sl_end_coder_nominal(l->end[CLIENT][end]);

@@ -81,7 +81,7 @@ static enum sl_err open_shared(struct sl_remote *r, struct sl_fail *fail)
 	err = sl_end_layout_of(&r->layout, r->conf.link.plan, fail);
 	for (int end = 0; end < SL_END_COUNT && !err; end++) {
 		const struct sl_end_coder_env env =
-			sl_agreement_coder(a, &r->layout, (enum sl_end)end, r->conf.link.be);
+			sl_agreement_coder(a, &r->layout, (enum sl_ends_run)end, r->conf.link.be);
 
 		err = sl_end_coder_open(&r->end[end], &env, fail);
 		r->conf.link.end_bytes[end] = err ? 0 : sl_end_coder_bound(r->end[end]);

@@ -105,7 +105,7 @@ static enum sl_err try_end_codecs(const struct sl_setup *s, struct sl_fail *fail
 		struct sl_codec *codec = NULL;
 		char key[32];
 
-		snprintf(key, sizeof key, "codec.%s", sl_end_name((enum sl_end)end));
+		snprintf(key, sizeof key, "codec.%s", sl_end_name((enum sl_ends_run)end));
 		err = sl_codec_open(&codec, &s->agreement.end_codec[end], &env, &why);
 		if (!err)
 			err = try_end_feedback(s, &layout, end, &why);

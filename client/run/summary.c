@@ -32,7 +32,7 @@ static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training
 }
 
 /* The same for shared heads and tails: a whole change for each step, or each round, in which it crosses. */
-static uint64_t raw_end_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_end end)
+static uint64_t raw_end_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_ends_run end)
 {
 	const int member = setup->plan->spec.member;
 	const uint64_t round = setup->plan->spec.ends_round, from = t->linked_from;
@@ -141,8 +141,9 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 			.codec = codec_of(setup, dir),
 			.wire_bytes = link->wire[dir],
 			.payload_bytes = link->payload[dir],
-			.raw_bytes = dir < SL_DIR_COUNT ? raw_bytes(setup, t, (enum sl_dir)dir)
-							: raw_end_bytes(setup, t, (enum sl_end)(dir - SL_DIR_COUNT)),
+			.raw_bytes = dir < SL_DIR_COUNT
+					     ? raw_bytes(setup, t, (enum sl_dir)dir)
+					     : raw_end_bytes(setup, t, (enum sl_ends_run)(dir - SL_DIR_COUNT)),
 			.nominal_bytes = link->nominal[dir],
 		};
 	}

@@ -72,7 +72,7 @@ static void write_note(struct sl_agreement *a)
 }
 
 struct sl_end_coder_env sl_agreement_coder(const struct sl_agreement *a, const struct sl_end_layout *layout,
-					   enum sl_end end, struct sl_backend *be)
+					   enum sl_ends_run end, struct sl_backend *be)
 {
 	return (struct sl_end_coder_env){
 		.layout = layout,

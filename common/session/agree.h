@@ -36,7 +36,7 @@ enum sl_err sl_agreement_ends(struct sl_end_layout *out, struct sl_bytes text, s
 
 /* How runs of shared heads and tails are coded; the layout and `be` are borrowed. */
 struct sl_end_coder_env sl_agreement_coder(const struct sl_agreement *a, const struct sl_end_layout *layout,
-					   enum sl_end end, struct sl_backend *be);
+					   enum sl_ends_run end, struct sl_backend *be);
 
 /* The plan of a group's trunk, from a member's agreement and payload. Settings that each member has of its own are
  * replaced by defaults, so the plan is the same for all members that may train together. */

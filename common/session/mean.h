@@ -14,8 +14,8 @@
 #include "common/exec/exec.h"
 
 /* Runs that cross beside the four tensors of a chunk. STATE: all of head and tail, for a newcomer to a group. */
-enum sl_end { SL_END_GRAD, SL_END_MEAN, SL_END_COUNT, SL_END_STATE = SL_END_COUNT, SL_END_RUNS };
-const char *sl_end_name(enum sl_end end); /* "end_grad" … */
+enum sl_ends_run { SL_END_GRAD, SL_END_MEAN, SL_END_COUNT, SL_END_STATE = SL_END_COUNT, SL_END_RUNS };
+const char *sl_end_name(enum sl_ends_run end); /* "end_grad" … */
 
 /* Everything that a link counts separately: the tensors at the cut (enum sl_dir), then GRAD and MEAN. */
 enum { SL_CROSS_COUNT = SL_DIR_COUNT + SL_END_COUNT };

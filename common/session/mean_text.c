@@ -16,7 +16,7 @@
 
 #include "common/session/mean.h"
 
-const char *sl_end_name(enum sl_end end)
+const char *sl_end_name(enum sl_ends_run end)
 {
 	return end == SL_END_GRAD ? "end_grad" : "end_mean";
 }
@@ -24,7 +24,7 @@ const char *sl_end_name(enum sl_end end)
 const char *sl_cross_name(int cross)
 {
 	return cross < SL_DIR_COUNT ? sl_dir_name((enum sl_dir)cross)
-				    : sl_end_name((enum sl_end)(cross - SL_DIR_COUNT));
+				    : sl_end_name((enum sl_ends_run)(cross - SL_DIR_COUNT));
 }
 
 static const char first_line[] = "ends 1\n";

@@ -115,11 +115,11 @@ uint8_t *sl_port_carried(struct sl_port *port, const struct sl_carried **layout)
  * end_mean and ends. _end_run: a run that has arrived. _end_room (worker): the buffer that the task TELL, MEAN or GIVE
  * writes. _end_filled (worker): what the task has written there. */
 void sl_port_end_runs(struct sl_port *port, const size_t bytes[SL_END_RUNS]);
-struct sl_bytes sl_port_end_run(const struct sl_port *port, enum sl_end end);
-struct sl_buf sl_port_end_room(struct sl_port *port, enum sl_end end);
-void sl_port_end_filled(struct sl_port *port, enum sl_end end, const struct sl_buf *buf, double nominal);
+struct sl_bytes sl_port_end_run(const struct sl_port *port, enum sl_ends_run end);
+struct sl_buf sl_port_end_room(struct sl_port *port, enum sl_ends_run end);
+void sl_port_end_filled(struct sl_port *port, enum sl_ends_run end, const struct sl_buf *buf, double nominal);
 /* (worker) Counts a run that was decoded: its bytes as the methods' authors count. */
-void sl_port_end_heard(struct sl_port *port, enum sl_end end, double nominal);
+void sl_port_end_heard(struct sl_port *port, enum sl_ends_run end, double nominal);
 
 void sl_port_deliver(struct sl_port *port, struct sl_bytes header, struct sl_bytes payload);
 void sl_port_event(struct sl_port *port, const struct sl_event *ev);

@@ -246,7 +246,7 @@ struct sl_dims sl_port_dims(const struct sl_port *p, int chunk)
 
 /* ---- runs of shared heads and tails */
 
-static int end_part(enum sl_end end)
+static int end_part(enum sl_ends_run end)
 {
 	return SL_PART_END_GRAD + (int)end;
 }
@@ -256,25 +256,25 @@ void sl_port_end_runs(struct sl_port *p, const size_t bytes[SL_END_RUNS])
 	memcpy(p->end_bytes, bytes, sizeof p->end_bytes);
 }
 
-struct sl_bytes sl_port_end_run(const struct sl_port *p, enum sl_end end)
+struct sl_bytes sl_port_end_run(const struct sl_port *p, enum sl_ends_run end)
 {
 	const struct run_slot *slot = p->run[end_part(end)];
 
 	return (struct sl_bytes){slot->data, slot->len};
 }
 
-struct sl_buf sl_port_end_room(struct sl_port *p, enum sl_end end)
+struct sl_buf sl_port_end_room(struct sl_port *p, enum sl_ends_run end)
 {
 	return (struct sl_buf){p->run[end_part(end)]->data, 0, p->end_bytes[end]};
 }
 
-void sl_port_end_filled(struct sl_port *p, enum sl_end end, const struct sl_buf *buf, double nominal)
+void sl_port_end_filled(struct sl_port *p, enum sl_ends_run end, const struct sl_buf *buf, double nominal)
 {
 	p->run[end_part(end)]->len = buf->len;
 	p->run[end_part(end)]->nominal = nominal;
 }
 
-void sl_port_end_heard(struct sl_port *p, enum sl_end end, double nominal)
+void sl_port_end_heard(struct sl_port *p, enum sl_ends_run end, double nominal)
 {
 	_Atomic double *sum = &p->nominal_rx[SL_DIR_COUNT + end];
 

@@ -60,7 +60,7 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 		err = check_cost(m, fail);
 	for (int end = 0; end < SL_END_COUNT && !err; end++) {
 		const struct sl_end_coder_env env =
-			sl_agreement_coder(&m->agreement, &m->ends.layout, (enum sl_end)end, host_of(&m->env));
+			sl_agreement_coder(&m->agreement, &m->ends.layout, (enum sl_ends_run)end, host_of(&m->env));
 		uint64_t memory, bound;
 
 		err = sl_end_coder_need(&env, &memory, &bound, fail);
