@@ -11,7 +11,7 @@ CASE("come-and-go", 111, "1,2,3,4,5,6,7,8", "the same, where an earlier client h
 CASE("late-serial", 250, "1,2,3", "the file of a lost link took the place of the checkpoint that all had: status 78")
 CASE("late-rounds", 59, "1,3,4", "a step of the round under way stayed in the moments of a member that died in it")
 CASE("late-rounds", 47, "1,2,3,4,5,6,7,8", "the others waited for ever for a member that was too far behind")
-CASE("late-rounds", 93, "1,2,3,4,5,6,7,8", "its reference failed")
+CASE("late-rounds", 93, "1,2,3,4,5,6,7,8", "a group went back further than to the checkpoint that all had")
 CASE("late-rounds", 125, "1,2,3,4", "a group that went back forgot the means that a member behind it needed: status 78")
 CASE("come-and-go-private", 2, "1,2,3,4,5,6,7,8", "a member that was behind waited for ever for others that were done")
 CASE("batches", 6, "1,5,6",
