@@ -26,6 +26,10 @@ static void on_ready(void *arg, uint64_t next_step)
 	if (!err)
 		err = sl_recover_restore(d->recover, d->remote, d->run, next_step, &how, &d->result, d->fail);
 	d->joined = true;
+	if (!err && d->written && !next_step && !d->options->eval_only)
+		err = sl_fail_set(d->fail, SL_ERR_UNAVAILABLE,
+				  "the group begins anew, and this process has its last weights in place of the first: "
+				  "start it again with --resume");
 	if (!err && sl_drive_audited(d, sl_audit_linked(d->audit, next_step, d->fail)))
 		return;
 	if (err && sl_recover_refuse(d->recover, next_step, err)) {

@@ -44,6 +44,7 @@ static enum sl_err save_model(struct drive *d, struct sl_fail *fail)
 {
 	enum sl_err err = sl_remote_get_weights(d->remote, &d->setup->weights, fail);
 
+	d->written = true;
 	if (!err)
 		err = sl_drive_save(d->setup, sl_training_state(d->run).step, fail);
 	SL_FAILPOINT(SL_FP_CLIENT_SAVED);

@@ -18,3 +18,4 @@ CASE("batches", 6, "1,5,6",
      "a member that died behind its model, beside a server with a full disk: its group has ended")
 CASE("turns", 87, "1,2,3,4,5",
      "a server with a full disk forgot who had left: the last member waited for them for ever")
+CASE("sync", 563, "1,2", "a group that began anew behind its models had their weights for its first ones")
