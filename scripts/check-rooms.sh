@@ -47,7 +47,7 @@ BEGIN {
 	may["client/run"] = "common kernels client/link client/model client/persist client/data client/leak/metrics.h"
 	may["client/leak"] = "common kernels client/run client/data"
 	may["client/link"] = "common"
-	may["client/model"] = "common/base common/conf common/graph common/exec common/weights proto/onnx.pb-c.h"
+	may["client/model"] = "common/base common/conf common/graph common/exec common/weights"
 	may["client/persist"] = "common kernels client/model"
 	may["client/data"] = "common client/text"
 	may["client/dicom"] = "client/data/dicom.h"

@@ -49,7 +49,7 @@ for arg in "$@"; do
 	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
 	--wheel) packages="$packages patchelf" ;;
 	--onnx) command -v node >/dev/null && command -v npm >/dev/null || packages="$packages nodejs npm" ;;
-	--peer) packages="$packages python3-torch python3-torchvision python3-sklearn" ;;
+	--peer) packages="$packages python3-torch python3-torchvision python3-onnx python3-sklearn" ;;
 	--compile) packages="$packages libtorch-dev libsleef-dev python3-dev python3-setuptools" ;;
 	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns iptables debootstrap python3-yaml" ;;
 	--packages) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian debootstrap systemd-container libdcmtk-dev" ;;

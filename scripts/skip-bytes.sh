@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 start_server one
 cat >"$tmp/run.yaml" <<-YAML
 	server: $endpoint
-	model: {onnx: $tmp/photos/large.onnx, task: pixels}
+	model: {network: $tmp/photos/large.safetensors, task: pixels}
 	data: {kind: images, dir: $tmp/photos, label: [back, disc, square], transforms: ["Resize((128, 128))"], test_transforms: ["Resize((128, 128))"]}
 	train: {epochs: 1, batch: 128, chunks: 8, optimizer: {kind: sgd, lr: 0.01}}
 YAML

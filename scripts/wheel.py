@@ -26,6 +26,9 @@ Requires-Python: >=3.9
 Requires-Dist: numpy
 Provides-Extra: torch
 Requires-Dist: torch >=1.13; extra == "torch"
+Provides-Extra: onnx
+Requires-Dist: torch >=1.13; extra == "onnx"
+Requires-Dist: onnx; extra == "onnx"
 """
 WHEEL = """Wheel-Version: 1.0
 Generator: split wheel.py

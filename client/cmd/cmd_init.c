@@ -18,7 +18,7 @@ static const char *const usage[] = {
 	"DATA is a folder of pictures, a table (.csv), texts (.jsonl, .tsv, .csv, .txt), tar files, or a folder with "
 	"one of these. init looks what it is. KIND:DATA names the kind: cifar10, cifar100, images, webdataset, csv, "
 	"text or a task of GLUE, such as cola. NAME is a built-in network, FILE.safetensors as split.write_network "
-	"writes it, FILE.onnx, or huggingface:FOLDER, which reads texts. Sizes are those that suit data and network. "
+	"writes it, or huggingface:FOLDER, which reads texts. Sizes are those that suit data and network. "
 	"CUT is 1:-1, "
 	"which keeps the first and the last unit of the network on this host, or two names, such as "
 	"features.0.1,classifier.",
@@ -41,7 +41,7 @@ static const struct {
 		 "or tar files. KIND:PLACE names the kind: cifar10, cifar100, images, webdataset, csv, text, or a task "
 		 "of GLUE, such as cola."},
 	[NETWORK] = {"Network", "Pictures: one of " SL_BUILT_IN_NETWORKS(
-					NAME) "or your own, FILE.safetensors or FILE.onnx. Tables: mlp, or your own. "
+					NAME) "or your own, FILE.safetensors. Tables: mlp, or your own. "
 					      "Texts: huggingface:FOLDER, with config.json and a tokenizer."},
 	[LABEL] = {"Label, the column to be predicted", "The other columns are what the network predicts it from."},
 	[CUT] = {"Cut, first units here : minus last units here",
@@ -213,10 +213,9 @@ static void read_answers(struct before *b, struct sl_preset *p)
 
 	snprintf(b->model, sizeof b->model, "%s%s",
 		 c->model.network[0]       ? SL_CONF_NETWORK ":"
-		 : c->model.onnx[0]        ? SL_CONF_ONNX ":"
 		 : c->model.huggingface[0] ? SL_CONF_HUGGINGFACE ":"
 					   : c->model.name,
-		 sl_conf_network_file(c)[0] ? sl_conf_network_file(c) : c->model.huggingface);
+		 c->model.network[0] ? c->model.network : c->model.huggingface);
 	snprintf(b->data, sizeof b->data, "%s:%s", sl_conf_data_kinds[c->data.kind], c->data.dir);
 	snprintf(b->cut, sizeof b->cut, "%s%s%s", c->head_end[0] ? c->head_end : c->partition,
 		 c->head_end[0] ? "," : "", c->tail_begin);
@@ -353,14 +352,14 @@ int splitc_init(int argc, char **argv)
 	printf("The run needs splits at %s, unless you give --local.\n", conf.server);
 	if (found.what)
 		printf("The data are %s (%s).\n", found.what, sl_conf_data_kinds[conf.data.kind]);
-	if (conf.data.kind == SL_DATA_CSV && counted.code == SL_OK && !sl_conf_network_file(&conf)[0] &&
+	if (conf.data.kind == SL_DATA_CSV && counted.code == SL_OK && !conf.model.network[0] &&
 	    access(conf.data.dir, R_OK) == 0)
 		say_columns(&conf);
 	if (counted.code == SL_OK && counted.text[0])
 		printf("The classes are %s.\n", counted.text);
 	if (access(conf.data.dir, R_OK) != 0)
 		printf("The folder of the data, %s, does not exist yet.\n", conf.data.dir);
-	if (counted.code == SL_OK || sl_conf_network_file(&conf)[0]) /* the file defines how many */
+	if (counted.code == SL_OK || conf.model.network[0]) /* the file defines how many */
 		return 0;
 	printf("The classes could not be counted (%s). Mend the data, or set what is wrong, such as `splitc init %s "
 	       "--force --set data.label=NAME`: what you have changed in %s stays.\n",

@@ -169,7 +169,7 @@ static enum sl_err check_name(const struct sl_options *o, struct sl_fail *fail)
 			   "%.200s is no config, which is a YAML file: `splitc init` writes one, and %s", o->config,
 			   strcmp(dot, ".safetensors") == 0 ? "weights are named in it by model.weights, a network by "
 							      "model.network"
-			   : strcmp(dot, ".onnx") == 0      ? "a network is named in it by model.onnx"
+			   : strcmp(dot, ".onnx") == 0      ? "a network is named in it by model.network"
 							    : "data are named in it by data.dir");
 }
 

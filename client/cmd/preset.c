@@ -20,11 +20,8 @@
 
 /* Prefixes of the names of networks that a folder, or a file, describes. */
 static const char of_folder[] = SL_CONF_HUGGINGFACE ":";
-/* Networks from files: what --model begins with, or ends with. */
-static const struct {
-	const char *begin, *end, *name, *key;
-} files[] = {{SL_CONF_NETWORK ":", ".safetensors", SL_CONF_NETWORK, "model.network"},
-	     {SL_CONF_ONNX ":", ".onnx", SL_CONF_ONNX, "model.onnx"}};
+/* The same of a file; it may also be named by its end. */
+static const char of_file[] = SL_CONF_NETWORK ":", file_end[] = ".safetensors", of_onnx[] = "onnx:";
 
 enum { ROW_TOKENS = 128, NAMED = 5 };
 
@@ -125,7 +122,7 @@ static void name_classes(const struct sl_set *set, struct sl_fail *out)
  * defines them. If the data cannot be read yet, the defaults stay. */
 static void set_counted(struct making *m, struct sl_fail *counted)
 {
-	const bool file = sl_conf_network_file(m->conf)[0];
+	const bool file = m->conf->model.network[0];
 	struct sl_set there;
 
 	if (sl_set_open(&there, &m->spec, counted) != SL_OK)
@@ -146,7 +143,7 @@ static void set_sizes(struct making *m, const char *model, bool small)
 {
 	const bool cifar = m->kind->classes != NULL;
 
-	if (!sl_conf_network_file(m->conf)[0]) /* the network's file defines the size */
+	if (!m->conf->model.network[0]) /* the network's file defines the size */
 		set(m, "model.image", cifar || small ? "32" : "224");
 	if (sl_network_has(model) & SL_NETWORK_FORM)
 		set(m, "model.form", cifar || small ? "cifar" : "imagenet");
@@ -385,9 +382,9 @@ static struct sl_model_takes takes_of(const char *folder)
 static void forget(struct making *m, const char *network)
 {
 	const struct sl_conf_client *u = m->user;
-	const char *was = u->model.huggingface[0]      ? u->model.huggingface
-			  : sl_conf_network_file(u)[0] ? sl_conf_network_file(u)
-						       : u->model.name;
+	const char *was = u->model.huggingface[0] ? u->model.huggingface
+			  : u->model.network[0]   ? u->model.network
+						  : u->model.name;
 	const bool same =
 		strcmp(sl_conf_data_kinds[u->data.kind], m->kind->kind) == 0 && strcmp(u->data.dir, m->at.dir) == 0;
 
@@ -401,7 +398,7 @@ static void forget(struct making *m, const char *network)
 static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted)
 {
 	const struct sl_preset *p = m->preset;
-	const char *model = p->model, *file = NULL, *folder = NULL, *key = NULL;
+	const char *model = p->model, *file = NULL, *folder = NULL;
 	unsigned input = 0;
 	int usual, n = 0;
 	enum sl_err err;
@@ -410,14 +407,13 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 		folder = model + strlen(of_folder);
 		model = SL_CONF_HUGGINGFACE;
 	}
-	for (size_t i = 0; i < sizeof files / sizeof files[0] && model && !folder && !file; i++) {
-		const bool begins = strncmp(model, files[i].begin, strlen(files[i].begin)) == 0;
-
-		if (!begins && !sl_ends_with(model, files[i].end))
-			continue;
-		file = begins ? model + strlen(files[i].begin) : model;
-		model = files[i].name;
-		key = files[i].key;
+	if (model && (sl_ends_with(model, ".onnx") || strncmp(model, of_onnx, strlen(of_onnx)) == 0)) {
+		file = strncmp(model, of_onnx, strlen(of_onnx)) == 0 ? model + strlen(of_onnx) : model;
+		return sl_fail_set(m->fail, SL_ERR_CONFIG, "--model: " SL_CONF_ONNX_HOW, 150, file);
+	}
+	if (model && !folder && (strncmp(model, of_file, strlen(of_file)) == 0 || sl_ends_with(model, file_end))) {
+		file = strncmp(model, of_file, strlen(of_file)) == 0 ? model + strlen(of_file) : model;
+		model = SL_CONF_NETWORK;
 	}
 	input = model ? sl_network_has(model) & (SL_NETWORK_IMAGES | SL_NETWORK_TOKENS | SL_NETWORK_ROWS) : 0;
 	input |= file ? SL_NETWORK_ROWS : 0;
@@ -429,17 +425,16 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 	if (p->found)
 		*p->found = (struct sl_preset_found){.what = m->at.what};
 	if (file && (m->kind->input & SL_NETWORK_TOKENS))
-		return refuse(m, key,
-			      "texts for an ONNX file also need a tokenizer: docs/howto-onnx.md, "
+		return refuse(m, "model.network",
+			      "texts for a network's file also need a tokenizer: docs/howto-onnx.md, "
 			      "\"Texts\", has such a config to copy");
 	if (input && !(m->kind->input & input))
 		return sl_fail_set(m->fail, SL_ERR_CONFIG, "this network needs data of %s; got \"%.60s\"",
 				   data_of(input), p->data ? p->data : "");
 	if (m->at.masks && !file)
 		return refuse(
-			m, "model.onnx",
-			"pictures with masks need a network that gives a class for each pixel: --model onnx:FILE, or "
-			"network:FILE");
+			m, "model.network",
+			"pictures with masks need a network that gives a class for each pixel: --model network:FILE");
 	model = model ? model : m->kind->model;
 	if (!model)
 		return refuse(m, "model.huggingface", "texts need a network: --model huggingface:FOLDER");
@@ -456,7 +451,13 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 		return err;
 	m->fail->code = SL_OK;
 	set(m, "server", p->server ? p->server : "tcp://127.0.0.1:5570");
-	set(m, folder ? "model.huggingface" : file ? key : "model.name", folder ? folder : file ? file : model);
+	set(m,
+	    folder ? "model.huggingface"
+	    : file ? "model.network"
+		   : "model.name",
+	    folder ? folder
+	    : file ? file
+		   : model);
 	if (folder) {
 		set_number(m, "model.tokens", m->takes.tokens);
 		set(m, "data.tokenizer", folder);

@@ -8,19 +8,12 @@
 static const struct {
 	const char *key, *option;
 } answers[] = {
-	{"server", "--server"},
-	{"model.name", "--model"},
-	{"model.huggingface", "--model"},
-	{"model.onnx", "--model"},
-	{"model.network", "--model"},
-	{"partition", "--cut"},
-	{"head_end", "--cut"},
-	{"tail_begin", "--cut"},
-	{"data.kind", "--data"},
-	{"data.dir", "--data"},
-	{"log.dir", NULL},
-	{"data.separator", NULL},
-	{"data.decimal", NULL},
+	{"server", "--server"},           {"model.name", "--model"},
+	{"model.huggingface", "--model"}, {"model.network", "--model"},
+	{"partition", "--cut"},           {"head_end", "--cut"},
+	{"tail_begin", "--cut"},          {"data.kind", "--data"},
+	{"data.dir", "--data"},           {"log.dir", NULL},
+	{"data.separator", NULL},         {"data.decimal", NULL},
 };
 enum { ANSWERS = sizeof answers / sizeof answers[0] };
 

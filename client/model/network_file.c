@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/model/onnx_nodes.h"
 #include "common/graph/graph_text.h"
 #include "common/graph/model_impl.h"
 
@@ -225,7 +224,7 @@ static void set_units(struct sl_build *b, const struct network *n)
 	size_t i;
 
 	if (!list)
-		sl_onnx_units(b);
+		sl_model_units(b);
 	json_array_foreach(list, i, unit)
 	{
 		const char *name = json_string_value(json_array_get(unit, 0));
@@ -242,14 +241,25 @@ static void set_units(struct sl_build *b, const struct network *n)
 	}
 }
 
-/* Refuses rows of another length where the network mixes the tokens of a row, and probabilities as logits. */
-static enum sl_err check_use(const struct sl_graph *g, const struct sl_model_spec *spec, struct sl_fail *fail)
+/* Refuses rows of another length where the network mixes the tokens of a row, another padding than the one that it was
+ * converted with, and probabilities as logits. */
+static enum sl_err check_use(const struct network *n, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
+	const struct sl_graph *g = &n->graph;
+	const json_t *pad = json_object_get(n->about, "pad");
 	const struct sl_node *last = &g->node[logits_of(g)->maker];
 
 	if (last->kind == SL_OP_SIGMOID && sl_model_task(spec)->kind != SL_LEARN_NUMBER)
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "it ends with a sigmoid: leave that out, the loss of model.task has it");
+	if (logits_of(g)->shape.ndim == 4 && sl_model_task(spec)->kind != SL_LEARN_PIXELS)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "it has a class for each pixel: give model.task: pixels");
+	if (json_is_integer(pad) && spec->pad >= 0 && json_integer_value(pad) != spec->pad)
+		return sl_fail_set(
+			fail, SL_ERR_CONFIG,
+			"it tells token %lld from others, as padding, and data.tokenizer pads with %d: export it "
+			"with a mask as the second input",
+			(long long)json_integer_value(pad), (int)spec->pad);
 	for (int i = 0; i < g->n_node; i++)
 		if (g->node[i].kind == SL_OP_TRANSPOSE && g->node[i].u.transpose.tokens &&
 		    spec->whole_rows != g->node[i].u.transpose.tokens)
@@ -272,7 +282,7 @@ enum sl_err sl_network_file_build(struct sl_model **out, const struct sl_st_file
 		return err;
 	err = sl_model_settle_sizes(&n.sizes, name, spec, fail);
 	if (!err)
-		err = check_use(&n.graph, spec, fail);
+		err = check_use(&n, spec, fail);
 	if (!err)
 		err = sl_build_open_sized(&b, &n.sizes, name, spec, fail);
 	if (!err) {

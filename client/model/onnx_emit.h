@@ -1,10 +1,28 @@
-/* An ONNX file under construction, as bytes of its protobuf messages (proto/onnx.proto): nodes one after the other,
- * constants, attributes. When memory runs out, `full` is set, and further calls append nothing. */
+/* An ONNX file under construction, as bytes of its protobuf messages (onnx.proto of onnx.ai): nodes one after the
+ * other, constants, attributes. When memory runs out, `full` is set, and further calls append nothing. */
 #ifndef SL_CLIENT_MODEL_ONNX_EMIT_H
 #define SL_CLIENT_MODEL_ONNX_EMIT_H
 
-#include "client/model/onnx_file.h"
+#include "common/graph/graph.h"
 #include "common/weights/safetensors.h"
+
+/* Values of Tensor.data_type and TensorType.elem_type. */
+enum sl_onnx_type { SL_ONNX_FLOAT = 1, SL_ONNX_INT64 = 7, SL_ONNX_BOOL = 9 };
+/* Values of Attribute.type. */
+enum sl_onnx_attr {
+	SL_ONNX_ATTR_FLOAT = 1,
+	SL_ONNX_ATTR_INT = 2,
+	SL_ONNX_ATTR_STRING = 3,
+	SL_ONNX_ATTR_TENSOR = 4,
+	SL_ONNX_ATTR_INTS = 7
+};
+
+/* Ends the name of a layer in names of its further nodes, since ONNX Runtime refuses two nodes of the same name. */
+#define SL_ONNX_PART ":part"
+
+/* The key of a note in files of ours that predict. Its value is how many batch norms and dropouts the file has, in
+ * their form for prediction. If none is missing, the network can be trained again (python/split/onnx_file.py). */
+#define SL_ONNX_TRAINABLE "split.trainable_nodes"
 
 struct sl_onnx_message {
 	uint8_t *data;

@@ -1,5 +1,5 @@
 /* Writes a network as an ONNX file (onnx.ai): one that predicts, or one in the form in which torch.onnx.export writes a
- * network in training. onnx.h reads both again, with the same parameters, units and results, to the bit. */
+ * network in training. python3 -m split.onnx reads both again, with the same parameters and units. */
 #ifndef SL_CLIENT_MODEL_ONNX_WRITE_H
 #define SL_CLIENT_MODEL_ONNX_WRITE_H
 

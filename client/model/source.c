@@ -5,7 +5,6 @@
 
 #include "client/model/huggingface.h"
 #include "client/model/network_file.h"
-#include "client/model/onnx.h"
 #include "client/model/sources.h"
 #include "common/conf/conf.h"
 
@@ -43,8 +42,7 @@ static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 	for (int i = 0; sources[i].build && used < sizeof(known); i++)
 		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", sources[i].name);
 	return sl_fail_at(fail, "model.name", SL_ERR_CONFIG,
-			  "unknown model \"%s\"; known: %s; others by model.huggingface, model.network or model.onnx",
-			  name, known);
+			  "unknown model \"%s\"; known: %s; others by model.huggingface or model.network", name, known);
 }
 
 /* Checks what the bounds of the config's keys do not. */
@@ -104,7 +102,7 @@ static enum sl_err open_rows(struct sl_build *b, const struct sl_model_spec *spe
 
 enum sl_err sl_model_sizes_of(struct sl_model_sizes *out, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
-	return spec->network ? sl_network_file_sizes(out, spec->network, fail) : sl_onnx_sizes(out, spec->onnx, fail);
+	return sl_network_file_sizes(out, spec->network, fail);
 }
 
 enum sl_err sl_model_takes_of(struct sl_model_takes *out, const struct sl_model_spec *spec, struct sl_fail *fail)
@@ -132,10 +130,6 @@ enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spe
 
 	if (spec->network)
 		return sl_network_file_open(out, spec, fail);
-	if (spec->onnx)
-		return sl_onnx_open_model(out, spec, fail);
-	if (strcmp(spec->name, SL_CONF_ONNX) == 0)
-		return sl_fail_at(fail, "model.onnx", SL_ERR_CONFIG, "needs a file");
 	if (!entry)
 		return unknown_model(spec->name, fail);
 	err = check_spec(spec, tokens, fail);

@@ -16,7 +16,7 @@ struct sl_model_spec {
 	bool cifar_stem;
 	double dropout; /* of the classifier, 0.2; ResNets have none */
 	int image_w;    /* width of the input; 0: its height */
-	int32_t pad;    /* "onnx": the token that rows are padded with; -1: not known */
+	int32_t pad;    /* of model.network: the token that rows are padded with; -1: not known */
 	/* Networks of tokens (such as token_mlp, where `width` multiplies 64 features): tokens are 0 … vocab - 1, and a
 	 * row has up to `tokens` of them. They have no image. */
 	int vocab, tokens;
@@ -29,10 +29,9 @@ struct sl_model_spec {
 	double masked;
 	const struct sl_lora *lora; /* borrowed; NULL: none */
 	bool init_bn0;              /* ResNets: the last batch norm's weight of each residual block starts at 0 */
-	/* "onnx": the file, borrowed; of the rest `name`, classes, image, image_w, pad, tokens, whole_rows, features
-	 * and task are read (onnx.h). Other networks: NULL. */
-	const char *onnx;
-	const char *network;     /* the same for the file of model.network (network_file.h) */
+	/* The file of model.network (network_file.h), borrowed; of the rest `name`, classes, image, image_w, pad,
+	 * tokens, whole_rows, features and task are read. Other networks: NULL. */
+	const char *network;
 	enum sl_learn_kind task; /* CLASSES with one class, for tokens: a number. NEXT: "huggingface" only */
 };
 
@@ -69,7 +68,7 @@ struct sl_model_sizes {
 	const struct sl_learn_task *task; /* what the network was trained for; NULL: the file does not say */
 	struct sl_model_takes takes;      /* of tokens, in a file of model.network */
 };
-/* The sizes in the file spec->onnx or spec->network, one of which is given. */
+/* The sizes in the file spec->network. */
 enum sl_err sl_model_sizes_of(struct sl_model_sizes *out, const struct sl_model_spec *spec,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 /* Takes the sizes that the file `name` leaves open from *spec. CONFIG: they contradict. */
@@ -90,5 +89,9 @@ static inline int sl_model_image_w(const struct sl_model_spec *spec)
 
 /* Builds the model named; CONFIG with the list of known names otherwise. Free with sl_model_close. */
 enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Divides a network, which lacks only its loss, into units. A unit begins wherever one value crosses, at a module with
+ * parameters; but not at the batch norm of a convolution. */
+void sl_model_units(struct sl_build *b);
 
 #endif

@@ -194,10 +194,9 @@ void sl_about_check_network(const struct sl_setup *s)
 	json_t *then = sl_about_parse(s), *now = json_object();
 
 	add_network(now, s);
-	warn_where_both(
-		then, now, "network",
-		": it computes otherwise with these weights. Compare model.name, model.form, insert, the files "
-		"of model.huggingface, model.network or model.onnx, and with an insert the cut, with the training's");
+	warn_where_both(then, now, "network",
+			": it computes otherwise with these weights. Compare model.name, model.form, insert, the files "
+			"of model.huggingface or model.network, and with an insert the cut, with the training's");
 	warn_where_both(then, now, "lora_alpha", " (lora.alpha), by which adapters count");
 	json_decref(then);
 	json_decref(now);

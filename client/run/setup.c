@@ -7,7 +7,6 @@
 
 #include "client/model/adapter_file.h"
 #include "client/model/held.h"
-#include "client/model/onnx.h"
 #include "client/model/roles.h"
 #include "client/model/split.h"
 #include "client/model/weights_file.h"
@@ -262,7 +261,7 @@ static void choose_held(const struct sl_setup *s, struct sl_parts *parts)
 	const char *path = s->weights_from ? s->weights_from : s->conf->model.weights;
 
 	(void)first_weights(s, &path, s->weights_from != NULL);
-	if (path[0] && !sl_conf_network_file(s->conf)[0])
+	if (path[0] && !s->conf->model.network[0])
 		sl_held_choose(parts, path);
 }
 
@@ -307,7 +306,6 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	spec.model.vocab = conf->model.vocab;
 	spec.model.tokens = conf->model.tokens;
 	spec.model.huggingface = conf->model.huggingface[0] ? conf->model.huggingface : NULL;
-	spec.model.onnx = conf->model.onnx[0] ? conf->model.onnx : NULL;
 	spec.model.network = conf->model.network[0] ? conf->model.network : NULL;
 	err = sl_model_takes_of(&s->takes, &spec.model, &why);
 	if (err)
@@ -452,11 +450,9 @@ static enum sl_err load_inserts(const struct sl_setup *s, float *const *param, s
 static enum sl_err read_network(const struct sl_setup *s, float *const *param, struct sl_fail *fail)
 {
 	const struct sl_model *model = s->plan->model;
-	const char *network = s->conf->model.network;
-	enum sl_err err = network[0] ? sl_weights_load(model, network, SL_WEIGHTS_NEW_INSERTS, param, NULL, fail)
-				     : sl_onnx_weights(model, s->conf->model.onnx, param, fail);
+	enum sl_err err = sl_weights_load(model, s->conf->model.network, SL_WEIGHTS_NEW_INSERTS, param, NULL, fail);
 
-	return sl_conf_client_blame(s->conf, sl_conf_network_key(s->conf), err, fail);
+	return sl_conf_client_blame(s->conf, "model.network", err, fail);
 }
 
 enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
@@ -464,7 +460,7 @@ enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, b
 	const unsigned how = first_weights(s, &path, strict);
 	enum sl_err err = SL_OK;
 
-	if (sl_conf_network_file(s->conf)[0] && !strict)
+	if (s->conf->model.network[0] && !strict)
 		err = read_network(s, NULL, fail);
 	if (!err && path[0])
 		err = blame_weights(s, strict, sl_weights_load(s->plan->model, path, how, NULL, NULL, fail), fail);
@@ -506,7 +502,7 @@ static enum sl_err load_weights(struct sl_setup *s, const char *path, bool stric
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
 {
 	const char *folder = s->conf->model.huggingface;
-	const bool file = sl_conf_network_file(s->conf)[0];
+	const bool file = s->conf->model.network[0];
 	const unsigned how = first_weights(s, &path, strict);
 	enum sl_err err = sl_weights_open(&s->weights, s->plan->model, fail);
 

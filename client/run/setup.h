@@ -95,16 +95,18 @@ static inline const struct sl_learn_task *sl_setup_task(const struct sl_conf_cli
 				conf->model.head == SL_CONF_MASKED_LM);
 }
 
-/* If the network has a file of its own (ONNX), sets model.classes, model.image and others as that says, unless they are
- * given. CONFIG: class weights are not as many as classes, or a table's classes meet a network with one output. */
+/* If the network has a file of its own (model.network), sets model.classes, model.image and others as that says, unless
+ * they are given. CONFIG: class weights are not as many as classes, or a table's classes meet a network with one
+ * output. */
 enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 /* The sizes in the network's file; all 0 without such a file. */
 enum sl_err sl_setup_file_sizes(struct sl_model_sizes *out, const struct sl_conf_client *conf,
 				struct sl_fail *fail) SL_MUST_CHECK;
 /* Makes the plan, and checks codecs and optimizer with it. `conf` is borrowed. */
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
-/* Makes the weights: from the seed, over these those of an ONNX file, over these those of `path` or, if that is "", of
- * a Hugging Face folder. strict: `path` must have all of them, and the config's keys for weights do not count. */
+/* Makes the weights: from the seed, over these those of the network's file, over these those of `path` or, if that is
+ * "", of a Hugging Face folder. strict: `path` must have all of them, and the config's keys for weights do not count.
+ */
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail) SL_MUST_CHECK;
 /* Gets the longest row, and the most tokens of a chunk; 0: the network takes no tokens. sl_setup_plan calls it. */
 enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, struct sl_fail *fail) SL_MUST_CHECK;

@@ -196,13 +196,13 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	/* `splitc data` asks for the data alone: no network is known then */
 	if (s->takes.vocab && set->vocab > s->takes.vocab)
 		return sl_conf_client_fail(c,
-					   c->model.huggingface[0]      ? "model.huggingface"
-					   : sl_conf_network_file(c)[0] ? sl_conf_network_key(c)
-									: "model.vocab",
+					   c->model.huggingface[0] ? "model.huggingface"
+					   : c->model.network[0]   ? "model.network"
+								   : "model.vocab",
 					   fail, "%s has tokens below %d, the model only below %d: %s", spec->source,
 					   set->vocab, s->takes.vocab,
 					   s->takes.vocab == c->model.vocab && !c->model.huggingface[0] &&
-							   !sl_conf_network_file(c)[0]
+							   !c->model.network[0]
 						   ? "give the model as many"
 						   : "take the tokenizer that belongs to it");
 	return SL_OK;

@@ -10,11 +10,10 @@ static bool is_given(const struct sl_conf_client *c, const char *key)
 
 enum sl_err sl_setup_file_sizes(struct sl_model_sizes *out, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
-	const struct sl_model_spec spec = {.onnx = conf->model.onnx[0] ? conf->model.onnx : NULL,
-					   .network = conf->model.network[0] ? conf->model.network : NULL};
+	const struct sl_model_spec spec = {.network = conf->model.network};
 
 	*out = (struct sl_model_sizes){.classes = 0};
-	return sl_conf_network_file(conf)[0] ? sl_model_sizes_of(out, &spec, fail) : SL_OK;
+	return conf->model.network[0] ? sl_model_sizes_of(out, &spec, fail) : SL_OK;
 }
 
 /* Takes from the network's file what it was trained for, unless the config says it. */
@@ -36,9 +35,9 @@ static enum sl_err sizes_of_file(struct sl_conf_client *conf, struct sl_fail *fa
 
 	if (err) {
 		(void)!sl_fail_set(fail, err, "%s", sl_fail_sentence(&why));
-		return sl_conf_client_blame(conf, sl_conf_network_key(conf), err, fail);
+		return sl_conf_client_blame(conf, "model.network", err, fail);
 	}
-	if (!sl_conf_network_file(conf)[0])
+	if (!conf->model.network[0])
 		return SL_OK;
 	take_task(conf, s.task);
 	if (!is_given(conf, "model.classes") && sl_setup_task(conf)->labelled)

@@ -253,11 +253,7 @@ static const char *check_source(const char *path, char name[SL_CONF_TEXT], const
 
 static const char *check_model(struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
-	const struct {
-		const char *path, *key, *word[3];
-	} file[] = {
-		{c->model.onnx, "model.onnx", {SL_CONF_ONNX, SL_CONF_ONNX_ROWS, SL_CONF_ONNX_TEXTS}},
-		{c->model.network, "model.network", {SL_CONF_NETWORK, SL_CONF_NETWORK_ROWS, SL_CONF_NETWORK_TEXTS}}};
+	static const char *const word[] = {SL_CONF_NETWORK, SL_CONF_NETWORK_ROWS, SL_CONF_NETWORK_TEXTS};
 	/* a party with labels may have them in a table, whatever the network takes: model.features says that it is rows
 	 */
 	const bool rows = !sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS) || line_of(c, "model.features");
@@ -268,12 +264,8 @@ static const char *check_model(struct sl_conf_client *c, char why[SL_CONF_WHY])
 
 	if (blame)
 		return blame[0] ? "model.huggingface" : "model.name";
-	for (size_t i = 0; i < sizeof file / sizeof file[0]; i++) {
-		blame = check_source(file[i].path, c->model.name, file[i].word[input], "file", why);
-		if (blame)
-			return blame[0] ? file[i].key : "model.name";
-	}
-	return NULL;
+	blame = check_source(c->model.network, c->model.name, word[input], "file", why);
+	return !blame ? NULL : blame[0] ? "model.network" : "model.name";
 }
 
 static const char *check_lora(const struct sl_conf_client *c, char why[SL_CONF_WHY])

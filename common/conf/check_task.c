@@ -49,8 +49,7 @@ static const char *check_weights(const struct sl_conf_client *c, char why[SL_CON
 	for (int i = 0; i < w->n && w->n > 1; i++)
 		if (strcmp(w->item[i], "none") == 0 || strcmp(w->item[i], "balanced") == 0)
 			snprintf(why, SL_CONF_WHY, "%s stands alone, and not in a list", w->item[i]);
-	if (!why[0] && !sl_conf_network_file(c)[0] &&
-	    !sl_conf_weights_fit(c)) /* else sl_setup_sizes, which reads the file */
+	if (!why[0] && !c->model.network[0] && !sl_conf_weights_fit(c)) /* else sl_setup_sizes, which reads the file */
 		snprintf(why, SL_CONF_WHY, "needs a number for each of the %d classes or labels, got %d",
 			 c->model.classes, w->n);
 	if (!why[0] && (!sl_conf_learns_labels(c) || c->model.head != SL_CONF_CLASSIFIER || has_numbers(c)))
@@ -73,9 +72,9 @@ static const char *check_pixels(const struct sl_conf_client *c, char why[SL_CONF
 		const char *key, *why;
 	} rule[] = {
 		{c->data.kind != SL_DATA_IMAGES, "model.task", "pixels are of data.kind: images"},
-		{!sl_conf_network_file(c)[0], "model.task",
-		 "a class for each pixel needs a network that gives one: name its file in model.network or "
-		 "model.onnx"},
+		{!c->model.network[0], "model.task",
+		 "a class for each pixel needs a network that gives one: name its file in "
+		 "model.network"},
 		{!sl_conf_learns_labels(c) || is_of_numbers(c->train.loss), "train.loss",
 		 "a class for each pixel has the loss of its masks alone: labels, dice or dice_ce"},
 		{weighted && c->train.loss == SL_CONF_DICE, "train.class_weights",

@@ -139,8 +139,8 @@ struct sl_conf_client {
 	struct {
 		char name[SL_CONF_TEXT];
 		char huggingface[PATH_MAX]; /* a folder; then `name` is SL_CONF_HUGGINGFACE. "": none */
-		char onnx[PATH_MAX];        /* a file; then `name` is SL_CONF_ONNX or one of its variants. "": none */
-		char network[PATH_MAX];     /* the same with SL_CONF_NETWORK; at most one of them is given */
+		char network[PATH_MAX]; /* a file; then `name` is SL_CONF_NETWORK or one of its variants. "": none */
+		char onnx[PATH_MAX];    /* "": refused otherwise */
 		enum { SL_CONF_CLASSIFIER, SL_CONF_MASKED_LM, SL_CONF_CAUSAL_LM } head; /* of a Hugging Face folder */
 		enum {
 			SL_CONF_CLASSES,
@@ -393,15 +393,6 @@ static inline bool sl_conf_learns_labels(const struct sl_conf_client *c)
 
 /* Whether this key has no effect beside the others: it belongs to another network or optimizer, say. */
 bool sl_conf_client_is_idle(const struct sl_conf_client *conf, const char *path);
-/* The file that describes the network, and its key; "": none. */
-static inline const char *sl_conf_network_file(const struct sl_conf_client *c)
-{
-	return c->model.network[0] ? c->model.network : c->model.onnx;
-}
-static inline const char *sl_conf_network_key(const struct sl_conf_client *c)
-{
-	return c->model.network[0] ? "model.network" : c->model.onnx[0] ? "model.onnx" : "";
-}
 /* `key` as in the file: sl_conf_client_fail(conf, "codec.head_act", fail, "%s", why) */
 #define sl_conf_client_fail(conf, key, fail, ...) \
 	sl_conf_fail(&sl_conf_client_schema, (conf), (key), (fail), __VA_ARGS__)

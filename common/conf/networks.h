@@ -33,13 +33,15 @@ enum {
 	X(mlp,                SL_NETWORK_ROWS | SL_NETWORK_DROPOUT)
 /* clang-format on */
 
-/* model.name of a network that model.huggingface, model.network or model.onnx describes. */
+/* What converts an ONNX file; for printf, with the most characters of its path, and that. */
+#define SL_CONF_ONNX_HOW                                                                                         \
+	"convert the file once, by `python3 -m split.onnx %.*s net.safetensors` (docs/howto-onnx.md), and name " \
+	"net.safetensors as model.network"
+
+/* model.name of a network that model.huggingface or model.network describes. */
 #define SL_CONF_HUGGINGFACE   "huggingface"
-#define SL_CONF_ONNX          "onnx"
-#define SL_CONF_ONNX_ROWS     "onnx_rows" /* if data.kind has rows of numbers */
-#define SL_CONF_ONNX_TEXTS    "onnx_texts"
-#define SL_CONF_NETWORK       "network" /* the same three of model.network */
-#define SL_CONF_NETWORK_ROWS  "network_rows"
+#define SL_CONF_NETWORK       "network"
+#define SL_CONF_NETWORK_ROWS  "network_rows" /* if data.kind has rows of numbers */
 #define SL_CONF_NETWORK_TEXTS "network_texts"
 
 struct sl_network {

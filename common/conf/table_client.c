@@ -9,6 +9,14 @@ typedef struct sl_conf_client T;
 #define NETWORK(name, has) #name ", "
 #define METRIC(name)       name ", "
 
+/* The key is empty, or its sentence is the command that converts the file. */
+static const char *check_onnx(const void *value, char why[SL_CONF_WHY])
+{
+	const char *file = value;
+
+	return file[0] ? sl_conf_say(why, why, SL_CONF_ONNX_HOW, 150, file) : NULL;
+}
+
 /* clang-format off */
 #define WORD(id, name, word) word,
 const char *const sl_conf_data_kinds[] = {SL_DATA_KINDS(WORD) "glue", NULL};
@@ -17,10 +25,10 @@ const char *const sl_conf_data_kinds[] = {SL_DATA_KINDS(WORD) "glue", NULL};
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
-	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: " SL_BUILT_IN_NETWORKS(NETWORK) "or one of model.huggingface, model.network or model.onnx"), .instead = {"model.huggingface", "model.network", "model.onnx"}},
+	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: " SL_BUILT_IN_NETWORKS(NETWORK) "or one of model.huggingface and model.network"), .instead = {"model.huggingface", "model.network"}},
 	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of Hugging Face's transformers, instead of model.name: config.json and, unless all weights are to be random, model.safetensors; families: roberta, bert, distilbert, electra, and the decoders llama, mistral, qwen2, qwen3, phi3, gemma, gemma3_text, gpt2"),
 	SL_STRING(T, "model.network", model.network, NULL, "", "safetensors file of a network with its weights, of split.write_network in Python or splitc export, instead of model.name; it defines model.classes, model.task and the input's size"),
-	SL_STRING(T, "model.onnx", model.onnx, NULL, "", "ONNX file of your own network and its weights, exported in training mode, instead of model.name; it defines model.classes, model.image and model.features"),
+	SL_STRING(T, "model.onnx", model.onnx, check_onnx, "", "an ONNX file is converted first, to a file for model.network"),
 	SL_CHOICE(T, "model.head", model.head, SL_WORDS("classifier", "masked_lm", "causal_lm"), "classifier",
 		"of model.huggingface: of encoders a classifier or a masked language model; of decoders causal_lm: each token guesses the next one"),
 	SL_CHOICE(T, "model.task", model.task, SL_WORDS("classes", "numbers", "labels", "pixels"), "classes",

@@ -95,7 +95,8 @@ class Counted:
 
 
 class Param:
-    """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout. shape: in the graph.
+    """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout. shape: in the graph. layout: a word, or of a
+    matrix behind a flattened image the number of its channels, which the graph has innermost.
     constant: a tensor that never learns; None: the tensor is that of the module's state with this key."""
 
     def __init__(self, name, key, tensor, layout="same", rows=None, shape=None, constant=None):
@@ -119,13 +120,15 @@ class Param:
             t = t.reshape(1, 1, -1)
         elif self.layout == "one":
             t = t.reshape(self.shape)
+        elif isinstance(self.layout, int):
+            t = t.reshape(len(t), self.layout, -1).transpose(1, 2).reshape(len(t), -1)
         return t.to("cpu", torch.float32).contiguous()
 
     def to_file(self, tensor):
         """The tensor as a network's file has it, and the name of its layout there; None: the graph's."""
         t = tensor.detach().to("cpu", torch.float32)
         t = t.reshape(1) if not t.dim() else t
-        word = {"ohwi": "oihw", "hwc": "chw", "image": "chw"}.get(self.layout)
+        word = self.layout if isinstance(self.layout, int) else {"ohwi": "oihw", "hwc": "chw", "image": "chw"}.get(self.layout)
         if self.layout == "image":
             c = self.viewed[0]
             if t.dim() == 4 and t.shape[:2] == (1, c):
@@ -514,6 +517,8 @@ class Builder:
         if len(shape) > len(x.shape) or any(m not in (1, n) and n != 1 for m, n in zip(shape, x.shape)) or (self.per_token and shape != each):
             raise errors.config(f"{a.path}: its shape is {list(a.shape)} beside {list(x.shape)}; the server has shapes that fit"
                                 f"{', and of tokens ' + str(list(each)) if self.per_token else ''}")
+        if self.of_tokens(x):
+            return self.node(a.path, "repeat", [x], x.shape, [a.param("one", shape[1:])])
         layout = "one" if len(x.shape) < 3 else "each" if shape == each else "image"
         return self.node(a.path, "repeat", [x], shape, [a.param(layout, shape)])
 

@@ -1,4 +1,5 @@
 """Exceptions, one for each status of sysexits.h and for the codes that a script must distinguish."""
+import re
 
 
 class Error(Exception):
@@ -47,6 +48,17 @@ def error_of(code, status, key, step, text):
     found = _BY_CODE.get(code) or _BY_STATUS.get(status) or Error
     e = found(text)
     e.code, e.status, e.key, e.step = code, status, key, step
+    return e
+
+
+def data(text):
+    return error_of(0, 65, "", 0, text)
+
+
+def named(e, path):
+    """The error e with the name of the file that it is about in front. What the file's names say is cut short."""
+    text = "".join(c if c.isprintable() else "?" for c in re.sub(r"(\S{200})\S+", r"\1…", str(e)))
+    e.args = (f"{path}: {text[:2000]}",)
     return e
 
 

@@ -62,14 +62,18 @@ def write_network(module, example, file):
     text = builder.text(out, lambda p: _role(p, module))
     if len(out.shape) not in (1, 3):
         raise errors.config(f"the network gives {list(out.shape)} for each row: give [classes], or [classes, height, width]")
-    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    save(builder, text, {**dict(module.named_parameters()), **dict(module.named_buffers())}, file)
+
+
+def save(builder, text, state, file, **more):
+    """Writes the file of a network. text: of its graph; state: tensors by the keys of parameters; more: of the note split.network."""
     tensors, layout = {}, {}
     for p in builder.params:
         tensors[p.name], word = p.to_file(state[p.key] if p.constant is None else p.constant)
         if word:
             layout[p.name] = word
     notes = {"layout": layout, "constants": [p.name for p in builder.params if p.constant is not None and p.key not in state],
-             **({"single": builder.single} if builder.single else {})}
+             **({"single": builder.single} if builder.single else {}), **more}
     _tensors(file, tensors, {"format": "pt", "split.graph": text, "split.network": json.dumps(notes)})
 
 

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "golden"))
-from make_onnx import export
+from make_onnx import convert, export
 
 SIDE, BATCH = 96, 8
 BENCH = os.path.join(os.environ.get("BUILD", "build/release"), "tests/bench/bench_ops")
@@ -88,12 +88,13 @@ def compare(kind, runs, folder):
     net, x, y = network(kind), torch.randn(BATCH, 3, SIDE, SIDE), torch.randint(0, 10, (BATCH,))
     file = os.path.join(folder, "kind.onnx")
     export(net, file, SIDE, input_names=["x"], dynamic_axes={"x": {0: "n"}})
+    convert(file)
     forms = [(network(kind).to(memory_format=f), x.to(memory_format=f)) for f in (torch.contiguous_format, torch.channels_last)]
     times, own = [[], []], []
     for _ in range(runs):
         for form, taken in zip(forms, times):
             taken.append(theirs(*form, y))
-        own.append(ours(file, str(len(net) - 1)))
+        own.append(ours(file.replace(".onnx", ".safetensors"), str(len(net) - 1)))
     best = min(times, key=statistics.median)
     print(f"| {kind} | {text(own)} | {text(best)} | {statistics.median(own) / statistics.median(best):.2f} |", flush=True)
 

@@ -1,6 +1,6 @@
 /* usage: bench_ops [image] [batch] [chunk] [threads] [runs] [what] [network head_end tail_begin]
  * Measures a network on the CPU backend, forward and backward: milliseconds, medians of `runs`. The network is a name
- * or an ONNX file; without one it is MobileNetV2, cut at features.0.1 and classifier. `what` chooses:
+ * or a network's file; without one it is MobileNetV2, cut at features.0.1 and classifier. `what` chooses:
  *   0        (the default) each op alone, then each segment.
  *   1        only the segments.
  *   2, 3, 4  only head, middle or tail.
@@ -348,8 +348,8 @@ int main(int argc, char **argv)
 	spec.model.image = set.image;
 	spec.plan.batch = set.batch;
 	spec.plan.chunks = set.batch / set.chunk;
-	spec.model.onnx = strstr(network[0], ".onnx") ? network[0] : NULL;
-	snprintf(spec.model.name, sizeof spec.model.name, "%s", spec.model.onnx ? "onnx" : network[0]);
+	spec.model.network = strstr(network[0], ".safetensors") ? network[0] : NULL;
+	snprintf(spec.model.name, sizeof spec.model.name, "%s", spec.model.network ? "network" : network[0]);
 	snprintf(spec.cut.head_end, sizeof spec.cut.head_end, "%s", network[1]);
 	snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "%s", network[2]);
 	if (plan_open(&plan, &spec, &fail) != SL_OK || sl_pool_open(&pool, set.threads, &fail) != SL_OK ||

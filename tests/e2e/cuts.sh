@@ -6,13 +6,13 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 python=${PYTHON:-/usr/bin/python3}
-"$python" -c 'import torch, torchvision, PIL' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
+"$python" -c 'import torch, torchvision, onnx, PIL' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
 "$python" -W ignore tests/golden/cuts_live.py make "$tmp/photos" >"$tmp/made" 2>&1 || fail "make: $(tail -n 3 "$tmp/made")"
 start_server one
 config=$tmp/run.yaml
 cat >"$config" <<-YAML
 	server: $endpoint
-	model: {onnx: $tmp/photos/unet.onnx, task: pixels}
+	model: {network: $tmp/photos/unet.safetensors, task: pixels}
 	data:
 	  {kind: images, dir: $tmp/photos, label: [back, disc, square], transforms: ["Resize((40, 40))", "RandomHorizontalFlip(1.0)", "RandomRotation((30, 30))", "CenterCrop(32)", "Normalize((0.5,), (0.25,))"],
 	  test_transforms: ["Resize((32, 32))", "Normalize((0.5,), (0.25,))"]}
@@ -25,7 +25,7 @@ pairs=()
 # DOWN cross
 cut() {
 	local name="$1 $2 $3" up=${5:-1} down=${6:-1}
-	local at=(--set model.onnx="$tmp/photos/$1.onnx" --set head_end="$2" --set tail_begin="$3" --set cut_values=$((up > down ? up : down)))
+	local at=(--set model.network="$tmp/photos/$1.safetensors" --set head_end="$2" --set tail_begin="$3" --set cut_values=$((up > down ? up : down)))
 	client "local $name" "$config" --local "${at[@]}" || fail "local $name: exit status $?"
 	pairs+=("$tmp/local $name/log.jsonl" "$tmp/photos/$1.json")
 	client "$name" "$config" "${at[@]}" || fail "$name: exit status $?"

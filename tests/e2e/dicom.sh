@@ -57,7 +57,7 @@ for split in train val; do
 	done
 done
 cat >"$tmp/client.yaml" <<-YAML
-	model: {onnx: $PWD/tests/golden/onnx_grey.onnx, image: 16}
+	model: {network: $PWD/tests/golden/onnx_grey.safetensors}
 	data:
 	  kind: images
 	  dir: $tmp/scans

@@ -84,14 +84,13 @@ in_hour() {
 }
 # A network for masks, if there is PyTorch.
 masks=
-if "$python" -W ignore 2>"$tmp/err" - "$tmp/hour/net.onnx" <<-'END'; then
-	import sys, torch
+if PYTHONPATH=$PWD/python "$python" -W ignore 2>"$tmp/err" - "$tmp/hour/net.safetensors" <<-'END'; then
+	import sys, split, torch
 	from torch.nn import Conv2d, ReLU, Sequential
 	net = Sequential(Conv2d(3, 8, 3, padding=1), ReLU(), Conv2d(8, 8, 3, padding=1), ReLU(), Conv2d(8, 2, 1))
-	torch.onnx.export(net, torch.zeros(1, 3, 32, 32), sys.argv[1], training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
-	                  input_names=["x"], dynamic_axes={"x": {0: "n"}})
+	split.write_network(net, torch.zeros(1, 3, 32, 32), sys.argv[1])
 END
-	masks='masks|--data scans --model onnx:net.onnx --set train.batch=4|pictures with masks|--epochs 1|scans/val --out predicted|predicted/.*3.png'
+	masks='masks|--data scans --model net.safetensors --set train.batch=4|pictures with masks|--epochs 1|scans/val --out predicted|predicted/.*3.png'
 else
 	echo 'no PyTorch: masks are not tried'
 fi
@@ -145,7 +144,7 @@ done <<-'CASES'
 	titanic|78|which column is the label? Give --set data.label=NAME with one of: PassengerId, Survived, Sex
 	imdb|78|texts need a network: --model huggingface:FOLDER
 	reviews.jsonl|78|texts need a network: --model huggingface:FOLDER
-	scans|78|pictures with masks need a network that gives a class for each pixel: --model onnx:FILE
+	scans|78|pictures with masks need a network that gives a class for each pixel: --model network:FILE
 	flat|65|found 3 pictures such as
 	empty|65|found nothing
 	undivided|65|With masks the pictures lie in train and val

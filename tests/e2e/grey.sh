@@ -21,7 +21,7 @@ for split in train val; do
 done
 config=$tmp/client.yaml
 cat >"$config" <<-YAML
-	model: {onnx: $PWD/tests/golden/onnx_grey.onnx, image: 16}
+	model: {network: $PWD/tests/golden/onnx_grey.safetensors}
 	data:
 	  kind: images
 	  dir: $tmp/xrays

@@ -189,10 +189,10 @@ in_folder "$tmp/with" "$SPLITC" init shards.yaml --data webdataset:shards --mode
 for line in '  kind: webdataset' '  classes: 2' '  image: 224' '  width: 1$' '  form: imagenet'; do grep -q "$line" "$tmp/written" || fail "tar files: no $line"; done
 in_folder "$tmp/with" "$SPLITC" train shards.yaml --set train.batch=2 --set train.chunks=1 --set train.schedule.warmup_epochs=0 --check-config
 [ $rc = 0 ] || fail "what init writes for tar files does not pass: $(cat "$tmp/err")"
-cp tests/golden/onnx_small.onnx "$tmp/with/net.onnx"
-in_folder "$tmp/with" "$SPLITC" init onnx.yaml --model onnx:net.onnx
-[ $rc = 0 ] && grep -q '^  onnx: "\?net.onnx' "$tmp/with/onnx.yaml" || fail "a network of one's own: $rc: $(cat "$tmp/err")"
-in_folder "$tmp/with" "$SPLITC" train onnx.yaml --check-config
+cp tests/golden/onnx_small.safetensors "$tmp/with/net.safetensors"
+in_folder "$tmp/with" "$SPLITC" init net.yaml --model net.safetensors
+[ $rc = 0 ] && grep -q '^  network: "\?net.safetensors' "$tmp/with/net.yaml" || fail "a network of one's own: $rc: $(cat "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" train net.yaml --check-config
 [ $rc = 0 ] || fail "what init writes for a network of one's own does not pass: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" init never.yaml --model network:nowhere
 [ $rc = 66 ] && grep -q 'model.network: nowhere: No such file' "$tmp/err" || fail "init with a network's file that is not there: $rc: $(cat "$tmp/err")"
@@ -221,16 +221,16 @@ done <<-'CASES'
 	--cut|a,|the cut must be A:-B
 	--cut|features.99,classifier|has no "features.99"
 	--model|resnet9000|resnet9000
+	--model|my.onnx|--model: convert the file once, by `python3 -m split.onnx my.onnx net.safetensors`
+	--model|onnx:its/my.onnx|by `python3 -m split.onnx its/my.onnx net.safetensors` (docs/howto-onnx.md), and name net.safetensors as model.network
 	--data||dir
 	--data|zip:photos|there is no kind "zip"; known: cifar10, cifar100, images, webdataset, csv, cola
 	--data|cola:glue|texts need a network: --model huggingface:FOLDER
 CASES
 in_folder "$tmp/with" "$SPLITC" init never.yaml --model huggingface:nowhere
 [ $rc = 66 ] && grep -q 'nowhere/config.json: No such file' "$tmp/err" || fail "init with a folder that is not there: $rc"
-in_folder "$tmp/with" "$SPLITC" init never.yaml --model onnx:net.onnx --data text:texts
-[ $rc = 78 ] && grep -q 'texts for an ONNX file also need a tokenizer: docs/howto-onnx.md' "$tmp/err" || fail "init of texts for a network's file: $rc"
-in_folder "$tmp/with" "$SPLITC" init never.yaml --model onnx:nowhere.onnx
-[ $rc = 66 ] && grep -q 'nowhere.onnx: No such file' "$tmp/err" || fail "init with a network's file that is not there: $rc"
+in_folder "$tmp/with" "$SPLITC" init never.yaml --model net.safetensors --data text:texts
+[ $rc = 78 ] && grep -q "texts for a network's file also need a tokenizer: docs/howto-onnx.md" "$tmp/err" || fail "init of texts for a network's file: $rc"
 in_folder "$tmp/with" "$SPLITC" init never.yaml --model huggingface:toy --data cifar10:x
 [ $rc = 78 ] && grep -q 'this network needs data of texts: text:FOLDER, or TASK:FOLDER with a task of GLUE; got "cifar10:x"' "$tmp/err" || fail "init for texts with pictures: $rc"
 in_folder "$tmp/with" "$SPLITC" init nowhere/x.yaml

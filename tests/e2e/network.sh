@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A network and its weights in one file. What `splitc export` writes of built-in networks, ONNX files and Hugging Face
+# A network and its weights in one file. What `splitc export` writes of built-in networks, files of networks and Hugging Face
 # folders is read by model.network, without other keys of the model: it predicts the same, and learns the same bits with a
 # server as the network that it was. With PyTorch, split.write_network's file learns as the ONNX file of the same module,
 # and as the middle of a script the bits of that module.
@@ -63,7 +63,7 @@ while IFS='|' read -r words; do
 	again "${word[@]}"
 done <<-NETWORKS
 	mobilenet|{name: mobilenet_v2, width: 0.1, classes: 10, image: 32}|$pictures}
-	onnx|{onnx: $root/tests/golden/onnx_many.onnx}|$pictures, $small}|head_end=stem.0|tail_begin=head.2
+	onnx|{network: $root/tests/golden/onnx_many.safetensors}|$pictures, $small}|head_end=stem.0|tail_begin=head.2
 	mlp|{name: mlp, classes: 3, features: 3, width: 0.2}|$row
 	encoder|{huggingface: $tmp/encoder.hf, tokens: 20, classes: 2}|$texts}|partition=2:-1
 	decoder|{huggingface: $tmp/decoder.hf, tokens: 20, head: causal_lm}|data: {kind: text, dir: $tmp/words, tokenizer: $tmp/words, columns: [text]}|partition=2:-3
@@ -90,22 +90,22 @@ refused 65 'model.safetensors: it has weights and no network' mlp.file.yaml --se
 refused 78 'its input is images, and data.kind csv has rows of numbers' mlp.file.yaml --set model.network=mobilenet.safetensors
 refused 78 'model.classes: mlp.safetensors has 3 outputs, not 7; leave this key out' mlp.file.yaml --set model.classes=7
 refused 78 'model.network: stands instead of model.name: give one of them' mlp.file.yaml --set model.name=mlp
-refused 78 'model.network: stands instead of model.name: give one of them' mlp.file.yaml --set model.onnx=x.onnx
+refused 78 'model.onnx: convert the file once, by `python3 -m split.onnx x.onnx net.safetensors`' mlp.file.yaml --set model.onnx=x.onnx
 sed 's/ linear %/ linoar %/' mlp.safetensors >bad.safetensors
 refused 65 "bad.safetensors: its graph: " mlp.file.yaml --set model.network=bad.safetensors
 
 # ---- from Python
 python=${PYTHON:-/usr/bin/python3}
-"$python" -c 'import torch, torchvision' 2>/dev/null || { echo "no PyTorch and torchvision here: files of splitc alone were tried"; exit 77; }
+"$python" -c 'import torch, torchvision, onnx' 2>/dev/null || { echo "no PyTorch, torchvision and onnx here: files of splitc alone were tried"; exit 77; }
 export SPLIT_LIBRARY=$root/$BUILD/libsplit.so.0 PYTHONPATH=$root/python OMP_NUM_THREADS=1
 "$python" -W ignore "$root/tests/e2e/script/networks.py" "$tmp" "$endpoint" >python.log 2>&1 || fail "write_network: $(tail -n 5 python.log)"
-# twice NAME DATA [key=value]…: NAME.safetensors learns with a server what NAME.onnx learns in one process
+# twice NAME DATA [key=value]…: NAME.safetensors learns with a server what the converted NAME.onnx learns in one process
 twice() {
 	local name=$1 data=$2 set=() pair
 	shift 2
 	for pair in "$@"; do set+=(--set "$pair"); done
 	printf '%s\n' "$data" "$train" >"$name.yaml"
-	client "$name by ONNX" "$name.yaml" --local --set model.onnx="$name.onnx" "${set[@]}" &&
+	client "$name by ONNX" "$name.yaml" --local --set model.network="$name.onnx.safetensors" "${set[@]}" &&
 		client "$name by network" "$name.yaml" --set server="$endpoint" --set model.network="$name.safetensors" "${set[@]}" || fail "$name: $(tail -n 2 "$name by "*.log)"
 	same_losses "$name by network" "$name by ONNX"
 }

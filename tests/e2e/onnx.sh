@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# A network from an ONNX file is byte for byte the same with a server as in one process, cut at several places. It
-# starts from the file's weights. Export, eval and predict work; keys that contradict the file are refused.
+# A network that was converted from an ONNX file is byte for byte the same with a server as in one process, cut at several
+# places. It starts from the file's weights. Export, eval and predict work; keys that contradict the file are refused. With
+# PyTorch: what `splitc export` writes as ONNX is converted again, and ONNX files of all kinds are read or refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 make_data 40 20
-cp tests/golden/onnx_small.onnx "$tmp/my_net.onnx"
+cp tests/golden/onnx_small.safetensors "$tmp/my_net.safetensors"
 config=$tmp/client.yaml
 cat >"$config" <<-YAML
-	model: {onnx: $tmp/my_net.onnx}
+	model: {network: $tmp/my_net.safetensors}
 	data: {kind: cifar10, dir: $tmp/data, train_files: [data_batch_1.bin], train_limit: 40, test_limit: 20,
 	  transforms: ["Resize((16, 16))"], test_transforms: ["Resize((16, 16))"]}
 	train: {batch: 16, chunks: 4, epochs: 1, seed: 3, optimizer: {kind: adamw, lr: 0.01}}
@@ -19,7 +20,7 @@ steps=3
 
 two_at_a_time compare 'plain' 'by units|partition=2:-2' 'by name|head_end=down.1|tail_begin=classifier' \
 	'codecs|head_end=stem.0|codec=quant:8|train.chunks=2|insert.tail=linear:20' 'sgd|train.optimizer.kind=sgd|train.chunks=1' \
-	"many|model.onnx=$PWD/tests/golden/onnx_many.onnx|head_end=stem.0|tail_begin=head.2" "many 1|model.onnx=$PWD/tests/golden/onnx_many.onnx|head_end=patch|tail_begin=head.0|train.chunks=1" "other kinds|model.onnx=$PWD/tests/golden/onnx_wide.onnx|head_end=excite1|tail_begin=fc"
+	"many|model.network=$PWD/tests/golden/onnx_many.safetensors|head_end=stem.0|tail_begin=head.2" "many 1|model.network=$PWD/tests/golden/onnx_many.safetensors|head_end=patch|tail_begin=head.0|train.chunks=1" "other kinds|model.network=$PWD/tests/golden/onnx_wide.safetensors|head_end=excite1|tail_begin=fc"
 
 "$SPLITC" graph "$config" --json >"$tmp/graph.json"
 [ "$(jq '[.head, .middle, .tail | .nodes[] | select(.parameters > 0) | .name] | length' "$tmp/graph.json")" = 11 ] || fail "graph: $(cat "$tmp/graph.json")"
@@ -27,7 +28,7 @@ two_at_a_time compare 'plain' 'by units|partition=2:-2' 'by name|head_end=down.1
 # Weights: a run with a tiny learning rate exports the file's values, in PyTorch's names and layouts.
 client still "$config" --local --set train.optimizer.lr=1e-12 --set train.optimizer.weight_decay=0 || fail "still: exit status $?"
 "$SPLITC" export "$config" "$tmp/out.safetensors" --set log.dir="$tmp/still" >"$tmp/export.log" 2>&1 || fail "export: $(cat "$tmp/export.log")"
-grep -q '/out.safetensors: my_net.onnx, 30 tensors, after step 3' "$tmp/export.log" || fail "export: $(cat "$tmp/export.log")"
+grep -q '/out.safetensors: my_net.safetensors, 30 tensors, after step 3' "$tmp/export.log" || fail "export: $(cat "$tmp/export.log")"
 grep -q WARN "$tmp/export.log" && fail "export: $(cat "$tmp/export.log")"
 tensor() { # FILE NAME: its bytes
 	local size range
@@ -39,6 +40,12 @@ for name in stem.0.weight block.conv1.weight down.0.weight classifier.2.weight c
 	cmp -s <(tensor "$tmp/out.safetensors" $name) <(tensor tests/golden/onnx_small_init.safetensors $name) || fail "$name came back changed"
 done
 
+python=${PYTHON:-/usr/bin/python3}
+export PYTHONPATH=$PWD/python
+convert() { "$python" -W ignore -m split.onnx "$@" >"$tmp/converted" 2>&1 || fail "$1: $(cat "$tmp/converted")"; }
+torch=y
+"$python" -c 'import torch, onnx' 2>/dev/null || { torch='' && echo 'no PyTorch and onnx here: no ONNX file is read'; }
+
 # The network exported to ONNX and imported again has the same layers, and the same logits to the bit.
 # again NAME [key=value…]: NAME's config exports $tmp/NAME.onnx, which stands in for the network
 again() {
@@ -49,14 +56,15 @@ again() {
 	"$SPLITC" train "$tmp/again.yaml" --local --fresh --set log.dir="$tmp/$name" "${set[@]}" >"$tmp/$name.log" 2>&1 &&
 		"$SPLITC" export "$tmp/again.yaml" "$tmp/$name.onnx" --set log.dir="$tmp/$name" "${set[@]}" >>"$tmp/$name.log" 2>&1 ||
 		fail "$name: $(cat "$tmp/$name.log")"
+	convert "$tmp/$name.onnx" "$tmp/$name.net"
 	"$SPLITC" predict "$tmp/again.yaml" --local --logits --csv --weights "$weights" "${set[@]}" >"$tmp/$name.a" || fail "$name: predict"
-	"$SPLITC" predict "$tmp/back.yaml" --local --logits --csv --weights "$weights" --set model.onnx="$tmp/$name.onnx" >"$tmp/$name.b" || fail "$name: predict again"
+	"$SPLITC" predict "$tmp/back.yaml" --local --logits --csv --weights "$weights" --set model.network="$tmp/$name.net" >"$tmp/$name.b" || fail "$name: predict again"
 	cmp -s "$tmp/$name.a" "$tmp/$name.b" && [ "$(wc -l <"$tmp/$name.a")" = 21 ] || fail "$name: other logits"
 }
 sed 's/epochs: 1/epochs: 1, max_steps: 1/' "$config" >"$tmp/back.yaml"
 sed 's/model: .*/model: {classes: 10, image: 16}/; s/Resize((16, 16))/Resize((32, 32))/g; s/image: 16/image: 32/' "$tmp/back.yaml" >"$tmp/again.yaml"
 sed -i 's/Resize((16, 16))/Resize((32, 32))/g' "$tmp/back.yaml"
-two_at_a_time again 'mobilenet_v2|model.name=mobilenet_v2|model.width=0.1' 'mobilenet_v2_relu|model.name=mobilenet_v2_relu|model.width=0.1' \
+[ -z "$torch" ] || two_at_a_time again 'mobilenet_v2|model.name=mobilenet_v2|model.width=0.1' 'mobilenet_v2_relu|model.name=mobilenet_v2_relu|model.width=0.1' \
 	'resnet9|model.name=resnet9|model.width=0.1' 'resnet18|model.name=resnet18|model.width=0.1|model.form=cifar' 'alexnet1|model.name=alexnet1|model.width=0.1' \
 	'vgg16|model.name=vgg16|model.width=0.1'
 
@@ -70,8 +78,9 @@ cat >"$tmp/rows.yaml" <<-YAML
 	data: {kind: csv, dir: $tmp/table}
 	train: {batch: 10, chunks: 2, epochs: 1, seed: 3}
 YAML
-sed "s|model: .*|model: {onnx: $tmp/rows.onnx}|" "$tmp/rows.yaml" >"$tmp/rows2.yaml"
+sed "s|model: .*|model: {network: $tmp/rows.net}|" "$tmp/rows.yaml" >"$tmp/rows2.yaml"
 client rows "$tmp/rows.yaml" --local && "$SPLITC" export "$tmp/rows.yaml" "$tmp/rows.onnx" --set log.dir="$tmp/rows" >"$tmp/out" 2>&1 || fail "rows: $(cat "$tmp/out")"
+if [ -n "$torch" ]; then convert "$tmp/rows.onnx" "$tmp/rows.net"; else "$SPLITC" export "$tmp/rows.yaml" "$tmp/rows.safetensors" --set log.dir="$tmp/rows" >"$tmp/out" && mv "$tmp/rows.safetensors" "$tmp/rows.net"; fi
 client rows2 "$tmp/rows2.yaml" --local && client rows3 "$tmp/rows2.yaml" --set server="$two" || fail "rows: $(tail -n 1 "$tmp"/rows[23].log)"
 same_run rows3 rows2 4
 for name in rows rows2; do
@@ -86,7 +95,7 @@ for line in "eval rows.yaml --local --set log.dir=rows" "predict rows.yaml --loc
 		grep -q 'WARN weights-changed: .*rows/model.safetensors has changed since splitc wrote it' "$tmp/out" || fail "${command%% *}: $(cat "$tmp/out")"
 done
 cp "$tmp/kept" "$tmp/rows/model.safetensors"
-"$SPLITC" init "$tmp/asked.yaml" --model onnx:"$tmp/rows.onnx" --data csv:"$tmp/table" >/dev/null && "$SPLITC" train "$tmp/asked.yaml" --check-config >/dev/null ||
+"$SPLITC" init "$tmp/asked.yaml" --model network:"$tmp/rows.net" --data csv:"$tmp/table" >/dev/null && "$SPLITC" train "$tmp/asked.yaml" --check-config >/dev/null ||
 	fail "rows: init"
 cmp -s "$tmp/rows.csv" "$tmp/rows2.csv" && [ "$(wc -l <"$tmp/rows.csv")" = 41 ] || fail "rows: other logits, out and in again"
 
@@ -102,7 +111,7 @@ for part in train dev; do
 		} }' >"$tmp/texts/$part.tsv"
 done
 cat >"$tmp/texts.yaml" <<-YAML
-	model: {onnx: $PWD/tests/golden/onnx_text.onnx, tokens: 12}
+	model: {network: $PWD/tests/golden/onnx_text.safetensors}
 	data: {kind: text, dir: $tmp/texts, tokenizer: $tmp/words, columns: [text], label: label}
 	train: {batch: 16, chunks: 4, epochs: 4, seed: 3, optimizer: {kind: adamw, lr: 0.02}}
 	threads: 1
@@ -113,7 +122,7 @@ same_run text2 text1 12
 [ "$(jq 'select(.type == "summary") | .test_acc > 0.95' "$tmp/text1/log.jsonl")" = true ] || fail "texts: $(tail -n 1 "$tmp/text1/log.jsonl")"
 
 # a network that mixes the tokens of a row: rows of one length, over a link and over a kill of the client
-whole=(--set model.onnx="$PWD/tests/golden/onnx_rows.onnx" --set codec=quant:8 --set train.epochs=10 --set train.optimizer.lr=0.05)
+whole=(--set model.network="$PWD/tests/golden/onnx_rows.safetensors" --set codec=quant:8 --set train.epochs=10 --set train.optimizer.lr=0.05)
 config=$tmp/texts.yaml refused 78 'so all rows need 12: give data.pad: max' "${whole[@]}"
 whole+=(--set data.pad=max)
 config=$tmp/texts.yaml refused 78 'so all rows need 12: give data.pad: max' "${whole[@]}" --set data.max_length=11
@@ -140,14 +149,17 @@ no_onnx() {
 	[ "$status" = 78 ] && grep -qF -- "$says" "$tmp/out" && [ ! -e "$tmp/no.onnx" ] || fail "$*: exit status $status, $(cat "$tmp/out")"
 }
 no_onnx 'has inserts, which is not written as ONNX: name a file that ends with .safetensors' --set insert.tail=linear:20 --set data.transforms='Resize((16, 16))' --set data.test_transforms='Resize((16, 16))'
-refused 78 'model.classes: my_net.onnx has 10 outputs, not 7; leave this key out' --set model.classes=7
-refused 78 'model.image: my_net.onnx takes images of 16x16, not 32x32' --set model.image=32
-config=$tmp/rows2.yaml refused 78 'its input is images, and data.kind csv has rows of numbers' --set model.onnx="$tmp/my_net.onnx"
-refused 78 'model.width: onnx has none' --set model.width=0.5
-refused 78 'onnx_text.onnx: its input is token ids: give data.kind: text, and data.tokenizer' --set model.onnx="$PWD/tests/golden/onnx_text.onnx"
-refused 78 'model.onnx: stands instead of model.name' --set model.name=resnet18
-refused 78 'my_net.onnx has no "nosuch"; units are stem … classifier.4' --set head_end=nosuch
-refused 66 'model.onnx: ' --set model.onnx="$tmp/none.onnx"
-refused 65 'it is no ONNX file, or a truncated one' --set model.onnx="$config"
-sed 's/training_mode/training_mood/g' "$tmp/my_net.onnx" >"$tmp/bad.onnx"
-refused 78 "bad.onnx: node '/stem/stem.1/BatchNormalization' (BatchNormalization): its attribute training_mood is not read" --set model.onnx="$tmp/bad.onnx"
+refused 78 'model.classes: my_net.safetensors has 10 outputs, not 7; leave this key out' --set model.classes=7
+refused 78 'model.image: my_net.safetensors takes images of 16x16, not 32x32' --set model.image=32
+config=$tmp/rows2.yaml refused 78 'its input is images, and data.kind csv has rows of numbers' --set model.network="$tmp/my_net.safetensors"
+refused 78 'model.width: network has none' --set model.width=0.5
+refused 78 'onnx_text.safetensors: its input is token ids: give data.kind: text, and data.tokenizer' --set model.network="$PWD/tests/golden/onnx_text.safetensors"
+refused 78 'model.network: stands instead of model.name' --set model.name=resnet18
+refused 78 'my_net.safetensors has no "nosuch"; units are stem … classifier.4' --set head_end=nosuch
+refused 78 'model.onnx: convert the file once, by `python3 -m split.onnx my_net.onnx net.safetensors` (docs/howto-onnx.md)' --set model.onnx=my_net.onnx
+if [ -n "$torch" ]; then
+	rc=0
+	"$python" -m split.onnx "$config" "$tmp/bad.net" >"$tmp/out" 2>&1 || rc=$?
+	[ $rc = 65 ] && grep -q 'client.yaml: it is no ONNX file, or a truncated one' "$tmp/out" || fail "a config as an ONNX file: $rc: $(cat "$tmp/out")"
+	SPLITC=$SPLITC "$python" -W ignore tests/e2e/script/onnx_files.py "$(mktemp -d "$tmp/files.XXXX")" >"$tmp/out" 2>&1 || fail "ONNX files: $(tail -n 5 "$tmp/out")"
+fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Third-party networks (tests/golden/onnx_families.py), as torch.onnx.export writes them: ten steps of SGD as in
+# Third-party networks (tests/golden/onnx_families.py), as torch.onnx.export and split.onnx write them: ten steps of SGD as in
 # PyTorch, cut at two places. A run with a server equals one in one process byte for byte, at both cuts, in 1 chunk and
 # in 4, and over a kill of the client. The weights load strictly again, and the network is exported as ONNX.
 # FAMILIES="NAME …" chooses some.
@@ -11,7 +11,7 @@ python=${PYTHON:-/usr/bin/python3}
 make_data 48 16
 steps=3
 cat >"$tmp/plain.yaml" <<-YAML
-	model: {onnx: unset}
+	model: {network: unset}
 	data: {kind: cifar10, dir: $tmp/data, train_files: [data_batch_1.bin], train_limit: 48, test_limit: 16, transforms: [], test_transforms: []}
 	train: {batch: 16, chunks: 4, epochs: 1, seed: 3, checkpoint_every: 1, optimizer: {kind: sgd, lr: 0.001, momentum: 0.9}}
 	threads: 1
@@ -34,16 +34,17 @@ family() {
 	local name=$1 size=$2 cut
 	shift 2
 	"$python" -W ignore tests/golden/onnx_families.py make "$tmp" "$name" >"$tmp/$name.made" || fail "$name: $(tail -n 3 "$tmp/$name.made")"
-	sed "s|unset|$tmp/$name.onnx|; s/transforms: \[\]/transforms: ['Resize(($size, $size))']/g" "$config" >"$tmp/$name.yaml"
+	sed "s|unset|$tmp/$name.safetensors|; s/transforms: \[\]/transforms: ['Resize(($size, $size))']/g" "$config" >"$tmp/$name.yaml"
 	for cut in "$@"; do
 		SPLIT_GOLDEN_FLOOR=1e-2 SPLIT_GOLDEN_HEAD_END=${cut%:*} SPLIT_GOLDEN_PREFIX=$tmp/$name "$BUILD/tests/suite/test_golden" live >"$tmp/golden" 2>&1 || fail "$name, $cut: $(cat "$tmp/golden")"
 		split "$name" "$size" "${cut%:*}" "${cut#*:}"
 	done
-	"$SPLITC" export "$tmp/$name.yaml" "$tmp/$name.safetensors" --weights "$tmp/${name}_after.safetensors" >/dev/null || fail "$name: export"
+	"$SPLITC" export "$tmp/$name.yaml" "$tmp/${name}_back.safetensors" --weights "$tmp/${name}_after.safetensors" >/dev/null || fail "$name: export"
 	"$python" -W ignore tests/golden/onnx_families.py same "$tmp" "$name"
 	"$SPLITC" export "$tmp/$name.yaml" "$tmp/$name.out.onnx" --weights "$tmp/${name}_after.safetensors" >/dev/null || fail "$name: export as ONNX"
+	PYTHONPATH=$PWD/python "$python" -W ignore -m split.onnx "$tmp/$name.out.onnx" "$tmp/$name.out.safetensors" || fail "$name: out and in again"
 	for model in "$name" "$name.out"; do
-		"$SPLITC" predict "$tmp/$name.yaml" --local --logits --csv --weights "$tmp/${name}_after.safetensors" --set model.onnx="$tmp/$model.onnx" >"$tmp/$model.csv" || fail "$model: predict"
+		"$SPLITC" predict "$tmp/$name.yaml" --local --logits --csv --weights "$tmp/${name}_after.safetensors" --set model.network="$tmp/$model.safetensors" >"$tmp/$model.csv" || fail "$model: predict"
 	done
 	cmp -s "$tmp/$name.csv" "$tmp/$name.out.csv" && [ "$(wc -l <"$tmp/$name.csv")" = 17 ] || fail "$name: other logits, out and in again"
 	rm -rf "$tmp/"*"$name"*

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What `splitc export` writes as ONNX predicts in ONNX Runtime as in `splitc predict`, to 1e-5 of the largest logit: built-in networks,
-# networks of ONNX files, and with PyTorch those of tests/golden/onnx_families.py. --training writes another network, which must differ.
+# networks of files, and with PyTorch those of tests/golden/onnx_families.py. --training writes another network, which must differ.
 # The package onnxruntime-node is taken from $ONNXRUNTIME (a folder outside the tree), or installed there.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -48,13 +48,13 @@ for name in mobilenet_v2 mobilenet_v2_pool4 mobilenet_v2_relu resnet9 resnet18 r
 	[ $name != resnext50_32x4d ] || width=1
 	words+=("$name|name: $name, classes: 10, image: 32, width: $width|32")
 done
-words+=('mlp|name: mlp, classes: 3, features: 5, dropout: 0.3|rows' "grey|onnx: $PWD/tests/golden/onnx_grey.onnx|16|1|3")
-for name in small wide many steps; do words+=("$name|onnx: $PWD/tests/golden/onnx_$name.onnx|16"); done
+words+=('mlp|name: mlp, classes: 3, features: 5, dropout: 0.3|rows' "grey|network: $PWD/tests/golden/onnx_grey.safetensors|16|1|3")
+for name in small wide many steps; do words+=("$name|network: $PWD/tests/golden/onnx_$name.safetensors|16"); done
 least=17 python=${PYTHON:-/usr/bin/python3}
-if "$python" -c 'import torch, torchvision' 2>/dev/null; then
+if "$python" -c 'import torch, torchvision, onnx' 2>/dev/null; then
 	least=28
 	"$python" -W ignore tests/golden/onnx_families.py export "$tmp" >"$tmp/families"
-	while read -r name side; do words+=("$name|onnx: $tmp/$name.onnx|$side"); done <"$tmp/families"
+	while read -r name side; do words+=("$name|network: $tmp/$name.safetensors|$side"); done <"$tmp/families"
 fi
 two_at_a_time network "${words[@]}"
 [ "$(sort -u "$tmp/compared" | wc -l)" = $least ] || fail "$(wc -l <"$tmp/compared") networks compared, not $least"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A class for each pixel, by a U-Net from an ONNX file: ten losses as in PyTorch, with and without class weights, with
+# A class for each pixel, by a U-Net: ten losses as in PyTorch, with and without class weights, with
 # Dice alone and with both, in one chunk and in four; and by a network that resizes its logits to the picture. A run with
 # a server equals --local, also over a kill of the client. Metrics equal sklearn's. Masks are predicted after the data
 # were removed. What does not fit is refused with a sentence.
@@ -7,14 +7,14 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 python=${PYTHON:-/usr/bin/python3}
-"$python" -c 'import torch, torchvision, sklearn, PIL' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
+"$python" -c 'import torch, torchvision, onnx, sklearn, PIL' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
 live() { "$python" -W ignore tests/golden/pixels_live.py "$@" >"$tmp/live" 2>&1 || fail "$1: $(tail -n 3 "$tmp/live")"; }
 live make "$tmp/photos"
 start_server one
 config() {
 	cat >"$tmp/$1.yaml" <<-YAML
 		server: $endpoint
-		model: {onnx: $tmp/photos/unet.onnx, task: pixels}
+		model: {network: $tmp/photos/unet.safetensors, task: pixels}
 		head_end: norm1
 		tail_begin: join
 		data:
@@ -30,14 +30,14 @@ client torch "$tmp/torch.yaml" --local || fail "torch: $(tail -n 2 "$tmp/torch.l
 live same "$tmp/torch/log.jsonl" "$tmp/photos/losses.json"
 client weighted "$tmp/torch.yaml" --local --set train.class_weights=0.5,1,2 || fail "weighted: $(tail -n 2 "$tmp/weighted.log")"
 live same "$tmp/weighted/log.jsonl" "$tmp/photos/weighted.json"
-client resized "$tmp/torch.yaml" --local --set model.onnx="$tmp/photos/resized.onnx" --set head_end=down1 --set tail_begin=Resize ||
+client resized "$tmp/torch.yaml" --local --set model.network="$tmp/photos/resized.safetensors" --set head_end=down1 --set tail_begin=Resize ||
 	fail "resized: $(tail -n 2 "$tmp/resized.log")"
 live same "$tmp/resized/log.jsonl" "$tmp/photos/resized.json"
 for loss in dice dice_ce; do
 	for chunks in 1 4; do
 		lr=1 weights=none
 		[ $loss = dice ] || lr=0.1 weights=0.5,1,2
-		client $loss-$chunks "$tmp/torch.yaml" --local --set model.onnx="$tmp/photos/plain.onnx" --set train.loss=$loss \
+		client $loss-$chunks "$tmp/torch.yaml" --local --set model.network="$tmp/photos/plain.safetensors" --set train.loss=$loss \
 			--set train.chunks=$chunks --set train.class_weights=$weights --set head_end=down1 \
 			--set train.optimizer.lr=$lr || fail "$loss: $(tail -n 2 "$tmp/$loss-$chunks.log")"
 		live same "$tmp/$loss-$chunks/log.jsonl" "$tmp/photos/$loss.json"

@@ -6,14 +6,14 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 . tests/e2e/lib/vertical.sh
 python=${PYTHON:-/usr/bin/python3}
-"$python" -c 'import torch, torchvision, PIL' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
+"$python" -c 'import torch, torchvision, onnx, PIL' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
 "$python" -W ignore tests/golden/cuts_live.py make "$tmp/photos" >"$tmp/made" 2>&1 || fail "make: $(tail -n 3 "$tmp/made")"
 start_server one threads=2
 "$SPLITC" keygen --out "$tmp/pair.key" >"$tmp/keygen.log" 2>&1 || fail "keygen: $(cat "$tmp/keygen.log")"
 
 # The network and its layers, sizes and folders are the test's; all else is as in configs/.
 sites() { # HEAD_END TAIL_BEGIN
-	sed -e "s,unet.onnx,$tmp/photos/unet.onnx," -e "s,pair.key,$tmp/pair.key," -e 's/classes: 2, image: 128/classes: 3, image: 32/' \
+	sed -e "s,unet.safetensors,$tmp/photos/unet.safetensors," -e "s,pair.key,$tmp/pair.key," -e 's/classes: 2, image: 128/classes: 3, image: 32/' \
 		-e "s/^head_end:.*/head_end: $1/; s/^tail_begin:.*/tail_begin: $2/" -e 's/(128, 128)/(32, 32)/' \
 		-e "s,dir: scans,dir: $tmp/photos," -e "s,dir: masks,dir: $tmp/photos/masks," -e 's/label: .*/label: [back, disc, square]/' \
 		-e 's/batch: 16, chunks: 4, epochs: 20/batch: 8, chunks: 2, epochs: 3/' "configs/vertical-$4.yaml" >"$tmp/$3.yaml"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Small segmentation networks, written from their papers: ONNX files, and three steps of SGD as PyTorch takes them, in double precision.
 
-usage: cuts_live.py make FOLDER      pictures and masks as pixels_live.py makes them; of each network NETWORK.onnx, and its losses in NETWORK.json
-       cuts_live.py large FOLDER     128 pictures, and large.onnx: a U-Net of 128 × 128 pixels with 8 to 128 channels (scripts/skip-bytes.sh)
+usage: cuts_live.py make FOLDER      pictures and masks as pixels_live.py makes them; of each network NETWORK.safetensors, and its losses in NETWORK.json
+       cuts_live.py large FOLDER     128 pictures, and large.safetensors: a U-Net of 128 × 128 pixels with 8 to 128 channels (scripts/skip-bytes.sh)
 (needs torch, torchvision and PIL; part of tests/e2e/cuts.sh)
 """
 import json
@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import torch
 import torch.nn.functional as F
+from make_onnx import convert
 from pixels_live import CLASSES, cross_entropy, losses_of, make_pair, prepared
 from torch import nn
 
@@ -272,6 +273,7 @@ NETWORKS = {"unet": UNet, "attention": Attention, "resunet": ResUNet, "unetpp": 
 def export(net, x, path):
     torch.onnx.export(net, x, path, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, opset_version=13,
                       dynamic_axes={"x": {0: "n"}}, input_names=["x"])
+    convert(path)
 
 
 def make(folder):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes onnx_small.onnx and onnx_small_*.safetensors beside it: a network that torch.onnx.export writes, and a run of it by
-the rules of golden.py; onnx_small_adamw_* are those of a run with AdamW. And onnx_wide*, onnx_many* and onnx_steps*, other networks.
+the rules of golden.py; onnx_small_adamw_* are those of a run with AdamW. And onnx_wide*, onnx_many* and onnx_steps*, other networks. Of each
+onnx_NAME.safetensors is the file that split.onnx makes.
 
 usage: make_onnx.py [FOLDER [NAME…]]      (needs torch; the files are committed)
 The network has what a reader of ONNX files can get wrong: groups, dilation, a pool with padding, epsilon and momentum of
@@ -18,6 +19,9 @@ from torch import nn
 
 import golden
 from make_networks import widen
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
+from split.onnx import convert_onnx  # noqa: E402
 
 ADAMW = dict(optimizer="adamw", momentum=0.0, beta1=0.9, beta2=0.99, eps=1e-6)
 
@@ -144,6 +148,12 @@ def export(model, path, image, opset=16, channels=3, **more):
         torch.onnx.export(model, torch.zeros(2, channels, image, image), path, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, opset_version=opset, **more)
 
 
+def convert(path, **more):
+    """The file of a network beside an ONNX file, which is removed."""
+    convert_onnx(path, path.replace(".onnx", ".safetensors"), **more)
+    os.unlink(path)
+
+
 def main():
     folder = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
     torch.set_num_threads(1)
@@ -151,6 +161,7 @@ def main():
     if "onnx_grey" in (sys.argv[2:] or ["onnx_grey"]):
         torch.manual_seed(1)
         export(Grey(), os.path.join(folder, "onnx_grey.onnx"), 16, channels=1)
+        convert_onnx(os.path.join(folder, "onnx_grey.onnx"), os.path.join(folder, "onnx_grey.safetensors"))
     make(folder, "onnx_small", Small, ADAMW)
     make(folder, "onnx_many", Many, None)
     make(folder, "onnx_steps", Steps, None)
@@ -160,12 +171,13 @@ def main():
 def make(folder, name, network, rules, **more):
     if sys.argv[2:] and name not in sys.argv[2:]:
         return
-    run = dict(width=1.0, image=16, batch=4, classes=10, steps=5, name="onnx")
+    run = dict(width=1.0, image=16, batch=4, classes=10, steps=5, name="network")
     prefix = os.path.join(folder, name)
     for seed in range(1, 60):
         torch.manual_seed(seed)
         model = widen(network(), torch.Generator().manual_seed(seed), centre=2.0)
         export(model, prefix + ".onnx", run["image"], **more)
+        convert_onnx(prefix + ".onnx", prefix + ".safetensors")
         first = copy.deepcopy(model)
         report = golden.make(prefix, model, lr=0.01, seed=seed, shakes=12, **run)
         if rules and max(report.values()) < 5e-5:

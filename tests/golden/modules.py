@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Small modules as people write them, each inside a network of images, and both ways from PyTorch to SPLITC: the ONNX file of
-torch.onnx.export, and the file of split.write_network.
+torch.onnx.export, converted by split.onnx, and the file of split.write_network.
 
 usage: modules.py survey SPLITC [NAME…]   by which way SPLITC reads each one, or the sentence of the refusal, then the counts
        modules.py page SPLITC FILE        writes the counts of each class into FILE, between its lines of <!-- modules -->; status 1: they changed
-       modules.py run FOLDER SPLITC [NAME…]   of each that is read FOLDER/NAME.onnx and NAME_net.safetensors, with a run of ten steps of SGD
+       modules.py run FOLDER SPLITC [NAME…]   of each that is read FOLDER/NAME_onnx.safetensors and NAME_network.safetensors, with a run of ten steps of SGD
                                           by the rules of golden.py, of a seed that torch's float32 follows
        modules.py export SPLITC CIFAR [NAME…]   what `splitc export` writes of each ONNX file that is read: accepted by onnx.checker, the
                                           same numbers in torch, and to the bit the same logits from SPLITC; CIFAR holds a few images
@@ -27,6 +27,7 @@ from torch import nn
 import golden
 import onnx_run
 import split
+import split.onnx
 from make_networks import widen
 
 C, SIZE = 8, 8
@@ -578,7 +579,8 @@ def file_of(name):
 def write(way, name, model, channels, path):
     """Writes the module's file, as torch and as split write it."""
     if way == "onnx":
-        export(model, path, channels, name.startswith(NEWER))
+        export(model, path + ".onnx", channels, name.startswith(NEWER))
+        split.convert_onnx(path + ".onnx", path)
     elif name.startswith(NEWER):
         raise ValueError("it is an ONNX file of another form")
     else:
@@ -593,7 +595,7 @@ def refusal(splitc, folder, way, name):
     except Exception as e:
         return str(e).splitlines()[0][:300]
     with open(path + ".yaml", "w") as config:
-        config.write(f"model: {{{'onnx' if way == 'onnx' else 'network'}: {path}}}\ndata: {{dir: unused}}\nhead_end: stem\ntail_begin: fc\n")
+        config.write(f"model: {{network: {path}}}\ndata: {{dir: unused}}\nhead_end: stem\ntail_begin: fc\n")
     got = subprocess.run([splitc, "graph", path + ".yaml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return "" if got.returncode == 0 else f"exit status {got.returncode}: {' '.join(got.stdout.split())[:400]}"
 
@@ -637,21 +639,21 @@ def make_run(folder, ways, name, seed):
     prefix = os.path.join(os.path.abspath(folder), file_of(name))
     model, channels = network(name, seed)
     for way in ways:
-        write(way, name, model, channels, prefix + (".onnx" if way == "onnx" else "_net.safetensors"))
+        write(way, name, model, channels, f"{prefix}_{way}.safetensors")
     report = golden.make(prefix, model.train(), lr=0.002, seed=seed, width=1.0, image=SIZE, batch=16, classes=10, steps=10, name="onnx", channels=channels)
     return max(report.values())
 
 
-def for_network(prefix):
-    """The same run of the file of split.write_network, which has constants, too."""
-    constants = golden.read_safetensors(prefix + "_net.safetensors")[0]
+def for_network(prefix, way):
+    """The same run of the network's file, which has constants, too."""
+    constants = golden.read_safetensors(f"{prefix}_{way}.safetensors")[0]
     for part in ("init", "after", "grad", "run"):
         tensors, notes = golden.read_safetensors(f"{prefix}_{part}.safetensors")
         if part != "run":  # a file of a network has a number as a vector
             tensors = {k: v.reshape(v.shape or 1) for k, v in tensors.items()}
         if part in ("init", "after"):
             tensors = {**{k: v for k, v in constants.items() if k not in tensors}, **tensors}
-        golden.write_safetensors(f"{prefix}_net_{part}.safetensors", tensors, {**notes, "model": "network"} if notes else None)
+        golden.write_safetensors(f"{prefix}_{way}_{part}.safetensors", tensors, {**notes, "model": "network"} if notes else None)
 
 
 def run(folder, splitc, names):
@@ -666,9 +668,9 @@ def run(folder, splitc, names):
             if ways and make_run(folder, ways, name, min(worst, key=worst.get)) > 9e-5:
                 sys.exit(f"{name}: no seed stays clear of the kinks")
         prefix = os.path.join(folder, file_of(name))
-        if "network" in ways:
-            for_network(prefix)
-        if ways == ["network"]:
+        for way in ways:
+            for_network(prefix, way)
+        if ways:
             os.unlink(prefix + "_run.safetensors")
         if names and not ways:
             sys.exit(f"{name}: neither way is read")
@@ -695,20 +697,20 @@ def layers(splitc, config):
 def check_export(splitc, cifar, folder, name):
     path = os.path.join(folder, file_of(name))
     model, channels = network(name)
-    export(model, path + ".onnx", channels, name.startswith(NEWER))
-    golden.write_safetensors(path + ".safetensors", golden.state_of(model))
+    write("onnx", name, model, channels, path + ".net")
+    state = golden.read_safetensors(path + ".net")[0]
     configs = []
-    for onnx_file in (path + ".onnx", path + ".out.onnx"):
-        configs.append(onnx_file + ".yaml")
+    for file in (path + ".net", path + ".out.net"):
+        configs.append(file + ".yaml")
         with open(configs[-1], "w") as config:
-            config.write(f"model: {{onnx: {onnx_file}}}\nthreads: 1\ndata: {{kind: cifar10, dir: {cifar}, train_files: [data_batch_1.bin], "
+            config.write(f"model: {{network: {file}}}\nthreads: 1\ndata: {{kind: cifar10, dir: {cifar}, train_files: [data_batch_1.bin], "
                          f"test_limit: 8, transforms: ['Resize(({SIZE}, {SIZE}))'], test_transforms: ['Resize(({SIZE}, {SIZE}))']}}\n")
-    splitc_of(splitc, "export", configs[0], path + ".out.onnx", "--weights", path + ".safetensors")
-    splitc_of(splitc, "export", configs[0], path + ".training.onnx", "--training", "--weights", path + ".safetensors")
+    splitc_of(splitc, "export", configs[0], path + ".out.onnx", "--weights", path + ".net")
+    splitc_of(splitc, "export", configs[0], path + ".training.onnx", "--training", "--weights", path + ".net")
     for form in (".out.onnx", ".training.onnx"):
         onnx.checker.check_model(onnx.load(path + form), full_check=True)
+        split.convert_onnx(path + form, path + form.replace("onnx", "net"))
     assert layers(splitc, configs[0]) == layers(splitc, configs[1]), f"{name}: other layers: {layers(splitc, configs[0])} {layers(splitc, configs[1])}"
-    state = golden.read_safetensors(path + ".safetensors")[0]
     for t in onnx.load(path + ".out.onnx").graph.initializer:
         assert np.array_equal(onnx.numpy_helper.to_array(t), state[t.name]), f"{name}: {t.name} changed"
     x = torch.randn(4, channels, SIZE, SIZE, generator=torch.Generator().manual_seed(1)).double()
@@ -718,7 +720,7 @@ def check_export(splitc, cifar, folder, name):
         off = golden.deviation(onnx_run.run(path + form, x).numpy(), want.numpy(), 0)
         assert off < 1e-6, f"{name}: logits of {form} differ by {off:g}"
     if channels == 3:
-        logits = [splitc_of(splitc, "predict", c, "--local", "--logits", "--csv", "--weights", path + ".safetensors") for c in configs]
+        logits = [splitc_of(splitc, "predict", c, "--local", "--logits", "--csv", "--weights", path + ".net") for c in configs]
         assert logits[0] == logits[1] and logits[0].count("\n") >= 9, f"{name}: other logits"
 
 
@@ -729,7 +731,7 @@ def export_all(splitc, cifar, names):
             try:
                 check_export(splitc, cifar, folder, name)
                 done += 1
-            except (AssertionError, SystemExit, KeyError, TypeError, RuntimeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as e:
+            except (AssertionError, SystemExit, KeyError, TypeError, RuntimeError, split.Error, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as e:
                 bad += 1
                 print(f"{name}: {type(e).__name__}: {e}")
     print(f"{done} modules are written, and read again")

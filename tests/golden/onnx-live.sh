@@ -14,8 +14,8 @@ while read -r name head_end; do
 	for run in $name ${name}_adamw; do
 		SPLIT_GOLDEN_HEAD_END=$head_end SPLIT_GOLDEN_PREFIX=$dir/$run "$BUILD/tests/suite/test_golden" live
 	done
-	printf 'model: {onnx: %s}\ndata: {dir: unused}\n' "$dir/$name.onnx" >"$dir/client.yaml"
-	"$BUILD/splitc" export "$dir/client.yaml" "$dir/$name.safetensors" --weights "$dir/${name}_after.safetensors"
+	printf 'model: {network: %s}\ndata: {dir: unused}\n' "$dir/$name.safetensors" >"$dir/client.yaml"
+	"$BUILD/splitc" export "$dir/client.yaml" "$dir/${name}_back.safetensors" --weights "$dir/${name}_after.safetensors"
 	"$python" tests/golden/onnx_live.py "$dir" --same "$name"
 	rm "$dir/$name"*
 done <"$dir/list"

@@ -2,9 +2,9 @@
 """Families of networks as people write them with torch.nn, each in small: a U-Net, vision transformers, ConvNeXt and others.
 
 usage: onnx_families.py --list                  their names, each with the side of its pictures and two cuts
-       onnx_families.py make FOLDER NAME        FOLDER/NAME.onnx, with a run of ten steps of SGD by the rules of golden.py
-       onnx_families.py export FOLDER           FOLDER/NAME.onnx of each, and prints their names and sides
-       onnx_families.py same FOLDER NAME        whether FOLDER/NAME.safetensors loads strictly, and has the tensors of NAME_after
+       onnx_families.py make FOLDER NAME        FOLDER/NAME.safetensors, with a run of ten steps of SGD by the rules of golden.py
+       onnx_families.py export FOLDER           FOLDER/NAME.safetensors of each, and prints their names and sides
+       onnx_families.py same FOLDER NAME        whether FOLDER/NAME_back.safetensors loads strictly, and has the tensors of NAME_after
 Those of torchvision are its own, with fewer blocks where that is a setting; the others are spelled out from their papers.
 """
 import os
@@ -19,7 +19,7 @@ from torchvision.models.vision_transformer import VisionTransformer
 
 import golden
 from make_networks import widen
-from make_onnx import export
+from make_onnx import convert, export
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../configs/moderate-cnn"))
 from moderate_cnn import ModerateCNN  # noqa: E402
@@ -250,7 +250,8 @@ def make(folder, name):
     for seed in range(1, 30):
         model = new_model(name, seed)
         export(model, prefix + ".onnx", image)
-        report = golden.make(prefix, model, lr=0.001, seed=seed, width=1.0, image=image, batch=batch, classes=10, steps=10, name="onnx")
+        convert(prefix + ".onnx")
+        report = golden.make(prefix, model, lr=0.001, seed=seed, width=1.0, image=image, batch=batch, classes=10, steps=10, name="network")
         # Of gradients near 0 rounding alone is left: tests/e2e/onnx_families.sh compares them with a hundredth of the largest at least.
         if max(report.values()) < 5e-4 and max(v for k, v in report.items() if k != "grad") < 5e-5:
             return
@@ -259,7 +260,7 @@ def make(folder, name):
 
 def same(folder, name):
     want, _ = golden.read_safetensors(os.path.join(folder, name + "_after.safetensors"))
-    got, _ = golden.read_safetensors(os.path.join(folder, name + ".safetensors"))
+    got, _ = golden.read_safetensors(os.path.join(folder, name + "_back.safetensors"))
     new_model(name, 1).load_state_dict({key: torch.from_numpy(np.array(value)) for key, value in got.items()}, strict=True)
     for key, value in want.items():
         if not key.endswith("num_batches_tracked") and not np.array_equal(value, got[key]):
@@ -274,6 +275,7 @@ def main():
     elif sys.argv[1] == "export":
         for name, (_, size, *_) in FAMILIES.items():
             export(new_model(name, 1), os.path.join(sys.argv[2], name + ".onnx"), size)
+            convert(os.path.join(sys.argv[2], name + ".onnx"))
             print(name, size)
     else:
         (make if sys.argv[1] == "make" else same)(sys.argv[2], sys.argv[3])

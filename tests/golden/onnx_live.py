@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Networks of torchvision at full width, exported to ONNX files, and runs of them by the rules of golden.py.
+"""Networks of torchvision at full width, exported to ONNX files and converted, and runs of them by the rules of golden.py.
 
-usage: onnx_live.py FOLDER NAME              writes FOLDER/NAME.onnx, FOLDER/NAME_{init,grad,after,run}.safetensors, and of a
+usage: onnx_live.py FOLDER NAME              writes FOLDER/NAME.safetensors, FOLDER/NAME_{init,grad,after,run}.safetensors, and of a
                                              run with AdamW FOLDER/NAME_adamw_{after,run}.safetensors
-       onnx_live.py FOLDER --same NAME       whether FOLDER/NAME.safetensors is torchvision's NAME with the tensors of NAME_after
+       onnx_live.py FOLDER --same NAME       whether FOLDER/NAME_back.safetensors is torchvision's NAME with the tensors of NAME_after
        onnx_live.py --list                   names, each with a place to cut
 The weights are wide for the reason that networks_live.py gives, and a seed is taken whose run torch's float32 follows.
 """
@@ -17,7 +17,7 @@ import torchvision
 
 import golden
 from make_networks import widen
-from make_onnx import ADAMW, export
+from make_onnx import ADAMW, convert, export
 
 # name: image, batch, steps, where the head ends
 NETWORKS = {
@@ -41,11 +41,12 @@ def new_model(name, seed):
 
 def make(folder, name):
     image, batch, steps, _ = NETWORKS[name]
-    run = dict(width=1.0, image=image, batch=batch, classes=10, steps=steps, name="onnx")
+    run = dict(width=1.0, image=image, batch=batch, classes=10, steps=steps, name="network")
     prefix = os.path.join(os.path.abspath(folder), name)
     for seed in range(1, SEEDS):
         model = new_model(name, seed)
         export(model, prefix + ".onnx", image)
+        convert(prefix + ".onnx")
         first = copy.deepcopy(model)
         report = golden.make(prefix, model, lr=0.001, seed=seed, **run)
         if max(report.values()) >= 5e-5:
@@ -58,7 +59,7 @@ def make(folder, name):
 
 def same(folder, name):
     want, _ = golden.read_safetensors(os.path.join(folder, name + "_after.safetensors"))
-    got, _ = golden.read_safetensors(os.path.join(folder, name + ".safetensors"))
+    got, _ = golden.read_safetensors(os.path.join(folder, name + "_back.safetensors"))
     model = getattr(torchvision.models, name)(num_classes=10)
     model.load_state_dict({key: torch.from_numpy(np.array(value)) for key, value in got.items()}, strict=True)
     for key, value in want.items():

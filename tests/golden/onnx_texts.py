@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Small networks of texts as people write them, which torch.onnx.export writes to files, and runs of them by the rules of make_encoder.py.
 
-usage: onnx_texts.py FOLDER [NAME…]   writes FOLDER/NAME.onnx and FOLDER/NAME_{init,grad,after,run}.safetensors of each, or of those named;
+usage: onnx_texts.py FOLDER [NAME…]   writes FOLDER/NAME.safetensors and FOLDER/NAME_{init,grad,after,run}.safetensors of each, or of those named;
                                       NAME=FILE: as FILE. tests/golden/onnx_text is "free mask and mean=onnx_text",
                                       and onnx_rows "words and order=onnx_rows"
 A network takes token ids [batch, tokens], which it pads with 0, and where `given` says so a mask beside them. torch computes padded rows;
@@ -20,6 +20,7 @@ from torch import nn
 import golden
 import make_encoder
 from modules import as_newer, file_of, sdpa
+from split.onnx import convert_onnx
 
 VOCAB, MOST, DIM, HEADS, CLASSES, STEPS = 29, 12, 8, 2, 3, 10
 
@@ -288,6 +289,7 @@ def make(folder, name, seed=3):
     torch.manual_seed(seed)
     model = new().float()
     export(name, model, given, prefix + ".onnx")
+    convert_onnx(prefix + ".onnx", prefix + ".safetensors", tokens=MOST)
     generator = np.random.default_rng(seed)
     lengths = [MOST, 5, 1, 8]
     rows = [torch.from_numpy(generator.integers(1, VOCAB, n)) for n in lengths]
@@ -304,7 +306,7 @@ def make(folder, name, seed=3):
     golden.write_safetensors(prefix + "_init.safetensors", init)
     golden.write_safetensors(prefix + "_grad.safetensors", grad)
     golden.write_safetensors(prefix + "_after.safetensors", after)
-    rules.update({"pad": 0} if isinstance(model, Whole) else {}, model="onnx_texts", tokens=MOST, classes=CLASSES, steps=STEPS, seed=seed)
+    rules.update({"pad": 0} if isinstance(model, Whole) else {}, model="network_texts", tokens=MOST, classes=CLASSES, steps=STEPS, seed=seed)
     golden.write_safetensors(prefix + "_run.safetensors", run, rules)
 
 

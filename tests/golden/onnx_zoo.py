@@ -16,7 +16,7 @@ import torch
 from torchvision import models
 from torchvision.models import segmentation
 
-from make_onnx import export
+from make_onnx import convert, export
 
 MOST, SIDES = 100_000_000, {"inception_v3": 299}
 
@@ -52,9 +52,13 @@ def verdict(name, folder):
         export(network, file, side, input_names=["x"], dynamic_axes={"x": {0: "n"}})
     except Exception as error:  # torch has no common class of these
         return f"torch does not export it: {str(error).splitlines()[0]}"
+    try:
+        convert(file)
+    except Exception as error:
+        return str(error)
     task = "pixels" if isinstance(network, Segmentation) else "classes"
     with open(f"{folder}/zoo.yaml", "w") as config:
-        print(f"model: {{onnx: {file}, task: {task}, image: {side}}}\ndata: {{kind: images, dir: {folder}}}", file=config)
+        print(f"model: {{network: {folder}/network.safetensors, task: {task}}}\ndata: {{kind: images, dir: {folder}}}", file=config)
     splitc = os.environ.get("SPLITC", "build/release/splitc")
     run = subprocess.run([splitc, "graph", f"{folder}/zoo.yaml"], capture_output=True, text=True)
     return "read" if run.returncode == 0 else run.stderr.strip().splitlines()[-1]

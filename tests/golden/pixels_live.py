@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small U-Net with a class for each pixel: its data and its ONNX file, ten steps of SGD as PyTorch takes them, and metrics by sklearn.
 
-usage: pixels_live.py make FOLDER               pictures, masks, unet.onnx, plain.onnx without norms, and resized.onnx; a file for each of LOSSES, of ten steps
+usage: pixels_live.py make FOLDER               pictures, masks, unet.safetensors, plain.safetensors without norms, and resized.safetensors; a file for each of LOSSES, of ten steps
        pixels_live.py same [LOG LOSSES]…        the losses of log.jsonl are those to 1e-4
        pixels_live.py scores FOLDER PREDICTED EVAL   masks of FOLDER/masks/val against those that were predicted: metrics of `splitc eval --json`
 (needs torch, torchvision, PIL and sklearn; part of tests/e2e/pixels.sh)
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import torchvision.transforms.functional as T
+from make_onnx import convert
 from PIL import Image
 
 CLASSES, SIDE, STEPS, IGNORED = 3, 32, 10, 255
@@ -33,7 +34,7 @@ def dice(x, y):
     return (1 - (2 * shared + 1e-5) / (both + 1e-5)).mean()
 
 
-# of unet.onnx; of plain.onnx, whose losses chunks do not change
+# of unet; of plain, whose losses chunks do not change
 LOSSES = {"losses": cross_entropy, "weighted": lambda x, y: cross_entropy(x, y, WEIGHTS)}
 PLAIN = {"dice": dice, "dice_ce": lambda x, y: dice(x, y) + cross_entropy(x, y, WEIGHTS)}
 RESIZED = {"resized": cross_entropy}
@@ -127,6 +128,7 @@ def make(folder):
         start = {k: v.clone() for k, v in net.train().state_dict().items()}
         torch.onnx.export(net, x[:1], f"{folder}/{name}.onnx", training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
                           opset_version=13, dynamic_axes={"x": {0: "n"}}, input_names=["x"])
+        convert(f"{folder}/{name}.onnx")
         for file, loss_of in losses.items():
             net.load_state_dict(start)
             json.dump(losses_of(net, x, y, loss_of, LR.get(file, 0.1)), open(f"{folder}/{file}.json", "w"))

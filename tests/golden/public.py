@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fifty public networks, by both ways from PyTorch to SPLITC: split.write_network, and torch.onnx.export with its plain call and with
+"""Fifty public networks, by both ways from PyTorch to SPLITC: split.write_network, and split.convert_onnx of torch.onnx.export with its plain call and with
 the flags of docs/howto-onnx.md. Each must train three steps as PyTorch does.
 
 usage: public.py FOLDER SPLITC [NAME…]   prints a table of docs/results/public-networks.md. FOLDER has the checkouts that NETWORKS names.
@@ -145,11 +145,11 @@ def off(found, want, names):
     return far
 
 
-def trained(splitc, folder, key, file, data, before, pixels, rate):
+def trained(splitc, folder, file, data, before, pixels, rate):
     """The same of a run of SPLITC."""
     runs = tempfile.mkdtemp(dir=folder)
     with open(os.path.join(runs, "config.yaml"), "w") as f:
-        f.write(f"model: {{{key}: {file}{', task: pixels' * pixels}}}\ndata: {{{', '.join(f'{k}: {v}' for k, v in data.items())}}}\n"
+        f.write(f"model: {{network: {file}{', task: pixels' * pixels}}}\ndata: {{{', '.join(f'{k}: {v}' for k, v in data.items())}}}\n"
                 f"train: {{batch: {ROWS}, chunks: 1, epochs: {STEPS}, seed: 1, eval_every: 0, optimizer: {{kind: sgd, lr: {rate}, momentum: 0, weight_decay: 0}}}}\n"
                 f"threads: 1\nlog: {{dir: {runs}/log}}\n")
     got = subprocess.run([splitc, "train", os.path.join(runs, "config.yaml"), "--local"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -189,7 +189,10 @@ def tried(splitc, folder, package, name, arguments, shape, pixels):
         file, again = os.path.join(folder, way + (".safetensors" if way == "network" else ".onnx")), copy.deepcopy(model)
         try:
             write(way, again.eval() if way == "plain" else again, x.float()[:2], file)
-            miss = off(trained(splitc, folder, "network" if way == "network" else "onnx", file, data, before, pixels, rate), want, names)
+            if way != "network":
+                split.convert_onnx(file, file + ".safetensors")
+                file += ".safetensors"
+            miss = off(trained(splitc, folder, file, data, before, pixels, rate), want, names)
             most = [max(1e-4, 10 * rounds[0]), *(min(max(0.01, 5 * r), 0.5) for r in rounds[1:])]
             checked = zip(miss, most) if way == "network" else zip(miss[:2], most)  # torch's export moves the statistics once
             found.append("" if all(m < limit for m, limit in checked) else f"differs by {miss}, PyTorch's float32 by {rounds}")

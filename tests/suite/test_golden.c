@@ -15,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/model/onnx.h"
 #include "client/model/weights_file.h"
 #include "common/base/pool.h"
 #include "kernels/cpu/cpu.h"
@@ -42,7 +41,6 @@ struct golden {
 	int32_t *labels;
 	int64_t rows, steps, longest;
 	char folder[64];   /* with config.json; "": none */
-	char onnx[512];    /* for networks that an ONNX file describes */
 	char network[512]; /* or split.write_network's */
 	struct sl_lora lora;
 	struct sl_conf_list target;
@@ -247,7 +245,7 @@ static void make_folder(struct golden *g, struct sl_model_spec *spec)
 	spec->tokens = (int)meta(g, "tokens");
 }
 
-/* Reads the initial weights; for an ONNX file, the file's own, with which torch began as well. */
+/* Reads the initial weights; for a network's file, the file's own, with which torch began as well. */
 static void read_first_weights(struct golden *g)
 {
 	const struct sl_model *m = g->plan->model;
@@ -255,9 +253,9 @@ static void read_first_weights(struct golden *g)
 
 	if (sl_weights_load_file(m, g->init, false, g->weights.value, NULL, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
-	if (!g->onnx[0])
+	if (!g->network[0])
 		return;
-	if (sl_onnx_weights(m, g->onnx, g->want.value, &fail) != SL_OK)
+	if (sl_weights_load(m, g->network, SL_WEIGHTS_STRICT, g->want.value, NULL, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	for (int i = 0; i < m->graph.n_param; i++)
 		assert_memory_equal(g->weights.value[i], g->want.value[i],
@@ -334,12 +332,8 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	}
 	name = sl_st_metadata(g->run, "model");
 	snprintf(spec->model.name, sizeof spec->model.name, "%s", name ? name : "mobilenet_v2");
-	if (strcmp(spec->model.name, SL_CONF_ONNX) == 0 || strcmp(spec->model.name, SL_CONF_ONNX_TEXTS) == 0) {
+	if (strcmp(spec->model.name, SL_CONF_NETWORK) == 0 || strcmp(spec->model.name, SL_CONF_NETWORK_TEXTS) == 0) {
 		spec->model.tokens = g->begin ? (int)meta(g, "tokens") : 0;
-		snprintf(g->onnx, sizeof g->onnx, "%s.onnx", prefix);
-		spec->model.onnx = g->onnx;
-	}
-	if (strcmp(spec->model.name, SL_CONF_NETWORK) == 0) {
 		snprintf(g->network, sizeof g->network, "%s.safetensors", prefix);
 		spec->model.network = g->network;
 	}

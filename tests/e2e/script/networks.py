@@ -1,4 +1,4 @@
-"""networks.py FOLDER SERVER: modules as split.write_network and torch.onnx.export write them, and what write_network refuses; the files as
+"""networks.py FOLDER SERVER: modules as split.write_network, and split.convert_onnx of torch.onnx.export, write them, and what write_network refuses; the files as
 middles of SERVER, and broken ones. FOLDER has mobilenet.safetensors and encoder.safetensors of `splitc export`."""
 import copy
 import json
@@ -201,6 +201,7 @@ def main():
         split.write_network(module, example, name + ".safetensors")
         torch.onnx.export(module.train(), example, name + ".onnx", training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
                           opset_version=16, **more)
+        split.convert_onnx(name + ".onnx", name + ".onnx.safetensors", tokens=12 if name == "text" else None)
     refused_module("an example of [2]", table(), torch.zeros(2))
     refused_module("conv3d is not known", nn.Conv3d(1, 1, 1), torch.zeros(2, 3, 4, 4))
     refused_module("gives [3, 8] for each row", nn.Linear(8, 8), torch.zeros(2, 3, 8))

@@ -1,40 +1,9 @@
-/* Names and units of networks from ONNX files. */
+/* Units of a network from a file that lists none. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/model/onnx_nodes.h"
-
-bool sl_onnx_scope(const char *name, char out[SL_NAME_MAX], const char **last)
-{
-	const char *part = name, *end, *before = NULL;
-	size_t used = 0, before_len = 0;
-
-	if (*part != '/')
-		return false;
-	for (part++; (end = strchr(part, '/')); part = end + 1) {
-		const size_t len = (size_t)(end - part);
-		/* the name of a module in a Sequential repeats that of the Sequential: /layer1/layer1.0 */
-		const bool longer =
-			before && len > before_len && part[before_len] == '.' && strncmp(part, before, before_len) == 0;
-		const char *from = longer ? part + before_len : part;
-		const size_t more = len - (size_t)(from - part);
-
-		if (!len || used + more + 2 > SL_NAME_MAX)
-			return false;
-		if (used && !longer)
-			out[used++] = '.';
-		memcpy(out + used, from, more);
-		used += more;
-		before = part;
-		before_len = len;
-	}
-	*last = part;
-	if (used + strlen(part) + 2 > SL_NAME_MAX || !*part)
-		return false;
-	out[used] = 0;
-	return true;
-}
+#include "client/model/source.h"
 
 /* Returns crossing[i], malloc'ed: how many values cross the boundary before node i. The network's input counts as two,
  * so that no unit begins where it is still read. NULL: no memory. */
@@ -106,7 +75,7 @@ static void name_unit(const struct sl_graph *g, int first, int end, char out[SL_
 	snprintf(out, SL_NAME_MAX, "%.*s", len ? (int)len : SL_NAME_MAX - 1, len ? name : g->node[first].name);
 }
 
-void sl_onnx_units(struct sl_build *b)
+void sl_model_units(struct sl_build *b)
 {
 	const struct sl_graph *g = b->graph;
 	int *crossing = b->err ? NULL : count_crossing(g);
