@@ -240,8 +240,11 @@ static void on_line(void *arg, const char *line, size_t len)
 	if (memmem(line, len, "steps-lost", strlen("steps-lost")) && !sim.members && !sim_fired(loses))
 		sim_fail("steps are lost, though no process died");
 	sim.lacks_one |= one_left() && memmem(line, len, "was not complete within", strlen("was not complete within"));
-	/* Whatever else goes wrong ends a link, of which both sides soon learn, or passes within seconds. */
-	if (memmem(line, len, "nothing but heartbeats", strlen("nothing but heartbeats")) && !sim_fired(1u << SIM_DROP))
+	/* Whatever else goes wrong ends a link, of which both sides soon learn, or passes within seconds. But members
+	 * that come and go may be too few to end a round, inside of which none can give its head and tail: they wait
+	 * for share.wait_s. */
+	if (memmem(line, len, "nothing but heartbeats", strlen("nothing but heartbeats")) &&
+	    !sim_fired(1u << SIM_DROP) && !sim_row_varies(row))
 		sim_fail("%s waits for what was not sent, though no message was lost", sim_name(sim.cur));
 	if (sim.cur && memmem(line, len, "run-done", strlen("run-done")))
 		sim.cur->done = true;

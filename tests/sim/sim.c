@@ -28,6 +28,8 @@ void sim_mix(uint64_t what)
 	sim.hash = mixed(sim.hash ^ what);
 }
 
+static uint64_t number; /* of the next event */
+
 /* Events of one time come in an order that the seed decides. */
 static bool before(const struct sim_event *a, const struct sim_event *b)
 {
@@ -68,7 +70,6 @@ static struct sim_event *pop(void)
 
 struct sim_event *sim_at(struct sim_proc *proc, uint64_t delay_ns, void (*fn)(void *arg), void *arg)
 {
-	static uint64_t number;
 	struct sim_event *e = malloc(sizeof *e);
 
 	if (!e)
@@ -104,9 +105,12 @@ struct sim_event *sim_next(void)
 	return NULL;
 }
 
+/* All are put off to one time. They keep their order, as the messages of a connection do. */
 void sim_put_off(struct sim_event *event, uint64_t until_ns)
 {
 	event->t = until_ns;
+	event->tie = 0;
+	event->number = number++;
 	push(event);
 }
 
