@@ -64,8 +64,10 @@ def convert_onnx(onnx, file, image=None, tokens=None, pad=None):
 
 def main(args=None):
     def sides(text):
-        given = [int(n) for n in text.split("x")]
-        return (given * 2)[:2] if len(given) < 3 else argparse.ArgumentTypeError("give 64, or height and width as 64x48")
+        given = text.split("x")
+        if len(given) > 2 or not all(n.isdigit() for n in given):
+            raise argparse.ArgumentTypeError("give 64, or height and width as 64x48")
+        return [int(n) for n in given * 2][:2]
     parser = argparse.ArgumentParser(prog="python3 -m split.onnx", description="Converts an ONNX file to the file that model.network names.")
     parser.add_argument("onnx", metavar="NET.onnx")
     parser.add_argument("file", metavar="NET.safetensors")

@@ -276,7 +276,9 @@ class Reader(Views):
         if len(shape) not in (2, 3) or shape[0] != 1 or self.b.per_token:
             self.refuse(f"it repeats the parameter {w.name!r}, {list(w.shape)}, within a sample, which is not read")
         part = self.param(w) if w.array.shape == shape[1:] else self.own(w.but(shape)).param("one", shape[1:])
-        x = self.usual(self.b.node(w.name, "repeat", [self.b.beside()], shape[1:], [part]))
+        if (w.name, shape) not in self.joins:  # a cell's gates read parts of the same
+            self.joins[w.name, shape] = self.b.node(w.name.rpartition(".")[0] or w.name, "repeat", [self.b.beside()], shape[1:], [part])
+        x = self.usual(self.joins[w.name, shape])
         return x if w.to == w.shape or w.to[1:] == shape[1:] else self.repeated(x, w.to)
 
     # ---- outputs
