@@ -45,7 +45,7 @@ static struct held {
 	struct sl_talk *from;
 	char text[ANSWER];
 } held[BATCH]; /* lines that were taken, the oldest first */
-static int n_held;
+static size_t n_held;
 static size_t sent;
 
 static void must(bool good)
@@ -121,13 +121,13 @@ static void take(int n)
 	}
 }
 
-static void answer(int n)
+static void answer(size_t n)
 {
 	n = n < n_held ? n : n_held;
-	for (int i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++)
 		sl_talk_answer(held[i].from, held[i].text, strlen(held[i].text));
 	n_held -= n;
-	memmove(held, held + n, (size_t)n_held * sizeof *held);
+	memmove(held, held + n, n_held * sizeof *held);
 }
 
 /* ---- clients */
