@@ -169,8 +169,9 @@ static enum sl_err check_name(const struct sl_options *o, struct sl_fail *fail)
 			   "%.200s is no config, which is a YAML file: `splitc init` writes one, and %s", o->config,
 			   strcmp(dot, ".safetensors") == 0 ? "weights are named in it by model.weights, a network by "
 							      "model.network"
-			   : strcmp(dot, ".onnx") == 0      ? "a network is named in it by model.network"
-							    : "data are named in it by data.dir");
+			   : strcmp(dot, ".onnx") == 0
+				   ? "python3 -m split.onnx makes of this file one for model.network"
+				   : "data are named in it by data.dir");
 }
 
 static enum sl_err check_auth(const struct sl_conf_client *conf, struct sl_fail *fail)
