@@ -31,10 +31,8 @@ static const char *const usage[] = {
 	"The file also holds the network, so model.network reads it without the config's other keys of the model. "
 	"The weights are the newest of the config's run, or FILE. They are checked against the config's model.",
 	"If OUT ends with .onnx, it writes the network with its weights as an ONNX file that predicts, for ONNX "
-	"Runtime "
-	"and others. --training marks its batch norms and dropout as in training. `python3 -m split.onnx` converts "
-	"both "
-	"files back (docs/howto-onnx.md).",
+	"Runtime and others. --training marks its batch norms and dropout as in training. `python3 -m split.onnx` "
+	"converts both files back (docs/howto-onnx.md).",
 	"In a run that goes on, the weights are those after the step under way: export asks the run's process over "
 	"its control socket, and that process fetches the middle from the server. After a crash or a kill, they are "
 	"those of the newest checkpoint that client and server both have. Then export calls the server as --resume "

@@ -20,8 +20,8 @@
 
 /* Prefixes of the names of networks that a folder, or a file, describes. */
 static const char of_folder[] = SL_CONF_HUGGINGFACE ":";
-/* The same of a file; it may also be named by its end. */
-static const char of_file[] = SL_CONF_NETWORK ":", file_end[] = ".safetensors", of_onnx[] = "onnx:";
+/* The same of files, which may also be known by their ends. */
+static const char of_file[] = SL_CONF_NETWORK ":", of_onnx[] = "onnx:";
 
 enum { ROW_TOKENS = 128, NAMED = 5 };
 
@@ -394,6 +394,14 @@ static void forget(struct making *m, const char *network)
 		sl_preset_forget_section(m->user, "model.");
 }
 
+/* The file that --model names by this prefix, or by its end; NULL: it names none so. */
+static const char *file_of(const char *model, const char *prefix, const char *end)
+{
+	if (strncmp(model, prefix, strlen(prefix)) == 0)
+		return model + strlen(prefix);
+	return sl_ends_with(model, end) ? model : NULL;
+}
+
 /* Sets the keys that the preset's answers give. `small`: pictures of 32 pixels, if they may have any size. */
 static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted)
 {
@@ -407,14 +415,12 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 		folder = model + strlen(of_folder);
 		model = SL_CONF_HUGGINGFACE;
 	}
-	if (model && (sl_ends_with(model, ".onnx") || strncmp(model, of_onnx, strlen(of_onnx)) == 0)) {
-		file = strncmp(model, of_onnx, strlen(of_onnx)) == 0 ? model + strlen(of_onnx) : model;
+	file = model ? file_of(model, of_onnx, ".onnx") : NULL;
+	if (file)
 		return sl_fail_set(m->fail, SL_ERR_CONFIG, "--model: " SL_CONF_ONNX_HOW, 150, file);
-	}
-	if (model && !folder && (strncmp(model, of_file, strlen(of_file)) == 0 || sl_ends_with(model, file_end))) {
-		file = strncmp(model, of_file, strlen(of_file)) == 0 ? model + strlen(of_file) : model;
+	file = model && !folder ? file_of(model, of_file, ".safetensors") : NULL;
+	if (file)
 		model = SL_CONF_NETWORK;
-	}
 	input = model ? sl_network_has(model) & (SL_NETWORK_IMAGES | SL_NETWORK_TOKENS | SL_NETWORK_ROWS) : 0;
 	input |= file ? SL_NETWORK_ROWS : 0;
 	m->takes = takes_of(folder);
@@ -451,13 +457,10 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 		return err;
 	m->fail->code = SL_OK;
 	set(m, "server", p->server ? p->server : "tcp://127.0.0.1:5570");
-	set(m,
-	    folder ? "model.huggingface"
-	    : file ? "model.network"
-		   : "model.name",
-	    folder ? folder
-	    : file ? file
-		   : model);
+	if (folder)
+		set(m, "model.huggingface", folder);
+	else
+		set(m, file ? "model.network" : "model.name", file ? file : model);
 	if (folder) {
 		set_number(m, "model.tokens", m->takes.tokens);
 		set(m, "data.tokenizer", folder);

@@ -100,11 +100,6 @@ static enum sl_err open_rows(struct sl_build *b, const struct sl_model_spec *spe
 	return err;
 }
 
-enum sl_err sl_model_sizes_of(struct sl_model_sizes *out, const struct sl_model_spec *spec, struct sl_fail *fail)
-{
-	return sl_network_file_sizes(out, spec->network, fail);
-}
-
 enum sl_err sl_model_takes_of(struct sl_model_takes *out, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
 	if (spec->network && sl_model_takes_tokens(spec->name)) {

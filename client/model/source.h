@@ -68,9 +68,6 @@ struct sl_model_sizes {
 	const struct sl_learn_task *task; /* what the network was trained for; NULL: the file does not say */
 	struct sl_model_takes takes;      /* of tokens, in a file of model.network */
 };
-/* The sizes in the file spec->network. */
-enum sl_err sl_model_sizes_of(struct sl_model_sizes *out, const struct sl_model_spec *spec,
-			      struct sl_fail *fail) SL_MUST_CHECK;
 /* Takes the sizes that the file `name` leaves open from *spec. CONFIG: they contradict. */
 enum sl_err sl_model_settle_sizes(struct sl_model_sizes *s, const char *name, const struct sl_model_spec *spec,
 				  struct sl_fail *fail) SL_MUST_CHECK;

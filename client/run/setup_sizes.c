@@ -1,4 +1,5 @@
 /* Sizes and task that the network's file defines, as a config's keys. */
+#include "client/model/network_file.h"
 #include "client/run/setup.h"
 #include "common/conf/key.h"
 
@@ -10,10 +11,8 @@ static bool is_given(const struct sl_conf_client *c, const char *key)
 
 enum sl_err sl_setup_file_sizes(struct sl_model_sizes *out, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
-	const struct sl_model_spec spec = {.network = conf->model.network};
-
 	*out = (struct sl_model_sizes){.classes = 0};
-	return conf->model.network[0] ? sl_model_sizes_of(out, &spec, fail) : SL_OK;
+	return conf->model.network[0] ? sl_network_file_sizes(out, conf->model.network, fail) : SL_OK;
 }
 
 /* Takes from the network's file what it was trained for, unless the config says it. */
