@@ -53,7 +53,7 @@ $(B)/cuda-module/%.c.o: %.c Makefile mk/gpu.mk
 # ---- what runs on a GPU
 GPU_TESTS := test_ops test_gpu test_gpu_middle test_gpu_codecs test_gpu_codec_state test_gpu_codec_ahead test_module
 GPU_BIN := $(patsubst %,$(B)/tests/suite/%,$(filter-out test_module,$(GPU_TESTS))) $(B)/tests/unit/test_module
-GPU_BENCHES := $(addprefix $(B)/tests/bench/bench_,gpu gpu_codecs encoder)
+GPU_BENCHES := $(addprefix $(B)/tests/bench/bench_,gpu gpu_codecs encoder segments)
 ON_GPU := LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH
 OR_NO_GPU := || [ $$? = 77 ]
 

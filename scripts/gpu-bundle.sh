@@ -12,13 +12,14 @@ build=${BUILD:-build/release}
 rm -rf "$out"
 mkdir -p "$out/lib"
 programs=("$build"/tests/suite/test_{ops,gpu,gpu_middle,gpu_codecs,gpu_codec_state,gpu_codec_ahead} "$build"/tests/unit/test_module
-	"$build"/tests/bench/bench_{gpu,gpu_codecs,encoder} "$build"/split{c,s})
-cp "$build/libsplit_cuda.so" "${programs[@]}" "$out"
+	"$build"/tests/bench/bench_{gpu,gpu_codecs,encoder,segments} "$build"/split{c,s})
+cp "$build"/libsplit{_cuda.so,.so.0} "${programs[@]}" "$out"
 cp -r tests/golden/codec "$out/golden"
 cp tests/bench/{bench_gpu_peer,bench_gpu_layers,bench_peer_encoder,pair_table}.py scripts/gpu-check.sh "$out"
 mkdir "$out/scripts" "$out/configs"
 cp scripts/gpu-pair.sh "$out/scripts"
-mkdir -p "$out/tests/bench"
+mkdir -p "$out/tests/bench" # where tests/bench/bench_peer.py with BUILD=$out looks
+ln -s ../../bench_encoder ../../bench_segments "$out/tests/bench"
 cp tests/bench/namespaces.sh "$out/tests/bench"
 cp configs/client-finetune224.yaml "$out/configs"
 if [ -n "$data" ]; then
@@ -31,6 +32,6 @@ fi
 for program in "${programs[@]}"; do
 	ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
 done | sort -u | grep -vE '/(ld-linux[^/]*|lib(c|m|mvec|dl|rt|pthread|resolv|anl|util|gcc_s|stdc\+\+))\.so' | xargs -r cp -Lt "$out/lib"
-strip --strip-debug "$out"/*.so "$out"/test_* "$out"/bench_{gpu,gpu_codecs,encoder} "$out"/split[cs]
+strip --strip-debug "$out"/*.so "$out"/test_* "$out"/bench_{gpu,gpu_codecs,encoder,segments} "$out"/split[cs]
 tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
 du -sh "$out" "$out.tar.gz"

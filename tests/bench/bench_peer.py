@@ -2,7 +2,7 @@
 """Compares Split on the CPU with PyTorch: pieces of a step (bench_segments) and the pair of daemons on loopback. Both sides take turns on
 one machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
-    bench_peer.py [--quick] [--write] [--warm] [--cpu] [--compile] [--runs N] [--only head,tail,step,middle,memory,split,resnet9,
+    bench_peer.py [--quick] [--write] [--warm] [--cpu] [--compile] [--runs N] [--threads N,…] [--only head,tail,step,middle,memory,split,resnet9,
         resnet18,resnet50,files,encoder,decoder,cola,lora]
 
 A row has the medians of N (7) runs, 3 N for short pieces, with the smallest and the largest, and the ratio of Split's median to
@@ -17,7 +17,8 @@ cola     whole steps of RoBERTa-base over batches of CoLA; lora: the same with a
 
 --warm: before each run that counts, one that does not, as in training. --cpu: CPU time in place of wall time in the rows of encoder,
 decoder, cola and lora, for machines that others use too. --write: writes the table to docs/results/cpu.md, in a part of its own for each
---only. --compile: torch.compile's NHWC is a third form of PyTorch in the rows of networks. --quick: tiny settings, to check that the script works. BUILD: the folder of Split's programs (build/release).
+--only. --compile: torch.compile's NHWC is a third form of PyTorch in the rows of networks. --quick: tiny settings, to check that the script works. --threads: 1,2 unless given. BUILD: the folder of Split's programs
+(build/release). SPLIT_LIBRARIES: where they find shared libraries that this host does not have.
 """
 import argparse
 import ctypes
@@ -71,7 +72,8 @@ MEMORY_TARGET, SCALING_TARGET = 0.6, 1.7
 
 def our_env():
     """Returns the environment of Split's programs, which use the system's malloc."""
-    return {k: v for k, v in os.environ.items() if k not in MALLOC_KEYS and k != "OPENBLAS_CORETYPE"}
+    ours = {"LD_LIBRARY_PATH": os.environ["SPLIT_LIBRARIES"]} if "SPLIT_LIBRARIES" in os.environ else {}
+    return {k: v for k, v in os.environ.items() if k not in MALLOC_KEYS and k != "OPENBLAS_CORETYPE"} | ours
 
 
 class Ours:
@@ -110,7 +112,10 @@ def use_threads(n):
     import torch
 
     torch.set_num_threads(n)
-    blas = ctypes.CDLL("libblas.so.3")
+    try:
+        blas = ctypes.CDLL("libblas.so.3")
+    except OSError:  # PyTorch's wheels have their own
+        return
     if hasattr(blas, "openblas_set_num_threads"):
         blas.openblas_set_num_threads(n)
 
@@ -295,7 +300,7 @@ def compare_encoder(report, threads, runs, warm, cpu):
         ours = layer("roberta", lengths, threads, cpu)
         ms, report.cpu = by_turns(ours, {form: Layer(lengths, to, cpu) for form, to, _ in pads}, runs, warm)
         for form, _, target in pads:
-            report.add(name, threads, Times(ms["ours"]), Times(ms[form]), form, target[threads - 1])
+            report.add(name, threads, Times(ms["ours"]), Times(ms[form]), form, target[min(threads, 2) - 1])
 
 
 def compare_cola(report, threads, runs, quick, cpu, lora):
@@ -604,6 +609,7 @@ def main():
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--only", default=ALL)
+    parser.add_argument("--threads", default="1,2")
     parser.add_argument("--warm", action="store_true", help="before each run that counts, one that does not, on either side")
     parser.add_argument("--compile", action="store_true", help="also torch.compile, in the rows of networks")
     parser.add_argument("--cpu", action="store_true", help="CPU time in place of wall time in the rows of encoder, decoder, cola and lora")
@@ -621,23 +627,23 @@ def main():
         return split_worker(int(rank), int(port), int(image), int(batch), int(chunks), codec, last == "1", int(steps))
     report, medians, only = Report(), {}, args.only.split(",")
     runs, small = (1, True) if args.quick else (args.runs, False)
-    head = machine()
+    head, counts = machine(), [int(n) for n in args.threads.split(",") if int(n) <= len(os.sched_getaffinity(0))]
     for row in SEGMENTS:
         if not {row[1] if row[6] == "mobilenet_v2" else row[6], "files" if row[6] in WRITTEN else None} & set(only):
             continue
         if small:  # a network's file has a fixed size of pictures
             row = (f"tiny: {row[0]}", row[1], row[2] if row[6] in WRITTEN else min(row[2], 64), 2 if row[6] in WRITTEN else 8, min(row[4], 4), *row[5:])
-        for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
+        for threads in counts:
             medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" or row[2] * row[3] > 4096 and row[1] == "step" else 3 * runs,
                                                       args.warm, ("NHWC", "NCHW", "compiled") if args.compile else ("NHWC", "NCHW"))
     for compare, name in ((compare_encoder, "encoder"), (compare_decoder, "decoder")):
-        for threads in ((1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,)) if name in only else ():
+        for threads in counts if name in only else ():
             compare(report, threads, runs, args.warm, args.cpu)
     for name in [n for n in ("cola", "lora") if n in only]:
         if not os.environ.get("SPLIT_TEXT_DATA"):
             say(f"{name}: left out, SPLIT_TEXT_DATA names no folder")
             continue
-        for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
+        for threads in counts:
             compare_cola(report, threads, runs, small, args.cpu, name == "lora")
     scaling(report, medians)
     if "memory" in only:
