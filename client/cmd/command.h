@@ -25,6 +25,7 @@ int splitc_status(int argc, char **argv);
 int splitc_export(int argc, char **argv);
 int splitc_leak(int argc, char **argv);
 int splitc_audit(int argc, char **argv);
+int splitc_align(int argc, char **argv);
 int splitc_keygen(int argc, char **argv);
 
 /* Files that a command reads: what --check-config looks at beside the config. */

@@ -26,7 +26,7 @@ struct table {
 	float *x;             /* [rows, features] */
 	union sl_label *y;    /* [rows, targets] */
 	struct sl_names name; /* [rows]: file and line */
-	uint64_t *id;         /* [rows], with spec.id: hashes of that column; else NULL */
+	struct sl_names id;   /* [rows], with spec.id: that column */
 	uint64_t *key;        /* [rows of the training file], with data.split; NULL: without */
 	int64_t rows;
 };
@@ -47,7 +47,7 @@ static enum sl_err empty_cell(const struct sl_csv *s, int64_t row, int column, c
 	if (n)
 		snprintf(more, sizeof more, ", and %lld below it", (long long)n);
 	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the cell of column \"%.60s\" is %s%s%s; %s", s->path,
-			   s->line[row], sl_name(&s->header, column), *cell ? "missing: " : "empty", cell, more,
+			   sl_csv_line(s, row), sl_name(&s->header, column), *cell ? "missing: " : "empty", cell, more,
 			   advice);
 }
 
@@ -331,7 +331,6 @@ static enum sl_err encode(struct table *t, const struct sl_csv *s, const struct 
 	const int64_t more = most && most < s->rows ? most : s->rows, all = t->rows + more;
 	float *x = realloc(t->x, (size_t)all * (size_t)t->features * sizeof *x + 1); /* maybe no feature */
 	const int id = spec->id && *spec->id ? sl_csv_find(s, spec->id) : -1;
-	uint64_t *ids = id < 0 ? NULL : realloc(t->id, (size_t)all * sizeof *ids);
 	union sl_label *y;
 	struct sl_csv_unknown unknown = {.cells = 0};
 	enum sl_err err = SL_OK;
@@ -339,8 +338,7 @@ static enum sl_err encode(struct table *t, const struct sl_csv *s, const struct 
 	t->x = x ? x : t->x;
 	y = realloc(t->y, (size_t)(all * t->targets) * sizeof *y);
 	t->y = y ? y : t->y;
-	t->id = ids ? ids : t->id;
-	if (!x || !y || (id >= 0 && !ids))
+	if (!x || !y)
 		return no_memory(fail);
 	memset(x + t->rows * t->features, 0, (size_t)more * (size_t)t->features * sizeof *x);
 	memset(y + t->rows * t->targets, 0, (size_t)(more * t->targets) * sizeof *y);
@@ -348,11 +346,10 @@ static enum sl_err encode(struct table *t, const struct sl_csv *s, const struct 
 		const int64_t from = sl_set_spread(r, more, s->rows);
 		char name[PATH_MAX + 32];
 
-		if (id >= 0)
-			ids[t->rows] = sl_parts_key(sl_csv_cell(s, from, id), strlen(sl_csv_cell(s, from, id)));
-		snprintf(name, sizeof name, "%s:%zu", s->path, s->line[from]);
-		err = sl_names_add(&t->name, name) ? encode_row(t, s, spec, from, t->rows, &unknown, fail)
-						   : no_memory(fail);
+		snprintf(name, sizeof name, "%s:%zu", s->path, sl_csv_line(s, from));
+		if (!sl_names_add(&t->name, name) || (id >= 0 && !sl_names_add(&t->id, sl_csv_cell(s, from, id))))
+			return no_memory(fail);
+		err = encode_row(t, s, spec, from, t->rows, &unknown, fail);
 	}
 	if (unknown.cells > 1)
 		sl_log(SL_LOG_WARN, "unknown-texts", "%s; %lld further cells are such", unknown.first.text,
@@ -377,7 +374,7 @@ static void table_close(struct table *t)
 	free(t->x);
 	free(t->y);
 	free(t->key);
-	free(t->id);
+	sl_names_close(&t->id);
 	free(t);
 }
 
@@ -451,7 +448,7 @@ static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const st
 	int by;
 
 	if (!err)
-		err = sl_csv_read(sheet, fail);
+		err = sl_csv_read_split(sheet, spec, spec->split, fail);
 	if (!err)
 		err = sl_csv_targets(sheet, spec, &t->target, fail);
 	if (!err)
@@ -479,7 +476,7 @@ static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const str
 	}
 	err = sl_csv_name(&sheet[0], dir, SL_SPLIT_TRAIN, fail);
 	if (!err)
-		err = sl_csv_read(&sheet[0], fail);
+		err = sl_csv_read_split(&sheet[0], spec, SL_SPLIT_TRAIN, fail);
 	if (!err)
 		err = learn(t, &sheet[0], spec, fail);
 	if (!err && spec->given)
@@ -490,7 +487,7 @@ static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const str
 		return err ? err : encode(t, &sheet[0], spec, spec->max_samples, fail);
 	err = sl_csv_name(&sheet[1], dir, SL_SPLIT_TEST, fail);
 	if (!err)
-		err = sl_csv_read(&sheet[1], fail);
+		err = sl_csv_read_split(&sheet[1], spec, SL_SPLIT_TEST, fail);
 	if (!err)
 		err = same_header(&sheet[0], &sheet[1], fail);
 	if (!err)
@@ -544,9 +541,12 @@ static uint64_t fingerprint(const struct sl_set *set)
 
 static uint64_t key(const struct sl_set *set, int64_t index)
 {
-	const struct table *t = set->data;
+	return ((const struct table *)set->data)->key[index];
+}
 
-	return t->id ? t->id[index] : t->key[index];
+static const char *id(const struct sl_set *set, int64_t index, char *out, size_t size)
+{
+	return sl_name(&((const struct table *)set->data)->id, index);
 }
 
 static void close_set(struct sl_set *set)
@@ -573,10 +573,7 @@ static const float *targets(const struct sl_set *set, int64_t index)
 
 static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
 {
-	const struct table *t = set->data;
-
-	snprintf(out, size, "%s", sl_name(&t->name, index));
-	return out;
+	return sl_name(&((const struct table *)set->data)->name, index);
 }
 
 static const char *class_name(const struct sl_set *set, int label)
@@ -596,5 +593,6 @@ const struct sl_source sl_source_csv = {.name = "csv",
 					.sample_name = sample_name,
 					.class_name = class_name,
 					.key = key,
+					.id = id,
 					.describe = describe,
 					.fingerprint = fingerprint};

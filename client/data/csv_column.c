@@ -202,7 +202,7 @@ static enum sl_err check_texts(const struct sl_csv_column *c, const struct sl_cs
 	return sl_fail_set(fail, SL_ERR_DATA,
 			   "%s:%zu: column \"%.60s\" has %lld different texts, such as \"%.60s\", where "
 			   "%d are the most: %s",
-			   s->path, s->line[foreign ? n.measure : n.word], c->name, (long long)c->text.n,
+			   s->path, sl_csv_line(s, foreign ? n.measure : n.word), c->name, (long long)c->text.n,
 			   sl_csv_cell(s, foreign ? n.measure : n.word, c->at), SL_CSV_MOST_TEXTS,
 			   foreign ? sl_csv_advice(sl_csv_cell(s, n.measure, c->at))
 				   : "name it in data.ignore, if it tells nothing");
@@ -249,7 +249,7 @@ int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s
 		sl_log(SL_LOG_WARN, "column-of-words",
 		       "%s:%zu: column \"%.60s\": \"%.60s\" is no number, but %lld of %lld cells are: the column is "
 		       "read as words, with %d features; %s",
-		       s->path, s->line[row], c->name, cell, (long long)n.numbers, (long long)s->rows, c->n,
+		       s->path, sl_csv_line(s, row), c->name, cell, (long long)n.numbers, (long long)s->rows, c->n,
 		       advice                    ? advice
 		       : sl_csv_is_missing(cell) ? "data.missing: mean leaves such cells out"
 		       : n.several               ? "give a number here, or leave the row out"
@@ -258,12 +258,12 @@ int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s
 	else if (advice && (c->text.n > MANY || strchr(cell, ',')) && 2 * (n.numbers + n.foreign) > n.numbers + n.words)
 		sl_log(SL_LOG_WARN, "column-of-measures",
 		       "%s:%zu: column \"%.60s\": \"%.60s\" is no number, and each such text becomes a feature: %s",
-		       s->path, s->line[row], c->name, cell, advice);
+		       s->path, sl_csv_line(s, row), c->name, cell, advice);
 	else if (n.words && s->rows >= 20 && 2 * c->text.n > n.words)
 		sl_log(SL_LOG_WARN, "column-of-texts",
 		       "%s:%zu: column \"%.60s\": most texts, such as \"%.60s\", occur once, and each becomes a "
 		       "feature: write numbers as 3.14, or name the column in data.ignore",
-		       s->path, s->line[n.word], c->name, sl_csv_cell(s, n.word, c->at));
+		       s->path, sl_csv_line(s, n.word), c->name, sl_csv_cell(s, n.word, c->at));
 	if (c->unit)
 		sl_log(SL_LOG_INFO, "column-with-unit", "%s: column \"%.60s\": its cells are read as numbers of \"%s\"",
 		       s->path, c->name, c->unit);
@@ -284,7 +284,8 @@ enum sl_err sl_csv_fail_unknown_text(const struct sl_csv *s, int64_t row, int co
 				     struct sl_fail *fail)
 {
 	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" does not occur in training%s",
-			   s->path, s->line[row], sl_name(&s->header, column), sl_csv_cell(s, row, column), more);
+			   s->path, sl_csv_line(s, row), sl_name(&s->header, column), sl_csv_cell(s, row, column),
+			   more);
 }
 
 enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_csv *s, int64_t row, float *x,
@@ -302,18 +303,19 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 			return sl_fail_set(
 				fail, SL_ERR_DATA,
 				"%s:%zu: column \"%.60s\": \"%.60s\" is no number%s%s, as all of training's are%s",
-				s->path, s->line[row], c->name, cell, c->unit ? " of " : "", c->unit ? c->unit : "",
+				s->path, sl_csv_line(s, row), c->name, cell, c->unit ? " of " : "",
+				c->unit ? c->unit : "",
 				sl_csv_is_missing(cell) ? "; data.missing: mean takes it for a missing cell" : "");
 		x[0] = (float)((value - c->mean) / c->deviation);
 		if (!isfinite(x[0]))
 			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" is too large",
-					   s->path, s->line[row], c->name, cell);
+					   s->path, sl_csv_line(s, row), c->name, cell);
 		if (fabs(x[0]) > FAR || fabs(value) > HUGE_NUMBER)
 			sl_log_limited(
 				SL_LOG_WARN, "far-number",
 				"%s:%zu: column \"%.60s\": \"%.60s\" is far from the other numbers of training: if it "
 				"marks missing data, empty the cell and set data.missing: mean, or leave the row out",
-				s->path, s->line[row], c->name, cell);
+				s->path, sl_csv_line(s, row), c->name, cell);
 		return SL_OK;
 	}
 	if (place >= 0)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/data/aligned.h"
 #include "client/data/csv_number.h"
 #include "client/data/parts.h"
 #include "client/text/records.h"
@@ -23,6 +24,7 @@ void sl_csv_close(struct sl_csv *s)
 	sl_names_close(&s->header);
 	sl_names_close(&s->cell);
 	free(s->line);
+	free(s->order);
 	free(s->pointed);
 }
 
@@ -199,6 +201,27 @@ enum sl_err sl_csv_read(struct sl_csv *s, struct sl_fail *fail)
 	return err;
 }
 
+enum sl_err sl_csv_read_split(struct sl_csv *s, const struct sl_set_spec *spec, enum sl_split split,
+			      struct sl_fail *fail)
+{
+	struct sl_names names = {0};
+	bool fits = true;
+	enum sl_err err = sl_csv_read(s, fail);
+	const int at = !err && spec->aligned ? sl_csv_find(s, spec->id) : 0;
+
+	if (err || !spec->aligned)
+		return err;
+	if (at < 0)
+		return sl_csv_lacks(s, "data.id", spec->id, fail);
+	for (int64_t r = 0; r < s->rows && fits; r++)
+		fits = sl_names_add(&names, sl_csv_cell(s, r, at));
+	err = fits ? sl_aligned_places(spec->aligned, split, &names, &s->order, fail) : no_memory(fail);
+	if (!err)
+		s->rows = spec->aligned->row[split].n;
+	sl_names_close(&names);
+	return err;
+}
+
 enum sl_err sl_csv_check_marks(const struct sl_csv *s, int column, struct sl_fail *fail)
 {
 	const int64_t row = s->pointed[column];
@@ -208,7 +231,8 @@ enum sl_err sl_csv_check_marks(const struct sl_csv *s, int column, struct sl_fai
 				 fail, SL_ERR_DATA,
 				 "%s:%zu: column \"%.60s\": \"%.60s\" has a point, and data.decimal is comma: write "
 				 "1,5 and 1500, or name the column in data.ignore",
-				 s->path, s->line[row], sl_name(&s->header, column), sl_csv_cell(s, row, column));
+				 s->path, s->line[row], sl_name(&s->header, column),
+				 sl_name(&s->cell, row * s->columns + column));
 }
 
 int sl_csv_find(const struct sl_csv *s, const char *name)
@@ -256,7 +280,7 @@ enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec
 
 		if (!sl_text_number(text, &x) || !isfinite((float)x) || (labels && x != 0 && x != 1))
 			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" is no %s%s%s",
-					   s->path, s->line[row], spec->label[i], text,
+					   s->path, sl_csv_line(s, row), spec->label[i], text,
 					   labels ? "label: 1, the row has it, or 0" : "number",
 					   !labels && sl_csv_advice(text) ? ": " : "",
 					   !labels && sl_csv_advice(text) ? sl_csv_advice(text) : "");
@@ -293,7 +317,7 @@ static enum sl_err take_pictures(struct sl_names *files, union sl_label **out, c
 		err = sl_csv_target(s, spec, r, column, *out + r * spec->nlabels, fail);
 		if (!err && !*sl_csv_cell(s, r, file))
 			err = sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the cell of column \"file\" is empty", s->path,
-					  s->line[r]);
+					  sl_csv_line(s, r));
 		if (!err && !sl_names_add(files, sl_csv_cell(s, r, file)))
 			err = no_memory(fail);
 	}

@@ -15,6 +15,7 @@ struct sl_csv {
 	int64_t *pointed; /* [columns] with form.comma: the row of a number with a point alone, which may be a thousand;
 			     else -1 */
 	size_t *line;     /* [rows], where each row begins in the file */
+	int32_t *order;   /* [rows] of cell, line and pointed that are read, in this order; NULL: all */
 	int64_t rows;
 	size_t cap;
 	int columns;
@@ -28,6 +29,9 @@ enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, enum sl_split split, 
 /* Reads s->path as s->form says. The caller has zeroed all other fields, and closes *s in any case. DATA: the file is
  * malformed or has no rows; NOINPUT, IO, NOMEM. */
 enum sl_err sl_csv_read(struct sl_csv *s, struct sl_fail *fail) SL_MUST_CHECK;
+/* Does so for a split's file. With spec->aligned it has the rows that this names, as if there were no others. */
+enum sl_err sl_csv_read_split(struct sl_csv *s, const struct sl_set_spec *spec, enum sl_split split,
+			      struct sl_fail *fail) SL_MUST_CHECK;
 void sl_csv_close(struct sl_csv *s);
 
 /* DATA: the column has numbers with a decimal point, though data.decimal is comma. */
@@ -38,7 +42,12 @@ enum sl_err sl_csv_check(const char *path, size_t line, struct sl_bytes cell, st
 
 static inline const char *sl_csv_cell(const struct sl_csv *s, int64_t row, int column)
 {
-	return sl_name(&s->cell, row * s->columns + column);
+	return sl_name(&s->cell, (s->order ? s->order[row] : row) * s->columns + column);
+}
+
+static inline size_t sl_csv_line(const struct sl_csv *s, int64_t row)
+{
+	return s->line[s->order ? s->order[row] : row];
 }
 
 int sl_csv_find(const struct sl_csv *s, const char *name); /* the column's number; -1: there is none */

@@ -506,11 +506,17 @@ static const char *sample_name(const struct sl_set *set, int64_t index, char *ou
 	return out;
 }
 
+static const char *id(const struct sl_set *set, int64_t index, char *out, size_t size)
+{
+	const char *name = sl_name(&((const struct folder_set *)set->data)->files, index), *dot = strrchr(name, '.');
+
+	snprintf(out, size, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
+	return out;
+}
+
 static const char *class_name(const struct sl_set *set, int label)
 {
-	const struct folder_set *s = set->data;
-
-	return sl_name(&s->classes, label);
+	return sl_name(&((const struct folder_set *)set->data)->classes, label);
 }
 
 static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_room *room,
@@ -586,6 +592,7 @@ const struct sl_source sl_source_images = {.name = "images",
 					   .sample = sample,
 					   .close = close_set,
 					   .sample_name = sample_name,
+					   .id = id,
 					   .class_name = class_name,
 					   .label = label,
 					   .targets = targets,

@@ -49,7 +49,9 @@ enum sl_err sl_set_open(struct sl_set *out, const struct sl_set_spec *spec, stru
 		err = source->open(source, &set, &whole, fail);
 	if (err)
 		return err;
-	if (spec->parts && !spec->given)
+	if (spec->aligned && !spec->given && !spec->id[0]) /* a table has done so, since means are of its rows */
+		err = sl_subset_aligned(&set, spec->aligned, spec->split, fail);
+	if (!err && spec->parts && !spec->given)
 		err = sl_parts_take(&set, spec, fail);
 	if (!err)
 		err = sl_subset_spread(&set, spec->max_samples, fail);

@@ -88,8 +88,9 @@ struct sl_set_spec {
 	int ncolumns, ntrain_files;
 	bool unlabelled; /* labels are not read, and need not be there */
 	bool blind;      /* tables: the input is another party's, so there need not be any feature */
-	const char *id;  /* tables: the column that names a row (sl_source.key), and is no feature; "" or NULL: none */
-	bool lacking;    /* images: a class may have no picture here, since other members of the group have some */
+	const char *id;  /* tables: the column that names a row (sl_source.id), and is no feature; "" or NULL: none */
+	const struct sl_aligned *aligned; /* tables and images: which rows to read, in which order; NULL: all */
+	bool lacking; /* images: a class may have no picture here, since other members of the group have some */
 	/* For prediction: files and folders as the user named them, [ngiven]. They replace dir and files, and no
 	 * sample has a label. NULL: read a split of the data set. */
 	const char *const *given;
@@ -105,6 +106,7 @@ struct sl_set_spec {
 	const struct sl_learn_task *task; /* what a target is; NULL: a class */
 };
 
+struct sl_aligned;
 struct sl_source;
 struct sl_parts;
 struct sl_tokenizer;
@@ -193,6 +195,9 @@ struct sl_source {
 	uint64_t (*fingerprint)(const struct sl_set *set);
 	/* A sample's key, by which data.split assigns it to a part (parts.h). NULL: its name or number is the key. */
 	uint64_t (*key)(const struct sl_set *set, int64_t index);
+	/* What names a sample for other parties: with spec.id the cell of that column; a picture's file name without
+	 * its ending. NULL: samples have no such name. */
+	const char *(*id)(const struct sl_set *set, int64_t index, char *out, size_t size);
 	/* Adds to a JSON object what the set learned from the training samples and needs to read others. NULL:
 	 * nothing. */
 	void (*describe)(const struct sl_set *set, struct json_t *about);

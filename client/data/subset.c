@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/data/aligned.h"
 #include "common/base/rng.h"
 
 struct subset {
@@ -44,6 +45,13 @@ static uint64_t take_key(const struct sl_set *set, int64_t index)
 	const struct subset *s = subset_of(set);
 
 	return s->whole.source->key(&s->whole, s->index[index]);
+}
+
+static const char *take_id(const struct sl_set *set, int64_t index, char *out, size_t size)
+{
+	const struct subset *s = subset_of(set);
+
+	return s->whole.source->id(&s->whole, s->index[index], out, size);
 }
 
 static int64_t take_extent(const struct sl_set *set, int64_t index)
@@ -88,6 +96,7 @@ enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, stru
 	s->source.sample = take_sample;
 	s->source.close = close_subset;
 	s->source.key = set->source->key ? take_key : NULL;
+	s->source.id = set->source->id ? take_id : NULL;
 	s->source.extent = set->source->extent ? take_extent : NULL;
 	s->source.sample_name = set->source->sample_name ? take_sample_name : NULL;
 	s->source.class_name = set->source->class_name ? take_class_name : NULL;
@@ -96,6 +105,22 @@ enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, stru
 	set->source = &s->source;
 	set->count = count;
 	return SL_OK;
+}
+
+enum sl_err sl_subset_aligned(struct sl_set *set, const struct sl_aligned *a, enum sl_split split, struct sl_fail *fail)
+{
+	struct sl_names names = {0};
+	int32_t *place = NULL;
+	enum sl_err err = sl_aligned_names(set, &names, fail);
+
+	if (!err)
+		err = sl_aligned_places(a, split, &names, &place, fail);
+	if (!err)
+		err = sl_subset_of(set, place, a->row[split].n, fail);
+	if (err)
+		free(place);
+	sl_names_close(&names);
+	return err;
 }
 
 enum sl_err sl_subset_spread(struct sl_set *set, int64_t wanted, struct sl_fail *fail)

@@ -19,6 +19,11 @@ struct sl_subset_spec {
  * NOMEM: nothing has changed. */
 enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Replaces *set by the samples of this split that `aligned` names, in its order. Errors of sl_aligned_places; NOMEM:
+ * nothing has changed. */
+enum sl_err sl_subset_aligned(struct sl_set *set, const struct sl_aligned *aligned, enum sl_split split,
+			      struct sl_fail *fail) SL_MUST_CHECK;
+
 /* Replaces *set by `wanted` of its samples, spread evenly, if it has more; 0: all. NOMEM: nothing has changed. */
 enum sl_err sl_subset_spread(struct sl_set *set, int64_t wanted, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -9,26 +9,14 @@
 
 enum { HEAD = 2 };
 
-/* A row's name: a picture's file without folder and ending, or what a table's column has. */
-static uint64_t id_of(const struct sl_set *set, bool stem, int64_t sample)
+static enum sl_err read_key(struct sl_order *o, const struct sl_setup *s, struct sl_fail *fail)
 {
-	char room[PATH_MAX];
-	const char *name, *slash, *dot;
-
-	if (!stem)
-		return set->source->key(set, sample);
-	name = set->source->sample_name(set, sample, room, sizeof room);
-	slash = strrchr(name, '/');
-	name = slash ? slash + 1 : name;
-	dot = strrchr(name, '.');
-	return sl_parts_key(name, dot ? (size_t)(dot - name) : strlen(name));
-}
-
-static enum sl_err read_key(struct sl_order *o, const struct sl_conf_client *c, struct sl_fail *fail)
-{
+	const struct sl_conf_client *c = s->conf;
 	struct sl_keypair pair;
 	enum sl_err err;
 
+	if (s->aligned)
+		o->key = s->aligned->secret;
 	if (!c->share_secret[0])
 		return SL_OK;
 	err = sl_keypair_load(&pair, c->share_secret, fail);
@@ -51,10 +39,14 @@ enum sl_err sl_order_open(struct sl_order *o, const struct sl_setup *s, struct s
 
 		o->id[split] = calloc((size_t)set->count + 1, sizeof *o->id[split]);
 		fits = o->id[split] != NULL;
-		for (int64_t i = 0; i < set->count && fits; i++)
-			o->id[split][i] = id_of(set, c->data.kind == SL_DATA_IMAGES, i);
+		for (int64_t i = 0; i < set->count && fits; i++) {
+			char room[NAME_MAX + 1];
+			const char *name = set->source->id(set, i, room, sizeof room);
+
+			o->id[split][i] = sl_parts_key(name, strlen(name));
+		}
 	}
-	return fits ? read_key(o, c, fail) : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the names of rows");
+	return fits ? read_key(o, s, fail) : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the names of rows");
 }
 
 void sl_order_close(struct sl_order *o)

@@ -576,6 +576,9 @@ void sl_setup_close(struct sl_setup *s)
 	}
 	sl_dcor_close(s->dcor);
 	sl_order_close(&s->order);
+	if (s->aligned)
+		sl_aligned_close(s->aligned);
+	free(s->aligned);
 	free(s->home);
 	free(s->weights_file);
 	free(s->about);

@@ -3,6 +3,7 @@
 #ifndef SL_CLIENT_RUN_SETUP_H
 #define SL_CLIENT_RUN_SETUP_H
 
+#include "client/data/aligned.h"
 #include "client/data/loader.h"
 #include "client/link/link.h"
 #include "client/model/source.h"
@@ -67,6 +68,7 @@ struct sl_setup {
 	struct sl_head_cache *head_cache; /* train.keep_head_bytes; NULL: nothing is kept */
 	struct sl_dcor *dcor;             /* for a training run's evaluations; NULL: there is no such figure */
 	struct sl_order order;            /* in a vertical group; else zeros */
+	struct sl_aligned *aligned;       /* data.aligned, from the first split on that is opened; NULL: none */
 	uint32_t *home; /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */
 	struct sl_pool *pool;
 	struct sl_backend be;

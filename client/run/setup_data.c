@@ -100,6 +100,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.mask_classes = c->model.classes,
 		.unlabelled = !sl_setup_task(c)->labelled || sl_agreed_has_role(&c->agreed, SL_ROLE_FEATURES),
 		.id = c->data.kind == SL_DATA_CSV ? c->data.id : "",
+		.aligned = s->aligned,
 		.blind = sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS),
 		.lacking = c->agreed.share.group[0] != 0,
 		.next = {.on = c->model.head == SL_CONF_CAUSAL_LM,
@@ -315,6 +316,19 @@ static enum sl_err check_names(const struct sl_conf_client *c, const struct sl_s
 		set->source->class_name(set, odd), odd);
 }
 
+/* Reads data.aligned, once. */
+static enum sl_err read_aligned(struct sl_setup *s, struct sl_fail *fail)
+{
+	const char *path = s->conf->data.aligned;
+
+	if (!path[0] || s->aligned)
+		return SL_OK;
+	s->aligned = calloc(1, sizeof *s->aligned);
+	if (!s->aligned)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the names of rows");
+	return sl_conf_client_blame(s->conf, "data.aligned", sl_aligned_read(s->aligned, path, fail), fail);
+}
+
 static enum sl_err open_row(const void *setup, const char *name, const struct sl_set_rows *rows,
 			    const struct sl_tokenizer *opened, struct sl_set *out, struct sl_fail *fail)
 {
@@ -352,6 +366,8 @@ enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fa
 	if (s->set[split].source) /* it was opened for the plan */
 		return SL_OK;
 	err = find_end(s, fail);
+	if (!err)
+		err = read_aligned(s, fail);
 	if (!err)
 		err = sl_about_recall(s, fail);
 	if (err)
@@ -421,6 +437,8 @@ enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples
 	struct names name;
 	enum sl_err err = sl_setup_check_transforms(s, fail);
 
+	if (!err)
+		err = read_aligned(s, fail);
 	if (!err)
 		err = sl_about_recall(s, fail);
 

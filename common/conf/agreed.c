@@ -15,6 +15,7 @@ const char *const sl_agreed_ends[] = {"private", "step", "round", NULL};
 const char *const sl_agreed_layers[] = {"each", "all", NULL};
 const char *const sl_agreed_modes[] = {"sync", "serial", "rounds", "vertical", NULL};
 const char *const sl_agreed_roles[] = {"features", "labels", NULL};
+const char *const sl_agreed_aligns[] = {"false", "true", NULL};
 const char *const sl_agreed_moments[] = {"keep", "average", "zero", NULL};
 
 enum class { PLAIN, SAID, SGD, ADAM, DERIVED };
@@ -84,10 +85,11 @@ const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path)
 	static const struct {
 		const char *path;
 		enum sl_conf_share_mode mode;
-	} only[] = {{"share.rows", SL_SHARE_SYNC},      {"share.round", SL_SHARE_ROUNDS},
-		    {"share.moments", SL_SHARE_ROUNDS}, {"share.batches", SL_SHARE_SERIAL},
-		    {"share.role", SL_SHARE_VERTICAL},  {"share.secret", SL_SHARE_VERTICAL},
-		    {"share.course", SL_SHARE_VERTICAL}};
+	} only[] = {{"share.rows", SL_SHARE_SYNC},       {"share.round", SL_SHARE_ROUNDS},
+		    {"share.moments", SL_SHARE_ROUNDS},  {"share.batches", SL_SHARE_SERIAL},
+		    {"share.role", SL_SHARE_VERTICAL},   {"share.secret", SL_SHARE_VERTICAL},
+		    {"share.course", SL_SHARE_VERTICAL}, {"share.align", SL_SHARE_VERTICAL},
+		    {"share.peers", SL_SHARE_VERTICAL}};
 
 	for (size_t i = 0; i < sizeof only / sizeof only[0]; i++)
 		if (strcmp(path, only[i].path) == 0 && a->share.mode != only[i].mode)

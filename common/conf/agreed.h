@@ -108,6 +108,7 @@ struct sl_agreed {
 		enum sl_conf_share_moments moments;
 		int64_t epoch_steps; /* in a config 0: derived from the data */
 		enum sl_conf_share_role role;
+		enum { SL_SHARE_TRAINS, SL_SHARE_ALIGNS } align; /* no key of a config: splitc align */
 		/* No keys of a config: the client derives them. All but turns must be the same for all members. */
 		int checkpoint_every;
 		int64_t turns; /* steps of an epoch that are this member's own; 0: all, as in sync */
@@ -118,8 +119,8 @@ struct sl_agreed {
 	} share;
 };
 
-extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[], *const sl_agreed_modes[],
-											*const sl_agreed_roles[];
+extern const char *const sl_agreed_precisions[],
+	*const sl_agreed_optimizers[], *const sl_agreed_modes[], *const sl_agreed_roles[], *const sl_agreed_aligns[];
 extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl_agreed_layers[];
 
 /* clang-format off */
@@ -214,6 +215,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_INT64, "share.dealt", share.dealt, PLAIN, 0, 0x1p53, "0", NULL, "stands for share.batches, of all members; 0: there are none") \
 	X(SL_INT, "share.labels", share.labels, DERIVED, 0, 0xffff, "0", NULL, "stands for classes and columns of all members; 0: not known") \
 	X(SL_INT, "share.rates", share.rates, DERIVED, 0, 0xffff, "0", NULL, "stands for learning rate, schedule, loss and division of the data of all members; 0: not known") \
+	X(SL_CHOICE, "share.align", share.align, DERIVED, sl_agreed_aligns, "false", "vertical: the members find their common rows, and there is no graph") \
 	X(SL_INT, "share.course", share.course, DERIVED, 0, 0xffff, "0", NULL, "vertical: stands for the run's length, its evaluations and the number of rows")
 /* Not in a config: it follows from the phases before. */
 #define SL_AGREED_PHASE(X) \

@@ -391,8 +391,14 @@ static const char *check_vertical(const struct sl_conf_client *c, char why[SL_CO
 		{c->data.id[0] && !reads_table(c) &&
 			 (c->data.kind != SL_DATA_IMAGES || strcmp(c->data.id, "stem") != 0),
 		 "data.id", "must be a column of data.kind: csv, or stem with data.kind: images"},
-		{c->data.id[0] && !c->share_secret[0], "data.id",
-		 "needs share.secret: the server could try names of rows otherwise"},
+		{c->data.id[0] && !c->share_secret[0] && !c->data.aligned[0], "data.id",
+		 "needs share.secret or data.aligned: the server could try names of rows otherwise"},
+		{c->data.aligned[0] && !c->data.id[0], "data.aligned",
+		 "names rows: it needs data.id, which says what names one"},
+		{c->data.aligned[0] && c->share_secret[0], "share.secret",
+		 "does not go with data.aligned, whose file has a secret: leave this key out"},
+		{c->peers.n && c->peers.n != c->agreed.share.clients, "share.peers",
+		 "needs a key for each of the 2 members"},
 		{c->train.mixup > 0, "train.mixup",
 		 "does not go with share.mode: vertical: one member mixes rows, and the other labels"},
 		{c->train.keep_best, "train.keep_best",
@@ -400,8 +406,9 @@ static const char *check_vertical(const struct sl_conf_client *c, char why[SL_CO
 		{!sl_conf_learns_labels(c), "train.loss", "share.mode: vertical learns labels"},
 	};
 
-	if (c->data.id[0] && !sl_agreed_is_vertical(&c->agreed))
-		return sl_conf_say(why, "data.id", "belongs to share.mode: vertical; leave this key out");
+	if ((c->data.id[0] || c->data.aligned[0]) && !sl_agreed_is_vertical(&c->agreed))
+		return sl_conf_say(why, c->data.id[0] ? "data.id" : "data.aligned",
+				   "belongs to share.mode: vertical; leave this key out");
 	for (size_t i = 0; i < sizeof rule / sizeof rule[0] && sl_agreed_is_vertical(&c->agreed); i++)
 		if (rule[i].bad)
 			return sl_conf_say(why, rule[i].key, "%s", rule[i].why);

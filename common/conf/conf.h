@@ -166,8 +166,12 @@ struct sl_conf_client {
 		struct sl_conf_list target;
 		char adapter[PATH_MAX]; /* a folder in PEFT's format; "": adapters start from train.seed */
 	} lora;
-	struct sl_conf_list batches;   /* share.batches, as numbers */
-	char share_secret[PATH_MAX];   /* share.secret, a key file; "": none */
+	struct sl_conf_list batches; /* share.batches, as numbers */
+	char share_secret[PATH_MAX]; /* share.secret, a key file; "": none */
+	struct sl_conf_list peers;   /* share.peers, by member: a public key, or a file that holds it */
+	struct {
+		enum { SL_ALIGN_EXACT, SL_ALIGN_PADDED } pad;
+	} align;
 	char partition[SL_CONF_TEXT];  /* "A:-B": A units of the head, B of the tail */
 	char head_end[SL_CONF_TEXT];   /* "": partition's first number */
 	char tail_begin[SL_CONF_TEXT]; /* "": partition's second number */
@@ -196,6 +200,7 @@ struct sl_conf_client {
 		enum { SL_DECIMAL_POINT, SL_DECIMAL_COMMA } decimal;                             /* tables: numbers */
 		char like[PATH_MAX];         /* tables: a file that says their columns */
 		char id[SL_CONF_TEXT];       /* vertical: what names a row; "": its place */
+		char aligned[PATH_MAX];      /* vertical: what splitc align writes; "": rows are as they are */
 		char tokenizer[PATH_MAX];    /* of texts */
 		int max_length;              /* tokens of a row; 0: as many as the network takes */
 		struct sl_conf_list columns; /* own texts: one column of text, or two of pairs */

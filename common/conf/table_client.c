@@ -97,7 +97,8 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "data.masks", data.masks, NULL, "masks", "of model.task: pixels: folder in data.dir with a mask for each picture, a PNG at the same path"),
 	SL_NAMES(T, "data.ignore", data.ignore, sl_conf_check_word, "", "of csv: columns that are left out, such as [id]; id_* leaves out all whose names begin so"),
 	SL_STRING(T, "data.like", data.like, NULL, "", "of csv: about.json of another run, or a model's file, from which classes and columns are taken, with texts, means and deviations"),
-	SL_STRING(T, "data.id", data.id, NULL, "", "share.mode: vertical: what names a row, so that rows in another order are found: of csv a column, which is no feature then; of images stem, a file's name without its ending; needs share.secret"),
+	SL_STRING(T, "data.id", data.id, NULL, "", "share.mode: vertical: what names a row, so that rows in another order are found: of csv a column, which is no feature then; of images stem, a file's name without its ending; needs share.secret or data.aligned"),
+	SL_STRING(T, "data.aligned", data.aligned, NULL, "", "share.mode: vertical: file that splitc align writes: the names of the rows that both members have, in their order; all others are left out; needs data.id"),
 	SL_CHOICE(T, "data.missing", data.missing, SL_WORDS("refuse", "mean"), "refuse",
 		"of csv: cells that are empty, NA, NaN, null, None or ?: refuse stops at an empty one and reads the others as words; mean takes its column's mean, or none of its column's texts"),
 	SL_CHOICE(T, "data.separator", data.separator, SL_WORDS("comma", "semicolon", "tab"), "comma", "of csv: what separates the cells of a row"),
@@ -204,8 +205,11 @@ static const struct sl_conf_key keys[] = {
 	SL_AGREED_ROLE(AGREED)
 	SL_AGREED_EPOCH(AGREED)
 	SL_STRING(T, "share.secret", share_secret, NULL, "", "vertical: key file of splitc keygen, the same at both members and not at the server: with it names of rows are hashed"),
+	SL_NAMES(T, "share.peers", peers, sl_conf_check_word, "", "vertical, for splitc align: the public keys of both members in their order, as files or as text: [a.pub, b.pub]; this member's own is that of auth.secret_key"),
 	SL_NAMES(T, "share.batches", batches, sl_conf_check_batches, "",
 		"serial, with data.partition: files: batches of an epoch of each member, such as [100, 30, 70]; empty: all have as many as this one"),
+
+	SL_CHOICE(T, "align.pad", align.pad, SL_WORDS("false", "true"), "false", "splitc align: fill the list of rows up to a power of two, so that the other member and the server do not learn how many there are"),
 
 	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "largest payload of one message"),
 	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: the most bytes in flight in one direction"),

@@ -57,6 +57,7 @@ enum sl_part_what {
 	/* in a vertical group: a keyed hash of the rows of a pass, which begins it; the server sends it back where a
 	   party has nothing else to wait for */
 	SL_PART_ORDER,
+	SL_PART_LETTER, /* of an alignment: sealed, for the other member */
 	SL_PART_WHAT_COUNT
 };
 /* Whether a run carries weights, and so belongs to no pass. */

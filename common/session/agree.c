@@ -243,6 +243,8 @@ enum sl_err sl_agreement_hear(struct sl_agreement *a, struct sl_plan **plan, str
 		err = read_graph(&middle, &t, fail);
 	if (!err)
 		err = hear_agreement(&heard, (const char *)t.agreement.data, t.agreement.len, fail);
+	if (!err && heard.agreed.share.align)
+		err = sl_fail_at(fail, "share.align", SL_ERR_PROTOCOL, "an alignment has no graph");
 	if (!err && heard.plan.shared_ends != (t.ends.data != NULL))
 		err = sl_fail_at(
 			fail, "share.ends", SL_ERR_PROTOCOL,

@@ -98,7 +98,7 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 		s->state = SL_SESSION_WEIGHTS;
 		return SL_OK;
 	}
-	s->state = SL_SESSION_READY;
+	s->state = s->limits.run_bytes[SL_PART_LETTER] ? SL_SESSION_ALIGN : SL_SESSION_READY;
 	if (w->need_weights)
 		sl_outbox_post(out, SL_PART_WEIGHTS, 0);
 	sl_outbox_add(out, SL_ACTION_READY);
@@ -509,6 +509,19 @@ static enum sl_err on_late_abandon(struct sl_session *s, const struct sl_event *
 	return (s->fate != SL_PASS_GOES_ON ? sl_on_abandon_again : sl_on_abandon)(s, ev, now_ms, out);
 }
 
+/* A letter is one part, and all have one size. */
+static enum sl_err on_letter(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_part *p = &ev->frame->u.part;
+
+	if (p->what != SL_PART_LETTER || p->total != s->hello.part_bytes || ev->frame->payload.len != p->total)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "part of kind %u, %zu of %" PRIu64 " bytes, where letters have %u", p->what,
+				   ev->frame->payload.len, p->total, s->hello.part_bytes);
+	sl_outbox_add(out, SL_ACTION_STORE)->what = SL_PART_LETTER;
+	return SL_OK;
+}
+
 static enum sl_err leave(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	sl_outbox_frame(s, out, SL_FRAME_BYE);
@@ -542,4 +555,5 @@ const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 	[SL_SESSION_EVAL] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {eval_task}},
 	[SL_SESSION_FETCH] = {ALIVE, [SL_EV_NORM] = {on_stale_norm}, [SL_EV_PART] = {on_fetch_part},
 			      [SL_EV_ABANDON] = {sl_on_abandon_again}},
+	[SL_SESSION_ALIGN] = {HEARING, [SL_EV_PART] = {on_letter}},
 };

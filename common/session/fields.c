@@ -28,7 +28,8 @@ enum {
 	TENSORS = 1 << SL_PART_HEAD_ACT | 1 << SL_PART_MID_ACT | 1 << SL_PART_MID_GRAD | 1 << SL_PART_HEAD_GRAD,
 	STATES = 1 << SL_PART_WEIGHTS | 1 << SL_PART_ENDS,
 	ENDS = 1 << SL_PART_END_GRAD | 1 << SL_PART_END_MEAN,
-	ORDER = 1 << SL_PART_ORDER
+	ORDER = 1 << SL_PART_ORDER,
+	LETTER = 1 << SL_PART_LETTER
 };
 
 struct field {
@@ -49,13 +50,13 @@ static const struct field fields[] = {
 	{"ends", SL_FRAME_WELCOME, TO_CLIENT, GIVES_ENDS, OF(welcome.ends)},
 	{"above", SL_FRAME_CHALLENGE, TO_CLIENT, PROVEN, OF(challenge.above)},
 	{"tokens", SL_FRAME_PART, EITHER, TOKENS, OF(part.tokens), .parts = TENSORS},
-	{"tokens", SL_FRAME_PART, EITHER, NEVER, OF(part.tokens), .parts = STATES | ENDS | ORDER},
+	{"tokens", SL_FRAME_PART, EITHER, NEVER, OF(part.tokens), .parts = STATES | ENDS | ORDER | LETTER},
 	{"answers", SL_FRAME_PART, EITHER, ANSWERS, OF(part.answers), .parts = TENSORS},
-	{"answers", SL_FRAME_PART, EITHER, NEVER, OF(part.answers), .parts = STATES | ENDS | ORDER},
-	{"chunk", SL_FRAME_PART, EITHER, NEVER, OF(part.chunk), .parts = STATES | ENDS | ORDER},
-	{"rows", SL_FRAME_PART, EITHER, NEVER, OF(part.rows), .parts = STATES | ENDS | ORDER},
-	{"batch_rows", SL_FRAME_PART, EITHER, NEVER, OF(part.batch_rows), .parts = STATES | ENDS},
-	{"training", SL_FRAME_PART, EITHER, NEVER, OF(part.training), .parts = STATES},
+	{"answers", SL_FRAME_PART, EITHER, NEVER, OF(part.answers), .parts = STATES | ENDS | ORDER | LETTER},
+	{"chunk", SL_FRAME_PART, EITHER, NEVER, OF(part.chunk), .parts = STATES | ENDS | ORDER | LETTER},
+	{"rows", SL_FRAME_PART, EITHER, NEVER, OF(part.rows), .parts = STATES | ENDS | ORDER | LETTER},
+	{"batch_rows", SL_FRAME_PART, EITHER, NEVER, OF(part.batch_rows), .parts = STATES | ENDS | LETTER},
+	{"training", SL_FRAME_PART, EITHER, NEVER, OF(part.training), .parts = STATES | LETTER},
 	{"lr", SL_FRAME_COMMIT, TO_SERVER, ALWAYS, OF(commit.lr), .most = SL_SESSION_LR_MOST},
 	{"grad_scale", SL_FRAME_COMMIT, TO_SERVER, SCALES, OF(commit.grad_scale), .most = 1},
 	{"writing", SL_FRAME_COMMIT, TO_SERVER, KEEPS, OF(commit.writing)},

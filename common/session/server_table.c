@@ -5,28 +5,36 @@
 #include "common/base/version.h"
 #include "common/session/table.h"
 
-static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+enum sl_err sl_session_check_hello(const struct sl_hello *h, struct sl_fail *fail)
 {
-	const struct sl_hello *h = &ev->frame->u.hello;
-	uint32_t part_bytes = s->hello.part_bytes;
-
-	s->epoch = ev->frame->epoch;
 	if (h->version != SL_WIRE_VERSION)
-		return sl_wire_other_version(h->version, true, &out->fail);
-	if (s->epoch < 1)
-		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a session's epochs begin at 1");
+		return sl_wire_other_version(h->version, true, fail);
 	if (h->part_bytes < SL_SESSION_PART_MIN || h->part_bytes > SL_WIRE_PART_MAX || h->window_bytes < h->part_bytes)
-		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
+		return sl_fail_set(fail, SL_ERR_LIMIT,
 				   "part_bytes must be %d to %d and the window no less, the client has %u and %" PRIu64,
 				   SL_SESSION_PART_MIN, SL_WIRE_PART_MAX, h->part_bytes, h->window_bytes);
 	if (h->heartbeat_ms < SL_SESSION_HEARTBEAT_MIN || h->timeout_ms / 2 < h->heartbeat_ms ||
 	    h->timeout_ms > SL_SESSION_TIMEOUT_MAX)
-		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
+		return sl_fail_set(fail, SL_ERR_LIMIT,
 				   "heartbeat_ms must be %d or more and timeout_ms twice that to %d, the client has %u "
 				   "and %u",
 				   SL_SESSION_HEARTBEAT_MIN, SL_SESSION_TIMEOUT_MAX, h->heartbeat_ms, h->timeout_ms);
 	if (h->n_held < 1)
-		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a Hello names at least one step to go on from");
+		return sl_fail_set(fail, SL_ERR_PROTOCOL, "a Hello names at least one step to go on from");
+	return SL_OK;
+}
+
+static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_hello *h = &ev->frame->u.hello;
+	uint32_t part_bytes = s->hello.part_bytes;
+	enum sl_err err = sl_session_check_hello(h, &out->fail);
+
+	s->epoch = ev->frame->epoch;
+	if (!err && s->epoch < 1)
+		err = sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a session's epochs begin at 1");
+	if (err)
+		return err;
 	s->hello = *h;
 	s->patience_ms = h->timeout_ms;
 	s->peer_window_bytes = h->window_bytes;

@@ -46,6 +46,7 @@ enum sl_session_role { SL_SESSION_CLIENT, SL_SESSION_SERVER };
 	X(ABANDON) /* NaN or Inf in the pass: nothing of it is applied */                               \
 	X(EVAL)    /* an evaluation pass is under way */                                                \
 	X(FETCH)   /* the server sends the middle's weights */                                          \
+	X(ALIGN)   /* client: letters of an alignment cross (limits.run_bytes[SL_PART_LETTER]) */       \
 	X(CLOSED)  /* said goodbye, or failed */
 
 enum sl_session_state {
@@ -391,6 +392,8 @@ void sl_session_open_client(struct sl_session *s, const struct sl_hello *hello, 
 /* Opens a server's session. `window_bytes`: the credit that it grants; part_bytes: the most that it accepts. The rest
  * comes with Hello. */
 void sl_session_open_server(struct sl_session *s, uint64_t window_bytes, uint32_t part_bytes, uint64_t now_ms);
+/* Checks the bounds of a Hello. VERSION, LIMIT, PROTOCOL. */
+enum sl_err sl_session_check_hello(const struct sl_hello *hello, struct sl_fail *fail) SL_MUST_CHECK;
 /* To be called once the plan is known: on the client before OPEN, on the server before TASK_DONE(OPEN). */
 void sl_session_set_limits(struct sl_session *s, const struct sl_session_limits *limits);
 

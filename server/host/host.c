@@ -77,7 +77,9 @@ static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct s
 
 	h->counts.frames++;
 	h->counts.bytes += header.len + payload.len;
-	if (i < 0)
+	if (i < 0 && sl_relay_has(h->relay, peer))
+		sl_relay_deliver(h->relay, peer, header, payload);
+	else if (i < 0)
 		sl_host_hello(h, peer, header, payload);
 	else
 		sl_middle_deliver(h->session[i], header, payload);
@@ -105,7 +107,10 @@ static void on_malformed(void *arg, sl_peer peer, const char *why)
 		return;
 	}
 	sl_fail_set(&fail, SL_ERR_PROTOCOL, "%s", why);
-	sl_host_turn_away(h, peer, 0, &fail);
+	if (sl_relay_has(h->relay, peer))
+		sl_relay_fail(h->relay, peer, &fail);
+	else
+		sl_host_turn_away(h, peer, 0, &fail);
 }
 
 static void on_lost(void *arg, sl_peer peer)
@@ -114,11 +119,12 @@ static void on_lost(void *arg, sl_peer peer)
 	int i = find(h, peer);
 	struct sl_fail why;
 
+	sl_fail_set(&why, SL_ERR_PEER_LOST, "the connection is gone");
 	if (i < 0) {
 		sl_challenges_end(&h->challenges, peer);
+		sl_relay_fail(h->relay, peer, &why);
 		return;
 	}
-	sl_fail_set(&why, SL_ERR_PEER_LOST, "the connection is gone");
 	sl_middle_end(h->session[i], &why);
 }
 
@@ -133,6 +139,7 @@ static void host_free(struct sl_host *h)
 	free(h->second);
 	free(h->key);
 	free(h->rate);
+	sl_relay_close(h->relay);
 	sl_housekeeping_close(&h->keeping);
 	sl_store_close(h->store_lock);
 	free(h);
@@ -213,7 +220,7 @@ static void keep_rate(struct sl_host *h, int i)
 static void on_tick(void *arg)
 {
 	struct sl_host *h = arg;
-	int open = 0;
+	int open = sl_relay_seats(h->relay);
 
 	tell_refusals(h);
 	sl_log_tell_left_out(false);
@@ -222,6 +229,7 @@ static void on_tick(void *arg)
 		sl_housekeeping_tick(&h->keeping, h->worker, sl_loop_now_ms(h->loop));
 	sl_host_forget_late(h);
 	sl_group_list_tick(h->groups);
+	sl_relay_tick(h->relay);
 	for (int i = 0; i < h->n_place; i++) {
 		if (!h->session[i])
 			continue;
@@ -342,6 +350,9 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 	h->opened_ms = sl_loop_now_ms(loop);
 	atomic_init(&h->memory.limit, memory_limit(conf, device));
 	err = open_parts(h, fail);
+	h->relay = err ? NULL : sl_relay_open(loop, h->transport, conf, h->auth);
+	if (!err && !h->relay)
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for alignments");
 	if (!err && device->be.host_memory)
 		sl_worker_charge_cpu(h->worker);
 	if (!err)
@@ -450,6 +461,7 @@ void sl_host_close(struct sl_host *h, void (*closed)(void *arg), void *arg)
 	h->closed = closed;
 	h->closed_arg = arg;
 	sl_fail_set(&why, SL_ERR_UNAVAILABLE, "the server shuts down");
+	sl_relay_end(h->relay, &why);
 	for (int i = 0; i < h->n_place; i++)
 		if (h->session[i] && !h->ending[i])
 			sl_middle_end(h->session[i], &why);

@@ -325,7 +325,7 @@ void sl_host_hello(struct sl_host *h, sl_peer peer, struct sl_bytes header, stru
 	struct sl_frame frame;
 	struct sl_fail fail;
 	struct sl_key key;
-	bool proven = false;
+	bool proven = false, aligns;
 	int place;
 	enum sl_err err = read_hello(header, payload, &frame, &fail);
 
@@ -345,10 +345,12 @@ void sl_host_hello(struct sl_host *h, sl_peer peer, struct sl_bytes header, stru
 		if (!err)
 			return;
 	}
+	aligns = !err && sl_relay_is_asked(payload);
 	if (!err)
-		err = seat(h, peer, &frame.u.hello, &key, &place, &fail);
+		err = aligns ? sl_relay_enter(h->relay, peer, &key, &frame.u.hello, payload, &fail)
+			     : seat(h, peer, &frame.u.hello, &key, &place, &fail);
 	if (err)
 		sl_host_turn_away(h, peer, frame.epoch, &fail);
-	else
+	else if (!aligns)
 		sl_middle_deliver(h->session[place], header, payload);
 }

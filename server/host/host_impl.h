@@ -8,6 +8,7 @@
 #include "server/host/epochs.h"
 #include "server/host/host.h"
 #include "server/host/housekeeping.h"
+#include "server/host/relay.h"
 #include "server/trunk/group.h"
 #include "server/trunk/middle.h"
 
@@ -43,6 +44,7 @@ struct sl_host {
 	bool *ending;               /* [n_place] the session is over; one of the next ticks takes it out */
 	bool *second;               /* [n_place] not admitted yet, while an older link of its session stands */
 	int closing;                /* sessions that left their place, and whose close is under way */
+	struct sl_relay *relay;     /* alignments, which have no session */
 	struct sl_challenges challenges;
 	struct sl_epochs epochs;
 	uint64_t turned_away, malformed; /* refused peers without a session; malformed messages */

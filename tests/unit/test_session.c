@@ -553,7 +553,8 @@ static unsigned frames_of(enum rig_who who, enum sl_session_state state)
 								   [SL_SESSION_COMMIT] = step | EV(COMMITTED),
 								   [SL_SESSION_ABANDON] = step,
 								   [SL_SESSION_EVAL] = EV(PART),
-								   [SL_SESSION_FETCH] = step};
+								   [SL_SESSION_FETCH] = step,
+								   [SL_SESSION_ALIGN] = EV(PART)};
 	static const unsigned of_server[SL_SESSION_STATE_COUNT] = {
 		[SL_SESSION_WEIGHTS] = EV(PART) | EV(FETCH) | EV(ABANDON) | EV(COMMIT),
 		[SL_SESSION_READY] = EV(PART) | EV(FETCH) | EV(ABANDON),
@@ -570,7 +571,7 @@ static bool exists(enum rig_who who, int state)
 {
 	bool servers = state == SL_SESSION_OPENING || state == SL_SESSION_WEIGHTS;
 
-	return who == RIG_CLIENT ? !servers : state != SL_SESSION_HELLO;
+	return who == RIG_CLIENT ? !servers : state != SL_SESSION_HELLO && state != SL_SESSION_ALIGN;
 }
 
 static void refuse_misplaced(enum rig_who who, int state, int kind)
@@ -603,7 +604,38 @@ static void every_frame_in_the_wrong_state_ends_the_session(void **unused)
 					refuse_misplaced((enum rig_who)who, state, kind);
 					pairs++;
 				}
-	assert_int_equal(pairs, (8 + 9) * SL_FRAME_COUNT - 37 - 48); /* states of both sides, less the legal pairs */
+	assert_int_equal(pairs, (9 + 9) * SL_FRAME_COUNT - 41 - 48); /* states of both sides, less the legal pairs */
+}
+
+static void an_alignment_has_letters_of_one_size_alone(void **state)
+{
+	const struct {
+		struct sl_part part;
+		size_t len;
+	} wrong[] = {
+		{{.what = SL_PART_LETTER, .total = 4095}, 4095},
+		{{.what = SL_PART_LETTER, .total = 8192}, 4096},
+		{{.what = SL_PART_LETTER, .total = 4096}, 100},
+		{{.what = SL_PART_WEIGHTS, .total = 4096}, 4096},
+		{{.what = SL_PART_LETTER, .total = 4096, .chunk = 1}, 4096},
+		{{.what = SL_PART_LETTER, .total = 4096, .rows = 1}, 4096},
+		{{.what = SL_PART_LETTER, .total = 4096, .training = true}, 4096},
+	};
+	struct sl_frame f = {.kind = SL_FRAME_PART, .u.part = {.what = SL_PART_LETTER, .total = 4096}};
+	const struct sl_event ev = {.kind = SL_EV_PART, .frame = &f};
+	struct sl_outbox out;
+	struct sl_session s;
+
+	(void)state;
+	for (size_t i = 0; i <= sizeof wrong / sizeof wrong[0]; i++) {
+		sl_session_open_client(&s, &(struct sl_hello){.part_bytes = 4096}, 0);
+		s.state = SL_SESSION_ALIGN;
+		f.payload.len = i ? wrong[i - 1].len : 4096;
+		if (i)
+			f.u.part = wrong[i - 1].part;
+		assert_int_equal(sl_session_step(&s, &ev, 1, &out), i ? SL_ERR_PROTOCOL : SL_OK);
+		assert_int_equal(out.action[0].kind, i ? SL_ACTION_SEND : SL_ACTION_STORE);
+	}
 }
 
 static void requests_out_of_place_are_bugs(void **state)
@@ -651,6 +683,7 @@ int main(void)
 		cmocka_unit_test(random_orders_end_well),
 		cmocka_unit_test(a_client_that_leaves_is_forgotten),
 		cmocka_unit_test(every_frame_in_the_wrong_state_ends_the_session),
+		cmocka_unit_test(an_alignment_has_letters_of_one_size_alone),
 		cmocka_unit_test(requests_out_of_place_are_bugs),
 	};
 
