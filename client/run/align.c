@@ -11,8 +11,10 @@
 #include "common/base/log.h"
 #include "common/link/seal.h"
 
-/* Letters that have come and are not dealt with: the other member may be one ahead. */
-enum { INBOX = 2 };
+enum {
+	INBOX = 2,         /* letters that have come and are not dealt with: the other member may be one ahead */
+	TOLD_LEAST = 20000 /* rows: fewer need no word of progress */
+};
 
 struct align {
 	struct sl_conf_client conf; /* without data.aligned, data.split and limits: of all rows */
@@ -142,7 +144,7 @@ static void tell_progress(struct align *a)
 {
 	const int percent = sl_talk_percent(a->talk);
 
-	if (percent / 10 > a->tenths)
+	if (a->n >= TOLD_LEAST && percent / 10 > a->tenths)
 		sl_log(SL_LOG_INFO, "align", "%d %% of the letters are sent", percent);
 	a->tenths = percent / 10;
 }
@@ -292,9 +294,12 @@ static enum sl_err run(struct align *a, struct sl_fail *fail)
 	if (err)
 		return err;
 	sl_loop_run(a->loop);
-	if (a->err)
-		*fail = a->fail;
-	return a->err ? a->err : take_result(a, fail);
+	if (!a->err)
+		return take_result(a, fail);
+	*fail = a->fail;
+	return a->err != SL_ERR_PEER_LOST
+		       ? a->err
+		       : sl_fail_set(fail, a->err, "%s: run splitc align again at both members", a->fail.text);
 }
 
 static void align_close(struct align *a)

@@ -119,11 +119,12 @@ static void end(struct sl_relay *r, struct pair *p, int who, const struct sl_fai
 	*p = (struct pair){.bytes = 0};
 }
 
-static void blame(struct sl_relay *r, struct pair *p, int who, const struct sl_fail *why, enum sl_err code)
+static void blame(struct sl_relay *r, struct pair *p, int who, const struct sl_fail *why)
 {
 	struct sl_fail other;
 
-	(void)!sl_fail_set(&other, code, "member %d of group %s ended it: %s", who, p->group, sl_fail_sentence(why));
+	(void)!sl_fail_set(&other, why->code, "member %d of group %s %s: %s", who, p->group,
+			   why->code == SL_ERR_PEER_LOST ? "is lost" : "ended it", sl_fail_sentence(why));
 	end(r, p, who, why, &other);
 }
 
@@ -133,7 +134,7 @@ void sl_relay_fail(struct sl_relay *r, sl_peer peer, const struct sl_fail *why)
 	struct pair *p = find(r, peer, &who);
 
 	if (p)
-		blame(r, p, who, why, SL_ERR_PEER_LOST);
+		blame(r, p, who, why);
 }
 
 void sl_relay_end(struct sl_relay *r, const struct sl_fail *why)
@@ -263,9 +264,11 @@ enum sl_err sl_relay_enter(struct sl_relay *r, sl_peer peer, const struct sl_key
 
 /* ---- what comes */
 
-static enum sl_err hand_on(struct sl_relay *r, struct pair *p, int from, struct sl_frame *f, struct sl_fail *fail)
+/* *who: it has sent the letter; after an error, whose fault that is. */
+static enum sl_err hand_on(struct sl_relay *r, struct pair *p, int *who, struct sl_frame *f, struct sl_fail *fail)
 {
 	const struct sl_part *part = &f->u.part;
+	const int from = *who;
 
 	if (part->what != SL_PART_LETTER || part->chunk || part->training || part->step || part->rows ||
 	    part->batch_rows || part->tokens || part->answers || part->offset)
@@ -275,9 +278,10 @@ static enum sl_err hand_on(struct sl_relay *r, struct pair *p, int from, struct 
 				   p->bytes);
 	if (p->seat[from].letters++ > p->seat[!from].letters)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "a letter before its turn");
-	return say(r, &p->seat[!from], f)
-		       ? sl_fail_set(fail, SL_ERR_PEER_LOST, "member %d takes no more messages", !from)
-		       : SL_OK;
+	if (!say(r, &p->seat[!from], f))
+		return SL_OK;
+	*who = !from;
+	return sl_fail_set(fail, SL_ERR_PEER_LOST, "it takes no more messages");
 }
 
 /* It has ended by itself, and says why, or that it is done. */
@@ -302,14 +306,14 @@ void sl_relay_deliver(struct sl_relay *r, sl_peer peer, struct sl_bytes header, 
 
 	p->seat[who].heard_ms = sl_loop_now_ms(r->loop);
 	if (!err && f.kind == SL_FRAME_PART)
-		err = hand_on(r, p, who, &f, &fail);
+		err = hand_on(r, p, &who, &f, &fail);
 	else if (!err && (f.kind == SL_FRAME_BYE || f.kind == SL_FRAME_REFUSE))
 		leave(r, p, who, &f);
 	else if (!err && f.kind != SL_FRAME_HEARTBEAT)
 		err = sl_fail_set(&fail, SL_ERR_PROTOCOL, "%s: a frame that an alignment does not have",
 				  sl_frame_kind_name(f.kind));
 	if (err)
-		blame(r, p, who, &fail, err);
+		blame(r, p, who, &fail);
 }
 
 /* ---- time */
@@ -336,7 +340,7 @@ static void tick_seat(struct sl_relay *r, struct pair *p, int k, uint64_t now_ms
 	if (!s->peer)
 		return;
 	if (is_over(r, p, s, now_ms, &why))
-		blame(r, p, k, &why, why.code);
+		blame(r, p, k, &why);
 	else if (now_ms - s->said_ms >= s->hello.heartbeat_ms)
 		(void)!say(r, s, &beat); /* a full queue says more than a heartbeat */
 }

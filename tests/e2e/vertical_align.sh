@@ -158,6 +158,7 @@ kills() {
 	points_A= points_B= points_S=
 	ends_with "$align_pid" $([ "$who" = S ] && echo 69 || echo 137) $patience "$name: $who"
 	ends_with "$other_pid" 69 $patience "$name: the other one"
+	grep -q 'run splitc align again at both' "$tmp/$name"-?.log || fail "$name: no advice: $(tail -qn 1 "$tmp/$name"-?.log)"
 	[ "$who" != S ] || { ends_with "$server_pid" 137 $patience "$name" && start_server "$name-again" store= "listen=$endpoint" "${auth[@]}"; }
 	! compgen -G "$tmp/[AB].rows*" >/dev/null || fail "$name: a file of an alignment that failed"
 	both_align "$name-again" 0
