@@ -196,13 +196,16 @@ static void note_atomic(uintptr_t at)
 {
 	const uint32_t now = block.thread[me].round;
 	struct publication p = {.at = at, .block = block.number};
-	bool any = false;
+	bool any = false, seen = false;
 
 	if (!launch.fenced)
 		return;
-	if (launch.publications == MOST_PUBLISHED || block.sights == MOST_SEEN)
+	for (unsigned i = 0; i < launch.publications && !seen; i++)
+		seen = launch.publication[i].at == at;
+	if (launch.publications == MOST_PUBLISHED || (seen && block.sights == MOST_SEEN))
 		abort();
-	block.sight[block.sights++] = (struct sight){at, launch.publications, me, now};
+	if (seen)
+		block.sight[block.sights++] = (struct sight){at, launch.publications, me, now};
 	p.fences = calloc(block.threads, sizeof *p.fences);
 	if (p.fences == NULL)
 		abort();
