@@ -38,7 +38,9 @@ enum cu_status {
 	CU_STATUS_HIGH,      /* ordered bits of the largest value */
 	CU_STATUS_BYTES,     /* length of coded places, or of a payload whose length only the device knows */
 	CU_STATUS_KEPT,      /* number of places kept */
-	CU_STATUS_WORDS = 8
+	CU_STATUS_DONE,      /* blocks of a kernel that have ended, while it runs (is_last_block in codec_grid.h) */
+	CU_STATUS_AFFINE,    /* the coefficients of codes with one scale: six floats (struct affine) */
+	CU_STATUS_WORDS = CU_STATUS_AFFINE + 6
 };
 
 /* `said`, below: a word of device memory with the number of elements, at most `n`, if only the device knows
@@ -70,13 +72,13 @@ struct cu_codes {
 			       * spare bytes */
 };
 size_t cu_codes_bytes(const struct cu_codes *c); /* of the payload, without the padding */
-cudaError_t cu_range(cudaStream_t s, uint32_t *status, const struct cu_codes *c,
-		     const float *x); /* LOW, HIGH, NONFINITE */
-/* partial [blocks]: sums of squares in the order of sl_codec_loops.sum_squares. NONFINITE. */
-cudaError_t cu_squares(cudaStream_t s, double *partial, uint32_t *status, const struct cu_codes *c, const float *x);
-/* Writes the head of the payload from what was measured. partial NULL: the scale is the largest magnitude. */
-cudaError_t cu_codes_head(cudaStream_t s, const struct cu_codes *c, const double *partial, uint32_t *status);
-cudaError_t cu_codes_encode(cudaStream_t s, const struct cu_codes *c, const float *x);
+/* Writes the head of the payload, and AFFINE. partial [blocks]: sums of squares in the order of
+ * sl_codec_loops.sum_squares; NULL: the scale is the largest magnitude. LOW, HIGH, NONFINITE. */
+cudaError_t cu_codes_measure(cudaStream_t s, const struct cu_codes *c, double *partial, uint32_t *status,
+			     const float *x);
+/* `squared`: measure had a `partial`. */
+cudaError_t cu_codes_encode(cudaStream_t s, const struct cu_codes *c, bool squared, const uint32_t *status,
+			    const float *x);
 cudaError_t cu_codes_check(cudaStream_t s, uint32_t *status,
 			   const struct cu_codes *c); /* BAD: a level is above `most` */
 /* `refused`: a word of device memory; if it is not 0, x is left unchanged. May be NULL. */
@@ -123,38 +125,36 @@ struct cu_search { /* all in device memory; bins [CU_SELECT_PASSES][CU_SELECT_BI
 	struct cu_listed *list;
 	uint32_t room; /* capacity of the list; it changes no result */
 };
-/* Finds the k-th largest magnitude, 1 ≤ k ≤ n. bitmap marks |bits| ≥ sel->least. above, equal [blocks]: the
- * numbers of elements above and equal to sel->least; if that is 0, `equal` is not valid. NONFINITE. */
-cudaError_t cu_select(cudaStream_t s, const struct cu_search *search, uint32_t *bitmap, uint32_t *above,
-		      uint32_t *equal, uint32_t *status, const float *x, int64_t n, int64_t k);
-/* The same bitmap and counts for a known sel->least. NONFINITE. */
-cudaError_t cu_mark(cudaStream_t s, uint32_t *bitmap, uint32_t *above, uint32_t *equal, uint32_t *status,
-		    const float *x, const struct cu_selection *sel, int64_t n);
-/* count, offset, quota [blocks]: elements kept of a block; kept before it; ties kept of it. Corrects `equal`
- * if sel->least is 0. KEPT. */
-cudaError_t cu_share(cudaStream_t s, uint32_t *count, uint32_t *offset, uint32_t *quota, uint32_t *status,
-		     const uint32_t *above, uint32_t *equal, const struct cu_selection *sel, int64_t n);
-/* Clears the marks of ties beyond their block's quota. */
-cudaError_t cu_drop_ties(cudaStream_t s, uint32_t *bitmap, const uint32_t *quota, const uint32_t *equal, const float *x,
-			 const struct cu_selection *sel, int64_t n);
+struct cu_shares { /* [blocks] each: elements above and equal to sel->least; kept before the block; ties kept of it */
+	uint32_t *above, *equal, *offset, *quota;
+};
+/* Finds the k-th largest magnitude, 1 ≤ k ≤ n, and the blocks' shares. bitmap marks |bits| ≥ sel->least. NONFINITE,
+ * KEPT. */
+cudaError_t cu_select(cudaStream_t s, const struct cu_search *search, uint32_t *bitmap, const struct cu_shares *to,
+		      uint32_t *status, const float *x, int64_t n, int64_t k);
+/* The same for a known sel->least. */
+cudaError_t cu_mark(cudaStream_t s, uint32_t *bitmap, const struct cu_shares *to, uint32_t *status, const float *x,
+		    const struct cu_selection *sel, int64_t n);
 
 /* ---- codec_places.cu ---- */
-/* y = the marked elements in order. `check`: reports NONFINITE for all elements, marked or not. */
+/* y = the marked elements in order. NONFINITE, for all elements, marked or not. */
 cudaError_t cu_gather(cudaStream_t s, float *y, uint32_t *status, const float *x, const uint32_t *bitmap,
-		      const uint32_t *offset, bool check, int64_t n);
+		      const uint32_t *offset, int64_t n);
 /* `refused` as in cu_codes_decode. */
 cudaError_t cu_expand(cudaStream_t s, float *x, const float *y, const uint32_t *bitmap, const uint32_t *offset,
 		      const uint32_t *refused, int64_t n);
-/* Codes the bitmap to the side bytes of places. Scratch: place [blocks][CU_BLOCK], coded
- * [blocks][CU_BLOCK_BYTES], entry, size [blocks]. BYTES: the length of `side`. */
+/* Clears the marks of ties beyond their block's quota, gathers the marked elements to y, and codes the bitmap to the
+ * side bytes of places. Scratch: place [blocks][CU_BLOCK], coded [blocks][CU_BLOCK_BYTES], entry, size [blocks].
+ * BYTES: the length of `side`. */
 struct cu_place_coding {
 	uint16_t *place;
 	uint8_t *coded;
 	uint32_t *entry, *size;
 	uint8_t *side;
 };
-cudaError_t cu_places_code(cudaStream_t s, const struct cu_place_coding *p, uint32_t *status, const uint32_t *bitmap,
-			   int64_t n);
+cudaError_t cu_keep(cudaStream_t s, const struct cu_place_coding *p, uint32_t *status, uint32_t *bitmap,
+		    const struct cu_shares *shares, const struct cu_selection *sel, const float *x, float *y,
+		    int64_t n);
 /* Decodes side bytes to a bitmap. The index has for every block its entry (count; top bit: coded as gaps),
  * its offset behind the table and its first group; for every group of gaps the offset of its width. The host
  * has checked that all these offsets are inside the side bytes. BAD: a place is beyond its block, or the
@@ -218,6 +218,7 @@ struct cu_bucket_search { /* in device memory; each call starts anew */
 	 * keys with them */
 	uint32_t bins[CU_DIGITS][CU_BUCKETS * CU_DIGIT_VALUES];
 	uint32_t prefix[CU_DIGITS][CU_BUCKETS], rank[CU_DIGITS][CU_BUCKETS];
+	float table[CU_BUCKETS][6]; /* coefficients (struct affine) */
 };
 struct cu_buckets {
 	int count, code_bits, bits; /* 2^s, b, b + s of sortquant's arguments s and b */
@@ -234,14 +235,15 @@ cudaError_t cu_bucket_sample(cudaStream_t s, struct cu_bucket_search *to, const 
  * enough; otherwise takes edges from the sample, at ranks corrected by the counts. */
 cudaError_t cu_bucket_pick(cudaStream_t s, struct cu_bucket_search *to, const struct cu_buckets *b, int round);
 /* The same for round CU_BUCKET_EXACT: the edges are exact quantiles of x. */
-cudaError_t cu_bucket_exact(cudaStream_t s, struct cu_bucket_search *to, const struct cu_buckets *b, const float *x);
-/* Fills round[round].count, equal, most. LOW, NONFINITE. */
+cudaError_t cu_bucket_exact(cudaStream_t s, struct cu_bucket_search *to, uint32_t *status, const struct cu_buckets *b,
+			    const float *x);
+/* Fills round[round].count, equal, most; writes the head of the payload and `table`, which a later round writes again.
+ * LOW, NONFINITE. */
 cudaError_t cu_bucket_measure(cudaStream_t s, struct cu_bucket_search *to, uint32_t *status, const struct cu_buckets *b,
 			      const float *x, int round);
-/* Writes the head of the payload, after all rounds. */
-cudaError_t cu_bucket_ranges(cudaStream_t s, const struct cu_bucket_search *from, uint32_t *status,
-			     const struct cu_buckets *b);
-cudaError_t cu_bucket_encode(cudaStream_t s, const struct cu_buckets *b, const float *x);
+/* After all rounds. */
+cudaError_t cu_bucket_encode(cudaStream_t s, const struct cu_bucket_search *from, const struct cu_buckets *b,
+			     const float *x);
 cudaError_t cu_bucket_decode(cudaStream_t s, float *x, const struct cu_buckets *b);
 
 #ifdef __cplusplus

@@ -62,44 +62,52 @@ static __device__ __forceinline__ void join_extremes(struct seen *to)
 	to->top = top[t];
 }
 
-enum { CU_LANES = 16 /* of a sum of squares */, CU_RUN = 16, CU_SUM_TILE = CU_THREADS * CU_RUN };
+enum {
+	CU_LANES = 16,  /* of a sum of squares */
+	CU_ADDERS = 32, /* threads that add: one warp */
+	CU_LOADERS = CU_THREADS - CU_ADDERS,
+	CU_SUM_TILE = CU_LOADERS * CU_EACH
+};
 
 /* Sums of squares in the order of sl_codec_loops.sum_squares: element i in lane i % 16, in order; then lane j
- * + lane j + 8, + 4, + 2, + 1. Sixteen threads add; all threads load the next tile meanwhile. Thread 0 has
- * the sum; each thread has the extremes of the elements that it loaded. */
+ * + lane j + 8, + 4, + 2, + 1. Sixteen threads of the first warp add a tile, while the other warps square the next
+ * one and load those behind it. Thread 0 has the sum; each thread has the largest magnitude that it loaded. */
 static __device__ __forceinline__ struct seen look_at(const float *x, int len)
 {
-	__shared__ float tile[CU_SUM_TILE];
-	const int t = (int)threadIdx.x;
+	__shared__ double tile[2][CU_SUM_TILE];
+	const int t = (int)threadIdx.x, at = t - CU_ADDERS;
+	float next[2][CU_EACH];
 	struct seen seen;
-	float next[CU_RUN];
 
 	seen.low = 0;
 	seen.high = 0;
 	seen.top = 0;
 	seen.squares = 0;
 #pragma unroll
-	for (int e = 0; e < CU_RUN; e++)
-		next[e] = e * CU_THREADS + t < len ? x[e * CU_THREADS + t] : 0.0f;
-	for (int first = 0; first < len; first += CU_SUM_TILE) {
-		__syncthreads();
+	for (int i = 0; i < 2 * CU_EACH; i++)
+		next[i / CU_EACH][i % CU_EACH] = at >= 0 && i * CU_LOADERS + at < len ? x[i * CU_LOADERS + at] : 0.0f;
+	for (int first = 0; first < len; first += 2 * CU_SUM_TILE) {
 #pragma unroll
-		for (int e = 0; e < CU_RUN; e++) {
-			tile[e * CU_THREADS + t] = next[e];
-			if (first + e * CU_THREADS + t < len)
-				see_value(&seen, next[e]);
-		}
-		__syncthreads();
+		for (int h = 0; h < 2; h++) {
+			if (at >= 0) {
 #pragma unroll
-		for (int e = 0; e < CU_RUN; e++) {
-			const int i = first + CU_SUM_TILE + e * CU_THREADS + t;
+				for (int e = 0; e < CU_EACH; e++) {
+					tile[h][e * CU_LOADERS + at] = (double)next[h][e] * (double)next[h][e];
+					seen.top = larger(seen.top, magnitude(next[h][e]));
+				}
+#pragma unroll
+				for (int e = 0; e < CU_EACH; e++) {
+					const int i = first + (2 + h) * CU_SUM_TILE + e * CU_LOADERS + at;
 
-			next[e] = i < len ? x[i] : 0.0f;
-		}
-		if (t < CU_LANES) {
+					next[h][e] = i < len ? x[i] : 0.0f;
+				}
+			}
+			__syncthreads();
+			if (t < CU_LANES) {
 #pragma unroll 16
-			for (int i = t; i < CU_SUM_TILE; i += CU_LANES) /* zeros behind the end change no sum */
-				seen.squares += (double)tile[i] * (double)tile[i];
+				for (int i = t; i < CU_SUM_TILE; i += CU_LANES) /* zeros behind the end change no sum */
+					seen.squares += tile[h][i];
+			}
 		}
 	}
 	for (int width = CU_LANES / 2; width > 0; width /= 2)
@@ -178,10 +186,11 @@ static __device__ __forceinline__ float at_most(float v, float max)
 	return v < max ? v : max;
 }
 
-/* As random_halves in common/codec/loops.h; `word` has the halves of elements i and i ^ 1. */
-static __device__ __forceinline__ uint32_t half_on_top(uint32_t word, int i)
+/* As random_halves in common/codec/loops.h, for element e of the eight that share four words: a word has the halves of
+ * two neighbours. */
+static __device__ __forceinline__ uint32_t random_of(const uint32_t word[4], int e)
 {
-	return i % 2 ? word : word << 16 | word >> 16;
+	return e % 2 ? word[e / 2] : word[e / 2] << 16 | word[e / 2] >> 16;
 }
 
 /* As in common/codec/body_codes.h. */
@@ -193,12 +202,12 @@ static __device__ __forceinline__ uint32_t stochastic(float t, uint32_t random, 
 	return code < most ? code : most;
 }
 
-static __device__ __forceinline__ uint32_t code_of(const struct cu_codes *c, const struct affine *a, float v,
-						   uint32_t random)
+static __device__ __forceinline__ uint32_t code_of(enum cu_code_kind kind, const struct cu_codes *c,
+						   const struct affine *a, float v, uint32_t random)
 {
-	if (c->kind == CU_CODE_NEAREST)
+	if (kind == CU_CODE_NEAREST)
 		return nearest((v * a->pre - a->lo) * a->inv);
-	if (c->kind == CU_CODE_STOCHASTIC)
+	if (kind == CU_CODE_STOCHASTIC)
 		return stochastic((v * a->pre - a->lo) * a->inv, random, c->most);
 	{
 		const uint32_t level = stochastic((v < 0 ? -v : v) * a->pre * a->inv, random, c->most);
@@ -218,21 +227,45 @@ static __device__ __forceinline__ float value_of_code(const struct cu_codes *c, 
 	return code >> (c->bits - 1) ? -v : v;
 }
 
-/* Writes this block's tile of a bit stream from its codes in shared memory, as whole words: CU_TILE · bits is
- * a multiple of 32. Codes behind the last one are 0. */
-static __device__ __forceinline__ void pack_tile(uint8_t *stream, const uint16_t *code, int len, int bits)
+/* Writes a thread's eight codes to the tile in shared memory, where they are `bits` bytes. */
+static __device__ __forceinline__ void pack_eight(uint32_t *tile, const uint32_t code[CU_EACH], int bits)
 {
-	uint32_t *out = (uint32_t *)(void *)stream + (int64_t)blockIdx.x * (CU_TILE / 32) * bits;
+	uint8_t *bytes = (uint8_t *)tile + (int)threadIdx.x * bits;
+	uint64_t low = code[2] | code[3] << bits, high = code[6] | code[7] << bits;
+
+	low = code[0] | code[1] << bits | low << 2 * bits;
+	high = code[4] | code[5] << bits | high << 2 * bits;
+	if (bits < 16) { /* four codes do not fill 64 bits */
+		low |= high << 4 * bits;
+		high >>= 64 - 4 * bits;
+	}
+	if (bits % 4 == 0) {
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			if (4 * i < bits)
+				((uint32_t *)(void *)bytes)[i] =
+					(uint32_t)(i < 2 ? low >> 32 * i : high >> (32 * i - 64));
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < 16; i++) {
+		if (i >= bits)
+			break;
+		bytes[i] = (uint8_t)(i < 8 ? low >> 8 * i : high >> (8 * i - 64));
+	}
+}
+
+/* Writes a tile's packed codes to their bit stream, as whole words: CU_TILE · bits is a multiple of 32. Codes behind
+ * the last one are 0. */
+static __device__ __forceinline__ void write_tile(uint8_t *stream, int64_t number, const uint32_t *tile, int len,
+						  int bits)
+{
+	uint32_t *out = (uint32_t *)(void *)stream + number * (CU_TILE / 32) * bits;
 	const int words = (len * bits + 31) / 32;
 
-	for (int w = (int)threadIdx.x; w < words; w += CU_THREADS) {
-		int i = 32 * w / bits, held = (i + 1) * bits - 32 * w;
-		uint32_t word = (uint32_t)code[i] >> (bits - held);
-
-		for (; held < 32; held += bits)
-			word |= (uint32_t)code[++i] << held;
-		out[w] = word;
-	}
+	__syncthreads();
+	for (int w = (int)threadIdx.x; w < words; w += CU_THREADS)
+		out[w] = tile[w];
 }
 
 /* May read up to four bytes behind the code. */

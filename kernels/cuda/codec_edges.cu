@@ -286,12 +286,7 @@ static __device__ __forceinline__ void narrow(uint32_t *prefix, uint32_t *rank, 
 
 		for (int e = 0; e < EACH; e++)
 			own += bins[e];
-		upto = own;
-		for (unsigned step = 1; step < 32; step *= 2) {
-			const uint32_t below = __shfl_up_sync(0xffffffffu, upto, step);
-
-			upto += (unsigned)lane >= step ? below : 0;
-		}
+		upto = scan_warp(own);
 		if (upto - own <= want && want < upto) {
 			uint32_t left = want - (upto - own);
 			int e = 0;
@@ -309,7 +304,8 @@ static __device__ __forceinline__ void narrow(uint32_t *prefix, uint32_t *rank, 
 	__syncthreads();
 }
 
-static __global__ void count_digits(struct cu_bucket_search *search, struct cu_buckets b, const float *x, int digit)
+static __global__ void count_digits(struct cu_bucket_search *search, uint32_t *status, struct cu_buckets b,
+				    const float *x, int digit)
 {
 	__shared__ uint32_t count[DIGIT_BINS], prefix[CU_BUCKETS], rank[CU_BUCKETS];
 	__shared__ struct start start;
@@ -350,26 +346,20 @@ static __global__ void count_digits(struct cu_bucket_search *search, struct cu_b
 	for (unsigned i = threadIdx.x; i < DIGIT_BINS; i += CU_THREADS)
 		if (count[i] != 0)
 			atomicAdd(&search->bins[digit][i], count[i]);
-}
-
-static __global__ void take_digits(struct cu_bucket_search *search, int buckets)
-{
-	__shared__ uint32_t prefix[CU_BUCKETS], rank[CU_BUCKETS];
-	const unsigned k = threadIdx.x;
-
-	if (search->round[CU_BUCKET_EXACT].settled != 0)
+	if (digit < CU_DIGITS - 1 || !is_last_block(&status[CU_STATUS_DONE]))
 		return;
-	narrow(prefix, rank, search, buckets, CU_DIGITS);
-	if (k > 0 && k < (unsigned)buckets)
-		search->round[CU_BUCKET_EXACT].picked[3 * k - 2] = prefix[k];
+	narrow(prefix, rank, search, b.count, CU_DIGITS);
+	if (threadIdx.x > 0 && threadIdx.x < (unsigned)b.count)
+		search->round[CU_BUCKET_EXACT].picked[3 * threadIdx.x - 2] = prefix[threadIdx.x];
 }
 
-cudaError_t cu_bucket_exact(cudaStream_t s, struct cu_bucket_search *to, const struct cu_buckets *b, const float *x)
+cudaError_t cu_bucket_exact(cudaStream_t s, struct cu_bucket_search *to, uint32_t *status, const struct cu_buckets *b,
+			    const float *x)
 {
 	const int64_t all = (b->n + CU_THREADS - 1) / CU_THREADS, most = EXACT_BLOCKS;
 	cudaError_t err = cudaSuccess;
 
 	for (int digit = 0; digit < CU_DIGITS && err == cudaSuccess; digit++)
-		err = CU_LAUNCH(count_digits, all < most ? all : most, CU_THREADS, s, to, *b, x, digit);
-	return err != cudaSuccess ? err : CU_LAUNCH(take_digits, 1, CU_THREADS, s, to, b->count);
+		err = CU_LAUNCH(count_digits, all < most ? all : most, CU_THREADS, s, to, status, *b, x, digit);
+	return err;
 }

@@ -238,38 +238,33 @@ cudaError_t cu_groups_coefficients(cudaStream_t s, const struct cu_grouped *g)
 
 static __global__ void encode(struct cu_grouped g, const float *x)
 {
-	__shared__ uint16_t code[CU_TILE];
-	__shared__ uint32_t random[CU_TILE / 2];
+	__shared__ uint32_t tile[CU_TILE / 2];
 	const struct affine *table = (const struct affine *)(const void *)g.table;
 	const unsigned t = threadIdx.x;
-	const int64_t first = (int64_t)blockIdx.x * CU_TILE;
-	float values[CU_EACH];
-	int len;
+	const int64_t number = tile_from_end(), first = number * CU_TILE + t * CU_EACH;
+	uint32_t random[4] = {0, 0, 0, 0}, code[CU_EACH];
+	float v[CU_EACH];
+	int len, mine;
 
 	count_groups(&g);
-	if (first >= g.codes.n)
+	if (number * CU_TILE >= g.codes.n)
 		return;
-	len = (int)lesser(CU_TILE, g.codes.n - first);
-#pragma unroll
-	for (int e = 0; e < CU_EACH; e++)
-		values[e] = e * CU_THREADS + (int)t < len ? x[first + e * CU_THREADS + t] : 0.0f;
-	if (g.codes.kind != CU_CODE_NEAREST) /* two elements for a word, as random_halves */
-		philox_quad(&g.codes.key, (uint32_t)(first / 8) + t, random + 4 * t);
-	__syncthreads();
+	len = (int)lesser(CU_TILE, g.codes.n - number * CU_TILE);
+	mine = len - (int)t * CU_EACH;
+	load_eight(v, x + first, mine);
+	if (g.codes.kind != CU_CODE_NEAREST)
+		philox_quad(&g.codes.key, (uint32_t)(number * CU_THREADS) + t, random);
 #pragma unroll
 	for (int e = 0; e < CU_EACH; e++) {
-		const int i = e * CU_THREADS + (int)t;
-		uint32_t v = 0;
+		code[e] = 0;
+		if (e < mine) {
+			const struct affine a = table[group_of(&g, first + e)];
 
-		if (i < len) {
-			const struct affine a = table[group_of(&g, first + i)];
-
-			v = code_of(&g.codes, &a, values[e], half_on_top(random[i / 2], i));
+			code[e] = code_of(g.codes.kind, &g.codes, &a, v[e], random_of(random, e));
 		}
-		code[i] = (uint16_t)v;
 	}
-	__syncthreads();
-	pack_tile(g.codes.payload + head_bytes(&g), code, len, g.codes.bits);
+	pack_eight(tile, code, g.codes.bits);
+	write_tile(g.codes.payload + head_bytes(&g), number, tile, len, g.codes.bits);
 }
 
 cudaError_t cu_groups_encode(cudaStream_t s, const struct cu_grouped *g, const float *x)

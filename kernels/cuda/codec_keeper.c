@@ -22,13 +22,13 @@ struct keeper {
 	struct place_set *now; /* the set of the running call */
 	/* used only if `pair` is NULL */
 	int64_t most, blocks;
-	uint32_t *words; /* above, equal, count, quota, entry, size [blocks] each, then the bins */
+	uint32_t *words; /* above, equal, quota, entry, size [blocks] each, then the bins */
 	struct cu_selection *selection;
 	struct cu_place_coding coding;
 	struct cu_index index;
 };
 
-enum { ABOVE, EQUAL, COUNT, QUOTA, ENTRY, SIZE, WORD_ARRAYS };
+enum { ABOVE, EQUAL, QUOTA, ENTRY, SIZE, WORD_ARRAYS };
 
 static uint32_t *words_of(const struct keeper *k, int which)
 {
@@ -196,7 +196,7 @@ static enum sl_err forward_paired(struct keeper *k, int slot, const float *x, in
 	err = cu_stage_begin(s);
 	if (err != SL_OK)
 		return err;
-	queued = cu_gather(s->stream, y, s->status, x, k->now->bitmap, k->now->offset, true, n);
+	queued = cu_gather(s->stream, y, s->status, x, k->now->bitmap, k->now->offset, n);
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, slot, NULL, NULL, 0, false);
 	return cu_stage_queued(s, queued);
@@ -205,8 +205,8 @@ static enum sl_err forward_paired(struct keeper *k, int slot, const float *x, in
 static cudaError_t queue_forward(struct keeper *k, const float *x, int64_t n, float *y)
 {
 	struct cu_stage *s = &k->stage;
-	uint32_t *bitmap = k->now->bitmap, *above = words_of(k, ABOVE), *equal = words_of(k, EQUAL);
-	uint32_t *quota = words_of(k, QUOTA);
+	uint32_t *bitmap = k->now->bitmap;
+	const struct cu_shares shares = {words_of(k, ABOVE), words_of(k, EQUAL), k->now->offset, words_of(k, QUOTA)};
 	/* the list shares memory with the places, which are written later */
 	const struct cu_search search = {.sel = k->selection,
 					 .bins = words_of(k, WORD_ARRAYS),
@@ -216,19 +216,12 @@ static cudaError_t queue_forward(struct keeper *k, const float *x, int64_t n, fl
 	cudaError_t queued;
 
 	if (k->threshold)
-		queued = cu_mark(s->stream, bitmap, above, equal, s->status, x, k->selection, n);
+		queued = cu_mark(s->stream, bitmap, &shares, s->status, x, k->selection, n);
 	else
-		queued = cu_select(s->stream, &search, bitmap, above, equal, s->status, x, n,
+		queued = cu_select(s->stream, &search, bitmap, &shares, s->status, x, n,
 				   sl_codec_kept(s->env.arg[VALUE], n));
 	if (queued == cudaSuccess)
-		queued = cu_share(s->stream, words_of(k, COUNT), k->now->offset, quota, s->status, above, equal,
-				  k->selection, n);
-	if (queued == cudaSuccess && !k->threshold)
-		queued = cu_drop_ties(s->stream, bitmap, quota, equal, x, k->selection, n);
-	if (queued == cudaSuccess)
-		queued = cu_gather(s->stream, y, s->status, x, bitmap, k->now->offset, false, n);
-	if (queued == cudaSuccess)
-		queued = cu_places_code(s->stream, &k->coding, s->status, bitmap, n);
+		queued = cu_keep(s->stream, &k->coding, s->status, bitmap, &shares, k->selection, x, y, n);
 	return queued;
 }
 

@@ -115,16 +115,10 @@ static enum sl_err open_tern(void **state, const struct sl_stage_env *env, struc
 static cudaError_t queue_codes(struct levels *l, const float *x)
 {
 	struct cu_stage *s = &l->stage;
-	cudaError_t queued;
+	cudaError_t queued = cu_codes_measure(s->stream, &l->codes, l->partial, s->status, x);
 
-	if (l->partial != NULL)
-		queued = cu_squares(s->stream, l->partial, s->status, &l->codes, x);
-	else
-		queued = cu_range(s->stream, s->status, &l->codes, x);
 	if (queued == cudaSuccess)
-		queued = cu_codes_head(s->stream, &l->codes, l->partial, s->status);
-	if (queued == cudaSuccess)
-		queued = cu_codes_encode(s->stream, &l->codes, x);
+		queued = cu_codes_encode(s->stream, &l->codes, l->partial != NULL, s->status, x);
 	return queued;
 }
 

@@ -1,45 +1,51 @@
 /* Places: values gathered from them and expanded to them, and their coding, block by block
- * (common/codec/places.c has the format). A block of 1024 threads; each has two words of the bitmap. */
+ * (common/codec/places.c has the format). */
 #include "kernels/cuda/codec_grid.h"
 
 #define GAPS_FLAG 0x80000000u
 
-enum { AHEAD = 4 /* words of a warp whose elements are loaded before any is stored */ };
+enum {
+	AHEAD = 8,          /* words of a warp whose elements are loaded before any is stored */
+	KEEP_THREADS = 512, /* three such blocks run on a multiprocessor */
+	KEEP_WARPS = KEEP_THREADS / 32,
+	KEEP_ROOM = 12288 /* places in shared memory */
+};
 
-/* before[w]: marks of this block's bitmap before word w. Returns the number of marks. */
+/* before[w]: marks of a block's bitmap before word w. Returns the number of marks. */
 static __device__ __forceinline__ uint32_t rank_words(uint32_t *before, const uint32_t *words)
 {
-	const unsigned t = threadIdx.x;
-	const uint32_t first = (uint32_t)__popc(words[2 * t]), second = (uint32_t)__popc(words[2 * t + 1]);
-	uint32_t total, rank = scan_block(first + second, &total);
+	const unsigned each = CU_BLOCK_WORDS / KEEP_THREADS, first = threadIdx.x * each;
+	uint32_t own = 0, total, rank;
 
-	before[2 * t] = rank;
-	before[2 * t + 1] = rank + first;
+	for (unsigned w = first; w < first + each; w++)
+		own += (uint32_t)__popc(words[w]);
+	rank = scan_block(own, &total);
+	for (unsigned w = first; w < first + each; w++) {
+		before[w] = rank;
+		rank += (uint32_t)__popc(words[w]);
+	}
 	__syncthreads();
 	return total;
 }
 
-static __global__ void PLACE_THREADS gather(float *y, uint32_t *status, const float *x, const uint32_t *bitmap,
-					    const uint32_t *offset, bool check, int64_t n)
+/* Gathers the marked elements of a block of x to y. Returns the largest magnitude that the thread saw, with `check` of
+ * all elements. */
+static __device__ __forceinline__ uint32_t gather_block(float *y, const float *x, const uint32_t *words,
+							const uint32_t *before, bool check, int len)
 {
-	__shared__ uint32_t before[CU_BLOCK_WORDS];
-	const int len = block_length(n), warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-	const uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
+	const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 	uint32_t top = 0;
 
-	rank_words(before, words);
-	x += (int64_t)blockIdx.x * CU_BLOCK;
-	y += offset[blockIdx.x];
-	for (int word = warp; word < CU_BLOCK_WORDS; word += AHEAD * 32) {
+	for (int word = warp; word < CU_BLOCK_WORDS; word += AHEAD * KEEP_WARPS) {
 		uint32_t kept[AHEAD];
 		float v[AHEAD];
 
 #pragma unroll
 		for (int e = 0; e < AHEAD; e++)
-			kept[e] = words[word + 32 * e];
+			kept[e] = words[word + KEEP_WARPS * e];
 #pragma unroll
 		for (int e = 0; e < AHEAD; e++) {
-			const int i = (word + 32 * e) * 32 + lane;
+			const int i = (word + KEEP_WARPS * e) * 32 + lane;
 
 			v[e] = i < len && (check || kept[e] >> lane & 1) ? x[i] : 0.0f;
 		}
@@ -49,24 +55,38 @@ static __global__ void PLACE_THREADS gather(float *y, uint32_t *status, const fl
 
 			top = m > top ? m : top;
 			if (kept[e] >> lane & 1)
-				y[before[word + 32 * e] + (uint32_t)__popc(kept[e] & lanes_below())] = v[e];
+				y[before[word + KEEP_WARPS * e] + (uint32_t)__popc(kept[e] & lanes_below())] = v[e];
 		}
 	}
+	return top;
+}
+
+static __global__ void __launch_bounds__(KEEP_THREADS)
+	gather(float *y, uint32_t *status, const float *x, const uint32_t *bitmap, const uint32_t *offset, int64_t n)
+{
+	__shared__ uint32_t before[CU_BLOCK_WORDS];
+	const uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
+	uint32_t top;
+
+	rank_words(before, words);
+	top = gather_block(y + offset[blockIdx.x], x + (int64_t)blockIdx.x * CU_BLOCK, words, before, true,
+			   block_length(n, blockIdx.x));
 	if (top >= CU_F32_INF_BITS)
 		atomicMax(&status[CU_STATUS_NONFINITE], top);
 }
 
 cudaError_t cu_gather(cudaStream_t s, float *y, uint32_t *status, const float *x, const uint32_t *bitmap,
-		      const uint32_t *offset, bool check, int64_t n)
+		      const uint32_t *offset, int64_t n)
 {
-	return CU_LAUNCH(gather, cu_blocks(n), CU_PLACE_THREADS, s, y, status, x, bitmap, offset, check, n);
+	return CU_LAUNCH(gather, cu_blocks(n), KEEP_THREADS, s, y, status, x, bitmap, offset, n);
 }
 
-static __global__ void PLACE_THREADS expand(float *x, const float *y, const uint32_t *bitmap, const uint32_t *offset,
-					    const uint32_t *refused, int64_t n)
+static __global__ void __launch_bounds__(KEEP_THREADS)
+	expand(float *x, const float *y, const uint32_t *bitmap, const uint32_t *offset, const uint32_t *refused,
+	       int64_t n)
 {
 	__shared__ uint32_t before[CU_BLOCK_WORDS];
-	const int len = block_length(n), warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+	const int len = block_length(n, blockIdx.x), warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 	const uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
 
 	/* a refused bitmap may have more marks than there are values */
@@ -75,21 +95,21 @@ static __global__ void PLACE_THREADS expand(float *x, const float *y, const uint
 	rank_words(before, words);
 	x += (int64_t)blockIdx.x * CU_BLOCK;
 	y += offset[blockIdx.x];
-	for (int word = warp; word < CU_BLOCK_WORDS; word += AHEAD * 32) {
+	for (int word = warp; word < CU_BLOCK_WORDS; word += AHEAD * KEEP_WARPS) {
 		uint32_t kept[AHEAD];
 		float v[AHEAD];
 
 #pragma unroll
 		for (int e = 0; e < AHEAD; e++)
-			kept[e] = words[word + 32 * e];
+			kept[e] = words[word + KEEP_WARPS * e];
 #pragma unroll
 		for (int e = 0; e < AHEAD; e++)
 			v[e] = kept[e] >> lane & 1
-				       ? y[before[word + 32 * e] + (uint32_t)__popc(kept[e] & lanes_below())]
+				       ? y[before[word + KEEP_WARPS * e] + (uint32_t)__popc(kept[e] & lanes_below())]
 				       : 0.0f;
 #pragma unroll
 		for (int e = 0; e < AHEAD; e++) {
-			const int i = (word + 32 * e) * 32 + lane;
+			const int i = (word + KEEP_WARPS * e) * 32 + lane;
 
 			if (i < len)
 				x[i] = v[e];
@@ -100,7 +120,7 @@ static __global__ void PLACE_THREADS expand(float *x, const float *y, const uint
 cudaError_t cu_expand(cudaStream_t s, float *x, const float *y, const uint32_t *bitmap, const uint32_t *offset,
 		      const uint32_t *refused, int64_t n)
 {
-	return CU_LAUNCH(expand, cu_blocks(n), CU_PLACE_THREADS, s, x, y, bitmap, offset, refused, n);
+	return CU_LAUNCH(expand, cu_blocks(n), KEEP_THREADS, s, x, y, bitmap, offset, refused, n);
 }
 
 /* ---- coding */
@@ -135,28 +155,57 @@ static __device__ __forceinline__ uint8_t group_byte(const uint16_t *place, uint
 	return (uint8_t)byte;
 }
 
-static __global__ void PLACE_THREADS code(struct cu_place_coding p, const uint32_t *bitmap, int64_t n)
+/* Clears the marks of ties beyond the block's quota. `ties`: scratch [CU_BLOCK_WORDS]. */
+static __device__ __forceinline__ void drop_ties(uint32_t *words, uint32_t *ties, uint32_t quota, const float *x,
+						 uint32_t least, int len)
 {
-	__shared__ uint32_t before[CU_BLOCK_WORDS], any[CU_BLOCK / CU_GAPS], at[CU_BLOCK / CU_GAPS];
-	const int len = block_length(n), warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-	const uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
-	uint16_t *place = p.place + (int64_t)blockIdx.x * CU_BLOCK;
-	uint8_t *out = p.coded + (int64_t)blockIdx.x * CU_BLOCK_BYTES;
-	const uint32_t count = rank_words(before, words), bitmap_bytes = (uint32_t)(len + 7) / 8;
+	const unsigned each = CU_BLOCK_WORDS / KEEP_THREADS, first = threadIdx.x * each;
+	uint32_t own = 0, total, rank;
+
+#pragma unroll 8
+	for (uint32_t word = threadIdx.x / 32; word < CU_BLOCK_WORDS; word += KEEP_WARPS) {
+		const int i = (int)(word * 32 + threadIdx.x % 32);
+		const uint32_t same = __ballot_sync(0xffffffffu, i < len && magnitude(x[i]) == least);
+
+		if (threadIdx.x % 32 == 0)
+			ties[word] = same;
+	}
+	__syncthreads();
+	/* each thread has neighbouring words, so that ranks follow the order of the elements */
+	for (unsigned w = first; w < first + each; w++)
+		own += (uint32_t)__popc(ties[w]);
+	rank = scan_block(own, &total);
+	for (unsigned w = first; w < first + each; w++) {
+		uint32_t gone = 0;
+
+		for (uint32_t left = ties[w]; left != 0; left &= left - 1)
+			if (rank++ >= quota)
+				gone |= left & (0 - left);
+		words[w] &= ~gone;
+	}
+	__syncthreads();
+}
+
+/* Codes the `count` marks of block b: its entry, size and bytes in p.coded. */
+static __device__ __forceinline__ void code_block(const struct cu_place_coding *p, int64_t b, uint16_t *place,
+						  const uint32_t *words, const uint32_t *before, uint32_t count,
+						  int len)
+{
+	__shared__ uint32_t any[CU_BLOCK / CU_GAPS], at[CU_BLOCK / CU_GAPS];
+	const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+	uint8_t *out = p->coded + b * CU_BLOCK_BYTES;
+	const uint32_t bitmap_bytes = (uint32_t)(len + 7) / 8;
 	const int groups = (int)((count + CU_GAPS - 1) / CU_GAPS), t = (int)threadIdx.x;
 	uint32_t bytes = 0, total;
 
-	for (int w = 0; w < CU_BLOCK_WORDS / 32; w++) {
-		const int word = w * 32 + warp;
-
+	for (int word = warp; word < CU_BLOCK_WORDS; word += KEEP_WARPS)
 		if (words[word] >> lane & 1)
 			place[before[word] + (uint32_t)__popc(words[word] & lanes_below())] =
 				(uint16_t)(word * 32 + lane);
-	}
 	if (t < CU_BLOCK / CU_GAPS)
 		any[t] = 0;
 	__syncthreads();
-	for (int g = warp; g < groups; g += CU_PLACE_THREADS / 32) {
+	for (int g = warp; g < groups; g += KEEP_WARPS) {
 		uint32_t mine = 0;
 
 		for (int i = lane; i < group_length(count, g); i += 32)
@@ -175,15 +224,15 @@ static __global__ void PLACE_THREADS code(struct cu_place_coding p, const uint32
 	if (t == 0) {
 		const bool gaps = count == 0 || total < bitmap_bytes;
 
-		p.entry[blockIdx.x] = count | (gaps ? GAPS_FLAG : 0);
-		p.size[blockIdx.x] = gaps ? total : bitmap_bytes;
+		p->entry[b] = count | (gaps ? GAPS_FLAG : 0);
+		p->size[b] = gaps ? total : bitmap_bytes;
 	}
 	if (total >= bitmap_bytes) {
-		for (int i = t; i < (int)bitmap_bytes; i += CU_PLACE_THREADS)
+		for (int i = t; i < (int)bitmap_bytes; i += KEEP_THREADS)
 			out[i] = (uint8_t)(words[i / 4] >> 8 * (i % 4));
 		return;
 	}
-	for (int g = warp; g < groups; g += CU_PLACE_THREADS / 32) {
+	for (int g = warp; g < groups; g += KEEP_WARPS) {
 		const int length = group_length(count, g), width = (int)any[g];
 
 		for (int i = lane; i < 1 + (length * width + 7) / 8; i += 32)
@@ -192,21 +241,49 @@ static __global__ void PLACE_THREADS code(struct cu_place_coding p, const uint32
 }
 
 /* Turns p.size into the offsets of the blocks in the side bytes, behind the table. */
-static __global__ void PLACE_THREADS lay_out(struct cu_place_coding p, uint32_t *status, int64_t blocks)
+static __device__ __forceinline__ void lay_out(const struct cu_place_coding *p, uint32_t *status, int64_t blocks)
 {
 	uint32_t before = (uint32_t)blocks * 4;
 
-	for (int64_t first = 0; first < blocks; first += CU_PLACE_THREADS) {
+	for (int64_t first = 0; first < blocks; first += KEEP_THREADS) {
 		const int64_t b = first + threadIdx.x;
-		const uint32_t size = b < blocks ? p.size[b] : 0;
+		const uint32_t size = b < blocks ? p->size[b] : 0;
 		uint32_t total, at = scan_block(size, &total);
 
 		if (b < blocks)
-			p.size[b] = before + at;
+			p->size[b] = before + at;
 		before += total;
 	}
 	if (threadIdx.x == 0)
 		status[CU_STATUS_BYTES] = before;
+}
+
+/* The last blocks come first, as in tile_from_end. */
+static __global__ void __launch_bounds__(KEEP_THREADS)
+	keep(struct cu_place_coding p, uint32_t *status, uint32_t *bitmap, struct cu_shares shares,
+	     const struct cu_selection *sel, const float *x, float *y, int64_t n)
+{
+	__shared__ uint32_t words[CU_BLOCK_WORDS], before[CU_BLOCK_WORDS];
+	__shared__ uint16_t places[KEEP_ROOM];
+	const int64_t b = gridDim.x - 1 - blockIdx.x;
+	const int len = block_length(n, b), t = (int)threadIdx.x;
+	uint32_t count;
+
+	bitmap += b * CU_BLOCK_WORDS;
+	x += b * CU_BLOCK;
+	for (int w = t; w < CU_BLOCK_WORDS; w += KEEP_THREADS)
+		words[w] = bitmap[w];
+	__syncthreads();
+	if (shares.quota[b] != shares.equal[b]) {
+		drop_ties(words, before, shares.quota[b], x, sel->least, len);
+		for (int w = t; w < CU_BLOCK_WORDS; w += KEEP_THREADS)
+			bitmap[w] = words[w];
+	}
+	count = rank_words(before, words);
+	gather_block(y + shares.offset[b], x, words, before, false, len);
+	code_block(&p, b, count <= KEEP_ROOM ? places : p.place + b * CU_BLOCK, words, before, count, len);
+	if (is_last_block(&status[CU_STATUS_DONE]))
+		lay_out(&p, status, gridDim.x);
 }
 
 static __global__ void join(struct cu_place_coding p, const uint32_t *status, int64_t blocks)
@@ -221,17 +298,13 @@ static __global__ void join(struct cu_place_coding p, const uint32_t *status, in
 		p.side[at + i] = from[i];
 }
 
-cudaError_t cu_places_code(cudaStream_t s, const struct cu_place_coding *p, uint32_t *status, const uint32_t *bitmap,
-			   int64_t n)
+cudaError_t cu_keep(cudaStream_t s, const struct cu_place_coding *p, uint32_t *status, uint32_t *bitmap,
+		    const struct cu_shares *shares, const struct cu_selection *sel, const float *x, float *y, int64_t n)
 {
 	const int64_t blocks = cu_blocks(n);
-	cudaError_t err = CU_LAUNCH(code, blocks, CU_PLACE_THREADS, s, *p, bitmap, n);
+	cudaError_t err = CU_LAUNCH(keep, blocks, KEEP_THREADS, s, *p, status, bitmap, *shares, sel, x, y, n);
 
-	if (err == cudaSuccess)
-		err = CU_LAUNCH(lay_out, 1, CU_PLACE_THREADS, s, *p, status, blocks);
-	if (err == cudaSuccess)
-		err = CU_LAUNCH(join, blocks, CU_THREADS, s, *p, status, blocks);
-	return err;
+	return err != cudaSuccess ? err : CU_LAUNCH(join, blocks, CU_THREADS, s, *p, status, blocks);
 }
 
 /* ---- reading */
@@ -277,7 +350,7 @@ static __device__ __forceinline__ uint32_t packed_at(const uint8_t *in, int i, i
 static __device__ __forceinline__ void mark_group(uint32_t *marks, const uint8_t *in, uint32_t start, int n)
 {
 	const int width = in[0], lane = (int)threadIdx.x % 32;
-	uint32_t gap[CU_GAPS / 32], own = 0, upto;
+	uint32_t gap[CU_GAPS / 32], own = 0;
 
 #pragma unroll
 	for (int e = 0; e < CU_GAPS / 32; e++) {
@@ -286,13 +359,7 @@ static __device__ __forceinline__ void mark_group(uint32_t *marks, const uint8_t
 		gap[e] = i < n && width != 0 ? packed_at(in + 1, i, width) : 0;
 		own += i < n ? gap[e] + 1 : 0;
 	}
-	upto = own;
-	for (unsigned step = 1; step < 32; step *= 2) {
-		const uint32_t below = __shfl_up_sync(0xffffffffu, upto, step);
-
-		upto += (unsigned)lane >= step ? below : 0;
-	}
-	start += upto - own;
+	start += scan_warp(own) - own;
 #pragma unroll
 	for (int e = 0; e < CU_GAPS / 32; e++) {
 		start += gap[e];
@@ -354,7 +421,7 @@ static __global__ void PLACE_THREADS read(uint32_t *bitmap, uint32_t *status, co
 {
 	const uint32_t b = blockIdx.x, entry = index.entry[b], count = entry & ~GAPS_FLAG;
 	uint32_t *words = bitmap + (int64_t)b * CU_BLOCK_WORDS;
-	const int len = block_length(n);
+	const int len = block_length(n, blockIdx.x);
 	bool good;
 
 	if (entry & GAPS_FLAG)

@@ -9,7 +9,7 @@
 
 enum { SAMPLE = 16384, KEYS = SAMPLE / CU_PLACE_THREADS, LEAST_SPREAD = 8, SIGMAS = 5 };
 enum { WARPS = CU_THREADS / 32, SIFTED = 1024 /* elements of a warp */, SIFT_TILE = WARPS * SIFTED };
-enum { PASSES = CU_SELECT_PASSES, LAST_WIDTH = 9, HISTOGRAM_BLOCKS = 512 };
+enum { PASSES = CU_SELECT_PASSES, LAST_WIDTH = 9, HISTOGRAM_BLOCKS = 512, PART = 4 * CU_TILE };
 enum { ALL_BITS = 0x7fffffff, AHEAD = 4 /* words of a warp that are loaded together */ };
 
 static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
@@ -112,7 +112,7 @@ static struct ranks ranks_of(int64_t n, int64_t k)
 
 /* ---- one pass: the bitmap, and the list. A warp has 1024 elements, and writes their 32 words at once */
 
-static __global__ void __launch_bounds__(CU_THREADS)
+static __global__ void __launch_bounds__(CU_THREADS, 6)
 	sift(struct cu_selection *sel, struct cu_listed *list, uint32_t room, uint32_t *bitmap, uint32_t *above,
 	     uint32_t *status, const float *x, int64_t n)
 {
@@ -120,56 +120,61 @@ static __global__ void __launch_bounds__(CU_THREADS)
 	const uint32_t low = larger(sel->low, 1), high = larger(sel->high, sel->low + 1);
 	const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 	const int64_t first = ((int64_t)blockIdx.x * WARPS + warp) * SIFTED;
-	uint32_t m[32], word = 0, top = 0, at = 0, over = 0;
+	uint32_t kept = 0, beyond = 0, top = 0, at, over; /* kept, beyond: word `lane` of the warp's 32 */
 
 #pragma unroll
-	for (int j = 0; j < 32; j++) {
-		const int64_t i = first + 32 * j + lane;
+	for (int j = 0; j < 32; j += CU_EACH) {
+		uint32_t m[CU_EACH];
 
-		m[j] = i < n ? magnitude(x[i]) : 0;
-	}
 #pragma unroll
-	for (int j = 0; j < 32; j++) {
-		const uint32_t kept = __ballot_sync(0xffffffffu, m[j] >= low);
-		const uint32_t beyond = __ballot_sync(0xffffffffu, m[j] >= high);
+		for (int e = 0; e < CU_EACH; e++) {
+			const int64_t i = first + 32 * (j + e) + lane;
 
-		word = lane == j ? kept : word;
-		over += (uint32_t)__popc(beyond);
-		at += (uint32_t)__popc(kept & ~beyond);
-		top = larger(top, m[j]);
+			m[e] = i < n ? magnitude(x[i]) : 0;
+		}
+#pragma unroll
+		for (int e = 0; e < CU_EACH; e++) {
+			const uint32_t least = __ballot_sync(0xffffffffu, m[e] >= low);
+			const uint32_t most = __ballot_sync(0xffffffffu, m[e] >= high);
+
+			kept = lane == j + e ? least : kept;
+			beyond = lane == j + e ? most : beyond;
+			top = larger(top, m[e]);
+		}
 	}
-	bitmap[first / 32 + lane] = word;
+	bitmap[first / 32 + lane] = kept;
 	if (top >= CU_F32_INF_BITS)
 		atomicMax(&status[CU_STATUS_NONFINITE], top);
-	if (lane == 0) {
+	at = scan_warp((uint32_t)__popc(kept & ~beyond));
+	over = scan_warp((uint32_t)__popc(beyond));
+	if (lane == 31) {
 		listed[warp] = at;
 		sure[warp] = over;
 	}
+	at -= (uint32_t)__popc(kept & ~beyond);
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		for (int w = 1; w < WARPS; w++) {
-			at += listed[w];
+		uint32_t all = 0;
+
+		over = 0;
+		for (int w = 0; w < WARPS; w++) {
+			all += listed[w];
 			over += sure[w];
 		}
-		begin = atomicAdd(&sel->listed, at);
+		begin = atomicAdd(&sel->listed, all);
 		atomicAdd(&sel->sure, over);
 		atomicAdd(&above[first / CU_BLOCK], over);
 	}
 	__syncthreads();
-	at = begin;
+	at += begin;
 	for (int w = 0; w < warp; w++)
 		at += listed[w];
-#pragma unroll
-	for (int j = 0; j < 32; j++) {
-		const bool mine = m[j] >= low && m[j] < high;
-		const uint32_t between = __ballot_sync(0xffffffffu, mine);
-		const uint32_t to = at + (uint32_t)__popc(between & lanes_below());
+	/* few elements are listed: they are loaded again */
+	for (uint32_t left = kept & ~beyond; left != 0 && at < room; left &= left - 1, at++) {
+		const int64_t i = first + 32 * lane + 31 - __clz((int)(left & (0 - left)));
 
-		if (mine && to < room) {
-			list[to].place = (uint32_t)(first + 32 * j + lane);
-			list[to].magnitude = m[j];
-		}
-		at += (uint32_t)__popc(between);
+		list[at].place = (uint32_t)i;
+		list[at].magnitude = magnitude(x[i]);
 	}
 }
 
@@ -253,19 +258,19 @@ static __global__ void histogram(struct cu_selection *sel, uint32_t *bins, const
 	__shared__ uint32_t count[CU_SELECT_BINS];
 	const struct view v = view_of(sel, room, (uint32_t)n, k);
 	const int width = width_of(pass), shift = pass == 0 ? 20 : pass == 1 ? LAST_WIDTH : 0;
-	const int64_t all = v.all ? n : sel->listed;
+	const int64_t all = v.all ? n : sel->listed, parts = (all + PART - 1) / PART;
+	const int64_t blocks = parts < gridDim.x ? parts : (int64_t)gridDim.x;
 	uint32_t prefix;
 
-	/* keys have no bits that low */
-	if (pass == 2 && v.up >= LAST_WIDTH)
+	/* keys have no bits that low; or a part each is enough for the blocks before this one */
+	if ((pass == 2 && v.up >= LAST_WIDTH) || (blockIdx.x != 0 && blockIdx.x >= blocks))
 		return;
 	prefix = known_before(sel, bins, &v, pass).prefix;
 	bins += pass * CU_SELECT_BINS;
 	for (unsigned b = threadIdx.x; b < CU_SELECT_BINS; b += CU_THREADS)
 		count[b] = 0;
 	__syncthreads();
-	for (int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x; first < all;
-	     first += (int64_t)gridDim.x * CU_TILE) {
+	for (int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x; first < all; first += blocks * CU_TILE) {
 		uint32_t m[CU_EACH];
 
 #pragma unroll
@@ -297,7 +302,7 @@ static __device__ __forceinline__ uint32_t mark_block(uint32_t *bitmap, uint32_t
 						      const float *x, uint32_t least, int64_t n)
 {
 	__shared__ uint32_t more, same;
-	const int len = block_length(n), warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+	const int len = block_length(n, blockIdx.x), warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 	uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
 	uint32_t my_more = 0, my_same = 0, top = 0;
 
@@ -344,19 +349,55 @@ static __device__ __forceinline__ uint32_t mark_block(uint32_t *bitmap, uint32_t
 	return top;
 }
 
-static __global__ void PLACE_THREADS mark(uint32_t *bitmap, uint32_t *above, uint32_t *equal, uint32_t *status,
-					  const float *x, const struct cu_selection *sel, int64_t n)
+/* ---- shares: what the blocks keep; by the last block of the kernel that counts, of CU_PLACE_THREADS */
+
+static __device__ __forceinline__ void share(const struct cu_shares *to, uint32_t *status,
+					     const struct cu_selection *sel, int64_t n)
 {
-	const uint32_t top = mark_block(bitmap, above, equal, x, sel->least, n);
+	const int64_t blocks = (n + CU_BLOCK - 1) / CU_BLOCK;
+	const uint32_t least = sel->least, most = sel->ties;
+	uint32_t ties_before = 0, kept_before = 0;
+
+	for (int64_t first = 0; first < blocks; first += CU_PLACE_THREADS) {
+		const int64_t b = first + threadIdx.x;
+		const uint32_t above = b < blocks ? to->above[b] : 0;
+		/* zeros were not counted */
+		const uint32_t same = b >= blocks  ? 0
+				      : least == 0 ? (uint32_t)block_length(n, b) - above
+						   : to->equal[b];
+		uint32_t total, before = ties_before + scan_block(same, &total), ties, kept;
+
+		ties_before += total;
+		ties = before < most ? most - before : 0;
+		ties = same < ties ? same : ties;
+		kept = above + ties;
+		before = kept_before + scan_block(kept, &total);
+		kept_before += total;
+		if (b < blocks) {
+			to->offset[b] = before;
+			to->quota[b] = ties;
+			to->equal[b] = same;
+		}
+	}
+	if (threadIdx.x == 0)
+		status[CU_STATUS_KEPT] = kept_before;
+}
+
+static __global__ void PLACE_THREADS mark(uint32_t *bitmap, struct cu_shares to, uint32_t *status, const float *x,
+					  const struct cu_selection *sel, int64_t n)
+{
+	const uint32_t top = mark_block(bitmap, to.above, to.equal, x, sel->least, n);
 
 	if (top >= CU_F32_INF_BITS)
 		atomicMax(&status[CU_STATUS_NONFINITE], top);
+	if (is_last_block(&status[CU_STATUS_DONE]))
+		share(&to, status, sel, n);
 }
 
-cudaError_t cu_mark(cudaStream_t s, uint32_t *bitmap, uint32_t *above, uint32_t *equal, uint32_t *status,
-		    const float *x, const struct cu_selection *sel, int64_t n)
+cudaError_t cu_mark(cudaStream_t s, uint32_t *bitmap, const struct cu_shares *to, uint32_t *status, const float *x,
+		    const struct cu_selection *sel, int64_t n)
 {
-	return CU_LAUNCH(mark, cu_blocks(n), CU_PLACE_THREADS, s, bitmap, above, equal, status, x, sel, n);
+	return CU_LAUNCH(mark, cu_blocks(n), CU_PLACE_THREADS, s, bitmap, *to, status, x, sel, n);
 }
 
 /* A warp's part of the list: clears marks below `least`, and counts the others. Neighbours in the list are
@@ -392,7 +433,7 @@ static __device__ __forceinline__ void settle_listed(uint32_t *bitmap, uint32_t 
 }
 
 static __global__ void PLACE_THREADS settle(struct cu_selection *sel, const uint32_t *bins, uint32_t *bitmap,
-					    uint32_t *above, uint32_t *equal, const struct cu_listed *list,
+					    struct cu_shares to, uint32_t *status, const struct cu_listed *list,
 					    uint32_t room, const float *x, int64_t n, uint32_t k)
 {
 	const struct view v = view_of(sel, room, (uint32_t)n, k);
@@ -404,111 +445,36 @@ static __global__ void PLACE_THREADS settle(struct cu_selection *sel, const uint
 		sel->least = least;
 		sel->ties = known.rank;
 	}
-	if (v.all) {
-		mark_block(bitmap, above, equal, x, least, n);
-		return;
-	}
-	if (least == 0) { /* zeros have no marks yet, and no listed mark is cleared */
+	if (!v.all && least == 0) { /* zeros have no marks yet, and no listed mark is cleared */
 		uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
-		const int len = block_length(n);
+		const int len = block_length(n, blockIdx.x);
 
 		for (int w = (int)threadIdx.x; w < CU_BLOCK_WORDS; w += CU_PLACE_THREADS)
 			words[w] = len >= 32 * (w + 1) ? 0xffffffffu : len > 32 * w ? (1u << (len - 32 * w)) - 1 : 0;
 	}
-	settle_listed(bitmap, above, equal, list, sel->listed, least);
+	if (v.all)
+		mark_block(bitmap, to.above, to.equal, x, least, n);
+	else
+		settle_listed(bitmap, to.above, to.equal, list, sel->listed, least);
+	if (is_last_block(&status[CU_STATUS_DONE]))
+		share(&to, status, sel, n);
 }
 
-cudaError_t cu_select(cudaStream_t s, const struct cu_search *search, uint32_t *bitmap, uint32_t *above,
-		      uint32_t *equal, uint32_t *status, const float *x, int64_t n, int64_t k)
+cudaError_t cu_select(cudaStream_t s, const struct cu_search *search, uint32_t *bitmap, const struct cu_shares *to,
+		      uint32_t *status, const float *x, int64_t n, int64_t k)
 {
 	const int64_t tiles = cu_tiles(n), most = HISTOGRAM_BLOCKS, blocks = cu_blocks(n);
-	cudaError_t err = CU_LAUNCH(estimate, 2, CU_PLACE_THREADS, s, search->sel, search->bins, above, equal, x,
-				    ranks_of(n, k), n);
+	cudaError_t err = CU_LAUNCH(estimate, 2, CU_PLACE_THREADS, s, search->sel, search->bins, to->above, to->equal,
+				    x, ranks_of(n, k), n);
 
 	if (err == cudaSuccess)
 		err = CU_LAUNCH(sift, blocks * (CU_BLOCK / SIFT_TILE), CU_THREADS, s, search->sel, search->list,
-				search->room, bitmap, above, status, x, n);
+				search->room, bitmap, to->above, status, x, n);
 	for (int p = 0; p < PASSES && err == cudaSuccess; p++)
 		err = CU_LAUNCH(histogram, tiles < most ? tiles : most, CU_THREADS, s, search->sel, search->bins,
 				search->list, search->room, x, p, n, (uint32_t)k);
 	if (err == cudaSuccess)
-		err = CU_LAUNCH(settle, blocks, CU_PLACE_THREADS, s, search->sel, search->bins, bitmap, above, equal,
+		err = CU_LAUNCH(settle, blocks, CU_PLACE_THREADS, s, search->sel, search->bins, bitmap, *to, status,
 				search->list, search->room, x, n, (uint32_t)k);
 	return err;
-}
-
-static __global__ void PLACE_THREADS share(uint32_t *count, uint32_t *offset, uint32_t *quota, uint32_t *status,
-					   const uint32_t *above, uint32_t *equal, const struct cu_selection *sel,
-					   int64_t n)
-{
-	const int64_t blocks = (n + CU_BLOCK - 1) / CU_BLOCK;
-	uint32_t ties_before = 0, kept_before = 0;
-
-	for (int64_t first = 0; first < blocks; first += CU_PLACE_THREADS) {
-		const int64_t b = first + threadIdx.x;
-		const int64_t left = n - b * CU_BLOCK, block = CU_BLOCK, len = left < block ? left : block;
-		/* zeros were not counted */
-		const uint32_t same = b >= blocks ? 0 : sel->least == 0 ? (uint32_t)len - above[b] : equal[b];
-		uint32_t total, before = ties_before + scan_block(same, &total), ties, kept;
-
-		ties_before += total;
-		ties = before < sel->ties ? sel->ties - before : 0;
-		ties = same < ties ? same : ties;
-		kept = b < blocks ? above[b] + ties : 0;
-		before = kept_before + scan_block(kept, &total);
-		kept_before += total;
-		if (b < blocks) {
-			count[b] = kept;
-			offset[b] = before;
-			quota[b] = ties;
-			equal[b] = same;
-		}
-	}
-	if (threadIdx.x == 0)
-		status[CU_STATUS_KEPT] = kept_before;
-}
-
-cudaError_t cu_share(cudaStream_t s, uint32_t *count, uint32_t *offset, uint32_t *quota, uint32_t *status,
-		     const uint32_t *above, uint32_t *equal, const struct cu_selection *sel, int64_t n)
-{
-	return CU_LAUNCH(share, 1, CU_PLACE_THREADS, s, count, offset, quota, status, above, equal, sel, n);
-}
-
-static __global__ void PLACE_THREADS drop_ties(uint32_t *bitmap, const uint32_t *quota, const uint32_t *equal,
-					       const float *x, const struct cu_selection *sel, int64_t n)
-{
-	__shared__ uint32_t ties[CU_BLOCK_WORDS];
-	const uint32_t least = sel->least, most = quota[blockIdx.x], t = threadIdx.x, lane = t % 32;
-	const int len = block_length(n);
-	uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
-	uint32_t total, rank;
-
-	if (most == equal[blockIdx.x])
-		return;
-	x += (int64_t)blockIdx.x * CU_BLOCK;
-#pragma unroll 8
-	for (uint32_t word = t / 32; word < CU_BLOCK_WORDS; word += CU_PLACE_THREADS / 32) {
-		const int i = (int)(word * 32 + lane);
-		const uint32_t same = __ballot_sync(0xffffffffu, i < len && magnitude(x[i]) == least);
-
-		if (lane == 0)
-			ties[word] = same;
-	}
-	__syncthreads();
-	/* each thread has two neighbouring words, so that ranks follow the order of the elements */
-	rank = scan_block((uint32_t)(__popc(ties[2 * t]) + __popc(ties[2 * t + 1])), &total);
-	for (uint32_t word = 2 * t; word < 2 * t + 2; word++) {
-		uint32_t gone = 0;
-
-		for (uint32_t left = ties[word]; left != 0; left &= left - 1)
-			if (rank++ >= most)
-				gone |= left & (0 - left);
-		words[word] &= ~gone;
-	}
-}
-
-cudaError_t cu_drop_ties(cudaStream_t s, uint32_t *bitmap, const uint32_t *quota, const uint32_t *equal, const float *x,
-			 const struct cu_selection *sel, int64_t n)
-{
-	return CU_LAUNCH(drop_ties, cu_blocks(n), CU_PLACE_THREADS, s, bitmap, quota, equal, x, sel, n);
 }

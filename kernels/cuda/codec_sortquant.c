@@ -83,15 +83,13 @@ static cudaError_t queue_codes(struct sortquant *q, const float *x)
 	cudaError_t queued = cu_bucket_sample(s->stream, q->search, b, x);
 
 	for (int round = 0; round < CU_BUCKET_ROUNDS && queued == cudaSuccess; round++) {
-		queued = round == CU_BUCKET_EXACT ? cu_bucket_exact(s->stream, q->search, b, x)
+		queued = round == CU_BUCKET_EXACT ? cu_bucket_exact(s->stream, q->search, s->status, b, x)
 						  : cu_bucket_pick(s->stream, q->search, b, round);
 		if (queued == cudaSuccess)
 			queued = cu_bucket_measure(s->stream, q->search, s->status, b, x, round);
 	}
 	if (queued == cudaSuccess)
-		queued = cu_bucket_ranges(s->stream, q->search, s->status, b);
-	if (queued == cudaSuccess)
-		queued = cu_bucket_encode(s->stream, b, x);
+		queued = cu_bucket_encode(s->stream, q->search, b, x);
 	return queued;
 }
 

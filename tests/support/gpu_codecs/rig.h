@@ -42,7 +42,7 @@ struct both {
 	struct sl_codec *host, *device;
 	struct sl_shape shape; /* the largest */
 	float *x, *want, *got; /* on the host */
-	float *there;          /* on the device */
+	float *memory, *there; /* on the device; a tensor of odd size lies at no multiple of 16 bytes, as chunks may */
 	const char *text;
 };
 
