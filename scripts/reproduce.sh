@@ -41,11 +41,20 @@ end_daemons() {
 trap 'end_daemons; rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM HUP
 
-# Prints all rows, a line each: TABLE/NAME, ACCURACY, CONFIG, KEY=VALUE…
+# Prints all rows, a line each: TABLE/NAME, ACCURACY, CONFIG, KEY=VALUE… A table with seeds=A,B,… has a row NAME.A,
+# NAME.B, … for each of its rows.
 all_rows() {
 	awk '/^#/ || !NF {next}
-		$1 == "table" {table = $2; config = $3; $1 = $2 = $3 = ""; common = $0; next}
-		{id = table "/" $1; published = $2; $1 = $2 = ""; print id, published, config, common, $0}' "$table"
+		$1 == "table" {
+			table = $2; config = $3; n = 0; $1 = $2 = $3 = ""
+			if (match($0, / seeds=[0-9,]+/)) {
+				n = split(substr($0, RSTART + 7, RLENGTH - 7), seed, ",")
+				$0 = substr($0, 1, RSTART - 1) substr($0, RSTART + RLENGTH)
+			}
+			common = $0; next
+		}
+		{id = table "/" $1; published = $2; $1 = $2 = ""; if (!n) print id, published, config, common, $0}
+		{for (i = 1; i <= n; i++) print id "." seed[i], published, config, common, "train.seed=" seed[i], $0}' "$table"
 }
 
 table_names() { awk '$1 == "table" {print $2}' "$table"; }
@@ -212,6 +221,7 @@ record() {
 			steps: ([.[] | select(.type == "step") | .step] | max // 0), steps_all: ($s.steps // $steps_all), epochs: ($e | length),
 			test_acc: ($s.test_acc // ($e | last | .test_acc)), best_test_acc: ([$e[].test_acc | values] | max),
 			starts: $starts, wall_s: $wall, cpu_s: $used,
+			perplexity: $s.test_metrics.perplexity, bytes: (if $s then $s.wire_tx_bytes + $s.wire_rx_bytes else null end),
 			rate: (if $s then ([$s.direction[].wire_bytes] | add) / ([$s.direction[].raw_bytes] | add) else null end),
 			curve: [foreach $e[] as $x ({b: 0}; {b: (.b + $x.wire_tx_bytes + $x.wire_rx_bytes), x: $x};
 				[.x.epoch, .x.train_loss, .x.test_loss, .x.test_acc, .b])]}' "$(log)"
@@ -228,11 +238,50 @@ collect() {
 	mv "$tmp/results" "$results.jsonl"
 }
 
+has_seeds() { grep -qE "^table $1 .* seeds=" "$table"; }
+
+# points TABLE: the finished rows of a table with seeds, as JSON: each with means and standard deviations over its seeds.
+points() {
+	jq -s --arg t "$1/" 'def mean: add / length; def sd: mean as $m | if length < 2 then null else (map(. - $m | . * .) | add / (length - 1) | sqrt) end;
+		map(select((.row | startswith($t)) and .outcome == "finished") | . + {name: (.row | ltrimstr($t) | sub("[.][0-9]+$"; "")),
+			figure: (.perplexity // .test_acc * 100)}) | group_by(.name) | map({name: .[0].name, seeds: length, perplexity: (.[0].perplexity != null),
+			bytes: (map(.bytes) | mean), mean: (map(.figure) | mean), sd: (map(.figure) | sd), cpu_s: (map(.cpu_s) | add)}) | sort_by(-.bytes)' "$results.jsonl"
+}
+
+point_table() {
+	points "$1" | jq -r 'def d: . * 100 | round / 100; (map(.bytes) | max) as $most |
+		"| point | MB of the connection | times fewer | \(if .[0].perplexity then "test perplexity" else "test accuracy, %" end) | seeds |\n|---|---|---|---|---|",
+		(.[] | "| \(.name) | \(.bytes / 1e6 | d) | \($most / .bytes * 10 | round / 10) | \(.mean | d)\(if .sd then " ± \(.sd | d)" else "" end) | \(.seeds) |")'
+}
+
+# Bytes against the figure: a point is a mean over seeds, its bar one standard deviation.
+point_picture() {
+	[ "$(points "$1" | jq length)" -gt 1 ] || return 0
+	points "$1" | jq -r '.[] | [.bytes / 1e6, .mean, (.sd // 0), .name] | @tsv' >"$tmp/points"
+	gnuplot <<-GP
+		set terminal svg noenhanced size 900,520 background 'white'
+		set output '$results-$1.svg'
+		set datafile separator tab
+		set logscale x
+		set grid
+		set offsets 0, 0, graph 0.1, graph 0.05
+		set xlabel 'MB of the connection, a whole run'
+		set ylabel '$(points "$1" | jq -r 'if .[0].perplexity then "test perplexity" else "test accuracy, %" end')'
+		plot '$tmp/points' using 1:2:3 with yerrorbars pt 7 lc rgb '#1f5fa8' notitle, '' using 1:2 with lines lc rgb '#1f5fa8' notitle, \
+			'' using 1:2:4 with labels offset 0,1 notitle
+	GP
+}
+
 tables() {
 	local name
 	for name in $(table_names); do
 		grep -q "^{\"row\":\"$name/" "$results.jsonl" || continue
 		printf '\n### %s\n\n' "$name"
+		if has_seeds "$name"; then
+			point_table "$name"
+			! [ -f "$results-$name.svg" ] || printf '\n![Bytes against the figure of %s](%s-%s.svg)\n' "$name" "$(basename "$results")" "$name"
+			continue
+		fi
 		echo '| row | published | accuracy % | GB on the link | fp32 bytes / bytes | CPU h |'
 		echo '|---|---|---|---|---|---|'
 		jq -r --arg table "$name/" 'def p: if . then (. * 10000 | round / 100 | tostring) else "" end;
@@ -282,7 +331,7 @@ write_results() {
 	local name
 	collect
 	if command -v gnuplot >/dev/null; then
-		for name in $(table_names); do picture "$name"; done
+		for name in $(table_names); do if has_seeds "$name"; then point_picture "$name"; else picture "$name"; fi; done
 	fi
 	tables >"$tmp/tables"
 	[ -s "$results.md" ] || printf '# Published accuracies, reproduced\n\n<!-- reproduce.sh writes from here -->\n<!-- to here -->\n' >"$results.md"

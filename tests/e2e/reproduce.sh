@@ -14,6 +14,9 @@ none 11.5 codec=none
 frozen - model.weights=@tiny/none train.freeze=features.*
 table groups $tmp/client.yaml train.optimizer.nesterov=false
 two - share.group=two share.clients=2 share.ends=step data.partition=batch train.batch=8 train.chunks=1 codec.end_grad=topk:0.1
+table curve $tmp/client.yaml seeds=1,20 train.epochs=1 train.max_steps=12 train.schedule.warmup_epochs=0
+all - codec=none
+less - codec=quant:8
 table bad $tmp/client.yaml
 codec - codec=quant:99
 orphan - model.weights=@tiny/nobody
@@ -85,6 +88,13 @@ reproduce --write
 [ "$(cell tiny/none .)" = "$before" ] || fail 'a line of the page was lost with its folder'
 reproduce --list tiny >"$tmp/list" # a row that is not here takes as long as the page says
 grep -qE '^tiny/none +11.5 not begun +0.00 +0.00 +0\.[0-9]+$' "$tmp/list" || fail "the list: $(cat "$tmp/list")"
+
+# a table with seeds: each point is the mean of its runs
+reproduce curve >"$tmp/script.log" 2>&1 || fail "a table with seeds: $(cat "$tmp/script.log")"
+[ "$(cell curve/less.20 '.set | join(" ") | test("train.seed=20 ")')" = true ] || fail "a row without its seed: $(cell curve/less.20 .set)"
+mean=$(jq -rs 'map(select(.row | startswith("curve/less.")).test_acc * 100) | (add / 2 * 100 | round / 100 | tostring) + " ± " + ((.[0] - .[1]) / (2 | sqrt) | fabs * 100 | round / 100 | tostring)' "$tmp/page.jsonl")
+grep -qE "^\| less \| [0-9.]+ \| [1-4]\.[0-9] \| $mean \| 2 \|\$" "$tmp/page.md" || fail "the point of two seeds, $mean: $(grep less "$tmp/page.md")"
+! command -v gnuplot >/dev/null || grep -q '>less<' "$tmp/page-curve.svg" || fail 'the picture of the points'
 
 # invalid rows
 refused() { # WORDS ROW
