@@ -201,7 +201,7 @@ def _places(r, w, v):
 
 def _with_own(r, f, v, w, turned):
     """f of v and a parameter or constants, or with turned of these and v."""
-    if isinstance(w, Weight) and w.to != w.shape and (len(w.to) > len(v.axes) or any(k not in (1, n) for k, n in zip(w.to[::-1], v.shape[::-1]))):
+    if isinstance(w, Weight) and w.to != w.shape and (len(w.to) >= len(v.axes) or any(k not in (1, n) for k, n in zip(w.to[::-1], v.shape[::-1]))):
         return _pair(r, (lambda b, name, x, y: f(b, name, y, x)) if turned else f, v, r.every_row(w))
     x, own = r.canonical(v), _places(r, w, v) if isinstance(w, Weight) else None
     if own is None:
