@@ -60,7 +60,7 @@ OR_NO_GPU := || [ $$? = 77 ]
 test-gpu: cuda ## every test that uses a GPU, on one; skipped and counted where none is
 	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'
 	@BUILD=$(B) $(ON_GPU) scripts/run-tests.sh $(GPU_BIN)
-gpu-bundle: cuda all ## build/gpu: tests, benchmarks, both daemons for a GPU host, run there by its gpu-check.sh (PAIR_DATA, PAIR_WEIGHTS)
+gpu-bundle: cuda all lib ## build/gpu: tests, benchmarks, both daemons for a GPU host, run there by its gpu-check.sh (PAIR_DATA, PAIR_WEIGHTS)
 	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'
 	@$(MAKE) --no-print-directory $(GPU_BENCHES)
 	BUILD=$(B) scripts/gpu-bundle.sh build/gpu $(PAIR_DATA) $(PAIR_WEIGHTS)
