@@ -2,6 +2,7 @@
 // every block sums its rows in registers and shared memory and leaves one partial sum per column. The block
 // that finishes last adds the partial sums of its columns in block order, in double, and computes the
 // results.
+// Sums go over the rows upwards, and the pass behind them downwards: it begins with rows that the L2 still has.
 #include "kernels/cuda/device.cuh"
 
 namespace
@@ -13,11 +14,11 @@ constexpr int min_rows_per_thread = 4;
 
 struct Plan {
 	Columns g;
-	int blocks; // along the rows
-	int64_t rows_per_block;
+	int blocks;    // along the rows
+	int64_t piece; // rows that a block sums at a time; the blocks go over the tensor side by side
 };
 
-Plan plan_of(int64_t m, int64_t c, int v)
+Plan plan_of(int64_t m, int64_t c, int v, int batch)
 {
 	Plan p;
 	int64_t blocks;
@@ -27,28 +28,27 @@ Plan plan_of(int64_t m, int64_t c, int v)
 	blocks = target_blocks / p.g.tiles > 1 ? target_blocks / p.g.tiles : 1;
 	if (blocks > ceil_div(m, (int64_t)p.g.ys * min_rows_per_thread))
 		blocks = ceil_div(m, (int64_t)p.g.ys * min_rows_per_thread);
-	p.rows_per_block = ceil_div(m, blocks);
-	p.blocks = (int)ceil_div(m, p.rows_per_block);
+	p.piece = ceil_div(m, blocks * ceil_div(m, blocks * p.g.ys * batch));
+	p.blocks = (int)(blocks < ceil_div(m, p.piece) ? blocks : ceil_div(m, p.piece));
 	return p;
 }
 
-constexpr int batch = 4; // rows whose loads a thread has in flight together
+constexpr int partials = 12; // partial sums that a thread of the last block has in flight together
 
-// Op: SUMS sums per column. begin(channel) loads the channel's coefficients, fetch(at) reads V elements at
-// offset `at`, add(sum, item) adds them, finish(channel, sums) runs once per channel.
+// Op: SUMS sums per column. A thread has the loads of BATCH rows in flight together, also of its last rows.
+// begin(channel) loads the channel's coefficients, fetch(inside, at) reads V elements at offset `at` if that is inside,
+// add(sum, item) adds them, finish(channel, sums) runs once per channel.
 template <int V, class Op>
-__global__ void __launch_bounds__(threads_per_block)
-	columns_kernel(Op op, int64_t m, int c, int64_t rows_per_block, float *partial, unsigned *counter)
+__global__ void __launch_bounds__(threads_per_block, 2)
+	columns_kernel(Op op, int64_t m, int c, int64_t piece, float *partial, unsigned *counter)
 {
-	constexpr int S = Op::SUMS;
+	constexpr int S = Op::SUMS, rows = Op::BATCH;
 	__shared__ float part[S * threads_per_block * V];
-	__shared__ double total[threads_per_block];
+	__shared__ double total[S][threads_per_block];
 	__shared__ bool last;
 	const int lanes = blockDim.x, ys = blockDim.y, lane = threadIdx.x, y = threadIdx.y;
 	const int tile = blockIdx.y, width = lanes * V, channel = (tile * lanes + lane) * V;
 	const int thread = y * lanes + lane, threads = lanes * ys;
-	const int64_t begin = blockIdx.x * rows_per_block;
-	const int64_t end = begin + rows_per_block < m ? begin + rows_per_block : m;
 	float sum[S][V];
 
 #pragma unroll
@@ -58,20 +58,18 @@ __global__ void __launch_bounds__(threads_per_block)
 			sum[k][i] = 0.f;
 	if (channel < c) {
 		op.template begin<V>(channel);
-		int64_t row = begin + y;
-
-		for (; row + (batch - 1) * ys < end; row += batch * ys) {
-			typename Op::template Item<V> item[batch];
+		for (int64_t begin = blockIdx.x * piece; begin < m; begin += gridDim.x * piece) {
+			const int64_t row = begin + y, end = begin + piece < m ? begin + piece : m;
+			typename Op::template Item<V> item[rows];
 
 #pragma unroll
-			for (int i = 0; i < batch; i++)
-				item[i] = op.template fetch<V>((row + i * ys) * c + channel);
+			for (int i = 0; i < rows; i++)
+				item[i] = op.template fetch<V>(row + i * ys < end, (row + i * ys) * c + channel);
 #pragma unroll
-			for (int i = 0; i < batch; i++)
-				op.template add<V>(sum, item[i]);
+			for (int i = 0; i < rows; i++)
+				if (row + i * ys < end)
+					op.template add<V>(sum, item[i]);
 		}
-		for (; row < end; row += ys)
-			op.template add<V>(sum, op.template fetch<V>(row * c + channel));
 	}
 #pragma unroll
 	for (int k = 0; k < S; k++)
@@ -108,22 +106,31 @@ __global__ void __launch_bounds__(threads_per_block)
 	const int groups = threads / width, group = thread / width, column = thread % width;
 	double sums[S] = {};
 
-	if (group < groups) {
-#pragma unroll 4
-		for (int b = group; b < (int)gridDim.x; b += groups)
+	for (int b = group; group < groups && b < (int)gridDim.x; b += groups * partials) {
+		float one[partials][S];
+
+#pragma unroll
+		for (int i = 0; i < partials; i++)
 #pragma unroll
 			for (int k = 0; k < S; k++)
-				sums[k] += __ldcg(&mine[(int64_t)b * items + k * width + column]);
+				one[i][k] =
+					b + i * groups < (int)gridDim.x
+						? __ldcg(&mine[(int64_t)(b + i * groups) * items + k * width + column])
+						: 0.f;
+#pragma unroll
+		for (int i = 0; i < partials; i++)
+#pragma unroll
+			for (int k = 0; k < S; k++)
+				sums[k] += one[i][k];
 	}
 #pragma unroll
-	for (int k = 0; k < S; k++) {
-		__syncthreads();
-		total[thread] = sums[k];
-		__syncthreads();
-		if (group == 0)
-			for (int g = 1; g < groups; g++)
-				sums[k] += total[g * width + column];
-	}
+	for (int k = 0; k < S; k++)
+		total[k][thread] = sums[k];
+	__syncthreads();
+	for (int g = 1; group == 0 && g < groups; g++)
+#pragma unroll
+		for (int k = 0; k < S; k++)
+			sums[k] += total[k][g * width + column];
 	if (group == 0 && tile * width + column < c)
 		op.finish(tile * width + column, sums);
 	if (thread == 0)
@@ -134,23 +141,21 @@ __global__ void __launch_bounds__(threads_per_block)
 template <class Op>
 cudaError_t reduce(cudaStream_t s, Op op, int64_t m, int64_t c, bool vectors, void *workspace, unsigned *counter)
 {
-	const Plan p = plan_of(m, c, vectors ? 4 : 1);
+	const Plan p = plan_of(m, c, vectors ? 4 : 1, Op::BATCH);
 	const dim3 grid(p.blocks, p.g.tiles), block(p.g.lanes, p.g.ys);
 
 	if (p.g.tiles > CU_COUNTERS)
 		return cudaErrorInvalidValue;
 	if (vectors)
-		CU_RUN((columns_kernel<4, Op>), grid, block, s, op, m, (int)c, p.rows_per_block, (float *)workspace,
-		       counter);
+		CU_RUN((columns_kernel<4, Op>), grid, block, s, op, m, (int)c, p.piece, (float *)workspace, counter);
 	else
-		CU_RUN((columns_kernel<1, Op>), grid, block, s, op, m, (int)c, p.rows_per_block, (float *)workspace,
-		       counter);
+		CU_RUN((columns_kernel<1, Op>), grid, block, s, op, m, (int)c, p.piece, (float *)workspace, counter);
 	return cudaGetLastError();
 }
 
 // Sums are relative to the first row of x, an estimate of the mean, so that the squares do not cancel.
 template <class T> struct Statistics {
-	static constexpr int SUMS = 2;
+	static constexpr int SUMS = 2, BATCH = 16 / sizeof(T);
 	const T *x;
 	float *mean, *invstd, *var;
 	double per_row;
@@ -163,16 +168,16 @@ template <class T> struct Statistics {
 		for (int i = 0; i < V; i++)
 			shift[i] = value(x[channel + i]);
 	}
-	template <int V> using Item = Vec<V>;
-	template <int V> __device__ Vec<V> fetch(int64_t at) const
+	template <int V> using Item = Raw<V, T>;
+	template <int V> __device__ Raw<V, T> fetch(bool inside, int64_t at) const
 	{
-		return load<V>(x + at);
+		return fetched<V>(inside, x + at);
 	}
-	template <int V> __device__ void add(float (&sum)[SUMS][V], const Vec<V> &a) const
+	template <int V> __device__ void add(float (&sum)[SUMS][V], const Raw<V, T> &a) const
 	{
 #pragma unroll
 		for (int i = 0; i < V; i++) {
-			const float d = a.v[i] - shift[i];
+			const float d = a[i] - shift[i];
 			sum[0][i] += d;
 			sum[1][i] = fmaf(d, d, sum[1][i]);
 		}
@@ -189,7 +194,7 @@ template <class T> struct Statistics {
 };
 
 template <class T, int ACT> struct GradientSums {
-	static constexpr int SUMS = 2;
+	static constexpr int SUMS = 2, BATCH = 12 / sizeof(T);
 	const T *x, *dout;
 	const float *mean, *invstd, *weight, *bias;
 	float *dweight, *dbias, *coef;
@@ -207,18 +212,18 @@ template <class T, int ACT> struct GradientSums {
 		}
 	}
 	template <int V> struct Item {
-		Vec<V> x, g;
+		Raw<V, T> x, g;
 	};
-	template <int V> __device__ Item<V> fetch(int64_t at) const
+	template <int V> __device__ Item<V> fetch(bool inside, int64_t at) const
 	{
-		return {load<V>(x + at), load<V>(dout + at)};
+		return {fetched<V>(inside, x + at), fetched<V>(inside, dout + at)};
 	}
 	template <int V> __device__ void add(float (&sum)[SUMS][V], const Item<V> &item) const
 	{
 #pragma unroll
 		for (int i = 0; i < V; i++) {
-			const float d = item.x.v[i] - mu[i];
-			const float g = passes<ACT>(fmaf(d, a[i], b[i])) ? item.g.v[i] : 0.f;
+			const float d = item.x[i] - mu[i];
+			const float g = passes<ACT>(fmaf(d, a[i], b[i])) ? item.g[i] : 0.f;
 			sum[0][i] += g;
 			sum[1][i] = fmaf(g, d, sum[1][i]);
 		}
@@ -237,23 +242,23 @@ template <class T, int ACT> struct GradientSums {
 };
 
 template <class T> struct Sum {
-	static constexpr int SUMS = 1;
+	static constexpr int SUMS = 1, BATCH = 16 / sizeof(T);
 	const T *x;
 	float *out;
 
 	template <int V> __device__ void begin(int)
 	{
 	}
-	template <int V> using Item = Vec<V>;
-	template <int V> __device__ Vec<V> fetch(int64_t at) const
+	template <int V> using Item = Raw<V, T>;
+	template <int V> __device__ Raw<V, T> fetch(bool inside, int64_t at) const
 	{
-		return load<V>(x + at);
+		return fetched<V>(inside, x + at);
 	}
-	template <int V> __device__ void add(float (&sum)[SUMS][V], const Vec<V> &a) const
+	template <int V> __device__ void add(float (&sum)[SUMS][V], const Raw<V, T> &a) const
 	{
 #pragma unroll
 		for (int i = 0; i < V; i++)
-			sum[0][i] += a.v[i];
+			sum[0][i] += a[i];
 	}
 	__device__ void finish(int channel, const double *sum) const
 	{
@@ -261,10 +266,13 @@ template <class T> struct Sum {
 	}
 };
 
+constexpr int walkers = 256; // threads of a block of the kernels below
+constexpr int walked = 4;    // rows whose loads each of them has in flight together
+
 // A thread keeps the coefficients of its channels in registers and walks down the rows.
 template <int V, class T, int ACT>
 __global__ void apply_kernel(T *__restrict__ out, const T *__restrict__ x, const float *mean, const float *invstd,
-			     const float *weight, const float *bias, int64_t m, int c)
+			     const float *weight, const float *bias, int64_t m, int64_t pieces, int c)
 {
 	const int channel = (blockIdx.y * blockDim.x + threadIdx.x) * V;
 	float mu[V], a[V], b[V];
@@ -277,21 +285,31 @@ __global__ void apply_kernel(T *__restrict__ out, const T *__restrict__ x, const
 		a[i] = weight[channel + i] * invstd[channel + i];
 		b[i] = bias[channel + i];
 	}
-#pragma unroll 4
-	for (int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; row < m;
-	     row += (int64_t)gridDim.x * blockDim.y) {
-		Vec<V> xv = load<V>(x + row * c + channel);
+	const int64_t stride = blockDim.y;
+	for (int64_t piece = pieces - 1 - blockIdx.x; piece >= 0; piece -= gridDim.x) {
+		const int64_t row = piece * walked * stride + threadIdx.y;
+		Raw<V, T> raw[walked];
+
 #pragma unroll
-		for (int i = 0; i < V; i++)
-			xv.v[i] = activate<ACT>(fmaf(xv.v[i] - mu[i], a[i], b[i]));
-		store<V>(out + row * c + channel, xv);
+		for (int r = 0; r < walked; r++)
+			raw[r] = fetched<V>(row + r * stride < m, x + (row + r * stride) * c + channel);
+#pragma unroll
+		for (int r = 0; r < walked; r++) {
+			Vec<V> xv = values<V>(raw[r]);
+#pragma unroll
+			for (int i = 0; i < V; i++)
+				xv.v[i] = activate<ACT>(fmaf(xv.v[i] - mu[i], a[i], b[i]));
+			if (row + r * stride < m)
+				store<V>(out + (row + r * stride) * c + channel, xv);
+		}
 	}
 }
 
 template <int V, class T, int ACT, bool BATCH>
-__global__ void dx_kernel(T *__restrict__ dx, bool add, const T *__restrict__ dout, const T *__restrict__ x,
-			  const float *mean, const float *invstd, const float *weight, const float *bias,
-			  const float *coef, int64_t m, int c)
+__global__ void __launch_bounds__(walkers)
+	dx_kernel(T *__restrict__ dx, bool add, const T *__restrict__ dout, const T *__restrict__ x, const float *mean,
+		  const float *invstd, const float *weight, const float *bias, const float *coef, int64_t m,
+		  int64_t pieces, int c)
 {
 	const int channel = (blockIdx.y * blockDim.x + threadIdx.x) * V;
 	float mu[V], a[V], b[V], k0[V], k1[V];
@@ -306,19 +324,28 @@ __global__ void dx_kernel(T *__restrict__ dx, bool add, const T *__restrict__ do
 		k0[i] = BATCH ? coef[channel + i] : 0.f;
 		k1[i] = BATCH ? coef[c + channel + i] : 0.f;
 	}
-#pragma unroll 4
-	for (int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; row < m;
-	     row += (int64_t)gridDim.x * blockDim.y) {
-		const int64_t at = row * c + channel;
-		const Vec<V> xv = load<V>(x + at), gv = load<V>(dout + at);
-		Vec<V> d;
+	const int64_t stride = blockDim.y;
+	for (int64_t piece = pieces - 1 - blockIdx.x; piece >= 0; piece -= gridDim.x) {
+		const int64_t row = piece * walked * stride + threadIdx.y;
+		Raw<V, T> raw_x[walked], raw_g[walked];
+
 #pragma unroll
-		for (int i = 0; i < V; i++) {
-			const float e = xv.v[i] - mu[i];
-			const float g = passes<ACT>(fmaf(e, a[i], b[i])) ? gv.v[i] : 0.f;
-			d.v[i] = a[i] * (g - k0[i] - e * k1[i]);
+		for (int r = 0; r < walked; r++) {
+			raw_x[r] = fetched<V>(row + r * stride < m, x + (row + r * stride) * c + channel);
+			raw_g[r] = fetched<V>(row + r * stride < m, dout + (row + r * stride) * c + channel);
 		}
-		put<V>(dx + at, d, add);
+#pragma unroll
+		for (int r = 0; r < walked; r++) {
+			Vec<V> d;
+#pragma unroll
+			for (int i = 0; i < V; i++) {
+				const float e = raw_x[r][i] - mu[i];
+				const float g = passes<ACT>(fmaf(e, a[i], b[i])) ? raw_g[r][i] : 0.f;
+				d.v[i] = a[i] * (g - k0[i] - e * k1[i]);
+			}
+			if (row + r * stride < m)
+				put<V>(dx + (row + r * stride) * c + channel, d, add);
+		}
 	}
 }
 
@@ -344,9 +371,14 @@ __global__ void commit_kernel(float *running_mean, float *running_var, const flo
 	}
 }
 
+int64_t pieces_of(const Columns &g, int64_t m) // each of `walked` rows of every thread of a block
+{
+	return ceil_div(m, (int64_t)g.ys * walked);
+}
+
 dim3 walk_grid(const Columns &g, int64_t m)
 {
-	const int64_t blocks = ceil_div(m, (int64_t)g.ys * 4), most = 4096 / g.tiles > 1 ? 4096 / g.tiles : 1;
+	const int64_t blocks = pieces_of(g, m), most = 4096 / g.tiles > 1 ? 4096 / g.tiles : 1;
 
 	return dim3((unsigned)(blocks < most ? blocks : most), g.tiles);
 }
@@ -390,16 +422,16 @@ cudaError_t cu_bn_running(cudaStream_t s, const struct cu_bn *bn, const float *r
 template <class T, int ACT> static void launch_apply(cudaStream_t s, T *out, const struct cu_bn *bn)
 {
 	const bool vectors = bn->c % 4 == 0 && aligned16(bn->x) && aligned16(out);
-	const Columns g = columns_of(bn->c, vectors ? 4 : 1, 256, 64);
+	const Columns g = columns_of(bn->c, vectors ? 4 : 1, walkers, 64);
 	const dim3 grid = walk_grid(g, bn->m), block(g.lanes, g.ys);
 	const T *x = (const T *)bn->x;
 
 	if (vectors)
 		CU_RUN((apply_kernel<4, T, ACT>), grid, block, s, out, x, bn->mean, bn->invstd, bn->weight, bn->bias,
-		       bn->m, (int)bn->c);
+		       bn->m, pieces_of(g, bn->m), (int)bn->c);
 	else
 		CU_RUN((apply_kernel<1, T, ACT>), grid, block, s, out, x, bn->mean, bn->invstd, bn->weight, bn->bias,
-		       bn->m, (int)bn->c);
+		       bn->m, pieces_of(g, bn->m), (int)bn->c);
 }
 
 template <class T> static void apply(cudaStream_t s, void *out, const struct cu_bn *bn)
@@ -458,16 +490,16 @@ cudaError_t cu_bn_gradient_sums(cudaStream_t s, float *dweight, float *dbias, fl
 template <int V, class T, int ACT>
 static void launch_dx(cudaStream_t s, T *dx, bool add, const T *dout, const float *coef, const struct cu_bn *bn)
 {
-	const Columns g = columns_of(bn->c, V, 256, 64);
+	const Columns g = columns_of(bn->c, V, walkers, 64);
 	const dim3 grid = walk_grid(g, bn->m), block(g.lanes, g.ys);
 	const T *x = (const T *)bn->x;
 
 	if (coef)
 		CU_RUN((dx_kernel<V, T, ACT, true>), grid, block, s, dx, add, dout, x, bn->mean, bn->invstd, bn->weight,
-		       bn->bias, coef, bn->m, (int)bn->c);
+		       bn->bias, coef, bn->m, pieces_of(g, bn->m), (int)bn->c);
 	else
 		CU_RUN((dx_kernel<V, T, ACT, false>), grid, block, s, dx, add, dout, x, bn->mean, bn->invstd,
-		       bn->weight, bn->bias, coef, bn->m, (int)bn->c);
+		       bn->weight, bn->bias, coef, bn->m, pieces_of(g, bn->m), (int)bn->c);
 }
 
 template <class T>

@@ -2,7 +2,9 @@
  * Other dense convolutions use cuDNN. If it is missing, or has no algorithm that gives the same bits in every
  * run, they use patches (im2col) and a matrix product.
  *   out[M,O] = x[M,I] · w[O,I]^T     dx[M,I] = dout[M,O] · w[O,I]     dw[O,I] += dout[M,O]^T · x[M,I]
- * Groups of several channels, and dilation, have plain kernels of their own.
+ * Groups of several channels, and dilation, have plain kernels of their own. A depthwise one may do half of the
+ * work of a batch norm in front, or that of an activation; its workspace is [2, C] statistics of eval mode | partial
+ * sums.
  * In 16 bits cuDNN would return dw in 16 bits, too. So there dw is always a matrix product, with fp32 sums
  * and result. */
 #include <stdlib.h>
@@ -80,6 +82,39 @@ static enum sl_err prepare_pointwise(struct cuda *cu, const struct conv *cv)
 	return err ? err : cu_gemm_prepare(cu, cv->wide_product, true, false, o, i, m);
 }
 
+static enum path path_of(const struct sl_op *op)
+{
+	const struct sl_conv_attr *a = &op->u.conv;
+	const bool depthwise = sl_op_is_depthwise(op);
+
+	return (a->groups > 1 && !depthwise) || (a->dilation > 1 && (a->kh > 1 || a->kw > 1)) ? GROUPED
+	       : depthwise                                                                    ? DEPTHWISE
+	       : a->kh == 1 && a->kw == 1 && a->stride == 1 && a->pad == 0                    ? POINTWISE
+											      : DENSE;
+}
+
+static struct cu_window window_of(const struct sl_op *op)
+{
+	const struct sl_conv_attr *a = &op->u.conv;
+
+	return cu_window_of(&op->in_shape[0], &op->out_shape, a->kh, a->kw, a->stride, a->pad);
+}
+
+static bool takes(const struct sl_op *op, struct sl_exec_form form)
+{
+	struct cu_window win;
+
+	if (form.post != SL_POST_NONE || form.pre == SL_PRE_NONE)
+		return form.post == SL_POST_NONE;
+	win = window_of(op);
+	return form.pre != SL_PRE_LINEAR && path_of(op) == DEPTHWISE && cu_depthwise_bytes(&win) > 0;
+}
+
+static size_t stats_bytes(const struct conv *cv)
+{
+	return cu_align(2 * (size_t)cv->win.c * sizeof(float));
+}
+
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	const struct sl_op *op = p->op;
@@ -95,19 +130,16 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 		sl_fail_set(p->fail, err, "%s: the device has failed", op->name);
 		goto fail;
 	}
-	cv->win = cu_window_of(&op->in_shape[0], &op->out_shape, a->kh, a->kw, a->stride, a->pad);
+	cv->win = window_of(op);
 	cv->out_c = a->out_c;
 	cv->product = cu_product(op);
 	cv->wide_product = cu_wide_product(op);
 	cv->groups = a->groups;
 	cv->dilation = a->dilation;
 	cv->depthwise = sl_op_is_depthwise(op);
-	cv->path = (a->groups > 1 && !cv->depthwise) || (a->dilation > 1 && (a->kh > 1 || a->kw > 1)) ? GROUPED
-		   : cv->depthwise                                                                    ? DEPTHWISE
-		   : a->kh == 1 && a->kw == 1 && a->stride == 1 && a->pad == 0                        ? POINTWISE
-												      : DENSE;
+	cv->path = path_of(op);
 	if (cv->path == DEPTHWISE)
-		workspace = cu_depthwise_bytes(&cv->win);
+		workspace = stats_bytes(cv) + cu_depthwise_bytes(&cv->win);
 	if (cv->path == DENSE)
 		err = prepare_dense(cu, cv, op->precision, &workspace, p->fail);
 	if (cv->path == POINTWISE && prepare_pointwise(cu, cv))
@@ -214,6 +246,45 @@ static struct cu_conv_groups grouped_at(const struct conv *cv, int64_t rows)
 	return (struct cu_conv_groups){window_at(cv, rows), cv->out_c, cv->groups, cv->dilation, cv->depthwise};
 }
 
+/* *out: the norm or activation in front, in *at; NULL: there is none. */
+static enum sl_err front_of(struct cuda *cu, const struct sl_op_call *call, struct cu_front *at,
+			    const struct cu_front **out)
+{
+	*out = call->form.pre ? at : NULL;
+	*at = (struct cu_front){.act = call->form.pre == SL_PRE_ACT ? (int)call->pre->op->u.act : 0};
+	return call->form.pre == SL_PRE_NORM ? cu_bn_front(cu, call->pre, call->workspace, at) : SL_OK;
+}
+
+static enum sl_err depthwise_forward(struct cuda *cu, const struct sl_op_call *call, const struct cu_window *win)
+{
+	const float *bias = call->op->u.conv.bias ? call->param[BIAS] : NULL;
+	const struct cu_front *front;
+	struct cu_front memory;
+	enum sl_err err = front_of(cu, call, &memory, &front);
+
+	return err ? err
+		   : cu_check(cu,
+			      cu_depthwise_forward(cu->stream, cu_op_type(call->op), call->out.data, call->in[0].data,
+						   call->param[WEIGHT], bias, front, win),
+			      call->op->name);
+}
+
+static enum sl_err depthwise_backward(struct cuda *cu, const struct sl_op_call *call, const struct cu_window *win)
+{
+	const struct conv *cv = call->state;
+	const struct cu_front *front;
+	struct cu_front memory;
+	enum sl_err err = front_of(cu, call, &memory, &front);
+
+	return err ? err
+		   : cu_check(cu,
+			      cu_depthwise_backward(cu->stream, cu_op_type(call->op), call->din[0].data,
+						    call->din_add[0], call->grad[WEIGHT], call->dout.data,
+						    call->in[0].data, call->param[WEIGHT], front,
+						    (char *)call->workspace + stats_bytes(cv), win),
+			      call->op->name);
+}
+
 static enum sl_err forward(const struct sl_op_call *call)
 {
 	const struct sl_op *op = call->op;
@@ -233,10 +304,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 						   call->param[WEIGHT], bias, &grouped),
 				op->name);
 	if (cv->path == DEPTHWISE)
-		return cu_check(cu,
-				cu_depthwise_forward(cu->stream, cu_op_type(op), call->out.data, call->in[0].data,
-						     call->param[WEIGHT], bias, &win),
-				op->name);
+		return depthwise_forward(cu, call, &win);
 	err = cv->path == POINTWISE
 		      ? cu_gemm(cu, cv->product, call->out.data, call->in[0].data, false, cu_weight(call), true, m,
 				cv->out_c, cv->win.c, 0)
@@ -265,10 +333,7 @@ static enum sl_err backward(const struct sl_op_call *call)
 						   call->dout.data, x, call->param[WEIGHT], &grouped),
 			       op->name);
 	if (!err && cv->path == DEPTHWISE)
-		err = cu_check(cu,
-			       cu_depthwise_backward(cu->stream, cu_op_type(op), dx, call->din_add[0], dw,
-						     call->dout.data, x, call->param[WEIGHT], call->workspace, &win),
-			       op->name);
+		err = depthwise_backward(cu, call, &win);
 	if (!err && cv->path == POINTWISE && dw)
 		err = cu_gemm(cu, cv->wide_product, dw, call->dout.data, true, x, false, cv->out_c, cv->win.c, m, 1);
 	if (!err && cv->path == POINTWISE && dx)
@@ -286,4 +351,5 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return err;
 }
 
-const struct sl_kernel cu_op_conv = {.prepare = prepare, .release = release, .forward = forward, .backward = backward};
+const struct sl_kernel cu_op_conv = {
+	.prepare = prepare, .release = release, .forward = forward, .backward = backward, .takes = takes};

@@ -169,6 +169,9 @@ static inline int64_t cu_channels(const struct sl_shape *s)
 struct cu_window cu_window_of(const struct sl_shape *in, const struct sl_shape *out, int kh, int kw, int stride,
 			      int pad);
 
+/* The batch norm `bn` in front of a convolution that does half of its work. stats [2, C]: scratch for eval mode. */
+enum sl_err cu_bn_front(struct cuda *cu, const struct sl_op_call *bn, float *stats, struct cu_front *out) SL_MUST_CHECK;
+
 /* Does the work of sl_module.open, for a device that is known to be usable. */
 enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_options *options,
 			    struct sl_fail *fail) SL_MUST_CHECK;

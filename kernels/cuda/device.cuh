@@ -7,6 +7,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <type_traits>
 
 #ifdef __CUDACC__
 // Launches on stream `s`. Tests on a CPU define it otherwise (tests/support/cuda_sim).
@@ -56,6 +57,16 @@ template <> __device__ __forceinline__ f16 rounded<f16>(float x)
 	return {__half_as_ushort(__float2half_rn(x))};
 }
 
+// Fetches p's line into the L2.
+__device__ __forceinline__ void cu_prefetch(const void *p)
+{
+#ifdef __CUDA_ARCH__
+	asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+#else
+	(void)p;
+#endif
+}
+
 template <int V> struct alignas(4 * V) Vec {
 	float v[V];
 };
@@ -64,6 +75,53 @@ template <int V> struct alignas(4 * V) Vec {
 template <int V, class T> struct alignas(sizeof(T) * V) Pack {
 	T v[V];
 };
+
+// The value in a word, or in half `half` of it.
+template <class T> __device__ __forceinline__ float value_in(uint32_t word, int half)
+{
+	if constexpr (sizeof(T) == sizeof(float))
+		return __uint_as_float(word);
+	else
+		return value(T{(uint16_t)(word >> half * 16)});
+}
+
+// V values as they are loaded, in whole registers. As floats those of 16 bits would take twice as many.
+template <int V, class T> struct alignas(sizeof(T) * V) Raw {
+	using Word = typename std::conditional<(sizeof(T) * V < 4), uint16_t, uint32_t>::type;
+	static constexpr int words = sizeof(T) * V / sizeof(Word);
+	Word w[words];
+
+	__device__ __forceinline__ float operator[](int i) const
+	{
+		constexpr int halves = 4 / sizeof(T);
+
+		return value_in<T>(w[i / halves], i % halves);
+	}
+	// The compiler forgets what the values are as floats, and converts them anew where it needs them.
+	__device__ __forceinline__ void forget()
+	{
+#ifdef __CUDA_ARCH__
+#pragma unroll
+		for (int i = 0; i < words; i++)
+			asm volatile("" : "+r"(w[i]));
+#endif
+	}
+};
+
+// What the kernel itself writes must be read by `load`, because words and values are different types.
+template <int V, class T> __device__ __forceinline__ Raw<V, T> fetched(bool inside, const T *p)
+{
+	return inside ? *reinterpret_cast<const Raw<V, T> *>(p) : Raw<V, T>{};
+}
+
+template <int V, class T> __device__ __forceinline__ Vec<V> values(const Raw<V, T> &raw)
+{
+	Vec<V> x;
+#pragma unroll
+	for (int i = 0; i < V; i++)
+		x.v[i] = raw[i];
+	return x;
+}
 
 template <int V, class T> __device__ __forceinline__ Vec<V> load(const T *p)
 {

@@ -1,6 +1,6 @@
-// Convolutions with groups of several channels or with dilation, NHWC. Plain kernels: one thread for each
-// output or input, and one block for each weight, which sums over all pixels. Each sum has a fixed order, for
-// any grid.
+// Convolutions with groups of several channels or with dilation, and depthwise ones of other windows than 3×3, NHWC.
+// Plain kernels: one thread for each output or input, and one block for each weight, which sums over all pixels. Each
+// sum has a fixed order, for any grid.
 #include "kernels/cuda/device.cuh"
 
 namespace
@@ -110,6 +110,33 @@ __global__ void weight_kernel(float *__restrict__ dweight, const T *__restrict__
 		dweight[weight_at(g, o, kh, kw, j)] += sums[0];
 }
 
+// The same for a depthwise convolution. Block: 32 channels × 16 rows of one tap, over all pixels.
+template <class T>
+__global__ void __launch_bounds__(512)
+	depthwise_weight_kernel(float *dweight, const T *__restrict__ dout, const T *__restrict__ x, cu_conv_groups g)
+{
+	__shared__ double part[16][33];
+	const cu_window &w = g.win;
+	const int lane = threadIdx.x, y = threadIdx.y, kh = blockIdx.y / w.kw, kw = blockIdx.y % w.kw;
+	const int64_t c = (int64_t)blockIdx.x * 32 + lane;
+	double sum = 0;
+
+	for (int64_t m = y; m < w.n * w.ho * w.wo && c < w.c; m += 16) {
+		const int64_t wo = m % w.wo, ho = m / w.wo % w.ho, n = m / (w.wo * w.ho);
+		const int64_t h = ho * w.stride - w.pad + kh * g.dilation, v = wo * w.stride - w.pad + kw * g.dilation;
+
+		if (h >= 0 && h < w.h && v >= 0 && v < w.w)
+			sum += (double)value(x[((n * w.h + h) * w.w + v) * w.c + c]) * value(dout[m * w.c + c]);
+	}
+	part[y][lane] = sum;
+	__syncthreads();
+	if (y == 0 && c < w.c) {
+		for (int r = 1; r < 16; r++)
+			sum += part[r][lane];
+		dweight[blockIdx.y * w.c + c] += (float)sum;
+	}
+}
+
 unsigned blocks_of(int64_t count)
 {
 	const int64_t blocks = ceil_div(count, threads_each);
@@ -126,7 +153,10 @@ void backward(cudaStream_t s, T *dx, bool add, float *dweight, const T *dout, co
 
 	if (dx)
 		CU_RUN((data_kernel<T>), blocks_of(count), threads_each, s, dx, add, dout, weight, count, g);
-	if (dweight)
+	if (dweight && g.depthwise)
+		CU_RUN((depthwise_weight_kernel<T>), dim3(ceil_div(g.o, 32), g.win.kh * g.win.kw), dim3(32, 16), s,
+		       dweight, dout, x, g);
+	else if (dweight)
 		CU_RUN((weight_kernel<T>), (unsigned)weights, threads_weight, s, dweight, dout, x, g);
 }
 

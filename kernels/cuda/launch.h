@@ -48,8 +48,8 @@ cudaError_t cu_bn_gradient_sums(cudaStream_t s, float *dweight, float *dbias, fl
 				const struct cu_bn *bn);
 /* coef NULL: the statistics were constants (eval mode). */
 cudaError_t cu_bn_dx(cudaStream_t s, void *dx, bool add, const void *dout, const float *coef, const struct cu_bn *bn);
-/* For few rows: both passes of one direction in a single launch. cu_bn_small: whether they apply; `a`, `b`:
- * the call's other tensors. Training mode only. */
+/* For few rows: both passes of one direction in a single launch; out NULL: statistics alone. cu_bn_small: whether they
+ * apply; `a`, `b`: the call's other tensors. Training mode only. */
 bool cu_bn_small(const struct cu_bn *bn, const void *a, const void *b);
 cudaError_t cu_bn_forward_small(cudaStream_t s, void *out, const struct cu_bn *bn);
 cudaError_t cu_bn_backward_small(cudaStream_t s, void *dx, bool add, float *dweight, float *dbias, const void *dout,
@@ -64,13 +64,23 @@ struct cu_window {
 	int64_t n, h, w, c, ho, wo;
 	int kh, kw, stride, pad;
 };
-size_t cu_depthwise_bytes(const struct cu_window *win);
+/* A batch norm in front, whose work the convolution does: x is then the norm's input, and dx the gradient of the
+ * norm's output. Backward adds to dweight and dbias (NULL: not wanted), and fills coef as cu_bn_gradient_sums does.
+ * Without mean it is an activation alone: x is its input, dx the gradient of that, and the other pointers are NULL. */
+struct cu_front {
+	const float *mean, *invstd, *weight, *bias; /* [C] */
+	int act;
+	float *dweight, *dbias;
+	float *coef; /* [2, C] */
+};
+size_t cu_depthwise_bytes(const struct cu_window *win); /* 0: a window that takes nothing in front */
+/* front NULL: there is none. */
 cudaError_t cu_depthwise_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, const float *weight,
-				 const float *bias, const struct cu_window *win);
+				 const float *bias, const struct cu_front *front, const struct cu_window *win);
 /* dx, dweight NULL: not wanted. dweight is added to. */
 cudaError_t cu_depthwise_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, float *dweight,
-				  const void *dout, const void *x, const float *weight, void *workspace,
-				  const struct cu_window *win);
+				  const void *dout, const void *x, const float *weight, const struct cu_front *front,
+				  void *workspace, const struct cu_window *win);
 
 /* ---- grouped.cu: groups of several channels, dilation. Weights are fp32, in op.h's dense layout; a
  * depthwise convolution's layout is `depthwise` ---- */
