@@ -408,7 +408,9 @@ const struct op_case op_cases[] = {
 	REPEAT(1, 1, 1, 1, 1, 1, 0, 0), REPEAT(3, 4, 4, 5, 1, 7, 0, 0), REPEAT(5, 0, 0, 9, 2, 6, 12, 0),
 	REPEAT(4, 3, 0, 8, 3, 5, 7, 16), REPEAT(33, 0, 0, 3, 2, 65, 192, 0), ATTENTION_ROWS(1, 1, 1, 1, 0, false, 0),
 	ATTENTION_ROWS(3, 5, 8, 2, 0, false, 0), ATTENTION_ROWS(2, 9, 24, 4, 2, true, 0.25f),
-	ATTENTION_ROWS(2, 65, 64, 4, 0, false, 0),
+	ATTENTION_ROWS(2, 65, 64, 4, 0, false, 0), ATTENTION_ROWS(1, 15, 20, 1, 0, false, 0),
+	ATTENTION_ROWS(1, 16, 80, 1, 0, true, 0), ATTENTION_ROWS(2, 17, 128, 1, 0, false, 0.1f),
+	ATTENTION_ROWS(1, 63, 64, 1, 0, false, 0), ATTENTION_ROWS(1, 64, 40, 2, 1, true, 0.2f),
 	/* cross-entropy */
 	XENT(1, 1, DATA_PLAIN), XENT(1, 10, DATA_PLAIN), XENT(5, 2, DATA_PLAIN), XENT(33, 10, DATA_TIES),
 	XENT(7, 100, DATA_LARGE), XENT(4, 1000, DATA_PLAIN), XENT(128, 17, DATA_TIES), XENT(257, 10, DATA_PLAIN),
