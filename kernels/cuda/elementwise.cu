@@ -104,7 +104,8 @@ template <class T> struct Dropout {
 	}
 };
 
-// The same for tokens, one element at a time. An element's draw does not depend on the lengths of other rows.
+// The same for tokens. An element's draw does not depend on the lengths of other rows. With V = 4 the features are a
+// multiple of 4, so that one call gives the random numbers of all V elements.
 template <class T> struct DropoutTokens {
 	T *out;
 	const T *x;
@@ -122,7 +123,9 @@ template <class T> struct DropoutTokens {
 		uint32_t word[4];
 
 		philox_quad(&key, (uint32_t)(by >> 2), word);
-		a.v[0] = (float)(word[by & 3] >> 8) * 0x1p-24f >= p ? a.v[0] * scale : 0.f;
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			a.v[k] = (float)(word[V > 1 ? k : by & 3] >> 8) * 0x1p-24f >= p ? a.v[k] * scale : 0.f;
 		put<V>(out + i, a, add);
 	}
 };
@@ -191,11 +194,17 @@ struct Adam {
 	}
 };
 
-template <class T> __global__ void bias_kernel(T *out, const float *bias, int64_t n, int c)
-{
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
-		out[i] = rounded<T>(value(out[i]) + bias[i % c]);
-}
+// With V = 4, c is a multiple of 4.
+template <class T> struct Bias {
+	T *out;
+	const float *bias;
+	int64_t c;
+
+	template <int V> __device__ void run(int64_t i) const
+	{
+		put<V>(out + i, load<V>(bias + i % c), true);
+	}
+};
 
 __global__ void store_step_kernel(uint64_t *at, uint64_t step)
 {
@@ -300,8 +309,9 @@ cudaError_t cu_dropout_tokens(cudaStream_t s, enum cu_type type, void *out, bool
 {
 	const float scale = 1.f / (1.f - p);
 
-#define CALL(T) \
-	return each(s, DropoutTokens<T>{(T *)out, (const T *)x, *key, *r, most, p, scale, add}, r->tokens * r->f, false)
+#define CALL(T)                                                                                                   \
+	return each(s, DropoutTokens<T>{(T *)out, (const T *)x, *key, *r, most, p, scale, add}, r->tokens * r->f, \
+		    r->f % 4 == 0 && aligned16(out) && aligned16(x))
 	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
 }
@@ -314,13 +324,9 @@ cudaError_t cu_store_step(cudaStream_t s, uint64_t *at, uint64_t step)
 
 cudaError_t cu_bias(cudaStream_t s, enum cu_type type, void *out, const float *bias, int64_t m, int64_t c)
 {
-	const int64_t all = ceil_div(m * c, cu_each_threads);
-	const unsigned blocks = (unsigned)(all < 8192 ? all : 8192);
-
-#define CALL(T) CU_RUN((bias_kernel<T>), blocks, cu_each_threads, s, (T *)out, bias, m *c, (int)c)
+#define CALL(T) return each(s, Bias<T>{(T *)out, bias, c}, m * c, c % 4 == 0 && aligned16(out) && aligned16(bias))
 	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
-	return cudaGetLastError();
 }
 
 cudaError_t cu_sgd(cudaStream_t s, float *weight, const float *grad, float *momentum, const struct cu_sgd *sgd,
@@ -341,5 +347,5 @@ cudaError_t cu_probe(void)
 {
 	cudaFuncAttributes attributes;
 
-	return cudaFuncGetAttributes(&attributes, bias_kernel<float>);
+	return cudaFuncGetAttributes(&attributes, each_kernel<4, Bias<float>>);
 }
