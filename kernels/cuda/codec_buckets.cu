@@ -5,7 +5,7 @@
 #include "kernels/cuda/codec_codes.h"
 #include "kernels/cuda/philox.h"
 
-enum { MEASURE_BLOCKS = 640 /* that a device runs at once */, PARTS = CU_THREADS / CU_BUCKETS };
+enum { MEASURE_BLOCKS = 768, PARTS = CU_THREADS / CU_BUCKETS };
 
 static __host__ __device__ __forceinline__ int head_bytes(const struct cu_buckets *b)
 {

@@ -8,7 +8,7 @@
 
 #define ZERO_KEY 0x80000000u
 
-enum { PASSES = 3, COPIES = 4, RUN = 16, EXACT_BLOCKS = 1024, DIGIT_BINS = CU_BUCKETS * CU_DIGIT_VALUES };
+enum { PASSES = 3, RUN = 16, EXACT_BLOCKS = 1024, DIGIT_BINS = CU_BUCKETS * CU_DIGIT_VALUES };
 
 static __host__ __device__ __forceinline__ int64_t samples_of(int64_t n)
 {
@@ -175,8 +175,7 @@ static __device__ __forceinline__ int pass_shift(int pass)
 /* The key of rank `left` among `total`, found by a block of CU_PLACE_THREADS. */
 static __device__ __forceinline__ uint32_t find_key(const uint32_t *key, uint32_t total, uint32_t left)
 {
-	/* lanes count in several copies: most keys are in few bins */
-	__shared__ uint32_t bins[COPIES][CU_SELECT_BINS + 8], found, under;
+	__shared__ uint32_t bins[CU_SELECT_BINS], found, under;
 	const unsigned t = threadIdx.x;
 
 	if (t == 0) {
@@ -186,12 +185,10 @@ static __device__ __forceinline__ uint32_t find_key(const uint32_t *key, uint32_
 	for (int pass = 0; pass < PASSES; pass++) {
 		const int shift = pass_shift(pass), width = pass_width(pass);
 		const uint32_t mask = (1u << width) - 1;
-		uint32_t prefix, rank, own, first_bin = 0, second_bin = 0, before, all, zeros = 0;
+		uint32_t prefix, rank, own, before, all, zeros = 0;
 
-		for (int c = 0; c < COPIES; c++) {
-			bins[c][t] = 0;
-			bins[c][t + CU_PLACE_THREADS] = 0;
-		}
+		bins[t] = 0;
+		bins[t + CU_PLACE_THREADS] = 0;
 		__syncthreads();
 		prefix = found;
 		rank = under;
@@ -212,23 +209,19 @@ static __device__ __forceinline__ uint32_t find_key(const uint32_t *key, uint32_
 				if (v[e] == ZERO_KEY)
 					zeros++;
 				else
-					atomicAdd(&bins[t % COPIES][v[e] >> shift & mask], 1u);
+					atomicAdd(&bins[v[e] >> shift & mask], 1u);
 			}
 		}
 		if (zeros != 0)
-			atomicAdd(&bins[t % COPIES][ZERO_KEY >> shift & mask], zeros);
+			atomicAdd(&bins[ZERO_KEY >> shift & mask], zeros);
 		__syncthreads();
-		for (int c = 0; c < COPIES; c++) {
-			first_bin += bins[c][2 * t];
-			second_bin += bins[c][2 * t + 1];
-		}
-		own = first_bin + second_bin;
+		own = bins[2 * t] + bins[2 * t + 1];
 		before = scan_block(own, &all);
 		if (before <= rank && rank - before < own) {
-			const uint32_t second = rank - before >= first_bin;
+			const uint32_t second = rank - before >= bins[2 * t];
 
 			found = prefix << width | (2 * t + second);
-			under = rank - before - (second ? first_bin : 0);
+			under = rank - before - (second ? bins[2 * t] : 0);
 		}
 		__syncthreads();
 	}

@@ -28,11 +28,10 @@ static __device__ __forceinline__ uint32_t rank_words(uint32_t *before, const ui
 	return total;
 }
 
-/* Gathers the marked elements of a block of x to y, and their places unless `place` is NULL. Returns the largest
- * magnitude that the thread saw, with `check` of all elements. */
-static __device__ __forceinline__ uint32_t gather_block(float *y, uint16_t *place, const float *x,
-							const uint32_t *words, const uint32_t *before, bool check,
-							int len)
+/* Gathers the marked elements of a block of x to y. Returns the largest magnitude that the thread saw, with `check` of
+ * all elements. */
+static __device__ __forceinline__ uint32_t gather_block(float *y, const float *x, const uint32_t *words,
+							const uint32_t *before, bool check, int len)
 {
 	const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 	uint32_t top = 0;
@@ -55,14 +54,8 @@ static __device__ __forceinline__ uint32_t gather_block(float *y, uint16_t *plac
 			const uint32_t m = magnitude(v[e]);
 
 			top = m > top ? m : top;
-			if (kept[e] >> lane & 1) {
-				const int at_word = word + KEEP_WARPS * e;
-				const uint32_t at = before[at_word] + (uint32_t)__popc(kept[e] & lanes_below());
-
-				y[at] = v[e];
-				if (place != NULL)
-					place[at] = (uint16_t)(at_word * 32 + lane);
-			}
+			if (kept[e] >> lane & 1)
+				y[before[word + KEEP_WARPS * e] + (uint32_t)__popc(kept[e] & lanes_below())] = v[e];
 		}
 	}
 	return top;
@@ -76,7 +69,7 @@ static __global__ void __launch_bounds__(KEEP_THREADS)
 	uint32_t top;
 
 	rank_words(before, words);
-	top = gather_block(y + offset[blockIdx.x], NULL, x + (int64_t)blockIdx.x * CU_BLOCK, words, before, true,
+	top = gather_block(y + offset[blockIdx.x], x + (int64_t)blockIdx.x * CU_BLOCK, words, before, true,
 			   block_length(n, blockIdx.x));
 	if (top >= CU_F32_INF_BITS)
 		atomicMax(&status[CU_STATUS_NONFINITE], top);
@@ -194,8 +187,9 @@ static __device__ __forceinline__ void drop_ties(uint32_t *words, uint32_t *ties
 }
 
 /* Codes the `count` marks of block b: its entry, size and bytes in p.coded. */
-static __device__ __forceinline__ void code_block(const struct cu_place_coding *p, int64_t b, const uint16_t *place,
-						  const uint32_t *words, uint32_t count, int len)
+static __device__ __forceinline__ void code_block(const struct cu_place_coding *p, int64_t b, uint16_t *place,
+						  const uint32_t *words, const uint32_t *before, uint32_t count,
+						  int len)
 {
 	__shared__ uint32_t any[CU_BLOCK / CU_GAPS], at[CU_BLOCK / CU_GAPS];
 	const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -204,6 +198,10 @@ static __device__ __forceinline__ void code_block(const struct cu_place_coding *
 	const int groups = (int)((count + CU_GAPS - 1) / CU_GAPS), t = (int)threadIdx.x;
 	uint32_t bytes = 0, total;
 
+	for (int word = warp; word < CU_BLOCK_WORDS; word += KEEP_WARPS)
+		if (words[word] >> lane & 1)
+			place[before[word] + (uint32_t)__popc(words[word] & lanes_below())] =
+				(uint16_t)(word * 32 + lane);
 	if (t < CU_BLOCK / CU_GAPS)
 		any[t] = 0;
 	__syncthreads();
@@ -261,7 +259,7 @@ static __device__ __forceinline__ void lay_out(const struct cu_place_coding *p, 
 }
 
 /* The last blocks come first, as in tile_from_end. */
-static __global__ void __launch_bounds__(KEEP_THREADS, 3)
+static __global__ void __launch_bounds__(KEEP_THREADS)
 	keep(struct cu_place_coding p, uint32_t *status, uint32_t *bitmap, struct cu_shares shares,
 	     const struct cu_selection *sel, const float *x, float *y, int64_t n)
 {
@@ -269,7 +267,6 @@ static __global__ void __launch_bounds__(KEEP_THREADS, 3)
 	__shared__ uint16_t places[KEEP_ROOM];
 	const int64_t b = gridDim.x - 1 - blockIdx.x;
 	const int len = block_length(n, b), t = (int)threadIdx.x;
-	uint16_t *place;
 	uint32_t count;
 
 	bitmap += b * CU_BLOCK_WORDS;
@@ -283,9 +280,8 @@ static __global__ void __launch_bounds__(KEEP_THREADS, 3)
 			bitmap[w] = words[w];
 	}
 	count = rank_words(before, words);
-	place = count <= KEEP_ROOM ? places : p.place + b * CU_BLOCK;
-	gather_block(y + shares.offset[b], place, x, words, before, false, len);
-	code_block(&p, b, place, words, count, len);
+	gather_block(y + shares.offset[b], x, words, before, false, len);
+	code_block(&p, b, count <= KEEP_ROOM ? places : p.place + b * CU_BLOCK, words, before, count, len);
 	if (is_last_block(&status[CU_STATUS_DONE]))
 		lay_out(&p, status, gridDim.x);
 }
@@ -298,17 +294,8 @@ static __global__ void join(struct cu_place_coding p, const uint32_t *status, in
 
 	if (threadIdx.x < 4)
 		p.side[4 * b + threadIdx.x] = (uint8_t)(p.entry[b] >> 8 * threadIdx.x);
-	for (uint32_t first = threadIdx.x; first < end - at; first += CU_TILE) {
-		uint8_t byte[CU_EACH];
-
-#pragma unroll
-		for (uint32_t e = 0; e < CU_EACH; e++)
-			byte[e] = first + e * CU_THREADS < end - at ? from[first + e * CU_THREADS] : 0;
-#pragma unroll
-		for (uint32_t e = 0; e < CU_EACH; e++)
-			if (first + e * CU_THREADS < end - at)
-				p.side[at + first + e * CU_THREADS] = byte[e];
-	}
+	for (uint32_t i = threadIdx.x; i < end - at; i += CU_THREADS)
+		p.side[at + i] = from[i];
 }
 
 cudaError_t cu_keep(cudaStream_t s, const struct cu_place_coding *p, uint32_t *status, uint32_t *bitmap,

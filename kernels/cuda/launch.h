@@ -279,10 +279,9 @@ cudaError_t cu_embedding_backward(cudaStream_t s, enum cu_type type, float *grad
 /* ---- attention.cu: q, dq, out, dout [T, heads, D]; k, v, dk, dv [T, kv, D] ---- */
 struct cu_attention {
 	struct cu_rows rows; /* f is not read */
-	enum cu_type type;   /* of out, dout, v and dv, and of q, k, dq and dk if they are not rotated */
+	enum cu_type type;   /* of out, dout, v and dv, and of q, k, dq and dk without rotary positions */
 	int64_t each;        /* tokens of every row; 0: see rows.begin */
-	bool tf32;           /* CU_F32: products round factors to TF32 */
-	bool rotated;        /* q, k, dq and dk are fp32, because rotary positions rotate them */
+	enum cu_type turned; /* of q, k, dq and dk; fp32 if they are rotated by rotary positions */
 	int heads, kv, d, most;
 	bool causal;
 	float p; /* of dropout; 0: none */
@@ -298,7 +297,6 @@ cudaError_t cu_attention_dq(cudaStream_t s, void *dq, bool add, const void *dout
 /* dk, dv NULL: not wanted. */
 cudaError_t cu_attention_dkv(cudaStream_t s, void *dk, bool add_k, void *dv, bool add_v, const void *dout,
 			     const struct cu_attention *a);
-/* ---- rope.cu ---- */
 struct cu_rope { /* see struct sl_attention_attr */
 	float theta, factor, low, high;
 	int old;

@@ -144,12 +144,6 @@ unsigned __shfl_up_sync(unsigned mask, unsigned v, unsigned lanes);
 double __shfl_down_sync(unsigned mask, double v, unsigned lanes);
 unsigned __ballot_sync(unsigned mask, int predicate); /* among all 32 lanes */
 
-/* What kernels/cuda/mma.cuh does on a device. The product uses 11 bits of each factor's significand, whatever the
- * others are, and truncates each sum. */
-float sim_tf32(float x);
-void sim_mma_tf32(float d[4], const float a[4], const float b[2]);
-void sim_gather_rows(float rows[2][8], const float a[4]);
-
 void __threadfence(void);
 
 static inline unsigned atomicAdd(unsigned *at, unsigned v)

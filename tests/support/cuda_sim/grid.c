@@ -26,7 +26,6 @@ static struct {
 	struct meeting block, warp[MOST_THREADS / WARP];
 	unsigned vote[MOST_THREADS / WARP];
 	uint64_t lane[MOST_THREADS];
-	float a[MOST_THREADS][4], b[MOST_THREADS][2]; /* of products */
 } sim;
 
 static uint32_t luck = 1;
@@ -103,55 +102,6 @@ double __shfl_down_sync(unsigned mask, double v, unsigned lanes)
 	bits = exchange(mask, bits, sim.running % WARP + lanes);
 	memcpy(&v, &bits, sizeof v);
 	return v;
-}
-
-/* Bits of the significand that TF32 lacks. */
-enum { TF32_LACKS = 13 };
-
-static float cut(float x)
-{
-	return __uint_as_float(__float_as_uint(x) >> TF32_LACKS << TF32_LACKS);
-}
-
-float sim_tf32(float x)
-{
-	return isfinite(x) ? cut(__uint_as_float(__float_as_uint(x) + (1u << (TF32_LACKS - 1)))) : x;
-}
-
-/* Every thread of the warp gives its elements; returns the first of these threads. */
-static unsigned give_factors(const float a[4], const float b[2])
-{
-	memcpy(sim.a[sim.running], a, sizeof sim.a[0]);
-	memcpy(sim.b[sim.running], b, sizeof sim.b[0]);
-	meet(&sim.warp[sim.running / WARP], WARP);
-	return sim.running / WARP * WARP;
-}
-
-void sim_mma_tf32(float d[4], const float a[4], const float b[2])
-{
-	const unsigned first = give_factors(a, b), g = sim.running % WARP / 4, t = sim.running % 4;
-
-	for (unsigned i = 0; i < 4; i++) {
-		double sum = (double)d[i];
-
-		for (unsigned k = 0; k < 8; k++)
-			sum += (double)cut(sim.a[first + 4 * g + k % 4][i / 2 + k / 4 * 2]) *
-			       (double)cut(sim.b[first + 4 * (2 * t + i % 2) + k % 4][k / 4]);
-		d[i] = (float)sum;
-		if (fabs((double)d[i]) > fabs(sum) && isfinite(d[i]))
-			d[i] = nextafterf(d[i], 0);
-	}
-	meet(&sim.warp[first / WARP], WARP);
-}
-
-void sim_gather_rows(float rows[2][8], const float a[4])
-{
-	const unsigned first = give_factors(a, (const float[2]){0}), g = sim.running % WARP / 4;
-
-	for (unsigned k = 0; k < 8; k++)
-		for (unsigned i = 0; i < 2; i++)
-			rows[i][k] = sim.a[first + 4 * g + k % 4][i + k / 4 * 2];
-	meet(&sim.warp[first / WARP], WARP);
 }
 
 void __threadfence(void)
