@@ -264,11 +264,11 @@ point_picture() {
 		set datafile separator tab
 		set logscale x
 		set grid
-		set offsets 0, 0, graph 0.1, graph 0.05
+		set offsets graph 0.05, graph 0.05, graph 0.1, graph 0.1
 		set xlabel 'MB of the connection, a whole run'
 		set ylabel '$(points "$1" | jq -r 'if .[0].perplexity then "test perplexity" else "test accuracy, %" end')'
 		plot '$tmp/points' using 1:2:3 with yerrorbars pt 7 lc rgb '#1f5fa8' notitle, '' using 1:2 with lines lc rgb '#1f5fa8' notitle, \
-			'' using 1:2:4 with labels offset 0,1 notitle
+			'' using 1:2:4 every 2 with labels offset 0,1 notitle, '' using 1:2:4 every 2::1 with labels offset 0,-1 notitle
 	GP
 }
 
