@@ -573,7 +573,8 @@ static const float *targets(const struct sl_set *set, int64_t index)
 
 static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
 {
-	return sl_name(&((const struct table *)set->data)->name, index);
+	snprintf(out, size, "%s", sl_name(&((const struct table *)set->data)->name, index));
+	return out;
 }
 
 static const char *class_name(const struct sl_set *set, int label)

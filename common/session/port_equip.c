@@ -394,9 +394,9 @@ static enum sl_err open_host_tensor(struct sl_port *p, struct sl_fail *fail)
 
 static int runs_of(const struct sl_port *p, int what)
 {
-	if (what > SL_PART_WEIGHTS)
+	if (what > SL_PART_WEIGHTS) /* a port has no alignment's letters */
 		return what == SL_PART_ORDER ? p->plan->spec.party != SL_PARTY_BOTH
-					     : p->end_bytes[what - SL_PART_END_GRAD] > 0;
+					     : what < SL_PART_ORDER && p->end_bytes[what - SL_PART_END_GRAD] > 0;
 	return what != SL_PART_WEIGHTS && sl_port_crosses(p->plan, what) ? p->slots : 0; /* weights: see open_weights */
 }
 
