@@ -256,8 +256,9 @@ point_table() {
 
 # Bytes against the figure: a point is a mean over seeds, its bar one standard deviation.
 point_picture() {
-	[ "$(points "$1" | jq length)" -gt 1 ] || return 0
-	points "$1" | jq -r '.[] | [.bytes / 1e6, .mean, (.sd // 0), .name] | @tsv' >"$tmp/points"
+	points "$1" >"$tmp/points.json"
+	[ "$(jq length "$tmp/points.json")" -gt 1 ] || return 0
+	jq -r '.[] | [.bytes / 1e6, .mean, (.sd // 0), .name] | @tsv' "$tmp/points.json" >"$tmp/points"
 	gnuplot <<-GP
 		set terminal svg noenhanced size 900,520 background 'white'
 		set output '$results-$1.svg'
@@ -266,7 +267,7 @@ point_picture() {
 		set grid
 		set offsets graph 0.05, graph 0.05, graph 0.1, graph 0.1
 		set xlabel 'MB of the connection, a whole run'
-		set ylabel '$(points "$1" | jq -r 'if .[0].perplexity then "test perplexity" else "test accuracy, %" end')'
+		set ylabel '$(jq -r 'if .[0].perplexity then "test perplexity" else "test accuracy, %" end' "$tmp/points.json")'
 		plot '$tmp/points' using 1:2:3 with yerrorbars pt 7 lc rgb '#1f5fa8' notitle, '' using 1:2 with lines lc rgb '#1f5fa8' notitle, \
 			'' using 1:2:4 every 2 with labels offset 0,1 notitle, '' using 1:2:4 every 2::1 with labels offset 0,-1 notitle
 	GP

@@ -186,8 +186,8 @@ struct sl_source {
 	enum sl_err (*sample)(const struct sl_set *set, int64_t index, struct sl_room *room,
 			      struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail);
 	void (*close)(struct sl_set *set);
-	/* Names for messages: of a sample, and of a class, or of a label or number of the target. NULL: there are no
-	 * names. */
+	/* Names for messages: of a sample, written to `out` and returned, and of a class, or of a label or number of
+	 * the target. NULL: there are no names. */
 	const char *(*sample_name)(const struct sl_set *set, int64_t index, char *out, size_t size);
 	const char *(*class_name)(const struct sl_set *set, int label);
 	/* A hash that tells this set from others: of the contents of tables and texts, of the names and file sizes

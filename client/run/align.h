@@ -1,5 +1,5 @@
-/* splitc align: finds the rows that both members of a vertical group have, through a server that learns no more than
- * how many letters there are (align_talk.h, link/seal.h), and writes them to data.aligned. */
+/* splitc align: finds the rows that both members of a vertical group have, and writes them to data.aligned. The server
+ * between them learns no more than how many letters there are (align_talk.h, link/seal.h). */
 #ifndef SL_CLIENT_RUN_ALIGN_H
 #define SL_CLIENT_RUN_ALIGN_H
 

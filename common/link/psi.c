@@ -39,7 +39,7 @@ enum sl_err sl_psi_open(struct sl_psi **out, const struct sl_psi_name *name, int
 	if (p)
 		p->order = malloc((size_t)all * sizeof *p->order + 1);
 	if (!p || !p->order || sodium_init() < 0) {
-		free(p);
+		sl_psi_close(p);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %lld points", (long long)all);
 	}
 	p->name = name;

@@ -1,7 +1,7 @@
 /* Letters between two parties, sealed end to end: the server that carries them can neither read nor change, repeat,
  * drop or reorder one without the receiver's notice, nor write one. Both parties know each other's CURVE key. Each end
- * first sends a fresh key in clear. The streams' keys come from both pairs (crypto_kx), so letters of an earlier stream
- * do not open in this one, and stolen CURVE keys do not open letters of the past. Each direction is a
+ * first sends a fresh key in clear. The streams' keys come from both pairs (crypto_kx). So letters of an earlier stream
+ * do not open in this one. Stolen CURVE keys do not open letters of the past. Each direction is a
  * crypto_secretstream. One caller at a time. */
 #ifndef SL_LINK_SEAL_H
 #define SL_LINK_SEAL_H

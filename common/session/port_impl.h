@@ -128,6 +128,7 @@ struct sl_port {
 	void *closed_arg;
 	struct sl_timer *reaper;
 };
+_Static_assert(SL_PART_END_GRAD + (int)SL_END_RUNS == (int)SL_PART_ORDER, "end_bytes has end_grad to ends");
 
 /* Makes the jobs of the tasks that each chunk has (count: slots), or of all other tasks (count: 1). SL_ERR_NOMEM. */
 enum sl_err sl_port_open_jobs(struct sl_port *port, bool per_chunk, int count) SL_MUST_CHECK;

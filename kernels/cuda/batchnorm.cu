@@ -36,8 +36,8 @@ Plan plan_of(int64_t m, int64_t c, int v, int batch)
 constexpr int partials = 12; // partial sums that a thread of the last block has in flight together
 
 // Op: SUMS sums per column. A thread has the loads of BATCH rows in flight together, also of its last rows.
-// begin(channel) loads the channel's coefficients, fetch(inside, at) reads V elements at offset `at` if that is inside,
-// add(sum, item) adds them, finish(channel, sums) runs once per channel.
+// begin(channel) loads the channel's coefficients. fetch(inside, at) reads V elements at offset `at` if that is inside.
+// add(sum, item) adds them. finish(channel, sums) runs once per channel.
 template <int V, class Op>
 __global__ void __launch_bounds__(threads_per_block, 2)
 	columns_kernel(Op op, int64_t m, int c, int64_t piece, float *partial, unsigned *counter)
