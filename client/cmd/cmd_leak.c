@@ -12,7 +12,8 @@
 enum { STEPS = 500 };
 
 static const char *const usage[] = {
-	"splitc leak CONFIG [--weights FILE] [--steps N] [--minutes M] [--out DIR] [--json] [--set KEY=VALUE]…",
+	"splitc leak CONFIG [--party CONFIG] [--weights FILE] [--steps N] [--minutes M] [--out DIR] [--json] [--set "
+	"KEY=VALUE]…",
 	"Measures what the server could learn about your data from what crosses the link at this cut and with these "
 	"codecs. It needs no server, and sends nothing. The attacker trains a decoder on one part of the test set, "
 	"and reconstructs pictures, rows of a table or tokens of the other part. It also reads classes from gradients "
@@ -21,6 +22,9 @@ static const char *const usage[] = {
 	"The weights are those of the config's run, or FILE. Without either they are those that a run would begin "
 	"with. The attacker `informed` knows the head as it is. The attacker `start` knows only the weights that the "
 	"run began with.",
+	"With --party the two configs are those of a vertical pair: site A has the data, site B the labels. The "
+	"command "
+	"also measures what each site learns of the other: A labels from head_grad, B data from mid_act.",
 	"DIR gets leak.html, a report to hand on, and leak.json, leak.csv and sheet.png for programs. With --minutes a "
 	"decoder may end early. Otherwise the same config, weights and data give the same figures.",
 	"A good reconstruction proves a leak. A bad one proves only that this decoder failed.",
@@ -60,6 +64,7 @@ static void on_progress(void *arg, int done, int all, double loss)
 static enum sl_err read_weights(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				struct sl_weights *start, struct sl_fail *fail)
 {
+	const struct sl_setup *features = setup->features;
 	struct sl_weights run;
 	enum sl_err err;
 
@@ -69,6 +74,8 @@ static enum sl_err read_weights(const struct sl_options *o, const struct sl_conf
 		sl_log(SL_LOG_INFO, "untrained",
 		       "there is no trained model in %s: the weights are those of a run's begin", conf->log.dir);
 		sl_setup_close(setup); /* it was planned with inserts of the final width */
+		setup->features = features;
+		setup->alone = features != NULL;
 		setup->reads = SL_READS_TEST;
 		err = sl_setup_plan(setup, conf, fail);
 		if (!err)
@@ -145,9 +152,11 @@ static enum sl_err write_report(const struct sl_leak *leak, const struct sl_opti
 	return err;
 }
 
-static enum sl_err run(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
-		       struct sl_fail *fail)
+static enum sl_err run(const struct sl_options *o, struct sl_conf_client *mine, struct sl_setup *setup,
+		       struct sl_setup *features, struct sl_fail *fail)
 {
+	static struct sl_conf_client other;
+	const struct sl_conf_client *conf = mine;
 	const char *dir = o->out ? o->out : "leak";
 	double steps = STEPS, minutes = 0;
 	struct sl_weights start = {0};
@@ -158,6 +167,8 @@ static enum sl_err run(const struct sl_options *o, const struct sl_conf_client *
 		err = sl_fail_set(fail, SL_ERR_USAGE, "leak --steps: '%.40s' is no whole number", o->steps);
 	if (!err)
 		err = read_number("--minutes", o->minutes, &minutes, fail);
+	if (!err)
+		err = sl_options_party(o, mine, &other, setup, features, SL_READS_TEST, &conf, fail);
 	if (!err)
 		err = read_weights(o, conf, setup, &start, fail);
 	if (!err)
@@ -181,15 +192,17 @@ int splitc_leak(int argc, char **argv)
 {
 	struct sl_options o = {.command = "leak", .usage = usage};
 	static struct sl_conf_client conf;
-	struct sl_setup setup = {0};
+	struct sl_setup setup = {0}, features = {0};
 	struct sl_fail fail;
-	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_WEIGHTS | SL_OPT_LEAK, 1);
+	int status = sl_options_parse(&o, argc, argv,
+				      SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_WEIGHTS | SL_OPT_PARTY | SL_OPT_LEAK, 1);
 
 	if (status < 0)
 		status = sl_options_load(&o, SL_USES_TEST_SET, &conf);
 	if (status >= 0)
 		return status;
-	status = run(&o, &conf, &setup, &fail) ? sl_command_failed(&fail) : 0;
+	status = run(&o, &conf, &setup, &features, &fail) ? sl_command_failed(&fail) : 0;
+	sl_setup_close(&features);
 	sl_setup_close(&setup);
 	return status;
 }

@@ -1,6 +1,5 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "client/cmd/command.h"
 #include "client/cmd/memory.h"
@@ -67,37 +66,6 @@ static enum sl_err open_run(struct sl_setup *setup, const struct sl_conf_client 
 		return open_setup(setup, conf, resume, fail);
 	setup->conf = conf;
 	return sl_setup_backend(setup, fail);
-}
-
-/* For a vertical group in one process, the oracle of what its members do over links: opens the data of the member with
- * features. *conf becomes the other one's config: that has the loss, the metrics and the tail's codecs. */
-static enum sl_err open_parties(struct run *r, const char *party, const struct sl_conf_client **conf,
-				struct sl_fail *fail)
-{
-	struct sl_conf_client *labels = &r->conf, *features = &r->other;
-	enum sl_err err = sl_conf_client_load(&r->other, party, NULL, 0, fail);
-
-	if (!err)
-		err = sl_setup_sizes(&r->other, fail);
-	if (err)
-		return err;
-	if (!sl_agreed_is_vertical(&r->conf.agreed) || !sl_agreed_is_vertical(&r->other.agreed) ||
-	    r->conf.agreed.share.role == r->other.agreed.share.role)
-		return sl_conf_client_fail(&r->conf, "share.role", fail,
-					   "--party needs two configs with share.mode: vertical, one with share.role: "
-					   "features and one with labels");
-	if (r->conf.agreed.share.role == SL_ROLE_FEATURES) {
-		labels = &r->other;
-		features = &r->conf;
-		labels->log = features->log;
-	}
-	for (int dir = SL_DIR_HEAD_ACT; dir <= SL_DIR_HEAD_GRAD; dir += SL_DIR_HEAD_GRAD - SL_DIR_HEAD_ACT)
-		memcpy(labels->agreed.codec[dir], features->agreed.codec[dir], sizeof labels->agreed.codec[dir]);
-	*conf = labels;
-	r->setup.alone = r->features.alone = true;
-	r->features.reads = SL_READS_ALL;
-	err = sl_setup_plan(&r->features, features, fail);
-	return err ? err : sl_setup_data(&r->features, true, fail);
 }
 
 /* Whether a phase came to its end, and at which step. `end` NULL: a run with a server, whose files say so. An
@@ -216,9 +184,10 @@ static int train(struct run *r, int argc, char **argv)
 	enum sl_run_rest rest;
 	struct sl_fail fail;
 	enum sl_err err;
-	int status = sl_options_parse(
-		&o, argc, argv,
-		SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_RESUME | SL_OPT_GROUP | SL_OPT_TRAIN, 1);
+	int status = sl_options_parse(&o, argc, argv,
+				      SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_RESUME | SL_OPT_GROUP |
+					      SL_OPT_PARTY | SL_OPT_TRAIN,
+				      1);
 
 	if (status >= 0)
 		return status;
@@ -249,17 +218,14 @@ static int train(struct run *r, int argc, char **argv)
 	drive.fresh = o.fresh;
 	drive.absent = o.absent;
 	r->setup.alone = o.alone != NULL;
-	drive.features = o.party ? &r->features : NULL;
 	if (r->conf.train.phases.n) {
 		err = run_phases(r, &drive, o.local, &fail);
 	} else {
 		const struct sl_conf_client *conf = &r->conf;
 
-		err = o.party ? open_parties(r, o.party, &conf, &fail) : SL_OK;
-		if (!err && o.local && !o.party && sl_agreed_is_vertical(&r->conf.agreed))
-			err = sl_conf_client_fail(
-				&r->conf, "share.mode", &fail,
-				"--local of a vertical group needs the other member's config: --party");
+		err = o.local ? sl_options_party(&o, &r->conf, &r->other, &r->setup, &r->features, SL_READS_ALL, &conf,
+						 &fail)
+			      : SL_OK;
 		if (!err)
 			err = open_run(&r->setup, conf, o.local, o.resume, &fail);
 		if (!err)

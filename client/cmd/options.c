@@ -149,6 +149,38 @@ enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_co
 	return err ? err : sl_setup_backend(setup, fail);
 }
 
+enum sl_err sl_options_party(const struct sl_options *o, struct sl_conf_client *mine, struct sl_conf_client *other,
+			     struct sl_setup *setup, struct sl_setup *features, enum sl_setup_reads reads,
+			     const struct sl_conf_client **conf, struct sl_fail *fail)
+{
+	const bool vertical = sl_agreed_is_vertical(&mine->agreed);
+	struct sl_conf_client *labels, *input;
+	enum sl_err err = o->party ? sl_conf_client_load(other, o->party, NULL, 0, fail) : SL_OK;
+
+	if (!err && o->party)
+		err = sl_setup_sizes(other, fail);
+	if (err || (!o->party && !vertical))
+		return err;
+	if (!o->party)
+		return sl_conf_client_fail(mine, "share.mode", fail,
+					   "a vertical group in one process needs the other member's config: --party");
+	if (!vertical || !sl_agreed_is_vertical(&other->agreed) || mine->agreed.share.role == other->agreed.share.role)
+		return sl_conf_client_fail(mine, "share.role", fail,
+					   "--party needs two configs with share.mode: vertical, one with share.role: "
+					   "features and one with labels");
+	labels = mine->agreed.share.role == SL_ROLE_LABELS ? mine : other;
+	input = labels == mine ? other : mine;
+	labels->log = mine->log;
+	for (int dir = SL_DIR_HEAD_ACT; dir <= SL_DIR_HEAD_GRAD; dir += SL_DIR_HEAD_GRAD - SL_DIR_HEAD_ACT)
+		memcpy(labels->agreed.codec[dir], input->agreed.codec[dir], sizeof labels->agreed.codec[dir]);
+	*conf = labels;
+	setup->alone = features->alone = true;
+	setup->features = features;
+	features->reads = reads;
+	err = sl_setup_plan(features, input, fail);
+	return err ? err : sl_setup_data(features, reads == SL_READS_ALL, fail);
+}
+
 /* Refuses other files that are given in place of the config. */
 static enum sl_err check_name(const struct sl_options *o, struct sl_fail *fail)
 {
@@ -279,7 +311,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 			sl_setup_blame(setup, fail);
 	}
 	if (!err && (uses & SL_USES_LINK))
-		err = sl_noise_read(&setup->noise, conf, fail);
+		err = sl_noise_read(&setup->noise, conf, conf, fail);
 	if (!err && (uses & SL_USES_LINK) && !o->local)
 		err = check_auth(conf, fail);
 	if (!err && (uses & SL_USES_LOG))

@@ -13,11 +13,11 @@ struct collector {
 	enum sl_crossing_kind kind;
 	struct sl_setup *setup;
 	struct sl_local *local;
-	struct sl_loader *loader;
-	float *act[SL_DIR_COUNT];   /* [batch, …], of texts [batch's tokens, …] or [batch, …] */
-	struct sl_joint joint[2];   /* by cut */
-	int64_t row[SL_DIR_COUNT];  /* floats of a row of `act` */
-	int64_t rows[SL_DIR_COUNT]; /* that `act` has memory for; 0: not kept */
+	struct sl_loader *loader, *input; /* input: of another party's data; NULL: `loader` gives all */
+	float *act[SL_DIR_COUNT];         /* [batch, …], of texts [batch's tokens, …] or [batch, …] */
+	struct sl_joint joint[2];         /* by cut */
+	int64_t row[SL_DIR_COUNT];        /* floats of a row of `act` */
+	int64_t rows[SL_DIR_COUNT];       /* that `act` has memory for; 0: not kept */
 	bool per_token[SL_DIR_COUNT];
 	float mean[MOST_CHANNELS], std[MOST_CHANNELS];
 	int64_t picture;       /* floats of a picture or table row, or of a row of `words` */
@@ -27,9 +27,8 @@ struct collector {
 
 void sl_crossed_close(struct sl_crossed *c)
 {
-	free(c->head_act);
-	free(c->mid_act);
-	free(c->mid_grad);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		free(c->act[dir]);
 	free(c->image);
 	free(c->label);
 	*c = (struct sl_crossed){0};
@@ -40,10 +39,18 @@ static float *alloc_rows(int64_t n, int64_t row)
 	return malloc((size_t)(n * row) * sizeof(float) + 1);
 }
 
-static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c, int64_t n, bool images, bool mid,
+/* The cut that a tensor crosses: 0 is the head's end. */
+static bool at_tail(enum sl_dir dir)
+{
+	return dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+}
+
+/* `kept`: bits of enum sl_dir. */
+static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c, int64_t n, bool images, unsigned kept,
 				struct sl_fail *fail)
 {
 	const struct sl_plan *plan = c->setup->plan;
+	bool room = true;
 
 	*to = (struct sl_crossed){.most = n,
 				  .joint = {c->joint[0], c->joint[1]},
@@ -52,12 +59,15 @@ static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c
 				  .picture = c->kind == SL_CROSSING_PICTURES
 						     ? plan->model->graph.value[plan->model->graph.in[0].value].shape
 						     : sl_shape2(1, c->picture)};
-	to->head_act = alloc_rows(n, c->row[SL_DIR_HEAD_ACT]);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		const bool crosses = dir < SL_DIR_MID_GRAD || !plan->spec.no_grad[at_tail(dir)];
+
+		to->act[dir] = kept >> dir & crosses ? alloc_rows(n, c->row[dir]) : NULL;
+		room = room && (to->act[dir] || !(kept >> dir & crosses));
+	}
 	to->image = images ? alloc_rows(n, c->picture) : NULL;
 	to->label = malloc((size_t)n * sizeof *to->label + 1);
-	to->mid_act = mid ? alloc_rows(n, c->row[SL_DIR_MID_ACT]) : NULL;
-	to->mid_grad = mid && !plan->spec.no_grad[1] ? alloc_rows(n, c->row[SL_DIR_MID_GRAD]) : NULL;
-	if (to->head_act && to->label && (!images || to->image) && (!mid || to->mid_act))
+	if (room && to->label && (!images || to->image))
 		return SL_OK;
 	sl_crossed_close(to);
 	return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what crosses of %lld samples", (long long)n);
@@ -136,7 +146,7 @@ static void crossed(void *arg, enum sl_dir dir, int chunk, const struct sl_tenso
 	struct collector *c = arg;
 	const int64_t first = chunk * c->setup->plan->rows;
 	const int64_t from = (c->per_token[dir] ? (int64_t)c->begin[first] : first) * c->row[dir];
-	const struct sl_joint *j = &c->joint[dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD];
+	const struct sl_joint *j = &c->joint[at_tail(dir)];
 
 	if (c->rows[dir] && j->n > 1)
 		sl_joint_put(j, x, c->act[dir] + from);
@@ -183,7 +193,7 @@ static void keep_tokens(const struct collector *c, struct sl_crossed *to, const 
 	const int64_t end = end_of(c, b, row);
 
 	for (int64_t at = b->begin[row] + 1; at + 1 < end && to->n < to->most; at++) {
-		put(to->head_act, c->act[SL_DIR_HEAD_ACT], to->n, at, 1, c->row[SL_DIR_HEAD_ACT]);
+		put(to->act[SL_DIR_HEAD_ACT], c->act[SL_DIR_HEAD_ACT], to->n, at, 1, c->row[SL_DIR_HEAD_ACT]);
 		put(to->image, c->words, to->n, token[at], 1, c->picture);
 		to->label[to->n++] = token[at];
 	}
@@ -199,32 +209,36 @@ static void keep_image(const struct collector *c, struct sl_crossed *to, const f
 							    : image[i] * c->std[i % channels] + c->mean[i % channels];
 }
 
-static void keep_sample(const struct collector *c, struct sl_crossed *to, const struct sl_batch *b, int64_t row)
+static void keep_sample(const struct collector *c, struct sl_crossed *to, const struct sl_batch *b,
+			const struct sl_batch *input, int64_t row)
 {
-	float *const kept[SL_DIR_COUNT] = {
-		[SL_DIR_HEAD_ACT] = to->head_act, [SL_DIR_MID_ACT] = to->mid_act, [SL_DIR_MID_GRAD] = to->mid_grad};
-
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
 		const int64_t first = c->per_token[dir] ? b->begin[row] : row;
 
-		put(kept[dir], c->act[dir], to->n, first, c->per_token[dir] ? end_of(c, b, row) - first : 1,
+		put(to->act[dir], c->act[dir], to->n, first, c->per_token[dir] ? end_of(c, b, row) - first : 1,
 		    c->row[dir]);
 	}
 	if (to->image)
-		keep_image(c, to, sl_batch_images(b) + row * c->picture);
+		keep_image(c, to, sl_batch_images(input) + row * c->picture);
 	to->label[to->n++] = label_of(c, b, row);
 }
 
-static enum sl_err one_batch(struct collector *c, uint64_t number, const struct sl_batch **out, struct sl_fail *fail)
+/* *input: the batch that has the input; it may be *out. */
+static enum sl_err one_batch(struct collector *c, uint64_t number, const struct sl_batch **out,
+			     const struct sl_batch **input, struct sl_fail *fail)
 {
 	const int64_t step = c->setup->trained < INT64_MAX ? c->setup->trained : 0;
 	struct sl_step_result result;
 	struct sl_feed feed;
 	enum sl_err err = sl_loader_take(c->loader, out, fail);
 
+	*input = *out;
+	if (!err && c->input)
+		err = sl_loader_take(c->input, input, fail);
 	if (err)
 		return err;
 	feed = sl_feed_of(*out);
+	feed.input = (*input)->field[SL_FIELD_INPUT].data;
 	c->begin = feed.begin;
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		for (int64_t i = 0; i < c->rows[dir] * c->row[dir]; i++)
@@ -244,19 +258,25 @@ static enum sl_err collect(struct collector *c, int64_t victims, int64_t all, st
 	int64_t at = 0;
 
 	for (int64_t k = 0; k < wanted && !err; k++) {
-		const struct sl_batch *b = NULL;
+		const struct sl_batch *b = NULL, *input = NULL;
 
 		err = sl_loader_seek(c->loader, 0, k * batches / wanted);
+		if (!err && c->input)
+			err = sl_loader_seek(c->input, 0, k * batches / wanted);
 		if (!err)
-			err = one_batch(c, (uint64_t)k, &b, fail);
+			err = one_batch(c, (uint64_t)k, &b, &input, fail);
 		for (int64_t row = 0; !err && row < b->rows && at < all; row++, at++) {
 			const bool is_victim = at * victims / all != (at + 1) * victims / all;
 
-			if (!is_victim || victim)
-				(c->words ? keep_tokens : keep_sample)(c, is_victim ? victim : aux, b, row);
+			if (c->words && (!is_victim || victim))
+				keep_tokens(c, is_victim ? victim : aux, b, row);
+			else if (!is_victim || victim)
+				keep_sample(c, is_victim ? victim : aux, b, input, row);
 			if (text && at * text->most / all != (at + 1) * text->most / all)
-				keep_sample(c, text, b, row);
+				keep_sample(c, text, b, input, row);
 		}
+		if (input && input != b)
+			sl_loader_release(c->input, input);
 		if (b)
 			sl_loader_release(c->loader, b);
 	}
@@ -270,6 +290,8 @@ static enum sl_err open_local(struct collector *c, bool texts, struct sl_fail *f
 	const struct sl_ends_use use = sl_setup_use(s);
 	enum sl_err err = sl_setup_loader(s, SL_SPLIT_TEST, NULL, NULL, &c->loader, fail);
 
+	if (!err && s->features)
+		err = sl_setup_loader(s->features, SL_SPLIT_TEST, NULL, NULL, &c->input, fail);
 	if (!err)
 		err = sl_local_open(&c->local, s->plan, &s->agreement, NULL, &s->be, fail);
 	if (!err)
@@ -277,7 +299,7 @@ static enum sl_err open_local(struct collector *c, bool texts, struct sl_fail *f
 	if (!err)
 		err = sl_local_set_weights(c->local, &s->weights, fail);
 	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++) {
-		const bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+		const bool mid = at_tail(dir);
 
 		c->per_token[dir] = c->words && sl_plan_cut_per_token(s->plan, mid);
 		c->row[dir] = sl_shape_row(&c->joint[mid].row);
@@ -298,6 +320,7 @@ static void close_collector(struct collector *c)
 		free(c->act[dir]);
 	sl_local_close(c->local);
 	sl_loader_close(c->loader);
+	sl_loader_close(c->input);
 }
 
 const float *sl_crossing_words(const struct sl_setup *setup, int64_t *features)
@@ -319,7 +342,8 @@ enum sl_crossing_kind sl_crossing_kind(const struct sl_setup *setup)
 {
 	if (setup->plan->model->vocab)
 		return SL_CROSSING_TOKENS;
-	return setup->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].ndim == 1 ? SL_CROSSING_TABLE : SL_CROSSING_PICTURES;
+	return sl_setup_input(setup)->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].ndim == 1 ? SL_CROSSING_TABLE
+											 : SL_CROSSING_PICTURES;
 }
 
 int sl_crossing_classes(const struct sl_setup *setup)
@@ -350,7 +374,10 @@ enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t
 {
 	const int64_t wanted = victims + aux_rows, there = setup->set[SL_SPLIT_TEST].count;
 	const int64_t all = wanted < there ? wanted : there, some = victims * all / wanted;
+	const unsigned act = 1U << SL_DIR_HEAD_ACT, grad = (unsigned)(setup->features != NULL) << SL_DIR_HEAD_GRAD;
+	const unsigned most = grad | act | 1U << SL_DIR_MID_ACT | 1U << SL_DIR_MID_GRAD;
 	const struct sl_graph *g = &setup->plan->model->graph;
+	const struct sl_setup *from = sl_setup_input(setup);
 	const struct sl_shape input = g->value[g->in[0].value].shape;
 	struct collector c = {.setup = setup, .kind = sl_crossing_kind(setup), .picture = sl_shape_row(&input)};
 	enum sl_err err = check(&c, &input, fail);
@@ -358,18 +385,19 @@ enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t
 	c.words = sl_crossing_words(setup, &c.picture);
 	for (int mid = 0; mid < 2; mid++)
 		c.joint[mid] = sl_joint_of(setup->plan, mid, c.kind == SL_CROSSING_PICTURES);
-	if (setup->transform[SL_SPLIT_TEST])
-		sl_transform_norm(setup->transform[SL_SPLIT_TEST], c.mean, c.std);
+	if (from->transform[SL_SPLIT_TEST])
+		sl_transform_norm(from->transform[SL_SPLIT_TEST], c.mean, c.std);
 	else
-		sl_norm_values(setup->conf->data.normalize, c.mean, c.std);
+		sl_norm_values(from->conf->data.normalize, c.mean, c.std);
 	if (!err)
 		err = open_local(&c, text != NULL, fail);
 	if (!err && victim)
-		err = open_crossed(victim, &c, c.words ? victims : some + 1, true, !c.words, fail);
+		err = open_crossed(victim, &c, c.words ? victims : some + 1, true, c.words ? act : most, fail);
 	if (!err)
-		err = open_crossed(aux, &c, c.words ? aux_rows : all - some + 1, true, false, fail);
+		err = open_crossed(aux, &c, c.words ? aux_rows : all - some + 1, true,
+				   act | (unsigned)(setup->features != NULL) << SL_DIR_MID_ACT, fail);
 	if (!err && text)
-		err = open_crossed(text, &c, victims < all ? victims : all, false, true, fail);
+		err = open_crossed(text, &c, victims < all ? victims : all, false, most, fail);
 	if (!err)
 		err = collect(&c, some, all, victim, aux, text, fail);
 	close_collector(&c);

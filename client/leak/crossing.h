@@ -24,10 +24,10 @@ struct sl_joint {
 
 /* Samples, and what crossed of them, row by row. A step that NaN or Inf ended has NaN for what did not cross. */
 struct sl_crossed {
-	int64_t n, most;                      /* rows, and the most that there is memory for */
-	struct sl_joint joint[2];             /* of the head's end, of the tail's start */
-	struct sl_shape head, mid, picture;   /* of one sample, all values joined */
-	float *head_act, *mid_act, *mid_grad; /* mid_grad NULL: it does not cross; mid_… NULL: not kept */
+	int64_t n, most;                    /* rows, and the most that there is memory for */
+	struct sl_joint joint[2];           /* of the head's end, of the tail's start */
+	struct sl_shape head, mid, picture; /* of one sample, all values joined */
+	float *act[SL_DIR_COUNT];           /* NULL: it does not cross, or is not kept; head_grad of a vertical pair */
 	float *image;   /* [n, picture]: pixels in [0, 1]; the token's row of the embedding table; the row's features */
 	int32_t *label; /* of texts the token */
 };
@@ -47,10 +47,10 @@ const float *sl_crossing_words(const struct sl_setup *setup, int64_t *features);
 
 /* Collects what crosses of two parts of the test set, with setup->weights. `victim` gets all tensors (of texts head_act
  * alone), `aux` gets head_act; both get images and labels. They have `victims` and `aux_rows` rows; a smaller test set
- * is divided in that ratio. `text`, with texts: at most `victims` of them, with their own labels, no image, and all
- * tensors; where a tensor has a row for each token, the mean of the text's rows. victim NULL: its samples are skipped.
- * The caller closes all, after an error too. CONFIG: pictures have neither one nor three channels, or what crosses of a
- * text has no row for each token. */
+ * is divided in that ratio. Of a vertical pair, `aux` gets mid_act, too. `text`, with texts: at most `victims` of them,
+ * with their own labels, no image, and all tensors; where a tensor has a row for each token, the mean of the text's
+ * rows. victim NULL: its samples are skipped. The caller closes all, after an error too. CONFIG: pictures have neither
+ * one nor three channels, or what crosses of a text has no row for each token. */
 enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t aux_rows, struct sl_crossed *victim,
 				struct sl_crossed *aux, struct sl_crossed *text, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -15,7 +15,7 @@
 enum { VICTIMS = 1024, AUX = 4096, AUX_TOKENS = 16384, NEAR = 10 };
 static const int64_t most_floats = INT64_C(192) << 20; /* most floats of head_act that are kept, of all samples */
 
-const char *const sl_attackers[SL_ATTACKERS] = {"informed", "start"};
+const char *const sl_attackers[SL_ATTACKERS] = {"informed", "start", "site_b"};
 const char *const sl_leak_words[] = {"picture", "token", "row"};
 
 static void close_attack(struct sl_attack *a)
@@ -88,7 +88,7 @@ static enum sl_err found_pictures(struct sl_leak *l, enum sl_attacker which)
 /* Adds the mean over all columns that vary, and each column. */
 static enum sl_err found_columns(struct sl_leak *l, enum sl_attacker which)
 {
-	static const char *const groups[SL_ATTACKERS] = {"informed_columns", "start_columns"};
+	static const char *const groups[SL_ATTACKERS] = {"informed_columns", "start_columns", "site_b_columns"};
 	const struct sl_crossed *v = &l->victim;
 	json_t *list = json_object_get(l->about, "columns"), *column, *texts;
 	double *vary = malloc(json_array_size(list) * sizeof *vary + 1), r2;
@@ -174,8 +174,8 @@ static void found_tokens(struct sl_leak *l, enum sl_attacker which, const int32_
 	    sl_leak_labels_most(v->label, v->n, l->vocab));
 }
 
-static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct sl_crossed *aux, const void *wanted,
-			 const struct sl_leak_options *o, int attacker, int attackers)
+static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct sl_crossed *aux, enum sl_dir from,
+			 const void *wanted, const struct sl_leak_options *o, int attacker, int attackers)
 {
 	const uint64_t began = sl_now_ns();
 	enum sl_err err = SL_OK;
@@ -184,34 +184,45 @@ static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct
 	for (a->steps = 0; a->steps < o->steps && !err; a->steps++) {
 		if (o->minutes > 0 && sl_seconds_since(began) * attackers > o->minutes * 60)
 			break;
-		err = sl_decoder_step(d, aux->head_act, wanted, aux->n, a->steps, &loss);
+		err = sl_decoder_step(d, aux->act[from], wanted, aux->n, a->steps, &loss);
 		if (o->progress)
 			o->progress(o->arg, attacker * o->steps + a->steps + 1, attackers * o->steps, loss);
 	}
 	return err;
 }
 
+/* What an attacker decodes. */
+static enum sl_dir seen_by(enum sl_attacker which)
+{
+	return which == SL_ATTACKER_SITE_B ? SL_DIR_MID_ACT : SL_DIR_HEAD_ACT;
+}
+
 /* Trains a decoder, and gives its answer to what crossed of the victims. That is NAN if NaN or Inf has crossed. */
-static enum sl_err decode(struct sl_leak *l, struct sl_attack *a, const struct sl_decoder_spec *spec,
+static enum sl_err decode(struct sl_leak *l, enum sl_attacker which, const struct sl_decoder_spec *spec,
 			  const struct sl_crossed *aux, const void *wanted, struct sl_setup *setup,
 			  const struct sl_leak_options *o, int attackers, struct sl_fail *fail)
 {
 	const int64_t floats = l->victim.n * (spec->classes ? spec->classes : sl_shape_row(&spec->image));
-	const int64_t head = sl_shape_row(&aux->head);
+	const int64_t row = sl_shape_row(&spec->act);
+	const enum sl_dir from = seen_by(which);
+	struct sl_attack *a = &l->attack[which];
 	struct sl_decoder *d = NULL;
+	int before = 0; /* attackers that are done */
 	enum sl_err err = sl_decoder_open(&d, spec, &setup->be, fail);
 
 	if (err)
 		return err;
+	for (int i = 0; i < SL_ATTACKERS; i++)
+		before += l->attack[i].made;
 	a->made = true;
 	a->guess = malloc((size_t)floats * sizeof *a->guess + 1);
 	if (!a->guess)
 		err = SL_ERR_NOMEM;
-	else if (sl_finite_host(aux->head_act, aux->n * head) &&
-		 sl_finite_host(l->victim.head_act, l->victim.n * head)) {
-		err = train(d, a, aux, wanted, o, (int)(a - l->attack), attackers);
+	else if (sl_finite_host(aux->act[from], aux->n * row) &&
+		 sl_finite_host(l->victim.act[from], l->victim.n * row)) {
+		err = train(d, a, aux, from, wanted, o, before, attackers);
 		if (!err)
-			err = sl_decoder_apply(d, l->victim.head_act, l->victim.n, a->guess);
+			err = sl_decoder_apply(d, l->victim.act[from], l->victim.n, a->guess);
 	} else
 		for (int64_t i = 0; i < floats; i++)
 			a->guess[i] = NAN;
@@ -222,7 +233,7 @@ static enum sl_err decode(struct sl_leak *l, struct sl_attack *a, const struct s
 static enum sl_err attack(struct sl_leak *l, enum sl_attacker which, const struct sl_crossed *aux,
 			  struct sl_setup *setup, const struct sl_leak_options *o, int attackers, struct sl_fail *fail)
 {
-	struct sl_decoder_spec spec = {.act = aux->head,
+	struct sl_decoder_spec spec = {.act = seen_by(which) == SL_DIR_HEAD_ACT ? aux->head : aux->mid,
 				       .image = aux->picture,
 				       .table = l->kind == SL_CROSSING_TABLE,
 				       .seed = setup->plan->spec.seed,
@@ -233,8 +244,7 @@ static enum sl_err attack(struct sl_leak *l, enum sl_attacker which, const struc
 	if (err)
 		sl_fail_set(fail, err, "no memory for numbers of tokens");
 	else
-		err = decode(l, &l->attack[which], &spec, aux, number ? number : (void *)aux->image, setup, o,
-			     attackers, fail);
+		err = decode(l, which, &spec, aux, number ? number : (void *)aux->image, setup, o, attackers, fail);
 	if (!err && l->vocab)
 		found_tokens(l, which, token_of, spec.classes);
 	else if (!err && found_samples(l, which))
@@ -270,25 +280,34 @@ static enum sl_err mean_picture(struct sl_leak *l, const struct sl_crossed *aux)
 }
 
 /* Attacks of labels, in the order of their figures. */
-enum { KNOWN, CLUSTERS, HEAD, MID, LABEL_ATTACKS };
+static const struct label_attack {
+	enum sl_leak_kind kind;
+	enum sl_dir on;
+	enum { KNOWN, CLUSTERS, NEAREST } how;
+} label_attacks[] = {
+	{SL_LEAK_LABELS_ONE, SL_DIR_MID_GRAD, KNOWN},      {SL_LEAK_LABELS_CLUSTERS, SL_DIR_MID_GRAD, CLUSTERS},
+	{SL_LEAK_LABELS_HEAD, SL_DIR_HEAD_ACT, NEAREST},   {SL_LEAK_LABELS_MID, SL_DIR_MID_ACT, NEAREST},
+	{SL_LEAK_SITE_ONE, SL_DIR_HEAD_GRAD, KNOWN},       {SL_LEAK_SITE_CLUSTERS, SL_DIR_HEAD_GRAD, CLUSTERS},
+	{SL_LEAK_SITE_NEAREST, SL_DIR_HEAD_GRAD, NEAREST},
+};
 
-static double find_label(const struct sl_leak *l, int which, const float *x, int64_t row, double *chance)
+static double find_label(const struct sl_leak *l, const struct label_attack *a, const float *x, int64_t row,
+			 double *chance)
 {
 	const struct sl_crossed *v = l->vocab ? &l->text : &l->victim;
 
-	return which == KNOWN      ? sl_leak_labels_known(x, v->n, row, v->label, l->classes)
-	       : which == CLUSTERS ? sl_leak_labels_clusters(x, v->n, row, v->label, l->classes, chance)
-				   : sl_leak_labels_near(x, v->n, row, v->label, NEAR);
+	return a->how == KNOWN      ? sl_leak_labels_known(x, v->n, row, v->label, l->classes)
+	       : a->how == CLUSTERS ? sl_leak_labels_clusters(x, v->n, row, v->label, l->classes, chance)
+				    : sl_leak_labels_near(x, v->n, row, v->label, NEAR);
 }
 
 /* The most that an attack finds in one of the values, or in all together. */
-static double most_found(struct sl_leak *l, int which, double *chance)
+static double most_found(struct sl_leak *l, const struct label_attack *a, double *chance)
 {
 	const struct sl_crossed *v = l->vocab ? &l->text : &l->victim;
-	const struct sl_joint *j = &v->joint[which != HEAD];
-	const float *x = which == HEAD ? v->head_act : which == MID ? v->mid_act : v->mid_grad;
-	const enum sl_dir dir = which == HEAD ? SL_DIR_HEAD_ACT : which == MID ? SL_DIR_MID_ACT : SL_DIR_MID_GRAD;
-	double found = find_label(l, which, x, sl_shape_row(&j->row), chance);
+	const struct sl_joint *j = &v->joint[a->on == SL_DIR_MID_ACT || a->on == SL_DIR_MID_GRAD];
+	const float *x = v->act[a->on];
+	double found = find_label(l, a, x, sl_shape_row(&j->row), chance);
 	const size_t used = strlen(l->joint);
 	int worst = -1;
 
@@ -299,8 +318,7 @@ static double most_found(struct sl_leak *l, int which, double *chance)
 		if (!alone)
 			l->figures.err = SL_ERR_NOMEM;
 		else
-			of_value =
-				find_label(l, which, alone, sl_shape_row(&j->row) / j->all * j->value[i].width, &guess);
+			of_value = find_label(l, a, alone, sl_shape_row(&j->row) / j->all * j->value[i].width, &guess);
 		free(alone);
 		if (!(of_value > found) && !isnan(found))
 			continue;
@@ -309,24 +327,30 @@ static double most_found(struct sl_leak *l, int which, double *chance)
 		worst = i;
 	}
 	if (worst >= 0)
-		snprintf(l->joint + used, sizeof l->joint - used, " %s: %s.%d.",
-			 sl_leak_kinds[SL_LEAK_LABELS_ONE + which].name, sl_dir_name(dir), worst);
+		snprintf(l->joint + used, sizeof l->joint - used, " %s: %s.%d.", sl_leak_kinds[a->kind].name,
+			 sl_dir_name(a->on), worst);
 	return found;
 }
 
-static void find_labels(struct sl_leak *l)
+static void find_labels(struct sl_leak *l, bool parties)
 {
 	const struct sl_crossed *v = l->vocab ? &l->text : &l->victim;
 	const double most = sl_leak_labels_most(v->label, v->n, l->classes);
 
-	if (!v->mid_grad)
+	if (!v->act[SL_DIR_MID_GRAD])
 		l->omitted[SL_LEAK_GRADIENTS] =
 			"Labels from gradients: with this config no gradient of the tail crosses.";
-	for (int i = v->mid_grad ? KNOWN : HEAD; i < LABEL_ATTACKS; i++) {
-		double chance = most;
-		const double found = most_found(l, i, &chance);
+	if (parties && !v->act[SL_DIR_HEAD_GRAD])
+		l->omitted[SL_LEAK_HEAD_GRAD] = "Labels from head_grad: the head is frozen, so site A gets none.";
+	for (size_t i = 0; i < sizeof label_attacks / sizeof label_attacks[0]; i++) {
+		const struct label_attack *a = &label_attacks[i];
+		double chance = most, found;
 
-		sl_leak_figures_add(&l->figures, SL_LEAK_LABELS_ONE + i, "labels", NULL, alone(found), chance, v->n);
+		if (!v->act[a->on])
+			continue;
+		found = most_found(l, a, &chance);
+		sl_leak_figures_add(&l->figures, a->kind, a->on == SL_DIR_HEAD_GRAD ? "site_a" : "labels", NULL,
+				    alone(found), chance, v->n);
 	}
 }
 
@@ -349,7 +373,7 @@ static void find_words(struct sl_leak *l, const struct sl_setup *setup)
 
 	if (features == sl_shape_row(&v->head))
 		add(l, SL_LEAK_WORDS, "",
-		    alone(sl_leak_labels_rows(v->head_act, v->n, features, v->label, words, l->vocab)),
+		    alone(sl_leak_labels_rows(v->act[SL_DIR_HEAD_ACT], v->n, features, v->label, words, l->vocab)),
 		    sl_leak_labels_most(v->label, v->n, l->vocab));
 	else
 		l->omitted[SL_LEAK_TABLE] =
@@ -370,12 +394,12 @@ static enum sl_err find_rest(struct sl_leak *l, const struct sl_setup *setup)
 {
 	const struct sl_crossed *v = &l->victim;
 	double dcor;
-	enum sl_err err =
-		sl_leak_dcor(&dcor, v->image, sl_shape_row(&v->picture), v->head_act, sl_shape_row(&v->head), v->n);
+	enum sl_err err = sl_leak_dcor(&dcor, v->image, sl_shape_row(&v->picture), v->act[SL_DIR_HEAD_ACT],
+				       sl_shape_row(&v->head), v->n);
 
 	note_values(l);
 	if (l->classes)
-		find_labels(l);
+		find_labels(l, setup->features != NULL);
 	else if (sl_setup_task(setup->conf)->labelled)
 		l->omitted[SL_LEAK_LABELS] =
 			"Labels: here they are numbers, several labels or pixels. Only classes, and a "
@@ -416,7 +440,7 @@ static void fingerprint(struct sl_leak *l, const struct sl_setup *setup)
 
 /* Collects what crosses with the weights that the run began with, trains a decoder on it, and attacks with that. */
 static enum sl_err attack_from_start(struct sl_leak *l, struct sl_setup *setup, struct sl_weights *start,
-				     int64_t victims, int64_t aux_rows, const struct sl_leak_options *o,
+				     int64_t victims, int64_t aux_rows, const struct sl_leak_options *o, int attackers,
 				     struct sl_fail *fail)
 {
 	const struct sl_weights run = setup->weights;
@@ -427,7 +451,7 @@ static enum sl_err attack_from_start(struct sl_leak *l, struct sl_setup *setup, 
 	err = sl_crossing_collect(setup, victims, aux_rows, NULL, &aux, NULL, fail);
 	setup->weights = run;
 	if (!err)
-		err = attack(l, SL_ATTACKER_START, &aux, setup, o, SL_ATTACKERS, fail);
+		err = attack(l, SL_ATTACKER_START, &aux, setup, o, attackers, fail);
 	sl_crossed_close(&aux);
 	return err;
 }
@@ -451,12 +475,15 @@ static void hold_widths(struct sl_plan *plan)
 enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl_weights *start,
 			    const struct sl_leak_options *o, struct sl_fail *fail)
 {
+	const bool parties = setup->features != NULL;
 	const struct sl_joint head = sl_joint_of(setup->plan, false, sl_crossing_kind(setup) == SL_CROSSING_PICTURES);
-	const int64_t fit = most_floats / (sl_shape_row(&head.row) + 1);
+	const struct sl_joint mid = sl_joint_of(setup->plan, true, false);
+	const int64_t fit = most_floats / (sl_shape_row(&head.row) + parties * sl_shape_row(&mid.row) + 1);
 	const int vocab = setup->plan->model->vocab, most = VICTIMS + (vocab ? AUX_TOKENS : AUX);
 	const int64_t all = fit < most ? fit : most;
 	const int64_t victims = all * VICTIMS / most, aux_rows = all - victims;
-	const struct sl_set *set = &setup->set[SL_SPLIT_TEST];
+	const struct sl_set *set = &sl_setup_input(setup)->set[SL_SPLIT_TEST];
+	const int attackers = 1 + (start != NULL) + parties;
 	struct sl_crossed aux = {0};
 	enum sl_err err;
 
@@ -473,10 +500,12 @@ enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl
 	if (!err && l->kind == SL_CROSSING_PICTURES && mean_picture(l, &aux))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the mean picture");
 	if (!err)
-		err = attack(l, SL_ATTACKER_INFORMED, &aux, setup, o, start ? SL_ATTACKERS : 1, fail);
+		err = attack(l, SL_ATTACKER_INFORMED, &aux, setup, o, attackers, fail);
+	if (!err && parties)
+		err = attack(l, SL_ATTACKER_SITE_B, &aux, setup, o, attackers, fail);
 	sl_crossed_close(&aux);
 	if (!err && start)
-		err = attack_from_start(l, setup, start, victims, aux_rows, o, fail);
+		err = attack_from_start(l, setup, start, victims, aux_rows, o, attackers, fail);
 	if (!err && find_rest(l, setup))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what was found");
 	if (!err)

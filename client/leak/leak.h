@@ -10,8 +10,9 @@
 #include "common/base/buf.h"
 
 /* INFORMED knows the head's weights as they are; START only those that the run began with, which every server knows.
- * Both have samples like the victim's: the part of the test set that is not attacked. */
-enum sl_attacker { SL_ATTACKER_INFORMED, SL_ATTACKER_START, SL_ATTACKERS };
+ * SITE_B is the party with labels of a vertical pair: it decodes mid_act. All have samples like the victim's: the part
+ * of the test set that is not attacked. */
+enum sl_attacker { SL_ATTACKER_INFORMED, SL_ATTACKER_START, SL_ATTACKER_SITE_B, SL_ATTACKERS };
 
 struct sl_attack {
 	bool made;
@@ -21,7 +22,7 @@ struct sl_attack {
 };
 
 /* What may be left out. */
-enum { SL_LEAK_LABELS, SL_LEAK_GRADIENTS, SL_LEAK_TABLE, SL_LEAK_UNDEFINED, SL_LEAK_OMISSIONS };
+enum { SL_LEAK_LABELS, SL_LEAK_GRADIENTS, SL_LEAK_HEAD_GRAD, SL_LEAK_TABLE, SL_LEAK_UNDEFINED, SL_LEAK_OMISSIONS };
 
 struct sl_leak {
 	enum sl_crossing_kind kind;
@@ -47,9 +48,10 @@ struct sl_leak_options {
 	void *arg;
 };
 
-/* `setup` has the run's weights, the test set and a backend. This call changes its plan: decaying inserts
- * (graph/decay.h) keep their present width. `start`: the weights that the run began with; NULL: setup->weights are
- * these, and the only attacker is INFORMED. setup->weights is the same after the call. On an error `out` is closed. */
+/* `setup` has the run's weights, the test set and a backend; of a vertical pair, it has setup->features. This call
+ * changes its plan: decaying inserts (graph/decay.h) keep their present width. `start`: the weights that the run began
+ * with; NULL: setup->weights are these, and the only attacker is INFORMED. setup->weights is the same after the call.
+ * On an error `out` is closed. */
 enum sl_err sl_leak_measure(struct sl_leak *out, struct sl_setup *setup, struct sl_weights *start,
 			    const struct sl_leak_options *options, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_leak_close(struct sl_leak *leak); /* idempotent; a zeroed one is fine */

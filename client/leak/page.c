@@ -80,15 +80,17 @@ static void measured(FILE *f, const struct sl_leak *l, const struct sl_setup *s,
 {
 	const struct sl_agreed *a = &s->agreement.agreed;
 	const char *each = sl_leak_words[l->kind];
-	char shape[SL_SHAPE_TEXT], weights[64] = "trained";
+	char shape[SL_SHAPE_TEXT], weights[64] = "trained", name[32];
 
 	sl_shape_text(&l->victim.head, shape);
 	fputs("<h2>What was measured</h2>\n<table class=\"facts\">\n", f);
 	fact(f, "Versions", "splitc %s, protocol %d", SL_VERSION, SL_WIRE_VERSION);
 	fact(f, "Network", "%s, cut at %s", s->plan->model->name, s->plan->cut.text);
 	fact(f, "What crosses", "%s numbers of each %s", shape, each);
-	fact(f, "Codecs", "activations of the head: %s; of the middle: %s; gradients of the tail: %s",
-	     a->codec[SL_DIR_HEAD_ACT], a->codec[SL_DIR_MID_ACT], a->codec[SL_DIR_MID_GRAD]);
+	fact(f, "Codecs",
+	     "activations of the head: %s; of the middle: %s; gradients of the tail: %s; of the middle: %s",
+	     a->codec[SL_DIR_HEAD_ACT], a->codec[SL_DIR_MID_ACT], a->codec[SL_DIR_MID_GRAD],
+	     a->codec[SL_DIR_HEAD_GRAD]);
 	fact(f, "Noise", "%g times a sample's root mean square on activations, %g times on gradients",
 	     s->noise.head_act, s->noise.mid_grad);
 	if (!l->attack[SL_ATTACKER_START].made)
@@ -104,13 +106,14 @@ static void measured(FILE *f, const struct sl_leak *l, const struct sl_setup *s,
 		     l->text.n);
 	fact(f, "Attacker's data", "%" PRId64 " other %ss of the test set, with which decoders were trained", l->aux,
 	     each);
-	for (int i = 0; i < SL_ATTACKERS; i++)
+	for (int i = 0; i < SL_ATTACKERS; i++) {
+		snprintf(name, sizeof name, "Attacker <em>%s</em>", sl_attackers[i]);
 		if (l->attack[i].made)
-			fact(f, i == SL_ATTACKER_START ? "Attacker <em>start</em>" : "Attacker <em>informed</em>",
-			     "%d of %d steps of training its decoder%s", l->attack[i].steps, report->steps,
+			fact(f, name, "%d of %d steps of training its decoder%s", l->attack[i].steps, report->steps,
 			     l->attack[i].steps < report->steps && !isnan(l->attack[i].guess[0])
 				     ? ": its time was over. It may do better on another machine"
 				     : "");
+	}
 	fact(f, "Seed", "%" PRIu64, s->plan->spec.seed);
 	fputs("</table>\n", f);
 }
@@ -152,6 +155,9 @@ static void begin_group(FILE *f, const struct sl_leak_figure *x)
 		{"start", "Reconstruction by the attacker <em>start</em>"},
 		{"start_columns", "R² of each column, attacker <em>start</em>"},
 		{"labels", "Labels"},
+		{"site_a", "What site A, which has the data, learns of site B's labels"},
+		{"site_b", "What site B, which has the labels, reconstructs of site A's data from mid_act"},
+		{"site_b_columns", "R² of each column, by site B"},
 		{"", "Without training a decoder"},
 	};
 

@@ -105,12 +105,13 @@ json_t *sl_leak_json(const struct sl_leak *l, const struct sl_setup *s)
 {
 	static const char *const counted[] = {"pictures", "tokens", "rows"};
 	const struct sl_agreed *a = &s->agreement.agreed;
-	json_t *root = json_pack("{s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:[]}", "schema", 2,
-				 "software", "splitc " SL_VERSION, "protocol", SL_WIRE_VERSION, "model",
-				 s->plan->model->name, "cut", s->plan->cut.text, "codec_head_act",
-				 a->codec[SL_DIR_HEAD_ACT], "codec_mid_act", a->codec[SL_DIR_MID_ACT], "codec_mid_grad",
-				 a->codec[SL_DIR_MID_GRAD], "seed", (json_int_t)s->plan->spec.seed, counted[l->kind],
-				 (json_int_t)l->victim.n, "trained_with", (json_int_t)l->aux, "not_measured");
+	json_t *root =
+		json_pack("{s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:[]}", "schema", 2, "software",
+			  "splitc " SL_VERSION, "protocol", SL_WIRE_VERSION, "model", s->plan->model->name, "cut",
+			  s->plan->cut.text, "codec_head_act", a->codec[SL_DIR_HEAD_ACT], "codec_mid_act",
+			  a->codec[SL_DIR_MID_ACT], "codec_mid_grad", a->codec[SL_DIR_MID_GRAD], "codec_head_grad",
+			  a->codec[SL_DIR_HEAD_GRAD], "seed", (json_int_t)s->plan->spec.seed, counted[l->kind],
+			  (json_int_t)l->victim.n, "trained_with", (json_int_t)l->aux, "not_measured");
 
 	json_object_set_new(root, "noise",
 			    json_pack("{s:f, s:f}", "head_act", s->noise.head_act, "mid_grad", s->noise.mid_grad));

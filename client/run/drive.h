@@ -14,7 +14,6 @@ struct sl_drive_options {
 	bool fresh;                 /* replace a run that log.dir holds; only a local group looks at it */
 	const char *absent;         /* for a local group: the list of --absent (absent.h); NULL: nobody */
 	bool json;                  /* the summary goes to stdout as JSON */
-	struct sl_setup *features;  /* with --party: its data give the input; NULL: the run's do */
 	struct sl_phase_end *end;   /* for a local run with phases: what a phase hands to the next; else NULL */
 	struct sl_predict *predict; /* with eval_only: prints a line per sample in place of the summary; else NULL */
 };

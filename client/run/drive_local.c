@@ -199,8 +199,8 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		err = sl_setup_loader(setup, SL_SPLIT_TRAIN, NULL, NULL, &loader[SL_SPLIT_TRAIN], fail);
 	if (!err)
 		err = sl_setup_loader(setup, SL_SPLIT_TEST, NULL, NULL, &loader[SL_SPLIT_TEST], fail);
-	for (int split = 0; split < SL_SPLIT_COUNT && options->features && !err; split++)
-		err = sl_setup_loader(options->features, (enum sl_split)split, NULL, NULL, &input[split], fail);
+	for (int split = 0; split < SL_SPLIT_COUNT && setup->features && !err; split++)
+		err = sl_setup_loader(setup->features, (enum sl_split)split, NULL, NULL, &input[split], fail);
 	if (!err)
 		err = sl_local_open(&local, setup->plan, &setup->agreement, NULL, &setup->be, fail);
 	if (err == SL_ERR_CONFIG)

@@ -3,23 +3,31 @@
 #include <math.h>
 #include <string.h>
 
-enum sl_err sl_noise_read(struct sl_noise *n, const struct sl_conf_client *c, struct sl_fail *fail)
+static enum sl_err read_key(struct sl_key *key, double deviation, const struct sl_conf_client *c, struct sl_fail *fail)
 {
 	struct sl_keypair pair;
 	struct sl_fail why;
-	enum sl_err err;
+	enum sl_err err = deviation == 0 ? SL_OK : sl_keypair_load(&pair, c->noise.key, &why);
 
-	*n = (struct sl_noise){.head_act = c->noise.head_act, .mid_grad = c->noise.mid_grad};
-	if (n->head_act == 0 && n->mid_grad == 0)
-		return SL_OK;
-	err = sl_keypair_load(&pair, c->noise.key, &why);
 	if (err) {
 		(void)!sl_fail_set(fail, err, "%s", why.text);
 		return sl_conf_client_blame(c, "noise.key", err, fail);
 	}
-	n->key = pair.secret_key;
-	sl_keypair_wipe(&pair);
+	if (deviation != 0) {
+		*key = pair.secret_key;
+		sl_keypair_wipe(&pair);
+	}
 	return SL_OK;
+}
+
+enum sl_err sl_noise_read(struct sl_noise *n, const struct sl_conf_client *head, const struct sl_conf_client *tail,
+			  struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	*n = (struct sl_noise){.head_act = head->noise.head_act, .mid_grad = tail->noise.mid_grad};
+	err = read_key(&n->act_key, n->head_act, head, fail);
+	return err ? err : read_key(&n->grad_key, n->mid_grad, tail, fail);
 }
 
 static double root_mean_square(const float *x, int64_t n)
@@ -53,7 +61,8 @@ void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl
 	const float *from = x->data;
 	struct sl_key key; /* of this deviation: from x + f·z and x + g·z a server could compute x */
 
-	sl_key_stream(&noise->key, &factor, sizeof factor, key.byte, sizeof key.byte);
+	sl_key_stream(dir == SL_DIR_HEAD_ACT ? &noise->act_key : &noise->grad_key, &factor, sizeof factor, key.byte,
+		      sizeof key.byte);
 	for (int64_t i = 0; i < samples; i++) {
 		const int64_t at = (texts ? (int64_t)dims->begin[i] : i) * row;
 		const int64_t n = (texts ? (int64_t)dims->begin[i + 1] : i + 1) * row - at;

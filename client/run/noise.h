@@ -12,11 +12,12 @@
 /* Deviation of the normal noise, as a multiple of a sample's root mean square; 0: none. */
 struct sl_noise {
 	double head_act, mid_grad;
-	struct sl_key key;
+	struct sl_key act_key, grad_key;
 };
 
-/* Reads the config's keys `noise.…`. Errors of sl_keypair_load, with the place of noise.key in the file. */
-enum sl_err sl_noise_read(struct sl_noise *noise, const struct sl_conf_client *conf,
+/* Reads the keys `noise.…` of the configs of both ends, which differ only in a vertical group. Errors of
+ * sl_keypair_load, with the place of noise.key in the file. */
+enum sl_err sl_noise_read(struct sl_noise *noise, const struct sl_conf_client *head, const struct sl_conf_client *tail,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 static inline double sl_noise_of(const struct sl_noise *noise, enum sl_dir dir)
 {

@@ -57,6 +57,9 @@ struct sl_setup {
 	double *threshold;
 	const char *const *given; /* [ngiven] what to predict in place of the test set; NULL: the test set. Borrowed */
 	int ngiven;
+	/* Of a vertical pair in one process (`alone`): the party with features, whose data give the input, and whose
+	 * noise is in head_act. Set it before sl_setup_backend; NULL: the data here give it. Borrowed */
+	const struct sl_setup *features;
 	bool streams; /* the test set is lines that come one by one (stream_set.h), and `given` is empty */
 	/* While a split is opened, and with `streams` until the end: names a table's columns. NULL: the data do. */
 	struct json_t *recalled;
@@ -75,6 +78,12 @@ struct sl_setup {
 	bool be_open;
 	void *in_use; /* what a task that hangs uses, besides this: sl_setup_close leaves all open. NULL: none hangs */
 };
+
+/* The setup whose data give the network's input. */
+static inline const struct sl_setup *sl_setup_input(const struct sl_setup *s)
+{
+	return s->features ? s->features : s;
+}
 
 /* The size of a sample's mask: that of pictures if each pixel has a class, else 1 × 1. */
 static inline struct sl_conf_size sl_setup_mask(const struct sl_conf_client *conf)

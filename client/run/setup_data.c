@@ -459,6 +459,28 @@ enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples
 	return err || !train ? err : sl_setup_keep(s, fail);
 }
 
+/* Checks that both parties of a vertical pair have the same rows in one order, as over links their hashes do. */
+static enum sl_err check_rows(const struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
+{
+	const struct sl_set *own = &s->set[split], *other = &s->features->set[split];
+	const bool named = s->conf->data.id[0] && s->features->conf->data.id[0];
+
+	if (own->count != other->count)
+		return sl_conf_client_fail(s->conf, "data.dir", fail, "has %lld rows, and the other member's has %lld",
+					   (long long)own->count, (long long)other->count);
+	for (int64_t i = 0; i < own->count && named; i++) {
+		char room[2][NAME_MAX + 1];
+
+		if (strcmp(own->source->id(own, i, room[0], sizeof room[0]),
+			   other->source->id(other, i, room[1], sizeof room[1])) != 0)
+			return sl_conf_client_fail(s->conf, "data.id", fail,
+						   "row %lld has another name at the other member: splitc align finds "
+						   "the rows that both have",
+						   (long long)i);
+	}
+	return SL_OK;
+}
+
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 {
 	enum sl_err err = sl_setup_check_transforms(s, fail);
@@ -469,6 +491,8 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = check_sampling(s, &s->set[SL_SPLIT_TRAIN], fail);
 	if (!err)
 		err = sl_setup_split(s, SL_SPLIT_TEST, fail);
+	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && s->features && !err; split++)
+		err = check_rows(s, (enum sl_split)split, fail);
 	if (!err && train && s->plan && !s->plan->spec.party)
 		sl_setup_advise_cut(s);
 	if (!err && train && s->plan && !s->dcor && sl_party_has(s->plan->spec.party, SL_HEAD))

@@ -29,8 +29,8 @@ static const struct option table[] = {
 	 "there in these steps; such as 1:3,2:10-25"},
 	{"--alone", "K", SL_OPT_GROUP, AT(alone),
 	 "with --local of a group: train member K by itself, on its part of the data, without the others"},
-	{"--party", "CONFIG", SL_OPT_GROUP, AT(party),
-	 "with --local of a vertical group: the config of the other member, whose input or labels are used"},
+	{"--party", "CONFIG", SL_OPT_PARTY, AT(party),
+	 "of a vertical group in one process: the config of the other member, whose input or labels are used"},
 	{"--resume", NULL, SL_OPT_RESUME, AT(resume),
 	 "after Ctrl-C or a crash, go on from the newest checkpoint that client and server both hold; a finished run "
 	 "needs more to do, such as --set train.epochs=N"},

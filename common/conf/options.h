@@ -45,7 +45,8 @@ struct sl_options {
 	const char *minutes;                                            /* of leak; the same */
 	const char *lr_range;                                           /* of sweep; NULL: not given */
 	const char *prompt, *prompts;                                   /* of generate; NULL: not given */
-	const char *clients, *absent, *alone, *party;                   /* of train --local; NULL: not given */
+	const char *clients, *absent, *alone;                           /* of train --local; NULL: not given */
+	const char *party;                                              /* of that and of leak; the same */
 };
 
 enum {
@@ -69,8 +70,9 @@ enum {
 	SL_OPT_AUDIT = 524288, /* --steps */
 	SL_OPT_LEAK = 1048576, /* --out DIR, --steps, --minutes */
 	SL_OPT_GENERATE = 2097152, /* --prompt, --prompts, --ids, and --json of lines */
-	SL_OPT_GROUP = 131072,     /* --clients, --absent, --alone, --party */
+	SL_OPT_GROUP = 131072,     /* --clients, --absent, --alone */
 	SL_OPT_TRAIN = 262144,     /* --epochs, --batch, --lr */
+	SL_OPT_PARTY = 8388608,    /* --party */
 	SL_OPT_ONCE = 4194304,     /* in an option's row alone: a second one is refused, as the first would be lost */
 };
 

@@ -12,7 +12,7 @@ write_config "$tmp/client.yaml"
 sed -i 's/form: imagenet/form: cifar/' "$tmp/client.yaml"
 leak() { # NAME STATUS ARGUMENT…
 	local rc=0
-	timeout -k 5 $patience "$SPLITC" leak "$tmp/client.yaml" --out "$tmp/$1" --set log.dir="$tmp/run" "${@:3}" >"$tmp/$1.log" 2>&1 || rc=$?
+	timeout -k 5 $patience "$SPLITC" leak "${of:-$tmp/client.yaml}" --out "$tmp/$1" --set log.dir="$tmp/run" "${@:3}" >"$tmp/$1.log" 2>&1 || rc=$?
 	[ $rc = "$2" ] || fail "leak $1: exit status $rc, not $2"
 }
 figure() { jq "$2" "$tmp/$1/leak.json"; }
@@ -92,6 +92,38 @@ leak table 0 --steps 400
 is table '.rows == 32 and .informed.r2.value > 0.8 and .informed_columns.a.value > 0.8 and .informed.found_again.value > 0.5'
 is table '.dcor_squared.value > 0.2 and .labels.head_act_neighbours.value > 0.75 and .labels.mid_grad_one_example.value == 1'
 page table '<script>&"b' '# <&>'
+
+# A vertical pair: the server sees what it would see of one client. Site A, with the columns, reads labels from head_grad;
+# site B, with the labels, columns from mid_act. A frozen head gets no gradient.
+for part in train test; do
+	mkdir -p "$tmp/A" "$tmp/B"
+	cut -d, -f1-3 "$tmp/fruit/$part.csv" | awk '{ print (NR > 1 ? NR : "id") "," $0 }' >"$tmp/A/$part.csv"
+	cut -d, -f4 "$tmp/fruit/$part.csv" | awk '{ print (NR > 1 ? NR : "id") "," $0 }' >"$tmp/B/$part.csv"
+done
+"$SPLITC" keygen --out "$tmp/pair.key" >/dev/null 2>&1
+for site in A:0:features B:1:labels; do
+	IFS=: read -r site member role <<<"$site"
+	{ sed "s,dir: $tmp/fruit,dir: $tmp/$site\, id: id," "$tmp/client.yaml"
+		echo "share: {mode: vertical, group: g, clients: 2, member: $member, role: $role, secret: $tmp/pair.key}"; } >"$tmp/$site.yaml"
+done
+of=$tmp/A.yaml leak sites 0 --steps 400 --party "$tmp/B.yaml"
+cmp <(jq 'del(.site_a, .site_b, .site_b_columns)' "$tmp/sites/leak.json") <(jq . "$tmp/table/leak.json") || { diff <(jq 'del(.site_a, .site_b, .site_b_columns)' "$tmp/sites/leak.json") <(jq . "$tmp/table/leak.json"); fail 'a pair: the server sees something else'; }
+is sites '.site_a | .head_grad_one_example.value > 0.9 and .head_grad_clusters.value > 0.9 and .head_grad_neighbours.value > 0.9'
+is sites '.site_b.r2.value > 0.3 and .site_b.r2.value < .informed.r2.value and .site_b.found_again.low > .site_b.found_again.chance and .site_b_columns.a.value > 0.8'
+page sites 'learns of site B' 'Attacker site_b'
+of=$tmp/B.yaml leak riap 0 --steps 400 --party "$tmp/A.yaml"
+cmp "$tmp/sites/leak.json" "$tmp/riap/leak.json" || fail "the order of a pair's configs counts"
+of=$tmp/B.yaml leak frozen 0 --steps 4 --party "$tmp/A.yaml" --set 'train.freeze=layer1.*'
+is frozen '.site_a == null and .site_b.steps == 4 and (.not_measured | any(startswith("Labels from head_grad: the head is frozen")))'
+of=$tmp/A.yaml leak half_a_pair 78
+grep -q "needs the other member's config" "$tmp/half_a_pair.log" || fail "$(cat "$tmp/half_a_pair.log")"
+sed -i '5s/^5/six/' "$tmp/B/test.csv"
+of=$tmp/A.yaml leak renamed 78 --party "$tmp/B.yaml"
+grep -q 'row 3 has another name at the other member' "$tmp/renamed.log" || fail "$(cat "$tmp/renamed.log")"
+sed -i 5d "$tmp/B/test.csv"
+of=$tmp/A.yaml leak shorter 78 --party "$tmp/B.yaml"
+grep -q "has 159 rows, and the other member's has 160" "$tmp/shorter.log" || fail "$(cat "$tmp/shorter.log")"
+
 leak noise_table 0 --steps 40 --set noise.key="$tmp/key" --set noise.head_act=64 --set noise.mid_grad=64
 is noise_table '[.informed.r2, .dcor_squared] | all(.value < .chance + 0.25)'
 is noise_table '[.labels[], .informed.found_again] | all(.low < .chance)'

@@ -19,6 +19,17 @@ vertical frozen 'train.freeze=features.0.*'
 vertical middle 'train.freeze=features.*'
 vertical deep head_end=features.2 tail_begin=features.18 threads=2
 
+# Each party adds noise by its own key, to what it sends.
+for party in A B; do "$SPLITC" keygen --out "$tmp/$party.noise" >"$tmp/keygen.log" 2>&1 || fail "keygen: $(cat "$tmp/keygen.log")"; done
+cp "$tmp/A.yaml" "$tmp/quiet.yaml"
+cp "$tmp/B.yaml" "$tmp/silent.yaml"
+echo "noise: {head_act: 0.5, key: $tmp/A.noise}" >>"$tmp/A.yaml"
+echo "noise: {mid_grad: 2, key: $tmp/B.noise}" >>"$tmp/B.yaml"
+vertical noise
+! cmp -s <(tensors_of "$tmp/noise-A") <(tensors_of "$tmp/plain-A") || fail 'noise changes nothing'
+mv "$tmp/quiet.yaml" "$tmp/A.yaml"
+mv "$tmp/silent.yaml" "$tmp/B.yaml"
+
 # The fourth step has NaN at one party, then at the other, then at the server: both skip it.
 skips() { # NAME PARTY
 	! grep -q '"skipped":true' "$tmp/$1-A/log.jsonl" && fail "$1: A skipped nothing"

@@ -350,7 +350,8 @@ static void send_text(float to[6], enum sl_dir dir, double deviation, int paddin
 {
 	static float x[6] = {1, -2, 0.5f, 3, 7, 7};
 	uint32_t begin[2] = {0, 2 + (uint32_t)padding}, pieces[3] = {0, 2, begin[1]}, word[7];
-	const struct sl_noise noise = {.head_act = deviation, .mid_grad = deviation, .key.byte = {5}};
+	const struct sl_noise noise = {
+		.head_act = deviation, .mid_grad = deviation, .act_key.byte = {5}, .grad_key.byte = {5}};
 	const struct sl_dims dims = {.rows = 1, .tokens = begin[1], .begin = begin, .pieces = padding ? pieces : NULL};
 	const struct sl_tensor text = {.data = x, .shape = {.ndim = 2, .dim = {begin[1], 2}}};
 
