@@ -423,7 +423,7 @@ static void choose(struct sl_group *g)
 
 	for (int k = 0; k < g->n; k++)
 		g->part[k] = (struct sl_group_part){.m = g->member[k].m};
-	if ((g->groups->ranks || sl_group_turns_fit(g, &why)) && !(g->t.whole && sl_parties_fit(g, &why)))
+	if (g->groups->ranks || sl_group_turns_fit(g, &why))
 		post(g, GROUP_CHOOSE, 0);
 	else
 		end_all(g, &why);

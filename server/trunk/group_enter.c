@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/link/proof.h"
-#include "server/trunk/group_impl.h"
+#include "server/trunk/group_parties.h"
 
 static void free_group(struct sl_group *g)
 {
@@ -162,6 +162,8 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 	if (g)
 		take_rates(g, a);
 	err = g ? sl_agreed_joins(&g->agreed, a, fail) : sl_group_make(gs, a, &g, fail);
+	if (!err && g->t.whole)
+		err = sl_parties_fit(g, a, fail);
 	if (err && g && a->share.member < g->n)
 		note_refused(&g->member[a->share.member], fail);
 	if (err)
@@ -172,6 +174,7 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 				  "another client is member %d of group %s: each member needs a number of its own",
 				  a->share.member, g->name);
 	p->entered++;
+	p->role = a->share.role;
 	g->refs++;
 	m->group = g;
 	return SL_OK;

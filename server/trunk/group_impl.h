@@ -15,9 +15,10 @@ enum sl_group_answer { ANSWER_NONE, ANSWER_AWAITED, ANSWER_THERE, ANSWER_WRONG }
 
 /* What the loop knows of a member, besides its seat in the table. */
 struct sl_group_member {
-	struct sl_middle *m; /* its session; NULL: none */
-	int entered;         /* its sessions that are admitted and not over, m among them */
-	int late;            /* steps that were done without it */
+	struct sl_middle *m;          /* its session; NULL: none */
+	int entered;                  /* its sessions that are admitted and not over, m among them */
+	enum sl_conf_share_role role; /* in a vertical group: of the last one that was admitted */
+	int late;                     /* steps that were done without it */
 	enum sl_group_answer answer;
 	char refused[200]; /* why the last client that asked for the seat may not join; "": it was not refused */
 };

@@ -8,18 +8,13 @@ static enum sl_party party_of(const struct sl_middle *m)
 	return m->agreement.plan.party;
 }
 
-enum sl_err sl_parties_fit(const struct sl_group *g, struct sl_fail *fail)
+enum sl_err sl_parties_fit(const struct sl_group *g, const struct sl_agreed *a, struct sl_fail *fail)
 {
-	int n[2] = {0};
-
 	for (int k = 0; k < g->n; k++)
-		if (g->member[k].m)
-			n[g->member[k].m->agreement.agreed.share.role]++;
-	for (int role = 0; role < 2; role++)
-		if (n[role] == g->n)
+		if (g->member[k].entered && k != a->share.member && g->member[k].role == a->share.role)
 			return sl_fail_at(fail, "share.role", SL_ERR_MISMATCH,
-					  "group %s has no member with share.role: %s, and both members have %s",
-					  g->name, sl_agreed_roles[!role], sl_agreed_roles[role]);
+					  "member %d of group %s has %s, too, and the group needs a member with %s", k,
+					  g->name, sl_agreed_roles[a->share.role], sl_agreed_roles[!a->share.role]);
 	return SL_OK;
 }
 

@@ -5,8 +5,9 @@
 
 #include "server/trunk/group_impl.h"
 
-/* All members are here. MISMATCH: no one has the head, or no one the tail. */
-enum sl_err sl_parties_fit(const struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
+/* A member asks to join. MISMATCH: another one that is here has its role. */
+enum sl_err sl_parties_fit(const struct sl_group *group, const struct sl_agreed *asked,
+			   struct sl_fail *fail) SL_MUST_CHECK;
 
 /* A pass has begun, been abandoned, or come further at one party: tells both what they can do next. MISMATCH: their
  * passes are not the same. */

@@ -70,8 +70,11 @@ refused_beside_A 'run is not that' train.drop_last=true
 refused_beside_A 'run is not that' train.on_nan=skip
 refused_beside_A train.seed train.seed=4
 refused_beside_A train.optimizer train.optimizer.momentum=0.5
-refused_beside_A 'has no member with share.role: labels' share.role=features
-ends_with "$waiting" 78 $patience 'A beside another party with features'
+refused_beside_A 'has features, too, and the group needs a member with labels' share.role=features
+config_of B waits
+begin_party B waits
+ends_with "$client_pid" 0 $patience 'B with the right role'
+ends_with "$waiting" 0 $patience 'A, which waited for the right B'
 
 # refuses WORDS KEY=VALUE…: a config with these keys is refused.
 refuses() {

@@ -36,6 +36,11 @@ static struct asked agreement(int k)
 	for (int dir = 0; dir < SL_DIR_COUNT && host_group.codec; dir++)
 		if (dir == SL_DIR_MID_ACT || dir == SL_DIR_HEAD_GRAD)
 			snprintf(g->codec[dir], sizeof g->codec[dir], "%s", host_group.codec);
+	if (host_group.vertical) {
+		g->share.mode = SL_SHARE_VERTICAL;
+		g->share.role = k && !host_group.same_role ? SL_ROLE_LABELS : SL_ROLE_FEATURES;
+		g->share.rows = 0;
+	}
 	if (host_group.rounds) {
 		g->share.mode = SL_SHARE_ROUNDS;
 		g->share.rows = 0;

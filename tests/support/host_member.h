@@ -17,6 +17,8 @@ extern struct host_group {
 	bool rounds;       /* mode rounds, with rounds of one step and averaged moments; false: mode sync */
 	bool checkpoints;  /* each commit asks for a checkpoint */
 	const char *codec; /* for what the server sends; NULL: the default */
+	bool vertical;     /* member 0 has the features, member 1 the labels; */
+	bool same_role;    /* or the features, too */
 	bool plain;        /* an mlp: linear layers only, so that a member's values alone determine the gradients */
 } host_group;
 

@@ -1,0 +1,442 @@
+/* A vertical group on a server, one of whose parties lies. A step that it spoils is left out for both. Where it breaks
+ * the rules its own link ends with the reason; the other party is told whom it waits for, and both go on with the same
+ * bits as if nothing had happened. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <ftw.h>
+#include <stdlib.h>
+
+#include "tests/support/host_member.h"
+
+static const float SMALL = 1e-3f;
+
+enum { ROWS = HOST_MEMBER_ROWS, FEATURES = 0, LABELS = 1, PARTIES = 2, STEPS = 3, SPOILED = 1 };
+
+static struct host_member member[PARTIES];
+static char folder[] = "/tmp/split-parties.XXXXXX";
+static int tests_run;
+
+static void come(int k, uint64_t epoch, uint64_t held)
+{
+	host_member_call_with(&member[k], k, (uint8_t)(tests_run * PARTIES + k), epoch, &held, 1);
+}
+
+static void welcomed(void)
+{
+	for (int k = 0; k < PARTIES; k++)
+		host_rig_await(&member[k].c.came[SL_FRAME_WELCOME], 1);
+}
+
+static void open_server(void)
+{
+	tests_run++;
+	snprintf(host_group.name, sizeof host_group.name, "g%d", tests_run);
+	memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
+	assert_non_null(mkdtemp(folder));
+	host_rig.store = folder;
+	host_rig_open(8, 0);
+}
+
+static void begin(void)
+{
+	open_server();
+	for (int k = 0; k < PARTIES; k++)
+		come(k, 1, 0);
+	welcomed();
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static void end(void)
+{
+	for (int k = 0; k < PARTIES; k++)
+		host_member_hang_up(&member[k]);
+	host_rig_close();
+	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+/* ---- an honest pass */
+
+static struct sl_frame part(int k, enum sl_part_what what, uint64_t step)
+{
+	return (struct sl_frame){.kind = SL_FRAME_PART,
+				 .epoch = member[k].epoch,
+				 .u.part = {.what = what, .training = true, .step = step, .batch_rows = ROWS}};
+}
+
+/* The hash of the pass's rows; with `f` NULL as it should be. */
+static void order(int k, uint64_t step, const struct sl_frame *f, uint8_t first)
+{
+	const uint8_t tag[SL_WIRE_ORDER] = {first, (uint8_t)step};
+	struct sl_frame now = f ? *f : part(k, SL_PART_ORDER, step);
+
+	now.u.part.total = sizeof tag;
+	host_rig_say_part(&member[k].c, &now, (struct sl_bytes){tag, sizeof tag});
+}
+
+static bool stopped(void)
+{
+	bool any = false;
+
+	for (int k = 0; k < PARTIES; k++)
+		any = any || member[k].c.came[SL_FRAME_ABANDON] || member[k].c.came[SL_FRAME_REFUSE];
+	return any;
+}
+
+/* Sends a tensor, and waits until the other party has the answer. */
+static void send(int k, enum sl_part_what what, uint64_t step, float scale)
+{
+	const struct host_member *other = &member[!k];
+	const uint64_t whole = other->c.payload_bytes + (k == FEATURES ? other->grad_bytes : other->act_bytes);
+
+	host_member_send(&member[k], what, step, scale, false);
+	while (other->c.payload_bytes < whole && !stopped())
+		host_rig_turn();
+}
+
+static void commit(int k, uint64_t step, bool skip, double lr)
+{
+	const struct sl_frame f = {
+		.kind = SL_FRAME_COMMIT,
+		.epoch = member[k].epoch,
+		.u.commit = {.step = step, .chunks = skip ? 0 : 1, .lr = lr, .checkpoint = true, .skip = skip}};
+
+	host_rig_say(&member[k].c, &f);
+}
+
+static void committed(void)
+{
+	for (int k = 0; k < PARTIES; k++) {
+		host_rig_await(&member[k].c.came[SL_FRAME_COMMITTED], 1);
+		member[k].c.came[SL_FRAME_COMMITTED] = 0;
+	}
+}
+
+static void both_order(uint64_t step)
+{
+	for (int k = 0; k < PARTIES; k++)
+		order(k, step, NULL, 0);
+}
+
+static void honest_step(uint64_t step)
+{
+	both_order(step);
+	send(FEATURES, SL_PART_HEAD_ACT, step, 1);
+	send(LABELS, SL_PART_MID_GRAD, step, SMALL);
+	for (int k = 0; k < PARTIES; k++)
+		commit(k, step, false, host_group.lr);
+	committed();
+	assert_false(stopped());
+}
+
+static void skip_step(uint64_t step)
+{
+	for (int k = 0; k < PARTIES; k++)
+		commit(k, step, true, host_group.lr);
+	committed();
+	for (int k = 0; k < PARTIES; k++)
+		member[k].c.came[SL_FRAME_ABANDON] = 0;
+}
+
+/* Does the steps from `from` on. Returns the hash of the weights then, which both parties get. */
+static uint64_t rest(uint64_t from)
+{
+	uint64_t hash;
+
+	for (uint64_t step = from; step < STEPS; step++)
+		honest_step(step);
+	hash = host_member_weights(&member[FEATURES]);
+	assert_true(host_member_weights(&member[LABELS]) == hash);
+	end();
+	return hash;
+}
+
+/* The hash where nobody lies. */
+static uint64_t undisturbed(void)
+{
+	static uint64_t hash;
+
+	if (hash)
+		return hash;
+	begin();
+	honest_step(0);
+	hash = rest(SPOILED);
+	return hash;
+}
+
+/* ---- values */
+
+static void spoiled_values_are_left_out(void **state)
+{
+	static const float bad[] = {NAN, INFINITY, 3e38f};
+	uint64_t hash = 0;
+
+	(void)state;
+	for (int k = 0; k < PARTIES; k++)
+		for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+			uint64_t before, now;
+
+			begin();
+			honest_step(0);
+			before = host_member_weights(&member[FEATURES]);
+			both_order(SPOILED);
+			send(FEATURES, SL_PART_HEAD_ACT, SPOILED, k == FEATURES ? bad[i] : 1);
+			if (!stopped())
+				send(LABELS, SL_PART_MID_GRAD, SPOILED, k == LABELS ? bad[i] : SMALL);
+			for (int p = 0; p < PARTIES && !stopped(); p++)
+				commit(p, SPOILED, false, host_group.lr);
+			for (int p = 0; p < PARTIES; p++) {
+				host_rig_await(&member[p].c.came[SL_FRAME_ABANDON], 1);
+				assert_int_equal(member[p].c.came[SL_FRAME_REFUSE], 0);
+			}
+			skip_step(SPOILED);
+			assert_true(host_member_weights(&member[FEATURES]) == before);
+			now = rest(SPOILED + 1);
+			assert_true(now == (hash = hash ? hash : now) && now != undisturbed());
+		}
+}
+
+/* Of two rates the smaller one counts, and both parties are told of it. */
+static void a_learning_rate_does_no_harm(void **state)
+{
+	(void)state;
+	for (int k = 0; k < PARTIES; k++) {
+		(void)undisturbed();
+		begin();
+		honest_step(0);
+		both_order(SPOILED);
+		send(FEATURES, SL_PART_HEAD_ACT, SPOILED, 1);
+		send(LABELS, SL_PART_MID_GRAD, SPOILED, SMALL);
+		for (int p = 0; p < PARTIES; p++)
+			commit(p, SPOILED, false, p == k ? 7e5 : host_group.lr);
+		committed();
+		assert_true(rest(SPOILED + 1) == undisturbed());
+	}
+}
+
+/* ---- frames */
+
+static void say_order(int k, uint64_t step, uint32_t rows, bool training)
+{
+	struct sl_frame f = part(k, SL_PART_ORDER, step);
+
+	f.u.part.batch_rows = rows;
+	f.u.part.training = training;
+	order(k, step, &f, 0);
+}
+
+/* The beginning of a tensor's run. */
+static void say_tensor(int k, enum sl_part_what what, uint32_t rows, uint32_t chunk)
+{
+	const uint8_t few[64] = {0};
+	struct sl_frame f = part(k, what, SPOILED);
+
+	f.u.part.rows = rows;
+	f.u.part.chunk = chunk;
+	f.u.part.total = 4096;
+	host_rig_say_part(&member[k].c, &f, (struct sl_bytes){few, sizeof few});
+}
+
+static void lie_early(int k)
+{
+	say_order(k, SPOILED + 1, ROWS, true);
+}
+
+static void lie_late(int k)
+{
+	say_order(k, SPOILED - 1, ROWS, true);
+}
+
+static void lie_many(int k)
+{
+	say_order(k, SPOILED, 100 * ROWS, true);
+}
+
+static void lie_bare(int k)
+{
+	say_tensor(k, k == FEATURES ? SL_PART_HEAD_ACT : SL_PART_MID_GRAD, ROWS, 0);
+}
+
+static void lie_twice(int k)
+{
+	order(k, SPOILED, NULL, 0);
+	order(k, SPOILED, NULL, 0);
+}
+
+static void lie_others(int k)
+{
+	order(k, SPOILED, NULL, 0);
+	say_tensor(k, k == FEATURES ? SL_PART_MID_GRAD : SL_PART_HEAD_ACT, ROWS, 0);
+}
+
+static void lie_rows(int k)
+{
+	order(k, SPOILED, NULL, 0);
+	say_tensor(k, SL_PART_HEAD_ACT, 1, 0);
+}
+
+static void lie_chunk(int k)
+{
+	order(k, SPOILED, NULL, 0);
+	say_tensor(k, SL_PART_HEAD_ACT, ROWS, 1);
+}
+
+static void lie_too_soon(int k)
+{
+	order(k, SPOILED, NULL, 0);
+	say_tensor(k, SL_PART_MID_GRAD, ROWS, 0);
+}
+
+static void lie_undone(int k)
+{
+	order(k, SPOILED, NULL, 0);
+	commit(k, SPOILED, false, host_group.lr);
+}
+
+static void lie_again(int k)
+{
+	both_order(SPOILED);
+	send(FEATURES, SL_PART_HEAD_ACT, SPOILED, 1);
+	send(LABELS, SL_PART_MID_GRAD, SPOILED, SMALL);
+	say_tensor(k, k == FEATURES ? SL_PART_HEAD_ACT : SL_PART_MID_GRAD, ROWS, 0);
+}
+
+static const struct {
+	const char *name, *phrase;
+	void (*lie)(int k);
+	unsigned who; /* bits of parties */
+} lies[] = {
+	{"a step ahead", "begun where", lie_early, 3},
+	{"a step behind", "begun where", lie_late, 3},
+	{"too many rows", "rows", lie_many, 3},
+	{"no order", "begins with the order", lie_bare, 3},
+	{"two orders", "order of step", lie_twice, 3},
+	{"the other party's tensor", "kind", lie_others, 3},
+	{"few rows", "row", lie_rows, 1},
+	{"a chunk too many", "chunk", lie_chunk, 1},
+	{"mid_grad before mid_act", "before it can exist", lie_too_soon, 2},
+	{"commit of nothing", "commit", lie_undone, 3},
+	{"a tensor twice", "", lie_again, 3},
+};
+
+static void who_breaks_the_rules_ends_alone(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++)
+		for (int k = 0; k < PARTIES; k++) {
+			const struct sl_refuse *said = &member[k].c.last[SL_FRAME_REFUSE].u.refuse,
+					       *other = &member[!k].c.last[SL_FRAME_REFUSE].u.refuse;
+			char lost[32];
+
+			if (!(lies[i].who >> k & 1))
+				continue;
+			(void)undisturbed();
+			begin();
+			honest_step(0);
+			lies[i].lie(k);
+			for (int p = 0; p < PARTIES; p++)
+				host_rig_await(&member[p].c.came[SL_FRAME_REFUSE], 1);
+			if (said->code == SL_ERR_BUSY || !strstr(said->text, lies[i].phrase))
+				fail_msg("%s by %d: %u, %s", lies[i].name, k, said->code, said->text);
+			snprintf(lost, sizeof lost, "member %d", k);
+			if (other->code != SL_ERR_BUSY || !strstr(other->text, lost))
+				fail_msg("%s by %d: the other hears %u, %s", lies[i].name, k, other->code, other->text);
+			for (int p = 0; p < PARTIES; p++) {
+				host_member_hang_up(&member[p]);
+				come(p, 2, SPOILED);
+			}
+			welcomed();
+			assert_true(rest(SPOILED) == undisturbed());
+		}
+}
+
+/* Nobody knows who lies where both say something else that may be. Both end, and nothing is computed. */
+static void passes_that_differ_end_both(void **state)
+{
+	(void)state;
+	for (int k = 0; k < PARTIES; k++)
+		for (int how = 0; how < 3; how++) {
+			begin();
+			honest_step(0);
+			order(!k, SPOILED, NULL, 0);
+			if (how == 0)
+				order(k, SPOILED, NULL, 1);
+			else
+				say_order(k, SPOILED, how == 1 ? 1 : ROWS, how == 1);
+			for (int p = 0; p < PARTIES; p++) {
+				host_rig_await(&member[p].c.came[SL_FRAME_REFUSE], 1);
+				assert_int_equal(member[p].c.last[SL_FRAME_REFUSE].u.refuse.code, SL_ERR_MISMATCH);
+				assert_non_null(
+					strstr(member[p].c.last[SL_FRAME_REFUSE].u.refuse.text, "different rows"));
+			}
+			end();
+		}
+}
+
+/* The party whose role is taken is refused alone; the other one waits on, and trains with one that has the right role.
+ */
+static void a_role_is_taken_once(void **state)
+{
+	const struct sl_refuse *said = &member[LABELS].c.last[SL_FRAME_REFUSE].u.refuse;
+
+	(void)state;
+	(void)undisturbed();
+	for (int back = 0; back < 2; back++) { /* it comes first, or comes back */
+		open_server();
+		come(FEATURES, 1, 0);
+		host_rig_await(&member[FEATURES].c.came[SL_FRAME_CHALLENGE], 1);
+		if (back) {
+			come(LABELS, 1, 0);
+			welcomed();
+			honest_step(0);
+			lie_early(LABELS);
+			for (int p = 0; p < PARTIES; p++) {
+				host_rig_await(&member[p].c.came[SL_FRAME_REFUSE], 1);
+				host_member_hang_up(&member[p]);
+			}
+			come(FEATURES, 2, SPOILED);
+			host_rig_await(&member[FEATURES].c.came[SL_FRAME_CHALLENGE], 1);
+		}
+		host_group.same_role = true;
+		come(LABELS, 2, back ? SPOILED : 0);
+		host_group.same_role = false;
+		host_rig_await(&member[LABELS].c.came[SL_FRAME_REFUSE], 1);
+		if (said->code != SL_ERR_MISMATCH || !strstr(said->text, "member 0 of group"))
+			fail_msg("%u, %s", said->code, said->text);
+		assert_int_equal(member[FEATURES].c.came[SL_FRAME_REFUSE], 0);
+		host_member_hang_up(&member[LABELS]);
+		come(LABELS, 3, back ? SPOILED : 0);
+		welcomed();
+		assert_true(rest(back ? SPOILED : 0) == undisturbed());
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(spoiled_values_are_left_out),
+		cmocka_unit_test(a_learning_rate_does_no_harm),
+		cmocka_unit_test(who_breaks_the_rules_ends_alone),
+		cmocka_unit_test(passes_that_differ_end_both),
+		cmocka_unit_test(a_role_is_taken_once),
+	};
+
+	host_group.clients = PARTIES;
+	host_group.epoch_steps = STEPS;
+	host_group.vertical = true;
+	host_group.lr = 0.05;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
