@@ -21,7 +21,7 @@ row() { # NAME IMAGE FORM PARTITION…
 	done
 }
 row mobilenet_v2 224 imagenet 1:-1 2:-1 4:-1 7:-1
-row resnet18 224 imagenet 1:-1 2:-1 4:-1 6:-1
-row resnet50 224 imagenet 1:-1 5:-1 8:-1
+row resnet18 224 imagenet 1:-1 4:-1 6:-1
+row resnet50 224 imagenet 1:-1 5:-1
 row mobilenet_v2 32 cifar 1:-1 4:-1
 row resnet9 32 '' 1:-1 2:-1 3:-1

@@ -21,8 +21,8 @@ static const char *const usage[] = {
 	"For a table it prints classes, counts, and how many numbers the network gets for a row: model.features.",
 	"Mean and deviation are those of the training pictures as an evaluation has them, before Normalize. Pictures "
 	"that cannot be read are named, and the exit status is 65.",
-	"For texts it prints how many tokens the rows have, how large a batch is on the link, as it is and padded, "
-	"how fast texts are tokenized, and the first rows as tokens.",
+	"For texts it prints how many tokens the rows have, how large a batch is on the link with and without padding, "
+	"and how fast texts are tokenized. The first rows are shown as tokens.",
 	"--sheet draws samples as training has them: cropped, flipped and so on, with their labels. "
 	"Masks are laid over the pictures.",
 	NULL,

@@ -27,24 +27,22 @@ enum { TRIES = 3, TIMEOUT_MS = 10000, PAUSE_MS = 50 };
 
 static const char *const usage[] = {
 	"splitc export CONFIG OUT [--weights FILE] [--adapter] [--training] [--set KEY=VALUE]…",
-	"Writes the whole model with torchvision's or transformers' names and layouts to the safetensors file OUT. "
+	"Writes the complete model with torchvision's or transformers' names and layouts to the safetensors file OUT. "
 	"The file also holds the network, so model.network reads it without the config's other keys of the model. "
 	"The weights are the newest of the config's run, or FILE. They are checked against the config's model.",
 	"If OUT ends with .onnx, it writes the network with its weights as an ONNX file that predicts, for ONNX "
 	"Runtime and others. --training marks its batch norms and dropout as in training. `python3 -m split.onnx` "
 	"converts both files back (docs/howto-onnx.md).",
-	"In a run that goes on, the weights are those after the step under way: export asks the run's process over "
-	"its control socket, and that process fetches the middle from the server. After a crash or a kill, they are "
-	"those of the newest checkpoint that client and server both have. Then export calls the server as --resume "
-	"does, and the run stays as it is. A group's member has to --resume first. After a run that ended or was "
-	"paused, they are those in log.dir/model.safetensors. With --weights best they are those in "
-	"log.dir/best.safetensors.",
+	"In a run that goes on, the weights are those after the step under way. The run's process fetches the middle "
+	"from the server; export asks it over its control socket. After a crash or a kill, they are those of the "
+	"newest checkpoint that client and server both have. Then export calls the server as --resume does, and the "
+	"run stays as it is. A group's member has to --resume first. After a run that ended or was paused, they are "
+	"those in log.dir/model.safetensors. With --weights best they are those in log.dir/best.safetensors.",
 	"Adapters of lora are added to the weights that they belong to, unless --adapter asks for PEFT's files alone.",
 	"A state_dict holds no strides. With form: imagenet it computes the same in torchvision's mobilenet_v2. With "
-	"form: cifar it fits there too, but computes something else until you change three layers: features.0.0 and "
-	"features.2.conv.1.0 need stride 1, and features.2 needs its sum where it has as many output channels as "
-	"input channels (docs/howto-pytorch.md). The file's metadata record model, width and form, and of pictures "
-	"image and normalize.",
+	"form: cifar it fits there too, but computes something else until you change three layers "
+	"(docs/howto-pytorch.md). The file's metadata record model, width and form, and of pictures image and "
+	"normalize.",
 	NULL,
 };
 

@@ -12,13 +12,13 @@ static const char *const usage[] = {
 	"splitc flops [CONFIG] [--set KEY=VALUE]… [--json]",
 	"Prints multiply-accumulates (MACs; forward pass of one batch), parameters and the tensors at the cut.",
 	"A convolution or linear layer counts one MAC per product, a batch norm two per element. A transposed "
-	"convolution counts as one that reads a whole window per output, which is more than it computes. The "
+	"convolution counts as if it read a complete window per output, which is more than it computes. The "
 	"compress rate is that of the inserts: elements of both activations with inserts, divided by those without. "
-	"Of networks of tokens it also says what a token costs, without padding: attention takes a product with each "
-	"token of the row. The batch's figures are of rows as long as model.tokens, or where data.pad is max as "
+	"For networks of tokens it also prints what a token costs, without padding: attention takes a product with "
+	"each token of the row. In the batch's figures rows are as long as model.tokens, or with data.pad: max as "
 	"data.max_length.",
-	"Then it says how much memory client and server take at most for the config, the server on a CPU. Not counted "
-	"are some 10 MB of each process, the client's samples, and ZeroMQ's queues.",
+	"Then it prints how much memory client and server take at most for the config, the server on a CPU. It does "
+	"not count some 10 MB of each process, the client's samples, and ZeroMQ's queues.",
 	"Where an insert decays, MACs are those of the first step; the final rate and all widths follow.",
 	NULL,
 };

@@ -10,15 +10,15 @@
 
 static const char *const usage[] = {
 	"splitc graph [CONFIG [head|middle|tail]] [--set KEY=VALUE]… [--json|--text|--cuts]",
-	"Prints the graphs that the config's cut makes of its network, or one of them: a line for each node with its "
-	"operation, the shape of what it gives, the parameters that it learns, and multiply-accumulates (MACs). Shapes "
-	"and MACs are of one row, and MACs of the forward pass.",
-	"Where an insert decays, the graph has the widths that it begins with.",
+	"Prints the graphs of head, middle and tail, or one of them. The line of a node has its operation, the shape "
+	"of its output, its learned parameters, and its multiply-accumulates (MACs). Shapes and MACs are of one row, "
+	"and MACs of the forward pass.",
+	"If an insert decays, the graph has its first widths.",
 	"With --text it prints what the server sees of the network. docs/WIRE.md has the grammar.",
-	"With --cuts it lists the config's cut and others: the bytes of a batch's activations and gradients in fp32, "
-	"and the part of all MACs in head, middle and tail. From line to line the client computes more and less "
-	"crosses. "
-	"cut_values says how many values may cross. Cuts whose head or tail has no parameters are left out.",
+	"With --cuts it lists the config's cut and others. A line has the bytes of a batch's activations and gradients "
+	"in fp32, and the part of all MACs in head, middle and tail. From line to line the client computes more and "
+	"less crosses. cut_values says how many values may cross. Cuts whose head or tail has no parameters are left "
+	"out.",
 	NULL,
 };
 

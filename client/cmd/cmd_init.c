@@ -16,7 +16,7 @@ static const char *const usage[] = {
 	"Writes a config with comments to FILE (splitc.yaml), for `splitc train FILE`. In a terminal it asks for "
 	"what no option gives. An empty answer, or no terminal, takes the demo's value.",
 	"DATA is a folder of pictures, a table (.csv), texts (.jsonl, .tsv, .csv, .txt), tar files, or a folder with "
-	"one of these. init looks what it is. KIND:DATA names the kind: cifar10, cifar100, images, webdataset, csv, "
+	"one of these. init finds out which. KIND:DATA names the kind: cifar10, cifar100, images, webdataset, csv, "
 	"text or a task of GLUE, such as cola. NAME is a built-in network, FILE.safetensors as split.write_network "
 	"writes it, or huggingface:FOLDER, which reads texts. Sizes are those that suit data and network. "
 	"CUT is 1:-1, "

@@ -168,7 +168,7 @@ static enum sl_err close_script(FILE *file, const char *path, struct sl_fail *fa
 	bool bad = ferror(file) != 0;
 
 	if (fclose(file) != 0 || bad)
-		return sl_fail_set(fail, SL_ERR_IO, "%s: not written whole", path);
+		return sl_fail_set(fail, SL_ERR_IO, "%s: cannot be written", path);
 	return SL_OK;
 }
 

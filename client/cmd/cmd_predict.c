@@ -22,12 +22,12 @@ static const char *const usage[] = {
 	"[--out FILE] [--set KEY=VALUE]…",
 	"Prints a line for each sample: its number, the predicted class, that class' probability, and names of class "
 	"and sample where they are known. --csv and --json print the probabilities of all classes.",
-	"FILEs are samples without labels: pictures, folders or tar files of pictures; CSV files of a table; texts in "
-	"files that end with csv, tsv or jsonl, or in any other file with a text on each line. The file - is standard "
+	"FILEs are samples without labels. They are pictures, or folders or tar files of pictures; CSV files of a "
+	"table; or csv, tsv or jsonl files of texts. Any other file has a text on each line. The file - is standard "
 	"input. The training data need not be there. Without FILE the command predicts the config's test set, and "
 	"lines have the labels, too.",
 	"The config's server computes the middle, with the config's codecs. With --local this process computes the "
-	"whole model. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE, "
+	"complete model. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE, "
 	"for example one that `splitc export` wrote. On the test set the share of samples whose predicted class is "
 	"the label equals the accuracy that `splitc eval` prints.",
 	"With --stream it reads lines from standard input, and answers each with a line of JSON as soon as it comes. A "
@@ -36,8 +36,8 @@ static const char *const usage[] = {
 	"a "
 	"table may be CSV, if the first line has the names of the columns. A line that cannot be predicted gets "
 	"{\"error\": …}. With --listen the clients of a socket send such objects.",
-	"With model.task: pixels it writes a mask for each sample to the folder --out: a PNG as large as the "
-	"picture, with a class and its colour for each pixel. Each line is the path of a mask.",
+	"With model.task: pixels it writes a mask for each sample to the folder --out, and prints its path. A mask is "
+	"a PNG as large as the picture, with a class and its colour for each pixel.",
 	NULL,
 };
 

@@ -18,16 +18,16 @@ static const char *const usage[] = {
 	"Trains the config's run once for every row of the list, each in its own process. Writes DIR/sweep.csv "
 	"(rate, accuracy, loss, times, bandwidths), and gnuplot scripts with their pictures. DIR is `sweep` by "
 	"default.",
-	"A row is a section with a name and what it changes in the config: codec (one for all tensors, or one for "
-	"each), insert (none: without the config's inserts), chunks, and in `set` a list of any other keys, spelled "
-	"as for --set: {name: adamw, set: [train.optimizer.kind=adamw, train.optimizer.lr=0.001]}.",
+	"A row has a name, and what it changes in the config: codec (one for all tensors, or one for each), insert "
+	"(none: without the config's inserts) and chunks. `set` is a list of other keys, spelled as for --set: {name: "
+	"adamw, set: [train.optimizer.kind=adamw, train.optimizer.lr=0.001]}.",
 	"Rows with the same name and different chunks form one line of a picture. A row that fails is marked, and "
 	"the next one runs; the exit status is then 69. --check-config checks the keys and codecs of every row and "
 	"trains none.",
 	"Where the config has data.split.folds, each row is trained once for each fold, and --codecs may be left out. "
-	"DIR/folds.csv has mean and deviation of what the last evaluations said.",
-	"--lr-range tests learning rates instead: one run of 100 steps, or train.max_steps, in which the learning rate "
-	"grows from FROM to TO by the same factor in each step. It writes DIR/lr.json and the picture lr.png, and "
+	"DIR/folds.csv has mean and deviation of the last evaluations' figures.",
+	"--lr-range tests learning rates instead, in one run of 100 steps or train.max_steps. The learning rate grows "
+	"from FROM to TO by the same factor in each step. It writes DIR/lr.json and the picture lr.png, and "
 	"suggests a tenth of the learning rate at which the smoothed loss was lowest.",
 	"The messages of a row go to DIR/row-NN/stderr.log. `splitc status` shows its progress. configs/sweep.yaml "
 	"is a list to begin with.",

@@ -21,8 +21,8 @@ static const char *const usage[] = {
 	"The first Ctrl-C, SIGTERM or SIGHUP ends the run after the step under way and keeps its weights. A second "
 	"one ends it at once. --resume goes on with the run.",
 	"A finished run is kept. To train another one in the same log.dir, give --fresh. To train the finished one "
-	"further, give --resume --set train.epochs=N. --auto-resume suits what starts a run again and again, such as "
-	"a service: it begins the run, goes on with it, or ends with status 0 if it is done.",
+	"further, give --resume --set train.epochs=N. --auto-resume is for services and scripts: it begins the run, "
+	"goes on with it, or ends with status 0 if it is done.",
 	"The table at the end has a row for each of the four tensors. wire MB is what crossed the link, headers of "
 	"messages included; up goes to the server, down comes from it. fp32 MB is the size without codec and insert. "
 	"real is the ratio of the two; nominal is the ratio by the codec's own count. Average MB/s is what a step "

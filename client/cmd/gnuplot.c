@@ -71,5 +71,5 @@ enum sl_err sl_gnuplot_run(const char *dir, const char *script, const char *pict
 		return sl_fail_set(fail, SL_ERR_IO, "gnuplot made no picture from %s; its messages are above", script);
 	return is_whole(picture) ? SL_OK
 				 : sl_fail_set(fail, SL_ERR_IO,
-					       "%s: gnuplot has not written it whole: is the disk full?", picture);
+					       "%s: gnuplot has not written it completely: is the disk full?", picture);
 }

@@ -25,5 +25,5 @@ enum sl_err sl_sweep_close(FILE *file, const char *dir, const char *name, struct
 {
 	const bool bad = ferror(file) != 0;
 
-	return fclose(file) != 0 || bad ? sl_fail_set(fail, SL_ERR_IO, "%s/%s: not written whole", dir, name) : SL_OK;
+	return fclose(file) != 0 || bad ? sl_fail_set(fail, SL_ERR_IO, "%s/%s: cannot be written", dir, name) : SL_OK;
 }

@@ -23,7 +23,7 @@ static enum sl_err load(const struct sl_dicom **out, struct sl_fail *fail)
 			RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!handle)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-				   "this is DICOM, and splitc's part for it is not there: install the package "
+				   "this is DICOM, and splitc's module for it is missing: install the package "
 				   "split-client-dicom, or build where libdcmtk-dev is (scripts/install-deps.sh "
 				   "--dicom). %.120s",
 				   dlerror());

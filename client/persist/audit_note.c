@@ -53,6 +53,6 @@ void sl_audit_note_write(const struct sl_audit_note *n, const struct sl_conf_cli
 		       n->ended, n->in_row, n->owed, n->expects, n->hash, key);
 	if (sl_log_dir_path(path, conf, SL_AUDIT_NOTE, &why) ||
 	    sl_newfile_put(path, 0600, SL_FP_NONE, text, (size_t)len, &why))
-		sl_log(SL_LOG_WARN, "audit-note",
-		       "%s: if this process is killed, the run forgets that an audit is owed", why.text);
+		sl_log(SL_LOG_WARN, "audit-note", "%s: if this process is killed, the run forgets that an audit is due",
+		       why.text);
 }

@@ -135,8 +135,8 @@ static void say_paused(const struct drive *d)
 {
 	if (!sl_remote_kept_there(d->remote, sl_training_state(d->run).step))
 		sl_log(SL_LOG_WARN, "pause-unsure",
-		       "the server has not said that its side is on its disk (drain_s was over, it has no `store`, or "
-		       "see its log): --resume may go back, or begin anew");
+		       "the server has not confirmed that its state is on its disk: drain_s was over, it has no "
+		       "`store`, or see its log. --resume may go back, or begin anew");
 	if (d->setup->epoch_steps && d->setup->conf->agreed.share.least)
 		sl_log(SL_LOG_INFO, "paused",
 		       "this member has left group %s, which goes on: `splitc train … --resume` comes back",

@@ -226,7 +226,7 @@ static void look_at_masks(const struct sl_set *set, const char *of)
 	if (ignored && !several)
 		sl_log(SL_LOG_WARN, "one-class-masks",
 		       "%lld masks of %s were looked at: all pixels are %d or 255, and 255 is not counted, so every "
-		       "answer would be right; if 255 is a class, write its number there, such as 1",
+		       "answer would be right. If 255 is a class, replace it by its number, such as 1",
 		       (long long)n, of, only == SL_LEARN_IGNORED ? 0 : only);
 }
 

@@ -63,7 +63,7 @@ enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
 					   conf->model.classes, conf->train.class_weights.n);
 	if (!err && conf->data.kind == SL_DATA_CSV && conf->model.task == SL_CONF_CLASSES && conf->model.classes == 1)
 		return sl_conf_client_fail(conf, "model.task", fail,
-					   "a network with one output has no classes: write model.task: labels, if the "
-					   "label says yes or no as 1 or 0, or numbers, if it is a quantity");
+					   "a network with one output has no classes: for a yes/no label (1 or 0) set "
+					   "model.task: labels; for a quantity, numbers");
 	return err;
 }

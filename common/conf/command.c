@@ -67,7 +67,7 @@ static int status_after_output(const char *program, int status)
 		return status;
 	if (poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)))
 		return status;
-	fprintf(stderr, "%s: stdout could not be written whole%s%s\n", program, why ? ": " : "",
+	fprintf(stderr, "%s: stdout could not be written completely%s%s\n", program, why ? ": " : "",
 		why ? strerror(why) : "");
 	return sl_err_exit_status(SL_ERR_IO);
 }

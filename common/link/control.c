@@ -111,8 +111,8 @@ static enum sl_err ask_connect(int fd, const struct sockaddr_un *address, uint64
 			continue;
 		if (errno != EAGAIN)
 			return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-					   "nobody answers at %s: %s; does the program run? If it has another socket, "
-					   "name its CONFIG, or the socket by --control PATH",
+					   "nobody answers at %s: %s; is the program running? If it has another "
+					   "socket, name its CONFIG, or the socket by --control PATH",
 					   address->sun_path, strerror(errno));
 		if (sl_now_ms() >= deadline_ms) /* EAGAIN: a full backlog, for which there is no event to wait for */
 			return sl_fail_set(fail, SL_ERR_TIMEOUT, "no answer at %s in time", address->sun_path);

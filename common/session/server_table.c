@@ -147,7 +147,7 @@ static enum sl_err on_weights_part(struct sl_session *s, const struct sl_event *
 	enum sl_err err;
 
 	if (ev->frame->u.part.what != SL_PART_WEIGHTS)
-		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u before the weights are whole",
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u before the weights are complete",
 				   ev->frame->u.part.what);
 	err = sl_pass_part(s, ev->frame, out, &whole);
 	if (!err && whole) {
@@ -168,7 +168,7 @@ static enum sl_err on_early_fetch(struct sl_session *s, const struct sl_event *e
 				  struct sl_outbox *out)
 {
 	if (s->asked != SL_ASKED_NOTHING)
-		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "weights fetched twice before they were whole");
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "weights fetched twice before they were complete");
 	s->asked = SL_ASKED_FETCH;
 	return SL_OK;
 }
@@ -222,7 +222,7 @@ static enum sl_err on_early_commit(struct sl_session *s, const struct sl_event *
 				   struct sl_outbox *out)
 {
 	if (!s->abandon_asked && !(s->limits.shared && !s->limits.party && ev->frame->u.commit.skip))
-		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "commit before the weights are whole");
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "commit before the weights are complete");
 	return ask_skip(s, &ev->frame->u.commit, s->next_step, out);
 }
 

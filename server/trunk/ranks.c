@@ -35,13 +35,13 @@ enum sl_err sl_ranks_open(const struct sl_ranks **out, struct sl_fail *fail)
 			RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
 	if (!handle)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-				   "this is one of several MPI ranks, and MPI's part of splits is not there: %s. Build "
+				   "this is one of several MPI ranks, and splits' module for MPI is missing: %s. Build "
 				   "where mpi.h is (package libopenmpi-dev)",
 				   dlerror());
 	begin = (sl_ranks_fn *)dlsym(handle, "sl_ranks_mpi");
 	*out = begin ? begin(sl_worker_turn, why, sizeof why) : NULL;
 	if (!*out)
-		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "MPI could not be begun: %s", why);
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "MPI did not start: %s", why);
 	if ((*out)->abi != SL_RANKS_ABI)
 		return sl_fail_set(fail, SL_ERR_VERSION, "%s was built from other sources: install both together",
 				   file_name);

@@ -285,7 +285,7 @@ if [ -w /dev/full ]; then
 		"eval $tmp/good.yaml --local --json --weights $weights"; do
 		rc=0
 		"$SPLITC" $words >/dev/full 2>"$tmp/err" || rc=$?
-		[ $rc = 74 ] && [ "$(grep -c '^splitc: stdout could not be written whole' "$tmp/err")" = 1 ] || fail "$words >/dev/full: status $rc, $(cat "$tmp/err")"
+		[ $rc = 74 ] && [ "$(grep -c '^splitc: stdout could not be written completely' "$tmp/err")" = 1 ] || fail "$words >/dev/full: status $rc, $(cat "$tmp/err")"
 	done
 fi
 (set -o pipefail; "$SPLITC" codecs --measure --shape 8,8 none f16 | :) 2>"$tmp/err" && [ ! -s "$tmp/err" ] || fail "a reader that has gone: $(cat "$tmp/err")"

@@ -131,7 +131,7 @@ client_stands 10 forgotten "$tmp/client.yaml" "${sets[@]}" --set train.checkpoin
 [ "$(grep -c 'so this session cannot be resumed: name a folder in `store`' "$tmp/server.log")" = 1 ] ||
 	fail "what a server without a store says: $(cat "$tmp/server.log")"
 stops forgotten
-grep -q '^WARN pause-unsure: the server has not said that its side is on its disk (.* no `store`' "$tmp/forgotten.log" || fail "an unsure pause is not said to be one"
+grep -q '^WARN pause-unsure: the server has not confirmed that its state is on its disk: .* no `store`' "$tmp/forgotten.log" || fail "an unsure pause is not said to be one"
 cp -r "$tmp/forgotten" "$tmp/fresh"
 client forgotten "$tmp/client.yaml" "${sets[@]}" --resume || fail "the run that begins anew: status $?"
 grep -qE "^WARN steps-lost: .* step [0-9]+, the server from step 0: .*\`store\`" "$tmp/forgotten.log" || fail "steps were lost without a word"
