@@ -26,7 +26,7 @@
 enum { TRIES = 3, TIMEOUT_MS = 10000, PAUSE_MS = 50 };
 
 static const char *const usage[] = {
-	"splitc export CONFIG OUT [--weights FILE] [--adapter] [--training] [--set KEY=VALUE]…",
+	"splitc export CONFIG OUT [--weights FILE] [--join FILE] [--adapter] [--training] [--set KEY=VALUE]…",
 	"Writes the complete model with torchvision's or transformers' names and layouts to the safetensors file OUT. "
 	"The file also holds the network, so model.network reads it without the config's other keys of the model. "
 	"The weights are the newest of the config's run, or FILE. They are checked against the config's model.",
@@ -38,6 +38,8 @@ static const char *const usage[] = {
 	"newest checkpoint that client and server both have. Then export calls the server as --resume does, and the "
 	"run stays as it is. A group's member has to --resume first. After a run that ended or was paused, they are "
 	"those in log.dir/model.safetensors. With --weights best they are those in log.dir/best.safetensors.",
+	"The model of a vertical group's member has that member's part of the network. --join FILE adds the other "
+	"member's part, from its model of the same step.",
 	"Adapters of lora are added to the weights that they belong to, unless --adapter asks for PEFT's files alone.",
 	"A state_dict holds no strides. With form: imagenet it computes the same in torchvision's mobilenet_v2. With "
 	"form: cifar it fits there too, but computes something else until you change three layers "
@@ -307,6 +309,69 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 		   : SL_OK;
 }
 
+/* Takes over what `other` has and `setup` lacks. MISMATCH: both have a tensor, and not the same one. */
+static enum sl_err join_weights(struct sl_setup *s, const bool *own, const struct sl_weights *other, const bool *there,
+				const char *path, struct sl_fail *fail)
+{
+	const struct sl_model *model = s->plan->model;
+
+	for (int i = 0; i < model->graph.n_param; i++) {
+		const size_t bytes = (size_t)sl_shape_count(&model->graph.param[i].shape) * sizeof(float);
+
+		if ((!own[i] && !there[i]) || !s->weights.value[i])
+			return sl_fail_set(fail, SL_ERR_DATA, "neither this run's model nor %s gives \"%s\" in fp32",
+					   path, model->graph.param[i].name);
+		if (own[i] && there[i] && memcmp(s->weights.value[i], other->value[i], bytes) != 0)
+			return sl_fail_set(fail, SL_ERR_MISMATCH,
+					   "%s has another \"%s\" than this run's model: take both models of one run, "
+					   "after the same step",
+					   path, model->graph.param[i].name);
+		if (!own[i])
+			memcpy(s->weights.value[i], other->value[i], bytes);
+	}
+	return SL_OK;
+}
+
+/* Reads this member's model and, from o->export.join, the other one's. What is known of the data is that of the member
+ * with features, and of the labels that of the other one. */
+static enum sl_err read_joined(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+			       struct sl_fail *fail)
+{
+	const bool labels = sl_agreed_has_role(&conf->agreed, SL_ROLE_LABELS);
+	struct sl_weights other = {0};
+	char path[PATH_MAX];
+	bool *loaded = NULL; /* [2 n] of this model, of the other one */
+	int n;
+	enum sl_err err = sl_log_dir_path(path, conf, SL_MODEL_FILE, fail);
+
+	if (!err && o->weights)
+		snprintf(path, sizeof path, "%s", o->weights);
+	setup->trained = sl_weights_steps(path);
+	if (!err)
+		err = sl_setup_plan(setup, conf, fail);
+	if (err)
+		return err;
+	n = setup->plan->model->graph.n_param;
+	loaded = calloc(2 * (size_t)n + 1, sizeof *loaded);
+	err = loaded ? sl_weights_open(&setup->weights, setup->plan->model, fail)
+		     : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
+	if (!err)
+		err = sl_weights_open(&other, setup->plan->model, fail);
+	if (!err)
+		err = sl_weights_load(setup->plan->model, path, SL_WEIGHTS_OF_PARTY, setup->weights.value, loaded,
+				      fail);
+	if (!err)
+		err = sl_weights_load(setup->plan->model, o->export.join, SL_WEIGHTS_OF_PARTY, other.value, loaded + n,
+				      fail);
+	if (!err)
+		err = join_weights(setup, loaded, &other, loaded + n, o->export.join, fail);
+	if (!err)
+		err = sl_about_join(setup, labels ? o->export.join : path, labels ? path : o->export.join, fail);
+	sl_weights_close(&other);
+	free(loaded);
+	return err;
+}
+
 /* Reads the newest weights: those of the process that trains, else those of a killed run's checkpoints, else the
  * model file. A run may end or begin while it is asked, so it is asked up to TRIES times. */
 static enum sl_err read_newest(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
@@ -350,10 +415,12 @@ static void warn_of_base(const struct sl_setup *setup)
 static enum sl_err export_model(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				struct sl_fail *fail)
 {
-	enum sl_err err =
-		o->weights ? sl_options_trained(o, conf, setup, false, fail) : read_newest(o, conf, setup, fail);
+	enum sl_err err = o->export.join ? read_joined(o, conf, setup, fail)
+			  : o->weights   ? sl_options_trained(o, conf, setup, false, fail)
+					 : read_newest(o, conf, setup, fail);
 
-	if (!err && !o->weights && !setup->weights_file) /* else that was said when the file was read */
+	if (!err && !o->weights && !o->export.join &&
+	    !setup->weights_file) /* else that was said when the file was read */
 		sl_options_tell_best(conf, setup->trained);
 	if (!err)
 		err = sl_weights_widen(&setup->weights, setup->plan->model, fail);
@@ -437,7 +504,7 @@ int splitc_export(int argc, char **argv)
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_WEIGHTS | SL_OPT_EXPORT, 2);
 
 	if (status < 0)
-		status = sl_options_load(&o, SL_USES_TRAINED, &conf);
+		status = sl_options_load(&o, o.export.join ? 0 : SL_USES_TRAINED, &conf);
 	if (status >= 0)
 		return status;
 	if (!o.operand)

@@ -122,6 +122,14 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 		return sl_fail_set(fail, err,
 				   "%s cannot be read: `splitc train` writes it; or name another file with --weights",
 				   path);
+	if (err == SL_ERR_DATA && sl_agreed_is_vertical(&conf->agreed)) {
+		const struct sl_fail why = *fail;
+
+		return sl_fail_set(fail, err,
+				   "%.400s. A member's model has its part of the network: `splitc export CONFIG OUT "
+				   "--join FILE` makes one of both members' models",
+				   why.text);
+	}
 	if (err == SL_ERR_NOINPUT && best)
 		return sl_fail_set(
 			fail, err,

@@ -166,7 +166,7 @@ static bool is_ignored(const struct sl_model *m, const char *name)
 struct reading {
 	const struct sl_model *m;
 	const struct sl_st_file *file;
-	bool partial, new_inserts;
+	bool partial, new_inserts, of_party;
 	bool new_head;                    /* the file has no parameter of the head, as it may */
 	const struct sl_st_tensor **from; /* [n_param], NULL: none */
 	const char *ignored;              /* the first of n_ignored tensors that are passed over */
@@ -226,8 +226,8 @@ static bool is_wanted(const struct reading *r, int i)
 {
 	const struct sl_file_param *p = &r->m->file[i];
 	const struct sl_st_tensor *t = r->from[i];
-	const bool optional =
-		(p->optional && (r->new_inserts || sl_lora_has(r->m, i))) || (p->near_head && r->new_head);
+	const bool optional = r->of_party || (p->optional && (r->new_inserts || sl_lora_has(r->m, i))) ||
+			      (p->near_head && r->new_head);
 
 	return !(optional && !t) && !(p->head && r->new_head) && !(r->partial && may_begin_anew(r, i));
 }
@@ -264,7 +264,8 @@ enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_s
 	struct reading r = {.m = model,
 			    .file = file,
 			    .partial = how & SL_WEIGHTS_PARTIAL,
-			    .new_inserts = how & SL_WEIGHTS_NEW_INSERTS};
+			    .new_inserts = how & SL_WEIGHTS_NEW_INSERTS,
+			    .of_party = how & SL_WEIGHTS_OF_PARTY};
 	enum sl_err err;
 
 	r.from = calloc((size_t)model->graph.n_param + 1, sizeof *r.from);

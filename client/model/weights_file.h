@@ -38,7 +38,8 @@ enum {
 	SL_WEIGHTS_PARTIAL = 1,
 	SL_WEIGHTS_NEW_HEAD =
 		2, /* all parameters of a head (model.h) may be missing together; then those near it may be, too */
-	SL_WEIGHTS_NEW_INSERTS = 4 /* parameters of inserts may be missing */
+	SL_WEIGHTS_NEW_INSERTS = 4, /* parameters of inserts may be missing */
+	SL_WEIGHTS_OF_PARTY = 8     /* any may be missing: the file has the part of a vertical group's member */
 };
 
 /* Loads weights. Strict: a tensor that is missing, of another shape, not of floats, or unknown to the model is DATA,

@@ -241,8 +241,12 @@ static void add_scale(json_t *about, const struct sl_setup *s)
 
 enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 {
-	json_t *about = about_set(s, &s->set[SL_SPLIT_TRAIN]);
+	const struct sl_setup *from = sl_setup_input(s);
+	json_t *about = about_set(from, &from->set[SL_SPLIT_TRAIN]);
+	json_t *labels = s->features ? about_set(s, &s->set[SL_SPLIT_TRAIN]) : NULL;
 
+	json_object_update_missing(about, labels);
+	json_decref(labels);
 	add_fingerprints(about, s);
 	add_network(about, s);
 	add_scale(about, s);
@@ -285,6 +289,26 @@ void sl_about_read(struct sl_setup *s, const char *path)
 	s->about = (char *)data; /* a NUL stands behind it */
 }
 
+enum sl_err sl_about_join(struct sl_setup *s, const char *features, const char *labels, struct sl_fail *fail)
+{
+	char *text[] = {sl_weights_note(features, SL_MODEL_DATA), sl_weights_note(labels, SL_MODEL_DATA)};
+	json_t *about = parse(text[0]), *other = parse(text[1]);
+
+	free(text[0]);
+	free(text[1]);
+	free(s->about);
+	s->about = NULL;
+	if (about && other) {
+		json_object_update_missing(about, other);
+		s->about = dump(about);
+	}
+	json_decref(about);
+	json_decref(other);
+	return s->about
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_DATA, "%s or %s does not say what it learned from", features, labels);
+}
+
 /* Reads another run's JSON, from its about.json or a model file. The caller drops *out. DATA: it has no columns. */
 static enum sl_err load(json_t **out, const char *path, struct sl_fail *fail)
 {
@@ -316,7 +340,7 @@ void sl_about_forget(struct sl_setup *s)
 
 enum sl_err sl_about_recall(struct sl_setup *s, struct sl_fail *fail)
 {
-	if (s->given || (s->reads == SL_READS_TEST && s->conf->data.kind == SL_DATA_CSV))
+	if (s->given || (s->reads == SL_READS_TEST && s->conf->data.kind == SL_DATA_CSV && !s->features))
 		s->recalled = sl_about_parse(s);
 	if (s->recalled && !s->given && !json_object_get(s->recalled, "columns"))
 		sl_about_forget(s);

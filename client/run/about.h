@@ -14,6 +14,9 @@
 enum sl_err sl_about_make(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 /* Fills setup->about from the model file `path` or, if that is NULL, from log.dir. It is NULL if there is none. */
 void sl_about_read(struct sl_setup *setup, const char *path);
+/* The same from the model files of a vertical group's members: of the input from one, of labels from the other. */
+enum sl_err sl_about_join(struct sl_setup *setup, const char *features, const char *labels,
+			  struct sl_fail *fail) SL_MUST_CHECK;
 /* The text for a model file: setup->about with, for several labels, the thresholds that an evaluation has found.
  * Malloc'ed; NULL: nothing is known, or there is no memory. */
 char *sl_about_text(const struct sl_setup *setup);

@@ -108,6 +108,8 @@ static const struct option table[] = {
 	{"--json", NULL, SL_OPT_TOKENS, AT(json), "print a JSON object for each row, or one with --stats"},
 	{"--adapter", NULL, SL_OPT_EXPORT, AT(export.adapter),
 	 "of a run with lora: write PEFT's adapter_config.json and adapter_model.safetensors to the folder OUT"},
+	{"--join", "FILE", SL_OPT_EXPORT, AT(export.join),
+	 "of a vertical group's member: the other one's model, whose part of the network is added"},
 	{"--training", NULL, SL_OPT_EXPORT, AT(export.training),
 	 "of OUT.onnx: mark batch norms and dropout as in training, as PyTorch's export of model.train() does"},
 	{"--out", "DIR", SL_OPT_LEAK, AT(out), "folder of the report (default leak)"},

@@ -11,6 +11,7 @@ enum { SL_MAX_SETS = 64, SL_MAX_OPERANDS = 32, SL_ANY_OPERANDS = INT_MAX };
 
 struct sl_options_export {
 	bool adapter, training;
+	const char *join; /* NULL: not given */
 };
 
 struct sl_options_lines { /* of predict */
@@ -66,7 +67,7 @@ enum {
 	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, --task, --split, --columns, --format, --json */
 	SL_OPT_GRAPH = 16384,  /* --text, --cuts */
 	SL_OPT_DATA = 32768,   /* --sheet */
-	SL_OPT_EXPORT = 65536, /* --adapter, --training */
+	SL_OPT_EXPORT = 65536, /* --adapter, --join, --training */
 	SL_OPT_AUDIT = 524288, /* --steps */
 	SL_OPT_LEAK = 1048576, /* --out DIR, --steps, --minutes */
 	SL_OPT_GENERATE = 2097152, /* --prompt, --prompts, --ids, and --json of lines */

@@ -113,6 +113,9 @@ is sites '.site_b.r2.value > 0.3 and .site_b.r2.value < .informed.r2.value and .
 page sites 'learns of site B' 'Attacker site_b'
 of=$tmp/B.yaml leak riap 0 --steps 400 --party "$tmp/A.yaml"
 cmp "$tmp/sites/leak.json" "$tmp/riap/leak.json" || fail "the order of a pair's configs counts"
+client sites-run "$tmp/A.yaml" --local --party "$tmp/B.yaml" --set train.epochs=2 || fail 'training of a pair'
+of=$tmp/A.yaml leak trained_sites 0 --steps 40 --party "$tmp/B.yaml" --set log.dir="$tmp/sites-run"
+is trained_sites '.start.steps == 40 and .site_b.steps == 40 and .site_a.head_grad_one_example.value > 0.9'
 of=$tmp/B.yaml leak frozen 0 --steps 4 --party "$tmp/A.yaml" --set 'train.freeze=layer1.*'
 is frozen '.site_a == null and .site_b.steps == 4 and (.not_measured | any(startswith("Labels from head_grad: the head is frozen")))'
 of=$tmp/A.yaml leak half_a_pair 78

@@ -113,6 +113,21 @@ for party in A B; do
 done
 vertical tables
 vertical tables-split data.split.train=0.75 data.split.val=0.25
+
+# The models of both members make one, which predicts what that of one process does.
+join() { # OUT CONFIG OTHER
+	"$SPLITC" export "$tmp/tables-$2.yaml" "$tmp/$1.safetensors" --set log.dir="$tmp/tables-$2" --join "$tmp/$3/model.safetensors" >"$tmp/join.log" 2>&1
+}
+predicted() { "$SPLITC" predict "$tmp/tables-A.yaml" --local --weights "$1" "$tmp/table-A/test.csv" 2>"$tmp/predict.log"; }
+join one A tables-B || fail "A's model with B's"
+join other B tables-A || fail "B's model with A's"
+cmp "$tmp/one.safetensors" "$tmp/other.safetensors" || fail 'it matters who joins the models'
+[ "$(predicted "$tmp/one.safetensors" | grep -c 'large\|small')" = 30 ] || fail 'the joined model predicts something else'
+diff <(predicted "$tmp/one.safetensors") <(predicted "$tmp/tables-local/model.safetensors") >"$tmp/differ" || fail "the joined model: $(head -n 4 "$tmp/differ")"
+! join bad A tables-split-B && grep -q 'take both models of one run, after the same step' "$tmp/join.log" || fail "another run's model: $(cat "$tmp/join.log")"
+! join bad A tables-A && grep -q "neither this run's model nor" "$tmp/join.log" || fail "A's model twice: $(cat "$tmp/join.log")"
+! predicted "$tmp/tables-A/model.safetensors" && grep -q 'export CONFIG OUT --join FILE' "$tmp/predict.log" || fail "A's model alone: $(cat "$tmp/predict.log")"
+
 sed -i -e 2d -e '$arow-90,small' "$tmp/table-B/train.csv"
 status=78 parties shifted
 for party in A B; do
