@@ -244,8 +244,7 @@ static enum sl_err recall_labels(struct table *t, const struct sl_set_spec *spec
 	}
 	if (!fits || !add_targets(t, spec))
 		return no_memory(fail);
-	return t->labels.n || t->given ? SL_OK
-				       : sl_fail_set(fail, SL_ERR_DATA, "the model's file says nothing of classes");
+	return t->labels.n || t->given ? SL_OK : sl_fail_set(fail, SL_ERR_DATA, "the model's file names no classes");
 }
 
 /* Reads what `describe` wrote, and the names of the classes. */
@@ -257,7 +256,7 @@ static enum sl_err recall(struct table *t, const struct sl_set_spec *spec, struc
 
 	t->recalled = true;
 	if (!n || n > MOST_FEATURES)
-		return sl_fail_set(fail, SL_ERR_DATA, "the model's file says nothing of the columns of a table");
+		return sl_fail_set(fail, SL_ERR_DATA, "the model's file has no columns of a table");
 	t->column = calloc(n, sizeof *t->column);
 	if (!t->column)
 		return no_memory(fail);

@@ -359,7 +359,7 @@ enum sl_err sl_csv_column_recall(struct sl_csv_column *c, const json_t *from, st
 	c->n = texts ? (int)json_array_size(texts) : 1;
 	if (!c->name || !c->unit != !unit || (c->number && !(c->deviation > 0)) || c->n > SL_CSV_MOST_TEXTS)
 		return sl_fail_set(fail, SL_ERR_DATA,
-				   "the model's file says of a column neither mean and deviation nor its texts");
+				   "the model's file is damaged: a column has neither mean and deviation nor texts");
 	for (size_t i = 0; i < json_array_size(texts); i++) {
 		const char *text = json_string_value(json_array_get(texts, i));
 

@@ -335,7 +335,7 @@ enum sl_err sl_csv_pictures(struct sl_names *files, union sl_label **out, const 
 		s->form = spec->form;
 	if (!err && access(s->path, F_OK) != 0)
 		err = sl_fail_set(fail, SL_ERR_NOINPUT,
-				  "%s is not there: it names pictures and their numbers or labels; pictures in folders "
+				  "%s is missing: it names pictures and their numbers or labels; pictures in folders "
 				  "of classes need model.classes of 2 or more",
 				  s->path);
 	if (!err)

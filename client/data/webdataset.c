@@ -432,7 +432,8 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 	}
 	if (s->beside && s->given)
 		sl_log(SL_LOG_WARN, "passed-over",
-		       "files that are no picture that is read: %" PRId64 ", such as %.200s", s->beside, s->beside_one);
+		       "files in a format that splitc does not read: %" PRId64 ", such as %.200s", s->beside,
+		       s->beside_one);
 	else if (s->beside)
 		sl_log(SL_LOG_WARN, "pictures-beside",
 		       "pictures that are not read: %lld, such as %.200s; a sample has one, and its name ends at the "

@@ -79,7 +79,7 @@ enum sl_err sl_held_map(struct sl_weights *w, const struct sl_model *model, cons
 			err = sl_st_map(w->file, t, &at, &why);
 		else
 			err = sl_fail_set(&why, SL_ERR_DATA,
-					  "tensor \"%s\" is not there in 16 bits, as it was when the run was planned",
+					  "tensor \"%s\" no longer has 16 bits, as it had when the run was planned",
 					  p->name);
 		w->held[i] = at;
 	}

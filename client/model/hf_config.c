@@ -394,9 +394,9 @@ static enum sl_err find_mark(struct sl_hf_config *c, const char *dir, struct sl_
 		free(data);
 	}
 	if (c->types > 1 && c->mark < 0)
-		return sl_fail_set(
-			fail, SL_ERR_DATA,
-			"%s: neither vocab.txt nor tokenizer.json has [SEP], behind which token types change", dir);
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s: neither vocab.txt nor tokenizer.json has [SEP], after which token types change",
+				   dir);
 	return SL_OK;
 }
 

@@ -132,7 +132,7 @@ static enum sl_err network_open(struct network *n, const struct sl_st_file *file
 		return SL_OK;
 	err = sl_fail_set(fail, SL_ERR_DATA,
 			  json_is_object(n->about)
-				  ? "its graph is none from an image, a row or tokens to a loss, of known sizes"
+				  ? "its graph does not lead from an image, a row or tokens of known sizes to a loss"
 				  : "its note split.network is no JSON object");
 	network_close(n);
 	return err;

@@ -325,11 +325,10 @@ static enum sl_err load(json_t **out, const char *path, struct sl_fail *fail)
 		return SL_OK;
 	json_decref(*out);
 	*out = NULL;
-	return sl_fail_set(
-		fail, SL_ERR_DATA,
-		"%.200s says nothing of columns: give about.json of a run's log.dir, or a model that was trained on "
-		"a table",
-		path);
+	return sl_fail_set(fail, SL_ERR_DATA,
+			   "%.200s has no columns: give about.json of a run's log.dir, or a model that was trained on "
+			   "a table",
+			   path);
 }
 
 void sl_about_forget(struct sl_setup *s)
@@ -549,7 +548,7 @@ void sl_about_check_columns(const struct sl_setup *s)
 	if (was && is && !json_equal(was, is))
 		sl_log(SL_LOG_WARN, "other-columns",
 		       "model.weights was trained with other columns or texts than these, or in another order, from "
-		       "column %zu on: its weights take them for others. data.like: %.200s takes those of the model",
+		       "column %zu on, so its weights mistake them. data.like: %.200s takes those of the model",
 		       first_other(was, is) + 1, path);
 	else if (was && is)
 		warn_where_both(then, now, "classes", ": model.weights gives outputs to others");

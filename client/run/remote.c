@@ -209,8 +209,7 @@ enum sl_err sl_remote_take_ends(struct sl_remote *r, struct sl_fail *fail)
 	if (!err)
 		err = sl_end_check_moments(&r->state, from, sl_link_session(r->link)->next_step, fail);
 	if (err)
-		return sl_fail_set(fail, SL_ERR_PAYLOAD,
-				   "the head and tail that another member of the group handed over are none");
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "the head and tail of another member are not valid");
 	err = sl_ends_set_state(&r->ends, &r->state, from);
 	if (!err && r->round.ends)
 		err = sl_ends_round_begin(&r->round);

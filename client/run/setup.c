@@ -277,10 +277,10 @@ static enum sl_err check_parties(const struct sl_setup *s, const struct sl_parts
 		return sl_fail_at(fail, "share.mode", SL_ERR_CONFIG, "vertical is not for networks of tokens");
 	if (!cut->n_home)
 		return SL_OK;
-	return sl_fail_at(fail, "tail_begin", SL_ERR_CONFIG,
-			  "%s goes from the head of one member to the tail of the other: begin the tail behind its "
-			  "last reader",
-			  cut->home[0] == SL_BUILD_INPUT ? "the input" : g->node[g->value[cut->home[0]].maker].name);
+	return sl_fail_at(
+		fail, "tail_begin", SL_ERR_CONFIG,
+		"%s goes from the head of one member to the tail of the other: begin the tail after its last reader",
+		cut->home[0] == SL_BUILD_INPUT ? "the input" : g->node[g->value[cut->home[0]].maker].name);
 }
 
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)

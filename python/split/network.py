@@ -183,7 +183,7 @@ class _File:
             raise _Malformed("it has weights and no network: split.write_network and `splitc export` write files with both")
         found, about = _NETWORK.fullmatch(notes["split.graph"]), json.loads(notes.get("split.network", "{}"))
         if not found or len(found[2].split(",")) != {"image": 3, "row": 1}[found[1]]:
-            raise _Malformed("its graph is none from an image or a row to a loss; a middle cannot begin with token ids")
+            raise _Malformed("its graph does not lead from an image or a row to a loss; a middle cannot begin with token ids")
         if not isinstance(about, dict):
             raise _Malformed("its note split.network is no JSON object")
         self.path, self.sizes, self.single = path, tuple(map(int, found[2].split(","))), about.get("single")

@@ -398,7 +398,7 @@ enum sl_err sl_retention_make_room(struct sl_retention *w, const struct sl_key *
 	err = choose_for(w, &l, print, keep, bytes, fail);
 	for (int i = 0; i < l.n && !err; i++)
 		if (l.entry[i].goes && !removed(w, &l.entry[i], age_of(&l.entry[i], sl_wall_s())))
-			err = sl_fail_set(fail, SL_ERR_IO, "room in the store could not be made");
+			err = sl_fail_set(fail, SL_ERR_IO, "space in the store could not be freed");
 	list_close(&l);
 	if (err)
 		atomic_fetch_add(&w->not_stored, 1);

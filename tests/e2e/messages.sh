@@ -37,7 +37,7 @@ E1
 says 64 'splitc: model.safetensors is no config, which is a YAML file: `splitc init` writes one, and weights are named in it by model.weights, a network by model.network' <<'E1'
 splitc train model.safetensors
 E1
-says 66 "splitc: photos.yaml:2:27: data.dir: $tmp/photos/train.csv is not there: it names pictures and their numbers or labels; pictures in folders of classes need model.classes of 2 or more" <<'E1'
+says 66 "splitc: photos.yaml:2:27: data.dir: $tmp/photos/train.csv is missing: it names pictures and their numbers or labels; pictures in folders of classes need model.classes of 2 or more" <<'E1'
 splitc train photos.yaml --set model.classes=1
 E1
 says 78 'splitc: --set data.normalize: must be imagenet, cifar10, cifar100 or none, got "[0.5,0.5,0.5]"; own numbers are Normalize((MEAN), (DEVIATION)) in data.transforms and data.test_transforms' <<'E1'

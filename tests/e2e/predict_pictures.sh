@@ -57,7 +57,7 @@ grep -q "INFO predicted: 30 samples$" "$tmp/predict.log" || fail "$(cat "$tmp/pr
 # A file in a tar that is no picture is named, as one in a folder is.
 (cd "$tmp" && cp new.tar more.tar && touch one.gif one.cls && tar -rf more.tar one.gif one.cls)
 predict more --json --local "$tmp/more.tar"
-[ "$(wc -l <"$tmp/more")" = 30 ] && grep -q '^WARN passed-over: files that are no picture that is read: 1, such as one.gif$' "$tmp/predict.log" ||
+[ "$(wc -l <"$tmp/more")" = 30 ] && grep -q '^WARN passed-over: files in a format that splitc does not read: 1, such as one.gif$' "$tmp/predict.log" ||
 	fail "a tar with a GIF: $(cat "$tmp/predict.log")"
 
 # other formats: CSV fields, the most probable classes, and an output file that is replaced as a whole

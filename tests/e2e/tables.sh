@@ -98,7 +98,7 @@ for other in train.schedule.warmup_epochs=0.5 train.label_smoothing=0.1; do
 	[ $ended = 78 ] && grep -q "learning rate, schedule, loss or division of the data is not that of group rates" "$tmp"/rates-${#other}-?.log || fail "a member with $other: $ended, $(tail -n 2 "$tmp"/rates-${#other}-?.log)"
 done
 refused 78 'one output has no classes: for a yes/no label' --set model.classes=1
-refused 65 'says nothing of columns' --set data.like="$tmp/client.yaml"
+refused 65 'has no columns: give about.json' --set data.like="$tmp/client.yaml"
 like() { refused 78 "$1" --set data.like="$tmp/remote/model.safetensors" "${@:2}"; }
 like 'data.ignore: the model'"'"'s file has the column "colour", which data.ignore leaves out' --set data.ignore=id,colour
 like 'data.split.by: the model'"'"'s file has the column "colour", which data.split.by leaves out' --set data.ignore=id --set data.split.train=0.8 --set data.split.test=0.2 --set data.split.by=colour

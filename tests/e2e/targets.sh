@@ -162,7 +162,7 @@ sed -i '3s/,[01],/,2,/' "$tmp/table/val.csv"
 config=$tmp/labels.yaml refused 65 'val.csv:3: column "cough": "2" is no label: 1, the row has it, or 0'
 config=$tmp/ages.yaml refused 65 'train.csv: no column "weight" (data.label)' --set data.label=weight
 mv "$tmp/photos/train.csv" "$tmp/out.csv"
-config=$tmp/signs.yaml refused 66 'train.csv is not there: it names pictures'
+config=$tmp/signs.yaml refused 66 'train.csv is missing: it names pictures'
 sed '1s/file/path/' "$tmp/out.csv" >"$tmp/photos/train.csv"
 config=$tmp/signs.yaml refused 65 'train.csv: no column "file" (it names the pictures); the header names path, number'
 config=$tmp/signs.yaml refused 78 'several labels are of data.kind: csv, images and text' --set data.kind=webdataset

@@ -88,7 +88,7 @@ refuses 'train.keep_best: does not go with' train.keep_best=true
 refuses 'train.clip_norm: does not go with' train.clip_norm=1
 refuses 'needs share.secret' data.id=stem data.kind=images
 sed 's/^partition:.*/head_end: features.3.conv.0\ntail_begin: features.3.conv.3/' "$tmp/A.yaml" >"$tmp/over.yaml"
-config=$tmp/over.yaml refused 78 'begin the tail behind its last reader' --local --party "$tmp/B.yaml"
+config=$tmp/over.yaml refused 78 'begin the tail after its last reader' --local --party "$tmp/B.yaml"
 config=$tmp/A.yaml refusing= refused 78 "needs the other member's config" --local
 
 # Two tables with a row each for the same things: A's columns are the input, and B's have the class.
