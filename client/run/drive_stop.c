@@ -78,7 +78,8 @@ bool sl_act_tell_saved(struct drive *d)
 {
 	const struct sl_agreed *agreed = &d->setup->conf->agreed;
 
-	if (d->saved || !agreed->share.group[0] || agreed->share.least || sl_recover_has_end(d->recover, d->run))
+	if (d->saved || !agreed->share.group[0] || agreed->share.least ||
+	    sl_recover_has_end(d->recover, d->remote, d->run))
 		return true;
 	d->saved = true;
 	d->waits_ms = sl_loop_now_ms(d->loop);

@@ -184,6 +184,7 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 	uint64_t step = sl_training_held(run);
 	enum sl_err err;
 
+	(void)!sl_recover_settle(r); /* the next offer has the file that is being written, too */
 	*done = sl_remote_applied(remote);
 	if (!sl_link_was_up(sl_remote_link(remote)))
 		return SL_OK; /* that link never got its state: what was held before is still valid */
@@ -501,10 +502,12 @@ bool sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const 
 	return true;
 }
 
-bool sl_recover_has_end(const struct sl_recover *r, const struct sl_training *run)
+bool sl_recover_has_end(const struct sl_recover *r, const struct sl_remote *remote, const struct sl_training *run)
 {
+	const uint64_t step = sl_training_state(run).step;
+
 	return !r->dir[0] || !r->setup->conf->train.checkpoint_every ||
-	       sl_archive_newest(r->archive) == sl_training_state(run).step;
+	       (sl_archive_newest(r->archive) == step && sl_remote_kept_there(remote, step));
 }
 
 static void keep_held(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run)

@@ -77,8 +77,8 @@ enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote,
 /* After the last step: writes its checkpoint, if the server has its side and the file is missing. False: the disk does
  * not answer. */
 bool sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run);
-/* Whether the checkpoint of the last step is on this side's disk, or the run keeps none. */
-bool sl_recover_has_end(const struct sl_recover *r, const struct sl_training *run);
+/* Whether the checkpoint of the last step is on both sides' disks, or the run keeps none. */
+bool sl_recover_has_end(const struct sl_recover *r, const struct sl_remote *remote, const struct sl_training *run);
 /* The link is lost (`why`), and the run ends with it: writes a checkpoint, as a server that is alive does, too. Not so
  * if the answer to COMMIT is missing: the server may be a step ahead, and could then not go on from that checkpoint. */
 void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, enum sl_err why);

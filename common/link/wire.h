@@ -99,6 +99,12 @@ static inline bool sl_hello_holds(const struct sl_hello *h, uint64_t step)
 	return false;
 }
 
+/* Whether the client begins anew. */
+static inline bool sl_hello_is_new(const struct sl_hello *h)
+{
+	return h->n_held == 1 && h->held[0] == 0;
+}
+
 /* Whether the client's run has done all of its steps: only evaluations and the fetch of weights can follow. */
 static inline bool sl_hello_is_done(const struct sl_hello *h)
 {

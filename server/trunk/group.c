@@ -61,7 +61,7 @@ static void welcome(struct sl_group *g, int k)
 		       begin = sl_group_varies(g) ? sl_group_comes_in(g, k, with_ends) : number;
 
 	if (!sl_group_varies(g))
-		sl_trunk_welcome(&g->t, k, begin);
+		sl_trunk_welcome(&g->t, k, begin, false);
 	if (g->agreed.share.mode == SL_SHARE_ROUNDS) /* of a newcomer; in serial they are known before step 0 */
 		g->turns.count[k] = (uint64_t)p->m->agreement.agreed.share.turns;
 	sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});

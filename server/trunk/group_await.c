@@ -58,25 +58,6 @@ bool sl_group_missing(const struct sl_group *g, char *out, size_t size)
 	return refused;
 }
 
-/* A member that waits in vain for others that are done: it does not hold the step at which they finished, and they do
- * not come back to repeat earlier ones. Where members come and go it takes their heads and tails, unless these are its
- * own. -1: there is none. */
-static int find_left_behind(const struct sl_group *g)
-{
-	const bool takes = sl_group_varies(g) && sl_agreed_shares_ends(&g->agreed);
-	bool done = false;
-	int who = -1;
-
-	for (int k = g->first; k < g->end; k++) {
-		const struct sl_seat *s = &g->t.seat[k];
-
-		done = done || (s->link == SL_LINK_NONE && s->state == SL_SEAT_DONE);
-		if (s->link == SL_LINK_JOINING && !sl_hello_holds(s->hello, g->t.gone_at))
-			who = k;
-	}
-	return done && g->t.gone_at && !g->t.open && !g->groups->ranks && !takes ? who : -1;
-}
-
 /* How long to wait: share.wait_s; 0: for ever. A member that is left behind waits less, but long enough for the others
  * to come again: the server may have died before they heard that they are done. */
 static uint64_t patience_of(const struct sl_group *g, int left_behind)
@@ -93,7 +74,7 @@ bool sl_group_gives_up(struct sl_group *g, int *who, struct sl_fail *why)
 	char missing[400];
 	bool waits = false, refused;
 
-	*who = find_left_behind(g);
+	*who = sl_trunk_left_behind(&g->t);
 	patience_ms = patience_of(g, *who);
 	for (int k = g->first; k < g->end; k++)
 		waits = waits || g->t.seat[k].link == (g->t.open ? SL_LINK_ASKING : SL_LINK_JOINING);
@@ -308,7 +289,7 @@ uint64_t sl_group_comes_in(struct sl_group *g, int k, bool with_ends)
 		from > g->t.step || g->ends ? from : g->t.step; /* shared ends also learn from the steps it missed */
 	const bool was = sl_seat_is_in(g->t.seat[k].state);
 
-	(with_ends ? sl_trunk_welcome_newcomer : sl_trunk_welcome)(&g->t, k, begin);
+	sl_trunk_welcome(&g->t, k, begin, with_ends);
 	if (!was)
 		sl_log_limited(SL_LOG_INFO, "group-joins",
 			       "group %s: member %d joins behind step %" PRIu64 ": %d are in", g->name, k, begin,

@@ -91,6 +91,7 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	g->t.first = g->trunk.r.first = g->first;
 	g->t.end = g->trunk.r.end = g->end;
 	g->t.least = a->share.least;
+	g->t.takes = a->share.least > 0 && sl_agreed_shares_ends(a);
 	g->t.rounds = a->share.mode == SL_SHARE_ROUNDS;
 	g->t.whole = a->share.mode == SL_SHARE_VERTICAL;
 	g->t.round = g->round;

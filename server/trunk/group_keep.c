@@ -190,15 +190,17 @@ bool sl_group_keep(struct sl_group *g)
 	return sl_trunk_wrote(&g->trunk, whose, err, &fail);
 }
 
-void sl_group_keep_left(struct sl_group *g)
+bool sl_group_keep_left(struct sl_group *g)
 {
 	char before[SL_KEEP_LEFT];
 
 	memcpy(before, g->trunk.keep.left, sizeof before);
 	note_left(g);
-	if (g->trunk.state == SL_TRUNK_WHOLE && g->trunk.keep.dir[0] && g->trunk.r.done == g->trunk.r.on_disk &&
-	    strcmp(before, g->trunk.keep.left) != 0 && !sl_group_keep(g))
-		memcpy(g->trunk.keep.left, before, sizeof before); /* as the file says */
+	if (g->trunk.state != SL_TRUNK_WHOLE || !g->trunk.keep.dir[0] || g->trunk.r.done != g->trunk.r.on_disk ||
+	    strcmp(before, g->trunk.keep.left) == 0 || sl_group_keep(g))
+		return true;
+	memcpy(g->trunk.keep.left, before, sizeof before); /* as the file says */
+	return false;
 }
 
 /* Gives the states at `at` to the codecs of the seat's session; if there is none, the seat keeps them. */

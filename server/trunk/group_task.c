@@ -126,15 +126,31 @@ struct sl_exec *sl_group_exec(const struct sl_group *g)
 	return g->trunk.exec;
 }
 
+/* A member whose last state is stored may leave, but only once the checkpoint says so, too. If that cannot be written,
+ * all write their models first: a restarted server would wait for those that left. */
 static void run_let_go(struct sl_group *g)
 {
+	enum sl_seat_state was[SL_CONF_SHARE_CLIENTS];
+	bool noted;
+
 	for (int k = g->first; k < g->end; k++) {
-		if (g->part[k].m && g->trunk.r.seat[k].number <= g->trunk.r.on_disk)
-			g->part[k].leaves = true;
-		if (g->part[k].leaves && g->part[k].m == g->seat[k].m)
-			sl_record_let_go(&g->trunk.r, k);
+		const struct sl_group_part *p = &g->part[k];
+		struct sl_record *s = &g->trunk.r.seat[k];
+
+		was[k] = s->state;
+		if (p->m == g->seat[k].m && (p->leaves || (p->m && s->number <= g->trunk.r.on_disk)))
+			s->state = SL_SEAT_DONE;
 	}
-	sl_group_keep_left(g);
+	noted = sl_group_keep_left(g);
+	for (int k = g->first; k < g->end; k++) {
+		struct sl_group_part *p = &g->part[k];
+
+		p->leaves = p->leaves || (p->m && noted && g->trunk.r.seat[k].number <= g->trunk.r.on_disk);
+		if (p->leaves && p->m == g->seat[k].m)
+			sl_record_let_go(&g->trunk.r, k);
+		else
+			g->trunk.r.seat[k].state = was[k];
+	}
 	SL_FAILPOINT(SL_FP_SERVER_LET_GO);
 }
 
@@ -184,16 +200,20 @@ static bool at_border(const struct sl_group *g)
 
 enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *checkpointed)
 {
-	const uint64_t number = g->trunk.r.seat[sl_group_seat_of(m)].number;
+	const struct sl_record *s = &g->trunk.r.seat[sl_group_seat_of(m)];
+	const uint64_t number = s->number;
 	struct sl_exec *copy = g->fold.part[sl_group_seat_of(m)].copy;
 	enum sl_err err = sl_exec_get_front(copy ? copy : g->trunk.exec, sl_port_weights(m->port),
 					    sl_plan_fetch_count(&g->trunk.plan->segment[SL_MIDDLE]));
 	const bool here = (number == g->trunk.r.done || (sl_group_varies(g) && number < g->trunk.r.done)) &&
 			  (g->trunk.r.done == g->trunk.r.on_disk || at_border(g));
+	const bool waits = !sl_group_varies(g) && s->ends_at && number >= s->ends_at;
 
+	/* a member that may not leave yet has to ask again */
 	*checkpointed =
 		sl_trunk_gathered(&g->trunk, !err && here && g->trunk.keep.dir[0] &&
-						     (g->trunk.r.done == g->trunk.r.on_disk || sl_group_keep(g)));
+						     (g->trunk.r.done == g->trunk.r.on_disk || sl_group_keep(g)) &&
+						     !(waits && s->state != SL_SEAT_DONE));
 	return err;
 }
 

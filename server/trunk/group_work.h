@@ -48,9 +48,9 @@ void sl_group_note_owner(struct sl_group *group, int k); /* from now on the seat
 /* group_keep.c. Copies the state of the session's codecs into the seat, unless the seat is `fresh`. */
 enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;
 /* keep stores the state after the last step. False, and logged: it could not. keep_left: writes that file again if its
- * note on who may leave has changed. */
+ * note on who may leave has changed; false: it could not. */
 bool sl_group_keep(struct sl_group *group);
-void sl_group_keep_left(struct sl_group *group);
+bool sl_group_keep_left(struct sl_group *group);
 /* As sl_keep_read, for the trunk, the seats and their sessions' codecs. */
 enum sl_err sl_group_read(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 /* group_choose.c. begin_anew: member k is another client, or the same one without its files. go_on_behind: it goes on

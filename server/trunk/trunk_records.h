@@ -39,10 +39,6 @@ int sl_records_gone(const struct sl_records *r);
 /* A member that was done has come back for a longer run: all seats that are done are awaited again. */
 void sl_records_await_all(struct sl_records *r);
 
-static inline bool sl_hello_is_new(const struct sl_hello *h)
-{
-	return h->n_held == 1 && h->held[0] == 0;
-}
 /* Another client than the seat's can begin anew there: the seat's run has kept no file. */
 static inline bool sl_record_can_begin_anew(const struct sl_record *s)
 {

@@ -54,6 +54,7 @@ struct gathered {
 	bool done;       /* the runs of all that are here are over */
 	bool can;        /* they can go on without those that are done */
 	bool away;       /* a member that was done is not here */
+	bool old;        /* a member goes on from a step: otherwise all can begin another run */
 };
 
 static bool can_do_without(const struct sl_trunk_table *t, const struct sl_seat *s)
@@ -78,9 +79,27 @@ static struct gathered gather(const struct sl_trunk_table *t)
 		g.here++;
 		g.done = g.done && sl_hello_is_done(s->hello);
 		g.can = g.can && can_do_without(t, s);
+		g.old = g.old || !sl_hello_is_new(s->hello);
 	}
 	g.least = g.done ? 1 : sl_trunk_least(t); /* members that are done have no step to do */
 	return g;
+}
+
+int sl_trunk_left_behind(const struct sl_trunk_table *t)
+{
+	bool done = false, gets = false; /* gets: another member has heads and tails of that step, or may bring them */
+	int who = -1;
+
+	for (int k = t->first; k < t->end; k++) {
+		const struct sl_seat *s = &t->seat[k];
+		const bool here = s->link != SL_LINK_NONE;
+		const bool lacks = s->link == SL_LINK_JOINING && !sl_hello_holds(s->hello, t->gone_at);
+
+		done = done || (!here && s->state == SL_SEAT_DONE);
+		gets = gets || (here ? !lacks : sl_seat_is_in(s->state) || s->state == SL_SEAT_AWAY);
+		who = lacks ? k : who;
+	}
+	return done && t->gone_at && !t->open && !t->ranks && !(t->takes && gets) ? who : -1;
 }
 
 static bool all_here(const struct sl_trunk_table *t, bool tired)
@@ -90,7 +109,8 @@ static bool all_here(const struct sl_trunk_table *t, bool tired)
 	if (g.ending)
 		return false;
 	if (varies(t))
-		return g.here >= g.least && (!g.awaited || tired);
+		return g.here >= g.least && (!g.awaited || tired) &&
+		       !(t->takes && g.old && sl_trunk_left_behind(t) >= 0);
 	/* A rank without members (`staying`) takes part in what the others do. Members that cannot go on without those
 	 * that are done wait for all. */
 	return !g.awaited && (g.here || t->staying) && (!g.away || g.can);
@@ -268,10 +288,12 @@ void sl_trunk_joins(struct sl_trunk_table *t, int k, const struct sl_hello *hell
 	t->seat[k].hello = hello;
 }
 
-void sl_trunk_welcome(struct sl_trunk_table *t, int k, uint64_t number)
+void sl_trunk_welcome(struct sl_trunk_table *t, int k, uint64_t number, bool newcomer)
 {
 	struct sl_seat *s = &t->seat[k];
 
+	s->probation = newcomer ? 1 : s->probation;
+	s->lapses = newcomer ? 0 : s->lapses;
 	s->link = SL_LINK_OPEN;
 	s->state = s->probation ? SL_SEAT_LATE : SL_SEAT_IN;
 	s->prepared = s->skip = s->asks = s->given = false;
@@ -292,13 +314,6 @@ void sl_trunk_has_ends(struct sl_trunk_table *t)
 	for (int k = 0; k < t->n; k++)
 		if (t->seat[k].link == SL_LINK_ASKING)
 			t->seat[k].link = SL_LINK_GIVEN;
-}
-
-void sl_trunk_welcome_newcomer(struct sl_trunk_table *t, int k, uint64_t number)
-{
-	t->seat[k].probation = 1;
-	t->seat[k].lapses = 0;
-	sl_trunk_welcome(t, k, number);
 }
 
 void sl_trunk_prepared(struct sl_trunk_table *t, int k, bool skip)

@@ -50,6 +50,7 @@ struct sl_trunk_table {
 	int n, first, end; /* seats of this rank: first … end - 1 */
 	int least;         /* members that a step needs, if members come and go; 0: there are always n */
 	bool rounds, ranks;
+	bool takes;           /* members come and go, and one that lacks heads and tails gets those of another */
 	bool whole;           /* each step needs all seats, which do it together (share.mode: vertical) */
 	bool staying;         /* it outlives its members' links */
 	bool open;            /* true: it trains; false: it waits until its members have gathered */
@@ -83,6 +84,11 @@ bool sl_seat_is_ready(const struct sl_trunk_table *t, int k);
 struct sl_trunk_tally sl_trunk_count(const struct sl_trunk_table *t);
 int sl_trunk_least(const struct sl_trunk_table *t);
 
+/* A member that waits in vain for others that are done: it does not hold the step at which they finished, and they do
+ * not come back to repeat earlier ones. If it takes heads and tails, nobody is left who has these. -1: there is none.
+ */
+int sl_trunk_left_behind(const struct sl_trunk_table *t);
+
 /* Whether the time share.straggler_s is running: _time_counts for members that a step awaits, _end_counts for members
  * that hold up the end of others' runs. Once it is over nobody waits any more: `tired`, `end_tired` below. */
 bool sl_trunk_time_counts(const struct sl_trunk_table *t);
@@ -105,14 +111,14 @@ enum sl_trunk_act {
 enum sl_trunk_act sl_trunk_next(const struct sl_trunk_table *t, bool tired, bool end_tired, int *seat);
 bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k, bool end_tired);
 
-/* Events. joins: the seat has a session that waits to be welcomed. welcome: the member goes on from step `number`. */
+/* Events. joins: the seat has a session that waits to be welcomed. welcome: the member goes on from step
+ * `number`; newcomer: with the heads and tails that it got. */
 void sl_trunk_joins(struct sl_trunk_table *t, int k, const struct sl_hello *hello);
-void sl_trunk_welcome(struct sl_trunk_table *t, int k, uint64_t number);
+void sl_trunk_welcome(struct sl_trunk_table *t, int k, uint64_t number, bool newcomer);
 /* needs_ends: a member that is JOINING or GIVEN needs heads and tails; nobody waits for it until these are there.
- * has_ends: they have arrived. welcome_newcomer: as welcome, for a member that gets them. */
+ * has_ends: they have arrived. */
 void sl_trunk_needs_ends(struct sl_trunk_table *t, int k);
 void sl_trunk_has_ends(struct sl_trunk_table *t);
-void sl_trunk_welcome_newcomer(struct sl_trunk_table *t, int k, uint64_t number);
 /* The member's part of its step is done; skip: that part is empty. */
 void sl_trunk_prepared(struct sl_trunk_table *t, int k, bool skip);
 /* All members go back, and have to gather. Those that still wait for their last weights are awaited, too; those that

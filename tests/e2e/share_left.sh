@@ -7,7 +7,7 @@
 # after all have begun anew. Then the server's disk is full behind the first checkpoint, so it cannot store the group's
 # last step. A member dies before its model is written: the others wait for it, and repeat those steps with it. In another
 # run they wait for share.straggler_s alone: the member that comes back later is told that it comes too late, and does not
-# train by itself.
+# train by itself. Last, one has ended, and two that have written their models do not wait for it for ever.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -154,4 +154,19 @@ begin leaves 1 --resume
 ends_with "${pid[1]}" 78 $patience 'leaves: the member that comes back'
 grep -q "the other members of group full have finished behind step $steps, which member 1 does not hold" "$tmp/leaves-1.log" ||
 	fail "it is not told why: $(tail -n 1 "$tmp/leaves-1.log")"
+
+# Two die as they hear that they may leave, and then the server does, whose disk could not note that.
+set+=(--set share.straggler_s=0)
+SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=ckpt.open=ENOSPC@2+ start_server over-server "store=$tmp/store-over"
+for k in 0 1 2; do fp=client.fetched=kill@$((k == 1 ? 9 : 2)) && begin over $k; done
+ends_with "${pid[1]}" 0 $patience 'over: the member that hears that it may leave'
+for k in 0 2; do ends_with "${pid[k]}" 137 $patience "over: member $k, which dies"; done
+end_process "$server_pid"
+start_server over-again "store=$tmp/store-over"
+for k in 0 2; do fp= && begin over $k --resume; done
+for k in 0 2; do
+	ends_with "${pid[k]}" 78 $patience "over: member $k, which waits for member 1"
+	grep -q "missing are members 1. This member's model is of its last step" "$tmp/over-$k.log" || fail "$(tail -n 1 "$tmp/over-$k.log")"
+	cmp "$tmp/over-$k/model.safetensors" "$tmp/over-1/model.safetensors" || fail "over: member $k has another model"
+done
 echo "share_left: ok"

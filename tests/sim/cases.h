@@ -19,3 +19,9 @@ CASE("batches", 6, "1,5,6",
 CASE("turns", 87, "1,2,3,4,5",
      "a server with a full disk forgot who had left: the last member waited for them for ever")
 CASE("sync", 563, "1,2", "a group that began anew behind its models had their weights for its first ones")
+CASE("sync", 1050, "1,2",
+     "a server with a full disk let a member go without a note of it: the others waited for it for ever")
+CASE("come-and-go", 5376, "1,2,3,4,5",
+     "a member came back behind others that were done, who had the heads and tails: it waited for ever")
+CASE("come-and-go", 100061, "1,2,4,5", "the same, of one that had done no step yet")
+CASE("unequal", 100002, "1,2,3,6", "a member did not offer the checkpoint that it was writing: all began anew")

@@ -24,6 +24,7 @@ enum fault {
 	ANY_RUN_IS_LONGER,     /* a member that is done comes back, and repeats steps though others have ended */
 	WHOLE_IS_TIRED,        /* a step that needs all seats is done without a late one */
 	MODELS_NEED_NOT_BE_WRITTEN, /* a full disk: a member leaves before all others have written their models */
+	LEAVES_UNNOTED,             /* a full disk: a member leaves, though no checkpoint says so */
 	FAULTS,
 };
 static enum fault planted;
@@ -325,7 +326,7 @@ static void welcome(struct model *m, int k, bool all)
 		breaks(m, "3: a member goes on from a step that it does not hold");
 	if (!m->kind->least && !m->w.somebody_late && !c->lost_disk && step != m->r.done)
 		breaks(m, "3: a member goes on from another step than the others");
-	sl_trunk_welcome(&m->t, k, m->kind->least && step < m->t.step ? m->t.step : step);
+	sl_trunk_welcome(&m->t, k, m->kind->least && step < m->t.step ? m->t.step : step, false);
 	c->proc = ALIVE;
 	c->number = (uint8_t)m->seat[k].number;
 	c->doubt = c->given = 0;
@@ -504,7 +505,7 @@ static void take_ends(struct model *m, int k)
 	}
 	sl_record_came(&m->r, k, SL_COME_HERE, 0);
 	sl_record_newcomer(&m->record[k], m->t.step);
-	sl_trunk_welcome_newcomer(&m->t, k, m->t.step);
+	sl_trunk_welcome(&m->t, k, m->t.step, true);
 	*c = (struct client){.proc = ALIVE, .number = (uint8_t)m->t.step, .lost_disk = c->lost_disk};
 }
 
@@ -598,19 +599,26 @@ static void apply(struct model *m)
 
 static void let_go(struct model *m, bool tired)
 {
-	bool leaves[SEATS], gets[SEATS];
+	bool leaves[SEATS], gets[SEATS], noted = true;
+	enum sl_seat_state was[SEATS];
 
 	for (int k = 0; k < SEATS; k++) {
 		gets[k] = sl_trunk_may_leave(&m->t, k, tired);
-		leaves[k] = (gets[k] && m->record[k].number <= m->r.on_disk) ||
-			    (m->seat[k].given && m->seat[k].asks && (gets[k] || m->seat[k].link == SL_LINK_NONE));
+		leaves[k] = m->seat[k].given && m->seat[k].asks && (gets[k] || m->seat[k].link == SL_LINK_NONE);
+		was[k] = m->record[k].state;
+		if (leaves[k] || (gets[k] && m->record[k].number <= m->r.on_disk))
+			m->record[k].state = SL_SEAT_DONE;
 	}
-	for (int k = 0; k < SEATS; k++)
-		if (leaves[k])
-			sl_record_let_go(&m->r, k);
 	m->r.stays = m->r.stays || m->r.done == m->w.from;
 	if (m->r.done == m->r.on_disk)
-		(void)write_file(m);
+		noted = write_file(m) || SL_PLANTED(LEAVES_UNNOTED);
+	for (int k = 0; k < SEATS; k++) {
+		leaves[k] = leaves[k] || (gets[k] && noted && m->record[k].number <= m->r.on_disk);
+		if (leaves[k])
+			sl_record_let_go(&m->r, k);
+		else
+			m->record[k].state = was[k];
+	}
 	for (int k = 0; k < SEATS; k++)
 		if (gets[k]) {
 			m->seat[k].asks = false;
