@@ -92,12 +92,11 @@ struct points {
 
 static bool compute(const struct points *p, int64_t i)
 {
-	const uint8_t *in = p->in + i * SL_PSI_POINT;
 	uint8_t *out = p->out + i * SL_PSI_POINT, point[SL_PSI_POINT];
 	int64_t name;
 
 	if (p->in)
-		return crypto_scalarmult_ristretto255(out, p->psi->scalar, in) == 0;
+		return crypto_scalarmult_ristretto255(out, p->psi->scalar, p->in + i * SL_PSI_POINT) == 0;
 	name = sl_psi_name_at(p->psi, p->from + i);
 	if (name < 0) {
 		crypto_core_ristretto255_random(out);

@@ -77,12 +77,10 @@ static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct s
 
 	h->counts.frames++;
 	h->counts.bytes += header.len + payload.len;
-	if (i < 0 && sl_relay_has(h->relay, peer))
-		sl_relay_deliver(h->relay, peer, header, payload);
-	else if (i < 0)
-		sl_host_hello(h, peer, header, payload);
-	else
+	if (i >= 0)
 		sl_middle_deliver(h->session[i], header, payload);
+	else if (!sl_relay_deliver(h->relay, peer, header, payload))
+		sl_host_hello(h, peer, header, payload);
 }
 
 static void on_writable(void *arg, sl_peer peer)
@@ -107,9 +105,7 @@ static void on_malformed(void *arg, sl_peer peer, const char *why)
 		return;
 	}
 	sl_fail_set(&fail, SL_ERR_PROTOCOL, "%s", why);
-	if (sl_relay_has(h->relay, peer))
-		sl_relay_fail(h->relay, peer, &fail);
-	else
+	if (!sl_relay_fail(h->relay, peer, &fail))
 		sl_host_turn_away(h, peer, 0, &fail);
 }
 
@@ -122,7 +118,7 @@ static void on_lost(void *arg, sl_peer peer)
 	sl_fail_set(&why, SL_ERR_PEER_LOST, "the connection is gone");
 	if (i < 0) {
 		sl_challenges_end(&h->challenges, peer);
-		sl_relay_fail(h->relay, peer, &why);
+		(void)sl_relay_fail(h->relay, peer, &why);
 		return;
 	}
 	sl_middle_end(h->session[i], &why);

@@ -61,13 +61,6 @@ static struct pair *find(const struct sl_relay *r, sl_peer peer, int *member)
 	return NULL;
 }
 
-bool sl_relay_has(const struct sl_relay *r, sl_peer peer)
-{
-	int member;
-
-	return find(r, peer, &member) != NULL;
-}
-
 int sl_relay_seats(const struct sl_relay *r)
 {
 	int n = 0;
@@ -128,13 +121,14 @@ static void blame(struct sl_relay *r, struct pair *p, int who, const struct sl_f
 	end(r, p, who, why, &other);
 }
 
-void sl_relay_fail(struct sl_relay *r, sl_peer peer, const struct sl_fail *why)
+bool sl_relay_fail(struct sl_relay *r, sl_peer peer, const struct sl_fail *why)
 {
 	int who = 0;
 	struct pair *p = find(r, peer, &who);
 
 	if (p)
 		blame(r, p, who, why);
+	return p != NULL;
 }
 
 void sl_relay_end(struct sl_relay *r, const struct sl_fail *why)
@@ -296,14 +290,17 @@ static void leave(struct sl_relay *r, struct pair *p, int who, const struct sl_f
 	end(r, p, who, NULL, &other);
 }
 
-void sl_relay_deliver(struct sl_relay *r, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
+bool sl_relay_deliver(struct sl_relay *r, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
 {
 	struct sl_frame f = {.epoch = 0};
 	struct sl_fail fail;
 	int who = 0;
 	struct pair *p = find(r, peer, &who);
-	enum sl_err err = sl_wire_decode(header, payload, &f, &fail);
+	enum sl_err err;
 
+	if (!p)
+		return false;
+	err = sl_wire_decode(header, payload, &f, &fail);
 	p->seat[who].heard_ms = sl_loop_now_ms(r->loop);
 	if (!err && f.kind == SL_FRAME_PART)
 		err = hand_on(r, p, &who, &f, &fail);
@@ -314,6 +311,7 @@ void sl_relay_deliver(struct sl_relay *r, sl_peer peer, struct sl_bytes header, 
 				  sl_frame_kind_name(f.kind));
 	if (err)
 		blame(r, p, who, &fail);
+	return true;
 }
 
 /* ---- time */

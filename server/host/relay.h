@@ -19,10 +19,9 @@ bool sl_relay_is_asked(struct sl_bytes text);
 /* Gives the peer, which has proven its Hello, its seat. CONFIG, PROTOCOL, LIMIT, MISMATCH, AUTH, BUSY: it has none. */
 enum sl_err sl_relay_enter(struct sl_relay *relay, sl_peer peer, const struct sl_key *key, const struct sl_hello *hello,
 			   struct sl_bytes text, struct sl_fail *fail) SL_MUST_CHECK;
-bool sl_relay_has(const struct sl_relay *relay, sl_peer peer);
-/* For peers that have a seat. */
-void sl_relay_deliver(struct sl_relay *relay, sl_peer peer, struct sl_bytes header, struct sl_bytes payload);
-void sl_relay_fail(struct sl_relay *relay, sl_peer peer, const struct sl_fail *why);
+/* False: the peer has no seat. */
+bool sl_relay_deliver(struct sl_relay *relay, sl_peer peer, struct sl_bytes header, struct sl_bytes payload);
+bool sl_relay_fail(struct sl_relay *relay, sl_peer peer, const struct sl_fail *why);
 void sl_relay_tick(struct sl_relay *relay);
 int sl_relay_seats(const struct sl_relay *relay);                     /* that are taken */
 void sl_relay_end(struct sl_relay *relay, const struct sl_fail *why); /* tells all, and forgets them */
