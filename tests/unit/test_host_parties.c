@@ -17,7 +17,7 @@
 
 static const float SMALL = 1e-3f;
 
-enum { ROWS = HOST_MEMBER_ROWS, FEATURES = 0, LABELS = 1, PARTIES = 2, STEPS = 3, SPOILED = 1 };
+enum { ROWS = HOST_MEMBER_ROWS, FEATURES = 0, LABELS = 1, PARTIES = 2, STEPS = 5, SPOILED = 3 };
 
 static struct host_member member[PARTIES];
 static char folder[] = "/tmp/split-parties.XXXXXX";
@@ -42,14 +42,6 @@ static void open_server(void)
 	assert_non_null(mkdtemp(folder));
 	host_rig.store = folder;
 	host_rig_open(8, 0);
-}
-
-static void begin(void)
-{
-	open_server();
-	for (int k = 0; k < PARTIES; k++)
-		come(k, 1, 0);
-	welcomed();
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -109,10 +101,14 @@ static void send(int k, enum sl_part_what what, uint64_t step, float scale)
 
 static void commit(int k, uint64_t step, bool skip, double lr)
 {
-	const struct sl_frame f = {
-		.kind = SL_FRAME_COMMIT,
-		.epoch = member[k].epoch,
-		.u.commit = {.step = step, .chunks = skip ? 0 : 1, .lr = lr, .checkpoint = true, .skip = skip}};
+	const struct sl_frame f = {.kind = SL_FRAME_COMMIT,
+				   .epoch = member[k].epoch,
+				   .u.commit = {.step = step,
+						.chunks = skip ? 0 : 1,
+						.lr = lr,
+						.checkpoint = true,
+						.kept = {step, step ? step - 1 : 0},
+						.skip = skip}};
 
 	host_rig_say(&member[k].c, &f);
 }
@@ -140,6 +136,17 @@ static void honest_step(uint64_t step)
 		commit(k, step, false, host_group.lr);
 	committed();
 	assert_false(stopped());
+}
+
+/* A group that has done the steps before SPOILED. */
+static void begin(void)
+{
+	open_server();
+	for (int k = 0; k < PARTIES; k++)
+		come(k, 1, 0);
+	welcomed();
+	for (uint64_t step = 0; step < SPOILED; step++)
+		honest_step(step);
 }
 
 static void skip_step(uint64_t step)
@@ -172,7 +179,6 @@ static uint64_t undisturbed(void)
 	if (hash)
 		return hash;
 	begin();
-	honest_step(0);
 	hash = rest(SPOILED);
 	return hash;
 }
@@ -190,7 +196,6 @@ static void spoiled_values_are_left_out(void **state)
 			uint64_t before, now;
 
 			begin();
-			honest_step(0);
 			before = host_member_weights(&member[FEATURES]);
 			both_order(SPOILED);
 			send(FEATURES, SL_PART_HEAD_ACT, SPOILED, k == FEATURES ? bad[i] : 1);
@@ -216,7 +221,6 @@ static void a_learning_rate_does_no_harm(void **state)
 	for (int k = 0; k < PARTIES; k++) {
 		(void)undisturbed();
 		begin();
-		honest_step(0);
 		both_order(SPOILED);
 		send(FEATURES, SL_PART_HEAD_ACT, SPOILED, 1);
 		send(LABELS, SL_PART_MID_GRAD, SPOILED, SMALL);
@@ -345,7 +349,6 @@ static void who_breaks_the_rules_ends_alone(void **state)
 				continue;
 			(void)undisturbed();
 			begin();
-			honest_step(0);
 			lies[i].lie(k);
 			for (int p = 0; p < PARTIES; p++)
 				host_rig_await(&member[p].c.came[SL_FRAME_REFUSE], 1);
@@ -370,7 +373,6 @@ static void passes_that_differ_end_both(void **state)
 	for (int k = 0; k < PARTIES; k++)
 		for (int how = 0; how < 3; how++) {
 			begin();
-			honest_step(0);
 			order(!k, SPOILED, NULL, 0);
 			if (how == 0)
 				order(k, SPOILED, NULL, 1);
@@ -401,7 +403,8 @@ static void a_role_is_taken_once(void **state)
 		if (back) {
 			come(LABELS, 1, 0);
 			welcomed();
-			honest_step(0);
+			for (uint64_t step = 0; step < SPOILED; step++)
+				honest_step(step);
 			lie_early(LABELS);
 			for (int p = 0; p < PARTIES; p++) {
 				host_rig_await(&member[p].c.came[SL_FRAME_REFUSE], 1);
@@ -424,6 +427,34 @@ static void a_role_is_taken_once(void **state)
 	}
 }
 
+/* It comes back with a step that it cannot have, or says that it has lost all: it is refused alone. */
+static void a_step_that_nobody_has_is_refused(void **state)
+{
+	static const uint64_t held[] = {0, SPOILED + 1, UINT64_MAX};
+	const struct sl_refuse *said = &member[LABELS].c.last[SL_FRAME_REFUSE].u.refuse;
+
+	(void)state;
+	(void)undisturbed();
+	for (size_t i = 0; i < sizeof held / sizeof held[0]; i++) {
+		begin();
+		lie_early(LABELS);
+		for (int p = 0; p < PARTIES; p++) {
+			host_rig_await(&member[p].c.came[SL_FRAME_REFUSE], 1);
+			host_member_hang_up(&member[p]);
+		}
+		come(FEATURES, 2, SPOILED);
+		come(LABELS, 2, held[i]);
+		host_rig_await(&member[LABELS].c.came[SL_FRAME_REFUSE], 1);
+		if (said->code != SL_ERR_MISMATCH || !strstr(said->text, i ? "does not hold" : "begins anew"))
+			fail_msg("%u, %s", said->code, said->text);
+		assert_int_equal(member[FEATURES].c.came[SL_FRAME_REFUSE], 0);
+		host_member_hang_up(&member[LABELS]);
+		come(LABELS, 3, SPOILED);
+		welcomed();
+		assert_true(rest(SPOILED) == undisturbed());
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -432,6 +463,7 @@ int main(void)
 		cmocka_unit_test(who_breaks_the_rules_ends_alone),
 		cmocka_unit_test(passes_that_differ_end_both),
 		cmocka_unit_test(a_role_is_taken_once),
+		cmocka_unit_test(a_step_that_nobody_has_is_refused),
 	};
 
 	host_group.clients = PARTIES;
