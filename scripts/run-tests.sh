@@ -19,6 +19,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1 suppressions=$PWD/tests/tsan.supp}"
 export LC_ALL=C.UTF-8
+export OPENBLAS_NUM_THREADS=1 # else its threads, which Split never uses, spin for 26 ms in each new process
 unset CMOCKA_MESSAGE_OUTPUT CMOCKA_XML_FILE CMOCKA_TEST_ABORT
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/split-test.XXXXXX")
@@ -42,6 +43,8 @@ run() {
 	trap 'kill -TERM $child; wait $child; exit 130' INT TERM
 	{ wait $child; } 2>/dev/null # bash reports a crash on its own stderr; the output says it better
 	rc=$?
+	times >"$scratch/$name.times"
+	cpu_s=$(awk 'NR == 2 {gsub("[ms]", " "); print $1 * 60 + $2 + $3 * 60 + $4}' "$scratch/$name.times") # of the children
 	trap - INT TERM
 	[ $rc != 124 ] && [ $rc != 137 ] || echo "timed out after $limit s" >>"$out"
 }
@@ -70,7 +73,7 @@ report() {
 	echo "$ok $bad $skip" >>"$scratch/tally"
 	ran=$(wc -l <"$scratch/tally")
 	printf '[%*d/%d] ' "${#total}" "$ran" "$total"
-	printf '%-26s %4d passed %3d failed %3d skipped %7.1f s\n' "$name" "$ok" "$bad" "$skip" "$((took / 1000000))e-3"
+	printf '%-26s %4d passed %3d failed %3d skipped %7.1f s %7.1f CPU s\n' "$name" "$ok" "$bad" "$skip" "$((took / 1000000))e-3" "$cpu_s"
 	case $1 in *.sh) [ -z "${SPLIT_LONG:-}" ] || [ $ok = 0 ] || tail -n 1 "$out" | sed 's/^/    /' ;; esac
 	[ "$bad" = 0 ] && return
 	echo "---- $name: exit status $rc"
@@ -84,7 +87,7 @@ report() {
 }
 
 run_one() {
-	local name out rc ok bad skip start took
+	local name out rc cpu_s ok bad skip start took
 	name=$(basename "$1") out="$scratch/$(basename "$1").out"
 	[ -z "${SPLIT_LONG:-}" ] || printf '%(%H:%M:%S)T %s …\n' -1 "$name"
 	start=$(date +%s%N)

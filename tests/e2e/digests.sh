@@ -9,6 +9,7 @@ cd "$(dirname "$0")/../.."
 [ -z "${SAN:-}" ] || { echo 'a build with sanitizers has other kernels'; exit 77; }
 grep -qw avx2 /proc/cpuinfo 2>/dev/null && grep -qw fma /proc/cpuinfo || { echo 'this CPU has no AVX2'; exit 77; }
 export SL_CPU_SIMD=avx2 OPENBLAS_CORETYPE=Haswell
+unset OPENBLAS_NUM_THREADS # as users run it: its threads change no bit
 golden=tests/golden/digests.txt
 make_data 40 16 # batches of 16, 16 and 8
 write_config "$tmp/sgd.yaml"
