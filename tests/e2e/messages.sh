@@ -91,10 +91,12 @@ E1
 # More tensors than memory: whichever allocation or thread fails first, the error says what the run needs and may have.
 # Not with sanitizers, which need far more address space. OpenBLAS has 128 MiB of it for each thread.
 if [ -z "${SAN:-}" ]; then
-	for limit in $(seq 260000 97000 1400000) 2000000; do
+	# limits, images and widths: the first has no room for its weights
+	for case in 260000:256:2 $(seq -f %.0f:512:0.5 260000 97000 1400000) 2000000:512:0.5; do
+		IFS=: read -r limit image width <<<"$case"
 		rc=0
 		room=$(awk -v n=$((limit * 1024)) 'BEGIN { printf n < 1e9 ? "%.1f MB" : "%.1f GB", n / (n < 1e9 ? 1e6 : 1e9) }')
-		(ulimit -v $limit && OPENBLAS_NUM_THREADS=1 "$SPLITC" train photos.yaml --local --set model.image=256 --set train.batch=40 --set train.chunks=1 --set model.width=2) >"$tmp/out" 2>&1 || rc=$?
+		(ulimit -v $limit && OPENBLAS_NUM_THREADS=1 "$SPLITC" train photos.yaml --local --set model.image=$image --set train.batch=40 --set train.chunks=1 --set model.width=$width) >"$tmp/out" 2>&1 || rc=$?
 		[ $rc = 71 ] && grep -qE "^splitc: .*; the run needs [0-9.]+ GB here, and this process may have $room: .splitc flops. lists the need\$" "$tmp/out" ||
 			fail "too little memory, $limit KiB: $rc, $(cat "$tmp/out")"
 	done
