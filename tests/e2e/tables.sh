@@ -90,7 +90,7 @@ mkdir "$tmp/turned"
 for part in train test; do awk -F, -v OFS=, 'NR == 1 {print "id,noise,colour,\"size, cm\",kind"; next} {print $1, $4, $3, $2, $5}' "$tmp/table/$part.csv" >"$tmp/turned/$part.csv"; done
 sed "s#$tmp/table#$tmp/turned#; s/epochs: 6/epochs: 1/" "$tmp/client.yaml" >"$tmp/turned.yaml"
 client turned "$tmp/turned.yaml" --local --set model.weights="$tmp/remote/model.safetensors" || fail "turned: exit status $?"
-grep -q "^WARN other-columns: model.weights was trained with .* from column 1 on: .* data.like: $tmp/remote/model.safetensors takes" "$tmp/turned.log" || fail "turned: $(cat "$tmp/turned.log")"
+grep -q "^WARN other-columns: model.weights was trained with .* from column 1 on, .* data.like: $tmp/remote/model.safetensors takes" "$tmp/turned.log" || fail "turned: $(cat "$tmp/turned.log")"
 client taken "$tmp/turned.yaml" --local --set model.weights="$tmp/remote/model.safetensors" --set data.like="$tmp/remote/model.safetensors" || fail "data.like: exit status $?"
 ! grep -q WARN "$tmp/taken.log" || fail "columns that are taken over: $(cat "$tmp/taken.log")"
 for other in train.schedule.warmup_epochs=0.5 train.label_smoothing=0.1; do
