@@ -89,12 +89,12 @@ static void on_fetched(void *arg)
 		sl_drive_event(d, d->why ? EV_STOPPED : EV_FETCHED);
 }
 
-/* The group has waited in vain, and this member's model is written. So the others may have ended, too: where the
+/* The group has waited in vain, and this run's model is written. So the others may have ended, too: where the
  * server's disk was full and it has died, it does not know. The checkpoints stay, in case one of them lacks its model.
  */
 static bool has_its_model(const struct drive *d, const struct sl_fail *why)
 {
-	return strcmp(why->key, "share.wait_s") == 0 && !d->options->eval_only &&
+	return strcmp(why->key, "share.wait_s") == 0 && (d->written || d->options->resume) &&
 	       sl_model_file_steps(d->setup->conf, SL_MODEL_FILE) == (int64_t)sl_training_state(d->run).total_steps;
 }
 
@@ -106,7 +106,8 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	const bool comes_back = d->setup->epoch_steps && d->joined &&
 				(fail->code == SL_ERR_BUSY || sl_link_stalled(sl_remote_link(d->remote)));
 	const bool may_wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT || comes_back;
-	bool wait = may_wait && !d->why && sl_recover_failed(d->recover, fail->code);
+	const bool done = has_its_model(d, fail);
+	bool wait = may_wait && !done && !d->why && sl_recover_failed(d->recover, fail->code);
 
 	sl_publish_lost(d->publish);
 	d->cause = *d->fail = *fail;
@@ -118,14 +119,12 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	/* a run that is being stopped does not try again, but --resume can */
 	if (d->why && may_wait && sl_retry_is_broken(fail->code))
 		d->fail->code = SL_ERR_UNAVAILABLE;
-	if (has_its_model(d, fail)) {
-		wait = false;
+	if (done)
 		(void)sl_fail_at(
 			d->fail, fail->key, SL_ERR_MISMATCH,
 			"%.300s. This member's model is of its last step, and the others may be done: start it "
 			"again only if one of them is not",
 			sl_fail_sentence(fail));
-	}
 	if (sl_link_was_up(sl_remote_link(d->remote)) && sl_audit_lost(d->audit, !wait, d->fail) == SL_ERR_AUDIT)
 		wait = false;
 	(void)sl_drive_audited(d, SL_OK);

@@ -8,6 +8,7 @@
 #include "client/persist/archive.h"
 #include "client/persist/epoch.h"
 #include "client/persist/last_run.h"
+#include "client/persist/model_file.h"
 #include "client/persist/run_secret.h"
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
@@ -30,8 +31,9 @@ struct sl_recover {
 	/* from the last link */
 	struct sl_client_state live, ahead;
 	bool has_live, has_ahead;
-	bool crowded; /* step 0 had no place in the last offer */
-	bool stale;   /* another link made the server's side of the state that was given last */
+	uint64_t given; /* `made` of the state that was given last */
+	bool crowded;   /* step 0 had no place in the last offer */
+	bool stale;     /* another link made the server's side of the state that was given last */
 	struct sl_retry retry;
 	struct sl_step_result ahead_result;
 };
@@ -166,7 +168,8 @@ uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_trainin
 				 sl_training_state(run).step);
 }
 
-static enum sl_err take(struct sl_remote *remote, struct sl_client_state *s, uint64_t step, struct sl_fail *fail)
+static enum sl_err take(const struct sl_recover *r, struct sl_remote *remote, struct sl_client_state *s, uint64_t step,
+			struct sl_fail *fail)
 {
 	enum sl_err err = s->head.weight || s->tail.weight ? SL_OK : sl_remote_state_open(remote, s, fail);
 
@@ -174,6 +177,8 @@ static enum sl_err take(struct sl_remote *remote, struct sl_client_state *s, uin
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be read", step);
 	s->step = step;
 	s->made = sl_remote_made(remote);
+	if (s->made == SL_MADE_UNKNOWN) /* it is as it was given */
+		s->made = r->given;
 	return err;
 }
 
@@ -198,7 +203,7 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 		*result = sl_remote_result(remote);
 		step = next;
 	}
-	err = take(remote, &r->live, step, fail);
+	err = take(r, remote, &r->live, step, fail);
 	r->has_live = !err;
 	if (err || !sl_remote_in_doubt(remote))
 		return err;
@@ -206,7 +211,7 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 	err = sl_remote_apply(remote);
 	if (err)
 		return sl_fail_set(fail, err, "step %" PRIu64 " could not be applied", next - 1);
-	err = take(remote, &r->ahead, next, fail);
+	err = take(r, remote, &r->ahead, next, fail);
 	r->has_ahead = !err;
 	return err;
 }
@@ -237,6 +242,7 @@ static enum sl_err install_state(struct sl_recover *r, struct sl_remote *remote,
 	r->stale = err != SL_OK;
 	if (err)
 		return err;
+	r->given = s->made;
 	err = sl_remote_give(remote, s);
 	if (err == SL_ERR_DATA)
 		return sl_fail_set(fail, err, "step %" PRIu64 ": its state does not belong to this run", s->step);
@@ -304,11 +310,14 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 			   enum sl_restored *how, struct sl_step_result *result, struct sl_fail *fail)
 {
 	const struct sl_client_state *held = NULL;
+	const struct sl_conf_client *conf = r->setup->conf;
+	const bool sure = sl_remote_session(remote)->common || conf->agreed.share.group[0];
 	uint64_t epoch = sl_remote_session(remote)->epoch;
 	enum sl_err err = r->unkept ? sl_run_secret_keep(r->dir, &r->secret, fail) : SL_OK;
 
 	r->linked = true;
 	r->stale = false;
+	r->given = 0;
 	if (err)
 		return err;
 	r->unkept = false;
@@ -326,10 +335,13 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 		warn_back(r, next_step, sl_remote_session(remote)->common);
 		err = next_step ? read_file(r, remote, run, next_step, fail)
 				: sl_training_restore(run, NULL, fail); /* the link has the initial weights */
+		/* without checkpoints the model of a pause would pass for that of a run that is done */
+		if (!err && sure && !next_step &&
+		    sl_model_file_steps(conf, SL_MODEL_FILE) != (int64_t)sl_training_state(run).total_steps)
+			sl_model_file_remove(conf, SL_MODEL_FILE);
 		/* All members went back: one that keeps a file of the steps that were given up could offer it later. */
 		if (!err)
-			sl_archive_go_back(r->archive, next_step,
-					   sl_remote_session(remote)->common || r->setup->conf->agreed.share.group[0]);
+			sl_archive_go_back(r->archive, next_step, sure);
 		return err;
 	}
 	err = install_state(r, remote, held, fail);
@@ -419,7 +431,7 @@ static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, c
 	struct sl_checkpoint c;
 	char text[SL_HEX16_TEXT];
 	uint8_t name[16];
-	enum sl_err err = take(remote, sl_archive_state(r->archive), sl_training_held(run), fail);
+	enum sl_err err = take(r, remote, sl_archive_state(r->archive), sl_training_held(run), fail);
 
 	if (err)
 		return err;

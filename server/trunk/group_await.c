@@ -18,11 +18,6 @@ static bool is_elsewhere(const struct sl_group *g, int k)
 	return s == SL_SESSION_EVAL || s == SL_SESSION_FETCH;
 }
 
-static int count_in(const struct sl_group *g)
-{
-	return sl_trunk_count(&g->t).members;
-}
-
 /* Whether the group has waited for share.straggler_s. `waits`: it waits now. *since_ms: since when; 0: it does not. */
 static bool waited(const struct sl_group *g, bool waits, uint64_t *since_ms)
 {
@@ -158,6 +153,9 @@ static bool is_end_tired(struct sl_group *g)
 
 enum sl_trunk_act sl_group_next(struct sl_group *g, int *k)
 {
+	for (int i = g->first; i < g->end && !sl_group_varies(g); i++)
+		if (g->trunk.r.seat[i].state == SL_SEAT_AWAY) /* it is too far behind */
+			(void)sl_trunk_out(&g->t, i);
 	look(g);
 	return sl_trunk_next(&g->t, is_tired(g), g->t.open && is_end_tired(g), k);
 }
@@ -293,7 +291,7 @@ uint64_t sl_group_comes_in(struct sl_group *g, int k, bool with_ends)
 	if (!was)
 		sl_log_limited(SL_LOG_INFO, "group-joins",
 			       "group %s: member %d joins behind step %" PRIu64 ": %d are in", g->name, k, begin,
-			       count_in(g));
+			       sl_trunk_count(&g->t).members);
 	return begin;
 }
 
@@ -307,7 +305,7 @@ void sl_group_say_gone(const struct sl_group *g, int k, const char *why)
 {
 	sl_log_limited(SL_LOG_INFO, "group-leaves",
 		       "group %s: member %d leaves behind step %" PRIu64 " (%s): %d are in", g->name, k, g->t.step, why,
-		       count_in(g));
+		       sl_trunk_count(&g->t).members);
 }
 
 /* Lists the members that are not there, among those that ever were. */
@@ -400,11 +398,26 @@ bool sl_group_hear_ask(struct sl_group *g, struct sl_middle *m)
 	return false;
 }
 
+/* The only member that is not here, and that nobody waits for, has the turns that the others leave. */
+static void find_turns(struct sl_group *g)
+{
+	uint64_t sum = 0;
+	int away = -1;
+
+	for (int k = 0; k < g->n; k++) {
+		sum += g->turns.count[k];
+		away = !g->turns.count[k] && !g->member[k].m && g->t.seat[k].state == SL_SEAT_AWAY ? k : away;
+	}
+	if (away >= 0 && g->agreed.share.mode == SL_SHARE_SERIAL && sum < g->turns.epoch_steps)
+		g->turns.count[away] = g->turns.epoch_steps - sum;
+}
+
 bool sl_group_turns_fit(struct sl_group *g, struct sl_fail *why)
 {
 	char list[200] = "";
 	int at = 0;
 
+	find_turns(g);
 	if (sl_records_gone(&g->trunk.r) || g->some_gone || sl_turns_fit(&g->turns))
 		return true;
 	for (int k = 0; k < g->n && at < (int)sizeof list - 24; k++)

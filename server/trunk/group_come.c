@@ -76,6 +76,7 @@ static void come_behind(struct sl_group *g, uint64_t newest)
 			"has not kept the means of heads and tails from there on. Members that may be away for "
 			"long need a range in share.clients, such as %d..%d",
 			g->which, newest, g->name, g->n > 2 ? g->n - 1 : 1, g->n);
+		g->trunk.r.seat[g->which].state = SL_SEAT_AWAY;
 		return;
 	}
 	if (!g->ends)

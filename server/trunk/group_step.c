@@ -242,8 +242,10 @@ void sl_group_run_catch_up(struct sl_group *g)
 				       " for it. Members that may be away for long need a range in share.clients, such "
 				       "as %d..%d: then they get the heads and tails of others",
 				       g->which, g->name, g->behind, g->n > 2 ? g->n - 1 : 1, g->n);
-	if (g->err)
+	if (g->err) {
+		g->trunk.r.seat[g->which].state = SL_SEAT_AWAY;
 		return;
+	}
 	g->trunk.r.seat[g->which].number = g->behind + 1;
 	g->trunk.r.seat[g->which].state = SL_SEAT_IN;
 	g->seat[g->which].made = g->branch;

@@ -154,6 +154,15 @@ static void run_let_go(struct sl_group *g)
 	SL_FAILPOINT(SL_FP_SERVER_LET_GO);
 }
 
+/* No member is inside a round, so trunk and seats hold one consistent state. */
+static bool at_border(const struct sl_group *g)
+{
+	for (int k = 0; k < g->n; k++)
+		if (g->trunk.r.seat[k].number > g->trunk.r.done)
+			return false;
+	return true;
+}
+
 void sl_group_run(struct sl_job *job)
 {
 	static void (*const run[])(struct sl_group *) = {
@@ -168,6 +177,11 @@ void sl_group_run(struct sl_job *job)
 	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
 
 	run[g->what](g);
+	/* A member that is too far behind was refused. Nobody waits for it any more, nor will a server that is started
+	 * again; inside a round only the end of that can say so. */
+	if ((g->what == GROUP_REJOIN || g->what == GROUP_CATCH_UP) && g->err && !g->groups->ranks &&
+	    g->trunk.r.seat[g->which].state == SL_SEAT_AWAY && g->trunk.state == SL_TRUNK_WHOLE && at_border(g))
+		(void)sl_group_keep(g);
 }
 
 /* ---- weights, and the end of a session */
@@ -187,15 +201,6 @@ enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_
 	err = sl_trunk_install(&g->trunk, &store, h, m->port, fail);
 	g->has_weights = !err;
 	return err || !sl_group_has_rounds(g) ? err : sl_group_reset_copies(g);
-}
-
-/* No member is inside a round, so trunk and seats hold one consistent state. */
-static bool at_border(const struct sl_group *g)
-{
-	for (int k = 0; k < g->n; k++)
-		if (g->trunk.r.seat[k].number > g->trunk.r.done)
-			return false;
-	return true;
 }
 
 enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *checkpointed)

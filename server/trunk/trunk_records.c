@@ -32,7 +32,7 @@ char sl_record_note(const struct sl_records *r, int k)
 {
 	const struct sl_record *s = &r->seat[k];
 
-	if (r->varies)
+	if (r->varies || s->state == SL_SEAT_AWAY)
 		return s->state == SL_SEAT_DONE || run_is_over(s) ? SL_NOTE_FINISHED
 		       : s->state != SL_SEAT_IN                   ? SL_NOTE_AWAY
 								  : SL_NOTE_IN;
@@ -48,7 +48,7 @@ void sl_records_hear(struct sl_records *r, const char *note, uint64_t at)
 	for (int k = r->first; k < r->end && k < (int)strlen(note); k++) { /* other ranks do the same for theirs */
 		if (note[k] == SL_NOTE_FINISHED)
 			r->seat[k].state = SL_SEAT_DONE;
-		else if (r->varies)
+		else
 			r->seat[k].state = note[k] == SL_NOTE_IN ? SL_SEAT_IN : SL_SEAT_AWAY;
 	}
 	r->gone_at = at;
@@ -227,13 +227,14 @@ void sl_record_forget(struct sl_record *s)
 
 /* ---- where all go on from */
 
-/* The step at which the last member of this rank left: earlier steps cannot be repeated without it. */
+/* The step at which the last member of this rank ended: earlier steps cannot be repeated without it. */
 static uint64_t left_at(const struct sl_records *r)
 {
 	uint64_t step = 0;
 
 	for (int k = r->first; k < r->end; k++)
-		if (r->seat[k].state != SL_SEAT_IN && !r->seat[k].hello && r->seat[k].number > step)
+		if (r->seat[k].state != SL_SEAT_IN && r->seat[k].state != SL_SEAT_AWAY && !r->seat[k].hello &&
+		    r->seat[k].number > step)
 			step = r->seat[k].number;
 	return step;
 }
@@ -341,7 +342,8 @@ void sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t
 				s->state = SL_SEAT_IN;
 			continue;
 		}
-		all = all && (s->state != SL_SEAT_IN || took[k] == SL_TOOK_LEFT_OUT);
+		all = all && ((s->state != SL_SEAT_IN && (r->varies || s->state != SL_SEAT_AWAY)) ||
+			      took[k] == SL_TOOK_LEFT_OUT);
 		if (took[k] == SL_TOOK_LOST)
 			s->state = SL_SEAT_AWAY;
 	}

@@ -12,7 +12,8 @@
 enum sl_seat_state {
 	SL_SEAT_IN,    /* it takes part, and steps wait for it, also while its link is lost */
 	SL_SEAT_LATE,  /* it takes part, but steps do not wait for it: it must be in time `probation` times first */
-	SL_SEAT_AWAY,  /* its run has steps to do, but nobody waits for it (only if members come and go) */
+	SL_SEAT_AWAY,  /* its run has steps to do, but nobody waits for it: members come and go, or it is too far behind
+			*/
 	SL_SEAT_DONE,  /* its run is over, and nobody waits for it: it may still fetch its last weights */
 	SL_SEAT_EMPTY, /* no member has had it yet; in a record: its member said goodbye after its last step */
 };

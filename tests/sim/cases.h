@@ -25,3 +25,10 @@ CASE("come-and-go", 5376, "1,2,3,4,5",
      "a member came back behind others that were done, who had the heads and tails: it waited for ever")
 CASE("come-and-go", 100061, "1,2,4,5", "the same, of one that had done no step yet")
 CASE("unequal", 100002, "1,2,3,6", "a member did not offer the checkpoint that it was writing: all began anew")
+CASE("late-serial", 100091, "1,2,3,4,5",
+     "a server that was started again waited for ever for a member that is too far behind")
+CASE("late-serial", 100134, "1,2,3,4,5,6,7,8", "the same, of a server that went on")
+CASE("come-and-go", 100265, "1,2,4,5,6,8",
+     "a member behind the others had done no step when the server died: status 78")
+CASE("sync", 100444, "1,2,3,4,5,6",
+     "a member began anew with its group, and took the model of its pause for that of a run that is done")

@@ -93,11 +93,11 @@ static void start(void *arg)
 {
 	struct sim_proc *p = arg;
 
-	/* a group of fixed members waits for all when its server comes back: the end of its run */
-	if (p->side == SIM_SERVER && one_left() && !sim_row_varies(row))
-		sim.done = sim.refused = true;
 	/* a party whose run has begun goes on with it */
 	p->fresh = p->fresh && !(sim_row_is_vertical(row) && has_checkpoint(p));
+	/* in a round a server cannot note that a member is too far behind: it waits for all when it comes back */
+	if (p->side == SIM_SERVER && one_left() && strstr(row->sets, "share.mode=rounds") && !sim_row_varies(row))
+		sim.done = sim.refused = true;
 	sim_trace("%s starts, number %d%s", sim_name(p), p->starts + 1, p->fresh ? " (--fresh)" : "");
 	sim_start(p, p->side == SIM_SERVER ? server_main : row->oracle == SIM_SCRIPT ? sim_script_main : client_main);
 }
