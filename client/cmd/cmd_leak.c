@@ -24,7 +24,7 @@ static const char *const usage[] = {
 	"run began with.",
 	"With --party the two configs are those of a vertical pair: site A has the data, site B the labels. The "
 	"command "
-	"also measures what each site learns of the other: A labels from head_grad, B data from mid_act.",
+	"also measures what each site learns of the other: A labels or masks from head_grad, B data from mid_act.",
 	"DIR gets leak.html, a report to hand on, and leak.json, leak.csv and sheet.png for programs. With --minutes a "
 	"decoder may end early. Otherwise the same config, weights and data give the same figures.",
 	"A good reconstruction proves a leak. A bad one proves only that this decoder failed.",

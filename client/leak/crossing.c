@@ -31,6 +31,7 @@ void sl_crossed_close(struct sl_crossed *c)
 		free(c->act[dir]);
 	free(c->image);
 	free(c->label);
+	free(c->mask);
 	*c = (struct sl_crossed){0};
 }
 
@@ -67,7 +68,9 @@ static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c
 	}
 	to->image = images ? alloc_rows(n, c->picture) : NULL;
 	to->label = malloc((size_t)n * sizeof *to->label + 1);
-	if (room && to->label && (!images || to->image))
+	to->masks = sl_crossing_masks(c->setup);
+	to->mask = to->masks.ndim ? alloc_rows(n, sl_shape_row(&to->masks)) : NULL;
+	if (room && to->label && (!images || to->image) && (!to->masks.ndim || to->mask))
 		return SL_OK;
 	sl_crossed_close(to);
 	return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what crosses of %lld samples", (long long)n);
@@ -209,6 +212,14 @@ static void keep_image(const struct collector *c, struct sl_crossed *to, const f
 							    : image[i] * c->std[i % channels] + c->mean[i % channels];
 }
 
+static void keep_mask(const struct sl_crossed *to, const int32_t *label)
+{
+	const int64_t classes = to->masks.dim[3], floats = sl_shape_row(&to->masks);
+
+	for (int64_t i = 0; i < floats; i++)
+		to->mask[to->n * floats + i] = label[i / classes] == i % classes;
+}
+
 static void keep_sample(const struct collector *c, struct sl_crossed *to, const struct sl_batch *b,
 			const struct sl_batch *input, int64_t row)
 {
@@ -220,6 +231,8 @@ static void keep_sample(const struct collector *c, struct sl_crossed *to, const 
 	}
 	if (to->image)
 		keep_image(c, to, sl_batch_images(input) + row * c->picture);
+	if (to->mask)
+		keep_mask(to, sl_batch_labels(b) + row * sl_setup_answers(c->setup->conf));
 	to->label[to->n++] = label_of(c, b, row);
 }
 
@@ -355,6 +368,15 @@ int sl_crossing_classes(const struct sl_setup *setup)
 	return task->kind == SL_LEARN_LABELS && sl_set_targets(&setup->set[SL_SPLIT_TEST]) == 1 ? 2 : 0;
 }
 
+struct sl_shape sl_crossing_masks(const struct sl_setup *setup)
+{
+	const struct sl_conf_size size = sl_setup_mask(setup->conf);
+
+	return setup->features && setup->conf->model.task == SL_CONF_PIXELS
+		       ? sl_shape4(1, size.h, size.w, setup->plan->model->classes)
+		       : (struct sl_shape){.ndim = 0};
+}
+
 /* CONFIG: nothing can be measured of what crosses. */
 static enum sl_err check(const struct collector *c, const struct sl_shape *input, struct sl_fail *fail)
 {
@@ -395,7 +417,9 @@ enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t
 		err = open_crossed(victim, &c, c.words ? victims : some + 1, true, c.words ? act : most, fail);
 	if (!err)
 		err = open_crossed(aux, &c, c.words ? aux_rows : all - some + 1, true,
-				   act | (unsigned)(setup->features != NULL) << SL_DIR_MID_ACT, fail);
+				   act | (unsigned)(setup->features != NULL) << SL_DIR_MID_ACT |
+					   (sl_crossing_masks(setup).ndim ? grad : 0),
+				   fail);
 	if (!err && text)
 		err = open_crossed(text, &c, victims < all ? victims : all, false, most, fail);
 	if (!err)

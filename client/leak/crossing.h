@@ -30,6 +30,8 @@ struct sl_crossed {
 	float *act[SL_DIR_COUNT];           /* NULL: it does not cross, or is not kept; head_grad of a vertical pair */
 	float *image;   /* [n, picture]: pixels in [0, 1]; the token's row of the embedding table; the row's features */
 	int32_t *label; /* of texts the token */
+	float *mask;    /* [n, masks]: 1 at the class of each pixel; NULL: sl_crossing_masks has none */
+	struct sl_shape masks;
 };
 
 struct sl_joint sl_joint_of(const struct sl_plan *plan, bool mid, bool pictures);
@@ -42,15 +44,17 @@ void sl_crossed_close(struct sl_crossed *c); /* idempotent; a zeroed one is fine
 enum sl_crossing_kind sl_crossing_kind(const struct sl_setup *setup); /* of an open test set */
 /* Classes of a sample's label: those of the task, or 2 for a single yes or no. 0: the labels are others. */
 int sl_crossing_classes(const struct sl_setup *setup);
+/* Of a vertical pair whose labels are pixels: [1, height, width, classes]. Else of no dimension. */
+struct sl_shape sl_crossing_masks(const struct sl_setup *setup);
 /* The word embedding table in setup->weights, [vocab, *features]; NULL: the network reads no texts. */
 const float *sl_crossing_words(const struct sl_setup *setup, int64_t *features);
 
 /* Collects what crosses of two parts of the test set, with setup->weights. `victim` gets all tensors (of texts head_act
  * alone), `aux` gets head_act; both get images and labels. They have `victims` and `aux_rows` rows; a smaller test set
- * is divided in that ratio. Of a vertical pair, `aux` gets mid_act, too. `text`, with texts: at most `victims` of them,
- * with their own labels, no image, and all tensors; where a tensor has a row for each token, the mean of the text's
- * rows. victim NULL: its samples are skipped. The caller closes all, after an error too. CONFIG: pictures have neither
- * one nor three channels, or what crosses of a text has no row for each token. */
+ * is divided in that ratio. Of a vertical pair, `aux` gets mid_act, too, and with masks head_grad. `text`, with texts:
+ * at most `victims` of them, with their own labels, no image, and all tensors; where a tensor has a row for each token,
+ * the mean of the text's rows. victim NULL: its samples are skipped. The caller closes all, after an error too. CONFIG:
+ * pictures have neither one nor three channels, or what crosses of a text has no row for each token. */
 enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t aux_rows, struct sl_crossed *victim,
 				struct sl_crossed *aux, struct sl_crossed *text, struct sl_fail *fail) SL_MUST_CHECK;
 

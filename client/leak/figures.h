@@ -22,6 +22,7 @@ enum sl_leak_kind {
 	SL_LEAK_SITE_ONE, /* by the party with features of a vertical pair */
 	SL_LEAK_SITE_CLUSTERS,
 	SL_LEAK_SITE_NEAREST,
+	SL_LEAK_SITE_MASKS,
 	SL_LEAK_DCOR,
 	SL_LEAK_KINDS
 };

@@ -15,7 +15,7 @@
 enum { VICTIMS = 1024, AUX = 4096, AUX_TOKENS = 16384, NEAR = 10 };
 static const int64_t most_floats = INT64_C(192) << 20; /* most floats of head_act that are kept, of all samples */
 
-const char *const sl_attackers[SL_ATTACKERS] = {"informed", "start", "site_b"};
+const char *const sl_attackers[SL_ATTACKERS] = {"informed", "start", "site_a", "site_b"};
 const char *const sl_leak_words[] = {"picture", "token", "row"};
 
 static void close_attack(struct sl_attack *a)
@@ -88,7 +88,7 @@ static enum sl_err found_pictures(struct sl_leak *l, enum sl_attacker which)
 /* Adds the mean over all columns that vary, and each column. */
 static enum sl_err found_columns(struct sl_leak *l, enum sl_attacker which)
 {
-	static const char *const groups[SL_ATTACKERS] = {"informed_columns", "start_columns", "site_b_columns"};
+	static const char *const groups[SL_ATTACKERS] = {"informed_columns", "start_columns", "", "site_b_columns"};
 	const struct sl_crossed *v = &l->victim;
 	json_t *list = json_object_get(l->about, "columns"), *column, *texts;
 	double *vary = malloc(json_array_size(list) * sizeof *vary + 1), r2;
@@ -128,6 +128,41 @@ static enum sl_err found_samples(struct sl_leak *l, enum sl_attacker which)
 
 	add(l, SL_LEAK_AGAIN, sl_attackers[which], alone(again), 1 / (double)v->n);
 	return (l->kind == SL_CROSSING_TABLE ? found_columns : found_pictures)(l, which);
+}
+
+static int64_t largest(const float *x, int64_t n)
+{
+	int64_t best = 0;
+
+	for (int64_t i = 1; i < n; i++)
+		best = x[i] > x[best] ? i : best;
+	return best;
+}
+
+/* Adds the share of pixels whose class is found; those of unknown class do not count. */
+static enum sl_err found_masks(struct sl_leak *l)
+{
+	const struct sl_crossed *v = &l->victim;
+	const int64_t classes = v->masks.dim[3], pixels = v->n * sl_shape_row(&v->masks) / classes;
+	const float *guess = l->attack[SL_ATTACKER_SITE_A].guess;
+	int64_t *count = calloc((size_t)classes, sizeof *count), met = 0, known = 0, most = 0;
+
+	if (!count)
+		return SL_ERR_NOMEM;
+	for (int64_t i = 0; i < pixels; i++) {
+		const int64_t is = largest(v->mask + i * classes, classes);
+
+		if (v->mask[i * classes + is] > 0) {
+			known++;
+			met += largest(guess + i * classes, classes) == is;
+			most = ++count[is] > most ? count[is] : most;
+		}
+	}
+	add(l, SL_LEAK_SITE_MASKS, sl_attackers[SL_ATTACKER_SITE_A],
+	    alone(known && sl_finite_host(guess, pixels * classes) ? (double)met / (double)known : NAN),
+	    known ? (double)most / (double)known : NAN);
+	free(count);
+	return SL_OK;
 }
 
 /* ---- decoders */
@@ -194,7 +229,9 @@ static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct
 /* What an attacker decodes. */
 static enum sl_dir seen_by(enum sl_attacker which)
 {
-	return which == SL_ATTACKER_SITE_B ? SL_DIR_MID_ACT : SL_DIR_HEAD_ACT;
+	return which == SL_ATTACKER_SITE_B   ? SL_DIR_MID_ACT
+	       : which == SL_ATTACKER_SITE_A ? SL_DIR_HEAD_GRAD
+					     : SL_DIR_HEAD_ACT;
 }
 
 /* Trains a decoder, and gives its answer to what crossed of the victims. That is NAN if NaN or Inf has crossed. */
@@ -230,11 +267,25 @@ static enum sl_err decode(struct sl_leak *l, enum sl_attacker which, const struc
 	return err ? sl_fail_set(fail, err, "the decoder: %s", sl_err_text(err)) : SL_OK;
 }
 
+/* Gradients may be far below the eps of a decoder's batch norm: brings those of both to a mean square of 1 in `aux`. */
+static void scale(struct sl_crossed *aux, struct sl_crossed *victim, enum sl_dir dir)
+{
+	const int64_t row = sl_shape_row(&aux->head);
+	const double mean = sl_leak_dot(aux->act[dir], aux->act[dir], aux->n * row) / (double)(aux->n * row);
+	const float by = mean > 0 ? (float)(1 / sqrt(mean)) : 1;
+
+	for (int64_t i = 0; i < aux->n * row; i++)
+		aux->act[dir][i] *= by;
+	for (int64_t i = 0; i < victim->n * row; i++)
+		victim->act[dir][i] *= by;
+}
+
 static enum sl_err attack(struct sl_leak *l, enum sl_attacker which, const struct sl_crossed *aux,
 			  struct sl_setup *setup, const struct sl_leak_options *o, int attackers, struct sl_fail *fail)
 {
-	struct sl_decoder_spec spec = {.act = seen_by(which) == SL_DIR_HEAD_ACT ? aux->head : aux->mid,
-				       .image = aux->picture,
+	const bool masks = which == SL_ATTACKER_SITE_A;
+	struct sl_decoder_spec spec = {.act = seen_by(which) == SL_DIR_MID_ACT ? aux->mid : aux->head,
+				       .image = masks ? aux->masks : aux->picture,
 				       .table = l->kind == SL_CROSSING_TABLE,
 				       .seed = setup->plan->spec.seed,
 				       .steps = o->steps};
@@ -244,10 +295,14 @@ static enum sl_err attack(struct sl_leak *l, enum sl_attacker which, const struc
 	if (err)
 		sl_fail_set(fail, err, "no memory for numbers of tokens");
 	else
-		err = decode(l, which, &spec, aux, number ? number : (void *)aux->image, setup, o, attackers, fail);
+		err = decode(l, which, &spec, aux,
+			     number  ? (void *)number
+			     : masks ? aux->mask
+				     : aux->image,
+			     setup, o, attackers, fail);
 	if (!err && l->vocab)
 		found_tokens(l, which, token_of, spec.classes);
-	else if (!err && found_samples(l, which))
+	else if (!err && (masks ? found_masks(l) : found_samples(l, which)))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what was found");
 	free(number);
 	free(token_of);
@@ -332,7 +387,7 @@ static double most_found(struct sl_leak *l, const struct label_attack *a, double
 	return found;
 }
 
-static void find_labels(struct sl_leak *l, bool parties)
+static void find_labels(struct sl_leak *l)
 {
 	const struct sl_crossed *v = l->vocab ? &l->text : &l->victim;
 	const double most = sl_leak_labels_most(v->label, v->n, l->classes);
@@ -340,8 +395,6 @@ static void find_labels(struct sl_leak *l, bool parties)
 	if (!v->act[SL_DIR_MID_GRAD])
 		l->omitted[SL_LEAK_GRADIENTS] =
 			"Labels from gradients: with this config no gradient of the tail crosses.";
-	if (parties && !v->act[SL_DIR_HEAD_GRAD])
-		l->omitted[SL_LEAK_HEAD_GRAD] = "Labels from head_grad: the head is frozen, so site A gets none.";
 	for (size_t i = 0; i < sizeof label_attacks / sizeof label_attacks[0]; i++) {
 		const struct label_attack *a = &label_attacks[i];
 		double chance = most, found;
@@ -398,8 +451,13 @@ static enum sl_err find_rest(struct sl_leak *l, const struct sl_setup *setup)
 				       sl_shape_row(&v->head), v->n);
 
 	note_values(l);
+	if (setup->features && !v->act[SL_DIR_HEAD_GRAD])
+		l->omitted[SL_LEAK_HEAD_GRAD] = "Labels from head_grad: the head is frozen, so site A gets none.";
 	if (l->classes)
-		find_labels(l, setup->features != NULL);
+		find_labels(l);
+	else if (l->attack[SL_ATTACKER_SITE_A].made)
+		l->omitted[SL_LEAK_LABELS] =
+			"Labels at the server: here they are pixels. Only what site A finds was measured.";
 	else if (sl_setup_task(setup->conf)->labelled)
 		l->omitted[SL_LEAK_LABELS] =
 			"Labels: here they are numbers, several labels or pixels. Only classes, and a "
@@ -478,12 +536,15 @@ enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl
 	const bool parties = setup->features != NULL;
 	const struct sl_joint head = sl_joint_of(setup->plan, false, sl_crossing_kind(setup) == SL_CROSSING_PICTURES);
 	const struct sl_joint mid = sl_joint_of(setup->plan, true, false);
-	const int64_t fit = most_floats / (sl_shape_row(&head.row) + parties * sl_shape_row(&mid.row) + 1);
+	const struct sl_shape masks = sl_crossing_masks(setup);
+	const bool reads_masks = masks.ndim && !setup->plan->spec.no_grad[0];
+	const int64_t fit = most_floats / (sl_shape_row(&head.row) + parties * sl_shape_row(&mid.row) +
+					   (masks.ndim ? sl_shape_row(&masks) : 0) + 1);
 	const int vocab = setup->plan->model->vocab, most = VICTIMS + (vocab ? AUX_TOKENS : AUX);
 	const int64_t all = fit < most ? fit : most;
 	const int64_t victims = all * VICTIMS / most, aux_rows = all - victims;
 	const struct sl_set *set = &sl_setup_input(setup)->set[SL_SPLIT_TEST];
-	const int attackers = 1 + (start != NULL) + parties;
+	const int attackers = 1 + (start != NULL) + parties + reads_masks;
 	struct sl_crossed aux = {0};
 	enum sl_err err;
 
@@ -501,6 +562,10 @@ enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the mean picture");
 	if (!err)
 		err = attack(l, SL_ATTACKER_INFORMED, &aux, setup, o, attackers, fail);
+	if (!err && reads_masks) {
+		scale(&aux, &l->victim, SL_DIR_HEAD_GRAD);
+		err = attack(l, SL_ATTACKER_SITE_A, &aux, setup, o, attackers, fail);
+	}
 	if (!err && parties)
 		err = attack(l, SL_ATTACKER_SITE_B, &aux, setup, o, attackers, fail);
 	sl_crossed_close(&aux);

@@ -10,9 +10,9 @@
 #include "common/base/buf.h"
 
 /* INFORMED knows the head's weights as they are; START only those that the run began with, which every server knows.
- * SITE_B is the party with labels of a vertical pair: it decodes mid_act. All have samples like the victim's: the part
- * of the test set that is not attacked. */
-enum sl_attacker { SL_ATTACKER_INFORMED, SL_ATTACKER_START, SL_ATTACKER_SITE_B, SL_ATTACKERS };
+ * SITE_A is the party with features of a vertical pair: it decodes masks from head_grad. SITE_B, with the labels,
+ * decodes mid_act. All have samples like the victim's: the part of the test set that is not attacked. */
+enum sl_attacker { SL_ATTACKER_INFORMED, SL_ATTACKER_START, SL_ATTACKER_SITE_A, SL_ATTACKER_SITE_B, SL_ATTACKERS };
 
 struct sl_attack {
 	bool made;

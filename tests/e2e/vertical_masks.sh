@@ -33,3 +33,24 @@ for i in "${!cuts[@]}"; do
 	diff <(tensors_of "$tmp/one-$i") <({ tensors_of "$tmp/masks-$i-A"; tensors_of "$tmp/masks-$i-B"; } | sort -u) >"$tmp/differ" ||
 		fail "one client with pictures and masks has other weights: $(head -n 4 "$tmp/differ")"
 done
+
+# Site A finds masks in head_grad, by a decoder; nothing if its head is frozen. Leak wants 40 pictures.
+"$python" - "$tmp/photos" <<-'PYTHON'
+	import sys
+	import numpy as np
+	sys.path.insert(0, "tests/golden")
+	from pixels_live import make_pair
+	rng = np.random.default_rng(6)
+	for i in range(4, 60):
+	    make_pair(rng, sys.argv[1], "val", i)
+PYTHON
+leak() { # NAME KEY=VALUE ARGUMENT…
+	timeout -k 5 $patience "$SPLITC" leak "$tmp/masks-1-B.yaml" --party "$tmp/masks-1-A.yaml" --set log.dir="$tmp/masks-1-local" \
+		--set "$2" --out "$tmp/$1" "${@:3}" >"$tmp/$1.log" 2>&1 || fail "$1: exit status $?"
+}
+leak masks-leak threads=2 --steps 80
+jq -e '(.site_a.head_grad_masks | .value > .chance + 0.03 and .chance > 0.7 and .samples == 12) and .site_b.psnr_db.value > 0' "$tmp/masks-leak/leak.json" >"$tmp/out" ||
+	fail "masks: $(jq .site_a "$tmp/masks-leak/leak.json")"
+"$python" tests/golden/leak_page.py "$tmp/masks-leak" 'Attacker site_a' 'Only what site A finds was measured' || fail 'the page'
+leak masks-frozen 'train.freeze=e0.*' --steps 2
+jq -e '.site_a == null and (.not_measured | any(startswith("Labels from head_grad: the head is frozen")))' "$tmp/masks-frozen/leak.json" >"$tmp/out" || fail 'a frozen head gets masks'

@@ -21,7 +21,7 @@ def text(kind, x, unit=True):
         return "undefined"
     if kind == "psnr_db":
         return f"{x:.1f}" + " dB" * unit
-    share = kind in ("found_again", "tokens_by_probe", "tokens_by_nearest_row") or "_example" in kind or "clusters" in kind or "neighbours" in kind
+    share = kind in ("found_again", "tokens_by_probe", "tokens_by_nearest_row", "head_grad_masks") or "_example" in kind or "clusters" in kind or "neighbours" in kind
     return f"{100 * x:.1f}" + " %" * unit if share else f"{x:.2f}"
 
 
