@@ -19,10 +19,8 @@ no_late_step() {
 # ---- the log
 start_server host limits.sessions=16 limits.connections_per_s=100000 # what the log bears is asked here
 write_config "$tmp/client.yaml"
-run=("$tmp/client.yaml" --set train.epochs=100000 --set train.eval_every=0 --set train.optimizer.lr=0.002
-	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0) # max_steps changes a cosine
 clock_starts
-start_client good "${run[@]}"
+start_client good "${good[@]}"
 wait_for 'no steps' has_steps good 5
 timeout -k 5 $patience "$TOOLS/hostile" "$endpoint" flood 3 >"$tmp/flood.out" || fail "the flood: status $?"
 before=$(steps_of good)
@@ -40,11 +38,7 @@ written=$(stat -c %s "$tmp/host.log")
 # Each of four kinds may write 64 lines at once and one per second, and a line that counts what was left out.
 [ "$written" -lt 65536 ] || fail "$written bytes of log"
 grep -q 'WARN log-limit: [0-9]* more lines of "malformed" were left out in the last [0-9]* s' "$tmp/host.log" || fail 'not said how many'
-steps=$(steps_of good)
-client alone "${run[@]}" --local --set train.max_steps="$steps" || fail "alone: exit status $?"
-for name in good alone; do learned $name | grep -A 3 '"type":"step"' >"$tmp/$name.steps"; done
-cmp "$tmp/good.steps" "$tmp/alone.steps" || fail 'the good client learned something else'
-cmp "$tmp/good/model.safetensors" "$tmp/alone/model.safetensors" || fail 'the good client ended with other weights'
+good_as_alone
 no_late_step good
 
 # ---- the store

@@ -63,12 +63,6 @@ adam=(--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0 --
 
 from=(--set model.weights="$tmp/none/model.safetensors") # the backbone
 names() { tail -c +9 "$1" | head -c "$(od -An -t u8 -N 8 "$1" | tr -d ' ')" | jq -r 'keys[]' | grep -v __metadata__; }
-tensor() {
-	local file=$1 length range
-	length=$(od -An -t u8 -N 8 "$file" | tr -d ' ')
-	range=$(tail -c +9 "$file" | head -c "$length" | jq -r --arg n "$2" '.[$n].data_offsets | "\(.[0]) \(.[1])"')
-	tail -c +$((9 + length + ${range% *})) "$file" | head -c $((${range#* } - ${range% *})) | sha256sum
-}
 pair=insert.head=conv:8,k=2,s=2+conv:8 # has no principal components: it begins at random, as insert.tail does
 for run in pair tail; do
 	side=${run/pair/head}

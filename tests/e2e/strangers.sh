@@ -14,17 +14,14 @@ make_data 480 16
 # (docs/SECURITY.md)
 strangers_kib=$((1152 * 98 + 65536))
 write_config "$tmp/client.yaml"
-# A small rate for a long run; a limited number of steps per second (build/…/fail/splitc), which are repeated alone
-# afterwards.
-run=("$tmp/client.yaml" --set train.epochs=100000 --set train.eval_every=0 --set train.optimizer.lr=0.002
-	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
 window=4194304 floods=2
 start_server host link.window_bytes=$window
 port=${endpoint##*:}
 sed -i "s|^server:.*|server: $endpoint|" "$tmp/client.yaml"
+# A limited number of steps per second (build/…/fail/splitc), which are repeated alone afterwards.
 pause_ms=25
 [ "$seconds" -lt 60 ] || pause_ms=300
-start_slow_client 5 $pause_ms good "${run[@]}"
+start_slow_client 5 $pause_ms good "${good[@]}"
 wait_for 'no steps' has_steps good 10
 rss() { awk '/^VmHWM/ {print $2}' "/proc/$server_pid/status"; }
 before=$(rss) began_at=$(steps_of good)
@@ -66,10 +63,7 @@ read -r bytes cuts <"$tmp/endless.out"
 # The budget: 512, and 64 per second; as many again may arrive before the kernel is told to drop them.
 [ "$greeted" -le $((2 * 512 + 64 * (seconds + 5))) ] || fail "$greeted connections got in within $seconds s"
 [ "$cuts" -gt 10 ] && [ "$bytes" -gt 1000000 ] || fail "only $cuts endless messages were cut, $bytes bytes sent"
-client alone "${run[@]}" --local --set train.max_steps="$steps" || fail "alone: exit status $?"
-for name in good alone; do learned $name | grep -A 3 '"type":"step"' >"$tmp/$name.steps"; done
-cmp "$tmp/good.steps" "$tmp/alone.steps" || fail 'the good client learned something else'
-cmp "$tmp/good/model.safetensors" "$tmp/alone/model.safetensors" || fail 'the good client ended with other weights'
+good_as_alone
 # A peer that is cut for this may lose its connection before its session is told why.
 credit='the peer sent more than its credit allows|PEER_LOST: the connection is gone'
 ! grep ' session-failed: ' "$tmp/host.log" | grep -qvE "$credit" || fail 'a session failed'

@@ -337,6 +337,14 @@ weights_of() {
 	tail -c +$((9 + header)) "$1"
 }
 
+# tensor FILE NAME: prints a digest of the tensor's bytes.
+tensor() {
+	local length range
+	length=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
+	range=$(tail -c +9 "$1" | head -c "$length" | jq -r --arg n "$2" '.[$n].data_offsets | "\(.[0]) \(.[1])"')
+	tail -c +$((9 + length + ${range% *})) "$1" | head -c $((${range#* } - ${range% *})) | sha256sum
+}
+
 # same_run A B STEPS [other]: both runs have the same losses (STEPS steps) and the same weights, byte for byte. With
 # `other` their data have different names, and the model's metadata about data is not compared.
 same_run() {
@@ -350,6 +358,18 @@ same_run() {
 		return
 	fi
 	cmp "$tmp/$1/model.safetensors" "$tmp/$2/model.safetensors" || fail "$1 and $2 ended with different weights"
+}
+
+# good: arguments of a run that trains until it is told to stop. Its rate is low: on random labels and chunks of four
+# images weights would otherwise diverge to NaN. Nothing of it depends on max_steps, as a cosine would.
+good=("$tmp/client.yaml" --set train.epochs=100000 --set train.eval_every=0 --set train.optimizer.lr=0.002
+	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
+# good_as_alone: the client `good`, which has ended, learned beside others what it learns alone.
+good_as_alone() {
+	client alone "${good[@]}" --local --set train.max_steps="$(steps_of good)" || fail "alone: exit status $?"
+	for name in good alone; do learned $name | grep -A 3 '"type":"step"' >"$tmp/$name.steps"; done
+	cmp "$tmp/good.steps" "$tmp/alone.steps" || fail 'the good client learned something else'
+	cmp "$tmp/good/model.safetensors" "$tmp/alone/model.safetensors" || fail 'the good client ended with other weights'
 }
 
 # as_local FAR LOCAL STEPS CONFIG [argument]…: a run with a server must equal the same run in one process. An empty
