@@ -72,14 +72,15 @@ bench-gpu: cuda ## the middle on the GPU, and in PyTorch beside it
 	tests/bench/bench_gpu_peer.py $(OR_NO_GPU)
 	SPLIT_LIBRARIES=$(B):$$LD_LIBRARY_PATH tests/bench/bench_gpu_layers.py $(OR_NO_GPU)
 
-# ---- the device's codec kernels, compiled as C for a CPU: tests/support/cuda_sim. Shared memory is a section of its own,
-# which gets redzones too. Frames stay on stacks (no fake stack for use-after-return): launches put code into them.
-SIM_CHECKS := $(if $(findstring address,$(SAN)),-fsanitize-sections=sim_shared --param asan-use-after-return=0)
+# ---- the device's codec kernels, compiled as C for a CPU: tests/support/cuda_sim. Shared memory of a source is a
+# section, which gets redzones too. Frames stay on stacks (no fake stack for use-after-return): launches put code into them.
+SIM_CHECKS := $(if $(findstring address,$(SAN)),'-fsanitize-sections=sim_shared*' --param asan-use-after-return=0)
 SIM_CODECS := $(wildcard kernels/cuda/codec_*.cu kernels/cuda/codec_*.c)
 SIM_DEVICE := $(wildcard tests/support/cuda_sim/*.c)
 SIM_OBJ := $(patsubst %,$(B)/cuda-sim/%.o,$(SIM_DEVICE) $(SIM_CODECS))
 CODEC_RIG := $(patsubst %,$(B)/cuda-sim/%.o,$(wildcard tests/support/gpu_codecs/*.c))
-SIM_INCLUDE := -Itests/support/cuda_sim -Wno-unknown-pragmas
+SIM_SHARED = sim_shared_$(basename $(<F))
+SIM_INCLUDE = -Itests/support/cuda_sim -Wno-unknown-pragmas $(if $(filter %.cu,$<),-DSIM_SHARED='"$(SIM_SHARED)"')
 SIM_CC = $(CC) $(BASE_CFLAGS) -ffp-contract=off $(SIM_INCLUDE)
 
 $(B)/cuda-sim/%.o: % Makefile mk/gpu.mk
@@ -137,7 +138,7 @@ SIM_RACE_OBJ := $(patsubst %,$(B)/cuda-sim-race/module/%.o,$(SIM_MODULE_SRC) tes
 SIM_FLAGS = $(PIC) -ffp-contract=off $(SIM_INCLUDE) $(SIM_CHECKS) $(CFLAGS)
 $(SIM_RACE_OBJ): SIM_FLAGS += $(call WATCHED,$<)
 # g++ ignores the section attribute of variables in templates, so all of a kernel's .bss is taken as shared memory.
-SIM_SECTION := sim_shared,alloc,load,data,contents
+SIM_SECTION = $(SIM_SHARED),alloc,load,data,contents
 define sim_module
 $1/%.c.o: %.c Makefile mk/gpu.mk
 	$$(call compile,CC   ,$$(CC) $$(BASE_CFLAGS) -DCU_ARCHS='"a CPU"' $$(SIM_FLAGS),on a CPU)

@@ -102,7 +102,7 @@ const char *cudaGetErrorString(cudaError_t status);
 #define __global__
 #define __device__
 #define __host__
-#define __shared__      static __attribute__((section("sim_shared")))
+#define __shared__      static __attribute__((section(SIM_SHARED)))
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
@@ -112,26 +112,39 @@ struct sim_index {
 };
 extern struct sim_index threadIdx, blockIdx, blockDim, gridDim;
 
+/* Shared memory of the kernels of one file: a section, called SIM_SHARED. Its bounds are names from the linker, weak
+ * because a file may have none. */
+#ifndef SIM_SHARED
+#define SIM_SHARED "sim_shared"
+#endif
+struct sim_shared {
+	uint32_t *from, *to;
+};
+extern uint32_t sim_shared_from[] __asm__("__start_" SIM_SHARED) __attribute__((weak));
+extern uint32_t sim_shared_to[] __asm__("__stop_" SIM_SHARED) __attribute__((weak));
+#define SIM_SHARED_HERE ((struct sim_shared){sim_shared_from, sim_shared_to})
+
 /* Runs `thread` for every thread of every block. Aborts if a barrier is not reached by all. A
  * launch that no device would accept is an error, which cudaGetLastError reports. While
  * SPLIT_SIM_NO_ROOM is in the environment, every launch fails for lack of memory. */
 cudaError_t sim_takes_grid(struct sim_index grid, struct sim_index block);
-cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct sim_index block);
-cudaError_t sim_launch(void (*thread)(void), int64_t blocks, unsigned threads);
+cudaError_t sim_launch_grid(void (*thread)(void), struct sim_shared shared, struct sim_index grid,
+			    struct sim_index block);
+cudaError_t sim_launch(void (*thread)(void), struct sim_shared shared, int64_t blocks, unsigned threads);
 extern const void *sim_body;   /* for the launching code: the data that `thread` needs */
 extern const char *sim_kernel; /* FILE:KERNEL, for traffic/; in C alone */
 
 #ifndef __cplusplus
 /* A nested function sees the arguments of the calling one, as CUDA's launch would copy them. */
-#define CU_LAUNCH(kernel, blocks, threads, stream, ...)      \
-	({                                                   \
-		void sim_thread(void)                        \
-		{                                            \
-			kernel(__VA_ARGS__);                 \
-		}                                            \
-		(void)(stream);                              \
-		sim_kernel = __FILE__ ":" #kernel;           \
-		sim_launch(sim_thread, (blocks), (threads)); \
+#define CU_LAUNCH(kernel, blocks, threads, stream, ...)                       \
+	({                                                                    \
+		void sim_thread(void)                                         \
+		{                                                             \
+			kernel(__VA_ARGS__);                                  \
+		}                                                             \
+		(void)(stream);                                               \
+		sim_kernel = __FILE__ ":" #kernel;                            \
+		sim_launch(sim_thread, SIM_SHARED_HERE, (blocks), (threads)); \
 	})
 
 #endif
@@ -216,10 +229,10 @@ struct dim3 : sim_index {
 };
 
 /* Every thread calls `body`. */
-template <class F> cudaError_t sim_run(dim3 grid, dim3 block, const F &body)
+template <class F> cudaError_t sim_run(sim_shared shared, dim3 grid, dim3 block, const F &body)
 {
 	sim_body = &body;
-	return sim_launch_grid([] { (*(const F *)sim_body)(); }, grid, block);
+	return sim_launch_grid([] { (*(const F *)sim_body)(); }, shared, grid, block);
 }
 
 /* Queues f() on the stream. */
@@ -240,19 +253,22 @@ template <class T> void sim_look(T *const &at)
 }
 
 /* The arguments are copied at the call, as by CUDA's launch. */
-template <class K, class... A> cudaError_t sim_call(dim3 grid, dim3 block, cudaStream_t s, K kernel, A... args)
+template <class K, class... A>
+cudaError_t sim_call(sim_shared shared, dim3 grid, dim3 block, cudaStream_t s, K kernel, A... args)
 {
 	cudaError_t err = sim_takes_grid(grid, block);
 
 	(sim_look(args), ...);
-	return err ? err : sim_later(s, [=] { sim_run(grid, block, [&] { kernel(args...); }); });
+	return err ? err : sim_later(s, [=] { sim_run(shared, grid, block, [&] { kernel(args...); }); });
 }
 
 #define CU_LAUNCH(kernel, blocks, threads, s, ...) \
-	sim_call((unsigned)(blocks), (threads), (s), [=](auto... a) { (kernel)(a...); }, __VA_ARGS__)
+	sim_call(                                  \
+		SIM_SHARED_HERE, (unsigned)(blocks), (threads), (s), [=](auto... a) { (kernel)(a...); }, __VA_ARGS__)
 #define CU_RUN(...) ((void)CU_LAUNCH_GRID(__VA_ARGS__))
 #define CU_LAUNCH_GRID(kernel, grid, block, s, ...) \
-	sim_call((grid), (block), (s), [=](auto... a) { (kernel)(a...); }, __VA_ARGS__)
+	sim_call(                                   \
+		SIM_SHARED_HERE, (grid), (block), (s), [=](auto... a) { (kernel)(a...); }, __VA_ARGS__)
 
 template <class F> cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, F)
 {

@@ -21,8 +21,9 @@ struct meeting {
 static struct {
 	bool done[MOST_THREADS];
 	void (*thread)(void);
-	unsigned running, threads; /* both of the current block */
-	unsigned events;           /* barriers completed and threads ended */
+	struct sim_shared shared;
+	unsigned running, threads, left; /* of the current block; left: threads that have not ended */
+	unsigned events;                 /* barriers completed and threads ended */
 	struct meeting block, warp[MOST_THREADS / WARP];
 	unsigned vote[MOST_THREADS / WARP];
 	uint64_t lane[MOST_THREADS];
@@ -115,6 +116,7 @@ static void thread_main(void)
 	for (;;) {
 		sim.thread();
 		sim.done[sim.running] = true;
+		sim.left--;
 		sim.events++;
 		fiber_pause();
 	}
@@ -143,22 +145,11 @@ static void turn(void)
 	}
 }
 
-static bool all_done(void)
-{
-	for (unsigned t = 0; t < sim.threads; t++)
-		if (!sim.done[t])
-			return false;
-	return true;
-}
-
-/* The bounds of the __shared__ variables: names from the linker, weak because a program may have none. */
-extern uint32_t __start_sim_shared[] __attribute__((weak)), __stop_sim_shared[] __attribute__((weak));
-
 /* Fills shared memory with a value that is NaN as fp32, half and bfloat16, and out of range as an integer. Not by
  * memset, which is instrumented: the bytes lie between redzones, and these are no thread's accesses. */
 static __attribute__((no_sanitize_address, noinline)) void spoil_shared(void)
 {
-	for (volatile uint32_t *at = __start_sim_shared; at < __stop_sim_shared; at++)
+	for (uint32_t *at = sim.shared.from; at < sim.shared.to; at++)
 		*at = SIM_POISON;
 }
 
@@ -167,9 +158,10 @@ static void run_block(unsigned number)
 	memset(sim.done, 0, sizeof sim.done);
 	memset(&sim.block, 0, sizeof sim.block);
 	memset(sim.warp, 0, sizeof sim.warp);
+	sim.left = sim.threads;
 	spoil_shared();
 	race_block(number, sim.threads);
-	while (!all_done()) {
+	while (sim.left > 0) {
 		unsigned before = sim.events;
 
 		turn();
@@ -209,7 +201,8 @@ cudaError_t sim_takes_grid(struct sim_index grid, struct sim_index block)
 	return cudaSuccess;
 }
 
-cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct sim_index block)
+cudaError_t sim_launch_grid(void (*thread)(void), struct sim_shared shared, struct sim_index grid,
+			    struct sim_index block)
 {
 	const uint64_t threads = (uint64_t)block.x * block.y * block.z;
 	unsigned number = 0;
@@ -219,10 +212,11 @@ cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct 
 	if (!fiber_ready())
 		return last_error = cudaErrorMemoryAllocation;
 	sim.thread = thread;
+	sim.shared = shared;
 	sim.threads = (unsigned)threads;
 	gridDim = grid;
 	blockDim = block;
-	race_launch(__start_sim_shared, (size_t)(__stop_sim_shared - __start_sim_shared) * sizeof(uint32_t));
+	race_launch(shared.from, (size_t)(shared.to - shared.from) * sizeof(uint32_t));
 	for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
 		for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
 			for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++)
@@ -231,9 +225,10 @@ cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct 
 	return cudaSuccess;
 }
 
-cudaError_t sim_launch(void (*thread)(void), int64_t blocks, unsigned threads)
+cudaError_t sim_launch(void (*thread)(void), struct sim_shared shared, int64_t blocks, unsigned threads)
 {
 	if (blocks < 1 || blocks > INT32_MAX)
 		return last_error = cudaErrorInvalidValue;
-	return sim_launch_grid(thread, (struct sim_index){(unsigned)blocks, 1, 1}, (struct sim_index){threads, 1, 1});
+	return sim_launch_grid(thread, shared, (struct sim_index){(unsigned)blocks, 1, 1},
+			       (struct sim_index){threads, 1, 1});
 }
