@@ -194,7 +194,8 @@ static void sum_strip(struct strip *t)
 
 static void clear_scratch(const struct job *j, int worker)
 {
-	memset(j->scratch + worker * j->scratch_floats, 0, (size_t)j->scratch_floats * sizeof(float));
+	memset(j->scratch + worker * j->scratch_floats, 0,
+	       (size_t)(j->sum.rows * j->sum.columns * SL_DW_LANES) * sizeof(float));
 }
 
 static void sum_band(void *arg, int64_t band, struct sl_pool_step *s)
