@@ -27,23 +27,13 @@ enum {
 	STRIP_SPARE = 8, /* columns that a kernel may read beyond its outputs */
 };
 
-static double least(double a, double b)
-{
-	return a < b ? a : b;
-}
-
-static double most(double a, double b)
-{
-	return a > b ? a : b;
-}
-
 /* The elements of a row (or token) in the op's largest tensor. */
 static double row_of(const struct sl_op *op)
 {
 	double n = (double)sl_shape_row(&op->out_shape);
 
 	for (int i = 0; i < op->n_in; i++)
-		n = most(n, (double)sl_shape_row(&op->in_shape[i]));
+		n = fmax(n, (double)sl_shape_row(&op->in_shape[i]));
 	return n;
 }
 
@@ -57,7 +47,7 @@ static struct work elements(const struct sl_op *op, double rows, double ns, doub
 {
 	const double n = rows * row_of(op);
 
-	return (struct work){n * ns, (least(n, piece) + n / SPANS) * ns};
+	return (struct work){n * ns, (fmin(n, piece) + n / SPANS) * ns};
 }
 
 static struct work plain(const struct sl_op *op, double rows)
@@ -79,20 +69,20 @@ static double called(double ns, double n)
 /* A piece holds at least one pixel with all its channels. */
 static struct work channels(const struct sl_op *op, double rows)
 {
-	return elements(op, rows, called(element_ns, features_of(&op->out_shape)), most(BLOCK, row_of(op)));
+	return elements(op, rows, called(element_ns, features_of(&op->out_shape)), fmax(BLOCK, row_of(op)));
 }
 
 /* A piece holds at least all tokens of a row. */
 static struct work tokens(const struct sl_op *op, double rows)
 {
-	return elements(op, rows, element_ns, most(BLOCK, op->most * row_of(op)));
+	return elements(op, rows, element_ns, fmax(BLOCK, op->most * row_of(op)));
 }
 
 static struct work norm(const struct sl_op *op, double rows)
 {
 	const double f = (double)sl_op_normed(op);
 
-	return elements(op, rows, called(smooth_ns, f / 4), most(BLOCK, SPANS * f));
+	return elements(op, rows, called(smooth_ns, f / 4), fmax(BLOCK, SPANS * f));
 }
 
 /* Losses: their last pass does not yield, so it is one piece. */
@@ -106,14 +96,14 @@ static struct work serial(const struct sl_op *op, double rows)
 
 static struct work add(struct work a, struct work b)
 {
-	return (struct work){a.all + b.all, most(a.piece, b.piece)};
+	return (struct work){a.all + b.all, fmax(a.piece, b.piece)};
 }
 
 static struct work gather(const struct sl_op *op, double rows)
 {
 	enum { TOKENS = 1024, TOKEN_NS = 5 };
 	const struct work copies =
-		elements(op, rows, element_ns, most(SL_PIECE_BYTES / sizeof(float), TOKENS * row_of(op)));
+		elements(op, rows, element_ns, fmax(SL_PIECE_BYTES / sizeof(float), TOKENS * row_of(op)));
 
 	return add(copies, (struct work){rows * TOKEN_NS, TOKENS * TOKEN_NS});
 }
@@ -121,26 +111,26 @@ static struct work gather(const struct sl_op *op, double rows)
 /* Transposes rows of [F, S] to tokens or back: writes have a stride of a row. */
 static struct work transpose(const struct sl_op *op, double rows)
 {
-	return elements(op, rows, smooth_ns, most(BLOCK, SPANS * most(features_of(&op->in_shape[0]), op->most)));
+	return elements(op, rows, smooth_ns, fmax(BLOCK, SPANS * fmax(features_of(&op->in_shape[0]), op->most)));
 }
 
 /* A matrix product, [rows, depth] × [depth, columns], in steps of `step` rows. */
 static struct work product(double rows, double step, double depth, double columns)
 {
-	const double row = depth * most(columns, LANES) * mac_ns;
-	const double piece = least(depth, WIDE) * least(most(columns, LANES), WIDE) * mac_ns;
+	const double row = depth * fmax(columns, LANES) * mac_ns;
+	const double piece = fmin(depth, WIDE) * fmin(fmax(columns, LANES), WIDE) * mac_ns;
 
-	return (struct work){rows * row, least(rows, step) * piece};
+	return (struct work){rows * row, fmin(rows, step) * piece};
 }
 
 static struct work linear(const struct sl_op *op, double rows)
 {
 	const double in = op->u.linear.in_f, out = op->u.linear.out_f;
 	const double n = rows * (double)sl_shape_row(&op->in_shape[0]) / in;
-	struct work w = product(n, STEP_ROWS, in, most(out, LANES));
+	struct work w = product(n, STEP_ROWS, in, fmax(out, LANES));
 
 	w.all += n * ((in + out) * element_ns + call_ns) + in * out * element_ns;
-	w.piece = least(w.piece, 1e8 * mac_ns) + n * (in + out) / SPANS * element_ns;
+	w.piece = fmin(w.piece, 1e8 * mac_ns) + n * (in + out) / SPANS * element_ns;
 	return w;
 }
 
@@ -149,26 +139,32 @@ static struct work linear(const struct sl_op *op, double rows)
  * reads all weights. */
 static struct work windows(double pixels, double wide, double groups, double taps, double in, double out)
 {
-	const double depth = taps * in, weights = groups * depth * most(out, LANES);
-	const double row = taps * call_ns + depth * (copy_ns + most(out, LANES) * (mac_ns + touch_ns / wide));
-	const double step = most(least(STEP_ROWS, BLOCK / (depth + 1)), STEP_ROWS / 4);
+	const double depth = taps * in, weights = groups * depth * fmax(out, LANES);
+	const double row = taps * call_ns + depth * (copy_ns + fmax(out, LANES) * (mac_ns + touch_ns / wide));
+	const double step = fmax(fmin(STEP_ROWS, BLOCK / (depth + 1)), STEP_ROWS / 4);
 
 	return (struct work){pixels * groups * row + weights * weight_ns,
-			     least(pixels, most(depth < LANES ? BAND_ROWS * wide : wide, step)) * row +
+			     fmin(pixels, fmax(depth < LANES ? BAND_ROWS * wide : wide, step)) * row +
 				     weights * weight_ns};
 }
 
-/* A depthwise convolution sums channels in strips; their rows are padded, since kernels read ahead. */
-static double strips(const struct sl_op *op, double rows)
+/* The pixels that an image's bands of rows copy, of x for the output and of dy for the gradient of x: each band copies
+ * what its windows reach, with zeros around. *wide: the columns of the wider ones. */
+static double strips(const struct sl_op *op, double *wide)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
-	const double in_w = (double)op->in_shape[0].dim[2], out_w = (double)op->out_shape.dim[2];
-	const double wide = (out_w + STRIP_SPARE) * a->stride + ((double)a->kw + STRIP_SPARE) * a->dilation;
-	const double columns =
-		least(wide, 4 * (in_w + out_w) + 256); /* wider ones are not taken (kernels/cpu/conv_dw.c) */
-	const double lines = most((double)op->in_shape[0].dim[1], (double)op->out_shape.dim[1]);
+	const double spare = sl_op_is_depthwise(op) ? STRIP_SPARE : 0;
+	double all = *wide = 0;
 
-	return rows * lines * columns * ceil((double)a->in_c / STRIP) * STRIP * touch_ns;
+	for (int back = 0; back < 2; back++) {
+		const int64_t *to = (back ? &op->in_shape[0] : &op->out_shape)->dim;
+		const double step = back ? 1 : a->stride, bands = ceil((double)to[1] / BAND_ROWS);
+		const double columns = ((double)to[2] - 1 + spare) * step + (a->kw + spare) * a->dilation;
+
+		all += (((double)to[1] - bands) * step + bands * a->kh * a->dilation) * columns;
+		*wide = fmax(*wide, columns);
+	}
+	return all;
 }
 
 static struct work depthwise(double pixels, double taps, double c, double band)
@@ -176,23 +172,28 @@ static struct work depthwise(double pixels, double taps, double c, double band)
 	const double row = taps * (call_ns / 4 + c * copy_ns);
 
 	return (struct work){pixels * row + SPANS * taps * c * copy_ns,
-			     most(most(row, BLOCK * element_ns), least(pixels, band) * row)};
+			     fmax(fmax(row, BLOCK * element_ns), fmin(pixels, band) * row)};
 }
 
+/* Depthwise kernels and those of groups compute dX for each pixel of x, whatever the stride. Those of groups also take
+ * depthwise convolutions whose strips are far wider than the images (conv_dw.c). */
 static struct work conv(const struct sl_op *op, double rows)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
-	const double w = (double)op->out_shape.dim[2], pixels = rows * (double)op->out_shape.dim[1] * w;
-	const double taps = (double)a->kh * a->kw;
+	const double in_w = (double)op->in_shape[0].dim[2], w = (double)op->out_shape.dim[2],
+		     taps = (double)a->kh * a->kw;
+	const double in = rows * (double)op->in_shape[0].dim[1] * in_w, out = rows * (double)op->out_shape.dim[1] * w;
+	const int groups = a->groups, i = a->in_c / groups, o = a->out_c / groups;
+	double wide, copied = rows * strips(op, &wide) * (fmax(a->in_c, a->out_c) + STRIP) * touch_ns;
 	struct work copies = channels(op, rows);
 
-	if (a->stride > 1) /* backward also clears the pixels that no window reads */
-		copies.all *= 2;
-	if (sl_op_is_depthwise(op)) {
-		copies.all += strips(op, rows);
-		return add(depthwise(pixels, taps, a->in_c, BAND_ROWS * w), copies);
-	}
-	return add(windows(pixels, w, a->groups, taps, a->in_c / a->groups, a->out_c / a->groups), copies);
+	copies.all += copied;
+	copies.piece += copied * BAND_ROWS / out * w;
+	if (sl_op_is_depthwise(op) && wide <= 4 * (in_w + w) + 256)
+		return add(depthwise((in + out) / 2, taps, a->in_c, BAND_ROWS * fmax(in_w, w)), copies);
+	if (groups > 1)
+		copies = add(copies, windows(in / 2, in_w, groups, taps, o, i));
+	return add(windows(groups > 1 ? out / 2 : out, w, groups, taps, i, o), copies);
 }
 
 /* A transposed convolution: the adjoint of a convolution from its output to its input. */
@@ -208,10 +209,10 @@ static struct work pool(const struct sl_op *op, double rows)
 {
 	const int64_t *in = op->in_shape[0].dim, *out = op->out_shape.dim;
 	const double k = op->u.pool.k, h = (double)in[1], w = (double)in[2], c = (double)in[3];
-	const double taps = k > 0 ? least(k, h) * least(k, w) : h * w;
+	const double taps = k > 0 ? fmin(k, h) * fmin(k, w) : h * w;
 	const double window = call_ns + taps * (call_ns / 2 + c * smooth_ns);
 
-	return add((struct work){rows * (double)out[1] * (double)out[2] * window, most(window, BLOCK * smooth_ns)},
+	return add((struct work){rows * (double)out[1] * (double)out[2] * window, fmax(window, BLOCK * smooth_ns)},
 		   channels(op, rows));
 }
 
@@ -222,8 +223,8 @@ static struct work attention(const struct sl_op *op, double rows)
 	enum { QUERIES = 56, MANY = 2048 };
 	const struct sl_attention_attr *a = &op->u.attention;
 	const double keys = op->most, all = rows * (a->each ? a->each : 1), d = features_of(&op->out_shape) / a->heads;
-	const double score = 2 * most(d, 2 * LANES) * mac_ns + (a->p > 0 ? 3 : 1) * element_ns;
-	const double queries = least(op->most >= MANY ? QUERIES / 2 : QUERIES, keys);
+	const double score = 2 * fmax(d, 2 * LANES) * mac_ns + (a->p > 0 ? 3 : 1) * element_ns;
+	const double queries = fmin(op->most >= MANY ? QUERIES / 2 : QUERIES, keys);
 	const struct work copies = tokens(op, rows);
 
 	return add((struct work){all * a->heads * (keys * score + task_ns / keys) + 2 * copies.all,
@@ -246,7 +247,7 @@ static struct work permute(const struct sl_op *op, double rows)
 	const struct sl_permute_attr *a = &op->u.permute;
 	const double inner = row_of(op) / ((double)a->outer * a->b * a->c);
 
-	return elements(op, rows, called(smooth_ns, inner), most(BLOCK, inner * most(a->b, a->c)));
+	return elements(op, rows, called(smooth_ns, inner), fmax(BLOCK, inner * fmax(a->b, a->c)));
 }
 
 /* Each output along the axis is a weighted sum of inputs along it. The dimensions inside the axis are done in strips;
@@ -256,18 +257,18 @@ static struct work resample(const struct sl_op *op, double rows)
 	enum { STRIP = 256, STEPS = 64, SMALL = STRIP / 8 };
 	const struct sl_resample_attr *a = &op->u.resample;
 	const double n = (double)op->in_shape[0].dim[a->axis], m = a->size;
-	const double inner = (double)sl_op_inner(&op->out_shape, a->axis + 1), strip = least(inner, STRIP);
+	const double inner = (double)sl_op_inner(&op->out_shape, a->axis + 1), strip = fmin(inner, STRIP);
 	const double taps = a->mode == SL_RESAMPLE_AREA   ? n / m + 2
-			    : a->mode == SL_RESAMPLE_MEAN ? least(a->window, n)
+			    : a->mode == SL_RESAMPLE_MEAN ? fmin(a->window, n)
 							  : 2;
 	const double number = 2 * call_ns + taps * (call_ns + strip * element_ns), clear = n * (call_ns + strip);
 	const double tasks = rows * (double)sl_shape_row(&op->out_shape) / m / strip;
 
-	const double steps = STEPS * STRIP / most(strip, SMALL);
+	const double steps = STEPS * STRIP / fmax(strip, SMALL);
 
 	if (sl_op_is_run(op))
 		return plain(op, rows);
-	return (struct work){tasks * (m * number + clear), steps * number + most(clear, steps * (call_ns + strip))};
+	return (struct work){tasks * (m * number + clear), steps * number + fmax(clear, steps * (call_ns + strip))};
 }
 
 /* All passes over a row are one piece. */
@@ -286,7 +287,7 @@ static price_fn *const price_of[SL_OP_COUNT] = {
 struct sl_cost sl_op_start_cost(const struct sl_op *op, int64_t row_tokens)
 {
 	enum { TURN_NS = 100, TURNS = 4096 };
-	const double turns = least((double)row_tokens, op->most) * features_of(&op->out_shape) / 2;
+	const double turns = fmin((double)row_tokens, op->most) * features_of(&op->out_shape) / 2;
 
 	if (op->kind != SL_OP_ATTENTION || !(op->u.attention.rope > 0))
 		return (struct sl_cost){0};

@@ -508,6 +508,13 @@ static void a_window_of_a_pool_can_be_counted(void **state)
 	assert_int_equal(sl_op_infer_shape(&op, &fail), SL_OK);
 }
 
+/* Points at which a search met a wrong price. Attributes are in the order of ops.def. */
+static const struct op_point met[] = {
+	/* stride 368, pad 5, 2 groups, dilation 2: backward has a window for each pixel of x, forward a single one */
+	{SL_OP_CONV2D, {32, 137, 1, 2, 10, 37, 4}, {{368}, {5}, {2}, {2}}},
+};
+enum { MET = sizeof met / sizeof met[0] };
+
 static void none_takes_longer_than_its_price(void **state)
 {
 	const double most_s = is_long() ? 0.5 : 0.02;
@@ -520,13 +527,16 @@ static void none_takes_longer_than_its_price(void **state)
 		if (!sl_cpu_levels[l]->runs() || (!is_long() && sl_cpu_levels[l] != sl_cpu_level_best()))
 			continue;
 		open_backend(&pool, sl_cpu_levels[l]->simd->name);
-		for (int k = 0; k < SL_OP_COUNT; k++) {
-			struct worst w = search((enum sl_op_kind)k, seconds_for((enum sl_op_kind)k), most_s);
+		for (int k = -MET; k < SL_OP_COUNT; k++) {
+			const enum sl_op_kind kind = k < 0 ? met[MET + k].kind : (enum sl_op_kind)k;
+			const double limit_s = k < 0 ? INFINITY : most_s;
+			struct worst w = k < 0 ? (struct worst){met[MET + k], INFINITY, 0, 1}
+					       : search(kind, seconds_for(kind), most_s);
 
 			if (w.tried == 0)
-				fail_msg("no shape of %s was found", sl_op_kind_name((enum sl_op_kind)k));
-			look_again(&w, most_s);
-			show(&w, sl_cpu_levels[l]->simd->name, most_s);
+				fail_msg("no shape of %s was found", sl_op_kind_name(kind));
+			look_again(&w, limit_s);
+			show(&w, sl_cpu_levels[l]->simd->name, limit_s);
 			failed += w.ratio > most_ratio;
 		}
 		close_backend(pool);
