@@ -32,6 +32,7 @@ struct sl_recover {
 	struct sl_client_state live, ahead;
 	bool has_live, has_ahead;
 	uint64_t given; /* `made` of the state that was given last */
+	uint64_t began; /* the step from which all went on with the last link; 0: they did not */
 	bool crowded;   /* step 0 had no place in the last offer */
 	bool stale;     /* another link made the server's side of the state that was given last */
 	struct sl_retry retry;
@@ -176,9 +177,8 @@ static enum sl_err take(const struct sl_recover *r, struct sl_remote *remote, st
 	if (!err && (sl_remote_torn(remote) || sl_remote_take(remote, s)))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be read", step);
 	s->step = step;
-	s->made = sl_remote_made(remote);
-	if (s->made == SL_MADE_UNKNOWN) /* it is as it was given */
-		s->made = r->given;
+	/* while nobody knows, it is as it was given */
+	s->made = sl_remote_made(remote) == SL_MADE_UNKNOWN ? r->given : sl_remote_made(remote);
 	return err;
 }
 
@@ -318,6 +318,7 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 	r->linked = true;
 	r->stale = false;
 	r->given = 0;
+	r->began = sl_remote_session(remote)->common ? next_step : 0;
 	if (err)
 		return err;
 	r->unkept = false;
@@ -406,8 +407,8 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 }
 
 /* Lets a write keep the newest good file below `step`: the newest of all files may have been refused. In a group the
- * newest that fell due: the others hold it, too, but none of a step at which this member paused. Beside such a step
- * also the one that fell due before: another member may still be writing the newest. */
+ * newest that fell due or that all went on from: the others hold it, too, but none of a step at which this member
+ * paused. Beside such a step also the one that fell due before: another member may still be writing the newest. */
 static void pin_below(const struct sl_recover *r, struct sl_checkpoint *c, uint64_t step)
 {
 	const bool shared = r->setup->conf->agreed.share.group[0];
@@ -417,7 +418,7 @@ static void pin_below(const struct sl_recover *r, struct sl_checkpoint *c, uint6
 
 	for (int i = 0; i < n; i++) {
 		oldest = file[i] < step ? file[i] : oldest;
-		if (file[i] < step && c->n_pin < most && (!shared || is_due(r, file[i], false)))
+		if (file[i] < step && c->n_pin < most && (!shared || file[i] == r->began || is_due(r, file[i], false)))
 			c->pin[c->n_pin++] = file[i];
 	}
 	if (!c->n_pin && oldest)

@@ -32,3 +32,4 @@ CASE("come-and-go", 100265, "1,2,4,5,6,8",
      "a member behind the others had done no step when the server died: status 78")
 CASE("sync", 100444, "1,2,3,4,5,6",
      "a member began anew with its group, and took the model of its pause for that of a run that is done")
+CASE("late-rounds", 101063, "1,3,5,6,7", "a pause took the checkpoint of a server's end, from which all had gone on")

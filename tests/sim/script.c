@@ -260,16 +260,16 @@ int sim_script_main(struct sim_proc *p)
 	mkdir("client/run0", 0700);
 	if (access(model, F_OK))
 		code = open_middle(&m, &e);
-	while (m && !code && (step = split_step_number(m)) < STEPS) {
-		if (step % KEEP_EVERY == 0)
+	for (bool ended = false; m && !code && !ended;) {
+		ended = (step = split_step_number(m)) == STEPS;
+		if (!ended && step % KEEP_EVERY == 0)
 			code = keep(m, &e);
 		if (!code)
-			code = one_step(m, step, &e);
+			code = ended ? finish(m, &e) : one_step(m, step, &e);
+		ended = ended && !code;
 		if (code == SPLIT_ROLLED_BACK && (n = read_token(e.step, token)))
 			code = split_resume(m, token, n, -1, &e);
 	}
-	if (m && !code)
-		code = finish(m, &e);
 	if (code == SPLIT_MISMATCH &&
 	    (!find_token(token, &kept) || !kept)) /* it has nothing to go on from, and begins again */
 		e.status = 75;
