@@ -85,7 +85,7 @@ sim-selftest: all $(PAIR_SIM) ## plants each fault of tests/sim/planted, which t
 PARALLEL := $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 check: all build-tests
 	@BUILD=$(B) SAN='$(SAN)' SPLIT_QUICK='$(QUICK)' scripts/run-tests.sh $(CHOSEN)
-test: deps ## the tests of every day, with the build in 7 minutes on two cores
+test: deps ## the tests of every day, with the build in 5 minutes on two cores
 	@TEST_BEGAN=$$(date +%s) $(MAKE) --no-print-directory $(PARALLEL) QUICK=1 check
 test-all: deps ## all tests: also the simulated device and the long scripts
 	@TEST_BEGAN=$$(date +%s) $(MAKE) --no-print-directory $(PARALLEL) check

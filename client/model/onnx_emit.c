@@ -66,7 +66,8 @@ struct sl_onnx_text sl_onnx_emit_output(struct sl_onnx_emit *e)
 	return made;
 }
 
-struct sl_onnx_text sl_onnx_emit_node(struct sl_onnx_emit *e, const char *kind, const char *const *in)
+/* Ends the last node, and begins one without outputs. */
+static void begin_node(struct sl_onnx_emit *e, const char *kind, const char *const *in)
 {
 	char name[2 * SL_NAME_MAX];
 
@@ -78,6 +79,11 @@ struct sl_onnx_text sl_onnx_emit_node(struct sl_onnx_emit *e, const char *kind, 
 	put_text(&e->node, 3, name);
 	e->again |= *e->name != 0;
 	put_text(&e->node, 4, kind);
+}
+
+struct sl_onnx_text sl_onnx_emit_node(struct sl_onnx_emit *e, const char *kind, const char *const *in)
+{
+	begin_node(e, kind, in);
 	return sl_onnx_emit_output(e);
 }
 
@@ -149,20 +155,25 @@ static struct sl_onnx_message tensor(enum sl_onnx_type type, const int64_t *dim,
 	return t;
 }
 
+/* A Constant node without outputs, whose elements are those of `t`. */
+static void begin_constant(struct sl_onnx_emit *e, struct sl_onnx_message t)
+{
+	const char *name = e->name;
+	struct sl_onnx_message a = attribute("value", SL_ONNX_ATTR_TENSOR);
+
+	e->name = "";
+	begin_node(e, "Constant", (const char *const[]){NULL});
+	e->name = name;
+	put_message(&a, 5, &t);
+	put_message(&e->node, 5, &a);
+}
+
 /* A Constant node, whose elements are raw[bytes]. */
 static struct sl_onnx_text emit_constant(struct sl_onnx_emit *e, enum sl_onnx_type type, const int64_t *dim, int n_dim,
 					 const void *raw, size_t bytes)
 {
-	const char *name = e->name;
-	struct sl_onnx_message a = attribute("value", SL_ONNX_ATTR_TENSOR), t = tensor(type, dim, n_dim, raw, bytes);
-	struct sl_onnx_text made;
-
-	e->name = "";
-	made = sl_onnx_emit_node(e, "Constant", (const char *const[]){NULL});
-	e->name = name;
-	put_message(&a, 5, &t);
-	put_message(&e->node, 5, &a);
-	return made;
+	begin_constant(e, tensor(type, dim, n_dim, raw, bytes));
+	return sl_onnx_emit_output(e);
 }
 
 struct sl_onnx_text sl_onnx_emit_list(struct sl_onnx_emit *e, const int64_t *v, int n)
@@ -212,6 +223,15 @@ struct sl_onnx_text sl_onnx_emit_slice(struct sl_onnx_emit *e, struct sl_onnx_te
 	return SL_ONNX_EMIT(e, "Slice", x.t, from.t, to.t, of.t, by.t);
 }
 
+struct sl_onnx_text sl_onnx_emit_mean(struct sl_onnx_emit *e, struct sl_onnx_text x, int64_t axis, int opset)
+{
+	if (opset >= 18)
+		return SL_ONNX_EMIT(e, "ReduceMean", x.t, sl_onnx_emit_list(e, &axis, 1).t);
+	x = SL_ONNX_EMIT(e, "ReduceMean", x.t);
+	sl_onnx_emit_ints(e, "axes", &axis, 1);
+	return x;
+}
+
 struct sl_onnx_text sl_onnx_emit_dropout(struct sl_onnx_emit *e, const char *x, float p, bool training)
 {
 	const struct sl_onnx_text ratio = sl_onnx_emit_number(e, p);
@@ -222,11 +242,17 @@ struct sl_onnx_text sl_onnx_emit_dropout(struct sl_onnx_emit *e, const char *x, 
 	return SL_ONNX_EMIT(e, "Dropout", x, ratio.t, training ? on.t : NULL);
 }
 
-void sl_onnx_emit_param(struct sl_onnx_emit *e, const char *name, const struct sl_shape *shape, const float *v)
+void sl_onnx_emit_param(struct sl_onnx_emit *e, const char *name, const struct sl_shape *shape, const float *v,
+			bool constant)
 {
 	struct sl_onnx_message t =
 		tensor(SL_ONNX_FLOAT, shape->dim, shape->ndim, v, (size_t)sl_shape_count(shape) * sizeof *v);
 
+	if (constant) {
+		begin_constant(e, t);
+		put_text(&e->node, 2, name);
+		return;
+	}
 	put_text(&t, 8, name);
 	put_message(&e->graph, 5, &t);
 }

@@ -66,9 +66,13 @@ struct sl_onnx_text sl_onnx_emit_floats(struct sl_onnx_emit *e, const int64_t *d
 struct sl_onnx_text sl_onnx_emit_transpose(struct sl_onnx_emit *e, struct sl_onnx_text x, const char *perm);
 struct sl_onnx_text sl_onnx_emit_slice(struct sl_onnx_emit *e, struct sl_onnx_text x, int64_t axis, int64_t first,
 				       int64_t end, int64_t step);
+/* The mean over one axis, which stays with size 1. From opset 18 on the axes are an input. */
+struct sl_onnx_text sl_onnx_emit_mean(struct sl_onnx_emit *e, struct sl_onnx_text x, int64_t axis, int opset);
 struct sl_onnx_text sl_onnx_emit_dropout(struct sl_onnx_emit *e, const char *x, float p, bool training);
-/* Adds a parameter, as an initializer. */
-void sl_onnx_emit_param(struct sl_onnx_emit *e, const char *name, const struct sl_shape *shape, const float *v);
+/* Adds a parameter as an initializer, or, if it is constant, as a Constant node, which must stand before its readers.
+ */
+void sl_onnx_emit_param(struct sl_onnx_emit *e, const char *name, const struct sl_shape *shape, const float *v,
+			bool constant);
 /* Declares an input or an output of floats, whose dimension 0 is the batch, of any size. */
 enum { SL_ONNX_INPUT = 11, SL_ONNX_OUTPUT };
 void sl_onnx_emit_end(struct sl_onnx_emit *e, unsigned end, const char *name, const int64_t *dim, int n_dim);

@@ -113,6 +113,14 @@ static void write_linear(struct sl_onnx_writer *w)
 	out(w, param(w, 1) ? SL_ONNX_EMIT(&w->e, "Add", x.t, param(w, 1)) : x);
 }
 
+static void write_flatten(struct sl_onnx_writer *w)
+{
+	const struct sl_onnx_text x = w->name[w->g->link[w->node->in]];
+	const bool turned = w->flattened[w->node->out] && !is_image(&w->op.in_shape[0]);
+
+	out(w, ONE(w, "Flatten", turned ? sl_onnx_emit_transpose(&w->e, x, "021") : x));
+}
+
 static struct sl_onnx_text dropout(struct sl_onnx_writer *w, const char *x, float p)
 {
 	w->n_two_forms++;
@@ -152,12 +160,7 @@ static void write_norm(struct sl_onnx_writer *w)
 		sl_onnx_emit_float(&w->e, "epsilon", w->op.u.norm.eps);
 	} else {
 		y = number(w, "Pow", x, 2);
-		if (w->opset < 18) { /* from 18 on, the axes are an input */
-			y = ONE(w, "ReduceMean", y);
-			sl_onnx_emit_ints(&w->e, "axes", (int64_t[]){-1}, 1);
-		} else {
-			y = LIST(w, "ReduceMean", y.t, -1);
-		}
+		y = sl_onnx_emit_mean(&w->e, y, -1, w->opset);
 		y = ONE(w, "Reciprocal", ONE(w, "Sqrt", number(w, "Add", y, w->op.u.norm.eps)));
 		x = two(w, "Mul", x.t, y);
 		x = SL_ONNX_EMIT(&w->e, "Mul", x.t, param(w, 0));
@@ -226,12 +229,11 @@ static void write_permute(struct sl_onnx_writer *w)
 }
 
 /* The ONNX kinds of ops that write_same writes. */
-static const char *const words[SL_OP_COUNT] = {[SL_OP_ADD] = "Add",         [SL_OP_MUL] = "Mul",
-					       [SL_OP_GATE] = "Mul",        [SL_OP_TANH] = "Tanh",
-					       [SL_OP_SIGMOID] = "Sigmoid", [SL_OP_HARDSWISH] = "HardSwish",
-					       [SL_OP_ELU] = "Elu",         [SL_OP_SOFTPLUS] = "Softplus",
-					       [SL_OP_FLATTEN] = "Flatten", [SL_OP_HARDSIGMOID] = "HardSigmoid",
-					       [SL_OP_SILU] = "Sigmoid"};
+static const char *const words[SL_OP_COUNT] = {
+	[SL_OP_ADD] = "Add",     [SL_OP_MUL] = "Mul",           [SL_OP_GATE] = "Mul",
+	[SL_OP_TANH] = "Tanh",   [SL_OP_SIGMOID] = "Sigmoid",   [SL_OP_HARDSWISH] = "HardSwish",
+	[SL_OP_ELU] = "Elu",     [SL_OP_SOFTPLUS] = "Softplus", [SL_OP_HARDSIGMOID] = "HardSigmoid",
+	[SL_OP_SILU] = "Sigmoid"};
 
 /* A parameter comes first: the importer would name the node after a parameter in a later input. */
 static void write_same(struct sl_onnx_writer *w)
@@ -298,6 +300,7 @@ static void (*const kinds[SL_OP_COUNT])(struct sl_onnx_writer *w) = {
 	[SL_OP_LINEAR] = write_linear,
 	[SL_OP_DROPOUT] = write_dropout,
 	[SL_OP_SCALE] = write_scale,
+	[SL_OP_FLATTEN] = write_flatten,
 	[SL_OP_GELU] = write_gelu,
 	[SL_OP_LAYERNORM] = write_norm,
 	[SL_OP_RMSNORM] = write_norm,
@@ -311,8 +314,29 @@ static void (*const kinds[SL_OP_COUNT])(struct sl_onnx_writer *w) = {
 
 /* ---- the whole network */
 
-/* A flattened image has another order of elements in the file. So only a linear layer, whose weight fits that order,
- * and elementwise ops may read it; other ops are refused. */
+/* Whether the linear layer that reads value v, through elementwise ops, has columns in the order of an image's planes.
+ */
+static bool reads_planes(const struct sl_onnx_writer *w, int v, int64_t channels)
+{
+	for (int i = w->index + 1; i < w->g->n_node; i++) {
+		const struct sl_node *n = &w->g->node[i];
+
+		if (w->g->link[n->in] != v)
+			continue;
+		if (n->kind == SL_OP_LINEAR) {
+			const struct sl_file_param *p = &w->model->file[w->g->link[n->param]];
+
+			return p->layout == SL_LAYOUT_HWC_FROM_CHW && p->channels == channels;
+		}
+		if (sl_op_is_elementwise(n->kind))
+			v = n->out;
+	}
+	return false;
+}
+
+/* A flattened image has another order of elements in the file, and so have flattened tokens whose linear layer wants
+ * them by features. So only a linear layer, whose weight fits that order, and elementwise ops may read it; other ops
+ * are refused. */
 static void check_flattened(struct sl_onnx_writer *w)
 {
 	const struct sl_shape *s = &w->op.in_shape[0];
@@ -320,10 +344,15 @@ static void check_flattened(struct sl_onnx_writer *w)
 
 	for (int i = 0; i < w->node->n_in; i++)
 		reads |= w->flattened[w->g->link[w->node->in + i]];
-	if (reads && w->node->kind != SL_OP_LINEAR && !sl_op_is_elementwise(w->node->kind))
+	if (w->node->kind == SL_OP_FLATTEN)
+		w->flattened[w->node->out] = is_image(s) ? s->dim[1] * s->dim[2] > 1
+							 : s->ndim == 3 && reads_planes(w, w->node->out, s->dim[2]);
+	else
+		w->flattened[w->node->out] = reads && w->node->kind != SL_OP_LINEAR;
+	if (w->node->kind == SL_OP_LINEAR ? reads != (param_of(w, 0)->layout == SL_LAYOUT_HWC_FROM_CHW &&
+						      param_of(w, 0)->channels < s->dim[1])
+					  : reads && !sl_op_is_elementwise(w->node->kind))
 		sl_onnx_write_refuse(w, " of flattened images");
-	w->flattened[w->node->out] = w->node->kind == SL_OP_FLATTEN ? is_image(s) && s->dim[1] * s->dim[2] > 1
-								    : reads && w->node->kind != SL_OP_LINEAR;
 }
 
 static void write_node(struct sl_onnx_writer *w)
@@ -343,8 +372,10 @@ static void write_node(struct sl_onnx_writer *w)
 		sl_onnx_write_refuse(w, "");
 }
 
+/* What learns is an initializer. What the network holds fixed is a constant, so that no reader trains it. */
 static void write_params(struct sl_onnx_writer *w)
 {
+	w->e.name = "";
 	for (int i = 0; i < w->model->n_plain; i++) {
 		const struct sl_file_param *p = &w->model->file[i];
 		float *file = malloc((size_t)sl_shape_count(&p->shape) * sizeof *file);
@@ -353,7 +384,7 @@ static void write_params(struct sl_onnx_writer *w)
 		if (!file)
 			return;
 		sl_param_to_file_order(p, w->param[i], file);
-		sl_onnx_emit_param(&w->e, w->g->param[i].name, &p->shape, file);
+		sl_onnx_emit_param(&w->e, w->g->param[i].name, &p->shape, file, w->g->param[i].role == SL_FROZEN);
 		free(file);
 	}
 }
@@ -408,9 +439,9 @@ enum sl_err sl_onnx_write(const struct sl_model *model, const char *path, const 
 	if (!w.e.graph.full) {
 		w.flattened = w.repeats + g->n_value;
 		snprintf(w.name[SL_BUILD_INPUT].t, sizeof w.name->t, "%s", g->in[0].name);
+		write_params(&w);
 		for (; w.index < g->n_node && !w.err; w.index++)
 			write_node(&w);
-		write_params(&w);
 		write_ends(&w);
 	}
 	if (!w.err)

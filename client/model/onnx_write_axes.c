@@ -93,6 +93,8 @@ void sl_onnx_write_resample(struct sl_onnx_writer *w)
 		out(w, x);
 	} else if (a->mode == SL_RESAMPLE_MEAN && is_image(s) && axis > 1) {
 		write_mean(w, axis, behind);
+	} else if (a->mode == SL_RESAMPLE_MEAN && a->size == 1 && a->window == n && !a->before && !behind) {
+		out(w, sl_onnx_emit_mean(&w->e, x, axis, w->opset));
 	} else if (a->mode == SL_RESAMPLE_EDGE && n == 1 && !is_image(s)) {
 		write_expand(w, a->axis);
 	} else if (a->mode <= SL_RESAMPLE_EDGE) {

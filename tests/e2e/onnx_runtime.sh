@@ -38,7 +38,7 @@ network() {
 }
 
 node "$tool" rows "$tmp/table" 5 3
-for shape in '16 3 10' '32 3 10' '64 3 10' '16 1 3'; do
+for shape in '8 3 10' '16 3 10' '32 3 10' '64 3 10' '16 1 3'; do
 	set -- $shape
 	node "$tool" make "$tmp/pictures-$1-$2" "$1" "$2" "$3"
 done
@@ -52,8 +52,10 @@ words+=('mlp|name: mlp, classes: 3, features: 5, dropout: 0.3|rows' "grey|networ
 for name in small wide many steps; do words+=("$name|network: $PWD/tests/golden/onnx_$name.safetensors|16"); done
 least=17 python=${PYTHON:-/usr/bin/python3}
 if "$python" -c 'import torch, torchvision, onnx' 2>/dev/null; then
-	least=28
+	least=31
 	"$python" -W ignore tests/golden/onnx_families.py export "$tmp" >"$tmp/families"
+	SPLIT_LIBRARY=${SPLITC%/*}/libsplit.so.0 PYTHONPATH=$PWD/python "$python" -W ignore tests/golden/modules.py write "$tmp" \
+		'transposed linear' 'LayerNorm plain' 'AvgPool2d pad not counted' >>"$tmp/families"
 	while read -r name side; do words+=("$name|network: $tmp/$name.safetensors|$side"); done <"$tmp/families"
 fi
 two_at_a_time network "${words[@]}"

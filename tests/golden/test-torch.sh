@@ -51,8 +51,8 @@ done
 
 # torchvision's networks through ONNX files
 tests/golden/onnx-live.sh $onnx
-# shellcheck disable=SC2086
-tests/golden/modules.sh ${SPLIT_QUICK:+ReLU Conv1d GroupNorm MultiheadAttention GRU Softmax2d}
+quick=(ReLU Conv1d GroupNorm MultiheadAttention GRU Softmax2d 'transposed linear' 'LayerNorm plain' 'attention pool by einsum')
+tests/golden/modules.sh ${SPLIT_QUICK:+"${quick[@]}"}
 
 # Losses of numbers and of several labels, of tables
 mkdir "$dir/tasks"
