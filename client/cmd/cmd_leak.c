@@ -12,8 +12,8 @@
 enum { STEPS = 500 };
 
 static const char *const usage[] = {
-	"splitc leak CONFIG [--party CONFIG] [--weights FILE] [--steps N] [--minutes M] [--out DIR] [--json] [--set "
-	"KEY=VALUE]…",
+	"splitc leak CONFIG [--party CONFIG] [--weights FILE] [--steps N] [--minutes M] [--out DIR] [--json] "
+	"[--set KEY=VALUE]…",
 	"Measures what the server could learn about your data from what crosses the link at this cut and with these "
 	"codecs. It needs no server, and sends nothing. The attacker trains a decoder on one part of the test set, "
 	"and reconstructs pictures, rows of a table or tokens of the other part. It also reads classes from gradients "
@@ -22,9 +22,8 @@ static const char *const usage[] = {
 	"The weights are those of the config's run, or FILE. Without either they are those that a run would begin "
 	"with. The attacker `informed` knows the head as it is. The attacker `start` knows only the weights that the "
 	"run began with.",
-	"With --party the two configs are those of a vertical pair: site A has the data, site B the labels. The "
-	"command "
-	"also measures what each site learns of the other: A labels or masks from head_grad, B data from mid_act.",
+	"With --party the two configs are those of a vertical pair: site A has the data, site B the labels. This also "
+	"measures what each site learns of the other: A labels or masks from head_grad, B data from mid_act.",
 	"DIR gets leak.html, a report to hand on, and leak.json, leak.csv and sheet.png for programs. With --minutes a "
 	"decoder may end early. Otherwise the same config, weights and data give the same figures.",
 	"A good reconstruction proves a leak. A bad one proves only that this decoder failed.",
@@ -72,7 +71,7 @@ static enum sl_err read_weights(const struct sl_options *o, const struct sl_conf
 	err = sl_options_trained(o, conf, setup, false, fail);
 	if (err == SL_ERR_NOINPUT && !o->weights && setup->plan) {
 		sl_log(SL_LOG_INFO, "untrained",
-		       "there is no trained model in %s: the weights are those of a run's begin", conf->log.dir);
+		       "there is no trained model in %s: a run would begin with these weights", conf->log.dir);
 		sl_setup_close(setup); /* it was planned with inserts of the final width */
 		setup->features = features;
 		setup->alone = features != NULL;

@@ -166,12 +166,16 @@ void sl_onnx_write_concat(struct sl_onnx_writer *w)
 
 	for (int i = 0; i < 2; i++) {
 		const int v = w->g->link[w->node->in + i];
+		const struct sl_shape *own = &w->op.in_shape[i];
+		int64_t size[SL_MAX_DIMS];
 
 		part[i] = w->name[v];
 		if (!w->repeats[v])
 			continue;
 		/* a parameter, such as a class token, for every sample */
-		part[i] = two(w, "Expand", w->name[v].t, sizes(w, 1 - i, (int64_t[]){1, 1}, s->ndim - 1));
+		for (int d = 1; d < own->ndim; d++)
+			size[axis_in_file(own, d) - 1] = own->dim[d];
+		part[i] = two(w, "Expand", w->name[v].t, sizes(w, 1 - i, size, own->ndim - 1));
 	}
 	out(w, two(w, "Concat", part[0].t, part[1]));
 	sl_onnx_emit_int(&w->e, "axis", axis_in_file(s, sl_op_concat_axis(&w->op)));

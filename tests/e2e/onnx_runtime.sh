@@ -52,10 +52,10 @@ words+=('mlp|name: mlp, classes: 3, features: 5, dropout: 0.3|rows' "grey|networ
 for name in small wide many steps; do words+=("$name|network: $PWD/tests/golden/onnx_$name.safetensors|16"); done
 least=17 python=${PYTHON:-/usr/bin/python3}
 if "$python" -c 'import torch, torchvision, onnx' 2>/dev/null; then
-	least=31
+	least=32
 	"$python" -W ignore tests/golden/onnx_families.py export "$tmp" >"$tmp/families"
 	SPLIT_LIBRARY=${SPLITC%/*}/libsplit.so.0 PYTHONPATH=$PWD/python "$python" -W ignore tests/golden/modules.py write "$tmp" \
-		'transposed linear' 'LayerNorm plain' 'AvgPool2d pad not counted' >>"$tmp/families"
+		'transposed linear' 'LayerNorm plain' 'AvgPool2d pad not counted' 'expanded tokens' >>"$tmp/families"
 	while read -r name side; do words+=("$name|network: $tmp/$name.safetensors|$side"); done <"$tmp/families"
 fi
 two_at_a_time network "${words[@]}"

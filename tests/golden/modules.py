@@ -695,6 +695,11 @@ def layers(splitc, config):
     return cuts, sorted((n["name"], n["operation"], n["parameters"]) for n in nodes if n["parameters"])
 
 
+# What export refuses, and networks whose layers have other names once their export is read again. A row that no longer does so fails.
+NO_FORM = ("parameter of pixels reshaped",)
+OTHER_NAMES = ("LSTMCell without bias", "LSTM of two layers in both directions")
+
+
 def check_export(splitc, cifar, folder, name):
     path = os.path.join(folder, file_of(name))
     model, channels = network(name)
@@ -711,7 +716,9 @@ def check_export(splitc, cifar, folder, name):
     for form in (".out.onnx", ".training.onnx"):
         onnx.checker.check_model(onnx.load(path + form), full_check=True)
         split.convert_onnx(path + form, path + form.replace("onnx", "net"))
-    assert layers(splitc, configs[0]) == layers(splitc, configs[1]), f"{name}: other layers: {layers(splitc, configs[0])} {layers(splitc, configs[1])}"
+    (cuts, nodes), (cuts_again, nodes_again) = layers(splitc, configs[0]), layers(splitc, configs[1])
+    assert sorted(n[1:] for n in nodes) == sorted(n[1:] for n in nodes_again), f"{name}: other layers: {nodes} {nodes_again}"
+    assert ((cuts, nodes) == (cuts_again, nodes_again)) != (name in OTHER_NAMES), f"{name}: names of layers: {cuts} {nodes} {cuts_again} {nodes_again}"
     for t in onnx.load(path + ".out.onnx").graph.initializer:
         assert np.array_equal(onnx.numpy_helper.to_array(t), state[t.name]), f"{name}: {t.name} changed"
     x = torch.randn(4, channels, SIZE, SIZE, generator=torch.Generator().manual_seed(1)).double()
@@ -733,8 +740,11 @@ def export_all(splitc, cifar, names):
         for name in names or [n for n in MODULES if not refusal(splitc, folder, "onnx", n)]:
             try:
                 check_export(splitc, cifar, folder, name)
+                assert name not in NO_FORM, f"{name}: is written now"
                 done += 1
             except (AssertionError, SystemExit, KeyError, TypeError, RuntimeError, split.Error, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as e:
+                if name in NO_FORM and "has no form in ONNX files" in str(e):
+                    continue
                 bad += 1
                 print(f"{name}: {type(e).__name__}: {e}")
     print(f"{done} modules are written, and read again")

@@ -13,8 +13,10 @@ mkdir "$dir/cifar" "$dir/runs"
 "$python" -W ignore tests/golden/modules.py run "$dir/runs" "$BUILD/splitc" "$@" >"$dir/runs.log" || { tail "$dir/runs.log" && exit 1; }
 bad=0 n=0
 for run in "$dir"/runs/*_run.safetensors; do
-	n=$((n + 1)) name=$(basename "${run%_run.safetensors}")
-	SPLIT_GOLDEN_HEAD_END=stem SPLIT_GOLDEN_PREFIX=${run%_run.safetensors} "$BUILD/tests/suite/test_golden" live >"$dir/log" 2>&1 ||
+	n=$((n + 1)) name=$(basename "${run%_run.safetensors}") floor=
+	# The gradient of a bias in front of x - mean is 0: rounding alone is left of it, more on some processors.
+	case $name in x_minus_mean_*) floor=1e-2 ;; esac
+	env ${floor:+SPLIT_GOLDEN_FLOOR=$floor} SPLIT_GOLDEN_HEAD_END=stem SPLIT_GOLDEN_PREFIX=${run%_run.safetensors} "$BUILD/tests/suite/test_golden" live >"$dir/log" 2>&1 ||
 		{ bad=$((bad + 1)) && echo "$name: $(grep -v '^\[' "$dir/log" | head -3)"; }
 done
 if [ $# = 0 ]; then
