@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/base/program.h"
 #include "kernels/cpu/codec_loops.h"
 #include "kernels/cpu/impl.h"
 #include "kernels/cpu/level.h"
@@ -93,7 +94,7 @@ void blas_memory_free(void *buffer) __attribute__((weak));
 enum { BLAS_BUFFER = 128 << 20, BLAS_BUFFERS = 128 }; /* bytes on x86-64 and arm64; so many at most are reserved */
 
 /* Each thread in sgemm has a buffer, which OpenBLAS takes at the first call and keeps. Without room for it OpenBLAS
- * tries again for ever. So all are taken here, where it can be said. NOMEM. */
+ * tries again for ever. So all are taken here, where it can be said. NOMEM: threads of its own may be trying, too. */
 static enum sl_err reserve_buffers(int threads, struct sl_fail *fail)
 {
 	static int reserved;
@@ -107,12 +108,14 @@ static enum sl_err reserve_buffers(int threads, struct sl_fail *fail)
 		n++;
 	for (int i = 0; i < n; i++)
 		munmap(at[i], BLAS_BUFFER);
-	if (n < all)
+	if (n < all) {
+		sl_program_hangs();
 		return sl_fail_set(
 			fail, SL_ERR_NOMEM,
 			"OpenBLAS needs 128 MiB of this process' address space for each of %d thread%s, and there "
 			"is room for %d: raise ulimit -v, or lower `threads`",
 			all, all == 1 ? "" : "s", n);
+	}
 	for (int i = 0; i < all; i++)
 		at[i] = blas_memory_alloc(0);
 	for (int i = 0; i < all; i++)

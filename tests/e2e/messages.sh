@@ -100,6 +100,12 @@ if [ -z "${SAN:-}" ]; then
 		[ $rc = 71 ] && grep -qE "^splitc: .*; the run needs [0-9.]+ GB here, and this process may have $room: .splitc flops. lists the need\$" "$tmp/out" ||
 			fail "too little memory, $limit KiB: $rc, $(cat "$tmp/out")"
 	done
+	# A thread of OpenBLAS's own that finds no memory tries for ever: the program does not wait for it.
+	for limit in $(seq 130000 30000 280000); do
+		rc=0
+		(ulimit -v $limit && env -u OPENBLAS_NUM_THREADS timeout 20 "$SPLITC" train photos.yaml --local) >"$tmp/out" 2>&1 || rc=$?
+		[ $rc != 124 ] || fail "$limit KiB: it does not end: $(cat "$tmp/out")"
+	done
 fi
 
 # A run that is interrupted after an evaluation names the step of its figures; an epoch has 3 steps here.
