@@ -92,7 +92,7 @@ if command -v gnuplot >/dev/null; then
 	rc=0
 	(cd "$tmp" && ulimit -f 4 && exec "$SPLITC" plot --out full.png large --figure loss) >"$tmp/plot.log" 2>&1 || rc=$?
 	[ $rc = 74 ] && [ "$(cat "$tmp/full.png")" = before ] || fail "a picture that is not whole: status $rc"
-	says 'full.png.part: gnuplot has not written it whole'
+	says 'full.png.part: gnuplot has not written it completely'
 	for out in all.png all.svg; do
 		plot 0 $out run long
 		[ -s "$tmp/$out" ] || fail "$out is empty"

@@ -12,7 +12,8 @@ extern struct host_group {
 	char name[16];
 	int clients, least; /* least 0: all of them */
 	int64_t epoch_steps;
-	int wait_s; /* share.wait_s; 0: for ever */
+	int wait_s;      /* share.wait_s; 0: for ever */
+	int straggler_s; /* share.straggler_s; 0: 1 */
 	double member_norm, lr;
 	bool rounds;       /* mode rounds, with rounds of one step and averaged moments; false: mode sync */
 	bool checkpoints;  /* each commit asks for a checkpoint */

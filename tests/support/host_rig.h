@@ -9,7 +9,7 @@
 #include "server/host/host.h"
 #include "tests/support/asked.h"
 
-enum { HOST_RIG_PART = 1 << 16, HOST_RIG_GIVE_UP_MS = 10000, HOST_RIG_STEP_MS = 2 };
+enum { HOST_RIG_PART = 1 << 16, HOST_RIG_GIVE_UP_MS = 120000, HOST_RIG_STEP_MS = 2 };
 
 /* A client without a session object: it counts the frames that arrive and keeps the last one of each kind. */
 struct host_client {
