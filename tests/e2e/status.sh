@@ -61,7 +61,7 @@ client second "$tmp/client.yaml" --set control="$tmp/run.sock" || rc=$?
 
 # --watch repeats, with the losses as bars, until the run has ended (below); as JSON, one line each time.
 "$SPLITC" status --control "$tmp/run.sock" --watch --json | head -n 2 >"$tmp/watched.json"
-[ "$(jq -s 'length' "$tmp/watched.json")" = 2 ] && holds "$tmp/watched.json" '.sessions[0].step >= 5'
+jq -se 'length == 2 and .[0].sessions[0].step >= 5' "$tmp/watched.json" >"$tmp/out" || fail "--watch --json: $(cat "$tmp/watched.json")"
 LC_ALL=C.UTF-8 "$SPLITC" status --control "$tmp/run.sock" --watch >"$tmp/watched.txt" 2>"$tmp/watched.err" &
 watch_pid=$!
 started+=("$watch_pid")

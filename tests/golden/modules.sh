@@ -29,6 +29,6 @@ if [ $# = 0 ]; then
 	done
 fi
 echo "$n modules are compared with PyTorch, $bad differ"
-[ "$bad" = 0 ] && [ "$n" -gt 0 ]
+[ $((bad == 0 && n > 0)) = 1 ]
 [ $# != 0 ] || "$python" -W ignore tests/golden/modules.py page "$BUILD/splitc" docs/howto-networks.md
 "$python" -W ignore tests/golden/modules.py export "$BUILD/splitc" "$dir/cifar" "$@"
