@@ -55,10 +55,9 @@ void sl_options_tell_best(const struct sl_conf_client *conf, int64_t trained);
 enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				  struct sl_fail *fail) SL_MUST_CHECK;
 
-/* For a command that computes the whole network in this process: of a vertical group, both parties of which it needs.
- * *other is read from o->party, *features gets the data of the party with features, and *conf becomes the config of
- * the other one, which has the loss, the metrics and the tail's codecs. No-op for other configs. `reads`: which
- * splits. */
+/* For a command that computes all of the network in this process: a vertical group needs both parties' configs. *other
+ * is read from o->party, and *features gets the data of the party with features. *conf becomes the other party's
+ * config, which has the loss, the metrics and the tail's codecs. No-op for other configs. `reads`: which splits. */
 enum sl_err sl_options_party(const struct sl_options *o, struct sl_conf_client *mine, struct sl_conf_client *other,
 			     struct sl_setup *setup, struct sl_setup *features, enum sl_setup_reads reads,
 			     const struct sl_conf_client **conf, struct sl_fail *fail) SL_MUST_CHECK;

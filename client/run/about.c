@@ -145,6 +145,16 @@ static json_t *parse(const char *text)
 	return NULL;
 }
 
+/* What the model file `path` says of its data; NULL: nothing. */
+static json_t *parse_note(const char *path)
+{
+	char *text = sl_weights_note(path, SL_MODEL_DATA);
+	json_t *about = parse(text);
+
+	free(text);
+	return about;
+}
+
 json_t *sl_about_parse(const struct sl_setup *s)
 {
 	return parse(s->about);
@@ -291,17 +301,10 @@ void sl_about_read(struct sl_setup *s, const char *path)
 
 enum sl_err sl_about_join(struct sl_setup *s, const char *features, const char *labels, struct sl_fail *fail)
 {
-	char *text[] = {sl_weights_note(features, SL_MODEL_DATA), sl_weights_note(labels, SL_MODEL_DATA)};
-	json_t *about = parse(text[0]), *other = parse(text[1]);
+	json_t *about = parse_note(features), *other = parse_note(labels);
 
-	free(text[0]);
-	free(text[1]);
 	free(s->about);
-	s->about = NULL;
-	if (about && other) {
-		json_object_update_missing(about, other);
-		s->about = dump(about);
-	}
+	s->about = about && other && json_object_update_missing(about, other) == 0 ? dump(about) : NULL;
 	json_decref(about);
 	json_decref(other);
 	return s->about
@@ -537,8 +540,7 @@ static enum sl_err same_labels(const struct sl_setup *s, const json_t *then, con
 void sl_about_check_columns(const struct sl_setup *s)
 {
 	const char *path = s->conf->model.weights;
-	char *text = path[0] ? sl_weights_note(path, SL_MODEL_DATA) : NULL;
-	json_t *then = parse(text), *now = sl_about_parse(s);
+	json_t *then = path[0] ? parse_note(path) : NULL, *now = sl_about_parse(s);
 	const json_t *was, *is;
 
 	strip_numbers(then);
@@ -554,7 +556,6 @@ void sl_about_check_columns(const struct sl_setup *s)
 		warn_where_both(then, now, "classes", ": model.weights gives outputs to others");
 	json_decref(then);
 	json_decref(now);
-	free(text);
 }
 
 /* Whether an older version wrote the file: for one channel its Normalize has three numbers, and it has no Grayscale. */
