@@ -3,6 +3,7 @@
 #include "client/cmd/command.h"
 #include "kernels/cpu/cpu.h"
 
+SL_CPU_BEGIN;
 static const struct sl_command commands[] = {
 	{"train", splitc_train, "train a network with a server, or with --local in this process"},
 	{"init", splitc_init, "write a config from a few answers"},

@@ -1,6 +1,7 @@
 #include "kernels/cpu/cpu.h"
 #include "server/command.h"
 
+SL_CPU_BEGIN;
 static const struct sl_command commands[] = {
 	{"serve", splits_serve, "train the middle layers for clients"},
 	{"keygen", splits_keygen, "make this server's key pair"},

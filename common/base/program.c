@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 bool sl_beside_program(const char *name, char out[PATH_MAX])
@@ -31,7 +32,10 @@ void sl_program_hangs(void)
 
 int sl_program_end(int status)
 {
-	if (hangs)
+	struct rlimit space;
+
+	/* In little space OpenBLAS's own threads look for more for ever, and its exit handler waits for them. */
+	if (hangs || (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY))
 		_exit(status); /* stdout was flushed, and stderr has no buffer */
 	return status;
 }

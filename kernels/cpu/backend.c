@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/base/program.h"
 #include "kernels/cpu/codec_loops.h"
@@ -93,6 +94,24 @@ void blas_memory_free(void *buffer) __attribute__((weak));
 
 enum { BLAS_BUFFER = 128 << 20, BLAS_BUFFERS = 128 }; /* bytes on x86-64 and arm64; so many at most are reserved */
 
+static bool take_buffer(void **at)
+{
+	*at = mmap(NULL, BLAS_BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return *at != MAP_FAILED;
+}
+
+void sl_cpu_begin(void)
+{
+	void *at;
+
+	if (take_buffer(&at)) {
+		munmap(at, BLAS_BUFFER);
+		return;
+	}
+	dprintf(STDERR_FILENO, "OpenBLAS needs 128 MiB of this process' address space: raise ulimit -v\n");
+	_exit(sl_err_exit_status(SL_ERR_NOMEM));
+}
+
 /* Each thread in sgemm has a buffer, which OpenBLAS takes at the first call and keeps. Without room for it OpenBLAS
  * tries again for ever. So all are taken here, where it can be said. NOMEM: threads of its own may be trying, too. */
 static enum sl_err reserve_buffers(int threads, struct sl_fail *fail)
@@ -103,8 +122,7 @@ static enum sl_err reserve_buffers(int threads, struct sl_fail *fail)
 
 	if (!blas_memory_alloc || !blas_memory_free || all <= reserved)
 		return SL_OK;
-	while (n < all && (at[n] = mmap(NULL, BLAS_BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-					0)) != MAP_FAILED)
+	while (n < all && take_buffer(&at[n]))
 		n++;
 	for (int i = 0; i < n; i++)
 		munmap(at[i], BLAS_BUFFER);
