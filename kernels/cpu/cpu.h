@@ -9,7 +9,7 @@
 #include "common/exec/backend.h"
 
 /* Ends the process with a sentence if OpenBLAS has no room for its first buffer: OpenBLAS looks for it for ever, and
- * since 0.3.22 before main. So a program names this in .preinit_array. */
+ * before main in 0.3.29. So a program names this in .preinit_array. */
 void sl_cpu_begin(void);
 #define SL_CPU_BEGIN __attribute__((section(".preinit_array"), used)) static void (*begin)(void) = sl_cpu_begin
 
