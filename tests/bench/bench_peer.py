@@ -3,7 +3,7 @@
 one machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
     bench_peer.py [--quick] [--write] [--warm] [--cpu] [--compile] [--runs N] [--threads N,…] [--only head,tail,step,middle,memory,split,resnet9,
-        resnet18,resnet50,files,encoder,decoder,cola,lora]
+        resnet18,resnet50,vgg16,files,encoder,decoder,cola,lora]
 
 A row has the medians of N (7) runs, 3 N for short pieces, with the smallest and the largest, and the ratio of Split's median to
 PyTorch's, in the better one of PyTorch's memory formats. A run is forward and backward; gradients are set to None before. Only the rows
@@ -50,6 +50,7 @@ SEGMENTS = [
     ("ResNet9, whole step, 32², batch 128", "step", 32, 128, 1, 0.9, "resnet9"),
     ("ResNet-18, whole step, 224², batch 32", "step", 224, 32, 1, 0.8, "resnet18"),
     ("ResNet-50, whole step, 224², batch 16", "step", 224, 16, 1, 0.8, "resnet50"),
+    ("VGG16, whole step, 224², batch 8", "step", 224, 8, 1, 0.7, "vgg16"),
     ("U-Net, whole step, 128², batch 16", "step", 128, 16, 1, 0.9, "unet"),
     ("ViT-S, whole step, 224², batch 16", "step", 224, 16, 1, 0.9, "vit_s"),
     ("ConvNeXt-T, whole step, 224², batch 8", "step", 224, 8, 1, 0.9, "convnext_t"),
@@ -65,7 +66,8 @@ WRITTEN = {"unet": ("down.0.0", "last"), "vit_s": ("conv_proj", "heads"), "convn
 # For Split: what to set in bench.yaml for a network.
 SETS = {"mobilenet_v2": [], "resnet9": ["model.name=resnet9", "head_end=prep_relu", "tail_begin=linear"],
         "resnet18": ["model.name=resnet18", "head_end=maxpool", "tail_begin=avgpool"],
-        "resnet50": ["model.name=resnet50", "head_end=maxpool", "tail_begin=avgpool"]}
+        "resnet50": ["model.name=resnet50", "head_end=maxpool", "tail_begin=avgpool"],
+        "vgg16": ["model.name=vgg16", "head_end=features.0", "tail_begin=classifier"]}
 SPLIT = [("split over loopback, 4 chunks, none", "none", 0.6), ("split over loopback, 4 chunks, quant:8", "quant:8", 0.6)]
 MEMORY_TARGET, SCALING_TARGET = 0.6, 1.7
 
@@ -551,7 +553,7 @@ def machine():
     return lines
 
 
-ALL = "head,tail,step,middle,memory,split,resnet9,resnet18,resnet50,files,encoder,decoder,cola,lora"
+ALL = "head,tail,step,middle,memory,split,resnet9,resnet18,resnet50,vgg16,files,encoder,decoder,cola,lora"
 END = "<!-- to here -->"
 
 
