@@ -407,19 +407,24 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 }
 
 /* Lets a write keep the newest good file below `step`: the newest of all files may have been refused. In a group the
- * newest that fell due or that all went on from: the others hold it, too, but none of a step at which this member
- * paused. Beside such a step also the one that fell due before: another member may still be writing the newest. */
+ * newest that fell due: the others hold it, too, but none of a step at which this member paused. Before it also the one
+ * that all went on from, which others may have had in memory alone. Behind a step that is not due also the one that
+ * fell due before: another member may still be writing the newest. */
 static void pin_below(const struct sl_recover *r, struct sl_checkpoint *c, uint64_t step)
 {
 	const bool shared = r->setup->conf->agreed.share.group[0];
-	const int most = shared && !is_due(r, step, false) ? 2 : 1;
+	int most = shared && !is_due(r, step, false) ? 2 : 1;
 	uint64_t file[SL_LAST_RUN_STEPS], oldest = 0;
 	const int n = sl_archive_files(r->archive, file);
 
 	for (int i = 0; i < n; i++) {
+		const bool due = !shared || is_due(r, file[i], false);
+
 		oldest = file[i] < step ? file[i] : oldest;
-		if (file[i] < step && c->n_pin < most && (!shared || file[i] == r->began || is_due(r, file[i], false)))
+		if (file[i] < step && most && c->n_pin < SL_LAST_RUN_STEPS - 1 && (due || file[i] == r->began)) {
 			c->pin[c->n_pin++] = file[i];
+			most -= due;
+		}
 	}
 	if (!c->n_pin && oldest)
 		c->pin[c->n_pin++] = oldest;

@@ -33,3 +33,6 @@ CASE("come-and-go", 100265, "1,2,4,5,6,8",
 CASE("sync", 100444, "1,2,3,4,5,6",
      "a member began anew with its group, and took the model of its pause for that of a run that is done")
 CASE("late-rounds", 101063, "1,3,5,6,7", "a pause took the checkpoint of a server's end, from which all had gone on")
+CASE("vertical", 200211, "1,2,3,4",
+     "a member that had paused left a file of the step that the other had gone on from in memory alone, and dropped "
+     "the one before")
