@@ -264,32 +264,29 @@ static void equal_lengths_give_the_same_bytes(void **state)
 	free(want);
 }
 
+static bool uses_rows(const char *of)
+{
+	return strstr(of, "per=sample") || strstr(of, "lowrank") || strstr(of, "downsample") || strstr(of, "cells");
+}
+
 /* A method that does not use rows codes [T, F] like T rows of F values: the same payload, header included. */
 static void methods_without_rows_see_tokens(void **state)
 {
-	static const char *const texts[] = {"none",
-					    "f16",
-					    "quant:8",
-					    "quant:5,per=channel",
-					    "quant:7,block=64",
-					    "sortquant:6+2",
-					    "topk:0.1",
-					    "randomk:0.1|qsgd:10",
-					    "threshold:0.5",
-					    "zstd:1"};
-
 	(void)state;
 	for (int i = 0; i < CHUNKS; i++) {
 		struct chunk c = chunk_at(i);
 		struct sl_codec_call call = call_of(&c, 7);
 		float *x = codec_make(count_of(&c), RANDOM);
 
-		for (size_t s = 0; s < sizeof texts / sizeof texts[0]; s++) {
-			struct sl_codec *a = open_for(texts[s], &c, longest_of(&c), NULL, SL_DIR_HEAD_ACT, NULL);
-			struct sl_codec *b = codec_open(texts[s], shape_of(&c), NULL, SL_DIR_HEAD_ACT, NULL);
+		for (int s = 0; s < SPECS; s++) {
+			if (uses_rows(specs[s]))
+				continue;
+
+			struct sl_codec *a = open_for(specs[s], &c, longest_of(&c), NULL, SL_DIR_HEAD_ACT, NULL);
+			struct sl_codec *b = codec_open(specs[s], shape_of(&c), NULL, SL_DIR_HEAD_ACT, NULL);
 			size_t len, other;
-			uint8_t *bytes = encoded(texts[s], a, &call, x, shape_of(&c), &len);
-			uint8_t *same = encoded(texts[s], b, &call, x, shape_of(&c), &other);
+			uint8_t *bytes = encoded(specs[s], a, &call, x, shape_of(&c), &len);
+			uint8_t *same = encoded(specs[s], b, &call, x, shape_of(&c), &other);
 
 			assert_int_equal(len, other);
 			assert_memory_equal(bytes, same, len);
