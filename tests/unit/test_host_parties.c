@@ -282,7 +282,8 @@ static void lie_twice(int k)
 
 static void lie_others(int k)
 {
-	order(k, SPOILED, NULL, 0);
+	both_order(SPOILED);
+	send(FEATURES, SL_PART_HEAD_ACT, SPOILED, 1);
 	say_tensor(k, k == FEATURES ? SL_PART_MID_GRAD : SL_PART_HEAD_ACT, ROWS, 0);
 }
 
@@ -325,15 +326,15 @@ static const struct {
 } lies[] = {
 	{"a step ahead", "begun where", lie_early, 3},
 	{"a step behind", "begun where", lie_late, 3},
-	{"too many rows", "rows", lie_many, 3},
+	{"too many rows", "at most 2", lie_many, 3},
 	{"no order", "begins with the order", lie_bare, 3},
 	{"two orders", "order of step", lie_twice, 3},
-	{"the other party's tensor", "kind", lie_others, 3},
-	{"few rows", "row", lie_rows, 1},
-	{"a chunk too many", "chunk", lie_chunk, 1},
+	{"the other party's tensor", "does not receive", lie_others, 3},
+	{"few rows", "the part says 1", lie_rows, 1},
+	{"a chunk too many", "chunk 1 where", lie_chunk, 1},
 	{"mid_grad before mid_act", "before it can exist", lie_too_soon, 2},
-	{"commit of nothing", "commit", lie_undone, 3},
-	{"a tensor twice", "", lie_again, 3},
+	{"commit of nothing", "commit of step 3", lie_undone, 3},
+	{"a tensor twice", "chunk 0 where", lie_again, 3},
 };
 
 static void who_breaks_the_rules_ends_alone(void **state)
