@@ -6,12 +6,11 @@
 static const int64_t most_draws = INT64_C(1) << 34;    /* of a chunk: 4 for each 32-bit counter (base/rng.h) */
 static const int64_t most_elements = INT64_C(1) << 50; /* of a batch, so that sums of bytes cannot overflow */
 
-/* Whether the op can be computed per chosen token. */
+/* Whether the op can be computed per chosen token. A dropout draws by the place in a row, which is not known here. */
 static bool node_per_chosen(enum sl_op_kind kind)
 {
-	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_SILU ||
-	       kind == SL_OP_TANH || kind == SL_OP_MATH || kind == SL_OP_ADD || kind == SL_OP_MUL ||
-	       kind == SL_OP_SCALE || sl_op_is_norm(kind) || kind == SL_OP_XENT;
+	return kind == SL_OP_LINEAR || (sl_op_is_elementwise(kind) && kind != SL_OP_DROPOUT) || kind == SL_OP_ADD ||
+	       kind == SL_OP_MUL || sl_op_is_norm(kind) || kind == SL_OP_XENT;
 }
 
 /* The client chooses tokens, since it has the labels. So chosen tokens may occur in the tail, or as the output of a

@@ -149,6 +149,28 @@ static void a_middle_chooses_last(void **state)
 	}
 }
 
+/* What computes each element by itself takes chosen tokens, but for dropout, which draws by a token's place. */
+static void elementwise_ops_take_chosen_tokens(void **state)
+{
+	const struct sl_plan_spec spec = {.batch = 4, .chunks = 2, .row_tokens = 8, .chunk_tokens = 16};
+
+	(void)state;
+	for (enum sl_op_kind kind = 0; kind < SL_OP_COUNT; kind++) {
+		struct sl_graph graph;
+		struct sl_fail fail = {0};
+		char text[256];
+
+		if (!sl_op_is_elementwise(kind))
+			continue;
+		snprintf(text, sizeof text, "graph 1\nin mid_act f32 C[4]\nin label i32 C[]\nnode a %s %%0\n%s",
+			 sl_op_kind_name(kind), "node loss xent %2 %1\nout loss %3\n");
+		if (sl_graph_read(&graph, text, strlen(text), &fail) != SL_OK ||
+		    (sl_plan_check_part(&graph, SL_TAIL, &spec, &fail) != SL_OK) != (kind == SL_OP_DROPOUT))
+			fail_msg("%s: %s", text, fail.text);
+		sl_graph_close(&graph);
+	}
+}
+
 /* A hostile graph: one attention over the longest rows, with as many features as a value may have. */
 static void macs_end_at_the_most_that_is_counted(void **state)
 {
@@ -174,6 +196,7 @@ int main(void)
 		cmocka_unit_test(parameters_begin_on_cache_lines),
 		cmocka_unit_test(the_hash_covers_every_choice),
 		cmocka_unit_test(a_middle_chooses_last),
+		cmocka_unit_test(elementwise_ops_take_chosen_tokens),
 		cmocka_unit_test(macs_end_at_the_most_that_is_counted),
 	};
 
