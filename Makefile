@@ -161,6 +161,7 @@ format-check: ## fail where clang-format would change a source, or a Python scri
 	@scripts/check-format.sh
 rooms: ## fail where a source includes what its room may not, or files, headers and comments break a limit
 	@scripts/check-rooms.sh
+	@scripts/check-shell.py
 	@scripts/house.py --gate
 prose: ## how long the sentences of pages and messages are; fails where they are too long
 	@scripts/prose.py

@@ -19,7 +19,7 @@ new_root() {
 	printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(uname -n)" >"$1/etc/hosts"
 	mkdir "$1/etc/ssl/host"
 	for name in "${reach[@]}"; do
-		case $name in *=/etc/ssl/host/*) name=${name%%=*} && cp "${!name}" "$1/etc/ssl/host/$name" ;; esac
+		case $name in *=/etc/ssl/host/*) name=${name%%=*}; cp "${!name}" "$1/etc/ssl/host/$name" ;; esac
 	done
 }
 

@@ -81,9 +81,10 @@ if [ "$epochs" -gt 0 ]; then
 	for codec in ${FINETUNE_CODECS-quant:8}; do
 		limit=${LIMIT_S:-36000}
 		name=finetune-$(echo "$codec" | tr -c 'a-z0-9\n' -)
-		train "$name" $(codec_sets "$codec") --set train.chunks=8 --set train.max_steps=0 --set "train.epochs=$epochs" \
-			--set data.train_files= --set data.test_limit=0 --set train.schedule.kind="${SCHEDULE:-constant}" >"$out/$name.json" &&
+		if train "$name" $(codec_sets "$codec") --set train.chunks=8 --set train.max_steps=0 --set "train.epochs=$epochs" \
+			--set data.train_files= --set data.test_limit=0 --set train.schedule.kind="${SCHEDULE:-constant}" >"$out/$name.json"; then
 			echo "fine-tuning, $codec: $(cat "$out/$name.json")"
+		fi
 		grep '"type":"epoch"' "$out/$name/log.jsonl" || true
 		cp "$out/$name/log.jsonl" "$out/$name.jsonl"
 	done

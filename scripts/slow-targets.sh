@@ -11,7 +11,7 @@ page=docs/results/slow-targets.md
 minutes=6 record= turn= names=()
 while [ $# -gt 0 ]; do
 	case $1 in
-	--minutes) minutes=$2 && shift ;;
+	--minutes) minutes=$2; shift ;;
 	--record) record=yes ;;
 	-*) echo "usage: ${0##*/} [--minutes N] [--record] [NAME…]" >&2; exit 64 ;;
 	*) names+=("$1") ;;

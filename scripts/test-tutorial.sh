@@ -69,14 +69,14 @@ on() {
 }
 
 for block in "${blocks[@]}"; do
-	name=${block##*/} host=${name#*.} what=${name##*.} && host=${host%%.*}
+	name=${block##*/} host=${name#*.} what=${name##*.}; host=${host%%.*}
 	folder=$tmp/$host/split
 	[ -d "$folder" ] || folder=$tmp/$host
 	case $what in
 	build) continue ;;
 	repository)
 		if [ -n "${TUTORIAL_DATA:-}" ]; then
-			mkdir -p "$folder/data" && ln -s "$TUTORIAL_DATA" "$folder/data/cifar-10-batches-bin"
+			mkdir -p "$folder/data"; ln -s "$TUTORIAL_DATA" "$folder/data/cifar-10-batches-bin"
 		else # a namespace reaches no archive
 			scripts/fetch-cifar10.sh "$folder/data/cifar-10-batches-bin"
 		fi

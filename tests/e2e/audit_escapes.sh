@@ -29,7 +29,7 @@ found() { grep -a '"type":"audit"' "$tmp/$1/log.jsonl" | tail -n 1 | jq -r .foun
 caught() {
 	local name=$1 text=$2 statuses=() status rc resume=()
 	shift 2
-	while [ "$1" != -- ]; do statuses+=("$1") && shift; done
+	while [ "$1" != -- ]; do statuses+=("$1"); shift; done
 	shift
 	for status in "${statuses[@]}"; do
 		rc=0

@@ -94,30 +94,30 @@ flip() { # FILE: a bit of its middle
 	printf "\\x$(printf %x $((byte ^ 16)))" | dd of="$1" bs=1 seek=$at conv=notrunc status=none
 }
 
-what="torn, client" && put_back && truncate -s -1000 "$(ours 9)" && goes_on_from 6 client
-what="flipped, client" && put_back && flip "$(ours 9)" && goes_on_from 6 client
-what="torn, server" && put_back && truncate -s 100 "$(theirs 9)"
+what="torn, client"; put_back; truncate -s -1000 "$(ours 9)"; goes_on_from 6 client
+what="flipped, client"; put_back; flip "$(ours 9)"; goes_on_from 6 client
+what="torn, server"; put_back; truncate -s 100 "$(theirs 9)"
 left=$store/0123456789abcdef0123456789abcdef.f32.tmp # of a server that was killed while it wrote
 touch "$left" "$store/notes.tmp"
 goes_on_from 6 server
 [ ! -f "$left" ] || fail "a killed server's .tmp is left"
 [ -f "$store/notes.tmp" ] || fail "somebody else's file is gone"
-what="flipped, server" && put_back && flip "$(theirs 9)" && goes_on_from 6 server
-what="another codec's, server" && put_back && cp "$tmp"/other/store/session-*-000000000009.safetensors "$(theirs 9)" && goes_on_from 6 server
+what="flipped, server"; put_back; flip "$(theirs 9)"; goes_on_from 6 server
+what="another codec's, server"; put_back; cp "$tmp"/other/store/session-*-000000000009.safetensors "$(theirs 9)"; goes_on_from 6 server
 grep -q 'checkpoint-refused: .*: codec.head_act was topk:0.1,ef=true, is quant:8' "$tmp/server.log" ||
 	fail "$what: not both named"
-what="a disk that does not give it, client" && put_back
+what="a disk that does not give it, client"; put_back
 broken_client=client.ckpt.read=EIO goes_on_from 6 client
-what="a disk that does not give it, server" && put_back
+what="a disk that does not give it, server"; put_back
 broken_server=server.ckpt.read=EIO goes_on_from 6 server
-what="the two newest, client" && put_back three && flip "$(ours 9)" && truncate -s 100 "$(ours 6)" && goes_on_from 3 client
+what="the two newest, client"; put_back three; flip "$(ours 9)"; truncate -s 100 "$(ours 6)"; goes_on_from 3 client
 [ "$(grep -c '^WARN checkpoint-refused: ' "$tmp/client.log")" = 2 ] || fail "$what: not both named"
-what="the two newest, server" && put_back three && flip "$(theirs 9)" && truncate -s 100 "$(theirs 6)" && goes_on_from 3 server
-what="the newest here, the next there" && put_back three && flip "$(ours 9)" && flip "$(theirs 6)" && goes_on_from 3 server
-what="another step's, client" && put_back && mv "$(ours 6)" "$(ours 9)" && : >"$(ours 6)"
+what="the two newest, server"; put_back three; flip "$(theirs 9)"; truncate -s 100 "$(theirs 6)"; goes_on_from 3 server
+what="the newest here, the next there"; put_back three; flip "$(ours 9)"; flip "$(theirs 6)"; goes_on_from 3 server
+what="another step's, client"; put_back; mv "$(ours 6)" "$(ours 9)"; : >"$(ours 6)"
 resumed 65
 grep -q '^splitc: --resume: no good checkpoint: .*damaged: its hash is ' "$tmp/client.log" || fail "$what: no sentence"
-what="one that the server lacks" && put_back && rm "$(theirs 9)"
+what="one that the server lacks"; put_back; rm "$(theirs 9)"
 broken_client=client.kept=kill resumed 137 train.checkpoint_every=2
 [ -f "$(ours 8)" ] && [ -f "$(ours 6)" ] && [ ! -f "$(ours 9)" ] || fail "$what: left are $(ls "$run")"
 
@@ -141,19 +141,19 @@ forge() { # FILE STEP PART
 	"$TOOLS/forge" "$1" "$2" "$3" "$tmp/forged" || fail "$what: it could not be forged"
 	mv "$tmp/forged"/forged-* "$1"
 }
-what="forged, client" && put_other && forge "$(ours 9)" 9 mid_grad
+what="forged, client"; put_other; forge "$(ours 9)" 9 mid_grad
 codec=2 goes_on_from 6 client
-what="forged, server" && put_other && forge "$(theirs 9)" 9 head_grad
+what="forged, server"; put_other; forge "$(theirs 9)" 9 head_grad
 codec=2 goes_on_from 6 server
-what="both forged, server" && put_other && forge "$(theirs 9)" 9 head_grad && forge "$(theirs 6)" 6 head_grad
+what="both forged, server"; put_other; forge "$(theirs 9)" 9 head_grad; forge "$(theirs 6)" 6 head_grad
 is_kept
 # A count of applied steps that is higher than the steps of the run is refused.
-what="forged count, client" && put_other adamw "${codecs[3]}" && forge "$(ours 9)" 9 tail.applied
+what="forged count, client"; put_other adamw "${codecs[3]}"; forge "$(ours 9)" 9 tail.applied
 codec=3 goes_on_from 6 client
-what="forged count, server" && put_other adamw "${codecs[3]}" && forge "$(theirs 9)" 9 middle.applied
+what="forged count, server"; put_other adamw "${codecs[3]}"; forge "$(theirs 9)" 9 middle.applied
 codec=3 goes_on_from 6 server
 grep -q 'checkpoint-refused: step 9: its loss scale or its count of applied steps is not valid' "$tmp/server.log" || fail "$what: no sentence"
-what="both counts forged, server" && put_other adamw "${codecs[3]}" && forge "$(theirs 9)" 9 middle.applied && forge "$(theirs 6)" 6 middle.applied
+what="both counts forged, server"; put_other adamw "${codecs[3]}"; forge "$(theirs 9)" 9 middle.applied; forge "$(theirs 6)" 6 middle.applied
 is_kept
 
 # refuses WHAT KEY=VALUE: --resume ends with status 78 and names both values in one sentence.

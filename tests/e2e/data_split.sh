@@ -63,7 +63,7 @@ cp "$tmp/whole/train.csv" "$tmp/table/train.csv"
 make_data 60 20
 "$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/all" 60
 n=0
-find "$tmp/all" -type f | sort | while read -r f; do mv "$f" "${f%/*}/p$((n % 9))_$n.${f##*.}" && n=$((n + 1)); done
+find "$tmp/all" -type f | sort | while read -r f; do mv "$f" "${f%/*}/p$((n % 9))_$n.${f##*.}"; n=$((n + 1)); done
 cat >"$tmp/pictures.yaml" <<-YAML
 	server: $endpoint
 	model: {name: mobilenet_v2, classes: 10, image: 32, width: 0.25}

@@ -54,7 +54,7 @@ wait "${exports[0]}" && wait "${exports[1]}" || fail 'two exports at once'
 at=$(at_of second)
 is_of second "$at"
 [ "$at" -ge 7 ] && [ "$at" -lt 16 ] || fail "step $at of a run that goes on"
-while kill -0 "$client_pid" 2>/dev/null; do : >"$tmp/busy.go" && sleep 0.05; done
+while kill -0 "$client_pid" 2>/dev/null; do : >"$tmp/busy.go"; sleep 0.05; done
 "$SPLITC" eval "$tmp/client.yaml" --local --weights "$tmp/second.safetensors" --json >"$tmp/eval.json" 2>"$tmp/eval.log" || fail 'eval'
 "$SPLITC" predict "$tmp/client.yaml" --local --weights "$tmp/second.safetensors" --json >"$tmp/predict.json" 2>"$tmp/predict.log" || fail 'predict'
 jq -s 'map(select(.class == .label)) | length / 40' "$tmp/predict.json" | jq -e --slurpfile e "$tmp/eval.json" '. == $e[0].test_acc' >/dev/null ||

@@ -86,7 +86,7 @@ fair beside cpu
 if simulated_device; then
 	start_server ahead "store=$tmp/ahead" device=cuda:0
 	steps=$((steps / 3)) # a simulation
-	for what in endless light heavy; do declare -n args=$what && args+=(--set model.width=0.1 --set head_end=features.0.1 --set tail_begin=features.2); done
+	for what in endless light heavy; do declare -n args=$what; args+=(--set model.width=0.1 --set head_end=features.0.1 --set tail_begin=features.2); done
 	fair equal 2 ahead-two
 	fair beside ahead
 fi

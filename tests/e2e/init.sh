@@ -130,7 +130,7 @@ for row in 'images:photos photos/train/none: the class has no picture' 'csv:nowh
 	[ "$row" != images:photos ] || rmdir "$tmp/with/photos/train/none"
 	in_folder "$tmp/with" "$SPLITC" init uncounted.yaml --force --data "${row%% *}"
 	case $row in *'no picture') [ $rc = 65 ] ;; *) [ $rc = 0 ] ;; esac || fail "init, ${row}: exit status $rc"
-	if [ "$row" = images:photos ]; then ! grep 'could not be counted' "$tmp/out"; else grep -qF "could not be counted (${row#* }" "$tmp/out"; fi || fail "init, ${row}: $(cat "$tmp/out")"
+	case $row in images:photos) ! grep 'could not be counted' "$tmp/out" ;; *) grep -qF "could not be counted (${row#* }" "$tmp/out" ;; esac || fail "init, $row: $(cat "$tmp/out")"
 done
 # A validation file that does not fit is an error; the training set is not divided instead.
 printf 'age,colour,sick\n40,green,yes\n' >"$tmp/with/table/val.csv"
@@ -181,7 +181,7 @@ in_folder "$tmp/with" "$SPLITC" init own.yaml --model huggingface:toy --data tex
 [ $rc = 0 ] && in_folder "$tmp/with" "$SPLITC" train own.yaml --check-config && [ $rc = 0 ] || fail "own texts: $(cat "$tmp/err")"
 grep -q '^  classes: 3' "$tmp/with/own.yaml" || fail 'classes of own texts'
 for split in train val; do
-	for i in 0 1; do cp "$tmp/with/photos/train/a/1.ppm" "$tmp/$i.ppm" && echo $i >"$tmp/$i.cls"; done
+	for i in 0 1; do cp "$tmp/with/photos/train/a/1.ppm" "$tmp/$i.ppm"; echo $i >"$tmp/$i.cls"; done
 	tar -C "$tmp" -cf "$tmp/with/shards/$split.tar" 0.ppm 0.cls 1.ppm 1.cls
 done
 in_folder "$tmp/with" "$SPLITC" init shards.yaml --data webdataset:shards --model resnet18

@@ -68,7 +68,7 @@ play() {
 	shift 6
 	# A process that waits for a busy CPU is silent, too, so heartbeats are short only where silence is tested.
 	case ${fault[0]} in vanish | late | slow) times $beat ;; *) times 5000 ;; esac
-	case ${1:-} in [0-9]*) ms=$1 && shift ;; esac
+	case ${1:-} in [0-9]*) ms=$1; shift ;; esac
 	for pair in "$@"; do sets+=(--set "$pair"); done
 	name="${fault[*]} $ms"
 	start_server host

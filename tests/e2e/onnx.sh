@@ -80,7 +80,7 @@ cat >"$tmp/rows.yaml" <<-YAML
 YAML
 sed "s|model: .*|model: {network: $tmp/rows.net}|" "$tmp/rows.yaml" >"$tmp/rows2.yaml"
 client rows "$tmp/rows.yaml" --local && "$SPLITC" export "$tmp/rows.yaml" "$tmp/rows.onnx" --set log.dir="$tmp/rows" >"$tmp/out" 2>&1 || fail "rows: $(cat "$tmp/out")"
-if [ -n "$torch" ]; then convert "$tmp/rows.onnx" "$tmp/rows.net"; else "$SPLITC" export "$tmp/rows.yaml" "$tmp/rows.safetensors" --set log.dir="$tmp/rows" >"$tmp/out" && mv "$tmp/rows.safetensors" "$tmp/rows.net"; fi
+if [ -n "$torch" ]; then convert "$tmp/rows.onnx" "$tmp/rows.net"; else "$SPLITC" export "$tmp/rows.yaml" "$tmp/rows.safetensors" --set log.dir="$tmp/rows" >"$tmp/out"; mv "$tmp/rows.safetensors" "$tmp/rows.net"; fi
 client rows2 "$tmp/rows2.yaml" --local && client rows3 "$tmp/rows2.yaml" --set server="$two" || fail "rows: $(tail -n 1 "$tmp"/rows[23].log)"
 same_run rows3 rows2 4
 for name in rows rows2; do

@@ -32,7 +32,7 @@ jq -e --argjson acc "$acc" --argjson bytes "$bytes" '.schema == 1 and .out == "r
 	fail 'the JSON is not what the log says'
 
 # Runs of the same name cannot be told apart.
-mkdir "$tmp/other" && cp -r "$tmp/run" "$tmp/other/"
+mkdir "$tmp/other"; cp -r "$tmp/run" "$tmp/other/"
 plot 64 x.gp run other/run
 says "two runs are named 'run' in the picture: give them names, such as first=run"
 # A member that joined late has no first epochs; with train.eval_every not each epoch has an evaluation.

@@ -22,7 +22,7 @@ cat >"$tmp/llama.json" <<-JSON
 	{"model_type": "llama", "vocab_size": 700, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 5, "num_attention_heads": 4,
 	 "num_key_value_heads": 2, "max_position_embeddings": 40, "initializer_range": 0.1, "eos_token_id": 2}
 JSON
-mkdir "$tmp/llama" && mv "$tmp/llama.json" "$tmp/llama/config.json"
+mkdir "$tmp/llama"; mv "$tmp/llama.json" "$tmp/llama/config.json"
 sed -e 's|partition: .*|partition: "2:-3"|' -e "s|model: {.*}|model: {huggingface: $tmp/llama, head: causal_lm, tokens: 40}\nlora: {rank: 2, dropout: 0.1}|" \
 	-e "s|data: {.*}|data: {kind: text, dir: $tmp/text, tokenizer: $tmp/made}|" "$tmp/resnet9.yaml" >"$tmp/decoder.yaml"
 

@@ -7,9 +7,8 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
 command -v git >/dev/null || { echo 'no git'; exit 77; }
 git init -q .
-mkdir -p scripts common/base common/graph common/codec client/cmd client/run client/persist client/data server/host server/trunk server/store kernels/cuda kernels/cpu tests/e2e tests/ref
-cp "$root"/scripts/check-rooms.sh "$root"/scripts/run-tests.sh scripts/
-mkdir -p docs tests/sim
+mkdir -p scripts common/base common/graph common/codec client/cmd client/run client/persist client/data server/host server/trunk server/store kernels/cuda kernels/cpu tests/e2e tests/ref tests/sim docs
+cp "$root"/scripts/check-rooms.sh "$root"/scripts/check-shell.py "$root"/scripts/run-tests.sh scripts/
 touch docs/config.md tests/sim/rows.h tests/sim/no_row
 
 try() { # file, include, 0: in order | 1: refused
@@ -53,24 +52,31 @@ try tests/ref/a.c '"common/exec/backend.h"' 0
 try tests/ref/a.c '"kernels/cpu/cpu.h"' 1
 try kernels/cpu/a.c '<pthread.h>' 1
 
-# kills LINE RC: an end-to-end test with LINE is accepted (0) or refused (1).
-kills() {
+# script RC TEXT [PHRASE]: a test with this text is accepted (0) or refused (1), with the phrase, and the place of line 2.
+echo '#include "common/base/err.h"' >common/base/a.c
+script() {
 	local rc=0
-	echo "$1" >tests/e2e/a.sh
-	echo '#include "common/base/err.h"' >common/base/a.c
-	scripts/check-rooms.sh >out 2>&1 || rc=$?
-	[ $rc = "$2" ] || { echo "$1: exit status $rc"; cat out; exit 1; }
-	[ $rc = 0 ] || grep -q '^tests/e2e/a.sh:1: a bare kill' out || { echo "$1: the place is not named"; cat out; exit 1; }
-	rm tests/e2e/a.sh common/base/a.c
+	printf '%b\ntrue\n' "set -e\n$2" >tests/e2e/a.sh
+	{ scripts/check-rooms.sh && scripts/check-shell.py; } >out 2>&1 || rc=$?
+	[ $rc = "$1" ] && { [ $rc = 0 ] || grep -q "^tests/e2e/a.sh:2: ${3-its failure does not end}" out; } || { echo "$2: exit status $rc"; cat out; exit 1; }
 }
-kills 'end_process "$pid"' 0
-kills '# kill -9 "$pid"' 0
-kills 'kill -0 "$pid" || fail over' 0
-kills 'kill -9 "$pid" 2>/dev/null || true' 0
-kills 'kill -9 "$pid"' 1
+script 0 'end_process "$pid"'
+script 0 '# kill -9 "$pid"'
+script 0 'kill -0 "$pid" || fail over'
+script 0 'kill -9 "$pid" 2>/dev/null || true'
+script 1 'kill -9 "$pid"' 'a bare kill'
 bare=kill # else it would be found here
-kills "	[ \$n = 0 ] || $bare \"\$pid\"" 1
-kills "stop() { kill -0 \"\$pid\"; $bare -TERM \"\$pid\"; }" 1
+script 1 "\t[ \$n = 0 ] || $bare \"\$pid\"" 'a bare kill'
+script 1 "stop() { kill -0 \"\$pid\"; $bare -TERM \"\$pid\"; }" 'a bare kill'
+script 1 '[ A ] && [ B ]'
+script 1 '[ "$(a \\\n")" = 1 ] &&\n\tcmp b c # || fail'
+script 1 'for a in 1; do ! grep b c; done'
+script 1 'case a in b) c=1 && shift ;; esac'
+script 0 'cat <<E\na && b\nE'
+script 0 'f() {\n[ A ] && [ B ]\n}\ng() { a && b; }'
+script 0 'while [ A ] && [ B ]; do\n[ A ] && [ B ] || fail c\ngrep a b && fail c\ndone'
+script 0 'a="b && c" e=$(f && g)\n[[ a && b ]] # c && d'
+rm tests/e2e/a.sh common/base/a.c
 if scripts/check-rooms.sh >out 2>&1; then echo 'nothing to check, and no complaint'; exit 1; fi
 
 printf '#!/bin/sh\nexit 0\n' >good.sh
@@ -97,7 +103,7 @@ mkdir -p scripts docs client/run tests/unit python/split
 cp "$root"/scripts/house.py scripts/
 printf '# Map\n' >docs/MAP.md
 printf 'product 40\npython 5\ntests 10\nwords 10\n' >scripts/limits
-git add . && git -c user.name=a -c user.email=a@b commit -qm base
+git add .; git -c user.name=a -c user.email=a@b commit -qm base
 
 # gate RC PHRASE: the gate ends with this status, and says PHRASE if it refuses. The tree is then as before.
 gate() {

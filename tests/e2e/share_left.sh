@@ -158,12 +158,12 @@ grep -q "the other members of group full have finished behind step $steps, which
 # Two die as they hear that they may leave, and then the server does, whose disk could not note that.
 set+=(--set share.straggler_s=0)
 SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=ckpt.open=ENOSPC@2+ start_server over-server "store=$tmp/store-over"
-for k in 0 1 2; do fp=client.fetched=kill@$((k == 1 ? 9 : 2)) && begin over $k; done
+for k in 0 1 2; do fp=client.fetched=kill@$((k == 1 ? 9 : 2)); begin over $k; done
 ends_with "${pid[1]}" 0 $patience 'over: the member that hears that it may leave'
 for k in 0 2; do ends_with "${pid[k]}" 137 $patience "over: member $k, which dies"; done
 end_process "$server_pid"
 start_server over-again "store=$tmp/store-over"
-for k in 0 2; do fp= && begin over $k --resume; done
+for k in 0 2; do fp=; begin over $k --resume; done
 for k in 0 2; do
 	ends_with "${pid[k]}" 78 $patience "over: member $k, which waits for member 1"
 	grep -q "missing are members 1. This member's model is of its last step" "$tmp/over-$k.log" || fail "$(tail -n 1 "$tmp/over-$k.log")"

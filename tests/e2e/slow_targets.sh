@@ -46,5 +46,5 @@ grep -qE "^\| old \| \`echo a/b; cat\` \| 1 \| $(git rev-parse --short=9 HEAD) \
 	fail "$(cat docs/results/slow-targets.md)"
 try 0 'true: passed, [0-9]+ s' new
 # Uncommitted changes are not part of the recorded commit.
-touch scripts/x && git add scripts/x
+touch scripts/x; git add scripts/x
 try 0 'the tree is not that of commit .*: not recorded' --record new

@@ -34,7 +34,7 @@ done
 as=()
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
-	cp "$TOOLS/thief" "$tmp/thief" && chmod 755 "$tmp" "$tmp/thief"
+	cp "$TOOLS/thief" "$tmp/thief"; chmod 755 "$tmp" "$tmp/thief"
 	TOOLS=$tmp
 	if "${as[@]}" cat "$tmp/good/session-key" >/dev/null 2>&1; then fail 'another user can read the secret'; fi
 fi
