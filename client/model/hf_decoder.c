@@ -145,7 +145,7 @@ static int conv1d(const struct sl_hf_layers *d, const char *name, int in, int ou
 {
 	char to[SL_NAME_MAX];
 
-	return sl_build_matmul(d->b, sl_hf_path(d, name, to), in, out_f, true, d->init);
+	return sl_build_matmul(d->b, sl_hf_path(d, name, to), in, out_f, d->init);
 }
 
 static int gpt2_layer(struct sl_hf_layers *d, int i, int x)

@@ -26,25 +26,21 @@ int sl_build_conv_from(struct sl_build *b, const char *name, int in, struct sl_b
 	const int64_t per =
 		in_c < groups ? 1 : in_c / groups; /* the check of shapes refuses groups that do not divide */
 	const bool depthwise = w.depthwise || (groups > 1 && groups == in_c && in_c == out_c);
-	const int kw = w.kw ? w.kw : w.k;
 	struct sl_made_param weight = {.suffix = ".weight",
-				       .shape = sl_shape4(out_c, w.k, kw, per),
+				       .shape = sl_shape4(out_c, w.k, w.k, per),
 				       .init = init,
-				       .file = sl_shape4(out_c, per, w.k, kw),
+				       .file = sl_shape4(out_c, per, w.k, w.k),
 				       .layout = SL_LAYOUT_OHWI_FROM_OIHW};
 
 	d.node.u.conv.stride = w.stride ? w.stride : 1;
 	d.node.u.conv.pad = w.pad;
 	d.node.u.conv.groups = groups;
-	d.node.u.conv.dilation = w.dilation ? w.dilation : 1;
 	if (depthwise) {
 		d.node.u.conv.groups = (int)in_c;
-		weight.shape = (struct sl_shape){3, {w.k, kw, in_c}};
-		weight.file = sl_shape4(in_c, 1, w.k, kw);
+		weight.shape = (struct sl_shape){3, {w.k, w.k, in_c}};
+		weight.file = sl_shape4(in_c, 1, w.k, w.k);
 		weight.layout = SL_LAYOUT_HWC_FROM_C1HW;
 	}
-	if (w.flat)
-		weight.file = (struct sl_shape){3, {weight.file.dim[0], weight.file.dim[1], kw, 1}};
 	sl_draft_param(b, &d, &weight);
 	if (w.bias)
 		sl_draft_param(
@@ -89,18 +85,9 @@ int sl_build_bn(struct sl_build *b, const char *name, int in)
 
 int sl_build_bn_from(struct sl_build *b, const char *name, int in, enum sl_init_kind weight)
 {
-	const struct sl_bn_attr usual = sl_node_of(SL_OP_BATCHNORM).u.bn;
-
-	return sl_build_bn_with(b, name, in, weight, usual.eps, usual.momentum);
-}
-
-int sl_build_bn_with(struct sl_build *b, const char *name, int in, enum sl_init_kind weight, float eps, float momentum)
-{
 	struct sl_draft d = sl_draft_begin(b, SL_OP_BATCHNORM, name, in);
 	const int64_t c = last_of(b, in);
 
-	d.node.u.bn.eps = eps;
-	d.node.u.bn.momentum = momentum;
 	add_vector(b, &d, ".weight", c, weight, SL_LEARNS);
 	add_vector(b, &d, ".bias", c, SL_INIT_ZERO, SL_LEARNS);
 	add_vector(b, &d, ".running_mean", c, SL_INIT_ZERO, SL_STATISTIC);
@@ -126,12 +113,7 @@ int sl_build_add(struct sl_build *b, const char *name, int x, int y)
 
 int sl_build_mul(struct sl_build *b, const char *name, int x, int y)
 {
-	return sl_build_pair(b, name, SL_OP_MUL, x, y);
-}
-
-int sl_build_pair(struct sl_build *b, const char *name, enum sl_op_kind kind, int x, int y)
-{
-	struct sl_draft d = sl_draft_begin(b, kind, name, x);
+	struct sl_draft d = sl_draft_begin(b, SL_OP_MUL, name, x);
 
 	d.in[d.node.n_in++] = y;
 	return sl_draft_finish(b, &d);
@@ -143,14 +125,6 @@ int sl_build_smooth(struct sl_build *b, const char *name, int in, enum sl_op_kin
 
 	if (kind == SL_OP_GELU)
 		d.node.u.gelu.tanh = approximate;
-	return sl_draft_finish(b, &d);
-}
-
-int sl_build_math(struct sl_build *b, const char *name, int in, int fn)
-{
-	struct sl_draft d = sl_draft_begin(b, SL_OP_MATH, name, in);
-
-	d.node.u.math.fn = fn;
 	return sl_draft_finish(b, &d);
 }
 
@@ -166,17 +140,11 @@ int sl_build_attention(struct sl_build *b, const char *name, int q, int k, int v
 
 int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps)
 {
-	return sl_build_layernorm_of(b, name, in, eps, true);
-}
-
-int sl_build_layernorm_of(struct sl_build *b, const char *name, int in, float eps, bool bias)
-{
 	struct sl_draft d = sl_draft_begin(b, SL_OP_LAYERNORM, name, in);
 
 	d.node.u.norm.eps = eps;
 	add_vector(b, &d, ".weight", last_of(b, in), SL_INIT_ONE, SL_LEARNS);
-	if (bias)
-		add_vector(b, &d, ".bias", last_of(b, in), SL_INIT_ZERO, SL_LEARNS);
+	add_vector(b, &d, ".bias", last_of(b, in), SL_INIT_ZERO, SL_LEARNS);
 	return sl_draft_finish(b, &d);
 }
 
@@ -198,47 +166,11 @@ int sl_build_pool(struct sl_build *b, const char *name, int in, enum sl_op_kind 
 	return sl_draft_finish(b, &d);
 }
 
-int sl_build_affine(struct sl_build *b, const char *name, int in, float by, float plus)
+int sl_build_scale(struct sl_build *b, const char *name, int in, float by)
 {
 	struct sl_draft d = sl_draft_begin(b, SL_OP_SCALE, name, in);
 
 	d.node.u.scale.by = by;
-	d.node.u.scale.plus = plus;
-	return sl_draft_finish(b, &d);
-}
-
-int sl_build_scale(struct sl_build *b, const char *name, int in, float by)
-{
-	return sl_build_affine(b, name, in, by, 0);
-}
-
-int sl_build_groupnorm(struct sl_build *b, const char *name, int in, int groups, float eps, bool affine)
-{
-	struct sl_draft d = sl_draft_begin(b, SL_OP_GROUPNORM, name, in);
-
-	d.node.u.groupnorm.groups = groups;
-	d.node.u.groupnorm.eps = eps;
-	if (affine) {
-		add_vector(b, &d, ".weight", last_of(b, in), SL_INIT_ONE, SL_LEARNS);
-		add_vector(b, &d, ".bias", last_of(b, in), SL_INIT_ZERO, SL_LEARNS);
-	}
-	return sl_draft_finish(b, &d);
-}
-
-int sl_build_concat(struct sl_build *b, const char *name, int x, int y, int axis)
-{
-	struct sl_draft d = sl_draft_begin(b, SL_OP_CONCAT, name, x);
-
-	d.in[d.node.n_in++] = y;
-	d.node.u.concat.axis = axis;
-	return sl_draft_finish(b, &d);
-}
-
-int sl_build_permute(struct sl_build *b, const char *name, int in, struct sl_permute_attr attr)
-{
-	struct sl_draft d = sl_draft_begin(b, SL_OP_PERMUTE, name, in);
-
-	d.node.u.permute = attr;
 	return sl_draft_finish(b, &d);
 }
 
@@ -250,16 +182,7 @@ int sl_build_resample(struct sl_build *b, const char *name, int in, struct sl_re
 	return sl_draft_finish(b, &d);
 }
 
-int sl_build_repeat(struct sl_build *b, const char *name, int in, struct sl_shape shape, struct sl_shape file,
-		    enum sl_param_layout layout)
-{
-	struct sl_draft d = sl_draft_begin(b, SL_OP_REPEAT, name, in);
-
-	sl_draft_param(b, &d, &(struct sl_made_param){.suffix = "", .shape = shape, .file = file, .layout = layout});
-	return sl_draft_finish(b, &d);
-}
-
-int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init)
+int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, struct sl_init init)
 {
 	struct sl_draft d = sl_draft_begin(b, SL_OP_LINEAR, name, in);
 	int out;
@@ -268,8 +191,7 @@ int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, boo
 	sl_draft_param(
 		b, &d,
 		&(struct sl_made_param){.suffix = ".weight", .shape = sl_shape2(last_of(b, in), out_f), .init = init});
-	if (bias)
-		add_vector(b, &d, ".bias", out_f, SL_INIT_ZERO, SL_LEARNS);
+	add_vector(b, &d, ".bias", out_f, SL_INIT_ZERO, SL_LEARNS);
 	out = sl_draft_finish(b, &d);
 	return out >= 0 && sl_lora_wants(b, name) ? sl_lora_build(b, name, in, out, d.param[0], true) : out;
 }

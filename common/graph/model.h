@@ -103,9 +103,7 @@ struct sl_build_window {
 	bool depthwise;            /* out_c is ignored */
 	bool bias;
 	struct sl_init bias_init; /* left out: zeros */
-	int groups, dilation;     /* 0 means 1 */
-	int kw;                   /* the window's width; 0: k */
-	bool flat;                /* 1-d convolution: weight files lack the window's height, which is 1 */
+	int groups;               /* 0 means 1 */
 };
 /* The weight starts from `init`; sl_build_conv does as torchvision's MobileNetV2: normal, std = sqrt(2 / fan_out). */
 int sl_build_conv(struct sl_build *b, const char *name, int in, struct sl_build_window w);
@@ -116,33 +114,21 @@ int sl_build_convt(struct sl_build *b, const char *name, int in, struct sl_build
 		   int64_t width, struct sl_init init);
 int sl_build_bn(struct sl_build *b, const char *name, int in);
 int sl_build_bn_from(struct sl_build *b, const char *name, int in, enum sl_init_kind weight); /* initial weight */
-int sl_build_bn_with(struct sl_build *b, const char *name, int in, enum sl_init_kind weight, float eps, float momentum);
 int sl_build_act(struct sl_build *b, const char *name, int in, enum sl_act act);
 int sl_build_add(struct sl_build *b, const char *name, int x, int y);
 int sl_build_mul(struct sl_build *b, const char *name, int x, int y);
-int sl_build_pair(struct sl_build *b, const char *name, enum sl_op_kind kind, int x, int y); /* GATE or CONCAT */
-/* GELU (`approximate`: with tanh), SILU, TANH, SIGMOID, HARDSIGMOID or HARDSWISH */
+/* GELU (`approximate`: with tanh), SILU or TANH */
 int sl_build_smooth(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, bool approximate);
-int sl_build_math(struct sl_build *b, const char *name, int in, int fn);
 int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps);
-int sl_build_layernorm_of(struct sl_build *b, const char *name, int in, float eps, bool bias);
-int sl_build_groupnorm(struct sl_build *b, const char *name, int in, int groups, float eps, bool affine);
-int sl_build_concat(struct sl_build *b, const char *name, int x, int y, int axis);
-int sl_build_permute(struct sl_build *b, const char *name, int in, struct sl_permute_attr attr);
 int sl_build_resample(struct sl_build *b, const char *name, int in, struct sl_resample_attr attr);
-/* A parameter of shape `shape`, repeated for every row of `in`. `file`: its shape in weight files. */
-int sl_build_repeat(struct sl_build *b, const char *name, int in, struct sl_shape shape, struct sl_shape file,
-		    enum sl_param_layout layout);
-/* A linear layer with a transposed weight, [in, out]. */
-int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init);
+/* A linear layer with a transposed weight, [in, out], and a bias. */
+int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, struct sl_init init);
 /* Normalises each group of `features` numbers by itself. `features` divides the input's last dimension, and is the
  * weight's length. `plus`: the op adds 1 to the weight, which starts at 0. */
 int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, int features, float eps, bool plus);
 /* q, k, v: per token, or per row [S,F]. Dropout of probabilities has a random stream of its own. */
 int sl_build_attention(struct sl_build *b, const char *name, int q, int k, int v, struct sl_attention_attr attr);
 int sl_build_pool(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, struct sl_pool_attr attr);
-/* Computes by · in + plus. */
-int sl_build_affine(struct sl_build *b, const char *name, int in, float by, float plus);
 int sl_build_scale(struct sl_build *b, const char *name, int in, float by);
 int sl_build_flatten(struct sl_build *b, const char *name, int in);
 int sl_build_dropout(struct sl_build *b, const char *name, int in, float p);
