@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/graph/graph_text.h"
-#include "lib/impl.h"
+#include "lib/token.h"
 
 /* ---- errors ---- */
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/link/wire.h"
-#include "lib/impl.h"
+#include "lib/token.h"
 
 static bool has_fetched(const struct split_middle *m)
 {

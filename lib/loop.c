@@ -5,7 +5,7 @@
 #include <sys/eventfd.h>
 
 #include "common/base/log.h"
-#include "lib/impl.h"
+#include "lib/token.h"
 
 /* Wakes the caller, and makes its descriptor readable. With the lock. */
 static void news(struct split_middle *m)

@@ -7,7 +7,7 @@
 
 #include "common/base/clock.h"
 #include "kernels/cpu/cpu.h"
-#include "lib/impl.h"
+#include "lib/token.h"
 
 enum { EPOCH_BITS = 20 };
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/link/wire.h"
-#include "lib/impl.h"
+#include "lib/token.h"
 
 /* A token: magic, seed, epoch, step, made, train.seed, frozen, plan hash, the states of four codecs with their lengths,
  * and XXH3-64 of everything before it. */

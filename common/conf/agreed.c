@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/conf/check.h"
+#include "common/conf/check_keys.h"
 #include "common/conf/row.h"
 
 _Static_assert(offsetof(struct sl_agreed, share.least) == offsetof(struct sl_agreed, share.clients) + sizeof(int),

@@ -1,4 +1,5 @@
 #include "common/conf/check.h"
+#include "common/conf/check_keys.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

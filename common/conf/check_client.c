@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/conf/check.h"
+#include "common/conf/check_keys.h"
 
 static const char *key_at(int i)
 {

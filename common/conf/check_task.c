@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/conf/check.h"
+#include "common/conf/check_keys.h"
 
 /* A network with one class predicts a number. */
 static bool has_numbers(const struct sl_conf_client *c)

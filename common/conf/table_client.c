@@ -1,5 +1,6 @@
 /* The client's config. Order here is the order of --print-config; keys of one section stand together. */
 #include "common/conf/check.h"
+#include "common/conf/check_keys.h"
 #include "common/conf/row.h"
 
 typedef struct sl_conf_client T;

@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "common/codec/frame.h"
 #include "common/codec/lengths.h"
-#include "common/session/port_impl.h"
+#include "common/session/port_keep.h"
 
 /* ---- codecs at work ---- */
 

@@ -6,7 +6,7 @@
 
 #include "common/codec/frame.h"
 #include "common/codec/lengths.h"
-#include "common/session/port_impl.h"
+#include "common/session/port_keep.h"
 
 int64_t sl_port_keeps(const struct sl_plan *plan)
 {

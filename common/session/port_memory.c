@@ -2,7 +2,7 @@
  * exactly what is counted here; tests/suite/test_port_memory.c compares the two. */
 #include "common/codec/frame.h"
 #include "common/codec/lengths.h"
-#include "common/session/port_impl.h"
+#include "common/session/port_keep.h"
 
 static struct sl_codec_env env_of(const struct coders *c, enum sl_dir dir, struct sl_shape shape, bool on_host)
 {

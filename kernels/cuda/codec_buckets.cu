@@ -2,6 +2,7 @@
  * integers in the order of the floats. */
 #include <math.h>
 
+#include "kernels/cuda/codec_buckets.h"
 #include "kernels/cuda/codec_codes.h"
 #include "kernels/cuda/philox.h"
 

@@ -4,6 +4,7 @@
  * (codec_buckets.cu). The host queues all rounds and never waits; rounds behind one that is good enough do
  * nothing. Each block of a kernel decides this itself, from the counts of the kernels before it. Keys are
  * unsigned integers in the order of the floats. */
+#include "kernels/cuda/codec_buckets.h"
 #include "kernels/cuda/codec_codes.h"
 
 #define ZERO_KEY 0x80000000u

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/codec/warm.h"
+#include "kernels/cuda/codec_lowrank.h"
 #include "kernels/cuda/codec_stage.h"
 
 enum { RANK, ITERS, WARM };

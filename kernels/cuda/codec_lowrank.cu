@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "kernels/cuda/codec_grid.h"
+#include "kernels/cuda/codec_lowrank.h"
 #include "kernels/cuda/philox.h"
 
 enum {

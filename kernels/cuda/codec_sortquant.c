@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/codec/select.h"
+#include "kernels/cuda/codec_buckets.h"
 #include "kernels/cuda/codec_stage.h"
 
 _Static_assert((int)CU_SAMPLE == (int)SL_SAMPLE, "the sample is the portable codec's");

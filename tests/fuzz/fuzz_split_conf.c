@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/link/wire.h"
-#include "lib/impl.h"
+#include "lib/token.h"
 
 enum { TOKEN, TOKEN_THAT_FITS, CONF, KINDS, SUM = 8 };
 

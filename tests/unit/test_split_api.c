@@ -15,7 +15,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "lib/impl.h"
+#include "lib/token.h"
 #include "tests/support/fake_peer.h"
 
 static const char graph[] = "graph 1\nin head_act f32 R[8]\nparam 0.weight [4,8] zero\nnode 0 linear %0 &0\n"

@@ -1,0 +1,23 @@
+/* How the keys of a config go together, and a default that depends on others. */
+#ifndef SL_CONF_CHECK_KEYS_H
+#define SL_CONF_CHECK_KEYS_H
+
+#include "common/conf/key.h"
+
+/* `idle` and `finish` (struct sl_conf_schema) of the client's schema; check_client.c. */
+bool sl_conf_client_idle(const void *conf, const char *path);
+const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY]);
+
+/* Checks the keys that go with model.task and model.head. Returns the key to blame, or NULL. */
+const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_WHY]);
+
+/* Checks what the bounds of an agreement's single keys cannot express. Returns the key to blame, or NULL. */
+const char *sl_agreed_check(const struct sl_agreed *a, char why[SL_CONF_WHY]);
+
+/* Fills an empty `control` with the default for this user: NAME.sock in $XDG_RUNTIME_DIR, else in /run/split if that
+ * can be written to, else in /run/user/<uid> if it is there, else in the user's own folder (sl_guard_own_folder).
+ * `run`: a folder that belongs to one run, or NULL. Its absolute path, hashed to 16 hexadecimal digits, becomes part of
+ * the name, so that two runs on one host do not meet. False: the path is too long for a socket. */
+bool sl_conf_default_control(char control[SL_CONF_SOCKET_PATH], const char *name, const char *run);
+
+#endif
