@@ -145,7 +145,7 @@ def main(argv):
             good &= report(name, gather([path], page if path.suffix == ".md" else source), longest)
         return 0 if good else 1
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    rooms = [p for room in ("client", "server", "common", "kernels")
+    rooms = [p for room in ("client", "server", "common", "kernels", "lib")
              for p in sorted((ROOT / room).rglob("*.[ch]"))]
     good = all([report(str(p.relative_to(ROOT)), gather([p], page), 0) for p in pages])
     good &= report("pages", gather(pages, page), longest)
