@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "common/base/program.h"
@@ -93,22 +94,52 @@ void *blas_memory_alloc(int where) __attribute__((weak));
 void blas_memory_free(void *buffer) __attribute__((weak));
 
 enum { BLAS_BUFFER = 128 << 20, BLAS_BUFFERS = 128 }; /* bytes on x86-64 and arm64; so many at most are reserved */
+enum { BLAS_STACK = 16 << 20 };                       /* bytes: a thread's stack of 8 MiB, and what starts beside it */
 
-static bool take_buffer(void **at)
+/* How many of `n` blocks there is room for. */
+static int room_for(int n, size_t bytes)
 {
-	*at = mmap(NULL, BLAS_BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return *at != MAP_FAILED;
+	void *at[BLAS_BUFFERS];
+	int has = 0;
+
+	while (has < n &&
+	       (at[has] = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) != MAP_FAILED)
+		has++;
+	for (int i = 0; i < has; i++)
+		munmap(at[i], bytes);
+	return has;
 }
 
-void sl_cpu_begin(void)
+/* The threads that OpenBLAS starts: as many as CPUs, or fewer where the environment says so. */
+static int blas_threads(char *const *env)
 {
-	void *at;
+	static const char *const name[] = {
+		"OPENBLAS_NUM_THREADS=", "OPENBLAS_DEFAULT_NUM_THREADS=", "GOTO_NUM_THREADS=", "OMP_NUM_THREADS="};
+	const int cpus = get_nprocs();
 
-	if (take_buffer(&at)) {
-		munmap(at, BLAS_BUFFER);
+	for (int i = 0; i < 4; i++)
+		for (int k = 0; env[k] != NULL; k++) {
+			const size_t len = strlen(name[i]);
+			const int n = strncmp(env[k], name[i], len) == 0 ? atoi(env[k] + len) : 0;
+
+			if (n > 0)
+				return n < cpus ? n : cpus;
+		}
+	return cpus;
+}
+
+void sl_cpu_begin(int argc, char **argv, char **env)
+{
+	const int threads = blas_threads(env), all = threads < BLAS_BUFFERS ? threads : BLAS_BUFFERS;
+
+	(void)argc;
+	(void)argv;
+	if (room_for(all, BLAS_BUFFER + BLAS_STACK) == all)
 		return;
-	}
-	dprintf(STDERR_FILENO, "OpenBLAS needs 128 MiB of this process' address space: raise ulimit -v\n");
+	dprintf(STDERR_FILENO,
+		"OpenBLAS needs 128 MiB of this process' address space for each of %d thread%s: raise ulimit -v, "
+		"or set OPENBLAS_NUM_THREADS=1\n",
+		all, all == 1 ? "" : "s");
 	_exit(sl_err_exit_status(SL_ERR_NOMEM));
 }
 
@@ -118,14 +149,11 @@ static enum sl_err reserve_buffers(int threads, struct sl_fail *fail)
 {
 	static int reserved;
 	void *at[BLAS_BUFFERS];
-	int n = 0, all = threads < BLAS_BUFFERS ? threads : BLAS_BUFFERS;
+	int n, all = threads < BLAS_BUFFERS ? threads : BLAS_BUFFERS;
 
 	if (!blas_memory_alloc || !blas_memory_free || all <= reserved)
 		return SL_OK;
-	while (n < all && take_buffer(&at[n]))
-		n++;
-	for (int i = 0; i < n; i++)
-		munmap(at[i], BLAS_BUFFER);
+	n = room_for(all, BLAS_BUFFER);
 	if (n < all) {
 		sl_program_hangs();
 		return sl_fail_set(

@@ -8,10 +8,11 @@
 
 #include "common/exec/backend.h"
 
-/* Ends the process with a sentence if OpenBLAS has no room for its first buffer: OpenBLAS looks for it for ever, and
- * before main in 0.3.29. So a program names this in .preinit_array. */
-void sl_cpu_begin(void);
-#define SL_CPU_BEGIN __attribute__((section(".preinit_array"), used)) static void (*begin)(void) = sl_cpu_begin
+/* Ends the process with a sentence if OpenBLAS has no room for the first buffers of its threads: it looks for them for
+ * ever, and before main in 0.3.29. So a program names this in .preinit_array, where getenv does not work yet. */
+void sl_cpu_begin(int argc, char **argv, char **env);
+#define SL_CPU_BEGIN \
+	__attribute__((section(".preinit_array"), used)) static void (*begin)(int, char **, char **) = sl_cpu_begin
 
 /* `pool` is borrowed until be->ops->close(be); NULL: single-threaded. Sets OpenBLAS to one thread in this process. */
 enum sl_err sl_cpu_backend_open(struct sl_backend *be, struct sl_pool *pool, struct sl_fail *fail) SL_MUST_CHECK;

@@ -101,7 +101,7 @@ if [ -z "${SAN:-}" ]; then
 			fail "too little memory, $limit KiB: $rc, $(cat "$tmp/out")"
 	done
 	# OpenBLAS tries for ever to get memory, before main or in a thread of its own: the program does not wait for it.
-	for limit in $(seq 130000 10000 280000); do
+	for limit in $(seq 130000 15000 400000); do
 		for command in 'train photos.yaml --local' 'flops missing.yaml'; do
 			rc=0
 			(ulimit -v $limit && env -u OPENBLAS_NUM_THREADS timeout 20 "$SPLITC" $command) >"$tmp/out" 2>&1 || rc=$?
