@@ -36,3 +36,5 @@ CASE("late-rounds", 101063, "1,3,5,6,7", "a pause took the checkpoint of a serve
 CASE("vertical", 200211, "1,2,3,4",
      "a member that had paused left a file of the step that the other had gone on from in memory alone, and dropped "
      "the one before")
+CASE("audit", 203553, "1,2,3",
+     "the simulator's: three links were lost in an audit, of which a client tells with status 79")

@@ -147,6 +147,8 @@ static bool is_allowed(const struct sim_proc *p)
 		       (row->oracle == SIM_ABSENT && (sim.lacks_one || may_be_left(p)));
 	case 76: /* a broken frame; no other link is made while the run is being stopped */
 		return sim_fired(1u << SIM_TERM);
+	case 79: /* a user looks why so many links were lost in an audit, and goes on */
+		return sim.lost_links >= 3;
 	case 66: /* nothing to go on from */
 		return p->longer || (p->side == SIM_CLIENT && sim_fired(CUTS_POWER | CHANGES_DISK));
 	}
@@ -239,6 +241,10 @@ static void on_line(void *arg, const char *line, size_t len)
 	sim_trace("  %s: %.*s", sim.cur ? sim_name(sim.cur) : "?", (int)len, line);
 	if (memmem(line, len, "steps-lost", strlen("steps-lost")) && !sim.members && !sim_fired(loses))
 		sim_fail("steps are lost, though no process died");
+	if (memmem(line, len, "-lost: ", strlen("-lost: ")))
+		sim.lost_links++;
+	if (memmem(line, len, "audited: ", strlen("audited: ")))
+		sim.lost_links = 0;
 	sim.lacks_one |= one_left() && memmem(line, len, "was not complete within", strlen("was not complete within"));
 	/* Whatever else goes wrong ends a link, of which both sides soon learn, or passes within seconds. But members
 	 * that come and go may be too few to end a round, inside of which none can give its head and tail: they wait
