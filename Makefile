@@ -76,15 +76,17 @@ OTHER_LEVELS := $(filter-out $(LEVELS_$(MACHINE)),$(LEVELS_x86_64) $(LEVELS_aarc
 sources = $(filter-out $(OTHER_LEVELS),$(wildcard $1))
 
 # ---- recipes. A flavour of the objects is one rule: $(call compile,WORD,COMMAND,NOTE), with WORD and NOTE for the reader.
-define compile
+define says
 	@mkdir -p $(@D)
-	@echo '  $1 $<$(if $3, ($3))'
+	@echo '  $1 $2'
+endef
+define compile
+	$(call says,$1,$<$(if $3, ($3)))
 	$(Q)$2 -MMD -MP -c -o $@ $<
 endef
 # the objects of a rule, then its archives: $(call link,FLAGS,LIBRARIES)
 define link
-	@mkdir -p $(@D)
-	@echo '  LINK  $@'
+	$(call says,LINK ,$@)
 	$(Q)$(CC) $(LINK_FLAGS) $1 -o $@ $(filter %.o,$^) $(filter %.a,$^) $2 $(LDLIBS)
 endef
 define archive
@@ -93,8 +95,7 @@ define archive
 	$(Q)$(AR) qcs $@ $^
 endef
 define generate
-	@mkdir -p $(@D)
-	@echo '  GEN   $<'
+	$(call says,GEN  ,$<)
 	$(Q)protoc-c --c_out=$1 $<
 endef
 wrap = $(addprefix -Wl$(comma)--wrap=,$1)
@@ -139,13 +140,11 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: %.proto
 
 # MPI: servers that train one middle together (server/trunk/ranks.h); built if mpi.h is installed
 $(B)/libsplit_mpi.so: server/mpi/ranks_mpi.c server/trunk/ranks.h common/base/err.h Makefile
-	@mkdir -p $(@D)
-	@echo '  LINK  $@'
+	$(call says,LINK ,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(shell $(PKG_CONFIG) --cflags $(MPI)) $(PIC) $(CFLAGS) -shared $(LINK_FLAGS) -o $@ $< $(shell $(PKG_CONFIG) --libs $(MPI))
 # DICOM: medical pictures (client/data/dicom.h); built if DCMTK and a C++ compiler are installed
 $(B)/libsplit_dicom.so: client/dicom/dicom_dcmtk.cc client/data/dicom.h Makefile
-	@mkdir -p $(@D)
-	@echo '  LINK  $@'
+	$(call says,LINK ,$@)
 	$(Q)$(CXX) -std=c++17 $(WARN) -I. $(PIC) $(OPT) $(HARDEN) $(filter-out -std=% -W%,$(CFLAGS)) -shared \
 		$(filter-out %-rpath%,$(LINK_FLAGS)) -o $@ $< -ldcmjpls -ldcmjpeg -ldcmdata -loflog -lofstd
 

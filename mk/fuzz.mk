@@ -23,8 +23,7 @@ fuzz: $(FUZZ_BIN) ## run every fuzz target for FUZZ_SECONDS (clang)
 build/fuzz/libsplit.a: $(FUZZ_LIB_SRC:%.c=build/fuzz/%.o) $(PROTO:%.proto=build/fuzz/gen/%.pb-c.o)
 	$(archive)
 $(FUZZ_SRC:%.c=build/fuzz/%): build/fuzz/%: %.c build/fuzz/libsplit.a
-	@mkdir -p $(@D)
-	@echo '  LINK  $@'
+	$(call says,LINK ,$@)
 	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP -o $@ $< $(filter %.o,$^) build/fuzz/libsplit.a $(LDLIBS)
 build/fuzz/tests/fuzz/fuzz_align: build/fuzz/client/run/align_talk.o
 build/fuzz/tests/fuzz/fuzz_exec: $(FUZZ_OPS_SRC:%.c=build/fuzz/%.o)
@@ -58,7 +57,6 @@ ANALYSED := $(patsubst %.c,build/analysed/%.txt,$(filter-out common/base/err.c s
 analyse: $(ANALYSED) ## run clang's static analyser over the product
 	@scripts/analyse.py tests/analysed.tsv $^
 build/analysed/%.txt: %.c tests/support/analyse.h Makefile mk/fuzz.mk | $(FUZZ_GEN_HDR)
-	@mkdir -p $(@D)
-	@echo '  READ  $<'
+	$(call says,READ ,$<)
 	$(Q)clang --analyze $(FUZZ_FLAGS) $(call simd,$<) -include tests/support/analyse.h -Xanalyzer -analyzer-output=text \
 		-MMD -MP -MT $@ -MF $@.d -o /dev/null $< 2>$@.part && mv $@.part $@

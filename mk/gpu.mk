@@ -40,8 +40,7 @@ $(B)/libsplit_cuda.so: $(CUDA_OBJ)
 	$(Q)$(CC) -shared -Wl,-z,defs,-z,relro,-z,now -Wl,-rpath,'$$ORIGIN$(if $(CUDA_RPATH),:$(CUDA_RPATH))' -o $@ $^ -L$(CUDA_LIB_DIR) -lcublasLt -lcudart_static \
 		-lstdc++ -lm -ldl -lrt -pthread
 $(B)/cuda-module/%.cu.o: %.cu Makefile mk/gpu.mk
-	@mkdir -p $(@D)
-	@echo '  NVCC  $<'
+	$(call says,NVCC ,$<)
 	$(Q)$(NVCC) -std=c++17 $(CUDA_GENCODE) $(if $(filter codec_%,$(<F)),-fmad=false) $(if $(WERROR),-Werror all-warnings) -Wno-deprecated-gpu-targets -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,$(if $(WERROR),-Werror$(comma))-Wno-unused-parameter \
 		-Xptxas -v $(CUDA_CFLAGS) -MMD -MP -c -o $@ $< 2>$(@:.o=.usage) || { cat $(@:.o=.usage) >&2; exit 1; }
 $(B)/cuda-module/%.ptx: %.cu Makefile mk/gpu.mk

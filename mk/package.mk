@@ -40,12 +40,10 @@ $(B)/split.pc: lib/split.pc.in FORCE
 
 # ---- manual pages
 $(B)/man/%.1: $(B)/% scripts/man.sh common/base/err.h
-	@mkdir -p $(@D)
-	@echo '  MAN   $@'
+	$(call says,MAN  ,$@)
 	$(Q)RUN='$(RUN)' scripts/man.sh $* $< >$@
 $(B)/man/split.3: scripts/man-api.py lib/split.h common/base/version.h
-	@mkdir -p $(@D)
-	@echo '  MAN   $@'
+	$(call says,MAN  ,$@)
 	$(Q)scripts/man-api.py >$@
 man: $(B)/man/splitc.1 $(B)/man/splits.1 $(B)/man/split.3 ## build/<variant>/man: manual pages, from what the programs say of themselves
 

@@ -42,8 +42,7 @@ build-tests: $(call needs,onnx_families,$(B)/tests/suite/test_golden)
 # Preloaded before libc in the daemons' processes, so never together with a sanitizer.
 build-tests: $(if $(SAN),,$(call needs,link_faults,$(B)/tests/support/preload/clock_back.so))
 $(B)/tests/support/preload/%.so: tests/support/preload/%.c Makefile mk/tests.mk
-	@mkdir -p $(@D)
-	@echo '  LINK  $@'
+	$(call says,LINK ,$@)
 	$(Q)$(CC) -std=gnu11 $(WARN) -O2 -g -D_GNU_SOURCE= -I. -fPIC -shared -pthread -o $@ $<
 
 # ---- both daemons with failpoints (common/base/failpoint.h). Only the sources that contain failpoints are compiled again;
