@@ -16,6 +16,7 @@
 #include "client/run/setup.h"
 #include "common/base/clock.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/bench/op_times.h"
 
 enum { MAX_RUNS = 99, MAX_SETS = 64, CLIENT = 0, SERVER = 1, SIDES = 2 };
 
@@ -475,20 +476,6 @@ static void read_arguments(struct request *q, struct bench *b, int argc, char **
 		add_piece(q, &pieces[i]);
 	if (!q->config || b->runs < 1 || b->runs > MAX_RUNS)
 		usage();
-}
-
-/* Not from ru_maxrss, which includes the process before exec. */
-static double peak_resident_mb(void)
-{
-	FILE *f = fopen("/proc/self/status", "r");
-	char line[128];
-	long kib = 0;
-
-	while (f && !kib && fgets(line, sizeof line, f))
-		sscanf(line, "VmHWM: %ld kB", &kib);
-	if (f)
-		fclose(f);
-	return (double)kib * 1024e-6;
 }
 
 int main(int argc, char **argv)

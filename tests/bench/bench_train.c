@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/run/local.h"
 #include "client/run/setup.h"
 #include "common/base/clock.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/bench/op_times.h"
 
 enum { MAX_SETS = 64 };
 
@@ -60,15 +60,6 @@ static void open_all(struct bench *b)
 		die(err, &fail);
 }
 
-/* CPU time of all threads of this process, which other programs disturb less than wall time. */
-static double cpu_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static void step(struct bench *b, bool cpu)
 {
 	struct sl_fail fail = {.text = ""};
@@ -93,20 +84,6 @@ static void step(struct bench *b, bool cpu)
 	printf("\n");
 	fflush(stdout);
 	sl_loader_release(b->loader, batch);
-}
-
-/* Not from ru_maxrss, which includes the process before exec. */
-static double peak_resident_mb(void)
-{
-	FILE *f = fopen("/proc/self/status", "r");
-	char line[128];
-	long kib = 0;
-
-	while (f && !kib && fgets(line, sizeof line, f))
-		sscanf(line, "VmHWM: %ld kB", &kib);
-	if (f)
-		fclose(f);
-	return (double)kib * 1024e-6;
 }
 
 int main(int argc, char **argv)

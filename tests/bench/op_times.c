@@ -1,6 +1,7 @@
 #include "tests/bench/op_times.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -20,6 +21,19 @@ double cpu_ms(void)
 
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+double peak_resident_mb(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[128];
+	long kib = 0;
+
+	while (f && !kib && fgets(line, sizeof line, f))
+		sscanf(line, "VmHWM: %ld kB", &kib);
+	if (f)
+		fclose(f);
+	return (double)kib * 1024e-6;
 }
 
 static struct op_profile *profile_of(const struct sl_op *op)
