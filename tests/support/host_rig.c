@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <ftw.h>
 
 #include "common/codec/codec.h"
 #include "common/link/proof.h"
@@ -82,6 +83,26 @@ void host_rig_close(void)
 	sl_server_auth_close(&host_rig.auth);
 	sl_loop_close(host_rig.loop);
 	host_rig.cpu.ops->close(&host_rig.cpu);
+}
+
+static char store[] = "/tmp/split-host.XXXXXX";
+
+void host_rig_make_store(void)
+{
+	memcpy(store + sizeof store - 7, "XXXXXX", 6);
+	assert_non_null(mkdtemp(store));
+	host_rig.store = store;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+void host_rig_remove_store(void)
+{
+	host_rig.store = NULL;
+	assert_int_equal(nftw(store, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 struct wait {

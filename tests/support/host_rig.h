@@ -33,7 +33,7 @@ extern struct host_rig {
 	struct sl_backend cpu, counting;
 	struct sl_backend_ops counting_ops;
 	size_t taken;      /* total bytes that the backend was asked for */
-	const char *store; /* set before host_rig_open; NULL: none */
+	const char *store; /* set before host_rig_open, as by host_rig_make_store; NULL: none */
 	int piece_ms;      /* set before host_rig_open: limits.piece_ms; 0: none */
 	struct sl_device device;
 	struct sl_server_auth auth;
@@ -43,6 +43,9 @@ extern struct host_rig {
 void host_rig_open_with(const struct host_auth_files *files, int sessions, int64_t memory_bytes);
 void host_rig_open(int sessions, int64_t memory_bytes);
 void host_rig_close(void);
+/* A folder for the server's store, and its end with all that is in it. */
+void host_rig_make_store(void);
+void host_rig_remove_store(void);
 
 /* Runs the loop: await until *count ≥ least, turn for one tick of HOST_RIG_STEP_MS. */
 void host_rig_await(const int *count, int least);

@@ -283,18 +283,15 @@ static void a_plan_of_a_session_that_ended_does_not_stop_the_loop(void **state)
 /* drain_s and a second signal have an effect only while the loop turns. */
 static void a_store_that_hangs_does_not_stop_the_loop(void **state)
 {
-	char folder[] = "/tmp/split-host.XXXXXX";
-
 	(void)state;
-	assert_non_null(mkdtemp(folder));
-	host_rig.store = folder;
+	host_rig_make_store();
 	host_rig_open(1, 0);
-	slow_folder = folder;
+	slow_folder = host_rig.store;
 	await_question();
 	host_rig_close();
 	assert_answered();
-	slow_folder = host_rig.store = NULL;
-	rmdir(folder);
+	slow_folder = NULL;
+	host_rig_remove_store();
 }
 
 /* Writes a checkpoint of step 9, all zeros, as a server on `core` would. */
@@ -356,19 +353,17 @@ static void checkpoints_are_one_device_s_and_go_at_goodbye(void **state)
 	char prefix[] = "session-01000000000000000000000000000000";
 	const struct sl_frame bye = {.kind = SL_FRAME_BYE, .epoch = 1};
 	struct asked a = host_rig_agreement_of(10, 32, 2);
-	char folder[] = "/tmp/split-host.XXXXXX";
 	uint8_t name[16];
 
 	(void)state;
 	sl_session_name(host_rig_secret(1)->session, name);
 	sl_hex16(name, prefix + strlen("session-"));
-	assert_non_null(mkdtemp(folder));
-	host_rig.store = folder;
+	host_rig_make_store();
 	for (int same = 0; same < 2; same++) {
 		struct sl_frame hello = host_rig_hello_of(&a, 1, 1, NULL);
 		struct host_client c;
 
-		write_checkpoint(folder, &a, prefix, same ? "cpu" : "another");
+		write_checkpoint(host_rig.store, &a, prefix, same ? "cpu" : "another");
 		hello.u.hello.held[0] = 9;
 		host_rig_open(1, 0);
 		host_rig_connect_raw(&c);
@@ -377,17 +372,16 @@ static void checkpoints_are_one_device_s_and_go_at_goodbye(void **state)
 			host_rig_await(&c.came[SL_FRAME_WELCOME], 1);
 			assert_int_equal(c.last[SL_FRAME_WELCOME].u.welcome.next_step, 9);
 			host_rig_say(&c, &bye);
-			for (int i = 0; i < 1000 && any_checkpoint(folder, prefix); i++)
+			for (int i = 0; i < 1000 && any_checkpoint(host_rig.store, prefix); i++)
 				host_rig_turn();
 		} else {
 			assert_non_null(strstr(host_rig_refusal(&c, SL_ERR_MISMATCH), "the client holds 9"));
 		}
 		host_rig_hang_up(&c);
 		host_rig_close();
-		assert_int_equal(any_checkpoint(folder, prefix), !same);
+		assert_int_equal(any_checkpoint(host_rig.store, prefix), !same);
 	}
-	host_rig.store = NULL;
-	rmdir(folder);
+	host_rig_remove_store();
 }
 
 /* A backend that queues its work, as far as a commit can tell: it has marks, and a fence that passes late. */

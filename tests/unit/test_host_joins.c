@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <ftw.h>
 
 #include "server/host/host_impl.h"
 #include "tests/support/host_member.h"
@@ -328,21 +327,9 @@ static void many_come_and_go(void **state)
 
 /* ---- with a store */
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
-static char folder[] = "/tmp/split-joins.XXXXXX";
-
 static void begin_stored(void)
 {
-	memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
-	assert_non_null(mkdtemp(folder));
-	host_rig.store = folder;
+	host_rig_make_store();
 	host_group.checkpoints = true;
 	begin(60);
 }
@@ -350,9 +337,8 @@ static void begin_stored(void)
 static void end_stored(void)
 {
 	end();
-	host_rig.store = NULL;
 	host_group.checkpoints = false;
-	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+	host_rig_remove_store();
 }
 
 /* Runs a step after which the honest members have its checkpoint and that of the step before. */

@@ -154,7 +154,6 @@ static void same_hash(float *one, float *other, int64_t count, uint8_t hash[16])
  * client's, and uploads them first, harms only itself. */
 static void weights_are_their_owner_s(void **state)
 {
-	char folder[] = "/tmp/split-keys.XXXXXX", command[64];
 	struct asked a = host_rig_agreement_of(10, 32, 2);
 	struct sl_frame hello[2];
 	struct host_client c[2];
@@ -169,10 +168,9 @@ static void weights_are_their_owner_s(void **state)
 	float *mine = malloc((size_t)count * sizeof(float)), *poison = malloc((size_t)count * sizeof(float));
 	assert_true(mine && poison);
 	same_hash(mine, poison, count, hash);
-	assert_non_null(mkdtemp(folder));
-	host_rig.store = folder;
+	host_rig_make_store();
 	open_secure_host(2);
-	sl_store_put(folder, NULL, &pair[0].public_key, hash, poison, count);
+	sl_store_put(host_rig.store, NULL, &pair[0].public_key, hash, poison, count);
 	for (int i = 0; i < 2; i++) {
 		memcpy(hello[i].u.hello.weights_hash, hash, sizeof hash);
 		connect_as(&c[i], i);
@@ -181,14 +179,12 @@ static void weights_are_their_owner_s(void **state)
 		assert_int_equal(c[i].last[SL_FRAME_WELCOME].u.welcome.need_weights, i == 1);
 		host_rig_hang_up(&c[i]);
 	}
-	assert_false(sl_store_get(folder, &pair[1].public_key, hash, mine, count));
-	assert_false(sl_store_get(folder, NULL, hash, mine, count));
-	assert_true(sl_store_get(folder, &pair[0].public_key, hash, mine, count));
+	assert_false(sl_store_get(host_rig.store, &pair[1].public_key, hash, mine, count));
+	assert_false(sl_store_get(host_rig.store, NULL, hash, mine, count));
+	assert_true(sl_store_get(host_rig.store, &pair[0].public_key, hash, mine, count));
 	assert_memory_equal(mine, poison, (size_t)count * sizeof(float));
 	close_secure_host();
-	host_rig.store = NULL;
-	snprintf(command, sizeof command, "rm -r %s", folder);
-	assert_int_equal(system(command), 0);
+	host_rig_remove_store();
 	free(mine);
 	free(poison);
 }
@@ -231,7 +227,6 @@ static void upload(struct host_client *c, const float *weights, int64_t count)
  * first weights, and uploads them first, harms only its own group. */
 static void weights_are_their_group_s(void **state)
 {
-	char folder[] = "/tmp/split-keys.XXXXXX", command[64];
 	static const int group[] = {0, 1, 0};
 	struct host_client c;
 	uint8_t hash[16] = {0};
@@ -242,8 +237,7 @@ static void weights_are_their_group_s(void **state)
 	float *one = malloc((size_t)count * sizeof(float)), *poison = malloc((size_t)count * sizeof(float));
 	assert_true(one && poison);
 	same_hash(one, poison, count, hash);
-	assert_non_null(mkdtemp(folder));
-	host_rig.store = folder;
+	host_rig_make_store();
 	open_secure_host(4);
 	for (int i = 0; i < 3; i++) {
 		const struct sl_frame hello = group_hello(group[i], (uint8_t)(i + 1), hash, &count);
@@ -260,9 +254,7 @@ static void weights_are_their_group_s(void **state)
 		host_rig_hang_up(&c);
 	}
 	close_secure_host();
-	host_rig.store = NULL;
-	snprintf(command, sizeof command, "rm -r %s", folder);
-	assert_int_equal(system(command), 0);
+	host_rig_remove_store();
 	free(one);
 	free(poison);
 }

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <ftw.h>
 
 #include "common/codec/frame.h"
 #include "server/trunk/group_impl.h"
@@ -249,14 +248,6 @@ static void a_member_may_leave_at_every_point(void **state)
 		}
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
 /* A member says that it lost all its files, or invents steps, while the other has two
  * checkpoints. It is refused, and the other neither restarts at step 0 nor ends. */
 static void nobody_goes_back_to_what_is_not_there(void **state)
@@ -268,12 +259,10 @@ static void nobody_goes_back_to_what_is_not_there(void **state)
 
 	(void)state;
 	for (int i = 0; i < 3; i++) {
-		char folder[] = "/tmp/split-members.XXXXXX";
 		struct host_member *m = &member[1];
 		uint64_t step = 0;
 
-		assert_non_null(mkdtemp(folder));
-		host_rig.store = folder;
+		host_rig_make_store();
 		host_group.checkpoints = true;
 		begin();
 		for (; step < 5; step++) {
@@ -290,9 +279,8 @@ static void nobody_goes_back_to_what_is_not_there(void **state)
 			fail_msg("%s", m->c.last[SL_FRAME_REFUSE].u.refuse.text);
 		honest_step(step);
 		end();
-		host_rig.store = NULL;
 		host_group.checkpoints = false;
-		assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+		host_rig_remove_store();
 	}
 }
 
@@ -300,13 +288,9 @@ static void nobody_goes_back_to_what_is_not_there(void **state)
 
 enum { STRANGER = 250, KEPT = 5 };
 
-static char folder[] = "/tmp/split-members.XXXXXX";
-
 static void begin_stored(void)
 {
-	memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
-	assert_non_null(mkdtemp(folder));
-	host_rig.store = folder;
+	host_rig_make_store();
 	host_group.checkpoints = true;
 	begin();
 }
@@ -314,9 +298,8 @@ static void begin_stored(void)
 static void end_stored(void)
 {
 	end();
-	host_rig.store = NULL;
 	host_group.checkpoints = false;
-	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+	host_rig_remove_store();
 }
 
 /* Runs steps after which both members have the last two checkpoints. */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <ftw.h>
 
 #include "server/host/host_impl.h"
 #include "tests/support/host_member.h"
@@ -133,20 +132,13 @@ static void leaves(int k)
 		host_rig_turn();
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
-
 /* A seat holds its codec states until the group ends, also if a restarted server reads
  * them from a checkpoint. A server without room for them does not let the member in. */
 static void what_codecs_keep_counts_after_a_member_has_left(void **state)
 {
-	char folder[] = "/tmp/split-codecs.XXXXXX";
 	uint64_t alone, both, kept;
 
-	assert_non_null(mkdtemp(folder));
-	host_rig.store = folder;
+	host_rig_make_store();
 	host_group.checkpoints = true;
 	host_group.clients = MEMBERS;
 	host_group.least = 1;
@@ -171,9 +163,8 @@ static void what_codecs_keep_counts_after_a_member_has_left(void **state)
 	assert_int_equal(member[0].c.last[SL_FRAME_WELCOME].u.welcome.begin, 1);
 	assert_int_equal(counted(), alone + kept);
 	end(1);
-	host_rig.store = NULL;
 	host_group.checkpoints = false;
-	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+	host_rig_remove_store();
 
 	begin((int64_t)both - 1);
 	come(0);
