@@ -69,13 +69,13 @@ struct sl_lib_call {
 
 /* What has been done of the open step or evaluation on the current link. */
 struct sl_lib_did {
-	bool up, apply, drop, fetch, skip, norm, normed;
+	bool up, apply, drop, fetch, skip, norm;
 	int begun, backs;            /* calls begun; gradients of ask.order given to the link */
-	int norm_of;                 /* gradients of ask.order in the norm that was asked for */
+	int norm_of;                 /* gradients of ask.order in the norm, which has come unless `norm` is set */
 	int outputs;                 /* chunks of y that have arrived */
 	bool dx[SL_PLAN_MAX_CHUNKS]; /* chunks of dx that have arrived */
 	bool over;                   /* the evaluation has ended */
-	double squares;              /* of the middle's gradient, once `normed` */
+	double squares;              /* of the middle's gradient after so many */
 };
 
 struct split_middle {

@@ -176,8 +176,7 @@ static void on_normed(void *arg, double squares)
 
 	pthread_mutex_lock(&m->lock);
 	m->did.norm = false;
-	m->did.normed = m->did.norm_of == m->ask.backs; /* else the caller has given another gradient meanwhile */
-	m->ask.norm = m->ask.norm && !m->did.normed;
+	m->ask.norm &= m->did.norm_of < m->ask.backs; /* the caller has given another gradient meanwhile */
 	m->did.squares = squares;
 	advance(m);
 	news(m);

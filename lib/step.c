@@ -237,7 +237,7 @@ int split_backward_all(split_middle *m, int call, const float *const dy[], split
 	sl_lib_scatter(m, c, &m->dy, dy);
 	c->back = true;
 	m->ask.order[m->ask.backs++] = (uint16_t)(c - m->ask.call);
-	m->ask.norm = m->did.normed = false;
+	m->ask.norm = false;
 	sl_lib_leave(m, SPLIT_OK);
 	sl_lib_wake(m);
 	return SPLIT_OK;
@@ -296,7 +296,7 @@ int split_input_grad(split_middle *m, int call, float *dx, int timeout_ms, split
 
 static bool has_norm(const struct split_middle *m)
 {
-	return !m->ask.open || m->did.normed;
+	return !m->ask.open || (!m->did.norm && m->did.norm_of == m->ask.backs);
 }
 
 int split_norm(split_middle *m, double *norm, int timeout_ms, split_error *e)
@@ -309,7 +309,7 @@ int split_norm(split_middle *m, double *norm, int timeout_ms, split_error *e)
 		return sl_lib_leave(m, sl_lib_null(e, "norm"));
 	if (!m->ask.open || !m->ask.backs)
 		return sl_lib_misuse(m, e, "there is a norm behind split_backward, before split_step");
-	if (!m->did.normed) {
+	if (!has_norm(m)) {
 		m->ask.norm = true;
 		sl_lib_wake(m);
 	}
