@@ -19,6 +19,7 @@
 #include "common/codec/stage.h"
 #include "kernels/cuda/codec_stage.h"
 #include "tests/support/gpu_codecs/beside.h"
+#include "tests/support/op_case.h"
 
 enum { ROUNDS = 4 };
 
@@ -30,14 +31,6 @@ static const struct spec specs[] = {
 #include "tests/support/codec_list.def"
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
-
-static void *xalloc(size_t bytes)
-{
-	void *p = malloc(bytes ? bytes : 1);
-
-	assert_non_null(p);
-	return p;
-}
 
 static const struct sl_shape small = {4, {3, 6, 7, 10}}, large = {4, {2, 33, 65, 17}};
 
@@ -136,7 +129,7 @@ static void one_hostile_payload_among_others(void **state)
 		beside_encode(&b, 0);
 		beside_make_idle(&b);
 		len = b.lane[1].right_len;
-		bytes = xalloc(len);
+		bytes = op_xalloc(len);
 		for (uint32_t t = 0; t < (rig_brief(be) ? 12 : 60); t++) {
 			uint32_t w = sl_rng_u32(&key, (uint64_t)p * 1000 + t);
 			size_t from = t % 2 ? len - (len < 300 ? len : 300) : 0;
@@ -321,7 +314,7 @@ static void a_gradient_at_places_that_are_refused(void **state)
 		struct lane *a = &act.lane[s], *g = &grad.lane[s];
 		size_t bitmap = (size_t)(a->n + 7) / 8;
 		struct sl_tensor there = {.dtype = SL_F32, .shape = g->shape, .data = g->there};
-		uint8_t *bytes = xalloc(a->right_len);
+		uint8_t *bytes = op_xalloc(a->right_len);
 
 		memcpy(bytes, a->right, a->right_len);
 		memset(bytes + a->right_len - bitmap, 0xff, bitmap - 1);

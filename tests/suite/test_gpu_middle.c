@@ -16,6 +16,7 @@
 #include "kernels/module.h"
 #include "tests/ref/ref.h"
 #include "tests/support/gpu.h"
+#include "tests/support/op_case.h"
 #include "tests/support/plan_open.h"
 #include "tests/support/settle.h"
 
@@ -24,14 +25,6 @@ enum { SEED = 11, BATCH = 10, CHUNKS = 4 }; /* chunks of 3, 3, 3 and 1 */
 static void settle(struct sl_backend *be)
 {
 	assert_int_equal(backend_settle(be), SL_OK);
-}
-
-static void *xalloc(size_t bytes)
-{
-	void *p = calloc(1, bytes);
-
-	assert_non_null(p);
-	return p;
 }
 
 static void fill(float *out, int64_t count, uint16_t stream)
@@ -75,7 +68,7 @@ static void assert_same_outcome(const struct outcome *a, const struct outcome *b
 static void load_weights(struct sl_exec *exec, const struct sl_plan *plan)
 {
 	const struct sl_plan_segment *s = sl_exec_segment(exec);
-	float *weights = xalloc((size_t)s->weight_count * sizeof(float));
+	float *weights = op_xalloc((size_t)s->weight_count * sizeof(float));
 
 	for (int i = 0; i < s->n_param; i++)
 		sl_param_init(&plan->model->graph.param[s->param[i].model_param], SEED, weights + s->param[i].offset);
@@ -86,7 +79,7 @@ static void load_weights(struct sl_exec *exec, const struct sl_plan *plan)
 static void upload(struct sl_backend *be, const struct sl_tensor *t, uint16_t stream)
 {
 	const int64_t count = sl_shape_count(&t->shape);
-	float *host = xalloc((size_t)count * sizeof(float));
+	float *host = op_xalloc((size_t)count * sizeof(float));
 
 	fill(host, count, stream);
 	assert_int_equal(be->ops->upload(be, t->data, host, (size_t)count * sizeof(float)), SL_OK);
@@ -199,10 +192,10 @@ static struct outcome train_as(struct sl_backend *be, const struct training *t)
 			     .din_count = BATCH * sl_shape_row(&s->in_shape),
 			     .weight_count = s->weight_count,
 			     .trainable_count = s->trainable_count};
-	o.out = xalloc((size_t)o.out_count * sizeof(float));
-	o.din = xalloc((size_t)o.din_count * sizeof(float));
-	o.grad = xalloc((size_t)o.trainable_count * sizeof(float));
-	o.weight = xalloc((size_t)o.weight_count * sizeof(float));
+	o.out = op_xalloc((size_t)o.out_count * sizeof(float));
+	o.din = op_xalloc((size_t)o.din_count * sizeof(float));
+	o.grad = op_xalloc((size_t)o.trainable_count * sizeof(float));
+	o.weight = op_xalloc((size_t)o.weight_count * sizeof(float));
 	load_weights(exec, plan);
 	for (int step = 0; step < t->steps; step++)
 		run_step(&o, exec, be, plan, step, !t->constant);
@@ -222,17 +215,6 @@ static struct outcome train(struct sl_backend *be, int steps)
 	return train_with(be, steps, 0);
 }
 
-static double relative_error(const float *got, const float *want, int64_t count)
-{
-	double square = 0, error = 0;
-
-	for (int64_t i = 0; i < count; i++) {
-		square += (double)want[i] * want[i];
-		error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
-	}
-	return sqrt(error / square);
-}
-
 /* An activation within rounding of a kink of ReLU6 may fall on the other side, and then its
  * gradient is entirely wrong. If a share of 1e-5 of them does, the norm of the error is sqrt(1e-5)
  * of the gradient's, or more. The CPU backend in fp32 is at 1e-2 here. test_ops shows that each op
@@ -250,14 +232,14 @@ static void test_middle_against_ref(void **state)
 	want = train(&ref, 1);
 	ref.ops->close(&ref);
 	print_message("relative errors: output %.2e, input's gradient %.2e, weights' gradients %.2e, weights %.2e\n",
-		      relative_error(got.out, want.out, got.out_count),
-		      relative_error(got.din, want.din, got.din_count),
-		      relative_error(got.grad, want.grad, got.trainable_count),
-		      relative_error(got.weight, want.weight, got.weight_count));
-	assert_true(relative_error(got.out, want.out, got.out_count) < 1e-4);
-	assert_true(relative_error(got.din, want.din, got.din_count) < 0.05);
-	assert_true(relative_error(got.grad, want.grad, got.trainable_count) < 0.05);
-	assert_true(relative_error(got.weight, want.weight, got.weight_count) < 0.05);
+		      op_relative_error(got.out, want.out, got.out_count),
+		      op_relative_error(got.din, want.din, got.din_count),
+		      op_relative_error(got.grad, want.grad, got.trainable_count),
+		      op_relative_error(got.weight, want.weight, got.weight_count));
+	assert_true(op_relative_error(got.out, want.out, got.out_count) < 1e-4);
+	assert_true(op_relative_error(got.din, want.din, got.din_count) < 0.05);
+	assert_true(op_relative_error(got.grad, want.grad, got.trainable_count) < 0.05);
+	assert_true(op_relative_error(got.weight, want.weight, got.weight_count) < 0.05);
 	outcome_free(&got);
 	outcome_free(&want);
 }
@@ -278,12 +260,12 @@ static void check_precision(enum sl_precision precision, const char *tail_begin,
 	want = train_as(&ref, &full);
 	ref.ops->close(&ref);
 	print_message("relative errors, %s, to %s: output %.2e, input's gradient %.2e, weights' gradients %.2e\n",
-		      sl_precision_name(precision), tail_begin, relative_error(got.out, want.out, got.out_count),
-		      relative_error(got.din, want.din, got.din_count),
-		      relative_error(got.grad, want.grad, got.trainable_count));
-	assert_true(relative_error(got.out, want.out, got.out_count) < out);
-	assert_true(relative_error(got.din, want.din, got.din_count) < grad);
-	assert_true(relative_error(got.grad, want.grad, got.trainable_count) < grad);
+		      sl_precision_name(precision), tail_begin, op_relative_error(got.out, want.out, got.out_count),
+		      op_relative_error(got.din, want.din, got.din_count),
+		      op_relative_error(got.grad, want.grad, got.trainable_count));
+	assert_true(op_relative_error(got.out, want.out, got.out_count) < out);
+	assert_true(op_relative_error(got.din, want.din, got.din_count) < grad);
+	assert_true(op_relative_error(got.grad, want.grad, got.trainable_count) < grad);
 	outcome_free(&got);
 	outcome_free(&want);
 }
@@ -305,12 +287,12 @@ static void test_fp32_first_blocks(void **state)
 		want = train_as(&ref, &t);
 		ref.ops->close(&ref);
 		print_message("relative errors: output %.2e, input's gradient %.2e, weights' gradients %.2e\n",
-			      relative_error(got.out, want.out, got.out_count),
-			      relative_error(got.din, want.din, got.din_count),
-			      relative_error(got.grad, want.grad, got.trainable_count));
-		assert_true(relative_error(got.out, want.out, got.out_count) < 1e-5);
-		assert_true(relative_error(got.din, want.din, got.din_count) < 1e-5);
-		assert_true(relative_error(got.grad, want.grad, got.trainable_count) < 1e-5);
+			      op_relative_error(got.out, want.out, got.out_count),
+			      op_relative_error(got.din, want.din, got.din_count),
+			      op_relative_error(got.grad, want.grad, got.trainable_count));
+		assert_true(op_relative_error(got.out, want.out, got.out_count) < 1e-5);
+		assert_true(op_relative_error(got.din, want.din, got.din_count) < 1e-5);
+		assert_true(op_relative_error(got.grad, want.grad, got.trainable_count) < 1e-5);
 		outcome_free(&got);
 		outcome_free(&want);
 	}
@@ -476,7 +458,7 @@ static void test_graphs_give_the_same_bits(void **state)
 /* The gradients of chunks [from, to). */
 static float *gradients_of(struct sl_exec *exec, const struct sl_plan *plan, int from, int to)
 {
-	float *grad = xalloc((size_t)sl_exec_segment(exec)->trainable_count * sizeof(float));
+	float *grad = op_xalloc((size_t)sl_exec_segment(exec)->trainable_count * sizeof(float));
 
 	assert_int_equal(sl_exec_begin(exec), SL_OK);
 	for (int c = from; c < to; c++) {

@@ -100,5 +100,7 @@ void op_host_params_free(struct op_host_params *p);
 
 /* `bytes` zeroed bytes; prints a line and exits the program if there is no memory. */
 void *op_xalloc(size_t bytes);
+/* The length of the difference, divided by that of `want`. */
+double op_relative_error(const float *got, const float *want, int64_t count);
 
 #endif

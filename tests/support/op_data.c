@@ -28,6 +28,17 @@ void *op_xalloc(size_t bytes)
 	return ptr;
 }
 
+double op_relative_error(const float *got, const float *want, int64_t count)
+{
+	double square = 0, error = 0;
+
+	for (int64_t i = 0; i < count; i++) {
+		square += (double)want[i] * want[i];
+		error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+	}
+	return sqrt(error / square);
+}
+
 static struct sl_rng_key key_of(uint64_t seed, int array, uint16_t chunk)
 {
 	return (struct sl_rng_key){.seed = seed, .step = (uint64_t)array, .chunk = chunk, .tensor = SL_RNG_TEST};

@@ -194,17 +194,6 @@ static float *gradients_of(struct rig *r)
 	return g;
 }
 
-static double relative(const float *got, const float *want, int64_t count)
-{
-	double square = 0, error = 0;
-
-	for (int64_t i = 0; i < count; i++) {
-		square += (double)want[i] * want[i];
-		error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
-	}
-	return sqrt(error / square);
-}
-
 /* Results are so near to fp32 that nothing can be misplaced. An output is off by some units in the
  * last place. A gradient is off by more: if a share s of the activations falls on the other side of
  * a kink of ReLU6, by about sqrt(s) of its norm. */
@@ -231,13 +220,13 @@ static void sixteen_bits_are_near_fp32(void **state)
 		a = sl_exec_output(got.exec, 1, ROWS);
 		b = sl_exec_output(want.exec, 1, ROWS);
 		print_message("%s: output %.1e, gradients %.1e\n", sl_precision_name(most[i].precision),
-			      relative(a.data, b.data, sl_shape_count(&a.shape)),
-			      relative(g, w, want.plan->segment[SL_MIDDLE].trainable_count));
-		assert_true(relative(a.data, b.data, sl_shape_count(&a.shape)) < most[i].out);
-		assert_true(relative(g, w, want.plan->segment[SL_MIDDLE].trainable_count) < most[i].grad);
+			      op_relative_error(a.data, b.data, sl_shape_count(&a.shape)),
+			      op_relative_error(g, w, want.plan->segment[SL_MIDDLE].trainable_count));
+		assert_true(op_relative_error(a.data, b.data, sl_shape_count(&a.shape)) < most[i].out);
+		assert_true(op_relative_error(g, w, want.plan->segment[SL_MIDDLE].trainable_count) < most[i].grad);
 		a = sl_exec_din(got.exec, 0, ROWS);
 		b = sl_exec_din(want.exec, 0, ROWS);
-		assert_true(relative(a.data, b.data, sl_shape_count(&a.shape)) < most[i].grad);
+		assert_true(op_relative_error(a.data, b.data, sl_shape_count(&a.shape)) < most[i].grad);
 		free(g);
 		close_rig(&got);
 	}
@@ -309,12 +298,12 @@ static void small_gradients_live_by_the_scale(void **state)
 	pass(&got, 1e-7f); /* the least positive number of fp16 is 6e-8 */
 	w = gradients_of(&want);
 	g = gradients_of(&got);
-	assert_true(relative(g, w, count) < 0.2);
+	assert_true(op_relative_error(g, w, count) < 0.2);
 	free(g);
 	assert_int_equal(sl_exec_set_loss_scale(got.exec, (struct sl_loss_scale){1, 0}), SL_OK);
 	pass(&got, 1e-7f);
 	g = gradients_of(&got);
-	assert_false(relative(g, w, count) < 0.2);
+	assert_false(op_relative_error(g, w, count) < 0.2);
 	free(g);
 	free(w);
 	close_rig(&want);

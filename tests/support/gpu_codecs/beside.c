@@ -10,14 +10,7 @@
 #include <cmocka.h>
 
 #include "kernels/cuda/codec_stage.h"
-
-static void *xalloc(size_t bytes)
-{
-	void *p = malloc(bytes ? bytes : 1);
-
-	assert_non_null(p);
-	return p;
-}
+#include "tests/support/op_case.h"
 
 static struct sl_codec *open_one(const struct beside *b, struct sl_backend *be, enum sl_dir dir, struct sl_codec *pair)
 {
@@ -42,9 +35,9 @@ void beside_open(struct beside *b, struct sl_backend *be, const struct spec *spe
 	b->host = open_one(b, NULL, dir, pair ? pair->host : NULL);
 	b->device = open_one(b, be, dir, pair ? pair->device : NULL);
 	b->bound = sl_codec_bound(b->host, shape.dim[0]);
-	b->x = xalloc(bytes);
-	b->want = xalloc(bytes);
-	b->got = xalloc(bytes);
+	b->x = op_xalloc(bytes);
+	b->want = op_xalloc(bytes);
+	b->got = op_xalloc(bytes);
 	for (int s = 0; s < SLOTS; s++) {
 		struct lane *l = &b->lane[s];
 

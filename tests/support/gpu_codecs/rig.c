@@ -12,6 +12,7 @@
 
 #include "kernels/module.h"
 #include "tests/support/gpu_codecs/sim.h"
+#include "tests/support/op_case.h"
 
 /* ---- the backends */
 
@@ -83,14 +84,6 @@ struct sl_backend *rig_backend(void **state)
 
 /* ---- one codec, portable and on the device */
 
-static void *xalloc(size_t bytes)
-{
-	void *p = malloc(bytes ? bytes : 1);
-
-	assert_non_null(p);
-	return p;
-}
-
 struct both both_open(struct sl_backend *be, const char *text, struct sl_shape shape, enum sl_dir dir,
 		      const struct both *pair)
 {
@@ -106,9 +99,9 @@ struct both both_open_rows(struct sl_backend *be, const char *text, struct sl_sh
 
 	b.host = codec_open_rows(text, shape, rows, row_tokens, NULL, dir, pair ? pair->host : NULL);
 	b.device = codec_open_rows(text, shape, rows, row_tokens, be, dir, pair ? pair->device : NULL);
-	b.x = xalloc(bytes);
-	b.want = xalloc(bytes);
-	b.got = xalloc(bytes);
+	b.x = op_xalloc(bytes);
+	b.want = op_xalloc(bytes);
+	b.got = op_xalloc(bytes);
 	assert_int_equal(be->ops->alloc(be, bytes + sizeof *b.memory, (void **)&b.memory, &fail), SL_OK);
 	b.there = b.memory + sl_shape_count(&shape) % 2;
 	return b;
