@@ -12,7 +12,7 @@
 #include "client/text/token_set.h"
 #include "common/base/folder.h"
 
-enum { MOST_CLASSES = 1000, ROW_MOST = UINT16_MAX /* tokens */ };
+enum { MOST_CLASSES = 1000 };
 
 /* What a set's `data` points to. */
 struct texts {

@@ -40,7 +40,7 @@ static inline const struct sl_learn_task *sl_model_task(const struct sl_model_sp
 	return sl_learn_task_of(spec->task, spec->classes, spec->masked > 0);
 }
 
-enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_TOKENS = 65535, SL_MODEL_MAX_FEATURES = 65536 };
+enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_FEATURES = 65536 };
 
 /* What a network of tokens takes, which is known without building it; all 0 for other networks. */
 struct sl_model_takes {
