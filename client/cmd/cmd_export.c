@@ -309,16 +309,17 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 		   : SL_OK;
 }
 
-/* Takes over what `other` has and `setup` lacks. MISMATCH: both have a tensor, and not the same one. */
-static enum sl_err join_weights(struct sl_setup *s, const bool *own, const struct sl_weights *other, const bool *there,
-				const char *path, struct sl_fail *fail)
+/* Takes over what `other` has and `setup` lacks, and notes it in `own`. `last`: nothing may lack then. MISMATCH: both
+ * have a tensor, and not the same one. */
+static enum sl_err join_weights(struct sl_setup *s, bool *own, const struct sl_weights *other, const bool *there,
+				const char *path, bool last, struct sl_fail *fail)
 {
 	const struct sl_model *model = s->plan->model;
 
 	for (int i = 0; i < model->graph.n_param; i++) {
 		const size_t bytes = (size_t)sl_shape_count(&model->graph.param[i].shape) * sizeof(float);
 
-		if ((!own[i] && !there[i]) || !s->weights.value[i])
+		if ((last && !own[i] && !there[i]) || !s->weights.value[i])
 			return sl_fail_set(fail, SL_ERR_DATA, "neither this run's model nor %s gives \"%s\" in fp32",
 					   path, model->graph.param[i].name);
 		if (own[i] && there[i] && memcmp(s->weights.value[i], other->value[i], bytes) != 0)
@@ -326,14 +327,15 @@ static enum sl_err join_weights(struct sl_setup *s, const bool *own, const struc
 					   "%s has another \"%s\" than this run's model: take both models of one run, "
 					   "after the same step",
 					   path, model->graph.param[i].name);
-		if (!own[i])
+		if (!own[i] && there[i])
 			memcpy(s->weights.value[i], other->value[i], bytes);
+		own[i] = own[i] || there[i];
 	}
 	return SL_OK;
 }
 
-/* Reads this member's model and, from o->export.join, the other one's. What is known of the data is that of the member
- * with features, and of the labels that of the other one. */
+/* Reads this member's model and, from o->export.join, those of the others. Of two members what is known of the data is
+ * that of the one with features, and of the labels that of the other one. */
 static enum sl_err read_joined(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 			       struct sl_fail *fail)
 {
@@ -360,13 +362,13 @@ static enum sl_err read_joined(const struct sl_options *o, const struct sl_conf_
 	if (!err)
 		err = sl_weights_load(setup->plan->model, path, SL_WEIGHTS_OF_PARTY, setup->weights.value, loaded,
 				      fail);
-	if (!err)
-		err = sl_weights_load(setup->plan->model, o->export.join, SL_WEIGHTS_OF_PARTY, other.value, loaded + n,
-				      fail);
-	if (!err)
-		err = join_weights(setup, loaded, &other, loaded + n, o->export.join, fail);
-	if (!err)
-		err = sl_about_join(setup, labels ? o->export.join : path, labels ? path : o->export.join, fail);
+	for (const char *const *from = o->export.join; *from && !err; from++) {
+		err = sl_weights_load(setup->plan->model, *from, SL_WEIGHTS_OF_PARTY, other.value, loaded + n, fail);
+		if (!err)
+			err = join_weights(setup, loaded, &other, loaded + n, *from, !from[1], fail);
+	}
+	if (!err && !o->export.join[1])
+		err = sl_about_join(setup, labels ? o->export.join[0] : path, labels ? path : o->export.join[0], fail);
 	sl_weights_close(&other);
 	free(loaded);
 	return err;
@@ -415,11 +417,11 @@ static void warn_of_base(const struct sl_setup *setup)
 static enum sl_err export_model(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				struct sl_fail *fail)
 {
-	enum sl_err err = o->export.join ? read_joined(o, conf, setup, fail)
-			  : o->weights   ? sl_options_trained(o, conf, setup, false, fail)
-					 : read_newest(o, conf, setup, fail);
+	enum sl_err err = o->export.join[0] ? read_joined(o, conf, setup, fail)
+			  : o->weights      ? sl_options_trained(o, conf, setup, false, fail)
+					    : read_newest(o, conf, setup, fail);
 
-	if (!err && !o->weights && !o->export.join &&
+	if (!err && !o->weights && !o->export.join[0] &&
 	    !setup->weights_file) /* else that was said when the file was read */
 		sl_options_tell_best(conf, setup->trained);
 	if (!err)
@@ -504,7 +506,7 @@ int splitc_export(int argc, char **argv)
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_WEIGHTS | SL_OPT_EXPORT, 2);
 
 	if (status < 0)
-		status = sl_options_load(&o, o.export.join ? 0 : SL_USES_TRAINED, &conf);
+		status = sl_options_load(&o, o.export.join[0] ? 0 : SL_USES_TRAINED, &conf);
 	if (status >= 0)
 		return status;
 	if (!o.operand)

@@ -64,6 +64,7 @@ static enum sl_err read_weights(const struct sl_options *o, const struct sl_conf
 				struct sl_weights *start, struct sl_fail *fail)
 {
 	const struct sl_setup *features = setup->features;
+	const int n_features = setup->n_features;
 	struct sl_weights run;
 	enum sl_err err;
 
@@ -74,6 +75,7 @@ static enum sl_err read_weights(const struct sl_options *o, const struct sl_conf
 		       "there is no trained model in %s: a run would begin with these weights", conf->log.dir);
 		sl_setup_close(setup); /* it was planned with inserts of the final width */
 		setup->features = features;
+		setup->n_features = n_features;
 		setup->alone = features != NULL;
 		setup->reads = SL_READS_TEST;
 		err = sl_setup_plan(setup, conf, fail);
@@ -152,9 +154,8 @@ static enum sl_err write_report(const struct sl_leak *leak, const struct sl_opti
 }
 
 static enum sl_err run(const struct sl_options *o, struct sl_conf_client *mine, struct sl_setup *setup,
-		       struct sl_setup *features, struct sl_fail *fail)
+		       struct sl_parties *parties, struct sl_fail *fail)
 {
-	static struct sl_conf_client other;
 	const struct sl_conf_client *conf = mine;
 	const char *dir = o->out ? o->out : "leak";
 	double steps = STEPS, minutes = 0;
@@ -167,7 +168,9 @@ static enum sl_err run(const struct sl_options *o, struct sl_conf_client *mine, 
 	if (!err)
 		err = read_number("--minutes", o->minutes, &minutes, fail);
 	if (!err)
-		err = sl_options_party(o, mine, &other, setup, features, SL_READS_TEST, &conf, fail);
+		err = sl_options_party(o, mine, parties, setup, SL_READS_TEST, &conf, fail);
+	if (!err && setup->features && setup->features->plan->model->graph.n_in > 2)
+		err = sl_conf_client_fail(conf, "share.inputs", fail, "leak measures networks with one input");
 	if (!err)
 		err = read_weights(o, conf, setup, &start, fail);
 	if (!err)
@@ -191,7 +194,8 @@ int splitc_leak(int argc, char **argv)
 {
 	struct sl_options o = {.command = "leak", .usage = usage};
 	static struct sl_conf_client conf;
-	struct sl_setup setup = {0}, features = {0};
+	static struct sl_parties parties;
+	struct sl_setup setup = {0};
 	struct sl_fail fail;
 	int status = sl_options_parse(&o, argc, argv,
 				      SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_WEIGHTS | SL_OPT_PARTY | SL_OPT_LEAK, 1);
@@ -200,8 +204,8 @@ int splitc_leak(int argc, char **argv)
 		status = sl_options_load(&o, SL_USES_TEST_SET, &conf);
 	if (status >= 0)
 		return status;
-	status = run(&o, &conf, &setup, &features, &fail) ? sl_command_failed(&fail) : 0;
-	sl_setup_close(&features);
+	status = run(&o, &conf, &setup, &parties, &fail) ? sl_command_failed(&fail) : 0;
+	sl_parties_close(&parties);
 	sl_setup_close(&setup);
 	return status;
 }

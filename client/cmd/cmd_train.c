@@ -34,8 +34,8 @@ static const char *const usage[] = {
 /* One run. */
 struct run {
 	struct sl_conf_client conf, phase; /* phase: the config of the phase under way */
-	struct sl_conf_client other;       /* of --party */
-	struct sl_setup setup, features;   /* features: with --party, that member's data */
+	struct sl_setup setup;
+	struct sl_parties parties; /* of --party */
 	struct sl_phase_end end;
 };
 
@@ -155,9 +155,9 @@ static int take_short(struct sl_options *o)
 		     {"share.clients", o->clients},
 		     {"share.member", o->alone}};
 
-	if ((o->clients || o->absent || o->alone || o->party) && !o->local)
+	if ((o->clients || o->absent || o->alone || o->party[0]) && !o->local)
 		return sl_command_refuse("train: --clients, --absent, --alone and --party need --local");
-	if ((o->absent != NULL) + (o->alone != NULL) + (o->party != NULL) > 1)
+	if ((o->absent != NULL) + (o->alone != NULL) + (o->party[0] != NULL) > 1)
 		return sl_command_refuse("train: give one of --absent, --alone and --party");
 	if (o->n_set + 6 > SL_MAX_SETS)
 		return sl_command_refuse("train: too many --set");
@@ -223,8 +223,7 @@ static int train(struct run *r, int argc, char **argv)
 	} else {
 		const struct sl_conf_client *conf = &r->conf;
 
-		err = o.local ? sl_options_party(&o, &r->conf, &r->other, &r->setup, &r->features, SL_READS_ALL, &conf,
-						 &fail)
+		err = o.local ? sl_options_party(&o, &r->conf, &r->parties, &r->setup, SL_READS_ALL, &conf, &fail)
 			      : SL_OK;
 		if (!err)
 			err = open_run(&r->setup, conf, o.local, o.resume, &fail);
@@ -233,7 +232,7 @@ static int train(struct run *r, int argc, char **argv)
 	}
 	if (err)
 		sl_memory_explain(&r->setup, o.local, &fail);
-	sl_setup_close(&r->features);
+	sl_parties_close(&r->parties);
 	sl_setup_close(&r->setup);
 	if (err == SL_ERR_PEER_LOST || err == SL_ERR_IO)
 		say_kept(&r->conf);

@@ -55,12 +55,18 @@ void sl_options_tell_best(const struct sl_conf_client *conf, int64_t trained);
 enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				  struct sl_fail *fail) SL_MUST_CHECK;
 
-/* For a command that computes all of the network in this process: a vertical group needs both parties' configs. *other
- * is read from o->party, and *features gets the data of the party with features. *conf becomes the other party's
- * config, which has the loss, the metrics and the tail's codecs. No-op for other configs. `reads`: which splits. */
-enum sl_err sl_options_party(const struct sl_options *o, struct sl_conf_client *mine, struct sl_conf_client *other,
-			     struct sl_setup *setup, struct sl_setup *features, enum sl_setup_reads reads,
-			     const struct sl_conf_client **conf, struct sl_fail *fail) SL_MUST_CHECK;
+/* The other members of a vertical group that is computed in this process. A zeroed one has none. */
+struct sl_parties {
+	struct sl_conf_client other[SL_MAX_PARTIES]; /* their configs */
+	struct sl_setup features[SL_MAX_PARTIES];    /* the data of those with features */
+};
+/* For a command that computes all of the network in this process: a vertical group needs all parties' configs. Those of
+ * o->party are read. *conf becomes the config of the party with labels, which has the loss, the metrics and the tail's
+ * codecs. No-op for other configs. `reads`: which splits. */
+enum sl_err sl_options_party(const struct sl_options *o, struct sl_conf_client *mine, struct sl_parties *parties,
+			     struct sl_setup *setup, enum sl_setup_reads reads, const struct sl_conf_client **conf,
+			     struct sl_fail *fail) SL_MUST_CHECK;
+void sl_parties_close(struct sl_parties *parties); /* idempotent */
 
 /* Prints a text from outside so that a terminal cannot be misled: what is not a printable character becomes ?,
  * except for the characters `as_is`. */

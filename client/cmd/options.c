@@ -157,36 +157,109 @@ enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_co
 	return err ? err : sl_setup_backend(setup, fail);
 }
 
-enum sl_err sl_options_party(const struct sl_options *o, struct sl_conf_client *mine, struct sl_conf_client *other,
-			     struct sl_setup *setup, struct sl_setup *features, enum sl_setup_reads reads,
-			     const struct sl_conf_client **conf, struct sl_fail *fail)
+/* Puts the members into `all`, that with labels first. */
+static enum sl_err order_parties(struct sl_conf_client *all[SL_MAX_PARTIES + 1], int n, struct sl_fail *fail)
 {
-	const bool vertical = sl_agreed_is_vertical(&mine->agreed);
-	struct sl_conf_client *labels, *input;
-	enum sl_err err = o->party ? sl_conf_client_load(other, o->party, NULL, 0, fail) : SL_OK;
+	struct sl_conf_client *mine = all[0];
+	int labels = 0;
 
-	if (!err && o->party)
-		err = sl_setup_sizes(other, fail);
-	if (err || (!o->party && !vertical))
+	for (int k = 0; k < n; k++) {
+		if (sl_agreed_has_role(&all[k]->agreed, SL_ROLE_LABELS)) {
+			struct sl_conf_client *first = all[0];
+
+			all[0] = all[k];
+			all[k] = first;
+			labels++;
+		} else if (!sl_agreed_is_vertical(&all[k]->agreed)) {
+			labels = n;
+		}
+	}
+	return n > 1 && labels == 1
+		       ? SL_OK
+		       : sl_conf_client_fail(mine, "share.role", fail,
+					     "--party needs configs with share.mode: vertical, one with share.role: "
+					     "labels, and the others with features");
+}
+
+/* All inputs of the network must be some member's, and what crosses from all of them is coded as one. */
+static enum sl_err check_inputs(struct sl_conf_client *const all[SL_MAX_PARTIES + 1], int n,
+				const struct sl_graph *network, struct sl_fail *fail)
+{
+	unsigned given = 1U << SL_BUILD_LABEL;
+
+	for (int k = network->n_in > 2 ? 0 : n; k < n; k++) {
+		const int input = sl_conf_input(all[k]) ? sl_model_input(network, sl_conf_input(all[k])) : -1;
+
+		if (input >= 0 && (given >> input & 1))
+			return sl_conf_client_fail(all[k], "share.inputs", fail, "another member has %s, too",
+						   network->in[input].name);
+		if (input < 0)
+			continue;
+		given |= 1U << input;
+		if (all[k]->noise.head_act > 0)
+			return sl_conf_client_fail(all[k], "noise.head_act", fail,
+						   "--party computes it where the network has one input");
+		for (int dir = SL_DIR_HEAD_ACT; dir <= SL_DIR_HEAD_GRAD; dir += SL_DIR_HEAD_GRAD - SL_DIR_HEAD_ACT)
+			if (strcmp(all[k]->agreed.codec[dir], all[1]->agreed.codec[dir]) != 0)
+				return sl_conf_client_fail(all[k], "codec", fail,
+							   "--party computes head_act and head_grad of all members "
+							   "with one codec: %s here, %s there",
+							   all[k]->agreed.codec[dir], all[1]->agreed.codec[dir]);
+	}
+	for (int k = 0; k < network->n_in && network->n_in > 2; k++)
+		if (!(given >> k & 1))
+			return sl_conf_client_fail(all[0], "share.inputs", fail,
+						   "no member has %s: give --party its config", network->in[k].name);
+	return SL_OK;
+}
+
+enum sl_err sl_options_party(const struct sl_options *o, struct sl_conf_client *mine, struct sl_parties *p,
+			     struct sl_setup *setup, enum sl_setup_reads reads, const struct sl_conf_client **conf,
+			     struct sl_fail *fail)
+{
+	struct sl_conf_client *all[SL_MAX_PARTIES + 1] = {mine};
+	enum sl_err err = SL_OK;
+	int n = 1;
+
+	for (; o->party[n - 1] && !err; n++) {
+		all[n] = &p->other[n - 1];
+		err = sl_conf_client_load(all[n], o->party[n - 1], NULL, 0, fail);
+		if (!err)
+			err = sl_setup_sizes(all[n], fail);
+	}
+	if (err || (n == 1 && !sl_agreed_is_vertical(&mine->agreed)))
 		return err;
-	if (!o->party)
+	if (n == 1)
 		return sl_conf_client_fail(mine, "share.mode", fail,
-					   "a vertical group in one process needs the other member's config: --party");
-	if (!vertical || !sl_agreed_is_vertical(&other->agreed) || mine->agreed.share.role == other->agreed.share.role)
-		return sl_conf_client_fail(mine, "share.role", fail,
-					   "--party needs two configs with share.mode: vertical, one with share.role: "
-					   "features and one with labels");
-	labels = mine->agreed.share.role == SL_ROLE_LABELS ? mine : other;
-	input = labels == mine ? other : mine;
-	labels->log = mine->log;
+					   "a vertical group in one process needs the other members' configs: --party");
+	err = order_parties(all, n, fail);
+	if (err)
+		return err;
+	all[0]->log = mine->log;
+	*conf = all[0];
+	setup->alone = true;
+	setup->features = p->features;
+	setup->n_features = n - 1;
+	for (int k = 1; k < n && !err; k++) {
+		struct sl_setup *features = &p->features[k - 1];
+
+		features->alone = true;
+		features->reads = reads;
+		err = sl_setup_plan(features, all[k], fail);
+		if (!err && k == 1)
+			err = check_inputs(all, n, &features->plan->model->graph, fail);
+		if (!err)
+			err = sl_setup_data(features, reads == SL_READS_ALL, fail);
+	}
 	for (int dir = SL_DIR_HEAD_ACT; dir <= SL_DIR_HEAD_GRAD; dir += SL_DIR_HEAD_GRAD - SL_DIR_HEAD_ACT)
-		memcpy(labels->agreed.codec[dir], input->agreed.codec[dir], sizeof labels->agreed.codec[dir]);
-	*conf = labels;
-	setup->alone = features->alone = true;
-	setup->features = features;
-	features->reads = reads;
-	err = sl_setup_plan(features, input, fail);
-	return err ? err : sl_setup_data(features, reads == SL_READS_ALL, fail);
+		memcpy(all[0]->agreed.codec[dir], all[1]->agreed.codec[dir], sizeof all[0]->agreed.codec[dir]);
+	return err;
+}
+
+void sl_parties_close(struct sl_parties *p)
+{
+	for (int k = 0; k < SL_MAX_PARTIES; k++)
+		sl_setup_close(&p->features[k]);
 }
 
 /* Refuses other files that are given in place of the config. */

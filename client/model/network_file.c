@@ -22,8 +22,8 @@ struct network {
 	struct sl_model_sizes sizes;
 };
 
-/* Checks the form of the graph: an input, its labels, and one loss behind all other nodes. */
-static bool is_network(const struct sl_graph *g)
+/* Whether the input is of a known form. Of several, each has a name of its own, and none is tokens. */
+static bool is_input(const struct sl_graph *g, int k)
 {
 	static const struct {
 		const char *name;
@@ -32,21 +32,34 @@ static bool is_network(const struct sl_graph *g)
 		int ndim;
 	} form[] = {
 		{"image", SL_F32, SL_PER_ROW, 4}, {"row", SL_F32, SL_PER_ROW, 2}, {"tokens", SL_I32, SL_PER_TOKEN, 1}};
-	bool fits = true, known = false;
+	bool known = false;
 
-	if (g->n_in != 2 || g->n_out != 1 || g->n_node < 2)
+	for (size_t i = 0; i < (g->n_in > 2 ? 2 : sizeof form / sizeof form[0]); i++)
+		known = known || ((g->n_in > 2 || strcmp(g->in[k].name, form[i].name) == 0) &&
+				  g->value[k].dtype == form[i].dtype && g->value[k].lead == form[i].lead &&
+				  g->value[k].shape.ndim == form[i].ndim);
+	for (int i = 0; i < k; i++)
+		known = known && strcmp(g->in[i].name, g->in[k].name) != 0;
+	return known;
+}
+
+/* Checks the form of the graph: inputs, of which the second is the labels, and one loss behind all other nodes. */
+static bool is_network(const struct sl_graph *g)
+{
+	bool fits = true, known = true;
+
+	if (g->n_in < 2 || g->n_in > SL_CUT_VALUES + 1 || g->n_out != 1 || g->n_node < 2)
 		return false;
 	for (int i = 0; i < g->n_in; i++) /* what only the graphs of a split network have */
 		fits = fits && !g->in[i].still && !g->in[i].decay.full;
 	fits = fits && !g->out[0].decay.full;
-	for (size_t i = 0; i < sizeof form / sizeof form[0]; i++)
-		known = known || (strcmp(g->in[0].name, form[i].name) == 0 && g->value[0].dtype == form[i].dtype &&
-				  g->value[0].lead == form[i].lead && g->value[0].shape.ndim == form[i].ndim);
+	for (int i = 0; i < g->n_in; i++)
+		known = known && (i == SL_BUILD_LABEL || is_input(g, i));
 	for (int i = 0; i < g->n_node; i++)
 		fits = fits && (g->node[i].kind == SL_OP_XENT || g->node[i].kind == SL_OP_MSE) == (i == g->n_node - 1);
 	for (int i = 0; i < g->n_param; i++)
 		fits = fits && g->param[i].role != SL_TIED && !g->param[i].group && !g->param[i].held;
-	return fits && known && g->link[g->node[g->n_node - 1].in] > SL_BUILD_LABEL;
+	return fits && known && g->link[g->node[g->n_node - 1].in] >= g->n_in;
 }
 
 static const struct sl_graph_value *logits_of(const struct sl_graph *g)
@@ -86,12 +99,13 @@ static void read_tokens(struct network *n)
 		t->end[t->n_end++] = token_of(json_array_get(end, i), t->vocab);
 }
 
-static bool read_sizes(struct network *n)
+static bool read_sizes(struct network *n, int input)
 {
-	const struct sl_shape *in = &n->graph.value[0].shape, *to = &logits_of(&n->graph)->shape;
+	const struct sl_shape *in = &n->graph.value[input].shape, *to = &logits_of(&n->graph)->shape;
 	const char *task = json_string_value(json_object_get(n->about, "task"));
 	struct sl_model_sizes *s = &n->sizes;
 
+	*s = (struct sl_model_sizes){0};
 	for (int i = 0; task && i < SL_LEARN_COUNT; i++)
 		if (strcmp(sl_learn_tasks[i].name, task) == 0)
 			s->task = &sl_learn_tasks[i];
@@ -128,7 +142,7 @@ static enum sl_err network_open(struct network *n, const struct sl_st_file *file
 	if (err)
 		return sl_fail_set(fail, err == SL_ERR_NOMEM ? err : SL_ERR_DATA, "its graph: %s", why.text);
 	n->about = about ? json_loads(about, JSON_REJECT_DUPLICATES, NULL) : json_object();
-	if (json_is_object(n->about) && is_network(&n->graph) && read_sizes(n))
+	if (json_is_object(n->about) && is_network(&n->graph) && read_sizes(n, SL_BUILD_INPUT))
 		return SL_OK;
 	err = sl_fail_set(fail, SL_ERR_DATA,
 			  json_is_object(n->about)
@@ -138,7 +152,18 @@ static enum sl_err network_open(struct network *n, const struct sl_st_file *file
 	return err;
 }
 
-enum sl_err sl_network_file_sizes(struct sl_model_sizes *out, const char *path, struct sl_fail *fail)
+/* Sets n->sizes by the input of that name. */
+static enum sl_err choose_input(struct network *n, const char *input, struct sl_fail *fail)
+{
+	const int k = input ? sl_model_input(&n->graph, input) : SL_BUILD_INPUT;
+
+	if (input && k < 0)
+		return sl_fail_at(fail, "share.inputs", SL_ERR_CONFIG, "the network has no input %.64s", input);
+	return read_sizes(n, k) ? SL_OK
+				: sl_fail_set(fail, SL_ERR_DATA, "input %s has too many features", n->graph.in[k].name);
+}
+
+enum sl_err sl_network_file_sizes(struct sl_model_sizes *out, const char *path, const char *input, struct sl_fail *fail)
 {
 	struct sl_fail why = {0};
 	struct sl_st_file *file;
@@ -151,9 +176,10 @@ enum sl_err sl_network_file_sizes(struct sl_model_sizes *out, const char *path, 
 	sl_st_close(file);
 	if (err)
 		return sl_fail_set(fail, err, "%s: %s", path, why.text);
+	err = choose_input(&n, input, fail);
 	*out = n.sizes;
 	network_close(&n);
-	return SL_OK;
+	return err;
 }
 
 /* ---- the graph */
@@ -197,6 +223,15 @@ static void copy_param(struct sl_build *b, const struct network *n, struct sl_dr
 	if (!read_layout(n, p, &made))
 		refuse(b, p->name, "does not have the layout that its note split.network names");
 	sl_draft_param(b, d, &made);
+}
+
+/* The names of several inputs, and those behind the labels. */
+static void add_inputs(struct sl_build *b, const struct sl_graph *g)
+{
+	snprintf(b->graph->in[0].name, sizeof b->graph->in[0].name, "%s", g->in[0].name);
+	for (int k = SL_BUILD_LABEL + 1; k < g->n_in && !b->err; k++)
+		b->err = sl_graph_add_input(b->graph, g->in[k].name, SL_F32, SL_PER_ROW, g->value[k].shape, 1, NULL,
+					    b->fail);
 }
 
 static void copy_node(struct sl_build *b, const struct network *n, const struct sl_node *node)
@@ -280,12 +315,18 @@ enum sl_err sl_network_file_build(struct sl_model **out, const struct sl_st_file
 
 	if (err)
 		return err;
-	err = sl_model_settle_sizes(&n.sizes, name, spec, fail);
+	err = choose_input(&n, spec->input, fail);
+	if (!err)
+		err = sl_model_settle_sizes(&n.sizes, name, spec, fail);
 	if (!err)
 		err = check_use(&n, spec, fail);
+	if (!err && spec->input)
+		err = choose_input(&n, NULL,
+				   fail); /* the network begins with its first input, whichever the data give */
 	if (!err)
 		err = sl_build_open_sized(&b, &n.sizes, name, spec, fail);
 	if (!err) {
+		add_inputs(&b, &n.graph);
 		for (int i = 0; i < n.graph.n_node - 1 && !b.err; i++)
 			copy_node(&b, &n, &n.graph.node[i]);
 		prefix = json_string_value(json_object_get(n.about, "prefix"));

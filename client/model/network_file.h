@@ -1,15 +1,17 @@
 /* Networks from one safetensors file, which has a graph and its weights, as `splitc export` and split.write_network
  * write it. Two notes of its metadata describe the network (docs/howto-networks.md): split.graph    the graph
- * (graph_text.h) from "image", "row" or "tokens" to a loss, which the config's task replaces split.network  a JSON
- * object: what the graph's text does not say A file is untrusted: a malformed one is DATA, and one that does not suit
- * the config is CONFIG. Error texts begin with the path. */
+ * (graph_text.h) from "image", "row" or "tokens", or from several named inputs, to a loss, which the config's task
+ * replaces split.network  a JSON object: what the graph's text does not say A file is untrusted: a malformed one is
+ * DATA, and one that does not suit the config is CONFIG. Error texts begin with the path. */
 #ifndef SL_CLIENT_MODEL_NETWORK_FILE_H
 #define SL_CLIENT_MODEL_NETWORK_FILE_H
 
 #include "client/model/source.h"
 #include "common/weights/safetensors.h"
 
-enum sl_err sl_network_file_sizes(struct sl_model_sizes *out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+/* `input`: of several, the one whose sizes are meant; NULL: the first. CONFIG: there is none of that name. */
+enum sl_err sl_network_file_sizes(struct sl_model_sizes *out, const char *path, const char *input,
+				  struct sl_fail *fail) SL_MUST_CHECK;
 /* Opens spec->network and builds its network. Errors without a key of their own get the key model.network. */
 enum sl_err sl_network_file_open(struct sl_model **out, const struct sl_model_spec *spec,
 				 struct sl_fail *fail) SL_MUST_CHECK;

@@ -407,6 +407,7 @@ static void write_ends(struct sl_onnx_writer *w)
 static enum sl_err check(const struct sl_model *m, struct sl_fail *fail)
 {
 	const char *what = m->vocab                        ? "reads tokens"
+			   : m->graph.n_in > 2             ? "has several inputs"
 			   : m->n_adapter                  ? "has adapters"
 			   : m->graph.n_param > m->n_plain ? "has inserts"
 							   : NULL;

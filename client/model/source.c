@@ -104,7 +104,7 @@ enum sl_err sl_model_takes_of(struct sl_model_takes *out, const struct sl_model_
 {
 	if (spec->network && sl_model_takes_tokens(spec->name)) {
 		struct sl_model_sizes sizes;
-		enum sl_err err = sl_network_file_sizes(&sizes, spec->network, fail);
+		enum sl_err err = sl_network_file_sizes(&sizes, spec->network, spec->input, fail);
 
 		if (!err)
 			*out = sizes.takes;

@@ -32,6 +32,7 @@ struct sl_model_spec {
 	/* The file of model.network (network_file.h), borrowed; of the rest `name`, classes, image, image_w, pad,
 	 * tokens, whole_rows, features and task are read. Other networks: NULL. */
 	const char *network;
+	const char *input; /* of several inputs, the one to which `features` and the like belong; NULL: the first */
 	enum sl_learn_kind task; /* CLASSES with one class, for tokens: a number. NEXT: "huggingface" only */
 };
 

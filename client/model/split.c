@@ -9,18 +9,15 @@
 /* Copies nodes of the model into a part. value[], param[]: the part's indices of the model's values and parameters; -1:
  * the part does not have it. */
 struct copier {
-	const struct sl_model *model;
+	const struct sl_graph *from;
 	struct sl_graph *to;
 	int *value, *param;
 	int first; /* the part's first node in the model */
 };
 
-static enum sl_err copier_open(struct copier *c, const struct sl_model *model, struct sl_graph *to,
-			       struct sl_fail *fail)
+static enum sl_err copier_open(struct copier *c, const struct sl_graph *from, struct sl_graph *to, struct sl_fail *fail)
 {
-	const struct sl_graph *from = &model->graph;
-
-	*c = (struct copier){.model = model,
+	*c = (struct copier){.from = from,
 			     .to = to,
 			     .value = malloc((size_t)from->n_value * sizeof *c->value),
 			     .param = malloc(((size_t)from->n_param + 1) * sizeof *c->param)};
@@ -51,7 +48,7 @@ static bool is_used_before(const struct sl_graph *g, int param, int node)
 
 static enum sl_err copy_node(struct copier *c, const struct sl_node *node, struct sl_fail *fail)
 {
-	const struct sl_graph *from = &c->model->graph;
+	const struct sl_graph *from = c->from;
 	int in[SL_OP_MAX_IN], param[SL_OP_MAX_PARAM];
 	enum sl_err err = SL_OK;
 
@@ -85,7 +82,7 @@ static enum sl_err copy_nodes(struct copier *c, int first, int end, struct sl_fa
 
 	c->first = first;
 	for (int i = first; i < end && !err; i++)
-		err = copy_node(c, &c->model->graph.node[i], fail);
+		err = copy_node(c, &c->from->node[i], fail);
 	return err;
 }
 
@@ -99,7 +96,7 @@ static const char *numbered(const char *name, int k, char out[SL_NAME_MAX])
 /* Adds inputs for n values of the model, called name.1 and on. */
 static enum sl_err add_values(struct copier *c, const char *name, const int *value, int n, struct sl_fail *fail)
 {
-	const struct sl_graph *model = &c->model->graph;
+	const struct sl_graph *model = c->from;
 	enum sl_err err = SL_OK;
 	char text[SL_NAME_MAX];
 
@@ -118,7 +115,7 @@ static enum sl_err add_values(struct copier *c, const char *name, const int *val
 static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const struct sl_cut *cut,
 			      const struct sl_insert insert[2], const struct sl_graph *before, struct sl_build *b)
 {
-	const struct sl_graph *model = &c->model->graph;
+	const struct sl_graph *model = c->from;
 	const char *const name[SL_SEGMENT_COUNT] = {model->in[0].name, "head_act", "mid_act"};
 	const struct sl_field *from = which == SL_HEAD ? &model->in[0] : &before->out[0];
 	const struct sl_graph_value *value =
@@ -132,6 +129,11 @@ static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const str
 		value = &model->value[right->value];
 		c->value[SL_BUILD_LABEL] = 1;
 		err = sl_graph_add_input(c->to, right->name, value->dtype, value->lead, value->shape, 1, NULL, b->fail);
+	}
+	for (int k = SL_BUILD_LABEL + 1; which == SL_HEAD && k < model->n_in && !err; k++) {
+		c->value[k] = c->to->n_in;
+		err = sl_graph_add_input(c->to, model->in[k].name, SL_F32, SL_PER_ROW, model->value[k].shape, 1, NULL,
+					 b->fail);
 	}
 	if (!err && which == SL_MIDDLE)
 		err = add_values(c, "head_act", cut->up + 1, cut->n_up - 1, b->fail);
@@ -152,7 +154,7 @@ static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const str
 static enum sl_err add_output(struct copier *c, enum sl_segment which, const struct sl_cut *cut,
 			      struct sl_insert insert[2], struct sl_build *b)
 {
-	const struct sl_field *loss = &c->model->graph.out[0];
+	const struct sl_field *loss = &c->from->out[0];
 	const bool mid = which == SL_MIDDLE;
 	struct sl_decay decay;
 	char name[SL_NAME_MAX];
@@ -180,7 +182,7 @@ static enum sl_err split_part(struct sl_graph *part, enum sl_segment which, stru
 	struct sl_fail why = {0};
 	struct sl_build b = {.graph = &part[which], .model = model, .insert = true, .fail = &why};
 	struct copier c;
-	enum sl_err err = copier_open(&c, model, &part[which], &why);
+	enum sl_err err = copier_open(&c, &model->graph, &part[which], &why);
 	int first, end, blame = which == SL_TAIL; /* the insert that is being built, for errors */
 
 	sl_cut_nodes(cut, model, which, &first, &end);
@@ -230,7 +232,7 @@ static enum sl_err restoring_middle(struct sl_graph part[SL_SEGMENT_COUNT], stru
 	enum sl_err err = add_inputs(c, SL_MIDDLE, cut, none, &part[SL_HEAD], b);
 	int first, end, error;
 
-	sl_cut_nodes(cut, c->model, SL_MIDDLE, &first, &end);
+	sl_cut_nodes(cut, b->model, SL_MIDDLE, &first, &end);
 	if (!err && tail)
 		err = copy_nodes(c, first, end, b->fail);
 	if (err)
@@ -294,7 +296,7 @@ static enum sl_err split_restore(struct sl_graph part[SL_SEGMENT_COUNT], struct 
 		err = split_part(part, SL_HEAD, model, &only, none, fail);
 	if (err)
 		return err;
-	err = copier_open(&c, model, &part[SL_MIDDLE], &why);
+	err = copier_open(&c, &model->graph, &part[SL_MIDDLE], &why);
 	if (!err)
 		err = restoring_middle(part, &c, cut, insert, tail, &b);
 	copier_close(&c);
@@ -399,6 +401,97 @@ void sl_parts_close(struct sl_parts *parts)
 	*parts = (struct sl_parts){0};
 }
 
+/* ---- the head of one party */
+
+/* Writes the inputs on which each value of the graph depends, a bit each. NULL: no memory. */
+static uint32_t *inputs_of(const struct sl_graph *g)
+{
+	uint32_t *of = calloc((size_t)g->n_value + 1, sizeof *of);
+
+	for (int k = 0; of && k < g->n_in; k++)
+		of[g->in[k].value] = 1U << k;
+	for (int i = 0; of && i < g->n_node; i++)
+		for (int k = 0; k < g->node[i].n_in; k++)
+			of[g->node[i].out] |= of[g->link[g->node[i].in + k]];
+	return of;
+}
+
+enum sl_err sl_parts_spare_gradients(struct sl_parts *parts, struct sl_fail *fail)
+{
+	const struct sl_graph *head = &parts->part[SL_HEAD];
+	bool *learns = calloc((size_t)head->n_value + 1, sizeof *learns);
+
+	if (!learns)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to cut the model");
+	for (int i = 0; i < head->n_node; i++) {
+		const struct sl_node *node = &head->node[i];
+
+		for (int k = 0; k < node->n_in; k++)
+			learns[node->out] |= learns[head->link[node->in + k]];
+		for (int k = 0; k < node->n_param; k++)
+			learns[node->out] |= head->param[head->link[node->param + k]].role == SL_LEARNS;
+	}
+	for (int k = 0; k < head->n_out; k++)
+		parts->part[SL_MIDDLE].in[k].still = !learns[head->out[k].value];
+	free(learns);
+	return SL_OK;
+}
+
+/* Copies what depends on the input `own` of `from` alone. */
+static enum sl_err copy_own(struct copier *c, int own, const uint32_t *of, int *sends, struct sl_fail *fail)
+{
+	const struct sl_graph *from = c->from;
+	const struct sl_graph_value *in = &from->value[from->in[own].value];
+	enum sl_err err = sl_graph_add_input(c->to, from->in[own].name, in->dtype, in->lead, in->shape, 1, NULL, fail);
+
+	c->value[from->in[own].value] = 0;
+	for (int i = 0; i < from->n_node && !err; i++) {
+		const uint32_t others = of[from->node[i].out] & ~(1U << own);
+
+		if (others == of[from->node[i].out])
+			continue;
+		err = others ? sl_fail_at(fail, "head_end", SL_ERR_CONFIG,
+					  "%s joins inputs %s and %s: begin the middle there or before",
+					  from->node[i].name, from->in[own].name, from->in[ffs((int)others) - 1].name)
+			     : copy_node(c, &from->node[i], fail);
+	}
+	for (int k = 0; k < from->n_out && !err; k++) {
+		if (of[from->out[k].value] != 1U << own)
+			continue;
+		*sends |= 1 << k;
+		err = sl_graph_add_output(c->to, from->out[k].name, c->value[from->out[k].value], NULL, fail);
+	}
+	return err;
+}
+
+enum sl_err sl_parts_take_input(struct sl_parts *parts, const char *name, int *sends, struct sl_fail *fail)
+{
+	struct sl_graph *head = &parts->part[SL_HEAD], own = {0};
+	int input = -1;
+	uint32_t *of = inputs_of(head);
+	struct copier c = {0};
+	enum sl_err err =
+		of ? copier_open(&c, head, &own, fail) : sl_fail_set(fail, SL_ERR_NOMEM, "no memory to cut the model");
+
+	for (int k = 0; k < head->n_in; k++)
+		input = strcmp(head->in[k].name, name) == 0 ? k : input;
+	*sends = 0;
+	if (!err)
+		err = copy_own(&c, input, of, sends, fail);
+	if (!err && !*sends)
+		err = sl_fail_at(fail, "head_end", SL_ERR_CONFIG,
+				 "the head makes nothing of input %s: end it behind a layer that reads it", name);
+	copier_close(&c);
+	free(of);
+	if (err) {
+		sl_graph_close(&own);
+		return err;
+	}
+	sl_graph_close(head);
+	*head = own;
+	return SL_OK;
+}
+
 enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, const struct sl_plan_spec *spec,
 			       struct sl_fail *fail)
 {
@@ -407,6 +500,7 @@ enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, con
 
 	if (err)
 		return err;
+	sl_plan_settle(plan, &parts->part[SL_MIDDLE]);
 	plan->model = parts->model;
 	plan->cut = parts->cut;
 	parts->model = NULL;

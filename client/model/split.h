@@ -41,6 +41,13 @@ struct sl_parts {
 enum sl_err sl_parts_open(struct sl_parts *parts, const struct sl_split_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_parts_close(struct sl_parts *parts); /* idempotent; a zeroed one is fine */
 
+/* Marks values of head_act below which nothing learns: their gradient does not cross. Something in the head learns. */
+enum sl_err sl_parts_spare_gradients(struct sl_parts *parts, struct sl_fail *fail) SL_MUST_CHECK;
+/* Reduces the head to what depends on the input of that name alone. *sends: which values of head_act it gives, a bit
+ * each. CONFIG: a layer of the head joins it with another input. */
+enum sl_err sl_parts_take_input(struct sl_parts *parts, const char *name, int *sends,
+				struct sl_fail *fail) SL_MUST_CHECK;
+
 /* Plans the three parts, and takes over the model and the graphs of *parts. */
 enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, const struct sl_plan_spec *spec,
 			       struct sl_fail *fail) SL_MUST_CHECK;

@@ -5,8 +5,8 @@
 
 #include "client/model/source.h"
 
-/* Returns crossing[i], malloc'ed: how many values cross the boundary before node i. The network's input counts as two,
- * so that no unit begins where it is still read. NULL: no memory. */
+/* Returns crossing[i], malloc'ed: how many values cross the boundary before node i. An input of the network counts as
+ * two, so that no unit begins where it is still read. NULL: no memory. */
 static int *count_crossing(const struct sl_graph *g)
 {
 	int *change = calloc((size_t)g->n_node + 2, sizeof *change), *last = calloc((size_t)g->n_value, sizeof *last);
@@ -18,7 +18,7 @@ static int *count_crossing(const struct sl_graph *g)
 	for (int v = 0; change && last && v < g->n_value; v++) {
 		const int maker = g->value[v].maker;
 
-		if (maker < 0 && v != SL_BUILD_INPUT)
+		if (v == SL_BUILD_LABEL)
 			continue;
 		change[maker + 1] += maker < 0 ? 2 : 1;
 		/* the output, which no node reads yet, ends at its maker */

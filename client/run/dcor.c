@@ -18,13 +18,13 @@ struct sl_dcor {
 
 enum sl_err sl_dcor_open(struct sl_dcor **out, const struct sl_plan *plan, int64_t samples, struct sl_fail *fail)
 {
-	const struct sl_graph *g = &plan->model->graph;
+	const struct sl_graph *g = &plan->segment[SL_HEAD].graph;
 	const int64_t in = sl_shape_row(&g->value[g->in[0].value].shape), all = in + sl_plan_cut_floats(plan, false, 1);
 	const int64_t fit = ROOM / (int64_t)sizeof(float) / all, n = fit < FEW ? FEW : fit < MOST ? fit : MOST;
 	struct sl_dcor *d;
 
 	*out = NULL;
-	if (plan->model->vocab || samples < LEAST)
+	if (plan->model->vocab || g->n_in > 1 || samples < LEAST)
 		return SL_OK;
 	*out = d = calloc(1, sizeof *d + (size_t)(n * all) * sizeof(float));
 	if (!d)

@@ -237,7 +237,7 @@ static bool holds_end(struct drive *d)
 		return true;
 	/* The other party of a vertical group may be gone once this one says that it is done: the file is from after
 	 * the last evaluation, which one with labels cannot do alone. */
-	if (d->setup->plan->spec.party == SL_PARTY_LABELS && !d->why)
+	if (d->setup->plan->spec.party > SL_PARTY_FEATURES && !d->why)
 		sl_training_end_phase(d->run);
 	if (sl_recover_keep_done(d->recover, d->remote, d->run))
 		return true;

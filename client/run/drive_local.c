@@ -76,22 +76,49 @@ enum sl_err sl_drive_keep_best(struct sl_setup *setup, struct sl_local *local, s
 	return SL_OK;
 }
 
-/* `input`: of the party with features, for the same rows; NULL: the batch has its own. */
-static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, struct sl_loader *loader,
-			     struct sl_loader *input, bool training, struct sl_predict *predict, struct sl_fail *fail)
-{
-	struct sl_step_result result;
-	const struct sl_batch *batch, *features = NULL;
-	struct sl_feed feed;
-	enum sl_err err = sl_loader_take(loader, &batch, fail);
+/* The loaders of one split: for the whole batch, and of parties with features for their input of the same rows. */
+struct loaders {
+	struct sl_loader *own, *input[SL_CUT_VALUES];
+};
 
-	if (!err && input)
-		err = sl_loader_take(input, &features, fail);
+static void put_input(const struct sl_setup *from, const struct sl_batch *batch, struct sl_feed *feed)
+{
+	const struct sl_graph *g = &from->plan->model->graph;
+	const int k = sl_conf_input(from->conf) ? sl_model_input(g, sl_conf_input(from->conf)) : 0;
+
+	/* the head has no labels, which are the network's second input */
+	*(k ? &feed->more[k - 2] : &feed->input) = batch->field[SL_FIELD_INPUT].data;
+}
+
+static enum sl_err take_batch(const struct sl_setup *setup, const struct loaders *from, struct sl_feed *feed,
+			      const struct sl_batch **batch, const struct sl_batch *input[SL_CUT_VALUES],
+			      struct sl_fail *fail)
+{
+	enum sl_err err = sl_loader_take(from->own, batch, fail);
+
+	for (int k = 0; k < setup->n_features && !err; k++)
+		err = sl_loader_take(from->input[k], &input[k], fail);
 	if (err)
 		return err;
-	feed = sl_feed_of(batch);
-	if (features)
-		feed.input = features->field[SL_FIELD_INPUT].data;
+	*feed = sl_feed_of(*batch);
+	if (sl_conf_input(setup->conf))
+		put_input(setup, *batch, feed);
+	for (int k = 0; k < setup->n_features; k++)
+		put_input(&setup->features[k], input[k], feed);
+	return SL_OK;
+}
+
+static enum sl_err one_batch(const struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
+			     const struct loaders *from, bool training, struct sl_predict *predict,
+			     struct sl_fail *fail)
+{
+	struct sl_step_result result;
+	const struct sl_batch *batch, *input[SL_CUT_VALUES];
+	struct sl_feed feed;
+	enum sl_err err = take_batch(setup, from, &feed, &batch, input, fail);
+
+	if (err)
+		return err;
 	if (training)
 		err = sl_local_step(local, &feed, sl_training_number(run), sl_training_lr(run), &result, fail);
 	else
@@ -101,9 +128,9 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 	else if (!err)
 		sl_training_score(run, sl_batch_target(batch), batch->rows);
 	result.t_data_s = batch->waited_s;
-	sl_loader_release(loader, batch);
-	if (features)
-		sl_loader_release(input, features);
+	sl_loader_release(from->own, batch);
+	for (int k = 0; k < setup->n_features; k++)
+		sl_loader_release(from->input[k], input[k]);
 	if (err == SL_ERR_NONFINITE && training) {
 		const struct sl_fail why = *fail;
 
@@ -119,8 +146,7 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 }
 
 static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_local *local,
-			   struct sl_training *run, struct sl_loader *loader[SL_SPLIT_COUNT],
-			   struct sl_loader *input[SL_SPLIT_COUNT], struct sl_fail *fail)
+			   struct sl_training *run, const struct loaders loader[SL_SPLIT_COUNT], struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
@@ -130,7 +156,7 @@ static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options
 
 		if (want == SL_WANT_FINISH)
 			break;
-		err = one_batch(local, run, loader[split], input[split], want == SL_WANT_STEP, options->predict, fail);
+		err = one_batch(setup, local, run, &loader[split], want == SL_WANT_STEP, options->predict, fail);
 		if (!err && sl_training_best_due(run))
 			err = sl_drive_keep_best(setup, local, run, fail);
 	}
@@ -142,9 +168,10 @@ static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options
 
 /* A later phase goes on from the end of the one before it. */
 static enum sl_err begin_phase(struct sl_setup *setup, const struct sl_phase_end *end, struct sl_local *local,
-			       struct sl_training *run, struct sl_loader *const loader[SL_SPLIT_COUNT],
+			       struct sl_training *run, const struct loaders loader[SL_SPLIT_COUNT],
 			       struct sl_fail *fail)
 {
+	struct sl_loader *const own[SL_SPLIT_COUNT] = {loader[0].own, loader[1].own};
 	enum sl_err err;
 
 	if (!end || !setup->phase.index)
@@ -152,7 +179,7 @@ static enum sl_err begin_phase(struct sl_setup *setup, const struct sl_phase_end
 	err = sl_local_give(local, &end->state, end->step, fail);
 	if (!err)
 		err = sl_training_restore(run, &end->notes, fail);
-	return err ? err : sl_training_seek(run, loader, fail);
+	return err ? err : sl_training_seek(run, own, fail);
 }
 
 static enum sl_err end_phase(struct sl_phase_end *end, struct sl_local *local, struct sl_training *run,
@@ -189,18 +216,19 @@ static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options 
 
 enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
 {
-	struct sl_loader *loader[SL_SPLIT_COUNT] = {NULL, NULL}, *input[SL_SPLIT_COUNT] = {NULL, NULL};
+	struct loaders loader[SL_SPLIT_COUNT] = {0};
 	struct sl_local *local = NULL;
 	struct sl_training *run = NULL;
 	struct sl_ends_use use = sl_setup_use(setup);
 	enum sl_err err = sl_training_open(&run, setup, "local", options->eval_only, setup->phase.index > 0, fail);
 
 	if (!err && !options->eval_only)
-		err = sl_setup_loader(setup, SL_SPLIT_TRAIN, NULL, NULL, &loader[SL_SPLIT_TRAIN], fail);
+		err = sl_setup_loader(setup, SL_SPLIT_TRAIN, NULL, NULL, &loader[SL_SPLIT_TRAIN].own, fail);
 	if (!err)
-		err = sl_setup_loader(setup, SL_SPLIT_TEST, NULL, NULL, &loader[SL_SPLIT_TEST], fail);
-	for (int split = 0; split < SL_SPLIT_COUNT && setup->features && !err; split++)
-		err = sl_setup_loader(setup->features, (enum sl_split)split, NULL, NULL, &input[split], fail);
+		err = sl_setup_loader(setup, SL_SPLIT_TEST, NULL, NULL, &loader[SL_SPLIT_TEST].own, fail);
+	for (int i = 0; i < SL_SPLIT_COUNT * setup->n_features && !err; i++)
+		err = sl_setup_loader(&setup->features[i / SL_SPLIT_COUNT], (enum sl_split)(i % SL_SPLIT_COUNT), NULL,
+				      NULL, &loader[i % SL_SPLIT_COUNT].input[i / SL_SPLIT_COUNT], fail);
 	if (!err)
 		err = sl_local_open(&local, setup->plan, &setup->agreement, NULL, &setup->be, fail);
 	if (err == SL_ERR_CONFIG)
@@ -221,7 +249,7 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	if (!err)
 		err = sl_training_begin(run, fail);
 	if (!err)
-		err = run_all(setup, options, local, run, loader, input, fail);
+		err = run_all(setup, options, local, run, loader, fail);
 	if (!err || err == SL_ERR_NONFINITE) {
 		const struct sl_fail why = *fail;
 		enum sl_err end = finish(setup, options, local, run, err == SL_ERR_NONFINITE, fail);
@@ -232,8 +260,9 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	}
 	sl_local_close(local);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
-		sl_loader_close(loader[split]);
-		sl_loader_close(input[split]);
+		sl_loader_close(loader[split].own);
+		for (int k = 0; k < SL_CUT_VALUES; k++)
+			sl_loader_close(loader[split].input[k]);
 	}
 	sl_training_close(run);
 	return err;

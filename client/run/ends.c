@@ -287,11 +287,13 @@ static enum sl_err take_input(struct sl_ends *ends, const struct sl_chunk *c)
 	const int64_t n = sl_shape_count(&in.shape);
 	const int64_t at = dims->begin ? (int64_t)ends->feed.begin[c->first] : c->first * sl_shape_row(&in.shape);
 	const size_t element = sl_dtype_bytes(in.dtype);
+	const enum sl_err err = sl_ends_take_more(ends, c);
 
 	if (dims->begin && !tokens_are_known(ends, (const int32_t *)ends->feed.input + at, n))
 		return SL_ERR_DATA;
-	return in.be->ops->upload(in.be, in.data, (const char *)ends->feed.input + (size_t)at * element,
-				  (size_t)n * element);
+	return err ? err
+		   : in.be->ops->upload(in.be, in.data, (const char *)ends->feed.input + (size_t)at * element,
+					(size_t)n * element);
 }
 
 /* Computes a chunk's activations, unless the cache has those of all its samples. */

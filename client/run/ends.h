@@ -81,6 +81,8 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk) SL_MUST_CHECK;
 /* Forward pass of the tail for a chunk, from sl_exec_input(tail) to loss[chunk]; in training also its backward pass, to
  * sl_exec_din(tail), and NONFINITE if the loss is NaN or Inf. */
 enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail) SL_MUST_CHECK;
+/* ends_home.c: uploads a chunk's part of the inputs behind the first. */
+enum sl_err sl_ends_take_more(struct sl_ends *ends, const struct sl_chunk *c) SL_MUST_CHECK;
 /* ends_home.c: copies a chunk's values that stay at home from the head's slot to the tail's; and their gradients back.
  * A value that also crosses has its head_grad there already, to which this adds. */
 void sl_ends_carry_home(struct sl_ends *ends, const struct sl_exec_call *call);

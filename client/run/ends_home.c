@@ -1,8 +1,22 @@
-/* Values that stay at home (plan.h): from the head to the tail, and their gradients back. Both lie in the host's
- * memory. */
+/* A network's inputs behind the first. And values that stay at home (plan.h): from the head to the tail, and their
+ * gradients back; both lie in the host's memory. */
 #include <string.h>
 
 #include "client/run/ends.h"
+
+enum sl_err sl_ends_take_more(struct sl_ends *ends, const struct sl_chunk *c)
+{
+	enum sl_err err = SL_OK;
+
+	for (int k = 1; k < ends->plan->segment[SL_HEAD].graph.n_in && !err; k++) {
+		const struct sl_tensor x = sl_exec_field(ends->head, SL_END_IN, k, c->call.slot, &c->call.dims);
+		const float *from = ends->feed.more[k - 1];
+
+		err = x.be->ops->upload(x.be, x.data, from + c->first * sl_shape_row(&x.shape),
+					(size_t)sl_shape_count(&x.shape) * sizeof *from);
+	}
+	return err;
+}
 
 void sl_ends_carry_home(struct sl_ends *ends, const struct sl_exec_call *call)
 {

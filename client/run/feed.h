@@ -3,13 +3,15 @@
 #define SL_CLIENT_RUN_FEED_H
 
 #include "client/data/loader.h"
+#include "common/graph/cut.h"
 
 /* The arrays are borrowed until the pass is over. */
 struct sl_feed {
-	const void *input;      /* images [rows, H, W, C], f32; or the tokens of all rows, i32 */
-	const uint32_t *begin;  /* [rows + 1] offset of each row's tokens; NULL: the input has no tokens */
-	const void *target;     /* [rows]: labels, i32, or numbers to be predicted, f32 */
-	int64_t rows;           /* at most the planned batch */
+	const void *more[SL_CUT_VALUES - 1]; /* of a network with several inputs those behind the first, f32 */
+	const void *input;                   /* images [rows, H, W, C], f32; or the tokens of all rows, i32 */
+	const uint32_t *begin;               /* [rows + 1] offset of each row's tokens; NULL: the input has no tokens */
+	const void *target;                  /* [rows]: labels, i32, or numbers to be predicted, f32 */
+	int64_t rows;                        /* at most the planned batch */
 	const int32_t *other;   /* [rows] for mixup, with `share`: see struct sl_batch; NULL: rows are not mixed */
 	const float *share;     /* [rows] */
 	const uint32_t *pieces; /* [2·rows + 1], for padding: see struct sl_dims; NULL: rows are not padded */

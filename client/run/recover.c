@@ -514,7 +514,7 @@ bool sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const 
 	if (!sl_recover_settle(r))
 		return false;
 	if ((sl_archive_newest(r->archive) != sl_training_state(run).step ||
-	     r->setup->plan->spec.party == SL_PARTY_LABELS) &&
+	     r->setup->plan->spec.party > SL_PARTY_FEATURES) &&
 	    sl_remote_kept_there(remote, sl_training_state(run).step) && sl_recover_keep_last(r, remote, run, &fail))
 		sl_log(SL_LOG_WARN, "checkpoint-missed", "%s", fail.text);
 	return true;

@@ -142,7 +142,9 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 	s->agreement.agreed.fetch_state = s->conf->train.audit_every || s->audits;
 	s->agreement.agreed.cross.head_grad = head;
 	s->agreement.agreed.cross.mid_grad = head || sl_roles_learn(&parts->part[SL_MIDDLE]);
-	err = sl_agreement_settle(&s->agreement, fail);
+	err = sl_setup_take_input(s, parts, head, fail);
+	if (!err)
+		err = sl_agreement_settle(&s->agreement, fail);
 	s->agreement.plan.ends =
 		s->conf->train.ends_precision == SL_ENDS_FP32 ? SL_PRECISION_FP32 : SL_PRECISION_BF16_FACTORS;
 	return err ? err : sl_plan_open_parts(&s->plan, parts, &s->agreement.plan, fail);
@@ -265,24 +267,6 @@ static void choose_held(const struct sl_setup *s, struct sl_parts *parts)
 		sl_held_choose(parts, path);
 }
 
-/* What one party has must not be read by the other: only what the middle makes of it crosses. */
-static enum sl_err check_parties(const struct sl_setup *s, const struct sl_parts *parts, struct sl_fail *fail)
-{
-	const struct sl_cut *cut = &parts->cut;
-	const struct sl_graph *g = &parts->model->graph;
-
-	if (!sl_agreed_is_vertical(&s->conf->agreed))
-		return SL_OK;
-	if (parts->model->vocab)
-		return sl_fail_at(fail, "share.mode", SL_ERR_CONFIG, "vertical is not for networks of tokens");
-	if (!cut->n_home)
-		return SL_OK;
-	return sl_fail_at(
-		fail, "tail_begin", SL_ERR_CONFIG,
-		"%s goes from the head of one member to the tail of the other: begin the tail after its last reader",
-		cut->home[0] == SL_BUILD_INPUT ? "the input" : g->node[g->value[cut->home[0]].maker].name);
-}
-
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct sl_split_spec spec = {0};
@@ -307,6 +291,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	spec.model.tokens = conf->model.tokens;
 	spec.model.huggingface = conf->model.huggingface[0] ? conf->model.huggingface : NULL;
 	spec.model.network = conf->model.network[0] ? conf->model.network : NULL;
+	spec.model.input = sl_conf_input(conf);
 	err = sl_model_takes_of(&s->takes, &spec.model, &why);
 	if (err)
 		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
@@ -342,7 +327,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	s->agreement.agreed.padded = row_tokens && conf->data.pad;
 	err = sl_parts_open(&parts, &spec, &why);
 	if (!err)
-		err = check_parties(s, &parts, &why);
+		err = sl_setup_check_parties(s, &parts, &why);
 	if (!err)
 		choose_held(s, &parts);
 	if (!err)

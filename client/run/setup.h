@@ -57,9 +57,10 @@ struct sl_setup {
 	double *threshold;
 	const char *const *given; /* [ngiven] what to predict in place of the test set; NULL: the test set. Borrowed */
 	int ngiven;
-	/* Of a vertical pair in one process (`alone`): the party with features, whose data give the input, and whose
+	/* Of a vertical group in one process (`alone`): the parties with features, whose data give inputs, and whose
 	 * noise is in head_act. Set it before sl_setup_backend; NULL: the data here give it. Borrowed */
 	const struct sl_setup *features;
+	int n_features;
 	bool streams; /* the test set is lines that come one by one (stream_set.h), and `given` is empty */
 	/* While a split is opened, and with `streams` until the end: names a table's columns. NULL: the data do. */
 	struct json_t *recalled;
@@ -130,6 +131,14 @@ static inline uint64_t sl_setup_round(const struct sl_setup *s)
 }
 /* In a group, before the plan: opens the member's training data and, unless it is alone, sets epoch_steps and turns. */
 enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether the network suits the member of a vertical group: what it has must not be read by others, as only what the
+ * middle makes of it crosses. A network with several inputs needs such a group. CONFIG. */
+enum sl_err sl_setup_check_parties(const struct sl_setup *s, const struct sl_parts *parts,
+				   struct sl_fail *fail) SL_MUST_CHECK;
+/* Of several inputs such a member keeps its own, and the part of the head that depends on that alone. `learns`: any
+ * parameter of the complete head does. */
+enum sl_err sl_setup_take_input(struct sl_setup *s, struct sl_parts *parts, bool learns,
+				struct sl_fail *fail) SL_MUST_CHECK;
 /* Opens a split's data, unless they are open already. */
 enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
 /* class_weights.c: sets class_weight; balanced weights open the training data. sl_setup_data calls it for training. */

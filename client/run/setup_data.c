@@ -101,7 +101,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.unlabelled = !sl_setup_task(c)->labelled || sl_agreed_has_role(&c->agreed, SL_ROLE_FEATURES),
 		.id = c->data.kind == SL_DATA_CSV ? c->data.id : "",
 		.aligned = s->aligned,
-		.blind = sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS),
+		.blind = sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS) && !sl_conf_input(c),
 		.lacking = c->agreed.share.group[0] != 0,
 		.next = {.on = c->model.head == SL_CONF_CAUSAL_LM,
 			 .all = c->data.loss_on == SL_CONF_LOSS_ALL,
@@ -184,7 +184,7 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 					   "names %lld column%s, and the network has %d outputs: they must be as many",
 					   (long long)sl_set_targets(set), sl_set_targets(set) == 1 ? "" : "s",
 					   c->model.classes);
-	if (sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS)) /* the input is another party's */
+	if (sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS) && !sl_conf_input(c)) /* the input is another party's */
 		return SL_OK;
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
 		return sl_conf_client_fail(c, c->data.channels ? "data.channels" : "data.kind", fail, "%s", why.text);
@@ -459,11 +459,12 @@ enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples
 	return err || !train ? err : sl_setup_keep(s, fail);
 }
 
-/* Checks that both parties of a vertical pair have the same rows in one order, as over links their hashes do. */
-static enum sl_err check_rows(const struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
+/* Checks that two parties of a vertical group have the same rows in one order, as over links their hashes do. */
+static enum sl_err check_rows(const struct sl_setup *s, const struct sl_setup *features, enum sl_split split,
+			      struct sl_fail *fail)
 {
-	const struct sl_set *own = &s->set[split], *other = &s->features->set[split];
-	const bool named = s->conf->data.id[0] && s->features->conf->data.id[0];
+	const struct sl_set *own = &s->set[split], *other = &features->set[split];
+	const bool named = s->conf->data.id[0] && features->conf->data.id[0];
 
 	if (own->count != other->count)
 		return sl_conf_client_fail(s->conf, "data.dir", fail, "has %lld rows, and the other member's has %lld",
@@ -485,14 +486,18 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 {
 	enum sl_err err = sl_setup_check_transforms(s, fail);
 
+	if (!err && s->plan && s->plan->segment[SL_HEAD].graph.n_in > 1 && !s->alone)
+		err = sl_conf_client_fail(s->conf, "model.network", fail,
+					  "has several inputs, each of another member, and only train computes these");
 	if (!err && train)
 		err = sl_setup_split(s, SL_SPLIT_TRAIN, fail);
 	if (!err && train)
 		err = check_sampling(s, &s->set[SL_SPLIT_TRAIN], fail);
 	if (!err)
 		err = sl_setup_split(s, SL_SPLIT_TEST, fail);
-	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && s->features && !err; split++)
-		err = check_rows(s, (enum sl_split)split, fail);
+	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT; split++)
+		for (int k = 0; k < s->n_features && !err; k++)
+			err = check_rows(s, &s->features[k], (enum sl_split)split, fail);
 	if (!err && train && s->plan && !s->plan->spec.party)
 		sl_setup_advise_cut(s);
 	if (!err && train && s->plan && !s->dcor && sl_party_has(s->plan->spec.party, SL_HEAD))

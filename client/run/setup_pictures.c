@@ -21,13 +21,14 @@ static const char *const colours[COLOURS] = {"Grayscale", "Normalize"};
 int sl_setup_network_channels(const struct sl_setup *s)
 {
 	const struct sl_graph *g = s->plan ? &s->plan->model->graph : NULL;
+	const int input = g && sl_conf_input(s->conf) ? sl_model_input(g, sl_conf_input(s->conf)) : 0;
 	struct sl_model_sizes sizes;
 	struct sl_fail fail;
 
 	if (!g && sl_setup_file_sizes(&sizes, s->conf, &fail) == SL_OK && sizes.channels)
 		return sizes.channels;
 
-	return g && g->value[g->in[0].value].shape.ndim == 4 ? (int)g->value[g->in[0].value].shape.dim[3] : CHANNELS;
+	return g && g->value[input].shape.ndim == 4 ? (int)g->value[input].shape.dim[3] : CHANNELS;
 }
 
 static int channels_of(const struct sl_setup *s)

@@ -1,9 +1,10 @@
-/* From a config to a member's part of a group's data, and to its turns. */
+/* From a config to a member's part of a group's data, to its turns, and to a party's input. */
 #include "client/run/setup.h"
 
 #include <stdlib.h>
 
 #include "client/data/subset.h"
+#include "client/model/split.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
 
@@ -118,4 +119,47 @@ enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
 		return sl_conf_client_fail(c, "train.batch", fail, "%lld samples make no batch of %d for each member",
 					   (long long)samples[member], c->agreed.batch);
 	return SL_OK;
+}
+
+enum sl_err sl_setup_check_parties(const struct sl_setup *s, const struct sl_parts *parts, struct sl_fail *fail)
+{
+	const struct sl_cut *cut = &parts->cut;
+	const struct sl_graph *g = &parts->model->graph;
+
+	if (!sl_agreed_is_vertical(&s->conf->agreed))
+		return g->n_in < 3 ? SL_OK
+				   : sl_fail_at(fail, "model.network", SL_ERR_CONFIG,
+						"it has the inputs %s and %s: each belongs to a member of a group with "
+						"share.mode: vertical",
+						g->in[0].name, g->in[2].name);
+	if (g->n_in > 2 && !sl_conf_input(s->conf) && s->conf->agreed.share.role == SL_ROLE_FEATURES)
+		return sl_fail_at(fail, "share.inputs", SL_ERR_CONFIG,
+				  "must name this member's input: the network has %s and %s%s", g->in[0].name,
+				  g->in[2].name, g->n_in > 3 ? " and others" : "");
+	if (sl_conf_input(s->conf) && sl_model_input(g, sl_conf_input(s->conf)) < 0)
+		return sl_fail_at(fail, "share.inputs", SL_ERR_CONFIG, "the network has no input %s",
+				  sl_conf_input(s->conf));
+	if (g->n_in < 3 && sl_conf_input(s->conf) && s->conf->agreed.share.role == SL_ROLE_LABELS)
+		return sl_fail_at(fail, "share.inputs", SL_ERR_CONFIG,
+				  "the network has one input, which is the other member's: leave this key out");
+	if (parts->model->vocab)
+		return sl_fail_at(fail, "share.mode", SL_ERR_CONFIG, "vertical is not for networks of tokens");
+	if (!cut->n_home)
+		return SL_OK;
+	return sl_fail_at(
+		fail, "tail_begin", SL_ERR_CONFIG,
+		"%s goes from the head of one member to the tail of the other: begin the tail after its last reader",
+		cut->home[0] == SL_BUILD_INPUT ? "the input" : g->node[g->value[cut->home[0]].maker].name);
+}
+
+enum sl_err sl_setup_take_input(struct sl_setup *s, struct sl_parts *parts, bool learns, struct sl_fail *fail)
+{
+	const char *own = sl_conf_input(s->conf);
+	enum sl_err err = SL_OK;
+
+	if (parts->model->graph.n_in < 3 || !sl_agreed_is_vertical(&s->agreement.agreed))
+		return SL_OK;
+	if (learns)
+		err = sl_parts_spare_gradients(parts, fail);
+	return err || !own ? err : sl_parts_take_input(parts, own, &s->agreement.agreed.share.sends, fail);
 }

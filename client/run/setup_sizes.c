@@ -12,7 +12,8 @@ static bool is_given(const struct sl_conf_client *c, const char *key)
 enum sl_err sl_setup_file_sizes(struct sl_model_sizes *out, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	*out = (struct sl_model_sizes){.classes = 0};
-	return conf->model.network[0] ? sl_network_file_sizes(out, conf->model.network, fail) : SL_OK;
+	return conf->model.network[0] ? sl_network_file_sizes(out, conf->model.network, sl_conf_input(conf), fail)
+				      : SL_OK;
 }
 
 /* Takes from the network's file what it was trained for, unless the config says it. */
@@ -34,7 +35,7 @@ static enum sl_err sizes_of_file(struct sl_conf_client *conf, struct sl_fail *fa
 
 	if (err) {
 		(void)!sl_fail_set(fail, err, "%s", sl_fail_sentence(&why));
-		return sl_conf_client_blame(conf, "model.network", err, fail);
+		return sl_conf_client_blame(conf, why.key[0] ? why.key : "model.network", err, fail);
 	}
 	if (!conf->model.network[0])
 		return SL_OK;

@@ -90,7 +90,8 @@ const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path)
 		    {"share.moments", SL_SHARE_ROUNDS},  {"share.batches", SL_SHARE_SERIAL},
 		    {"share.role", SL_SHARE_VERTICAL},   {"share.secret", SL_SHARE_VERTICAL},
 		    {"share.course", SL_SHARE_VERTICAL}, {"share.align", SL_SHARE_VERTICAL},
-		    {"share.peers", SL_SHARE_VERTICAL}};
+		    {"share.peers", SL_SHARE_VERTICAL},  {"share.sends", SL_SHARE_VERTICAL},
+		    {"share.inputs", SL_SHARE_VERTICAL}};
 
 	for (size_t i = 0; i < sizeof only / sizeof only[0]; i++)
 		if (strcmp(path, only[i].path) == 0 && a->share.mode != only[i].mode)
@@ -116,8 +117,9 @@ static const char *check_vertical(const struct sl_agreed *a, char why[SL_CONF_WH
 		bool bad;
 		const char *key, *why;
 	} rule[] = {
-		{a->share.clients != 2 || a->share.least, "share.clients",
-		 "must be 2 in share.mode: vertical: one member with share.role: features, and one with labels"},
+		{a->share.clients < 2 || a->share.clients > SL_CONF_PARTIES || a->share.least, "share.clients",
+		 "must be 2 to 9 in share.mode: vertical: one member with share.role: labels, the others with "
+		 "features"},
 		{a->share.ends != SL_ENDS_PRIVATE, "share.ends",
 		 "must be private in share.mode: vertical: one member has the head, and the other the tail"},
 		{a->share.member_norm > 0, "share.member_norm",
@@ -332,8 +334,8 @@ static bool is_own(const char *path, bool vertical)
 	static const struct {
 		const char *path;
 		bool alike; /* in a vertical group it must be the same for all */
-	} own[] = {{"codec.", false}, {"share.member", false}, {"share.turns", false}, {"share.role", false},
-		   {"cross.", true},  {"train.batch", true},   {"tokens.", true}};
+	} own[] = {{"codec.", false},      {"share.member", false}, {"share.turns", false}, {"share.role", false},
+		   {"share.sends", false}, {"cross.", true},        {"train.batch", true},  {"tokens.", true}};
 
 	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
 		if (strncmp(path, own[i].path, strlen(own[i].path)) == 0 && !(vertical && own[i].alike))
@@ -372,7 +374,7 @@ static const struct {
 	 "train.loss, train.class_weights and train.label_smoothing; where data.partition divides one set, also the "
 	 "same data.partition, data.split and data.train_limit"},
 	{"share.course", "train.epochs", "run is not that",
-	 ": both members need the same train.epochs, train.max_steps, train.eval_every, train.drop_last, train.on_nan "
+	 ": all members need the same train.epochs, train.max_steps, train.eval_every, train.drop_last, train.on_nan "
 	 "and data.split, and as many rows to train on and to evaluate on"},
 };
 

@@ -46,6 +46,7 @@ enum { SL_CONF_CODEC_TEXT = 128, SL_CONF_MAX_CHUNKS = 256 /* of a plan */, SL_CO
 enum {
 	SL_CONF_SHARE_TEXT = 32,     /* a group's name, with its NUL */
 	SL_CONF_SHARE_CLIENTS = 256, /* members of a group */
+	SL_CONF_PARTIES = 9,         /* members of a vertical group: one for each value of head_act, and labels */
 };
 enum sl_conf_share_ends { SL_ENDS_PRIVATE, SL_ENDS_STEP, SL_ENDS_ROUND };
 enum sl_conf_share_layers { SL_LAYERS_EACH, SL_LAYERS_ALL };
@@ -115,6 +116,7 @@ struct sl_agreed {
 		int64_t dealt; /* a hash of share.batches; 0: there are none */
 		int labels;    /* a hash of classes and columns, if heads and tails are shared; 0: not known */
 		int rates;     /* a hash of learning rate, schedule, loss and division of the data; 0: not known */
+		int sends;     /* vertical: which values of head_act are this member's, a bit each; 0: see roles */
 		int course;    /* vertical: a hash of the run's length, its evaluations and the number of rows */
 	} share;
 };
@@ -204,7 +206,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"rounds: what becomes of the optimizer's moments when copies are averaged: keep, each member has its own; average, like the weights; zero, they begin anew")
 #define SL_AGREED_ROLE(X) \
 	X(SL_CHOICE, "share.role", share.role, PLAIN, sl_agreed_roles, "features", \
-		"vertical: what this member has: features, the network's input and the head; labels, the labels, the tail and the loss")
+		"vertical: what this member has: features, an input of the network and its head; labels, the labels, the tail and the loss, and maybe an input, too")
 #define SL_AGREED_EPOCH(X) \
 	X(SL_INT64, "share.epoch_steps", share.epoch_steps, PLAIN, 0, 0x1p53, "0", "steps; 0: the batches of the member with the most", \
 		"sync and rounds, with data.partition: files: steps of an epoch of the group, where members have unequal data; the same for all members")
@@ -216,6 +218,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_INT, "share.labels", share.labels, DERIVED, 0, 0xffff, "0", NULL, "stands for classes and columns of all members; 0: not known") \
 	X(SL_INT, "share.rates", share.rates, DERIVED, 0, 0xffff, "0", NULL, "stands for learning rate, schedule, loss and division of the data of all members; 0: not known") \
 	X(SL_CHOICE, "share.align", share.align, DERIVED, sl_agreed_aligns, "false", "vertical: the members find their common rows, and there is no graph") \
+	X(SL_INT, "share.sends", share.sends, DERIVED, 0, 0xff, "0", NULL, "vertical: which values of head_act the member sends, a bit each; 0: features all, labels none") \
 	X(SL_INT, "share.course", share.course, DERIVED, 0, 0xffff, "0", NULL, "vertical: stands for the run's length, its evaluations and the number of rows")
 /* Not in a config: it follows from the phases before. */
 #define SL_AGREED_PHASE(X) \

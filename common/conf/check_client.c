@@ -255,9 +255,10 @@ static const char *check_source(const char *path, char name[SL_CONF_TEXT], const
 static const char *check_model(struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	static const char *const word[] = {SL_CONF_NETWORK, SL_CONF_NETWORK_ROWS, SL_CONF_NETWORK_TEXTS};
-	/* a party with labels may have them in a table, whatever the network takes: model.features says that it is rows
-	 */
-	const bool rows = !sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS) || line_of(c, "model.features");
+	/* a party with labels may have them in a table, whatever the network takes: model.features or an input of its
+	 * own says that it is rows */
+	const bool rows =
+		!sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS) || c->inputs.n || line_of(c, "model.features");
 	const int input = c->data.kind == SL_DATA_CSV && rows                                   ? 1
 			  : c->data.kind >= SL_DATA_COLA || c->data.kind == SL_DATA_MADE_TOKENS ? 2
 												: 0;
@@ -380,7 +381,7 @@ static const char *check_schedule(const struct sl_conf_client *c, char why[SL_CO
 static const char *check_vertical(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	static const char rows[] =
-		"does not go with share.mode: vertical: both members need the same rows in the same order";
+		"does not go with share.mode: vertical: all members need the same rows in the same order";
 	const struct {
 		bool bad;
 		const char *key, *why;
@@ -398,8 +399,9 @@ static const char *check_vertical(const struct sl_conf_client *c, char why[SL_CO
 		 "names rows: it needs data.id, which says what names one"},
 		{c->data.aligned[0] && c->share_secret[0], "share.secret",
 		 "does not go with data.aligned, whose file has a secret: leave this key out"},
-		{c->peers.n && c->peers.n != c->agreed.share.clients, "share.peers",
-		 "needs a key for each of the 2 members"},
+		{c->peers.n && c->peers.n != c->agreed.share.clients, "share.peers", "needs a key for each member"},
+		{c->peers.n > 2, "share.peers", "splitc align finds the rows of two members, not of more"},
+		{c->inputs.n > 1, "share.inputs", "must name one input: a member gives one"},
 		{c->train.mixup > 0, "train.mixup",
 		 "does not go with share.mode: vertical: one member mixes rows, and the other labels"},
 		{c->train.keep_best, "train.keep_best",

@@ -168,6 +168,7 @@ struct sl_conf_client {
 	} lora;
 	struct sl_conf_list batches; /* share.batches, as numbers */
 	char share_secret[PATH_MAX]; /* share.secret, a key file; "": none */
+	struct sl_conf_list inputs;  /* share.inputs, of this member: none or one */
 	struct sl_conf_list peers;   /* share.peers, by member: a public key, or a file that holds it */
 	struct {
 		enum { SL_ALIGN_EXACT, SL_ALIGN_PADDED } pad;
@@ -343,6 +344,12 @@ struct sl_conf_sweep_row {
 
 struct sl_conf_schema; /* key.h */
 extern const struct sl_conf_schema sl_conf_client_schema, sl_conf_server_schema, sl_conf_sweep_schema;
+
+/* The network's input that this member has; NULL: it is not named. */
+static inline const char *sl_conf_input(const struct sl_conf_client *c)
+{
+	return c->inputs.n ? c->inputs.item[0] : NULL;
+}
 
 /* Whether the training files are split into training, validation and test. */
 static inline bool sl_conf_splits(const struct sl_conf_client *c)

@@ -29,8 +29,9 @@ static const struct option table[] = {
 	 "there in these steps; such as 1:3,2:10-25"},
 	{"--alone", "K", SL_OPT_GROUP, AT(alone),
 	 "with --local of a group: train member K by itself, on its part of the data, without the others"},
-	{"--party", "CONFIG", SL_OPT_PARTY, AT(party),
-	 "of a vertical group in one process: the config of the other member, whose input or labels are used"},
+	{"--party", "CONFIG", SL_OPT_PARTY | SL_OPT_MANY, AT(party),
+	 "of a vertical group in one process: the config of another member, whose input or labels are used; may be "
+	 "repeated"},
 	{"--resume", NULL, SL_OPT_RESUME, AT(resume),
 	 "after Ctrl-C or a crash, go on from the newest checkpoint that client and server both hold; a finished run "
 	 "needs more to do, such as --set train.epochs=N"},
@@ -108,8 +109,8 @@ static const struct option table[] = {
 	{"--json", NULL, SL_OPT_TOKENS, AT(json), "print a JSON object for each row, or one with --stats"},
 	{"--adapter", NULL, SL_OPT_EXPORT, AT(export.adapter),
 	 "of a run with lora: write PEFT's adapter_config.json and adapter_model.safetensors to the folder OUT"},
-	{"--join", "FILE", SL_OPT_EXPORT, AT(export.join),
-	 "of a vertical group's member: the other one's model, whose part of the network is added"},
+	{"--join", "FILE", SL_OPT_EXPORT | SL_OPT_MANY, AT(export.join),
+	 "of a vertical group's member: another one's model, whose part of the network is added; may be repeated"},
 	{"--training", NULL, SL_OPT_EXPORT, AT(export.training),
 	 "of OUT.onnx: mark batch norms and dropout as in training, as PyTorch's export of model.train() does"},
 	{"--out", "DIR", SL_OPT_LEAK, AT(out), "folder of the report (default leak)"},
@@ -209,6 +210,17 @@ static int take(struct sl_options *o, const struct option *option, const char *v
 	}
 	if (!value)
 		return 0;
+	if (option->takes & SL_OPT_MANY) {
+		const char **list = (void *)at;
+		int n = 0;
+
+		while (list[n])
+			n++;
+		if (n == SL_MAX_PARTIES)
+			return 0;
+		list[n] = value;
+		return 2;
+	}
 	if (option->at) {
 		if ((option->takes & SL_OPT_ONCE) && *(const char **)(void *)at)
 			return 0;

@@ -7,11 +7,11 @@
 
 #include "common/conf/conf.h"
 
-enum { SL_MAX_SETS = 64, SL_MAX_OPERANDS = 32, SL_ANY_OPERANDS = INT_MAX };
+enum { SL_MAX_SETS = 64, SL_MAX_PARTIES = 8, SL_MAX_OPERANDS = 32, SL_ANY_OPERANDS = INT_MAX };
 
 struct sl_options_export {
 	bool adapter, training;
-	const char *join; /* NULL: not given */
+	const char *join[SL_MAX_PARTIES + 1]; /* ends with NULL */
 };
 
 struct sl_options_lines { /* of predict */
@@ -47,7 +47,7 @@ struct sl_options {
 	const char *lr_range;                                           /* of sweep; NULL: not given */
 	const char *prompt, *prompts;                                   /* of generate; NULL: not given */
 	const char *clients, *absent, *alone;                           /* of train --local; NULL: not given */
-	const char *party;                                              /* of that and of leak; the same */
+	const char *party[SL_MAX_PARTIES + 1];                          /* of that and of leak; ends with NULL */
 };
 
 enum {
@@ -74,6 +74,7 @@ enum {
 	SL_OPT_GROUP = 131072,     /* --clients, --absent, --alone */
 	SL_OPT_TRAIN = 262144,     /* --epochs, --batch, --lr */
 	SL_OPT_PARTY = 8388608,    /* --party */
+	SL_OPT_MANY = 16777216,    /* the same: it may be repeated; a list of SL_MAX_PARTIES, which ends with NULL */
 	SL_OPT_ONCE = 4194304,     /* in an option's row alone: a second one is refused, as the first would be lost */
 };
 

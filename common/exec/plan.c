@@ -489,6 +489,7 @@ enum sl_err sl_plan_open_part(struct sl_plan **out, const struct sl_plan_spec *s
 
 	if (err)
 		return err;
+	sl_plan_settle(plan, graph);
 	err = sl_plan_add(plan, which, graph, fail);
 	if (!err) {
 		err = sl_plan_seal(plan, fail);

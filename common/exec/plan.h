@@ -41,6 +41,7 @@ struct sl_plan_spec {
 	bool shared;
 	int member;
 	enum sl_party party; /* the segments of a network that a client plans; what crosses on its link */
+	int sends;           /* of the middle's inputs those that this party gives, a bit each; 0: all */
 	int64_t group_rows;
 	/* A step counts tokens with a loss instead of rows. With chunk_sums a run without a group then does as a group:
 	 * group_rows is its batch's rows, by which losses are divided, and sl_plan_sum_factor corrects its sums. */
@@ -180,8 +181,10 @@ struct sl_plan {
 };
 
 /* How many values cross at that cut (cut.h), all of them per row or all per token; and for `rows` rows or tokens the
- * shape of one of them, and the floats of all. Number 0 is the tensor of the functions below. */
+ * shape of one of them, and the floats of all. Number 0 is the tensor of the functions below. Of a party (spec.sends)
+ * only its own count at the head's end; _field: the number of one of them among all. */
 int sl_plan_cut_values(const struct sl_plan *plan, bool mid);
+int sl_plan_cut_field(const struct sl_plan *plan, bool mid, int value);
 struct sl_shape sl_plan_value_shape(const struct sl_plan *plan, bool mid, int value, int64_t rows);
 int64_t sl_plan_cut_floats(const struct sl_plan *plan, bool mid, int64_t rows);
 /* The values that stay at home (cut.h): the head gives them behind what crosses, and the tail takes them behind it.
@@ -196,8 +199,10 @@ struct sl_homes sl_plan_homes(const struct sl_plan *plan);
  * trusted: CONFIG with a sentence if it cannot be that segment. */
 enum sl_err sl_plan_open_part(struct sl_plan **out, const struct sl_plan_spec *spec, enum sl_segment which,
 			      struct sl_graph *graph, struct sl_fail *fail) SL_MUST_CHECK;
-/* The same in three steps, for several segments: begins an empty plan; adds a segment; computes the hashes, last. */
+/* The same in four steps, for several segments: begins an empty plan; says what the middle will be; adds a segment;
+ * computes the hashes, last. */
 enum sl_err sl_plan_begin(struct sl_plan **out, const struct sl_plan_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_plan_settle(struct sl_plan *plan, const struct sl_graph *middle);
 enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_graph *graph,
 			struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_plan_seal(struct sl_plan *plan, struct sl_fail *fail) SL_MUST_CHECK;

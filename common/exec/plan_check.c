@@ -184,7 +184,7 @@ static bool fields_fit(const struct sl_graph *g, enum sl_segment which)
 	if (which == SL_TAIL)
 		return g->n_in >= 2 && g->n_out == 1;
 	if (which == SL_HEAD)
-		return g->n_in == 1 && g->n_out >= 1;
+		return g->n_in >= 1 && g->n_in <= SL_CUT_VALUES && g->n_out >= 1;
 	return g->n_in >= 1 && g->n_in <= SL_CUT_VALUES && g->n_out >= 1 && g->n_out <= SL_CUT_VALUES;
 }
 
@@ -217,6 +217,8 @@ enum sl_err sl_plan_check_part(const struct sl_graph *g, enum sl_segment which, 
 		err = check_chosen(g, which, fail);
 	if (err)
 		return err;
+	if (which == SL_MIDDLE && spec->sends >> g->n_in)
+		return sl_fail_at(fail, "share.sends", SL_ERR_CONFIG, "the middle has %d inputs", g->n_in);
 	err = which == SL_MIDDLE ? check_crossing(g, spec, fail) : SL_OK;
 	if (err)
 		return err;

@@ -5,6 +5,8 @@ struct sl_shape sl_plan_cut_shape(const struct sl_plan *plan, bool mid, int64_t 
 {
 	const struct sl_plan_segment *middle = &plan->segment[SL_MIDDLE];
 
+	if (!mid && plan->spec.sends)
+		return sl_plan_value_shape(plan, false, 0, rows);
 	return sl_shape_rows(mid ? middle->out_shape : middle->in_shape, rows);
 }
 
@@ -25,13 +27,32 @@ int sl_plan_cut_values(const struct sl_plan *plan, bool mid)
 {
 	const struct sl_graph *g = &plan->segment[SL_MIDDLE].graph;
 
-	return mid ? g->n_out : g->n_in;
+	return mid ? g->n_out : plan->spec.sends ? __builtin_popcount((unsigned)plan->spec.sends) : g->n_in;
+}
+
+int sl_plan_cut_field(const struct sl_plan *plan, bool mid, int value)
+{
+	int left = mid ? 0 : plan->spec.sends;
+
+	for (int v = 0; v < value; v++)
+		left &= left - 1;
+	return left ? __builtin_ctz((unsigned)left) : value;
+}
+
+void sl_plan_settle(struct sl_plan *plan, const struct sl_graph *middle)
+{
+	bool learns = !plan->spec.sends;
+
+	for (int v = 0; v < middle->n_in; v++)
+		learns = learns || ((plan->spec.sends >> v & 1) && !middle->in[v].still);
+	plan->spec.no_grad[0] = plan->spec.no_grad[0] || !learns;
 }
 
 struct sl_shape sl_plan_value_shape(const struct sl_plan *plan, bool mid, int value, int64_t rows)
 {
 	const struct sl_graph *g = &plan->segment[SL_MIDDLE].graph;
 
+	value = sl_plan_cut_field(plan, mid, value);
 	return sl_shape_rows(g->value[mid ? g->out[value].value : g->in[value].value].shape, rows);
 }
 

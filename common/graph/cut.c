@@ -23,16 +23,16 @@ static bool is_read(const struct sl_model *m, int value, int first, int end)
 	return false;
 }
 
-/* The values of nodes [made, made_end) that nodes [read, read_end) read. Node -1 is the network's input. Labels do not
- * count: the client gives them to the tail itself. */
+/* The values of nodes [made, made_end) that nodes [read, read_end) read. Nodes below 0 are the network's inputs, which
+ * come first among values. Labels do not count: the client gives them to the tail itself. */
 static struct values read_across(const struct sl_model *m, int made, int made_end, int read, int read_end)
 {
 	struct values v = {0};
 
 	for (int i = made; i < made_end; i++) {
-		const int value = i < 0 ? SL_BUILD_INPUT : m->graph.node[i].out;
+		const int value = i < 0 ? m->graph.n_in + i : m->graph.node[i].out;
 
-		if (!is_read(m, value, read, read_end))
+		if (value == SL_BUILD_LABEL || !is_read(m, value, read, read_end))
 			continue;
 		if (v.n < SL_CUT_VALUES)
 			v.value[v.n] = value;
@@ -41,10 +41,15 @@ static struct values read_across(const struct sl_model *m, int made, int made_en
 	return v;
 }
 
+static bool is_input(const struct sl_model *m, int value)
+{
+	return m->graph.value[value].maker < 0;
+}
+
 /* What crosses at the head's end, or at the tail's start, of a cut at both boundaries. */
 static struct values crossing_at(const struct sl_model *m, int head_at, int tail_at, bool head)
 {
-	return head ? read_across(m, -1, head_at, head_at, tail_at)
+	return head ? read_across(m, -m->graph.n_in, head_at, head_at, tail_at)
 		    : read_across(m, head_at, tail_at, tail_at, m->graph.n_node);
 }
 
@@ -62,7 +67,7 @@ static bool is_legal(const struct sl_model *m, const struct sought *s, int at)
 	if (head_at < 1 || head_at >= tail_at || tail_at >= m->graph.n_node)
 		return false;
 	v = crossing_at(m, head_at, tail_at, s->head);
-	return v.n >= 1 && v.n <= s->values && v.value[0] != SL_BUILD_INPUT;
+	return v.n >= 1 && v.n <= s->values && !is_input(m, v.value[0]);
 }
 
 static const char *value_name(const struct sl_model *m, int value)
@@ -159,11 +164,11 @@ static enum sl_err illegal_boundary(const struct sl_model *m, const char *key, c
 	char near[2 * SL_NAME_MAX + 8], set[32] = "";
 
 	name_near(m, s, near);
-	if (v.n && v.value[0] == SL_BUILD_INPUT)
+	if (v.n && is_input(m, v.value[0]))
 		return sl_fail_at(fail, key, SL_ERR_CONFIG,
 				  "the input %s would cross as it is at %s: end the head behind all layers that read "
 				  "it; valid near it: %s",
-				  m->graph.in[0].name, where, near);
+				  m->graph.in[v.value[0]].name, where, near);
 	if (v.n < 2)
 		return sl_fail_at(fail, key, SL_ERR_CONFIG, "nothing crosses the cut at %s; valid near it: %s", where,
 				  near);
@@ -265,8 +270,13 @@ static void cut_tail(struct sl_cut *cut, const struct sl_model *model, int at)
 static enum sl_err find_homes(struct sl_cut *cut, const struct sl_model *m, const char *key, int head_at, int tail_at,
 			      struct sl_fail *fail)
 {
-	const struct values v = read_across(m, -1, head_at, tail_at, m->graph.n_node);
+	const struct values v = read_across(m, -m->graph.n_in, head_at, tail_at, m->graph.n_node);
 
+	if (v.n && m->graph.n_in > 2 && is_input(m, v.value[0]))
+		return sl_fail_at(
+			fail, key, SL_ERR_CONFIG,
+			"the tail reads %s, and of several inputs none can stay at home: begin the tail later",
+			m->graph.in[v.value[0]].name);
 	if (v.n > SL_CUT_HOMES)
 		return sl_fail_at(fail, key, SL_ERR_CONFIG,
 				  "%d values of the head are read by the tail, and %d can be: end the head earlier, or "

@@ -1,7 +1,7 @@
 /* A cut divides a model into head | middle | tail. Nodes [0, head_end] are the head, [tail_begin, n_node) the tail.
  * A value that the head makes and the middle reads goes up, with its gradient back. One that the middle makes and the
  * tail reads goes down. One that the head makes and the tail reads stays at home: it never crosses, so a U-Net's skips
- * cost no bytes. The network's input may stay at home, but never crosses.
+ * cost no bytes. The network's inputs never cross. An only one may stay at home.
  * A cut is legal only if at least one value goes up and one down, and no more than `cut_values`. */
 #ifndef SL_GRAPH_CUT_H
 #define SL_GRAPH_CUT_H
@@ -10,12 +10,13 @@
 
 enum sl_segment { SL_HEAD, SL_MIDDLE, SL_TAIL, SL_SEGMENT_COUNT };
 
-/* A member of a group has head and tail; a party of a vertical group has one of them: FEATURES the head, LABELS the
- * tail. The server has the middle. */
-enum sl_party { SL_PARTY_BOTH, SL_PARTY_FEATURES, SL_PARTY_LABELS };
+/* A member of a group has head and tail. Of a vertical group FEATURES has the head of its own input, LABELS the tail,
+ * and JOINED the tail and the head of an own input. The server has the middle. */
+enum sl_party { SL_PARTY_BOTH, SL_PARTY_FEATURES, SL_PARTY_LABELS, SL_PARTY_JOINED };
 static inline bool sl_party_has(enum sl_party party, enum sl_segment segment)
 {
-	return segment == SL_MIDDLE || party == SL_PARTY_BOTH || (party == SL_PARTY_FEATURES) == (segment == SL_HEAD);
+	return segment == SL_MIDDLE || party == SL_PARTY_BOTH || party == SL_PARTY_JOINED ||
+	       (party == SL_PARTY_FEATURES) == (segment == SL_HEAD);
 }
 
 enum { SL_CUT_TEXT = 2 * SL_NAME_MAX + 32 };

@@ -68,6 +68,9 @@ static double floats_at(const struct search *s, int head_at, int tail_at)
 	int up = 0, down = 0, home = s->last[SL_BUILD_INPUT] >= tail_at;
 	double floats = 0;
 
+	for (int v = 0; v < g->n_in && g->n_in > 2; v++) /* none of several inputs stays at home */
+		if (v != SL_BUILD_LABEL && s->last[v] >= head_at)
+			return -1;
 	if (s->next[SL_BUILD_INPUT] < tail_at || !s->params[head_at] || s->params[tail_at] == s->params[head_at] ||
 	    s->params[tail_at] == s->params[g->n_node] || (home && g->value[SL_BUILD_INPUT].dtype != SL_F32))
 		return -1;

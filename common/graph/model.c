@@ -96,6 +96,14 @@ static enum sl_err open_model(struct sl_build *b, const char *name, const struct
 	return b->err;
 }
 
+int sl_model_input(const struct sl_graph *g, const char *name)
+{
+	for (int k = 0; k < g->n_in; k++)
+		if (strcmp(g->in[k].name, name) == 0 && k != SL_BUILD_LABEL)
+			return k;
+	return -1;
+}
+
 enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape input, const struct sl_learn_task *task,
 			  int classes, struct sl_fail *fail)
 {

@@ -66,6 +66,8 @@ struct sl_model {
 };
 
 void sl_model_close(struct sl_model *model); /* NULL is fine */
+/* The number of a network's input, or of the inputs of its head, by name; -1: there is none. */
+int sl_model_input(const struct sl_graph *graph, const char *name);
 
 /* Builds a network, or the layers of an insert. Each sl_build_* function for a layer appends nodes and returns their
  * output value. The first failure is kept in *fail; later calls do nothing and return -1, so callers need no checks. */

@@ -16,8 +16,6 @@ _Static_assert((int)SL_CONF_FP32 == (int)SL_PRECISION_FP32 && (int)SL_CONF_TF32 
 _Static_assert((int)SL_CONF_SGD == (int)SL_OPTIMIZER_SGD && (int)SL_CONF_ADAM == (int)SL_OPTIMIZER_ADAM &&
 		       (int)SL_CONF_ADAMW == (int)SL_OPTIMIZER_ADAMW,
 	       "optimizers are numbered alike");
-_Static_assert((int)SL_PARTY_FEATURES == (int)SL_ROLE_FEATURES + 1 && (int)SL_PARTY_LABELS == (int)SL_ROLE_LABELS + 1,
-	       "roles and parties are numbered alike");
 _Static_assert((int)SL_AGREED_TEXT <= (int)SL_PLAN_NOTE_MAX, "a plan's note is an agreement");
 _Static_assert((int)SL_CONF_CODEC_TEXT >= (int)SL_CODEC_SPEC_MAX, "an agreement holds any codec");
 
@@ -115,8 +113,11 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.accumulate = a->agreed.accumulate;
 	a->plan.ema = a->agreed.ema;
 	a->plan.phase_step = (uint64_t)a->agreed.phase_step;
-	a->plan.party =
-		sl_agreed_is_vertical(&a->agreed) ? SL_PARTY_FEATURES + (int)a->agreed.share.role : SL_PARTY_BOTH;
+	a->plan.sends = sl_agreed_is_vertical(&a->agreed) ? a->agreed.share.sends : 0;
+	a->plan.party = !sl_agreed_is_vertical(&a->agreed)         ? SL_PARTY_BOTH
+			: a->agreed.share.role == SL_ROLE_FEATURES ? SL_PARTY_FEATURES
+			: a->plan.sends                            ? SL_PARTY_JOINED
+								   : SL_PARTY_LABELS;
 	/* parties compute one step together, so their chunks have the same numbers */
 	a->plan.member = a->agreed.share.group[0] && !a->plan.party ? a->agreed.share.member : 0;
 	a->plan.shared = a->agreed.share.group[0] != 0;
@@ -284,6 +285,7 @@ enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan
 	a->share.member = 0;
 	a->share.turns = 0;
 	a->share.role = usual.share.role;
+	a->share.sends = 0;
 	memcpy(a->codec, usual.codec, sizeof a->codec);
 	a->row_tokens = a->row_tokens ? 1 : 0;
 	a->chunk_tokens = a->chunk_tokens ? 1 : 0;

@@ -4,7 +4,7 @@
 /* What the other parties have done lets this one's chunk go on. */
 enum sl_err sl_on_chunk(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	sl_outbox_task(out, s->limits.party == SL_PARTY_LABELS ? SL_TASK_MID_FWD : SL_TASK_MID_BWD, ev->chunk);
+	sl_outbox_task(out, s->limits.party == SL_PARTY_FEATURES ? SL_TASK_MID_BWD : SL_TASK_MID_FWD, ev->chunk);
 	return SL_OK;
 }
 

@@ -8,11 +8,12 @@ void sl_port_env_values(const struct sl_plan *plan, struct sl_codec_env *env, st
 {
 	const bool mid = env->dir == SL_DIR_MID_ACT || env->dir == SL_DIR_MID_GRAD;
 
+	env->value = sl_plan_cut_field(plan, mid, 0);
 	for (int v = 1; v < sl_plan_cut_values(plan, mid); v++) {
 		next[v] = *env;
 		next[v].pair = NULL;
 		next[v].next = NULL;
-		next[v].value = v;
+		next[v].value = sl_plan_cut_field(plan, mid, v);
 		next[v].shape = sl_plan_value_shape(plan, mid, v, env->shape.dim[0]);
 		*(v == 1 ? &env->next : &next[v - 1].next) = &next[v];
 	}

@@ -357,17 +357,15 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 
 	if (p->what == SL_PART_END_GRAD && s->limits.ends)
 		return on_end_part(s, ev, out);
-	if (p->what == SL_PART_ORDER) {
-		err = sl_pass_part(s, ev->frame, out, &whole);
-		if (!err)
-			sl_outbox_add(out, SL_ACTION_MOVED);
-		return err;
-	}
-	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || p->chunk >= (uint32_t)s->done[SL_TASK_MID_FWD])))
+	if (p->what != SL_PART_ORDER &&
+	    (p->what == SL_PART_WEIGHTS || (grad && (!s->training || p->chunk >= (uint32_t)s->done[SL_TASK_MID_FWD]))))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u, chunk %u, before it can exist",
 				   p->what, p->chunk);
 	err = sl_pass_part(s, ev->frame, out, &whole);
-	if (!err && whole)
+	/* of a party with labels the chunk's forward pass waits for the other inputs (CHUNK) */
+	if (!err && (p->what == SL_PART_ORDER || (whole && !grad && s->limits.party == SL_PARTY_JOINED)))
+		sl_outbox_add(out, SL_ACTION_MOVED);
+	else if (!err && whole)
 		sl_outbox_task(out, grad ? SL_TASK_MID_BWD : SL_TASK_MID_FWD, (int)p->chunk);
 	return err;
 }

@@ -18,9 +18,10 @@
  * server answers NORM with the squares.
  *
  * In a vertical group (limits.party) the parties share each pass. A party with features sends head_act and gets
- * head_grad; one with labels gets mid_act and sends mid_grad. Each begins a pass with ORDER, a hash of its rows. On the
- * server MID_FWD of a party with features only decodes, and MID_BWD only encodes. After MOVED the group tells which
- * chunks can go on (CHUNK). It sends ORDER back (ECHO) to a party with features that awaits no gradient.
+ * head_grad; one with labels gets mid_act and sends mid_grad; one with labels and an input (JOINED) does both. Each
+ * begins a pass with ORDER, a hash of its rows. On the server MID_FWD of a party with features only decodes, and
+ * MID_BWD only encodes. After MOVED the group tells which chunks can go on (CHUNK). It sends ORDER back (ECHO) to a
+ * party with features that awaits no gradient.
  *
  * A step in which either side finds NaN or Inf is abandoned. The side that finds it sends ABANDON; both drop what is
  * queued and let running tasks end, and nothing is applied. The client then decides: COMMIT with `skip` counts the step

@@ -212,8 +212,10 @@ OWN = "a tensor of a module itself is known on the server in sums, differences, 
 class Builder:
     def __init__(self, rows, shapes, per_token=False, without_dropout=False, evaluates=False, whole=None):
         """rows: most of a call. shapes: of the inputs. per_token: an input (S, F) has rows of up to S tokens; else all rows have S.
-        evaluates: the module is in evaluation. whole: the graph is a network for a file, and the name of its one input."""
-        self.rows, self.whole = rows, whole
+        evaluates: the module is in evaluation. whole: the graph is a network for a file: the form of its input, or of several inputs
+        a list of (name, form)."""
+        self.fields = [(whole, whole)] if isinstance(whole, str) else whole or []
+        self.rows, self.whole = rows, self.fields and self.fields[0][1]
         self.without_dropout, self.evaluates = without_dropout, evaluates
         self.nodes, self.params, self.named, self.streams, self.per_token = [], [], {}, 0, per_token
         self.read = []  # (path, tensor, copy of its values): the module's own tensors on whose values the graph depends
@@ -221,11 +223,14 @@ class Builder:
         for shape in shapes if per_token and not whole else ():
             if len(shape) != 2 or shape[0] != shapes[0][0]:
                 raise errors.config(f"lengths belong to inputs [rows, tokens, features], all of one length, not to rows of {list(shape)}")
-        self.inputs = [(Ids if whole == "tokens" else Value)(i, shape) for i, shape in enumerate(shapes)]
-        self.values, self.input = len(shapes) + bool(whole), self.inputs[0]
-        if whole == "row" and len(shapes[0]) == 2:  # a signal
-            self.inputs = [self.node("signal", "permute", [self.input], shapes[0], h=shapes[0][0])]
-            self.input = self.inputs[0]
+        # in a file the label comes behind the first input
+        self.inputs = [(Ids if whole == "tokens" else Value)(i + bool(whole and i), shape) for i, shape in enumerate(shapes)]
+        self.values = len(shapes) + bool(whole)
+        for i, (name, form) in enumerate(self.fields):
+            if form == "row" and len(shapes[i]) == 2:
+                name = "signal" if len(shapes) == 1 else f"{name}.signal"
+                self.inputs[i] = self.node(name, "permute", [self.inputs[i]], shapes[i], h=shapes[i][0])
+        self.input = self.inputs[0]
 
     # ---- text
 
@@ -268,10 +273,11 @@ class Builder:
         return tuple(Value(new.get(v.number, v.number), v.shape) for v in outputs)
 
     def _in(self, number, still):
-        shape, name = self.inputs[number].shape, self.whole or _numbered("head_act", number)
-        if self.whole == "tokens":
+        name, form = self.fields[number] if self.whole else (_numbered("head_act", number), None)
+        shape = self.inputs[number].shape
+        if form == "tokens":
             return f"in {name} i32 T[] most={shape[0]}"
-        shape = [math.prod(shape)] if self.whole == "row" else shape
+        shape = [math.prod(shape)] if form == "row" else shape
         what = f"T[{shape[1]}] most={shape[0]}" if self.per_token and not self.whole else f"R{_dims(shape)}"
         return f"in {name} f32 {what}{' still' * still}"
 
@@ -283,7 +289,7 @@ class Builder:
         out = "\n".join(f"out {_numbered('mid_act', i)} %{n}" for i, n in enumerate(numbers))
         lines = ["graph 1", *(self._in(i, bool(still) and still[i]) for i in range(len(self.inputs)))]
         if self.whole:  # a loss of classes, in whose place the config's task has its own
-            lines.append(f"in label i32 R[{','.join(map(str, output.shape[1:]))}]")
+            lines.insert(2, f"in label i32 R[{','.join(map(str, output.shape[1:]))}]")
             out = f"node loss xent %{output.number} %1\nout loss %{self.values}"
         for p in self.params:
             word = role(p)

@@ -36,16 +36,23 @@ def _tensors(path, tensors, notes):
         raise
 
 
-def _read(module, example):
-    """The builder and the output. Of token ids each row has its own length, if the network allows that."""
+def _form(example):
     shape = tuple(example.shape)
-    if example.is_floating_point():
-        form = {2: "row", 3: "row", 4: "image"}.get(len(shape))
-    else:
-        form = "tokens" if len(shape) == 2 else None
+    form = {2: "row", 3: "row", 4: "image"}.get(len(shape)) if example.is_floating_point() else "tokens" if len(shape) == 2 else None
     if not form:
         raise errors.config(f"an example of {list(shape)}: give images [rows, channels, height, width], rows [rows, features], signals "
                             "[rows, channels, length], or token ids [rows, tokens]")
+    return form
+
+
+def _read(module, example):
+    """The builder and the output. Of token ids each row has its own length, if the network allows that."""
+    if isinstance(example, (tuple, list)):
+        fields = list(zip(scripted.argument_names(module, len(example)), map(_form, example)))
+        if any(form == "tokens" or name in ("label", "loss") for name, form in fields):
+            raise errors.config("of several inputs none is token ids, and none is called label or loss")
+        return scripted.read(module, [tuple(e.shape) for e in example], False, fields)
+    form, shape = _form(example), tuple(example.shape)
     if form == "tokens":
         try:
             return scripted.read(module, [shape], True, form)
@@ -57,7 +64,7 @@ def _read(module, example):
 def write_network(module, example, file):
     """Writes module, with its weights, to the safetensors file. example: an input, whose sizes the network then takes: float
     images [rows, channels, height, width], rows [rows, features] or signals [rows, channels, length], or integer token ids
-    [rows, tokens]. The output is [rows, classes] or, for a class for each pixel, [rows, classes, height, width]."""
+    [rows, tokens]. Of a network with several inputs it is a tuple: share.inputs names them as forward does. The output is [rows, classes] or, for a class for each pixel, [rows, classes, height, width]."""
     builder, out = _read(module, example)
     text = builder.text(out, lambda p: _role(p, module))
     if len(out.shape) not in (1, 3):

@@ -250,7 +250,7 @@ def _checked(b, out, names):
         raise errors.config("the network ends with a softmax: leave that out, the loss of model.task has it")
     outputs = b.read_alone(outputs)
     for i, name in enumerate(names[:len(b.inputs)] if len(b.inputs) > 1 else ()):
-        if not any(i in ins for _, ins, _, _ in b.nodes):
+        if not any(i + bool(b.whole and i) in ins for _, ins, _, _ in b.nodes):  # a label is number 1
             raise errors.config(f"forward does not read {name}: leave it out of example and of the calls")
     return outputs if isinstance(out, tuple) else outputs[0]
 
@@ -292,7 +292,7 @@ def _by_fx(module, shapes, per_token, whole):
     return lambda b, training: graph.reader(b, root, strip)(list(traced[training].nodes)[-1])
 
 
-def _names(module, n):
+def argument_names(module, n):
     """The names of forward's arguments, of which n are tensors of a call and the others have a default value."""
     if isinstance(module, torch.jit.ScriptModule):
         given = [(a.name, a.has_default_value()) for a in module._c._get_method("forward").schema.arguments[1:]]
@@ -311,7 +311,7 @@ def read(module, shapes, per_token=False, whole=None):
     """Returns the builder, whose params refer to the module, and the output, or a tuple of outputs. Reads by torch.fx; if that cannot
     follow, or a part is scripted, by the graph of the scripted module. shapes: of a call's inputs. whole: as Builder has it."""
     tracing.check(module)
-    names, why = _names(module, len(shapes)), None
+    names, why = argument_names(module, len(shapes)), None
     if not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
         try:
             of = _by_fx(module, shapes, per_token, whole)

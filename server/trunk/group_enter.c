@@ -176,6 +176,7 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 				  a->share.member, g->name);
 	p->entered++;
 	p->role = a->share.role;
+	p->sends = a->share.sends;
 	g->refs++;
 	m->group = g;
 	return SL_OK;

@@ -18,7 +18,9 @@ struct sl_group_member {
 	struct sl_middle *m;          /* its session; NULL: none */
 	int entered;                  /* its sessions that are admitted and not over, m among them */
 	enum sl_conf_share_role role; /* in a vertical group: of the last one that was admitted */
-	int late;                     /* steps that were done without it */
+	int sends;                    /* the same: of the middle's inputs those that it gives; 0: all, or none */
+	int backward; /* the same: chunks of the pass whose head_grad was begun; -1: its order is back */
+	int late;     /* steps that were done without it */
 	enum sl_group_answer answer;
 	char refused[200]; /* why the last client that asked for the seat may not join; "": it was not refused */
 };
@@ -116,10 +118,10 @@ struct sl_group_part {
 	bool leaves; /* LET_GO: its run is over; otherwise it gets its weights, and says when its model is written */
 };
 
-/* A pass of a vertical group, once both parties have begun it; chunks whose forward and backward passes were begun. */
+/* A pass of a vertical group, once all parties have begun it; chunks whose forward pass was begun. */
 struct sl_group_pass {
-	bool on, echoed;
-	int forward, backward;
+	bool on;
+	int forward;
 };
 
 struct sl_group {

@@ -90,7 +90,7 @@ static enum sl_err parties_check(struct sl_group *g, struct sl_middle *m, struct
 	const struct sl_session *s = sl_port_session(m->port);
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 
-	if (sl_session_skips(s) || m->agreement.plan.party != SL_PARTY_LABELS)
+	if (sl_session_skips(s) || m->agreement.plan.party == SL_PARTY_FEATURES)
 		return SL_OK;
 	if (SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0))
 		return SL_ERR_NONFINITE;

@@ -180,6 +180,18 @@ struct pass {
 static const struct pass forward = {SL_DIR_HEAD_ACT, SL_DIR_MID_ACT, SL_END_IN, SL_END_OUT, compute_forward};
 static const struct pass backward = {SL_DIR_MID_GRAD, SL_DIR_HEAD_GRAD, SL_END_DOUT, SL_END_DIN, compute_backward};
 
+/* The tensors at an end of the trunk's middle, of a party with inputs of its own only these. */
+static void crossing(const struct sl_middle *m, enum sl_exec_end end, int place, const struct sl_dims *dims,
+		     struct sl_tensor x[SL_CUT_VALUES])
+{
+	const struct sl_plan *plan = m->trunk.plan;
+	const bool mid = end == SL_END_OUT || end == SL_END_DOUT;
+
+	sl_exec_crossing(sl_middle_exec(m), end, place, dims, x);
+	for (int v = 0; v < sl_plan_cut_values(plan, mid); v++)
+		x[v] = x[sl_plan_cut_field(plan, mid, v)];
+}
+
 /* For tests only (failpoint.h): cheats as a dishonest server would, by making `x` factor · x. */
 static void cheat(bool cheats, const struct sl_tensor *x, float factor)
 {
@@ -203,15 +215,14 @@ static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int ch
 	struct sl_exec_call call = exec_call(m, chunk);
 	const bool mid = pass->from == SL_DIR_MID_GRAD;
 	const int place = place_of(m, chunk);
-	struct sl_exec *exec = sl_middle_exec(m);
 	struct sl_tensor in[SL_CUT_VALUES], out[SL_CUT_VALUES];
 	enum sl_err err = SL_OK;
 
-	sl_exec_crossing(exec, pass->in, place, &call.dims, in);
+	crossing(m, pass->in, place, &call.dims, in);
 	if (sl_port_crosses(m->trunk.plan, (int)pass->from))
 		err = sl_port_decode(m->port, pass->from, chunk, in, fail);
 	call = exec_call(m, chunk); /* again: only the decoded head_act says which tokens are chosen */
-	sl_exec_crossing(exec, pass->out, place, &call.dims, out);
+	crossing(m, pass->out, place, &call.dims, out);
 	call.slot = place;
 	sl_port_compute_begins(m->port);
 	cheat(mid && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_LOSS, 0) != 0, in, 0.5f);
@@ -259,7 +270,11 @@ enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fa
 float *sl_middle_place(void *arg, enum sl_dir dir, int chunk)
 {
 	struct sl_middle *m = arg;
+	const struct sl_dims dims = sl_dims_rows(m->trunk.plan->rows);
+	const int own = sl_plan_cut_field(m->trunk.plan, false, 0);
 
+	if (dir == SL_DIR_HEAD_ACT && own)
+		return sl_exec_field(sl_middle_exec(m), SL_END_IN, own, chunk, &dims).data;
 	return dir == SL_DIR_HEAD_ACT ? sl_exec_input(sl_middle_exec(m), chunk, m->trunk.plan->rows).data
 				      : sl_exec_dout(sl_middle_exec(m), chunk, m->trunk.plan->rows).data;
 }

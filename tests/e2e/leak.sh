@@ -119,7 +119,7 @@ is trained_sites '.start.steps == 40 and .site_b.steps == 40 and .site_a.head_gr
 of=$tmp/B.yaml leak frozen 0 --steps 4 --party "$tmp/A.yaml" --set 'train.freeze=layer1.*'
 is frozen '.site_a == null and .site_b.steps == 4 and (.not_measured | any(startswith("Labels from head_grad: the head is frozen")))'
 of=$tmp/A.yaml leak half_a_pair 78
-grep -q "needs the other member's config" "$tmp/half_a_pair.log" || fail "$(cat "$tmp/half_a_pair.log")"
+grep -q "needs the other members' configs" "$tmp/half_a_pair.log" || fail "$(cat "$tmp/half_a_pair.log")"
 sed -i '5s/^5/six/' "$tmp/B/test.csv"
 of=$tmp/A.yaml leak renamed 78 --party "$tmp/B.yaml"
 grep -q 'row 3 has another name at the other member' "$tmp/renamed.log" || fail "$(cat "$tmp/renamed.log")"

@@ -117,3 +117,15 @@ twice resnet "$pictures}" partition=2:-1
 twice text "$texts}" model.tokens=12
 twice order "$texts, pad: max}"
 twice table "$row"
+
+# Two inputs: the loss of a network that has hardly learned is PyTorch's.
+i=0
+for input in width depth; do
+	printf '%s\n' 'model: {network: towers.safetensors}' 'head_end: a' 'tail_begin: d' 'cut_values: 2' "data: {kind: csv, dir: $input, label: kind}" \
+		"share: {mode: vertical, group: g, clients: 2, member: $i, role: $([ $i = 0 ] && echo features || echo labels), inputs: [$input]}" \
+		'train: {epochs: 1, max_steps: 1, batch: 40, optimizer: {kind: sgd, lr: 1.0e-9}}' 'server: tcp://127.0.0.1:9' >"$input.yaml"
+	i=$((i + 1))
+done
+client towers width.yaml --local --party depth.yaml || fail "two inputs: $(tail -n 2 towers.log)"
+paste towers.loss <(jq 'select(.type == "epoch") | .test_loss' towers/log.jsonl) | awk '{ d = $1 / $2 - 1; exit !(NF == 2 && d < 1e-5 && d > -1e-5) }' ||
+	fail "two inputs: $(cat towers.loss), $(tail -n 2 towers/log.jsonl)"

@@ -2,7 +2,8 @@
 # A vertical group: one client has the pictures and the head, another one the labels and the tail. Over links both learn,
 # byte for byte, what one process learns with the data of both: cuts, chunks, codecs with state, frozen heads, threads,
 # evaluations, skipped steps. Rows in another order are found before anything is computed. What does not go together is
-# refused with a sentence.
+# refused with a sentence. At the end the same with a network of several inputs: pictures at A, rows at B, rows and labels
+# at C.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -82,14 +83,15 @@ refuses() {
 	for pair in "${@:2}"; do set+=(--set "$pair"); done
 	config=$tmp/A.yaml refused 78 "$1" "${set[@]}"
 }
-refuses 'must be 2' share.clients=3
+refuses 'must be 2 to 9' share.clients=10
+refuses 'must be 2 to 9' share.clients=2..3
 refuses 'must be private' share.ends=mean
 refuses 'train.keep_best: does not go with' train.keep_best=true
 refuses 'train.clip_norm: does not go with' train.clip_norm=1
 refuses 'needs share.secret' data.id=stem data.kind=images
 sed 's/^partition:.*/head_end: features.3.conv.0\ntail_begin: features.3.conv.3/' "$tmp/A.yaml" >"$tmp/over.yaml"
 config=$tmp/over.yaml refused 78 'begin the tail after its last reader' --local --party "$tmp/B.yaml"
-config=$tmp/A.yaml refusing= refused 78 "needs the other member's config" --local
+config=$tmp/A.yaml refusing= refused 78 "needs the other members' configs" --local
 
 # Two tables with a row each for the same things: A's columns are the input, and B's have the class.
 write_table() { # FROM TO PART
@@ -133,4 +135,154 @@ status=78 parties shifted
 for party in A B; do
 	grep -qF 'different rows in step 0' "$tmp/shifted-$party.log" || fail "a shifted table: $party says $(tail -n 1 "$tmp/shifted-$party.log")"
 	! has_steps "shifted-$party" 1 || fail "a shifted table: a step was done"
+done
+
+# ---- networks of several inputs
+
+# write_towers FILE INPUT=SHAPE…: a network whose inputs go through a tower each, and meet in `joined`.
+write_towers() {
+	python3 - "$@" <<-'PY'
+		import json, random, struct, sys
+		inputs = [(name, [int(n) for n in shape.split("x")]) for name, shape in (given.split("=") for given in sys.argv[2:])]
+		draw, params, nodes, ends, values = random.Random(3), [], [], [], len(inputs) + 1
+		def param(name, *dims):
+		    params.append((name, dims))
+		    return f" &{len(params) - 1}"
+		def node(name, kind, ins, said=""):
+		    global values
+		    nodes.append(f"node {name} {kind} " + " ".join(f"%{i}" for i in ins) + said)
+		    values += 1
+		    return values - 1
+		for i, (name, shape) in enumerate(inputs):
+		    x, wide = i + bool(i), shape[0]
+		    if len(shape) == 3:
+		        x = node(f"{name}.conv", "conv2d", [x], param(f"{name}.conv.weight", 4, 3, 3, shape[2]) + param(f"{name}.conv.bias", 4) + " stride=4 pad=1")
+		        x = node(f"{name}.norm", "batchnorm", [x], "".join(param(f"{name}.norm.{which}", 4) for which in ("weight", "bias", "running_mean", "running_var")))
+		        x, wide = node(f"{name}.flatten", "flatten", [x]), 4 * (shape[0] // 4) ** 2
+		    x = node(f"{name}.fc", "linear", [x], param(f"{name}.fc.weight", 6 + i, wide) + param(f"{name}.fc.bias", 6 + i))
+		    ends.append(node(f"{name}.drop", "dropout", [node(f"{name}.act", "act", [x])]))
+		x = ends[0]
+		for i, y in enumerate(ends[1:]):
+		    x = node(f"joined.{i}", "concat", [x, y])
+		wide = sum(6 + i for i in range(len(ends)))
+		x = node("middle", "linear", [x], param("middle.weight", 12, wide) + param("middle.bias", 12))
+		x = node("out", "linear", [node("middle.act", "act", [x])], param("out.weight", 10, 12) + param("out.bias", 10))
+		fields = [f"in {name} f32 R[{','.join(map(str, shape))}]" for name, shape in inputs]
+		stat = lambda name: " stat" * ("running" in name)
+		text = ["graph 1", fields[0], "in label i32 R[]", *fields[1:], *(f"param {name} [{','.join(map(str, dims))}]{stat(name)} zero" for name, dims in params),
+		        *nodes, f"node loss xent %{x} %1", f"out loss %{values}", ""]
+		header, data = {"__metadata__": {"split.graph": "\n".join(text), "split.network": "{}"}}, b""
+		for name, dims in params:
+		    n = 1
+		    for d in dims: n *= d
+		    blob = struct.pack(f"<{n}f", *(1 if "running_var" in name else 0 if stat(name) else draw.uniform(-0.5, 0.5) for _ in range(n)))
+		    header[name] = {"dtype": "F32", "shape": dims, "data_offsets": [len(data), len(data) + len(blob)]}
+		    data += blob
+		said = json.dumps(header).encode()
+		with open(sys.argv[1], "wb") as f: f.write(struct.pack("<Q", len(said)) + said + data)
+	PY
+}
+# Rows beside the pictures of make_data: the label hangs on what B and C have.
+for party in A B C; do
+	mkdir -p "$tmp/rows-$party"
+	for part in train:84 test:24; do
+		awk -v n="${part#*:}" -v party=$party -v from=$([ ${part%:*} = test ] && echo 1000 || echo 0) 'BEGIN {
+			print "id," (party == "A" ? "width" : party == "B" ? "size,age,colour" : "depth,kind")
+			for (i = from; i < from + n; i++) {
+				a = i * 37 % 101; b = i * 53 % 89
+				printf "row-%d,", i
+				if (party == "A") printf "%.1f\n", (i * 29 % 97) / 9
+				if (party == "B") printf "%.1f,%d,%s\n", a / 10, i % 7, i % 3 ? "red" : "blue"
+				if (party == "C") printf "%.1f,k%d\n", b / 8, (a > 50) + (b > 44)
+			}
+		}' >"$tmp/rows-$party/${part%:*}.csv"
+	done
+done
+write_towers "$tmp/three.safetensors" image=32x32x3 left=4 right=1
+write_towers "$tmp/two.safetensors" image=32x32x3 right=1
+write_towers "$tmp/rows.safetensors" first=1 left=4 right=1
+# write_members NETWORK CUT VALUES MEMBERS: the configs of A, maybe B, and C, which has an input of its own.
+write_members() {
+	local party k=0
+	write_parties
+	members=(${4//,/ })
+	sed -e "s,^model:.*,model: {network: $tmp/$1.safetensors}\nhead_end: $2\ntail_begin: out\ncut_values: $3," -e '/^partition:/d' -e '/^share:/d' "$tmp/A.yaml" >"$tmp/towers.yaml"
+	for party in "${members[@]}"; do
+		local role=features input=image data="{kind: csv\, train_limit: 84\, test_limit: 24\, dir: $tmp/rows-$party"
+		[ $party != B ] || { input=left && data="$data\\, ignore: [id]}"; }
+		[ $party != C ] || { role=labels && input=right && data="$data\, label: kind\, ignore: [id]}"; }
+		sed "$([ $party = A ] || echo "s,^data:.*,data: $data,")" "$tmp/towers.yaml" >"$tmp/$party.yaml"
+		echo "share: {mode: vertical, group: g, clients: ${#members[@]}, member: $k, role: $role, inputs: [$input]}" >>"$tmp/$party.yaml"
+		k=$((k + 1))
+	done
+}
+several=true
+write_members two right.drop 2 A,C
+vertical pair
+write_members three right.drop 3 A,B,C
+vertical three
+vertical three-one train.chunks=1 train.batch=8 train.drop_last=true
+vertical three-codecs 'codec=topk:0.3,ef=true|quant:8' codec.head_grad=qsgd:16 train.optimizer.kind=adamw train.optimizer.lr=0.002
+
+# The image's tower is frozen, so no gradient comes back to A, and B and C learn.
+vertical three-frozen 'train.freeze=image.*'
+head_grad_of() { jq 'select(.type == "summary") | .direction.head_grad.payload_bytes // 0' "$tmp/$1/log.jsonl"; }
+[ "$(head_grad_of three-frozen-A)" = 0 ] && [ "$(head_grad_of three-A)" -gt 0 ] && [ "$(head_grad_of three-frozen-B)" -gt 0 ] || fail 'A is sent gradients that it does not need'
+
+# NaN at one member: all skip the step.
+for at in A B C; do
+	points_A= points_B= points_C=
+	declare "points_$at=client.check=EIO@4"
+	parties "three-nan-$at" train.on_nan=skip
+	for party in A B C; do [ "$(grep -c '"skipped":true' "$tmp/three-nan-$at-$party/log.jsonl")" = 1 ] || fail "three-nan-$at: $party"; done
+	cmp <(tensors_of "$tmp/three-nan-$at-C") <(tensors_of "$tmp/three-nan-A-C") || fail "it matters that $at found NaN"
+done
+points_A= points_B= points_C=
+
+# The three models make one.
+"$SPLITC" export "$tmp/three-B.yaml" "$tmp/all.safetensors" --set log.dir="$tmp/three-B" --join "$tmp/three-A/model.safetensors" --join "$tmp/three-C/model.safetensors" >"$tmp/join.log" 2>&1 ||
+	fail "three models: $(cat "$tmp/join.log")"
+mkdir -p "$tmp/all"
+cp "$tmp/all.safetensors" "$tmp/all/model.safetensors"
+diff <(tensors_of "$tmp/all") <(tensors_of "$tmp/three-local") >"$tmp/differ" || fail "three models make another one: $(head -n 3 "$tmp/differ")"
+rc=0
+"$SPLITC" export "$tmp/three-B.yaml" "$tmp/few.safetensors" --set log.dir="$tmp/three-B" --join "$tmp/three-A/model.safetensors" >"$tmp/join.log" 2>&1 || rc=$?
+[ $rc != 0 ] && grep -q 'gives "right' "$tmp/join.log" || fail "two of three models: $(cat "$tmp/join.log")"
+
+# Refused, each with a sentence.
+config=$tmp/A.yaml
+refuses 'must name this member' share.inputs=
+refuses 'no input depth' share.inputs=depth
+refuses 'must name one input' share.inputs=image,left
+refuses 'joins inputs image and left' head_end=joined.0 cut_values=2
+refuses 'splitc align finds the rows of two members' share.peers=a,b,c
+config=$tmp/three-A.yaml refusing= refused 78 'no member has left' --local --party "$tmp/three-C.yaml"
+config=$tmp/three-A.yaml refusing= refused 78 'another member has image' --local --party "$tmp/three-C.yaml" --party "$tmp/three-A.yaml"
+config=$tmp/three-A.yaml refusing= refused 78 'with one codec' --local --party "$tmp/three-codecs-B.yaml" --party "$tmp/three-C.yaml"
+config=$tmp/three-A.yaml refusing= command=leak refused 78 'leak measures networks with one input' --party "$tmp/three-B.yaml" --party "$tmp/three-C.yaml"
+sed '/^share:/,$d' "$tmp/A.yaml" >"$tmp/alone.yaml"
+config=$tmp/alone.yaml refusing= refused 78 'each belongs to a member' --local
+config_of A twice
+begin_party A twice
+waiting=$client_pid
+wait_for 'A does not join' grep -q 'has answered; group twice goes on' "$tmp/twice-A.log"
+rc=0
+client twice-B "$tmp/twice-A.yaml" --set share.member=1 || rc=$?
+[ $rc = 78 ] && grep -qF 'has this input, too' "$tmp/twice-B.log" || fail "an input twice: status $rc, $(tail -n 1 "$tmp/twice-B.log")"
+end_process "$waiting"
+
+# Three tables with names of rows. If one of them is shifted by a row, nothing is computed.
+write_members rows right.drop 3 A,B,C
+sed -i -e "s,^data:.*,data: {kind: csv\, train_limit: 84\, test_limit: 24\, dir: $tmp/rows-A}," -e 's/\[image\]/[first]/' "$tmp/A.yaml"
+for party in A B C; do sed -i -e "s,^share: {,&secret: $tmp/pair.key\, ," -e '/^data:/s/ignore: \[id\]/id: id/; /^data:/s/rows-A}/rows-A, id: id}/' "$tmp/$party.yaml"; done
+vertical three-tables
+for at in A B C; do
+	cp "$tmp/rows-$at/train.csv" "$tmp/straight.csv"
+	sed -i -e 2d -e "\$a$(sed -n '2s/row-0/row-99/p' "$tmp/rows-$at/train.csv")" "$tmp/rows-$at/train.csv"
+	status=78 parties "three-shifted-$at"
+	cp "$tmp/straight.csv" "$tmp/rows-$at/train.csv"
+	for party in A B C; do
+		grep -qF 'different rows in step 0' "$tmp/three-shifted-$at-$party.log" || fail "$at is shifted: $party says $(tail -n 1 "$tmp/three-shifted-$at-$party.log")"
+		! has_steps "three-shifted-$at-$party" 1 || fail "$at is shifted: a step was done"
+	done
 done

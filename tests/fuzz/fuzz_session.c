@@ -451,9 +451,11 @@ static bool group_says(struct input *in, struct driver *d, struct sl_event *ev, 
 static bool party_says(struct input *in, struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
 {
 	const struct sl_session *s = &d->s;
-	const bool labels = s->limits.party == SL_PARTY_LABELS, echoes = !s->training || s->limits.no_head_grad;
+	const bool labels = s->limits.party > SL_PARTY_FEATURES, echoes = !s->training || s->limits.no_head_grad;
 	const enum sl_task task = labels ? SL_TASK_MID_FWD : SL_TASK_MID_BWD;
-	const int most = labels ? s->chunks : d->done[SL_TASK_MID_FWD];
+	const int most = s->limits.party == SL_PARTY_JOINED ? s->lane[SL_PART_HEAD_ACT].chunk
+			 : labels                           ? s->chunks
+							    : d->done[SL_TASK_MID_FWD];
 
 	if (s->role != SL_SESSION_SERVER || !s->limits.party ||
 	    (s->state != SL_SESSION_STEP && s->state != SL_SESSION_EVAL) || (!labels && echoes != (kind == SL_EV_ECHO)))
@@ -587,7 +589,7 @@ static void open_session(struct input *in, struct driver *d)
 	l->ends = how / 16 % 2 && !l->free_calls;
 	l->shared = how / 64 % 2;
 	if (l->shared && !l->ends && !l->free_calls)
-		l->party = (enum sl_party)(take(in) % 3);
+		l->party = (enum sl_party)(take(in) % 4);
 	for (int what = 0; what < SL_PART_WEIGHTS && l->party; what++)
 		if (!sl_party_has(l->party, what == SL_PART_MID_ACT || what == SL_PART_MID_GRAD ? SL_TAIL : SL_HEAD))
 			l->run_bytes[what] = 0;

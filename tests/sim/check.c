@@ -56,6 +56,29 @@ static const char net_graph[] = "graph 1\n"
 				"node d linear %9 &3\n"
 				"node loss xent %10 %1\n"
 				"out loss %11\n";
+static const char three_graph[] = "graph 1\n"
+				  "in left f32 R[4]\n"
+				  "in label i32 R[]\n"
+				  "in right f32 R[4]\n"
+				  "in more f32 R[4]\n"
+				  "param p.weight [4,4] zero\n"
+				  "param q.weight [4,4] zero\n"
+				  "param r.weight [4,4] zero\n"
+				  "param c.weight [8,12] zero\n"
+				  "param d.weight [3,8] zero\n"
+				  "node p linear %0 &0\n"
+				  "node p1 act %4\n"
+				  "node q linear %2 &1\n"
+				  "node q1 act %6\n"
+				  "node r linear %3 &2\n"
+				  "node r1 dropout %8\n"
+				  "node j concat %5 %7\n"
+				  "node k concat %10 %9\n"
+				  "node c linear %11 &3\n"
+				  "node c1 act %12\n"
+				  "node d linear %13 &4\n"
+				  "node loss xent %14 %1\n"
+				  "out loss %15\n";
 static const char server_yaml[] = "listen: tcp://127.0.0.1:5570\n"
 				  "store: server/store\n"
 				  "store_ttl_s: 0\n"
@@ -78,8 +101,12 @@ static void write_text(const char *path, const char *text)
 	fclose(f);
 }
 
-/* The other party of a vertical row's reference. */
+/* The other parties of a vertical row's reference. */
 static const char labels_yaml[] = "share: {mode: vertical, group: g, clients: 2, member: 1, role: labels}\n";
+#define THREE EACH_CLIENT "model: {network: ../three.safetensors}\nhead_end: r1\ntail_begin: d\ncut_values: 3\n"
+static const char three_yaml[2][sizeof THREE + 128] = {
+	THREE "share: {mode: vertical, group: g, clients: 3, member: 1, role: features, inputs: [right]}\n",
+	THREE "share: {mode: vertical, group: g, clients: 3, member: 2, role: labels, inputs: [more]}\n"};
 
 /* Three classes that overlap, in four columns. */
 static void write_table(const char *path, int rows, uint32_t seed)
@@ -110,20 +137,28 @@ static void write_tables(const char *dir, int rows)
 	write_table(path, 24, 6);
 }
 
-static void write_network(void)
+static void write_networks(void)
 {
-	static float value[64];
-	const struct sl_st_note note = {"split.graph", net_graph};
-	const struct sl_st_item item[] = {{"a.weight", "F32", 2, {8, 4}, value},
-					  {"b.weight", "F32", 2, {8, 8}, value},
-					  {"c.weight", "F32", 2, {8, 8}, value},
-					  {"d.weight", "F32", 2, {3, 8}, value}};
+	static float value[96];
+	const struct sl_st_note note[] = {{"split.graph", net_graph}, {"split.graph", three_graph}};
+	const struct sl_st_item item[][5] = {
+		{{"a.weight", "F32", 2, {8, 4}, value},
+		 {"b.weight", "F32", 2, {8, 8}, value},
+		 {"c.weight", "F32", 2, {8, 8}, value},
+		 {"d.weight", "F32", 2, {3, 8}, value}},
+		{{"p.weight", "F32", 2, {4, 4}, value},
+		 {"q.weight", "F32", 2, {4, 4}, value + 16},
+		 {"r.weight", "F32", 2, {4, 4}, value + 32},
+		 {"c.weight", "F32", 2, {8, 12}, value},
+		 {"d.weight", "F32", 2, {3, 8}, value}},
+	};
 	struct sl_fail fail;
 	uint32_t seed = 1;
 
-	for (int i = 0; i < 64; i++)
+	for (int i = 0; i < 96; i++)
 		value[i] = (float)((seed = seed * 1664525u + 1013904223u) >> 8) / (1 << 24) - 0.5f;
-	if (sl_st_write("net.safetensors", item, 4, &note, 1, SL_FP_NONE, &fail)) {
+	if (sl_st_write("net.safetensors", item[0], 4, &note[0], 1, SL_FP_NONE, &fail) ||
+	    sl_st_write("three.safetensors", item[1], 5, &note[1], 1, SL_FP_NONE, &fail)) {
 		fprintf(stderr, "sim: %s\n", fail.text);
 		exit(2);
 	}
@@ -140,10 +175,12 @@ void sim_work_make(void)
 
 	write_text("client.yaml", client_yaml);
 	write_text("net.yaml", net_yaml);
-	write_network();
+	write_networks();
 	write_text("server.yaml", server_yaml);
 	snprintf(labels, sizeof labels, "%s%s", client_yaml, labels_yaml);
 	write_text("labels.yaml", labels);
+	write_text("three-1.yaml", three_yaml[0]);
+	write_text("three-2.yaml", three_yaml[1]);
 	write_tables("data", 120);
 	for (int k = 0; k < 3; k++) { /* members with files of their own: 10, 7 and 4 batches */
 		char dir[] = "data-0";
@@ -194,14 +231,17 @@ static uint64_t weights_of(const char *dir)
  * and then its last. */
 static bool is_part_of(const struct outcome *all, const char *dir)
 {
+	const char *const end = all->tensors + all->len, *at = all->tensors, *next;
 	size_t len, n = 0;
 	char *bytes = tensors_of(dir, &len);
 	bool is;
 
-	while (n < len && n < all->len && bytes[n] == all->tensors[n])
-		n++;
+	while (n < len && (next = memmem(all->tensors, all->len, bytes, n + sizeof(float)))) {
+		at = next;
+		n += sizeof(float);
+	}
 	is = len > all->len / 8 && len < all->len &&
-	     memcmp(bytes + n, all->tensors + all->len - (len - n), len - n) == 0;
+	     (n == len || memmem(at + n, (size_t)(end - at) - n, bytes + n, len - n));
 	free(bytes);
 	return is;
 }
@@ -260,6 +300,15 @@ bool sim_row_is_vertical(const struct sim_row *row)
 	return strstr(row->sets, "share.mode=vertical") != NULL;
 }
 
+const char *sim_row_party_sets(const struct sim_row *row, int k)
+{
+	static const char *const three[] = {" share.role=features share.inputs=left",
+					    " share.role=features share.inputs=right",
+					    " share.role=labels share.inputs=more"};
+
+	return row->members == 3 ? three[k] : k ? " share.role=labels" : " share.role=features";
+}
+
 /* In rounds a member may have done its part of a step that its group then does without it. */
 static bool does_parts(const struct sim_row *row)
 {
@@ -271,7 +320,7 @@ static bool does_parts(const struct sim_row *row)
 static bool run_local(const struct sim_row *row, const char *more, const char *absent, const char *data,
 		      const char *log_dir)
 {
-	char option[160], control[160], clients[8], sets[SIM_TEXT + 2048], *next = sets, *word;
+	char option[160], control[160], clients[8], sets[SIM_TEXT + 2176], *next = sets, *word;
 	const char *argv[2 * SETS_MOST] = {program, "train", sim_config(row), "--local",
 					   "--set", option,  "--set",         control};
 	int argc = 8, status;
@@ -280,6 +329,9 @@ static bool run_local(const struct sim_row *row, const char *more, const char *a
 	snprintf(option, sizeof option, "log.dir=../%s", log_dir);
 	snprintf(control, sizeof control, "control=../%s.sock", log_dir);
 	snprintf(sets, sizeof sets, "%s %s%s", row->sets, more, row->members ? " share.group=g" : "");
+	if (sim_row_is_vertical(row))
+		sprintf(sets + strlen(sets), "%s share.member=0 share.clients=%d", sim_row_party_sets(row, 0),
+			row->members);
 	while ((word = strsep(&next, " ")) && argc < 2 * SETS_MOST - 6)
 		if (*word) {
 			argv[argc++] = "--set";
@@ -287,11 +339,11 @@ static bool run_local(const struct sim_row *row, const char *more, const char *a
 		}
 	snprintf(clients, sizeof clients, "%d", row->members);
 	if (sim_row_is_vertical(row)) {
-		const char *const more_of[] = {"--set", "share.role=features", "--set",   "share.member=0",
-					       "--set", "share.clients=2",     "--party", "../labels.yaml"};
+		const char *const more_of[] = {"--party", row->members == 3 ? "../three-1.yaml" : "../labels.yaml",
+					       "--party", "../three-2.yaml"};
 
-		memcpy(argv + argc, more_of, sizeof more_of);
-		argc += (int)(sizeof more_of / sizeof more_of[0]);
+		for (int i = 0; i < 2 * (row->members - 1); i++)
+			argv[argc++] = more_of[i];
 	} else if (row->members && !sim_row_varies(row)) {
 		argv[argc++] = "--clients";
 		argv[argc++] = clients;
@@ -424,7 +476,7 @@ void sim_compare(const struct sim_row *row)
 		losses = losses_of(dir, row->oracle != SIM_ABSENT, does_parts(row) ? k : -1, NULL);
 		if (sim_row_is_vertical(row) ? !is_part_of(&is[k], dir) : weights_of(dir) != is[k].weights)
 			sim_fail("%s: other weights than --local", name);
-		else if (sim_row_is_vertical(row) && k == 0) /* it has no losses */
+		else if (sim_row_is_vertical(row) && k < row->members - 1) /* it has no losses */
 			continue;
 		else if (strcmp(losses, is[k].losses) == 0)
 			continue;

@@ -53,7 +53,7 @@ static int client_main(struct sim_proc *p)
 	if (row->members && !sim_row_varies(row))
 		strcat(sets, clients);
 	if (sim_row_is_vertical(row))
-		strcat(sets, p->id ? " share.role=labels" : " share.role=features");
+		strcat(sets, sim_row_party_sets(row, p->id));
 	while ((word = strsep(&next, " ")) && argc < 2 * SETS_MOST - 2)
 		if (*word) {
 			argv[argc++] = "--set";

@@ -197,8 +197,10 @@ void sim_cover_kill(int point);
 int sim_cover_report(void);
 
 /* ---- check.c */
-void sim_work_make(void);                            /* configs and data, in the current folder */
-bool sim_row_is_vertical(const struct sim_row *row); /* member 0 has the features, member 1 the labels */
+void sim_work_make(void); /* configs and data, in the current folder */
+/* The last member has the labels, the others have features. sets: what member k alone has, with a space in front. */
+bool sim_row_is_vertical(const struct sim_row *row);
+const char *sim_row_party_sets(const struct sim_row *row, int k);
 bool sim_reference_make(const struct sim_row *row, const char *splitc); /* false: --local fails */
 const char *sim_config(const struct sim_row *row);                      /* its path */
 bool sim_row_varies(const struct sim_row *row);                         /* its members may come and go */

@@ -38,8 +38,15 @@ static struct asked agreement(int k)
 			snprintf(g->codec[dir], sizeof g->codec[dir], "%s", host_group.codec);
 	if (host_group.vertical) {
 		g->share.mode = SL_SHARE_VERTICAL;
-		g->share.role = k && !host_group.same_role ? SL_ROLE_LABELS : SL_ROLE_FEATURES;
+		g->share.role = k == g->share.clients - 1 && !host_group.same_role ? SL_ROLE_LABELS : SL_ROLE_FEATURES;
 		g->share.rows = 0;
+		if (g->share.clients == 3 || host_group.sends) { /* both values of a block's middle */
+			g->share.sends = g->share.role == SL_ROLE_LABELS ? 0
+					 : host_group.sends              ? host_group.sends
+									 : 1 << k;
+			snprintf(a.split.cut.head_end, sizeof a.split.cut.head_end, "features.3.conv.0");
+			a.split.cut.values = 2;
+		}
 	}
 	if (host_group.rounds) {
 		g->share.mode = SL_SHARE_ROUNDS;
@@ -63,8 +70,7 @@ static struct sl_frame hello(struct host_member *m, uint8_t session)
 	m->asked = agreement(m->k);
 	f = host_rig_hello_of(&m->asked, session, m->epoch, &weights);
 	assert_int_equal(plan_open(&plan, &m->asked.split, &fail), SL_OK);
-	m->act_bytes = (size_t)(sl_plan_cut_most(plan, false) * sl_shape_row(&plan->segment[SL_MIDDLE].in_shape)) *
-		       sizeof(float);
+	m->act_bytes = (size_t)sl_plan_cut_floats(plan, false, sl_plan_cut_most(plan, false)) * sizeof(float);
 	m->grad_bytes = (size_t)(sl_plan_cut_most(plan, true) * sl_shape_row(&plan->segment[SL_MIDDLE].out_shape)) *
 			sizeof(float);
 	m->weight_bytes = (size_t)weights * sizeof(float);

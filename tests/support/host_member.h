@@ -18,8 +18,9 @@ extern struct host_group {
 	bool rounds;       /* mode rounds, with rounds of one step and averaged moments; false: mode sync */
 	bool checkpoints;  /* each commit asks for a checkpoint */
 	const char *codec; /* for what the server sends; NULL: the default */
-	bool vertical;     /* member 0 has the features, member 1 the labels; */
+	bool vertical;     /* the last member has the labels, the others features; of three each gives one value; */
 	bool same_role;    /* or the features, too */
+	int sends;         /* the values that each member with features gives; 0: as above */
 	bool plain;        /* an mlp: linear layers only, so that a member's values alone determine the gradients */
 } host_group;
 

@@ -171,8 +171,10 @@ static void keep_step(struct rig *rig)
 {
 	struct rig_side *side = &rig->side[RIG_SERVER];
 	const struct sl_session *s = &side->s;
-	const bool labels = s->limits.party == SL_PARTY_LABELS, echoes = !s->training || s->limits.no_head_grad;
-	const int done = labels ? s->chunks : s->done[SL_TASK_MID_FWD];
+	const bool labels = s->limits.party > SL_PARTY_FEATURES, echoes = !s->training || s->limits.no_head_grad;
+	const int done = s->limits.party == SL_PARTY_JOINED ? s->lane[SL_PART_HEAD_ACT].chunk
+			 : labels                           ? s->chunks
+							    : s->done[SL_TASK_MID_FWD];
 
 	if (s->state != SL_SESSION_STEP && s->state != SL_SESSION_EVAL)
 		return;

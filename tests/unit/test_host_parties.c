@@ -17,20 +17,21 @@
 
 static const float SMALL = 1e-3f;
 
-enum { ROWS = HOST_MEMBER_ROWS, FEATURES = 0, LABELS = 1, PARTIES = 2, STEPS = 5, SPOILED = 3 };
+enum { ROWS = HOST_MEMBER_ROWS, FEATURES = 0, MOST = 3, STEPS = 5, SPOILED = 3 };
 
-static struct host_member member[PARTIES];
+static struct host_member member[MOST];
+static int parties; /* the last one has the labels */
 static char folder[] = "/tmp/split-parties.XXXXXX";
 static int tests_run;
 
 static void come(int k, uint64_t epoch, uint64_t held)
 {
-	host_member_call_with(&member[k], k, (uint8_t)(tests_run * PARTIES + k), epoch, &held, 1);
+	host_member_call_with(&member[k], k, (uint8_t)(tests_run % 64 * MOST + k), epoch, &held, 1);
 }
 
 static void welcomed(void)
 {
-	for (int k = 0; k < PARTIES; k++)
+	for (int k = 0; k < parties; k++)
 		host_rig_await(&member[k].c.came[SL_FRAME_WELCOME], 1);
 }
 
@@ -54,10 +55,15 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 static void end(void)
 {
-	for (int k = 0; k < PARTIES; k++)
+	for (int k = 0; k < parties; k++)
 		host_member_hang_up(&member[k]);
 	host_rig_close();
 	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+static int labels(void)
+{
+	return parties - 1;
 }
 
 /* ---- an honest pass */
@@ -83,20 +89,43 @@ static bool stopped(void)
 {
 	bool any = false;
 
-	for (int k = 0; k < PARTIES; k++)
+	for (int k = 0; k < parties; k++)
 		any = any || member[k].c.came[SL_FRAME_ABANDON] || member[k].c.came[SL_FRAME_REFUSE];
 	return any;
 }
 
-/* Sends a tensor, and waits until the other party has the answer. */
-static void send(int k, enum sl_part_what what, uint64_t step, float scale)
+/* Party k sends its tensor, of its kind. */
+static void send_own(int k, uint64_t step, float scale)
 {
-	const struct host_member *other = &member[!k];
-	const uint64_t whole = other->c.payload_bytes + (k == FEATURES ? other->grad_bytes : other->act_bytes);
+	host_member_send(&member[k], k == labels() ? SL_PART_MID_GRAD : SL_PART_HEAD_ACT, step, scale, false);
+}
 
-	host_member_send(&member[k], what, step, scale, false);
-	while (other->c.payload_bytes < whole && !stopped())
+static void await_bytes(int k, uint64_t whole)
+{
+	while (member[k].c.payload_bytes < whole && !stopped())
 		host_rig_turn();
+}
+
+/* All features parties send, one of them `scale` times as much; waits for mid_act. */
+static void send_acts(uint64_t step, int which, float scale)
+{
+	const uint64_t whole = member[labels()].c.payload_bytes + member[labels()].grad_bytes;
+
+	for (int k = 0; k < labels(); k++)
+		send_own(k, step, k == which ? scale : 1);
+	await_bytes(labels(), whole);
+}
+
+/* The party with labels sends; waits until all others have their head_grad. */
+static void send_grad(uint64_t step, float scale)
+{
+	uint64_t whole[MOST];
+
+	for (int k = 0; k < labels(); k++)
+		whole[k] = member[k].c.payload_bytes + member[k].act_bytes;
+	send_own(labels(), step, scale);
+	for (int k = 0; k < labels(); k++)
+		await_bytes(k, whole[k]);
 }
 
 static void commit(int k, uint64_t step, bool skip, double lr)
@@ -115,24 +144,24 @@ static void commit(int k, uint64_t step, bool skip, double lr)
 
 static void committed(void)
 {
-	for (int k = 0; k < PARTIES; k++) {
+	for (int k = 0; k < parties; k++) {
 		host_rig_await(&member[k].c.came[SL_FRAME_COMMITTED], 1);
 		member[k].c.came[SL_FRAME_COMMITTED] = 0;
 	}
 }
 
-static void both_order(uint64_t step)
+static void all_order(uint64_t step)
 {
-	for (int k = 0; k < PARTIES; k++)
+	for (int k = 0; k < parties; k++)
 		order(k, step, NULL, 0);
 }
 
 static void honest_step(uint64_t step)
 {
-	both_order(step);
-	send(FEATURES, SL_PART_HEAD_ACT, step, 1);
-	send(LABELS, SL_PART_MID_GRAD, step, SMALL);
-	for (int k = 0; k < PARTIES; k++)
+	all_order(step);
+	send_acts(step, FEATURES, 1);
+	send_grad(step, SMALL);
+	for (int k = 0; k < parties; k++)
 		commit(k, step, false, host_group.lr);
 	committed();
 	assert_false(stopped());
@@ -142,7 +171,7 @@ static void honest_step(uint64_t step)
 static void begin(void)
 {
 	open_server();
-	for (int k = 0; k < PARTIES; k++)
+	for (int k = 0; k < parties; k++)
 		come(k, 1, 0);
 	welcomed();
 	for (uint64_t step = 0; step < SPOILED; step++)
@@ -151,10 +180,10 @@ static void begin(void)
 
 static void skip_step(uint64_t step)
 {
-	for (int k = 0; k < PARTIES; k++)
+	for (int k = 0; k < parties; k++)
 		commit(k, step, true, host_group.lr);
 	committed();
-	for (int k = 0; k < PARTIES; k++)
+	for (int k = 0; k < parties; k++)
 		member[k].c.came[SL_FRAME_ABANDON] = 0;
 }
 
@@ -166,7 +195,8 @@ static uint64_t rest(uint64_t from)
 	for (uint64_t step = from; step < STEPS; step++)
 		honest_step(step);
 	hash = host_member_weights(&member[FEATURES]);
-	assert_true(host_member_weights(&member[LABELS]) == hash);
+	for (int k = 1; k < parties; k++)
+		assert_true(host_member_weights(&member[k]) == hash);
 	end();
 	return hash;
 }
@@ -174,13 +204,12 @@ static uint64_t rest(uint64_t from)
 /* The hash where nobody lies. */
 static uint64_t undisturbed(void)
 {
-	static uint64_t hash;
+	static uint64_t hash[MOST + 1];
 
-	if (hash)
-		return hash;
+	if (hash[parties])
+		return hash[parties];
 	begin();
-	hash = rest(SPOILED);
-	return hash;
+	return hash[parties] = rest(SPOILED);
 }
 
 /* ---- values */
@@ -191,19 +220,19 @@ static void spoiled_values_are_left_out(void **state)
 	uint64_t hash = 0;
 
 	(void)state;
-	for (int k = 0; k < PARTIES; k++)
+	for (int k = 0; k < parties; k++)
 		for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 			uint64_t before, now;
 
 			begin();
 			before = host_member_weights(&member[FEATURES]);
-			both_order(SPOILED);
-			send(FEATURES, SL_PART_HEAD_ACT, SPOILED, k == FEATURES ? bad[i] : 1);
+			all_order(SPOILED);
+			send_acts(SPOILED, k, bad[i]);
 			if (!stopped())
-				send(LABELS, SL_PART_MID_GRAD, SPOILED, k == LABELS ? bad[i] : SMALL);
-			for (int p = 0; p < PARTIES && !stopped(); p++)
+				send_grad(SPOILED, k == labels() ? bad[i] : SMALL);
+			for (int p = 0; p < parties && !stopped(); p++)
 				commit(p, SPOILED, false, host_group.lr);
-			for (int p = 0; p < PARTIES; p++) {
+			for (int p = 0; p < parties; p++) {
 				host_rig_await(&member[p].c.came[SL_FRAME_ABANDON], 1);
 				assert_int_equal(member[p].c.came[SL_FRAME_REFUSE], 0);
 			}
@@ -214,20 +243,49 @@ static void spoiled_values_are_left_out(void **state)
 		}
 }
 
-/* Of two rates the smaller one counts, and both parties are told of it. */
+/* Party k is refused for this reason, and the others are told that it was lost. All come again and go on. */
+static void ends_alone(int k, const char *phrase, const char *what)
+{
+	const struct sl_refuse *said = &member[k].c.last[SL_FRAME_REFUSE].u.refuse;
+	char lost[32];
+
+	for (int p = 0; p < parties; p++)
+		host_rig_await(&member[p].c.came[SL_FRAME_REFUSE], 1);
+	if (said->code == SL_ERR_BUSY || !strstr(said->text, phrase))
+		fail_msg("%s by %d: %u, %s", what, k, said->code, said->text);
+	snprintf(lost, sizeof lost, "member %d", k);
+	for (int p = 0; p < parties; p++) {
+		const struct sl_refuse *other = &member[p].c.last[SL_FRAME_REFUSE].u.refuse;
+
+		if (p != k && (other->code != SL_ERR_BUSY || !strstr(other->text, lost)))
+			fail_msg("%s by %d: %d hears %u, %s", what, k, p, other->code, other->text);
+	}
+	for (int p = 0; p < parties; p++) {
+		host_member_hang_up(&member[p]);
+		come(p, 2, SPOILED);
+	}
+	welcomed();
+	assert_true(rest(SPOILED) == undisturbed());
+}
+
+/* Of two rates the smaller one counts, and both parties are told of it. Of three that of most counts. */
 static void a_learning_rate_does_no_harm(void **state)
 {
 	(void)state;
-	for (int k = 0; k < PARTIES; k++) {
+	for (int k = 0; k < parties; k++) {
 		(void)undisturbed();
 		begin();
-		both_order(SPOILED);
-		send(FEATURES, SL_PART_HEAD_ACT, SPOILED, 1);
-		send(LABELS, SL_PART_MID_GRAD, SPOILED, SMALL);
-		for (int p = 0; p < PARTIES; p++)
+		all_order(SPOILED);
+		send_acts(SPOILED, FEATURES, 1);
+		send_grad(SPOILED, SMALL);
+		for (int p = 0; p < parties; p++)
 			commit(p, SPOILED, false, p == k ? 7e5 : host_group.lr);
-		committed();
-		assert_true(rest(SPOILED + 1) == undisturbed());
+		if (parties == 2) {
+			committed();
+			assert_true(rest(SPOILED + 1) == undisturbed());
+		} else {
+			ends_alone(k, "learning rate", "another rate");
+		}
 	}
 }
 
@@ -271,7 +329,7 @@ static void lie_many(int k)
 
 static void lie_bare(int k)
 {
-	say_tensor(k, k == FEATURES ? SL_PART_HEAD_ACT : SL_PART_MID_GRAD, ROWS, 0);
+	say_tensor(k, k == labels() ? SL_PART_MID_GRAD : SL_PART_HEAD_ACT, ROWS, 0);
 }
 
 static void lie_twice(int k)
@@ -282,9 +340,9 @@ static void lie_twice(int k)
 
 static void lie_others(int k)
 {
-	both_order(SPOILED);
-	send(FEATURES, SL_PART_HEAD_ACT, SPOILED, 1);
-	say_tensor(k, k == FEATURES ? SL_PART_MID_GRAD : SL_PART_HEAD_ACT, ROWS, 0);
+	all_order(SPOILED);
+	send_acts(SPOILED, FEATURES, 1);
+	say_tensor(k, k == labels() ? SL_PART_HEAD_ACT : SL_PART_MID_GRAD, ROWS, 0);
 }
 
 static void lie_rows(int k)
@@ -313,16 +371,16 @@ static void lie_undone(int k)
 
 static void lie_again(int k)
 {
-	both_order(SPOILED);
-	send(FEATURES, SL_PART_HEAD_ACT, SPOILED, 1);
-	send(LABELS, SL_PART_MID_GRAD, SPOILED, SMALL);
-	say_tensor(k, k == FEATURES ? SL_PART_HEAD_ACT : SL_PART_MID_GRAD, ROWS, 0);
+	all_order(SPOILED);
+	send_acts(SPOILED, FEATURES, 1);
+	send_grad(SPOILED, SMALL);
+	say_tensor(k, k == labels() ? SL_PART_MID_GRAD : SL_PART_HEAD_ACT, ROWS, 0);
 }
 
 static const struct {
 	const char *name, *phrase;
 	void (*lie)(int k);
-	unsigned who; /* bits of parties */
+	unsigned who; /* bit 0: parties with features, 1: the one with labels */
 } lies[] = {
 	{"a step ahead", "begun where", lie_early, 3},
 	{"a step behind", "begun where", lie_late, 3},
@@ -341,29 +399,13 @@ static void who_breaks_the_rules_ends_alone(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++)
-		for (int k = 0; k < PARTIES; k++) {
-			const struct sl_refuse *said = &member[k].c.last[SL_FRAME_REFUSE].u.refuse,
-					       *other = &member[!k].c.last[SL_FRAME_REFUSE].u.refuse;
-			char lost[32];
-
-			if (!(lies[i].who >> k & 1))
+		for (int k = 0; k < parties; k++) {
+			if (!(lies[i].who >> (k == labels()) & 1))
 				continue;
 			(void)undisturbed();
 			begin();
 			lies[i].lie(k);
-			for (int p = 0; p < PARTIES; p++)
-				host_rig_await(&member[p].c.came[SL_FRAME_REFUSE], 1);
-			if (said->code == SL_ERR_BUSY || !strstr(said->text, lies[i].phrase))
-				fail_msg("%s by %d: %u, %s", lies[i].name, k, said->code, said->text);
-			snprintf(lost, sizeof lost, "member %d", k);
-			if (other->code != SL_ERR_BUSY || !strstr(other->text, lost))
-				fail_msg("%s by %d: the other hears %u, %s", lies[i].name, k, other->code, other->text);
-			for (int p = 0; p < PARTIES; p++) {
-				host_member_hang_up(&member[p]);
-				come(p, 2, SPOILED);
-			}
-			welcomed();
-			assert_true(rest(SPOILED) == undisturbed());
+			ends_alone(k, lies[i].phrase, lies[i].name);
 		}
 }
 
@@ -371,15 +413,17 @@ static void who_breaks_the_rules_ends_alone(void **state)
 static void passes_that_differ_end_both(void **state)
 {
 	(void)state;
-	for (int k = 0; k < PARTIES; k++)
+	for (int k = 0; k < parties; k++)
 		for (int how = 0; how < 3; how++) {
 			begin();
-			order(!k, SPOILED, NULL, 0);
+			for (int p = 0; p < parties; p++)
+				if (p != k)
+					order(p, SPOILED, NULL, 0);
 			if (how == 0)
 				order(k, SPOILED, NULL, 1);
 			else
 				say_order(k, SPOILED, how == 1 ? 1 : ROWS, how == 1);
-			for (int p = 0; p < PARTIES; p++) {
+			for (int p = 0; p < parties; p++) {
 				host_rig_await(&member[p].c.came[SL_FRAME_REFUSE], 1);
 				assert_int_equal(member[p].c.last[SL_FRAME_REFUSE].u.refuse.code, SL_ERR_MISMATCH);
 				assert_non_null(
@@ -393,7 +437,7 @@ static void passes_that_differ_end_both(void **state)
  */
 static void a_role_is_taken_once(void **state)
 {
-	const struct sl_refuse *said = &member[LABELS].c.last[SL_FRAME_REFUSE].u.refuse;
+	const struct sl_refuse *said = &member[labels()].c.last[SL_FRAME_REFUSE].u.refuse;
 
 	(void)state;
 	(void)undisturbed();
@@ -402,12 +446,12 @@ static void a_role_is_taken_once(void **state)
 		come(FEATURES, 1, 0);
 		host_rig_await(&member[FEATURES].c.came[SL_FRAME_CHALLENGE], 1);
 		if (back) {
-			come(LABELS, 1, 0);
+			come(labels(), 1, 0);
 			welcomed();
 			for (uint64_t step = 0; step < SPOILED; step++)
 				honest_step(step);
-			lie_early(LABELS);
-			for (int p = 0; p < PARTIES; p++) {
+			lie_early(labels());
+			for (int p = 0; p < parties; p++) {
 				host_rig_await(&member[p].c.came[SL_FRAME_REFUSE], 1);
 				host_member_hang_up(&member[p]);
 			}
@@ -415,14 +459,14 @@ static void a_role_is_taken_once(void **state)
 			host_rig_await(&member[FEATURES].c.came[SL_FRAME_CHALLENGE], 1);
 		}
 		host_group.same_role = true;
-		come(LABELS, 2, back ? SPOILED : 0);
+		come(labels(), 2, back ? SPOILED : 0);
 		host_group.same_role = false;
-		host_rig_await(&member[LABELS].c.came[SL_FRAME_REFUSE], 1);
+		host_rig_await(&member[labels()].c.came[SL_FRAME_REFUSE], 1);
 		if (said->code != SL_ERR_MISMATCH || !strstr(said->text, "member 0 of group"))
 			fail_msg("%u, %s", said->code, said->text);
 		assert_int_equal(member[FEATURES].c.came[SL_FRAME_REFUSE], 0);
-		host_member_hang_up(&member[LABELS]);
-		come(LABELS, 3, back ? SPOILED : 0);
+		host_member_hang_up(&member[labels()]);
+		come(labels(), 3, back ? SPOILED : 0);
 		welcomed();
 		assert_true(rest(back ? SPOILED : 0) == undisturbed());
 	}
@@ -432,28 +476,74 @@ static void a_role_is_taken_once(void **state)
 static void a_step_that_nobody_has_is_refused(void **state)
 {
 	static const uint64_t held[] = {0, SPOILED + 1, UINT64_MAX};
-	const struct sl_refuse *said = &member[LABELS].c.last[SL_FRAME_REFUSE].u.refuse;
+	const struct sl_refuse *said = &member[labels()].c.last[SL_FRAME_REFUSE].u.refuse;
 
 	(void)state;
 	(void)undisturbed();
 	for (size_t i = 0; i < sizeof held / sizeof held[0]; i++) {
 		begin();
-		lie_early(LABELS);
-		for (int p = 0; p < PARTIES; p++) {
+		lie_early(labels());
+		for (int p = 0; p < parties; p++) {
 			host_rig_await(&member[p].c.came[SL_FRAME_REFUSE], 1);
 			host_member_hang_up(&member[p]);
 		}
-		come(FEATURES, 2, SPOILED);
-		come(LABELS, 2, held[i]);
-		host_rig_await(&member[LABELS].c.came[SL_FRAME_REFUSE], 1);
+		for (int p = 0; p < labels(); p++)
+			come(p, 2, SPOILED);
+		come(labels(), 2, held[i]);
+		host_rig_await(&member[labels()].c.came[SL_FRAME_REFUSE], 1);
 		if (said->code != SL_ERR_MISMATCH || !strstr(said->text, i ? "does not hold" : "begins anew"))
 			fail_msg("%u, %s", said->code, said->text);
 		assert_int_equal(member[FEATURES].c.came[SL_FRAME_REFUSE], 0);
-		host_member_hang_up(&member[LABELS]);
-		come(LABELS, 3, SPOILED);
+		host_member_hang_up(&member[labels()]);
+		come(labels(), 3, SPOILED);
 		welcomed();
 		assert_true(rest(SPOILED) == undisturbed());
 	}
+}
+
+/* Of two parties with features neither may give what the other one does; and one of three members has labels. */
+static void an_input_is_given_once(void **state)
+{
+	static const int sends[] = {1, 3, 2};
+	const struct sl_refuse *said = &member[1].c.last[SL_FRAME_REFUSE].u.refuse;
+
+	(void)state;
+	(void)undisturbed();
+	for (size_t i = 0; i < sizeof sends / sizeof sends[0]; i++) {
+		open_server();
+		come(FEATURES, 1, 0);
+		host_rig_await(&member[FEATURES].c.came[SL_FRAME_CHALLENGE], 1);
+		host_group.sends = sends[i];
+		come(1, 1, 0);
+		host_group.sends = 0;
+		if (i < 2) {
+			host_rig_await(&member[1].c.came[SL_FRAME_REFUSE], 1);
+			if (said->code != SL_ERR_MISMATCH || !strstr(said->text, "member 0 of group"))
+				fail_msg("%u, %s", said->code, said->text);
+			host_member_hang_up(&member[1]);
+			come(1, 2, 0);
+		}
+		come(labels(), 1, 0);
+		welcomed();
+		assert_true(rest(0) == undisturbed());
+	}
+}
+
+static void an_input_of_nobody_ends_both(void **state)
+{
+	(void)state;
+	host_group.sends = 1;
+	open_server();
+	for (int k = 0; k < parties; k++)
+		come(k, 1, 0);
+	welcomed();
+	host_group.sends = 0;
+	all_order(0);
+	for (int k = 0; k < parties; k++) {
+		host_rig_await(&member[k].c.came[SL_FRAME_REFUSE], 1);
+		assert_non_null(strstr(member[k].c.last[SL_FRAME_REFUSE].u.refuse.text, "gives head_act.1"));
+	}
+	end();
 }
 
 int main(void)
@@ -465,11 +555,23 @@ int main(void)
 		cmocka_unit_test(passes_that_differ_end_both),
 		cmocka_unit_test(a_role_is_taken_once),
 		cmocka_unit_test(a_step_that_nobody_has_is_refused),
+		cmocka_unit_test(an_input_of_nobody_ends_both),
 	};
 
-	host_group.clients = PARTIES;
+	const struct CMUnitTest of_three[] = {
+		cmocka_unit_test(spoiled_values_are_left_out),       cmocka_unit_test(a_learning_rate_does_no_harm),
+		cmocka_unit_test(who_breaks_the_rules_ends_alone),   cmocka_unit_test(passes_that_differ_end_both),
+		cmocka_unit_test(a_step_that_nobody_has_is_refused), cmocka_unit_test(an_input_is_given_once),
+	};
+	int failed = 0;
+
 	host_group.epoch_steps = STEPS;
 	host_group.vertical = true;
 	host_group.lr = 0.05;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	for (parties = 2; parties <= MOST && !failed; parties++) {
+		host_group.clients = parties;
+		failed = parties == 2 ? cmocka_run_group_tests(tests, NULL, NULL)
+				      : cmocka_run_group_tests(of_three, NULL, NULL);
+	}
+	return failed;
 }

@@ -1,4 +1,4 @@
-/* The session of a vertical group's member, which has the features or the labels: each pass begins with ORDER, and only
+/* The session of a vertical group's member, which has features, labels or both: each pass begins with ORDER, and only
  * what belongs to its part of the network crosses. The rig lets the other party keep step. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,25 +47,25 @@ static void decide(void)
 static void check_crossed(enum sl_party party, int grads)
 {
 	const struct rig_side *c = &rig.side[RIG_CLIENT], *s = &rig.side[RIG_SERVER];
-	const bool features = party == SL_PARTY_FEATURES;
-	const uint64_t head_grad = features && grads == 0 ? CHUNKS : 0, mid_grad = !features && grads < 2 ? CHUNKS : 0;
+	const bool head = party != SL_PARTY_LABELS, features = party == SL_PARTY_FEATURES;
+	const uint64_t head_grad = head && grads == 0 ? CHUNKS : 0, mid_grad = !features && grads < 2 ? CHUNKS : 0;
 
 	assert_int_equal(s->whole[SL_PART_ORDER], 2);
-	assert_int_equal(s->whole[SL_PART_HEAD_ACT], features ? 2 * CHUNKS : 0);
+	assert_int_equal(s->whole[SL_PART_HEAD_ACT], head ? 2 * CHUNKS : 0);
 	assert_int_equal(c->whole[SL_PART_MID_ACT], features ? 0 : 2 * CHUNKS);
 	assert_int_equal(s->whole[SL_PART_MID_GRAD], mid_grad);
 	assert_int_equal(c->whole[SL_PART_HEAD_GRAD], head_grad);
 	/* what ends a pass in which no gradient comes */
 	assert_int_equal(c->whole[SL_PART_ORDER], features ? 1 + !head_grad : 0);
-	assert_int_equal(c->tasks[SL_TASK_HEAD_FWD], features ? 2 * CHUNKS : 0);
+	assert_int_equal(c->tasks[SL_TASK_HEAD_FWD], head ? 2 * CHUNKS : 0);
 	assert_int_equal(c->tasks[SL_TASK_TAIL], features ? 0 : 2 * CHUNKS);
 	assert_int_equal(s->tasks[SL_TASK_MID_FWD], 2 * CHUNKS);
-	assert_int_equal(s->tasks[SL_TASK_MID_BWD], head_grad + mid_grad);
+	assert_int_equal(s->tasks[SL_TASK_MID_BWD], features ? head_grad : mid_grad);
 }
 
 static void each_party_does_its_part(void **state)
 {
-	for (int party = SL_PARTY_FEATURES; party <= SL_PARTY_LABELS; party++)
+	for (int party = SL_PARTY_FEATURES; party <= SL_PARTY_JOINED; party++)
 		for (int grads = 0; grads < 3; grads++)
 			for (uint64_t seed = 0; seed < SEEDS; seed++) {
 				open_party((enum sl_party)party, grads, seed);
@@ -87,7 +87,7 @@ static void a_step_is_abandoned_at_any_moment(void **state)
 	const struct sl_event lost = {.kind = SL_EV_NONFINITE, .why = &(struct sl_fail){.text = "NaN"}};
 	const struct sl_event skip = {.kind = SL_EV_SKIP};
 
-	for (int party = SL_PARTY_FEATURES; party <= SL_PARTY_LABELS; party++)
+	for (int party = SL_PARTY_FEATURES; party <= SL_PARTY_JOINED; party++)
 		for (uint64_t turns = 0; turns < 2 * SEEDS; turns++) {
 			open_party((enum sl_party)party, (int)(turns % 3), turns);
 			rig_begin_step(&rig, BATCH);

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced after daemons.sh by scripts with a vertical group: member 0, A, has the features, member 1, B, the labels.
+# Sourced after daemons.sh by scripts with a vertical group of $members. The last one has the labels, the others features.
+members=(A B)
 
 # write_parties: writes $tmp/A.yaml and $tmp/B.yaml.
 write_parties() {
@@ -31,7 +32,7 @@ for name, t in json.loads(data[8:end]).items():
         print(hashlib.sha256(data[end + t["data_offsets"][0] : end + t["data_offsets"][1]]).hexdigest(), name)' "$1/model.safetensors" | sort
 }
 
-# begin_party PARTY NAME [argument]…: starts it in the background, with the failpoints of $points_A or $points_B; sets
+# begin_party PARTY NAME [argument]…: starts it in the background, with the failpoints of $points_A and so on; sets
 # $client_pid.
 begin_party() {
 	local points=points_$1
@@ -42,38 +43,47 @@ begin_party() {
 	fi
 }
 
-# train_both NAME: trains both over links, as $tmp/NAME-A.yaml and -B.yaml say; they end with $status, or 0.
-train_both() {
-	local a
-	begin_party A "$1"
-	a=$client_pid
-	begin_party B "$1"
-	ends_with "$a" "${status:-0}" $patience "$1: A"
-	ends_with "$client_pid" "${status:-0}" $patience "$1: B"
+# train_all NAME: trains all over links, as $tmp/NAME-A.yaml and so on say; they end with $status, or 0.
+train_all() {
+	local party pids=()
+	for party in "${members[@]}"; do
+		begin_party "$party" "$1"
+		pids+=("$client_pid")
+	done
+	for party in "${!members[@]}"; do ends_with "${pids[$party]}" "${status:-0}" $patience "$1: ${members[$party]}"; done
 }
-# parties NAME [key=value]…: both with these keys.
+# parties NAME [key=value]…: all with these keys.
 parties() {
-	config_of A "$@"
-	config_of B "$@"
-	train_both "$1"
+	local party
+	for party in "${members[@]}"; do config_of "$party" "$@"; done
+	train_all "$1"
 }
 
-# as_one NAME [ORACLE]: both parties learned what ORACLE did, the run in one process (NAME-local): B's figures are its
-# figures, and the tensors of both are its tensors.
+# in_one NAME: the same in one process.
+in_one() {
+	local party more=()
+	for party in "${members[@]:1}"; do more+=(--party "$tmp/$1-$party.yaml"); done
+	client "$1-local" "$tmp/$1-A.yaml" --local "${more[@]}" || fail "$1 in one process: exit status $?"
+}
+
+# as_one NAME [ORACLE]: all parties learned what ORACLE did, the run in one process (NAME-local): the figures of the last
+# one are its figures, and the tensors of all are its tensors. With $several inputs one process has no distance
+# correlation.
 as_one() {
-	local one=${2:-$1-local} steps
+	local one=${2:-$1-local} steps last=$1-${members[-1]}
 	steps=$(steps_of "$one")
-	for party in A B; do [ "$(steps_of "$1-$party")" = "$steps" ] || fail "$1: $party did $(steps_of "$1-$party") of $steps steps"; done
-	diff <(learned "$1-B") <(learned "$one") >"$tmp/differ" || fail "$1: B learned otherwise: $(head -n 4 "$tmp/differ")"
+	[ "${steps:-0}" -gt 0 ] || fail "$1: no steps"
+	for party in "${members[@]}"; do [ "$(steps_of "$1-$party")" = "$steps" ] || fail "$1: $party did $(steps_of "$1-$party") of $steps steps"; done
+	diff <(learned "$last") <(learned "$one") >"$tmp/differ" || fail "$1: ${members[-1]} learned otherwise: $(head -n 4 "$tmp/differ")"
 	[ -n "$(tensors_of "$tmp/$1-A")" ] || fail "$1: A has no model"
-	cmp <(dcor_of "$1-A") <(dcor_of "$one") || fail "$1: other distance correlations"
-	diff <({ tensors_of "$tmp/$1-A"; tensors_of "$tmp/$1-B"; } | sort -u) <(tensors_of "$tmp/$one") >"$tmp/differ" ||
+	[ -n "${several:-}" ] || cmp <(dcor_of "$1-A") <(dcor_of "$one") || fail "$1: other distance correlations"
+	diff <(for party in "${members[@]}"; do tensors_of "$tmp/$1-$party"; done | sort -u) <(tensors_of "$tmp/$one") >"$tmp/differ" ||
 		fail "$1: other weights: $(head -n 4 "$tmp/differ")"
 }
 
 # vertical NAME [key=value]…: over links as in one process.
 vertical() {
 	parties "$@"
-	client "$1-local" "$tmp/$1-A.yaml" --local --party "$tmp/$1-B.yaml" || fail "$1 in one process: exit status $?"
+	in_one "$1"
 	as_one "$1"
 }

@@ -188,6 +188,34 @@ def check_broken():
     refused("none.safetensors", FileNotFoundError, split.read_network, "none.safetensors")
 
 
+class Towers(nn.Module):
+    """Two inputs, which meet in the middle."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c, self.d = nn.Linear(3, 5), nn.Linear(2, 4), nn.Linear(9, 6), nn.Linear(6, 3)
+
+    def forward(self, width, depth):
+        return self.d(torch.relu(self.c(torch.cat([torch.relu(self.b(depth)), torch.relu(self.a(width))], 1))))
+
+
+def write_towers():
+    """towers.safetensors, a table for each input with the test rows as training rows, too, and PyTorch's loss of these."""
+    towers, label = Towers(), torch.randint(0, 3, (40,))
+    width, depth = ((x - x.mean(0)) / x.std(0, unbiased=False) for x in (torch.randn(40, 3), torch.randn(40, 2)))  # as splitc reads a table
+    split.write_network(towers, (torch.zeros(2, 3), torch.zeros(2, 2)), "towers.safetensors")
+    for name, x, more in (("width", width, None), ("depth", depth, label)):
+        os.makedirs(name)
+        for part in ("train", "test"):
+            with open(f"{name}/{part}.csv", "w") as f:
+                print(*(f"x{i}" for i in range(x.shape[1])), *([] if more is None else ["kind"]), sep=",", file=f)
+                for i, row in enumerate(x.tolist()):
+                    print(*map(repr, row), *([] if more is None else [int(more[i])]), sep=",", file=f)
+    with open("towers.loss", "w") as f:
+        print(nn.functional.cross_entropy(towers(width, depth), label).item(), file=f)
+    refused_module("none is token ids", nn.Bilinear(2, 2, 2), (torch.zeros(2, 2), torch.zeros(2, 2, dtype=torch.long)))
+
+
 def table():
     return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 
@@ -205,6 +233,7 @@ def main():
     refused_module("an example of [2]", table(), torch.zeros(2))
     refused_module("conv3d is not known", nn.Conv3d(1, 1, 1), torch.zeros(2, 3, 4, 4))
     refused_module("gives [3, 8] for each row", nn.Linear(8, 8), torch.zeros(2, 3, 8))
+    write_towers()
     check_middles(sys.argv[2])
     check_export()
     check_broken()
