@@ -472,19 +472,19 @@ static void advance(struct sl_group *g)
 	sl_group_tell(g->groups);
 }
 
-/* Ends member `who`, or all (-1), after they have waited for others in vain. */
-static void give_up(struct sl_group *g, int who, const struct sl_fail *why)
+/* Ends those members, after they have waited for others in vain. */
+static void give_up(struct sl_group *g, const bool who[], const struct sl_fail *why)
 {
-	if (who < 0)
-		end_all(g, why);
-	else
-		end_member(&g->member[who], why);
+	sl_trunk_gathers(&g->t);
+	for (int k = g->first; k < g->end; k++)
+		if (who[k])
+			end_member(&g->member[k], why);
 }
 
 void sl_group_list_tick(struct sl_group_list *gs)
 {
+	bool who[SL_CONF_SHARE_CLIENTS];
 	struct sl_fail why;
-	int who;
 
 	if (gs->ranks)
 		(void)gs->ranks->hear(gs->ranks, gs->word, sizeof *gs->word);
@@ -497,7 +497,7 @@ void sl_group_list_tick(struct sl_group_list *gs)
 			come_again(g);
 			continue;
 		}
-		if (g->what == GROUP_IDLE && sl_group_gives_up(g, &who, &why))
+		if (g->what == GROUP_IDLE && sl_group_gives_up(g, who, &why))
 			give_up(g, who, &why);
 		else if ((g->t.open || sl_group_varies(g)) && g->what == GROUP_IDLE)
 			advance(g);

@@ -55,22 +55,22 @@ bool sl_group_missing(const struct sl_group *g, char *out, size_t size)
 
 /* How long to wait: share.wait_s; 0: for ever. A member that is left behind waits less, but long enough for the others
  * to come again: the server may have died before they heard that they are done. */
-static uint64_t patience_of(const struct sl_group *g, int left_behind)
+static uint64_t patience_of(const struct sl_group *g, bool left_behind)
 {
 	const uint64_t ms = (uint64_t)g->agreed.share.wait_s * 1000;
 
-	return left_behind >= 0 && (!ms || ms > SL_GROUP_COME_AGAIN_MS) ? SL_GROUP_COME_AGAIN_MS : ms;
+	return left_behind && (!ms || ms > SL_GROUP_COME_AGAIN_MS) ? SL_GROUP_COME_AGAIN_MS : ms;
 }
 
-bool sl_group_gives_up(struct sl_group *g, int *who, struct sl_fail *why)
+bool sl_group_gives_up(struct sl_group *g, bool who[], struct sl_fail *why)
 {
 	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
 	uint64_t patience_ms;
 	char missing[400];
+	const bool left_behind = sl_trunk_left_behind(&g->t, who);
 	bool waits = false, refused;
 
-	*who = sl_trunk_left_behind(&g->t);
-	patience_ms = patience_of(g, *who);
+	patience_ms = patience_of(g, left_behind);
 	for (int k = g->first; k < g->end; k++)
 		waits = waits || g->t.seat[k].link == (g->t.open ? SL_LINK_ASKING : SL_LINK_JOINING);
 	if (!waits || !g->wait_ms)
@@ -78,11 +78,12 @@ bool sl_group_gives_up(struct sl_group *g, int *who, struct sl_fail *why)
 	if (!waits || !patience_ms || now_ms - g->wait_ms < patience_ms)
 		return false;
 	g->wait_ms = 0;
-	if (*who >= 0) {
+	if (left_behind) {
 		(void)sl_fail_at(why, "share.member", SL_ERR_MISMATCH, SL_GROUP_LEFT_BEHIND, g->name, g->t.gone_at,
-				 *who, sl_agreed_shares_ends(&g->agreed) ? ": their model is its model, too" : "");
+				 sl_agreed_shares_ends(&g->agreed) ? ": their model is its model, too" : "");
 		return true;
 	}
+	memset(who, true, (size_t)g->n);
 	if (g->t.open) {
 		(void)sl_fail_at(why, "share.wait_s", SL_ERR_TIMEOUT,
 				 "nobody who has the heads and tails of group %s has come within %d s", g->name,

@@ -108,7 +108,7 @@ static void run_rejoin(struct sl_group *g)
 			g->name, g->which);
 	else if (g->came == SL_COME_NOWHERE && was_done)
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH, SL_GROUP_LEFT_BEHIND, g->name,
-				    record->number, g->which, g->ends ? ": their model is its model, too" : "");
+				    record->number, g->ends ? ": their model is its model, too" : "");
 	else if (g->came == SL_COME_NOWHERE)
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "member %d goes on from step %" PRIu64 ", and group %s "

@@ -43,10 +43,10 @@ enum {
 	SL_GROUP_COME_AGAIN_MS = 120000 /* by then all clients have tried again: their back-off is at most 32 s */
 };
 
-/* What a member is told that comes back after the others have ended: group, step, member, hint. */
+/* What a member is told that comes back after the others have ended: group, step, hint. */
 #define SL_GROUP_LEFT_BEHIND                                               \
 	"the other members of group %s have finished behind step %" PRIu64 \
-	", which member %d does not hold, and they do not come again for it%s"
+	", which this member does not hold, and they do not come again for it%s"
 
 /* The mean change of all heads and tails in a step, as it is sent to members: the run end_mean. */
 struct sl_group_mean {
@@ -237,9 +237,9 @@ void sl_group_leaving(struct sl_group *group);
 /* Lists the awaited members of this rank that have no link, with commas, and why one was refused. True: one was
  * refused, and will not come again with the same settings. */
 bool sl_group_missing(const struct sl_group *g, char *out, size_t size);
-/* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. *who: the only
- * member that gives up; -1: all do. */
-bool sl_group_gives_up(struct sl_group *group, int *who, struct sl_fail *why);
+/* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. who: [n], those that
+ * give up. */
+bool sl_group_gives_up(struct sl_group *group, bool who[], struct sl_fail *why);
 /* tell sends this rank's word to the others, if it has changed. is_called: whether another rank calls for a meeting. */
 void sl_group_tell(struct sl_group_list *groups);
 bool sl_group_is_called(const struct sl_group *group);

@@ -374,6 +374,7 @@ void sl_record_over(struct sl_records *r, int k, enum sl_seat_end how)
 	if (finished) {
 		s->state = r->varies ? SL_SEAT_DONE : SL_SEAT_EMPTY;
 		r->late_at = r->done; /* it will not come back to repeat steps with others */
+		r->gone_at = r->varies ? r->done : r->gone_at;
 	} else if (how != SL_SEAT_LOST && r->varies && s->state == SL_SEAT_IN) {
 		s->state = SL_SEAT_AWAY;
 	}

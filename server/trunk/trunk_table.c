@@ -85,10 +85,10 @@ static struct gathered gather(const struct sl_trunk_table *t)
 	return g;
 }
 
-int sl_trunk_left_behind(const struct sl_trunk_table *t)
+bool sl_trunk_left_behind(const struct sl_trunk_table *t, bool who[])
 {
 	bool done = false, gets = false; /* gets: another member has heads and tails of that step, or may bring them */
-	int who = -1;
+	bool any = false;
 
 	for (int k = t->first; k < t->end; k++) {
 		const struct sl_seat *s = &t->seat[k];
@@ -97,9 +97,11 @@ int sl_trunk_left_behind(const struct sl_trunk_table *t)
 
 		done = done || (!here && s->state == SL_SEAT_DONE);
 		gets = gets || (here ? !lacks : sl_seat_is_in(s->state) || s->state == SL_SEAT_AWAY);
-		who = lacks ? k : who;
+		any = any || lacks;
+		if (who)
+			who[k] = lacks;
 	}
-	return done && t->gone_at && !t->open && !t->ranks && !(t->takes && gets) ? who : -1;
+	return any && done && t->gone_at && !t->open && !t->ranks && !(t->takes && gets);
 }
 
 static bool all_here(const struct sl_trunk_table *t, bool tired)
@@ -110,7 +112,7 @@ static bool all_here(const struct sl_trunk_table *t, bool tired)
 		return false;
 	if (varies(t))
 		return g.here >= g.least && (!g.awaited || tired) &&
-		       !(t->takes && g.old && sl_trunk_left_behind(t) >= 0);
+		       !(t->takes && g.old && sl_trunk_left_behind(t, NULL));
 	/* A rank without members (`staying`) takes part in what the others do. Members that cannot go on without those
 	 * that are done wait for all. */
 	return !g.awaited && (g.here || t->staying) && (!g.away || g.can);
@@ -376,10 +378,12 @@ bool sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how)
 
 	close_link(s);
 	s->given = s->given && how != SL_SEAT_LEFT;
-	if (how == SL_SEAT_LEFT && welcomed && (!varies(t) || sl_seat_is_at_end(s)))
+	if (how == SL_SEAT_LEFT && welcomed && (!varies(t) || sl_seat_is_at_end(s))) {
 		s->state = SL_SEAT_DONE;
-	else if (how != SL_SEAT_LOST && varies(t) && (welcomed || !t->open))
+		t->gone_at = varies(t) ? t->step : t->gone_at;
+	} else if (how != SL_SEAT_LOST && varies(t) && (welcomed || !t->open)) {
 		(void)sl_trunk_out(t, k);
+	}
 	return breaks;
 }
 

@@ -85,10 +85,9 @@ bool sl_seat_is_ready(const struct sl_trunk_table *t, int k);
 struct sl_trunk_tally sl_trunk_count(const struct sl_trunk_table *t);
 int sl_trunk_least(const struct sl_trunk_table *t);
 
-/* A member that waits in vain for others that are done: it does not hold the step at which they finished, and they do
- * not come back to repeat earlier ones. If it takes heads and tails, nobody is left who has these. -1: there is none.
- */
-int sl_trunk_left_behind(const struct sl_trunk_table *t);
+/* Whether members wait in vain for others that are done: they do not hold the step at which those finished, who do not
+ * come back to repeat earlier ones. If they take heads and tails, nobody is left who has these. who: NULL, or [n]. */
+bool sl_trunk_left_behind(const struct sl_trunk_table *t, bool who[]);
 
 /* Whether the time share.straggler_s is running: _time_counts for members that a step awaits, _end_counts for members
  * that hold up the end of others' runs. Once it is over nobody waits any more: `tired`, `end_tired` below. */

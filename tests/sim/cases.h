@@ -38,3 +38,6 @@ CASE("vertical", 200211, "1,2,3,4",
      "the one before")
 CASE("audit", 203553, "1,2,3",
      "the simulator's: three links were lost in an audit, of which a client tells with status 79")
+CASE("come-and-go-rounds", 209073, "1,2,3,4,5,6,7,8",
+     "of members behind others that were done one was told so at a time: the last waited for these for ever")
+CASE("come-and-go", 210882, "1,2,3", "members behind others that were done trained anew without them: status 0")
