@@ -156,7 +156,10 @@ static void fill_hello(const struct sl_link *l, struct sl_hello *h)
 		snprintf(h->software, sizeof h->software, "libsplit " SL_VERSION);
 	memcpy(h->session, c->offer.secret->session, sizeof h->session);
 	memcpy(h->held, c->offer.held, sizeof h->held);
-	sl_weights_hash_packed(c->weights, &c->plan->segment[SL_MIDDLE], h->weights_hash);
+	if (c->weights_hash)
+		memcpy(h->weights_hash, c->weights_hash, sizeof h->weights_hash);
+	else
+		sl_weights_hash_packed(c->weights, &c->plan->segment[SL_MIDDLE], h->weights_hash);
 }
 
 static enum sl_err open_link(struct sl_link *l, struct sl_fail *fail)

@@ -22,6 +22,7 @@ struct sl_link_conf {
 	struct sl_backend *be;
 	const struct sl_weights *weights; /* of the whole model; an upload copies those of the middle */
 	bool weights_from_seed;           /* the server can initialize the middle from the seed: no upload */
+	const uint8_t *weights_hash;      /* [16] of the middle's weights that the run began with; NULL: of these */
 	size_t part_bytes;
 	uint64_t window_bytes;
 	int heartbeat_ms, timeout_ms, connect_timeout_ms;

@@ -161,6 +161,7 @@ static enum sl_err open_link(struct drive *d)
 	remote.use.head_cache = d->setup->head_cache;
 	remote.use.dcor = d->setup->dcor;
 	remote.use.logits = d->options->predict ? d->options->predict->row : sl_training_outputs(d->run);
+	remote.link.weights_hash = remote.link.weights_from_seed ? d->first_hash : NULL; /* an upload has its own */
 	remote.link.run_steps = sl_training_state(d->run).total_steps;
 	remote.link.traffic = d->link.traffic;
 	if (c->agreed.share.group[0] && remote.link.stall_ms) /* the group waits so long for others at most */
@@ -306,6 +307,7 @@ static enum sl_err open_all(struct drive *d)
 	bool train = !d->options->eval_only;
 	enum sl_err err = sl_loop_open(&d->loop, d->fail);
 
+	sl_weights_hash_packed(&d->setup->weights, &d->setup->plan->segment[SL_MIDDLE], d->first_hash);
 	if (!err)
 		err = sl_recover_open(&d->recover, d->loop, d->setup, d->run, train, d->options->resume, &events, d,
 				      d->fail);

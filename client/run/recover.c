@@ -14,6 +14,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 
+enum past { LINK_NONE, LINK_MADE, LINK_TRAINED }; /* LINK_TRAINED: one was lost that had got its state */
 struct sl_recover {
 	const struct sl_setup *setup;
 	const char *dir; /* log.dir; "": nothing on disk */
@@ -21,7 +22,7 @@ struct sl_recover {
 	void *arg;
 	struct sl_secret secret;
 	uint64_t epoch; /* of the last link */
-	bool linked;    /* there was one in this process */
+	enum past past; /* of this process's links */
 	bool unkept;    /* the secret is not on the disk: log.dir is still an earlier run's */
 	struct sl_archive *archive;
 	const struct sl_training *run; /* its log must reach the disk before the checkpoint that is being written */
@@ -137,7 +138,7 @@ void sl_recover_offer(struct sl_recover *r, struct sl_offer *offer)
 
 	offer->secret = &r->secret;
 	offer->epoch = ++r->epoch;
-	offer->first = !r->linked;
+	offer->first = r->past == LINK_NONE;
 	r->crowded = sl_offer_fill(offer, r->has_ahead ? r->ahead.step : 0, r->has_live ? r->live.step : SL_OFFER_NONE,
 				   file, n_file, anew);
 }
@@ -205,6 +206,7 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 	}
 	err = take(r, remote, &r->live, step, fail);
 	r->has_live = !err;
+	r->past = LINK_TRAINED;
 	if (err || !sl_remote_in_doubt(remote))
 		return err;
 	r->ahead_result = sl_remote_result(remote);
@@ -315,7 +317,7 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 	uint64_t epoch = sl_remote_session(remote)->epoch;
 	enum sl_err err = r->unkept ? sl_run_secret_keep(r->dir, &r->secret, fail) : SL_OK;
 
-	r->linked = true;
+	r->past = r->past ? r->past : LINK_MADE;
 	r->stale = false;
 	r->given = 0;
 	r->began = sl_remote_session(remote)->common ? next_step : 0;
@@ -391,19 +393,22 @@ bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *
 	       sl_recover_due(r, run);
 }
 
-/* Refuses a file whose content or disk is at fault. Another plan, other kernels or another schedule stay an error. A
- * stale state is at fault, too, unless this side is certain that the server stored its own. A server that was killed
- * may hold the same step as an earlier link made it. */
+/* Refuses a file whose content or disk is at fault, not another plan. A stale state is at fault, too, unless the server
+ * has surely stored its own: a server that was killed may hold the step as an earlier link made it. In a group whose
+ * members come and go only a process that has trained goes on behind the others: another may be a second one. */
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
 {
-	const bool at_fault = r->stale ? !r->certain && !r->setup->conf->agreed.share.group[0]
+	const bool behind = r->stale && r->past == LINK_TRAINED && r->setup->conf->agreed.share.least > 0;
+	const bool at_fault = r->stale ? behind || (!r->certain && !r->setup->conf->agreed.share.group[0])
 				       : err == SL_ERR_DATA || err == SL_ERR_IO || err == SL_ERR_NOINPUT;
 
-	if (r->stale && r->has_ahead && next_step == r->ahead.step) {
+	if (behind && r->has_live && next_step == r->live.step)
+		r->has_live = false;
+	else if (r->stale && r->has_ahead && next_step == r->ahead.step)
 		r->has_ahead = false;
-		return true;
-	}
-	return at_fault && !r->has_live && sl_archive_refuse(r->archive, next_step);
+	else
+		return at_fault && !r->has_live && sl_archive_refuse(r->archive, next_step);
+	return true;
 }
 
 /* Lets a write keep the newest good file below `step`: the newest of all files may have been refused. In a group the

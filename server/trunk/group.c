@@ -8,29 +8,6 @@
 #include "common/link/loop.h"
 #include "server/trunk/group_parties.h"
 
-enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
-			       const struct sl_trunk_store *store)
-{
-	struct sl_group_list *gs = calloc(1, sizeof *gs);
-
-	if (!gs)
-		return SL_ERR_NOMEM;
-	*gs = (struct sl_group_list){.loop = loop, .worker = worker, .store = *store};
-	gs->store.owner = NULL;
-	*out = gs;
-	return SL_OK;
-}
-
-void sl_group_list_close(struct sl_group_list *gs)
-{
-	while (gs && gs->first)
-		sl_group_drop(gs->first);
-	if (gs)
-		sl_group_close_intro(gs);
-	free(gs ? gs->word : NULL);
-	free(gs);
-}
-
 /* ---- jobs */
 
 static void advance(struct sl_group *g);
@@ -76,12 +53,18 @@ static void welcome(struct sl_group *g, int k)
 							     .need_weights = g->need_weights});
 }
 
+/* All members are to come again: until then the group lives without sessions. */
+static void stay_for_a_while(struct sl_group *g)
+{
+	g->refs += !g->back_ms;
+	g->back_ms = sl_loop_now_ms(g->groups->loop);
+}
+
 /* Ends the sessions of all members except k. Their clients come again. */
 static void end_others(struct sl_group *g, int k, const struct sl_fail *why)
 {
 	sl_trunk_gathers(&g->t);
-	g->refs += !g->back_ms;
-	g->back_ms = sl_loop_now_ms(g->groups->loop);
+	stay_for_a_while(g);
 	for (int i = 0; i < g->n; i++)
 		if (i != k)
 			end_member(&g->member[i], why);
@@ -572,6 +555,18 @@ void sl_group_given(struct sl_group *g, struct sl_middle *m)
 	advance(g);
 }
 
+/* Whether a group that trains has no link any more, and a member that missed steps needs the means that it has. */
+static bool is_needed(const struct sl_group *g)
+{
+	bool gone = g->t.open && g->agreed.share.straggler_s && !sl_group_varies(g), missed = false;
+
+	for (int k = 0; k < g->n; k++) {
+		gone = gone && !g->member[k].m && g->t.seat[k].state != SL_SEAT_DONE;
+		missed = missed || g->t.seat[k].state == SL_SEAT_LATE || g->t.seat[k].number < g->t.step;
+	}
+	return gone && missed;
+}
+
 void sl_group_over(struct sl_group *g, struct sl_middle *m)
 {
 	const int k = sl_group_seat_of(m);
@@ -584,6 +579,8 @@ void sl_group_over(struct sl_group *g, struct sl_middle *m)
 	g->member[k].answer = ANSWER_NONE;
 	if (sl_trunk_over(&g->t, k, m->ended))
 		lose(g, k);
+	if (is_needed(g))
+		stay_for_a_while(g);
 	if (sl_group_varies(g) && was && !sl_seat_is_in(g->t.seat[k].state))
 		sl_group_say_gone(g, k, m->ended == SL_SEAT_LEFT ? "its run is done" : "it was stopped");
 	if (g->back_of == k)

@@ -137,6 +137,14 @@ void sl_group_refused(struct sl_group *g, const struct sl_middle *m, const struc
 		note_refused(&g->member[sl_group_seat_of(m)], why);
 }
 
+/* Whether the group only waits for members that may come again, and this one begins another run. */
+static bool is_over(const struct sl_group *g, const struct sl_agreed *a, const struct sl_hello *hello)
+{
+	return g->back_ms && g->refs == 1 && sl_hello_is_new(hello) &&
+	       (a->share.member >= g->n ||
+		memcmp(g->seat[a->share.member].session, hello->session, SL_SESSION_BYTES) != 0);
+}
+
 enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const struct sl_agreed *a,
 			   struct sl_fail *fail)
 {
@@ -160,6 +168,10 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 				  (long long)a->share.turns, (long long)a->share.epoch_steps);
 	if (!g && gs->ranks && !sl_hello_is_new(&s->hello))
 		introduce(gs, sl_port_asked(m->port));
+	if (g && is_over(g, a, &s->hello)) {
+		sl_group_drop(g);
+		g = NULL;
+	}
 	if (g)
 		take_rates(g, a);
 	err = g ? sl_agreed_joins(&g->agreed, a, fail) : sl_group_make(gs, a, &g, fail);

@@ -229,7 +229,6 @@ enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 /* group_intro.c: receives what other ranks say about their groups. */
 void sl_group_hear_intro(struct sl_group_list *groups);
-void sl_group_close_intro(struct sl_group_list *groups);
 /* group_await.c. What to do next, by the table and the clock; *k as in sl_trunk_next. */
 enum sl_trunk_act sl_group_next(struct sl_group *group, int *k);
 /* Puts those that wait for their last weights, and may leave, into `part`. */

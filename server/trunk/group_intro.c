@@ -34,12 +34,6 @@ static void close_intro(struct sl_group_intro *in)
 	free(in);
 }
 
-void sl_group_close_intro(struct sl_group_list *gs)
-{
-	close_intro(gs->intro);
-	gs->intro = NULL;
-}
-
 /* ---- on the worker */
 
 static bool all_done(const struct sl_group_intro *in)
@@ -152,4 +146,29 @@ void sl_group_hear_intro(struct sl_group_list *gs)
 		gs->intro = in;
 		sl_worker_post(gs->worker, &in->job);
 	}
+}
+
+/* ---- the list of groups */
+
+enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
+			       const struct sl_trunk_store *store)
+{
+	struct sl_group_list *gs = calloc(1, sizeof *gs);
+
+	if (!gs)
+		return SL_ERR_NOMEM;
+	*gs = (struct sl_group_list){.loop = loop, .worker = worker, .store = *store};
+	gs->store.owner = NULL;
+	*out = gs;
+	return SL_OK;
+}
+
+void sl_group_list_close(struct sl_group_list *gs)
+{
+	while (gs && gs->first)
+		sl_group_drop(gs->first);
+	if (gs)
+		close_intro(gs->intro);
+	free(gs ? gs->word : NULL);
+	free(gs);
 }

@@ -41,3 +41,12 @@ CASE("audit", 203553, "1,2,3",
 CASE("come-and-go-rounds", 209073, "1,2,3,4,5,6,7,8",
      "of members behind others that were done one was told so at a time: the last waited for these for ever")
 CASE("come-and-go", 210882, "1,2,3", "members behind others that were done trained anew without them: status 0")
+CASE("late", 101116, "1,4",
+     "all links were lost, and with the group's memory its means: a member that had missed steps "
+     "could not go on, status 78")
+CASE("late-serial", 208637, "2,5,7", "the same")
+CASE("late-rounds", 205208, "1,2,3", "the same, when a server stood still")
+CASE("come-and-go-rounds", 204957, "1,2,3",
+     "a member had missed the step of the newest checkpoint, which a server that was started again took for its state: "
+     "status 78")
+CASE("come-and-go-rounds", 100243, "1,2,5", "the same, with a server that was stopped")
