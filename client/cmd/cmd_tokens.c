@@ -179,7 +179,7 @@ static int32_t quantile(const struct tokens *t, double share)
 
 static void print_stats(struct tokens *t)
 {
-	const char *kind = sl_tokenizer_kind(t->tokenizer) == SL_TOK_BPE ? "bpe" : "wordpiece";
+	const char *kind = sl_tokenizer_kind(t->tokenizer) == SL_TOK_WORDPIECE ? "wordpiece" : "bpe";
 	int32_t min, median, p90, max;
 
 	if (t->rows)

@@ -61,7 +61,7 @@ size_t sl_decode_token(const struct sl_tok_spec *spec, int32_t id, char *out)
 			memcpy(out, text, spec->added[i].special ? 0 : len);
 			return spec->added[i].special ? 0 : len;
 		}
-	if (spec->marked)
+	if (spec->kind == SL_TOK_MARKED)
 		return decode_marked(spec, id, text, len, out);
 	if (spec->kind == SL_TOK_BPE)
 		return decode_bytes(text, len, out);

@@ -299,7 +299,7 @@ static enum sl_err find_fallbacks(struct sl_tok_spec *spec, const char *file, st
 /* Every byte that UTF-8 can contain needs a token, or there must be an unk_token. */
 static enum sl_err find_bytes(struct sl_tok_spec *spec, const char *file, struct sl_fail *fail)
 {
-	if (spec->marked)
+	if (spec->kind == SL_TOK_MARKED)
 		return find_fallbacks(spec, file, fail);
 	for (int b = 0; b < 256; b++) {
 		char text[SL_UTF8_MOST];
@@ -337,7 +337,7 @@ static enum sl_err parse(struct sl_tok_spec *spec, const struct sl_tok_files *fi
 	if (!err)
 		err = check_added(spec, files->added.name, added, fail);
 	json_decref(added);
-	if (!err && spec->kind == SL_TOK_BPE)
+	if (!err && spec->kind != SL_TOK_WORDPIECE)
 		err = find_bytes(spec, main->name, fail);
 	if (!err && spec->kind == SL_TOK_WORDPIECE && spec->unk < 0)
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: a WordPiece model without unk_token", main->name);

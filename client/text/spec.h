@@ -17,7 +17,8 @@ enum {
 	SL_TOK_WORD_CHARS_MOST = 1000 /* the highest limit that word_chars may have */
 };
 
-enum sl_tok_kind { SL_TOK_BPE, SL_TOK_WORDPIECE };
+/* MARKED: BPE in which spaces are marks, and merges begin with characters (marked.h); BPE: merges begin with bytes. */
+enum sl_tok_kind { SL_TOK_BPE, SL_TOK_MARKED, SL_TOK_WORDPIECE };
 
 /* The pattern by which byte-level BPE divides a text into words (pattern.h). */
 enum sl_tok_words {
@@ -71,12 +72,11 @@ struct sl_tok_spec {
 	int32_t n_merge;
 	int32_t byte_id[256]; /* -1: no token, and the byte is in no UTF-8 */
 	bool prefix_space;    /* a space goes in front of a text that begins with none */
-	bool marked;          /* spaces are marks, and merges begin with characters: marked.h */
 	bool nfc;             /* the text is composed first (Unicode's NFC) */
 	bool whole_words;     /* a word that is a token is not merged (ignore_merges) */
 	bool cut_front;       /* longer texts lose their first tokens (truncation_side: left), not their last */
 	enum sl_tok_words words;
-	enum sl_tok_lead lead; /* if `marked` */
+	enum sl_tok_lead lead; /* MARKED */
 
 	char prefix[SL_TOK_PREFIX_BYTES]; /* WordPiece: "##" */
 	int word_chars;                   /* longer words are `unk` */

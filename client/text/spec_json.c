@@ -102,9 +102,9 @@ static enum sl_err read_bpe(struct reader *r, const json_t *model)
 	for (const char *const *key = none; *key; key++)
 		if (!is_off(json_object_get(model, *key)))
 			return unsupported(r, "a BPE model with", *key, "none");
-	r->spec->marked = flag(model, "byte_fallback", false);
+	r->spec->kind = flag(model, "byte_fallback", false) ? SL_TOK_MARKED : SL_TOK_BPE;
 	r->spec->whole_words = flag(model, "ignore_merges", false);
-	if (r->spec->marked && r->spec->whole_words)
+	if (r->spec->kind == SL_TOK_MARKED && r->spec->whole_words)
 		return unsupported(r, "a BPE model with byte_fallback and", "ignore_merges", "one of them");
 	return read_merges(r, json_object_get(model, "merges"));
 }
@@ -185,10 +185,10 @@ static enum sl_err read_normalizer(struct reader *r, const json_t *n)
 	struct sl_tok_spec *s = r->spec;
 	const json_t *strip = json_object_get(n, "strip_accents");
 
-	if (r->normalized && !absent(n) && (s->kind == SL_TOK_WORDPIECE || s->marked || r->foreign))
+	if (r->normalized && !absent(n) && (s->kind != SL_TOK_BPE || r->foreign))
 		return unsupported(r, "an added token with", "normalized",
 				   "lstrip, rstrip; if no text spells the token, set it to false");
-	if (s->marked)
+	if (s->kind == SL_TOK_MARKED)
 		return read_marks(r, n);
 	s->nfc = s->kind == SL_TOK_BPE && is_type(n, "NFC");
 	if (s->kind == SL_TOK_BPE)
@@ -246,7 +246,7 @@ static enum sl_err read_words(struct reader *r, const json_t *list)
 
 static enum sl_err read_pre_tokenizer(struct reader *r, const json_t *p)
 {
-	if (r->spec->marked)
+	if (r->spec->kind == SL_TOK_MARKED)
 		return read_metaspace(r, p);
 	if (r->spec->kind == SL_TOK_WORDPIECE)
 		return is_type(p, "BertPreTokenizer")

@@ -75,7 +75,7 @@ enum sl_err sl_tokenizer_make(struct sl_tokenizer **out, struct sl_tok_spec *spe
 	for (int b = 0; b < 256; b++)
 		if (t->begins_added[b + 1] < t->begins_added[b])
 			t->begins_added[b + 1] = t->begins_added[b];
-	if (t->spec.kind == SL_TOK_BPE) {
+	if (t->spec.kind != SL_TOK_WORDPIECE) {
 		err = sl_bpe_make(&t->bpe, t->spec.merge, t->spec.n_merge);
 		if (!err)
 			err = sl_pattern_open(&t->pattern, t->spec.words);
@@ -383,7 +383,7 @@ static enum sl_err put_plain(struct sl_tokenizer_work *w, const char *text, size
 {
 	if (len == 0)
 		return SL_OK;
-	if (w->t->spec.marked)
+	if (w->t->spec.kind == SL_TOK_MARKED)
 		return put_marked(w, text, len, first, to);
 	return w->t->spec.kind == SL_TOK_BPE ? put_bpe(w, text, len, to) : put_wordpiece(w, text, len, to);
 }

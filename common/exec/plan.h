@@ -46,12 +46,11 @@ struct sl_plan_spec {
 	/* A step counts tokens with a loss instead of rows. With chunk_sums a run without a group then does as a group:
 	 * group_rows is its batch's rows, by which losses are divided, and sl_plan_sum_factor corrects its sums. */
 	bool token_loss;
-	/* The members of the group have a common head and tail: each step applies the gradients of all. But if
-	 * ends_round > 0, heads and tails are averaged after each round of so many steps. ends_average: the optimizer's
+	/* Not 0: the members of the group have a common head and tail: each step applies the gradients of all. But if
+	 * ends_round > 0, heads and tails are averaged after each round of so many steps; MOMENTS: the optimizer's
 	 * moments, too. */
-	bool shared_ends;
+	enum { SL_ENDS_OWN, SL_ENDS_COMMON, SL_ENDS_MOMENTS } shared_ends;
 	uint64_t ends_round;
-	bool ends_average;
 	uint64_t phase_step; /* the run may resume from the state of this step even if another plan made it; 0: none */
 	bool no_grad[2];     /* no gradient crosses at the head's end, at the tail's start: nothing below them learns */
 	bool free_calls;     /* the client chooses a step's number of chunks, and their rows, as it goes (session.h) */

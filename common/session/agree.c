@@ -123,10 +123,11 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.shared = a->agreed.share.group[0] != 0;
 	a->plan.token_loss = a->agreed.token_loss;
 	a->plan.group_rows = group_rows_of(&a->agreed);
-	a->plan.shared_ends = sl_agreed_shares_ends(&a->agreed);
+	a->plan.shared_ends = !sl_agreed_shares_ends(&a->agreed)            ? SL_ENDS_OWN
+			      : a->agreed.share.moments == SL_SHARE_AVERAGE ? SL_ENDS_MOMENTS
+									    : SL_ENDS_COMMON;
 	if (a->plan.shared_ends && a->agreed.share.mode == SL_SHARE_ROUNDS)
 		a->plan.ends_round = a->agreed.share.round ? (uint64_t)a->agreed.share.round : 1;
-	a->plan.ends_average = a->agreed.share.moments == SL_SHARE_AVERAGE;
 	a->plan.no_grad[0] = !a->agreed.cross.head_grad;
 	a->plan.no_grad[1] = !a->agreed.cross.mid_grad;
 	a->plan.free_calls = a->agreed.free_calls;
@@ -246,7 +247,7 @@ enum sl_err sl_agreement_hear(struct sl_agreement *a, struct sl_plan **plan, str
 		err = hear_agreement(&heard, (const char *)t.agreement.data, t.agreement.len, fail);
 	if (!err && heard.agreed.share.align)
 		err = sl_fail_at(fail, "share.align", SL_ERR_PROTOCOL, "an alignment has no graph");
-	if (!err && heard.plan.shared_ends != (t.ends.data != NULL))
+	if (!err && !heard.plan.shared_ends != !t.ends.data)
 		err = sl_fail_at(
 			fail, "share.ends", SL_ERR_PROTOCOL,
 			"a Hello lists the parameters of head and tail where these are shared, and nowhere else");

@@ -40,7 +40,7 @@ static int count_params(const struct sl_plan_segment *s, int64_t *count, int64_t
 enum sl_err sl_end_layout_settle(struct sl_end_layout *l, const struct sl_plan_spec *spec, struct sl_fail *fail)
 {
 	l->round = spec->ends_round > 0;
-	l->moments = l->round && spec->ends_average ? sl_optimizer_moments(spec->optimizer.kind) : 0;
+	l->moments = l->round && spec->shared_ends == SL_ENDS_MOMENTS ? sl_optimizer_moments(spec->optimizer.kind) : 0;
 	l->floats = l->round ? (1 + l->moments) * l->grads + l->stats + 2 : l->grads + 2 * l->stats;
 	return l->floats <= SL_END_MAX_FLOATS
 		       ? SL_OK

@@ -516,11 +516,11 @@ static void set_limits(struct sl_port *p)
 				      .rows = (uint64_t)p->plan->rows,
 				      .row_tokens = (uint64_t)spec->row_tokens,
 				      .chunk_tokens = (uint64_t)spec->chunk_tokens,
-				      .lengths = sl_plan_lengths_cross(p->plan),
-				      .choice = sl_plan_cut_chosen(p->plan),
+				      .fronts = (sl_plan_lengths_cross(p->plan) ? SL_FRONT_LENGTHS : 0) |
+						(sl_plan_cut_chosen(p->plan) ? SL_FRONT_CHOICE : 0) |
+						(sl_port_keeps(p->plan) > 0 ? SL_FRONT_HOMES : 0),
 				      .cached = spec->cached,
 				      .token_loss = spec->token_loss,
-				      .homes = sl_port_keeps(p->plan) > 0,
 				      .whole_rows = p->plan->whole_rows,
 				      .clip_norm = sl_plan_clip_own(spec),
 				      .accumulate = spec->accumulate,

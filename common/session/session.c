@@ -254,10 +254,12 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 		err = sl_part_is_state(p->what) ? SL_OK : (is_end(p->what) ? check_end_run : check_run)(s, p, out);
 	if (err)
 		return err;
-	if (s->limits.lengths && p->what == SL_PART_HEAD_ACT)
+	if (s->limits.fronts & SL_FRONT_LENGTHS && p->what == SL_PART_HEAD_ACT)
 		most += sl_lengths_bytes((int64_t)sl_session_chunk_rows(s, (int)p->chunk), s->limits.cached) +
-			(s->limits.choice ? sl_choice_bytes(p->tokens) : 0) +
-			(s->limits.homes ? sl_homes_bytes((int64_t)sl_session_chunk_rows(s, (int)p->chunk)) : 0);
+			(s->limits.fronts & SL_FRONT_CHOICE ? sl_choice_bytes(p->tokens) : 0) +
+			(s->limits.fronts & SL_FRONT_HOMES
+				 ? sl_homes_bytes((int64_t)sl_session_chunk_rows(s, (int)p->chunk))
+				 : 0);
 	if (p->total < 1 || p->total > most)
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
 				   "a run of %" PRIu64 " bytes where at most %" PRIu64 " can be", p->total, most);

@@ -232,12 +232,13 @@ struct sl_session_limits {
 	bool no_mid_grad, no_head_grad;    /* these do not cross: nothing below learns; the former implies the latter */
 	uint64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: no tokens */
 	bool whole_rows;                   /* every row has exactly row_tokens tokens */
-	bool lengths;                      /* head_act begins with row lengths, not counted in run_bytes, */
-	bool choice, homes;                /* followed by the choice of tokens and homes of rows (codec/lengths.h) */
-	bool cached;                       /* lengths also say what is cached; only evaluations are legal */
-	bool token_loss;                   /* parts of a step say how many tokens of the batch have a loss */
-	int chunks;                        /* most chunks of a pass */
-	bool free_calls;                   /* training steps are free, as above */
+	/* What head_act begins with, not counted in run_bytes: lengths of rows, the choice of tokens, homes of rows
+	 * (codec/lengths.h). */
+	enum { SL_FRONT_LENGTHS = 1, SL_FRONT_CHOICE = 2, SL_FRONT_HOMES = 4 } fronts; /* bits */
+	bool cached;     /* lengths also say what is cached; only evaluations are legal */
+	bool token_loss; /* parts of a step say how many tokens of the batch have a loss */
+	int chunks;      /* most chunks of a pass */
+	bool free_calls; /* training steps are free, as above */
 };
 
 struct sl_session_counts {

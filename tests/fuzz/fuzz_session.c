@@ -228,7 +228,7 @@ static void check_task(struct driver *d, const struct sl_action *a)
 
 static uint64_t lengths_bytes(const struct driver *d, const struct sl_action *a)
 {
-	return d->s.limits.lengths && a->what == SL_PART_HEAD_ACT
+	return d->s.limits.fronts && a->what == SL_PART_HEAD_ACT
 		       ? sl_lengths_bytes((int64_t)sl_session_chunk_rows(&d->s, a->chunk), d->s.limits.cached)
 		       : 0;
 }
@@ -602,7 +602,7 @@ static void open_session(struct input *in, struct driver *d)
 		l->row_tokens = 1 + take(in) % 9;
 		l->chunk_tokens = l->rows + take(in) % (l->rows * (l->row_tokens - 1) + 1);
 		how = take(in);
-		l->lengths = how & 1;
+		l->fronts = how & SL_FRONT_LENGTHS;
 		l->cached = how % 4 == 3;
 		l->token_loss = how & 4;
 	}

@@ -61,7 +61,7 @@ static void set_limits(struct rig *rig, enum rig_who who)
 	if (rig->conf.tokens) {
 		l.row_tokens = RIG_ROW_TOKENS;
 		l.chunk_tokens = 4 * rig->conf.rows;
-		l.lengths = true;
+		l.fronts = SL_FRONT_LENGTHS;
 		l.token_loss = rig->conf.token_loss;
 	}
 	l.run_bytes[SL_PART_ORDER] = l.party ? SL_WIRE_ORDER : 0;
@@ -156,7 +156,7 @@ static void store(struct rig_side *side, const struct sl_action *a, const struct
 {
 	uint64_t len = frame->payload.len;
 
-	assert_true(a->total <= side->s.limits.run_bytes[a->what] + (side->s.limits.lengths ? 64 : 0) && a->total >= 1);
+	assert_true(a->total <= side->s.limits.run_bytes[a->what] + (side->s.limits.fronts ? 64 : 0) && a->total >= 1);
 	assert_true(a->offset < a->total && len <= a->total - a->offset);
 	assert_int_equal(a->whole, a->offset + len == a->total);
 	assert_in_range(a->chunk, 0, a->what >= SL_PART_WEIGHTS ? 0 : side->s.chunks - 1);

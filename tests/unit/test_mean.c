@@ -335,12 +335,12 @@ static void statistics_are_put_one_behind_another(void **state)
 static void a_round_is_averaged_by_rows(void **state)
 {
 	struct sl_end_layout round = layout;
-	const struct sl_plan_spec spec = {.ends_round = 4, .ends_average = true, .optimizer.kind = SL_OPTIMIZER_ADAMW};
+	const struct sl_plan_spec spec = {
+		.ends_round = 4, .shared_ends = SL_ENDS_MOMENTS, .optimizer.kind = SL_OPTIMIZER_ADAMW};
 	struct sl_codec_spec none;
 	const struct sl_end_coder_env env = {.layout = &round, .spec = &none, .member = -1};
 	static float a[1200], b[1200], mean[1200];
-	static uint8_t bytes[8192];
-	struct sl_buf run = {bytes, 0, sizeof bytes};
+	struct sl_buf run = {(uint8_t[8192]){0}, 0, 8192};
 	struct sl_end_sum sum;
 	struct sl_fail fail;
 
