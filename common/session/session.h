@@ -187,6 +187,8 @@ enum sl_action_kind {
 	SL_ACTION_LEFT  /* the peer said goodbye */
 };
 
+enum { SL_ACTION_COUNT = SL_ACTION_LEFT + 1 };
+
 struct sl_action {
 	enum sl_action_kind kind;
 	enum sl_task task;

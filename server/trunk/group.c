@@ -10,6 +10,12 @@
 
 /* ---- jobs */
 
+static void release(struct sl_group *g)
+{
+	if (--g->refs == 0)
+		sl_group_drop(g);
+}
+
 static void advance(struct sl_group *g);
 static void job_done(struct sl_job *job);
 
@@ -60,37 +66,29 @@ static void stay_for_a_while(struct sl_group *g)
 	g->back_ms = sl_loop_now_ms(g->groups->loop);
 }
 
-/* Ends the sessions of all members except k. Their clients come again. */
-static void end_others(struct sl_group *g, int k, const struct sl_fail *why)
+/* Ends the sessions of all members except `other`; -1: of all. */
+static void end_all(struct sl_group *g, int other, const struct sl_fail *why)
 {
 	sl_trunk_gathers(&g->t);
-	stay_for_a_while(g);
 	for (int i = 0; i < g->n; i++)
-		if (i != k)
+		if (i != other)
 			end_member(&g->member[i], why);
+}
+
+/* All go back because of member k, and come again. `so`: what became of it, for them; `how`: for the log. */
+static void end_others(struct sl_group *g, int k, const char *so, const char *how, uint64_t step)
+{
+	struct sl_fail why;
+
+	(void)!sl_fail_set(&why, SL_ERR_BUSY, "member %d of group %s %s: come again", k, g->name, so);
+	sl_log_limited(SL_LOG_INFO, "group-back", "group %s: member %d %s step %" PRIu64, g->name, k, how, step);
+	stay_for_a_while(g);
+	end_all(g, k, &why);
 }
 
 static void go_back(struct sl_group *g, int k)
 {
-	struct sl_fail why;
-
-	sl_fail_set(&why, SL_ERR_BUSY,
-		    "member %d of group %s goes on from an earlier step, so all members go back: come again", k,
-		    g->name);
-	sl_log_limited(SL_LOG_INFO, "group-back", "group %s: member %d came back behind step %" PRIu64, g->name, k,
-		       g->t.step);
-	end_others(g, k, &why);
-}
-
-/* No step can be done without member k: all begin the one under way again once it is back. */
-static void lose(struct sl_group *g, int k)
-{
-	struct sl_fail why;
-
-	sl_fail_set(&why, SL_ERR_BUSY, "member %d of group %s was lost: come again", k, g->name);
-	sl_log_limited(SL_LOG_INFO, "group-back", "group %s: all wait for member %d, lost in step %" PRIu64, g->name, k,
-		       g->t.step + 1);
-	end_others(g, k, &why);
+	end_others(g, k, "goes on from an earlier step, so all members go back", "came back behind", g->t.step);
 }
 
 /* All that went back have come again, or had enough time to: drops the group's reference of go_back. */
@@ -99,22 +97,15 @@ static void come_again(struct sl_group *g)
 	if (!g->back_ms)
 		return;
 	g->back_ms = 0;
-	sl_group_leave(g, NULL);
+	release(g);
 }
 
-static void end_all(struct sl_group *g, const struct sl_fail *why)
-{
-	sl_trunk_gathers(&g->t);
-	for (int i = 0; i < g->n; i++)
-		end_member(&g->member[i], why);
-}
-
-void sl_group_moved(struct sl_group *g)
+static void go_on(struct sl_group *g)
 {
 	struct sl_fail why;
 
 	if (g->t.whole && g->t.open && sl_parties_go_on(g, &why))
-		end_all(g, &why);
+		end_all(g, -1, &why);
 }
 
 /* With other ranks the group outlives its members' links, since it must stay at the same step as theirs. */
@@ -140,7 +131,7 @@ static void chosen(struct sl_group *g)
 	if (g->stranger >= 0) {
 		end_member(&g->member[g->stranger], &g->fail);
 	} else if (g->err) {
-		end_all(g, &g->fail);
+		end_all(g, -1, &g->fail);
 	} else {
 		sl_trunk_opens(&g->t, g->trunk.r.done);
 		g->pass.on = false;
@@ -202,32 +193,6 @@ static void decided(struct sl_group *g, int k)
 	sl_port_event(p->m->port, &ev);
 }
 
-static void note_late(struct sl_group *g, int k)
-{
-	struct sl_group_member *p = &g->member[k];
-	char why[64] = "not awaited yet";
-
-	if (!sl_seat_is_in(g->t.seat[k].state))
-		return;
-	if (g->part[k].lost) {
-		sl_group_goes(g, k, "its link was lost, and share.straggler_s is over");
-		return;
-	}
-	if (sl_seat_is_newcomer(&g->t.seat[k])) {
-		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
-		return;
-	}
-	g->late++;
-	p->late++;
-	if (sl_trunk_late(&g->t, k))
-		snprintf(why, sizeof why, "share.straggler_s: %d", g->agreed.share.straggler_s);
-	sl_log_limited(SL_LOG_WARN, "group-late",
-		       "group %s: step %" PRIu64 " was done without member %d, which was %s (%s)", g->name, g->t.step,
-		       k, p->m ? "late" : "away", why);
-	if (p->m && g->t.seat[k].link == SL_LINK_OPEN)
-		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
-}
-
 /* Member k's part would have spoiled the step, which was done without it: tells the member, which then skips it. */
 static void tell_spoiled(struct sl_group *g, int k)
 {
@@ -253,7 +218,7 @@ static bool met(struct sl_group *g)
 	if (g->came_of == MET_VOID)
 		return false;
 	if (g->err) {
-		end_all(g, &g->fail);
+		end_all(g, -1, &g->fail);
 		return false;
 	}
 	if (g->came_of == MET_BACK)
@@ -284,7 +249,7 @@ static void applied(struct sl_group *g)
 			sl_trunk_in_time(&g->t, k);
 			decided(g, k);
 		} else if (g->t.seat[k].number >= was || g->t.seat[k].state == SL_SEAT_IN) { /* IN: even if behind */
-			note_late(g, k);
+			sl_group_note_late(g, k);
 		} else if (p->m && g->t.seat[k].link == SL_LINK_OPEN) {
 			sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 		}
@@ -297,7 +262,7 @@ static void stepped(struct sl_group *g)
 	if (g->came_of == MET_VOID)
 		return;
 	if (g->err)
-		end_all(g, &g->fail);
+		end_all(g, -1, &g->fail);
 	else
 		decided(g, g->which);
 }
@@ -323,7 +288,7 @@ static void job_done(struct sl_job *job)
 		decided(g, g->which);
 	g->what = GROUP_IDLE; /* not before: telling members may end their sessions, which calls advance() */
 	advance(g);
-	sl_group_leave(g, NULL);
+	release(g);
 }
 
 /* ---- what is next */
@@ -409,7 +374,7 @@ static void choose(struct sl_group *g)
 	if (g->groups->ranks || sl_group_turns_fit(g, &why))
 		post(g, GROUP_CHOOSE, 0);
 	else
-		end_all(g, &why);
+		end_all(g, -1, &why);
 }
 
 /* Lets the ranks meet if a member of this rank has to go back, or another rank calls. */
@@ -426,7 +391,7 @@ static void advance(struct sl_group *g)
 	enum sl_trunk_act act;
 	int k;
 
-	sl_group_moved(g);
+	go_on(g);
 	if (g->what == GROUP_IDLE && g->t.open)
 		meet_if_called(g);
 	if (g->what != GROUP_IDLE)
@@ -489,18 +454,9 @@ void sl_group_list_tick(struct sl_group_list *gs)
 
 /* ---- members */
 
-static void say_here(const struct sl_group *g, int who)
+static void joining(struct sl_middle *m)
 {
-	int here = 0;
-
-	for (int k = 0; k < g->n; k++)
-		here += g->t.seat[k].link == SL_LINK_JOINING;
-	sl_log_limited(SL_LOG_INFO, "group-waits", "group %s: member %d is here, %d of %d", g->name, who, here,
-		       sl_group_varies(g) ? sl_trunk_least(&g->t) : g->n);
-}
-
-void sl_group_joining(struct sl_group *g, struct sl_middle *m)
-{
+	struct sl_group *g = m->group;
 	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
 	struct sl_fail why;
 
@@ -518,13 +474,14 @@ void sl_group_joining(struct sl_group *g, struct sl_middle *m)
 	sl_trunk_joins(&g->t, sl_group_seat_of(m), &sl_port_session(m->port)->hello);
 	if (!g->t.open) {
 		g->turns.count[sl_group_seat_of(m)] = (uint64_t)m->agreement.agreed.share.turns;
-		say_here(g, sl_group_seat_of(m));
+		sl_group_say_here(g, sl_group_seat_of(m));
 	}
 	advance(g);
 }
 
-void sl_group_prepared(struct sl_group *g, struct sl_middle *m)
+static void prepared(struct sl_middle *m)
 {
+	struct sl_group *g = m->group;
 	const int k = sl_group_seat_of(m);
 	struct sl_seat *seat = &g->t.seat[k];
 	struct sl_fail why;
@@ -540,14 +497,15 @@ void sl_group_prepared(struct sl_group *g, struct sl_middle *m)
 	advance(g);
 }
 
-void sl_group_asked(struct sl_group *g, struct sl_middle *m)
+static void asked(struct sl_middle *m)
 {
-	if (sl_group_hear_ask(g, m))
-		advance(g);
+	if (sl_group_hear_ask(m->group, m))
+		advance(m->group);
 }
 
-void sl_group_given(struct sl_group *g, struct sl_middle *m)
+static void given(struct sl_middle *m)
 {
+	struct sl_group *g = m->group;
 	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
 
 	if (p->m == m && p->answer == ANSWER_AWAITED)
@@ -567,18 +525,26 @@ static bool is_needed(const struct sl_group *g)
 	return gone && missed;
 }
 
-void sl_group_over(struct sl_group *g, struct sl_middle *m)
+static void moved(struct sl_middle *m)
 {
+	go_on(m->group);
+}
+
+static void over(struct sl_middle *m, const struct sl_fail *why)
+{
+	struct sl_group *g = m->group;
 	const int k = sl_group_seat_of(m);
 	const bool was = sl_seat_is_in(g->t.seat[k].state);
 
+	if (why && why->code == SL_ERR_MISMATCH) /* its client will not come again: the others hear why it is missing */
+		snprintf(g->member[k].refused, sizeof g->member[k].refused, "%.199s", why->text);
 	g->member[k].entered--;
 	if (g->member[k].m != m)
 		return;
 	g->member[k].m = NULL;
 	g->member[k].answer = ANSWER_NONE;
-	if (sl_trunk_over(&g->t, k, m->ended))
-		lose(g, k);
+	if (sl_trunk_over(&g->t, k, m->ended)) /* no step can be done without it: all begin this one again */
+		end_others(g, k, "was lost", "was lost in", g->t.step + 1);
 	if (is_needed(g))
 		stay_for_a_while(g);
 	if (sl_group_varies(g) && was && !sl_seat_is_in(g->t.seat[k].state))
@@ -588,10 +554,38 @@ void sl_group_over(struct sl_group *g, struct sl_middle *m)
 	advance(g);
 }
 
-void sl_group_leave(struct sl_group *g, struct sl_middle *m)
+static void leave(struct sl_middle *m)
 {
-	if (m)
-		m->group = NULL;
-	if (--g->refs == 0)
-		sl_group_drop(g);
+	release(m->group);
+	m->group = NULL;
+}
+
+static const struct sl_seat_kind member = {
+	.lend = sl_group_lend,
+	.task = {[SL_TASK_OPEN] = sl_group_open,
+		 [SL_TASK_INSTALL] = sl_group_install,
+		 [SL_TASK_PREPARE] = sl_group_check,
+		 [SL_TASK_MEAN] = sl_group_ends_mean,
+		 [SL_TASK_GATHER] = sl_group_gather},
+	.last = sl_group_last,
+	.action = {[SL_ACTION_JOINING] = joining,
+		   [SL_ACTION_PREPARED] = prepared,
+		   [SL_ACTION_ASKED] = asked,
+		   [SL_ACTION_GIVEN] = given,
+		   [SL_ACTION_MOVED] = moved},
+	.over = over,
+	.leave = leave,
+};
+
+enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
+			       const struct sl_trunk_store *store)
+{
+	struct sl_group_list *gs = calloc(1, sizeof *gs);
+
+	if (!gs)
+		return SL_ERR_NOMEM;
+	*gs = (struct sl_group_list){.loop = loop, .worker = worker, .store = *store, .seat = &member};
+	gs->store.owner = NULL;
+	*out = gs;
+	return SL_OK;
 }

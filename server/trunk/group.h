@@ -46,42 +46,30 @@ void sl_group_list_tick(struct sl_group_list *groups);
  * client has its seat; MISMATCH: its settings do not fit the group's. */
 enum sl_err sl_group_enter(struct sl_group_list *groups, struct sl_middle *m, const struct sl_agreed *agreed,
 			   struct sl_fail *fail) SL_MUST_CHECK;
-/* The session ended with *why. If its client will not come again, the others hear why it is missing. */
-void sl_group_refused(struct sl_group *group, const struct sl_middle *m, const struct sl_fail *why);
-uint64_t sl_group_key(const struct sl_group *group); /* the worker's key of all jobs of its sessions */
 const char *sl_group_name_of(const struct sl_group *group);
 const uint8_t *sl_group_file_name(const struct sl_group *group); /* [16], in place of a session's name in its files */
-/* What happens to a member's session. */
-void sl_group_joining(struct sl_group *group, struct sl_middle *m);  /* it is open, and waits to be welcomed */
-void sl_group_prepared(struct sl_group *group, struct sl_middle *m); /* its part of the step is done */
-void sl_group_asked(struct sl_group *group, struct sl_middle *m);    /* it fetches weights */
-void sl_group_given(struct sl_group *group, struct sl_middle *m);    /* its head and tail, or their hash, have come */
-void sl_group_moved(struct sl_group *group);                         /* vertical: a pass has come further */
-void sl_group_over(struct sl_group *group, struct sl_middle *m);     /* it has ended */
-void sl_group_leave(struct sl_group *group, struct sl_middle *m);    /* it is freed; the last one frees the group */
-
-/* (worker) Lends the trunk's parameters to the member's executor; makes the trunk for the first member. `plan`, the
- * trunk's (sl_agreement_trunk), belongs to the group from now on. MISMATCH: the group trains another middle. */
-enum sl_err sl_group_lend(struct sl_group *group, struct sl_middle *m, struct sl_plan *plan,
-			  struct sl_fail *fail) SL_MUST_CHECK;
+/* The entry `lend` of a member's seat (middle_task.h), and its tasks; all (worker).
+ * lend: of the trunk's parameters to the member's executor; makes the trunk for the first member, whose m->group_plan
+ * belongs to the group from now on. MISMATCH: the group trains another middle.
+ * open: reserves memory for the state of the member's codecs, which outlives its link. It is taken before the first
+ * step, so that this state is never lost for lack of memory. LIMIT, BUSY, NOMEM.
+ * install, gather, last: as those of a client without a group (alone.c).
+ * check, the task PREPARE: whether the member's part of the step may be added. NONFINITE, PAYLOAD: it may not.
+ * ends_mean: the task MEAN. */
+enum sl_err sl_group_lend(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_group_open(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_group_install(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_group_check(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_group_ends_mean(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_group_gather(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_group_last(struct sl_middle *m);
 struct sl_exec *sl_group_exec(const struct sl_group *group); /* (worker) the trunk's, from sl_group_lend on */
-/* (worker) Reserves memory for the state of the member's codecs, which outlives its link. It is taken before the first
- * step, so that this state is never lost for lack of memory. LIMIT, BUSY, NOMEM. */
-enum sl_err sl_group_room_for_codecs(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 /* (worker) For shared heads and tails (group_ends.c). _hear reads their layout from the payload of a Hello, and adds
- * their part to m->memory. _mean is the task MEAN. _close frees the session's part. */
+ * their part to m->memory. _close frees the session's part. */
 enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struct sl_fail *fail) SL_MUST_CHECK;
-enum sl_err sl_group_ends_mean(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_member_ends_close(struct sl_middle *m);
-/* (worker) As sl_trunk_install, sl_trunk_gather and sl_trunk_last. _check, the task PREPARE: whether the member's part
- * of the step may be added. NONFINITE, PAYLOAD: it may not. */
-enum sl_err sl_group_install(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
-enum sl_err sl_group_gather(struct sl_group *group, struct sl_middle *m, bool *checkpointed) SL_MUST_CHECK;
-enum sl_err sl_group_check(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
-void sl_group_last(struct sl_group *group, struct sl_middle *m);
 
 /* Fills in the status of a member's session about its group. */
 void sl_group_status(const struct sl_group *group, const struct sl_middle *m, struct sl_status_session *out);
-const struct sl_checkpoint_state *sl_group_checkpoints(const struct sl_group *group);
 
 #endif

@@ -31,7 +31,9 @@ static bool waited(const struct sl_group *g, bool waits, uint64_t *since_ms)
 	return *since_ms && now_ms - *since_ms >= patience_ms;
 }
 
-bool sl_group_missing(const struct sl_group *g, char *out, size_t size)
+/* Lists the awaited members of this rank that have no link, with commas, and why one was refused. True: one was
+ * refused, and will not come again with the same settings. */
+static bool list_missing(const struct sl_group *g, char *out, size_t size)
 {
 	bool refused = false;
 	size_t at = 0;
@@ -90,7 +92,7 @@ bool sl_group_gives_up(struct sl_group *g, bool who[], struct sl_fail *why)
 				 g->agreed.share.wait_s);
 		return true;
 	}
-	refused = sl_group_missing(g, missing, sizeof missing);
+	refused = list_missing(g, missing, sizeof missing);
 	(void)sl_fail_at(why, "share.wait_s", refused ? SL_ERR_MISMATCH : SL_ERR_TIMEOUT,
 			 "group %s was not complete within %d s: missing are members %s", g->name,
 			 g->agreed.share.wait_s, missing);
@@ -266,6 +268,13 @@ void sl_group_hear_in(struct sl_group *g)
 	g->heard = true;
 }
 
+/* Nobody waits for the member any more. */
+static void goes(struct sl_group *g, int k, const char *why)
+{
+	if (sl_trunk_out(&g->t, k))
+		sl_group_say_gone(g, k, why);
+}
+
 int sl_group_begun(struct sl_group *g)
 {
 	int n = 0;
@@ -274,9 +283,9 @@ int sl_group_begun(struct sl_group *g)
 	for (int k = 0; k < g->n; k++) {
 		n += g->part[k].m != NULL;
 		if (!g->part[k].m)
-			sl_group_goes(g, k,
-				      g->member[k].m ? "it does not hold that step"
-						     : "it did not come back, and share.straggler_s is over");
+			goes(g, k,
+			     g->member[k].m ? "it does not hold that step"
+					    : "it did not come back, and share.straggler_s is over");
 	}
 	return n;
 }
@@ -296,10 +305,40 @@ uint64_t sl_group_comes_in(struct sl_group *g, int k, bool with_ends)
 	return begin;
 }
 
-void sl_group_goes(struct sl_group *g, int k, const char *why)
+void sl_group_note_late(struct sl_group *g, int k)
 {
-	if (sl_trunk_out(&g->t, k))
-		sl_group_say_gone(g, k, why);
+	struct sl_group_member *p = &g->member[k];
+	char why[64] = "not awaited yet";
+
+	if (!sl_seat_is_in(g->t.seat[k].state))
+		return;
+	if (g->part[k].lost) {
+		goes(g, k, "its link was lost, and share.straggler_s is over");
+		return;
+	}
+	if (sl_seat_is_newcomer(&g->t.seat[k])) {
+		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
+		return;
+	}
+	g->late++;
+	p->late++;
+	if (sl_trunk_late(&g->t, k))
+		snprintf(why, sizeof why, "share.straggler_s: %d", g->agreed.share.straggler_s);
+	sl_log_limited(SL_LOG_WARN, "group-late",
+		       "group %s: step %" PRIu64 " was done without member %d, which was %s (%s)", g->name, g->t.step,
+		       k, p->m ? "late" : "away", why);
+	if (p->m && g->t.seat[k].link == SL_LINK_OPEN)
+		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
+}
+
+void sl_group_say_here(const struct sl_group *g, int who)
+{
+	int here = 0;
+
+	for (int k = 0; k < g->n; k++)
+		here += g->t.seat[k].link == SL_LINK_JOINING;
+	sl_log_limited(SL_LOG_INFO, "group-waits", "group %s: member %d is here, %d of %d", g->name, who, here,
+		       sl_group_varies(g) ? sl_trunk_least(&g->t) : g->n);
 }
 
 void sl_group_say_gone(const struct sl_group *g, int k, const char *why)
@@ -432,17 +471,12 @@ bool sl_group_turns_fit(struct sl_group *g, struct sl_fail *why)
 
 /* ---- the status */
 
-const struct sl_checkpoint_state *sl_group_checkpoints(const struct sl_group *g)
-{
-	return &g->shown;
-}
-
 void sl_group_status(const struct sl_group *g, const struct sl_middle *m, struct sl_status_session *out)
 {
 	const int k = sl_group_seat_of(m);
 
 	snprintf(out->group, sizeof out->group, "%s", g->name);
-	(void)sl_group_missing(g, out->missing, sizeof out->missing);
+	(void)list_missing(g, out->missing, sizeof out->missing);
 	out->member = k;
 	out->members = g->n;
 	out->members_least = g->agreed.share.least;

@@ -266,8 +266,9 @@ bool sl_group_ends_has(const struct sl_group *g, uint64_t step)
 	return g->ends && find_mean(g, step);
 }
 
-enum sl_err sl_group_ends_mean(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+enum sl_err sl_group_ends_mean(struct sl_middle *m, struct sl_fail *fail)
 {
+	const struct sl_group *g = m->group;
 	const uint64_t step = sl_port_session(m->port)->number;
 	const struct sl_group_mean *mean = g->ends ? find_mean(g, step) : NULL;
 	struct sl_buf room;

@@ -126,17 +126,6 @@ static void take_rates(struct sl_group *g, const struct sl_agreed *a)
 	g->agreed.share.rates = a->share.rates;
 }
 
-static void note_refused(struct sl_group_member *p, const struct sl_fail *why)
-{
-	snprintf(p->refused, sizeof p->refused, "%.199s", why->text);
-}
-
-void sl_group_refused(struct sl_group *g, const struct sl_middle *m, const struct sl_fail *why)
-{
-	if (why->code == SL_ERR_MISMATCH)
-		note_refused(&g->member[sl_group_seat_of(m)], why);
-}
-
 /* Whether the group only waits for members that may come again, and this one begins another run. */
 static bool is_over(const struct sl_group *g, const struct sl_agreed *a, const struct sl_hello *hello)
 {
@@ -178,7 +167,7 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 	if (!err && g->t.whole)
 		err = sl_parties_fit(g, a, fail);
 	if (err && g && a->share.member < g->n)
-		note_refused(&g->member[a->share.member], fail);
+		snprintf(g->member[a->share.member].refused, sizeof g->member[0].refused, "%.199s", fail->text);
 	if (err)
 		return err;
 	p = &g->member[a->share.member];
@@ -191,12 +180,10 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 	p->sends = a->share.sends;
 	g->refs++;
 	m->group = g;
+	m->seat = gs->seat;
+	m->key = g->key;
+	m->checkpoint = &g->shown;
 	return SL_OK;
-}
-
-uint64_t sl_group_key(const struct sl_group *g)
-{
-	return g->key;
 }
 
 const char *sl_group_name_of(const struct sl_group *g)

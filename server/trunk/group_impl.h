@@ -201,6 +201,7 @@ struct sl_group_list {
 	struct sl_backend *be, *host_be; /* this rank's backend; the CPU's */
 	struct sl_group_intro *intro;    /* a group of other ranks that is being looked at (group_intro.c) */
 	struct sl_group_word *word;      /* [ranks->count] the last word of each rank */
+	const struct sl_seat_kind *seat; /* of a member */
 	struct sl_group *first;
 	struct sl_group_ended ended[SL_GROUP_ENDED];
 	unsigned n_ended; /* noted so far; the newest replaces the oldest */
@@ -233,9 +234,6 @@ void sl_group_hear_intro(struct sl_group_list *groups);
 enum sl_trunk_act sl_group_next(struct sl_group *group, int *k);
 /* Puts those that wait for their last weights, and may leave, into `part`. */
 void sl_group_leaving(struct sl_group *group);
-/* Lists the awaited members of this rank that have no link, with commas, and why one was refused. True: one was
- * refused, and will not come again with the same settings. */
-bool sl_group_missing(const struct sl_group *g, char *out, size_t size);
 /* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. who: [n], those that
  * give up. */
 bool sl_group_gives_up(struct sl_group *group, bool who[], struct sl_fail *why);
@@ -266,11 +264,12 @@ void sl_group_hear_in(struct sl_group *group);
 int sl_group_begun(struct sl_group *group);
 /* The same: welcomes member k, and returns the first step that it does. with_ends: as a newcomer that gets ends. */
 uint64_t sl_group_comes_in(struct sl_group *group, int k, bool with_ends);
-/* goes: nobody waits for the member any more; logs that if it was in. say_gone, say_short: log a departure, or that too
- * few members are there. */
-void sl_group_goes(struct sl_group *group, int k, const char *why);
+/* They log a departure, or that too few members are there. */
 void sl_group_say_gone(const struct sl_group *group, int k, const char *why);
 void sl_group_say_short(struct sl_group *group);
+/* note_late: the step was done without member k. say_here: logs that it waits for the others. */
+void sl_group_note_late(struct sl_group *group, int k);
+void sl_group_say_here(const struct sl_group *group, int k);
 /* After LET_GO: gives those in `part` their last weights. */
 void sl_group_gone(struct sl_group *group);
 /* The member fetches weights. False: it gets them at once. */

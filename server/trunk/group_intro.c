@@ -148,21 +148,6 @@ void sl_group_hear_intro(struct sl_group_list *gs)
 	}
 }
 
-/* ---- the list of groups */
-
-enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
-			       const struct sl_trunk_store *store)
-{
-	struct sl_group_list *gs = calloc(1, sizeof *gs);
-
-	if (!gs)
-		return SL_ERR_NOMEM;
-	*gs = (struct sl_group_list){.loop = loop, .worker = worker, .store = *store};
-	gs->store.owner = NULL;
-	*out = gs;
-	return SL_OK;
-}
-
 void sl_group_list_close(struct sl_group_list *gs)
 {
 	while (gs && gs->first)

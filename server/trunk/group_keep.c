@@ -58,8 +58,9 @@ static enum sl_err count_codecs(struct sl_group *g, int k, uint64_t bytes, struc
 	return err;
 }
 
-enum sl_err sl_group_room_for_codecs(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+enum sl_err sl_group_open(struct sl_middle *m, struct sl_fail *fail)
 {
+	struct sl_group *g = m->group;
 	struct sl_codec *const *codec = sl_port_codecs(m->port);
 	const int k = sl_group_seat_of(m);
 	struct sl_codecs_state *held = &g->seat[k].codecs;

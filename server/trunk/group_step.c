@@ -112,8 +112,9 @@ static enum sl_err parties_apply(struct sl_group *g)
 	return sl_exec_commit(g->trunk.exec, g->lr, rows, chunks);
 }
 
-enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+enum sl_err sl_group_check(struct sl_middle *m, struct sl_fail *fail)
 {
+	struct sl_group *g = m->group;
 	const struct sl_session *s = sl_port_session(m->port);
 	const double factor = sl_plan_own_factor(&g->trunk.plan->spec, (int64_t)sl_session_counts(s));
 	int64_t rows[SL_PLAN_MAX_CHUNKS];

@@ -89,14 +89,17 @@ static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *en
 	return SL_OK;
 }
 
-enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_plan *plan, struct sl_fail *fail)
+enum sl_err sl_group_lend(struct sl_middle *m, struct sl_fail *fail)
 {
+	struct sl_group *g = m->group;
+	struct sl_plan *plan = m->group_plan;
 	const bool same =
 		g->trunk.plan && memcmp(g->trunk.plan->middle_hash, plan->middle_hash, sizeof plan->middle_hash) == 0;
 	struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
 	struct sl_exec **copy = &g->fold.part[sl_group_seat_of(m)].copy;
 	enum sl_err err = SL_OK;
 
+	m->group_plan = NULL;
 	if (!g->trunk.plan)
 		err = open_trunk(g, &m->env, plan, fail);
 	else
@@ -118,7 +121,7 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 	seat->m = m;
 	seat->fresh = true;
 	g->trunk.r.seat[sl_group_seat_of(m)].hello = sl_group_hello(g, sl_group_seat_of(m));
-	return SL_OK;
+	return g->t.whole ? SL_OK : sl_exec_allocate(m->trunk.exec, fail);
 }
 
 struct sl_exec *sl_group_exec(const struct sl_group *g)
@@ -186,8 +189,9 @@ void sl_group_run(struct sl_job *job)
 
 /* ---- weights, and the end of a session */
 
-enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+enum sl_err sl_group_install(struct sl_middle *m, struct sl_fail *fail)
 {
+	struct sl_group *g = m->group;
 	const struct sl_hello *h = &sl_port_session(m->port)->hello;
 	struct sl_key owner;
 	const struct sl_trunk_store store = sl_group_weights_store(g, m, &owner);
@@ -203,8 +207,9 @@ enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_
 	return err || !sl_group_has_rounds(g) ? err : sl_group_reset_copies(g);
 }
 
-enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *checkpointed)
+enum sl_err sl_group_gather(struct sl_middle *m, struct sl_fail *fail)
 {
+	struct sl_group *g = m->group;
 	const struct sl_record *s = &g->trunk.r.seat[sl_group_seat_of(m)];
 	const uint64_t number = s->number;
 	struct sl_exec *copy = g->fold.part[sl_group_seat_of(m)].copy;
@@ -215,7 +220,7 @@ enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *check
 	const bool waits = !sl_group_varies(g) && s->ends_at && number >= s->ends_at;
 
 	/* a member that may not leave yet has to ask again */
-	*checkpointed =
+	m->trunk.checkpointed =
 		sl_trunk_gathered(&g->trunk, !err && here && g->trunk.keep.dir[0] &&
 						     (g->trunk.r.done == g->trunk.r.on_disk || sl_group_keep(g)) &&
 						     !(waits && s->state != SL_SEAT_DONE));
@@ -233,8 +238,9 @@ void sl_group_hear_left(struct sl_group *g)
 	memcpy(g->trunk.keep.left, left, sizeof g->trunk.keep.left);
 }
 
-void sl_group_last(struct sl_group *g, struct sl_middle *m)
+void sl_group_last(struct sl_middle *m)
 {
+	struct sl_group *g = m->group;
 	const int k = sl_group_seat_of(m);
 	const enum sl_seat_end how = m->stage == SL_MIDDLE_WELCOMED ? m->ended : SL_SEAT_LOST;
 	struct sl_group_seat *seat = &g->seat[k];

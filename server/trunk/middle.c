@@ -43,7 +43,7 @@ static bool enter_group(struct sl_middle *m)
 		sl_port_fail(m->port, &fail);
 		return false;
 	}
-	sl_port_share_key(m->port, sl_group_key(m->group));
+	sl_port_share_key(m->port, m->key);
 	return true;
 }
 
@@ -69,6 +69,7 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 		m->stage = SL_MIDDLE_ADMITTED;
 		sl_charge_set(&m->charge, m->env.memory, 0);
 		describe(m);
+		m->key = sl_port_key(sl_port_session(m->port)->hello.session);
 		if (enter_group(m))
 			m->env.admitted(m->env.arg, m);
 	} else if (task == SL_TASK_OPEN) {
@@ -77,18 +78,16 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 		done->made = m->trunk.keep.made;
 		m->shown = m->trunk.kept;
 		m->shown_memory = m->memory;
-	} else if (task == SL_TASK_COMMIT) {
+	} else if (task == SL_TASK_COMMIT || task == SL_TASK_GATHER) {
 		done->checkpointed = m->trunk.checkpointed;
 		m->shown = m->trunk.kept;
-		done->compute_s = sl_middle_decided(m);
+		if (task == SL_TASK_COMMIT)
+			done->compute_s = sl_middle_decided(m);
 	} else if (task == SL_TASK_MID_BWD || task == SL_TASK_NORM) {
 		done->squares[0] = m->squares;
 	} else if (task == SL_TASK_MID_FWD && !sl_port_session(m->port)->training) {
 		/* The time of an evaluation belongs to no step: a step begins after its last chunk. */
 		m->compute_before = sl_port_stats(m->port).compute_s;
-	} else if (task == SL_TASK_GATHER) {
-		done->checkpointed = m->trunk.checkpointed;
-		m->shown = m->trunk.kept;
 	}
 }
 
@@ -118,10 +117,7 @@ static void run_last(struct sl_job *job)
 
 	if (sl_port_waits(m->port, job))
 		return;
-	if (m->group)
-		sl_group_last(m->group, m);
-	else
-		sl_trunk_last(&m->trunk, m->port, m->ended);
+	m->seat->last(m);
 }
 
 static void close_port(struct sl_middle *m);
@@ -140,22 +136,18 @@ static void last_done(struct sl_job *job)
  * while OPEN is under way: closing then waits for this job, instead of blocking the loop's thread until OPEN ends. */
 static void post_last(struct sl_middle *m)
 {
-	m->last = (struct sl_job){.run = run_last,
-				  .done = last_done,
-				  .share = sl_port_share(m->port),
-				  .ahead = true,
-				  .key = m->group ? sl_group_key(m->group)
-						  : sl_port_key(sl_port_session(m->port)->hello.session)};
+	m->last = (struct sl_job){
+		.run = run_last, .done = last_done, .share = sl_port_share(m->port), .ahead = true, .key = m->key};
 	m->last_is = SL_MIDDLE_LAST_POSTED;
 	sl_worker_post(m->env.worker, &m->last);
 }
 
-static void session_over(struct sl_middle *m)
+static void session_over(struct sl_middle *m, enum sl_seat_end how, const struct sl_fail *why)
 {
+	m->ended = how;
 	post_last(m);
 	m->env.over(m->env.arg, m);
-	if (m->group)
-		sl_group_over(m->group, m);
+	m->seat->over(m, why);
 }
 
 /* Logs the new session: its name as in `splits status`, and its codecs; one codec if all four are the same. */
@@ -186,21 +178,6 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	case SL_ACTION_KEEP:
 		sl_charge_set(&m->charge, m->env.memory, sl_port_asked(m->port).len);
 		break;
-	case SL_ACTION_JOINING:
-		sl_group_joining(m->group, m);
-		break;
-	case SL_ACTION_PREPARED:
-		sl_group_prepared(m->group, m);
-		break;
-	case SL_ACTION_ASKED:
-		sl_group_asked(m->group, m);
-		break;
-	case SL_ACTION_GIVEN:
-		sl_group_given(m->group, m);
-		break;
-	case SL_ACTION_MOVED:
-		sl_group_moved(m->group);
-		break;
 	case SL_ACTION_READY:
 		m->stage = SL_MIDDLE_WELCOMED;
 		log_open(m, h);
@@ -216,18 +193,16 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 		else
 			sl_log_limited(SL_LOG_WARN, "session-failed", "peer %" PRIu64 ": %s: %s", m->peer,
 				       sl_err_name(fail->code), fail->text);
-		if (m->group)
-			sl_group_refused(m->group, m, fail);
-		m->ended = sl_port_session(m->port)->paused ? SL_SEAT_PAUSED : SL_SEAT_LOST;
-		session_over(m);
+		session_over(m, sl_port_session(m->port)->paused ? SL_SEAT_PAUSED : SL_SEAT_LOST, fail);
 		break;
 	case SL_ACTION_LEFT:
 		sl_log_limited(SL_LOG_INFO, "session-left", "peer %" PRIu64 " after %" PRIu64 " steps", m->peer,
 			       m->steps);
-		m->ended = SL_SEAT_LEFT;
-		session_over(m);
+		session_over(m, SL_SEAT_LEFT, NULL);
 		break;
 	default:
+		if (m->seat->action[action->kind])
+			m->seat->action[action->kind](m);
 		break;
 	}
 }
@@ -244,6 +219,8 @@ enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *e
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a session");
 	m->env = *env;
 	m->peer = peer;
+	m->seat = &sl_seat_alone;
+	m->checkpoint = &m->shown;
 	m->back = back;
 	m->owned = owner != NULL;
 	if (owner)
@@ -314,8 +291,7 @@ static void port_closed(void *arg)
 	sl_trunk_close(&m->trunk);
 	sl_plan_close(m->group_plan);
 	sl_member_ends_close(m);
-	if (m->group)
-		sl_group_leave(m->group, m);
+	m->seat->leave(m);
 	sl_charge_set(&m->charge, NULL, 0);
 	free(m);
 	closed(closed_arg);
@@ -357,6 +333,6 @@ struct sl_middle_status sl_middle_status(const struct sl_middle *m)
 					 .agreed = m->stage != SL_MIDDLE_ASKS ? &m->agreement.agreed : NULL,
 					 .network = m->network,
 					 .part = m->part,
-					 .checkpoint = m->group ? *sl_group_checkpoints(m->group) : m->shown,
+					 .checkpoint = *m->checkpoint,
 					 .stats = sl_port_stats(m->port)};
 }

@@ -26,37 +26,6 @@ static enum sl_err check_memory(struct sl_middle *m, struct sl_memory back, stru
 	return sl_session_memory_check(&m->memory, m->env.be, m->env.device, m->env.memory, back, fail);
 }
 
-static enum sl_err reserve_memory(struct sl_middle *m, struct sl_fail *fail)
-{
-	enum sl_err err = check_memory(m, (struct sl_memory){0}, fail);
-
-	if (!err)
-		sl_charge_set(&m->charge, m->env.memory, sl_memory_total(sl_session_memory_sum(&m->memory)));
-	return err;
-}
-
-/* NOMEM becomes BUSY: the session fits by the figures, so others have the memory, and may free it. */
-static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
-{
-	enum sl_err err = reserve_memory(m, fail);
-	struct sl_fail why;
-
-	if (!err && m->group) {
-		err = sl_group_lend(m->group, m, m->group_plan, fail);
-		m->group_plan = NULL;
-	}
-	if (!err && !m->trunk.plan->spec.party)
-		err = sl_exec_allocate(m->trunk.exec, fail);
-	if (!err)
-		err = sl_port_equip(m->port, m->trunk.plan, m->env.be, m->env.host_be, m->agreement.codec, fail);
-	if (!err && m->group)
-		err = sl_group_room_for_codecs(m->group, m, fail);
-	if (err != SL_ERR_NOMEM)
-		return err;
-	why = *fail;
-	return sl_fail_set(fail, SL_ERR_BUSY, "%s; come back when others have ended", why.text);
-}
-
 static enum sl_err count_memory(struct sl_middle *m, struct sl_fail *fail)
 {
 	return sl_session_memory(&m->memory, (const struct sl_exec *[]){m->trunk.exec}, SL_SESSION_SERVER,
@@ -105,28 +74,24 @@ static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 	return err ? err : admit_memory(m, back, fail);
 }
 
-static struct sl_trunk_store store_of(const struct sl_middle *m)
-{
-	return (struct sl_trunk_store){m->env.store, m->env.retention, m->owned ? &m->owner : NULL, m->env.device};
-}
-
+/* NOMEM becomes BUSY: the session fits by the figures, so others have the memory, and may free it. */
 static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
 {
-	const struct sl_trunk_store store = store_of(m);
-	enum sl_err err = take_memory(m, fail);
+	enum sl_err err = check_memory(m, (struct sl_memory){0}, fail);
+	struct sl_fail why;
 
-	return err || m->group ? err
-			       : sl_trunk_open(&m->trunk, &store, &sl_port_session(m->port)->hello, m->port,
-					       &m->need_weights, fail);
-}
-
-static enum sl_err install_weights(struct sl_middle *m, struct sl_fail *fail)
-{
-	const struct sl_trunk_store store = store_of(m);
-
-	if (m->group)
-		return sl_group_install(m->group, m, fail);
-	return sl_trunk_install(&m->trunk, &store, &sl_port_session(m->port)->hello, m->port, fail);
+	if (!err)
+		sl_charge_set(&m->charge, m->env.memory, sl_memory_total(sl_session_memory_sum(&m->memory)));
+	if (!err)
+		err = m->seat->lend(m, fail);
+	if (!err)
+		err = sl_port_equip(m->port, m->trunk.plan, m->env.be, m->env.host_be, m->agreement.codec, fail);
+	if (!err)
+		err = m->seat->task[SL_TASK_OPEN](m, fail);
+	if (err != SL_ERR_NOMEM)
+		return err;
+	why = *fail;
+	return sl_fail_set(fail, SL_ERR_BUSY, "%s; come back when others have ended", why.text);
 }
 
 static struct sl_exec_call exec_call(struct sl_middle *m, int chunk)
@@ -245,25 +210,16 @@ enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fa
 		return admit(m, fail);
 	case SL_TASK_OPEN:
 		return open_session(m, fail);
-	case SL_TASK_INSTALL:
-		return install_weights(m, fail);
 	case SL_TASK_MID_FWD:
 		return run_pass(m, &forward, chunk, fail);
 	case SL_TASK_MID_BWD:
 		return run_pass(m, &backward, chunk, fail);
 	case SL_TASK_NORM:
 		return sl_exec_squares(m->trunk.exec, &m->squares, fail);
-	case SL_TASK_COMMIT:
-		return sl_trunk_commit(&m->trunk, m->port, fail);
-	case SL_TASK_PREPARE:
-		return sl_group_check(m->group, m, fail);
-	case SL_TASK_MEAN:
-		return sl_group_ends_mean(m->group, m, fail);
-	case SL_TASK_GATHER:
-		return m->group ? sl_group_gather(m->group, m, &m->trunk.checkpointed)
-				: sl_trunk_gather(&m->trunk, m->port);
 	default:
-		return sl_fail_set(fail, SL_ERR_BUG, "a server has no task %s", sl_task_name(task));
+		return m->seat->task[task]
+			       ? m->seat->task[task](m, fail)
+			       : sl_fail_set(fail, SL_ERR_BUG, "the server has no task %s here", sl_task_name(task));
 	}
 }
 

@@ -1,4 +1,5 @@
-/* The inside of a session: middle.c has the loop's part, middle_task.c the worker's; a group's files use it too. */
+/* The inside of a session: middle.c has the loop's part, middle_task.c the worker's, and alone.c what is done where it
+ * has no group; a group's files use it too. */
 #ifndef SL_SERVER_TRUNK_MIDDLE_TASK_H
 #define SL_SERVER_TRUNK_MIDDLE_TASK_H
 
@@ -13,6 +14,20 @@ enum sl_middle_stage { SL_MIDDLE_ASKS, SL_MIDDLE_ADMITTED, SL_MIDDLE_WELCOMED };
 /* The state of the session's last job, `last`. */
 enum sl_middle_last { SL_MIDDLE_LAST_NONE, SL_MIDDLE_LAST_POSTED, SL_MIDDLE_LAST_DONE };
 
+/* What a session does with its trunk: its own (alone.c), or a group's (group.c). */
+struct sl_seat_kind {
+	/* (worker) lend, before its codecs are opened: parameters, and memory to compute. last: the session is over. */
+	enum sl_err (*lend)(struct sl_middle *m, struct sl_fail *fail);
+	enum sl_err (*task[SL_TASK_COUNT])(struct sl_middle *m, struct sl_fail *fail); /* NULL: it has no such task */
+	void (*last)(struct sl_middle *m);
+	/* Loop: what happens to the session. over: it has ended with *why, or, NULL, by the client's goodbye; leave: it
+	 * is freed. */
+	void (*action[SL_ACTION_COUNT])(struct sl_middle *m); /* NULL: it has no such action */
+	void (*over)(struct sl_middle *m, const struct sl_fail *why);
+	void (*leave)(struct sl_middle *m);
+};
+extern const struct sl_seat_kind sl_seat_alone;
+
 struct sl_middle {
 	struct sl_middle_env env;
 	sl_peer peer;
@@ -20,6 +35,7 @@ struct sl_middle {
 	struct sl_agreement agreement;
 	/* (worker) The session's own trunk; a group's member uses only its plan and exec. */
 	struct sl_trunk trunk;
+	const struct sl_seat_kind *seat;
 	struct sl_group *group;     /* NULL: it has none, or is not admitted */
 	struct sl_plan *group_plan; /* (worker) plan of the group's trunk, from ADMIT to OPEN */
 	/* (worker) with shared heads and tails: the member's change of these in a step; otherwise zeros */
@@ -36,7 +52,9 @@ struct sl_middle {
 	struct sl_memory back;  /* memory of older links, which end when this one is admitted */
 	bool owned;             /* there is auth: the session belongs to the client with the key `owner` */
 	struct sl_key owner;
-	struct sl_checkpoint_state shown; /* the loop's copy of trunk.kept */
+	uint64_t key;                                 /* the worker's, of its last job; 0 until it is admitted */
+	struct sl_checkpoint_state shown;             /* the loop's copy of trunk.kept */
+	const struct sl_checkpoint_state *checkpoint; /* `shown`, or the group's */
 	enum sl_middle_last last_is;
 	struct sl_job last;          /* stores the last state, or removes the checkpoints of a client that left */
 	double squares;              /* (worker) sum of squares of the gradient of the step under way */

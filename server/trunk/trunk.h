@@ -1,7 +1,7 @@
 /* The trunk: the state that steps change, which outlives links. It owns the middle's plan, its parameters with
  * gradients and moments, the number of the next step, and their checkpoints in the store. A client without a group has
- * a trunk with one seat; a group (group.h) has one with a seat for each member. On the device's worker, except for
- * sl_trunk_close. */
+ * a trunk with one seat (alone.c); a group (group.h) has one with a seat for each member. On the device's worker,
+ * except for sl_trunk_close. */
 #ifndef SL_SERVER_TRUNK_TRUNK_H
 #define SL_SERVER_TRUNK_TRUNK_H
 
@@ -33,7 +33,7 @@ struct sl_trunk_store {
 	const char *core; /* as in struct sl_keep */
 };
 
-/* ---- any trunk. `whose`, for the log: "this session" or "group NAME" */
+/* `whose`, for the log: "this session" or "group NAME". */
 
 /* Sets the initial weights of a run: those in the store, or those of the seed. It uses the port's upload buffer. *need:
  * there are neither, so the client has to upload them. */
@@ -55,8 +55,12 @@ bool sl_trunk_passes_over(enum sl_err err, uint64_t step, const char *whose, con
 /* MISMATCH: the uploaded weights in `range` are others than `hello` announced. */
 enum sl_err sl_trunk_check_upload(const struct sl_plan *plan, const struct sl_hello *hello, const float *range,
 				  struct sl_fail *fail) SL_MUST_CHECK;
+/* Installs the uploaded weights from the port's buffer, and stores them. MISMATCH: `hello` announced others. */
+enum sl_err sl_trunk_install(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *hello,
+			     struct sl_port *port, struct sl_fail *fail) SL_MUST_CHECK;
 /* Lets the next write keep the files of all steps of which members have checkpoints. */
 void sl_trunk_pin(struct sl_trunk *t);
+void sl_trunk_pin_step(struct sl_keep *keep, uint64_t step); /* the same for one step, beside those */
 /* For a checkpoint of the state after the last step. has_store, called first: whether there is a store. wrote: notes
  * the result `err` and `fail` of writing it. False, and logged: there is no checkpoint. */
 bool sl_trunk_has_store(struct sl_trunk *t, const char *whose);
@@ -67,22 +71,5 @@ bool sl_trunk_gathered(struct sl_trunk *t, bool kept);
  * whole, and not on the disk. */
 bool sl_trunk_ended(struct sl_trunk *t, int k, enum sl_seat_end how);
 void sl_trunk_close(struct sl_trunk *t); /* a zeroed one is fine */
-
-/* ---- a client without a group */
-
-/* Loads the state of the newest step from which both sides can go on: one that `hello` names, and that is stored here
- * or is 0. *need_weights: it is 0, and the client has to upload its weights. MISMATCH: there is no such step. */
-enum sl_err sl_trunk_open(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *hello,
-			  struct sl_port *port, bool *need_weights, struct sl_fail *fail) SL_MUST_CHECK;
-/* Installs the uploaded weights from the port's buffer, and stores them. MISMATCH: `hello` announced others. */
-enum sl_err sl_trunk_install(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *hello,
-			     struct sl_port *port, struct sl_fail *fail) SL_MUST_CHECK;
-/* Applies the step under way on the port, or counts it as done if it is skipped. Then writes a checkpoint, if the
- * client asked for one. NONFINITE: nothing has changed. */
-enum sl_err sl_trunk_commit(struct sl_trunk *t, struct sl_port *port, struct sl_fail *fail) SL_MUST_CHECK;
-/* Copies the weights to the port's buffer. The client may be about to pause, so the state is stored first. */
-enum sl_err sl_trunk_gather(struct sl_trunk *t, struct sl_port *port) SL_MUST_CHECK;
-/* The session is over: stores the state, or removes files, as sl_trunk_ended says. */
-void sl_trunk_last(struct sl_trunk *t, struct sl_port *port, enum sl_seat_end how);
 
 #endif
