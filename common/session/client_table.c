@@ -218,7 +218,7 @@ static bool can_have_grad(const struct sl_session *s, uint32_t chunk)
 	if (!sl_party_has(s->limits.party, SL_TAIL))
 		return s->training && chunk < (uint32_t)s->done[SL_TASK_HEAD_FWD];
 	if (s->limits.free_calls)
-		return s->training && chunk < (uint32_t)s->chunks && s->back[chunk] == 2;
+		return s->training && chunk < (uint32_t)s->chunks && s->back[chunk] >= SL_BACK_ENCODED;
 	return s->training && chunk < (uint32_t)s->done[SL_TASK_TAIL];
 }
 
@@ -341,7 +341,7 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 		return SL_OK;
 	}
 	if (ev->task == SL_TASK_GRAD)
-		s->back[ev->chunk] = 2;
+		s->back[ev->chunk] = SL_BACK_ENCODED;
 	if (ev->task == SL_TASK_HEAD_FWD)
 		sl_outbox_post(out, SL_PART_HEAD_ACT, ev->chunk);
 	else if (ev->task == grad_task(s) && !s->limits.no_mid_grad)

@@ -27,7 +27,7 @@ enum sl_err sl_free_grad(struct sl_session *s, const struct sl_part *p, struct s
 {
 	const bool client = s->role == SL_SESSION_CLIENT, begins = !s->lane[p->what].received;
 
-	if (p->chunk >= (uint32_t)s->chunks || p->rows != s->rows_of[p->chunk] || s->came[p->chunk] ||
+	if (p->chunk >= (uint32_t)s->chunks || p->rows != s->rows_of[p->chunk] || s->back[p->chunk] == SL_BACK_CAME ||
 	    (!begins && p->chunk != (uint32_t)s->lane[p->what].chunk) ||
 	    (!client && begins && s->committed && s->backs == s->committed))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
@@ -74,7 +74,7 @@ enum sl_err sl_on_grads(struct sl_session *s, const struct sl_event *ev, uint64_
 	for (int chunk = ev->chunk; chunk < end; chunk++) {
 		if (s->back[chunk])
 			return sl_fail_set(&out->fail, SL_ERR_BUG, "a second gradient of chunk %d", chunk);
-		s->back[chunk] = 1;
+		s->back[chunk] = SL_BACK_GIVEN;
 		s->backs++;
 		sl_outbox_task(out, SL_TASK_GRAD, chunk);
 	}

@@ -478,9 +478,11 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 
 static void committed(struct sl_session *s, struct sl_outbox *out)
 {
+	const bool other = s->group_lr >= 0;
+
 	sl_outbox_frame(s, out, SL_FRAME_COMMITTED)->u.committed = (struct sl_committed){
-		s->number,   s->decided_s,           s->keep == SL_KEEP_DONE, s->decided == SL_DECIDED_MEAN,
-		s->other_lr, s->other_lr ? s->lr : 0};
+		s->number, s->decided_s,           s->keep == SL_KEEP_DONE, s->decided == SL_DECIDED_MEAN,
+		other,     other ? s->group_lr : 0};
 	s->next_step = s->number + 1;
 	s->state = SL_SESSION_READY;
 	sl_outbox_add(out, SL_ACTION_STEPPED);
@@ -493,8 +495,7 @@ static enum sl_err on_decided(struct sl_session *s, const struct sl_event *ev, u
 	if (ev->checkpointed)
 		s->keep = SL_KEEP_DONE;
 	s->decided = ev->mean ? SL_DECIDED_MEAN : SL_DECIDED_PLAIN;
-	s->other_lr = ev->kind == SL_EV_DECIDED && ev->lr >= 0 && ev->lr != s->lr;
-	s->lr = s->other_lr ? ev->lr : s->lr;
+	s->group_lr = ev->kind == SL_EV_DECIDED && ev->lr != s->lr ? ev->lr : -1;
 	if (ev->mean)
 		sl_outbox_task(out, SL_TASK_MEAN, 0);
 	else

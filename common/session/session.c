@@ -85,7 +85,6 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->mean_factor = 1;
 	s->backs = s->norm_of = s->committed = 0;
 	memset(s->back, 0, sizeof s->back);
-	memset(s->came, 0, sizeof s->came);
 	memset(s->squares, 0, sizeof s->squares);
 	s->squares[1] = sl_session_awaits_norm(s) ? -1 : 0;
 	s->fate = SL_PASS_GOES_ON;
@@ -289,7 +288,7 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 	a->whole = *whole;
 	if (*whole) {
 		if (is_grad(p->what))
-			s->came[p->chunk] = true;
+			s->back[p->chunk] = SL_BACK_CAME;
 		s->lane[p->what].chunk++;
 		s->lane[p->what].received = 0;
 	}

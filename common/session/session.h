@@ -257,6 +257,7 @@ enum sl_pass_commit { SL_COMMIT_APPLIES, SL_COMMIT_SKIPS, SL_COMMIT_PASSES };
 /* Server: a request that arrived too early and waits, until the upload is complete or the pass is QUIET. COMMIT: it
  * came before the pass's last gradient. SKIP: a COMMIT that applies nothing. */
 enum sl_pass_asked { SL_ASKED_NOTHING, SL_ASKED_COMMIT, SL_ASKED_SKIP, SL_ASKED_FETCH };
+enum sl_pass_back { SL_BACK_NONE, SL_BACK_GIVEN, SL_BACK_ENCODED, SL_BACK_CAME };
 /* What COMMITTED of a pass said or will say. MEAN: an end_mean belongs to the pass. */
 enum sl_pass_decided { SL_DECIDED_NOT, SL_DECIDED_PLAIN, SL_DECIDED_MEAN };
 /* Whether the server stores the state after the step on disk. ASKED: the client wants it. DONE: it did, as COMMITTED
@@ -287,16 +288,15 @@ struct sl_session {
 	int chunks;
 	uint32_t tokens[SL_SESSION_MAX_CHUNKS]; /* by chunk; 0: no tokens, or not known yet */
 	double lr;
-	bool other_lr;      /* server: the group took another one than the client's, and lr is it */
+	double group_lr;    /* server: the group's, if it took another one than the client's; else below 0 */
 	double squares[3];  /* client that clips: sums of squares of head, middle (-1: not known yet) and tail */
 	double mean_factor; /* client: factor that makes the sum of the step's batches their mean; 1 without
 			       accumulation */
 	double grad_scale;  /* factor for all gradients, mean_factor included; 0: none; -1: free step, not known yet */
-	/* Free steps, by chunk: its rows; on a client whether its gradient was given (1) or encoded (2); whether its
-	 * gradient has come. backs: gradients given (client), or that began to come (server). */
+	/* Free steps, by chunk: its rows; how far its gradient is: on a client given, encoded, on both come from the
+	 * peer. backs: gradients given (client), or that began to come (server). */
 	uint32_t rows_of[SL_SESSION_MAX_CHUNKS];
-	uint8_t back[SL_SESSION_MAX_CHUNKS];
-	bool came[SL_SESSION_MAX_CHUNKS];
+	enum sl_pass_back back[SL_SESSION_MAX_CHUNKS];
 	int backs;
 	int norm_of;   /* server: gradients that the norm asked for shall include; -1: NORM runs; 0: none */
 	int committed; /* server: chunks with a gradient, as COMMIT says; 0: COMMIT has not come */

@@ -218,7 +218,7 @@ static void check_task(struct driver *d, const struct sl_action *a)
 	/* the task's inputs are there */
 	CHECK(a->task != SL_TASK_GRAD || a->chunk < d->done[SL_TASK_TAIL]);
 	CHECK(a->task != SL_TASK_MID_BWD || a->chunk < d->done[SL_TASK_MID_FWD]);
-	CHECK(a->task != SL_TASK_HEAD_BWD || !d->s.limits.free_calls || d->s.back[a->chunk] == 2);
+	CHECK(a->task != SL_TASK_HEAD_BWD || !d->s.limits.free_calls || d->s.back[a->chunk] >= SL_BACK_ENCODED);
 	CHECK(a->task != SL_TASK_NORM || d->done[SL_TASK_MID_BWD]);
 	CHECK(a->task != SL_TASK_ADMIT || !d->admitted++);
 	CHECK(a->task != SL_TASK_OPEN || (d->admitted && !d->opened++));
