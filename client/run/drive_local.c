@@ -81,13 +81,31 @@ struct loaders {
 	struct sl_loader *own, *input[SL_CUT_VALUES];
 };
 
+/* The number of a member's input among those of the head, which has no labels: the network's second input. */
+static int input_of(const struct sl_setup *s)
+{
+	const char *name = sl_conf_input(s->conf);
+	const int k = name ? sl_model_input(&s->plan->model->graph, name) : 0;
+
+	return k ? k - 1 : 0;
+}
+
 static void put_input(const struct sl_setup *from, const struct sl_batch *batch, struct sl_feed *feed)
 {
-	const struct sl_graph *g = &from->plan->model->graph;
-	const int k = sl_conf_input(from->conf) ? sl_model_input(g, sl_conf_input(from->conf)) : 0;
+	const int k = input_of(from);
 
-	/* the head has no labels, which are the network's second input */
-	*(k ? &feed->more[k - 2] : &feed->input) = batch->field[SL_FIELD_INPUT].data;
+	*(k ? &feed->more[k - 1] : &feed->input) = batch->field[SL_FIELD_INPUT].data;
+}
+
+/* Notes what each member of a vertical group has. */
+static void use_members(const struct sl_setup *setup, struct sl_ends_use *use)
+{
+	use->members = setup->n_features ? SL_CONF_PARTIES : 0;
+	memset(use->input, -1, sizeof use->input);
+	use->labels = setup->conf->agreed.share.member;
+	use->input[use->labels] = sl_conf_input(setup->conf) ? input_of(setup) : -1;
+	for (int k = 0; k < setup->n_features; k++)
+		use->input[setup->features[k].conf->agreed.share.member] = input_of(&setup->features[k]);
 }
 
 static enum sl_err take_batch(const struct sl_setup *setup, const struct loaders *from, struct sl_feed *feed,
@@ -240,6 +258,7 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	if (!err) {
 		use.head_cache = setup->head_cache;
 		use.dcor = setup->dcor;
+		use_members(setup, &use);
 		use.logits = options->predict ? options->predict->row : sl_training_outputs(run);
 		err = sl_local_use(local, &use, fail);
 	}
