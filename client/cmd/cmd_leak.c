@@ -169,8 +169,10 @@ static enum sl_err run(const struct sl_options *o, struct sl_conf_client *mine, 
 		err = read_number("--minutes", o->minutes, &minutes, fail);
 	if (!err)
 		err = sl_options_party(o, mine, parties, setup, SL_READS_TEST, &conf, fail);
-	if (!err && setup->features && setup->features->plan->model->graph.n_in > 2)
-		err = sl_conf_client_fail(conf, "share.inputs", fail, "leak measures networks with one input");
+	if (!err && (conf->data.also.n || (setup->features && setup->features->plan->model->graph.n_in > 2)))
+		err = sl_conf_client_fail(conf, conf->data.also.n ? "data.also" : "share.inputs", fail,
+					  "leak measures networks with one input%s",
+					  conf->data.also.n ? ", whose data are of one source" : "");
 	if (!err)
 		err = read_weights(o, conf, setup, &start, fail);
 	if (!err)

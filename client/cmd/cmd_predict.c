@@ -308,6 +308,11 @@ static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client
 		return sl_fail_set(fail, SL_ERR_USAGE,
 				   "predict: --top needs a network of classes, and this one predicts %s",
 				   sl_setup_task(conf)->name);
+	if (conf->data.also.n && (streams(o) || o->n_positional > 1))
+		return sl_conf_client_fail(
+			conf, "data.also", fail,
+			"a sample has parts in several files: leave FILE out, and name the folders of "
+			"other samples in data and here");
 	if (streams(o) && conf->model.task == SL_CONF_PIXELS)
 		return sl_conf_client_fail(conf, "model.task", fail,
 					   "masks are written to files: give FILEs, no --stream");

@@ -158,6 +158,35 @@ enum sl_err sl_aligned_check(const struct sl_names *names, struct sl_fail *fail)
 	return err;
 }
 
+enum sl_err sl_aligned_join(struct sl_aligned *out, enum sl_split split, const struct sl_names *names, int n,
+			    struct sl_fail *fail)
+{
+	struct place **place = calloc((size_t)n, sizeof *place);
+	bool fits = place != NULL;
+
+	for (int k = 1; k < n && fits; k++)
+		fits = (place[k] = sort(&names[k])) != NULL;
+	for (int64_t i = 0; i < names[0].n && fits; i++) {
+		const struct place want = {sl_name(&names[0], i), 0};
+		bool has = true;
+
+		for (int k = 1; k < n && has; k++)
+			has = bsearch(&want, place[k], (size_t)names[k].n, sizeof want, by_name);
+		fits = !has || sl_names_add(&out->row[split], want.name);
+	}
+	for (int k = 1; k < n && place; k++)
+		free(place[k]);
+	free(place);
+	if (!fits)
+		return no_memory(fail);
+	return out->row[split].n
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_DATA,
+				     "the sources have no common row: the first is called \"%.60s\" here, and "
+				     "\"%.60s\" there",
+				     names[0].n ? sl_name(&names[0], 0) : "", names[1].n ? sl_name(&names[1], 0) : "");
+}
+
 enum sl_err sl_aligned_places(const struct sl_aligned *a, enum sl_split split, const struct sl_names *names,
 			      int32_t **out, struct sl_fail *fail)
 {

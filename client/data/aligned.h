@@ -24,6 +24,10 @@ enum sl_err sl_aligned_write(const struct sl_aligned *aligned, const char *group
 enum sl_err sl_aligned_names(const struct sl_set *set, struct sl_names *out, struct sl_fail *fail) SL_MUST_CHECK;
 /* Whether names can be aligned. DATA: one is empty, has control characters, or is another row's, too. */
 enum sl_err sl_aligned_check(const struct sl_names *names, struct sl_fail *fail) SL_MUST_CHECK;
+/* Adds to out->row[split] the names that all of names[n] have, in the order of the first. Each name is checked by
+ * sl_aligned_check. DATA: there is none; NOMEM. */
+enum sl_err sl_aligned_join(struct sl_aligned *out, enum sl_split split, const struct sl_names *names, int n,
+			    struct sl_fail *fail) SL_MUST_CHECK;
 /* (*place)[row[split].n], malloc'ed: where these rows are among the names. DATA: one is missing, or there twice. */
 enum sl_err sl_aligned_places(const struct sl_aligned *aligned, enum sl_split split, const struct sl_names *names,
 			      int32_t **place, struct sl_fail *fail) SL_MUST_CHECK;

@@ -238,26 +238,45 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 	return SL_OK;
 }
 
-/* Sets the types of a batch's rows: pictures and masks as the network takes them, all else as the set has it. */
+/* The type of a row of field f: pictures and masks as the network takes them, all else as the set has it. */
+static struct sl_field_type type_of_row(const struct sl_loader_input *in, int f)
+{
+	struct sl_field_type type = in->set->field[f];
+
+	if ((f == SL_FIELD_INPUT && in->augment) || (type.ndim > 1 && in->transform)) {
+		type.dtype = f == SL_FIELD_INPUT ? SL_F32 : type.dtype;
+		type.dim[0] = in->augment ? sl_augment_spec(in->augment)->out_h : sl_transform_height(in->transform);
+		type.dim[1] = in->augment ? sl_augment_spec(in->augment)->out_w : sl_transform_width(in->transform);
+	}
+	return type;
+}
+
+/* Of tokens: the bytes of one. */
+static size_t bytes_of_row(const struct sl_field_type *type, bool tokens)
+{
+	size_t bytes = sl_dtype_bytes(type->dtype);
+
+	for (int d = 0; d < type->ndim && !tokens; d++)
+		bytes *= (size_t)type->dim[d];
+	return bytes;
+}
+
 static void types_of_rows(struct sl_loader *loader)
 {
-	const struct sl_augment *augment = loader->spec.augment;
-	const bool tokens = loader->spec.set->source->extent != NULL;
+	const struct sl_loader_spec *spec = &loader->spec;
+	const bool tokens = spec->set->source->extent != NULL;
 
+	loader->n_input = 1 + spec->n_more;
+	loader->input[0] = (struct sl_loader_input){spec->set, spec->augment, spec->transform, spec->place};
+	memcpy(&loader->input[1], spec->more, sizeof spec->more);
 	for (int f = 0; f < SL_FIELD_COUNT; f++) {
-		struct sl_field_type *type = &loader->type[f];
+		loader->type[f] = type_of_row(&loader->input[0], f);
+		loader->row_bytes[f] = bytes_of_row(&loader->type[f], f == SL_FIELD_INPUT && tokens);
+	}
+	for (int k = 0; k < loader->n_input; k++) {
+		const struct sl_field_type type = type_of_row(&loader->input[k], SL_FIELD_INPUT);
 
-		*type = loader->spec.set->field[f];
-		if ((f == SL_FIELD_INPUT && augment) || (type->ndim > 1 && loader->spec.transform)) {
-			type->dtype = f == SL_FIELD_INPUT ? SL_F32 : type->dtype;
-			type->dim[0] =
-				augment ? sl_augment_spec(augment)->out_h : sl_transform_height(loader->spec.transform);
-			type->dim[1] =
-				augment ? sl_augment_spec(augment)->out_w : sl_transform_width(loader->spec.transform);
-		}
-		loader->row_bytes[f] = sl_dtype_bytes(type->dtype);
-		for (int d = 0; d < type->ndim && (f != SL_FIELD_INPUT || !tokens); d++)
-			loader->row_bytes[f] *= (size_t)type->dim[d];
+		loader->input_bytes[k] = bytes_of_row(&type, tokens);
 	}
 }
 
@@ -312,6 +331,12 @@ static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
 	for (int f = 0; f < SL_FIELD_COUNT; f++)
 		slot->batch.field[f] = (struct sl_batch_field){
 			sl_arena_take(&loader->arena, field_bytes(loader, f, rows)), loader->type[f]};
+	for (int k = 0; k < loader->n_input; k++) {
+		slot->input[k] = k ? sl_arena_take(&loader->arena, sl_align(rows * loader->input_bytes[k]))
+				   : slot->batch.field[SL_FIELD_INPUT].data;
+		if (loader->input[k].place >= 0)
+			slot->batch.input[loader->input[k].place] = slot->input[k];
+	}
 	slot->batch.samples = slot->samples = sl_arena_take(&loader->arena, sl_align(rows * sizeof(int32_t)));
 	slot->row_err = sl_arena_take(&loader->arena, sl_align(rows));
 	if (loader->spec.apart)
@@ -374,9 +399,15 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 		   (mixes(loader) ? 2 * sl_align(rows * sizeof(int32_t)) : 0);
 	for (int f = 0; f < SL_FIELD_COUNT; f++)
 		of_slot += field_bytes(loader, f, rows);
-	/* whole cache lines, so that threads do not share one */
-	loader->scratch_floats =
-		spec->augment ? sl_align(sl_augment_scratch_floats(spec->augment) * sizeof(float)) / sizeof(float) : 0;
+	for (int k = 1; k < loader->n_input; k++)
+		of_slot += sl_align(rows * loader->input_bytes[k]);
+	for (int k = 0; k < loader->n_input; k++) { /* whole cache lines, so that threads do not share one */
+		const struct sl_augment *augment = loader->input[k].augment;
+		const size_t bytes = augment ? sl_align(sl_augment_scratch_floats(augment) * sizeof(float)) : 0;
+
+		if (bytes > loader->scratch_floats * sizeof(float))
+			loader->scratch_floats = bytes / sizeof(float);
+	}
 	scratch = (size_t)loader->threads * loader->scratch_floats * sizeof(float);
 	if (__builtin_mul_overflow((size_t)loader->nslots, of_slot, &total))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "batches of %zu images are larger than the address space", rows);
@@ -394,8 +425,8 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 		take_slot(loader, &loader->slots[i], rows);
 	if (spec->masked > 0)
 		loader->draw = calloc((size_t)loader->longest, sizeof *loader->draw);
-	loader->room = calloc((size_t)loader->threads, sizeof *loader->room);
-	loader->work = calloc((size_t)loader->threads, sizeof *loader->work);
+	loader->room = calloc((size_t)loader->threads * (size_t)loader->n_input, sizeof *loader->room);
+	loader->work = calloc((size_t)loader->threads * (size_t)loader->n_input, sizeof *loader->work);
 	if (spec->skip_bad)
 		loader->named = calloc((size_t)spec->set->count, sizeof *loader->named);
 	if (!loader->room || !loader->work || (spec->skip_bad && !loader->named) || (spec->masked > 0 && !loader->draw))
@@ -461,9 +492,9 @@ void sl_loader_close(struct sl_loader *loader)
 	atomic_fetch_add(&loader->generation, 1); /* the worker skips what is still queued */
 	sl_worker_close(loader->worker);
 	sl_pool_close(loader->pool);
-	for (int i = 0; i < loader->threads && loader->room; i++)
+	for (int i = 0; i < loader->threads * loader->n_input && loader->room; i++)
 		sl_room_close(&loader->room[i]);
-	for (int i = 0; i < loader->threads && loader->work; i++)
+	for (int i = 0; i < loader->threads * loader->n_input && loader->work; i++)
 		sl_transform_work_close(&loader->work[i]);
 	free(loader->room);
 	free(loader->work);

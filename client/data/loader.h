@@ -14,6 +14,15 @@
 #include "client/data/source.h"
 #include "client/data/transform.h"
 #include "common/base/err.h"
+#include "common/graph/cut.h"
+
+/* A source of one of the network's inputs. */
+struct sl_loader_input {
+	const struct sl_set *set;
+	const struct sl_augment *augment;     /* as in struct sl_loader_spec */
+	const struct sl_transform *transform; /* the same */
+	int place;                            /* of the input among the network's; -1: none, the set has labels alone */
+};
 
 /* How rows of tokens are padded: not at all, to the longest of the batch, all to `pad_to`. */
 enum sl_pad { SL_PAD_NONE, SL_PAD_LONGEST, SL_PAD_MAX };
@@ -22,10 +31,14 @@ struct sl_loader_spec {
 	const struct sl_set *set; /* set, augment and transform outlive the loader; the set has at least one sample */
 	const struct sl_augment *augment;     /* takes images of the set's size; NULL: `transform` instead */
 	const struct sl_transform *transform; /* NULL with `augment`, and for sets without pictures */
-	int64_t batch;                        /* samples; the last batch of an epoch may have fewer */
-	bool drop_last;                       /* leave out a last batch that has fewer */
-	bool train;                           /* shuffle and augment */
-	bool predict;                         /* files of a user: a sample that cannot be read gets no prediction */
+	int place;                            /* as in struct sl_loader_input */
+	/* [n_more], further sources: their sample i belongs to sample i of `set` */
+	struct sl_loader_input more[SL_CUT_VALUES];
+	int n_more;
+	int64_t batch;  /* samples; the last batch of an epoch may have fewer */
+	bool drop_last; /* leave out a last batch that has fewer */
+	bool train;     /* shuffle and augment */
+	bool predict;   /* files of a user: a sample that cannot be read gets no prediction */
 	/* members > 1: a batch is part number `member` of a joint batch of batch × members samples. Samples that do
 	 * not fill a joint batch are left out. */
 	int members, member;
@@ -62,6 +75,7 @@ struct sl_batch_field {
 /* Valid and unchanged until released. */
 struct sl_batch {
 	struct sl_batch_field field[SL_FIELD_COUNT];
+	const void *input[SL_CUT_VALUES]; /* by the places of spec: the field INPUT, or that of a further source */
 	int64_t rows;
 	uint64_t epoch;
 	int64_t index;          /* in the epoch, in [0, sl_loader_batches) */

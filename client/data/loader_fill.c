@@ -41,23 +41,24 @@ static uint64_t drawn_in(const struct slot *slot, int64_t r)
 	       (loader->spec.train && loader->balance ? (uint64_t)sl_balance_again(loader->balance, place) << 32 : 0);
 }
 
-/* Makes the input of row r from what the source has read of the sample. */
-static enum sl_err fill_image(struct slot *slot, float *image, int64_t r, int64_t sample, int thread,
+/* Makes row r of input k from what the source has read of the sample. */
+static enum sl_err fill_image(struct slot *slot, int k, float *image, int64_t r, int64_t sample, int thread,
 			      const struct sl_value *picture, struct sl_fail *fail)
 {
 	const struct sl_loader *loader = slot->loader;
 	const struct sl_loader_spec *spec = &loader->spec;
+	const struct sl_loader_input *in = &loader->input[k];
 
-	if (spec->augment) {
-		sl_augment_apply(spec->augment, image, picture->data,
-				 spec->train ? sl_augment_draw(spec->augment, spec->seed, drawn_in(slot, r), sample)
-					     : sl_augment_centre(spec->augment),
+	if (in->augment) {
+		sl_augment_apply(in->augment, image, picture->data,
+				 spec->train ? sl_augment_draw(in->augment, spec->seed, drawn_in(slot, r), sample)
+					     : sl_augment_centre(in->augment),
 				 loader->scratch + (size_t)thread * loader->scratch_floats);
 		return SL_OK;
 	}
-	if (spec->transform)
-		return sl_transform_apply(&loader->work[thread], image, picture, fail);
-	memcpy(image, picture->data, loader->row_bytes[SL_FIELD_INPUT]); /* a row of numbers */
+	if (in->transform)
+		return sl_transform_apply(&loader->work[thread * loader->n_input + k], image, picture, fail);
+	memcpy(image, picture->data, loader->input_bytes[k]); /* a row of numbers */
 	return SL_OK;
 }
 
@@ -76,7 +77,7 @@ static enum sl_err fill_target(struct slot *slot, int64_t r, int64_t sample, int
 		return SL_OK;
 	}
 	if (target->dim[0]) {
-		err = sl_transform_mask(&loader->work[thread], out, target, &why);
+		err = sl_transform_mask(&loader->work[thread * loader->n_input], out, target, &why);
 		return sl_set_blame(loader->spec.set, sample, err, &why, fail);
 	}
 	for (size_t i = 0; i < bytes / sizeof(int32_t); i++) /* there is no mask */
@@ -84,27 +85,35 @@ static enum sl_err fill_target(struct slot *slot, int64_t r, int64_t sample, int
 	return SL_OK;
 }
 
-/* Reads sample `sample` as row r of the batch. */
-static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int thread, struct sl_fail *fail)
+/* Reads sample `sample` of input k as row r of the batch. */
+static enum sl_err fill_input(struct slot *slot, int k, int64_t r, int64_t sample, int thread,
+			      struct sl_value value[SL_FIELD_COUNT], struct sl_fail *fail)
 {
 	struct sl_loader *loader = slot->loader;
-	const struct sl_loader_spec *spec = &loader->spec;
-	const struct sl_batch *batch = &slot->batch;
-	struct sl_room *room = &loader->room[thread];
-	struct sl_value value[SL_FIELD_COUNT] = {0};
-	float *image = (float *)batch->field[SL_FIELD_INPUT].data +
-		       (size_t)r * loader->row_bytes[SL_FIELD_INPUT] / sizeof(float);
+	const struct sl_loader_input *in = &loader->input[k];
+	struct sl_room *room = &loader->room[thread * loader->n_input + k];
+	float *image = (float *)slot->input[k] + (size_t)r * loader->input_bytes[k] / sizeof(float);
 	struct sl_fail why = {0};
 	enum sl_err err;
 
-	if (spec->transform)
-		room->wanted = sl_transform_begin(spec->transform, &loader->work[thread], spec->seed, drawn_in(slot, r),
-						  sample);
-	err = spec->set->source->sample(spec->set, sample, room, value, fail);
-	if (!err)
-		err = sl_set_blame(spec->set, sample,
-				   fill_image(slot, image, r, sample, thread, &value[SL_FIELD_INPUT], &why), &why,
-				   fail);
+	if (in->transform)
+		room->wanted = sl_transform_begin(in->transform, &loader->work[thread * loader->n_input + k],
+						  loader->spec.seed, drawn_in(slot, r), sample);
+	err = in->set->source->sample(in->set, sample, room, value, fail);
+	return err ? err
+		   : sl_set_blame(in->set, sample,
+				  fill_image(slot, k, image, r, sample, thread, &value[SL_FIELD_INPUT], &why), &why,
+				  fail);
+}
+
+/* Reads sample `sample` as row r of the batch. */
+static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int thread, struct sl_fail *fail)
+{
+	struct sl_value value[SL_FIELD_COUNT] = {0}, other[SL_FIELD_COUNT] = {0};
+	enum sl_err err = fill_input(slot, 0, r, sample, thread, value, fail);
+
+	for (int k = 1; k < slot->loader->n_input && !err; k++)
+		err = fill_input(slot, k, r, sample, thread, other, fail);
 	if (!err)
 		err = fill_target(slot, r, sample, thread, &value[SL_FIELD_TARGET], fail);
 	if (!err)
@@ -210,8 +219,6 @@ static void mix_rows(void *arg, int64_t r, int thread)
 	struct slot *slot = arg;
 	const struct sl_loader *loader = slot->loader;
 	const struct sl_loader_spec *spec = &loader->spec;
-	const size_t floats = loader->row_bytes[SL_FIELD_INPUT] / sizeof(float);
-	float *x = slot->batch.field[SL_FIELD_INPUT].data;
 	int32_t *label = slot->batch.field[SL_FIELD_TARGET].data;
 	const int64_t row[2] = {r, slot->batch.rows - 1 - r};
 	double lambda[2];
@@ -220,9 +227,13 @@ static void mix_rows(void *arg, int64_t r, int thread)
 		lambda[i] = sl_mixup_draw(spec->mixup, spec->seed, drawn_in(slot, row[i]), slot->samples[row[i]]);
 		slot->other[row[i]] = label[row[1 - i]];
 	}
-	if (row[0] != row[1])
+	for (int k = 0; k < loader->n_input && row[0] != row[1]; k++) {
+		const size_t floats = loader->input_bytes[k] / sizeof(float);
+		float *x = slot->input[k];
+
 		sl_mixup_pair(x + (size_t)row[0] * floats, lambda[0], x + (size_t)row[1] * floats, lambda[1],
 			      (int64_t)floats);
+	}
 	for (int i = 0; i < 1 + (row[0] != row[1]); i++)
 		sl_mixup_target(lambda[i], &label[row[i]], &slot->other[row[i]], &slot->share[row[i]]);
 }

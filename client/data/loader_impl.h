@@ -20,14 +20,15 @@ struct slot {
 	enum slot_state state;
 	unsigned generation;
 	struct sl_batch batch;
-	int32_t *samples;         /* = batch.samples */
-	uint32_t *begin;          /* = batch.begin */
-	uint32_t *pieces;         /* = batch.pieces */
-	uint8_t *row_err;         /* [rows], enum sl_err */
-	struct sl_fail *row_fail; /* = batch.row_fail */
-	int32_t *other;           /* = batch.other */
-	float *share;             /* = batch.share */
-	uint32_t *chosen, *place; /* = batch.… */
+	void *input[1 + SL_CUT_VALUES]; /* the field INPUT, then those of further sources */
+	int32_t *samples;               /* = batch.samples */
+	uint32_t *begin;                /* = batch.begin */
+	uint32_t *pieces;               /* = batch.pieces */
+	uint8_t *row_err;               /* [rows], enum sl_err */
+	struct sl_fail *row_fail;       /* = batch.row_fail */
+	int32_t *other;                 /* = batch.other */
+	float *share;                   /* = batch.share */
+	uint32_t *chosen, *place;       /* = batch.… */
 };
 
 struct position {
@@ -43,6 +44,9 @@ struct sl_placed {
 struct sl_loader {
 	struct sl_loader_spec spec;
 	int64_t batches;
+	struct sl_loader_input input[1 + SL_CUT_VALUES]; /* the first is spec's own set */
+	int n_input;
+	size_t input_bytes[1 + SL_CUT_VALUES];     /* of a row */
 	struct sl_field_type type[SL_FIELD_COUNT]; /* of a batch's rows */
 	size_t row_bytes[SL_FIELD_COUNT];          /* of tokens: bytes of one token */
 	int64_t most_tokens;                       /* of a batch; 0: the input is not tokens */
@@ -65,7 +69,7 @@ struct sl_loader {
 	struct sl_balance *balance; /* with spec.balanced */
 	uint64_t order_epoch;
 	bool order_known;
-	float *scratch; /* a scratch area, a room and a work for each thread of the pool */
+	float *scratch; /* a scratch area for each thread of the pool, and a room and a work for each of its inputs */
 	size_t scratch_floats;
 	struct sl_room *room;
 	struct sl_transform_work *work;

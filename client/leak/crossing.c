@@ -13,11 +13,11 @@ struct collector {
 	enum sl_crossing_kind kind;
 	struct sl_setup *setup;
 	struct sl_local *local;
-	struct sl_loader *loader, *input; /* input: of another party's data; NULL: `loader` gives all */
-	float *act[SL_DIR_COUNT];         /* [batch, …], of texts [batch's tokens, …] or [batch, …] */
-	struct sl_joint joint[2];         /* by cut */
-	int64_t row[SL_DIR_COUNT];        /* floats of a row of `act` */
-	int64_t rows[SL_DIR_COUNT];       /* that `act` has memory for; 0: not kept */
+	struct sl_loader *loader;
+	float *act[SL_DIR_COUNT];   /* [batch, …], of texts [batch's tokens, …] or [batch, …] */
+	struct sl_joint joint[2];   /* by cut */
+	int64_t row[SL_DIR_COUNT];  /* floats of a row of `act` */
+	int64_t rows[SL_DIR_COUNT]; /* that `act` has memory for; 0: not kept */
 	bool per_token[SL_DIR_COUNT];
 	float mean[MOST_CHANNELS], std[MOST_CHANNELS];
 	int64_t picture;       /* floats of a picture or table row, or of a row of `words` */
@@ -220,8 +220,7 @@ static void keep_mask(const struct sl_crossed *to, const int32_t *label)
 		to->mask[to->n * floats + i] = label[i / classes] == i % classes;
 }
 
-static void keep_sample(const struct collector *c, struct sl_crossed *to, const struct sl_batch *b,
-			const struct sl_batch *input, int64_t row)
+static void keep_sample(const struct collector *c, struct sl_crossed *to, const struct sl_batch *b, int64_t row)
 {
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
 		const int64_t first = c->per_token[dir] ? b->begin[row] : row;
@@ -230,28 +229,22 @@ static void keep_sample(const struct collector *c, struct sl_crossed *to, const 
 		    c->row[dir]);
 	}
 	if (to->image)
-		keep_image(c, to, sl_batch_images(input) + row * c->picture);
+		keep_image(c, to, (const float *)b->input[0] + row * c->picture);
 	if (to->mask)
 		keep_mask(to, sl_batch_labels(b) + row * sl_setup_answers(c->setup->conf));
 	to->label[to->n++] = label_of(c, b, row);
 }
 
-/* *input: the batch that has the input; it may be *out. */
-static enum sl_err one_batch(struct collector *c, uint64_t number, const struct sl_batch **out,
-			     const struct sl_batch **input, struct sl_fail *fail)
+static enum sl_err one_batch(struct collector *c, uint64_t number, const struct sl_batch **out, struct sl_fail *fail)
 {
 	const int64_t step = c->setup->trained < INT64_MAX ? c->setup->trained : 0;
 	struct sl_step_result result;
 	struct sl_feed feed;
 	enum sl_err err = sl_loader_take(c->loader, out, fail);
 
-	*input = *out;
-	if (!err && c->input)
-		err = sl_loader_take(c->input, input, fail);
 	if (err)
 		return err;
 	feed = sl_feed_of(*out);
-	feed.input = (*input)->field[SL_FIELD_INPUT].data;
 	c->begin = feed.begin;
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		for (int64_t i = 0; i < c->rows[dir] * c->row[dir]; i++)
@@ -271,25 +264,21 @@ static enum sl_err collect(struct collector *c, int64_t victims, int64_t all, st
 	int64_t at = 0;
 
 	for (int64_t k = 0; k < wanted && !err; k++) {
-		const struct sl_batch *b = NULL, *input = NULL;
+		const struct sl_batch *b = NULL;
 
 		err = sl_loader_seek(c->loader, 0, k * batches / wanted);
-		if (!err && c->input)
-			err = sl_loader_seek(c->input, 0, k * batches / wanted);
 		if (!err)
-			err = one_batch(c, (uint64_t)k, &b, &input, fail);
+			err = one_batch(c, (uint64_t)k, &b, fail);
 		for (int64_t row = 0; !err && row < b->rows && at < all; row++, at++) {
 			const bool is_victim = at * victims / all != (at + 1) * victims / all;
 
 			if (c->words && (!is_victim || victim))
 				keep_tokens(c, is_victim ? victim : aux, b, row);
 			else if (!is_victim || victim)
-				keep_sample(c, is_victim ? victim : aux, b, input, row);
+				keep_sample(c, is_victim ? victim : aux, b, row);
 			if (text && at * text->most / all != (at + 1) * text->most / all)
-				keep_sample(c, text, b, input, row);
+				keep_sample(c, text, b, row);
 		}
-		if (input && input != b)
-			sl_loader_release(c->input, input);
 		if (b)
 			sl_loader_release(c->loader, b);
 	}
@@ -303,8 +292,6 @@ static enum sl_err open_local(struct collector *c, bool texts, struct sl_fail *f
 	const struct sl_ends_use use = sl_setup_use(s);
 	enum sl_err err = sl_setup_loader(s, SL_SPLIT_TEST, NULL, NULL, &c->loader, fail);
 
-	if (!err && s->features)
-		err = sl_setup_loader(s->features, SL_SPLIT_TEST, NULL, NULL, &c->input, fail);
 	if (!err)
 		err = sl_local_open(&c->local, s->plan, &s->agreement, NULL, &s->be, fail);
 	if (!err)
@@ -333,7 +320,6 @@ static void close_collector(struct collector *c)
 		free(c->act[dir]);
 	sl_local_close(c->local);
 	sl_loader_close(c->loader);
-	sl_loader_close(c->input);
 }
 
 const float *sl_crossing_words(const struct sl_setup *setup, int64_t *features)

@@ -47,7 +47,8 @@ static const char *const paths[] = {"train.epochs",
 				    "data.test_transforms",
 				    "train.freeze",
 				    "train.groups",
-				    "data.train_files"};
+				    "data.train_files",
+				    "data.also"};
 enum { N_PATHS = sizeof paths / sizeof paths[0] };
 
 /* Drops a UTF-8 character at the end whose last bytes were cut off: notes must be valid UTF-8. */

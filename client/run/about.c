@@ -30,53 +30,6 @@ static void add_classes(json_t *about, const struct sl_set *set)
 	json_object_set_new(about, "classes", list);
 }
 
-void sl_about_norm(char out[SL_CONF_TEXT], const float mean[3], const float std[3], bool grey)
-{
-	if (grey)
-		snprintf(out, SL_CONF_TEXT, "Normalize((%.9g,), (%.9g,))", (double)mean[0], (double)std[0]);
-	else
-		snprintf(out, SL_CONF_TEXT, "Normalize((%.9g, %.9g, %.9g), (%.9g, %.9g, %.9g))", (double)mean[0],
-			 (double)mean[1], (double)mean[2], (double)std[0], (double)std[1], (double)std[2]);
-}
-
-/* The preprocessing of an evaluation, step by step in torchvision's notation; the last step is Normalize. */
-static void add_pictures(json_t *about, const struct sl_setup *s, const struct sl_set *set)
-{
-	const struct sl_conf_client *c = s->conf;
-	const struct sl_transform *t = s->transform[SL_SPLIT_TEST];
-	const bool grey = set->field[SL_FIELD_INPUT].dim[2] == 1;
-	json_t *list = json_array();
-	struct sl_conf_list steps;
-	char norm[SL_CONF_TEXT];
-	float mean[3], std[3];
-
-	sl_setup_steps(&steps, c, SL_SPLIT_TEST);
-	if (grey) /* the decoder gives grey pictures */
-		json_array_append_new(list, json_string("Grayscale()"));
-	for (int i = 0; i < steps.n; i++)
-		if (!strstr(steps.item[i], "Normalize") && !(grey && strstr(steps.item[i], "Grayscale")))
-			json_array_append_new(list, json_string(steps.item[i]));
-	if (t)
-		sl_transform_norm(t, mean, std);
-	else
-		sl_norm_values(c->data.normalize, mean, std);
-	sl_about_norm(norm, mean, std, grey);
-	json_array_append_new(list, json_string(norm));
-	json_object_set_new(about, "image", json_pack("[i, i]", c->model.image.h, c->model.image.w));
-	if (grey)
-		json_object_set_new(about, "channels", json_integer(1));
-	if (c->data.bits == SL_BITS_16)
-		json_object_set_new(about, "bits", json_integer(16));
-	if (c->data.exif)
-		json_object_set_new(about, "exif", json_true());
-	if (sl_setup_decodes(c))
-		json_object_set_new(about, "jpeg", json_string(c->data.jpeg == SL_JPEG_EXACT ? "exact" : "fast"));
-	if (c->data.window.n == 2)
-		json_object_set_new(about, "window",
-				    json_pack("[s, s]", c->data.window.item[0], c->data.window.item[1]));
-	json_object_set_new(about, "transforms", list);
-}
-
 static json_t *hash_json(uint64_t hash)
 {
 	return json_sprintf("%016" PRIx64, hash);
@@ -122,13 +75,16 @@ static void add_fingerprints(json_t *about, const struct sl_setup *s)
 
 	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
 		const struct sl_set *set = &s->set[split];
+		uint64_t hash;
 
 		if (!set->source || !(set->source->fingerprint || sl_conf_splits(s->conf)))
 			continue;
+		hash = set->source->fingerprint ? set->source->fingerprint(set) : 0;
+		for (int k = 0; k < s->n_features && s->further; k++)
+			hash = hash * 31 + s->further[k].set[split].source->fingerprint(&s->further[k].set[split]);
 		json_object_set_new(about, split_name[split],
 				    json_pack("{s:I, s:i, s:o}", "samples", (json_int_t)set->count, "limit",
-					      limit[split], "fingerprint",
-					      hash_json(set->source->fingerprint ? set->source->fingerprint(set) : 0)));
+					      limit[split], "fingerprint", hash_json(hash)));
 	}
 	if (sl_conf_splits(s->conf))
 		json_object_set_new(about, "split", split_of(s->conf));
@@ -157,7 +113,13 @@ static json_t *parse_note(const char *path)
 
 json_t *sl_about_parse(const struct sl_setup *s)
 {
-	return parse(s->about);
+	json_t *about = parse(s->about), *own;
+
+	if (!s->conf->also)
+		return about;
+	own = json_incref(json_array_get(json_object_get(about, SL_ABOUT_ALSO), (size_t)s->conf->also - 1));
+	json_decref(about);
+	return own;
 }
 
 static const char thresholds_key[] = "thresholds";
@@ -230,7 +192,7 @@ static json_t *about_set(const struct sl_setup *s, const struct sl_set *set)
 
 	add_classes(about, set);
 	if (strcmp(set->field[SL_FIELD_INPUT].name, "image") == 0)
-		add_pictures(about, s, set);
+		sl_about_pictures(about, s, set);
 	if (set->tokenizer)
 		add_texts(about, s, set);
 	if (set->source->describe)
@@ -253,10 +215,15 @@ enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_setup *from = sl_setup_input(s);
 	json_t *about = about_set(from, &from->set[SL_SPLIT_TRAIN]);
-	json_t *labels = s->features ? about_set(s, &s->set[SL_SPLIT_TRAIN]) : NULL;
+	json_t *labels = from != s ? about_set(s, &s->set[SL_SPLIT_TRAIN]) : NULL, *also = json_array();
 
 	json_object_update_missing(about, labels);
 	json_decref(labels);
+	for (int k = 0; k < s->n_features && s->further; k++)
+		json_array_append_new(also, about_set(&s->further[k], &s->further[k].set[SL_SPLIT_TRAIN]));
+	if (s->further)
+		json_object_set(about, SL_ABOUT_ALSO, also);
+	json_decref(also);
 	add_fingerprints(about, s);
 	add_network(about, s);
 	add_scale(about, s);
@@ -342,7 +309,7 @@ void sl_about_forget(struct sl_setup *s)
 
 enum sl_err sl_about_recall(struct sl_setup *s, struct sl_fail *fail)
 {
-	if (s->given || (s->reads == SL_READS_TEST && s->conf->data.kind == SL_DATA_CSV && !s->features))
+	if (s->given || (s->reads == SL_READS_TEST && s->conf->data.kind == SL_DATA_CSV && sl_setup_input(s) == s))
 		s->recalled = sl_about_parse(s);
 	if (s->recalled && !s->given && !json_object_get(s->recalled, "columns"))
 		sl_about_forget(s);
@@ -591,6 +558,8 @@ enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 		json_object_set_new(now, "split", split_of(s->conf));
 		warn_of_other(then, now, "split", ": samples of its training may be among these");
 	}
+	for (int k = 0; k < s->n_features && s->further && !err; k++)
+		err = sl_about_check(&s->further[k], fail);
 	json_decref(then);
 	json_decref(now);
 	return err;

@@ -9,6 +9,7 @@
 #include "client/run/setup.h"
 
 #define SL_ABOUT_FILE "about.json"
+#define SL_ABOUT_ALSO "also" /* what is known of the sources of data.also: a list of such objects */
 
 /* Fills setup->about from the training data, which are open. For several labels, allocates setup->threshold. */
 enum sl_err sl_about_make(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
@@ -43,6 +44,9 @@ void sl_about_forget(struct sl_setup *setup); /* drops setup->recalled; idempote
 /* A hash of the names of classes, and of a table's columns and their texts, in their order. It has 16 bits, too few to
  * recover a name from. Never 0. */
 int64_t sl_about_labels(const struct sl_setup *setup);
+/* about_pictures.c: adds the preprocessing of an evaluation, step by step in torchvision's notation; the last step is
+ * Normalize. */
+void sl_about_pictures(json_t *about, const struct sl_setup *setup, const struct sl_set *set);
 /* The text of the Normalize with which the list of transforms ends. */
 void sl_about_norm(char out[SL_CONF_TEXT], const float mean[3], const float std[3], bool grey);
 /* setup->about as a JSON object, which the caller drops; NULL: there is none. */

@@ -76,67 +76,31 @@ enum sl_err sl_drive_keep_best(struct sl_setup *setup, struct sl_local *local, s
 	return SL_OK;
 }
 
-/* The loaders of one split: for the whole batch, and of parties with features for their input of the same rows. */
-struct loaders {
-	struct sl_loader *own, *input[SL_CUT_VALUES];
-};
-
-/* The number of a member's input among those of the head, which has no labels: the network's second input. */
-static int input_of(const struct sl_setup *s)
-{
-	const char *name = sl_conf_input(s->conf);
-	const int k = name ? sl_model_input(&s->plan->model->graph, name) : 0;
-
-	return k ? k - 1 : 0;
-}
-
-static void put_input(const struct sl_setup *from, const struct sl_batch *batch, struct sl_feed *feed)
-{
-	const int k = input_of(from);
-
-	*(k ? &feed->more[k - 1] : &feed->input) = batch->field[SL_FIELD_INPUT].data;
-}
-
 /* Notes what each member of a vertical group has. */
 static void use_members(const struct sl_setup *setup, struct sl_ends_use *use)
 {
-	use->members = setup->n_features ? SL_CONF_PARTIES : 0;
+	use->members = setup->n_features && !setup->further ? SL_CONF_PARTIES : 0;
 	memset(use->input, -1, sizeof use->input);
 	use->labels = setup->conf->agreed.share.member;
-	use->input[use->labels] = sl_conf_input(setup->conf) ? input_of(setup) : -1;
-	for (int k = 0; k < setup->n_features; k++)
-		use->input[setup->features[k].conf->agreed.share.member] = input_of(&setup->features[k]);
+	use->input[use->labels] = sl_conf_input(setup->conf) ? sl_setup_place(setup, setup->conf) : -1;
+	for (int k = 0; k < setup->n_features; k++) {
+		const struct sl_conf_client *c = setup->features[k].conf;
+
+		use->input[c->agreed.share.member] = sl_setup_place(setup, c);
+	}
 }
 
-static enum sl_err take_batch(const struct sl_setup *setup, const struct loaders *from, struct sl_feed *feed,
-			      const struct sl_batch **batch, const struct sl_batch *input[SL_CUT_VALUES],
-			      struct sl_fail *fail)
-{
-	enum sl_err err = sl_loader_take(from->own, batch, fail);
-
-	for (int k = 0; k < setup->n_features && !err; k++)
-		err = sl_loader_take(from->input[k], &input[k], fail);
-	if (err)
-		return err;
-	*feed = sl_feed_of(*batch);
-	if (sl_conf_input(setup->conf))
-		put_input(setup, *batch, feed);
-	for (int k = 0; k < setup->n_features; k++)
-		put_input(&setup->features[k], input[k], feed);
-	return SL_OK;
-}
-
-static enum sl_err one_batch(const struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
-			     const struct loaders *from, bool training, struct sl_predict *predict,
-			     struct sl_fail *fail)
+static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, struct sl_loader *from, bool training,
+			     struct sl_predict *predict, struct sl_fail *fail)
 {
 	struct sl_step_result result;
-	const struct sl_batch *batch, *input[SL_CUT_VALUES];
+	const struct sl_batch *batch;
 	struct sl_feed feed;
-	enum sl_err err = take_batch(setup, from, &feed, &batch, input, fail);
+	enum sl_err err = sl_loader_take(from, &batch, fail);
 
 	if (err)
 		return err;
+	feed = sl_feed_of(batch);
 	if (training)
 		err = sl_local_step(local, &feed, sl_training_number(run), sl_training_lr(run), &result, fail);
 	else
@@ -146,9 +110,7 @@ static enum sl_err one_batch(const struct sl_setup *setup, struct sl_local *loca
 	else if (!err)
 		sl_training_score(run, sl_batch_target(batch), batch->rows);
 	result.t_data_s = batch->waited_s;
-	sl_loader_release(from->own, batch);
-	for (int k = 0; k < setup->n_features; k++)
-		sl_loader_release(from->input[k], input[k]);
+	sl_loader_release(from, batch);
 	if (err == SL_ERR_NONFINITE && training) {
 		const struct sl_fail why = *fail;
 
@@ -164,7 +126,8 @@ static enum sl_err one_batch(const struct sl_setup *setup, struct sl_local *loca
 }
 
 static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_local *local,
-			   struct sl_training *run, const struct loaders loader[SL_SPLIT_COUNT], struct sl_fail *fail)
+			   struct sl_training *run, struct sl_loader *const loader[SL_SPLIT_COUNT],
+			   struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
@@ -174,7 +137,7 @@ static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options
 
 		if (want == SL_WANT_FINISH)
 			break;
-		err = one_batch(setup, local, run, &loader[split], want == SL_WANT_STEP, options->predict, fail);
+		err = one_batch(local, run, loader[split], want == SL_WANT_STEP, options->predict, fail);
 		if (!err && sl_training_best_due(run))
 			err = sl_drive_keep_best(setup, local, run, fail);
 	}
@@ -186,10 +149,9 @@ static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options
 
 /* A later phase goes on from the end of the one before it. */
 static enum sl_err begin_phase(struct sl_setup *setup, const struct sl_phase_end *end, struct sl_local *local,
-			       struct sl_training *run, const struct loaders loader[SL_SPLIT_COUNT],
+			       struct sl_training *run, struct sl_loader *const loader[SL_SPLIT_COUNT],
 			       struct sl_fail *fail)
 {
-	struct sl_loader *const own[SL_SPLIT_COUNT] = {loader[0].own, loader[1].own};
 	enum sl_err err;
 
 	if (!end || !setup->phase.index)
@@ -197,7 +159,7 @@ static enum sl_err begin_phase(struct sl_setup *setup, const struct sl_phase_end
 	err = sl_local_give(local, &end->state, end->step, fail);
 	if (!err)
 		err = sl_training_restore(run, &end->notes, fail);
-	return err ? err : sl_training_seek(run, own, fail);
+	return err ? err : sl_training_seek(run, loader, fail);
 }
 
 static enum sl_err end_phase(struct sl_phase_end *end, struct sl_local *local, struct sl_training *run,
@@ -234,19 +196,16 @@ static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options 
 
 enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
 {
-	struct loaders loader[SL_SPLIT_COUNT] = {0};
+	struct sl_loader *loader[SL_SPLIT_COUNT] = {0};
 	struct sl_local *local = NULL;
 	struct sl_training *run = NULL;
 	struct sl_ends_use use = sl_setup_use(setup);
 	enum sl_err err = sl_training_open(&run, setup, "local", options->eval_only, setup->phase.index > 0, fail);
 
 	if (!err && !options->eval_only)
-		err = sl_setup_loader(setup, SL_SPLIT_TRAIN, NULL, NULL, &loader[SL_SPLIT_TRAIN].own, fail);
+		err = sl_setup_loader(setup, SL_SPLIT_TRAIN, NULL, NULL, &loader[SL_SPLIT_TRAIN], fail);
 	if (!err)
-		err = sl_setup_loader(setup, SL_SPLIT_TEST, NULL, NULL, &loader[SL_SPLIT_TEST].own, fail);
-	for (int i = 0; i < SL_SPLIT_COUNT * setup->n_features && !err; i++)
-		err = sl_setup_loader(&setup->features[i / SL_SPLIT_COUNT], (enum sl_split)(i % SL_SPLIT_COUNT), NULL,
-				      NULL, &loader[i % SL_SPLIT_COUNT].input[i / SL_SPLIT_COUNT], fail);
+		err = sl_setup_loader(setup, SL_SPLIT_TEST, NULL, NULL, &loader[SL_SPLIT_TEST], fail);
 	if (!err)
 		err = sl_local_open(&local, setup->plan, &setup->agreement, NULL, &setup->be, fail);
 	if (err == SL_ERR_CONFIG)
@@ -278,11 +237,8 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		err = end ? end : err;
 	}
 	sl_local_close(local);
-	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
-		sl_loader_close(loader[split].own);
-		for (int k = 0; k < SL_CUT_VALUES; k++)
-			sl_loader_close(loader[split].input[k]);
-	}
+	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+		sl_loader_close(loader[split]);
 	sl_training_close(run);
 	return err;
 }

@@ -36,8 +36,8 @@ static inline int64_t sl_feed_tokens(const struct sl_feed *feed)
 
 static inline struct sl_feed sl_feed_of(const struct sl_batch *b)
 {
-	return (struct sl_feed){
-		.input = b->field[SL_FIELD_INPUT].data,
+	struct sl_feed feed = {
+		.input = b->input[0],
 		.begin = b->begin,
 		.target = sl_batch_target(b),
 		.rows = b->rows,
@@ -48,6 +48,10 @@ static inline struct sl_feed sl_feed_of(const struct sl_batch *b)
 		.place = b->place,
 		.samples = b->samples,
 	};
+
+	for (int k = 1; k < SL_CUT_VALUES; k++)
+		feed.more[k - 1] = b->input[k];
+	return feed;
 }
 
 #endif

@@ -314,6 +314,8 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	spec.groups = &conf->train.groups;
 	err = sl_setup_share(s, fail);
 	if (!err)
+		err = sl_setup_further(s, fail);
+	if (!err)
 		err = sl_setup_tokens(s, &row_tokens, &chunk_tokens, fail);
 	if (err)
 		return err;
@@ -559,11 +561,16 @@ void sl_setup_close(struct sl_setup *s)
 			       (long long)taken);
 		sl_head_cache_close(s->head_cache);
 	}
+	for (int k = 0; k < s->n_features && s->further; k++)
+		sl_setup_close(&s->further[k]);
+	free(s->further);
+	free(s->further_conf);
 	sl_dcor_close(s->dcor);
 	sl_order_close(&s->order);
-	if (s->aligned)
+	if (s->aligned && !s->conf->also) {
 		sl_aligned_close(s->aligned);
-	free(s->aligned);
+		free(s->aligned);
+	}
 	free(s->home);
 	free(s->weights_file);
 	free(s->about);

@@ -61,6 +61,10 @@ struct sl_setup {
 	 * noise is in head_act. Set it before sl_setup_backend; NULL: the data here give it. Borrowed */
 	const struct sl_setup *features;
 	int n_features;
+	/* [n_features] with data.also: `features` are its sources, and these are the same setups and their configs,
+	 * from the first split on that is opened. NULL: none */
+	struct sl_setup *further;
+	struct sl_conf_client *further_conf;
 	bool streams; /* the test set is lines that come one by one (stream_set.h), and `given` is empty */
 	/* While a split is opened, and with `streams` until the end: names a table's columns. NULL: the data do. */
 	struct json_t *recalled;
@@ -72,18 +76,19 @@ struct sl_setup {
 	struct sl_head_cache *head_cache; /* train.keep_head_bytes; NULL: nothing is kept */
 	struct sl_dcor *dcor;             /* for a training run's evaluations; NULL: there is no such figure */
 	struct sl_order order;            /* in a vertical group; else zeros */
-	struct sl_aligned *aligned;       /* data.aligned, from the first split on that is opened; NULL: none */
-	uint32_t *home; /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */
+	struct sl_aligned
+		*aligned; /* data.aligned, from the first split on that is opened, or common rows; NULL: none */
+	uint32_t *home;   /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */
 	struct sl_pool *pool;
 	struct sl_backend be;
 	bool be_open;
 	void *in_use; /* what a task that hangs uses, besides this: sl_setup_close leaves all open. NULL: none hangs */
 };
 
-/* The setup whose data give the network's input. */
+/* The setup whose data give the network's input; with several inputs, the first one's. */
 static inline const struct sl_setup *sl_setup_input(const struct sl_setup *s)
 {
-	return s->features ? s->features : s;
+	return s->features && !s->further ? s->features : s;
 }
 
 /* The size of a sample's mask: that of pictures if each pixel has a class, else 1 × 1. */
@@ -139,6 +144,13 @@ enum sl_err sl_setup_check_parties(const struct sl_setup *s, const struct sl_par
  * parameter of the complete head does. */
 enum sl_err sl_setup_take_input(struct sl_setup *s, struct sl_parts *parts, bool learns,
 				struct sl_fail *fail) SL_MUST_CHECK;
+/* setup_also.c, for a config with data.also: makes `further`, once. Its sets are not open yet. */
+enum sl_err sl_setup_further(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
+/* Finds the rows of the split that all sources have; s->aligned names them. */
+enum sl_err sl_setup_join(struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
+/* Adds the names of all rows of a split's files to *out. */
+enum sl_err sl_setup_names(struct sl_setup *s, enum sl_split split, struct sl_names *out,
+			   struct sl_fail *fail) SL_MUST_CHECK;
 /* Opens a split's data, unless they are open already. */
 enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
 /* class_weights.c: sets class_weight; balanced weights open the training data. sl_setup_data calls it for training. */
@@ -174,6 +186,8 @@ enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail) SL_MUST_C
 /* A loader over one split; `wake` as in loader.h, may be NULL. */
 enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,
 			    struct sl_loader **out, struct sl_fail *fail) SL_MUST_CHECK;
+/* Which of the head's inputs takes the data of that config; the first, if they are labels alone. */
+int sl_setup_place(const struct sl_setup *s, const struct sl_conf_client *conf);
 /* How many threads prepare samples; 0: all CPUs. */
 int sl_setup_loader_threads(const struct sl_conf_client *conf);
 /* The most tokens of a row. */

@@ -13,7 +13,6 @@
 #include "client/data/stream_set.h"
 #include "client/run/about.h"
 #include "common/base/log.h"
-#include "common/base/rng.h"
 
 /* The arrays to which a struct sl_set_spec points. */
 struct names {
@@ -43,11 +42,6 @@ static void point_to(const char **out, const struct sl_conf_list *list)
 		out[i] = list->item[i];
 }
 
-int sl_setup_row_most(const struct sl_conf_client *c)
-{
-	return c->data.max_length && c->data.max_length < c->model.tokens ? c->data.max_length : c->model.tokens;
-}
-
 /* Chooses a part of data.split. An evaluation without training reads the test part, or else the validation part. */
 static void choose_part(const struct sl_setup *s, enum sl_split split, struct names *name, struct sl_set_spec *spec)
 {
@@ -62,7 +56,7 @@ static void choose_part(const struct sl_setup *s, enum sl_split split, struct na
 		.fold = c->data.split.fold,
 		.seed = (uint64_t)c->data.split.seed,
 		.by = c->data.split.by,
-		.by_place = sl_agreed_is_vertical(&c->agreed),
+		.by_place = sl_agreed_is_vertical(&c->agreed) || c->data.also.n || c->also,
 		.own = split == SL_SPLIT_TRAIN                                    ? SL_PARTS_TRAIN
 		       : tests || !(c->data.split.folds || c->data.split.val > 0) ? SL_PARTS_TEST
 										  : SL_PARTS_VAL,
@@ -98,10 +92,10 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.task = sl_setup_task(c),
 		.masks = c->data.masks,
 		.mask_classes = c->model.classes,
-		.unlabelled = !sl_setup_task(c)->labelled || sl_agreed_has_role(&c->agreed, SL_ROLE_FEATURES),
+		.unlabelled = !sl_setup_task(c)->labelled || sl_conf_lacks_labels(c),
 		.id = c->data.kind == SL_DATA_CSV ? c->data.id : "",
 		.aligned = s->aligned,
-		.blind = sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS) && !sl_conf_input(c),
+		.blind = sl_conf_lacks_input(c),
 		.lacking = c->agreed.share.group[0] != 0,
 		.next = {.on = c->model.head == SL_CONF_CAUSAL_LM,
 			 .all = c->data.loss_on == SL_CONF_LOSS_ALL,
@@ -140,7 +134,7 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 {
 	const struct sl_conf_client *c = s->conf;
 	const struct sl_learn_task *task = sl_setup_task(c);
-	const bool labelled = task->labelled && !sl_agreed_has_role(&c->agreed, SL_ROLE_FEATURES);
+	const bool labelled = task->labelled && !sl_conf_lacks_labels(c);
 	const struct sl_field_type image = {
 		"image", SL_F32, 3, {c->model.image.h, c->model.image.w, sl_setup_network_channels(s)}};
 	const struct sl_field_type tokens = {"tokens", SL_I32, 1, {0}};
@@ -184,7 +178,7 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 					   "names %lld column%s, and the network has %d outputs: they must be as many",
 					   (long long)sl_set_targets(set), sl_set_targets(set) == 1 ? "" : "s",
 					   c->model.classes);
-	if (sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS) && !sl_conf_input(c)) /* the input is another party's */
+	if (sl_conf_lacks_input(c)) /* it is another party's, or another source's */
 		return SL_OK;
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
 		return sl_conf_client_fail(c, c->data.channels ? "data.channels" : "data.kind", fail, "%s", why.text);
@@ -316,11 +310,37 @@ static enum sl_err check_names(const struct sl_conf_client *c, const struct sl_s
 		set->source->class_name(set, odd), odd);
 }
 
-/* Reads data.aligned, once. */
-static enum sl_err read_aligned(struct sl_setup *s, struct sl_fail *fail)
+enum sl_err sl_setup_names(struct sl_setup *s, enum sl_split split, struct sl_names *out, struct sl_fail *fail)
+{
+	struct names name;
+	struct sl_set_spec spec;
+	struct sl_set set = {0};
+	enum sl_err err = sl_about_recall(s, fail);
+
+	if (err)
+		return err;
+	spec = data_spec(s, split, &name);
+	spec.aligned = NULL;
+	spec.max_samples = 0;
+	name.parts.share[SL_PARTS_TRAIN] = 1; /* all rows */
+	name.parts.share[SL_PARTS_VAL] = name.parts.share[SL_PARTS_TEST] = 0;
+	name.parts.folds = 0;
+	name.parts.own = SL_PARTS_TRAIN;
+	err = check_split(s, &spec, &set, sl_set_open(&set, &spec, fail), fail);
+	sl_about_forget(s);
+	if (!err)
+		err = sl_aligned_names(&set, out, fail);
+	sl_set_close(&set);
+	return err;
+}
+
+/* Finds which rows to read: those of data.aligned, read once, or those that all sources of data.also have. */
+static enum sl_err read_aligned(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
 	const char *path = s->conf->data.aligned;
 
+	if (s->conf->data.also.n)
+		return sl_setup_join(s, split, fail);
 	if (!path[0] || s->aligned)
 		return SL_OK;
 	s->aligned = calloc(1, sizeof *s->aligned);
@@ -367,7 +387,7 @@ enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fa
 		return SL_OK;
 	err = find_end(s, fail);
 	if (!err)
-		err = read_aligned(s, fail);
+		err = read_aligned(s, split, fail);
 	if (!err)
 		err = sl_about_recall(s, fail);
 	if (err)
@@ -379,13 +399,15 @@ enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fa
 		sl_about_forget(s);
 	if (!err && !spec.given)
 		err = check_names(s->conf, &s->set[split], fail);
-	if (!err && split == SL_SPLIT_TRAIN)
+	if (!err && split == SL_SPLIT_TRAIN && !s->conf->also)
 		note_few_classes(s->conf, &s->set[split]);
-	if (!err && spec.parts && !spec.given)
+	if (!err && spec.parts && !spec.given && !s->conf->also)
 		sl_log(SL_LOG_INFO, "data-split", "%lld samples are for %s%s%s", (long long)s->set[split].count,
 		       part_name[name.parts.own], name.parts.by[0] ? ", divided by " : "", name.parts.by);
 	if (!err)
 		note_left_out(&spec);
+	for (int k = 0; k < s->n_features && s->further && !err; k++)
+		err = sl_setup_split(&s->further[k], split, fail);
 	return err;
 }
 
@@ -437,8 +459,8 @@ enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples
 	struct names name;
 	enum sl_err err = sl_setup_check_transforms(s, fail);
 
-	if (!err)
-		err = read_aligned(s, fail);
+	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++)
+		err = read_aligned(s, (enum sl_split)split, fail);
 	if (!err)
 		err = sl_about_recall(s, fail);
 
@@ -486,7 +508,7 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 {
 	enum sl_err err = sl_setup_check_transforms(s, fail);
 
-	if (!err && s->plan && s->plan->segment[SL_HEAD].graph.n_in > 1 && !s->alone)
+	if (!err && s->plan && s->plan->segment[SL_HEAD].graph.n_in > 1 && !s->alone && !s->conf->data.also.n)
 		err = sl_conf_client_fail(s->conf, "model.network", fail,
 					  "has several inputs, each of another member, and only train computes these");
 	if (!err && train)
@@ -517,59 +539,4 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 	if (!err && train)
 		sl_about_check_columns(s);
 	return err;
-}
-
-int sl_setup_loader_threads(const struct sl_conf_client *c)
-{
-	if (c->data.threads)
-		return c->data.threads;
-	return sl_setup_decodes(c) ? c->threads : 1;
-}
-
-/* The seed for the order and augmentation of samples: each member has its own, the first one the run's. */
-static uint64_t seed_of(const struct sl_setup *s)
-{
-	const uint64_t seed = (uint64_t)s->conf->agreed.seed;
-	const bool apart = s->epoch_steps && !sl_agreed_is_vertical(&s->conf->agreed);
-	const int member = apart ? s->conf->agreed.share.member : 0;
-	const struct sl_rng_key key = {.seed = seed, .step = (uint64_t)member, .tensor = SL_RNG_MEMBER};
-	uint32_t w[4];
-
-	sl_rng_quad(&key, 0, w);
-	return member ? (uint64_t)w[0] << 32 | w[1] : seed;
-}
-
-enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,
-			    struct sl_loader **out, struct sl_fail *fail)
-{
-	bool train = split == SL_SPLIT_TRAIN;
-	const bool cut = train && s->epoch_steps && strcmp(s->conf->data.partition, "batch") == 0;
-	const struct sl_loader_spec spec = {
-		.set = &s->set[split],
-		.augment = s->augment,
-		.transform = s->transform[split],
-		.batch = s->conf->agreed.batch,
-		.drop_last = train && s->conf->train.drop_last,
-		.train = train,
-		.predict = s->given != NULL,
-		.members = cut ? s->conf->agreed.share.clients : 0,
-		.member = cut ? s->conf->agreed.share.member : 0,
-		.balanced = train && s->conf->data.sampling == SL_SAMPLING_BALANCED,
-		.by_length = train && s->set[split].source->extent && s->conf->data.group_by_length,
-		.pad = s->set[split].source->extent ? (enum sl_pad)s->conf->data.pad : SL_PAD_NONE,
-		.pad_to = s->agreement.agreed.row_tokens,
-		.masked = s->conf->model.head == SL_CONF_MASKED_LM ? (float)s->conf->data.mask_rate : 0,
-		.next = s->conf->model.head == SL_CONF_CAUSAL_LM,
-		.mixup = s->conf->train.mixup,
-		.seed = cut ? (uint64_t)s->conf->agreed.seed : seed_of(s),
-		.prefetch = s->streams ? 0 : s->conf->data.prefetch,
-		.apart = s->streams,
-		.threads = sl_setup_loader_threads(s->conf),
-		.skip_bad =
-			sl_setup_decodes(s->conf) && !s->streams && s->conf->data.on_bad_sample == SL_BAD_SAMPLE_SKIP,
-		.wake = wake,
-		.wake_arg = arg,
-	};
-
-	return sl_loader_open(out, &spec, fail);
 }

@@ -121,16 +121,43 @@ enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
+/* Each input of the network must be one that `data` or a source of data.also gives, and no two may give the same. */
+static enum sl_err check_sources(const struct sl_setup *s, const struct sl_graph *g, struct sl_fail *fail)
+{
+	unsigned given = 1U << SL_BUILD_LABEL;
+	enum sl_err err = SL_OK;
+
+	for (int k = -1; k < s->n_features; k++) {
+		const char *name = sl_conf_input(k < 0 ? s->conf : s->further[k].conf);
+		const int input = name ? sl_model_input(g, name) : SL_BUILD_LABEL;
+
+		if (input < 0)
+			return sl_fail_at(fail, k < 0 ? "data.inputs" : "data.also", SL_ERR_CONFIG,
+					  "the network has no input %.64s: its first is %s", name, g->in[0].name);
+		if (name && (given >> input & 1))
+			return sl_fail_at(fail, "data.also", SL_ERR_CONFIG, "source %d: another source gives %s, too",
+					  k + 1, name);
+		given |= 1U << input;
+	}
+	for (int k = 0; k < g->n_in && !err; k++)
+		if (!(given >> k & 1))
+			err = sl_fail_at(fail, "data.also", SL_ERR_CONFIG, "no source gives %s: one needs inputs: [%s]",
+					 g->in[k].name, g->in[k].name);
+	return err;
+}
+
 enum sl_err sl_setup_check_parties(const struct sl_setup *s, const struct sl_parts *parts, struct sl_fail *fail)
 {
 	const struct sl_cut *cut = &parts->cut;
 	const struct sl_graph *g = &parts->model->graph;
 
+	if (s->conf->data.also.n)
+		return check_sources(s, g, fail);
 	if (!sl_agreed_is_vertical(&s->conf->agreed))
 		return g->n_in < 3 ? SL_OK
 				   : sl_fail_at(fail, "model.network", SL_ERR_CONFIG,
-						"it has the inputs %s and %s: each belongs to a member of a group with "
-						"share.mode: vertical",
+						"it has the inputs %s and %s: name a source for each in data.also, or "
+						"each belongs to a member of a group with share.mode: vertical",
 						g->in[0].name, g->in[2].name);
 	if (g->n_in > 2 && !sl_conf_input(s->conf) && s->conf->agreed.share.role == SL_ROLE_FEATURES)
 		return sl_fail_at(fail, "share.inputs", SL_ERR_CONFIG,

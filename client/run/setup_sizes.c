@@ -35,7 +35,12 @@ static enum sl_err sizes_of_file(struct sl_conf_client *conf, struct sl_fail *fa
 
 	if (err) {
 		(void)!sl_fail_set(fail, err, "%s", sl_fail_sentence(&why));
-		return sl_conf_client_blame(conf, why.key[0] ? why.key : "model.network", err, fail);
+		return sl_conf_client_blame(conf,
+					    !why.key[0]         ? "model.network"
+					    : conf->also        ? "data.also"
+					    : conf->data.also.n ? "data.inputs"
+								: why.key,
+					    err, fail);
 	}
 	if (!conf->model.network[0])
 		return SL_OK;
@@ -67,4 +72,9 @@ enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
 					   "a network with one output has no classes: for a yes/no label (1 or 0) set "
 					   "model.task: labels; for a quantity, numbers");
 	return err;
+}
+
+int sl_setup_row_most(const struct sl_conf_client *c)
+{
+	return c->data.max_length && c->data.max_length < c->model.tokens ? c->data.max_length : c->model.tokens;
 }

@@ -51,6 +51,7 @@ ASK(learns_pixels, c->model.task == SL_CONF_PIXELS)
 ASK(reads_csv, reads_table(c) || (names_pictures(c) && !learns_pixels(c)))
 ASK(learns_numbers,
     c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1))
+ASK(has_sources, c->data.also.n || c->also)
 ASK(has_label_column, reads_table(c) || reads_own_texts(c) || names_pictures(c))
 ASK(splits_by_name, reads_picture_files(c) || has_label_column(c))
 ASK(names_train_files, c->data.kind != SL_DATA_IMAGES && !reads_table(c) && (!reads_texts(c) || reads_own_texts(c)))
@@ -130,6 +131,7 @@ static const struct need {
 	NEED("data.separator", reads_csv, "belongs to data.kind: csv, and to pictures that a CSV file lists", DATA),
 	NEED("data.decimal", reads_csv, "belongs to data.kind: csv, and to pictures that a CSV file lists", DATA),
 	NEED("data.like", reads_table, "belongs to data.kind: csv", DATA),
+	NEED("data.inputs", has_sources, "belongs to data.also", "data.also"),
 	NEED("data.tokenizer", reads_texts, TEXTS, DATA),
 	NEED("data.max_length", reads_texts, TEXTS, DATA),
 	NEED("data.columns", reads_own_texts, "belongs to data.kind: text", DATA),
@@ -255,10 +257,8 @@ static const char *check_source(const char *path, char name[SL_CONF_TEXT], const
 static const char *check_model(struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	static const char *const word[] = {SL_CONF_NETWORK, SL_CONF_NETWORK_ROWS, SL_CONF_NETWORK_TEXTS};
-	/* a party with labels may have them in a table, whatever the network takes: model.features or an input of its
-	 * own says that it is rows */
-	const bool rows =
-		!sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS) || c->inputs.n || line_of(c, "model.features");
+	/* labels alone may be in a table, whatever the network takes: model.features says that it is rows */
+	const bool rows = !sl_conf_lacks_input(c) || line_of(c, "model.features");
 	const int input = c->data.kind == SL_DATA_CSV && rows                                   ? 1
 			  : c->data.kind >= SL_DATA_COLA || c->data.kind == SL_DATA_MADE_TOKENS ? 2
 												: 0;
@@ -409,9 +409,10 @@ static const char *check_vertical(const struct sl_conf_client *c, char why[SL_CO
 		{!sl_conf_learns_labels(c), "train.loss", "share.mode: vertical learns labels"},
 	};
 
-	if ((c->data.id[0] || c->data.aligned[0]) && !sl_agreed_is_vertical(&c->agreed))
-		return sl_conf_say(why, c->data.id[0] ? "data.id" : "data.aligned",
-				   "belongs to share.mode: vertical; leave this key out");
+	if (((c->data.id[0] && !has_sources(c)) || c->data.aligned[0]) && !sl_agreed_is_vertical(&c->agreed))
+		return sl_conf_say(why, c->data.aligned[0] ? "data.aligned" : "data.id",
+				   "belongs to share.mode: vertical%s; leave this key out",
+				   c->data.aligned[0] ? "" : " or data.also");
 	for (size_t i = 0; i < sizeof rule / sizeof rule[0] && sl_agreed_is_vertical(&c->agreed); i++)
 		if (rule[i].bad)
 			return sl_conf_say(why, rule[i].key, "%s", rule[i].why);
@@ -542,8 +543,9 @@ static const char *check_link(const struct sl_conf_link *link, char why[SL_CONF_
 const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 {
 	static const char *(*const checks[])(const struct sl_conf_client *c, char why[SL_CONF_WHY]) = {
-		check_needs, sl_conf_check_task, check_data,     check_split,  check_kind, check_agreed,
-		check_share, check_vertical,     check_schedule, check_phases, check_stop, check_audit};
+		check_needs,  sl_conf_check_task, check_data,        check_split,    check_kind,
+		check_agreed, check_share,        check_vertical,    check_schedule, check_phases,
+		check_stop,   check_audit,        sl_conf_check_also};
 	struct sl_conf_client *c = conf;
 	const char *blame = check_model(c, why);
 

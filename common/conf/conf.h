@@ -22,6 +22,8 @@ enum {
 	SL_CONF_TEXT = 256,
 	SL_CONF_LIST_MAX = 32,
 	SL_CONF_NAME_TEXT = 64,
+	SL_CONF_ALSO = 8,          /* sources in data.also */
+	SL_CONF_WHY = 320,         /* a sentence of a check */
 	SL_CONF_SOCKET_PATH = 108, /* sun_path */
 	SL_CONF_MAX_KEYS = 192,
 	SL_CONF_MIN_IMAGE = 8, /* pixels of a side of a network's input, here, in plans and on the wire */
@@ -168,8 +170,9 @@ struct sl_conf_client {
 	} lora;
 	struct sl_conf_list batches; /* share.batches, as numbers */
 	char share_secret[PATH_MAX]; /* share.secret, a key file; "": none */
-	struct sl_conf_list inputs;  /* share.inputs, of this member: none or one */
-	struct sl_conf_list peers;   /* share.peers, by member: a public key, or a file that holds it */
+	struct sl_conf_list inputs;  /* share.inputs of this member, or data.inputs: none or one */
+	int also; /* of a config that sl_conf_also made: which source of data.also it is, from 1; 0: of no other */
+	struct sl_conf_list peers; /* share.peers, by member: a public key, or a file that holds it */
 	struct {
 		enum { SL_ALIGN_EXACT, SL_ALIGN_PADDED } pad;
 	} align;
@@ -202,6 +205,7 @@ struct sl_conf_client {
 		char like[PATH_MAX];         /* tables: a file that says their columns */
 		char id[SL_CONF_TEXT];       /* vertical: what names a row; "": its place */
 		char aligned[PATH_MAX];      /* vertical: what splitc align writes; "": rows are as they are */
+		struct sl_conf_list also;    /* further sources, as sl_conf_also reads them */
 		char tokenizer[PATH_MAX];    /* of texts */
 		int max_length;              /* tokens of a row; 0: as many as the network takes */
 		struct sl_conf_list columns; /* own texts: one column of text, or two of pairs */
@@ -345,11 +349,30 @@ struct sl_conf_sweep_row {
 struct sl_conf_schema; /* key.h */
 extern const struct sl_conf_schema sl_conf_client_schema, sl_conf_server_schema, sl_conf_sweep_schema;
 
-/* The network's input that this member has; NULL: it is not named. */
+/* The network's input that this member, or this source of data, has; NULL: it is not named. */
 static inline const char *sl_conf_input(const struct sl_conf_client *c)
 {
 	return c->inputs.n ? c->inputs.item[0] : NULL;
 }
+
+/* Whether the data here have no labels: they are another member's, or of `data` where this is a further source. */
+static inline bool sl_conf_lacks_labels(const struct sl_conf_client *c)
+{
+	return c->also || sl_agreed_has_role(&c->agreed, SL_ROLE_FEATURES);
+}
+
+/* Whether the data here have labels alone, and the input is another member's or a further source's. */
+static inline bool sl_conf_lacks_input(const struct sl_conf_client *c)
+{
+	return (c->data.also.n || sl_agreed_has_role(&c->agreed, SL_ROLE_LABELS)) && !c->inputs.n;
+}
+
+/* How many sources data.also has. */
+int sl_conf_also_count(const struct sl_conf_client *conf);
+/* The config of source `index` of data.also: its keys stand in place of the section data. What counts for all samples,
+ * such as data.split, stays. NULL, or `why` with a sentence on what is wrong. */
+const char *sl_conf_also(struct sl_conf_client *out, const struct sl_conf_client *conf, int index,
+			 char why[SL_CONF_WHY]);
 
 /* Whether the training files are split into training, validation and test. */
 static inline bool sl_conf_splits(const struct sl_conf_client *c)

@@ -19,8 +19,6 @@ enum sl_conf_type {
 	SL_CONF_NAMES   /* struct sl_conf_list */
 };
 
-enum { SL_CONF_WHY = 320 };
-
 struct sl_conf_key {
 	const char *path; /* "train.optimizer.lr" */
 	enum sl_conf_type type;
@@ -34,6 +32,9 @@ struct sl_conf_key {
 	const char *beside; /* choices: ends the error for another word, and says where that belongs; NULL: nothing */
 	bool or_one;        /* NAMES: a single value is a list of one, and is printed so */
 	bool records;       /* NAMES: an item may be a mapping of "match" and others, which are joined into a text */
+	/* With `records`: each key of a mapping is an item "KEY=VALUE", "- KEY=VALUE" of the first, and one mapping may
+	 * stand in place of the list. */
+	bool sections;
 	/* Checks a value that is in bounds. NULL: fine, else `why` with a sentence that says what would be right. */
 	const char *(*check)(const void *value, char why[SL_CONF_WHY]);
 };

@@ -4,27 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <yaml.h>
-
 #include "common/base/buf.h"
-#include "common/conf/key.h"
+#include "common/conf/load_impl.h"
 
 enum { PATH_TEXT = 160 };
 
-struct loader {
-	const struct sl_conf_schema *schema;
-	void *conf;
-	const char *name; /* of the file, for errors */
-	struct sl_fail *fail;
-	yaml_parser_t parser;
-	yaml_event_t event; /* the current one; owned while have_event */
-	bool have_event;
-	bool seen[SL_CONF_MAX_KEYS];
-	char *rows; /* of a file that is a list */
-	int n_row, most_rows;
-};
-
-static enum sl_err SL_PRINTF(3, 4) fail_at(struct loader *l, yaml_mark_t mark, const char *fmt, ...)
+enum sl_err sl_load_fail(struct loader *l, yaml_mark_t mark, const char *fmt, ...)
 {
 	char text[SL_FAIL_TEXT];
 	va_list args;
@@ -42,7 +27,7 @@ static const struct {
 	     {YAML_SEQUENCE_START_EVENT, "a list"},
 	     {YAML_MAPPING_START_EVENT, "a section of keys"}};
 
-static const char *kind_of(const yaml_event_t *event)
+const char *sl_load_kind(const yaml_event_t *event)
 {
 	for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
 		if (kinds[i].type == event->type)
@@ -69,9 +54,10 @@ static enum sl_err refuse_extras(struct loader *l)
 		anchor = e->data.alias.anchor;
 	}
 	if (anchor)
-		return fail_at(l, e->start_mark, "YAML anchors and aliases are not supported: write the value out");
+		return sl_load_fail(l, e->start_mark,
+				    "YAML anchors and aliases are not supported: write the value out");
 	if (tag)
-		return fail_at(l, e->start_mark, "YAML tags are not supported: write the plain value");
+		return sl_load_fail(l, e->start_mark, "YAML tags are not supported: write the plain value");
 	return SL_OK;
 }
 
@@ -106,7 +92,7 @@ static void explain(const struct loader *l, char out[SL_CONF_WHY])
 			snprintf(out, SL_CONF_WHY, "%s: %s", problem, usual[i].why);
 }
 
-static enum sl_err next_event(struct loader *l)
+enum sl_err sl_load_next(struct loader *l)
 {
 	char why[SL_CONF_WHY] = "no memory";
 
@@ -121,19 +107,18 @@ static enum sl_err next_event(struct loader *l)
 		if (l->parser.error == YAML_READER_ERROR)
 			return sl_fail_set(l->fail, SL_ERR_CONFIG, "%s: byte %zu: %s: the file must be UTF-8 text",
 					   l->name, l->parser.problem_offset + 1, why);
-		return fail_at(l, l->parser.problem_mark, "not YAML: %s", why);
+		return sl_load_fail(l, l->parser.problem_mark, "not YAML: %s", why);
 	}
 	l->have_event = true;
 	return refuse_extras(l);
 }
 
-/* The text of the current scalar; CONFIG if it holds a NUL. */
-static enum sl_err scalar_text(struct loader *l, const char **out, bool *plain)
+enum sl_err sl_load_text(struct loader *l, const char **out, bool *plain)
 {
 	const char *text = (const char *)l->event.data.scalar.value;
 
 	if (strlen(text) != l->event.data.scalar.length) {
-		(void)fail_at(l, l->event.start_mark, "must not contain a NUL character");
+		(void)sl_load_fail(l, l->event.start_mark, "must not contain a NUL character");
 		return SL_ERR_CONFIG; /* a constant, for the compiler's analysis */
 	}
 	*out = text;
@@ -153,124 +138,6 @@ static void remember(struct loader *l, int key, yaml_mark_t mark)
 	sl_conf_origin(l->schema, l->conf)->mark[key] = (struct sl_conf_mark){(int)mark.line + 1, (int)mark.column + 1};
 }
 
-/* Text of an item that is a mapping, as the item would be written in one line: "match: [A, B], lr: 2" is "A B lr=2". */
-struct record {
-	char text[SL_CONF_TEXT];
-	size_t len;
-};
-
-static enum sl_err add_word(struct loader *l, struct record *r, const char *name)
-{
-	const char *value;
-	enum sl_err err = scalar_text(l, &value, NULL);
-	const bool match = strcmp(name, "match") == 0;
-	int n;
-
-	if (err)
-		return err;
-	n = snprintf(r->text + r->len, sizeof r->text - r->len, "%s%s%s%s", r->len ? " " : "", match ? "" : name,
-		     match ? "" : "=", value);
-	r->len += (size_t)n;
-	return r->len < sizeof r->text ? SL_OK : fail_at(l, l->event.start_mark, "the item is too long");
-}
-
-/* The current event is the value of `name`. */
-static enum sl_err load_member(struct loader *l, struct record *r, const char *name)
-{
-	enum sl_err err;
-
-	if (l->event.type == YAML_SCALAR_EVENT)
-		return add_word(l, r, name);
-	if (l->event.type != YAML_SEQUENCE_START_EVENT || strcmp(name, "match") != 0)
-		return fail_at(l, l->event.start_mark, "%.40s must be a single value, got %s", name,
-			       kind_of(&l->event));
-	while ((err = next_event(l)) == SL_OK && l->event.type != YAML_SEQUENCE_END_EVENT) {
-		if (l->event.type != YAML_SCALAR_EVENT)
-			return fail_at(l, l->event.start_mark, "%.40s must be single values, got %s", name,
-				       kind_of(&l->event));
-		err = add_word(l, r, name);
-		if (err)
-			return err;
-	}
-	return err;
-}
-
-static enum sl_err load_record(struct loader *l, struct record *r)
-{
-	enum sl_err err;
-
-	*r = (struct record){0};
-	while ((err = next_event(l)) == SL_OK && l->event.type != YAML_MAPPING_END_EVENT) {
-		char name[48];
-		const char *text;
-
-		if (l->event.type != YAML_SCALAR_EVENT)
-			return fail_at(l, l->event.start_mark, "a key must be a word, got %s", kind_of(&l->event));
-		err = scalar_text(l, &text, NULL);
-		if (err)
-			return err;
-		snprintf(name, sizeof name, "%s", text);
-		err = next_event(l);
-		if (!err)
-			err = load_member(l, r, name);
-		if (err)
-			return err;
-	}
-	return err;
-}
-
-/* The current event is an item, which YAML cuts at commas: while its brackets are open, the next scalars are joined
- * to it. [RandomCrop(32, padding=4), …] begins with one item. */
-static enum sl_err load_item(struct loader *l, struct record *item)
-{
-	const yaml_mark_t mark = l->event.start_mark;
-	const char *text;
-	enum sl_err err = scalar_text(l, &text, NULL);
-
-	*item = (struct record){0};
-	while (!err) {
-		item->len += (size_t)snprintf(item->text + item->len, sizeof item->text - item->len, "%s%s",
-					      item->len ? ", " : "", text);
-		if (item->len >= sizeof item->text)
-			return fail_at(l, mark, "the item is too long");
-		if (sl_conf_open_brackets(item->text) <= 0)
-			return SL_OK;
-		err = next_event(l);
-		if (!err && l->event.type != YAML_SCALAR_EVENT)
-			return fail_at(l, mark, "a bracket of \"%.60s\" is not closed", item->text);
-		if (!err)
-			err = scalar_text(l, &text, NULL);
-	}
-	return err;
-}
-
-static enum sl_err load_list(struct loader *l, const struct sl_conf_key *key)
-{
-	struct record record;
-	char why[SL_CONF_WHY];
-	enum sl_err err;
-
-	if (sl_conf_value_set(key, l->conf, "", true, why))
-		return fail_at(l, l->event.start_mark, "%s %s", key->path, why);
-	while ((err = next_event(l)) == SL_OK && l->event.type != YAML_SEQUENCE_END_EVENT) {
-		const yaml_mark_t mark = l->event.start_mark;
-
-		if (key->records && l->event.type == YAML_MAPPING_START_EVENT) {
-			err = load_record(l, &record);
-		} else if (l->event.type == YAML_SCALAR_EVENT) {
-			err = load_item(l, &record);
-		} else {
-			return fail_at(l, mark, "%s: an item must be a single value, got %s", key->path,
-				       kind_of(&l->event));
-		}
-		if (err)
-			return err;
-		if (sl_conf_value_append(key, l->conf, record.text, why))
-			return fail_at(l, mark, "%s %s", key->path, why);
-	}
-	return err;
-}
-
 /* The current event is the value of `key`. */
 static enum sl_err load_value(struct loader *l, int index)
 {
@@ -281,24 +148,25 @@ static enum sl_err load_value(struct loader *l, int index)
 	bool plain;
 
 	remember(l, index, l->event.start_mark);
-	if (key->type == SL_CONF_NAMES && l->event.type == YAML_SEQUENCE_START_EVENT)
-		return load_list(l, key);
+	if ((key->type == SL_CONF_NAMES && l->event.type == YAML_SEQUENCE_START_EVENT) ||
+	    (key->sections && l->event.type == YAML_MAPPING_START_EVENT))
+		return sl_load_list(l, key);
 	if (l->event.type != YAML_SCALAR_EVENT)
-		return fail_at(l, l->event.start_mark, "%s must be %s, got %s", key->path,
-			       sl_conf_value_wanted(key, why), kind_of(&l->event));
-	err = scalar_text(l, &text, &plain);
+		return sl_load_fail(l, l->event.start_mark, "%s must be %s, got %s", key->path,
+				    sl_conf_value_wanted(key, why), sl_load_kind(&l->event));
+	err = sl_load_text(l, &text, &plain);
 	if (err)
 		return err;
 	if (key->or_one && !is_none(text, plain)) { /* a comma in it separates nothing */
 		if (sl_conf_value_set(key, l->conf, "", true, why) || sl_conf_value_append(key, l->conf, text, why))
-			return fail_at(l, l->event.start_mark, "%s %s", key->path, why);
+			return sl_load_fail(l, l->event.start_mark, "%s %s", key->path, why);
 		return SL_OK;
 	}
 	if (key->type == SL_CONF_NAMES && *text && !is_none(text, plain))
-		return fail_at(l, l->event.start_mark, "%s must be %s, such as [%s]", key->path,
-			       sl_conf_value_wanted(key, why), text);
+		return sl_load_fail(l, l->event.start_mark, "%s must be %s, such as [%s]", key->path,
+				    sl_conf_value_wanted(key, why), text);
 	if (sl_conf_value_set(key, l->conf, text, plain, why))
-		return fail_at(l, l->event.start_mark, "%s %s", key->path, why);
+		return sl_load_fail(l, l->event.start_mark, "%s %s", key->path, why);
 	return SL_OK;
 }
 
@@ -328,7 +196,7 @@ static enum sl_err load_entry(struct loader *l, const char *path)
 	if (l->event.type == YAML_MAPPING_START_EVENT)
 		return load_section(l, path);
 	if (l->event.type == YAML_SCALAR_EVENT) {
-		err = scalar_text(l, &text, &plain);
+		err = sl_load_text(l, &text, &plain);
 		if (err)
 			return err;
 		if (is_none(text, plain))
@@ -336,10 +204,11 @@ static enum sl_err load_entry(struct loader *l, const char *path)
 		if (sl_conf_is_spread(l->schema, path))
 			return load_spread(l, path);
 		if (plain && strchr(text, ':'))
-			return fail_at(l, l->event.start_mark,
-				       "%s must be a section of keys, each with a colon and a space", path);
+			return sl_load_fail(l, l->event.start_mark,
+					    "%s must be a section of keys, each with a colon and a space", path);
 	}
-	return fail_at(l, l->event.start_mark, "%s must be a section of keys, got %s", path, kind_of(&l->event));
+	return sl_load_fail(l, l->event.start_mark, "%s must be a section of keys, got %s", path,
+			    sl_load_kind(&l->event));
 }
 
 /* The current event starts the mapping of `section` ("": the whole file). Sections nest no deeper than the keys of
@@ -350,28 +219,28 @@ static enum sl_err load_section(struct loader *l, const char *section)
 	enum sl_err err;
 	int n_name = 0;
 
-	while ((err = next_event(l)) == SL_OK && l->event.type != YAML_MAPPING_END_EVENT) {
+	while ((err = sl_load_next(l)) == SL_OK && l->event.type != YAML_MAPPING_END_EVENT) {
 		yaml_mark_t mark = l->event.start_mark;
 		const char *name;
 
 		if (l->event.type != YAML_SCALAR_EVENT)
-			return fail_at(l, mark, "a key must be a word, got %s", kind_of(&l->event));
-		err = scalar_text(l, &name, NULL);
+			return sl_load_fail(l, mark, "a key must be a word, got %s", sl_load_kind(&l->event));
+		err = sl_load_text(l, &name, NULL);
 		if (err)
 			return err;
 		snprintf(path, sizeof path, "%s%s%.60s", section, *section ? "." : "", name);
 		/* a dot in a key would reach another section, past the check for duplicates */
 		if (strlen(name) >= sizeof names[0] || strchr(name, '.') ||
 		    (sl_conf_find(l->schema, path) < 0 && !sl_conf_is_section(l->schema, path)))
-			return fail_at(l, mark, "unknown key \"%.60s\"%s%s: %s", name, *section ? " in " : "", section,
-				       sl_conf_suggest(l->schema, section, name, hint));
+			return sl_load_fail(l, mark, "unknown key \"%.60s\"%s%s: %s", name, *section ? " in " : "",
+					    section, sl_conf_suggest(l->schema, section, name, hint));
 		for (int i = 0; i < n_name; i++)
 			if (strcmp(names[i], name) == 0)
-				return fail_at(l, mark, "key %s is given twice: remove one", path);
+				return sl_load_fail(l, mark, "key %s is given twice: remove one", path);
 		if (n_name == (int)(sizeof names / sizeof names[0]))
-			return fail_at(l, mark, "too many keys");
+			return sl_load_fail(l, mark, "too many keys");
 		strcpy(names[n_name++], name);
-		err = next_event(l);
+		err = sl_load_next(l);
 		if (!err)
 			err = load_entry(l, path);
 		if (err)
@@ -383,30 +252,31 @@ static enum sl_err load_section(struct loader *l, const char *section)
 /* After the only document. */
 static enum sl_err load_end(struct loader *l)
 {
-	enum sl_err err = next_event(l); /* document end */
+	enum sl_err err = sl_load_next(l); /* document end */
 
 	if (!err)
-		err = next_event(l);
+		err = sl_load_next(l);
 	if (!err && l->event.type != YAML_STREAM_END_EVENT)
-		err = fail_at(l, l->event.start_mark, "one document per file: remove what follows \"---\"");
+		err = sl_load_fail(l, l->event.start_mark, "one document per file: remove what follows \"---\"");
 	return err;
 }
 
 static enum sl_err load_stream(struct loader *l)
 {
-	enum sl_err err = next_event(l); /* stream start */
+	enum sl_err err = sl_load_next(l); /* stream start */
 
 	if (!err)
-		err = next_event(l);
+		err = sl_load_next(l);
 	if (err || l->event.type == YAML_STREAM_END_EVENT)
 		return err; /* an empty file: all defaults */
-	err = next_event(l);
+	err = sl_load_next(l);
 	if (err)
 		return err;
 	if (l->event.type == YAML_MAPPING_START_EVENT)
 		err = load_section(l, "");
 	else if (l->event.type != YAML_SCALAR_EVENT || l->event.data.scalar.length > 0)
-		err = fail_at(l, l->event.start_mark, "the file must be a section of keys, got %s", kind_of(&l->event));
+		err = sl_load_fail(l, l->event.start_mark, "the file must be a section of keys, got %s",
+				   sl_load_kind(&l->event));
 	return err ? err : load_end(l);
 }
 
@@ -502,7 +372,8 @@ static enum sl_err check_required(struct loader *l, yaml_mark_t mark)
 {
 	for (int i = 0; i < l->schema->n_key; i++)
 		if (!l->schema->key[i].preset && !l->seen[i] && !has_other(l, &l->schema->key[i]))
-			return fail_at(l, mark, "%s is missing: %s", l->schema->key[i].path, l->schema->key[i].help);
+			return sl_load_fail(l, mark, "%s is missing: %s", l->schema->key[i].path,
+					    l->schema->key[i].help);
 	return SL_OK;
 }
 
@@ -545,9 +416,9 @@ static enum sl_err load_row(struct loader *l)
 	enum sl_err err;
 
 	if (l->event.type != YAML_MAPPING_START_EVENT)
-		return fail_at(l, mark, "a row must be a section of keys, got %s", kind_of(&l->event));
+		return sl_load_fail(l, mark, "a row must be a section of keys, got %s", sl_load_kind(&l->event));
 	if (l->n_row == l->most_rows)
-		return fail_at(l, mark, "the list has more than %d rows", l->most_rows);
+		return sl_load_fail(l, mark, "the list has more than %d rows", l->most_rows);
 	l->conf = l->rows + (size_t)l->n_row * l->schema->size;
 	memset(l->conf, 0, l->schema->size);
 	memset(l->seen, 0, sizeof l->seen);
@@ -565,18 +436,19 @@ static enum sl_err load_row(struct loader *l)
 
 static enum sl_err load_rows(struct loader *l)
 {
-	enum sl_err err = next_event(l); /* stream start */
+	enum sl_err err = sl_load_next(l); /* stream start */
 
 	if (!err)
-		err = next_event(l); /* document start */
+		err = sl_load_next(l); /* document start */
 	if (!err && l->event.type != YAML_STREAM_END_EVENT)
-		err = next_event(l);
+		err = sl_load_next(l);
 	if (!err && l->event.type != YAML_SEQUENCE_START_EVENT)
-		return fail_at(l, l->event.start_mark, "the file must be a list of rows, got %s", kind_of(&l->event));
-	while (!err && (err = next_event(l)) == SL_OK && l->event.type != YAML_SEQUENCE_END_EVENT)
+		return sl_load_fail(l, l->event.start_mark, "the file must be a list of rows, got %s",
+				    sl_load_kind(&l->event));
+	while (!err && (err = sl_load_next(l)) == SL_OK && l->event.type != YAML_SEQUENCE_END_EVENT)
 		err = load_row(l);
 	if (!err && !l->n_row)
-		return fail_at(l, l->event.start_mark, "the list has no rows");
+		return sl_load_fail(l, l->event.start_mark, "the list has no rows");
 	return err ? err : load_end(l);
 }
 

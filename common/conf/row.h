@@ -33,6 +33,8 @@
 	{.path = p, .type = SL_CONF_NAMES, SL_FIELD(st, f), .check = chk, .preset = def, .help = h, .or_one = true}
 #define SL_RECORDS(st, p, f, chk, def, h) \
 	{.path = p, .type = SL_CONF_NAMES, SL_FIELD(st, f), .check = chk, .preset = def, .help = h, .records = true}
+#define SL_SECTIONS(st, p, f, chk, def, h) \
+	{.path = p, .type = SL_CONF_NAMES, SL_FIELD(st, f), .check = chk, .preset = def, .help = h, .records = true, .sections = true}
 /* clang-format on */
 
 #define SL_WORDS(...)             \
