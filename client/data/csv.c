@@ -419,7 +419,7 @@ static enum sl_err check_recalled(const struct table *t, const struct sl_set_spe
 		const struct sl_csv_column *c = &t->column[i];
 		const char *key = spec->parts && strcmp(spec->parts->by, c->name) == 0 ? "data.split.by" : NULL;
 
-		for (int k = 0; k < t->targets; k++)
+		for (int k = 0; k < t->targets && t->target; k++)
 			if (c->at == t->target[k])
 				return sl_fail_at(
 					fail, "data.label", SL_ERR_MISMATCH,
@@ -448,7 +448,7 @@ static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const st
 
 	if (!err)
 		err = sl_csv_read_split(sheet, spec, spec->split, fail);
-	if (!err)
+	if (!err && !spec->unlabelled)
 		err = sl_csv_targets(sheet, spec, &t->target, fail);
 	if (!err)
 		err = find_columns(t, sheet, fail);

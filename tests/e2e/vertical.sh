@@ -307,3 +307,163 @@ for at in A B C; do
 		! has_steps "three-shifted-$at-$party" 1 || fail "$at is shifted: a step was done"
 	done
 done
+
+# ---- one client with several sources (data.also)
+
+# Pictures, and two tables with a row each for most of them. In `pair` all have the same rows; in `wide` each has rows that
+# the others lack. The label hangs on the table `row`.
+python3 - "$tmp" <<'PY'
+import random, sys
+from pathlib import Path
+for where, more in (("pair", 0), ("wide", 1)):
+    for part, first, n in (("train", 0, 84), ("val", 500, 24)):
+        names = [f"row-{first + i:04d}" for i in range(n)]
+        own = lambda letter, *at: sorted(names + [f"row-{first + i:04d}{letter}" for i in at * more])
+        folder = Path(sys.argv[1], where)
+        for source in ("scans/" + part, "row", "left"):
+            (folder / source).mkdir(parents=True, exist_ok=True)
+        for name in own("x", 3, 11):
+            draw = random.Random(name)
+            hue = [draw.randrange(200) for _ in range(3)]
+            (folder / "scans" / part / f"{name}.ppm").write_bytes(b"P6 36 36 255\n" + bytes(hue[k % 3] + draw.randrange(56) for k in range(36 * 36 * 3)))
+        for source, header, others in (("row", "size,age,kind", (7, 8, 16)), ("left", "width", (0, 23))):
+            with open(folder / source / f"{part}.csv", "w") as file:
+                print("id," + header, file=file)
+                for name in own(source[0], *others):
+                    draw = random.Random(source + name)
+                    a, b = draw.randrange(100), draw.randrange(7)
+                    print(f"{name},{a / 10},{b},k{(a > 50) + (b > 3)}" if source == "row" else f"{name},{a / 9:.1f}", file=file)
+PY
+# site PARTY MEMBER ROLE INPUTS DATA: writes the config of a member, from towers.yaml. The last one is C.
+site() {
+	{ cat "$tmp/towers.yaml" && echo "data: {dir: $tmp/pair/$5}" &&
+		echo "share: {mode: vertical, group: g, clients: ${#members[@]}, member: $2, role: $3, inputs: [$4], secret: $tmp/pair.key}"; } >"$tmp/$1.yaml"
+}
+# network NAME CUT VALUES: writes towers.yaml.
+network() {
+	write_parties
+	sed -e "s,^model:.*,model: {network: $tmp/$1.safetensors}\nhead_end: $2\ntail_begin: out\ncut_values: $3," -e '/^partition:/d' -e '/^share:/d' -e '/^data:/d' "$tmp/A.yaml" >"$tmp/towers.yaml"
+}
+# as_vertical NAME [key=value]…: one client with the sources of one.yaml, over a link and in one process, learned what the
+# members did.
+as_vertical() {
+	local set=() pair
+	for pair in "${@:2}"; do set+=(--set "$pair"); done
+	for how in --local "--set server=$endpoint --set threads=2"; do
+		# shellcheck disable=SC2086
+		client "$1-one" "$tmp/one.yaml" $how --fresh "${set[@]}" || fail "$1: one client: exit status $?"
+		diff <(learned "$1-one") <(learned "$1-C") >"$tmp/differ" || fail "$1: one client learned otherwise: $(head -n 4 "$tmp/differ")"
+		diff <(tensors_of "$tmp/$1-one") <(tensors_of "$tmp/$1-local") >"$tmp/differ" || fail "$1: one client has other weights: $(head -n 4 "$tmp/differ")"
+	done
+}
+table="kind: csv, id: id"
+members=(A B C)
+write_towers "$tmp/fields.safetensors" image=32x32x3 left=1 row=2
+network fields row.drop 3
+site A 0 features image 'scans, kind: images, id: stem'
+site B 1 features left "left, $table"
+site C 2 labels row "row, $table, label: kind"
+cat "$tmp/towers.yaml" - >"$tmp/one.yaml" <<YAML
+data:
+  kind: csv
+  dir: $tmp/wide/row
+  id: id
+  label: kind
+  inputs: [row]
+  also:
+    - {kind: images, dir: $tmp/wide/scans, id: stem, inputs: [image]}
+    - kind: csv
+      dir: $tmp/wide/left
+      id: id
+      inputs: left
+YAML
+for case in fields 'fields-split data.split.train=0.75 data.split.val=0.25' 'fields-codecs codec=topk:0.3,ef=true|quant:8 codec.head_grad=qsgd:16 train.chunks=2'; do
+	read -r -a keys <<<"$case"
+	vertical "${keys[@]}"
+	as_vertical "${keys[@]}"
+done
+grep -qF '3 of 87 rows of '"$tmp/wide/row to train on are left out" "$tmp/fields-one.log" && grep -qF '2 of 26 rows of '"$tmp/wide/scans to evaluate on are left out" "$tmp/fields-one.log" ||
+	fail "no word of rows that not all sources have: $(grep data-joined "$tmp/fields-one.log")"
+
+# Killed at both sides; evaluated and predicted, also with columns and pictures as the model's file has them.
+kept=(--set train.checkpoint_every=3)
+client 'fields-one' "$tmp/one.yaml" --set server="$endpoint" --fresh "${kept[@]}" || fail "one client with checkpoints: exit status $?"
+killed_client 8 fields-one "$tmp/one.yaml" --set server="$endpoint" "${kept[@]}"
+killed_server server.apply=kill@9 fields-one "$tmp/one.yaml" "${kept[@]}"
+cp "$tmp/one.yaml" "$tmp/wide.yaml"
+sed -i "s,$tmp/wide/row,$tmp/tested/row,; s,$tmp/wide/left,$tmp/tested/left," "$tmp/one.yaml"
+mkdir -p "$tmp/tested/row" "$tmp/tested/left" # the training tables need not be there
+for source in row left; do cp "$tmp/wide/$source/val.csv" "$tmp/tested/$source/val.csv"; done
+of_run=("$tmp/one.yaml" --set log.dir="$tmp/fields-one")
+jq -c 'select(.type == "summary") | [.test_acc, .test_loss]' "$tmp/fields-one/log.jsonl" >"$tmp/figures"
+for how in local link; do
+	[ $how = local ] && where=(--local) || where=(--set server="$endpoint")
+	"$SPLITC" eval "${of_run[@]}" "${where[@]}" --json >"$tmp/eval.json" 2>"$tmp/eval.log" && "$SPLITC" predict "${of_run[@]}" "${where[@]}" --csv >"$tmp/predicted-$how" 2>>"$tmp/eval.log" ||
+		fail "eval and predict, $how: $(tail -n 1 "$tmp/eval.log")"
+	cmp "$tmp/figures" <(jq -c '[.test_acc, .test_loss]' "$tmp/eval.json") || fail "eval, $how: $(jq -c '[.test_acc, .test_loss]' "$tmp/eval.json"), and the run ended with $(cat "$tmp/figures")"
+done
+[ "$(jq -c '.classes[1:5]' "$tmp/eval.json")" = '["k1","k2","3","4"]' ] || fail "names of classes: $(jq -c .classes "$tmp/eval.json")"
+cmp "$tmp/predicted-local" "$tmp/predicted-link" || fail 'predictions over a link are others'
+[ "$(grep -c 'k[012],' "$tmp/predicted-local")" = 24 ] || fail "predictions: $(head -n 3 "$tmp/predicted-local")"
+
+# Another run goes on with the same data alone, of whichever source.
+client_dies client.apply@5 changed "$tmp/wide.yaml" --set server="$endpoint" "${kept[@]}"
+cp "$tmp/wide/left/train.csv" "$tmp/straight.csv"
+sed -i '5s/,.*/,0/' "$tmp/wide/left/train.csv"
+rc=0
+client changed "$tmp/wide.yaml" --set server="$endpoint" "${kept[@]}" --resume || rc=$?
+[ $rc = 78 ] && grep -q 'are not those that the run in' "$tmp/changed.log" || fail "another table of a further source: status $rc, $(tail -n 1 "$tmp/changed.log")"
+mv "$tmp/straight.csv" "$tmp/wide/left/train.csv"
+
+# Labels alone may be in a table, beside pictures for a network with one input.
+members=(A C)
+write_parties
+sed -e 's/classes: 10/classes: 3/' -e '/^share:/d' -e '/^data:/d' "$tmp/A.yaml" >"$tmp/towers.yaml"
+several=
+site A 0 features '' 'scans, kind: images, id: stem'
+site C 1 labels '' "row, $table, label: kind"
+cat "$tmp/towers.yaml" - >"$tmp/one.yaml" <<YAML
+data: {kind: csv, dir: $tmp/wide/row, id: id, label: kind, inputs: [], also: {kind: images, dir: $tmp/wide/scans, id: stem, inputs: [image]}}
+YAML
+vertical labels
+as_vertical labels
+
+# Refused, each with a sentence.
+pictures="kind=images,dir=$tmp/wide/scans,id=stem"
+width="- kind=csv,dir=$tmp/wide/left,id=id"
+config=$tmp/wide.yaml
+without() { # WORDS KEY=VALUE…: wide.yaml with these keys
+	local set=() pair
+	for pair in "${@:2}"; do set+=(--set "$pair"); done
+	refused 78 "$1" "${set[@]}"
+}
+without 'source 1: data.inputs: must name the network' "data.also=$pictures"
+without 'the network has no input picture' "data.also=$pictures,inputs=[picture],$width,inputs=[left]"
+without 'the network has no input picture' data.inputs=picture
+without 'source 1: another source gives row, too' "data.also=$pictures,inputs=[row],$width,inputs=[left]"
+without 'no source gives left' "data.also=$pictures,inputs=[image]"
+without 'no source gives row' data.inputs=
+without 'source 1: data.id: must say what names a row' "data.also=kind=images,dir=$tmp/wide/scans,inputs=[image]"
+without 'source 2: data.ignore: ' "data.also=$pictures,inputs=[image],- $pictures,inputs=[left],ignore=[a]"
+without 'data.label counts for all sources' "data.also=$pictures,inputs=[image],label=kind"
+without 'unknown key: did you mean "kind"' data.also=knd=csv
+without 'this key is given twice' "data.also=$pictures,dir=elsewhere"
+without 'at most 8 sources' 'data.also=dir=a,- dir=a,- dir=a,- dir=a,- dir=a,- dir=a,- dir=a,- dir=a,- dir=a'
+without 'does not go with share.group' share.group=g
+without 'does not go with data.also' data.split.by=id data.split.train=0.5 data.split.val=0.5
+refused 65 'no column "name"' --set data.id=name
+mkdir -p "$tmp/odd/train" "$tmp/odd/val"
+cp "$tmp/wide/scans/train/row-0003.ppm" "$tmp/odd/train/other.ppm"
+data_refused() { # WORDS: pictures in $tmp/odd
+	local rc=0
+	client odd "$config" --local --set "data.also=kind=images,dir=$tmp/odd,id=stem,inputs=[image],$width,inputs=[left]" || rc=$?
+	[ $rc = 65 ] && grep -qF -- "$1" "$tmp/odd.log" || fail "$1: status $rc, $(tail -n 1 "$tmp/odd.log")"
+}
+data_refused 'the sources have no common row'
+mkdir "$tmp/odd/train/again"
+cp "$tmp/odd/train/other.ppm" "$tmp/odd/train/again"
+data_refused 'are both called "other"'
+for refused in "leak|leak measures networks with one input|" "predict|a sample has parts in several files|$tmp/wide/row/val.csv"; do
+	IFS='|' read -r command words file <<<"$refused"
+	refusing='' command=$command refused 78 "$words" ${file:+"$file"}
+done

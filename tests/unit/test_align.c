@@ -532,6 +532,35 @@ static void the_file_is_whole_or_refused(void **unused)
 	sl_aligned_close(&out);
 }
 
+static void several_sources_are_joined(void **unused)
+{
+	static const char *const name[3][6] = {
+		{"d", "c", "b", "a", "e"}, {"a", "x", "c", "b", "d"}, {"b", "d", "y", "z", "a", "A"}};
+	static const char *const common[] = {"d", "b", "a"};
+	static const int count[3] = {5, 5, 6};
+	struct sl_names names[3] = {0};
+	struct sl_aligned joined = {.path = ""};
+	struct sl_fail fail;
+
+	for (int k = 0; k < 3; k++)
+		for (int i = 0; i < count[k]; i++)
+			assert_true(sl_names_add(&names[k], name[k][i]));
+	assert_int_equal(sl_aligned_join(&joined, SL_SPLIT_TEST, names, 3, &fail), SL_OK);
+	assert_int_equal(joined.row[SL_SPLIT_TRAIN].n, 0);
+	assert_int_equal(joined.row[SL_SPLIT_TEST].n, 3);
+	for (int i = 0; i < 3; i++) /* in the order of the first */
+		assert_string_equal(sl_name(&joined.row[SL_SPLIT_TEST], i), common[i]);
+	sl_names_close(&names[1]);
+	assert_int_equal(sl_aligned_join(&joined, SL_SPLIT_TRAIN, names, 2, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "no common row"));
+	assert_true(sl_names_add(&names[1], "f"));
+	assert_int_equal(sl_aligned_join(&joined, SL_SPLIT_TRAIN, names, 2, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "\"d\" here, and \"f\" there"));
+	for (int k = 0; k < 3; k++)
+		sl_names_close(&names[k]);
+	sl_aligned_close(&joined);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -545,6 +574,7 @@ int main(void)
 		cmocka_unit_test(replays_do_not_open),
 		cmocka_unit_test(another_key_or_group_does_not_open),
 		cmocka_unit_test(the_file_is_whole_or_refused),
+		cmocka_unit_test(several_sources_are_joined),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -686,6 +686,73 @@ static void groups_are_texts_or_mappings(void **state)
 	}
 }
 
+/* The sources of data.also are a mapping, a list of them, or texts; each is the config with its own section data. */
+static void further_sources(void **state)
+{
+#define NETWORK "model: {network: n.safetensors}\n"
+#define FIRST   "data: {kind: csv, dir: t, id: p, label: y, train_limit: 9, inputs: [row], also: "
+	static const char text[] = NETWORK FIRST "[{kind: images, dir: 'a b', id: stem, inputs: image, "
+						 "transforms: [Resize(8), Pad((1, 2))]}, "
+						 "{dir: c, kind: csv, id: q, ignore: ['x, y', z], inputs: [left]}]}\n";
+	static const struct {
+		const char *text, *says;
+	} wrong[] = {
+		{"{kind: csv, dir: c, id: q}", "source 1: data.inputs: must name the network's input"},
+		{"{kind: csv, dir: c, id: q, inputs: []}", "source 1: data.inputs: must name the network's input"},
+		{"{kind: csv, dir: c, id: q, inputs: [a, b]}", "source 1: data.inputs: must name the network's input"},
+		{"{kind: csv, dir: c, inputs: [a]}", "source 1: data.id: must say what names a row"},
+		{"{kind: images, dir: c, id: name, inputs: [a]}", "source 1: data.id: must say what names a row"},
+		{"{kind: cifar10, dir: c, id: stem, inputs: [a]}", "source 1: data.id: must say what names a row"},
+		{"{kind: csv, id: q, inputs: [a]}", "source 1: data.dir must be the folder"},
+		{"{kind: csv, dir: c, id: q, inputs: [a], jpeg: exact}", "source 1: data.jpeg: belongs to data.kind"},
+		{"{kind: cvs, dir: c}", "source 1: data.kind: must be"},
+		{"{knd: csv}", "source 1: data.knd: unknown key: did you mean \"kind\"?"},
+		{"{dir: c, dir: d}", "source 1: data.dir=d: this key is given twice"},
+		{"{dir: c, label: y}", "source 1: data.label counts for all sources"},
+		{"{dir: c, also: [x]}", "source 1: data.also counts for all sources"},
+		{"{split: {train: 1}}", "split must be a single value, got a section"},
+		{"{ignore: [[a]]}", "ignore must be single values, got a list"},
+		{"{[a]: 1}", "a key must be a word, got a list"},
+		{"[[a]]", "an item must be a single value, got a list"},
+		{"[kind]", "source 1: data.kind: must be KEY=VALUE"},
+		{"[{dir: c, kind: csv, id: q, inputs: [a]}, {dir: d}]", "source 2: data.id: must say what names a row"},
+		{"[{dir: a}, {dir: a}, {dir: a}, {dir: a}, {dir: a}, {dir: a}, {dir: a}, {dir: a}, {dir: a}]",
+		 "at most 8 sources"},
+	};
+	static const char *const alone[] = {NETWORK "data: {kind: csv, dir: t, id: p}\n",
+					    NETWORK "data: {kind: csv, dir: t, inputs: [a]}\n"};
+	static struct sl_conf_client c, own;
+	char why[SL_CONF_WHY], bad[800];
+	struct sl_fail fail;
+
+	(void)state;
+	if (parse(&c, text, NULL, &fail))
+		fail_msg("%s", fail.text);
+	assert_int_equal(sl_conf_also_count(&c), 2);
+	assert_null(sl_conf_also(&own, &c, 0, why));
+	assert_int_equal(own.data.kind, SL_DATA_IMAGES);
+	assert_string_equal(own.data.dir, "a b");
+	assert_string_equal(sl_conf_input(&own), "image");
+	assert_int_equal(own.data.transforms.n, 2);
+	assert_string_equal(own.data.transforms.item[1], "Pad((1, 2))");
+	assert_true(sl_conf_lacks_labels(&own) && own.data.train_limit == 9 && !own.data.also.n);
+	assert_string_equal(own.model.name, SL_CONF_NETWORK);
+	assert_null(sl_conf_also(&own, &c, 1, why));
+	assert_string_equal(own.model.name, SL_CONF_NETWORK_ROWS);
+	assert_string_equal(own.data.ignore.item[0], "x, y");
+	assert_int_equal(own.data.ignore.n, 2);
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		snprintf(bad, sizeof bad, "%s%s%s}\n", NETWORK, FIRST, wrong[i].text);
+		assert_int_equal(parse(&c, bad, NULL, &fail), SL_ERR_CONFIG);
+		if (!strstr(fail.text, wrong[i].says))
+			fail_msg("%s: %s", wrong[i].text, fail.text);
+	}
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(parse(&c, alone[i], NULL, &fail), SL_ERR_CONFIG);
+		assert_non_null(strstr(fail.text, "data.also; leave this key out"));
+	}
+}
+
 static void phases_of_a_run(void **state)
 {
 	static const char *const none[] = {"",
@@ -762,6 +829,7 @@ int main(void)
 		cmocka_unit_test(examples_load),
 		cmocka_unit_test(hostile_nesting),
 		cmocka_unit_test(groups_are_texts_or_mappings),
+		cmocka_unit_test(further_sources),
 		cmocka_unit_test(phases_of_a_run),
 		cmocka_unit_test(schedules_of_lists),
 	};

@@ -1,5 +1,5 @@
-/* MixUp: how shares are drawn, what a mixed batch holds, and that the number of threads changes
- * nothing. tests/suite compares the loss of mixed rows with PyTorch's soft targets. */
+/* MixUp: how shares are drawn, what a mixed batch holds, also of a further source, and that the number of threads
+ * changes nothing. tests/suite compares the loss of mixed rows with PyTorch's soft targets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 #include "client/data/loader.h"
 #include "client/data/mixup.h"
 
-enum { ROWS = 23, FEATURES = 7, DRAWS = 20000, SEED = 5 };
+enum { ROWS = 23, FEATURES = 7, MORE = 3, DRAWS = 20000, SEED = 5 };
 
-static float x[ROWS][FEATURES];
+static float x[ROWS][FEATURES], further_x[ROWS][MORE];
 static int32_t y[ROWS];
 
 static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_room *room,
@@ -33,6 +33,17 @@ static struct sl_set set = {.source = &rows_of_numbers,
 			    .classes = ROWS,
 			    .field = {{"row", SL_F32, 1, {FEATURES}}, {"label", SL_I32, 0, {0}}}};
 
+static enum sl_err further_sample(const struct sl_set *from, int64_t index, struct sl_room *room,
+				  struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
+{
+	out[SL_FIELD_INPUT] = (struct sl_value){.data = further_x[index], .dim = {MORE}};
+	return SL_OK;
+}
+
+static const struct sl_source further_rows = {.name = "further", .sample = further_sample};
+static struct sl_set further = {
+	.source = &further_rows, .count = ROWS, .field = {{"row", SL_F32, 1, {MORE}}, {"label", SL_I32, 0, {0}}}};
+
 static struct sl_loader *open_loader(int64_t batch, int threads, bool train, double mixup)
 {
 	const struct sl_loader_spec spec = {.set = &set,
@@ -41,7 +52,10 @@ static struct sl_loader *open_loader(int64_t batch, int threads, bool train, dou
 					    .mixup = mixup,
 					    .seed = SEED,
 					    .prefetch = 2,
-					    .threads = threads};
+					    .threads = threads,
+					    .place = 1, /* the network's first input is the further source's */
+					    .more = {{.set = &further}},
+					    .n_more = 1};
 	struct sl_loader *loader = NULL;
 	struct sl_fail fail = {0};
 
@@ -111,6 +125,21 @@ static void assert_mixed(const struct sl_batch *b)
 	}
 }
 
+/* A further source's row is of the same sample, and is mixed with the same share. */
+static void assert_further(const struct sl_batch *b, bool mixed)
+{
+	assert_ptr_equal(b->input[1], sl_batch_images(b));
+	for (int64_t r = 0; r < b->rows; r++) {
+		const int32_t own = b->samples[r], partner = b->samples[b->rows - 1 - r];
+		const double lambda = mixed && own != partner ? sl_mixup_draw(0.4, SEED, b->epoch, own) : 1;
+
+		for (int k = 0; k < MORE; k++)
+			assert_float_equal(
+				((const float *)b->input[0])[r * MORE + k],
+				(float)lambda * further_x[own][k] + (float)(1 - lambda) * further_x[partner][k], 1e-6);
+	}
+}
+
 static void rows_are_mixed_with_their_mirror(void **state)
 {
 	struct sl_loader *one = open_loader(6, 1, true, 0.4), *three = open_loader(6, 3, true, 0.4);
@@ -122,6 +151,8 @@ static void rows_are_mixed_with_their_mirror(void **state)
 		assert_int_equal(sl_loader_next(one, &a), SL_OK);
 		assert_int_equal(sl_loader_next(three, &b), SL_OK);
 		assert_mixed(a);
+		assert_further(a, true);
+		assert_further(b, true);
 		assert_int_equal(a->rows, b->rows);
 		assert_memory_equal(sl_batch_images(a), sl_batch_images(b), (size_t)a->rows * sizeof x[0]);
 		assert_memory_equal(sl_batch_labels(a), sl_batch_labels(b), (size_t)a->rows * sizeof y[0]);
@@ -143,6 +174,7 @@ static void an_evaluation_is_not_mixed(void **state)
 	assert_null(b->other);
 	assert_null(b->share);
 	assert_memory_equal(sl_batch_images(b), x, 6 * sizeof x[0]);
+	assert_further(b, false);
 	sl_loader_release(loader, b);
 	sl_loader_close(loader);
 }
@@ -160,6 +192,8 @@ int main(void)
 		y[i] = ROWS - 1 - i;
 		for (int k = 0; k < FEATURES; k++)
 			x[i][k] = (float)(i * 10 + k);
+		for (int k = 0; k < MORE; k++)
+			further_x[i][k] = (float)(i * i + k);
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
