@@ -334,8 +334,7 @@ static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
 	for (int k = 0; k < loader->n_input; k++) {
 		slot->input[k] = k ? sl_arena_take(&loader->arena, sl_align(rows * loader->input_bytes[k]))
 				   : slot->batch.field[SL_FIELD_INPUT].data;
-		if (loader->input[k].place >= 0)
-			slot->batch.input[loader->input[k].place] = slot->input[k];
+		slot->batch.input[loader->input[k].place] = slot->input[k];
 	}
 	slot->batch.samples = slot->samples = sl_arena_take(&loader->arena, sl_align(rows * sizeof(int32_t)));
 	slot->row_err = sl_arena_take(&loader->arena, sl_align(rows));

@@ -21,7 +21,7 @@ struct sl_loader_input {
 	const struct sl_set *set;
 	const struct sl_augment *augment;     /* as in struct sl_loader_spec */
 	const struct sl_transform *transform; /* the same */
-	int place;                            /* of the input among the network's; -1: none, the set has labels alone */
+	int place;                            /* of the input among the network's */
 };
 
 /* How rows of tokens are padded: not at all, to the longest of the batch, all to `pad_to`. */
@@ -32,7 +32,8 @@ struct sl_loader_spec {
 	const struct sl_augment *augment;     /* takes images of the set's size; NULL: `transform` instead */
 	const struct sl_transform *transform; /* NULL with `augment`, and for sets without pictures */
 	int place;                            /* as in struct sl_loader_input */
-	/* [n_more], further sources: their sample i belongs to sample i of `set` */
+	/* [n_more], further sources: their sample i belongs to sample i of `set`. One in the place of `set`, which has
+	 * labels alone then, gives the input. */
 	struct sl_loader_input more[SL_CUT_VALUES];
 	int n_more;
 	int64_t batch;  /* samples; the last batch of an epoch may have fewer */

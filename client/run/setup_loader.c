@@ -24,11 +24,10 @@ static uint64_t seed_of(const struct sl_setup *s)
 	return member ? (uint64_t)w[0] << 32 | w[1] : seed;
 }
 
-/* Which of the head's inputs takes the data of this config; -1: none. */
-static int sl_setup_place(const struct sl_setup *s, const struct sl_conf_client *c)
+int sl_setup_place(const struct sl_setup *s, const struct sl_conf_client *c)
 {
 	const struct sl_graph *head = s->plan ? &s->plan->segment[SL_HEAD].graph : NULL;
-	int place = sl_conf_lacks_input(c) || (!head && s->conf != c) ? -1 : 0;
+	int place = 0;
 
 	for (int k = 0; head && sl_conf_input(c) && k < head->n_in; k++)
 		place = strcmp(head->in[k].name, sl_conf_input(c)) == 0 ? k : place;
