@@ -24,7 +24,7 @@ static bool is_of_all(const char *path)
 
 static bool begins(const struct sl_conf_list *also, int i)
 {
-	return i == 0 || strncmp(also->item[i], "- ", 2) == 0;
+	return i == 0 || also->item[i][0] == '-';
 }
 
 int sl_conf_also_count(const struct sl_conf_client *c)
@@ -52,7 +52,7 @@ static const char *read_keys(struct sl_conf_client *own, const struct sl_conf_cl
 		source += begins(&c->data.also, i);
 		if (source != index)
 			continue;
-		snprintf(text[n], sizeof text[n], "data.%s", item + (strncmp(item, "- ", 2) == 0 ? 2 : 0));
+		snprintf(text[n], sizeof text[n], "data.%s", item + strspn(item, "- "));
 		for (int k = 0; k < n; k++)
 			if (strncmp(text[k], text[n], key + strlen("data.")) == 0)
 				return sl_conf_say(why, why, "%.60s: this key is given twice", text[n]);

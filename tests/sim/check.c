@@ -121,15 +121,17 @@ static void write_party(const char *name, const char *text)
 	write_text(path, clips);
 }
 
-/* Three classes that overlap, in four columns. */
-static void write_table(const char *path, int rows, uint32_t seed)
+/* Three classes that overlap, in four columns; with `named` each row has an id, too. */
+static void write_table(const char *path, int rows, uint32_t seed, bool named)
 {
 	FILE *f = created(path);
 
-	fputs("a,b,c,d,label\n", f);
+	fprintf(f, "%sa,b,c,d,label\n", named ? "id," : "");
 	for (int i = 0; i < rows; i++) {
 		const int label = (int)((seed = seed * 1664525u + 1013904223u) >> 16) % 3;
 
+		if (named)
+			fprintf(f, "row-%d,", i);
 		for (int k = 0; k < 4; k++) {
 			seed = seed * 1664525u + 1013904223u;
 			fprintf(f, "%.4f,", label * (k % 2) - (k == 2) + (double)(seed >> 8) / (1 << 22) - 2);
@@ -143,11 +145,13 @@ static void write_tables(const char *dir, int rows)
 {
 	char path[32];
 
+	const bool named = strcmp(dir, "named") == 0;
+
 	mkdir(dir, 0777);
 	snprintf(path, sizeof path, "%s/train.csv", dir);
-	write_table(path, rows, 5);
+	write_table(path, rows, 5, named);
 	snprintf(path, sizeof path, "%s/test.csv", dir);
-	write_table(path, 24, 6);
+	write_table(path, 24, 6, named);
 }
 
 static void write_networks(void)
@@ -195,6 +199,7 @@ void sim_work_make(void)
 	write_party("three-1", three_yaml[0]);
 	write_party("three-2", three_yaml[1]);
 	write_tables("data", 120);
+	write_tables("named", 120);
 	for (int k = 0; k < 3; k++) { /* members with files of their own: 10, 7 and 4 batches */
 		char dir[] = "data-0";
 
