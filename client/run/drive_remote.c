@@ -307,7 +307,8 @@ static enum sl_err open_all(struct drive *d)
 	bool train = !d->options->eval_only;
 	enum sl_err err = sl_loop_open(&d->loop, d->fail);
 
-	sl_weights_hash_packed(&d->setup->weights, &d->setup->plan->segment[SL_MIDDLE], d->first_hash);
+	if (d->setup->weights_from_seed)
+		sl_weights_hash_packed(&d->setup->weights, &d->setup->plan->segment[SL_MIDDLE], d->first_hash);
 	if (!err)
 		err = sl_recover_open(&d->recover, d->loop, d->setup, d->run, train, d->options->resume, &events, d,
 				      d->fail);

@@ -264,7 +264,7 @@ void sl_group_hear_in(struct sl_group *group);
 int sl_group_begun(struct sl_group *group);
 /* The same: welcomes member k, and returns the first step that it does. with_ends: as a newcomer that gets ends. */
 uint64_t sl_group_comes_in(struct sl_group *group, int k, bool with_ends);
-/* They log a departure, or that too few members are there. */
+/* say_gone logs that a member has left; say_short, that too few members are there. */
 void sl_group_say_gone(const struct sl_group *group, int k, const char *why);
 void sl_group_say_short(struct sl_group *group);
 /* note_late: the step was done without member k. say_here: logs that it waits for the others. */
