@@ -176,14 +176,11 @@ void host_member_compute(struct host_member *m, uint64_t step, enum host_stage u
 uint64_t host_member_weights(struct host_member *m)
 {
 	const struct sl_frame fetch = {.kind = SL_FRAME_FETCH, .epoch = m->epoch};
-	const int parts = m->c.came[SL_FRAME_PART];
 	const uint64_t had = m->c.payload_bytes;
-	uint64_t hash = 0;
 
+	m->c.parts_hash = 0;
 	host_rig_say(&m->c, &fetch);
-	for (int n = parts + 1; m->c.payload_bytes < had + m->weight_bytes; n++) {
-		host_rig_await(&m->c.came[SL_FRAME_PART], n);
-		hash = hash * 31 + m->c.last[SL_FRAME_PART].u.part.xxh3;
-	}
-	return hash;
+	while (m->c.payload_bytes < had + m->weight_bytes)
+		host_rig_await(&m->c.came[SL_FRAME_PART], m->c.came[SL_FRAME_PART] + 1);
+	return m->c.parts_hash;
 }

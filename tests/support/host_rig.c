@@ -184,8 +184,10 @@ static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct s
 		fail_msg("%s", fail.text);
 	c->came[f.kind]++;
 	c->header_bytes[f.kind] += header.len;
-	if (f.kind == SL_FRAME_PART)
+	if (f.kind == SL_FRAME_PART) {
 		c->out_of_order += f.u.part.offset != c->payload_bytes % f.u.part.total;
+		c->parts_hash = c->parts_hash * 31 + f.u.part.xxh3;
+	}
 	c->last[f.kind] = f;
 	c->payload_bytes += payload.len;
 	if (f.kind == SL_FRAME_CHALLENGE && !f.u.challenge.above && !c->mute)

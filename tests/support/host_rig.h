@@ -17,6 +17,7 @@ struct host_client {
 	int came[SL_FRAME_COUNT];
 	struct sl_frame last[SL_FRAME_COUNT];
 	uint64_t payload_bytes, header_bytes[SL_FRAME_COUNT];
+	uint64_t parts_hash;   /* of the hashes of all parts, in their order */
 	struct sl_frame hello; /* the last Hello sent; on the first Challenge it is sent again with its proof */
 	bool mute;             /* answers no Challenge */
 	int out_of_order;      /* parts that do not start where the last one ended */
