@@ -416,6 +416,19 @@ static uint32_t *inputs_of(const struct sl_graph *g)
 	return of;
 }
 
+/* Notes on which input the parameters of a head with several depend. */
+static enum sl_err note_inputs(struct sl_plan_segment *head)
+{
+	const struct sl_graph *g = &head->graph;
+	uint32_t *of = inputs_of(g);
+
+	for (int i = 0; of && i < head->n_op; i++)
+		for (int k = 0; k < head->op[i].op.n_param; k++)
+			head->param[head->op[i].param[k]].input = ffs((int)of[head->op[i].op.out]) - 1;
+	free(of);
+	return of ? SL_OK : SL_ERR_NOMEM;
+}
+
 enum sl_err sl_parts_spare_gradients(struct sl_parts *parts, struct sl_fail *fail)
 {
 	const struct sl_graph *head = &parts->part[SL_HEAD];
@@ -515,6 +528,8 @@ enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, con
 	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
 		if (sl_party_has(spec->party, (enum sl_segment)i))
 			err = sl_plan_add(plan, (enum sl_segment)i, &parts->part[i], fail);
+	if (!err && plan->segment[SL_HEAD].graph.n_in > 1 && note_inputs(&plan->segment[SL_HEAD]))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan");
 	if (!err)
 		err = sl_plan_seal(plan, fail);
 	if (err) {

@@ -76,6 +76,20 @@ enum sl_err sl_drive_keep_best(struct sl_setup *setup, struct sl_local *local, s
 	return SL_OK;
 }
 
+/* Notes what each member of a vertical group has. */
+static void use_members(const struct sl_setup *setup, struct sl_ends_use *use)
+{
+	use->members = setup->n_features && !setup->further ? SL_CONF_PARTIES : 0;
+	memset(use->input, -1, sizeof use->input);
+	use->labels = setup->conf->agreed.share.member;
+	use->input[use->labels] = sl_conf_input(setup->conf) ? sl_setup_place(setup, setup->conf) : -1;
+	for (int k = 0; k < setup->n_features; k++) {
+		const struct sl_conf_client *c = setup->features[k].conf;
+
+		use->input[c->agreed.share.member] = sl_setup_place(setup, c);
+	}
+}
+
 static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, struct sl_loader *from, bool training,
 			     struct sl_predict *predict, struct sl_fail *fail)
 {
@@ -203,6 +217,7 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	if (!err) {
 		use.head_cache = setup->head_cache;
 		use.dcor = setup->dcor;
+		use_members(setup, &use);
 		use.logits = options->predict ? options->predict->row : sl_training_outputs(run);
 		err = sl_local_use(local, &use, fail);
 	}

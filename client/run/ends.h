@@ -23,6 +23,9 @@ struct sl_label_scale {
 
 /* Options of a run's ends. Everything is borrowed; NULL turns an option off. */
 struct sl_ends_use {
+	/* Of a vertical group in one process: SL_CONF_PARTIES members, else 0; which has the tail; by member its input
+	 * of the head, -1: none. */
+	int members, labels, input[SL_CONF_PARTIES];
 	bool chunk_loss_sum; /* train.chunk_loss: sum. A chunk's loss is a mean over its own rows; their sum counts */
 	struct sl_head_cache *head_cache; /* caches the head's activations of training samples */
 	const float *class_weight;        /* [classes], in training; NULL: all are 1 */

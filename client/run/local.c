@@ -335,6 +335,24 @@ enum sl_err sl_local_set_done(struct sl_local *l, uint64_t done, struct sl_fail 
 	return err ? err : reopen_codecs(l, done, fail);
 }
 
+/* As the server of a vertical group adds the squares of its members. */
+static enum sl_err sum_members(struct sl_local *l, double squares[2], struct sl_fail *fail)
+{
+	const struct sl_ends_use *use = &l->ends.use;
+	enum sl_err err = SL_OK;
+
+	squares[0] = 0;
+	for (int k = 0; k < use->members && !err; k++) {
+		double head = 0;
+
+		if (use->input[k] >= 0)
+			err = sl_exec_squares_of(l->ends.head, use->input[k], &head, fail);
+		squares[0] += head + (k == use->labels ? squares[1] : 0);
+	}
+	squares[1] = 0;
+	return err;
+}
+
 /* As over a link, where the sides exchange their squares. A middle without a gradient adds nothing. */
 enum sl_err sl_local_find_scale(struct sl_local *l, double *scale, struct sl_fail *fail)
 {
@@ -342,6 +360,8 @@ enum sl_err sl_local_find_scale(struct sl_local *l, double *scale, struct sl_fai
 	double ends[2], middle = 0;
 	enum sl_err err = sl_ends_squares(&l->ends, ends, fail);
 
+	if (!err && l->ends.use.members)
+		err = sum_members(l, ends, fail);
 	if (!err && crosses(l, SL_DIR_MID_GRAD))
 		err = sl_exec_squares(l->middle, &middle, fail);
 	middle = sl_plan_own_squares(&l->plan->spec, sl_feed_answers(&l->ends.feed), middle) * factor * factor;

@@ -186,6 +186,8 @@ enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail) SL_MUST_C
 /* A loader over one split; `wake` as in loader.h, may be NULL. */
 enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,
 			    struct sl_loader **out, struct sl_fail *fail) SL_MUST_CHECK;
+/* Which of the head's inputs takes the data of that config; the first, if they are labels alone. */
+int sl_setup_place(const struct sl_setup *s, const struct sl_conf_client *conf);
 /* How many threads prepare samples; 0: all CPUs. */
 int sl_setup_loader_threads(const struct sl_conf_client *conf);
 /* The most tokens of a row. */

@@ -24,8 +24,7 @@ static uint64_t seed_of(const struct sl_setup *s)
 	return member ? (uint64_t)w[0] << 32 | w[1] : seed;
 }
 
-/* Which of the head's inputs takes the data of this config; the first, if they are labels alone. */
-static int place_of(const struct sl_setup *s, const struct sl_conf_client *c)
+int sl_setup_place(const struct sl_setup *s, const struct sl_conf_client *c)
 {
 	const struct sl_graph *head = s->plan ? &s->plan->segment[SL_HEAD].graph : NULL;
 	int place = 0;
@@ -63,7 +62,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.apart = s->streams,
 		.wake = wake,
 		.wake_arg = arg,
-		.place = place_of(s, s->conf),
+		.place = sl_setup_place(s, s->conf),
 		.n_more = s->n_features,
 	};
 
@@ -73,7 +72,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 
 		if (k >= 0)
 			spec.more[k] = (struct sl_loader_input){&from->set[split], from->augment,
-								from->transform[split], place_of(s, from->conf)};
+								from->transform[split], sl_setup_place(s, from->conf)};
 		pictures = decodes ? from->conf : pictures;
 		spec.skip_bad |= decodes && !s->streams && from->conf->data.on_bad_sample == SL_BAD_SAMPLE_SKIP;
 	}

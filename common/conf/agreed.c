@@ -124,8 +124,6 @@ static const char *check_vertical(const struct sl_agreed *a, char why[SL_CONF_WH
 		 "must be private in share.mode: vertical: one member has the head, and the other the tail"},
 		{a->share.member_norm > 0, "share.member_norm",
 		 "does not go with share.mode: vertical: no step can leave out a member"},
-		{a->clip_norm > 0, "train.clip_norm",
-		 "does not go with share.mode: vertical: no member knows the norm of the complete gradient"},
 		{a->precision == SL_CONF_BF16 || a->precision == SL_CONF_FP16, "train.precision",
 		 "bf16 and fp16 do not go with share.mode: vertical: take fp32"},
 		{a->row_tokens > 0, "tokens.row", "share.mode: vertical is not for networks of tokens"},

@@ -154,9 +154,11 @@ enum sl_err sl_exec_backward(struct sl_exec *exec, const struct sl_exec_call *ca
 /* Whether the step may be applied. NONFINITE, with a sentence that names the parameter: a gradient, or a running
  * statistic as it would become, is NaN or Inf. Weights and statistics do not change. */
 enum sl_err sl_exec_check(struct sl_exec *exec, const int64_t *rows, int chunks, struct sl_fail *fail) SL_MUST_CHECK;
-/* The sum of squares of the gradient of trainable parameters, without the loss scale. Waits for the device. NONFINITE
- * as above. */
+/* The sum of squares of the gradient of trainable parameters, without the loss scale; 0 of NULL. Waits for the device.
+ * NONFINITE as above. */
 enum sl_err sl_exec_squares(struct sl_exec *exec, double *squares, struct sl_fail *fail) SL_MUST_CHECK;
+/* The same of those that depend on one of a head's inputs, after sl_exec_check; -1: of all. */
+enum sl_err sl_exec_squares_of(struct sl_exec *exec, int input, double *squares, struct sl_fail *fail) SL_MUST_CHECK;
 /* Multiplies the gradient by `factor`, before the commit; 0 counts as 1. For clipping and means. */
 enum sl_err sl_exec_scale(struct sl_exec *exec, double factor) SL_MUST_CHECK;
 /* Applies the step: running statistics in chunk order, then the plan's optimizer. If the plan accumulates and this is

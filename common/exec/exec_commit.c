@@ -98,7 +98,7 @@ static enum sl_err gradient_of(struct sl_exec *e, const struct sl_segment_param 
 	return room ? e->be->ops->download(e->be, room, x, (size_t)p->count * sizeof *room) : SL_OK;
 }
 
-enum sl_err sl_exec_squares(struct sl_exec *e, double *squares, struct sl_fail *fail)
+enum sl_err sl_exec_squares_of(struct sl_exec *e, int input, double *squares, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *s = e->segment;
 	const double scale = (double)e->loss_scale.scale;
@@ -109,6 +109,8 @@ enum sl_err sl_exec_squares(struct sl_exec *e, double *squares, struct sl_fail *
 	for (int i = 0; i < s->n_param && s->param[i].offset < s->trainable_count && !err; i++) {
 		const float *x;
 
+		if (input >= 0 && s->param[i].input != input)
+			continue;
 		if (e->table.rows && s->param[i].offset == e->table.offset) {
 			sum += sl_exec_table_squares(e);
 			continue;
@@ -124,6 +126,14 @@ enum sl_err sl_exec_squares(struct sl_exec *e, double *squares, struct sl_fail *
 		return err;
 	e->finite = isfinite(sum); /* squares of finite floats cannot overflow a double */
 	*squares = sum / (scale * scale);
+	return SL_OK;
+}
+
+enum sl_err sl_exec_squares(struct sl_exec *e, double *squares, struct sl_fail *fail)
+{
+	if (e)
+		return sl_exec_squares_of(e, -1, squares, fail);
+	*squares = 0;
 	return SL_OK;
 }
 

@@ -219,8 +219,8 @@ static void place_params(struct sl_plan_segment *s, enum sl_role role, int group
 				continue;
 			if (place[at] < 0) {
 				place[at] = s->n_param;
-				s->param[s->n_param++] =
-					(struct sl_segment_param){at, (int)p->stream, s->weight_count, count, p->held};
+				s->param[s->n_param++] = (struct sl_segment_param){
+					at, (int)p->stream, s->weight_count, count, p->held, 0};
 				s->weight_count += room_in_range(s, p);
 			}
 			so->param[k] = place[at];

@@ -115,6 +115,7 @@ struct sl_segment_param {
 	int model_param; /* for the client: index into model->graph.param */
 	int64_t offset, count;
 	enum sl_dtype held; /* F32: not held in 16 bits (graph.h) */
+	int input;          /* of a head, in the client's plan: the first of its inputs on which it depends */
 };
 
 /* A parameter of the head with which the tail computes, too; `offset` is that in the head's weight range. The tail has

@@ -312,6 +312,12 @@ static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
 {
 	const bool over = awaits_echo(s) ? s->lane[SL_PART_ORDER].chunk > 0 : s->done[last_task(s)] == last_tasks(s);
 
+	if (over && sl_session_sums(s) && !s->norm_of) {
+		s->norm_of = -1;
+		sl_outbox_frame(s, out, SL_FRAME_NORM)->u.norm =
+			(struct sl_wire_norm){s->number, s->squares[0] + s->squares[2]};
+		s->squares[0] = s->squares[2] = 0;
+	}
 	if (!over || s->squares[1] < 0 || s->grad_scale < 0)
 		return;
 	if (s->limits.clip_norm > 0)
@@ -366,13 +372,14 @@ static enum sl_err on_apply(struct sl_session *s, const struct sl_event *ev, uin
 	return SL_OK;
 }
 
-/* The middle's part of the gradient's norm. The server sends it after its last backward, which needed everything that
- * this side sends. */
+/* The middle's part of the gradient's norm, or in a vertical group that of all parties. The server sends it after its
+ * last backward, which needed everything that this side sends. */
 static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_wire_norm *n = &ev->frame->u.norm;
 
-	if (!(s->squares[1] < 0) || n->step != s->number || s->done[grad_task(s)] != last_tasks(s))
+	if (!(s->squares[1] < 0) || n->step != s->number ||
+	    (sl_session_sums(s) ? !s->norm_of : s->done[grad_task(s)] != last_tasks(s)))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "Norm frame of step %" PRIu64 " with %g, in step %" PRIu64, n->step, n->squares,
 				   s->number);

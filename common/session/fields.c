@@ -21,7 +21,8 @@ enum {
 	SCALES = 128,     /* the Commit applies a step whose gradients have a factor */
 	KEEP_ASKED = 256, /* the step's Commit has asked for a checkpoint */
 	KEEPS = 512,      /* the Commit names a checkpoint */
-	PROVEN = 1024     /* the client has proven its Hello */
+	PROVEN = 1024,    /* the client has proven its Hello */
+	SUMS = 2048       /* each party sends a Norm, and gets that of all */
 };
 
 enum {
@@ -71,8 +72,9 @@ static const struct field fields[] = {
 	{"late", SL_FRAME_ABANDON, TO_CLIENT, GROUP, OF(abandon.late)},
 	{"late", SL_FRAME_ABANDON, TO_SERVER, NEVER, OF(abandon.late)},
 	{"", SL_FRAME_NORM, TO_CLIENT, CLIPS | FREE, .size = 0},
-	{"", SL_FRAME_NORM, TO_SERVER, FREE, .size = 0},
-	{"squares", SL_FRAME_NORM, EITHER, ALWAYS, OF(norm.squares), .most = DBL_MAX},
+	{"", SL_FRAME_NORM, TO_SERVER, FREE | SUMS, .size = 0},
+	{"squares", SL_FRAME_NORM, TO_CLIENT, ALWAYS, OF(norm.squares), .most = DBL_MAX},
+	{"squares", SL_FRAME_NORM, TO_SERVER, ALWAYS, OF(norm.squares), .most = 1e100}, /* no sum of these is Inf */
 };
 
 static unsigned has(const struct sl_session *s, const struct sl_frame *f)
@@ -84,7 +86,7 @@ static unsigned has(const struct sl_session *s, const struct sl_frame *f)
 	return ALWAYS | (l->shared ? GROUP : 0) | (l->run_bytes[SL_PART_ENDS] ? GIVES_ENDS : 0) | (clips ? CLIPS : 0) |
 	       (l->free_calls ? FREE : 0) | (l->chunk_tokens ? TOKENS : 0) | (l->token_loss ? ANSWERS : 0) |
 	       (scales && !c->skip ? SCALES : 0) | (s->keep == SL_KEEP_ASKED ? KEEP_ASKED : 0) |
-	       (c && c->kept[0] ? KEEPS : 0) | (s->challenges ? PROVEN : 0);
+	       (c && c->kept[0] ? KEEPS : 0) | (s->challenges ? PROVEN : 0) | (sl_session_sums(s) ? SUMS : 0);
 }
 
 static bool is_given(const struct field *field, const struct sl_frame *f)

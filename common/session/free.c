@@ -112,6 +112,8 @@ enum sl_err sl_on_norm_asked(struct sl_session *s, const struct sl_event *ev, ui
 {
 	const struct sl_wire_norm *n = &ev->frame->u.norm;
 
+	if (sl_session_sums(s))
+		return sl_on_squares(s, ev, now_ms, out);
 	if (n->step != s->number || s->norm_of || s->committed ||
 	    !(n->squares >= 1 && n->squares <= s->chunks && n->squares == (int)n->squares))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,

@@ -409,7 +409,8 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 		sl_outbox_post(out, SL_PART_MID_ACT, ev->chunk);
 	else if (ev->task == SL_TASK_MID_BWD && sl_party_has(s->limits.party, SL_HEAD) && !s->limits.no_head_grad)
 		sl_outbox_post(out, SL_PART_HEAD_GRAD, ev->chunk);
-	if (ev->task == SL_TASK_NORM || (ev->task == SL_TASK_MID_BWD && backward_done(s) && s->limits.clip_norm > 0))
+	if (ev->task == SL_TASK_NORM ||
+	    (ev->task == SL_TASK_MID_BWD && backward_done(s) && s->limits.clip_norm > 0 && !s->limits.party))
 		sl_outbox_frame(s, out, SL_FRAME_NORM)->u.norm = (struct sl_wire_norm){s->number, ev->squares[0]};
 	if (s->asked == SL_ASKED_COMMIT && is_whole(s))
 		begin_commit(s, out);
@@ -461,9 +462,10 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 	if (c->skip)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " skipped, which was not abandoned",
 				   c->step);
-	if (scales && !(c->grad_scale > 0))
-		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed without grad_scale",
-				   c->step);
+	if (scales && (!(c->grad_scale > 0) || (sl_session_sums(s) && c->grad_scale != s->grad_scale)))
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "step %" PRIu64 " committed with grad_scale %.17g, which its norm does not give",
+				   c->step, c->grad_scale);
 	s->lr = c->lr;
 	s->grad_scale = c->grad_scale;
 	s->keep = c->checkpoint ? SL_KEEP_ASKED : SL_KEEP_NOT;
@@ -585,7 +587,7 @@ const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 	[SL_SESSION_STEP] =
 		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task}, [SL_EV_COMMIT] = {on_commit},
 		 [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_CHUNK] = {sl_on_chunk}, [SL_EV_ECHO] = {sl_on_echo},
-		 [SL_EV_ABANDON] = {sl_on_abandon}, [SL_EV_NORM] = {sl_on_norm_asked}},
+		 [SL_EV_ABANDON] = {sl_on_abandon}, [SL_EV_NORM] = {sl_on_norm_asked}, [SL_EV_SUM] = {sl_on_sum}},
 	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_PART] = {on_skip_part}, [SL_EV_TASK_DONE] = {commit_task},
 			       [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_DECIDED] = {on_decided}},
 	[SL_SESSION_ABANDON] =

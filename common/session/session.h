@@ -21,7 +21,8 @@
  * head_grad; one with labels gets mid_act and sends mid_grad; one with labels and an input (JOINED) does both. Each
  * begins a pass with ORDER, a hash of its rows. On the server MID_FWD of a party with features only decodes, and
  * MID_BWD only encodes. After MOVED the group tells which chunks can go on (CHUNK). It sends ORDER back (ECHO) to a
- * party with features that awaits no gradient.
+ * party with features that awaits no gradient. If the run clips, each party sends NORM with its own squares before
+ * COMMIT; once all have, the group sends all of them NORM with the sum (SUM).
  *
  * A step in which either side finds NaN or Inf is abandoned. The side that finds it sends ABANDON; both drop what is
  * queued and let running tasks end, and nothing is applied. The client then decides: COMMIT with `skip` counts the step
@@ -122,6 +123,7 @@ enum sl_event_kind {
 	SL_EV_ASK,     /* server: the group needs this member's head and tail (`whole`), or their hash */
 	SL_EV_CHUNK,   /* server, vertical: `chunk` can go on: FEATURES: encode head_grad, LABELS: forward */
 	SL_EV_ECHO,    /* server, vertical: the middle's forward passes are done */
+	SL_EV_SUM,     /* server, vertical: all parties have sent their squares; squares[0] is the whole gradient's */
 	SL_EV_ENDS,    /* no event of its own: the table's column for parts of SL_PART_ENDS and for TASK_DONE(GIVE) */
 	SL_EV_TICK,
 	SL_EV_COUNT
@@ -288,8 +290,10 @@ struct sl_session {
 	int chunks;
 	uint32_t tokens[SL_SESSION_MAX_CHUNKS]; /* by chunk; 0: no tokens, or not known yet */
 	double lr;
-	double group_lr;    /* server: the group's, if it took another one than the client's; else below 0 */
-	double squares[3];  /* client that clips: sums of squares of head, middle (-1: not known yet) and tail */
+	double group_lr; /* server: the group's, if it took another one than the client's; else below 0 */
+	/* If the run clips, sums of squares: on a client of head, middle (-1: not known yet) and tail. In a vertical
+	 * group [1] is of all parties and the middle, and on a server [0] of the client. */
+	double squares[3];
 	double mean_factor; /* client: factor that makes the sum of the step's batches their mean; 1 without
 			       accumulation */
 	double grad_scale;  /* factor for all gradients, mean_factor included; 0: none; -1: free step, not known yet */
@@ -298,7 +302,8 @@ struct sl_session {
 	uint32_t rows_of[SL_SESSION_MAX_CHUNKS];
 	enum sl_pass_back back[SL_SESSION_MAX_CHUNKS];
 	int backs;
-	int norm_of;   /* server: gradients that the norm asked for shall include; -1: NORM runs; 0: none */
+	int norm_of;   /* server: gradients that the norm asked for shall include; -1: NORM runs; 0: none. In a vertical
+			  group -1: the client's own squares were sent, or have come */
 	int committed; /* server: chunks with a gradient, as COMMIT says; 0: COMMIT has not come */
 	enum sl_pass_keep keep;
 	uint64_t kept[SL_WIRE_KEPT]; /* steps of the client's checkpoints for COMMIT; set by its driver */

@@ -31,6 +31,11 @@ enum sl_err sl_fields_check(const struct sl_session *s, const struct sl_frame *f
 void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_t batch_rows);
 /* Whether COMMIT must wait for NORM: gradients are clipped, and mid_grad crosses. */
 bool sl_session_awaits_norm(const struct sl_session *s);
+/* Whether that NORM has the squares of all parties of a vertical group, after each has sent its own. */
+static inline bool sl_session_sums(const struct sl_session *s)
+{
+	return s->limits.party && sl_session_awaits_norm(s);
+}
 /* Whether a chunk of the pass may have so many tokens. */
 bool sl_session_tokens_fit(const struct sl_session *s, int chunk, uint64_t tokens);
 /* Whether a pass's first part may say so many `answers`, tokens with a loss. */
@@ -50,7 +55,7 @@ void sl_abandon_begin(struct sl_session *s, struct sl_outbox *out, const char *w
 enum sl_err sl_abandon_check(const struct sl_session *s, const struct sl_frame *frame, uint64_t step,
 			     struct sl_outbox *out);
 /* party.c */
-sl_session_fn sl_on_chunk, sl_on_echo;
+sl_session_fn sl_on_chunk, sl_on_echo, sl_on_squares, sl_on_sum;
 sl_session_fn sl_on_nonfinite, sl_on_abandon, sl_on_abandon_again, sl_on_stale_part, sl_on_task_ignored;
 
 /* Free steps (free.c). _act and _grad check a part of an activation or gradient. _call adds the chunks of a call. _norm

@@ -130,6 +130,27 @@ static void go_back(struct sl_group *g, const struct sl_session *l, int k)
 	sl_port_event(port_of(g, k), &(struct sl_event){.kind = SL_EV_ECHO});
 }
 
+/* Once all parties have sent the squares of their own gradients: adds these in the order of the members, then the
+ * middle's, and sends all the sum. */
+static void sum_squares(struct sl_group *g, int labels)
+{
+	const struct sl_session *l = session_of(g, labels);
+	double sum = 0;
+
+	if (!l || !l->training || l->squares[1] >= 0 || l->done[SL_TASK_MID_BWD] != l->chunks)
+		return;
+	for (int k = 0; k < g->n; k++) {
+		const struct sl_session *s = session_of(g, k);
+
+		if (!s || !s->norm_of || !computes(s))
+			return;
+		sum += s->squares[0];
+	}
+	sum += g->member[labels].m->squares;
+	for (int k = 0; k < g->n && port_of(g, k); k++)
+		sl_port_event(port_of(g, k), &(struct sl_event){.kind = SL_EV_SUM, .squares = {sum}});
+}
+
 /* An event may end a session, and then the others, too: the pass is over then. */
 static void go_on(struct sl_group *g, int labels)
 {
@@ -142,6 +163,8 @@ static void go_on(struct sl_group *g, int labels)
 			go_back(g, l, k);
 	if (g->pass.on && !l->training && l->done[SL_TASK_MID_FWD] == l->chunks)
 		g->pass.on = false;
+	if (g->pass.on)
+		sum_squares(g, labels);
 }
 
 /* The party with labels has done its last evaluation, and its file says so. One with features that was lost repeats

@@ -99,17 +99,20 @@ static enum sl_err parties_check(struct sl_group *g, struct sl_middle *m, struct
 
 static enum sl_err parties_apply(struct sl_group *g)
 {
-	int64_t rows[SL_PLAN_MAX_CHUNKS], batch = 0;
+	const struct sl_session *s = NULL;
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+	enum sl_err err;
 	int chunks;
 
-	for (int k = 0; k < g->n; k++)
-		batch = (int64_t)g->part[k].rows > batch ? (int64_t)g->part[k].rows : batch;
-	if (!batch)
+	for (int k = 0; k < g->n; k++) /* all have the same rows and factor */
+		s = g->part[k].rows ? sl_port_session(g->part[k].m->port) : s;
+	if (!s)
 		return sl_exec_skip(g->trunk.exec);
-	chunks = sl_plan_split(g->trunk.plan, batch, rows);
+	chunks = sl_plan_split(g->trunk.plan, (int64_t)s->batch_rows, rows);
 	SL_FAILPOINT(SL_FP_SERVER_APPLY);
 	g->trunk.state = SL_TRUNK_TORN;
-	return sl_exec_commit(g->trunk.exec, g->lr, rows, chunks);
+	err = sl_exec_scale(g->trunk.exec, s->grad_scale);
+	return err ? err : sl_exec_commit(g->trunk.exec, g->lr, rows, chunks);
 }
 
 enum sl_err sl_group_check(struct sl_middle *m, struct sl_fail *fail)

@@ -20,6 +20,22 @@ vertical frozen 'train.freeze=features.0.*'
 vertical middle 'train.freeze=features.*'
 vertical deep head_end=features.2 tail_begin=features.18 threads=2
 
+# clips NAME [key=value]…: the same with gradients clipped by one norm, which all parties and the process with all data log.
+norms_of() { jq -c 'select(.type == "step") | .grad_norm' "$tmp/$1/log.jsonl"; }
+clips() {
+	vertical "$@"
+	local party
+	for party in "${members[@]}"; do
+		diff <(norms_of "$1-$party") <(norms_of "$1-local") >"$tmp/differ" || fail "$1: $party has other norms: $(head -n 4 "$tmp/differ")"
+	done
+	[ "$(norms_of "$1-A" | awk -v most="$clip_norm" '$1 > most' | wc -l)" -gt 3 ] || fail "$1: no gradient is above $clip_norm"
+}
+clip_norm=0.5
+clips clipped train.clip_norm=0.5
+! cmp -s <(tensors_of "$tmp/clipped-A") <(tensors_of "$tmp/plain-A") || fail 'clipping changes nothing'
+vertical clipped-middle train.clip_norm=0.5 'train.freeze=features.*'
+clips clipped-codecs train.clip_norm=0.5 'codec=topk:0.3,ef=true|quant:8' train.optimizer.kind=adamw train.optimizer.lr=0.002 train.batch=8
+
 # Each party adds noise by its own key, to what it sends.
 for party in A B; do "$SPLITC" keygen --out "$tmp/$party.noise" >"$tmp/keygen.log" 2>&1 || fail "keygen: $(cat "$tmp/keygen.log")"; done
 cp "$tmp/A.yaml" "$tmp/quiet.yaml"
@@ -87,7 +103,6 @@ refuses 'must be 2 to 9' share.clients=10
 refuses 'must be 2 to 9' share.clients=2..3
 refuses 'must be private' share.ends=mean
 refuses 'train.keep_best: does not go with' train.keep_best=true
-refuses 'train.clip_norm: does not go with' train.clip_norm=1
 refuses 'needs share.secret' data.id=stem data.kind=images
 sed 's/^partition:.*/head_end: features.3.conv.0\ntail_begin: features.3.conv.3/' "$tmp/A.yaml" >"$tmp/over.yaml"
 config=$tmp/over.yaml refused 78 'begin the tail after its last reader' --local --party "$tmp/B.yaml"
@@ -222,6 +237,12 @@ vertical pair
 write_members three right.drop 3 A,B,C
 vertical three
 vertical three-one train.chunks=1 train.batch=8 train.drop_last=true
+clips three-clipped train.clip_norm=0.5
+# The members in another order: C, with the labels, is first.
+for party in A:2 B:1 C:0; do sed -i "s/member: [0-9]/member: ${party#*:}/" "$tmp/${party%:*}.yaml"; done
+clips three-turned train.clip_norm=0.5
+write_members three right.drop 3 A,B,C
+clips three-clipped-frozen train.clip_norm=0.5 'train.freeze=image.*,right.*' train.chunks=1
 vertical three-codecs 'codec=topk:0.3,ef=true|quant:8' codec.head_grad=qsgd:16 train.optimizer.kind=adamw train.optimizer.lr=0.002
 
 # The image's tower is frozen, so no gradient comes back to A, and B and C learn.
@@ -233,7 +254,7 @@ head_grad_of() { jq 'select(.type == "summary") | .direction.head_grad.payload_b
 for at in A B C; do
 	points_A= points_B= points_C=
 	declare "points_$at=client.check=EIO@4"
-	parties "three-nan-$at" train.on_nan=skip
+	parties "three-nan-$at" train.on_nan=skip train.clip_norm=0.5
 	for party in A B C; do [ "$(grep -c '"skipped":true' "$tmp/three-nan-$at-$party/log.jsonl")" = 1 ] || fail "three-nan-$at: $party"; done
 	cmp <(tensors_of "$tmp/three-nan-$at-C") <(tensors_of "$tmp/three-nan-A-C") || fail "it matters that $at found NaN"
 done

@@ -159,15 +159,17 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 		f->u.credit.bytes = near(in, 1000);
 		break;
 	case SL_FRAME_COMMIT:
-		f->u.commit = (struct sl_commit){
-			near(in, s->number),
-			(uint32_t)near(in, (uint64_t)(s->limits.free_calls ? s->backs : s->chunks)),
-			(double)near(in, 1),
-			take(in) & 1,
-			take(in) & 1,
-			{near(in, s->next_step), near(in, s->next_step)},
-			s->limits.clip_norm > 0 || s->limits.free_calls ? 0.5 * (double)near(in, 1) : 0,
-			take(in) & 1};
+		f->u.commit =
+			(struct sl_commit){near(in, s->number),
+					   (uint32_t)near(in, (uint64_t)(s->limits.free_calls ? s->backs : s->chunks)),
+					   (double)near(in, 1),
+					   take(in) & 1,
+					   take(in) & 1,
+					   {near(in, s->next_step), near(in, s->next_step)},
+					   s->limits.party && s->grad_scale > 0 ? s->grad_scale * (double)near(in, 1)
+					   : s->limits.clip_norm > 0 || s->limits.free_calls ? 0.5 * (double)near(in, 1)
+											     : 0,
+					   take(in) & 1};
 		break;
 	case SL_FRAME_COMMITTED:
 		f->u.committed = (struct sl_committed){near(in, s->number), 0.5,
@@ -314,6 +316,9 @@ static void check_actions(struct driver *d, const struct sl_event *ev, enum sl_e
 			CHECK(is_held(d, d->s.next_step));
 		else if (a->kind == SL_ACTION_STEPPED)
 			check_stepped(d);
+		else if (a->kind == SL_ACTION_PREPARED && d->s.limits.party && d->s.limits.clip_norm > 0 &&
+			 !d->s.limits.no_mid_grad && !sl_session_skips(&d->s)) /* all parties have one factor */
+			CHECK(d->s.norm_of && d->s.squares[1] >= 0 && d->s.grad_scale > 0);
 		d->joining |= a->kind == SL_ACTION_JOINING;
 		d->prepared |= a->kind == SL_ACTION_PREPARED;
 		d->asked |= a->kind == SL_ACTION_ASKED;
@@ -458,9 +463,14 @@ static bool party_says(struct input *in, struct driver *d, struct sl_event *ev, 
 							    : d->done[SL_TASK_MID_FWD];
 
 	if (s->role != SL_SESSION_SERVER || !s->limits.party ||
-	    (s->state != SL_SESSION_STEP && s->state != SL_SESSION_EVAL) || (!labels && echoes != (kind == SL_EV_ECHO)))
+	    (s->state != SL_SESSION_STEP && s->state != SL_SESSION_EVAL) ||
+	    (!labels && kind != SL_EV_SUM && echoes != (kind == SL_EV_ECHO)))
 		return false;
 	*ev = (struct sl_event){.kind = kind, .chunk = d->started[task]};
+	if (kind == SL_EV_SUM) {
+		ev->squares[0] = take(in);
+		return s->norm_of && s->squares[1] < 0 && s->state == SL_SESSION_STEP;
+	}
 	if (kind == SL_EV_CHUNK)
 		return d->started[task] < most;
 	if (labels || d->echoed || most != s->chunks)
@@ -506,7 +516,7 @@ static bool request(struct input *in, struct driver *d, struct sl_event *ev, enu
 	if ((kind >= SL_EV_MORE && kind <= SL_EV_APPLY) ||
 	    (kind == SL_EV_NONFINITE && d->s.limits.free_calls && d->s.state == SL_SESSION_STEP))
 		return caller_says(in, d, ev, kind);
-	if (kind == SL_EV_CHUNK || kind == SL_EV_ECHO)
+	if (kind >= SL_EV_CHUNK && kind <= SL_EV_SUM)
 		return party_says(in, d, ev, kind);
 	if (kind >= SL_EV_JOINED && kind <= SL_EV_LATE)
 		return group_says(in, d, ev, kind);
@@ -594,8 +604,6 @@ static void open_session(struct input *in, struct driver *d)
 		if (!sl_party_has(l->party, what == SL_PART_MID_ACT || what == SL_PART_MID_GRAD ? SL_TAIL : SL_HEAD))
 			l->run_bytes[what] = 0;
 	l->run_bytes[SL_PART_ORDER] = l->party ? SL_WIRE_ORDER : 0;
-	if (l->party)
-		l->clip_norm = 0;
 	if (l->ends)
 		l->run_bytes[d->client ? SL_PART_END_MEAN : SL_PART_END_GRAD] = 150;
 	if (how / 6 % 2 && !l->party) {

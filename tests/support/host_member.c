@@ -32,6 +32,7 @@ static struct asked agreement(int k)
 	g->share.wait_s = host_group.wait_s;
 	g->share.epoch_steps = host_group.epoch_steps;
 	g->share.member_norm = host_group.member_norm;
+	g->clip_norm = host_group.clip_norm;
 	g->optimizer.momentum = 0;
 	for (int dir = 0; dir < SL_DIR_COUNT && host_group.codec; dir++)
 		if (dir == SL_DIR_MID_ACT || dir == SL_DIR_HEAD_GRAD)

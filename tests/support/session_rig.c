@@ -187,6 +187,11 @@ static void keep_step(struct rig *rig)
 	} else if (done == s->chunks && !side->handed++) {
 		assert_int_equal(rig_event(rig, RIG_SERVER, &(struct sl_event){.kind = SL_EV_ECHO}), SL_OK);
 	}
+	if (s->norm_of && s->squares[1] < 0 && (!labels || s->done[SL_TASK_MID_BWD] == s->chunks)) {
+		const struct sl_event ev = {.kind = SL_EV_SUM, .squares = {s->squares[0] + RIG_OTHER_SQUARES}};
+
+		assert_int_equal(rig_event(rig, RIG_SERVER, &ev), SL_OK);
+	}
 }
 
 static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, const struct sl_outbox *out,

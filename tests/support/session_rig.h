@@ -30,7 +30,7 @@ struct rig_conf {
 	enum sl_party party; /* the group is vertical, and the client has this; the other party keeps step */
 };
 
-enum { RIG_ROW_TOKENS = 5 };
+enum { RIG_ROW_TOKENS = 5, RIG_OTHER_SQUARES = 16 /* of the middle and the other party, where these clip */ };
 
 /* The three combinations: both gradients cross, only the middle's, none. */
 static inline void rig_grads(struct rig_conf *conf, int which)

@@ -1,6 +1,6 @@
 /* A vertical group on a server, one of whose parties lies. A step that it spoils is left out for both. Where it breaks
  * the rules its own link ends with the reason; the other party is told whom it waits for, and both go on with the same
- * bits as if nothing had happened. */
+ * bits as if nothing had happened. Then the same with gradients that are clipped. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +13,7 @@
 #include <ftw.h>
 #include <stdlib.h>
 
+#include "common/exec/clip.h"
 #include "tests/support/host_member.h"
 
 static const float SMALL = 1e-3f;
@@ -128,7 +129,39 @@ static void send_grad(uint64_t step, float scale)
 		await_bytes(k, whole[k]);
 }
 
-static void commit(int k, uint64_t step, bool skip, double lr)
+static void say_norm(int k, uint64_t step, double squares)
+{
+	const struct sl_frame f = {.kind = SL_FRAME_NORM, .epoch = member[k].epoch, .u.norm = {step, squares}};
+
+	host_rig_say(&member[k].c, &f);
+}
+
+/* The squares of party k's own gradient, as it says. */
+static double squares_of(int k, uint64_t step)
+{
+	return 0.3 + 0.7 * k + 0.1 * (double)step;
+}
+
+/* All say their squares and hear the sum, of which the server clips. */
+static void norms(uint64_t step)
+{
+	for (int k = 0; k < parties; k++)
+		member[k].c.came[SL_FRAME_NORM] = 0;
+	for (int k = 0; k < parties && host_group.clip_norm > 0; k++)
+		say_norm(k, step, squares_of(k, step));
+	for (int k = 0; k < parties && host_group.clip_norm > 0; k++)
+		while (!member[k].c.came[SL_FRAME_NORM] && !stopped())
+			host_rig_turn();
+}
+
+static double factor_of(int k)
+{
+	const double squares[3] = {0, member[k].c.last[SL_FRAME_NORM].u.norm.squares, 0};
+
+	return host_group.clip_norm > 0 ? sl_clip_factor(host_group.clip_norm, squares) : 0;
+}
+
+static void commit_by(int k, uint64_t step, bool skip, double lr, double grad_scale)
 {
 	const struct sl_frame f = {.kind = SL_FRAME_COMMIT,
 				   .epoch = member[k].epoch,
@@ -137,9 +170,15 @@ static void commit(int k, uint64_t step, bool skip, double lr)
 						.lr = lr,
 						.checkpoint = true,
 						.kept = {step, step ? step - 1 : 0},
-						.skip = skip}};
+						.skip = skip,
+						.grad_scale = skip ? 0 : grad_scale}};
 
 	host_rig_say(&member[k].c, &f);
+}
+
+static void commit(int k, uint64_t step, bool skip, double lr)
+{
+	commit_by(k, step, skip, lr, factor_of(k));
 }
 
 static void committed(void)
@@ -161,6 +200,7 @@ static void honest_step(uint64_t step)
 	all_order(step);
 	send_acts(step, FEATURES, 1);
 	send_grad(step, SMALL);
+	norms(step);
 	for (int k = 0; k < parties; k++)
 		commit(k, step, false, host_group.lr);
 	committed();
@@ -204,12 +244,13 @@ static uint64_t rest(uint64_t from)
 /* The hash where nobody lies. */
 static uint64_t undisturbed(void)
 {
-	static uint64_t hash[MOST + 1];
+	static uint64_t hash[MOST + 1][2];
+	uint64_t *is = &hash[parties][host_group.clip_norm > 0];
 
-	if (hash[parties])
-		return hash[parties];
+	if (*is)
+		return *is;
 	begin();
-	return hash[parties] = rest(SPOILED);
+	return *is = rest(SPOILED);
 }
 
 /* ---- values */
@@ -230,6 +271,8 @@ static void spoiled_values_are_left_out(void **state)
 			send_acts(SPOILED, k, bad[i]);
 			if (!stopped())
 				send_grad(SPOILED, k == labels() ? bad[i] : SMALL);
+			if (!stopped())
+				norms(SPOILED);
 			for (int p = 0; p < parties && !stopped(); p++)
 				commit(p, SPOILED, false, host_group.lr);
 			for (int p = 0; p < parties; p++) {
@@ -278,6 +321,7 @@ static void a_learning_rate_does_no_harm(void **state)
 		all_order(SPOILED);
 		send_acts(SPOILED, FEATURES, 1);
 		send_grad(SPOILED, SMALL);
+		norms(SPOILED);
 		for (int p = 0; p < parties; p++)
 			commit(p, SPOILED, false, p == k ? 7e5 : host_group.lr);
 		if (parties == 2) {
@@ -377,10 +421,81 @@ static void lie_again(int k)
 	say_tensor(k, k == labels() ? SL_PART_MID_GRAD : SL_PART_HEAD_ACT, ROWS, 0);
 }
 
+static void computed(void)
+{
+	all_order(SPOILED);
+	send_acts(SPOILED, FEATURES, 1);
+	send_grad(SPOILED, SMALL);
+}
+
+static void lie_nan(int k)
+{
+	computed();
+	say_norm(k, SPOILED, (double)NAN);
+}
+
+static void lie_inf(int k)
+{
+	computed();
+	say_norm(k, SPOILED, INFINITY);
+}
+
+static void lie_negative(int k)
+{
+	computed();
+	say_norm(k, SPOILED, -1e-300);
+}
+
+static void lie_huge(int k)
+{
+	computed();
+	say_norm(k, SPOILED, 1.7e308);
+}
+
+static void lie_norms(int k)
+{
+	computed();
+	say_norm(k, SPOILED, 1);
+	say_norm(k, SPOILED, 1);
+}
+
+static void lie_norm_of_nothing(int k)
+{
+	order(k, SPOILED, NULL, 0);
+	say_norm(k, SPOILED, 1);
+}
+
+static void lie_norm_of_other(int k)
+{
+	computed();
+	say_norm(k, SPOILED + 1, 1);
+}
+
+static void lie_hasty(int k)
+{
+	computed();
+	say_norm(k, SPOILED, 1);
+	commit_by(k, SPOILED, false, host_group.lr, 1);
+}
+
+static void lie_factor(int k)
+{
+	computed();
+	norms(SPOILED);
+	commit_by(k, SPOILED, false, host_group.lr, nextafter(factor_of(k), 1));
+}
+
+static void lie_unclipped(int k)
+{
+	computed();
+	norms(SPOILED);
+	commit_by(k, SPOILED, false, host_group.lr, 0);
+}
+
 static const struct {
 	const char *name, *phrase;
 	void (*lie)(int k);
-	unsigned who; /* bit 0: parties with features, 1: the one with labels */
+	unsigned who; /* bit 0: parties with features, 1: the one with labels; 2: the group clips */
 } lies[] = {
 	{"a step ahead", "begun where", lie_early, 3},
 	{"a step behind", "begun where", lie_late, 3},
@@ -393,6 +508,16 @@ static const struct {
 	{"mid_grad before mid_act", "before it can exist", lie_too_soon, 2},
 	{"commit of nothing", "commit of step 3", lie_undone, 3},
 	{"a tensor twice", "chunk 0 where", lie_again, 3},
+	{"squares that are NaN", "squares", lie_nan, 7},
+	{"squares that are Inf", "squares", lie_inf, 7},
+	{"negative squares", "squares is -1e-300", lie_negative, 7},
+	{"squares whose sum is Inf", "squares is 1.7e+308", lie_huge, 7},
+	{"squares twice", "too early or twice", lie_norms, 7},
+	{"squares of nothing", "too early or twice", lie_norm_of_nothing, 7},
+	{"squares of another step", "step 4 in step 3", lie_norm_of_other, 7},
+	{"a commit without the norm", "which its norm does not give", lie_hasty, 7},
+	{"another factor", "which its norm does not give", lie_factor, 7},
+	{"no factor", "which its norm does not give", lie_unclipped, 7},
 };
 
 static void who_breaks_the_rules_ends_alone(void **state)
@@ -400,7 +525,7 @@ static void who_breaks_the_rules_ends_alone(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++)
 		for (int k = 0; k < parties; k++) {
-			if (!(lies[i].who >> (k == labels()) & 1))
+			if (!(lies[i].who >> (k == labels()) & 1) || lies[i].who >> 2 != (host_group.clip_norm > 0))
 				continue;
 			(void)undisturbed();
 			begin();
@@ -546,6 +671,70 @@ static void an_input_of_nobody_ends_both(void **state)
 	end();
 }
 
+/* The sum that all hear in a step, where member k says squares[k]. */
+static double heard_sum(const double *squares)
+{
+	double sum;
+
+	begin();
+	computed();
+	for (int k = 0; k < parties; k++)
+		member[k].c.came[SL_FRAME_NORM] = 0;
+	for (int k = parties - 1; k >= 0; k--) /* the order in which they come does not count */
+		say_norm(k, SPOILED, squares[k]);
+	for (int k = 0; k < parties; k++)
+		host_rig_await(&member[k].c.came[SL_FRAME_NORM], 1);
+	sum = member[FEATURES].c.last[SL_FRAME_NORM].u.norm.squares;
+	for (int k = 1; k < parties; k++)
+		assert_true(member[k].c.last[SL_FRAME_NORM].u.norm.squares == sum);
+	end();
+	return sum;
+}
+
+static double sum_in(const double *x, const int *order, int n)
+{
+	double sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += x[order[i]];
+	return sum;
+}
+
+/* Member by member, and the middle last. Other orders round otherwise. */
+static void squares_are_added_in_the_order_of_members(void **state)
+{
+	static const int right[] = {0, 1, 2, 3}, wrong[][MOST + 1] = {{3, 0, 1, 2}, {2, 1, 0, 3}, {0, 3, 1, 2}},
+			 wrong_of_two[][MOST + 1] = {{2, 0, 1}, {2, 1, 0}};
+	const double none[MOST] = {0}, middle = heard_sum(none);
+	double squares[MOST + 1];
+	int others = 0;
+
+	(void)state;
+	assert_true(middle > 0);
+	for (int i = 1; others < (parties == 2 ? 2 : 3); i++) {
+		assert_true(i < 1000);
+		for (int k = 0; k < parties; k++)
+			squares[k] = middle * (0.1 * i + 0.3 * k);
+		squares[parties] = middle;
+		others = 0;
+		for (int w = 0; w < (parties == 2 ? 2 : 3); w++)
+			others += sum_in(squares, parties == 2 ? wrong_of_two[w] : wrong[w], parties + 1) !=
+				  sum_in(squares, right, parties + 1);
+	}
+	assert_true(heard_sum(squares) == sum_in(squares, right, parties + 1));
+}
+
+static void a_clipped_step_is_smaller(void **state)
+{
+	const uint64_t clipped = undisturbed();
+
+	(void)state;
+	assert_true(factor_of(FEATURES) < 1);
+	host_group.clip_norm = 0;
+	assert_true(undisturbed() != clipped);
+	host_group.clip_norm = 0.5;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -563,6 +752,13 @@ int main(void)
 		cmocka_unit_test(who_breaks_the_rules_ends_alone),   cmocka_unit_test(passes_that_differ_end_both),
 		cmocka_unit_test(a_step_that_nobody_has_is_refused), cmocka_unit_test(an_input_is_given_once),
 	};
+	const struct CMUnitTest clips[] = {
+		cmocka_unit_test(a_clipped_step_is_smaller),
+		cmocka_unit_test(squares_are_added_in_the_order_of_members),
+		cmocka_unit_test(spoiled_values_are_left_out),
+		cmocka_unit_test(a_learning_rate_does_no_harm),
+		cmocka_unit_test(who_breaks_the_rules_ends_alone),
+	};
 	int failed = 0;
 
 	host_group.epoch_steps = STEPS;
@@ -572,6 +768,9 @@ int main(void)
 		host_group.clients = parties;
 		failed = parties == 2 ? cmocka_run_group_tests(tests, NULL, NULL)
 				      : cmocka_run_group_tests(of_three, NULL, NULL);
+		host_group.clip_norm = 0.5;
+		failed += cmocka_run_group_tests(clips, NULL, NULL);
+		host_group.clip_norm = 0;
 	}
 	return failed;
 }

@@ -17,9 +17,9 @@ static struct rig rig;
 
 /* The sessions, as bits. */
 enum { PLAIN = 1, CLIPS = 2, FREE = 4, TOKENS = 8, ANSWERS = 16, MEMBER = 32, SHARES = 64, ROUND = 128, COMES = 256 };
-enum { FEATURES = 512, LABELS = 1024, VERTICAL = FEATURES | LABELS };
-enum { ALL = 2047, NONE = 0, GROUPS = MEMBER | SHARES | ROUND | COMES | VERTICAL, WITH_TOKENS = TOKENS | ANSWERS };
-enum { SESSIONS = 11 };
+enum { FEATURES = 512, LABELS = 1024, SUMS = 2048, VERTICAL = FEATURES | LABELS | SUMS };
+enum { ALL = 4095, NONE = 0, GROUPS = MEMBER | SHARES | ROUND | COMES | VERTICAL, WITH_TOKENS = TOKENS | ANSWERS };
+enum { SESSIONS = 12 };
 
 static struct rig_conf conf_of(unsigned session)
 {
@@ -29,7 +29,7 @@ static struct rig_conf conf_of(unsigned session)
 				 .window_bytes = 1 << 20,
 				 .next_step = 12,
 				 .seed = session,
-				 .clip_norm = session == CLIPS ? 3 : 0,
+				 .clip_norm = session & (CLIPS | SUMS) ? 3 : 0,
 				 .free_calls = session == FREE,
 				 .tokens = session & WITH_TOKENS,
 				 .token_loss = session == ANSWERS,
@@ -37,9 +37,9 @@ static struct rig_conf conf_of(unsigned session)
 				 .ends = session & (SHARES | ROUND | COMES),
 				 .ends_round = session == ROUND ? 1 : 0,
 				 .comes = session == COMES,
-				 .party = session == FEATURES ? SL_PARTY_FEATURES
-					  : session == LABELS ? SL_PARTY_LABELS
-							      : SL_PARTY_BOTH};
+				 .party = session == FEATURES         ? SL_PARTY_FEATURES
+					  : session & (LABELS | SUMS) ? SL_PARTY_LABELS
+								      : SL_PARTY_BOTH};
 }
 
 /* ---- frames: one of each kind, as legal as the moment allows */
@@ -77,6 +77,7 @@ static struct sl_frame frame_to(enum rig_who to, enum sl_frame_kind kind)
 {
 	const struct sl_session *s = &rig.side[to].s;
 	const bool abandoned = s->state == SL_SESSION_ABANDON;
+	const double scale = s->limits.party ? s->grad_scale : 0.5; /* of a party the one that all have */
 	struct sl_frame f = {.kind = kind, .epoch = s->epoch};
 
 	if (kind == SL_FRAME_WELCOME) {
@@ -92,7 +93,7 @@ static struct sl_frame frame_to(enum rig_who to, enum sl_frame_kind kind)
 			.chunks = (uint32_t)s->chunks,
 			.lr = 0.1,
 			.skip = abandoned || s->state == SL_SESSION_READY,
-			.grad_scale = (s->limits.clip_norm > 0 || s->limits.free_calls) && !abandoned ? 0.5 : 0};
+			.grad_scale = (s->limits.clip_norm > 0 || s->limits.free_calls) && !abandoned ? scale : 0};
 	} else if (kind == SL_FRAME_COMMITTED) {
 		f.u.committed = (struct sl_committed){.step = s->number, .compute_s = 0.25, .mean = s->limits.ends};
 	} else if (kind == SL_FRAME_ABANDON) {
@@ -130,7 +131,7 @@ CHANGE(training, f->u.part.training = true)
 CHANGE(lr_below, f->u.commit.lr = -0.1)
 CHANGE(lr_above, f->u.commit.lr = 1e6)
 CHANGE(lr_nan, f->u.commit.lr = NAN)
-CHANGE(grad_scale, f->u.commit.grad_scale = 0.5)
+CHANGE(grad_scale, f->u.commit.grad_scale = f->u.commit.grad_scale > 0 ? f->u.commit.grad_scale : 0.5)
 CHANGE(grad_scale_above, f->u.commit.grad_scale = 1.5)
 CHANGE(grad_scale_below, f->u.commit.grad_scale = -0.5)
 CHANGE(writing, f->u.commit.writing = true)
@@ -149,6 +150,7 @@ CHANGE(late, f->u.abandon.late = true)
 CHANGE(no_text, f->u.abandon.text[0] = 0)
 CHANGE(squares_below, f->u.norm.squares = -1)
 CHANGE(squares_between, f->u.norm.squares = 1.5)
+CHANGE(squares_above, f->u.norm.squares = 2e100)
 
 /* A frame, or a field of it, and the sessions in which it means something. `alone`: nothing but this row can refuse it,
  * so it must have been the only fault at least once. */
@@ -209,7 +211,7 @@ static const struct row table[] = {
 	TO_SERVER("Commit.lr", COMMIT, lr_below, NONE, true),
 	TO_SERVER("Commit.lr", COMMIT, lr_above, NONE, true),
 	TO_SERVER("Commit.lr", COMMIT, lr_nan, NONE, true),
-	TO_SERVER("Commit.grad_scale", COMMIT, grad_scale, CLIPS | FREE, true),
+	TO_SERVER("Commit.grad_scale", COMMIT, grad_scale, CLIPS | FREE | SUMS, true),
 	TO_SERVER("Commit.grad_scale", COMMIT, grad_scale_above, NONE, true),
 	TO_SERVER("Commit.grad_scale", COMMIT, grad_scale_below, NONE, true),
 	TO_SERVER("Commit.writing", COMMIT, writing, NONE, true),
@@ -230,11 +232,12 @@ static const struct row table[] = {
 	TO_SERVER("Abandon.late", ABANDON, late, NONE, true),
 	TO_CLIENT("Abandon.text", ABANDON, no_text, NONE, true),
 	TO_SERVER("Abandon.text", ABANDON, no_text, NONE, true),
-	TO_CLIENT("Norm", NORM, nothing, CLIPS | FREE, false),
+	TO_CLIENT("Norm", NORM, nothing, CLIPS | FREE | SUMS, false),
 	TO_CLIENT("Norm.squares", NORM, squares_below, NONE, true),
-	TO_SERVER("Norm", NORM, nothing, FREE, false),
+	TO_SERVER("Norm", NORM, nothing, FREE | SUMS, false),
 	TO_SERVER("Norm.squares", NORM, squares_below, NONE, true),
-	TO_SERVER("Norm.squares", NORM, squares_between, NONE, true),
+	TO_SERVER("Norm.squares", NORM, squares_between, SUMS, true),
+	TO_SERVER("Norm.squares", NORM, squares_above, NONE, true),
 };
 
 enum { ROWS = sizeof table / sizeof table[0] };

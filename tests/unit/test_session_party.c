@@ -1,5 +1,6 @@
 /* The session of a vertical group's member, which has features, labels or both: each pass begins with ORDER, and only
- * what belongs to its part of the network crosses. The rig lets the other party keep step. */
+ * what belongs to its part of the network crosses. The rig lets the other party keep step. Every second seed clips. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,6 +23,7 @@ static void open_party(enum sl_party party, int grads, uint64_t seed)
 				.window_bytes = 16384,
 				.next_step = 12,
 				.seed = seed,
+				.clip_norm = seed % 2 ? 3 : 0,
 				.shared = true,
 				.party = party};
 	const struct sl_event joined = {.kind = SL_EV_JOINED, .next_step = 12};
@@ -63,6 +65,16 @@ static void check_crossed(enum sl_party party, int grads)
 	assert_int_equal(s->tasks[SL_TASK_MID_BWD], features ? head_grad : mid_grad);
 }
 
+/* The factor by which both sides multiply: that of the norm of all parties, which have one where mid_grad crosses. */
+static void check_clipped(enum sl_party party, int grads, uint64_t seed)
+{
+	const double own = party == SL_PARTY_FEATURES && grads ? 0 : 9 + 11;
+	const double factor = 3 / (sqrt(own + (grads < 2 ? RIG_OTHER_SQUARES : 0)) + 1e-6);
+	const double want = !(seed % 2) ? 0 : factor < 1 ? factor : 1;
+
+	assert_true(rig.side[RIG_CLIENT].s.grad_scale == want && rig.side[RIG_SERVER].s.grad_scale == want);
+}
+
 static void each_party_does_its_part(void **state)
 {
 	for (int party = SL_PARTY_FEATURES; party <= SL_PARTY_JOINED; party++)
@@ -73,6 +85,7 @@ static void each_party_does_its_part(void **state)
 				rig_settle(&rig);
 				decide();
 				assert_int_equal(rig.side[RIG_CLIENT].stepped, 1);
+				check_clipped((enum sl_party)party, grads, seed);
 				rig_begin_eval(&rig, 0, BATCH);
 				rig_settle(&rig);
 				assert_int_equal(rig.side[RIG_CLIENT].evaluated, 1);
@@ -141,12 +154,82 @@ static void what_is_no_pass_of_this_party_is_refused(void **state)
 	refuses(first(SL_PART_HEAD_ACT), "does not receive");
 }
 
+/* Feeds a frame to a copy of the server's session. part NULL: it is legal. */
+static void tries(const struct sl_frame *f, const char *part)
+{
+	static struct sl_outbox out;
+	struct sl_session copy = rig.side[RIG_SERVER].s;
+	const struct sl_event ev = {.kind = (enum sl_event_kind)f->kind, .frame = f};
+	const enum sl_err err = sl_session_step(&copy, &ev, rig.now_ms, &out);
+
+	if (err != (part ? SL_ERR_PROTOCOL : SL_OK) || (part && !strstr(out.fail.text, part)))
+		fail_msg("%s: %d, %s", part ? part : "legal", (int)err, out.fail.text);
+}
+
+static void says_norm(uint64_t step, double squares, const char *part)
+{
+	tries(&(struct sl_frame){.kind = SL_FRAME_NORM, .epoch = 7, .u.norm = {step, squares}}, part);
+}
+
+static void says_commit(double grad_scale, const char *part)
+{
+	tries(&(struct sl_frame){.kind = SL_FRAME_COMMIT,
+				 .epoch = 7,
+				 .u.commit = {.step = 12, .chunks = CHUNKS, .lr = 0.1, .grad_scale = grad_scale}},
+	      part);
+}
+
+static void a_party_says_its_squares_once(void **state)
+{
+	const double right = 3 / (sqrt(9 + 11 + RIG_OTHER_SQUARES) + 1e-6);
+
+	for (int party = SL_PARTY_FEATURES; party <= SL_PARTY_JOINED; party++)
+		for (uint64_t seed = 1; seed < SEEDS; seed += 2) {
+			const struct sl_session *s = &rig.side[RIG_SERVER].s;
+
+			open_party((enum sl_party)party, 0, seed);
+			rig_begin_step(&rig, BATCH);
+			while (s->state != SL_SESSION_STEP)
+				assert_true(rig_turn(&rig));
+			says_norm(12, 20, "too early or twice");
+			while (s->done[SL_TASK_MID_FWD] != s->chunks)
+				assert_true(rig_turn(&rig));
+			if (!s->norm_of) {
+				says_norm(12, 0, NULL);
+				says_norm(12, 1e90, NULL);
+				says_norm(11, 20, "step 11 in step 12");
+				says_norm(12, -1, "squares is -1");
+				says_norm(12, 2e100, "squares is 2e+100");
+				says_norm(12, INFINITY, "squares is inf");
+				says_norm(12, (double)NAN, "squares is nan");
+			}
+			while (!s->norm_of && rig_turn(&rig))
+				if (party == SL_PARTY_LABELS || s->done[SL_TASK_MID_BWD] == s->chunks)
+					says_commit(1, "grad_scale");
+			says_norm(12, 20, "too early or twice");
+			while (s->squares[1] < 0)
+				assert_true(rig_turn(&rig));
+			says_commit(right, NULL);
+			says_commit(nextafter(right, 1), "which its norm does not give");
+			says_commit(1, "which its norm does not give");
+			says_commit(0, "which its norm does not give");
+			rig_settle(&rig);
+			decide();
+			assert_int_equal(rig.side[RIG_CLIENT].stepped, 1);
+			rig_begin_eval(&rig, 0, BATCH);
+			while (s->state != SL_SESSION_EVAL)
+				assert_true(rig_turn(&rig));
+			says_norm(0, 20, "Norm frame in state EVAL");
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_party_does_its_part),
 		cmocka_unit_test(a_step_is_abandoned_at_any_moment),
 		cmocka_unit_test(what_is_no_pass_of_this_party_is_refused),
+		cmocka_unit_test(a_party_says_its_squares_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
