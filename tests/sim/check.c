@@ -108,6 +108,19 @@ static const char three_yaml[2][sizeof THREE + 128] = {
 	THREE "share: {mode: vertical, group: g, clients: 3, member: 1, role: features, inputs: [right]}\n",
 	THREE "share: {mode: vertical, group: g, clients: 3, member: 2, role: labels, inputs: [more]}\n"};
 
+/* Writes a party's config, and one that clips: --party takes no --set. */
+static void write_party(const char *name, const char *text)
+{
+	const char *rest = strstr(text, "train: {") + strlen("train: {");
+	char path[64], clips[sizeof three_yaml[0] + 64];
+
+	snprintf(path, sizeof path, "%s.yaml", name);
+	write_text(path, text);
+	snprintf(path, sizeof path, "%s-clip.yaml", name);
+	snprintf(clips, sizeof clips, "%.*sclip_norm: 0.5, %s", (int)(rest - text), text, rest);
+	write_text(path, clips);
+}
+
 /* Three classes that overlap, in four columns; with `named` each row has an id, too. */
 static void write_table(const char *path, int rows, uint32_t seed, bool named)
 {
@@ -182,9 +195,9 @@ void sim_work_make(void)
 	write_networks();
 	write_text("server.yaml", server_yaml);
 	snprintf(labels, sizeof labels, "%s%s", client_yaml, labels_yaml);
-	write_text("labels.yaml", labels);
-	write_text("three-1.yaml", three_yaml[0]);
-	write_text("three-2.yaml", three_yaml[1]);
+	write_party("labels", labels);
+	write_party("three-1", three_yaml[0]);
+	write_party("three-2", three_yaml[1]);
 	write_tables("data", 120);
 	write_tables("named", 120);
 	for (int k = 0; k < 3; k++) { /* members with files of their own: 10, 7 and 4 batches */
@@ -325,7 +338,7 @@ static bool does_parts(const struct sim_row *row)
 static bool run_local(const struct sim_row *row, const char *more, const char *absent, const char *data,
 		      const char *log_dir)
 {
-	char option[160], control[160], clients[8], sets[SIM_TEXT + 2176], *next = sets, *word;
+	char option[160], control[160], clients[8], party[SIM_MEMBERS][32], sets[SIM_TEXT + 2176], *next = sets, *word;
 	const char *argv[2 * SETS_MOST] = {program, "train", sim_config(row), "--local",
 					   "--set", option,  "--set",         control};
 	int argc = 8, status;
@@ -344,11 +357,15 @@ static bool run_local(const struct sim_row *row, const char *more, const char *a
 		}
 	snprintf(clients, sizeof clients, "%d", row->members);
 	if (sim_row_is_vertical(row)) {
-		const char *const more_of[] = {"--party", row->members == 3 ? "../three-1.yaml" : "../labels.yaml",
-					       "--party", "../three-2.yaml"};
-
-		for (int i = 0; i < 2 * (row->members - 1); i++)
-			argv[argc++] = more_of[i];
+		for (int k = 1; k < row->members; k++) {
+			argv[argc++] = "--party";
+			argv[argc++] = party[k];
+			snprintf(party[k], sizeof party[k], "../%s%s.yaml",
+				 row->members == 2 ? "labels"
+				 : k == 1          ? "three-1"
+						   : "three-2",
+				 strstr(row->sets, "clip_norm") ? "-clip" : "");
+		}
 	} else if (row->members && !sim_row_varies(row)) {
 		argv[argc++] = "--clients";
 		argv[argc++] = clients;

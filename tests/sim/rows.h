@@ -66,6 +66,10 @@ OTHER("late-rounds",
 ROW("vertical", "share.mode=vertical", 2)
 /* Two members with an input each, and one with the labels and the third input. */
 ROW("vertical-three", "share.mode=vertical model.network=../three.safetensors head_end=r1 tail_begin=d cut_values=3", 3)
+ROW("clip-vertical", "share.mode=vertical train.clip_norm=0.5", 2)
+ROW("clip-vertical-three",
+    "share.mode=vertical model.network=../three.safetensors head_end=r1 tail_begin=d cut_values=3 train.clip_norm=0.5",
+    3)
 OTHER("come-and-go-private", "share.clients=2..4 share.wait_s=30 share.straggler_s=1 share.ends=private", 4, SIM_ABSENT,
       SIM_ENDS_PROCESSES)
 ROW("batches", "share.straggler_s=0 share.mode=serial data.dir=../data-%m share.batches=10,7,4", 3)
