@@ -31,7 +31,7 @@ static void on_ready(void *arg, uint64_t next_step)
 	if (!err && d->written && !next_step && !d->options->eval_only)
 		err = sl_fail_set(d->fail, SL_ERR_UNAVAILABLE,
 				  "the group begins anew, and this process has its last weights in place of the first: "
-				  "start it again with --resume");
+				  "start it again with --auto-resume");
 	if (!err && sl_drive_audited(d, sl_audit_linked(d->audit, next_step, d->fail)))
 		return;
 	if (err && sl_recover_refuse(d->recover, next_step, err)) {

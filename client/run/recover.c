@@ -338,9 +338,8 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 		warn_back(r, next_step, sl_remote_session(remote)->common);
 		err = next_step ? read_file(r, remote, run, next_step, fail)
 				: sl_training_restore(run, NULL, fail); /* the link has the initial weights */
-		/* without checkpoints the model of a pause would pass for that of a run that is done */
-		if (!err && sure && !next_step &&
-		    sl_model_file_steps(conf, SL_MODEL_FILE) != (int64_t)sl_training_state(run).total_steps)
+		/* without checkpoints the model would pass for that of a run that is done, and the others wait */
+		if (!err && sure && !next_step)
 			sl_model_file_remove(conf, SL_MODEL_FILE);
 		/* All members went back: one that keeps a file of the steps that were given up could offer it later. */
 		if (!err)

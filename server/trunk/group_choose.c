@@ -250,6 +250,7 @@ static enum sl_err choose_some(struct sl_group *g, struct sl_fail *fail)
 			g->part[k].m = NULL;
 	g->trunk.r.done = g->trunk.from = g->trunk.r.on_disk = step;
 	g->has_weights = g->has_weights || step;
+	g->common = step > 0;
 	note_in(g);
 	if (any && step && step != newest) /* the newest file says who is in: that must be one of this history */
 		(void)sl_group_keep(g);
@@ -455,6 +456,63 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 	return SL_OK;
 }
 
+/* Whether all here hold the state in memory, which the disk lacks: it is full, or has failed. */
+static bool holds_memory(const struct sl_group *g)
+{
+	const uint64_t step = g->trunk.r.done;
+	bool holds = g->trunk.state == SL_TRUNK_WHOLE && step && step != g->trunk.r.on_disk && !g->groups->ranks &&
+		     !sl_group_varies(g) && all_hold(g, step);
+	struct sl_fail why;
+
+	for (int k = 0; k < g->n && holds; k++)
+		holds = g->seat[k].m && g->seat[k].kept && g->trunk.r.seat[k].number == step &&
+			!sl_group_check_owner(g, k, &why);
+	return holds;
+}
+
+/* All go on from there: a checkpoint may be one that not all have. False: the state of a codec does not fit. */
+static bool choose_memory(struct sl_group *g)
+{
+	const uint64_t on_disk = g->trunk.r.on_disk;
+
+	for (int k = 0; k < g->n; k++) {
+		struct sl_group_seat *seat = &g->seat[k];
+
+		if (sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
+			return false;
+		seat->fresh = false;
+	}
+	begin_from(g, g->trunk.r.done);
+	g->trunk.r.on_disk = on_disk;
+	g->common = true;
+	return true;
+}
+
+/* A client without room for step 0 in its offer comes again with fewer steps when it is refused; -1: there is none. */
+static int find_crowded(const struct sl_group *g)
+{
+	for (int k = g->first; k < g->end; k++) {
+		const struct sl_hello *h = g->seat[k].m ? sl_group_hello(g, k) : NULL;
+
+		if (h && h->n_held == SL_WIRE_HELD_MAX && h->held[SL_WIRE_HELD_MAX - 1])
+			return k;
+	}
+	return -1;
+}
+
+static void choose_stored(struct sl_group *g)
+{
+	g->stranger = find_stranger(g, &g->fail);
+	if (g->stranger >= 0 && goes_on_behind(g)) {
+		g->stranger = -1;
+	} else if (g->stranger >= 0) {
+		g->err = SL_ERR_MISMATCH;
+	} else {
+		g->err = sl_group_varies(g) ? choose_some(g, &g->fail) : choose(g, &g->fail);
+		g->stranger = g->err == SL_ERR_MISMATCH ? find_crowded(g) : -1;
+	}
+}
+
 void sl_group_run_choose(struct sl_group *g)
 {
 	bool all = true, lost = sl_group_varies(g) && some_lost(g);
@@ -472,15 +530,9 @@ void sl_group_run_choose(struct sl_group *g)
 		sl_records_await_all(&g->trunk.r);
 	begin_branch(g);
 	g->trunk.r.late_at = 0;
-	g->stranger = find_stranger(g, &g->fail);
-	if (g->stranger >= 0 && goes_on_behind(g)) {
-		g->stranger = -1;
-		g->err = SL_OK;
-	} else if (g->stranger >= 0) {
-		g->err = SL_ERR_MISMATCH;
-	} else {
-		g->err = sl_group_varies(g) ? choose_some(g, &g->fail) : choose(g, &g->fail);
-	}
+	g->err = SL_OK;
+	if (!holds_memory(g) || !choose_memory(g))
+		choose_stored(g);
 	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
 	for (int k = g->first; k < g->end && !g->err; k++)

@@ -50,3 +50,11 @@ CASE("come-and-go-rounds", 204957, "1,2,3",
      "a member had missed the step of the newest checkpoint, which a server that was started again took for its state: "
      "status 78")
 CASE("come-and-go-rounds", 100243, "1,2,5", "the same, with a server that was stopped")
+CASE("come-and-go-rounds", 205741, "1,2,3,4,6",
+     "members dropped the file of a pause from which all had gone on: the group repeated two steps")
+CASE("average", 215039, "1,2,3,4,5",
+     "a server with a full disk died before one member had its weights, and the group began anew: the others took "
+     "their models for those of a done run, and it waited for ever")
+CASE("vertical-three", 216297, "1,2,3,4,5,6,7",
+     "a server whose disk had failed forgot the step that all held, and the files had no common one: status 78")
+CASE("unequal", 101075, "1,2,3,4,5", "the offer of a member had no room for step 0: all ended with status 78")
