@@ -339,7 +339,7 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 		err = next_step ? read_file(r, remote, run, next_step, fail)
 				: sl_training_restore(run, NULL, fail); /* the link has the initial weights */
 		/* without checkpoints the model would pass for that of a run that is done, and the others wait */
-		if (!err && sure && !next_step)
+		if (!err && sure && !next_step && r->dir[0])
 			sl_model_file_remove(conf, SL_MODEL_FILE);
 		/* All members went back: one that keeps a file of the steps that were given up could offer it later. */
 		if (!err)

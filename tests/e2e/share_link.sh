@@ -12,6 +12,10 @@ private=share.ends=private # heads and tails of their own
 
 group two "$tmp/sgd.yaml" 2 $private data.partition=iid train.epochs=2 train.keep_best=true
 for k in 0 1; do cmp "$tmp/two-$k/best.safetensors" "$tmp/two/member-$k/best.safetensors" || fail 'the best weights differ'; done
+# An evaluation leaves a member's model, though the config has other steps.
+"$SPLITC" eval "$tmp/sgd.yaml" --set server="$endpoint" --set log.dir="$tmp/two-0" --set share.group=two --set share.clients=2 --set share.member=0 --set train.epochs=3 >"$tmp/eval.log" 2>&1 ||
+	fail "an evaluation of a member's model: $(tail -n 1 "$tmp/eval.log")"
+[ -e "$tmp/two-0/model.safetensors" ] || fail 'an evaluation has removed the model'
 group three "$tmp/adamw.yaml" 3 $private data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
 group four "$tmp/adamw.yaml" 4 $private data.partition=by_label train.chunks=3 codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true threads=2
 group weighted "$tmp/sgd.yaml" 2 $private data.partition=iid train.epochs=2 train.class_weights=1,2,3,4,5,6,7,8,9,0.5
