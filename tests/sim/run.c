@@ -147,8 +147,8 @@ static bool is_allowed(const struct sim_proc *p)
 		       (row->oracle == SIM_ABSENT && (sim.lacks_one || may_be_left(p)));
 	case 76: /* a broken frame; no other link is made while the run is being stopped */
 		return sim_fired(1u << SIM_TERM);
-	case 79: /* a user looks why so many links were lost in an audit, and goes on */
-		return sim.lost_links >= 3;
+	case 79: /* a user looks why so many links were lost in an audit, the last one now, and goes on */
+		return sim.lost_links >= 2;
 	case 66: /* nothing to go on from */
 		return p->longer || (p->side == SIM_CLIENT && sim_fired(CUTS_POWER | CHANGES_DISK));
 	}
