@@ -228,10 +228,11 @@ static void request(struct drive *d, struct sl_loader *from)
 }
 
 /* A member's Fetch after its last step tells the server that the member's state is on its disk; so this writes it
- * first. False: the disk hangs. */
+ * first. False: the disk hangs, or has no room; then the others wait until this member comes again. */
 static bool holds_end(struct drive *d)
 {
 	const struct sl_training_state s = sl_training_state(d->run);
+	enum sl_err err;
 
 	if (d->options->eval_only || !d->setup->conf->agreed.share.group[0] || s.step < s.total_steps)
 		return true;
@@ -239,10 +240,14 @@ static bool holds_end(struct drive *d)
 	 * the last evaluation, which one with labels cannot do alone. */
 	if (d->setup->plan->spec.party > SL_PARTY_FEATURES && !d->why)
 		sl_training_end_phase(d->run);
-	if (sl_recover_keep_done(d->recover, d->remote, d->run))
-		return true;
-	sl_drive_hung(d, sl_recover_busy_ms(d->recover));
-	return false;
+	if (!sl_recover_settle(d->recover)) {
+		sl_drive_hung(d, sl_recover_busy_ms(d->recover));
+		return false;
+	}
+	err = sl_recover_keep_done(d->recover, d->remote, d->run, d->fail);
+	if (err)
+		sl_drive_fault(d, err);
+	return !err;
 }
 
 void sl_drive_next(struct drive *d)

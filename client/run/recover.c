@@ -509,19 +509,15 @@ enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote,
 	return SL_OK;
 }
 
-bool sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run)
+enum sl_err sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
+				 struct sl_fail *fail)
 {
-	struct sl_fail fail;
+	const uint64_t step = sl_training_state(run).step;
 
-	if (!r->dir[0] || !r->setup->conf->train.checkpoint_every)
-		return true;
-	if (!sl_recover_settle(r))
-		return false;
-	if ((sl_archive_newest(r->archive) != sl_training_state(run).step ||
-	     r->setup->plan->spec.party > SL_PARTY_FEATURES) &&
-	    sl_remote_kept_there(remote, sl_training_state(run).step) && sl_recover_keep_last(r, remote, run, &fail))
-		sl_log(SL_LOG_WARN, "checkpoint-missed", "%s", fail.text);
-	return true;
+	if (!r->dir[0] || !r->setup->conf->train.checkpoint_every || !sl_remote_kept_there(remote, step) ||
+	    (sl_archive_newest(r->archive) == step && r->setup->plan->spec.party <= SL_PARTY_FEATURES))
+		return SL_OK;
+	return sl_recover_keep_last(r, remote, run, fail);
 }
 
 bool sl_recover_has_end(const struct sl_recover *r, const struct sl_remote *remote, const struct sl_training *run)

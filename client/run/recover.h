@@ -74,9 +74,10 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 /* At a pause: writes a checkpoint, and waits for it. IO: it could not be written, and at best an older one is left. */
 enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 				 struct sl_fail *fail) SL_MUST_CHECK;
-/* After the last step: writes its checkpoint, if the server has its side and the file is missing. False: the disk does
- * not answer. */
-bool sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run);
+/* After the last step and sl_recover_settle: writes its checkpoint, if the server has its side and the file is missing.
+ * IO: it could not be written. */
+enum sl_err sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
+				 struct sl_fail *fail) SL_MUST_CHECK;
 /* Whether the checkpoint of the last step is on both sides' disks, or the run keeps none. */
 bool sl_recover_has_end(const struct sl_recover *r, const struct sl_remote *remote, const struct sl_training *run);
 /* The link is lost (`why`), and the run ends with it: writes a checkpoint, as a server that is alive does, too. Not so

@@ -58,3 +58,7 @@ CASE("average", 215039, "1,2,3,4,5",
 CASE("vertical-three", 216297, "1,2,3,4,5,6,7",
      "a server whose disk had failed forgot the step that all held, and the files had no common one: status 78")
 CASE("unequal", 101075, "1,2,3,4,5", "the offer of a member had no room for step 0: all ended with status 78")
+CASE("vertical", 244694, "1,2,3,4,5,6",
+     "a member whose full disk took neither its last checkpoint nor its model told the server that both were there: "
+     "the "
+     "other ended, and it could not go on")
