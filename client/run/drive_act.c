@@ -206,6 +206,16 @@ bool sl_act_back_off(struct drive *d)
 	return true;
 }
 
+/* Whether the run shall stop now. In the last evaluation of a vertical group all parties wait for this one, and the
+ * server takes its Fetch for a run that is done: so that evaluation ends first. */
+static bool stops(const struct drive *d)
+{
+	const struct sl_training_state s = sl_training_state(d->run);
+
+	return d->why && (d->why == WHY_NONFINITE || d->options->eval_only || !d->setup->plan->spec.party ||
+			  s.step < s.total_steps || sl_training_next(d->run) != SL_WANT_EVAL);
+}
+
 static void on_batch(void *arg, const struct sl_batch *batch)
 {
 	struct drive *d = arg;
@@ -213,7 +223,7 @@ static void on_batch(void *arg, const struct sl_batch *batch)
 
 	d->batch = batch;
 	d->feed = FEED_HELD;
-	sl_drive_event(d, stale ? EV_STALE : d->why ? EV_UNWANTED : EV_BATCH);
+	sl_drive_event(d, stale ? EV_STALE : stops(d) ? EV_UNWANTED : EV_BATCH);
 }
 
 static void request(struct drive *d, struct sl_loader *from)
@@ -252,7 +262,7 @@ static bool holds_end(struct drive *d)
 
 void sl_drive_next(struct drive *d)
 {
-	enum sl_want want = d->why ? SL_WANT_FINISH : sl_training_next(d->run);
+	enum sl_want want = stops(d) ? SL_WANT_FINISH : sl_training_next(d->run);
 
 	const bool audits = want == SL_WANT_STEP && sl_audit_wants(d->audit, sl_training_number(d->run));
 	const bool copies = !d->why && (audits || sl_publish_wants(d->publish));
