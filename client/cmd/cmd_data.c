@@ -10,7 +10,7 @@
 #include "client/data/picture_write.h"
 #include "client/data/sheet.h"
 #include "client/data/survey.h"
-#include "client/run/setup.h"
+#include "client/run/setup_pictures.h"
 #include "common/base/clock.h"
 #include "common/base/wrap.h"
 
@@ -33,7 +33,7 @@ enum { SHOWN_CLASSES = 40, ON_SHEET = 64, MEASURE_MS = 3000, CHANNELS = 3 };
 struct look {
 	struct sl_setup setup;
 	struct sl_pool *pool;
-	struct sl_survey survey[SL_SPLIT_COUNT];
+	struct sl_survey survey[SL_SPLIT_COUNT], further[SL_CONF_ALSO][SL_SPLIT_COUNT];
 	double samples_per_s;
 	int threads;
 };
@@ -81,6 +81,14 @@ static enum sl_err read_all(struct look *l, struct sl_fail *fail)
 	struct sl_transform *own = NULL;
 	enum sl_err err = SL_OK;
 
+	for (int i = 0; i < l->setup.n_features * SL_SPLIT_COUNT && !err; i++) {
+		const struct sl_setup *from = &l->setup.further[i / SL_SPLIT_COUNT];
+		const int split = i % SL_SPLIT_COUNT;
+
+		if (from->transform[SL_SPLIT_TEST])
+			err = sl_survey_take(&l->further[i / SL_SPLIT_COUNT][split], &from->set[split],
+					     from->transform[SL_SPLIT_TEST], l->pool, fail);
+	}
 	for (int split = 0; split < SL_SPLIT_COUNT && is_table(l) && !err; split++)
 		err = sl_survey_rows(&l->survey[split], &l->setup.set[split], fail);
 	if (err || is_table(l))
@@ -191,6 +199,16 @@ static int classes_of(const struct sl_survey s[SL_SPLIT_COUNT])
 	return s[0].classes > s[1].classes ? s[0].classes : s[1].classes;
 }
 
+/* Samples that a source cannot read. */
+static int64_t unreadable(const struct look *l, int split)
+{
+	int64_t bad = l->survey[split].bad;
+
+	for (int k = 0; k < SL_CONF_ALSO; k++)
+		bad += l->further[k][split].bad;
+	return bad;
+}
+
 static int64_t counted(const struct sl_survey *s, int class)
 {
 	return class < s->classes ? s->of_class[class] : 0;
@@ -245,8 +263,8 @@ static void print_table(const struct look *l)
 			       l->setup.set[split].passed_over, l->setup.set[split].passed_over == 1 ? "" : "s",
 			       split_name[split], l->setup.set[split].passed_kinds);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
-		if (l->survey[split].bad)
-			printf("unreadable  %" PRId64 " of %" PRId64 " samples of %s\n", l->survey[split].bad,
+		if (unreadable(l, split))
+			printf("unreadable  %" PRId64 " of %" PRId64 " samples of %s\n", unreadable(l, split),
 			       l->survey[split].samples, split_name[split]);
 }
 
@@ -283,7 +301,7 @@ static void print_json(const struct look *l)
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
 		json_object_set_new(root, split_name[split],
 				    json_pack("{s:I, s:I, s:I, s:s}", "samples", (json_int_t)s[split].samples,
-					      "unreadable", (json_int_t)s[split].bad, "passed_over",
+					      "unreadable", (json_int_t)unreadable(l, split), "passed_over",
 					      (json_int_t)l->setup.set[split].passed_over, "passed_kinds",
 					      l->setup.set[split].passed_kinds));
 	if (is_table(l))
@@ -300,8 +318,9 @@ static int name_bad(const struct look *l)
 {
 	int64_t bad = 0;
 
-	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
-		const struct sl_survey *s = &l->survey[split];
+	for (int i = 0; i < (1 + SL_CONF_ALSO) * SL_SPLIT_COUNT; i++) {
+		const int split = i % SL_SPLIT_COUNT, k = i / SL_SPLIT_COUNT;
+		const struct sl_survey *s = k ? &l->further[k - 1][split] : &l->survey[split];
 
 		for (int i = 0; i < s->n_why; i++)
 			(void)sl_command_failed(&s->why[i]);
@@ -323,6 +342,9 @@ static enum sl_err look_at(struct look *l, const struct sl_options *o, struct sl
 					  "has neither pictures nor a table to look at");
 	if (!err && is_table(l) && o->sheet)
 		err = sl_fail_set(fail, SL_ERR_USAGE, "data: a table has no pictures to draw with --sheet");
+	for (int k = 0; k < l->setup.n_features && !err; k++)
+		if (sl_setup_decodes(l->setup.further[k].conf))
+			l->threads = sl_setup_loader_threads(l->setup.further[k].conf);
 	if (!err)
 		err = sl_pool_open(&l->pool, l->threads, fail);
 	if (!err) {
@@ -337,7 +359,7 @@ static enum sl_err look_at(struct look *l, const struct sl_options *o, struct sl
 int splitc_data(int argc, char **argv)
 {
 	struct sl_options o = {.command = "data", .usage = usage};
-	struct look l = {.threads = 0};
+	static struct look l;
 	struct sl_conf_client conf;
 	struct sl_fail fail;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_DATA, 1);
@@ -361,8 +383,11 @@ int splitc_data(int argc, char **argv)
 		(o.json ? print_json : print_table)(&l);
 		status = name_bad(&l);
 	}
-	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
 		sl_survey_close(&l.survey[split]);
+		for (int k = 0; k < SL_CONF_ALSO; k++)
+			sl_survey_close(&l.further[k][split]);
+	}
 	sl_pool_close(l.pool);
 	sl_setup_close(&l.setup);
 	return status;

@@ -267,7 +267,8 @@ static void types_of_rows(struct sl_loader *loader)
 	const bool tokens = spec->set->source->extent != NULL;
 
 	loader->n_input = 1 + spec->n_more;
-	loader->input[0] = (struct sl_loader_input){spec->set, spec->augment, spec->transform, spec->place};
+	loader->input[0] =
+		(struct sl_loader_input){spec->set, spec->augment, spec->transform, spec->place, spec->skip_bad};
 	memcpy(&loader->input[1], spec->more, sizeof spec->more);
 	for (int f = 0; f < SL_FIELD_COUNT; f++) {
 		loader->type[f] = type_of_row(&loader->input[0], f);
@@ -426,9 +427,8 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 		loader->draw = calloc((size_t)loader->longest, sizeof *loader->draw);
 	loader->room = calloc((size_t)loader->threads * (size_t)loader->n_input, sizeof *loader->room);
 	loader->work = calloc((size_t)loader->threads * (size_t)loader->n_input, sizeof *loader->work);
-	if (spec->skip_bad)
-		loader->named = calloc((size_t)spec->set->count, sizeof *loader->named);
-	if (!loader->room || !loader->work || (spec->skip_bad && !loader->named) || (spec->masked > 0 && !loader->draw))
+	loader->named = calloc((size_t)spec->set->count, sizeof *loader->named);
+	if (!loader->room || !loader->work || !loader->named || (spec->masked > 0 && !loader->draw))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the data loader");
 	return SL_OK;
 }

@@ -22,6 +22,7 @@ struct sl_loader_input {
 	const struct sl_augment *augment;     /* as in struct sl_loader_spec */
 	const struct sl_transform *transform; /* the same */
 	int place;                            /* of the input among the network's */
+	bool skip_bad;                        /* the same */
 };
 
 /* How rows of tokens are padded: not at all, to the longest of the batch, all to `pad_to`. */
@@ -43,9 +44,9 @@ struct sl_loader_spec {
 	/* members > 1: a batch is part number `member` of a joint batch of batch × members samples. Samples that do
 	 * not fill a joint batch are left out. */
 	int members, member;
-	/* True: a sample that cannot be read is named in the log, once, and the next readable one replaces it. Which
-	 * one that is depends on the set alone, so that a step can be replayed. False: the batch has the error
-	 * (`err`). */
+	/* True: a sample that this source cannot read is named in the log, once, and the next one that all can read
+	 * replaces it. Which one that is depends on the sets alone, so that a step can be replayed. False: the batch
+	 * has the error (`err`). */
 	bool skip_bad;
 	bool apart;     /* a sample that cannot be read spoils its row alone: see sl_batch.row_fail */
 	bool balanced;  /* training on classes: each class that occurs has equally many places, so samples may repeat */

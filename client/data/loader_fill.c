@@ -106,16 +106,16 @@ static enum sl_err fill_input(struct slot *slot, int k, int64_t r, int64_t sampl
 				  fail);
 }
 
-/* Reads sample `sample` as row r of the batch. */
-static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int thread, struct sl_fail *fail)
+/* Reads sample `sample` as row r of the batch. *k: the input that was read last. */
+static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int thread, int *k, struct sl_fail *fail)
 {
-	struct sl_value value[SL_FIELD_COUNT] = {0}, other[SL_FIELD_COUNT] = {0};
-	enum sl_err err = fill_input(slot, 0, r, sample, thread, value, fail);
+	struct sl_value value[SL_FIELD_COUNT] = {0};
+	enum sl_err err = fill_input(slot, *k = 0, r, sample, thread, value, fail);
 
-	for (int k = 1; k < slot->loader->n_input && !err; k++)
-		err = fill_input(slot, k, r, sample, thread, other, fail);
 	if (!err)
 		err = fill_target(slot, r, sample, thread, &value[SL_FIELD_TARGET], fail);
+	while (!err && *k + 1 < slot->loader->n_input)
+		err = fill_input(slot, ++*k, r, sample, thread, value, fail);
 	if (!err)
 		slot->samples[r] = (int32_t)sample;
 	return err;
@@ -137,22 +137,24 @@ static void name_bad(struct sl_loader *loader, int64_t sample, const struct sl_f
 		       atomic_fetch_add(&loader->n_named, 1) + 1);
 }
 
-/* Fills row r. With skip_bad, the next readable sample replaces one that is not. */
+/* Fills row r. The next readable sample replaces one that an input with skip_bad cannot read. */
 static enum sl_err fill_row(struct slot *slot, int64_t r, int thread, struct sl_fail *fail)
 {
 	struct sl_loader *loader = slot->loader;
 	const int64_t first = slot->samples[r], count = loader->spec.set->count;
-	enum sl_err err;
 
-	if (!loader->spec.skip_bad)
-		return fill_sample(slot, r, first, thread, fail);
 	for (int64_t i = 0; i < count; i++) {
 		struct sl_fail why = {0};
+		int k;
+		const enum sl_err err = fill_sample(slot, r, (first + i) % count, thread, &k, &why);
+		const bool stops = is_of_sample(err) && !loader->input[k].skip_bad;
 
-		err = fill_sample(slot, r, (first + i) % count, thread, &why);
-		if (!is_of_sample(err)) {
+		if (stops || !is_of_sample(err)) {
 			if (err)
-				(void)sl_fail_set(fail, err, "%s", why.text);
+				(void)sl_fail_set(fail, err, "%s%s", why.text,
+						  stops && loader->input[k].transform && !loader->spec.apart
+							  ? "; data.on_bad_sample: skip goes on without it"
+							  : "");
 			return err;
 		}
 		name_bad(loader, (first + i) % count, &why);
@@ -195,19 +197,12 @@ static void fill_block(void *arg, int64_t block, int thread)
 /* Reads the first row that failed again, to learn why. */
 static void look_for_failure(struct slot *slot)
 {
-	const struct sl_loader_spec *spec = &slot->loader->spec;
 	struct sl_batch *batch = &slot->batch;
 
 	for (int64_t r = 0; r < batch->rows; r++) {
-		struct sl_fail why;
-
 		if (!slot->row_err[r])
 			continue;
 		batch->err = (slot->begin ? fill_tokens : fill_row)(slot, r, 0, &batch->why);
-		why = batch->why;
-		if (is_of_sample(batch->err) && spec->transform && !spec->skip_bad)
-			(void)sl_fail_set(&batch->why, batch->err, "%s; data.on_bad_sample: skip goes on without it",
-					  why.text);
 		if (batch->err)
 			batch->rows = 0;
 	}

@@ -74,7 +74,7 @@ struct sl_loader {
 	struct sl_room *room;
 	struct sl_transform_work *work;
 	int threads;
-	atomic_uchar *named; /* [set->count], with skip_bad: the log has named this sample */
+	atomic_uchar *named; /* [set->count]: the log has named this sample */
 	atomic_llong n_named;
 
 	struct sl_arena arena;

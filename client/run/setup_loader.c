@@ -69,12 +69,15 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 	for (int k = -1; k < s->n_features; k++) {
 		const struct sl_setup *from = k < 0 ? s : &s->features[k];
 		const bool decodes = sl_setup_decodes(from->conf);
+		const bool skips = decodes && !s->streams && from->conf->data.on_bad_sample == SL_BAD_SAMPLE_SKIP;
 
-		if (k >= 0)
-			spec.more[k] = (struct sl_loader_input){&from->set[split], from->augment,
-								from->transform[split], sl_setup_place(s, from->conf)};
+		if (k < 0)
+			spec.skip_bad = skips;
+		else
+			spec.more[k] =
+				(struct sl_loader_input){&from->set[split], from->augment, from->transform[split],
+							 sl_setup_place(s, from->conf), skips};
 		pictures = decodes ? from->conf : pictures;
-		spec.skip_bad |= decodes && !s->streams && from->conf->data.on_bad_sample == SL_BAD_SAMPLE_SKIP;
 	}
 	spec.threads = sl_setup_loader_threads(pictures);
 	return sl_loader_open(out, &spec, fail);

@@ -495,15 +495,15 @@ static void wrong_specs_are_refused(void **state)
 	sl_augment_close(small);
 }
 
-/* read_sample() fails for sample `broken` (-1: none) and for all from `broken_from` on. */
+/* read_sample() fails for sample `broken` (-1: none) and for all from `broken_from` on; if `broken_of`, of that set. */
 static int64_t broken = -1, broken_from = IMAGES;
+static const struct sl_set *broken_of;
 
 static enum sl_err read_sample(const struct sl_set *of, int64_t index, struct sl_room *room,
 			       struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
 {
-	(void)of;
 	(void)room;
-	if (index == broken || index >= broken_from)
+	if ((!broken_of || of == broken_of) && (index == broken || index >= broken_from))
 		return sl_fail_set(fail, SL_ERR_DATA, "sample %d: broken", (int)index);
 	out[SL_FIELD_INPUT] = (struct sl_value){.data = pixels[index], .dim = {32, 32, 3}};
 	out[SL_FIELD_TARGET] = (struct sl_value){.data = &labels[index]};
@@ -586,6 +586,40 @@ static void a_broken_sample_is_replaced(void **state)
 	}
 	broken = -1;
 	broken_from = IMAGES;
+}
+
+/* Each source says what becomes of a sample that it cannot read. The sample is replaced in all sources, or the batch
+ * has the error. */
+static void a_source_has_a_rule_of_its_own(void **state)
+{
+	struct sl_set further = set;
+
+	(void)state;
+	broken = 19;
+	for (int i = 0; i < 8; i++) {
+		struct sl_loader_spec spec = spec_of(8, false);
+		const bool skips[] = {i & 1, i & 2};
+		const int of = i >> 2;
+		struct sl_loader *loader;
+		const struct sl_batch *b;
+
+		broken_of = of ? &further : &set;
+		spec.skip_bad = skips[0];
+		spec.more[spec.n_more++] = (struct sl_loader_input){&further, augment, NULL, 1, skips[1]};
+		loader = open_loader(&spec);
+		assert_int_equal(sl_loader_seek(loader, 0, 2), SL_OK);
+		b = next(loader);
+		assert_int_equal(b->err, skips[of] ? SL_OK : SL_ERR_DATA);
+		if (skips[of]) {
+			assert_int_equal(b->samples[3], 20);
+			assert_rows(b, &spec);
+			assert_memory_equal(b->input[0], b->input[1], (size_t)b->rows * IMAGE_FLOATS * sizeof(float));
+		}
+		sl_loader_release(loader, b);
+		sl_loader_close(loader);
+	}
+	broken = -1;
+	broken_of = NULL;
 }
 
 /* A set whose samples do not fit the network's input is refused, with the shape that would fit. */
@@ -729,6 +763,7 @@ int main(void)
 		cmocka_unit_test(batches_are_dropped_from_training_alone),
 		cmocka_unit_test(a_broken_sample_is_named),
 		cmocka_unit_test(a_broken_sample_is_replaced),
+		cmocka_unit_test(a_source_has_a_rule_of_its_own),
 		cmocka_unit_test(a_set_must_fit_the_network),
 	};
 
