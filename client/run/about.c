@@ -279,17 +279,23 @@ enum sl_err sl_about_join(struct sl_setup *s, const char *features, const char *
 		       : sl_fail_set(fail, SL_ERR_DATA, "%s or %s does not say what it learned from", features, labels);
 }
 
-/* Reads another run's JSON, from its about.json or a model file. The caller drops *out. DATA: it has no columns. */
-static enum sl_err load(json_t **out, const char *path, struct sl_fail *fail)
+/* Reads another run's JSON, from its about.json or a model file: of a source of data.also what it says of the source in
+ * that place, if that was a table. The caller drops *out. DATA: it has no columns. */
+static enum sl_err load(json_t **out, const struct sl_conf_client *c, struct sl_fail *fail)
 {
+	const char *path = c->data.like;
 	const bool model = sl_ends_with(path, ".safetensors");
 	uint8_t *text = model ? (uint8_t *)sl_weights_note(path, SL_MODEL_DATA) : NULL;
+	json_t *all, *own;
 	size_t len;
 	enum sl_err err = model ? SL_OK : sl_file_read(path, MOST_BYTES, &text, &len, fail);
 
 	if (err)
 		return err;
-	*out = parse((const char *)text); /* a NUL stands behind a file's bytes, too */
+	all = parse((const char *)text); /* a NUL stands behind a file's bytes, too */
+	own = c->also ? json_array_get(json_object_get(all, SL_ABOUT_ALSO), (size_t)c->also - 1) : NULL;
+	*out = json_incref(json_object_get(own, "columns") ? own : all);
+	json_decref(all);
 	free(text);
 	if (json_object_get(*out, "columns"))
 		return SL_OK;
@@ -315,7 +321,7 @@ enum sl_err sl_about_recall(struct sl_setup *s, struct sl_fail *fail)
 		sl_about_forget(s);
 	if (s->recalled || s->given || !s->conf->data.like[0])
 		return SL_OK;
-	return sl_conf_client_blame(s->conf, "data.like", load(&s->recalled, s->conf->data.like, fail), fail);
+	return sl_conf_client_blame(s->conf, "data.like", load(&s->recalled, s->conf, fail), fail);
 }
 
 /* Removes the means and deviations of columns; their names and texts stay. */

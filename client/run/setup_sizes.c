@@ -36,14 +36,18 @@ static enum sl_err sizes_of_file(struct sl_conf_client *conf, struct sl_fail *fa
 	if (err) {
 		(void)!sl_fail_set(fail, err, "%s", sl_fail_sentence(&why));
 		return sl_conf_client_blame(conf,
-					    !why.key[0]         ? "model.network"
-					    : conf->also        ? "data.also"
-					    : conf->data.also.n ? "data.inputs"
-								: why.key,
+					    !why.key[0]                       ? "model.network"
+					    : conf->also || conf->data.also.n ? "data.inputs"
+									      : why.key,
 					    err, fail);
 	}
 	if (!conf->model.network[0])
 		return SL_OK;
+	if (conf->also && !s.features != !sl_model_takes_rows(conf->model.name))
+		return sl_conf_client_fail(
+			conf, "data.inputs", fail, "the network's input %s takes %s, and data.kind %s has %s",
+			sl_conf_input(conf), s.features ? "rows of numbers" : "pictures",
+			sl_conf_data_kinds[conf->data.kind], s.features ? "none" : "rows of numbers");
 	take_task(conf, s.task);
 	if (!is_given(conf, "model.classes") && sl_setup_task(conf)->labelled)
 		conf->model.classes = s.classes;

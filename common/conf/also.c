@@ -98,6 +98,7 @@ const char *sl_conf_also(struct sl_conf_client *out, const struct sl_conf_client
 
 	*out = *conf;
 	out->also = index + 1;
+	snprintf(out->origin.part, sizeof out->origin.part, "data.also: source %d: ", out->also);
 	if (out->model.network[0])
 		out->model.name[0] = 0; /* its kind of data says which */
 	if (!bad)

@@ -43,11 +43,11 @@ enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, 
 	vsnprintf(text, sizeof text, fmt, args);
 	va_end(args);
 	if (mark.line > 0)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "%s:%d:%d: %s: %s", origin->path, mark.line, mark.column, key,
-				   text);
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s:%d:%d: %s%s: %s", origin->path, mark.line, mark.column,
+				   origin->part, key, text);
 	if (mark.line < 0)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "--set %s: %s", key, text);
-	return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s (default): %s", origin->path, key, text);
+		return sl_fail_set(fail, SL_ERR_CONFIG, "--set %s%s: %s", origin->part, key, text);
+	return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s%s (default): %s", origin->path, origin->part, key, text);
 }
 
 enum sl_err sl_conf_blame(const struct sl_conf_schema *schema, const void *conf, const char *key, enum sl_err err,

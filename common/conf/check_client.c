@@ -543,9 +543,8 @@ static const char *check_link(const struct sl_conf_link *link, char why[SL_CONF_
 const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 {
 	static const char *(*const checks[])(const struct sl_conf_client *c, char why[SL_CONF_WHY]) = {
-		check_needs,  sl_conf_check_task, check_data,        check_split,    check_kind,
-		check_agreed, check_share,        check_vertical,    check_schedule, check_phases,
-		check_stop,   check_audit,        sl_conf_check_also};
+		check_needs, sl_conf_check_task, check_data,     check_split,  check_kind, check_agreed,
+		check_share, check_vertical,     check_schedule, check_phases, check_stop, check_audit};
 	struct sl_conf_client *c = conf;
 	const char *blame = check_model(c, why);
 
@@ -583,5 +582,6 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 		return sl_conf_say(why, "control",
 				   "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",
 				   SL_CONF_SOCKET_PATH - 1);
-	return check_link(&c->link, why);
+	blame = check_link(&c->link, why);
+	return blame ? blame : sl_conf_check_also(c, why); /* last: what is left to be wrong is a source's own */
 }

@@ -44,6 +44,7 @@ struct sl_conf_size {
 /* Where each value came from, in the order of the table; line 0: the default, line -1: --set. */
 struct sl_conf_origin {
 	char path[PATH_MAX];
+	char part[32]; /* what errors name before the key: "data.also: source 1: " */
 	struct sl_conf_mark {
 		int line, column; /* from 1 */
 	} mark[SL_CONF_MAX_KEYS];

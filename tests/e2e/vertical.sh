@@ -440,13 +440,16 @@ without() { # WORDS KEY=VALUE…: wide.yaml with these keys
 without 'source 1: data.inputs: must name the network' "data.also=$pictures"
 without 'the network has no input picture' "data.also=$pictures,inputs=[picture],$width,inputs=[left]"
 without 'the network has no input picture' data.inputs=picture
-without 'source 1: another source gives row, too' "data.also=$pictures,inputs=[row],$width,inputs=[left]"
+without 'source 2: another source gives row, too' "data.also=$pictures,inputs=[image],$width,inputs=[row]"
 without 'no source gives left' "data.also=$pictures,inputs=[image]"
 without 'no source gives row' data.inputs=
 without 'source 1: data.id: must say what names a row' "data.also=kind=images,dir=$tmp/wide/scans,inputs=[image]"
 without 'source 2: data.ignore: ' "data.also=$pictures,inputs=[image],- $pictures,inputs=[left],ignore=[a]"
 without 'data.label counts for all sources' "data.also=$pictures,inputs=[image],label=kind"
 without 'unknown key: did you mean "kind"' data.also=knd=csv
+without 'source 1: data.inputs: the network'"'"'s input image takes pictures' "data.also=kind=csv,dir=$tmp/wide/left,id=id,inputs=[image],$width,inputs=[left]"
+without 'source 1: data.inputs: the network'"'"'s input left takes rows of numbers' "data.also=$pictures,inputs=[left],- $pictures,inputs=[image]"
+without 'source 1: data.transforms: the list makes images of 8 x 8' "data.also=$pictures,inputs=[image],transforms=[RandomCrop(8)],$width,inputs=[left]"
 without 'this key is given twice' "data.also=$pictures,dir=elsewhere"
 without 'at most 8 sources' 'data.also=dir=a,- dir=a,- dir=a,- dir=a,- dir=a,- dir=a,- dir=a,- dir=a,- dir=a'
 without 'does not go with share.group' share.group=g
@@ -463,6 +466,25 @@ data_refused 'the sources have no common row'
 mkdir "$tmp/odd/train/again"
 cp "$tmp/odd/train/other.ppm" "$tmp/odd/train/again"
 data_refused 'are both called "other"'
+
+# A broken picture of a further source: its name and what to do, or another row from all sources; splitc data names it.
+mkdir -p "$tmp/broken"
+cp -r "$tmp/wide/scans/." "$tmp/broken"
+echo P6 >"$tmp/broken/train/row-0005.ppm"
+broken="data.also=kind=images,dir=$tmp/broken,id=stem,inputs=[image],$width,inputs=[left]"
+rc=0
+client broken "$config" --local --fresh --set "$broken" || rc=$?
+[ $rc = 65 ] && grep -q 'row-0005.ppm: .*; data.on_bad_sample: skip goes on without it' "$tmp/broken.log" || fail "a broken picture: status $rc, $(tail -n 1 "$tmp/broken.log")"
+client broken "$config" --local --fresh --set "${broken/id=stem/id=stem,on_bad_sample=skip}" || fail "a broken picture that is skipped: $(tail -n 1 "$tmp/broken.log")"
+grep -q 'row-0005.ppm: .*; the next sample takes its place' "$tmp/broken.log" || fail 'no word of a skipped picture'
+rc=0
+"$SPLITC" data "$config" --set "$broken" --json >"$tmp/look.json" 2>"$tmp/look.log" || rc=$?
+[ $rc = 65 ] && [ "$(jq .train.unreadable "$tmp/look.json")" = 1 ] && grep -q 'row-0005.ppm: ' "$tmp/look.log" || fail "splitc data, a broken picture: status $rc, $(cat "$tmp/look.json")"
+
+# Columns as a run's model has them for the source in that place.
+client skipped "$config" --local --fresh || fail "wide.yaml: $(tail -n 1 "$tmp/skipped.log")"
+client broken "$config" --local --fresh --set "data.also=${width#- },inputs=[left],like=$tmp/skipped/model.safetensors,- $pictures,inputs=[image]" || fail "columns of a further source: $(tail -n 1 "$tmp/broken.log")"
+cmp <(tensors_of "$tmp/broken") <(tensors_of "$tmp/skipped") || fail 'columns of a further source: other weights'
 for refused in "leak|leak measures networks with one input|" "predict|a sample has parts in several files|$tmp/wide/row/val.csv"; do
 	IFS='|' read -r command words file <<<"$refused"
 	refusing='' command=$command refused 78 "$words" ${file:+"$file"}

@@ -751,6 +751,18 @@ static void further_sources(void **state)
 		assert_int_equal(parse(&c, alone[i], NULL, &fail), SL_ERR_CONFIG);
 		assert_non_null(strstr(fail.text, "data.also; leave this key out"));
 	}
+	/* a table may stand beside pictures that have masks */
+	if (parse(&c,
+		  "model: {network: n.safetensors, task: pixels}\ndata: {kind: images, dir: t, id: stem, inputs: "
+		  "[image], "
+		  "label: [a, b], also: {kind: csv, dir: c, id: q, inputs: [row]}}\n",
+		  NULL, &fail))
+		fail_msg("%s", fail.text);
+	/* what is wrong elsewhere is no fault of a source */
+	snprintf(bad, sizeof bad, "%snoise: {head_act: 1}\n", text);
+	assert_int_equal(parse(&c, bad, NULL, &fail), SL_ERR_CONFIG);
+	if (!strstr(fail.text, " noise.key") || strstr(fail.text, "source"))
+		fail_msg("%s", fail.text);
 }
 
 static void phases_of_a_run(void **state)
