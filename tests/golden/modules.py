@@ -171,6 +171,10 @@ class Self(nn.MultiheadAttention):
 class Causal(Self):
     mask = nn.Transformer.generate_square_subsequent_mask(64)
 
+    def _apply(self, fn, *args):  # PyTorch 2.6 computes with a mask of another type, but not what the mask says
+        self.mask = fn(self.mask)
+        return super()._apply(fn, *args)
+
 
 class Cross(nn.Module):
     """The first `queries` tokens look at the first `keys`."""
