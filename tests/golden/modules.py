@@ -244,7 +244,9 @@ def as_newer(path):
             g.initializer.append(node.attribute[0].t)
             continue
         if node.op_type == "Reshape":
-            next(a for a in node.attribute if a.name == "allowzero").i = 1
+            for a in [a for a in node.attribute if a.name == "allowzero"]:
+                node.attribute.remove(a)
+            node.attribute.append(onnx.helper.make_attribute("allowzero", 1))
         if node.op_type == "Clip" and not node.input[-1]:
             node.op_type = "Max"
             del node.input[2:]
@@ -630,6 +632,8 @@ def survey(splitc, names):
 
 
 def page(splitc, path):
+    if not torch.__version__.startswith("1.13"):
+        return print(f"the page's table is of PyTorch 1.13, and this is {torch.__version__}")
     mark, rows = "<!-- modules -->\n", counts(splitc, [n for n in MODULES if not n.startswith(NEWER)])
     table = "| modules of | | `write_network` | ONNX |\n|---|---|---|---|\n" + "".join(
         f"| {kind} | {n} | {network} | {onnx} |\n" for kind, (n, onnx, network, _) in rows.items())
