@@ -159,7 +159,7 @@ EVAL = {
     "Constant": lambda a: a["value"], "ConstantOfShape": _filled, "Div": _many(_divide), "Equal": _many(np.equal), "Exp": lambda a, x: np.exp(x),
     "Expand": _expanded, "Gather": _gathered, "Greater": _many(np.greater), "GreaterOrEqual": _many(np.greater_equal), "Identity": lambda a, x: x,
     "IsNaN": lambda a, x: np.isnan(x), "Less": _many(np.less), "LessOrEqual": _many(np.less_equal), "Log": lambda a, x: np.log(x),
-    "Max": _many(np.maximum), "Min": _many(np.minimum), "Mul": _many(np.multiply), "Neg": lambda a, x: -x, "Not": lambda a, x: ~x.astype(bool),
+    "Max": _many(np.maximum), "Min": _many(np.minimum), "Mod": lambda a, *given: _many(np.fmod if a.get("fmod") else np.mod)(a, *given), "Mul": _many(np.multiply), "Neg": lambda a, x: -x, "Not": lambda a, x: ~x.astype(bool),
     "Or": _many(np.logical_or), "Pow": _many(np.power), "Range": _range, "Reciprocal": lambda a, x: 1 / x, "ReduceMax": _reduced(np.max),
     "ReduceMean": _reduced(np.mean), "ReduceProd": _reduced(np.prod), "ReduceSum": _reduced(np.sum),
     "Reshape": lambda a, x, to: x.reshape(resized(x.shape, to, a.get("allowzero", 0))), "Slice": lambda a, x, *at: x[slices(x.ndim, *at)],
