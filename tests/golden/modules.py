@@ -600,7 +600,7 @@ def refusal(splitc, folder, way, name):
     try:
         write(way, name, model, channels, path)
     except Exception as e:
-        return str(e).splitlines()[0][:300]
+        return (str(e) or repr(e)).splitlines()[0][:300]
     with open(path + ".yaml", "w") as config:
         config.write(f"model: {{network: {path}}}\ndata: {{dir: unused}}\nhead_end: stem\ntail_begin: fc\n")
     got = subprocess.run([splitc, "graph", path + ".yaml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
