@@ -632,8 +632,6 @@ def survey(splitc, names):
 
 
 def page(splitc, path):
-    if not torch.__version__.startswith("1.13"):
-        return print(f"the page's table is of PyTorch 1.13, and this is {torch.__version__}")
     mark, rows = "<!-- modules -->\n", counts(splitc, [n for n in MODULES if not n.startswith(NEWER)])
     table = "| modules of | | `write_network` | ONNX |\n|---|---|---|---|\n" + "".join(
         f"| {kind} | {n} | {network} | {onnx} |\n" for kind, (n, onnx, network, _) in rows.items())
