@@ -33,7 +33,8 @@ enum { SHOWN_CLASSES = 40, ON_SHEET = 64, MEASURE_MS = 3000, CHANNELS = 3 };
 struct look {
 	struct sl_setup setup;
 	struct sl_pool *pool;
-	struct sl_survey survey[SL_SPLIT_COUNT], further[SL_CONF_ALSO][SL_SPLIT_COUNT];
+	struct sl_survey survey[1 + SL_CONF_ALSO]
+			       [SL_SPLIT_COUNT]; /* by source: [0] is the first, data.also is behind */
 	double samples_per_s;
 	int threads;
 };
@@ -81,22 +82,21 @@ static enum sl_err read_all(struct look *l, struct sl_fail *fail)
 	struct sl_transform *own = NULL;
 	enum sl_err err = SL_OK;
 
-	for (int i = 0; i < l->setup.n_features * SL_SPLIT_COUNT && !err; i++) {
-		const struct sl_setup *from = &l->setup.further[i / SL_SPLIT_COUNT];
-		const int split = i % SL_SPLIT_COUNT;
+	for (int k = 0; k < l->setup.n_features; k++) {
+		const struct sl_setup *from = &l->setup.further[k];
 
-		if (from->transform[SL_SPLIT_TEST])
-			err = sl_survey_take(&l->further[i / SL_SPLIT_COUNT][split], &from->set[split],
+		for (int split = 0; split < SL_SPLIT_COUNT && from->transform[SL_SPLIT_TEST] && !err; split++)
+			err = sl_survey_take(&l->survey[1 + k][split], &from->set[split],
 					     from->transform[SL_SPLIT_TEST], l->pool, fail);
 	}
 	for (int split = 0; split < SL_SPLIT_COUNT && is_table(l) && !err; split++)
-		err = sl_survey_rows(&l->survey[split], &l->setup.set[split], fail);
+		err = sl_survey_rows(&l->survey[0][split], &l->setup.set[split], fail);
 	if (err || is_table(l))
 		return err;
 	err = fixed_transform(l, &transform, &own, fail);
 
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
-		err = sl_survey_take(&l->survey[split], &l->setup.set[split], transform, l->pool, fail);
+		err = sl_survey_take(&l->survey[0][split], &l->setup.set[split], transform, l->pool, fail);
 	sl_transform_close(own);
 	return err;
 }
@@ -202,10 +202,10 @@ static int classes_of(const struct sl_survey s[SL_SPLIT_COUNT])
 /* Samples that a source cannot read. */
 static int64_t unreadable(const struct look *l, int split)
 {
-	int64_t bad = l->survey[split].bad;
+	int64_t bad = 0;
 
-	for (int k = 0; k < SL_CONF_ALSO; k++)
-		bad += l->further[k][split].bad;
+	for (int k = 0; k <= SL_CONF_ALSO; k++)
+		bad += l->survey[k][split].bad;
 	return bad;
 }
 
@@ -217,7 +217,7 @@ static int64_t counted(const struct sl_survey *s, int class)
 static void print_classes(const struct look *l)
 {
 	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
-	const struct sl_survey *s = l->survey;
+	const struct sl_survey *s = l->survey[0];
 	const int classes = classes_of(s);
 
 	printf("%-32s %10s %10s\n", "class", "train", "test");
@@ -253,7 +253,7 @@ static void print_table(const struct look *l)
 	if (is_table(l))
 		printf("features    %" PRId64 " numbers in each row (model.features)\n", features_of(l));
 	else
-		print_sizes(&l->survey[SL_SPLIT_TRAIN]);
+		print_sizes(&l->survey[0][SL_SPLIT_TRAIN]);
 	if (l->samples_per_s > 0)
 		printf("throughput  %.0f samples/s prepared for training by %d thread%s\n", l->samples_per_s,
 		       l->threads, l->threads == 1 ? "" : "s");
@@ -265,7 +265,7 @@ static void print_table(const struct look *l)
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
 		if (unreadable(l, split))
 			printf("unreadable  %" PRId64 " of %" PRId64 " samples of %s\n", unreadable(l, split),
-			       l->survey[split].samples, split_name[split]);
+			       l->survey[0][split].samples, split_name[split]);
 }
 
 static json_t *by_channel(const double x[CHANNELS], int n)
@@ -286,7 +286,7 @@ static void put_sizes(json_t *root, const struct sl_survey *s)
 static void print_json(const struct look *l)
 {
 	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
-	const struct sl_survey *s = l->survey;
+	const struct sl_survey *s = l->survey[0];
 	json_t *root = json_pack("{s:i, s:s}", "schema", 1, "kind", l->setup.set[0].source->name);
 	json_t *classes = json_array();
 
@@ -318,9 +318,9 @@ static int name_bad(const struct look *l)
 {
 	int64_t bad = 0;
 
-	for (int i = 0; i < (1 + SL_CONF_ALSO) * SL_SPLIT_COUNT; i++) {
-		const int split = i % SL_SPLIT_COUNT, k = i / SL_SPLIT_COUNT;
-		const struct sl_survey *s = k ? &l->further[k - 1][split] : &l->survey[split];
+	for (int k = 0; k < (1 + SL_CONF_ALSO) * SL_SPLIT_COUNT; k++) {
+		const int split = k % SL_SPLIT_COUNT;
+		const struct sl_survey *s = &l->survey[k / SL_SPLIT_COUNT][split];
 
 		for (int i = 0; i < s->n_why; i++)
 			(void)sl_command_failed(&s->why[i]);
@@ -383,11 +383,8 @@ int splitc_data(int argc, char **argv)
 		(o.json ? print_json : print_table)(&l);
 		status = name_bad(&l);
 	}
-	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
-		sl_survey_close(&l.survey[split]);
-		for (int k = 0; k < SL_CONF_ALSO; k++)
-			sl_survey_close(&l.further[k][split]);
-	}
+	for (int k = 0; k < (1 + SL_CONF_ALSO) * SL_SPLIT_COUNT; k++)
+		sl_survey_close(&l.survey[k / SL_SPLIT_COUNT][k % SL_SPLIT_COUNT]);
 	sl_pool_close(l.pool);
 	sl_setup_close(&l.setup);
 	return status;

@@ -60,8 +60,7 @@ CASE("vertical-three", 216297, "1,2,3,4,5,6,7",
 CASE("unequal", 101075, "1,2,3,4,5", "the offer of a member had no room for step 0: all ended with status 78")
 CASE("vertical", 244694, "1,2,3,4,5,6",
      "a member whose full disk took neither its last checkpoint nor its model told the server that both were there: "
-     "the "
-     "other ended, and it could not go on")
+     "the other ended, and it could not go on")
 CASE("vertical-three", 301034, "1,2",
      "a member that was stopped in the last evaluation told the server that it was done; the others waited for it, and "
      "ended with status 78 when it came again")

@@ -237,17 +237,16 @@ static void on_line(void *arg, const char *line, size_t len)
 {
 	const unsigned loses = 1u << SIM_KILL_POINT | 1u << SIM_KILL_DISK | 1u << SIM_KILL_EVENT | CUTS_POWER |
 			       1u << SIM_FULL | 1u << SIM_IO_ERROR | 1u << SIM_TERM | CHANGES_DISK;
-	static bool up; /* of a single client: its link has got its state */
 
 	sim_trace("  %s: %.*s", sim.cur ? sim_name(sim.cur) : "?", (int)len, line);
 	if (memmem(line, len, "steps-lost", strlen("steps-lost")) && !sim.members && !sim_fired(loses))
 		sim_fail("steps are lost, though no process died");
 	if (memmem(line, len, "session-open: training", strlen("session-open: training")))
-		up = true;
-	if (up && (memmem(line, len, "link-lost: ", strlen("link-lost: ")) ||
-		   memmem(line, len, "server-lost: ", strlen("server-lost: ")))) {
+		sim.link_up = true;
+	if (sim.link_up && (memmem(line, len, "link-lost: ", strlen("link-lost: ")) ||
+			    memmem(line, len, "server-lost: ", strlen("server-lost: ")))) {
 		sim.lost_links++;
-		up = false;
+		sim.link_up = false;
 	}
 	if (memmem(line, len, "audited: ", strlen("audited: ")))
 		sim.lost_links = 0;

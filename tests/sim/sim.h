@@ -114,6 +114,7 @@ extern struct sim {
 	long failing_left;          /* calls that still fail */
 	bool refused;               /* a client found that a disk is not the one it was: the end of its run */
 	int lost_links;             /* since the last audit that was done */
+	bool link_up;               /* of a single client: its link has got its state */
 	bool lacks_one;             /* a group has said that it waited in vain for a member that was refused */
 	uint64_t back_ns[SIM_BOTH]; /* how far the clock of a side was set back */
 	int members;                /* of a group; 0: a single client */

@@ -754,8 +754,7 @@ static void further_sources(void **state)
 	/* a table may stand beside pictures that have masks */
 	if (parse(&c,
 		  "model: {network: n.safetensors, task: pixels}\ndata: {kind: images, dir: t, id: stem, inputs: "
-		  "[image], "
-		  "label: [a, b], also: {kind: csv, dir: c, id: q, inputs: [row]}}\n",
+		  "[image], label: [a, b], also: {kind: csv, dir: c, id: q, inputs: [row]}}\n",
 		  NULL, &fail))
 		fail_msg("%s", fail.text);
 	/* what is wrong elsewhere is no fault of a source */

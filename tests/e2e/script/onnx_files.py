@@ -218,6 +218,8 @@ ROWS = [
     ("small", (each, (ints, "five", 5), (between, "/Flatten", "Squeeze", ("five",))), CONFIG, "axis [5] is not there"),
     ("small", (each, (ints, "low", -7), (ints, "twelve", 12), (lambda m: insert(m, "/Flatten", "Mod", ["low", "twelve"], "five"),),
                (between, "/Flatten", "Squeeze", ("five",))), CONFIG, "axis [5] is not there"),
+    ("small", (each, (ints, "low", -7), (ints, "twelve", 12), (lambda m: insert(m, "/Flatten", "Mod", ["low", "twelve"], "rest", fmod=1),),
+               (between, "/Flatten", "Squeeze", ("rest",))), CONFIG, "axis [-7] is not there"),
     ("small", (each, (ints, "sizes", 4, 8), (lambda m: insert(m, "/Flatten", "Split", ["/pool/AveragePool_output_0", "sizes"], "a", axis=1).output.append("b"),),
                (lambda m: insert(m, "/Flatten", "Concat", ["a", "b", "a"], "all", axis=1),), (reads, "/Flatten", 0, "all")), CONFIG, "are not those of its input"),
     ("small", (lambda m: external(m, WEIGHT, "data", offset="four"),), DATA, "invalid literal"),
