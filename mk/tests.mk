@@ -72,9 +72,10 @@ build-tests: $(if $(SAN),,$(call needs,simulated,$(PAIR_SIM)))
 $(PAIR_SIM): $(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL) $(LIB)
 	$(call link,$(TEST_LDFLAGS) $(PAIR_SIM_WRAP))
 
-sim: all $(PAIR_SIM) ## the pair simulated under SEEDS=300 seeds: faults, kills, power cuts (JOBS=1 ROW=clip; SEED=7 [KEEP=1,4] [TRACE=1])
+sim: all $(PAIR_SIM) ## the pair simulated under SEEDS=300 seeds: faults, kills, power cuts (JOBS=1 ROW=clip KINDS=FULL,TERM FAULTS=6; SEED=7 [KEEP=1,4] [TRACE=1])
 	@SPLITC=$(B)/splitc $(PAIR_SIM) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))) \
-		$(if $(ROW),--row $(ROW)) $(if $(JOBS),--jobs $(JOBS)) $(if $(filter undefined,$(origin KEEP)),,--keep '$(KEEP)') $(if $(TRACE),--trace)
+		$(if $(ROW),--row $(ROW)) $(if $(JOBS),--jobs $(JOBS)) $(if $(filter undefined,$(origin KEEP)),,--keep '$(KEEP)') $(if $(TRACE),--trace) \
+		$(if $(KINDS),--kinds $(KINDS)) $(if $(FAULTS),--faults $(FAULTS))
 sim-selftest: all $(PAIR_SIM) ## plants each fault of tests/sim/planted, which the simulator must find (PLANT=NAME: only those)
 	@BUILD=$(B) SPLITC=$(B)/splitc COMPILE='$(CC) $(BASE_CFLAGS) -O1 -DSL_FAILPOINTS -w' \
 		LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,muldefs $(PAIR_SIM_WRAP) -o $(B)/sim-planted/sim' \

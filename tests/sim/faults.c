@@ -13,6 +13,12 @@ const char *const sim_kind_text[SIM_KINDS] = {
 #undef X
 };
 
+const char *const sim_kind_name[SIM_KINDS] = {
+#define X(kind, weight, text) #kind,
+	SIM_FAULT_MAP(X)
+#undef X
+};
+
 static const unsigned char weight[SIM_KINDS] = {
 #define X(kind, weight, text) weight,
 	SIM_FAULT_MAP(X)

@@ -24,6 +24,7 @@ static const char usage[] =
 	"seed draws, and compares with `splitc train --local` (environment: SPLITC, the program).\n"
 	"  --row NAME   only this config of tests/sim/rows.h; otherwise seeds are dealt over all of them\n"
 	"  --faults N   at most so many faults for each seed (8)\n"
+	"  --kinds LIST only faults of these kinds, such as FULL,KILL_DISK (enum sim_kind)\n"
 	"  --keep LIST  only these of the seed's faults, such as 1,4; \"\": none\n"
 	"  --trace      prints what happens\n"
 	"  --first-bad  ends at the first seed that fails\n"
@@ -34,7 +35,7 @@ static const char usage[] =
 struct options {
 	uint64_t seeds, first;
 	bool one, asked, trace, first_bad, unseen; /* asked: for a row or certain seeds */
-	const char *row, *keep, *splitc;
+	const char *row, *keep, *kinds, *splitc;
 	int jobs, faults;
 };
 
@@ -97,6 +98,25 @@ static void name_processes(const struct sim_row *row)
 	}
 }
 
+/* The set of kinds that a list names; 0: one is unknown. */
+static unsigned kinds_of(const char *list)
+{
+	unsigned kinds = 0;
+
+	for (const char *p = list; *p; p += *p == ',') {
+		const size_t n = strcspn(p, ",");
+		int k = 0;
+
+		while (k < SIM_KINDS && (strncmp(sim_kind_name[k], p, n) != 0 || sim_kind_name[k][n]))
+			k++;
+		if (k == SIM_KINDS)
+			return 0;
+		kinds |= 1u << k;
+		p += n;
+	}
+	return kinds;
+}
+
 /* Never returns. */
 static void attempt(const struct attempt *a, struct report *r, const char *folder)
 {
@@ -114,7 +134,7 @@ static void attempt(const struct attempt *a, struct report *r, const char *folde
 	sim.seed = a->seed;
 	sim.traced = o.trace;
 	name_processes(a->row);
-	sim_plan(o.faults, ~a->row->without);
+	sim_plan(o.faults, ~a->row->without & (o.kinds ? kinds_of(o.kinds) : ~0u));
 	sim_keep_faults(a->only ? a->keep : NULL);
 	sim_run(a->row);
 	r->failed = sim.failed;
@@ -226,6 +246,10 @@ static void tell(const struct attempt *a, const struct report *r)
 		printf("  %d  %s\n", i + 1, text);
 	}
 	printf("  again: make sim ROW=%s SEED=%llu", a->row->name, (unsigned long long)a->seed);
+	if (o.kinds)
+		printf(" KINDS=%s", o.kinds);
+	if (o.faults != FAULTS_MOST)
+		printf(" FAULTS=%d", o.faults);
 	printf(a->only ? " KEEP='%s'\n" : "\n", a->keep);
 	fflush(stdout);
 }
@@ -388,7 +412,8 @@ static int take_options(int argc, char **argv)
 		{"seeds", 1, NULL, 'n'}, {"first", 1, NULL, 'f'},     {"seed", 1, NULL, 's'},
 		{"row", 1, NULL, 'r'},   {"keep", 1, NULL, 'k'},      {"jobs", 1, NULL, 'j'},
 		{"trace", 0, NULL, 't'}, {"first-bad", 0, NULL, 'b'}, {"unseen", 0, NULL, 'u'},
-		{"help", 0, NULL, 'h'},  {"faults", 1, NULL, 'm'},    {NULL, 0, NULL, 0}};
+		{"help", 0, NULL, 'h'},  {"faults", 1, NULL, 'm'},    {"kinds", 1, NULL, 'i'},
+		{NULL, 0, NULL, 0}};
 
 	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
 		switch (c) {
@@ -413,6 +438,9 @@ static int take_options(int argc, char **argv)
 		case 'm':
 			o.faults = atoi(optarg);
 			break;
+		case 'i':
+			o.kinds = optarg;
+			break;
 		case 't':
 			o.trace = true;
 			break;
@@ -426,9 +454,10 @@ static int take_options(int argc, char **argv)
 			fputs(usage, c == 'h' ? stdout : stderr);
 			exit(c == 'h' ? 0 : 64);
 		}
-	o.asked = o.one || o.row || o.first != 1;
+	o.asked = o.one || o.row || o.kinds || o.first != 1;
 	o.splitc = getenv("SPLITC") ? realpath(getenv("SPLITC"), NULL) : NULL;
-	if (!o.splitc || optind < argc || o.jobs < 1 || o.jobs > JOBS_MOST || o.faults < 0 || o.faults > SIM_FAULTS)
+	if (!o.splitc || optind < argc || o.jobs < 1 || o.jobs > JOBS_MOST || o.faults < 0 || o.faults > SIM_FAULTS ||
+	    (o.kinds && !kinds_of(o.kinds)))
 		return fputs(usage, stderr), 64;
 	return 0;
 }

@@ -80,8 +80,7 @@ void sim_die(void)
 
 void sim_bury(struct sim_proc *p)
 {
-	if (p->killed)
-		sim_net_dead(p);
+	sim_net_dead(p); /* also of one that has left with its link open */
 	p->generation++;
 	p->alive = false;
 	for (int fd = 0; fd < SIM_FDS; fd++)

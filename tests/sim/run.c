@@ -104,10 +104,15 @@ static void start(void *arg)
 
 /* ---- how a process ends ---- */
 
+static bool ended_well(const struct sim_proc *p)
+{
+	return p->starts && !p->alive && !p->killed && !p->status;
+}
+
 static bool one_done(void)
 {
 	for (int i = 0; i < SIM_SERVES; i++)
-		if (sim.proc[i].done)
+		if (sim.proc[i].done || ended_well(&sim.proc[i]))
 			return true;
 	return false;
 }

@@ -11,7 +11,8 @@ bad=0 found=0
 planted() {
 	local c=$dir/planted.c out rc=0 args=(--seeds "$4" --first-bad)
 
-	[ "$3" = - ] || args+=(--row "$3")
+	[ "${3%:*}" = - ] || args+=(--row "${3%:*}")
+	[ "${3%:*}" = "$3" ] || args+=(--kinds "${3#*:}")
 	sed "$5" "$2" >"$c"
 	! cmp -s "$2" "$c" || { echo "$1: its text is no longer in $2"; return 1; }
 	$COMPILE -c -o "$dir/planted.o" "$c" 2>"$dir/log" || { cat "$dir/log"; echo "$1: it cannot be compiled"; return 1; }

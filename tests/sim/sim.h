@@ -148,7 +148,7 @@ void sim_die(void) __attribute__((noreturn));
 void sim_bury(struct sim_proc *proc); /* after its death or its end */
 
 /* ---- faults.c */
-extern const char *const sim_kind_text[SIM_KINDS];
+extern const char *const sim_kind_text[SIM_KINDS], *const sim_kind_name[SIM_KINDS];
 void sim_plan(int most, unsigned kinds); /* draws the faults of this seed */
 void sim_keep_faults(const char *list);  /* only these of them, such as "1,4"; NULL: all; "": none */
 void sim_fault_text(const struct sim_fault *fault, char *out, size_t cap);
