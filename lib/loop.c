@@ -262,6 +262,17 @@ static void fail_link(struct split_middle *m, const struct sl_fail *why)
 	sl_port_fail(sl_link_port(m->link), why);
 }
 
+/* The server took a file of steps that were given up for that of the step in doubt. Had it applied that step, such a
+ * file would be gone: so it stands before it, and the next link offers no other state. */
+static bool is_given_up(struct split_middle *m, uint64_t next, struct sl_fail *why)
+{
+	if (!m->ahead.has || next != m->ahead.step || sl_link_session(m->link)->made == m->ahead.made)
+		return false;
+	m->ahead.has = false;
+	sl_fail_set(why, SL_ERR_UNAVAILABLE, "the server's state of step %" PRIu64 " is one that was given up", next);
+	return true;
+}
+
 /* The server goes on from step `next`. This side has its state in memory; otherwise only a token has it. */
 static void on_ready(void *arg, uint64_t next)
 {
@@ -269,8 +280,10 @@ static void on_ready(void *arg, uint64_t next)
 	struct sl_fail why = {0};
 
 	pthread_mutex_lock(&m->lock);
-	if (m->ask.relink) {
+	if (m->ask.relink || is_given_up(m, next, &why)) {
 		pthread_mutex_unlock(&m->lock);
+		if (why.code)
+			fail_link(m, &why);
 		return;
 	}
 	m->linked = true;
@@ -313,7 +326,7 @@ static void salvage(struct split_middle *m)
 	struct sl_fail why;
 	enum sl_err err;
 
-	if (!sl_link_was_up(m->link) || m->rolled || m->ask.relink)
+	if (!sl_link_was_up(m->link) || !m->did.up || m->rolled || m->ask.relink)
 		return;
 	if (in_doubt && m->applied == m->step + 1) {
 		err = take(m, &m->live, m->step + 1, s->epoch);
@@ -394,7 +407,7 @@ static void fill_link(struct split_middle *m, struct sl_link_conf *c)
 	c->weights = &m->weights;
 	c->stall_ms = 0; /* the program may take any time between two calls */
 	c->offer = (struct sl_offer){.secret = &m->secret, .epoch = ++m->epoch, .first = !m->linked};
-	(void)sl_offer_fill(&c->offer, m->ahead.has ? m->ahead.step : 0, m->step, m->token, m->n_token, false);
+	sl_offer_fill(&c->offer, m->ahead.has ? m->ahead.step : 0, m->step, m->token, m->n_token, false);
 }
 
 static void open_link(void *arg)

@@ -7,23 +7,18 @@ enum {
 	BROKEN_MAX = 5 /* links that broken frames ended without a step between: one more is no accident */
 };
 
-bool sl_offer_fill(struct sl_offer *o, uint64_t ahead, uint64_t live, const uint64_t *file, int n_file, bool anew)
+void sl_offer_fill(struct sl_offer *o, uint64_t ahead, uint64_t live, const uint64_t *file, int n_file, bool anew)
 {
-	bool crowded;
-
 	o->n_held = 0;
 	if (ahead)
 		o->held[o->n_held++] = ahead;
 	if (live != SL_OFFER_NONE)
 		o->held[o->n_held++] = live;
-	/* One place is left for step 0, unless `ahead` takes it. */
-	for (int i = 0; i < n_file && o->n_held < SL_WIRE_HELD_MAX - !ahead; i++)
+	for (int i = 0; i < n_file; i++)
 		if (file[i] < live)
 			o->held[o->n_held++] = file[i];
-	crowded = o->n_held == SL_WIRE_HELD_MAX && o->held[o->n_held - 1];
-	if (anew && o->n_held < SL_WIRE_HELD_MAX && !(o->n_held && o->held[o->n_held - 1] == 0))
+	if (anew && !(o->n_held && o->held[o->n_held - 1] == 0))
 		o->held[o->n_held++] = 0;
-	return crowded;
 }
 
 bool sl_retry_may_pass(enum sl_err err)

@@ -22,10 +22,9 @@ struct sl_retry {
 
 /* Fills offer->held, newest first. `ahead`: the step after the one under way, if only the answer to its COMMIT is
  * missing; 0: none. `live`: the step under way, in memory; SL_OFFER_NONE: none. `file` [n_file]: the steps of
- * checkpoints, newest first. `anew`: also step 0. Returns true if the list is full without step 0: it, or an older
- * file, may be missing. */
+ * checkpoints, newest first, at most SL_WIRE_HELD_MAX - 3. `anew`: also step 0. */
 #define SL_OFFER_NONE UINT64_MAX
-bool sl_offer_fill(struct sl_offer *offer, uint64_t ahead, uint64_t live, const uint64_t *file, int n_file, bool anew);
+void sl_offer_fill(struct sl_offer *offer, uint64_t ahead, uint64_t live, const uint64_t *file, int n_file, bool anew);
 
 bool sl_retry_may_pass(enum sl_err err);  /* a lost link, or a server that is busy or away: the next try may succeed */
 bool sl_retry_is_broken(enum sl_err err); /* one broken frame is an accident; a peer that breaks every frame is not */

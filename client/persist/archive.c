@@ -27,6 +27,7 @@ struct sl_archive {
 	struct sl_client_state state;
 	uint64_t above;            /* the write first removes files of later steps */
 	bool busy, leaving, quiet; /* leaving: `above` is still back_to; the run has not gone back during the write */
+	int tries;                 /* how often the write of `state` has failed; 0: nothing is to be tried again */
 	enum sl_err err;
 	struct sl_fail fail;
 };
@@ -59,6 +60,7 @@ void sl_archive_go_back(struct sl_archive *a, uint64_t step, bool sure)
 {
 	while (a->n_file && a->file[0] > step)
 		memmove(a->file, a->file + 1, (size_t)--a->n_file * sizeof a->file[0]);
+	a->tries = a->state.step > step ? 0 : a->tries;
 	a->back_to = step;
 	a->back_sure = sure;
 	a->leaving = false;
@@ -88,11 +90,14 @@ void sl_archive_miss(struct sl_archive *a, uint64_t step, const struct sl_fail *
 static void run_write(struct sl_job *job)
 {
 	struct sl_archive *a = archive_of(job);
+	const int n_part = a->checkpoint.n_part, n_note = a->checkpoint.n_note;
 
 	/* The log first: after a power cut it must not be shorter than the checkpoint says, or no resume can cut it. */
 	a->events.sync(a->arg);
 	sl_checkpoint_leave(a->dir, SL_CHECKPOINT_CLIENT, a->above);
 	a->err = sl_client_state_write(&a->state, &a->checkpoint, &a->fail);
+	a->checkpoint.n_part = n_part; /* without what the write has added */
+	a->checkpoint.n_note = n_note;
 }
 
 static void write_done(struct sl_job *job)
@@ -105,10 +110,12 @@ static void write_done(struct sl_job *job)
 		if (a->leaving)
 			name_newest(a); /* run_write has removed the later files all the same */
 		sl_archive_miss(a, a->state.step, &a->fail);
+		a->tries += !a->quiet;
 		if (!a->quiet)
 			a->events.missed(a->arg, &a->fail);
 		return;
 	}
+	a->tries = 0;
 	add_file(a, a->state.step);
 	sl_checkpoint_good(&a->status, a->state.step);
 	/* If the run went back during the write, the new file may be of a later step, and has to go. */
@@ -214,15 +221,40 @@ struct sl_client_state *sl_archive_state(struct sl_archive *a)
 	return &a->state;
 }
 
-void sl_archive_write(struct sl_archive *a, const struct sl_checkpoint *c, bool quiet)
+static void post(struct sl_archive *a)
 {
-	a->checkpoint = *c;
 	a->above = a->back_to;
 	a->leaving = true;
-	a->quiet = quiet;
 	a->job = (struct sl_job){.run = run_write, .done = write_done};
 	a->busy = true;
 	sl_worker_post(a->disk, &a->job);
+}
+
+void sl_archive_write(struct sl_archive *a, const struct sl_checkpoint *c, bool quiet)
+{
+	a->checkpoint = *c;
+	a->quiet = quiet;
+	a->tries = 0;
+	post(a);
+}
+
+int sl_archive_tries(const struct sl_archive *a)
+{
+	return a->tries;
+}
+
+bool sl_archive_again(struct sl_archive *a)
+{
+	const bool again = !a->busy && a->tries == 1;
+
+	if (again)
+		post(a);
+	return again;
+}
+
+bool sl_archive_begins_anew(const struct sl_archive *a)
+{
+	return a->back_to == 0;
 }
 
 enum sl_err sl_archive_result(const struct sl_archive *a, struct sl_fail *fail)

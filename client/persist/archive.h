@@ -46,6 +46,13 @@ struct sl_client_state *sl_archive_state(struct sl_archive *a);
 /* Begins to write that state, with the notes of *c, which is copied; the files c->pin, at most SL_LAST_RUN_STEPS - 1,
  * stay. A failure is in sl_archive_status, and goes to `missed` unless `quiet`. */
 void sl_archive_write(struct sl_archive *a, const struct sl_checkpoint *c, bool quiet);
+/* How often that write has failed, unless it was `quiet`; 0 once it has succeeded, or the run has gone back behind it.
+ */
+int sl_archive_tries(const struct sl_archive *a);
+/* Begins to write the same state again, if the first try has failed. False: nothing was begun. */
+bool sl_archive_again(struct sl_archive *a);
+/* Whether the next write first removes all files, since the run has gone back to step 0. */
+bool sl_archive_begins_anew(const struct sl_archive *a);
 /* How the last write ended. */
 enum sl_err sl_archive_result(const struct sl_archive *a, struct sl_fail *fail) SL_MUST_CHECK;
 /* Records that the state after `step` has no file and will have none. */

@@ -7,7 +7,7 @@
 #include "common/link/proof.h"
 #include "common/link/wire.h"
 
-enum { SL_LAST_RUN_STEPS = SL_WIRE_HELD_MAX - 1 }; /* Hello offers these, and step 0 */
+enum { SL_LAST_RUN_STEPS = SL_WIRE_HELD_MAX - 3 }; /* Hello offers these, step 0, and two in memory */
 
 /* The note of a checkpoint whose counterpart may not be on the server's disk. */
 #define SL_LAST_RUN_UNSURE "unsure"

@@ -115,7 +115,7 @@ struct drive {
 	enum drive_books books;
 	bool joined;            /* the server has welcomed a link */
 	bool written;           /* a model was written: setup->weights are not those that the run began with */
-	uint8_t first_hash[16]; /* of the middle's weights that the run began with, if they are from the seed */
+	uint8_t first_hash[16]; /* of the middle's weights that the run began with */
 	bool saved;             /* the model is written, and this member waits until those of its group are */
 	int signum;             /* of the first signal; 0: none came */
 	/* the batch under way, or requested */

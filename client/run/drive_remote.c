@@ -161,7 +161,7 @@ static enum sl_err open_link(struct drive *d)
 	remote.use.head_cache = d->setup->head_cache;
 	remote.use.dcor = d->setup->dcor;
 	remote.use.logits = d->options->predict ? d->options->predict->row : sl_training_outputs(d->run);
-	remote.link.weights_hash = remote.link.weights_from_seed ? d->first_hash : NULL; /* an upload has its own */
+	remote.link.weights_hash = d->first_hash;
 	remote.link.run_steps = sl_training_state(d->run).total_steps;
 	remote.link.traffic = d->link.traffic;
 	if (c->agreed.share.group[0] && remote.link.stall_ms) /* the group waits so long for others at most */
@@ -203,7 +203,7 @@ static void on_kept(void *arg)
 		sl_drive_event(d, EV_WRITTEN);
 }
 
-static void on_missed(void *arg, const struct sl_fail *why)
+static void on_missed(void *arg, const struct sl_fail *why, bool needed)
 {
 	struct drive *d = arg;
 	const struct sl_training_state s = sl_training_state(d->run);
@@ -216,6 +216,11 @@ static void on_missed(void *arg, const struct sl_fail *why)
 					      "no checkpoint, and train.phases go on from theirs: %s (a server needs a "
 					      "folder in `store`)",
 					      why->text));
+	else if (needed)
+		sl_drive_fault(d, sl_fail_set(d->fail, SL_ERR_IO,
+					      "no checkpoint in two tries, and group %s goes on only from one that all "
+					      "members have: %s",
+					      d->setup->conf->agreed.share.group, why->text));
 	else if (d->setup->conf->train.on_checkpoint_error == SL_MISSED_EXIT)
 		sl_drive_fault(d, sl_fail_set(d->fail, SL_ERR_IO, "no checkpoint (train.on_checkpoint_error: exit): %s",
 					      why->text));
@@ -307,8 +312,7 @@ static enum sl_err open_all(struct drive *d)
 	bool train = !d->options->eval_only;
 	enum sl_err err = sl_loop_open(&d->loop, d->fail);
 
-	if (d->setup->weights_from_seed)
-		sl_weights_hash_packed(&d->setup->weights, &d->setup->plan->segment[SL_MIDDLE], d->first_hash);
+	sl_weights_hash_packed(&d->setup->weights, &d->setup->plan->segment[SL_MIDDLE], d->first_hash);
 	if (!err)
 		err = sl_recover_open(&d->recover, d->loop, d->setup, d->run, train, d->options->resume, &events, d,
 				      d->fail);

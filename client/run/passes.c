@@ -129,7 +129,7 @@ static enum sl_err open_link(struct sl_passes *p, struct sl_fail *fail)
 	offer->secret = &p->secret;
 	offer->epoch = ++p->epoch;
 	offer->first = !p->linked;
-	(void)sl_offer_fill(offer, 0, SL_OFFER_NONE, NULL, 0, true);
+	sl_offer_fill(offer, 0, SL_OFFER_NONE, NULL, 0, true);
 	return sl_remote_open(&p->remote, p->loop, &remote, &events, p, fail);
 }
 

@@ -33,8 +33,7 @@ struct sl_recover {
 	struct sl_client_state live, ahead;
 	bool has_live, has_ahead;
 	uint64_t given; /* `made` of the state that was given last */
-	uint64_t began; /* the step from which all went on with the last link; 0: they did not */
-	bool crowded;   /* step 0 had no place in the last offer */
+	uint64_t began; /* the last step that this side went back to, or from which all went on */
 	bool stale;     /* another link made the server's side of the state that was given last */
 	struct sl_retry retry;
 	struct sl_step_result ahead_result;
@@ -64,11 +63,23 @@ static void sync_log(void *arg)
 	sl_training_sync(r->run);
 }
 
+/* Whether a group has no one else for this member's head and tail. Its members keep two checkpoints: if it misses one
+ * and dies in the next, there is none that all hold. So it tries a write again, and does not go on if that fails. */
+static bool is_needed(const struct sl_recover *r)
+{
+	return r->setup->conf->agreed.share.group[0] && !r->setup->conf->agreed.share.least;
+}
+
+static bool is_owed(const struct sl_recover *r)
+{
+	return is_needed(r) && sl_archive_tries(r->archive) > 1;
+}
+
 static void on_missed(void *arg, const struct sl_fail *fail)
 {
 	struct sl_recover *r = arg;
 
-	r->events.missed(r->arg, fail);
+	r->events.missed(r->arg, fail, is_owed(r));
 }
 
 static void on_written(void *arg)
@@ -139,22 +150,13 @@ void sl_recover_offer(struct sl_recover *r, struct sl_offer *offer)
 	offer->secret = &r->secret;
 	offer->epoch = ++r->epoch;
 	offer->first = r->past == LINK_NONE;
-	r->crowded = sl_offer_fill(offer, r->has_ahead ? r->ahead.step : 0, r->has_live ? r->live.step : SL_OFFER_NONE,
-				   file, n_file, anew);
-}
-
-/* An offer lacks room for step 0 only if it has a step that may be ahead of the server: drops that step. */
-static bool make_room(struct sl_recover *r, enum sl_err err)
-{
-	if (err != SL_ERR_MISMATCH || !r->crowded || !r->has_ahead)
-		return false;
-	r->has_ahead = false;
-	return true;
+	sl_offer_fill(offer, r->has_ahead ? r->ahead.step : 0, r->has_live ? r->live.step : SL_OFFER_NONE, file, n_file,
+		      anew);
 }
 
 bool sl_recover_failed(struct sl_recover *r, enum sl_err err)
 {
-	return sl_retry_failed(&r->retry, err) || make_room(r, err);
+	return sl_retry_failed(&r->retry, err);
 }
 
 void sl_recover_progress(struct sl_recover *r)
@@ -248,9 +250,8 @@ static enum sl_err install_state(struct sl_recover *r, struct sl_remote *remote,
 	err = sl_remote_give(remote, s);
 	if (err == SL_ERR_DATA)
 		return sl_fail_set(fail, err, "step %" PRIu64 ": its state does not belong to this run", s->step);
-	if (err)
-		return sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be set", s->step);
-	return SL_OK;
+	return err ? sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be set", s->step)
+		   : SL_OK;
 }
 
 static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, uint64_t step,
@@ -261,8 +262,7 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 	enum sl_err err;
 
 	r->has_live = r->has_ahead = false;
-	sl_client_state_close(
-		s); /* a new link's tensors have their full size; decaying inserts may have narrowed those of *s */
+	sl_client_state_close(s); /* a new link's tensors are of full size; decaying inserts may have narrowed these */
 	err = sl_remote_state_open(remote, s, fail);
 	if (err)
 		return err;
@@ -276,9 +276,7 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 		err = sl_client_state_read(s, &c, step, fail);
 	if (!err)
 		err = sl_training_restore(run, &c, fail);
-	if (!err)
-		err = install_state(r, remote, s, fail);
-	return err;
+	return err ? err : install_state(r, remote, s, fail);
 }
 
 /* Warns of steps that are lost, and says why. */
@@ -320,12 +318,13 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 	r->past = r->past ? r->past : LINK_MADE;
 	r->stale = false;
 	r->given = 0;
-	r->began = sl_remote_session(remote)->common ? next_step : 0;
 	if (err)
 		return err;
 	r->unkept = false;
 	if (epoch > r->epoch) /* the server knew a higher one than this side remembered */
 		sl_epoch_raise(r->dir, r->epoch = epoch);
+	if (sl_remote_session(remote)->common || next_step < sl_training_held(run))
+		r->began = next_step;
 	if (r->has_ahead && next_step == r->ahead.step) {
 		held = &r->ahead;
 		*how = SL_RESTORED_AHEAD;
@@ -386,10 +385,10 @@ bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 	return r->dir[0] && is_due(r, sl_training_state(run).step + 1, sl_training_may_end(run));
 }
 
-bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *run)
+bool sl_recover_must_wait(struct sl_recover *r, const struct sl_training *run)
 {
-	return (r->setup->conf->agreed.share.group[0] || sl_training_may_end(run)) && sl_archive_busy(r->archive) &&
-	       sl_recover_due(r, run);
+	return (r->setup->conf->agreed.share.group[0] || sl_training_may_end(run)) && sl_recover_due(r, run) &&
+	       (sl_archive_busy(r->archive) || (is_needed(r) && sl_archive_again(r->archive)));
 }
 
 /* Refuses a file whose content or disk is at fault, not another plan. A stale state is at fault, too, unless the server
@@ -453,6 +452,10 @@ static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, c
 				   "the server has not said that its side is on its disk");
 	sl_training_save(run, &c);
 	pin_below(r, &c, sl_training_held(run));
+	/* the model of a pause before: without checkpoints it would pass for that of a run that is done */
+	if (sl_archive_begins_anew(r->archive) &&
+	    sl_model_file_steps(r->setup->conf, SL_MODEL_FILE) != (int64_t)sl_training_held(run))
+		sl_model_file_remove(r->setup->conf, SL_MODEL_FILE);
 	r->run = run;
 	sl_archive_write(r->archive, &c, quiet);
 	return SL_OK;
@@ -470,10 +473,9 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 		       "step %" PRIu64 " gets no checkpoint: the one before it is still being written", step);
 		return;
 	}
-	if (sl_remote_session(remote)->keep == SL_KEEP_DONE)
-		err = begin_write(r, remote, run, false, &fail);
-	else
-		err = sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side; its log says why");
+	err = sl_remote_session(remote)->keep == SL_KEEP_DONE
+		      ? begin_write(r, remote, run, false, &fail)
+		      : sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side; its log says why");
 	if (!err)
 		return;
 	if (step == sl_training_state(run).total_steps) { /* the run is done, and still writes its model */
@@ -481,7 +483,7 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 		return;
 	}
 	sl_archive_miss(r->archive, step, &fail);
-	r->events.missed(r->arg, &fail);
+	r->events.missed(r->arg, &fail, false);
 }
 
 enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
@@ -489,16 +491,15 @@ enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote,
 {
 	uint64_t step = sl_training_held(run);
 	char last[SL_ARCHIVE_LAST];
+	bool answers;
 	enum sl_err err;
 
 	if (!r->dir[0])
 		return SL_OK;
 	SL_FAILPOINT(SL_FP_CLIENT_PAUSE);
-	if (!sl_recover_settle(r))
-		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: the disk does not answer",
-				   step);
-	err = begin_write(r, remote, run, true, fail);
-	if (!err && !sl_recover_settle(r))
+	answers = sl_recover_settle(r) && (!is_needed(r) || !sl_archive_again(r->archive) || sl_recover_settle(r));
+	err = !answers || is_owed(r) ? SL_OK : begin_write(r, remote, run, true, fail);
+	if (!answers || (!err && !sl_recover_settle(r)))
 		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: the disk does not answer",
 				   step);
 	if (!err)

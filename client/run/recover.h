@@ -14,8 +14,9 @@
 struct sl_recover;
 
 struct sl_recover_events {
-	/* A checkpoint could not be written on this side, or the server has none. On the loop; may end the run. */
-	void (*missed)(void *arg, const struct sl_fail *fail);
+	/* A checkpoint could not be written on this side, or the server has none. `needed`: its group cannot go on
+	 * without it, and a second try has failed. On the loop; may end the run. */
+	void (*missed)(void *arg, const struct sl_fail *fail, bool needed);
 	/* A checkpoint is written, or could not be: sl_recover_must_wait may have changed. On the loop. */
 	void (*written)(void *arg);
 };
@@ -35,8 +36,7 @@ void sl_recover_offer(struct sl_recover *r, struct sl_offer *offer);
 enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool *done,
 			    struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* A link failed with `err`: whether to try another (sl_retry_failed). If the server has refused all steps of an offer
- * that had no place for step 0, the client offers once more, with step 0. */
+/* A link failed with `err`: whether to try another (sl_retry_failed). */
 bool sl_recover_failed(struct sl_recover *r, enum sl_err err);
 /* A batch is done: failures are counted from here. */
 void sl_recover_progress(struct sl_recover *r);
@@ -68,7 +68,7 @@ bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run);
 /* Whether that step cannot begin yet, because the checkpoint before it is still being written. A step that may be the
  * last waits: a longer run goes on from its state. Members of a group always wait: the others keep no older checkpoint
  * once that step is done. */
-bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *run);
+bool sl_recover_must_wait(struct sl_recover *r, const struct sl_training *run);
 /* After a step that was due: writes the checkpoint, if the server has written its side. */
 void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run);
 /* At a pause: writes a checkpoint, and waits for it. IO: it could not be written, and at best an older one is left. */

@@ -75,11 +75,10 @@ static void *bump_alloc(void *arg, size_t size)
 {
 	struct bump *bump = arg;
 	size_t need = (size + 15) & ~(size_t)15;
-	void *p;
+	void *p = bump->mem + bump->used;
 
 	if (size > UNPACK_BYTES || need > UNPACK_BYTES - bump->used)
 		return NULL;
-	p = bump->mem + bump->used;
 	bump->used += need;
 	return p;
 }
@@ -205,12 +204,18 @@ static enum sl_err hello_put(Split__Hello *out, const struct sl_hello *in, uint6
 	out->held_1 = in->held[1];
 	out->held_2 = in->held[2];
 	out->held_3 = in->held[3];
+	out->has_held_4 = (out->held_4 = in->held[4]) != 0;
+	out->has_held_5 = (out->held_5 = in->held[5]) != 0;
+	out->has_held_6 = (out->held_6 = in->held[6]) != 0;
 	out->run_steps = in->run_steps;
 	return err;
 }
 
 static void hello_get(struct reader *r, struct sl_hello *out, const Split__Hello *in, uint64_t epoch)
 {
+	const uint64_t held[SL_WIRE_HELD_MAX] = {in->held_0, in->held_1, in->held_2, in->held_3,
+						 in->held_4, in->held_5, in->held_6};
+
 	out->version = in->version;
 	get_bytes(r, out->session, SL_SESSION_BYTES, &in->session, "session");
 	get_bytes(r, out->proof, SL_PROOF_BYTES, &in->proof, "proof");
@@ -225,10 +230,7 @@ static void hello_get(struct reader *r, struct sl_hello *out, const Split__Hello
 	out->heartbeat_ms = in->heartbeat_ms;
 	out->timeout_ms = in->timeout_ms;
 	out->n_held = get_below(r, in->held, SL_WIRE_HELD_MAX + 1, "held");
-	out->held[0] = in->held_0;
-	out->held[1] = in->held_1;
-	out->held[2] = in->held_2;
-	out->held[3] = in->held_3;
+	memcpy(out->held, held, sizeof out->held);
 	out->run_steps = in->run_steps;
 }
 
@@ -285,12 +287,10 @@ static void welcome_get(struct reader *r, struct sl_welcome *out, const Split__W
 
 static enum sl_err refuse_put(Split__Refuse *out, const struct sl_refuse *in)
 {
-	enum sl_err err = SL_OK;
+	enum sl_err err = number_of_err(in->code) ? SL_OK : SL_ERR_DATA;
 
 	split__refuse__init(out);
 	out->code = number_of_err(in->code);
-	if (!out->code)
-		err = SL_ERR_DATA;
 	put_text(&out->text, in->text, sizeof in->text, &err);
 	put_text(&out->key, in->key, sizeof in->key, &err);
 	out->has_key = in->key[0] != 0;

@@ -16,7 +16,7 @@ enum {
 	SL_WIRE_TEXT_MAX = 384,
 	SL_WIRE_DEVICE = 48,           /* a server's name for its device, with NUL */
 	SL_WIRE_HELLO_MAX = 256 << 10, /* payload of a Hello, whatever part_bytes says */
-	SL_WIRE_HELD_MAX = 4,          /* steps that a Hello offers */
+	SL_WIRE_HELD_MAX = 7,          /* steps that a Hello offers */
 	SL_WIRE_KEPT = 2,              /* checkpoints that a COMMIT names */
 	SL_SESSION_BYTES = 32,         /* a session's id; link/proof.h proves it */
 	SL_PROOF_BYTES = 64,
@@ -87,7 +87,7 @@ struct sl_hello {
 	/* Steps from which the client can resume, newest first: the one in its memory, its checkpoints, 0 for a fresh
 	 * start. The server chooses the newest from which it can resume, too. */
 	uint32_t n_held; /* 1 … SL_WIRE_HELD_MAX */
-	uint64_t held[4];
+	uint64_t held[SL_WIRE_HELD_MAX];
 	uint64_t run_steps; /* steps of the client's whole run */
 };
 

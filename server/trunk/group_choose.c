@@ -488,18 +488,6 @@ static bool choose_memory(struct sl_group *g)
 	return true;
 }
 
-/* A client without room for step 0 in its offer comes again with fewer steps when it is refused; -1: there is none. */
-static int find_crowded(const struct sl_group *g)
-{
-	for (int k = g->first; k < g->end; k++) {
-		const struct sl_hello *h = g->seat[k].m ? sl_group_hello(g, k) : NULL;
-
-		if (h && h->n_held == SL_WIRE_HELD_MAX && h->held[SL_WIRE_HELD_MAX - 1])
-			return k;
-	}
-	return -1;
-}
-
 static void choose_stored(struct sl_group *g)
 {
 	g->stranger = find_stranger(g, &g->fail);
@@ -509,7 +497,6 @@ static void choose_stored(struct sl_group *g)
 		g->err = SL_ERR_MISMATCH;
 	} else {
 		g->err = sl_group_varies(g) ? choose_some(g, &g->fail) : choose(g, &g->fail);
-		g->stranger = g->err == SL_ERR_MISMATCH ? find_crowded(g) : -1;
 	}
 }
 

@@ -64,3 +64,8 @@ CASE("vertical", 244694, "1,2,3,4,5,6",
 CASE("vertical-three", 301034, "1,2",
      "a member that was stopped in the last evaluation told the server that it was done; the others waited for it, and "
      "ended with status 78 when it came again")
+CASE("clip-vertical-three", 310424, "1,2,3,4,5,6",
+     "a full disk took a member's checkpoint, and it died in the next: the others had only newer ones")
+CASE("stop", 403924, "2,3,5,6,7", "a run began anew behind the model of a pause, and died: it passed for done")
+CASE("stop-loss", 409608, "1,2,3,4,5,6,7,8", "the same")
+CASE("late-serial", 404593, "1,2,3,5,6,7", "members dropped the file that their group had gone back to")

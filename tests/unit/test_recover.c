@@ -31,9 +31,10 @@ static void written(void *arg)
 	(void)arg;
 }
 
-static void missed(void *arg, const struct sl_fail *why)
+static void missed(void *arg, const struct sl_fail *why, bool needed)
 {
 	(void)arg;
+	(void)needed;
 	fail_msg("%s", why->text);
 }
 
