@@ -33,6 +33,7 @@ struct sl_recover {
 	struct sl_client_state live, ahead;
 	bool has_live, has_ahead;
 	uint64_t given; /* `made` of the state that was given last */
+	uint64_t asked; /* the last step whose checkpoint this side was to write, as the server had written its own */
 	uint64_t began; /* the last step that this side went back to, or from which all went on */
 	bool stale;     /* another link made the server's side of the state that was given last */
 	struct sl_retry retry;
@@ -412,7 +413,8 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 /* Lets a write keep the newest good file below `step`: the newest of all files may have been refused. In a group the
  * newest that fell due: the others hold it, too, but none of a step at which this member paused. Before it also the one
  * that all went on from, which others may have had in memory alone. Behind a step that is not due also the one that
- * fell due before: another member may still be writing the newest. */
+ * fell due before: another member may still be writing the newest. And the last that all were asked for: where the
+ * server's disk is full, later ones are of lost links, which others did not lose. */
 static void pin_below(const struct sl_recover *r, struct sl_checkpoint *c, uint64_t step)
 {
 	const bool shared = r->setup->conf->agreed.share.group[0];
@@ -424,9 +426,10 @@ static void pin_below(const struct sl_recover *r, struct sl_checkpoint *c, uint6
 		const bool due = !shared || is_due(r, file[i], false);
 
 		oldest = file[i] < step ? file[i] : oldest;
-		if (file[i] < step && most && c->n_pin < SL_LAST_RUN_STEPS - 1 && (due || file[i] == r->began)) {
+		if (file[i] < step && c->n_pin < SL_LAST_RUN_STEPS - 1 &&
+		    (file[i] == r->asked || (most && (due || file[i] == r->began)))) {
 			c->pin[c->n_pin++] = file[i];
-			most -= due;
+			most -= due && most;
 		}
 	}
 	if (!c->n_pin && oldest)
@@ -476,6 +479,7 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 	err = sl_remote_session(remote)->keep == SL_KEEP_DONE
 		      ? begin_write(r, remote, run, false, &fail)
 		      : sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side; its log says why");
+	r->asked = err ? r->asked : step;
 	if (!err)
 		return;
 	if (step == sl_training_state(run).total_steps) { /* the run is done, and still writes its model */
