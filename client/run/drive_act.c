@@ -237,6 +237,15 @@ static void request(struct drive *d, struct sl_loader *from)
 		sl_drive_fault(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
 }
 
+/* A run that lost its link in its last step lacks that step's checkpoint, from which it could be made longer. */
+static void keep_end(struct drive *d)
+{
+	struct sl_fail why;
+
+	if (!sl_recover_busy_ms(d->recover) && sl_recover_keep_done(d->recover, d->remote, d->run, &why))
+		sl_log(SL_LOG_INFO, "last-state", "%s: the run cannot be made longer by --resume", why.text);
+}
+
 /* A member's Fetch after its last step tells the server that the member's state is on its disk; so this writes it
  * first. False: the disk hangs, or has no room; then the others wait until this member comes again. */
 static bool holds_end(struct drive *d)
@@ -244,8 +253,12 @@ static bool holds_end(struct drive *d)
 	const struct sl_training_state s = sl_training_state(d->run);
 	enum sl_err err;
 
-	if (d->options->eval_only || !d->setup->conf->agreed.share.group[0] || s.step < s.total_steps)
+	if (d->options->eval_only || s.step < s.total_steps)
 		return true;
+	if (!d->setup->conf->agreed.share.group[0]) {
+		keep_end(d);
+		return true;
+	}
 	/* The other party of a vertical group may be gone once this one says that it is done: the file is from after
 	 * the last evaluation, which one with labels cannot do alone. */
 	if (d->setup->plan->spec.party > SL_PARTY_FEATURES && !d->why)
