@@ -11,13 +11,14 @@ cd "$(dirname "$0")/../.."
 make_data 84 24
 start_server one threads=2
 write_parties
+further() { [ -n "${SPLIT_QUICK:-}" ] || "$@"; } # like others: not in `make test`
 
 vertical plain
-vertical chunks train.chunks=1 train.batch=8 train.drop_last=true
+further vertical chunks train.chunks=1 train.batch=8 train.drop_last=true
 vertical codecs 'codec=topk:0.3,ef=true|quant:8' codec.head_grad=lowrank:3,warm=true
-vertical adamw train.optimizer.kind=adamw train.optimizer.lr=0.002
+further vertical adamw train.optimizer.kind=adamw train.optimizer.lr=0.002
 vertical frozen 'train.freeze=features.0.*'
-vertical middle 'train.freeze=features.*'
+further vertical middle 'train.freeze=features.*'
 vertical deep head_end=features.2 tail_begin=features.18 threads=2
 
 # clips NAME [key=value]…: the same with gradients clipped by one norm, which all parties and the process with all data log.
@@ -33,8 +34,8 @@ clips() {
 clip_norm=0.5
 clips clipped train.clip_norm=0.5
 ! cmp -s <(tensors_of "$tmp/clipped-A") <(tensors_of "$tmp/plain-A") || fail 'clipping changes nothing'
-vertical clipped-middle train.clip_norm=0.5 'train.freeze=features.*'
-clips clipped-codecs train.clip_norm=0.5 'codec=topk:0.3,ef=true|quant:8' train.optimizer.kind=adamw train.optimizer.lr=0.002 train.batch=8
+further vertical clipped-middle train.clip_norm=0.5 'train.freeze=features.*'
+further clips clipped-codecs train.clip_norm=0.5 'codec=topk:0.3,ef=true|quant:8' train.optimizer.kind=adamw train.optimizer.lr=0.002 train.batch=8
 
 # Each party adds noise by its own key, to what it sends.
 for party in A B; do "$SPLITC" keygen --out "$tmp/$party.noise" >"$tmp/keygen.log" 2>&1 || fail "keygen: $(cat "$tmp/keygen.log")"; done
@@ -236,11 +237,11 @@ write_members two right.drop 2 A,C
 vertical pair
 write_members three right.drop 3 A,B,C
 vertical three
-vertical three-one train.chunks=1 train.batch=8 train.drop_last=true
+further vertical three-one train.chunks=1 train.batch=8 train.drop_last=true
 clips three-clipped train.clip_norm=0.5
 # The members in another order: C, with the labels, is first.
 for party in A:2 B:1 C:0; do sed -i "s/member: [0-9]/member: ${party#*:}/" "$tmp/${party%:*}.yaml"; done
-clips three-turned train.clip_norm=0.5
+further clips three-turned train.clip_norm=0.5
 write_members three right.drop 3 A,B,C
 clips three-clipped-frozen train.clip_norm=0.5 'train.freeze=image.*,right.*' train.chunks=1
 vertical three-codecs 'codec=topk:0.3,ef=true|quant:8' codec.head_grad=qsgd:16 train.optimizer.kind=adamw train.optimizer.lr=0.002
@@ -377,7 +378,9 @@ data:
       inputs: left
     - {kind: images, dir: $tmp/wide/scans, id: stem, inputs: [image]}
 YAML
-for case in fields 'fields-split data.split.train=0.75 data.split.val=0.25' 'fields-codecs codec=topk:0.3,ef=true|quant:8 codec.head_grad=qsgd:16 train.chunks=2'; do
+cases=('fields' 'fields-split data.split.train=0.75 data.split.val=0.25' 'fields-codecs codec=topk:0.3,ef=true|quant:8 codec.head_grad=qsgd:16 train.chunks=2')
+[ -z "${SPLIT_QUICK:-}" ] || cases=(fields)
+for case in "${cases[@]}"; do
 	read -r -a keys <<<"$case"
 	vertical "${keys[@]}"
 	as_vertical "${keys[@]}"
