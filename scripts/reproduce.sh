@@ -265,18 +265,18 @@ point_picture() {
 		set datafile separator tab
 		set logscale x
 		set grid
-		set offsets graph 0.05, graph 0.05, graph 0.1, graph 0.1
+		set offsets graph 0.05, graph 0.25, graph 0.1, graph 0.1
 		set xlabel 'MB of the connection, a whole run'
 		set ylabel '$(jq -r 'if .[0].perplexity then "test perplexity" else "test accuracy, %" end' "$tmp/points.json")'
 		plot '$tmp/points' using 1:2:3 with yerrorbars pt 7 lc rgb '#1f5fa8' notitle, '' using 1:2 with lines lc rgb '#1f5fa8' notitle, \
-			'' using 1:2:4 every 2 with labels offset 0,1 notitle, '' using 1:2:4 every 2::1 with labels offset 0,-1 notitle
+			'' using 1:2:4 with labels left $(jq -r 'if .[0].perplexity then "rotate by 40 offset 0.5,0.5" else "offset 1,-0.4" end' "$tmp/points.json") notitle
 	GP
 }
 
 tables() {
 	local name
 	for name in $(table_names); do
-		grep -q "^{\"row\":\"$name/" "$results.jsonl" || continue
+		[[ $name != *-parts ]] && grep -q "^{\"row\":\"$name/" "$results.jsonl" || continue # parts have no figure
 		printf '\n### %s\n\n' "$name"
 		if has_seeds "$name"; then
 			point_table "$name"
