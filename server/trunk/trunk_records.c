@@ -190,8 +190,8 @@ enum sl_come sl_record_come(struct sl_records *r, int k, uint64_t *newest)
 		return s->hello->run_steps > s->number || SL_PLANTED(ANY_RUN_IS_LONGER) ? SL_COME_LONGER
 											: SL_COME_NOWHERE;
 	back = !sl_record_newest(s, newest) || *newest >= r->late_at;
-	if (back && !can_go_back(r, k, &step))
-		return SL_COME_NOWHERE;
+	if (back && !can_go_back(r, k, &step)) /* a member that was late may have no checkpoint: it may catch up */
+		return r->late_at && *newest ? SL_COME_BEHIND : SL_COME_NOWHERE;
 	return back && may_go_back(r, k) ? SL_COME_BACK : SL_COME_BEHIND;
 }
 
