@@ -3,5 +3,6 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."
 [ -z "${SAN:-}" ] || { echo 'simulated processes change stacks, which sanitizers do not follow'; exit 77; }
-"$BUILD/tests/sim/sim" --seeds 300
+"$BUILD/tests/sim/sim" --seeds 200
+"$BUILD/tests/sim/sim" --seeds 100 --faults 6 --kinds FULL,KILL_DISK,CUT,TERM # more of what one full disk leads to
 [ -z "${SPLIT_LONG:-}" ] || "$BUILD/tests/sim/sim" --first 301 --seeds 100000
