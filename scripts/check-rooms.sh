@@ -23,6 +23,9 @@ done | { ! grep . >&2; }
 sed -nE 's/^\| `((train|codec|share)\.[a-z0-9_.]+)` .*/\1/p' docs/config.md | while read -r key; do
 	grep -q "[\" ]$key=" tests/sim/rows.h || grep -q "^$key " tests/sim/no_row || echo "$key: add a row to tests/sim/rows.h, or say in tests/sim/no_row why none is needed"
 done | { ! grep . >&2; }
+grep -v '^#' tests/sim/planted | while IFS='|' read -r name file _ _ edit; do
+	! sed "${edit# }" "$(xargs <<<"$file")" | cmp -s - "$(xargs <<<"$file")" || echo "tests/sim/planted: $name: its text is no longer in$file"
+done | { ! grep . >&2; }
 git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | while read -r f; do
 	[ ! -f "$f" ] || awk -v file="$f" '
 		match($0, /^[ \t]*#[ \t]*include[ \t]*[<"][^>"]+[>"]/) {
