@@ -104,15 +104,19 @@ static void start(void *arg)
 
 /* ---- how a process ends ---- */
 
-static bool ended_well(const struct sim_proc *p)
+/* Its run is done; or it was stopped, and its first checkpoint could not be written: then --fresh begins anew. */
+static bool has_model_alone(const struct sim_proc *p)
 {
-	return p->starts && !p->alive && !p->killed && !p->status;
+	char path[64];
+
+	snprintf(path, sizeof path, "client/run%d/model.safetensors", p->id);
+	return access(path, F_OK) == 0 && !has_checkpoint(p);
 }
 
 static bool one_done(void)
 {
 	for (int i = 0; i < SIM_SERVES; i++)
-		if (sim.proc[i].done || ended_well(&sim.proc[i]))
+		if (sim.proc[i].done || (!sim.proc[i].alive && has_model_alone(&sim.proc[i])))
 			return true;
 	return false;
 }
@@ -166,15 +170,6 @@ static bool all_done(void)
 		if (sim.proc[i].used && !sim.proc[i].done && !sim.proc[i].left)
 			return false;
 	return true;
-}
-
-/* It was stopped, and its first checkpoint could not be written: --fresh begins anew. */
-static bool has_model_alone(const struct sim_proc *p)
-{
-	char path[64];
-
-	snprintf(path, sizeof path, "client/run%d/model.safetensors", p->id);
-	return access(path, F_OK) == 0 && !has_checkpoint(p);
 }
 
 /* A client that is done is started once more, which must find its run done. */

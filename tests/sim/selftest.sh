@@ -9,8 +9,9 @@ bad=0 found=0
 
 # planted NAME FILE ROW SEEDS EDIT: fails, with a sentence, where the fault is not found.
 planted() {
-	local c=$dir/planted.c out rc=0 args=(--seeds "$4" --first-bad)
+	local c=$dir/planted.c out rc=0 args
 
+	read -r -a args <<<"--first-bad --seeds $4"
 	[ "${3%:*}" = - ] || args+=(--row "${3%:*}")
 	[ "${3%:*}" = "$3" ] || args+=(--kinds "${3#*:}")
 	sed "$5" "$2" >"$c"
@@ -25,7 +26,7 @@ planted() {
 while IFS='|' read -r name file row seeds edit; do
 	name=${name% } file=${file# } row=${row# }
 	case $name in '#'* | '') continue ;; *"${1:-}"*) ;; *) continue ;; esac
-	if planted "$name" "${file% }" "${row% }" $seeds "${edit# }"; then found=$((found + 1)); else bad=$((bad + 1)); fi
+	if planted "$name" "${file% }" "${row% }" "$seeds" "${edit# }"; then found=$((found + 1)); else bad=$((bad + 1)); fi
 done <tests/sim/planted
 echo "$found faults found, $bad not"
 [ $bad = 0 ] && [ $found -gt 0 ]
