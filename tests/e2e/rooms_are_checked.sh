@@ -10,6 +10,7 @@ git init -q .
 mkdir -p scripts common/base common/graph common/codec client/cmd client/run client/persist client/data server/host server/trunk server/store kernels/cuda kernels/cpu tests/e2e tests/ref tests/sim docs
 cp "$root"/scripts/check-rooms.sh "$root"/scripts/check-shell.py "$root"/scripts/run-tests.sh scripts/
 touch docs/config.md tests/sim/rows.h tests/sim/no_row
+echo 'a fault | scripts/run-tests.sh | - | 1 | s/set -/set +/' >tests/sim/planted
 
 try() { # file, include, 0: in order | 1: refused
 	local rc=0
@@ -27,6 +28,10 @@ echo '| `train.new` | `1` | a key |' >docs/config.md
 if scripts/check-rooms.sh >out 2>&1 || ! grep -q '^train.new: add a row' out; then echo 'a key without a row'; cat out; exit 1; fi
 echo 'ROW("new", "train.new=2", 0)' >tests/sim/rows.h
 scripts/check-rooms.sh >out 2>&1 || { echo 'a key with a row'; cat out; exit 1; }
+# a planted fault whose text is gone
+echo 'gone | scripts/run-tests.sh | - | 1 | s/no such text//' >>tests/sim/planted
+if scripts/check-rooms.sh >out 2>&1 || ! grep -q '^tests/sim/planted: gone : its text is no longer' out; then echo 'a plant without its text'; cat out; exit 1; fi
+sed -i '$d' tests/sim/planted
 rm common/base/a.c
 try common/base/a.c '"common/graph/op.h"' 1
 try common/graph/a.c '"common/base/err.h"' 0
