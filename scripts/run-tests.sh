@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: run-tests.sh PROGRAM|SCRIPT.sh …
-# Runs cmocka programs and end-to-end scripts, one more at a time than there are cores. Each has a time limit and a
+# Runs cmocka programs and end-to-end scripts, two more at a time than there are cores. Each has a time limit and a
 # temporary directory of its own. One line is printed when a test ends; its output follows only if something failed. A
 # script is one case: exit status 0 is passed, 77 skipped, anything else failed. Tests that tests/tiers marks `early`
 # start first, so that no core is idle at the end; those marked `alone` run last, one after another. With SPLIT_LONG=1
@@ -129,7 +129,7 @@ for prog in "$@"; do
 	case $lonely in *" $name "*) alone+=("$prog") && continue ;; esac
 	case $long in *" $name "*) early+=("$prog") ;; *) together+=("$prog") ;; esac
 done
-jobs=${JOBS:-$([ -n "${SPLIT_LONG:-}" ] && echo 1 || echo $(($(nproc) + 1)))} # many wait for something
+jobs=${JOBS:-$([ -n "${SPLIT_LONG:-}" ] && echo 1 || echo $(($(nproc) + 2)))} # many wait for something
 some "$jobs" ${early[@]+"${early[@]}"} ${together[@]+"${together[@]}"}
 some 1 ${alone[@]+"${alone[@]}"}
 

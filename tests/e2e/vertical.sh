@@ -11,7 +11,6 @@ cd "$(dirname "$0")/../.."
 make_data 84 24
 start_server one threads=2
 write_parties
-further() { [ -n "${SPLIT_QUICK:-}" ] || "$@"; } # like others: not in `make test`
 
 vertical plain
 further vertical chunks train.chunks=1 train.batch=8 train.drop_last=true

@@ -47,6 +47,9 @@ make_data() {
 	"$TOOLS/make_cifar" "$tmp/data" "$1" "$2"
 }
 
+# further COMMAND…: runs it, but not in `make test`: its case is much like others of the script.
+further() { [ -n "${SPLIT_QUICK:-}" ] || "$@"; }
+
 # two_at_a_time FUNCTION WORDS…: calls FUNCTION once per WORDS, whose arguments | separates, each time in a process of
 # its own that may write to $out. Two run at a time. After a failure no more are started, and the script exits with 1.
 two_at_a_time() {
