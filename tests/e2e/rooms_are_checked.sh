@@ -73,10 +73,7 @@ script 1 'kill -9 "$pid"' 'a bare kill'
 bare=kill # else it would be found here
 script 1 "\t[ \$n = 0 ] || $bare \"\$pid\"" 'a bare kill'
 script 1 "stop() { kill -0 \"\$pid\"; $bare -TERM \"\$pid\"; }" 'a bare kill'
-script 1 '[ A ] && [ B ]'
-script 1 '[ "$(a \\\n")" = 1 ] &&\n\tcmp b c # || fail'
-script 1 'for a in 1; do ! grep b c; done'
-script 1 'case a in b) c=1 && shift ;; esac'
+for text in '[ A ] && [ B ]' '[ "$(a \\\n")" = 1 ] &&\n\tcmp b c # || fail' 'for a in 1; do ! grep b c; done' 'case a in b) c=1 && shift ;; esac'; do script 1 "$text"; done
 script 0 'cat <<E\na && b\nE'
 script 0 'f() {\n[ A ] && [ B ]\n}\ng() { a && b; }'
 script 0 'while [ A ] && [ B ]; do\n[ A ] && [ B ] || fail c\ngrep a b && fail c\ndone'
