@@ -1,8 +1,8 @@
-# ---- which tests: `make test` omits those that tests/tiers marks slow; `make test-rest` runs those marked slow or again. T
-# names any tests.
+# ---- which tests: `make test` omits those that tests/tiers marks slow; `make test-rest` runs those marked slow or again,
+# with TURN=0 or 1 every second one of them. T names any tests.
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/suite/test_*.c)
 ANY_TEST := $(TEST_SRC:%.c=$(B)/%)
-tier = $(shell awk '$$2 ~ /$1/ {print $$1}' tests/tiers)
+tier = $(shell awk '$$2 ~ /$1/ && ("$(if $(REST),$(TURN))" == "" || n++ % 2 == "$(TURN)") {print $$1}' tests/tiers)
 called = $(addprefix %/,$1 $(1:=.sh))
 CHOSEN := $(ANY_TEST) $(wildcard tests/e2e/*.sh)
 ifneq ($(T)$(REST),)
