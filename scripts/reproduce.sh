@@ -198,7 +198,7 @@ list() {
 			--set model.insert_weights= --set train.freeze= --check-config 2>/dev/null | grep -o '[0-9]* steps on' | grep -o '[0-9]*' || echo 0)
 		rate=$(seconds_a_step)
 		if is_done; then
-			state=$(jq -r 'select(.type == "summary") | "done: \(10000 * .test_acc | round / 100) %"' "$(log)" | tail -n 1) left=0
+			state=$(jq -r 'select(.type == "summary") | "done: \(.test_acc | if . then "\(10000 * . | round / 100) %" else "a part" end)"' "$(log)" | tail -n 1) left=0
 		elif [ "$steps" != 0 ]; then
 			state="step $steps of $total"
 			flock -n "$dir/lock" true 2>/dev/null || state+=', runs'
