@@ -456,50 +456,6 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* Whether all here hold the state in memory, which the disk lacks: it is full, or has failed. */
-static bool holds_memory(const struct sl_group *g)
-{
-	const uint64_t step = g->trunk.r.done;
-	bool holds = g->trunk.state == SL_TRUNK_WHOLE && step && step != g->trunk.r.on_disk && !g->groups->ranks &&
-		     !sl_group_varies(g) && all_hold(g, step);
-	struct sl_fail why;
-
-	for (int k = 0; k < g->n && holds; k++)
-		holds = g->seat[k].m && g->seat[k].kept && g->trunk.r.seat[k].number == step &&
-			!sl_group_check_owner(g, k, &why);
-	return holds;
-}
-
-/* All go on from there: a checkpoint may be one that not all have. False: the state of a codec does not fit. */
-static bool choose_memory(struct sl_group *g)
-{
-	const uint64_t on_disk = g->trunk.r.on_disk;
-
-	for (int k = 0; k < g->n; k++) {
-		struct sl_group_seat *seat = &g->seat[k];
-
-		if (sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
-			return false;
-		seat->fresh = false;
-	}
-	begin_from(g, g->trunk.r.done);
-	g->trunk.r.on_disk = on_disk;
-	g->common = true;
-	return true;
-}
-
-static void choose_stored(struct sl_group *g)
-{
-	g->stranger = find_stranger(g, &g->fail);
-	if (g->stranger >= 0 && goes_on_behind(g)) {
-		g->stranger = -1;
-	} else if (g->stranger >= 0) {
-		g->err = SL_ERR_MISMATCH;
-	} else {
-		g->err = sl_group_varies(g) ? choose_some(g, &g->fail) : choose(g, &g->fail);
-	}
-}
-
 void sl_group_run_choose(struct sl_group *g)
 {
 	bool all = true, lost = sl_group_varies(g) && some_lost(g);
@@ -518,8 +474,13 @@ void sl_group_run_choose(struct sl_group *g)
 	begin_branch(g);
 	g->trunk.r.late_at = 0;
 	g->err = SL_OK;
-	if (!holds_memory(g) || !choose_memory(g))
-		choose_stored(g);
+	g->stranger = find_stranger(g, &g->fail);
+	if (g->stranger >= 0 && goes_on_behind(g))
+		g->stranger = -1;
+	else if (g->stranger >= 0)
+		g->err = SL_ERR_MISMATCH;
+	else
+		g->err = sl_group_varies(g) ? choose_some(g, &g->fail) : choose(g, &g->fail);
 	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
 	for (int k = g->first; k < g->end && !g->err; k++)
