@@ -254,29 +254,35 @@ point_table() {
 		(.[] | "| \(.name) | \(.bytes / 1e6 | d) | \($most / .bytes * 10 | round / 10) | \(.mean | d)\(if .sd then " ± \(.sd | d)" else "" end) | \(.seeds) |")'
 }
 
-# Bytes against the figure: a point is a mean over seeds, its bar one standard deviation.
+# Bytes against the figure: a point is a mean over seeds, its bar one standard deviation. The line joins points that no other
+# with fewer bytes equals. Labels lie above and below in turn.
 point_picture() {
+	local above
 	points "$1" >"$tmp/points.json"
 	[ "$(jq length "$tmp/points.json")" -gt 1 ] || return 0
 	jq -r '.[] | [.bytes / 1e6, .mean, (.sd // 0), .name] | @tsv' "$tmp/points.json" >"$tmp/points"
+	jq -r 'reduce reverse[] as $p ([]; (if $p.perplexity then -$p.mean else $p.mean end) as $f |
+		if all(.[]; .f < $f) then . + [$p + {f: $f}] else . end) | .[] | [.bytes / 1e6, .mean] | @tsv' "$tmp/points.json" >"$tmp/best"
+	above=$(jq -r 'if .[0].perplexity then "left rotate by 40 offset 0.5,0.5" else "right rotate by -40 offset -0.5,0.5" end' "$tmp/points.json")
 	gnuplot <<-GP
 		set terminal svg noenhanced size 900,520 background 'white'
 		set output '$results-$1.svg'
 		set datafile separator tab
 		set logscale x
 		set grid
-		set offsets graph 0.05, graph 0.25, graph 0.1, graph 0.1
+		set offsets graph 0.05, graph 0.2, graph 0.25, graph 0.3
 		set xlabel 'MB of the connection, a whole run'
 		set ylabel '$(jq -r 'if .[0].perplexity then "test perplexity" else "test accuracy, %" end' "$tmp/points.json")'
-		plot '$tmp/points' using 1:2:3 with yerrorbars pt 7 lc rgb '#1f5fa8' notitle, '' using 1:2 with lines lc rgb '#1f5fa8' notitle, \
-			'' using 1:2:4 with labels left $(jq -r 'if .[0].perplexity then "rotate by 40 offset 0.5,0.5" else "offset 1,-0.4" end' "$tmp/points.json") notitle
+		plot '$tmp/points' using 1:2:3 with yerrorbars pt 7 lc rgb '#1f5fa8' notitle, '$tmp/best' using 1:2 with lines lc rgb '#1f5fa8' notitle, \
+			'$tmp/points' using 1:2:4 every 2 with labels $above notitle, \
+			'$tmp/points' using 1:2:4 every 2::1 with labels left rotate by -40 offset 0.5,-0.5 notitle
 	GP
 }
 
 tables() {
 	local name
 	for name in $(table_names); do
-		[[ $name != *-parts ]] && grep -q "^{\"row\":\"$name/" "$results.jsonl" || continue # parts have no figure
+		[[ $name != *-@(parts|tried) ]] && grep -q "^{\"row\":\"$name/" "$results.jsonl" || continue # those have no place on a page
 		printf '\n### %s\n\n' "$name"
 		if has_seeds "$name"; then
 			point_table "$name"
