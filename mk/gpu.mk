@@ -161,5 +161,6 @@ cuda-sim-memcheck: ## wrong addresses in them, with AddressSanitizer and UBSan (
 # what scripts of tests/e2e run of it
 SUITE_OPS := $(B)/tests/suite/test_ops
 build-tests: $(call needs,gpu_on_cpu,$(SUITE_OPS) $(B)/tests/suite/test_gpu $(B)/tests/suite/test_gpu_middle) $(call needs,gpu_check,$(SUITE_OPS)) \
+	$(call needs,overlap,$(B)/tests/suite/test_gpu_codec_ahead) \
 	$(call needs,$(call mention,cuda-sim-module|simulated_device),$(SIM_MODULE)) $(call needs,gpu_races,$(RACE_TESTS) $(RACE_MODULE) $(SUITE_OPS)) \
 	$(if $(SAN),,$(call needs,gpu_races,$(B)/cuda-sim-race/gpu_traffic))

@@ -55,20 +55,24 @@ static void catch_signals(void)
 
 static void say(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *r, int number, int n)
 {
-	char text[SL_FIGURE_TEXT], batch[SL_FIGURE_TEXT], metrics[SL_SCORES_MOST * (SL_FIGURE_TEXT + 32)] = "";
-	size_t n_text = 0;
+	char text[SL_FIGURE_TEXT], batch[SL_FIGURE_TEXT], metrics[SL_SCORES_MOST * (SL_FIGURE_TEXT + 32)] = "",
+												     line[160];
+	size_t n_text = 0, at = 0;
 
 	printf("%d/%d %s, chunks %d\n    ", number, n, row->name, r->chunks);
 	for (int i = 0; r->done && i < SL_SCORES_MOST && r->score[i].name[0]; i++)
 		n_text += (size_t)snprintf(metrics + n_text, sizeof metrics - n_text, "%s%s %s", i ? ", " : "",
 					   r->score[i].name, sl_figure_text(r->score[i].value, text));
 	if (r->done && !isnan(r->test_acc)) /* targets that are numbers have no accuracy */
-		printf("accuracy %s, ", sl_share_text(r->test_acc, text));
-	if (r->done)
-		printf("loss %s, rate %.4f (%.4f nominal), %s a batch\n", sl_figure_text(r->test_loss, text),
-		       r->rate_real, r->rate_nominal, sl_time_text(r->t_per_batch_s, batch));
-	else
+		at = (size_t)snprintf(line, sizeof line, "accuracy %s, ", sl_share_text(r->test_acc, text));
+	if (r->done) {
+		snprintf(line + at, sizeof line - at, "loss %s, rate %.4f (%.4f nominal), %s a batch",
+			 sl_figure_text(r->test_loss, text), r->rate_real, r->rate_nominal,
+			 sl_time_text(r->t_per_batch_s, batch));
+		sl_print_wrapped(stdout, line, 4, SL_WRAP_WIDTH);
+	} else {
 		printf("failed: %s\n", r->error);
+	}
 	if (n_text) {
 		printf("    ");
 		sl_print_wrapped(stdout, metrics, 4, SL_WRAP_WIDTH);
