@@ -55,8 +55,8 @@ static void catch_signals(void)
 
 static void say(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *r, int number, int n)
 {
-	char text[SL_FIGURE_TEXT], batch[SL_FIGURE_TEXT], metrics[SL_SCORES_MOST * (SL_FIGURE_TEXT + 32)] = "",
-												     line[160];
+	char text[SL_FIGURE_TEXT], batch[SL_FIGURE_TEXT], metrics[SL_SCORES_MOST * (SL_FIGURE_TEXT + 32)] = "";
+	char line[160];
 	size_t n_text = 0, at = 0;
 
 	printf("%d/%d %s, chunks %d\n    ", number, n, row->name, r->chunks);
