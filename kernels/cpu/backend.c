@@ -64,14 +64,19 @@ const char *sl_cpu_describe(void)
 bool sl_cpu_core_is_older(const char **reason)
 {
 	const char *const *cores = sl_cpu_level_best()->blas_cores, *core = openblas_get_corename();
+	static char unknown[128];
 	bool older = cores != NULL;
 
+	if (older)
+		snprintf(unknown, sizeof unknown,
+			 "OpenBLAS does not know this CPU and uses kernels of an older one: set OPENBLAS_CORETYPE=%s",
+			 cores[0]);
 	for (int i = 0; older && cores[i] != NULL; i++)
 		older = strcmp(core, cores[i]) != 0;
 	*reason = !older ? "OpenBLAS uses the kernels of this CPU"
 		  : getenv("OPENBLAS_CORETYPE") != NULL
 			  ? "OPENBLAS_CORETYPE in the environment makes OpenBLAS use kernels of an older CPU: unset it"
-			  : "OpenBLAS does not know this CPU and uses kernels of an older one";
+			  : unknown;
 	return older;
 }
 

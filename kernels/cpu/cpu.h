@@ -24,9 +24,9 @@ void sl_cpu_codec_backend_open(struct sl_backend *be);
 
 /* The SIMD level and OpenBLAS's core type, such as "avx512, OpenBLAS Cooperlake". A static string. */
 const char *sl_cpu_describe(void);
-/* True where OpenBLAS runs kernels for an older core type than this CPU's (usually because of
- * OPENBLAS_CORETYPE in the environment): products then take up to twice the time. `reason`: a static
- * string of one sentence. */
+/* True where OpenBLAS runs kernels for an older core type than this CPU's: OPENBLAS_CORETYPE in the environment
+ * names one, or OpenBLAS does not know the CPU. Products then take up to twice the time. `reason`: a static
+ * sentence with the remedy. */
 bool sl_cpu_core_is_older(const char **reason);
 
 #endif

@@ -52,6 +52,11 @@ E1
 says 0 'WARN batch: train.batch is 100000, but there are only 40 samples: each step has 40, and memory is taken for 100000; write train.batch: 40 or less' <<'E1'
 splitc train photos.yaml --check-config --set train.batch=100000
 E1
+case $("$SPLITC" --version) in *avx*)
+	says 0 'WARN slow-blas: OPENBLAS_CORETYPE in the environment makes OpenBLAS use kernels of an older CPU: unset it' <<-'E1'
+		OPENBLAS_CORETYPE=Prescott splitc train photos.yaml --local --set log.dir= --set train.epochs=1
+	E1
+esac
 says 78 'splitc: --set data.transforms: the list does not say the size of its images: end with a crop, or Resize((32, 32))' <<'E1'
 splitc train photos.yaml --check-config --set 'data.transforms=[Resize(64), RandomRotation(10)]'
 E1

@@ -249,14 +249,18 @@ static uint64_t weights_of(const char *dir)
  * and then its last. */
 static bool is_part_of(const struct outcome *all, const char *dir)
 {
-	const char *const end = all->tensors + all->len, *at = all->tensors, *next;
-	size_t len, n = 0;
+	const char *const end = all->tensors + all->len, *at = all->tensors, *p;
+	size_t len, n = 0, same;
 	char *bytes = tensors_of(dir, &len);
 	bool is;
 
-	while (n < len && (next = memmem(all->tensors, all->len, bytes, n + sizeof(float)))) {
-		at = next;
-		n += sizeof(float);
+	for (p = all->tensors; p < end; p += sizeof(float)) {
+		for (same = 0; same < len && same < (size_t)(end - p) && !memcmp(p + same, bytes + same, 4);)
+			same += 4;
+		if (same > n) {
+			at = p;
+			n = same;
+		}
 	}
 	is = len > all->len / 8 && len < all->len &&
 	     (n == len || memmem(at + n, (size_t)(end - at) - n, bytes + n, len - n));
