@@ -81,7 +81,7 @@ awk -F, '
 	NR > 1 && $(NF - 13) == "done" {
 		name = $2; acc = 100 * $(NF - 10)
 		if (!(name in n)) order[++names] = name
-		n[name]++; sum[name] += acc; real[name] = $(NF - 11)
+		n[name]++; sum[name] += acc; real[name] += $(NF - 11)
 		if (!(name in low) || acc < low[name]) low[name] = acc
 		if (acc > high[name]) high[name] = acc
 	}
@@ -90,7 +90,7 @@ awk -F, '
 		print "|---|---|---|---|---|"
 		for (i = 1; i <= names; i++) {
 			k = order[i]; text = k; gsub(/\|/, "\\|", text)
-			printf "| %s | %.4f | %.2f | %.2f to %.2f | %+.2f |\n", text, real[k], sum[k] / n[k], low[k], high[k],
+			printf "| %s | %.4f | %.2f | %.2f to %.2f | %+.2f |\n", text, real[k] / n[k], sum[k] / n[k], low[k], high[k],
 				sum[k] / n[k] - sum[order[1]] / n[order[1]]
 		}
 	}' "$out/codec-accuracy.csv" >"$out/codec-accuracy.md"

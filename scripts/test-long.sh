@@ -41,7 +41,7 @@ hardened() {
 # minutes NAME: the time that a stage takes on an otherwise idle machine.
 minutes() {
 	case $1 in
-	long) echo $((30 + ${SPLIT_KILLS:-1000} / 40 + ${SPLIT_SOAK_S:-3600} / 60)) ;;
+	long) echo $((90 + ${SPLIT_KILLS:-1000} / 40 + ${SPLIT_SOAK_S:-3600} / 60)) ;;
 	fuzz) echo $((2 + FUZZ_SECONDS * $(ls tests/fuzz/fuzz_*.c | wc -l) / 60)) ;;
 	asan) echo 30 ;;
 	tsan) echo 40 ;;

@@ -81,7 +81,7 @@ static void use_members(const struct sl_setup *setup, struct sl_ends_use *use)
 {
 	use->members = setup->n_features && !setup->further ? SL_CONF_PARTIES : 0;
 	memset(use->input, -1, sizeof use->input);
-	use->labels = setup->conf->agreed.share.member;
+	use->labels = use->members ? setup->conf->agreed.share.member : 0;
 	use->input[use->labels] = sl_conf_input(setup->conf) ? sl_setup_place(setup, setup->conf) : -1;
 	for (int k = 0; k < setup->n_features; k++) {
 		const struct sl_conf_client *c = setup->features[k].conf;

@@ -140,7 +140,7 @@ static const char *check_share(const struct sl_agreed *a, char why[SL_CONF_WHY])
 {
 	const char *blame = NULL;
 
-	if (a->share.member >= a->share.clients)
+	if (a->share.member >= (a->share.align ? 2 : a->share.clients)) /* two align, whatever the group has */
 		return sl_conf_say(why, "share.member", "must be below share.clients (%d), got %d", a->share.clients,
 				   a->share.member);
 	if (a->share.mode == SL_SHARE_SYNC && a->share.rows && a->share.rows < a->batch)

@@ -88,6 +88,11 @@ losses() { grep '"type":"step"' "$tmp/$1/log.jsonl" | grep -oE '"loss":[^,]*'; }
 [ "$(losses alone)" = "$(losses together/member-0)" ] || fail 'member 0 alone does not learn what it learns in the first round'
 run 'alone 1' --clients 3 --alone 1 -- "${rounds[@]}"
 [ "$(steps_of 'alone 1')" = "$(steps_of together/member-1)" ] || fail 'member 1 alone has other data than in the group'
+# A member learns the same in every seat.
+for k in 1 9 10 15; do
+	run "seat $k" --clients 16 --alone $k -- data.partition=files train.batch=16 train.chunks=2 "${calm[@]}"
+	[ "$(losses "seat $k")" = "$(losses 'seat 1')" ] || fail "member $k alone learns otherwise than member 1"
+done
 
 # refused KEY PHRASE [argument]…
 refused() {

@@ -25,6 +25,7 @@ static struct sl_frame hello(uint8_t session, const char *group, int member, int
 
 	snprintf(a.share.group, sizeof a.share.group, "%s", group);
 	a.share.mode = SL_SHARE_VERTICAL;
+	a.share.clients = member < 2 ? 2 : SL_CONF_PARTIES;
 	a.share.member = member;
 	a.share.role = role;
 	a.share.align = SL_SHARE_ALIGNS;
@@ -173,6 +174,10 @@ static void seats(void **unused)
 	host_rig_await(&c[0].came[SL_FRAME_HEARTBEAT], 1);
 	post(&c[0]);
 	(void)host_rig_refusal(&c[0], SL_ERR_LIMIT);
+	host_rig_hang_up(&c[0]);
+	/* a third member, which a vertical group may have */
+	come(&c[0], 6, "g", 2, 0);
+	assert_non_null(strstr(host_rig_refusal(&c[0], SL_ERR_LIMIT), "must be below share.clients"));
 	host_rig_hang_up(&c[0]);
 	/* two with one role */
 	come(&c[0], 2, "g", 0, 0);
