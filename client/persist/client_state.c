@@ -111,7 +111,7 @@ enum sl_err sl_client_state_write(struct sl_client_state *s, struct sl_checkpoin
 {
 	add_parts(s, c, false);
 	sl_checkpoint_note(c, "link", "%" PRIu64, s->made);
-	if (s->weights.sum != 0)
+	if (!isnan(s->weights.sum))
 		sl_checkpoint_note(c, weights_note, "%a %a", s->weights.first, s->weights.sum);
 	return sl_checkpoint_write(c, s->step, fail);
 }

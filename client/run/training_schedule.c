@@ -211,7 +211,7 @@ enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail)
 		warn_of_batch(c, samples);
 	if (!err)
 		err = check_rounds(c, r->setup->epoch_steps, r->total_steps, fail);
-	if (!err && !r->eval_only)
+	if (!err && !r->eval_only && phase->index + 1 >= phase->count)
 		err = check_accumulate(c, r->total_steps, fail);
 	return err || r->eval_only ? err : sl_training_check_norms(r->setup, samples, r->total_steps, fail);
 }

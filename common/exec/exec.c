@@ -235,7 +235,7 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 		err = take_part(e, fail);
 	if (!err && s->precision == SL_PRECISION_FP16)
 		err = take(e, &e->scale, 2 * sizeof *e->scale, fail);
-	if (!err && (e->plan->spec.clip_norm > 0 || e->plan->spec.ema > 0 || e->bare) && !e->be->host_memory)
+	if (!err && !e->be->host_memory)
 		err = take(e, &e->clip, sizeof *e->clip, fail);
 	if (!err && e->scale && sl_exec_set_loss_scale(e, sl_loss_scale_first()))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the loss scale could not be set");

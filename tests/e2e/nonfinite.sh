@@ -89,4 +89,10 @@ done
 FAILPOINTS=client.check=EIO@5,client.kept=kill@2,client.apply=delay:150@4+ expect 137 killed # behind step 6 or later
 expect 0 killed --resume
 same_run once-local killed $steps
+# the first batch of a step of two is skipped, and the client is killed behind it
+sets=(--set train.accumulate=2 --set train.checkpoint_every=5 --set train.on_nan=skip)
+FAILPOINTS=client.check=EIO@5 expect 0 half-local --local
+FAILPOINTS=client.check=EIO@5,client.kept=kill@1,client.apply=delay:150@4+ expect 137 half
+expect 0 half --resume
+same_run half-local half $steps
 echo passed

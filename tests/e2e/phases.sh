@@ -41,6 +41,9 @@ as_local whole local $steps "$tmp/client.yaml"
 [ "$(grep -c '"type":"epoch"' "$tmp/whole/log.jsonl")" = 4 ] || fail "epochs: $(grep '"epoch"' "$tmp/whole/log.jsonl")"
 [ "$(grep -c '"type":"summary"' "$tmp/whole/log.jsonl")" = 1 ] || fail "the log has more than one end"
 grep -qc '^finished: 17 steps' "$tmp/whole.log" && [ "$(grep -c '^finished' "$tmp/whole.log")" = 1 ] || fail "its end is not said once"
+# A step of several batches may begin in one phase and end in the next; the last batch of all is left.
+client summed "$tmp/client.yaml" --local --set train.accumulate=4 && [ "$(grep -c ' do not fill a step' "$tmp/summed.log")" = 1 ] &&
+	grep -q "the run's last 1 of 17 batches do not fill a step" "$tmp/summed.log" || fail "accumulate: $(cat "$tmp/summed.log")"
 # The schedule counts epochs over all phases: it rises in the first, and falls in the second (lr: 0.5) and the third.
 rates=$(grep '"type":"step"' "$tmp/whole/log.jsonl" | grep -o '"lr":[^,]*' | cut -d: -f2 | awk '{printf "%s%.6g", n++ ? " " : "", $1}')
 want=$(awk 'BEGIN {

@@ -67,9 +67,10 @@ killed_client 2 undisturbed "$config" "${set[@]}"
 losses() { jq -r 'select(.type == "step") | .loss' "$tmp/$1/log.jsonl"; }
 if simulated_device; then
 	start_server gpu "store=$tmp/three" device=cuda:0
-	for codec in none quant:8,per=sample topk:0.2; do
+	for codec in none quant:8,per=sample topk:0.2 f16; do
 		set=(--set codec="$codec" --set head_end=up.linear --set tail_begin=first)
 		[ "$codec" != topk:0.2 ] || set+=(--set data.pad=longest)
+		[ "$codec" != f16 ] || set+=(--set train.accumulate=2) # the last two batches have 16 and 8 rows
 		client "gpu $codec" "$config" --set server="$endpoint" "${set[@]}" || fail "gpu $codec: exit status $?"
 		client "cpu $codec" "$config" --local "${set[@]}" || fail "cpu $codec: exit status $?"
 		paste <(losses "gpu $codec") <(losses "cpu $codec") | awk '{d = $1 - $2} d * d > 1e-10 {bad = 1} END {exit bad || NR != 4}' ||
