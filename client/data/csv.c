@@ -255,9 +255,9 @@ static enum sl_err recall(struct table *t, const struct sl_set_spec *spec, struc
 	enum sl_err err = SL_OK;
 
 	t->recalled = true;
-	if (!n || n > MOST_FEATURES)
+	if ((!n && !spec->blind) || n > MOST_FEATURES)
 		return sl_fail_set(fail, SL_ERR_DATA, "the model's file has no columns of a table");
-	t->column = calloc(n, sizeof *t->column);
+	t->column = calloc(n + 1, sizeof *t->column);
 	if (!t->column)
 		return no_memory(fail);
 	t->columns = (int)n;

@@ -61,14 +61,14 @@ static char *name_column(const struct sl_records *records, int column)
 	return asprintf(&name, "Unnamed: %d.1", column) < 0 ? NULL : name;
 }
 
-/* The cell as text. A number is spelled as strtod reads it. NULL: out of memory. */
+/* The cell as text. A number that strtod would not read is spelled as it reads it. NULL: out of memory. */
 static char *spell(const struct sl_csv *s, struct sl_bytes field, int column)
 {
 	char *text = strndup((const char *)field.data, field.len), *plain;
 	struct sl_csv_number n;
 	double unused;
 
-	if (!text || (!s->form.comma && sl_text_number(text, &unused)))
+	if (!text || ((!s->form.comma || !strchr(text, '.')) && sl_text_number(text, &unused)))
 		return text;
 	if (!sl_csv_number(text, s->form.comma ? ',' : '.', &n)) {
 		if (s->form.comma && sl_csv_number(text, '.', &n))

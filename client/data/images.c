@@ -561,8 +561,8 @@ static const float *targets(const struct sl_set *set, int64_t index)
 static uint64_t fingerprint(const struct sl_set *set)
 {
 	const struct folder_set *s = set->data;
-	uint64_t hash =
-		XXH3_64bits_withSeed(s->folders.text, s->folders.bytes, XXH3_64bits(s->files.text, s->files.bytes));
+	uint64_t hash = XXH3_64bits(s->folders.text, s->folders.bytes);
+	const size_t root = s->root ? strlen(s->root) : 0;
 
 	if (s->target && s->root)
 		hash = XXH3_64bits_withSeed(s->target, (size_t)(s->files.n * s->targets) * sizeof *s->target, hash);
@@ -573,7 +573,7 @@ static uint64_t fingerprint(const struct sl_set *set)
 
 		set->source->sample_name(set, i, path, sizeof path);
 		size = stat(path, &st) ? -1 : (int64_t)st.st_size;
-		hash = XXH3_64bits_withSeed(&size, sizeof size, hash);
+		hash = XXH3_64bits_withSeed(path + root, strlen(path) - root, hash ^ (uint64_t)size);
 		if (!s->masks || !sl_picture_mask_path(masked, path, s->dir, s->masks))
 			continue;
 		size = stat(masked, &st) ? -1 : (int64_t)st.st_size;

@@ -11,6 +11,9 @@ mkdir "$tmp/of-table" "$tmp/of-texts" "$tmp/made" "$tmp/keep"
 "$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/of-photos/train" 40
 "$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/of-photos/val" 20
 "$TOOLS/make_text" "$tmp/made"
+# Names rise over all classes, so a picture that moves to the class before leaves the list of names as it was.
+cp -r "$tmp/of-photos" "$tmp/of-moved"
+for f in "$tmp"/of-moved/train/*/*; do mv "$f" "${f%/*}/$((name = ${name:-100} + 1)).${f##*.}"; done
 (echo age,sick && for i in $(seq 40); do echo "$((i * 7 % 90)),$((i % 2))"; done) | tee "$tmp/of-table/train.csv" >"$tmp/of-table/val.csv"
 for i in $(seq 40); do echo "{\"text\": \"red boxes $((i * 7 % 90)) of fish\", \"label\": $((i % 2))}"; done | tee "$tmp/of-texts/train.jsonl" >"$tmp/of-texts/dev.jsonl"
 start_server one
@@ -28,6 +31,7 @@ data: {kind: text, dir: $tmp/of-texts, tokenizer: $tmp/made}" >"$tmp/texts.yaml"
 echo "$common
 model: {name: mobilenet_v2, classes: 10, image: 32, width: 0.25}
 data: {kind: images, dir: $tmp/of-photos}" >"$tmp/photos.yaml"
+sed 's/of-photos/of-moved/' "$tmp/photos.yaml" >"$tmp/moved.yaml"
 
 # changed NAME SENTENCE: pauses a run, expects a refusal with the data that `spoil` makes, and resumes with the original
 # data.
@@ -48,9 +52,11 @@ resume_spoilt() {
 spoil_table() { sed -i '5s/^[0-9]*/99/' "$tmp/of-table/train.csv"; }
 spoil_texts() { sed -i '7s/fish/water/' "$tmp/of-texts/train.jsonl"; }
 spoil_photos() { cp "$(find "$tmp/of-photos/val" -name '*.png' | head -n 1)" "$tmp/of-photos/val/class-1/more.png"; }
+spoil_moved() { mv "$(find "$tmp/of-moved/train/class-1" -type f | sort | head -n 1)" "$tmp/of-moved/train/class-0"; }
 changed table 'began with: 40 samples then, 40 now, or other contents'
 changed texts 'began with: 40 samples then, 40 now, or other contents'
 changed photos 'began with: 20 samples then, 21 now, or other contents'
+changed moved 'began with: 40 samples then, 40 now, or other contents'
 # Other tokens of the same texts: the key is named, and the data are not accused.
 sed 's/epochs: 3/epochs: 4/' "$tmp/texts.yaml" >"$tmp/longer.yaml"
 client texts "$tmp/longer.yaml" --resume || fail "exit status $?: $(cat "$tmp/texts.log")"

@@ -175,12 +175,13 @@ sed '9s/^\([^,]*\),[^,]*/\1,NA/' "$tmp/whole" >"$tmp/table/train.csv"
 grep -q 'WARN column-of-words: .*train.csv:9: column "size, cm": "NA" is no number, but 599 of 600 cells are: .*; data.missing: mean leaves such cells out' "$tmp/err" || fail "NA: $(cat "$tmp/err")"
 "$SPLITC" data "$tmp/client.yaml" --set data.missing=mean >"$tmp/out" 2>"$tmp/err" && ! grep 'column-of-words' "$tmp/err" || fail 'NA is a missing cell'
 # With data.decimal: point a number with a comma is a word; with comma it is the number.
-sed '2,$s/,\([0-9]*\)\.\([0-9]\),/,"\1,\2",/' "$tmp/whole" >"$tmp/table/train.csv"
+sed -i 's/ripe/2E1/' "$tmp/table/test.csv"
+sed 's/ripe/2E1/; 2,$s/,\([0-9]*\)\.\([0-9]\),/,"\1,\2",/' "$tmp/whole" >"$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" --set data.missing=mean >"$tmp/out" 2>"$tmp/err" || fail "decimal commas: $(cat "$tmp/err")"
 grep -q 'WARN column-of-measures: .*column "size, cm": "[0-9]*,[0-9]" is no number, .* set data.decimal: comma; else write 1500' "$tmp/err" ||
 	fail "decimal commas: $(cat "$tmp/err")"
 sed -i '2,$s/,\([0-9]*\)\.\([0-9]\),/,"\1,\2",/' "$tmp/table/test.csv"
-"$SPLITC" data "$tmp/client.yaml" --set data.decimal=comma --json 2>&1 | jq -e '.features == 5' >"$tmp/out" || fail "data.decimal: comma: $(cat "$tmp/out")"
+"$SPLITC" data "$tmp/client.yaml" --set data.decimal=comma --json 2>&1 | jq -e '.features == 5 and .classes[0].name == "2E1"' >"$tmp/out" || fail "data.decimal: comma: $(cat "$tmp/out")"
 rows 600 700 >"$tmp/table/test.csv"
 cp "$tmp/whole" "$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" && ! grep 'column-of-words' "$tmp/err" || fail 'a warning without a reason'

@@ -24,7 +24,7 @@ YAML
 small=(--set model.huggingface="$tmp/of-small" --set link.part_bytes=16384)
 client small "$config" --local "${small[@]}" || fail "small: exit status $?"
 
-# ---- 120 MB of weights; a process needs some memory beside what is counted
+# ---- 120 MB of weights; beside what is counted a process needs 10 MB, and the server a window for what it has not stored
 slack=40000000 # sanitizers have memory of their own
 said() { "$SPLITC" flops "$config" --json | jq ".memory.$1 | .sum + .checkpoint + .mapped"; }
 file=$(stat -c %s "$tmp/of-large/model.safetensors")
@@ -40,7 +40,7 @@ within() {
 }
 # Two runs: an upload, then the store's copy; each with a server of its own.
 for run in first second; do
-	start_server "server of $run" "store=$tmp/large store"
+	start_server "server of $run" "store=$tmp/large store" link.window_bytes=16MiB
 	start_failing_client client.leave=hold "$run" "$config" --set server="$endpoint"
 	at_point "$run" client.leave
 	within client "$client_pid" "$file"

@@ -429,6 +429,14 @@ data: {kind: csv, dir: $tmp/wide/row, id: id, label: kind, inputs: [], also: {ki
 YAML
 vertical labels
 as_vertical labels
+mkdir "$tmp/wide/bare"
+for part in "$tmp"/wide/row/*.csv; do
+	awk -F, -v OFS=, 'NR == 1 {for (i = 1; i <= NF; i++) at[$i] = i} {print $at["id"], $at["kind"]}' "$part" >"$tmp/wide/bare/${part##*/}"
+done
+for task in train eval predict; do
+	"$SPLITC" $task "$tmp/one.yaml" --local --set log.dir="$tmp/bare" --set data.dir="$tmp/wide/bare" >"$tmp/out" 2>&1 ||
+		fail "$task with a table of labels alone: $(cat "$tmp/out")"
+done
 
 # Refused, each with a sentence.
 pictures="kind=images,dir=$tmp/wide/scans,id=stem"
