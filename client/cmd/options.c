@@ -161,24 +161,28 @@ enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_co
 static enum sl_err order_parties(struct sl_conf_client *all[SL_MAX_PARTIES + 1], int n, struct sl_fail *fail)
 {
 	struct sl_conf_client *mine = all[0];
+	unsigned taken = 0;
 	int labels = 0;
 
 	for (int k = 0; k < n; k++) {
-		if (sl_agreed_has_role(&all[k]->agreed, SL_ROLE_LABELS)) {
+		const unsigned member = 1U << (all[k]->agreed.share.member % 32);
+
+		if (!sl_agreed_is_vertical(&all[k]->agreed) || (taken & member)) {
+			labels = n;
+		} else if (sl_agreed_has_role(&all[k]->agreed, SL_ROLE_LABELS)) {
 			struct sl_conf_client *first = all[0];
 
 			all[0] = all[k];
 			all[k] = first;
 			labels++;
-		} else if (!sl_agreed_is_vertical(&all[k]->agreed)) {
-			labels = n;
 		}
+		taken |= member;
 	}
 	return n > 1 && labels == 1
 		       ? SL_OK
 		       : sl_conf_client_fail(mine, "share.role", fail,
 					     "--party needs configs with share.mode: vertical, one with share.role: "
-					     "labels, and the others with features");
+					     "labels, the others with features, each with a share.member of its own");
 }
 
 /* All inputs of the network must be some member's, and what crosses from all of them is coded as one. */

@@ -73,10 +73,9 @@ bool sl_cpu_core_is_older(const char **reason)
 			 cores[0]);
 	for (int i = 0; older && cores[i] != NULL; i++)
 		older = strcmp(core, cores[i]) != 0;
-	*reason = !older ? "OpenBLAS uses the kernels of this CPU"
-		  : getenv("OPENBLAS_CORETYPE") != NULL
-			  ? "OPENBLAS_CORETYPE in the environment makes OpenBLAS use kernels of an older CPU: unset it"
-			  : unknown;
+	*reason = getenv("OPENBLAS_CORETYPE") == NULL
+			  ? unknown
+			  : "OPENBLAS_CORETYPE in the environment makes OpenBLAS use kernels of an older CPU: unset it";
 	return older;
 }
 

@@ -25,8 +25,8 @@ void sl_cpu_codec_backend_open(struct sl_backend *be);
 /* The SIMD level and OpenBLAS's core type, such as "avx512, OpenBLAS Cooperlake". A static string. */
 const char *sl_cpu_describe(void);
 /* True where OpenBLAS runs kernels for an older core type than this CPU's: OPENBLAS_CORETYPE in the environment
- * names one, or OpenBLAS does not know the CPU. Products then take up to twice the time. `reason`: a static
- * sentence with the remedy. */
+ * names one, or OpenBLAS does not know the CPU. Products then take up to twice the time. Then `reason` is a
+ * static sentence with the remedy. */
 bool sl_cpu_core_is_older(const char **reason);
 
 #endif

@@ -469,6 +469,8 @@ static void joining(struct sl_middle *m)
 	sl_group_hear_in(g);
 	/* The seat keeps its state until the welcome: the session may turn out not to be its member. */
 	p->m = m;
+	p->role = m->agreement.agreed.share.role;
+	p->sends = m->agreement.agreed.share.sends;
 	p->answer = ANSWER_NONE;
 	p->refused[0] = '\0';
 	sl_trunk_joins(&g->t, sl_group_seat_of(m), &sl_port_session(m->port)->hello);

@@ -161,6 +161,11 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 		sl_group_drop(g);
 		g = NULL;
 	}
+	p = g && a->share.member < g->n ? &g->member[a->share.member] : NULL;
+	if (p && p->m && memcmp(sl_port_session(p->m->port)->hello.session, s->hello.session, SL_SESSION_BYTES) != 0)
+		return sl_fail_at(fail, "share.member", SL_ERR_BUSY,
+				  "another client is member %d of group %s: each member needs a number of its own",
+				  a->share.member, g->name);
 	if (g)
 		take_rates(g, a);
 	err = g ? sl_agreed_joins(&g->agreed, a, fail) : sl_group_make(gs, a, &g, fail);
@@ -171,10 +176,6 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 	if (err)
 		return err;
 	p = &g->member[a->share.member];
-	if (p->m && memcmp(sl_port_session(p->m->port)->hello.session, s->hello.session, SL_SESSION_BYTES) != 0)
-		return sl_fail_at(fail, "share.member", SL_ERR_BUSY,
-				  "another client is member %d of group %s: each member needs a number of its own",
-				  a->share.member, g->name);
 	p->entered++;
 	p->role = a->share.role;
 	p->sends = a->share.sends;

@@ -17,7 +17,7 @@ enum sl_group_answer { ANSWER_NONE, ANSWER_AWAITED, ANSWER_THERE, ANSWER_WRONG }
 struct sl_group_member {
 	struct sl_middle *m;          /* its session; NULL: none */
 	int entered;                  /* its sessions that are admitted and not over, m among them */
-	enum sl_conf_share_role role; /* in a vertical group: of the last one that was admitted */
+	enum sl_conf_share_role role; /* in a vertical group: of m, or of the last one that was admitted */
 	int sends;                    /* the same: of the middle's inputs those that it gives; 0: all, or none */
 	int backward; /* the same: chunks of the pass whose head_grad was begun; -1: its order is back */
 	int late;     /* steps that were done without it */

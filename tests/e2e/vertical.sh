@@ -278,7 +278,9 @@ refuses 'must name one input' share.inputs=image,left
 refuses 'joins inputs image and left' head_end=joined.0 cut_values=2
 refuses 'splitc align finds the rows of two members' share.peers=a,b,c
 config=$tmp/three-A.yaml refusing= refused 78 'no member has left' --local --party "$tmp/three-C.yaml"
-config=$tmp/three-A.yaml refusing= refused 78 'another member has image' --local --party "$tmp/three-C.yaml" --party "$tmp/three-A.yaml"
+sed 's/member: 0/member: 1/' "$tmp/three-A.yaml" >"$tmp/three-A1.yaml"
+config=$tmp/three-A.yaml refusing= refused 78 'another member has image' --local --party "$tmp/three-C.yaml" --party "$tmp/three-A1.yaml"
+config=$tmp/three-A1.yaml refusing= refused 78 'each with a share.member of its own' --local --party "$tmp/three-B.yaml" --party "$tmp/three-C.yaml"
 config=$tmp/three-A.yaml refusing= refused 78 'with one codec' --local --party "$tmp/three-codecs-B.yaml" --party "$tmp/three-C.yaml"
 config=$tmp/three-A.yaml refusing= command=leak refused 78 'leak measures networks with one input' --party "$tmp/three-B.yaml" --party "$tmp/three-C.yaml"
 sed '/^share:/,$d' "$tmp/A.yaml" >"$tmp/alone.yaml"

@@ -30,6 +30,7 @@ static struct asked agreement(int k)
 	g->share.rows = host_group.clients * HOST_MEMBER_ROWS;
 	g->share.straggler_s = host_group.straggler_s ? host_group.straggler_s : 1;
 	g->share.wait_s = host_group.wait_s;
+	g->share.rates = host_group.rates;
 	g->share.epoch_steps = host_group.epoch_steps;
 	g->share.member_norm = host_group.member_norm;
 	g->clip_norm = host_group.clip_norm;

@@ -14,6 +14,7 @@ extern struct host_group {
 	int64_t epoch_steps;
 	int wait_s;      /* share.wait_s; 0: for ever */
 	int straggler_s; /* share.straggler_s; 0: 1 */
+	int rates;       /* share.rates */
 	double member_norm, lr, clip_norm;
 	bool rounds;       /* mode rounds, with rounds of one step and averaged moments; false: mode sync */
 	bool checkpoints;  /* each commit asks for a checkpoint */

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/codec/frame.h"
+#include "server/host/host_impl.h"
 #include "server/trunk/group_impl.h"
 #include "tests/support/host_member.h"
 
@@ -27,13 +28,18 @@ static uint8_t session_of(int k)
 	return (uint8_t)(tests_run * 8 + k);
 }
 
-static void begin(void)
+static void open_server(void)
 {
 	tests_run++;
 	host_group.clients = MEMBERS;
 	host_group.epoch_steps = STEPS;
 	snprintf(host_group.name, sizeof host_group.name, "g%d", tests_run);
 	host_rig_open(8, 0);
+}
+
+static void begin(void)
+{
+	open_server();
 	for (int k = 0; k < MEMBERS; k++)
 		host_member_call(&member[k], k, session_of(k), 1);
 	for (int k = 0; k < MEMBERS; k++)
@@ -226,6 +232,30 @@ static void a_seat_is_taken_once(void **state)
 	host_rig_hang_up(first);
 	end();
 	free(first);
+}
+
+/* Another client has a member's number by mistake, and another learning rate. The group keeps its member's. */
+static void a_refused_client_changes_no_rates(void **state)
+{
+	const struct sl_group *g;
+	static struct host_member other;
+
+	(void)state;
+	open_server();
+	host_group.rates = 5;
+	host_member_call(&member[0], 0, session_of(0), 1);
+	while (!(g = host_rig.host->groups->first) || !g->member[0].m)
+		host_rig_turn();
+	host_group.rates = 7;
+	host_member_call(&other, 0, session_of(5), 1);
+	assert_non_null(strstr(host_rig_refusal(&other.c, SL_ERR_BUSY), "another client is member 0"));
+	host_group.rates = 5;
+	host_member_call(&member[1], 1, session_of(1), 1);
+	for (int k = 0; k < MEMBERS; k++)
+		host_rig_await(&member[k].c.came[SL_FRAME_WELCOME], 1);
+	host_group.rates = 0;
+	host_member_hang_up(&other);
+	end();
 }
 
 /* A member may leave at every stage of its step, with a goodbye or by just ending its link. */
@@ -549,6 +579,7 @@ int main(void)
 		cmocka_unit_test(wrong_rows_end_a_member),
 		cmocka_unit_test(who_never_commits_is_waited_for_once),
 		cmocka_unit_test(a_seat_is_taken_once),
+		cmocka_unit_test(a_refused_client_changes_no_rates),
 		cmocka_unit_test(a_member_may_leave_at_every_point),
 		cmocka_unit_test(nobody_goes_back_to_what_is_not_there),
 		cmocka_unit_test(a_seat_is_its_runs),
