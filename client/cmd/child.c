@@ -93,16 +93,23 @@ static void last_line(const char *path, char out[SL_CHILD_TEXT])
 		fclose(file);
 }
 
-static volatile sig_atomic_t under_way, end_asked; /* the child that is waited for, or 0; sl_child_end was called */
+static volatile sig_atomic_t under_way, end_asked, asked; /* the child that is waited for, or 0; SIGTERM; any signal */
 
-void sl_child_end(void)
+/* The child has Ctrl-C from the terminal, too, and ends in good order. A second one kills it. */
+static void on_signal(int signum)
 {
-	end_asked = 1;
-	if (under_way)
+	asked = 1;
+	end_asked |= signum == SIGTERM;
+	if (under_way && signum == SIGTERM)
 		kill(under_way, SIGTERM);
 }
 
-static enum sl_err wait_for(pid_t pid, const char *stderr_path, struct sl_fail *fail)
+bool sl_child_asked_to_end(void)
+{
+	return asked;
+}
+
+static enum sl_err wait_for(struct sl_child *c, pid_t pid, const char *stderr_path, struct sl_fail *fail)
 {
 	char said[SL_CHILD_TEXT];
 	siginfo_t info;
@@ -118,7 +125,8 @@ static enum sl_err wait_for(pid_t pid, const char *stderr_path, struct sl_fail *
 	under_way = 0;
 	if (waitpid(pid, &status, 0) < 0)
 		return sl_fail_set(fail, SL_ERR_OS, "waiting for another splitc: %s", strerror(errno));
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+	c->status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+	if (WIFEXITED(status) && !c->status)
 		return SL_OK;
 	last_line(stderr_path, said);
 	if (WIFSIGNALED(status))
@@ -129,6 +137,7 @@ static enum sl_err wait_for(pid_t pid, const char *stderr_path, struct sl_fail *
 
 enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **out, struct sl_fail *fail)
 {
+	const struct sigaction action = {.sa_handler = on_signal};
 	int fd = memfd_create("summary", MFD_CLOEXEC);
 	json_error_t why;
 	json_t *root = NULL;
@@ -137,12 +146,14 @@ enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **o
 
 	if (fd < 0)
 		return sl_fail_set(fail, SL_ERR_OS, "memfd_create: %s", strerror(errno));
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
 	if (c->overflow)
 		err = sl_fail_set(fail, SL_ERR_LIMIT, "too many or too long settings for another splitc");
 	else
 		err = spawn(c, fd, stderr_path, &pid, fail);
 	if (!err)
-		err = wait_for(pid, stderr_path, fail);
+		err = wait_for(c, pid, stderr_path, fail);
 	if (!err && lseek(fd, 0, SEEK_SET))
 		err = sl_fail_set(fail, SL_ERR_OS, "its summary: %s", strerror(errno));
 	if (!err) {

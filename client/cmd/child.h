@@ -15,6 +15,7 @@ struct sl_child {
 	char text[20][SL_CHILD_TEXT];
 	int n_text;
 	bool overflow; /* something did not fit: sl_child_run refuses */
+	int status;    /* after sl_child_run: its exit status, 0 if it has none */
 };
 
 /* Begins a command line: "COMMAND CONFIG --json", then --local, --weights and every --set of `o`. A row of a sweep
@@ -26,9 +27,9 @@ void sl_child_set(struct sl_child *c, const char *key, const char *value);
 
 /* Runs the child and waits for it. Its stderr goes to the file stderr_path (NULL: to ours). UNAVAILABLE: its exit
  * status is not 0; *fail ends with the last line of that file. DATA: what it printed is not JSON. LIMIT: a setting
- * did not fit; OS. *out: json_decref. A signal to this process's group reaches the child as well. */
+ * did not fit; OS. *out: json_decref. From the first call on SIGTERM goes to the child, and SIGINT, which it has as
+ * well, does not end this process: sl_child_asked_to_end says that one has come. */
 enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **out, struct sl_fail *fail) SL_MUST_CHECK;
-/* Sends SIGTERM to the child that is waited for; may be called in a signal handler. */
-void sl_child_end(void);
+bool sl_child_asked_to_end(void);
 
 #endif

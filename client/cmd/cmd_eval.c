@@ -17,7 +17,7 @@ static const char *const usage[] = {
 };
 
 /* Loss and accuracy of an evaluation with these codecs (NULL: the config's); a loss of NaN or Inf is NaN. */
-static enum sl_err evaluate(const struct sl_options *o, const char *codec, double *acc, double *loss,
+static enum sl_err evaluate(const struct sl_options *o, const char *codec, double *acc, double *loss, int *status,
 			    struct sl_fail *fail)
 {
 	struct sl_child child;
@@ -28,6 +28,7 @@ static enum sl_err evaluate(const struct sl_options *o, const char *codec, doubl
 	if (codec)
 		sl_child_set(&child, "codec", codec);
 	err = sl_child_run(&child, NULL, &summary, fail);
+	*status = child.status;
 	if (err)
 		return err;
 	*acc = sl_json_number(summary, "test_acc");
@@ -54,7 +55,7 @@ static void print_json(const struct sl_conf_client *conf, const double acc[2], c
 /* Without an accuracy, as of numbers, its cells are "-". */
 static void print_row(bool met, double acc, double loss, bool difference)
 {
-	char share[SL_FIGURE_TEXT], figure[SL_FIGURE_TEXT];
+	char share[SL_FIGURE_TEXT], figure[SL_FIGURE_TEXT + 1] = "+";
 
 	if (!met)
 		snprintf(share, sizeof share, "-");
@@ -62,8 +63,8 @@ static void print_row(bool met, double acc, double loss, bool difference)
 		snprintf(share, sizeof share, "%+.2f  ", 100 * acc);
 	else
 		(void)sl_share_text(acc, share);
-	printf(" %10s %s%*s\n", share, difference && loss > 0 ? "+" : "", difference && loss > 0 ? 9 : 10,
-	       sl_figure_text(loss, figure));
+	(void)sl_figure_text(loss, figure + 1);
+	printf(" %10s %10s\n", share, difference && loss > 0 ? figure : figure + 1);
 }
 
 static void print_table(const struct sl_conf_client *conf, const double acc[2], const double loss[2])
@@ -71,7 +72,8 @@ static void print_table(const struct sl_conf_client *conf, const double acc[2], 
 	const bool met = sl_conf_learns_labels(conf) && sl_setup_task(conf)->met;
 
 	printf("%-48s %10s %10s\n", "codecs of head_act, mid_act at inference", "accuracy", "loss");
-	sl_print_cell(stdout, conf->agreed.codec[0], 0, 23);
+	sl_print_cell(stdout, conf->agreed.codec[0], 0, 22);
+	putchar(' ');
 	sl_print_cell(stdout, conf->agreed.codec[1], 23, 25);
 	print_row(met, acc[0], loss[0], false);
 	printf("%-22s %-25s", "none", "none");
@@ -86,12 +88,13 @@ static int parity(const struct sl_options *o, const struct sl_conf_client *conf)
 {
 	double acc[2], loss[2];
 	struct sl_fail fail;
-	enum sl_err err = evaluate(o, NULL, &acc[0], &loss[0], &fail);
+	int status;
+	enum sl_err err = evaluate(o, NULL, &acc[0], &loss[0], &status, &fail);
 
 	if (!err)
-		err = evaluate(o, "none", &acc[1], &loss[1], &fail);
-	if (err)
-		return sl_command_failed(&fail);
+		err = evaluate(o, "none", &acc[1], &loss[1], &status, &fail);
+	if (err) /* with a status the child has said why */
+		return status ? status : sl_command_failed(&fail);
 	(o->json ? print_json : print_table)(conf, acc, loss);
 	return 0;
 }

@@ -1,6 +1,5 @@
 #include <limits.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,25 +32,6 @@ static const char *const usage[] = {
 	"is a list to begin with.",
 	NULL,
 };
-
-static volatile sig_atomic_t stop_asked;
-
-static void on_signal(int signum)
-{
-	stop_asked = 1;
-	if (signum == SIGTERM)
-		sl_child_end();
-}
-
-/* The child that runs a row gets the signal, too (Ctrl-C from the terminal), and ends in good order. A second signal
- * kills it, but keeps what this process has written. */
-static void catch_signals(void)
-{
-	struct sigaction action = {.sa_handler = on_signal};
-
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-}
 
 static void say(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *r, int number, int n)
 {
@@ -132,8 +112,7 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 		err = sl_folder_make(out_dir, 0700, fail);
 	if (err)
 		return err;
-	catch_signals();
-	while (done < n && !err && !stop_asked) {
+	while (done < n && !err && !sl_child_asked_to_end()) {
 		sl_log(SL_LOG_INFO, "row", "%d of %d, %s; its messages are in row-%02d/stderr.log", done + 1, n,
 		       row[done].name, done + 1);
 		sl_sweep_run(&result[done], o, &row[done], done + 1, out_dir);
@@ -167,6 +146,11 @@ static enum sl_err check(const struct sl_options *o, const struct sl_conf_sweep_
 	return err;
 }
 
+static int ended(int failed)
+{
+	return failed || sl_child_asked_to_end() ? sl_err_exit_status(SL_ERR_UNAVAILABLE) : 0;
+}
+
 int splitc_sweep(int argc, char **argv)
 {
 	struct sl_options o = {.command = "sweep", .usage = usage};
@@ -191,7 +175,7 @@ int splitc_sweep(int argc, char **argv)
 			"of its own, and a row has those of one client: leave --local out, or give "
 			"--set share.group=");
 	if (o.lr_range)
-		return sl_sweep_lr(&o, &conf, &fail) == SL_OK ? 0 : sl_command_failed(&fail);
+		return sl_sweep_lr(&o, &conf, &fail) ? sl_command_failed(&fail) : ended(0);
 	if (!o.codecs && !conf.data.split.folds)
 		return sl_options_missing(&o, "--codecs LIST.yaml");
 	row = calloc(SL_SWEEP_MAX_ROWS, sizeof *row);
@@ -210,5 +194,5 @@ int splitc_sweep(int argc, char **argv)
 	free(result);
 	if (err)
 		return sl_command_failed(&fail);
-	return failed || stop_asked ? sl_err_exit_status(SL_ERR_UNAVAILABLE) : 0;
+	return ended(failed);
 }

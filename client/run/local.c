@@ -273,7 +273,8 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 		return sl_fail_set(fail, err, "%s of chunk %d: %s", sl_dir_name(dir), chunk, sl_err_text(err));
 	*(up ? &l->tx_bytes : &l->rx_bytes) += l->buf.len + bytes;
 	l->payload[dir] += l->buf.len + bytes;
-	l->nominal[dir] += sl_codec_nominal_bytes(l->codec[up ? CLIENT : SERVER][dir], from->shape.dim[0]);
+	l->nominal[dir] +=
+		sl_codec_nominal_bytes(l->codec[up ? CLIENT : SERVER][dir], from->data ? from->shape.dim[0] : 0);
 	err = sl_codec_decode(l->codec[up ? SERVER : CLIENT][dir], &call, (struct sl_bytes){l->buf.data, l->buf.len},
 			      to, fail);
 	if (!err && l->crossed)
@@ -431,7 +432,7 @@ void sl_local_name_step(const struct sl_local *l, enum sl_err err, struct sl_fai
 
 struct sl_step_result sl_local_result(const struct sl_local *l, double lr, bool skipped)
 {
-	const uint64_t start = l->began_ns;
+	const double took = sl_seconds_since(l->began_ns);
 	struct sl_step_result result = {
 		.step = l->ends.step,
 		.rows = l->ends.feed.rows,
@@ -441,8 +442,8 @@ struct sl_step_result sl_local_result(const struct sl_local *l, double lr, bool 
 		.skipped = skipped,
 		.lr = lr,
 		.grad_norm = skipped ? NAN : l->grad_norm,
-		.t_step_s = sl_seconds_since(start),
-		.t_compute_s = sl_seconds_since(start),
+		.t_step_s = took,
+		.t_compute_s = took,
 		.t_server_s = 0, /* this process is both sides */
 		.tx_bytes = l->tx_bytes,
 		.rx_bytes = l->rx_bytes,

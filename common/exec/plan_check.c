@@ -85,7 +85,7 @@ static bool can_draw(const struct sl_op *op, const struct sl_plan_spec *spec)
 	const int64_t rows = (spec->batch + spec->chunks - 1) / spec->chunks, most = (op->most + 3) / 4 * 4;
 
 	return op->kind != SL_OP_ATTENTION || op->u.attention.p == 0.0f ||
-	       rows <= most_draws / (most * most) / op->u.attention.heads;
+	       rows << (spec->padded && !op->u.attention.each) <= most_draws / (most * most) / op->u.attention.heads;
 }
 
 /* How many random numbers a dropout uses. Every row counts with the most tokens, so that a token's numbers do not

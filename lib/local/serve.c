@@ -49,7 +49,7 @@ static enum sl_err make_folder(struct local *l, struct sl_fail *fail)
 {
 	const char *where = getenv("TMPDIR");
 
-	if (!where || strlen(where) > sizeof l->folder - 32)
+	if (!where || !*where || strlen(where) > sizeof l->folder - 32)
 		where = "/tmp";
 	snprintf(l->folder, sizeof l->folder, "%s/split-XXXXXX", where);
 	if (mkdtemp(l->folder))

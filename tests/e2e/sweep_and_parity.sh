@@ -155,11 +155,17 @@ check "$tmp/list.yaml" || rc=$?
 [ $rc = 78 ] && grep -q 'list.yaml, row "no such": .*quant:b with' "$tmp/check.log" || fail "a row that cannot be: status $rc, $(cat "$tmp/check.log")"
 
 client trained "$tmp/client.yaml" --local || fail 'no weights to evaluate'
+jq -se 'map(select(.type == "step")) | all(.t_compute_s <= .t_step_s)' "$tmp/trained/log.jsonl" >"$tmp/out" || fail 'a step takes longer than what is computed in it'
 for where in --local "--set server=$endpoint"; do
 	evaluate=("$SPLITC" eval "$tmp/client.yaml" $where --set log.dir="$tmp/trained" --set control="$tmp/eval.sock" --json)
 	"${evaluate[@]}" --parity --set codec=quant:2 >"$tmp/parity.json" 2>"$tmp/parity.log" || fail "parity $where"
 	"${evaluate[@]/#--json/--parity}" --set codec='topk:0.2,ef=true|quant:8' >"$tmp/parity.txt" 2>"$tmp/parity.log" || fail "parity as a table $where"
 	fits "$tmp/parity.txt"
+	"${evaluate[@]/#--json/--parity}" --set codec.head_act='topk:0.125|quant:8|zstd' --set codec.mid_act=quant:8 >"$tmp/parity.txt" 2>"$tmp/parity.log" || fail "parity of a long codec $where"
+	! grep -q '|zstdquant' "$tmp/parity.txt" && grep -qE '^difference.* [+-]?[0-9.]+$' "$tmp/parity.txt" || fail "parity: $(cat "$tmp/parity.txt")"
+	rc=0
+	"${evaluate[@]}" --parity --weights nowhere >"$tmp/parity.txt" 2>"$tmp/parity.log" || rc=$?
+	[ $rc = 66 ] && [ "$(wc -l <"$tmp/parity.log")" = 1 ] || fail "parity without weights: status $rc, $(cat "$tmp/parity.log")"
 	with=$(sed -n 's/.*"with":{"test_acc":\([^,]*\),"test_loss":\([^}]*\)}.*/\1 \2/p' "$tmp/parity.json")
 	without=$(sed -n 's/.*"without":{"test_acc":\([^,]*\),"test_loss":\([^}]*\)}.*/\1 \2/p' "$tmp/parity.json")
 	for codec in quant:2 none; do

@@ -85,6 +85,13 @@ cat >"$tmp/client.yaml" <<-YAML
 	log: {dir: $tmp/runs}
 YAML
 test_range() { "$SPLITC" sweep "$tmp/client.yaml" --out "$tmp/$1" --set control="$tmp/$1.sock" --lr-range "${@:2}" >"$tmp/$1.log" 2>&1; }
+"$SPLITC" sweep "$tmp/client.yaml" --out "$tmp/cut" --lr-range 1e-5:1e-4 --local --set train.max_steps=99999 >"$tmp/cut.log" 2>&1 &
+sweep=$!
+started+=("$sweep")
+wait_for 'no step is done' grep -qs '"step":' "$tmp/cut/log.jsonl"
+signal TERM "$sweep"
+ends_with "$sweep" 69 $patience 'a test of rates that was told to end'
+grep -q '"outcome":"interrupted"' "$tmp/cut/log.jsonl" || fail 'the process of a test of rates goes on alone'
 test_range near 1e-4:100 --local || fail "--local: status $?"
 test_range far 1e-4:100 --set train.max_steps=100 || fail "with a server: status $?"
 cmp "$tmp/near/lr.json" "$tmp/far/lr.json" || fail "a server makes another curve"
