@@ -24,7 +24,7 @@ weights=$(path "${WEIGHTS:-$here/data/mobilenet_v2_imagenet_backbone.safetensors
 out=$(path "${OUT:-$here/runs/reproduce}")
 results=$(path "${RESULTS:-$here/docs/results/reproduction}")
 table=$(path "${ROWS:-$here/configs/reproduce/rows}")
-unset OPENBLAS_CORETYPE
+. scripts/blas-core.sh "$build/splitc"
 tmp=$(mktemp -d)
 server='' clients=()
 

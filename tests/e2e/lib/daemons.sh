@@ -5,13 +5,8 @@ BUILD=${BUILD:-build/release}
 SPLITC=${SPLITC:-$PWD/$BUILD/splitc}
 SPLITS=${SPLITS:-$PWD/$BUILD/splits}
 TOOLS=$PWD/$BUILD/tests/e2e/tools
-unset JOURNAL_STREAM NOTIFY_SOCKET OPENBLAS_CORETYPE XDG_RUNTIME_DIR
-# OpenBLAS does not know every new CPU. The tests then follow the warning slow-blas, so that no script sees it.
-case $("$SPLITC" --version 2>/dev/null) in
-*Haswell | *Zen | *SkylakeX | *Cooperlake | *SapphireRapids) ;;
-*avx512*) export OPENBLAS_CORETYPE=SkylakeX ;;
-*avx2*) export OPENBLAS_CORETYPE=Haswell ;;
-esac
+unset JOURNAL_STREAM NOTIFY_SOCKET XDG_RUNTIME_DIR
+. scripts/blas-core.sh "$SPLITC" # no script sees the warning slow-blas
 # Time limit of one command in seconds. It is generous, for a machine that runs twenty other things; a passing test
 # never waits for it.
 patience=240
