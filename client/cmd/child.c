@@ -93,13 +93,13 @@ static void last_line(const char *path, char out[SL_CHILD_TEXT])
 		fclose(file);
 }
 
-static volatile sig_atomic_t under_way, end_asked, asked; /* the child that is waited for, or 0; SIGTERM; any signal */
+static volatile sig_atomic_t under_way, asked; /* the child that is waited for, or 0; SIGTERM, else the last signal */
 
 /* The child has Ctrl-C from the terminal, too, and ends in good order. A second one kills it. */
 static void on_signal(int signum)
 {
-	asked = 1;
-	end_asked |= signum == SIGTERM;
+	if (asked != SIGTERM)
+		asked = signum;
 	if (under_way && signum == SIGTERM)
 		kill(under_way, SIGTERM);
 }
@@ -116,7 +116,7 @@ static enum sl_err wait_for(struct sl_child *c, pid_t pid, const char *stderr_pa
 	int status;
 
 	under_way = pid;
-	if (end_asked) /* between spawn and here */
+	if (asked == SIGTERM) /* between spawn and here */
 		kill(pid, SIGTERM);
 	/* The process is reaped behind under_way = 0, so that its id cannot be another's while the handler may use it.
 	 */

@@ -14,7 +14,8 @@
  * name or action is an error. SPLIT_FAILPOINTS_COUNT=FILE: when the process exits, it writes to FILE how often it
  * passed each failpoint, a line each.
  *
- * The map lists all failpoints. `splitc --failpoints` prints it, and seeds of tests/sim kill at each entry.
+ * The map lists all failpoints. `splitc --failpoints` prints it, and seeds of tests/sim kill at all but those of
+ * tests/sim/unreached.
  *   id, name           of the failpoint
  *   sides              who passes it: c the client, s the server, b both; g: only with a group of clients
  *   before             failpoints that kill an earlier process; the restarted process passes this one ("": not needed)

@@ -43,9 +43,9 @@ struct sl_exec {
 	int64_t wide_count;    /* floats of these copies, behind the weight range */
 	struct sl_loss_scale loss_scale; /* for FP16; else a scale of 1 */
 	float *scale;                    /* device: [2], the loss scale and its inverse; NULL: no scaling */
-	float *clip;        /* device: [1], a factor for `convert`; NULL: memory is the host's, or unused */
-	float *trial;       /* device: [moving_count - trainable_count], statistics as they would become */
-	bool tried;         /* `trial` has the current step's statistics */
+	float *clip;                     /* device: [1], a factor for `convert`; NULL: memory is the host's */
+	float *trial;                    /* device: [moving_count - trainable_count], statistics as they would become */
+	bool tried;                      /* `trial` has the current step's statistics */
 	float *chunk_trial; /* host: as trial, for one chunk (sl_exec_try_apart); NULL: kernels update trial in turn */
 	uint32_t *begin;    /* device: [slots], the chunks' numbers (begin_at); NULL: host memory, or no tokens */
 	/* Owner of weight, moment, weight_low and trial (sl_exec_borrow); NULL: they are this executor's. */

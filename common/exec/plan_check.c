@@ -79,7 +79,8 @@ static enum sl_err check_cached(const struct sl_graph *g, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* Whether an attention's dropout stays below most_draws random numbers, as struct sl_attention_attr counts them. */
+/* Whether an attention's dropout stays below most_draws random numbers, as struct sl_attention_attr counts them. Padded
+ * rows of tokens are two pieces each. */
 static bool can_draw(const struct sl_op *op, const struct sl_plan_spec *spec)
 {
 	const int64_t rows = (spec->batch + spec->chunks - 1) / spec->chunks, most = (op->most + 3) / 4 * 4;
