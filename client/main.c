@@ -28,6 +28,7 @@ static const struct sl_command commands[] = {
 
 int main(int argc, char **argv)
 {
+	sl_cpu_restart_with_kernels(argv);
 	(void)setlocale(LC_CTYPE, "C.UTF-8"); /* names in tar files are UTF-8, whatever the environment says */
 	return sl_command_run("splitc", SL_BUILD_VERSION, sl_cpu_describe(), commands, argc, argv);
 }

@@ -41,6 +41,7 @@ $(addprefix $(B)/tests/suite/test_,op_price gives_way): TEST_LDFLAGS += $(call w
 build-tests: $(call needs,onnx_families,$(B)/tests/suite/test_golden)
 # Preloaded before libc in the daemons' processes, so never together with a sanitizer.
 build-tests: $(if $(SAN),,$(call needs,link_faults,$(B)/tests/support/preload/clock_back.so))
+build-tests: $(if $(SAN),,$(call needs,messages,$(B)/tests/support/preload/old_blas.so))
 $(B)/tests/support/preload/%.so: tests/support/preload/%.c Makefile mk/tests.mk
 	$(call says,LINK ,$@)
 	$(Q)$(CC) -std=gnu11 $(WARN) -O2 -g -D_GNU_SOURCE= -I. -fPIC -shared -pthread -o $@ $<

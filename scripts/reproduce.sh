@@ -24,7 +24,7 @@ weights=$(path "${WEIGHTS:-$here/data/mobilenet_v2_imagenet_backbone.safetensors
 out=$(path "${OUT:-$here/runs/reproduce}")
 results=$(path "${RESULTS:-$here/docs/results/reproduction}")
 table=$(path "${ROWS:-$here/configs/reproduce/rows}")
-. scripts/blas-core.sh "$build/splitc"
+unset OPENBLAS_CORETYPE
 tmp=$(mktemp -d)
 server='' clients=()
 

@@ -11,5 +11,6 @@ static const struct sl_command commands[] = {
 
 int main(int argc, char **argv)
 {
+	sl_cpu_restart_with_kernels(argv);
 	return sl_command_run("splits", SL_BUILD_VERSION, sl_cpu_describe(), commands, argc, argv);
 }

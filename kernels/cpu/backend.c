@@ -1,6 +1,7 @@
 #include "kernels/cpu/cpu.h"
 
 #include <cblas.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,22 +62,45 @@ const char *sl_cpu_describe(void)
 	return text;
 }
 
-bool sl_cpu_core_is_older(const char **reason)
+static const char core_type[] = "OPENBLAS_CORETYPE";
+
+/* The core type that OpenBLAS should have taken; NULL: it has kernels for this CPU, or for one as new. */
+static const char *better_core(void)
 {
 	const char *const *cores = sl_cpu_level_best()->blas_cores, *core = openblas_get_corename();
-	static char unknown[128];
-	bool older = cores != NULL;
 
-	if (older)
+	for (int i = 0; cores != NULL && cores[i] != NULL; i++)
+		if (strcmp(core, cores[i]) == 0)
+			return NULL;
+	return cores != NULL ? cores[0] : NULL;
+}
+
+void sl_cpu_restart_with_kernels(char **argv)
+{
+	const char *core = getenv(core_type) == NULL ? better_core() : NULL;
+	char path[PATH_MAX]; /* not /proc/self/exe itself: ps would call the program "exe" */
+	const ssize_t len = core != NULL ? readlink("/proc/self/exe", path, sizeof path - 1) : -1;
+
+	if (len < 0 || setenv(core_type, core, 1) != 0)
+		return;
+	path[len] = '\0';
+	(void)execv(path, argv);
+	(void)unsetenv(core_type);
+}
+
+bool sl_cpu_core_is_older(const char **reason)
+{
+	static char unknown[128];
+	const char *core = better_core();
+
+	if (core != NULL)
 		snprintf(unknown, sizeof unknown,
-			 "OpenBLAS does not know this CPU and uses kernels of an older one: set OPENBLAS_CORETYPE=%s",
-			 cores[0]);
-	for (int i = 0; older && cores[i] != NULL; i++)
-		older = strcmp(core, cores[i]) != 0;
-	*reason = getenv("OPENBLAS_CORETYPE") == NULL
+			 "OpenBLAS does not know this CPU and uses kernels of an older one: set %s=%s", core_type,
+			 core);
+	*reason = getenv(core_type) == NULL
 			  ? unknown
 			  : "OPENBLAS_CORETYPE in the environment makes OpenBLAS use kernels of an older CPU: unset it";
-	return older;
+	return core != NULL;
 }
 
 static const struct sl_backend_ops ops = {

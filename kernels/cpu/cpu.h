@@ -24,6 +24,11 @@ void sl_cpu_codec_backend_open(struct sl_backend *be);
 
 /* The SIMD level and OpenBLAS's core type, such as "avx512, OpenBLAS Cooperlake". A static string. */
 const char *sl_cpu_describe(void);
+/* Where OpenBLAS does not know this CPU, it takes kernels for one of 2004. It reads OPENBLAS_CORETYPE before main, so
+ * this sets the variable and starts the program anew: the same process, with main's `argv`. Call it first in main. It
+ * returns where the kernels are right, where the environment has chosen them, or where the program cannot be started.
+ */
+void sl_cpu_restart_with_kernels(char **argv);
 /* True where OpenBLAS runs kernels for an older core type than this CPU's: OPENBLAS_CORETYPE in the environment
  * names one, or OpenBLAS does not know the CPU. Products then take up to twice the time. Then `reason` is a
  * static sentence with the remedy. */

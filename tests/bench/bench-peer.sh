@@ -7,6 +7,7 @@ set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$here"
 unset OPENBLAS_CORETYPE OMP_NUM_THREADS
+[ -n "${SPLIT_LIBRARIES:-}" ] || . scripts/blas-core.sh "${BUILD:-build/release}/splitc"
 if [ -n "${PEER_PRELOAD:-}" ]; then
 	export LD_PRELOAD=$PEER_PRELOAD PEER_MALLOC=$PEER_PRELOAD
 else

@@ -20,7 +20,7 @@ for arg in "$@"; do
 	esac
 done
 [ "$(nproc)" -ge 2 ] || threads=1
-unset OPENBLAS_CORETYPE
+. scripts/blas-core.sh "${BUILD:-build/release}/splitc"
 rows=$(mktemp)
 trap 'rm -f "$rows"' EXIT
 

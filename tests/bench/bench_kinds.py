@@ -16,7 +16,9 @@ import warnings
 
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[threads] = "1"
-os.environ.pop("OPENBLAS_CORETYPE", None)
+BUILD = os.environ.get("BUILD", "build/release")
+os.environ.pop("OPENBLAS_CORETYPE", None)  # both sides take the kernels that splitc takes
+os.environ["OPENBLAS_CORETYPE"] = subprocess.run([f"{BUILD}/splitc", "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
 warnings.filterwarnings("ignore")
 import torch
 from torch import nn
@@ -25,7 +27,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "golden"))
 from make_onnx import convert, export
 
 SIDE, BATCH = 96, 8
-BENCH = os.path.join(os.environ.get("BUILD", "build/release"), "tests/bench/bench_ops")
+BENCH = os.path.join(BUILD, "tests/bench/bench_ops")
 
 
 class Steps(nn.Module):

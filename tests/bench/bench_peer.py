@@ -75,7 +75,7 @@ MEMORY_TARGET, SCALING_TARGET = 0.6, 1.7
 def our_env():
     """Returns the environment of Split's programs, which use the system's malloc."""
     ours = {"LD_LIBRARY_PATH": os.environ["SPLIT_LIBRARIES"]} if "SPLIT_LIBRARIES" in os.environ else {}
-    return {k: v for k, v in os.environ.items() if k not in MALLOC_KEYS and k != "OPENBLAS_CORETYPE"} | ours
+    return {k: v for k, v in os.environ.items() if k not in MALLOC_KEYS} | ours
 
 
 class Ours:

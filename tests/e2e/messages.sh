@@ -9,6 +9,7 @@ mkdir "$tmp/table" "$tmp/here"
 "$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/photos/train" 40
 "$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/photos/val" 20
 printf 'age,sick\n40,yes\n50,no\n' | tee "$tmp/table/train.csv" >"$tmp/table/val.csv"
+old_blas=$PWD/$BUILD/tests/support/preload/old_blas.so
 cd "$tmp/here"
 printf '\377\330\377\340' >x.jpg
 head -c 2000000 /dev/zero >model.safetensors
@@ -56,6 +57,10 @@ case $("$SPLITC" --version) in *avx*)
 	says 0 'WARN slow-blas: OPENBLAS_CORETYPE in the environment makes OpenBLAS use kernels of an older CPU: unset it' <<-'E1'
 		OPENBLAS_CORETYPE=Prescott splitc train photos.yaml --local --set log.dir= --set train.epochs=1
 	E1
+	# where OpenBLAS does not know the CPU, the program chooses its kernels, and keeps name and arguments
+	[ -n "${SAN:-}" ] || for program in splitc splits; do
+		LD_PRELOAD=$old_blas "${SPLITC%splitc}$program" --version | grep -Eq "^$program .*OpenBLAS (SkylakeX|Haswell)$" || fail "$program: kernels of 2004"
+	done
 esac
 says 78 'splitc: --set data.transforms: the list does not say the size of its images: end with a crop, or Resize((32, 32))' <<'E1'
 splitc train photos.yaml --check-config --set 'data.transforms=[Resize(64), RandomRotation(10)]'

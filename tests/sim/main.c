@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "kernels/cpu/cpu.h"
 #include "tests/sim/sim.h"
 
 enum { JOBS_MOST = 256, FAULTS_MOST = 8, SECONDS_MOST = 120, LIST_MOST = 64, AGAIN_EVERY = 50, CANNOT = 99 };
@@ -478,6 +479,7 @@ int main(int argc, char **argv)
 		setenv("OPENBLAS_NUM_THREADS", "1", 1);
 		execv("/proc/self/exe", argv);
 	}
+	sl_cpu_restart_with_kernels(argv); /* those of splitc, with which runs are compared */
 	if (take_options(argc, argv))
 		return 64;
 	reports = shared((JOBS_MOST + 1) * sizeof *reports);
