@@ -69,3 +69,7 @@ CASE("clip-vertical-three", 310424, "1,2,3,4,5,6",
 CASE("stop", 403924, "2,3,5,6,7", "a run began anew behind the model of a pause, and died: it passed for done")
 CASE("stop-loss", 409608, "1,2,3,4,5,6,7,8", "the same")
 CASE("late-serial", 404593, "1,2,3,5,6,7", "members dropped the file that their group had gone back to")
+CASE("batches", 845242, "1,2,3,4",
+     "a client whose clock had gone back came while its link of before was ending: the server told it that link's "
+     "number "
+     "only with the next one, and it took itself for two processes")
