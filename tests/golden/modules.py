@@ -684,8 +684,8 @@ def run(folder, splitc, names):
 
 
 def splitc_of(splitc, *args):
-    got = subprocess.run([splitc, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    return got.stdout if got.returncode == 0 else sys.exit(f"splitc {' '.join(args)}: exit status {got.returncode}: {got.stdout}")
+    got = subprocess.run([splitc, *args], capture_output=True, text=True)
+    return got.stdout if got.returncode == 0 else sys.exit(f"splitc {' '.join(args)}: exit status {got.returncode}: {got.stderr}")
 
 
 def layers(splitc, config):
@@ -734,7 +734,7 @@ def check_export(splitc, cifar, folder, name):
         off = golden.deviation(onnx_run.run(path + form, x).numpy(), want.numpy(), 0)
         assert off < 1e-6, f"{name}: logits of {form} differ by {off:g}"
     if channels == 3:
-        table = [splitc_of(splitc, "predict", c, "--local", "--logits", "--csv", "--weights", c[:-len(".yaml")]).splitlines()[2:] for c in configs]
+        table = [splitc_of(splitc, "predict", c, "--local", "--logits", "--csv", "--weights", c[:-len(".yaml")]).splitlines()[1:] for c in configs]
         logits = [np.array([[float(x) for x in line.split(",")[3:13]] for line in lines]) for lines in table]
         off = golden.deviation(*logits, 0)  # of rounding: a graph that is read again may have other axes inside
         assert logits[0].shape == (8, 10) and off < 2e-6, f"{name}: other logits, by {off:g}"
