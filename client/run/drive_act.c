@@ -152,7 +152,14 @@ bool sl_act_book(struct drive *d)
 bool sl_act_keep_if_due(struct drive *d)
 {
 	if (trains(d) && d->due)
-		sl_recover_keep(d->recover, d->remote, d->run);
+		sl_recover_keep(d->recover, d->remote, d->run, false);
+	return true;
+}
+
+bool sl_act_keep_ahead(struct drive *d)
+{
+	if (d->due && d->setup->conf->agreed.share.group[0])
+		sl_recover_keep(d->recover, d->remote, d->run, true);
 	return true;
 }
 

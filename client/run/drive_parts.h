@@ -157,7 +157,7 @@ bool sl_drive_is_up(const struct drive *d);   /* a link is up: FEED … FETCH */
 /* drive_act.c: a run that goes on */
 sl_drive_act sl_act_note_link, sl_act_note_ahead, sl_act_join, sl_act_go_back, sl_act_seek, sl_act_release,
 	sl_act_begin;
-sl_drive_act sl_act_book, sl_act_keep_if_due, sl_act_skip, sl_act_fetch, sl_act_publish;
+sl_drive_act sl_act_book, sl_act_keep_if_due, sl_act_keep_ahead, sl_act_skip, sl_act_fetch, sl_act_publish;
 sl_drive_act sl_act_hold_state, sl_act_back_off, sl_act_open_link;
 void sl_drive_next(struct drive *d);   /* enters the state that DRIVE_NEXT stands for */
 void sl_drive_resume(struct drive *d); /* enters the state that DRIVE_RESUME stands for */

@@ -35,7 +35,8 @@ const struct drive_rule sl_drive_table[DRIVE_STATE_COUNT][DRIVE_EVENT_COUNT] = {
 	[DRIVE_LINK] = {
 		FAILS, APART,
 		[EV_SAME]      = TO(RESUME, sl_act_note_link, sl_act_join),
-		[EV_AHEAD]     = TO(RESUME, sl_act_note_link, sl_act_note_ahead, sl_act_release, sl_act_join),
+		[EV_AHEAD]     = TO(RESUME, sl_act_note_link, sl_act_note_ahead, sl_act_keep_ahead, sl_act_release,
+					    sl_act_join),
 		[EV_BACK]      = TO(RESUME, sl_act_note_link, sl_act_release, sl_act_go_back, sl_act_join),
 		[EV_BAD_FILE]  = TO(DROP,   sl_act_pause_link, sl_act_close_link),
 		[EV_SIGNAL]    = TO(QUIT,   sl_act_arm_drain, sl_act_give_up, sl_act_close_link),

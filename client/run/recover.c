@@ -410,11 +410,10 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 	return true;
 }
 
-/* Lets a write keep the newest good file below `step`: the newest of all files may have been refused. In a group the
- * newest that fell due: the others hold it, too, but none of a step at which this member paused. Before it also the one
- * that all went on from, which others may have had in memory alone. Behind a step that is not due also the one that
- * fell due before: another member may still be writing the newest. And the last that all were asked for: where the
- * server's disk is full, later ones are of lost links, which others did not lose. */
+/* Lets a write keep the newest good file below `step`. In a group the newest that fell due: the others hold it, too,
+ * but none of a pause. Before it also the one that all went on from, which others may have had in memory alone. Behind
+ * a step that is not due also the due one before: another member may still be writing the newest. And the last that
+ * all were asked for: where the server's disk is full, later ones are of links that others did not lose. */
 static void pin_below(const struct sl_recover *r, struct sl_checkpoint *c, uint64_t step)
 {
 	const bool shared = r->setup->conf->agreed.share.group[0];
@@ -464,7 +463,7 @@ static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, c
 	return SL_OK;
 }
 
-void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run)
+void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool ahead)
 {
 	uint64_t step = sl_training_state(run).step;
 	struct sl_fail fail;
@@ -476,10 +475,10 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 		       "step %" PRIu64 " gets no checkpoint: the one before it is still being written", step);
 		return;
 	}
-	err = sl_remote_session(remote)->keep == SL_KEEP_DONE
+	err = ahead || sl_remote_session(remote)->keep == SL_KEEP_DONE
 		      ? begin_write(r, remote, run, false, &fail)
 		      : sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side; its log says why");
-	r->asked = err ? r->asked : step;
+	r->asked = err || ahead ? r->asked : step;
 	if (!err)
 		return;
 	if (step == sl_training_state(run).total_steps) { /* the run is done, and still writes its model */

@@ -69,8 +69,10 @@ bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run);
  * last waits: a longer run goes on from its state. Members of a group always wait: the others keep no older checkpoint
  * once that step is done. */
 bool sl_recover_must_wait(struct sl_recover *r, const struct sl_training *run);
-/* After a step that was due: writes the checkpoint, if the server has written its side. */
-void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run);
+/* After a step that was due: writes the checkpoint, if the server has written its side. `ahead`: the link was lost
+ * while the step was in doubt, so that is not known. A member of a group writes it then: the others have theirs, and
+ * drop the one before at the next. */
+void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool ahead);
 /* At a pause: writes a checkpoint, and waits for it. IO: it could not be written, and at best an older one is left. */
 enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 				 struct sl_fail *fail) SL_MUST_CHECK;

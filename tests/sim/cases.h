@@ -73,3 +73,6 @@ CASE("batches", 845242, "1,2,3,4",
      "a client whose clock had gone back came while its link of before was ending: the server told it that link's "
      "number "
      "only with the next one, and it took itself for two processes")
+CASE("turns", 853020, "1,2,3",
+     "a member lost its link in the commit of a step with a checkpoint, and wrote none; the others dropped the one "
+     "before")

@@ -189,7 +189,7 @@ static void steps_to(uint64_t last)
 
 		step();
 		if (due)
-			sl_recover_keep(rig.recover, &rig.link, rig.run);
+			sl_recover_keep(rig.recover, &rig.link, rig.run, false);
 		assert_true(sl_recover_settle(rig.recover));
 	}
 }
@@ -263,7 +263,7 @@ static void the_two_newest_are_kept_and_named(void **state)
 	assert_kept(6, 4);
 	assert_files("64");
 	step();
-	sl_recover_keep(rig.recover, &rig.link, rig.run); /* named while it is still being written */
+	sl_recover_keep(rig.recover, &rig.link, rig.run, false); /* named while it is still being written */
 	assert_kept(8, 6);
 	assert_true(sl_recover_settle(rig.recover));
 	assert_kept(8, 6);
@@ -281,7 +281,7 @@ static void a_member_has_the_last_one_on_its_disk_first(void **state)
 	(void)state;
 	steps_to(1);
 	step();
-	sl_recover_keep(rig.recover, &rig.link, rig.run);
+	sl_recover_keep(rig.recover, &rig.link, rig.run, false);
 	assert_false(sl_recover_must_wait(rig.recover, rig.run)); /* the next step is not due */
 	step();
 	assert_false(sl_recover_must_wait(rig.recover, rig.run)); /* a single client does not wait */
@@ -473,7 +473,7 @@ static void a_file_that_comes_behind_going_back_is_not_kept(void **state)
 	(void)state;
 	steps_to(7);
 	step();
-	sl_recover_keep(rig.recover, &rig.link, rig.run);
+	sl_recover_keep(rig.recover, &rig.link, rig.run, false);
 	assert_false(lose());
 	assert_int_equal(restore(6), SL_RESTORED_BACK); /* only step 6 stays, even if the write of step 8 ends later */
 	assert_true(sl_recover_settle(rig.recover));
@@ -612,7 +612,7 @@ static void the_newest_is_not_what_a_run_went_back_behind(void **state)
 	(void)state;
 	steps_to(7);
 	step();
-	sl_recover_keep(rig.recover, &rig.link, rig.run);
+	sl_recover_keep(rig.recover, &rig.link, rig.run, false);
 	assert_false(lose());
 	assert_int_equal(restore(6), SL_RESTORED_BACK);
 	assert_true(sl_recover_settle(rig.recover));
