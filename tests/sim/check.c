@@ -79,6 +79,25 @@ static const char three_graph[] = "graph 1\n"
 				  "node d linear %13 &4\n"
 				  "node loss xent %14 %1\n"
 				  "out loss %15\n";
+/* Where the fifth activation of a row is large, Inf times 0 is NaN. Else the branch adds zeros. */
+static const char nan_graph[] = "graph 1\n"
+				"in row f32 R[4]\n"
+				"in label i32 R[]\n"
+				"param a.weight [8,4] zero\n"
+				"param huge.weight [8,8] zero\n"
+				"param none.weight [8,8] zero\n"
+				"param b.weight [8,8] zero\n"
+				"param d.weight [3,8] zero\n"
+				"node a linear %0 &0\n"
+				"node a1 act %2\n"
+				"node huge linear %3 &1\n"
+				"node none linear %4 &2\n"
+				"node sum add %5 %3\n"
+				"node b linear %6 &3\n"
+				"node b1 act %7\n"
+				"node d linear %8 &4\n"
+				"node loss xent %9 %1\n"
+				"out loss %10\n";
 static const char server_yaml[] = "listen: tcp://127.0.0.1:5570\n"
 				  "store: server/store\n"
 				  "store_ttl_s: 0\n"
@@ -156,8 +175,9 @@ static void write_tables(const char *dir, int rows)
 
 static void write_networks(void)
 {
-	static float value[96];
-	const struct sl_st_note note[] = {{"split.graph", net_graph}, {"split.graph", three_graph}};
+	static float value[96], huge[64] = {[4] = 3.4e38f}, none[64];
+	const struct sl_st_note note[] = {
+		{"split.graph", net_graph}, {"split.graph", three_graph}, {"split.graph", nan_graph}};
 	const struct sl_st_item item[][5] = {
 		{{"a.weight", "F32", 2, {8, 4}, value},
 		 {"b.weight", "F32", 2, {8, 8}, value},
@@ -168,6 +188,11 @@ static void write_networks(void)
 		 {"r.weight", "F32", 2, {4, 4}, value + 32},
 		 {"c.weight", "F32", 2, {8, 12}, value},
 		 {"d.weight", "F32", 2, {3, 8}, value}},
+		{{"a.weight", "F32", 2, {8, 4}, value},
+		 {"b.weight", "F32", 2, {8, 8}, value},
+		 {"d.weight", "F32", 2, {3, 8}, value + 60},
+		 {"huge.weight", "F32", 2, {8, 8}, huge},
+		 {"none.weight", "F32", 2, {8, 8}, none}},
 	};
 	struct sl_fail fail;
 	uint32_t seed = 1;
@@ -175,7 +200,8 @@ static void write_networks(void)
 	for (int i = 0; i < 96; i++)
 		value[i] = (float)((seed = seed * 1664525u + 1013904223u) >> 8) / (1 << 24) - 0.5f;
 	if (sl_st_write("net.safetensors", item[0], 4, &note[0], 1, SL_FP_NONE, &fail) ||
-	    sl_st_write("three.safetensors", item[1], 5, &note[1], 1, SL_FP_NONE, &fail)) {
+	    sl_st_write("three.safetensors", item[1], 5, &note[1], 1, SL_FP_NONE, &fail) ||
+	    sl_st_write("nan.safetensors", item[2], 5, &note[2], 1, SL_FP_NONE, &fail)) {
 		fprintf(stderr, "sim: %s\n", fail.text);
 		exit(2);
 	}

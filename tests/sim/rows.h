@@ -78,3 +78,12 @@ ROW("sources",
     "model.network=../three.safetensors head_end=r1 tail_begin=d cut_values=3 data.dir=../named data.id=id "
     "data.inputs=more data.also=kind=csv,dir=../named,id=id,inputs=[left],-kind=csv,dir=../named,id=id,inputs=[right]",
     0)
+/* A step with NaN is skipped, by the client or the server: the first batch of an optimizer step, or its last. */
+ROW("skip",
+    "model.network=../nan.safetensors head_end=a1 tail_begin=d train.freeze=huge.*,none.* train.on_nan=skip "
+    "train.accumulate=2",
+    0)
+ROW("skip-head",
+    "model.network=../nan.safetensors head_end=sum tail_begin=d train.freeze=huge.*,none.* train.on_nan=skip "
+    "train.accumulate=3 train.ema=0.9",
+    0)
