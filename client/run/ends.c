@@ -435,7 +435,7 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 	struct sl_exec_loss *loss = &ends->loss[chunk];
 	const int64_t first = c->answer;
 	const struct sl_model *model = ends->plan->model;
-	const bool numbers = model->task->dtype == SL_F32;
+	const bool numbers = model->task->dtype == SL_F32 && !ends->use.restores;
 	const double rows = loss_rows(ends, c);
 	enum sl_err err;
 

@@ -27,6 +27,7 @@ struct sl_ends_use {
 	 * of the head, -1: none. */
 	int members, labels, input[SL_CONF_PARTIES];
 	bool chunk_loss_sum; /* train.chunk_loss: sum. A chunk's loss is a mean over its own rows; their sum counts */
+	bool restores;       /* train.loss: restore_head or restore_tail, whose targets are zeros, not labels */
 	struct sl_head_cache *head_cache; /* caches the head's activations of training samples */
 	const float *class_weight;        /* [classes], in training; NULL: all are 1 */
 	const struct sl_noise *noise;     /* is added to what is sent */

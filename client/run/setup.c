@@ -353,6 +353,7 @@ struct sl_ends_use sl_setup_use(const struct sl_setup *s)
 {
 	return (struct sl_ends_use){
 		.chunk_loss_sum = s->conf->train.chunk_loss == SL_CHUNK_LOSS_SUM,
+		.restores = !sl_conf_learns_labels(s->conf),
 		.class_weight = s->class_weight,
 		.scale = s->scale,
 		.noise = &s->noise,

@@ -84,6 +84,17 @@ grep -q 'insert-principal: insert.head begins from 8 principal components, which
 losses() { jq -s "[.[] | select(.type == \"step\") | .loss] | $1" "$tmp/$2/log.jsonl"; }
 awk "BEGIN {exit !($(losses max head) < 0.9 * $(losses min pair))}" || fail "principal components: $(losses max head), two layers: $(losses min pair)"
 
+# What restores an activation has no labels: other numbers in their column change no loss.
+for n in 1 1000; do
+	mkdir "$tmp/times-$n"
+	awk -v n=$n 'BEGIN { print "a,b,label"; for (i = 0; i < 24; i++) printf "%d,%d,%d\n", i % 5, i % 7, n * i }' >"$tmp/times-$n/train.csv"
+	cp "$tmp/times-$n/train.csv" "$tmp/times-$n/test.csv"
+	printf '%s\n' 'model: {name: mlp, task: numbers, features: 2, classes: 1}' "data: {kind: csv, dir: $tmp/times-$n}" 'insert: {tail: "linear:6"}' \
+		'train: {batch: 8, chunks: 2, epochs: 2, loss: restore_tail}' >"$tmp/numbers.yaml"
+	client "times-$n" "$tmp/numbers.yaml" --local || fail "restore_tail beside numbers: exit status $?"
+done
+same_run times-1 times-1000 6 other
+
 # A fine-tune from three files, with a server as without; the inserts are those of the files.
 files=$tmp/head/model.safetensors,$tmp/tail/model.safetensors
 as_local fine fine-local 4 "$tmp/client.yaml" "${conv[@]}" "${from[@]}" --set model.insert_weights="$files"
