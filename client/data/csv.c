@@ -519,7 +519,7 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		.classes = t->given || !has_classes(spec) ? 0 : (int)t->labels.n,
 		.field = {{"row", SL_F32, 1, {t->features}}, {"label", SL_I32, 0, {0}}},
 	};
-	if (!has_classes(spec))
+	if (!has_classes(spec) && !spec->unlabelled)
 		out->field[SL_FIELD_TARGET] = sl_csv_target_type(spec);
 	return SL_OK;
 }

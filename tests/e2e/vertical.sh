@@ -130,6 +130,10 @@ for party in A B; do
 done
 vertical tables
 vertical tables-split data.split.train=0.75 data.split.val=0.25
+cp -r "$tmp/table-B" "$tmp/words"
+sed -i 's/large/1.5/; s/small/-0.5/' "$tmp"/table-B/*.csv
+vertical tables-numbers model.task=numbers model.classes=1
+cp "$tmp"/words/*.csv "$tmp/table-B"
 
 # The models of both members make one, which predicts what that of one process does.
 join() { # OUT CONFIG OTHER
