@@ -44,10 +44,6 @@ static enum sl_err measure_all(struct sl_setup *s, struct sl_fail *fail)
 	const bool scales = s->conf->data.scale_label == SL_LABEL_SCALED;
 	bool warned = scales;
 
-	if (scales && s->conf->agreed.share.group[0] && s->conf->agreed.share.ends != SL_ENDS_PRIVATE)
-		return sl_conf_client_fail(s->conf, "data.scale_label", fail,
-					   "members that share a tail would scale their numbers differently: scale "
-					   "them in the files, or take share.ends: private");
 	s->scale = calloc((size_t)targets, sizeof *s->scale);
 	if (!s->scale)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the scale of numbers");

@@ -460,6 +460,10 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 	if ((c->batches.n || c->agreed.share.epoch_steps) && strcmp(c->data.partition, "files") != 0)
 		return sl_conf_say(why, c->batches.n ? "share.batches" : "share.epoch_steps",
 				   "belongs to data.partition: files; all members know how others are dealt out");
+	if (c->data.scale_label == SL_LABEL_SCALED && sl_agreed_shares_ends(&c->agreed))
+		return sl_conf_say(why, "data.scale_label",
+				   "members that share a tail would scale their numbers differently: scale them in the "
+				   "files, or take share.ends: private");
 	if (c->agreed.share.group[0] && c->train.chunk_loss == SL_CHUNK_LOSS_SUM)
 		return sl_conf_say(why, "train.chunk_loss",
 				   "sum is not possible in a group (share.group): the loss is a mean");

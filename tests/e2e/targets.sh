@@ -75,6 +75,7 @@ done
 rc=0
 client far-local "$tmp/far.yaml" --set data.scale_label=false --set server="$endpoint" --set log.dir="$tmp/far-linked" --resume || rc=$?
 [ $rc != 0 ] && grep -q 'data.scale_label, or the mean' "$tmp/far-local.log" || fail "--resume with another scale: $rc"
+config=$tmp/far.yaml refused 78 'members that share a tail would scale their numbers differently' --set share.group=g
 
 # Numbers have no accuracy.
 "$SPLITC" eval "$tmp/numbers.yaml" --local --parity --set codec=quant:8 --set log.dir="$tmp/numbers-linked" >"$tmp/out" 2>"$tmp/err" || fail "parity: $(cat "$tmp/err")"
