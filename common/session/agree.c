@@ -268,6 +268,14 @@ enum sl_err sl_agreement_ends(struct sl_end_layout *out, struct sl_bytes text, s
 	return err ? err : sl_end_layout_read(out, t.ends, fail);
 }
 
+static bool takes_whole_rows(const struct sl_graph *g)
+{
+	for (int i = 0; i < g->n_node; i++)
+		if (g->node[i].kind == SL_OP_TRANSPOSE)
+			return true;
+	return false;
+}
+
 enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan **plan, struct sl_bytes text,
 			       struct sl_fail *fail)
 {
@@ -277,10 +285,14 @@ enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan
 	struct sl_agreed *a = &trunk.agreed;
 	struct sl_graph middle = {0};
 	struct texts t;
+	bool whole;
 	enum sl_err err = part_texts(&t, text, fail);
 
+	if (!err)
+		err = read_graph(&middle, &t, fail);
 	if (err)
 		return err;
+	whole = takes_whole_rows(&middle); /* then a row of the trunk has all tokens of a member's row */
 	a->batch = apart ? a->chunks : a->batch;
 	a->cross = apart ? usual.cross : a->cross;
 	a->share.member = 0;
@@ -288,12 +300,11 @@ enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan
 	a->share.role = usual.share.role;
 	a->share.sends = 0;
 	memcpy(a->codec, usual.codec, sizeof a->codec);
-	a->row_tokens = a->row_tokens ? 1 : 0;
-	a->chunk_tokens = a->chunk_tokens ? 1 : 0;
-	a->padded = a->cached = false;
+	a->row_tokens = whole || !a->row_tokens ? a->row_tokens : 1;
+	a->chunk_tokens = a->row_tokens;
+	a->padded = whole;
+	a->cached = false;
 	err = sl_agreement_settle(&trunk, fail);
-	if (!err)
-		err = read_graph(&middle, &t, fail);
 	if (!err)
 		err = sl_plan_open_part(plan, &trunk.plan, SL_MIDDLE, &middle, fail);
 	if (err)

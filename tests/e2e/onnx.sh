@@ -131,6 +131,38 @@ config=$tmp/texts.yaml refused 78 'so all rows need 12: give data.pad: max' "${w
 client whole1 "$tmp/texts.yaml" --local "${whole[@]}" || fail "texts of one length: $(tail -n 1 "$tmp/whole1.log")"
 killed_client 5 whole1 "$tmp/texts.yaml" --set server="$two" --set train.checkpoint_every=1 "${whole[@]}"
 [ "$(jq 'select(.type == "summary") | .test_acc > 0.95' "$tmp/whole1/log.jsonl")" = true ] || fail "texts of one length: $(tail -n 1 "$tmp/whole1/log.jsonl")"
+# ... that its middle mixes, for a group: each member's rows are padded alike
+. tests/e2e/lib/groups.sh
+python3 - >"$tmp/mixes.safetensors" <<'END'
+import json, math, struct, sys
+
+text = """graph 1
+in tokens i32 T[] most=12
+in label i32 R[]
+param emb.weight [29,8] zero
+param mix.weight [8,8] zero
+param turn.weight [12,12] zero
+param fc.weight [3,8] zero
+node emb embedding %0 &0
+node mix linear %2 &1
+node turn.rows transpose %3 tokens=12
+node turn linear %4 &2
+node turn.back transpose %5 most=12
+node pick select %6
+node fc linear %7 &3
+node loss xent %8 %1
+out loss %9
+"""
+at, head = 0, {"__metadata__": {"format": "pt", "split.graph": text, "split.network": '{"layout": {}, "constants": []}'}}
+for _, name, shape, _ in (line.split() for line in text.splitlines() if line.startswith("param")):
+    end = at + 4 * math.prod(json.loads(shape))
+    head[name] = {"dtype": "F32", "shape": json.loads(shape), "data_offsets": [at, end]}
+    at = end
+head = json.dumps(head).encode()
+values = [(i * 37 % 101 - 50) / 150 for i in range(at // 4)]
+sys.stdout.buffer.write(struct.pack("<Q", len(head)) + head + struct.pack(f"<{len(values)}f", *values))
+END
+endpoint=$two group mixes "$tmp/texts.yaml" 2 model.network="$tmp/mixes.safetensors" head_end=emb tail_begin=fc data.pad=max data.partition=iid
 
 # an evaluation of the trained weights, with a server and without one
 "$SPLITC" eval "$config" --local --set log.dir="$tmp/local plain" --json >"$tmp/a.json" || fail "eval --local"
