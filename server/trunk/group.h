@@ -46,6 +46,10 @@ void sl_group_list_tick(struct sl_group_list *groups);
  * client has its seat; MISMATCH: its settings do not fit the group's. */
 enum sl_err sl_group_enter(struct sl_group_list *groups, struct sl_middle *m, const struct sl_agreed *agreed,
 			   struct sl_fail *fail) SL_MUST_CHECK;
+/* BUSY: session `there` has the member's number, and the one that comes is not a newer link of the same run. Any
+ * thread. */
+enum sl_err sl_group_check_taken(const struct sl_group *group, const struct sl_middle *there,
+				 const struct sl_middle *comes, struct sl_fail *fail) SL_MUST_CHECK;
 const char *sl_group_name_of(const struct sl_group *group);
 const uint8_t *sl_group_file_name(const struct sl_group *group); /* [16], in place of a session's name in its files */
 /* The entry `lend` of a member's seat (middle_task.h), and its tasks; all (worker).

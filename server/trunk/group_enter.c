@@ -134,6 +134,17 @@ static bool is_over(const struct sl_group *g, const struct sl_agreed *a, const s
 		memcmp(g->seat[a->share.member].session, hello->session, SL_SESSION_BYTES) != 0);
 }
 
+enum sl_err sl_group_check_taken(const struct sl_group *g, const struct sl_middle *there, const struct sl_middle *comes,
+				 struct sl_fail *fail)
+{
+	if (memcmp(sl_port_session(there->port)->hello.session, sl_port_session(comes->port)->hello.session,
+		   SL_SESSION_BYTES) == 0)
+		return SL_OK;
+	return sl_fail_at(fail, "share.member", SL_ERR_BUSY,
+			  "another client is member %d of group %s: each member needs a number of its own",
+			  there->agreement.agreed.share.member, g->name);
+}
+
 enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const struct sl_agreed *a,
 			   struct sl_fail *fail)
 {
@@ -162,10 +173,10 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 		g = NULL;
 	}
 	p = g && a->share.member < g->n ? &g->member[a->share.member] : NULL;
-	if (p && p->m && memcmp(sl_port_session(p->m->port)->hello.session, s->hello.session, SL_SESSION_BYTES) != 0)
-		return sl_fail_at(fail, "share.member", SL_ERR_BUSY,
-				  "another client is member %d of group %s: each member needs a number of its own",
-				  a->share.member, g->name);
+	if (p && p->m)
+		err = sl_group_check_taken(g, p->m, m, fail);
+	if (err)
+		return err;
 	if (g)
 		take_rates(g, a);
 	err = g ? sl_agreed_joins(&g->agreed, a, fail) : sl_group_make(gs, a, &g, fail);

@@ -100,7 +100,9 @@ enum sl_err sl_group_lend(struct sl_middle *m, struct sl_fail *fail)
 	enum sl_err err = SL_OK;
 
 	m->group_plan = NULL;
-	if (!g->trunk.plan)
+	if (seat->m) /* it may have come since this one was admitted */
+		err = sl_group_check_taken(g, seat->m, m, fail);
+	if (!g->trunk.plan && !err)
 		err = open_trunk(g, &m->env, plan, fail);
 	else
 		sl_plan_close(plan);

@@ -234,6 +234,28 @@ static void a_seat_is_taken_once(void **state)
 	free(first);
 }
 
+/* Two clients call for one seat at once, so neither is there yet when the other is admitted. One of them gets it. */
+static void a_seat_is_taken_once_at_once(void **state)
+{
+	static struct host_member other;
+	struct host_member *m = &member[1], *in, *out;
+
+	(void)state;
+	open_server();
+	host_member_call(m, 1, session_of(1), 1);
+	host_member_call(&other, 1, session_of(5), 1);
+	while (!m->c.came[SL_FRAME_REFUSE] && !other.c.came[SL_FRAME_REFUSE])
+		host_rig_turn();
+	in = m->c.came[SL_FRAME_REFUSE] ? &other : m;
+	out = in == m ? &other : m;
+	assert_non_null(strstr(host_rig_refusal(&out->c, SL_ERR_BUSY), "another client is member 1"));
+	host_member_call(&member[0], 0, session_of(0), 1);
+	host_rig_await(&member[0].c.came[SL_FRAME_WELCOME], 1);
+	host_rig_await(&in->c.came[SL_FRAME_WELCOME], 1);
+	host_member_hang_up(&other);
+	end();
+}
+
 /* Another client has a member's number by mistake, and another learning rate. The group keeps its member's. */
 static void a_refused_client_changes_no_rates(void **state)
 {
@@ -579,6 +601,7 @@ int main(void)
 		cmocka_unit_test(wrong_rows_end_a_member),
 		cmocka_unit_test(who_never_commits_is_waited_for_once),
 		cmocka_unit_test(a_seat_is_taken_once),
+		cmocka_unit_test(a_seat_is_taken_once_at_once),
 		cmocka_unit_test(a_refused_client_changes_no_rates),
 		cmocka_unit_test(a_member_may_leave_at_every_point),
 		cmocka_unit_test(nobody_goes_back_to_what_is_not_there),
