@@ -17,6 +17,7 @@ struct seat {
 	struct sl_hello hello;
 	enum sl_conf_share_role role;
 	uint64_t heard_ms, said_ms;
+	uint64_t arrived; /* bytes, as the last tick saw */
 	uint64_t letters; /* that it has sent */
 };
 
@@ -334,9 +335,14 @@ static void tick_seat(struct sl_relay *r, struct pair *p, int k, uint64_t now_ms
 	struct sl_frame beat = {.kind = SL_FRAME_HEARTBEAT, .u.heartbeat.sent_ms = now_ms};
 	struct seat *s = &p->seat[k];
 	struct sl_fail why;
+	uint64_t arrived;
 
 	if (!s->peer)
 		return;
+	arrived = sl_transport_arrived(r->transport, s->peer);
+	if (arrived > s->arrived) /* a letter can take longer than the patience */
+		s->heard_ms = now_ms;
+	s->arrived = arrived;
 	if (is_over(r, p, s, now_ms, &why))
 		blame(r, p, k, &why);
 	else if (now_ms - s->said_ms >= s->hello.heartbeat_ms)

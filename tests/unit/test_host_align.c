@@ -9,11 +9,14 @@
 
 #include <cmocka.h>
 
+#include "common/link/transport_impl.h"
+#include "server/host/host_impl.h"
 #include "tests/support/host_rig.h"
 
 enum { LETTER = HOST_RIG_PART };
 
 static uint8_t bytes[LETTER];
+static uint32_t timeout_ms = 60000;
 
 static struct sl_frame hello(uint8_t session, const char *group, int member, int role)
 {
@@ -37,7 +40,7 @@ static struct sl_frame hello(uint8_t session, const char *group, int member, int
 				      .part_bytes = HOST_RIG_PART,
 				      .window_bytes = 1 << 24,
 				      .heartbeat_ms = 50,
-				      .timeout_ms = 60000,
+				      .timeout_ms = timeout_ms,
 				      .payload_xxh3 = sl_wire_hash(f.payload)};
 	memcpy(f.u.hello.session, host_rig_secret(session)->session, SL_SESSION_BYTES);
 	return f;
@@ -219,12 +222,48 @@ static void seats(void **unused)
 	host_rig_close();
 }
 
+static bool trickles;
+
+static uint64_t arrived(const struct sl_transport *transport, sl_peer peer)
+{
+	static uint64_t n;
+
+	(void)transport, (void)peer;
+	return trickles ? ++n : n;
+}
+
+/* A link on which a letter takes longer than the members' patience is not silent. */
+static void a_long_letter_is_not_silence(void **unused)
+{
+	struct host_client c[2];
+	struct sl_transport_ops ops;
+
+	host_rig_open(4, 1 << 20);
+	ops = *host_rig.host->transport->ops;
+	ops.arrived = arrived;
+	host_rig.host->transport->ops = &ops;
+	trickles = true;
+	timeout_ms = 200;
+	both_come(c);
+	for (int k = 0; k < 2; k++) /* a heartbeat goes out every 50 ms */
+		host_rig_await(&c[k].came[SL_FRAME_HEARTBEAT], 12);
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(c[k].came[SL_FRAME_REFUSE], 0);
+	trickles = false;
+	(void)host_rig_refusal(&c[0], SL_ERR_PEER_LOST);
+	for (int k = 0; k < 2; k++)
+		host_rig_hang_up(&c[k]);
+	timeout_ms = 60000;
+	host_rig_close();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(letters_are_handed_on),
 		cmocka_unit_test(a_rogue_ends_its_own_alignment),
 		cmocka_unit_test(seats),
+		cmocka_unit_test(a_long_letter_is_not_silence),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
