@@ -1,6 +1,7 @@
 /* Shared heads and tails of a group: the members' changes, the mean that goes back, and the means of earlier steps, for
  * members that missed these. On the worker. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "server/trunk/cost.h"
@@ -15,14 +16,6 @@ static struct sl_backend *host_of(const struct sl_middle_env *env)
 }
 
 /* ---- a member's part */
-
-/* A member's share of the memory for the means that the group keeps at most. */
-static uint64_t kept_share(uint64_t bound, int members)
-{
-	const uint64_t all = SL_GROUP_MEANS * bound, most = keep_bytes + bound;
-
-	return (all < most ? all : most) / (uint64_t)members + 1;
-}
 
 /* A member's change is decoded in a task of its own. A second task adds up all changes, and encodes the mean. */
 static enum sl_err check_cost(const struct sl_middle *m, struct sl_fail *fail)
@@ -66,15 +59,12 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 		err = sl_end_coder_need(&env, &memory, &bound, fail);
 		if (err)
 			break;
-		sl_need(&m->memory.codecs.host, 1, memory);
+		if (end == SL_END_GRAD) /* the mean is the group's to encode */
+			sl_need(&m->memory.codecs.host, 1, memory);
 		sl_need(&to->host, 1, bound);
-		if (end == SL_END_MEAN)
-			sl_need(&to->host, 1, kept_share(bound, m->agreement.agreed.share.clients));
 	}
 	if (!err)
-		sl_need(&to->host, 2, (uint64_t)m->ends.layout.floats * sizeof(float)); /* the change, and the sum */
-	if (!err && m->ends.layout.round)
-		sl_need(&to->host, 1, (uint64_t)m->ends.layout.floats * sizeof(double));
+		sl_need(&to->host, (uint64_t)m->ends.layout.floats, sizeof(float)); /* the change */
 	if (!err && m->agreement.agreed.share.least)
 		sl_need(&to->host, 1, state_bytes(m));
 	return err;
@@ -123,6 +113,25 @@ enum sl_err sl_group_ends_open(struct sl_group *g, const struct sl_agreement *a,
 	return err;
 }
 
+/* The group, which outlives its sessions, keeps the means at most, their sum and its coder. */
+static enum sl_err reserve(struct sl_group *g, const struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_end_layout *l = &m->ends.layout;
+	const struct sl_end_coder_env env = sl_agreement_coder(&m->agreement, l, SL_END_MEAN, host_of(&m->env));
+	char what[SL_CONF_SHARE_TEXT + 40];
+	uint64_t bytes, bound, all, most;
+	enum sl_err err = sl_end_coder_need(&env, &bytes, &bound, fail);
+
+	if (err)
+		return err;
+	all = SL_GROUP_MEANS * bound;
+	most = keep_bytes + bound;
+	sl_need(&bytes, 1, all < most ? all : most);
+	sl_need(&bytes, (uint64_t)l->floats, sizeof(float) + (l->round ? sizeof(double) : 0));
+	snprintf(what, sizeof what, "the mean of group %s's heads and tails", g->name);
+	return sl_memory_reserve(&g->charge, m->env.memory, bytes, what, fail);
+}
+
 void sl_group_ends_close(struct sl_group *g)
 {
 	struct sl_group_ends *e = g->ends;
@@ -139,14 +148,18 @@ void sl_group_ends_close(struct sl_group *g)
 
 enum sl_err sl_group_ends_lend(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
 {
+	const uint64_t before = g->charge.bytes;
 	enum sl_err err = SL_OK;
 
 	if (!m->ends.layout.floats)
 		return SL_OK;
 	if (!g->ends)
+		err = reserve(g, m, fail);
+	if (!err && !g->ends)
 		err = sl_group_ends_open(g, &m->agreement, &m->ends.layout, host_of(&m->env), fail);
 	if (err) {
 		sl_group_ends_close(g);
+		sl_charge_set(&g->charge, g->charge.budget, before);
 		return err;
 	}
 	if (!sl_end_layout_same(&g->ends->layout, &m->ends.layout))

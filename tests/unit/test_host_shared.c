@@ -16,6 +16,7 @@
 #include "common/codec/frame.h"
 #include "common/exec/optimizer.h"
 #include "common/telemetry/status.h"
+#include "server/host/host_impl.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 
@@ -472,13 +473,49 @@ static void what_sharing_takes_is_counted(void **state)
 		bytes = (uint64_t)layout.floats * sizeof(float);
 		means = 64 * bytes < (64 << 20) + bytes ? 64 * bytes : (64 << 20) + bytes;
 		runs = 2 * MEMBERS * bytes; /* in the ports' arenas */
-		/* What each member sent, decoded, and the trunk's sum,
-		 * which in rounds is kept in double as well. */
+		/* What each member sent, decoded, and the trunk's sum, which in rounds is kept in double as well.
+		 * malloc rounds each up to a page, and has small structs beside it. */
 		assert_in_range(taken[1] - taken[0], (MEMBERS + 1 + 2 * (uint64_t)round) * bytes,
-				counted[1] - counted[0] - means - runs);
+				counted[1] - counted[0] - means - runs + (MEMBERS + 2) * 2 * 4096);
 	}
 	features = 8;
 	shared = true;
+}
+
+/* Bytes that are counted for a group without sessions, whose member 15 missed a step and may come for its mean. */
+static uint64_t left_alone(void)
+{
+	uint64_t used;
+
+	begin();
+	for (int k = 0; k < MEMBERS - 1; k++)
+		pass(&member[k], 0);
+	for (int k = 0; k < MEMBERS - 1; k++)
+		host_rig_await(&member[k].c.came[SL_FRAME_COMMITTED], 1);
+	for (int k = 0; k < MEMBERS; k++)
+		host_rig_hang_up(&member[k].c);
+	for (int k = 0; k < MEMBERS; k++)
+		while (host_rig.host->session[k] || host_rig.host->closing)
+			host_rig_turn();
+	used = atomic_load(&host_rig.host->memory.used);
+	host_rig_close();
+	return used;
+}
+
+static void what_a_group_shares_is_counted_without_sessions(void **state)
+{
+	uint64_t used[2], bytes;
+
+	(void)state;
+	features = 2000;
+	by_round = false;
+	for (int i = 0; i < 2; i++) {
+		shared = i;
+		used[i] = left_alone();
+	}
+	bytes = (uint64_t)layout.floats * sizeof(float);
+	assert_true(used[1] - used[0] >= bytes + (64 * bytes < 64 << 20 ? 64 * bytes : 64 << 20));
+	features = 8;
 }
 
 /* The middle is cheap, but compressing the mean of a large head is not. */
@@ -512,9 +549,13 @@ static int close_layout(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(hostile_gradients_are_left_out), cmocka_unit_test(huge_ends_are_left_out),
-		cmocka_unit_test(huge_gradients_are_left_out),    cmocka_unit_test(what_sharing_takes_is_counted),
-		cmocka_unit_test(a_round_goes_on_without_them),   cmocka_unit_test(what_sharing_costs_is_known),
+		cmocka_unit_test(hostile_gradients_are_left_out),
+		cmocka_unit_test(huge_ends_are_left_out),
+		cmocka_unit_test(huge_gradients_are_left_out),
+		cmocka_unit_test(what_sharing_takes_is_counted),
+		cmocka_unit_test(a_round_goes_on_without_them),
+		cmocka_unit_test(what_sharing_costs_is_known),
+		cmocka_unit_test(what_a_group_shares_is_counted_without_sessions),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, close_layout);
