@@ -413,7 +413,8 @@ static enum sl_err fill_given(struct table *t, struct sl_csv *sheet, const struc
 }
 
 /* MISMATCH: a column of the model is a label here, or the config leaves it out. */
-static enum sl_err check_recalled(const struct table *t, const struct sl_set_spec *spec, struct sl_fail *fail)
+static enum sl_err check_recalled(const struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec,
+				  struct sl_fail *fail)
 {
 	for (int i = 0; i < t->columns; i++) {
 		const struct sl_csv_column *c = &t->column[i];
@@ -426,8 +427,10 @@ static enum sl_err check_recalled(const struct table *t, const struct sl_set_spe
 					"the model's file has the column \"%.60s\" as a feature: it cannot be a "
 					"label, too",
 					c->name);
-		for (int k = 0; k < spec->nignore; k++)
-			key = fnmatch(spec->ignore[k], c->name, FNM_NOESCAPE) == 0 ? "data.ignore" : key;
+		for (const char *const *item = spec->ignore; item < spec->ignore + spec->nignore; item++)
+			if (strcmp(*item, c->name) == 0 || /* what names a column is no pattern */
+			    (fnmatch(*item, c->name, FNM_NOESCAPE) == 0 && sl_csv_find(s, *item) < 0))
+				key = "data.ignore";
 		if (key)
 			return sl_fail_at(
 				fail, key, SL_ERR_MISMATCH,
@@ -442,8 +445,7 @@ static enum sl_err check_recalled(const struct table *t, const struct sl_set_spe
 static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const struct sl_set_spec *spec,
 				 struct sl_fail *fail)
 {
-	const char *dir = spec->dir ? spec->dir : ".";
-	enum sl_err err = sl_csv_name(sheet, dir, spec->split, fail);
+	enum sl_err err = sl_csv_name(sheet, spec->dir ? spec->dir : ".", spec->split, fail);
 	int by;
 
 	if (!err)
@@ -453,7 +455,7 @@ static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const st
 	if (!err)
 		err = find_columns(t, sheet, fail);
 	if (!err)
-		err = check_recalled(t, spec, fail);
+		err = check_recalled(t, sheet, spec, fail);
 	if (!err && spec->parts)
 		err = sl_csv_keys(sheet, spec->parts, &t->key, &by, fail);
 	return err ? err : encode(t, sheet, spec, spec->max_samples, fail);

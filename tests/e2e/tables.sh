@@ -104,6 +104,13 @@ like 'data.ignore: the model'"'"'s file has the column "colour", which data.igno
 like 'data.split.by: the model'"'"'s file has the column "colour", which data.split.by leaves out' --set data.ignore=id --set data.split.train=0.8 --set data.split.test=0.2 --set data.split.by=colour
 like 'data.label: the model'"'"'s file has the column "noise" as a feature' --set data.label=noise --set model.classes=17 --set data.ignore=id
 
+# A column that is called n* is left out by its name, so noise stays; an evaluation sees it so, too.
+mkdir "$tmp/starred"
+for part in train test; do sed '1s/^id,/n*,/' "$tmp/table/$part.csv" >"$tmp/starred/$part.csv"; done
+star=(--set data.dir="$tmp/starred" --set data.ignore=n*)
+client star "$tmp/client.yaml" --local --set train.epochs=1 "${star[@]}" || fail "a column n*: exit status $?"
+"$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/star" "${star[@]}" >"$tmp/out" 2>&1 || fail "eval, a column n*: $(cat "$tmp/out")"
+
 refused 78 'model.features: csv has rows of 5 numbers, the model takes 7' --set model.features=7
 refused 78 'model.classes: csv has 3 classes, the model only 2' --set model.classes=2
 client more "$tmp/client.yaml" --local --set model.classes=4 --set train.epochs=1 || fail "more classes than there are: exit status $?"
