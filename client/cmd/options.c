@@ -360,19 +360,23 @@ static enum sl_err check_plan(const struct sl_options *o, unsigned uses, const s
 	return sl_setup_plan(setup, &first, fail);
 }
 
-static enum sl_err check_all(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,
-			     struct sl_setup *setup, struct sl_fail *fail)
+static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct sl_conf_client *mine,
+			     struct sl_parties *parties, struct sl_setup *setup, struct sl_fail *fail)
 {
 	const bool trains = uses & SL_USES_TRAIN_SET, counts = uses & SL_USES_LINK;
 	int64_t samples[SL_SPLIT_COUNT];
+	const struct sl_conf_client *conf = mine;
 	struct sl_memory_need need;
 	uint64_t steps = 0;
 	struct sl_fail taken;
-	enum sl_err err;
+	enum sl_err err = SL_OK;
 
 	setup->alone = o->alone != NULL;
 	setup->reads = trains ? SL_READS_ALL : uses & SL_USES_TEST_SET ? SL_READS_TEST : SL_READS_NONE;
-	err = check_plan(o, uses, conf, setup, fail);
+	if (o->party[0] || (o->local && trains && !mine->train.phases.n))
+		err = sl_options_party(o, mine, parties, setup, setup->reads, &conf, fail);
+	if (!err)
+		err = check_plan(o, uses, conf, setup, fail);
 	if (!err && (uses & SL_USES_WEIGHTS))
 		err = sl_setup_check_weights(setup, conf->model.weights, false, fail);
 	if (!err && (uses & (SL_USES_TRAIN_SET | SL_USES_TEST_SET)))
@@ -456,6 +460,7 @@ static int demo_failed(const struct sl_fail *fail)
 
 int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf)
 {
+	static struct sl_parties parties;
 	struct sl_setup setup = {0};
 	struct sl_fail fail;
 	enum sl_err err;
@@ -480,7 +485,8 @@ int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_cl
 		return sl_command_failed(&fail);
 	if (!o->check_config)
 		return -1;
-	err = check_all(o, uses, conf, &setup, &fail);
+	err = check_all(o, uses, conf, &parties, &setup, &fail);
+	sl_parties_close(&parties);
 	sl_setup_close(&setup);
 	return err ? sl_command_failed(&fail) : 0;
 }

@@ -454,6 +454,14 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 	return err;
 }
 
+static enum sl_err check_count(const struct sl_setup *s, int64_t own, int64_t other, struct sl_fail *fail)
+{
+	return own == other ? SL_OK
+			    : sl_conf_client_fail(s->conf, "data.dir", fail,
+						  "has %lld rows, and the other member's has %lld", (long long)own,
+						  (long long)other);
+}
+
 enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail)
 {
 	struct names name;
@@ -476,6 +484,8 @@ enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples
 			note_left_out(&spec);
 			samples[split] = set.count;
 		}
+		for (int k = 0; k < s->n_features && !s->further && !err; k++)
+			err = check_count(s, set.count, s->features[k].set[split].count, fail);
 	}
 	sl_about_forget(s);
 	return err || !train ? err : sl_setup_keep(s, fail);
@@ -487,10 +497,10 @@ static enum sl_err check_rows(const struct sl_setup *s, const struct sl_setup *f
 {
 	const struct sl_set *own = &s->set[split], *other = &features->set[split];
 	const bool named = s->conf->data.id[0] && features->conf->data.id[0];
+	enum sl_err err = check_count(s, own->count, other->count, fail);
 
-	if (own->count != other->count)
-		return sl_conf_client_fail(s->conf, "data.dir", fail, "has %lld rows, and the other member's has %lld",
-					   (long long)own->count, (long long)other->count);
+	if (err)
+		return err;
 	for (int64_t i = 0; i < own->count && named; i++) {
 		char room[2][NAME_MAX + 1];
 

@@ -107,6 +107,13 @@ refuses 'needs share.secret' data.id=stem data.kind=images
 sed 's/^partition:.*/head_end: features.3.conv.0\ntail_begin: features.3.conv.3/' "$tmp/A.yaml" >"$tmp/over.yaml"
 config=$tmp/over.yaml refused 78 'begin the tail after its last reader' --local --party "$tmp/B.yaml"
 config=$tmp/A.yaml refusing= refused 78 "needs the other members' configs" --local
+# --check-config reads the other members' configs, too
+sed 's/role: labels/role: features/' "$tmp/B.yaml" >"$tmp/twice.yaml"
+sed 's/train_limit: [0-9]*/train_limit: 80/' "$tmp/B.yaml" >"$tmp/fewer.yaml"
+config=$tmp/A.yaml refused 78 "needs the other members' configs" --local
+config=$tmp/A.yaml refused 78 'the others with features' --local --party "$tmp/twice.yaml"
+config=$tmp/A.yaml refused 78 "has 80 rows, and the other member's has 84" --local --party "$tmp/fewer.yaml"
+config=$tmp/A.yaml refused 0 'A.yaml: ok, 14 steps on 84 samples, 24 samples to test with' --local --party "$tmp/B.yaml"
 
 # Two tables with a row each for the same things: A's columns are the input, and B's have the class.
 write_table() { # FROM TO PART
