@@ -246,6 +246,8 @@ static enum sl_err check_options(const struct sl_options *o, struct sl_fail *fai
 		return sl_fail_set(fail, SL_ERR_USAGE,
 				   "predict: --listen takes unix:PATH, and no --stream beside it; got \"%.40s\"",
 				   o->lines.listen);
+	if (o->force && !o->out)
+		return sl_fail_set(fail, SL_ERR_USAGE, "predict: --force lets --out FILE be replaced: give --out, too");
 	if (streams(o) && (o->csv || o->out || o->n_positional > 1))
 		return sl_fail_set(
 			fail, SL_ERR_USAGE,
@@ -308,6 +310,9 @@ static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client
 		return sl_fail_set(fail, SL_ERR_USAGE,
 				   "predict: --top needs a network of classes, and this one predicts %s",
 				   sl_setup_task(conf)->name);
+	if (o->logits && sl_setup_task(conf)->kind == SL_LEARN_NUMBER)
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "predict: this network predicts numbers, which have no logits: leave out --logits");
 	if (conf->data.also.n && (streams(o) || o->n_positional > 1))
 		return sl_conf_client_fail(
 			conf, "data.also", fail,

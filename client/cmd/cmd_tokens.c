@@ -247,6 +247,8 @@ static enum sl_err read_choice(struct tokens *t, struct sl_fail *fail)
 
 	if (o->pair + (o->columns != NULL) + (o->task != NULL) > 1)
 		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: give only one of --pair, --columns and --task");
+	if (o->stats && o->text)
+		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: --stats prints no rows: leave out --text");
 	if (o->split && !o->task)
 		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: --split needs --task");
 	if (o->format && !o->columns)

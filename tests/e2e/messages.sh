@@ -34,6 +34,15 @@ E1
 says 66 'splitc: runs/default/model.safetensors cannot be read: `splitc train` writes it; or name another file with --weights' <<'E1'
 splitc predict photos.yaml x.jpg --local --set log.dir=runs/default
 E1
+says 64 'splitc: predict: --force lets --out FILE be replaced: give --out, too' <<'E1'
+splitc predict photos.yaml x.jpg --local --force
+E1
+says 64 'splitc: predict: this network predicts numbers, which have no logits: leave out --logits' <<'E1'
+splitc predict photos.yaml --local --logits --set model.name=mlp --set model.classes=1 --set model.task=numbers --set data.kind=csv --set data.dir=../table --set data.label=age
+E1
+says 64 'splitc: tokens: --stats prints no rows: leave out --text' <<'E1'
+splitc tokens . --stats --text
+E1
 # train
 says 64 'splitc: model.safetensors is no config, which is a YAML file: `splitc init` writes one, and weights are named in it by model.weights, a network by model.network' <<'E1'
 splitc train model.safetensors
