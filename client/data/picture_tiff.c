@@ -231,6 +231,8 @@ static enum sl_err read_bytes(TIFF *tiff, struct memory *m, uint32_t h, uint32_t
 		return err;
 	}
 	image.req_orientation = ORIENTATION_TOPLEFT;
+	for (int v = 0; image.Bitdepth16To8 && v <= UINT16_MAX; v++)
+		image.Bitdepth16To8[v] = (uint8_t)(v >> 8); /* libtiff rounds, and Pillow does not */
 	for (uint32_t y = 0; y < h && !err; y += rows) {
 		const uint32_t n = rows < h - y ? rows : h - y;
 

@@ -125,7 +125,7 @@ static const struct sl_conf_key keys[] = {
 	SL_CHOICE(T, "data.channels", data.channels, SL_WORDS("network", "1", "3"), "network",
 		"numbers of a pixel: 1, grey; 3, RGB; network: as many as it takes"),
 	SL_CHOICE(T, "data.bits", data.bits, SL_WORDS("8", "16"), "8",
-		"of each channel: 16 keeps PNG, TIFF and PGM of 16 bits as they are; 8 takes the upper eight"),
+		"of each channel: 16 keeps 16 of PNG, TIFF and PNM; 8 takes the upper eight, of PNM rounded"),
 	SL_CHOICE(T, "data.jpeg", data.jpeg, SL_WORDS("fast", "exact"), "fast",
 		"a JPEG more than twice as large as needed: fast shrinks it while decoding, exact resizes it as Pillow does, byte for byte"),
 	SL_BOOL(T, "data.exif", data.exif, "false", "turn pictures by the EXIF of JPEG, PNG and WebP, or a PNG's XMP"),

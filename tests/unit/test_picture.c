@@ -514,6 +514,24 @@ static void colours_are_divided_by_their_alpha(void **state)
 	assert_memory_equal(v.data, want, sizeof want);
 }
 
+/* Of 16 bits a picture of bytes has the upper eight, as Pillow reads RGB, also where colours are multiplied by alpha.
+ */
+static void the_upper_bits_are_taken(void **state)
+{
+	static const uint16_t rgb[6] = {0x00ff, 0x7f80, 0xfeff, 0xffff, 0x01fe, 0x80ff};
+	static const uint16_t rgba[8] = {0x40ff, 0, 0x80ff, 0x80ff, 9, 8, 7, 0};
+	static struct file f;
+	struct sl_value v;
+
+	(void)state;
+	make_lines(&f, 16, PHOTOMETRIC_RGB, 3, EXTRASAMPLE_UNSPECIFIED, rgb, COMPRESSION_LZW);
+	decode_as(&v, &f, (struct sl_picture_spec){.channels = 3});
+	assert_memory_equal(v.data, "\0\x7f\xfe\xff\x01\x80", 6);
+	make_lines(&f, 16, PHOTOMETRIC_RGB, 4, EXTRASAMPLE_ASSOCALPHA, rgba, COMPRESSION_LZW);
+	decode_as(&v, &f, (struct sl_picture_spec){.channels = 3});
+	assert_memory_equal(v.data, "\x7f\0\xff\0\0\0", 6);
+}
+
 static void every_cut_is_seen(void **state)
 {
 	(void)state;
@@ -793,6 +811,7 @@ int main(void)
 		cmocka_unit_test(a_tiff_stands_upright),
 		cmocka_unit_test(further_samples_are_no_colours),
 		cmocka_unit_test(colours_are_divided_by_their_alpha),
+		cmocka_unit_test(the_upper_bits_are_taken),
 		cmocka_unit_test(every_cut_is_seen),
 		cmocka_unit_test(damage_is_harmless),
 		cmocka_unit_test(bombs_are_refused),
