@@ -219,7 +219,7 @@ static int serve(struct serve *s)
 	if (!err) {
 		sl_log(SL_LOG_INFO, "serving", "splits %s on %s, %s, %d thread%s", SL_VERSION,
 		       sl_host_endpoint(s->host), s->device.text, sl_pool_threads(s->device.pool),
-		       sl_pool_threads(s->device.pool) == 1 ? "" : "s");
+		       sl_plural(sl_pool_threads(s->device.pool)));
 		sl_host_on_broken(s->host, on_broken, s);
 		sl_notify("READY=1");
 		if (sl_notify_watchdog_ms())

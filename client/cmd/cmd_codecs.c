@@ -144,8 +144,8 @@ static void measure_tensor(struct measure *m, const char *name, struct sl_tensor
 		printf("%s %s\nfp32 %.2f MB; %d thread%s; GB = 10^9 bytes of the tensor\n"
 		       "%-*s%11s %7s %7s %9s %8s %8s\n",
 		       name, sl_shape_text(&x->shape, shape), (double)sl_shape_count(&x->shape) * sizeof(float) / 1e6,
-		       sl_pool_threads(m->pool), sl_pool_threads(m->pool) == 1 ? "" : "s", CODEC_WIDTH, "codec",
-		       "bytes", "ratio", "nominal", "rel. err.", "enc GB/s", "dec GB/s");
+		       sl_pool_threads(m->pool), sl_plural(sl_pool_threads(m->pool)), CODEC_WIDTH, "codec", "bytes",
+		       "ratio", "nominal", "rel. err.", "enc GB/s", "dec GB/s");
 	m->rows = json_array();
 	for (int i = 0; i < m->n_spec; i++)
 		measure_codec(m, &m->spec[i], x, y);

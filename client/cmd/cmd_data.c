@@ -228,7 +228,7 @@ static void print_classes(const struct look *l)
 		printf(" %10" PRId64 " %10" PRId64 "\n", counted(&s[0], i), counted(&s[1], i));
 	}
 	if (classes > SHOWN_CLASSES)
-		printf("and %d more classes; --json has all\n", classes - SHOWN_CLASSES);
+		printf("and %d more; --json has all\n", classes - SHOWN_CLASSES);
 	printf("%-32s %10" PRId64 " %10" PRId64 "\n\n", "all", s[0].samples - s[0].bad, s[1].samples - s[1].bad);
 }
 
@@ -251,16 +251,17 @@ static void print_table(const struct look *l)
 {
 	print_classes(l);
 	if (is_table(l))
-		printf("features    %" PRId64 " numbers in each row (model.features)\n", features_of(l));
+		printf("features    %" PRId64 " number%s in each row (model.features)\n", features_of(l),
+		       sl_plural(features_of(l)));
 	else
 		print_sizes(&l->survey[0][SL_SPLIT_TRAIN]);
 	if (l->samples_per_s > 0)
 		printf("throughput  %.0f samples/s prepared for training by %d thread%s\n", l->samples_per_s,
-		       l->threads, l->threads == 1 ? "" : "s");
+		       l->threads, sl_plural(l->threads));
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
 		if (l->setup.set[split].passed_over)
 			printf("passed over %" PRId64 " file%s of %s, not pictures: %s\n",
-			       l->setup.set[split].passed_over, l->setup.set[split].passed_over == 1 ? "" : "s",
+			       l->setup.set[split].passed_over, sl_plural(l->setup.set[split].passed_over),
 			       split_name[split], l->setup.set[split].passed_kinds);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
 		if (unreadable(l, split))

@@ -451,7 +451,7 @@ static void say(const char *path, const struct sl_setup *setup)
 		tensors += len >= sizeof mean && strcmp(name + len - (sizeof mean - 1), mean) == 0;
 		inserted += strncmp(name, insert, sizeof insert - 1) == 0;
 	}
-	printf("%s: %s, %d tensors", path, model->name, tensors);
+	printf("%s: %s, %d tensor%s", path, model->name, tensors, sl_plural(tensors));
 	if (setup->trained < INT64_MAX)
 		printf(", after step %" PRId64, setup->trained);
 	putchar('\n');
@@ -519,7 +519,8 @@ int splitc_export(int argc, char **argv)
 		return sl_command_refuse("export --adapter: this config has no lora.rank");
 	status = export_model(&o, &conf, &setup, &fail) ? sl_command_failed(&fail) : 0;
 	if (!status && o.export.adapter)
-		printf("%s: adapters of %d layers%s\n", o.operand, setup.plan->model->n_adapter,
+		printf("%s: adapters of %d layer%s%s\n", o.operand, setup.plan->model->n_adapter,
+		       sl_plural(setup.plan->model->n_adapter),
 		       setup.plan->model->task->kind == SL_LEARN_NEXT ? "" : " and the head");
 	else if (!status)
 		say(o.operand, &setup);

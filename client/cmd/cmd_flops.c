@@ -94,8 +94,8 @@ static void print_decay(const struct sl_plan *plan)
 			continue;
 		sl_decay_tokens(d, tokens);
 		at = snprintf(text, sizeof text,
-			      "features%s that cross, every %" PRId64 " steps:", d->tokens ? " × tokens of a row" : "",
-			      d->every);
+			      "features%s that cross, every %" PRId64 " step%s:", d->tokens ? " × tokens of a row" : "",
+			      d->every, sl_plural(d->every));
 		for (int i = sl_decay_falls(d, 0); i < n; i++) {
 			at += snprintf(text + at, sizeof text - (size_t)at, " %d", width[i]);
 			if (d->tokens)

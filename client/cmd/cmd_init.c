@@ -308,7 +308,7 @@ static void say_columns(const struct sl_conf_client *c)
 		printf("The label is the column \"%s\", a number", c->data.label.item[0]);
 	else
 		printf("The label is the column \"%s\", of %d classes", c->data.label.item[0], c->model.classes);
-	printf("; the other columns make %d feature%s", c->model.features, c->model.features == 1 ? "" : "s");
+	printf("; the other columns make %d feature%s", c->model.features, sl_plural(c->model.features));
 	for (int i = 0; i < c->data.ignore.n; i++)
 		printf("%s%s", i ? ", " : ". Left out, because they tell nothing: ", c->data.ignore.item[i]);
 	printf(".%s\n",

@@ -184,12 +184,12 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 		sl_log(SL_LOG_WARN, "not-predicted", "%" PRIu64 " of %" PRId64 " samples cannot be read: no line",
 		       p->unread, all);
 	if (p->spec.unlabelled || !p->spec.task->met || !(p->spec.task->kind == SL_LEARN_PIXELS ? p->counted : read))
-		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples", read);
+		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " sample%s", read, sl_plural(read));
 	else if (p->spec.task->kind == SL_LEARN_PIXELS)
-		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples, accuracy of their pixels %.2f %%", read,
-		       100 * (double)p->correct / (double)p->counted);
+		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " sample%s, accuracy of pixels %.2f %%", read,
+		       sl_plural(read), 100 * (double)p->correct / (double)p->counted);
 	else
-		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples, accuracy %.2f %%", read,
+		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " sample%s, accuracy %.2f %%", read, sl_plural(read),
 		       100 * (double)p->correct / (double)read);
 	return SL_OK;
 }

@@ -67,8 +67,8 @@ static enum sl_err check_place(const struct sl_options *o, const char *out_dir, 
 	if (o->force && snprintf(path, sizeof path, "%s/folds.csv", out_dir) < PATH_MAX)
 		remove(path); /* this sweep may have no folds */
 	if (o->force && snprintf(path, sizeof path, "%s/row-%02d", out_dir, n + 1) < PATH_MAX && !access(path, F_OK))
-		sl_log(SL_LOG_WARN, "earlier-rows", "%s and later ones are an earlier sweep's: this one has %d rows",
-		       path, n);
+		sl_log(SL_LOG_WARN, "earlier-rows", "%s and later ones are an earlier sweep's: this one has %d row%s",
+		       path, n, sl_plural(n));
 	if (o->force || snprintf(path, sizeof path, "%s/sweep.csv", out_dir) >= PATH_MAX || access(path, F_OK))
 		return SL_OK;
 	return sl_fail_set(fail, SL_ERR_CANTCREATE,
@@ -142,7 +142,7 @@ static enum sl_err check(const struct sl_options *o, const struct sl_conf_sweep_
 	for (int i = 0; i < n && !err; i++)
 		err = sl_sweep_check(o, &row[i], fail);
 	if (!err)
-		printf("%s: ok, %d row%s\n", o->codecs ? o->codecs : o->config, n, n == 1 ? "" : "s");
+		printf("%s: ok, %d row%s\n", o->codecs ? o->codecs : o->config, n, sl_plural(n));
 	return err;
 }
 

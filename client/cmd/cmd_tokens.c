@@ -204,7 +204,8 @@ static void print_stats(struct tokens *t)
 	printf("length      min %" PRId32 ", median %" PRId32 ", p90 %" PRId32 ", max %" PRId32 "\n", min, median, p90,
 	       max);
 	if (t->max_length)
-		printf("cut         %" PRIu64 " rows, at %" PRId32 " tokens\n", t->cut, t->max_length);
+		printf("cut         %" PRIu64 " row%s, at %" PRId32 " tokens\n", t->cut, sl_plural(t->cut),
+		       t->max_length);
 }
 
 static enum sl_err read_max_length(struct tokens *t, struct sl_fail *fail)

@@ -251,7 +251,7 @@ static void print_table(const struct look *l)
 		printf(" %10" PRId64 " %10" PRId64 "\n", s[0].of_class[i], s[1].of_class[i]);
 	}
 	if (names > SHOWN_CLASSES)
-		printf("and %d more classes; --json has all\n", names - SHOWN_CLASSES);
+		printf("and %d more; --json has all\n", names - SHOWN_CLASSES);
 	if (!names && has_labels(set))
 		printf("%-32s %10.4f %10.4f\n%-32s %10.4f %10.4f\n%-32s %10.4f %10.4f\n", "min", s[0].least, s[1].least,
 		       "mean", s[0].sum / (double)s[0].rows, s[1].sum / (double)s[1].rows, "max", s[0].most, s[1].most);

@@ -409,10 +409,11 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct s
 		return err;
 	printf("%s: ok", o->config ? o->config : "the demo's run");
 	if (trains)
-		printf(", %" PRIu64 " step%s on %" PRId64 " samples", steps, steps == 1 ? "" : "s",
-		       samples[SL_SPLIT_TRAIN]);
+		printf(", %" PRIu64 " step%s on %" PRId64 " sample%s", steps, sl_plural(steps), samples[SL_SPLIT_TRAIN],
+		       sl_plural(samples[SL_SPLIT_TRAIN]));
 	if (uses & SL_USES_TEST_SET)
-		printf(", %" PRId64 " samples to test with", samples[SL_SPLIT_TEST]);
+		printf(", %" PRId64 " sample%s to test with", samples[SL_SPLIT_TEST],
+		       sl_plural(samples[SL_SPLIT_TEST]));
 	putchar('\n');
 	if (counts && !o->local)
 		sl_memory_print(&need);

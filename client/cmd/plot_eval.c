@@ -141,8 +141,8 @@ static void write_confusion(FILE *script, const json_t *eval)
 				(long long)count);
 		}
 	}
-	fprintf(script, "EOD\nset title 'Confusion matrix of %lld samples, %.2f %% right'\n", (long long)all,
-		all ? 100 * (double)right / (double)all : 0);
+	fprintf(script, "EOD\nset title 'Confusion matrix of %lld sample%s, %.2f %% right'\n", (long long)all,
+		sl_plural(all), all ? 100 * (double)right / (double)all : 0);
 	fputs("set xlabel 'predicted class'\nset ylabel 'true class'\nset cblabel 'share of the class (%)'\n"
 	      "set cbrange [0:100]\nset palette defined (0 '#ffffff', 1 '#08519c')\n"
 	      "unset key\nunset grid\n",

@@ -270,13 +270,14 @@ enum sl_err sl_sweep_lr(const struct sl_options *o, const struct sl_conf_client 
 	known = r.n;
 	smooth(&r);
 	if (!err && r.n < LEAST_POINTS && known >= LEAST_POINTS)
-		err = sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-				  "sweep: the loss is four times its lowest value after %d steps: begin with a smaller "
-				  "learning rate than %g",
-				  r.n, r.from);
+		err = sl_fail_set(
+			fail, SL_ERR_UNAVAILABLE,
+			"sweep: the loss is four times its lowest value after %d step%s: begin with a smaller "
+			"learning rate than %g",
+			r.n, sl_plural(r.n), r.from);
 	else if (!err && r.n < LEAST_POINTS)
-		err = sl_fail_set(fail, SL_ERR_UNAVAILABLE, "sweep: only %d steps have a loss; see %s/stderr.log%s%s",
-				  known, r.dir, ended.text[0] ? ": " : "", ended.text);
+		err = sl_fail_set(fail, SL_ERR_UNAVAILABLE, "sweep: only %d step%s with a loss; see %s/stderr.log%s%s",
+				  known, sl_plural(known), r.dir, ended.text[0] ? ": " : "", ended.text);
 	if (!err) {
 		err = report(&r, fail);
 		warn_of_range(&r, r.n == known);

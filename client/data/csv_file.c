@@ -159,8 +159,8 @@ static enum sl_err add_row(struct sl_csv *s, const struct sl_records *records, s
 	if (!s->columns)
 		return add_header(s, records, line, fail);
 	if (sl_records_fields(records) != s->columns)
-		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %d cells, where the header has %d", s->path, line,
-				   sl_records_fields(records), s->columns);
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %d cell%s, where the header has %d", s->path, line,
+				   sl_records_fields(records), sl_plural(sl_records_fields(records)), s->columns);
 	if (s->rows == SL_SET_MAX_SAMPLES)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d rows", s->path, SL_SET_MAX_SAMPLES);
 	if (!sl_grow(&s->line, &s->cap, (size_t)s->rows + 1, sizeof *s->line))

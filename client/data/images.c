@@ -485,7 +485,7 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		sl_log(SL_LOG_WARN, "passed-over",
 		       "%s: %" PRId64 " file%s in class folders %s no picture that is read (" SUFFIXES
 		       "), beside %" PRId64 ": %s",
-		       set->root ? set->root : spec->given[0], set->passed_over, set->passed_over == 1 ? "" : "s",
+		       set->root ? set->root : spec->given[0], set->passed_over, sl_plural(set->passed_over),
 		       set->passed_over == 1 ? "is" : "are", set->files.n, out->passed_kinds);
 	return SL_OK;
 }

@@ -242,6 +242,6 @@ enum sl_err sl_set_fits(const struct sl_set *set, enum sl_field_use use, const s
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "the network takes %s; %s has %s: data with %lld channel%s would fit",
 				   type_text(wanted, a), set->source->name, type_text(has, b),
-				   (long long)wanted->dim[last], wanted->dim[last] == 1 ? "" : "s");
+				   (long long)wanted->dim[last], sl_plural(wanted->dim[last]));
 	return SL_OK;
 }

@@ -96,7 +96,8 @@ static void measured(FILE *f, const struct sl_leak *l, const struct sl_setup *s,
 	if (!l->attack[SL_ATTACKER_START].made)
 		snprintf(weights, sizeof weights, "those that a run begins with");
 	else if (s->trained < INT64_MAX)
-		snprintf(weights, sizeof weights, "after %" PRId64 " steps of training", s->trained);
+		snprintf(weights, sizeof weights, "after %" PRId64 " step%s of training", s->trained,
+			 sl_plural(s->trained));
 	fact(f, "Weights", "%s; fingerprint %s (XXH3-128)", weights, l->weights);
 	fact(f, "Data", "%" PRId64 " %ss of the test set were attacked; fingerprint %s (XXH3-128)", l->victim.n, each,
 	     l->samples);

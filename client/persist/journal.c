@@ -60,7 +60,7 @@ static enum sl_err say_done(const struct sl_conf_client *conf, const struct sl_p
 	if (past->resumable)
 		snprintf(longer, sizeof longer, "--resume --set %s=N trains it further, ", sl_journal_longer_key(conf));
 	if (past->steps)
-		snprintf(steps, sizeof steps, ", of %" PRIu64 " steps", past->steps);
+		snprintf(steps, sizeof steps, ", of %" PRIu64 " step%s", past->steps, sl_plural(past->steps));
 	return sl_fail_set(fail, SL_ERR_CANTCREATE,
 			   "log.dir '%.200s' holds a trained model%s: %s--fresh removes it and begins anew; "
 			   "or give this run a log.dir of its own",

@@ -139,9 +139,9 @@ void sl_audit_close(struct sl_audit *a)
 	if (!a)
 		return;
 	if (a->sum.steps && a->every)
-		sl_log(SL_LOG_INFO, "audits",
-		       "%" PRIu64 " steps in %" PRIu64 " audits were what was agreed: %.1f s, %.1f MB", a->sum.steps,
-		       a->sum.stretches, a->sum.seconds, (double)a->sum.bytes / 1e6);
+		sl_log(SL_LOG_INFO, "audits", "%" PRIu64 " step%s in %" PRIu64 " audit%s as agreed: %.1f s, %.1f MB",
+		       a->sum.steps, sl_plural(a->sum.steps), a->sum.stretches, sl_plural(a->sum.stretches),
+		       a->sum.seconds, (double)a->sum.bytes / 1e6);
 	sl_local_close(a->local);
 	sl_client_state_close(&a->client);
 	free(a->weights);
@@ -375,7 +375,7 @@ static void end_stretch(struct sl_audit *a)
 	sl_log(SL_LOG_INFO, "audited",
 	       "%" PRIu64 " step%s to step %" PRIu64
 	       ": the server computed what was agreed, to the bit (%.3g s, %.3g MB)",
-	       a->held.steps, a->held.steps == 1 ? "" : "s", a->step + 1, a->held.seconds, (double)a->held.bytes / 1e6);
+	       a->held.steps, sl_plural(a->held.steps), a->step + 1, a->held.seconds, (double)a->held.bytes / 1e6);
 }
 
 /* A server that states beforehand that it has other kernels is honest, but cannot be audited. */

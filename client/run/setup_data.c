@@ -175,19 +175,20 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 					   c->data.label.n, c->model.classes);
 	if (task->each && labelled && set->field[SL_FIELD_TARGET].ndim && sl_set_targets(set) != c->model.classes)
 		return sl_conf_client_fail(c, "data.label", fail,
-					   "names %lld column%s, and the network has %d outputs: they must be as many",
-					   (long long)sl_set_targets(set), sl_set_targets(set) == 1 ? "" : "s",
-					   c->model.classes);
+					   "names %lld column%s, and the network has %d output%s: they must be as many",
+					   (long long)sl_set_targets(set), sl_plural(sl_set_targets(set)),
+					   c->model.classes, sl_plural(c->model.classes));
 	if (sl_conf_lacks_input(c)) /* it is another party's, or another source's */
 		return SL_OK;
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
 		return sl_conf_client_fail(c, c->data.channels ? "data.channels" : "data.kind", fail, "%s", why.text);
 	if (wanted == &row && c->model.features && set->field[SL_FIELD_INPUT].dim[0] != c->model.features)
-		return sl_conf_client_fail(c, "model.features", fail,
-					   "%s has rows of %lld numbers, the model takes %d: give it as many, or leave "
-					   "columns out by data.ignore (each text of a column counts as a number)",
-					   spec->source, (long long)set->field[SL_FIELD_INPUT].dim[0],
-					   c->model.features);
+		return sl_conf_client_fail(
+			c, "model.features", fail,
+			"%s has rows of %lld number%s, the model takes %d: give it as many, or leave "
+			"columns out by data.ignore (each text of a column counts as a number)",
+			spec->source, (long long)set->field[SL_FIELD_INPUT].dim[0],
+			sl_plural(set->field[SL_FIELD_INPUT].dim[0]), c->model.features);
 	/* `splitc data` asks for the data alone: no network is known then */
 	if (s->takes.vocab && set->vocab > s->takes.vocab)
 		return sl_conf_client_fail(c,
@@ -458,8 +459,8 @@ static enum sl_err check_count(const struct sl_setup *s, int64_t own, int64_t ot
 {
 	return own == other ? SL_OK
 			    : sl_conf_client_fail(s->conf, "data.dir", fail,
-						  "has %lld rows, and the other member's has %lld", (long long)own,
-						  (long long)other);
+						  "has %lld row%s, and the other member's has %lld", (long long)own,
+						  sl_plural(own), (long long)other);
 }
 
 enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail)

@@ -265,8 +265,8 @@ enum sl_err sl_stream_run(struct sl_setup *setup, const struct sl_stream_spec *s
 	free(s.place);
 	free((void *)(uintptr_t)s.header.data);
 	if (!err)
-		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " lines, %" PRIu64 " of them with an error", s.lines,
-		       s.refused);
+		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " line%s, %" PRIu64 " of them with an error", s.lines,
+		       sl_plural((long long)s.lines), s.refused);
 	if (err || spec->path || !s.refused)
 		return err;
 	return sl_fail_set(fail, s.first.code, "%" PRIu64 " of %" PRIu64 " lines have an error; the first: %.300s",

@@ -85,7 +85,8 @@ const char *sl_summary_stop_text(const struct sl_training_stop *s, char out[SL_S
 	char figure[SL_FIGURE_TEXT];
 
 	if (isnan(s->best))
-		snprintf(out, SL_STOP_TEXT, "%s was undefined in all %d evaluations", s->by, s->waited);
+		snprintf(out, SL_STOP_TEXT, "%s was undefined in %d evaluation%s", s->by, s->waited,
+			 sl_plural(s->waited));
 	else
 		snprintf(out, SL_STOP_TEXT,
 			 "%s was %s after step %" PRIu64 "; evaluations since then, none of them better: %d", s->by,
@@ -187,7 +188,7 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 {
 	char text[SL_STOP_TEXT], figure[4][SL_FIGURE_TEXT];
 
-	printf("%s: %" PRIu64 " step%s", s->outcome, s->steps, s->steps == 1 ? "" : "s");
+	printf("%s: %" PRIu64 " step%s", s->outcome, s->steps, sl_plural(s->steps));
 	if (t->linked_from)
 		printf(", those from %" PRIu64 " on", t->linked_from);
 	printf(" in %.1f s in all; %.1f samples/s in training\n", s->t_total_s,
@@ -219,7 +220,8 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 	else
 		printf("\ntest loss %s", sl_figure_text(s->test_loss, figure));
 	if (t->test_samples) /* else another process of the run evaluated */
-		printf(" of %s%" PRIu64 " samples", t->task->of, t->test_samples);
+		printf(" of %s%" PRIu64 " sample%s", t->task->of, t->test_samples,
+		       sl_plural((long long)t->test_samples));
 	if (t->has_accuracy)
 		printf(", loss %s", sl_figure_text(s->test_loss, figure));
 	if (isfinite(s->best_test_acc) && !(s->best_test_acc <= s->test_acc))

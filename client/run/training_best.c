@@ -166,7 +166,7 @@ enum sl_err sl_training_abandoned(const struct sl_training *r, const struct sl_f
 		return SL_OK;
 	}
 	if (skips)
-		snprintf(before, sizeof before, ", after %d skipped steps in a row", most);
+		snprintf(before, sizeof before, ", after %d skipped step%s in a row", most, sl_plural(most));
 	return sl_fail_set(fail, SL_ERR_NONFINITE,
 			   "step %" PRIu64
 			   "%s: %.200s; nothing of it was applied. Try a smaller train.optimizer.lr or a longer "

@@ -155,8 +155,8 @@ enum sl_err sl_training_check_norms(const struct sl_setup *s, int64_t samples, u
 	if (!norm)
 		return SL_OK;
 	if (has_lone_chunk(s->plan, full)) {
-		snprintf(what, sizeof what, "a chunk of %lld samples in %d chunks has one sample", (long long)full,
-			 c->agreed.chunks);
+		snprintf(what, sizeof what, "a chunk of %lld samples in %d chunk%s has one sample", (long long)full,
+			 c->agreed.chunks, sl_plural(c->agreed.chunks));
 	} else if (last && steps > (uint64_t)(samples / batch) && has_lone_chunk(s->plan, last)) {
 		key = "train.batch";
 		remedy = "write train.drop_last: true, or another train.batch or train.chunks";

@@ -440,12 +440,12 @@ enum sl_err sl_records_next(struct sl_records *r, struct sl_record *row, struct 
 			break;
 		if (!r->spec.skip_short)
 			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %d column%s, where at least %d are needed",
-					   r->lines.name, r->begins, r->n_field, r->n_field == 1 ? "" : "s",
+					   r->lines.name, r->begins, r->n_field, sl_plural(r->n_field),
 					   columns_needed(r));
 	}
 	if (!err && !ended && r->spec.exact && r->names && r->n_field > r->names)
-		err = sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %d cells, where the header names %d columns%s",
-				  r->lines.name, r->begins, r->n_field, r->names,
+		err = sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %d cells, where the header names %d column%s%s",
+				  r->lines.name, r->begins, r->n_field, r->names, sl_plural(r->names),
 				  r->spec.format == SL_RECORDS_CSV ? ": put a text that has a comma in quotes" : "");
 	if (err)
 		return err;

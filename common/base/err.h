@@ -45,6 +45,12 @@ enum sl_err {
 
 enum { SL_FAIL_TEXT = 512, SL_FAIL_KEY = 104 };
 
+/* The end of a word behind a number: "%d step%s". */
+static inline const char *sl_plural(long long n)
+{
+	return n == 1 ? "" : "s";
+}
+
 /* What went wrong: `text` is one line, without a newline. The caller owns the struct. `key` names what is to blame:
  * a key of the config ("train.chunks"), a node of the network ("node features.1.conv"), or "" for neither. `text`
  * begins with the key: "train.chunks: at most 256". */

@@ -124,9 +124,10 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 		return sl_conf_say(why, "model.task", "several labels are of data.kind: csv, images and text");
 	if (c->model.task != SL_CONF_CLASSES && c->model.task != SL_CONF_PIXELS &&
 	    (table || texts || c->data.kind == SL_DATA_IMAGES) && c->model.classes != c->data.label.n)
-		return sl_conf_say(why, "model.classes",
-				   "data.label names %d column%s, and the network has %d outputs: they must be as many",
-				   c->data.label.n, c->data.label.n == 1 ? "" : "s", c->model.classes);
+		return sl_conf_say(
+			why, "model.classes",
+			"data.label names %d column%s, and the network has %d output%s: they must be as many",
+			c->data.label.n, sl_plural(c->data.label.n), c->model.classes, sl_plural(c->model.classes));
 	if (c->data.label.n < 1)
 		return sl_conf_say(why, "data.label", "needs the name of a column");
 	why[0] = 0;

@@ -243,13 +243,14 @@ static enum sl_err find_partition(const struct sl_model *m, const char *partitio
 	if (m->n_unit < 3)
 		return sl_fail_at(
 			fail, "partition", SL_ERR_CONFIG,
-			"%s has %d units, since more than one value crosses elsewhere, as between two towers: a "
+			"%s has %d unit%s, since more than one value crosses elsewhere, as between two towers: a "
 			"middle needs a place behind the first unit where one value crosses",
-			m->name, m->n_unit);
+			m->name, m->n_unit, sl_plural(m->n_unit));
 	if (first + last >= m->n_unit)
 		return sl_fail_at(fail, "partition", SL_ERR_CONFIG,
-				  "\"%s\" leaves no middle: %s has %d units, %s … %s, and %d are taken", partition,
-				  m->name, m->n_unit, m->unit[0].name, m->unit[m->n_unit - 1].name, first + last);
+				  "\"%s\" leaves no middle: %s has %d unit%s, %s … %s, and %d are taken", partition,
+				  m->name, m->n_unit, sl_plural(m->n_unit), m->unit[0].name,
+				  m->unit[m->n_unit - 1].name, first + last);
 	*head_at = m->unit[first - 1].end_node;
 	*tail_at = m->unit[m->n_unit - last].first_node;
 	return SL_OK;

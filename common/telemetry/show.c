@@ -36,7 +36,8 @@ static void print_doing(const struct sl_status *s)
 
 	printf("%s, pid %lld, up %s", s->version, (long long)s->pid, sl_progress_duration(s->uptime_s, text));
 	if (strcmp(s->role, "server") == 0)
-		printf(", %d of %lld sessions\n", s->n_session, (long long)s->sessions_limit);
+		printf(", %d of %lld session%s\n", s->n_session, (long long)s->sessions_limit,
+		       sl_plural(s->sessions_limit));
 	else if (s->n_session)
 		printf(", %s, step %lld of %lld\n", s->session[0].phase, (long long)s->session[0].step,
 		       (long long)s->session[0].steps);

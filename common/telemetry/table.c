@@ -192,13 +192,14 @@ static void print_group(FILE *file, const struct sl_status_session *s)
 	fprintf(file, "  member %" PRId64 " of ", s->member);
 	if (s->members_least)
 		fprintf(file, "%" PRId64 "..", s->members_least);
-	fprintf(file, "%" PRId64 " in group %s, which has done %" PRId64 " steps", s->members, name, s->group_step);
+	fprintf(file, "%" PRId64 " in group %s, which has done %" PRId64 " step%s", s->members, name, s->group_step,
+		sl_plural(s->group_step));
 	if (s->members_here < s->members)
 		fprintf(file, "; %" PRId64 " %s there", s->members_here, s->members_here == 1 ? "is" : "are");
 	if (s->missing[0])
 		print_text(file, "; missing: ", s->missing);
 	if (s->late)
-		fprintf(file, "; late %" PRId64 " times", s->late);
+		fprintf(file, "; late %" PRId64 " time%s", s->late, sl_plural(s->late));
 	fprintf(file, "%s\n", s->awaited ? "; awaited" : "");
 }
 
@@ -285,9 +286,9 @@ static void print_daemon(FILE *file, const struct sl_status *status)
 	fprintf(file, "  pid %" PRId64, status->pid);
 	print_text(file, "  ", status->address);
 	fprintf(file, "  up %s  %d session%s\n", sl_progress_duration(status->uptime_s, text), status->n_session,
-		status->n_session == 1 ? "" : "s");
+		sl_plural(status->n_session));
 	print_text(file, "", status->device);
-	fprintf(file, ", %" PRId64 " thread%s", status->threads, status->threads == 1 ? "" : "s");
+	fprintf(file, ", %" PRId64 " thread%s", status->threads, sl_plural(status->threads));
 	if (status->memory_limit_bytes) {
 		print_bytes(file, ", memory ", status->memory_bytes);
 		print_bytes(file, " of ", status->memory_limit_bytes);
@@ -300,8 +301,8 @@ static void print_trouble(FILE *file, const struct sl_status *status)
 	char text[16];
 
 	if (status->malformed || status->turned_away)
-		fprintf(file, "%" PRId64 " malformed messages, %" PRId64 " peers turned away\n", status->malformed,
-			status->turned_away);
+		fprintf(file, "%" PRId64 " malformed message%s, %" PRId64 " peer%s turned away\n", status->malformed,
+			sl_plural(status->malformed), status->turned_away, sl_plural(status->turned_away));
 	if (status->lost || status->rejected || status->stale)
 		fprintf(file,
 			"%" PRId64 " of %" PRId64 " links lost, %" PRId64 " of %" PRId64 " frames rejected, %" PRId64
@@ -322,7 +323,7 @@ void sl_status_table(const struct sl_status *status, int columns_most, FILE *fil
 		put_bytes(bytes, status->store_bytes);
 		put_bytes(most, status->store_limit_bytes);
 		fprintf(file, "store: %" PRId64 " file%s, %s%s%s, the oldest unused for %s\n", status->store_files,
-			status->store_files == 1 ? "" : "s", bytes, status->store_limit_bytes ? " of at most " : "",
+			sl_plural(status->store_files), bytes, status->store_limit_bytes ? " of at most " : "",
 			status->store_limit_bytes ? most : "", sl_progress_duration(status->store_oldest_s, text));
 	}
 	if (status->n_session == 0)

@@ -167,7 +167,7 @@ void sl_cpu_begin(int argc, char **argv, char **env)
 	dprintf(STDERR_FILENO,
 		"OpenBLAS needs 128 MiB of this process' address space for each of %d thread%s: raise ulimit -v, "
 		"or set OPENBLAS_NUM_THREADS=1\n",
-		all, all == 1 ? "" : "s");
+		all, sl_plural(all));
 	_exit(sl_err_exit_status(SL_ERR_NOMEM));
 }
 
@@ -188,7 +188,7 @@ static enum sl_err reserve_buffers(int threads, struct sl_fail *fail)
 			fail, SL_ERR_NOMEM,
 			"OpenBLAS needs 128 MiB of this process' address space for each of %d thread%s, and there "
 			"is room for %d: raise ulimit -v, or lower `threads`",
-			all, all == 1 ? "" : "s", n);
+			all, sl_plural(all), n);
 	}
 	for (int i = 0; i < all; i++)
 		at[i] = blas_memory_alloc(0);

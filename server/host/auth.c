@@ -24,7 +24,7 @@ enum sl_err sl_server_auth_open(struct sl_server_auth *auth, const struct sl_con
 	auth->transport = (struct sl_transport_auth){.own = &auth->own, .gate = auth->gate};
 	sl_key_fingerprint(&auth->own.public_key, print);
 	sl_log(SL_LOG_INFO, "auth", "this server's key is %s; %d client%s may come in", print, sl_allow_count(allow),
-	       sl_allow_count(allow) == 1 ? "" : "s");
+	       sl_plural(sl_allow_count(allow)));
 	return SL_OK;
 }
 

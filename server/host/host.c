@@ -171,8 +171,8 @@ static void tell_refusals(struct sl_host *h)
 	h->turned_away += told.count;
 	sl_key_fingerprint(&told.key, print);
 	sl_log(SL_LOG_WARN, "auth-refused",
-	       "key %s from %s is not on the list of clients (%" PRIu64 " handshakes refused)", print, told.address,
-	       told.count);
+	       "key %s from %s is not on the list of clients (%" PRIu64 " handshake%s refused)", print, told.address,
+	       told.count, sl_plural((long long)told.count));
 }
 
 static void give_up(struct sl_host *h, const struct sl_fail *why)
@@ -431,8 +431,7 @@ void sl_host_reload(struct sl_host *h)
 		return;
 	}
 	list = sl_gate_list(h->auth->gate);
-	sl_log(SL_LOG_INFO, "reload", "%d client%s may come in", sl_allow_count(list),
-	       sl_allow_count(list) == 1 ? "" : "s");
+	sl_log(SL_LOG_INFO, "reload", "%d client%s may come in", sl_allow_count(list), sl_plural(sl_allow_count(list)));
 	for (int i = 0; i < h->n_place; i++) {
 		const struct sl_group *group = h->session[i] ? sl_middle_group(h->session[i]) : NULL;
 		const bool listed = h->session[i] && sl_allow_name(list, &h->key[i]);

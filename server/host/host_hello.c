@@ -184,8 +184,8 @@ static enum sl_err find_room(struct sl_host *h, const struct sl_hello *hello, co
 	count_others(h, hello, key, &all, &of_key);
 	if (h->auth && of_key >= h->conf->limits.sessions_per_key) {
 		sl_key_fingerprint(key, print);
-		return sl_fail_set(fail, SL_ERR_BUSY, "the key %s has %d sessions, as many as one may have here", print,
-				   of_key);
+		return sl_fail_set(fail, SL_ERR_BUSY, "the key %s has %d session%s, as many as one may have here",
+				   print, of_key, sl_plural(of_key));
 	}
 	if (all >= h->conf->limits.sessions)
 		return sl_fail_set(fail, SL_ERR_BUSY, "all sessions of this server are taken; try again later");

@@ -106,8 +106,9 @@ static void dismiss(struct sl_relay *r, struct seat *s, const struct sl_fail *wh
 static void end(struct sl_relay *r, struct pair *p, int who, const struct sl_fail *why, const struct sl_fail *other)
 {
 	if (p->bytes)
-		sl_log(SL_LOG_INFO, "align-end", "group %s: %" PRIu64 " letters were handed on: %s", p->group,
-		       p->seat[0].letters + p->seat[1].letters, other->text);
+		sl_log(SL_LOG_INFO, "align-end", "group %s: %" PRIu64 " letter%s handed on: %s", p->group,
+		       p->seat[0].letters + p->seat[1].letters,
+		       sl_plural((long long)(p->seat[0].letters + p->seat[1].letters)), other->text);
 	dismiss(r, &p->seat[who], why);
 	dismiss(r, &p->seat[!who], other);
 	*p = (struct pair){.bytes = 0};

@@ -379,9 +379,10 @@ void sl_group_say_short(struct sl_group *g)
 	}
 	if (here < sl_trunk_least(&g->t) && !g->said_short)
 		sl_log_limited(SL_LOG_WARN, "group-short",
-			       "group %s waits behind step %" PRIu64 ": %d members are there, and share.clients needs "
+			       "group %s waits behind step %" PRIu64 ": %d member%s there, and share.clients needs "
 			       "%d%s",
-			       g->name, g->t.step, here, sl_trunk_least(&g->t), say_missing(g, missing));
+			       g->name, g->t.step, here, sl_plural(here), sl_trunk_least(&g->t),
+			       say_missing(g, missing));
 	g->said_short = here < sl_trunk_least(&g->t);
 }
 

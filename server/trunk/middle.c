@@ -17,7 +17,8 @@ static void describe(struct sl_middle *m)
 {
 	const struct sl_graph *g = &m->trunk.plan->segment[SL_MIDDLE].graph;
 
-	snprintf(m->network, sizeof m->network, "%d layers, %" PRId64 " parameters", g->n_node, g->elements[1]);
+	snprintf(m->network, sizeof m->network, "%d layer%s, %" PRId64 " parameters", g->n_node, sl_plural(g->n_node),
+		 g->elements[1]);
 	snprintf(m->part, sizeof m->part, "%.90s to %.90s", g->node[0].name, g->node[g->n_node - 1].name);
 }
 
@@ -164,9 +165,9 @@ static void log_open(const struct sl_middle *m, const struct sl_hello *h)
 		snprintf(others, sizeof others, " %s %s %s", a->codec[1], a->codec[2], a->codec[3]);
 	sl_session_name(h->session, session);
 	sl_log_limited(SL_LOG_INFO, "session-open",
-		       "peer %" PRIu64 ", %s, session %.8s: %s, %s, batch %d in %d chunks, %s, codec %s%s", m->peer,
+		       "peer %" PRIu64 ", %s, session %.8s: %s, %s, batch %d in %d chunk%s, %s, codec %s%s", m->peer,
 		       h->software, sl_hex16(session, name), m->network, m->part, a->batch, a->chunks,
-		       sl_agreed_precisions[a->precision], a->codec[0], others);
+		       sl_plural(a->chunks), sl_agreed_precisions[a->precision], a->codec[0], others);
 }
 
 static void session_action(void *arg, const struct sl_action *action, const struct sl_fail *fail)
@@ -188,16 +189,16 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	case SL_ACTION_FAIL:
 		if (fail->code == SL_ERR_BUSY &&
 		    m->stage == SL_MIDDLE_WELCOMED) /* a client that pauses ends its session with BUSY */
-			sl_log_limited(SL_LOG_INFO, "session-paused", "peer %" PRIu64 " after %" PRIu64 " steps",
-				       m->peer, m->steps);
+			sl_log_limited(SL_LOG_INFO, "session-paused", "peer %" PRIu64 " after %" PRIu64 " step%s",
+				       m->peer, m->steps, sl_plural((long long)m->steps));
 		else
 			sl_log_limited(SL_LOG_WARN, "session-failed", "peer %" PRIu64 ": %s: %s", m->peer,
 				       sl_err_name(fail->code), fail->text);
 		session_over(m, sl_port_session(m->port)->paused ? SL_SEAT_PAUSED : SL_SEAT_LOST, fail);
 		break;
 	case SL_ACTION_LEFT:
-		sl_log_limited(SL_LOG_INFO, "session-left", "peer %" PRIu64 " after %" PRIu64 " steps", m->peer,
-			       m->steps);
+		sl_log_limited(SL_LOG_INFO, "session-left", "peer %" PRIu64 " after %" PRIu64 " step%s", m->peer,
+			       m->steps, sl_plural((long long)m->steps));
 		session_over(m, SL_SEAT_LEFT, NULL);
 		break;
 	default:

@@ -190,7 +190,7 @@ grep -q 'INFO joined: the group did steps 1 to' "$tmp/other.log" || fail 'the cl
 
 # All leave and the server ends; the group continues with whoever returns.
 for k in 0 1; do stops $k; done
-says four 'group-short: group g waits .*: 1 members are there, and share.clients needs 2; not there: 0 (has left), 1 (has left)'
+says four 'group-short: group g waits .*: 1 member there, and share.clients needs 2; not there: 0 (has left), 1 (has left)'
 signal TERM "${pid[2]}" # its step waits for others
 ends_with "${pid[2]}" 69 $patience 'the last member, stopped'
 says four 'member 2 leaves .* (it was stopped): 0 are in'
