@@ -518,7 +518,8 @@ enum sl_err sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote,
 {
 	const uint64_t step = sl_training_state(run).step;
 
-	if (!r->dir[0] || !r->setup->conf->train.checkpoint_every || !sl_remote_kept_there(remote, step) ||
+	if (!r->dir[0] || !r->setup->conf->train.checkpoint_every ||
+	    (!sl_remote_kept_there(remote, step) && !is_needed(r)) ||
 	    (sl_archive_newest(r->archive) == step && r->setup->plan->spec.party <= SL_PARTY_FEATURES))
 		return SL_OK;
 	return sl_recover_keep_last(r, remote, run, fail);
@@ -579,8 +580,7 @@ const char *sl_recover_outlook(const struct sl_recover *r)
 
 	if (!r || !r->dir[0])
 		return "";
-	/* a file may be of step 0. After a start from step 0 `good` is of a file from before, until a new one is
-	 * written */
+	/* a file may be of step 0; after a start from there `good` is of an older file until one is written */
 	return sl_archive_files(r->archive, file) || sl_archive_status(r->archive).good
 		       ? "; --resume goes on from the last checkpoint"
 		       : "; there is no checkpoint to --resume from";

@@ -76,8 +76,9 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 /* At a pause: writes a checkpoint, and waits for it. IO: it could not be written, and at best an older one is left. */
 enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 				 struct sl_fail *fail) SL_MUST_CHECK;
-/* After the last step and sl_recover_settle: writes its checkpoint, if the server has its side and the file is missing.
- * IO: it could not be written. */
+/* After the last step and sl_recover_settle: writes its checkpoint, if the file is missing and the server has its side.
+ * A member of a group of fixed size writes it anyhow: its model alone would pass for that of a run that is done, while
+ * others may have to begin anew with it. IO: it could not be written. */
 enum sl_err sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 				 struct sl_fail *fail) SL_MUST_CHECK;
 /* Whether the checkpoint of the last step is on both sides' disks, or the run keeps none. */

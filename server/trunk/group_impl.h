@@ -46,7 +46,7 @@ enum {
 /* What a member is told that comes back after the others have ended: group, step, hint. */
 #define SL_GROUP_LEFT_BEHIND                                               \
 	"the other members of group %s have finished behind step %" PRIu64 \
-	", which this member does not hold, and they do not come again for it%s"
+	", from which this member cannot go on, and they do not come again for it%s"
 
 /* The mean change of all heads and tails in a step, as it is sent to members: the run end_mean. */
 struct sl_group_mean {

@@ -96,7 +96,7 @@ behind() {
 	end "${others[@]}"
 	member "$slow" --resume
 	ends_with "${pid[slow]}" 78 $patience "$name: the member that comes back"
-	grep -q "the other members of group $mode have finished behind step [0-9]*, which this member does not hold" "$tmp/$name-$slow.log" ||
+	grep -q "the other members of group $mode have finished behind step [0-9]*, from which this member cannot go on" "$tmp/$name-$slow.log" ||
 		fail "$name: it does not say why: $(tail -n 1 "$tmp/$name-$slow.log")"
 	signal TERM "$server_pid"
 	ends_with "$server_pid" 0 $patience "$name: the server"
@@ -152,7 +152,7 @@ dies leaves 1
 for k in 0 2; do ends_with "${pid[k]}" 0 $patience "leaves, member $k"; done
 begin leaves 1 --resume
 ends_with "${pid[1]}" 78 $patience 'leaves: the member that comes back'
-grep -q "the other members of group full have finished behind step $steps, which this member does not hold" "$tmp/leaves-1.log" ||
+grep -q "the other members of group full have finished behind step $steps, from which this member cannot go on" "$tmp/leaves-1.log" ||
 	fail "it is not told why: $(tail -n 1 "$tmp/leaves-1.log")"
 
 # Two die as they hear that they may leave, and then the server does, whose disk could not note that.

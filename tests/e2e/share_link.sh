@@ -129,7 +129,7 @@ client_dies client.apply@4 behind-1 "$tmp/sgd.yaml" "${set[@]}" --set share.memb
 for k in 0 2; do ends_with "${pid[k]}" 0 $patience "behind, member $k"; done
 rc=0
 client behind-1 "$tmp/sgd.yaml" "${set[@]}" --set share.member=1 --resume || rc=$?
-[ $rc = 78 ] && grep -q 'the other members of group behind have finished behind step [0-9]*, which this member does not hold' "$tmp/behind-1.log" ||
+[ $rc = 78 ] && grep -q 'the other members of group behind have finished behind step [0-9]*, from which this member cannot go on' "$tmp/behind-1.log" ||
 	fail "the member that comes back: status $rc, $(tail -n 1 "$tmp/behind-1.log")"
 
 # ---- members with files of their own, of 6, 4 and 2 batches

@@ -1,4 +1,5 @@
-/* Seeds that failed once: CASE(row, seed, faults that it needs, what it showed). `make sim` runs them first. */
+/* Seeds that failed once: CASE(row, seed, faults that it needs, what it showed), or CASE_OF(row, seed, KINDS of faults,
+ * FAULTS at most, faults that it needs, what it showed). `make sim` runs them first. */
 CASE("rounds", 1249, "1,2,3", "a member kept a checkpoint of steps that its group had given up: status 78")
 CASE("sync", 1752, "1", "a lost Welcome: its member waited for the group for ever")
 CASE("sync", 360, "1,3,4,5,6", "a member that was stopped without a checkpoint took its run for done")
@@ -76,3 +77,6 @@ CASE("batches", 845242, "1,2,3,4",
 CASE("turns", 853020, "1,2,3",
      "a member lost its link in the commit of a step with a checkpoint, and wrote none; the others dropped the one "
      "before")
+CASE_OF("private", 510712, "FULL,KILL_DISK", 6, "1,2,3,4,5,6",
+	"a server's full disk: a member had only its model, and took its run for done; the others waited for ever")
+CASE("clip-sync", 811299, "1,2,3,4,5,7,8", "the same, after a power cut")

@@ -44,6 +44,8 @@ struct options {
 struct attempt {
 	uint64_t seed;
 	const struct sim_row *row;
+	const char *kinds; /* of its faults; NULL: all */
+	int faults;        /* at most so many */
 	char keep[LIST_MOST];
 	bool only; /* keep holds */
 };
@@ -135,7 +137,7 @@ static void attempt(const struct attempt *a, struct report *r, const char *folde
 	sim.seed = a->seed;
 	sim.traced = o.trace;
 	name_processes(a->row);
-	sim_plan(o.faults, ~a->row->without & (o.kinds ? kinds_of(o.kinds) : ~0u));
+	sim_plan(a->faults, ~a->row->without & (a->kinds ? kinds_of(a->kinds) : ~0u));
 	sim_keep_faults(a->only ? a->keep : NULL);
 	sim_run(a->row);
 	r->failed = sim.failed;
@@ -216,10 +218,12 @@ static void shrink(struct attempt *a, int faults, const char *why)
 	for (int i = 0; i < n; i++)
 		kept[i] = i + 1;
 	for (int out = 0; out < n && !stopped;) {
-		struct attempt less = {.seed = a->seed, .row = a->row, .only = true};
+		struct attempt less = *a;
 		const struct report *r;
 		int len = 0;
 
+		less.only = true;
+		less.keep[0] = '\0';
 		for (int i = 0; i < n; i++)
 			if (i != out)
 				len += snprintf(less.keep + len, sizeof less.keep - (size_t)len, "%s%d", len ? "," : "",
@@ -247,10 +251,10 @@ static void tell(const struct attempt *a, const struct report *r)
 		printf("  %d  %s\n", i + 1, text);
 	}
 	printf("  again: make sim ROW=%s SEED=%llu", a->row->name, (unsigned long long)a->seed);
-	if (o.kinds)
-		printf(" KINDS=%s", o.kinds);
-	if (o.faults != FAULTS_MOST)
-		printf(" FAULTS=%d", o.faults);
+	if (a->kinds)
+		printf(" KINDS=%s", a->kinds);
+	if (a->faults != FAULTS_MOST)
+		printf(" FAULTS=%d", a->faults);
 	printf(a->only ? " KEEP='%s'\n" : "\n", a->keep);
 	fflush(stdout);
 }
@@ -285,12 +289,15 @@ static void judge(const struct attempt *tried, const struct report *report)
 static const struct {
 	const char *row;
 	uint64_t seed;
-	const char *keep;
+	const char *keep, *kinds;
+	int faults;
 } once_failed[] = {
-#define CASE(row, seed, keep, what) {row, seed, keep},
+#define CASE(row, seed, keep, what)                   {row, seed, keep, NULL, FAULTS_MOST},
+#define CASE_OF(row, seed, kinds, faults, keep, what) {row, seed, keep, kinds, faults},
 #include "tests/sim/cases.h"
 #undef CASE
-	{NULL, 0, NULL},
+#undef CASE_OF
+	{NULL, 0, NULL, NULL, 0},
 };
 
 static uint64_t rows_count(void)
@@ -349,14 +356,19 @@ static const int cases = sizeof once_failed / sizeof *once_failed - 1;
 static struct attempt attempt_at(uint64_t i)
 {
 	const struct sim_row *only = o.row ? row_named(o.row) : NULL;
-	struct attempt a = {.seed = o.first + i, .row = only, .only = o.keep != NULL};
+	struct attempt a = {
+		.seed = o.first + i, .row = only, .kinds = o.kinds, .faults = o.faults, .only = o.keep != NULL};
 
 	if (o.keep)
 		snprintf(a.keep, sizeof a.keep, "%s", o.keep);
 	if (o.asked)
 		return a.row = only ? only : &sim_row[a.seed % rows_count()], a;
 	if (i < (uint64_t)cases) {
-		a = (struct attempt){.seed = once_failed[i].seed, .row = row_named(once_failed[i].row), .only = true};
+		a = (struct attempt){.seed = once_failed[i].seed,
+				     .row = row_named(once_failed[i].row),
+				     .kinds = once_failed[i].kinds,
+				     .faults = once_failed[i].faults,
+				     .only = true};
 		snprintf(a.keep, sizeof a.keep, "%s", once_failed[i].keep);
 		return a;
 	}
