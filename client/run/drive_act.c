@@ -267,8 +267,8 @@ static bool holds_end(struct drive *d)
 		return true;
 	}
 	/* The other party of a vertical group may be gone once this one says that it is done: the file is from after
-	 * the last evaluation, which one with labels cannot do alone. */
-	if (d->setup->plan->spec.party > SL_PARTY_FEATURES && !d->why)
+	 * the last evaluation, which one with labels cannot do alone, also where the run is being stopped. */
+	if (d->setup->plan->spec.party > SL_PARTY_FEATURES && sl_training_next(d->run) != SL_WANT_EVAL)
 		sl_training_end_phase(d->run);
 	if (!sl_recover_settle(d->recover)) {
 		sl_drive_hung(d, sl_recover_busy_ms(d->recover));

@@ -80,3 +80,6 @@ CASE("turns", 853020, "1,2,3",
 CASE_OF("private", 510712, "FULL,KILL_DISK", 6, "1,2,3,4,5,6",
 	"a server's full disk: a member had only its model, and took its run for done; the others waited for ever")
 CASE("clip-sync", 811299, "1,2,3,4,5,7,8", "the same, after a power cut")
+CASE_OF("vertical-three", 970302, "FULL,IO_ERROR,KILL_DISK,CUT,TERM,LATE", 8, "1,2,3,4,5,6,7,8",
+	"a member stopped behind the last evaluation left a file from before it: it repeated it, and waited for others "
+	"that were done")
