@@ -34,7 +34,7 @@ void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_retention *reten
 
 enum { HEADER_BYTES = 8192 };
 
-static const char left_key[] = "left";
+static const char left_key[] = "left", asked_key[] = "asked";
 
 /* A state that is being written or read. */
 struct snapshot {
@@ -82,6 +82,10 @@ static void frame(struct snapshot *s, const struct sl_keep *k, uint64_t step, bo
 		sl_checkpoint_note(c, "link", "%" PRIu64, k->made);
 	if (s->records && !reading && k->left[0])
 		sl_checkpoint_note(c, left_key, "%s", k->left);
+	if (s->records && !reading)
+		sl_checkpoint_note(c, asked_key, "%" PRIu64 " %" PRIu64, k->asked[0], k->asked[1]);
+	else if (s->records)
+		sl_checkpoint_ask(c, asked_key);
 	sl_exec_state_parts(&s->exec, c);
 	if (s->records)
 		sl_checkpoint_bytes(c, "members", s->records->data,
@@ -188,6 +192,9 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 			records->len = (size_t)s.c.part[i].count;
 	if (!err)
 		k->made = made;
+	if (!err && records &&
+	    sscanf(sl_checkpoint_noted(&s.c, asked_key), "%" SCNu64 " %" SCNu64, &k->asked[0], &k->asked[1]) != 2)
+		memset(k->asked, 0, sizeof k->asked); /* a file of an earlier version */
 	close_snapshot(&s);
 	return err;
 }

@@ -20,7 +20,8 @@ struct sl_keep {
 	const char *core; /* backend and device, which the bits depend on, as the backend describes them */
 	uint64_t pin[SL_CHECKPOINT_MAX_PINS]; /* steps whose files stay, since clients may need them */
 	int n_pin;
-	uint64_t made; /* epoch of the link whose COMMIT made the state that is written, or was read; 0: none did */
+	uint64_t made;     /* epoch of the link whose COMMIT made the state that is written, or was read; 0: none did */
+	uint64_t asked[2]; /* of a group: as in struct sl_records */
 	char left[SL_KEEP_LEFT]; /* of a group: the next file's note on members that are done or away; "": none */
 };
 

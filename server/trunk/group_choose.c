@@ -41,6 +41,7 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 		if (seat->m)
 			forget_codecs(seat);
 	}
+	memset(g->trunk.r.asked, 0, sizeof g->trunk.r.asked);
 	sl_exec_set_applied(g->trunk.exec, 0);
 	err = sl_trunk_first_weights(g->trunk.exec, g->trunk.plan, &store, h, g->seat[first].m->port, &g->need_weights);
 	g->has_weights = !g->need_weights;

@@ -185,6 +185,7 @@ bool sl_group_keep(struct sl_group *g)
 		sl_trunk_pin(&g->trunk);
 		note_left(g);
 		g->trunk.keep.made = g->branch;
+		memcpy(g->trunk.keep.asked, g->trunk.r.asked, sizeof g->trunk.r.asked);
 		err = sl_keep_write(&g->trunk.keep, g->trunk.r.done, g->trunk.exec, NULL, &records, &fail);
 	}
 	free(records.data);
@@ -300,6 +301,8 @@ enum sl_err sl_group_read(struct sl_group *g, uint64_t step, struct sl_fail *fai
 		err = sl_keep_read(&g->trunk.keep, step, g->trunk.exec, NULL, &records, fail);
 	if (!err)
 		err = read_records(g, &records, fail);
+	if (!err)
+		memcpy(g->trunk.r.asked, g->trunk.keep.asked, sizeof g->trunk.r.asked);
 	free(records.data);
 	return err;
 }

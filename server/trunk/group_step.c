@@ -203,6 +203,20 @@ static void settle(struct sl_group *g)
 	sl_records_stepped(&g->trunk.r, took, g->round, g->others_missed);
 }
 
+/* Writes the checkpoint that the members ask for. If it fails, they write none either. */
+static bool keep_asked(struct sl_group *g)
+{
+	struct sl_records *r = &g->trunk.r;
+	const uint64_t was[2] = {r->asked[0], r->asked[1]};
+
+	r->asked[0] = r->done;
+	r->asked[1] = was[0];
+	if (sl_group_all_kept(g, sl_group_keep(g)))
+		return true;
+	memcpy(r->asked, was, sizeof was);
+	return false;
+}
+
 void sl_group_run_apply(struct sl_group *g)
 {
 	g->came_of = MET_GO;
@@ -234,7 +248,7 @@ void sl_group_run_apply(struct sl_group *g)
 	settle(g);
 	g->trunk.state = SL_TRUNK_WHOLE;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
-	g->trunk.checkpointed = g->trunk.r.stays = g->checkpoint && sl_group_all_kept(g, sl_group_keep(g));
+	g->trunk.checkpointed = g->trunk.r.stays = g->checkpoint && keep_asked(g);
 }
 
 void sl_group_run_catch_up(struct sl_group *g)

@@ -88,8 +88,9 @@ bool sl_record_newest(const struct sl_record *s, uint64_t *step)
 	return any;
 }
 
-/* A member's last Commit named its two checkpoints. If the older one, pin[1], is later than `step`, that is gone.
- * Members that stay count while their links are lost, too: otherwise it would depend on who comes back first. */
+/* A member's last Commit named its two checkpoints. If the older one, pin[1], is later than `step`, that is gone. But
+ * one of a pause or of a lost link is not another member's: all must have been asked for two that are later. Members
+ * that stay count while their links are lost, too: otherwise it would depend on who comes back first. */
 bool sl_records_are_past(const struct sl_records *r, int k, uint64_t step)
 {
 	int others = 0, later = 0;
@@ -101,7 +102,7 @@ bool sl_records_are_past(const struct sl_records *r, int k, uint64_t step)
 		others++;
 		later += r->seat[i].pin[1] > step;
 	}
-	return 2 * later > others && !SL_PLANTED(ONE_TAKES_ALL_BACK);
+	return 2 * later > others && r->asked[1] > step && !SL_PLANTED(ONE_TAKES_ALL_BACK);
 }
 
 /* It begins anew, though it had a checkpoint, or most of the others have two. */

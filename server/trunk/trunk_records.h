@@ -24,6 +24,7 @@ struct sl_records {
 	uint64_t done, late_at; /* the trunk's next step; its value after the last step that missed a member, 0: none */
 	uint64_t gone_at;       /* the step at which members that are not here had finished */
 	uint64_t on_disk;       /* the newest checkpoint that is known to be there; 0: none */
+	uint64_t asked[2];      /* of the checkpoints that all were asked for, the newest and the one before */
 	bool stays;             /* the newest checkpoint stays after a goodbye, so that the run can be made longer */
 	const uint64_t *stored; /* [n_stored] steps of this trunk's checkpoints, newest first */
 	int n_stored;

@@ -83,3 +83,8 @@ CASE("clip-sync", 811299, "1,2,3,4,5,7,8", "the same, after a power cut")
 CASE_OF("vertical-three", 970302, "FULL,IO_ERROR,KILL_DISK,CUT,TERM,LATE", 8, "1,2,3,4,5,6,7,8",
 	"a member stopped behind the last evaluation left a file from before it: it repeated it, and waited for others "
 	"that were done")
+CASE_OF("clip-vertical-three", 901012, "FULL,IO_ERROR,CUT,TERM", 8, "1,2,4,5",
+	"a member's disk took its first checkpoint and then no other: it was refused, since the others had a file of "
+	"a lost link")
+CASE_OF("clip-vertical-three", 901012, "FULL,IO_ERROR,CUT,TERM", 8, "1,2,3,4",
+	"a member's full disk never took its first checkpoint: the same")

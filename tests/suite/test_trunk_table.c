@@ -190,6 +190,7 @@ static bool server_ends(struct model *m)
 	m->t.open = false;
 	m->t.step = m->t.gone_at = 0;
 	m->r.done = m->r.late_at = m->r.gone_at = m->r.on_disk = 0;
+	memset(m->r.asked, 0, sizeof m->r.asked);
 	m->r.stays = false;
 	memset(m->seat, 0, sizeof m->seat);
 	memset(m->record, 0, sizeof m->record);

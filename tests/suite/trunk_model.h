@@ -49,14 +49,14 @@ struct record_bytes {
 	uint8_t state, linked, number, ends, pin[2], has, back_to, backs;
 };
 struct file {
-	uint8_t there, note[SEATS], number[SEATS], pin[SEATS][2], has[SEATS];
+	uint8_t there, note[SEATS], number[SEATS], pin[SEATS][2], has[SEATS], asked[2];
 };
 struct world {
 	struct client client[SEATS];
 	struct seat_bytes seat[SEATS];
 	struct record_bytes record[SEATS];
 	struct file file[STEPS + 1];
-	uint8_t up, open, step, done, late_at, gone_at, file_gone_at, on_disk, from, stays, heard;
+	uint8_t up, open, step, done, late_at, gone_at, file_gone_at, on_disk, asked[2], from, stays, heard;
 	uint8_t crashes, servers, timers, wipes, leaves, fills; /* how many of each may still happen */
 	uint8_t full;                                           /* the server's disk */
 	uint8_t somebody_late;
@@ -146,6 +146,8 @@ static bool write_file(struct model *m)
 		f->pin[k][1] = (uint8_t)s->pin[1];
 		f->has[k] = s->has_files;
 	}
+	for (int i = 0; i < 2; i++)
+		f->asked[i] = (uint8_t)m->r.asked[i];
 	m->r.on_disk = m->r.done;
 	list_stored(m);
 	return true;
@@ -155,6 +157,8 @@ static void read_file(struct model *m, uint64_t step)
 {
 	const struct file *f = &m->w.file[step];
 
+	for (int i = 0; i < 2; i++)
+		m->r.asked[i] = step ? f->asked[i] : 0;
 	for (int k = 0; k < SEATS; k++) {
 		struct sl_record *s = &m->record[k];
 
@@ -189,6 +193,7 @@ static void expand(struct model *m, const struct world *w, const struct kind *ki
 				   .late_at = w->late_at,
 				   .gone_at = w->gone_at,
 				   .on_disk = w->on_disk,
+				   .asked = {w->asked[0], w->asked[1]},
 				   .stays = w->stays};
 	for (int k = 0; k < SEATS; k++) {
 		const struct seat_bytes *s = &w->seat[k];
@@ -228,6 +233,8 @@ static void compress(struct world *w, const struct model *m)
 	w->gone_at = (uint8_t)m->r.gone_at;
 	w->file_gone_at = (uint8_t)m->t.gone_at;
 	w->on_disk = (uint8_t)m->r.on_disk;
+	w->asked[0] = (uint8_t)m->r.asked[0];
+	w->asked[1] = (uint8_t)m->r.asked[1];
 	w->stays = m->r.stays;
 	for (int k = 0; k < SEATS; k++) {
 		const struct sl_seat *s = &m->seat[k];
@@ -564,6 +571,7 @@ static void decided(struct model *m, int k)
 
 static void apply(struct model *m)
 {
+	const uint64_t was[2] = {m->r.asked[0], m->r.asked[1]};
 	enum sl_took took[SEATS];
 
 	for (int k = 0; k < SEATS; k++)
@@ -591,7 +599,11 @@ static void apply(struct model *m)
 			breaks(m, "6: a step that needs all seats is done without one");
 	if (m->kind->whole && m->r.done % 2 && m->r.done != m->kind->steps)
 		return;
+	m->r.asked[1] = m->r.asked[0];
+	m->r.asked[0] = m->r.done;
 	m->r.stays = write_file(m);
+	if (!m->r.stays)
+		memcpy(m->r.asked, was, sizeof was);
 	for (int k = 0; k < SEATS && m->r.stays; k++)
 		if (took[k] == SL_TOOK_PART && !m->w.client[k].writing)
 			m->w.client[k].writing = m->w.client[k].number;
