@@ -28,6 +28,10 @@ static void session_over(void *arg, struct sl_middle *middle)
 	for (int i = 0; i < h->n_place; i++)
 		if (h->session[i] == middle)
 			h->ending[i] = true;
+	/* now: the client may come again before the session is taken out */
+	if (sl_middle_status(middle).welcomed)
+		sl_epochs_remember(&h->epochs, sl_middle_session(middle)->hello.session,
+				   sl_middle_session(middle)->epoch);
 }
 
 /* Freed sessions leave the heap fragmented, and free() returns none of these pages to the system. So the server does
@@ -60,9 +64,6 @@ void sl_host_take_out(struct sl_host *h, int i)
 	struct sl_middle *middle = h->session[i];
 
 	count(&h->counts, middle, true);
-	if (sl_middle_status(middle).welcomed)
-		sl_epochs_remember(&h->epochs, sl_middle_session(middle)->hello.session,
-				   sl_middle_session(middle)->epoch);
 	sl_transport_forget(h->transport, sl_middle_peer(middle));
 	h->session[i] = NULL;
 	sl_retention_leave(&h->keeping.what, i);

@@ -88,3 +88,6 @@ CASE_OF("clip-vertical-three", 901012, "FULL,IO_ERROR,CUT,TERM", 8, "1,2,4,5",
 	"a lost link")
 CASE_OF("clip-vertical-three", 901012, "FULL,IO_ERROR,CUT,TERM", 8, "1,2,3,4",
 	"a member's full disk never took its first checkpoint: the same")
+CASE_OF("clip-vertical-three", 2401286, "FULL,IO_ERROR,CUT,TERM", 8, "1,2,3,6",
+	"a client came again before the server had taken its last link out, and was not told of that link's epoch: its "
+	"next link was refused, status 78")
