@@ -129,6 +129,13 @@ static bool was_stopped(const char *dir)
 	return strstr(line, "\"type\":\"summary\"") && !strstr(line, "\"outcome\":\"finished\"");
 }
 
+bool sl_past_run_is_open(const char *dir)
+{
+	uint64_t step = UINT64_MAX;
+
+	return sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) || was_stopped(dir);
+}
+
 struct sl_past_run sl_past_run(const char *dir)
 {
 	struct sl_past_run past = {.steps = UINT64_MAX};

@@ -28,6 +28,8 @@ struct sl_past_run {
 	uint64_t steps; /* that the model was trained for; 0: unknown */
 };
 struct sl_past_run sl_past_run(const char *dir);
+/* Whether a checkpoint, or the log's last line, says that the run in log.dir is not done. */
+bool sl_past_run_is_open(const char *dir);
 /* Sets *epochs to the number of epochs of a finished run whose last state is that of step `steps`. */
 enum sl_err sl_past_run_epochs(const char *dir, uint64_t steps, int *epochs, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -77,7 +77,7 @@ enum drive_why { WHY_NONE, WHY_INTERRUPTED, WHY_NONFINITE };
 enum drive_books {
 	BOOKS_OPEN,
 	BOOKS_PAUSED, /* the client's state was saved, or could not be */
-	BOOKS_CLOSED  /* the run is done: the summary is written, and the checkpoints are gone */
+	BOOKS_CLOSED  /* the summary is written */
 };
 
 struct drive;
@@ -148,6 +148,7 @@ void sl_drive_count(struct drive *d);
 bool sl_drive_audited(struct drive *d, enum sl_err err);
 /* Raises EV_LEAVE, because a task has run for busy_ms. */
 void sl_drive_hung(struct drive *d, uint64_t busy_ms);
+const char *sl_drive_outcome(const struct drive *d); /* as sl_training_finish takes it */
 
 extern const struct drive_rule sl_drive_table[DRIVE_STATE_COUNT][DRIVE_EVENT_COUNT];
 

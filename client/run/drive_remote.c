@@ -357,8 +357,6 @@ static bool settle(struct drive *d)
 
 enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
 {
-	static const char *const outcome[] = {
-		[WHY_NONE] = "finished", [WHY_INTERRUPTED] = "interrupted", [WHY_NONFINITE] = "nonfinite"};
 	struct drive *d = malloc(sizeof *d); /* a task that hangs uses it until the process ends */
 	enum sl_err err;
 
@@ -388,7 +386,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	/* Also where the pause could not write its checkpoint: its model alone would pass for that of a run that is
 	 * done. */
 	if (d->books != BOOKS_CLOSED && !options->predict && (!err || d->books == BOOKS_PAUSED))
-		sl_training_finish(d->run, &d->link, outcome[d->why], options->json);
+		sl_training_finish(d->run, &d->link, sl_drive_outcome(d), options->json);
 	sl_loader_close(d->loader[SL_SPLIT_TRAIN]);
 	sl_loader_close(d->loader[SL_SPLIT_TEST]);
 	sl_answers_close(&d->answers);

@@ -1,4 +1,5 @@
 /* Actions of a run that ends: at its end, after an error, by a signal within drain_s, or because a task hangs. */
+#include "client/persist/last_run.h"
 #include "client/run/drive_parts.h"
 #include "client/run/report.h"
 #include "common/base/failpoint.h"
@@ -111,14 +112,23 @@ bool sl_act_settle(struct drive *d)
 	return false;
 }
 
+const char *sl_drive_outcome(const struct drive *d)
+{
+	static const char *const outcome[] = {
+		[WHY_NONE] = "finished", [WHY_INTERRUPTED] = "interrupted", [WHY_NONFINITE] = "nonfinite"};
+
+	return outcome[d->why];
+}
+
 bool sl_act_summarize(struct drive *d)
 {
 	struct sl_training_link link = d->link;
 
 	sl_drive_count(d);
 	sl_report_add(&link, d->remote);
-	sl_training_finish(d->run, &link, "finished", d->options->json);
+	sl_training_finish(d->run, &link, sl_drive_outcome(d), d->options->json);
 	sl_training_sync(d->run);
+	d->books = BOOKS_CLOSED;
 	return true;
 }
 
@@ -126,7 +136,6 @@ bool sl_act_summarize(struct drive *d)
 bool sl_act_forget(struct drive *d)
 {
 	sl_recover_finish(d->recover, d->remote, sl_training_state(d->run).step);
-	d->books = BOOKS_CLOSED;
 	return true;
 }
 
@@ -164,10 +173,12 @@ bool sl_act_keep_last(struct drive *d)
 	return true;
 }
 
+/* With neither a checkpoint nor a summary on the disk, the model would pass for that of a run that is done. */
 bool sl_act_save_anyway(struct drive *d)
 {
+	const char *dir = d->setup->conf->log.dir;
 	struct sl_fail why;
-	enum sl_err err = save_model(d, &why);
+	enum sl_err err = !dir[0] || sl_past_run_is_open(dir) ? save_model(d, &why) : SL_OK;
 
 	blame(d, err, &why);
 	return true;

@@ -1,9 +1,10 @@
 /* The specification of a run over the link: state × event → actions, in this order, → next state.
  *
  * Invariants:
- * - A run that ends before its last step saves its state before it writes the model. A run that is done has its last
- *   checkpoint on the disk before it writes the model, and removes its checkpoints after that. So a folder with a model
- *   and no checkpoint is that of a run that is done.
+ * - A run that ends before its last step saves its state before it writes the model. If it cannot, the summary comes
+ *   first. A run that is done has its last checkpoint on the disk before it writes the model, and removes its
+ *   checkpoints after that. So a folder with a model and no checkpoint is that of a run that is done, unless the log
+ *   ends with the summary of one that was stopped.
  * - The link of a run that failed is paused before it is closed. A goodbye would make the server delete what the run
  *   can go on from.
  * - The client copies its state out of a link before it closes the link, which frees the tensors. */
@@ -68,7 +69,7 @@ const struct drive_rule sl_drive_table[DRIVE_STATE_COUNT][DRIVE_EVENT_COUNT] = {
 		[EV_FETCHED]   = TO(QUIT,   sl_act_settle, sl_act_save, sl_act_tell_saved, sl_act_end_phase,
 					    sl_act_summarize, sl_act_forget, sl_act_close_link),
 		[EV_UNSAVED]   = TO(QUIT,   sl_act_keep_last, sl_act_close_link),
-		[EV_STOPPED]   = TO(QUIT,   sl_act_keep_last, sl_act_save_anyway, sl_act_blame_nonfinite,
+		[EV_STOPPED]   = TO(QUIT,   sl_act_keep_last, sl_act_summarize, sl_act_save_anyway, sl_act_blame_nonfinite,
 					    sl_act_close_link),
 	},
 	[DRIVE_DROP] = {

@@ -91,3 +91,6 @@ CASE_OF("clip-vertical-three", 901012, "FULL,IO_ERROR,CUT,TERM", 8, "1,2,3,4",
 CASE_OF("clip-vertical-three", 2401286, "FULL,IO_ERROR,CUT,TERM", 8, "1,2,3,6",
 	"a client came again before the server had taken its last link out, and was not told of that link's epoch: its "
 	"next link was refused, status 78")
+CASE_OF("clip-vertical-three", 2401668, "FULL,IO_ERROR,CUT,TERM", 8, "1,3,4,6,7,8",
+	"a second signal ended a client between the model of its pause, which had no checkpoint, and the summary: it "
+	"passed for done")
