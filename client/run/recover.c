@@ -35,7 +35,8 @@ struct sl_recover {
 	uint64_t given; /* `made` of the state that was given last */
 	uint64_t asked; /* the last step whose checkpoint this side was to write, as the server had written its own */
 	uint64_t began; /* the last step that this side went back to, or from which all went on */
-	bool stale;     /* another link made the server's side of the state that was given last */
+	bool stale,
+		older; /* another link, or an earlier one, made the server's side of the state that was given last */
 	struct sl_retry retry;
 	struct sl_step_result ahead_result;
 };
@@ -245,6 +246,7 @@ static enum sl_err install_state(struct sl_recover *r, struct sl_remote *remote,
 	enum sl_err err = sl_recover_check_made(remote, s, fail);
 
 	r->stale = err != SL_OK;
+	r->older = err && sl_remote_made(remote) < s->made;
 	if (err)
 		return err;
 	r->given = s->made;
@@ -382,7 +384,6 @@ static bool is_due(const struct sl_recover *r, uint64_t done, bool ends)
 
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 {
-	/* a longer run goes on from the state after the last step */
 	return r->dir[0] && is_due(r, sl_training_state(run).step + 1, sl_training_may_end(run));
 }
 
@@ -392,13 +393,14 @@ bool sl_recover_must_wait(struct sl_recover *r, const struct sl_training *run)
 	       (sl_archive_busy(r->archive) || (is_needed(r) && sl_archive_again(r->archive)));
 }
 
-/* Refuses a file whose content or disk is at fault, not another plan. A stale state is at fault, too, unless the server
- * has surely stored its own: a server that was killed may hold the step as an earlier link made it. In a group whose
- * members come and go only a process that has trained goes on behind the others: another may be a second one. */
+/* Refuses a file whose content or disk is at fault, not another plan. A stale state is, too, unless the server has
+ * surely stored its own: one that was killed may hold the step as an earlier link made it. Only a process that has
+ * trained gives up its own state: a client alone for an older one, and where members come and go, behind the others. */
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
 {
-	const bool behind = r->stale && r->past == LINK_TRAINED && r->setup->conf->agreed.share.least > 0;
-	const bool at_fault = r->stale ? behind || (!r->certain && !r->setup->conf->agreed.share.group[0])
+	const bool group = r->setup->conf->agreed.share.group[0], varies = r->setup->conf->agreed.share.least > 0;
+	const bool behind = r->stale && r->past == LINK_TRAINED && (group ? varies : r->older);
+	const bool at_fault = r->stale ? behind || (!r->certain && !group)
 				       : err == SL_ERR_DATA || err == SL_ERR_IO || err == SL_ERR_NOINPUT;
 
 	if (behind && r->has_live && next_step == r->live.step)

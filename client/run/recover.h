@@ -63,7 +63,7 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 
 /* Steps whose checkpoints are on the disk, newest first; 0: none. True: the newest is still being written. */
 bool sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT]);
-/* Whether the step that is about to begin ends with a checkpoint. */
+/* Whether the step that is about to begin ends with a checkpoint. A longer run goes on from that of the last step. */
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run);
 /* Whether that step cannot begin yet, because the checkpoint before it is still being written. A step that may be the
  * last waits: a longer run goes on from its state. Members of a group always wait: the others keep no older checkpoint

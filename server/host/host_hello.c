@@ -140,12 +140,9 @@ static uint64_t newest_epoch(const struct sl_host *h, const struct sl_hello *hel
 {
 	uint64_t newest = sl_epochs_find(&h->epochs, hello->session);
 
-	for (int i = 0; i < h->n_place; i++) { /* one that is ending counts, too: sl_host_take_out remembers it later */
-		const struct sl_session *at = h->session[i] ? sl_middle_session(h->session[i]) : NULL;
-
-		if (at && memcmp(at->hello.session, hello->session, SL_SESSION_BYTES) == 0 && at->epoch > newest)
-			newest = at->epoch;
-	}
+	for (int i = 0; i < h->n_place; i++)
+		if (is_of(h, i, hello->session) && sl_middle_session(h->session[i])->epoch > newest)
+			newest = sl_middle_session(h->session[i])->epoch;
 	return newest;
 }
 

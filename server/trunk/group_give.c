@@ -41,7 +41,8 @@ void sl_group_ask_ends(struct sl_group *g)
 
 	for (int k = 0; k < g->n; k++) {
 		needed = needed || g->t.seat[k].link == SL_LINK_ASKING;
-		awaited = awaited || g->member[k].answer == ANSWER_AWAITED;
+		/* not one that is late: it may never answer, and a newcomer would wait for it beside the others */
+		awaited = awaited || (g->member[k].answer == ANSWER_AWAITED && g->t.seat[k].state == SL_SEAT_IN);
 	}
 	if (!needed || awaited)
 		return;

@@ -71,9 +71,8 @@ CASE("stop", 403924, "2,3,5,6,7", "a run began anew behind the model of a pause,
 CASE("stop-loss", 409608, "1,2,3,4,5,6,7,8", "the same")
 CASE("late-serial", 404593, "1,2,3,5,6,7", "members dropped the file that their group had gone back to")
 CASE("batches", 845242, "1,2,3,4",
-     "a client whose clock had gone back came while its link of before was ending: the server told it that link's "
-     "number "
-     "only with the next one, and it took itself for two processes")
+     "a client whose clock had gone back came while its last link was ending: the server told it that link's number "
+     "only at its next one, and it took itself for two processes")
 CASE("turns", 853020, "1,2,3",
      "a member lost its link in the commit of a step with a checkpoint, and wrote none; the others dropped the one "
      "before")
@@ -94,3 +93,9 @@ CASE_OF("clip-vertical-three", 2401286, "FULL,IO_ERROR,CUT,TERM", 8, "1,2,3,6",
 CASE_OF("clip-vertical-three", 2401668, "FULL,IO_ERROR,CUT,TERM", 8, "1,3,4,6,7,8",
 	"a second signal ended a client between the model of its pause, which had no checkpoint, and the summary: it "
 	"passed for done")
+CASE("clip-rounds", 842094, "1,2,3,4,6,7,8", "the same as private 510712, in rounds")
+CASE("come-and-go-rounds", 874115, "1,2,3",
+     "a newcomer waited for the head and tail of a member that was late, until the others were done; then it trained "
+     "anew")
+CASE("audit", 865073, "3,4,5",
+     "a server's disk kept a file of steps that were given up: the client took it for another process's, status 78")
