@@ -1,4 +1,6 @@
 /* Sizes and task that the network's file defines, as a config's keys. */
+#include <stdio.h>
+
 #include "client/model/network_file.h"
 #include "client/run/setup.h"
 #include "common/conf/key.h"
@@ -43,6 +45,8 @@ static enum sl_err sizes_of_file(struct sl_conf_client *conf, struct sl_fail *fa
 	}
 	if (!conf->model.network[0])
 		return SL_OK;
+	if (s.features && sl_conf_lacks_input(conf) && conf->data.kind == SL_DATA_CSV) /* labels alone say no input */
+		snprintf(conf->model.name, sizeof conf->model.name, "%s", SL_CONF_NETWORK_ROWS);
 	if (conf->also && !s.features != !sl_model_takes_rows(conf->model.name))
 		return sl_conf_client_fail(
 			conf, "data.inputs", fail, "the network's input %s takes %s, and data.kind %s has %s",

@@ -141,6 +141,12 @@ cp -r "$tmp/table-B" "$tmp/words"
 sed -i 's/large/1.5/; s/small/-0.5/' "$tmp"/table-B/*.csv
 vertical tables-numbers model.task=numbers model.classes=1
 cp "$tmp"/words/*.csv "$tmp/table-B"
+# A network's file tells the member that has labels alone that the other one has rows.
+"$SPLITC" export "$tmp/tables-A.yaml" "$tmp/rows.safetensors" --weights "$tmp/tables-local/model.safetensors" >"$tmp/out" 2>&1 || fail "export: $(cat "$tmp/out")"
+cp "$tmp"/[AB].yaml "$tmp/words"
+sed -i "s,^model:.*,model: {network: $tmp/rows.safetensors}," "$tmp"/[AB].yaml
+vertical file
+cp "$tmp"/words/[AB].yaml "$tmp"
 
 # The models of both members make one, which predicts what that of one process does.
 join() { # OUT CONFIG OTHER
