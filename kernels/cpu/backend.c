@@ -2,6 +2,7 @@
 
 #include <cblas.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,12 +139,13 @@ static int room_for(int n, size_t bytes)
 	return has;
 }
 
-/* The threads that OpenBLAS starts: as many as CPUs, or fewer where the environment says so. */
+/* The threads that OpenBLAS starts: as many as CPUs that it may use, or fewer where the environment says so. */
 static int blas_threads(char *const *env)
 {
 	static const char *const name[] = {
 		"OPENBLAS_NUM_THREADS=", "OPENBLAS_DEFAULT_NUM_THREADS=", "GOTO_NUM_THREADS=", "OMP_NUM_THREADS="};
-	const int cpus = get_nprocs();
+	cpu_set_t allowed;
+	const int cpus = sched_getaffinity(0, sizeof allowed, &allowed) ? get_nprocs() : CPU_COUNT(&allowed);
 
 	for (int i = 0; i < 4; i++)
 		for (int k = 0; env[k] != NULL; k++) {

@@ -133,6 +133,11 @@ if [ -z "${SAN:-}" ]; then
 			[ $rc != 124 ] && [ -s "$tmp/out" ] || fail "$limit KiB, $command: $rc, $(cat "$tmp/out")"
 		done
 	done
+	# A process that may use one CPU needs room for one thread.
+	rc=0
+	one=$(taskset -cp $$ | sed 's/.*: //; s/[^0-9].*//')
+	(ulimit -v 300000 && env -u OPENBLAS_NUM_THREADS taskset -c "$one" "$SPLITC" flops missing.yaml) >"$tmp/out" 2>&1 || rc=$?
+	[ $rc = 66 ] || fail "one CPU: $rc, $(cat "$tmp/out")"
 fi
 
 # A run that is interrupted after an evaluation names the step of its figures; an epoch has 3 steps here.
