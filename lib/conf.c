@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/real.h"
 #include "common/graph/graph_text.h"
 #include "lib/token.h"
 
@@ -88,13 +89,17 @@ static int set_group(split_conf *c, const char *key, const char *value, split_er
 {
 	const int i = key[6] - '1';
 	struct sl_conf_group group;
+	const locale_t programs = sl_real_with_point();
+	const bool fits =
+		i >= 0 && i < SL_CONF_GROUPS && !key[7] && sl_conf_group_read(value, &group) && !group.n_match;
 
-	if (i < 0 || i >= SL_CONF_GROUPS || key[7] || !sl_conf_group_read(value, &group) || group.n_match)
-		return sl_lib_tell(e, 0, SL_ERR_CONFIG,
-				   "%s: groups are group.1 to group.%d, and a rule is \"lr=0.1 weight_decay=0\"", key,
-				   SL_CONF_GROUPS);
-	sl_conf_group_rule(&group, c->group[i]);
-	return SPLIT_OK;
+	if (fits)
+		sl_conf_group_rule(&group, c->group[i]);
+	uselocale(programs);
+	return fits ? SPLIT_OK
+		    : sl_lib_tell(e, 0, SL_ERR_CONFIG,
+				  "%s: groups are group.1 to group.%d, and a rule is \"lr=0.1 weight_decay=0\"", key,
+				  SL_CONF_GROUPS);
 }
 
 /* Keys of a config that a middle has; one that ends with a dot stands for all keys with that prefix. */

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 
 #include "common/base/log.h"
+#include "common/base/real.h"
 #include "lib/token.h"
 
 /* Wakes the caller, and makes its descriptor readable. With the lock. */
@@ -480,6 +481,7 @@ void *sl_lib_thread(void *arg)
 {
 	struct split_middle *m = arg;
 
+	(void)sl_real_with_point();
 	sl_loop_run(m->loop);
 	return NULL;
 }

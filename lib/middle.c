@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/real.h"
 #include "kernels/cpu/cpu.h"
 #include "lib/token.h"
 
@@ -133,12 +134,15 @@ static struct split_middle *new_middle(void)
 static int make(split_middle **out, const split_conf *conf, split_error *e)
 {
 	struct split_middle *m = new_middle();
+	locale_t programs;
 	struct sl_fail fail;
 	enum sl_err err;
 
 	if (!m)
 		return sl_lib_tell(e, 0, SL_ERR_NOMEM, "no memory for a middle");
+	programs = sl_real_with_point();
 	err = prepare(m, conf, &fail);
+	uselocale(programs);
 	if (!err)
 		err = start(m, &fail);
 	if (err) {

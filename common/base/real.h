@@ -2,10 +2,18 @@
 #ifndef SL_BASE_REAL_H
 #define SL_BASE_REAL_H
 
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { SL_REAL_TEXT = 32 };
+
+/* From now on the calling thread reads and writes numbers with a point, whatever locale the program has set. Returns
+ * what uselocale takes to undo that. */
+static inline locale_t sl_real_with_point(void)
+{
+	return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
+}
 
 /* Writes x with the fewest significant digits, but at least `least` (1 … 17), from which strtod gives x again.
  * Returns out. Any thread. */

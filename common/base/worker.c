@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
+#include "common/base/real.h"
 #include "common/base/worker_turns.h"
 
 static _Thread_local struct lane *here; /* the lane of this thread, or NULL */
@@ -79,6 +80,7 @@ static void *lane_main(void *arg)
 	struct sl_worker *w = lane->worker;
 
 	here = lane;
+	(void)sl_real_with_point(); /* libsplit may be in a program with another locale */
 	pthread_setname_np(pthread_self(), w->name);
 	pthread_mutex_lock(&w->lock);
 	for (wait_for_turn(w, lane); !w->over; wait_for_turn(w, lane)) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/real.h"
 #include "server/host/host.h"
 
 enum { GOODBYE_MS = 2000 }; /* the client of this process says goodbye, or pauses, before it ends the server */
@@ -113,6 +114,7 @@ static void close_all(struct local *l)
 
 static void *run(void *arg)
 {
+	(void)sl_real_with_point();
 	sl_loop_run(((struct local *)arg)->loop);
 	return NULL;
 }

@@ -40,6 +40,14 @@ esac
 [ -z "$before" ] || export ASAN_OPTIONS TSAN_OPTIONS
 run() { LD_PRELOAD=$before timeout "$patience" "$python" "$@" >"$tmp/python.log" 2>&1 || fail "$*: $(tail -n 15 "$tmp/python.log")"; }
 run tests/e2e/script/arrays.py "$endpoint" lib/split.h
+# A program may have a locale that writes numbers with a comma: neither texts to the server nor a server inside it change.
+if localedef -i de_DE -f UTF-8 "$tmp/de_DE.UTF-8" >/dev/null 2>&1; then
+	comma='import locale, runpy, sys; locale.setlocale(locale.LC_ALL, "de_DE.UTF-8"); sys.argv[:1] = []; runpy.run_path(sys.argv[0], run_name="__main__"); assert locale.str(0.5) == "0,5"'
+	LOCPATH=$tmp run -c "$comma" tests/e2e/script/arrays.py "$endpoint" lib/split.h
+	LOCPATH=$tmp run -c "$comma" tests/e2e/script/one_call.py local:
+else
+	echo 'no localedef here: the locale of a program was not tried'
+fi
 run tests/e2e/script/hostile.py "$endpoint" "$TOOLS/faulty_link"
 run tests/e2e/script/processes.py "$endpoint" "$server_pid"
 run tests/e2e/script/opens.py "$endpoint" "$SPLITS" "$tmp"

@@ -153,7 +153,7 @@ def check_refusals():
     assert e.status == 65 and e.step == 1 and m.step_number == 2
     train(m, range(2))  # goes on
     m.close()
-    m = begin(**{"codec.head_act": "quant:8"})
+    m = begin(**{"codec.head_act": "quant:8", "codec.mid_grad": "topk:0.5", "group.1": "lr=0.5"})
     train(m, range(2))
     call = m.forward(np.full((12, 8), np.nan, np.float32), training=False)
     refused(split.NonfiniteError, "NaN or Inf in head_act", m.output, call)
