@@ -331,6 +331,8 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	if (!err)
 		err = sl_setup_check_parties(s, &parts, &why);
 	if (!err)
+		err = sl_setup_take_roles(s, &parts, &why);
+	if (!err)
 		choose_held(s, &parts);
 	if (!err)
 		err = agree_and_plan(s, &parts, &why);

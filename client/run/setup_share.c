@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "client/data/subset.h"
+#include "client/model/roles.h"
 #include "client/model/split.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
@@ -177,6 +178,39 @@ enum sl_err sl_setup_check_parties(const struct sl_setup *s, const struct sl_par
 		fail, "tail_begin", SL_ERR_CONFIG,
 		"%s goes from the head of one member to the tail of the other: begin the tail after its last reader",
 		cut->home[0] == SL_BUILD_INPUT ? "the input" : g->node[g->value[cut->home[0]].maker].name);
+}
+
+enum sl_err sl_setup_take_roles(const struct sl_setup *s, struct sl_parts *parts, struct sl_fail *fail)
+{
+	const bool learns = sl_roles_learn(&parts->part[SL_HEAD]);
+	bool alike = true;
+
+	for (int k = 0; k < s->n_features && !s->further; k++) {
+		const struct sl_setup *f = &s->features[k];
+		const struct sl_plan_segment *head = &f->plan->segment[SL_HEAD], *middle = &f->plan->segment[SL_MIDDLE];
+		const int own = parts->model->graph.n_in < 3 ? -1 : sl_setup_place(f, f->conf);
+
+		alike = alike && head->graph.n_param == parts->part[SL_HEAD].n_param &&
+			middle->graph.n_param == parts->part[SL_MIDDLE].n_param &&
+			sl_roles_learn(&head->graph) == learns;
+		for (int i = 0; i < middle->graph.n_param && alike; i++)
+			alike = middle->graph.param[i].role == parts->part[SL_MIDDLE].param[i].role &&
+				middle->graph.param[i].group == parts->part[SL_MIDDLE].param[i].group;
+		for (int i = 0; i < head->n_param && alike; i++) {
+			const struct sl_param *from = &head->graph.param[head->param[i].graph_param];
+			struct sl_param *to = &parts->part[SL_HEAD].param[head->param[i].graph_param];
+
+			if (own < 0 || head->param[i].input == own) {
+				to->role = from->role;
+				to->group = from->group;
+			}
+		}
+	}
+	return alike ? SL_OK
+		     : sl_fail_at(
+			       fail, "train.freeze", SL_ERR_CONFIG,
+			       "all members need the same network, with the same train.freeze and train.groups of the "
+			       "middle, and a head that learns at all or at none");
 }
 
 enum sl_err sl_setup_take_input(struct sl_setup *s, struct sl_parts *parts, bool learns, struct sl_fail *fail)

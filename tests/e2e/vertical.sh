@@ -20,6 +20,15 @@ vertical frozen 'train.freeze=features.0.*'
 further vertical middle 'train.freeze=features.*'
 vertical deep head_end=features.2 tail_begin=features.18 threads=2
 
+# A member's own train.freeze holds for its head. That of the middle, and whether the head learns, are the same for all.
+cp "$tmp/A.yaml" "$tmp/thawed.yaml"
+for freeze in 'features.0.0.*' 'features.0.*' 'features.5.*'; do
+	sed "s/^train:/train:\n  freeze: [$freeze]/" "$tmp/thawed.yaml" >"$tmp/A.yaml"
+	[ "$freeze" = 'features.0.0.*' ] || { config=$tmp/A.yaml refused 78 'with the same train.freeze and train.groups of the middle' --local --party "$tmp/B.yaml"; continue; }
+	vertical own-freeze train.epochs=1
+done
+mv "$tmp/thawed.yaml" "$tmp/A.yaml"
+
 # clips NAME [key=value]…: the same with gradients clipped by one norm, which all parties and the process with all data log.
 norms_of() { jq -c 'select(.type == "step") | .grad_norm' "$tmp/$1/log.jsonl"; }
 clips() {
