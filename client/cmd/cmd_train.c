@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/cmd/command.h"
 #include "client/cmd/memory.h"
@@ -41,8 +42,36 @@ struct run {
 
 static struct run *volatile hung; /* a task that hangs uses it until the process ends */
 
+/* Of a vertical group in one process, each member with features begins with its own head. Over links the server refuses
+ * members whose middles differ. */
+static enum sl_err take_heads(struct sl_setup *setup, struct sl_setup *features, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int k = 0; k < setup->n_features && !setup->further && !err; k++) {
+		struct sl_setup *f = &features[k];
+		const int own = f->plan->model->graph.n_in < 3 ? -1 : sl_setup_place(f, f->conf);
+
+		err = sl_setup_weights(f, f->conf->model.weights, false, fail);
+		for (int part = SL_HEAD; part <= SL_MIDDLE && !err; part++)
+			for (int i = 0; i < f->plan->segment[part].n_param && !err; i++) {
+				const struct sl_segment_param *p = &f->plan->segment[part].param[i];
+				float *to = setup->weights.value[p->model_param];
+				const float *from = f->weights.value[p->model_param];
+				const size_t bytes = (size_t)p->count * sizeof *to;
+
+				if (part == SL_HEAD && to && from && (own < 0 || p->input == own))
+					memcpy(to, from, bytes);
+				else if (part == SL_MIDDLE && (!to != !from || (to && memcmp(to, from, bytes) != 0)))
+					err = sl_conf_client_fail(f->conf, "model.weights", fail,
+								  "all members need the same weights of the middle");
+			}
+	}
+	return err;
+}
+
 static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_client *conf, bool resume,
-			      struct sl_fail *fail)
+			      struct sl_setup *features, struct sl_fail *fail)
 {
 	enum sl_err err;
 
@@ -52,6 +81,8 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_clien
 	if (!err)
 		err = sl_setup_weights(setup, conf->model.weights, false, fail);
 	if (!err)
+		err = take_heads(setup, features, fail);
+	if (!err)
 		err = sl_setup_data(setup, true, fail);
 	if (!err)
 		err = sl_setup_backend(setup, fail);
@@ -59,11 +90,13 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_clien
 }
 
 /* For a group in one process, opens the backend alone: each member makes its own setup on it. */
-static enum sl_err open_run(struct sl_setup *setup, const struct sl_conf_client *conf, bool local, bool resume,
+static enum sl_err open_run(struct run *r, const struct sl_conf_client *conf, bool local, bool resume,
 			    struct sl_fail *fail)
 {
+	struct sl_setup *setup = &r->setup;
+
 	if (!local || !conf->agreed.share.group[0] || setup->alone)
-		return open_setup(setup, conf, resume, fail);
+		return open_setup(setup, conf, resume, r->parties.features, fail);
 	setup->conf = conf;
 	return sl_setup_backend(setup, fail);
 }
@@ -115,7 +148,7 @@ static enum sl_err run_phases(struct run *r, struct sl_drive_options *drive, boo
 		sl_log(SL_LOG_INFO, "phase", "%d of %d, from step %llu: %s", index + 1, n, (unsigned long long)step,
 		       conf->train.phases.item[index]);
 		r->end.done = false;
-		err = open_setup(setup, &r->phase, drive->resume, fail);
+		err = open_setup(setup, &r->phase, drive->resume, r->parties.features, fail);
 		if (!err)
 			err = sl_drive(setup, drive, local, fail);
 		more = !err && index + 1 < n && phase_done(conf, drive->end, &step);
@@ -226,7 +259,7 @@ static int train(struct run *r, int argc, char **argv)
 		err = o.local ? sl_options_party(&o, &r->conf, &r->parties, &r->setup, SL_READS_ALL, &conf, &fail)
 			      : SL_OK;
 		if (!err)
-			err = open_run(&r->setup, conf, o.local, o.resume, &fail);
+			err = open_run(r, conf, o.local, o.resume, &fail);
 		if (!err)
 			err = sl_drive(&r->setup, &drive, o.local, &fail);
 	}

@@ -29,6 +29,25 @@ for freeze in 'features.0.0.*' 'features.0.*' 'features.5.*'; do
 done
 mv "$tmp/thawed.yaml" "$tmp/A.yaml"
 
+# Each member's head begins with its own model.weights; the middle's are the same for all.
+python3 - "$tmp/plain-local/model.safetensors" "$tmp/head.safetensors" <<'END'
+import json, struct, sys
+
+data = bytearray(open(sys.argv[1], "rb").read())
+end = 8 + struct.unpack("<Q", data[:8])[0]
+at = end + json.loads(data[8:end])["features.0.0.weight"]["data_offsets"][0]
+data[at : at + 16] = struct.pack("<4f", 0.5, -0.5, 0.25, 0)
+open(sys.argv[2], "wb").write(data)
+END
+cp "$tmp/A.yaml" "$tmp/seeded.yaml"
+sed -i "s#^model: {#model: {weights: $tmp/head.safetensors, #" "$tmp/A.yaml"
+config=$tmp/A.yaml refusing=--fresh refused 78 'model.weights: all members need the same weights of the middle' --local --party "$tmp/B.yaml"
+cp "$tmp/B.yaml" "$tmp/unfed.yaml"
+sed -i "s#^model: {#model: {weights: $tmp/plain-local/model.safetensors, #" "$tmp/B.yaml"
+vertical own-weights train.epochs=1
+mv "$tmp/seeded.yaml" "$tmp/A.yaml"
+mv "$tmp/unfed.yaml" "$tmp/B.yaml"
+
 # clips NAME [key=value]…: the same with gradients clipped by one norm, which all parties and the process with all data log.
 norms_of() { jq -c 'select(.type == "step") | .grad_norm' "$tmp/$1/log.jsonl"; }
 clips() {
