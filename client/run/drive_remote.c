@@ -89,13 +89,18 @@ static void on_fetched(void *arg)
 		sl_drive_event(d, d->why ? EV_STOPPED : EV_FETCHED);
 }
 
-/* The group has waited in vain, and this run's model is written. So the others may have ended, too: where the
- * server's disk was full and it has died, it does not know. The checkpoints stay, in case one of them lacks its model.
+/* The group has waited in vain, and this member's last state or its model is written. So the others may have ended:
+ * where the server's disk was full, or is another one, it does not know. The files stay, in case one of them lacks its
+ * model.
  */
-static bool has_its_model(const struct drive *d, const struct sl_fail *why)
+static bool may_be_last(const struct drive *d, const struct sl_fail *why)
 {
-	return strcmp(why->key, "share.wait_s") == 0 && (d->written || d->options->resume) &&
-	       sl_model_file_steps(d->setup->conf, SL_MODEL_FILE) == (int64_t)sl_training_state(d->run).total_steps;
+	const uint64_t steps = sl_training_state(d->run).total_steps;
+
+	return strcmp(why->key, "share.wait_s") == 0 &&
+	       (sl_recover_state(d->recover).good == steps ||
+		((d->written || d->options->resume) &&
+		 sl_model_file_steps(d->setup->conf, SL_MODEL_FILE) == (int64_t)steps));
 }
 
 static void on_failed(void *arg, const struct sl_fail *fail)
@@ -106,7 +111,7 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	const bool comes_back = d->setup->epoch_steps && d->joined &&
 				(fail->code == SL_ERR_BUSY || sl_link_stalled(sl_remote_link(d->remote)));
 	const bool may_wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT || comes_back;
-	const bool done = has_its_model(d, fail);
+	const bool done = may_be_last(d, fail);
 	bool wait = may_wait && !done && !d->why && sl_recover_failed(d->recover, fail->code);
 
 	sl_publish_lost(d->publish);
@@ -122,8 +127,8 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	if (done)
 		(void)sl_fail_at(
 			d->fail, fail->key, SL_ERR_MISMATCH,
-			"%.300s. This member's model is of its last step, and the others may be done: start it "
-			"again only if one of them is not",
+			"%.300s. This member has done its last step, and the others may be done: start it again "
+			"only if one of them is not",
 			sl_fail_sentence(fail));
 	if (sl_link_was_up(sl_remote_link(d->remote)) && sl_audit_lost(d->audit, !wait, d->fail) == SL_ERR_AUDIT)
 		wait = false;

@@ -166,7 +166,7 @@ start_server over-again "store=$tmp/store-over"
 for k in 0 2; do fp=; begin over $k --resume; done
 for k in 0 2; do
 	ends_with "${pid[k]}" 78 $patience "over: member $k, which waits for member 1"
-	grep -q "missing are members 1. This member's model is of its last step" "$tmp/over-$k.log" || fail "$(tail -n 1 "$tmp/over-$k.log")"
+	grep -q "missing are members 1. This member has done its last step" "$tmp/over-$k.log" || fail "$(tail -n 1 "$tmp/over-$k.log")"
 	cmp "$tmp/over-$k/model.safetensors" "$tmp/over-1/model.safetensors" || fail "over: member $k has another model"
 done
 echo "share_left: ok"

@@ -99,3 +99,5 @@ CASE("come-and-go-rounds", 874115, "1,2,3",
      "anew")
 CASE("audit", 865073, "3,4,5",
      "a server's disk kept a file of steps that were given up: the client took it for another process's, status 78")
+CASE("rounds", 2502624, "1,2,3,4,5,6,7,8",
+     "a server lost its store as members ended: one that had not got its last weights waited for them for ever")
