@@ -313,8 +313,7 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 			   enum sl_restored *how, struct sl_step_result *result, struct sl_fail *fail)
 {
 	const struct sl_client_state *held = NULL;
-	const struct sl_conf_client *conf = r->setup->conf;
-	const bool sure = sl_remote_session(remote)->common || conf->agreed.share.group[0];
+	const bool sure = sl_remote_session(remote)->common || r->setup->conf->agreed.share.group[0];
 	uint64_t epoch = sl_remote_session(remote)->epoch;
 	enum sl_err err = r->unkept ? sl_run_secret_keep(r->dir, &r->secret, fail) : SL_OK;
 
@@ -328,6 +327,7 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 		sl_epoch_raise(r->dir, r->epoch = epoch);
 	if (sl_remote_session(remote)->common || next_step < sl_training_held(run))
 		r->began = next_step;
+	r->asked = r->asked < next_step ? r->asked : next_step; /* later ones were given up */
 	if (r->has_ahead && next_step == r->ahead.step) {
 		held = &r->ahead;
 		*how = SL_RESTORED_AHEAD;
@@ -342,7 +342,7 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 				: sl_training_restore(run, NULL, fail); /* the link has the initial weights */
 		/* without checkpoints the model would pass for that of a run that is done, and the others wait */
 		if (!err && sure && !next_step && r->dir[0])
-			sl_model_file_remove(conf, SL_MODEL_FILE);
+			sl_model_file_remove(r->setup->conf, SL_MODEL_FILE);
 		/* All members went back: one that keeps a file of the steps that were given up could offer it later. */
 		if (!err)
 			sl_archive_go_back(r->archive, next_step, sure);

@@ -101,3 +101,6 @@ CASE("audit", 865073, "3,4,5",
      "a server's disk kept a file of steps that were given up: the client took it for another process's, status 78")
 CASE("rounds", 2502624, "1,2,3,4,5,6,7,8",
      "a server lost its store as members ended: one that had not got its last weights waited for them for ever")
+CASE_OF("vertical-three", 2310323, "FULL,IO_ERROR,KILL_DISK,CUT,TERM,LATE", 8, "1,2,4,5,6,7",
+	"members dropped the checkpoint that all had, for a lost link's file of a step that was asked for before they "
+	"went back")
