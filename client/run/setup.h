@@ -140,8 +140,8 @@ enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHE
  * middle makes of it crosses. A network with several inputs needs such a group. CONFIG. */
 enum sl_err sl_setup_check_parties(const struct sl_setup *s, const struct sl_parts *parts,
 				   struct sl_fail *fail) SL_MUST_CHECK;
-/* For all members in one process: the head learns as the configs of the members that have it say. CONFIG: over links
- * these would not train together. */
+/* For all members that train in one process: the head learns as the configs of the members that have it say. CONFIG:
+ * over links these would not train together. */
 enum sl_err sl_setup_take_roles(const struct sl_setup *s, struct sl_parts *parts, struct sl_fail *fail) SL_MUST_CHECK;
 /* Of several inputs such a member keeps its own, and the part of the head that depends on that alone. `learns`: any
  * parameter of the complete head does. */

@@ -185,7 +185,7 @@ enum sl_err sl_setup_take_roles(const struct sl_setup *s, struct sl_parts *parts
 	const bool learns = sl_roles_learn(&parts->part[SL_HEAD]);
 	bool alike = true;
 
-	for (int k = 0; k < s->n_features && !s->further; k++) {
+	for (int k = 0; k < s->n_features && !s->further && s->reads == SL_READS_ALL; k++) {
 		const struct sl_setup *f = &s->features[k];
 		const struct sl_plan_segment *head = &f->plan->segment[SL_HEAD], *middle = &f->plan->segment[SL_MIDDLE];
 		const int own = parts->model->graph.n_in < 3 ? -1 : sl_setup_place(f, f->conf);

@@ -137,7 +137,7 @@ test_range falls 1e-4:1e-3 --local --set train.optimizer.kind=adam --set train.o
 test_range phases 1e-4:100 --local --set train.stop.patience=0 --set 'train.phases=[epochs=1 batch=8, epochs=1]' || fail "phases: $(cat "$tmp/phases.log")"
 cmp "$tmp/near/lr.json" "$tmp/phases/lr.json" || fail 'phases make another curve'
 # If a test fails, no earlier curve is left as its own; a run's folder is not used for a test.
-refused 69 'only 0 steps have a loss' near 1e-4:1 --local --set data.dir="$tmp"
+refused 69 'only 0 steps with a loss' near 1e-4:1 --local --set data.dir="$tmp"
 [ ! -e "$tmp/near/lr.json" ] && [ ! -e "$tmp/near/lr.png" ] || fail 'the results of the earlier test are left'
 test_range near 1e-4:100 --local && cmp "$tmp/near/lr.json" "$tmp/far/lr.json" || fail 'a test behind one that failed'
 "$SPLITC" train "$tmp/client.yaml" --local --set log.dir="$tmp/run" >"$tmp/run.log" 2>&1 || fail "a run: $(cat "$tmp/run.log")"
