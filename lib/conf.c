@@ -95,7 +95,7 @@ static int set_group(split_conf *c, const char *key, const char *value, split_er
 
 	if (fits)
 		sl_conf_group_rule(&group, c->group[i]);
-	uselocale(programs);
+	sl_real_undo(programs);
 	return fits ? SPLIT_OK
 		    : sl_lib_tell(e, 0, SL_ERR_CONFIG,
 				  "%s: groups are group.1 to group.%d, and a rule is \"lr=0.1 weight_decay=0\"", key,

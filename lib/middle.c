@@ -142,7 +142,7 @@ static int make(split_middle **out, const split_conf *conf, split_error *e)
 		return sl_lib_tell(e, 0, SL_ERR_NOMEM, "no memory for a middle");
 	programs = sl_real_with_point();
 	err = prepare(m, conf, &fail);
-	uselocale(programs);
+	sl_real_undo(programs);
 	if (!err)
 		err = start(m, &fail);
 	if (err) {

@@ -8,11 +8,18 @@
 
 enum { SL_REAL_TEXT = 32 };
 
-/* From now on the calling thread reads and writes numbers with a point, whatever locale the program has set. Returns
- * what uselocale takes to undo that. */
+/* From now on the calling thread reads and writes numbers with a point, whatever locale the program has set. The rest
+ * of the locale stays: names in tar files need it. Returns what sl_real_undo takes. */
 static inline locale_t sl_real_with_point(void)
 {
-	return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
+	return uselocale(newlocale(LC_NUMERIC_MASK, "C", duplocale(uselocale((locale_t)0))));
+}
+static inline void sl_real_undo(locale_t before)
+{
+	const locale_t own = uselocale(before);
+
+	if (own != before)
+		freelocale(own);
 }
 
 /* Writes x with the fewest significant digits, but at least `least` (1 … 17), from which strtod gives x again.

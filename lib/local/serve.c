@@ -114,8 +114,10 @@ static void close_all(struct local *l)
 
 static void *run(void *arg)
 {
-	(void)sl_real_with_point();
+	const locale_t programs = sl_real_with_point();
+
 	sl_loop_run(((struct local *)arg)->loop);
+	sl_real_undo(programs);
 	return NULL;
 }
 
