@@ -7,7 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo 'test-wheel: needs root' >&2; exit 77; }
 BUILD=${BUILD:-build/release} suite=${SUITE:-trixie}
-unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE # other kernels would give other bits
+unset OPENBLAS_L2_SIZE # other kernels would give other bits
+. scripts/blas-core.sh "$BUILD/splitc"
 mkdir -p build/fresh
 tmp=$(mktemp -d "$PWD/build/fresh/wheel.XXXXXX") server=
 . scripts/clean-root.sh

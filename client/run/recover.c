@@ -481,14 +481,12 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 		      ? begin_write(r, remote, run, false, &fail)
 		      : sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side; its log says why");
 	r->asked = err || ahead ? r->asked : step;
-	if (!err)
-		return;
-	if (step == sl_training_state(run).total_steps) { /* the run is done, and still writes its model */
+	if (err && step == sl_training_state(run).total_steps) { /* the run is done, and still writes its model */
 		sl_log(SL_LOG_INFO, "last-state", "%s: the run cannot be made longer by --resume", fail.text);
-		return;
+	} else if (err) {
+		sl_archive_miss(r->archive, step, &fail);
+		r->events.missed(r->arg, &fail, false);
 	}
-	sl_archive_miss(r->archive, step, &fail);
-	r->events.missed(r->arg, &fail, false);
 }
 
 enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,

@@ -6,6 +6,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
+. scripts/blas-core.sh "$SPLITC" # for local:, whose process is Python
 root=$PWD
 library=$root/$BUILD/libsplit.so.0
 [ -f "$library" ] || fail "$library is not built: make lib"
