@@ -89,13 +89,13 @@ static int set_group(split_conf *c, const char *key, const char *value, split_er
 {
 	const int i = key[6] - '1';
 	struct sl_conf_group group;
-	const locale_t programs = sl_real_with_point();
+	const locale_t programs = uselocale(sl_real_locale());
 	const bool fits =
 		i >= 0 && i < SL_CONF_GROUPS && !key[7] && sl_conf_group_read(value, &group) && !group.n_match;
 
 	if (fits)
 		sl_conf_group_rule(&group, c->group[i]);
-	sl_real_undo(programs);
+	uselocale(programs);
 	return fits ? SPLIT_OK
 		    : sl_lib_tell(e, 0, SL_ERR_CONFIG,
 				  "%s: groups are group.1 to group.%d, and a rule is \"lr=0.1 weight_decay=0\"", key,

@@ -480,10 +480,9 @@ enum sl_err sl_lib_loop_open(struct split_middle *m, struct sl_fail *fail)
 void *sl_lib_thread(void *arg)
 {
 	struct split_middle *m = arg;
-	const locale_t programs = sl_real_with_point();
 
+	uselocale(sl_real_locale());
 	sl_loop_run(m->loop);
-	sl_real_undo(programs);
 	return NULL;
 }
 

@@ -140,9 +140,9 @@ static int make(split_middle **out, const split_conf *conf, split_error *e)
 
 	if (!m)
 		return sl_lib_tell(e, 0, SL_ERR_NOMEM, "no memory for a middle");
-	programs = sl_real_with_point();
+	programs = uselocale(sl_real_locale());
 	err = prepare(m, conf, &fail);
-	sl_real_undo(programs);
+	uselocale(programs);
 	if (!err)
 		err = start(m, &fail);
 	if (err) {

@@ -6,7 +6,7 @@ NVCC := $(or $(NVCC),$(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell comma
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CUDNN_H := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h $(CUDA_HOME)/targets/*/include/cudnn.h \
              /usr/include/cudnn.h /usr/include/*/cudnn.h))
-MODULE_BASE := $(addprefix common/base/,err.c log.c worker.c worker_turns.c clock.c buf.c pieces.c)
+MODULE_BASE := $(addprefix common/base/,err.c log.c worker.c worker_turns.c real.c clock.c buf.c pieces.c)
 CUDA_OBJ := $(patsubst %,$(B)/cuda-module/%.o,$(wildcard kernels/cuda/*.cu kernels/cuda/*.c) $(MODULE_BASE))
 
 ifneq ($(and $(NVCC),$(CUDNN_H),$(if $(CROSS),,native)),)

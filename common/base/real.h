@@ -8,19 +8,10 @@
 
 enum { SL_REAL_TEXT = 32 };
 
-/* From now on the calling thread reads and writes numbers with a point, whatever locale the program has set. The rest
- * of the locale stays: names in tar files need it. Returns what sl_real_undo takes. */
-static inline locale_t sl_real_with_point(void)
-{
-	return uselocale(newlocale(LC_NUMERIC_MASK, "C", duplocale(uselocale((locale_t)0))));
-}
-static inline void sl_real_undo(locale_t before)
-{
-	const locale_t own = uselocale(before);
-
-	if (own != before)
-		freelocale(own);
-}
+/* For uselocale, so that a thread reads and writes numbers with a point whatever locale its program has set. The rest
+ * is the program's, as it was at the first call: names in tar files need it. Lives until the process ends. Any thread.
+ */
+locale_t sl_real_locale(void);
 
 /* Writes x with the fewest significant digits, but at least `least` (1 … 17), from which strtod gives x again.
  * Returns out. Any thread. */

@@ -78,9 +78,9 @@ static void *lane_main(void *arg)
 {
 	struct lane *lane = arg;
 	struct sl_worker *w = lane->worker;
-	const locale_t programs = sl_real_with_point(); /* libsplit may be in a program with another one */
 
 	here = lane;
+	uselocale(lane->locale);
 	pthread_setname_np(pthread_self(), w->name);
 	pthread_mutex_lock(&w->lock);
 	for (wait_for_turn(w, lane); !w->over; wait_for_turn(w, lane)) {
@@ -97,7 +97,6 @@ static void *lane_main(void *arg)
 			pthread_cond_wait(&w->posted, &w->lock);
 	}
 	pthread_mutex_unlock(&w->lock);
-	sl_real_undo(programs);
 	return NULL;
 }
 
@@ -109,6 +108,7 @@ static int open_lane(struct sl_worker *w)
 
 	if (!rc) {
 		lane->worker = w;
+		lane->locale = sl_real_locale(); /* libsplit may be in a program with another one */
 		pthread_cond_init(&lane->turn, NULL);
 		rc = pthread_create(&lane->thread, NULL, lane_main, lane);
 	}

@@ -3,6 +3,7 @@
 #ifndef SL_BASE_WORKER_TURNS_H
 #define SL_BASE_WORKER_TURNS_H
 
+#include <locale.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,6 +15,7 @@
 struct lane {
 	struct sl_worker *worker;
 	pthread_t thread;
+	locale_t locale;
 	pthread_cond_t turn;     /* signalled when it gets the turn, or all is over */
 	struct sl_job *job;      /* the job to begin with, or NULL */
 	struct lane *all, *idle; /* next in `lanes`; next in `spare` */

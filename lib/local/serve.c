@@ -114,10 +114,8 @@ static void close_all(struct local *l)
 
 static void *run(void *arg)
 {
-	const locale_t programs = sl_real_with_point();
-
+	uselocale(sl_real_locale());
 	sl_loop_run(((struct local *)arg)->loop);
-	sl_real_undo(programs);
 	return NULL;
 }
 
