@@ -33,6 +33,7 @@ end_all() {
 		kill "$pid" 2>/dev/null || true
 		wait "$pid" 2>/dev/null || true
 	done
+	umount "$keep/$driver/overlay" 2>/dev/null || true # podman mounts it over itself
 	rm -rf --one-file-system "$tmp"
 }
 trap end_all EXIT
