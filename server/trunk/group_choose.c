@@ -361,8 +361,8 @@ static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
 static void begin_from(struct sl_group *g, uint64_t step)
 {
 	for (int k = g->first; k < g->end; k++)
-		if (sl_record_caught_up(&g->trunk.r, k, step))
-			g->seat[k].made = g->trunk.keep.made;
+		if (sl_record_caught_up(&g->trunk.r, k, step)) /* maybe in a later branch: its skips changed nothing */
+			g->seat[k].made = SL_MADE_UNKNOWN;
 	sl_records_begin(&g->trunk.r, step);
 	if (g->trunk.keep.dir[0]) /* later checkpoints now belong to an abandoned history */
 		sl_keep_leave(&g->trunk.keep, step);
