@@ -90,9 +90,7 @@ static void on_fetched(void *arg)
 }
 
 /* The group has waited in vain, and this member's last state or its model is written. So the others may have ended:
- * where the server's disk was full, or is another one, it does not know. The files stay, in case one of them lacks its
- * model.
- */
+ * a server whose disk was full, or is another one, does not know. The files stay: one of them may lack its model. */
 static bool may_be_last(const struct drive *d, const struct sl_fail *why)
 {
 	const uint64_t steps = sl_training_state(d->run).total_steps;

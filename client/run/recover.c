@@ -35,8 +35,8 @@ struct sl_recover {
 	uint64_t given; /* `made` of the state that was given last */
 	uint64_t asked; /* the last step whose checkpoint this side was to write, as the server had written its own */
 	uint64_t began; /* the last step that this side went back to, or from which all went on */
-	bool stale,
-		older; /* another link, or an earlier one, made the server's side of the state that was given last */
+	bool stale;     /* another link made the server's side of the state that was given last */
+	bool older;     /* that was an earlier link */
 	struct sl_retry retry;
 	struct sl_step_result ahead_result;
 };

@@ -421,8 +421,7 @@ enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_g
 	s->in_value = s->graph.in[0].value;
 	s->out_value = s->graph.out[0].value;
 	note_shapes(s);
-	for (int i = 0; i < s->graph.n_node; i++)
-		plan->whole_rows = plan->whole_rows || s->graph.node[i].kind == SL_OP_TRANSPOSE;
+	plan->whole_rows = plan->whole_rows || sl_graph_takes_whole_rows(&s->graph);
 	if (which == SL_MIDDLE) {
 		plan->decay[0] = s->graph.in[0].decay;
 		plan->decay[1] = s->graph.out[0].decay;

@@ -449,3 +449,11 @@ enum sl_err sl_graph_add_node(struct sl_graph *g, const struct sl_node *from, co
 		*out = node.out;
 	return SL_OK;
 }
+
+bool sl_graph_takes_whole_rows(const struct sl_graph *g)
+{
+	for (int i = 0; i < g->n_node; i++)
+		if (g->node[i].kind == SL_OP_TRANSPOSE)
+			return true;
+	return false;
+}

@@ -138,6 +138,8 @@ int sl_graph_narrowing(const struct sl_graph *g, const struct sl_field *field, b
 /* The op of a node for one row, in the form that kernels get (op.h), with the graph's indices of values and parameters.
  * A loss' labels or targets are not among the op's inputs. */
 struct sl_op sl_graph_op(const struct sl_graph *g, int node);
+/* Whether a node mixes the tokens of a row: then all rows are padded to one length. */
+bool sl_graph_takes_whole_rows(const struct sl_graph *g);
 /* Initialises a parameter from the seed, in memory layout. The result does not depend on the cut: the rng's key is
  * (seed, step = the parameter's stream, stream SL_RNG_INIT). FILE gives 0. out [elements of the shape]. */
 void sl_param_init(const struct sl_param *param, uint64_t seed, float *out);

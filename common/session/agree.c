@@ -268,14 +268,6 @@ enum sl_err sl_agreement_ends(struct sl_end_layout *out, struct sl_bytes text, s
 	return err ? err : sl_end_layout_read(out, t.ends, fail);
 }
 
-static bool takes_whole_rows(const struct sl_graph *g)
-{
-	for (int i = 0; i < g->n_node; i++)
-		if (g->node[i].kind == SL_OP_TRANSPOSE)
-			return true;
-	return false;
-}
-
 enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan **plan, struct sl_bytes text,
 			       struct sl_fail *fail)
 {
@@ -292,7 +284,7 @@ enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan
 		err = read_graph(&middle, &t, fail);
 	if (err)
 		return err;
-	whole = takes_whole_rows(&middle); /* then a row of the trunk has all tokens of a member's row */
+	whole = sl_graph_takes_whole_rows(&middle); /* then a row of the trunk has all tokens of a member's row */
 	a->batch = apart ? a->chunks : a->batch;
 	a->cross = apart ? usual.cross : a->cross;
 	a->share.member = 0;
