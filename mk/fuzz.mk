@@ -25,7 +25,7 @@ build/fuzz/libsplit.a: $(FUZZ_LIB_SRC:%.c=build/fuzz/%.o) $(PROTO:%.proto=build/
 $(FUZZ_SRC:%.c=build/fuzz/%): build/fuzz/%: %.c build/fuzz/libsplit.a
 	$(call says,LINK ,$@)
 	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP -o $@ $< $(filter %.o,$^) build/fuzz/libsplit.a $(LDLIBS)
-build/fuzz/tests/fuzz/fuzz_align: build/fuzz/client/run/align_talk.o
+build/fuzz/tests/fuzz/fuzz_align: build/fuzz/client/align/align_talk.o
 build/fuzz/tests/fuzz/fuzz_exec: $(FUZZ_OPS_SRC:%.c=build/fuzz/%.o)
 
 build/fuzz/%.o: %.c Makefile mk/fuzz.mk | $(FUZZ_GEN_HDR)

@@ -2,8 +2,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "client/align/align.h"
 #include "client/cmd/command.h"
-#include "client/run/align.h"
 
 static const char *const usage[] = {
 	"splitc align CONFIG [--set KEY=VALUE]… [--json]",

@@ -10,7 +10,7 @@
 #include "client/data/picture_write.h"
 #include "client/data/sheet.h"
 #include "client/data/survey.h"
-#include "client/run/setup_pictures.h"
+#include "client/setup/setup_pictures.h"
 #include "common/base/clock.h"
 #include "common/base/wrap.h"
 

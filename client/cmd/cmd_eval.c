@@ -3,7 +3,7 @@
 
 #include "client/cmd/child.h"
 #include "client/cmd/command.h"
-#include "client/run/drive.h"
+#include "client/train/drive.h"
 #include "common/base/wrap.h"
 #include "common/telemetry/json.h"
 

@@ -14,8 +14,8 @@
 #include "client/model/onnx_write.h"
 #include "client/model/weights_file.h"
 #include "client/persist/model_file.h"
-#include "client/run/about.h"
-#include "client/run/phase.h"
+#include "client/setup/about.h"
+#include "client/train/phase.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/base/text.h"
@@ -170,7 +170,7 @@ static bool of_this_run(const json_t *answer, const struct sl_conf_client *conf)
 }
 
 /* Asks the process that trains the run in conf->log.dir, and waits until it has written asked.safetensors
- * (client/run/publish.h): until the step under way ends and the file is complete. *there false: no process of the run
+ * (client/train/publish.h): until the step under way ends and the file is complete. *there false: no process of the run
  * answers, or it ended meanwhile. UNAVAILABLE: it answers that it cannot, and *fail says why. */
 static enum sl_err ask_model(const struct sl_conf_client *conf, bool *there, struct sl_fail *fail)
 {

@@ -4,7 +4,7 @@
 
 #include "client/cmd/command.h"
 #include "client/cmd/memory.h"
-#include "client/run/setup.h"
+#include "client/setup/setup.h"
 #include "common/base/wrap.h"
 #include "common/exec/narrow.h"
 

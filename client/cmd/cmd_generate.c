@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "client/cmd/command.h"
-#include "client/run/about.h"
-#include "client/run/generate.h"
+#include "client/predict/generate.h"
+#include "client/setup/about.h"
 #include "client/text/lines.h"
 #include "client/text/records.h"
 #include "client/text/tokenizer.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "client/cmd/command.h"
-#include "client/run/setup.h"
+#include "client/setup/setup.h"
 #include "common/graph/graph_text.h"
 
 static const char *const usage[] = {

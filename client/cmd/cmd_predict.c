@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "client/cmd/command.h"
-#include "client/run/about.h"
-#include "client/run/drive.h"
-#include "client/run/predict.h"
-#include "client/run/stream.h"
+#include "client/predict/predict.h"
+#include "client/predict/stream.h"
+#include "client/setup/about.h"
+#include "client/train/drive.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"

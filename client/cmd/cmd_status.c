@@ -1,8 +1,8 @@
 #include <stdio.h>
 
 #include "client/cmd/command.h"
-#include "client/run/answers.h"
-#include "client/run/phase.h"
+#include "client/train/answers.h"
+#include "client/train/phase.h"
 #include "common/telemetry/show.h"
 
 enum { MOST_RUNS = 64 };

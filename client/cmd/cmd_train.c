@@ -6,10 +6,10 @@
 #include "client/cmd/memory.h"
 #include "client/persist/journal.h"
 #include "client/persist/last_run.h"
-#include "client/run/absent.h"
-#include "client/run/drive.h"
-#include "client/run/phase.h"
-#include "client/run/principal.h"
+#include "client/setup/principal.h"
+#include "client/train/absent.h"
+#include "client/train/drive.h"
+#include "client/train/phase.h"
 
 static const char *const usage[] = {
 	"splitc train [CONFIG] [--local [--party CONFIG] | --resume | --fresh | --auto-resume] [--epochs N] "

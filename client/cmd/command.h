@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "client/run/setup.h"
+#include "client/setup/setup.h"
 #include "common/conf/options.h"
 
 int splitc_train(int argc, char **argv);

@@ -4,13 +4,14 @@
 #include <string.h>
 
 #include "client/link/auth.h"
+#include "client/link/explain.h"
+#include "client/pass/remote.h"
 #include "client/persist/epoch.h"
 #include "client/persist/jsonl.h"
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
-#include "client/run/drive.h"
-#include "client/run/recover.h"
-#include "client/run/remote.h"
+#include "client/train/drive.h"
+#include "client/train/recover.h"
 #include "common/base/clock.h"
 #include "common/link/loop.h"
 
@@ -230,7 +231,7 @@ static enum sl_err go(struct fetch *f, struct sl_fail *fail)
 	if (sl_jsonl_close(log) != SL_OK && !err)
 		err = sl_fail_set(fail, SL_ERR_IO, "log.jsonl could not be closed");
 	if (err == SL_ERR_TIMEOUT)
-		err = sl_drive_explain(setup->conf, fail);
+		err = sl_link_explain(setup->conf, fail);
 	return err;
 }
 

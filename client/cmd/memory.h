@@ -2,7 +2,7 @@
 #ifndef SL_CLIENT_CMD_MEMORY_H
 #define SL_CLIENT_CMD_MEMORY_H
 
-#include "client/run/setup.h"
+#include "client/setup/setup.h"
 
 struct json_t;
 

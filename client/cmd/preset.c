@@ -10,7 +10,7 @@
 #include "client/cmd/preset_table.h"
 #include "client/data/class_name.h"
 #include "client/data/parts.h"
-#include "client/run/setup.h"
+#include "client/setup/setup.h"
 #include "client/text/records.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "client/cmd/command.h"
-#include "client/run/metric.h"
+#include "client/figures/metric.h"
 
 enum { SL_SWEEP_MAX_ROWS = 256 };
 

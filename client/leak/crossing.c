@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/run/local.h"
+#include "client/pass/local.h"
 
 enum { MOST_CHANNELS = 3 }; /* RGB; a grey picture has 1 */
 

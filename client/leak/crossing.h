@@ -3,7 +3,7 @@
 #ifndef SL_CLIENT_LEAK_CROSSING_H
 #define SL_CLIENT_LEAK_CROSSING_H
 
-#include "client/run/setup.h"
+#include "client/setup/setup.h"
 
 /* What the network reads, and what a row of struct sl_crossed is: a picture, a token, or a row of a table. The first
  * and last token of a text are left out, since the tokenizer adds them. */

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/leak/metrics.h"
+#include "client/figures/similarity.h"
 
 enum sl_leak_kind {
 	SL_LEAK_PSNR,

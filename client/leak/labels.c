@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/leak/metrics.h"
+#include "client/figures/similarity.h"
 #include "common/base/rng.h"
 #include "common/exec/finite.h"
 

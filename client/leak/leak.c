@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/figures/similarity.h"
 #include "client/leak/decoder.h"
 #include "client/leak/labels.h"
-#include "client/leak/metrics.h"
 #include "common/base/clock.h"
 #include "common/exec/finite.h"
 

@@ -50,7 +50,7 @@ struct sl_conf_origin {
 	} mark[SL_CONF_MAX_KEYS];
 };
 
-/* Metrics that evaluations compute, by their names in client/run/metric.h. */
+/* Metrics that evaluations compute, by their names in client/figures/metric.h. */
 /* clang-format off */
 #define SL_CLASS_METRICS(X) \
 	X("accuracy") X("top5") X("matthews") X("f1") X("precision") X("recall") X("specificity") X("balanced_accuracy") \

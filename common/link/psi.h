@@ -1,7 +1,7 @@
 /* The arithmetic of private set intersection over ristretto255 (RFC 9496). A name becomes a point by a hash. Each party
  * multiplies points by a secret scalar; a · (b · P) = b · (a · P). So two parties find which names both have, and of
  * the others no more than their number. Without a party's scalar nobody can try names. Who sends which points, is in
- * client/run/align_talk.h. One caller at a time. */
+ * client/align/align_talk.h. One caller at a time. */
 #ifndef SL_LINK_PSI_H
 #define SL_LINK_PSI_H
 

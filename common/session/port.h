@@ -1,5 +1,5 @@
 /* A port drives one session's end of the link. It joins the state machine to a transport (outq), to the codecs and
- * buffers of the four tensors, and to the worker on which kernels run. client/run/remote.c and server/host/host.c
+ * buffers of the four tensors, and to the worker on which kernels run. client/pass/remote.c and server/host/host.c
  * supply what differs: the tasks.
  *
  * Threads: everything runs on the loop's thread, except `run` and the functions marked (worker). */

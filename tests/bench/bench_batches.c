@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/run/setup.h"
+#include "client/setup/setup.h"
 
 enum { CHANNELS = 3, MOST_SETS = 32 };
 

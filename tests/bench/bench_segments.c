@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/run/ends.h"
-#include "client/run/setup.h"
+#include "client/setup/setup.h"
+#include "client/step/ends.h"
 #include "common/base/clock.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/bench/op_times.h"

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/run/local.h"
-#include "client/run/setup.h"
+#include "client/pass/local.h"
+#include "client/setup/setup.h"
 #include "common/base/clock.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/bench/op_times.h"

@@ -170,7 +170,7 @@ code() {
 		[[ $text =~ [*\<…{,] ]] || [ -e "$text" ] || [ -e "$text.c" ] || wrong "no file '$text'"
 		return
 		;;
-	test_[a-z]*) [[ $text =~ [*…\<] ]] || [ "$text" = test_x ] || grep -qw "\"$text\"" client/persist/jsonl.c client/run/summary*.c || grep -qw "{\"${text#test_}\"" client/run/metric.c || [ -n "${file[${text%.c}.c]:-}" ] || [ -n "${test[$text]:-}" ] || wrong "no test '$text'" ; return ;;
+	test_[a-z]*) [[ $text =~ [*…\<] ]] || [ "$text" = test_x ] || grep -qw "\"$text\"" client/persist/jsonl.c client/train/summary*.c || grep -qw "{\"${text#test_}\"" client/figures/metric.c || [ -n "${file[${text%.c}.c]:-}" ] || [ -n "${test[$text]:-}" ] || wrong "no test '$text'" ; return ;;
 	esac
 	if [[ $text =~ ^[a-z_0-9]+\.(c|h|cu|cuh|sh|proto|py)$ ]]; then
 		[ -n "${file[$text]:-}" ] || wrong "no file '$text'"

@@ -7,7 +7,7 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
 command -v git >/dev/null || { echo 'no git'; exit 77; }
 git init -q .
-mkdir -p scripts common/base common/graph common/codec client/cmd client/run client/persist client/data server/host server/trunk server/store kernels/cuda kernels/cpu tests/e2e tests/ref tests/sim docs
+mkdir -p scripts common/base common/graph common/codec client/cmd client/train client/persist client/data server/host server/trunk server/store kernels/cuda kernels/cpu tests/e2e tests/ref tests/sim docs
 cp "$root"/scripts/check-rooms.sh "$root"/scripts/check-shell.py "$root"/scripts/run-tests.sh scripts/
 touch docs/config.md tests/sim/rows.h tests/sim/no_row
 echo 'a fault | scripts/run-tests.sh | - | 1 | s/set -/set +/' >tests/sim/planted
@@ -39,14 +39,14 @@ try common/graph/a.c '<cblas.h>' 1
 try common/codec/a.c '"common/graph/tensor.h"' 0
 try common/codec/a.c '"common/graph/op.h"' 1
 try client/main.c '"client/cmd/command.h"' 0
-try client/cmd/a.c '"client/run/drive.h"' 0
-try client/run/a.c '"common/graph/op.h"' 0
-try client/run/a.c '"server/session.h"' 1
-try client/run/a.c '<zmq.h>' 1
-try client/run/a.c '"client/cmd/command.h"' 1
+try client/cmd/a.c '"client/train/drive.h"' 0
+try client/train/a.c '"common/graph/op.h"' 0
+try client/train/a.c '"server/session.h"' 1
+try client/train/a.c '<zmq.h>' 1
+try client/train/a.c '"client/cmd/command.h"' 1
 try client/persist/a.c '"common/exec/exec.h"' 0
-try client/persist/a.c '"client/run/drive.h"' 1
-try client/data/a.c '"client/run/setup.h"' 1
+try client/persist/a.c '"client/train/drive.h"' 1
+try client/data/a.c '"client/setup/setup.h"' 1
 try server/a.c '"client/loop.h"' 1
 try server/trunk/a.c '"server/store/store.h"' 0
 try server/store/a.c '"server/trunk/trunk.h"' 1
@@ -101,7 +101,7 @@ tally '0 passed, 1 failed, 0 skipped' 1
 mkdir house
 cd house
 git init -q .
-mkdir -p scripts docs client/run tests/unit python/split
+mkdir -p scripts docs client/train tests/unit python/split
 cp "$root"/scripts/house.py scripts/
 printf '# Map\n' >docs/MAP.md
 printf 'product 40\npython 5\ntests 10\nwords 10\n' >scripts/limits
@@ -113,31 +113,31 @@ gate() {
 	scripts/house.py --gate >out 2>&1 || rc=$?
 	[ $rc = "$1" ] && { [ $rc = 0 ] || grep -q "${2-}" out; } || { echo "house: '${2-}': exit status $rc"; cat out; exit 1; }
 	rm out
-	git checkout -q . && git clean -qfd && mkdir -p client/run tests/unit python/split
+	git checkout -q . && git clean -qfd && mkdir -p client/train tests/unit python/split
 }
 circle() { # TYPE: four files that call each other by functions of this type
 	local at=(a b c d a)
-	for i in 0 1 2 3; do printf '%s sl_%s(void)\n{\n\treturn sl_%s();\n}\n' "$1" "${at[i]}" "${at[i + 1]}" >client/run/"${at[i]}".c; done
+	for i in 0 1 2 3; do printf '%s sl_%s(void)\n{\n\treturn sl_%s();\n}\n' "$1" "${at[i]}" "${at[i + 1]}" >client/train/"${at[i]}".c; done
 }
 lines() { seq -f "$1" "$2"; }
 
 gate 0
-circle int; gate 1 '^circle client/run/a: 4, and'
-circle 'enum sl_err'; gate 1 '^circle client/run/a: 4, and'
-circle int; printf 'const struct x sl_d = {sl_a};\n' >client/run/d.c; sed -i 's/sl_d()/sl_d.f()/' client/run/c.c
-gate 1 '^circle client/run/a: 4, and' # through a table
-lines 'enum sl_err sl_f%g(void);' 26 >client/run/a.h; gate 1 '^exports client/run/a.h: 26, and'
-lines 'int sl_f%g(void);' 25 >client/run/a.h; gate 0
-lines 'static inline int sl_f%g(void) { return 0; }' 26 >client/run/a.h; gate 1 '^exports client/run/a.h: 26, and'
-{ echo 'struct sl_x {'; lines '	bool f%g;' 9; echo '};'; } >client/run/a.h; gate 1 '^flags sl_x: 9, and'
-lines '/* %g */' 601 >client/run/a.c; gate 1 '^file client/run/a.c: 601, and'
-lines 'int sl_f%g;' 41 >client/run/a.c; gate 1 '^product: 41, and scripts/limits has 40'
+circle int; gate 1 '^circle client/train/a: 4, and'
+circle 'enum sl_err'; gate 1 '^circle client/train/a: 4, and'
+circle int; printf 'const struct x sl_d = {sl_a};\n' >client/train/d.c; sed -i 's/sl_d()/sl_d.f()/' client/train/c.c
+gate 1 '^circle client/train/a: 4, and' # through a table
+lines 'enum sl_err sl_f%g(void);' 26 >client/train/a.h; gate 1 '^exports client/train/a.h: 26, and'
+lines 'int sl_f%g(void);' 25 >client/train/a.h; gate 0
+lines 'static inline int sl_f%g(void) { return 0; }' 26 >client/train/a.h; gate 1 '^exports client/train/a.h: 26, and'
+{ echo 'struct sl_x {'; lines '	bool f%g;' 9; echo '};'; } >client/train/a.h; gate 1 '^flags sl_x: 9, and'
+lines '/* %g */' 601 >client/train/a.c; gate 1 '^file client/train/a.c: 601, and'
+lines 'int sl_f%g;' 41 >client/train/a.c; gate 1 '^product: 41, and scripts/limits has 40'
 lines 'int f%g;' 11 >tests/unit/test_a.c; gate 1 '^tests: 11, and scripts/limits has 10'
 lines 'x = %g' 6 >python/split/a.py; gate 1 '^python: 6, and scripts/limits has 5'
 lines 'word%g' 11 >docs/a.md; gate 1 '^words: 1[0-9], and scripts/limits has 10'
-lines 'int sl_f%g;' 41 >client/run/a.c; sed -i 's/product 40/product 41/' scripts/limits; gate 1 'its limit rises from 40 to 41'
-lines 'int sl_f%g;' 41 >client/run/a.c; echo '+1 product: a feature' >>scripts/limits; gate 0
+lines 'int sl_f%g;' 41 >client/train/a.c; sed -i 's/product 40/product 41/' scripts/limits; gate 1 'its limit rises from 40 to 41'
+lines 'int sl_f%g;' 41 >client/train/a.c; echo '+1 product: a feature' >>scripts/limits; gate 0
 sed -i 's/product 40/product 400/' scripts/limits; gate 1 'so lower its 400'
-lines 'int sl_f%g;' 9 >client/run/a.c; echo 'room client/run 8' >>scripts/limits; gate 1 '^room client/run: 9, and scripts/limits has 8'
-echo 'circle client/run/a 4' >>scripts/limits; gate 1 'is within the rules: take it out'
-circle int; echo 'circle client/run/a 4' >>scripts/limits; gate 1 'a new exception in scripts/limits'
+lines 'int sl_f%g;' 9 >client/train/a.c; echo 'room client/train 8' >>scripts/limits; gate 1 '^room client/train: 9, and scripts/limits has 8'
+echo 'circle client/train/a 4' >>scripts/limits; gate 1 'is within the rules: take it out'
+circle int; echo 'circle client/train/a 4' >>scripts/limits; gate 1 'a new exception in scripts/limits'

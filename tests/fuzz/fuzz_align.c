@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/run/align_talk.h"
+#include "client/align/align_talk.h"
 #include "common/link/seal.h"
 
 enum { MOST = 24, LETTER = 320, CONTENT = LETTER - SL_SEAL_EXTRA, EDIT = 5, HEAD = 5, POINTS = CONTENT / SL_PSI_POINT };

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints what tests/unit/test_leak.c expects of client/leak/metrics.c, on data that both make by formula: SSIM by PyTorch's
+"""Prints what tests/unit/test_leak.c expects of client/figures/similarity.c, on data that both make by formula: SSIM by PyTorch's
 convolution in float64, the rest by numpy.
 """
 import numpy as np

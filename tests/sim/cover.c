@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "client/link/link_parts.h"
-#include "client/run/drive_parts.h"
+#include "client/train/drive_parts.h"
 #include "common/session/table.h"
 #include "server/trunk/trunk_records.h"
 #include "tests/sim/sim.h"

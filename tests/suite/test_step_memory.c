@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "client/run/local.h"
+#include "client/pass/local.h"
 #include "common/base/pool.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/asked.h"

@@ -2,7 +2,7 @@
 #ifndef SL_TESTS_LOCAL_GRADIENTS_H
 #define SL_TESTS_LOCAL_GRADIENTS_H
 
-#include "client/run/local_impl.h"
+#include "client/pass/local_impl.h"
 
 /* Copies the gradients of a segment's trainable parameters to `host`. */
 static inline SL_MUST_CHECK enum sl_err local_gradients(struct sl_local *l, enum sl_segment which, float *host)

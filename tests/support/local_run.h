@@ -2,7 +2,7 @@
 #ifndef SL_TESTS_LOCAL_RUN_H
 #define SL_TESTS_LOCAL_RUN_H
 
-#include "client/run/local.h"
+#include "client/pass/local.h"
 #include "tests/support/asked.h"
 
 enum { LOCAL_IMAGE = 32, LOCAL_CLASSES = 10, LOCAL_ROWS = 8 };

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
+#include "client/align/align_talk.h"
 #include "client/data/aligned.h"
-#include "client/run/align_talk.h"
 #include "common/link/seal.h"
 
 enum { MOST = 400, LETTER = 700, CONTENT = LETTER - SL_SEAL_EXTRA, KEPT = 64 };

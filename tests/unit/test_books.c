@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "client/run/training.h"
+#include "client/train/training.h"
 
 static struct sl_conf_client conf;
 static struct sl_setup setup = {.conf = &conf};

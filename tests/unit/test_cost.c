@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "client/run/setup.h"
+#include "client/setup/setup.h"
 #include "common/base/pool.h"
 #include "common/base/rng.h"
 #include "common/exec/exec.h"

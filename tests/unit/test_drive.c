@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "client/run/drive_parts.h"
+#include "client/train/drive_parts.h"
 
 static const struct drive_rule *rule(int state, int ev)
 {

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "client/figures/similarity.h"
 #include "client/leak/crossing.h"
-#include "client/leak/metrics.h"
-#include "client/run/ends.h"
+#include "client/step/ends.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/small_plan.h"
 

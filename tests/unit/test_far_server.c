@@ -16,7 +16,8 @@
 
 #include <cmocka.h>
 
-#include "client/run/drive.h"
+#include "client/link/explain.h"
+#include "client/train/drive.h"
 #include "common/base/clock.h"
 #include "tests/support/secure_rig.h"
 #include "tests/support/still_clock.h"
@@ -168,7 +169,7 @@ static void how_much_would_do_is_said(void **state)
 	snprintf(conf.auth.secret_key, sizeof conf.auth.secret_key, "some");
 	conf.link.connect_timeout_ms = 9000;
 	sl_fail_set(&fail, SL_ERR_TIMEOUT, "no answer");
-	assert_int_equal(sl_drive_explain(&conf, &fail), SL_ERR_TIMEOUT);
+	assert_int_equal(sl_link_explain(&conf, &fail), SL_ERR_TIMEOUT);
 	at = strstr(fail.text, "link.connect_timeout_ms to ");
 	if (!at || sscanf(at, "link.connect_timeout_ms to %d or more", &would_do) != 1)
 		fail_msg("%s", fail.text);

@@ -10,9 +10,9 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "client/figures/similarity.h"
 #include "client/leak/decoder.h"
 #include "client/leak/labels.h"
-#include "client/leak/metrics.h"
 #include "common/base/rng.h"
 #include "kernels/cpu/cpu.h"
 

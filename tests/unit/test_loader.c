@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "client/data/loader.h"
-#include "client/run/setup.h"
+#include "client/setup/setup.h"
 #include "common/base/rng.h"
 
 enum { IMAGES = 53, SIDE = 40, IMAGE_BYTES = 3 * 32 * 32, IMAGE_FLOATS = SIDE * SIDE * 3 };

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "client/run/metric.h"
+#include "client/figures/metric.h"
 #include "common/conf/check.h"
 
 enum { MOST = 200, WIDTH = 7 };

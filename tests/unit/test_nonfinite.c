@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "client/run/local.h"
-#include "client/run/remote.h"
+#include "client/pass/local.h"
+#include "client/pass/remote.h"
 #include "common/base/rng.h"
 #include "common/exec/finite.h"
 #include "kernels/cpu/cpu.h"

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "client/run/local.h"
+#include "client/pass/local.h"
 #include "common/base/pool.h"
 #include "common/graph/graph_text.h"
 #include "common/session/table.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "client/run/predict.h"
+#include "client/predict/predict.h"
 
 enum { CLASSES = 3, BATCH = 2 };
 

@@ -14,7 +14,7 @@
 
 #include "client/persist/last_run.h"
 #include "client/persist/run_secret.h"
-#include "client/run/recover.h"
+#include "client/train/recover.h"
 #include "tests/support/small_plan.h"
 
 static struct sl_conf_client conf;

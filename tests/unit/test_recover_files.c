@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "client/persist/last_run.h"
-#include "client/run/recover.h"
+#include "client/train/recover.h"
 #include "tests/support/small_plan.h"
 
 /* ---- the link */

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "client/run/report.h"
+#include "client/train/report.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/small_plan.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "client/run/sample.h"
+#include "client/predict/sample.h"
 
 enum { VOCAB = 5, DRAWS = 20000 };
 static struct sl_sample_room room;

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "client/run/schedule.h"
+#include "client/train/schedule.h"
 
 static struct sl_schedule make(enum sl_conf_schedule kind, double lr, double end_lr, double power, double epochs,
 			       double warmup, int64_t per_epoch)

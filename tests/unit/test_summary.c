@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "client/run/summary.h"
+#include "client/train/summary.h"
 #include "tests/support/small_plan.h"
 
 /* Both times are per step of this client, whatever other members did in between. A step whose

@@ -15,7 +15,7 @@
 
 #include "client/persist/model_file.h"
 #include "client/persist/same_run.h"
-#include "client/run/training.h"
+#include "client/train/training.h"
 #include "common/base/buf.h"
 #include "tests/support/events.h"
 

@@ -1,1 +1,0 @@
-int sl_zzz;

@@ -1,0 +1,572 @@
+#include "client/setup/about.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "client/model/network.h"
+#include "client/model/weights_file.h"
+#include "client/persist/model_file.h"
+#include "client/setup/setup_pictures.h"
+#include "common/base/log.h"
+#include "common/base/newfile.h"
+#include "common/base/text.h"
+#include "common/telemetry/json.h"
+
+enum { MOST_CLASS_NAMES = 100000, MOST_BYTES = 64 << 20 };
+
+static void add_classes(json_t *about, const struct sl_set *set)
+{
+	const int n = set->classes ? set->classes : set->field[SL_FIELD_TARGET].ndim ? (int)sl_set_targets(set) : 0;
+	json_t *list;
+
+	if (!n || !set->source->class_name || n > MOST_CLASS_NAMES)
+		return;
+	list = json_array();
+	for (int i = 0; i < n; i++)
+		json_array_append_new(list, sl_json_text(set->source->class_name(set, i)));
+	json_object_set_new(about, "classes", list);
+}
+
+static json_t *hash_json(uint64_t hash)
+{
+	return json_sprintf("%016" PRIx64, hash);
+}
+
+static void add_tokenizer(json_t *about, uint64_t tokenizer)
+{
+	json_object_set_new(about, "tokenizer", hash_json(tokenizer));
+}
+
+static void add_texts(json_t *about, const struct sl_setup *s, const struct sl_set *set)
+{
+	const struct sl_conf_client *c = s->conf;
+	json_t *list = json_array();
+
+	add_tokenizer(about, set->tokenizer);
+	json_object_set_new(about, "max_length", json_integer(sl_setup_row_most(s->conf)));
+	json_object_set_new(about, "text_columns", list);
+	for (int i = 0; i < c->data.columns.n; i++)
+		json_array_append_new(list, sl_json_text(c->data.columns.item[i]));
+	if (c->model.head != SL_CONF_CAUSAL_LM)
+		return;
+	json_object_set_new(about, "end", json_boolean(c->data.end));
+	json_object_set_new(about, "loss_on", json_string(c->data.loss_on == SL_CONF_LOSS_ALL ? "all" : "completion"));
+}
+
+static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
+
+/* How data.split divides the samples; null without it. */
+static json_t *split_of(const struct sl_conf_client *c)
+{
+	if (!sl_conf_splits(c))
+		return json_null();
+	return json_pack("{s:f, s:f, s:f, s:o, s:I, s:i, s:i}", "train", c->data.split.train, "val", c->data.split.val,
+			 "test", c->data.split.test, "by", sl_json_text(c->data.split.by), "seed",
+			 (json_int_t)c->data.split.seed, "folds", c->data.split.folds, "fold", c->data.split.fold);
+}
+
+/* Adds what --resume compares: sizes and fingerprints of the data. */
+static void add_fingerprints(json_t *about, const struct sl_setup *s)
+{
+	const int limit[SL_SPLIT_COUNT] = {s->conf->data.train_limit, s->conf->data.test_limit};
+
+	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
+		const struct sl_set *set = &s->set[split];
+		uint64_t hash;
+
+		if (!set->source || !(set->source->fingerprint || sl_conf_splits(s->conf)))
+			continue;
+		hash = set->source->fingerprint ? set->source->fingerprint(set) : 0;
+		for (int k = 0; k < s->n_features && s->further; k++)
+			hash = hash * 31 + s->further[k].set[split].source->fingerprint(&s->further[k].set[split]);
+		json_object_set_new(about, split_name[split],
+				    json_pack("{s:I, s:i, s:o}", "samples", (json_int_t)set->count, "limit",
+					      limit[split], "fingerprint", hash_json(hash)));
+	}
+	if (sl_conf_splits(s->conf))
+		json_object_set_new(about, "split", split_of(s->conf));
+}
+
+/* NULL: the text, which may be NULL, is no JSON object. */
+static json_t *parse(const char *text)
+{
+	json_t *about = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+
+	if (json_is_object(about))
+		return about;
+	json_decref(about);
+	return NULL;
+}
+
+/* What the model file `path` says of its data; NULL: nothing. */
+static json_t *parse_note(const char *path)
+{
+	char *text = sl_weights_note(path, SL_MODEL_DATA);
+	json_t *about = parse(text);
+
+	free(text);
+	return about;
+}
+
+json_t *sl_about_parse(const struct sl_setup *s)
+{
+	json_t *about = parse(s->about), *own;
+
+	if (!s->conf->also)
+		return about;
+	own = json_incref(json_array_get(json_object_get(about, SL_ABOUT_ALSO), (size_t)s->conf->also - 1));
+	json_decref(about);
+	return own;
+}
+
+static const char thresholds_key[] = "thresholds";
+
+static char *dump(const json_t *about)
+{
+	return sl_json_dump(about, JSON_COMPACT);
+}
+
+static void warn_of_other(const json_t *then, const json_t *now, const char *key, const char *advice)
+{
+	const json_t *was = json_object_get(then, key), *is = json_object_get(now, key);
+	char *a = sl_json_dump(was, JSON_ENCODE_ANY | JSON_COMPACT);
+	char *b = sl_json_dump(is, JSON_ENCODE_ANY | JSON_COMPACT);
+
+	if (!was != !is || (was && !json_equal(was, is)))
+		sl_log(SL_LOG_WARN, "other-data", "the model was trained with %s %.300s, and this config has %.300s%s",
+		       key, a ? a : "of its own", b ? b : "none", advice);
+	free(a);
+	free(b);
+}
+
+static void warn_where_both(const json_t *then, const json_t *now, const char *key, const char *advice)
+{
+	if (json_object_get(then, key) && json_object_get(now, key))
+		warn_of_other(then, now, key, advice);
+}
+
+/* A network that learns to restore an activation has no hash: its graph lacks the layers behind that activation. */
+static void add_network(json_t *about, const struct sl_setup *s)
+{
+	uint64_t hash = s->plan && s->plan->model && !s->plan->spec.party && sl_conf_learns_labels(s->conf)
+				? sl_network_hash(s->plan)
+				: 0;
+
+	if (hash)
+		json_object_set_new(about, "network", hash_json(hash));
+	if (s->conf->lora.rank)
+		json_object_set_new(about, "lora_alpha", json_real(s->conf->lora.alpha));
+}
+
+void sl_about_check_network(const struct sl_setup *s)
+{
+	json_t *then = sl_about_parse(s), *now = json_object();
+
+	add_network(now, s);
+	warn_where_both(then, now, "network",
+			": it computes otherwise with these weights. Compare model.name, model.form, insert, the files "
+			"of model.huggingface or model.network, and with an insert the cut, with the training's");
+	warn_where_both(then, now, "lora_alpha", " (lora.alpha), by which adapters count");
+	json_decref(then);
+	json_decref(now);
+}
+
+void sl_about_check_tokenizer(const struct sl_setup *s, uint64_t tokenizer)
+{
+	json_t *then = sl_about_parse(s), *now = json_object();
+
+	add_tokenizer(now, tokenizer);
+	warn_where_both(then, now, "tokenizer", "");
+	json_decref(then);
+	json_decref(now);
+}
+
+/* All that is known of a data set except the fingerprints of its samples. */
+static json_t *about_set(const struct sl_setup *s, const struct sl_set *set)
+{
+	json_t *about = json_pack("{s:i, s:s, s:s}", "schema", 1, "kind", set->source->name, "task",
+				  sl_setup_task(s->conf)->name);
+
+	add_classes(about, set);
+	if (strcmp(set->field[SL_FIELD_INPUT].name, "image") == 0)
+		sl_about_pictures(about, s, set);
+	if (set->tokenizer)
+		add_texts(about, s, set);
+	if (set->source->describe)
+		set->source->describe(set, about);
+	return about;
+}
+
+static void add_scale(json_t *about, const struct sl_setup *s)
+{
+	json_t *list = json_array();
+
+	for (int64_t i = 0; s->scale && i < sl_set_targets(&s->set[SL_SPLIT_TRAIN]); i++)
+		json_array_append_new(list, json_pack("[f, f]", s->scale[i].mean, s->scale[i].deviation));
+	if (s->scale)
+		json_object_set(about, SL_SETUP_SCALE, list);
+	json_decref(list);
+}
+
+enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_setup *from = sl_setup_input(s);
+	json_t *about = about_set(from, &from->set[SL_SPLIT_TRAIN]);
+	json_t *labels = from != s ? about_set(s, &s->set[SL_SPLIT_TRAIN]) : NULL, *also = json_array();
+
+	json_object_update_missing(about, labels);
+	json_decref(labels);
+	for (int k = 0; k < s->n_features && s->further; k++)
+		json_array_append_new(also, about_set(&s->further[k], &s->further[k].set[SL_SPLIT_TRAIN]));
+	if (s->further)
+		json_object_set(about, SL_ABOUT_ALSO, also);
+	json_decref(also);
+	add_fingerprints(about, s);
+	add_network(about, s);
+	add_scale(about, s);
+	free(s->about);
+	s->about = dump(about);
+	json_decref(about);
+	if (sl_setup_task(s->conf)->kind == SL_LEARN_LABELS && !s->threshold)
+		s->threshold = calloc((size_t)s->conf->model.classes, sizeof *s->threshold);
+	return s->about ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what is known of the data");
+}
+
+char *sl_about_text(const struct sl_setup *s)
+{
+	const bool found = s->threshold && s->threshold[0] > 0;
+	json_t *about = found ? sl_about_parse(s) : NULL, *list = json_array();
+	char *text;
+
+	for (int i = 0; i < s->conf->model.classes && about; i++)
+		json_array_append_new(list, json_real(s->threshold[i]));
+	if (about)
+		json_object_set(about, thresholds_key, list);
+	text = about ? dump(about) : s->about ? strdup(s->about) : NULL;
+	json_decref(list);
+	json_decref(about);
+	return text;
+}
+
+void sl_about_read(struct sl_setup *s, const char *path)
+{
+	char kept[PATH_MAX];
+	uint8_t *data;
+	struct sl_fail fail;
+	size_t len;
+
+	free(s->about);
+	s->about = path ? sl_weights_note(path, SL_MODEL_DATA) : NULL;
+	if (path || !s->conf->log.dir[0] || sl_log_dir_path(kept, s->conf, SL_ABOUT_FILE, &fail) != SL_OK ||
+	    sl_file_read(kept, MOST_BYTES, &data, &len, &fail) != SL_OK)
+		return;
+	s->about = (char *)data; /* a NUL stands behind it */
+}
+
+enum sl_err sl_about_join(struct sl_setup *s, const char *features, const char *labels, struct sl_fail *fail)
+{
+	json_t *about = parse_note(features), *other = parse_note(labels);
+
+	free(s->about);
+	s->about = about && other && json_object_update_missing(about, other) == 0 ? dump(about) : NULL;
+	json_decref(about);
+	json_decref(other);
+	return s->about
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_DATA, "%s or %s does not say what it learned from", features, labels);
+}
+
+/* Reads another run's JSON, from its about.json or a model file: of a source of data.also what it says of the source in
+ * that place, if that was a table. The caller drops *out. DATA: it has no columns. */
+static enum sl_err load(json_t **out, const struct sl_conf_client *c, struct sl_fail *fail)
+{
+	const char *path = c->data.like;
+	const bool model = sl_ends_with(path, ".safetensors");
+	uint8_t *text = model ? (uint8_t *)sl_weights_note(path, SL_MODEL_DATA) : NULL;
+	json_t *all, *own;
+	size_t len;
+	enum sl_err err = model ? SL_OK : sl_file_read(path, MOST_BYTES, &text, &len, fail);
+
+	if (err)
+		return err;
+	all = parse((const char *)text); /* a NUL stands behind a file's bytes, too */
+	own = c->also ? json_array_get(json_object_get(all, SL_ABOUT_ALSO), (size_t)c->also - 1) : NULL;
+	*out = json_incref(json_object_get(own, "columns") ? own : all);
+	json_decref(all);
+	free(text);
+	if (json_object_get(*out, "columns"))
+		return SL_OK;
+	json_decref(*out);
+	*out = NULL;
+	return sl_fail_set(fail, SL_ERR_DATA,
+			   "%.200s has no columns: give about.json of a run's log.dir, or a model that was trained on "
+			   "a table",
+			   path);
+}
+
+void sl_about_forget(struct sl_setup *s)
+{
+	json_decref(s->recalled);
+	s->recalled = NULL;
+}
+
+enum sl_err sl_about_recall(struct sl_setup *s, struct sl_fail *fail)
+{
+	if (s->given || (s->reads == SL_READS_TEST && s->conf->data.kind == SL_DATA_CSV && sl_setup_input(s) == s))
+		s->recalled = sl_about_parse(s);
+	if (s->recalled && !s->given && !json_object_get(s->recalled, "columns"))
+		sl_about_forget(s);
+	if (s->recalled || s->given || !s->conf->data.like[0])
+		return SL_OK;
+	return sl_conf_client_blame(s->conf, "data.like", load(&s->recalled, s->conf, fail), fail);
+}
+
+/* Removes the means and deviations of columns; their names and texts stay. */
+static void strip_numbers(json_t *about)
+{
+	json_t *column;
+	size_t i;
+
+	json_array_foreach(json_object_get(about, "columns"), i, column)
+	{
+		json_object_del(column, "mean");
+		json_object_del(column, "deviation");
+	}
+}
+
+int64_t sl_about_labels(const struct sl_setup *s)
+{
+	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
+	json_t *about = json_object();
+	uint64_t hash = 0;
+	char *text;
+
+	add_classes(about, set);
+	if (set->source->describe)
+		set->source->describe(set, about);
+	strip_numbers(about);
+	json_object_del(about, "missing");
+	text = dump(about);
+	json_decref(about);
+	if (text)
+		hash = XXH3_64bits(text, strlen(text));
+	free(text);
+	return (int64_t)(hash % 0xffff) + 1;
+}
+
+enum sl_err sl_about_keep(const struct sl_setup *s, struct sl_fail *fail)
+{
+	char path[PATH_MAX], *text = s->conf->log.dir[0] ? sl_about_text(s) : NULL;
+	enum sl_err err = text ? sl_log_dir_path(path, s->conf, SL_ABOUT_FILE, fail) : SL_OK;
+
+	if (!err && text)
+		err = sl_newfile_put(path, 0600, SL_FP_NONE, text, strlen(text), fail);
+	free(text);
+	return err;
+}
+
+/* Copies the thresholds that the run's earlier evaluations have found. */
+static void recall_thresholds(const struct sl_setup *s, const json_t *then)
+{
+	const json_t *list = json_object_get(then, thresholds_key);
+	const size_t n = (size_t)s->conf->model.classes;
+
+	for (size_t i = 0; i < n && s->threshold && json_array_size(list) == n; i++)
+		s->threshold[i] = json_number_value(json_array_get(list, i));
+}
+
+/* Whether the samples differ. With another data.train_limit or data.test_limit they may. */
+static bool is_other(const json_t *a, const json_t *b)
+{
+	const char *then = json_string_value(json_object_get(a, "fingerprint"));
+	const char *now = json_string_value(json_object_get(b, "fingerprint"));
+
+	return then && now && strcmp(then, now) != 0 &&
+	       json_integer_value(json_object_get(a, "limit")) == json_integer_value(json_object_get(b, "limit"));
+}
+
+static enum sl_err same_split(const struct sl_setup *s, const json_t *then, struct sl_fail *fail)
+{
+	json_t *was = json_object_get(then, "split"), *is = split_of(s->conf);
+	char *text = sl_json_dump(was, JSON_COMPACT);
+	enum sl_err err = SL_OK;
+
+	if (then && !json_equal(was ? was : json_null(), is))
+		err = sl_fail_set(fail, SL_ERR_MISMATCH,
+				  "data.split is not that of the run in '%.150s', which is %.200s: its test samples "
+				  "could be in training now; put it back, or begin a new run with --fresh",
+				  s->conf->log.dir, text ? text : "none");
+	free(text);
+	json_decref(is);
+	return err;
+}
+
+static bool same_scale(const json_t *then, const json_t *now)
+{
+	const json_t *was = json_object_get(then, SL_SETUP_SCALE), *is = json_object_get(now, SL_SETUP_SCALE);
+
+	return was && is ? json_equal(was, is) : !was == !is;
+}
+
+/* The key of the config that made other samples of the same data, or NULL. */
+static const char *other_key(const json_t *then, const json_t *now)
+{
+	static const char *const key[][2] = {{"max_length", "data.max_length"},
+					     {"tokenizer", "data.tokenizer"},
+					     {"text_columns", "data.columns"},
+					     {"end", "data.end"},
+					     {"loss_on", "data.loss_on"}};
+
+	for (size_t i = 0; i < sizeof key / sizeof key[0]; i++) {
+		const json_t *was = json_object_get(then, key[i][0]), *is = json_object_get(now, key[i][0]);
+
+		if (was && is && !json_equal(was, is))
+			return key[i][1];
+	}
+	return NULL;
+}
+
+enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
+{
+	struct sl_setup kept = {.conf = s->conf};
+	json_t *now = sl_about_parse(s), *then;
+	const char *key;
+	enum sl_err err = SL_OK;
+
+	sl_about_read(&kept, NULL);
+	then = sl_about_parse(&kept);
+	key = other_key(then, now);
+	err = same_split(s, then, fail);
+	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++) {
+		const json_t *a = json_object_get(then, split_name[split]),
+			     *b = json_object_get(now, split_name[split]);
+
+		if (!is_other(a, b))
+			continue;
+		if (key)
+			err = sl_fail_set(fail, SL_ERR_MISMATCH,
+					  "%s is not that of the run in '%.150s', so texts become other tokens: put it "
+					  "back, or begin a new run with --fresh",
+					  key, s->conf->log.dir);
+		else
+			err = sl_fail_set(
+				fail, SL_ERR_MISMATCH,
+				"the %s data of %.150s are not those that the run in '%.150s' began with: %lld samples "
+				"then, %lld now, or other contents; put them back, or begin a new run with --fresh",
+				split == SL_SPLIT_TRAIN ? "training" : "test", s->conf->data.dir, s->conf->log.dir,
+				(long long)json_integer_value(json_object_get(a, "samples")),
+				(long long)json_integer_value(json_object_get(b, "samples")));
+	}
+	if (!err && then && !same_scale(then, now))
+		err = sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"data.scale_label, or the mean and deviation of the numbers, are not those of the run "
+			"in '%.150s': put them back, or begin a new run with --fresh",
+			s->conf->log.dir);
+	if (!err)
+		recall_thresholds(s, then);
+	json_decref(then);
+	json_decref(now);
+	free(kept.about);
+	return err;
+}
+
+/* The first element that differs; SIZE_MAX: none does. */
+static size_t first_other(const json_t *a, const json_t *b)
+{
+	const size_t n = json_array_size(a), m = json_array_size(b);
+	size_t i = 0;
+
+	while (i < n && i < m && json_equal(json_array_get(a, i), json_array_get(b, i)))
+		i++;
+	return i < n || i < m ? i : SIZE_MAX;
+}
+
+static const char *text_of(const json_t *x, const char *none)
+{
+	return json_is_string(x) ? json_string_value(x) : none;
+}
+
+static enum sl_err same_labels(const struct sl_setup *s, const json_t *then, const json_t *now, struct sl_fail *fail)
+{
+	const json_t *was = json_object_get(then, "classes"), *is = json_object_get(now, "classes");
+	const size_t other = was && is ? first_other(was, is) : SIZE_MAX;
+	const size_t i = other == json_array_size(is) ? SIZE_MAX : other; /* a test set may lack the last classes */
+	const char *now_task = sl_setup_task(s->conf)->name;
+
+	if (strcmp(text_of(json_object_get(then, "task"), now_task), now_task) != 0)
+		return sl_fail_set(fail, SL_ERR_MISMATCH,
+				   "the model learned %s (model.task), and this config says %s: put the task back",
+				   text_of(json_object_get(then, "task"), ""), now_task);
+	if (i != SIZE_MAX)
+		return sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"class %zu of the data is %.60s, and was %.60s when the model was trained, so its answers "
+			"would count as other classes: put the training data back",
+			i, text_of(json_array_get(is, i), "none"), text_of(json_array_get(was, i), "none"));
+	return SL_OK;
+}
+
+void sl_about_check_columns(const struct sl_setup *s)
+{
+	const char *path = s->conf->model.weights;
+	json_t *then = path[0] ? parse_note(path) : NULL, *now = sl_about_parse(s);
+	const json_t *was, *is;
+
+	strip_numbers(then);
+	strip_numbers(now);
+	was = json_object_get(then, "columns");
+	is = json_object_get(now, "columns");
+	if (was && is && !json_equal(was, is))
+		sl_log(SL_LOG_WARN, "other-columns",
+		       "model.weights was trained with other columns or texts than these, or in another order, from "
+		       "column %zu on, so its weights mistake them. data.like: %.200s takes those of the model",
+		       first_other(was, is) + 1, path);
+	else if (was && is)
+		warn_where_both(then, now, "classes", ": model.weights gives outputs to others");
+	json_decref(then);
+	json_decref(now);
+}
+
+/* Whether an older version wrote the file: for one channel its Normalize has three numbers, and it has no Grayscale. */
+static bool is_older_grey(const json_t *then)
+{
+	const char *first = text_of(json_array_get(json_object_get(then, "transforms"), 0), "");
+
+	return json_object_get(then, "channels") && strcmp(first, "Grayscale()") != 0;
+}
+
+enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
+{
+	static const char *const of_pictures[] = {"image", "channels", "bits", "exif", "window", "transforms"};
+	static const char *const of_both[][2] = {{"jpeg", ""}, /* older files do not say it */
+						 {"tokenizer", ""},
+						 {"max_length", ""},
+						 {"text_columns", " (data.columns)"},
+						 {"end", " (data.end)"},
+						 {"loss_on", " (data.loss_on)"}};
+	json_t *then = sl_about_parse(s), *now = then ? about_set(s, &s->set[SL_SPLIT_TEST]) : NULL;
+	enum sl_err err = SL_OK;
+
+	if (now)
+		err = same_labels(s, then, now, fail);
+	for (size_t i = 0; i < sizeof of_pictures / sizeof of_pictures[0] && now && !err; i++)
+		if (json_object_get(then, "transforms") && json_object_get(now, "transforms") && !is_older_grey(then))
+			warn_of_other(then, now, of_pictures[i], "");
+	for (size_t i = 0; i < sizeof of_both / sizeof of_both[0] && now && !err; i++)
+		warn_where_both(then, now, of_both[i][0], of_both[i][1]);
+	if (now && !err && !s->given && sl_conf_splits(s->conf) && json_object_get(then, split_name[SL_SPLIT_TRAIN])) {
+		if (!json_object_get(then, "split"))
+			json_object_set_new(then, "split", json_null());
+		json_object_set_new(now, "split", split_of(s->conf));
+		warn_of_other(then, now, "split", ": samples of its training may be among these");
+	}
+	for (int k = 0; k < s->n_features && s->further && !err; k++)
+		err = sl_about_check(&s->further[k], fail);
+	json_decref(then);
+	json_decref(now);
+	return err;
+}

@@ -1,0 +1,55 @@
+/* What a user of a trained network must know of its data, as JSON: the names of classes, how pictures become inputs,
+ * what becomes of a table's columns. Model files carry it as "data" in their metadata. While a run has only
+ * checkpoints, it is in log.dir/about.json. docs/howto-predict.md describes it. */
+#ifndef SL_CLIENT_SETUP_ABOUT_H
+#define SL_CLIENT_SETUP_ABOUT_H
+
+#include <jansson.h>
+
+#include "client/setup/setup.h"
+
+#define SL_ABOUT_FILE "about.json"
+#define SL_ABOUT_ALSO "also" /* what is known of the sources of data.also: a list of such objects */
+
+/* Fills setup->about from the training data, which are open. For several labels, allocates setup->threshold. */
+enum sl_err sl_about_make(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
+/* Fills setup->about from the model file `path` or, if that is NULL, from log.dir. It is NULL if there is none. */
+void sl_about_read(struct sl_setup *setup, const char *path);
+/* The same from the model files of a vertical group's members: of the input from one, of labels from the other. */
+enum sl_err sl_about_join(struct sl_setup *setup, const char *features, const char *labels,
+			  struct sl_fail *fail) SL_MUST_CHECK;
+/* The text for a model file: setup->about with, for several labels, the thresholds that an evaluation has found.
+ * Malloc'ed; NULL: nothing is known, or there is no memory. */
+char *sl_about_text(const struct sl_setup *setup);
+/* MISMATCH if the data or data.split are not those that the run in log.dir began with; OK if nothing is known of them.
+ * Copies that run's thresholds to setup->threshold. */
+enum sl_err sl_about_compare(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
+/* For an evaluation, whose data are open: MISMATCH if its classes or task are not those of the model's file. Warns if
+ * its pictures or texts become inputs in another way. */
+enum sl_err sl_about_check(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
+/* For trained weights, after sl_setup_plan: warns if the plan's network is not the one that setup->about names. */
+void sl_about_check_network(const struct sl_setup *setup);
+/* The same for texts that are not from a data set: warns if `tokenizer`, a hash, is not the model's. */
+void sl_about_check_tokenizer(const struct sl_setup *setup, uint64_t tokenizer);
+/* For a training from model.weights, after sl_about_make: warns if that file was trained on a table with other columns
+ * or other texts in them, which become other features. */
+void sl_about_check_columns(const struct sl_setup *setup);
+/* Writes sl_about_text to log.dir/about.json. */
+enum sl_err sl_about_keep(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Fills setup->recalled for a data set that is about to be opened: its table's columns are those of the model under
+ * evaluation, or of the file data.like. */
+enum sl_err sl_about_recall(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_about_forget(struct sl_setup *setup); /* drops setup->recalled; idempotent */
+/* A hash of the names of classes, and of a table's columns and their texts, in their order. It has 16 bits, too few to
+ * recover a name from. Never 0. */
+int64_t sl_about_labels(const struct sl_setup *setup);
+/* about_pictures.c: adds the preprocessing of an evaluation, step by step in torchvision's notation; the last step is
+ * Normalize. */
+void sl_about_pictures(json_t *about, const struct sl_setup *setup, const struct sl_set *set);
+/* The text of the Normalize with which the list of transforms ends. */
+void sl_about_norm(char out[SL_CONF_TEXT], const float mean[3], const float std[3], bool grey);
+/* setup->about as a JSON object, which the caller drops; NULL: there is none. */
+json_t *sl_about_parse(const struct sl_setup *setup);
+
+#endif

@@ -1,0 +1,33 @@
+/* Noise on what the client sends, drawn by a key that the server lacks. A sample's noise is a function of the key, of
+ * its deviation, and of what would be sent without it. So a repeated step has the same noise, in one process or over
+ * the link, and a sample that sends the same values again reveals nothing new. The backward pass ignores the noise. It
+ * hinders attackers, but guarantees nothing: its deviation depends on the sample, and nothing is clipped. */
+#ifndef SL_CLIENT_STEP_NOISE_H
+#define SL_CLIENT_STEP_NOISE_H
+
+#include "common/codec/codec.h"
+#include "common/conf/conf.h"
+#include "common/link/key.h"
+
+/* Deviation of the normal noise, as a multiple of a sample's root mean square; 0: none. */
+struct sl_noise {
+	double head_act, mid_grad;
+	struct sl_key act_key, grad_key;
+};
+
+/* Reads the keys `noise.…` of the configs of both ends, which differ only in a vertical group. Errors of
+ * sl_keypair_load, with the place of noise.key in the file. */
+enum sl_err sl_noise_read(struct sl_noise *noise, const struct sl_conf_client *head, const struct sl_conf_client *tail,
+			  struct sl_fail *fail) SL_MUST_CHECK;
+static inline double sl_noise_of(const struct sl_noise *noise, enum sl_dir dir)
+{
+	return !noise ? 0 : dir == SL_DIR_HEAD_ACT ? noise->head_act : dir == SL_DIR_MID_GRAD ? noise->mid_grad : 0;
+}
+/* Writes x with the noise for `dir` to `to`, which may be x itself, and with mid_grad is. A sample is a row of x or, if
+ * x has a row for each token, all of a text's tokens. Padding changes no noise of the tokens before it; it has noise
+ * itself in head_act, where it tells of them, and none in mid_grad, where it would go into the middle's gradient.
+ * `word`: scratch, one more than x has floats. */
+void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl_dims *dims, const struct sl_tensor *x,
+		  float *to, uint32_t *word);
+
+#endif

@@ -1,0 +1,352 @@
+#include "client/train/summary.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/figures/by_class.h"
+#include "common/base/wrap.h"
+#include "common/telemetry/json.h"
+
+enum { CODEC_WIDTH = 24 };
+
+static const double MB = 1e6;
+
+static double per(double a, double b)
+{
+	return b > 0 ? a / b : NAN;
+}
+
+/* Bytes of a tensor as fp32 and without inserts, over the whole run; padding counts. */
+static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_dir dir)
+{
+	bool grad = dir == SL_DIR_MID_GRAD || dir == SL_DIR_HEAD_GRAD;
+	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+	uint64_t elements = (uint64_t)sl_plan_plain_count(setup->plan, mid);
+
+	if (setup->plan->plain_per_token[mid])
+		return (t->linked_train_tokens + (grad ? 0 : t->linked_eval_tokens)) * elements * sizeof(float);
+	return (t->linked_train_samples + (grad ? 0 : t->linked_eval_samples)) * elements * sizeof(float);
+}
+
+/* The same for shared heads and tails: a whole change for each step, or each round, in which it crosses. */
+static uint64_t raw_end_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_ends_run end)
+{
+	const int member = setup->plan->spec.member;
+	const uint64_t round = setup->plan->spec.ends_round, from = t->linked_from;
+	const uint64_t own =
+		sl_turns_before(&setup->turns, member, t->steps) - sl_turns_before(&setup->turns, member, from);
+	uint64_t times = t->steps - from;
+	struct sl_end_layout layout;
+	struct sl_fail fail;
+
+	if (round)
+		times = t->steps / round - from / round;
+	else if (end == SL_END_GRAD)
+		times = own > t->skipped ? own - t->skipped : 0;
+	if (sl_end_layout_of(&layout, setup->plan, &fail))
+		return 0;
+	times *= (uint64_t)layout.floats * sizeof(float);
+	sl_end_layout_close(&layout);
+	return times;
+}
+
+static const char *codec_of(const struct sl_setup *setup, int cross)
+{
+	return cross < SL_DIR_COUNT ? setup->agreement.codec[cross].text
+				    : setup->agreement.end_codec[cross - SL_DIR_COUNT].text;
+}
+
+/* The server's mean time for a step, over those for which it is known: not if the answer to COMMIT was lost. */
+static double server_compute_s(const struct sl_training_totals *t)
+{
+	return per(t->server_s, (double)t->server_steps);
+}
+
+void sl_summary_scores(struct sl_jsonl_score out[SL_JSONL_SCORES], const struct sl_score score[SL_SCORES_MOST])
+{
+	for (int i = 0; i < SL_SCORES_MOST; i++)
+		out[i] = (struct sl_jsonl_score){score[i].metric ? score[i].metric->name : NULL, score[i].value};
+}
+
+const char *sl_summary_score_text(const struct sl_score *score, char out[SL_SCORE_TEXT])
+{
+	char figure[SL_FIGURE_TEXT];
+
+	snprintf(out, SL_SCORE_TEXT, "%s %s", score->metric->name,
+		 (score->metric->share ? sl_share_text : sl_figure_text)(score->value, figure));
+	return out;
+}
+
+const char *sl_summary_stop_text(const struct sl_training_stop *s, char out[SL_STOP_TEXT])
+{
+	char figure[SL_FIGURE_TEXT];
+
+	if (isnan(s->best))
+		snprintf(out, SL_STOP_TEXT, "%s was undefined in %d evaluation%s", s->by, s->waited,
+			 sl_plural(s->waited));
+	else
+		snprintf(out, SL_STOP_TEXT,
+			 "%s was %s after step %" PRIu64 "; evaluations since then, none of them better: %d", s->by,
+			 sl_figure_text(s->best, figure), s->step, s->waited);
+	return out;
+}
+
+void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_totals *t,
+		     const struct sl_training_link *link, const char *outcome)
+{
+	const struct sl_traffic *tx = &t->traffic[SL_SENT], *rx = &t->traffic[SL_RECEIVED];
+	const bool local = strcmp(t->mode, "local") == 0;
+	const double steps = (double)t->own_steps;
+	double compute_s = per(t->compute_s, steps) + server_compute_s(t);
+
+	*out = (struct sl_jsonl_summary){
+		.epochs = t->epochs,
+		.steps = t->steps,
+		.skipped = t->skipped,
+		.samples = t->samples,
+		.test_loss = t->test_loss,
+		.test_acc = t->test_acc,
+		.best_test_acc = t->best_test_acc,
+		.best_step = t->best_step,
+		.t_total_s = t->total_s,
+		.t_per_batch_s = per(t->train_s, steps),
+		.t_compute_per_batch_s = compute_s,
+		.avg_mb_s = per(per((double)t->train_tx_bytes, steps), compute_s) / MB,
+		.tx_mb_s = local ? NAN : per((double)t->train_tx_bytes, t->train_s) / MB,
+		.rx_mb_s = local ? NAN : per((double)t->train_rx_bytes, t->train_s) / MB,
+		.peak_client_mb_s = link->peak_tx > 0 ? link->peak_tx / MB : NAN,
+		.peak_server_mb_s = link->peak_rx > 0 ? link->peak_rx / MB : NAN,
+		.wire_tx_bytes = local ? t->tx_bytes : tx->bytes,
+		.wire_rx_bytes = local ? t->rx_bytes : rx->bytes,
+		.weights_tx_bytes = tx->weights,
+		.weights_rx_bytes = rx->weights,
+		.framing_tx_bytes = tx->framing,
+		.framing_rx_bytes = rx->framing,
+		.curve_tx_bytes = tx->curve,
+		.curve_rx_bytes = rx->curve,
+		.audits_begun = link->audits_begun,
+		.audits_ended = link->audits_ended,
+		.outcome = outcome,
+		.undefined = t->undefined[0] ? t->undefined : NULL,
+		.best_metric = setup && setup->conf && setup->conf->train.keep_best ? t->kept_by : NULL,
+	};
+	sl_summary_scores(out->score, t->score);
+	for (int dir = 0; dir < SL_CROSS_COUNT; dir++) {
+		if (!link->wire[dir])
+			continue;
+		out->direction[dir] = (struct sl_jsonl_direction){
+			.name = sl_cross_name(dir),
+			.codec = codec_of(setup, dir),
+			.wire_bytes = link->wire[dir],
+			.payload_bytes = link->payload[dir],
+			.raw_bytes = dir < SL_DIR_COUNT
+					     ? raw_bytes(setup, t, (enum sl_dir)dir)
+					     : raw_end_bytes(setup, t, (enum sl_ends_run)(dir - SL_DIR_COUNT)),
+			.nominal_bytes = link->nominal[dir],
+		};
+	}
+}
+
+static void print_both(const char *name, const char *what, const char *more, uint64_t up, uint64_t down)
+{
+	printf("%-9s  %s%s: %.2f MB up, %.2f MB down\n", name, what, more, (double)up / MB, (double)down / MB);
+}
+
+static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool local)
+{
+	char codec[64] = "codec";
+
+	if (from)
+		snprintf(codec, sizeof codec, "codec (from step %" PRIu64 ")", from);
+	printf("\n%-9s  %-*s %10s %10s %7s %7s\n", "tensor", CODEC_WIDTH, codec, "wire MB", "fp32 MB", "real",
+	       "nominal");
+	for (int dir = 0; dir < SL_JSONL_DIRECTIONS; dir++) {
+		const struct sl_jsonl_direction *d = &s->direction[dir];
+		bool up = dir == SL_DIR_HEAD_ACT || dir == SL_DIR_MID_GRAD || dir == SL_DIR_COUNT + SL_END_GRAD;
+
+		if (!d->name)
+			continue;
+		sl_print_cell(stdout, d->codec, printf("%-9s  ", d->name), CODEC_WIDTH);
+		printf(" %10.2f %10.2f %7.4f %7.4f  %s\n", (double)d->wire_bytes / MB, (double)d->raw_bytes / MB,
+		       per((double)d->wire_bytes, (double)d->raw_bytes), per(d->nominal_bytes, (double)d->raw_bytes),
+		       up ? "up" : "down");
+	}
+	if (!local) {
+		print_both("weights", "of the middle", "", s->weights_tx_bytes, s->weights_rx_bytes);
+		print_both("framing", "ZeroMQ's, and handshakes", "", s->framing_tx_bytes, s->framing_rx_bytes);
+		if (s->curve_tx_bytes)
+			print_both("CURVE", "what encryption adds", "", s->curve_tx_bytes, s->curve_rx_bytes);
+	}
+	print_both("all", local ? "payloads, as they would cross a link" : "bytes that the connection carried",
+		   from ? ", from step 0" : "", s->wire_tx_bytes, s->wire_rx_bytes);
+}
+
+static void print_steps(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
+{
+	char text[SL_STOP_TEXT], figure[4][SL_FIGURE_TEXT];
+
+	printf("%s: %" PRIu64 " step%s", s->outcome, s->steps, sl_plural(s->steps));
+	if (t->linked_from)
+		printf(", those from %" PRIu64 " on", t->linked_from);
+	printf(" in %.1f s in all; %.1f samples/s in training\n", s->t_total_s,
+	       per((double)t->train_samples, t->train_s));
+	if (t->stop.stopped)
+		printf("it ended early (train.stop): %s\n", sl_summary_stop_text(&t->stop, text));
+	if (s->skipped)
+		printf("%" PRIu64 " of these steps were skipped: they had NaN or Inf, or were late in a group\n",
+		       s->skipped);
+	printf("time per batch %s, computation %s (client %s, server %s)\n", sl_time_text(s->t_per_batch_s, figure[0]),
+	       sl_time_text(s->t_compute_per_batch_s, figure[1]),
+	       sl_time_text(per(t->compute_s, (double)t->own_steps), figure[2]),
+	       sl_time_text(server_compute_s(t), figure[3]));
+}
+
+/* Prints the last evaluation; an earlier one may have been better. */
+static void print_test(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
+{
+	char text[SL_SCORE_TEXT], figure[SL_FIGURE_TEXT];
+
+	if (t->weights)
+		printf("\nweights: %s", t->weights);
+	if (t->weights && t->weights_step < INT64_MAX)
+		printf(", after step %" PRId64, t->weights_step);
+	if (t->has_accuracy)
+		printf("\ntest accuracy %s", sl_share_text(s->test_acc, figure));
+	else if (t->blind)
+		printf("\nthe member with labels has the test loss");
+	else
+		printf("\ntest loss %s", sl_figure_text(s->test_loss, figure));
+	if (t->test_samples) /* else another process of the run evaluated */
+		printf(" of %s%" PRIu64 " sample%s", t->task->of, t->test_samples,
+		       sl_plural((long long)t->test_samples));
+	if (t->has_accuracy)
+		printf(", loss %s", sl_figure_text(s->test_loss, figure));
+	if (isfinite(s->best_test_acc) && !(s->best_test_acc <= s->test_acc))
+		printf("; the best of the run was %s", sl_share_text(s->best_test_acc, figure));
+	if (t->test_step &&
+	    t->test_step < s->steps) /* it was interrupted: these are not the weights that it ends with */
+		printf("\nthat was after step %" PRIu64 ", and the run ended after step %" PRIu64, t->test_step,
+		       s->steps);
+	putchar('\n');
+	for (int i = 0; i < SL_SCORES_MOST && t->score[i].metric; i++)
+		printf("%s%s", i ? ", " : "test ", sl_summary_score_text(&t->score[i], text));
+	if (t->score[0].metric)
+		putchar('\n');
+	if (s->undefined)
+		printf("undefined: %s\n", s->undefined);
+	if (s->best_step)
+		printf("best.safetensors holds the weights after step %" PRIu64 ", with %s %s\n", s->best_step,
+		       strcmp(t->kept_by, "accuracy") == 0 ? "accuracy" : t->kept_by,
+		       (strcmp(t->kept_by, "accuracy") == 0 ? sl_share_text : sl_figure_text)(t->kept, figure));
+	else if (t->no_best)
+		printf("best.safetensors was not written: %s was undefined in every evaluation\n", t->kept_by);
+}
+
+/* Prints the rates that are known: a very short run has no peaks. */
+static void print_rates(const struct sl_jsonl_summary *s)
+{
+	printf("MB/s (10^6 bytes) over the steps: sent %.2f, received %.2f", s->tx_mb_s, s->rx_mb_s);
+	if (!isnan(s->peak_client_mb_s))
+		printf("; the fastest tensor sent %.2f", s->peak_client_mb_s);
+	if (!isnan(s->peak_server_mb_s))
+		printf("; the fastest received %.2f", s->peak_server_mb_s);
+	putchar('\n');
+}
+
+static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
+			const struct sl_training_link *link)
+{
+	bool local = strcmp(t->mode, "local") == 0;
+
+	if (s->steps)
+		print_steps(s, t);
+	else if (strcmp(s->outcome, "finished") != 0)
+		printf("%s: nothing was finished, so there are no figures\n", s->outcome);
+	if (link->lost)
+		printf("%" PRIu64 " of %" PRIu64 " links were lost\n", link->lost, link->links);
+	if (link->audits)
+		printf("audits of the server: %" PRIu64 " begun, %" PRIu64 " ended\n", s->audits_begun,
+		       s->audits_ended);
+	if (s->direction[0].name) {
+		if (s->steps && !local)
+			print_rates(s);
+		print_bytes(s, t->linked_from, local);
+	}
+	if (t->test_samples || t->test_step || !isnan(s->test_loss))
+		print_test(s, t);
+	sl_by_class_print(t->scores, t->labels);
+	sl_by_target_print(t->scores, t->score, t->labels);
+}
+
+static void print_json(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
+		       const struct sl_training_link *link)
+{
+	json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema", 2,
+				 "mode", t->mode, "outcome", s->outcome, "steps", (json_int_t)s->steps, "skipped",
+				 (json_int_t)s->skipped, "samples", (json_int_t)s->samples, "wire_tx_bytes",
+				 (json_int_t)s->wire_tx_bytes, "wire_rx_bytes", (json_int_t)s->wire_rx_bytes,
+				 "weights_tx_bytes", (json_int_t)s->weights_tx_bytes, "weights_rx_bytes",
+				 (json_int_t)s->weights_rx_bytes, "framing_tx_bytes", (json_int_t)s->framing_tx_bytes,
+				 "framing_rx_bytes", (json_int_t)s->framing_rx_bytes, "curve_tx_bytes",
+				 (json_int_t)s->curve_tx_bytes, "curve_rx_bytes", (json_int_t)s->curve_rx_bytes);
+	json_t *directions = json_array(), *metrics = json_object();
+
+	json_object_set_new(root, "links", json_integer((json_int_t)link->links));
+	json_object_set_new(root, "lost", json_integer((json_int_t)link->lost));
+	json_object_set_new(root, "rejected", json_integer((json_int_t)link->rejected));
+	json_object_set_new(root, "audits_begun", json_integer((json_int_t)s->audits_begun));
+	json_object_set_new(root, "audits_ended", json_integer((json_int_t)s->audits_ended));
+	json_object_set_new(root, "test_loss", sl_json_real(s->test_loss));
+	json_object_set_new(root, "test_acc", sl_json_real(s->test_acc));
+	json_object_set_new(root, "best_test_acc", sl_json_real(s->best_test_acc));
+	for (int i = 0; i < SL_JSONL_SCORES && s->score[i].name; i++)
+		json_object_set_new(metrics, s->score[i].name, sl_json_real(s->score[i].value));
+	json_object_set_new(root, "test_metrics", metrics);
+	json_object_set_new(root, "test_undefined", s->undefined ? json_string(s->undefined) : json_null());
+	json_object_set_new(root, "weights",
+			    t->weights
+				    ? json_pack("{s:o, s:o}", "file", sl_json_text(t->weights), "step",
+						t->weights_step < INT64_MAX ? json_integer((json_int_t)t->weights_step)
+									    : json_null())
+				    : json_null());
+	sl_by_class_json(root, t->scores, t->labels);
+	sl_by_target_json(root, t->scores, t->score, t->labels);
+	json_object_set_new(root, "evaluated_step",
+			    t->test_step ? json_integer((json_int_t)t->test_step) : json_null());
+	json_object_set_new(root, "best_step", s->best_step ? json_integer((json_int_t)s->best_step) : json_null());
+	json_object_set_new(root, "best_metric", s->best_metric ? json_string(s->best_metric) : json_null());
+	json_object_set_new(root, "stopped_by", t->stop.stopped ? json_string(t->stop.by) : json_null());
+	json_object_set_new(root, "t_total_s", sl_json_real(s->t_total_s));
+	json_object_set_new(root, "t_per_batch_s", sl_json_real(s->t_per_batch_s));
+	json_object_set_new(root, "t_compute_per_batch_s", sl_json_real(s->t_compute_per_batch_s));
+	json_object_set_new(root, "t_compute_client_per_batch_s",
+			    sl_json_real(per(t->compute_s, (double)t->own_steps)));
+	json_object_set_new(root, "t_compute_server_per_batch_s", sl_json_real(server_compute_s(t)));
+	json_object_set_new(root, "avg_mb_s", sl_json_real(s->avg_mb_s));
+	json_object_set_new(root, "tx_mb_s", sl_json_real(s->tx_mb_s));
+	json_object_set_new(root, "rx_mb_s", sl_json_real(s->rx_mb_s));
+	json_object_set_new(root, "peak_client_mb_s", sl_json_real(s->peak_client_mb_s));
+	json_object_set_new(root, "peak_server_mb_s", sl_json_real(s->peak_server_mb_s));
+	for (int dir = 0; dir < SL_JSONL_DIRECTIONS; dir++) {
+		const struct sl_jsonl_direction *d = &s->direction[dir];
+
+		if (d->name)
+			json_array_append_new(directions,
+					      json_pack("{s:s, s:s, s:I, s:I, s:I, s:f}", "tensor", d->name, "codec",
+							d->codec, "wire_bytes", (json_int_t)d->wire_bytes,
+							"payload_bytes", (json_int_t)d->payload_bytes, "raw_bytes",
+							(json_int_t)d->raw_bytes, "nominal_bytes", d->nominal_bytes));
+	}
+	json_object_set_new(root, "directions", directions);
+	sl_json_print(root, JSON_COMPACT, stdout);
+}
+
+void sl_summary_print(const struct sl_jsonl_summary *s, const struct sl_training_totals *totals,
+		      const struct sl_training_link *link, bool json)
+{
+	(json ? print_json : print_table)(s, totals, link);
+	fflush(stdout);
+}
