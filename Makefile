@@ -102,7 +102,7 @@ wrap = $(addprefix -Wl$(comma)--wrap=,$1)
 
 # ---- both daemons: every .c of a room, found by wildcard. kernels/cuda, server/mpi and client/dicom are separate modules.
 LIB_SRC := $(filter-out client/main.c server/main.c,$(call sources,common/*/*.c kernels/*.c kernels/cpu/*.c lib/*.c \
-	client/*.c client/*/*.c server/*.c server/host/*.c server/trunk/*.c server/store/*.c))
+	client/*.c client/*/*.c server/*.c server/host/*.c server/group/*.c server/trunk/*.c server/store/*.c))
 PROTO := $(wildcard proto/*.proto)
 GEN_HDR := $(PROTO:%.proto=$(B)/gen/%.pb-c.h)
 LIB := $(B)/libdaemons.a
@@ -138,8 +138,8 @@ $(B)/gen/%.o: $(B)/gen/%.c
 $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: %.proto
 	$(call generate,$(B)/gen)
 
-# MPI: servers that train one middle together (server/trunk/ranks.h); built if mpi.h is installed
-$(B)/libsplit_mpi.so: server/mpi/ranks_mpi.c server/trunk/ranks.h common/base/err.h Makefile
+# MPI: servers that train one middle together (server/group/ranks.h); built if mpi.h is installed
+$(B)/libsplit_mpi.so: server/mpi/ranks_mpi.c server/group/ranks.h common/base/err.h Makefile
 	$(call says,LINK ,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(shell $(PKG_CONFIG) --cflags $(MPI)) $(PIC) $(CFLAGS) -shared $(LINK_FLAGS) -o $@ $< $(shell $(PKG_CONFIG) --libs $(MPI))
 # DICOM: medical pictures (client/data/dicom.h); built if DCMTK and a C++ compiler are installed

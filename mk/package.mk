@@ -25,7 +25,7 @@ $(B)/pic/gen/%.o: $(B)/gen/%.c
 	$(call compile,CC   ,$(CC) $(BASE_CFLAGS) $(PIC) $(CFLAGS),pic)
 $(B)/pic/libparts.a: $(call pic,$(call sources,common/*/*.c client/link/*.c kernels/cpu/codec_*.c kernels/cpu/level*.c kernels/cpu/simd_*.c))
 	$(archive)
-$(B)/pic/liblocal.a: $(call pic,$(call sources,common/*/*.c kernels/*.c kernels/cpu/*.c server/host/*.c server/trunk/*.c server/store/*.c))
+$(B)/pic/liblocal.a: $(call pic,$(call sources,common/*/*.c kernels/*.c kernels/cpu/*.c server/host/*.c server/group/*.c server/trunk/*.c server/store/*.c))
 	$(archive)
 shared = -shared -Wl,-soname,$(@F) -Wl,--version-script=$(filter %.map,$^) $(if $(SAN),,-Wl$(comma)-z$(comma)defs)
 $(LOCAL): $(LOCAL_SRC:%.c=$(B)/pic/%.o) $(B)/pic/liblocal.a lib/local/local.map

@@ -62,10 +62,11 @@ BEGIN {
 	may["client/dicom"] = "client/data/dicom.h"
 	may["client/text"] = "common/base"
 	may["server"] = "common kernels server/host" # main.c, sub-commands
-	may["server/host"] = "common kernels server/trunk server/store"
+	may["server/host"] = "common kernels server/group server/trunk server/store"
+	may["server/group"] = "common kernels server/trunk"
 	may["server/trunk"] = "common kernels server/store"
 	may["server/store"] = "common"
-	may["server/mpi"] = "common/base server/trunk/ranks.h"
+	may["server/mpi"] = "common/base server/group/ranks.h"
 	may["lib"] = "common kernels client/link lib/local/local.h"
 	may["lib/local"] = "common server/host"
 	may["tests/ref"] = "common/base common/graph common/exec"

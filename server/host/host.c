@@ -379,6 +379,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		.task_s = conf->limits.task_s,
 		.piece_ms = conf->limits.piece_ms,
 		.groups = h->groups,
+		.enter = sl_group_enter,
 		.watchdog_s = conf->watchdog_s,
 		.over = session_over,
 		.admitted = sl_host_admitted,

@@ -4,9 +4,9 @@
 
 #include "common/conf/conf.h"
 #include "common/link/loop.h"
+#include "server/group/ranks.h"
 #include "server/host/auth.h"
 #include "server/host/device.h"
-#include "server/trunk/ranks.h"
 
 struct sl_host;
 

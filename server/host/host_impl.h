@@ -4,12 +4,12 @@
 #define SL_SERVER_HOST_HOST_IMPL_H
 
 #include "common/telemetry/rate.h"
+#include "server/group/group.h"
 #include "server/host/challenge.h"
 #include "server/host/epochs.h"
 #include "server/host/host.h"
 #include "server/host/housekeeping.h"
 #include "server/host/relay.h"
-#include "server/trunk/group.h"
 #include "server/trunk/middle.h"
 
 /* The memory of one client's key. It stays as long as something counts there. */

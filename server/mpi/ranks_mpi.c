@@ -1,4 +1,4 @@
-/* server/trunk/ranks.h over MPI. MPI's own waits keep a core busy. The waits here poll at growing intervals of up to a
+/* server/group/ranks.h over MPI. MPI's own waits keep a core busy. The waits here poll at growing intervals of up to a
  * millisecond, and leave the core to the kernels of ranks on the same host. */
 #include <limits.h>
 #include <mpi.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "server/trunk/ranks.h"
+#include "server/group/ranks.h"
 
 enum { TAG = 1, LETTER_TAG, SHORTEST_NS = 2000, LONGEST_NS = 1000000, ALIVE_EVERY = 20 };
 

@@ -202,6 +202,11 @@ static void last(struct sl_middle *m)
 	SL_FAILPOINT(how == SL_SEAT_LEFT ? SL_FP_NONE : SL_FP_SERVER_LASTED);
 }
 
+static struct sl_exec *executor(const struct sl_middle *m)
+{
+	return m->trunk.exec;
+}
+
 /* ---- on the loop's thread: nobody waits for this client, and nothing is shared */
 
 static void over(struct sl_middle *m, const struct sl_fail *why)
@@ -218,6 +223,7 @@ const struct sl_seat_kind sl_seat_alone = {
 		 [SL_TASK_INSTALL] = install,
 		 [SL_TASK_COMMIT] = commit,
 		 [SL_TASK_GATHER] = gather},
+	.exec = executor,
 	.last = last,
 	.over = over,
 	.leave = leave,

@@ -10,7 +10,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/link/loop.h"
-#include "server/trunk/middle_task.h"
+#include "server/trunk/member_ends.h"
 
 /* Describes the middle for the status. The server does not know which network it belongs to. */
 static void describe(struct sl_middle *m)
@@ -40,7 +40,7 @@ static bool enter_group(struct sl_middle *m)
 		sl_port_fail(m->port, &fail);
 		return false;
 	}
-	if (sl_group_enter(m->env.groups, m, a, &fail)) {
+	if (m->env.enter(m->env.groups, m, a, &fail)) {
 		sl_port_fail(m->port, &fail);
 		return false;
 	}

@@ -30,6 +30,9 @@ struct sl_middle_env {
 	enum sl_conf_recompute recompute;
 	int task_s, piece_ms; /* limits of a task's cost (cost.h); 0: no limit */
 	struct sl_group_list *groups;
+	/* Puts an admitted member into the group that its agreement names (group.h: sl_group_enter). */
+	enum sl_err (*enter)(struct sl_group_list *groups, struct sl_middle *middle, const struct sl_agreed *agreed,
+			     struct sl_fail *fail);
 	int watchdog_s; /* most seconds of the worker's time for one task; 0: no limit */
 	/* The session is over, with or without an error: call sl_middle_close soon, but not from within this call. */
 	void (*over)(void *arg, struct sl_middle *middle);

@@ -4,6 +4,7 @@
 
 #include "common/base/failpoint.h"
 #include "server/trunk/cost.h"
+#include "server/trunk/member_ends.h"
 
 static enum sl_err agree(struct sl_middle *m, struct sl_fail *fail)
 {
@@ -109,7 +110,7 @@ static struct sl_exec_call exec_call(struct sl_middle *m, int chunk)
 
 static enum sl_err compute_forward(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail)
 {
-	struct sl_exec *exec = sl_middle_exec(m);
+	struct sl_exec *exec = m->seat->exec(m);
 	enum sl_err err = call->slot == 0 && call->training ? sl_exec_begin(exec) : SL_OK;
 
 	SL_FAILPOINT(call->training ? SL_FP_NONE : SL_FP_SERVER_EVAL);
@@ -121,7 +122,7 @@ static enum sl_err compute_forward(struct sl_middle *m, const struct sl_exec_cal
 static enum sl_err compute_backward(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail)
 {
 	const struct sl_plan_spec *spec = &m->trunk.plan->spec;
-	struct sl_exec *exec = sl_middle_exec(m);
+	struct sl_exec *exec = m->seat->exec(m);
 	enum sl_err err = sl_exec_backward(exec, call, NULL);
 	const struct sl_session *s = sl_port_session(m->port);
 	const int64_t counts = (int64_t)sl_session_counts(s);
@@ -152,7 +153,7 @@ static void crossing(const struct sl_middle *m, enum sl_exec_end end, int place,
 	const struct sl_plan *plan = m->trunk.plan;
 	const bool mid = end == SL_END_OUT || end == SL_END_DOUT;
 
-	sl_exec_crossing(sl_middle_exec(m), end, place, dims, x);
+	sl_exec_crossing(m->seat->exec(m), end, place, dims, x);
 	for (int v = 0; v < sl_plan_cut_values(plan, mid); v++)
 		x[v] = x[sl_plan_cut_field(plan, mid, v)];
 }
@@ -230,9 +231,9 @@ float *sl_middle_place(void *arg, enum sl_dir dir, int chunk)
 	const int own = sl_plan_cut_field(m->trunk.plan, false, 0);
 
 	if (dir == SL_DIR_HEAD_ACT && own)
-		return sl_exec_field(sl_middle_exec(m), SL_END_IN, own, chunk, &dims).data;
-	return dir == SL_DIR_HEAD_ACT ? sl_exec_input(sl_middle_exec(m), chunk, m->trunk.plan->rows).data
-				      : sl_exec_dout(sl_middle_exec(m), chunk, m->trunk.plan->rows).data;
+		return sl_exec_field(m->seat->exec(m), SL_END_IN, own, chunk, &dims).data;
+	return dir == SL_DIR_HEAD_ACT ? sl_exec_input(m->seat->exec(m), chunk, m->trunk.plan->rows).data
+				      : sl_exec_dout(m->seat->exec(m), chunk, m->trunk.plan->rows).data;
 }
 
 float *sl_middle_range(void *arg)

@@ -4,7 +4,6 @@
 #define SL_SERVER_TRUNK_MIDDLE_TASK_H
 
 #include "common/session/agree.h"
-#include "server/trunk/group.h"
 #include "server/trunk/middle.h"
 #include "server/trunk/trunk.h"
 
@@ -19,6 +18,7 @@ struct sl_seat_kind {
 	/* (worker) lend, before its codecs are opened: parameters, and memory to compute. last: the session is over. */
 	enum sl_err (*lend)(struct sl_middle *m, struct sl_fail *fail);
 	enum sl_err (*task[SL_TASK_COUNT])(struct sl_middle *m, struct sl_fail *fail); /* NULL: it has no such task */
+	struct sl_exec *(*exec)(const struct sl_middle *m); /* computes the session's middle, from lend on */
 	void (*last)(struct sl_middle *m);
 	/* Loop: what happens to the session. over: it has ended with *why, or, NULL, by the client's goodbye; leave: it
 	 * is freed. */
@@ -64,12 +64,6 @@ struct sl_middle {
 	void (*closed)(void *arg);     /* NULL until sl_middle_close */
 	void *closed_arg;
 };
-
-/* The executor of the session's middle: in a vertical group the trunk's, which all parties share. (worker) */
-static inline struct sl_exec *sl_middle_exec(const struct sl_middle *m)
-{
-	return m->trunk.plan->spec.party ? sl_group_exec(m->group) : m->trunk.exec;
-}
 
 /* Callbacks of the port (session/port.h); `arg` is the session. (worker) */
 enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail);

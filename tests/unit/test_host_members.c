@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "common/codec/frame.h"
+#include "server/group/group_impl.h"
 #include "server/host/host_impl.h"
-#include "server/trunk/group_impl.h"
 #include "tests/support/host_member.h"
 
 static const float SMALL = 1e-9f;

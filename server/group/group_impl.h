@@ -1,12 +1,12 @@
 /* The inside of a group, only for the files group*.c; with the functions that they share on the loop's thread. */
-#ifndef SL_SERVER_TRUNK_GROUP_IMPL_H
-#define SL_SERVER_TRUNK_GROUP_IMPL_H
+#ifndef SL_SERVER_GROUP_GROUP_IMPL_H
+#define SL_SERVER_GROUP_GROUP_IMPL_H
 
 #include "common/session/fold.h"
 #include "common/session/turns.h"
-#include "server/trunk/group.h"
+#include "server/group/group.h"
+#include "server/group/ranks.h"
 #include "server/trunk/middle_task.h"
-#include "server/trunk/ranks.h"
 #include "server/trunk/trunk_records.h"
 
 /* A newcomer needs a head and tail, and the server asked this member for its own, or for their hash. WRONG: most of the

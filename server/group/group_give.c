@@ -7,7 +7,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/weights/weights.h"
-#include "server/trunk/group_work.h"
+#include "server/group/group_work.h"
 
 /* ---- on the loop */
 

@@ -1,11 +1,11 @@
 /* The functions that a group's files share on the device's worker. All run in jobs and tasks with the group's key, so
  * one at a time and without locks. The loop calls none of them. */
-#ifndef SL_SERVER_TRUNK_GROUP_WORK_H
-#define SL_SERVER_TRUNK_GROUP_WORK_H
+#ifndef SL_SERVER_GROUP_GROUP_WORK_H
+#define SL_SERVER_GROUP_GROUP_WORK_H
 
 #include <string.h>
 
-#include "server/trunk/group_impl.h"
+#include "server/group/group_impl.h"
 
 static inline const struct sl_hello *sl_group_hello(const struct sl_group *g, int k)
 {

@@ -8,7 +8,7 @@
 
 #include "common/base/log.h"
 #include "common/link/loop.h"
-#include "server/trunk/group_impl.h"
+#include "server/group/group_impl.h"
 
 static bool is_elsewhere(const struct sl_group *g, int k)
 {

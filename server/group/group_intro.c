@@ -7,7 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/session/agree.h"
-#include "server/trunk/group_impl.h"
+#include "server/group/group_impl.h"
 
 /* A group that another rank has introduced. */
 struct sl_group_intro {

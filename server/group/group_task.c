@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
-#include "server/trunk/group_work.h"
+#include "server/group/group_work.h"
 
 void sl_group_free_trunk(struct sl_group *g)
 {
@@ -124,11 +124,6 @@ enum sl_err sl_group_lend(struct sl_middle *m, struct sl_fail *fail)
 	seat->fresh = true;
 	g->trunk.r.seat[sl_group_seat_of(m)].hello = sl_group_hello(g, sl_group_seat_of(m));
 	return g->t.whole ? SL_OK : sl_exec_allocate(m->trunk.exec, fail);
-}
-
-struct sl_exec *sl_group_exec(const struct sl_group *g)
-{
-	return g->trunk.exec;
 }
 
 /* A member whose last state is stored may leave, but only once the checkpoint says so, too. If that cannot be written,

@@ -19,13 +19,13 @@
  *   group_give.c   both: heads and tails that a newcomer gets from others
  *   group_parties.c both: vertical groups, whose members do each pass together
  *   group_ranks.c  worker: members that are on other servers (ranks.h) */
-#ifndef SL_SERVER_TRUNK_GROUP_H
-#define SL_SERVER_TRUNK_GROUP_H
+#ifndef SL_SERVER_GROUP_GROUP_H
+#define SL_SERVER_GROUP_GROUP_H
 
 #include "common/conf/agreed.h"
 #include "common/session/port.h"
 #include "common/telemetry/status.h"
-#include "server/trunk/ranks.h"
+#include "server/group/ranks.h"
 #include "server/trunk/trunk.h"
 
 struct sl_group;
@@ -67,11 +67,6 @@ enum sl_err sl_group_check(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CH
 enum sl_err sl_group_ends_mean(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_group_gather(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_last(struct sl_middle *m);
-struct sl_exec *sl_group_exec(const struct sl_group *group); /* (worker) the trunk's, from sl_group_lend on */
-/* (worker) For shared heads and tails (group_ends.c). _hear reads their layout from the payload of a Hello, and adds
- * their part to m->memory. _close frees the session's part. */
-enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struct sl_fail *fail) SL_MUST_CHECK;
-void sl_member_ends_close(struct sl_middle *m);
 
 /* Fills in the status of a member's session about its group. */
 void sl_group_status(const struct sl_group *group, const struct sl_middle *m, struct sl_status_session *out);

@@ -1,4 +1,4 @@
-#include "server/trunk/ranks.h"
+#include "server/group/ranks.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "server/trunk/group_parties.h"
+#include "server/group/group_parties.h"
 
 #include <inttypes.h>
 #include <limits.h>

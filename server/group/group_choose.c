@@ -7,7 +7,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "server/trunk/group_work.h"
+#include "server/group/group_work.h"
 
 /* ---- taking up a state */
 

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "common/base/failpoint.h"
-#include "server/trunk/group_work.h"
+#include "server/group/group_work.h"
 
 /* ---- copies */
 

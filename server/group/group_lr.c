@@ -5,7 +5,7 @@
 #include <inttypes.h>
 
 #include "common/base/log.h"
-#include "server/trunk/group_impl.h"
+#include "server/group/group_impl.h"
 
 struct sl_group_lr sl_group_vote(const double *lr, int n)
 {

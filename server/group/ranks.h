@@ -8,8 +8,8 @@
  *
  * `tell`, `hear`, `send` and `receive` are independent of these: the loop's thread may call them at any time, and they
  * do not block. */
-#ifndef SL_SERVER_TRUNK_RANKS_H
-#define SL_SERVER_TRUNK_RANKS_H
+#ifndef SL_SERVER_GROUP_RANKS_H
+#define SL_SERVER_GROUP_RANKS_H
 
 #include <stdbool.h>
 #include <stddef.h>

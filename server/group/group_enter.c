@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/link/proof.h"
-#include "server/trunk/group_parties.h"
+#include "server/group/group_parties.h"
 
 static void free_group(struct sl_group *g)
 {

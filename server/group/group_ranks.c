@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "server/trunk/group_work.h"
+#include "server/group/group_work.h"
 
 enum { ENDS_AS = 75 };
 

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 
 #include "common/base/log.h"
-#include "server/trunk/group_work.h"
+#include "server/group/group_work.h"
 
 /* In rounds: makes the member's copy equal to the trunk again. */
 static void reset_copy(struct sl_group *g, bool moments)

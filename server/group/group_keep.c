@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
-#include "server/trunk/group_work.h"
+#include "server/group/group_work.h"
 
 /* A member's record in the file, in order of members. Behind each are its codecs' states, of bytes[] bytes. */
 struct member_record {

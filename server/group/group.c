@@ -1,4 +1,4 @@
-#include "server/trunk/group.h"
+#include "server/group/group.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/link/loop.h"
-#include "server/trunk/group_parties.h"
+#include "server/group/group_parties.h"
 
 /* ---- jobs */
 
@@ -562,6 +562,12 @@ static void leave(struct sl_middle *m)
 	m->group = NULL;
 }
 
+/* (worker) In a vertical group all parties compute with the trunk's. */
+static struct sl_exec *executor(const struct sl_middle *m)
+{
+	return m->trunk.plan->spec.party ? m->group->trunk.exec : m->trunk.exec;
+}
+
 static const struct sl_seat_kind member = {
 	.lend = sl_group_lend,
 	.task = {[SL_TASK_OPEN] = sl_group_open,
@@ -569,6 +575,7 @@ static const struct sl_seat_kind member = {
 		 [SL_TASK_PREPARE] = sl_group_check,
 		 [SL_TASK_MEAN] = sl_group_ends_mean,
 		 [SL_TASK_GATHER] = sl_group_gather},
+	.exec = executor,
 	.last = sl_group_last,
 	.action = {[SL_ACTION_JOINING] = joining,
 		   [SL_ACTION_PREPARED] = prepared,

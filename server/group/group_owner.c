@@ -6,7 +6,7 @@
  * could do so; it can never go on with the seat's run. */
 #include <string.h>
 
-#include "server/trunk/group_work.h"
+#include "server/group/group_work.h"
 
 /* The seat belongs to nobody: no public key is all zeros. */
 static bool is_zero(const uint8_t id[SL_SESSION_BYTES])

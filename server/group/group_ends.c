@@ -4,76 +4,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/trunk/cost.h"
-#include "server/trunk/group_work.h"
+#include "server/group/group_work.h"
+#include "server/trunk/member_ends.h"
 
 /* Means are kept for members that are behind: always the last one, and more up to this many bytes. */
 static const size_t keep_bytes = (size_t)64 << 20;
 
-static struct sl_backend *host_of(const struct sl_middle_env *env)
-{
-	return env->host_be ? env->host_be : env->be;
-}
-
 /* ---- a member's part */
-
-/* A member's change is decoded in a task of its own. A second task adds up all changes, and encodes the mean. */
-static enum sl_err check_cost(const struct sl_middle *m, struct sl_fail *fail)
-{
-	const struct sl_end_layout *l = &m->ends.layout;
-	const struct sl_end_coder_env grad = sl_agreement_coder(&m->agreement, l, SL_END_GRAD, NULL),
-				      mean = sl_agreement_coder(&m->agreement, l, SL_END_MEAN, NULL);
-	const struct sl_cost told = sl_end_coder_cost(&grad, false);
-	struct sl_cost sum = sl_end_coder_cost(&mean, true), pass = sl_end_pass_cost(l);
-	struct sl_fail why;
-	enum sl_err err;
-
-	pass.task_s *= m->agreement.agreed.share.clients;
-	sl_cost_add(&sum, pass);
-	err = sl_session_cost_check(&told, m->env.task_s, m->env.piece_ms, &why);
-	if (!err)
-		err = sl_session_cost_check(&sum, m->env.task_s, m->env.piece_ms, &why);
-	return err ? sl_fail_set(fail, err, "shared heads and tails: %.400s", why.text) : SL_OK;
-}
-
-/* The size of a head and tail with their moments, for a newcomer. */
-static size_t state_bytes(const struct sl_middle *m)
-{
-	return (size_t)sl_end_layout_state(&m->ends.layout, &m->trunk.plan->spec).floats * sizeof(float);
-}
-
-enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struct sl_fail *fail)
-{
-	struct sl_memory *to = &m->memory.payloads;
-	enum sl_err err = sl_agreement_ends(&m->ends.layout, text, fail);
-
-	if (!err)
-		err = sl_end_layout_settle(&m->ends.layout, &m->trunk.plan->spec, fail);
-	if (!err)
-		err = check_cost(m, fail);
-	for (int end = 0; end < SL_END_COUNT && !err; end++) {
-		const struct sl_end_coder_env env =
-			sl_agreement_coder(&m->agreement, &m->ends.layout, (enum sl_ends_run)end, host_of(&m->env));
-		uint64_t memory, bound;
-
-		err = sl_end_coder_need(&env, &memory, &bound, fail);
-		if (err)
-			break;
-		if (end == SL_END_GRAD) /* the mean is the group's to encode */
-			sl_need(&m->memory.codecs.host, 1, memory);
-		sl_need(&to->host, 1, bound);
-	}
-	if (!err)
-		sl_need(&to->host, (uint64_t)m->ends.layout.floats, sizeof(float)); /* the change */
-	if (!err && m->agreement.agreed.share.least)
-		sl_need(&to->host, 1, state_bytes(m));
-	return err;
-}
 
 static enum sl_err open_member_ends(struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_end_layout *l = &m->ends.layout;
-	const struct sl_end_coder_env env = sl_agreement_coder(&m->agreement, l, SL_END_GRAD, host_of(&m->env));
+	const struct sl_end_coder_env env = sl_agreement_coder(&m->agreement, l, SL_END_GRAD, sl_member_ends_host(m));
 	enum sl_err err = sl_end_coder_open(&m->ends.coder, &env, fail);
 
 	if (err)
@@ -82,15 +24,8 @@ static enum sl_err open_member_ends(struct sl_middle *m, struct sl_fail *fail)
 	if (!m->ends.change)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
 	sl_port_end_runs(m->port, (size_t[SL_END_RUNS]){sl_end_coder_bound(m->ends.coder), m->group->ends->bound,
-							sl_group_varies(m->group) ? state_bytes(m) : 0});
+							sl_group_varies(m->group) ? sl_member_ends_state_bytes(m) : 0});
 	return SL_OK;
-}
-
-void sl_member_ends_close(struct sl_middle *m)
-{
-	sl_end_coder_close(m->ends.coder);
-	sl_end_layout_close(&m->ends.layout);
-	free(m->ends.change);
 }
 
 /* ---- the group's part */
@@ -117,7 +52,7 @@ enum sl_err sl_group_ends_open(struct sl_group *g, const struct sl_agreement *a,
 static enum sl_err reserve(struct sl_group *g, const struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_end_layout *l = &m->ends.layout;
-	const struct sl_end_coder_env env = sl_agreement_coder(&m->agreement, l, SL_END_MEAN, host_of(&m->env));
+	const struct sl_end_coder_env env = sl_agreement_coder(&m->agreement, l, SL_END_MEAN, sl_member_ends_host(m));
 	char what[SL_CONF_SHARE_TEXT + 40];
 	uint64_t bytes, bound, all, most;
 	enum sl_err err = sl_end_coder_need(&env, &bytes, &bound, fail);
@@ -156,7 +91,7 @@ enum sl_err sl_group_ends_lend(struct sl_group *g, struct sl_middle *m, struct s
 	if (!g->ends)
 		err = reserve(g, m, fail);
 	if (!err && !g->ends)
-		err = sl_group_ends_open(g, &m->agreement, &m->ends.layout, host_of(&m->env), fail);
+		err = sl_group_ends_open(g, &m->agreement, &m->ends.layout, sl_member_ends_host(m), fail);
 	if (err) {
 		sl_group_ends_close(g);
 		sl_charge_set(&g->charge, g->charge.budget, before);
