@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """usage: house.py [--gate] [ROOT]
 
-Measures the structure of the sources beside its aims, and in detail: code by room, functions, circles of files, flags in structs, exports of
-headers, comments and width. --gate prints only what breaks a rule, and ends with status 1 where something does.
+Prints the structure of the sources in figures: what scripts/limits bounds, the sums of lines, and how many files of the
+product a commit touches. --gate prints only what breaks a limit or a rule, and ends with status 1 where something does.
 
 A file uses another where it names a function or a table that the other defines. A circle is a set of files of one
 room that all use each other, directly or through others. A private header is one that only files of its own room
-include. scripts/limits has what may be at most; its values may only fall.
+include. scripts/limits has the values; each may only fall.
 """
 import collections
 import pathlib
@@ -14,8 +14,7 @@ import re
 import subprocess
 import sys
 
-CIRCLE_MOST, EXPORTS_MOST, BOOLS_MOST, COLUMNS, FILE_MOST, ROW_MOST = 3, 25, 8, 120, 600, 200
-SLACK = {"product": 250, "python": 50, "tests": 250, "words": 500, "room": 50}  # how far a limit may be above its measure
+EXPORTS_MOST, BOOLS_MOST, FUNCTION_MOST, COLUMNS, RADIUS_COMMITS = 25, 8, 80, 120, 100
 ROOMS = ("client", "server", "common", "kernels", "lib", "proto")
 CODE = (".c", ".h", ".cu", ".cuh", ".cc", ".def", ".proto")
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
@@ -24,6 +23,8 @@ SHARED = re.compile(r"(sl|cu|conf)_")  # how the names of functions begin that o
 SHOWN = re.compile(r"^(?!static|typedef|struct \w+ \{|enum \w* ?\{|#|\s|\}|SL_CASE)[A-Za-z_][\w \t*]*?[ *](\w+)\(", re.M)
 INLINE = re.compile(r"^static inline [\w \t*]*?[ *](\w+)\(", re.M)
 TABLE = re.compile(r"^(?!static|extern|typedef)[A-Za-z_][\w \t*]*?[ *](\w+)(?:\[[^\]]*\])*\s*=", re.M)
+PLAIN = re.compile(r"^(?!static|extern|typedef|(?:struct|enum|union) \w+;)[A-Za-z_][\w \t*]*?[ *](\w+)(?:\[[^\]]*\])*;", re.M)
+MADE = re.compile(r"^[A-Z][A-Z0-9_]*\(|^#define|^#include \"[^\"]*(?:\.def|/body_\w+\.h)\"", re.M)  # definitions by a macro or a body
 
 
 def bare(text, strings=True):
@@ -152,8 +153,7 @@ def lines_of(path):
 
 
 def sums(sources, root, listed):
-    """Lines and words that may only fall. Test code without what generators write (tests/golden has only data beside
-    its scripts)."""
+    """Lines and words by kind. Test code without what generators write (tests/golden has only data beside its scripts)."""
     tests = [n for n in listed if n.startswith("tests/") and (root / n).is_file()]
     written = [Source(root / n, root).lines for n in tests if n.endswith(CODE) and not n.startswith("tests/golden/")]
     scripts = [lines_of(root / n) for n in tests if n.endswith((".py", ".sh"))]
@@ -163,27 +163,69 @@ def sums(sources, root, listed):
             "words": sum(pages)}
 
 
-def measured(sources, root, listed, rings, private):
-    """{name of a limit: its value} of all that may have one: sums, of rooms too, and what is above a rule."""
-    found = sums(sources, root, listed)
+def unnamed(sources):
+    """.c files that define nothing which another source names. A name may also stand in a string (dlsym), or be pasted
+    from a prefix and a row of a table (sl_source_##name)."""
+    seen = collections.Counter(n for s in sources for n in set(NAME.findall(bare(s.text, strings=False))))
+    prefixes = tuple({p for s in sources for p in re.findall(r"\b(\w+_)##", s.code)})
+    named = lambda d: seen[d] > 1 or any(d.startswith(p) and seen[d[len(p):]] for p in prefixes)
+    found = []
     for s in sources:
-        found[f"room {s.room()}"] = found.get(f"room {s.room()}", 0) + s.lines
-    found |= {f"circle {r[0]}": len(r) for r in rings if len(r) > CIRCLE_MOST}
-    found |= {f"exports {h}": n for h, n in private if n > EXPORTS_MOST}
-    found |= {f"file {s.name}": n for s in sources if (n := s.text.count(chr(10))) > FILE_MOST}
-    found |= {f"flags {name}": n for s in sources for name, n in s.structs() if n > BOOLS_MOST}
+        if s.name.endswith((".c", ".cu")) and not s.name.endswith("/main.c"):
+            defines = s.defined() | set(PLAIN.findall(s.code))
+            if not (any(map(named, defines)) if defines else MADE.search(s.text)):
+                found.append(s.name)
     return found
 
 
+def rooms_of(sources):
+    """{room: rooms that its files include}"""
+    home = {s.name: s.room() for s in sources}
+    uses = collections.defaultdict(set)
+    for s in sources:
+        uses[s.room()] |= {home[i] for i in s.includes if i in home} - {s.room()}
+    return uses
+
+
+def floors(uses, rings):
+    """How many rooms lie above each other: the longest path of includes. Rooms of a circle count as one."""
+    in_ring = {r: tuple(ring) for ring in rings for r in ring}
+    height = {}
+
+    def above(r):
+        if r not in height:
+            height[r] = 0  # a circle ends here
+            height[r] = 1 + max((above(u) for u in uses[r] if in_ring.get(u) != in_ring.get(r, r)), default=0)
+        return height[r]
+    return max(map(above, list(uses)), default=0)
+
+
+def radius(root):
+    """Files of the product that each of the last commits touches, sorted; moves do not count."""
+    log = subprocess.run(["git", "log", "--no-merges", "-n", str(5 * RADIUS_COMMITS), "-M", "--diff-filter=ACDM", "--name-only",
+                          "--format=%x00"], cwd=root, capture_output=True, text=True).stdout
+    files = [[f for f in c.split("\n") if f.startswith(ROOMS) and f.endswith(CODE)] for c in log.split("\0")]
+    return sorted(len(f) for f in [f for f in files if f][:RADIUS_COMMITS])
+
+
+def measured(sources, root, listed, rings, private, rows):
+    """{name of a limit: its value}"""
+    functions = [n for s in sources for _, n in s.functions()]
+    bools = [n for s in sources for _, n in s.structs()]
+    exports = [n for _, n in private]
+    of_rooms = circles(rooms_of(sources))
+    most = lambda values: max(values, default=0)
+    above = lambda values, rule: sum(v > rule for v in values)
+    return {"function_lines": most(functions), f"functions_above_{FUNCTION_MOST}": above(functions, FUNCTION_MOST),
+            "file_lines": most(s.text.count("\n") for s in sources), "circle_files": most(map(len, rings)),
+            "rooms_in_circles": sum(map(len, of_rooms)), "header_functions": most(exports),
+            f"headers_above_{EXPORTS_MOST}": above(exports, EXPORTS_MOST), "struct_booleans": most(bools),
+            f"structs_above_{BOOLS_MOST}": above(bools, BOOLS_MOST), "map_row_characters": most(map(len, rows))}
+
+
 def read_limits(text):
-    """{name: value} of scripts/limits, and the lines that features were granted: {what: sum of "+N product: …"}."""
-    limits, granted = {}, collections.Counter()
-    for line in text.splitlines():
-        if m := re.match(r"\+(\d+) (\w+|room \S+): \S", line):
-            granted[m[2]] += int(m[1])
-        elif m := re.match(r"(\w.*?)\s+(\d+)$", line):
-            limits[m[1]] = int(m[2])
-    return limits, granted
+    """{name: value} of scripts/limits."""
+    return {m[1]: int(m[2]) for m in re.finditer(r"^(\w+)[ \t]+(\d+)$", text, re.M)}
 
 
 def codec_lists(root, listed):
@@ -194,39 +236,16 @@ def codec_lists(root, listed):
     return [n for n, text in texts if len({m for s in re.findall(r'"((?:\\.|[^"\\\n])*)"', text) for m in names.findall(s)}) >= 7]
 
 
-def aims(sources, root, listed, found, rings):
-    """(measure, its value, its aim) of what the house is measured by."""
-    above = lambda word: sum(name.startswith(word + " ") for name in found)
-    middle = "".join(s.code for s in sources if s.name.startswith("server/trunk/middle"))
-    return [("circles of files, the largest six", ", ".join(str(len(r)) for r in rings[:6]), "at most 3"),
-            (f"private headers above {EXPORTS_MOST} functions", above("exports"), 0),
-            (f"structs above {BOOLS_MOST} booleans", above("flags"), 3),
-            ("branches on \"has it a group\" in server/trunk/middle*.c",
-             len(re.findall(r"\bm->group (?=\?|&&)|\bif \(m->group\)|(?:&&|\|\|) m->group\b(?! *\?)", middle)), 0),
-            ("tests that list the codecs", len(codec_lists(root, listed)), 3),
-            ("lines of Makefile and mk/", sum((root / n).read_text().count("\n") for n in listed if n == "Makefile" or n.startswith("mk/")), 450),
-            ("words of pages", found["words"], 75000), ("lines of the product", found["product"], 111500),
-            ("lines of the tests", found["tests"], 89000)]
-
-
 def against_limits(found, text, before):
     """What is wrong with the measures, given scripts/limits and the same file of the branch that this one goes to."""
-    limits, granted = read_limits(text)
-    old, _ = read_limits(before)
+    limits, old = read_limits(text), read_limits(before)
     wrong = []
-    for name, n in sorted(found.items()):
-        most = limits.get(name, 0) + granted[name]
-        if name.startswith("room ") and name not in limits:
-            continue  # only rooms that shall not grow have a limit
-        if n > most:
-            wrong.append(f"{name}: {n}, and scripts/limits has {most}")
-        elif n + SLACK.get(name.split()[0], 0) < most:
-            wrong.append(f"{name}: {n}, so lower its {most} in scripts/limits")
-    wrong += [f"{name}: is within the rules: take it out of scripts/limits" for name in sorted(set(limits) - set(found))]
-    wrong += [f"{name}: its limit rises from {old[name]} to {limits[name]}: a feature has a line of its own, such as "
-              f"\"+400 product: attention with relative positions\"" for name in sorted(limits) if limits[name] > old.get(name, limits[name])]
-    wrong += [f"{name}: a new exception in scripts/limits" for name in sorted(limits) if old and name not in old]
-    return wrong
+    for name, n in found.items():
+        if n > limits.get(name, 0):
+            wrong.append(f"{name}: {n}, and scripts/limits has {limits.get(name, 0)}: make it smaller")
+        elif limits[name] > old.get(name, limits[name]):
+            wrong.append(f"{name}: its limit rises from {old[name]} to {limits[name]}")
+    return wrong + [f"{name}: scripts/limits has it, and nothing measures it" for name in sorted(set(limits) - set(found))]
 
 
 def committed(root, name):
@@ -248,41 +267,55 @@ def main(argv):
     sources = [Source(root / n, root) for n in listed if n.endswith(CODE) and n.startswith(ROOMS)]
     rings = circles(graph(sources))
     private = private_headers(sources)
-    found = measured(sources, root, listed, rings, private)
     riddles = [(s.name, line) for s in sources for line, c in comments(s) if re.match(r"(//|/\*\*?)\s*(…|\.\.\.)", c)]
     rows = [line for line in (root / "docs/MAP.md").read_text().splitlines() if line.startswith("|")]
+    found = measured(sources, root, listed, rings, private, rows)
     limits = root / "scripts/limits"
     wrong = against_limits(found, limits.read_text() if limits.exists() else "", committed(root, "scripts/limits"))
-    wrong += [f"docs/MAP.md: a row has {len(r)} characters, at most {ROW_MOST}: {r[:60]}" for r in rows if len(r) > ROW_MOST]
     wrong += [f"{f}:{n}: a comment begins with an ellipsis: give it a subject" for f, n in riddles]
+    wrong += [f"{f}: no other source names what it defines: remove it" for f in unnamed(sources)]
     if gate:
-        print("\n".join(wrong) or "house: sizes, circles, headers, flags, comments and rows are in order",
-              file=sys.stderr if wrong else sys.stdout)
+        print("\n".join(wrong) or "house: limits, comments and unused files are in order", file=sys.stderr if wrong else sys.stdout)
         return 1 if wrong else 0
+    show(sources, root, listed, found, rings, private)
+    return 0
 
-    print(f"{'measure':60} {'now':>16} {'aim':>9}")
-    for name, now, aim in aims(sources, root, listed, found, rings):
-        print(f"{name:60} {now:>16} {aim:>9}")
-    print()
+
+def show(sources, root, listed, found, rings, private):
+    limits = read_limits((root / "scripts/limits").read_text())
+    print(f"{'limit':24} {'now':>6} {'at most':>8}")
+    for name, n in found.items():
+        print(f"{name:24} {n:6} {limits.get(name, 0):8}")
+    for s in sources:
+        for name, n in s.functions():
+            if n > FUNCTION_MOST:
+                print(f"  {n:3} lines: {name}, {s.name}")
+        for name, n in s.structs():
+            if n > BOOLS_MOST:
+                print(f"  {n:3} booleans: struct {name}, {s.name}")
+    for name, n in private:
+        if n > EXPORTS_MOST:
+            print(f"  {n:3} functions: {name}")
+    uses = rooms_of(sources)
+    print(f"\nrooms: {len(uses)} on {floors(uses, circles(uses))} floors")
+    for ring in circles(uses):
+        print(f"  include each other: {' '.join(ring)}")
+    touched = radius(root)
+    if touched:
+        print(f"radius: of the last {len(touched)} commits that change the product, files each: "
+              f"p50 {share(touched, .5)}, p90 {share(touched, .9)}")
+    sizes = sorted(n for s in sources for _, n in s.functions())
+    wide = sum(len(line.expandtabs(8)) > COLUMNS for s in sources for line in s.text.splitlines())
+    print(f"functions: {len(sizes)}, lines p50 {share(sizes, .5)}, p90 {share(sizes, .9)}; circles of files: {len(rings)}; "
+          f"tests that list the codecs: {len(codec_lists(root, listed))}; lines above {COLUMNS} columns: {wide}")
+    total = sums(sources, root, listed)
     by_room = collections.Counter()
     for s in sources:
         by_room[s.room()] += s.lines
-    sizes = sorted(n for s in sources for _, n in s.functions())
-    wide = sum(len(line.expandtabs(8)) > COLUMNS for s in sources for line in s.text.splitlines())
-    print(f"code without blank lines and comments: {found['product']} lines in {len(sources)} files")
+    print(f"\nlines without blank ones and comments: product {total['product']} in {len(sources)} files, python/split "
+          f"{total['python']}, tests {total['tests']}; words in pages: {total['words']}")
     for room, n in sorted(by_room.items()):
         print(f"  {room:18} {n:6}")
-    print(f"python/split: {found['python']} lines; tests by hand: {found['tests']}; words in pages: {found['words']}")
-    print(f"functions: {len(sizes)}, lines p50 {share(sizes, .5)}, p90 {share(sizes, .9)}, longest {sizes[-1]}")
-    print(f"largest circles of files: {', '.join(str(len(r)) for r in rings[:6]) or 'none'}")
-    for r in rings[:4]:
-        print(f"  {' '.join(r)}")
-    print(f"longest row of docs/MAP.md: {max(map(len, rows))} characters; lines of code above {COLUMNS} columns: {wide}")
-    print("above a rule, as in scripts/limits:")
-    for name, n in sorted(found.items()):
-        if " " in name and not name.startswith("room "):
-            print(f"  {name:50} {n:4}")
-    return 0
 
 
 if __name__ == "__main__":

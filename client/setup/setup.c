@@ -267,6 +267,26 @@ static void choose_held(const struct sl_setup *s, struct sl_parts *parts)
 		sl_held_choose(parts, path);
 }
 
+static void describe_model(struct sl_model_spec *out, const struct sl_conf_client *conf)
+{
+	put(out->name, sizeof out->name, conf->model.name);
+	out->width = conf->model.width;
+	out->task = sl_setup_task(conf)->kind;
+	out->classes = conf->model.classes;
+	out->masked = conf->model.head == SL_CONF_MASKED_LM ? conf->data.mask_rate : 0;
+	out->image = conf->model.image.h;
+	out->image_w = conf->model.image.w;
+	out->cifar_stem = conf->model.form == SL_FORM_CIFAR;
+	out->dropout = conf->model.dropout;
+	out->init_bn0 = conf->model.init_bn0;
+	out->features = conf->model.features;
+	out->vocab = conf->model.vocab;
+	out->tokens = conf->model.tokens;
+	out->huggingface = conf->model.huggingface[0] ? conf->model.huggingface : NULL;
+	out->network = conf->model.network[0] ? conf->model.network : NULL;
+	out->input = sl_conf_input(conf);
+}
+
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct sl_split_spec spec = {0};
@@ -276,22 +296,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	enum sl_err err;
 
 	s->conf = conf;
-	put(spec.model.name, sizeof spec.model.name, conf->model.name);
-	spec.model.width = conf->model.width;
-	spec.model.task = sl_setup_task(conf)->kind;
-	spec.model.classes = conf->model.classes;
-	spec.model.masked = conf->model.head == SL_CONF_MASKED_LM ? conf->data.mask_rate : 0;
-	spec.model.image = conf->model.image.h;
-	spec.model.image_w = conf->model.image.w;
-	spec.model.cifar_stem = conf->model.form == SL_FORM_CIFAR;
-	spec.model.dropout = conf->model.dropout;
-	spec.model.init_bn0 = conf->model.init_bn0;
-	spec.model.features = conf->model.features;
-	spec.model.vocab = conf->model.vocab;
-	spec.model.tokens = conf->model.tokens;
-	spec.model.huggingface = conf->model.huggingface[0] ? conf->model.huggingface : NULL;
-	spec.model.network = conf->model.network[0] ? conf->model.network : NULL;
-	spec.model.input = sl_conf_input(conf);
+	describe_model(&spec.model, conf);
 	err = sl_model_takes_of(&s->takes, &spec.model, &why);
 	if (err)
 		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));

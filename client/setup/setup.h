@@ -26,59 +26,69 @@ struct sl_phase {
 	double lr;        /* factor of the schedule's learning rate */
 };
 
+/* What a run needs, in the order in which it is opened. Each stage reads what stands above it. Pointers are owned
+ * unless said. */
 struct sl_setup {
-	const struct sl_conf_client *conf;
-	struct sl_phase phase; /* set it before sl_setup_plan */
+	/* ---- given: the caller sets it before sl_setup_plan; zeros suit an undivided training run */
+	const struct sl_conf_client *conf; /* borrowed */
+	struct sl_phase phase;
+	int64_t trained; /* steps that the weights have had before this run: where decaying inserts begin. INT64_MAX:
+			    all of them */
+	/* The splits for whose rows the plan has room: with a network of tokens it depends on their lengths. NONE: data
+	 * are not looked at, and rows may be as long as model.tokens. */
+	enum sl_setup_reads { SL_READS_NONE, SL_READS_TEST, SL_READS_ALL } reads;
+	const char *weights_from; /* the file of the weights, in place of the config's; NULL: the config's */
+	bool audits;              /* an audit fetches the middle's whole state */
+	bool alone;               /* has a member's part of the data, but is in no group */
+	/* Of a vertical group in one process (`alone`): the parties with features, whose data give inputs, and whose
+	 * noise is in head_act. NULL: the data here give it. Borrowed */
+	const struct sl_setup *features;
+	int n_features;
+	const char *const *given; /* [ngiven] what to predict in place of the test set; NULL: the test set. Borrowed */
+	int ngiven;
+	bool streams; /* the test set is lines that come one by one (stream_set.h), and `given` is empty */
+
+	/* ---- sl_setup_plan: what both sides agree on, and how the parts are computed */
 	struct sl_agreement agreement;
 	struct sl_model_takes takes;
 	struct sl_lora lora; /* rank 0: none */
 	struct sl_conf_list adapted;
 	struct sl_plan *plan;
-	int64_t trained; /* steps that the weights have had before this run: where decaying inserts begin. Set it before
-			    sl_setup_plan; INT64_MAX: all of them */
-	/* The splits for whose rows the plan has room: with a network of tokens it depends on their lengths. NONE: data
-	 * are not looked at, and rows may be as long as model.tokens. Set it before sl_setup_plan. */
-	enum sl_setup_reads { SL_READS_NONE, SL_READS_TEST, SL_READS_ALL } reads;
-	const char *weights_from;  /* the file of the weights, in place of the config's; NULL: the config's. Set it
-				      before sl_setup_plan */
-	struct sl_weights weights; /* of the whole model */
-	bool weights_from_seed;    /* all of the middle's are from the seed: no upload is needed */
-	bool inserts_given;        /* a file has given weights of inserts */
-	struct sl_set set[SL_SPLIT_COUNT];
 	int64_t epoch_steps;   /* steps of an epoch, the same for all members of a group; 0: there is no group */
 	int64_t dealt;         /* a hash of share.batches; 0: it is not given */
 	struct sl_turns turns; /* which of the dealt batches are this member's own */
-	bool audits;           /* an audit fetches the middle's whole state. Set it before sl_setup_plan */
-	bool alone;            /* has a member's part of the data, but is in no group. Set it before sl_setup_plan */
-	char *weights_file;    /* of a command on trained weights: where they were read; NULL: elsewhere */
-	char *about;           /* what is known of the data, from them or a model file (about.h); NULL: nothing */
-	/* [classes] for several labels, in training: the probability from which on each is predicted, as the last
-	 * evaluation found it; 0: there was none yet. NULL: the task is another one */
-	double *threshold;
-	const char *const *given; /* [ngiven] what to predict in place of the test set; NULL: the test set. Borrowed */
-	int ngiven;
-	/* Of a vertical group in one process (`alone`): the parties with features, whose data give inputs, and whose
-	 * noise is in head_act. Set it before sl_setup_backend; NULL: the data here give it. Borrowed */
-	const struct sl_setup *features;
-	int n_features;
 	/* [n_features] with data.also: `features` are its sources, and these are the same setups and their configs,
 	 * from the first split on that is opened. NULL: none */
 	struct sl_setup *further;
 	struct sl_conf_client *further_conf;
-	bool streams; /* the test set is lines that come one by one (stream_set.h), and `given` is empty */
+
+	/* ---- sl_setup_weights */
+	struct sl_weights weights; /* of the whole model */
+	bool weights_from_seed;    /* all of the middle's are from the seed: no upload is needed */
+	bool inserts_given;        /* a file has given weights of inserts */
+	char *weights_file;        /* of a command on trained weights: where they were read; NULL: elsewhere */
+
+	/* ---- sl_setup_split and sl_setup_data. The plan opens splits whose rows it looks at. */
+	struct sl_set set[SL_SPLIT_COUNT];
+	char *about; /* what is known of the data, from them or a model file (about.h); NULL: nothing */
 	/* While a split is opened, and with `streams` until the end: names a table's columns. NULL: the data do. */
 	struct json_t *recalled;
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
 	float *class_weight;          /* [classes], of train.class_weights; NULL: all are 1 */
 	struct sl_label_scale *scale; /* [targets], of data.scale_label or the model; NULL: numbers are not scaled */
-	struct sl_noise noise;        /* sl_setup_backend reads its key */
-	struct sl_head_cache *head_cache; /* train.keep_head_bytes; NULL: nothing is kept */
-	struct sl_dcor *dcor;             /* for a training run's evaluations; NULL: there is no such figure */
-	struct sl_order order;            /* in a vertical group; else zeros */
+	struct sl_order order;        /* in a vertical group; else zeros */
 	struct sl_aligned
 		*aligned; /* data.aligned, from the first split on that is opened, or common rows; NULL: none */
 	uint32_t *home;   /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */
+	struct sl_head_cache *head_cache; /* train.keep_head_bytes; NULL: nothing is kept */
+	struct sl_dcor *dcor;             /* for a training run's evaluations; NULL: there is no such figure */
+	/* [classes] for several labels, in training: the probability from which on each is predicted, as the last
+	 * evaluation found it; 0: there was none yet. NULL: the task is another one */
+	double *threshold;
+
+	/* ---- sl_setup_backend */
+	struct sl_noise noise;
 	struct sl_pool *pool;
 	struct sl_backend be;
 	bool be_open;
