@@ -10,9 +10,13 @@ PARTS := mk/tests.mk mk/package.mk mk/gpu.mk mk/fuzz.mk mk/bench.mk
 .PHONY: FORCE check build-tests build-bench $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\# .*/\1/p' Makefile $(PARTS))
 FORCE:
 
+##@ Build and try
 help: ## this list
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile $(PARTS)
-	@echo 'Variables: T=test_x (one test), SAN=address,undefined | thread, CROSS=aarch64-linux-gnu, PREFIX, DESTDIR, SPLIT_NO_DEPS=1, FUZZ_SECONDS=60, WERROR=1, V=1'
+	@awk -F':.*## ' '/^##@ / {head = substr($$0, 5); if (!seen[head]++) order[++n] = head} \
+		/^[a-z0-9-]+:.*## / {of[head] = of[head] sprintf("  %-18s %s\n", $$1, $$2)} \
+		END {for (i = 1; i <= n; i++) printf "%s%s\n%s", (i > 1 ? "\n" : ""), order[i], of[order[i]]}' Makefile $(PARTS)
+	@printf '\nVariables\n  T=test_x (one test), DEBUG=1, SAN=address,undefined | thread, CROSS=aarch64-linux-gnu, CFLAGS, LDFLAGS,\n'
+	@printf '  PREFIX, DESTDIR, SPLIT_NO_DEPS=1, FUZZ_SECONDS=60, WERROR=1, V=1\n'
 
 # ---- variant and flags
 CC ?= gcc
@@ -30,10 +34,12 @@ AR := $(if $(CROSS),$(CROSS)-)ar
 # runs a program of the other architecture, where the build needs its output
 RUN := $(if $(CROSS),qemu-$(firstword $(subst -, ,$(CROSS)))-static)
 SAN ?=
+# DEBUG=1: for a debugger
+DEBUG ?=
 Q := $(if $(V),,@)
 T ?=
 comma := ,
-B := build/$(if $(CROSS),$(CROSS)-)$(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
+B := build/$(if $(CROSS),$(CROSS)-)$(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(DEBUG),debug,release))
 
 PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd zlib libpng libjpeg libwebp libtiff-4 libarchive libpcre2-8 libutf8proc
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
@@ -49,11 +55,13 @@ HARDEN = -fstack-protector-strong -fstack-clash-protection $(if $(SAN),,-U_FORTI
 # CFLAGS and LDFLAGS belong to the user. OWN is what single files need besides.
 OWN :=
 LINK_FLAGS = -Wl,-z,relro -Wl,-z,now $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
-OPT := -O3 -g
+OPT := $(if $(DEBUG),-Og -g3,-O3 -g)
 ifneq ($(SAN),)
 # -O1 keeps sanitizer builds short; gcc's flow warnings are wrong about instrumented code
 OPT := -O1 -g -DSL_SANITIZED -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all -Wno-maybe-uninitialized -Wno-format-truncation
 endif
+# What an object depends on besides its source. Other flags or another compiler rebuild all; WERROR and ccache do not.
+FLAGS := Makefile $(B)/flags
 BASE_CFLAGS = $(KNOWN_MACHINE)-std=gnu11 $(WARN) $(OPT) $(HARDEN) $(OWN) -D_GNU_SOURCE= -I. -I$(B)/gen $(PKG_CFLAGS) -pthread
 PIC := -fPIC -fvisibility=hidden
 
@@ -100,6 +108,11 @@ define generate
 endef
 wrap = $(addprefix -Wl$(comma)--wrap=,$1)
 
+CHOSEN_FLAGS = $(filter-out ccache -Werror,$(CC) $(CXX) $(BASE_CFLAGS) $(CFLAGS) $(LINK_FLAGS))
+$(B)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(subst ','\'',$(CHOSEN_FLAGS))' | cmp -s - $@ || echo '$(subst ','\'',$(CHOSEN_FLAGS))' >$@
+
 # ---- both daemons: every .c of a room, found by wildcard. kernels/cuda, server/mpi and client/dicom are separate modules.
 LIB_SRC := $(filter-out client/main.c server/main.c,$(call sources,common/*/*.c kernels/*.c kernels/cpu/*.c lib/*.c \
 	client/*.c client/*/*.c server/*.c server/host/*.c server/group/*.c server/trunk/*.c server/store/*.c))
@@ -128,22 +141,22 @@ $(B)/version: FORCE
 $(foreach m,client/main.o server/main.o,$(B)/$m $(B)/fail/$m): $(B)/version
 $(B)/client/main.o $(B)/server/main.o: OWN += -DSL_BUILD_VERSION='"$(GIT_VERSION)"'
 # -g1: line numbers without variables. Full debug information doubles the compile time of the inlined kernels.
-$(B)/kernels/cpu/%.o: OWN += -g1
+$(B)/kernels/cpu/%.o: OWN += $(if $(DEBUG),,-g1)
 
-$(B)/%.o: %.c Makefile | $(GEN_HDR)
+$(B)/%.o: %.c $(FLAGS) | $(GEN_HDR)
 	@command -v pkg-config >/dev/null || { echo 'pkg-config is missing: run scripts/install-deps.sh'; exit 1; }
 	$(call compile,CC   ,$(CC) $(BASE_CFLAGS) $(call simd,$<) $(CFLAGS))
-$(B)/gen/%.o: $(B)/gen/%.c
+$(B)/gen/%.o: $(B)/gen/%.c $(FLAGS)
 	$(call compile,CC   ,$(CC) $(BASE_CFLAGS) $(CFLAGS))
 $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: %.proto
 	$(call generate,$(B)/gen)
 
 # MPI: servers that train one middle together (server/group/ranks.h); built if mpi.h is installed
-$(B)/libsplit_mpi.so: server/mpi/ranks_mpi.c server/group/ranks.h common/base/err.h Makefile
+$(B)/libsplit_mpi.so: server/mpi/ranks_mpi.c server/group/ranks.h common/base/err.h $(FLAGS)
 	$(call says,LINK ,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(shell $(PKG_CONFIG) --cflags $(MPI)) $(PIC) $(CFLAGS) -shared $(LINK_FLAGS) -o $@ $< $(shell $(PKG_CONFIG) --libs $(MPI))
 # DICOM: medical pictures (client/data/dicom.h); built if DCMTK and a C++ compiler are installed
-$(B)/libsplit_dicom.so: client/dicom/dicom_dcmtk.cc client/data/dicom.h Makefile
+$(B)/libsplit_dicom.so: client/dicom/dicom_dcmtk.cc client/data/dicom.h $(FLAGS)
 	$(call says,LINK ,$@)
 	$(Q)$(CXX) -std=c++17 $(WARN) -I. $(PIC) $(OPT) $(HARDEN) $(filter-out -std=% -W%,$(CFLAGS)) -shared \
 		$(filter-out %-rpath%,$(LINK_FLAGS)) -o $@ $< -ldcmjpls -ldcmjpeg -ldcmdata -loflog -lofstd
@@ -151,21 +164,31 @@ $(B)/libsplit_dicom.so: client/dicom/dicom_dcmtk.cc client/data/dicom.h Makefile
 include $(PARTS)
 -include $(shell find $(B) build/fuzz build/analysed -name '*.d' 2>/dev/null)
 
+compile-commands: ## compile_commands.json of product and tests, for clangd and other tools
+	@$(MAKE) -Bnk V=1 SPLIT_NO_DEPS=1 B=$(B) all lib build-tests build-bench 2>/dev/null | \
+		sed -nE 's/^[\t ]*((ccache )?[a-z0-9_-]*g*cc .* -c -o [^ ]*\.o ([^ ]*))$$/\3\t\1/p' | awk -F'\t' '!seen[$$1]++' | \
+		jq -Rn --arg dir '$(CURDIR)' '[inputs | split("\t") | {directory: $$dir, file: .[0], command: .[1]}]' >compile_commands.json
+	@jq -r '"compile_commands.json: \(length) files"' compile_commands.json
+
 # ---- gates and pages
+##@ Check
+##@ Build and try
 deps: ## install the Debian packages that build and tests need (SPLIT_NO_DEPS=1: leave them)
 	@test -n "$(SPLIT_NO_DEPS)" || scripts/install-deps.sh
+##@ Check
 format: ## clang-format every source in place
 	@git ls-files -z --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | xargs -0 -r clang-format -i
 format-check: ## fail where clang-format would change a source, or a Python script uses a name that nothing defines
 	@scripts/check-format.sh
-rooms: ## fail where a source includes what its room may not, or files, headers and comments break a limit
+rooms: ## fail where a source includes what its room may not, a codec lacks a part, or a limit is broken
 	@scripts/check-rooms.sh
 	@scripts/check-shell.py
 	@scripts/house.py --gate
 prose: ## how long the sentences of pages and messages are; fails where they are too long
 	@scripts/prose.py
-house: ## the structure of the sources in figures, beside the aims: circles of files, flags, exports, code by room
+house: ## the structure of the sources in figures, beside the limits; how many files a commit touches
 	@scripts/house.py
+##@ Build and try
 config-page: all ## docs/config.md, from what --print-config says
 	@BUILD=$(B) scripts/config-page.sh >$(B)/config.md && cp $(B)/config.md docs/config.md
 clean: ## remove build/

@@ -4,6 +4,7 @@ build-bench: $(BENCH_BIN)
 $(BENCH_BIN): $(B)/%: $(B)/%.o $(B)/tests/bench/op_times.o $(LIB)
 	$(link)
 
+##@ Measure
 bench: deps ## milliseconds of head, middle, tail, codecs and link (BENCH_ARGS=--json)
 	@$(MAKE) --no-print-directory all build-bench
 	@BUILD=$(B) tests/bench/bench.sh $(BENCH_ARGS)
@@ -26,10 +27,12 @@ ifneq ($(SUITE),)
 test-torch bench-peer:
 	@scripts/in-suite.sh '$(SUITE)' "make $@ BENCH_ARGS='$(BENCH_ARGS)' SPLIT_NO_DEPS='$(SPLIT_NO_DEPS)'"
 else
+##@ Test
 test-torch: deps ## compare with PyTorch, live (python3-torch; SUITE=trixie: in Debian 13, as root)
 	@scripts/install-deps.sh --peer
 	@$(MAKE) --no-print-directory all
 	BUILD=$(B) tests/golden/test-torch.sh
+##@ Measure
 bench-peer: deps ## the same work in PyTorch beside it, as ratios (BENCH_ARGS=--write; SUITE=trixie: in Debian 13, as root)
 	@scripts/install-deps.sh --peer
 	@$(MAKE) --no-print-directory all lib build-bench
@@ -37,6 +40,7 @@ bench-peer: deps ## the same work in PyTorch beside it, as ratios (BENCH_ARGS=--
 endif
 
 # ---- demos
+##@ Build and try
 demo: ## two daemons train MobileNetV2 on CIFAR-10
 demo-text: ## two daemons train a small encoder on CoLA from random weights (TEXT_DATA=FOLDER with glue/ and roberta_tokenizer/)
 demo-generate: ## two daemons train a small decoder on CoLA's sentences, and write text (TEXT_DATA=FOLDER as above)

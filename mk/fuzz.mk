@@ -17,6 +17,7 @@ FUZZ_OPS_SRC := $(filter-out $(FUZZ_LIB_SRC),$(call sources,kernels/cpu/*.c test
 build/fuzz/kernels/cpu/%.o: FUZZ_LESS := -fno-sanitize=pointer-overflow
 build/fuzz/tests/ref/%.o: FUZZ_LESS := -fno-sanitize=all -O2
 
+##@ Test
 fuzz: $(FUZZ_BIN) ## run every fuzz target for FUZZ_SECONDS (clang)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/run-fuzz.sh $(FUZZ_BIN)
 
@@ -54,6 +55,7 @@ $(if $(DICOM),build/fuzz/tests/fuzz/fuzz_picture_dicom: | build/fuzz/tests/fuzz/
 # ---- clang's static analyser reads the product, but for gcc's vectors and assembly, and what needs MPI
 ANALYSED := $(patsubst %.c,build/analysed/%.txt,$(filter-out common/base/err.c server/mpi/% $(wildcard kernels/cpu/simd_*.c),\
               $(call sources,common/*/*.c client/*/*.c server/*/*.c lib/*.c kernels/cpu/*.c)))
+##@ Check
 analyse: $(ANALYSED) ## run clang's static analyser over the product
 	@scripts/analyse.py tests/analysed.tsv $^
 build/analysed/%.txt: %.c tests/support/analyse.h Makefile mk/fuzz.mk | $(FUZZ_GEN_HDR)

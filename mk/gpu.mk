@@ -10,10 +10,12 @@ MODULE_BASE := $(addprefix common/base/,err.c log.c worker.c worker_turns.c real
 CUDA_OBJ := $(patsubst %,$(B)/cuda-module/%.o,$(wildcard kernels/cuda/*.cu kernels/cuda/*.c) $(MODULE_BASE))
 
 ifneq ($(and $(NVCC),$(CUDNN_H),$(if $(CROSS),,native)),)
+##@ Build and try
 cuda: $(B)/libsplit_cuda.so ## build/<variant>/libsplit_cuda.so, where nvcc and cuDNN's header are (CUDA_ARCHS="90")
 ifeq ($(origin CUDA_ARCHS),undefined)
 CUDA_ARCHS = $(shell $(NVCC) --list-gpu-arch | sed -n 's/^compute_//p' | grep -xE '61|70|75|80|86|89|90|100|120' | sort -n | tr '\n' ' ')
 endif
+##@ Measure
 cuda-resources: cuda $(patsubst %.cu,$(B)/cuda-module/%.ptx,$(wildcard kernels/cuda/codec_*.cu)) ## registers, spills and shared memory of its kernels, and how they round, where no GPU is
 	scripts/cuda-resources.sh kernels/cuda $(patsubst %.o,%.usage,$(filter %.cu.o,$(CUDA_OBJ))) $(filter %.ptx,$^)
 else
@@ -56,13 +58,16 @@ GPU_BENCHES := $(addprefix $(B)/tests/bench/bench_,gpu gpu_codecs encoder segmen
 ON_GPU := LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH
 OR_NO_GPU := || [ $$? = 77 ]
 
+##@ Test
 test-gpu: cuda ## every test that uses a GPU, on one; skipped and counted where none is
 	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'
 	@BUILD=$(B) $(ON_GPU) scripts/run-tests.sh $(GPU_BIN)
+##@ Install and pack
 gpu-bundle: cuda all lib ## build/gpu: tests, benchmarks, both daemons for a GPU host, run there by its gpu-check.sh (PAIR_DATA, PAIR_WEIGHTS)
 	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'
 	@$(MAKE) --no-print-directory $(GPU_BENCHES)
 	BUILD=$(B) scripts/gpu-bundle.sh build/gpu $(PAIR_DATA) $(PAIR_WEIGHTS)
+##@ Measure
 bench-gpu: cuda ## the middle on the GPU, and in PyTorch beside it
 	@$(MAKE) --no-print-directory $(GPU_BENCHES)
 	$(ON_GPU) $(B)/tests/bench/bench_gpu --layers $(OR_NO_GPU)
@@ -82,7 +87,7 @@ SIM_SHARED = sim_shared_$(basename $(<F))
 SIM_INCLUDE = -Itests/support/cuda_sim -Wno-unknown-pragmas $(if $(filter %.cu,$<),-DSIM_SHARED='"$(SIM_SHARED)"')
 SIM_CC = $(CC) $(BASE_CFLAGS) -ffp-contract=off $(SIM_INCLUDE)
 
-$(B)/cuda-sim/%.o: % Makefile mk/gpu.mk
+$(B)/cuda-sim/%.o: % $(FLAGS) mk/gpu.mk
 	$(call compile,CC   ,$(SIM_CC) $(SIM_CHECKS) $(CFLAGS) -x c,on a CPU)
 
 CODEC_TESTS := $(addprefix $(B)/tests/suite/test_gpu_,codecs codec_state codec_ahead)
@@ -109,7 +114,7 @@ $(B)/tests/suite/test_gpu_start: $(B)/cuda-sim/kernels/cuda/entry.c.o
 RACE_OBJ := $(patsubst %,$(B)/cuda-sim-race/%.o,$(SIM_DEVICE) $(wildcard tests/support/cuda_sim/race/*.c) $(SIM_CODECS))
 RACE_TESTS := $(if $(SAN),,$(SIM_TESTS:$(B)/tests/suite/%=$(B)/cuda-sim-race/%))
 WATCHED = -DSIM_RACECHECK $(if $(filter %.cu %/test_cuda_sim.c,$1),-fsanitize=thread -O1)
-$(B)/cuda-sim-race/%.o: % Makefile mk/gpu.mk
+$(B)/cuda-sim-race/%.o: % $(FLAGS) mk/gpu.mk
 	$(call compile,CC   ,$(SIM_CC) $(call WATCHED,$<) $(CFLAGS) -x c,for races)
 $(RACE_TESTS): TEST_LDFLAGS += -Wl,-z,execstack
 $(RACE_TESTS): $(B)/cuda-sim-race/%: $(B)/cuda-sim-race/tests/suite/%.c.o $(SUPPORT_OBJ) $(LIB)
@@ -123,6 +128,7 @@ $(B)/tests/bench/gpu_traffic.o: OWN += -Itests/support/cuda_sim
 $(B)/cuda-sim-race/gpu_traffic: $(filter-out %/race/race.c.o,$(RACE_OBJ)) $(B)/cuda-sim-race/tests/support/cuda_sim/traffic/traffic.c.o \
 		$(B)/cuda-sim/tests/support/gpu_codecs/sim.c.o $(B)/tests/bench/gpu_traffic.o $(LIB)
 	$(call link,-Wl$(comma)-z$(comma)execstack $(call wrap,$(TRAFFIC_CALLS)))
+##@ Measure
 cuda-sim-traffic: ## what the GPU's codecs read and write, counted on a CPU (TRAFFIC_ARGS="--json --kernels --relu CODEC…")
 	@$(MAKE) --no-print-directory SAN= build/release/cuda-sim-race/gpu_traffic
 	@build/release/cuda-sim-race/gpu_traffic $(TRAFFIC_ARGS)
@@ -139,9 +145,9 @@ $(SIM_RACE_OBJ): SIM_FLAGS += $(call WATCHED,$<)
 # g++ ignores the section attribute of variables in templates, so all of a kernel's .bss is taken as shared memory.
 SIM_SECTION = $(SIM_SHARED),alloc,load,data,contents
 define sim_module
-$1/%.c.o: %.c Makefile mk/gpu.mk
+$1/%.c.o: %.c $(FLAGS) mk/gpu.mk
 	$$(call compile,CC   ,$$(CC) $$(BASE_CFLAGS) -DCU_ARCHS='"a CPU"' $$(SIM_FLAGS),on a CPU)
-$1/%.o: % Makefile mk/gpu.mk
+$1/%.o: % $(FLAGS) mk/gpu.mk
 	$$(call compile,CXX  ,$$(CXX) -std=c++17 -I. -D_GNU_SOURCE $$(OPT) $$(WARN) -pthread $$(SIM_FLAGS) -x c++,on a CPU)
 	$$(Q)$$(if $$(filter %.cu,$$<),objcopy --rename-section .bss=$$(SIM_SECTION) $$@)
 $1/libsplit_cuda.so:
@@ -152,6 +158,7 @@ $(foreach folder,$(B)/cuda-sim-module $(B)/cuda-sim-race/module,$(eval $(call si
 $(B)/cuda-sim-module/libsplit_cuda.so: $(SIM_MODULE_SRC:%=$(B)/cuda-sim-module/%.o)
 $(B)/cuda-sim-race/module/libsplit_cuda.so: $(SIM_RACE_OBJ)
 
+##@ Test
 cuda-sim: $(SIM_MODULE) ## build/<variant>/cuda-sim-module/libsplit_cuda.so: the CUDA module on a CPU, for tests
 cuda-sim-racecheck: ## races in the GPU's kernels, looked for on a CPU (SPLIT_LONG=1: by every test)
 	@$(MAKE) --no-print-directory check SAN= T=gpu_races

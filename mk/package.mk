@@ -17,11 +17,12 @@ LOCAL_SRC := $(wildcard lib/local/*.c)
 pic = $(patsubst %.c,$(B)/pic/%.o,$1) $(PROTO:%.proto=$(B)/pic/gen/%.pb-c.o)
 
 build-tests: $(call needs,script fronts,$(SHARED) $(LOCAL))
+##@ Build and try
 lib: $(SHARED) $(LOCAL) $(B)/split.pc ## build/<variant>/libsplit.so and split.pc: a script's or program's own middle
 
-$(B)/pic/%.o: %.c Makefile mk/package.mk | $(GEN_HDR)
+$(B)/pic/%.o: %.c $(FLAGS) mk/package.mk | $(GEN_HDR)
 	$(call compile,CC   ,$(CC) $(BASE_CFLAGS) $(PIC) $(call simd,$<) $(CFLAGS),pic)
-$(B)/pic/gen/%.o: $(B)/gen/%.c
+$(B)/pic/gen/%.o: $(B)/gen/%.c $(FLAGS)
 	$(call compile,CC   ,$(CC) $(BASE_CFLAGS) $(PIC) $(CFLAGS),pic)
 $(B)/pic/libparts.a: $(call pic,$(call sources,common/*/*.c client/link/*.c kernels/cpu/codec_*.c kernels/cpu/level*.c kernels/cpu/simd_*.c))
 	$(archive)
@@ -51,6 +52,7 @@ man: $(B)/man/splitc.1 $(B)/man/splits.1 $(B)/man/split.3 ## build/<variant>/man
 EXAMPLES := encoder-small decoder-small moderate-cnn
 INTO := "$(DESTDIR)$(PREFIX)"
 LIBS_INTO := "$(DESTDIR)$(LIBDIR)"
+##@ Install and pack
 install: all $(B)/man/splitc.1 $(B)/man/splits.1 ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example configs, units for systemd
 	install -d $(addprefix $(INTO)/,bin $(EXAMPLES:%=share/split/configs/%) share/split/prometheus lib/systemd/system share/man/man1 share/bash-completion/completions)
 	install -m 644 $(B)/man/splitc.1 $(B)/man/splits.1 $(INTO)/share/man/man1/

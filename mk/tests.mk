@@ -42,7 +42,7 @@ build-tests: $(call needs,onnx_families,$(B)/tests/suite/test_golden)
 # Preloaded before libc in the daemons' processes, so never together with a sanitizer.
 build-tests: $(if $(SAN),,$(call needs,link_faults,$(B)/tests/support/preload/clock_back.so))
 build-tests: $(if $(SAN),,$(call needs,messages,$(B)/tests/support/preload/old_blas.so))
-$(B)/tests/support/preload/%.so: tests/support/preload/%.c Makefile mk/tests.mk
+$(B)/tests/support/preload/%.so: tests/support/preload/%.c $(FLAGS) mk/tests.mk
 	$(call says,LINK ,$@)
 	$(Q)$(CC) -std=gnu11 $(WARN) -O2 -g -D_GNU_SOURCE= -I. -fPIC -shared -pthread -o $@ $<
 
@@ -50,12 +50,13 @@ $(B)/tests/support/preload/%.so: tests/support/preload/%.c Makefile mk/tests.mk
 # they are linked before the library.
 FAIL_OBJ := $(patsubst %.c,$(B)/fail/%.o,$(filter-out %/main.c,$(shell grep -l SL_FAILPOINT common/*/*.c client/*.c client/*/*.c server/*.c server/*/*.c)))
 FAIL_BINS := $(B)/fail/splitc $(B)/fail/splits
+##@ Test
 fail: $(FAIL_BINS) ## build/<variant>/fail: both daemons with failpoints, for tests
 build-tests: $(call needs,$(call mention,lib/failpoints|lib/groups|lib/vertical|/fail/|start_(slow|failing)_client|client_(stands|dies)|killed_(client|server)),$(FAIL_BINS))
 
 $(B)/fail/%.o: OWN += -DSL_FAILPOINTS
 $(B)/fail/client/main.o $(B)/fail/server/main.o: OWN += -DSL_BUILD_VERSION='"$(GIT_VERSION), with failpoints"'
-$(B)/fail/%.o: %.c Makefile mk/tests.mk | $(GEN_HDR)
+$(B)/fail/%.o: %.c $(FLAGS) mk/tests.mk | $(GEN_HDR)
 	$(call compile,CC   ,$(CC) $(BASE_CFLAGS) $(call simd,$<) $(CFLAGS),failpoints)
 $(B)/fail/splitc: $(B)/fail/client/main.o
 $(B)/fail/splits: $(B)/fail/server/main.o
