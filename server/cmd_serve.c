@@ -249,7 +249,7 @@ static int serve(struct serve *s)
 
 static int run(struct serve *s, int argc, char **argv)
 {
-	struct sl_options o = {.command = "serve", .usage = usage};
+	struct sl_options o = {.command = "serve", .usage = usage, .keys = &sl_conf_server_schema};
 	struct sl_fail fail;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG, 1);
 

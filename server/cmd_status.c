@@ -18,7 +18,7 @@ static const char *const usage[] = {
 int splits_status(int argc, char **argv)
 {
 	static const char service[] = "/run/split/splits.sock";
-	struct sl_options o = {.command = "status", .usage = usage};
+	struct sl_options o = {.command = "status", .usage = usage, .keys = &sl_conf_server_schema};
 	struct sl_conf_server conf;
 	struct sl_fail fail, other;
 	enum sl_err err;

@@ -62,7 +62,7 @@ static void print(const struct sl_conf_client *c, const struct sl_align_report *
 int splitc_align(int argc, char **argv)
 {
 	static struct sl_conf_client conf;
-	struct sl_options o = {.command = "align", .usage = usage, .suits = suits};
+	struct sl_options o = {.command = "align", .usage = usage, .keys = &sl_conf_client_schema, .suits = suits};
 	struct sl_align_report report;
 	struct sl_fail fail;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON, 1);

@@ -74,7 +74,7 @@ static void say(uint64_t step, const struct sl_audit_sum *sum, bool json)
 
 int splitc_audit(int argc, char **argv)
 {
-	struct sl_options o = {.command = "audit", .usage = usage, .suits = suits};
+	struct sl_options o = {.command = "audit", .usage = usage, .keys = &sl_conf_client_schema, .suits = suits};
 	static struct sl_conf_client conf;
 	struct sl_setup setup = {0};
 	struct sl_audit_sum sum;

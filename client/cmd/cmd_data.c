@@ -359,7 +359,7 @@ static enum sl_err look_at(struct look *l, const struct sl_options *o, struct sl
 
 int splitc_data(int argc, char **argv)
 {
-	struct sl_options o = {.command = "data", .usage = usage};
+	struct sl_options o = {.command = "data", .usage = usage, .keys = &sl_conf_client_schema};
 	static struct look l;
 	struct sl_conf_client conf;
 	struct sl_fail fail;

@@ -101,7 +101,7 @@ static int parity(const struct sl_options *o, const struct sl_conf_client *conf)
 
 int splitc_eval(int argc, char **argv)
 {
-	struct sl_options o = {.command = "eval", .usage = usage};
+	struct sl_options o = {.command = "eval", .usage = usage, .keys = &sl_conf_client_schema};
 	struct sl_drive_options drive = {.eval_only = true};
 	static struct sl_conf_client conf;
 	static struct sl_setup setup; /* static, since a task that hangs works on it until the process ends */

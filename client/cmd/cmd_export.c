@@ -499,7 +499,7 @@ static enum sl_err check_out(const struct sl_options *o, struct sl_fail *fail)
 
 int splitc_export(int argc, char **argv)
 {
-	struct sl_options o = {.command = "export", .usage = usage};
+	struct sl_options o = {.command = "export", .usage = usage, .keys = &sl_conf_client_schema};
 	struct sl_conf_client conf;
 	struct sl_setup setup = {0};
 	struct sl_fail fail;

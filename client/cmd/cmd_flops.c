@@ -238,7 +238,7 @@ static enum sl_err print_json(const struct sl_setup *setup, struct sl_fail *fail
 
 int splitc_flops(int argc, char **argv)
 {
-	struct sl_options o = {.command = "flops", .usage = usage};
+	struct sl_options o = {.command = "flops", .usage = usage, .keys = &sl_conf_client_schema};
 	struct sl_conf_client conf;
 	struct sl_setup setup = {0};
 	struct sl_fail fail;

@@ -281,7 +281,7 @@ static void close_texts(struct texts *t)
 
 int splitc_generate(int argc, char **argv)
 {
-	struct sl_options o = {.command = "generate", .usage = usage, .suits = suits};
+	struct sl_options o = {.command = "generate", .usage = usage, .keys = &sl_conf_client_schema, .suits = suits};
 	static struct sl_conf_client conf;
 	static struct sl_setup setup;
 	struct texts t = {.o = &o};

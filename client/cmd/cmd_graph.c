@@ -234,7 +234,7 @@ static int named_part(const char *name)
 
 int splitc_graph(int argc, char **argv)
 {
-	struct sl_options o = {.command = "graph", .usage = usage};
+	struct sl_options o = {.command = "graph", .usage = usage, .keys = &sl_conf_client_schema};
 	struct sl_conf_client conf;
 	struct sl_setup setup = {0};
 	struct sl_fail fail;

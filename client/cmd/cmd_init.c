@@ -333,7 +333,7 @@ static void quote_word(const char *word, char out[2 * ANSWER])
 
 int splitc_init(int argc, char **argv)
 {
-	struct sl_options o = {.command = "init", .usage = usage};
+	struct sl_options o = {.command = "init", .usage = usage, .keys = &sl_conf_client_schema};
 	struct sl_preset_found found = {.what = NULL};
 	static struct sl_conf_client conf;
 	struct sl_fail counted, fail;

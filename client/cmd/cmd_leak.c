@@ -194,7 +194,7 @@ static enum sl_err run(const struct sl_options *o, struct sl_conf_client *mine, 
 
 int splitc_leak(int argc, char **argv)
 {
-	struct sl_options o = {.command = "leak", .usage = usage};
+	struct sl_options o = {.command = "leak", .usage = usage, .keys = &sl_conf_client_schema};
 	static struct sl_conf_client conf;
 	static struct sl_parties parties;
 	struct sl_setup setup = {0};

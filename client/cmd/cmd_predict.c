@@ -334,7 +334,7 @@ static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client
 
 int splitc_predict(int argc, char **argv)
 {
-	struct sl_options o = {.command = "predict", .usage = usage, .suits = suits};
+	struct sl_options o = {.command = "predict", .usage = usage, .keys = &sl_conf_client_schema, .suits = suits};
 	static struct sl_conf_client conf;
 	static struct sl_setup setup;
 	struct output out = {.file = NULL};

@@ -54,7 +54,7 @@ int splitc_status(int argc, char **argv)
 {
 	/* a config without `control`, for its default */
 	static const char no_config[] = "model: {name: none}\ndata: {dir: none}\n";
-	struct sl_options o = {.command = "status", .usage = usage};
+	struct sl_options o = {.command = "status", .usage = usage, .keys = &sl_conf_client_schema};
 	struct sl_conf_client conf;
 	struct sl_fail fail;
 	enum sl_err err;

@@ -153,7 +153,7 @@ static int ended(int failed)
 
 int splitc_sweep(int argc, char **argv)
 {
-	struct sl_options o = {.command = "sweep", .usage = usage};
+	struct sl_options o = {.command = "sweep", .usage = usage, .keys = &sl_conf_client_schema};
 	struct sl_conf_sweep_row *row = NULL;
 	struct sl_sweep_result *result = NULL;
 	struct sl_conf_client conf;

@@ -212,7 +212,7 @@ static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client
 
 static int train(struct run *r, int argc, char **argv)
 {
-	struct sl_options o = {.command = "train", .usage = usage, .suits = suits};
+	struct sl_options o = {.command = "train", .usage = usage, .keys = &sl_conf_client_schema, .suits = suits};
 	struct sl_drive_options drive = {.eval_only = false};
 	enum sl_run_rest rest;
 	struct sl_fail fail;

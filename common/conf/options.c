@@ -146,16 +146,14 @@ static int usage_error(const struct sl_options *o, const char *what, const char 
 /* Reports an unknown option. It may be a key of the config: --momentum, --train.epochs=3. */
 static int unknown_option(const struct sl_options *o, const char *arg, unsigned takes)
 {
-	const struct sl_conf_schema *schema =
-		strncmp(o->usage[0], "splits", 6) == 0 ? &sl_conf_server_schema : &sl_conf_client_schema;
 	char name[SL_CONF_TEXT];
 	const char *path = NULL;
 
 	snprintf(name, sizeof name, "%.*s", (int)strcspn(arg + strspn(arg, "-"), "="), arg + strspn(arg, "-"));
 	for (char *c = name; *c; c++)
 		*c = *c == '-' ? '_' : *c;
-	if (takes & (SL_OPT_CONFIG | SL_OPT_CONTROL | SL_OPT_INIT))
-		path = sl_conf_find(schema, name) >= 0 ? name : sl_conf_elsewhere(schema, name);
+	if (o->keys && takes & (SL_OPT_CONFIG | SL_OPT_CONTROL | SL_OPT_INIT))
+		path = sl_conf_find(o->keys, name) >= 0 ? name : sl_conf_elsewhere(o->keys, name);
 	if (!path)
 		return usage_error(o, "unknown option", arg);
 	fprintf(stderr, "%.*s %s: unknown option '%s'; a key of the config is set by --set %s=VALUE\n",

@@ -22,6 +22,7 @@ struct sl_options_lines { /* of predict */
 struct sl_options {
 	const char *command;      /* "train" */
 	const char *const *usage; /* the synopsis, "splitc train CONFIG …"; then paragraphs; NULL-terminated */
+	const struct sl_conf_schema *keys; /* of its config: an unknown option may be one of them. NULL: it has none */
 	/* What a command of splitc checks of its config besides, with --check-config too; NULL: nothing. Set it
 	 * before parsing. */
 	enum sl_err (*suits)(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail);

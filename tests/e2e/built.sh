@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What `make` builds is hardened (scripts/check-hardening.sh). A program that lacks one of the flags is found, and the
-# user's CFLAGS come beside the flags that the build needs. A release contains no failpoints. Everything that `make install`
+# user's CFLAGS come beside the flags that the build needs. A release contains no failpoints, and splits no names of networks. Everything that `make install`
 # installs is in one of the Debian packages; otherwise debhelper refuses to build them. The modules for GPUs, MPI and DICOM,
 # which only some machines build, are omitted. Without a compiler, or with one for an unsupported architecture, targets
 # that compile nothing work, so that `make deps` can install one; the others are refused with a sentence. And
@@ -12,6 +12,10 @@ cd "$(dirname "$0")/../.."
 command -v readelf >/dev/null || { echo 'readelf is missing'; exit 77; }
 built=$(find "$BUILD" -maxdepth 1 -name '*.so' -o -maxdepth 1 -name 'splitc' -o -maxdepth 1 -name 'splits')
 scripts/check-hardening.sh $built >"$tmp/out" 2>&1 || fail "$(cat "$tmp/out")"
+
+# The server has no list of networks: what a client sends describes its middle.
+networks=$(sed -nE 's/^\tX\((\w+), .*SL_NETWORK_.*/^\1$/p' common/conf/networks.h)
+strings "$BUILD/splitc" | grep -qE "$networks" && ! strings "$BUILD/splits" | grep -E "$networks" || fail 'splits contains the names of networks'
 
 cat >"$tmp/one.c" <<'C'
 #include <stdio.h>
