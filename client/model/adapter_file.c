@@ -155,7 +155,7 @@ static enum sl_err read_weights(const struct sl_model *m, const struct sl_st_fil
 		}
 		if (!err && used != sl_st_count(file))
 			err = sl_fail_set(fail, SL_ERR_DATA,
-					  "%d of its %d tensors are none of an adapter that lora.target names",
+					  "%d of its %d tensors belong to no layer that lora.target names",
 					  sl_st_count(file) - used, sl_st_count(file));
 	}
 	return err;

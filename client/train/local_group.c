@@ -326,7 +326,7 @@ static enum sl_err join(struct group *g, struct member *m, const struct member *
 	if (m->part->copy && g->step % sl_setup_round(&m->setup))
 		return sl_fail_set(g->fail, SL_ERR_USAGE,
 				   "--absent: member %d comes back in step %" PRIu64 ", inside a round of %" PRIu64
-				   " steps: it can where a round begins",
+				   " steps: let it come back at the first step of a round",
 				   m->conf.agreed.share.member, g->step + 1, sl_setup_round(&m->setup));
 	sl_training_join(m->run, g->step, false);
 	err = sl_training_seek(m->run, m->loader, g->fail);

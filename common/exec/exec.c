@@ -300,14 +300,15 @@ static enum sl_err check_sums(const struct sl_exec *e, struct sl_fail *fail)
 
 	if (e->plan->spec.accumulate > 1 && e->n_narrow)
 		return sl_fail_at(fail, "train.accumulate", SL_ERR_CONFIG,
-				  "inserts that decay are pulled once in each batch: leave this key out");
+				  "an insert that decays shrinks once in each batch, so its batches cannot be "
+				  "accumulated: leave train.accumulate out");
 	if (e->plan->spec.ema > 0 && !adds)
 		return sl_fail_at(fail, "train.ema", SL_ERR_CONFIG, "%s cannot average weights: leave this key out",
 				  e->be->ops->name);
 	if (part_bytes(e) && e->segment->tied_count)
 		return sl_fail_at(fail, "train.chunk_sums", SL_ERR_CONFIG,
-				  "does not hold where head and tail learn one table of tokens: freeze it, as adapters "
-				  "do, or take false");
+				  "is not exact where head and tail train the same word table: "
+				  "freeze the table, or set this key to false");
 	if (part_bytes(e) && !adds)
 		return sl_fail_at(fail, "train.chunk_sums", SL_ERR_CONFIG, "%s cannot add up chunks apart: take false",
 				  e->be->ops->name);

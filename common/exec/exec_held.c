@@ -11,20 +11,20 @@
 enum { PIECE = 1 << 16, ALIGN = 16 };
 
 /* A parameter of an op: the segment's own, or a tied one of the head. */
-struct found {
+struct param_ref {
 	const struct sl_exec *owner; /* NULL: not known yet (sl_exec_lend) */
 	const struct sl_segment_param *param;
 	int wide; /* index into e->wide */
 };
 
-static struct found find(const struct sl_exec *e, int at)
+static struct param_ref resolve_param(const struct sl_exec *e, int at)
 {
 	const struct sl_plan_segment *s = e->segment, *head = &e->plan->segment[SL_HEAD];
 
 	if (at < SL_TIED_AT)
-		return (struct found){e, &s->param[at], at};
+		return (struct param_ref){e, &s->param[at], at};
 	at -= SL_TIED_AT;
-	return (struct found){e->owner, &head->param[s->tied[at].of_head], s->n_param + at};
+	return (struct param_ref){e->owner, &head->param[s->tied[at].of_head], s->n_param + at};
 }
 
 static bool reads_held(const struct sl_exec *e, int i, int k)
@@ -42,7 +42,7 @@ enum sl_err sl_exec_held_open(struct sl_exec *e)
 		return SL_ERR_NOMEM;
 	for (int i = 0; i < s->n_op; i++)
 		for (int k = 0; k < s->op[i].op.n_param; k++) {
-			const struct found f = find(e, s->op[i].param[k]);
+			const struct param_ref f = resolve_param(e, s->op[i].param[k]);
 
 			if (!f.param->held || reads_held(e, i, k) || e->wide[f.wide])
 				continue;
@@ -66,13 +66,13 @@ void sl_exec_hold(struct sl_exec *e, const uint16_t *const *held)
 }
 
 /* Address of a held parameter in host memory. range: the weight range there, if the segment is the middle. */
-static const uint16_t *held_at(const struct found *f, const float *range)
+static const uint16_t *held_at(const struct param_ref *f, const float *range)
 {
 	return f->owner->segment->which == SL_MIDDLE ? (const uint16_t *)(const void *)(range + f->param->offset)
 						     : f->owner->held[f->param - f->owner->segment->param];
 }
 
-static enum sl_err widen_one(struct sl_exec *e, const struct found *f, const uint16_t *from, float *piece)
+static enum sl_err widen_one(struct sl_exec *e, const struct param_ref *f, const uint16_t *from, float *piece)
 {
 	enum sl_err err = SL_OK;
 
@@ -92,7 +92,7 @@ enum sl_err sl_exec_widen(struct sl_exec *e, const float *range)
 	enum sl_err err = e->wide_count && !piece ? SL_ERR_NOMEM : SL_OK;
 
 	for (int i = 0; i < s->n_param + s->n_tied && e->wide_count && !err; i++) {
-		const struct found f = find(e, i < s->n_param ? i : SL_TIED_AT + i - s->n_param);
+		const struct param_ref f = resolve_param(e, i < s->n_param ? i : SL_TIED_AT + i - s->n_param);
 		const uint16_t *from = e->wide[i] && f.owner ? held_at(&f, range) : NULL;
 
 		if (e->wide[i])
@@ -102,13 +102,13 @@ enum sl_err sl_exec_widen(struct sl_exec *e, const float *range)
 	return err;
 }
 
-static void put_tied(const struct sl_exec *e, const struct sl_tied_param *tied, int k, struct sl_op_call *c)
+static void bind_tied(const struct sl_exec *e, const struct sl_tied_param *tied, int k, struct sl_op_call *c)
 {
 	c->param[k] = e->owner->weight + tied->offset;
 	c->grad[k] = tied->learns ? e->grad + e->segment->trainable_count + tied->grad : NULL;
 }
 
-static void put_own(const struct sl_exec *e, int64_t offset, int k, struct sl_op_call *c)
+static void bind_own(const struct sl_exec *e, int64_t offset, int k, struct sl_op_call *c)
 {
 	const size_t low = sl_dtype_bytes(sl_precision_dtype(e->segment->precision));
 
@@ -124,15 +124,15 @@ void sl_exec_params(struct sl_exec *e, int i, struct sl_op_call *c)
 	const struct sl_segment_op *so = &e->segment->op[i];
 
 	for (int k = 0; k < so->op.n_param; k++) {
-		const struct found f = find(e, so->param[k]);
+		const struct param_ref f = resolve_param(e, so->param[k]);
 
 		if (e->wide[f.wide])
-			put_own(e, e->wide[f.wide], k, c);
+			bind_own(e, e->wide[f.wide], k, c);
 		else if (f.param->held)
 			c->held = (struct sl_held){held_at(&f, f.owner->weight), f.param->held == SL_F16};
 		else if (so->param[k] >= SL_TIED_AT)
-			put_tied(e, &e->segment->tied[so->param[k] - SL_TIED_AT], k, c);
+			bind_tied(e, &e->segment->tied[so->param[k] - SL_TIED_AT], k, c);
 		else
-			put_own(e, f.param->offset, k, c);
+			bind_own(e, f.param->offset, k, c);
 	}
 }

@@ -153,7 +153,8 @@ static enum sl_err check_crossing(const struct sl_graph *g, const struct sl_plan
 		return SL_OK;
 	if (spec->precision != SL_PRECISION_FP32 || spec->keep_tokens || spec->cached)
 		return sl_fail_at(fail, key, SL_ERR_CONFIG,
-				  "16 bits, kept and cached tokens go with one value at each cut; %d go up and %d down",
+				  "16-bit precision, kept samples and cached tokens need cut_values: 1; "
+				  "this cut sends %d values to the server and %d back",
 				  n[0], n[1]);
 	for (int out = 0; out < 2; out++)
 		for (int k = 0; k < n[out]; k++) {
@@ -164,13 +165,16 @@ static enum sl_err check_crossing(const struct sl_graph *g, const struct sl_plan
 				return sl_fail_set(fail, SL_ERR_CONFIG, "%s is i32: only f32 crosses", f->name);
 			if (v->lead != g->value[end[out][0].value].lead || v->lead > SL_PER_TOKEN)
 				return sl_fail_set(fail, SL_ERR_CONFIG,
-						   "%s: values at one cut are all per row, or all per token", f->name);
+						   "%s: it has another number of rows than %s: all values at one cut "
+						   "have one per sample, "
+						   "or one per token",
+						   f->name, end[out][0].name);
 			if (f->decay.full)
 				return sl_fail_set(fail, SL_ERR_CONFIG,
-						   "%s: a width that falls goes with one value at each cut", f->name);
+						   "%s: an insert whose width decays needs cut_values: 1", f->name);
 			if (out && v->maker < 0)
-				return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the middle gives back what came in",
-						   f->name);
+				return sl_fail_set(fail, SL_ERR_CONFIG,
+						   "%s: the middle returns one of its inputs unchanged", f->name);
 			for (int j = 0; j < k; j++)
 				if (end[out][j].value == f->value)
 					return sl_fail_set(fail, SL_ERR_CONFIG, "%s and %s are one value", f->name,

@@ -139,11 +139,12 @@ enum sl_err sl_graph_add_param(struct sl_graph *g, const struct sl_param *param,
 		err = count_elements(param->name, &param->shape, &total, fail);
 	if (!err && ((unsigned)param->init.kind >= SL_INIT_COUNT || (unsigned)param->role > SL_TIED ||
 		     param->group < 0 || !(param->init.scale >= 0 && param->init.scale <= 1e6f)))
-		err = sl_fail_set(fail, SL_ERR_CONFIG, "%s: no such initialisation, role or group", param->name);
+		err = sl_fail_set(fail, SL_ERR_CONFIG, "%s: unknown initialisation, role or group", param->name);
 	if (!err && param->held != SL_F32 &&
 	    ((param->held != SL_BF16 && param->held != SL_F16) || param->role != SL_FROZEN ||
 	     param->init.kind != SL_INIT_FILE))
-		err = sl_fail_set(fail, SL_ERR_CONFIG, "%s: only what is frozen, and of a file, is held in 16 bits",
+		err = sl_fail_set(fail, SL_ERR_CONFIG,
+				  "%s: only a frozen parameter with weights from a file can be held in 16 bits",
 				  param->name);
 	if (!err)
 		err = GROW(param, g->n_param + 1, SL_GRAPH_MOST_PARAMS, "parameters");

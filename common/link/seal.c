@@ -36,7 +36,7 @@ static enum sl_err agree(struct keys *out, const struct sl_keypair *own, const u
 	const int bad = first ? crypto_kx_client_session_keys(out->rx, out->tx, public, secret, other)
 			      : crypto_kx_server_session_keys(out->rx, out->tx, public, secret, other);
 
-	return bad ? sl_fail_set(fail, SL_ERR_AUTH, "the other member's key is none") : SL_OK;
+	return bad ? sl_fail_set(fail, SL_ERR_AUTH, "the other member's public key is not a valid X25519 key") : SL_OK;
 }
 
 enum sl_err sl_seal_open(struct sl_seal **out, const struct sl_keypair *own, const struct sl_key *other, bool first,

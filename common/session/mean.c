@@ -141,9 +141,9 @@ enum sl_err sl_end_check_moments(const struct sl_end_layout *l, const float *cha
 	uint64_t applied;
 
 	if (!sl_steps_read(&applied, change + l->floats - 2) || applied > done)
-		return sl_fail_set(
-			fail, SL_ERR_PAYLOAD,
-			"the optimizer of head and tail took more steps than there were, or no count of them");
+		return sl_fail_set(fail, SL_ERR_PAYLOAD,
+				   "the optimizer of head and tail says that it has done more steps than the run, or "
+				   "its count is not a number");
 	for (int64_t i = 0; i < l->grads && l->moments > 1; i++)
 		if (!(last[i] >= 0))
 			return sl_fail_set(fail, SL_ERR_PAYLOAD,

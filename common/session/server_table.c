@@ -304,7 +304,7 @@ static enum sl_err begin(struct sl_session *s, const struct sl_part *p, struct s
 				   p->chunk);
 	if (p->training && s->limits.cached)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
-				   "a step, where rows are cached: evaluations alone can be");
+				   "the client began a training step with cached rows: only evaluations may use them");
 	if (p->training && p->step != s->next_step)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " begun where %" PRIu64 " is next",
 				   p->step, s->next_step);

@@ -117,5 +117,5 @@ refused 78 '2 values cross the cut at p0 (e0.5, p0), where cut_values allows 1: 
 refused 78 '2 values cross the cut at Concat (e1.5, u1), where cut_values allows 1' --set head_end=p0 --set tail_begin=Concat
 two=(--set head_end=p0 --set tail_begin=d0 --set cut_values=2)
 refused 78 'inserts go with one value at each end; 2 go up here and 1 down' "${two[@]}" --set insert.tail=conv:4
-refused 78 'train.precision: 16 bits, kept and cached tokens go with one value at each cut; 2 go up and 1 down' "${two[@]}" --set train.precision=bf16
+refused 78 'train.precision: 16-bit precision, kept samples and cached tokens need cut_values: 1; this cut sends 2 values to the server and 1 back' "${two[@]}" --set train.precision=bf16
 echo 'skips stay at home, and several values cross'

@@ -102,7 +102,7 @@ refused 78 'lora.target: no linear layer before the output is called "queri"' --
 refused 78 'r is not 2, which lora.rank is' --set lora.adapter="$tmp/peft" --set lora.rank=2
 refused 78 'lora_alpha is not 9, which lora.alpha is' --set lora.adapter="$tmp/peft" --set lora.alpha=9
 refused 65 'tensor "roberta.encoder.layer.0.attention.self.key.lora_A.weight" is missing' --set lora.adapter="$tmp/peft" --set lora.target=query,key,value
-refused 65 'of its 16 tensors are none of an adapter' --set lora.adapter="$tmp/peft" --set lora.target=query
+refused 65 'of its 16 tensors belong to no layer that lora.target names' --set lora.adapter="$tmp/peft" --set lora.target=query
 refused 66 'adapter_config.json: ' --set lora.adapter="$tmp/toy"
 refused 78 'lora.rank: adapters belong to networks of model.huggingface' --set model.huggingface= --set model.name=token_mlp
 rc=0

@@ -118,7 +118,7 @@ static const struct gone gone[] = {
 	{{0, 0, 1, 1, 2, 0}, SL_ERR_PAYLOAD, "row 1 goes on behind 1 tokens, of which the cache has 0", 0, false},
 	{{0, 6, 1, 0, 2, 0}, SL_ERR_PAYLOAD, "row 0 has 4 tokens behind 6 that are cached", 0, false},
 	{{0, 0, 1, UINT32_MAX, 2, 0}, SL_ERR_PAYLOAD, "behind 4294967295 that are cached", 0, false},
-	{{0, 0, 1, 0, 2, 0}, SL_ERR_PROTOCOL, "evaluations alone can be", 0, true},
+	{{0, 0, 1, 0, 2, 0}, SL_ERR_PROTOCOL, "only evaluations may use them", 0, true},
 };
 
 /* The homes of rows, and what pads them. */

@@ -256,7 +256,7 @@ def check_refusals():
     refused(split.ConfigError, "input 1 of example is [4]", remote, lambda x, t, a, b: a + b, ((4, 4), (4,)))
     refused(split.ConfigError, "input 1 of example is [5, 4]", remote, lambda x, t, a, b: a + b, ((4, 4), (5, 4)))
     refused(split.ConfigError, "input_grad has 3 values", remote, lambda x, t, a, b: a + b, input_grad=(True, False, True))
-    refused(split.ConfigError, "16 bits, kept and cached tokens go with one value", remote, lambda x, t, a, b: a + b, precision="bf16")
+    refused(split.ConfigError, "16-bit precision, kept samples and cached tokens need cut_values: 1", remote, lambda x, t, a, b: a + b, precision="bf16")
     refused(split.ConfigError, "codec.head_act.1", remote, lambda x, t, a, b: a + b, codec={"head_act.1": "none"})
     refused(split.ConfigError, "the network gives a tuple", split.write_network, Pyramid(), torch.zeros(6, 6, 16, 16), "none")
     m, x = remote(lambda x, t, a, b: (a + b, a * b), input_grad=(True, False)), torch.randn(4, 4)
