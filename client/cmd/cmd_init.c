@@ -352,14 +352,14 @@ int splitc_init(int argc, char **argv)
 	printf("The run needs splits at %s, unless you give --local.\n", conf.server);
 	if (found.what)
 		printf("The data are %s (%s).\n", found.what, sl_conf_data_kinds[conf.data.kind]);
-	if (conf.data.kind == SL_DATA_CSV && counted.code == SL_OK && !conf.model.network[0] &&
+	if (conf.data.kind == SL_DATA_CSV && !counted.code && !conf.model.network[0] &&
 	    access(conf.data.dir, R_OK) == 0)
 		say_columns(&conf);
-	if (counted.code == SL_OK && counted.text[0])
+	if (!counted.code && counted.text[0])
 		printf("The classes are %s.\n", counted.text);
 	if (access(conf.data.dir, R_OK) != 0)
 		printf("The folder of the data, %s, does not exist yet.\n", conf.data.dir);
-	if (counted.code == SL_OK || conf.model.network[0]) /* the file defines how many */
+	if (!counted.code || conf.model.network[0]) /* the file defines how many */
 		return 0;
 	printf("The classes could not be counted (%s). Mend the data, or set what is wrong, such as `splitc init %s "
 	       "--force --set data.label=NAME`: what you have changed in %s stays.\n",

@@ -77,7 +77,7 @@ static int layers(struct sl_build *b, const struct sl_decoder_spec *spec)
 		}
 		return sl_build_linear(b, "linear", x, (int)outputs(spec), true, sl_init_as_torch(terms));
 	}
-	for (int level = 0; b->err == SL_OK && sl_build_shape(b, x).dim[1] < image->dim[1]; level++)
+	for (int level = 0; !b->err && sl_build_shape(b, x).dim[1] < image->dim[1]; level++)
 		x = upwards(b, x, level, image);
 	x = sl_build_act(b, "relu1", conv(b, "conv1", x, WIDE), SL_ACT_RELU);
 	x = sl_build_act(b, "relu2", conv(b, "conv2", x, WIDE), SL_ACT_RELU);

@@ -277,7 +277,7 @@ static int restore_tokens(const struct sl_insert *insert, const struct sl_insert
 
 int sl_insert_build(struct sl_insert *insert, struct sl_build *b, int value)
 {
-	for (int i = 0; i < insert->n && b->err == SL_OK; i++) {
+	for (int i = 0; i < insert->n && !b->err; i++) {
 		struct sl_insert_item *it = &insert->item[i];
 		char name[SL_NAME_MAX];
 		int last;
@@ -300,7 +300,7 @@ int sl_insert_build(struct sl_insert *insert, struct sl_build *b, int value)
 
 int sl_insert_restore(const struct sl_insert *insert, struct sl_build *b, int value)
 {
-	for (int i = insert->n - 1; i >= 0 && b->err == SL_OK; i--) {
+	for (int i = insert->n - 1; i >= 0 && !b->err; i--) {
 		const struct sl_insert_item *it = &insert->item[i];
 		const int last = (int)it->before.dim[it->before.ndim - 1];
 		char name[SL_NAME_MAX];

@@ -13,7 +13,7 @@ static void add_vector(struct sl_build *b, struct sl_draft *d, const char *suffi
 /* The last dimension of a value; 1 after a failure. */
 static int64_t last_of(const struct sl_build *b, int value)
 {
-	struct sl_shape shape = b->err != SL_OK || value < 0 ? sl_shape1(1) : sl_build_shape(b, value);
+	struct sl_shape shape = b->err || value < 0 ? sl_shape1(1) : sl_build_shape(b, value);
 
 	return shape.dim[shape.ndim - 1];
 }
@@ -215,7 +215,7 @@ int sl_build_dropout(struct sl_build *b, const char *name, int in, float p)
  * between. NULL: there is none. Weights that read such a value have another order in weight files. */
 static const struct sl_shape *flattened(const struct sl_build *b, int value)
 {
-	while (b->err == SL_OK && value >= 0 && b->graph->value[value].maker >= 0) {
+	while (!b->err && value >= 0 && b->graph->value[value].maker >= 0) {
 		const struct sl_node *n = &b->graph->node[b->graph->value[value].maker];
 		const struct sl_shape *from;
 
@@ -263,7 +263,7 @@ int sl_build_linear_as_torch(struct sl_build *b, const char *name, int in, int o
 
 int sl_build_identity(struct sl_build *b, const char *name, int in, int out_f, bool transposed)
 {
-	const bool image = b->err == SL_OK && in >= 0 && sl_build_shape(b, in).ndim == 4;
+	const bool image = !b->err && in >= 0 && sl_build_shape(b, in).ndim == 4;
 	const int64_t in_f = last_of(b, in), rows = transposed ? in_f : out_f, cols = transposed ? out_f : in_f;
 	struct sl_draft d = sl_draft_begin(b,
 					   !image       ? SL_OP_LINEAR
@@ -356,11 +356,11 @@ int sl_build_loss(struct sl_build *b, const char *name, int logits)
 	int loss;
 
 	d.in[d.node.n_in++] = SL_BUILD_LABEL;
-	if (b->err == SL_OK && last_of(b, logits) != b->model->classes)
+	if (!b->err && last_of(b, logits) != b->model->classes)
 		sl_build_refuse(b, "%s: %lld logits for %d classes", name, (long long)last_of(b, logits),
 				b->model->classes);
 	loss = sl_draft_finish(b, &d);
-	if (b->err == SL_OK)
+	if (!b->err)
 		b->err = sl_graph_add_output(b->graph, "loss", loss, NULL, b->fail);
 	return loss;
 }
@@ -372,7 +372,7 @@ int sl_build_mse(struct sl_build *b, const char *name, int in, int target)
 
 	d.in[d.node.n_in++] = target;
 	loss = sl_draft_finish(b, &d);
-	if (b->err == SL_OK)
+	if (!b->err)
 		b->err = sl_graph_add_output(b->graph, "loss", loss, NULL, b->fail);
 	return loss;
 }

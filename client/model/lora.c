@@ -60,7 +60,7 @@ void sl_lora_check(struct sl_build *b)
 	const struct sl_lora *lora = b->lora;
 
 	for (int i = 0; lora && i < lora->target->n; i++)
-		if (b->err == SL_OK && !(b->lora_met >> i & 1))
+		if (!b->err && !(b->lora_met >> i & 1))
 			b->err = sl_fail_at(
 				b->fail, "lora.target", SL_ERR_CONFIG,
 				"no linear layer before the output is called \"%.80s\" (`splitc graph` lists them)",

@@ -105,7 +105,7 @@ enum sl_err sl_weights_read_tensor(const struct sl_st_file *file, const struct s
 	if (!file_order)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to read \"%s\"", t->name);
 	err = sl_st_read_f32(file, t, file_order, fail);
-	if (err == SL_OK)
+	if (!err)
 		sl_param_from_file_order(p, file_order, out);
 	free(file_order);
 	return err;
@@ -277,12 +277,12 @@ enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_s
 		       "%d tensor%s of the weights %s not of this network and %s left out, %.96s first", r.n_ignored,
 		       r.n_ignored > 1 ? "s" : "", r.n_ignored > 1 ? "are" : "is", r.n_ignored > 1 ? "are" : "is",
 		       r.ignored);
-	for (int i = 0; i < model->graph.n_param && err == SL_OK; i++) {
+	for (int i = 0; i < model->graph.n_param && !err; i++) {
 		const bool wanted = is_wanted(&r, i);
 
 		if (wanted && param && param[i])
 			err = sl_weights_read_tensor(file, r.from[i], &model->file[i], param[i], fail);
-		if (err == SL_OK && loaded)
+		if (!err && loaded)
 			loaded[i] = wanted;
 	}
 	free(r.from);
@@ -318,13 +318,13 @@ enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsi
 	struct sl_fail inner = {0};
 	enum sl_err err = sl_weights_open_file(&file, path, fail);
 
-	if (err != SL_OK)
+	if (err)
 		return err;
 	err = param ? warn_of_changes(file, path, &inner) : SL_OK;
 	if (!err)
 		err = sl_weights_load_file(model, file, how, param, loaded, &inner);
 	sl_st_close(file);
-	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "%s: %s", path, inner.text);
+	return !err ? SL_OK : sl_fail_set(fail, err, "%s: %s", path, inner.text);
 }
 
 /* Finds the model's parameter for a tensor, which must not be loaded yet. */

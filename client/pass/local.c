@@ -465,7 +465,7 @@ static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *re
 		sl_local_roll_back(l);
 	sl_local_name_step(l, err, fail);
 	if (!err || err == SL_ERR_NONFINITE)
-		*result = sl_local_result(l, lr, err != SL_OK);
+		*result = sl_local_result(l, lr, err);
 	return err;
 }
 

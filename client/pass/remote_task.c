@@ -93,7 +93,7 @@ static enum sl_err change_of(struct sl_remote *r)
 	r->torn = true; /* while _tell applies the step and takes it back */
 	err = sl_ends_round_tell(&r->round, !sl_session_skips(sl_link_session(r->link)), r->lr,
 				 sl_link_session(r->link)->grad_scale, r->change);
-	r->torn = err != SL_OK;
+	r->torn = err;
 	return err;
 }
 

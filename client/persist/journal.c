@@ -177,7 +177,7 @@ static void check_log(struct sl_journal *j, enum sl_err err)
 	if (err && !j->log_broken)
 		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: %s; lines are lost",
 		       err == SL_ERR_IO ? strerror(errno) : sl_err_text(err));
-	j->log_broken = err != SL_OK;
+	j->log_broken = err;
 }
 
 static void check_events(struct sl_journal *j, enum sl_err err)
@@ -185,7 +185,7 @@ static void check_events(struct sl_journal *j, enum sl_err err)
 	if (err && !j->events_broken)
 		sl_log(SL_LOG_WARN, "log-write", "events for TensorBoard: %s; they are lost from here on",
 		       sl_err_text(err));
-	j->events_broken = err != SL_OK;
+	j->events_broken = err;
 }
 
 void sl_journal_step(struct sl_journal *j, const struct sl_jsonl_step *step)

@@ -70,7 +70,7 @@ bool sl_drive_audited(struct drive *d, enum sl_err err)
 	sl_audit_count(d->audit, &d->link.audits_begun, &d->link.audits_ended);
 	if (err)
 		sl_drive_fault(d, err);
-	return err != SL_OK;
+	return err;
 }
 
 void sl_drive_count(struct drive *d)

@@ -66,7 +66,7 @@ static void end_best(struct sl_publish *p)
 		sl_log(SL_LOG_WARN, "best-missed",
 		       "step %" PRIu64 ": %s; the run goes on, and best.safetensors keeps earlier weights", p->step,
 		       p->best_fail.text);
-	sl_training_best_kept(p->run, p->best_err == SL_OK);
+	sl_training_best_kept(p->run, !p->best_err);
 	p->best = false;
 }
 

@@ -245,7 +245,7 @@ static enum sl_err install_state(struct sl_recover *r, struct sl_remote *remote,
 {
 	enum sl_err err = sl_recover_check_made(remote, s, fail);
 
-	r->stale = err != SL_OK;
+	r->stale = err;
 	r->older = err && sl_remote_made(remote) < s->made;
 	if (err)
 		return err;

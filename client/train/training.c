@@ -121,7 +121,7 @@ enum sl_err sl_training_begin(struct sl_training *r, struct sl_fail *fail)
 	err = sl_journal_begin(&r->journal, r->setup->conf, fail);
 	if (!err)
 		err = sl_about_keep(r->setup, fail);
-	r->takes_over = err != SL_OK;
+	r->takes_over = err;
 	sl_run_mark(r);
 	return err;
 }

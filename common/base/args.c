@@ -163,7 +163,7 @@ enum sl_err sl_args_read(const struct sl_args *args, const char *text, size_t le
 		const enum sl_err err = positional ? read_positional(args, word, word_len, value, &given, fail)
 						   : read_option(args, word, word_len, value, &given, fail);
 
-		if (err != SL_OK)
+		if (err)
 			return err;
 		positional = false;
 		text = word + word_len;

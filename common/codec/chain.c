@@ -32,7 +32,7 @@ static enum sl_err collect(struct sl_codec *c, const struct sl_codec_call *call,
 			err = l->stage->collect(l->state, call, of, &why);
 		if (of == &values)
 			body->len = f->values + values.len;
-		if (err == SL_OK || first != SL_OK)
+		if (!err || first)
 			continue;
 		first = err;
 		*fail = why;
@@ -76,7 +76,7 @@ static enum sl_err find_count(struct sl_codec *c, const struct sl_codec_call *ca
 		return SL_OK;
 	*count = NULL;
 	err = t->stage->collect(t->state, call, &flight_of(c, call)->side[i], &fail);
-	if (err == SL_OK)
+	if (!err)
 		*s = sl_extent_flat(t->stage->counted(t->state, call));
 	return err;
 }
@@ -102,9 +102,9 @@ static enum sl_err begin_body(struct sl_codec *c, const struct sl_codec_call *ca
 
 		f->side[i].len = 0;
 		err = t->stage->forward(t->state, call, x, &s[i], y, &s[i + 1], &f->side[i]);
-		if (err == SL_OK)
+		if (!err)
 			err = find_count(c, call, i, later, &s[i + 1], &count);
-		if (err != SL_OK)
+		if (err)
 			return err;
 		if (count != NULL)
 			f->most = most;
@@ -131,7 +131,7 @@ static enum sl_err end_body(struct sl_codec *c, const struct sl_codec_call *call
 			  f->most);
 	}
 
-	for (int i = 0; err == SL_OK && i < c->n_transform; i++) {
+	for (int i = 0; !err && i < c->n_transform; i++) {
 		uint8_t *part = out->data + f->table + (size_t)i * SL_FRAME_PART_BYTES;
 
 		if (c->transform[i].stage->variable)
@@ -160,9 +160,9 @@ static enum sl_err end_payload(struct sl_codec *c, const struct sl_codec_call *c
 	struct sl_buf *body = c->bytes.stage == NULL ? out : &f->body;
 	enum sl_err err = collect(c, call, body, fail);
 
-	if (err == SL_OK)
+	if (!err)
 		err = end_body(c, call, body);
-	if (err != SL_OK || c->bytes.stage == NULL)
+	if (err || c->bytes.stage == NULL)
 		return err;
 	sl_put_u32(out->data + out->len, (uint32_t)f->body.len);
 	out->len += 4;
@@ -193,7 +193,7 @@ static enum sl_err keep_lost(struct sl_codec *c, const struct sl_codec_call *cal
 
 	if (c->device) {
 		err = q->stage->echo(q->state, values, &s[n]);
-		if (err == SL_OK)
+		if (!err)
 			err = restore(c, call, values, s, c->back, &fail);
 	} else {
 		struct sl_extent again[MAX_TRANSFORMS + 1] = {s[0]};
@@ -201,9 +201,9 @@ static enum sl_err keep_lost(struct sl_codec *c, const struct sl_codec_call *cal
 		sl_codec_extents(c, again);
 		err = decode_payload(c, call, payload, c->back, again, false, &fail);
 	}
-	if (err == SL_OK)
+	if (!err)
 		err = sl_feedback_keep(c, residual_of(c, call), x, &s[0]);
-	return err == SL_OK || err == SL_ERR_DEVICE ? err : SL_ERR_BUG;
+	return !err || err == SL_ERR_DEVICE ? err : SL_ERR_BUG;
 }
 
 static bool lengths_fit(const struct sl_codec *c, const struct sl_dims *d, int64_t tokens)
@@ -256,15 +256,15 @@ static enum sl_err encode(struct sl_codec *c, const struct sl_codec_call *call, 
 	if (out->cap - out->len < sl_codec_bound_of(c, s))
 		return SL_ERR_LIMIT;
 	err = r == NULL ? SL_OK : sl_feedback_add(c, r, call, &x, &s[0]);
-	if (err == SL_OK)
+	if (!err)
 		err = begin_payload(c, call, x, s, later, out);
-	if (err == SL_OK && r != NULL && c->device)
+	if (!err && r != NULL && c->device)
 		err = keep_lost(c, call, (struct sl_bytes){0}, x, s);
-	if (err == SL_OK && !later)
+	if (!err && !later)
 		err = end_payload(c, call, out, &fail);
-	if (err == SL_OK && r != NULL && !c->device)
+	if (!err && r != NULL && !c->device)
 		err = keep_lost(c, call, (struct sl_bytes){out->data + start, out->len - start}, x, s);
-	if (err == SL_OK)
+	if (!err)
 		return SL_OK;
 	(void)!collect(c, call, NULL, &fail);
 	if (r != NULL)
@@ -290,7 +290,7 @@ enum sl_err sl_codec_encode(struct sl_codec *c, const struct sl_codec_call *call
 	if (out->cap - out->len < table)
 		return SL_ERR_LIMIT;
 	out->len += table;
-	for (int v = 0; c != NULL && err == SL_OK; c = c->next, v++) {
+	for (int v = 0; c != NULL && !err; c = c->next, v++) {
 		const size_t before = out->len;
 		uint64_t bytes;
 
@@ -300,7 +300,7 @@ enum sl_err sl_codec_encode(struct sl_codec *c, const struct sl_codec_call *call
 		bytes = out->len - before;
 		memcpy(out->data + start + (size_t)v * sizeof bytes, &bytes, sizeof bytes);
 	}
-	if (err != SL_OK)
+	if (err)
 		out->len = start;
 	return err;
 }
@@ -321,7 +321,7 @@ enum sl_err sl_codec_queue_encode(struct sl_codec *c, const struct sl_codec_call
 	bool queues = sl_codec_queues(c);
 	enum sl_err err = queues ? encode(c, call, x, true, out) : sl_codec_encode(c, call, x, out);
 
-	*later = queues && err == SL_OK;
+	*later = queues && !err;
 	return err;
 }
 
@@ -377,7 +377,7 @@ static enum sl_err restore(struct sl_codec *c, const struct sl_codec_call *call,
 		i -= t->finishes;
 		to = i == 0 ? x : c->values[i - 1];
 		err = t->stage->inverse(t->state, call, y, &s[i + 1 + t->finishes], to, &s[i + t->finishes]);
-		if (err != SL_OK)
+		if (err)
 			return sl_fail_set(fail, err, "%s cannot restore its tensor", t->stage->name);
 		y = to;
 	}
@@ -392,15 +392,15 @@ static enum sl_err decode_body(struct sl_codec *c, const struct sl_codec_call *c
 	struct parts p;
 	enum sl_err err = take_apart(c, in, &p, fail);
 
-	for (int i = 0; err == SL_OK && i < n; i++) {
+	for (int i = 0; !err && i < n; i++) {
 		struct link *t = &c->transform[i];
 		int64_t most = sl_shape_count(&s[i + 1].shape);
 
 		err = t->stage->parse(t->state, call, p.side[i], p.count[i], &s[i], &s[i + 1], fail);
-		if (err == SL_OK && t->stage->variable)
+		if (!err && t->stage->variable)
 			c->kept[i] = (double)p.count[i] / (double)most;
 	}
-	if (err != SL_OK)
+	if (err)
 		return err;
 	if (sl_codec_direct(c)) {
 		if (p.values.len != (size_t)sl_shape_count(&s[n].shape) * sizeof(float))
@@ -412,9 +412,9 @@ static enum sl_err decode_body(struct sl_codec *c, const struct sl_codec_call *c
 
 		err = dequantize(c, call, p.values, values, &s[n], fail);
 		/* so that nothing more is written if the payload is malformed */
-		if (err == SL_OK && !later)
+		if (!err && !later)
 			err = collect(c, call, NULL, fail);
-		if (err != SL_OK)
+		if (err)
 			return err;
 		y = values;
 	}
@@ -430,7 +430,7 @@ static enum sl_err decode_payload(struct sl_codec *c, const struct sl_codec_call
 	struct sl_bytes size;
 	struct sl_buf body;
 
-	if (err != SL_OK)
+	if (err)
 		return err;
 	if (c->bytes.stage == NULL)
 		return decode_body(c, call, in, x, s, later, fail);
@@ -438,7 +438,7 @@ static enum sl_err decode_payload(struct sl_codec *c, const struct sl_codec_call
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "declared size is missing or above %zu bytes", most);
 	body = (struct sl_buf){f->body.data, 0, sl_get_u32(size.data)};
 	err = c->bytes.stage->unpack(c->bytes.state, in, &body, fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	if (body.len != body.cap)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "unpacked to %zu bytes, %zu were declared", body.len,
@@ -458,7 +458,7 @@ static enum sl_err decode(struct sl_codec *c, const struct sl_codec_call *call, 
 	extents_of(c, call, x, s);
 	err = decode_payload(c, call, in, x->data, s, later, fail);
 	/* work that earlier stages have queued reads `in` */
-	if (err != SL_OK)
+	if (err)
 		(void)!collect(c, call, NULL, &other);
 	return err;
 }
@@ -472,7 +472,7 @@ static enum sl_err make_zero(const struct sl_codec *c, const struct sl_tensor *x
 		err = c->env.be->ops->zero(c->env.be, x->data, bytes);
 	else if (x->data != NULL)
 		memset(x->data, 0, bytes);
-	return err == SL_OK ? err : sl_fail_set(fail, err, "a gradient could not be set to zero");
+	return !err ? err : sl_fail_set(fail, err, "a gradient could not be set to zero");
 }
 
 enum sl_err sl_codec_decode(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in,
@@ -484,9 +484,9 @@ enum sl_err sl_codec_decode(struct sl_codec *c, const struct sl_codec_call *call
 	if (c->next == NULL)
 		return decode(c, call, in, false, x, fail);
 	err = sl_bytes_take(&in, (size_t)sl_codec_values(c) * SL_CODEC_VALUE_BYTES, &table);
-	if (err != SL_OK)
+	if (err)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "payload ends within the lengths of its values");
-	for (int v = 0; c != NULL && err == SL_OK; c = c->next, v++) {
+	for (int v = 0; c != NULL && !err; c = c->next, v++) {
 		uint64_t bytes;
 
 		memcpy(&bytes, table.data + (size_t)v * sizeof bytes, sizeof bytes);
@@ -508,7 +508,7 @@ enum sl_err sl_codec_queue_decode(struct sl_codec *c, const struct sl_codec_call
 	bool queues = sl_codec_queues(c);
 	enum sl_err err = queues ? decode(c, call, in, true, x, fail) : sl_codec_decode(c, call, in, x, fail);
 
-	*later = queues && err == SL_OK;
+	*later = queues && !err;
 	return err;
 }
 
@@ -518,7 +518,7 @@ enum sl_err sl_codec_collect(struct sl_codec *c, const struct sl_codec_call *cal
 	struct residual *r = residual_of(c, call);
 	enum sl_err err = out == NULL ? collect(c, call, NULL, fail) : end_payload(c, call, out, fail);
 
-	if (err != SL_OK && out != NULL && r != NULL)
+	if (err && out != NULL && r != NULL)
 		r->has_pending = false;
 	return err;
 }

@@ -167,7 +167,7 @@ static enum sl_err find_link(struct sl_codec *c, struct link *link, const struct
 
 	link->arg = arg;
 	err = resolve(c, stage, link, fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	link->finishes = link->stage->finishes && c->n_transform > 0 &&
 			 c->transform[c->n_transform - 1].stage->restore_run != NULL;
@@ -188,7 +188,7 @@ static enum sl_err find_links(struct sl_codec *c, struct sl_fail *fail)
 									: &c->bytes;
 
 		err = find_link(c, link, stage, c->spec.stage[s].arg, fail);
-		if (err != SL_OK)
+		if (err)
 			return err;
 		if (stage->kind == SL_STAGE_TRANSFORM)
 			c->kept[c->n_transform++] = 1;
@@ -238,7 +238,7 @@ static enum sl_err open_link(struct sl_codec *c, struct link *link, struct sl_fa
 		if (link->stage->keep != NULL) {
 			enum sl_err err = link->stage->keep(env.pair, fail);
 
-			if (err != SL_OK)
+			if (err)
 				return err;
 		}
 	}
@@ -254,11 +254,11 @@ static enum sl_err open_links(struct sl_codec *c, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
-	for (int i = 0; i < c->n_transform && err == SL_OK; i++)
+	for (int i = 0; i < c->n_transform && !err; i++)
 		err = open_link(c, &c->transform[i], fail);
-	if (err == SL_OK)
+	if (!err)
 		err = open_link(c, &c->quantizer, fail);
-	if (err == SL_OK && c->bytes.stage != NULL)
+	if (!err && c->bytes.stage != NULL)
 		err = open_link(c, &c->bytes, fail);
 	return err;
 }
@@ -318,7 +318,7 @@ static enum sl_err open_memory(struct sl_codec *c, struct sl_fail *fail)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for %d slots", c->flights);
 	if (c->spec.error_feedback) {
 		err = sl_feedback_open(c, fail);
-		if (err != SL_OK)
+		if (err)
 			return err;
 	}
 	if (c->device && c->env.be->ops->host_alloc != NULL) {
@@ -329,14 +329,14 @@ static enum sl_err open_memory(struct sl_codec *c, struct sl_fail *fail)
 	} else {
 		err = sl_arena_open(&c->arena, sl_codec_lay_out(c, false), fail);
 	}
-	if (err != SL_OK)
+	if (err)
 		return err;
 	sl_codec_lay_out(c, true);
 	for (int i = 0; c->device && i < c->n_transform; i++) {
 		struct sl_extent out = sl_codec_most_after(c, i + 1, c->env.shape.dim[0]);
 
 		err = c->env.be->ops->alloc(c->env.be, sl_codec_values_bytes(&out), (void **)&c->values[i], fail);
-		if (err != SL_OK)
+		if (err)
 			return err;
 	}
 	return SL_OK;
@@ -377,7 +377,7 @@ static enum sl_err check_env(const struct sl_codec_spec *spec, const struct sl_c
 	if (env->row_tokens != 0) {
 		enum sl_err err = check_tokens(spec, env, count / env->shape.dim[0], fail);
 
-		if (err != SL_OK)
+		if (err)
 			return err;
 	}
 	if (env->pair != NULL &&
@@ -394,7 +394,7 @@ enum sl_err sl_codec_find(struct sl_codec *c, const struct sl_codec_spec *spec, 
 	const struct sl_backend_ops *ops = env->be == NULL ? NULL : env->be->ops;
 	enum sl_err err = check_env(spec, env, fail);
 
-	if (err != SL_OK)
+	if (err)
 		return err;
 	*c = (struct sl_codec){.spec = *spec, .env = *env, .paired = paired, .share = 1};
 	c->pool = env->be == NULL ? NULL : env->be->pool;
@@ -419,18 +419,18 @@ enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spe
 	if (c == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory");
 	err = sl_codec_find(c, spec, env, env->pair != NULL, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = open_links(c, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = open_memory(c, fail);
-	if (err == SL_OK && env->next != NULL) {
+	if (!err && env->next != NULL) {
 		struct sl_codec_env next = *env->next;
 
 		next.pair = env->pair != NULL ? env->pair->next : NULL;
 		err = sl_codec_open(&c->next, spec, &next, fail);
 	}
 	c->env.next = NULL;
-	if (err != SL_OK) {
+	if (err) {
 		sl_codec_close(c);
 		return err;
 	}

@@ -70,7 +70,7 @@ enum sl_err sl_feedback_open(struct sl_codec *c, struct sl_fail *fail)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for %d slots", c->env.slots);
 	err = c->device ? ops->alloc(c->env.be, bytes, &c->feedback_there, fail)
 			: sl_arena_open(&c->feedback, bytes, fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	at = c->device ? c->feedback_there : sl_arena_take(&c->feedback, bytes);
 	c->sum = at;
@@ -126,7 +126,7 @@ static enum sl_err combine_rows(struct sl_codec *c, float *out, const float *a, 
 	int64_t stride = c->env.row_tokens * sl_shape_row(&e->shape);
 	enum sl_err err = SL_OK;
 
-	for (int64_t row = 0; row < e->rows && err == SL_OK; row++) {
+	for (int64_t row = 0; row < e->rows && !err; row++) {
 		int64_t at = sl_extent_at(e, row), n = sl_extent_at(e, row + 1) - at, there = row * stride;
 
 		err = adds ? combine(c, out + at, a + at, b + there, sign, n)
@@ -147,7 +147,7 @@ static enum sl_err mean_square(const struct sl_codec *c, const float *x, int64_t
 	if (c->device) {
 		enum sl_err err = c->env.be->ops->download(c->env.be, there, x, (size_t)k * sizeof *x);
 
-		if (err != SL_OK)
+		if (err)
 			return err;
 		x = there;
 	}
@@ -166,9 +166,9 @@ static enum sl_err watch_growth(struct sl_codec *c, const struct residual *r, co
 	double n = (double)sl_shape_count(&e->shape), m = n / (double)sl_shape_count(&sent.shape), tensor, residual;
 	enum sl_err err = mean_square(c, x, sl_shape_count(&e->shape), &tensor);
 
-	if (err == SL_OK)
+	if (!err)
 		err = mean_square(c, r->current, (int64_t)sl_feedback_floats(c), &residual);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	c->largest = tensor > c->largest ? tensor : c->largest;
 	m = ALLOWED * (m > LEAST ? m : LEAST);
@@ -190,7 +190,7 @@ enum sl_err sl_feedback_add(struct sl_codec *c, const struct residual *r, const 
 
 	if (r->has_current && call->step % WATCH_STEPS == 0)
 		err = watch_growth(c, r, *x, e);
-	if (r->has_current && err == SL_OK) {
+	if (r->has_current && !err) {
 		err = sl_extent_ragged(e) ? combine_rows(c, c->sum, *x, r->current, 1, e, true)
 					  : combine(c, c->sum, *x, r->current, 1, sl_shape_count(&e->shape));
 		*x = c->sum;
@@ -215,10 +215,10 @@ enum sl_err sl_feedback_keep(struct sl_codec *c, struct residual *r, const float
 	/* rows and tokens that this chunk lacks have lost nothing */
 	enum sl_err err = clear_pending(c, r, n);
 
-	if (err == SL_OK)
+	if (!err)
 		err = sl_extent_ragged(e) ? combine_rows(c, r->pending, x, c->back, -1, e, false)
 					  : combine(c, r->pending, x, c->back, -1, n);
-	r->has_pending = err == SL_OK;
+	r->has_pending = !err;
 	return err;
 }
 
@@ -232,7 +232,7 @@ enum sl_err sl_feedback_save(const struct sl_codec *c, const struct residual *r,
 	if (bytes > out->cap - out->len)
 		return SL_ERR_LIMIT;
 	err = c->env.be->ops->download(c->env.be, out->data + out->len, r->current, bytes);
-	out->len += err == SL_OK ? bytes : 0;
+	out->len += !err ? bytes : 0;
 	return err;
 }
 

@@ -225,7 +225,7 @@ enum sl_err sl_tiled_encode(struct sl_tiled *t, const struct sl_codec_call *call
 	t->bad = false;
 	if (!t->within) {
 		err = measured ? SL_OK : sl_groups_measure(&t->groups, t->env.loops, t->env.pool, x, t->squares);
-		if (err != SL_OK)
+		if (err)
 			return err;
 		sl_tiled_in_pieces(t, t->heads, t->kind->write);
 	}

@@ -59,7 +59,7 @@ enum sl_err sl_keeper_parse(void *keeper, const struct sl_codec_call *call, stru
 	if (k->pair == NULL) {
 		enum sl_err err = sl_places_read(&k->places, k->set, side, n, count, fail);
 
-		if (err != SL_OK)
+		if (err)
 			return err;
 	} else if (side.len != 0 || k->set->n != n || k->set->total != count) {
 		return sl_fail_set(fail, SL_ERR_PAYLOAD,

@@ -96,7 +96,7 @@ enum sl_err sl_lengths_take(struct sl_bytes *in, int64_t rows, int64_t tokens, i
 				   "payload of %zu bytes is shorter than the lengths of %lld rows", in->len,
 				   (long long)rows);
 	err = check(lengths.data, rows, tokens, row_tokens, pieces != NULL, cached != NULL, fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	begin[0] = 0;
 	for (int64_t i = 0; i < rows; i++) {

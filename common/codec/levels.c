@@ -130,7 +130,7 @@ static enum sl_err open_levels(void **state, const struct sl_stage_env *env, int
 	l->bucket = bucket;
 	l->t.squares = squares;
 	err = sl_groups_open(&l->t.groups, n, most, fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	l->affine = calloc((size_t)most, sizeof *l->affine);
 	return l->affine != NULL

@@ -436,11 +436,11 @@ static enum sl_err save(const void *state, struct sl_buf *out)
 	const struct lowrank *l = state;
 	enum sl_err err = SL_OK;
 
-	for (int s = 0; l->warm != NULL && s < l->env.slots && err == SL_OK; s++) {
+	for (int s = 0; l->warm != NULL && s < l->env.slots && !err; s++) {
 		uint32_t rows = (uint32_t)l->warm[s].current_rows;
 
 		err = sl_buf_put(out, &rows, sizeof rows);
-		if (err == SL_OK)
+		if (!err)
 			err = sl_buf_put(out, l->warm[s].current, warm_floats(l, rows) * sizeof(float));
 	}
 	return err;
@@ -455,17 +455,17 @@ static enum sl_err load(void *state, struct sl_bytes *in)
 		struct sl_bytes four, floats;
 		uint32_t rows = 0;
 
-		if (err == SL_OK)
+		if (!err)
 			err = sl_bytes_take(in, sizeof rows, &four);
-		if (err == SL_OK)
+		if (!err)
 			memcpy(&rows, four.data, sizeof rows);
-		if (err == SL_OK && rows > l->env.most.rows)
+		if (!err && rows > l->env.most.rows)
 			err = SL_ERR_DATA;
-		if (err == SL_OK)
+		if (!err)
 			err = sl_bytes_take(in, warm_floats(l, rows) * sizeof(float), &floats);
-		if (err == SL_OK)
+		if (!err)
 			memcpy(l->warm[s].current, floats.data, floats.len);
-		l->warm[s].current_rows = err == SL_OK ? rows : 0;
+		l->warm[s].current_rows = !err ? rows : 0;
 	}
 	return err;
 }

@@ -43,7 +43,7 @@ static enum sl_err value_need(const struct sl_codec_spec *spec, const struct sl_
 
 	alone.pair = NULL;
 	err = sl_codec_find(&c, spec, &alone, pairing == SL_CODEC_PAIRED, fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	sl_need(&need.memory.host, 1, sizeof c);
 	sl_need(&need.memory.host, c.flights, sizeof *c.flight);
@@ -69,15 +69,15 @@ enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_code
 	enum sl_err err = value_need(spec, env, pairing, &sum, fail);
 	int n = 1;
 
-	for (const struct sl_codec_env *next = env->next; next != NULL && err == SL_OK; next = next->next, n++) {
+	for (const struct sl_codec_env *next = env->next; next != NULL && !err; next = next->next, n++) {
 		err = value_need(spec, next, pairing, &need, fail);
-		if (err != SL_OK)
+		if (err)
 			break;
 		sl_memory_add(&sum.memory, need.memory);
 		sum.bound += need.bound;
 		sum.plain = false;
 	}
-	if (err != SL_OK)
+	if (err)
 		return err;
 	sum.bound += n > 1 ? (size_t)n * SL_CODEC_VALUE_BYTES : 0;
 	*out = sum;

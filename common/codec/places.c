@@ -164,12 +164,12 @@ enum sl_err sl_places_write(struct sl_places *p, const struct sl_place_set *set,
 	int64_t blocks = sl_codec_blocks(set->n);
 	enum sl_err err = SL_OK;
 
-	for (int64_t b = 0; err == SL_OK && b < blocks; b++) {
+	for (int64_t b = 0; !err && b < blocks; b++) {
 		uint32_t entry = set->count[b] | (p->coded_bytes[b] & gaps_flag);
 
 		err = sl_buf_put(side, &entry, sizeof entry);
 	}
-	for (int64_t b = 0; err == SL_OK && b < blocks; b++)
+	for (int64_t b = 0; !err && b < blocks; b++)
 		err = sl_buf_put(side, p->coded + b * SL_PLACES_BLOCK_BYTES, p->coded_bytes[b] & ~gaps_flag);
 	return err;
 }

@@ -20,7 +20,7 @@ enum sl_err sl_codec_plain_check(const struct sl_codec *c, const uint8_t *head, 
 	struct sl_bytes in = {head, len < SL_FRAME_BYTES ? len : SL_FRAME_BYTES};
 	enum sl_err err = sl_frame_take(&in, &c->spec, c->paired, x->shape.dim[0], fail);
 
-	if (err != SL_OK || len == expected)
+	if (err || len == expected)
 		return err;
 	return sl_fail_set(fail, SL_ERR_PAYLOAD, "none: %zu bytes, expected %zu", len - SL_FRAME_BYTES,
 			   expected - SL_FRAME_BYTES);

@@ -157,13 +157,13 @@ static enum sl_err open_quant(void **state, const struct sl_stage_env *env, stru
 	q->bits = (int)env->arg[BITS];
 	q->stochastic = env->arg[ROUND] == ROUND_STOCHASTIC;
 	err = sl_groups_open(&q->t.groups, sl_shape_count(&env->most.shape), most, fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	q->affine = calloc((size_t)most, sizeof *q->affine);
 	err = q->affine == NULL ? SL_ERR_NOMEM : SL_OK;
-	if (err == SL_OK && env->arg[PER] == PER_CHANNEL)
+	if (!err && env->arg[PER] == PER_CHANNEL)
 		err = open_channels(q);
-	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "quant: no memory for %lld groups", (long long)most);
+	return !err ? SL_OK : sl_fail_set(fail, err, "quant: no memory for %lld groups", (long long)most);
 }
 
 /* ---- ranges */
@@ -345,7 +345,7 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	set_groups(q, xs);
 	q->t.x = x;
 	err = q->cols != NULL ? measure_channels(q) : SL_OK;
-	return err != SL_OK ? err : sl_tiled_encode(&q->t, call, x, q->cols != NULL, out, bytes);
+	return err ? err : sl_tiled_encode(&q->t, call, x, q->cols != NULL, out, bytes);
 }
 
 static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,

@@ -259,7 +259,7 @@ static enum sl_err select_by_sample(struct sl_select *s, int64_t k, bool *done)
 	if (hi <= lo)
 		hi = lo + 1;
 	err = scan(s, lo, hi, CANDIDATES);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	for (int64_t b = 0; b < blocks; b++) {
 		above += s->above[b];
@@ -325,9 +325,9 @@ enum sl_err sl_select_run(struct sl_select *s, const float *x, int64_t n, int64_
 	s->n = n;
 	if (n > SL_SAMPLE)
 		err = select_by_sample(s, k, &done);
-	if (err == SL_OK && !done)
+	if (!err && !done)
 		err = select_by_histogram(s, k);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	*out = (struct sl_selection){s->lo, s->above, s->equal};
 	return SL_OK;

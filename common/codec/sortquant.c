@@ -296,7 +296,7 @@ static enum sl_err find_edges(struct sortquant *q)
 		bool all = true;
 
 		err = measure(q, samples);
-		if (err != SL_OK)
+		if (err)
 			return err;
 		for (int k = 1; k < b->count; k++)
 			all = all && balanced(q, k);
@@ -371,7 +371,7 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	if (q->n > 0) {
 		enum sl_err err = find_edges(q);
 
-		if (err != SL_OK)
+		if (err)
 			return err;
 	}
 	for (int k = 0; k < count; k++) {

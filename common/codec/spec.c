@@ -71,7 +71,7 @@ static enum sl_err append(struct parser *p, const struct sl_codec_stage *stage, 
 				   stage->name, p->spec.stage[n - 1].stage->name);
 	if (stage->check != NULL) {
 		err = stage->check(arg, p->channels, p->samples, p->fail);
-		if (err != SL_OK)
+		if (err)
 			return err;
 	}
 	p->spec.stage[n].stage = stage;
@@ -93,11 +93,11 @@ static enum sl_err parse_stage(struct parser *p, const char *text, size_t len)
 	struct sl_args args;
 	enum sl_err err = find_stage(p, text, name_len, &stage);
 
-	if (err != SL_OK)
+	if (err)
 		return err;
 	args = arguments(stage);
 	err = sl_args_read(&args, text + name_len, len - name_len, value, p->fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	ef = &value[n_arguments(stage)];
 	if (*ef != NOT_GIVEN && p->spec.n_stage != 0)
@@ -158,7 +158,7 @@ enum sl_err sl_codec_parse(const char *text, struct sl_codec_spec *out, struct s
 		size_t len = strcspn(text, "|");
 
 		err = parse_stage(&p, text, len);
-		if (err != SL_OK)
+		if (err)
 			return err;
 		if (text[len] == '\0')
 			break;
@@ -166,7 +166,7 @@ enum sl_err sl_codec_parse(const char *text, struct sl_codec_spec *out, struct s
 	}
 	drop_none(&p.spec);
 	err = print_spec(&p);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	*out = p.spec;
 	return SL_OK;

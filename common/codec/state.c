@@ -42,7 +42,7 @@ static enum sl_err take_u32(struct sl_bytes *in, uint32_t *value)
 	struct sl_bytes four;
 	enum sl_err err = sl_bytes_take(in, sizeof *value, &four);
 
-	if (err == SL_OK)
+	if (!err)
 		memcpy(value, four.data, sizeof *value);
 	return err;
 }
@@ -54,14 +54,14 @@ static enum sl_err save_value(const struct sl_codec *c, struct sl_buf *out)
 	enum sl_err err;
 
 	err = put_u32(out, magic);
-	if (err == SL_OK)
+	if (!err)
 		err = put_u32(out, (uint32_t)slots);
-	for (int s = 0; s < slots && err == SL_OK; s++) {
+	for (int s = 0; s < slots && !err; s++) {
 		err = put_u32(out, c->residual[s].has_current);
-		if (err == SL_OK && c->residual[s].has_current)
+		if (!err && c->residual[s].has_current)
 			err = sl_feedback_save(c, &c->residual[s], out);
 	}
-	for (int i = 0; err == SL_OK && (link = sl_codec_link(c, i)) != NULL; i++)
+	for (int i = 0; !err && (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->save != NULL)
 			err = link->stage->save(link->state, out);
 	return err;
@@ -73,15 +73,15 @@ enum sl_err sl_codec_save(const struct sl_codec *c, struct sl_buf *out)
 
 	if (c != NULL && c->next == NULL)
 		return save_value(c, out);
-	for (; c != NULL && err == SL_OK; c = c->next) {
+	for (; c != NULL && !err; c = c->next) {
 		const size_t at = out->len;
 		uint64_t bytes = 0;
 
 		err = sl_buf_put(out, &bytes, sizeof bytes);
-		if (err == SL_OK)
+		if (!err)
 			err = save_value(c, out);
 		bytes = out->len - at - sizeof bytes;
-		if (err == SL_OK)
+		if (!err)
 			memcpy(out->data + at, &bytes, sizeof bytes);
 	}
 	return err;
@@ -92,19 +92,19 @@ static enum sl_err load_residuals(struct sl_codec *c, struct sl_bytes *in)
 	uint32_t count, present = 0;
 	enum sl_err err = take_u32(in, &count);
 
-	if (err == SL_OK && count != (c->residual != NULL ? (uint32_t)c->env.slots : 0))
+	if (!err && count != (c->residual != NULL ? (uint32_t)c->env.slots : 0))
 		err = SL_ERR_DATA;
-	for (uint32_t s = 0; err == SL_OK && s < count; s++) {
+	for (uint32_t s = 0; !err && s < count; s++) {
 		struct sl_bytes floats;
 
 		err = take_u32(in, &present);
-		if (err == SL_OK && present > 1)
+		if (!err && present > 1)
 			err = SL_ERR_DATA;
-		if (err == SL_OK && present)
+		if (!err && present)
 			err = sl_bytes_take(in, sl_feedback_floats(c) * sizeof(float), &floats);
-		if (err == SL_OK && present)
+		if (!err && present)
 			err = sl_feedback_load(c, &c->residual[s], floats);
-		c->residual[s].has_current = err == SL_OK && present;
+		c->residual[s].has_current = !err && present;
 	}
 	return err;
 }
@@ -131,33 +131,33 @@ static enum sl_err load_value(struct sl_codec *c, struct sl_bytes in)
 	uint32_t word;
 	enum sl_err err = take_u32(&in, &word);
 
-	if (err == SL_OK && word != magic)
+	if (!err && word != magic)
 		err = SL_ERR_DATA;
-	if (err == SL_OK)
+	if (!err)
 		err = load_residuals(c, &in);
-	for (int i = 0; err == SL_OK && (link = sl_codec_link(c, i)) != NULL; i++)
+	for (int i = 0; !err && (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->load != NULL)
 			err = link->stage->load(link->state, &in);
-	return err == SL_OK && in.len != 0 ? SL_ERR_DATA : err;
+	return !err && in.len != 0 ? SL_ERR_DATA : err;
 }
 
 static enum sl_err load_values(struct sl_codec *c, struct sl_bytes in)
 {
 	enum sl_err err = SL_OK;
 
-	for (; c != NULL && err == SL_OK; c = c->next) {
+	for (; c != NULL && !err; c = c->next) {
 		struct sl_bytes length, state;
 		uint64_t bytes = 0;
 
 		err = sl_bytes_take(&in, sizeof bytes, &length);
-		if (err == SL_OK)
+		if (!err)
 			memcpy(&bytes, length.data, sizeof bytes);
-		if (err == SL_OK)
+		if (!err)
 			err = bytes > in.len ? SL_ERR_DATA : sl_bytes_take(&in, (size_t)bytes, &state);
-		if (err == SL_OK)
+		if (!err)
 			err = load_value(c, state);
 	}
-	return err == SL_OK && in.len != 0 ? SL_ERR_DATA : err;
+	return !err && in.len != 0 ? SL_ERR_DATA : err;
 }
 
 enum sl_err sl_codec_load(struct sl_codec *c, struct sl_bytes in)
@@ -168,7 +168,7 @@ enum sl_err sl_codec_load(struct sl_codec *c, struct sl_bytes in)
 		return in.len ? SL_ERR_DATA : SL_OK;
 	sl_codec_rollback(c);
 	err = c->next == NULL ? load_value(c, in) : load_values(c, in);
-	if (err != SL_OK)
+	if (err)
 		sl_codec_forget(c);
 	return err;
 }

@@ -49,7 +49,7 @@ static enum sl_err open_topk(void **state, const struct sl_stage_env *env, struc
 	struct topk *t = *state;
 	enum sl_err err = sl_keeper_open(&t->keeper, env, fail);
 
-	return err != SL_OK || env->pair != NULL ? err : sl_select_open(&t->select, env, fail);
+	return err || env->pair != NULL ? err : sl_select_open(&t->select, env, fail);
 }
 
 /* Sets how many elements each block keeps: those above the k-th largest, and of those equal to it the first ones,
@@ -118,7 +118,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	keeper->set = sl_places_slot(&keeper->places, call->slot);
 	keeper->set->n = 0;
 	err = n ? sl_select_run(t->select, x, n, k, &t->selection) : SL_OK;
-	if (err != SL_OK)
+	if (err)
 		return err;
 	keeper->set->n = n;
 	share_ties(t, k);

@@ -304,17 +304,17 @@ enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const 
 
 	if (!head_end || !tail_begin)
 		err = find_partition(model, partition ? partition : "1:-1", &head.head_at, &head.tail_at, fail);
-	if (err == SL_OK && head_end)
+	if (!err && head_end)
 		err = find_path(model, head_key, head_end, true, &head.head_at, fail);
-	if (err == SL_OK && tail_begin)
+	if (!err && tail_begin)
 		err = find_path(model, tail_key, tail_begin, false, &head.tail_at, fail);
 	tail = head;
 	tail.head = false;
-	if (err == SL_OK)
+	if (!err)
 		err = check_beyond(model, head_key, &head, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = check_beyond(model, tail_key, &tail, fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	if (head.head_at >= head.tail_at)
 		return sl_fail_at(fail, tail_begin ? tail_key : head_key, SL_ERR_CONFIG,
@@ -325,7 +325,7 @@ enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const 
 	if (!is_legal(model, &tail, tail.tail_at))
 		return illegal_boundary(model, tail_key, &tail, fail);
 	err = find_homes(out, model, tail_key, head.head_at, head.tail_at, fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	up = crossing_at(model, head.head_at, head.tail_at, true);
 	out->head_end = head.head_at - 1;

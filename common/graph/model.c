@@ -23,7 +23,7 @@ void sl_model_close(struct sl_model *model)
 /* Keeps only the first failure, because later ones are its consequences. Returns -1. */
 static int give_up(struct sl_build *b, enum sl_err err)
 {
-	if (b->err == SL_OK)
+	if (!b->err)
 		b->err = err;
 	return -1;
 }
@@ -33,7 +33,7 @@ void sl_build_refuse(struct sl_build *b, const char *fmt, ...)
 	char text[SL_FAIL_TEXT];
 	va_list args;
 
-	if (b->err != SL_OK)
+	if (b->err)
 		return;
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
@@ -89,7 +89,7 @@ static enum sl_err open_model(struct sl_build *b, const char *name, const struct
 						 fail);
 		b->err = err;
 	}
-	if (b->err != SL_OK) {
+	if (b->err) {
 		sl_model_close(m);
 		b->model = NULL;
 	}
@@ -132,7 +132,7 @@ struct sl_draft sl_draft_begin(struct sl_build *b, enum sl_op_kind kind, const c
 	d.node.stream = (uint16_t)b->graph->n_node;
 	d.node.n_in = 1;
 	sl_build_name(b, d.node.name, name, "");
-	if (b->err == SL_OK && (in < 0 || in >= b->graph->n_value))
+	if (!b->err && (in < 0 || in >= b->graph->n_value))
 		give_up(b, sl_fail_set(b->fail, SL_ERR_BUG, "%s: there is no value %d yet", name, in));
 	return d;
 }
@@ -142,7 +142,7 @@ int sl_draft_finish(struct sl_build *b, struct sl_draft *d)
 	enum sl_err err;
 	int out;
 
-	if (b->err != SL_OK)
+	if (b->err)
 		return -1;
 	if (b->graph->n_node >= SL_RNG_INIT)
 		return give_up(b, sl_fail_set(b->fail, SL_ERR_CONFIG, "%s: too large a model", d->node.name));
@@ -185,7 +185,7 @@ void sl_draft_param(struct sl_build *b, struct sl_draft *d, const struct sl_made
 	int shared;
 	enum sl_err err;
 
-	if (b->err != SL_OK || !sl_build_name(b, param.name, given ? given : d->node.name, given ? "" : made->suffix))
+	if (b->err || !sl_build_name(b, param.name, given ? given : d->node.name, given ? "" : made->suffix))
 		return;
 	shared = given ? shared_param(b, &param, &file) : -1;
 	if (shared >= 0)
@@ -205,7 +205,7 @@ void sl_build_adapter(struct sl_build *b, const struct sl_adapter *adapter)
 {
 	struct sl_model *m = b->model;
 
-	if (b->err == SL_OK && grow(b, &m->adapter, m->n_adapter, &m->cap_adapter, sizeof(*m->adapter)))
+	if (!b->err && grow(b, &m->adapter, m->n_adapter, &m->cap_adapter, sizeof(*m->adapter)))
 		m->adapter[m->n_adapter++] = *adapter;
 }
 
@@ -224,7 +224,7 @@ void sl_build_unit_at(struct sl_build *b, const char *name, int first_node)
 	struct sl_model *m = b->model;
 	struct sl_unit *unit;
 
-	if (b->err != SL_OK || !grow(b, &m->unit, m->n_unit, &m->cap_unit, sizeof(*m->unit)))
+	if (b->err || !grow(b, &m->unit, m->n_unit, &m->cap_unit, sizeof(*m->unit)))
 		return;
 	unit = &m->unit[m->n_unit];
 	if (!sl_build_name(b, unit->name, name, ""))
@@ -250,11 +250,11 @@ static enum sl_err check_units(struct sl_build *b)
 
 enum sl_err sl_build_finish(struct sl_build *b, struct sl_model **out)
 {
-	if (b->err == SL_OK)
+	if (!b->err)
 		b->err = check_units(b);
-	if (b->err == SL_OK)
+	if (!b->err)
 		b->err = sl_graph_check(b->graph, b->fail);
-	if (b->err == SL_OK) {
+	if (!b->err) {
 		b->model->n_plain = b->model->graph.n_param;
 		*out = b->model;
 	} else {

@@ -223,7 +223,7 @@ static bool hand_over(struct sl_outq *q, struct sl_bytes header, const struct sl
 {
 	enum sl_err err = sl_transport_send(q->transport, q->peer, header, payload);
 
-	if (err == SL_OK) {
+	if (!err) {
 		q->stats.frames++;
 		q->stats.header_bytes += header.len;
 		q->stats.payload_bytes += payload->bytes.len;

@@ -132,7 +132,7 @@ static enum sl_err zmq_transport_send(struct sl_transport *transport, sl_peer pe
 	if (err)
 		return err;
 	err = send_message(t, address, header, &msg);
-	if (err == SL_OK) {
+	if (!err) {
 		sl_tap_message(&t->tap, SL_SENT, header.len, len);
 		return SL_OK;
 	}

@@ -127,9 +127,9 @@ static enum sl_err parse_tensor(const struct sl_st_file *f, const char *name, co
 	if (!json_is_object(entry) || !t->dtype || json_object_size(entry) != 3)
 		return bad_tensor(f, name, "its entry is not {dtype, shape, data_offsets}", fail);
 	err = parse_shape(f, json_object_get(entry, "shape"), t, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = parse_offsets(f, json_object_get(entry, "data_offsets"), data_bytes, t, fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	int size = sl_st_dtype_bytes(t->dtype);
 	if (size && (__builtin_mul_overflow((uint64_t)t->count, (uint64_t)size, &want) || want != t->bytes))
@@ -208,7 +208,7 @@ static enum sl_err parse_header(struct sl_st_file *f, const char *text, size_t l
 			err = check_metadata(f, value, fail);
 		else
 			err = parse_tensor(f, key, value, data_bytes, &f->tensor[f->n_tensor++], fail);
-		if (err != SL_OK)
+		if (err)
 			return err;
 	}
 	return check_cover(f, data_bytes, fail);
@@ -230,7 +230,7 @@ static enum sl_err load_header(struct sl_st_file *f, uint64_t total, struct sl_f
 	if (total < LENGTH_BYTES)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: too short for a safetensors file", f->name);
 	err = sl_st_read_at(f, 0, &len, sizeof(len), fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	if (len > SL_ST_MAX_HEADER || len > total - LENGTH_BYTES) {
 		if (of_torch_save((const unsigned char *)&len))
@@ -247,7 +247,7 @@ static enum sl_err load_header(struct sl_st_file *f, uint64_t total, struct sl_f
 				   (unsigned long long)len);
 	err = sl_st_read_at(f, LENGTH_BYTES, text, (size_t)len, fail);
 	f->data_start = LENGTH_BYTES + len;
-	if (err == SL_OK)
+	if (!err)
 		err = parse_header(f, text, (size_t)len, total - f->data_start, fail);
 	free(text);
 	return err;
@@ -283,7 +283,7 @@ enum sl_err sl_st_open(struct sl_st_file **out, const char *path, struct sl_fail
 		goto fail;
 	}
 	err = load_header(f, (uint64_t)st.st_size, fail);
-	if (err != SL_OK)
+	if (err)
 		goto fail;
 	*out = f;
 	return SL_OK;
@@ -301,7 +301,7 @@ enum sl_err sl_st_open_bytes(struct sl_st_file **out, struct sl_bytes image, str
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to open a safetensors image");
 	f->image = image;
 	err = load_header(f, image.len, fail);
-	if (err != SL_OK)
+	if (err)
 		sl_st_close(f);
 	else
 		*out = f;
@@ -443,7 +443,7 @@ enum sl_err sl_st_read_f32(const struct sl_st_file *f, const struct sl_st_tensor
 		sl_worker_turn();
 		err = sl_st_read_at(f, f->data_start + t->offset + done, chunk, len, fail);
 
-		if (err != SL_OK)
+		if (err)
 			return err;
 		convert(out, chunk, len / size);
 		out += len / size;

@@ -114,7 +114,7 @@ enum sl_err sl_st_write(const char *path, const struct sl_st_item *items, int n_
 	if (!list)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to write %s", path);
 	err = place(list, items, n_items, fail);
-	if (err != SL_OK)
+	if (err)
 		goto fail;
 	header = make_header(list, n_items, notes, n_notes);
 	if (!header) {

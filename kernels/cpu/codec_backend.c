@@ -12,7 +12,7 @@ enum sl_err sl_cpu_alloc(struct sl_backend *be, size_t bytes, void **out, struct
 	struct sl_arena arena = {0};
 	enum sl_err err = sl_arena_open(&arena, sl_align(bytes) + SL_ARENA_ALIGN, fail);
 
-	if (err != SL_OK)
+	if (err)
 		return err;
 	*(struct sl_arena *)(void *)arena.base = arena;
 	*out = arena.base + SL_ARENA_ALIGN;

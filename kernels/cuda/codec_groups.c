@@ -57,13 +57,13 @@ static enum sl_err open_memory(struct grouped *g, struct sl_fail *fail)
 	size_t count = (size_t)to->count;
 	enum sl_err err = cu_stage_alloc(s, cu_groups_bytes(to) + CU_CODE_PAD, (void **)&to->codes.payload, fail);
 
-	if (err == SL_OK)
+	if (!err)
 		err = cu_stage_alloc(s, count * sizeof *to->low, (void **)&to->low, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = cu_stage_alloc(s, count * sizeof *to->high, (void **)&to->high, fail);
-	if (err == SL_OK && g->norm)
+	if (!err && g->norm)
 		err = cu_stage_alloc(s, count * (size_t)to->parts * sizeof *to->partial, (void **)&to->partial, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = cu_stage_alloc(s, count * COEFFICIENTS * sizeof *to->table, (void **)&to->table, fail);
 	return err;
 }
@@ -98,10 +98,10 @@ static enum sl_err open_grouped(void **state, const struct sl_stage_env *env, st
 	} else {
 		set_groups(g, &env->most.shape);
 		err = cu_stage_open(&g->stage, env, fail);
-		if (err == SL_OK)
+		if (!err)
 			err = open_memory(g, fail);
 	}
-	if (err != SL_OK) {
+	if (err) {
 		close_grouped(g);
 		return err;
 	}
@@ -209,7 +209,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	key = sl_codec_key(s->env.seed, s->env.dir, call, SL_STAGE_QUANTIZER);
 	g->groups.codes.key = cu_philox_of(&key);
 	err = cu_stage_begin(s);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	queued = queue_codes(g, x);
 	if (queued == cudaSuccess)
@@ -252,12 +252,12 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	set_groups(g, &xs->shape);
 	g->groups.codes.said = NULL;
 	err = cu_codes_check_size(c, cu_groups_bytes(&g->groups), in, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = check_heads(&g->groups, in, fail);
-	if (err != SL_OK || c->n == 0)
+	if (err || c->n == 0)
 		return err;
 	err = refused != NULL ? cu_stage_begin(s) : cu_stage_enter(s);
-	if (err != SL_OK)
+	if (err)
 		return sl_fail_set(fail, err, "the device has failed");
 	queued = cu_stage_bring(s, c->payload, in.data, in.len);
 	if (queued == cudaSuccess && refused != NULL)

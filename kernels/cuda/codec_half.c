@@ -47,9 +47,9 @@ static enum sl_err open_as(void **state, const struct sl_stage_env *env, bool ha
 	h->half = half;
 	h->bf16 = bf16;
 	err = cu_stage_open(&h->stage, env, fail);
-	if (err == SL_OK && (half || env->scratch))
+	if (!err && (half || env->scratch))
 		err = cu_stage_alloc(&h->stage, value_bytes(h, sl_shape_count(&env->most.shape)), &h->staging, fail);
-	if (err != SL_OK) {
+	if (err) {
 		close_half(h);
 		return err;
 	}
@@ -95,7 +95,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	if (n == 0)
 		return SL_OK;
 	err = cu_stage_begin(s);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	if (h->half)
 		queued = cu_to_half(s->stream, h->staging, s->status, x, h->bf16, n, count);
@@ -127,7 +127,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	if (n == 0)
 		return SL_OK;
 	err = cu_stage_enter(s);
-	if (err != SL_OK)
+	if (err)
 		return sl_fail_set(fail, err, "the device has failed");
 	queued = cu_stage_bring(s, h->staging != NULL ? h->staging : x, in.data, in.len);
 	if (queued == cudaSuccess && h->staging != NULL)

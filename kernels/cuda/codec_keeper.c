@@ -57,7 +57,7 @@ static enum sl_err keep(void *state, struct sl_fail *fail)
 	if (more == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for the places of %d slots", slots);
 	k->set = more;
-	while (err == SL_OK && k->slots < slots) {
+	while (!err && k->slots < slots) {
 		k->set[k->slots] = (struct place_set){0};
 		err = open_set(k, &k->set[k->slots++], fail);
 	}
@@ -107,17 +107,17 @@ static enum sl_err open_coding(struct keeper *k, struct sl_fail *fail)
 	enum sl_err err =
 		cu_stage_alloc(s, (WORD_ARRAYS * blocks + BIN_WORDS) * sizeof *k->words, (void **)&k->words, fail);
 
-	if (err == SL_OK)
+	if (!err)
 		err = cu_stage_alloc(s, sizeof *k->selection, (void **)&k->selection, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = cu_stage_alloc(s, blocks * CU_BLOCK * sizeof *k->coding.place, (void **)&k->coding.place, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = cu_stage_alloc(s, blocks * CU_BLOCK_BYTES, (void **)&k->coding.coded, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = cu_stage_alloc(s, blocks * SIDE_BLOCK_BYTES, (void **)&k->coding.side, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = cu_index_open(&k->index, s, k->most, fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	k->coding.entry = words_of(k, ENTRY);
 	k->coding.size = words_of(k, SIZE);
@@ -129,7 +129,7 @@ static enum sl_err open_coding(struct keeper *k, struct sl_fail *fail)
 		const struct cu_selection all = {.least = least.bits, .ties = UINT32_MAX};
 
 		err = s->env.be->ops->upload(s->env.be, k->selection, &all, sizeof all);
-		if (err != SL_OK)
+		if (err)
 			return sl_fail_set(fail, err, "the device has failed");
 	}
 	return SL_OK;
@@ -147,17 +147,17 @@ static enum sl_err open_keeper(void **state, const struct sl_stage_env *env, boo
 	k->most = sl_shape_count(&env->most.shape);
 	k->blocks = sl_codec_blocks(k->most);
 	err = cu_stage_open(&k->stage, env, fail);
-	if (err == SL_OK && k->pair == NULL) {
+	if (!err && k->pair == NULL) {
 		k->set = calloc(1, sizeof *k->set);
 		err = k->set == NULL ? sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory") : SL_OK;
-		if (err == SL_OK) {
+		if (!err) {
 			k->slots = 1;
 			err = open_set(k, k->set, fail);
 		}
-		if (err == SL_OK)
+		if (!err)
 			err = open_coding(k, fail);
 	}
-	if (err != SL_OK) {
+	if (err) {
 		close_keeper(k);
 		return err;
 	}
@@ -194,7 +194,7 @@ static enum sl_err forward_paired(struct keeper *k, int slot, const float *x, in
 		return SL_ERR_BUG;
 	*ys = sl_extent_flat(k->now->total);
 	err = cu_stage_begin(s);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	queued = cu_gather(s->stream, y, s->status, x, k->now->bitmap, k->now->offset, n);
 	if (queued == cudaSuccess)
@@ -244,13 +244,13 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 		return SL_OK;
 	}
 	err = cu_stage_begin(s);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	queued = queue_forward(k, x, n, (float *)(void *)y);
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, call->slot, side->data, k->coding.side, side->cap, true);
 	err = cu_stage_queued(s, queued);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	k->now->n = n;
 	k->now->total = k->threshold ? -1 : sl_codec_kept(s->env.arg[VALUE], n);
@@ -277,9 +277,9 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 	struct keeper *k = state;
 	enum sl_err err = cu_stage_collect(&k->stage, call->slot, side);
 
-	if (err == SL_OK && side != NULL && k->threshold && k->pair == NULL)
+	if (!err && side != NULL && k->threshold && k->pair == NULL)
 		set_of(k, call->slot)->total = counted(state, call);
-	if (err != SL_OK && k->pair == NULL)
+	if (err && k->pair == NULL)
 		set_of(k, call->slot)->n = 0;
 	if (err == SL_ERR_PAYLOAD)
 		return sl_fail_set(fail, err, "places: one lies beyond its block, or their number is wrong");
@@ -295,7 +295,7 @@ static enum sl_err read_places(struct keeper *k, int slot, struct sl_bytes side,
 	struct cu_place_index index;
 	cudaError_t queued;
 
-	if (err != SL_OK)
+	if (err)
 		return sl_fail_set(fail, err, "the device has failed");
 	queued = cu_stage_bring(s, k->coding.side, side.data, side.len);
 	if (queued == cudaSuccess)
@@ -332,9 +332,9 @@ static enum sl_err parse(void *state, const struct sl_codec_call *call, struct s
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "places: %zu bytes, %lld at most", side.len,
 				   (long long)k->blocks * SIDE_BLOCK_BYTES);
 	err = cu_index_read(&k->index, &k->stage, call->slot, side, n, count, fail);
-	if (err == SL_OK && n > 0)
+	if (!err && n > 0)
 		err = read_places(k, call->slot, side, n, fail);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	k->now->n = n;
 	k->now->total = count;

@@ -48,13 +48,13 @@ static enum sl_err open_codes(void **state, const struct sl_stage_env *env, cons
 	l->codes = *codes;
 	l->codes.n = sl_shape_count(&env->most.shape);
 	err = cu_stage_open(&l->stage, env, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = cu_stage_alloc(&l->stage, cu_codes_bytes(&l->codes) + CU_CODE_PAD, (void **)&l->codes.payload,
 				     fail);
-	if (err == SL_OK && norm)
+	if (!err && norm)
 		err = cu_stage_alloc(&l->stage, (size_t)sl_codec_blocks(l->codes.n) * sizeof *l->partial,
 				     (void **)&l->partial, fail);
-	if (err != SL_OK) {
+	if (err) {
 		close_levels(l);
 		return err;
 	}
@@ -144,7 +144,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 		return SL_OK;
 	}
 	err = cu_stage_begin(&l->stage);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	queued = queue_codes(l, x);
 	if (queued == cudaSuccess)
@@ -207,12 +207,12 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	l->codes.n = sl_shape_count(&xs->shape);
 	l->codes.said = NULL;
 	err = cu_codes_check_size(&l->codes, cu_codes_bytes(&l->codes), in, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = check_head(&l->codes, in.data, fail);
-	if (err != SL_OK || l->codes.n == 0)
+	if (err || l->codes.n == 0)
 		return err;
 	err = refused != NULL ? cu_stage_begin(s) : cu_stage_enter(s);
-	if (err != SL_OK)
+	if (err)
 		return sl_fail_set(fail, err, "the device has failed");
 	queued = cu_stage_bring(s, l->codes.payload, in.data, in.len);
 	if (queued == cudaSuccess && refused != NULL)

@@ -44,9 +44,9 @@ static enum sl_err open_warm(struct lowrank *l, struct sl_fail *fail)
 	l->warm = calloc((size_t)env->slots, sizeof *l->warm);
 	if (l->warm == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "lowrank: no memory for %d slots", env->slots);
-	for (int s = 0; s < env->slots && err == SL_OK; s++) {
+	for (int s = 0; s < env->slots && !err; s++) {
 		err = cu_stage_alloc(&l->stage, bytes, (void **)&l->warm[s].current, fail);
-		if (err == SL_OK)
+		if (!err)
 			err = cu_stage_alloc(&l->stage, bytes, (void **)&l->warm[s].pending, fail);
 	}
 	return err;
@@ -87,9 +87,9 @@ static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, st
 	l->c = c;
 	l->a_large = c <= m;
 	err = cu_stage_open(&l->stage, env, fail);
-	if (err == SL_OK && env->arg[WARM] != 0)
+	if (!err && env->arg[WARM] != 0)
 		err = open_warm(l, fail);
-	if (err != SL_OK) {
+	if (err) {
 		close_lowrank(l);
 		return err;
 	}
@@ -141,7 +141,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	enum sl_err err = cu_stage_begin(s);
 	cudaError_t queued;
 
-	if (err != SL_OK)
+	if (err)
 		return err;
 	queued = cu_factors_start(s->stream, &f, l->a_large, &philox, warm != NULL ? warm->current : NULL,
 				  warm != NULL ? warm->current_rows : 0);
@@ -166,7 +166,7 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 	struct sl_warm *warm = warm_of(l, call);
 	enum sl_err err = cu_stage_collect(&l->stage, call->slot, NULL);
 
-	if (err != SL_OK && warm != NULL)
+	if (err && warm != NULL)
 		warm->pending_rows = 0;
 	return cu_stage_said(err, fail);
 }
@@ -201,16 +201,16 @@ static enum sl_err save(const void *state, struct sl_buf *out)
 	struct sl_backend *be = l->stage.env.be;
 	enum sl_err err = SL_OK;
 
-	for (int s = 0; l->warm != NULL && s < l->stage.env.slots && err == SL_OK; s++) {
+	for (int s = 0; l->warm != NULL && s < l->stage.env.slots && !err; s++) {
 		uint32_t rows = (uint32_t)l->warm[s].current_rows;
 		size_t bytes = warm_floats(l, rows) * sizeof(float);
 
 		err = sl_buf_put(out, &rows, sizeof rows);
-		if (err == SL_OK && bytes > out->cap - out->len)
+		if (!err && bytes > out->cap - out->len)
 			err = SL_ERR_LIMIT;
-		if (err == SL_OK && bytes > 0)
+		if (!err && bytes > 0)
 			err = be->ops->download(be, out->data + out->len, l->warm[s].current, bytes);
-		if (err == SL_OK)
+		if (!err)
 			out->len += bytes;
 	}
 	return err;
@@ -227,17 +227,17 @@ static enum sl_err load(void *state, struct sl_bytes *in)
 		uint32_t rows = 0;
 
 		l->warm[s].current_rows = 0;
-		if (err == SL_OK)
+		if (!err)
 			err = sl_bytes_take(in, sizeof rows, &four);
-		if (err == SL_OK)
+		if (!err)
 			memcpy(&rows, four.data, sizeof rows);
-		if (err == SL_OK && rows > l->stage.env.most.shape.dim[0])
+		if (!err && rows > l->stage.env.most.shape.dim[0])
 			err = SL_ERR_DATA;
-		if (err == SL_OK)
+		if (!err)
 			err = sl_bytes_take(in, warm_floats(l, rows) * sizeof(float), &floats);
-		if (err == SL_OK && floats.len > 0)
+		if (!err && floats.len > 0)
 			err = be->ops->upload(be, l->warm[s].current, floats.data, floats.len);
-		if (err == SL_OK)
+		if (!err)
 			l->warm[s].current_rows = rows;
 	}
 	return err;

@@ -62,12 +62,12 @@ static enum sl_err open_sortquant(void **state, const struct sl_stage_env *env, 
 	s = &q->stage;
 	q->buckets = buckets_of(env);
 	err = cu_stage_open(s, env, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = cu_stage_alloc(s, sizeof *q->search, (void **)&q->search, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = cu_stage_alloc(s, cu_buckets_bytes(&q->buckets) + CU_CODE_PAD, (void **)&q->buckets.payload,
 				     fail);
-	if (err != SL_OK) {
+	if (err) {
 		close_sortquant(q);
 		return err;
 	}
@@ -118,7 +118,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 		return SL_OK;
 	}
 	err = cu_stage_begin(s);
-	if (err != SL_OK)
+	if (err)
 		return err;
 	queued = queue_codes(q, x);
 	if (queued == cudaSuccess)
@@ -161,10 +161,10 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	b->n = sl_shape_count(&xs->shape);
 	b->said = NULL;
 	err = check_bytes(b, in, fail);
-	if (err != SL_OK || b->n == 0)
+	if (err || b->n == 0)
 		return err;
 	err = cu_stage_enter(s);
-	if (err != SL_OK)
+	if (err)
 		return sl_fail_set(fail, err, "the device has failed");
 	queued = cu_stage_bring(s, b->payload, in.data, in.len);
 	if (queued == cudaSuccess)

@@ -27,7 +27,7 @@ static enum sl_err open_events(struct cu_stage *s, struct sl_fail *fail)
 	for (int i = 0; i < s->env.slots && status == cudaSuccess; i++)
 		status = open_event(&s->slot[i].settled);
 	err = cu_codec_check(s->env.be, status);
-	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "no events for a codec: %s", sl_err_text(err));
+	return !err ? SL_OK : sl_fail_set(fail, err, "no events for a codec: %s", sl_err_text(err));
 }
 
 int cu_stage_flights(const struct sl_stage_env *env)
@@ -51,15 +51,15 @@ enum sl_err cu_stage_open(struct cu_stage *s, const struct sl_stage_env *env, st
 	enum sl_err err = cu_codec_streams(env->be, &streams);
 
 	*s = (struct cu_stage){.env = *env, .flights = cu_stage_flights(env)};
-	if (err != SL_OK)
+	if (err)
 		return sl_fail_set(fail, err, "the device has failed");
 	s->stream = streams.main;
 	s->in = streams.in;
 	s->out = streams.out;
 	err = open_events(s, fail);
-	if (err == SL_OK)
+	if (!err)
 		err = cu_stage_alloc(s, CU_STATUS_WORDS * sizeof *s->status, (void **)&s->status, fail);
-	return err != SL_OK ? err : env->be->ops->host_alloc(env->be, words * sizeof *s->seen, (void **)&s->seen, fail);
+	return err ? err : env->be->ops->host_alloc(env->be, words * sizeof *s->seen, (void **)&s->seen, fail);
 }
 
 static void close_event(cudaEvent_t event)
@@ -104,7 +104,7 @@ enum sl_err cu_stage_queued(struct cu_stage *s, cudaError_t queued)
 {
 	enum sl_err err = cu_codec_check(s->env.be, queued);
 
-	if (err != SL_OK) {
+	if (err) {
 		cudaStreamSynchronize(s->in);
 		cudaStreamSynchronize(s->stream);
 		cudaStreamSynchronize(s->out);
@@ -117,7 +117,7 @@ enum sl_err cu_stage_begin(struct cu_stage *s)
 	enum sl_err err = cu_stage_enter(s);
 	cudaError_t queued = cudaSuccess;
 
-	if (err != SL_OK)
+	if (err)
 		return err;
 	if (s->sent != NULL)
 		queued = cudaStreamWaitEvent(s->stream, s->sent, 0);
@@ -226,9 +226,9 @@ enum sl_err cu_stage_collect(struct cu_stage *s, int slot, struct sl_buf *of)
 		return SL_OK;
 	s->slot[slot].due = false;
 	err = cu_codec_check(s->env.be, cudaEventSynchronize(s->slot[slot].settled));
-	if (err == SL_OK)
+	if (!err)
 		err = verdict(s, slot);
-	if (err != SL_OK || of == NULL || !s->slot[slot].said)
+	if (err || of == NULL || !s->slot[slot].said)
 		return err;
 	of->len = cu_stage_seen(s, slot)[CU_STATUS_BYTES];
 	return of->len > of->cap ? SL_ERR_BUG : SL_OK;
@@ -236,7 +236,7 @@ enum sl_err cu_stage_collect(struct cu_stage *s, int slot, struct sl_buf *of)
 
 enum sl_err cu_stage_said(enum sl_err err, struct sl_fail *fail)
 {
-	if (err == SL_OK)
+	if (!err)
 		return SL_OK;
 	return sl_fail_set(fail, err, err == SL_ERR_NONFINITE ? "NaN or Inf" : "the device failed to code values");
 }

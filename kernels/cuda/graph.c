@@ -107,7 +107,7 @@ enum sl_err cu_graphs_end(struct cu_graphs *g, enum sl_err recorded, enum sl_pas
 		return SL_ERR_BUG;
 	g->recording = NULL;
 	*way = SL_PASS_DONE;
-	if (g->runtime->finish(g->arg, recorded == SL_OK, &at->graph) == SL_OK && recorded == SL_OK)
+	if (g->runtime->finish(g->arg, !recorded, &at->graph) == SL_OK && !recorded)
 		return launch(g, at, at->pass.step);
 	/* nothing has been computed; a fault of the device will show again */
 	at->graph = NULL;

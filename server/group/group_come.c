@@ -134,7 +134,7 @@ void sl_group_run_return(struct sl_group *g)
 	g->need_weights = !g->has_weights;
 	g->err = seat->m ? sl_group_check_owner(g, g->which, &g->fail) : SL_OK;
 	if (g->err || !seat->m) {
-		seat->fresh = g->err != SL_OK;
+		seat->fresh = g->err;
 		return;
 	}
 	g->trunk.r.seat[g->which].foreign = sl_group_is_foreign(g, g->which);
