@@ -1,3 +1,4 @@
+/* The program splits. SL_CPU_BEGIN and sl_cpu_restart_with_kernels make sure of OpenBLAS's kernels (cpu.h). */
 #include "kernels/cpu/cpu.h"
 #include "server/command.h"
 

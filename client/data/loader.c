@@ -324,7 +324,7 @@ static bool mixes(const struct sl_loader *loader)
 	return loader->spec.train && loader->spec.mixup > 0;
 }
 
-static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
+static void take_slot_memory(struct sl_loader *loader, struct slot *slot, size_t rows)
 {
 	slot->job.run = slot_run;
 	slot->job.done = slot_done;
@@ -422,7 +422,7 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 	}
 	loader->scratch = sl_arena_take(&loader->arena, scratch);
 	for (int i = 0; i < loader->nslots; i++)
-		take_slot(loader, &loader->slots[i], rows);
+		take_slot_memory(loader, &loader->slots[i], rows);
 	if (spec->masked > 0)
 		loader->draw = calloc((size_t)loader->longest, sizeof *loader->draw);
 	loader->room = calloc((size_t)loader->threads * (size_t)loader->n_input, sizeof *loader->room);

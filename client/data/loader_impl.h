@@ -69,7 +69,7 @@ struct sl_loader {
 	struct sl_balance *balance; /* with spec.balanced */
 	uint64_t order_epoch;
 	bool order_known;
-	float *scratch; /* a scratch area for each thread of the pool, and a room and a work for each of its inputs */
+	float *scratch; /* [threads][scratch_floats], for augment */
 	size_t scratch_floats;
 	struct sl_room *room;
 	struct sl_transform_work *work;

@@ -233,7 +233,7 @@ static enum sl_err set_range(struct sl_step *s, int colour, const struct value *
 		range.number[0] = fmax(middle - v->number[0], low);
 		range.number[1] = middle + v->number[0];
 	}
-	return set_pair(s->range[colour], param, &range, low, high + 1, fail);
+	return set_pair(s->range[colour], param, &range, low, middle + high, fail);
 }
 
 static enum sl_err set_normal(struct sl_step *s, const char *param, const struct value *v, struct sl_fail *fail)
@@ -363,7 +363,7 @@ static enum sl_err set_whole(int *out, const char *param, const struct value *v,
 }
 
 /* Sets a parameter of RandomRotation, RandomAffine, RandAugment or Grayscale. */
-static enum sl_err set_turn(struct sl_step *s, const char *param, const struct value *v, struct sl_fail *fail)
+static enum sl_err set_other_param(struct sl_step *s, const char *param, const struct value *v, struct sl_fail *fail)
 {
 	int channels = 0;
 
@@ -395,7 +395,7 @@ static enum sl_err set_turn(struct sl_step *s, const char *param, const struct v
 	return is_word(v, "None") ? SL_OK : set_fill(s, param, v, fail);
 }
 
-static bool turns(const struct sl_step *s)
+static bool has_other_params(const struct sl_step *s)
 {
 	return s->kind == SL_STEP_RANDOM_ROTATION || s->kind == SL_STEP_RANDOM_AFFINE ||
 	       s->kind == SL_STEP_RAND_AUGMENT || s->kind == SL_STEP_GRAYSCALE;
@@ -407,8 +407,8 @@ static enum sl_err set_param(struct sl_step *s, int i, const struct value *v, st
 
 	if (strcmp(param, "size") == 0)
 		return set_size(s, v, fail);
-	if (turns(s))
-		return set_turn(s, param, v, fail);
+	if (has_other_params(s))
+		return set_other_param(s, param, v, fail);
 	if (s->kind == SL_STEP_COLOR_JITTER)
 		return set_range(s, i, v, fail);
 	if (strcmp(param, "padding") == 0)

@@ -45,7 +45,7 @@ struct sl_step {
 	float value[3]; /* the fill of an erasure, in the image after ToTensor or Normalize */
 	bool noise;     /* an erasure is filled with normally distributed numbers instead */
 	double degrees[2], translate[2], grow[2],
-		shear[2][2]; /* of rotations and affine transforms; grow: their scale */
+		shear[2][2]; /* of RandomRotation and RandomAffine; grow: the latter's `scale` */
 	double centre[2];    /* if `centred`; else it is the image's centre */
 	bool centred, bilinear;
 	int ops, magnitude,

@@ -1,7 +1,7 @@
 /* MobileNetV2 as it is usually trained from scratch on CIFAR: pytorch-cifar's names and shapes, and torch's initial
- * weights. The activation is ReLU. The stem and the second stage have stride 1, and the first block expands too. A
- * block of stride 1 that changes the channels has a 1×1 convolution with batch norm around it. avg_pool2d(4) takes
- * the upper-left 4×4 positions of a last plane of 4×4 to 7×7. */
+ * weights. The activation is ReLU. The stem and the second stage have stride 1, and the first block has its 1×1
+ * expansion, though by 1. A block of stride 1 that changes the channels has a shortcut of a 1×1 convolution and a batch
+ * norm. avg_pool2d(4) takes the upper-left 4×4 positions of a last plane of 4×4 to 7×7. */
 #include <stdio.h>
 
 #include "client/model/sources.h"

@@ -1,8 +1,12 @@
 /* Networks from one safetensors file, which has a graph and its weights, as `splitc export` and split.write_network
- * write it. Two notes of its metadata describe the network (docs/howto-networks.md): split.graph    the graph
- * (graph_text.h) from "image", "row" or "tokens", or from several named inputs, to a loss, which the config's task
- * replaces split.network  a JSON object: what the graph's text does not say A file is untrusted: a malformed one is
- * DATA, and one that does not suit the config is CONFIG. Error texts begin with the path. */
+ * write it. Two notes of its metadata describe the network (docs/howto-networks.md):
+ *
+ *   split.graph    the graph (graph_text.h), from "image", "row" or "tokens", or from several named inputs, to a loss;
+ *                  the loss of the config's task replaces it
+ *   split.network  a JSON object: what the graph's text does not say
+ *
+ * A file is untrusted: a malformed one is DATA, and one that does not suit the config is CONFIG. Error texts begin with
+ * the path. */
 #ifndef SL_CLIENT_MODEL_NETWORK_FILE_H
 #define SL_CLIENT_MODEL_NETWORK_FILE_H
 

@@ -1,4 +1,4 @@
-/* Units of a network from a file that lists none. */
+/* Divides a network into units, which a config's `partition` counts, where its file lists none. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "client/data/parts.h"
 #include "client/setup/setup.h"
 
-enum { HEAD = 2 };
+enum { PREFIX = 2 }; /* numbers before those of the rows: the pass, and whether it trains */
 
 static enum sl_err read_key(struct sl_order *o, const struct sl_setup *s, struct sl_fail *fail)
 {
@@ -32,7 +32,7 @@ enum sl_err sl_order_open(struct sl_order *o, const struct sl_setup *s, struct s
 	const struct sl_conf_client *c = s->conf;
 	bool fits;
 
-	*o = (struct sl_order){.room = calloc((size_t)c->agreed.batch + HEAD, sizeof *o->room)};
+	*o = (struct sl_order){.room = calloc((size_t)c->agreed.batch + PREFIX, sizeof *o->room)};
 	fits = o->room != NULL;
 	for (int split = 0; split < SL_SPLIT_COUNT && c->data.id[0] && fits; split++) {
 		const struct sl_set *set = &s->set[split];
@@ -67,7 +67,7 @@ void sl_order_tag(const struct sl_order *o, const struct sl_feed *feed, uint64_t
 	for (int64_t i = 0; i < feed->rows; i++) {
 		const int32_t sample = feed->samples[i];
 
-		o->room[HEAD + i] = id ? id[sample] : (uint64_t)sample;
+		o->room[PREFIX + i] = id ? id[sample] : (uint64_t)sample;
 	}
-	sl_key_stream(&o->key, o->room, (size_t)(HEAD + feed->rows) * sizeof *o->room, tag, SL_WIRE_ORDER);
+	sl_key_stream(&o->key, o->room, (size_t)(PREFIX + feed->rows) * sizeof *o->room, tag, SL_WIRE_ORDER);
 }

@@ -1,4 +1,4 @@
-/* From a setup to the loader of a split. */
+/* Makes the loader of a split (loader.h): which batches, from which sources, by how many threads. */
 #include <string.h>
 
 #include "client/setup/setup_pictures.h"
@@ -38,8 +38,10 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 			    struct sl_loader **out, struct sl_fail *fail)
 {
 	bool train = split == SL_SPLIT_TRAIN;
-	const bool cut = train && s->epoch_steps && strcmp(s->conf->data.partition, "batch") == 0;
-	const struct sl_conf_client *pictures = s->conf; /* those of a source that decodes pictures, if one does */
+	/* Members divide each batch of one set: all need the same order, and so the run's seed. */
+	const bool joint = train && s->epoch_steps && strcmp(s->conf->data.partition, "batch") == 0;
+	const struct sl_conf_client *busiest =
+		s->conf; /* its keys set the number of threads: a source that decodes pictures, if there is one */
 	struct sl_loader_spec spec = {
 		.set = &s->set[split],
 		.augment = s->augment,
@@ -48,8 +50,8 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.drop_last = train && s->conf->train.drop_last,
 		.train = train,
 		.predict = s->given != NULL,
-		.members = cut ? s->conf->agreed.share.clients : 0,
-		.member = cut ? s->conf->agreed.share.member : 0,
+		.members = joint ? s->conf->agreed.share.clients : 0,
+		.member = joint ? s->conf->agreed.share.member : 0,
 		.balanced = train && s->conf->data.sampling == SL_SAMPLING_BALANCED,
 		.by_length = train && s->set[split].source->extent && s->conf->data.group_by_length,
 		.pad = s->set[split].source->extent ? (enum sl_pad)s->conf->data.pad : SL_PAD_NONE,
@@ -57,7 +59,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.masked = s->conf->model.head == SL_CONF_MASKED_LM ? (float)s->conf->data.mask_rate : 0,
 		.next = s->conf->model.head == SL_CONF_CAUSAL_LM,
 		.mixup = s->conf->train.mixup,
-		.seed = cut ? (uint64_t)s->conf->agreed.seed : seed_of(s),
+		.seed = joint ? (uint64_t)s->conf->agreed.seed : seed_of(s),
 		.prefetch = s->streams ? 0 : s->conf->data.prefetch,
 		.apart = s->streams,
 		.wake = wake,
@@ -77,8 +79,8 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 			spec.more[k] =
 				(struct sl_loader_input){&from->set[split], from->augment, from->transform[split],
 							 sl_setup_place(s, from->conf), skips};
-		pictures = decodes ? from->conf : pictures;
+		busiest = decodes ? from->conf : busiest;
 	}
-	spec.threads = sl_setup_loader_threads(pictures);
+	spec.threads = sl_setup_loader_threads(busiest);
 	return sl_loader_open(out, &spec, fail);
 }

@@ -32,7 +32,7 @@ struct sl_records {
 	struct sl_records_spec spec;
 	struct sl_lines lines;
 	int column[COLUMNS]; /* fields of a, b, label; -1: there is none */
-	int names;           /* columns of the header; 0: there is none */
+	int n_header;        /* columns of the header; 0: there is no header */
 	char *record;        /* the bytes of all fields: CSV without quotes, JSON's texts */
 	size_t len, cap;
 	struct field *field;
@@ -329,7 +329,7 @@ static enum sl_err find_columns(struct sl_records *r, struct sl_fail *fail)
 
 	if (err || ended)
 		return err ? err : sl_fail_set(fail, SL_ERR_DATA, "%s:1: no header: the file is empty", r->lines.name);
-	r->names = r->n_field;
+	r->n_header = r->n_field;
 	for (int i = 0; i < COLUMNS; i++) {
 		const char *name = by_name ? column[i]->name : NULL;
 		int same = 0;
@@ -443,9 +443,9 @@ enum sl_err sl_records_next(struct sl_records *r, struct sl_record *row, struct 
 					   r->lines.name, r->begins, r->n_field, sl_plural(r->n_field),
 					   columns_needed(r));
 	}
-	if (!err && !ended && r->spec.exact && r->names && r->n_field > r->names)
+	if (!err && !ended && r->spec.exact && r->n_header && r->n_field > r->n_header)
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %d cells, where the header names %d column%s%s",
-				  r->lines.name, r->begins, r->n_field, r->names, sl_plural(r->names),
+				  r->lines.name, r->begins, r->n_field, r->n_header, sl_plural(r->n_header),
 				  r->spec.format == SL_RECORDS_CSV ? ": put a text that has a comma in quotes" : "");
 	if (err)
 		return err;

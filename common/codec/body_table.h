@@ -1,5 +1,6 @@
-/* The functions NAME(x) as fields of struct sl_codec_loops. A table that streams has its own versions of those in
- * RESTORE(x). */
+/* Included between the braces of a struct sl_codec_loops' initializer: sets each field to the function NAME(field). A
+ * table with non-temporal stores (loops.h: `streaming`) defines RESTORE(x) first, the names of its own versions of the
+ * loops that write restored values. */
 #ifndef RESTORE
 #define RESTORE(x) NAME(x)
 #endif

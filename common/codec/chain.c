@@ -58,7 +58,7 @@ static enum sl_err quantize(struct sl_codec *c, const struct sl_codec_call *call
 /* Notes how many of at most `most` values transform i has left. */
 static void put_count(struct flight *f, int i, uint8_t *table, int64_t count, int64_t most)
 {
-	sl_put_u32(table + i * SL_FRAME_PART_BYTES, (uint32_t)count);
+	sl_put_u32(table + i * SL_FRAME_TRANSFORM_BYTES, (uint32_t)count);
 	f->kept[i] = (double)count / (double)most;
 }
 
@@ -93,7 +93,7 @@ static enum sl_err begin_body(struct sl_codec *c, const struct sl_codec_call *ca
 
 	f->table = out->len;
 	f->most = 0;
-	out->len += (size_t)n * SL_FRAME_PART_BYTES;
+	out->len += (size_t)n * SL_FRAME_TRANSFORM_BYTES;
 	for (int i = 0; i < n; i++) {
 		struct link *t = &c->transform[i];
 		int64_t most = sl_shape_count(&s[i + 1].shape);
@@ -132,7 +132,7 @@ static enum sl_err end_body(struct sl_codec *c, const struct sl_codec_call *call
 	}
 
 	for (int i = 0; !err && i < c->n_transform; i++) {
-		uint8_t *part = out->data + f->table + (size_t)i * SL_FRAME_PART_BYTES;
+		uint8_t *part = out->data + f->table + (size_t)i * SL_FRAME_TRANSFORM_BYTES;
 
 		if (c->transform[i].stage->variable)
 			c->kept[i] = f->kept[i];
@@ -338,11 +338,11 @@ static enum sl_err take_apart(const struct sl_codec *c, struct sl_bytes in, stru
 	size_t sides = 0;
 	struct sl_bytes table;
 
-	if (sl_bytes_take(&in, (size_t)c->n_transform * SL_FRAME_PART_BYTES, &table) != SL_OK)
+	if (sl_bytes_take(&in, (size_t)c->n_transform * SL_FRAME_TRANSFORM_BYTES, &table) != SL_OK)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "payload ends within its table of parts");
 	for (int i = 0; i < c->n_transform; i++) {
-		p->count[i] = sl_get_u32(table.data + i * SL_FRAME_PART_BYTES);
-		p->side[i].len = sl_get_u32(table.data + i * SL_FRAME_PART_BYTES + 4);
+		p->count[i] = sl_get_u32(table.data + i * SL_FRAME_TRANSFORM_BYTES);
+		p->side[i].len = sl_get_u32(table.data + i * SL_FRAME_TRANSFORM_BYTES + 4);
 		if (p->side[i].len > in.len - sides)
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "side bytes of %s pass the end of the payload",
 					   c->transform[i].stage->name);

@@ -47,7 +47,7 @@ size_t sl_codec_body_bound(const struct sl_codec *c, const struct sl_extent *s)
 	size_t bytes = c->quantizer.stage->bound(c->quantizer.arg, false, &s[c->n_transform]);
 
 	for (int i = 0; i < c->n_transform; i++) {
-		bytes += SL_FRAME_PART_BYTES;
+		bytes += SL_FRAME_TRANSFORM_BYTES;
 		bytes += c->transform[i].stage->bound(c->transform[i].arg, c->transform[i].paired, &s[i]);
 	}
 	return bytes;

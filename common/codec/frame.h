@@ -18,7 +18,7 @@
 #include "common/base/buf.h"
 #include "common/codec/codec.h"
 
-enum { SL_FRAME_FORMAT = 1, SL_FRAME_BYTES = 16, SL_FRAME_PAIRED = 1, SL_FRAME_PART_BYTES = 8 };
+enum { SL_FRAME_FORMAT = 1, SL_FRAME_BYTES = 16, SL_FRAME_PAIRED = 1, SL_FRAME_TRANSFORM_BYTES = 8 };
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "payloads are copied as they lie in memory");
 

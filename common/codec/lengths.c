@@ -24,14 +24,14 @@ void sl_lengths_write(const struct sl_dims *dims, uint8_t *at)
 		uint32_t length = dims->pieces ? dims->pieces[2 * i + 1] - dims->pieces[2 * i]
 					       : dims->begin[i + 1] - dims->begin[i];
 
-		at[2 * i] = (uint8_t)length;
-		at[2 * i + 1] = (uint8_t)(length >> 8);
+		at[LENGTH * i] = (uint8_t)length;
+		at[LENGTH * i + 1] = (uint8_t)(length >> 8);
 	}
 }
 
 static int64_t length_at(const uint8_t *at, int64_t i)
 {
-	return at[2 * i] | at[2 * i + 1] << 8;
+	return at[LENGTH * i] | at[LENGTH * i + 1] << 8;
 }
 
 static enum sl_err check_cached(const uint8_t *at, int64_t rows, int64_t row_tokens, struct sl_fail *fail)

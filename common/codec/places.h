@@ -1,6 +1,6 @@
 /* Places: the indices of the elements of a tensor that a stage keeps. In memory they are a bitmap, one for each slot
  * if a gradient is paired with the activation. On the wire each block of SL_CODEC_BLOCK elements is the smaller of a
- * bitmap and packed gaps. */
+ * bitmap and packed gaps; docs/CODECS.md has the bytes. */
 #ifndef SL_CODEC_PLACES_H
 #define SL_CODEC_PLACES_H
 

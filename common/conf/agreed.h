@@ -268,8 +268,8 @@ enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agre
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Whether `member` may train with the group that `first` began. MISMATCH names the first key that all members must
- * have equal and these two have not, and both values. Codecs, turns, the member's number and role may differ; except in
- * a vertical group batch, cross and tokens, too. */
+ * have equal and these two have not, and both values. May differ: the codecs of activations and their gradients, turns,
+ * sends, the member's number and role; outside a vertical group also batch, cross and tokens. */
 enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agreed *member,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 

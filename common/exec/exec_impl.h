@@ -1,6 +1,6 @@
 /* The executor's struct, and functions between the files that implement it. exec.c opens an executor and moves weights.
  * exec_pass.c computes, exec_commit.c applies a step. exec_share.c lets executors share parameters, exec_fold.c adds up
- * their gradients, exec_mean.c exchanges changes of shared heads and tails. exec_behind.c accumulates gradients and
+ * their gradients, exec_mean.c exchanges changes of shared heads and tails. exec_accumulate.c accumulates gradients and
  * averages weights. exec_tables.c postpones updates of an embedding's rows. exec_held.c finds parameters, also those
  * that are held in 16 bits; exec_copy.c copies within the device. */
 #ifndef SL_EXEC_EXEC_IMPL_H
@@ -92,8 +92,8 @@ void sl_exec_params(struct sl_exec *exec, int i, struct sl_op_call *call);
 /* Updates the 16-bit copy of trainable weights, if there is one. Call after every change of them. */
 enum sl_err sl_exec_lower(struct sl_exec *exec) SL_MUST_CHECK;
 
-/* The sum of gradients and the average of weights, in the areas behind the optimizer's moments (exec_behind.c). NULL:
- * the plan has none. */
+/* The sum of gradients and the average of weights, in the areas behind the optimizer's moments (exec_accumulate.c).
+ * NULL: the plan has none. */
 static inline float *sl_exec_sum(const struct sl_exec *e)
 {
 	const struct sl_plan_spec *spec = &e->plan->spec;

@@ -1,4 +1,4 @@
-/* Embeddings' tables whose rows postpone updates, for the files that implement the executor. */
+/* Lazy updates of an embedding's table (exec_tables.c), for the files that implement the executor. */
 #ifndef SL_EXEC_EXEC_TABLES_H
 #define SL_EXEC_EXEC_TABLES_H
 
@@ -7,7 +7,7 @@
 enum { SL_POSTPONED_MOST = 4096 };
 struct sl_exec;
 
-/* An embedding's table whose rows postpone the updates of steps that did not read them (exec_tables.c). rows 0: there
+/* An embedding's table. The executor postpones a row's update in steps that do not read the row. rows 0: there
  * is none, and every update is applied at once. Rows of the gradient that are not in `touched` are 0. */
 struct sl_table {
 	int64_t offset, rows, features; /* offset in the weight range; shape */

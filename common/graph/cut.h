@@ -1,7 +1,7 @@
 /* A cut divides a model into head | middle | tail. Nodes [0, head_end] are the head, [tail_begin, n_node) the tail.
  * A value that the head makes and the middle reads goes up, with its gradient back. One that the middle makes and the
  * tail reads goes down. One that the head makes and the tail reads stays at home: it never crosses, so a U-Net's skips
- * cost no bytes. The network's inputs never cross. An only one may stay at home.
+ * cost no bytes. The network's inputs never cross. If there is only one, it may stay at home.
  * A cut is legal only if at least one value goes up and one down, and no more than `cut_values`. */
 #ifndef SL_GRAPH_CUT_H
 #define SL_GRAPH_CUT_H
@@ -63,9 +63,9 @@ struct sl_cut_price {
 	struct sl_cut cut;
 	double floats, macs[SL_SEGMENT_COUNT];
 };
-/* Writes the price of `own`, then cuts that a config can name, at most `most` in all: the client of each computes more
- * than that of the one before it, and at least a twentieth less crosses. No other cut whose parts all have parameters
- * sends less without computing more. `tokens`: of a row. NOMEM. */
+/* cut_list.c: writes the price of `own`, then cuts that a config can name, at most `most` in all: the client of each
+ * computes more than that of the one before it, and at least a twentieth less crosses. No other cut whose parts all
+ * have parameters sends less without computing more. `tokens`: of a row. NOMEM. */
 enum sl_err sl_cut_list(const struct sl_cut *own, const struct sl_model *model, int values, int64_t tokens,
 			struct sl_cut_price *list, int most, int *n) SL_MUST_CHECK;
 

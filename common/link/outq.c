@@ -273,7 +273,7 @@ static uint64_t hash_of(struct sl_outq *q, const struct sl_run *run, struct sl_b
 }
 
 /* Notes a run for the measurement of rates. Weights are left out, because they are sent only once. */
-static void await(struct sl_outq *q, const struct sl_run *run)
+static void note_unconfirmed(struct sl_outq *q, const struct sl_run *run)
 {
 	if (q->awaited_count == AWAITED || sl_part_is_state(run->part.what))
 		return;
@@ -344,7 +344,7 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 	q->handed += len;
 	if (run->next_offset == run->len) {
 		q->runs = run->next;
-		await(q, run);
+		note_unconfirmed(q, run);
 	}
 	return true;
 }

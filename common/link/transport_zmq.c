@@ -40,9 +40,9 @@ struct zmq_transport {
 	int watches; /* not yet closed */
 	struct sl_timer *retry;
 	bool retrying;
-	struct sl_peers *peers;      /* if bound */
-	struct sl_door *door;        /* if bound */
-	struct sl_timer *door_watch; /* if bound */
+	struct sl_peers *peers;      /* if bound: limits connections, and cuts hostile ones */
+	struct sl_door *door;        /* if bound: limits connections, and cuts hostile ones */
+	struct sl_timer *door_watch; /* if bound: limits connections, and cuts hostile ones */
 	struct sl_loop *loop;
 	size_t took;                     /* bytes received of the current message */
 	struct sl_zap *zap;              /* if bound, with auth */
@@ -239,7 +239,7 @@ static const char *fault_of(struct zmq_transport *t, zmq_msg_t *header, zmq_msg_
 
 /* Whether a message was sent with the key that the peer's first one had. ZeroMQ attaches the user id, which is the key,
  * to every frame but the routing id. So a peer that chooses a routing id of another one cannot speak as that one. */
-static bool is_whose_it_was(struct zmq_transport *t, sl_peer peer, zmq_msg_t *frame)
+static bool has_the_peers_key(struct zmq_transport *t, sl_peer peer, zmq_msg_t *frame)
 {
 	const char *user = zmq_msg_gets(frame, "User-Id");
 	struct sl_key key;
@@ -322,7 +322,7 @@ static bool receive_one(struct zmq_transport *t)
 		fault = fault_of(t, &header, &payload, two);
 		if (t->bound)
 			peer = peer_of(t, &id, &header, &fault);
-		if (t->zap && peer && !is_whose_it_was(t, peer, two ? &payload : &header)) {
+		if (t->zap && peer && !has_the_peers_key(t, peer, two ? &payload : &header)) {
 			peer = 0;
 			fault = "this routing id began with another key";
 		}

@@ -324,9 +324,9 @@ static void begin_branch(struct sl_group *g)
 /* Whether all can go on from `step` without the members that are not here. */
 static bool can_do_without(const struct sl_group *g, uint64_t step)
 {
-	char left[SL_KEEP_LEFT] = "";
+	char left[SL_KEEP_SEATS] = "";
 	const bool noted =
-		sl_records_gone(&g->trunk.r) && g->groups->ranks && sl_keep_who_left_at(&g->trunk.keep, step, left);
+		sl_records_gone(&g->trunk.r) && g->groups->ranks && sl_keep_read_seats_at(&g->trunk.keep, step, left);
 
 	return sl_records_can_begin(&g->trunk.r, step, noted ? left : NULL);
 }
@@ -365,7 +365,7 @@ static void begin_from(struct sl_group *g, uint64_t step)
 			g->seat[k].made = SL_MADE_UNKNOWN;
 	sl_records_begin(&g->trunk.r, step);
 	if (g->trunk.keep.dir[0]) /* later checkpoints now belong to an abandoned history */
-		sl_keep_leave(&g->trunk.keep, step);
+		sl_keep_remove_later(&g->trunk.keep, step);
 	g->trunk.from = step;
 	g->has_weights = g->has_weights || step;
 }

@@ -99,7 +99,7 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	g->trunk.r.varies = a->share.least > 0;
 	ended = find_ended(gs, g->name);
 	if (ended)
-		sl_records_hear(&g->trunk.r, ended->note, ended->at);
+		sl_records_read_note(&g->trunk.r, ended->note, ended->at);
 	g->turns = (struct sl_turns){.mode = a->share.mode,
 				     .seed = (uint64_t)a->seed,
 				     .epoch_steps = (uint64_t)a->share.epoch_steps,

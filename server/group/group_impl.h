@@ -188,7 +188,7 @@ struct sl_group {
 /* Who had ended when a group's last link did, where the disk was full, so that no checkpoint says it. For a member that
  * comes back later. */
 struct sl_group_ended {
-	char name[SL_CONF_SHARE_TEXT], note[SL_KEEP_LEFT];
+	char name[SL_CONF_SHARE_TEXT], note[SL_KEEP_SEATS];
 	uint64_t at; /* the step behind which they have ended */
 };
 enum { SL_GROUP_ENDED = 16 };

@@ -41,14 +41,14 @@ static bool all_done(const struct sl_group_intro *in)
 	const struct sl_group_list *gs = in->groups;
 	const struct sl_agreed *a = &in->agreement.agreed;
 	const struct sl_ranks_span own = sl_ranks_span(gs->ranks, a->share.clients);
-	char left[SL_KEEP_LEFT];
+	char left[SL_KEEP_SEATS];
 	uint8_t name[16];
 	struct sl_keep keep;
 	uint64_t step;
 
 	sl_group_name(a->share.group, name);
 	sl_keep_open(&keep, gs->store.dir, gs->store.retention, name, NULL, in->plan, gs->store.core);
-	if (!sl_keep_who_left(&keep, &step, left) || own.end > (int)strlen(left))
+	if (!sl_keep_read_seats(&keep, &step, left) || own.end > (int)strlen(left))
 		return false;
 	for (int k = own.first; k < own.end; k++)
 		if (left[k] != SL_NOTE_FINISHED)

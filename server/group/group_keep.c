@@ -194,7 +194,7 @@ bool sl_group_keep(struct sl_group *g)
 
 bool sl_group_keep_left(struct sl_group *g)
 {
-	char before[SL_KEEP_LEFT];
+	char before[SL_KEEP_SEATS];
 
 	memcpy(before, g->trunk.keep.left, sizeof before);
 	note_left(g);

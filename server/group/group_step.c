@@ -183,7 +183,7 @@ static void settle(struct sl_group *g)
 
 	if (sl_group_varies(g) && g->trunk.r.done == g->trunk.from &&
 	    g->trunk.keep.dir[0]) /* the first step: later checkpoints now belong to an abandoned history */
-		sl_keep_leave(&g->trunk.keep, g->trunk.r.done);
+		sl_keep_remove_later(&g->trunk.keep, g->trunk.r.done);
 	for (int k = 0; k < g->n; k++) {
 		const struct sl_middle *m = g->part[k].m;
 		const struct sl_session *s = m ? sl_port_session(m->port) : NULL;

@@ -226,12 +226,12 @@ enum sl_err sl_group_gather(struct sl_middle *m, struct sl_fail *fail)
 
 void sl_group_hear_left(struct sl_group *g)
 {
-	char left[SL_KEEP_LEFT];
+	char left[SL_KEEP_SEATS];
 	uint64_t at;
 
-	if (!sl_keep_who_left(&g->trunk.keep, &at, left) || at < g->trunk.r.gone_at)
+	if (!sl_keep_read_seats(&g->trunk.keep, &at, left) || at < g->trunk.r.gone_at)
 		return;
-	sl_records_hear(&g->trunk.r, left, at);
+	sl_records_read_note(&g->trunk.r, left, at);
 	memcpy(g->trunk.keep.left, left, sizeof g->trunk.keep.left);
 }
 

@@ -20,6 +20,8 @@ struct outgoing {
 };
 
 /* Two threads call MPI, and only one may be in it at a time (MPI_THREAD_SERIALIZED). */
+enum { FAILED = 75 /* EX_TEMPFAIL: a supervisor may start all ranks again */ };
+
 static pthread_mutex_t in_mpi = PTHREAD_MUTEX_INITIALIZER;
 static MPI_Comm words_comm;       /* keeps words and letters apart from the collective calls */
 static struct outgoing *outgoing; /* [count] */
@@ -42,7 +44,7 @@ static void check(int rc, const char *what)
 		return;
 	MPI_Error_string(rc, text, &len);
 	fprintf(stderr, "ERROR ranks: %s: %s\n", what, text);
-	MPI_Abort(MPI_COMM_WORLD, 75);
+	MPI_Abort(MPI_COMM_WORLD, FAILED);
 }
 
 static void wait_for(const struct sl_ranks *r, MPI_Request *request)
@@ -167,7 +169,7 @@ static void send_letter(const struct sl_ranks *r, const void *data, size_t bytes
 		l->data = malloc(bytes + 1);
 	if (!l || !l->data || bytes > INT_MAX) {
 		fprintf(stderr, "ERROR ranks: no memory for what other ranks are told\n");
-		MPI_Abort(MPI_COMM_WORLD, 75);
+		MPI_Abort(MPI_COMM_WORLD, FAILED);
 		return;
 	}
 	memcpy(l->data, data, bytes);

@@ -66,7 +66,7 @@ static void close_snapshot(struct snapshot *s)
 }
 
 /* Lists the checkpoint's parts, and its notes, whose values must be equal on reading. */
-static void frame(struct snapshot *s, const struct sl_keep *k, uint64_t step, bool reading)
+static void list_parts(struct snapshot *s, const struct sl_keep *k, uint64_t step, bool reading)
 {
 	struct sl_checkpoint *c = &s->c;
 
@@ -138,7 +138,7 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
 	    (sl_exec_state_take(&s.exec, exec) || (port && sl_codecs_state_take(&s.codecs, sl_port_codecs(port)))))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be read");
 	if (!err) {
-		frame(&s, k, step, false);
+		list_parts(&s, k, step, false);
 		err = write_file(k, &s.c, step, fail);
 	}
 	close_snapshot(&s);
@@ -176,7 +176,7 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 	err = open_snapshot(&s, k, exec, port, true, fail);
 	s.records = records;
 	if (!err) {
-		frame(&s, k, step, true);
+		list_parts(&s, k, step, true);
 		if (SL_FAILPOINT_CALL(SL_FP_CKPT_READ_S, 0) != 0)
 			err = sl_fail_set(fail, SL_ERR_IO, "the checkpoint of step %" PRIu64 ": %s", step,
 					  strerror(errno));
@@ -199,7 +199,7 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 	return err;
 }
 
-void sl_keep_leave(const struct sl_keep *k, uint64_t step)
+void sl_keep_remove_later(const struct sl_keep *k, uint64_t step)
 {
 	if (k->dir[0])
 		sl_checkpoint_leave(k->dir, k->prefix, step);
@@ -211,7 +211,7 @@ void sl_keep_only(const struct sl_keep *k, uint64_t step)
 		sl_checkpoint_only(k->dir, k->prefix, step);
 }
 
-bool sl_keep_who_left_at(const struct sl_keep *k, uint64_t step, char left[SL_KEEP_LEFT])
+bool sl_keep_read_seats_at(const struct sl_keep *k, uint64_t step, char left[SL_KEEP_SEATS])
 {
 	struct sl_checkpoint c = {.dir = k->dir, .prefix = k->prefix};
 	struct sl_fail why;
@@ -219,14 +219,14 @@ bool sl_keep_who_left_at(const struct sl_keep *k, uint64_t step, char left[SL_KE
 	sl_checkpoint_ask(&c, left_key);
 	if (!k->dir[0] || sl_checkpoint_read(&c, step, &why))
 		return false;
-	snprintf(left, SL_KEEP_LEFT, "%s", sl_checkpoint_noted(&c, left_key));
+	snprintf(left, SL_KEEP_SEATS, "%s", sl_checkpoint_noted(&c, left_key));
 	return left[0] != '\0';
 }
 
-bool sl_keep_who_left(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_LEFT])
+bool sl_keep_read_seats(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_SEATS])
 {
 	*step = UINT64_MAX;
-	return k->dir[0] && sl_checkpoint_older(k->dir, k->prefix, step) && sl_keep_who_left_at(k, *step, left);
+	return k->dir[0] && sl_checkpoint_older(k->dir, k->prefix, step) && sl_keep_read_seats_at(k, *step, left);
 }
 
 int64_t sl_keep_file_bytes(const struct sl_keep *k, uint64_t step)

@@ -8,7 +8,7 @@
 #include "common/session/state.h"
 #include "server/store/retention.h"
 
-enum { SL_KEEP_LEFT = 256 + 1 }; /* a text with a character for each member (SL_NOTE_…, trunk_records.h) */
+enum { SL_KEEP_SEATS = 256 + 1 }; /* a text with a character for each member (SL_NOTE_…, trunk_records.h) */
 
 struct sl_keep {
 	const char *dir; /* the store; "": nothing is stored */
@@ -22,7 +22,7 @@ struct sl_keep {
 	int n_pin;
 	uint64_t made;     /* epoch of the link whose COMMIT made the state that is written, or was read; 0: none did */
 	uint64_t asked[2]; /* of a group: as in struct sl_records */
-	char left[SL_KEEP_LEFT]; /* of a group: the next file's note on members that are done or away; "": none */
+	char left[SL_KEEP_SEATS]; /* of a group: the next file's note on members that are done or away; "": none */
 };
 
 /* `retention`: the store's limits, borrowed; NULL: none. `session`: the session's name. `owner` NULL: no auth. */
@@ -39,12 +39,12 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 			 struct sl_buf *records, struct sl_fail *fail) SL_MUST_CHECK;
 /* Reads the note on members that are done or away from the newest file, and the step of that file. False: there is no
  * file, or it has no such note. */
-bool sl_keep_who_left(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_LEFT]);
+bool sl_keep_read_seats(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_SEATS]);
 /* The same for the file of `step`. */
-bool sl_keep_who_left_at(const struct sl_keep *k, uint64_t step, char left[SL_KEEP_LEFT]);
+bool sl_keep_read_seats_at(const struct sl_keep *k, uint64_t step, char left[SL_KEEP_SEATS]);
 int64_t sl_keep_file_bytes(const struct sl_keep *k, uint64_t step); /* 0: no file */
-/* As sl_checkpoint_leave: the session went back to `step`, so this removes the files of later steps. */
-void sl_keep_leave(const struct sl_keep *k, uint64_t step);
+/* Removes the files of steps above `step`, to which the session went back (sl_checkpoint_leave). */
+void sl_keep_remove_later(const struct sl_keep *k, uint64_t step);
 /* Removes all files except that of `step`; UINT64_MAX: all. */
 void sl_keep_only(const struct sl_keep *k, uint64_t step);
 

@@ -163,7 +163,7 @@ static enum sl_err commit(struct sl_middle *m, struct sl_fail *fail)
 	if (err)
 		return err;
 	if (s->number == t->from) /* the first step: checkpoints of later steps now belong to an abandoned history */
-		sl_keep_leave(&t->keep, s->number);
+		sl_keep_remove_later(&t->keep, s->number);
 	sl_records_stepped(&t->r, &took, 1, false);
 	t->keep.made = s->epoch;
 	t->state = SL_TRUNK_WHOLE;

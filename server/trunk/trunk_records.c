@@ -43,7 +43,7 @@ char sl_record_note(const struct sl_records *r, int k)
 	return s->state != SL_SEAT_IN || others_run_on(r, s) ? SL_NOTE_FINISHED : SL_NOTE_IN;
 }
 
-void sl_records_hear(struct sl_records *r, const char *note, uint64_t at)
+void sl_records_read_note(struct sl_records *r, const char *note, uint64_t at)
 {
 	for (int k = r->first; k < r->end && k < (int)strlen(note); k++) { /* other ranks do the same for theirs */
 		if (note[k] == SL_NOTE_FINISHED)

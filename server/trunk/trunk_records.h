@@ -1,4 +1,5 @@
-/* The records of a trunk's seats, which survive links and restarts of the server. They decide where a member that comes
+/* A trunk (trunk.h) is a middle that steps train; each client that trains it has a seat. These are the records of its
+ * seats, which survive links and restarts of the server. They decide where a member that comes
  * back goes on from, whom a restarted server waits for, and when nobody needs the files any more. Pure functions, as in
  * trunk_table.h; called on the worker. */
 #ifndef SL_SERVER_TRUNK_TRUNK_RECORDS_H
@@ -34,7 +35,7 @@ struct sl_records {
 enum { SL_NOTE_IN = '0', SL_NOTE_FINISHED = '1', SL_NOTE_AWAY = '2' };
 char sl_record_note(const struct sl_records *r, int k);
 /* Sets the states of seats by the note of the newest checkpoint, which is of step `at`. */
-void sl_records_hear(struct sl_records *r, const char *note, uint64_t at);
+void sl_records_read_note(struct sl_records *r, const char *note, uint64_t at);
 /* The number of seats that are done and have no session; 0 if members come and go. */
 int sl_records_gone(const struct sl_records *r);
 /* A member that was done has come back for a longer run: all seats that are done are awaited again. */

@@ -1,6 +1,7 @@
-/* The table of a trunk's seats: who is there, whom a step waits for, and what the trunk does next. It is the loop's;
- * the worker has the records (trunk_records.h), which survive links and restarts. Both are pure: no I/O, no clock, no
- * thread. tests/suite/test_trunk_table.c walks all states of three seats.
+/* The table of a trunk's seats (trunk.h: the trained middle, with a seat for each member): who is there, whom a step
+ * waits for, and what the trunk does next. It is the loop's; the worker has the records (trunk_records.h), which
+ * survive links and restarts. Both are pure: no I/O, no clock, no thread. tests/suite/test_trunk_table.c walks all
+ * states of three seats.
  *
  * Four facts of a seat are kept apart. `link`: its link is open. IN: steps wait for it. DONE: its run is finished.
  * EMPTY: its record is no longer needed. */

@@ -212,7 +212,7 @@ static bool server_begins(struct model *m)
 		any = any || note[k] != SL_NOTE_IN;
 	}
 	if (any) {
-		sl_records_hear(&m->r, note, m->stored[0]);
+		sl_records_read_note(&m->r, note, m->stored[0]);
 		m->t.gone_at = m->r.gone_at;
 	}
 	return true;

@@ -119,6 +119,7 @@ static void spelled_as_in_python(void **state)
 		{"CenterCrop(31)", "the list makes images of 31 x 31, model.image is 32x32"},
 		{"RandomHorizontalFlip(2)", "p must be from 0 to 1"},
 		{"ColorJitter(hue=0.6)", "hue must be from 0 to 0.5"},
+		{"ColorJitter(hue=(0, 1.2))", "hue must be two numbers that rise, from -0.5 to 0.5"},
 		{"ColorJitter(-1)", "brightness must be from 0 to 100"},
 		{"ColorJitter((2, 1))", "brightness must be two numbers that rise"},
 		{"Normalize(0.5)", "Normalize needs mean and std"},

@@ -55,7 +55,7 @@ static void run(struct sl_exec *e, float keep, bool swap)
 	sl_pool_run(e->be->pool, (j.count + BLOCK - 1) / BLOCK, run_block, &j);
 }
 
-/* to = by · from, for trainable_count floats on a device. */
+/* to = by · from, for trainable_count floats on a device. e->clip holds the factor there. */
 static enum sl_err multiply(struct sl_exec *e, float *to, const float *from, float by)
 {
 	enum sl_err err = e->be->ops->upload(e->be, e->clip, &by, sizeof by);
