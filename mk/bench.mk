@@ -33,7 +33,7 @@ test-torch: deps ## compare with PyTorch, live (python3-torch; SUITE=trixie: in 
 	@$(MAKE) --no-print-directory all
 	BUILD=$(B) tests/golden/test-torch.sh
 ##@ Measure
-bench-peer: deps ## the same work in PyTorch beside it, as ratios (BENCH_ARGS=--write; SUITE=trixie: in Debian 13, as root)
+bench-peer: deps ## the same work in PyTorch beside it, as ratios (SUITE=trixie: PyTorch 2.6 in Debian 13, as root; BENCH_ARGS=--write)
 	@scripts/install-deps.sh --peer
 	@$(MAKE) --no-print-directory all lib build-bench
 	@BUILD=$(B) tests/bench/bench-peer.sh $(BENCH_ARGS)

@@ -627,6 +627,10 @@ def main():
     if args.split_worker:
         rank, port, image, batch, chunks, codec, last, steps = args.split_worker.split(",")
         return split_worker(int(rank), int(port), int(image), int(batch), int(chunks), codec, last == "1", int(steps))
+    if args.write:
+        import torch
+        if torch.__version__ < "2":
+            sys.exit(f"bench_peer.py: the page is about PyTorch 2, not {torch.__version__}: make bench-peer SUITE=trixie")
     report, medians, only = Report(), {}, args.only.split(",")
     runs, small = (1, True) if args.quick else (args.runs, False)
     head, counts = machine(), [int(n) for n in args.threads.split(",") if int(n) <= len(os.sched_getaffinity(0))]

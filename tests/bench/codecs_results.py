@@ -5,7 +5,7 @@ loops, beside PyTorch, and on real tensors.
 usage: codecs_results.py [--write] [--reps R] [--cut DIR] [PART …]        (BUILD: the folder of the programs, build/release)
 
 PART: one, small, loops, peer, cut; by default all. They run one after the other. The tables go to stdout; --write: also to
-the page, between the marks of each part. A part that cannot run (peer without PyTorch, cut without --cut) stays as it is on the page,
+the page, between the marks of each part. A part that cannot run (peer without PyTorch 2, cut without --cut) stays as it is on the page,
 and stderr says why. --cut: the folder that dump_cut.py filled.
 """
 import argparse
@@ -99,8 +99,8 @@ class Parts:
             ["codec", "two threads", "AVX2", "portable"], [[c, two[c][MS], avx2[c][MS], portable[c][MS]] for c in two])
 
     def peer(self):
-        if subprocess.run(["/usr/bin/python3", "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
-            raise LookupError("no PyTorch (scripts/install-deps.sh --peer)")
+        if subprocess.run(["/usr/bin/python3", "-c", "import torch; assert torch.__version__ >= '2'"], stderr=subprocess.DEVNULL).returncode:
+            raise LookupError("no PyTorch 2 (package python3-torch of Debian 13)")
         out = run(["tests/bench/bench_codecs_peer.py", "--reps", "4", "--bench", BENCH], **MALLOC)
         return "bench_codecs_peer.py --reps 4", out.rstrip()
 
