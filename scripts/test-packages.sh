@@ -88,7 +88,7 @@ apt install $(debs "$version" libsplit0 libsplit-dev python3-split)
 flags=$(env PKG_CONFIG_SYSROOT_DIR="$root" PKG_CONFIG_LIBDIR="$root/usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)/pkgconfig" \
 	PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 pkg-config --cflags --libs split)
 # libsplit may ask for a newer libc than this host's
-gcc -Wl,--allow-shlib-undefined lib/examples/middle.c $flags -o "$root/debs/middle" >"$tmp/out" 2>&1 || fail "the example does not compile with $flags"
+gcc -Wl,--allow-shlib-undefined examples/middle.c $flags -o "$root/debs/middle" >"$tmp/out" 2>&1 || fail "the example does not compile with $flags"
 for server in tcp://127.0.0.1:5570 local:; do
 	inside /debs/middle "$server" 20 >"$tmp/out" 2>&1 || fail "the example with $server"
 	inside python3 - "$server" <tests/e2e/script/one_call.py >"$tmp/out" 2>&1 || fail "Python with $server"

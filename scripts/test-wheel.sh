@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: test-wheel.sh        (make test-wheel; as root, on Debian)
 # Installs the wheel with pip in a clean Debian (SUITE: trixie) that has Python and PyTorch but no library of ours. There
-# it trains the pages' digits.py and pairs.py, and a Trainer's loop that goes on from a checkpoint. Each runs with local:
+# it trains examples/digits.py and pairs.py, and a Trainer's loop that goes on from a checkpoint. Each runs with local:
 # and over TCP with a server of this machine: the same losses.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,14 +24,7 @@ root=$tmp/root home=$tmp/root/root/split
 new_root "$root" "$suite"
 mkdir "$home"
 wheel=$(scripts/wheel.py "$(uname -m)" "$BUILD" "$home")
-# page PAGE SCRIPT: copies a script of a page.
-page() {
-	awk -v mark="<!-- $2 -->" '$0 == mark {take = 1; next} take == 1 && /^```python/ {take = 2; next} take == 2 && /^```/ {exit} take == 2' \
-		"docs/$1" >"$home/$2"
-}
-page howto-script.md digits.py
-page howto-trainer.md pairs.py
-cp tests/e2e/script/loops.py "$home"
+cp examples/digits.py examples/pairs.py tests/e2e/script/loops.py "$home"
 cat >"$home/trainer.py" <<-'PY'
 	import sys, torch, loops, split.trainer
 

@@ -48,3 +48,6 @@ cp -r deploy/kubernetes "$tmp/deploy/"
 sed -i 's/name: store, mountPath/name: stare, mountPath/' "$tmp/deploy/kubernetes/base/server.yaml"
 BUILD=$PWD/$BUILD "$tmp/scripts/check-kubernetes.py" >"$tmp/out" && { echo 'a volume that is not declared was not found'; exit 1; }
 grep -q 'mounts stare, which is not declared' "$tmp/out"
+sed -i 's/name: split-server}/name: split-servers}/' "$tmp/deploy/kubernetes/gpu/kustomization.yaml"
+BUILD=$PWD/$BUILD "$tmp/scripts/check-kubernetes.py" >"$tmp/out" && { echo 'a patch for nothing was not found'; exit 1; }
+grep -q 'split-servers, which is not there' "$tmp/out"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that README.md, docs/*.md and docs/results/*.md name must exist: sub-commands, options, keys of both
-# configs with the values beside them, codecs, targets of make, files, tests, links and their headings. A wrong page
-# must be detected. docs/config.md must be what both programs print. Arguments: pages to check instead of these.
+# configs with the values beside them, codecs, targets of make, files, tests, links and their headings. A block that
+# names an example has lines of that file. A wrong page must be detected. docs/config.md must be what both programs print. Arguments: pages to check instead of these.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -43,7 +43,7 @@ done < <(paths_of "$SPLITC" train; paths_of "$SPLITS" serve)
 key[codec]=1 # of all four tensors
 while read -r name; do codec[$name]=1; done < <("$SPLITC" codecs --json | jq -r '.[].name')
 while read -r name; do test[$name]=1; done < <(grep -rhowE 'test_[a-z0-9_]+' tests/unit tests/suite | sort -u)
-while read -r path; do file[${path##*/}]=1; done < <(find README.md Makefile client common configs deploy docs kernels lib mk proto python scripts server tests -type f)
+while read -r path; do file[${path##*/}]=1; done < <(find README.md Makefile client common examples configs deploy docs kernels lib mk proto python scripts server tests -type f)
 [ ${#command[@]} -gt 8 ] && [ ${#key[@]} -gt 60 ] && [ ${#codec[@]} -gt 8 ] || fail "${#command[@]} commands, ${#key[@]} keys, ${#codec[@]} codecs"
 
 # ---- what the pages name: PAGE:LINE<tab>KIND<tab>TEXT; taken from inline code, blocks of ```sh and ```yaml, indented code, links
@@ -166,7 +166,7 @@ code() {
 	shell_line "$text"
 	case $text in
 	*[[:space:]]*) ;;
-	client/* | server/* | common/* | kernels/* | proto/* | tests/* | scripts/* | docs/* | configs/* | deploy/*)
+	client/* | server/* | common/* | examples/* | kernels/* | proto/* | tests/* | scripts/* | docs/* | configs/* | deploy/*)
 		[[ $text =~ [*\<…{,] ]] || [ -e "$text" ] || [ -e "$text.c" ] || wrong "no file '$text'"
 		return
 		;;
@@ -197,6 +197,16 @@ link() {
 	heading "$path" "${target#*#}" || wrong "no heading '${target#*#}' in $path"
 }
 
+# quoted PAGE…: a block that names an example has some of its lines, in their order.
+quoted() {
+	awk '
+		/^```/ { close(file); file = file == "" && $2 ~ /^examples\// ? $2 : ""; next }
+		file != "" && NF {
+			while ((more = (getline text <file)) > 0 && text != $0) { }
+			if (more <= 0) print FILENAME ":" FNR "\t" file " has no such line here: " $0
+		}' "$@"
+}
+
 check() { # PAGE…
 	local n=0 kind text
 	bad=0
@@ -209,6 +219,7 @@ check() { # PAGE…
 		link) link "$text" ;;
 		esac
 	done <"$tmp/said"
+	while IFS=$'\t' read -r at text; do wrong "$text"; done < <(quoted "$@")
 	[ $n -gt 10 ] || fail "only $n texts in $*"
 	texts=$n
 }
@@ -239,6 +250,9 @@ cat >"$tmp/wrong.md" <<'MD'
 [here](#gone)
 ```sh
 build/release/splits gone    # a remark
+```
+```python examples/digits.py
+        middle.gone()
 ```
 MD
 lines=$(grep -vc '^```' "$tmp/wrong.md")

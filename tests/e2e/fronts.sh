@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # split.trainer and split.tinker: loops that call as the Trainers of Hugging Face and Lightning do, with and without kills
-# of either side; a decoder under Tinker's calls, and what crosses the link; the script of docs/howto-trainer.md.
+# of either side; a decoder under Tinker's calls, and what crosses the link; the example of docs/howto-trainer.md.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -13,7 +13,5 @@ cd "$tmp"
 run() { timeout "$patience" "$python" "$@" >python.log 2>&1 || fail "$*: $(grep -v link-lost python.log | tail -n 15)"; }
 for check in equal kills refused lightning; do run "$root/tests/e2e/script/fronts.py" "$root/$BUILD/splits" "$tmp" check_$check; done
 run "$root/tests/e2e/script/tinkers.py" "$root/$BUILD/splits" "$tmp"
-awk '$0 == "<!-- pairs.py -->" {take = 1; next} take == 1 && /^```python/ {take = 2; next} take == 2 && /^```/ {exit} take == 2' "$root/docs/howto-trainer.md" >pairs.py
-[ -s pairs.py ] || fail 'docs/howto-trainer.md has no script pairs.py'
-run pairs.py local:
+timeout "$patience" "$root/examples/run" pairs.py local: >python.log 2>&1 || fail "pairs.py: $(tail -n 15 python.log)"
 grep -q 'sums to 7$' python.log || fail "pairs.py: $(cat python.log)"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# libsplit and the Python package: exported symbols, the example in C, a server that lies, forks, Ctrl-C, 1,000 links of
-# one process; and, if PyTorch is installed, the scripts of docs/howto-script.md as they are printed, with and without
-# kills, compared with PyTorch, and refusals. With SAN the sanitizer's library is loaded before Python, and comparisons
+# libsplit and the Python package: exported symbols, a server that lies, forks, Ctrl-C, 1,000 links of one process; and,
+# if PyTorch is installed, comparisons with PyTorch, kills, and refusals. It runs the examples of docs/howto-script.md
+# (examples/). With SAN the sanitizer's library is loaded before Python, and comparisons
 # with PyTorch are omitted.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -19,12 +19,13 @@ grep -oE '\bsplit_[a-z_]+\(' lib/split.h | tr -d '(' | sort -u | diff - "$tmp/ex
 [ -n "${SAN:-}" ] || ! ldd "$library" | grep -qE 'blas|lapack' || fail 'libsplit needs a BLAS'
 
 start_server one
-gcc -std=c99 -Wall -Werror ${SAN:+-fsanitize=$SAN} -Ilib lib/examples/middle.c -o "$tmp/middle" "$library" -Wl,-rpath,"$root/$BUILD"
+gcc -std=c99 -Wall -Werror ${SAN:+-fsanitize=$SAN} -Ilib examples/middle.c -o "$tmp/middle" "$library" -Wl,-rpath,"$root/$BUILD"
 "$tmp/middle" "$endpoint" 300 >"$tmp/middle.out" || fail 'the example in C failed'
 awk '/^step 300 / {exit !($4 < 0.001)}' "$tmp/middle.out" || fail "the example does not learn: $(cat "$tmp/middle.out")"
 if [ -z "${SAN:-}" ] && command -v valgrind >/dev/null; then
 	valgrind -q --error-exitcode=99 --leak-check=full "$tmp/middle" "$endpoint" 3 >"$tmp/valgrind.log" 2>&1 || fail "valgrind: $(cat "$tmp/valgrind.log")"
 fi
+[ -n "${SAN:-}" ] || examples/run middle.c local: 300 | cmp - "$tmp/middle.out" || fail 'examples/run middle.c with local: prints something else'
 if "$tmp/middle" tcp://nobody 1 2>"$tmp/bad.out"; then fail 'a server that is none was taken'; else [ $? = 78 ] || fail "$(cat "$tmp/bad.out")"; fi
 
 # ---- Python
@@ -81,20 +82,15 @@ run "$root/tests/e2e/script/attends.py" "$endpoint"
 run "$root/tests/e2e/script/faithful.py" "$endpoint"
 run "$root/tests/e2e/script/going_on.py" "$endpoint"
 run "$root/tests/e2e/script/several.py" "$endpoint"
-for name in digits rows kills; do
-	awk -v name="$name.py" '$0 == "<!-- " name " -->" {take = 1; next} take == 1 && /^```python/ {take = 2; next} take == 2 && /^```/ {exit} take == 2' \
-		"$root/docs/howto-script.md" >"$name.py"
-	[ -s "$name.py" ] || fail "docs/howto-script.md has no script $name.py"
-done
 accuracy_of() { # SCRIPT LEAST
-	run "$1.py" "$endpoint"
+	timeout "$patience" "$root/examples/run" "$1.py" "$endpoint" >"$tmp/python.log" 2>&1 || fail "$1.py: $(tail -n 15 "$tmp/python.log")"
 	awk -v least="$2" '/^accuracy/ {right = $2 + 0 >= least} END {exit !right}' "$tmp/python.log" || fail "$1: $(cat "$tmp/python.log")"
 }
 accuracy_of digits 0.93
 accuracy_of rows 0.88
 
 # ---- kills of either side: the weights equal those of an undisturbed run
-cp "$root/tests/e2e/script/calls.py" "$root/tests/e2e/script/levels.py" .
+cp "$root/examples/kills.py" "$root/tests/e2e/script/calls.py" "$root/tests/e2e/script/levels.py" .
 for name in kills calls levels; do
 	run "$name.py" "$endpoint"
 	mv weights.pt "$name.undisturbed"

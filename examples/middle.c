@@ -1,5 +1,7 @@
-/* Trains a middle on a server. Arguments: SERVER, and the number of steps. The head is the identity, the loss is ½·|y -
- * t|², and a fixed linear layer makes the target t of x. cc middle.c $(pkg-config --cflags --libs split) -o middle */
+/* A program in C trains a middle on a server: examples/run middle.c local: 300
+ * Arguments: the server, and the number of steps. The head is the identity, the loss is ½·|y - t|²,
+ * and a fixed linear layer makes the target t of x. With the package libsplit-dev:
+ * cc middle.c $(pkg-config --cflags --libs split) -o middle */
 #include <split.h>
 #include <stdio.h>
 #include <stdlib.h>
