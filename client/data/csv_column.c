@@ -1,7 +1,6 @@
 /* Columns of a table: statistics and texts in training, and the features of any row. */
 #include "client/data/csv_column.h"
 
-#include <float.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include "client/data/csv_number.h"
 #include "client/data/parts.h"
 #include "common/base/log.h"
+#include "common/base/spread.h"
 
 /* Beyond these, in deviations and as it is written, a number is rather a mark, such as a raster's "no data". */
 static const float FAR = 1e6f;
@@ -154,15 +154,6 @@ struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, const char 
 	return n;
 }
 
-/* The standard deviation, or 1 if all numbers are the same up to rounding. The bound is that of scikit-learn's
- * StandardScaler. */
-static double spread(double variance, double mean, int64_t n)
-{
-	const double rounds = (double)n * DBL_EPSILON;
-
-	return isfinite(variance) && variance <= rounds * variance + rounds * mean * rounds * mean ? 1 : sqrt(variance);
-}
-
 /* Computes mean and deviation of the cells that have a number. */
 static enum sl_err learn_number(struct sl_csv_column *c, const struct sl_csv *s, const bool *own, struct sl_fail *fail)
 {
@@ -182,7 +173,7 @@ static enum sl_err learn_number(struct sl_csv_column *c, const struct sl_csv *s,
 	for (int64_t r = 0; r < s->rows; r++)
 		if ((!own || own[r]) && read_number(sl_csv_cell(s, r, c->at), c->unit, &x))
 			squares += (x - c->mean) * (x - c->mean);
-	c->deviation = spread(squares / (double)n, c->mean, n);
+	c->deviation = sl_spread(squares / (double)n, c->mean, n);
 	c->n = 1;
 	if (!isfinite(c->mean) || !isfinite(c->deviation))
 		return sl_fail_set(fail, SL_ERR_DATA,

@@ -180,7 +180,8 @@ double sl_leak_r2(const float *guess, const float *y, int64_t n, int64_t d, int6
 		double mean = 0;
 
 		for (int64_t i = 0; i < n; i++)
-			mean += (double)y[i * d + k] / (double)n;
+			mean += (double)y[i * d + k];
+		mean /= (double)n;
 		for (int64_t i = 0; i < n; i++) {
 			const double at = (double)y[i * d + k], miss = at - (double)guess[i * d + k];
 
@@ -203,7 +204,8 @@ struct sl_leak_spread sl_leak_spread(double *x, int64_t n)
 	struct sl_leak_spread s = {0, NAN, NAN};
 
 	for (int64_t i = 0; i < n; i++)
-		s.mean += x[i] / (double)n;
+		s.mean += x[i];
+	s.mean /= (double)n;
 	if (n < 1 || isnan(s.mean))
 		return (struct sl_leak_spread){NAN, NAN, NAN};
 	qsort(x, (size_t)n, sizeof *x, by_value);

@@ -1,6 +1,7 @@
 #include "client/setup/about.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,24 +280,32 @@ enum sl_err sl_about_join(struct sl_setup *s, const char *features, const char *
 		       : sl_fail_set(fail, SL_ERR_DATA, "%s or %s does not say what it learned from", features, labels);
 }
 
-/* Reads another run's JSON, from its about.json or a model file: of a source of data.also what it says of the source in
- * that place, if that was a table. The caller drops *out. DATA: it has no columns. */
-static enum sl_err load(json_t **out, const struct sl_conf_client *c, struct sl_fail *fail)
+enum sl_err sl_about_file(json_t **out, const char *path, struct sl_fail *fail)
 {
-	const char *path = c->data.like;
 	const bool model = sl_ends_with(path, ".safetensors");
 	uint8_t *text = model ? (uint8_t *)sl_weights_note(path, SL_MODEL_DATA) : NULL;
-	json_t *all, *own;
 	size_t len;
-	enum sl_err err = model ? SL_OK : sl_file_read(path, MOST_BYTES, &text, &len, fail);
+	const enum sl_err err = model ? SL_OK : sl_file_read(path, MOST_BYTES, &text, &len, fail);
 
 	if (err)
 		return err;
-	all = parse((const char *)text); /* a NUL stands behind a file's bytes, too */
+	*out = parse((const char *)text); /* a NUL stands behind a file's bytes, too */
+	free(text);
+	return SL_OK;
+}
+
+/* Reads what data.like says: of a source of data.also what it says of the source in that place, if that was a table.
+ * The caller drops *out. DATA: it has no columns. */
+static enum sl_err load(json_t **out, const struct sl_conf_client *c, struct sl_fail *fail)
+{
+	json_t *all, *own;
+	const enum sl_err err = sl_about_file(&all, c->data.like, fail);
+
+	if (err)
+		return err;
 	own = c->also ? json_array_get(json_object_get(all, SL_ABOUT_ALSO), (size_t)c->also - 1) : NULL;
 	*out = json_incref(json_object_get(own, "columns") ? own : all);
 	json_decref(all);
-	free(text);
 	if (json_object_get(*out, "columns"))
 		return SL_OK;
 	json_decref(*out);
@@ -304,7 +313,7 @@ static enum sl_err load(json_t **out, const struct sl_conf_client *c, struct sl_
 	return sl_fail_set(fail, SL_ERR_DATA,
 			   "%.200s has no columns: give about.json of a run's log.dir, or a model that was trained on "
 			   "a table",
-			   path);
+			   c->data.like);
 }
 
 void sl_about_forget(struct sl_setup *s)
@@ -404,11 +413,19 @@ static enum sl_err same_split(const struct sl_setup *s, const json_t *then, stru
 	return err;
 }
 
+/* Up to rounding: a run of an older version added up the mean otherwise. */
 static bool same_scale(const json_t *then, const json_t *now)
 {
 	const json_t *was = json_object_get(then, SL_SETUP_SCALE), *is = json_object_get(now, SL_SETUP_SCALE);
+	bool same = !was == !is && json_array_size(was) == json_array_size(is);
 
-	return was && is ? json_equal(was, is) : !was == !is;
+	for (size_t i = 0; same && i < 2 * json_array_size(is); i++) {
+		const double a = json_number_value(json_array_get(json_array_get(was, i / 2), i % 2));
+		const double b = json_number_value(json_array_get(json_array_get(is, i / 2), i % 2));
+
+		same = fabs(a - b) <= 1e-12 * (fabs(a) + fabs(b));
+	}
+	return same;
 }
 
 /* The key of the config that made other samples of the same data, or NULL. */

@@ -18,6 +18,9 @@ void sl_about_read(struct sl_setup *setup, const char *path);
 /* The same from the model files of a vertical group's members: of the input from one, of labels from the other. */
 enum sl_err sl_about_join(struct sl_setup *setup, const char *features, const char *labels,
 			  struct sl_fail *fail) SL_MUST_CHECK;
+/* Reads what a run's about.json or a model's file says of its data. *out, which the caller drops, is NULL if the file
+ * says nothing. */
+enum sl_err sl_about_file(json_t **out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
 /* The text for a model file: setup->about with, for several labels, the thresholds that an evaluation has found.
  * Malloc'ed; NULL: nothing is known, or there is no memory. */
 char *sl_about_text(const struct sl_setup *setup);

@@ -170,8 +170,9 @@ enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fa
 enum sl_err sl_setup_class_weights(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* The member of setup->about that says how numbers are scaled: [[mean, deviation], …]. It lacks where they are not. */
 #define SL_SETUP_SCALE "label_scale"
-/* label_scale.c: sets scale, for training from the training data, which are open, else from setup->about. For training
- * without data.scale_label it warns of numbers whose deviation is far from 1. sl_setup_data calls it. */
+/* label_scale.c: sets scale, for training from data.like or the training data, which are open, else from setup->about,
+ * whichever party of a vertical group reads the model. For training it warns of numbers whose deviation is far from 1,
+ * without data.scale_label, and of model.weights that learned by another scale. sl_setup_data calls it. */
 enum sl_err sl_setup_label_scale(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
 /* setup_cut.c: checks error feedback on the tensors of a whole chunk. */
 enum sl_err sl_setup_try_feedback(const struct sl_setup *setup, enum sl_dir dir, bool mid,

@@ -541,7 +541,7 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = sl_setup_class_weights(s, fail);
 	if (!err && strcmp(s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].name, "image") == 0)
 		err = sl_setup_prepare(s, fail);
-	if (!err && !sl_agreed_has_role(&s->conf->agreed, SL_ROLE_FEATURES))
+	if (!err)
 		err = sl_setup_label_scale(s, train, fail);
 	if (!err && train && s->plan && s->plan->spec.party)
 		err = sl_order_open(&s->order, s, fail);

@@ -77,6 +77,29 @@ client far-local "$tmp/far.yaml" --set data.scale_label=false --set server="$end
 [ $rc != 0 ] && grep -q 'data.scale_label, or the mean' "$tmp/far-local.log" || fail "--resume with another scale: $rc"
 config=$tmp/far.yaml refused 78 'members that share a tail would scale their numbers differently' --set share.group=g
 
+# Training on from a model: data.like takes its scale, too. Without it the run learns by another one, and says so.
+awk -F, -v OFS=, 'NR > 1 { $5 += 9000 } 1' "$tmp/far/train.csv" >"$tmp/far.csv"
+mkdir "$tmp/on"
+mv "$tmp/far.csv" "$tmp/on/train.csv"
+scale_of() { jq -c .label_scale "$tmp/$1/about.json"; }
+on=(--local --set data.dir="$tmp/on" --set model.weights="$tmp/far-linked/model.safetensors")
+client on-new "$tmp/far.yaml" "${on[@]}" || fail 'training on'
+grep -q '^WARN other-scale: model.weights predicts a number as output \* ' "$tmp/on-new.log" && [ "$(scale_of on-new)" != "$(scale_of far-linked)" ] || fail 'no word of another scale'
+client on-like "$tmp/far.yaml" "${on[@]}" --set data.like="$tmp/far-linked/about.json" || fail 'training on by data.like'
+! grep -q other-scale "$tmp/on-like.log" && [ "$(scale_of on-like)" = "$(scale_of far-linked)" ] || fail "data.like: $(scale_of on-like)"
+rc=0
+client on-bad "$tmp/far.yaml" "${on[@]}" --set data.like="$tmp/far-linked/about.json" --set data.label=weight,height || rc=$?
+[ $rc = 65 ] && grep -q 'data.like: its number 1 is height' "$tmp/on-bad.log" || fail "data.like of other numbers: $rc"
+
+# Equal numbers have no deviation: rounding is none.
+mkdir "$tmp/equal"
+awk -v OFS=, 'BEGIN { print "a", "y"; for (i = 0; i < 6; i++) print i, 0.1 }' >"$tmp/equal/train.csv"
+awk -v OFS=, 'BEGIN { print "a", "y"; print 3, 1.1 }' >"$tmp/equal/val.csv"
+sed -e "s|dir: [^,]*|dir: $tmp/equal|; s/label: \[[^]]*\]/label: y/; s/ignore: \[[^]]*\]/ignore: []/; s/features: 4/features: 1/; s/loss: huber, //; s/pearson/rmse/" "$tmp/far.yaml" >"$tmp/equal.yaml"
+sed -i 's/, split: {[^}]*}//' "$tmp/equal.yaml"
+client equal "$tmp/equal.yaml" --local --json || fail 'equal numbers'
+is equal '.test_loss < 10' && jq -e '.label_scale[0][1] == 1' "$tmp/equal/about.json" >"$tmp/out" || fail "equal numbers: $(scale_of equal)"
+
 # Numbers have no accuracy.
 "$SPLITC" eval "$tmp/numbers.yaml" --local --parity --set codec=quant:8 --set log.dir="$tmp/numbers-linked" >"$tmp/out" 2>"$tmp/err" || fail "parity: $(cat "$tmp/err")"
 grep -qE '^quant:8 +quant:8 +- +[0-9.]+$' "$tmp/out" && ! grep -q nan "$tmp/out" || fail "parity: $(cat "$tmp/out")"
