@@ -18,6 +18,15 @@ static int64_t chosen_most(const struct sl_plan *plan)
 	return sl_plan_chosen_most(plan, &plan->segment[SL_TAIL].graph);
 }
 
+static bool has_dice(const struct sl_graph *tail)
+{
+	bool has = false;
+
+	for (int i = 0; i < tail->n_node; i++)
+		has |= tail->node[i].kind == SL_OP_XENT && tail->node[i].u.xent.fn != SL_XENT_ENTROPY;
+	return has;
+}
+
 enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struct sl_backend *be, struct sl_fail *fail)
 {
 	enum sl_err err;
@@ -39,6 +48,7 @@ enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struc
 	}
 	if (!err && ends->head && ends->tail)
 		sl_exec_lend(ends->tail, ends->head);
+	ends->pictures = accumulated(plan) > 1 && has_dice(&plan->segment[SL_TAIL].graph);
 	if (err)
 		sl_ends_close(ends);
 	return err;
@@ -54,13 +64,6 @@ void sl_ends_close(struct sl_ends *ends)
 	free(ends->sent);
 	free(ends->word);
 	*ends = (struct sl_ends){0};
-}
-
-static int64_t targets_of_row(const struct sl_ends *ends)
-{
-	const struct sl_model *model = ends->plan->model;
-
-	return sl_learn_targets(model->task, model->classes);
 }
 
 /* The most floats of a chunk at one of the cuts, of all values. */
@@ -84,7 +87,7 @@ enum sl_err sl_ends_use(struct sl_ends *ends, const struct sl_ends_use *use, str
 	ends->sent = NULL;
 	ends->word = NULL;
 	if (use->scale) {
-		ends->scaled = calloc((size_t)(plan->spec.batch * targets_of_row(ends)), sizeof *ends->scaled);
+		ends->scaled = calloc((size_t)(plan->spec.batch * sl_ends_targets(ends)), sizeof *ends->scaled);
 		if (!ends->scaled)
 			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for scaled numbers");
 	}
@@ -343,17 +346,23 @@ int64_t sl_ends_answers(const struct sl_ends *ends)
 	return answers;
 }
 
+/* How much the batch counts in its step, if that has several. */
+static double batch_weight(const struct sl_ends *ends)
+{
+	return ends->pictures ? (double)ends->feed.rows : ends->weight;
+}
+
 /* The weight by which the losses of the batch are divided: its own or, if it is not the first of its step, that of the
  * step's first batch. sl_ends_mean_factor makes up for the difference once the weights of all are known. */
 static double step_weight(const struct sl_ends *ends)
 {
-	return ends->weights.sum > 0 ? ends->weights.first : divisor(ends->weight);
+	return ends->weights.sum > 0 ? ends->weights.first : divisor(batch_weight(ends));
 }
 
 double sl_ends_mean_factor(const struct sl_ends *ends)
 {
 	const int64_t batches = accumulated(ends->plan);
-	const double sum = ends->weights.sum + ends->weight;
+	const double sum = ends->weights.sum + batch_weight(ends);
 
 	if (batches == 1 || !ends->training || ends->use.chunk_loss_sum || (ends->step + 1) % (uint64_t)batches ||
 	    !(sum > 0))
@@ -372,7 +381,7 @@ static double loss_rows(const struct sl_ends *ends, const struct sl_chunk *c)
 	if (group)
 		return (double)group;
 	if (!ends->use.chunk_loss_sum)
-		return step_weight(ends);
+		return step_weight(ends) * (divisor(ends->weight) / divisor(batch_weight(ends)));
 	return ends->feed.chosen ? (double)dims->chosen
 				 : divisor(weight_of(ends, c->answer, dims->rows * labels_of_row(ends)));
 }
@@ -397,36 +406,12 @@ static enum sl_err tie(struct sl_ends *ends)
 	return err;
 }
 
-/* Makes the Dice loss a mean over pictures, although gradients are divided by pixels: by `rows`. With accumulation a
- * picture counts by the labelled pixels of its batch. */
+/* Makes the Dice loss a mean over pictures, although gradients are divided by pixels: by `rows`. */
 static double dice_weight(const struct sl_ends *ends, const struct sl_chunk *c, double rows)
 {
 	if (ends->use.chunk_loss_sum)
 		return rows / (double)c->call.dims.rows;
 	return (accumulated(ends->plan) > 1 ? divisor(ends->weight) : rows) / (double)ends->feed.rows;
-}
-
-/* The chunk's numbers as the network learns them. */
-static const float *numbers_of(const struct sl_ends *ends, const struct sl_chunk *c)
-{
-	const int64_t targets = targets_of_row(ends), first = c->answer * targets;
-	const float *number = (const float *)ends->feed.target + first;
-	const struct sl_label_scale *scale = ends->use.scale;
-
-	for (int64_t i = 0; i < c->call.dims.rows * targets && scale; i++)
-		ends->scaled[first + i] =
-			(float)(((double)number[i] - scale[i % targets].mean) / scale[i % targets].deviation);
-	return scale ? ends->scaled + first : number;
-}
-
-/* Turns the chunk's outputs, which are numbers as the network learns them, into the numbers that they stand for. */
-static void unscale(const struct sl_ends *ends, const struct sl_chunk *c, float *output)
-{
-	const int64_t targets = targets_of_row(ends);
-	const struct sl_label_scale *scale = ends->use.scale;
-
-	for (int64_t i = 0; i < c->call.dims.rows * targets && scale && output; i++)
-		output[i] = (float)((double)output[i] * scale[i % targets].deviation + scale[i % targets].mean);
 }
 
 enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
@@ -441,7 +426,7 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 
 	*loss = (struct sl_exec_loss){
 		.labels = numbers ? NULL : (const int32_t *)ends->feed.target + first,
-		.targets = numbers ? numbers_of(ends, c) : NULL,
+		.targets = numbers ? sl_ends_numbers(ends, c) : NULL,
 		.other = ends->feed.other ? ends->feed.other + first : NULL,
 		.share = ends->feed.share ? ends->feed.share + first : NULL,
 		.logits = ends->use.logits && !ends->training ? ends->use.logits + first * model->classes : NULL,
@@ -456,7 +441,7 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 	if (!err)
 		err = sl_exec_forward(ends->tail, &c->call, loss);
 	if (!err && numbers)
-		unscale(ends, c, loss->logits);
+		sl_ends_unscale(ends, c, loss->logits);
 	if (err || !ends->training)
 		return err;
 	if (!isfinite(loss->sum))
@@ -529,7 +514,7 @@ static void add_weight(struct sl_ends *ends)
 		return;
 	}
 	w->first = step_weight(ends);
-	w->sum += ends->weight;
+	w->sum += batch_weight(ends);
 }
 
 enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)

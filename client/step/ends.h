@@ -55,6 +55,7 @@ struct sl_ends {
 	uint32_t *word;      /* scratch for sl_noise_add */
 	bool tied;           /* both ends' gradients of shared parameters are summed already in this step */
 	double weight;       /* of all labels of the batch, as its loss counts them */
+	bool pictures;       /* batches of a step weigh by their pictures: Dice is a mean over these */
 	struct sl_batch_weights weights; /* with train.accumulate */
 	uint64_t step;
 	bool training;
@@ -91,6 +92,11 @@ enum sl_err sl_ends_take_more(struct sl_ends *ends, const struct sl_chunk *c) SL
  * A value that also crosses has its head_grad there already, to which this adds. */
 void sl_ends_carry_home(struct sl_ends *ends, const struct sl_exec_call *call);
 void sl_ends_carry_home_back(struct sl_ends *ends, const struct sl_exec_call *call);
+/* ends_numbers.c: the targets of a row; the chunk's numbers as the network learns them; and its outputs, which are such
+ * numbers, turned into those that they stand for. `output` NULL: nothing. */
+int64_t sl_ends_targets(const struct sl_ends *ends);
+const float *sl_ends_numbers(struct sl_ends *ends, const struct sl_chunk *c);
+void sl_ends_unscale(const struct sl_ends *ends, const struct sl_chunk *c, float *output);
 /* Backward pass of the head for a chunk, from sl_exec_dout(head). */
 enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk) SL_MUST_CHECK;
 /* After all chunks of a step: completes the gradients. NONFINITE: the step must not be applied. */
