@@ -146,8 +146,14 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				  struct sl_fail *fail)
 {
+	static struct sl_conf_client last;
 	enum sl_err err;
 
+	if (conf->train.phases.n) { /* batches and chunks as in the run's last evaluation; model.image stays */
+		sl_phase_conf(&last, conf, conf->train.phases.n - 1);
+		last.model.image = conf->model.image;
+		conf = &last;
+	}
 	setup->reads = setup->streams ? SL_READS_NONE : SL_READS_TEST;
 	err = sl_options_trained(o, conf, setup, false, fail);
 	if (!err)

@@ -207,8 +207,7 @@ enum sl_want sl_training_next(struct sl_training *r)
 
 uint64_t sl_training_number(const struct sl_training *r)
 {
-	return r->doing != SL_WANT_EVAL ? r->step
-					: (uint64_t)r->epoch * (uint64_t)r->eval_batches + (uint64_t)r->in_eval;
+	return r->doing != SL_WANT_EVAL ? r->step : (uint64_t)r->in_eval;
 }
 
 double sl_training_lr(const struct sl_training *r)

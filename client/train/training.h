@@ -62,7 +62,8 @@ enum sl_err sl_training_check_norms(const struct sl_setup *setup, int64_t sample
 				    struct sl_fail *fail) SL_MUST_CHECK;
 /* An evaluation has found NaN or Inf: *fail, which says where, also says what could be tried. */
 void sl_training_eval_nonfinite(const struct sl_training *run, struct sl_fail *fail);
-/* After sl_training_next: number and learning rate of the step, own or not; or the number of the evaluation's batch. */
+/* After sl_training_next: number and learning rate of the step, own or not; or the batch's place in the evaluation.
+ * Codecs draw by it, so the same weights have the same figures in any evaluation, whatever command does it. */
 uint64_t sl_training_number(const struct sl_training *run);
 double sl_training_lr(const struct sl_training *run);
 /* Where the tail's outputs of an evaluation's batch are to be written, [batch, classes]; NULL: nowhere. _score, to be
