@@ -115,7 +115,8 @@ static void run(const struct range *r, struct sl_fail *ended)
 	for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
 		sl_child_setting(&child, plain[i]);
 	set_number(&child, "train.optimizer.lr", r->from);
-	set_number(&child, "train.schedule.end_lr", r->to);
+	/* the schedule ends behind the last step, which itself has the rate TO */
+	set_number(&child, "train.schedule.end_lr", fmin(r->to * pow(r->to / r->from, 1.0 / (r->steps - 1)), 1000));
 	set_number(&child, "train.max_steps", r->steps);
 	set_number(&child, "train.epochs", r->steps);
 	sl_child_set(&child, "log.dir", r->dir);

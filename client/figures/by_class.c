@@ -143,7 +143,8 @@ static json_t *curve_of(const struct sl_scores *scores, int k)
 	return json_pack("{s:i, s:o, s:o}", "class", k, "auc", sl_json_real(area), "points", points);
 }
 
-/* Adds ROC curves and calibration bins. Of two classes, class 1 has a curve; of more, each has one against the rest. */
+/* Adds ROC curves and calibration bins. Of two classes, class 1 has a curve; of up to 20, each has one against the
+ * rest; of more there are none, null. */
 static void put_curves(json_t *root, const struct sl_scores *scores, int width)
 {
 	struct sl_metric_bin bin[SL_METRIC_BINS];
@@ -155,7 +156,11 @@ static void put_curves(json_t *root, const struct sl_scores *scores, int width)
 	for (int b = 0; b < SL_METRIC_BINS && binned; b++)
 		json_array_append_new(bins, json_pack("{s:I, s:f, s:f}", "samples", (json_int_t)bin[b].n, "probability",
 						      bin[b].probability, "right", bin[b].right));
-	json_object_set_new(root, "roc", roc);
+	if (width <= MOST_CURVES)
+		json_object_set(root, "roc", roc);
+	else
+		json_object_set_new(root, "roc", json_null());
+	json_decref(roc);
 	json_object_set_new(root, "calibration", bins);
 }
 

@@ -392,13 +392,14 @@ enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agree
 				return sl_fail_at(fail, hashes[h].key, SL_ERR_MISMATCH,
 						  "this client's %s of group %s%s", hashes[h].what, first->share.group,
 						  hashes[h].advice);
-		if (strcmp(keys[i].path, "share.epoch_steps") == 0)
-			return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH,
+		if (strcmp(keys[i].path, "share.epoch_steps") == 0) {
+			const char *key = member->share.mode == SL_SHARE_SERIAL ? "share.batches" : keys[i].path;
+
+			return sl_fail_at(fail, key, SL_ERR_MISMATCH,
 					  "an epoch of group %s has %s steps, one of this client has %s: where members "
 					  "have unequal data, all need the same %s",
-					  first->share.group, theirs, own,
-					  member->share.mode == SL_SHARE_SERIAL ? "share.batches"
-										: "share.epoch_steps");
+					  first->share.group, theirs, own, key);
+		}
 		return sl_fail_at(fail, key_of_config(keys[i].path), SL_ERR_MISMATCH,
 				  "the group %s has %s, this client has %s: all members need the same",
 				  first->share.group, theirs, own);

@@ -355,7 +355,7 @@ const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const c
 		*(bool *)field(key, conf) = text[0] == 't';
 		return NULL;
 	default:
-		return plain ? set_number(key, conf, text, why) : refuse(key, text, why);
+		return plain || key->type == SL_CONF_BYTES ? set_number(key, conf, text, why) : refuse(key, text, why);
 	}
 }
 

@@ -47,6 +47,8 @@ def _form(example):
 
 def _read(module, example):
     """The builder and the output. Of token ids each row has its own length, if the network allows that."""
+    if isinstance(example, (tuple, list)) and len(example) == 1:
+        example = example[0]
     if isinstance(example, (tuple, list)):
         fields = list(zip(scripted.argument_names(module, len(example)), map(_form, example)))
         if any(form == "tokens" or name in ("label", "loss") for name, form in fields):

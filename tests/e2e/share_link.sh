@@ -176,6 +176,11 @@ begin every 0 --set share.wait_s=3 --set share.epoch_steps=6
 wait_for 'member 0 does not wait' grep -q 'group every: member 0 is here' "$tmp/one.log"
 unfit every "^splitc: .*set train.checkpoint_every: .*the group every has" 1 share.wait_s=3 share.epoch_steps=6 train.checkpoint_every=7
 ends_with "${pid[0]}" 78 $patience 'every, member 0'
+begin serial 0 --set share.wait_s=3 --set share.mode=serial
+wait_for 'member 0 does not wait' grep -q 'group serial: member 0 is here' "$tmp/one.log"
+unfit serial 'one of this client has 12: where members have unequal data, all need the same share.batches' 1 share.wait_s=3 share.mode=serial
+ends_with "${pid[0]}" 78 $patience 'serial, member 0'
+grep -q 'missing are members 1 (refused: share.batches: an epoch of group serial' "$tmp/serial-0.log" || fail "the wrong key is named: $(tail -n 1 "$tmp/serial-0.log")"
 begin listed 0 --set share.mode=serial --set share.batches=6,4,2
 wait_for 'member 0 does not wait' grep -q 'group listed: member 0 is here' "$tmp/one.log"
 unfit listed "share.batches: .*this client's list is another than that of group listed" 1 share.mode=serial share.batches=5,4,3

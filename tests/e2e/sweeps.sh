@@ -103,7 +103,7 @@ jq -es '[.[] | select(.type == "step" and .loss != null)]' "$tmp/far/log.jsonl" 
 	steps, said = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))
 	mean, low, points = 0, None, []
 	for k, s in enumerate(steps):
-	    assert abs(s["lr"] / (1e-4 * 1e6 ** ((s["step"] - 1) / 100)) - 1) < 1e-6, s
+	    assert abs(s["lr"] / (1e-4 * 1e6 ** ((s["step"] - 1) / 99)) - 1) < 1e-6, s # the last one has TO
 	    mean = 0.9 * mean + 0.1 * s["loss"]
 	    value = mean / (1 - 0.9 ** (k + 1))
 	    if low is None or value < low[1]:

@@ -66,7 +66,7 @@ static void values_and_places(void **state)
 				   "model:\n  name: mobilenet_v2\n  form: imagenet\n"
 				   "data:\n  dir: /d\n  train_files: [a.bin, \"b,c.bin\"]\n  flip: false\n"
 				   "train:\n  batch: 64\n  optimizer: {lr: 5e-3, nesterov: true}\n"
-				   "link: {part_bytes: 64 KiB}\n"
+				   "link: {part_bytes: \"64 KiB\"}\n"
 				   "codec:\n  mid_act: topk:0.2|quant:8\n"
 				   "log:\n  level: debug\n"
 				   "head_end:\nthreads: 2\n";
