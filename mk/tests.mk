@@ -78,6 +78,8 @@ sim: all $(PAIR_SIM) ## the pair simulated under SEEDS=300 seeds: faults, kills,
 	@SPLITC=$(B)/splitc $(PAIR_SIM) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))) \
 		$(if $(ROW),--row $(ROW)) $(if $(JOBS),--jobs $(JOBS)) $(if $(filter undefined,$(origin KEEP)),,--keep '$(KEEP)') $(if $(TRACE),--trace) \
 		$(if $(KINDS),--kinds $(KINDS)) $(if $(FAULTS),--faults $(FAULTS))
+mixed: all fail $(E2E_TOOLS) ## configs whose keys are drawn: link = local, resume, eval, predict (SEED=1000 COUNT=3000; JOBS=2 KEEP=1 REFUSALS=1)
+	@$(if $(JOBS),JOBS=$(JOBS)) $(if $(KEEP),KEEP=1) $(if $(REFUSALS),REFUSALS=1) python3 tests/mixed/mixed.py $(B) $(or $(SEED),1000) $(or $(COUNT),3000)
 sim-selftest: all $(PAIR_SIM) ## plants each fault of tests/sim/planted, which the simulator must find (PLANT=NAME: only those)
 	@BUILD=$(B) SPLITC=$(B)/splitc COMPILE='$(CC) $(BASE_CFLAGS) -O1 -DSL_FAILPOINTS -w' \
 		LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,muldefs $(PAIR_SIM_WRAP) -o $(B)/sim-planted/sim' \

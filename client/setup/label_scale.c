@@ -1,5 +1,7 @@
 /* data.scale_label: numbers to be predicted are learned by their mean and deviation in the training set. */
+#include <float.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,6 +96,19 @@ static enum sl_err take_like(struct sl_setup *s, struct sl_fail *fail)
 	return sl_conf_client_blame(s->conf, "data.like", err, fail);
 }
 
+/* Warns of numbers that have lost their differences: they are kept in floats. */
+static void warn_of_rounding(const struct sl_set *set, int64_t k, const struct sl_label_scale *of)
+{
+	const char *name = set->source->class_name ? set->source->class_name(set, (int)k) : NULL;
+	const double step = fabs(of->mean) * (double)FLT_EPSILON;
+
+	if (step > of->deviation / 100)
+		sl_log(SL_LOG_WARN, "label-rounded",
+		       "the numbers in %.60s are about %.6g, where floats of 32 bits differ by %.2g: what is learned, "
+		       "predicted and measured is rounded to that. Subtract a constant from the column",
+		       name ? name : "the label", of->mean, step);
+}
+
 static enum sl_err measure_all(struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
@@ -109,6 +124,7 @@ static enum sl_err measure_all(struct sl_setup *s, struct sl_fail *fail)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the scale of numbers");
 	for (int64_t k = 0; k < targets; k++) {
 		s->scale[k] = measure(set, k);
+		warn_of_rounding(set, k, &s->scale[k]);
 		if (warned || (s->scale[k].deviation >= usual_least && s->scale[k].deviation <= usual_most))
 			continue;
 		warn_of_size(set, k, &s->scale[k]);

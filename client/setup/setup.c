@@ -494,6 +494,19 @@ static enum sl_err load_weights(struct sl_setup *s, const char *path, bool stric
 	return err;
 }
 
+/* Warns of a decaying insert that begins anew with weights of a run that had narrowed it. */
+static void note_width(const struct sl_setup *s, const char *path)
+{
+	const int64_t steps = sl_weights_steps(path);
+
+	for (int i = 0; i < 2 && s->inserts_given && steps < INT64_MAX; i++)
+		if (!sl_decay_same(&s->plan->decay[i], 0, (uint64_t)steps))
+			sl_log(SL_LOG_WARN, "insert-anew",
+			       "insert.%s begins anew: %s had made it narrower in %lld steps. from=%lld in the insert "
+			       "goes on from there",
+			       i ? "tail" : "head", path, (long long)steps, (long long)steps);
+}
+
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
 {
 	const char *folder = s->conf->model.huggingface;
@@ -514,6 +527,8 @@ enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, 
 	else if (folder[0])
 		sl_log(SL_LOG_INFO, "weights-none", "%s has no model.safetensors: all weights start from seed %lld",
 		       folder, (long long)s->conf->agreed.seed);
+	if (path[0] && !err && !strict)
+		note_width(s, path);
 	if (folder[0] && !strict && !s->conf->lora.adapter[0])
 		sl_adapter_note_unread(folder);
 	if (!err && !strict && s->conf->model.insert_weights.n) {

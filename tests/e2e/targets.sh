@@ -100,6 +100,11 @@ sed -i 's/, split: {[^}]*}//' "$tmp/equal.yaml"
 client equal "$tmp/equal.yaml" --local --json || fail 'equal numbers'
 is equal '.test_loss < 10' && jq -e '.label_scale[0][1] == 1' "$tmp/equal/about.json" >"$tmp/out" || fail "equal numbers: $(scale_of equal)"
 
+# Numbers whose differences floats do not hold are not learned in silence.
+sed -i 's/,0.1$/&0000/; s/^\([0-9]\),0.10000$/\1,170000000\1/' "$tmp/equal/train.csv"
+client equal "$tmp/equal.yaml" --local --fresh || fail 'numbers that are rounded'
+grep -q '^WARN label-rounded: the numbers in y are about 1.7e+09, where floats of 32 bits differ by 2e+02: .* Subtract a constant' "$tmp/equal.log" || fail "no word of rounding: $(grep WARN "$tmp/equal.log")"
+
 # Numbers have no accuracy.
 "$SPLITC" eval "$tmp/numbers.yaml" --local --parity --set codec=quant:8 --set log.dir="$tmp/numbers-linked" >"$tmp/out" 2>"$tmp/err" || fail "parity: $(cat "$tmp/err")"
 grep -qE '^quant:8 +quant:8 +- +[0-9.]+$' "$tmp/out" && ! grep -q nan "$tmp/out" || fail "parity: $(cat "$tmp/out")"
