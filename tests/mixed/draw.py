@@ -25,11 +25,6 @@ def rows(seed, n):
                "text": " ".join(draw.choice(WORDS) for _ in range(draw.randint(1, 9)))}
 
 
-def write_csv(path, columns, table):
-    with open(path, "w") as f:
-        f.write("\n".join([",".join(columns), *(",".join(str(r[c]) for c in columns) for r in table)]) + "\n")
-
-
 def write_png(path, size, pixels, channels):
     raw = b"".join(b"\0" + bytes(pixels[y * size * channels:(y + 1) * size * channels]) for y in range(size))
     chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
@@ -84,7 +79,8 @@ def write_data(folder, tools):
         for name, columns in (("table", ["id", *FEATURES, "kind", "height", "price", "cough", "fever"]), ("site-A", ["id", *FEATURES]),
                               ("site-B", ["id", "kind", "height", "price", "cough", "fever"]), ("texts", ["text", "kind", "height"]), ("lines", ["text"])):
             os.makedirs(f"{folder}/{name}", exist_ok=True)
-            write_csv(f"{folder}/{name}/{part}.csv", columns, table)
+            with open(f"{folder}/{name}/{part}.csv", "w") as f:
+                f.writelines(",".join(map(str, line)) + "\n" for line in [columns, *([r[c] for c in columns] for r in table)])
         write_pictures(folder, part, n)
     write_network(f"{folder}/pixels.safetensors")
     os.makedirs(f"{folder}/tokenizer")
@@ -211,6 +207,9 @@ def draw_config(draw, data, task=None):
     c = base(draw, task, data)
     if plain:
         c.update({"train.epochs": 3, "codec.head_act": "qsgd:63", "train.optimizer.kind": "adam", "train.keep_best": task not in ("vertical", "group")})
+        if task == "vertical":
+            c.update({"model.task": "numbers", "model.classes": 1, "data.label": ["price"], "data.scale_label": True,
+                      "data.ignore": ["id", "kind", "height", "cough", "fever"]})
         if learns(c) in ("numbers", "labels"):
             c["train.metrics"] = ["rmse" if learns(c) == "numbers" else "f1"]
     else:
