@@ -226,7 +226,7 @@ def main():
     ids, whole = torch.ones(2, 12, dtype=torch.long), {"input_names": ["x"], "dynamic_axes": {"x": {0: "n", 1: "s"}}}
     for name, module, example, more in (("resnet", Residual(), torch.zeros(2, 3, 32, 32), {}), ("text", Text(), ids, whole),
                                         ("order", Order(), ids, {}), ("table", table(), torch.zeros(4, 3), {})):
-        split.write_network(module, example, name + ".safetensors")
+        split.write_network(module, (example,) if name == "table" else example, name + ".safetensors")
         torch.onnx.export(module.train(), example, name + ".onnx", training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
                           opset_version=16, **more)
         split.convert_onnx(name + ".onnx", name + ".onnx.safetensors", tokens=12 if name == "text" else None)
