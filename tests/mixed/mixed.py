@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # others, which Split never uses, spin for 26 ms in each process
 import draw
 
 OF_PROCESS = 120  # seconds
@@ -169,8 +171,6 @@ def codes_chunks(c):
 def check_reading(run, config, name, where):
     """All that reads the model of a run has the figures of the run's last evaluation."""
     epochs = [x for x in run.log(name) if x["type"] == "epoch" and x.get("test_loss") is not None]
-    if not epochs:
-        return
     said = eval_figures(run, "eval", config, "--local", *where)
     same_figures("eval", said, epochs[-1])
     if run.draw.random() < 0.3:
@@ -321,9 +321,8 @@ def is_valid(run):
 
 def check(pair, seed, task, refusals):
     """Draws until a config is valid, and checks it. Returns how it ended."""
-    rest = random.Random(f"{seed}")
-    for attempt in range(40):
-        folder = f"{pair.folder}/{seed if task is None else task}"
+    rest, folder = random.Random(f"{seed}"), f"{pair.folder}/{seed if task is None else task}"
+    for _ in range(40):
         shutil.rmtree(folder, ignore_errors=True)
         of_task, keys = draw.draw_config(rest, pair.data, task)
         run = Run(pair, folder, of_task, keys, rest)
