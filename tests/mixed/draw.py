@@ -123,7 +123,7 @@ def base(draw, task, data):
         table_task(c, draw, kind)
         c["data.dir"] = f"{data}/table"
     if task == "pictures":
-        c.update({"model.name": draw.choice(["resnet9", "mobilenet_v2", "resnet18"]), "model.width": 0.05, "model.image": 8, "model.classes": 3,
+        c.update({"model.name": draw.choice(["mobilenet_v2", "resnet18"]), "model.width": 0.05, "model.image": 8, "model.classes": 3,
                   "data.kind": "images", "data.dir": f"{data}/photos", "train.epochs": draw.randint(1, 2)})
     if task == "masks":
         c.update({"model.network": f"{data}/pixels.safetensors", "model.task": "pixels", "data.kind": "images", "data.dir": f"{data}/scans",
@@ -185,13 +185,13 @@ def more_keys(c, draw, task):
         if kind not in ("cosine", "polynomial"):
             c["train.schedule.by"] = draw.choice(["step", "epoch"])
     if now(0.25):
-        c["train.freeze"] = {"mlp": [["0.*"], ["2.*"], ["*.bias"]], "pixels": [["conv0.*"], ["conv2.*"]]}.get(
+        c["train.freeze"] = {"mlp": [["layer1.*"], ["layer2.*"]], "pixels": [["conv0.*"], ["conv2.*"]]}.get(
             c.get("model.name", learns(c)), [["*.bias"], ["*embed*"], ["features.0.*"]])[0 if now(0.5) else 1]
     if now(0.2) and task not in ("vertical",):
         c[draw.choice(["insert.head", "insert.tail"])] = draw.choice(["linear:3", "linear:4", "conv:3,k=1,s=1", "decaylinear:rate=0.5,every=2,times=1"])
     if task == "pictures" and now(0.25):
         last = {"epochs": 1, "image": 8, "batch": draw.choice([6, 10]), "chunks": draw.choice([1, 2])}
-        c["train.phases"] = [{"epochs": 1, "image": draw.choice([8, 16]), "lr": 0.5}, last]
+        c["train.epochs"], c["train.phases"] = None, [{"epochs": 1, "image": draw.choice([8, 16]), "lr": 0.5}, last]
     if task not in ("masks", "masked", "next") and now(0.3):
         c["partition"] = draw.choice(["1:-1"] if c.get("model.name") == "mlp" else ["1:-1", "2:-1", "1:-2"])
     metrics = {"classes": ["f1", "auc"], "numbers": ["rmse", "mae", "spearman"], "labels": ["f1", "average_precision"], "pixels": ["mean_iou"]}

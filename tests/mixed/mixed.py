@@ -5,6 +5,7 @@ eval's figures. Prints a config that fails, and the command that repeats it.
 
 mixed.py BUILD SEED COUNT: configs of the seeds from SEED on.
 mixed.py BUILD readers: a plain config of each task, with all that reads its model."""
+import atexit
 import collections
 import concurrent.futures
 import json
@@ -297,6 +298,7 @@ class Pair:
         open(f"{folder}/server.yaml", "w").close()
         pairs = [y for x in ("listen=tcp://127.0.0.1:0", f"store={folder}/store", "threads=2", "device=cpu", f"control={folder}/s.sock",
                              "limits.sessions=32") for y in ("--set", x)]
+        atexit.register(self.close)
         self.server = subprocess.Popen([f"{build}/splits", "serve", f"{folder}/server.yaml", *pairs], stderr=open(f"{folder}/server.err", "w"))
         for _ in range(6000):
             with open(f"{folder}/server.err") as f:
@@ -356,9 +358,8 @@ def main():
             except Failed as failure:
                 bad += 1
                 print(f"FAILED: {failure}", flush=True)
-    pair.close()
     if not os.environ.get("KEEP"):
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     print(f"{len(items)} configs: " + ", ".join(f"{n} {how}" for how, n in sorted(counts.items())) + f", {bad} failed; {len(refusals)} drawn anew")
     if os.environ.get("REFUSALS"):
         why = collections.Counter(x.split(".yaml:")[-1].split(": ", 1)[-1][:150] for x in refusals)
