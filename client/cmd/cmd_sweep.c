@@ -148,7 +148,9 @@ static enum sl_err check(const struct sl_options *o, const struct sl_conf_sweep_
 
 static int ended(int failed)
 {
-	return failed || sl_child_asked_to_end() ? sl_err_exit_status(SL_ERR_UNAVAILABLE) : 0;
+	if (sl_child_asked_to_end())
+		return sl_err_exit_status(SL_ERR_BUSY);
+	return failed ? sl_err_exit_status(SL_ERR_UNAVAILABLE) : 0;
 }
 
 int splitc_sweep(int argc, char **argv)

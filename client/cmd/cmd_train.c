@@ -19,8 +19,8 @@ static const char *const usage[] = {
 	"Without CONFIG it trains the demo in runs/demo: a small MobileNetV2 on CIFAR-10, with splits on this host. "
 	"The data must be in data/cifar-10-batches-bin or in $XDG_DATA_HOME/split (~/.local/share/split). `splitc "
 	"init` writes a config.",
-	"The first Ctrl-C, SIGTERM or SIGHUP ends the run after the step under way and keeps its weights. A second "
-	"one ends it at once. --resume goes on with the run.",
+	"The first Ctrl-C, SIGTERM or SIGHUP ends the run after the step under way and keeps its weights, with status "
+	"75. A second one ends it at once. --resume goes on with the run.",
 	"A finished run is kept. To train another one in the same log.dir, give --fresh. To train the finished one "
 	"further, give --resume --set train.epochs=N. --auto-resume is for services and scripts: it begins the run, "
 	"goes on with it, or ends with status 0 if it is done.",

@@ -189,7 +189,7 @@ void sl_stream_set_put(struct sl_set *set, int64_t index, const struct sl_stream
 	line->above = from->number - (from->header.data != NULL);
 	set->count = index + 1;
 	if (!from->text.data)
-		line->err = sl_fail_set(&line->why, SL_ERR_LIMIT, "%s:%" PRIu64 ": the line is too long", name,
+		line->err = sl_fail_set(&line->why, SL_ERR_DATA, "%s:%" PRIu64 ": the line is too long", name,
 					from->number + 1);
 	else if (!sl_grow(&line->text, &line->cap, from->header.len + from->text.len + 3, 1))
 		line->err = sl_fail_set(&line->why, SL_ERR_NOMEM, "%s: no memory for a line", name);

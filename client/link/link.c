@@ -82,6 +82,7 @@ static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct s
 {
 	struct sl_link *l = arg;
 
+	l->came_back = l->came_back || l->lost;
 	l->lost = false;
 	sl_port_deliver(l->port, header, payload);
 	if (sl_port_session(l->port)->counts.frames)
@@ -337,6 +338,11 @@ bool sl_link_ended_in_commit(const struct sl_link *l)
 bool sl_link_is_lost(const struct sl_link *l)
 {
 	return l->lost;
+}
+
+bool sl_link_came_back(const struct sl_link *l)
+{
+	return l->came_back;
 }
 
 bool sl_link_stalled(const struct sl_link *l)

@@ -93,6 +93,7 @@ enum sl_err sl_link_weights(const struct sl_link *link, const float **weights, s
 bool sl_link_was_up(const struct sl_link *link);          /* the handshake was done; the link may have failed since */
 bool sl_link_ended_in_commit(const struct sl_link *link); /* after `failed`: COMMIT was sent, but not answered */
 bool sl_link_is_lost(const struct sl_link *link);         /* the connection broke: it may come back, or fail */
+bool sl_link_came_back(const struct sl_link *link);       /* the connection broke, and the server was heard since */
 bool sl_link_stalled(const struct sl_link *link);         /* a member's link ended by link.stall_s */
 uint64_t sl_link_busy_ms(const struct sl_link *link);     /* how long the running task has run */
 bool sl_link_idle(const struct sl_link *link);            /* no task runs or waits */

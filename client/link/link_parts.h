@@ -43,6 +43,7 @@ struct sl_link {
 	uint64_t opened_ms;
 	uint64_t worked, worked_ms; /* for stalls(): the work seen so far; when it last grew, or none was expected */
 	bool lost;                  /* the connection broke, and nothing has arrived since */
+	bool came_back;             /* it broke, and something has arrived since */
 	bool stalled;               /* a member got nothing but heartbeats for link.stall_s, so its link ends */
 	bool said;                  /* the log has the line about waiting in this state */
 	struct sl_job last;         /* queued behind the last task: its end is LINK_QUIET */

@@ -16,6 +16,7 @@ struct sl_archive {
 	void *arg;
 	uint64_t file[SL_LAST_RUN_STEPS]; /* steps of the good files, newest first */
 	int n_file;
+	int confirmed;    /* files written so far behind step 0 of which the server has its side */
 	uint64_t back_to; /* the run went back to this step, and abandoned later files; UINT64_MAX: it did not */
 	bool back_sure;   /* back_to is no mistake, even if it is step 0 */
 	struct sl_checkpoint_state status;
@@ -26,6 +27,7 @@ struct sl_archive {
 	struct sl_checkpoint checkpoint;
 	struct sl_client_state state;
 	uint64_t above;            /* the write first removes files of later steps */
+	bool sure;                 /* the server has its side of `state` */
 	bool busy, leaving, quiet; /* leaving: `above` is still back_to; the run has not gone back during the write */
 	int tries;                 /* how often the write of `state` has failed; 0: nothing is to be tried again */
 	enum sl_err err;
@@ -64,6 +66,7 @@ void sl_archive_go_back(struct sl_archive *a, uint64_t step, bool sure)
 	a->back_to = step;
 	a->back_sure = sure;
 	a->leaving = false;
+	a->confirmed = step ? a->confirmed : 0;
 	if (!step && !sure)
 		return;
 	sl_checkpoint_leave(a->dir, SL_CHECKPOINT_CLIENT, step);
@@ -117,6 +120,7 @@ static void write_done(struct sl_job *job)
 	}
 	a->tries = 0;
 	add_file(a, a->state.step);
+	a->confirmed += a->sure && a->state.step;
 	sl_checkpoint_good(&a->status, a->state.step);
 	/* If the run went back during the write, the new file may be of a later step, and has to go. */
 	sl_archive_go_back(a, a->leaving ? UINT64_MAX : a->back_to, a->back_sure);
@@ -165,10 +169,11 @@ void sl_archive_close(struct sl_archive *a)
 	free(a);
 }
 
-void sl_archive_found(struct sl_archive *a, const uint64_t *step, int n)
+void sl_archive_found(struct sl_archive *a, const uint64_t *step, int n, int confirmed)
 {
 	memcpy(a->file, step, (size_t)n * sizeof step[0]);
 	a->n_file = n;
+	a->confirmed = confirmed;
 	sl_checkpoint_good(&a->status, sl_archive_newest(a));
 }
 
@@ -176,6 +181,11 @@ int sl_archive_files(const struct sl_archive *a, uint64_t step[SL_LAST_RUN_STEPS
 {
 	memcpy(step, a->file, (size_t)a->n_file * sizeof step[0]);
 	return a->n_file;
+}
+
+int sl_archive_confirmed(const struct sl_archive *a)
+{
+	return a->confirmed;
 }
 
 uint64_t sl_archive_newest(const struct sl_archive *a)
@@ -230,9 +240,10 @@ static void post(struct sl_archive *a)
 	sl_worker_post(a->disk, &a->job);
 }
 
-void sl_archive_write(struct sl_archive *a, const struct sl_checkpoint *c, bool quiet)
+void sl_archive_write(struct sl_archive *a, const struct sl_checkpoint *c, bool sure, bool quiet)
 {
 	a->checkpoint = *c;
+	a->sure = sure;
 	a->quiet = quiet;
 	a->tries = 0;
 	post(a);
@@ -279,11 +290,10 @@ struct sl_checkpoint_state sl_archive_status(const struct sl_archive *a)
 	return a->status;
 }
 
-void sl_archive_finish(struct sl_archive *a, uint64_t step, bool keep)
+bool sl_archive_finish(struct sl_archive *a, uint64_t step, bool keep)
 {
 	keep = keep && a->n_file && a->file[0] == step;
 	a->n_file = 0;
 	name_newest(a);
-	if (a->dir[0])
-		sl_last_run_finish(a->dir, step, keep);
+	return !a->dir[0] || sl_last_run_finish(a->dir, step, keep);
 }

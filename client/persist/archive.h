@@ -25,8 +25,12 @@ enum sl_err sl_archive_open(struct sl_archive **out, struct sl_loop *loop, const
 			    const struct sl_archive_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_archive_close(struct sl_archive *a); /* NULL is fine; call sl_archive_settle first */
 
-/* Sets the list of good files: their steps, newest first, as sl_last_run_read found them. */
-void sl_archive_found(struct sl_archive *a, const uint64_t *step, int n);
+/* Sets the list of good files as sl_last_run_read found them: their steps, newest first; `confirmed`: how many of them
+ * the server has, too. */
+void sl_archive_found(struct sl_archive *a, const uint64_t *step, int n, int confirmed);
+/* How many files behind step 0 that were found or written so far the server has, too, as it said when it had written
+ * its side. 0 again once the run has gone back to step 0. */
+int sl_archive_confirmed(const struct sl_archive *a);
 /* The steps of the good files, newest first; returns how many there are. */
 int sl_archive_files(const struct sl_archive *a, uint64_t step[SL_LAST_RUN_STEPS]);
 uint64_t sl_archive_newest(const struct sl_archive *a); /* 0: there is none, or it is of step 0 */
@@ -44,8 +48,9 @@ bool sl_archive_busy(const struct sl_archive *a); /* a file is being written */
 /* The state from which the next file is written. The caller fills it, its step too, while no file is being written. */
 struct sl_client_state *sl_archive_state(struct sl_archive *a);
 /* Begins to write that state, with the notes of *c, which is copied; the files c->pin, at most SL_LAST_RUN_STEPS - 1,
- * stay. A failure is in sl_archive_status, and goes to `missed` unless `quiet`. */
-void sl_archive_write(struct sl_archive *a, const struct sl_checkpoint *c, bool quiet);
+ * stay. `sure`: the server has written its side. A failure is in sl_archive_status, and goes to `missed` unless
+ * `quiet`. */
+void sl_archive_write(struct sl_archive *a, const struct sl_checkpoint *c, bool sure, bool quiet);
 /* How often that write has failed, unless it was `quiet`; 0 once it has succeeded, or the run has gone back behind it.
  */
 int sl_archive_tries(const struct sl_archive *a);
@@ -63,7 +68,7 @@ uint64_t sl_archive_busy_ms(const struct sl_archive *a); /* how long the write u
 bool sl_archive_settle(struct sl_archive *a) SL_MUST_CHECK;
 struct sl_checkpoint_state sl_archive_status(const struct sl_archive *a);
 /* The run is done at `step`: removes its files. With `keep` the file of `step` is renamed instead, if it is the newest
- * good one (sl_last_run_finish). */
-void sl_archive_finish(struct sl_archive *a, uint64_t step, bool keep);
+ * good one. False: as sl_last_run_finish. */
+bool sl_archive_finish(struct sl_archive *a, uint64_t step, bool keep);
 
 #endif

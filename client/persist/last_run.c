@@ -49,7 +49,7 @@ static enum sl_err take_file(struct sl_last_run *run, const struct sl_conf_clien
 	if (err)
 		return err;
 	run->step[run->n++] = step;
-	run->certain = run->certain || !sl_checkpoint_noted(&c, SL_LAST_RUN_UNSURE)[0];
+	run->confirmed += step && !sl_checkpoint_noted(&c, SL_LAST_RUN_UNSURE)[0];
 	return SL_OK;
 }
 
@@ -250,8 +250,9 @@ void sl_last_run_explain(struct sl_fail *fail)
 			why.text);
 }
 
-void sl_last_run_finish(const char *dir, uint64_t step, bool keep)
+bool sl_last_run_finish(const char *dir, uint64_t step, bool keep)
 {
+	uint64_t left = UINT64_MAX;
 	struct sl_fail fail;
 
 	/* Older files go first: if this process is killed here, no resume may start from one of them. Then comes the
@@ -264,6 +265,9 @@ void sl_last_run_finish(const char *dir, uint64_t step, bool keep)
 	}
 	sl_checkpoint_only(dir, SL_CHECKPOINT_DONE, keep ? step : UINT64_MAX);
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
+	if (sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &left))
+		return false;
 	if (!keep)
 		sl_run_secret_remove(dir);
+	return true;
 }

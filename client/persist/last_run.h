@@ -16,8 +16,8 @@ struct sl_last_run {
 	struct sl_secret secret;          /* the session's; the caller wipes it */
 	uint64_t step[SL_LAST_RUN_STEPS]; /* steps of good files, newest first: whole, of this plan and this session */
 	int n;
-	bool certain; /* for at least one of them the server confirmed that its side is on its disk */
-	bool done;    /* the last one is the end of a finished run that is made longer; its file has another name */
+	int confirmed; /* of so many behind step 0 the server has confirmed that its side is on its disk */
+	bool done;     /* the last one is the end of a finished run that is made longer; its file has another name */
 };
 
 /* A run in log.dir that has no checkpoints. */
@@ -43,7 +43,7 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_clien
 /* The server refused to make a finished run longer, for the reason in *fail: adds what the user can do. */
 void sl_last_run_explain(struct sl_fail *fail);
 /* The run is done: removes its checkpoints. With `keep` the one of `step`, its last state, is renamed instead; without
- * it the session's secret goes too. */
-void sl_last_run_finish(const char *dir, uint64_t step, bool keep);
+ * it the session's secret goes too. False: one could not be removed, so the run does not pass for done. */
+bool sl_last_run_finish(const char *dir, uint64_t step, bool keep);
 
 #endif

@@ -38,6 +38,8 @@ enum sl_err sl_drive_keep_best(struct sl_setup *setup, struct sl_local *local, s
  * second one ends the process. */
 void sl_drive_catch_signals(void);
 bool sl_drive_stopped(void);
+/* BUSY: such a run was stopped before its end (sl_training_unfinished). */
+enum sl_err sl_drive_stopped_early(const struct sl_training *run, struct sl_fail *fail) SL_MUST_CHECK;
 /* Writes the summary of a run without a link: its bytes are those of payloads alone. */
 void sl_drive_summary(struct sl_training *run, const struct sl_local *local, bool nonfinite, bool json);
 

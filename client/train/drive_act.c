@@ -132,7 +132,7 @@ bool sl_act_book(struct drive *d)
 {
 	if (d->result.passed) {
 		sl_training_done(d->run, &d->result);
-		sl_recover_progress(d->recover);
+		d->failed = (struct sl_retry){.lost = 0};
 		return true;
 	}
 	if (d->options->predict)
@@ -145,7 +145,7 @@ bool sl_act_book(struct drive *d)
 	sl_training_done(d->run, &d->result);
 	sl_drive_count(d);
 	SL_FAILPOINT(trains(d) ? SL_FP_CLIENT_LOGGED : SL_FP_NONE);
-	sl_recover_progress(d->recover);
+	d->failed = (struct sl_retry){.lost = 0};
 	return true;
 }
 
@@ -209,7 +209,11 @@ bool sl_act_hold_state(struct drive *d)
 
 bool sl_act_back_off(struct drive *d)
 {
-	sl_timer_start(d->retry, sl_recover_retry_ms(d->recover, d->run), 0);
+	const struct sl_conf_client *c = d->setup->conf;
+	const uint64_t pause_ms = sl_retry_pause_ms(&d->failed, (uint64_t)c->link.retry_ms, (uint64_t)c->agreed.seed,
+						    sl_training_state(d->run).step);
+
+	sl_timer_start(d->retry, pause_ms, 0);
 	return true;
 }
 

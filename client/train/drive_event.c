@@ -58,7 +58,7 @@ void sl_drive_hung(struct drive *d, uint64_t busy_ms)
 				      sl_recover_outlook(d->recover)));
 }
 
-bool sl_drive_audited(struct drive *d, enum sl_err err)
+bool sl_drive_handle_audit(struct drive *d, enum sl_err err)
 {
 	struct sl_jsonl_audit found;
 

@@ -30,6 +30,11 @@ bool sl_drive_stopped(void)
 	return stop_asked;
 }
 
+enum sl_err sl_drive_stopped_early(const struct sl_training *run, struct sl_fail *fail)
+{
+	return stop_asked ? sl_training_unfinished(run, "with --local it cannot go on", fail) : SL_OK;
+}
+
 void sl_drive_summary(struct sl_training *run, const struct sl_local *local, bool nonfinite, bool json)
 {
 	struct sl_training_link link = {0};
@@ -236,6 +241,7 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 			*fail = why;
 		err = end ? end : err;
 	}
+	err = err || options->predict ? err : sl_drive_stopped_early(run, fail);
 	sl_local_close(local);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
 		sl_loader_close(loader[split]);

@@ -3,6 +3,7 @@
  *
  *   drive_table.c   the specification: state × event → actions → next state
  *   drive_event.c   carries out a rule of the table
+ *   drive_judge.c   what follows from the loss of a link
  *   drive_remote.c  events: what the link, the loader, timers and signals report, as events of the table
  *   drive_act.c     actions of a run that goes on
  *   drive_stop.c    actions of a run that ends */
@@ -126,6 +127,7 @@ struct drive {
 	/* set by whoever raises an event */
 	struct sl_step_result result;
 	struct sl_fail cause;
+	struct sl_retry failed;   /* links since the last batch that was done */
 	struct sl_fail abandoned; /* WHY_NONFINITE: what the run ends with */
 	/* the run's outcome so far */
 	struct sl_training_link link; /* figures of the links that are closed */
@@ -145,7 +147,7 @@ void sl_drive_leave(struct drive *d, enum sl_err err);
 void sl_drive_count(struct drive *d);
 /* Logs what an audit has found, and counts audits. Raises EV_FAULT if `err` is an error, whose text is in d->fail, and
  * returns whether it is. */
-bool sl_drive_audited(struct drive *d, enum sl_err err);
+bool sl_drive_handle_audit(struct drive *d, enum sl_err err);
 /* Raises EV_LEAVE, because a task has run for busy_ms. */
 void sl_drive_hung(struct drive *d, uint64_t busy_ms);
 const char *sl_drive_outcome(const struct drive *d); /* as sl_training_finish takes it */
@@ -154,6 +156,32 @@ extern const struct drive_rule sl_drive_table[DRIVE_STATE_COUNT][DRIVE_EVENT_COU
 
 bool sl_drive_is_open(const struct drive *d); /* a link is being opened, or is up: LINK … FETCH */
 bool sl_drive_is_up(const struct drive *d);   /* a link is up: FEED … FETCH */
+
+/* A link that failed, and its run. */
+enum {
+	LOSS_WAITS = 1,         /* link.on_server_lost: wait */
+	LOSS_MEMBER = 2,        /* of a group whose members have the same steps; the server has welcomed it */
+	LOSS_STALLED = 4,       /* link.stall_s */
+	LOSS_RESTARTED = 8,     /* the server answers, but has no session: the first loss since a batch was done */
+	LOSS_RETRIED = 16,      /* another link has failed since a batch was done */
+	LOSS_AGAIN = 32,        /* sl_retry_failed */
+	LOSS_KNOWN = 64,        /* the server has welcomed this run before */
+	LOSS_AT_DOOR = 128,     /* but not this link */
+	LOSS_ENDS = 256,        /* the run is being stopped */
+	LOSS_MAY_BE_LAST = 512, /* of a group: the run is done, and others may be gone */
+	LOSS_TRAINS = 1024,     /* in a step, not in an evaluation */
+};
+struct sl_loss {
+	enum sl_err code;
+	unsigned is; /* LOSS_ */
+};
+enum sl_explain { SL_EXPLAIN_NOTHING, SL_EXPLAIN_EVALUATION, SL_EXPLAIN_LAST };
+struct sl_verdict {
+	bool wait; /* for the server: another link is tried */
+	enum sl_err code;
+	enum sl_explain explain; /* what the sentence adds */
+};
+struct sl_verdict sl_drive_judge(const struct sl_loss *loss);
 
 /* drive_act.c: a run that goes on */
 sl_drive_act sl_act_note_link, sl_act_note_ahead, sl_act_join, sl_act_go_back, sl_act_seek, sl_act_release,

@@ -33,8 +33,11 @@ static void on_ready(void *arg, uint64_t next_step)
 		err = sl_fail_set(d->fail, SL_ERR_UNAVAILABLE,
 				  "the group begins anew, and this process has its last weights in place of the first: "
 				  "start it again with --auto-resume");
-	if (!err && sl_drive_audited(d, sl_audit_linked(d->audit, next_step, d->fail)))
-		return;
+	if (!err) {
+		err = sl_audit_linked(d->audit, next_step, d->fail);
+		if (sl_drive_handle_audit(d, err))
+			return;
+	}
 	if (err && sl_recover_refuse(d->recover, next_step, err)) {
 		sl_log(SL_LOG_WARN, "checkpoint-refused", "%s; the client tries an older checkpoint", d->fail->text);
 		sl_drive_event(d, EV_BAD_FILE);
@@ -57,9 +60,11 @@ static void on_done(void *arg)
 static void on_abandoned(void *arg, const struct sl_fail *why)
 {
 	struct drive *d = arg;
+	enum sl_err err;
 
 	SL_FAILPOINT(SL_FP_CLIENT_ABANDON);
-	if (sl_drive_audited(d, sl_audit_abandoned(d->audit, sl_training_number(d->run), why->text, d->fail)))
+	err = sl_audit_abandoned(d->audit, sl_training_number(d->run), why->text, d->fail);
+	if (sl_drive_handle_audit(d, err))
 		return;
 	if (sl_remote_session(d->remote)->late) {
 		sl_log(SL_LOG_WARN, "late", "step %llu: %s; nothing of it was applied here",
@@ -86,7 +91,7 @@ static void on_fetched(void *arg)
 		err = sl_audit_done(d->audit, d->fail);
 	sl_drive_count(d); /* the weights may be most of what a short run carries */
 	SL_FAILPOINT(d->state == DRIVE_FETCH ? SL_FP_CLIENT_FETCHED : SL_FP_NONE);
-	if (!sl_drive_audited(d, err))
+	if (!sl_drive_handle_audit(d, err))
 		sl_drive_event(d, d->why ? EV_STOPPED : EV_FETCHED);
 }
 
@@ -102,39 +107,56 @@ static bool may_be_last(const struct drive *d, const struct sl_fail *why)
 		 sl_model_file_steps(d->setup->conf, SL_MODEL_FILE) == (int64_t)steps));
 }
 
-static void on_failed(void *arg, const struct sl_fail *fail)
+static struct sl_loss loss_of(struct drive *d, const struct sl_fail *fail)
 {
-	struct drive *d = arg;
-	/* a group that goes back to an earlier step ends all its links, though no server is lost; nor is one that
-	 * stalls */
-	const bool comes_back = d->setup->epoch_steps && d->joined &&
-				(fail->code == SL_ERR_BUSY || sl_link_stalled(sl_remote_link(d->remote)));
-	const bool may_wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT || comes_back;
-	const bool done = may_be_last(d, fail);
-	bool wait = may_wait && !done && !d->why && sl_recover_failed(d->recover, fail->code);
+	const struct sl_link *link = sl_remote_link(d->remote);
+	const bool first = !d->failed.lost;
 
-	sl_publish_lost(d->publish);
-	d->cause = *d->fail = *fail;
+	return (struct sl_loss){
+		fail->code,
+		(d->setup->conf->link.on_server_lost == SL_LOST_WAIT ? LOSS_WAITS : 0) |
+			(d->setup->epoch_steps && d->joined ? LOSS_MEMBER : 0) |
+			(sl_link_stalled(link) ? LOSS_STALLED : 0) |
+			(first && fail->code == SL_ERR_PEER_LOST && sl_link_came_back(link) ? LOSS_RESTARTED : 0) |
+			(first ? 0 : LOSS_RETRIED) | (sl_retry_failed(&d->failed, fail->code) ? LOSS_AGAIN : 0) |
+			(d->joined || d->options->resume ? LOSS_KNOWN : 0) | (sl_link_was_up(link) ? 0 : LOSS_AT_DOOR) |
+			(d->why ? LOSS_ENDS : 0) | (may_be_last(d, fail) ? LOSS_MAY_BE_LAST : 0) |
+			(sl_remote_session(d->remote)->training ? LOSS_TRAINS : 0),
+	};
+}
+
+static void explain(struct drive *d, const struct sl_fail *fail, enum sl_explain what)
+{
 	sl_setup_blame(d->setup, d->fail);
-	if (fail->code == SL_ERR_NONFINITE && !sl_remote_session(d->remote)->training)
+	if (what == SL_EXPLAIN_EVALUATION)
 		sl_training_eval_nonfinite(d->run, d->fail);
 	if (sl_recover_longer(d->recover))
 		sl_last_run_explain(d->fail);
-	/* a run that is being stopped does not try again, but --resume can */
-	if (d->why && may_wait && sl_retry_is_broken(fail->code))
-		d->fail->code = SL_ERR_UNAVAILABLE;
-	if (done)
+	if (what == SL_EXPLAIN_LAST)
 		(void)sl_fail_at(
 			d->fail, fail->key, SL_ERR_MISMATCH,
 			"%.300s. This member has done its last step, and the others may be done: start it again "
 			"only if one of them is not",
 			sl_fail_sentence(fail));
-	if (sl_link_was_up(sl_remote_link(d->remote)) && sl_audit_lost(d->audit, !wait, d->fail) == SL_ERR_AUDIT)
-		wait = false;
-	(void)sl_drive_audited(d, SL_OK);
+}
+
+static void on_failed(void *arg, const struct sl_fail *fail)
+{
+	struct drive *d = arg;
+	const struct sl_loss loss = loss_of(d, fail);
+	struct sl_verdict verdict = sl_drive_judge(&loss);
+	const bool was_up = sl_link_was_up(sl_remote_link(d->remote));
+
+	sl_publish_lost(d->publish);
+	d->cause = *d->fail = *fail;
+	explain(d, fail, verdict.explain);
+	d->fail->code = verdict.code;
+	if (was_up && sl_audit_lost(d->audit, !verdict.wait, d->fail) == SL_ERR_AUDIT)
+		verdict.wait = false;
+	(void)sl_drive_handle_audit(d, SL_OK);
 	d->err = d->fail->code;
-	d->link.lost += sl_link_was_up(sl_remote_link(d->remote));
-	sl_drive_event(d, wait ? EV_LOST : EV_OVER);
+	d->link.lost += was_up;
+	sl_drive_event(d, verdict.wait ? EV_LOST : EV_OVER);
 }
 
 static void on_closed(void *arg)
@@ -326,7 +348,7 @@ static enum sl_err open_all(struct drive *d)
 		err = sl_audit_open(&d->audit, d->setup, (uint64_t)d->setup->conf->train.audit_every,
 				    sl_training_state(d->run).total_steps, d->options->resume, d->fail);
 	if (!err)
-		(void)sl_drive_audited(d, SL_OK); /* an earlier process may have begun some */
+		(void)sl_drive_handle_audit(d, SL_OK); /* an earlier process may have begun some */
 	if (!err)
 		err = sl_async_open(&d->loaded, d->loop, on_loaded, d, d->fail);
 	if (!err)
@@ -391,6 +413,8 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	 * done. */
 	if (d->books != BOOKS_CLOSED && !options->predict && (!err || d->books == BOOKS_PAUSED))
 		sl_training_finish(d->run, &d->link, sl_drive_outcome(d), options->json);
+	if (!err && d->why == WHY_INTERRUPTED && !options->predict)
+		err = sl_training_unfinished(d->run, "--resume or --auto-resume goes on", fail);
 	sl_loader_close(d->loader[SL_SPLIT_TRAIN]);
 	sl_loader_close(d->loader[SL_SPLIT_TEST]);
 	sl_answers_close(&d->answers);

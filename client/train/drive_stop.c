@@ -132,10 +132,18 @@ bool sl_act_summarize(struct drive *d)
 	return true;
 }
 
-/* Removes the client's checkpoints. The server removes its own at the goodbye. */
+/* Removes the client's checkpoints. The server removes its own at the goodbye. If one is left, the next start would go
+ * on from it: so the server keeps its own, too, and the process does not end as one whose run is done. Other members of
+ * a group would wait. */
 bool sl_act_forget(struct drive *d)
 {
-	sl_recover_finish(d->recover, d->remote, sl_training_state(d->run).step);
+	struct sl_fail why;
+	const enum sl_err err = sl_recover_finish(d->recover, d->remote, sl_training_state(d->run).step, &why);
+
+	if (d->setup->conf->agreed.share.group[0] && err)
+		sl_log(SL_LOG_WARN, "checkpoint-clear", "%s", why.text);
+	else
+		blame(d, err, &why);
 	return true;
 }
 

@@ -477,6 +477,7 @@ enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_o
 			*fail = why;
 		err = end ? end : err;
 	}
+	err = err ? err : sl_drive_stopped_early(g.member[0].run, fail);
 	close_all(&g);
 	return err;
 }

@@ -37,7 +37,6 @@ struct sl_recover {
 	uint64_t began; /* the last step that this side went back to, or from which all went on */
 	bool stale;     /* another link made the server's side of the state that was given last */
 	bool older;     /* that was an earlier link */
-	struct sl_retry retry;
 	struct sl_step_result ahead_result;
 };
 
@@ -51,9 +50,9 @@ static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, stru
 		return err;
 	r->secret = run.secret;
 	sl_secret_wipe(&run.secret);
-	sl_archive_found(r->archive, run.step, run.n);
+	sl_archive_found(r->archive, run.step, run.n, run.confirmed);
 	r->longer = run.done;
-	r->certain = run.certain && !r->setup->conf->agreed.share.group[0]; /* a group may go back further */
+	r->certain = run.confirmed && !r->setup->conf->agreed.share.group[0]; /* a group may go back further */
 	r->done_at = run.step[run.n - 1];
 	return SL_OK;
 }
@@ -141,37 +140,30 @@ void sl_recover_close(struct sl_recover *r)
 	free(r);
 }
 
+/* Whether both sides have had a checkpoint. Then the run does not begin anew by itself, whatever has become of the
+ * server's store since: that would overwrite it. A group needs two: at the second, all have the first on their disks.
+ */
+static bool is_confirmed(const struct sl_recover *r)
+{
+	return sl_archive_confirmed(r->archive) > (r->setup->conf->agreed.share.group[0] ? 1 : 0);
+}
+
 void sl_recover_offer(struct sl_recover *r, struct sl_offer *offer)
 {
 	uint64_t file[SL_LAST_RUN_STEPS];
 	int n_file = sl_archive_files(r->archive, file);
-	/* a run or phase that was done, or that --resume is to go on with, must not start over because the server has
-	 * lost its state */
-	const bool anew = !r->longer && !r->setup->phase.step && !(r->certain && n_file);
+	const bool confirmed = is_confirmed(r);
+	/* a run or phase that was done must not start over either */
+	const bool alone = r->past == LINK_TRAINED && !r->setup->conf->agreed.share.group[0] &&
+			   r->setup->conf->link.on_server_lost != SL_LOST_WAIT; /* then the run ends */
+	const bool anew = !r->longer && !r->setup->phase.step && !confirmed && !alone;
 
 	offer->secret = &r->secret;
 	offer->epoch = ++r->epoch;
 	offer->first = r->past == LINK_NONE;
+	n_file -= confirmed && n_file > 1 && !file[n_file - 1]; /* the file of a pause before the first step */
 	sl_offer_fill(offer, r->has_ahead ? r->ahead.step : 0, r->has_live ? r->live.step : SL_OFFER_NONE, file, n_file,
 		      anew);
-}
-
-bool sl_recover_failed(struct sl_recover *r, enum sl_err err)
-{
-	return sl_retry_failed(&r->retry, err);
-}
-
-void sl_recover_progress(struct sl_recover *r)
-{
-	r->retry = (struct sl_retry){.lost = 0};
-}
-
-uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run)
-{
-	const struct sl_conf_client *c = r->setup->conf;
-
-	return sl_retry_pause_ms(&r->retry, (uint64_t)c->link.retry_ms, (uint64_t)c->agreed.seed,
-				 sl_training_state(run).step);
 }
 
 static enum sl_err take(const struct sl_recover *r, struct sl_remote *remote, struct sl_client_state *s, uint64_t step,
@@ -296,7 +288,8 @@ static void warn_back(const struct sl_recover *r, uint64_t next_step, bool commo
 		       held, next_step,
 		       common      ? ", since another member of the group holds no later one"
 		       : next_step ? ""
-				   : "; a server keeps checkpoints only if its config names a `store`");
+				   : ", since no checkpoint was on both sides' disks; a server keeps them only if its "
+				     "config names a `store`");
 }
 
 /* The other party of a vertical group may have come back without the evaluation behind this step, and a pass needs
@@ -399,6 +392,7 @@ bool sl_recover_must_wait(struct sl_recover *r, const struct sl_training *run)
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
 {
 	const bool group = r->setup->conf->agreed.share.group[0], varies = r->setup->conf->agreed.share.least > 0;
+	uint64_t left[SL_LAST_RUN_STEPS];
 	const bool behind = r->stale && r->past == LINK_TRAINED && (group ? varies : r->older);
 	const bool at_fault = r->stale ? behind || (!r->certain && !group)
 				       : err == SL_ERR_DATA || err == SL_ERR_IO || err == SL_ERR_NOINPUT;
@@ -408,7 +402,8 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 	else if (r->stale && r->has_ahead && next_step == r->ahead.step)
 		r->has_ahead = false;
 	else
-		return at_fault && !r->has_live && sl_archive_refuse(r->archive, next_step);
+		return at_fault && !r->has_live && sl_archive_refuse(r->archive, next_step) &&
+		       (!is_confirmed(r) || sl_archive_files(r->archive, left));
 	return true;
 }
 
@@ -461,7 +456,7 @@ static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, c
 	    sl_model_file_steps(r->setup->conf, SL_MODEL_FILE) != (int64_t)sl_training_held(run))
 		sl_model_file_remove(r->setup->conf, SL_MODEL_FILE);
 	r->run = run;
-	sl_archive_write(r->archive, &c, quiet);
+	sl_archive_write(r->archive, &c, sl_remote_kept_there(remote, sl_training_held(run)), quiet);
 	return SL_OK;
 }
 
@@ -591,9 +586,11 @@ bool sl_recover_longer(const struct sl_recover *r)
 	return r->longer;
 }
 
-void sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step)
+enum sl_err sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step, struct sl_fail *fail)
 {
 	if (r->longer && step == r->done_at) /* train.stop has ended it again at the same step: the files stay */
-		return;
-	sl_archive_finish(r->archive, step, sl_remote_kept_there(remote, step));
+		return SL_OK;
+	if (sl_archive_finish(r->archive, step, sl_remote_kept_there(remote, step)))
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_IO, "%s: the run is done, but a checkpoint could not be removed", r->dir);
 }

@@ -36,13 +36,6 @@ void sl_recover_offer(struct sl_recover *r, struct sl_offer *offer);
 enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool *done,
 			    struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* A link failed with `err`: whether to try another (sl_retry_failed). */
-bool sl_recover_failed(struct sl_recover *r, enum sl_err err);
-/* A batch is done: failures are counted from here. */
-void sl_recover_progress(struct sl_recover *r);
-/* How long until the next link: sl_retry_pause_ms. */
-uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run);
-
 enum sl_restored {
 	SL_RESTORED_SAME,  /* as it was when the link was lost: what was under way begins again */
 	SL_RESTORED_AHEAD, /* the step under way took place: *result is its result */
@@ -100,7 +93,8 @@ const char *sl_recover_outlook(const struct sl_recover *r);
 bool sl_recover_longer(const struct sl_recover *r);
 /* The run has finished at `step`, and no file is being written: removes its checkpoints. The last one stays under
  * another name, for a longer run, if the server has its side too. Call before goodbye: the server then removes its
- * checkpoints, and a client that has its own alone could only start over. */
-void sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step);
+ * checkpoints, and a client that has its own alone could only start over. IO: one could not be removed. */
+enum sl_err sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step,
+			      struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

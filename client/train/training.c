@@ -581,3 +581,11 @@ void sl_training_report(const struct sl_training *r, struct sl_status_session *o
 		out->score[out->n_score++].value = t->score[i].value;
 	}
 }
+
+enum sl_err sl_training_unfinished(const struct sl_training *r, const char *how, struct sl_fail *fail)
+{
+	if (r->eval_only)
+		return sl_fail_set(fail, SL_ERR_BUSY, "stopped before all samples were evaluated");
+	return sl_fail_set(fail, SL_ERR_BUSY, "stopped after step %" PRIu64 " of %" PRIu64 ": %s", r->step,
+			   r->total_steps, how);
+}

@@ -93,6 +93,9 @@ enum sl_err sl_training_abandoned(const struct sl_training *run, const struct sl
 /* Writes the summary to the log and to stdout (json: as one JSON object). `outcome`: "finished", "interrupted",
  * "nonfinite". */
 void sl_training_finish(struct sl_training *run, const struct sl_training_link *link, const char *outcome, bool json);
+/* BUSY: the run, or its evaluation, was stopped before its end, in good order. Its exit status asks for another start,
+ * since 0 would say that it is done. `how`: how it goes on. */
+enum sl_err sl_training_unfinished(const struct sl_training *run, const char *how, struct sl_fail *fail) SL_MUST_CHECK;
 /* Adds `now`, the traffic of this process' links (struct sl_training_link), to that of earlier processes. Notes the sum
  * in log.dir, so that a process that is killed loses little of it. */
 void sl_training_carried(struct sl_training *run, const struct sl_traffic now[SL_WAYS]);

@@ -276,6 +276,13 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 		r->in_epoch = 0;
 		r->train = (struct tally){0};
 	}
+	if (c && !r->setup->epoch_steps && !r->setup->phase.count &&
+	    r->step != (uint64_t)r->epoch * (uint64_t)r->steps_per_epoch + (uint64_t)r->in_epoch)
+		return sl_fail_set(fail, SL_ERR_MISMATCH,
+				   "step %" PRIu64 " is batch %" PRId64 " of epoch %d, and an epoch has %" PRId64
+				   " batches now: the run would end in another epoch. Go on with the train.drop_last "
+				   "and data.train_limit that it had",
+				   r->step, r->in_epoch, r->epoch + 1, r->steps_per_epoch);
 	if (r->step > r->total_steps || r->in_epoch > r->steps_per_epoch)
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the checkpoint is at step %" PRIu64 ", the run ends at %" PRIu64, r->step,

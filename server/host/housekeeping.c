@@ -21,9 +21,9 @@ enum sl_err sl_housekeeping_open(struct sl_housekeeping *k, const struct sl_conf
 			 .n_live = (int)places,
 			 .live = calloc(places, sizeof *k->what.live)},
 		.opened_ms = sl_now_ms(),
-		.opened_s = sl_wall_s(),
 		.every_ms = quarter_ms && quarter_ms < EVERY_MS ? quarter_ms : EVERY_MS,
 	};
+	k->opened_s = sl_retention_opened(&k->what, sl_wall_s());
 	return k->what.live ? SL_OK : SL_ERR_NOMEM;
 }
 

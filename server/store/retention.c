@@ -291,6 +291,25 @@ static bool removed(const struct sl_retention *w, const struct entry *e, int64_t
 	return true;
 }
 
+int64_t sl_retention_opened(const struct sl_retention *w, int64_t clock_s)
+{
+	int64_t newest_s = INT64_MIN;
+	struct list l;
+
+	if (!w->dir[0] || !w->ttl_s || !list_open(&l, w))
+		return clock_s;
+	for (int i = 0; i < l.n; i++)
+		newest_s = l.entry[i].used_s > newest_s ? l.entry[i].used_s : newest_s;
+	list_close(&l);
+	if (newest_s == INT64_MIN || clock_s - newest_s <= w->ttl_s)
+		return clock_s;
+	sl_log(SL_LOG_WARN, "store-clock",
+	       "%s: by this host's clock no file was used for %lld s, and all would be removed (store_ttl_s): is the "
+	       "clock right? The time in which no server ran is not counted",
+	       w->dir, (long long)(clock_s - newest_s));
+	return newest_s;
+}
+
 int64_t sl_retention_now(int64_t clock_s, int64_t opened_s, int64_t since_s)
 {
 	return clock_s < opened_s + since_s ? clock_s : opened_s + since_s;

@@ -1,6 +1,7 @@
 /* A session that has its trunk for itself: its client has no group. On the device's worker, except for `over`, `leave`.
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "common/base/failpoint.h"
 #include "server/trunk/middle_task.h"
@@ -48,6 +49,16 @@ static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
 	int i;
 	enum sl_err err = sl_trunk_take_newest(&taker, h->held, (int)h->n_held, &i, tried, fail);
 
+	if (err == SL_ERR_NOINPUT && fail->code) {
+		const struct sl_fail why = *fail;
+		const char *file = strrchr(why.text, '/'); /* its folder is the server's own affair */
+
+		return sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"no common step to go on from: the client holds%s, and this server cannot use its own files of "
+			"them: %.250s. --fresh begins anew",
+			tried, file ? file + 1 : why.text);
+	}
 	if (err == SL_ERR_NOINPUT)
 		return sl_fail_set(
 			fail, SL_ERR_MISMATCH,

@@ -58,6 +58,8 @@ bool sl_trunk_passes_over(enum sl_err err, uint64_t step, const char *whose, con
 enum sl_err sl_trunk_take_newest(const struct sl_trunk_taker *taker, const uint64_t *step, int n, int *chosen,
 				 char tried[SL_TRUNK_TRIED], struct sl_fail *fail)
 {
+	struct sl_fail first = {.code = SL_OK};
+
 	tried[0] = '\0';
 	for (int i = 0; i < n; i++) {
 		enum sl_err err = taker->take(taker->arg, step[i], fail);
@@ -69,8 +71,11 @@ enum sl_err sl_trunk_take_newest(const struct sl_trunk_taker *taker, const uint6
 		}
 		if (!sl_trunk_passes_over(err, step[i], taker->whose, fail))
 			return err;
+		if (err != SL_ERR_NOINPUT && !first.code)
+			first = *fail;
 		snprintf(tried + strlen(tried), SL_TRUNK_TRIED - strlen(tried), " %" PRIu64, step[i]);
 	}
+	*fail = first;
 	return SL_ERR_NOINPUT;
 }
 

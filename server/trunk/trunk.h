@@ -46,7 +46,8 @@ struct sl_trunk_taker {
 	const char *whose;
 };
 enum { SL_TRUNK_TRIED = 120 };
-/* Takes up the first of step[n] that it can; *chosen is its index. NOINPUT: none could, and `tried` lists them. */
+/* Takes up the first of step[n] that it can; *chosen is its index. NOINPUT: none could, and `tried` lists them; *fail
+ * says why the first file is of no use that is there, and its code is 0 if there is none. */
 enum sl_err sl_trunk_take_newest(const struct sl_trunk_taker *taker, const uint64_t *step, int n, int *chosen,
 				 char tried[SL_TRUNK_TRIED], struct sl_fail *fail) SL_MUST_CHECK;
 /* Whether to try an older step after this one failed with `err`: its file is missing, damaged, unreadable, or of

@@ -82,7 +82,7 @@ same_run hung torn2 $steps
 go client.begin=term@7,client.apply=delay:400@7 term
 at_point term client.begin
 clock_starts
-ended "$client_pid" 0 4000 "the client that is stopped in a step"
+ended "$client_pid" 75 4000 "the client that is stopped in a step"
 ! grep 'pause-unsure' "$tmp/term.log" || fail "the server has kept its side, the client does not know"
 [ "$(steps_of term)" = 7 ] || fail "$(steps_of term) steps, not 7, are in the log"
 stop_server
@@ -112,7 +112,7 @@ go '' late --set drain_s=1
 at_point server port.whole
 clock_starts
 signal TERM "$client_pid"
-ended "$client_pid" 0 4000 "the client whose server is slow"
+ended "$client_pid" 75 4000 "the client whose server is slow"
 says late '^WARN pause-unsure: '
 end_process "$server_pid"
 serve ''
@@ -130,7 +130,7 @@ started+=("$client_pid")
 at_point server port.whole
 clock_starts
 signal TERM "$client_pid"
-ended "$client_pid" 0 4000 "the evaluation whose server is slow"
+ended "$client_pid" 75 4000 "the evaluation whose server is slow"
 ! grep -E 'resume|pause|step' "$tmp/eval.log" || fail "an evaluation has no steps to go on from"
 end_process "$server_pid"
 
@@ -139,7 +139,7 @@ serve server.apply=delay:1500@6
 go client.asked=term@6,client.applied=delay:2500@6 applied --set drain_s=3
 at_point applied client.asked
 clock_starts
-ended "$client_pid" 0 7000 "the client that was applying a step"
+ended "$client_pid" 75 7000 "the client that was applying a step"
 [ "$(steps_of applied)" = 6 ] || fail "$(steps_of applied) steps, not 6, are in the log"
 says applied '^WARN pause-unsure: '
 go '' applied --resume

@@ -77,5 +77,5 @@ shows_memory() {
 wait_for 'the memory of a session' shows_memory
 wait_for 'no steps' has_steps fits 2
 signal INT "$client_pid"
-ends_with "$client_pid" 0 $patience 'a session that fits'
+ends_with "$client_pid" 75 $patience 'a session that fits'
 echo "refused for good with 100000 bytes, served with $needs once another program had ended"

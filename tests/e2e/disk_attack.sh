@@ -26,7 +26,7 @@ timeout -k 5 $patience "$TOOLS/hostile" "$endpoint" flood 3 >"$tmp/flood.out" ||
 before=$(steps_of good)
 wait_for 'the good client stands still' has_steps good $((before + 5))
 signal INT "$client_pid"
-ends_with "$client_pid" 0 $patience 'the good client beside a flood'
+ends_with "$client_pid" 75 $patience 'the good client beside a flood'
 ask "$SPLITS" "$tmp/host.sock" "$tmp/status.json"
 signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'the server behind a flood'
@@ -75,7 +75,7 @@ for i in 1 2 3 4 5 6; do
 done
 grep -q 'INFO store-retention: session-' "$tmp/second.log" || fail 'the greedy client has not filled its share'
 signal INT "$beside_pid"
-ends_with "$beside_pid" 0 $patience 'the run beside the greedy client'
+ends_with "$beside_pid" 75 $patience 'the run beside the greedy client'
 no_late_step beside
 # shellcheck disable=SC2046
 client paused "${short[@]}" $(with_key good) --resume || fail "the paused state is gone: status $?"

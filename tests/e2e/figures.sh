@@ -44,7 +44,7 @@ ends_with "$server_pid" 0 60 "the first server"
 
 # ---- four slow steps, and after --resume two fast ones on another server: the means are of all six
 serve slow server.apply=delay:600@1+
-run slow client.begin=term@4 0 --fresh
+run slow client.begin=term@4 75 --fresh
 is slow t_compute_server_per_batch_s 0.6 1.5
 is slow steps 4 4
 signal TERM "$server_pid"

@@ -91,7 +91,7 @@ grep -qF -- "--set metrics: cannot listen on 127.0.0.1:$port: address already in
 step=$(value "$client_url" split_session_step)
 wait_for 'the run stands still' more "$client_url"
 signal INT "$client_pid"
-ends_with "$client_pid" 0 $patience 'client'
+ends_with "$client_pid" 75 $patience 'client'
 signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'server'
 

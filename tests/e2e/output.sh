@@ -59,7 +59,7 @@ for f in "$SPLITC $tmp/run.sock" "$SPLITS $tmp/host.sock"; do
 done
 sed -n 's/^\(split_[a-z_]*\).*/\1/p' "$tmp/metrics" | compare metrics Metrics ''
 signal INT "$client_pid"
-ends_with "$client_pid" 0 $patience 'client'
+ends_with "$client_pid" 75 $patience 'client'
 
 client end "$tmp/client.yaml" --set train.clip_norm=1 --json || fail "a run with --json: exit status $?"
 tail -n 1 "$tmp/end.log" >"$tmp/summary.json"

@@ -140,8 +140,8 @@ answered table 8 DATA 'stream:9'
 answered table 9 DATA 'stream: no rows'
 answered table 10 DATA 'stream:11'
 answered table 11 DATA 'stream:12: no JSON object'
-answered table 12 LIMIT 'stream:13: the line is too long'
-answered table 13 LIMIT 'stream:14: the line is too long'
+answered table 12 DATA 'stream:13: the line is too long'
+answered table 13 DATA 'stream:14: the line is too long'
 good table 14
 answered table 15 DATA 'stream:16'
 grep -q '^splitc: 14 of 16 lines have an error; the first: stream:2:2' "$tmp/table.bad.log" || fail "$(tail -n 1 "$tmp/table.bad.log")"
@@ -180,7 +180,7 @@ status=65 predict texts texts.bad --stream <"$tmp/bad"
 good texts 0
 answered texts 1 DATA 'stream:2: an empty text'
 answered texts 2 DATA 'stream:3: '
-answered texts 5 LIMIT 'stream:6: the line is too long'
+answered texts 5 DATA 'stream:6: the line is too long'
 good texts 6
 [ "$(wc -l <"$tmp/texts.bad")" = 7 ] || fail "$(wc -l <"$tmp/texts.bad") answers to 7 texts"
 

@@ -44,7 +44,7 @@ wait_for "status does not find run two by its config" says_pid "$tmp/two.yaml" "
 wait_for "of two runs status takes one" becomes 64 '2 clients run here: name one by its CONFIG' "$SPLITC"
 wait_for 'a server with no place left is ready' becomes 69 'not ready: all places are taken (2 of 2, limits.sessions)' "$SPLITS" --control "$tmp/host.sock" --ready
 signal INT "$two"
-ends_with "$two" 0 $patience 'the second run'
+ends_with "$two" 75 $patience 'the second run'
 cp "$tmp/two/model.safetensors" "$tmp/one/model.safetensors"
 wait_for 'the place is not free again' becomes 0 '^ready: splits 0.*pid.*, 1 of 2 sessions$' "$SPLITS" --control "$tmp/host.sock" --ready
 timeout -k 5 $patience "$SPLITC" eval "$tmp/one.yaml" >"$tmp/eval.out" 2>"$tmp/eval.log" || fail "an evaluation beside its run: status $?"
@@ -75,7 +75,7 @@ probe 0 '^live: ' "$SPLITC" "$tmp/one.yaml" --live
 start_server host "listen=tcp://127.0.0.1:$port"
 wait_for "the client is not ready again" becomes 0 '^ready: ' "$SPLITC" "$tmp/one.yaml" --ready
 signal INT "$one"
-ends_with "$one" 0 $patience 'the run'
+ends_with "$one" 75 $patience 'the run'
 probe 69 'nobody answers' "$SPLITC" "$tmp/one.yaml" --ready # it is paused, with a model
 
 # ---- finished
@@ -96,7 +96,7 @@ stopped=("$tmp/one.yaml" --set log.dir="$tmp/stopped")
 started+=($!)
 wait_for "no steps of the local run" has_steps stopped 3
 signal INT $!
-ends_with $! 0 $patience 'the local run'
+ends_with $! 75 $patience 'the local run'
 probe 69 'nobody answers' "$SPLITC" "${stopped[@]}" --ready
 rc=0
 "$SPLITC" train "${stopped[@]}" --resume >"$tmp/stopped.log" 2>&1 || rc=$?

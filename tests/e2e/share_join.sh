@@ -43,7 +43,7 @@ begin() {
 # stop GROUP MEMBER: stops it by SIGINT, as a user does.
 stop() {
 	signal TERM "${pid[$2]}"
-	ends "$1" 0 stopped "$2"
+	ends "$1" 75 stopped "$2"
 }
 last_step() { sed -n 's/.*"type":"step","step":\([0-9]*\),.*/\1/p' "$tmp/$1/log.jsonl" | tail -n 1; }
 trained() { grep '"type":"step"' "$tmp/$1/log.jsonl" | grep -vc '"skipped":true'; }
@@ -160,7 +160,7 @@ comes_to() { wait_for "$1 does not come to step $2" behind "$1" "$2"; }
 says() { wait_for "the server $1 does not say $2" grep -q "$2" "$tmp/$1.log"; }
 stops() {
 	signal TERM "${pid[$1]}"
-	ends_with "${pid[$1]}" 0 $patience "member $1, stopped"
+	ends_with "${pid[$1]}" 75 $patience "member $1, stopped"
 }
 
 # A member whose link is lost does not leave at once.

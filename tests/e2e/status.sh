@@ -141,6 +141,6 @@ signal CONT "$client_pid"
 signal INT "$client_pid"
 ends_with "$watch_pid" 0 60 'watching a run that ends'
 grep -q 'it has ended' "$tmp/watched.err" || fail 'no word of the end'
-ends_with "$client_pid" 0 $patience 'client'
+ends_with "$client_pid" 75 $patience 'client'
 wait_for 'the session is still there' sh -c "'$SPLITS' status --control '$tmp/host.sock' --json | jq -e '.sessions == []' >'$tmp/jq.out'"
 echo passed

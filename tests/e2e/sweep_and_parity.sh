@@ -183,7 +183,7 @@ sweep=$!
 started+=("$sweep")
 wait_for 'no row begins' grep -qs '"step":' "$tmp/stopped/row-01/log.jsonl"
 signal TERM "$sweep"
-ends_with "$sweep" 69 $patience 'a sweep that was told to end'
+ends_with "$sweep" 75 $patience 'a sweep that was told to end'
 grep -q '"outcome":"interrupted"' "$tmp/stopped/row-01/log.jsonl" && [ ! -e "$tmp/stopped/row-02" ] || fail "the sweep went on: $(tail -n 3 "$tmp/stopped.log")"
 
 # Weights with NaN: an undefined loss is not printed as 0, and NaN is not class 0.

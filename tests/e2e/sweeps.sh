@@ -71,7 +71,7 @@ sweep=$!
 started+=("$sweep")
 wait_for 'no last fold begins' grep -qs '"type":"epoch"' "$tmp/stopped/row-02/log.jsonl"
 signal TERM "$sweep"
-ends_with "$sweep" 69 $patience 'a sweep that was told to end'
+ends_with "$sweep" 75 $patience 'a sweep that was told to end'
 grep -q '1 of 2 folds$' "$tmp/stopped.log" && grep -qE '^folds,accuracy,1,[0-9.]+,,1$' "$tmp/stopped/folds.csv" || fail "a fold that was stopped: $(cat "$tmp/stopped.log" "$tmp/stopped/folds.csv")"
 
 # ---- --lr-range
@@ -90,7 +90,7 @@ sweep=$!
 started+=("$sweep")
 wait_for 'no step is done' grep -qs '"step":' "$tmp/cut/log.jsonl"
 signal TERM "$sweep"
-ends_with "$sweep" 69 $patience 'a test of rates that was told to end'
+ends_with "$sweep" 75 $patience 'a test of rates that was told to end'
 grep -q '"outcome":"interrupted"' "$tmp/cut/log.jsonl" || fail 'the process of a test of rates goes on alone'
 test_range near 1e-4:100 --local || fail "--local: status $?"
 test_range far 1e-4:100 --set train.max_steps=100 || fail "with a server: status $?"

@@ -83,7 +83,9 @@ near broken
 same_run plain broken $steps
 
 relay plain
-SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.begin=term@4 run paused || fail "paused: status $?"
+rc=0
+SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.begin=term@4 run paused || rc=$?
+[ "$rc" = 75 ] || fail "paused: status $rc"
 [ "$(steps_of paused)" -lt $steps ] || fail 'it was not paused'
 run paused --resume || fail "paused, resumed: status $?"
 near paused

@@ -89,7 +89,7 @@ at_point slow server.eval
 signal TERM "$client_pid"
 wait_for 'it does not say that it stops' grep -q '^INFO stopping: ' "$tmp/paused.log"
 let_go slow
-wait "$client_pid" || fail "paused: status $?"
+ends_with "$client_pid" 75 $patience paused
 client paused "$tmp/adamw.yaml" "${sets[@]}" --set "codec=$codec" --set server="$endpoint" --resume || fail "--resume after a pause: status $?"
 same_run paused sums-local $steps
 # The model's file has the weights that were evaluated.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The command in the client's systemd unit begins a run, resumes one that was killed, also between two phases, and does
-# nothing for a finished one. If systemd-analyze is installed, it checks both units.
+# nothing for a finished one. If systemd-analyze is installed, it checks both units. The lists of statuses agree.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -78,3 +78,50 @@ if command -v systemd-analyze >/dev/null; then
 		[ ! -s "$tmp/verify.log" ] || fail "${file##*/}"
 	done
 fi
+
+# ---- statuses: the page's table, the units' lists and what a supervisor does are one
+page=docs/troubleshooting.md
+# statuses COLUMN CELL: those whose cell in that column of the table is CELL
+statuses() { awk -F ' *[|] *' -v k="$1" -v cell="$2" '/^[|] [0-9]+ [|]/ && $(k + 1) ~ "^(" cell ")$" {print $2}' $page | sort -n | xargs; }
+listed() { sed -n "s/^$2=//p" "$1" | tr ' ' '\n' | sort -n | xargs; }
+equal() { [ "$2" = "$3" ] || fail "$1: '$2', and the table has '$3'"; }
+equal err.h "$(sed -n 's/^\tX([A-Z_]*, \([0-9]*\),.*/\1/p' common/base/err.h | sort -nu | xargs)" "$(statuses 1 '.*')"
+hand=$(statuses 3 stops)
+for file in $unit deploy/splitc-serve@.service; do equal $file "$(listed $file RestartPreventExitStatus)" "$hand"; done
+equal splits.service "$(listed deploy/splits.service RestartPreventExitStatus)" "${hand% 79}"
+for key in SuccessExitStatus RestartForceExitStatus; do equal $key "$(listed $unit $key)" "$(statuses 3 'again; not as a failure')"; done
+equal 'the shell loop' "$(statuses 5 stops)" "$hand"
+grep -qx 'Restart=on-failure' $unit || fail 'the unit does not start a run again'
+sed -n '/^until /,/^done/p' $page >"$tmp/loop"
+mkdir "$tmp/bin"
+# supervise NAME: runs the page's loop in a shell, without its pauses
+supervise() {
+	rc=0
+	PATH=$tmp/bin:$PATH timeout $patience sh -c "sleep() { :; }; $(sed "s|CONFIG FOLDER|$tmp/etc.yaml $tmp/run|" "$tmp/loop")" >"$tmp/$1.log" 2>&1 || rc=$?
+}
+for status in $(statuses 1 '.*'); do
+	printf '#!/bin/sh\necho start >>%s/starts\n[ $(wc -l <%s/starts) -gt 1 ] || exit %s\n' "$tmp" "$tmp" "$status" >"$tmp/bin/splitc-run"
+	chmod +x "$tmp/bin/splitc-run"
+	rm -f "$tmp/starts"
+	supervise loop
+	case " $(statuses 5 again) " in *" $status "*) starts=2 ends=0 ;; *) starts=1 ends=$((status > 0)) ;; esac
+	equal "starts after $status" "$(wc -l <"$tmp/starts"), then $rc" "$starts, then $ends"
+done
+
+# A run that is told to stop twice under that loop comes to its end, and to the same weights.
+write_config "$tmp/etc.yaml"
+sed -i "s/epochs: 1/epochs: 4\n  checkpoint_every: 2/" "$tmp/etc.yaml"
+rm -r "$tmp/run"
+cp deploy/splitc-run "$tmp/bin/"
+cat >"$tmp/bin/splitc" <<-SH
+	#!/bin/sh
+	echo start >>$tmp/starts
+	[ \$(wc -l <$tmp/starts) -gt 2 ] || export SPLIT_FAILPOINTS=client.begin=term@40
+	exec $PWD/$BUILD/fail/splitc "\$@" --set control=$tmp/run.sock
+SH
+chmod +x "$tmp/bin/splitc"
+rm -f "$tmp/starts"
+supervise stopped
+equal 'a run that was stopped' "$(wc -l <"$tmp/starts"), then $rc" '3, then 0'
+[ "$(grep -c '^splitc: stopped after step [0-9]* of 160: ' "$tmp/stopped.log")" = 2 ] || fail 'no sentence'
+same_run undisturbed run 160

@@ -104,5 +104,9 @@ CASE("rounds", 2502624, "1,2,3,4,5,6,7,8",
 CASE_OF("vertical-three", 2310323, "FULL,IO_ERROR,KILL_DISK,CUT,TERM,LATE", 8, "1,2,4,5,6,7",
 	"members dropped the checkpoint that all had, for a lost link's file of a step that was asked for before they "
 	"went back")
+CASE("steps", 9103567, "1,2,3,4,5,6",
+     "a client whose disk failed could not remove its checkpoints, and ended as one whose run is done: the server "
+     "removed "
+     "its own, and the next start went on from the client's: status 78")
 CASE("late-rounds", 884665, "1,2,3,4,5,6",
      "a late member had caught up with the step to which all went back, in a later branch than the file's: status 78")

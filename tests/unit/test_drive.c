@@ -171,9 +171,61 @@ static void every_state_is_reached_and_comes_to_an_end(void **unused)
 	assert_int_equal(ends | 1u << DRIVE_LEAVE, (1u << DRIVE_STATE_COUNT) - 1);
 }
 
+/* What follows from the loss of a link. A code that is missing stands for the loss's own. */
+static void a_lost_link_is_judged(void **unused)
+{
+	const struct {
+		struct sl_loss loss;
+		struct sl_verdict expect;
+	} rows[] = {
+		/* a lost server: by link.on_server_lost */
+		{{SL_ERR_PEER_LOST, LOSS_AGAIN | LOSS_TRAINS}, {.wait = false}},
+		{{SL_ERR_PEER_LOST, LOSS_AGAIN | LOSS_WAITS}, {.wait = true}},
+		{{SL_ERR_AUTH, LOSS_WAITS}, {.wait = false}},
+		{{SL_ERR_PEER_LOST, LOSS_AGAIN | LOSS_WAITS | LOSS_ENDS}, {.wait = false}},
+		/* one that is back at once: another link, but only one */
+		{{SL_ERR_PEER_LOST, LOSS_AGAIN | LOSS_RESTARTED}, {.wait = true}},
+		{{SL_ERR_PEER_LOST, LOSS_AGAIN | LOSS_RESTARTED | LOSS_ENDS}, {.wait = false}},
+		{{SL_ERR_PEER_LOST, LOSS_AGAIN | LOSS_RETRIED}, {.wait = false}},
+		{{SL_ERR_MISMATCH, LOSS_RETRIED}, {.code = SL_ERR_PEER_LOST}},
+		{{SL_ERR_MISMATCH, LOSS_RETRIED | LOSS_WAITS}, {.wait = false}},
+		{{SL_ERR_MISMATCH, 0}, {.wait = false}},
+		/* a group that goes back, or stalls */
+		{{SL_ERR_BUSY, LOSS_AGAIN | LOSS_MEMBER}, {.wait = true}},
+		{{SL_ERR_TIMEOUT, LOSS_AGAIN | LOSS_MEMBER | LOSS_STALLED}, {.wait = true}},
+		{{SL_ERR_PEER_LOST, LOSS_AGAIN | LOSS_MEMBER}, {.wait = false}},
+		{{SL_ERR_BUSY, LOSS_AGAIN}, {.wait = false}},
+		/* its last member */
+		{{SL_ERR_TIMEOUT, LOSS_AGAIN | LOSS_WAITS | LOSS_MAY_BE_LAST},
+		 {.code = SL_ERR_MISMATCH, .explain = SL_EXPLAIN_LAST}},
+		/* a server whose limit was lowered, of a run that it knew */
+		{{SL_ERR_LIMIT, LOSS_AT_DOOR | LOSS_KNOWN | LOSS_WAITS}, {.wait = true, .code = SL_ERR_BUSY}},
+		{{SL_ERR_LIMIT, LOSS_AT_DOOR | LOSS_KNOWN}, {.code = SL_ERR_BUSY}},
+		{{SL_ERR_LIMIT, LOSS_AT_DOOR | LOSS_WAITS}, {.wait = false}},
+		{{SL_ERR_LIMIT, LOSS_KNOWN | LOSS_WAITS}, {.wait = false}},
+		/* broken frames */
+		{{SL_ERR_PROTOCOL, LOSS_AGAIN | LOSS_WAITS}, {.wait = true}},
+		{{SL_ERR_PROTOCOL, LOSS_WAITS | LOSS_ENDS}, {.code = SL_ERR_UNAVAILABLE}},
+		{{SL_ERR_PAYLOAD, LOSS_AGAIN | LOSS_ENDS}, {.wait = false}},
+		/* NaN or Inf */
+		{{SL_ERR_NONFINITE, LOSS_WAITS | LOSS_TRAINS}, {.wait = false}},
+		{{SL_ERR_NONFINITE, LOSS_WAITS}, {.explain = SL_EXPLAIN_EVALUATION}},
+	};
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		const struct sl_verdict v = sl_drive_judge(&rows[i].loss), *e = &rows[i].expect;
+		const enum sl_err code = e->code ? e->code : rows[i].loss.code;
+
+		if (v.wait != e->wait || v.code != code || v.explain != e->explain)
+			fail_msg("row %zu: wait %d, %s, explain %d", i, v.wait, sl_err_name(v.code), (int)v.explain);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_lost_link_is_judged),
 		cmocka_unit_test(a_link_is_closed_once_and_last),
 		cmocka_unit_test(the_loop_stops_only_at_the_end),
 		cmocka_unit_test(nothing_keeps_an_operator_waiting),

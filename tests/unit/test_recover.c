@@ -47,7 +47,6 @@ static struct rig rig_open(bool resume)
 	conf.agreed.batch = 1;
 	conf.train.epochs = 1;
 	conf.train.lr = 0.1;
-	conf.link.retry_ms = 1000;
 	setup.set[SL_SPLIT_TRAIN].count = setup.set[SL_SPLIT_TEST].count = 8;
 	if (sl_loop_open(&r.loop, &fail) || sl_training_open(&r.run, &setup, "remote", false, resume, &fail) ||
 	    sl_recover_open(&r.recover, r.loop, &setup, r.run, true, resume, &events, NULL, &fail))
@@ -99,54 +98,51 @@ static void a_run_comes_back_after_what_may_pass(void **state)
 	(void)state;
 	for (int err = SL_OK + 1; err < SL_ERR_COUNT; err++) {
 		bool broken = err == SL_ERR_PROTOCOL || err == SL_ERR_PAYLOAD;
-		struct rig r = rig_open(false);
+		struct sl_retry r = {.lost = 0};
 
 		for (int failed = 0; failed < 9; failed++)
-			if (sl_recover_failed(r.recover, (enum sl_err)err) !=
+			if (sl_retry_failed(&r, (enum sl_err)err) !=
 			    (is_lost((enum sl_err)err) || (broken && failed < 5)))
 				fail_msg("%s after %d links", sl_err_name((enum sl_err)err), failed);
-		rig_close(&r);
 	}
 }
 
 /* A server that is unreachable for long does not count as one that breaks frames. */
 static void links_that_are_lost_are_no_broken_frames(void **state)
 {
-	struct rig r = rig_open(false);
+	struct sl_retry r = {.lost = 0};
 
 	(void)state;
 	for (int broken = 0; broken < 5; broken++) {
 		for (int lost = 0; lost < 20; lost++)
-			assert_true(sl_recover_failed(r.recover, SL_ERR_PEER_LOST));
-		assert_true(sl_recover_failed(r.recover, broken % 2 ? SL_ERR_PROTOCOL : SL_ERR_PAYLOAD));
+			assert_true(sl_retry_failed(&r, SL_ERR_PEER_LOST));
+		assert_true(sl_retry_failed(&r, broken % 2 ? SL_ERR_PROTOCOL : SL_ERR_PAYLOAD));
 	}
-	assert_true(sl_recover_failed(r.recover, SL_ERR_TIMEOUT));
-	assert_false(sl_recover_failed(r.recover, SL_ERR_PROTOCOL));
-	sl_recover_progress(r.recover);
+	assert_true(sl_retry_failed(&r, SL_ERR_TIMEOUT));
+	assert_false(sl_retry_failed(&r, SL_ERR_PROTOCOL));
+	r = (struct sl_retry){.lost = 0};
 	for (int broken = 0; broken < 5; broken++)
-		assert_true(sl_recover_failed(r.recover, SL_ERR_PROTOCOL));
-	assert_false(sl_recover_failed(r.recover, SL_ERR_PROTOCOL));
-	rig_close(&r);
+		assert_true(sl_retry_failed(&r, SL_ERR_PROTOCOL));
+	assert_false(sl_retry_failed(&r, SL_ERR_PROTOCOL));
 }
 
 /* Back-off: 1, 2, 4 … times the configured pause, at most 32 s. Jitter keeps the clients of a
  * server from coming back all at once. */
 static void pauses_double_and_differ(void **state)
 {
-	struct rig r = rig_open(false);
+	struct sl_retry r = {.lost = 0};
 	int shorter = 0;
 
 	(void)state;
 	for (int failed = 1; failed < 40; failed++) {
 		uint64_t whole = failed < 6 ? 1000u << (failed - 1) : 32000, ms;
 
-		assert_true(sl_recover_failed(r.recover, SL_ERR_PEER_LOST));
-		ms = sl_recover_retry_ms(r.recover, r.run);
+		assert_true(sl_retry_failed(&r, SL_ERR_PEER_LOST));
+		ms = sl_retry_pause_ms(&r, 1000, 3, 0);
 		assert_in_range(ms, whole - whole / 4, whole);
 		shorter += ms < whole - 10;
 	}
 	assert_true(shorter > 20);
-	rig_close(&r);
 }
 
 /* ---- files of an earlier process */

@@ -526,6 +526,31 @@ static void places_that_are_none_are_refused(void **state)
 	sl_training_close(run);
 }
 
+/* An epoch with another number of batches would end the run in another epoch than train.epochs says. */
+static void epochs_of_another_length_are_refused(void **state)
+{
+	struct sl_checkpoint c = {.dir = "", .prefix = ""};
+	struct sl_training *run;
+	struct sl_fail fail;
+
+	(void)state;
+	for (int done = 0; done <= 2; done++) {
+		configure("length", 1);
+		run = open_run(false);
+		go_on(run, done * (STEPS + EVALS));
+		c.n_note = 0;
+		sl_training_save(run, &c);
+		sl_training_close(run);
+		setup.set[SL_SPLIT_TRAIN].count = (STEPS + 1) * BATCH;
+		run = open_run(true);
+		assert_int_equal(sl_training_restore(run, &c, &fail), done == 2 ? SL_ERR_MISMATCH : SL_OK);
+		assert_true(done < 2 || strstr(fail.text, "train.drop_last")); /* the first epoch only ends later */
+		sl_training_close(run);
+		see_events(true);
+		log_text();
+	}
+}
+
 static void a_run_goes_on_from_anywhere(void **state)
 {
 	(void)state;
@@ -811,6 +836,7 @@ int main(void)
 		cmocka_unit_test(a_loss_weighs_by_what_it_is_a_mean_of),
 		cmocka_unit_test(an_undefined_figure_is_never_the_best),
 		cmocka_unit_test(places_that_are_none_are_refused),
+		cmocka_unit_test(epochs_of_another_length_are_refused),
 		cmocka_unit_test(changed_settings_are_named),
 		cmocka_unit_test(a_note_that_is_cut_off_is_text),
 		cmocka_unit_test(a_run_goes_on_from_anywhere),

@@ -248,7 +248,7 @@ stops() {
 	signal "${2:-INT}" "$client_pid"
 	wait_for "$1 does not say that it stops" grep -q '^INFO stopping: ' "$tmp/$1.log"
 	let_go "$1"
-	ends_with "$client_pid" 0 $patience "$1, which is told to stop"
+	ends_with "$client_pid" 75 $patience "$1, which is told to stop"
 }
 
 # signal NAME PID…: sends a signal to processes; fails if one of them has ended already.
