@@ -24,12 +24,14 @@ static enum sl_err remove_last(struct sl_journal *j, const struct sl_conf_client
 	char model[PATH_MAX];
 	enum sl_err err = sl_log_dir_path(model, conf, SL_MODEL_FILE, fail);
 
+	if (!err)
+		err = sl_folder_check(model, fail);
+	if (err)
+		return err;
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_DONE);
 	sl_model_file_remove(conf, SL_MODEL_BEST);
 	sl_model_file_remove(conf, SL_AUDIT_NOTE);
-	if (err)
-		return err;
 	if (unlink(model) == 0 ? sl_folder_sync_of(model) != 0 : errno != ENOENT)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", model, strerror(errno));
 	return sl_jsonl_empty(j->log) == SL_OK
@@ -137,6 +139,8 @@ enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *c
 	err = sl_log_dir_path(path, conf, "log.jsonl", fail);
 	if (!err)
 		err = sl_jsonl_open(&j->log, path, fail);
+	if (!err)
+		sl_folder_hold(dir);
 	if (!err)
 		warn_of_others(dir);
 	if (!err && resume)

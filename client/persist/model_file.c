@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "client/model/weights_file.h"
+#include "common/base/folder.h"
 #include "common/base/version.h"
 
 enum sl_err sl_log_dir_path(char path[PATH_MAX], const struct sl_conf_client *conf, const char *name,
@@ -81,6 +82,7 @@ void sl_model_file_remove(const struct sl_conf_client *conf, const char *name)
 	char path[PATH_MAX];
 	struct sl_fail fail;
 
-	if (conf->log.dir[0] && sl_log_dir_path(path, conf, name, &fail) == SL_OK)
+	if (conf->log.dir[0] && sl_log_dir_path(path, conf, name, &fail) == SL_OK &&
+	    sl_folder_check(path, &fail) == SL_OK)
 		unlink(path);
 }

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/folder.h"
 #include "common/base/newfile.h"
 
 enum { DIGITS = 2 * SL_SECRET_BYTES };
@@ -88,7 +89,8 @@ enum sl_err sl_run_secret_read(const char *dir, struct sl_secret *out, struct sl
 void sl_run_secret_remove(const char *dir)
 {
 	char path[PATH_MAX];
+	struct sl_fail fail;
 
-	if (path_of(dir, path))
+	if (path_of(dir, path) && sl_folder_check(path, &fail) == SL_OK)
 		unlink(path);
 }

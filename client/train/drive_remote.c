@@ -2,6 +2,7 @@
  * the link is lost, the config may say to wait for the server. Then, after an exponential back-off with jitter, a new
  * link goes on from the newest step that both sides hold. */
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include "client/train/drive_parts.h"
 #include "client/train/report.h"
 #include "common/base/failpoint.h"
+#include "common/base/folder.h"
 #include "common/base/log.h"
 #include "common/base/program.h"
 
@@ -233,11 +235,14 @@ static void on_missed(void *arg, const struct sl_fail *why, bool needed)
 {
 	struct drive *d = arg;
 	const struct sl_training_state s = sl_training_state(d->run);
+	char path[PATH_MAX];
 
 	/* after its last step a run can do without this checkpoint: it still writes the model */
 	if (d->state >= DRIVE_QUIT || s.step >= s.total_steps)
 		return;
-	if (d->setup->phase.count)
+	if (sl_log_dir_path(path, d->setup->conf, SL_MODEL_FILE, d->fail) || sl_folder_check(path, d->fail))
+		sl_drive_fault(d, d->fail->code); /* the folder was moved: the run could write nothing any more */
+	else if (d->setup->phase.count)
 		sl_drive_fault(d, sl_fail_set(d->fail, SL_ERR_IO,
 					      "no checkpoint, and train.phases go on from theirs: %s (a server needs a "
 					      "folder in `store`)",

@@ -40,17 +40,36 @@ struct sl_recover {
 	struct sl_step_result ahead_result;
 };
 
+/* Whether a checkpoint falls due behind `done` steps, as for all members; `ends`: even without, behind the last step.
+ * The members of a group stand at the same step only where a round ends. */
+static bool is_due(const struct sl_recover *r, uint64_t done, bool ends)
+{
+	const uint64_t every = (uint64_t)r->setup->conf->train.checkpoint_every;
+	const uint64_t round = sl_setup_round(r->setup), length = round ? round : 1;
+
+	return every && done % length == 0 && (ends || done / every > (done - length) / every);
+}
+
+/* Of a group's files only those that fell due: no other member has one of a pause or a lost link. */
+static bool all_have(const struct sl_recover *r, uint64_t step)
+{
+	return !r->setup->conf->agreed.share.group[0] || is_due(r, step, false);
+}
+
 /* Reads log.dir: its good files, and their session. */
 static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, struct sl_fail *fail)
 {
 	struct sl_last_run run;
+	int due = 0;
 	enum sl_err err = sl_last_run_read(&run, r->setup->conf, r->setup->plan, total_steps, fail);
 
 	if (err)
 		return err;
 	r->secret = run.secret;
 	sl_secret_wipe(&run.secret);
-	sl_archive_found(r->archive, run.step, run.n, run.confirmed);
+	for (int i = 0; i < run.n; i++)
+		due += all_have(r, run.step[i]);
+	sl_archive_found(r->archive, run.step, run.n, run.confirmed < due ? run.confirmed : due);
 	r->longer = run.done;
 	r->certain = run.confirmed && !r->setup->conf->agreed.share.group[0]; /* a group may go back further */
 	r->done_at = run.step[run.n - 1];
@@ -140,9 +159,8 @@ void sl_recover_close(struct sl_recover *r)
 	free(r);
 }
 
-/* Whether both sides have had a checkpoint. Then the run does not begin anew by itself, whatever has become of the
- * server's store since: that would overwrite it. A group needs two: at the second, all have the first on their disks.
- */
+/* Whether both sides have had a checkpoint. To begin anew would overwrite it, whatever has become of the server's
+ * store. A group needs two: at the second, all have the first on their disks. */
 static bool is_confirmed(const struct sl_recover *r)
 {
 	return sl_archive_confirmed(r->archive) > (r->setup->conf->agreed.share.group[0] ? 1 : 0);
@@ -152,16 +170,14 @@ void sl_recover_offer(struct sl_recover *r, struct sl_offer *offer)
 {
 	uint64_t file[SL_LAST_RUN_STEPS];
 	int n_file = sl_archive_files(r->archive, file);
-	const bool confirmed = is_confirmed(r);
-	/* a run or phase that was done must not start over either */
 	const bool alone = r->past == LINK_TRAINED && !r->setup->conf->agreed.share.group[0] &&
 			   r->setup->conf->link.on_server_lost != SL_LOST_WAIT; /* then the run ends */
-	const bool anew = !r->longer && !r->setup->phase.step && !confirmed && !alone;
+	const bool anew = !r->longer && !r->setup->phase.step && !is_confirmed(r) && !alone;
 
 	offer->secret = &r->secret;
 	offer->epoch = ++r->epoch;
 	offer->first = r->past == LINK_NONE;
-	n_file -= confirmed && n_file > 1 && !file[n_file - 1]; /* the file of a pause before the first step */
+	n_file -= is_confirmed(r) && n_file > 1 && !file[n_file - 1]; /* the file of a pause before the first step */
 	sl_offer_fill(offer, r->has_ahead ? r->ahead.step : 0, r->has_live ? r->live.step : SL_OFFER_NONE, file, n_file,
 		      anew);
 }
@@ -288,8 +304,7 @@ static void warn_back(const struct sl_recover *r, uint64_t next_step, bool commo
 		       held, next_step,
 		       common      ? ", since another member of the group holds no later one"
 		       : next_step ? ""
-				   : ", since no checkpoint was on both sides' disks; a server keeps them only if its "
-				     "config names a `store`");
+				   : ": no checkpoint was on both sides' disks (a server needs a `store`)");
 }
 
 /* The other party of a vertical group may have come back without the evaluation behind this step, and a pass needs
@@ -365,16 +380,6 @@ bool sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEP
 	return sl_archive_kept(r->archive, kept);
 }
 
-/* Whether a checkpoint falls due behind `done` steps, as for all members; `ends`: even without, behind the last step.
- * The members of a group stand at the same step only where a round ends. */
-static bool is_due(const struct sl_recover *r, uint64_t done, bool ends)
-{
-	const uint64_t every = (uint64_t)r->setup->conf->train.checkpoint_every;
-	const uint64_t round = sl_setup_round(r->setup), length = round ? round : 1;
-
-	return every && done % length == 0 && (ends || done / every > (done - length) / every);
-}
-
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 {
 	return r->dir[0] && is_due(r, sl_training_state(run).step + 1, sl_training_may_end(run));
@@ -392,7 +397,6 @@ bool sl_recover_must_wait(struct sl_recover *r, const struct sl_training *run)
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
 {
 	const bool group = r->setup->conf->agreed.share.group[0], varies = r->setup->conf->agreed.share.least > 0;
-	uint64_t left[SL_LAST_RUN_STEPS];
 	const bool behind = r->stale && r->past == LINK_TRAINED && (group ? varies : r->older);
 	const bool at_fault = r->stale ? behind || (!r->certain && !group)
 				       : err == SL_ERR_DATA || err == SL_ERR_IO || err == SL_ERR_NOINPUT;
@@ -403,7 +407,7 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 		r->has_ahead = false;
 	else
 		return at_fault && !r->has_live && sl_archive_refuse(r->archive, next_step) &&
-		       (!is_confirmed(r) || sl_archive_files(r->archive, left));
+		       (!is_confirmed(r) || sl_archive_newest(r->archive));
 	return true;
 }
 
@@ -436,27 +440,27 @@ static void pin_below(const struct sl_recover *r, struct sl_checkpoint *c, uint6
 static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 			       bool quiet, struct sl_fail *fail)
 {
+	const uint64_t step = sl_training_held(run);
 	struct sl_checkpoint c;
 	char text[SL_HEX16_TEXT];
 	uint8_t name[16];
-	enum sl_err err = take(r, remote, sl_archive_state(r->archive), sl_training_held(run), fail);
+	enum sl_err err = take(r, remote, sl_archive_state(r->archive), step, fail);
 
 	if (err)
 		return err;
 	sl_client_checkpoint(&c, r->dir, r->setup->plan);
 	sl_session_name(r->secret.session, name);
 	sl_checkpoint_note(&c, "session", "%s", sl_hex16(name, text));
-	if (!sl_remote_kept_there(remote, sl_training_held(run)))
+	if (!sl_remote_kept_there(remote, step))
 		sl_checkpoint_note(&c, SL_LAST_RUN_UNSURE, "%s",
 				   "the server has not said that its side is on its disk");
 	sl_training_save(run, &c);
-	pin_below(r, &c, sl_training_held(run));
+	pin_below(r, &c, step);
 	/* the model of a pause before: without checkpoints it would pass for that of a run that is done */
-	if (sl_archive_begins_anew(r->archive) &&
-	    sl_model_file_steps(r->setup->conf, SL_MODEL_FILE) != (int64_t)sl_training_held(run))
+	if (sl_archive_begins_anew(r->archive) && sl_model_file_steps(r->setup->conf, SL_MODEL_FILE) != (int64_t)step)
 		sl_model_file_remove(r->setup->conf, SL_MODEL_FILE);
 	r->run = run;
-	sl_archive_write(r->archive, &c, sl_remote_kept_there(remote, sl_training_held(run)), quiet);
+	sl_archive_write(r->archive, &c, sl_remote_kept_there(remote, step) && all_have(r, step), quiet);
 	return SL_OK;
 }
 
@@ -588,9 +592,9 @@ bool sl_recover_longer(const struct sl_recover *r)
 
 enum sl_err sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step, struct sl_fail *fail)
 {
-	if (r->longer && step == r->done_at) /* train.stop has ended it again at the same step: the files stay */
-		return SL_OK;
-	if (sl_archive_finish(r->archive, step, sl_remote_kept_there(remote, step)))
+	/* train.stop may have ended a longer run again at the same step: then the files stay */
+	if ((r->longer && step == r->done_at) ||
+	    sl_archive_finish(r->archive, step, sl_remote_kept_there(remote, step)))
 		return SL_OK;
 	return sl_fail_set(fail, SL_ERR_IO, "%s: the run is done, but a checkpoint could not be removed", r->dir);
 }

@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -103,4 +105,64 @@ enum sl_err sl_folder_try(const char *dir, struct sl_fail *fail)
 	}
 	return access(path, W_OK | X_OK) == 0 ? SL_OK
 					      : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+}
+
+/* ---- folders that are held */
+
+static struct held {
+	struct held *next;
+	dev_t dev;
+	ino_t ino;
+	char dir[PATH_MAX];
+} * held;
+static pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct held *find_held(const char *dir)
+{
+	struct held *h = held;
+
+	while (h && strcmp(h->dir, dir) != 0)
+		h = h->next;
+	return h;
+}
+
+void sl_folder_hold(const char *dir)
+{
+	struct stat st;
+	struct held *h;
+
+	if (stat(dir, &st) != 0 || strlen(dir) >= PATH_MAX)
+		return;
+	pthread_mutex_lock(&held_lock);
+	h = find_held(dir);
+	if (!h && (h = calloc(1, sizeof *h))) {
+		strcpy(h->dir, dir);
+		h->next = held;
+		held = h;
+	}
+	if (h) {
+		h->dev = st.st_dev;
+		h->ino = st.st_ino;
+	}
+	pthread_mutex_unlock(&held_lock);
+}
+
+enum sl_err sl_folder_check(const char *path, struct sl_fail *fail)
+{
+	char dir[PATH_MAX];
+	const struct held *h;
+	struct stat st;
+	bool stays;
+
+	if (!sl_folder_of(path, dir))
+		return SL_OK; /* too long to be held */
+	pthread_mutex_lock(&held_lock);
+	h = find_held(dir);
+	stays = !h || (stat(dir, &st) == 0 && st.st_dev == h->dev && st.st_ino == h->ino);
+	pthread_mutex_unlock(&held_lock);
+	return stays ? SL_OK
+		     : sl_fail_set(fail, SL_ERR_CANTCREATE,
+				   "%s is not the folder any more in which this run writes: that one was moved, or "
+				   "another has its name. Give it its name back, and go on with --resume",
+				   dir);
 }

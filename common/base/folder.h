@@ -16,6 +16,11 @@ int sl_folder_sync_of(const char *path) SL_MUST_CHECK;
 /* Makes `dir` and the missing folders above it, and syncs their names to the disk. CANTCREATE or IO
  * (sl_guard_make_err); folders that were made by then stay. */
 enum sl_err sl_folder_make(const char *dir, mode_t mode, struct sl_fail *fail) SL_MUST_CHECK;
+/* A folder that a process writes in for long may be moved, and its name be given to another one. _hold notes the folder
+ * that has this name now. _check fails with CANTCREATE if the folder of `path` was held, and the name is another's, or
+ * nobody's; it is OK for all others. Names are compared as they are written. */
+void sl_folder_hold(const char *dir);
+enum sl_err sl_folder_check(const char *path, struct sl_fail *fail) SL_MUST_CHECK;
 /* Whether `path` exists and is a folder; whether it exists and is something else. */
 bool sl_folder_is(const char *path);
 bool sl_folder_is_file(const char *path);

@@ -24,12 +24,14 @@ enum { SYNC_BYTES = 32 << 20 };
 static enum sl_err give_up(struct sl_newfile *f, enum sl_err code, const char *path, struct sl_fail *fail)
 {
 	enum sl_err err = sl_fail_set(fail, code, "%s: %s", path, strerror(errno));
+	struct sl_fail why;
 
 	if (f->fd >= 0)
 		close(f->fd);
 	f->fd = -1;
 	SL_FAILPOINT(POINT(f, UNDO));
-	unlink(f->tmp);
+	if (sl_folder_check(f->tmp, &why) == SL_OK)
+		unlink(f->tmp);
 	return err;
 }
 
@@ -65,6 +67,8 @@ enum sl_err sl_newfile_open(struct sl_newfile *f, const char *path, mode_t mode,
 	if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path ||
 	    snprintf(f->tmp, sizeof f->tmp, "%s.tmp", path) >= (int)sizeof f->tmp)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.96s…: too long a path", path);
+	if (sl_folder_check(path, fail) != SL_OK)
+		return SL_ERR_CANTCREATE;
 	if (sl_newfile_is_special(path))
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: this is no regular file: name a file", path);
 	f->fd = SL_FAILPOINT_CALL(POINT(f, OPEN), create(f->tmp, mode));
@@ -105,6 +109,9 @@ enum sl_err sl_newfile_finish(struct sl_newfile *f, struct sl_fail *fail)
 	f->fd = -1; /* close() has freed it even if it failed */
 	if (closed != 0)
 		return give_up(f, SL_ERR_IO, f->tmp, fail);
+	if (sl_folder_check(f->path, fail) !=
+	    SL_OK) /* it may have moved since; the other one's files are not touched */
+		return SL_ERR_CANTCREATE;
 	if (SL_FAILPOINT_CALL(POINT(f, RENAME), rename(f->tmp, f->path)) != 0)
 		return give_up(f, sl_guard_make_err(errno), f->path, fail);
 	/* the rename changed the folder, which needs a sync of its own */

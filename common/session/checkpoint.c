@@ -249,12 +249,24 @@ static void sync_clearing(const struct clearing *a)
 		       a->c.dir, strerror(errno));
 }
 
+/* Whether the folder is still the one that this process holds: nothing is removed from another one. */
+static bool is_same(const char *dir)
+{
+	char path[PATH_MAX];
+	struct sl_fail fail;
+	const bool same = !path_of(path, dir, "any", 0) || sl_folder_check(path, &fail) == SL_OK;
+
+	if (!same)
+		sl_log(SL_LOG_WARN, "checkpoint-clear", "%s", fail.text);
+	return same;
+}
+
 void sl_checkpoint_leave(const char *dir, const char *prefix, uint64_t step)
 {
 	struct clearing a = {
 		.c = {.dir = dir, .prefix = prefix}, .from = step + 1, .but = UINT64_MAX, .point = SL_FP_CKPT_PRUNE};
 
-	if (step == UINT64_MAX)
+	if (step == UINT64_MAX || !is_same(dir))
 		return;
 	each_file(dir, prefix, suffix, clear_one, &a);
 	sync_clearing(&a);
@@ -272,6 +284,8 @@ enum sl_err sl_checkpoint_rename(const char *dir, const char *prefix, const char
 
 	if (!path_of(from, dir, prefix, step) || !path_of(to, dir, other, step))
 		return sl_fail_set(fail, SL_ERR_IO, "%s: the path is too long", dir);
+	if (sl_folder_check(to, fail) != SL_OK)
+		return SL_ERR_CANTCREATE;
 	if (rename(from, to) != 0 || sl_folder_sync_of(to) != 0)
 		return sl_fail_set(fail, SL_ERR_IO, "%s: %s", to, strerror(errno));
 	return SL_OK;
@@ -281,6 +295,8 @@ void sl_checkpoint_only(const char *dir, const char *prefix, uint64_t step)
 {
 	struct clearing a = {.c = {.dir = dir, .prefix = prefix}, .but = step, .point = SL_FP_CKPT_CLEAR};
 
+	if (!is_same(dir))
+		return;
 	each_file(dir, prefix, suffix, clear_one, &a);
 	each_file(dir, prefix, tmp_suffix, remove_tmp, &a.c);
 	sync_clearing(&a);
@@ -425,7 +441,7 @@ static enum sl_err path_for(char path[PATH_MAX], const struct sl_checkpoint *c, 
 	if (c->too_many)
 		return sl_fail_set(fail, SL_ERR_BUG, "checkpoint: more than %d parts or %d notes",
 				   SL_CHECKPOINT_MAX_PARTS, SL_CHECKPOINT_MAX_NOTES);
-	return path_of(path, c->dir, c->prefix, step) ? SL_OK
+	return path_of(path, c->dir, c->prefix, step) ? sl_folder_check(path, fail)
 						      : sl_fail_set(fail, too_long, "checkpoint: the path is too long");
 }
 

@@ -22,6 +22,22 @@ for pair in train.epochs=6 link.on_server_lost=wait link.retry_ms=20 link.heartb
 done
 client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run: status $?"
 
+# ---- log.dir is moved while a run writes, and a second run takes the name: each keeps what is its own
+client_stands 5 moved "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=2
+wait_for 'no checkpoint' has_checkpoint moved
+mv "$tmp/moved" "$tmp/first"
+first_pid=$client_pid
+client second "$tmp/client.yaml" "${sets[@]}" --set train.seed=9 --set log.dir="$tmp/moved" || fail "the second run: status $?"
+find "$tmp/moved" -type f -exec sha256sum {} + | sort >"$tmp/before"
+let_go moved
+ends_with "$first_pid" 73 $patience 'the run whose folder was moved'
+grep -q '^splitc: .*moved is not the folder any more in which this run writes' "$tmp/moved.log" || fail 'no sentence'
+find "$tmp/moved" -type f -exec sha256sum {} + | sort | cmp -s - "$tmp/before" || fail "it has changed the other run's folder"
+mv "$tmp/moved" "$tmp/other"
+mv "$tmp/first" "$tmp/moved"
+client moved "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=2 --resume || fail "with its name again: status $?"
+same_run undisturbed moved 120
+
 # The server must have its state on disk before the client reports the pause. Here the server dies when it hears of the
 # pause.
 serve_failing server.last=kill

@@ -71,7 +71,7 @@ plain=$SPLITC
 killed() {
 	local name=killed-${1%%=*}-${1##*@} rc=0
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.codecs=delay:30@1+,$1 client "$name" "$tmp/client.yaml" || rc=$?
-	[ $rc = 137 ] || [[ $1 = *term* && $rc = 0 ]] || fail "$1: status $rc"
+	[ $rc = 137 ] || [[ $1 = *term* && $rc = 75 ]] || fail "$1: status $rc"
 	[ "$(steps_of "$name")" -lt $steps ] || [[ $1 = client.[sl]* ]] || fail "$1: the run was over"
 	[ "$(cd "$tmp/$name" && compgen -G '*-0*.safetensors')" = "" ] || set -- "$1" --resume
 	client "$name" "$tmp/client.yaml" "${@:2}" || fail "$1: --resume: status $?"
