@@ -8,7 +8,7 @@
 struct sl_client_auth {
 	struct sl_keypair own;
 	struct sl_key server;
-	bool met;                           /* struct sl_transport_auth.met */
+	int met;                            /* struct sl_transport_auth.met */
 	struct sl_transport_auth transport; /* for struct sl_link_conf; own NULL: no auth in the config */
 };
 

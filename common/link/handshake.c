@@ -8,7 +8,9 @@
 #include "common/link/zap.h"
 
 enum {
-	CUTS = 3, /* cut handshakes before keys are blamed; one may be due to the server's restart */
+	MET_CUTS =
+		100, /* the same of a server that has let this client in before: since then it may have another key */
+	CUTS = 3,    /* cut handshakes before keys are blamed; one may be due to the server's restart */
 	PROBE_MS = 2000,
 	PROBE_PAUSE_MS = 1000, /* least time from one probe's start to the next one's */
 	IPV4_TRIES = 6,        /* in a row; ZeroMQ pauses for 0.1 s and more between them */
@@ -62,11 +64,14 @@ static void probe(struct sl_handshakes *h)
 static void cut(struct sl_handshakes *h)
 {
 	char server[SL_FINGERPRINT], print[SL_FINGERPRINT];
+	int *met = h->auth ? h->auth->met : NULL;
+	bool known = h->ever;
 
+	if (met && *met) /* a network or a door that cuts so many in a row lets one through in between */
+		known = *met <= MET_CUTS && (*met)++;
 	/* Keys are to blame only if the peer's greeting asks for keys, and if it never let this client in before. Else
 	 * the cause is the network, another service, or a server that hangs. */
-	if (++h->cut < CUTS || h->theirs != SL_GREETING_CURVE || !h->auth || h->ever ||
-	    (h->auth->met && *h->auth->met)) {
+	if (++h->cut < CUTS || h->theirs != SL_GREETING_CURVE || !h->auth || known) {
 		probe(h);
 		return;
 	}
@@ -84,8 +89,9 @@ void sl_handshake_event(struct sl_handshakes *h, int event, int value)
 		return;
 	if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
 		h->done = h->ever = true;
+		h->cut = 0;
 		if (h->auth && h->auth->met)
-			*h->auth->met = true;
+			*h->auth->met = 1;
 	} else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL &&
 		   value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) {
 		judge(h, h->auth ? SL_GREETING_NULL : SL_GREETING_CURVE);

@@ -51,9 +51,10 @@ struct sl_payload {
 struct sl_transport_auth {
 	const struct sl_keypair *own;
 	const struct sl_key *server; /* connecting: the server's public key */
-	/* Connecting: becomes true after a successful handshake, and outlives the transport. A later handshake that is
-	 * cut is then blamed on the network, or on a proxy without a server, not on keys. NULL: not remembered. */
-	bool *met;
+	/* Connecting: 1 after a successful handshake, and one more for each that is cut since; outlives the transport.
+	 * Those are blamed on the network, or on a proxy without a server, and on keys only if they are many. NULL: not
+	 * remembered. */
+	int *met;
 	struct sl_gate *gate; /* bound: which clients may connect */
 };
 
