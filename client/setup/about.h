@@ -44,9 +44,10 @@ enum sl_err sl_about_keep(const struct sl_setup *setup, struct sl_fail *fail) SL
  * evaluation, or of the file data.like. */
 enum sl_err sl_about_recall(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_about_forget(struct sl_setup *setup); /* drops setup->recalled; idempotent */
-/* A hash of the names of classes, and of a table's columns and their texts, in their order. It has 16 bits, too few to
- * recover a name from. Never 0. */
-int64_t sl_about_labels(const struct sl_setup *setup);
+/* A hash of what members of a group with one head and tail must have in common, of each source: the names of classes;
+ * a table's columns, their texts, means and deviations; the tokenizer; the scale of pictures. It has 16 bits, too few
+ * to recover a name or a mean from. Never 0. */
+int64_t sl_about_agreed(const struct sl_setup *setup);
 /* about_pictures.c: adds the preprocessing of an evaluation, step by step in torchvision's notation; the last step is
  * Normalize. */
 void sl_about_pictures(json_t *about, const struct sl_setup *setup, const struct sl_set *set);

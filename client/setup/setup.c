@@ -214,7 +214,7 @@ static void settle_share(struct sl_setup *s)
 		a->share.rows = (int64_t)a->share.clients * a->batch;
 	a->share.epoch_steps = s->epoch_steps;
 	a->share.dealt = s->dealt;
-	a->share.labels = a->share.ends == SL_ENDS_PRIVATE ? 0 : (int)sl_about_labels(s);
+	a->share.labels = a->share.ends == SL_ENDS_PRIVATE ? 0 : (int)sl_about_agreed(s);
 	/* not the run's length, which may be increased later */
 	a->share.rates = hash_keys(s->conf, counts_for_all, 0);
 	a->share.course = a->share.mode == SL_SHARE_VERTICAL ? hash_keys(s->conf, sets_course,

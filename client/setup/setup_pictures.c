@@ -147,6 +147,19 @@ static enum sl_err open_transform(const struct sl_setup *s, enum sl_split split,
 	return SL_OK;
 }
 
+enum sl_err sl_setup_norm(const struct sl_setup *s, float mean[3], float std[3], struct sl_fail *fail)
+{
+	struct sl_transform *t = NULL;
+	enum sl_err err = transforms(s->conf) ? open_transform(s, SL_SPLIT_TEST, &t, fail) : SL_OK;
+
+	if (t)
+		sl_transform_norm(t, mean, std);
+	else
+		sl_norm_values(s->conf->data.normalize, mean, std);
+	sl_transform_close(t);
+	return err;
+}
+
 /* Grayscale and Normalize must be the same for both splits: a network that sees other values than in training predicts
  * at random. */
 static enum sl_err check_alike(const struct sl_setup *s, struct sl_transform *const t[SL_SPLIT_COUNT],

@@ -362,10 +362,10 @@ static const struct {
 	const char *path, *key, *what, *advice;
 } hashes[] = {
 	{"share.dealt", "share.batches", "list is another than that", ": all members need the same"},
-	{"share.labels", "data.dir", "classes or columns are not those",
-	 ", so one tail cannot learn both: give all members the same names (an empty folder for a class without "
-	 "pictures; "
-	 "data.like for tables), or take share.ends: private"},
+	{"share.labels", "data.dir", "data have other classes, columns or scales than those",
+	 ", so one head and tail cannot learn both: give all members the same names, tokenizer and data.normalize (an "
+	 "empty folder for a class without pictures). For tables, data.like takes columns, means and deviations from "
+	 "one member's about.json. Or take share.ends: private"},
 	{"share.rates", "train.optimizer.lr", "learning rate, schedule, loss or division of the data is not that",
 	 ": all members need the same train.optimizer.lr and train.schedule, and where they share heads and tails the "
 	 "same "

@@ -114,10 +114,11 @@ struct sl_agreed {
 		int checkpoint_every;
 		int64_t turns; /* steps of an epoch that are this member's own; 0: all, as in sync */
 		int64_t dealt; /* a hash of share.batches; 0: there are none */
-		int labels;    /* a hash of classes and columns, if heads and tails are shared; 0: not known */
-		int rates;     /* a hash of learning rate, schedule, loss and division of the data; 0: not known */
-		int sends;     /* vertical: which values of head_act are this member's, a bit each; 0: see roles */
-		int course;    /* vertical: a hash of the run's length, its evaluations and the number of rows */
+		int labels; /* a hash of what members' data have in common, if heads and tails are shared; 0: not known
+			     */
+		int rates;  /* a hash of learning rate, schedule, loss and division of the data; 0: not known */
+		int sends;  /* vertical: which values of head_act are this member's, a bit each; 0: see roles */
+		int course; /* vertical: a hash of the run's length, its evaluations and the number of rows */
 	} share;
 };
 
@@ -215,7 +216,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_INT, "share.checkpoint_every", share.checkpoint_every, PLAIN, 0, 1e9, "0", NULL, "train.checkpoint_every of all members") \
 	X(SL_INT64, "share.turns", share.turns, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch that are this member's own; 0: all") \
 	X(SL_INT64, "share.dealt", share.dealt, PLAIN, 0, 0x1p53, "0", NULL, "stands for share.batches, of all members; 0: there are none") \
-	X(SL_INT, "share.labels", share.labels, DERIVED, 0, 0xffff, "0", NULL, "stands for classes and columns of all members; 0: not known") \
+	X(SL_INT, "share.labels", share.labels, DERIVED, 0, 0xffff, "0", NULL, "stands for classes, columns and scales of the data of all members; 0: not known") \
 	X(SL_INT, "share.rates", share.rates, DERIVED, 0, 0xffff, "0", NULL, "stands for learning rate, schedule, loss and division of the data of all members; 0: not known") \
 	X(SL_CHOICE, "share.align", share.align, DERIVED, sl_agreed_aligns, "false", "vertical: the members find their common rows, and there is no graph") \
 	X(SL_INT, "share.sends", share.sends, DERIVED, 0, 0xff, "0", NULL, "vertical: which values of head_act the member sends, a bit each; 0: features all, labels none") \

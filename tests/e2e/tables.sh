@@ -78,11 +78,24 @@ pair() { # OPTION…: of the second member, whose table lacks a class. The statu
 	wait $members || [ $ended != 0 ] || fail "a member: $(tail -n 2 "$tmp/$group"-?.log)"
 }
 group=unlike pair
-[ $ended = 78 ] && grep -q "classes or columns are not those of group unlike" "$tmp"/unlike-?.log || fail "a member with other classes: $ended, $(tail -n 2 "$tmp"/unlike-?.log)"
+[ $ended = 78 ] && grep -q "other classes, columns or scales than those of group unlike" "$tmp"/unlike-?.log || fail "a member with other classes: $ended, $(tail -n 2 "$tmp"/unlike-?.log)"
 ln -s "$tmp/table" "$tmp/part0"
 ln -s "$tmp/moved" "$tmp/part1"
-config=$tmp/client.yaml refusing=--fresh refused 78 "classes or columns are not those of group local" --local --clients 2 \
+config=$tmp/client.yaml refusing=--fresh refused 78 "other classes, columns or scales than those of group local" --local --clients 2 \
 	--set share.epoch_steps=3 --set data.dir="$tmp/part%m" --set log.dir="$tmp/both"
+# The same classes and columns, but other means: each member would scale its numbers by its own, under one head.
+mkdir "$tmp/far0" "$tmp/far1"
+cp "$tmp"/table/t*.csv "$tmp/far0"
+for part in train test; do awk -F, -v OFS=, 'NR > 1 {$2 += 100} 1' "$tmp/table/$part.csv" >"$tmp/far1/$part.csv"; done
+far() { # OPTION…
+	config=$tmp/client.yaml refusing=--fresh refused 78 "data.like takes columns, means and deviations from one member" \
+		--local --clients 2 --set data.dir="$tmp/far%m" --set log.dir="$tmp/far" "$@"
+}
+far
+"$SPLITC" train "$tmp/client.yaml" --fresh --local --clients 2 --set data.dir="$tmp/far%m" --set log.dir="$tmp/far" --set train.epochs=1 \
+	--set data.like="$tmp/remote/model.safetensors" --set data.ignore=nothing* >"$tmp/out" 2>&1 || fail "data.like for both: $(cat "$tmp/out")"
+"$SPLITC" train "$tmp/client.yaml" --fresh --local --clients 2 --set data.dir="$tmp/far%m" --set log.dir="$tmp/far" --set train.epochs=1 \
+	--set share.ends=private >"$tmp/out" 2>&1 || fail "private heads: $(cat "$tmp/out")"
 group=like pair --set data.like="$tmp/remote/model.safetensors" --set data.ignore=nothing*
 [ $ended = 0 ] || fail "data.like: $(tail -n 2 "$tmp"/like-?.log)"
 # Weights for other columns give a warning, unless their columns are taken over (data.like).
