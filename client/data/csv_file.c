@@ -31,8 +31,10 @@ void sl_csv_close(struct sl_csv *s)
 enum sl_err sl_csv_check(const char *path, size_t line, struct sl_bytes cell, struct sl_fail *fail)
 {
 	if (memchr(cell.data, 0, cell.len))
-		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: a NUL character; text of UTF-16 must become UTF-8", path,
-				   line);
+		return sl_fail_set(
+			fail, SL_ERR_DATA,
+			"%s:%zu: a NUL character: this is no text, or one of UTF-16, which must become UTF-8", path,
+			line);
 	if (sl_utf8_valid((const char *)cell.data, cell.len) < cell.len)
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "%s:%zu: the text is not UTF-8; of Latin-1, for instance, iconv -f latin1 -t utf-8 "
@@ -196,9 +198,11 @@ enum sl_err sl_csv_read(struct sl_csv *s, struct sl_fail *fail)
 			err = add_row(s, records, row.line, fail);
 	} while (!err && row.a.data);
 	sl_records_close(records);
-	if (!err && !s->rows)
-		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no rows below a header", s->path);
-	return err;
+	if (err || s->rows)
+		return err;
+	return s->given ? sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the line is empty: %s is needed", s->path,
+				      s->given->above + 1, json ? "a JSON object" : "a row")
+			: sl_fail_set(fail, SL_ERR_DATA, "%s: no rows below a header", s->path);
 }
 
 enum sl_err sl_csv_read_split(struct sl_csv *s, const struct sl_set_spec *spec, enum sl_split split,
@@ -249,8 +253,8 @@ enum sl_err sl_csv_lacks(const struct sl_csv *s, const char *key, const char *na
 
 	for (int i = 0; i < s->columns && strlen(names) < sizeof names - 70; i++)
 		snprintf(names + strlen(names), 70, "%s%.60s", i ? ", " : "", sl_name(&s->header, i));
-	return sl_fail_set(fail, SL_ERR_DATA, "%s: no column \"%.60s\" (%s); the header names %s", s->path, name, key,
-			   names);
+	return sl_fail_set(fail, SL_ERR_DATA, "%s: no column \"%.60s\" (%s); the %s names %s", s->path, name, key,
+			   s->given && s->given->json ? "JSON object" : "header", names);
 }
 
 enum sl_err sl_csv_targets(const struct sl_csv *s, const struct sl_set_spec *spec, int **out, struct sl_fail *fail)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/data/picture_format.h"
+#include "common/base/filekind.h"
 #include "common/base/log.h"
 
 enum {
@@ -26,6 +27,7 @@ static enum sl_err read_format(const struct sl_picture_job *job)
 	};
 	const uint8_t *bytes = job->bytes;
 	const size_t len = job->len;
+	const char *other;
 
 	if (job->spec->index)
 		return sl_picture_read_png(job);
@@ -48,8 +50,10 @@ static enum sl_err read_format(const struct sl_picture_job *job)
 		return sl_fail_set(
 			job->fail, SL_ERR_DATA,
 			"this is DICOM without the 132 bytes that begin a file: dcmconv FILE OTHER adds them");
+	other = sl_filekind(bytes, len);
 	return sl_fail_set(job->fail, SL_ERR_DATA,
-			   "this is not a picture in JPEG, PNG, WebP, TIFF, BMP, PBM, PGM, PPM or DICOM");
+			   "this is not a picture in JPEG, PNG, WebP, TIFF, BMP, PBM, PGM, PPM or DICOM%s%s",
+			   other ? ", but " : "", other ? other : "");
 }
 
 void sl_picture_warn_dim(const char *name, const uint8_t *bytes, size_t len, const struct sl_value *v)

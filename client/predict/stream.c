@@ -7,6 +7,7 @@
 #include "client/data/stream_set.h"
 #include "client/predict/passes.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/link/talk.h"
 
 /* A line of the batch under way. */
@@ -108,17 +109,26 @@ static void on_batch(void *arg, const struct sl_batch *batch)
 	turn(s);
 }
 
-/* On standard input the first line says whether lines are JSON; that of rows of CSV has the names of the columns. True:
- * it was such a header. */
+/* Whether a text is a JSON object, or a list of them, which a line must not have. */
+static bool is_json(const uint8_t *text, size_t len)
+{
+	const size_t inner = len && text[0] == '[' ? 1 + sl_text_begin(text + 1, len - 1) : 0;
+
+	return inner < len && text[inner] == '{';
+}
+
+/* On standard input the first line with data says whether lines are JSON; that of rows of CSV has the names of the
+ * columns. True: it was such a header. */
 static bool took_header(struct stream *s, const struct sl_bytes *line)
 {
+	const size_t begin = line->data ? sl_text_begin(line->data, line->len) : line->len;
 	uint8_t *copy;
 
-	if (s->format_known)
+	if (s->format_known || (begin == line->len && !s->spec->path))
 		return false;
 	s->format_known = true;
-	s->json = s->spec->path || (line->len && line->data[0] == '{');
-	if (s->json || s->setup->conf->data.kind != SL_DATA_CSV || !line->data)
+	s->json = s->spec->path || is_json(line->data + begin, line->len - begin);
+	if (s->json || s->setup->conf->data.kind != SL_DATA_CSV)
 		return false;
 	copy = malloc(line->len + 1);
 	if (!copy)

@@ -18,7 +18,7 @@
 
 enum { MOST_CLASS_NAMES = 100000, MOST_BYTES = 64 << 20 };
 
-static void add_classes(json_t *about, const struct sl_set *set)
+void sl_about_classes(json_t *about, const struct sl_set *set)
 {
 	const int n = set->classes ? set->classes : set->field[SL_FIELD_TARGET].ndim ? (int)sl_set_targets(set) : 0;
 	json_t *list;
@@ -191,7 +191,7 @@ static json_t *about_set(const struct sl_setup *s, const struct sl_set *set)
 	json_t *about = json_pack("{s:i, s:s, s:s}", "schema", 1, "kind", set->source->name, "task",
 				  sl_setup_task(s->conf)->name);
 
-	add_classes(about, set);
+	sl_about_classes(about, set);
 	if (strcmp(set->field[SL_FIELD_INPUT].name, "image") == 0)
 		sl_about_pictures(about, s, set);
 	if (set->tokenizer)
@@ -212,6 +212,18 @@ static void add_scale(json_t *about, const struct sl_setup *s)
 	json_decref(list);
 }
 
+/* Warns of an evaluation on the samples that train: `train` and `test` are what about.json says of either. */
+static void warn_of_same(const json_t *train, const json_t *test)
+{
+	const char *own = json_string_value(json_object_get(test, "fingerprint"));
+
+	if (own && strtoull(own, NULL, 16) &&
+	    json_equal(json_object_get(train, "fingerprint"), json_object_get(test, "fingerprint")))
+		sl_log(SL_LOG_WARN, "same-data",
+		       "the samples of the evaluation are those of training, so its figures say nothing of new "
+		       "samples: give others as val or test, or divide the data by data.split");
+}
+
 enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_setup *from = sl_setup_input(s);
@@ -226,6 +238,8 @@ enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 		json_object_set(about, SL_ABOUT_ALSO, also);
 	json_decref(also);
 	add_fingerprints(about, s);
+	warn_of_same(json_object_get(about, split_name[SL_SPLIT_TRAIN]),
+		     json_object_get(about, split_name[SL_SPLIT_TEST]));
 	add_network(about, s);
 	add_scale(about, s);
 	free(s->about);
@@ -344,44 +358,6 @@ static void strip_numbers(json_t *about)
 		json_object_del(column, "mean");
 		json_object_del(column, "deviation");
 	}
-}
-
-/* What the members of a group must have in common of one source of data. */
-static json_t *agreed_of(const struct sl_setup *s)
-{
-	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
-	json_t *about = json_object();
-	char text[SL_CONF_TEXT];
-	float mean[3], std[3];
-	struct sl_fail fail;
-
-	add_classes(about, set);
-	if (set->source->describe)
-		set->source->describe(set, about);
-	json_object_del(about, "missing");
-	if (set->tokenizer)
-		add_tokenizer(about, set->tokenizer);
-	if (strcmp(set->field[SL_FIELD_INPUT].name, "image") == 0 && sl_setup_norm(s, mean, std, &fail) == SL_OK) {
-		sl_about_norm(text, mean, std, set->field[SL_FIELD_INPUT].dim[2] == 1);
-		json_object_set_new(about, "normalize", json_string(text));
-	}
-	return about;
-}
-
-int64_t sl_about_agreed(const struct sl_setup *s)
-{
-	json_t *all = json_pack("[o]", agreed_of(s));
-	uint64_t hash = 0;
-	char *text;
-
-	for (int k = 0; k < s->n_features && s->further; k++)
-		json_array_append_new(all, agreed_of(&s->further[k]));
-	text = dump(all);
-	json_decref(all);
-	if (text)
-		hash = XXH3_64bits(text, strlen(text));
-	free(text);
-	return (int64_t)(hash % 0xffff) + 1;
 }
 
 enum sl_err sl_about_keep(const struct sl_setup *s, struct sl_fail *fail)
@@ -588,6 +564,11 @@ enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 
 	if (now)
 		err = same_labels(s, then, now, fail);
+	if (now && !err && !s->given && !s->streams) {
+		add_fingerprints(now, s);
+		warn_of_same(json_object_get(then, split_name[SL_SPLIT_TRAIN]),
+			     json_object_get(now, split_name[SL_SPLIT_TEST]));
+	}
 	for (size_t i = 0; i < sizeof of_pictures / sizeof of_pictures[0] && now && !err; i++)
 		if (json_object_get(then, "transforms") && json_object_get(now, "transforms") && !is_older_grey(then))
 			warn_of_other(then, now, of_pictures[i], "");

@@ -44,13 +44,15 @@ enum sl_err sl_about_keep(const struct sl_setup *setup, struct sl_fail *fail) SL
  * evaluation, or of the file data.like. */
 enum sl_err sl_about_recall(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_about_forget(struct sl_setup *setup); /* drops setup->recalled; idempotent */
-/* A hash of what members of a group with one head and tail must have in common, of each source: the names of classes;
- * a table's columns, their texts, means and deviations; the tokenizer; the scale of pictures. It has 16 bits, too few
- * to recover a name or a mean from. Never 0. */
+/* about_agreed.c: a hash of what members of a group with one head and tail must have in common, of each source: the
+ * names of classes; a table's columns, their texts, means and deviations; the tokenizer; the scale of pictures. It has
+ * 16 bits, too few to recover a name or a mean from. Never 0. */
 int64_t sl_about_agreed(const struct sl_setup *setup);
 /* about_pictures.c: adds the preprocessing of an evaluation, step by step in torchvision's notation; the last step is
  * Normalize. */
 void sl_about_pictures(json_t *about, const struct sl_setup *setup, const struct sl_set *set);
+/* Adds the names of classes, labels or numbers. */
+void sl_about_classes(json_t *about, const struct sl_set *set);
 /* The text of the Normalize with which the list of transforms ends. */
 void sl_about_norm(char out[SL_CONF_TEXT], const float mean[3], const float std[3], bool grey);
 /* setup->about as a JSON object, which the caller drops; NULL: there is none. */

@@ -166,6 +166,11 @@ enum sl_err sl_setup_names(struct sl_setup *s, enum sl_split split, struct sl_na
 			   struct sl_fail *fail) SL_MUST_CHECK;
 /* Opens a split's data, unless they are open already. */
 enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
+/* Marks frozen weights that the file has in 16 bits: they stay in 16 bits, and the plan has to know. */
+void sl_setup_choose_held(const struct sl_setup *s, struct sl_parts *parts);
+/* class_weights.c: warns of classes and labels that no sample of an open set has. DATA: training has one class alone,
+ * and is no member of a group. */
+enum sl_err sl_setup_check_classes(const struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
 /* class_weights.c: sets class_weight; balanced weights open the training data. sl_setup_data calls it for training. */
 enum sl_err sl_setup_class_weights(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* The member of setup->about that says how numbers are scaled: [[mean, deviation], …]. It lacks where they are not. */

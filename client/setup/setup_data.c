@@ -528,6 +528,8 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = check_sampling(s, &s->set[SL_SPLIT_TRAIN], fail);
 	if (!err)
 		err = sl_setup_split(s, SL_SPLIT_TEST, fail);
+	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++)
+		err = sl_setup_check_classes(s, (enum sl_split)split, fail);
 	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT; split++)
 		for (int k = 0; k < s->n_features && !err; k++)
 			err = check_rows(s, &s->features[k], (enum sl_split)split, fail);

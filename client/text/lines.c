@@ -5,6 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/filekind.h"
+#include "common/base/text.h"
+
 enum { CHUNK = 1 << 16 };
 
 enum sl_err sl_lines_open(struct sl_lines *l, const char *path, struct sl_fail *fail)
@@ -70,7 +73,8 @@ static enum sl_err fill(struct sl_lines *l, size_t *got, struct sl_fail *fail)
 
 enum sl_err sl_lines_next(struct sl_lines *l, struct sl_bytes *line, struct sl_fail *fail)
 {
-	size_t seen = 0, len, got;
+	size_t seen = 0, len, got, mark;
+	const char *other;
 	char *end = NULL;
 
 	for (;;) {
@@ -96,15 +100,17 @@ enum sl_err sl_lines_next(struct sl_lines *l, struct sl_bytes *line, struct sl_f
 	line->data = (const uint8_t *)l->buf + l->at;
 	l->cr = len > 0 && line->data[len - 1] == '\r';
 	line->len = l->cr ? len - 1 : len;
+	other = l->number == 1 ? sl_filekind(line->data, line->len) : NULL;
+	if (other)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: this is no text, but %s", l->name, other);
 	if (l->number == 1 && len >= 2 &&
 	    (memcmp(line->data, "\xff\xfe", 2) == 0 || memcmp(line->data, "\xfe\xff", 2) == 0 ||
 	     !line->data[0] != !line->data[1]))
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "%s: the text is UTF-16: iconv -f utf-16 -t utf-8 makes UTF-8 of it", l->name);
-	if (l->number == 1 && line->len >= 3 && memcmp(line->data, "\xef\xbb\xbf", 3) == 0) {
-		line->data += 3; /* a byte order mark */
-		line->len -= 3;
-	}
+	mark = l->number == 1 ? sl_text_mark(line->data, line->len) : 0;
+	line->data += mark;
+	line->len -= mark;
 	l->at += len + (end != NULL);
 	return SL_OK;
 }

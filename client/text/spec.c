@@ -390,10 +390,8 @@ static enum sl_err read_one(const char *path, struct sl_tok_file *file, XXH3_sta
 
 static bool is_json(const struct sl_bytes *bytes)
 {
-	size_t i = 0;
+	const size_t i = sl_text_begin(bytes->data, bytes->len);
 
-	while (i < bytes->len && sl_is_space(bytes->data[i]))
-		i++;
 	return i < bytes->len && bytes->data[i] == '{';
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/buf.h"
+#include "common/base/text.h"
 #include "common/conf/load_impl.h"
 
 enum { PATH_TEXT = 160 };
@@ -283,15 +284,13 @@ static enum sl_err load_stream(struct loader *l)
 static enum sl_err load_yaml(struct loader *l, const char *text, size_t len, enum sl_err (*load)(struct loader *l))
 {
 	enum sl_err err;
+	size_t mark;
 
 	if (!yaml_parser_initialize(&l->parser))
 		return sl_fail_set(l->fail, SL_ERR_NOMEM, "%s: no memory for the YAML parser", l->name);
 	yaml_parser_set_encoding(&l->parser, YAML_UTF8_ENCODING);
-	if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark, which libyaml counts as indent */
-		text += 3;
-		len -= 3;
-	}
-	yaml_parser_set_input_string(&l->parser, (const unsigned char *)text, len);
+	mark = sl_text_mark(text, len); /* libyaml counts it as indent */
+	yaml_parser_set_input_string(&l->parser, (const unsigned char *)text + mark, len - mark);
 	err = load(l);
 	if (l->have_event)
 		yaml_event_delete(&l->event);

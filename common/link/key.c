@@ -16,6 +16,7 @@
 #include "common/base/buf.h"
 #include "common/base/folder.h"
 #include "common/base/guard.h"
+#include "common/base/text.h"
 
 enum { FILE_BYTES = 4096, Z85 = SL_KEY_TEXT - 1 };
 
@@ -106,8 +107,7 @@ static struct sl_bytes word(const char **line, const char *end)
 {
 	const char *from;
 
-	while (*line < end && is_blank(**line))
-		++*line;
+	*line += sl_text_begin(*line, (size_t)(end - *line));
 	from = *line;
 	while (*line < end && !is_blank(**line))
 		++*line;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/filekind.h"
 #include "common/base/half.h"
 #include "common/base/worker.h"
 #include "common/weights/safetensors_impl.h"
@@ -223,8 +224,10 @@ static bool of_torch_save(const unsigned char first[LENGTH_BYTES])
 /* Reads the header of a file of `total` bytes. */
 static enum sl_err load_header(struct sl_st_file *f, uint64_t total, struct sl_fail *fail)
 {
+	char begin[SL_FILEKIND_BYTES], *text;
+	const char *other;
 	uint64_t len;
-	char *text;
+	size_t n;
 	enum sl_err err;
 
 	if (total < LENGTH_BYTES)
@@ -238,6 +241,11 @@ static enum sl_err load_header(struct sl_st_file *f, uint64_t total, struct sl_f
 					   "%s: a file of torch.save, which may hold code: write it with "
 					   "safetensors.torch.save_file(model.state_dict(), FILE)",
 					   f->name);
+		n = total < sizeof begin ? (size_t)total : sizeof begin;
+		other = sl_st_read_at(f, 0, begin, n, fail) == SL_OK ? sl_filekind(begin, n) : NULL;
+		if (other)
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: this is no safetensors file, but %s", f->name,
+					   other);
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: no safetensors file, or truncated: a header of %llu bytes",
 				   f->name, (unsigned long long)len);
 	}

@@ -33,7 +33,8 @@ enum sl_err sl_st_open_bytes(struct sl_st_file **out, struct sl_bytes image, str
 /* A folder as transformers writes it: model.safetensors, or model.safetensors.index.json and the files that it names,
  * read as one. NOINPUT: it has neither. DATA: index and files do not fit, or the index names files elsewhere. */
 enum sl_err sl_st_open_folder(struct sl_st_file **out, const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
-/* Whether the folder has either, or weights in PyTorch's form, which sl_st_open_folder refuses with a reason. */
+/* Whether the folder has either, or any other file that looks like weights, which sl_st_open_folder refuses with a
+ * reason: shards without an index, an unfinished download, adapters alone, another format. */
 bool sl_st_in_folder(const char *dir);
 void sl_st_close(struct sl_st_file *file); /* NULL is fine */
 

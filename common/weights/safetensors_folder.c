@@ -1,19 +1,90 @@
 /* Weights of a folder: one safetensors file, or several with an index that says which tensor lies where. */
+#include <dirent.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/text.h"
 #include "common/weights/safetensors_impl.h"
 
 enum { SHARDS_MOST = 1024, INDEX_BYTES_MOST = 64 << 20 };
 
 static const char whole_name[] = "model.safetensors", index_name[] = "model.safetensors.index.json";
 
+/* A link whose file is gone counts, so that opening it says so. */
 static bool in_folder(const char *dir, const char *name, char path[PATH_MAX])
 {
-	return snprintf(path, PATH_MAX, "%s/%s", dir, name) < PATH_MAX && access(path, F_OK) == 0;
+	return snprintf(path, PATH_MAX, "%s/%s", dir, name) < PATH_MAX &&
+	       faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static const char other_format[] = "write model.safetensors with transformers' save_pretrained";
+
+/* Endings of weights that are not read, and what to do about them. */
+static const struct {
+	const char *end, *advice;
+} unread[] = {
+	{".incomplete", "the download did not end: repeat it"},
+	{"adapter_model.safetensors", "it has adapters alone: give this folder in lora.adapter, and the folder of the "
+				      "network that they adapt in model.huggingface"},
+	{".safetensors", "the names that are read are model.safetensors, and those in model.safetensors.index.json: "
+			 "get the index too, or rename a single file"},
+	{".bin", "weights of torch.save, which may hold code, are not read: write model.safetensors with "
+		 "transformers' save_pretrained"},
+	{".pt", other_format},
+	{".pth", other_format},
+	{".ckpt", other_format},
+	{".h5", other_format},
+	{".msgpack", other_format},
+	{".ot", other_format},
+	{".gguf", other_format},
+};
+
+enum { UNREAD = sizeof unread / sizeof unread[0] };
+
+/* The row of `unread` for a file; UNREAD: it is none of them. A Trainer's own files are no weights. */
+static size_t kind_of(const char *name)
+{
+	size_t kind = 0;
+
+	if (strcmp(name, "training_args.bin") == 0 || strncmp(name, "optimizer.", 10) == 0 ||
+	    strncmp(name, "scheduler.", 10) == 0 || strncmp(name, "rng_state", 9) == 0)
+		return UNREAD;
+	while (kind < UNREAD && !sl_ends_with(name, unread[kind].end))
+		kind++;
+	return kind;
+}
+
+/* Finds a file of weights that is not read: the first row of `unread` counts, then the first name. UNREAD: there is
+ * none. */
+static size_t find_unread(const char *dir, const char *below, char path[PATH_MAX])
+{
+	size_t best = UNREAD;
+	char first[NAME_MAX + 1] = "", whole[PATH_MAX];
+	DIR *d = snprintf(whole, sizeof whole, "%s%s", dir, below) < PATH_MAX ? opendir(whole) : NULL;
+
+	for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+		const size_t kind = kind_of(e->d_name);
+
+		if (kind > best || kind == UNREAD || (kind == best && strcmp(e->d_name, first) > 0))
+			continue;
+		best = kind;
+		snprintf(first, sizeof first, "%s", e->d_name);
+	}
+	if (d)
+		closedir(d);
+	return best < UNREAD && snprintf(path, PATH_MAX, "%s/%s", whole, first) < PATH_MAX ? best : UNREAD;
+}
+
+/* huggingface_hub leaves what it has not ended in a folder below. */
+static size_t look_for_unread(const char *dir, char path[PATH_MAX])
+{
+	const size_t kind = find_unread(dir, "", path);
+
+	return kind < UNREAD ? kind : find_unread(dir, "/.cache/huggingface/download", path);
 }
 
 bool sl_st_in_folder(const char *dir)
@@ -21,7 +92,7 @@ bool sl_st_in_folder(const char *dir)
 	char path[PATH_MAX];
 
 	return in_folder(dir, whole_name, path) || in_folder(dir, index_name, path) ||
-	       in_folder(dir, "pytorch_model.bin", path) || in_folder(dir, "pytorch_model.bin.index.json", path);
+	       look_for_unread(dir, path) < UNREAD;
 }
 
 /* Whether the name stays within the folder and is safe to print. */
@@ -143,15 +214,14 @@ static enum sl_err open_index(struct sl_st_file **out, const char *dir, const ch
 enum sl_err sl_st_open_folder(struct sl_st_file **out, const char *dir, struct sl_fail *fail)
 {
 	char path[PATH_MAX];
+	size_t kind;
 
 	if (in_folder(dir, whole_name, path))
 		return sl_st_open(out, path, fail);
 	if (in_folder(dir, index_name, path))
 		return open_index(out, dir, path, fail);
-	if (in_folder(dir, "pytorch_model.bin", path) || in_folder(dir, "pytorch_model.bin.index.json", path))
-		return sl_fail_set(fail, SL_ERR_NOINPUT,
-				   "%s: weights of torch.save, which may hold code, are not read: write "
-				   "model.safetensors with transformers' save_pretrained",
-				   path);
+	kind = look_for_unread(dir, path);
+	if (kind < UNREAD)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.200s is there and not read: %s", path, unread[kind].advice);
 	return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: no %s there", dir, whole_name);
 }

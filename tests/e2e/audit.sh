@@ -47,6 +47,7 @@ cat >"$tmp/lora.yaml" <<-YAML
 	train: {batch: 16, chunks: 4, epochs: 2, seed: 3, audit: {every: 1}, optimizer: {kind: adamw, lr: 0.05, weight_decay: 0.1}}
 	threads: 1
 YAML
+base_for "$tmp/lora.yaml" "$tmp/toy"
 client lora "$tmp/lora.yaml" || fail 'lora: an honest server'
 [ "$(audits lora)" = 6 ] || fail "lora: $(audits lora) steps were audited"
 

@@ -35,6 +35,7 @@ grep -q '^WARN other-data: the model was trained with split .*"seed":0.*: sample
 
 sed "s#$tmp/table#$tmp/whole#; s/split: {[^}]*}/ignore: [patient]/" "$tmp/client.yaml" >"$tmp/whole.yaml"
 client undivided "$tmp/whole.yaml" --local --set train.max_steps=1 || fail "undivided: $(cat "$tmp/undivided.log")"
+grep -q '^WARN same-data: the samples of the evaluation are those of training' "$tmp/undivided.log" || fail "val.csv is train.csv: $(cat "$tmp/undivided.log")"
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/undivided" >"$tmp/eval.log" 2>&1 || fail "eval of another training's model: $(cat "$tmp/eval.log")"
 grep -q '^WARN other-data: the model was trained with split null, .*: samples of its training may be among these$' "$tmp/eval.log" || fail "eval with a split that the training had not: $(cat "$tmp/eval.log")"
 "$SPLITC" predict "$tmp/client.yaml" --local --set log.dir="$tmp/undivided" "$tmp/table/train.csv" >"$tmp/rows" 2>"$tmp/eval.log" && ! grep -q other-data "$tmp/eval.log" ||
@@ -53,6 +54,33 @@ done
 # --resume with another split is refused: the new test samples could have been trained on.
 other_split() { refusing='--resume' refused 78 'data.split is not that of the run' --set data.split.seed=1 --set log.dir="$tmp/remote killed"; }
 between=other_split killed_client 6 remote "$tmp/client.yaml"
+
+# A class that a part lacks is named; training with one class alone is refused. In some seeds the only row is elsewhere.
+mkdir "$tmp/rare"
+awk 'BEGIN { print "size,noise,kind"; for (i = 0; i < 60; i++) printf "%d,%d,%s\n", i * 37 % 101, i * 13 % 17, i == 59 ? "c" : i % 2 ? "b" : "a" }' >"$tmp/rare/train.csv"
+rare() { # SEED OPTION…
+	"$SPLITC" train "$tmp/client.yaml" --local --fresh --set data.dir="$tmp/rare" --set model.classes=3 --set data.split.by= --set data.split.seed="$1" \
+		--set data.split.train=0.6 --set data.split.val=0.4 --set data.split.test=0 --set train.max_steps=1 --set log.dir="$tmp/rare-run" "${@:2}" >"$tmp/rare.log" 2>&1
+}
+learned=0
+for seed in 0 1 2 3 4 5; do
+	rare $seed || fail "a rare class: $(cat "$tmp/rare.log")"
+	lacking=$("$SPLITC" data "$tmp/client.yaml" --json --set data.dir="$tmp/rare" --set model.classes=3 --set data.split.by= --set data.split.seed=$seed \
+		--set data.split.train=0.6 --set data.split.val=0.4 --set data.split.test=0 | jq -r '.classes[2] | if .train == 0 then "training" else "the evaluation" end')
+	[ "$(grep -c "^WARN class-missing: class \"c\": no sample of $lacking has it" "$tmp/rare.log")" = 1 ] || fail "seed $seed lacks c in $lacking: $(cat "$tmp/rare.log")"
+	[ "$lacking" = training ] || learned=$((learned + 1))
+done
+[ $learned -gt 0 ] && [ $learned -lt 6 ] || fail "in $learned of 6 seeds the class is in training"
+sed -i 's/,b$/,a/' "$tmp/rare/train.csv"
+refusals=0
+for seed in 0 1 2 3 4 5; do
+	rc=0
+	rare $seed --set model.classes=2 || rc=$?
+	[ $rc = 0 ] && continue
+	[ $rc = 65 ] && grep -q 'data.split.seed: all samples of training have the same class' "$tmp/rare.log" || fail "one class: $rc, $(cat "$tmp/rare.log")"
+	refusals=$((refusals + 1))
+done
+[ $refusals = $((6 - learned)) ] || fail "$refusals of 6 seeds are refused, where $((6 - learned)) have one class"
 
 # A patient that is written in two ways would be in two parts.
 sed '9s/,/ ,/' "$tmp/whole/train.csv" >"$tmp/table/train.csv"

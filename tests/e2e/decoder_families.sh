@@ -35,6 +35,7 @@ steps=2
 . tests/e2e/lib/compare.sh
 cases=()
 for name in scaled qwen3 phi3 gemma gemma3 gpt2; do cases+=("$name|model.huggingface=$tmp/$name"); done
+for name in phi3 gemma3 gpt2; do base_for "$config" "$tmp/$name"; done
 for name in phi3 gemma3 gpt2; do cases+=("$name adapters|model.huggingface=$tmp/$name|lora.rank=2"); done
 two_at_a_time compare "${cases[@]}"
 

@@ -115,7 +115,7 @@ client again "$config" --local --set model.huggingface="$tmp/tuned" || fail "aga
 client after "$config" --local --set model.weights="$tmp/tuned/model.safetensors" || fail "after: exit status $?"
 same_run again after $steps
 [ "$(learned again)" != "$(learned 'local cut 3 4')" ] || fail "the folder's weights made no difference"
-grep -q 'weights-none: .*/toy has no model.safetensors' "$tmp/local cut 3 4.log" || fail 'nothing says that weights are random'
+grep -q '^WARN weights-none: .*/toy has no weights: all start from seed' "$tmp/local cut 3 4.log" || fail 'nothing says that weights are random'
 
 broken() { # JQ
 	rm -rf "$tmp/broken"
@@ -142,6 +142,24 @@ refused 65 'model.safetensors: ' --set model.huggingface="$tmp/broken"
 rm "$tmp/broken/model.safetensors"
 echo '{"weight_map": {"lm_head.bias": "../tuned/model.safetensors"}}' >"$tmp/broken/model.safetensors.index.json"
 refused 65 'lies in no file of this folder' --set model.huggingface="$tmp/broken"
+# Weights that are there and not read, and adapters beside none.
+unread() { # FILE SENTENCE
+	broken .
+	mkdir -p "$(dirname "$tmp/broken/$1")"
+	cp "$tmp/tuned/model.safetensors" "$tmp/broken/$1"
+	refused 66 "broken/$1 is there and not read: $2" --set model.huggingface="$tmp/broken"
+}
+unread model-00001-of-00002.safetensors 'the names that are read are model.safetensors'
+unread model.fp16.safetensors 'the names that are read are model.safetensors'
+unread model.safetensors.incomplete 'the download did not end'
+unread .cache/huggingface/download/a.1f.incomplete 'the download did not end'
+unread adapter_model.safetensors 'it has adapters alone: give this folder in lora.adapter'
+unread pytorch_model-00001-of-00002.bin 'weights of torch.save'
+unread tf_model.h5 'write model.safetensors'
+broken .
+ln -s gone "$tmp/broken/model.safetensors"
+refused 66 'model.safetensors: No such file' --set model.huggingface="$tmp/broken"
+refused 66 'toy has no weights, and adapters (lora.rank) would train beside random ones' --set lora.rank=2
 refused 78 'stands instead of model.name' --set model.name=token_mlp
 sed 's/huggingface: [^,]*,/name: huggingface,/' "$config" >"$tmp/nameless.yaml"
 config=$tmp/nameless.yaml refused 78 'model.name: needs the folder in model.huggingface'

@@ -27,6 +27,7 @@ cat >"$config" <<-YAML
 	threads: 1
 YAML
 . tests/e2e/lib/compare.sh
+base_for "$config" "$tmp/toy"
 
 two_at_a_time compare_both 'plain' 'cut 3|head_end=encoder.layer.0.attention.output' 'cut 1|partition=2:-2|train.chunks=8|codec=quant:8' \
 	'frozen head|partition=1:-1|train.chunks=1' 'all|lora.target=query,key,value,dense|lora.dropout=0|codec=topk:0.3'
@@ -76,8 +77,11 @@ grep -q '^WARN other-data: the model was trained with lora_alpha 8.0, and this c
 "$SPLITC" export "$config" "$tmp/peft" --adapter --set log.dir="$tmp/local plain" >"$tmp/export.log" 2>&1 || fail 'export --adapter'
 [ "$(jq -c '[.peft_type, .r, .lora_alpha, .target_modules, .modules_to_save]' "$tmp/peft/adapter_config.json")" = '["LORA",4,8,["query","value"],["classifier"]]' ] ||
 	fail 'adapter_config.json says something else'
-# This folder has no weights, so folder and adapter do not make the network: export says so.
-grep -q "^WARN adapter-base: 53 of the network's tensors, roberta.embeddings.word_embeddings.weight first, are neither in the adapter nor with these values in $tmp/toy: " "$tmp/export.log" ||
+# A folder without weights and the adapter do not make the network: export says so.
+mkdir "$tmp/bare"
+cp "$tmp/toy/config.json" "$tmp/bare"
+"$SPLITC" export "$config" "$tmp/on bare" --adapter --set log.dir="$tmp/local plain" --set model.huggingface="$tmp/bare" >"$tmp/export.log" 2>&1 || fail 'export --adapter'
+grep -q "^WARN adapter-base: 53 of the network's tensors, roberta.embeddings.word_embeddings.weight first, are neither in the adapter nor with these values in $tmp/bare: " "$tmp/export.log" ||
 	fail "export --adapter without a base: $(cat "$tmp/export.log")"
 grep -aq 'base_model.model.roberta.encoder.layer.2.attention.self.value.lora_B.weight' "$tmp/peft/adapter_model.safetensors" || fail 'no such tensor'
 client adapted "$config" --local --set lora.adapter="$tmp/peft" --set train.optimizer.lr=1e-12 || fail "adapted: exit status $?"
@@ -85,8 +89,8 @@ client adapted "$config" --local --set lora.adapter="$tmp/peft" --set train.opti
 near unmerged adapted
 cp -r "$tmp/toy" "$tmp/both"
 cp "$tmp/peft/adapter_config.json" "$tmp/both"
-client both "$config" --local --set model.huggingface="$tmp/both" --set train.max_steps=1 || fail "both: exit status $?"
-grep -q "^WARN adapter-unread: $tmp/both/adapter_config.json is not read; lora.adapter=$tmp/both starts" "$tmp/both.log" ||
+client beside "$config" --local --set model.huggingface="$tmp/both" --set train.max_steps=1 || fail "beside: exit status $?"
+grep -q "^WARN adapter-unread: $tmp/both/adapter_config.json is not read; lora.adapter=$tmp/both starts" "$tmp/beside.log" ||
 	fail 'adapters beside the weights are passed over without a word'
 # With a folder of weights they do, unless the network has tensors that neither of them has.
 for name in whole insert; do

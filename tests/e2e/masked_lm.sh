@@ -34,6 +34,7 @@ cat >"$config" <<-YAML
 YAML
 steps=3
 . tests/e2e/lib/compare.sh
+base_for "$config" "$tmp/toy"
 mkdir "$tmp/untied"
 jq '.tie_word_embeddings = false' "$tmp/toy/config.json" >"$tmp/untied/config.json"
 layer=tail_begin=encoder.layer.2

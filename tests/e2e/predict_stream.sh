@@ -130,14 +130,14 @@ status=65 predict table table.bad --stream <"$tmp/bad"
 [ "$(wc -l <"$tmp/table.bad")" = 16 ] || fail "$(wc -l <"$tmp/table.bad") answers to 16 lines"
 good table 0
 answered table 1 DATA "stream:2:2: '[' or '{' expected near 'no'"
-answered table 2 DATA 'stream: no column "noise" (training has it); the header names size, colour'
+answered table 2 DATA 'stream: no column "noise" (training has it); the JSON object names size, colour'
 answered table 3 DATA 'stream:4'
 answered table 4 DATA 'stream:5: column "colour": "pink" does not occur in training'
 answered table 5 DATA 'stream:6: the cell of column "size" is empty'
 answered table 6 DATA 'stream:7: the object has no text or number "size"'
 answered table 7 DATA 'stream:8: column "size": "wide"'
 answered table 8 DATA 'stream:9'
-answered table 9 DATA 'stream: no rows'
+answered table 9 DATA 'stream:10: the line is empty: a JSON object is needed'
 answered table 10 DATA 'stream:11'
 answered table 11 DATA 'stream:12: no JSON object'
 answered table 12 DATA 'stream:13: the line is too long'
@@ -145,6 +145,26 @@ answered table 13 DATA 'stream:14: the line is too long'
 good table 14
 answered table 15 DATA 'stream:16'
 grep -q '^splitc: 14 of 16 lines have an error; the first: stream:2:2' "$tmp/table.bad.log" || fail "$(tail -n 1 "$tmp/table.bad.log")"
+
+# The first data of a stream decide the form of all its lines, behind a byte order mark, blanks and empty lines.
+begins() { # STATUS TEXT
+	{ printf "$2"; first table; first table; } >"$tmp/begin"
+	status=$1 predict table table.bad --stream <"$tmp/begin"
+	[ "$(wc -l <"$tmp/table.bad")" = "$(wc -l <"$tmp/begin")" ] || fail "'$2', then JSON: $(cat "$tmp/table.bad")"
+}
+for text in '\xef\xbb\xbf' ' \t' '\xef\xbb\xbf '; do
+	begins 0 "$text"
+	good table 0
+done
+begins 65 '\n \n'
+answered table 0 DATA 'stream:1: the line is empty'
+answered table 1 DATA 'stream:2: '
+good table 2
+begins 65 "[$(first table)]\n"
+answered table 0 DATA 'stream:1: no JSON object'
+good table 1
+{ printf '\xef\xbb\xbf'; cat "$tmp/table.csv"; } | predict table table.got --stream
+equals table.want table.got
 
 {
 	first pictures

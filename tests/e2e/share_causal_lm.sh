@@ -29,6 +29,7 @@ cat >"$config" <<-YAML
 	train: {batch: 8, chunks: 2, epochs: 1, seed: 3, optimizer: {kind: adamw, lr: 0.01, weight_decay: 0.1}}
 	threads: 1
 YAML
+base_for "$config" "$tmp/toy"
 adapters='lora.rank=2 lora.target=q_proj,v_proj,down_proj'
 middle="$adapters head_end=embed_tokens" # nothing of head and tail learns
 prompts="data.dir=$tmp/pairs data.columns=prompt,completion"

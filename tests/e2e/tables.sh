@@ -177,7 +177,7 @@ jq -e '.features == 5' "$tmp/out" >"$tmp/said" || fail "blanks around numbers: $
 # as many columns as there are genes
 mkdir "$tmp/wide"
 awk 'BEGIN {for (r = 0; r < 3; r++) {for (i = 0; i < 20000; i++) printf r ? "%.0s%d," : "gene %d,", i, i % 7 + r; print r ? r : "kind"}}' | tee "$tmp/wide/val.csv" >"$tmp/wide/train.csv"
-"$SPLITC" data "$tmp/client.yaml" --set data.dir="$tmp/wide" --set 'data.ignore=gene 1*' --json >"$tmp/out" 2>&1 || fail "many columns: $(cat "$tmp/out")"
+"$SPLITC" data "$tmp/client.yaml" --set data.dir="$tmp/wide" --set 'data.ignore=gene 1*' --json >"$tmp/out" 2>"$tmp/err" || fail "many columns: $(cat "$tmp/err")"
 jq -e '.features == 20000 - 11111' "$tmp/out" >"$tmp/said" || fail "many columns: $(cat "$tmp/out")"
 cp "$tmp/whole" "$tmp/table/train.csv"
 refused 78 'model.features: csv has rows of 603 numbers, the model takes 5' --set 'data.ignore="size, cm",noise'

@@ -224,6 +224,11 @@ static void key_files_are_read_strictly(void **state)
 	assert_int_equal(sl_keypair_load(&read, path_of("fifo"), &fail), SL_ERR_NOINPUT);
 	for (size_t i = 0; i < sizeof read; i++)
 		assert_int_equal(((uint8_t *)&read)[i], 0);
+	snprintf(text, sizeof text,
+		 "\xef\xbb\xbf"
+		 "public %s\nsecret %s\n",
+		 p, s);
+	assert_int_equal(sl_keypair_load(&read, put("k", text, strlen(text), 0600), &fail), SL_OK);
 	snprintf(text, sizeof text, "# remark\r\n\n  secret\t%s \r\n#\npublic %s", s, p);
 	assert_int_equal(sl_keypair_load(&read, put("k", text, strlen(text), 0600), &fail), SL_OK);
 	assert_memory_equal(&read, &pair, sizeof pair);
@@ -319,8 +324,9 @@ static void a_list_names_its_keys(void **state)
 	memset(&hash, 0xff, sizeof hash); /* the greatest key: its text does not begin with "#", as a remark does */
 	sl_key_print(&hash, print);
 	assert_int_equal(print[0], '%');
-	snprintf(text, sizeof text, "# clients\n\n%s edge-2 #the second\r\n  %s\tedge-1\n#\n\t# x\n#%s\n%s odd",
-		 text_of(2), text_of(1), text_of(3), print);
+	snprintf(text, sizeof text,
+		 "\xef\xbb\xbf# clients\n\n%s edge-2 #the second\r\n  %s\tedge-1\n#\n\t# x\n#%s\n%s odd", text_of(2),
+		 text_of(1), text_of(3), print);
 	assert_int_equal(sl_allow_parse(&allow, "clients", text, strlen(text), &fail), SL_OK);
 	assert_int_equal(sl_allow_count(allow), 3);
 	assert_string_equal(sl_allow_name(allow, &one), "edge-1");

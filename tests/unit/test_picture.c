@@ -597,6 +597,13 @@ static void bombs_are_refused(void **state)
 
 static void other_files_are_named(void **state)
 {
+	static const char *const other[][2] = {
+		{"....ftypheic", ", but a HEIC picture or a video"},
+		{"....ftypavif", ", but an AVIF picture"},
+		{"\xef\xbb\xbf \n<!DOCTYPE html><html>", ", but an HTML page"},
+		{"<HTML><head></head>", ", but an HTML page"},
+		{"version https://git-lfs.github.com/spec/v1\noid", ", but a Git LFS pointer"},
+	};
 	struct sl_value v;
 	struct sl_fail fail;
 
@@ -604,7 +611,12 @@ static void other_files_are_named(void **state)
 	assert_int_equal(decode((const uint8_t *)"", 0, &v, &fail), SL_ERR_DATA);
 	assert_string_equal(fail.text, "the file is empty");
 	assert_int_equal(decode((const uint8_t *)"GIF89a", 6, &v, &fail), SL_ERR_DATA);
-	assert_string_equal(fail.text, "this is not a picture in JPEG, PNG, WebP, TIFF, BMP, PBM, PGM, PPM or DICOM");
+	assert_string_equal(fail.text, "this is not a picture in JPEG, PNG, WebP, TIFF, BMP, PBM, PGM, PPM or DICOM, "
+				       "but a GIF: save it as PNG");
+	for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+		assert_int_equal(decode((const uint8_t *)other[i][0], strlen(other[i][0]), &v, &fail), SL_ERR_DATA);
+		assert_non_null(strstr(fail.text, other[i][1]));
+	}
 	assert_int_equal(decode((const uint8_t *)"P6 0 4 255 ", 11, &v, &fail), SL_ERR_DATA);
 	assert_int_equal(decode((const uint8_t *)"P6 4 4 70000 ", 13, &v, &fail), SL_ERR_DATA);
 	assert_int_equal(decode((const uint8_t *)"RIFF    WAVE    ", 16, &v, &fail), SL_ERR_DATA);

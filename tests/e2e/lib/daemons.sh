@@ -333,6 +333,14 @@ refused() {
 	[ $rc = "$1" ] && grep -qF -- "$2" "$tmp/refused.log" || fail "$2: exit status $rc, not $1: $(cat "$tmp/refused.log")"
 }
 
+# base_for CONFIG FOLDER [argument]…: trains weights for a model folder in one step, beside which adapters may then train.
+base_for() {
+	"$SPLITC" train "$1" --local --fresh --set model.huggingface="$2" --set lora.rank=0 --set train.max_steps=1 --set log.dir="$2.run" "${@:3}" >"$2.log" 2>&1 ||
+		fail "weights for $2: $(cat "$2.log")"
+	cp "$2.run/model.safetensors" "$2"
+	rm -r "$2.run"
+}
+
 # weights_of FILE: prints a model without the metadata that describes its data, and without the hash that covers them.
 weights_of() {
 	local header
