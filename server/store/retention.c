@@ -296,7 +296,7 @@ int64_t sl_retention_opened(const struct sl_retention *w, int64_t clock_s)
 	int64_t newest_s = INT64_MIN;
 	struct list l;
 
-	if (!w->dir[0] || !w->ttl_s || !list_open(&l, w))
+	if (!w->dir[0] || !w->ttl_s || access(w->dir, F_OK) != 0 || !list_open(&l, w))
 		return clock_s;
 	for (int i = 0; i < l.n; i++)
 		newest_s = l.entry[i].used_s > newest_s ? l.entry[i].used_s : newest_s;
