@@ -72,7 +72,7 @@ static void on_ready(void *arg, uint64_t next_step)
 	if (err)
 		end(f, err);
 	else {
-		(void)sl_audit_wants(f->audit, f->step); /* the audit begins with this step */
+		(void)sl_audit_wants(f->audit, f->step, false); /* the audit begins with this step */
 		sl_link_fetch(sl_remote_link(f->remote));
 	}
 }

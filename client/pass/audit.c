@@ -1,4 +1,4 @@
-#include "client/pass/audit.h"
+#include "client/pass/audit_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,38 +6,13 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "client/pass/local.h"
 #include "client/pass/remote.h"
-#include "client/persist/audit_note.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/link/key.h"
 #include "kernels/cpu/cpu.h"
 
-enum { SENT, GRADIENT, WATCHED, LONGEST = 4 /* steps of a randomly placed stretch */, MOST_IN_ROW = 3 };
-
-struct sl_audit {
-	const struct sl_setup *setup;
-	uint64_t every, total; /* total: the run's steps */
-	struct sl_local *local;
-	struct sl_client_state client;
-	struct sl_carried carried; /* the layout of the state that a Fetch brings */
-	float *weights;            /* [weight_count] the middle as computed here; a Fetch brings only its first part */
-	uint8_t *room;             /* [carried.bytes] */
-	bool on;                   /* a stretch is under way */
-	uint64_t begin, end;       /* steps, end excluded, of this stretch or of the next one */
-	uint64_t step;             /* the step that was computed last */
-	uint64_t done;             /* steps before the state that was computed here */
-	bool nonfinite;            /* `step` has NaN or Inf */
-	bool asked;                /* a Fetch was sent that begins a stretch, or ends one of an earlier process */
-	unsigned cuts;             /* links lost in this audit since its last step or Fetch */
-	char there[SL_WIRE_DEVICE];
-	struct sl_audit_note note; /* its secret: a server that knew it could forge a tensor with the same hash */
-	struct sl_jsonl_audit found;
-	bool has_found;
-	uint64_t seen[WATCHED][SL_PLAN_MAX_CHUNKS]; /* hashes; 0: not computed */
-	struct sl_audit_sum sum, held;              /* held: of the stretch under way */
-};
+enum { LONGEST = 4 /* steps of a randomly placed stretch */, MOST_IN_ROW = 3 };
 
 /* A random number below `n` that the server cannot predict. */
 static uint64_t drawn(uint64_t n)
@@ -56,13 +31,13 @@ static enum sl_err draw_secret(struct sl_key *secret, struct sl_fail *fail)
 		       : sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no random numbers for audits");
 }
 
-/* Draws the next stretch: it begins at from + 0 … 2·every - 2, and each further step has a probability of 1/2. The last
- * one ends with the run. One that is owed begins at once. */
+/* Draws the next stretch: it begins at from + 0 … 2·every - 2, and each further step has a probability of 1/2. The
+ * first one begins with the run, and the last one ends with it. One that is owed begins at once. */
 static void draw(struct sl_audit *a, uint64_t from)
 {
 	uint64_t length = 1, last;
 
-	a->begin = a->every && !a->note.owed ? from + drawn(2 * a->every - 1) : from;
+	a->begin = a->every && !a->note.owed && from ? from + drawn(2 * a->every - 1) : from;
 	while (a->every && length < LONGEST && drawn(2))
 		length++;
 	last = a->total > length ? a->total - length : 0;
@@ -73,35 +48,10 @@ static void draw(struct sl_audit *a, uint64_t from)
 		a->end = a->total;
 }
 
-static int watched(enum sl_dir dir)
-{
-	return dir == SL_DIR_MID_ACT ? SENT : dir == SL_DIR_HEAD_GRAD ? GRADIENT : WATCHED;
-}
-
-/* Of all values of a run. */
-static uint64_t hash_of(const struct sl_audit *a, enum sl_dir dir, const struct sl_tensor *x)
-{
-	const int n = sl_plan_cut_values(a->setup->plan, dir == SL_DIR_MID_ACT);
-	uint64_t hash = 0;
-
-	for (int v = 0; v < n; v++)
-		hash = hash * 0x100000001b3 +
-		       sl_key_hash(&a->note.secret, x[v].data, (size_t)sl_shape_count(&x[v].shape) * sizeof(float));
-	return hash | 1;
-}
-
-static void crossed(void *arg, enum sl_dir dir, int chunk, const struct sl_tensor *x)
-{
-	struct sl_audit *a = arg;
-	const int which = watched(dir);
-
-	if (which < WATCHED)
-		a->seen[which][chunk] = hash_of(a, dir, x);
-}
-
 enum sl_err sl_audit_open(struct sl_audit **out, const struct sl_setup *setup, uint64_t every, uint64_t total,
 			  bool resume, struct sl_fail *fail)
 {
+	static const struct sl_key none;
 	const struct sl_ends_use use = sl_setup_use(setup);
 	struct sl_audit *a = calloc(1, sizeof *a);
 	enum sl_err err;
@@ -117,7 +67,7 @@ enum sl_err sl_audit_open(struct sl_audit **out, const struct sl_setup *setup, u
 					   "audits compare bits, and are possible with device: cpu alone");
 	}
 	err = resume ? sl_audit_note_read(&a->note, setup->conf, fail) : SL_OK;
-	if (!err && !a->note.expects)
+	if (!err && memcmp(&a->note.secret, &none, sizeof none) == 0)
 		err = draw_secret(&a->note.secret, fail);
 	if (!err)
 		err = sl_local_open(&a->local, setup->plan, &setup->agreement, NULL,
@@ -128,7 +78,7 @@ enum sl_err sl_audit_open(struct sl_audit **out, const struct sl_setup *setup, u
 		sl_audit_close(a);
 		return err;
 	}
-	sl_local_listen(a->local, crossed, a);
+	sl_local_listen(a->local, sl_audit_crossed, a);
 	draw(a, 0);
 	*out = a;
 	return SL_OK;
@@ -155,20 +105,41 @@ static bool stands(const struct sl_audit *a, uint64_t step)
 }
 
 /* From the Fetch on the server knows of the audit, so it has begun. */
-static void owe(struct sl_audit *a)
+static bool owe(struct sl_audit *a)
 {
 	if (a->asked)
-		return;
+		return true;
 	a->asked = true;
 	a->note.begun++;
 	a->note.owed = 1;
 	sl_audit_note_write(&a->note, a->setup->conf);
+	return true;
 }
 
-bool sl_audit_wants(struct sl_audit *a, uint64_t step)
+/* One evaluation in `every`, drawn before its first batch. A stretch under way has all of its batches. But behind a
+ * lost link the evaluation before its last step may be repeated: then the stretch begins anew with that evaluation. */
+static bool wants_evaluation(struct sl_audit *a, uint64_t step)
+{
+	const bool first = a->evaluated != step + 1, ahead = a->on && a->done != step;
+
+	a->evaluated = step + 1;
+	if (a->on && !ahead && first)
+		sl_audit_kept(a, step);
+	if (!ahead && (a->on || step >= a->total || (!a->note.owed && (!first || drawn(a->every)))))
+		return false;
+	a->asked |= ahead;
+	a->on = false;
+	a->begin = step;
+	a->end = step + 1;
+	return owe(a);
+}
+
+bool sl_audit_wants(struct sl_audit *a, uint64_t step, bool evaluates)
 {
 	if (!a)
 		return false;
+	if (evaluates)
+		return wants_evaluation(a, step);
 	if (a->on)
 		return step >= a->end;
 	if (step && a->note.expects == step) {
@@ -177,9 +148,7 @@ bool sl_audit_wants(struct sl_audit *a, uint64_t step)
 	}
 	if (step > a->begin || a->note.owed) /* the run has resumed after the step that was drawn */
 		draw(a, step);
-	if (step == a->begin)
-		owe(a);
-	return step == a->begin;
+	return step == a->begin && owe(a);
 }
 
 /* ---- how a stretch ends */
@@ -230,6 +199,8 @@ enum sl_err sl_audit_linked(struct sl_audit *a, uint64_t step, struct sl_fail *f
 {
 	char why[80];
 
+	if (a && sl_audit_note_back(&a->note, step))
+		sl_audit_note_write(&a->note, a->setup->conf);
 	if (!a || !a->on || stands(a, step))
 		return SL_OK;
 	snprintf(why, sizeof why, "the server went back to step %" PRIu64, step);
@@ -238,13 +209,9 @@ enum sl_err sl_audit_linked(struct sl_audit *a, uint64_t step, struct sl_fail *f
 
 enum sl_err sl_audit_abandoned(struct sl_audit *a, uint64_t step, const char *why, struct sl_fail *fail)
 {
-	if (!a || !a->on)
+	if (!a || !a->on || (a->held.steps && a->step == step && a->nonfinite))
 		return SL_OK;
 	a->on = false;
-	if (a->held.steps && a->step == step && a->nonfinite) {
-		note_found(a, "not ended: a step has NaN or Inf, here too");
-		return SL_OK;
-	}
 	sl_fail_set(fail, SL_ERR_AUDIT,
 		    "audit: step %" PRIu64 " was abandoned (%.200s), and this host finds neither NaN nor Inf in it",
 		    step + 1, why);
@@ -262,6 +229,7 @@ enum sl_err sl_audit_lost(struct sl_audit *a, bool for_good, struct sl_fail *fai
 		sl_audit_park(a);
 		(void)count_broken(a, why.text, fail);
 	} else if (a && (a->on || a->asked)) {
+		sl_audit_kept(a, a->done); /* it may be kept before the next link */
 		(void)too_many(a, ++a->cuts, "links were lost in an audit", why.text, fail);
 	}
 	return fail->code;
@@ -289,13 +257,31 @@ static uint64_t hash_of_state(const struct sl_audit *a, const float *weights, co
 	return sl_key_hash(&a->note.secret, both, sizeof both);
 }
 
-void sl_audit_park(struct sl_audit *a)
+/* Gets the hash of the state that was computed here. */
+static bool hash_here(struct sl_audit *a, uint64_t *hash)
 {
 	if (!a || !a->on || !a->held.steps || a->nonfinite ||
 	    sl_local_take_middle(a->local, &a->carried, a->weights, a->room))
+		return false;
+	*hash = hash_of_state(a, a->weights, a->room);
+	return true;
+}
+
+void sl_audit_park(struct sl_audit *a)
+{
+	if (!hash_here(a, a ? &a->note.hash : NULL))
 		return;
 	a->note.expects = a->done;
-	a->note.hash = hash_of_state(a, a->weights, a->room);
+	sl_audit_note_write(&a->note, a->setup->conf);
+}
+
+void sl_audit_kept(struct sl_audit *a, uint64_t step)
+{
+	uint64_t hash;
+
+	if (!hash_here(a, &hash) || step != a->done)
+		return;
+	sl_audit_note_know(&a->note, step, hash);
 	sl_audit_note_write(&a->note, a->setup->conf);
 }
 
@@ -316,15 +302,6 @@ static void name_weight(const struct sl_audit *a, const float *theirs, char *out
 				 s->graph.param[s->param[i].graph_param].name, differ, s->weight_count);
 }
 
-static enum sl_err differs(const struct sl_audit *a, const char *what, struct sl_fail *fail)
-{
-	return sl_fail_set(fail, SL_ERR_AUDIT,
-			   "audit: step %" PRIu64
-			   ": %s is not what the agreed network, loss, order and codecs give. The "
-			   "server computed something else, or not with the kernels that it names (%s; here cpu: %s)",
-			   a->step + 1, what, a->there, sl_cpu_describe());
-}
-
 static void stretch_ended(struct sl_audit *a)
 {
 	a->on = a->asked = false;
@@ -342,7 +319,7 @@ static enum sl_err end_noted(struct sl_audit *a, uint64_t step, const float *wei
 	a->begin = step;
 	a->held = (struct sl_audit_sum){.bytes = 0};
 	if (hash_of_state(a, weights, carried) != a->note.hash)
-		return differs(a, "the middle, or the state of its optimizer or codecs,", fail);
+		return sl_audit_differs(a, "the middle, or the state of its optimizer or codecs,", fail);
 	stretch_ended(a);
 	return SL_OK;
 }
@@ -358,10 +335,10 @@ static enum sl_err compare_middle(struct sl_audit *a, const float *weights, cons
 		return sl_fail_set(fail, err, "the middle that was computed here could not be read");
 	if (memcmp(a->weights, weights, (size_t)sl_plan_fetch_count(s) * sizeof *weights) != 0) {
 		name_weight(a, weights, what, sizeof what);
-		return differs(a, what, fail);
+		return sl_audit_differs(a, what, fail);
 	}
 	if (memcmp(a->room, carried, a->carried.bytes) != 0)
-		return differs(a, "the state of the middle's optimizer or codecs", fail);
+		return sl_audit_differs(a, "the state of the middle's optimizer or codecs", fail);
 	return SL_OK;
 }
 
@@ -397,6 +374,7 @@ static enum sl_err open_rooms(struct sl_audit *a, struct sl_remote *remote, cons
 			      struct sl_fail *fail)
 {
 	const struct sl_plan_segment *s = &a->setup->plan->segment[SL_MIDDLE];
+	enum sl_err err;
 
 	a->carried = *layout;
 	if (!a->weights) {
@@ -408,15 +386,43 @@ static enum sl_err open_rooms(struct sl_audit *a, struct sl_remote *remote, cons
 		a->room = malloc(layout->bytes);
 	if (!a->weights || !a->room)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for audits");
+	if (!a->first) { /* nothing was computed here yet */
+		err = sl_local_set_weights(a->local, &a->setup->weights, fail);
+		if (!err && sl_local_take_middle(a->local, &a->carried, a->weights, a->room))
+			err = sl_fail_set(fail, SL_ERR_DEVICE, "the first middle could not be read back");
+		if (err)
+			return err;
+		a->first = hash_of_state(a, a->weights, a->room);
+	}
 	return a->client.head.weight ? SL_OK : sl_remote_state_open(remote, &a->client, fail);
+}
+
+/* What was fetched before `step`, where this host knows what it must be: the first weights, or a checkpoint's. A phase
+ * begins with a state that another plan made. */
+static enum sl_err compare_known(struct sl_audit *a, uint64_t step, const float *weights, const uint8_t *carried,
+				 struct sl_fail *fail)
+{
+	const struct sl_audit_known *known = sl_audit_note_find(&a->note, step);
+	const uint64_t hash = step ? known ? known->hash : 0 : a->first;
+
+	a->step = step;
+	if (!hash || (step && step == a->setup->plan->spec.phase_step) || hash == hash_of_state(a, weights, carried))
+		return SL_OK;
+	return sl_audit_differs(a,
+				step ? "the middle, or the state of its optimizer or codecs, of this checkpoint"
+				     : "the first middle, or the state of its optimizer or codecs,",
+				fail);
 }
 
 static enum sl_err begin_stretch(struct sl_audit *a, struct sl_remote *remote, uint64_t step, const float *weights,
 				 const uint8_t *carried, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *s = &a->setup->plan->segment[SL_MIDDLE];
-	enum sl_err err = sl_remote_take(remote, &a->client);
+	enum sl_err err = compare_known(a, step, weights, carried, fail);
 
+	if (err)
+		return err;
+	err = sl_remote_take(remote, &a->client);
 	memcpy(a->weights, weights, (size_t)sl_plan_fetch_count(s) * sizeof *weights);
 	if (!err)
 		err = sl_local_set_done(a->local, step, fail);
@@ -438,16 +444,20 @@ static enum sl_err begin_stretch(struct sl_audit *a, struct sl_remote *remote, u
 static enum sl_err end_due(struct sl_audit *a, uint64_t step, bool goes_on, const float *weights,
 			   const uint8_t *carried, bool *ended, struct sl_fail *fail)
 {
-	const bool noted = !a->on && step && a->note.expects == step;
+	const bool noted = !a->on && step && a->note.expects == step, due = a->on && (a->held.steps || !goes_on);
 	enum sl_err err = SL_OK;
 
-	if (a->on && a->held.steps)
+	if (due)
 		err = compare_middle(a, weights, carried, fail);
 	else if (noted)
 		err = end_noted(a, step, weights, carried, fail);
-	*ended = !err && (noted || (a->on && a->held.steps && !(goes_on && step >= a->total)));
+	*ended = !err && (noted || (due && !(goes_on && step >= a->total)));
 	if (*ended && !noted)
 		end_stretch(a);
+	if (*ended && !goes_on) { /* --resume may begin with this state */
+		sl_audit_note_know(&a->note, step, hash_of_state(a, weights, carried));
+		sl_audit_note_write(&a->note, a->setup->conf);
+	}
 	if (*ended && a->every)
 		draw(a, step);
 	return err;
@@ -465,9 +475,13 @@ enum sl_err sl_audit_fetched(struct sl_audit *a, struct sl_remote *remote, uint6
 
 	if (!a || err || (!a->on && !a->note.owed))
 		return err;
+	err = sl_audit_pass_over(a, step, fail);
+	if (err)
+		return err;
 	carried = sl_port_carried(sl_link_port(sl_remote_link(remote)), &layout);
 	bytes = sl_remote_session(remote)->limits.run_bytes[SL_PART_WEIGHTS];
 	a->cuts = 0;
+	a->evaluates = false;
 	err = check_kernels(a, remote, fail);
 	if (!err)
 		err = open_rooms(a, remote, layout, fail);
@@ -482,47 +496,19 @@ enum sl_err sl_audit_fetched(struct sl_audit *a, struct sl_remote *remote, uint6
 	return err;
 }
 
-/* ---- a step of a stretch */
-
-enum sl_err sl_audit_repeat(struct sl_audit *a, const struct sl_feed *feed, uint64_t step, double lr,
-			    struct sl_fail *fail)
-{
-	struct sl_step_result result;
-	const uint64_t began = sl_now_ns();
-	enum sl_err err;
-
-	if (!a || !a->on || step + 1 == a->done) /* it was computed already: an earlier link was lost in it */
-		return SL_OK;
-	memset(a->seen, 0, sizeof a->seen);
-	a->step = step;
-	err = sl_local_step(a->local, feed, step, lr, &result, fail);
-	a->cuts = 0;
-	a->held.seconds += sl_seconds_since(began);
-	a->held.steps++;
-	a->done = step + 1;
-	a->nonfinite = err == SL_ERR_NONFINITE;
-	return a->nonfinite ? SL_OK : err; /* the step with the server will find it, too */
-}
-
-enum sl_err sl_audit_compare(const struct sl_audit *a, enum sl_dir dir, int chunk, const struct sl_tensor *x,
-			     struct sl_fail *fail)
-{
-	const int which = watched(dir);
-	char what[64];
-
-	if (!a || !a->on || !a->seen[which][chunk] || a->seen[which][chunk] == hash_of(a, dir, x))
-		return SL_OK;
-	snprintf(what, sizeof what, "%s of chunk %d", sl_dir_name(dir), chunk);
-	return differs(a, what, fail);
-}
-
 struct sl_audit_sum sl_audit_sum(const struct sl_audit *a)
 {
 	return a ? a->sum : (struct sl_audit_sum){.steps = 0};
 }
 
-void sl_audit_count(const struct sl_audit *a, uint64_t *begun, uint64_t *ended)
+struct sl_audit_share sl_audit_share(const struct sl_audit *a)
 {
-	*begun = a ? a->note.begun : 0;
-	*ended = a ? a->note.ended : 0;
+	struct sl_audit_share share = {.begun = 0};
+
+	if (a) {
+		share = a->share;
+		share.begun = a->note.begun;
+		share.ended = a->note.ended;
+	}
+	return share;
 }

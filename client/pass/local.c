@@ -219,6 +219,11 @@ enum sl_err sl_local_give(struct sl_local *l, const struct sl_local_state *state
 	return err;
 }
 
+double sl_local_middle_squares(const struct sl_local *l)
+{
+	return l->middle_squares;
+}
+
 void sl_local_listen(struct sl_local *l, sl_local_crossed *crossed, void *arg)
 {
 	l->crossed = crossed;
@@ -369,6 +374,7 @@ enum sl_err sl_local_find_scale(struct sl_local *l, double *scale, struct sl_fai
 	if (!err) {
 		const double squares[3] = {ends[0], middle, ends[1]};
 
+		l->middle_squares = middle;
 		l->grad_norm = sl_clip_norm(squares);
 		*scale = factor * sl_clip_factor(l->plan->spec.clip_norm, squares);
 	}

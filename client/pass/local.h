@@ -63,6 +63,8 @@ enum sl_err sl_local_give_all(struct sl_local *local, const struct sl_client_sta
 			      const uint8_t *carried) SL_MUST_CHECK;
 enum sl_err sl_local_take_middle(struct sl_local *local, const struct sl_carried *layout, float *weights,
 				 uint8_t *carried) SL_MUST_CHECK;
+/* The middle's sum of squares in the last step of a run that clips, as a client has it from its server. */
+double sl_local_middle_squares(const struct sl_local *local);
 /* From here on calls `crossed` for every tensor that crosses, as decoded. NULL: calls nothing. */
 typedef void sl_local_crossed(void *arg, enum sl_dir dir, int chunk, const struct sl_tensor *x);
 void sl_local_listen(struct sl_local *local, sl_local_crossed *crossed, void *arg);

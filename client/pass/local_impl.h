@@ -19,6 +19,7 @@ struct sl_local {
 	void *crossed_arg;
 	uint64_t done;                    /* steps, for which the codecs have their shapes */
 	double grad_norm;                 /* of the batch; as in struct sl_step_result */
+	double middle_squares;            /* the middle's part of it, squared */
 	double grad_scale;                /* factor from clipping this member by itself; 0: it is not clipped so */
 	uint64_t began_ns;                /* when the pass began */
 	uint64_t tx_bytes, rx_bytes;      /* of the batch */

@@ -23,6 +23,16 @@ static float *place(void *arg, enum sl_dir dir, int chunk)
 	return mid ? sl_exec_input(r->ends.tail, chunk, most).data : sl_exec_dout(r->ends.head, chunk, most).data;
 }
 
+/* Clipping by a norm that is nearly all somebody else's has left less than a thousandth of this side's gradient. A
+ * server or a member that says such a norm stops the training of the others. */
+static bool stands_still(const struct sl_session *s)
+{
+	const double all = sl_clip_norm((double[3]){s->squares[0], s->squares[1], s->squares[2]});
+
+	return s->limits.clip_norm > 0 && s->own_squares > 0 && s->grad_scale < s->mean_factor / 1000 &&
+	       sqrt(s->own_squares) < all / 1000;
+}
+
 struct sl_step_result sl_remote_result(const struct sl_remote *r)
 {
 	struct sl_port_stats now = sl_port_stats(sl_link_port(r->link));
@@ -47,6 +57,7 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 		.rx_bytes = now.rx_bytes - r->before.rx_bytes,
 	};
 
+	result.still = !result.skipped && s->training && stands_still(s);
 	result.loss = sl_ends_loss(&r->ends, &result.dice);
 	if (!r->ends.tail) { /* the loss and the labels are another party's */
 		result.answers = result.correct = 0;
@@ -251,11 +262,9 @@ bool sl_remote_in_doubt(const struct sl_remote *r)
 	return sl_link_ended_in_commit(r->link) && !sl_remote_applied(r) && may_apply;
 }
 
-enum sl_err sl_remote_apply(struct sl_remote *r)
+enum sl_err sl_remote_apply(struct sl_remote *r, struct sl_fail *fail)
 {
-	struct sl_fail why;
-
-	return sl_remote_commit(r, &why);
+	return sl_remote_commit(r, fail);
 }
 
 enum sl_err sl_remote_get_weights(struct sl_remote *r, struct sl_weights *weights, struct sl_fail *fail)

@@ -52,7 +52,7 @@ bool sl_remote_torn(const struct sl_remote *remote);
 /* After `failed`: the step under way is complete on this side and COMMIT was sent, but its answer is lost. If
  * sl_remote_apply applies it here, the client may be a step ahead of the server. */
 bool sl_remote_in_doubt(const struct sl_remote *remote);
-enum sl_err sl_remote_apply(struct sl_remote *remote) SL_MUST_CHECK;
+enum sl_err sl_remote_apply(struct sl_remote *remote, struct sl_fail *fail) SL_MUST_CHECK;
 /* The result of the step or evaluation batch that is done; after `failed`, of the step under way. */
 struct sl_step_result sl_remote_result(const struct sl_remote *remote);
 /* After `fetched`: the whole model as it stands, all three segments. NONFINITE, with *weights untouched: what the

@@ -24,12 +24,12 @@ static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fa
 static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
 	struct sl_tensor out[SL_CUT_VALUES];
-	enum sl_err err;
+	enum sl_err err = SL_OK;
 
 	sl_exec_crossing(r->ends.head, SL_END_OUT, chunk, &r->ends.chunk[chunk].call.dims, out);
 	sl_port_compute_begins(sl_link_port(r->link));
-	err = chunk == 0 && r->ends.training ? sl_audit_repeat(r->conf.audit, &r->ends.feed, r->ends.step, r->lr, fail)
-					     : SL_OK;
+	if (chunk == 0)
+		err = sl_audit_repeat(r->conf.audit, &r->ends.feed, r->ends.step, r->ends.training, r->lr, fail);
 	if (!err)
 		err = sl_ends_head_forward(&r->ends, chunk);
 	if (!err && r->ends.training && !r->ends.tail && r->conf.link.plan->spec.no_grad[0])
@@ -49,7 +49,7 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 
 	sl_exec_crossing(r->ends.tail, SL_END_IN, chunk, dims, x);
 	err = sl_port_decode(sl_link_port(r->link), SL_DIR_MID_ACT, chunk, x, fail);
-	if (!err && r->ends.training)
+	if (!err)
 		err = sl_audit_compare(r->conf.audit, SL_DIR_MID_ACT, chunk, x, fail);
 	sl_port_compute_begins(sl_link_port(r->link));
 	if (!err)
@@ -198,6 +198,8 @@ enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 
 	if (!err && r->change)
 		err = hear(r, fail);
+	if (!err && !skip)
+		err = sl_audit_applies(r->conf.audit, sl_link_session(r->link)->squares[1], fail);
 	if (err)
 		return err;
 	take_lr(r);

@@ -10,7 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 
-enum { NOTE_TEXT = 6 * 21 + SL_KEY_TEXT + 2 };
+enum { NOTE_TEXT = 6 * 21 + SL_KEY_TEXT + 2 + SL_AUDIT_KNOWN * 2 * 21 };
 
 enum sl_err sl_audit_note_read(struct sl_audit_note *note, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
@@ -33,6 +33,11 @@ enum sl_err sl_audit_note_read(struct sl_audit_note *note, const struct sl_conf_
 	    end != '\n' || !sl_key_parse(&n.secret, key, strlen(key)))
 		err = sl_fail_set(fail, SL_ERR_DATA,
 				  "%s is damaged: remove it, and the run forgets which audits it has begun", path);
+	for (int i = 0; i < SL_AUDIT_KNOWN && !err; i++)
+		if (fscanf(f, "%20" SCNu64 " %20" SCNu64, &n.known[i].step, &n.known[i].hash) != 2) {
+			n.known[i].step = 0;
+			break;
+		}
 	fclose(f);
 	if (!err)
 		*note = n;
@@ -43,16 +48,54 @@ void sl_audit_note_write(const struct sl_audit_note *n, const struct sl_conf_cli
 {
 	char path[PATH_MAX], key[SL_KEY_TEXT], text[NOTE_TEXT];
 	struct sl_fail why;
-	int len;
+	size_t len;
 
 	if (!conf->log.dir[0])
 		return;
 	sl_key_print(&n->secret, key);
-	len = snprintf(text, sizeof text,
-		       "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", n->begun,
-		       n->ended, n->in_row, n->owed, n->expects, n->hash, key);
-	if (sl_log_dir_path(path, conf, SL_AUDIT_NOTE, &why) ||
-	    sl_newfile_put(path, 0600, SL_FP_NONE, text, (size_t)len, &why))
+	len = (size_t)snprintf(text, sizeof text,
+			       "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", n->begun,
+			       n->ended, n->in_row, n->owed, n->expects, n->hash, key);
+	for (int i = 0; i < SL_AUDIT_KNOWN; i++)
+		if (n->known[i].step)
+			len += (size_t)snprintf(text + len, sizeof text - len, "%" PRIu64 " %" PRIu64 "\n",
+						n->known[i].step, n->known[i].hash);
+	if (sl_log_dir_path(path, conf, SL_AUDIT_NOTE, &why) || sl_newfile_put(path, 0600, SL_FP_NONE, text, len, &why))
 		sl_log(SL_LOG_WARN, "audit-note", "%s: if this process is killed, the run forgets that an audit is due",
 		       why.text);
+}
+
+void sl_audit_note_know(struct sl_audit_note *n, uint64_t step, uint64_t hash)
+{
+	struct sl_audit_known *at = &n->known[0];
+
+	for (int i = 0; i < SL_AUDIT_KNOWN; i++) {
+		if (n->known[i].step < at->step)
+			at = &n->known[i];
+		if (n->known[i].step == step) {
+			at = &n->known[i];
+			break;
+		}
+	}
+	*at = (struct sl_audit_known){step, hash};
+}
+
+bool sl_audit_note_back(struct sl_audit_note *n, uint64_t step)
+{
+	bool any = false;
+
+	for (int i = 0; i < SL_AUDIT_KNOWN; i++)
+		if (n->known[i].step > step) {
+			n->known[i].step = 0;
+			any = true;
+		}
+	return any;
+}
+
+const struct sl_audit_known *sl_audit_note_find(const struct sl_audit_note *n, uint64_t step)
+{
+	for (int i = 0; i < SL_AUDIT_KNOWN; i++)
+		if (step && n->known[i].step == step)
+			return &n->known[i];
+	return NULL;
 }

@@ -199,13 +199,22 @@ static json_t *directions(const struct sl_jsonl_direction *d)
 	return all;
 }
 
+json_t *sl_jsonl_words(const struct sl_jsonl_summary *s)
+{
+	json_t *all = json_array();
+
+	for (int i = 0; i < SL_JSONL_WORDS && s->word[i]; i++)
+		json_array_append_new(all, json_string(s->word[i]));
+	return all;
+}
+
 enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *s)
 {
 	if (!log)
 		return SL_OK;
 	return put(log,
 		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so so so so "
-			     "so ss? ss?}",
+			     "so ss? ss? so so}",
 			     "type", "summary", "outcome", s->outcome, "epochs", integer(s->epochs), "steps",
 			     integer(s->steps), "skipped", integer(s->skipped), "samples", integer(s->samples),
 			     "test_loss", sl_json_real(s->test_loss), "test_acc", sl_json_real(s->test_acc),
@@ -222,7 +231,8 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 			     "curve_rx_bytes", integer(s->curve_rx_bytes), "audits_begun", integer(s->audits_begun),
 			     "audits_ended", integer(s->audits_ended), "direction", directions(s->direction),
 			     "test_metrics", scores(s->score), "tx_mb_s", sl_json_real(s->tx_mb_s), "rx_mb_s",
-			     sl_json_real(s->rx_mb_s), "test_undefined", s->undefined, "best_metric", s->best_metric));
+			     sl_json_real(s->rx_mb_s), "test_undefined", s->undefined, "best_metric", s->best_metric,
+			     "still_steps", integer(s->still), "servers_word", sl_jsonl_words(s)));
 }
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)

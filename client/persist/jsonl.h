@@ -54,6 +54,8 @@ struct sl_jsonl_direction {
 	double nominal_bytes;
 };
 
+enum { SL_JSONL_WORDS = 6 };
+
 /* Rates as in published tables: average = bytes sent / compute time; peak client = max over sends of bytes / send time;
  * peak server = max over receives of bytes / receive time. MB = 1e6 bytes. */
 struct sl_jsonl_summary {
@@ -68,6 +70,8 @@ struct sl_jsonl_summary {
 	/* parts of the above, over a link: the middle's weights, ZMTP's framing, and what encryption adds */
 	uint64_t weights_tx_bytes, weights_rx_bytes, framing_tx_bytes, framing_rx_bytes, curve_tx_bytes, curve_rx_bytes;
 	uint64_t audits_begun, audits_ended;
+	uint64_t still; /* steps that somebody else's norm has left nearly without effect; of this process */
+	const char *word[SL_JSONL_WORDS]; /* what nothing checks: the server's word; NULL: no more */
 	struct sl_jsonl_direction direction[SL_JSONL_DIRECTIONS]; /* name NULL: left out */
 	const char *outcome;                                      /* "finished", "interrupted", "server lost" … */
 	const char *undefined;   /* why figures of the last evaluation are undefined; NULL: none is */
@@ -75,6 +79,10 @@ struct sl_jsonl_summary {
 };
 
 struct sl_jsonl;
+struct json_t;
+
+/* s->word as an array. */
+struct json_t *sl_jsonl_words(const struct sl_jsonl_summary *s);
 
 /* Opens the file to append; creates it and its folders if needed. CANTCREATE; BUSY: another process has it open. */
 enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;

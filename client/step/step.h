@@ -14,6 +14,7 @@ struct sl_step_result {
 	double dice;              /* the Dice loss in it, a mean over pictures; 0: there is none */
 	bool skipped;             /* NaN or Inf: nothing was applied; loss and correct say nothing */
 	bool late;                /* skipped because the group went on without this member */
+	bool still;               /* the norm to which it was clipped left nearly nothing of this side's gradient */
 	bool passed; /* in a group: another member's step, nothing was computed; only step and lr are set */
 	double lr;
 	double grad_norm;            /* of the whole model, before it is clipped; NAN: skipped, or not clipped */

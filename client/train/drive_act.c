@@ -151,8 +151,10 @@ bool sl_act_book(struct drive *d)
 
 bool sl_act_keep_if_due(struct drive *d)
 {
-	if (trains(d) && d->due)
+	if (trains(d) && d->due) {
+		sl_audit_kept(d->audit, sl_training_state(d->run).step);
 		sl_recover_keep(d->recover, d->remote, d->run, false);
+	}
 	return true;
 }
 
@@ -193,6 +195,7 @@ bool sl_act_hold_state(struct drive *d)
 
 	d->saved = false;
 	if (sl_recover_lost(d->recover, d->remote, d->run, &done, &result, d->fail) != SL_OK) {
+		d->err = d->fail->code == SL_ERR_AUDIT ? SL_ERR_AUDIT : d->err;
 		sl_drive_event(d, EV_OVER);
 		return false;
 	}
@@ -288,7 +291,8 @@ void sl_drive_next(struct drive *d)
 {
 	enum sl_want want = stops(d) ? SL_WANT_FINISH : sl_training_next(d->run);
 
-	const bool audits = want == SL_WANT_STEP && sl_audit_wants(d->audit, sl_training_number(d->run));
+	const bool audits = (want == SL_WANT_STEP || want == SL_WANT_EVAL) &&
+			    sl_audit_wants(d->audit, sl_training_state(d->run).step, want == SL_WANT_EVAL);
 	const bool copies = !d->why && (audits || sl_publish_wants(d->publish));
 
 	if (sl_publish_busy(d->publish)) { /* no checkpoint may name best weights that are not on the disk yet */

@@ -67,7 +67,7 @@ bool sl_drive_handle_audit(struct drive *d, enum sl_err err)
 	if (sl_audit_found(d->audit, &found))
 		sl_training_audited(d->run, &found);
 	d->link.audits = d->audit != NULL;
-	sl_audit_count(d->audit, &d->link.audits_begun, &d->link.audits_ended);
+	d->link.audited = sl_audit_share(d->audit);
 	if (err)
 		sl_drive_fault(d, err);
 	return err;

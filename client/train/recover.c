@@ -222,9 +222,10 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 	if (err || !sl_remote_in_doubt(remote))
 		return err;
 	r->ahead_result = sl_remote_result(remote);
-	err = sl_remote_apply(remote);
+	err = sl_remote_apply(remote, fail);
 	if (err)
-		return sl_fail_set(fail, err, "step %" PRIu64 " could not be applied", next - 1);
+		return err == SL_ERR_AUDIT ? err
+					   : sl_fail_set(fail, err, "step %" PRIu64 " could not be applied", next - 1);
 	err = take(r, remote, &r->ahead, next, fail);
 	r->has_ahead = !err;
 	return err;

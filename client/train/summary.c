@@ -94,6 +94,22 @@ const char *sl_summary_stop_text(const struct sl_training_stop *s, char out[SL_S
 	return out;
 }
 
+/* What the server says of this run, and no audit, bound or comparison has checked. */
+static void list_words(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_link *link)
+{
+	const struct sl_audit_share *a = &link->audited;
+	int n = 0;
+
+	if (!link->audits || a->steps < a->all_steps)
+		out->word[n++] = "steps";
+	if (!link->audits || a->evals < a->all_evals)
+		out->word[n++] = "evaluations";
+	if (setup && setup->conf && setup->conf->agreed.share.group[0])
+		out->word[n++] = "members";
+	out->word[n++] = "times";
+	out->word[n++] = "checkpoints";
+}
+
 void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_totals *t,
 		     const struct sl_training_link *link, const char *outcome)
 {
@@ -127,13 +143,16 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.framing_rx_bytes = rx->framing,
 		.curve_tx_bytes = tx->curve,
 		.curve_rx_bytes = rx->curve,
-		.audits_begun = link->audits_begun,
-		.audits_ended = link->audits_ended,
+		.audits_begun = link->audited.begun,
+		.audits_ended = link->audited.ended,
+		.still = t->still,
 		.outcome = outcome,
 		.undefined = t->undefined[0] ? t->undefined : NULL,
 		.best_metric = setup && setup->conf && setup->conf->train.keep_best ? t->kept_by : NULL,
 	};
 	sl_summary_scores(out->score, t->score);
+	if (!local)
+		list_words(out, setup, link);
 	for (int dir = 0; dir < SL_CROSS_COUNT; dir++) {
 		if (!link->wire[dir])
 			continue;
@@ -256,6 +275,14 @@ static void print_rates(const struct sl_jsonl_summary *s)
 	putchar('\n');
 }
 
+static void print_words(const struct sl_jsonl_summary *s)
+{
+	for (int i = 0; i < SL_JSONL_WORDS && s->word[i]; i++)
+		printf("%s%s", i ? ", " : "the server's word, unaudited: ", s->word[i]);
+	if (s->word[0])
+		putchar('\n');
+}
+
 static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
 			const struct sl_training_link *link)
 {
@@ -268,8 +295,15 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 	if (link->lost)
 		printf("%" PRIu64 " of %" PRIu64 " links were lost\n", link->lost, link->links);
 	if (link->audits)
-		printf("audits of the server: %" PRIu64 " begun, %" PRIu64 " ended\n", s->audits_begun,
-		       s->audits_ended);
+		printf("audits of the server: %" PRIu64 " begun, %" PRIu64 " ended; of this process %" PRIu64
+		       " of %" PRIu64 " steps and %" PRIu64 " of %" PRIu64 " batches of evaluations\n",
+		       s->audits_begun, s->audits_ended, link->audited.steps, link->audited.all_steps,
+		       link->audited.evals, link->audited.all_evals);
+	if (s->still)
+		printf("%" PRIu64 " step%s nearly without effect here: the norm that the server said was above 1,000 "
+		       "times that of this side's gradient, and of train.clip_norm\n",
+		       s->still, s->still == 1 ? " was" : "s were");
+	print_words(s);
 	if (s->direction[0].name) {
 		if (s->steps && !local)
 			print_rates(s);
@@ -299,6 +333,14 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	json_object_set_new(root, "rejected", json_integer((json_int_t)link->rejected));
 	json_object_set_new(root, "audits_begun", json_integer((json_int_t)s->audits_begun));
 	json_object_set_new(root, "audits_ended", json_integer((json_int_t)s->audits_ended));
+	json_object_set_new(root, "audited",
+			    link->audits ? json_pack("{s:I, s:I, s:I, s:I}", "steps", (json_int_t)link->audited.steps,
+						     "of_steps", (json_int_t)link->audited.all_steps, "eval_batches",
+						     (json_int_t)link->audited.evals, "of_eval_batches",
+						     (json_int_t)link->audited.all_evals)
+					 : json_null());
+	json_object_set_new(root, "servers_word", sl_jsonl_words(s));
+	json_object_set_new(root, "still_steps", json_integer((json_int_t)s->still));
 	json_object_set_new(root, "test_loss", sl_json_real(s->test_loss));
 	json_object_set_new(root, "test_acc", sl_json_real(s->test_acc));
 	json_object_set_new(root, "best_test_acc", sl_json_real(s->best_test_acc));

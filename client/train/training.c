@@ -428,6 +428,17 @@ static void passed(struct sl_training *r)
 	sl_run_batch_over(r);
 }
 
+static void note_still(struct sl_training *r, const struct sl_step_result *s)
+{
+	if (!s->still)
+		return;
+	r->totals.still++;
+	sl_log_limited(SL_LOG_WARN, "norm-still",
+		       "step %" PRIu64 ": the gradient's norm, as the server says it, is %.3g, and leaves less than a "
+		       "thousandth of this side's gradient: has somebody's gradient exploded, or is the norm a lie?",
+		       r->step, s->grad_norm);
+}
+
 void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 {
 	bool eval = r->doing == SL_WANT_EVAL;
@@ -459,6 +470,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 			r->skipped_in_row = s->skipped ? r->skipped_in_row + 1 : 0;
 		r->totals.train_samples += (uint64_t)s->rows;
 		r->totals.own_steps++;
+		note_still(r, s);
 		r->totals.train_s += s->t_step_s;
 		r->totals.compute_s += s->t_compute_s;
 		if (!isnan(s->t_server_s)) {

@@ -3,6 +3,7 @@
 #ifndef SL_CLIENT_TRAIN_TRAINING_H
 #define SL_CLIENT_TRAIN_TRAINING_H
 
+#include "client/pass/audit.h"
 #include "client/persist/jsonl.h"
 #include "client/setup/setup.h"
 #include "client/step/step.h"
@@ -34,8 +35,8 @@ struct sl_training_link {
 	struct sl_rate rate;                                  /* bytes sent and received on the current link */
 	struct sl_traffic traffic[SL_WAYS];                   /* of this process' links, as sl_report_count left it */
 	uint64_t weights[SL_WAYS];                            /* bytes of weights on the closed links */
-	bool audits;                                          /* the run audits its server: */
-	uint64_t audits_begun, audits_ended;                  /* how often so far, in all its processes */
+	bool audits;                                          /* the run audits its server */
+	struct sl_audit_share audited;
 };
 
 /* `mode`: "local" or "remote", for the log. eval_only: one evaluation, then the end. resume: appends to the log.

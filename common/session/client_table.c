@@ -355,6 +355,7 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 	if (ev->task == last_task(s) && s->done[ev->task] == last_tasks(s)) {
 		s->squares[0] = ev->squares[0];
 		s->squares[2] = ev->squares[1];
+		s->own_squares = s->squares[0] + s->squares[2];
 		commit_when_known(s, out);
 	}
 	return SL_OK;
@@ -383,6 +384,11 @@ static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "Norm frame of step %" PRIu64 " with %g, in step %" PRIu64, n->step, n->squares,
 				   s->number);
+	if (sl_session_sums(s) && n->squares < s->own_squares)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "step %" PRIu64 ": the squares of all members' gradients sum to %g, where this "
+				   "member's alone are %g",
+				   n->step, n->squares, s->own_squares);
 	s->squares[1] = n->squares * s->mean_factor * s->mean_factor;
 	commit_when_known(s, out);
 	if (s->limits.free_calls)

@@ -1,7 +1,6 @@
 /* In which sessions a field means something. The receiver ends the session over a field that means nothing there, and
  * over a double out of its range. client_table.c and server_table.c say which frames are legal in which state. This
  * table adds what their fields need: something in the agreement, or something that was asked for. */
-#include <float.h>
 #include <stddef.h>
 
 #include "common/session/table.h"
@@ -32,6 +31,10 @@ enum {
 	ORDER = 1 << SL_PART_ORDER,
 	LETTER = 1 << SL_PART_LETTER
 };
+
+/* Finite fp32 gradients of 1e12 parameters have a sum of squares below 1e90; a group adds those of its members. */
+#define SQUARES_MOST 1e90
+#define MEMBERS_MOST 1e3
 
 struct field {
 	const char *name; /* as in docs/WIRE.md; "": the row is for the frame itself */
@@ -73,8 +76,8 @@ static const struct field fields[] = {
 	{"late", SL_FRAME_ABANDON, TO_SERVER, NEVER, OF(abandon.late)},
 	{"", SL_FRAME_NORM, TO_CLIENT, CLIPS | FREE, .size = 0},
 	{"", SL_FRAME_NORM, TO_SERVER, FREE | SUMS, .size = 0},
-	{"squares", SL_FRAME_NORM, TO_CLIENT, ALWAYS, OF(norm.squares), .most = DBL_MAX},
-	{"squares", SL_FRAME_NORM, TO_SERVER, ALWAYS, OF(norm.squares), .most = 1e100}, /* no sum of these is Inf */
+	{"squares", SL_FRAME_NORM, TO_CLIENT, ALWAYS, OF(norm.squares), .most = SQUARES_MOST * MEMBERS_MOST},
+	{"squares", SL_FRAME_NORM, TO_SERVER, ALWAYS, OF(norm.squares), .most = SQUARES_MOST},
 };
 
 static unsigned has(const struct sl_session *s, const struct sl_frame *f)

@@ -86,6 +86,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->backs = s->norm_of = s->committed = 0;
 	memset(s->back, 0, sizeof s->back);
 	memset(s->squares, 0, sizeof s->squares);
+	s->own_squares = 0;
 	s->squares[1] = sl_session_awaits_norm(s) ? -1 : 0;
 	s->fate = SL_PASS_GOES_ON;
 	s->commit = SL_COMMIT_APPLIES;

@@ -294,6 +294,7 @@ struct sl_session {
 	/* If the run clips, sums of squares: on a client of head, middle (-1: not known yet) and tail. In a vertical
 	 * group [1] is of all parties and the middle, and on a server [0] of the client. */
 	double squares[3];
+	double own_squares; /* client: of its head and tail, once they are known; 0 before */
 	double mean_factor; /* client: factor that makes the sum of the step's batches their mean; 1 without
 			       accumulation */
 	double grad_scale;  /* factor for all gradients, mean_factor included; 0: none; -1: free step, not known yet */

@@ -71,7 +71,7 @@ cheats() { # NAME FAILPOINT PASSAGE STEP:_WHAT STEPS_DONE
 	SPLIT_FAILPOINTS="$2=EIO@$3" start_server "$1" store="$tmp/store-$1"
 	client "run-$1" "$tmp/client.yaml" --set server="$endpoint" --set train.audit.every=1 "${@:6}" || rc=$?
 	[ $rc = 79 ] || fail "$1: exit status $rc, not 79"
-	grep -q "audit: step \($4\) is not what the agreed network, loss, order and codecs give" "$tmp/run-$1.log" ||
+	grep -q "audit: \(evaluation after \)\?step \($4\) is not what the agreed network, loss, order and codecs give" "$tmp/run-$1.log" ||
 		fail "$1: $(tail -n 2 "$tmp/run-$1.log")"
 	[ "$5" = any ] || [ "$(steps_of "run-$1")" = "$5" ] || fail "$1: $(steps_of "run-$1") steps are done, not $5"
 }
@@ -83,7 +83,7 @@ cheats weight server.cheat_weight 7 '7: features.1.conv.0.0.weight (1 of [0-9]* 
 # Payloads without a codec are received in place, so their order cannot be changed: this case needs quant:8. The cheat
 # changes only the last bits of weights and running statistics. 8 bits may hide that until the next audit of the
 # weights, at most four steps later.
-cheats order server.cheat_order '25+' '[4-7]: [^ ]* ([0-9]* of [0-9]* numbers of the middle differ)\|[5-8]: [a-z]*_[a-z]* of chunk [0-3]' any --set codec=quant:8
+cheats order server.cheat_order '25+' '[4-7]: [^ ]* ([0-9]* of [0-9]* numbers of the middle differ)\|[5-8]: [a-z]*_[a-z]* of chunk [0-3]\|6: mid_act of chunk [0-3]' any --set codec=quant:8
 SPLIT_FAILPOINTS=server.hijack=EIO@9+ start_server sly store="$tmp/store-sly"
 client unseen "$tmp/client.yaml" --set server="$endpoint" || fail 'without audits nobody sees it'
 

@@ -63,7 +63,7 @@ caught abandons 'audit: step 4 was abandoned (.*), and this host finds neither N
 	--set train.on_nan=skip --set server="$endpoint"
 for run in 1 2 3; do
 	SPLIT_FAILPOINTS=server.cheat_weight=EIO@12 start_server "altering-$run" store="$tmp/store-last"
-	caught "last-$run" 'audit: step 12: .* differ) is not what the agreed' 79 -- --set train.audit.every=6 --set server="$endpoint"
+	caught "last-$run" 'audit: \(step 12: .* differ)\|evaluation after step 12: mid_act of chunk [0-3]\) is not what the agreed' 79 -- --set train.audit.every=6 --set server="$endpoint"
 	end_process "$server_pid"
 done
 

@@ -110,3 +110,5 @@ CASE("steps", 9103567, "1,2,3,4,5,6",
      "its own, and the next start went on from the client's: status 78")
 CASE("late-rounds", 884665, "1,2,3,4,5,6",
      "a late member had caught up with the step to which all went back, in a later branch than the file's: status 78")
+CASE("audit-skip", 82, "1,3,4,5,6",
+     "an evaluation was repeated after the step behind it had been audited: an honest server was accused")

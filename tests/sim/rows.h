@@ -8,6 +8,11 @@ ROW("clip", "train.clip_norm=0.5", 0)
 ROW("best", "train.keep_best=true", 0)
 ROW("tensorboard", "log.tensorboard=true", 0)
 ROW("audit", "train.audit.every=3", 0)
+ROW("audit-all", "train.audit.every=1 train.clip_norm=0.5 train.keep_best=true", 0)
+ROW("audit-skip",
+    "model.network=../nan.safetensors head_end=a1 tail_begin=d train.freeze=huge.*,none.* train.on_nan=skip "
+    "train.audit.every=1",
+    0)
 ROW("no-checkpoints", "train.checkpoint_every=0", 0)
 ROW("every-step", "train.checkpoint_every=1", 0)
 ROW("schedule", "train.schedule.kind=cosine train.schedule.warmup_epochs=0.5", 0)

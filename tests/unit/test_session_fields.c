@@ -150,7 +150,8 @@ CHANGE(late, f->u.abandon.late = true)
 CHANGE(no_text, f->u.abandon.text[0] = 0)
 CHANGE(squares_below, f->u.norm.squares = -1)
 CHANGE(squares_between, f->u.norm.squares = 1.5)
-CHANGE(squares_above, f->u.norm.squares = 2e100)
+CHANGE(squares_above, f->u.norm.squares = 2e90)
+CHANGE(sum_above, f->u.norm.squares = 2e93)
 
 /* A frame, or a field of it, and the sessions in which it means something. `alone`: nothing but this row can refuse it,
  * so it must have been the only fault at least once. */
@@ -234,6 +235,7 @@ static const struct row table[] = {
 	TO_SERVER("Abandon.text", ABANDON, no_text, NONE, true),
 	TO_CLIENT("Norm", NORM, nothing, CLIPS | FREE | SUMS, false),
 	TO_CLIENT("Norm.squares", NORM, squares_below, NONE, true),
+	TO_CLIENT("Norm.squares", NORM, sum_above, NONE, true),
 	TO_SERVER("Norm", NORM, nothing, FREE | SUMS, false),
 	TO_SERVER("Norm.squares", NORM, squares_below, NONE, true),
 	TO_SERVER("Norm.squares", NORM, squares_between, SUMS, true),

@@ -155,10 +155,10 @@ static void what_is_no_pass_of_this_party_is_refused(void **state)
 }
 
 /* Feeds a frame to a copy of the server's session. part NULL: it is legal. */
-static void tries(const struct sl_frame *f, const char *part)
+static void tries(enum rig_who who, const struct sl_frame *f, const char *part)
 {
 	static struct sl_outbox out;
-	struct sl_session copy = rig.side[RIG_SERVER].s;
+	struct sl_session copy = rig.side[who].s;
 	const struct sl_event ev = {.kind = (enum sl_event_kind)f->kind, .frame = f};
 	const enum sl_err err = sl_session_step(&copy, &ev, rig.now_ms, &out);
 
@@ -168,12 +168,19 @@ static void tries(const struct sl_frame *f, const char *part)
 
 static void says_norm(uint64_t step, double squares, const char *part)
 {
-	tries(&(struct sl_frame){.kind = SL_FRAME_NORM, .epoch = 7, .u.norm = {step, squares}}, part);
+	tries(RIG_SERVER, &(struct sl_frame){.kind = SL_FRAME_NORM, .epoch = 7, .u.norm = {step, squares}}, part);
+}
+
+/* The sum of all members' squares is not below this member's own, nor more than floats can have. */
+static void hears_sum(double squares, const char *part)
+{
+	tries(RIG_CLIENT, &(struct sl_frame){.kind = SL_FRAME_NORM, .epoch = 7, .u.norm = {12, squares}}, part);
 }
 
 static void says_commit(double grad_scale, const char *part)
 {
-	tries(&(struct sl_frame){.kind = SL_FRAME_COMMIT,
+	tries(RIG_SERVER,
+	      &(struct sl_frame){.kind = SL_FRAME_COMMIT,
 				 .epoch = 7,
 				 .u.commit = {.step = 12, .chunks = CHUNKS, .lr = 0.1, .grad_scale = grad_scale}},
 	      part);
@@ -207,6 +214,10 @@ static void a_party_says_its_squares_once(void **state)
 				if (party == SL_PARTY_LABELS || s->done[SL_TASK_MID_BWD] == s->chunks)
 					says_commit(1, "grad_scale");
 			says_norm(12, 20, "too early or twice");
+			hears_sum(20, NULL);
+			hears_sum(nextafter(20, 0), "where this member's alone are 20");
+			hears_sum(0, "where this member's alone are 20");
+			hears_sum(1e94, "squares is 1e+94");
 			while (s->squares[1] < 0)
 				assert_true(rig_turn(&rig));
 			says_commit(right, NULL);
