@@ -24,6 +24,8 @@ struct sl_talk {
 	bool file_in, file_out; /* standard streams that are files, which need no waiting and no handle */
 	char *text;             /* bytes [at, len) of [cap] wait to be taken */
 	size_t at, len, cap;
+	size_t searched;  /* of the bytes before it, those from `at` on have no newline */
+	uint64_t served;  /* when it came, or a line of it was taken last, as a number of t->served */
 	uint64_t lines;   /* taken so far */
 	unsigned pending; /* of these, without an answer: they hold this memory */
 	unsigned skipped; /* lines that were too long, before those that wait */
@@ -39,6 +41,7 @@ struct sl_talks {
 	bool socket, closed;
 	bool waits;                   /* a client waits to be accepted */
 	struct sl_talk *first, *turn; /* turn: who is served next; NULL: the first */
+	uint64_t served;              /* clients that came and lines that were taken */
 	int clients, users;           /* users: clients, the listener and the owner, who hold this memory */
 	int flags[2];                 /* of the standard streams, which libuv makes non-blocking */
 	void (*fn)(void *arg);
@@ -100,15 +103,18 @@ static void talk_close(struct sl_talk *k)
 
 /* ---- what a client has sent */
 
-/* Where the first line ends; NULL: none is complete. */
-static const char *line_end(const struct sl_talk *k)
+/* Where the first line ends; NULL: none is complete. Each byte is searched once, however often clients with half a
+ * line are asked. */
+static const char *line_end(struct sl_talk *k)
 {
-	const char *end = k->len > k->at ? memchr(k->text + k->at, '\n', k->len - k->at) : NULL;
+	const size_t from = k->searched > k->at ? k->searched : k->at;
+	const char *end = k->len > from ? memchr(k->text + from, '\n', k->len - from) : NULL;
 
+	k->searched = end ? (size_t)(end - k->text) : k->len;
 	return end || !k->ended || k->at == k->len ? end : k->text + k->len;
 }
 
-static bool has_line(const struct sl_talk *k)
+static bool has_line(struct sl_talk *k)
 {
 	return k->skipped || line_end(k);
 }
@@ -134,6 +140,7 @@ static uv_buf_t room_of(struct sl_talk *k)
 	if (k->at)
 		memmove(k->text, k->text + k->at, k->len - k->at);
 	k->len -= k->at;
+	k->searched -= k->searched > k->at ? k->at : k->searched;
 	k->at = 0;
 	if (!k->len && k->cap > SL_TALK_UNREAD_MOST) {
 		free(k->text);
@@ -158,12 +165,12 @@ static void read_file(struct sl_talk *k)
 	take(k, n ? n : -1);
 }
 
-static uv_stream_t *out_of(struct sl_talk *k)
+static uv_stream_t *out_of(const struct sl_talk *k)
 {
-	return k->all->socket ? &k->in.stream : &k->out.stream;
+	return (uv_stream_t *)(k->all->socket ? &k->in.stream : &k->out.stream);
 }
 
-static size_t unread(struct sl_talk *k)
+static size_t unread(const struct sl_talk *k)
 {
 	return k->file_out ? 0 : uv_stream_get_write_queue_size(out_of(k));
 }
@@ -212,11 +219,28 @@ static struct sl_talk *talk_new(struct sl_talks *t)
 	if (!k)
 		return NULL;
 	k->all = t;
+	k->served = ++t->served;
 	k->next = t->first;
 	t->first = k;
 	t->clients++;
 	t->users++;
 	return k;
+}
+
+/* All places are taken: closes the client that has had no complete line for longest, if there is one, and that has read
+ * its answers. Bytes of half a line do not count, so sending them slowly holds no place. */
+static void close_idle(struct sl_talks *t)
+{
+	struct sl_talk *idle = NULL;
+
+	for (struct sl_talk *k = t->first; k; k = k->next) {
+		if (k->closing)
+			return; /* its place is free soon */
+		if (!k->pending && !unread(k) && !has_line(k) && (!idle || k->served < idle->served))
+			idle = k;
+	}
+	if (idle)
+		talk_close(idle);
 }
 
 static void on_connect(uv_stream_t *server, int status)
@@ -225,6 +249,8 @@ static void on_connect(uv_stream_t *server, int status)
 	struct sl_talk *k = status || t->closed || t->clients >= SL_TALK_CLIENTS ? NULL : talk_new(t);
 
 	t->waits = !status && !k;
+	if (t->waits && !t->closed)
+		close_idle(t);
 	if (!k)
 		return;
 	if (!open_stream(k, &k->in, server->loop, -1) || uv_accept(server, &k->in.stream))
@@ -303,6 +329,7 @@ bool sl_talks_next(struct sl_talks *t, struct sl_talk **from, struct sl_bytes *l
 		if (!end || line->len > SL_TALK_LINE_MOST)
 			line->data = NULL;
 		*number = k->lines++;
+		k->served = ++t->served;
 		*from = k;
 		k->pending++;
 		settle(k);

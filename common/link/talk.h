@@ -13,7 +13,9 @@
 enum {
 	SL_TALK_LINE_MOST = 1 << 20,   /* bytes of a line */
 	SL_TALK_UNREAD_MOST = 1 << 16, /* bytes of answers from which on a client is not served */
-	SL_TALK_CLIENTS = 512          /* at a time; further ones wait to be accepted */
+	/* At a time. For one more, the client of a socket is closed that has had no complete line and no answer for
+	 * longest; if all have one under way, the newcomer waits to be accepted. */
+	SL_TALK_CLIENTS = 512
 };
 
 struct sl_loop;
