@@ -6,11 +6,14 @@
  *   0                  both    version, role, lists, and how many points follow
  *   1 … rounds         both    own names times own scalar, in an order that only the sender knows
  *   2 … rounds + 1     features, behind its points: the other's of the letter before, times own scalar
- *   … last - 2         labels  a secret; and for each point of features a bit: its row is common
- *   last - 1           features: it has written the result
+ *   … last - 2         labels  a secret; for each point of features a mark: the point times own scalar, or zeros if its
+ *                              row is not common; and in the last of them a proof of all marks
+ *   last - 1           features: it has written the result; its proof of the answers that labels found common
  *   last               labels: it has written the result, too
  *
- * So labels learns which of its rows both have, features the same of its own, and nobody more than counts of others. */
+ * A party that lies about a common row would need the other's scalar (link/psi.h), so neither writes rows that are not
+ * common, whatever the other one says. So labels learns which of its rows both have, features the same of its own, and
+ * nobody more than counts of others. */
 #ifndef SL_CLIENT_ALIGN_ALIGN_TALK_H
 #define SL_CLIENT_ALIGN_ALIGN_TALK_H
 

@@ -5,12 +5,13 @@
 #ifndef SL_LINK_PSI_H
 #define SL_LINK_PSI_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/err.h"
 #include "common/base/pool.h"
 
-enum { SL_PSI_POINT = 32 };
+enum { SL_PSI_POINT = 32, SL_PSI_PROOF = 3 * SL_PSI_POINT };
 
 /* Names of other lists never match, even if their texts are equal. */
 struct sl_psi_name {
@@ -29,6 +30,20 @@ void sl_psi_blind(const struct sl_psi *psi, int64_t from, int64_t count, uint8_t
 /* out = scalar · in, of `count` points. DATA: one is no encoding of a point, or is zero. */
 enum sl_err sl_psi_multiply(const struct sl_psi *psi, const uint8_t *in, int64_t count, uint8_t *out,
 			    struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Proves that points which both parties call common are so. f and l: each party's own points of the common rows, times
+ * its scalar, [n, SL_PSI_POINT]; q: the same rows' points times both. A party could write any q beside an f. So each
+ * proves, by its own scalar, that the other's points lead to these q: with weights that follow from all f, l and q one
+ * proof covers all rows (Chaum and Pedersen, 1992; batches as in RFC 9497). */
+
+/* sum[0] = Σ w · f, sum[1] = Σ w · l. NOMEM; DATA: a point is none. */
+enum sl_err sl_psi_sums(const struct sl_psi *psi, const uint8_t *f, const uint8_t *l, const uint8_t *q, int64_t n,
+			uint8_t sum[2][SL_PSI_POINT], struct sl_fail *fail) SL_MUST_CHECK;
+/* That this scalar multiplies the other's `sum`. */
+void sl_psi_prove(const struct sl_psi *psi, const uint8_t sum[SL_PSI_POINT], uint8_t proof[SL_PSI_PROOF]);
+/* Whether the other party's proof of own sum[own] holds: its product is that of sum[!own] and this scalar. */
+bool sl_psi_proven(const struct sl_psi *psi, const uint8_t sum[2][SL_PSI_POINT], int own,
+		   const uint8_t proof[SL_PSI_PROOF]);
 int64_t sl_psi_name_at(const struct sl_psi *psi, int64_t place); /* number of its name; -1: a random point */
 
 #endif

@@ -324,13 +324,16 @@ static void bad_points_are_refused(void **unused)
 static void lies_are_refused(void **unused)
 {
 	static const struct forgery lie[] = {
-		{"aligns by version 2", SL_ERR_VERSION, .up = true, .at = 0, .to = 2, .len = 1},
+		{"aligns by version 1", SL_ERR_VERSION, .up = true, .at = 0, .to = 1, .len = 1},
 		{"a count of points", SL_ERR_PROTOCOL, .up = true, .at = 4, .to = 0, .len = 4},
 		{"a count of points", SL_ERR_PROTOCOL, .at = 4, .to = 200, .len = 4},
 		{"the same role", SL_ERR_MISMATCH, .up = true, .at = 1, .to = 1, .len = 1},
 		{"a point twice", SL_ERR_PROTOCOL, .up = true, .n = 1, .len = 0},
 		/* 40 names of 64 points: the others are random */
-		{"a common row that is none", SL_ERR_PROTOCOL, .n = 9, .at = 32, .to = 0xff, .len = 8, .pad = true},
+		{"a common row that is none", SL_ERR_PROTOCOL, .n = 9, .at = 128, .to = 0xff, .len = 8, .pad = true},
+		{"a proof of common rows", SL_ERR_PROTOCOL, .n = 12, .at = 40, .to = 1, .len = 8, .pad = true},
+		{"a proof of common rows", SL_ERR_PROTOCOL, .up = true, .n = 13, .at = 70, .to = 1, .len = 8,
+		 .pad = true},
 	};
 	struct sl_fail fail;
 
@@ -341,10 +344,57 @@ static void lies_are_refused(void **unused)
 		begin(1, lie[i].pad);
 		meet();
 		assert_int_equal(talk(&server, &fail), lie[i].err);
-		assert_non_null(strstr(fail.text, lie[i].words));
-		assert_int_equal(features.writes + labels.writes, 0);
+		if (!strstr(fail.text, lie[i].words))
+			fail_msg("%zu: %s", i, fail.text);
+		/* the party that lies may write what it likes */
+		assert_int_equal((lie[i].up ? &labels : &features)->writes, 0);
 		end();
 	}
+}
+
+/* What features multiplied for labels, labels could send back as marks of any rows: each is a point times both scalars.
+ * Here it marks the first row that is not common, so this mark fits no point that it got from features. */
+static void an_answer_marks_no_other_row(void **unused)
+{
+	enum { ROWS = 6, MARKS = 32 + SL_PSI_PROOF, ANSWERS = CONTENT / (2 * SL_PSI_POINT) * SL_PSI_POINT };
+	static const uint8_t none[SL_PSI_POINT];
+	uint8_t content[2][CONTENT], answers[CONTENT] = {0};
+	struct sl_fail fail = {.text = ""};
+	enum sl_err err = SL_OK;
+	bool marked = false;
+
+	for (int i = 0; i < ROWS; i++) {
+		name_row(&features, i, 0);
+		name_row(&labels, i < ROWS / 2 ? i : 100 + i, 0);
+	}
+	begin(1, false);
+	for (int k = 0; k < 5 && !err; k++) { /* counts, points, answers, marks, the results */
+		const bool says = sl_talk_say(features.talk, content[0]);
+
+		assert_true(sl_talk_say(labels.talk, content[1]));
+		assert_int_equal(says, true);
+		if (k == 2)
+			memcpy(answers, content[0], CONTENT);
+		for (int i = 0; k == 3 && i < ROWS; i++) {
+			uint8_t *mark = content[1] + MARKS + i * SL_PSI_POINT;
+			int unused = 0;
+
+			if (memcmp(mark, none, SL_PSI_POINT) != 0 || marked)
+				continue;
+			while (memmem(content[1] + MARKS, ROWS * SL_PSI_POINT,
+				      answers + ANSWERS + unused * SL_PSI_POINT, SL_PSI_POINT))
+				unused++;
+			memcpy(mark, answers + ANSWERS + unused * SL_PSI_POINT, SL_PSI_POINT);
+			marked = true;
+		}
+		assert_int_equal(sl_talk_hear(labels.talk, content[0], &fail), SL_OK);
+		err = sl_talk_hear(features.talk, content[1], &fail);
+	}
+	assert_true(marked);
+	assert_int_equal(err, SL_ERR_PROTOCOL);
+	assert_non_null(strstr(fail.text, "a proof of common rows that does not hold"));
+	assert_int_equal(features.writes, 0);
+	end();
 }
 
 /* Any content, at any time: an error, or nothing worse. */
@@ -569,6 +619,7 @@ int main(void)
 		cmocka_unit_test(parties_must_fit),
 		cmocka_unit_test(bad_points_are_refused),
 		cmocka_unit_test(lies_are_refused),
+		cmocka_unit_test(an_answer_marks_no_other_row),
 		cmocka_unit_test(any_content),
 		cmocka_unit_test(a_lying_server_is_found),
 		cmocka_unit_test(replays_do_not_open),
