@@ -106,9 +106,64 @@ static const char *find_foreign(const char *at)
 	return NULL;
 }
 
+enum { STATES_MOST = 1000, DEEP = 64 };
+
+static const char *behind_brackets(const char *at)
+{
+	at += *at == '^';
+	at += *at == ']';
+	at += strcspn(at, "]");
+	return at + (*at != 0);
+}
+
+/* How often braces repeat, once at least; *at is behind the opening one. */
+static int64_t repeats(const char **at)
+{
+	int64_t most = 1;
+
+	do {
+		char *end;
+		const long n = strtol(*at, &end, 10);
+
+		most = n > most ? n : most;
+		*at = end;
+	} while (*(*at)++ == ',');
+	*at -= (*at)[-1] == 0;
+	return most < RE_DUP_MAX ? most : RE_DUP_MAX;
+}
+
+/* About how many states regcomp makes, up to a `)`: it writes out what braces repeat, so ((.{200}){200}){200} would
+ * take all memory. Above STATES_MOST it may be any number. */
+static int64_t states_of(const char **at, int deep)
+{
+	int64_t sum = 0, last = 0;
+
+	while (**at && **at != ')' && sum <= STATES_MOST) {
+		const char c = *(*at)++;
+		const int64_t times = c == '{' ? repeats(at) : strchr("*+?", c) ? 2 : 0;
+
+		if (times) {
+			sum += last * (times - 1);
+			last *= times;
+			continue;
+		}
+		last = 1;
+		if (c == '(') {
+			last += deep < DEEP ? states_of(at, deep + 1) : STATES_MOST;
+			*at += **at == ')';
+		} else if (c == '[') {
+			*at = behind_brackets(*at);
+		} else if (c == '\\') {
+			*at += **at != 0;
+		}
+		sum += last;
+	}
+	return sum;
+}
+
 static enum sl_err open_by(struct deal *d, struct sl_fail *fail)
 {
-	const char *by = d->spec->parts->by, *foreign = find_foreign(by);
+	const char *by = d->spec->parts->by, *foreign = find_foreign(by), *from = by;
 	char why[120];
 	int wrong;
 
@@ -120,6 +175,12 @@ static enum sl_err open_by(struct deal *d, struct sl_fail *fail)
 			"\"%.2s\" in \"%.80s\" means something else in a regular expression of POSIX: write [0-9] "
 			"for digits, and [^_]* for all up to a _",
 			foreign, by);
+	if (states_of(&from, 0) > STATES_MOST)
+		return sl_fail_at(
+			fail, "data.split.by", SL_ERR_CONFIG,
+			"\"%.80s\" repeats so much that it would take too much memory: repeat less in braces, or "
+			"write * in their place",
+			by);
 	wrong = regcomp(&d->by, by, REG_EXTENDED);
 	if (wrong) {
 		regerror(wrong, &d->by, why, sizeof why);

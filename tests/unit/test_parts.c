@@ -215,8 +215,19 @@ static void what_cannot_be_split_is_refused(void **state)
 static void expressions_of_other_notations_are_refused(void **state)
 {
 	static const char *const foreign[] = {"p(\\d+)_", "/(.*?)_", "p([\\d]+)_", "(p.{1,3}?)_", "p[]_]+?", "x(\\D)"};
-	static const char *const good[] = {"p([0-9]+)_", "/([^_]*)_", "([*?]?p)",
-					   "(\\*?p)",    "\\\\?(p)",  "[[:alpha:]]+(p?)"};
+	static const char *const huge[] = {
+		"((((.{1,200}){1,200}){1,200}){1,200})", "(.{40}){40}", "a{9999}", "[]{]{2000}",
+		"((((((((((a+)+)+)+)+)+)+)+)+)+)",       "\\({2000}"};
+	static const char *const good[] = {"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4})",
+					   "(p{1,}[0-9]{1,9}){2,5}",
+					   "[{9999}]p",
+					   "\\{9999}",
+					   "p([0-9]+)_",
+					   "/([^_]*)_",
+					   "([*?]?p)",
+					   "(\\*?p)",
+					   "\\\\?(p)",
+					   "[[:alpha:]]+(p?)"};
 	struct sl_parts parts = parts_of(SL_PARTS_TRAIN, "");
 	struct sl_set_spec spec = {.source = "images", .dir = dir, .parts = &parts, .picture.max_pixels = 1};
 	struct sl_set set;
@@ -235,12 +246,17 @@ static void expressions_of_other_notations_are_refused(void **state)
 		assert_int_equal(sl_set_open(&set, &spec, &fail), SL_ERR_CONFIG);
 		assert_non_null(strstr(fail.text, "means something else in a regular expression of POSIX"));
 	}
+	for (size_t i = 0; i < sizeof huge / sizeof huge[0]; i++) {
+		parts.by = huge[i];
+		assert_int_equal(sl_set_open(&set, &spec, &fail), SL_ERR_CONFIG);
+		assert_non_null(strstr(fail.text, "repeats so much"));
+	}
 	for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
 		parts.by = good[i];
 		if (sl_set_open(&set, &spec, &fail) == SL_OK)
 			sl_set_close(&set);
 		else
-			assert_null(strstr(fail.text, "POSIX"));
+			assert_true(!strstr(fail.text, "POSIX") && !strstr(fail.text, "repeats"));
 	}
 	for (int i = 3; i >= 0; i--)
 		assert_int_equal(remove(path[i]), 0);
