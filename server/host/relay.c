@@ -237,18 +237,17 @@ enum sl_err sl_relay_enter(struct sl_relay *r, sl_peer peer, const struct sl_key
 			"needs group=%s",
 			a.share.group, a.share.group);
 	err = find_pair(r, a.share.group, key, &p, fail);
-	if (!err)
-		err = take_back(r, p, a.share.member, key, fail);
 	if (err)
 		return err;
 	s = &p->seat[!a.share.member];
-	if (s->peer && s->role == a.share.role) {
-		err = sl_fail_at(fail, "share.role", SL_ERR_MISMATCH,
-				 "group %s has no member with share.role: %s, and both members have %s", p->group,
-				 sl_agreed_roles[!a.share.role], sl_agreed_roles[a.share.role]);
-		dismiss(r, s, fail);
+	/* The newcomer alone is refused: else any listed key could end the wait of a group's member. */
+	if (s->peer && s->role == a.share.role)
+		return sl_fail_at(fail, "share.role", SL_ERR_MISMATCH,
+				  "group %s has no member with share.role: %s, and both members have %s", p->group,
+				  sl_agreed_roles[!a.share.role], sl_agreed_roles[a.share.role]);
+	err = take_back(r, p, a.share.member, key, fail);
+	if (err)
 		return err;
-	}
 	s = &p->seat[a.share.member];
 	*s = (struct seat){.peer = peer, .hello = *hello, .role = a.share.role, .heard_ms = sl_loop_now_ms(r->loop)};
 	if (r->auth)
