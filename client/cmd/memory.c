@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "common/base/log.h"
 #include "common/base/wrap.h"
 #include "common/session/memory.h"
 #include "common/session/state.h"
@@ -121,8 +122,22 @@ void sl_memory_explain(const struct sl_setup *setup, bool local, struct sl_fail 
 			   first.text, need_text, have_text);
 }
 
+void sl_memory_warn(const struct sl_memory_need *need, bool local)
+{
+	const uint64_t sum = need->bytes[SL_SESSION_CLIENT][SUM] + (local ? need->bytes[SL_SESSION_SERVER][SUM] : 0);
+	char need_text[SL_BYTES_TEXT], have_text[SL_BYTES_TEXT];
+
+	if (sum > sl_host_bytes())
+		sl_log(SL_LOG_WARN, "memory",
+		       "the run needs %s on this host, and this process may have %s: the system may kill it. Take a "
+		       "smaller train.batch, more in the middle, or recompute: true",
+		       sl_bytes_text(sum, need_text), sl_bytes_text(sl_host_bytes(), have_text));
+}
+
 void sl_memory_print(const struct sl_memory_need *need)
 {
+	char host[SL_BYTES_TEXT];
+
 	printf("%-12s %10s %10s\n", "memory", "client", "server");
 	for (int i = 0; i < PARTS; i++) {
 		char client[SL_BYTES_TEXT], server[SL_BYTES_TEXT];
@@ -134,6 +149,7 @@ void sl_memory_print(const struct sl_memory_need *need)
 		printf("%-12s %10s %10s%s%s\n", part_name[i], client, need->unknown[0] ? "-" : server,
 		       part_note[i] ? "  " : "", part_note[i] ? part_note[i] : "");
 	}
+	printf("%-12s %10s\n", "this host", sl_bytes_text(sl_host_bytes(), host));
 	if (need->unknown[0])
 		sl_print_wrapped(stdout, need->unknown, printf("the server: "), SL_WRAP_WIDTH);
 }
@@ -149,6 +165,7 @@ static json_t *side_json(const uint64_t bytes[PARTS])
 
 json_t *sl_memory_json(const struct sl_memory_need *need)
 {
-	return json_pack("{s:o, s:o}", "client", side_json(need->bytes[SL_SESSION_CLIENT]), "server",
-			 need->unknown[0] ? json_null() : side_json(need->bytes[SL_SESSION_SERVER]));
+	return json_pack("{s:o, s:o, s:I}", "client", side_json(need->bytes[SL_SESSION_CLIENT]), "server",
+			 need->unknown[0] ? json_null() : side_json(need->bytes[SL_SESSION_SERVER]), "host",
+			 (json_int_t)sl_host_bytes());
 }

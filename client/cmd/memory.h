@@ -22,7 +22,9 @@ enum sl_err sl_memory_find(struct sl_memory_need *out, const struct sl_setup *se
 /* To an error NOMEM of a run, adds what client and, if `local`, server need for setup's plan, and what this process may
  * have. Leaves other errors as they are. */
 void sl_memory_explain(const struct sl_setup *setup, bool local, struct sl_fail *fail);
-void sl_memory_print(const struct sl_memory_need *need); /* a table on stdout */
+void sl_memory_print(const struct sl_memory_need *need); /* a table on stdout, and what this host has */
+/* Warns where this process may not have what the client and, if `local`, the server need. */
+void sl_memory_warn(const struct sl_memory_need *need, bool local);
 struct json_t *sl_memory_json(const struct sl_memory_need *need);
 
 #endif

@@ -404,6 +404,8 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct s
 		err = sl_memory_find(&need, setup, o->local || (trains && conf->train.audit_every), fail);
 		if (err)
 			sl_setup_blame(setup, fail);
+		else
+			sl_memory_warn(&need, o->local);
 	}
 	if (!err && (uses & SL_USES_LINK))
 		err = sl_noise_read(&setup->noise, conf, conf, fail);

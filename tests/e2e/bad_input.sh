@@ -88,6 +88,11 @@ expect 0 'OpenBLAS' "$SPLITC" --version
 # configs
 expect 0 'good.yaml: ok, 3 steps on 48 samples, 24 samples to test with' "$SPLITC" train "$tmp/good.yaml" --check-config
 expect 0 'activations ' "$SPLITC" train "$tmp/good.yaml" --check-config # of client and server
+expect 0 'this host ' "$SPLITC" train "$tmp/good.yaml" --check-config
+if [ -z "${SAN:-}" ]; then # sanitizers need more addresses
+	(ulimit -v 8000000 && "$SPLITC" train "$tmp/good.yaml" --check-config --set train.batch=1000000) >"$tmp/memory" 2>&1 &&
+		grep -q '^WARN memory: the run needs .* may have 8.2 GB' "$tmp/memory" || fail "a network larger than this host: $(cat "$tmp/memory")"
+fi
 expect 0 'the server: the middle runs on cpu, which computes in fp32' "$SPLITC" flops "$tmp/good.yaml" --set train.precision=bf16
 expect 0 'ok' "$SPLITS" serve configs/server.yaml --check-config
 expect 0 'partition: ' "$SPLITC" train "$tmp/good.yaml" --print-config
