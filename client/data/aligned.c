@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "common/base/newfile.h"
+#include "common/base/text.h"
 
 /* What a line begins with: the names of rows by split, the secret, and the end, without which the file was cut. */
 static const char *const words[] = {"train ", "test ", "secret ", "end"};
@@ -140,6 +142,30 @@ static enum sl_err check_next(const struct place *p, const struct place *end, st
 			  p->name);
 }
 
+static bool has_blank(const char *name)
+{
+	const size_t len = strlen(name);
+
+	return *name == ' ' || sl_ends_with(name, " ") || strncmp(name, "\xc2\xa0", len < 2 ? len : 2) == 0 ||
+	       sl_ends_with(name, "\xc2\xa0");
+}
+
+/* Warns of names that another member or source is unlikely to have. */
+static void warn_of_blanks(const struct sl_names *names)
+{
+	const char *first = NULL;
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < names->n; i++)
+		if (has_blank(sl_name(names, i)) && !n++)
+			first = sl_name(names, i);
+	if (n)
+		sl_log(SL_LOG_WARN, "ids-with-blanks",
+		       "data.id: %" PRId64 " of %" PRId64 " names begin or end with a blank, \"%.60s\" first: a row "
+		       "without it elsewhere counts as another",
+		       n, names->n, first);
+}
+
 enum sl_err sl_aligned_check(const struct sl_names *names, struct sl_fail *fail)
 {
 	struct place *place = sort(names);
@@ -155,6 +181,8 @@ enum sl_err sl_aligned_check(const struct sl_names *names, struct sl_fail *fail)
 			err = check_next(place + i, place + names->n, fail);
 	}
 	free(place);
+	if (!err)
+		warn_of_blanks(names);
 	return err;
 }
 

@@ -9,6 +9,7 @@
 
 #include "client/data/csv_number.h"
 #include "client/data/parts.h"
+#include "client/text/unicode.h"
 #include "common/base/log.h"
 #include "common/base/spread.h"
 
@@ -16,7 +17,10 @@
 static const float FAR = 1e6f;
 static const double HUGE_NUMBER = 1e30;
 
-enum { MANY = 10 }; /* beside so many texts, a word that repeats alone probably marks missing numbers */
+enum {
+	MANY = 10, /* beside so many texts, a word that repeats alone probably marks missing numbers */
+	RARE = 50  /* so many texts of few rows each are rather dates or names */
+};
 
 static enum sl_err no_memory(struct sl_fail *fail)
 {
@@ -64,6 +68,44 @@ static bool are_alike(const char *a, const char *b)
 	return n == m && memcmp(a, b, n) == 0;
 }
 
+struct plain {
+	char *text;
+	int64_t of; /* its place in the list */
+};
+
+static int by_plain(const void *a, const void *b)
+{
+	const struct plain *x = a, *y = b;
+	const int order = strcmp(x->text, y->text);
+
+	return order ? order : (x->of > y->of) - (x->of < y->of);
+}
+
+void sl_csv_warn_alike(const char *path, const char *what, const struct sl_names *texts)
+{
+	struct plain *plain = calloc((size_t)texts->n + 1, sizeof *plain);
+	int64_t n = 0, alike = 0, first = 0;
+
+	for (int64_t i = 0; i < texts->n && plain; i++) {
+		plain[n] = (struct plain){sl_utf8_plain(sl_name(texts, i)), i};
+		n += plain[n].text != NULL;
+	}
+	if (n)
+		qsort(plain, (size_t)n, sizeof *plain, by_plain);
+	for (int64_t i = 1; i < n; i++)
+		if (strcmp(plain[i - 1].text, plain[i].text) == 0 && !alike++)
+			first = i;
+	if (alike)
+		sl_log(SL_LOG_WARN, "alike-texts",
+		       "%s: %s: \"%.60s\" and \"%.60s\" count as two, though they differ in case, blanks or look-alike "
+		       "characters alone (%lld such pairs): write them the same, unless they mean two things",
+		       path, what, sl_name(texts, plain[first - 1].of), sl_name(texts, plain[first].of),
+		       (long long)alike);
+	for (int64_t i = 0; i < n; i++)
+		free(plain[i].text);
+	free(plain);
+}
+
 enum sl_err sl_csv_check_alike(const char *path, const char *what, const struct sl_names *texts, struct sl_fail *fail)
 {
 	for (int64_t i = 1; i < texts->n; i++)
@@ -73,6 +115,7 @@ enum sl_err sl_csv_check_alike(const char *path, const char *what, const struct 
 						   "%s: the %s \"%.60s\" and \"%.60s\" are written in two ways: "
 						   "write them the same",
 						   path, what, sl_name(texts, k), sl_name(texts, i));
+	sl_csv_warn_alike(path, what, texts);
 	return SL_OK;
 }
 
@@ -250,11 +293,16 @@ int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s
 		sl_log(SL_LOG_WARN, "column-of-measures",
 		       "%s:%zu: column \"%.60s\": \"%.60s\" is no number, and each such text becomes a feature: %s",
 		       s->path, sl_csv_line(s, row), c->name, cell, advice);
-	else if (n.words && s->rows >= 20 && 2 * c->text.n > n.words)
+	else if (n.words && s->rows >= 20 &&
+		 (2 * c->text.n > n.words || (c->text.n >= RARE && 10 * c->text.n > n.words)))
 		sl_log(SL_LOG_WARN, "column-of-texts",
-		       "%s:%zu: column \"%.60s\": most texts, such as \"%.60s\", occur once, and each becomes a "
-		       "feature: write numbers as 3.14, or name the column in data.ignore",
-		       s->path, sl_csv_line(s, n.word), c->name, sl_csv_cell(s, n.word, c->at));
+		       "%s:%zu: column \"%.60s\": %lld different texts, such as \"%.60s\", are in %lld rows, and each "
+		       "becomes a feature: write dates and other quantities as numbers, or name the column in "
+		       "data.ignore",
+		       s->path, sl_csv_line(s, n.word), c->name, (long long)c->text.n, sl_csv_cell(s, n.word, c->at),
+		       (long long)n.words);
+	if (!c->number)
+		sl_csv_warn_alike(s->path, c->name, &c->text);
 	if (c->unit)
 		sl_log(SL_LOG_INFO, "column-with-unit", "%s: column \"%.60s\": its cells are read as numbers of \"%s\"",
 		       s->path, c->name, c->unit);

@@ -24,8 +24,12 @@ struct sl_csv_column {
 bool sl_csv_is_missing(const char *cell);
 /* Whether a label is missing. As above, but "None" may be a class. */
 bool sl_csv_lacks_label(const char *cell);
+/* Warns of texts that differ in case, blanks or characters that look the same, so that each is a class or feature of
+ * its own. `what` is a column or "labels". */
+void sl_csv_warn_alike(const char *path, const char *what, const struct sl_names *texts);
 /* DATA: two of the sorted texts, which *fail calls `what`, are the same, written in two ways: with blanks around it, or
- * as 1.0 and 1. In a list of more than SL_CSV_MOST_TEXTS only neighbours are compared. */
+ * as 1.0 and 1. Others that look the same are warned of. In a list of more than SL_CSV_MOST_TEXTS only neighbours are
+ * compared. */
 enum sl_err sl_csv_check_alike(const char *path, const char *what, const struct sl_names *texts,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 /* DATA: two cells of the column data.split.by are the same, written in two ways, so that samples of one patient could
@@ -48,7 +52,7 @@ struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, const char 
 enum sl_err sl_csv_column_learn(struct sl_csv_column *c, const struct sl_csv *s, int at, const bool *own, bool fill,
 				struct sl_fail *fail) SL_MUST_CHECK;
 /* Warns if a few words, one word beside many numbers, or a notation of numbers turns a column of numbers into texts, or
- * if most texts occur once. Returns how many cells are missing. */
+ * if many texts occur in few rows each, or look the same. Returns how many cells are missing. */
 int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s, bool fill);
 
 /* Cells whose text does not occur in training, and which therefore count as missing. Begins zeroed. */

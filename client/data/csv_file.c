@@ -306,6 +306,29 @@ enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, enum sl_split split, 
 		       : sl_fail_set(fail, SL_ERR_NOINPUT, "%s: there is no val.csv or test.csv; " SL_PARTS_HINT, dir);
 }
 
+/* DATA: a picture is in two rows. */
+static enum sl_err check_once(const struct sl_csv *s, const struct sl_names *files, struct sl_fail *fail)
+{
+	struct sl_names sorted = {0};
+	const char *twice = NULL;
+	bool fits = true;
+	enum sl_err err = SL_OK;
+
+	for (int64_t i = 0; i < files->n && fits; i++)
+		fits = sl_names_add(&sorted, sl_name(files, i));
+	sl_names_sort(&sorted);
+	for (int64_t i = 1; i < sorted.n && !twice && fits; i++)
+		twice = strcmp(sl_name(&sorted, i), sl_name(&sorted, i - 1)) == 0 ? sl_name(&sorted, i) : NULL;
+	if (!fits)
+		err = no_memory(fail);
+	else if (twice)
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  "%s: \"%.120s\" is in two rows: a picture has one, with all its numbers or labels",
+				  s->path, twice);
+	sl_names_close(&sorted);
+	return err;
+}
+
 static enum sl_err take_pictures(struct sl_names *files, union sl_label **out, const struct sl_csv *s,
 				 const struct sl_set_spec *spec, const int *column, struct sl_fail *fail)
 {
@@ -325,7 +348,7 @@ static enum sl_err take_pictures(struct sl_names *files, union sl_label **out, c
 		if (!err && !sl_names_add(files, sl_csv_cell(s, r, file)))
 			err = no_memory(fail);
 	}
-	return err;
+	return err ? err : check_once(s, files, fail);
 }
 
 enum sl_err sl_csv_pictures(struct sl_names *files, union sl_label **out, const char *dir,

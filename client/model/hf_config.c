@@ -223,7 +223,11 @@ static enum sl_err read_family(const struct sl_hf_reader *r, struct sl_hf_config
 		snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", families[i].name);
 	}
 	sl_hf_plain(name, sizeof name, json_string_value(type));
-	return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: model_type is %s; known: %s", r->name, name, known);
+	return sl_fail_set(
+		r->fail, SL_ERR_CONFIG,
+		"%s: model_type is %s; known: %s. split.write_network of the Python package writes others as "
+		"a file for model.network",
+		r->name, name, known);
 }
 
 /* Refuses keys that would make another network of the keys that are read. */

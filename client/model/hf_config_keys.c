@@ -18,6 +18,7 @@ static const struct {
 	{"qk_layernorm", {"false"}},
 	{"quantization_config", {NULL}},
 	{"residual_multiplier", {"1", "1.0"}},
+	{"rope_interleaved", {"false"}},
 	{"sinusoidal_pos_embds", {"false"}},
 	{"use_mrope", {"false"}},
 	{"use_qk_norm", {"false"}},
@@ -34,6 +35,7 @@ static const char *const passed[] = {
 	"encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty",
 	"final_logit_softcapping", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id",
 	"gradient_checkpointing", "hidden_act", "hidden_activation", "id2label", "is_decoder",
+	"is_llama_config",
 	"is_encoder_decoder", "label2id", "language", "layer_norm_eps", "layer_types", "length_penalty",
 	"max_length", "max_window_layers", "min_length", "mlp_bias", "model_type", "n_ctx",
 	"no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_key_value_heads", "num_labels",
@@ -46,15 +48,17 @@ static const char *const passed[] = {
 	"summary_first_dropout", "summary_last_dropout", "summary_proj_to_labels", "summary_type",
 	"summary_use_proj", "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss",
 	"tie_encoder_decoder", "tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torch_dtype",
-	"torchscript", "transformers_version", "type_vocab_size", "typical_p", "unk_token_id", "use_bfloat16",
+	"torchscript", "transformers.js_config", "transformers_version", "type_vocab_size", "typical_p", "unk_token_id", "use_bfloat16",
 	"use_bidirectional_attention", "use_cache", "use_sliding_window",
 };
 /* clang-format on */
 
-static bool is_passed(const char *key)
+static bool is_passed(const json_t *root, const char *key)
 {
 	size_t i = 0;
 
+	if (strcmp(key, "_sliding_window_pattern") == 0) /* layer_types says the same, layer by layer */
+		return json_is_array(json_object_get(root, "layer_types"));
 	while (i < sizeof passed / sizeof passed[0] && strcmp(passed[i], key) != 0)
 		i++;
 	return i < sizeof passed / sizeof passed[0];
@@ -103,7 +107,7 @@ enum sl_err sl_hf_check_keys(const struct sl_hf_reader *r, const struct sl_hf_ke
 		err = i < sizeof fixed / sizeof fixed[0] ? check_fixed(r, i, value) : SL_OK;
 		if (err)
 			return err;
-		if (!k->key && i == sizeof fixed / sizeof fixed[0] && !is_passed(key) && !is_nothing(value) &&
+		if (!k->key && i == sizeof fixed / sizeof fixed[0] && !is_passed(r->root, key) && !is_nothing(value) &&
 		    !unknown[0])
 			sl_hf_plain(unknown, SL_NAME_MAX, key);
 	}

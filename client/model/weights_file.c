@@ -311,6 +311,21 @@ static enum sl_err warn_of_changes(const struct sl_st_file *file, const char *pa
 	return err;
 }
 
+/* What wrote names that begin with a wrapper's, and what to write instead; "": none did. */
+static const char *wrapped(const struct sl_st_file *file)
+{
+	const char *first = sl_st_count(file) ? sl_st_at(file, 0)->name : "";
+
+	if (strncmp(first, "_orig_mod.", 10) == 0)
+		return "; its names begin with _orig_mod., of torch.compile: save model._orig_mod.state_dict()";
+	if (strncmp(first, "base_model.model.", 17) == 0)
+		return "; its names begin with base_model.model., of PEFT: save model.merge_and_unload(), or give "
+		       "adapters in lora.adapter";
+	if (strncmp(first, "module.", 7) == 0)
+		return "; its names begin with module., of DataParallel: save model.module.state_dict()";
+	return "";
+}
+
 enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsigned how, float *const *param,
 			    bool *loaded, struct sl_fail *fail)
 {
@@ -323,8 +338,10 @@ enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsi
 	err = param ? warn_of_changes(file, path, &inner) : SL_OK;
 	if (!err)
 		err = sl_weights_load_file(model, file, how, param, loaded, &inner);
+	if (err)
+		sl_fail_set(fail, err, "%s: %.300s%s", path, inner.text, err == SL_ERR_DATA ? wrapped(file) : "");
 	sl_st_close(file);
-	return !err ? SL_OK : sl_fail_set(fail, err, "%s: %s", path, inner.text);
+	return err;
 }
 
 /* Finds the model's parameter for a tensor, which must not be loaded yet. */

@@ -40,8 +40,9 @@ enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct 
 				uint64_t steps, struct sl_fail *fail)
 {
 	char path[PATH_MAX], count[24];
-	struct sl_st_note note[4] = {{"software", "splitc " SL_VERSION}, {SL_WEIGHTS_STEPS, count}};
-	int notes = 2;
+	/* transformers reads no safetensors file without a format */
+	struct sl_st_note note[5] = {{"software", "splitc " SL_VERSION}, {SL_WEIGHTS_STEPS, count}, {"format", "pt"}};
+	int notes = 3;
 	enum sl_err err;
 
 	if (!conf->log.dir[0])

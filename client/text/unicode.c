@@ -1,5 +1,6 @@
 #include "client/text/unicode.h"
 
+#include <string.h>
 #include <utf8proc.h>
 
 /* The length of the valid sequence that begins at s; 0: there is none. */
@@ -48,6 +49,34 @@ bool sl_is_space(uint32_t c)
 		return c == ' ' || (c >= 9 && c <= 13);
 	return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
 	       c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+char *sl_utf8_plain(const char *text)
+{
+	utf8proc_uint8_t *out = NULL;
+	size_t to = 0, at = 0;
+	bool blank = false;
+
+	if (utf8proc_map((const utf8proc_uint8_t *)text, 0, &out,
+			 UTF8PROC_NULLTERM | UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT | UTF8PROC_CASEFOLD) <
+	    0)
+		return NULL;
+	while (out[at]) {
+		const size_t from = at;
+		const bool is = sl_is_space(sl_utf8_next((const char *)out, &at));
+
+		if (is) {
+			blank = to > 0;
+			continue;
+		}
+		if (blank)
+			out[to++] = ' ';
+		blank = false;
+		memmove(out + to, out + from, at - from);
+		to += at - from;
+	}
+	out[to] = 0;
+	return (char *)out;
 }
 
 char *sl_utf8_compose(const char *text, size_t *len)

@@ -43,6 +43,10 @@ static inline bool sl_utf8_continues(char byte)
 /* Writes a code point; returns the number of bytes. */
 int sl_utf8_put(uint32_t c, char out[SL_UTF8_MOST]);
 
+/* What a text is to a reader's eye: composed with compatible characters (NFKC), in folded case, each run of blanks one
+ * space, and none at its ends. The caller frees it. NULL: no memory, or no UTF-8. */
+char *sl_utf8_plain(const char *text);
+
 /* A copy of a text, composed (NFC); *len becomes its length. The caller frees it. NULL: no memory. */
 char *sl_utf8_compose(const char *text, size_t *len);
 

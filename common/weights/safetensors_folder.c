@@ -32,6 +32,7 @@ static const struct {
 				      "network that they adapt in model.huggingface"},
 	{".safetensors", "the names that are read are model.safetensors, and those in model.safetensors.index.json: "
 			 "get the index too, or rename a single file"},
+	{".gguf", other_format},
 	{".bin", "weights of torch.save, which may hold code, are not read: write model.safetensors with "
 		 "transformers' save_pretrained"},
 	{".pt", other_format},
@@ -40,22 +41,18 @@ static const struct {
 	{".h5", other_format},
 	{".msgpack", other_format},
 	{".ot", other_format},
-	{".gguf", other_format},
 };
 
-enum { UNREAD = sizeof unread / sizeof unread[0] };
+enum { OF_ANY_NAME = 4, UNREAD = sizeof unread / sizeof unread[0] };
 
-/* The row of `unread` for a file; UNREAD: it is none of them. A Trainer's own files are no weights. */
+/* The row of `unread` for a file; UNREAD: it is none of them. Endings as common as .bin need a name of a model's. */
 static size_t kind_of(const char *name)
 {
 	size_t kind = 0;
 
-	if (strcmp(name, "training_args.bin") == 0 || strncmp(name, "optimizer.", 10) == 0 ||
-	    strncmp(name, "scheduler.", 10) == 0 || strncmp(name, "rng_state", 9) == 0)
-		return UNREAD;
 	while (kind < UNREAD && !sl_ends_with(name, unread[kind].end))
 		kind++;
-	return kind;
+	return kind < OF_ANY_NAME || strstr(name, "model") || strstr(name, "consolidated") ? kind : UNREAD;
 }
 
 /* Finds a file of weights that is not read: the first row of `unread` counts, then the first name. UNREAD: there is

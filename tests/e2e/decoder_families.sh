@@ -121,6 +121,7 @@ adapted train gpt2 --check-config --set lora.rank=2 --set lora.adapter="$tmp/pef
 # `splitc init` proposes defaults for a decoder: adapters, AdamW, whole texts.
 family whole gpt2 '{model_type, vocab_size, eos_token_id, n_embd: .hidden_size, n_layer: 3, n_head: 4, n_positions: 128}'
 cp "$tmp"/made/* "$tmp/whole/"
+base_for "$config" "$tmp/whole"
 (cd "$tmp" && "$SPLITC" init decoder.yaml --model huggingface:whole --data text:text) >"$tmp/out" 2>&1 || fail "init: $(cat "$tmp/out")"
 (cd "$tmp" && "$SPLITC" train decoder.yaml --check-config) >"$tmp/out" 2>&1 || fail "what init writes: $(cat "$tmp/out")"
 for line in 'head: causal_lm' 'kind: adamw' 'lr: 0.0001' 'rank: 16'; do grep -qF "$line" "$tmp/decoder.yaml" || fail "init does not write $line"; done

@@ -156,6 +156,21 @@ unread .cache/huggingface/download/a.1f.incomplete 'the download did not end'
 unread adapter_model.safetensors 'it has adapters alone: give this folder in lora.adapter'
 unread pytorch_model-00001-of-00002.bin 'weights of torch.save'
 unread tf_model.h5 'write model.safetensors'
+# Names that a wrapper made say so; the file of a run says its format, without which transformers does not read it.
+grep -aq '"format":"pt"' "$tmp/tuned/model.safetensors" || fail 'model.safetensors has no format'
+renamed() { # PREFIX
+	broken .
+	python3 -c 'import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+head = {(k if k == "__metadata__" else sys.argv[3] + k): v for k, v in json.loads(data[8:8 + n]).items()}
+text = json.dumps(head).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + data[8 + n:])' "$tmp/tuned/model.safetensors" "$tmp/broken/model.safetensors" "$1"
+}
+for prefix in _orig_mod. base_model.model. module.; do
+	renamed $prefix
+	refused 65 "; its names begin with $prefix, of " --set model.huggingface="$tmp/broken"
+done
 broken .
 ln -s gone "$tmp/broken/model.safetensors"
 refused 66 'model.safetensors: No such file' --set model.huggingface="$tmp/broken"

@@ -26,7 +26,7 @@ mkdir "$tmp/llama"; mv "$tmp/llama.json" "$tmp/llama/config.json"
 sed -e 's|partition: .*|partition: "2:-3"|' -e "s|model: {.*}|model: {huggingface: $tmp/llama, head: causal_lm, tokens: 40}\nlora: {rank: 2, dropout: 0.1}|" \
 	-e "s|data: {.*}|data: {kind: text, dir: $tmp/text, tokenizer: $tmp/made}|" "$tmp/resnet9.yaml" >"$tmp/decoder.yaml"
 
-base_for "$tmp/decoder.yaml" "$tmp/llama"
+base_for "$tmp/decoder.yaml" "$tmp/llama" --set train.schedule.warmup_epochs=0
 
 # activations CONFIG KEY: prints the server's bytes for activations.
 activations() { "$SPLITC" flops "$1" --json --set train.batch=128 --set recompute="$2" | jq .memory.server.activations; }

@@ -181,6 +181,19 @@ awk 'BEGIN {for (r = 0; r < 3; r++) {for (i = 0; i < 20000; i++) printf r ? "%.0
 jq -e '.features == 20000 - 11111' "$tmp/out" >"$tmp/said" || fail "many columns: $(cat "$tmp/out")"
 cp "$tmp/whole" "$tmp/table/train.csv"
 refused 78 'model.features: csv has rows of 603 numbers, the model takes 5' --set 'data.ignore="size, cm",noise'
+# Texts that look the same are two, with a warning: of labels and of features. So are dates, each of which is a feature.
+alike() { # SED SENTENCE
+	sed "$1" "$tmp/whole" >"$tmp/table/train.csv"
+	"$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || true
+	grep -q "^WARN $2" "$tmp/err" || fail "$1: no $2 in $(cat "$tmp/err")"
+}
+alike '2,9s/,ripe$/,Ripe/;2,9s/,large$/,Large/;2,9s/,small$/,Small/' 'alike-texts: .*train.csv: labels: "[A-Z][a-z]*" and "[a-z]*" count as two'
+alike '2,20s/,red,/,\xc2\xa0red,/' 'alike-texts: .*train.csv: colour: "red" and ".*red" count as two'
+alike '2,20s/,red,/, red,/;2,20s/,blue,/,\xef\xbd\x82lue,/' 'alike-texts: .*train.csv: colour: .* (2 such pairs)'
+awk -F, -v OFS=, 'NR > 1 {$3 = "2024-" int(NR / 3) "-x"} 1' "$tmp/whole" >"$tmp/dates"
+cp "$tmp/dates" "$tmp/table/train.csv"
+"$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || true
+grep -q '^WARN column-of-texts: .*column "colour": 201 different texts, such as "2024-.*, are in 600 rows' "$tmp/err" || fail "dates: $(cat "$tmp/err")"
 # One text beside many numbers is taken as a mark for missing values.
 sed '2,450s/,[0-9]*,\([a-z]*\)$/,#N\/A,\1/' "$tmp/whole" >"$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || fail "a column with #N/A: $?"

@@ -190,7 +190,10 @@ config=$tmp/numbers.yaml refused 78 'only classes can be mixed or smoothed' --se
 sed -i '3s/,[01],/,2,/' "$tmp/table/val.csv"
 config=$tmp/labels.yaml refused 65 'val.csv:3: column "cough": "2" is no label: 1, the row has it, or 0'
 config=$tmp/ages.yaml refused 65 'train.csv: no column "weight" (data.label)' --set data.label=weight
-mv "$tmp/photos/train.csv" "$tmp/out.csv"
+cp "$tmp/photos/train.csv" "$tmp/out.csv"
+sed -n 3p "$tmp/out.csv" | sed 's/[01]$/2/;s/2$/0/' >>"$tmp/photos/train.csv"
+config=$tmp/signs.yaml refused 65 'is in two rows: a picture has one, with all its numbers or labels'
+rm "$tmp/photos/train.csv"
 config=$tmp/signs.yaml refused 66 'train.csv is missing: it names pictures'
 sed '1s/file/path/' "$tmp/out.csv" >"$tmp/photos/train.csv"
 config=$tmp/signs.yaml refused 65 'train.csv: no column "file" (it names the pictures); the header names path, number'
