@@ -308,8 +308,7 @@ static void warn_back(const struct sl_recover *r, uint64_t next_step, bool commo
 				   : ": no checkpoint was on both sides' disks (a server needs a `store`)");
 }
 
-/* The other party of a vertical group may have come back without the evaluation behind this step, and a pass needs
- * both: goes back to right behind the step. */
+/* The other party of a vertical group may have lost the evaluation after this step; a pass needs both: repeats it. */
 static enum sl_err leave_evaluation(struct sl_training *run, struct sl_fail *fail)
 {
 	struct sl_checkpoint c = {.dir = NULL};

@@ -529,23 +529,6 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 		sl_summary_print(&line, &r->totals, link, json);
 }
 
-enum sl_err sl_training_seek(const struct sl_training *r, struct sl_loader *const loader[SL_SPLIT_COUNT],
-			     struct sl_fail *fail)
-{
-	const struct sl_setup *s = r->setup;
-	const uint64_t batches = (uint64_t)sl_loader_batches(loader[SL_SPLIT_TRAIN]);
-	uint64_t at = (uint64_t)r->epoch * (uint64_t)r->steps_per_epoch + (uint64_t)r->in_epoch;
-	enum sl_err err;
-
-	/* a member with few data may go through them several times in an epoch of its group */
-	if (s->epoch_steps)
-		at = sl_turns_before(&s->turns, s->conf->agreed.share.member, at);
-	err = sl_loader_seek(loader[SL_SPLIT_TRAIN], at / batches, (int64_t)(at % batches));
-	if (!err)
-		err = sl_loader_seek(loader[SL_SPLIT_TEST], 0, r->in_eval);
-	return err ? sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err)) : SL_OK;
-}
-
 struct sl_training_state sl_training_state(const struct sl_training *r)
 {
 	return (struct sl_training_state){r->step, r->total_steps};
@@ -592,12 +575,4 @@ void sl_training_report(const struct sl_training *r, struct sl_status_session *o
 		snprintf(out->score[i].name, sizeof out->score[i].name, "%s", t->score[i].metric->name);
 		out->score[out->n_score++].value = t->score[i].value;
 	}
-}
-
-enum sl_err sl_training_unfinished(const struct sl_training *r, const char *how, struct sl_fail *fail)
-{
-	if (r->eval_only)
-		return sl_fail_set(fail, SL_ERR_BUSY, "stopped before all samples were evaluated");
-	return sl_fail_set(fail, SL_ERR_BUSY, "stopped after step %" PRIu64 " of %" PRIu64 ": %s", r->step,
-			   r->total_steps, how);
 }

@@ -1,4 +1,4 @@
-/* How long a run is, and the learning rate of each of its steps. */
+/* How long a run is, where in its data it stands, and the learning rate of each of its steps. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -224,4 +224,29 @@ double sl_run_lr(const struct sl_training *r, uint64_t step)
 
 	return phase->count ? phase->lr * sl_schedule_lr(&r->schedule, at)
 			    : sl_schedule_lr(&r->schedule, (int64_t)step);
+}
+
+enum sl_err sl_training_seek(const struct sl_training *r, struct sl_loader *const loader[SL_SPLIT_COUNT],
+			     struct sl_fail *fail)
+{
+	const struct sl_setup *s = r->setup;
+	const uint64_t batches = (uint64_t)sl_loader_batches(loader[SL_SPLIT_TRAIN]);
+	uint64_t at = (uint64_t)r->epoch * (uint64_t)r->steps_per_epoch + (uint64_t)r->in_epoch;
+	enum sl_err err;
+
+	/* a member with few data may go through them several times in an epoch of its group */
+	if (s->epoch_steps)
+		at = sl_turns_before(&s->turns, s->conf->agreed.share.member, at);
+	err = sl_loader_seek(loader[SL_SPLIT_TRAIN], at / batches, (int64_t)(at % batches));
+	if (!err)
+		err = sl_loader_seek(loader[SL_SPLIT_TEST], 0, r->in_eval);
+	return err ? sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err)) : SL_OK;
+}
+
+enum sl_err sl_training_unfinished(const struct sl_training *r, const char *how, struct sl_fail *fail)
+{
+	if (r->eval_only)
+		return sl_fail_set(fail, SL_ERR_BUSY, "stopped before all samples were evaluated");
+	return sl_fail_set(fail, SL_ERR_BUSY, "stopped after step %" PRIu64 " of %" PRIu64 ": %s", r->step,
+			   r->total_steps, how);
 }
