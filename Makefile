@@ -164,11 +164,8 @@ $(B)/libsplit_dicom.so: client/dicom/dicom_dcmtk.cc client/data/dicom.h $(FLAGS)
 include $(PARTS)
 -include $(shell find $(B) build/fuzz build/analysed -name '*.d' 2>/dev/null)
 
-compile-commands: ## compile_commands.json of product and tests, for clangd and other tools
-	@$(MAKE) -Bnk V=1 SPLIT_NO_DEPS=1 B=$(B) all lib build-tests build-bench 2>/dev/null | \
-		sed -nE 's/^[\t ]*((ccache )?[a-z0-9_-]*g*cc .* -c -o [^ ]*\.o ([^ ]*))$$/\3\t\1/p' | awk -F'\t' '!seen[$$1]++' | \
-		jq -Rn --arg dir '$(CURDIR)' '[inputs | split("\t") | {directory: $$dir, file: .[0], command: .[1]}]' >compile_commands.json
-	@jq -r '"compile_commands.json: \(length) files"' compile_commands.json
+compile-commands: ## compile_commands.json of product and tests, for clangd and other tools (jq)
+	@DEBUG='$(DEBUG)' scripts/compile-commands.sh
 
 # ---- gates and pages
 ##@ Check

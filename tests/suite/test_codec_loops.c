@@ -2,16 +2,7 @@
  * portable ones, and read or write nothing beyond their arrays. A level that this CPU lacks is skipped. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-
-#include <cmocka.h>
 
 #include "common/codec/loops_c.h"
 #include "common/exec/backend.h"
@@ -19,6 +10,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/level.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 static const struct sl_codec_loops *fast;
 static const struct sl_codec_loops *const plain = &sl_codec_loops_c;
@@ -35,7 +27,6 @@ static void *at_end(int which, size_t bytes)
 
 static int open_fences(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 6; i++) {
 		fence[i] = mmap(NULL, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (fence[i] == MAP_FAILED || mprotect(fence[i] + ROOM, PAGE, PROT_NONE) != 0)
@@ -81,7 +72,6 @@ static void same(const void *a, const void *b, size_t bytes, const char *what, i
 
 static void the_cpu_has_these_loops(void **state)
 {
-	(void)state;
 	/* without SIMD the later cases compare the portable loops with themselves */
 	if (fast == plain)
 		skip();
@@ -91,7 +81,6 @@ static void the_cpu_codes_its_tensors_where_they_are(void **state)
 {
 	struct sl_backend be;
 	struct sl_fail fail;
-	(void)state;
 
 	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
 	assert_true(be.host_memory);
@@ -102,7 +91,6 @@ static void the_cpu_codes_its_tensors_where_they_are(void **state)
 
 static void statistics(void **state)
 {
-	(void)state;
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
 		float *x = at_end(0, (size_t)n * 4), lo[2][70], hi[2][70];
@@ -143,7 +131,6 @@ static void randomness(void **state)
 {
 	const struct sl_rng_key key = {
 		.seed = 0x123456789abcdefull, .step = 0xfedcba9876543210ull, .chunk = 77, .tensor = 9};
-	(void)state;
 
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
@@ -169,7 +156,6 @@ static void affine_codes(void **state)
 {
 	static const float scales[] = {1, 1e-42f, 1e37f};
 	static const int all_bits[] = {1, 2, 8, 11, 15, 16};
-	(void)state;
 
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
@@ -221,7 +207,6 @@ static void affine_codes(void **state)
 
 static void signs_and_levels(void **state)
 {
-	(void)state;
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
 		float *x = at_end(0, (size_t)n * 4), *y = at_end(1, (size_t)n * 4), *z = at_end(2, (size_t)n * 4);
@@ -253,7 +238,6 @@ static void signs_and_levels(void **state)
 
 static void buckets(void **state)
 {
-	(void)state;
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
 		float *x = at_end(0, (size_t)n * 4), *y = at_end(1, (size_t)n * 4), *z = at_end(2, (size_t)n * 4);
@@ -300,7 +284,6 @@ static void buckets(void **state)
 
 static void packed_bits(void **state)
 {
-	(void)state;
 	for (int64_t n = 0; n <= 65536; n = n < 300 ? n + 1 : n * 3) {
 		for (int bits = 1; bits <= 16; bits++) {
 			size_t bytes = (size_t)sl_packed_bytes(n, bits);
@@ -324,7 +307,6 @@ static void halves(void **state)
 {
 	float *x = at_end(0, 65536 * 4), *y = at_end(1, 65536 * 4), *z = at_end(2, 65536 * 4);
 	uint8_t *a = at_end(3, 65536 * 2), *b = at_end(4, 65536 * 2);
-	(void)state;
 
 	/* all halves and all bfloat16 values */
 	for (uint32_t i = 0; i < 65536; i++) {
@@ -358,7 +340,6 @@ static void halves(void **state)
 static void places(void **state)
 {
 	static const float least[] = {0, 1e-20f, 0.5f, 2.5f, 3.9f, 9};
-	(void)state;
 
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s], words = (n + 63) / 64;
@@ -422,7 +403,6 @@ static void places(void **state)
 /* Runs of places, some of which end where they wrap; no place from `wrap` on is drawn. */
 static void drawn_places(void **state)
 {
-	(void)state;
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
 		uint32_t *random = at_end(0, (size_t)n * 4), *a = at_end(1, (size_t)n * 4),
@@ -447,7 +427,6 @@ static void drawn_places(void **state)
 static void products(void **state)
 {
 	static const int64_t ms[] = {1, 5, 16, 17, 49, 100}, cs[] = {1, 7, 16, 31, 32, 33, 48, 100};
-	(void)state;
 
 	for (int i = 0; i < 6; i++) {
 		for (int j = 0; j < 8; j++) {
@@ -481,7 +460,6 @@ static void interpolation(void **state)
 	static const int64_t cs[] = {1, 3, 8, 31, 32, 33, 100};
 	const struct sl_tap row = {0, 0, 0.25f, 0.75f};
 	struct sl_tap cols[9];
-	(void)state;
 
 	for (int j = 0; j < 9; j++)
 		cols[j] = (struct sl_tap){j / 2, j < 8 ? j / 2 + 1 : 4, 0.125f * (float)j, 1 - 0.125f * (float)j};
@@ -501,7 +479,6 @@ static void interpolation(void **state)
 
 static void butterflies(void **state)
 {
-	(void)state;
 	for (int64_t n = 1; n <= 4096; n *= 2) {
 		float *a = at_end(0, (size_t)n * 4), *b = at_end(1, (size_t)n * 4);
 
@@ -517,7 +494,6 @@ static void butterflies(void **state)
 static void cells(void **state)
 {
 	static const int64_t cs[] = {1, 3, 8, 15, 16, 17, 32, 48, 70};
-	(void)state;
 
 	for (int i = 0; i < 9 * 6; i++) {
 		int64_t c = cs[i / 6], f = i % 6 + 1, w = 11 + i % 2, lines = f < 3 ? f : 3, across = (w + f - 1) / f;

@@ -1,15 +1,6 @@
 /* The memory that a codec announces covers what it allocates, and little more: for every method and for
  * chains, alone and in pairs, with and without error feedback and zstd, on the host and on a simulated
  * device. Every malloc, arena and backend allocation is counted where it is requested (--wrap). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "common/codec/frame.h"
@@ -18,6 +9,7 @@
 #include "tests/support/codec.h"
 #include "tests/support/counted/counted.h"
 #include "tests/support/gpu_codecs/sim.h"
+#include "tests/support/unit.h"
 
 /* Upper bound of what is announced beyond what is allocated: structs of states that share an
  * estimate, and rounding. */
@@ -172,7 +164,6 @@ static void compare_ragged(struct sl_backend *be)
 
 static void on_the_host(void **state)
 {
-	(void)state;
 	compare_all(NULL);
 	compare_ragged(NULL);
 }
@@ -183,7 +174,6 @@ static void on_the_cpu_with_threads(void **state)
 	struct sl_pool *pool;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_pool_open(&pool, 3, &fail), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&be, pool, &fail), SL_OK);
 	compare_all(&be);
@@ -194,7 +184,6 @@ static void on_the_cpu_with_threads(void **state)
 
 static void on_a_device(void **state)
 {
-	(void)state;
 	for (int ahead = 0; ahead < 2; ahead++) {
 		struct sl_backend be = counted_backend(ahead);
 
@@ -206,7 +195,6 @@ static void on_a_device(void **state)
 /* A method in the registry must be among the specs of this test. */
 static void every_method_is_tried(void **state)
 {
-	(void)state;
 	for (const struct sl_codec_stage *const *s = sl_codec_stages(); *s; s++) {
 		bool found = strcmp((*s)->name, "zstd") == 0;
 
@@ -239,7 +227,6 @@ static void wild_sizes_wrap_nowhere(void **state)
 	struct sl_memory none;
 	struct sl_fail fail;
 
-	(void)state;
 	for (int p = 0; p < 2 * SPECS; p++) {
 		struct sl_codec_spec spec;
 		char text[SL_CODEC_SPEC_MAX];
@@ -299,7 +286,6 @@ static void wild_lengths_wrap_nowhere(void **state)
 	struct sl_memory none;
 	struct sl_fail fail;
 
-	(void)state;
 	for (int p = 0; p < SPECS; p++) {
 		struct sl_codec_need need;
 		struct sl_codec_spec spec;

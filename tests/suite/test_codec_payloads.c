@@ -1,16 +1,10 @@
 /* Whole codecs with the loops of each SIMD level and with the portable ones give the same payloads,
  * and each decodes what the other encoded. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "common/exec/backend.h"
 #include "kernels/cpu/level.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 static const struct sl_codec_loops *fast;
 
@@ -63,7 +57,6 @@ static void compare_payloads(const struct sl_cpu_level *level)
 
 static void payloads_do_not_tell_who_made_them(void **state)
 {
-	(void)state;
 	for (int l = 0; sl_cpu_levels[l] != NULL; l++)
 		if (sl_cpu_levels[l]->runs())
 			compare_payloads(sl_cpu_levels[l]);

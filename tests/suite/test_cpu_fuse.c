@@ -3,20 +3,12 @@
  * activation before a convolution. All forms must agree within rounding and give the same bits for
  * any number of threads. test_ops.c compares the unfused ops with tests/ref. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "kernels/cpu/bn.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/level.h"
+#include "tests/support/unit.h"
 
 enum { FRONT, NORM, BEHIND, OPS, VALUES = OPS + 1, RESULTS = 10 };
 
@@ -322,7 +314,6 @@ static void rows_of_a_power_of_two(void **state)
 	static const int64_t size[] = {2, 7, 7};
 	struct pair p = open_pair();
 
-	(void)state;
 	for (int act = 0; act < SL_ACT_COUNT; act++) {
 		struct chain c = chain_of(&front, &behinds[2], size, (enum sl_act)act);
 
@@ -338,7 +329,6 @@ static void values_far_from_zero_keep_their_variance(void **state)
 	static const struct conv_case far[] = {{3, 32, 3, 2, 0, false, false}, {1, 16, 5, 1, 0, false, false}};
 	struct pair p = open_pair();
 
-	(void)state;
 	for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
 		struct chain c = chain_of(&far[i], &behinds[2], sizes[3], SL_ACT_RELU);
 		struct results plain, whole;
@@ -357,7 +347,6 @@ static void every_pair_of_convolutions(void **state)
 {
 	struct pair p = open_pair();
 
-	(void)state;
 	for (size_t f = 0; f < sizeof fronts / sizeof *fronts; f++)
 		for (size_t b = 0; b < sizeof behinds / sizeof *behinds; b++)
 			for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
@@ -415,7 +404,6 @@ static void an_activation_rides_on_the_convolution_behind(void **state)
 	struct sl_pool *pool;
 	struct sl_backend one, two;
 
-	(void)state;
 	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&one, NULL, NULL), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&two, pool, NULL), SL_OK);
@@ -463,7 +451,6 @@ static void kernels_say_what_they_take(void **state)
 	const struct sl_op norm = {.kind = SL_OP_BATCHNORM};
 	struct sl_backend be;
 
-	(void)state;
 	assert_int_equal(sl_cpu_backend_open(&be, NULL, NULL), SL_OK);
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		const struct sl_kernel *k = be.ops->kernel[SL_OP_CONV2D];
@@ -489,7 +476,6 @@ static void streamed_rows_are_the_stored_ones(void **state)
 	float x[ROWS * MOST], mean[MOST], scale[MOST], shift[MOST];
 	struct sl_cpu_bn n = {.mean = mean, .scale = scale, .shift = shift};
 
-	(void)state;
 	fill(x, ROWS * MOST, 1, 0);
 	fill(mean, MOST, 2, 0);
 	fill(scale, MOST, 3, 1);

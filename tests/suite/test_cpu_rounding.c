@@ -2,15 +2,6 @@
  * chains of floats that are then summed in double. A plain sum of all terms in float exceeds the
  * bounds below several times. Errors are counted in U, half the spacing of floats at 1. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "common/base/rng.h"
@@ -18,6 +9,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/level.h"
+#include "tests/support/unit.h"
 
 #define U 0x1p-24
 
@@ -129,7 +121,6 @@ static void statistics_of_many_rows(void **state)
 	float *x = some(ROWS * C, 1, 3);
 	double worst_mean = 0, worst_var = 0;
 
-	(void)state;
 	for (int p = 0; p < PARTS; p++)
 		for (int k = 0; k < C; k++)
 			x[p * HIGH * WIDE * C + k] += 3;
@@ -160,7 +151,6 @@ static void sums_of_many_rows(void **state)
 	float *x = some(ROWS * C, 2, 0), *dy = some(ROWS * C, 3, 0);
 	double worst_g = 0, worst_gx = 0;
 
-	(void)state;
 	for (int64_t i = 0; i < ROWS * C; i++)
 		dy[i] += i % C % 2 == 0 ? 0.0f : i < ROWS * C / 2 ? 10.0f : -10.0f;
 	for (int l = 0; level(l) != NULL; l++) {
@@ -200,7 +190,6 @@ static void running_statistics_are_rounded_once(void **state)
 	float *old = some(C, 4, 0), *seen = some(2 * C, 5, 0);
 	struct norm n;
 
-	(void)state;
 	norm_open(&n);
 	for (int step = 0; step < 50; step++) {
 		for (int k = 0; k < C; k++) {
@@ -249,7 +238,6 @@ static void products_of_rows(void **state)
 	float *packed = aligned_alloc(64, (size_t)sl_gemm_packed_floats(DEPTH, NB) * sizeof *packed);
 	struct error e = {0, 0};
 
-	(void)state;
 	for (int l = 0; level(l) != NULL; l++) {
 		struct sl_cpu cpu = {.simd = level(l)};
 		struct sl_backend be = {.impl = &cpu};
@@ -284,7 +272,6 @@ static void outer_products(void **state)
 	float *a = some(BLOCKS * TALL * NA, 8, 0), *b = some(BLOCKS * TALL * NB, 9, 0), c[NA * NB];
 	struct error e = {0, 0};
 
-	(void)state;
 	for (int l = 0; level(l) != NULL; l++) {
 		struct sl_prefetch none = {.n = 0};
 
@@ -318,7 +305,6 @@ static void wide_outer_products(void **state)
 	float *a = some(ROWS * HIGH, 12, 0), *b = some(ROWS * WIDTH, 13, 0);
 	float *whole = some(HIGH * WIDTH, 14, 0), *parts = some(HIGH * WIDTH, 14, 0);
 
-	(void)state;
 	for (int l = 0; level(l) != NULL; l++) {
 		struct sl_prefetch none = {.n = 0};
 
@@ -343,7 +329,6 @@ static void depthwise_weights(void **state)
 	float *x = some((MANY + 2) * PADDED, 10, 0), *dy = some(MANY * PADDED, 11, 0), dw[10 * L];
 	struct error e = {0, 0};
 
-	(void)state;
 	for (int l = 0; level(l) != NULL; l++) {
 		struct sl_prefetch none = {.n = 0};
 
@@ -381,7 +366,6 @@ static void means_of_planes(void **state)
 	float *x = some(PLANE * C, 12, 6), y[C];
 	double worst = 0;
 
-	(void)state;
 	for (int l = 0; level(l) != NULL; l++) {
 		level(l)->window_sum(y, x, SIDE * C, SIDE, SIDE, C, 1.0 / PLANE);
 		for (int k = 0; k < C; k++) {
@@ -497,7 +481,6 @@ static void rows_stand_alone(int64_t f)
 /* 1024: rows are copied. 300: the weights are contiguous and prefetched. */
 static void rows_of_a_linear_layer_stand_alone(void **state)
 {
-	(void)state;
 	rows_stand_alone(1024);
 	rows_stand_alone(300);
 }

@@ -1,20 +1,12 @@
 /* The simulated device itself (tests/support/cuda_sim): how threads, barriers and votes behave, and that sanitizers
  * detect faulty kernels. Each faulty kernel runs in a process of its own, beside the same kernel without the fault. */
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "kernels/cuda/codec_grid.h"
+#include "tests/support/unit.h"
 
 enum { THREADS = 64, BLOCKS = 5, WORDS = THREADS * BLOCKS };
 
@@ -230,7 +222,6 @@ static void faults_are_reported(void **state)
 	static const enum fault faults[] = {NO_BARRIER,     ONE_WORD, NO_FENCE, NO_FENCE_BEHIND,
 					    FENCE_TOO_LATE, PLAIN,    BY_VOTE};
 
-	(void)state;
 	reported(faults, sizeof faults / sizeof faults[0], "data race");
 }
 #else
@@ -238,7 +229,6 @@ static void faults_are_reported(void **state)
 {
 	static const enum fault faults[] = {BEYOND, BEYOND_SHARED}, askew[] = {ASKEW};
 
-	(void)state;
 	reported(faults, 2, "AddressSanitizer");
 	reported(askew, 1, "misaligned address");
 }
@@ -249,7 +239,6 @@ static void faults_are_reported(void **state)
 
 static void kernels_give_what_they_should(void **state)
 {
-	(void)state;
 	need_fibers();
 	for (int kind = RIGHT + 1; kind <= ASKEW; kind++)
 		run_kernel((enum fault)kind, RIGHT);
@@ -268,7 +257,6 @@ static void shared_memory_is_nobodys_at_first(void **state)
 {
 	float *out = device(THREADS * sizeof *out);
 
-	(void)state;
 	need_fibers();
 	for (int launch = 0; launch < 2; launch++) {
 		CU_LAUNCH(leave_behind, 1, THREADS, NULL, out);
@@ -282,7 +270,6 @@ static void launches_that_no_device_takes_are_errors(void **state)
 {
 	uint32_t *out = device(4);
 
-	(void)state;
 	need_fibers();
 	assert_int_not_equal(CU_LAUNCH(by_block, 0, 1, NULL, out, RIGHT), cudaSuccess);
 	assert_int_not_equal(CU_LAUNCH(by_block, 1, 1025, NULL, out, RIGHT), cudaSuccess);
@@ -297,7 +284,6 @@ static void events_that_measure_nothing_are_errors(void **state)
 	cudaStream_t stream;
 	float ms = -1;
 
-	(void)state;
 	assert_int_equal(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(cudaEventCreateWithFlags(&timed[i], cudaEventBlockingSync), cudaSuccess);
@@ -358,7 +344,6 @@ static bool aborts(void (*run)(int which), int which)
 
 static void copies_ahead_are_of_locked_memory(void **state)
 {
-	(void)state;
 	assert_true(aborts(copy_ahead, false));
 	assert_false(aborts(copy_ahead, true));
 }
@@ -382,7 +367,6 @@ static void use_memory(int fault)
 
 static void what_a_device_does_not_reach_is_seen(void **state)
 {
-	(void)state;
 	for (int fault = REACHED; fault < REACHES; fault++)
 		assert_int_equal(aborts(use_memory, fault), fault != REACHED);
 }
@@ -396,7 +380,6 @@ static void a_recording_is_done_by_its_launches(void **state)
 	cudaGraph_t graph;
 	cudaGraphExec_t exec;
 
-	(void)state;
 	assert_int_equal(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
 	assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
 	cudaMemsetAsync(there, 7, sizeof there, stream);
@@ -464,7 +447,6 @@ static void record_with(int mistake)
 
 static void what_no_recording_may_hold_is_seen(void **state)
 {
-	(void)state;
 	for (int mistake = NONE; mistake < MISTAKES; mistake++)
 		assert_int_equal(aborts(record_with, mistake), mistake != NONE);
 }

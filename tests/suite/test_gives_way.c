@@ -1,15 +1,6 @@
 /* Long loops that run on one thread, outside the pool's blocks, must ask the worker for its turn often
  * enough, whatever sizes a peer chooses. This test replaces the worker and counts the calls. */
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/worker.h"
 #include "common/codec/loops.h"
@@ -17,6 +8,7 @@
 #include "common/graph/graph_text.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 /* ---- replacements of the worker's functions */
 
@@ -61,7 +53,6 @@ static void rotary_positions_give_way(void **state)
 			   .u.attention = {.heads = 1, .rope = 10000}};
 	struct sl_op_prepare p = {.be = &be, .op = &op, .row_tokens = ROW, .fail = &fail};
 
-	(void)state;
 	op.out_shape = (struct sl_shape){2, {1, FEATURES}};
 	for (int i = 0; i < op.n_in; i++)
 		op.in_shape[i] = op.out_shape;
@@ -92,7 +83,6 @@ static void codecs_of_many_groups_give_way(void **state)
 		{"hadamard", MANY + 1, PIECES, 0, PIECES + 1, 0},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		const struct sl_shape shape = sl_shape2(1, cases[i].elements);
 		float *x = codec_make(cases[i].elements, RANDOM);
@@ -127,7 +117,6 @@ static void the_search_for_what_is_computed_again_gives_way(void **state)
 	struct sl_graph g = {0};
 	int n = sprintf(text, "graph 1\nin x f32 R[4]\nparam w [4,4] zero\nnode l linear %%0 &0\n");
 
-	(void)state;
 	for (int i = 1; i <= NODES; i++)
 		n += sprintf(text + n, "node n%d scale %%%d by=0.5\n", i, i);
 	n += sprintf(text + n, "out y %%%d\n", NODES + 1);
@@ -144,13 +133,11 @@ static void the_search_for_what_is_computed_again_gives_way(void **state)
 
 static int open_backend(void **state)
 {
-	(void)state;
 	return sl_cpu_backend_open(&be, NULL, &fail);
 }
 
 static int close_backend(void **state)
 {
-	(void)state;
 	be.ops->close(&be);
 	return 0;
 }

@@ -3,16 +3,8 @@
  * statistic after the last step. For networks of tokens (make_encoder.py) also the logits of evaluations
  * before the first and after the last step. SPLIT_GOLDEN_PREFIX=FOLDER/NAME, cut after SPLIT_GOLDEN_HEAD_END,
  * adds a run made live (make test-torch). SPLIT_GOLDEN_FLOOR replaces GRADIENT_FLOOR. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "client/model/weights_file.h"
@@ -21,6 +13,7 @@
 #include "tests/ref/ref.h"
 #include "tests/support/asked.h"
 #include "tests/support/local_gradients.h"
+#include "tests/support/unit.h"
 #include "tests/support/whole.h"
 
 static const double TOLERANCE = 1e-4, GRADIENT_FLOOR = 1e-3;
@@ -562,21 +555,18 @@ static void run_golden(const char *prefix, const char *backend, const char *head
 
 static void torchvision_form(void **state)
 {
-	(void)state;
 	run_golden("tests/golden/mobilenet_v2", "cpu", "features.0");
 	run_golden("tests/golden/mobilenet_v2", "cpu", "features.0.1");
 }
 
 static void cifar_form(void **state)
 {
-	(void)state;
 	run_golden("tests/golden/mobilenet_v2_cifar", "cpu", "features.0");
 	run_golden("tests/golden/mobilenet_v2_cifar", "cpu", "features.1");
 }
 
 static void reference_backend(void **state)
 {
-	(void)state;
 	run_golden("tests/golden/mobilenet_v2_cifar", "ref", "features.0");
 }
 
@@ -584,7 +574,6 @@ static void reference_backend(void **state)
  * between the parts. */
 static void rules(void **state)
 {
-	(void)state;
 	run_golden("tests/golden/rules_frozen", "cpu", "features.0");
 	run_golden("tests/golden/rules_frozen_front", "cpu", "features.3");
 	run_golden("tests/golden/rules_groups", "cpu", "features.0.1");
@@ -597,7 +586,6 @@ static void rules(void **state)
 
 static void resnet9(void **state)
 {
-	(void)state;
 	run_golden("tests/golden/resnet9", "cpu", "prep");
 	run_golden("tests/golden/resnet9", "cpu", "layer1_conv");
 	run_golden("tests/golden/resnet9", "ref", "layer2");
@@ -605,7 +593,6 @@ static void resnet9(void **state)
 
 static void networks(void **state)
 {
-	(void)state;
 	run_golden("tests/golden/resnet18", "cpu", "maxpool");
 	run_golden("tests/golden/resnet18", "ref", "layer2.0.add");
 	run_golden("tests/golden/resnet50", "cpu", "relu");
@@ -625,7 +612,6 @@ static void networks(void **state)
 
 static void onnx(void **state)
 {
-	(void)state;
 	run_golden("tests/golden/onnx_small", "cpu", "stem");
 	run_golden("tests/golden/onnx_small", "cpu", "down.1");
 	run_golden("tests/golden/onnx_small", "ref", "stem.0");
@@ -649,7 +635,6 @@ static void onnx(void **state)
 /* Cut at four places; with dropout, whose masks torch was given. */
 static void encoders(void **state)
 {
-	(void)state;
 	run_golden("tests/golden/roberta", "cpu", "embeddings");
 	run_golden("tests/golden/roberta", "ref", "encoder.layer.0.attention.output");
 	run_golden("tests/golden/roberta_dropout", "cpu", "encoder.layer.0.attention.output.add");
@@ -667,7 +652,6 @@ static void encoders(void **state)
 /* Decaying inserts along features and tokens at both cuts, over two reductions of their width. */
 static void pairs(void **state)
 {
-	(void)state;
 	run_form("tests/golden/roberta_pairs", "cpu", &(struct form){"", NULL, true, 1});
 	run_form("tests/golden/roberta_pairs", "cpu", &(struct form){"", NULL, true, 2});
 	run_form("tests/golden/roberta_pairs", "ref", &(struct form){"", NULL, true, 3});
@@ -677,7 +661,6 @@ static void pairs(void **state)
  * give the same mean over all chosen tokens as one chunk does. */
 static void masked(void **state)
 {
-	(void)state;
 	run_golden("tests/golden/roberta_masked", "cpu", "embeddings");
 	logit_bytes = 1;
 	run_form("tests/golden/roberta_masked", "cpu", &(struct form){"embeddings", NULL, false, 2});
@@ -694,7 +677,6 @@ static void masked(void **state)
 /* Decoders: each token predicts the next one. One cut lies inside a layer. */
 static void causal(void **state)
 {
-	(void)state;
 	run_form("tests/golden/llama", "cpu", &(struct form){"embed_tokens", "norm", false, 1});
 	run_form("tests/golden/llama", "cpu", &(struct form){"layers.0", "norm", false, 2});
 	logit_bytes = 1;
@@ -731,7 +713,6 @@ static void live(void **state)
 	const char *prefix = getenv("SPLIT_GOLDEN_PREFIX"), *head_end = getenv("SPLIT_GOLDEN_HEAD_END");
 	const char *tail_begin = getenv("SPLIT_GOLDEN_TAIL_BEGIN");
 
-	(void)state;
 	if (!prefix) {
 		print_message("SKIP: SPLIT_GOLDEN_PREFIX is not set (make test-torch sets it)\n");
 		skip();

@@ -3,18 +3,12 @@
 #include <float.h>
 #include <math.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "kernels/module.h"
 #include "tests/ref/ref.h"
 #include "tests/support/gpu.h"
 #include "tests/support/op_run.h"
+#include "tests/support/unit.h"
 
 enum { SEED = 11 };
 
@@ -57,7 +51,6 @@ static void test_large_shapes_against_ref(void **state)
 	struct sl_backend ref;
 	struct sl_fail fail;
 
-	(void)state;
 	NEEDS_GPU();
 	assert_int_equal(sl_ref_backend_open(&ref, &fail), SL_OK);
 	for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
@@ -82,7 +75,6 @@ static void test_finite(void **state)
 	struct sl_fail fail;
 	bool finite = false;
 
-	(void)state;
 	NEEDS_GPU();
 	host = calloc(COUNT, sizeof(float));
 	assert_non_null(host);
@@ -134,7 +126,6 @@ static void test_fences_arrive_in_order(void **state)
 	struct sl_fail fail;
 	void *memory;
 
-	(void)state;
 	NEEDS_GPU();
 	assert_int_equal(gpu.ops->alloc(&gpu, bytes, &memory, &fail), SL_OK);
 	for (int round = 0; round < ROUNDS; round++) {
@@ -161,7 +152,6 @@ static void test_refused_memory_is_not_fatal(void **state)
 	void *memory = &fail;
 	uint32_t word = 0xffffffffu;
 
-	(void)state;
 	NEEDS_GPU();
 	assert_int_equal(gpu.ops->alloc(&gpu, (size_t)1 << 50, &memory, &fail), SL_ERR_NOMEM);
 	assert_int_equal(fail.code, SL_ERR_NOMEM);
@@ -182,7 +172,6 @@ static void test_two_devices(void **state)
 	uint32_t *there[2];
 	char text[SL_MODULE_TEXT];
 
-	(void)state;
 	NEEDS_GPU();
 	assert_int_equal(sl_module_load(NULL, &module, &fail), SL_OK);
 	if (module->describe(1, text, &fail) != SL_OK) {

@@ -3,23 +3,15 @@
  * soon as it has been collected. On a CPU, where work is done at once, the test also checks that no call
  * waited. On a simulated device or a GPU, through the module, it checks that none should have. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "common/codec/frame.h"
 #include "common/codec/stage.h"
 #include "kernels/cuda/codec_stage.h"
 #include "tests/support/gpu_codecs/beside.h"
 #include "tests/support/op_case.h"
+#include "tests/support/unit.h"
 
 enum { ROUNDS = 4 };
 
@@ -245,7 +237,8 @@ static void what_is_refused_is_not_read_later(void **state)
 		beside_encode(&b, 0);
 		beside_make_idle(&b);
 		/* values come after the header and the table of parts, side bytes last */
-		values = SL_FRAME_BYTES + (strncmp(chains[i].text, "topk:0.6|topk", 13) ? 1 : 2) * SL_FRAME_PART_BYTES;
+		values = SL_FRAME_BYTES +
+			 (strncmp(chains[i].text, "topk:0.6|topk", 13) ? 1 : 2) * SL_FRAME_TRANSFORM_BYTES;
 		len = b.lane[1].right_len - 1;
 		p = paged_open(be, len);
 		for (int round = 0; round < 4; round++) {
@@ -337,7 +330,6 @@ static void a_gradient_at_places_that_are_refused(void **state)
 /* Every stage of the device queues its work, and is among the specs above. */
 static void every_stage_is_queued(void **state)
 {
-	(void)state;
 	for (int i = 0; cu_codec_stages[i]; i++) {
 		const struct sl_codec_stage *s = cu_codec_stages[i];
 		bool found = false;

@@ -1,17 +1,9 @@
 /* What a device's codecs keep between tensors, compared with the portable ones: an activation's
  * places for its gradient, warm factors, residuals; and what checkpoints hold of it. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/gpu_codecs/rig.h"
+#include "tests/support/unit.h"
 
 /* A gradient at its activation's places, from either side, with two slots in flight. */
 static void gradients_use_the_places_of_their_activation(void **state)

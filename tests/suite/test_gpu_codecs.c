@@ -2,17 +2,9 @@
  * decoded values, the same refusals. Each decodes what the other encoded. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/gpu_codecs/rig.h"
+#include "tests/support/unit.h"
 
 static const char *const specs[] = {
 #define CODEC_CHAIN(methods, levels, memory, ragged, gpu, ahead, chain) CODEC_IF_##gpu(chain)

@@ -1,14 +1,9 @@
 /* Recorded passes (kernels/cuda/graph.c) without a GPU: the bookkeeping, with fake callbacks.
  * test_gpu_tape.c tests whole steps. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "kernels/cuda/graph.h"
+#include "tests/support/unit.h"
 
 struct fake {
 	enum sl_err record, finish, launch; /* the results that they return */
@@ -84,7 +79,6 @@ static void first_plain_then_recorded_then_launched(void **state)
 	struct sl_pass pass = pass0;
 	struct fake f = {0};
 
-	(void)state;
 	cu_graphs_open(&graphs, &fake_runtime, &f);
 	assert_int_equal(begin(&pass), SL_PASS_PLAIN);
 	assert_int_equal(f.records, 0);
@@ -110,7 +104,6 @@ static void every_part_of_the_key_counts(void **state)
 	struct sl_pass pass[8];
 	struct fake f = {0};
 
-	(void)state;
 	for (int i = 0; i < 8; i++)
 		pass[i] = pass0;
 	pass[1].owner = &other_owner;
@@ -157,7 +150,6 @@ static void another_thread_forgets_beside_a_recording(void **state)
 	struct fake f = {0};
 	pthread_t thread;
 
-	(void)state;
 	others.owner = &other_owner;
 	cu_graphs_open(&graphs, &fake_runtime, &f);
 	assert_int_equal(begin(&others), SL_PASS_PLAIN);
@@ -184,7 +176,6 @@ static void the_step_goes_to_passes_that_take_it(void **state)
 	struct sl_pass pass = pass0;
 	struct fake f = {0};
 
-	(void)state;
 	cu_graphs_open(&graphs, &fake_runtime, &f);
 	assert_false(cu_graphs_take_step(&graphs));
 	pass.step = 4;
@@ -205,7 +196,6 @@ static void what_cannot_be_recorded_stays_plain(void **state)
 {
 	static const struct fake faults[] = {{.record = SL_ERR_DEVICE}, {.finish = SL_ERR_DEVICE}, {0}};
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		struct sl_pass other = pass0;
 		struct fake f = faults[i];
@@ -241,7 +231,6 @@ static void faults_of_a_launch_are_told(void **state)
 	struct fake f = {.launch = SL_ERR_DEVICE};
 	enum sl_pass_way way;
 
-	(void)state;
 	cu_graphs_open(&graphs, &fake_runtime, &f);
 	assert_int_equal(begin(&pass0), SL_PASS_PLAIN);
 	assert_int_equal(begin(&pass0), SL_PASS_RECORD);
@@ -258,7 +247,6 @@ static void beyond_the_last_place_passes_are_plain(void **state)
 	struct sl_pass pass = pass0;
 	struct fake f = {0};
 
-	(void)state;
 	cu_graphs_open(&graphs, NULL, NULL);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(begin(&pass), SL_PASS_PLAIN);

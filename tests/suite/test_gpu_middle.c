@@ -1,15 +1,6 @@
 /* A whole middle on a GPU: against the reference, in every precision, and bit-identical when
  * repeated or run by graphs. Skipped, and counted, if there is no device. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/rng.h"
 #include "common/exec/exec.h"
@@ -19,6 +10,7 @@
 #include "tests/support/op_case.h"
 #include "tests/support/plan_open.h"
 #include "tests/support/settle.h"
+#include "tests/support/unit.h"
 
 enum { SEED = 11, BATCH = 10, CHUNKS = 4 }; /* chunks of 3, 3, 3 and 1 */
 
@@ -225,7 +217,6 @@ static void test_middle_against_ref(void **state)
 	struct outcome got, want;
 	struct sl_fail fail;
 
-	(void)state;
 	NEEDS_GPU();
 	assert_int_equal(sl_ref_backend_open(&ref, &fail), SL_OK);
 	got = train(&gpu, 1);
@@ -274,7 +265,6 @@ static void check_precision(enum sl_precision precision, const char *tail_begin,
  * near a kink here, so errors are those of rounding. */
 static void test_fp32_first_blocks(void **state)
 {
-	(void)state;
 	NEEDS_GPU();
 	for (int constant = 0; constant < 2; constant++) {
 		const struct training t = {.steps = 1, .tail_begin = "features.4", .width = 0.25, .constant = constant};
@@ -321,7 +311,6 @@ static void test_precisions_first_blocks(void **state)
 	static const double out[SL_PRECISION_COUNT] = {0, 0.01, 0.04, 0.005},
 			    grad[SL_PRECISION_COUNT] = {0, 0.15, 0.35, 0.12};
 
-	(void)state;
 	NEEDS_GPU();
 	check_precisions("features.4", 0.1, out, grad);
 }
@@ -334,7 +323,6 @@ static void test_precisions_middle(void **state)
 	static const double out[SL_PRECISION_COUNT] = {0, 0.06, 0.5, 0.09},
 			    grad[SL_PRECISION_COUNT] = {0, 0.6, 1.4, 0.75};
 
-	(void)state;
 	NEEDS_GPU();
 	check_precisions("classifier", 0.5, out, grad);
 }
@@ -349,7 +337,6 @@ static void test_fp16_repeats(void **state)
 	struct outcome a, b;
 	struct sl_fail fail;
 
-	(void)state;
 	NEEDS_GPU();
 	assert_int_equal(sl_module_open_with(NULL, &recorded, &options, &fail), SL_OK);
 	a = train_as(&gpu, &t);
@@ -389,7 +376,6 @@ static void test_fp16_overflow_is_found(void **state)
 	int64_t rows[CHUNKS];
 	int left_out[2] = {0};
 
-	(void)state;
 	NEEDS_GPU();
 	assert_int_equal(sl_module_open_with(NULL, &recorded, &options, &fail), SL_OK);
 	for (int i = 0; i < 2; i++) {
@@ -421,7 +407,6 @@ static void test_fp16_overflow_is_found(void **state)
 
 static void test_same_bits_twice(void **state)
 {
-	(void)state;
 	NEEDS_GPU();
 	for (int i = 0; i < 2; i++) {
 		const struct training t = {.steps = 2, .adamw = i == 1};
@@ -441,7 +426,6 @@ static void test_graphs_give_the_same_bits(void **state)
 	struct sl_backend recorded;
 	struct sl_fail fail;
 
-	(void)state;
 	NEEDS_GPU();
 	assert_int_equal(sl_module_open_with(NULL, &recorded, &options, &fail), SL_OK);
 	assert_non_null(recorded.ops->pass_begin);
@@ -485,7 +469,6 @@ static void test_chunks_are_summed_apart(void **state)
 	float *sum, *whole;
 	int64_t count;
 
-	(void)state;
 	NEEDS_GPU();
 	plan = plan_of(&(struct training){.width = 0.25, .tail_begin = "features.4", .chunk_sums = true});
 	if (sl_exec_open(&exec, plan, SL_MIDDLE, &gpu, &fail))
@@ -519,7 +502,6 @@ static void test_members_are_summed_in_order(void **state)
 	float *sum = NULL, *told;
 	int64_t count;
 
-	(void)state;
 	NEEDS_GPU();
 	plan = plan_of(&(struct training){.width = 0.25, .tail_begin = "features.4"});
 	if (sl_exec_prepare(&trunk, plan, SL_MIDDLE, &gpu, &fail) || sl_exec_bare(trunk, &fail) ||

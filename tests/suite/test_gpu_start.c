@@ -1,15 +1,8 @@
 /* What the CUDA module reports about a device before it uses it (kernels/cuda/entry.c), with fakes
  * of CUDA's runtime. The module here was built for sm 75 80 86 100. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/cuda/cuda.h"
+#include "tests/support/unit.h"
 
 sl_module_fn sl_cuda_module;
 
@@ -103,7 +96,6 @@ static void test_device_that_runs_the_module(void **state)
 {
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(open_on("NVIDIA H200", 90, cudaSuccess, &fail), SL_OK); /* from PTX */
 	assert_int_equal(fake.chosen, 1);
 	assert_int_equal(fake.opened, 1);
@@ -115,7 +107,6 @@ static void test_device_that_the_module_was_not_built_for(void **state)
 {
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(open_on("NVIDIA GeForce GTX 1080", 61, NO_IMAGE, &fail), SL_ERR_UNAVAILABLE);
 	assert_string_equal(fail.text,
 			    "CUDA device 1 (NVIDIA GeForce GTX 1080, sm_61) cannot run this module, which was "
@@ -137,7 +128,6 @@ static void test_device_that_does_not_start(void **state)
 	static const int unserved[] = {61, 70, 72, 90, 110, 120};
 	struct sl_fail fail;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof served / sizeof served[0]; i++) {
 		assert_int_equal(open_on("a device", served[i], cudaErrorUnknown, &fail), SL_ERR_UNAVAILABLE);
 		assert_non_null(strstr(fail.text, "does not start: unknown error"));
@@ -155,7 +145,6 @@ static void test_long_names_leave_room_for_the_advice(void **state)
 	struct sl_fail fail;
 	char name[256];
 
-	(void)state;
 	memset(name, 'x', sizeof name - 1);
 	name[sizeof name - 1] = '\0';
 	assert_int_equal(open_on(name, 61, NO_IMAGE, &fail), SL_ERR_UNAVAILABLE);
@@ -170,7 +159,6 @@ static void test_no_driver_no_device(void **state)
 	char text[SL_MODULE_TEXT] = "untouched";
 	struct sl_fail fail;
 
-	(void)state;
 	memset(&fake, 0, sizeof fake);
 	fake.count_status = OLD_DRIVER;
 	assert_int_equal(module->describe(0, text, &fail), SL_ERR_UNAVAILABLE);
@@ -194,7 +182,6 @@ static void test_description(void **state)
 	struct sl_fail fail = {0};
 	char text[SL_MODULE_TEXT];
 
-	(void)state;
 	memset(&fake, 0, sizeof fake);
 	fake.count = 1;
 	fake.properties = (struct cudaDeviceProp){"NVIDIA H200", 9, 0, 132, (size_t)140 << 30};
@@ -207,7 +194,6 @@ static void test_description(void **state)
  * versions in thousands. */
 static void test_cudnn_that_serves_the_device(void **state)
 {
-	(void)state;
 	assert_true(dnn_serves(8907, 6, 1));
 	assert_true(dnn_serves(91002, 6, 1));
 	assert_true(dnn_serves(91002, 7, 0));
@@ -221,7 +207,6 @@ static void test_cudnn_that_serves_the_device(void **state)
 /* A refusal by cuDNN makes the caller use another method; a failure is an error. */
 static void test_what_cudnn_only_refuses(void **state)
 {
-	(void)state;
 	assert_true(dnn_only_refuses(2003)); /* a misaligned pointer */
 	assert_true(dnn_only_refuses(3000)); /* not supported */
 	assert_true(dnn_only_refuses(3007)); /* no code for this architecture */

@@ -1,20 +1,12 @@
 /* Whole steps of the executor, recorded once and then launched (kernels/cuda/graph.c), without a GPU. A
  * CPU backend stands in: while "recording", its kernel calls are put on a tape, which a launch plays. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/exec/exec.h"
 #include "common/weights/weights.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/graph.h"
 #include "tests/support/plan_open.h"
+#include "tests/support/unit.h"
 
 static struct cu_graphs graphs;
 
@@ -286,7 +278,6 @@ static void recorded_steps_are_the_plain_ones(void **state)
 {
 	struct outcome plain = train(false, 0, false);
 
-	(void)state;
 	for (int refuse = 0; refuse < 3; refuse++) {
 		struct outcome o = train(true, refuse, false);
 
@@ -303,7 +294,6 @@ static void a_decaying_insert_is_recorded_at_every_width(void **state)
 {
 	struct outcome plain = train(false, 0, true), o = train(true, 0, true);
 
-	(void)state;
 	assert_true(player.launches > 3 * 3 * CHUNKS);
 	assert_true(o.seen == plain.seen);
 	assert_memory_equal(o.weights, plain.weights, (size_t)o.count * sizeof *o.weights);

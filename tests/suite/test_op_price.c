@@ -4,16 +4,7 @@
  * replaces the worker that pool and kernels ask, and so sees each place where a kernel gives way.
  * SPLIT_LONG=1 searches for minutes, at each SIMD level; SPLIT_PRICE_SEED changes the numbers. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "common/base/rng.h"
@@ -24,6 +15,7 @@
 #include "server/trunk/cost.h"
 #include "tests/support/op_point.h"
 #include "tests/support/op_run.h"
+#include "tests/support/unit.h"
 
 /* ---- replacements of the worker's functions */
 
@@ -476,7 +468,6 @@ static double seconds_for(enum sl_op_kind kind)
 
 static void every_op_has_a_price(void **state)
 {
-	(void)state;
 	for (int k = 0; k < SL_OP_COUNT; k++) {
 		if (!sl_op_has_price((enum sl_op_kind)k))
 			fail_msg("%s has no price in server/trunk/cost_op.c", sl_op_kind_name((enum sl_op_kind)k));
@@ -490,7 +481,6 @@ static void a_kind_without_a_price_is_refused(void **state)
 	const struct sl_cost cost = sl_op_cost(&op, 1);
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_session_cost_check(&cost, 120, 0, &fail), SL_ERR_LIMIT);
 	assert_int_equal(sl_session_cost_check(&cost, 0, 1000, &fail), SL_ERR_LIMIT);
 }
@@ -500,7 +490,6 @@ static void a_window_of_a_pool_can_be_counted(void **state)
 	struct sl_op op = {.kind = SL_OP_AVGPOOL, .name = "p", .n_in = 1, .u.pool = {.k = 32769, .stride = 1}};
 	struct sl_fail fail;
 
-	(void)state;
 	op.in_shape[0] = sl_shape4(1, 32769, 32769, 1);
 	assert_int_equal(sl_op_infer_shape(&op, &fail), SL_ERR_CONFIG);
 	assert_string_equal(fail.text, "p (avgpool): a window of 32769x32769 is too large: 32768 is the most");
@@ -520,7 +509,6 @@ static void none_takes_longer_than_its_price(void **state)
 	const double most_s = is_long() ? 0.5 : 0.02;
 	int failed = 0;
 
-	(void)state;
 	for (int l = 0; sl_cpu_levels[l]; l++) {
 		struct sl_pool *pool;
 
@@ -551,7 +539,6 @@ static void stopping_changes_no_bit(void **state)
 	static const struct op_run_how how = {.chunks = 2, .backward = true, .commit = true};
 	struct op_log log = {.backend = "cpu", .mode = "stopping"};
 
-	(void)state;
 	for (int t = 0; t < 2; t++) {
 		struct sl_pool *pool;
 
@@ -601,7 +588,6 @@ static void what_stops_keeps_its_scratch(void **state)
 {
 	struct sl_pool *pool;
 
-	(void)state;
 	assert_int_equal(sl_pool_open(&pool, THREADS, NULL), SL_OK);
 	turns.here = turns.due = true;
 	for (int run = 0; run < 400; run++) {

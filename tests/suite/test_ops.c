@@ -6,15 +6,6 @@
  * SPLIT_TEST_ABSENT=skip, exits with 77. Without the variable, a missing GPU is a SKIP. */
 #include <malloc.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "kernels/cpu/cpu.h"
@@ -23,6 +14,7 @@
 #include "tests/ref/ref.h"
 #include "tests/support/op_run.h"
 #include "tests/support/op_update.h"
+#include "tests/support/unit.h"
 
 enum { SEED = 20240229, RANDOM_CASES = 200, RANDOM_SEED = 77 };
 
@@ -527,7 +519,6 @@ static void test_job(void **state)
 /* Stands for all modes of a backend that this host lacks. */
 static void test_absent(void **state)
 {
-	(void)state;
 	skip();
 }
 

@@ -1,19 +1,11 @@
 /* The reference against PyTorch. Every backend is compared with the reference, so the reference
  * needs an independent check. tests/golden/make_ops.py made the golden numbers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/conf/agreed.h"
 #include "tests/golden/ops.h"
 #include "tests/ref/ref.h"
 #include "tests/support/op_run.h"
+#include "tests/support/unit.h"
 
 /* Casts away const; a rig never writes to its inputs. */
 static float *unconst(const float *v)
@@ -58,7 +50,6 @@ static void test_ops_equal_torch(void **state)
 	struct sl_backend be;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	for (size_t k = 0; k < sizeof(golden_ops) / sizeof(golden_ops[0]); k++) {
 		const struct op_golden *g = &golden_ops[k];
@@ -106,7 +97,6 @@ static void test_sgd_equals_torch(void **state)
 	struct sl_backend be;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	for (size_t k = 0; k < sizeof(golden_sgd) / sizeof(golden_sgd[0]); k++) {
 		float weight[GOLDEN_SGD_COUNT], grad[GOLDEN_SGD_COUNT], momentum[GOLDEN_SGD_COUNT] = {0};
@@ -135,7 +125,6 @@ static void test_adam_equals_torch(void **state)
 	struct sl_backend be;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	for (size_t k = 0; k < sizeof(golden_adam) / sizeof(golden_adam[0]); k++) {
 		float weight[N], first[N] = {0}, second[N] = {0};

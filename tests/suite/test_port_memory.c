@@ -1,20 +1,12 @@
 /* The memory that a session's port announces covers what it allocates: payload buffers; codecs of all four
  * tensors, on the CPU, on a device, or half and half; and those that a decaying insert opens beside them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/session/port.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/codec_stage.h"
 #include "tests/support/counted/counted.h"
 #include "tests/support/small_plan.h"
+#include "tests/support/unit.h"
 
 enum { SLACK = 4096, CHUNKS = 4, PART = 4096 };
 
@@ -104,7 +96,6 @@ static void as_many_chunks_as_there_is_memory_for(void **state)
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
-	(void)state;
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		assert_int_equal(sl_codec_parse("none", &codec[dir], &fail), SL_OK);
 	if (plan_open(&plan, &spec, &fail) != SL_OK)
@@ -243,7 +234,6 @@ static void compare_plans(struct sl_backend *be)
 
 static void on_the_cpu(void **state)
 {
-	(void)state;
 	compare_plans(&cpu);
 }
 
@@ -251,7 +241,6 @@ static void on_a_device(void **state)
 {
 	struct sl_backend be = counted_backend(false);
 
-	(void)state;
 	compare_plans(&be);
 }
 
@@ -261,7 +250,6 @@ static void on_a_device_that_lacks_codecs(void **state)
 	struct sl_backend be = counted_backend(false);
 	struct sl_backend_ops ops = *be.ops;
 
-	(void)state;
 	ops.codec_stages = cu_codec_stages;
 	be.ops = &ops;
 	compare_plans(&be);

@@ -1,22 +1,14 @@
 /* A step allocates nothing: after a run's first steps, no byte is requested of malloc, calloc,
  * realloc or arenas (--wrap). For images and for ragged texts, with two threads, chunks, codecs,
  * clipping, postponed rows of an embedding, LoRA. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/pass/local.h"
 #include "common/base/pool.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/asked.h"
 #include "tests/support/counted/counted.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 8, IMAGE = 32, LONGEST = 12, VOCAB = 60, CLASSES = 3, FIRST = 3, STEPS = 9 };
 
@@ -154,7 +146,6 @@ enum { CODECS = sizeof codecs / sizeof codecs[0] };
 
 static void steps_of_images(void **state)
 {
-	(void)state;
 	for (int i = 0; i < CODECS; i++)
 		nothing_is_allocated("mobilenet_v2", NULL, false, codecs[i]);
 	nothing_is_allocated("resnet9", NULL, false, "none");
@@ -164,7 +155,6 @@ static void steps_of_texts(void **state)
 {
 	char folder[] = "/tmp/split-steps-XXXXXX", path[80];
 
-	(void)state;
 	assert_non_null(mkdtemp(folder));
 	write_config(folder);
 	for (int i = 0; i < CODECS; i++)

@@ -13,19 +13,10 @@
  *   6. Where each step needs all seats, none is done without one.
  *
  * Each fault that a group once had is planted again, and the search must find it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/base/clock.h"
 #include "tests/suite/trunk_model.h"
+#include "tests/support/unit.h"
 
 /* ---- events */
 
@@ -513,7 +504,6 @@ static struct kind kind_at(int i)
 
 static void test_all_states(void **state)
 {
-	(void)state;
 	planted = NO_FAULT;
 	for (int i = 0; i < (getenv("SPLIT_LONG") ? KINDS : THREE_STEPS); i++) {
 		const struct kind kind = kind_at(i);
@@ -546,7 +536,6 @@ static void test_planted_faults(void **state)
 					  [LEAVES_UNNOTED] = FULL_DISK,
 					  [WHOLE_IS_TIRED] = WHOLE_LATE};
 
-	(void)state;
 	for (int fault = 1; fault < FAULTS; fault++) {
 		const struct kind kind = kind_at(where[fault]);
 		const char *broken;

@@ -1,16 +1,12 @@
 #include "tests/support/fake_peer.h"
+#include "tests/support/unit.h"
 
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <netinet/in.h>
 
 enum { LOOK_MS = 5, HELD = 64, OPENING = 11, HEAR_MS = 60000 };

@@ -1,11 +1,5 @@
 #include "tests/support/gpu.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #include "kernels/module.h"
 
@@ -15,7 +9,6 @@ int gpu_open(void **state)
 {
 	struct sl_fail fail;
 
-	(void)state;
 	if (sl_module_open(NULL, &gpu, 0, &fail))
 		print_message("SKIP %s\n", fail.text);
 	return 0;
@@ -23,7 +16,6 @@ int gpu_open(void **state)
 
 int gpu_close(void **state)
 {
-	(void)state;
 	if (gpu.ops)
 		gpu.ops->close(&gpu);
 	return 0;

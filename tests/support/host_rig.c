@@ -1,14 +1,6 @@
 #include "tests/support/host_rig.h"
+#include "tests/support/unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <ftw.h>
 
 #include "common/codec/codec.h"

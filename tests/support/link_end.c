@@ -1,13 +1,5 @@
 #include "tests/support/link_end.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 void link_end_message(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
 {

@@ -1,11 +1,5 @@
 #include "tests/support/local_run.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #include "common/base/pool.h"
 #include "common/base/rng.h"

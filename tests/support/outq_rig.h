@@ -3,18 +3,10 @@
 #ifndef SL_TESTS_OUTQ_RIG_H
 #define SL_TESTS_OUTQ_RIG_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "common/link/loop.h"
 #include "common/link/outq.h"
 #include "common/link/transport.h"
+#include "tests/support/unit.h"
 
 enum { PART = 1000, RUN = 100 * PART + 7, GIVE_UP_MS = 20000, LOG = 4096, PLENTY = 1 << 30 };
 

@@ -1,14 +1,7 @@
 #include "tests/support/secure_rig.h"
+#include "tests/support/unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <zmq.h>
-
-#include <cmocka.h>
 
 #include "common/base/clock.h"
 
@@ -93,7 +86,6 @@ void secure_run_for(int ms)
 
 int secure_make_keys(void **state)
 {
-	(void)state;
 	if (!zmq_has("curve"))
 		return 0; /* every case is skipped */
 	return sl_keypair_make(&secure.server_key, NULL) || sl_keypair_make(&secure.good_key, NULL) ||

@@ -1,12 +1,5 @@
 #include "tests/support/session_rig.h"
-
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #include "common/base/rng.h"
 

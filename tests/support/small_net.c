@@ -1,11 +1,5 @@
 #include "tests/support/small_net.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #include "common/base/rng.h"
 #include "common/weights/weights.h"

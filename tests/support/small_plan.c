@@ -1,11 +1,5 @@
 #include "tests/support/small_plan.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 struct sl_plan *small_plan_open(const char *partition, int chunks)
 {

@@ -3,18 +3,12 @@
 #ifndef SL_TESTS_WORKER_PROBE_H
 #define SL_TESTS_WORKER_PROBE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <time.h>
 
 #include "common/base/worker.h"
+#include "tests/support/unit.h"
 
 struct probe {
 	struct sl_job job; /* first: a job's address is its probe's */

@@ -2,20 +2,13 @@
  * all their rows. So each label counts as much as any other: with class weights, in a last batch with fewer rows, and
  * for tokens that are guessed, of which each row has its own number. A batch that is skipped leaves nothing behind. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/asked.h"
 #include "tests/support/local_gradients.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 6, MOST = 40, CLASSES = 3, VOCAB = 40, TOKENS = 105, GUESSED = 22, FEATURES = 5 };
 static const char config[] =
@@ -173,7 +166,6 @@ static void batches_add_up_to_one(void **state)
 	static const struct {
 		int batch, chunks;
 	} cases[] = {{3, 1}, {4, 1}, {4, 2}, {5, 3}, {2, 1}, {1, 1}};
-	(void)state;
 
 	for (int i = 0; i < 2 * WHATS; i++) {
 		const enum what what = (enum what)(i / 2);
@@ -212,7 +204,6 @@ static void a_skipped_batch_leaves_nothing_behind(void **state)
 	struct sl_fail fail;
 	float *right, *got;
 	int64_t n;
-	(void)state;
 
 	rig_open(&alone, TEXTS, 3, 1, 1, 0);
 	step(&alone, 0, 3, 3, 0);

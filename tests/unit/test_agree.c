@@ -1,17 +1,9 @@
 /* The agreement and its text. A text that was written is read back, and each
  * agreement has exactly one spelling. A value out of bounds is refused by the name
  * of its key. Where two agreements differ, the first differing key is named. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/asked.h"
+#include "tests/support/unit.h"
 
 static const char plain[] = "agree 1\ntrain.batch = 64\ntrain.chunks = 4\n";
 
@@ -37,7 +29,6 @@ static void the_text_is_the_rows_that_are_no_default(void **state)
 	char text[SL_AGREED_TEXT], again[SL_AGREED_TEXT];
 	struct sl_fail fail;
 
-	(void)state;
 	a.batch = 64;
 	assert_int_equal(sl_agreed_write(&a, text), strlen(plain));
 	assert_string_equal(text, plain);
@@ -68,7 +59,6 @@ static void heads_and_tails_are_private_unless_it_says_so(void **state)
 	struct sl_agreed a;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_agreed_read(&a, old, strlen(old), &fail), SL_OK);
 	assert_int_equal(a.share.ends, SL_ENDS_PRIVATE);
 	a.share.ends = SL_ENDS_STEP;
@@ -83,7 +73,6 @@ static void any_agreement_has_room(void **state)
 	struct sl_agreed a = other_than_default();
 	char text[SL_AGREED_TEXT];
 
-	(void)state;
 	a.batch = 1048575;
 	a.chunks = 255;
 	a.optimizer.beta1 = a.optimizer.beta2 = 0.123456789012345678;
@@ -124,7 +113,6 @@ static void what_is_out_of_bounds_is_refused_by_its_key(void **state)
 		{"train.batch=4\n", "", "not KEY = VALUE", SL_ERR_PROTOCOL},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		char text[512];
 
@@ -156,7 +144,6 @@ static void there_is_one_spelling(void **state)
 	struct sl_agreed a;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_agreed_read(&a, plain, strlen(plain), &fail), SL_OK);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
 		if (sl_agreed_read(&a, bad[i], strlen(bad[i]), &fail) == SL_OK || fail.text[0] == 0)
@@ -171,7 +158,6 @@ static void the_first_key_that_differs_is_named(void **state)
 	struct sl_agreed is = sl_agreed_default();
 	struct sl_fail fail;
 
-	(void)state;
 	is.batch = 64;
 	assert_int_equal(sl_agreed_same(plain, strlen(plain), &is, &fail), SL_OK);
 	is.batch = 128;
@@ -228,7 +214,6 @@ static void what_is_said_is_heard(void **state)
 	size_t len;
 	char *text = said(&hello, &len);
 
-	(void)state;
 	if (sl_agreement_hear(&a, &plan, (struct sl_bytes){(uint8_t *)text, len}, &fail) ||
 	    sl_agreement_say(&a, plan, &echo, &again, &fail))
 		fail_msg("%s", fail.text);
@@ -265,7 +250,6 @@ static void unheard(const char *from, const char *to, const char *key, const cha
 
 static void what_cannot_be_is_not_heard(void **state)
 {
-	(void)state;
 	unheard("train.batch = 64", "train.batch = 0", "train.batch", "1 to 1048576");
 	unheard("codec.head_act = quant:8", "codec.head_act = gzip", "codec.head_act", "gzip");
 	unheard("codec.head_act = quant:8", "codec.head_act = quant:8,per=tensor", "", "is written");

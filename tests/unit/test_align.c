@@ -1,19 +1,11 @@
 /* Alignment of two parties' rows, both in this process: the result beside a plain join; points that are none; letters
  * that a server changes, repeats, swaps, drops, replays or sends back; the file of the result. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/align/align_talk.h"
 #include "client/data/aligned.h"
 #include "common/link/seal.h"
+#include "tests/support/unit.h"
 
 enum { MOST = 400, LETTER = 700, CONTENT = LETTER - SL_SEAL_EXTRA, KEPT = 64 };
 

@@ -2,19 +2,12 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/link/arrivals.h"
 #include "common/link/synfilter.h"
+#include "tests/support/unit.h"
 
 enum { START_MS = 1000000, HOUR_MS = 3600000, MANY = 1000 };
 enum { PER_S = 64, BURST = PER_S * SL_ARRIVALS_BURST_S };
@@ -61,7 +54,6 @@ static void addresses_are_hosts_and_networks(void **state)
 {
 	const struct sockaddr other = {.sa_family = AF_UNIX};
 
-	(void)state;
 	assert_true(same(ip4(0x7f000001), ip6("::ffff:127.0.0.1")));
 	assert_false(same(ip4(0x7f000001), ip4(0x7f000002)));
 	assert_true(same(ip6("2001:db8:1:2::1"), ip6("2001:db8:1:2:ffff::")));
@@ -74,7 +66,6 @@ static void one_address_has_its_budget(void **state)
 	struct sl_arrivals *a = open_arrivals();
 	struct sl_shut shut;
 
-	(void)state;
 	assert_int_equal(admitted(a, ip4(1), ADDRESS_BURST, START_MS), ADDRESS_BURST);
 	assert_false(sl_arrivals_shut(a, START_MS, &shut));
 	assert_int_equal(shut.n, 0);
@@ -99,7 +90,6 @@ static void all_of_them_have_one(void **state)
 	struct sl_shut shut;
 	int in = 0;
 
-	(void)state;
 	/* Connections that are refused by the budget of their address use none of the common budget. */
 	assert_int_equal(admitted(a, ip4(1), MANY, START_MS), ADDRESS_BURST);
 	for (uint32_t i = 2; i < MANY; i++)
@@ -120,7 +110,6 @@ static void the_rate_holds(void **state)
 	struct sl_shut shut = {.all = false};
 	int in = 0, came = 0;
 
-	(void)state;
 	for (int ms = 0; ms < HOUR_MS; ms += 20, now_ms += 20) {
 		sl_arrivals_shut(a, now_ms, &shut);
 		if (shut.all)
@@ -138,7 +127,6 @@ static void more_addresses_than_the_table_holds(void **state)
 	struct sl_arrivals *a = open_arrivals();
 	struct sl_shut shut;
 
-	(void)state;
 	for (uint32_t i = 0; i < 200; i++)
 		admitted(a, ip4(i), ADDRESS_BURST + 1, START_MS);
 	sl_arrivals_shut(a, START_MS, &shut);
@@ -212,7 +200,6 @@ static void who_is_shut_out_does_not_get_in(void **state)
 	struct sockaddr_in at;
 	int fd = listen_at(&at, AF_INET);
 
-	(void)state;
 	if (!sl_synfilter_set(fd, &shut))
 		skip(); /* this kernel has no such filter */
 	assert_true(gets_in(&at, 1));
@@ -234,7 +221,6 @@ static void both_versions_of_ip_are_told_apart(void **state)
 	struct sockaddr_in at;
 	int fd = listen_at(&at, AF_INET6);
 
-	(void)state;
 	if (fd < 0 || !gets_in_by_ip6(&at))
 		skip(); /* this machine has no IPv6 */
 	for (int i = 0; i < SL_ARRIVALS_SHUT; i++)
@@ -256,7 +242,6 @@ static void other_sockets_take_no_filter(void **state)
 	const struct sl_shut shut = {.all = true};
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
-	(void)state;
 	assert_false(sl_synfilter_set(fd, &shut));
 	assert_false(sl_synfilter_set(-1, &shut));
 	close(fd);

@@ -1,15 +1,11 @@
 /* Crop, flip, resize and normalisation, against PyTorch's values and against their definitions. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "client/data/augment.h"
 #include "common/base/rng.h"
 #include "tests/golden/augment.h"
+#include "tests/support/unit.h"
 
 static struct sl_augment *open_augment(const struct sl_augment_spec *spec)
 {
@@ -47,7 +43,6 @@ static float *apply(const struct sl_augment *aug, const uint8_t *image, struct s
 
 static void agrees_with_pytorch(void **state)
 {
-	(void)state;
 	for (size_t k = 0; k < sizeof golden_augment / sizeof *golden_augment; k++) {
 		const struct sl_augment_spec spec = {
 			.in_h = golden_augment[k].in_h,
@@ -84,7 +79,6 @@ static void crop_and_flip_are_exact(void **state)
 	const float mean[] = {0.4914f, 0.4822f, 0.4465f}, std[] = {0.2470f, 0.2435f, 0.2616f};
 	uint8_t image[3 * H * W];
 
-	(void)state;
 	fill_image(image, sizeof image);
 	for (int i = 0; i < (2 * P + 1) * (2 * P + 1) * 2; i++) {
 		struct sl_augment_draw draw = {i / 2 / (2 * P + 1), i / 2 % (2 * P + 1), i % 2};
@@ -112,7 +106,6 @@ static void draws_are_a_function(void **state)
 		.in_h = 32, .in_w = 32, .crop_padding = P, .flip = true, .norm = SL_NORMALIZE_NONE});
 	int tops[PLACES] = {0}, lefts[PLACES] = {0}, flips = 0;
 
-	(void)state;
 	for (int s = 0; s < SAMPLES; s++) {
 		const struct sl_rng_key key = {.seed = 7, .step = 3, .tensor = SL_RNG_AUGMENT};
 		struct sl_augment_draw d = sl_augment_draw(aug, 7, 3, s);
@@ -138,7 +131,6 @@ static void without_crop_or_flip_nothing_is_drawn(void **state)
 	struct sl_augment *aug =
 		open_augment(&(struct sl_augment_spec){.in_h = 32, .in_w = 32, .norm = SL_NORMALIZE_NONE});
 
-	(void)state;
 	for (int s = 0; s < 100; s++) {
 		struct sl_augment_draw d = sl_augment_draw(aug, 1, 1, s);
 
@@ -154,7 +146,6 @@ static void centre_is_the_image_itself(void **state)
 	uint8_t image[3 * 4 * 3];
 	float *out;
 
-	(void)state;
 	fill_image(image, sizeof image);
 	out = apply(aug, image, sl_augment_centre(aug));
 	for (int i = 0; i < 4 * 3; i++)
@@ -176,7 +167,6 @@ static void bad_specs_are_refused(void **state)
 		{.in_h = 8, .in_w = 32, .crop_padding = 9},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct sl_augment *aug = NULL;
 		struct sl_fail fail = {0};

@@ -1,16 +1,7 @@
 /* Tests of err, log, buf, arena, folder and wrap. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "common/base/arena.h"
 #include "common/base/buf.h"
@@ -21,11 +12,10 @@
 #include "common/base/memory.h"
 #include "common/base/nearest.h"
 #include "common/base/wrap.h"
+#include "tests/support/unit.h"
 
 static void err_map_is_whole(void **state)
 {
-	(void)state;
-
 	for (int i = 0; i < SL_ERR_COUNT; i++) {
 		assert_true(strlen(sl_err_name((enum sl_err)i)) > 0);
 		assert_true(strlen(sl_err_text((enum sl_err)i)) > 0);
@@ -43,7 +33,6 @@ static void test_a_failure_names_its_key(void **state)
 {
 	struct sl_fail fail, outer;
 
-	(void)state;
 	assert_int_equal(sl_fail_at(&fail, "train.chunks", SL_ERR_CONFIG, "at most %d", 256), SL_ERR_CONFIG);
 	assert_string_equal(fail.key, "train.chunks");
 	assert_string_equal(fail.text, "train.chunks: at most 256");
@@ -61,7 +50,6 @@ static void fail_text_is_one_line(void **state)
 {
 	struct sl_fail fail = {0};
 	char big[2 * SL_FAIL_TEXT];
-	(void)state;
 
 	assert_int_equal(sl_fail_set(NULL, SL_ERR_IO, "nobody reads %d", 1), SL_ERR_IO);
 	assert_int_equal(sl_fail_set(&fail, SL_ERR_DATA, "a\nb\x1b%s", "c\td"), SL_ERR_DATA);
@@ -150,7 +138,6 @@ static void log_lines(void **state)
 {
 	int one = 1;
 	char *text, *last;
-	(void)state;
 
 	unsetenv("JOURNAL_STREAM");
 	hook_calls = 0;
@@ -188,7 +175,6 @@ static void lines_of_peers_are_limited(void **state)
 	int lines = 0;
 	char *told;
 
-	(void)state;
 	for (char *at = text; (at = strstr(at, "test-flood: peer ")); at++)
 		lines++;
 	assert_in_range(lines, 64, 90); /* one more is allowed per second, if this takes so long */
@@ -205,7 +191,6 @@ static void buf_never_grows(void **state)
 {
 	uint8_t mem[8] = {0};
 	struct sl_buf buf = {mem, 0, 5};
-	(void)state;
 
 	assert_int_equal(sl_buf_put(&buf, "abc", 3), SL_OK);
 	assert_int_equal(sl_buf_put(&buf, "def", 3), SL_ERR_LIMIT);
@@ -220,7 +205,6 @@ static void buf_never_grows(void **state)
 static void bytes_are_taken_in_order(void **state)
 {
 	struct sl_bytes in = {(const uint8_t *)"abcde", 5}, out = {0};
-	(void)state;
 
 	assert_int_equal(sl_bytes_take(&in, 2, &out), SL_OK);
 	assert_memory_equal(out.data, "ab", 2);
@@ -241,7 +225,6 @@ static void file_read_checks(void **state)
 	char path[4096];
 	size_t len = 0;
 	FILE *file;
-	(void)state;
 
 	snprintf(path, sizeof path, "%s/file_read_%d", dir, (int)getpid());
 	assert_int_equal(sl_file_read(path, 100, &data, &len, &fail), SL_ERR_NOINPUT);
@@ -268,7 +251,6 @@ static void arena_cuts(void **state)
 	struct sl_arena arena = {0};
 	struct sl_fail fail;
 	unsigned char *a, *b;
-	(void)state;
 
 	assert_int_equal(sl_arena_open(&arena, 5 << 20, &fail), SL_OK);
 	assert_int_equal((uintptr_t)arena.base % (2 << 20), 0);
@@ -292,7 +274,6 @@ static void arena_extremes(void **state)
 {
 	struct sl_arena arena = {0};
 	struct sl_fail fail;
-	(void)state;
 
 	assert_int_equal(sl_arena_open(&arena, 0, &fail), SL_OK);
 	assert_null(sl_arena_take(&arena, 1));
@@ -308,7 +289,6 @@ static void needs_do_not_wrap(void **state)
 {
 	struct sl_memory a = {UINT64_MAX - 5, 7}, b = {4, UINT64_MAX - 6};
 	uint64_t sum = 1;
-	(void)state;
 
 	sl_need(&sum, 3, 5);
 	assert_true(sum == 16);
@@ -337,7 +317,6 @@ static void edits_are_counted(void **state)
 		     {"abc", "ab", 1},    {"ab", "abc", 1},  {"trian", "train", 1},
 		     {"abcd", "badc", 2}, {"", "abc", 3},    {"kitten", "sitting", 3}};
 	struct sl_nearest best = {NULL, 0};
-	(void)state;
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		assert_int_equal(sl_nearest_edits(cases[i].a, strlen(cases[i].a), cases[i].b), cases[i].edits);
@@ -353,7 +332,6 @@ static void edits_are_counted(void **state)
 static void clock_advances(void **state)
 {
 	uint64_t start = sl_now_ns();
-	(void)state;
 
 	usleep(2000);
 	assert_true(sl_seconds_since(start) >= 0.002);
@@ -367,7 +345,6 @@ static void folders_are_made_and_synced(void **state)
 	struct sl_fail fail;
 	struct stat st;
 	FILE *file;
-	(void)state;
 
 	snprintf(top, sizeof top, "%s/folders-%d", tmp ? tmp : "/tmp", (int)getpid());
 	snprintf(path, sizeof path, "%s/a/b/", top);
@@ -403,7 +380,6 @@ static void text_fits_its_columns(void **state)
 {
 	char text[256];
 	FILE *file = fmemopen(text, sizeof text, "w");
-	(void)state;
 
 	assert_non_null(file);
 	sl_print_wrapped(file, "one two… [--set KEY=VALUE]… three", 2, 11);

@@ -2,15 +2,6 @@
  * logits are in memory. Compared with the separate ops on tests/ref and with numeric differences, for blocks of
  * one row up to all rows, and for 1 to 4 threads. Guard words stand around all memory of the executor. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "common/exec/exec.h"
@@ -18,6 +9,7 @@
 #include "common/graph/graph_text.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 7, H = 5, V = 20003, GUARD = 64, AREAS = 64 }; /* three pieces of a row, the last of odd length */
 
@@ -275,7 +267,6 @@ static void blocks_compute_what_the_two_ops_do(void **state)
 	static const size_t bytes[] = {1, 3 * V * sizeof(float), ROWS * V * sizeof(float), 0};
 	struct data *d = made();
 
-	(void)state;
 	for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
 		struct how how = forms[i];
 		struct result want, got;
@@ -303,7 +294,6 @@ static void threads_and_blocks_change_no_bit(void **state)
 {
 	struct data *d = made();
 
-	(void)state;
 	for (int rows = 1; rows <= ROWS; rows += 2) {
 		struct how how = {.backend = "cpu", .threads = 1, .logit_bytes = rows_of(rows)};
 		struct result one = run(&how, d), all;
@@ -354,7 +344,6 @@ static void gradients_are_numeric_differences(void **state)
 	const int word[] = {0, 12, d->label[2], d->label[5], V - 1};
 	const int64_t bias = r.trainable - (V + 15) / 16 * 16;
 
-	(void)state;
 	for (int i = 0; i < ROWS * H; i += 4)
 		slope_is(&how, d, &d->h[i], r.dh[i]);
 	for (size_t i = 0; i < sizeof word / sizeof word[0]; i++) {
@@ -372,7 +361,6 @@ static void memory_is_that_of_a_block(void **state)
 	struct result one = run(&(struct how){.backend = "cpu", .logit_bytes = 1}, d);
 	struct result two = run(&(struct how){.backend = "cpu", .logit_bytes = rows_of(2)}, d);
 
-	(void)state;
 	assert_true(apart.busy > one.busy + rows_of(2 * ROWS)); /* apart: logits, softmax and gradient of all rows */
 	assert_int_equal(two.busy - one.busy, rows_of(2) / 64 * 64 - rows_of(1) / 64 * 64);
 	drop(&apart);
@@ -385,7 +373,6 @@ static void what_is_no_number_shows_in_the_loss(void **state)
 {
 	struct data *d = made();
 
-	(void)state;
 	for (int i = 0; i < ROWS * H; i++) {
 		const float was = d->h[i];
 		struct result r;

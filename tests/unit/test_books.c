@@ -2,18 +2,10 @@
  * and evaluations, the lines of log.jsonl, and the notes of checkpoints. */
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "client/train/training.h"
+#include "tests/support/unit.h"
 
 static struct sl_conf_client conf;
 static struct sl_setup setup = {.conf = &conf};
@@ -127,7 +119,6 @@ static void what_processes_carried_adds_up(void **state)
 	struct sl_training *run;
 	struct sl_fail fail;
 
-	(void)state;
 	configure(5);
 	run = open_run();
 	sl_training_save(run, &c);
@@ -161,7 +152,6 @@ static void every_figure_is_what_was_counted(void **state)
 	struct sl_training *run;
 	json_t *line;
 
-	(void)state;
 	configure(5);
 	run = open_run();
 	one(run, SL_WANT_STEP, 0, 2, 1);
@@ -228,7 +218,6 @@ static void evaluations_come_when_they_are_due(void **state)
 	static const char *const all[] = {"SSSSSSSSSSSSEE", "SSSEESSSEESSSEESSSEE", "SSSSSSEESSSSSSEE",
 					  "SSSSSSSSSEESSSEE"};
 
-	(void)state;
 	for (int every = 0; every < 4; every++) {
 		struct sl_training *run;
 		char done[32] = "";
@@ -252,7 +241,6 @@ static void an_epoch_that_is_interrupted_is_none(void **state)
 	struct sl_training *run;
 	json_t *line;
 
-	(void)state;
 	configure(0);
 	run = open_run();
 	for (uint64_t step = 0; step < 3; step++)
@@ -275,7 +263,6 @@ static void an_evaluation_that_is_interrupted_begins_anew(void **state)
 	struct sl_fail fail;
 	json_t *line;
 
-	(void)state;
 	configure(3);
 	run = open_run();
 	for (uint64_t step = 0; step < 3; step++)
@@ -301,7 +288,6 @@ static void more_steps_than_there_are_are_none(void **state)
 	struct sl_fail fail;
 	uint64_t steps;
 
-	(void)state;
 	configure(100);
 	assert_int_equal(sl_training_steps(&conf, NULL, 5, 0, &steps, &fail), SL_OK);
 	assert_int_equal(steps, 6);
@@ -318,7 +304,6 @@ static void so_many_steps_are_skipped_in_a_row(void **state)
 	struct sl_training *run;
 	struct sl_fail fail;
 
-	(void)state;
 	configure(0);
 	conf.train.epochs = 20;
 	conf.train.on_nan = SL_NAN_SKIP;
@@ -350,7 +335,6 @@ static void an_epoch_counts_what_skipped_steps_sent(void **state)
 	struct sl_training *run;
 	json_t *line;
 
-	(void)state;
 	configure(3);
 	run = open_run();
 	one(run, SL_WANT_STEP, 0, 2, 1);
@@ -377,7 +361,6 @@ static void a_scaled_loss_may_skip_more(void **state)
 	struct sl_training *run;
 	struct sl_fail fail;
 
-	(void)state;
 	configure(0);
 	conf.train.epochs = 20;
 	conf.train.on_nan = SL_NAN_SKIP;
@@ -395,7 +378,6 @@ static void a_scaled_loss_may_skip_more(void **state)
 
 static int make_folder(void **state)
 {
-	(void)state;
 	return mkdtemp(dir) ? 0 : -1;
 }
 
@@ -403,7 +385,6 @@ static int remove_folder(void **state)
 {
 	char path[64];
 
-	(void)state;
 	snprintf(path, sizeof path, "%s/log.jsonl", dir);
 	unlink(path);
 	snprintf(path, sizeof path, "%s/traffic", dir);

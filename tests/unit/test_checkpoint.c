@@ -1,19 +1,12 @@
 /* Checkpoint files: what is written is read back. A damaged file or that of another
  * run is refused with a message. Only the files that are still needed stay. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/session/checkpoint.h"
+#include "tests/support/unit.h"
 
 enum { FLOATS = 5, BYTES = 9, ROOM = 16 };
 
@@ -66,7 +59,6 @@ static void what_is_written_is_read(void **state)
 {
 	struct sl_fail fail;
 	struct state a, b;
-	(void)state;
 
 	write_step(7, NULL, 0);
 	open_state(&a, false);
@@ -89,7 +81,6 @@ static void nothing_damaged_is_read(void **state)
 	ssize_t len;
 	char path[128];
 	int fd;
-	(void)state;
 
 	path_of(path, 7, "");
 	fd = open(path, O_RDONLY);
@@ -131,7 +122,6 @@ static void another_plan_is_refused_with_both_named(void **state)
 {
 	struct sl_fail fail;
 	struct state s;
-	(void)state;
 
 	write_step(7, NULL, 0);
 	open_state(&s, true);
@@ -151,7 +141,6 @@ static void a_border_is_read_by_another_plan(void **state)
 {
 	struct sl_fail fail;
 	struct state s;
-	(void)state;
 
 	for (int layout = 0; layout < 3; layout++) {
 		open_state(&s, false);
@@ -199,7 +188,6 @@ static void parts_and_notes_of_other_lengths_are_refused(void **state)
 	struct sl_fail fail;
 	struct state s;
 	char path[128];
-	(void)state;
 
 	path_of(path, 7, "");
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -236,7 +224,6 @@ static void the_newest_two_and_the_pinned_stay(void **state)
 	const uint64_t pin[] = {1, 3};
 	uint64_t step = UINT64_MAX;
 	char path[128];
-	(void)state;
 
 	for (int s = 1; s <= 3; s++)
 		write_step(s, NULL, 0);
@@ -291,7 +278,6 @@ static void going_back_leaves_what_is_gone_back_to(void **state)
 	const uint64_t pin[] = {1, 2, 3};
 	uint64_t any = UINT64_MAX;
 	char path[128];
-	(void)state;
 
 	for (int step = 1; step <= 4; step++)
 		write_step(step, pin, 3);
@@ -317,7 +303,6 @@ static void what_could_not_be_written_leaves_the_rest(void **state)
 	struct sl_fail fail;
 	struct state s;
 	char path[128];
-	(void)state;
 
 	write_step(2, NULL, 0);
 	write_step(3, NULL, 0);
@@ -347,7 +332,6 @@ static void more_than_fit_are_a_bug(void **state)
 {
 	static char name[SL_CHECKPOINT_MAX_NOTES + 1][4]; /* enough names for parts, too */
 	struct sl_fail fail;
-	(void)state;
 
 	for (int i = 0; i <= SL_CHECKPOINT_MAX_NOTES; i++)
 		snprintf(name[i], sizeof name[i], "%02d", i);

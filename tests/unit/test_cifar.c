@@ -1,17 +1,12 @@
 /* The readers of CIFAR-10 and CIFAR-100, on small files that this test
  * writes, and on the real files if they are in $SPLIT_DATA or ./data. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/data/source.h"
+#include "tests/support/unit.h"
 
 enum { PIXELS = 32 * 32, IMAGE_BYTES = 3 * PIXELS };
 
@@ -131,7 +126,6 @@ static void files_are_read_in_order(void **state)
 	struct sl_set_spec spec = spec_of("cifar10", files, 3);
 	struct sl_set set;
 
-	(void)state;
 	write_file("b.bin", 1, 3, 0, -1);
 	write_file("a.bin", 1, 5, 3, -1);
 	write_file("c.bin", 1, 2, 8, -1);
@@ -148,7 +142,6 @@ static void cifar100_has_two_labels(void **state)
 	struct sl_set_spec spec = spec_of("cifar100", files, 1);
 	struct sl_set set;
 
-	(void)state;
 	write_file("h.bin", 2, 100, 0, -1);
 	open_well(&set, &spec);
 	assert_records(&set, 100);
@@ -166,7 +159,6 @@ static void wrong_sizes_are_refused(void **state)
 	const char *const files[] = {"size.bin"};
 	struct sl_set_spec spec = spec_of("cifar10", files, 1);
 
-	(void)state;
 	write_file("size.bin", 1, 4, 0, 4 * 3073 - 1);
 	open_badly(&spec, SL_ERR_DATA, "size.bin: truncated: its 12291 bytes end 3072 bytes into",
 		   "a cifar10 record of 3073");
@@ -187,7 +179,6 @@ static void any_number_of_whole_records_is_a_file(void **state)
 	struct sl_set_spec spec = {.source = "cifar10", .split = SL_SPLIT_TEST, .dir = folder};
 	struct sl_set set;
 
-	(void)state;
 	write_file(test[0], 1, 3, 0, -1);
 	open_well(&set, &spec);
 	assert_records(&set, 3);
@@ -201,7 +192,6 @@ static void labels_out_of_range_are_refused(void **state)
 	struct sl_set_spec spec = spec_of("cifar10", files, 2);
 	struct sl_set set;
 
-	(void)state;
 	write_file("good.bin", 1, 2, 0, -1);
 	write_file("label.bin", 1, 4, 2, -1);
 	patch_byte("label.bin", 3 * 3073, 10);
@@ -217,7 +207,6 @@ static void missing_files_are_named(void **state)
 	const char *const files[] = {"gone.bin"}, *const dirs[] = {"."}, *const pipes[] = {"pipe.bin"};
 	struct sl_set_spec spec = spec_of("cifar10", files, 1);
 
-	(void)state;
 	open_badly(&spec, SL_ERR_NOINPUT, "gone.bin: No such file", "fetch-cifar10.sh");
 	spec.files = NULL;
 	open_badly(&spec, SL_ERR_NOINPUT, "data_batch_1.bin: No such file", "");
@@ -236,7 +225,6 @@ static void a_limit_opens_no_more_than_it_needs(void **state)
 	struct sl_set_spec spec = spec_of("cifar10", files, 3);
 	struct sl_set set;
 
-	(void)state;
 	write_file("l1.bin", 1, 3, 0, -1);
 	write_file("l2.bin", 1, 3, 3, -1);
 	for (int limit = 1; limit <= 6; limit++) {
@@ -255,7 +243,6 @@ static void too_many_records_are_refused(void **state)
 	const char *const files[] = {"huge.bin"};
 	struct sl_set_spec spec = spec_of("cifar10", files, 1);
 
-	(void)state;
 	write_file("huge.bin", 1, 0, 0, 3073L * (SL_SET_MAX_SAMPLES + 1L));
 	open_badly(&spec, SL_ERR_DATA, "huge.bin", "16777216");
 }
@@ -265,7 +252,6 @@ static void wrong_specs_are_refused(void **state)
 	const char *const files[] = {"x.bin"};
 	struct sl_set_spec spec = spec_of("cifar10", files, 0);
 
-	(void)state;
 	open_badly(&spec, SL_ERR_CONFIG, "empty", "");
 	spec = spec_of("cifar11", files, 1);
 	open_badly(&spec, SL_ERR_CONFIG, "kind", "");
@@ -305,7 +291,6 @@ static void the_real_files_are_cifar10(void **state)
 	struct sl_set_spec spec = {.source = "cifar10", .dir = real_folder()};
 	struct sl_set set;
 
-	(void)state;
 	if (!spec.dir)
 		skip();
 	open_well(&set, &spec);
@@ -339,7 +324,6 @@ static int make_folder(void **state)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	(void)state;
 	snprintf(folder, sizeof folder, "%s/dataset.XXXXXX", tmp ? tmp : "/tmp");
 	return mkdtemp(folder) ? 0 : -1;
 }
@@ -348,7 +332,6 @@ static int remove_folder(void **state)
 {
 	char command[300];
 
-	(void)state;
 	snprintf(command, sizeof command, "rm -rf '%s'", folder);
 	return system(command);
 }

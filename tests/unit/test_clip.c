@@ -1,23 +1,17 @@
 /* Clipping by the norm of the whole gradient: the sum of squares, the
  * factor, and how an executor applies it, in host and in device memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "common/exec/clip.h"
 #include "tests/support/mixed.h"
 #include "tests/support/small_net.h"
+#include "tests/support/unit.h"
 
 static void squares_are_summed_in_double(void **state)
 {
 	float x[1003] = {0}; /* the longest count is 1002: the last element stays unused */
 
-	(void)state;
 	for (int64_t count = 0; count <= 1003; count += count < 20 ? 1 : 491) {
 		double want = 0;
 
@@ -35,7 +29,6 @@ static void squares_are_summed_in_double(void **state)
 
 static void the_factor_is_torchs(void **state)
 {
-	(void)state;
 	assert_true(sl_clip_factor(3, (double[3]){9, 16, 11}) == 3 / (6 + 1e-6));
 	assert_true(sl_clip_factor(6, (double[3]){9, 16, 11}) < 1); /* the epsilon in the denominator shows */
 	assert_true(sl_clip_factor(7, (double[3]){9, 16, 11}) == 1);
@@ -106,7 +99,6 @@ static void gradients_are_scaled_wherever_they_lie(bool on_host)
 
 static void gradients_are_scaled(void **state)
 {
-	(void)state;
 	gradients_are_scaled_wherever_they_lie(true);
 	gradients_are_scaled_wherever_they_lie(false);
 }
@@ -119,7 +111,6 @@ static void a_gradient_that_is_not_finite_has_no_norm(void **state)
 	struct small_batch *batch = malloc(sizeof *batch);
 	double squares = -1;
 
-	(void)state;
 	small_net_open(&net, &(struct small_net_how){.partition = "1:-1", .chunks = 1});
 	small_net_batch(batch, 0);
 	small_net_forward(&net, batch, SMALL_BATCH, 0, 0);

@@ -1,23 +1,15 @@
 /* The chain and its frame: refusals, error feedback, a backend's own stages. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/codec/codec.h"
 #include "common/codec/stage.h"
 #include "common/exec/backend.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 static void none_carries_any_bits(void **state)
 {
 	float x[6] = {1, -0.0f, NAN, INFINITY, -INFINITY, 1e-45f}, back[6];
-	(void)state;
 
 	assert_int_equal(codec_round_trip("none", sl_shape2(2, 3), x, back), 16 + 24);
 	assert_memory_equal(x, back, sizeof x);
@@ -32,7 +24,6 @@ static void wrong_frames_are_refused(void **state)
 	struct sl_codec *other = codec_open("quant:5", s, NULL, SL_DIR_HEAD_ACT, NULL);
 	uint8_t *bytes, longer[4096];
 	size_t len;
-	(void)state;
 
 	codec_fill(x, n, RANDOM);
 	memset(back, 0x55, sizeof back);
@@ -66,7 +57,6 @@ static void a_short_buffer_is_a_limit(void **state)
 	uint8_t mem[512];
 	struct sl_buf out = {mem, 5, sl_codec_bound(c, 4) + 4};
 	struct sl_tensor t = {.dtype = SL_F32, .shape = s, .data = x};
-	(void)state;
 
 	assert_int_equal(sl_codec_encode(c, &codec_call0, &t, &out), SL_ERR_LIMIT);
 	assert_int_equal(out.len, 5);
@@ -81,7 +71,6 @@ static void feedback_returns_what_was_lost(void **state)
 	struct sl_codec *c = codec_open("topk:0.1,ef=true", s, NULL, SL_DIR_HEAD_ACT, NULL);
 	uint8_t *one, *two;
 	size_t len, again;
-	(void)state;
 
 	codec_fill(x, N, RANDOM);
 	for (int step = 0; step < 200; step++) {
@@ -132,7 +121,6 @@ static void evaluation_neither_takes_nor_leaves_state(void **state)
 {
 	struct sl_shape s = sl_shape4(2, 5, 5, 4);
 	float x[200], y[200];
-	(void)state;
 
 	codec_fill(x, 200, RANDOM);
 	codec_fill(y, 200, RELU);
@@ -160,7 +148,6 @@ static void an_encoding_that_fails_leaves_nothing_to_commit(void **state)
 	struct sl_shape s = sl_shape4(2, 5, 5, 4);
 	const struct sl_codec_call call = {.chunk = 1, .training = true};
 	float x[200], bad[200];
-	(void)state;
 
 	codec_fill(x, 200, RANDOM);
 	memcpy(bad, x, sizeof bad);
@@ -195,7 +182,6 @@ static void rows_that_were_not_there_have_no_residual(void **state)
 		(const float *)(void *)(kept.data + 16); /* behind magic, slots and the flags of slots 0 and 1 */
 	float x[200];
 	uint8_t *bytes;
-	(void)state;
 
 	codec_fill(x, 200, RANDOM);
 	for (int step = 0; step < 4; step++) {
@@ -220,7 +206,6 @@ static void tensors_beyond_the_plan_are_refused(void **state)
 	uint8_t *bytes, *none;
 	float x[153] = {1}, back[153];
 	size_t len, no_len;
-	(void)state;
 
 	assert_int_equal(codec_encode(c, &codec_call0, x, s, &bytes, &len), SL_OK);
 	assert_int_equal(codec_encode(c, &codec_call0, x, more, &none, &no_len), SL_ERR_BUG);
@@ -262,7 +247,6 @@ static void a_backend_may_bring_its_own_stages(void **state)
 	struct sl_codec_spec spec;
 	struct sl_codec *codec;
 	struct sl_fail fail;
-	(void)state;
 
 	codec_fill(x, n, RANDOM);
 	for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {

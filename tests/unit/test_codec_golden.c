@@ -1,19 +1,11 @@
 /* Stored payloads (tests/golden/codec): encoding still gives these bytes, decoding still gives these
  * values. A change here changes the wire format: it needs new ids of methods, not new files. With
  * SL_GOLDEN_WRITE=1 in the environment the test writes these files and the seeds of the fuzzers instead. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
 
 #include "common/codec/frame.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 static void write_file(const char *path, int first, const void *bytes, size_t len)
 {
@@ -30,7 +22,6 @@ static void payloads_are_what_they_were(void **state)
 	float x[CODEC_GOLDEN_N], back[CODEC_GOLDEN_N], expect[CODEC_GOLDEN_N];
 	uint8_t golden[CODEC_GOLDEN_MOST], *bytes;
 	char path[256];
-	(void)state;
 
 	for (const struct codec_golden *g = codec_goldens; g->name != NULL; g++) {
 		struct sl_codec *c = codec_open(g->spec, shape, NULL, SL_DIR_HEAD_ACT, NULL);

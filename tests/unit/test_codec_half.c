@@ -1,16 +1,9 @@
 /* f16 and bf16: rounding to nearest even, and values beyond the largest finite one. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 static void f16_rounds_to_nearest_even_and_saturates(void **state)
 {
@@ -21,7 +14,6 @@ static void f16_rounds_to_nearest_even_and_saturates(void **state)
 				    0x1p-24f, 0,     0x1p-23f, 0, 0x1p-14f,       0x1.ff8p-15f};
 	enum { N = sizeof in / sizeof in[0] };
 	float back[N];
-	(void)state;
 
 	assert_int_equal(codec_round_trip("f16", sl_shape2(1, N), in, back), 16 + 2 * N);
 	for (int i = 0; i < N; i++)
@@ -33,7 +25,6 @@ static void bf16_rounds_to_nearest_even_and_saturates(void **state)
 	static const float in[] = {0, -0.0f, 1, 1 + 0x1p-8f, 1 + 3 * 0x1p-8f, FLT_MAX, -FLT_MAX, 1e-40f};
 	static const float out[] = {0, -0.0f, 1, 1, 1 + 0x1p-6f, 0x1.fep127f, -0x1.fep127f, 0x1p-133f};
 	float back[8];
-	(void)state;
 
 	codec_round_trip("bf16", sl_shape2(1, 8), in, back);
 	for (int i = 0; i < 8; i++) {
@@ -46,7 +37,6 @@ static void f16_agrees_with_the_compiler(void **state)
 {
 	enum { N = 1 << 20 };
 	float *x = malloc(N * 4), *back = malloc(N * 4);
-	(void)state;
 
 	/* Bit patterns over the whole range below 65520, including values that are subnormal in f16. */
 	for (uint32_t i = 0; i < N; i++) {

@@ -1,20 +1,13 @@
 /* Hostile payloads: decoding gives a tensor, or a typed error before anything is written. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <zstd.h>
 
 #include "common/codec/frame.h"
 #include "common/codec/lengths.h"
 #include "common/codec/stage.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 static const char *const specs[] = {
 #define CODEC_CHAIN(methods, levels, memory, ragged, gpu, ahead, chain) CODEC_IF_##ragged(chain)
@@ -47,14 +40,12 @@ static struct sl_codec *target(const char *text)
 
 static int of_one_length(void **state)
 {
-	(void)state;
 	ragged = false;
 	return 0;
 }
 
 static int of_different_lengths(void **state)
 {
-	(void)state;
 	ragged = true;
 	return 0;
 }
@@ -91,7 +82,6 @@ static uint8_t *honest(struct sl_codec *c, size_t *len)
 
 static void every_length_but_its_own_is_refused(void **state)
 {
-	(void)state;
 	for (int i = 0; i < SPECS; i++) {
 		struct sl_codec *c = target(specs[i]);
 		size_t len;
@@ -110,7 +100,6 @@ static void every_length_but_its_own_is_refused(void **state)
 
 static void every_changed_byte_is_survived(void **state)
 {
-	(void)state;
 	for (int i = 0; i < SPECS; i++) {
 		struct sl_codec *c = target(specs[i]);
 		size_t len;
@@ -137,7 +126,6 @@ static void random_bytes_are_survived(void **state)
 {
 	const struct sl_rng_key key = {.seed = 8, .tensor = SL_RNG_TEST};
 	uint32_t word = 0;
-	(void)state;
 
 	for (int i = 0; i < SPECS; i++) {
 		struct sl_codec *c = target(specs[i]);
@@ -159,7 +147,6 @@ static void ranges_must_be_finite_and_in_order(void **state)
 {
 	static const float bad[][2] = {{NAN, 1}, {0, NAN}, {-INFINITY, 1}, {0, INFINITY}, {2, 1}};
 	static const char *const which[] = {"quant:8", "sortquant:6+2", "quant:3,per=channel"};
-	(void)state;
 
 	for (int s = 0; s < 3; s++) {
 		struct sl_codec *c = codec_open(which[s], shape(), NULL, SL_DIR_HEAD_ACT, NULL);
@@ -180,7 +167,6 @@ static void bits_behind_the_last_code_are_refused(void **state)
 {
 	static const char *const packed[] = {"quant:3", "qsgd:3", "sortquant:2+1"};
 	float x[8] = {1, 2, -3, 4, 5, -6, 7, 8}, back[8];
-	(void)state;
 
 	for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++) {
 		for (int64_t n = 1; n < 8; n++) {
@@ -212,7 +198,6 @@ static void levels_and_scales_must_fit(void **state)
 		{"qsgd:10", 0x0b << 3, 0x0a << 3}, /* 5 bits a code, sign and 4 of level: 11 of 10, 10 of 10 */
 		{"qsgd:6", 0x76, 0x66},            /* 4 bits a code: 7, the largest that 3 bits hold, of 6 */
 	};
-	(void)state;
 
 	for (size_t s = 0; s < sizeof cases / sizeof cases[0]; s++) {
 		struct sl_codec *c = codec_open(cases[s].spec, shape(), NULL, SL_DIR_HEAD_ACT, NULL);
@@ -242,7 +227,6 @@ static void places_beyond_the_tensor_are_refused(void **state)
 	size_t len;
 	uint8_t *bytes = honest(c, &len), own[256];
 	uint16_t gaps[K];
-	(void)state;
 
 	assert_int_equal(sl_get_u32(bytes + 16), K);
 	/* Four gaps of 16 bits: the last element that can be kept is 359. */
@@ -343,7 +327,6 @@ static void places_must_be_what_they_say(void **state)
 	float x[FEW];
 	uint8_t *bytes;
 	size_t len;
-	(void)state;
 
 	/* The encoder writes a bitmap unless gaps are shorter. */
 	for (int i = 0; i < FEW; i++)
@@ -370,7 +353,6 @@ static void zstd_bombs_do_not_go_off(void **state)
 	struct sl_codec *c = codec_open("quant:4|zstd", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
 	size_t room = 1 << 22, len, packed;
 	uint8_t *zeros = calloc(1, room), *bytes = honest(c, &len), bomb[8192];
-	(void)state;
 
 	memcpy(bomb, bytes, SL_FRAME_BYTES);
 	packed = ZSTD_compress(bomb + 20, sizeof bomb - 20, zeros, room, 19);
@@ -409,7 +391,6 @@ static void sizes_are_those_that_fit(void **state)
 	struct sl_codec *c = codec_open("cells:3|topk:0.2|f16", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
 	size_t len, most;
 	uint8_t *bytes = honest(c, &len), *body, packed[4096];
-	(void)state;
 
 	/* Two stages have side bytes: each size fits alone, both together are one byte too many. */
 	sl_put_u32(bytes + 28, (uint32_t)(len - 32 - sl_get_u32(bytes + 20) + 1));
@@ -447,7 +428,6 @@ static void a_gradient_without_its_activation_is_refused(void **state)
 	float x[N];
 	uint8_t *own;
 	size_t len;
-	(void)state;
 
 	memset(bytes, 0, sizeof bytes);
 	assert_int_equal(sl_codec_parse("topk:0.1", &spec, NULL), SL_OK);
@@ -472,7 +452,6 @@ static void lengths_are_those_that_were_agreed(void **state)
 {
 	static const uint32_t others[][ROWS + 1] = {{0, 10, 20, 30, 40, 50, 60}, {0, 20, 40, 56, 58, 59, 60}};
 
-	(void)state;
 	for (int i = 0; i < SPECS; i++) {
 		bool by_length = strncmp(specs[i], "lowrank", 7) == 0 || strncmp(specs[i], "downsample", 10) == 0 ||
 				 strncmp(specs[i], "cells", 5) == 0;
@@ -527,7 +506,6 @@ static void false_lengths_are_refused(void **state)
 	uint8_t good[20], bad[20];
 	size_t left;
 
-	(void)state;
 	memset(good, 0xa5, sizeof good);
 	assert_int_equal(sl_lengths_bytes(ROWS, false), 16);
 	assert_int_equal(sl_lengths_bytes(8, false), 16);
@@ -571,7 +549,6 @@ static void padded_lengths(void **state)
 	struct sl_fail fail = {0};
 	uint8_t bytes[16];
 
-	(void)state;
 	for (uint32_t r = 0; r < ROWS; r++) {
 		even[r] = pieces[2 * r] = r * LONGEST;
 		pieces[2 * r + 1] = even[r] + begin[r + 1] - begin[r];
@@ -599,7 +576,6 @@ static void choices(void **state)
 	uint8_t bytes[36];
 	struct sl_fail fail;
 
-	(void)state;
 	memset(bytes, 0xa5, sizeof bytes);
 	assert_int_equal(sl_choice_bytes(128), 16);
 	assert_int_equal(sl_choice_bytes(130), 32);

@@ -1,18 +1,10 @@
 /* qsgd and terngrad: unbiased, and values are multiples of the scale of their bucket. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/log.h"
 #include "common/codec/extent.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 /* The mean of the decoded values over many steps is the input, element by element. */
 static void stochastic_levels_are_unbiased(void **state)
@@ -21,7 +13,6 @@ static void stochastic_levels_are_unbiased(void **state)
 	struct sl_shape shape = sl_shape2(2, 20);
 	enum { STEPS = 4000, N = 40 };
 	float x[N], back[N];
-	(void)state;
 
 	codec_fill(x, N, RANDOM);
 	for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
@@ -83,7 +74,6 @@ static void small_values_and_large_codes_are_unbiased(void **state)
 	const struct sl_shape shape = sl_shape2(1, N);
 	float *x = codec_make(N, ZERO), *back = codec_make(N, ZERO);
 	double *sum = calloc(N, sizeof *sum), *squares = calloc(N, sizeof *squares);
-	(void)state;
 
 	assert_true(sum && squares);
 	for (size_t s = 0; s < sizeof cases / sizeof cases[0]; s++) {
@@ -125,7 +115,6 @@ static void levels_are_multiples_of_the_scale(void **state)
 	static const int64_t buckets[] = {100, 512, 16384, 65536, 100000};
 	enum { N = 200001, Q = 10 };
 	float *x = codec_make(N, RANDOM), *back = codec_make(N, ZERO);
-	(void)state;
 
 	for (int k = 0; k < 5; k++) {
 		int64_t bucket = buckets[k];
@@ -165,7 +154,6 @@ static void groups_may_be_larger_than_the_tensor(void **state)
 		{"threshold:0.5|quant:8", "threshold:0.5|quant:8,block=16777216"},
 	};
 	static const int64_t counts[] = {9, 1000, 65536, 65537, 200001};
-	(void)state;
 
 	for (int i = 0; i < 5; i++) {
 		for (int k = 0; k < 5; k++) {
@@ -194,7 +182,6 @@ static void a_last_group_may_be_a_fraction_of_the_others(void **state)
 {
 	enum { GROUP = 1 << 20, N = GROUP + 3 };
 	float *x = codec_make(N, RANDOM), *back = codec_make(N, ZERO), *alone = codec_make(3, ZERO);
-	(void)state;
 
 	codec_round_trip("quant:8,block=1048576", sl_shape2(1, N), x, back);
 	codec_round_trip("quant:8", sl_shape2(1, 3), x + GROUP, alone);
@@ -289,7 +276,6 @@ static void feedback_is_refused_where_it_diverges(void **state)
 		{"none,ef=true|zstd", NULL},
 		{"qsgd:15", NULL},
 	};
-	(void)state;
 
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		const struct sl_extent most = sl_extent_of(sl_shape4(1, 32, 32, 8));

@@ -1,23 +1,15 @@
 /* lowrank: what it restores, the effect of warm starts and iterations, and refusals. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/codec/stage.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 /* A tensor whose samples have rank r is restored. For other tensors the error
  * is orthogonal to the kept part, so that ‖error‖² + ‖kept‖² = ‖x‖². */
 static void lowrank_restores_low_rank(void **state)
 {
 	static const int64_t shapes[][4] = {{3, 14, 14, 24}, {2, 3, 3, 40}, {2, 7, 7, 49}};
-	(void)state;
 
 	for (int s = 0; s < 3; s++) {
 		struct sl_shape shape = sl_shape4(shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3]);
@@ -64,7 +56,6 @@ static void a_stage_behind_serves_both_factors(void **state)
 		     {"lowrank:3|bf16", 5e-3}};
 	static const float sizes[] = {1e-8f, 1e-6f, 1e-4f, 0.1f, 1, 100, 1e4f, 1e6f};
 	static const int64_t shapes[][4] = {{2, 14, 14, 24}, {2, 3, 3, 40}};
-	(void)state;
 
 	for (int s = 0; s < 2; s++) {
 		struct sl_shape shape = sl_shape4(shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3]);
@@ -103,7 +94,6 @@ static void lowrank_keeps_small_parts(void **state)
 	float *x = codec_make(n, ZERO), *back = malloc((size_t)n * 4), *a = codec_make(m * 3, RANDOM),
 	      *b = codec_make(c * 3, RANDOM);
 	double error;
-	(void)state;
 
 	for (int64_t i = 0; i < n; i++)
 		x[i] = a[i / c] * b[i % c] + a[m + i / c] * b[c + i % c] / 30 +
@@ -129,7 +119,6 @@ static void warmth_ends_with_the_rows(void **state)
 	float *x = codec_make(n, RANDOM), one[ROWS * EACH], other[ROWS * EACH];
 	uint8_t *bytes;
 	size_t len;
-	(void)state;
 
 	for (int step = 0; step < 4; step++) {
 		assert_int_equal(codec_encode(warm, &codec_call0, x, step == 2 ? two : s, &bytes, &len), SL_OK);
@@ -157,7 +146,6 @@ static void lowrank_improves_with_iterations_and_warmth(void **state)
 	float *x = codec_make(n, RANDOM), *back = malloc((size_t)n * 4);
 	struct sl_codec *c = codec_open("lowrank:4,warm=true", shape, NULL, SL_DIR_HEAD_ACT, NULL);
 	double one, eight, first = 0, last = 0;
-	(void)state;
 
 	/* Columns of very different sizes: singular values that fall off. */
 	for (int64_t i = 0; i < n; i++)
@@ -198,7 +186,6 @@ static void published_ratios_hold(void **state)
 	struct sl_codec *r = codec_open("lowrank:16", roberta, NULL, SL_DIR_HEAD_ACT, NULL);
 	double sent = (double)(sl_codec_bound(a, 64) + sl_codec_bound(m, 64));
 	double whole = 4.0 * (double)(sl_shape_count(&act) + sl_shape_count(&mid));
-	(void)state;
 
 	/* Actual bytes with headers, as a part of those in fp32: 0.1013 and 0.1458. */
 	assert_true(fabs(sent / whole - 0.1013) < 1e-4);
@@ -215,7 +202,6 @@ static void overflowing_products_are_refused(void **state)
 	struct sl_codec *c = codec_open("lowrank:2", shape, NULL, SL_DIR_HEAD_ACT, NULL);
 	uint8_t *bytes;
 	size_t len;
-	(void)state;
 
 	codec_fill(x, 512, HUGE_VALUES);
 	assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_ERR_NONFINITE);
@@ -228,7 +214,6 @@ static void a_rank_beyond_the_sample_is_refused(void **state)
 	struct sl_codec_spec spec;
 	struct sl_codec *c = NULL;
 	struct sl_fail fail = {0};
-	(void)state;
 
 	assert_int_equal(sl_codec_parse("lowrank:5", &spec, &fail), SL_OK);
 	assert_int_equal(sl_codec_open(&c, &spec, &env, &fail), SL_ERR_CONFIG);
@@ -246,7 +231,6 @@ static void warmth_does_not_forget_a_rank(void **state)
 	      *b = codec_make(c * 3, RELU);
 	struct sl_codec *warm = codec_open("lowrank:3,warm=true", shape, NULL, SL_DIR_HEAD_ACT, NULL);
 	static const int ranks[] = {1, 3, 0, 3, 2, 3};
-	(void)state;
 
 	for (int step = 0; step < 6; step++) {
 		struct sl_codec_call call = {.step = (uint64_t)step, .training = true};

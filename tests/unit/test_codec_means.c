@@ -1,22 +1,14 @@
 /* downsample and cells: adjoints, smooth tensors, and means in place of elements that are not sent. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/codec/stage.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 /* <y, F(x)> = <Fᵀ(y), x>: F is restore ∘ compress of the activation, Fᵀ that of the paired gradient. */
 static void downsample_has_an_adjoint(void **state)
 {
 	static const int64_t shapes[][4] = {{2, 8, 8, 3}, {1, 7, 5, 4}, {2, 1, 9, 2}, {1, 13, 3, 5}};
-	(void)state;
 
 	for (int s = 0; s < 4; s++) {
 		struct sl_shape shape = sl_shape4(shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3]);
@@ -78,7 +70,6 @@ static void cells_bring_back_means(void **state)
 	float *x = codec_make(n, RANDOM), *back = malloc((size_t)n * 4);
 	bool *keeps = calloc((size_t)n, sizeof *keeps);
 	double least = INFINITY, most = 0;
-	(void)state;
 
 	for (int64_t i = 0; i < n; i++)
 		x[i] += 10;
@@ -122,7 +113,6 @@ static void downsample_keeps_a_constant(void **state)
 {
 	enum { H = 8, W = 11 };
 	float x[H * W], back[H * W];
-	(void)state;
 
 	for (int i = 0; i < H * W; i++)
 		x[i] = 5;
@@ -139,7 +129,6 @@ static void means_must_be_finite(void **state)
 	float x[60], back[60];
 	uint8_t *bytes;
 	size_t len;
-	(void)state;
 
 	codec_fill(x, 60, RANDOM);
 	assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_OK);
@@ -157,7 +146,6 @@ static void downsample_keeps_what_is_smooth(void **state)
 {
 	struct sl_shape shape = sl_shape4(1, 9, 12, 2);
 	float x[9 * 12 * 2], back[9 * 12 * 2];
-	(void)state;
 
 	for (int i = 0; i < 9 * 12; i++) {
 		x[2 * i] = (float)(i / 12) + 2 * (float)(i % 12);

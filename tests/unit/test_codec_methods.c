@@ -1,20 +1,14 @@
 /* Properties that hold for every method and for chains of them. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <zstd.h>
 
 #include "common/base/pool.h"
 #include "common/codec/stage.h"
 #include "common/exec/backend.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 static const char *const all_specs[] = {
 #define CODEC_CHAIN(methods, levels, memory, ragged, gpu, ahead, chain) CODEC_IF_##methods(chain)
@@ -26,7 +20,6 @@ enum { SPECS = sizeof all_specs / sizeof all_specs[0] };
 static void every_kind_of_tensor_comes_back_finite(void **state)
 {
 	static const int64_t shapes[][4] = {{1, 2, 2, 2}, {2, 3, 5, 7}, {3, 1, 9, 17}, {2, 60, 61, 9}};
-	(void)state;
 
 	for (int i = 0; i < SPECS; i++) {
 		for (int s = 0; s < 4; s++) {
@@ -64,7 +57,6 @@ static void what_lies_behind_is_left_alone(void **state)
 					SL_CODEC_BLOCK - 1, SL_CODEC_BLOCK, SL_CODEC_BLOCK + 1};
 	enum { BEHIND = 16, MOST = SL_CODEC_BLOCK + 1 + BEHIND };
 	float *x = malloc(MOST * sizeof *x), *back = malloc(MOST * sizeof *back);
-	(void)state;
 
 	for (int i = 0; i < SPECS; i++) {
 		for (int s = 0; s < 6; s++) {
@@ -91,7 +83,6 @@ static void nonfinite_is_refused_by_all_but_none(void **state)
 	struct sl_shape shape = sl_shape4(2, 60, 61, 12);
 	int64_t n = sl_shape_count(&shape), at[] = {0, 70001, n - 1};
 	float *x = codec_make(n, RANDOM);
-	(void)state;
 
 	for (int i = 0; i < SPECS; i++) {
 		struct sl_codec *c = codec_open(all_specs[i], shape, NULL, SL_DIR_MID_ACT, NULL);
@@ -123,7 +114,6 @@ static void threads_and_slots_do_not_change_bytes(void **state)
 	int64_t n = sl_shape_count(&shape);
 	float *x = codec_make(n, RELU), *back = malloc((size_t)n * 4), *other = malloc((size_t)n * 4);
 	static const struct sl_backend_ops ops = {.name = "test"};
-	(void)state;
 
 	for (int i = 0; i < SPECS; i++) {
 		uint8_t *expect = NULL, *bytes;
@@ -189,7 +179,6 @@ static void ratios_are_the_arithmetic(void **state)
 		{"downsample:2", 16 + 8 + n, (double)n},
 	};
 	float *x = codec_make(n, RANDOM), *back = malloc((size_t)n * 4);
-	(void)state;
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct sl_codec *c = codec_open(cases[i].spec, shape, NULL, SL_DIR_HEAD_ACT, NULL);
@@ -210,7 +199,6 @@ static void zstd_shrinks_what_repeats(void **state)
 	struct sl_shape shape = sl_shape4(2, 16, 16, 16);
 	int64_t n = sl_shape_count(&shape);
 	float *x = codec_make(n, RELU), *back = malloc((size_t)n * 4);
-	(void)state;
 
 	assert_true(codec_round_trip("zstd:3", shape, x, back) < (size_t)n * 4);
 	assert_memory_equal(x, back, (size_t)n * 4);
@@ -227,7 +215,6 @@ static void zstd_in_blocks_is_zstd(void **state)
 	static const int levels[] = {1, 3, 7, 13, 16, 19};
 	const struct sl_codec_stage *stage = sl_codec_stage_find("zstd", 4);
 
-	(void)state;
 	for (size_t k = 0; k < sizeof values / sizeof values[0]; k++) {
 		const size_t bytes = (size_t)values[k] * 4, cap = ZSTD_compressBound(bytes);
 		uint8_t *whole = malloc(cap), *blocks = malloc(cap);

@@ -2,19 +2,11 @@
  * for its number of levels. Both encode a token to the same bytes wherever it lies. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/codec/extent.h"
 #include "common/codec/frame.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 enum { PART = 8 }; /* bytes of the frame's entry for a transform: values, side bytes */
 
@@ -41,7 +33,6 @@ static void hadamard_is_the_matrix(void **state)
 {
 	static const int64_t features[] = {1, 2, 6, 24, 64};
 
-	(void)state;
 	for (size_t f = 0; f < sizeof features / sizeof features[0]; f++) {
 		const int64_t n = features[f], run = n & -n;
 		const struct sl_shape shape = sl_shape2(n + 1, n);
@@ -90,7 +81,6 @@ static void a_token_is_coded_by_itself(void **state)
 	const struct sl_codec_call other = {.step = 9, .chunk = 3, .training = false};
 	float x[TOKENS * F];
 
-	(void)state;
 	codec_fill(x, TOKENS * F, RANDOM);
 	for (int i = 0; i < 4; i++) {
 		const size_t front = SL_FRAME_BYTES + (strncmp(texts[i], "hadamard", 8) == 0 ? PART : 0);
@@ -120,7 +110,6 @@ static void normal_loses_what_lloyd_says(void **state)
 	const int64_t n = sl_shape_count(&shape);
 	float *x = codec_make(n, RANDOM), *back = malloc((size_t)n * 4);
 
-	(void)state;
 	for (int64_t i = 0; i < n; i++)
 		x[i] *= i < n / 2 ? 1e20f : 1e-20f;
 	for (int bits = 1; bits <= 4; bits++) {
@@ -146,7 +135,6 @@ static void normal_takes_the_nearest_level(void **state)
 	const struct sl_shape shape = sl_shape2(3, F);
 	float x[3 * F], back[3 * F];
 
-	(void)state;
 	codec_fill(x, 3 * F, RANDOM);
 	memset(x + F, 0, F * sizeof *x);
 	x[F + 7] = -0.0f;
@@ -169,7 +157,6 @@ static void false_scales_are_refused(void **state)
 	uint8_t *bytes;
 	size_t len;
 
-	(void)state;
 	codec_fill(x, 12, RANDOM);
 	assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_OK);
 	assert_int_equal(codec_decode(c, &codec_call0, bytes, len, shape, back), SL_OK);
@@ -197,7 +184,6 @@ static void outliers_spoil_no_other_token(void **state)
 	enum { T = 32, F = 2048 };
 	float *x = codec_make(T * F, RANDOM), *back = malloc((size_t)T * F * 4);
 
-	(void)state;
 	for (int i = 0; i < T * F; i++)
 		x[i] *= i % F % 300 == 7 && i % F < 1800 ? 20 : 1;
 	x[7] = 1000;
@@ -222,7 +208,6 @@ static void what_does_not_fit_is_refused(void **state)
 	struct sl_codec_spec spec;
 	struct sl_fail fail;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
 		assert_int_equal(sl_codec_parse(texts[i], &spec, &fail), SL_ERR_CONFIG);
 	assert_int_equal(sl_codec_parse("hadamard,ef=true|normal:2", &spec, &fail), SL_OK);
@@ -256,7 +241,6 @@ static void tokens_alone_are_known(void **state)
 	struct sl_codec_spec spec;
 	struct sl_fail fail;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		assert_int_equal(sl_codec_parse(cases[i].text, &spec, &fail), SL_OK);
 		assert_int_equal(sl_codec_by_token(&spec, 24), cases[i].alone);

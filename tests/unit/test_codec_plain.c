@@ -1,16 +1,9 @@
 /* Payloads that are the tensor itself are sent and received
  * without the codec: they must equal what the codec makes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/codec/frame.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 3, ROW = 35 };
 
@@ -20,7 +13,6 @@ static void only_none_is_plain(void **state)
 		const char *spec;
 		bool plain;
 	} cases[] = {{"none", true}, {"none|zstd:3", false}, {"quant:8", false}, {"topk:0.5", false}, {"f16", false}};
-	(void)state;
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct sl_codec *c = codec_open(cases[i].spec, sl_shape4(ROWS, 5, 7, 1), NULL, SL_DIR_HEAD_ACT, NULL);
@@ -36,7 +28,6 @@ static void its_bytes_are_the_codecs(void **state)
 	uint8_t head[SL_FRAME_BYTES], *bytes;
 	float x[ROWS * ROW];
 	size_t len;
-	(void)state;
 
 	codec_fill(x, ROWS * ROW, RANDOM);
 	for (int rows = 1; rows <= ROWS; rows++) {
@@ -64,7 +55,6 @@ static void what_decode_refuses_is_refused(void **state)
 	float x[ROWS * ROW];
 	struct sl_tensor t = {SL_F32, sl_shape4(2, 5, 7, 1), x, NULL};
 	struct sl_fail fail, decoded;
-	(void)state;
 
 	sl_codec_plain_head(c, 2, bytes);
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

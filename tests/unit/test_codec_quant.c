@@ -2,18 +2,10 @@
  * of at most half a step, exact zeros, unbiased rounding. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/codec/codec.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 /* The group of element i, as docs/CODECS.md defines it. */
 static int64_t group_of(const char *per, struct sl_shape s, int64_t i)
@@ -102,7 +94,6 @@ static void quant_brings_zero_back(void **state)
 	enum { N = 4096 };
 	float x[N], back[N];
 
-	(void)state;
 	for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
 		for (int i = 0; i < N; i++)
 			x[i] = i % 64 == 5 ? -0.7f : i % 64 == 9 ? 1.1f : (float)(i % 7 - 2) * 1e-6f;
@@ -119,7 +110,6 @@ static void quant_brings_zero_back_near_an_end(void **state)
 {
 	const float near[] = {-0.9f, 0, 254}, far[] = {-254, 0, 0.9f};
 	float back[3];
-	(void)state;
 
 	codec_round_trip("quant:8", sl_shape2(1, 3), near, back);
 	assert_true(back[1] == 0 && back[0] == -1 && back[2] == 254);
@@ -131,7 +121,6 @@ static void quant_takes_the_smallest_range_there_is(void **state)
 {
 	const float x[] = {0, FLT_TRUE_MIN, FLT_TRUE_MIN, 0};
 	float back[4];
-	(void)state;
 
 	codec_round_trip("quant:16", sl_shape2(1, 4), x, back);
 	assert_memory_equal(back, x, sizeof x);
@@ -140,7 +129,6 @@ static void quant_takes_the_smallest_range_there_is(void **state)
 static void quant_keeps_half_a_step(void **state)
 {
 	static const char *const per[] = {"", ",per=sample", ",per=channel", ",block=64"};
-	(void)state;
 
 	for (int bits = 1; bits <= 16; bits++) {
 		for (int kind = 0; kind < KINDS; kind++) {
@@ -160,7 +148,6 @@ static void stochastic_rounding_is_unbiased(void **state)
 	enum { N = 100000 };
 	float *x = malloc(N * 4), *back = malloc(N * 4);
 	double sum = 0;
-	(void)state;
 
 	for (int i = 0; i < N; i++)
 		x[i] = 0.3f;

@@ -1,19 +1,11 @@
 /* Tensors [T, F] whose rows have different lengths, and how codecs treat their rows. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "common/codec/frame.h"
 #include "common/codec/lengths.h"
 #include "common/exec/backend.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 enum { MOST_ROWS = 8 };
 
@@ -136,7 +128,6 @@ static void crossed(const char *text, const struct chunk *c, int threads, uint8_
 
 static void threads_change_nothing(void **state)
 {
-	(void)state;
 	for (int i = 0; i < CHUNKS; i++) {
 		struct chunk c = chunk_at(i);
 
@@ -197,7 +188,6 @@ static void cross_alone(const char *text, const struct chunk *c, int64_t row, co
 
 static void rows_are_coded_one_by_one(void **state)
 {
-	(void)state;
 	for (int i = 0; i < CHUNKS; i++) {
 		struct chunk c = chunk_at(i);
 		float *x = codec_make(count_of(&c), RANDOM), *alone = malloc((size_t)count_of(&c) * sizeof *alone);
@@ -240,7 +230,6 @@ static void equal_lengths_give_the_same_bytes(void **state)
 	float *x = codec_make(count_of(&c), RANDOM), *back = malloc((size_t)count_of(&c) * sizeof *back);
 	float *want = malloc((size_t)count_of(&c) * sizeof *want);
 
-	(void)state;
 	for (int s = 0; s < SPECS; s++) {
 		struct sl_codec *a = open_for(specs[s], &c, 36, NULL, SL_DIR_HEAD_ACT, NULL);
 		struct sl_codec *b = codec_open(specs[s], plain, NULL, SL_DIR_HEAD_ACT, NULL);
@@ -272,7 +261,6 @@ static bool uses_rows(const char *of)
 /* A method that does not use rows codes [T, F] like T rows of F values: the same payload, header included. */
 static void methods_without_rows_see_tokens(void **state)
 {
-	(void)state;
 	for (int i = 0; i < CHUNKS; i++) {
 		struct chunk c = chunk_at(i);
 		struct sl_codec_call call = call_of(&c, 7);
@@ -307,7 +295,6 @@ static void gradients_are_paired(void **state)
 	static const char *const texts[] = {"topk:0.2", "cells:2|topk:0.2|quant:8", "downsample:2", "threshold:0.7|f16",
 					    "randomk:0.3"};
 
-	(void)state;
 	for (int i = 0; i < CHUNKS; i++) {
 		struct chunk c = chunk_at(i);
 		struct sl_codec_call call = call_of(&c, 7);
@@ -353,7 +340,6 @@ static void the_adjoint_goes_row_by_row(void **state)
 	size_t len;
 	uint8_t *bytes = encoded("downsample:2", grad, &call, g, shape_of(&c), &len);
 
-	(void)state;
 	decoded("downsample:2", grad, &call, bytes, len, shape_of(&c), back);
 	for (int64_t row = 0; row < c.dims.rows; row++) {
 		struct sl_shape shape = sl_shape3(1, length_of(&c, row), c.features);
@@ -428,7 +414,6 @@ static void feedback_finds_its_token(void **state)
 					       {"cells:2,ef=true|quant:2,per=sample", "cells:2|quant:2,per=sample"},
 					       {"lowrank:1,ef=true", "lowrank:1"}};
 
-	(void)state;
 	for (size_t s = 0; s < sizeof texts / sizeof texts[0]; s++) {
 		struct chunk most = chunk_of(lengths[0], 4, F);
 		struct sl_codec *with, *plain = open_for(texts[s][1], &most, LONGEST, NULL, SL_DIR_MID_GRAD, NULL);
@@ -509,7 +494,6 @@ static void warm_factors_outlive_lengths(void **state)
 	struct sl_codec *cold = open_for("lowrank:3", &most, LONGEST, NULL, SL_DIR_MID_ACT, NULL);
 	double with = 0, without = 0;
 
-	(void)state;
 	for (int step = 0; step < STEPS; step++) {
 		struct chunk c = chunk_of(lengths[step], 3, F);
 		float x[180 * F];
@@ -540,7 +524,6 @@ static void warm_factors_are_those_of_rows(void **state)
 	uint8_t *a, *b, *whole;
 	size_t len, row_bytes = 2 * 26 * sizeof(float);
 
-	(void)state;
 	codec_fill(x, 480, RANDOM);
 	for (uint64_t step = 0; step < 3; step++) {
 		struct sl_codec_call call = call_of(&c, step);
@@ -571,9 +554,9 @@ static void warm_factors_are_those_of_rows(void **state)
 		&(struct sl_codec_call){
 			.step = 4, .chunk = 1, .training = true, .dims = {.rows = 3, .tokens = 30, .begin = c.begin}},
 		x, shape_of(&c), &len);
-	a = whole + SL_FRAME_BYTES + SL_FRAME_PART_BYTES;
-	assert_true(memcmp(a, b + SL_FRAME_BYTES + SL_FRAME_PART_BYTES, row_bytes) != 0);
-	assert_memory_equal(a + row_bytes, b + SL_FRAME_BYTES + SL_FRAME_PART_BYTES + row_bytes, row_bytes);
+	a = whole + SL_FRAME_BYTES + SL_FRAME_TRANSFORM_BYTES;
+	assert_true(memcmp(a, b + SL_FRAME_BYTES + SL_FRAME_TRANSFORM_BYTES, row_bytes) != 0);
+	assert_memory_equal(a + row_bytes, b + SL_FRAME_BYTES + SL_FRAME_TRANSFORM_BYTES + row_bytes, row_bytes);
 	free(whole);
 	free(b);
 	sl_codec_close(ragged);
@@ -589,7 +572,6 @@ static void what_is_counted_is_what_is_sent(void **state)
 	struct sl_codec_call call = call_of(&c, 1);
 	float x[25 * 5];
 
-	(void)state;
 	codec_fill(x, count_of(&c), RANDOM);
 	for (int s = 0; s < SPECS; s++) {
 		struct sl_codec *codec = open_for(specs[s], &most, 9, NULL, SL_DIR_HEAD_ACT, NULL);
@@ -602,7 +584,7 @@ static void what_is_counted_is_what_is_sent(void **state)
 			assert_true(sl_codec_nominal_bytes(codec, c.dims.tokens) == 15 * 5 * 4);
 		/* 1, 1 and 2 tokens go whole: 20 values; then 2·(5 + 5), 2·(7 + 5), 2·(9 + 5) */
 		if (strcmp(specs[s], "lowrank:2") == 0)
-			assert_int_equal(len, SL_FRAME_BYTES + SL_FRAME_PART_BYTES + 4 * (20 + 20 + 24 + 28));
+			assert_int_equal(len, SL_FRAME_BYTES + SL_FRAME_TRANSFORM_BYTES + 4 * (20 + 20 + 24 + 28));
 		free(bytes);
 		sl_codec_close(codec);
 	}
@@ -630,7 +612,6 @@ static void calls_of_other_lengths_are_refused(void **state)
 	size_t len;
 	uint8_t *bytes, *good;
 
-	(void)state;
 	codec_fill(x, count_of(&c), RANDOM);
 	good = encoded("none", codec, &call, x, shape_of(&c), &len);
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -653,7 +634,6 @@ static void ranks_above_the_longest_row(void **state)
 	uint8_t *bytes;
 	size_t len;
 
-	(void)state;
 	codec_fill(x, 14 * 16, RANDOM);
 	for (int step = 0; step < 2; step++) {
 		bytes = encoded(text, codec, &call, x, shape_of(&c), &len);
@@ -685,7 +665,6 @@ static void environments_have_bounds(void **state)
 		{1 << 20, 1 << 20, 65535, "none", SL_OK},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct sl_codec_env env = {.shape = sl_shape2(cases[i].tokens, 5),
 					   .row_tokens = cases[i].row_tokens,
@@ -705,7 +684,6 @@ static void environments_have_bounds(void **state)
 
 static void what_is_not_finite_is_refused(void **state)
 {
-	(void)state;
 	for (int s = 1; s < SPECS; s++) {
 		struct chunk c = chunk_at(0);
 		struct sl_codec_call call = call_of(&c, 7);
@@ -730,7 +708,6 @@ static void a_tensor_without_positions_is_not_ragged(void **state)
 {
 	static const char *const texts[] = {"cells:2", "downsample:2", "lowrank:1"};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
 		struct sl_codec_env env = {.shape = sl_shape3(12, 2, 3), .row_tokens = 5, .rows = 4, .slots = 1};
 		struct sl_codec *codec = NULL;

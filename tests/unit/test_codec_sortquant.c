@@ -1,19 +1,11 @@
 /* sortquant compared with sorted values: buckets of equal shares,
  * errors of at most half a step of the value's bucket. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/rng.h"
 #include "common/codec/select.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 static int by_value(const void *a, const void *b)
 {
@@ -82,7 +74,6 @@ static void check_sortquant(int bits, int split, bool stochastic, struct sl_shap
 static void sortquant_keeps_shares_and_half_a_step(void **state)
 {
 	static const int splits[][2] = {{6, 2}, {9, 3}, {12, 4}, {3, 1}, {1, 1}, {15, 1}, {4, 4}};
-	(void)state;
 
 	for (int i = 0; i < 7; i++) {
 		const int bits = splits[i][0], split = splits[i][1];
@@ -103,7 +94,6 @@ static void stochastic_rounding_is_unbiased(void **state)
 	enum { N = 60000 }; /* few enough to be sampled whole: the edge is exact */
 	float *x = malloc(N * 4), *back = malloc(N * 4);
 	double sum = 0;
-	(void)state;
 
 	for (int i = 0; i < N; i++)
 		x[i] = i % 2 ? 0.03f : -1;
@@ -128,7 +118,6 @@ static void sortquant_survives_a_sample_that_misleads(void **state)
 	struct sl_codec *c = codec_open("sortquant:6+2", shape, NULL, SL_DIR_HEAD_ACT, NULL);
 	uint8_t *bytes;
 	size_t len;
-	(void)state;
 
 	for (int64_t i = 0; i < n; i++)
 		x[i] = (float)((i / 16 * 2654435761u) % 64 == 0 ? i : i % 3);
@@ -155,7 +144,6 @@ static void sortquant_moves_edges_that_a_sample_misplaced(void **state)
 	uint32_t *sampled = malloc(SL_SAMPLE * 4);
 	uint8_t *bytes;
 	size_t len;
-	(void)state;
 
 	for (int64_t i = 0; i < n; i++)
 		x[i] = (float)i;

@@ -1,17 +1,8 @@
 /* randomk and threshold: which elements are kept, and that both sides know them. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
-#include <string.h>
 
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 static void randomk_keeps_k_values_at_places_both_sides_know(void **state)
 {
@@ -19,7 +10,6 @@ static void randomk_keeps_k_values_at_places_both_sides_know(void **state)
 	struct sl_shape shape = sl_shape4(2, 41, 43, 11);
 	int64_t n = sl_shape_count(&shape);
 	float *x = codec_make(n, RANDOM), *back = malloc((size_t)n * 4);
-	(void)state;
 
 	for (int i = 0; i < 6; i++) {
 		int64_t k = llrint(ratios[i] * (double)n), found = 0;
@@ -42,7 +32,6 @@ static void randomk_gives_every_element_the_same_chance(void **state)
 {
 	enum { N = 30, STEPS = 6000 };
 	float x[N], back[N];
-	(void)state;
 
 	for (int i = 0; i < N; i++)
 		x[i] = 1;
@@ -83,7 +72,6 @@ static void threshold_keeps_what_is_large(void **state)
 	struct sl_codec *d = codec_open("threshold:1.5", shape, NULL, SL_DIR_HEAD_ACT, NULL);
 	uint8_t *bytes;
 	size_t len;
-	(void)state;
 
 	x[7] = -1.5f;
 	x[8] = nextafterf(1.5f, 0);
@@ -114,7 +102,6 @@ static void adaptive_goes_by_the_largest(void **state)
 	struct sl_codec *d = codec_open("adaptive:0.5", shape, NULL, SL_DIR_HEAD_ACT, NULL);
 	uint8_t *bytes;
 	size_t len;
-	(void)state;
 
 	for (int64_t i = 0; i < n; i++)
 		top = fabsf(x[i]) > top ? fabsf(x[i]) : top;
@@ -153,7 +140,6 @@ static void random_places_are_shared_by_a_pair(void **state)
 	int64_t n = sl_shape_count(&shape);
 	float *x = codec_make(n, CONSTANT), *back = malloc((size_t)n * 4), *grad_back = malloc((size_t)n * 4);
 	static const char *const specs[] = {"randomk:0.25", "threshold:2"};
-	(void)state;
 
 	for (int s = 0; s < 2; s++) {
 		struct sl_codec *act = codec_open(specs[s], shape, NULL, SL_DIR_MID_ACT, NULL);

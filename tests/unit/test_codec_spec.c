@@ -1,14 +1,8 @@
 /* Codec specifications: one canonical spelling, errors that suggest a correct one, and ascending ids. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/codec/codec.h"
 #include "common/codec/stage.h"
+#include "tests/support/unit.h"
 
 static void specs_have_one_canonical_form(void **state)
 {
@@ -23,7 +17,6 @@ static void specs_have_one_canonical_form(void **state)
 		{"topk:0.1,ef=true|quant:8,block=512", "topk:0.1,ef=true|quant:8,block=512"},
 		{"quant:8,ef=false", "quant:8"},
 	};
-	(void)state;
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct sl_codec_spec spec, again;
@@ -69,7 +62,6 @@ static void bad_specs_say_what_would_be_right(void **state)
 		{"topk:0.1|quant:8,ef=true", "first stage"},
 		{"quant:8,ef=1", "got '1'"},
 	};
-	(void)state;
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct sl_codec_spec spec = {.n_stage = -1};
@@ -86,7 +78,6 @@ static void bad_specs_say_what_would_be_right(void **state)
 static void stages_are_listed_by_ascending_id(void **state)
 {
 	const struct sl_codec_stage *const *s = sl_codec_stages();
-	(void)state;
 
 	for (; s[1] != NULL; s++)
 		assert_true(s[0]->id < s[1]->id);

@@ -1,15 +1,8 @@
 /* A codec's committed state survives save and load: the next step's bytes are the same. Damaged states are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/codec/codec.h"
 #include "common/session/state.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 3, SLOTS = 2, FLOATS = ROWS * 4 * 5 * 6 };
 
@@ -122,7 +115,6 @@ static void survives(const char *text, bool has_state)
 
 static void state_survives(void **state)
 {
-	(void)state;
 	survives("none", false);
 	survives("quant:8", false);
 	survives("topk:0.1,ef=true", true);
@@ -139,7 +131,6 @@ static void a_state_may_become_larger(void **state)
 	struct sl_codecs_state s;
 	struct sl_buf out[SLOTS];
 
-	(void)state;
 	for (int slot = 0; slot < SLOTS; slot++)
 		out[slot] = (struct sl_buf){bytes[slot], 0, sizeof bytes[slot]};
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
@@ -171,7 +162,6 @@ static void more_rows_than_the_plan_has_are_refused(void **state)
 	const uint32_t words[] = {0x31534353, 0, ROWS + 1}; /* magic, no residuals, rows of the first slot */
 	const size_t len = sizeof words + (ROWS + 1) * 2 * 20 * sizeof(float) + 4;
 	uint8_t *bytes = calloc(1, len);
-	(void)state;
 
 	memcpy(bytes, words, sizeof words);
 	refuses(c, text, (struct sl_bytes){bytes, len});

@@ -1,20 +1,12 @@
 /* topk compared with a plain version that sorts: exact, few bytes where few
  * elements are kept, the same places for a gradient, and quant behind it. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/codec/codec.h"
 #include "common/codec/frame.h"
 #include "common/codec/loops.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 static uint32_t magnitude(float v)
 {
@@ -76,7 +68,6 @@ static void check_topk(double ratio, struct sl_shape s, enum codec_kind kind)
 static void topk_is_exact(void **state)
 {
 	static const double ratios[] = {1e-9, 0.001, 0.1, 0.5, 0.9, 1};
-	(void)state;
 
 	for (int kind = 0; kind < KINDS; kind++) {
 		for (int r = 0; r < 6; r++) {
@@ -96,7 +87,6 @@ static void one_block_may_hold_all_that_is_close(void **state)
 	struct sl_shape s = sl_shape2(BLOCKS, SL_CODEC_BLOCK);
 	int64_t n = sl_shape_count(&s);
 	float *x = codec_make(n, RANDOM), *back = malloc((size_t)n * 4), *expect = malloc((size_t)n * 4);
-	(void)state;
 
 	for (int64_t i = 0; i < n; i++)
 		x[i] = i / SL_CODEC_BLOCK == 3 ? 1 + fabsf(x[i]) : x[i] > 0 ? 10 : 0.5f;
@@ -114,7 +104,6 @@ static void sparse_places_cost_less_than_a_bitmap(void **state)
 	int64_t n = sl_shape_count(&s), k = n / 100;
 	float *x = malloc((size_t)n * 4), *back = malloc((size_t)n * 4);
 	size_t len;
-	(void)state;
 
 	codec_fill(x, n, RANDOM);
 	len = codec_round_trip("topk:0.01", s, x, back);
@@ -130,7 +119,6 @@ static void chain_quantizes_what_is_kept(void **state)
 	int64_t n = sl_shape_count(&s), k = llrint(0.2 * (double)n);
 	float *x = malloc((size_t)n * 4), *back = malloc((size_t)n * 4), *expect = malloc((size_t)n * 4);
 	double lo = 0, hi = 0;
-	(void)state;
 
 	codec_fill(x, n, RANDOM);
 	plain_topk(x, n, k, expect);
@@ -163,7 +151,6 @@ static void a_gradient_shares_one_selection_alone(void **state)
 	int kept = 0;
 	uint8_t *bytes;
 	size_t len;
-	(void)state;
 
 	codec_fill(x, 1000, RANDOM);
 	assert_int_equal(codec_encode(act, &codec_call0, x, s, &bytes, &len), SL_OK);
@@ -200,7 +187,6 @@ static void a_gradient_uses_the_places_of_its_activation(void **state)
 	struct sl_codec_call call = codec_call0, other = codec_call0;
 	uint8_t *bytes;
 	size_t len;
-	(void)state;
 
 	other.slot = 1;
 	codec_fill(g, n, RANDOM);

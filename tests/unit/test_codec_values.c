@@ -1,14 +1,7 @@
 /* A codec of several values: its payload has each value's, behind their lengths; so has its state. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/codec/codec.h"
+#include "tests/support/unit.h"
 
 enum { VALUES = 3, ROWS = 4, MOST = ROWS * 60 };
 
@@ -68,7 +61,6 @@ static void a_payload_has_those_of_its_values(void **state)
 	static float data[VALUES][MOST];
 	struct sl_tensor x[VALUES];
 
-	(void)state;
 	fill(x, data);
 	for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
 		struct sl_codec *all = open_values(texts[t], 0, VALUES);
@@ -105,7 +97,6 @@ static void values_have_streams_of_their_own(void **state)
 	struct sl_buf out[2];
 	struct sl_fail fail;
 
-	(void)state;
 	fill(x, data);
 	assert_int_equal(sl_codec_parse("randomk:0.5", &spec, &fail), SL_OK);
 	for (int v = 0; v < 2; v++) {
@@ -128,7 +119,6 @@ static void state_survives(void **state)
 	struct sl_buf kept = {.cap = sl_codec_state_bytes(codec)}, first, again;
 	struct sl_tensor x[VALUES];
 
-	(void)state;
 	fill(x, data);
 	first = encoded(codec, 1, x);
 	free(first.data);
@@ -168,7 +158,6 @@ static void gradients_may_be_left_out(void **state)
 	struct sl_tensor x[VALUES], to[VALUES];
 	struct sl_fail fail;
 
-	(void)state;
 	for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
 		struct sl_codec *codec = open_dir(texts[t], SL_DIR_MID_GRAD, 0, VALUES),
 				*other = open_dir(texts[t], SL_DIR_MID_GRAD, 0, VALUES);
@@ -212,7 +201,6 @@ static void activations_are_never_left_out(void **state)
 	struct sl_buf out;
 	struct sl_fail fail;
 
-	(void)state;
 	fill(x, data);
 	x[2].data = NULL;
 	out = encoded(grad, 1, x);
@@ -232,7 +220,6 @@ static void damaged_payloads_are_refused(void **state)
 	uint32_t seed = 5;
 	struct sl_fail fail;
 
-	(void)state;
 	fill(x, data);
 	for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
 		struct sl_codec *codec = open_values(texts[t], 0, VALUES);

@@ -1,15 +1,7 @@
 /* Both configs: defaults, ready examples, every kind of error with its place, --set, and print → load → print. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/conf/conf.h"
+#include "tests/support/unit.h"
 
 #define BASE "model: {name: mobilenet_v2}\ndata: {dir: data}\n"
 
@@ -23,8 +15,6 @@ static void defaults(void **state)
 	struct sl_conf_client c;
 	struct sl_fail fail;
 	char control[SL_CONF_SOCKET_PATH];
-
-	(void)state;
 
 	setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
 	assert_int_equal(parse(&c, BASE, NULL, &fail), SL_OK);
@@ -72,7 +62,6 @@ static void values_and_places(void **state)
 				   "head_end:\nthreads: 2\n";
 	struct sl_conf_client c;
 	struct sl_fail fail;
-	(void)state;
 
 	assert_int_equal(parse(&c, text, NULL, &fail), SL_OK);
 	assert_int_equal(c.model.form, SL_FORM_IMAGENET);
@@ -108,7 +97,6 @@ static void steps_with_commas(void **state)
 		"data.transforms=[RandomCrop(32, padding=4), \"Pad((1, 2))\", Normalize((0.5, 0.5, 0.5), (0.2, 0.2, "
 		"0.2))]",
 	};
-	(void)state;
 
 	for (int i = 0; i < 4; i++) {
 		struct sl_conf_client c;
@@ -132,7 +120,6 @@ static void codec_for_all_or_each(void **state)
 {
 	struct sl_conf_client c;
 	struct sl_fail fail;
-	(void)state;
 
 	assert_int_equal(parse(&c, BASE "codec: quant:8\n", NULL, &fail), SL_OK);
 	for (int i = 0; i < 4; i++)
@@ -302,7 +289,6 @@ static void faults_in_files(void **state)
 	};
 	struct sl_conf_client c, before;
 	struct sl_fail fail;
-	(void)state;
 
 	memset(&c, 0x5a, sizeof c);
 	before = c;
@@ -362,7 +348,6 @@ static void faults_in_sets(void **state)
 	};
 	struct sl_conf_client c;
 	struct sl_fail fail;
-	(void)state;
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		assert_int_equal(parse(&c, BASE, cases[i].set, &fail), SL_ERR_CONFIG);
@@ -378,7 +363,6 @@ static void lists_and_texts_end(void **state)
 	const size_t begin = strlen(longest);
 	struct sl_conf_client c;
 	struct sl_fail fail;
-	(void)state;
 
 	strcpy(text, "model: {name: m}\ndata:\n  dir: d\n  train_files: [a0");
 	for (int i = 1; i < SL_CONF_LIST_MAX; i++)
@@ -403,7 +387,6 @@ static void sets_win_in_order(void **state)
 					   "model.weights=", "model.name=m2",  "control=/tmp/caf\xc3\xa9.sock"};
 	struct sl_conf_client c;
 	struct sl_fail fail;
-	(void)state;
 
 	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", BASE, strlen(BASE), sets, 6, &fail),
 			 SL_OK);
@@ -426,7 +409,6 @@ static void set_of_another_optimizer(void **state)
 	const char *const sgd[] = {"train.optimizer.kind=sgd"};
 	struct sl_conf_client c;
 	struct sl_fail fail;
-	(void)state;
 
 	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", of_sgd, strlen(of_sgd), sets, 2, &fail),
 			 SL_OK);
@@ -459,7 +441,6 @@ static void server_stays_on_loopback(void **state)
 	struct sl_fail fail;
 	char set[SL_CONF_TEXT];
 	const char *sets = set;
-	(void)state;
 
 	for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
 		snprintf(set, sizeof set, "listen=%s", refused[i]);
@@ -497,7 +478,6 @@ static void auth_is_whole_and_opens_the_bind(void **state)
 	struct sl_conf_server s;
 	struct sl_conf_client c;
 	struct sl_fail fail;
-	(void)state;
 
 	for (size_t i = 0; i < sizeof server / sizeof server[0]; i++) {
 		enum sl_err err = sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, server[i].set, 2, &fail);
@@ -550,7 +530,6 @@ static void print_can_be_loaded_with_any_optimizer(void **state)
 	struct sl_fail fail;
 	char *text;
 
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		assert_int_equal(
 			sl_conf_parse(&sl_conf_client_schema, &a, "c.yaml", BASE, strlen(BASE), sets[i], 3, &fail),
@@ -575,7 +554,6 @@ static void print_can_be_loaded(void **state)
 	struct sl_conf_server s, t;
 	struct sl_fail fail;
 	char *one, *two;
-	(void)state;
 
 	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &a, "c.yaml", BASE, strlen(BASE), sets, 8, &fail),
 			 SL_OK);
@@ -603,7 +581,6 @@ static void examples_load(void **state)
 	struct sl_conf_server s;
 	struct sl_fail fail;
 	int n;
-	(void)state;
 
 	assert_int_equal(sl_conf_load_list(&sl_conf_sweep_schema, row, 16, &n, "configs/sweep.yaml", &fail), SL_OK);
 	assert_int_equal(n, 7);
@@ -627,7 +604,6 @@ static void hostile_nesting(void **state)
 	struct sl_fail fail;
 	enum { LEN = 1 << 20 };
 	char *text = malloc(LEN + 1);
-	(void)state;
 
 	assert_non_null(text);
 	for (int i = 0; i < 4; i++) {
@@ -664,7 +640,6 @@ static void groups_are_texts_or_mappings(void **state)
 	char rule[SL_CONF_RULE_TEXT];
 	struct sl_fail fail;
 
-	(void)state;
 	if (parse(&c, text, NULL, &fail))
 		fail_msg("%s", fail.text);
 	assert_int_equal(c.train.groups.n, 3);
@@ -725,7 +700,6 @@ static void further_sources(void **state)
 	char why[SL_CONF_WHY], bad[800];
 	struct sl_fail fail;
 
-	(void)state;
 	if (parse(&c, text, NULL, &fail))
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_conf_also_count(&c), 2);
@@ -783,7 +757,6 @@ static void phases_of_a_run(void **state)
 					   "epochs=1 fast"};
 	struct sl_conf_phase p;
 
-	(void)state;
 	assert_true(sl_conf_phase_read("epochs=5", &p));
 	assert_true(p.epochs == 5 && !p.image.h && !p.batch && !p.chunks && p.lr == 1);
 	assert_true(sl_conf_phase_read("  batch=512 epochs=15 image=128x96 chunks=8 lr=0.25", &p));
@@ -805,7 +778,6 @@ static void schedules_of_lists(void **state)
 	struct sl_fail fail;
 	double epoch, lr;
 
-	(void)state;
 	assert_int_equal(parse(&c, step, NULL, &fail), SL_OK);
 	assert_int_equal(c.train.schedule.milestones.n, 2);
 	assert_true(sl_conf_point(c.train.schedule.milestones.item[1], &epoch, NULL) && epoch == 27.5);

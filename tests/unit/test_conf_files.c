@@ -1,16 +1,8 @@
 /* Configs as files: lists of rows, and files that are not there or too large. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/conf/conf.h"
+#include "tests/support/unit.h"
 
 /* Each list is checked: no more rows than fit, and each row with its required keys. */
 static void rows_are_counted_and_whole(void **state)
@@ -29,7 +21,6 @@ static void rows_are_counted_and_whole(void **state)
 	struct sl_conf_sweep_row row[3];
 	struct sl_fail fail;
 	char path[4096];
-	(void)state;
 
 	snprintf(path, sizeof path, "%s/rows-%d.yaml", dir, (int)getpid());
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -58,7 +49,6 @@ static void files_that_cannot_be_read(void **state)
 	struct sl_fail fail;
 	char path[4096];
 	FILE *file;
-	(void)state;
 
 	assert_int_equal(sl_conf_client_load(&c, "/nonexistent/c.yaml", NULL, 0, &fail), SL_ERR_NOINPUT);
 	assert_non_null(strstr(fail.text, "/nonexistent/c.yaml"));

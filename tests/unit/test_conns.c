@@ -1,16 +1,9 @@
 /* Connections without a session: how many may stay open, and which ones are cut. */
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,6 +14,7 @@
 #include "common/link/conns.h"
 #include "tests/support/fake_peer.h"
 #include "tests/support/link_end.h"
+#include "tests/support/unit.h"
 
 /* ---- the table */
 
@@ -97,7 +91,6 @@ static void the_oldest_go_first(void **state)
 {
 	struct pairs p;
 
-	(void)state;
 	open_pairs(&p);
 	sl_conns_trim(p.conns);
 	assert_int_equal(sl_conns_waiting(p.conns), LIMIT);
@@ -112,7 +105,6 @@ static void half_of_the_descriptors_are_left(void **state)
 	struct rlimit fds, few;
 	struct pairs p;
 
-	(void)state;
 	open_pairs(&p);
 	sl_conns_close(p.conns);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &fds), 0);
@@ -131,7 +123,6 @@ static void who_has_a_session_is_not_of_them(void **state)
 {
 	struct pairs p;
 
-	(void)state;
 	open_pairs(&p);
 	assert_true(sl_conns_answered(p.conns, p.ours[0]));
 	assert_true(sl_conns_answered(p.conns, p.ours[2]));
@@ -145,7 +136,6 @@ static void who_had_his_turn_goes_before_all(void **state)
 	uint64_t stamp[6];
 	struct pairs p;
 
-	(void)state;
 	open_pairs(&p);
 	for (int i = 0; i < 6; i++)
 		stamp[i] = sl_conns_answered(p.conns, p.ours[i]);
@@ -165,7 +155,6 @@ static void who_is_late_takes_nobody_along(void **state)
 	uint64_t late, whose;
 	struct pairs p;
 
-	(void)state;
 	open_pairs(&p);
 	late = sl_conns_answered(p.conns, p.ours[0]);
 	sl_conns_remove(p.conns, p.ours[0]);
@@ -187,7 +176,6 @@ static void a_descriptor_is_used_again(void **state)
 	uint64_t stamp;
 	struct pairs p;
 
-	(void)state;
 	open_pairs(&p);
 	stamp = sl_conns_answered(p.conns, p.ours[0]);
 	for (int i = 0; i < 6; i++)
@@ -208,7 +196,6 @@ static void other_numbers_are_nobody(void **state)
 	static const int bad[] = {-1, -1000, 1 << 30, 63, 64, 1 << 16};
 	struct sl_conns *c;
 
-	(void)state;
 	c = open_conns(LIMIT);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		assert_int_equal(sl_conns_answered(c, bad[i]), 0);
@@ -238,7 +225,6 @@ static void who_says_nothing_is_cut(void **state)
 	uint64_t now_ms = START_MS, stamp[2];
 	struct pairs p;
 
-	(void)state;
 	open_pairs(&p);
 	sl_conns_received(p.conns, p.ours[0], 10); /* its message is being answered */
 	stamp[0] = sl_conns_answered(p.conns, p.ours[1]);
@@ -317,7 +303,6 @@ static void bytes_belong_to_their_connection(void **state)
 	struct tcp peer = open_tcp(listener, &at);
 	uint64_t first, second;
 
-	(void)state;
 	sl_conns_add(c, peer.ours);
 	first = sl_conns_answered(c, peer.ours);
 	assert_int_equal(sl_conns_arrived(c, peer.ours, first), 0);
@@ -342,7 +327,6 @@ static void who_sends_more_than_may_wait_is_cut(void **state)
 	int listener = listen_here(&at);
 	struct tcp stranger = open_tcp(listener, &at), quiet = open_tcp(listener, &at), peer = open_tcp(listener, &at);
 
-	(void)state;
 	sl_conns_add(c, stranger.ours);
 	sl_conns_add(c, quiet.ours);
 	sl_conns_add(c, peer.ours);
@@ -380,7 +364,6 @@ static void what_was_taken_is_never_more_than_what_came(void **state)
 	int listener = listen_here(&at);
 	struct tcp peer = open_tcp(listener, &at);
 
-	(void)state;
 	sl_conns_add(c, peer.ours);
 	assert_true(sl_conns_answered(c, peer.ours));
 	for (int i = 0; i < 20; i++) {
@@ -405,7 +388,6 @@ static void those_that_were_forgotten_share_one_window(void **state)
 	int listener = listen_here(&at);
 	struct tcp t[3];
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		t[i] = open_tcp(listener, &at);
 		sl_conns_add(c, t[i].ours);
@@ -434,7 +416,6 @@ static void who_comes_too_often_is_cut(void **state)
 	int listener = listen_here(&at);
 	struct sl_shut shut;
 
-	(void)state;
 	for (int i = 0; i < ADDRESS_BURST + 2; i++) {
 		t[i] = open_tcp(listener, &at);
 		sl_conns_add(c, t[i].ours);
@@ -500,7 +481,6 @@ static void strangers_take_neither_places_nor_sessions(void **state)
 	int fd[STRANGERS], standing = 0;
 	rlim_t before;
 
-	(void)state;
 	before = allow_fds(FDS);
 	link_end_open_server(&server, loop, "tcp://127.0.0.1:*");
 	allow_fds(ENOUGH_FDS);

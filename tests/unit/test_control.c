@@ -2,26 +2,19 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/base/guard.h"
 #include "common/link/control.h"
 #include "common/link/loop.h"
 #include "tests/support/still_clock.h"
+#include "tests/support/unit.h"
 
 enum { ASK_MS = 60000, MOST = 8 << 20, TURN_MS = 10 /* one step of the test's clock */ };
 
@@ -343,7 +336,6 @@ static void a_file_that_another_put_there_is_not_removed(void **state)
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
 	int fd;
 
-	(void)state;
 	make_path(&d);
 	start(&d);
 	assert_int_equal(unlink(d.path), 0);
@@ -362,7 +354,6 @@ static void asking_a_daemon_that_hangs_times_out(void **state)
 	struct sl_fail fail;
 	char *text;
 
-	(void)state;
 	make_path(&d);
 	assert_int_equal(sl_loop_open(&d.loop, NULL), SL_OK);
 	assert_int_equal(sl_control_open(&d.control, d.loop, d.path, answer, NULL, NULL), SL_OK);
@@ -414,7 +405,6 @@ static void another_user_s_answer_is_not_believed(void **state)
 	char *text;
 	pid_t pid;
 
-	(void)state;
 	if (geteuid() != 0)
 		skip();
 	make_path(&d);
@@ -441,7 +431,6 @@ static void the_usual_folder_is_this_user_s(void **state)
 	struct stat st;
 	char *text;
 
-	(void)state;
 	sl_guard_own_folder(d.dir, sizeof d.dir);
 	snprintf(d.path, sizeof d.path, "%s/test-%d.sock", d.dir, (int)getpid());
 	start(&d);

@@ -1,16 +1,7 @@
 /* The predicted cost of tasks: which sessions are refused and which are not. The most
  * expensive ones that are accepted delay others no longer than predicted, up to a factor. */
 #include <glob.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/setup/setup.h"
 #include "common/base/pool.h"
@@ -22,6 +13,7 @@
 #include "server/trunk/cost.h"
 #include "tests/support/piece_rig.h"
 #include "tests/support/plan_open.h"
+#include "tests/support/unit.h"
 
 /* Factor and constant of the bound on a piece's time, on a
  * busy or slow processor. docs/SECURITY.md says the same. */
@@ -72,7 +64,6 @@ static void a_task_of_minutes_is_refused(void **state)
 	struct sl_cost cost = cost_of(plan, "downsample:64", "zstd:19");
 	struct sl_fail fail = {0};
 
-	(void)state;
 	assert_int_equal(sl_session_cost_check(&cost, TASK_S, PIECE_MS, &fail), SL_ERR_LIMIT);
 	assert_non_null(strstr(fail.text, "limits.task_s is 120"));
 	assert_int_equal(sl_session_cost_check(&cost, 0, PIECE_MS, &fail), SL_OK);
@@ -85,7 +76,6 @@ static void a_long_piece_is_refused(void **state)
 	struct sl_cost cost = cost_of(plan, "none", "lowrank:16,iters=16");
 	struct sl_fail fail = {0};
 
-	(void)state;
 	assert_int_equal(sl_session_cost_check(&cost, TASK_S, PIECE_MS, &fail), SL_ERR_LIMIT);
 	assert_non_null(strstr(fail.text, "limits.piece_ms is 1000"));
 	assert_int_equal(sl_session_cost_check(&cost, TASK_S, 0, &fail), SL_OK);
@@ -104,7 +94,6 @@ static void honest_sessions_are_let_in(void **state)
 		     {512, 4, 64}, {512, 1, 64},  {32, 4, 512}};
 	static const char *const cuts[][2] = {{"features.0", "classifier"}, {"features.3", "features.14"}};
 
-	(void)state;
 	for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
 		for (size_t k = 0; k < 2; k++) {
 			struct sl_plan *plan =
@@ -279,7 +268,6 @@ static void the_worst_that_is_let_in_is_as_predicted(void **state)
 	struct sl_pool *pool;
 	int n = enumerate(all);
 
-	(void)state;
 	assert_true(n > 1000);
 	assert_true(all[0].piece_s > 0.2); /* the candidates include long pieces */
 	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
@@ -346,7 +334,6 @@ static void a_login_of_many_weights_gives_way(void **state)
 	struct sl_pool *pool;
 	struct sl_fail fail;
 
-	(void)state;
 	if (plan_open(&plan, &spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
@@ -384,7 +371,6 @@ static void what_does_not_learn_costs_less(void **state)
 	double half, at = 0;
 	int op = 0;
 
-	(void)state;
 	while (s->op[op].op.kind != SL_OP_CONV2D)
 		op++;
 	at = sl_op_cost(&s->op[op].op, 2).task_s;
@@ -409,7 +395,6 @@ static void heads_and_tails_have_a_price(void **state)
 	double plain_s;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_codec_parse("none", &spec, &fail), SL_OK);
 	plain_s = sl_end_coder_cost(&env, true).task_s;
 	assert_in_range(plain_s * 1e9, pass_s * 1e9 + 1, 1e8);
@@ -429,7 +414,6 @@ static void a_login_of_many_rotary_positions_is_refused(void **state)
 	char *text = malloc((size_t)(NODES + 4) * LINE);
 	struct sl_fail fail = {0};
 
-	(void)state;
 	for (int few = 0; few < 2; few++) {
 		struct sl_graph g = {0};
 		struct sl_plan *plan;
@@ -501,7 +485,6 @@ static void configs_that_come_with_it_are_let_in(void **state)
 	glob_t found;
 	int n = 0;
 
-	(void)state;
 	make_roberta_base(roberta);
 	assert_int_equal(glob("configs/client-*.yaml", 0, NULL, &found), 0);
 	for (; n < (int)found.gl_pathc; n++) {
@@ -526,7 +509,6 @@ static void the_page_has_the_bound(void **state)
 	FILE *file = fopen("docs/SECURITY.md", "r");
 	char bound[128];
 
-	(void)state;
 	assert_non_null(file);
 	page[fread(page, 1, sizeof page - 1, file)] = 0;
 	fclose(file);

@@ -1,19 +1,11 @@
 /* A table written in many dialects: each is noticed and read as the same numbers, bit for bit, or refused with what to
  * do about it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/data/csv_column.h"
 #include "client/data/csv_number.h"
 #include "common/base/log.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 60, FEATURES = 4, TEXT = 1 << 16 };
 enum end { LF, CRLF, BOM, CR, UTF16, ENDS };
@@ -163,7 +155,6 @@ static void dialects_are_one_table(void **state)
 	struct sl_set set;
 	struct sl_fail fail;
 
-	(void)state;
 	write_table(&plain);
 	assert_int_equal(open_as(&set, (struct sl_csv_form){0}, &fail), SL_OK);
 	take(right, &set);
@@ -229,7 +220,6 @@ static void numbers_have_notations(void **state)
 		{"1.5e1111111111111111111111111111111111111111111111111111111111111111111111", '.', NULL, NULL},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		struct sl_csv_number n;
 		const bool is = sl_csv_number(rows[i].cell, rows[i].mark, &n);
@@ -291,7 +281,6 @@ static void measurements_are_told_of(void **state)
 		{"%d.%d kg", 60, {',', true}, SL_ERR_DATA, "has a point, and data.decimal is comma"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		struct sl_fail fail = {0};
 		struct sl_set set;
@@ -314,7 +303,6 @@ static void long_lines_are_the_files_fault(void **state)
 	struct sl_fail fail = {0};
 	FILE *file = fopen(path, "w");
 
-	(void)state;
 	assert_non_null(file);
 	fputs("dose,label\n1,1\n", file);
 	for (int i = 0; i < 17 << 10; i++)

@@ -1,13 +1,8 @@
 /* Cuts: the notations, which places are legal, and what the errors suggest. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "client/model/source.h"
 #include "common/graph/cut.h"
+#include "tests/support/unit.h"
 
 static int open_model(void **state)
 {

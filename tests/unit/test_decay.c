@@ -1,16 +1,12 @@
 /* Decaying inserts: the schedule, the L1 pull, the weights that are dropped; and
  * that a step through the live part computes the same as a plain narrow insert. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "common/base/rng.h"
 #include "tests/support/local_gradients.h"
 #include "tests/support/local_run.h"
+#include "tests/support/unit.h"
 
 /* ---- the schedule */
 
@@ -31,7 +27,6 @@ static void published_widths(void **state)
 	static const int five[] = {768, 637, 528, 438, 363, 301};
 	static const int ones[] = {3, 1, 1, 1};
 
-	(void)state;
 	assert_widths(&(struct sl_decay){.full = 768, .times = 9, .every = 300, .rate = 0.9}, nine, 0.387);
 	assert_widths(&(struct sl_decay){.full = 768, .times = 5, .every = 500, .rate = 0.83}, five, 0.394);
 	assert_widths(&(struct sl_decay){.full = 3, .times = 3, .every = 1, .rate = 0.5}, ones, 1.0 / 3);
@@ -42,7 +37,6 @@ static void when_it_falls(void **state)
 	const struct sl_decay none = {0}, d = {.full = 100, .times = 3, .every = 10, .rate = 0.5};
 	struct sl_decay late = d;
 
-	(void)state;
 	late.from = 15;
 	assert_int_equal(sl_decay_width(&d, 0), 100);
 	assert_int_equal(sl_decay_width(&d, 9), 100);
@@ -71,7 +65,6 @@ static void advancing(void **state)
 	char out[SL_INSERT_TEXT];
 	struct sl_fail fail;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
 		assert_int_equal(sl_insert_advance(text, false, row[i].steps, out, &fail), SL_OK);
 		assert_string_equal(out, row[i].want);
@@ -168,7 +161,6 @@ static void what_is_pulled(void **state)
 	const char *const name[2] = {first, second};
 	struct local_run plain, pulled;
 
-	(void)state;
 	open_scattered(&plain, false, SCHEDULE);
 	open_scattered(&pulled, false, SCHEDULE ",l1=0.125");
 	local_run_step(&plain, 0, 0);
@@ -215,7 +207,6 @@ static void numeric_gradients(void **state)
 	const float eps = 0.01f;
 	struct local_run r;
 
-	(void)state;
 	open_scattered(&r, true, SCHEDULE ",l1=0.125");
 	local_run_step(&r, 0, 0);
 	for (int m = 0; m < 2; m++) {
@@ -274,7 +265,6 @@ static void what_has_fallen_is_zero_with(struct sl_optimizer optimizer)
 
 static void what_has_fallen_is_zero(void **state)
 {
-	(void)state;
 	what_has_fallen_is_zero_with((struct sl_optimizer){.momentum = 0.9, .weight_decay = 0.01});
 	what_has_fallen_is_zero_with((struct sl_optimizer){
 		.kind = SL_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.01});
@@ -291,7 +281,6 @@ static void the_live_part_is_a_plain_insert(void **state)
 	uint64_t bytes[3];
 	double a, b, c;
 
-	(void)state;
 	open_scattered(&decaying, false, text);
 	open_scattered(&on_ref, true, text);
 	run_open(&plain, false, "", "conv:24+linear:6", (struct sl_optimizer){0});

@@ -4,24 +4,18 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <zmq.h>
 
 #include "common/link/door.h"
 #include "common/link/peers.h"
 #include "tests/support/fake_peer.h"
 #include "tests/support/link_end.h"
+#include "tests/support/unit.h"
 
 enum { MORE = 1, LONG = 2, FRAME = LINK_END_PART, WINDOW = 4 * LINK_END_PART, HWM = 64, HEADER = 100, WAIT_S = 20 };
 
@@ -165,7 +159,6 @@ static void who_numbers_itself_is_cut(void **state)
 	} names[] = {{"somebody", 8}, {"\0", 1}, {"\0abcd", 5}, {"\0\xff\xff\xff\xff", 5}, {"abcde", 5}};
 	struct rig r;
 
-	(void)state;
 	open_rig(&r);
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
 		uint64_t messages = r.server.messages;
@@ -187,7 +180,6 @@ static void who_is_numbered_gets_in(void **state)
 	int fd[MANY];
 	struct rig r;
 
-	(void)state;
 	open_rig(&r);
 	r.server.echo = false;
 	r.server.stop_at = r.server.messages + MANY;
@@ -209,7 +201,6 @@ static void counts_begin_anywhere(void **state)
 	uint32_t numbers[8] = {0};
 	struct rig r;
 
-	(void)state;
 	for (int i = 0; i < 8; i++) {
 		uint8_t id[SL_PEER_ID_BYTES] = {0};
 		void *context = zmq_ctx_new(), *router, *dealer;
@@ -239,7 +230,6 @@ static void a_message_without_an_end_is_cut(void **state)
 	struct rig r;
 	int fd;
 
-	(void)state;
 	open_rig(&r);
 	fd = open_raw(&r, NULL, 0);
 	while (!is_over(fd) && put(fd, true, FRAME)) {
@@ -260,7 +250,6 @@ static void so_is_that_of_a_peer(void **state)
 	struct rig r;
 	int fd;
 
-	(void)state;
 	open_rig(&r);
 	fd = open_raw(&r, NULL, 0);
 	malformed = r.server.malformed;
@@ -297,7 +286,6 @@ static void who_sends_more_than_its_credit_is_cut(void **state)
 	struct rig r;
 	int fd;
 
-	(void)state;
 	open_rig(&r);
 	fd = open_raw(&r, NULL, 0);
 	for (int i = 0; i < 3; i++) { /* as much as may be in flight */
@@ -339,7 +327,6 @@ static void a_visitor_is_known_once_it_is_answered(void **state)
 	struct sl_transport_events events = link_end_events;
 	struct rig r;
 
-	(void)state;
 	events.message = let_a_visitor_in;
 	open_rig_with(&r, &events);
 	for (int i = 0; i < 3; i++)

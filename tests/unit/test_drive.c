@@ -1,12 +1,7 @@
 /* The state table of a run over the link: properties of its rules that hold for every order of events. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "client/train/drive_parts.h"
+#include "tests/support/unit.h"
 
 static const struct drive_rule *rule(int state, int ev)
 {

@@ -1,12 +1,5 @@
 /* The client's head and tail alone: which steps must not be applied, and over which rows a loss is averaged. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "client/figures/similarity.h"
@@ -14,6 +7,7 @@
 #include "client/step/ends.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/small_plan.h"
+#include "tests/support/unit.h"
 
 enum { CHUNKS = 2, IMAGE_FLOATS = SMALL_IMAGE * SMALL_IMAGE * 3 };
 
@@ -88,7 +82,6 @@ static void a_tail_s_gradient_is_looked_at(void **state)
 	struct sl_fail fail = {0};
 	struct sl_ends e;
 
-	(void)state;
 	open_ends(&e, SMALL_BATCH);
 	whole_step(&e, 1);
 	assert_int_equal(sl_ends_check(&e, &fail), SL_OK);
@@ -108,7 +101,6 @@ static void a_loss_is_looked_at(void **state)
 	struct sl_fail fail;
 	struct sl_ends e;
 
-	(void)state;
 	assert_non_null(large);
 	for (int64_t i = 0; i < count; i++)
 		large[i] = 1e30f;
@@ -129,7 +121,6 @@ static void a_chunk_s_loss_is_its_own_mean_where_asked_for(void **state)
 	const struct sl_plan_segment *s = &plan->segment[SL_TAIL];
 	float *gradient = malloc((size_t)s->trainable_count * sizeof *gradient);
 
-	(void)state;
 	assert_non_null(gradient);
 	for (int sum = 0; sum < 2; sum++) {
 		int found = 0;
@@ -189,7 +180,6 @@ static void labels_are_smoothed_in_training_alone(void **state)
 	struct sl_ends e;
 	int found = 0;
 
-	(void)state;
 	assert_non_null(gradient);
 	assert_non_null(smooth);
 	plan = smooth;
@@ -243,7 +233,6 @@ static void head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count(vo
 	struct sl_fail fail;
 	struct sl_ends e;
 
-	(void)state;
 	assert_true(in && act);
 	open_ends(&e, SMALL_BATCH);
 	assert_int_equal(sl_weights_open(&weights, plan->model, &fail), SL_OK);
@@ -306,7 +295,6 @@ static void several_values_are_looked_at_together(void **state)
 	struct sl_fail fail;
 	double want;
 
-	(void)state;
 	assert_int_equal(plan_open(&two, &spec, &fail), SL_OK);
 	for (int i = 0; i < SMALL_BATCH * IMAGE_FLOATS; i++)
 		images[i] = (float)(i * 31 % 257) / 257;
@@ -365,7 +353,6 @@ static void noise_cannot_be_subtracted_and_ignores_padding(void **state)
 {
 	float x[6], low[6], high[6], padded[6], grad[6];
 
-	(void)state;
 	send_text(x, SL_DIR_HEAD_ACT, 0, 0);
 	send_text(low, SL_DIR_HEAD_ACT, 1, 0);
 	send_text(high, SL_DIR_HEAD_ACT, 3, 0);

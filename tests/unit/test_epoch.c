@@ -1,16 +1,8 @@
 /* Epochs grow from process to process, whatever the clock says and whatever the file contains. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "client/persist/epoch.h"
+#include "tests/support/unit.h"
 
 static char dir[] = "/tmp/test_epoch.XXXXXX", path[64];
 
@@ -28,7 +20,6 @@ static void whatever_the_clock_says(void **state)
 	static const uint64_t clock[] = {1795177569, 1795177570, 1795177570, 1795177569, 0, 0, 3, 1895177569, 7};
 	uint64_t before = 0;
 
-	(void)state;
 	unlink(path);
 	for (size_t i = 0; i < sizeof clock / sizeof clock[0]; i++) {
 		uint64_t epoch = sl_epoch_begin(dir, clock[i]);
@@ -57,7 +48,6 @@ static void whatever_the_file_says(void **state)
 					  "34\n",
 					  "18446744073709551615\n"};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		put(bad[i]);
 		assert_int_equal(sl_epoch_begin(dir, 100), (uint64_t)100 << 20);
@@ -70,7 +60,6 @@ static void whatever_the_file_says(void **state)
 
 static void without_a_folder(void **state)
 {
-	(void)state;
 	assert_int_equal(sl_epoch_begin("", 5), 5 << 20);
 	assert_int_equal(sl_epoch_begin("/tmp/test_epoch/none", 5), 5 << 20);
 }

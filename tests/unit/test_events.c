@@ -1,25 +1,18 @@
 /* Events for TensorBoard, read back by a reader of our own: checksums,
  * values, the order of files, steps that are run again, full disks. */
 #include <dirent.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "client/persist/events.h"
 #include "common/base/buf.h"
 #include "tests/support/events.h"
+#include "tests/support/unit.h"
 
 enum { MOST = 64 };
 
@@ -29,7 +22,6 @@ static int set_up(void **state)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	(void)state;
 	snprintf(dir, sizeof dir, "%s/events.XXXXXX", tmp ? tmp : "/tmp");
 	assert_non_null(mkdtemp(dir));
 	return 0;
@@ -60,7 +52,6 @@ static int tear_down(void **state)
 	char path[MOST][512];
 	int n = list(path);
 
-	(void)state;
 	for (int i = 0; i < n; i++)
 		unlink(path[i]);
 	return rmdir(dir);
@@ -105,7 +96,6 @@ static void checksums(void **state)
 {
 	uint8_t bytes[32];
 
-	(void)state;
 	assert_int_equal(sl_crc32c("", 0), 0);
 	assert_int_equal(sl_crc32c("123456789", 9), 0xe3069283);
 	memset(bytes, 0, sizeof bytes);
@@ -163,7 +153,6 @@ static void what_is_logged_is_read(void **state)
 	size_t len;
 	int n;
 
-	(void)state;
 	assert_int_equal(list(path), 0); /* no file before the first event */
 	assert_int_equal(sl_events_step(events, &step), SL_OK);
 	assert_int_equal(sl_events_epoch(events, &epoch), SL_OK);
@@ -205,7 +194,6 @@ static void what_is_run_again_comes_behind(void **state)
 	char path[MOST][512], ahead[512];
 	int n;
 
-	(void)state;
 	sl_events_start(events, 1);
 	for (uint64_t step = 1; step <= 5; step++)
 		assert_int_equal(put_step(events, step), SL_OK);
@@ -253,7 +241,6 @@ static void a_run_that_begins_anew_removes_what_was(void **state)
 	struct sl_events *events = open_events(true);
 	char path[MOST][512], other[512];
 
-	(void)state;
 	assert_int_equal(put_step(events, 1), SL_OK);
 	assert_int_equal(sl_events_close(events), SL_OK);
 	for (int i = 0; i < OTHERS; i++) {
@@ -284,7 +271,6 @@ static void set_limit(rlim_t most)
  * are whole, and so are those written once there is room. */
 static void a_full_disk_costs_what_finds_no_room(void **state)
 {
-	(void)state;
 	signal(SIGXFSZ, SIG_IGN);
 	for (rlim_t room = 0; room < 500; room += 7) {
 		struct sl_events *events = open_events(true);
@@ -319,7 +305,6 @@ static void a_folder_that_is_gone(void **state)
 	struct sl_events *events;
 	char path[MOST][512];
 
-	(void)state;
 	events = open_events(false);
 	assert_int_equal(rmdir(dir), 0);
 	assert_int_equal(put_step(events, 1), SL_ERR_CANTCREATE);

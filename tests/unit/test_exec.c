@@ -1,10 +1,5 @@
 /* The executor: ref and cpu compute the same network; a step is a transaction; memory is known before it is taken. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "common/base/pool.h"
@@ -14,6 +9,7 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
 #include "tests/support/small_net.h"
+#include "tests/support/unit.h"
 
 /* The number of steps for which two backends are compared: one in `make test`. */
 static uint64_t compared_steps(void)
@@ -81,7 +77,6 @@ static void compare_backends(const char *partition, int chunks, int64_t batch_ro
 
 static void ref_and_cpu_agree_at_any_number_of_chunks(void **state)
 {
-	(void)state;
 	compare_backends("1:-1", 1, 8, NULL);
 	compare_backends("1:-1", 2, 8, NULL);
 	compare_backends("2:-2", 4, 8, NULL);
@@ -91,7 +86,6 @@ static void ref_and_cpu_agree_at_any_number_of_chunks(void **state)
 
 static void ref_and_cpu_agree_with_adamw(void **state)
 {
-	(void)state;
 	compare_backends("1:-1", 2, 7, &small_net_adamw);
 }
 
@@ -101,7 +95,6 @@ static void nothing_changes_before_the_commit(void **state)
 {
 	struct small_net once, twice;
 
-	(void)state;
 	small_net_open(&once, &(struct small_net_how){.partition = "1:-1", .chunks = 2});
 	small_net_open(&twice, &(struct small_net_how){.partition = "1:-1", .chunks = 2});
 	small_net_compute(&once, SMALL_BATCH, 0);
@@ -216,7 +209,6 @@ static void tensors_at_the_cuts_are_left_alone(const char *partition)
 
 static void what_crosses_stays_until_the_next_pass(void **state)
 {
-	(void)state;
 	tensors_at_the_cuts_are_left_alone("1:-1");
 	tensors_at_the_cuts_are_left_alone("2:-1");
 }
@@ -227,7 +219,6 @@ static void running_statistics_change_in_the_commit(void **state)
 	int64_t count, trainable;
 	float *before, *after;
 
-	(void)state;
 	small_net_open(&n, &(struct small_net_how){.partition = "1:-1", .chunks = 4});
 	trainable = n.plan->segment[SL_MIDDLE].trainable_count;
 	before = small_net_get(&n, SL_MIDDLE, sl_exec_get_weights, &count);
@@ -247,7 +238,6 @@ static void threads_do_not_change_bits(void **state)
 	struct sl_fail fail;
 	struct small_net one, four;
 
-	(void)state;
 	assert_int_equal(sl_pool_open(&pool, 4, &fail), SL_OK);
 	small_net_open(&one, &(struct small_net_how){.partition = "1:-1", .chunks = 2});
 	small_net_open(&four, &(struct small_net_how){.partition = "1:-1", .chunks = 2, .pool = pool});
@@ -265,7 +255,6 @@ static void labels_that_are_none_are_refused(void **state)
 	static const int32_t wrong[] = {-1, SMALL_CLASSES, INT32_MAX};
 	struct small_net n;
 
-	(void)state;
 	small_net_open(&n, &(struct small_net_how){.partition = "1:-1", .chunks = 1});
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		int32_t label[SMALL_BATCH] = {0};
@@ -300,7 +289,6 @@ static void a_loss_of_mean_squares(void **state)
 	struct sl_plan *plan;
 	struct sl_exec *exec;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	if (sl_graph_read(&g, text, sizeof text - 1, &fail) != SL_OK ||
 	    sl_plan_open_part(&plan, &spec, SL_TAIL, &g, &fail) != SL_OK ||
@@ -335,7 +323,6 @@ static void chunks_can_be_summed_apart(void **state)
 	float *sum[SL_SEGMENT_COUNT], *whole;
 	int64_t count;
 
-	(void)state;
 	small_net_open(&net, &(struct small_net_how){.partition = "2:-2", .chunks = CHUNKS, .chunk_sums = true});
 	small_net_batch(&batch, 0);
 	for (int chunk = 0; chunk < CHUNKS; chunk++) {
@@ -413,7 +400,6 @@ static void a_batch_norm_that_is_used_twice_forgets_twice(void **state)
 {
 	float joined[4], plain[4];
 
-	(void)state;
 	step_twice_normed(true, joined);
 	step_twice_normed(false, plain);
 	for (int i = 0; i < 4; i++)
@@ -452,7 +438,6 @@ static void dropout_is_drawn_for_every_step_and_chunk(void **state)
 	struct sl_fail fail;
 	float *range;
 
-	(void)state;
 	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
 	assert_int_equal(plan_open(&plan, &spec, &fail), SL_OK);
 	assert_int_equal(sl_exec_open(&e, plan, SL_MIDDLE, &be, &fail), SL_OK);
@@ -496,7 +481,6 @@ static void memory_is_known_before_it_is_taken(void **state)
 	struct sl_fail fail;
 	size_t total[3] = {0};
 
-	(void)state;
 	plans[2]->spec.chunk_sums = true;
 	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
 	counting_ops = *be.ops;

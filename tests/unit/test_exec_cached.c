@@ -2,15 +2,6 @@
  * in one piece. Each token has the same bits, with other rows or alone, on any number of threads, and
  * after going back. Also, which tokens the cache refuses because earlier ones are missing. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "common/exec/exec.h"
@@ -18,6 +9,7 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 3, LONGEST = 300, HEADS = 4, KV = 2, D = 24, F = HEADS * D, MOST = ROWS * LONGEST };
 static const int length[ROWS] = {300, 131, 57};
@@ -170,7 +162,6 @@ static void pieces_have_the_bits_of_the_whole(void **state)
 	struct sl_backend be;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	whole(&be, false, x, y);
 	compare(&be, x, y);
@@ -197,7 +188,6 @@ static void a_cache_is_counted_and_bounded(void **state)
 	struct sl_graph g = graph(false);
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	exec = open_exec(&be, &plan, true);
 	plain = open_exec(&be, &none, false);

@@ -2,15 +2,6 @@
  * one length. Every real token has the same output and parameters have the same
  * gradients, also with dropout. Embeddings are by token, position and segment. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "common/exec/exec.h"
@@ -18,6 +9,7 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 enum { VOCAB = 11, F = 7, WIDE = 18, OUT = 5, ROWS = 6, LONGEST = 9, FIRST = 2, PAD = 1, MARK = 4 };
 static const uint32_t begin[ROWS + 1] = {0, 4, 5, 14, 16, 23, 26};
@@ -195,7 +187,6 @@ static void padding_changes_nothing(void **state)
 	float dout[REAL * OUT];
 	struct pass reference;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&ref, &fail), SL_OK);
 	compare(&ref, NULL);
 	for (int i = 0; i < REAL; i++)
@@ -224,7 +215,6 @@ static void a_table_has_all_places(void **state)
 	struct sl_fail fail = {0};
 	int zero = 0, weight, out;
 
-	(void)state;
 	assert_int_equal(sl_graph_add_input(&g, "tokens", SL_I32, SL_PER_TOKEN, sl_shape1(1), LONGEST, NULL, &fail),
 			 SL_OK);
 	weight = param(&g, "place.weight", sl_shape2(FIRST + LONGEST - 1, F));
@@ -271,7 +261,6 @@ static void attention_has_the_rows_of_its_values(void **state)
 	struct sl_kernel spy;
 	struct sl_fail fail;
 
-	(void)state;
 	for (int r = 0; r < ROWS; r++) {
 		pieces[2 * r] = padded[r];
 		pieces[2 * r + 1] = padded[r] + begin[r + 1] - begin[r];

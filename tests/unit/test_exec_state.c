@@ -1,14 +1,9 @@
 /* What the executor keeps from step to step beside weights: the optimizer's moments and the count of applied steps. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/session/agree.h"
 #include "common/session/state.h"
 #include "tests/support/small_net.h"
+#include "tests/support/unit.h"
 
 static void skip_step(struct small_net *n)
 {
@@ -21,7 +16,6 @@ static void a_step_left_out_does_not_age_the_moments(void **state)
 {
 	struct small_net plain, gap;
 
-	(void)state;
 	small_net_open(&plain,
 		       &(struct small_net_how){.partition = "1:-1", .chunks = 2, .optimizer = &small_net_adamw});
 	small_net_open(&gap, &(struct small_net_how){.partition = "1:-1", .chunks = 2, .optimizer = &small_net_adamw});
@@ -57,7 +51,6 @@ static void a_state_is_all_that_a_step_changes(void **state)
 	struct sl_exec_state kept[SL_SEGMENT_COUNT];
 	struct small_net run, again;
 
-	(void)state;
 	small_net_open(&run, &(struct small_net_how){.partition = "1:-1", .chunks = 2, .optimizer = &small_net_adamw});
 	small_net_open(&again,
 		       &(struct small_net_how){.partition = "1:-1", .chunks = 2, .optimizer = &small_net_adamw});
@@ -88,7 +81,6 @@ static void a_state_may_lie_in_the_executor(void **state)
 	struct sl_exec_state from, to;
 	struct small_net run, again;
 
-	(void)state;
 	small_net_open(&run, &how);
 	small_net_open(&again, &how);
 	small_net_compute(&run, SMALL_BATCH, 0);
@@ -118,7 +110,6 @@ static void moments_fall_with_their_weights(void **state)
 {
 	struct small_net n;
 
-	(void)state;
 	small_net_open(&n, &(struct small_net_how){.partition = "1:-1",
 						   .chunks = 2,
 						   .optimizer = &small_net_adamw,
@@ -161,7 +152,6 @@ static void names_are_those_of_earlier_checkpoints(void **state)
 		{"middle.weights", "middle.momentum"},
 		{"middle.weights", "middle.moment1", "middle.moment2", "middle.applied"}};
 
-	(void)state;
 	for (int two = 0; two < 2; two++) {
 		struct sl_plan_segment middle = {
 			.which = SL_MIDDLE, .moments = 1 + two, .weight_count = 32, .trainable_count = 16};

@@ -1,14 +1,6 @@
 /* An embedding with lazy updates: rows that steps do not read are updated later. Compared with updates
  * of the whole range in each step, weights, both moments and outputs have the same bits. That holds
  * through abandoned steps, evaluations, clipping, saved states, and more steps than may be pending. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/rng.h"
 #include "common/exec/clip.h"
@@ -16,6 +8,7 @@
 #include "common/graph/graph.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
+#include "tests/support/unit.h"
 
 enum { VOCAB = 90, F = 24, LONGEST = 9, ROWS = 6, CHUNKS = 2, TOKENS = LONGEST * ROWS };
 
@@ -288,25 +281,21 @@ static void train(bool ref, const struct sl_optimizer *o, int steps)
 
 static void adamw_on_cpu(void **state)
 {
-	(void)state;
 	train(false, &adamw, 400);
 }
 
 static void adam_without_decay(void **state)
 {
-	(void)state;
 	train(false, &plain_adam, 200);
 }
 
 static void decay_within_the_gradient(void **state)
 {
-	(void)state;
 	train(false, &coupled, 100);
 }
 
 static void adamw_on_ref(void **state)
 {
-	(void)state;
 	train(true, &adamw, 200);
 }
 
@@ -315,7 +304,6 @@ static void a_long_run(void **state)
 {
 	struct run r;
 
-	(void)state;
 	open_run(&r, false, &adamw);
 	for (int s = 0; s < 4300; s++)
 		step(&r, 1e-3, false);
@@ -332,7 +320,6 @@ static void nan_is_found(void **state)
 	double squares;
 	struct run r;
 
-	(void)state;
 	open_run(&r, false, &adamw);
 	assert_int_equal(sl_exec_begin(r.exec), SL_OK);
 	*(int32_t *)sl_exec_input(r.exec, 0, 1).data = VOCAB - 1;

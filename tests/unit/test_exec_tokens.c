@@ -1,14 +1,6 @@
 /* A part that computes per token, on chunks whose rows have different lengths, and then selects
  * each row's first token. Compared with a part that gets only these first tokens, as rows. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "common/exec/exec.h"
@@ -16,6 +8,7 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
 #include "tests/support/codec.h"
+#include "tests/support/unit.h"
 
 enum { F = 12, WIDE = 20, OUT = 6, ROWS = 5, LONGEST = 9, TOKENS = 30, BATCH = 2 * ROWS };
 
@@ -198,7 +191,6 @@ static void rows_and_tokens_on_ref(void **state)
 	struct sl_backend be;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	follow(&be, true);
 	be.ops->close(&be);
@@ -206,7 +198,6 @@ static void rows_and_tokens_on_ref(void **state)
 
 static void rows_and_tokens_on_the_cpu(void **state)
 {
-	(void)state;
 	for (int threads = 1; threads < 3; threads++) {
 		struct sl_backend be;
 		struct sl_pool *pool;
@@ -235,7 +226,6 @@ static void what_fits_no_plan_is_refused(void **state)
 		{LONGEST + 1, TOKENS, "9 at most"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		struct sl_plan_spec spec = spec_of(true);
 		struct sl_graph g = graph_of(true);
@@ -260,7 +250,6 @@ static void ops_that_mix_tokens_are_refused(void **state)
 	struct sl_fail fail = {0};
 	int at, zero = 0;
 
-	(void)state;
 	assert_int_equal(
 		sl_graph_add_input(&g, "head_act", SL_F32, SL_PER_TOKEN, sl_shape2(1, F), LONGEST, NULL, &fail), SL_OK);
 	at = node(&g, SL_OP_FLATTEN, "flat", 0, 0, 0);

@@ -3,24 +3,16 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/link/explain.h"
 #include "client/train/drive.h"
 #include "common/base/clock.h"
 #include "tests/support/secure_rig.h"
 #include "tests/support/still_clock.h"
+#include "tests/support/unit.h"
 
 enum { ONE_WAY_MS = 1000, FLIGHTS = 256, READ = 4096, TURN_MS = 5 };
 
@@ -141,7 +133,6 @@ static void two_seconds_there_and_back(void **state)
 	const struct sl_transport_conf conf = {endpoint, SECURE_PART, SECURE_HWM, &auth, 0, 0, NULL};
 	struct secure_end client = {0};
 
-	(void)state;
 	secure_open_server(true);
 	go_far(endpoint, sl_transport_endpoint(secure.server.transport));
 	assert_int_equal(sl_transport_connect(&client.transport, secure.loop, &conf, &secure_events, &client, NULL),
@@ -163,7 +154,6 @@ static void how_much_would_do_is_said(void **state)
 	int would_do = 0;
 	const char *at;
 
-	(void)state;
 	secure_open_server(true);
 	go_far(conf.server, sl_transport_endpoint(secure.server.transport));
 	snprintf(conf.auth.secret_key, sizeof conf.auth.secret_key, "some");

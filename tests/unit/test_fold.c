@@ -2,18 +2,11 @@
  * members and threads. A gradient that is not finite is found, whatever earlier checks found. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "common/exec/exec.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/support/unit.h"
 
 /* More floats than a block, and not a multiple of it; more members than are added at once. */
 enum { SIDE = 150, COUNT = SIDE * SIDE, MOST = 37 };
@@ -135,7 +128,6 @@ static void sum_is_that_of_loops(void **state)
 {
 	static const float factor[] = {1, 4.0f / 3};
 
-	(void)state;
 	for (int threads = 1; threads <= 3; threads += 2) {
 		open_all(threads);
 		for (int k = 0; k < MOST; k++)
@@ -159,7 +151,6 @@ static void sum_goes_on(void **state)
 {
 	float *so_far;
 
-	(void)state;
 	open_all(1);
 	so_far = calloc((size_t)plan->segment[SL_MIDDLE].weight_count, sizeof *so_far);
 	for (int k = 0; k < MOST; k++)
@@ -187,7 +178,6 @@ static void only_member_keeps_its_gradient(void **state)
 	struct sl_fail fail;
 	float *w, *after;
 
-	(void)state;
 	open_all(1);
 	for (int k = 0; k < 3; k++)
 		pass(k, 1);
@@ -217,7 +207,6 @@ static void what_is_not_finite_is_found(void **state)
 	const int64_t rows = 1;
 	struct sl_fail fail;
 
-	(void)state;
 	open_all(1);
 	for (int n = 1; n <= 3; n++) {
 		/* Two passes: the finding of one step must not carry over to the next. */
@@ -243,7 +232,6 @@ static void a_factor_can_be_too_much(void **state)
 {
 	struct sl_fail fail;
 
-	(void)state;
 	open_all(1);
 	pass(0, 1);
 	pass(1, 1);

@@ -1,14 +1,10 @@
 /* Frozen parameters: what stays, what still changes, which ops have no backward pass, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "tests/ref/ref.h"
 #include "tests/support/small_net.h"
+#include "tests/support/unit.h"
 
 static const struct sl_conf_list features = {1, {"features.*"}};
 static const struct sl_conf_list within = {1, {"features.[2-9].*"}};
@@ -104,7 +100,6 @@ static void one_step(const char *partition, const struct sl_conf_list *freeze, b
 /* Without fused kernels every bit is the same. Fused ones sum in another order at the end of the frozen front. */
 static void frozen_weights_stay_and_others_learn_as_before(void **state)
 {
-	(void)state;
 	one_step("1:-1", &features, true, 0);
 	one_step("3:-1", &front, true, 0);
 	one_step("1:-1", &features, false, 0);
@@ -119,7 +114,6 @@ static void nothing_is_computed_below_the_lowest_learner(void **state)
 	const struct sl_plan_segment *head = &plan->segment[SL_HEAD];
 	int backward = 0;
 
-	(void)state;
 	for (int i = 0; i < head->n_op; i++) {
 		const char *name = head->op[i].op.name;
 		bool below = !strncmp(name, "features.0.", 11) || !strncmp(name, "features.1.", 11) ||
@@ -146,7 +140,6 @@ static void frozen_weights_are_not_fetched(void **state)
 	const struct sl_plan_segment *middle = &plan->segment[SL_MIDDLE];
 	struct sl_plan_segment still = {.weight_count = 40}, small = {.weight_count = 8};
 
-	(void)state;
 	assert_int_equal(middle->trainable_count, 0);
 	assert_int_equal(sl_plan_fetch_count(middle), middle->moving_count);
 	assert_int_equal(sl_plan_fetch_count(&plan->segment[SL_TAIL]), plan->segment[SL_TAIL].weight_count);
@@ -180,7 +173,6 @@ static void frozen_weights_take_no_other_memory(void **state)
 	struct sl_fail fail;
 	struct sl_exec_memory memory;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	assert_true(learns > 0 && s->moving_count < s->weight_count);
 	memory = memory_of(frozen, SL_MIDDLE, &be);
@@ -205,7 +197,6 @@ static void groups_have_ranges_of_their_own(void **state)
 	int seen[3] = {0};
 	struct sl_fail fail;
 
-	(void)state;
 	if (plan_open(&plan, &spec, &fail))
 		fail_msg("%s", fail.text);
 	middle = &plan->segment[SL_MIDDLE];
@@ -247,7 +238,6 @@ static void refuses(const char *glob, const char *says)
 
 static void wrong_patterns_are_refused(void **state)
 {
-	(void)state;
 	refuses("feature.*", "no parameter is called \"feature.*\": did you mean \"features.*\"?");
 	refuses("features.1.conf.*", "did you mean \"features.1.conv.*\"?");
 	refuses("clasifier.1.weight", "did you mean \"classifier.1.weight\"?");

@@ -1,15 +1,10 @@
 /* Graphs: what they refuse, part by part and as a whole; a part planned from its graph alone; the table of ops. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "common/graph/graph_text.h"
 #include "tests/support/small_plan.h"
+#include "tests/support/unit.h"
 
 static struct sl_fail fail;
 
@@ -52,7 +47,6 @@ static void nodes_that_do_not_fit(void **state)
 	struct sl_graph g;
 	struct sl_param wide = {.name = "wide", .shape = {2, {1 << 20, 1 << 20}}};
 
-	(void)state;
 	open_graph(&g);
 	refuses(&g, add(&g, SL_OP_ACT, "a", 1, -1), "no value 1 yet");
 	refuses(&g, add(&g, SL_OP_ACT, "a", -1, -1), "no value -1 yet");
@@ -87,7 +81,6 @@ static void graphs_that_are_none(void **state)
 	struct sl_decay decay = {.full = 4, .times = 1, .every = 1, .rate = 0.5};
 	struct sl_graph g;
 
-	(void)state;
 	open_graph(&g);
 	refused_whole(&g, "inputs, nodes and outputs");
 	assert_int_equal(add(&g, SL_OP_ACT, "a", 0, -1), SL_OK);
@@ -158,7 +151,6 @@ static void a_part_is_planned_from_its_graph_alone(void **state)
 {
 	static const char *const insert[] = {"", "conv:5,k=3,s=2", "decaylinear:rate=0.5,every=3,times=2,from=3"};
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		struct sl_plan *whole = small_plan_open_as("2:-1", 2, &(struct sl_optimizer){0}, insert[i]), *alone;
 		const struct sl_plan_segment *a = &whole->segment[SL_MIDDLE], *b;
@@ -196,7 +188,6 @@ static void graphs_that_are_no_part(void **state)
 	struct sl_plan *plan = small_plan_open("1:-1", 1), *out = NULL;
 	struct sl_graph g = copied(&plan->segment[SL_TAIL].graph);
 
-	(void)state;
 	assert_int_equal(sl_plan_open_part(&out, &plan->spec, SL_MIDDLE, &g, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "only f32 crosses")); /* two inputs are right, but these are labels */
 	assert_non_null(g.node);
@@ -228,7 +219,6 @@ static void dropout_of_attention_has_a_bound(void **state)
 	struct sl_plan *plan = NULL;
 	struct sl_graph g;
 
-	(void)state;
 	assert_int_equal(sl_graph_read(&g, text, sizeof text - 1, &fail), SL_OK);
 	if (sl_plan_open_part(&plan, &spec, SL_MIDDLE, &g, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
@@ -246,7 +236,6 @@ static void the_table_of_ops(void **state)
 	struct sl_node node = sl_node_of(SL_OP_CONV2D);
 	const struct sl_attr *stride = sl_op_attr(SL_OP_CONV2D, 0), *p = sl_op_attr(SL_OP_DROPOUT, 0);
 
-	(void)state;
 	assert_string_equal(stride->key, "stride");
 	assert_int_equal(node.u.conv.stride, 1);
 	assert_int_equal(node.u.conv.groups, 1);

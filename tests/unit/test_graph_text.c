@@ -1,17 +1,9 @@
 /* The text of a graph: networks cut anywhere are read back byte for
  * byte, and what a peer may not send is refused with a message. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/graph/graph_text.h"
 #include "tests/support/plan_open.h"
+#include "tests/support/unit.h"
 
 static void put(void *arg, const char *text, size_t len)
 {
@@ -77,7 +69,6 @@ static int cut_everywhere(const char *model, const char *head, const char *tail)
 
 static void networks_come_back_at_every_cut(void **state)
 {
-	(void)state;
 	assert_true(cut_everywhere("mobilenet_v2", "", "") > 20);
 	assert_true(cut_everywhere("resnet9", "", "") > 5);
 	assert_true(cut_everywhere("resnet18", "", "") > 5);
@@ -120,7 +111,6 @@ static void a_small_one_is_read(void **state)
 	struct sl_graph g;
 	struct sl_fail fail;
 
-	(void)state;
 	if (sl_graph_read(&g, WHOLE, sizeof WHOLE - 1, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(g.value[1].shape.dim[3], 6);
@@ -134,7 +124,6 @@ static void a_small_one_is_read(void **state)
 
 static void what_is_no_graph_is_refused(void **state)
 {
-	(void)state;
 	refused(HEAD "param a.weight [6,3,3,4] normal:0.1:0\nnode a conv2d %1 &0 pad=1\nout mid_act %1\n", "node a",
 		"no value 1 yet"); /* a cycle of one node */
 	refused(HEAD "node a act %2\nnode b act %1\nout mid_act %2\n", "node a", "no value 2 yet");
@@ -201,7 +190,6 @@ static void there_is_one_spelling(void **state)
 		HEAD "node a act %0 \nout y %1\n",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
 		refused(bad[i], strstr(bad[i], "  %0") || strstr(bad[i], "%0 \n") ? "node a" : "", "");
 	(void)refused_len(WHOLE, sizeof WHOLE - 2, "", "line's end");
@@ -217,7 +205,6 @@ static void what_is_too_much_is_refused(void **state)
 	char *text = malloc(most + 64);
 	size_t len = (size_t)sprintf(text, HEAD);
 
-	(void)state;
 	assert_non_null(text);
 	memset(text + len, 'x', most - len);
 	assert_int_equal(refused_len(text, most, "", "262144 are the most"), SL_ERR_LIMIT);

@@ -2,19 +2,10 @@
  * and files that they can change. Also, which of our files they can read. */
 #include <fcntl.h>
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/persist/epoch.h"
 #include "client/persist/events.h"
@@ -26,6 +17,7 @@
 #include "common/link/key.h"
 #include "common/weights/safetensors.h"
 #include "server/store/store.h"
+#include "tests/support/unit.h"
 
 enum { OTHER = 54321 }; /* a user that does not exist */
 
@@ -83,7 +75,6 @@ static void a_new_file_is_written_through_no_link(void **state)
 	struct sl_fail fail;
 	struct stat st;
 
-	(void)state;
 	assert_int_equal(symlink("precious", path_of("model.tmp")), 0);
 	assert_int_equal(symlink("precious", path_of("model")), 0);
 	assert_int_equal(write_new(path_of("model"), &fail), SL_OK);
@@ -109,7 +100,6 @@ static void a_log_is_written_through_no_link(void **state)
 	struct sl_jsonl *log;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(symlink("precious", path_of("log.jsonl")), 0);
 	assert_int_equal(sl_jsonl_check(path_of("log.jsonl"), &fail), SL_ERR_CANTCREATE);
 	assert_int_equal(sl_jsonl_open(&log, path_of("log.jsonl"), &fail), SL_ERR_CANTCREATE);
@@ -138,7 +128,6 @@ static void what_a_run_writes_is_for_its_user_alone(void **state)
 	struct sl_fail fail;
 	char command[128];
 
-	(void)state;
 	assert_int_equal(sl_jsonl_open(&log, path_of("run/a/log.jsonl"), &fail), SL_OK);
 	assert_int_equal(sl_jsonl_close(log), SL_OK);
 	assert_int_equal(mode_of(path_of("run")), 0700);
@@ -166,7 +155,6 @@ static void folders_that_others_can_change_are_named(void **state)
 	struct sl_fail fail;
 	int lock;
 
-	(void)state;
 	assert_int_equal(mkdir(path_of("store"), 0700), 0);
 	assert_int_equal(chmod(path_of("store"), 0770), 0); /* the operator chooses who is in the group */
 	assert_int_equal(sl_guard_folder(path_of("store"), &fail), SL_OK);
@@ -187,7 +175,6 @@ static void lists_that_everybody_may_write_are_refused(void **state)
 	struct sl_key key;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_allow_load(&allow, put("list", line, 0666), &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "list: every user may write to this file (mode 0666): chmod o-w it"));
 	assert_int_equal(sl_key_load_public(&key, put("pub", line, 0646), &fail), SL_ERR_CONFIG);
@@ -203,7 +190,6 @@ static void what_another_user_owns_is_not_believed(void **state)
 	struct sl_fail fail;
 	int lock;
 
-	(void)state;
 	if (chown(put("theirs", "", 0600), OTHER, OTHER) != 0) {
 		print_message("not root: files of another user cannot be made\n");
 		skip();
@@ -230,7 +216,6 @@ static void a_folder_for_sockets_is_this_user_s_alone(void **state)
 	struct sl_fail fail;
 	struct stat st;
 
-	(void)state;
 	assert_int_equal(sl_guard_own(own, false, SL_ERR_AUTH, &fail), SL_OK); /* nobody is there */
 	assert_int_equal(sl_guard_own(own, true, SL_ERR_CANTCREATE, &fail), SL_OK);
 	assert_int_equal(stat(own, &st), 0);
@@ -269,7 +254,6 @@ static void a_process_with_a_secret_key_is_not_dumped(void **state)
 {
 	static struct sl_keypair pair;
 
-	(void)state;
 	assert_false(is_not_dumped(&pair));
 	assert_int_equal(prctl(PR_GET_DUMPABLE), 1);
 	setenv("SPLIT_DUMPABLE", "1", 1);
@@ -286,7 +270,6 @@ static void a_process_with_a_secret_key_is_not_dumped(void **state)
 
 static int make_folder(void **state)
 {
-	(void)state;
 	snprintf(dir, sizeof dir, "/tmp/test_guard.XXXXXX");
 	if (!mkdtemp(dir))
 		return -1;
@@ -298,7 +281,6 @@ static int remove_folder(void **state)
 {
 	char command[96];
 
-	(void)state;
 	snprintf(command, sizeof command, "rm -r %s", dir);
 	return system(command);
 }

@@ -1,19 +1,14 @@
 /* A connecting transport whose handshakes fail in the worst way: the peer's greeting
  * never reaches ZeroMQ. The transport must still find out what is wrong, and soon. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <zmq.h>
 
 #include "common/base/clock.h"
 #include "common/link/handshake.h"
 #include "tests/support/fake_peer.h"
 #include "tests/support/secure_rig.h"
+#include "tests/support/unit.h"
 
 enum {
 	TURN_MS = 5,
@@ -74,7 +69,6 @@ static void expect(bool keys, const char *mechanism, const char *text, const cha
 
 static void without_keys_at_a_server_with_keys(void **state)
 {
-	(void)state;
 	expect(false, "CURVE", "accepts only clients with keys, but this client's config has no auth section", NULL);
 }
 
@@ -82,7 +76,6 @@ static void with_keys_at_a_server_without(void **state)
 {
 	char print[SL_FINGERPRINT];
 
-	(void)state;
 	sl_key_fingerprint(&secure.good_key.public_key, print);
 	expect(true, "NULL", "does not authenticate: its config has no auth section", NULL);
 	expect(true, "NULL", print, NULL);
@@ -90,7 +83,6 @@ static void with_keys_at_a_server_without(void **state)
 
 static void with_keys_at_a_server_with_another(void **state)
 {
-	(void)state;
 	expect(true, "CURVE", "cuts the handshake: its key is not", "no auth section");
 }
 
@@ -113,7 +105,6 @@ static void others_refuse_nobody(void **state)
 		{{.say = curve.byte, .len = 9}, true, 1}, /* ZeroMQ sees this as silence */
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct fake_peer peer = {.say = cases[i].peer.say,
 					 .len = cases[i].peer.len,
@@ -134,7 +125,6 @@ static void a_greeting_that_nobody_hears_blames_no_key(void **state)
 	struct fake_peer peer = {.say = curve.byte, .len = 11, .snatches = true};
 	struct secure_end e;
 
-	(void)state;
 	meet(&e, &peer, true, NULL, OFTEN, 2);
 	assert_int_equal(e.refusals, 0);
 }
@@ -147,7 +137,6 @@ static void probes_are_few(void **state)
 	uint64_t from_ms = sl_now_ms();
 	struct secure_end e;
 
-	(void)state;
 	meet(&e, &peer, false, NULL, 4 * OFTEN, 2);
 	assert_int_equal(e.refusals, 0);
 	assert_in_range(peer.probed, 2, 1 + (sl_now_ms() - from_ms) / 1000);
@@ -163,7 +152,6 @@ static void who_has_met_the_server_still_reads_its_greeting(void **state)
 	struct secure_end e;
 	int met = 1;
 
-	(void)state;
 	meet(&e, &same, true, &met, OFTEN, 0);
 	assert_int_equal(e.refusals, 0);
 	meet(&e, &changed, true, &met, WITHIN, 0);
@@ -188,7 +176,6 @@ static void only_clear_words_blame_a_key(void **state)
 				      .theirs = SL_GREETING_CURVE};
 	struct sl_handshakes h;
 
-	(void)state;
 	assert_int_equal(sl_loop_open(&loop, NULL), SL_OK);
 	fresh.loop = loop;
 	h = fresh;

@@ -1,15 +1,6 @@
 /* Parameters held in 16 bits: kernels compute the same bits as with the same values in
  * fp32, at every SIMD level, and on a backend that has to widen them to fp32 first. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/half.h"
 #include "common/base/pool.h"
@@ -19,6 +10,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/level.h"
 #include "tests/ref/ref.h"
+#include "tests/support/unit.h"
 
 enum { IN = 850, OUT = 70, LAST = 33, ROWS = 19, WORDS = 40 };
 
@@ -166,7 +158,6 @@ static void layers_compute_the_same(void **state)
 	struct sl_backend be;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_pool_open(&pool, 2, &fail), SL_OK);
 	for (int l = 0; sl_cpu_levels[l] != NULL; l++) {
 		if (!sl_cpu_levels[l]->runs())
@@ -195,7 +186,6 @@ static void an_embedding_reads_them_where_they_lie(void **state)
 	struct sl_backend be[2];
 	struct sl_fail fail;
 
-	(void)state;
 	for (int i = 0; i < WORDS * IN; i++)
 		table[i] = some(i, false);
 	assert_int_equal(sl_cpu_backend_open(&be[0], NULL, &fail), SL_OK);
@@ -308,7 +298,6 @@ static void factors_are_rounded(void **state)
 	struct sl_fail fail = {0};
 	struct side s;
 
-	(void)state;
 	assert_int_equal(sl_pool_open(&pool, 2, &fail), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&be, pool, &fail), SL_OK);
 	if (be.ops->precisions >> SL_PRECISION_BF16_FACTORS & 1) {
@@ -333,7 +322,6 @@ static void every_pattern_becomes_its_float(void **state)
 	static uint16_t x[1 << 16];
 	static float y[1 << 16];
 
-	(void)state;
 	for (int i = 0; i < 1 << 16; i++)
 		x[i] = (uint16_t)i;
 	for (int l = 0; sl_cpu_levels[l] != NULL; l++)
@@ -354,7 +342,6 @@ static void a_server_draws_none_of_them(void **state)
 	struct side x;
 	float *range;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	x = side_open(&be, false, "bf16 file");
 	range = malloc((size_t)x.s->weight_count * sizeof *range);
@@ -382,7 +369,6 @@ static void a_range_is_packed_piece_by_piece(void **state)
 	size_t bytes;
 	char *range, *pieces;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	x = side_open(&be, false, "bf16 file");
 	bytes = (size_t)x.s->weight_count * sizeof(float);
@@ -426,7 +412,6 @@ static void a_front_is_unpacked(void **state)
 					    {.model_param = 1, .offset = 16, .count = 4}};
 	const struct sl_plan_segment s = {.which = SL_MIDDLE, .param = param, .n_param = 2, .weight_count = 32};
 
-	(void)state;
 	sl_weights_unpack(&w, &s, range, 16, &rest);
 	assert_memory_equal(here[0], range, sizeof here[0]);
 	assert_memory_equal(here[1], there[1], sizeof here[1]);
@@ -448,7 +433,6 @@ static void refused(const char *param, enum sl_err want)
 
 static void only_what_is_frozen_and_of_a_file_is_held(void **state)
 {
-	(void)state;
 	refused("[2,3] frozen bf16 file", SL_OK);
 	refused("[2,3] frozen f16 file", SL_OK);
 	refused("[2,3] frozen bf16 zero", SL_ERR_CONFIG);

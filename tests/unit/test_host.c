@@ -1,16 +1,10 @@
 /* The server's host against clients that break the rules: hand-made frames over the in-process transport. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 #include "server/host/host_impl.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
+#include "tests/support/unit.h"
 
 /* ---- memory */
 
@@ -20,7 +14,6 @@ static void a_hello_beyond_the_memory_is_refused_before_any_is_taken(void **stat
 	struct sl_frame huge = host_rig_hello_of(&a, 1, 1, NULL), small = host_rig_small_hello(2, 1);
 	struct host_client one, other;
 
-	(void)state;
 	host_rig_open(2, 64 << 20);
 	host_rig_connect_raw(&one);
 	host_rig_connect_raw(&other);
@@ -72,7 +65,6 @@ static void what_codecs_keep_counts(void **state)
 {
 	uint64_t plain = asks("none", 1 << 20), heavy = asks("lowrank:1,warm=true,ef=true|zstd:3", 1 << 20);
 
-	(void)state;
 	assert_in_range(heavy, plain + (1 << 20), 1 << 30);
 	assert_int_equal(asks("none", (int64_t)plain), 0);
 	assert_int_equal(asks("none", (int64_t)plain - 1), plain);
@@ -89,7 +81,6 @@ static void memory_that_others_hold_is_worth_waiting_for(void **state)
 	struct host_client one, two, again;
 	int tries = 0;
 
-	(void)state;
 	host_rig_open(2, need);
 	host_rig_connect_raw(&one);
 	host_rig_say(&one, &first);
@@ -131,7 +122,6 @@ static void memory_that_is_refused_is_worth_waiting_for(void **state)
 	enum sl_err (*alloc)(struct sl_backend *, size_t, void **, struct sl_fail *);
 	struct host_client one, two;
 
-	(void)state;
 	host_rig_open(2, 0);
 	alloc = host_rig.counting_ops.alloc;
 	host_rig_connect_raw(&one);
@@ -163,7 +153,6 @@ static void a_hello_as_large_as_can_be(void **state)
 	struct sl_frame hello;
 	struct sl_fail fail;
 
-	(void)state;
 	a.agreement.agreed.chunks = 256;
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		strcpy(a.agreement.agreed.codec[dir], "lowrank:1024,warm=true,ef=true|topk:1|quant:16,block=8|zstd:19");
@@ -196,7 +185,6 @@ static void an_optimizer_out_of_bounds_is_refused(void **state)
 		{"eps = 1e-07\n", "", SL_ERR_PROTOCOL, "another optimizer"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		struct sl_frame hello = host_rig_small_hello(1, 1);
 		struct host_client c;
@@ -224,7 +212,6 @@ static void weights_of_the_other_segments_take_no_memory(void **state)
 	struct rusage use;
 	struct host_client c;
 
-	(void)state;
 	host_rig_open(1, 256 << 20);
 	host_rig_connect_raw(&c);
 	host_rig_say(&c, &hello);
@@ -242,7 +229,6 @@ static void a_full_server_says_so(void **state)
 	struct sl_frame first = host_rig_small_hello(1, 3), second = host_rig_small_hello(2, 5);
 	struct host_client one, other;
 
-	(void)state;
 	host_rig_open(1, 256 << 20);
 	host_rig_connect_raw(&one);
 	host_rig_connect_raw(&other);
@@ -262,7 +248,6 @@ static void the_newest_epoch_of_a_session_wins(void **state)
 	struct sl_frame first = host_rig_small_hello(1, 3), newer = host_rig_small_hello(1, 4);
 	struct host_client one, other, late;
 
-	(void)state;
 	host_rig_open(1, 256 << 20);
 	host_rig_connect_raw(&one);
 	host_rig_connect_raw(&other);
@@ -310,7 +295,6 @@ static void a_session_is_nobody_s_who_lacks_its_secret(void **state)
 	struct sl_frame mine = host_rig_small_hello(1, 3), stolen = host_rig_small_hello(1, 9), replayed;
 	struct host_client owner, thief;
 
-	(void)state;
 	host_rig_open(4, 256 << 20);
 	host_rig_connect_raw(&owner);
 	host_rig_connect_raw(&thief);
@@ -352,7 +336,6 @@ static void a_hello_that_is_refused_ends_no_older_link(void **state)
 	static const enum sl_err code[3] = {SL_ERR_LIMIT, SL_ERR_MISMATCH, SL_ERR_LIMIT};
 	struct host_client owner, again;
 
-	(void)state;
 	newer[1].u.hello.plan_hash[0] ^= 1;
 	newer[2].u.hello.part_bytes = 1;
 	host_rig_open(1, 64 << 20);
@@ -376,7 +359,6 @@ static void a_hello_without_a_proof_costs_no_place(void **state)
 	struct sl_frame hello = host_rig_small_hello(1, 1), other = host_rig_small_hello(2, 1);
 	struct host_client mute[8], good;
 
-	(void)state;
 	host_rig_open(1, 256 << 20);
 	for (int i = 0; i < 8; i++) {
 		host_rig_connect_raw(&mute[i]);
@@ -401,7 +383,6 @@ static void strangers_hear_what_is_wrong(void **state)
 	static const uint8_t garbage[] = {0xff, 0x00, 0x17};
 	struct host_client c;
 
-	(void)state;
 	host_rig_open(1, 256 << 20);
 	host_rig_connect_raw(&c);
 	host_rig_say(&c, &beat);
@@ -422,7 +403,6 @@ static void a_silent_client_is_lost(void **state)
 	struct sl_frame hello = host_rig_small_hello(1, 1);
 	struct host_client c;
 
-	(void)state;
 	hello.u.hello.timeout_ms = 150;
 	host_rig_open(1, 256 << 20);
 	host_rig_connect_raw(&c);
@@ -441,7 +421,6 @@ static void another_plan_is_refused(void **state)
 	struct sl_frame hello = host_rig_small_hello(1, 1);
 	struct host_client c;
 
-	(void)state;
 	hello.u.hello.plan_hash[15] ^= 1;
 	host_rig_open(1, 256 << 20);
 	host_rig_connect_raw(&c);
@@ -462,7 +441,6 @@ static void weights_that_were_not_announced_are_refused(void **state)
 	uint64_t total;
 	struct host_client c;
 
-	(void)state;
 	hello = host_rig_hello_of(&a, 1, 1, &count);
 	hello.u.hello.weights_source = SL_WEIGHTS_HASH;
 	memset(hello.u.hello.weights_hash, 0x77, sizeof hello.u.hello.weights_hash);
@@ -509,7 +487,6 @@ static void who_is_done_with_is_forgotten_and_counted(void **state)
 	struct sl_host_counts n;
 	struct host_client c;
 
-	(void)state;
 	host_rig_open(1, 256 << 20);
 	host_rig_connect_raw(&c);
 	host_rig_say(&c, &beat);
@@ -547,7 +524,6 @@ static void weights_can_be_fetched_while_they_are_sent(void **state)
 	int64_t count;
 	struct host_client c;
 
-	(void)state;
 	hello = host_rig_hello_of(&a, 1, 1, &count);
 	hello.u.hello.window_bytes = 2 * HOST_RIG_PART;
 	total = (uint64_t)count * sizeof(float);

@@ -1,17 +1,10 @@
 /* The server's side of an alignment: what it hands on, and members that break the rules. Their own link ends, and the
  * other member hears why. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/link/transport_impl.h"
 #include "server/host/host_impl.h"
 #include "tests/support/host_rig.h"
+#include "tests/support/unit.h"
 
 enum { LETTER = HOST_RIG_PART };
 

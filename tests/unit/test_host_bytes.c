@@ -1,19 +1,12 @@
 /* A server's figures of a session's bytes equal those on the link:
  * headers and payloads in both directions, by tensor and in total. */
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/codec/frame.h"
 #include "server/host/host_impl.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 2, BATCHES = 3 };
 
@@ -89,7 +82,6 @@ static void bytes_are_those_of_the_link(void **state)
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(plan_open(&plan, &a.split, &fail), SL_OK);
 	total = SL_FRAME_BYTES + ROWS * (uint64_t)sl_shape_row(&plan->segment[SL_MIDDLE].in_shape) * sizeof(float);
 	sl_plan_close(plan);
@@ -130,7 +122,6 @@ static void a_frame_that_is_none_is_counted(void **state)
 	const struct sl_payload none = {0};
 	struct host_client c;
 
-	(void)state;
 	host_rig_open(1, 256 << 20);
 	host_rig_connect_raw(&c);
 	host_rig_say(&c, &hello);

@@ -2,23 +2,16 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "common/codec/frame.h"
 #include "common/session/checkpoint.h"
 #include "server/host/host_impl.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
+#include "tests/support/unit.h"
 
 /* Sends a tensor of zeros, uncompressed. `p` describes it, except for its bytes. */
 static void send_run(struct host_client *c, const struct asked *a, const struct sl_shape *tensor, struct sl_part p)
@@ -60,7 +53,6 @@ static void what_a_lost_session_has_queued_is_not_computed(void **state)
 	struct sl_fail fail;
 	int of_a_chunk = 0;
 
-	(void)state;
 	a.agreement.agreed.chunks = CHUNKS;
 	assert_int_equal(asked_settle(&a, &fail), SL_OK);
 	assert_int_equal(plan_open(&plan, &a.split, &fail), SL_OK);
@@ -108,7 +100,6 @@ static void a_device_that_has_failed_ends_the_server_once(void **state)
 {
 	int turns = 0;
 
-	(void)state;
 	host_rig_open(1, 0);
 	host_rig.counting_ops.failed = has_failed;
 	sl_host_on_broken(host_rig.host, on_broken, NULL);
@@ -158,7 +149,6 @@ static void sessions_that_fail_while_a_task_runs_are_bounded(void **state)
 	struct sl_frame hello = host_rig_small_hello(1, 1);
 	int most = 0;
 
-	(void)state;
 	host_rig_open(SESSIONS, 0);
 	quick_alloc = host_rig.counting_ops.alloc;
 	host_rig.counting_ops.alloc = slow_alloc;
@@ -262,7 +252,6 @@ static void a_plan_of_a_session_that_ended_does_not_stop_the_loop(void **state)
 	static struct sl_kernel slow;
 	struct host_client c;
 
-	(void)state;
 	host_rig_open(1, 0);
 	quick_conv = host_rig.counting_ops.kernel[SL_OP_CONV2D];
 	slow = *quick_conv;
@@ -283,7 +272,6 @@ static void a_plan_of_a_session_that_ended_does_not_stop_the_loop(void **state)
 /* drain_s and a second signal have an effect only while the loop turns. */
 static void a_store_that_hangs_does_not_stop_the_loop(void **state)
 {
-	(void)state;
 	host_rig_make_store();
 	host_rig_open(1, 0);
 	slow_folder = host_rig.store;
@@ -355,7 +343,6 @@ static void checkpoints_are_one_device_s_and_go_at_goodbye(void **state)
 	struct asked a = host_rig_agreement_of(10, 32, 2);
 	uint8_t name[16];
 
-	(void)state;
 	sl_session_name(host_rig_secret(1)->session, name);
 	sl_hex16(name, prefix + strlen("session-"));
 	host_rig_make_store();
@@ -455,7 +442,6 @@ static void what_a_device_has_not_done_does_not_stop_the_loop(void **state)
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(plan_open(&plan, &a.split, &fail), SL_OK);
 	host_rig_open(1, 256 << 20);
 	host_rig.counting_ops.mark_open = mark_open;
@@ -497,7 +483,6 @@ static void who_comes_to_a_server_that_closes_hears_so(void **state)
 	struct host_client c, comes;
 	int gone = 0;
 
-	(void)state;
 	host_rig_open(2, 256 << 20);
 	host_rig_connect_raw(&c);
 	host_rig_connect_raw(&comes);

@@ -2,20 +2,12 @@
  * of them take part in every step, and each costs the server as much memory as the others. Prints
  * the cost of a member. SPLIT_STEPS: steps of each group (3; figures are meaningful from 300 on).
  * SPLIT_WIDTH: width of the network (1: its middle has 4,160 parameters; 16: a million). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/codec/frame.h"
 #include "tests/support/host_rig.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 2, MOST = 100 };
 
@@ -190,7 +182,6 @@ static void each_member_costs_the_same(void **state)
 	enum { N = sizeof members / sizeof members[0] };
 	struct cost c[N];
 
-	(void)state;
 	for (int i = N - 1; i >= 0; i--) /* the process keeps resident memory: the largest first */
 		c[i] = cost_of(members[i]);
 	for (int i = 0; i < N; i++) {

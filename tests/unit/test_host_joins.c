@@ -2,18 +2,10 @@
  * seats for hostile ones. Whatever these do while they join and in their first step, the honest ones
  * compute the same bits as without them. However often members come and go, the group continues. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "server/host/host_impl.h"
 #include "tests/support/host_member.h"
+#include "tests/support/unit.h"
 
 enum { MEMBERS = 16, HONEST = 8, STEPS = 3, SPOILED = 1 };
 
@@ -141,7 +133,6 @@ static void abandoned(int k, const char *phrase)
 
 static void a_join_may_end_at_every_point(void **state)
 {
-	(void)state;
 	(void)alone();
 	begin(1);
 	host_rig_connect_raw(&member[8].c);
@@ -168,7 +159,6 @@ static void a_join_may_end_at_every_point(void **state)
 
 static void a_first_step_may_end_at_every_point(void **state)
 {
-	(void)state;
 	(void)alone();
 	for (int polite = 0; polite < 2; polite++) {
 		begin(1);
@@ -208,7 +198,6 @@ static void hostile_newcomers_are_left_out(void **state)
 	struct sl_frame other_lr = {
 		.kind = SL_FRAME_COMMIT, .epoch = 1, .u.commit = {.step = SPOILED, .chunks = 1, .lr = 7}};
 
-	(void)state;
 	(void)alone();
 	begin(1);
 	for (int k = HONEST; k < MEMBERS; k++)
@@ -243,7 +232,6 @@ static void hostile_newcomers_are_left_out(void **state)
 /* Newcomers that join, and then do nothing or only a part of the step. */
 static void silent_newcomers_are_waited_for_once(void **state)
 {
-	(void)state;
 	(void)alone();
 	begin(1);
 	for (int k = HONEST; k < HONEST + 3; k++)
@@ -270,7 +258,6 @@ static void forged_hellos_are_refused(void **state)
 	const struct host_group was = host_group;
 	struct host_member *m = &member[11];
 
-	(void)state;
 	(void)alone();
 	begin(60);
 	call_holding(8, ahead, 2);
@@ -302,7 +289,6 @@ static void many_come_and_go(void **state)
 {
 	uint64_t used = 0, epoch = 1;
 
-	(void)state;
 	(void)alone();
 	begin(1);
 	for (int i = 0; i < 20; i++) {
@@ -366,7 +352,6 @@ static void what_a_newcomer_lost_is_its_own(void **state)
 	static const uint64_t held[][2] = {{0, 0}, {2, 0}, {5, 3}};
 	static const int n[] = {1, 1, 2};
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		uint64_t step = 1;
 
@@ -395,7 +380,6 @@ static void who_always_comes_back_behind_is_left_behind(void **state)
 	uint64_t epoch = 1;
 	int went_back = 0;
 
-	(void)state;
 	begin_stored();
 	honest_step(1);
 	come(8, epoch);

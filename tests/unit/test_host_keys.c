@@ -1,16 +1,7 @@
 /* The server's host with keys: to whom sessions and checkpoints belong,
  * how many a key may have, and who is let in after a reload. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <zmq.h>
-
-#include <cmocka.h>
 
 #include "common/weights/weights.h"
 #include "server/host/host_impl.h"
@@ -18,6 +9,7 @@
 #include "server/store/store.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
+#include "tests/support/unit.h"
 
 static struct host_auth_files files;
 
@@ -86,7 +78,6 @@ static void a_session_s_id_is_worth_nothing_without_its_key(void **state)
 	char *status;
 	int beats;
 
-	(void)state;
 	open_secure_host(4);
 	connect_as(&owner, 0);
 	connect_as(&thief, 1);
@@ -119,7 +110,6 @@ static void checkpoints_are_their_owner_s(void **state)
 	struct sl_key one = {{1}}, other = {{2}};
 	struct sl_keep plain, mine, again, stolen;
 
-	(void)state;
 	sl_keep_open(&plain, "store", NULL, session, NULL, NULL, "cpu");
 	sl_keep_open(&mine, "store", NULL, session, &one, NULL, "cpu");
 	sl_keep_open(&again, "store", NULL, session, &one, NULL, "cpu");
@@ -160,7 +150,6 @@ static void weights_are_their_owner_s(void **state)
 	uint8_t hash[16];
 	int64_t count;
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		hello[i] = host_rig_hello_of(&a, (uint8_t)(i + 1), 1, &count);
 		hello[i].u.hello.weights_source = SL_WEIGHTS_HASH;
@@ -232,7 +221,6 @@ static void weights_are_their_group_s(void **state)
 	uint8_t hash[16] = {0};
 	int64_t count;
 
-	(void)state;
 	(void)group_hello(0, 1, hash, &count);
 	float *one = malloc((size_t)count * sizeof(float)), *poison = malloc((size_t)count * sizeof(float));
 	assert_true(one && poison);
@@ -266,7 +254,6 @@ static void a_key_has_so_many_sessions_and_no_more(void **state)
 	struct sl_frame again = host_rig_small_hello(2, 2);
 	struct host_client c[5];
 
-	(void)state;
 	open_secure_host(4);
 	for (int i = 0; i < 4; i++) {
 		connect_as(&c[i], i == 3);
@@ -315,7 +302,6 @@ static void a_key_has_so_much_memory_and_no_more(void **state)
 	struct host_client c[5];
 	uint64_t need;
 
-	(void)state;
 	open_secure_host(8);
 	host_rig.conf.limits.sessions_per_key = 8;
 	need = small_need();
@@ -361,7 +347,6 @@ static void a_revoked_key_is_out_at_once_and_a_new_one_in(void **state)
 			more = host_rig_small_hello(3, 1);
 	struct host_client c[3];
 
-	(void)state;
 	open_secure_host(4);
 	connect_as(&c[0], 0);
 	connect_as(&c[1], 1);

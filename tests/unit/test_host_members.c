@@ -1,20 +1,12 @@
 /* A group on a server with one honest member and one that is hostile. The hostile one is left out
  * or ended, with a message. The honest one computes the same bits as if the other were absent. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/codec/frame.h"
 #include "server/group/group_impl.h"
 #include "server/host/host_impl.h"
 #include "tests/support/host_member.h"
+#include "tests/support/unit.h"
 
 static const float SMALL = 1e-9f;
 
@@ -114,7 +106,6 @@ static const char *abandoned(void)
 
 static void nan_is_left_out(void **state)
 {
-	(void)state;
 	(void)without();
 	for (int grad = 0; grad < 2; grad++) {
 		begin();
@@ -128,7 +119,6 @@ static void nan_is_left_out(void **state)
 
 static void a_huge_gradient_is_left_out(void **state)
 {
-	(void)state;
 	(void)without();
 	for (float scale = 1e6f; scale < 1e38f; scale *= 1e16f) {
 		begin();
@@ -150,7 +140,6 @@ static void an_overflow_is_its_members(void **state)
 	int blamed = 0, applied = 0;
 	float scale = 1;
 
-	(void)state;
 	host_group.member_norm = host_group.lr = 0;
 	host_group.plain = true;
 	begin();
@@ -186,7 +175,6 @@ static void wrong_rows_end_a_member(void **state)
 		.u.part = {.what = SL_PART_HEAD_ACT, .training = true, .step = SPOILED, .rows = 1, .batch_rows = ROWS}};
 	uint8_t few[64] = {0};
 
-	(void)state;
 	for (int more = 0; more < 2; more++) {
 		begin();
 		both(0);
@@ -204,7 +192,6 @@ static void wrong_rows_end_a_member(void **state)
 /* Member 1 computes its whole step and never commits: the group waits for it only once. */
 static void who_never_commits_is_waited_for_once(void **state)
 {
-	(void)state;
 	begin();
 	both(0);
 	host_member_compute(&member[1], SPOILED, HOST_GRAD, 1, SMALL);
@@ -218,7 +205,6 @@ static void a_seat_is_taken_once(void **state)
 	struct host_member *m = &member[1];
 	struct host_client *first = malloc(sizeof *first);
 
-	(void)state;
 	assert_non_null(first);
 	begin();
 	both(0);
@@ -240,7 +226,6 @@ static void a_seat_is_taken_once_at_once(void **state)
 	static struct host_member other;
 	struct host_member *m = &member[1], *in, *out;
 
-	(void)state;
 	open_server();
 	host_member_call(m, 1, session_of(1), 1);
 	host_member_call(&other, 1, session_of(5), 1);
@@ -262,7 +247,6 @@ static void a_refused_client_changes_no_rates(void **state)
 	const struct sl_group *g;
 	static struct host_member other;
 
-	(void)state;
 	open_server();
 	host_group.rates = 5;
 	host_member_call(&member[0], 0, session_of(0), 1);
@@ -287,7 +271,6 @@ static void a_member_may_leave_at_every_point(void **state)
 	const struct sl_frame refuse = {
 		.kind = SL_FRAME_REFUSE, .epoch = 1, .u.refuse = {.code = SL_ERR_UNAVAILABLE, .text = "gone"}};
 
-	(void)state;
 	(void)without();
 	for (int stage = HOST_NOTHING; stage < HOST_STAGES; stage++)
 		for (int polite = 0; polite < 2; polite++) {
@@ -309,7 +292,6 @@ static void nobody_goes_back_to_what_is_not_there(void **state)
 	const struct sl_frame gone = {
 		.kind = SL_FRAME_REFUSE, .epoch = 1, .u.refuse = {.code = SL_ERR_UNAVAILABLE, .text = "gone"}};
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		struct host_member *m = &member[1];
 		uint64_t step = 0;
@@ -454,7 +436,6 @@ static void a_seat_is_its_runs(void **state)
 {
 	const uint64_t alone = killed_and_back(NO_STRANGER);
 
-	(void)state;
 	assert_true(killed_and_back(BESIDE_ONE_THAT_TRAINS) == alone);
 	assert_true(killed_and_back(BEHIND_A_SERVER_S_END) == alone);
 }
@@ -467,7 +448,6 @@ static void nobody_goes_back_for_ever(void **state)
 	uint64_t at = 0, epoch = 1;
 	int went_back = 0;
 
-	(void)state;
 	begin_stored();
 	for (int turn = 0; turn < 16; turn++) {
 		const uint64_t back = turn % 2 ? 2 : 4;
@@ -535,7 +515,6 @@ static uint64_t says_lr(bool skip, double lr)
 
 static void one_of_two_ends_nobody_by_its_learning_rate(void **state)
 {
-	(void)state;
 	for (int skip = 0; skip < 2; skip++)
 		assert_true(says_lr(skip, 7e5) == says_lr(skip, host_group.lr));
 }
@@ -551,7 +530,6 @@ static void most_members_decide_on_the_learning_rate(void **state)
 	} c[] = {{none, 2, {-1, false, true}},   {two, 2, {0.1, false, false}},  {skips, 4, {0.1, true, false}},
 		 {four, 4, {0.1, false, false}}, {three, 3, {0.1, true, false}}, {three + 1, 2, {0.1, true, true}}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
 		const struct sl_group_lr is = sl_group_vote(c[i].lr, c[i].n);
 
@@ -566,7 +544,6 @@ static void who_waits_hears_who_is_missing(void **state)
 	const struct host_group was = host_group;
 	struct host_client *waits = &member[0].c;
 
-	(void)state;
 	for (int refused = 0; refused < 2; refused++) {
 		tests_run++;
 		host_group.wait_s = 1;

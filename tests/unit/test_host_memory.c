@@ -1,17 +1,9 @@
 /* What limits.memory_bytes counts for a group: its middle once, in rounds a copy for each member, the
  * memory in which each member computes, and the codec states of each seat whose link has ended. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "server/host/host_impl.h"
 #include "tests/support/host_member.h"
+#include "tests/support/unit.h"
 
 enum { MEMBERS = 4, PLAIN_STATE = 8 * SL_DIR_COUNT /* the size of codecs' states when there is nothing to keep */ };
 
@@ -62,7 +54,6 @@ static uint64_t group_of(int members, size_t *taken)
 
 static void a_group_is_counted_as_it_takes(void **state)
 {
-	(void)state;
 	for (int rounds = 0; rounds < 2; rounds++) {
 		uint64_t bytes[MEMBERS + 1] = {0};
 		size_t taken[MEMBERS + 1] = {0};
@@ -88,7 +79,6 @@ static void whoever_does_not_fit_is_refused(void **state)
 {
 	size_t taken;
 
-	(void)state;
 	for (int rounds = 0; rounds < 2; rounds++) {
 		uint64_t all, two;
 

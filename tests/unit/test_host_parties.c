@@ -2,19 +2,12 @@
  * the rules its own link ends with the reason; the other party is told whom it waits for, and both go on with the same
  * bits as if nothing had happened. Then the same with gradients that are clipped. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <ftw.h>
-#include <stdlib.h>
 
 #include "common/exec/clip.h"
 #include "tests/support/host_member.h"
+#include "tests/support/unit.h"
 
 static const float SMALL = 1e-3f;
 
@@ -260,7 +253,6 @@ static void spoiled_values_are_left_out(void **state)
 	static const float bad[] = {NAN, INFINITY, 3e38f};
 	uint64_t hash = 0;
 
-	(void)state;
 	for (int k = 0; k < parties; k++)
 		for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 			uint64_t before, now;
@@ -314,7 +306,6 @@ static void ends_alone(int k, const char *phrase, const char *what)
 /* Of two rates the smaller one counts, and both parties are told of it. Of three that of most counts. */
 static void a_learning_rate_does_no_harm(void **state)
 {
-	(void)state;
 	for (int k = 0; k < parties; k++) {
 		(void)undisturbed();
 		begin();
@@ -522,7 +513,6 @@ static const struct {
 
 static void who_breaks_the_rules_ends_alone(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++)
 		for (int k = 0; k < parties; k++) {
 			if (!(lies[i].who >> (k == labels()) & 1) || lies[i].who >> 2 != (host_group.clip_norm > 0))
@@ -537,7 +527,6 @@ static void who_breaks_the_rules_ends_alone(void **state)
 /* Nobody knows who lies where both say something else that may be. Both end, and nothing is computed. */
 static void passes_that_differ_end_both(void **state)
 {
-	(void)state;
 	for (int k = 0; k < parties; k++)
 		for (int how = 0; how < 3; how++) {
 			begin();
@@ -564,7 +553,6 @@ static void a_role_is_taken_once(void **state)
 {
 	const struct sl_refuse *said = &member[labels()].c.last[SL_FRAME_REFUSE].u.refuse;
 
-	(void)state;
 	(void)undisturbed();
 	for (int back = 0; back < 2; back++) { /* it comes first, or comes back */
 		open_server();
@@ -603,7 +591,6 @@ static void a_step_that_nobody_has_is_refused(void **state)
 	static const uint64_t held[] = {0, SPOILED + 1, UINT64_MAX};
 	const struct sl_refuse *said = &member[labels()].c.last[SL_FRAME_REFUSE].u.refuse;
 
-	(void)state;
 	(void)undisturbed();
 	for (size_t i = 0; i < sizeof held / sizeof held[0]; i++) {
 		begin();
@@ -632,7 +619,6 @@ static void an_input_is_given_once(void **state)
 	static const int sends[] = {1, 3, 2};
 	const struct sl_refuse *said = &member[1].c.last[SL_FRAME_REFUSE].u.refuse;
 
-	(void)state;
 	(void)undisturbed();
 	for (size_t i = 0; i < sizeof sends / sizeof sends[0]; i++) {
 		open_server();
@@ -656,7 +642,6 @@ static void an_input_is_given_once(void **state)
 
 static void an_input_of_nobody_ends_both(void **state)
 {
-	(void)state;
 	host_group.sends = 1;
 	open_server();
 	for (int k = 0; k < parties; k++)
@@ -709,7 +694,6 @@ static void squares_are_added_in_the_order_of_members(void **state)
 	double squares[MOST + 1];
 	int others = 0;
 
-	(void)state;
 	assert_true(middle > 0);
 	for (int i = 1; others < (parties == 2 ? 2 : 3); i++) {
 		assert_true(i < 1000);
@@ -728,7 +712,6 @@ static void a_clipped_step_is_smaller(void **state)
 {
 	const uint64_t clipped = undisturbed();
 
-	(void)state;
 	assert_true(factor_of(FEATURES) < 1);
 	host_group.clip_norm = 0;
 	assert_true(undisturbed() != clipped);

@@ -2,15 +2,7 @@
  * that send hostile values for their heads and tails. Each of those is left out or
  * ended, with a message. The honest ones receive the same means as without them. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <malloc.h>
 
 #include "common/codec/frame.h"
@@ -19,6 +11,7 @@
 #include "server/host/host_impl.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 2, MEMBERS = 16, HONEST = 8, STEPS = 3, SPOILED = 1, RUN_MOST = 1 << 15 };
 
@@ -319,7 +312,6 @@ static const char *abandoned(int k)
 /* Values that are finite, but would make all heads and tails useless. */
 static void huge_ends_are_left_out(void **state)
 {
-	(void)state;
 	member_norm = 1000;
 	for (int round = 0; round < 2; round++) {
 		begin_hostile(round);
@@ -346,7 +338,6 @@ static void hostile_gradients_are_left_out(void **state)
 	static float change[RUN_MOST / sizeof(float)];
 	struct sl_bytes run;
 
-	(void)state;
 	begin_hostile(false);
 	send_tensor(&member[12], SL_PART_HEAD_ACT, SPOILED);
 	for (int k = HONEST; k < MEMBERS; k++)
@@ -379,7 +370,6 @@ static void hostile_gradients_are_left_out(void **state)
 /* Each gradient is finite, but their sum is not. */
 static void huge_gradients_are_left_out(void **state)
 {
-	(void)state;
 	begin_hostile(false);
 	for (int k = 0; k < MEMBERS; k++) {
 		compute(&member[k], SPOILED);
@@ -403,7 +393,6 @@ static void a_round_goes_on_without_them(void **state)
 {
 	const struct sl_bytes none = {(const uint8_t *)"none", 4};
 
-	(void)state;
 	begin_hostile(true);
 	for (int k = HONEST; k < MEMBERS; k++) {
 		if (k < 12)
@@ -457,7 +446,6 @@ static void opened(uint64_t *taken, uint64_t *counted)
 /* With a large head: the memory for sharing it is counted beforehand. Means are allocated only with the steps. */
 static void what_sharing_takes_is_counted(void **state)
 {
-	(void)state;
 #ifdef SL_SANITIZED
 	skip(); /* mallinfo2 does not see a sanitizer's memory */
 #endif
@@ -506,7 +494,6 @@ static void what_a_group_shares_is_counted_without_sessions(void **state)
 {
 	uint64_t used[2], bytes;
 
-	(void)state;
 	features = 2000;
 	by_round = false;
 	for (int i = 0; i < 2; i++) {
@@ -521,7 +508,6 @@ static void what_a_group_shares_is_counted_without_sessions(void **state)
 /* The middle is cheap, but compressing the mean of a large head is not. */
 static void what_sharing_costs_is_known(void **state)
 {
-	(void)state;
 	features = 2000;
 	by_round = false;
 	host_rig.piece_ms = 100;
@@ -541,7 +527,6 @@ static void what_sharing_costs_is_known(void **state)
 
 static int close_layout(void **state)
 {
-	(void)state;
 	sl_end_layout_close(&layout);
 	return 0;
 }

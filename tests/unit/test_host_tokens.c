@@ -1,19 +1,11 @@
 /* Impossible rows of tokens: lengths and homes in the payload of head_act, and numbers
  * of tokens of parts. The server ends that session with a message, and nothing else. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/codec/frame.h"
 #include "common/codec/lengths.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 3, LONGEST = 9, CHUNK = 12, F = 16, LENGTHS = 32 /* at most */ };
 
@@ -195,7 +187,6 @@ static void try(const struct wrong *w, const struct gone *gone_on, const uint32_
 
 static void lengths_that_cannot_be_end_the_session(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
 		try(&wrong[i], NULL, NULL);
 	for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
@@ -204,7 +195,6 @@ static void lengths_that_cannot_be_end_the_session(void **state)
 
 static void what_the_cache_lacks_ends_the_session(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++) {
 		const struct gone *g = &gone[i];
 		const struct wrong w = {{4, 1, 3}, 8, g->padding, 0, g->code, g->why, CACHED};

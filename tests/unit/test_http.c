@@ -4,21 +4,14 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "common/link/http.h"
 #include "common/link/loop.h"
 #include "common/link/request.h"
 #include "tests/support/still_clock.h"
+#include "tests/support/unit.h"
 
 enum { LARGE = 8 << 20, CLIENTS = 16, ANSWER = 1024 };
 
@@ -107,7 +100,6 @@ static size_t length(const struct request_case *c)
 
 static void requests_are_told_from_what_is_none(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
 		const struct request_case *c = &requests[i];
 		int known = 0;
@@ -130,7 +122,6 @@ static void a_head_is_bounded(void **state)
 	static char head[SL_REQUEST_MAX + 100];
 	size_t len = strlen(strcpy(head, "GET /metrics HTTP/1.1\r\nHost: a\r\nX: "));
 
-	(void)state;
 	memset(head + len, 'x', sizeof head - len);
 	assert_int_equal(sl_request_status(head, SL_REQUEST_MAX - 1, "/metrics"), 0);
 	assert_int_equal(sl_request_status(head, SL_REQUEST_MAX, "/metrics"), 431);
@@ -468,7 +459,6 @@ static void clients_of_a_daemon_that_ends(void **state)
 	void *own = NULL;
 	int fd[3];
 
-	(void)state;
 	assert_int_equal(set_up(&own), 0);
 	for (int i = 0; i < 3; i++)
 		fd[i] = dial(own);

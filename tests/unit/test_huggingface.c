@@ -1,20 +1,12 @@
 /* Networks from Hugging Face folders: what config.json may contain, the graph
  * and its cuts, and weights with transformers' names, in one file or several. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/model/adapter_file.h"
 #include "client/model/huggingface.h"
 #include "client/model/weights_file.h"
 #include "common/graph/cut.h"
+#include "tests/support/unit.h"
 
 static const char base[] =
 	"{\"model_type\": \"roberta\", \"architectures\": [\"RobertaForMaskedLM\"], \"vocab_size\": 50265, "
@@ -49,7 +41,6 @@ static void put(const char *name, const char *text)
 
 static int make_dir(void **state)
 {
-	(void)state;
 	return mkdtemp(dir) ? 0 : -1;
 }
 
@@ -59,7 +50,6 @@ static int remove_dir(void **state)
 					    "one.safetensors", "two.safetensors",   "vocab.txt",
 					    "tokenizer.json",  "pytorch_model.bin", "adapter_config.json"};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		unlink(in_dir(names[i]));
 	return rmdir(dir);
@@ -106,7 +96,6 @@ static void sizes(void **state)
 	struct sl_model *m = open_model(base, 128);
 	char large[2048];
 
-	(void)state;
 	assert_int_equal(parameters(m, ""), 124647170);
 	assert_int_equal(parameters(m, "classifier."), 592130);
 	assert_int_equal(m->vocab, 50265);
@@ -134,7 +123,6 @@ static void other_families(void **state)
 	static char bert[2048], electra[2048];
 	struct sl_model *m;
 
-	(void)state;
 	snprintf(bert, sizeof bert, "%s", with(base, "\"roberta\"", "\"bert\", \"sep_token_id\": 102"));
 	snprintf(bert, sizeof bert, "%s", with(bert, "50265", "30522"));
 	snprintf(bert, sizeof bert, "%s", with(bert, "514", "512"));
@@ -168,7 +156,6 @@ static void distilbert_eps(void **state)
 	const char *const text[] = {distil, with(with(toy, "\"roberta\"", "\"bert\", \"sep_token_id\": 2"), "{",
 						 "{\"layer_norm_eps\": 1e-05, ")};
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct sl_hf_config config;
 		struct sl_fail fail;
@@ -196,7 +183,6 @@ static void separators(void **state)
 		    {"", NULL, NULL, -1}};
 	char from[32];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		struct sl_hf_config config = {.mark = -5};
 		struct sl_fail fail = {0};
@@ -242,7 +228,6 @@ static void cuts(void **state)
 			  ten[] = "roberta.encoder.layer.10.output.LayerNorm", first[] = "roberta.first_token";
 	struct sl_model *m = open_model(base, 128);
 
-	(void)state;
 	cut_at(m, "2:-2", NULL, NULL, zero, ten, false);
 	cut_at(m, NULL, "encoder.layer.0.attention.output.add", "encoder.layer.11", sum, ten, false);
 	cut_at(m, NULL, "encoder.layer.0.attention.output", "classifier", norm, first, true);
@@ -298,7 +283,6 @@ static void refused_config(void **state)
 	};
 	const struct sl_model_spec spec = {.name = "huggingface", .classes = 2, .tokens = 5, .huggingface = dir};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		struct sl_model *m = NULL;
 		struct sl_fail fail = {0};
@@ -318,7 +302,6 @@ static void refused_rows(void **state)
 	struct sl_model *m = NULL;
 	struct sl_fail fail = {0};
 
-	(void)state;
 	put("config.json", toy);
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
 	assert_string_equal(fail.key, "model.tokens");
@@ -354,7 +337,6 @@ static void keys_beside(void **state)
 		{"\"hidden_act\": \"gelu_fast\"", "", true},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		struct sl_hf_config c;
 		struct sl_fail fail;
@@ -385,7 +367,6 @@ static void refused_adapters(void **state)
 	struct sl_model *m = open_model(toy, 5);
 	char text[256];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		struct sl_fail fail = {0};
 		bool head;
@@ -508,7 +489,6 @@ static void pretrained(void **state)
 	struct saved s;
 	int head;
 
-	(void)state;
 	open_saved(&s);
 	head = named(&s, "classifier.dense.weight");
 	write_items(&s, "model.safetensors", 0, s.n);
@@ -566,7 +546,6 @@ static void shards(void **state)
 	static const char *const elsewhere[] = {"../one.safetensors", "/etc/passwd", "", ".", "..", "a/b"};
 	struct saved s;
 
-	(void)state;
 	open_saved(&s);
 	unlink(in_dir("model.safetensors"));
 	refuses(&s, SL_WEIGHTS_STRICT, SL_ERR_NOINPUT, "no model.safetensors there");

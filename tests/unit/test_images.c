@@ -1,16 +1,11 @@
 /* Folders of pictures: the order in which pictures are listed, limits, and errors in the layout of a folder. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/data/parts.h"
 #include "client/data/source.h"
+#include "tests/support/unit.h"
 
 static char root[64];
 
@@ -78,7 +73,6 @@ static void are_listed_in_order(void **state)
 	struct sl_set set;
 	struct sl_fail fail;
 
-	(void)state;
 	for (int i = N - 1; i >= 0; i--)
 		make(want[i].path);
 	make("train/b/notes.txt");
@@ -117,7 +111,6 @@ static void links_are_followed(void **state)
 	struct sl_set set;
 	struct sl_fail fail;
 
-	(void)state;
 	make("elsewhere/1.ppm");
 	make("train/a/1.ppm");
 	snprintf(from, sizeof from, "%s/elsewhere", root);
@@ -152,7 +145,6 @@ static void wrong_folders_are_named(void **state)
 	struct sl_fail fail;
 	char path[128];
 
-	(void)state;
 	refuses(SL_SPLIT_TRAIN, SL_ERR_NOINPUT, "no folder train in it");
 	refuses(SL_SPLIT_TEST, SL_ERR_NOINPUT, "no folder val or test in it");
 	make_folder("train");
@@ -186,7 +178,6 @@ static void wrong_files_are_named(void **state)
 	char path[128];
 	FILE *file;
 
-	(void)state;
 	make("train/a/1.ppm");
 	make("train/b/1.ppm");
 	make("train/b/2.ppm");
@@ -217,7 +208,6 @@ static void other_usual_names_are_known(void **state)
 	struct sl_set set;
 	struct sl_fail fail;
 
-	(void)state;
 	for (int i = 0; i < 20; i++) {
 		char path[64];
 
@@ -247,7 +237,6 @@ static void other_usual_names_are_known(void **state)
 
 static int make_root(void **state)
 {
-	(void)state;
 	strcpy(root, "/tmp/split-images-XXXXXX");
 	return mkdtemp(root) ? 0 : -1;
 }
@@ -256,7 +245,6 @@ static int drop_root(void **state)
 {
 	char command[256];
 
-	(void)state;
 	snprintf(command, sizeof command, "chmod -R u+rwx %s; rm -rf %s", root, root);
 	return system(command);
 }
@@ -274,7 +262,6 @@ static void patients_files_may_have_equal_names(void **state)
 	struct sl_set set;
 	struct sl_fail fail;
 
-	(void)state;
 	for (int i = 0; i < PATIENTS * 4; i++) {
 		snprintf(path, sizeof path, "%c/p%d/%s.ppm", 'a' + i % 2, i / 4, i / 2 % 2 ? "scan" : "other");
 		make(path);

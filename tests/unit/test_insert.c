@@ -1,14 +1,10 @@
 /* Learned inserts: their spelling, what they splice into a model, the published rates and MACs, and
  * a training step through them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "tests/support/local_run.h"
+#include "tests/support/unit.h"
 
 static void spelt(const char *text, const char *canonical)
 {
@@ -32,7 +28,6 @@ static void refused(const char *text)
 
 static void texts(void **state)
 {
-	(void)state;
 	spelt("", "");
 	spelt("conv:20,k=3,s=3", "conv:20,k=3,s=3");
 	spelt("conv:20,s=3,k=3,p=0", "conv:20,k=3,s=3");
@@ -159,7 +154,6 @@ static void assert_row(const char *head, const char *tail, double want_rate, dou
 /* docs/results/inserts.md. The MACs of "type 2" are those of the insert of rate 0.097. */
 static void published_rows(void **state)
 {
-	(void)state;
 	assert_row("", "", 1.0, 7.45e8, 1.93e10, 8.19e7);
 	assert_row("conv:20,k=3,s=3", "conv:360", 0.0970, 1.25e9, 2.53e10, 1.53e9);
 	assert_row("conv:32,k=4,s=4+conv:20", "conv:380+conv:40", 0.0380, 1.60e9, 3.40e10, 1.65e9);
@@ -182,7 +176,6 @@ static void rates_by_elements(void **state)
 		{"decaylinear:rate=0.5,every=3,times=2,from=3", "none", 0.56758},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
 		struct sl_split_spec spec = spec_of(224, row[i].head, row[i].tail);
 		struct sl_plan *plan = open_plan(&spec);
@@ -240,7 +233,6 @@ static void the_splice(void **state)
 	const struct sl_model *m = plan->model;
 	const struct sl_plan_segment *mid = &plan->segment[SL_MIDDLE], *tail = &plan->segment[SL_TAIL];
 
-	(void)state;
 	bare = spec_of(224, "", "");
 	plain = open_plan(&bare);
 	assert_sound(plan);
@@ -308,7 +300,6 @@ static void restoring(void **state)
 	const struct sl_split_spec bare = spec_of(32, "", "");
 	struct sl_plan *plain = open_plan(&bare);
 
-	(void)state;
 	for (int tail = 0; tail < 2; tail++) {
 		struct sl_split_spec spec = spec_of(32, "conv:20,k=3,s=3", "conv:320");
 		struct sl_plan *plan;
@@ -352,7 +343,6 @@ static void plan_refuses(const char *head, const char *tail, const char *says)
 
 static void inserts_that_do_not_fit(void **state)
 {
-	(void)state;
 	plan_refuses("conv:8,k=17", "", "insert.head: ");
 	plan_refuses("", "conv:8,k=2", "insert.tail: ");
 	plan_refuses("conv:8,k=x", "",
@@ -404,7 +394,6 @@ static void linear_starts_as_the_identity(void **state)
 {
 	double plain = loss_after("", "", 1, 1);
 
-	(void)state;
 	assert_true(loss_after("linear:8", "linear:1280", 1, 1) == plain);
 	assert_true(loss_after("linear:4", "", 1, 1) != plain);
 	assert_true(loss_after("", "linear:640", 1, 1) != plain);
@@ -415,7 +404,6 @@ static void inserts_learn(void **state)
 	static const char head[] = "conv:6,k=3,s=3+conv:4", tail[] = "conv:64,k=2,s=2";
 	double first = loss_after(head, tail, 2, 1);
 
-	(void)state;
 	assert_true(loss_after(head, tail, 2, 30) < 0.1 * first);
 	assert_true(loss_after(head, tail, 1, 3) == loss_after(head, tail, 2, 3));
 }
@@ -428,7 +416,6 @@ static void every_parameter_moves(void **state)
 	float *before;
 	int seen = 0;
 
-	(void)state;
 	run_open(&r, "conv:6,k=3,s=3", "linear:16+conv:320", 1);
 	m = r.plan->model;
 	train(&r, 2);

@@ -1,25 +1,17 @@
 /* log.jsonl: one valid object per line, doubles that keep their value, folders made, errors reported. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 #include <math.h>
 #include <unistd.h>
 
 #include "client/persist/jsonl.h"
 #include "common/base/buf.h"
+#include "tests/support/unit.h"
 
 static char path[4096];
 
 static int setup(void **state)
 {
-	(void)state;
 	snprintf(path, sizeof path, "%s/jsonl-%d/a/b/log.jsonl", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp",
 		 (int)getpid());
 	return 0;
@@ -67,7 +59,6 @@ static void lines_are_whole_at_once(void **state)
 	struct sl_jsonl *log;
 	struct sl_fail fail;
 	json_t *json;
-	(void)state;
 
 	summary.direction[0] = (struct sl_jsonl_direction){"head_act", "quant:8", 1000, 900, 3600, 900};
 	summary.direction[3] = (struct sl_jsonl_direction){.name = "head_grad", .codec = "none", .raw_bytes = 3};
@@ -111,7 +102,6 @@ static void append_or_empty(void **state)
 	const struct sl_jsonl_step step = {.step = 8, .grad_norm = NAN}; /* a NaN is left out of the line */
 	struct sl_jsonl *log;
 	json_t *json;
-	(void)state;
 
 	for (int append = 1; append >= 0; append--) {
 		assert_int_equal(sl_jsonl_open(&log, path, NULL), SL_OK);
@@ -153,7 +143,6 @@ static void faults_are_told(void **state)
 	const struct sl_jsonl_step step = {.step = 1};
 	struct sl_jsonl *log = NULL;
 	struct sl_fail fail;
-	(void)state;
 
 	assert_int_equal(sl_jsonl_open(&log, "/proc/nowhere/log.jsonl", &fail), SL_ERR_CANTCREATE);
 	assert_int_equal(sl_jsonl_open(&log, "/", &fail), SL_ERR_CANTCREATE);
@@ -171,7 +160,6 @@ static void no_log_is_fine(void **state)
 	const struct sl_jsonl_summary summary = {0};
 	const struct sl_jsonl_epoch epoch = {0};
 	const struct sl_jsonl_step step = {0};
-	(void)state;
 
 	assert_int_equal(sl_jsonl_step(NULL, &step), SL_OK);
 	assert_int_equal(sl_jsonl_epoch(NULL, &epoch), SL_OK);

@@ -1,23 +1,17 @@
 /* Keys, key files, allow-lists, the gate, and the answers of the authentication handler to requests of every form. */
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <zmq.h>
 
 #include "common/base/buf.h"
 #include "common/link/gate.h"
 #include "common/link/wire.h"
 #include "common/link/zap.h"
+#include "tests/support/unit.h"
 
 static char dir[256];
 
@@ -25,7 +19,6 @@ static int make_dir(void **state)
 {
 	const char *base = getenv("TMPDIR");
 
-	(void)state;
 	snprintf(dir, sizeof dir, "%s/key.XXXXXX", base ? base : "/tmp");
 	return mkdtemp(dir) ? 0 : -1;
 }
@@ -34,7 +27,6 @@ static int remove_dir(void **state)
 {
 	char command[300];
 
-	(void)state;
 	snprintf(command, sizeof command, "rm -rf '%s'", dir);
 	return system(command);
 }
@@ -80,7 +72,6 @@ static void only_forty_characters_of_z85_are_a_key(void **state)
 	char text[SL_KEY_TEXT], print[SL_FINGERPRINT];
 	struct sl_key key, other;
 
-	(void)state;
 	assert_true(sl_key_parse(&key, bob, 40));
 	assert_int_equal(key.byte[0], 0xbb);
 	assert_int_equal(key.byte[31], 0x18);
@@ -113,7 +104,6 @@ static void a_saved_pair_is_private_and_never_overwritten(void **state)
 	struct sl_fail fail;
 	struct stat st;
 
-	(void)state;
 	umask(0);
 	assert_int_equal(sl_keypair_save(&pair, path, &fail), SL_OK);
 	assert_int_equal(stat(path, &st), 0);
@@ -136,7 +126,6 @@ static void a_key_file_that_others_may_use_is_refused(void **state)
 	struct sl_fail fail;
 	char folder[256], around[1024];
 
-	(void)state;
 	assert_int_equal(sl_keypair_save(&pair, path, &fail), SL_OK);
 	for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) {
 		assert_int_equal(chmod(path, open[i]), 0);
@@ -199,7 +188,6 @@ static void key_files_are_read_strictly(void **state)
 		{"public %2$s\nsecret %1$s\n", "not that of the secret one"},
 	};
 
-	(void)state;
 	sl_key_print(&pair.public_key, p);
 	sl_key_print(&pair.secret_key, s);
 	sl_key_print(&other.public_key, q);
@@ -242,7 +230,6 @@ static void a_public_key_is_given_as_text_or_file(void **state)
 	struct sl_key key;
 	int here;
 
-	(void)state;
 	sl_key_print(&pair.public_key, p);
 	sl_key_print(&pair.secret_key, s);
 	assert_int_equal(sl_key_load_public(&key, p, &fail), SL_OK);
@@ -279,7 +266,6 @@ static void keygen_prints_the_public_key_alone(void **state)
 	struct sl_keypair pair;
 	FILE *out = tmpfile();
 
-	(void)state;
 	make_pair(); /* skips the test if libzmq has no CURVE */
 	assert_non_null(out);
 	assert_int_equal(sl_keygen(path_of("made"), out, NULL), SL_OK);
@@ -320,7 +306,6 @@ static void a_list_names_its_keys(void **state)
 	char text[1024], print[SL_KEY_TEXT];
 	struct sl_fail fail;
 
-	(void)state;
 	memset(&hash, 0xff, sizeof hash); /* the greatest key: its text does not begin with "#", as a remark does */
 	sl_key_print(&hash, print);
 	assert_int_equal(print[0], '%');
@@ -346,7 +331,6 @@ static void clients_may_train_with_groups(void **state)
 	struct sl_fail fail;
 	char text[512];
 
-	(void)state;
 	snprintf(text, sizeof text,
 		 "# a remark with group=x in it\n%s a group=red,green # group=blue\n%s b # group=red\n", text_of(1),
 		 text_of(2));
@@ -387,7 +371,6 @@ static void hostile_lists_are_refused_with_their_line(void **state)
 	struct sl_fail fail;
 	char text[1024];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		int n = fill(text, sizeof text, bad[i].form, text_of(1), text_of(2), "");
 
@@ -419,7 +402,6 @@ static void lists_come_from_files(void **state)
 	char text[256], *long_text = calloc(1, (1 << 20) + 1);
 	int n = snprintf(text, sizeof text, "%s a\n", text_of(1));
 
-	(void)state;
 	assert_int_equal(sl_allow_load(&allow, put("list", text, (size_t)n, 0644), &fail), SL_OK);
 	assert_int_equal(sl_allow_count(allow), 1);
 	sl_allow_free(allow);
@@ -448,7 +430,6 @@ static void a_gate_tells_its_first_refusal_and_counts_the_others(void **state)
 	struct sl_refusal told;
 	struct sl_gate *gate;
 
-	(void)state;
 	memset(address, 'x', sizeof address);
 	assert_int_equal(sl_gate_open(&gate, list_of(1), NULL), SL_OK);
 	assert_true(sl_gate_admit(gate, &one, "a", 1));
@@ -495,7 +476,6 @@ static void lists_are_swapped_under_a_reader(void **state)
 	pthread_t thread;
 	void *fault;
 
-	(void)state;
 	assert_int_equal(sl_gate_open(&r.gate, list_of(1), NULL), SL_OK);
 	assert_int_equal(pthread_create(&thread, NULL, read_on, &r), 0);
 	for (int i = 0; i < 5000; i++) {
@@ -533,7 +513,6 @@ static void the_handler_decides(void **state)
 		     {5, "PLAIN"}, {5, "NULL"}, {5, "CURVE2"}, {6, "short"}};
 	struct sl_gate *gate;
 
-	(void)state;
 	assert_int_equal(sl_gate_open(&gate, list_of(1), NULL), SL_OK);
 	assert_int_equal(sl_zap_decide(good, SL_ZAP_FRAMES, gate, &who), SL_ZAP_OK);
 	assert_true(sl_key_equal(&who, &one));
@@ -561,7 +540,6 @@ static void a_hash_needs_its_key(void **state)
 	static const struct sl_key key = {.byte = "one"}, other = {.byte = "another"};
 	float x[128] = {0}, y[128];
 
-	(void)state;
 	memcpy(&x[0], &word[0], sizeof word[0]);
 	memcpy(&x[16], &word[1], sizeof word[1]);
 	memcpy(y, x, sizeof y);

@@ -1,14 +1,7 @@
 /* Layout: which value owns each line of memory at each point of a step. No two values that are live
  * at once share a line. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "common/base/arena.h"
 #include "common/base/rng.h"
@@ -18,6 +11,7 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
 #include "tests/support/small_plan.h"
+#include "tests/support/unit.h"
 
 struct shadow {
 	const struct sl_plan *plan;
@@ -182,7 +176,6 @@ static void no_two_live_values_share_memory(void **state)
 	struct sl_backend ref, cpu;
 	int absorbed = 0;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&ref, NULL), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&cpu, NULL, NULL), SL_OK);
 	for (size_t c = 0; c < sizeof cut / sizeof cut[0]; c++)
@@ -205,7 +198,6 @@ static void the_tail_shares_scratch_between_chunks(void **state)
 	size_t all = 0;
 	struct shadow sh;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&ref, NULL), SL_OK);
 	open_shadow(&sh, plan, SL_TAIL, &ref);
 	assert_int_equal(sh.layout.slot_bytes, 2 * sl_align(small_plan_bytes(&s->in_shape)));
@@ -242,7 +234,6 @@ static void each_range_lies_as_low_as_it_can(void **state)
 	static struct sl_lease all[RANGES];
 	uint32_t word[4];
 
-	(void)state;
 	for (uint32_t net = 0; net < 20; net++) {
 		size_t bytes, most = 0;
 
@@ -293,7 +284,6 @@ static double place_s(int nodes, bool live_long)
  * may slow down one of the measurements. */
 static void places_are_found_in_little_time(void **state)
 {
-	(void)state;
 	for (int live_long = 0; live_long < 2; live_long++) {
 		const double few = place_s(NODES, live_long), many = place_s(4 * NODES, live_long);
 

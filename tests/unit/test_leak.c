@@ -1,13 +1,6 @@
 /* The figures of client/leak, against those of PyTorch and numpy (tests/golden/make_leak.py).
  * Labels and pictures that an attacker can find, and some that cannot be found. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "client/figures/similarity.h"
@@ -15,6 +8,7 @@
 #include "client/leak/labels.h"
 #include "common/base/rng.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/support/unit.h"
 
 enum { H = 18, W = 16, C = 3, N = 12, DX = 5, DY = 7 };
 
@@ -36,7 +30,6 @@ static void figures_are_pytorchs_and_numpys(void **state)
 	float x[H * W * C], y[H * W * C], v[N * DX], w[N * DY];
 	double d;
 
-	(void)state;
 	for (int i = 0; i < H * W * C; i++) {
 		const double a = (i * 37 + 11) % 101 / 101.0, b = a + ((i * 53 + 7) % 89 - 44) / 400.0;
 
@@ -61,7 +54,6 @@ static void noise_has_no_distance_correlation(void **state)
 	static float x[ROWS * WIDE], y[ROWS * WIDE];
 	double d;
 
-	(void)state;
 	for (uint64_t i = 0; i < ROWS * WIDE; i++) {
 		x[i] = noise(i, 1);
 		y[i] = noise(i, 2);
@@ -79,7 +71,6 @@ static void labels_are_found_where_they_show(void **state)
 	int32_t label[ROWS];
 	double chance;
 
-	(void)state;
 	for (int i = 0; i < ROWS; i++)
 		label[i] = i % CLASSES;
 	for (uint64_t i = 0; i < ROWS * WIDE; i++) {
@@ -104,7 +95,6 @@ static void clusters_of_noise_are_as_pure_as_chance(void **state)
 	int32_t label[ROWS];
 	double pure, chance;
 
-	(void)state;
 	for (uint64_t i = 0; i < ROWS * WIDE; i++)
 		x[i] = noise(i, 10) - 0.5f;
 	for (size_t k = 0; k < sizeof classes / sizeof classes[0]; k++) {
@@ -129,7 +119,6 @@ static void figures_of_what_is_not_finite_are_undefined(void **state)
 	int32_t label[ROWS];
 	double dcor;
 
-	(void)state;
 	for (int i = 0; i < ROWS; i++)
 		label[i] = i % CLASSES;
 	for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
@@ -169,7 +158,6 @@ static void a_share_has_wilsons_interval(void **state)
 		    {0.3, 1000, 0.272410, 0.329128}};
 	double low, high;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		sl_leak_interval(want[i].share, want[i].n, &low, &high);
 		near_to(low, want[i].low);
@@ -193,7 +181,6 @@ static void rows_of_a_table_are_found_where_they_show(void **state)
 	struct sl_fail fail;
 	double loss;
 
-	(void)state;
 	for (uint64_t i = 0; i < ROWS * WIDE; i++)
 		row[i] = noise(i, 13) * 8 - 4;
 	for (int i = 0; i < ROWS * ACT; i++) {
@@ -263,7 +250,6 @@ static void a_decoder_learns_as_pytorchs(void **state)
 	struct sl_fail fail;
 	double loss;
 
-	(void)state;
 	for (int i = 0; i < ROWS * WIDE * WIDE * C; i++)
 		(&image[0][0][0][0])[i] = (float)(i * 37 % 101 / 101.0);
 	for (int i = 0; i < ROWS * SIDE * SIDE * DEEP; i++) {
@@ -296,7 +282,6 @@ static void tokens_are_found_where_they_show(void **state)
 	double loss;
 	int met = 0;
 
-	(void)state;
 	for (uint64_t i = 0; i < VOCAB * WIDE; i++)
 		table[i] = noise(i, 8) - 0.5f;
 	for (int i = 0; i < ROWS * WIDE; i++) {
@@ -327,7 +312,6 @@ static void tokens_are_found_where_they_show(void **state)
  * noise. The mean picture alone gives 10.8 dB. */
 static void a_decoder_gives_back_what_is_there(void **state)
 {
-	(void)state;
 	const double whole = decoded(false, 0), folded = decoded(false, 1), hidden = decoded(true, 0);
 
 	if (whole < 25 || folded < 20 || hidden > 11.5)

@@ -1,10 +1,5 @@
 /* The data loader: content and order of batches, for any number of threads, with and without an event loop. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
@@ -14,6 +9,7 @@
 #include "client/data/loader.h"
 #include "client/setup/setup.h"
 #include "common/base/rng.h"
+#include "tests/support/unit.h"
 
 enum { IMAGES = 53, SIDE = 40, IMAGE_BYTES = 3 * 32 * 32, IMAGE_FLOATS = SIDE * SIDE * 3 };
 
@@ -135,7 +131,6 @@ static void epochs_are_permutations(void **state)
 	struct sl_loader *loader = open_loader(&spec);
 	int32_t order[3][IMAGES];
 
-	(void)state;
 	assert_int_equal(sl_loader_batches(loader), 7);
 	for (int e = 0; e < 3; e++) {
 		int seen[IMAGES] = {0}, in_place = 0;
@@ -189,7 +184,6 @@ static void the_seed_decides(void **state)
 	struct sl_loader_spec spec = spec_of(IMAGES, true);
 	uint64_t first;
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		struct sl_loader *loader;
 
@@ -209,7 +203,6 @@ static void evaluation_is_in_order(void **state)
 	struct sl_loader *loader = open_loader(&spec);
 	int32_t order[IMAGES];
 
-	(void)state;
 	for (uint64_t e = 0; e < 2; e++) {
 		assert_int_equal(read_epoch(loader, &spec, e, order), IMAGES);
 		for (int i = 0; i < IMAGES; i++)
@@ -226,7 +219,6 @@ static void the_last_batch_is_ragged_or_dropped(void **state)
 	} cases[] = {{10, 6, 53, false}, {10, 5, 50, true},  {53, 1, 53, false}, {53, 1, 53, true},
 		     {1, 53, 53, true},  {64, 1, 53, false}, {52, 2, 53, false}};
 
-	(void)state;
 	for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
 		struct sl_loader_spec spec = spec_of(cases[k].batch, true);
 		struct sl_loader *loader;
@@ -249,7 +241,6 @@ static void threads_and_prefetch_change_nothing(void **state)
 	} cases[] = {{1, 1}, {2, 1}, {4, 3}, {0, 8}};
 	uint64_t digests[STEPS];
 
-	(void)state;
 	for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
 		struct sl_loader_spec spec = spec_of(24, true);
 		struct sl_loader *loader;
@@ -276,7 +267,6 @@ static void a_batch_can_be_had_again(void **state)
 	struct sl_loader *loader = open_loader(&spec);
 	uint64_t digests[28];
 
-	(void)state;
 	for (int i = 0; i < 28; i++) {
 		const struct sl_batch *b = next(loader);
 
@@ -307,7 +297,6 @@ static void a_held_batch_does_not_change(void **state)
 	const struct sl_batch *held = next(loader), *more = NULL;
 	const uint64_t before = digest(held);
 
-	(void)state;
 	assert_int_equal(sl_loader_next(loader, &more), SL_ERR_LIMIT);
 	assert_null(more);
 	assert_int_equal(sl_loader_seek(loader, 9, 3), SL_OK);
@@ -330,7 +319,6 @@ static void nothing_is_allocated_per_batch(void **state)
 	struct sl_loader *loader;
 	long before;
 
-	(void)state;
 	if (!COUNTS_MALLOC)
 		skip();
 	spec.threads = 2;
@@ -412,7 +400,6 @@ static void an_event_loop_is_woken(void **state)
 	struct sl_loader *plain;
 	struct sl_loader_spec spec = spec_of(8, true);
 
-	(void)state;
 	open_consumer(&c, true);
 	assert_int_equal(sl_loader_request(c.loader, take, &c), SL_OK);
 	assert_int_equal(c.calls, 0); /* the callback never runs inside the request */
@@ -434,7 +421,6 @@ static void a_request_waits_for_a_free_buffer(void **state)
 	const struct sl_batch *unused;
 	struct consumer c;
 
-	(void)state;
 	open_consumer(&c, false);
 	assert_int_equal(sl_loader_request(c.loader, take, &c), SL_OK);
 	assert_int_equal(sl_loader_request(c.loader, take, &c), SL_ERR_BUSY);
@@ -454,7 +440,6 @@ static void a_request_waits_for_a_free_buffer(void **state)
 
 static void closing_while_busy_is_fine(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 50; i++) {
 		struct sl_loader_spec spec = spec_of(16, true);
 		struct sl_loader *loader;
@@ -476,7 +461,6 @@ static void wrong_specs_are_refused(void **state)
 	struct sl_loader_spec bad[3];
 	enum { N = sizeof bad / sizeof *bad };
 
-	(void)state;
 	assert_int_equal(sl_augment_open(&small, &(struct sl_augment_spec){.in_h = 28, .in_w = 28}, NULL), SL_OK);
 	for (int i = 0; i < N; i++)
 		bad[i] = spec_of(8, true);
@@ -518,7 +502,6 @@ static void a_broken_sample_is_named(void **state)
 	struct sl_loader_spec spec = spec_of(8, false);
 	struct sl_loader *loader;
 
-	(void)state;
 	broken = 19;
 	loader = open_loader(&spec);
 	for (int i = 0; i < 5; i++) {
@@ -544,7 +527,6 @@ static void a_broken_sample_is_replaced(void **state)
 {
 	uint64_t want[14];
 
-	(void)state;
 	broken = 19;
 	broken_from = 50;
 	for (int threads = 1; threads <= 3; threads++) {
@@ -594,7 +576,6 @@ static void a_source_has_a_rule_of_its_own(void **state)
 {
 	struct sl_set further = set;
 
-	(void)state;
 	broken = 19;
 	for (int i = 0; i < 8; i++) {
 		struct sl_loader_spec spec = spec_of(8, false);
@@ -629,7 +610,6 @@ static void a_set_must_fit_the_network(void **state)
 	struct sl_set gray = set;
 	struct sl_fail fail = {0};
 
-	(void)state;
 	assert_int_equal(sl_set_fits(&set, SL_FIELD_INPUT, &image, &fail), SL_OK);
 	gray.field[SL_FIELD_INPUT].dim[2] = 1;
 	assert_int_equal(sl_set_fits(&gray, SL_FIELD_INPUT, &image, &fail), SL_ERR_CONFIG);
@@ -648,7 +628,6 @@ static int make_set(void **state)
 {
 	struct sl_fail fail;
 
-	(void)state;
 	set = (struct sl_set){.source = &source,
 			      .count = IMAGES,
 			      .classes = 10,
@@ -670,7 +649,6 @@ static int make_set(void **state)
 
 static int drop_set(void **state)
 {
-	(void)state;
 	sl_augment_close(augment);
 	return 0;
 }
@@ -682,7 +660,6 @@ static void what_is_ready_elsewhere_makes_room(void **state)
 	struct sl_loader *loader = open_loader(&spec);
 	const struct timespec moment = {0, 5000000};
 
-	(void)state;
 	sl_loader_release(loader, next(loader));
 	for (int i = 0; i < 20; i++) { /* time enough to prepare both batches */
 		nanosleep(&moment, NULL);
@@ -708,7 +685,6 @@ static void batches_are_dropped_from_training_alone(void **state)
 	struct sl_conf_client conf = {.agreed = {.batch = 10}, .train = {.drop_last = true}, .data = {.prefetch = 1}};
 	struct sl_setup setup = {.conf = &conf, .augment = augment, .set = {set, set}};
 
-	(void)state;
 	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
 		struct sl_loader *loader;
 		struct sl_fail fail;
@@ -728,7 +704,6 @@ static void an_image_may_stay_where_it_is(void **state)
 	struct sl_loader *loader;
 	int first[2] = {0};
 
-	(void)state;
 	set.count = 2;
 	loader = open_loader(&spec);
 	for (int epoch = 0; epoch < 40; epoch++) {

@@ -1,13 +1,7 @@
 /* Batches of rows of tokens: packed, padded, and grouped by length. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "client/data/loader.h"
+#include "tests/support/unit.h"
 
 enum { SAMPLES = 597, BATCH = 16, MOST = 30, VOCAB = 96, PAD = 5 };
 static struct sl_set set;
@@ -18,7 +12,6 @@ static int open_set(void **state)
 		.source = "made_tokens", .split = SL_SPLIT_TRAIN, .max_tokens = MOST, .max_samples = SAMPLES};
 	struct sl_fail fail;
 
-	(void)state;
 	if (sl_set_open(&set, &spec, &fail) != SL_OK)
 		return -1;
 	set.pad = PAD;
@@ -27,7 +20,6 @@ static int open_set(void **state)
 
 static int close_set(void **state)
 {
-	(void)state;
 	sl_set_close(&set);
 	return 0;
 }
@@ -125,7 +117,6 @@ static int64_t read_epoch(struct sl_loader *loader, enum sl_pad pad, int32_t *or
 
 static void rows_are_filled_up(void **state)
 {
-	(void)state;
 	for (enum sl_pad pad = SL_PAD_NONE; pad <= SL_PAD_MAX; pad++) {
 		const struct sl_loader_spec spec = spec_of(false, pad);
 		struct sl_loader *loader = open_loader(&spec);
@@ -142,7 +133,6 @@ static void too_short_a_pad_is_refused(void **state)
 	struct sl_loader *loader = NULL;
 	struct sl_fail fail = {0};
 
-	(void)state;
 	spec.pad_to = 3;
 	assert_int_equal(sl_loader_open(&loader, &spec, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "are not padded to 3"));
@@ -169,7 +159,6 @@ static void batches_are_of_like_length(void **state)
 	int64_t tokens = 0, grouped = read_epoch(loader, SL_PAD_NONE, order[0]);
 	int rising = 0, rows_rising = 0;
 
-	(void)state;
 	for (int i = 0; i < SAMPLES; i++)
 		tokens += set.source->extent(&set, i);
 	assert_true(grouped * 10 < tokens * 11);
@@ -197,7 +186,6 @@ static void a_batch_can_be_made_again(void **state)
 	struct sl_loader *loader = open_loader(&spec), *again;
 	int32_t order[2][SAMPLES];
 
-	(void)state;
 	read_epoch(loader, SL_PAD_LONGEST, order[0]);
 	read_epoch(loader, SL_PAD_LONGEST, order[1]);
 	sl_loader_close(loader);
@@ -223,7 +211,6 @@ static void members_share_batches(void **state)
 	struct sl_loader *member[2];
 	bool seen[SAMPLES] = {false};
 
-	(void)state;
 	spec.members = 2;
 	for (spec.member = 0; spec.member < 2; spec.member++)
 		member[spec.member] = open_loader(&spec);
@@ -249,7 +236,6 @@ static void tokens_are_masked(void **state)
 	int32_t first[2][MOST * BATCH];
 	struct sl_room room = {0};
 
-	(void)state;
 	spec.masked = 0.2f;
 	set.mask = (struct sl_mask_ids){.mask = 3, .special = {3}, .n_special = 1};
 	for (int train = 0; train < 2; train++) {

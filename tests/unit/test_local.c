@@ -1,12 +1,7 @@
 /* A run in one process: the byte counts of a step are those of that step alone, and the run's are their sum. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "tests/support/local_run.h"
+#include "tests/support/unit.h"
 
 static void bytes_are_those_of_the_step(void **state)
 {
@@ -20,7 +15,6 @@ static void bytes_are_those_of_the_step(void **state)
 	struct sl_feed feed;
 	struct sl_fail fail;
 
-	(void)state;
 	local_run_open(&run, &conf);
 	local_run_batch(&images, &labels);
 	feed = (struct sl_feed){.input = images, .target = labels, .rows = LOCAL_ROWS};

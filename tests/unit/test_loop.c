@@ -1,17 +1,12 @@
 /* The event loop: timers, wakes from other threads, signals. */
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "common/base/clock.h"
 #include "common/link/loop.h"
+#include "tests/support/unit.h"
 
 struct counter {
 	struct sl_loop *loop;
@@ -42,7 +37,6 @@ static void timers_fire_once_or_repeat_and_stop(void **state)
 		       never = {.loop = once.loop};
 	uint64_t start;
 
-	(void)state;
 	assert_int_equal(sl_timer_open(&once.timer, once.loop, count, &once, NULL), SL_OK);
 	assert_int_equal(sl_timer_open(&often.timer, once.loop, count, &often, NULL), SL_OK);
 	assert_int_equal(sl_timer_open(&never.timer, once.loop, count, &never, NULL), SL_OK);
@@ -81,7 +75,6 @@ static void a_delay_counts_from_its_start(void **state)
 	struct counter late = {.loop = open_loop(), .stop_at = 1}, often = {.loop = late.loop};
 	struct sl_timer *first;
 
-	(void)state;
 	assert_int_equal(sl_timer_open(&late.timer, late.loop, count, &late, NULL), SL_OK);
 	assert_int_equal(sl_timer_open(&first, late.loop, start_late, &late, NULL), SL_OK);
 	assert_int_equal(sl_timer_open(&often.timer, late.loop, count, &often, NULL), SL_OK);
@@ -129,7 +122,6 @@ static void the_last_wake_is_never_lost(void **state)
 	struct waker w = {.loop = open_loop()};
 	pthread_t thread;
 
-	(void)state;
 	assert_int_equal(sl_async_open(&w.async, w.loop, woken, &w, NULL), SL_OK);
 	assert_int_equal(pthread_create(&thread, NULL, wake_often, &w), 0);
 	sl_loop_run(w.loop);
@@ -185,7 +177,6 @@ static void hangup_is_a_signal_like_the_others(void **state)
 	struct signals s = {.loop = open_loop()};
 	struct sl_timer *hup, *term;
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		signal(SIGHUP, i == 1 ? SIG_IGN : SIG_DFL);
 		s.last = 0;
@@ -213,7 +204,6 @@ static void signals_reach_the_loop(void **state)
 	struct signals s = {.loop = open_loop()};
 	struct sl_timer *term, *interrupt;
 
-	(void)state;
 	assert_int_equal(sl_loop_on_signals(s.loop, on_signal, &s, NULL), SL_OK);
 	sl_loop_run(s.loop); /* a signal handler alone does not keep the loop running */
 	assert_int_equal(s.calls, 0);
@@ -240,7 +230,6 @@ static void an_armed_timer_closes_with_the_loop(void **state)
 	struct counter c = {.loop = open_loop()};
 	struct sl_timer *closed;
 
-	(void)state;
 	sl_loop_close(NULL);
 	assert_int_equal(sl_timer_open(&closed, c.loop, count, &c, NULL), SL_OK);
 	sl_timer_start(closed, 1000000, 0);

@@ -1,13 +1,7 @@
 /* Masking of tokens for masked language models. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "client/data/mask.h"
+#include "tests/support/unit.h"
 
 enum { VOCAB = 50, MASK = 4, MOST = 40, SAMPLES = 3000 };
 static const struct sl_mask_ids ids = {.mask = MASK, .special = {0, 2, MASK}, .n_special = 3};
@@ -40,7 +34,6 @@ static void rows(void **state)
 {
 	int64_t hidden = 0, other = 0, kept = 0;
 
-	(void)state;
 	for (int64_t sample = 0; sample < SAMPLES; sample++) {
 		const int64_t n = 3 + sample % (MOST - 3);
 		struct row was, is;
@@ -77,7 +70,6 @@ static void draws(void **state)
 {
 	int different[2] = {0};
 
-	(void)state;
 	for (int64_t sample = 0; sample < 50; sample++) {
 		struct row a, b, c, d;
 
@@ -100,7 +92,6 @@ static void short_rows(void **state)
 {
 	struct row r = {.token = {0, 2}, .n = 2};
 
-	(void)state;
 	mask(&r, 0, 0);
 	assert_int_equal(r.chosen, 1);
 	assert_int_equal(r.label[0], r.place[0] ? 2 : 0);

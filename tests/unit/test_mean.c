@@ -1,19 +1,12 @@
 /* Heads and tails that the members of a group share: their layout in Hello, their encoded bytes,
  * the sum, and the state that codecs keep. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/codec/frame.h"
 #include "common/session/mean.h"
 #include "common/session/mean_rows.h"
+#include "tests/support/unit.h"
 
 static int64_t counts[] = {300, 7, 65}, rows[3];
 static struct sl_end_layout layout = {.n = 3, .count = counts, .row = rows, .grads = 372, .stats = 4, .floats = 380};
@@ -69,7 +62,6 @@ static void a_layout_is_read_as_it_was_written(void **state)
 	struct sl_end_layout got;
 	struct sl_fail fail;
 
-	(void)state;
 	sl_end_layout_write(&layout, put, &buf);
 	assert_int_equal(buf.len, strlen("ends 1\nstatistics 4\nparameter 300\nparameter 7\nparameter 65\n"));
 	assert_int_equal(sl_end_layout_read(&got, (struct sl_bytes){text, buf.len}, &fail), SL_OK);
@@ -121,7 +113,6 @@ static void texts_that_are_no_layouts_are_refused(void **state)
 	struct sl_end_layout got;
 	struct sl_fail fail;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
 		if (read_text(bad[i], &got, &fail) == SL_OK)
 			fail_msg("'%s' was read", bad[i]);
@@ -136,7 +127,6 @@ static void runs_come_back(void **state)
 	float from[380], to[380];
 	struct sl_fail fail;
 
-	(void)state;
 	fill(from, 3);
 	for (size_t i = 0; i < 2 * sizeof spec / sizeof spec[0]; i++) {
 		struct sl_end_coder *a = open_coder(spec[i / 2], i % 2, 2), *b = open_coder(spec[i / 2], i % 2, 2);
@@ -171,7 +161,6 @@ static void nan_is_found(void **state)
 	float change[380];
 	struct sl_fail fail;
 
-	(void)state;
 	for (int at = 0; at < 380; at += 53) {
 		fill(change, 1);
 		assert_int_equal(sl_end_check(&layout, change, &fail), SL_OK);
@@ -186,7 +175,6 @@ static void members_have_places_of_their_own(void **state)
 	float from[380], to[3][380];
 	struct sl_fail fail;
 
-	(void)state;
 	fill(from, 3);
 	for (int member = -1; member < 2; member++) {
 		struct sl_end_coder *c = open_coder("randomk:0.2", true, member);
@@ -224,7 +212,6 @@ static void tables_cross_as_the_rows_that_were_touched(void **state)
 	size_t len[2];
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_codec_parse("none", &none, &fail), SL_OK);
 	fill(a, 1);
 	fill(b, 2);
@@ -284,7 +271,6 @@ static void rows_that_are_none_are_refused(void **state)
 	float x[5];
 	struct sl_fail fail;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		uint8_t *copy = malloc(bad[i].bytes); /* of the exact size: a sanitizer finds reads beyond it */
 
@@ -308,7 +294,6 @@ static void statistics_are_put_one_behind_another(void **state)
 	struct sl_buf run = {bytes, 0, sizeof bytes};
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_codec_parse("none", &none, &fail), SL_OK);
 	assert_int_equal(sl_end_sum_open(&sum, &env, &fail), SL_OK);
 	fill(a, 1);
@@ -344,7 +329,6 @@ static void a_round_is_averaged_by_rows(void **state)
 	struct sl_end_sum sum;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_end_layout_settle(&round, &spec, &fail), SL_OK);
 	assert_int_equal(round.floats, 3 * 372 + 4 + 2);
 	assert_int_equal(sl_codec_parse("none", &none, &fail), SL_OK);
@@ -393,7 +377,6 @@ static void feedback_is_saved_and_follows_the_step(void **state)
 	struct sl_buf two = {malloc(sl_end_coder_bound(a)), 0, sl_end_coder_bound(a)};
 	float change[380];
 
-	(void)state;
 	fill(change, 1);
 	encode(a, 0, change, &one);
 	sl_end_coder_rollback(a); /* an abandoned step leaves no trace */

@@ -1,13 +1,7 @@
 /* Members of a group in one process. Where the group's step must equal that of one client, it does so bit for bit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/local_run.h"
+#include "tests/support/unit.h"
 
 enum { MEMBERS = 2, STEPS = 3 };
 
@@ -126,7 +120,6 @@ static void equal_members_are_one_client(void **state)
 		.head = "", .tail = "", .form_cifar = true, .chunks = 2, .threads = 1, .optimizer = adamw()};
 	static const unsigned in[][STEPS] = {{3, 3, 3}, {1, 1, 1}};
 
-	(void)state;
 	for (size_t c = 0; c < sizeof in / sizeof in[0]; c++) {
 		struct local_run one;
 		struct members g = {0};
@@ -151,7 +144,6 @@ static void absence_changes_nothing_of_its_own(void **state)
 	struct local_run one;
 	struct members g = {0};
 
-	(void)state;
 	local_run_open(&one, &conf);
 	open_members(&g, &one);
 	step(&g, 0, 1);
@@ -174,7 +166,6 @@ static void what_cannot_be_shared(void **state)
 	struct sl_exec *bare;
 	struct sl_fail fail;
 
-	(void)state;
 	local_run_open(&one, &conf);
 	assert_int_equal(sl_exec_prepare(&bare, one.plan, SL_MIDDLE, &one.be, &fail), SL_OK);
 	assert_int_equal(sl_exec_bare(bare, &fail), SL_ERR_CONFIG);

@@ -1,22 +1,14 @@
 /* Sessions that are refused for memory: for good if the host or its device could never hold them,
  * else only until other sessions or programs have ended. */
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 #include "common/base/folder.h"
 #include "common/base/pool.h"
 #include "common/graph/graph_text.h"
 #include "kernels/cpu/cpu.h"
 #include "server/trunk/memory.h"
+#include "tests/support/unit.h"
 
 static uint64_t device_left, device_all;
 
@@ -48,7 +40,6 @@ static enum sl_err asks(uint64_t host, uint64_t device, uint64_t left, uint64_t 
 
 static void a_device_that_is_too_small_is_so_for_good(void **state)
 {
-	(void)state;
 	for (uint64_t used = 0; used < 2; used++) {
 		assert_int_equal(asks(1, 1001, 1000, 1000, used), SL_ERR_LIMIT);
 		assert_non_null(strstr(fail.text,
@@ -60,7 +51,6 @@ static void a_device_that_is_too_small_is_so_for_good(void **state)
 /* No session is open here: memory that is not free belongs to another program, which may end. */
 static void what_another_program_holds_is_worth_waiting_for(void **state)
 {
-	(void)state;
 	for (uint64_t used = 0; used < 2; used++) {
 		assert_int_equal(asks(1, 1000, 999, 1000, used), SL_ERR_BUSY);
 		assert_non_null(
@@ -76,7 +66,6 @@ static void a_host_that_is_too_small_is_so_for_good(void **state)
 	struct rlimit old, low;
 	enum sl_err err;
 
-	(void)state;
 	assert_int_equal(asks(UINT64_MAX, 0, 1, 1, 0), SL_ERR_LIMIT);
 	assert_non_null(strstr(fail.text, "the host has "));
 	for (int i = 0; i < 2; i++) {
@@ -94,7 +83,6 @@ static void a_host_that_is_too_small_is_so_for_good(void **state)
 /* The memory of a client's own older link counts as free: the server gives it back before it takes any. */
 static void an_older_link_s_memory_counts_as_free(void **state)
 {
-	(void)state;
 	back = (struct sl_memory){.device = 500};
 	assert_int_equal(asks(1, 1000, 499, 1000, 0), SL_ERR_BUSY);
 	assert_int_equal(asks(1, 1000, 500, 1000, 0), SL_OK);
@@ -125,7 +113,6 @@ static void a_plan_is_counted(void **state)
 	struct sl_backend be;
 	size_t before = 0, took = 0;
 
-	(void)state;
 	assert_int_equal(sl_pool_open(&pool, 1, &fail), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&be, pool, &fail), SL_OK);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
@@ -189,7 +176,6 @@ static void rotary_positions_are_counted_before_they_are_made(void **state)
 	static const int64_t row[] = {1, 5000};
 	struct sl_backend be;
 
-	(void)state;
 	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
 	for (int i = 0; i < 2; i++) {
 		const size_t table = (size_t)row[i] * 64 * sizeof(float);
@@ -238,7 +224,6 @@ static void cgroups_bound_the_host(void **state)
 		     {"", UINT64_MAX}};
 	char top[] = "/tmp/cgroups-XXXXXX", path[256], list[256];
 
-	(void)state;
 	assert_non_null(mkdtemp(top));
 	snprintf(path, sizeof path, "%s/slice/unit", top);
 	assert_int_equal(sl_folder_make(path, 0700, &fail), SL_OK);

@@ -1,14 +1,10 @@
 /* Metrics against their formulas, computed by Python on the same data, over a whole set and merged from pieces. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "client/figures/metric.h"
 #include "common/conf/check.h"
+#include "tests/support/unit.h"
 
 enum { MOST = 200, WIDTH = 7 };
 
@@ -89,7 +85,6 @@ static void is(const char *name, int n, int width, double wanted)
  * f1        the mean of 2 C[k][k] / (t[k] + q[k]); of two classes that of class 1 */
 static void classes_are_as_by_their_formulas(void **state)
 {
-	(void)state;
 	fill_classes(200, 7);
 	is("accuracy", 200, 7, 0.285);
 	is("top5", 200, 7, 0.765);
@@ -159,7 +154,6 @@ static void a_config_may_name_them(void **state)
  * values share their mean rank */
 static void numbers_are_as_by_their_formulas(void **state)
 {
-	(void)state;
 	fill_numbers(100);
 	is("pearson", 100, 1, 0.7427485571124381);
 	is("spearman", 100, 1, 0.7283508861958328);
@@ -171,7 +165,6 @@ static void numbers_are_as_by_their_formulas(void **state)
 /* Among equal outputs the class with the lowest index is predicted, as in the loss. */
 static void ties_go_to_the_first(void **state)
 {
-	(void)state;
 	for (int i = 0; i < WIDTH * WIDTH; i++)
 		output[i] = 1;
 	for (int i = 0; i < WIDTH; i++)
@@ -192,7 +185,6 @@ static struct sl_scores *open_scores(const char *const *asked, int n, int width)
 
 static void what_is_not_defined_is_nan_or_zero(void **state)
 {
-	(void)state;
 	for (int i = 0; i < sl_metric_count; i++)
 		assert_true(isnan(merged(sl_metrics[i].name, 0, 2, 1)));
 	for (int i = 0; i < 4; i++) { /* one class only, always predicted */
@@ -465,7 +457,6 @@ static void every_metric_is_its_definition(void **state)
 {
 	int undefined = 0, defined = 0;
 
-	(void)state;
 	for (int m = 0; m < sl_metric_count; m++)
 		for (unsigned at = 0; at < 240; at++) {
 			const struct data d = draw(at, sl_metrics[m].of == 1 << SL_LEARN_NUMBER);
@@ -499,7 +490,6 @@ static void a_figure_says_why_it_is_undefined(void **state)
 	struct sl_scores *scores;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_scores_open(&scores, asked, 2, &sl_learn_tasks[SL_LEARN_NUMBER], 2, 4, &fail), SL_OK);
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		const float targets[8] = {1, 2, 3, 4, cases[i].target, 6, 7, 8};
@@ -532,7 +522,6 @@ static void nan_is_not_class_0(void **state)
 	double area;
 	int width;
 
-	(void)state;
 	assert_int_equal(sl_scores_confuse(scores, 2, 4, &fail), SL_OK);
 	for (int bad = 0; bad < 2; bad++) {
 		fill_classes(4, 2);
@@ -574,7 +563,6 @@ static void a_run_has_its_metrics(void **state)
 	struct sl_scores *scores = open_scores(NULL, 0, 5);
 	struct sl_score score[SL_SCORES_MOST];
 
-	(void)state;
 	assert_null(sl_scores_output(scores));
 	sl_scores_add(scores, label, 4);
 	sl_scores_result(scores, score);
@@ -609,7 +597,6 @@ static void curves_are_kept(void **state)
 	double area = 0, below = 0, apart = 0;
 	int n;
 
-	(void)state;
 	assert_int_equal(sl_scores_open(&scores, NULL, 0, &sl_learn_tasks[SL_LEARN_CLASSES], 2, 50, &fail), SL_OK);
 	assert_int_equal(sl_scores_confuse(scores, 2, 150, &fail), SL_OK);
 	assert_int_equal(sl_scores_roc(scores, 1, point, &area), 0);
@@ -637,7 +624,6 @@ static void what_cannot_be_measured_is_refused(void **state)
 	struct sl_scores *scores = NULL;
 	struct sl_fail fail = {0};
 
-	(void)state;
 	assert_int_equal(sl_scores_open(&scores, asked, 1, &sl_learn_tasks[SL_LEARN_CLASSES], 7, 50, &fail),
 			 SL_ERR_CONFIG);
 	assert_string_equal(fail.text,
@@ -692,7 +678,6 @@ static void all_are(enum sl_learn_kind kind, const char *name, double want, cons
 
 static void labels_are_as_sklearns(void **state)
 {
-	(void)state;
 	fill_targets(true);
 	all_are(SL_LEARN_LABELS, "f1", 0.4463223933704762,
 		(const double[]){0.5806451612903226, 0.3584905660377359, 0.5, 0.3461538461538462});
@@ -712,7 +697,6 @@ static void labels_are_as_sklearns(void **state)
 
 static void several_numbers_are_as_sklearns(void **state)
 {
-	(void)state;
 	fill_targets(false);
 	all_are(SL_LEARN_NUMBER, "mae", 0.9145833333333333,
 		(const double[]){0.8161458333333333, 0.403125, 0.7088541666666667, 1.730208333333333});
@@ -731,7 +715,6 @@ static void thresholds_have_the_best_f1(void **state)
 	double threshold[TARGETS];
 	struct sl_fail fail;
 
-	(void)state;
 	fill_targets(true);
 	assert_int_equal(sl_scores_open(&scores, &name, 1, &sl_learn_tasks[SL_LEARN_LABELS], TARGETS, ROWS, &fail),
 			 SL_OK);

@@ -2,16 +2,7 @@
  * overflow, and what a step and a checkpoint include. They run on the reference backend with 16-bit storage
  * (tests/support/mixed.h); test_ops and test_gpu compare the device's kernels. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "common/exec/exec.h"
 #include "common/session/state.h"
@@ -19,6 +10,7 @@
 #include "tests/support/asked.h"
 #include "tests/support/mixed.h"
 #include "tests/support/op_case.h"
+#include "tests/support/unit.h"
 
 enum { SEED = 5, BATCH = 8, CHUNKS = 2, ROWS = BATCH / CHUNKS };
 
@@ -28,7 +20,6 @@ static void it_doubles_after_so_many_steps_and_halves_at_once(void **state)
 {
 	struct sl_loss_scale s = sl_loss_scale_first();
 
-	(void)state;
 	for (int i = 0; i < SL_LOSS_SCALE_STEPS; i++) {
 		assert_true(s.scale == SL_LOSS_SCALE_FIRST);
 		assert_int_equal(s.good, i);
@@ -46,7 +37,6 @@ static void it_stays_within_bounds(void **state)
 {
 	struct sl_loss_scale s = sl_loss_scale_first();
 
-	(void)state;
 	for (int i = 0; i < 40; i++)
 		s = sl_loss_scale_skipped(s);
 	assert_true(s.scale == SL_LOSS_SCALE_LEAST);
@@ -73,7 +63,6 @@ static void what_is_no_state_is_not_read(void **state)
 	struct sl_loss_scale s = {4096, 17}, read = {1, 0};
 	float two[2];
 
-	(void)state;
 	sl_loss_scale_write(s, two);
 	assert_true(sl_loss_scale_read(&read, two));
 	assert_memory_equal(&s, &read, sizeof s);
@@ -206,7 +195,6 @@ static void sixteen_bits_are_near_fp32(void **state)
 	struct rig want, got;
 	float *w, *g;
 
-	(void)state;
 	open_rig(&want, SL_PRECISION_FP32, "");
 	pass(&want, 1e-5f);
 	w = gradients_of(&want);
@@ -243,7 +231,6 @@ static void frozen_weights_compute_in_sixteen_bits(void **state)
 	float *w, *g, *after;
 	int64_t learn = 0, still = 0;
 
-	(void)state;
 	open_rig(&want, SL_PRECISION_BF16, "");
 	freeze = &front;
 	no_head_grad = true;
@@ -290,7 +277,6 @@ static void small_gradients_live_by_the_scale(void **state)
 	float *w, *g;
 	int64_t count;
 
-	(void)state;
 	open_rig(&want, SL_PRECISION_FP32, "");
 	open_rig(&got, SL_PRECISION_FP16, "");
 	count = want.plan->segment[SL_MIDDLE].trainable_count;
@@ -318,7 +304,6 @@ static void an_overflow_leaves_the_step_out_and_halves_the_scale(void **state)
 	struct sl_fail fail;
 	size_t bytes;
 
-	(void)state;
 	open_rig(&r, SL_PRECISION_FP16, "");
 	bytes = (size_t)sl_exec_segment(r.exec)->weight_count * sizeof(float);
 	pass(&r, 1e-5f);
@@ -360,7 +345,6 @@ static void the_pull_of_a_decaying_insert_is_not_scaled(void **state)
 	float *w, *g;
 	int seen = 0;
 
-	(void)state;
 	open_rig(&want, SL_PRECISION_FP32, insert);
 	open_rig(&got, SL_PRECISION_FP16, insert);
 	assert_int_equal(sl_exec_begin(want.exec), SL_OK);
@@ -430,7 +414,6 @@ static void a_checkpoint_holds_the_scale_with(struct sl_optimizer how)
 /* AdamW's bias correction depends on the number of steps that were applied. Steps that overflowed do not count. */
 static void a_checkpoint_holds_the_scale(void **state)
 {
-	(void)state;
 	a_checkpoint_holds_the_scale_with((struct sl_optimizer){
 		.kind = SL_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1});
 	a_checkpoint_holds_the_scale_with((struct sl_optimizer){.momentum = 0.9});
@@ -443,7 +426,6 @@ static void a_backend_without_it_refuses(void **state)
 	struct sl_exec *exec;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	assert_int_equal(sl_exec_open(&exec, plan, SL_MIDDLE, &be, &fail), SL_ERR_CONFIG);
 	assert_string_equal(fail.text, "train.precision: the middle runs on ref, which computes in fp32: take that, or "
@@ -466,7 +448,6 @@ static void both_sides_agree_on_it(void **state)
 	struct sl_hello hello = {0};
 	struct sl_fail fail;
 
-	(void)state;
 	a.agreement.agreed.precision = SL_CONF_FP16;
 	if (asked_settle(&a, &fail))
 		fail_msg("%s", fail.text);

@@ -1,15 +1,11 @@
 /* MixUp: how shares are drawn, what a mixed batch holds, also of a further source, and that the number of threads
  * changes nothing. tests/suite compares the loss of mixed rows with PyTorch's soft targets. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "client/data/loader.h"
 #include "client/data/mixup.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 23, FEATURES = 7, MORE = 3, DRAWS = 20000, SEED = 5 };
 
@@ -71,7 +67,6 @@ static void shares_are_beta(void **state)
 	/* 95th percentiles of 4 million draws of numpy each; the first is 1 in a double */
 	static const double highest[] = {1, 0.99999238, 0.95, 0.774744};
 
-	(void)state;
 	for (int k = 0; k < 4; k++) {
 		double sum = 0, squares = 0;
 		int above = 0;
@@ -94,7 +89,6 @@ static void shares_are_beta(void **state)
 
 static void epoch_and_sample_decide(void **state)
 {
-	(void)state;
 	assert_true(sl_mixup_draw(1, SEED, 3, 7) == sl_mixup_draw(1, SEED, 3, 7));
 	assert_true(sl_mixup_draw(1, SEED, 3, 7) != sl_mixup_draw(1, SEED, 3, 8));
 	assert_true(sl_mixup_draw(1, SEED, 3, 7) != sl_mixup_draw(1, SEED, 4, 7));
@@ -144,7 +138,6 @@ static void rows_are_mixed_with_their_mirror(void **state)
 {
 	struct sl_loader *one = open_loader(6, 1, true, 0.4), *three = open_loader(6, 3, true, 0.4);
 
-	(void)state;
 	for (int i = 0; i < 12; i++) { /* three epochs, whose last batches have five rows */
 		const struct sl_batch *a, *b;
 
@@ -169,7 +162,6 @@ static void an_evaluation_is_not_mixed(void **state)
 	struct sl_loader *loader = open_loader(6, 1, false, 0.4);
 	const struct sl_batch *b;
 
-	(void)state;
 	assert_int_equal(sl_loader_next(loader, &b), SL_OK);
 	assert_null(b->other);
 	assert_null(b->share);

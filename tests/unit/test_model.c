@@ -1,14 +1,10 @@
 /* Built-in networks: shapes, parameters and names, shape inference, and initial values. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "client/model/source.h"
 #include "common/conf/conf.h"
+#include "tests/support/unit.h"
 
 static const struct sl_model_spec imagenet = {
 	.name = "mobilenet_v2", .width = 1.0, .classes = 1000, .image = 224, .dropout = 0.2};
@@ -64,7 +60,6 @@ static void mobilenet_v2_is_torchvisions(void **state)
 	struct sl_model *m = open_model(&imagenet);
 	int64_t trainable = 0, running = 0;
 
-	(void)state;
 	for (int i = 0; i < m->graph.n_param; i++) {
 		int64_t n = sl_shape_count(&m->graph.param[i].shape);
 
@@ -94,7 +89,6 @@ static void mobilenet_v2_names_and_shapes(void **state)
 {
 	struct sl_model *m = open_model(&imagenet);
 
-	(void)state;
 	assert_shape(&find_param(m, "features.0.0.weight")->shape, 4, (int64_t[]){32, 3, 3, 3});
 	assert_shape(&find_param(m, "features.1.conv.0.0.weight")->shape, 3, (int64_t[]){3, 3, 32});
 	assert_shape(&find_file(m, "features.1.conv.0.0.weight")->shape, 4, (int64_t[]){32, 1, 3, 3});
@@ -132,7 +126,6 @@ static void macs_are_the_published_ones(void **state)
 	struct sl_model *m = open_model(&imagenet);
 	int64_t head = 0, middle = 0, tail = 0;
 
-	(void)state;
 	for (int i = 0; i < m->graph.n_node; i++) {
 		int64_t macs = node_macs(m, i, 64);
 
@@ -153,7 +146,6 @@ static void cifar_stem_has_a_total_stride_of_8(void **state)
 	struct sl_model *m = open_model(&(struct sl_model_spec){
 		.name = "mobilenet_v2", .width = 1.0, .classes = 10, .image = 32, .cifar_stem = true});
 
-	(void)state;
 	assert_shape(&(struct sl_shape[]){shape_of(m, "features.0.2")}[0], 4, (int64_t[]){1, 32, 32, 32});
 	assert_shape(&(struct sl_shape[]){shape_of(m, "features.3.add")}[0], 4, (int64_t[]){1, 32, 32, 24});
 	assert_shape(&(struct sl_shape[]){shape_of(m, "features.4.conv.3")}[0], 4, (int64_t[]){1, 16, 16, 32});
@@ -175,7 +167,6 @@ static void width_rounds_as_torchvision(void **state)
 		{0.75, 24, 48, 120, 240, 1280}, {1.4, 48, 88, 224, 448, 1792},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
 		struct sl_model *m = open_model(&(struct sl_model_spec){
 			.name = "mobilenet_v2", .width = want[i].width, .classes = 10, .image = 32});
@@ -195,7 +186,6 @@ static void resnet9_is_its_upstreams(void **state)
 		.name = "resnet9", .width = 1.0, .classes = 10, .image = 32, .cifar_stem = true, .dropout = 0.2});
 	int64_t trainable = 0;
 
-	(void)state;
 	for (int i = 0; i < m->graph.n_param; i++)
 		trainable += m->graph.param[i].role == SL_LEARNS ? sl_shape_count(&m->graph.param[i].shape) : 0;
 	assert_int_equal(trainable, 6573120);
@@ -216,7 +206,6 @@ static void resnet9_starts_as_pytorch_does(void **state)
 	struct sl_model *m = open_model(&(struct sl_model_spec){
 		.name = "resnet9", .width = 0.5, .classes = 10, .image = 32, .cifar_stem = true});
 
-	(void)state;
 	for (int i = 0; i < m->graph.n_param; i++) {
 		const struct sl_param *p = &m->graph.param[i];
 		const struct sl_file_param *f = &m->file[i];
@@ -264,7 +253,6 @@ static void torchvisions_networks(void **state)
 		    {"resnext50_32x4d", 25028904, 18},
 		    {"vgg16", 138357544, 14}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		struct sl_model_spec spec = {.width = 1, .classes = 1000, .image = 224};
 		struct sl_model *m;
@@ -284,7 +272,6 @@ static void mobilenets_of_other_forms(void **state)
 	struct sl_fail fail;
 	struct sl_model *m = open_model(&spec);
 
-	(void)state;
 	assert_int_equal(learners(m), 2296922);
 	assert_shape(&find_file(m, "layers.1.shortcut.0.weight")->shape, 4, (int64_t[]){24, 16, 1, 1});
 	sl_model_close(m);
@@ -317,7 +304,6 @@ static void blocks_that_begin_as_nothing(void **state)
 		int blocks;
 	} want[] = {{"resnet18", ".bn2.weight", 8}, {"resnet34", ".bn2.weight", 16}, {"resnet50", ".bn3.weight", 16}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		struct sl_model_spec spec = {.width = 0.25, .classes = 10, .image = 64, .init_bn0 = true};
 		struct sl_model *m;
@@ -348,7 +334,6 @@ static void names_and_forms_of_resnet(void **state)
 	struct sl_model_spec spec = {.name = "resnet50", .width = 1, .classes = 10, .image = 32, .cifar_stem = true};
 	struct sl_model *m = open_model(&spec);
 
-	(void)state;
 	assert_shape(&find_file(m, "conv1.weight")->shape, 4, (int64_t[]){64, 3, 3, 3});
 	assert_shape(&find_file(m, "layer2.0.downsample.0.weight")->shape, 4, (int64_t[]){512, 256, 1, 1});
 	assert_shape(&find_param(m, "layer4.2.bn3.running_var")->shape, 1, (int64_t[]){2048});
@@ -369,7 +354,6 @@ static void flattened_images_in_files(void **state)
 	struct sl_model *m = open_model(&spec);
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(find_file(m, "classifier.1.weight")->layout, SL_LAYOUT_HWC_FROM_CHW);
 	assert_int_equal(find_file(m, "classifier.1.weight")->channels, 256);
 	assert_shape(&find_file(m, "classifier.1.weight")->shape, 2, (int64_t[]){4096, 1024});
@@ -387,7 +371,6 @@ static void resnet9_refuses_other_images(void **state)
 	struct sl_model *m = NULL;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
 	assert_string_equal(fail.text, "image is 64x32; resnet9 takes heights and widths of 32 to 63 pixels");
 	spec.image = 31;
@@ -407,7 +390,6 @@ static void images_need_not_be_square(void **state)
 		.name = "mobilenet_v2", .width = 1.0, .classes = 10, .image = 40, .dropout = 0.2, .image_w = 56});
 	const struct sl_op first = sl_graph_op(&m->graph, 0);
 
-	(void)state;
 	assert_int_equal(first.in_shape[0].dim[1], 40);
 	assert_int_equal(first.in_shape[0].dim[2], 56);
 	assert_int_equal(first.out_shape.dim[1], 20);
@@ -421,7 +403,6 @@ static void wrong_specs_are_refused(void **state)
 	struct sl_model *m = NULL;
 	struct sl_fail fail;
 
-	(void)state;
 	spec = imagenet;
 	strcpy(spec.name, "mobilenet_v3");
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
@@ -446,7 +427,6 @@ static void the_largest_spec_does_not_overflow(void **state)
 								.dropout = 0.2},
 					&fail);
 
-	(void)state;
 	assert_int_equal(err, SL_ERR_CONFIG);
 	assert_null(m);
 }
@@ -480,7 +460,6 @@ static void shapes_of_single_ops(void **state)
 		.kind = SL_OP_ATTENTION, .in_shape = ATTEND(8, 4, 4), .u.attention = {.heads = 4, .kv = 2}, .most = 5};
 	struct sl_op norm = {.kind = SL_OP_LAYERNORM, .in_shape = {sl_shape3(2, 5, 6)}};
 
-	(void)state;
 	assert_int_equal(infer(&attention), SL_OK);
 	assert_shape(&attention.out_shape, 2, (int64_t[]){1, 8});
 	assert_int_equal(sl_op_macs(&attention, 3), 3 * 2 * 8 * 5);
@@ -559,7 +538,6 @@ static void misfits_are_refused(void **state)
 		{.kind = SL_OP_ACT},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(infer(&bad[i]), SL_ERR_CONFIG);
 }
@@ -571,7 +549,6 @@ static void a_builder_keeps_its_first_failure(void **state)
 	struct sl_fail fail;
 	struct sl_model *m = NULL;
 
-	(void)state;
 	assert_int_equal(sl_build_open(&b, "x", sl_shape4(1, 8, 8, 3), &sl_learn_tasks[0], 10, &fail), SL_OK);
 	sl_build_unit(&b, "u");
 	int x = sl_build_conv(&b, "first", SL_BUILD_INPUT, (struct sl_build_window){.out_c = 8, .k = 9});
@@ -607,7 +584,6 @@ static void initialisation_is_torchvisions_and_seeded(void **state)
 	enum { MOST = 1280 * 1000 };
 	float *x = malloc(MOST * sizeof(*x)), *y = malloc(MOST * sizeof(*y));
 
-	(void)state;
 	assert_non_null(x);
 	assert_non_null(y);
 	for (int i = 0; i < m->graph.n_param; i++) {

@@ -1,17 +1,9 @@
 /* A module that is missing, that is not ours, or that finds no driver: one sentence, the right
  * error code, and no output is changed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "kernels/module.h"
+#include "tests/support/unit.h"
 
 static void assert_one_sentence(const struct sl_fail *fail)
 {
@@ -24,7 +16,6 @@ static void test_missing(void **state)
 	struct sl_backend be = {.impl = &be};
 	struct sl_fail fail = {0};
 
-	(void)state;
 	assert_int_equal(sl_module_open("/nonexistent/libsplit_cuda.so", &be, 0, &fail), SL_ERR_UNAVAILABLE);
 	assert_int_equal(fail.code, SL_ERR_UNAVAILABLE);
 	assert_non_null(strstr(fail.text, "/nonexistent/libsplit_cuda.so"));
@@ -38,7 +29,6 @@ static void test_other_library(void **state)
 	struct sl_backend be = {0};
 	struct sl_fail fail = {0};
 
-	(void)state;
 	assert_int_equal(sl_module_open("libm.so.6", &be, 0, &fail), SL_ERR_UNAVAILABLE);
 	assert_non_null(strstr(fail.text, "sl_cuda_module"));
 	assert_null(be.ops);
@@ -72,7 +62,6 @@ static void test_built(void **state)
 	char path[4096], text[SL_MODULE_TEXT] = "untouched";
 	const char *built = built_module(path);
 
-	(void)state;
 	if (!built) {
 		print_message("no CUDA module is built here\n");
 		skip();

@@ -1,24 +1,17 @@
 /* Networks in one file: each that is written and read again is the same, and a file that was tampered with is refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/model/network_file.h"
 #include "client/model/weights_file.h"
 #include "common/conf/networks.h"
+#include "tests/support/unit.h"
 
 static char dir[] = "/tmp/split-network-XXXXXX";
 static char path[64];
 
 static int make_dir(void **state)
 {
-	(void)state;
 	if (!mkdtemp(dir))
 		return -1;
 	snprintf(path, sizeof path, "%s/net.safetensors", dir);
@@ -27,7 +20,6 @@ static int make_dir(void **state)
 
 static int remove_dir(void **state)
 {
-	(void)state;
 	unlink(path);
 	return rmdir(dir);
 }
@@ -119,7 +111,6 @@ static void every_network(void **state)
 	static const char *const built_in[] = {SL_BUILT_IN_NETWORKS(NAME)};
 	static const char *const written[] = {"small", "wide", "many", "steps", "grey", "text", "rows"};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof built_in / sizeof built_in[0]; i++) {
 		struct sl_model_spec spec = {.width = 0.1,
 					     .classes = 5,
@@ -212,7 +203,6 @@ static void tampered_with(void **state)
 	struct sl_model *model;
 	struct sl_fail fail;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
 		const char *at = strstr(graph, row[i].from);
 		char text[512];

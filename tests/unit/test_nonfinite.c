@@ -2,13 +2,6 @@
  * local twin byte for byte, with stateful codecs too. A run that stops there has the weights from
  * before. Also tests the checks themselves. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "client/pass/local.h"
 #include "client/pass/remote.h"
@@ -17,6 +10,7 @@
 #include "kernels/cpu/cpu.h"
 #include "server/host/host.h"
 #include "tests/support/asked.h"
+#include "tests/support/unit.h"
 
 enum { BATCH = 12, CHUNKS = 3, IMAGE = 32, ROW = IMAGE * IMAGE * 3, STEPS = 8, PART = 1 << 16 };
 
@@ -317,7 +311,6 @@ static void a_run_that_skips_is_its_local_twin(void **state)
 {
 	static struct outcome local, remote;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		open_case(&cases[i]);
 		run_local(&local, false);
@@ -335,7 +328,6 @@ static void a_run_that_stops_has_the_weights_before(void **state)
 {
 	static struct outcome local, remote;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		open_case(&cases[i]);
 		run_local(&local, true);
@@ -358,7 +350,6 @@ static void every_place_is_looked_at(void **state)
 	struct sl_fail fail;
 	bool finite;
 
-	(void)state;
 	assert_int_equal(sl_cpu_backend_open(&cpu, NULL, &fail), SL_OK);
 	for (int i = 0; i < N; i++)
 		x[i] = i % 2 ? 3.4028235e38f : -1e-42f; /* FLT_MAX and a denormal are finite */
@@ -388,7 +379,6 @@ static void a_backend_may_lack_it(void **state)
 	struct sl_fail fail;
 	bool finite;
 
-	(void)state;
 	assert_int_equal(sl_cpu_backend_open(&cpu, NULL, &fail), SL_OK);
 	ops = *cpu.ops;
 	ops.finite = NULL;

@@ -1,17 +1,10 @@
 /* Messages to systemd, and the interval of its watchdog. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/base/notify.h"
+#include "tests/support/unit.h"
 
 static void hear(const char *path)
 {
@@ -39,7 +32,6 @@ static void a_state_is_one_datagram(void **state)
 {
 	char path[64];
 
-	(void)state;
 	snprintf(path, sizeof path, "/tmp/test_notify.%d", (int)getpid());
 	hear(path);
 	unlink(path);
@@ -62,7 +54,6 @@ static void pings_come_in_half_the_time(void **state)
 {
 	char own[32];
 
-	(void)state;
 	snprintf(own, sizeof own, "%d", (int)getpid());
 	assert_int_equal(wanted(NULL, NULL), 0);
 	assert_int_equal(wanted("30000000", NULL), 15000);

@@ -1,19 +1,11 @@
 /* Networks that are not written as ONNX files, or cannot be. tests/golden/modules.py and tests/e2e/script/onnx_files.py
  * read what is written. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/model/onnx_write.h"
 #include "client/model/source.h"
 #include "common/weights/weights.h"
+#include "tests/support/unit.h"
 
 static char path[] = "/tmp/test_onnx_write_XXXXXX";
 
@@ -35,7 +27,6 @@ static void a_parameter_called_as_the_input(void **state)
 	struct sl_weights w;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_weights_open(&w, m, &fail), SL_OK);
 	snprintf(m->graph.param[0].name, sizeof m->graph.param[0].name, "%s", m->graph.in[0].name);
 	assert_int_equal(sl_onnx_write(m, path, (const float *const *)w.value, false, NULL, 0, &fail), SL_ERR_CONFIG);
@@ -51,7 +42,6 @@ static void what_cannot_be_written(void **state)
 		(struct sl_model_spec){.name = "token_mlp", .width = 1, .classes = 2, .vocab = 50, .tokens = 8});
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_onnx_write(m, path, NULL, false, NULL, 0, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "reads tokens, which is not written as ONNX"));
 	sl_model_close(m);
@@ -64,7 +54,6 @@ static void no_folder(void **state)
 	struct sl_weights w;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_weights_open(&w, m, &fail), SL_OK);
 	sl_weights_init(&w, m, 7);
 	assert_int_equal(sl_onnx_write(m, path, (const float *const *)w.value, false, NULL, 0, &fail), SL_OK);

@@ -1,13 +1,9 @@
 /* Optimizers: bounds, the text that enters a plan's hash, and the arguments of a step for a backend. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "common/exec/optimizer.h"
+#include "tests/support/unit.h"
 
 static const struct sl_optimizer adam = {.kind = SL_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
 
@@ -25,7 +21,6 @@ static void values_out_of_bounds_are_refused(void **state)
 	struct sl_optimizer o;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_optimizer_check(&(struct sl_optimizer){0}, &fail), SL_OK);
 	assert_int_equal(sl_optimizer_check(&adam, &fail), SL_OK);
 	o = adam, o.beta1 = 0, o.beta2 = SL_BETA_MOST, o.eps = SL_EPS_LEAST, o.weight_decay = 1;
@@ -60,7 +55,6 @@ static void a_step_has_its_corrections(void **state)
 	static const uint64_t t[] = {1, 2, 3, 10, 1000, 123456, 1000000};
 	struct sl_optimizer o = adam;
 
-	(void)state;
 	o.weight_decay = 0.1;
 	for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
 		struct sl_update u = sl_optimizer_step(&o, 0.01, t[i]);
@@ -87,7 +81,6 @@ static void counts_of_steps_are_exact(void **state)
 	uint64_t read = 7;
 	float as[2];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
 		assert_false(sl_steps_read(&read, none[i]));
 	assert_true(read == 7);

@@ -1,17 +1,10 @@
 /* Runs of parts over both transports: order, credit, high-water mark, and peers that vanish. The
  * receiver decodes every frame, which verifies the hash of each part. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/link/transport_impl.h"
 #include "tests/support/outq_rig.h"
 #include "tests/support/transport_inproc.h"
+#include "tests/support/unit.h"
 
 /* ---- tests that run over both transports */
 
@@ -297,7 +290,6 @@ static void the_queue_may_close_before_its_parts_are_back(const char *endpoint)
 #define BOTH(name)                                \
 	static void both_##name(void **state)     \
 	{                                         \
-		(void)state;                      \
 		for (int i = 0; i < SCHEMES; i++) \
 			name(schemes[i]);         \
 	}
@@ -321,7 +313,6 @@ static void control_frames_are_bounded(void **state)
 	enum sl_err err = SL_OK;
 	int n;
 
-	(void)state;
 	for (n = 0; n < 1000 && !err; n++) {
 		beat.u.heartbeat.sent_ms = (uint64_t)n;
 		err = sl_outq_control(rig->queue, &beat);
@@ -343,7 +334,6 @@ static void credit_that_waits_is_one_frame(void **state)
 	const struct sl_frame beat = {.kind = SL_FRAME_HEARTBEAT, .u.heartbeat = {.sent_ms = 1}};
 	struct sl_frame credit = {.kind = SL_FRAME_CREDIT};
 
-	(void)state;
 	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK); /* now the transport is full */
 	for (uint64_t n = 1; n <= 1000; n++) {
 		credit.u.credit.bytes = n;
@@ -369,7 +359,6 @@ static void a_part_aborted_while_busy_is_hashed_anew(void **state)
 	static uint8_t data[RUN];
 	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
 
-	(void)state;
 	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK); /* now the transport is full */
 	sl_outq_limits(rig->queue, PART, PLENTY);
 	sl_outq_post(rig->queue, &run);
@@ -412,7 +401,6 @@ static void corrupt_parts_are_noticed(void **state)
 	static uint8_t data[RUN];
 	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
 
-	(void)state;
 	assert_int_equal(sl_transport_bind(&server, rig->loop, &conf, &counting, rig, NULL), SL_OK);
 	assert_int_equal(sl_transport_connect(&client, rig->loop, &conf, &counting, rig, NULL), SL_OK);
 	assert_int_equal(sl_outq_open(&queue, rig->loop, client, SL_PEER_SERVER, NULL), SL_OK);
@@ -434,7 +422,6 @@ static void a_rate_is_what_the_peer_confirms(void **state)
 	static uint8_t data[RUN];
 	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
 
-	(void)state;
 	sl_outq_limits(rig->queue, PART, 2 * RUN);
 	rig->stop_at_sents = 1;
 	sl_outq_post(rig->queue, &run);

@@ -10,7 +10,6 @@ static void what_is_dropped_ends_once(void **state)
 	struct sl_run run = run_of(rig, fill(data, 1), 0, 0), weights = run_of(rig, data, 2, 0);
 	uint64_t header_bytes;
 
-	(void)state;
 	weights.part.what = SL_PART_WEIGHTS;
 	sl_outq_limits(rig->queue, PART, 10 * PART);
 	sl_outq_post(rig->queue, &run);
@@ -40,7 +39,6 @@ static void a_part_dropped_while_busy_is_hashed_anew(void **state)
 	static uint8_t data[RUN];
 	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
 
-	(void)state;
 	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK); /* now the transport is full */
 	sl_outq_limits(rig->queue, PART, PLENTY);
 	sl_outq_post(rig->queue, &run);
@@ -60,7 +58,6 @@ static void credit_does_not_wrap(void **state)
 	static uint8_t data[RUN];
 	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
 
-	(void)state;
 	sl_outq_limits(rig->queue, PART, UINT64_MAX);
 	for (int i = 1; i <= 2; i++) {
 		rig->stop_at_sents = i;

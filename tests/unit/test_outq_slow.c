@@ -1,15 +1,9 @@
 /* The queue over a transport that accepts everything and sends nothing until it is told to. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "common/link/loop.h"
 #include "common/link/outq.h"
 #include "common/link/transport_impl.h"
+#include "tests/support/unit.h"
 
 static void stop_loop(void *arg)
 {
@@ -66,7 +60,6 @@ static void a_slow_transport_is_kept_short(void **state)
 	struct sl_outq *queue;
 	struct sl_loop *loop;
 
-	(void)state;
 	assert_int_equal(sl_loop_open(&loop, NULL), SL_OK);
 	assert_int_equal(sl_outq_open(&queue, loop, &hoard.transport, SL_PEER_SERVER, NULL), SL_OK);
 	sl_outq_epoch(queue, 5);

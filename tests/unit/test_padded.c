@@ -3,22 +3,14 @@
  * products. So padding enters no softmax, loss or sum, and its content makes no difference. As a
  * control, padding that counts as tokens does make one. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "common/base/pool.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
 #include "tests/support/asked.h"
 #include "tests/support/local_gradients.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 6, MOST = 11, CLASSES = 3, VOCAB = 40, REAL = 31, CHUNKS = 2 };
 static const uint32_t begin[ROWS + 1] = {0, 5, 6, 15, 17, 24, REAL};
@@ -170,7 +162,6 @@ static void padding_changes_nothing(void **state)
 	struct sl_fail fail;
 	struct sl_pool *pool;
 
-	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	compare(&be);
 	be.ops->close(&be);
@@ -185,7 +176,6 @@ static int make_dir(void **state)
 {
 	FILE *file;
 
-	(void)state;
 	assert_non_null(mkdtemp(dir));
 	snprintf(path, sizeof path, "%s/config.json", dir);
 	file = fopen(path, "w");
@@ -196,7 +186,6 @@ static int make_dir(void **state)
 
 static int remove_dir(void **state)
 {
-	(void)state;
 	unlink(path);
 	return rmdir(dir);
 }

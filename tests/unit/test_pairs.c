@@ -1,16 +1,7 @@
 /* Pairs of inserts along features and tokens (insert.h: decaylinear with rate2, linear with
  * tokens): their schedule, their graphs, that they start as the identity, and what is refused.
  * test_golden compares what they compute later with PyTorch. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/pass/local.h"
 #include "common/base/pool.h"
@@ -18,6 +9,7 @@
 #include "common/session/table.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/asked.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 5, MOST = 11, CLASSES = 3, VOCAB = 40, CHUNKS = 2 };
 #define PAIRS "decaylinear:rate=0.7,every=2,times=3,l1=0.01,rate2=0.6"
@@ -69,7 +61,6 @@ static void published_rows(void **state)
 	struct sl_decay d = {.full = 768, .times = 9, .every = 300, .rate = 0.9, .tokens = 128, .rate2 = 0.95};
 	int tokens[SL_DECAY_MAX_TIMES + 1];
 
-	(void)state;
 	assert_int_equal(sl_decay_tokens(&d, tokens), 10);
 	assert_memory_equal(tokens, at95, sizeof at95);
 	assert_int_equal(sl_decay_row_tokens(&d, 299), 128);
@@ -115,7 +106,6 @@ static void a_middle_comes_back(void **state)
 	struct sl_fail fail;
 	const struct sl_plan_segment *mine, *theirs;
 
-	(void)state;
 	ask(&a, PAIRS, PAIRS ",from=2");
 	whole = plan_of(&a);
 	mine = &whole->segment[SL_MIDDLE];
@@ -161,7 +151,6 @@ static void fixed_pairs(void **state)
 	struct sl_shape s;
 	struct asked a;
 
-	(void)state;
 	ask(&a, "linear:16,tokens=6", "");
 	plan = plan_of(&a);
 	s = sl_plan_cut_shape_after(plan, false, 3, UINT64_MAX);
@@ -217,7 +206,6 @@ static void they_begin_as_the_identity(void **state)
 	struct sl_fail fail;
 	double loss;
 
-	(void)state;
 	assert_int_equal(sl_pool_open(&pool, 2, &fail), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&be, pool, &fail), SL_OK);
 	loss = loss_of(&be, "", "", plain);
@@ -251,7 +239,6 @@ static void rows_of_other_forms(void **state)
 {
 	struct asked a;
 
-	(void)state;
 	ask(&a, PAIRS, "");
 	a.split.model.whole_rows = 0; /* rows are not padded, or only to the longest of a batch */
 	plan_refuses(&a, "insert.head", "set data.pad to max");
@@ -300,7 +287,6 @@ static void texts_of_peers(void **state)
 	struct sl_graph g;
 	struct sl_fail fail;
 
-	(void)state;
 	if (sl_graph_read(&g, IN PARAM CHAIN "out y %3\n", strlen(IN PARAM CHAIN "out y %3\n"), &fail))
 		fail_msg("%s", fail.text);
 	assert_int_equal(g.most, 3);
@@ -330,7 +316,6 @@ static void tokens_of_peers(void **state)
 {
 	struct sl_session s = {.batch_rows = 5, .limits = {.batch = 5, .rows = 3, .row_tokens = 4, .chunk_tokens = 12}};
 
-	(void)state;
 	assert_true(sl_session_tokens_fit(&s, 0, 11) && sl_session_tokens_fit(&s, 0, 12));
 	s.limits.whole_rows = true;
 	assert_true(sl_session_tokens_fit(&s, 0, 12) && sl_session_tokens_fit(&s, 1, 8));
@@ -342,7 +327,6 @@ static int make_folder(void **state)
 {
 	FILE *file;
 
-	(void)state;
 	if (!mkdtemp(dir))
 		return -1;
 	snprintf(path, sizeof path, "%s/config.json", dir);
@@ -352,7 +336,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-	(void)state;
 	return unlink(path) || rmdir(dir);
 }
 

@@ -2,19 +2,11 @@
  * whatever else is in the table. */
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "client/data/parts.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 3000, PATIENTS = 400, FOLDS = 5 };
 
@@ -104,7 +96,6 @@ static void no_patient_is_in_two_parts(void **state)
 {
 	int part[ROWS], of[PATIENTS];
 
-	(void)state;
 	write_table(ROWS);
 	deal(part, "patient");
 	memset(of, 0xff, sizeof of);
@@ -121,7 +112,6 @@ static void rows_that_stay_keep_their_part(void **state)
 	static int before[ROWS], now[ROWS], other = 0;
 	struct sl_parts parts = parts_of(SL_PARTS_TEST, "");
 
-	(void)state;
 	write_table(ROWS);
 	deal(before, "");
 	write_table(ROWS / 2);
@@ -143,7 +133,6 @@ static void folds_share_what_test_leaves(void **state)
 	int part[ROWS], train[ROWS], tests = 0;
 	struct sl_parts parts = parts_of(SL_PARTS_TEST, "patient");
 
-	(void)state;
 	write_table(ROWS);
 	memset(part, 0xff, sizeof part);
 	(void)take(&parts, part, FOLDS);
@@ -172,7 +161,6 @@ static void scales_are_those_of_training(void **state)
 	double sum = 0, squares = 0;
 	json_t *about = json_object(), *column;
 
-	(void)state;
 	write_table(ROWS);
 	set = open_part(&parts);
 	for (int64_t i = 0; i < set.count; i++)
@@ -199,7 +187,6 @@ static void what_cannot_be_split_is_refused(void **state)
 	struct sl_set set;
 	struct sl_fail fail = {0};
 
-	(void)state;
 	write_table(4);
 	assert_int_equal(sl_set_open(&set, &spec, &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "no column \"doctor\" (data.split.by)"));
@@ -234,7 +221,6 @@ static void expressions_of_other_notations_are_refused(void **state)
 	struct sl_fail fail = {0};
 	char path[4][300];
 
-	(void)state;
 	for (int i = 0; i < 4; i++)
 		snprintf(path[i], sizeof path[i], "%s/%c%s", dir, 'a' + i / 2, i % 2 ? "/p1_2_3.png" : "");
 	for (int i = 0; i < 4; i += 2) {
@@ -266,7 +252,6 @@ static int begin(void **state)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	(void)state;
 	snprintf(dir, sizeof dir, "%s/parts-%d", tmp ? tmp : "/tmp", (int)getpid());
 	return mkdir(dir, 0700);
 }
@@ -275,7 +260,6 @@ static int end(void **state)
 {
 	char path[300];
 
-	(void)state;
 	snprintf(path, sizeof path, "%s/train.csv", dir);
 	unlink(path);
 	return rmdir(dir);

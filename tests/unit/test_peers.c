@@ -1,14 +1,9 @@
 /* The server's table of peers: strangers are bounded, peers that the server knows stay, and flags
  * are reported once and in order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "common/link/peers.h"
 #include "common/link/transport.h"
+#include "tests/support/unit.h"
 
 static sl_peer seen(struct sl_peers *peers, uint32_t n)
 {
@@ -22,7 +17,6 @@ static void strangers_are_bounded_and_acquaintances_stay(void **state)
 	struct sl_peers *peers;
 	sl_peer known, quiet, talker, other;
 
-	(void)state;
 	assert_int_equal(sl_peers_open(&peers, NULL, NULL), SL_OK);
 	known = seen(peers, 1);
 	quiet = seen(peers, 2);
@@ -45,7 +39,6 @@ static void a_full_table_ignores_newcomers(void **state)
 	struct sl_peers *peers;
 	sl_peer first = 0;
 
-	(void)state;
 	assert_int_equal(sl_peers_open(&peers, NULL, NULL), SL_OK);
 	for (uint32_t n = 0; n < SL_TRANSPORT_PEERS; n++) {
 		sl_peer p = seen(peers, n);
@@ -66,7 +59,6 @@ static void flagged_peers_are_listed_once_in_order(void **state)
 	sl_peer a, b, c;
 	bool gone;
 
-	(void)state;
 	assert_int_equal(sl_peers_open(&peers, NULL, NULL), SL_OK);
 	a = seen(peers, 1), b = seen(peers, 2), c = seen(peers, 3);
 	sl_peers_flag(peers, b, false);
@@ -91,7 +83,6 @@ static void a_peer_has_one_key(void **state)
 	struct sl_peers *peers;
 	sl_peer a, b;
 
-	(void)state;
 	assert_int_equal(sl_peers_open(&peers, NULL, NULL), SL_OK);
 	a = seen(peers, 1), b = seen(peers, 2);
 	assert_null(sl_peers_key(peers, a));

@@ -1,14 +1,10 @@
 /* Pictures that are truncated, damaged, too large or of an unknown format: each is refused with one
  * line. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-#include <jpeglib.h>
 #include <png.h>
+#include <stdio.h> /* before jpeglib.h */
+
+#include <jpeglib.h>
 #include <tiffio.h>
 #include <unistd.h>
 #include <webp/encode.h>
@@ -16,6 +12,7 @@
 
 #include "client/data/picture_format.h"
 #include "common/base/log.h"
+#include "tests/support/unit.h"
 
 enum { H = 24, W = 36, MOST = 1 << 16, MAX_PIXELS = 1 << 20 };
 
@@ -207,7 +204,6 @@ static enum sl_err decode(const uint8_t *bytes, size_t len, struct sl_value *out
 
 static void whole_files_are_read(void **state)
 {
-	(void)state;
 	for (int i = 0; i < FILES; i++) {
 		struct sl_value v;
 		struct sl_fail fail;
@@ -234,7 +230,6 @@ static void decode_as(struct sl_value *out, const struct file *f, struct sl_pict
 
 static void tiles_of_16_bits_are_kept(void **state)
 {
-	(void)state;
 	for (int samples = 1; samples <= 3; samples += 2) {
 		static struct file f;
 		struct sl_value v;
@@ -331,7 +326,6 @@ static void an_orientation_may_have_32_bits(void **state)
 {
 	static struct file f;
 
-	(void)state;
 	for (uint8_t type = 3; type <= 4; type++) {
 		f.len = 0;
 		put_orientation(&f, type);
@@ -344,7 +338,6 @@ static void exif_may_follow_fill_bytes(void **state)
 {
 	static struct file f;
 
-	(void)state;
 	put(&f, "\xff\xd8\xff\xff\xff\xe1\0\42Exif\0\0", 14);
 	put_orientation(&f, 3);
 	assert_int_equal(orientation_of(&f), 6);
@@ -358,7 +351,6 @@ static void exif_may_follow_many_chunks_of_pixels(void **state)
 {
 	static struct file f;
 
-	(void)state;
 	put(&f, "\x89PNG\r\n\x1a\n", 8);
 	for (int i = 0; i < 4000; i++)
 		put(&f, "\0\0\0\0IDAT\0\0\0\0", 12);
@@ -414,7 +406,6 @@ static void a_png_may_say_its_orientation_in_a_text(void **state)
 		    {"iTXt", "\1\0\0", 4, true}};
 	static struct file f;
 
-	(void)state;
 	for (size_t t = 0; t < sizeof text / sizeof *text; t++)
 		for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
 			f.len = 0;
@@ -442,7 +433,6 @@ static void a_tiff_stands_upright(void **state)
 	struct sl_value v;
 	struct sl_fail fail;
 
-	(void)state;
 	for (int deep = 0; deep < 2; deep++) {
 		f.len = 0;
 		make_turned_tiff(&f, ORIENTATION_RIGHTTOP, SAMPLEFORMAT_UINT);
@@ -485,7 +475,6 @@ static void further_samples_are_no_colours(void **state)
 	static struct file f;
 	struct sl_value v;
 
-	(void)state;
 	make_lines(&f, 16, PHOTOMETRIC_MINISBLACK, 3, EXTRASAMPLE_UNSPECIFIED, line, COMPRESSION_LZW);
 	decode_as(&v, &f, (struct sl_picture_spec){.deep = true, .channels = 1});
 	assert_memory_equal(v.data, want, sizeof want);
@@ -502,7 +491,6 @@ static void colours_are_divided_by_their_alpha(void **state)
 	static struct file f;
 	struct sl_value v;
 
-	(void)state;
 	make_lines(&f, 8, PHOTOMETRIC_RGB, 4, EXTRASAMPLE_ASSOCALPHA, line, COMPRESSION_LZW);
 	decode_as(&v, &f, (struct sl_picture_spec){.channels = 3});
 	assert_memory_equal(v.data, "\x7f\x08\0\0\0\0", 6);
@@ -523,7 +511,6 @@ static void the_upper_bits_are_taken(void **state)
 	static struct file f;
 	struct sl_value v;
 
-	(void)state;
 	make_lines(&f, 16, PHOTOMETRIC_RGB, 3, EXTRASAMPLE_UNSPECIFIED, rgb, COMPRESSION_LZW);
 	decode_as(&v, &f, (struct sl_picture_spec){.channels = 3});
 	assert_memory_equal(v.data, "\0\x7f\xfe\xff\x01\x80", 6);
@@ -534,7 +521,6 @@ static void the_upper_bits_are_taken(void **state)
 
 static void every_cut_is_seen(void **state)
 {
-	(void)state;
 	for (int i = 0; i < FILES; i++)
 		for (size_t n = 0; n < files[i].len; n++) {
 			struct sl_value v;
@@ -551,7 +537,6 @@ static void damage_is_harmless(void **state)
 {
 	int refused = 0, read = 0;
 
-	(void)state;
 	for (int i = 0; i < FILES; i++)
 		for (size_t at = 0; at < files[i].len; at += at < 200 ? 1 : 17)
 			for (int bit = 0; bit < 8; bit += 3) {
@@ -580,7 +565,6 @@ static void bombs_are_refused(void **state)
 	struct sl_value v;
 	struct sl_fail fail;
 
-	(void)state;
 	sl_room_close(&room);
 	assert_int_equal(decode((const uint8_t *)"P6 60000 60000 255 ", 19, &v, &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "60000 x 60000 pixels are too many: data.max_pixels is 1048576"));
@@ -607,7 +591,6 @@ static void other_files_are_named(void **state)
 	struct sl_value v;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(decode((const uint8_t *)"", 0, &v, &fail), SL_ERR_DATA);
 	assert_string_equal(fail.text, "the file is empty");
 	assert_int_equal(decode((const uint8_t *)"GIF89a", 6, &v, &fail), SL_ERR_DATA);
@@ -642,7 +625,6 @@ static void plain_pnm_is_read(void **state)
 	struct sl_value v;
 	struct sl_fail fail;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		const enum sl_err err = decode((const uint8_t *)rows[i].file, strlen(rows[i].file), &v, &fail);
 
@@ -659,7 +641,6 @@ static void a_palette_may_be_left_out_of_the_offset(void **state)
 	static struct file f;
 	struct sl_value v;
 
-	(void)state;
 	put(&f, "BM", 2);
 	put32(&f, 54 + 12 + 4);
 	put32(&f, 0);
@@ -704,7 +685,6 @@ static void big_tiff_is_read(void **state)
 	static struct file f;
 	struct sl_value v;
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		make_big_tiff(&f, (const char *[]){"w8l", "w8b", "wl", "wb"}[i]);
 		decode_as(&v, &f, (struct sl_picture_spec){.channels = 3});
@@ -725,7 +705,6 @@ static void lab_is_refused(void **state)
 	char path[24];
 	TIFF *tiff = begin_tiff(path, 8, 3);
 
-	(void)state;
 	TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_CIELAB);
 	TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, 2);
 	TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, 1);
@@ -747,7 +726,6 @@ static void twelve_bits_in_sixteen_are_told_of(void **state)
 {
 	static const uint16_t most[] = {4095, 4096, 0};
 
-	(void)state;
 	sl_log_set_sink(hear, NULL);
 	for (int i = 0; i < 6; i++) {
 		static struct file f;
@@ -780,14 +758,12 @@ static void twelve_bits_in_sixteen_are_told_of(void **state)
 
 static void names_end_as_torchvision_wants(void **state)
 {
-	(void)state;
 	assert_true(sl_picture_name("a.JPG") && sl_picture_name("b.tiff") && sl_picture_name(".webp"));
 	assert_false(sl_picture_name("a.gif") || sl_picture_name("jpg") || sl_picture_name("a.jpg.txt"));
 }
 
 static int make_files(void **state)
 {
-	(void)state;
 	for (int i = 0; i < H * W * 3; i++)
 		pixels[i] = (uint8_t)(i / (3 * W) * 7 + i % (3 * W) / 3 * 3 + i % 3 * 40);
 	make_jpeg(&files[0], false);
@@ -803,7 +779,6 @@ static int make_files(void **state)
 
 static int drop_room(void **state)
 {
-	(void)state;
 	sl_room_close(&room);
 	return 0;
 }

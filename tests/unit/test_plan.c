@@ -1,14 +1,8 @@
 /* The plan: how a batch is cut into chunks, and that its hash covers everything that either side computes with. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/graph/graph_text.h"
 #include "tests/support/plan_open.h"
+#include "tests/support/unit.h"
 
 static const struct sl_split_spec base = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0, 0, 0, 0},
 					  .cut = {.partition = "1:-1"},
@@ -32,7 +26,6 @@ static void a_batch_is_cut_into_chunks(void **state)
 {
 	struct sl_split_spec spec = base;
 
-	(void)state;
 	for (spec.plan.batch = 1; spec.plan.batch <= 9; spec.plan.batch++) {
 		for (spec.plan.chunks = 1; spec.plan.chunks <= spec.plan.batch; spec.plan.chunks++) {
 			struct sl_plan *plan = plan_of(&spec);
@@ -60,7 +53,6 @@ static void parameters_begin_on_cache_lines(void **state)
 {
 	struct sl_plan *plan = plan_of(&base);
 
-	(void)state;
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
 		const struct sl_plan_segment *s = &plan->segment[which];
 		int64_t end = 0;
@@ -84,7 +76,6 @@ static void the_hash_covers_every_choice(void **state)
 	struct sl_plan *plan = plan_of(&base), *again = plan_of(&base);
 	int n = 0;
 
-	(void)state;
 	assert_memory_equal(plan->hash, again->hash, sizeof plan->hash);
 	sl_plan_close(again);
 	for (int i = 0; i < CHOICES; i++)
@@ -126,7 +117,6 @@ static void a_middle_chooses_last(void **state)
 	};
 	const struct sl_plan_spec spec = {.batch = 4, .chunks = 2, .row_tokens = 8, .chunk_tokens = 16};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct sl_graph graph;
 		struct sl_fail fail = {0};
@@ -154,7 +144,6 @@ static void elementwise_ops_take_chosen_tokens(void **state)
 {
 	const struct sl_plan_spec spec = {.batch = 4, .chunks = 2, .row_tokens = 8, .chunk_tokens = 16};
 
-	(void)state;
 	for (enum sl_op_kind kind = 0; kind < SL_OP_COUNT; kind++) {
 		struct sl_graph graph;
 		struct sl_fail fail = {0};
@@ -181,7 +170,6 @@ static void macs_end_at_the_most_that_is_counted(void **state)
 	struct sl_plan *plan;
 	struct sl_fail fail = {0};
 
-	(void)state;
 	if (sl_graph_read(&graph, text, strlen(text), &fail) != SL_OK ||
 	    sl_plan_open_part(&plan, &spec, SL_MIDDLE, &graph, &fail) != SL_OK)
 		fail_msg("%s", fail.text);

@@ -1,19 +1,13 @@
 /* The pool runs every block exactly once, for many counts of blocks and threads. Runs follow each other at once and
  * after pauses, so that members are met spinning, falling asleep and asleep. Two pools share the same cores. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
 
 #include "common/base/pool.h"
+#include "tests/support/unit.h"
 
 enum { MAX_BLOCKS = 5000 };
 
@@ -55,7 +49,6 @@ static void every_block_once(void **state)
 	static const int threads[] = {1, 2, 3, 4, 7, 16};
 	static const int64_t blocks[] = {0, 1, 2, 3, 5, 16, 17, 100, 1001, MAX_BLOCKS};
 	struct tally *t = malloc(sizeof *t);
-	(void)state;
 
 	assert_non_null(t);
 	for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
@@ -74,7 +67,6 @@ static void every_block_once(void **state)
 static void no_pool_runs_in_the_caller(void **state)
 {
 	struct tally *t = malloc(sizeof *t);
-	(void)state;
 
 	assert_non_null(t);
 	assert_int_equal(sl_pool_threads(NULL), 1);
@@ -118,7 +110,6 @@ static int run_many(struct sl_pool *pool, int runs, bool pauses)
 static void stress_back_to_back(void **state)
 {
 	struct sl_pool *pool;
-	(void)state;
 
 	assert_int_equal(sl_pool_open(&pool, 4, NULL), SL_OK);
 	assert_int_equal(run_many(pool, 20000, false), 0);
@@ -131,7 +122,6 @@ static void stress_back_to_back(void **state)
 static void stress_with_pauses(void **state)
 {
 	struct sl_pool *pool;
-	(void)state;
 
 	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
 	assert_int_equal(run_many(pool, 4000, true), 0);
@@ -154,7 +144,6 @@ static void two_pools_share_the_cores(void **state)
 {
 	pthread_t thread[2];
 	void *rc;
-	(void)state;
 
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, other_pool, NULL), 0);
@@ -169,7 +158,6 @@ static void idle_pool_uses_no_time(void **state)
 	struct timespec before, after;
 	struct sl_pool *pool;
 	struct sum s = {.step = 1};
-	(void)state;
 
 	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
 	sl_pool_run(pool, 64, sum_block, &s);
@@ -205,7 +193,6 @@ static void members_may_run_anywhere(void **state)
 {
 	struct masks m = {.seen = 0};
 	struct sl_pool *pool;
-	(void)state;
 
 	assert_int_equal(sched_getaffinity(0, sizeof m.allowed, &m.allowed), 0);
 	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
@@ -221,7 +208,6 @@ static void wrong_thread_counts_are_refused(void **state)
 {
 	struct sl_fail fail;
 	struct sl_pool *pool = NULL;
-	(void)state;
 
 	assert_int_equal(sl_pool_open(&pool, -1, &fail), SL_ERR_USAGE);
 	assert_int_equal(sl_pool_open(&pool, SL_POOL_MAX_THREADS + 1, &fail), SL_ERR_USAGE);

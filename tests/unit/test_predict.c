@@ -1,16 +1,8 @@
 /* Lines of `splitc predict`. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "client/predict/predict.h"
+#include "tests/support/unit.h"
 
 enum { CLASSES = 3, BATCH = 2 };
 
@@ -59,7 +51,6 @@ static void check(enum sl_predict_format format, bool logits, const char *want)
 
 static void text_has_the_class_and_its_probability(void **state)
 {
-	(void)state;
 	check(SL_PREDICT_TEXT, false,
 	      "  sample  label  class  probability\n"
 	      "       0      2      2  0.5000\n"
@@ -69,7 +60,6 @@ static void text_has_the_class_and_its_probability(void **state)
 
 static void csv_has_all_classes(void **state)
 {
-	(void)state;
 	check(SL_PREDICT_CSV, true,
 	      "sample,label,class,logit_0,logit_1,logit_2\n"
 	      "0,2,2,0,0,0.6931472\n"
@@ -79,7 +69,6 @@ static void csv_has_all_classes(void **state)
 
 static void json_is_an_object_a_line(void **state)
 {
-	(void)state;
 	check(SL_PREDICT_JSON, true,
 	      "{\"sample\":0,\"label\":2,\"class\":2,\"logits\":[0,0,0.6931472]}\n"
 	      "{\"sample\":1,\"label\":2,\"class\":0,\"logits\":[1,-1,1]}\n"
@@ -106,7 +95,6 @@ static void names_and_the_most_probable(void **state)
 				       .classes = CLASSES,
 				       .set = &set,
 				       .class_name = class_name};
-	(void)state;
 	check_spec(spec, "  sample  class  probability  others  class_name  name\n"
 			 "       0      2  0.5000  cat 0.2500  hen  a,b.jpg\n"
 			 "       1      0  0.4683  hen 0.4683  cat  say \"c\".png\n"
@@ -136,7 +124,6 @@ static void names_may_have_line_ends(void **state)
 				       .task = &sl_learn_tasks[SL_LEARN_CLASSES],
 				       .classes = CLASSES,
 				       .class_name = class_name};
-	(void)state;
 	check_spec(spec, "  sample  class  probability  class_name\n"
 			 "       0      2  0.5000  hen?brown\n"
 			 "       1      0  0.4683  cat?\n"
@@ -188,7 +175,6 @@ static void a_sample_without_a_prediction_ends_the_command(void **state)
 	static const int32_t target[3 * CLASSES];
 	const struct sl_set set = {.source = &source};
 
-	(void)state;
 	for (int at = 0; at < 27; at++) {
 		struct sl_predict_spec spec = {.format = (enum sl_predict_format)(at % 3),
 					       .task = &sl_learn_tasks[kind[at / 3 % 3]],

@@ -1,17 +1,11 @@
 /* Principal components against their definition, on vectors that are not centred: orthonormal rows,
  * which are eigenvectors of the covariance in the order of their eigenvalues; and the share of the
  * variance that they leave out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "kernels/cpu/principal.h"
+#include "tests/support/unit.h"
 
 enum { SIZE = 12, COUNT = 5, N = 700 };
 
@@ -95,7 +89,6 @@ static void found_around(float off)
 
 static void components(void **state)
 {
-	(void)state;
 	make_vectors();
 	found_around(0);
 	found_around(1.5f); /* around a centre that is not the mean */
@@ -107,7 +100,6 @@ static void nothing_to_find(void **state)
 	float flat[3] = {1, 1, 1}, bad[3] = {1, NAN, 1}, v[3];
 	double rest;
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(sl_principal_open(&p, 3), SL_OK);
 		sl_principal_add(p, i ? bad : flat);

@@ -1,19 +1,11 @@
 /* What the client's own TCP connection finds at an endpoint that does not answer ZMTP: all kinds of
  * peers, none of them trusted. */
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <zmq.h>
@@ -23,6 +15,7 @@
 #include "common/link/probe.h"
 #include "tests/support/fake_peer.h"
 #include "tests/support/still_clock.h"
+#include "tests/support/unit.h"
 
 enum { MS = 120000, SHORT_MS = 150, LATE_MS = 60000 };
 
@@ -50,7 +43,6 @@ static void a_greeting_tells_its_mechanism(void **state)
 		{"AMECHANISMOF20LETTER", SL_GREETING_OTHER},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct fake_greeting g = fake_greeting(cases[i].mechanism);
 
@@ -64,7 +56,6 @@ static void what_is_no_greeting_is_seen_as_soon_as_it_shows(void **state)
 {
 	struct fake_greeting g = fake_greeting("CURVE");
 
-	(void)state;
 	assert_int_equal(sl_greeting_read((struct sl_bytes){(const uint8_t *)"H", 1}), SL_GREETING_ALIEN);
 	assert_int_equal(sl_greeting_read((struct sl_bytes){(const uint8_t *)"", 1}), SL_GREETING_ALIEN);
 	g.byte[9] = 0; /* a frame of ZMTP 1.0 */
@@ -84,7 +75,6 @@ static void who_has_keys_wants_one_that_has(void **state)
 {
 	struct sl_fail fail = {0};
 
-	(void)state;
 	for (int i = 0; i < SL_GREETING_COUNT; i++) {
 		enum sl_greeting g = (enum sl_greeting)i;
 
@@ -123,7 +113,6 @@ static void says_what_the_network_says(void **state)
 	char endpoint[64], out[SL_PROBE_TEXT], again[SL_PROBE_TEXT];
 	int fd = bound(endpoint);
 
-	(void)state;
 	assert_int_equal(sl_probe_wait(endpoint, MS, out), SL_GREETING_PART);
 	assert_string_equal(out, "Connection refused");
 	close(fd);
@@ -162,7 +151,6 @@ static void a_signal_ends_the_wait(void **state)
 	int fd = bound(endpoint);
 	pthread_t thread;
 
-	(void)state;
 	assert_int_equal(listen(fd, 1), 0); /* it never sends a byte */
 	assert_int_equal(pthread_create(&thread, NULL, terminate, NULL), 0);
 	assert_int_equal(sl_probe_wait(endpoint, 4 * MS, out), SL_GREETING_PART);
@@ -260,7 +248,6 @@ static void every_kind_of_peer_is_told_apart(void **state)
 		{"snatching", {.say = curve.byte, .len = 64, .snatches = true}, 0, SL_GREETING_CURVE, "with keys"},
 	};
 
-	(void)state;
 	old.byte[10] = 1;
 	memset(garbage, 0x7f, 64);
 	memset(garbage + 64, 0xff, sizeof garbage - 64);
@@ -277,7 +264,6 @@ static void zeromq_is_heard_whole(void **state)
 	} cases[] = {
 		{0, SL_GREETING_NULL}, {ZMQ_PLAIN_SERVER, SL_GREETING_OTHER}, {ZMQ_CURVE_SERVER, SL_GREETING_CURVE}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_ROUTER);
 		char endpoint[256], text[SL_PROBE_TEXT], public_key[41], secret_key[41];
@@ -321,7 +307,6 @@ static void a_probe_can_be_closed_at_any_time(void **state)
 	struct sl_probe *probe;
 	struct sl_fail fail;
 
-	(void)state;
 	sl_probe_close(NULL);
 	fake_peer_open(&peer);
 	for (int after_ms = 0; after_ms < 12; after_ms++) {

@@ -1,14 +1,7 @@
 /* The progress line at many widths, and rates. A pipe gets plain lines; a terminal gets a bar,
  * which never mixes with log lines. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -20,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/wrap.h"
 #include "common/telemetry/progress.h"
+#include "tests/support/unit.h"
 
 static const struct sl_progress_state sample_state = {.phase = "train",
 						      .epoch = 2,
@@ -37,7 +31,6 @@ static void line_fits_any_width(void **state)
 {
 	const struct sl_progress_rates rates = {1234.4, 56.78, 12.3, 3725};
 	char line[SL_PROGRESS_LINE];
-	(void)state;
 
 	assert_true(sl_progress_line(line, &sample_state, &rates, 400, false) > 0);
 	assert_string_equal(
@@ -61,7 +54,6 @@ static void unknown_values_are_left_out(void **state)
 	const struct sl_progress_rates rates = {NAN, NAN, NAN, NAN};
 	struct sl_progress_state s = sample_state;
 	char line[SL_PROGRESS_LINE];
-	(void)state;
 
 	s.loss = s.acc = NAN;
 	s.steps = s.step = 0;
@@ -79,7 +71,6 @@ static void durations(void **state)
 	} cases[] = {{0, "0s"},         {59.4, "59s"},   {59.6, "1m00s"}, {185, "3m05s"}, {3725, "1h02m"},
 		     {183600, "2d03h"}, {INFINITY, "-"}, {NAN, "-"},      {-1, "-"}};
 	char text[16];
-	(void)state;
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		assert_string_equal(sl_progress_duration(cases[i].seconds, text), cases[i].text);
@@ -94,7 +85,6 @@ static void figures(void **state)
 		     {1e-7, "1e-07"},     {999999.4, "999999.4000"}, {1e6, "1e+06"},        {1.4614937e30, "1.461e+30"},
 		     {-2.5e9, "-2.5e+09"}};
 	char text[SL_FIGURE_TEXT];
-	(void)state;
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		assert_string_equal(sl_figure_text(cases[i].x, text), cases[i].text);
@@ -132,7 +122,6 @@ static void pipe_gets_plain_lines(void **state)
 	struct sl_progress *p;
 	char *text;
 	int fd[2];
-	(void)state;
 
 	assert_int_equal(pipe(fd), 0);
 	options.fd = fd[1];
@@ -162,7 +151,6 @@ static void rates_follow_the_last_seconds(void **state)
 	struct sl_progress *p;
 	char *text;
 	int fd[2];
-	(void)state;
 
 	assert_int_equal(pipe(fd), 0);
 	options.fd = fd[1];
@@ -206,7 +194,6 @@ static void a_pipe_gets_no_line_during_a_step(void **state)
 	struct sl_progress_options options = {.plain_interval_ms = 1};
 	struct sl_progress *p;
 	int fd[2];
-	(void)state;
 
 	assert_int_equal(pipe(fd), 0);
 	options.fd = fd[1];
@@ -254,7 +241,6 @@ static void terminal_gets_a_bar(void **state)
 	struct winsize narrow = {.ws_row = 24, .ws_col = 30};
 	char text[4096];
 	struct sl_progress *p;
-	(void)state;
 
 	setenv("TERM", "xterm", 1);
 	setenv("NO_COLOR", "1", 1);
@@ -287,7 +273,6 @@ static void a_terminal_shows_the_link_during_a_step(void **state)
 	struct sl_progress_options options = {.fd = STDERR_FILENO};
 	struct sl_progress *p;
 	static char text[65536];
-	(void)state;
 
 	setenv("TERM", "xterm", 1);
 	setenv("NO_COLOR", "1", 1);
@@ -310,7 +295,6 @@ static void colours_unless_told(void **state)
 	struct sl_progress_state s = at_second(50);
 	struct sl_progress *p;
 	char text[4096];
-	(void)state;
 
 	setenv("TERM", "xterm", 1);
 	unsetenv("NO_COLOR");
@@ -331,7 +315,6 @@ static void dumb_terminals_get_plain_lines(void **state)
 	struct sl_progress_state s = at_second(100);
 	struct sl_progress *p;
 	char text[4096];
-	(void)state;
 
 	setenv("TERM", "dumb", 1);
 	struct terminal t = open_terminal(80);
@@ -360,7 +343,6 @@ static void log_lines_never_follow_a_bar(void **state)
 	pthread_t thread;
 	static char text[65536];
 	int lines = 0, bad = 0;
-	(void)state;
 
 	setenv("TERM", "xterm", 1);
 	setenv("NO_COLOR", "1", 1);

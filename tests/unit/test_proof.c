@@ -1,15 +1,9 @@
 /* The proof of a session: a signature over the nonce and the whole Hello, by a secret key that only its client has. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/link/proof.h"
 #include "server/host/challenge.h"
 #include "server/host/epochs.h"
+#include "tests/support/unit.h"
 
 static const uint8_t nonce[SL_NONCE_BYTES] = {1, 2, 3};
 static struct sl_secret secret, other;
@@ -19,7 +13,6 @@ static int open_secrets(void **state)
 	const uint8_t seed[SL_SECRET_BYTES] = {4, 5, 6};
 	struct sl_fail fail;
 
-	(void)state;
 	sl_secret_from(&secret, seed);
 	return sl_secret_make(&other, &fail) != SL_OK;
 }
@@ -40,7 +33,6 @@ static void a_proof_holds_for_its_hello_and_nonce_alone(void **state)
 	struct sl_hello h = proven(), changed;
 	uint8_t later[SL_NONCE_BYTES] = {1, 2, 4};
 
-	(void)state;
 	assert_true(sl_proof_holds(&h, nonce));
 	assert_false(sl_proof_holds(&h, later));
 	changed = h, changed.epoch++;
@@ -60,7 +52,6 @@ static void another_secret_proves_nothing(void **state)
 {
 	struct sl_hello h = proven();
 
-	(void)state;
 	assert_int_equal(sl_proof_make(&h, &other, nonce), SL_OK);
 	assert_false(sl_proof_holds(&h, nonce));
 	memcpy(h.session, other.session, sizeof h.session);
@@ -72,7 +63,6 @@ static void a_name_is_one_session_s_and_does_not_tell_it(void **state)
 {
 	uint8_t one[16], two[16];
 
-	(void)state;
 	sl_session_name(secret.session, one);
 	sl_session_name(other.session, two);
 	assert_memory_not_equal(one, two, sizeof one);
@@ -87,7 +77,6 @@ static void a_connection_has_one_nonce_for_some_time(void **state)
 	uint8_t first[SL_NONCE_BYTES];
 	sl_peer gone;
 
-	(void)state;
 	assert_null(sl_challenges_find(c, 1));
 	memcpy(first, sl_challenges_make(c, 1, 1000, &gone), sizeof first);
 	assert_memory_equal(sl_challenges_make(c, 1, 1500, &gone), first, sizeof first);
@@ -113,7 +102,6 @@ static void so_many_epochs_are_remembered(void **state)
 	static struct sl_epochs e;
 	uint8_t session[SL_SESSION_BYTES] = {0};
 
-	(void)state;
 	assert_int_equal(sl_epochs_find(&e, session), 0);
 	sl_epochs_remember(&e, session, 7);
 	sl_epochs_remember(&e, session, 5);

@@ -1,13 +1,9 @@
 /* Rates cover the last ten seconds and nothing older, at any interval of samples. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "common/telemetry/rate.h"
+#include "tests/support/unit.h"
 
 static struct sl_rate_sample sample(uint64_t ms, uint64_t a, uint64_t b)
 {
@@ -18,7 +14,6 @@ static void nothing_is_known_at_first(void **state)
 {
 	struct sl_rate rate = {0};
 	struct sl_rate_sample now = sample(5000, 7, 9);
-	(void)state;
 
 	assert_true(isnan(sl_rate_per_s(&rate, &now, 0)));
 	sl_rate_keep(&rate, &now);
@@ -33,7 +28,6 @@ static void nothing_is_known_at_first(void **state)
 static void what_is_older_than_the_window_counts_no_more(void **state)
 {
 	static const uint64_t apart[] = {20, 250, 3000};
-	(void)state;
 
 	for (size_t i = 0; i < sizeof apart / sizeof apart[0]; i++) {
 		struct sl_rate rate = {0};
@@ -68,7 +62,6 @@ static void rare_samples_still_give_a_rate(void **state)
 	struct sl_rate rate = {0};
 	struct sl_rate_sample now;
 	double grown[SL_RATE_COUNTERS];
-	(void)state;
 
 	for (uint64_t s = 0; s <= 600; s += 60) {
 		now = sample(s * 1000, s * s, s);
@@ -84,7 +77,6 @@ static void counters_that_fall_begin_anew(void **state)
 {
 	struct sl_rate rate = {0};
 	struct sl_rate_sample now = sample(0, 1000000, 0);
-	(void)state;
 
 	sl_rate_keep(&rate, &now);
 	now = sample(1000, 50, 0);

@@ -1,21 +1,13 @@
 /* What a run does after it lost its link, as far as that needs no link: what it offers, after which
  * errors it reconnects, and how soon. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/persist/last_run.h"
 #include "client/persist/run_secret.h"
 #include "client/train/recover.h"
 #include "tests/support/small_plan.h"
+#include "tests/support/unit.h"
 
 static struct sl_conf_client conf;
 static struct sl_setup setup = {.conf = &conf};
@@ -69,7 +61,6 @@ static void every_link_has_an_epoch_above_the_last(void **state)
 	struct sl_offer first = {.epoch = 0}, next = {.epoch = 0};
 	uint64_t last;
 
-	(void)state;
 	sl_recover_offer(r.recover, &first);
 	assert_int_equal(first.n_held, 1); /* nothing is kept: the run begins at step 0 */
 	assert_int_equal(first.held[0], 0);
@@ -95,7 +86,6 @@ static bool is_lost(enum sl_err err)
  * frame is no accident. */
 static void a_run_comes_back_after_what_may_pass(void **state)
 {
-	(void)state;
 	for (int err = SL_OK + 1; err < SL_ERR_COUNT; err++) {
 		bool broken = err == SL_ERR_PROTOCOL || err == SL_ERR_PAYLOAD;
 		struct sl_retry r = {.lost = 0};
@@ -112,7 +102,6 @@ static void links_that_are_lost_are_no_broken_frames(void **state)
 {
 	struct sl_retry r = {.lost = 0};
 
-	(void)state;
 	for (int broken = 0; broken < 5; broken++) {
 		for (int lost = 0; lost < 20; lost++)
 			assert_true(sl_retry_failed(&r, SL_ERR_PEER_LOST));
@@ -133,7 +122,6 @@ static void pauses_double_and_differ(void **state)
 	struct sl_retry r = {.lost = 0};
 	int shorter = 0;
 
-	(void)state;
 	for (int failed = 1; failed < 40; failed++) {
 		uint64_t whole = failed < 6 ? 1000u << (failed - 1) : 32000, ms;
 
@@ -216,7 +204,6 @@ static void a_run_goes_on_with_one_session(void **state)
 	struct stat st;
 	FILE *file;
 
-	(void)state;
 	assert_non_null(mkdtemp(dir));
 	setup.plan = small_plan_open("1:-1", 1);
 	assert_int_equal(sl_secret_make(&secret, &fail), SL_OK);
@@ -268,7 +255,6 @@ static void without_a_file_there_is_nothing_to_resume(void **state)
 	struct rig r = rig_open(false);
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_recover_open(&recover, r.loop, &setup, r.run, true, true, &events, NULL, &fail),
 			 SL_ERR_NOINPUT);
 	assert_non_null(strstr(fail.text, "without --resume a run begins there"));
@@ -280,7 +266,6 @@ static int remove_folder(void **state)
 	static const char *const left[] = {"log.jsonl", "link-epoch", "session-key", "traffic"};
 	char path[64];
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		snprintf(path, sizeof path, "%s/%s", dir, left[i]);
 		unlink(path);

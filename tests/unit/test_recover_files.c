@@ -1,20 +1,12 @@
 /* What a run keeps of its steps, and where it resumes after it lost its link. The link is a stub
  * that follows the test's orders, so that losses can come in any order. A state is one number. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/persist/last_run.h"
 #include "client/train/recover.h"
 #include "tests/support/small_plan.h"
+#include "tests/support/unit.h"
 
 /* ---- the link */
 
@@ -67,7 +59,7 @@ enum sl_err sl_remote_take_ends(struct sl_remote *r, struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_BUG, "no link of this rig brings heads and tails");
 }
 
-enum sl_err sl_remote_apply(struct sl_remote *r)
+enum sl_err sl_remote_apply(struct sl_remote *r, struct sl_fail *fail)
 {
 	r->applies++;
 	r->state++;
@@ -153,7 +145,6 @@ static int open_rig(void **state)
 	static const struct sl_recover_events events = {missed, written};
 	struct sl_fail fail;
 
-	(void)state;
 	rig = (struct rig){.link = {.ready = true, .session = {.keep = SL_KEEP_DONE}}};
 	if (sl_loop_open(&rig.loop, &fail) || sl_training_open(&rig.run, &setup, "remote", false, false, &fail) ||
 	    sl_recover_open(&rig.recover, rig.loop, &setup, rig.run, true, false, &events, NULL, &fail))
@@ -163,7 +154,6 @@ static int open_rig(void **state)
 
 static int close_rig(void **state)
 {
-	(void)state;
 	assert_true(sl_recover_settle(rig.recover));
 	sl_recover_close(rig.recover);
 	sl_training_close(rig.run);
@@ -262,7 +252,6 @@ static void finish(uint64_t at)
 
 static void the_two_newest_are_kept_and_named(void **state)
 {
-	(void)state;
 	assert_kept(0, 0);
 	steps_to(2);
 	assert_kept(2, 0);
@@ -285,7 +274,6 @@ static void the_two_newest_are_kept_and_named(void **state)
 /* In a group, the last checkpoint must be on the disk before the next is due: the others keep none older. */
 static void a_member_has_the_last_one_on_its_disk_first(void **state)
 {
-	(void)state;
 	steps_to(1);
 	step();
 	sl_recover_keep(rig.recover, &rig.link, rig.run, false);
@@ -304,7 +292,6 @@ static void the_last_state_stays(void **state)
 {
 	uint64_t at = UINT64_MAX;
 
-	(void)state;
 	steps_to(4);
 	finish(4);
 	assert_kept(0, 0);
@@ -327,7 +314,6 @@ static void the_last_state_stays(void **state)
 /* A file is of no use without the server's half. */
 static void what_the_server_lacks_is_not_kept(void **state)
 {
-	(void)state;
 	steps_to(2);
 	rig.link.session.keep = SL_KEEP_NOT;
 	steps_to(4);
@@ -339,7 +325,6 @@ static void what_the_server_lacks_is_not_kept(void **state)
 
 static void a_step_in_doubt_is_offered_both_ways(void **state)
 {
-	(void)state;
 	steps_to(5);
 	rig.link.in_doubt = true;
 	assert_false(lose());
@@ -356,7 +341,6 @@ static void a_step_in_doubt_is_offered_both_ways(void **state)
 
 static void a_step_that_was_applied_is_done(void **state)
 {
-	(void)state;
 	steps_to(5);
 	rig.link.applied = true;
 	rig.link.state = 6;
@@ -374,7 +358,6 @@ static void a_state_that_another_link_made_is_refused(void **state)
 	enum sl_restored how;
 	struct sl_fail fail;
 
-	(void)state;
 	rig.link.made = 7;
 	steps_to(5);
 	assert_false(lose());
@@ -390,7 +373,6 @@ static void later_links_are_above_one_that_rose(void **state)
 {
 	struct sl_offer offer = {.epoch = 0};
 
-	(void)state;
 	sl_recover_offer(rig.recover, &offer);
 	assert_true(offer.first);
 	rig.link.session.epoch = offer.epoch + (1u << 30);
@@ -410,7 +392,6 @@ static void a_confirmed_checkpoint_is_not_begun_anew(void **state)
 {
 	struct sl_fail fail;
 
-	(void)state;
 	assert_offer("0");
 	assert_int_equal(sl_recover_keep_last(rig.recover, &rig.link, rig.run, &fail), SL_OK); /* a pause at step 0 */
 	rig.link.session.keep = SL_KEEP_NOT;
@@ -434,7 +415,6 @@ static void a_confirmed_checkpoint_is_not_begun_anew(void **state)
 /* A step that was applied in part is not offered: files are. */
 static void a_torn_step_is_offered_by_nobody(void **state)
 {
-	(void)state;
 	steps_to(5);
 	assert_false(lose());
 	assert_int_equal(restore(5), SL_RESTORED_SAME);
@@ -449,7 +429,6 @@ static void a_torn_step_is_offered_by_nobody(void **state)
 /* Going back to a step removes all later files at once, since they belong to another history. */
 static void going_back_leaves_what_was_later(void **state)
 {
-	(void)state;
 	steps_to(7);
 	assert_false(lose());
 	assert_int_equal(restore(4), SL_RESTORED_BACK);
@@ -465,7 +444,6 @@ static void going_back_leaves_what_was_later(void **state)
 /* From step 0 on, old files stay until a new one is written: the client may have reached the wrong server. */
 static void from_the_beginning_files_stay_until_others_come(void **state)
 {
-	(void)state;
 	steps_to(7);
 	assert_false(lose());
 	assert_int_equal(restore(0), SL_RESTORED_BACK);
@@ -490,7 +468,6 @@ static const char *path_of(int step)
 /* The old files are removed before the first file of the new history is written: both never exist together. */
 static void files_of_two_pasts_never_lie_side_by_side(void **state)
 {
-	(void)state;
 	steps_to(7);
 	assert_false(lose());
 	assert_int_equal(restore(0), SL_RESTORED_BACK);
@@ -504,7 +481,6 @@ static void files_of_two_pasts_never_lie_side_by_side(void **state)
 
 static void a_file_that_comes_behind_going_back_is_not_kept(void **state)
 {
-	(void)state;
 	steps_to(7);
 	step();
 	sl_recover_keep(rig.recover, &rig.link, rig.run, false);
@@ -522,7 +498,6 @@ static void a_file_that_cannot_be_read_leaves_no_state(void **state)
 	enum sl_restored how;
 	struct sl_fail fail;
 
-	(void)state;
 	steps_to(7);
 	assert_false(lose());
 	assert_offer("764");
@@ -536,7 +511,6 @@ static void half_a_step_is_not_kept(void **state)
 {
 	struct sl_fail fail;
 
-	(void)state;
 	steps_to(3);
 	rig.link.torn = true;
 	assert_int_equal(sl_recover_keep_last(rig.recover, &rig.link, rig.run, &fail), SL_ERR_IO);
@@ -549,7 +523,6 @@ static void half_a_step_is_not_kept(void **state)
 /* A file that cannot be read is not offered again. A plan that differs is not the file's fault. */
 static void a_refused_file_is_offered_no_more(void **state)
 {
-	(void)state;
 	steps_to(7);
 	rig.link.torn = true;
 	assert_false(lose());
@@ -567,7 +540,6 @@ static void a_refused_file_is_offered_no_more(void **state)
 /* A run that ends with its link keeps the steps that it has done, unless a COMMIT has no answer. */
 static void a_lost_run_keeps_what_it_has_done(void **state)
 {
-	(void)state;
 	steps_to(5);
 	rig.link.in_doubt = true;
 	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_PEER_LOST);
@@ -601,7 +573,6 @@ static void the_newest_is_one_that_is_there(void **state)
 	struct sl_last_run last;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_string_equal(sl_recover_outlook(NULL), "");
 	assert_newest(0, false);
 	assert_int_equal(restore(0), SL_RESTORED_BACK);
@@ -629,7 +600,6 @@ static void the_newest_is_one_that_is_there(void **state)
 
 static void the_newest_is_none_where_those_of_another_past_are_gone(void **state)
 {
-	(void)state;
 	steps_to(7);
 	assert_false(lose());
 	assert_int_equal(restore(0), SL_RESTORED_BACK);
@@ -643,7 +613,6 @@ static void the_newest_is_none_where_those_of_another_past_are_gone(void **state
 
 static void the_newest_is_not_what_a_run_went_back_behind(void **state)
 {
-	(void)state;
 	steps_to(7);
 	step();
 	sl_recover_keep(rig.recover, &rig.link, rig.run, false);
@@ -656,7 +625,6 @@ static void the_newest_is_not_what_a_run_went_back_behind(void **state)
 
 static int make_all(void **state)
 {
-	(void)state;
 	conf.agreed.batch = 1;
 	conf.train.epochs = 1;
 	conf.train.checkpoint_every = 2;
@@ -675,7 +643,6 @@ static int remove_all(void **state)
 	static const char *const left[] = {"log.jsonl", "link-epoch", "session-key", "traffic"};
 	char path[64];
 
-	(void)state;
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
 	for (int i = 0; i < 4; i++) {
 		snprintf(path, sizeof path, "%s/%s", dir, left[i]);

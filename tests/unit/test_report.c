@@ -1,19 +1,12 @@
 /* What the client reports about its links while it runs, and the sums over links that have ended.
  * The link is a stub that only holds figures. */
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "client/train/report.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/small_plan.h"
+#include "tests/support/unit.h"
 
 struct sl_remote {
 	struct sl_session session;
@@ -68,7 +61,6 @@ static void links_that_are_over_are_summed(void **state)
 	struct sl_remote first = figures(), second = figures();
 	struct sl_training_link link = {.rate = {.n = 3}};
 
-	(void)state;
 	second.stats.peak_tx = 20;
 	second.stats.peak_rx = 50;
 	sl_report_add(&link, &first);
@@ -108,7 +100,6 @@ static void the_status_has_both_ways_apart(void **state)
 	json_t *root;
 	char *text;
 
-	(void)state;
 	setup.set[SL_SPLIT_TRAIN].count = setup.set[SL_SPLIT_TEST].count = 4;
 	if (sl_pool_open(&setup.pool, 1, &fail) || sl_cpu_backend_open(&setup.be, setup.pool, &fail) ||
 	    sl_training_open(&run, &setup, "remote", false, false, &fail))

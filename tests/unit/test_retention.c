@@ -1,19 +1,13 @@
 /* The store's housekeeping: by age, by bytes, oldest first. Live sessions and files of others stay. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "server/host/housekeeping.h"
 #include "server/store/retention.h"
 #include "server/store/store.h"
+#include "tests/support/unit.h"
 
 #define ID_A "00112233445566778899aabbccddeeff"
 #define ID_B "ffeeddccbbaa99887766554433221100"
@@ -60,7 +54,6 @@ static void wake(void *arg)
 
 static int fill(void **state)
 {
-	(void)state;
 	for (int i = 0; i < FILES; i++) {
 		const struct timespec at[2] = {{NOW - files[i].age_s, 0}, {NOW - files[i].age_s, 0}};
 		int fd = open(path_of(files[i].name), O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -85,7 +78,6 @@ static void without_bounds_all_stays(void **state)
 	const struct sl_retention w = {.dir = dir};
 	struct sl_retention_result r = sl_retention_run(&w, NOW);
 
-	(void)state;
 	assert_left(0x1ff);
 	assert_int_equal(r.files, OURS);
 	assert_int_equal(r.bytes, 1015);
@@ -98,7 +90,6 @@ static void what_is_too_old_goes(void **state)
 	const struct sl_retention w = {.dir = dir, .ttl_s = 300};
 	struct sl_retention_result r = sl_retention_run(&w, NOW);
 
-	(void)state;
 	assert_left(0x1fd);
 	assert_int_equal(r.removed, 1);
 	assert_int_equal(r.bytes, 1015 - 200);
@@ -114,7 +105,6 @@ static void live_sessions_stay(void **state)
 	struct sl_retention_live live[2] = {0};
 	struct sl_retention w = {.dir = dir, .ttl_s = 10, .live = live, .n_live = 2};
 
-	(void)state;
 	sl_retention_join(&w, 1, id_a);
 	sl_retention_run(&w, NOW);
 	assert_left(0x1cc);
@@ -140,7 +130,6 @@ static void sessions_that_left_are_live_no_more(void **state)
 	struct sl_fail fail;
 	uint64_t now_ms = 1;
 
-	(void)state;
 	snprintf(conf.store, sizeof conf.store, "%s", dir);
 	fclose(fopen(path_of(recent), "w")); /* else the clock would count as wrong */
 	assert_int_equal(sl_worker_open(&worker, "test", wake, NULL, &fail), SL_OK);
@@ -166,7 +155,6 @@ static void the_oldest_beyond_the_budget_go(void **state)
 	struct sl_retention w = {.dir = dir, .bytes = 415, .live = live, .n_live = 1};
 	struct sl_retention_result r;
 
-	(void)state;
 	sl_retention_join(&w, 0, id_a);
 	r = sl_retention_run(&w, NOW);
 	assert_left(0x1cd | 0x20); /* removes 200 and 400 bytes, until 415 are left */
@@ -219,7 +207,6 @@ static void a_client_s_own_oldest_go_first(void **state)
 	struct sl_retention w = {.dir = dir, .bytes = 1000, .bytes_per_key = 1000};
 	struct sl_fail fail;
 
-	(void)state;
 	lay(state_of(&good, 1), 300, 9000);
 	for (int n = 2; n < 40; n++) {
 		assert_int_equal(sl_retention_make_room(&w, &greedy, NULL, 100, &fail), SL_OK);
@@ -243,7 +230,6 @@ static void a_key_has_its_share_and_no_more(void **state)
 	uint8_t session[16] = {[15] = 1};
 	struct sl_fail fail;
 
-	(void)state;
 	sl_retention_join(&w, 0, session);
 	lay(state_of(&one, 1), 200, 5000); /* live */
 	lay(state_of(&one, 2), 200, 4000);
@@ -266,7 +252,6 @@ static void without_keys_all_are_one(void **state)
 	uint8_t session[16] = {[15] = 1};
 	struct sl_fail fail;
 
-	(void)state;
 	sl_retention_join(&w, 0, session);
 	lay(state_of(NULL, 1), 200, 5000);
 	lay(state_of(NULL, 2), 100, 4000);
@@ -291,7 +276,6 @@ static void what_is_being_written_stays_and_counts(void **state)
 	char tmp[160];
 	struct sl_fail fail;
 
-	(void)state;
 	snprintf(tmp, sizeof tmp, "%s.tmp", state_of(NULL, 1));
 	assert_int_equal(sl_retention_begin(&w, &one, state_of(NULL, 1), NULL, NULL, 300, &fail), SL_OK);
 	assert_int_equal(sl_retention_begin(&w, &same, state_of(NULL, 1), NULL, NULL, 1, &fail), SL_ERR_BUSY);
@@ -316,7 +300,6 @@ static void what_costs_least_goes_first(void **state)
 	struct sl_retention w = {.dir = dir, .bytes = 400};
 	struct sl_fail fail;
 
-	(void)state;
 	lay(state_of(NULL, 1), 100, 500);
 	assert_int_equal(utimensat(AT_FDCWD, path_of(state_of(NULL, 1)), later, 0), 0);
 	lay(state_of(NULL, 2), 100, 500);
@@ -336,7 +319,6 @@ static void a_default_takes_nothing_away(void **state)
 	const struct sl_key one = key_of(1);
 	struct sl_retention w = {.dir = dir, .bytes = 500};
 
-	(void)state;
 	lay(state_of(&one, 1), 400, 10);
 	sl_retention_set_limits(&w);
 	assert_int_equal(w.bytes_per_key, 400);
@@ -351,7 +333,6 @@ static void limits_that_are_open_fit_the_disk(void **state)
 	struct statvfs fs;
 	int64_t all;
 
-	(void)state;
 	lay(state_of(NULL, 1), 200, 5000);
 	assert_int_equal(statvfs(dir, &fs), 0);
 	sl_retention_set_limits(&w);
@@ -368,7 +349,6 @@ static int clear(void **state)
 {
 	char command[64];
 
-	(void)state;
 	snprintf(command, sizeof command, "rm -f %s/*", dir);
 	return system(command);
 }
@@ -377,7 +357,6 @@ static void without_a_store_there_is_nothing_to_do(void **state)
 {
 	const struct sl_retention none = {.dir = "", .ttl_s = 1}, gone = {.dir = "/nonexistent/store", .ttl_s = 1};
 
-	(void)state;
 	assert_int_equal(sl_retention_run(&none, NOW).files, 0);
 	assert_int_equal(sl_retention_run(&gone, NOW).files, 0);
 }
@@ -388,7 +367,6 @@ static void a_store_is_one_server_s(void **state)
 	struct sl_fail fail;
 	int mine, others;
 
-	(void)state;
 	assert_int_equal(sl_store_open(dir, &mine, &fail), SL_OK);
 	assert_int_equal(sl_store_open(dir, &others, &fail), SL_ERR_BUSY);
 	assert_int_equal(others, -1);
@@ -410,7 +388,6 @@ static void a_clock_that_jumps_makes_no_file_old(void **state)
 {
 	const int64_t years = 200000000;
 
-	(void)state;
 	assert_int_equal(sl_retention_now(NOW + 60, NOW, 60), NOW + 60);
 	assert_int_equal(sl_retention_now(NOW + years, NOW, 60), NOW + 60);
 	assert_int_equal(sl_retention_now(NOW - years, NOW, 60), NOW - years);
@@ -432,14 +409,12 @@ static void a_clock_that_is_far_ahead_at_a_start_removes_nothing(void **state)
 
 static int remove_all(void **state)
 {
-	(void)state;
 	clear(NULL);
 	return rmdir(dir);
 }
 
 static int make_folder(void **state)
 {
-	(void)state;
 	return mkdtemp(dir) ? 0 : -1;
 }
 

@@ -1,14 +1,8 @@
 /* Which ops of a part become exec nodes of their own, and which are merged with their neighbours,
  * for a backend whose convolutions support what `can` says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/exec/rewrite.h"
+#include "tests/support/unit.h"
 
 enum { MOST = 8 };
 
@@ -79,7 +73,6 @@ static void nothing_is_taken_that_a_kernel_does_not_take(void **state)
 {
 	struct part p = chain_of(3, three);
 
-	(void)state;
 	memset(&can, 0, sizeof can);
 	rewrite(&p);
 	assert_int_equal(p.n, 3);
@@ -99,7 +92,6 @@ static void a_batchnorm_is_split_between_two_convolutions(void **state)
 {
 	struct part p = chain_of(3, three);
 
-	(void)state;
 	memset(&can, 0, sizeof can);
 	can.norm = can.stats = can.half = true;
 	rewrite(&p);
@@ -114,7 +106,6 @@ static void a_half_stays_where_one_side_alone_takes_the_other(void **state)
 {
 	struct part p = chain_of(3, three);
 
-	(void)state;
 	memset(&can, 0, sizeof can);
 	can.stats = can.half = true;
 	rewrite(&p);
@@ -136,7 +127,6 @@ static void a_convolution_takes_its_batchnorm_whole(void **state)
 {
 	struct part p = chain_of(3, three);
 
-	(void)state;
 	memset(&can, 0, sizeof can);
 	can.norm = can.stats = can.whole = can.half = true;
 	rewrite(&p);
@@ -155,7 +145,6 @@ static void an_activation_goes_into_the_convolution_behind(void **state)
 	static const enum sl_op_kind two[] = {SL_OP_ACT, SL_OP_CONV2D};
 	struct part p = chain_of(2, two);
 
-	(void)state;
 	memset(&can, 0, sizeof can);
 	can.act = true;
 	rewrite(&p);
@@ -176,7 +165,6 @@ static void what_others_see_stays_in_memory(void **state)
 	static const enum sl_op_kind four[] = {SL_OP_CONV2D, SL_OP_BATCHNORM, SL_OP_CONV2D, SL_OP_ADD};
 	struct part p = chain_of(3, three);
 
-	(void)state;
 	memset(&can, 0, sizeof can);
 	can.norm = can.act = can.stats = can.whole = can.half = true;
 	p.op[2].narrows = true; /* the shape of its output changes */
@@ -201,7 +189,6 @@ static void what_has_no_backward_joins_its_like_alone(void **state)
 {
 	struct part p = chain_of(3, three);
 
-	(void)state;
 	memset(&can, 0, sizeof can);
 	can.norm = can.stats = can.half = true;
 	p.op[0].backward = p.op[0].din_want[0] = p.op[1].din_want[0] = false;
@@ -227,7 +214,6 @@ static void a_frozen_convolution_keeps_no_input(void **state)
 {
 	struct part p = chain_of(3, three);
 
-	(void)state;
 	memset(&can, 0, sizeof can);
 	p.op[0].learns = p.op[1].learns = p.op[2].learns = false;
 	rewrite(&p);
@@ -250,7 +236,6 @@ static void a_loss_takes_the_layer_of_its_logits(void **state)
 	static const enum sl_op_kind three_ops[] = {SL_OP_ADD, SL_OP_LINEAR, SL_OP_XENT};
 	struct part p = chain_of(3, three_ops);
 
-	(void)state;
 	memset(&can, 0, sizeof can);
 	p.op[2].op.in_shape[0] = sl_shape2(1000, 128256);
 	rewrite(&p);

@@ -1,16 +1,11 @@
 /* The safetensors reader on good and hostile files, and the writer read back. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "common/weights/safetensors.h"
+#include "tests/support/unit.h"
 #include "tests/support/whole.h"
 
 static char dir[] = "/tmp/split-safetensors-XXXXXX";
@@ -18,7 +13,6 @@ static char path[128];
 
 static int make_dir(void **state)
 {
-	(void)state;
 	if (!mkdtemp(dir))
 		return -1;
 	snprintf(path, sizeof(path), "%s/x.safetensors", dir);
@@ -27,7 +21,6 @@ static int make_dir(void **state)
 
 static int remove_dir(void **state)
 {
-	(void)state;
 	unlink(path);
 	return rmdir(dir);
 }
@@ -89,7 +82,6 @@ static void lists_and_reads(void **state)
 	int64_t n = -1;
 	uint8_t *copy, raw[2];
 
-	(void)state;
 	assert_int_equal(open_image(&file, &im, &copy, &fail), SL_OK);
 	assert_int_equal(sl_st_count(file), 4);
 	assert_string_equal(sl_st_at(file, 0)->name, "a");
@@ -169,7 +161,6 @@ static void hostile_headers_are_refused(void **state)
 		{"{\"x\\u0000\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2, "JSON"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct image im = make_image(bad[i].header, bad[i].data_len);
 
@@ -185,7 +176,6 @@ static void every_truncation_is_refused(void **state)
 	uint64_t huge = UINT64_MAX;
 	uint8_t *copy;
 
-	(void)state;
 	assert_int_equal(open_image(&file, &im, &copy, &fail), SL_OK);
 	sl_st_close(file);
 	free(copy);
@@ -224,7 +214,6 @@ static void narrow_floats_widen_exactly(void **state)
 	struct sl_fail fail = {0};
 	float x[10];
 
-	(void)state;
 	for (int i = 0; i < 10; i++)
 		f16[i] = half[i].f16;
 	assert_int_equal(sl_st_write(path, items, 3, NULL, 0, SL_FP_MODEL_OPEN, &fail), SL_OK);
@@ -255,7 +244,6 @@ static void what_is_written_is_read(void **state)
 	size_t first_len, second_len;
 	int64_t got[2];
 
-	(void)state;
 	for (int i = 0; i < N; i++)
 		x[i] = (float)i * 0.25f;
 	assert_int_equal(sl_st_write(path, items, 3, notes, 2, SL_FP_MODEL_OPEN, &fail), SL_OK);
@@ -300,7 +288,6 @@ static void a_flipped_bit_is_noticed(void **state)
 	size_t len, key;
 	bool changed;
 
-	(void)state;
 	assert_int_equal(sl_st_write(path, &item, 1, notes, 2, SL_FP_MODEL_OPEN, &fail), SL_OK);
 	assert_int_equal(sl_file_read(path, 1 << 20, &bytes, &len, &fail), SL_OK);
 	assert_int_equal(sl_st_open_bytes(&file, (struct sl_bytes){bytes, len}, &fail), SL_OK);
@@ -330,7 +317,6 @@ static void files_that_cannot_be(void **state)
 	struct sl_fail fail = {0};
 	char tmp[160];
 
-	(void)state;
 	assert_int_equal(sl_st_open(&file, "/nonexistent/x", &fail), SL_ERR_NOINPUT);
 	assert_int_equal(sl_st_open(&file, dir, &fail), SL_ERR_NOINPUT);
 	assert_null(file);

@@ -1,13 +1,8 @@
 /* The next token from logits: repetition penalty, temperature, top-k, top-p, ties, seeds. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "client/predict/sample.h"
+#include "tests/support/unit.h"
 
 enum { VOCAB = 5, DRAWS = 20000 };
 static struct sl_sample_room room;
@@ -17,13 +12,11 @@ static int open_room(void **state)
 {
 	struct sl_fail fail;
 
-	(void)state;
 	return sl_sample_open(&room, VOCAB, &fail) ? -1 : 0;
 }
 
 static int close_room(void **state)
 {
-	(void)state;
 	sl_sample_close(&room);
 	return 0;
 }
@@ -40,7 +33,6 @@ static void greedy(void **state)
 {
 	const int32_t had[] = {1, 1, 3, 2};
 
-	(void)state;
 	assert_int_equal(token((struct sl_sampling){.penalty = 1}, had, 4, 0), 1); /* a tie: the lower id */
 	assert_int_equal(token((struct sl_sampling){.penalty = 1.4}, had, 2, 0), 3);
 	/* the penalty applies once, however often the row has the token: 3 / 1.4 is still above 2 */
@@ -74,7 +66,6 @@ static void drawn(void **state)
 {
 	double all[VOCAB], sum = 0;
 
-	(void)state;
 	for (int i = 0; i < VOCAB; i++)
 		sum += all[i] = exp((double)logits[i] / 2);
 	for (int i = 0; i < VOCAB; i++)
@@ -93,7 +84,6 @@ static void seeds(void **state)
 	const int32_t id[40] = {0};
 	int differ = 0, of_prompts = 0;
 
-	(void)state;
 	for (int64_t n = 1; n < 40; n++) {
 		assert_int_equal(token(one, id, n, 3), token(one, id, n, 3));
 		differ += token(one, id, n, 3) != token(two, id, n, 3);
@@ -108,7 +98,6 @@ static void not_finite(void **state)
 	const float bad[VOCAB] = {1, NAN, 0, 0, 0};
 	int32_t out = 9;
 
-	(void)state;
 	assert_int_equal(sl_sample_next(&room, &how, bad, NULL, 0, 0, &out), SL_ERR_NONFINITE);
 	assert_int_equal(out, 9);
 }

@@ -1,13 +1,9 @@
 /* Learning-rate schedules against values calculated by hand and by torch.optim.lr_scheduler.LambdaLR. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "client/train/schedule.h"
+#include "tests/support/unit.h"
 
 static struct sl_schedule make(enum sl_conf_schedule kind, double lr, double end_lr, double power, double epochs,
 			       double warmup, int64_t per_epoch)
@@ -32,7 +28,6 @@ static void constant(void **state)
 {
 	struct sl_schedule s = make(SL_CONF_CONSTANT, 0.005, 0, 0, 3, 0, 10);
 
-	(void)state;
 	assert_lr(&s, 0, 0.005);
 	assert_lr(&s, 29, 0.005);
 	assert_lr(&s, 1000, 0.005);
@@ -49,7 +44,6 @@ static void exponential(void **state)
 {
 	struct sl_schedule s = make(SL_CONF_EXPONENTIAL, 1e-4, 1, 0, 2, 0, 4);
 
-	(void)state;
 	assert_lr(&s, 0, 1e-4);
 	assert_lr(&s, 2, 1e-3);
 	assert_lr(&s, 4, 1e-2);
@@ -65,7 +59,6 @@ static void accumulated(void **state)
 {
 	struct sl_schedule s = make(SL_CONF_POLYNOMIAL, 0.1, 0, 1, 2, 2.0 / 3, 12);
 
-	(void)state;
 	s.accumulate = 4;
 	assert_lr(&s, 0, 0.05);
 	assert_lr(&s, 3, 0.05);
@@ -80,7 +73,6 @@ static void cosine_with_warmup(void **state)
 {
 	struct sl_schedule s = make(SL_CONF_COSINE, 0.4, 0, 0, 200, 20, 10);
 
-	(void)state;
 	assert_int_equal(s.warmup_steps, 200);
 	assert_int_equal(s.total_steps, 2000);
 	assert_lr(&s, 0, 0.002);
@@ -121,7 +113,6 @@ static void equals_torchs_lambda_lr(void **state)
 	struct sl_schedule cosine = make(SL_CONF_COSINE, 0.1, 0.01, 0, 3, 1, 4);
 	struct sl_schedule poly = make(SL_CONF_POLYNOMIAL, 0.02, 0.002, 2, 3, 1, 4);
 
-	(void)state;
 	for (int i = 0; i < 12; i++) {
 		assert_lr(&cosine, i, torch_cosine[i]);
 		assert_lr(&poly, i, torch_poly[i]);
@@ -134,7 +125,6 @@ static void polynomial_of_power_1_is_linear(void **state)
 {
 	struct sl_schedule s = make(SL_CONF_POLYNOMIAL, 2e-5, 0, 1, 20, 1.2, 10);
 
-	(void)state;
 	assert_int_equal(s.warmup_steps, 12);
 	assert_lr(&s, 12, 2e-5);
 	assert_lr(&s, 106, 1e-5);
@@ -150,7 +140,6 @@ static void steps_drop_as_torchs(void **state)
 	static const double step_lr[] = {2, 2, 1, 1, 0.5, 0.5}, multi_step_lr[] = {2, 1, 1, 0.5, 0.5, 0.5};
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_schedule_set_epochs(&every, 6, 0, 4, &fail), SL_OK);
 	assert_int_equal(sl_schedule_set_epochs(&at, 6, 0, 4, &fail), SL_OK);
 	for (int64_t step = 0; step < 24; step++) {
@@ -177,7 +166,6 @@ static void points_are_joined_by_lines(void **state)
 	struct sl_schedule late = {.kind = SL_CONF_POINTS, .n_point = 3, .point = {{0.5, 0.3}, {1, 0.1}, {1.5, 0.1}}};
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_schedule_set_epochs(&s, 24, 0, 98, &fail), SL_OK);
 	assert_lr(&s, 0, 0);
 	assert_lr(&s, 1, 0.4 / 490);
@@ -204,7 +192,6 @@ static void a_warm_up_from_zero(void **state)
 	struct sl_schedule s = {.kind = SL_CONF_POLYNOMIAL, .lr = 1, .power = 1, .from_zero = true};
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_schedule_set_epochs(&s, 3, 1, 4, &fail), SL_OK);
 	for (int64_t step = 0; step < 12; step++)
 		assert_lr(&s, step, step < 4 ? (double)step / 4 : (double)(12 - step) / 8);
@@ -218,7 +205,6 @@ static void by_epoch(void **state)
 	const double lr[] = {0.4, 0.2 + 0.2 * sqrt(0.5), 0.2, 0.2 - 0.2 * sqrt(0.5)};
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_schedule_set_epochs(&s, 4, 0, 5, &fail), SL_OK);
 	for (int64_t step = 0; step < 20; step++)
 		assert_lr(&s, step, lr[step / 5]);
@@ -242,7 +228,6 @@ static void wrong_settings_are_refused(void **state)
 		   {1e300, 0, 1}, {(double)NAN, 0, 1}, {1, (double)NAN, 1}};
 	struct sl_fail fail;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct sl_schedule s = {.kind = SL_CONF_POLYNOMIAL, .lr = 1, .power = 1};
 

@@ -1,31 +1,23 @@
 /* The ZeroMQ transport with CURVE: who is admitted, and what each peer is told. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 #include <zmq.h>
-
-#include <cmocka.h>
 
 #include "common/base/clock.h"
 #include "common/link/curve.h"
 #include "common/link/zap.h"
 #include "tests/support/secure_rig.h"
+#include "tests/support/unit.h"
 
 /* ---- admission */
 
 static void a_listed_key_gets_in_and_is_known(void **state)
 {
-	bool met = false;
+	int met = 0;
 	const struct sl_transport_auth auth = {
 		.own = &secure.good_key, .server = &secure.server_key.public_key, .met = &met};
 	struct secure_end client;
 	struct sl_key none;
 
-	(void)state;
 	secure_open_server(true);
 	secure_open_client(&client, &auth);
 	for (int i = 0; i < 5; i++)
@@ -49,7 +41,6 @@ static void the_parts_of_the_traffic_are_all_of_it(void **state)
 	enum { PINGS = 3, LONG = 3000, HELLO = 5, SHORT = 100 };
 	const struct sl_transport_auth auth = {.own = &secure.good_key, .server = &secure.server_key.public_key};
 
-	(void)state;
 	for (int keys = 0; keys < 2; keys++) {
 		struct secure_end client;
 
@@ -77,7 +68,6 @@ static void an_unknown_key_hears_its_fingerprint(void **state)
 	struct sl_refusal told;
 	struct secure_end client;
 
-	(void)state;
 	secure_open_server(true);
 	secure_open_client(&client, &auth);
 	secure_expect_refusal(&client, "does not know this client's key", &secure.other_key);
@@ -92,14 +82,13 @@ static void an_unknown_key_hears_its_fingerprint(void **state)
 
 static void a_wrong_server_key_is_named(void **state)
 {
-	bool met = true;
+	int met = 1;
 	const struct sl_transport_auth auth = {.own = &secure.good_key, .server = &secure.other_key.public_key};
 	const struct sl_transport_auth again = {
 		.own = &secure.good_key, .server = &secure.other_key.public_key, .met = &met};
 	char print[SL_FINGERPRINT];
 	struct secure_end client;
 
-	(void)state;
 	secure_open_server(true);
 	secure_open_client(&client, &auth);
 	secure_expect_refusal(&client, "cuts the handshake", &secure.good_key);
@@ -121,7 +110,6 @@ static void a_secret_key_that_is_not_the_public_one_s_does_not_help(void **state
 	const struct sl_transport_auth auth = {.own = &forged, .server = &secure.server_key.public_key};
 	struct secure_end client;
 
-	(void)state;
 	secure_open_server(true);
 	secure_open_client(&client, &auth);
 	secure_run_until(NULL, 0, &client.refusals, SECURE_PROMPT_MS);
@@ -136,7 +124,6 @@ static void both_must_authenticate_or_neither(void **state)
 	const struct sl_transport_auth auth = {.own = &secure.good_key, .server = &secure.server_key.public_key};
 	struct secure_end client;
 
-	(void)state;
 	secure_open_server(true);
 	secure_open_client(&client, NULL);
 	secure_expect_refusal(&client, "accepts only clients with keys", NULL);
@@ -156,7 +143,6 @@ static void a_new_list_counts_for_the_next_handshake(void **state)
 	const struct sl_transport_auth good = {.own = &secure.good_key, .server = &secure.server_key.public_key};
 	struct secure_end client, late;
 
-	(void)state;
 	secure_open_server(true);
 	secure_open_client(&client, &good);
 	secure_ping(&client, SECURE_GIVE_UP_MS);
@@ -180,7 +166,6 @@ static void a_server_that_restarts_refuses_nobody(void **state)
 	char endpoint[64];
 	struct secure_end client;
 
-	(void)state;
 	secure_open_server(true);
 	snprintf(endpoint, sizeof endpoint, "%s", sl_transport_endpoint(secure.server.transport));
 	secure_open_client(&client, &auth);
@@ -230,7 +215,6 @@ static void the_proof_sees_every_way_to_leave_the_door_open(void **state)
 {
 	struct sl_fail fail;
 
-	(void)state;
 	if (!zmq_has("curve"))
 		skip();
 	assert_int_equal(prove(true, true, true, &fail), SL_OK);
@@ -250,7 +234,6 @@ static void a_server_that_fails_its_proof_does_not_open(void **state)
 	struct sl_transport *t;
 	struct sl_fail fail;
 
-	(void)state;
 	secure_open_server(true);
 	auth.gate = secure.gate;
 	assert_int_equal(sl_transport_bind(&t, secure.loop, &conf, &secure_events, NULL, &fail), SL_ERR_AUTH);

@@ -2,23 +2,15 @@
  * authenticated peers that misbehave. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <zmq.h>
-
-#include <cmocka.h>
 
 #include "common/base/clock.h"
 #include "common/link/curve.h"
 #include "common/link/wire.h"
 #include "tests/support/secure_rig.h"
+#include "tests/support/unit.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 enum { GROWTH_KIB = 512 << 10 }; /* sanitizers keep freed memory */
@@ -62,7 +54,6 @@ static void a_hundred_rogues_before_login_disturb_nobody(void **state)
 	int fd[ROGUES];
 	long before;
 
-	(void)state;
 	srand(11);
 	for (size_t i = 0; i < sizeof garbage; i++)
 		garbage[i] = (uint8_t)rand();
@@ -136,7 +127,6 @@ static void bad_guests_disturb_nobody(void **state)
 	int sent = 0;
 	long before;
 
-	(void)state;
 	secure_open_server(true);
 	secure.server.echo = false;
 	deaf = open_guest(1);
@@ -180,7 +170,6 @@ static void a_routing_id_is_not_a_key(void **state)
 	struct secure_end client;
 	struct guest g;
 
-	(void)state;
 	secure_open_server(true);
 	g = open_guest(SECURE_HWM);
 	zmq_disconnect(g.socket, sl_transport_endpoint(secure.server.transport));

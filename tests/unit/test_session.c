@@ -1,14 +1,10 @@
 /* The state machines of client and server, connected by a relay in memory: what they agree on, that
  * every legal order of events ends well, and that everything else ends the session. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "tests/support/session_rig.h"
+#include "tests/support/unit.h"
 
 static struct rig rig;
 
@@ -70,7 +66,6 @@ static void a_step_that_the_client_does_not_hold_is_no_way_on(void **state)
 {
 	struct rig_conf conf = four_chunks;
 
-	(void)state;
 	conf.next_step = 11;
 	rig_open(&rig, &conf);
 	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
@@ -83,7 +78,6 @@ static void both_sides_are_ready_after_the_handshake(void **state)
 {
 	struct rig_conf conf = four_chunks;
 
-	(void)state;
 	conf.next_step = 12;
 	rig_open(&rig, &conf);
 	rig.side[RIG_SERVER].s.hello.part_bytes = 8192; /* the server accepts larger parts than the client */
@@ -104,7 +98,6 @@ static void parts_are_never_larger_than_the_window(void **state)
 {
 	struct rig_conf conf = four_chunks;
 
-	(void)state;
 	conf.part_bytes = 1 << 20;
 	conf.window_bytes = 1 << 20;
 	rig_open(&rig, &conf);
@@ -129,7 +122,6 @@ static void a_hello_that_cannot_be_is_refused(void **state)
 {
 	struct sl_hello good = rig_hello(&four_chunks), h;
 
-	(void)state;
 	h = good, h.version = 13;
 	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 13, the server 12: update the older one");
 	h = good, h.epoch = 0;
@@ -171,7 +163,6 @@ static void a_welcome_that_cannot_be_is_refused(void **state)
 				  false,           false},
 			  w;
 
-	(void)state;
 	memcpy(good.plan_hash, h.plan_hash, sizeof good.plan_hash);
 	w = good, w.version = 13;
 	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 13, the client 12: update the older one");
@@ -192,7 +183,6 @@ static void weights_are_uploaded_where_the_server_asks(void **state)
 {
 	struct rig_conf conf = four_chunks;
 
-	(void)state;
 	conf.need_weights = true;
 	open_ready(&conf);
 	assert_int_equal(server()->whole[SL_PART_WEIGHTS], 1);
@@ -243,7 +233,6 @@ static void a_challenge_is_answered_with_a_proof(void **state)
 	const uint8_t nonce[SL_NONCE_BYTES] = {1}, other[SL_NONCE_BYTES] = {2};
 	struct sl_hello h;
 
-	(void)state;
 	await_challenge(true);
 	assert_int_equal(challenge(1, 0), SL_OK);
 	h = said(7);
@@ -263,7 +252,6 @@ static void a_challenge_is_answered_with_a_proof(void **state)
 
 static void a_process_may_rise_above_links_of_others_before_its_own(void **state)
 {
-	(void)state;
 	await_challenge(true);
 	assert_int_equal(challenge(1, 0), SL_OK);
 	(void)said(7);
@@ -302,7 +290,6 @@ static void weights_of_another_length_are_refused(void **state)
 	uint64_t most = rig_run_bytes(SL_PART_WEIGHTS);
 	struct sl_frame f;
 
-	(void)state;
 	await_weights();
 	f = rig_part(&rig, RIG_SERVER, SL_PART_WEIGHTS, most - 4);
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
@@ -332,7 +319,6 @@ static void weights_can_be_fetched_right_after_their_upload(void **state)
 {
 	struct rig_conf conf = four_chunks;
 
-	(void)state;
 	conf.need_weights = true;
 	for (conf.seed = 0; conf.seed < 20; conf.seed++) {
 		rig_open(&rig, &conf);
@@ -425,7 +411,6 @@ static void steps_of_any_number_of_chunks(void **state)
 {
 	struct rig_conf conf = four_chunks;
 
-	(void)state;
 	for (uint64_t rows = 64; rows >= 8; rows /= 2) { /* 1, 2, 4, 8 chunks */
 		conf.rows = rows;
 		one_step_and_one_evaluation(&conf, 64);
@@ -442,7 +427,6 @@ static void as_many_chunks_as_there_can_be(void **state)
 	struct rig_conf conf = {
 		.batch = SL_SESSION_MAX_CHUNKS, .rows = 1, .part_bytes = 1 << 20, .window_bytes = 1 << 24, .seed = 5};
 
-	(void)state;
 	one_step_and_one_evaluation(&conf, SL_SESSION_MAX_CHUNKS);
 	assert_int_equal(client()->most_actions, SL_SESSION_MAX_CHUNKS);
 	assert_true(SL_OUTBOX_ACTIONS > SL_SESSION_MAX_CHUNKS);
@@ -454,7 +438,6 @@ static void a_step_is_clipped_by_the_norm_of_all_parts(void **state)
 {
 	struct rig_conf conf = four_chunks;
 
-	(void)state;
 	for (int grads = 0; grads < 3; grads++) {
 		const double scale = grads < 2 ? 3 / (6 + 1e-6) : 3 / (sqrt(9 + 11) + 1e-6);
 
@@ -482,7 +465,6 @@ static void credit_never_runs_dry(void **state)
 	static const uint64_t window[] = {4096, 4097, 5000, 6000, 8192, 10000, 40000};
 	struct rig_conf conf = four_chunks;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof window / sizeof window[0]; i++)
 		for (conf.seed = 0; conf.seed < 10; conf.seed++) {
 			conf.window_bytes = window[i];
@@ -497,7 +479,6 @@ static void credit_never_runs_dry(void **state)
 /* Random legal orders of events: 300 sessions of a dozen passes each. */
 static void random_orders_end_well(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 0; seed < 300; seed++) {
 		struct rig_conf conf = {.batch = 1 + seed * 7 % 64, .seed = seed, .need_weights = seed % 3 == 0};
 		struct tally t = {0};
@@ -529,7 +510,6 @@ static void random_orders_end_well(void **state)
 
 static void a_client_that_leaves_is_forgotten(void **state)
 {
-	(void)state;
 	open_ready(&four_chunks);
 	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_LEAVE}), SL_OK);
 	rig_settle(&rig);
@@ -626,7 +606,6 @@ static void an_alignment_has_letters_of_one_size_alone(void **state)
 	struct sl_outbox out;
 	struct sl_session s;
 
-	(void)state;
 	for (size_t i = 0; i <= sizeof wrong / sizeof wrong[0]; i++) {
 		sl_session_open_client(&s, &(struct sl_hello){.part_bytes = 4096}, 0);
 		s.state = SL_SESSION_ALIGN;
@@ -643,7 +622,6 @@ static void requests_out_of_place_are_bugs(void **state)
 	static const enum sl_event_kind kind[] = {SL_EV_OPEN, SL_EV_BEGIN_STEP, SL_EV_BEGIN_EVAL, SL_EV_BEGIN_FETCH,
 						  SL_EV_SKIP};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof kind / sizeof kind[0]; i++) {
 		open_ready(&four_chunks);
 		rig_begin_step(&rig, 64);

@@ -1,13 +1,8 @@
 /* Steps in which NaN or Inf is found, by any task of either side, by both at once, in any order of events. Both
  * sides abandon the step, apply nothing, lose no credit, and go on with the same next step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/session_rig.h"
+#include "tests/support/unit.h"
 
 static struct rig rig;
 
@@ -114,7 +109,6 @@ static void skip_at(const struct place *p, int number, int grads, uint64_t seed)
 
 static void a_step_is_skipped_wherever_it_breaks(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
 		for (int number = 0; number < places[i].count; number++)
 			for (uint64_t seed = 0; seed < 120; seed++)
@@ -126,7 +120,6 @@ static void both_sides_may_find_it(void **state)
 {
 	int crossed = 0;
 
-	(void)state;
 	for (uint64_t seed = 0; seed < 400; seed++) {
 		struct rig_conf conf = conf_of(seed);
 
@@ -149,7 +142,6 @@ static void both_sides_may_find_it(void **state)
 
 static void the_run_may_end_with_the_weights_before(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
 		for (uint64_t seed = 0; seed < 90; seed++) {
 			const int grads = (int)(seed % 3);
@@ -178,7 +170,6 @@ static void many_steps_in_a_row_are_skipped(void **state)
 {
 	struct rig_conf conf = conf_of(5);
 
-	(void)state;
 	rig_open(&rig, &conf);
 	rig_shake_hands(&rig);
 	for (int i = 0; i < 12; i++) {
@@ -215,7 +206,6 @@ static void what_does_not_belong_to_the_step_is_refused(void **state)
 {
 	struct sl_frame f = {.kind = SL_FRAME_ABANDON, .epoch = 7, .u.abandon = {.step = 1, .text = "x"}};
 
-	(void)state;
 	refuse_frame(RIG_SERVER, &f);
 	refuse_frame(RIG_CLIENT, &f);
 	f = (struct sl_frame){.kind = SL_FRAME_COMMIT, .epoch = 7, .u.commit = {0, 4, 0.1, false, false}};
@@ -240,7 +230,6 @@ static void a_step_that_is_done_cannot_be_abandoned(void **state)
 	struct sl_frame f = {.kind = SL_FRAME_ABANDON, .epoch = 7, .u.abandon = {.step = 0, .text = "x"}};
 	struct rig_conf conf = conf_of(4);
 
-	(void)state;
 	rig_open(&rig, &conf);
 	rig_shake_hands(&rig);
 	step(61);
@@ -256,7 +245,6 @@ static void nothing_is_decided_while_tasks_run(void **state)
 	const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "NaN"};
 	const struct sl_event found = {.kind = SL_EV_NONFINITE, .why = &why};
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct rig_conf conf = conf_of(4);
 
@@ -275,7 +263,6 @@ static void a_skipped_step_carries_what_is_kept(void **state)
 	struct sl_event ev = {.kind = SL_EV_BEGIN_STEP, .batch_rows = 61, .number = 0, .lr = 0.1, .checkpoint = true};
 	int early = 0;
 
-	(void)state;
 	for (uint64_t seed = 0; seed < 40; seed++) {
 		struct rig_conf conf = conf_of(seed);
 
@@ -314,7 +301,6 @@ static void of_skip_and_fetch_one_is_asked_for(void **state)
 		{.kind = SL_FRAME_COMMIT, .epoch = 7, .u.commit = {0, 4, 0.1, false, true, {0}}},
 		{.kind = SL_FRAME_FETCH, .epoch = 7}};
 
-	(void)state;
 	for (int early = 0; early < 2; early++)
 		for (int first = 0; first < 2; first++)
 			for (int second = 0; second < 2; second++) {
@@ -344,7 +330,6 @@ static void the_server_abandons_the_step_under_way_alone(void **state)
 	const struct sl_frame committed = {.kind = SL_FRAME_COMMITTED, .epoch = 7};
 	struct rig_conf conf = conf_of(4);
 
-	(void)state;
 	for (int who = 0; who < 2; who++) {
 		rig_step_under_way(&rig, &conf);
 		assert_int_equal(rig_frame(&rig, (enum rig_who)who, &f), SL_ERR_PROTOCOL);
@@ -367,7 +352,6 @@ static void an_evaluation_is_not_abandoned(void **state)
 {
 	struct rig_conf conf = conf_of(4);
 
-	(void)state;
 	rig_open(&rig, &conf);
 	rig_shake_hands(&rig);
 	assert_false(sl_session_abandons(&client()->s));

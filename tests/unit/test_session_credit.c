@@ -1,13 +1,7 @@
 /* What each side may expect of the other: credit for what it sends, and a sign of life in time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/session_rig.h"
+#include "tests/support/unit.h"
 
 static struct rig rig;
 
@@ -30,7 +24,6 @@ static void credit_after(uint64_t offset, uint64_t len, uint64_t granted)
 /* Credit is granted for a quarter of the window at a time, and for the rest at the end of a run. */
 static void credit_is_counted(void **state)
 {
-	(void)state;
 	rig_step_under_way(&rig, &conf);
 	assert_int_equal(rig.side[RIG_SERVER].granted, 2000);
 	rig.side[RIG_SERVER].s.window_bytes = 1000 * 4;
@@ -44,7 +37,6 @@ static void credit_is_counted(void **state)
 /* With a window of one part, any credit held back would leave no room for the next full part. */
 static void a_narrow_window_holds_nothing_back(void **state)
 {
-	(void)state;
 	rig_step_under_way(&rig, &conf);
 	rig.side[RIG_SERVER].s.window_bytes = 1000;
 	rig.side[RIG_SERVER].s.hello.part_bytes = 1000;
@@ -66,7 +58,6 @@ static void credit_beyond_the_window_is_refused(void **state)
 {
 	const struct sl_frame f = {.kind = SL_FRAME_CREDIT, .epoch = 7, .u.credit = {1}};
 
-	(void)state;
 	try_credit(1, SL_OK);
 	try_credit(1 << 20, SL_OK);
 	try_credit((1 << 20) + 1, SL_ERR_PROTOCOL);
@@ -91,7 +82,6 @@ static void crumbs_are_no_work(void **state)
 	struct sl_frame f;
 	uint64_t before;
 
-	(void)state;
 	rig_step_under_way(&rig, &conf);
 	rig.side[RIG_SERVER].s.hello.part_bytes = 4;
 	before = worked();
@@ -114,7 +104,6 @@ static enum sl_err tick(enum rig_who who, uint64_t after_ms)
 
 static void silence_ends_a_session(void **state)
 {
-	(void)state;
 	for (int who = 0; who < 2; who++) {
 		rig_open_ready(&rig, &conf);
 		assert_int_equal(tick((enum rig_who)who, 1000), SL_OK);
@@ -136,7 +125,6 @@ static void bytes_keep_a_session(void **state)
 {
 	struct sl_event ev = {.kind = SL_EV_TICK};
 
-	(void)state;
 	for (int who = 0; who < 2; who++) {
 		rig_open_ready(&rig, &conf);
 		for (ev.number = 1; ev.number < 10; ev.number++) {
@@ -156,7 +144,6 @@ static void heartbeats_keep_a_session(void **state)
 {
 	uint64_t beats = 0;
 
-	(void)state;
 	rig_open_ready(&rig, &conf);
 	for (int i = 0; i < 400; i++) {
 		int before = rig.side[RIG_SERVER].in.count;
@@ -176,7 +163,6 @@ static void older_epochs_are_no_sign_of_life(void **state)
 {
 	const struct sl_frame old = {.kind = SL_FRAME_HEARTBEAT, .epoch = 6};
 
-	(void)state;
 	for (int who = 0; who < 2; who++) {
 		rig_open_ready(&rig, &conf);
 		rig.now_ms += 900;
@@ -190,7 +176,6 @@ static void opening_may_take_its_time(void **state)
 {
 	struct sl_frame hello = {.kind = SL_FRAME_HELLO, .epoch = 7, .u.hello = rig_hello(&conf)};
 
-	(void)state;
 	rig_open(&rig, &conf);
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &hello), SL_OK);
 	assert_int_equal(tick(RIG_SERVER, 5000), SL_OK);
@@ -207,7 +192,6 @@ static void a_session_can_be_ended_from_outside(void **state)
 	const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "head_act of chunk 1: NaN"};
 	struct sl_outbox out;
 
-	(void)state;
 	rig_open_ready(&rig, &conf);
 	sl_session_fail(&rig.side[RIG_SERVER].s, &why, rig.now_ms, &out);
 	assert_int_equal(out.n_action, 2);

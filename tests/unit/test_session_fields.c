@@ -2,16 +2,10 @@
  * receiver ends the session; where it means something, it goes on. A session of each agreement does a step, one that is
  * abandoned, an evaluation and a fetch. After each event both sides get each frame, on a copy of their session. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "proto/split.pb-c.h"
 #include "tests/support/session_rig.h"
+#include "tests/support/unit.h"
 
 static struct rig rig;
 
@@ -352,7 +346,6 @@ static void run_session(unsigned session)
 
 static void a_field_means_something_or_ends_the_session(void **state)
 {
-	(void)state;
 	for (unsigned session = 1; session <= ALL; session <<= 1)
 		run_session(session);
 	for (int k = 0; k < ROWS; k++) {
@@ -370,7 +363,6 @@ static void an_epoch_answers_a_proof(void **state)
 	struct sl_secret secret;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_secret_make(&secret, &fail), SL_OK);
 	for (int proven = 0; proven < 2; proven++) {
 		struct sl_session *s = &rig.side[RIG_CLIENT].s;
@@ -407,7 +399,6 @@ static void every_field_has_a_row(void **state)
 {
 	int seen = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < split__frame__descriptor.n_fields; i++) {
 		const ProtobufCMessageDescriptor *m = split__frame__descriptor.fields[i].descriptor;
 

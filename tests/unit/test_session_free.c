@@ -1,12 +1,8 @@
 /* Free steps: any number of calls of any number of rows, gradients in any order, the norm on
  * request, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/session_rig.h"
+#include "tests/support/unit.h"
 
 static struct rig rig;
 
@@ -63,7 +59,6 @@ static void applies(int backs)
 
 static void a_call_goes_no_further_than_its_caller_says(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		open_step(seed, seed % 2);
 		rig_settle(&rig);
@@ -81,7 +76,6 @@ static void a_call_goes_no_further_than_its_caller_says(void **state)
 /* Calls of 61, 5 and 33 rows; gradients of the last, then of the first, and none of the second. */
 static void calls_come_and_go_in_any_order(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 1; seed <= 60; seed++) {
 		open_step(seed, seed % 3 == 0);
 		for (uint64_t i = 0; i < seed; i++)
@@ -110,7 +104,6 @@ static void calls_come_and_go_in_any_order(void **state)
 
 static void the_norm_comes_once_its_gradients_are_there(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		open_step(seed, seed % 2);
 		rig_settle(&rig);
@@ -135,7 +128,6 @@ static void what_comes_out_of_turn_is_refused(void **state)
 		.batch = 61, .rows = 16, .part_bytes = 4096, .window_bytes = 1 << 20, .seed = 1};
 	struct sl_frame f;
 
-	(void)state;
 	open_step(1, false);
 	assert_int_equal(grads(0, 4), SL_ERR_BUG); /* before the activations came */
 	open_step(1, false);
@@ -201,7 +193,6 @@ static void a_server_counts_chunks(void **state)
 {
 	struct sl_frame f;
 
-	(void)state;
 	forward_all();
 	f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
 	f.u.part.rows = 17;
@@ -245,7 +236,6 @@ static void a_commit_bounds_what_comes(void **state)
 {
 	struct sl_frame f;
 
-	(void)state;
 	for (int what = 0; what < 2; what++) {
 		open_step(1, true);
 		rig_settle(&rig);
@@ -265,7 +255,6 @@ static void a_step_can_be_dropped_at_any_time(void **state)
 {
 	struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "dropped"};
 
-	(void)state;
 	for (int turns = 0; turns < 80; turns++) {
 		open_step((uint64_t)turns + 1, false);
 		for (int i = 0; i < turns; i++)

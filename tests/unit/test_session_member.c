@@ -1,13 +1,8 @@
 /* The session of a group's member: welcomed and committed when its group says so, and left out of a
  * step at any moment. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "tests/support/session_rig.h"
+#include "tests/support/unit.h"
 
 static struct rig rig;
 
@@ -81,7 +76,6 @@ static void a_newcomer_begins_where_its_group_is(void **state)
 {
 	struct sl_event ev = {.kind = SL_EV_JOINED, .next_step = 12, .first_step = 40, .made = 5, .branch = 9};
 
-	(void)state;
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		open_hello(seed, false);
 		assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
@@ -100,7 +94,6 @@ static void a_newcomer_gets_heads_and_tails(void **state)
 	struct sl_event ev = {.kind = SL_EV_JOINED, .next_step = 12, .first_step = 40, .ends = true};
 	struct sl_frame f;
 
-	(void)state;
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		open_coming(seed);
 		assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
@@ -129,7 +122,6 @@ static void a_member_is_asked_at_any_moment(void **state)
 	const struct sl_event ask[2] = {{.kind = SL_EV_ASK}, {.kind = SL_EV_ASK, .whole = true}};
 	int before = 0, behind = 0;
 
-	(void)state;
 	for (uint64_t seed = 0; seed < 60; seed++)
 		for (int turns = 0; turns < 1000; turns += 40) {
 			const bool whole = seed % 2;
@@ -163,7 +155,6 @@ static void what_was_not_asked_for_is_refused(void **state)
 {
 	struct sl_frame f, fetch = {.kind = SL_FRAME_FETCH};
 
-	(void)state;
 	open_coming(1);
 	tell(SL_EV_JOINED, 12);
 	rig_settle(&rig);
@@ -184,7 +175,6 @@ static void what_was_not_asked_for_is_refused(void **state)
 
 static void a_group_says_when(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 0; seed < 80; seed++) {
 		open_sharing(seed, seed % 2);
 		for (int i = 1; i <= 3; i++) {
@@ -212,7 +202,6 @@ static void a_group_says_when(void **state)
 /* A member that falls silent is lost, even before it is welcomed. */
 static void who_waits_is_heard(void **state)
 {
-	(void)state;
 	open_member(1);
 	rig_open(&rig, &(struct rig_conf){.batch = 64,
 					  .rows = 16,
@@ -234,7 +223,6 @@ static void a_member_is_late_at_any_moment(void **state)
 {
 	int before_commit = 0, behind_it = 0;
 
-	(void)state;
 	for (uint64_t seed = 0; seed < 30; seed++)
 		for (int turns = 0; turns < 480; turns += 24) {
 			open_sharing(seed, seed % 2);
@@ -271,7 +259,6 @@ static void who_has_committed_abandons_nothing(void **state)
 {
 	struct sl_frame f = {.kind = SL_FRAME_ABANDON};
 
-	(void)state;
 	open_sharing(3, true);
 	rig_begin_step(&rig, 61);
 	rig_settle(&rig);
@@ -288,7 +275,6 @@ static void ends_out_of_place_are_refused(void **state)
 {
 	struct sl_frame f;
 
-	(void)state;
 	open_sharing(1, true); /* before the backward pass */
 	rig_begin_step(&rig, 61);
 	for (int i = 0; i < 3; i++)
@@ -336,7 +322,6 @@ static void ends_out_of_place_are_refused(void **state)
 /* A member that comes back is told for each missed step that it is done, until it has caught up with the group. */
 static void a_member_catches_up(void **state)
 {
-	(void)state;
 	open_member(3);
 	tell(SL_EV_LATE, 15);
 	for (uint64_t step = 12; step < 17; step++) {
@@ -364,7 +349,6 @@ static void pass(void)
 /* A member passes on the steps of others: it computes nothing, and the group says when they are done. */
 static void steps_of_others_are_passed(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 0; seed < 40; seed++) {
 		open_member(seed);
 		for (uint64_t step = 12; step < 20; step++) {
@@ -391,7 +375,6 @@ static void steps_of_others_are_passed(void **state)
 /* A member may pass on a step that the group has already done without it. It is not reported as late. */
 static void a_pass_may_come_late(void **state)
 {
-	(void)state;
 	open_member(4);
 	tell(SL_EV_LATE, 15);
 	for (uint64_t step = 12; step < 16; step++) {
@@ -411,7 +394,6 @@ static void a_pass_out_of_place_is_refused(void **state)
 	const struct rig_conf alone = {
 		.batch = 64, .rows = 16, .part_bytes = 4096, .window_bytes = 16384, .next_step = 12};
 
-	(void)state;
 	open_member(5);
 	assert_int_equal(rig_event(&rig, RIG_CLIENT, &ev), SL_ERR_MISMATCH);
 	rig_open(&rig, &alone);

@@ -1,15 +1,9 @@
 /* The session of a vertical group's member, which has features, labels or both: each pass begins with ORDER, and only
  * what belongs to its part of the network crosses. The rig lets the other party keep step. Every second seed clips. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/session_rig.h"
+#include "tests/support/unit.h"
 
 enum { BATCH = 61, CHUNKS = 4, SEEDS = 64 };
 

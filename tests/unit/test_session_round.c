@@ -1,13 +1,8 @@
 /* The session of a member whose group averages heads and tails after every round: what the member sends in the last
  * step of a round if it trained, passed on, or skipped that step, or was late at any moment. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "tests/support/session_rig.h"
+#include "tests/support/unit.h"
 
 enum { FIRST = 12, ROUND = 2 /* steps 13, 15, … end a round */ };
 
@@ -90,7 +85,6 @@ static void first_step(void)
 
 static void ends_cross_where_a_round_ends(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 0; seed < 30; seed++) {
 		open_member(seed);
 		for (uint64_t step = FIRST; step < FIRST + 8; step++) {
@@ -125,7 +119,6 @@ static void who_skips_a_round_s_last_step_tells_of_it(void **state)
 	} found[] = {{RIG_CLIENT, SL_TASK_HEAD_FWD}, {RIG_CLIENT, SL_TASK_TAIL},    {RIG_CLIENT, SL_TASK_HEAD_BWD},
 		     {RIG_SERVER, SL_TASK_MID_FWD},  {RIG_SERVER, SL_TASK_PREPARE}, {RIG_SERVER, SL_TASK_MID_BWD}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof found / sizeof found[0]; i++)
 		for (uint64_t seed = 0; seed < 30; seed++) {
 			struct rig_side *side = &rig.side[found[i].who];
@@ -151,7 +144,6 @@ static void who_is_late_hears_the_mean_and_tells_nothing(void **state)
 {
 	int told = 0, silent = 0, crossed = 0;
 
-	(void)state;
 	for (uint64_t seed = 0; seed < 40; seed++)
 		for (int turns = 0; turns < 480; turns += 24) {
 			uint64_t whole;
@@ -183,7 +175,6 @@ static void what_is_out_of_place_is_refused(void **state)
 {
 	struct sl_frame f;
 
-	(void)state;
 	open_member(1); /* within a round */
 	rig_begin_step(&rig, 61);
 	rig_settle(&rig);

@@ -1,15 +1,9 @@
 /* The session against a peer that breaks the rules: parts, commits, epochs. Every fault is one
  * change to a frame that is accepted without it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/codec/lengths.h"
 #include "tests/support/session_rig.h"
+#include "tests/support/unit.h"
 
 static struct rig rig;
 
@@ -185,7 +179,6 @@ static void try_faults(void (*prepare)(void), enum rig_who to, enum sl_part_what
 
 static void parts_that_break_a_rule_end_the_session(void **state)
 {
-	(void)state;
 	try_faults(step_under_way, RIG_SERVER, SL_PART_HEAD_ACT);
 	try_faults(step_under_way, RIG_SERVER, SL_PART_MID_GRAD);
 	try_fault(step_under_way, RIG_SERVER, SL_PART_HEAD_ACT, &(struct fault){kind_own, SL_ERR_PROTOCOL});
@@ -230,7 +223,6 @@ static void a_pass_begins_with_its_first_part_only(void **state)
 		{weights, SL_ERR_PROTOCOL},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof of_first / sizeof of_first[0]; i++)
 		try_fault(begin_nothing, RIG_SERVER, SL_PART_HEAD_ACT, &of_first[i]);
 }
@@ -319,7 +311,6 @@ static void a_chunk_has_no_more_tokens_than_were_agreed_on(void **state)
 	};
 	struct sl_frame f;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof of_first / sizeof of_first[0]; i++)
 		try_fault(open_with_tokens, RIG_SERVER, SL_PART_HEAD_ACT, &of_first[i]);
 	for (size_t i = 0; i < sizeof of_others / sizeof of_others[0]; i++)
@@ -386,7 +377,6 @@ static void a_step_has_no_more_tokens_with_a_loss_than_tokens(void **state)
 		{answers_one, SL_ERR_PROTOCOL},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof of_first / sizeof of_first[0]; i++)
 		try_fault(open_with_token_loss, RIG_SERVER, SL_PART_HEAD_ACT, &of_first[i]);
 	for (size_t i = 0; i < sizeof of_others / sizeof of_others[0]; i++)
@@ -403,7 +393,6 @@ static void a_run_keeps_its_total(void **state)
 {
 	struct sl_frame f;
 
-	(void)state;
 	for (int change = 0; change < 2; change++) {
 		step_under_way();
 		f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
@@ -425,7 +414,6 @@ static void gradients_wait_for_their_activations(void **state)
 {
 	struct sl_frame f;
 
-	(void)state;
 	step_under_way(); /* the forward pass of chunk 0 is done, that of chunk 1 is not */
 	rig_give(&rig, RIG_SERVER, SL_PART_MID_GRAD);
 	f = rig_part(&rig, RIG_SERVER, SL_PART_MID_GRAD, 1000);
@@ -451,7 +439,6 @@ static void there_is_no_chunk_behind_the_last(void **state)
 {
 	struct sl_frame f;
 
-	(void)state;
 	begin_nothing();
 	for (int chunk = 0; chunk < 4; chunk++)
 		rig_give(&rig, RIG_SERVER, SL_PART_HEAD_ACT);
@@ -466,7 +453,6 @@ static void a_fetch_takes_weights_alone(void **state)
 {
 	struct sl_frame f;
 
-	(void)state;
 	rig_open_ready(&rig, &conf);
 	rig_begin_step(&rig, 61);
 	rig_settle(&rig);
@@ -482,7 +468,6 @@ static void a_fetch_says_what_is_kept(void **state)
 	struct rig_conf steps = conf;
 	struct sl_frame f;
 
-	(void)state;
 	for (int storeless = 0; storeless < 2; storeless++) {
 		steps.storeless = storeless;
 		rig_open_ready(&rig, &steps);
@@ -562,7 +547,6 @@ static void a_commit_says_how_gradients_are_clipped(void **state)
 	} cases[] = {{0, 0, SL_OK}, {0, 1, SL_ERR_PROTOCOL}, {0, 0.5, SL_ERR_PROTOCOL},    {1, 0.5, SL_OK},
 		     {1, 1, SL_OK}, {1, 0, SL_ERR_PROTOCOL}, {1, 1.0001, SL_ERR_PROTOCOL}, {1, -0.5, SL_ERR_PROTOCOL}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		try_clipped((struct sl_commit){.chunks = 1, .lr = 0.1, .grad_scale = cases[i].scale},
 			    cases[i].clip_norm, false, cases[i].code);
@@ -586,7 +570,6 @@ static void a_commit_of_added_batches_may_scale_their_sum(void **state)
 		     {0, 1, 1.5, SL_ERR_PROTOCOL},
 		     {0, 1, 0.5, SL_OK}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct sl_session *s = &rig.side[RIG_SERVER].s;
 		const struct sl_commit c = {
@@ -608,7 +591,6 @@ static void a_norm_is_of_the_step_under_way(void **state)
 	enum { RIGHT, TWICE, EARLY, OTHER_STEP, NEGATIVE, UNCLIPPED, CASES };
 	struct rig_conf clips = conf;
 
-	(void)state;
 	for (int fault = 0; fault < CASES; fault++) {
 		struct sl_frame f = {.kind = SL_FRAME_NORM, .epoch = 7, .u.norm.squares = 16};
 		enum sl_err want = fault == RIGHT ? SL_OK : SL_ERR_PROTOCOL;
@@ -636,7 +618,6 @@ static void a_norm_is_of_the_step_under_way(void **state)
 
 static void a_commit_must_be_of_the_whole_step(void **state)
 {
-	(void)state;
 	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}, 0, false}, false, SL_OK);
 	try_commit((struct sl_commit){0, 1, 0, false, false, {0}, 0, false}, false, SL_OK);
 	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}, 0, false}, true, SL_ERR_PROTOCOL);
@@ -656,7 +637,6 @@ static void a_commit_waits_for_the_backward(void **state)
 	struct rig_conf headless = conf;
 	const struct sl_frame f = {.kind = SL_FRAME_COMMIT, .epoch = 7, .u.commit = {.chunks = 1, .lr = 0.1}};
 
-	(void)state;
 	rig_grads(&headless, 1);
 	for (int fault = 0; fault < 3; fault++) {
 		struct sl_frame part;
@@ -689,7 +669,6 @@ static void a_gradient_that_does_not_cross_is_refused(void **state)
 {
 	struct rig_conf none = conf;
 
-	(void)state;
 	rig_grads(&none, 2);
 	for (int who = 0; who < 2; who++) {
 		struct sl_frame part;
@@ -709,7 +688,6 @@ static void a_step_is_committed_once(void **state)
 {
 	struct sl_frame f = {.kind = SL_FRAME_COMMITTED, .epoch = 7};
 
-	(void)state;
 	for (int other = 0; other < 2; other++) {
 		rig_open_ready(&rig, &conf);
 		rig.side[RIG_CLIENT].s.state = SL_SESSION_COMMIT;
@@ -731,7 +709,6 @@ static void a_commit_carries_what_is_kept(void **state)
 		.kind = SL_EV_BEGIN_STEP, .batch_rows = 61, .number = 0, .lr = 0.1, .checkpoint = true};
 	struct sl_session *client = &rig.side[RIG_CLIENT].s, *server = &rig.side[RIG_SERVER].s;
 
-	(void)state;
 	rig_open_ready(&rig, &conf);
 	client->kept[0] = 12;
 	client->kept[1] = 5;
@@ -752,7 +729,6 @@ static void older_epochs_are_dropped_and_counted(void **state)
 {
 	struct sl_frame f;
 
-	(void)state;
 	step_under_way();
 	f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
 	f.epoch = 6;
@@ -772,7 +748,6 @@ static void newer_epochs_are_refused(void **state)
 {
 	struct sl_frame f;
 
-	(void)state;
 	step_under_way();
 	f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
 	f.epoch = 8;
@@ -786,7 +761,6 @@ static void a_refusal_of_no_epoch_counts(void **state)
 	const struct sl_frame f = {.kind = SL_FRAME_REFUSE,
 				   .u.refuse = {.code = SL_ERR_BUSY, .text = "all sessions are taken"}};
 
-	(void)state;
 	rig_open(&rig, &conf);
 	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_BUSY);
@@ -806,7 +780,6 @@ static void a_refusal_is_a_sentence(void **state)
 		  {SL_ERR_NONFINITE, "NaN in chunk 2", "NaN in chunk 2"},
 		  {SL_ERR_NONFINITE, "", "the server refused: it gives no reason"}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
 		struct sl_frame f = {.kind = SL_FRAME_REFUSE, .u.refuse.code = of[i].code};
 

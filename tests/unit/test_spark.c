@@ -1,20 +1,13 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/telemetry/spark.h"
+#include "tests/support/unit.h"
 
 static void bars_span_the_values(void **state)
 {
 	struct sl_spark s = {0};
 	char text[SL_SPARK_TEXT];
 
-	(void)state;
 	assert_string_equal(sl_spark_text(&s, true, text), "");
 	sl_spark_add(&s, 2);
 	assert_string_equal(sl_spark_text(&s, false, text), "_"); /* a single value has no range */
@@ -31,7 +24,6 @@ static void the_oldest_go(void **state)
 	struct sl_spark s = {0};
 	char text[SL_SPARK_TEXT];
 
-	(void)state;
 	for (int i = 0; i < 3 * SL_SPARK_VALUES; i++)
 		sl_spark_add(&s, i);
 	assert_int_equal(s.n, SL_SPARK_VALUES);

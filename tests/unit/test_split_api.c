@@ -1,22 +1,16 @@
 /* libsplit without a server: configs, tokens, waits that fail, and what is left after open and close. */
 #include <dirent.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "lib/token.h"
 #include "tests/support/fake_peer.h"
+#include "tests/support/unit.h"
 
 static const char graph[] = "graph 1\nin head_act f32 R[8]\nparam 0.weight [4,8] zero\nnode 0 linear %0 &0\n"
 			    "out mid_act %1\n";
@@ -63,7 +57,6 @@ static void confs_are_refused_with_their_key(void **state)
 		   {"log", "loud", "error, warn, info or debug"}};
 	split_conf *c = conf_of(graph);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		assert_int_equal(split_conf_set(c, bad[i].key, bad[i].value, &e), SPLIT_CONFIG);
 		assert_non_null(strstr(e.text, bad[i].text));
@@ -102,7 +95,6 @@ static void arguments_that_are_null_are_usage(void **state)
 	float x[8] = {0};
 	int call;
 
-	(void)state;
 	says_null(split_conf_set(NULL, "server", "x", &e), "conf, key and value");
 	says_null(split_conf_set(c, NULL, "x", &e), "conf, key and value");
 	says_null(split_conf_set(c, "server", NULL, &e), "conf, key and value");
@@ -135,7 +127,6 @@ static void a_server_that_is_not_there_is_unavailable(void **state)
 	split_middle *m = NULL;
 	const uint64_t began_ms = sl_now_ms();
 
-	(void)state;
 	assert_int_equal(split_open(&m, c, 0, &e), SPLIT_AGAIN);
 	assert_non_null(m);
 	assert_true(split_fd(m) >= 0);
@@ -169,7 +160,6 @@ static void a_peer_that_is_no_server_is_unavailable(void **state)
 	struct fake_greeting greeting = fake_greeting("NULL");
 	uint8_t noise[4096];
 
-	(void)state;
 	memset(noise, 0xff, sizeof noise);
 	memcpy(noise, greeting.byte, sizeof greeting.byte);
 	answers_with((struct fake_peer){.say = (const uint8_t *)web, .len = sizeof web - 1, .end = FAKE_CLOSE});
@@ -203,7 +193,6 @@ static void opens_and_closes_leave_nothing(void **state)
 	split_conf *c = conf_of(graph);
 	int descriptors = 0, threads = 0;
 
-	(void)state;
 	for (int i = 0; i < opens; i++) {
 		split_middle *m = NULL;
 
@@ -255,7 +244,6 @@ static void no_thread_takes_a_signal(void **state)
 	split_conf *c = conf_of(graph);
 	split_middle *m = NULL;
 
-	(void)state;
 	assert_int_equal(split_open(&m, c, 50, &e), SPLIT_AGAIN);
 	assert_true(entries("/proc/self/task") > threads);
 	assert_int_equal(that_block() - blocked, entries("/proc/self/task") - threads);
@@ -270,7 +258,6 @@ static void calls_out_of_turn_are_usage(void **state)
 	float x[8] = {0};
 	int call;
 
-	(void)state;
 	assert_int_equal(split_open(&m, c, 0, &e), SPLIT_AGAIN);
 	assert_int_equal(split_forward(NULL, 1, 1, NULL, x, &call, &e), SPLIT_USAGE);
 	assert_int_equal(split_forward(m, 1, 0, NULL, x, &call, &e), SPLIT_USAGE);
@@ -306,7 +293,6 @@ static void calls_of_several_values_take_arrays(void **state)
 	int64_t dim[4];
 	int call, per_token;
 
-	(void)state;
 	assert_int_equal(split_open(&m, c, 0, &e), SPLIT_AGAIN);
 	assert_int_equal(split_fields(m, 0), 2);
 	assert_int_equal(split_fields(m, 1), 2);
@@ -357,7 +343,6 @@ static void a_close_ends_the_call_of_another_thread(void **state)
 	split_conf *c = conf_of(graph);
 	float x[8] = {0};
 
-	(void)state;
 	assert_int_equal(split_conf_set(c, "wait_s", "0", &e), SPLIT_OK);
 	for (int i = 0; i < 20; i++) {
 		struct waiter w = {.conf = i % 2 ? c : NULL};
@@ -389,7 +374,6 @@ static void a_forked_child_only_closes(void **state)
 	int status;
 	pid_t child;
 
-	(void)state;
 	assert_int_equal(split_open(&m, c, 0, &e), SPLIT_AGAIN);
 	child = fork();
 	if (child == 0) {
@@ -421,7 +405,6 @@ static void a_forked_child_reads_and_writes_the_log(void **state)
 	char line[512];
 	pthread_t thread;
 
-	(void)state;
 	atomic_store(&logs_on, true);
 	assert_int_equal(pthread_create(&thread, NULL, logs, NULL), 0);
 	for (int i = 0; i < 200; i++) {
@@ -459,7 +442,6 @@ static void damaged_tokens_are_refused(void **state)
 	struct sl_fail fail;
 	struct sl_token read;
 
-	(void)state;
 	e.size = sizeof e;
 	assert_true(n <= sizeof bytes);
 	sl_token_write(&t, bytes);

@@ -1,16 +1,9 @@
 /* Status: snapshot to JSON and back, other schemas and broken documents, and the table. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "common/telemetry/status.h"
+#include "tests/support/unit.h"
 
 static struct sl_status_session sessions[2] = {
 	{.id = "0123456789abcdef",
@@ -88,7 +81,6 @@ static void json_round_trip(void **state)
 	struct sl_status in = snapshot(2), out;
 	struct sl_fail fail;
 	char *text;
-	(void)state;
 
 	for (int indent = 0; indent <= 2; indent += 2) {
 		text = sl_status_json(&in, indent);
@@ -135,7 +127,6 @@ static void bad_utf8_and_escapes_are_replaced(void **state)
 	struct sl_status in = snapshot(0), out;
 	struct sl_fail fail;
 	char *text;
-	(void)state;
 
 	strcpy(in.address, "a\xff"
 			   "b\033]0;x");
@@ -164,7 +155,6 @@ static void broken_documents_are_refused(void **state)
 	struct sl_status in = snapshot(1), out = {.pid = 5}, got;
 	struct sl_fail fail;
 	char *text, *at;
-	(void)state;
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		fail.text[0] = 0;
@@ -195,7 +185,6 @@ static char *table(const struct sl_status *status, int columns)
 static void table_is_aligned(void **state)
 {
 	struct sl_status in = snapshot(2);
-	(void)state;
 
 	assert_string_equal(table(&in, 0),
 			    "splits 0.1  pid 77  tcp://127.0.0.1:5570  up 1m01s  2 sessions\n"
@@ -232,7 +221,6 @@ static void table_fits_the_terminal(void **state)
 {
 	struct sl_status_session one = sessions[0];
 	struct sl_status in = snapshot(1);
-	(void)state;
 
 	in.store_files = 26;
 	in.store_bytes = 853000000;
@@ -283,7 +271,6 @@ static void younger_members_may_be_missing(void **state)
 	struct sl_status in = snapshot(1), out;
 	struct sl_fail fail;
 	char *text = sl_status_json(&in, 0), *at;
-	(void)state;
 
 	at = strstr(text, "\"left_s\"");
 	assert_non_null(at);
@@ -303,7 +290,6 @@ static void table_shows_no_control_characters(void **state)
 {
 	struct sl_status in = snapshot(1);
 	struct sl_status_session evil = sessions[0];
-	(void)state;
 
 	memset(evil.peer, 'p', sizeof evil.peer - 1);
 	memcpy(evil.peer, "\033[2J\n", 5);
@@ -332,7 +318,6 @@ static void prometheus_can_read_it(void **state)
 	struct sl_status in = snapshot(2);
 	FILE *file = fmemopen(text, sizeof text, "w");
 	char name[64] = "", type[16];
-	(void)state;
 
 	strcpy(in.device, "a \"quoted\\ device");
 	sl_status_prometheus(&in, file);
@@ -368,7 +353,6 @@ static void metrics_come_from_the_document(void **state)
 	struct sl_status in = snapshot(2);
 	FILE *file = fmemopen(printed, sizeof printed, "w");
 	char *json = sl_status_json(&in, 0), *served = sl_status_metrics(json);
-	(void)state;
 
 	sl_status_prometheus(&in, file);
 	fclose(file);

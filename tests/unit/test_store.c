@@ -1,22 +1,14 @@
 /* The store of weights: a file's content always matches its name, only its owner can read it, and a
  * start of the server removes only half-written files. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/base/buf.h"
 #include "common/weights/weights.h"
 #include "server/store/store.h"
+#include "tests/support/unit.h"
 
 enum { COUNT = 100 };
 
@@ -35,7 +27,6 @@ static const char *path_of(const char *suffix)
 
 static int put(void **state)
 {
-	(void)state;
 	for (int i = 0; i < COUNT; i++)
 		weights[i] = 0.5f * (float)i;
 	sl_weights_hash(weights, COUNT, hash);
@@ -57,7 +48,6 @@ static void damage(off_t at, off_t length)
 
 static void damaged_weights_are_not_given_out(void **state)
 {
-	(void)state;
 	memset(got, 0, sizeof got);
 	assert_true(sl_store_get(dir, NULL, hash, got, COUNT));
 	assert_memory_equal(got, weights, sizeof weights);
@@ -74,7 +64,6 @@ static void an_owner_s_are_nobody_else_s(void **state)
 {
 	const struct sl_key one = {{1}}, two = {{2}};
 
-	(void)state;
 	assert_false(sl_store_get(dir, &one, hash, got, COUNT));
 	sl_store_put(dir, NULL, &one, hash, weights, COUNT);
 	assert_true(sl_store_get(dir, &one, hash, got, COUNT));
@@ -89,7 +78,6 @@ static void what_is_read_is_used_now(void **state)
 	const struct timespec old[2] = {{1000, 0}, {1000, 0}};
 	struct stat st;
 
-	(void)state;
 	assert_int_equal(utimensat(AT_FDCWD, path_of(".f32"), old, 0), 0);
 	assert_true(sl_store_get(dir, NULL, hash, got, COUNT));
 	assert_int_equal(stat(path_of(".f32"), &st), 0);
@@ -104,7 +92,6 @@ static void files_are_for_the_server_alone(void **state)
 	struct stat st;
 	int lock;
 
-	(void)state;
 	snprintf(made, sizeof made, "%s/made", dir);
 	assert_int_equal(sl_store_open(made, &lock, &fail), SL_OK);
 	sl_store_close(lock);
@@ -134,7 +121,6 @@ static void a_start_removes_what_is_half_done_alone(void **state)
 	struct sl_fail fail;
 	int lock;
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		snprintf(path[i], sizeof path[i], "%s/%s", dir, name[i]);
 		touch(path[i]);
@@ -152,7 +138,6 @@ static void a_start_removes_what_is_half_done_alone(void **state)
 
 static int make_folder(void **state)
 {
-	(void)state;
 	return mkdtemp(dir) ? 0 : -1;
 }
 
@@ -160,7 +145,6 @@ static int remove_folder(void **state)
 {
 	char command[64];
 
-	(void)state;
 	snprintf(command, sizeof command, "rm -r %s", dir);
 	return system(command);
 }

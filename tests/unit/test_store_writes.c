@@ -1,23 +1,15 @@
 /* Weights that are being written while their job yields. Meanwhile other sessions and the housekeeping do not remove
  * them, do not see half of them, and do not take the store over its limit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/worker.h"
 #include "common/weights/weights.h"
 #include "server/store/store.h"
+#include "tests/support/unit.h"
 
 enum { COUNT = 9 << 20, BYTES = 4 * COUNT }; /* written in two parts; a job yields after the first */
 
@@ -101,7 +93,6 @@ static void another_one_s_room_is_not_made_of_it(void **state)
 {
 	struct task a = {.job.run = put}, b = {.job.run = put, .which = 1};
 
-	(void)state;
 	retention.bytes = BYTES + (1 << 20);
 	run_both(&a, &b);
 	assert_true(a.kept);
@@ -113,7 +104,6 @@ static void both_fit_where_there_is_room(void **state)
 {
 	struct task a = {.job.run = put}, b = {.job.run = put, .which = 1};
 
-	(void)state;
 	retention.bytes = 2 * (int64_t)BYTES;
 	run_both(&a, &b);
 	assert_true(a.kept && sl_store_get(dir, NULL, hash[1], got[0], COUNT));
@@ -124,7 +114,6 @@ static void the_same_weights_are_never_there_in_part(void **state)
 {
 	struct task a = {.job.run = put}, b = {.job.run = put, .longer_ns = 200000000};
 
-	(void)state;
 	run_both(&a, &b);
 	assert_true(a.kept);
 	assert_true(sl_store_get(dir, NULL, hash[0], got[0], COUNT));
@@ -134,7 +123,6 @@ static void housekeeping_leaves_it(void **state)
 {
 	struct task a = {.job.run = put}, b = {.job.run = make_room};
 
-	(void)state;
 	retention.ttl_s = 100;
 	run_both(&a, &b);
 	assert_true(a.kept);
@@ -142,7 +130,6 @@ static void housekeeping_leaves_it(void **state)
 
 static int setup(void **state)
 {
-	(void)state;
 	retention = (struct sl_retention){.dir = dir};
 	for (int i = 0; i < 2; i++)
 		unlink(path_of(i, ".f32"));
@@ -151,14 +138,12 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	sl_worker_close(worker);
 	return 0;
 }
 
 static int begin(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		got[i] = malloc(BYTES);
 		weights[i] = malloc(BYTES);
@@ -175,7 +160,6 @@ static int end(void **state)
 {
 	char command[64];
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		free(weights[i]);
 		free(got[i]);

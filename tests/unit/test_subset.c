@@ -1,13 +1,7 @@
 /* How the members of a group share one set: every sample belongs to one member, for each kind of distribution. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "client/data/subset.h"
+#include "tests/support/unit.h"
 
 enum { SAMPLES = 103, CLASSES = 5, MEMBERS = 4 };
 
@@ -93,7 +87,6 @@ static void every_sample_is_one_members(void **state)
 	int owner[SAMPLES], again[SAMPLES], other[SAMPLES];
 	int64_t count[MEMBERS];
 
-	(void)state;
 	for (int k = 0; k < 3; k++) {
 		deal(kind[k], 1, 5, owner, count);
 		deal(kind[k], 1, 5, again, count);
@@ -119,7 +112,6 @@ static void labels_are_as_unequal_as_asked(void **state)
 	int64_t count[MEMBERS];
 	int few = 0;
 
-	(void)state;
 	deal(SL_PARTS_IID, 0, 5, owner, count);
 	for (int m = 0; m < MEMBERS; m++) {
 		assert_in_range(count[m], SAMPLES / MEMBERS, SAMPLES / MEMBERS + 1);
@@ -146,7 +138,6 @@ static void nobody_goes_without(void **state)
 	int64_t count[SAMPLES + 1];
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(sl_subset_open(&set, &spec, count, &fail), SL_ERR_CONFIG);
 	assert_memory_equal(&set, &before, sizeof set);
 	assert_non_null(strstr(fail.text, "gets none"));

@@ -1,15 +1,8 @@
 /* The figures at the end of a run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "client/train/summary.h"
 #include "tests/support/small_plan.h"
+#include "tests/support/unit.h"
 
 /* Both times are per step of this client, whatever other members did in between. A step whose
  * answer was lost does not count for the server's time. */
@@ -28,7 +21,6 @@ static void times_are_those_of_a_batch(void **state)
 	};
 	const struct sl_training_link link = {.links = 1};
 	struct sl_jsonl_summary s;
-	(void)state;
 
 	sl_summary_fill(&s, NULL, &t, &link, "finished");
 	assert_true(s.t_per_batch_s == 0.5);
@@ -48,7 +40,6 @@ static void bytes_are_those_of_the_tensors(void **state)
 					      .payload = {1, 2, 3, 4},
 					      .nominal = {0.5, 1, 1.5, 2}};
 	struct sl_jsonl_summary s;
-	(void)state;
 
 	sl_summary_fill(&s, &setup, &t, &link, "finished");
 	assert_float_equal(s.peak_client_mb_s, 3, 1e-9);

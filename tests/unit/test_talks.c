@@ -1,20 +1,12 @@
 /* Clients of a socket: lines in pieces, and clients with half a line that hold all places. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/link/loop_uv.h"
 #include "common/link/talk.h"
+#include "tests/support/unit.h"
 
 static struct sl_loop *loop;
 static struct sl_talks *talks;

@@ -1,17 +1,11 @@
 /* Shapes: equality, checked counts, text. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "common/graph/tensor.h"
+#include "tests/support/unit.h"
 
 static void dtypes_have_sizes(void **state)
 {
 	static const size_t bytes[SL_DTYPE_COUNT] = {4, 2, 2, 4, 8, 1};
-	(void)state;
 
 	for (int i = 0; i < SL_DTYPE_COUNT; i++)
 		assert_int_equal(sl_dtype_bytes((enum sl_dtype)i), bytes[i]);
@@ -21,7 +15,6 @@ static void dtypes_have_sizes(void **state)
 static void shapes_compare(void **state)
 {
 	struct sl_shape a = sl_shape4(2, 3, 4, 5), b = a, c = sl_shape2(2, 3);
-	(void)state;
 
 	assert_true(sl_shape_equal(&a, &b));
 	b.dim[3] = 6;
@@ -37,7 +30,6 @@ static void counts_are_checked(void **state)
 {
 	struct sl_shape s = sl_shape4(64, 112, 112, 32);
 	int64_t n = -1;
-	(void)state;
 
 	assert_true(sl_shape_count_checked(&s, 25690112, &n));
 	assert_int_equal(n, 25690112);
@@ -62,7 +54,6 @@ static void shapes_as_text(void **state)
 {
 	struct sl_shape s = sl_shape4(64, 112, 112, 32);
 	char text[SL_SHAPE_TEXT];
-	(void)state;
 
 	assert_string_equal(sl_shape_text(&s, text), "[64,112,112,32]");
 	s = sl_shape1(7);

@@ -1,19 +1,13 @@
 /* Files of text: TSV, CSV, JSON Lines, GLUE's folders; sets of token ids, and their caches. */
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "client/data/source.h"
 #include "client/text/glue.h"
 #include "client/text/token_set.h"
+#include "tests/support/unit.h"
 
 static char dir[PATH_MAX], path[PATH_MAX + 32];
 static struct sl_tokenizer *tokenizer;
@@ -38,7 +32,6 @@ static int make_dir(void **state)
 {
 	struct sl_fail fail;
 
-	(void)state;
 	snprintf(dir, sizeof dir, "%s/split-text-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
 	if (!mkdtemp(dir))
 		return -1;
@@ -50,7 +43,6 @@ static int remove_dir(void **state)
 {
 	char command[PATH_MAX + 16];
 
-	(void)state;
 	sl_tokenizer_close(tokenizer);
 	snprintf(command, sizeof command, "rm -rf '%s'", dir);
 	return system(command);
@@ -102,7 +94,6 @@ static void test_tsv(void **state)
 	struct sl_records_spec spec = {
 		.path = "x.tsv", .format = SL_RECORDS_TSV, .a = {NULL, 1}, .b = {NULL, -1}, .label = {NULL, 0}};
 
-	(void)state;
 	expect(&spec, "1\ta \"b\"\tz\n0\tc", "a \"b\"|-|1;c|-|0;");
 	expect(&spec,
 	       "\xef\xbb\xbf"
@@ -132,7 +123,6 @@ static void test_csv(void **state)
 	struct sl_records_spec spec = {
 		.path = "x.csv", .format = SL_RECORDS_CSV, .a = {NULL, 0}, .b = {NULL, 1}, .label = {NULL, -1}};
 
-	(void)state;
 	expect(&spec, "a,b\nc,\n", "a|b|-;c||-;");
 	expect(&spec, "\"a,\"\"b\"\"\",\"\"\r\n\"c\r\nd\ne\",f\r\n", "a,\"b\"||-;c\r\nd\ne|f|-;");
 	expect(&spec, "\"a\"\n", "x.csv:1: 1 column, where at least 2 are needed");
@@ -152,7 +142,6 @@ static void test_jsonl(void **state)
 	struct sl_records_spec spec = {
 		.path = "x.jsonl", .format = SL_RECORDS_JSONL, .a = {"s", -1}, .b = {NULL, -1}, .label = {"y", -1}};
 
-	(void)state;
 	expect(&spec, "{\"y\": 1, \"s\": \"a\\n\\u00e9\"}\n\n{\"s\": \"b\", \"y\": 0.5}\n{\"s\": \"c\", \"y\": true}",
 	       "a\n\xc3\xa9|-|1;b|-|0.5;c|-|true;");
 	expect(&spec, "{\"s\": 1e300, \"y\": 0.1}\n{\"s\": \"b\", \"y\": 0.30000000000000004}\n",
@@ -167,7 +156,6 @@ static void test_jsonl(void **state)
 
 static void test_ends(void **state)
 {
-	(void)state;
 	assert_int_equal(sl_records_format_of("x/Y.CSV"), SL_RECORDS_CSV);
 	assert_int_equal(sl_records_format_of("x.JsonL"), SL_RECORDS_JSONL);
 	assert_int_equal(sl_records_format_of("tsv"), SL_RECORDS_TSV);
@@ -182,7 +170,6 @@ static void test_empty(void **state)
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	char *two = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	(void)state;
 	assert_true(two != MAP_FAILED);
 	assert_int_equal(mprotect(two + page, page, PROT_NONE), 0);
 	assert_string_equal(rows(&spec, two + page, 0), "");
@@ -199,7 +186,6 @@ static void test_labels(void **state)
 	union sl_label out;
 	struct sl_fail fail;
 
-	(void)state;
 #define READ(labels, text) sl_label_read(&labels, (struct sl_bytes){(const uint8_t *)text, strlen(text)}, &out, &fail)
 	assert_int_equal(READ(by_name, "yes"), SL_OK);
 	assert_int_equal(out.label, 1);
@@ -262,7 +248,6 @@ static void test_glue(void **state)
 	char file[PATH_MAX], sub[PATH_MAX + 8];
 	struct sl_records_spec spec;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof glue / sizeof glue[0]; i++) {
 		for (int test = 0; test < 2; test++) {
 			struct sl_token_sample s;
@@ -356,7 +341,6 @@ static void test_cache(void **state)
 	struct sl_fail fail;
 	struct stat st;
 
-	(void)state;
 	write_text("set.tsv", "0\tb\n1\ta b c\n");
 	strcpy(file, path);
 	spec = spec_of(file, 0);
@@ -406,7 +390,6 @@ static void refuse(const char *text, size_t len, const char *want)
 
 static void test_bad_rows(void **state)
 {
-	(void)state;
 	refuse("0\ta\n1\n", 6, ":2: 1 column, where at least 2 are needed");
 	refuse("0\ta\n1\ta\xff\n", 9, ":2: invalid UTF-8 at byte 1 of the text");
 	refuse("0\ta\n2\tb\n", 8, ":2: label 2 is not a whole number from 0 to 1");
@@ -456,7 +439,6 @@ static void test_next(void **state)
 	const struct sl_token_next split = {.end = -1, .pack = SL_TOKEN_PACK_SPLIT},
 				   join = {.end = 0, .pack = SL_TOKEN_PACK_JOIN}, all = {.end = -1, .all = true};
 
-	(void)state;
 	assert_string_equal(next_rows(text, NULL, none, 9), "1 3 4 2 0;1 6 2 0;");
 	assert_string_equal(next_rows(text, NULL, seven, 9), "1 3 4 2 0 0;1 6 2 0 0;");
 	assert_string_equal(next_rows(text, "c", none, 9), "1 3 4 5 2 3;1 0 2 1;1 6 3 3 2 2;");
@@ -493,7 +475,6 @@ static void test_keys(void **state)
 	uint64_t key[2];
 	struct sl_fail fail;
 
-	(void)state;
 	write_text("keys.tsv", "0\ta b c\n1\ta b d\n");
 	strcpy(file, path);
 	for (int most = 3; most < 10; most++) { /* first as made, then from the cache */
@@ -528,7 +509,6 @@ static void test_joined(void **state)
 	struct sl_token_set *set;
 	int32_t id[8];
 
-	(void)state;
 	write_text("joined.tsv", "0\ta\n0\tb\n0\tc\n0\td\n0\ta\n0\td\n0\tb\n0\tc\n");
 	strcpy(file, path);
 	set = open_next(file, 8, SL_TOKEN_PACK_NONE, (struct sl_token_parts){NULL, NULL, 0});
@@ -560,7 +540,6 @@ static void test_types(void **state)
 	const char *const columns[] = {"x", "y"}, *const labels[] = {"z"};
 	char vocab[PATH_MAX + 32];
 
-	(void)state;
 	snprintf(vocab, sizeof vocab, "%s/vocab.txt", dir);
 	write_text("train.tsv", "x\ty\tz\na b\tc\tp\nd\tc d\tq\n");
 	for (int32_t mark = 1; mark < 7; mark++) {

@@ -1,19 +1,13 @@
 /* Tokenizers on small vocabularies: merges, pieces, forms, truncation, settings, threads, and
  * invalid files. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "client/text/bpe.h"
 #include "client/text/pattern.h"
 #include "client/text/tokenizer.h"
 #include "client/text/unicode.h"
 #include "tests/support/made_text.h"
+#include "tests/support/unit.h"
 
 static struct sl_bytes bytes(const char *text)
 {
@@ -87,7 +81,6 @@ static void test_merges(void **state)
 	struct sl_bpe_room room = {0};
 	unsigned random = 1;
 
-	(void)state;
 	for (int round = 0; round < 300; round++) {
 		struct sl_tok_merge merge[MERGES];
 		int32_t ours[LONGEST], theirs[LONGEST];
@@ -146,14 +139,12 @@ static struct sl_tok_files made_files(void)
 
 static int make_pairs(void **state)
 {
-	(void)state;
 	made_pairs(&vocab_json, &merges_txt);
 	return 0;
 }
 
 static int free_pairs(void **state)
 {
-	(void)state;
 	free(vocab_json);
 	free(merges_txt);
 	return 0;
@@ -167,7 +158,6 @@ static void test_bytes_and_forms(void **state)
 	struct sl_tokenizer_work *w;
 	char want[64];
 
-	(void)state;
 	files.merges.bytes = bytes("#version: 0.2\n");
 	w = open_work(&files, &t);
 	assert_string_equal(ids(w, "", NULL, 0), "0 2");
@@ -196,7 +186,6 @@ static void test_end_of_text(void **state)
 	struct sl_tokenizer *t;
 	struct sl_tokenizer_work *w;
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		snprintf(vocab, sizeof vocab, "{%s%s, %s", end, i ? ", \"</s>\": 302" : "", letters() + 1);
 		files.vocab.bytes = bytes(vocab);
@@ -238,7 +227,6 @@ static void test_cuts(void **state)
 	struct sl_fail fail;
 	const char *a = "aaaaaaaaaaaa", *b = "bbbbbbbbbbbb";
 
-	(void)state;
 	files.merges.bytes = bytes("#version: 0.2\n");
 	w = open_work(&files, &t);
 	for (int n = 0; n < 12 * 12 * 18; n++) {
@@ -273,7 +261,6 @@ static void test_bad_text(void **state)
 	struct sl_fail fail;
 	char *text = malloc(SL_TEXT_MOST + 1);
 
-	(void)state;
 	assert_non_null(text);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		assert_int_equal(sl_tokenizer_encode(w, bytes(bad[i]), none, 0, &out, &fail), SL_ERR_DATA);
@@ -327,7 +314,6 @@ static void test_threads(void **state)
 	struct thread thread[4];
 	pthread_t id[4];
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		thread[i] = (struct thread){t, 1};
 		assert_int_equal(pthread_create(&id[i], NULL, encode_strings, &thread[i]), 0);
@@ -360,7 +346,6 @@ static void test_wordpiece(void **state)
 	struct sl_tokenizer_work *w = open_work(&files, &t);
 	char word[128];
 
-	(void)state;
 	assert_string_equal(ids(w, "unaffable", NULL, 0), "2 5 6 7 3");
 	assert_string_equal(ids(w, "UNAFFABLES, Hello!", NULL, 0), "2 5 6 7 9 10 8 11 3");
 	assert_string_equal(ids(w, "unaffx", NULL, 0), "2 1 3"); /* no piece fits: the word is unknown */
@@ -388,7 +373,6 @@ static void test_settings(void **state)
 	struct sl_tokenizer *t;
 	struct sl_tokenizer_work *w = open_work(&files, &t);
 
-	(void)state;
 	assert_string_equal(ids(w, "Hello \xc3\xa9 UN", NULL, 0), "2 14 15 1 3");
 	close_work(w, t);
 	files = word_files("{\"strip_accents\": false, \"tokenize_chinese_chars\": false, \"model_max_length\": 512}");
@@ -436,7 +420,6 @@ static void test_classes(void **state)
 		    {"GPT2Tokenizer", false, false} /* its texts have no <s> */};
 	char config[64];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		struct sl_tok_files files = want[i].words ? word_files("") : made_files();
 
@@ -459,7 +442,6 @@ static void test_added_elsewhere(void **state)
 		{"{\"do_lower_case\": true}", "{\"<x>\": 18}", false},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		struct sl_tok_files files = word_files(want[i].config);
 
@@ -482,7 +464,6 @@ static void test_bad_words(void **state)
 	};
 	struct sl_tok_files files = {0};
 
-	(void)state;
 	refuse(&files, SL_ERR_NOINPUT, "no tokenizer");
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		files.words = (struct sl_tok_file){"vocab.txt", bytes(bad[i].words)};
@@ -512,7 +493,6 @@ static void test_bad_pairs(void **state)
 		{"{\"a\": 0}", "", "no token for the byte 0x00"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		const struct sl_tok_files files = {.vocab = {"vocab.json", bytes(bad[i].vocab)},
 						   .merges = {"merges.txt", bytes(bad[i].merges)}};
@@ -553,7 +533,6 @@ static void test_sides(void **state)
 	struct sl_tokenizer_work *w = open_work(&files, &t);
 	char *text = json_with("{\"added_tokens\"", left);
 
-	(void)state;
 	assert_string_equal(ids(w, "un hello , !", NULL, 4), "2 10 11 3");
 	assert_string_equal(ids(w, "un hello", "un , !", 6), "2 8 3 10' 11' 3'");
 	close_work(w, t);
@@ -601,7 +580,6 @@ static void test_json(void **state)
 	struct sl_tokenizer_work *w;
 	char *text = json_with("", "");
 
-	(void)state;
 	files.json = (struct sl_tok_file){"tokenizer.json", bytes(text)};
 	w = open_work(&files, &t);
 	assert_string_equal(ids(w, "A b", NULL, 0), "1 2 0");
@@ -630,7 +608,6 @@ static void test_json_bpe(void **state)
 			  "{\"\xc4\xa0"
 			  "a\": 256");
 
-	(void)state;
 	for (int b = 0; b < 256; b++) {
 		int n = sl_utf8_put(sl_tok_char_of(b), letter);
 
@@ -669,7 +646,6 @@ static void test_normalized_tokens(void **state)
 	} of[] = {{"<new>", "true", true}, {"é", "false", true}, {"é", "true", false}};
 	char text[512];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
 		snprintf(text, sizeof text, form, of[i].token, of[i].normalized);
 		expect_opened(&(struct sl_tok_files){.json = {"f", bytes(text)}}, of[i].read, "\"normalized\"");
@@ -724,7 +700,6 @@ static void test_marked(void **state)
 	static const char first[] = "{\"type\": \"Metaspace\", \"prepend_scheme\": \"first\", \"split\": false}";
 	static const char other[] = "{\"type\": \"Metaspace\", \"replacement\": \"_\", \"split\": false}";
 
-	(void)state;
 	expect_marked(replace, "null", "ab b", "262 259 256 258");
 	/* as Gemma: a Split at spaces, none of which is left, and no mark is prepended */
 	expect_marked(replace, split, "ab b", "262 259 256 258");
@@ -759,7 +734,6 @@ static void test_marked_normalized(void **state)
 	static const char never[] = "{\"type\": \"Metaspace\", \"prepend_scheme\": \"never\", \"split\": false}";
 	static const char no[] = "\"normalized\": false", yes[] = "\"normalized\": true ";
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		char *text = strdup(marked_json(i ? "null" : replace, never));
 
@@ -794,7 +768,6 @@ static void test_prefix_space(void **state)
 				    "\"model\": {\"type\": \"BPE\", \"merges\": [], \"vocab\": %s}}";
 	char text[16384];
 
-	(void)state;
 	snprintf(text, sizeof text, digits, letters());
 	expect_configured(text, "{\"add_prefix_space\": true}", "ab", "97 98");
 	snprintf(text, sizeof text, alone, letters());
@@ -819,7 +792,6 @@ static void test_ends(void **state)
 		    {"PreTrainedTokenizerFast", "\"add_eos_token\": true", true}};
 	char config[128];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		snprintf(config, sizeof config, "{\"tokenizer_class\": \"%s\", %s}", want[i].class, want[i].ends);
 		if (want[i].read)
@@ -854,7 +826,6 @@ static void test_decoding(void **state)
 	static const char replace[] = "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"▁\"}";
 	static const char always[] = "{\"type\": \"Metaspace\", \"prepend_scheme\": \"always\", \"split\": false}";
 
-	(void)state;
 	expect_decoded(&(struct sl_tok_files){.json = {"f", bytes(marked_json(replace, "null"))}}, "ab  é b\n<0x41>",
 		       "ab  é b\n<0x41>");
 	expect_decoded(&(struct sl_tok_files){.json = {"f", bytes(marked_json("null", always))}}, "ab b", " ab b");
@@ -884,7 +855,6 @@ static void test_patterns(void **state)
 {
 	static const char text[] = "I'LL pay  12345 (é)\n\n x.\n";
 
-	(void)state;
 	assert_string_equal(words_of(SL_TOK_WORDS_GPT2, text), "I|'|LL| pay| | 12345| (|é|)|\n\n| x|.|\n");
 	assert_string_equal(words_of(SL_TOK_WORDS_LLAMA3, text), "I|'LL| pay| | |123|45| (|é|)\n\n| x|.\n");
 	assert_string_equal(words_of(SL_TOK_WORDS_QWEN2, text), "I|'LL| pay| | |1|2|3|4|5| (|é|)\n\n| x|.\n");

@@ -1,20 +1,15 @@
 /* Token ids against those of independent tokenizers: digests in tests/golden/tokens/digests.txt,
  * which make.sh there wrote. Made vocabularies are always tested; those of RoBERTa and BERT, with
  * CoLA and RTE, if SPLIT_TEXT_DATA names a folder with them (see make.sh). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
 #include <sodium.h>
 
 #include "client/data/source.h"
 #include "client/text/records.h"
 #include "client/text/tokenizer.h"
 #include "tests/support/made_text.h"
+#include "tests/support/unit.h"
 
 enum { SEP = 102 }; /* BERT's [SEP] */
 static const char digests[] = "tests/golden/tokens/digests.txt", hard[] = "tests/golden/tokens/hard.jsonl";
@@ -244,7 +239,6 @@ static void test_made_bpe(void **state)
 {
 	struct sl_tokenizer *t = made(false);
 
-	(void)state;
 	assert_int_equal(compare("made-bpe", t, NULL, NULL), 2);
 	sl_tokenizer_close(t);
 }
@@ -253,7 +247,6 @@ static void test_made_wordpiece(void **state)
 {
 	struct sl_tokenizer *t = made(true);
 
-	(void)state;
 	assert_int_equal(compare("made-wordpiece", t, NULL, NULL), 2);
 	sl_tokenizer_close(t);
 }
@@ -280,7 +273,6 @@ static void test_roberta(void **state)
 {
 	struct sl_tokenizer *t = real("roberta_tokenizer");
 
-	(void)state;
 	if (!t)
 		skip();
 	assert_true(compare("roberta", t, getenv("SPLIT_TEXT_DATA"), "roberta_tokenizer") >= 10);
@@ -291,7 +283,6 @@ static void test_bert(void **state)
 {
 	struct sl_tokenizer *t = real("bert_uncased_vocab.txt");
 
-	(void)state;
 	if (!t)
 		skip();
 	assert_true(compare("bert", t, getenv("SPLIT_TEXT_DATA"), "bert_uncased_vocab.txt") >= 10);

@@ -2,22 +2,14 @@
 #include <dirent.h>
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/persist/model_file.h"
 #include "client/persist/same_run.h"
 #include "client/train/training.h"
 #include "common/base/buf.h"
 #include "tests/support/events.h"
+#include "tests/support/unit.h"
 
 enum { BATCH = 2, STEPS = 3, EVALS = 2, EPOCHS = 3, TEXT = 1 << 16 };
 
@@ -275,7 +267,6 @@ static void times_are_of_the_whole_run(void **state)
 	const int steps = STEPS * EPOCHS, own = (steps + 1) / 2;
 	const double mean = takes_turns ? own : (steps + 1) / 2.0;
 
-	(void)state;
 	for (int at = 0; at <= (STEPS + EVALS) * EPOCHS; at++) {
 		struct sl_checkpoint c = {.dir = "", .prefix = ""};
 		struct sl_training *run;
@@ -383,7 +374,6 @@ static void best_weights_are_kept_once(void **state)
 	struct sl_training *run;
 	struct sl_fail fail;
 
-	(void)state;
 	configure("best", 1);
 	run = open_run(false);
 	evaluate(run, correct, 0, EPOCHS, "...");
@@ -431,7 +421,6 @@ static void a_loss_weighs_by_what_it_is_a_mean_of(void **state)
 	struct sl_fail fail;
 	char *text;
 
-	(void)state;
 	configure("weighs", 1);
 	conf.train.epochs = 1;
 	setup.set[SL_SPLIT_TRAIN].count = 4 * BATCH;
@@ -471,7 +460,6 @@ static void an_undefined_figure_is_never_the_best(void **state)
 	struct sl_status_session s;
 	struct sl_training *run;
 
-	(void)state;
 	for (int metric = 0; metric < 2; metric++) {
 		configure("undefined", 1);
 		conf.train.epochs = 4;
@@ -513,7 +501,6 @@ static void places_that_are_none_are_refused(void **state)
 	struct sl_training *run;
 	struct sl_fail fail;
 
-	(void)state;
 	configure("places", 1);
 	run = open_run(false);
 	sl_training_save(run, &c);
@@ -533,7 +520,6 @@ static void epochs_of_another_length_are_refused(void **state)
 	struct sl_training *run;
 	struct sl_fail fail;
 
-	(void)state;
 	for (int done = 0; done <= 2; done++) {
 		configure("length", 1);
 		run = open_run(false);
@@ -553,7 +539,6 @@ static void epochs_of_another_length_are_refused(void **state)
 
 static void a_run_goes_on_from_anywhere(void **state)
 {
-	(void)state;
 	check_every_place(1, EPOCHS);
 }
 
@@ -567,7 +552,6 @@ static void a_longer_run_has_all_epochs(void **state)
 	struct sl_fail fail;
 	char *whole;
 
-	(void)state;
 	configure("long", 2);
 	run = open_run(false);
 	go_on(run, 1000);
@@ -593,7 +577,6 @@ static void a_longer_run_has_all_epochs(void **state)
 
 static void and_where_few_epochs_are_evaluated(void **state)
 {
-	(void)state;
 	check_every_place(2, 2);
 	check_every_place(0, 1);
 }
@@ -605,7 +588,6 @@ static void an_early_stop_is_at_the_same_step(void **state)
 	enum { PATIENCE = 2, STOPS = (1 + PATIENCE) * STEPS, BATCHES = (1 + PATIENCE) * (STEPS + EVALS) };
 	const struct sl_training_link none = {.links = 1};
 
-	(void)state;
 	for (int at = 0; at <= BATCHES; at++) {
 		struct sl_checkpoint c = {.dir = "", .prefix = ""};
 		struct sl_training *run;
@@ -647,7 +629,6 @@ static void an_early_stop_goes_by_its_metric(void **state)
 		     {"loss", 0, STEPS, true}};
 	struct sl_training *run;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) { /* the test loss of go_on() rises */
 		configure("metric", 1);
 		conf.train.stop.patience = 1;
@@ -672,7 +653,6 @@ static void changed_settings_are_named(void **state)
 {
 	char then[SL_CHECKPOINT_NOTE], text[SL_SAME_RUN_TEXT];
 
-	(void)state;
 	configure("changed", 1);
 	snprintf(conf.data.train_files.item[0], sizeof conf.data.train_files.item[0], "a b.bin");
 	conf.data.train_files.n = 1;
@@ -730,7 +710,6 @@ static void a_note_that_is_cut_off_is_text(void **state)
 	struct sl_training *run;
 	struct sl_fail fail;
 
-	(void)state;
 	for (int shift = 0; shift < 3; shift++) {
 		struct sl_checkpoint c = {.dir = conf.log.dir, .prefix = SL_CHECKPOINT_CLIENT};
 
@@ -791,7 +770,6 @@ static void epoch_of_labels(struct sl_training *run, int batches)
 /* Each label has its own figures, but only for whole evaluations. */
 static void a_part_of_an_evaluation_has_no_figures(void **state)
 {
-	(void)state;
 	for (int batches = 1; batches <= EVALS; batches++) {
 		struct sl_training *run;
 		json_t *summary;
@@ -817,7 +795,6 @@ static void schedules_that_are_none_are_refused(void **state)
 	struct sl_fail fail;
 	uint64_t steps;
 
-	(void)state;
 	configure("schedule", 1);
 	assert_int_equal(sl_training_steps(&conf, NULL, STEPS * BATCH, 0, &steps, &fail), SL_OK);
 	assert_true(steps == STEPS * EPOCHS);

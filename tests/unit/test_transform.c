@@ -1,16 +1,11 @@
 /* Lists of transforms: their spelling, their results against torchvision, and their random choices. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "client/data/canvas.h"
 #include "client/data/transform.h"
 #include "tests/golden/transform.h"
+#include "tests/support/unit.h"
 
 enum { H = 13, W = 17 };
 
@@ -41,7 +36,6 @@ static struct sl_transform *open_one(const char *step, int h, int w)
 
 static void as_torchvision_makes_them(void **state)
 {
-	(void)state;
 	for (size_t k = 0; k < sizeof golden_transform / sizeof *golden_transform; k++) {
 		const int n = golden_transform[k].h * golden_transform[k].w * 3;
 		struct sl_transform_work work = {0};
@@ -143,7 +137,6 @@ static void spelled_as_in_python(void **state)
 		{"(32)", "a step begins with its name"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof good / sizeof *good; i++)
 		sl_transform_close(open_one(good[i], 32, 32));
 	for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
@@ -222,7 +215,6 @@ static void steps_stand_in_order(void **state)
 		{{"CenterCrop(32)", "Cutout(33)"}, false, "step 2, Cutout(33): is larger than the image"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct sl_transform *t = NULL;
 		struct sl_fail fail = {0};
@@ -241,7 +233,6 @@ static void chance_is_even(void **state)
 	double least = 1, most = 0, sum = 0;
 	int at_edge = 0;
 
-	(void)state;
 	for (int64_t s = 0; s < N; s++) {
 		const struct sl_window p = sl_transform_draw(t, 0, 7, 1, s, SIDE_H, SIDE_W).part;
 		const double area = (double)p.h * p.w / (SIDE_H * SIDE_W), shape = (double)p.w / p.h;
@@ -274,7 +265,6 @@ static void chance_is_a_function(void **state)
 	const struct sl_window a = sl_transform_draw(t, 0, 1, 2, 3, 300, 400).part;
 	const struct sl_window again = sl_transform_draw(t, 0, 1, 2, 3, 300, 400).part;
 
-	(void)state;
 	assert_memory_equal(&a, &again, sizeof a);
 	for (int i = 0; i < 3; i++) {
 		const struct sl_window b =
@@ -290,7 +280,6 @@ static void small_pictures_are_refused(void **state)
 	static const char *const steps[] = {"RandomCrop(32)", "RandomCrop(32, padding=13, padding_mode=reflect)"};
 	float out[32 * 32 * 3];
 
-	(void)state;
 	for (size_t i = 0; i < 2; i++) {
 		struct sl_transform *t = open_one(steps[i], 32, 32);
 		struct sl_transform_work work = {0};
@@ -314,7 +303,6 @@ static void erased_by_noise(void **state)
 	const char erases[] = "RandomErasing(1, scale=(0.5, 0.5), ratio=(1, 1), value='random')";
 	struct sl_fail fail;
 
-	(void)state;
 	for (int first = 0; first < 2; first++) {
 		char step[3][SL_CONF_TEXT] = {"CenterCrop(64)", "Normalize(0.5, 0.25)", ""};
 		struct sl_transform_work work = {0};
@@ -363,7 +351,6 @@ static void the_usual_lists(void **state)
 		{224, 320, false, "Resize((224, 320)) "},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct sl_conf_list list = {0};
 		struct sl_transform *t;
@@ -397,7 +384,6 @@ static void rotated_with_the_bits_of_python(void **state)
 		.image = image, .tables = &tables, .pixels = from, .h = 5, .w = 5, .channels = 1, .fail = &fail};
 	double m[6];
 
-	(void)state;
 	sl_warp_rotate(m, -94.1, (const double[2]){2.5, 2.5});
 	assert_int_equal(sl_canvas_warp(&c, m, true, (const uint8_t[3]){0}), SL_OK);
 	assert_memory_equal(c.pixels, right, sizeof right);
@@ -408,7 +394,6 @@ static void rotated_with_the_bits_of_python(void **state)
 
 static int make_picture(void **state)
 {
-	(void)state;
 	for (int i = 0; i < H * W * 3; i++)
 		pixels[i] = (uint8_t)((i * 73 + i * i % 19 * 5) % 256);
 	return 0;

@@ -1,19 +1,11 @@
 /* The same tests for both transports, on loopback; and faults that the in-memory transport is told to make. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/link/wire.h"
 #include "tests/support/link_end.h"
 #include "tests/support/transport_inproc.h"
+#include "tests/support/unit.h"
 
 static const char *const schemes[] = {"tcp://127.0.0.1:*", "inproc://test"};
 enum { SCHEMES = 2 };
@@ -290,7 +282,6 @@ static void on_both(void (*test)(const char *endpoint))
 #define BOTH(name)                            \
 	static void both_##name(void **state) \
 	{                                     \
-		(void)state;                  \
 		on_both(name);                \
 	}
 BOTH(many_small_messages_go_both_ways)
@@ -309,7 +300,6 @@ static void wrong_configurations_say_what_would_be_right(void **state)
 	struct sl_fail fail;
 	struct link_end server;
 
-	(void)state;
 	assert_int_equal(sl_transport_bind(&t, loop, &conf, &link_end_events, NULL, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "tcp://"));
 	conf.endpoint = "tcp://no-port";
@@ -342,7 +332,6 @@ static void faults_do_what_they_say(void **state)
 	struct link_end server, client;
 	enum sl_fault fault = SL_FAULT_DROP;
 
-	(void)state;
 	link_end_open_server(&server, loop, schemes[1]);
 	link_end_open_client(&client, loop, schemes[1]);
 	sl_inproc_faults(client.transport, next_fault, &fault);

@@ -2,22 +2,15 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <zmq.h>
-
-#include <cmocka.h>
 
 #include "common/link/loop.h"
 #include "common/link/transport.h"
 #include "common/link/wire.h"
 #include "tests/support/link_end.h"
+#include "tests/support/unit.h"
 
 struct raw {
 	void *context, *socket;
@@ -72,7 +65,6 @@ static void malformed_messages_are_dropped_and_others_go_on(void **state)
 	size_t hundred[100] = {0};
 	uint64_t good, malformed;
 
-	(void)state;
 	link_end_open_server(&server, loop, "tcp://127.0.0.1:*");
 	link_end_open_client(&client, loop, sl_transport_endpoint(server.transport));
 	link_end_ping(&client, &server);
@@ -143,7 +135,6 @@ static void older_protocols_are_cut(void **state)
 	struct sl_loop *loop = link_end_open_loop();
 	struct link_end server, client;
 
-	(void)state;
 	link_end_open_server(&server, loop, "tcp://127.0.0.1:*");
 	link_end_open_client(&client, loop, sl_transport_endpoint(server.transport));
 	expect_cut(sl_transport_endpoint(server.transport), one, sizeof one);
@@ -174,7 +165,6 @@ static void thousands_of_garbage_connections_disturb_nobody(void **state)
 	struct link_end server, client;
 	sl_peer good;
 
-	(void)state;
 	srand(7);
 	link_end_open_server(&server, loop, "tcp://127.0.0.1:*");
 	link_end_open_client(&client, loop, sl_transport_endpoint(server.transport));

@@ -1,13 +1,7 @@
 /* Turns: an epoch has as many turns of each member as its count says, in another order each time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/session/turns.h"
+#include "tests/support/unit.h"
 
 static struct sl_turns serial(int members, const uint64_t *count)
 {
@@ -24,7 +18,6 @@ static void an_epoch_holds_every_turn_once(void **state)
 {
 	static const uint64_t counts[][4] = {{1}, {1, 1}, {5, 4, 6}, {1, 100, 1, 28}, {64, 64, 64, 64}, {1000, 1, 23}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
 		int members = 0;
 		struct sl_turns t;
@@ -49,7 +42,6 @@ static void orders_differ_by_epoch_and_seed(void **state)
 	struct sl_turns t = serial(3, count), other = t;
 	int by_epoch = 0, by_seed = 0, runs = 0;
 
-	(void)state;
 	other.seed = 8;
 	for (uint64_t s = 0; s < t.epoch_steps; s++) {
 		by_epoch += sl_turns_whose(&t, s) != sl_turns_whose(&t, s + t.epoch_steps);
@@ -67,7 +59,6 @@ static void own_steps_are_counted(void **state)
 	static const uint64_t count[] = {5, 4, 6};
 	const struct sl_turns t = serial(3, count);
 
-	(void)state;
 	for (int k = 0; k < 3; k++) {
 		uint64_t own = 0;
 
@@ -83,7 +74,6 @@ static void rounds_begin_an_epoch_together(void **state)
 {
 	struct sl_turns t = {.mode = SL_SHARE_ROUNDS, .members = 3, .epoch_steps = 6, .count = {6, 4, 1}};
 
-	(void)state;
 	assert_true(sl_turns_fit(&t));
 	for (int k = 0; k < 3; k++) {
 		uint64_t own = 0;
@@ -103,7 +93,6 @@ static void sync_has_no_turns(void **state)
 {
 	const struct sl_turns t = {.mode = SL_SHARE_SYNC, .members = 3, .epoch_steps = 9};
 
-	(void)state;
 	assert_true(sl_turns_fit(&t));
 	assert_true(sl_turns_own(&t, 2, 1000));
 	assert_int_equal(sl_turns_before(&t, 1, 1000), 1000);
@@ -115,7 +104,6 @@ static void an_epoch_may_be_long(void **state)
 	static const uint64_t count[] = {(1ull << 53) - 1, 1};
 	struct sl_turns t = serial(2, count);
 
-	(void)state;
 	assert_true(sl_turns_fit(&t));
 	for (uint64_t s = 0; s < 1000; s++)
 		assert_int_equal(sl_turns_whose(&t, s * 1000003), 0);

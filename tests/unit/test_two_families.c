@@ -3,19 +3,11 @@
 #include <dlfcn.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "tests/support/link_end.h"
+#include "tests/support/unit.h"
 
 static const char both[] = "both.example";
 
@@ -63,13 +55,11 @@ static void reaches(const char *listen)
 
 static void a_server_on_ipv4_is_found(void **state)
 {
-	(void)state;
 	reaches("tcp://127.0.0.1:*");
 }
 
 static void a_server_on_ipv6_is_found(void **state)
 {
-	(void)state;
 	if (!has_ipv6())
 		skip();
 	reaches("tcp://[::1]:*");

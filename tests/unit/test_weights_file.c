@@ -1,15 +1,9 @@
 /* Parameters to and from safetensors files: layouts, strict and partial loading, and the names in errors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "client/model/source.h"
 #include "client/model/weights_file.h"
+#include "tests/support/unit.h"
 #include "tests/support/whole.h"
 
 enum { MAX_PARAM = 300 };
@@ -25,7 +19,6 @@ struct weights {
 
 static int make_dir(void **state)
 {
-	(void)state;
 	if (!mkdtemp(dir))
 		return -1;
 	snprintf(path, sizeof(path), "%s/w.safetensors", dir);
@@ -34,7 +27,6 @@ static int make_dir(void **state)
 
 static int remove_dir(void **state)
 {
-	(void)state;
 	unlink(path);
 	return rmdir(dir);
 }
@@ -89,7 +81,6 @@ static void layouts_of_both_convolutions(void **state)
 	struct sl_file_param signal = {.shape = {3, {2, 4, 6, 1}}, .layout = SL_LAYOUT_OHWI_FROM_OIHW};
 	float file[48], memory[48], back[48];
 
-	(void)state;
 	for (int o = 0, n = 0; o < 2; o++)
 		for (int i = 0; i < 4; i++)
 			for (int h = 0; h < 2; h++)
@@ -124,7 +115,6 @@ static void what_is_saved_is_loaded(void **state)
 	struct sl_fail fail = {0};
 	int64_t tracked = 0;
 
-	(void)state;
 	open_weights(&w, 0.1, 10);
 	open_weights(&v, 0.1, 10);
 	save(&w, 5);
@@ -164,7 +154,6 @@ static void a_new_classifier_needs_partial(void **state)
 	struct weights w, v;
 	struct sl_fail fail = {0};
 
-	(void)state;
 	open_weights(&w, 0.1, 10);
 	open_weights(&v, 0.1, 100);
 	save(&w, 5);
@@ -230,7 +219,6 @@ static void missing_extra_and_mistyped_tensors_are_named(void **state)
 	struct weights w;
 	struct sl_fail fail = {0};
 
-	(void)state;
 	open_weights(&w, 0.1, 10);
 	for (int partial = 0; partial < 2; partial++) {
 		save(&w, 5);
@@ -274,7 +262,6 @@ static void torchs_state_dict_comes_back(void **state)
 	enum { MOST = 1280 * 32 };
 	float *x = malloc(MOST * sizeof(*x)), *y = malloc(MOST * sizeof(*y));
 
-	(void)state;
 	open_weights(&w, 0.1, 10);
 	if (sl_weights_load(w.model, "tests/golden/mobilenet_v2_init.safetensors", false, w.param, NULL, &fail) !=
 	    SL_OK)
@@ -311,7 +298,6 @@ static void the_imagenet_backbone_loads(void **state)
 	struct weights w;
 	struct sl_fail fail = {0};
 
-	(void)state;
 	file = file ? file : "data/mobilenet_v2_imagenet_backbone.safetensors";
 	if (access(file, R_OK) != 0)
 		skip();

@@ -1,15 +1,8 @@
 /* Frames against golden headers, so that no protocol change goes unnoticed; and all that a hostile peer may send. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "common/link/wire.h"
+#include "tests/support/unit.h"
 
 static uint8_t payload_mem[64];
 
@@ -195,7 +188,6 @@ static size_t golden_read(const char *name, uint8_t out[SL_WIRE_HEADER_MAX])
 
 static void every_kind_encodes_to_its_golden_bytes(void **state)
 {
-	(void)state;
 	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) {
 		struct sl_frame f = sample((enum sl_frame_kind)kind);
 		uint8_t header[SL_WIRE_HEADER_MAX], golden[SL_WIRE_HEADER_MAX];
@@ -210,7 +202,6 @@ static void every_kind_encodes_to_its_golden_bytes(void **state)
 
 static void golden_bytes_decode_to_every_field(void **state)
 {
-	(void)state;
 	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) {
 		struct sl_frame want = sample((enum sl_frame_kind)kind), got;
 		uint8_t golden[SL_WIRE_HEADER_MAX];
@@ -243,7 +234,6 @@ static size_t seal(uint8_t header[SL_WIRE_HEADER_MAX], size_t len)
 
 static void any_flipped_bit_is_noticed(void **state)
 {
-	(void)state;
 	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) {
 		struct sl_frame f = sample((enum sl_frame_kind)kind), got = {.epoch = 99};
 		uint8_t header[SL_WIRE_HEADER_MAX];
@@ -262,7 +252,6 @@ static void any_flipped_bit_is_noticed(void **state)
 
 static void any_cut_or_added_byte_is_refused(void **state)
 {
-	(void)state;
 	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) {
 		struct sl_frame f = sample((enum sl_frame_kind)kind), got = {.epoch = 99};
 		uint8_t header[SL_WIRE_HEADER_MAX];
@@ -284,7 +273,6 @@ static void unknown_fields_are_refused(void **state)
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	size_t len = encode(&f, header);
 
-	(void)state;
 	/* field 14, varint 1, at the top level; and inside Credit, whose length grows by two */
 	len -= CHECK;
 	memcpy(header + len, "\x70\x01", 2);
@@ -300,7 +288,6 @@ static void four_kilobytes_of_unknown_fields_cost_no_heap(void **state)
 	struct sl_frame got;
 	struct sl_fail fail;
 
-	(void)state;
 	memset(header, 0x01, sizeof header);
 	for (size_t i = 0; i < sizeof header; i += 2)
 		header[i] = 0x78;
@@ -321,7 +308,6 @@ static void other_spellings_of_the_same_frame_are_refused(void **state)
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	struct sl_frame got;
 
-	(void)state;
 #define DECODE(bytes) \
 	decode(header, seal(memcpy(header, bytes, sizeof bytes), sizeof bytes), (struct sl_bytes){0}, &got, NULL)
 	assert_int_equal(DECODE(plain), SL_OK);
@@ -345,7 +331,6 @@ static void sizes_of_headers_are_bounded(void **state)
 	struct sl_frame got;
 	struct sl_fail fail;
 
-	(void)state;
 	assert_int_equal(decode(header, 0, (struct sl_bytes){0}, &got, NULL), SL_ERR_PROTOCOL);
 	assert_int_equal(decode(header, sizeof header, (struct sl_bytes){0}, &got, &fail), SL_ERR_PROTOCOL);
 	assert_non_null(strstr(fail.text, "1 to 4096")); /* refused before a byte of it is read */
@@ -374,7 +359,6 @@ static void a_commit_may_have_more_fields(void **state)
 	size_t plain = encode(&f, header), len;
 	struct sl_fail fail;
 
-	(void)state;
 	f.u.commit.grad_scale = 0.125;
 	f.u.commit.writing = true;
 	len = encode(&f, header);
@@ -391,7 +375,6 @@ static void a_committed_step_may_have_another_rate(void **state)
 	struct sl_fail fail;
 	size_t len;
 
-	(void)state;
 	f.u.committed.other_lr = true; /* it may be 0 */
 	len = encode(&f, header);
 	assert_int_equal(len, plain + 9);
@@ -405,7 +388,6 @@ static void values_out_of_range_are_refused_by_name(void **state)
 {
 	struct sl_frame f;
 
-	(void)state;
 	f = sample(SL_FRAME_HELLO), f.u.hello.part_bytes = 0;
 	expect_refused(&f, "part_bytes");
 	f = sample(SL_FRAME_WELCOME), f.u.welcome.part_bytes = SL_WIRE_PART_MAX + 1;
@@ -429,7 +411,6 @@ static void parts_stay_inside_their_run(void **state)
 	static uint8_t too_long[SL_WIRE_PART_MAX + 1];
 	struct sl_frame f;
 
-	(void)state;
 	f = sample(SL_FRAME_PART), f.u.part.offset = UINT64_MAX - 10;
 	expect_refused(&f, "end of its run");
 	f = sample(SL_FRAME_PART), f.u.part.total = f.u.part.offset + f.payload.len - 1;
@@ -451,7 +432,6 @@ static void a_hello_has_a_payload_with_its_proof(void **state)
 	struct sl_frame f = sample(SL_FRAME_HELLO), got;
 	uint8_t header[SL_WIRE_HEADER_MAX];
 
-	(void)state;
 	f.payload = (struct sl_bytes){text, SL_WIRE_HELLO_MAX};
 	f.u.hello.payload_xxh3 = sl_wire_hash(f.payload);
 	assert_int_equal(decode(header, encode(&f, header), f.payload, &got, NULL), SL_OK);
@@ -470,7 +450,6 @@ static void a_hello_has_a_payload_with_its_proof(void **state)
 
 static void only_parts_and_hellos_have_a_payload(void **state)
 {
-	(void)state;
 	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) {
 		struct sl_frame f = sample((enum sl_frame_kind)kind);
 
@@ -489,7 +468,6 @@ static void texts_are_bounded_and_clean(void **state)
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	size_t len;
 
-	(void)state;
 	memset(f.u.refuse.text, 'x', SL_WIRE_TEXT_MAX);
 	assert_int_equal(sl_wire_encode(&f, header, &len), SL_ERR_DATA); /* not terminated */
 	f.u.refuse.text[SL_WIRE_TEXT_MAX - 1] = 0;
@@ -516,7 +494,6 @@ static void a_refusal_may_name_a_key(void **state)
 	size_t len, old = golden_read("Refuse-8", golden);
 	struct sl_fail why;
 
-	(void)state;
 	assert_int_equal(encode(&f, header), old);
 	assert_memory_equal(header, golden, old);
 	sl_fail_at(&why, "train.batch", SL_ERR_LIMIT, "at most 64");
@@ -538,7 +515,6 @@ static void every_error_has_a_number_of_its_own(void **state)
 {
 	uint8_t seen[256] = {0};
 
-	(void)state;
 	for (uint32_t err = SL_ERR_OK + 1; err < SL_ERR_COUNT; err++) {
 		struct sl_frame f = sample(SL_FRAME_REFUSE), got;
 		uint8_t header[SL_WIRE_HEADER_MAX];
@@ -561,7 +537,6 @@ static void the_largest_hello_fits(void **state)
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	struct sl_hello *h = &f.u.hello;
 
-	(void)state;
 	memset(h->software, 's', sizeof h->software - 1);
 	f.epoch = h->epoch = h->window_bytes = UINT64_MAX;
 	h->version = UINT32_MAX;
@@ -585,7 +560,6 @@ static void a_hello_of_another_version_names_both(void **state)
 	struct sl_fail fail;
 	size_t len;
 
-	(void)state;
 	assert_int_equal(decode(hello13, sizeof hello13, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
 	assert_string_equal(fail.text, "the client speaks protocol 13, the server 12: update the older one");
 	assert_int_equal(decode(welcome13, sizeof welcome13, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
@@ -612,7 +586,6 @@ static void an_epoch_said_twice_must_agree(void **state)
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	size_t len;
 
-	(void)state;
 	f.epoch++;
 	assert_int_equal(sl_wire_encode(&f, header, &len), SL_ERR_DATA);
 }

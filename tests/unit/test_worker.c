@@ -265,7 +265,6 @@ static void close_waits_for_held_jobs(void **state)
 	struct held a;
 	pthread_t releaser;
 
-	(void)state;
 	sem_init(&entered, 0, 0);
 	assert_int_equal(sl_worker_open(&w, "second", NULL, NULL, NULL), SL_OK);
 	a = held(w, 1, 0);
@@ -282,7 +281,6 @@ static void close_forgets_the_queue(void **state)
 	struct probe gate, p = probe(1, 0);
 	struct sl_worker *w;
 	pthread_t opener;
-	(void)state;
 
 	assert_int_equal(sl_worker_open(&w, "second", NULL, NULL, NULL), SL_OK);
 	post_gate(w, &gate);

@@ -255,7 +255,6 @@ static void close_waits_for_who_gave_way(void **state)
 	struct sl_worker *w;
 	pthread_t opener;
 
-	(void)state;
 	assert_int_equal(sl_worker_open(&w, "second", NULL, NULL, NULL), SL_OK);
 	begin(w, &a);
 	begin(w, &b);

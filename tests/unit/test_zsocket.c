@@ -1,17 +1,13 @@
 /* Options of ZeroMQ's own TCP sockets, read from the descriptors of this process. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 #include <sys/socket.h>
 
-#include <cmocka.h>
 #include <zmq.h>
 
 #include "common/link/wire.h"
 #include "common/link/zsocket.h"
+#include "tests/support/unit.h"
 
 enum { FD_MAX = 256, WAIT_MS = 5000 };
 
@@ -54,7 +50,6 @@ static void both_ends_of_a_connection_keep_little_unsent(void **state)
 	struct sl_fail fail;
 	char endpoint[256];
 
-	(void)state;
 	assert_int_equal(sl_zsocket_monitor(of_server, server, ZMQ_EVENT_LISTENING, &listening, &fail), SL_OK);
 	assert_int_equal(zmq_bind(server, "tcp://127.0.0.1:*"), 0);
 	assert_true(sl_zsocket_read(listening, &event, &fd)); /* the event is there at once */
@@ -95,7 +90,6 @@ static void sockets_are_bounded(void **state)
 	const struct sl_transport_conf conf = {.part_bytes = 1000, .hwm = 7};
 	struct sl_fail fail;
 
-	(void)state;
 	for (int bound = 0; bound < 2; bound++) {
 		void *socket, *context = context_with(&socket, bound ? ZMQ_ROUTER : ZMQ_DEALER);
 

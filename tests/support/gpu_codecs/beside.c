@@ -1,13 +1,5 @@
 #include "tests/support/gpu_codecs/beside.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #include "kernels/cuda/codec_stage.h"
 #include "tests/support/op_case.h"

@@ -1,14 +1,7 @@
 #include "tests/support/gpu_codecs/rig.h"
+#include "tests/support/unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/module.h"
 #include "tests/support/gpu_codecs/sim.h"
@@ -67,7 +60,6 @@ bool rig_brief(const struct sl_backend *be)
 
 int rig_close_gpu(void **state)
 {
-	(void)state;
 	if (gpu.ops)
 		gpu.ops->close(&gpu);
 	return 0;
