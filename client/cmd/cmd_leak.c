@@ -112,7 +112,7 @@ static enum sl_err measure(struct sl_leak *leak, struct sl_setup *setup, struct 
 static void show(const struct sl_leak *l, const struct sl_setup *setup, const char *dir, bool json)
 {
 	json_t *root = json ? sl_leak_json(l, setup) : NULL;
-	char text[SL_LEAK_TEXT], range[SL_LEAK_RANGE_TEXT];
+	char text[SL_LEAK_TEXT], range[SL_LEAK_RANGE_TEXT], classes[SL_LEAK_CLASSES_TEXT];
 
 	if (root) {
 		sl_command_print_json(root, JSON_INDENT(2));
@@ -128,6 +128,8 @@ static void show(const struct sl_leak *l, const struct sl_setup *setup, const ch
 			printf(" (%s)", range);
 		if (!isnan(f->chance))
 			printf("; chance %s", sl_leak_text(f, f->chance, text));
+		if (*sl_leak_classes_text(f, classes))
+			printf("; %s", classes);
 		putchar('\n');
 	}
 	if (l->joint[0])

@@ -1,5 +1,6 @@
 #include "client/figures/similarity.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -174,10 +175,11 @@ enum sl_err sl_leak_dcor(double *out, const float *x, int64_t dx, const float *y
 
 double sl_leak_r2(const float *guess, const float *y, int64_t n, int64_t d, int64_t first, int64_t wide)
 {
+	const double rounds = (double)n * DBL_EPSILON;
 	double missed = 0, all = 0;
 
 	for (int64_t k = first; k < first + wide; k++) {
-		double mean = 0;
+		double mean = 0, squares = 0;
 
 		for (int64_t i = 0; i < n; i++)
 			mean += (double)y[i * d + k];
@@ -186,8 +188,11 @@ double sl_leak_r2(const float *guess, const float *y, int64_t n, int64_t d, int6
 			const double at = (double)y[i * d + k], miss = at - (double)guess[i * d + k];
 
 			missed += miss * miss;
-			all += (at - mean) * (at - mean);
+			squares += (at - mean) * (at - mean);
 		}
+		/* Equal numbers may differ from their mean by rounding. The bound is scikit-learn's. */
+		if (squares > rounds * squares + (double)n * rounds * mean * rounds * mean)
+			all += squares;
 	}
 	return isfinite(missed) && all > 0 ? 1 - missed / all : NAN;
 }
@@ -201,14 +206,15 @@ static int by_value(const void *a, const void *b)
 
 struct sl_leak_spread sl_leak_spread(double *x, int64_t n)
 {
-	struct sl_leak_spread s = {0, NAN, NAN};
+	struct sl_leak_spread s = {0};
 
 	for (int64_t i = 0; i < n; i++)
 		s.mean += x[i];
 	s.mean /= (double)n;
 	if (n < 1 || isnan(s.mean))
-		return (struct sl_leak_spread){NAN, NAN, NAN};
+		return (struct sl_leak_spread){NAN, NAN, NAN, NAN};
 	qsort(x, (size_t)n, sizeof *x, by_value);
+	s.median = (x[(n - 1) / 2] + x[n / 2]) / 2;
 	s.p10 = x[n / 10];
 	s.p90 = x[n * 9 / 10 < n ? n * 9 / 10 : n - 1];
 	return s;

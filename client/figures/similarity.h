@@ -25,12 +25,13 @@ double sl_leak_retrieved(const float *x, const float *y, int64_t n, int64_t d);
 enum sl_err sl_leak_dcor(double *out, const float *x, int64_t dx, const float *y, int64_t dy, int64_t n) SL_MUST_CHECK;
 
 /* Share of the variation of y, column [first, first + wide) of rows [n, d], that `guess` [n, d] explains: 1 − Σ (y −
- * guess)² / Σ (y − mean)². Below 0: guessing the mean is better. NAN also if the column is constant. */
+ * guess)² / Σ (y − mean)². Below 0: guessing the mean is better. NAN also if the column is constant up to
+ * rounding. */
 double sl_leak_r2(const float *guess, const float *y, int64_t n, int64_t d, int64_t first, int64_t wide);
 
-/* Mean, 10th and 90th percentile of x [n]; NAN if n is 0 or an x is NAN. The function sorts `x`. */
+/* Mean, percentiles and median of x [n]; NAN if n is 0 or an x is NAN. The function sorts `x`. */
 struct sl_leak_spread {
-	double mean, p10, p90;
+	double mean, p10, p90, median;
 };
 struct sl_leak_spread sl_leak_spread(double *x, int64_t n);
 

@@ -3,6 +3,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+enum { MOST_LISTED = 20 }; /* classes in a text */
 
 const struct sl_leak_kind_info sl_leak_kinds[SL_LEAK_KINDS] = {
 	[SL_LEAK_AGAIN] =
@@ -19,8 +22,9 @@ const struct sl_leak_kind_info sl_leak_kinds[SL_LEAK_KINDS] = {
 			  "Structural similarity; 1: equal to the original. Chance: guessing the mean picture.",
 			  SL_LEAK_NUMBER},
 	[SL_LEAK_R2] =
-		{"r2", "R² of reconstructed columns, mean",
-		 "The share of a column's variation that is reconstructed; 1: every value. Chance: guessing its mean.",
+		{"r2", "R² of reconstructed columns, median",
+		 "The share of a column's variation that is reconstructed; 1: every value. Chance: guessing its mean. "
+		 "Columns whose values are all equal do not count.",
 		 SL_LEAK_NUMBER},
 	[SL_LEAK_R2_COLUMN] = {"", "", "Undefined also where all values are equal.", SL_LEAK_NUMBER},
 	[SL_LEAK_PROBE] =
@@ -37,9 +41,15 @@ const struct sl_leak_kind_info sl_leak_kinds[SL_LEAK_KINDS] = {
 				"By the direction of the gradients. Chance: the most frequent label.", SL_LEAK_SHARE},
 	[SL_LEAK_LABELS_CLUSTERS] =
 		{"mid_grad_clusters", "labels from gradients, no known label",
-		 "Purity of clusters: the share of samples with the most frequent label of their cluster. "
+		 "Purity of clusters (k-means, the best of 50 starts by distance): the share of samples with the "
+		 "most frequent label of their cluster. "
 		 "Chance: the same clusters with shuffled labels.",
 		 SL_LEAK_SHARE},
+	[SL_LEAK_LABELS_CLUSTERS_ACT] = {"mid_act_clusters", "labels from the middle's activations, no known label",
+					 "Purity of clusters, in the same way.", SL_LEAK_SHARE},
+	[SL_LEAK_LABELS_CLUSTERS_BOTH] = {"mid_both_clusters",
+					  "labels from the middle's activations and gradients, no known label",
+					  "Purity of clusters of both side by side.", SL_LEAK_SHARE},
 	[SL_LEAK_LABELS_HEAD] =
 		{"head_act_neighbours", "labels from the head's activations",
 		 "k-NN: the most frequent label of the ten nearest known samples. Chance: the most frequent "
@@ -79,11 +89,37 @@ void sl_leak_figures_add(struct sl_leak_figures *to, enum sl_leak_kind kind, con
 	}
 	if (info->unit == SL_LEAK_SHARE)
 		sl_leak_interval(s.mean, n, &s.p10, &s.p90);
-	item[to->n++] = (struct sl_leak_figure){kind, group, key ? key : info->key, s.mean, s.p10, s.p90, chance, n};
+	item[to->n++] = (struct sl_leak_figure){.kind = kind,
+						.group = group,
+						.key = key ? key : info->key,
+						.value = s.mean,
+						.low = s.p10,
+						.high = s.p90,
+						.chance = chance,
+						.n = n,
+						.worst = -1};
+}
+
+void sl_leak_figures_classes(struct sl_leak_figures *to, double *of_class, int classes)
+{
+	struct sl_leak_figure *f = to->item + to->n - 1;
+
+	if (to->err || !of_class) {
+		to->err = SL_ERR_NOMEM;
+		free(of_class);
+		return;
+	}
+	f->of_class = of_class;
+	f->classes = classes;
+	for (int c = 0; c < classes; c++)
+		if (!isnan(of_class[c]) && (f->worst < 0 || of_class[c] < of_class[f->worst]))
+			f->worst = c;
 }
 
 void sl_leak_figures_close(struct sl_leak_figures *f)
 {
+	for (int i = 0; i < f->n; i++)
+		free(f->item[i].of_class);
 	free(f->item);
 	*f = (struct sl_leak_figures){0};
 }
@@ -104,6 +140,25 @@ const char *sl_leak_text(const struct sl_leak_figure *f, double value, char out[
 		snprintf(out, SL_LEAK_TEXT, "undefined");
 	else
 		number_text(f, value, unit_text[sl_leak_kinds[f->kind].unit], out);
+	return out;
+}
+
+const char *sl_leak_classes_text(const struct sl_leak_figure *f, char out[SL_LEAK_CLASSES_TEXT])
+{
+	char text[SL_LEAK_TEXT];
+	size_t at;
+
+	out[0] = '\0';
+	if (f->worst < 0)
+		return out;
+	snprintf(out, SL_LEAK_CLASSES_TEXT, "worst class %d: %s", f->worst,
+		 sl_leak_text(f, f->of_class[f->worst], text));
+	for (int c = 0; c < f->classes && f->classes <= MOST_LISTED; c++) {
+		at = strlen(out);
+		number_text(f, f->of_class[c], "", text);
+		snprintf(out + at, SL_LEAK_CLASSES_TEXT - at, "%s %s",
+			 c ? "" : "; by class:", isnan(f->of_class[c]) ? "–" : text);
+	}
 	return out;
 }
 

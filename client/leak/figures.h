@@ -17,6 +17,8 @@ enum sl_leak_kind {
 	SL_LEAK_WORDS,
 	SL_LEAK_LABELS_ONE,
 	SL_LEAK_LABELS_CLUSTERS,
+	SL_LEAK_LABELS_CLUSTERS_ACT,
+	SL_LEAK_LABELS_CLUSTERS_BOTH,
 	SL_LEAK_LABELS_HEAD,
 	SL_LEAK_LABELS_MID,
 	SL_LEAK_SITE_ONE, /* by the party with features of a vertical pair */
@@ -43,6 +45,9 @@ struct sl_leak_figure {
 	 * or columns; both NAN: none. chance: what a guess without the crossing tensors reaches; NAN: not known. */
 	double value, low, high, chance;
 	int64_t n; /* samples */
+	/* Of labels: the share of each class alone, NAN where it has no sample; NULL: none. The list owns it. */
+	double *of_class;
+	int classes, worst; /* `worst` has the lowest share; -1: none has one */
 };
 
 struct sl_leak_figures {
@@ -54,11 +59,15 @@ struct sl_leak_figures {
 /* Appends. key NULL: the kind's; group and key are borrowed. `s`: value, low and high; a share gets its interval. */
 void sl_leak_figures_add(struct sl_leak_figures *to, enum sl_leak_kind kind, const char *group, const char *key,
 			 struct sl_leak_spread s, double chance, int64_t n);
+/* Gives the last figure the shares of its classes. Takes ownership of `of_class`. */
+void sl_leak_figures_classes(struct sl_leak_figures *to, double *of_class, int classes);
 void sl_leak_figures_close(struct sl_leak_figures *figures); /* idempotent */
 
-enum { SL_LEAK_TEXT = 32, SL_LEAK_RANGE_TEXT = 2 * SL_LEAK_TEXT + 4 };
+enum { SL_LEAK_TEXT = 32, SL_LEAK_RANGE_TEXT = 2 * SL_LEAK_TEXT + 4, SL_LEAK_CLASSES_TEXT = 512 };
 /* "26.5 dB", "72.1 %", "0.92"; NAN: "undefined". Returns out. */
 const char *sl_leak_text(const struct sl_leak_figure *figure, double value, char out[SL_LEAK_TEXT]);
+/* "worst class 3: 41.2 %; by class: 97.0 94.1 …"; many classes are not listed; "": it has none. Returns out. */
+const char *sl_leak_classes_text(const struct sl_leak_figure *figure, char out[SL_LEAK_CLASSES_TEXT]);
 /* "62.1 to 80.2 %"; "": it has none. Returns out. */
 const char *sl_leak_range_text(const struct sl_leak_figure *figure, char out[SL_LEAK_RANGE_TEXT]);
 

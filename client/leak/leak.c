@@ -12,7 +12,7 @@
 #include "common/base/clock.h"
 #include "common/exec/finite.h"
 
-enum { VICTIMS = 1024, AUX = 4096, AUX_TOKENS = 16384, NEAR = 10 };
+enum { VICTIMS = 1024, AUX = 4096, AUX_TOKENS = 16384 };
 static const int64_t most_floats = INT64_C(192) << 20; /* most floats of head_act that are kept, of all samples */
 
 const char *const sl_attackers[SL_ATTACKERS] = {"informed", "start", "site_a", "site_b"};
@@ -38,7 +38,7 @@ void sl_leak_close(struct sl_leak *l)
 
 static struct sl_leak_spread alone(double x)
 {
-	return (struct sl_leak_spread){x, NAN, NAN};
+	return (struct sl_leak_spread){x, NAN, NAN, x};
 }
 
 static void add(struct sl_leak *l, enum sl_leak_kind kind, const char *group, struct sl_leak_spread s, double chance)
@@ -85,14 +85,15 @@ static enum sl_err found_pictures(struct sl_leak *l, enum sl_attacker which)
 	return err;
 }
 
-/* Adds the mean over all columns that vary, and each column. */
+/* Adds the median over all columns that vary, and each column. One column that hardly varies can make a mean of
+ * any size. */
 static enum sl_err found_columns(struct sl_leak *l, enum sl_attacker which)
 {
 	static const char *const groups[SL_ATTACKERS] = {"informed_columns", "start_columns", "", "site_b_columns"};
 	const struct sl_crossed *v = &l->victim;
 	json_t *list = json_object_get(l->about, "columns"), *column, *texts;
 	double *vary = malloc(json_array_size(list) * sizeof *vary + 1), r2;
-	const int mean = l->figures.n;
+	const int median = l->figures.n;
 	int64_t first = 0, n = 0;
 	size_t i;
 
@@ -113,9 +114,9 @@ static enum sl_err found_columns(struct sl_leak *l, enum sl_attacker which)
 	if (!l->figures.err) {
 		const struct sl_leak_spread s = sl_leak_spread(vary, n);
 
-		l->figures.item[mean].value = s.mean;
-		l->figures.item[mean].low = s.p10;
-		l->figures.item[mean].high = s.p90;
+		l->figures.item[median].value = s.median;
+		l->figures.item[median].low = s.p10;
+		l->figures.item[median].high = s.p90;
 	}
 	free(vary);
 	return SL_OK;
@@ -145,22 +146,32 @@ static enum sl_err found_masks(struct sl_leak *l)
 	const struct sl_crossed *v = &l->victim;
 	const int64_t classes = v->masks.dim[3], pixels = v->n * sl_shape_row(&v->masks) / classes;
 	const float *guess = l->attack[SL_ATTACKER_SITE_A].guess;
+	const bool finite = sl_finite_host(guess, pixels * classes);
 	int64_t *count = calloc((size_t)classes, sizeof *count), met = 0, known = 0, most = 0;
+	double *of_class = calloc((size_t)classes, sizeof *of_class);
 
-	if (!count)
+	if (!count || !of_class) {
+		free(count);
+		free(of_class);
 		return SL_ERR_NOMEM;
+	}
 	for (int64_t i = 0; i < pixels; i++) {
 		const int64_t is = largest(v->mask + i * classes, classes);
 
 		if (v->mask[i * classes + is] > 0) {
+			const bool found = largest(guess + i * classes, classes) == is;
+
 			known++;
-			met += largest(guess + i * classes, classes) == is;
+			met += found;
+			of_class[is] += found;
 			most = ++count[is] > most ? count[is] : most;
 		}
 	}
 	add(l, SL_LEAK_SITE_MASKS, sl_attackers[SL_ATTACKER_SITE_A],
-	    alone(known && sl_finite_host(guess, pixels * classes) ? (double)met / (double)known : NAN),
-	    known ? (double)most / (double)known : NAN);
+	    alone(known && finite ? (double)met / (double)known : NAN), known ? (double)most / (double)known : NAN);
+	for (int64_t c = 0; c < classes; c++)
+		of_class[c] = count[c] && finite ? of_class[c] / (double)count[c] : NAN;
+	sl_leak_figures_classes(&l->figures, of_class, (int)classes);
 	free(count);
 	return SL_OK;
 }
@@ -206,7 +217,7 @@ static void found_tokens(struct sl_leak *l, enum sl_attacker which, const int32_
 	}
 	add(l, SL_LEAK_PROBE, sl_attackers[which],
 	    alone(sl_finite_host(guess, v->n * distinct) ? (double)met / (double)v->n : NAN),
-	    sl_leak_labels_most(v->label, v->n, l->vocab));
+	    sl_leak_labels_majority(v->label, v->n, l->vocab));
 }
 
 static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct sl_crossed *aux, enum sl_dir from,
@@ -334,79 +345,6 @@ static enum sl_err mean_picture(struct sl_leak *l, const struct sl_crossed *aux)
 	return err;
 }
 
-/* Attacks of labels, in the order of their figures. */
-static const struct label_attack {
-	enum sl_leak_kind kind;
-	enum sl_dir on;
-	enum { KNOWN, CLUSTERS, NEAREST } how;
-} label_attacks[] = {
-	{SL_LEAK_LABELS_ONE, SL_DIR_MID_GRAD, KNOWN},      {SL_LEAK_LABELS_CLUSTERS, SL_DIR_MID_GRAD, CLUSTERS},
-	{SL_LEAK_LABELS_HEAD, SL_DIR_HEAD_ACT, NEAREST},   {SL_LEAK_LABELS_MID, SL_DIR_MID_ACT, NEAREST},
-	{SL_LEAK_SITE_ONE, SL_DIR_HEAD_GRAD, KNOWN},       {SL_LEAK_SITE_CLUSTERS, SL_DIR_HEAD_GRAD, CLUSTERS},
-	{SL_LEAK_SITE_NEAREST, SL_DIR_HEAD_GRAD, NEAREST},
-};
-
-static double find_label(const struct sl_leak *l, const struct label_attack *a, const float *x, int64_t row,
-			 double *chance)
-{
-	const struct sl_crossed *v = l->vocab ? &l->text : &l->victim;
-
-	return a->how == KNOWN      ? sl_leak_labels_known(x, v->n, row, v->label, l->classes)
-	       : a->how == CLUSTERS ? sl_leak_labels_clusters(x, v->n, row, v->label, l->classes, chance)
-				    : sl_leak_labels_near(x, v->n, row, v->label, NEAR);
-}
-
-/* The most that an attack finds in one of the values, or in all together. */
-static double most_found(struct sl_leak *l, const struct label_attack *a, double *chance)
-{
-	const struct sl_crossed *v = l->vocab ? &l->text : &l->victim;
-	const struct sl_joint *j = &v->joint[a->on == SL_DIR_MID_ACT || a->on == SL_DIR_MID_GRAD];
-	const float *x = v->act[a->on];
-	double found = find_label(l, a, x, sl_shape_row(&j->row), chance);
-	const size_t used = strlen(l->joint);
-	int worst = -1;
-
-	for (int i = 0; i < j->n && j->n > 1; i++) {
-		float *alone = sl_joint_value(j, x, v->n, i);
-		double guess = *chance, of_value = NAN;
-
-		if (!alone)
-			l->figures.err = SL_ERR_NOMEM;
-		else
-			of_value = find_label(l, a, alone, sl_shape_row(&j->row) / j->all * j->value[i].width, &guess);
-		free(alone);
-		if (!(of_value > found) && !isnan(found))
-			continue;
-		found = of_value;
-		*chance = guess;
-		worst = i;
-	}
-	if (worst >= 0)
-		snprintf(l->joint + used, sizeof l->joint - used, " %s: %s.%d.", sl_leak_kinds[a->kind].name,
-			 sl_dir_name(a->on), worst);
-	return found;
-}
-
-static void find_labels(struct sl_leak *l)
-{
-	const struct sl_crossed *v = l->vocab ? &l->text : &l->victim;
-	const double most = sl_leak_labels_most(v->label, v->n, l->classes);
-
-	if (!v->act[SL_DIR_MID_GRAD])
-		l->omitted[SL_LEAK_GRADIENTS] =
-			"Labels from gradients: with this config no gradient of the tail crosses.";
-	for (size_t i = 0; i < sizeof label_attacks / sizeof label_attacks[0]; i++) {
-		const struct label_attack *a = &label_attacks[i];
-		double chance = most, found;
-
-		if (!v->act[a->on])
-			continue;
-		found = most_found(l, a, &chance);
-		sl_leak_figures_add(&l->figures, a->kind, a->on == SL_DIR_HEAD_GRAD ? "site_a" : "labels", NULL,
-				    alone(found), chance, v->n);
-	}
-}
-
 static void note_values(struct sl_leak *l)
 {
 	const struct sl_joint *j = l->victim.joint;
@@ -427,7 +365,7 @@ static void find_words(struct sl_leak *l, const struct sl_setup *setup)
 	if (features == sl_shape_row(&v->head))
 		add(l, SL_LEAK_WORDS, "",
 		    alone(sl_leak_labels_rows(v->act[SL_DIR_HEAD_ACT], v->n, features, v->label, words, l->vocab)),
-		    sl_leak_labels_most(v->label, v->n, l->vocab));
+		    sl_leak_labels_majority(v->label, v->n, l->vocab));
 	else
 		l->omitted[SL_LEAK_TABLE] =
 			"Tokens by the word table: its rows are longer or shorter than what crosses of a token.";
@@ -454,7 +392,7 @@ static enum sl_err find_rest(struct sl_leak *l, const struct sl_setup *setup)
 	if (setup->features && !v->act[SL_DIR_HEAD_GRAD])
 		l->omitted[SL_LEAK_HEAD_GRAD] = "Labels from head_grad: the head is frozen, so site A gets none.";
 	if (l->classes)
-		find_labels(l);
+		sl_leak_find_labels(l);
 	else if (l->attack[SL_ATTACKER_SITE_A].made)
 		l->omitted[SL_LEAK_LABELS] =
 			"Labels at the server: here they are pixels. Only what site A finds was measured.";

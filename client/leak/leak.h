@@ -56,6 +56,9 @@ enum sl_err sl_leak_measure(struct sl_leak *out, struct sl_setup *setup, struct 
 			    const struct sl_leak_options *options, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_leak_close(struct sl_leak *leak); /* idempotent; a zeroed one is fine */
 
+/* find_labels.c: adds the figures of all attacks of labels, which are classes. Errors: figures.err. */
+void sl_leak_find_labels(struct sl_leak *leak);
+
 extern const char *const sl_attackers[SL_ATTACKERS];
 extern const char *const sl_leak_words[]; /* by kind: "picture", "token", "row" */
 

@@ -134,7 +134,7 @@ static void put_figure(FILE *f, const struct sl_leak_figure *x)
 {
 	const struct sl_leak_kind_info *kind = &sl_leak_kinds[x->kind];
 	const char *tag = kind->unit == SL_LEAK_SHARE && x->low > x->chance ? "b" : "span";
-	char text[SL_LEAK_TEXT], range[SL_LEAK_RANGE_TEXT];
+	char text[SL_LEAK_TEXT], range[SL_LEAK_RANGE_TEXT], classes[SL_LEAK_CLASSES_TEXT];
 
 	fprintf(f, "<tr data-group=\"%s\" data-figure=\"", x->group);
 	put_text(f, x->key);
@@ -142,6 +142,8 @@ static void put_figure(FILE *f, const struct sl_leak_figure *x)
 	put_text(f, *kind->key ? kind->name : x->key);
 	if (*kind->key)
 		fprintf(f, "<small>%s</small>", kind->means);
+	if (*sl_leak_classes_text(x, classes))
+		fprintf(f, "<small>%s</small>", classes);
 	fprintf(f, "</th><td><%s>%s</%s>", tag, sl_leak_text(x, x->value, text), tag);
 	put_bar(f, x);
 	fprintf(f, "</td><td>%s</td>", isnan(x->chance) ? "–" : sl_leak_text(x, x->chance, text));

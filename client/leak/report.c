@@ -97,8 +97,20 @@ static json_t *group_of(json_t *root, const char *group)
 
 static json_t *figure_json(const struct sl_leak_figure *f)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:I}", "value", sl_json_real(f->value), "low", sl_json_real(f->low),
-			 "high", sl_json_real(f->high), "chance", sl_json_real(f->chance), "samples", (json_int_t)f->n);
+	json_t *figure = json_pack("{s:o, s:o, s:o, s:o, s:I}", "value", sl_json_real(f->value), "low",
+				   sl_json_real(f->low), "high", sl_json_real(f->high), "chance",
+				   sl_json_real(f->chance), "samples", (json_int_t)f->n);
+	json_t *classes = f->of_class ? json_array() : NULL;
+
+	for (int c = 0; c < f->classes; c++)
+		json_array_append_new(classes, sl_json_real(f->of_class[c]));
+	if (f->worst >= 0) {
+		json_object_set_new(figure, "worst", sl_json_real(f->of_class[f->worst]));
+		json_object_set_new(figure, "worst_class", json_integer(f->worst));
+	}
+	if (classes)
+		json_object_set_new(figure, "classes", classes);
+	return figure;
 }
 
 json_t *sl_leak_json(const struct sl_leak *l, const struct sl_setup *s)
@@ -106,7 +118,7 @@ json_t *sl_leak_json(const struct sl_leak *l, const struct sl_setup *s)
 	static const char *const counted[] = {"pictures", "tokens", "rows"};
 	const struct sl_agreed *a = &s->agreement.agreed;
 	json_t *root =
-		json_pack("{s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:[]}", "schema", 2, "software",
+		json_pack("{s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:[]}", "schema", 3, "software",
 			  "splitc " SL_VERSION, "protocol", SL_WIRE_VERSION, "model", s->plan->model->name, "cut",
 			  s->plan->cut.text, "codec_head_act", a->codec[SL_DIR_HEAD_ACT], "codec_mid_act",
 			  a->codec[SL_DIR_MID_ACT], "codec_mid_grad", a->codec[SL_DIR_MID_GRAD], "codec_head_grad",
@@ -163,7 +175,7 @@ static void put_csv(FILE *f, const struct sl_leak_figures *figures)
 {
 	char text[SL_REAL_TEXT];
 
-	fputs("group,figure,value,low,high,chance,samples\n", f);
+	fputs("group,figure,value,low,high,chance,samples,worst,worst_class\n", f);
 	for (int i = 0; i < figures->n; i++) {
 		const struct sl_leak_figure *figure = &figures->item[i];
 		const double number[] = {figure->value, figure->low, figure->high, figure->chance};
@@ -173,7 +185,11 @@ static void put_csv(FILE *f, const struct sl_leak_figures *figures)
 		put_cell(f, figure->key);
 		for (int k = 0; k < 4; k++)
 			fprintf(f, ",%s", isnan(number[k]) ? "" : sl_double_text(number[k], text));
-		fprintf(f, ",%" PRId64 "\n", figure->n);
+		fprintf(f, ",%" PRId64, figure->n);
+		if (figure->worst < 0)
+			fputs(",,\n", f);
+		else
+			fprintf(f, ",%s,%d\n", sl_double_text(figure->of_class[figure->worst], text), figure->worst);
 	}
 }
 

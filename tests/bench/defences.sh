@@ -45,7 +45,7 @@ measure() {
 		{accuracy: [$accuracy | tonumber]}
 		+ (if .informed.psnr_db then {psnr: [.informed.psnr_db.value], ssim: [.informed.ssim.value]} else {r2: [.informed.r2.value]} end)
 		+ {again: labels(.informed.found_again)[:1], dcor: [.dcor_squared.value], one: labels(.labels.mid_grad_one_example)[:1],
-		   clusters: labels(.labels.mid_grad_clusters), head_act: labels(.labels.head_act_neighbours)[:1],
+		   clusters: labels(.labels | [.mid_grad_clusters, .mid_act_clusters, .mid_both_clusters] | map(values) | max_by(.value)), head_act: labels(.labels.head_act_neighbours)[:1],
 		   mid_act: labels(.labels.mid_act_neighbours)[:1], a_one: labels(.site_a.head_grad_one_example)[:1],
 		   a_clusters: labels(.site_a.head_grad_clusters), a_near: labels(.site_a.head_grad_neighbours)[:1],
 		   b_data: [.site_b.psnr_db.value // .site_b.r2.value], b_again: labels(.site_b.found_again)[:1]}' "$tmp/json" >>"$tmp/figures"
@@ -68,7 +68,7 @@ defences() { # what both kinds of data have in common
 	row "\`noise.mid_grad\` of 16" noise.key="$tmp/key" noise.mid_grad=16
 }
 heads='accuracy, %'
-labels='found again, % | dCor² | labels: mid_grad, one example, % | none (shuffled), % | head_act, % | mid_act, % | A: head_grad, one example, % | none (shuffled), % | neighbours, %'
+labels='found again, % | dCor² | labels: mid_grad, one example, % | none: clusters of mid_grad, mid_act or both (shuffled), % | head_act, % | mid_act, % | A: head_grad, one example, % | none (shuffled), % | neighbours, %'
 
 pair 'name: alexnet, classes: 10, image: 32, width: 0.25' 'partition: "1:-1"' \
 	"kind: cifar10, dir: $cifar, train_files: [data_batch_1.bin], train_limit: 5000, test_limit: 2000" \

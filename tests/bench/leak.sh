@@ -37,15 +37,15 @@ cat >"$tmp/client.yaml" <<-YAML
 	log: {dir: $tmp/run}
 	threads: 1
 YAML
-echo '| cut | codec | PSNR, dB | SSIM | found again, % | dCor² | labels: gradients, one example, % | gradients, none (shuffled), % | head_act, % | mid_act, % |'
-echo '|---|---|---|---|---|---|---|---|---|---|'
+echo '| cut | codec | PSNR, dB | SSIM | found again, % | dCor² | labels: gradients, one example, % | gradients, none (shuffled), % | gradients and mid_act, none, % | head_act, % | mid_act, % |'
+echo '|---|---|---|---|---|---|---|---|---|---|---|'
 for cut in ${CUTS:-1 2 3 5}; do
 	for codec in ${CODECS:-none quant:8 quant:4 topk:0.2}; do
 		"${SPLITC:-build/release/splitc}" leak "$tmp/client.yaml" --out "$tmp/out" --json --steps "${STEPS:-500}" --set partition="$cut:-1" \
 			--set codec="$codec" 2>"$tmp/log" >"$tmp/json" || { cat "$tmp/log"; exit 1; }
 		jq -r --arg cut "$cut" --arg codec "$codec" 'def f(n): . * pow(10; n) | round / pow(10; n);
-			"| \($cut) | `\($codec)` | \(.informed.psnr_db.value | f(1)) | \(.informed.ssim.value | f(2)) | \(.informed.found_again.value * 100 | f(1)) | \(.dcor_squared.value | f(2)) | \(.labels.mid_grad_one_example.value * 100 | f(1)) | \(.labels.mid_grad_clusters.value * 100 | f(1)) (\(.labels.mid_grad_clusters.chance * 100 | f(1))) | \(.labels.head_act_neighbours.value * 100 | f(1)) | \(.labels.mid_act_neighbours.value * 100 | f(1)) |"' \
+			"| \($cut) | `\($codec)` | \(.informed.psnr_db.value | f(1)) | \(.informed.ssim.value | f(2)) | \(.informed.found_again.value * 100 | f(1)) | \(.dcor_squared.value | f(2)) | \(.labels.mid_grad_one_example.value * 100 | f(1)) | \(.labels.mid_grad_clusters.value * 100 | f(1)) (\(.labels.mid_grad_clusters.chance * 100 | f(1))) | \(.labels.mid_both_clusters.value * 100 | f(1)) | \(.labels.head_act_neighbours.value * 100 | f(1)) | \(.labels.mid_act_neighbours.value * 100 | f(1)) |"' \
 			"$tmp/json"
 	done
 done
-jq -r '"| – | the mean picture | \(.informed.psnr_db.chance * 10 | round / 10) | \(.informed.ssim.chance * 100 | round / 100) | \(.informed.found_again.chance * 1000 | round / 10) | 0 | \(.labels.mid_grad_one_example.chance * 1000 | round / 10) | | | |"' "$tmp/json"
+jq -r '"| – | the mean picture | \(.informed.psnr_db.chance * 10 | round / 10) | \(.informed.ssim.chance * 100 | round / 100) | \(.informed.found_again.chance * 1000 | round / 10) | 0 | \(.labels.mid_grad_one_example.chance * 1000 | round / 10) | | | | |"' "$tmp/json"

@@ -64,12 +64,21 @@ static void noise_has_no_distance_correlation(void **state)
 	assert_true(sl_leak_retrieved(x, y, ROWS, WIDE) < 0.1);
 }
 
+static double clusters(const float *x, int64_t n, int64_t d, const int32_t *label, int classes, int32_t *predicted,
+		       double *chance)
+{
+	const struct sl_leak_vectors v = {1, {x, NULL}, {d, 0}};
+
+	return sl_leak_labels_clusters(&v, n, label, classes, predicted, chance);
+}
+
 static void labels_are_found_where_they_show(void **state)
 {
 	enum { ROWS = 120, WIDE = 24, CLASSES = 4 };
 	static float shows[ROWS * WIDE], hides[ROWS * WIDE];
 	int32_t label[ROWS];
-	double chance;
+	int32_t predicted[ROWS];
+	double chance, of_class[CLASSES + 1];
 
 	for (int i = 0; i < ROWS; i++)
 		label[i] = i % CLASSES;
@@ -77,13 +86,50 @@ static void labels_are_found_where_they_show(void **state)
 		hides[i] = noise(i, 3) - 0.5f;
 		shows[i] = hides[i] * 0.2f + ((int)(i % WIDE) / 6 == label[i / WIDE] ? 1.0f : 0.0f);
 	}
-	near_to(sl_leak_labels_known(shows, ROWS, WIDE, label, CLASSES), 1);
-	near_to(sl_leak_labels_clusters(shows, ROWS, WIDE, label, CLASSES, &chance), 1);
+	near_to(sl_leak_labels_known(shows, ROWS, WIDE, label, CLASSES, predicted), 1);
+	near_to(clusters(shows, ROWS, WIDE, label, CLASSES, predicted, &chance), 1);
 	assert_true(chance < 0.5);
-	near_to(sl_leak_labels_near(shows, ROWS, WIDE, label, 10), 1);
-	assert_true(sl_leak_labels_known(hides, ROWS, WIDE, label, CLASSES) < 0.45);
-	assert_true(sl_leak_labels_near(hides, ROWS, WIDE, label, 10) < 0.45);
-	near_to(sl_leak_labels_most(label, ROWS, CLASSES), 0.25);
+	near_to(sl_leak_labels_neighbours(shows, ROWS, WIDE, label, 10, predicted), 1);
+	assert_true(sl_leak_labels_known(hides, ROWS, WIDE, label, CLASSES, predicted) < 0.45);
+	assert_true(sl_leak_labels_neighbours(hides, ROWS, WIDE, label, 10, predicted) < 0.45);
+	near_to(sl_leak_labels_majority(label, ROWS, CLASSES), 0.25);
+	for (int i = 0; i < ROWS; i++)
+		predicted[i] = i == 3 ? -1 : i % CLASSES && i >= CLASSES ? i % CLASSES : 0;
+	near_to(sl_leak_labels_share(predicted, label, ROWS, CLASSES + 1, of_class), 117.0 / 119);
+	near_to(of_class[0], 1);
+	near_to(of_class[1], 29.0 / 30);
+	near_to(of_class[3], 1); /* the sample that was not asked does not count */
+	assert_true(isnan(of_class[CLASSES]));
+}
+
+/* Twelve neighbouring directions: k-means from a single start joins some of them and divides others. */
+static void many_starts_find_what_one_misses(void **state)
+{
+	enum { CLASSES = 12, ROWS = 20 * CLASSES, WIDE = 3 };
+	static float x[ROWS * WIDE], flat[ROWS * WIDE];
+	const struct sl_leak_vectors both = {2, {x, flat}, {WIDE, WIDE}};
+	int32_t label[ROWS], predicted[ROWS];
+	double chance, pure;
+
+	(void)state;
+	for (int i = 0; i < ROWS; i++) {
+		const double angle = 2 * M_PI * (i % CLASSES) / CLASSES;
+
+		label[i] = i % CLASSES;
+		for (int j = 0; j < WIDE; j++) {
+			const float by = noise((uint64_t)(i * WIDE + j), 20) - 0.5f;
+
+			x[i * WIDE + j] = (j < 2 ? (float)(j ? sin(angle) : cos(angle)) : 0) + 0.25f * by;
+			flat[i * WIDE + j] = 100 + by;
+		}
+	}
+	pure = clusters(x, ROWS, WIDE, label, CLASSES, predicted, &chance);
+	if (!(pure > 0.98))
+		fail_msg("purity %.3f", pure);
+	/* A part that tells nothing does not hide what the other one tells. */
+	assert_true(sl_leak_labels_clusters(&both, ROWS, label, CLASSES, predicted, &chance) > 0.8);
+	near_to(sl_leak_labels_share(predicted, label, ROWS, CLASSES, NULL),
+		sl_leak_labels_clusters(&both, ROWS, label, CLASSES, predicted, &chance));
 }
 
 /* The purity of clusters of noise is far above the most frequent label. Shuffled labels have as much. */
@@ -92,7 +138,7 @@ static void clusters_of_noise_are_as_pure_as_chance(void **state)
 	enum { ROWS = 160, WIDE = 12 };
 	static const int classes[] = {2, 10, 100, 1000};
 	static float x[ROWS * WIDE];
-	int32_t label[ROWS];
+	int32_t label[ROWS], predicted[ROWS];
 	double pure, chance;
 
 	for (uint64_t i = 0; i < ROWS * WIDE; i++)
@@ -100,10 +146,10 @@ static void clusters_of_noise_are_as_pure_as_chance(void **state)
 	for (size_t k = 0; k < sizeof classes / sizeof classes[0]; k++) {
 		for (int i = 0; i < ROWS; i++)
 			label[i] = (int32_t)(noise((uint64_t)i, 11) * (float)classes[k]);
-		pure = sl_leak_labels_clusters(x, ROWS, WIDE, label, classes[k], &chance);
+		pure = clusters(x, ROWS, WIDE, label, classes[k], predicted, &chance);
 		if (!(fabs(pure - chance) < 0.06))
 			fail_msg("%d classes: %.3f, and %.3f by chance", classes[k], pure, chance);
-		assert_true(k == 0 || chance > 1.5 * sl_leak_labels_most(label, ROWS, classes[k]));
+		assert_true(k == 0 || chance > 1.5 * sl_leak_labels_majority(label, ROWS, classes[k]));
 	}
 	near_to(pure, 1); /* a cluster for each sample */
 	near_to(chance, 1);
@@ -116,7 +162,7 @@ static void figures_of_what_is_not_finite_are_undefined(void **state)
 	static const float bad[] = {NAN, INFINITY, -INFINITY};
 	float x[ROWS * WIDE], y[ROWS * WIDE];
 	double of[ROWS] = {1, 2, NAN}, chance;
-	int32_t label[ROWS];
+	int32_t label[ROWS], predicted[ROWS];
 	double dcor;
 
 	for (int i = 0; i < ROWS; i++)
@@ -130,16 +176,19 @@ static void figures_of_what_is_not_finite_are_undefined(void **state)
 		assert_true(isnan(sl_leak_retrieved(y, x, ROWS, WIDE)));
 		assert_true(isnan(sl_leak_r2(x, y, ROWS, WIDE, WIDE - 1, 1)));
 		assert_true(isnan(sl_leak_r2(y, x, ROWS, WIDE, WIDE - 1, 1)));
-		assert_true(isnan(sl_leak_labels_known(x, ROWS, WIDE, label, CLASSES)));
-		assert_true(isnan(sl_leak_labels_near(x, ROWS, WIDE, label, 3)));
+		assert_true(isnan(sl_leak_labels_known(x, ROWS, WIDE, label, CLASSES, predicted)));
+		assert_true(isnan(sl_leak_labels_neighbours(x, ROWS, WIDE, label, 3, predicted)));
 		assert_true(isnan(sl_leak_labels_rows(x, ROWS, WIDE, label, y, CLASSES)));
-		assert_true(isnan(sl_leak_labels_clusters(x, ROWS, WIDE, label, CLASSES, &chance)) && isnan(chance));
+		assert_true(isnan(clusters(x, ROWS, WIDE, label, CLASSES, predicted, &chance)) && isnan(chance));
 		assert_int_equal(sl_leak_dcor(&dcor, y, WIDE, x, WIDE, ROWS), SL_OK);
 		assert_true(isnan(dcor));
 	}
 	assert_true(isnan(sl_leak_spread(of, ROWS).p10) && isnan(sl_leak_spread(of, ROWS).mean));
 	assert_true(isnan(sl_leak_spread(of, 0).mean));
 	assert_true(isnan(sl_leak_r2(y, y, 1, WIDE, 0, 1))); /* one row has no variation */
+	for (int i = 0; i < ROWS; i++)
+		x[i] = 0.1f;
+	assert_true(isnan(sl_leak_r2(y, x, ROWS, 1, 0, 1))); /* nor have equal ones, whatever their mean's rounding */
 	memset(x, 0, sizeof x);
 	assert_int_equal(sl_leak_dcor(&dcor, y, WIDE, x, WIDE, ROWS), SL_OK); /* what is always equal tells nothing */
 	near_to(dcor, 0);
@@ -325,6 +374,7 @@ int main(void)
 		cmocka_unit_test(figures_are_pytorchs_and_numpys),
 		cmocka_unit_test(noise_has_no_distance_correlation),
 		cmocka_unit_test(labels_are_found_where_they_show),
+		cmocka_unit_test(many_starts_find_what_one_misses),
 		cmocka_unit_test(clusters_of_noise_are_as_pure_as_chance),
 		cmocka_unit_test(figures_of_what_is_not_finite_are_undefined),
 		cmocka_unit_test(a_share_has_wilsons_interval),
