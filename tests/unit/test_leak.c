@@ -102,10 +102,10 @@ static void labels_are_found_where_they_show(void **state)
 	assert_true(isnan(of_class[CLASSES]));
 }
 
-/* Twelve neighbouring directions: k-means from a single start joins some of them and divides others. */
+/* Twenty neighbouring directions: k-means from a single start joins some of them and divides others. */
 static void many_starts_find_what_one_misses(void **state)
 {
-	enum { CLASSES = 12, ROWS = 20 * CLASSES, WIDE = 3 };
+	enum { CLASSES = 20, ROWS = 20 * CLASSES, WIDE = 3 };
 	static float x[ROWS * WIDE], flat[ROWS * WIDE];
 	const struct sl_leak_vectors both = {2, {x, flat}, {WIDE, WIDE}};
 	int32_t label[ROWS], predicted[ROWS];
