@@ -96,6 +96,7 @@
 	X(SERVER_CHEAT_ORDER, "server.cheat_order", "s", "", "", "before a chunk; an errno: in another's place")      \
 	X(SERVER_HIJACK, "server.hijack", "s", "", "", "before head_grad is encoded; an errno negates it")            \
 	X(SERVER_CHEAT_WEIGHT, "server.cheat_weight", "s", "", "", "the optimizer has run; an errno alters a weight") \
+	X(SERVER_CHEAT_STATE, "server.cheat_state", "s", "", "", "a session's state is set; an errno alters it")      \
 	X(SERVER_COMMIT, "server.commit", "s", "", "", "COMMIT has arrived")                                          \
 	X(SERVER_CHECK, "server.check", "s", "", "", "before gradients are checked; an errno: they hold NaN")         \
 	X(SERVER_ABANDON, "server.abandon", "s", "", "server.check=EIO@4", "before a step with NaN is abandoned")     \

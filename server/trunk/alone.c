@@ -23,6 +23,16 @@ static enum sl_err lend(struct sl_middle *m, struct sl_fail *fail)
 	return sl_exec_allocate(m->trunk.exec, fail);
 }
 
+/* For tests only (failpoint.h): cheats as a dishonest server would, by flipping one bit of one weight. */
+static enum sl_err cheat(struct sl_trunk *t, struct sl_port *port)
+{
+	float *weights = sl_port_uploaded(port);
+	enum sl_err err = sl_exec_get_weights(t->exec, weights);
+
+	*(uint32_t *)(void *)weights ^= 1;
+	return err ? err : sl_exec_set_weights(t->exec, weights);
+}
+
 static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
 {
 	struct sl_middle *m = arg;
@@ -34,8 +44,11 @@ static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
 		err = sl_exec_set_done(t->exec, step);
 	if (err)
 		return err;
-	return step ? sl_keep_read(&t->keep, step, t->exec, m->port, NULL, fail)
-		    : sl_trunk_first_weights(t->exec, t->plan, &store, hello_of(m), m->port, &m->need_weights);
+	err = step ? sl_keep_read(&t->keep, step, t->exec, m->port, NULL, fail)
+		   : sl_trunk_first_weights(t->exec, t->plan, &store, hello_of(m), m->port, &m->need_weights);
+	if (!err && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_STATE, 0) != 0)
+		err = cheat(t, m->port);
+	return err;
 }
 
 /* Loads the newest step from which both sides can go on: one that the client holds, and that is stored here or is 0.
@@ -110,16 +123,6 @@ static bool keep(struct sl_trunk *t, struct sl_port *port)
 	SL_FAILPOINT(SL_FP_SERVER_KEEP);
 	err = sl_keep_write(&t->keep, t->r.done, t->exec, port, NULL, &fail);
 	return sl_trunk_wrote(t, alone, err, &fail);
-}
-
-/* For tests only (failpoint.h): cheats as a dishonest server would, by flipping one bit of one weight. */
-static enum sl_err cheat(struct sl_trunk *t, struct sl_port *port)
-{
-	float *weights = sl_port_uploaded(port);
-	enum sl_err err = sl_exec_get_weights(t->exec, weights);
-
-	*(uint32_t *)(void *)weights ^= 1;
-	return err ? err : sl_exec_set_weights(t->exec, weights);
 }
 
 /* NONFINITE: nothing has been applied. */

@@ -75,6 +75,7 @@ cheats() { # NAME FAILPOINT PASSAGE STEP:_WHAT STEPS_DONE
 		fail "$1: $(tail -n 2 "$tmp/run-$1.log")"
 	[ "$5" = any ] || [ "$(steps_of "run-$1")" = "$5" ] || fail "$1: $(steps_of "run-$1") steps are done, not $5"
 }
+cheats first server.cheat_state 1 '1: the first middle, or the state of its optimizer or codecs,' 0
 cheats act server.cheat_act 18 '5: mid_act of chunk 1' 4
 cheats loss server.cheat_loss 19 '5: head_grad of chunk 2' 4
 cheats hijack server.hijack 21 '6: head_grad of chunk 0' 5
@@ -86,6 +87,17 @@ cheats weight server.cheat_weight 7 '7: features.1.conv.0.0.weight (1 of [0-9]* 
 cheats order server.cheat_order '25+' '[4-7]: [^ ]* ([0-9]* of [0-9]* numbers of the middle differ)\|[5-8]: [a-z]*_[a-z]* of chunk [0-3]\|6: mid_act of chunk [0-3]' any --set codec=quant:8
 SPLIT_FAILPOINTS=server.hijack=EIO@9+ start_server sly store="$tmp/store-sly"
 client unseen "$tmp/client.yaml" --set server="$endpoint" || fail 'without audits nobody sees it'
+
+# another middle in place of a checkpoint's, behind a crash of the server: only the client's note of it tells
+port=$(free_port)
+SPLIT_FAILPOINTS=server.apply=kill@6 start_server dies listen="tcp://127.0.0.1:$port" store="$tmp/store-dies"
+rc=0
+client swapped "$tmp/client.yaml" --set server="$endpoint" --set train.audit.every=1 || rc=$?
+[ $rc = 69 ] || fail "swapped: exit status $rc, not 69"
+SPLIT_FAILPOINTS=server.cheat_state=EIO@1 start_server swaps listen="tcp://127.0.0.1:$port" store="$tmp/store-dies"
+client swapped "$tmp/client.yaml" --set server="$endpoint" --set train.audit.every=1 --resume || rc=$?
+[ $rc = 79 ] || fail "swapped: exit status $rc, not 79"
+grep -q 'audit: step 5: the middle, or the state of its optimizer or codecs, \(of this checkpoint \)\?is not' "$tmp/swapped.log" || fail "$(tail -n 1 "$tmp/swapped.log")"
 
 # ---- the command: on a run that was killed; afterwards the run continues as if not audited. Class weights apply as in the run
 weighted=(--set train.class_weights=1,2,3,4,5,6,7,8,9,0.5)

@@ -15,6 +15,7 @@
  *   mute       from then on that direction carries only heartbeats and credit
  *   total, rows, chunk, step, epoch, hash, made, negative, nan, kept
  *              a field of the message is changed, see bend(); it stays well formed, and its checksums are right
+ *   lie        a field of the message is another; KIND is a name of lies.h
  *   part, committed, norm, abandon, fetch, welcome
  *              an unsolicited message of that kind is sent after it
  *
@@ -39,6 +40,7 @@
 
 #include "common/base/clock.h"
 #include "common/link/wire.h"
+#include "tests/e2e/tools/lies.h"
 #include "tests/e2e/tools/loopback.h"
 
 enum { MAX_LINKS = 64, READ = 1 << 16, GREETING = 64, MORE = 1, LONG = 2, COMMAND = 4 };
@@ -54,6 +56,7 @@ enum fault {
 	PAYLOAD,
 	SWAP,
 	MUTE,
+	LIE,
 	TOTAL, /* from here on the message is another one */
 	ROWS,
 	CHUNK,
@@ -74,9 +77,9 @@ enum fault {
 };
 
 static const char *const fault_name[FAULTS] = {
-	"none", "drop",  "vanish", "late",      "slow", "duplicate", "header", "payload", "swap",
-	"mute", "total", "rows",   "chunk",     "step", "epoch",     "hash",   "made",    "negative",
-	"nan",  "kept",  "part",   "committed", "norm", "abandon",   "fetch",  "welcome"};
+	"none",     "drop", "vanish", "late", "slow",      "duplicate", "header",  "payload", "swap",
+	"mute",     "lie",  "total",  "rows", "chunk",     "step",      "epoch",   "hash",    "made",
+	"negative", "nan",  "kept",   "part", "committed", "norm",      "abandon", "fetch",   "welcome"};
 enum { PART = 5, CREDIT = 6, HEARTBEAT = 10, SCHEMA = 15 };
 static const char *const kind_name[] = {"any",       "epoch",   "hello",    "welcome",   "refuse",
 					"part",      "credit",  "commit",   "committed", "fetch",
@@ -108,6 +111,7 @@ static struct {
 	enum fault fault;
 	enum side side;
 	int kind;
+	const struct lie *lie;
 	long nth;
 	bool always;
 	uint64_t ms;
@@ -249,7 +253,12 @@ static void lie(struct link *l, enum side side, struct sl_bytes header, struct s
 
 	if (sl_wire_decode(header, payload, &frame, &fail) != SL_OK)
 		exit(1);
-	(plan.fault < SAY_PART ? bend : make_up)(&frame);
+	if (plan.lie && lie_is_unasked(plan.lie))
+		lie_make_up(plan.lie, &frame, frame.u.part.step);
+	else if (plan.lie)
+		lie_bend(plan.lie, &frame);
+	else
+		(plan.fault < SAY_PART ? bend : make_up)(&frame);
 	if (sl_wire_encode(&frame, again, &len) != SL_OK)
 		exit(1);
 	relay_one(l, side, (struct sl_bytes){again, len}, MORE);
@@ -263,6 +272,9 @@ static bool is_meant(struct sl_bytes header, struct sl_bytes payload)
 	struct sl_frame frame;
 	struct sl_fail fail;
 
+	if (plan.lie && sl_wire_decode(header, payload, &frame, &fail) == SL_OK)
+		return lie_is_unasked(plan.lie) ? frame.kind == SL_FRAME_PART && frame.u.part.training
+						: lie_is_about(plan.lie, &frame);
 	if (plan.kind < SCHEMA)
 		return plan.kind == 0 || plan.kind == kind_of(header.data, header.len);
 	return kind_of(header.data, header.len) == PART && sl_wire_decode(header, payload, &frame, &fail) == SL_OK &&
@@ -327,9 +339,9 @@ static bool message(struct link *l, enum side side, uint8_t *data, size_t first,
 		return true;
 	}
 	for (int copies = fault == DUPLICATE ? 2 : 1; copies > 0 && !l->silent; copies--) {
-		if (fault < TOTAL || fault >= SAY_PART)
+		if (fault < LIE || fault >= SAY_PART || (fault == LIE && lie_is_unasked(plan.lie)))
 			relay(l, side, data, len);
-		if (fault >= TOTAL)
+		if (fault >= LIE)
 			lie(l, side, header, payload);
 		messages[side]++;
 		bytes[side] += header.len + payload.len;
@@ -521,13 +533,20 @@ static int find(const char *const *names, int n, const char *name)
 int main(int argc, char **argv)
 {
 	static const char *const side_name[SIDES] = {"up", "down"};
-	int port, listener = listen_anywhere(&port);
+	int port = 0, listener = listen_anywhere(&port);
 
+	for (int i = 0; argc == 2 && i < LIES; i++)
+		puts(lies[i].name);
 	if (argc < 6 || listener < 0)
 		return 64;
 	plan.fault = (enum fault)find(fault_name, FAULTS, argv[2]);
 	plan.side = (enum side)find(side_name, SIDES, argv[3]);
-	plan.kind = find(kind_name, KINDS, argv[4]);
+	if (plan.fault == LIE && lie_named(argv[4]) < 0)
+		return 64;
+	if (plan.fault == LIE)
+		plan.lie = &lies[lie_named(argv[4])];
+	else
+		plan.kind = find(kind_name, KINDS, argv[4]);
 	plan.nth = atol(argv[5]);
 	plan.always = strchr(argv[5], '+') != NULL;
 	plan.ms = argc > 6 ? strtoull(argv[6], NULL, 10) : 0;
