@@ -111,7 +111,6 @@ static void many_starts_find_what_one_misses(void **state)
 	int32_t label[ROWS], predicted[ROWS];
 	double chance, pure;
 
-	(void)state;
 	for (int i = 0; i < ROWS; i++) {
 		const double angle = 2 * M_PI * (i % CLASSES) / CLASSES;
 
