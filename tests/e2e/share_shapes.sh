@@ -16,6 +16,13 @@ threads: 1
 YAML
 # table FILE ROWS: writes a table of so many rows.
 table() { awk -v n="$2" -v seed="$2${1//[^0-9]/}" 'BEGIN {srand(seed); print "a,b,y"; for (i = 0; i < n; i++) printf "%.3f,%.3f,%d\n", 2 * rand() - 1, 2 * rand() - 1, i % 2}' >"$1"; }
+# All members scale their columns as this table's.
+mkdir "$tmp/SHAPE-%m"
+table "$tmp/SHAPE-%m/train.csv" 32
+table "$tmp/SHAPE-%m/val.csv" 16
+sed '/^share/d' "$tmp/client.yaml" >"$tmp/alone.yaml"
+client alone "$tmp/alone.yaml" --local --set train.epochs=1 || fail "the table of all: exit status $?"
+sed -i "s#label: y#label: y, like: $tmp/alone/about.json#" "$tmp/client.yaml"
 batches() { echo $((($1 + 7) / 8)); }
 # pair SHAPE MODE EVAL_EVERY: `rows` has the rows of training and evaluation of both members.
 pair() {
