@@ -33,6 +33,7 @@ grep -q "of $((600 - train - val)) samples" "$tmp/eval.log" && ! grep -q other-d
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/remote" --set data.split.seed=1 >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
 grep -q '^WARN other-data: the model was trained with split .*"seed":0.*: samples of its training may be among these$' "$tmp/eval.log" || fail "eval with another split: $(cat "$tmp/eval.log")"
 
+! grep same-data "$tmp/remote.log" "$tmp/eval.log" || fail 'parts of one set count as the same samples'
 sed "s#$tmp/table#$tmp/whole#; s/split: {[^}]*}/ignore: [patient]/" "$tmp/client.yaml" >"$tmp/whole.yaml"
 client undivided "$tmp/whole.yaml" --local --set train.max_steps=1 || fail "undivided: $(cat "$tmp/undivided.log")"
 grep -q '^WARN same-data: the samples of the evaluation are those of training' "$tmp/undivided.log" || fail "val.csv is train.csv: $(cat "$tmp/undivided.log")"
