@@ -24,14 +24,14 @@ sed -nE 's/^\| `((train|codec|share)\.[a-z0-9_.]+)` .*/\1/p' docs/config.md | wh
 	grep -q "[\" ]$key=" tests/sim/rows.h || grep -q "^$key " tests/sim/no_row || echo "$key: add a row to tests/sim/rows.h, or say in tests/sim/no_row why none is needed"
 done | { ! grep . >&2; }
 # each codec has golden bytes with a fuzz target, its row on the page, and a price
-sed -nE 's/^SL_STAGE_ROW\(\w+, \w+, (\w+), .*, ([0-9.]+, [0-9.]+), \w+\)$/\1 \2/p' common/codec/stages.def 2>/dev/null | while read -r name price; do
+sed -nE 's/^SL_STAGE_ROW\(\w+, \w+, (\w+), .*, ([0-9.]+, [0-9.]+), \w+\)$/\1 \2/p' $(git ls-files common/codec/stages.def) </dev/null | while read -r name price; do
 	row=$(grep -E "^CODEC_GOLDEN\\(\"[^\"]*\", \"([^\"]*\\|)?$name[\":,|].*, \"[a-z]+\", " tests/support/codec_list.def | sed '1!d; s/[^"]*"//; s/".*//') || true
 	[ -f "tests/golden/codec/$row.payload" ] || echo "codec $name: no golden payload with a fuzz target in tests/support/codec_list.def"
 	grep -qE "^\\|.*\`$name(:[^\`]*)?\`.* \| (quantizer|transform|bytes) " docs/CODECS.md || echo "codec $name: no row in docs/CODECS.md"
 	[ "$price" != '0, 0' ] || grep -q "${name}_ns\b" common/codec/cost.c || echo "codec $name: no price in common/codec/stages.def: see tests/bench/bench_pieces.c"
 done | { ! grep . >&2; }
 # a golden payload is a seed of the fuzz target that decodes its chain
-sed -nE 's/^CODEC_GOLDEN\("([^"]*)", "([^"]*)", "([a-z]+)", ([0-9]+)\)$/\1 \2 \3 \4/p' tests/support/codec_list.def 2>/dev/null | while read -r name chain target number; do
+sed -nE 's/^CODEC_GOLDEN\("([^"]*)", "([^"]*)", "([a-z]+)", ([0-9]+)\)$/\1 \2 \3 \4/p' $(git ls-files tests/support/codec_list.def) </dev/null | while read -r name chain target number; do
 	grep -o '"[^"]*"' "tests/fuzz/fuzz_codec_$target.c" | grep -v '/' | sed "$((number + 1))!d" | grep -qxF "\"$chain\"" ||
 		echo "tests/support/codec_list.def: $name: chain $number of tests/fuzz/fuzz_codec_$target.c is not $chain"
 done | { ! grep . >&2; }

@@ -17,6 +17,7 @@
 #include "common/base/text.h"
 #include "common/conf/key.h"
 #include "common/conf/networks.h"
+#include "common/weights/safetensors.h"
 
 /* Prefixes of the names of networks that a folder, or a file, describes. */
 static const char of_folder[] = SL_CONF_HUGGINGFACE ":";
@@ -40,8 +41,8 @@ static const char *const usual_keys[][MOST_USUAL] = {
 		"train.schedule.kind=polynomial", "train.schedule.warmup_epochs=0.3", "train.keep_best=true",
 		"codec.head_act=quant:8", "codec.mid_act=quant:8", "codec.mid_grad=quant:8,round=stochastic",
 		"codec.head_grad=quant:8,round=stochastic"},
-	[OF_DECODERS] = {"model.head=causal_lm", "lora.rank=16", "lora.alpha=32", "train.batch=8", "train.chunks=4",
-		"train.epochs=3", "train.optimizer.kind=adamw", "train.optimizer.lr=1e-4", "train.schedule.kind=cosine",
+	[OF_DECODERS] = {"model.head=causal_lm", "train.batch=8", "train.chunks=4", "train.epochs=3",
+		"train.optimizer.kind=adamw", "train.optimizer.lr=1e-4", "train.schedule.kind=cosine",
 		"train.schedule.warmup_epochs=0.1", "codec.head_act=quant:8,block=64", "codec.mid_act=quant:8,block=64",
 		"codec.mid_grad=quant:8,block=64,round=stochastic", "codec.head_grad=quant:8,block=64,round=stochastic"},
 };
@@ -456,6 +457,10 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 	if (err)
 		return err;
 	m->fail->code = SL_OK;
+	if (m->takes.decoder && sl_st_in_folder(folder)) { /* adapters need the weights that they train beside */
+		set(m, "lora.rank", "16");
+		set(m, "lora.alpha", "32");
+	}
 	set(m, "server", p->server ? p->server : "tcp://127.0.0.1:5570");
 	if (folder)
 		set(m, "model.huggingface", folder);

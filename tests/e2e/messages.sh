@@ -145,8 +145,8 @@ cd "$OLDPWD"
 start_server one
 client_stands 3 interrupted "$tmp/here/photos.yaml" --set server="$endpoint" --set train.epochs=9 --json
 stops interrupted
-tail -n 1 "$tmp/interrupted.log" | jq -e '.outcome == "interrupted" and .evaluated_step == 3 and .steps > 3' >"$tmp/out" ||
-	fail "of which step: $(tail -n 1 "$tmp/interrupted.log" | jq -c '{outcome, evaluated_step, steps}')"
+grep '^{' "$tmp/interrupted.log" | jq -e '.outcome == "interrupted" and .evaluated_step == 3 and .steps > 3' >"$tmp/out" ||
+	fail "of which step: $(grep '^{' "$tmp/interrupted.log" | jq -c '{outcome, evaluated_step, steps}')"
 client_stands 1 resumed "$tmp/here/photos.yaml" --set server="$endpoint" --set train.epochs=9 --set log.dir="$tmp/interrupted" --resume
 stops resumed
 grep -qE '^that was after step (3|6), and the run ended after step [0-9]+$' "$tmp/resumed.log" || fail "$(tail -n 3 "$tmp/resumed.log")"

@@ -24,7 +24,7 @@ jq '.vocab_size = 700' configs/decoder-small/config.json >"$tmp/toy-decoder/conf
 for split in train dev; do
 	for i in 1 2 3 4 5 6 7 8; do printf 'made\t%d\t\tthe boxes of %d\n' $((i % 2)) "$i"; done >"$tmp/data/CoLA/$split.tsv"
 	printf 'index\tsentence1\tsentence2\tlabel\n' >"$tmp/data/RTE/$split.tsv"
-	for i in 1 2 3 4 5 6 7 8; do printf '%d\tthe fish\twater %d\tentailment\n' "$i" "$i"; done >>"$tmp/data/RTE/$split.tsv"
+	for i in 1 2 3 4 5 6 7 8; do printf '%d\tthe fish\twater %d\t%s\n' "$i" "$i" "$([ $((i % 2)) = 0 ] && echo entailment || echo not_entailment)"; done >>"$tmp/data/RTE/$split.tsv"
 done
 
 # for pictures in folders

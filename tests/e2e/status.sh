@@ -123,7 +123,7 @@ holds "$tmp/flops.json" 'type == "object"'
 jq -e --slurpfile server "$tmp/server.json" '.memory.server as $n | ($server[0].sessions[0] | .activations_bytes == $n.activations and
 	.codecs_bytes == $n.codecs and .payloads_bytes == $n.buffers and
 	.weights_bytes - ($n.weights + $n.gradients + $n.optimizer) < 16384 and .memory_bytes - $n.sum < 16384) and
-	([.memory[] | .sum == .weights + .gradients + .optimizer + .activations + .codecs + .buffers] | all)' "$tmp/needs.json" >"$tmp/jq.out" ||
+	([.memory | .client, .server | .sum == .weights + .gradients + .optimizer + .activations + .codecs + .buffers] | all)' "$tmp/needs.json" >"$tmp/jq.out" ||
 	fail "the server counts $(jq -c .sessions[0] "$tmp/server.json"), splitc flops $(jq -c .memory "$tmp/needs.json")"
 stands() {
 	"$SPLITS" status --control "$tmp/host.sock" --json |

@@ -34,6 +34,11 @@ static const char *program; /* splitc */
 	"link: {on_server_lost: wait, retry_ms: 20, stall_s: 30, heartbeat_ms: 100, timeout_ms: 2000, "                \
 	"connect_timeout_ms: 2000}\n"                                                                                  \
 	"threads: 1\n"
+/* How members with one head and data of their own scale these. */
+static const char like_json[] =
+	"{\"schema\":1,\"kind\":\"csv\",\"task\":\"classes\",\"classes\":[\"x\",\"y\",\"z\"],\"columns\":["
+	"{\"name\":\"a\",\"mean\":0,\"deviation\":1.2},{\"name\":\"b\",\"mean\":1,\"deviation\":1.4},"
+	"{\"name\":\"c\",\"mean\":-1,\"deviation\":1.2},{\"name\":\"d\",\"mean\":1,\"deviation\":1.4}]}";
 static const char client_yaml[] = EACH_CLIENT "model: {name: mlp, classes: 3, features: 4, dropout: 0.2}\n"
 					      "partition: \"1:-1\"\n";
 /* Rows with cuts have a network with skips, whose weights go up to the server's store. */
@@ -224,6 +229,7 @@ void sim_work_make(void)
 	write_party("labels", labels);
 	write_party("three-1", three_yaml[0]);
 	write_party("three-2", three_yaml[1]);
+	write_text("like.json", like_json);
 	write_tables("data", 120);
 	write_tables("named", 120);
 	for (int k = 0; k < 3; k++) { /* members with files of their own: 10, 7 and 4 batches */

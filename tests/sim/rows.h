@@ -77,7 +77,8 @@ ROW("clip-vertical-three",
     3)
 OTHER("come-and-go-private", "share.clients=2..4 share.wait_s=30 share.straggler_s=1 share.ends=private", 4, SIM_ABSENT,
       SIM_ENDS_PROCESSES)
-ROW("batches", "share.straggler_s=0 share.mode=serial data.dir=../data-%m share.batches=10,7,4", 3)
+ROW("batches", "share.straggler_s=0 share.mode=serial data.dir=../data-%m data.like=../like.json share.batches=10,7,4",
+    3)
 /* One client with three sources of data. */
 ROW("sources",
     "model.network=../three.safetensors head_end=r1 tail_begin=d cut_values=3 data.dir=../named data.id=id "

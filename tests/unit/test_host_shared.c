@@ -406,7 +406,7 @@ static void a_round_goes_on_without_them(void **state)
 	send_tensor(&member[13], SL_PART_HEAD_ACT, SPOILED);
 	tell(&member[14], SPOILED);
 	tell(&member[14], SPOILED);
-	assert_refused(9, SL_ERR_PAYLOAD, "took more steps");
+	assert_refused(9, SL_ERR_PAYLOAD, "has done more steps");
 	assert_refused(10, SL_ERR_PAYLOAD, "a second moment of -1");
 	assert_refused(12, SL_ERR_PAYLOAD, "end within parameter 0");
 	assert_refused(13, SL_ERR_PROTOCOL, "in state COMMIT");
