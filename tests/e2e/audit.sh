@@ -94,6 +94,7 @@ SPLIT_FAILPOINTS=server.apply=kill@6 start_server dies listen="tcp://127.0.0.1:$
 rc=0
 client swapped "$tmp/client.yaml" --set server="$endpoint" --set train.audit.every=1 || rc=$?
 [ $rc = 69 ] || fail "swapped: exit status $rc, not 69"
+rc=0
 SPLIT_FAILPOINTS=server.cheat_state=EIO@1 start_server swaps listen="tcp://127.0.0.1:$port" store="$tmp/store-dies"
 client swapped "$tmp/client.yaml" --set server="$endpoint" --set train.audit.every=1 --resume || rc=$?
 [ $rc = 79 ] || fail "swapped: exit status $rc, not 79"

@@ -33,16 +33,22 @@ model() { sha256sum <"$tmp/$1/model.safetensors"; }
 client honest "$tmp/client.yaml" "${base[@]}" --set server="$endpoint" || fail 'an honest server'
 honest=$(learned honest; model honest)
 
+# relays DIR FIELD N: starts a relay that lies; sets $relay and $far.
+relays() {
+	rm -f "$tmp/relay.out"
+	"$TOOLS/faulty_link" "${endpoint##*:}" lie "$@" >"$tmp/relay.out" &
+	relay=$!
+	started+=("$relay")
+	wait_for 'the relay' test -s "$tmp/relay.out"
+	far=tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")
+}
+
 # tells FIELD N [argument]…: a run in which the Nth message with FIELD lies. Sets $rc, and $hit to whether there was such
 # a message.
 tells() {
-	rm -f "$tmp/relay.out"
-	"$TOOLS/faulty_link" "${endpoint##*:}" lie down "$1" "$2" >"$tmp/relay.out" &
-	local relay=$!
-	started+=("$relay")
-	wait_for 'the relay' test -s "$tmp/relay.out"
+	relays down "$1" "$2"
 	rc=0
-	client lied "$tmp/client.yaml" "${base[@]}" --set server="tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")" "${@:3}" || rc=$?
+	client lied "$tmp/client.yaml" "${base[@]}" --set server="$far" "${@:3}" || rc=$?
 	signal TERM "$relay"
 	wait "$relay" || true
 	hit=$(tail -n 1 "$tmp/relay.out" | jq .done)
@@ -57,6 +63,22 @@ client honest-json "$tmp/client.yaml" "${base[@]}" --set server="$endpoint" --js
 grep '^{' "$tmp/honest-json.log" | jq -e '.still_steps == 0 and .audited.steps == 4 and .audited.of_steps == 4 and .audited.eval_batches == 2 and
 	.audited.of_eval_batches == 2 and .servers_word == ["times", "checkpoints"]' >/dev/null || fail "$(grep '^{' "$tmp/honest-json.log")"
 
+# ---- a member of a vertical group that says a huge sum of squares stops the other one: not in silence
+. tests/e2e/lib/vertical.sh
+write_parties
+for party in A B; do config_of $party liar train.clip_norm=0.5; done
+relays up huge.squares 1+
+begin_party A liar --set server="$far"
+pid_A=$client_pid
+begin_party B liar
+ends_with "$client_pid" 0 $patience 'B beside a huge sum'
+ends_with "$pid_A" 0 $patience 'A, whose sum is huge'
+grep -q '^WARN norm-still: ' "$tmp/liar-B.log" || fail "B does not warn: $(cat "$tmp/liar-B.log")"
+grep -q "^the server's word, unaudited: steps, evaluations, members, times, checkpoints$" "$tmp/liar-B.log" || fail "$(cat "$tmp/liar-B.log")"
+grep -q ' steps were nearly without effect here: ' "$tmp/liar-B.log" || fail "$(cat "$tmp/liar-B.log")"
+signal TERM "$relay"
+wait "$relay" || true
+
 runs=0 nothing=()
 for field in ${LIES:-$("$TOOLS/faulty_link" fields)}; do
 	step=1 statuses=()
@@ -70,7 +92,7 @@ for field in ${LIES:-$("$TOOLS/faulty_link" fields)}; do
 		*) [ "${ends[$field]:-}" = $rc ] || fail "$field in message $n: status $rc: $(tail -n 2 "$tmp/lied.log")" ;;
 		esac
 		statuses+=($rc)
-		[ -z "${SPLIT_QUICK:-}" ] || step=5
+		[ -z "${SPLIT_QUICK:-}" ] || step=9
 	done
 	echo "$field: $(printf '%s\n' "${statuses[@]:-none}" | sort | uniq -c | tr -s ' \n' ' ')"
 	[[ " ${statuses[*]:-} " != *' 0 '* ]] || nothing+=("$field")

@@ -104,7 +104,8 @@ static inline bool lie_is_about(const struct lie *l, const struct sl_frame *f)
  */
 static inline bool lie_is_unasked(const struct lie *l)
 {
-	return l->kind == SL_FRAME_REFUSE || l->kind == SL_FRAME_ABANDON || l->kind == SL_FRAME_FETCH;
+	return l->kind == SL_FRAME_REFUSE || l->kind == SL_FRAME_ABANDON || l->kind == SL_FRAME_FETCH ||
+	       l->kind == SL_FRAME_HEARTBEAT;
 }
 
 /* -x of the last number, which is in range wherever x is. */
@@ -157,8 +158,8 @@ static inline void lie_make_up(const struct lie *l, struct sl_frame *f, uint64_t
 		f->u.refuse.code = SL_ERR_MISMATCH;
 		snprintf(f->u.refuse.text, sizeof f->u.refuse.text, "no");
 	}
-	/* an honest step, text, code or key is a lie here already */
-	if (l->type == LIE_FLAG || l->type == LIE_TEXT)
+	/* an honest step or code is a lie here already */
+	if (l->type == LIE_FLAG || l->type == LIE_TEXT || l->kind == SL_FRAME_HEARTBEAT)
 		lie_bend(l, f);
 }
 
