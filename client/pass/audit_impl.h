@@ -6,7 +6,9 @@
 #include "client/pass/local.h"
 #include "client/persist/audit_note.h"
 
-enum { SENT, GRADIENT, WATCHED };
+/* What crosses: in a step, mid_act and head_grad; in an evaluation, mid_act. A step may be repeated after an
+ * evaluation. */
+enum { SENT, GRADIENT, EVALUATED, WATCHED };
 
 struct sl_audit {
 	const struct sl_setup *setup;

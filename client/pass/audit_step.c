@@ -7,8 +7,10 @@
 #include "common/base/clock.h"
 #include "kernels/cpu/cpu.h"
 
-static int watched(enum sl_dir dir)
+static int watched(const struct sl_audit *a, enum sl_dir dir)
 {
+	if (dir == SL_DIR_MID_ACT && a->evaluates)
+		return EVALUATED;
 	return dir == SL_DIR_MID_ACT ? SENT : dir == SL_DIR_HEAD_GRAD ? GRADIENT : WATCHED;
 }
 
@@ -27,7 +29,7 @@ static uint64_t hash_of(const struct sl_audit *a, enum sl_dir dir, const struct 
 void sl_audit_crossed(void *arg, enum sl_dir dir, int chunk, const struct sl_tensor *x)
 {
 	struct sl_audit *a = arg;
-	const int which = watched(dir);
+	const int which = watched(a, dir);
 
 	if (which < WATCHED)
 		a->seen[which][chunk] = hash_of(a, dir, x);
@@ -61,7 +63,7 @@ static enum sl_err repeat_evaluation(struct sl_audit *a, const struct sl_feed *f
 	a->share.evals += a->on;
 	if (!a->on || err)
 		return err;
-	memset(a->seen, 0, sizeof a->seen);
+	memset(a->seen[EVALUATED], 0, sizeof a->seen[EVALUATED]);
 	err = sl_local_eval(a->local, feed, number, &result, fail);
 	return err == SL_ERR_NONFINITE ? SL_OK : err;
 }
@@ -103,7 +105,7 @@ enum sl_err sl_audit_repeat(struct sl_audit *a, const struct sl_feed *feed, uint
 enum sl_err sl_audit_compare(const struct sl_audit *a, enum sl_dir dir, int chunk, const struct sl_tensor *x,
 			     struct sl_fail *fail)
 {
-	const int which = watched(dir);
+	const int which = watched(a, dir);
 	char what[64];
 
 	if (!a || !a->on || !a->seen[which][chunk] || a->seen[which][chunk] == hash_of(a, dir, x))

@@ -112,3 +112,4 @@ CASE("late-rounds", 884665, "1,2,3,4,5,6",
      "a late member had caught up with the step to which all went back, in a later branch than the file's: status 78")
 CASE("audit-skip", 82, "1,3,4,5,6",
      "an evaluation was repeated after the step behind it had been audited: an honest server was accused")
+CASE("audit-all", 7500125, "1,2,3", "a step was repeated after the evaluation behind it: an honest server was accused")
