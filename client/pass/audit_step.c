@@ -9,7 +9,7 @@
 
 static int watched(const struct sl_audit *a, enum sl_dir dir)
 {
-	if (dir == SL_DIR_MID_ACT && a->evaluates)
+	if (dir == SL_DIR_MID_ACT && a && a->evaluates)
 		return EVALUATED;
 	return dir == SL_DIR_MID_ACT ? SENT : dir == SL_DIR_HEAD_GRAD ? GRADIENT : WATCHED;
 }
