@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* White_Space, as in upstream's \s; PCRE2's \s also matches U+180E. */
+/* White_Space, as in the \s of Hugging Face's tokenizers; PCRE2's \s also matches U+180E. */
 #define SPACE \
 	"\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 

@@ -97,8 +97,9 @@ static void on_fetched(void *arg)
 		sl_drive_event(d, d->why ? EV_STOPPED : EV_FETCHED);
 }
 
-/* The group has waited in vain, and this member's last state or its model is written. So the others may have ended:
- * a server whose disk was full, or is another one, does not know. The files stay: one of them may lack its model. */
+/* The group has waited in vain, and this member's last state or its model is written. So the others may have finished,
+ * which the server may not know: its disk was full, or it is another server. The files stay: a member may lack its
+ * model. */
 static bool may_be_last(const struct drive *d, const struct sl_fail *why)
 {
 	const uint64_t steps = sl_training_state(d->run).total_steps;

@@ -1,10 +1,9 @@
 /* The specification of a run over the link: state × event → actions, in this order, → next state.
  *
  * Invariants:
- * - A run that ends before its last step saves its state before it writes the model. If it cannot, the summary comes
- *   first. A run that is done has its last checkpoint on the disk before it writes the model, and removes its
- *   checkpoints after that. So a folder with a model and no checkpoint is that of a run that is done, unless the log
- *   ends with the summary of one that was stopped.
+ * - A run that ends before its last step saves its state before it writes the model. If it cannot, it writes the
+ *   summary first. A finished run writes its last checkpoint, then its model, then removes its checkpoints. So a model
+ *   without checkpoints means "finished", unless the log ends with the summary of a stopped run.
  * - The link of a run that failed is paused before it is closed. A goodbye would make the server delete what the run
  *   can go on from.
  * - The client copies its state out of a link before it closes the link, which frees the tensors. */

@@ -58,13 +58,13 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 bool sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT]);
 /* Whether the step that is about to begin ends with a checkpoint. A longer run goes on from that of the last step. */
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run);
-/* Whether that step cannot begin yet, because the checkpoint before it is still being written. A step that may be the
- * last waits: a longer run goes on from its state. Members of a group always wait: the others keep no older checkpoint
- * once that step is done. */
+/* Whether that step cannot begin yet, because the checkpoint before it is still being written. The last step
+ * waits, too: a run that is made longer goes on from its state. Members of a group always wait: the others keep no
+ * older checkpoint once that step is done. */
 bool sl_recover_must_wait(struct sl_recover *r, const struct sl_training *run);
 /* After a step that was due: writes the checkpoint, if the server has written its side. `ahead`: the link was lost
- * while the step was in doubt, so that is not known. A member of a group writes it then: the others have theirs, and
- * drop the one before at the next. */
+ * while the step was in doubt, so that is not known. A member of a group writes it even so: the others have theirs
+ * of this step, and remove their older ones with their next checkpoint. */
 void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool ahead);
 /* At a pause: writes a checkpoint, and waits for it. IO: it could not be written, and at best an older one is left. */
 enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
@@ -79,7 +79,7 @@ bool sl_recover_has_end(const struct sl_recover *r, const struct sl_remote *remo
 /* The link is lost (`why`), and the run ends with it: writes a checkpoint, as a server that is alive does, too. Not so
  * if the answer to COMMIT is missing: the server may be a step ahead, and could then not go on from that checkpoint. */
 void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, enum sl_err why);
-/* After sl_recover_lost, where the run waits for another link: the same, since it may never get one. */
+/* Like sl_recover_end, where the run goes on: writes what sl_recover_lost copied, in case no other link ever comes. */
 void sl_recover_keep_held(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run);
 /* For how long the current file has been written; 0: none is being written. */
 uint64_t sl_recover_busy_ms(const struct sl_recover *r);

@@ -11,7 +11,7 @@ static inline uint64_t sl_now_ms(void)
 {
 	return sl_now_ns() / 1000000u;
 }
-uint64_t sl_thread_cpu_ns(void); /* of a processor, by this thread */
+uint64_t sl_thread_cpu_ns(void); /* CPU time that this thread has used */
 /* The time of day since 1970. It may go back, when somebody sets the host's clock. */
 uint64_t sl_wall_ns(void);
 static inline int64_t sl_wall_s(void)

@@ -63,7 +63,9 @@ static bool fuses_act(const struct sl_graph *g, int i)
 	return g->node[i].kind == SL_OP_BATCHNORM && only_next_reads(g, i) && g->node[i + 1].kind == SL_OP_ACT;
 }
 
-/* The largest `share` of the graph's gathers. If chosen tokens come in, the middle has the gather. 0: there is none. */
+/* The largest part of its tokens that a gather of the graph keeps: masked and next-token models compute a loss for
+ * these "chosen" tokens alone. A graph whose input is chosen tokens has no gather: the middle's counts. 0: there is
+ * none. */
 static double share_of(const struct sl_plan *plan, const struct sl_graph *g)
 {
 	float most = 0;
@@ -228,7 +230,7 @@ static void place_params(struct sl_plan_segment *s, enum sl_role role, int group
 	}
 }
 
-static bool learns(const struct sl_plan_segment *s, const struct sl_op *op)
+static bool has_learning_param(const struct sl_plan_segment *s, const struct sl_op *op)
 {
 	for (int k = 0; k < op->n_param; k++)
 		if (s->graph.param[op->param[k]].role == SL_LEARNS)
@@ -240,20 +242,21 @@ static bool learns(const struct sl_plan_segment *s, const struct sl_op *op)
 	return false;
 }
 
-/* wanted[v] = whether value v needs a gradient: something learns at or before its maker, or in an earlier segment. */
+/* wanted[v] = whether value v needs a gradient: something learns at or before its maker, or in an earlier segment.
+ * Inputs that cross the cut need one if s->grad_in, unless they are `still`. The tail's input 1 is the labels. Values
+ * that bypass the middle (sl_plan_homes) come behind these, and need one if the head learns. */
 static void mark_backward(const struct sl_plan *plan, struct sl_plan_segment *s, bool *wanted)
 {
 	const struct sl_homes homes = sl_plan_homes(plan);
 
 	for (int k = 0; k < (s->which == SL_TAIL ? homes.tail_field : s->graph.n_in); k++)
-		wanted[s->graph.in[k].value] =
-			s->grad_in && !s->graph.in[k].still && !(s->which == SL_TAIL && k == 1); /* of labels none */
+		wanted[s->graph.in[k].value] = s->grad_in && !s->graph.in[k].still && !(s->which == SL_TAIL && k == 1);
 	for (int k = homes.input; k < homes.n && s->which == SL_TAIL; k++)
 		wanted[s->graph.in[homes.tail_field + k].value] = !plan->spec.no_grad[0];
 	for (int i = 0; i < s->n_op; i++) {
 		struct sl_segment_op *so = &s->op[i];
 
-		so->backward = so->learns = learns(s, &so->op);
+		so->backward = so->learns = has_learning_param(s, &so->op);
 		for (int k = 0; k < so->op.n_in; k++) {
 			so->din_want[k] = wanted[so->op.in[k]];
 			so->backward = so->backward || so->din_want[k];

@@ -1,5 +1,7 @@
 #include "common/graph/task.h"
 
+/* The columns are the fields of struct sl_learn_task, in their order. SL_OP_MSE also stands for binary cross-entropy,
+ * by u.mse.fn. */
 /* clang-format off */
 const struct sl_learn_task sl_learn_tasks[SL_LEARN_COUNT] = {
 	{SL_LEARN_CLASSES, "classes", "label", SL_I32, false, SL_PER_ROW, SL_OP_XENT, true, true, false, "", {NULL}},

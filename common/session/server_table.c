@@ -1,3 +1,4 @@
+/* The server's side of the state machine of session.h: handlers, then the table of states, events and handlers. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -130,8 +131,8 @@ static void abandon_unbegun(struct sl_session *s, struct sl_outbox *out)
 	s->abandon_asked = false;
 }
 
-/* A member of a group passes its next step. */
-static void pass(struct sl_session *s, struct sl_outbox *out)
+/* The next step is another member's: counts it without computing. */
+static void skip_turn(struct sl_session *s, struct sl_outbox *out)
 {
 	sl_pass_begin(s, true, s->next_step, 0);
 	s->commit = SL_COMMIT_PASSES;
@@ -156,7 +157,7 @@ static enum sl_err on_weights_part(struct sl_session *s, const struct sl_event *
 		if (s->abandon_asked)
 			abandon_unbegun(s, out);
 		else if (s->asked == SL_ASKED_SKIP)
-			pass(s, out);
+			skip_turn(s, out);
 		else if (s->asked == SL_ASKED_FETCH)
 			gather(s, out);
 	}
@@ -188,8 +189,7 @@ static enum sl_err on_early_abandon(struct sl_session *s, const struct sl_event 
 	return SL_OK;
 }
 
-/* Whether COMMIT may overtake gradients. Not in a run that clips: the client waits for the norm, which this side sends
- * after its backward. COMMIT may also overtake end_grad. */
+/* Whether COMMIT may overtake gradients. A client that clips waits for the norm, sent after this side's backward. */
 static bool may_come_early(const struct sl_session *s)
 {
 	return (s->limits.no_head_grad && !(s->limits.clip_norm > 0)) || s->limits.party == SL_PARTY_LABELS ||
@@ -238,7 +238,7 @@ static enum sl_err on_pass(struct sl_session *s, const struct sl_event *ev, uint
 				   sl_session_state_name(s->state));
 	err = ask_skip(s, c, s->next_step, out);
 	if (!err)
-		pass(s, out);
+		skip_turn(s, out);
 	return err;
 }
 
@@ -362,7 +362,7 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u, chunk %u, before it can exist",
 				   p->what, p->chunk);
 	err = sl_pass_part(s, ev->frame, out, &whole);
-	/* of a party with labels the chunk's forward pass waits for the other inputs (CHUNK) */
+	/* JOINED: other parties give inputs, too; the group says by CHUNK when all have arrived */
 	if (!err && (p->what == SL_PART_ORDER || (whole && !grad && s->limits.party == SL_PARTY_JOINED)))
 		sl_outbox_add(out, SL_ACTION_MOVED);
 	else if (!err && whole)

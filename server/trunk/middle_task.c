@@ -167,7 +167,7 @@ static void cheat(bool cheats, const struct sl_tensor *x, float factor)
 		value[i] *= factor;
 }
 
-/* For tests only: swaps all chunks except the first, so that the step sums in another order. */
+/* For tests only: reverses the order of all chunks but the first, so that the step sums in another order. */
 static int place_of(const struct sl_middle *m, int chunk)
 {
 	const struct sl_session *s = sl_port_session(m->port);
