@@ -55,7 +55,8 @@ HARDEN = -fstack-protector-strong -fstack-clash-protection $(if $(SAN),,-U_FORTI
 # CFLAGS and LDFLAGS belong to the user. OWN is what single files need besides.
 OWN :=
 LINK_FLAGS = -Wl,-z,relro -Wl,-z,now $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
-OPT := $(if $(DEBUG),-Og -g3,-O3 -g)
+# gcc's flow warnings are wrong about code that it hardly optimizes
+OPT := $(if $(DEBUG),-Og -g3 -Wno-maybe-uninitialized,-O3 -g)
 ifneq ($(SAN),)
 # -O1 keeps sanitizer builds short; gcc's flow warnings are wrong about instrumented code
 OPT := -O1 -g -DSL_SANITIZED -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all -Wno-maybe-uninitialized -Wno-format-truncation
@@ -141,7 +142,8 @@ $(B)/version: FORCE
 $(foreach m,client/main.o server/main.o,$(B)/$m $(B)/fail/$m): $(B)/version
 $(B)/client/main.o $(B)/server/main.o: OWN += -DSL_BUILD_VERSION='"$(GIT_VERSION)"'
 # -g1: line numbers without variables. Full debug information doubles the compile time of the inlined kernels.
-$(B)/kernels/cpu/%.o: OWN += $(if $(DEBUG),,-g1)
+# Their assembly needs constants that only an optimizer finds, so DEBUG=1 optimizes them, too.
+$(B)/kernels/cpu/%.o: OWN += $(if $(DEBUG),-O3,-g1)
 
 $(B)/%.o: %.c $(FLAGS) | $(GEN_HDR)
 	@command -v pkg-config >/dev/null || { echo 'pkg-config is missing: run scripts/install-deps.sh'; exit 1; }
