@@ -338,7 +338,7 @@ static void list_json(void)
 
 int splitc_codecs(int argc, char **argv)
 {
-	struct sl_options o = {.command = "codecs", .usage = usage, .keys = &sl_conf_client_schema};
+	struct sl_options o = {.command = "codecs", .usage = usage};
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_JSON | SL_OPT_MEASURE, MAX_SPECS);
 
 	if (status >= 0)

@@ -308,7 +308,7 @@ static enum sl_err read_all(struct plot *p, const struct sl_options *o, bool eva
 
 int splitc_plot(int argc, char **argv)
 {
-	struct sl_options o = {.command = "plot", .usage = usage, .keys = &sl_conf_client_schema};
+	struct sl_options o = {.command = "plot", .usage = usage};
 	static struct plot p;
 	struct sl_fail fail;
 	enum sl_err err;

@@ -278,7 +278,7 @@ static enum sl_err do_files(struct tokens *t, struct sl_fail *fail)
 
 int splitc_tokens(int argc, char **argv)
 {
-	struct sl_options o = {.command = "tokens", .usage = usage, .keys = &sl_conf_client_schema};
+	struct sl_options o = {.command = "tokens", .usage = usage};
 	struct tokens t = {.o = &o};
 	struct sl_fail fail;
 	enum sl_err err;

@@ -1,9 +1,9 @@
 #include "client/figures/similarity.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/base/spread.h"
 #include "common/exec/finite.h"
 
 enum { WINDOW = 11, LANES = 16 };
@@ -175,7 +175,6 @@ enum sl_err sl_leak_dcor(double *out, const float *x, int64_t dx, const float *y
 
 double sl_leak_r2(const float *guess, const float *y, int64_t n, int64_t d, int64_t first, int64_t wide)
 {
-	const double rounds = (double)n * DBL_EPSILON;
 	double missed = 0, all = 0;
 
 	for (int64_t k = first; k < first + wide; k++) {
@@ -190,8 +189,7 @@ double sl_leak_r2(const float *guess, const float *y, int64_t n, int64_t d, int6
 			missed += miss * miss;
 			squares += (at - mean) * (at - mean);
 		}
-		/* Equal numbers may differ from their mean by rounding. The bound is scikit-learn's. */
-		if (squares > rounds * squares + (double)n * rounds * mean * rounds * mean)
+		if (!sl_spread_is_none(squares / (double)n, mean, n))
 			all += squares;
 	}
 	return isfinite(missed) && all > 0 ? 1 - missed / all : NAN;

@@ -123,14 +123,14 @@ struct clusters {
 	int *best;        /* [n] those of the best start so far */
 };
 
-/* Adds the products of the rows of x, after their mean is subtracted. */
-static bool add_products(double *gram, const float *x, int64_t n, int64_t d, bool unit)
+/* Adds the products of the rows of x, which are first brought to length 1, and centred. */
+static bool add_products(double *gram, const float *x, int64_t n, int64_t d)
 {
 	float *row = malloc((size_t)(n * d) * sizeof *row + 1);
 	double *sum = calloc((size_t)d + 1, sizeof *sum);
 
 	for (int64_t i = 0; i < n && row && sum; i++) {
-		const double norm = unit ? sqrt(sl_leak_dot(x + i * d, x + i * d, d)) : 1;
+		const double norm = sqrt(sl_leak_dot(x + i * d, x + i * d, d));
 
 		for (int64_t j = 0; j < d; j++) {
 			row[i * d + j] = norm > 0 ? (float)((double)x[i * d + j] / norm) : 0;
@@ -344,7 +344,7 @@ double sl_leak_labels_clusters(const struct sl_leak_vectors *v, int64_t n, const
 	*chance = NAN;
 	good = good && c.with && c.self && c.distance && c.size && c.of && c.best;
 	for (int i = 0; i < v->parts && good; i++)
-		good = sl_finite_host(v->x[i], n * v->d[i]) && add_products(gram, v->x[i], n, v->d[i], true);
+		good = sl_finite_host(v->x[i], n * v->d[i]) && add_products(gram, v->x[i], n, v->d[i]);
 	if (good) {
 		scale_products(gram, n, c.distance);
 		c.gram = gram;

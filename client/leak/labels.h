@@ -19,7 +19,7 @@ struct sl_leak_vectors {
 };
 
 /* Purity of `classes` clusters, n at most: each sample gets the most frequent label of its cluster.
- * Two parts first become rows of length 1 each. Then rows are centred, and become rows of length 1.
+ * Rows of each part become rows of length 1. Then rows are centred, and become rows of length 1.
  * k-means runs from 50 starts (k-means++, at most 50 rounds); the least sum of squared distances
  * decides, which an attacker can compute. *chance: the same clusters' purity if the labels are
  * shuffled, the mean of 20 shuffles. It grows with the number of clusters: with one sample in each it

@@ -35,8 +35,8 @@ static const char *const passed[] = {
 	"encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty",
 	"final_logit_softcapping", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id",
 	"gradient_checkpointing", "hidden_act", "hidden_activation", "id2label", "is_decoder",
-	"is_llama_config",
-	"is_encoder_decoder", "label2id", "language", "layer_norm_eps", "layer_types", "length_penalty",
+	"is_encoder_decoder", "is_llama_config", "label2id", "language", "layer_norm_eps", "layer_types",
+	"length_penalty",
 	"max_length", "max_window_layers", "min_length", "mlp_bias", "model_type", "n_ctx",
 	"no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_key_value_heads", "num_labels",
 	"num_return_sequences", "original_max_position_embeddings", "output_attentions", "output_hidden_states",
@@ -48,7 +48,8 @@ static const char *const passed[] = {
 	"summary_first_dropout", "summary_last_dropout", "summary_proj_to_labels", "summary_type",
 	"summary_use_proj", "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss",
 	"tie_encoder_decoder", "tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torch_dtype",
-	"torchscript", "transformers.js_config", "transformers_version", "type_vocab_size", "typical_p", "unk_token_id", "use_bfloat16",
+	"torchscript", "transformers.js_config", "transformers_version", "type_vocab_size", "typical_p",
+	"unk_token_id", "use_bfloat16",
 	"use_bidirectional_attention", "use_cache", "use_sliding_window",
 };
 /* clang-format on */

@@ -260,7 +260,7 @@ static uint64_t hash_of_state(const struct sl_audit *a, const float *weights, co
 /* Gets the hash of the state that was computed here. */
 static bool hash_here(struct sl_audit *a, uint64_t *hash)
 {
-	if (!a || !a->on || !a->held.steps || a->nonfinite ||
+	if (!a->on || !a->held.steps || a->nonfinite ||
 	    sl_local_take_middle(a->local, &a->carried, a->weights, a->room))
 		return false;
 	*hash = hash_of_state(a, a->weights, a->room);
@@ -269,7 +269,7 @@ static bool hash_here(struct sl_audit *a, uint64_t *hash)
 
 void sl_audit_park(struct sl_audit *a)
 {
-	if (!hash_here(a, a ? &a->note.hash : NULL))
+	if (!a || !hash_here(a, &a->note.hash))
 		return;
 	a->note.expects = a->done;
 	sl_audit_note_write(&a->note, a->setup->conf);
@@ -279,7 +279,7 @@ void sl_audit_kept(struct sl_audit *a, uint64_t step)
 {
 	uint64_t hash;
 
-	if (!hash_here(a, &hash) || step != a->done)
+	if (!a || step != a->done || !hash_here(a, &hash))
 		return;
 	sl_audit_note_know(&a->note, step, hash);
 	sl_audit_note_write(&a->note, a->setup->conf);

@@ -144,7 +144,7 @@ static int usage_error(const struct sl_options *o, const char *what, const char 
 }
 
 /* Reports an unknown option. It may be a key of the config: --momentum, --train.epochs=3. */
-static int unknown_option(const struct sl_options *o, const char *arg, unsigned takes)
+static int unknown_option(const struct sl_options *o, const char *arg)
 {
 	char name[SL_CONF_TEXT];
 	const char *path = NULL;
@@ -152,7 +152,7 @@ static int unknown_option(const struct sl_options *o, const char *arg, unsigned 
 	snprintf(name, sizeof name, "%.*s", (int)strcspn(arg + strspn(arg, "-"), "="), arg + strspn(arg, "-"));
 	for (char *c = name; *c; c++)
 		*c = *c == '-' ? '_' : *c;
-	if (o->keys && takes & (SL_OPT_CONFIG | SL_OPT_CONTROL | SL_OPT_INIT))
+	if (o->keys)
 		path = sl_conf_find(o->keys, name) >= 0 ? name : sl_conf_elsewhere(o->keys, name);
 	if (!path)
 		return usage_error(o, "unknown option", arg);
@@ -251,7 +251,7 @@ int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes
 			continue;
 		}
 		if (argv[i][0] == '-' && argv[i][1])
-			return unknown_option(o, argv[i], takes);
+			return unknown_option(o, argv[i]);
 		if (o->n_positional == operands)
 			return usage_error(o, "one argument too many:", argv[i]);
 		o->positional[o->n_positional++] = argv[i];

@@ -300,8 +300,8 @@ static enum sl_err check_sums(const struct sl_exec *e, struct sl_fail *fail)
 
 	if (e->plan->spec.accumulate > 1 && e->n_narrow)
 		return sl_fail_at(fail, "train.accumulate", SL_ERR_CONFIG,
-				  "an insert that decays shrinks once in each batch, so its batches cannot be "
-				  "accumulated: leave train.accumulate out");
+				  "an insert that decays shrinks once in each batch, so batches cannot be accumulated: "
+				  "leave this key out");
 	if (e->plan->spec.ema > 0 && !adds)
 		return sl_fail_at(fail, "train.ema", SL_ERR_CONFIG, "%s cannot average weights: leave this key out",
 				  e->be->ops->name);

@@ -40,9 +40,9 @@ struct zmq_transport {
 	int watches; /* not yet closed */
 	struct sl_timer *retry;
 	bool retrying;
-	struct sl_peers *peers;      /* if bound: limits connections, and cuts hostile ones */
+	struct sl_peers *peers;      /* if bound */
 	struct sl_door *door;        /* if bound: limits connections, and cuts hostile ones */
-	struct sl_timer *door_watch; /* if bound: limits connections, and cuts hostile ones */
+	struct sl_timer *door_watch; /* if bound */
 	struct sl_loop *loop;
 	size_t took;                     /* bytes received of the current message */
 	struct sl_zap *zap;              /* if bound, with auth */

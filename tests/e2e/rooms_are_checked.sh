@@ -122,7 +122,7 @@ circle() { # TYPE: four files that call each other by functions of this type
 }
 lines() { seq -f "$1" "$2"; }
 
-named() { printf 'int sl_use(void)\n{\n\treturn sl_%s();\n}\nint main_calls(void)\n{\n\treturn sl_use();\n}\n' "$1" >client/main.c; } # a file that names it
+named() { printf 'int sl_use(void)\n{\n\treturn sl_%s();\n}\n' "$1" >client/main.c; } # a file that names it
 gate 0
 circle int; gate 1 '^circle_files: 4, and'
 circle 'enum sl_err'; gate 1 '^circle_files: 4, and'
