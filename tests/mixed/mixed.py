@@ -314,6 +314,17 @@ class Pair:
         self.server.wait()
 
 
+def give_base(run):
+    """Adapters train beside weights that are there: those of a short run without adapters."""
+    if not run.keys.get("lora.rank") or run.keys.get("model.weights"):
+        return
+    base = {k: v for k, v in run.keys.items() if k.split(".")[0] in ("model", "data", "partition", "threads") or k in ("train.batch", "train.seed")}
+    status, _, err = run.call("base", "train", run.write("base", {**base, "train.max_steps": 1, "train.eval_every": 0}), "--local", *run.on("base"))
+    need(f"base weights: status {status}:", status == 0, last(err))
+    run.keys["model.weights"] = f"{run.folder}/base/model.safetensors"
+    run.config = run.write("config", run.keys)
+
+
 def is_valid(run):
     status, _, err = run.call("check", "train", run.config, "--check-config", "--local")
     need(f"--check-config: status {status}:", status in (0, 78, 65), last(err))
@@ -329,6 +340,7 @@ def check(pair, seed, task, refusals):
         of_task, keys = draw.draw_config(rest, pair.data, task)
         run = Run(pair, folder, of_task, keys, rest)
         try:
+            give_base(run)
             if of_task in ("vertical", "group"):
                 how = check_parties(run, of_task == "group")
             else:
