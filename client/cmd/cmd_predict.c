@@ -214,6 +214,7 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 		.task = sl_setup_task(setup->conf),
 		.classes = setup->conf->model.classes,
 		.set = &setup->set[SL_SPLIT_TEST],
+		.centre = setup->scale ? setup->centre : NULL,
 	};
 	static double threshold[SL_CONF_LIST_MAX]; /* static for the same reason as p */
 	char **name = NULL;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/data/aligned.h"
+#include "client/data/centre.h"
 #include "client/data/csv_number.h"
 #include "client/data/parts.h"
 #include "client/text/records.h"
@@ -257,6 +258,20 @@ enum sl_err sl_csv_lacks(const struct sl_csv *s, const char *key, const char *na
 			   s->given && s->given->json ? "JSON object" : "header", names);
 }
 
+/* Sets the centre of each of these columns. */
+static void choose_centre(const struct sl_csv *s, const struct sl_set_spec *spec, const int *column)
+{
+	for (int i = 0; i < spec->nlabels; i++) {
+		struct sl_centre centre = {.any = false};
+		double x;
+
+		for (int64_t r = 0; r < s->rows; r++)
+			if (sl_text_number(sl_csv_cell(s, r, column[i]), &x))
+				sl_centre_add(&centre, x);
+		spec->chosen[i] = sl_centre_of(&centre);
+	}
+}
+
 enum sl_err sl_csv_targets(const struct sl_csv *s, const struct sl_set_spec *spec, int **out, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
@@ -270,6 +285,8 @@ enum sl_err sl_csv_targets(const struct sl_csv *s, const struct sl_set_spec *spe
 			return sl_csv_lacks(s, "data.label", spec->label[i], fail);
 		err = err ? err : sl_csv_check_marks(s, (*out)[i], fail);
 	}
+	if (!err && spec->chosen)
+		choose_centre(s, spec, *out);
 	return err;
 }
 
@@ -280,15 +297,17 @@ enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec
 
 	for (int i = 0; i < spec->nlabels; i++) {
 		const char *text = sl_csv_cell(s, row, column[i]);
+		const double centre = spec->centre ? spec->centre[i] : 0;
 		double x;
 
-		if (!sl_text_number(text, &x) || !isfinite((float)x) || (labels && x != 0 && x != 1))
+		if (!sl_text_number(text, &x) || !isfinite((float)x) || !isfinite((float)(x - centre)) ||
+		    (labels && x != 0 && x != 1))
 			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" is no %s%s%s",
 					   s->path, sl_csv_line(s, row), spec->label[i], text,
 					   labels ? "label: 1, the row has it, or 0" : "number",
 					   !labels && sl_csv_advice(text) ? ": " : "",
 					   !labels && sl_csv_advice(text) ? sl_csv_advice(text) : "");
-		out[i].target = (float)x;
+		out[i].target = (float)(x - centre);
 	}
 	return SL_OK;
 }

@@ -54,11 +54,11 @@ int sl_csv_find(const struct sl_csv *s, const char *name); /* the column's numbe
 /* Returns DATA. *fail says that the header lacks the column `name`, for which `key` asks. */
 enum sl_err sl_csv_lacks(const struct sl_csv *s, const char *key, const char *name, struct sl_fail *fail);
 
-/* Finds the columns that spec->label names: *out [spec->nlabels] has their indices, malloc'ed. DATA: the header
- * lacks one; NOMEM. */
+/* Finds the columns that spec->label names: *out [spec->nlabels] has their indices, malloc'ed. Sets spec->chosen. DATA:
+ * the header lacks one; NOMEM. */
 enum sl_err sl_csv_targets(const struct sl_csv *s, const struct sl_set_spec *spec, int **out,
 			   struct sl_fail *fail) SL_MUST_CHECK;
-/* Reads a row's numbers, or labels 0 and 1, from these columns. DATA: a cell is not one. */
+/* Reads a row's numbers, without their centre, or labels 0 and 1, from these columns. DATA: a cell is not one. */
 enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec, int64_t row, const int *column,
 			  union sl_label *out, struct sl_fail *fail) SL_MUST_CHECK;
 

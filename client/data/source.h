@@ -69,10 +69,13 @@ struct sl_set_spec {
 	 * sl_set_open. */
 	int64_t max_samples;
 	struct sl_picture_spec picture;
-	const char *masks;         /* task PIXELS: the folder in dir that has a mask for each picture */
-	int mask_classes;          /* pixels of masks are 0 … mask_classes − 1, or SL_LEARN_IGNORED */
-	const char *const *label;  /* [nlabels], a file's columns of labels; task PIXELS: names of classes */
-	int nlabels;               /* 1, unless `task` has several targets */
+	const char *masks;        /* task PIXELS: the folder in dir that has a mask for each picture */
+	int mask_classes;         /* pixels of masks are 0 … mask_classes − 1, or SL_LEARN_IGNORED */
+	const char *const *label; /* [nlabels], a file's columns of labels; task PIXELS: names of classes */
+	int nlabels;              /* 1, unless `task` has several targets */
+	/* [nlabels] of numbers, taken off before they become floats (centre.h); NULL: nothing is */
+	const double *centre;
+	double *chosen; /* the same array: the set chooses it, from the training file's rows; NULL: it is given */
 	const char *const *ignore; /* [nignore], tables: columns to leave out, by name or fnmatch pattern */
 	int nignore;
 	bool fill;                 /* tables: cells may be missing; a number counts as its column's mean then */

@@ -5,9 +5,11 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "client/data/centre.h"
 #include "client/data/csv_column.h"
 #include "client/data/parts.h"
 #include "client/data/sources.h"
+#include "client/data/text_files.h"
 #include "client/text/glue.h"
 #include "client/text/token_set.h"
 #include "common/base/folder.h"
@@ -64,71 +66,6 @@ static const struct sl_glue_task *task_of(const struct sl_source *self)
 
 /* ---- own files ---- */
 
-/* The path of file i of a split, as the config names it, or of the usual one. */
-static enum sl_err path_of(char path[PATH_MAX], const struct sl_set_spec *spec, enum sl_split split, int i,
-			   struct sl_fail *fail)
-{
-	static const char *const ends[] = {".tsv", ".csv", ".jsonl", ".txt", NULL};
-	const char *dir = spec->dir ? spec->dir : ".";
-	const char *const *files = split == SL_SPLIT_TRAIN ? spec->train_files : spec->files;
-
-	if (files || (split == SL_SPLIT_TRAIN && sl_folder_is_file(dir)))
-		return snprintf(path, PATH_MAX, "%s%s%s", dir, files ? "/" : "", files ? files[i] : "") < PATH_MAX
-			       ? SL_OK
-			       : sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long",
-					     files ? files[i] : dir);
-	for (const char *const *end = ends; *end && (spec->unlabelled || end != &ends[3]); end++)
-		if (sl_set_usual(path, dir, split, *end))
-			return SL_OK;
-	return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: there is no %s with the end .tsv, .csv or .jsonl%s%s", dir,
-			   split == SL_SPLIT_TRAIN ? "train" : "val, dev or test",
-			   spec->unlabelled ? ", or .txt for a text a line" : "",
-			   split == SL_SPLIT_TRAIN ? "" : "; " SL_PARTS_HINT);
-}
-
-static int files_of(const struct sl_set_spec *spec, enum sl_split split)
-{
-	return (split == SL_SPLIT_TRAIN ? spec->ntrain_files : spec->nfiles) ?: 1;
-}
-
-/* How to read a file, by its ending. Plain lines (.txt) have no labels. */
-static enum sl_err records_of(struct sl_records_spec *out, const char *path, bool unlabelled, struct sl_fail *fail)
-{
-	*out = (struct sl_records_spec){
-		.path = path, .header = true, .exact = true, .a = {NULL, -1}, .b = {NULL, -1}, .label = {NULL, -1}};
-	out->format = sl_records_format_of(path);
-	if (out->format == SL_RECORDS_FORMAT_COUNT || (out->format == SL_RECORDS_LINES && !unlabelled))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: its name must end in .tsv, .csv or .jsonl%s", path,
-				   unlabelled ? ", or .txt for a text a line" : "");
-	return SL_OK;
-}
-
-/* Takes each row's cell of a column. */
-typedef enum sl_err take_cell(void *arg, const char *path, const struct sl_record *row, struct sl_fail *fail);
-
-/* Calls `take` for all rows of a file. */
-static enum sl_err read_column(const char *path, const char *column, take_cell *take, void *arg, struct sl_fail *fail)
-{
-	struct sl_records_spec spec;
-	struct sl_records *records;
-	struct sl_record row;
-	enum sl_err err = records_of(&spec, path, false, fail);
-
-	if (err)
-		return err;
-	spec.a.name = column;
-	err = sl_records_open(&records, &spec, fail);
-	if (err)
-		return err;
-	do {
-		err = sl_records_next(records, &row, fail);
-		if (!err && row.a.data)
-			err = take(arg, path, &row, fail);
-	} while (!err && row.a.data);
-	sl_records_close(records);
-	return err;
-}
-
 /* Adds the cell to the list `all`. */
 static enum sl_err add_key(void *all, const char *path, const struct sl_record *row, struct sl_fail *fail)
 {
@@ -161,7 +98,7 @@ static enum sl_err read_keys(struct texts *t, const struct sl_set_spec *spec, st
 	enum sl_err err = SL_OK;
 
 	for (int i = 0; i < t->parts && !err; i++)
-		err = read_column(t->path[i], spec->parts->by, add_key, &t->by, fail);
+		err = sl_text_column(t->path[i], spec->parts->by, add_key, &t->by, fail);
 	if (!err && t->by.n != t->end[t->parts - 1])
 		err = sl_fail_at(fail, "data.split.by", SL_ERR_DATA,
 				 "%s: column \"%.60s\" has %lld values for %lld texts", t->path[0], spec->parts->by,
@@ -179,13 +116,14 @@ static bool has_several(const struct sl_set_spec *spec)
 struct cells {
 	const struct sl_set_spec *spec;
 	const char *column;
+	double centre;
 	union sl_label *at, *end;
 };
 
 static enum sl_err add_target(void *arg, const char *path, const struct sl_record *row, struct sl_fail *fail)
 {
-	static const struct sl_labels number = {.regression = true};
 	struct cells *c = arg;
+	const struct sl_labels number = {.regression = true, .centre = c->centre};
 	enum sl_err err = c->at < c->end ? sl_label_read(&number, row->a, c->at, fail)
 					 : sl_fail_set(fail, SL_ERR_DATA, "more rows than texts");
 
@@ -208,12 +146,13 @@ static enum sl_err read_targets(struct texts *t, const struct sl_set_spec *spec,
 	if (!t->target)
 		return no_memory(fail);
 	for (int k = 0; k < t->targets && !err; k++) {
-		struct cells c = {spec, spec->label[k], t->target + k, t->target + all};
+		struct cells c = {spec, spec->label[k], spec->centre ? spec->centre[k] : 0, t->target + k,
+				  t->target + all};
 
 		if (!sl_names_add(&t->label, spec->label[k]))
 			return no_memory(fail);
 		for (int i = 0; i < t->parts && !spec->given && !err; i++)
-			err = read_column(t->path[i], spec->label[k], add_target, &c, fail);
+			err = sl_text_column(t->path[i], spec->label[k], add_target, &c, fail);
 	}
 	return err;
 }
@@ -236,6 +175,30 @@ static enum sl_err name_classes(struct texts *t, struct sl_names *all, const cha
 	return sl_csv_check_alike(path, "labels", &t->label, fail);
 }
 
+static enum sl_err add_number(void *centre, const char *path, const struct sl_record *row, struct sl_fail *fail)
+{
+	double x;
+
+	if (sl_label_number(row->a, &x))
+		sl_centre_add(centre, x);
+	return SL_OK;
+}
+
+/* Chooses the centre of each column of numbers, from the training files. */
+static enum sl_err choose_centre(const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+	enum sl_err err = SL_OK;
+
+	for (int k = 0; k < spec->nlabels && !err; k++) {
+		struct sl_centre centre = {.any = false};
+
+		err = sl_text_training(path, spec, spec->label[k], add_number, &centre, fail);
+		spec->chosen[k] = sl_centre_of(&centre);
+	}
+	return err;
+}
+
 /* Classes are those of the training files, whichever split is opened. */
 static enum sl_err learn_classes(struct texts *t, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
@@ -244,13 +207,13 @@ static enum sl_err learn_classes(struct texts *t, const struct sl_set_spec *spec
 	enum sl_err err = SL_OK;
 
 	t->value.regression = spec->task && !spec->task->met;
+	if (t->value.regression && !spec->unlabelled && spec->chosen)
+		err = choose_centre(spec, fail);
+	if (t->value.regression && !has_several(spec) && spec->centre)
+		t->value.centre = spec->centre[0];
 	if (spec->unlabelled || spec->given || t->value.regression)
-		return SL_OK;
-	for (int i = 0; i < files_of(spec, SL_SPLIT_TRAIN) && !err; i++) {
-		err = path_of(path, spec, SL_SPLIT_TRAIN, i, fail);
-		if (!err)
-			err = read_column(path, spec->label[0], add_label, &all, fail);
-	}
+		return err;
+	err = sl_text_training(path, spec, spec->label[0], add_label, &all, fail);
 	if (!err)
 		err = name_classes(t, &all, path, spec->label[0], fail);
 	sl_names_close(&all);
@@ -300,9 +263,9 @@ static enum sl_err choose(struct sl_records_spec *out, char path[PATH_MAX], cons
 	if (task)
 		return sl_glue_records(task, spec->split == SL_SPLIT_TRAIN ? SL_GLUE_TRAIN : SL_GLUE_DEV,
 				       spec->dir ? spec->dir : ".", path, out, fail);
-	err = path_of(path, spec, spec->split, i, fail);
+	err = sl_text_path(path, spec, spec->split, i, fail);
 	if (!err)
-		err = records_of(out, path, spec->unlabelled, fail);
+		err = sl_text_records(out, path, spec->unlabelled, fail);
 	if (err || out->format == SL_RECORDS_LINES)
 		return err;
 	out->a.name = spec->column[0];
@@ -393,7 +356,7 @@ static enum sl_err read_all(struct texts *t, const struct sl_glue_task *task, co
 	if (task)
 		t->value = task->labels;
 	t->given = spec->given != NULL;
-	t->parts = spec->given ? spec->ngiven ?: 1 : task ? 1 : files_of(spec, spec->split);
+	t->parts = spec->given ? spec->ngiven ?: 1 : task ? 1 : sl_text_files(spec, spec->split);
 	t->part = calloc((size_t)t->parts, sizeof *t->part);
 	t->end = calloc((size_t)t->parts, sizeof *t->end);
 	t->path = calloc((size_t)t->parts, sizeof *t->path);

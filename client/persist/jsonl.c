@@ -15,6 +15,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/folder.h"
 #include "common/base/guard.h"
+#include "common/conf/conf.h"
 #include "common/telemetry/json.h"
 
 struct sl_jsonl {
@@ -208,13 +209,28 @@ json_t *sl_jsonl_words(const struct sl_jsonl_summary *s)
 	return all;
 }
 
+json_t *sl_jsonl_rounding(const double *rounding, int n)
+{
+	json_t *list = json_array();
+	bool any = false;
+
+	for (int k = 0; k < n && k < SL_CONF_LIST_MAX && rounding; k++) {
+		json_array_append_new(list, json_real(rounding[k]));
+		any |= rounding[k] > 0;
+	}
+	if (any)
+		return list;
+	json_decref(list);
+	return json_null();
+}
+
 enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *s)
 {
 	if (!log)
 		return SL_OK;
 	return put(log,
 		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so so so so "
-			     "so ss? ss? so so}",
+			     "so ss? ss? so so so}",
 			     "type", "summary", "outcome", s->outcome, "epochs", integer(s->epochs), "steps",
 			     integer(s->steps), "skipped", integer(s->skipped), "samples", integer(s->samples),
 			     "test_loss", sl_json_real(s->test_loss), "test_acc", sl_json_real(s->test_acc),
@@ -232,7 +248,8 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 			     "audits_ended", integer(s->audits_ended), "direction", directions(s->direction),
 			     "test_metrics", scores(s->score), "tx_mb_s", sl_json_real(s->tx_mb_s), "rx_mb_s",
 			     sl_json_real(s->rx_mb_s), "test_undefined", s->undefined, "best_metric", s->best_metric,
-			     "still_steps", integer(s->still), "servers_word", sl_jsonl_words(s)));
+			     "still_steps", integer(s->still), "servers_word", sl_jsonl_words(s), "label_rounding",
+			     sl_jsonl_rounding(s->rounding, s->numbers)));
 }
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)

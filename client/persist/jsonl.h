@@ -76,11 +76,15 @@ struct sl_jsonl_summary {
 	const char *outcome;                                      /* "finished", "interrupted", "server lost" … */
 	const char *undefined;   /* why figures of the last evaluation are undefined; NULL: none is */
 	const char *best_metric; /* by which weights are kept; NULL: they are not */
+	const double *rounding;  /* [numbers] to what floats round each number to be predicted; NULL: unknown */
+	int numbers;
 };
 
 struct sl_jsonl;
 struct json_t;
 
+/* What floats round each of n numbers to, as an array; null: all are 0. */
+struct json_t *sl_jsonl_rounding(const double *rounding, int n);
 /* s->word as an array. */
 struct json_t *sl_jsonl_words(const struct sl_jsonl_summary *s);
 

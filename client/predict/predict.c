@@ -122,6 +122,17 @@ static const char *number(double x, const char *unknown, char text[NUMBER])
 	return text;
 }
 
+/* Number k, from which its centre was taken off. The sum has more digits than a float. */
+static const char *number_of(const struct sl_predict_spec *s, int k, float x, const char *unknown, char text[NUMBER])
+{
+	const double centre = s->centre ? s->centre[k] : 0, sum = centre + (double)x;
+
+	if (centre == 0 || !isfinite(x))
+		return number((double)x, unknown, text);
+	snprintf(text, NUMBER, rint(sum) == sum && fabs(sum) <= 0x1p53 ? "%.0f" : "%.15g", sum);
+	return text;
+}
+
 /* ---- names ---- */
 
 /* Prints a text as CSV has it (RFC 4180), as a string of JSON, or in a line of text. */
@@ -289,7 +300,7 @@ static void put_json(const struct sl_predict *p, int32_t label, int best)
 
 static const char *const sample_format[] = {"%8" PRIu64, "%" PRIu64, "{\"sample\":%" PRIu64};
 
-static void put_number(const struct sl_predict *p, double right, double predicted)
+static void put_number(const struct sl_predict *p, float right, float predicted)
 {
 	static const char *const unknown[] = {
 		[SL_PREDICT_TEXT] = "-", [SL_PREDICT_CSV] = "", [SL_PREDICT_JSON] = "null"};
@@ -300,8 +311,8 @@ static void put_number(const struct sl_predict *p, double right, double predicte
 
 	fprintf(s->out, sample_format[s->format], p->rows);
 	if (!s->unlabelled)
-		fprintf(s->out, is[s->format], number(right, unknown[s->format], text));
-	fprintf(s->out, said[s->format], number(predicted, unknown[s->format], text));
+		fprintf(s->out, is[s->format], number_of(s, 0, right, unknown[s->format], text));
+	fprintf(s->out, said[s->format], number_of(s, 0, predicted, unknown[s->format], text));
 	end_line(p);
 }
 
@@ -382,7 +393,8 @@ static void put_several_text_names(const struct sl_predict_spec *s)
 static void put_lists(const struct sl_predict *p, const float *right, const float *x)
 {
 	const struct sl_predict_spec *s = &p->spec;
-	const bool json = s->format == SL_PREDICT_JSON;
+	const bool json = s->format == SL_PREDICT_JSON, numbers = s->task->kind == SL_LEARN_NUMBER;
+	const char *unknown = json ? "null" : "";
 	char text[NUMBER];
 
 	for (int what = 0; what < WHATS; what++) {
@@ -392,7 +404,8 @@ static void put_lists(const struct sl_predict *p, const float *right, const floa
 			fprintf(s->out, ",\"%s\":[", word_of(s, what));
 		for (int k = 0; k < s->classes; k++)
 			fprintf(s->out, "%s%s", !json || k ? "," : "",
-				number(value_of(s, what, k, right, x), json ? "null" : "", text));
+				numbers ? number_of(s, k, what == RIGHT ? right[k] : x[k], unknown, text)
+					: number(value_of(s, what, k, right, x), unknown, text));
 		fputs(json ? "]" : "", s->out);
 	}
 }
@@ -407,8 +420,8 @@ static void put_several_text(const struct sl_predict *p, const float *right, con
 
 	for (int k = 0; k < s->classes && !labels; k++) {
 		if (!s->unlabelled)
-			fprintf(s->out, " %12s", number((double)right[k], "-", text));
-		fprintf(s->out, " %12s", number((double)x[k], "-", text));
+			fprintf(s->out, " %12s", number_of(s, k, right[k], "-", text));
+		fprintf(s->out, " %12s", number_of(s, k, x[k], "-", text));
 	}
 	for (int k = 0; k < s->classes && labels; k++) {
 		if (!is_said(s, k, x[k]))

@@ -9,6 +9,7 @@
 
 #include "client/model/network.h"
 #include "client/model/weights_file.h"
+#include "client/persist/jsonl.h"
 #include "client/persist/model_file.h"
 #include "client/setup/setup_pictures.h"
 #include "common/base/log.h"
@@ -206,9 +207,16 @@ static void add_scale(json_t *about, const struct sl_setup *s)
 	json_t *list = json_array();
 
 	for (int64_t i = 0; s->scale && i < sl_set_targets(&s->set[SL_SPLIT_TRAIN]); i++)
-		json_array_append_new(list, json_pack("[f, f]", s->scale[i].mean, s->scale[i].deviation));
+		json_array_append_new(list, s->scale[i].centre != 0
+						    ? json_pack("[f, f, f]", s->scale[i].mean, s->scale[i].deviation,
+								s->scale[i].centre)
+						    : json_pack("[f, f]", s->scale[i].mean, s->scale[i].deviation));
 	if (s->scale)
 		json_object_set(about, SL_SETUP_SCALE, list);
+	json_decref(list);
+	list = sl_jsonl_rounding(s->rounding, s->conf->model.classes);
+	if (!json_is_null(list))
+		json_object_set(about, SL_SETUP_ROUNDING, list);
 	json_decref(list);
 }
 
@@ -415,9 +423,9 @@ static bool same_scale(const json_t *then, const json_t *now)
 	const json_t *was = json_object_get(then, SL_SETUP_SCALE), *is = json_object_get(now, SL_SETUP_SCALE);
 	bool same = !was == !is && json_array_size(was) == json_array_size(is);
 
-	for (size_t i = 0; same && i < 2 * json_array_size(is); i++) {
-		const double a = json_number_value(json_array_get(json_array_get(was, i / 2), i % 2));
-		const double b = json_number_value(json_array_get(json_array_get(is, i / 2), i % 2));
+	for (size_t i = 0; same && i < 3 * json_array_size(is); i++) {
+		const double a = json_number_value(json_array_get(json_array_get(was, i / 3), i % 3));
+		const double b = json_number_value(json_array_get(json_array_get(is, i / 3), i % 3));
 
 		same = fabs(a - b) <= 1e-12 * (fabs(a) + fabs(b));
 	}

@@ -28,17 +28,22 @@ static struct sl_label_scale measure(const struct sl_set *set, int64_t k)
 
 		squares += d * d;
 	}
-	return (struct sl_label_scale){mean, sl_spread(squares / n, mean, set->count)};
+	return (struct sl_label_scale){mean, sl_spread(squares / n, mean, set->count), 0};
+}
+
+static const char *name_of(const struct sl_set *set, int64_t k)
+{
+	const bool named = set->source->class_name && k < sl_set_targets(set);
+
+	return (named ? set->source->class_name(set, (int)k) : NULL) ?: "the label";
 }
 
 static void warn_of_size(const struct sl_set *set, int64_t k, const struct sl_label_scale *of)
 {
-	const char *name = set->source->class_name ? set->source->class_name(set, (int)k) : NULL;
-
 	sl_log(SL_LOG_WARN, "label-size",
 	       "the numbers in %.60s have mean %.3g and deviation %.3g, far from 1: training may end in NaN or learn "
 	       "little. Write data.scale_label: true, which learns them scaled and predicts in their own units",
-	       name ? name : "the label", of->mean, of->deviation);
+	       name_of(set, k), of->mean, of->deviation);
 }
 
 /* Takes the scale in `about`, which a model or another run says of its data; none, if it has none. */
@@ -53,14 +58,38 @@ static enum sl_err take(struct sl_setup *s, const json_t *about, struct sl_fail 
 	for (size_t k = 0; s->scale && k < targets; k++) {
 		const json_t *of = json_array_get(list, k);
 
-		s->scale[k].mean = json_number_value(json_array_get(of, 0));
-		s->scale[k].deviation = json_number_value(json_array_get(of, 1));
+		s->scale[k] = (struct sl_label_scale){json_number_value(json_array_get(of, 0)),
+						      json_number_value(json_array_get(of, 1)),
+						      json_number_value(json_array_get(of, 2))};
 		if (!(s->scale[k].deviation > 0) || json_array_size(list) != targets)
 			return sl_fail_set(fail, SL_ERR_DATA,
 					   "the model's " SL_SETUP_SCALE
 					   " is not a mean and a deviation for each number");
 	}
 	return SL_OK;
+}
+
+enum sl_err sl_setup_centre(struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const bool of_labels = sl_setup_task(c)->kind == SL_LEARN_NUMBER && sl_conf_learns_labels(c);
+	const bool learns = !s->about && s->reads == SL_READS_ALL && c->data.scale_label == SL_LABEL_SCALED &&
+			    !sl_conf_lacks_labels(c);
+	json_t *about = NULL, *list;
+	enum sl_err err = SL_OK;
+
+	if (s->centred || !of_labels)
+		return SL_OK;
+	if (learns && c->data.like[0])
+		err = sl_conf_client_blame(c, "data.like", sl_about_file(&about, c->data.like, fail), fail);
+	else if (s->about)
+		about = json_loads(s->about, 0, NULL);
+	list = json_object_get(about, SL_SETUP_SCALE);
+	s->centred = learns && !list ? SL_CENTRE_CHOSEN : SL_CENTRE_KNOWN;
+	for (size_t k = 0; k < json_array_size(list) && k < SL_CONF_LIST_MAX; k++)
+		s->centre[k] = json_number_value(json_array_get(json_array_get(list, k), 2));
+	json_decref(about);
+	return err;
 }
 
 /* Takes the scale that the model was trained with. */
@@ -96,17 +125,47 @@ static enum sl_err take_like(struct sl_setup *s, struct sl_fail *fail)
 	return sl_conf_client_blame(s->conf, "data.like", err, fail);
 }
 
-/* Warns of numbers that have lost their differences: they are kept in floats. */
-static void warn_of_rounding(const struct sl_set *set, int64_t k, const struct sl_label_scale *of)
+/* Notes numbers that have lost their differences: they are kept in floats. */
+static void note_rounding(struct sl_setup *s, int64_t k, const struct sl_label_scale *of)
 {
-	const char *name = set->source->class_name ? set->source->class_name(set, (int)k) : NULL;
 	const double step = fabs(of->mean) * (double)FLT_EPSILON;
 
 	if (step > of->deviation / 100)
-		sl_log(SL_LOG_WARN, "label-rounded",
-		       "the numbers in %.60s are about %.6g, where floats of 32 bits differ by %.2g: what is learned, "
-		       "predicted and measured is rounded to that. Subtract a constant from the column",
-		       name ? name : "the label", of->mean, step);
+		s->rounding[k] = step;
+}
+
+static void note_all(struct sl_setup *s, const struct sl_set *set)
+{
+	for (int64_t k = 0; k < sl_set_targets(set); k++) {
+		const struct sl_label_scale of = measure(set, k);
+
+		note_rounding(s, k, &of);
+	}
+}
+
+static void warn_of_rounding(const struct sl_setup *s, const struct sl_set *set)
+{
+	for (int k = 0; k < SL_CONF_LIST_MAX; k++)
+		if (s->rounding[k] > 0)
+			sl_log(SL_LOG_WARN, "label-rounded",
+			       "floats of 32 bits hold the numbers in %.60s in steps of %.2g: what is learned, "
+			       "predicted and measured is rounded to that. Train anew with data.scale_label: true",
+			       name_of(set, k), s->rounding[k]);
+}
+
+/* Finds the rounding that the model notes; for a model of an older version, that of the numbers to evaluate. */
+static void recall_rounding(struct sl_setup *s)
+{
+	const struct sl_set *set = &s->set[SL_SPLIT_TEST];
+	const bool known = !s->given && !s->streams && !sl_conf_lacks_labels(s->conf) && set->source->targets;
+	json_t *about = s->about ? json_loads(s->about, 0, NULL) : NULL;
+	const json_t *list = json_object_get(about, SL_SETUP_ROUNDING);
+
+	if (!list && known)
+		note_all(s, set);
+	for (int k = 0; k < SL_CONF_LIST_MAX && list; k++)
+		s->rounding[k] = json_number_value(json_array_get(list, (size_t)k));
+	json_decref(about);
 }
 
 static enum sl_err measure_all(struct sl_setup *s, struct sl_fail *fail)
@@ -117,6 +176,8 @@ static enum sl_err measure_all(struct sl_setup *s, struct sl_fail *fail)
 	const enum sl_err err = scales ? take_like(s, fail) : SL_OK;
 	bool warned = scales;
 
+	if (s->scale)
+		note_all(s, set);
 	if (err || s->scale)
 		return err;
 	s->scale = calloc((size_t)targets, sizeof *s->scale);
@@ -124,7 +185,9 @@ static enum sl_err measure_all(struct sl_setup *s, struct sl_fail *fail)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the scale of numbers");
 	for (int64_t k = 0; k < targets; k++) {
 		s->scale[k] = measure(set, k);
-		warn_of_rounding(set, k, &s->scale[k]);
+		note_rounding(s, k, &s->scale[k]);
+		s->scale[k].centre = s->centre[k];
+		s->scale[k].mean += s->centre[k];
 		if (warned || (s->scale[k].deviation >= usual_least && s->scale[k].deviation <= usual_most))
 			continue;
 		warn_of_size(set, k, &s->scale[k]);
@@ -140,7 +203,7 @@ static enum sl_err measure_all(struct sl_setup *s, struct sl_fail *fail)
 /* Warns if model.weights learned these numbers by another scale: its outputs now stand for others. */
 static void check_weights(const struct sl_setup *s)
 {
-	static const struct sl_label_scale plain = {0, 1};
+	static const struct sl_label_scale plain = {.deviation = 1};
 	const char *path = s->conf->model.weights;
 	struct sl_setup then = {.conf = s->conf, .about = path[0] ? sl_weights_note(path, SL_MODEL_DATA) : NULL};
 	json_t *about = sl_about_parse(&then);
@@ -175,10 +238,16 @@ enum sl_err sl_setup_label_scale(struct sl_setup *s, bool train, struct sl_fail 
 	if (s->scale || (train && sl_conf_lacks_labels(s->conf)) || sl_setup_task(s->conf)->kind != SL_LEARN_NUMBER ||
 	    !sl_conf_learns_labels(s->conf))
 		return SL_OK;
-	if (!train)
-		return recall(s, fail);
-	err = set->source->targets ? measure_all(s, fail) : SL_OK;
+	if (!train) {
+		err = recall(s, fail);
+		if (!err)
+			recall_rounding(s);
+	} else {
+		err = set->source->targets ? measure_all(s, fail) : SL_OK;
+		if (!err)
+			check_weights(s);
+	}
 	if (!err)
-		check_weights(s);
+		warn_of_rounding(s, train ? set : &s->set[SL_SPLIT_TEST]);
 	return err;
 }

@@ -75,9 +75,12 @@ struct sl_setup {
 	struct json_t *recalled;
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
-	float *class_weight;          /* [classes], of train.class_weights; NULL: all are 1 */
-	struct sl_label_scale *scale; /* [targets], of data.scale_label or the model; NULL: numbers are not scaled */
-	struct sl_order order;        /* in a vertical group; else zeros */
+	float *class_weight;             /* [classes], of train.class_weights; NULL: all are 1 */
+	struct sl_label_scale *scale;    /* [targets], of data.scale_label or the model; NULL: numbers are not scaled */
+	double centre[SL_CONF_LIST_MAX]; /* the same as in `scale`, from the first set on that is opened */
+	double rounding[SL_CONF_LIST_MAX]; /* [targets], to what floats round numbers noticeably; 0: they do not */
+	enum { SL_CENTRE_UNKNOWN, SL_CENTRE_CHOSEN, SL_CENTRE_KNOWN } centred; /* CHOSEN: by training's set */
+	struct sl_order order;                                                 /* in a vertical group; else zeros */
 	struct sl_aligned
 		*aligned; /* data.aligned, from the first split on that is opened, or common rows; NULL: none */
 	uint32_t *home;   /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */
@@ -173,12 +176,18 @@ void sl_setup_choose_held(const struct sl_setup *s, struct sl_parts *parts);
 enum sl_err sl_setup_check_classes(const struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
 /* class_weights.c: sets class_weight; balanced weights open the training data. sl_setup_data calls it for training. */
 enum sl_err sl_setup_class_weights(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
-/* The member of setup->about that says how numbers are scaled: [[mean, deviation], …]. It lacks where they are not. */
+/* The member of setup->about that says how numbers are scaled: [[mean, deviation], …], and [mean, deviation, centre]
+ * where a centre is not 0. It lacks where they are not. */
 #define SL_SETUP_SCALE "label_scale"
+/* The one that has `rounding`. It lacks where all are 0. */
+#define SL_SETUP_ROUNDING "label_rounding"
 /* label_scale.c: sets scale, for training from data.like or the training data, which are open, else from setup->about,
  * whichever party of a vertical group reads the model. For training it warns of numbers whose deviation is far from 1,
- * without data.scale_label, and of model.weights that learned by another scale. sl_setup_data calls it. */
+ * without data.scale_label, and of model.weights that learned by another scale. Always it warns of numbers that floats
+ * round. sl_setup_data calls it. */
 enum sl_err sl_setup_label_scale(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
+/* label_scale.c: finds the centre of numbers before a set is opened: the model's, or that of data.like. */
+enum sl_err sl_setup_centre(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* setup_cut.c: checks error feedback on the tensors of a whole chunk. */
 enum sl_err sl_setup_try_feedback(const struct sl_setup *setup, enum sl_dir dir, bool mid,
 				  struct sl_fail *fail) SL_MUST_CHECK;

@@ -90,6 +90,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.column = name->column,
 		.ncolumns = c->data.columns.n,
 		.task = sl_setup_task(c),
+		.centre = s->centre,
 		.masks = c->data.masks,
 		.mask_classes = c->model.classes,
 		.unlabelled = !sl_setup_task(c)->labelled || sl_conf_lacks_labels(c),
@@ -391,9 +392,13 @@ enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fa
 		err = read_aligned(s, split, fail);
 	if (!err)
 		err = sl_about_recall(s, fail);
+	if (!err)
+		err = sl_setup_centre(s, fail);
 	if (err)
 		return err;
 	spec = data_spec(s, split, &name);
+	if (split == SL_SPLIT_TRAIN && s->centred == SL_CENTRE_CHOSEN)
+		spec.chosen = s->centre;
 	err = s->streams ? open_stream(s, &s->set[split], fail) : sl_set_open(&s->set[split], &spec, fail);
 	err = check_split(s, &spec, &s->set[split], err, fail);
 	if (!s->streams)

@@ -16,9 +16,10 @@
 enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights) SL_MUST_CHECK;
 enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights) SL_MUST_CHECK;
 
-/* A number to be predicted is learned as (number - mean) / deviation. */
+/* A number to be predicted is learned as (number - mean) / deviation. Sets have number - centre, and so have outputs of
+ * an evaluation. */
 struct sl_label_scale {
-	double mean, deviation;
+	double mean, deviation, centre;
 };
 
 /* Options of a run's ends. Everything is borrowed; NULL turns an option off. */

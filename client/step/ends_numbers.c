@@ -8,6 +8,12 @@ int64_t sl_ends_targets(const struct sl_ends *ends)
 	return sl_learn_targets(model->task, model->classes);
 }
 
+/* The mean of what sets have. */
+static double mean_of(const struct sl_label_scale *scale, int64_t k)
+{
+	return scale[k].mean - scale[k].centre;
+}
+
 const float *sl_ends_numbers(struct sl_ends *ends, const struct sl_chunk *c)
 {
 	const int64_t targets = sl_ends_targets(ends), first = c->answer * targets;
@@ -16,7 +22,7 @@ const float *sl_ends_numbers(struct sl_ends *ends, const struct sl_chunk *c)
 
 	for (int64_t i = 0; i < c->call.dims.rows * targets && scale; i++)
 		ends->scaled[first + i] =
-			(float)(((double)number[i] - scale[i % targets].mean) / scale[i % targets].deviation);
+			(float)(((double)number[i] - mean_of(scale, i % targets)) / scale[i % targets].deviation);
 	return scale ? ends->scaled + first : number;
 }
 
@@ -26,5 +32,5 @@ void sl_ends_unscale(const struct sl_ends *ends, const struct sl_chunk *c, float
 	const struct sl_label_scale *scale = ends->use.scale;
 
 	for (int64_t i = 0; i < c->call.dims.rows * targets && scale && output; i++)
-		output[i] = (float)((double)output[i] * scale[i % targets].deviation + scale[i % targets].mean);
+		output[i] = (float)((double)output[i] * scale[i % targets].deviation + mean_of(scale, i % targets));
 }

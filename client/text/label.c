@@ -28,8 +28,7 @@ static enum sl_err by_name(const struct sl_labels *l, struct sl_bytes text, unio
 	return sl_fail_set(fail, SL_ERR_DATA, "label \"%.*s\": one of %s", shown(text), (const char *)text.data, all);
 }
 
-/* Reads the whole text as a finite decimal number. */
-static bool number(struct sl_bytes text, double *out)
+bool sl_label_number(struct sl_bytes text, double *out)
 {
 	char copy[NUMBER_BYTES], *end;
 
@@ -49,11 +48,12 @@ enum sl_err sl_label_read(const struct sl_labels *l, struct sl_bytes text, union
 
 	if (!l->regression && l->name)
 		return by_name(l, text, out, fail);
-	if (!number(text, &value) || (l->regression && !isfinite((float)value)))
+	if (!sl_label_number(text, &value) ||
+	    (l->regression && !(isfinite((float)value) && isfinite((float)(value - l->centre)))))
 		return sl_fail_set(fail, SL_ERR_DATA, "label \"%.*s\" is not a number", shown(text),
 				   (const char *)text.data);
 	if (l->regression) {
-		out->target = (float)value;
+		out->target = (float)(value - l->centre);
 		return SL_OK;
 	}
 	if (value != floor(value) || value < 0 || value >= l->classes)

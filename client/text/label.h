@@ -12,6 +12,7 @@ struct sl_labels {
 	const char *const *name; /* of class 0, 1 …, NULL-terminated; NULL: files have the class's number */
 	int classes;
 	bool regression; /* labels are no classes, but any finite numbers */
+	double centre;   /* of such numbers, and taken off */
 };
 
 /* The target of the loss: a class, or a number. */
@@ -20,6 +21,8 @@ union sl_label {
 	float target;
 };
 
+/* Reads the whole text as a finite decimal number. */
+bool sl_label_number(struct sl_bytes text, double *out);
 /* Reads a label. DATA: the text is none; *fail says what would be right. */
 enum sl_err sl_label_read(const struct sl_labels *labels, struct sl_bytes text, union sl_label *out,
 			  struct sl_fail *fail) SL_MUST_CHECK;

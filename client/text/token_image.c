@@ -82,6 +82,8 @@ uint64_t sl_token_image_key(const struct sl_token_set_spec *spec, struct sl_byte
 	mix_number(&key, (uint64_t)spec->labels.classes << 1 | spec->labels.regression);
 	for (int i = 0; spec->labels.name && spec->labels.name[i]; i++)
 		mix_text(&key, spec->labels.name[i]);
+	if (spec->labels.centre != 0)
+		mix(&key, &spec->labels.centre, sizeof spec->labels.centre);
 	if (spec->next.on) {
 		mix_number(&key, (uint64_t)spec->next.pack << 2 | (uint64_t)spec->next.all << 1 | 1);
 		mix_number(&key, (uint64_t)(uint32_t)spec->next.end);

@@ -148,6 +148,8 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.still = t->still,
 		.outcome = outcome,
 		.undefined = t->undefined[0] ? t->undefined : NULL,
+		.rounding = setup && setup->conf ? setup->rounding : NULL,
+		.numbers = setup && setup->conf ? setup->conf->model.classes : 0,
 		.best_metric = setup && setup->conf && setup->conf->train.keep_best ? t->kept_by : NULL,
 	};
 	sl_summary_scores(out->score, t->score);
@@ -340,6 +342,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 						     (json_int_t)link->audited.all_evals)
 					 : json_null());
 	json_object_set_new(root, "servers_word", sl_jsonl_words(s));
+	json_object_set_new(root, "label_rounding", sl_jsonl_rounding(s->rounding, s->numbers));
 	json_object_set_new(root, "still_steps", json_integer((json_int_t)s->still));
 	json_object_set_new(root, "test_loss", sl_json_real(s->test_loss));
 	json_object_set_new(root, "test_acc", sl_json_real(s->test_acc));

@@ -100,10 +100,56 @@ sed -i 's/, split: {[^}]*}//' "$tmp/equal.yaml"
 client equal "$tmp/equal.yaml" --local --json || fail 'equal numbers'
 is equal '.test_loss < 10' && jq -e '.label_scale[0][1] == 1' "$tmp/equal/about.json" >"$tmp/out" || fail "equal numbers: $(scale_of equal)"
 
-# Numbers whose differences floats do not hold are not learned in silence.
+# Numbers whose differences floats do not hold are not learned in silence, nor evaluated or predicted.
 sed -i 's/,0.1$/&0000/; s/^\([0-9]\),0.10000$/\1,170000000\1/' "$tmp/equal/train.csv"
-client equal "$tmp/equal.yaml" --local --fresh || fail 'numbers that are rounded'
-grep -q '^WARN label-rounded: the numbers in y are about 1.7e+09, where floats of 32 bits differ by 2e+02: .* Subtract a constant' "$tmp/equal.log" || fail "no word of rounding: $(grep WARN "$tmp/equal.log")"
+sed -i '2s/.*/3,1700000003/' "$tmp/equal/val.csv"
+client rounded "$tmp/equal.yaml" --local --json --set data.scale_label=false || fail 'numbers that are rounded'
+rounded() { grep -q '^WARN label-rounded: floats of 32 bits hold the numbers in y in steps of 2e+02: .* Train anew with data.scale_label: true' "$1" || fail "no word of rounding: $(grep WARN "$1")"; }
+rounded "$tmp/rounded.log"
+is rounded '.label_rounding | length == 1 and .[0] > 100'
+for reader in 'eval --json' 'predict --json' "predict --json $tmp/equal/val.csv"; do
+	set -- $reader
+	"$SPLITC" "$1" "$tmp/equal.yaml" --local "${@:2}" --set data.scale_label=false --set log.dir="$tmp/rounded" 2>"$tmp/predict.log" >"$tmp/read.log" || fail "$reader"
+	rounded "$tmp/predict.log"
+	[ "$1" = predict ] || is read '.label_rounding[0] > 100'
+done
+echo 3 | sed '1i a' | "$SPLITC" predict "$tmp/equal.yaml" --local --stream --set data.scale_label=false --set log.dir="$tmp/rounded" 2>"$tmp/predict.log" >"$tmp/out"
+rounded "$tmp/predict.log"
+
+# Scaled, such numbers keep their differences: a centre is taken off in double, and added again in each answer.
+mkdir "$tmp/when"
+awk -v OFS=, 'BEGIN { print "a", "b", "when", "y"; for (i = 0; i < 200; i++) { a = i * 37 % 101 / 101; b = i * 53 % 89 / 89; printf "%.4f,%.4f,%.3f,%.4f\n", a, b, 1700000000 + 30 * a + 29 * b, a - b } }' >"$tmp/when/train.csv"
+{ sed -n 1p "$tmp/when/train.csv" && sed -n 101,140p "$tmp/when/train.csv"; } >"$tmp/when/val.csv"
+sed -i 101,140d "$tmp/when/train.csv"
+sed -e "s|dir: [^,]*|dir: $tmp/when|; s/, split: {[^}]*}//; s/label: \[[^]]*\]/label: [when, y]/; s/ignore: \[[^]]*\]/ignore: []/; s/features: 4/features: 2/; s/epochs: 6/epochs: 30/; s/pearson/rmse/" "$tmp/far.yaml" >"$tmp/times.yaml"
+sed -i 's/dropout: 0.1/dropout: 0/' "$tmp/times.yaml"
+client times "$tmp/times.yaml" --local --json || fail 'numbers above 2^24'
+! grep -q label-rounded "$tmp/times.log" || fail 'a warning of numbers that are kept'
+is times '.targets[0] | .rmse > 0 and .rmse < 6 and .r2 > 0.7'
+jq -e '.label_scale | (.[0] | length == 3 and .[0] > 1700000020 and .[2] >= 1700000000 and .[1] < 30) and (.[1] | length == 2)' "$tmp/times/about.json" >"$tmp/out" || fail "$(scale_of times)"
+on_times() { "$SPLITC" "$1" "$tmp/times.yaml" --local --set log.dir="$tmp/times" "${@:2}" 2>"$tmp/predict.log"; }
+on_times eval --json >"$tmp/times-eval.log" || fail 'eval of times'
+cmp <(tail -n 1 "$tmp/times.log" | jq -c .targets) <(jq -c .targets "$tmp/times-eval.log") || fail 'eval has other figures than the run'
+on_times predict --csv >"$tmp/times.csv" || fail 'predict times'
+cmp <(cut -d, -f2 "$tmp/times.csv" | sed 1d) <(cut -d, -f3 "$tmp/when/val.csv" | sed '1d; s/0*$//; s/\.$//') || fail 'other numbers than the table has'
+awk -F, -v rmse="$(jq '.targets[0].rmse' "$tmp/times-eval.log")" 'NR > 1 { s += ($2 - $4) ^ 2; n++ } END { d = sqrt(s / n) / rmse - 1; exit !(n == 40 && d < 1e-3 && d > -1e-3) }' "$tmp/times.csv" || fail 'predictions do not have the rmse'
+on_times predict >"$tmp/out" && awk 'NR == 2 && $2 > 1700000000 && $3 > 1700000000 && $2 != $3 { found = 1 } END { exit !found }' "$tmp/out" || fail "text: $(head -n 2 "$tmp/out")"
+on_times predict --json >"$tmp/times.known"
+cut -d, -f1,2 "$tmp/when/val.csv" >"$tmp/new/times.csv"
+on_times predict --json "$tmp/new/times.csv" | jq -c .predicted >"$tmp/out"
+cmp "$tmp/out" <(jq -c .predicted "$tmp/times.known") || fail 'other predictions of given rows'
+on_times predict --stream <"$tmp/new/times.csv" | jq -c .predicted >"$tmp/out"
+cmp "$tmp/out" <(jq -c .predicted "$tmp/times.known") || fail 'other predictions of a stream'
+"$SPLITC" export "$tmp/times.yaml" "$tmp/times.safetensors" --set log.dir="$tmp/times" 2>"$tmp/export.log" || fail 'export of times'
+"$SPLITC" predict "$tmp/times.yaml" --local --json --weights "$tmp/times.safetensors" --set log.dir= 2>"$tmp/predict.log" | jq -c .predicted | cmp - <(jq -c .predicted "$tmp/times.known") || fail 'other predictions of an export'
+# Of a further run, and of a run that is resumed.
+awk -F, -v OFS=, 'NR > 1 { $3 += 1000 } 1' OFMT=%.3f CONVFMT=%.3f "$tmp/when/train.csv" >"$tmp/on/train.csv"
+cp "$tmp/when/val.csv" "$tmp/on/val.csv"
+client times-on "$tmp/times.yaml" --local --json --set data.dir="$tmp/on" --set model.weights="$tmp/times.safetensors" --set data.like="$tmp/times.safetensors" --set train.epochs=1 || fail 'a further run of times'
+[ "$(scale_of times-on)" = "$(scale_of times)" ] && ! grep -q other-scale "$tmp/times-on.log" || fail "a further run: $(scale_of times-on)"
+client times-linked "$tmp/times.yaml" --json --set train.epochs=29 || fail 'times with a server'
+client times-linked "$tmp/times.yaml" --json --resume || fail "--resume: $(tail -n 1 "$tmp/times-linked.log")"
+cmp <(jq -c .targets "$tmp/times-eval.log") <(tail -n 1 "$tmp/times-linked.log" | jq -c .targets) || fail 'a resumed run has other figures'
 
 # Numbers have no accuracy.
 "$SPLITC" eval "$tmp/numbers.yaml" --local --parity --set codec=quant:8 --set log.dir="$tmp/numbers-linked" >"$tmp/out" 2>"$tmp/err" || fail "parity: $(cat "$tmp/err")"
@@ -167,6 +213,17 @@ mv "$tmp/photos/val" "$tmp/new/val"
 	fail "predict signs elsewhere: exit status $?"
 diff <(jq -c '[(.name | sub(".*/val/"; "")), .said, .probabilities]' "$tmp/signs.known" | sort) \
 	<(jq -c '[(.name | sub(".*/val/"; "")), .said, .probabilities]' "$tmp/signs.new" | sort) >"$tmp/out" || fail "other labels elsewhere: $(head -n 2 "$tmp/out")"
+
+# the table of pictures has numbers above 2^24
+mv "$tmp/new/val" "$tmp/photos/val"
+for part in train val; do
+	mv "$tmp/photos/$part.csv" "$tmp/$part.plain"
+	awk -F, -v OFS=, -v CONVFMT=%.3f 'NR > 1 { $2 = sprintf("%.1f", $2 + 1700000000) } 1' "$tmp/$part.plain" >"$tmp/photos/$part.csv"
+done
+client ages-large "$tmp/ages.yaml" --local --json --set data.scale_label=true --set train.epochs=1 || fail "pictures: $(tail -n 1 "$tmp/ages-large.log")"
+is ages-large '.targets == null and .test_loss > 0.01 and .test_loss < 100'
+"$SPLITC" predict "$tmp/ages.yaml" --local --json --set log.dir="$tmp/ages-large" 2>"$tmp/predict.log" | jq .number | cmp - <(sed 1d "$tmp/photos/val.csv" | cut -d, -f2 | sed 's/\.0$//') || fail 'other numbers of pictures'
+for part in train val; do mv "$tmp/$part.plain" "$tmp/photos/$part.csv"; done
 
 mkdir "$tmp/table"
 rows 0 30 >"$tmp/table/train.csv"
@@ -248,6 +305,21 @@ is text-labels-local '.test_metrics.auc > 0.99 and (.targets | map(.name)) == ["
 is text-numbers-local '.test_metrics.r2 > 0.9 and (.targets | map(.name)) == ["length", "price"]'
 jq -se 'all(.[]; .labels == .said)' "$tmp/labels.known" >"$tmp/out" || fail 'labels that were not learned are said'
 [ "$(jq -c .labels "$tmp/labels.known" | sort | uniq -c | awk '{print $1}' | tr '\n' ' ')" = '20 20 20 20 ' ] || fail 'other labels'
+
+# numbers above 2^24 of texts: one, from a cache at the second time, and two
+mkdir "$tmp/large"
+for file in train.tsv more.csv dev.tsv; do
+	sep=$'\t'
+	[ $file != more.csv ] || sep=,
+	awk -F"$sep" -v OFS="$sep" 'NR > 1 { $4 = sprintf("%.1f", $4 + 1700000000.5) } 1' "$tmp/own/$file" >"$tmp/large/$file"
+done
+sed -n '2,$p' "$tmp/large/dev.tsv" | cut -f4 | sed 's/\.0$//' >"$tmp/large.known"
+for label in length length 'length,price'; do
+	client texts-large "$tmp/numbers.yaml" --local --json --fresh --set data.dir="$tmp/large" --set data.label="$label" --set data.scale_label=true || fail "$label: $(tail -n 1 "$tmp/texts-large.log")"
+	is texts-large '.test_loss > 0 and .test_loss < 1'
+	"$SPLITC" predict "$tmp/numbers.yaml" --local --json --set data.dir="$tmp/large" --set data.label="$label" --set data.scale_label=true --set log.dir="$tmp/texts-large" 2>"$tmp/predict.log" |
+		jq '.number // .numbers[0]' | cmp - "$tmp/large.known" || fail "other $label of texts"
+done
 
 config=$tmp/labels.yaml refused 65 'train.tsv:3: column "price": "-1.25" is no label: 1, the row has it, or 0' --set data.label=warm,price
 config=$tmp/numbers.yaml refused 65 'column "text": label "red the boxes 0." is not a number' --set data.label=length,text

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sl_records_spec spec = {.path = "x", .a = {NULL, 1}, .b = {NULL, 0}, .label = {NULL, 2}};
-	const struct sl_labels numbers = {NULL, 3, false}, any = {NULL, 0, true};
+	const struct sl_labels numbers = {.classes = 3}, any = {.regression = true};
 	struct sl_records *records;
 	struct sl_record row;
 	struct sl_fail fail = {0};

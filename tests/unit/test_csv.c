@@ -2,6 +2,7 @@
  * do about it. */
 #include <unistd.h>
 
+#include "client/data/centre.h"
 #include "client/data/csv_column.h"
 #include "client/data/csv_number.h"
 #include "common/base/log.h"
@@ -314,13 +315,37 @@ static void long_lines_are_the_files_fault(void **state)
 	assert_non_null(strstr(fail.text, ":3: a line of more than 16 MiB"));
 }
 
+/* A centre is taken off where floats would lose what numbers differ by, and it makes no number larger. */
+static void numbers_have_centres(void **state)
+{
+	static const struct {
+		double number[3], centre;
+	} is[] = {
+		{{1700000010, 1700000003, 1700000050}, 1700000003},
+		{{-3e9, -2e9, -2.5e9}, -2e9},
+		{{1700000010, -5, 1700000050}, 0},
+		{{1700000010, 3, 1700000050}, 0},
+		{{0.1, 0.1, 0.1}, 0},
+		{{1 << 24, 1 << 24, 1 << 24}, 1 << 24},
+		{{20000, 21000, 22500}, 0},
+		{{2000.00001, 2000.00002, 2000.00003}, 2000.00001},
+	};
+
+	for (size_t i = 0; i < sizeof is / sizeof is[0]; i++) {
+		struct sl_centre c = {.any = false};
+
+		for (int k = 0; k < 3; k++)
+			sl_centre_add(&c, is[i].number[k]);
+		assert_true(sl_centre_of(&c) == is[i].centre);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(dialects_are_one_table),
-		cmocka_unit_test(numbers_have_notations),
-		cmocka_unit_test(measurements_are_told_of),
-		cmocka_unit_test(long_lines_are_the_files_fault),
+		cmocka_unit_test(dialects_are_one_table),   cmocka_unit_test(numbers_have_notations),
+		cmocka_unit_test(measurements_are_told_of), cmocka_unit_test(long_lines_are_the_files_fault),
+		cmocka_unit_test(numbers_have_centres),
 	};
 	int failed;
 

@@ -181,7 +181,8 @@ static void test_empty(void **state)
 static void test_labels(void **state)
 {
 	static const char *const names[] = {"no", "yes", NULL};
-	const struct sl_labels by_name = {names, 2, false}, by_number = {NULL, 3, false}, value = {NULL, 0, true};
+	const struct sl_labels by_name = {.name = names, .classes = 2}, by_number = {.classes = 3},
+			       value = {.regression = true};
 	static const char *const bad[] = {"", "x", "3", "-1", "1.5", "nan", "1x", " 1", "0x1"};
 	union sl_label out;
 	struct sl_fail fail;
@@ -282,7 +283,7 @@ static void test_glue(void **state)
 
 /* ---- sets and caches */
 
-static const struct sl_labels two = {NULL, 2, false};
+static const struct sl_labels two = {.classes = 2};
 
 static struct sl_token_set_spec spec_of(const char *file, int32_t max_length)
 {
