@@ -33,7 +33,7 @@ struct range {
 	const struct sl_options *o;
 	const char *dir;
 	double from, to;
-	int steps;
+	int steps, accumulate;
 	struct point *point; /* [steps] */
 	int n, lowest;       /* points; index of that with the lowest smoothed loss */
 };
@@ -103,6 +103,8 @@ static void run(const struct range *r, struct sl_fail *ended)
 		"train.on_nan=skip",
 		"train.phases=[]",
 	};
+	const int last = (r->steps - 1) / r->accumulate; /* the step of the optimizer that has the last batch */
+	const double growth = last ? (double)r->steps / r->accumulate / last : 1;
 	char log[SL_CHILD_TEXT];
 	struct sl_child child;
 	json_t *summary = NULL;
@@ -116,7 +118,7 @@ static void run(const struct range *r, struct sl_fail *ended)
 		sl_child_setting(&child, plain[i]);
 	set_number(&child, "train.optimizer.lr", r->from);
 	/* the schedule ends behind the last step, which itself has the rate TO */
-	set_number(&child, "train.schedule.end_lr", fmin(r->to * pow(r->to / r->from, 1.0 / (r->steps - 1)), 1000));
+	set_number(&child, "train.schedule.end_lr", fmin(r->from * pow(r->to / r->from, growth), 1000));
 	set_number(&child, "train.max_steps", r->steps);
 	set_number(&child, "train.epochs", r->steps);
 	sl_child_set(&child, "log.dir", r->dir);
@@ -249,7 +251,8 @@ static enum sl_err report(const struct range *r, struct sl_fail *fail)
 
 enum sl_err sl_sweep_lr(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
-	struct range r = {.o = o, .dir = o->out ? o->out : "sweep", .steps = USUAL_STEPS};
+	struct range r = {
+		.o = o, .dir = o->out ? o->out : "sweep", .steps = USUAL_STEPS, .accumulate = conf->agreed.accumulate};
 	struct sl_fail ended = {.text = ""};
 	enum sl_err err = read_range(&r, fail);
 	int known;

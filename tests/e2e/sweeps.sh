@@ -114,6 +114,8 @@ jq -es '[.[] | select(.type == "step" and .loss != null)]' "$tmp/far/log.jsonl" 
 	assert len(points) == len(said["points"]) and abs(said["suggestion"] / (low[0] / 10) - 1) < 1e-4, (low, said["suggestion"])
 	assert all(abs(p["smoothed"] / v - 1) < 1e-6 for p, v in zip(said["points"], points))
 PY
+test_range several 1e-4:1e-2 --local --set train.accumulate=8 || fail "with train.accumulate: status $?"
+jq -se '[.[] | select(.type == "step").lr] | (.[0] / 1e-4 - 1 | fabs) < 1e-6 and (max / 1e-2 - 1 | fabs) < 1e-6 and (unique | length) == 13' "$tmp/several/log.jsonl" >"$tmp/out" || fail 'with train.accumulate the last step has not TO'
 grep -q '^suggestion: .*, a tenth of that (--set train.optimizer.lr=' "$tmp/far.log" || fail "$(cat "$tmp/far.log")"
 command -v gnuplot >/dev/null && { [ -s "$tmp/far/lr.png" ] || fail 'no picture'; }
 refused() {
