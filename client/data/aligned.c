@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/text/unicode.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
-#include "common/base/text.h"
 
 /* What a line begins with: the names of rows by split, the secret, and the end, without which the file was cut. */
 static const char *const words[] = {"train ", "test ", "secret ", "end"};
@@ -131,23 +131,32 @@ static struct place *sort(const struct sl_names *names)
 	return place;
 }
 
+static enum sl_err called_twice(const char *name, int64_t first, int64_t second, struct sl_fail *fail)
+{
+	return sl_fail_at(fail, "data.id", SL_ERR_DATA,
+			  "rows %" PRId64 " and %" PRId64
+			  " are both called \"%.60s\": each row needs a name of its own",
+			  first + 1, second + 1, name);
+}
+
 /* DATA: this name and the one behind it are equal. */
 static enum sl_err check_next(const struct place *p, const struct place *end, struct sl_fail *fail)
 {
-	if (p + 1 >= end || strcmp(p[0].name, p[1].name) != 0)
-		return SL_OK;
-	return sl_fail_at(fail, "data.id", SL_ERR_DATA,
-			  "rows %d and %d are both called \"%.60s\": each row needs a name of its own",
-			  (p[0].at < p[1].at ? p[0].at : p[1].at) + 1, (p[0].at < p[1].at ? p[1].at : p[0].at) + 1,
-			  p->name);
+	const bool behind = p + 1 < end && p[0].at > p[1].at;
+
+	return p + 1 >= end || strcmp(p[0].name, p[1].name) != 0
+		       ? SL_OK
+		       : called_twice(p->name, p[behind].at, p[!behind].at, fail);
 }
 
+/* Whether valid UTF-8 begins or ends with a blank. */
 static bool has_blank(const char *name)
 {
-	const size_t len = strlen(name);
+	size_t first = 0, last = strlen(name);
 
-	return *name == ' ' || sl_ends_with(name, " ") || strncmp(name, "\xc2\xa0", len < 2 ? len : 2) == 0 ||
-	       sl_ends_with(name, "\xc2\xa0");
+	while (last && sl_utf8_continues(name[--last]))
+		;
+	return *name && (sl_is_space(sl_utf8_next(name, &first)) || sl_is_space(sl_utf8_next(name, &last)));
 }
 
 /* Warns of names that another member or source is unlikely to have. */
@@ -168,22 +177,21 @@ static void warn_of_blanks(const struct sl_names *names)
 
 enum sl_err sl_aligned_check(const struct sl_names *names, struct sl_fail *fail)
 {
-	struct place *place = sort(names);
-	enum sl_err err = place ? SL_OK : no_memory(fail);
+	int64_t twice[2];
 
-	for (int64_t i = 0; i < names->n && !err; i++) {
+	if (!sl_names_twice(names, twice))
+		return no_memory(fail);
+	for (int64_t i = 0; i < names->n; i++) {
 		const char *name = sl_name(names, i);
 
 		if (!*name || !sl_text_is_safe(name, strlen(name)))
-			err = sl_fail_at(fail, "data.id", SL_ERR_DATA, "row %" PRId64 " %s", i + 1,
-					 *name ? "has a name with control characters" : "has no name");
-		else
-			err = check_next(place + i, place + names->n, fail);
+			return sl_fail_at(fail, "data.id", SL_ERR_DATA, "row %" PRId64 " %s", i + 1,
+					  *name ? "has a name with control characters" : "has no name");
 	}
-	free(place);
-	if (!err)
-		warn_of_blanks(names);
-	return err;
+	if (twice[0] >= 0)
+		return called_twice(sl_name(names, twice[0]), twice[0], twice[1], fail);
+	warn_of_blanks(names);
+	return SL_OK;
 }
 
 enum sl_err sl_aligned_join(struct sl_aligned *out, enum sl_split split, const struct sl_names *names, int n,

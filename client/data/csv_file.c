@@ -113,27 +113,16 @@ static enum sl_err add_fields(const struct sl_csv *s, struct sl_names *out, cons
 
 static enum sl_err check_names(const struct sl_csv *s, size_t line, struct sl_fail *fail)
 {
-	struct sl_names sorted = {0};
-	const char *twice = NULL;
-	bool fits = true;
-	int first, second;
+	int64_t twice[2];
 
-	for (int i = 0; i < s->columns && fits; i++)
-		fits = sl_names_add(&sorted, sl_name(&s->header, i));
-	sl_names_sort(&sorted);
-	for (int64_t i = 1; i < sorted.n && !twice; i++)
-		if (strcmp(sl_name(&sorted, i), sl_name(&sorted, i - 1)) == 0)
-			twice = sl_name(&s->header, first = sl_csv_find(s, sl_name(&sorted, i)));
-	sl_names_close(&sorted);
-	if (!fits)
+	if (!sl_names_twice(&s->header, twice))
 		return no_memory(fail);
-	if (!twice)
+	if (twice[0] < 0)
 		return SL_OK;
-	for (second = first + 1; strcmp(sl_name(&s->header, second), twice) != 0; second++)
-		;
 	return sl_fail_set(fail, SL_ERR_DATA,
-			   "%s:%zu: columns %d and %d are both called \"%.60s\": give one of them another name",
-			   s->path, line, first + 1, second + 1, twice);
+			   "%s:%zu: columns %lld and %lld are both called \"%.60s\": give one of them another name",
+			   s->path, line, (long long)twice[0] + 1, (long long)twice[1] + 1,
+			   sl_name(&s->header, twice[0]));
 }
 
 static enum sl_err add_header(struct sl_csv *s, const struct sl_records *records, size_t line, struct sl_fail *fail)
@@ -328,24 +317,15 @@ enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, enum sl_split split, 
 /* DATA: a picture is in two rows. */
 static enum sl_err check_once(const struct sl_csv *s, const struct sl_names *files, struct sl_fail *fail)
 {
-	struct sl_names sorted = {0};
-	const char *twice = NULL;
-	bool fits = true;
-	enum sl_err err = SL_OK;
+	int64_t twice[2];
 
-	for (int64_t i = 0; i < files->n && fits; i++)
-		fits = sl_names_add(&sorted, sl_name(files, i));
-	sl_names_sort(&sorted);
-	for (int64_t i = 1; i < sorted.n && !twice && fits; i++)
-		twice = strcmp(sl_name(&sorted, i), sl_name(&sorted, i - 1)) == 0 ? sl_name(&sorted, i) : NULL;
-	if (!fits)
-		err = no_memory(fail);
-	else if (twice)
-		err = sl_fail_set(fail, SL_ERR_DATA,
-				  "%s: \"%.120s\" is in two rows: a picture has one, with all its numbers or labels",
-				  s->path, twice);
-	sl_names_close(&sorted);
-	return err;
+	if (!sl_names_twice(files, twice))
+		return no_memory(fail);
+	return twice[0] < 0 ? SL_OK
+			    : sl_fail_set(fail, SL_ERR_DATA,
+					  "%s: \"%.120s\" is in two rows: a picture has one, with all its numbers or "
+					  "labels",
+					  s->path, sl_name(files, twice[0]));
 }
 
 static enum sl_err take_pictures(struct sl_names *files, union sl_label **out, const struct sl_csv *s,

@@ -37,6 +37,27 @@ void sl_names_sort(struct sl_names *l)
 		qsort_r(l->at, (size_t)l->n, sizeof *l->at, by_text, l->text);
 }
 
+bool sl_names_twice(const struct sl_names *l, int64_t twice[2])
+{
+	struct sl_names sorted = {.text = l->text, .n = l->n, .at = malloc((size_t)l->n * sizeof *l->at + 1)};
+	const char *text = NULL;
+	int found = 0;
+
+	twice[0] = twice[1] = -1;
+	if (!sorted.at)
+		return false;
+	for (int64_t i = 0; i < l->n; i++)
+		sorted.at[i] = l->at[i];
+	sl_names_sort(&sorted);
+	for (int64_t i = 1; i < l->n && !text; i++)
+		text = strcmp(sl_name(&sorted, i), sl_name(&sorted, i - 1)) == 0 ? sl_name(&sorted, i) : NULL;
+	for (int64_t i = 0; i < l->n && text && found < 2; i++)
+		if (strcmp(sl_name(l, i), text) == 0)
+			twice[found++] = i;
+	free(sorted.at);
+	return true;
+}
+
 bool sl_text_number(const char *text, double *out)
 {
 	static const char blanks[] = " \t";

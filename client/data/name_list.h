@@ -17,6 +17,9 @@ struct sl_names {
 /* False: out of memory; the list is as it was. */
 bool sl_names_add(struct sl_names *list, const char *text);
 void sl_names_sort(struct sl_names *list); /* by bytes */
+/* Finds a text that the list has twice: twice[2] are its first two places, or -1 if all texts differ. Of several such
+ * texts it is the first by bytes. False: out of memory. */
+bool sl_names_twice(const struct sl_names *list, int64_t twice[2]);
 /* Adds each distinct text of *all to the empty list *out, sorted: by value if all are numbers, else by bytes. Sorts
  * *all by bytes, too. False: out of memory. */
 bool sl_names_different(struct sl_names *out, struct sl_names *all);

@@ -4,6 +4,7 @@
 
 #include "client/align/align_talk.h"
 #include "client/data/aligned.h"
+#include "common/base/log.h"
 #include "common/link/seal.h"
 #include "tests/support/unit.h"
 
@@ -512,6 +513,38 @@ static void another_key_or_group_does_not_open(void **unused)
 
 /* ---- the file */
 
+static char heard[400];
+
+static void hear(void *arg, const char *line, size_t len)
+{
+	snprintf(heard, sizeof heard, "%.*s", (int)len, line);
+}
+
+static void blanks_of_all_kinds_are_told_of(void **unused)
+{
+	static const char *const name[] = {" a",      "a ",      "\u00a0a", "a\u00a0",
+					   "\u3000a", "a\u2009", "é\u202f", "a\u2003"};
+	static const char *const plain[] = {"a", "é", "a\u3000b", "\u4e00"};
+	struct sl_names own = {0};
+	struct sl_fail fail;
+
+	sl_log_set_sink(hear, NULL);
+	for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
+		heard[0] = 0;
+		assert_true(sl_names_add(&own, name[i]));
+		assert_int_equal(sl_aligned_check(&own, &fail), SL_OK);
+		assert_non_null(strstr(heard, "ids-with-blanks: data.id: 1 of 1 names begin or end with a blank"));
+		sl_names_close(&own);
+	}
+	heard[0] = 0;
+	for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+		assert_true(sl_names_add(&own, plain[i]));
+	assert_int_equal(sl_aligned_check(&own, &fail), SL_OK);
+	assert_string_equal(heard, "");
+	sl_names_close(&own);
+	sl_log_set_sink(NULL, NULL);
+}
+
 static void the_file_is_whole_or_refused(void **unused)
 {
 	char path[] = "/tmp/test_align.XXXXXX", text[400];
@@ -544,6 +577,7 @@ static void the_file_is_whole_or_refused(void **unused)
 	assert_int_equal(sl_aligned_places(&in, SL_SPLIT_TRAIN, &own, &place, &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "rows 4 and 6 are both called \"b\""));
 	assert_int_equal(sl_aligned_check(&own, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "rows 4 and 6 are both called \"b\""));
 	sl_names_close(&own);
 	for (int i = 0; i < 2; i++) {
 		assert_true(sl_names_add(&own, i ? "a\nb" : ""));
@@ -616,6 +650,7 @@ int main(void)
 		cmocka_unit_test(a_lying_server_is_found),
 		cmocka_unit_test(replays_do_not_open),
 		cmocka_unit_test(another_key_or_group_does_not_open),
+		cmocka_unit_test(blanks_of_all_kinds_are_told_of),
 		cmocka_unit_test(the_file_is_whole_or_refused),
 		cmocka_unit_test(several_sources_are_joined),
 	};
