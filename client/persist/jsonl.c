@@ -16,6 +16,7 @@
 #include "common/base/folder.h"
 #include "common/base/guard.h"
 #include "common/conf/conf.h"
+#include "common/base/log.h"
 #include "common/telemetry/json.h"
 
 struct sl_jsonl {
@@ -224,13 +225,23 @@ json_t *sl_jsonl_rounding(const double *rounding, int n)
 	return json_null();
 }
 
+json_t *sl_jsonl_warnings(void)
+{
+	json_t *all = json_array();
+	struct sl_log_warning w;
+
+	for (int i = 0; sl_log_warning(i, &w); i++)
+		json_array_append_new(all, json_pack("{s:s, s:o}", "id", w.id, "text", sl_json_text(w.text)));
+	return all;
+}
+
 enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *s)
 {
 	if (!log)
 		return SL_OK;
 	return put(log,
 		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so so so so "
-			     "so ss? ss? so so so}",
+			     "so ss? ss? so so so so so}",
 			     "type", "summary", "outcome", s->outcome, "epochs", integer(s->epochs), "steps",
 			     integer(s->steps), "skipped", integer(s->skipped), "samples", integer(s->samples),
 			     "test_loss", sl_json_real(s->test_loss), "test_acc", sl_json_real(s->test_acc),
@@ -249,7 +260,8 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 			     "test_metrics", scores(s->score), "tx_mb_s", sl_json_real(s->tx_mb_s), "rx_mb_s",
 			     sl_json_real(s->rx_mb_s), "test_undefined", s->undefined, "best_metric", s->best_metric,
 			     "still_steps", integer(s->still), "servers_word", sl_jsonl_words(s), "label_rounding",
-			     sl_jsonl_rounding(s->rounding, s->numbers)));
+			     sl_jsonl_rounding(s->rounding, s->numbers), "warned", integer(sl_log_warned()), "warnings",
+			     sl_jsonl_warnings()));
 }
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)

@@ -87,6 +87,8 @@ struct json_t;
 struct json_t *sl_jsonl_rounding(const double *rounding, int n);
 /* s->word as an array. */
 struct json_t *sl_jsonl_words(const struct sl_jsonl_summary *s);
+/* The warnings of this process that the log kept (log.h), each with its id and text. */
+struct json_t *sl_jsonl_warnings(void);
 
 /* Opens the file to append; creates it and its folders if needed. CANTCREATE; BUSY: another process has it open. */
 enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/figures/by_class.h"
+#include "common/base/log.h"
 #include "common/base/wrap.h"
 #include "common/telemetry/json.h"
 
@@ -285,6 +286,28 @@ static void print_words(const struct sl_jsonl_summary *s)
 		putchar('\n');
 }
 
+/* "3 warnings: class-missing, same-data" */
+static void print_warnings(void)
+{
+	const unsigned long long n = sl_log_warned();
+	const char *id[SL_LOG_KEPT];
+	struct sl_log_warning w;
+
+	for (int i = 0; sl_log_warning(i, &w); i++) {
+		bool said = false;
+
+		id[i] = w.id;
+		for (int k = 0; k < i; k++)
+			said = said || strcmp(id[k], w.id) == 0;
+		if (!i)
+			printf("%llu warning%s: %s", n, sl_plural((long long)n), w.id);
+		else if (!said)
+			printf(", %s", w.id);
+	}
+	if (n)
+		putchar('\n');
+}
+
 static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
 			const struct sl_training_link *link)
 {
@@ -315,6 +338,7 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 		print_test(s, t);
 	sl_by_class_print(t->scores, t->labels);
 	sl_by_target_print(t->scores, t->score, t->labels);
+	print_warnings();
 }
 
 static void print_json(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
@@ -344,6 +368,8 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	json_object_set_new(root, "servers_word", sl_jsonl_words(s));
 	json_object_set_new(root, "label_rounding", sl_jsonl_rounding(s->rounding, s->numbers));
 	json_object_set_new(root, "still_steps", json_integer((json_int_t)s->still));
+	json_object_set_new(root, "warned", json_integer((json_int_t)sl_log_warned()));
+	json_object_set_new(root, "warnings", sl_jsonl_warnings());
 	json_object_set_new(root, "test_loss", sl_json_real(s->test_loss));
 	json_object_set_new(root, "test_acc", sl_json_real(s->test_acc));
 	json_object_set_new(root, "best_test_acc", sl_json_real(s->best_test_acc));

@@ -100,6 +100,17 @@ static void write_whole(const char *data, size_t len)
 	}
 }
 
+/* Under the lock; line[len] is the newline. */
+static void write_line(const char *line, size_t len)
+{
+	if (hook)
+		hook(hook_arg);
+	if (sink)
+		sink(sink_arg, line, len);
+	else
+		write_whole(line, len + 1);
+}
+
 /* Whether stderr is the very stream that JOURNAL_STREAM names. The variable alone proves nothing: a shell of a
  * desktop session inherits it although it writes to a terminal. */
 static bool to_journal(void)
@@ -115,6 +126,51 @@ static bool to_journal(void)
 const char *sl_log_priority(enum sl_log_level level)
 {
 	return to_journal() ? levels[level].priority : "";
+}
+
+static struct sl_log_warning kept[SL_LOG_KEPT];
+static int n_kept;
+static uint64_t warned;
+
+/* Under the lock. */
+static void keep(const char *id, const char *text)
+{
+	int of_id = 0;
+
+	warned++;
+	for (int i = 0; i < n_kept; i++) {
+		const bool same = strcmp(kept[i].id, id) == 0;
+
+		if (same && strncmp(kept[i].text, text, SL_LOG_KEPT_TEXT - 1) == 0)
+			return;
+		of_id += same;
+	}
+	if (n_kept == SL_LOG_KEPT || of_id == SL_LOG_KEPT_OF_ID)
+		return;
+	kept[n_kept].id = id;
+	snprintf(kept[n_kept++].text, SL_LOG_KEPT_TEXT, "%s", text);
+}
+
+bool sl_log_warning(int i, struct sl_log_warning *out)
+{
+	bool has;
+
+	pthread_mutex_lock(&lock);
+	has = i < n_kept;
+	if (has)
+		*out = kept[i];
+	pthread_mutex_unlock(&lock);
+	return has;
+}
+
+uint64_t sl_log_warned(void)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&lock);
+	n = warned;
+	pthread_mutex_unlock(&lock);
+	return n;
 }
 
 void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...)
@@ -136,15 +192,13 @@ void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...)
 		m = (int)(sizeof line - (size_t)n - 2);
 	line[n + m] = 0;
 	sl_text_make_safe(line + n, ' ');
-	line[n + m] = '\n';
 
 	pthread_mutex_lock(&lock);
-	if (hook)
-		hook(hook_arg);
-	if (sink)
-		sink(sink_arg, line, (size_t)(n + m));
-	else
-		write_whole(line, (size_t)(n + m) + 1);
+	if (level == SL_LOG_WARN)
+		keep(id, line + n);
+	line[n + m] = '\n';
+	if (level <= sl_log_level())
+		write_line(line, (size_t)(n + m));
 	pthread_mutex_unlock(&lock);
 	errno = saved_errno;
 }

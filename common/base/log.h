@@ -13,6 +13,11 @@ enum sl_log_level { SL_LOG_ERROR, SL_LOG_WARN, SL_LOG_INFO, SL_LOG_DEBUG, SL_LOG
 
 void sl_log_set_level(enum sl_log_level level); /* default INFO */
 enum sl_log_level sl_log_level(void);
+/* Whether a line is written, or kept for a summary. */
+static inline bool sl_log_takes(enum sl_log_level level)
+{
+	return level <= SL_LOG_WARN || level <= sl_log_level();
+}
 
 /* "<3>" if stderr is the journal, else "": a prefix for lines that are written without sl_log. */
 const char *sl_log_priority(enum sl_log_level level);
@@ -35,15 +40,25 @@ bool sl_log_admits(const char *id);
 void sl_log_tell_left_out(bool now);
 uint64_t sl_log_left_out(void); /* lines that were left out since the start, of all ids */
 
-#define sl_log_limited(level, id, ...)                              \
-	do {                                                        \
-		if ((level) <= sl_log_level() && sl_log_admits(id)) \
-			sl_log_write((level), (id), __VA_ARGS__);   \
+/* The warnings of this process, for the summary of a run, also those that the level leaves out. Kept is each text once:
+ * the first SL_LOG_KEPT_OF_ID of an id, and SL_LOG_KEPT in all. */
+enum { SL_LOG_KEPT = 32, SL_LOG_KEPT_OF_ID = 4, SL_LOG_KEPT_TEXT = 512 };
+struct sl_log_warning {
+	const char *id;
+	char text[SL_LOG_KEPT_TEXT];
+};
+bool sl_log_warning(int i, struct sl_log_warning *out); /* the i-th; false: there are no more */
+uint64_t sl_log_warned(void);                           /* all of them, repeated ones included */
+
+#define sl_log_limited(level, id, ...)                            \
+	do {                                                      \
+		if (sl_log_takes(level) && sl_log_admits(id))     \
+			sl_log_write((level), (id), __VA_ARGS__); \
 	} while (0)
 
 #define sl_log(level, id, ...)                                    \
 	do {                                                      \
-		if ((level) <= sl_log_level())                    \
+		if (sl_log_takes(level))                          \
 			sl_log_write((level), (id), __VA_ARGS__); \
 	} while (0)
 

@@ -37,6 +37,9 @@ grep -q '^WARN other-data: the model was trained with split .*"seed":0.*: sample
 sed "s#$tmp/table#$tmp/whole#; s/split: {[^}]*}/ignore: [patient]/" "$tmp/client.yaml" >"$tmp/whole.yaml"
 client undivided "$tmp/whole.yaml" --local --set train.max_steps=1 || fail "undivided: $(cat "$tmp/undivided.log")"
 grep -q '^WARN same-data: the samples of the evaluation are those of training' "$tmp/undivided.log" || fail "val.csv is train.csv: $(cat "$tmp/undivided.log")"
+grep -q '^[1-9] warnings*: .*same-data' "$tmp/undivided.log" || fail "the summary has no warnings: $(cat "$tmp/undivided.log")"
+tail -n1 "$tmp/undivided/log.jsonl" | jq -e '.warned >= 1 and any(.warnings[]; .id == "same-data" and (.text | startswith("the samples of the evaluation")))' >/dev/null ||
+	fail "log.jsonl has no warnings: $(tail -n1 "$tmp/undivided/log.jsonl")"
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/undivided" >"$tmp/eval.log" 2>&1 || fail "eval of another training's model: $(cat "$tmp/eval.log")"
 grep -q '^WARN other-data: the model was trained with split null, .*: samples of its training may be among these$' "$tmp/eval.log" || fail "eval with a split that the training had not: $(cat "$tmp/eval.log")"
 "$SPLITC" predict "$tmp/client.yaml" --local --set log.dir="$tmp/undivided" "$tmp/table/train.csv" >"$tmp/rows" 2>"$tmp/eval.log" && ! grep -q other-data "$tmp/eval.log" ||
@@ -69,6 +72,8 @@ for seed in 0 1 2 3 4 5; do
 	lacking=$("$SPLITC" data "$tmp/client.yaml" --json --set data.dir="$tmp/rare" --set model.classes=3 --set data.split.by= --set data.split.seed=$seed \
 		--set data.split.train=0.6 --set data.split.val=0.4 --set data.split.test=0 | jq -r '.classes[2] | if .train == 0 then "training" else "the evaluation" end')
 	[ "$(grep -c "^WARN class-missing: class \"c\": no sample of $lacking has it" "$tmp/rare.log")" = 1 ] || fail "seed $seed lacks c in $lacking: $(cat "$tmp/rare.log")"
+	rare $seed --json --set log.level=error && ! grep -q WARN "$tmp/rare.log" || fail "log.level: $(cat "$tmp/rare.log")"
+	grep '^{' "$tmp/rare.log" | jq -e --arg part "$lacking" 'any(.warnings[]; .id == "class-missing" and (.text | contains($part)))' >/dev/null || fail "$(cat "$tmp/rare.log")"
 	[ "$lacking" = training ] || learned=$((learned + 1))
 done
 [ $learned -gt 0 ] && [ $learned -lt 6 ] || fail "in $learned of 6 seeds the class is in training"

@@ -187,6 +187,32 @@ static void lines_of_peers_are_limited(void **state)
 	assert_null(strstr(strstr(told, "left out"), "log-limit"));
 }
 
+static void warn_often(void)
+{
+	sl_log_set_level(SL_LOG_ERROR);
+	for (int i = 0; i < 100; i++)
+		sl_log(SL_LOG_WARN, i % 2 ? "test-even" : "test-odd", "value %d", i / 4);
+	sl_log_set_level(SL_LOG_INFO);
+}
+
+/* For the summary of a run: each text once, a few of each id, also where the log has none. All are counted. */
+static void warnings_are_kept(void **state)
+{
+	const uint64_t before = sl_log_warned();
+	struct sl_log_warning w;
+	int even = 0, n = 0;
+
+	assert_string_equal(captured(warn_often), "");
+	assert_int_equal(sl_log_warned() - before, 100);
+	for (; sl_log_warning(n, &w); n++) {
+		if (strcmp(w.id, "test-even") != 0)
+			continue;
+		assert_int_equal(w.text[6], '0' + even++);
+	}
+	assert_int_equal(even, SL_LOG_KEPT_OF_ID);
+	assert_in_range(n, 8, SL_LOG_KEPT);
+}
+
 static void buf_never_grows(void **state)
 {
 	uint8_t mem[8] = {0};
@@ -408,6 +434,7 @@ int main(void)
 		cmocka_unit_test(fail_text_is_one_line),
 		cmocka_unit_test(log_lines),
 		cmocka_unit_test(lines_of_peers_are_limited),
+		cmocka_unit_test(warnings_are_kept),
 		cmocka_unit_test(buf_never_grows),
 		cmocka_unit_test(bytes_are_taken_in_order),
 		cmocka_unit_test(file_read_checks),
