@@ -221,18 +221,20 @@ static void add_scale(json_t *about, const struct sl_setup *s)
 }
 
 /* Warns of an evaluation on the samples that train. `then` tells of training, `now` of the evaluation; either may be
- * NULL. With data.split both name the whole set, whose parts have no sample in common. */
-static void warn_of_same(const json_t *then, const json_t *now)
+ * NULL. With data.split both name the whole set, whose parts have no sample in common. Returns whether it warned. */
+static bool warn_of_same(const json_t *then, const json_t *now)
 {
 	const json_t *train = json_object_get(then, split_name[SL_SPLIT_TRAIN]),
 		     *test = json_object_get(now, split_name[SL_SPLIT_TEST]);
 	const char *own = json_string_value(json_object_get(test, "fingerprint"));
 
-	if (own && strtoull(own, NULL, 16) && !json_object_get(then, "split") && !json_object_get(now, "split") &&
-	    json_equal(json_object_get(train, "fingerprint"), json_object_get(test, "fingerprint")))
-		sl_log(SL_LOG_WARN, "same-data",
-		       "the samples of the evaluation are those of training, so its figures say nothing of new "
-		       "samples: give others as val or test, or divide the data by data.split");
+	if (!own || !strtoull(own, NULL, 16) || json_object_get(then, "split") || json_object_get(now, "split") ||
+	    !json_equal(json_object_get(train, "fingerprint"), json_object_get(test, "fingerprint")))
+		return false;
+	sl_log(SL_LOG_WARN, "same-data",
+	       "the samples of the evaluation are those of training, so its figures say nothing of new samples: give "
+	       "others as val or test, or divide the data by data.split");
+	return true;
 }
 
 enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
@@ -249,7 +251,8 @@ enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 		json_object_set(about, SL_ABOUT_ALSO, also);
 	json_decref(also);
 	add_fingerprints(about, s);
-	warn_of_same(about, about);
+	if (!warn_of_same(about, about))
+		sl_setup_warn_of_rows(s);
 	add_network(about, s);
 	add_scale(about, s);
 	free(s->about);
@@ -576,7 +579,7 @@ enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 		err = same_labels(s, then, now, fail);
 	if (now && !err && !s->given && !s->streams) {
 		add_fingerprints(now, s);
-		warn_of_same(then, now);
+		(void)warn_of_same(then, now);
 	}
 	for (size_t i = 0; i < sizeof of_pictures / sizeof of_pictures[0] && now && !err; i++)
 		if (json_object_get(then, "transforms") && json_object_get(now, "transforms") && !is_older_grey(then))

@@ -468,32 +468,61 @@ static enum sl_err check_count(const struct sl_setup *s, int64_t own, int64_t ot
 						  sl_plural(own), (long long)other);
 }
 
-enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail)
+/* Checks a part without reading its samples. */
+static enum sl_err check_unread(struct sl_setup *s, enum sl_split split, struct sl_set *out, struct sl_fail *fail)
+{
+	enum sl_err err = sl_about_recall(s, fail);
+	struct names name;
+	struct sl_set_spec spec;
+
+	if (err)
+		return err;
+	spec = data_spec(s, split, &name);
+	err = check_split(s, &spec, out, sl_set_check(out, &spec, fail), fail);
+	if (!err)
+		note_left_out(&spec);
+	sl_about_forget(s);
+	return err;
+}
+
+/* Opens a part and counts its classes. Left unread are sources of which that makes sense: they have all classes. So are
+ * those of which a group has already opened a member's part, since *samples counts the whole. */
+static enum sl_err check_part(struct sl_setup *s, enum sl_split split, int64_t *samples, struct sl_fail *fail)
 {
 	struct names name;
+	const struct sl_set_spec spec = data_spec(s, split, &name);
+	const struct sl_source *source = sl_source_find(spec.source);
+	const bool unread = s->set[split].source || !source || (source->check && !spec.parts);
+	struct sl_set set;
+	enum sl_err err = unread ? check_unread(s, split, &set, fail) : sl_setup_split(s, split, fail);
+
+	if (!err && !unread)
+		set = s->set[split];
+	if (!err && split == SL_SPLIT_TRAIN)
+		err = check_sampling(s, &set, fail);
+	if (!err && s->set[split].source)
+		err = sl_setup_check_classes(s, split, fail);
+	for (int k = 0; k < s->n_features && !s->further && !err; k++)
+		err = check_count(s, set.count, s->features[k].set[split].count, fail);
+	if (!err)
+		*samples = set.count;
+	return err;
+}
+
+enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail)
+{
 	enum sl_err err = sl_setup_check_transforms(s, fail);
 
 	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++)
 		err = read_aligned(s, (enum sl_split)split, fail);
-	if (!err)
-		err = sl_about_recall(s, fail);
-
 	samples[SL_SPLIT_TRAIN] = 0;
-	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++) {
-		const struct sl_set_spec spec = data_spec(s, (enum sl_split)split, &name);
-		struct sl_set set;
-
-		err = check_split(s, &spec, &set, sl_set_check(&set, &spec, fail), fail);
-		if (!err && split == SL_SPLIT_TRAIN)
-			err = check_sampling(s, &set, fail);
-		if (!err) {
-			note_left_out(&spec);
-			samples[split] = set.count;
-		}
-		for (int k = 0; k < s->n_features && !s->further && !err; k++)
-			err = check_count(s, set.count, s->features[k].set[split].count, fail);
+	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++)
+		err = check_part(s, (enum sl_split)split, &samples[split], fail);
+	if (!err && train && s->set[SL_SPLIT_TRAIN].source && s->set[SL_SPLIT_TEST].source) {
+		err = sl_setup_label_scale(s, true, fail);
+		if (!err)
+			err = sl_about_make(s, fail);
 	}
-	sl_about_forget(s);
 	return err || !train ? err : sl_setup_keep(s, fail);
 }
 

@@ -40,6 +40,16 @@ grep -q '^WARN same-data: the samples of the evaluation are those of training' "
 grep -q '^[1-9] warnings*: .*same-data' "$tmp/undivided.log" || fail "the summary has no warnings: $(cat "$tmp/undivided.log")"
 tail -n1 "$tmp/undivided/log.jsonl" | jq -e '.warned >= 1 and any(.warnings[]; .id == "same-data" and (.text | startswith("the samples of the evaluation")))' >/dev/null ||
 	fail "log.jsonl has no warnings: $(tail -n1 "$tmp/undivided/log.jsonl")"
+"$SPLITC" train "$tmp/whole.yaml" --check-config >"$tmp/check.log" 2>&1 && grep -q '^WARN same-data: ' "$tmp/check.log" || fail "--check-config: $(cat "$tmp/check.log")"
+# Rows that training has, too, where the evaluation has others beside them. Rows that repeat everywhere are no such sign.
+cp -r "$tmp/whole" "$tmp/shared"
+(cd "$tmp/shared" && { head -n 41 train.csv && awk -F, -v OFS=, 'NR > 1 && NR < 101 { $2 += 1000; print }' train.csv; } >val.csv)
+for way in '--check-config' '--local --fresh --set train.max_steps=1'; do # (words)
+	"$SPLITC" train "$tmp/whole.yaml" $way --set data.dir="$tmp/shared" --set log.dir="$tmp/shared-run" >"$tmp/shared.log" 2>&1 || fail "$way: $(cat "$tmp/shared.log")"
+	grep -q '^WARN same-rows: 40 of 139 samples of the evaluation are samples of training' "$tmp/shared.log" || fail "$way: $(cat "$tmp/shared.log")"
+done
+(cd "$tmp/shared" && for f in train val; do awk -F, -v OFS=, 'NR > 1 { $2 = NR % 3; $3 = 1 } { print }' $f.csv >$f && mv $f $f.csv; done)
+"$SPLITC" train "$tmp/whole.yaml" --check-config --set data.dir="$tmp/shared" >"$tmp/shared.log" 2>&1 && ! grep same-rows "$tmp/shared.log" || fail "few values: $(cat "$tmp/shared.log")"
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/undivided" >"$tmp/eval.log" 2>&1 || fail "eval of another training's model: $(cat "$tmp/eval.log")"
 grep -q '^WARN other-data: the model was trained with split null, .*: samples of its training may be among these$' "$tmp/eval.log" || fail "eval with a split that the training had not: $(cat "$tmp/eval.log")"
 "$SPLITC" predict "$tmp/client.yaml" --local --set log.dir="$tmp/undivided" "$tmp/table/train.csv" >"$tmp/rows" 2>"$tmp/eval.log" && ! grep -q other-data "$tmp/eval.log" ||
@@ -72,6 +82,7 @@ for seed in 0 1 2 3 4 5; do
 	lacking=$("$SPLITC" data "$tmp/client.yaml" --json --set data.dir="$tmp/rare" --set model.classes=3 --set data.split.by= --set data.split.seed=$seed \
 		--set data.split.train=0.6 --set data.split.val=0.4 --set data.split.test=0 | jq -r '.classes[2] | if .train == 0 then "training" else "the evaluation" end')
 	[ "$(grep -c "^WARN class-missing: class \"c\": no sample of $lacking has it" "$tmp/rare.log")" = 1 ] || fail "seed $seed lacks c in $lacking: $(cat "$tmp/rare.log")"
+	rare $seed --check-config && [ "$(grep -c "^WARN class-missing: .* $lacking has it" "$tmp/rare.log")" = 1 ] || fail "--check-config: $(cat "$tmp/rare.log")"
 	rare $seed --json --set log.level=error && ! grep -q WARN "$tmp/rare.log" || fail "log.level: $(cat "$tmp/rare.log")"
 	grep '^{' "$tmp/rare.log" | jq -e --arg part "$lacking" 'any(.warnings[]; .id == "class-missing" and (.text | contains($part)))' >/dev/null || fail "$(cat "$tmp/rare.log")"
 	[ "$lacking" = training ] || learned=$((learned + 1))
