@@ -128,6 +128,7 @@ struct drive {
 	struct sl_step_result result;
 	struct sl_fail cause;
 	struct sl_retry failed;   /* links since the last batch that was done */
+	uint64_t lost_before;     /* the first step that no lost link has reached; 0: none was lost */
 	struct sl_fail abandoned; /* WHY_NONFINITE: what the run ends with */
 	/* the run's outcome so far */
 	struct sl_training_link link; /* figures of the links that are closed */
@@ -162,7 +163,7 @@ enum {
 	LOSS_WAITS = 1,         /* link.on_server_lost: wait */
 	LOSS_MEMBER = 2,        /* of a group whose members have the same steps; the server has welcomed it */
 	LOSS_STALLED = 4,       /* link.stall_s */
-	LOSS_RESTARTED = 8,     /* the server answers, but has no session: the first loss since a batch was done */
+	LOSS_RESTARTED = 8,     /* the server answers, but has no session: the first loss since the run got further */
 	LOSS_RETRIED = 16,      /* another link has failed since a batch was done */
 	LOSS_AGAIN = 32,        /* sl_retry_failed */
 	LOSS_KNOWN = 64,        /* the server has welcomed this run before */

@@ -113,14 +113,18 @@ static bool may_be_last(const struct drive *d, const struct sl_fail *why)
 static struct sl_loss loss_of(struct drive *d, const struct sl_fail *fail)
 {
 	const struct sl_link *link = sl_remote_link(d->remote);
-	const bool first = !d->failed.lost;
+	const uint64_t step = sl_training_state(d->run).step;
+	const bool first = !d->failed.lost, further = step >= d->lost_before;
 
+	if (further)
+		d->lost_before = step + 1;
 	return (struct sl_loss){
 		fail->code,
 		(d->setup->conf->link.on_server_lost == SL_LOST_WAIT ? LOSS_WAITS : 0) |
 			(d->setup->epoch_steps && d->joined ? LOSS_MEMBER : 0) |
 			(sl_link_stalled(link) ? LOSS_STALLED : 0) |
-			(first && fail->code == SL_ERR_PEER_LOST && sl_link_came_back(link) ? LOSS_RESTARTED : 0) |
+			(first && further && fail->code == SL_ERR_PEER_LOST && sl_link_came_back(link) ? LOSS_RESTARTED
+												       : 0) |
 			(first ? 0 : LOSS_RETRIED) | (sl_retry_failed(&d->failed, fail->code) ? LOSS_AGAIN : 0) |
 			(d->joined || d->options->resume ? LOSS_KNOWN : 0) | (sl_link_was_up(link) ? 0 : LOSS_AT_DOOR) |
 			(d->why ? LOSS_ENDS : 0) | (may_be_last(d, fail) ? LOSS_MAY_BE_LAST : 0) |
