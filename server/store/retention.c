@@ -291,23 +291,51 @@ static bool removed(const struct sl_retention *w, const struct entry *e, int64_t
 	return true;
 }
 
+/* When a server last looked at the folder, by the time that it went by: that of the lock file, which sl_retention_run
+ * sets. INT64_MAX: there is no such file. */
+static int64_t last_look_s(const struct sl_retention *w)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	return snprintf(path, sizeof path, "%s/lock", w->dir) < PATH_MAX && lstat(path, &st) == 0
+		       ? (int64_t)st.st_mtim.tv_sec
+		       : INT64_MAX;
+}
+
+static void set_used(const struct sl_retention *w, const char *name, int64_t used_s, int64_t used_ns)
+{
+	const struct timespec used = {.tv_sec = used_s, .tv_nsec = used_ns}, at[2] = {used, used};
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof path, "%s/%s", w->dir, name) < PATH_MAX)
+		(void)!utimensat(AT_FDCWD, path, at, AT_SYMLINK_NOFOLLOW);
+}
+
 int64_t sl_retention_opened(const struct sl_retention *w, int64_t clock_s)
 {
-	int64_t newest_s = INT64_MIN;
+	int64_t newest_s = INT64_MIN, last_s;
+	int moved = 0;
 	struct list l;
 
 	if (!w->dir[0] || !w->ttl_s || access(w->dir, F_OK) != 0 || !list_open(&l, w))
 		return clock_s;
 	for (int i = 0; i < l.n; i++)
 		newest_s = l.entry[i].used_s > newest_s ? l.entry[i].used_s : newest_s;
+	last_s = last_look_s(w);
+	last_s = newest_s < last_s ? newest_s : last_s;
+	for (int i = 0; i < l.n && clock_s - last_s > w->ttl_s; i++)
+		if (l.entry[i].used_s <= last_s) {
+			set_used(w, l.entry[i].name, l.entry[i].used_s + clock_s - last_s, l.entry[i].used_ns);
+			moved++;
+		}
 	list_close(&l);
-	if (newest_s == INT64_MIN || clock_s - newest_s <= w->ttl_s)
-		return clock_s;
-	sl_log(SL_LOG_WARN, "store-clock",
-	       "%s: by this host's clock no file was used for %lld s, and all would be removed (store_ttl_s): is the "
-	       "clock right? The time in which no server ran is not counted",
-	       w->dir, (long long)(clock_s - newest_s));
-	return newest_s;
+	if (moved)
+		sl_log(SL_LOG_WARN, "store-clock",
+		       "%s: by this host's clock no server looked at %d file%s for %lld s, and they would be removed "
+		       "(store_ttl_s): is the clock right? The time in which no server ran is not counted",
+		       w->dir, moved, sl_plural(moved), (long long)(clock_s - last_s));
+	return clock_s;
 }
 
 int64_t sl_retention_now(int64_t clock_s, int64_t opened_s, int64_t since_s)
@@ -362,6 +390,7 @@ struct sl_retention_result sl_retention_run(const struct sl_retention *w, int64_
 		r.oldest_s = age_s > r.oldest_s ? age_s : r.oldest_s;
 	}
 	list_close(&l);
+	set_used(w, "lock", now_s, 0);
 	r.space = sl_diskspace_of(w->dir);
 	return r;
 }

@@ -63,8 +63,9 @@ struct sl_retention_result {
 	struct sl_diskspace space;      /* of the disk afterwards */
 };
 
-/* The time from which files' ages are counted, for a server that starts now, at clock_s. A clock by which every file is
- * too old may be wrong: then it is the time at which the newest was used, with a warning. Blocks on the disk. */
+/* Begins for a server that starts now, at clock_s, and returns the time from which ages are counted. If files would be
+ * too old, though no server has looked at them for store_ttl_s, the clock may have been set: then they count as that
+ * much younger, also at later starts, with a warning. Blocks on the disk. */
 int64_t sl_retention_opened(const struct sl_retention *retention, int64_t clock_s);
 /* The present time for a wall clock that may jump forward. `clock_s`: its time now; `opened_s`: its time `since_s`
  * seconds ago, as counted by a monotonic clock. Returns the earlier of clock_s and opened_s + since_s, since a later

@@ -400,11 +400,45 @@ static void a_clock_that_is_far_ahead_at_a_start_removes_nothing(void **state)
 
 	assert_int_equal(clear(state) + fill(state), 0);
 	assert_int_equal(sl_retention_opened(&w, NOW + 450), NOW + 450); /* the newest, of 50 s ago, is still good */
-	assert_int_equal(sl_retention_opened(&w, NOW + 451), NOW - 50);
-	assert_int_equal(sl_retention_run(&w, sl_retention_now(NOW + 451, NOW - 50, 60)).removed, 0);
+	assert_int_equal(sl_retention_opened(&w, NOW + 451), NOW + 451);
+	assert_int_equal(sl_retention_run(&w, NOW + 451 + 60).removed, 0);
 	assert_left(0x1ff);
+	assert_int_equal(sl_retention_run(&w, NOW + 451 + 501).removed, OURS);
 	w.ttl_s = 0;
 	assert_int_equal(sl_retention_opened(&w, NOW + 100000), NOW + 100000);
+}
+
+static void write_at(const char *name, int64_t at_s)
+{
+	const struct timespec at[2] = {{at_s, 0}, {at_s, 0}};
+	int fd = open(path_of(name), O_WRONLY | O_CREAT, 0600);
+
+	assert_true(fd >= 0 && futimens(fd, at) == 0);
+	close(fd);
+}
+
+/* Nor at a second start, where the first server has written a file by that clock; nor where the clock was set while a
+ * server ran, whose last look at the folder the lock file tells. */
+static void a_clock_that_stays_far_ahead_removes_nothing(void **state)
+{
+	static const char recent[] = "session-" ID_B "-000000000011.safetensors";
+	const int64_t years = 200000000;
+
+	for (int set_at_start = 0; set_at_start < 2; set_at_start++) {
+		struct sl_retention w = {.dir = dir, .ttl_s = 500};
+		const int64_t first = set_at_start ? NOW + years : NOW;
+
+		assert_int_equal(clear(state) + fill(state), 0);
+		write_at("lock", NOW);
+		assert_int_equal(sl_retention_opened(&w, first), first);
+		write_at(recent, NOW + years);
+		assert_int_equal(sl_retention_run(&w, sl_retention_now(NOW + years, first, 60)).removed, 0);
+		assert_int_equal(sl_retention_opened(&w, NOW + years + 90), NOW + years + 90);
+		assert_int_equal(sl_retention_run(&w, NOW + years + 90).removed, 0);
+		assert_left(0x1ff);
+		assert_int_equal(sl_retention_run(&w, NOW + years + 90 + 501).removed, OURS + 1);
+	}
+	unlink(path_of("lock"));
 }
 
 static int remove_all(void **state)
@@ -434,6 +468,7 @@ int main(void)
 		cmocka_unit_test_setup(a_default_takes_nothing_away, clear),
 		cmocka_unit_test_setup(limits_that_are_open_fit_the_disk, clear),
 		cmocka_unit_test_setup(a_clock_that_is_far_ahead_at_a_start_removes_nothing, clear),
+		cmocka_unit_test_setup(a_clock_that_stays_far_ahead_removes_nothing, clear),
 		cmocka_unit_test(a_clock_that_jumps_makes_no_file_old),
 		cmocka_unit_test(without_a_store_there_is_nothing_to_do),
 		cmocka_unit_test_setup(a_store_is_one_server_s, fill),
