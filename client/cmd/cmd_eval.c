@@ -16,7 +16,8 @@ static const char *const usage[] = {
 	NULL,
 };
 
-/* Loss and accuracy of an evaluation with these codecs (NULL: the config's); a loss of NaN or Inf is NaN. */
+/* Loss and accuracy of an evaluation with these codecs (NULL: the config's); a loss of NaN or Inf is NaN. BUSY: it was
+ * stopped. */
 static enum sl_err evaluate(const struct sl_options *o, const char *codec, double *acc, double *loss, int *status,
 			    struct sl_fail *fail)
 {
@@ -31,6 +32,11 @@ static enum sl_err evaluate(const struct sl_options *o, const char *codec, doubl
 	*status = child.status;
 	if (err)
 		return err;
+	if (sl_child_asked_to_end() || child.status) {
+		*status = sl_err_exit_status(SL_ERR_BUSY);
+		json_decref(summary);
+		return SL_ERR_BUSY;
+	}
 	*acc = sl_json_number(summary, "test_acc");
 	*loss = sl_json_number(summary, "test_loss");
 	json_decref(summary);

@@ -169,7 +169,7 @@ static enum sl_err end_output(struct output *out, const struct sl_options *o, bo
 
 /* ---- the command ---- */
 
-/* Says how the prediction ended. UNAVAILABLE: a signal came before all samples were predicted. */
+/* Says how the prediction ended. BUSY: a signal came before all samples were predicted. */
 static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *setup, struct sl_fail *fail)
 {
 	const int64_t all = setup->set[SL_SPLIT_TEST].count;
@@ -178,8 +178,8 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 	if (p->fail.code)
 		return sl_fail_set(fail, p->fail.code, "%s", p->fail.text);
 	if (p->rows < (uint64_t)all)
-		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-				   "interrupted: %" PRIu64 " of %" PRId64 " samples were predicted", p->rows, all);
+		return sl_fail_set(fail, SL_ERR_BUSY, "interrupted: %" PRIu64 " of %" PRId64 " samples were predicted",
+				   p->rows, all);
 	if (p->unread)
 		sl_log(SL_LOG_WARN, "not-predicted", "%" PRIu64 " of %" PRId64 " samples cannot be read: no line",
 		       p->unread, all);

@@ -43,7 +43,7 @@ static void on_signal(void *arg, int signum)
 	struct generation *n = arg;
 	struct sl_fail why;
 
-	sl_passes_end(n->passes, sl_fail_set(&why, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum), &why);
+	sl_passes_end(n->passes, sl_fail_set(&why, SL_ERR_BUSY, "interrupted by signal %d", signum), &why);
 }
 
 enum sl_err sl_generate_run(struct sl_setup *setup, struct sl_generate *g, bool local, struct sl_fail *fail)

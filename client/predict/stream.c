@@ -223,7 +223,8 @@ static void on_signal(void *arg, int signum)
 	struct stream *s = arg;
 
 	if (!s->spec->path)
-		(void)sl_fail_set(&s->end, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum);
+		(void)sl_fail_set(&s->end, s->stops ? SL_ERR_UNAVAILABLE : SL_ERR_BUSY, "interrupted by signal %d",
+				  signum);
 	if (s->stops || !s->n)
 		sl_passes_end(s->passes, s->end.code, &s->end);
 	s->stops = true;

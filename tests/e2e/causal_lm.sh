@@ -181,7 +181,7 @@ started+=($writer)
 wait_for 'no local pass' grep -q ' failpoint: client.done, ' "$tmp/stops.log"
 signal INT $writer
 let_go stops
-ends_with $writer 69 $patience 'a local generation, after SIGINT'
+ends_with $writer 75 $patience 'a local generation, after SIGINT'
 grep -q 'interrupted by signal 2' "$tmp/stops.log" || fail "a local generation: $(cat "$tmp/stops.log")"
 other() { # NAME FILTER: the toy's folder, changed
 	mkdir -p "$tmp/$1"

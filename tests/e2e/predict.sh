@@ -96,6 +96,22 @@ SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.eval=hold@3 start_server 
 started+=($!)
 at_point slow server.eval
 signal INT $!
-ends_with $! 69 60 'predict that is interrupted'
+ends_with $! 75 60 'predict that is interrupted'
 grep -qE 'interrupted: [0-9]+ of 70 samples were predicted' "$tmp/cut.log" || fail "$(cat "$tmp/cut.log")"
+# Of two evaluations, the second one does not begin where the first was told to stop.
+for how in INT HUP; do
+	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.eval=hold@3 start_server "parity $how" store="$tmp/store $how"
+	"$SPLITC" eval "$tmp/client.yaml" --parity --set server="$endpoint" --set log.dir="$tmp/run" --set control="$tmp/c.sock" >"$tmp/cut.out" 2>&1 &
+	started+=($!)
+	at_point "parity $how" server.eval
+	signal $how $!
+	let_go "parity $how"
+	ends_with $! 75 60 "eval --parity that gets SIG$how"
+	[ "$(grep -c 'session-open' "$tmp/parity $how.log")" = 1 ] || fail 'the second evaluation began'
+done
+"$SPLITC" predict "$tmp/client.yaml" --stream --local --set log.dir="$tmp/run" --set control="$tmp/c.sock" < <(sleep 60 && echo) >"$tmp/cut.out" 2>"$tmp/lines.log" &
+started+=($!)
+wait_for 'it does not serve' grep -q serving "$tmp/lines.log"
+signal TERM $!
+ends_with $! 75 60 'predict --stream that is interrupted'
 echo "70 images, by the server and alone, in four forms; accuracy $(cat "$tmp/accuracy")"

@@ -88,19 +88,19 @@ soon() {
 soon
 
 # A server that ends at the same step each time is lost: the client does not try it for ever.
-ends_again() {
+falls() {
 	local port server_pid endpoint client_pid SPLITS=$PWD/$BUILD/fail/splits
 	port=$(free_port)
 	for start in 1 2 3; do # in step 4; a checkpoint of step 2 is there
-		SPLIT_FAILPOINTS=server.apply=kill@$((start > 1 ? 2 : 4)) start_server "again $start" listen="tcp://127.0.0.1:$port" store="$tmp/again store"
-		[ $start -gt 1 ] || start_client again "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set server="tcp://127.0.0.1:$port" --set train.checkpoint_every=2
+		SPLIT_FAILPOINTS=server.apply=kill@$((start > 1 ? 2 : 4)) start_server "falls $start" listen="tcp://127.0.0.1:$port" store="$tmp/falls store"
+		[ $start -gt 1 ] || start_client falls "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set server="tcp://127.0.0.1:$port" --set train.checkpoint_every=2
 		[ $start -gt 2 ] || ends_with "$server_pid" 137 $patience "server $start"
 	done
 	ends_with "$client_pid" 69 $patience 'a client whose server ends at the same step again'
-	[ "$(grep -c 'session-open: training' "$tmp/again.log")" = 2 ] || fail "it tried again: $(cat "$tmp/again.log")"
+	[ "$(grep -c 'session-open: training' "$tmp/falls.log")" = 2 ] || fail "it tried again: $(cat "$tmp/falls.log")"
 	end_process "$server_pid"
 }
-ends_again
+falls
 
 # waits_in_vain NAME WORDS [argument]…: a waiting client is told to stop. It has no step to finish, and says what is
 # left of the run.

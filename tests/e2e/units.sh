@@ -99,6 +99,9 @@ supervise() {
 	rc=0
 	PATH=$tmp/bin:$PATH timeout $patience sh -c "sleep() { :; }; $(sed "s|CONFIG FOLDER|$tmp/etc.yaml $tmp/run|" "$tmp/loop")" >"$tmp/$1.log" 2>&1 || rc=$?
 }
+printf '#!/bin/sh\n' >"$tmp/bin/sleep"
+chmod +x "$tmp/bin/sleep"
+again=$(sed -n 's|.*entrypoint: \[/usr/share/split/\([a-z-]*\)\]$|deploy/container/\1|p' deploy/docker-compose.yaml)
 for status in $(statuses 1 '.*'); do
 	printf '#!/bin/sh\necho start >>%s/starts\n[ $(wc -l <%s/starts) -gt 1 ] || exit %s\n' "$tmp" "$tmp" "$status" >"$tmp/bin/splitc-run"
 	chmod +x "$tmp/bin/splitc-run"
@@ -106,7 +109,20 @@ for status in $(statuses 1 '.*'); do
 	supervise loop
 	case " $(statuses 5 again) " in *" $status "*) starts=2 ends=0 ;; *) starts=1 ends=$((status > 0)) ;; esac
 	equal "starts after $status" "$(wc -l <"$tmp/starts"), then $rc" "$starts, then $ends"
+	rm -f "$tmp/starts"
+	rc=0
+	PATH=$tmp/bin:$PATH timeout $patience "$again" config folder || rc=$?
+	equal "the container's starts after $status" "$(wc -l <"$tmp/starts"), then $rc" "$starts, then $((starts > 1 ? 0 : status))"
 done
+# What stops the container stops the run, and starts no other one.
+printf '#!/bin/sh\ntrap "echo stopped >>%s/starts; exit 75" TERM\necho start >>%s/starts\nwhile :; do /bin/sleep 0.1; done\n' "$tmp" "$tmp" >"$tmp/bin/splitc-run"
+rm -f "$tmp/starts"
+PATH=$tmp/bin:$PATH "$again" config folder &
+started+=($!)
+wait_for 'the container starts nothing' test -s "$tmp/starts"
+signal TERM $!
+ends_with $! 75 $patience 'a container that is stopped'
+equal 'a container that is stopped' "$(xargs <"$tmp/starts")" 'start stopped'
 
 # A run that is told to stop twice under that loop comes to its end, and to the same weights.
 write_config "$tmp/etc.yaml"
