@@ -127,6 +127,17 @@ static enum sl_err check_kept(const struct sl_conf_client *conf, int index, stru
 		index + 1);
 }
 
+static enum sl_err drive_run(struct sl_setup *setup, const struct sl_drive_options *drive, bool local,
+			     struct sl_fail *fail)
+{
+	struct sl_memory_need need;
+	struct sl_fail why;
+
+	if (sl_memory_find(&need, setup, local || setup->conf->train.audit_every, &why) == SL_OK)
+		sl_memory_warn(&need, local);
+	return sl_drive(setup, drive, local, fail);
+}
+
 /* Trains one run per phase. */
 static enum sl_err run_phases(struct run *r, struct sl_drive_options *drive, bool local, struct sl_fail *fail)
 {
@@ -150,7 +161,7 @@ static enum sl_err run_phases(struct run *r, struct sl_drive_options *drive, boo
 		r->end.done = false;
 		err = open_setup(setup, &r->phase, drive->resume, r->parties.features, fail);
 		if (!err)
-			err = sl_drive(setup, drive, local, fail);
+			err = drive_run(setup, drive, local, fail);
 		more = !err && index + 1 < n && phase_done(conf, drive->end, &step);
 		if (!err && !more && index + 1 < n && !local)
 			err = check_kept(conf, index, fail);
@@ -261,7 +272,7 @@ static int train(struct run *r, int argc, char **argv)
 		if (!err)
 			err = open_run(r, conf, o.local, o.resume, &fail);
 		if (!err)
-			err = sl_drive(&r->setup, &drive, o.local, &fail);
+			err = drive_run(&r->setup, &drive, o.local, &fail);
 	}
 	if (err)
 		sl_memory_explain(&r->setup, o.local, &fail);

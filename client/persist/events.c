@@ -225,6 +225,8 @@ static enum sl_err create(struct sl_events *e)
 		     (unsigned long long)(now > e->newest ? now : e->newest + 1), host,
 		     (long)getpid()) >= (int)sizeof path)
 		return SL_ERR_CANTCREATE;
+	if (sl_folder_check(path, NULL) != SL_OK)
+		return SL_ERR_CANTCREATE;
 	e->fd = SL_FAILPOINT_CALL(SL_FP_EVENTS_OPEN,
 				  open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_APPEND, 0600));
 	if (e->fd < 0)

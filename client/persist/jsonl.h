@@ -54,7 +54,7 @@ struct sl_jsonl_direction {
 	double nominal_bytes;
 };
 
-enum { SL_JSONL_WORDS = 6 };
+enum { SL_JSONL_WORDS = 8 };
 
 /* Rates as in published tables: average = bytes sent / compute time; peak client = max over sends of bytes / send time;
  * peak server = max over receives of bytes / receive time. MB = 1e6 bytes. */

@@ -96,7 +96,8 @@ const char *sl_summary_stop_text(const struct sl_training_stop *s, char out[SL_S
 }
 
 /* What the server says of this run, and no audit, bound or comparison has checked. */
-static void list_words(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_link *link)
+static void list_words(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_totals *t,
+		       const struct sl_training_link *link)
 {
 	const struct sl_audit_share *a = &link->audited;
 	int n = 0;
@@ -105,6 +106,10 @@ static void list_words(struct sl_jsonl_summary *out, const struct sl_setup *setu
 		out->word[n++] = "steps";
 	if (!link->audits || a->evals < a->all_evals)
 		out->word[n++] = "evaluations";
+	if (t->steps && t->linked_from)
+		out->word[n++] = "earlier";
+	if (setup && setup->phase.index)
+		out->word[n++] = "phase-start";
 	if (setup && setup->conf && setup->conf->agreed.share.group[0])
 		out->word[n++] = "members";
 	out->word[n++] = "times";
@@ -155,7 +160,7 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 	};
 	sl_summary_scores(out->score, t->score);
 	if (!local)
-		list_words(out, setup, link);
+		list_words(out, setup, t, link);
 	for (int dir = 0; dir < SL_CROSS_COUNT; dir++) {
 		if (!link->wire[dir])
 			continue;

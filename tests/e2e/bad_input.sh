@@ -92,6 +92,8 @@ expect 0 'this host ' "$SPLITC" train "$tmp/good.yaml" --check-config
 if [ -z "${SAN:-}" ]; then # sanitizers need more addresses
 	(ulimit -v 8000000 && "$SPLITC" train "$tmp/good.yaml" --check-config --set train.batch=1000000) >"$tmp/memory" 2>&1 &&
 		grep -q '^WARN memory: the run needs .* may have 8.2 GB' "$tmp/memory" || fail "a network larger than this host: $(cat "$tmp/memory")"
+	(ulimit -v 8000000 && "$SPLITC" train "$tmp/good.yaml" --local --set train.batch=1000000 --set log.dir="$tmp/large") >"$tmp/memory" 2>&1 || true
+	grep -q '^WARN memory: the run needs .* may have 8.2 GB' "$tmp/memory" || fail "its training: $(cat "$tmp/memory")"
 fi
 expect 0 'the server: the middle runs on cpu, which computes in fp32' "$SPLITC" flops "$tmp/good.yaml" --set train.precision=bf16
 expect 0 'ok' "$SPLITS" serve configs/server.yaml --check-config

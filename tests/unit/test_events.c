@@ -11,6 +11,7 @@
 
 #include "client/persist/events.h"
 #include "common/base/buf.h"
+#include "common/base/folder.h"
 #include "tests/support/events.h"
 #include "tests/support/unit.h"
 
@@ -317,6 +318,24 @@ static void a_folder_that_is_gone(void **state)
 	assert_int_equal(sl_events_close(NULL), SL_OK);
 }
 
+/* Under the run's name there is another folder, as another run makes it: this one writes nothing there. */
+static void a_folder_that_is_another_one(void **state)
+{
+	struct sl_events *events;
+	char moved[210], path[MOST][512];
+
+	snprintf(moved, sizeof moved, "%s-moved", dir);
+	events = open_events(false);
+	sl_folder_hold(dir);
+	assert_int_equal(rename(dir, moved) + mkdir(dir, 0777), 0);
+	assert_int_equal(put_step(events, 1), SL_ERR_CANTCREATE);
+	assert_int_equal(list(path), 0);
+	assert_int_equal(rmdir(dir) + rename(moved, dir), 0);
+	assert_int_equal(put_step(events, 2), SL_OK);
+	assert_int_equal(sl_events_close(events), SL_OK);
+	assert_int_equal(list(path), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,6 +345,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_run_that_begins_anew_removes_what_was, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_full_disk_costs_what_finds_no_room, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_folder_that_is_gone, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_folder_that_is_another_one, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

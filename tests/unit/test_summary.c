@@ -4,6 +4,31 @@
 #include "tests/support/small_plan.h"
 #include "tests/support/unit.h"
 
+static bool has_word(const struct sl_jsonl_summary *s, const char *word)
+{
+	bool has = false;
+
+	for (int i = 0; i < SL_JSONL_WORDS && s->word[i]; i++)
+		has = has || strcmp(s->word[i], word) == 0;
+	return has;
+}
+
+/* Audits cover this process alone, and neither the state that a later phase begins with. */
+static void what_was_not_audited_is_listed(void **state)
+{
+	const struct sl_training_link link = {.audits = true, .audited = {.steps = 5, .all_steps = 5}};
+	struct sl_training_totals t = {.mode = "remote", .steps = 5};
+	struct sl_setup setup = {.phase = {.count = 2}};
+	struct sl_jsonl_summary s;
+
+	sl_summary_fill(&s, &setup, &t, &link, "finished");
+	assert_false(has_word(&s, "steps") || has_word(&s, "earlier") || has_word(&s, "phase-start"));
+	setup.phase.index = 1;
+	t.linked_from = 3;
+	sl_summary_fill(&s, &setup, &t, &link, "finished");
+	assert_true(has_word(&s, "earlier") && has_word(&s, "phase-start") && has_word(&s, "checkpoints"));
+}
+
 /* Both times are per step of this client, whatever other members did in between. A step whose
  * answer was lost does not count for the server's time. */
 static void times_are_those_of_a_batch(void **state)
@@ -23,6 +48,7 @@ static void times_are_those_of_a_batch(void **state)
 	struct sl_jsonl_summary s;
 
 	sl_summary_fill(&s, NULL, &t, &link, "finished");
+	assert_true(has_word(&s, "earlier")); /* steps before 360 are another process's */
 	assert_true(s.t_per_batch_s == 0.5);
 	assert_float_equal(s.t_compute_per_batch_s, 0.1 + 0.3, 1e-12);
 	assert_float_equal(s.avg_mb_s, 2 / 0.4, 1e-9);
@@ -62,6 +88,7 @@ static void bytes_are_those_of_the_tensors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_was_not_audited_is_listed),
 		cmocka_unit_test(times_are_those_of_a_batch),
 		cmocka_unit_test(bytes_are_those_of_the_tensors),
 	};
