@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "client/figures/by_class.h"
 #include "client/figures/metric.h"
 #include "common/conf/check.h"
 #include "tests/support/unit.h"
@@ -618,6 +619,26 @@ static void curves_are_kept(void **state)
 	sl_scores_close(scores);
 }
 
+/* Too many classes for curves are not classes without curves: null, and no empty list. */
+static void many_classes_have_no_curves(void **state)
+{
+	const struct sl_source unnamed = {.name = "unnamed"};
+	const struct sl_set set = {.source = &unnamed};
+
+	for (int width = 20; width <= 21; width++) {
+		struct sl_scores *scores = open_scores(NULL, 0, width);
+		json_t *root = json_object();
+		struct sl_fail fail;
+
+		assert_int_equal(sl_scores_confuse(scores, width, 50, &fail), SL_OK);
+		sl_by_class_json(root, scores, &set);
+		assert_int_equal(json_array_size(json_object_get(root, "roc")), width == 20 ? 20 : 0);
+		assert_int_equal(json_is_null(json_object_get(root, "roc")), width == 21);
+		json_decref(root);
+		sl_scores_close(scores);
+	}
+}
+
 static void what_cannot_be_measured_is_refused(void **state)
 {
 	const char *const asked[] = {"pearson"}, *const unknown[] = {"f2"};
@@ -747,6 +768,7 @@ int main(void)
 		cmocka_unit_test(a_second_class_may_not_occur),
 		cmocka_unit_test(a_run_has_its_metrics),
 		cmocka_unit_test(curves_are_kept),
+		cmocka_unit_test(many_classes_have_no_curves),
 		cmocka_unit_test(what_cannot_be_measured_is_refused),
 		cmocka_unit_test(labels_are_as_sklearns),
 		cmocka_unit_test(several_numbers_are_as_sklearns),
