@@ -133,7 +133,8 @@ static enum sl_err drive_run(struct sl_setup *setup, const struct sl_drive_optio
 	struct sl_memory_need need;
 	struct sl_fail why;
 
-	if (sl_memory_find(&need, setup, local || setup->conf->train.audit_every, &why) == SL_OK)
+	/* the members of a group in one process have plans of their own */
+	if (setup->plan && sl_memory_find(&need, setup, local || setup->conf->train.audit_every, &why) == SL_OK)
 		sl_memory_warn(&need, local);
 	return sl_drive(setup, drive, local, fail);
 }
