@@ -15,8 +15,8 @@
 #include "common/base/failpoint.h"
 #include "common/base/folder.h"
 #include "common/base/guard.h"
-#include "common/conf/conf.h"
 #include "common/base/log.h"
+#include "common/conf/conf.h"
 #include "common/telemetry/json.h"
 
 struct sl_jsonl {

@@ -170,6 +170,8 @@ static void turn(void *arg)
 				return;
 			s->away = (struct sl_fail){SL_ERR_BUG, "", "a batch is requested twice"};
 		}
+		if (!s->stops && sl_talks_check(s->talks, &s->end))
+			s->stops = true;
 		if (!s->n && (s->stops || sl_talks_over(s->talks)))
 			sl_passes_end(s->passes, s->end.code, &s->end);
 		if (!s->n)

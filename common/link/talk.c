@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/grow.h"
@@ -43,6 +44,7 @@ struct sl_talks {
 	struct sl_talk *first, *turn; /* turn: who is served next; NULL: the first */
 	uint64_t served;              /* clients that came and lines that were taken */
 	int clients, users;           /* users: clients, the listener and the owner, who hold this memory */
+	const char *failed;           /* why lines or answers of the standard streams are lost; NULL: none are */
 	int flags[2];                 /* of the standard streams, which libuv makes non-blocking */
 	void (*fn)(void *arg);
 	void *arg;
@@ -101,6 +103,18 @@ static void talk_close(struct sl_talk *k)
 		uv_close(&k->out.handle, handle_closed);
 }
 
+static void note_lost(struct sl_talk *k, const char *why)
+{
+	if (!k->all->socket && !k->all->failed)
+		k->all->failed = why;
+}
+
+static void note_unwritten(struct sl_talk *k)
+{
+	note_lost(k, "standard output takes no more answers: is its reader gone, or the disk full?");
+	talk_close(k);
+}
+
 /* ---- what a client has sent */
 
 /* Where the first line ends; NULL: none is complete. Each byte is searched once, however often clients with half a
@@ -147,9 +161,10 @@ static uv_buf_t room_of(struct sl_talk *k)
 		k->text = NULL;
 		k->cap = 0;
 	}
-	return sl_grow(&k->text, &k->cap, k->len + CHUNK, 1)
-		       ? uv_buf_init(k->text + k->len, (unsigned)(k->cap - k->len))
-		       : uv_buf_init(NULL, 0);
+	if (sl_grow(&k->text, &k->cap, k->len + CHUNK, 1))
+		return uv_buf_init(k->text + k->len, (unsigned)(k->cap - k->len));
+	note_lost(k, "no memory for the lines of standard input");
+	return uv_buf_init(NULL, 0);
 }
 
 static void make_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -162,6 +177,8 @@ static void read_file(struct sl_talk *k)
 	const uv_buf_t buf = room_of(k);
 	const ssize_t n = read(STDIN_FILENO, buf.base, buf.len);
 
+	if (n < 0)
+		note_lost(k, "standard input cannot be read to its end");
 	take(k, n ? n : -1);
 }
 
@@ -195,6 +212,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 	struct sl_talk *k = stream->data;
 
 	take(k, n);
+	if (n < 0 && n != UV_EOF)
+		note_lost(k, "standard input cannot be read to its end");
 	if (n < 0 && n != UV_EOF && k->all->socket)
 		talk_close(k);
 	settle(k);
@@ -262,7 +281,11 @@ static void on_connect(uv_stream_t *server, int status)
 static enum sl_err open_standard(struct sl_talks *t, uv_loop_t *loop, struct sl_fail *fail)
 {
 	struct sl_talk *k = talk_new(t);
+	struct stat in;
 	bool fits = k;
+
+	if (fstat(STDIN_FILENO, &in) || S_ISDIR(in.st_mode))
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "standard input is closed, or a folder: lines are read there");
 
 	if (k) {
 		for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; fd++)
@@ -343,7 +366,9 @@ static void on_written(uv_write_t *write, int status)
 	struct sl_talk *k = write->handle->data;
 
 	free(write);
-	if (status < 0)
+	if (status < 0 && status != UV_ECANCELED)
+		note_unwritten(k);
+	else if (status < 0)
 		talk_close(k);
 	settle(k);
 	if (status != UV_ECANCELED)
@@ -358,14 +383,14 @@ static void send_text(struct sl_talk *k, const char *text, size_t len)
 	for (ssize_t n = 0; k->file_out && len && n >= 0; text += n, len -= (size_t)n)
 		n = write(STDOUT_FILENO, text, len);
 	if (k->file_out && len)
-		talk_close(k);
+		note_unwritten(k);
 	if (!a)
 		return;
 	memcpy(a->text, text, len);
 	buf = uv_buf_init(a->text, (unsigned)len);
 	if (uv_write(&a->write, out_of(k), &buf, 1, on_written)) {
 		free(a);
-		talk_close(k);
+		note_unwritten(k);
 	}
 }
 
@@ -382,7 +407,12 @@ bool sl_talks_over(const struct sl_talks *t)
 {
 	struct sl_talk *k = t->first;
 
-	return !t->socket && (k->closing || (k->ended && !has_line(k) && !k->pending && !unread(k)));
+	return !t->socket && (!k || k->closing || (k->ended && !has_line(k) && !k->pending && !unread(k)));
+}
+
+enum sl_err sl_talks_check(const struct sl_talks *t, struct sl_fail *fail)
+{
+	return t->failed ? sl_fail_set(fail, SL_ERR_IO, "%s", t->failed) : SL_OK;
 }
 
 static void listener_closed(uv_handle_t *handle)

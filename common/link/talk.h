@@ -35,6 +35,8 @@ bool sl_talks_next(struct sl_talks *talks, struct sl_talk **from, struct sl_byte
 void sl_talk_answer(struct sl_talk *talk, const char *text, size_t len);
 /* Standard input has ended, and all lines are answered; or nobody reads the answers. Never true of a socket. */
 bool sl_talks_over(const struct sl_talks *talks);
+/* IO: lines of standard input, or answers, were lost. */
+enum sl_err sl_talks_check(const struct sl_talks *talks, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_talks_close(struct sl_talks *talks); /* NULL is fine; removes the socket's file */
 
 #endif

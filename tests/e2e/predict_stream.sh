@@ -221,4 +221,14 @@ refused 78 'a path of 1 to 107 bytes is needed' --local --listen unix:
 status=69 predict table away --stream --set server=tcp://127.0.0.1:9 --set link.connect_timeout_ms=300 < <(head -n 2 "$tmp/table.jsonl")
 jq -se 'length == 2 and all(.error == "TIMEOUT" and (.message | contains("is splits running there")))' "$tmp/away" >"$tmp/out" || fail "$(cat "$tmp/away")"
 
+# answers that nobody takes are lost, and a folder is no standard input
+lost() { # STATUS WHAT, of the command that ran last
+	[ "$1" = "$2" ] || fail "$3: status $1, $(tail -1 "$tmp/lost.log")"
+}
+status=0
+"$SPLITC" predict "$tmp/table.yaml" --stream --local <"$tmp/table/test.csv" >/dev/full 2>"$tmp/lost.log" || status=$?
+lost $status 74 'a full disk'
+status=0
+"$SPLITC" predict "$tmp/table.yaml" --stream --local <"$tmp" >"$tmp/lost.out" 2>"$tmp/lost.log" || status=$?
+lost $status 66 'a folder as standard input'
 echo 'lines are predicted with the bits of files, and bad ones are answered in their place'
