@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
+
 static void add_arg(struct sl_child *c, const char *arg)
 {
 	if (c->n_arg + 1 < SL_CHILD_ARGS)
@@ -93,6 +95,30 @@ static void last_line(const char *path, char out[SL_CHILD_TEXT])
 		fclose(file);
 }
 
+/* Warns of the warnings that a child's log has: their ids, each once. */
+static void tell_warnings(const char *path)
+{
+	static const char mark[] = "WARN ";
+	FILE *file = path ? fopen(path, "r") : NULL;
+	char line[SL_CHILD_TEXT], id[SL_CHILD_TEXT + 4], all[SL_CHILD_TEXT] = ",";
+	size_t used = 1;
+
+	while (file && fgets(line, sizeof line, file)) {
+		const char *text = line + sizeof mark - 1;
+
+		if (strncmp(line, mark, sizeof mark - 1) != 0)
+			continue;
+		snprintf(id, sizeof id, ", %.*s,", (int)strcspn(text, ":\n"), text);
+		if (strstr(all, id) || used + strlen(id) > sizeof all)
+			continue;
+		used += (size_t)snprintf(all + used, sizeof all - used, "%s", id + 1);
+	}
+	if (file)
+		fclose(file);
+	if (used > 1)
+		sl_log(SL_LOG_WARN, "row-warned", "%s has warnings: %.*s", path, (int)used - 3, all + 2);
+}
+
 static volatile sig_atomic_t under_way, asked; /* the child that is waited for, or 0; SIGTERM, else the last signal */
 
 /* The child has Ctrl-C from the terminal, too, and ends in good order. A second one kills it. */
@@ -158,6 +184,7 @@ enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **o
 		err = spawn(c, fd, stderr_path, &pid, fail);
 	if (!err)
 		err = wait_for(c, pid, stderr_path, fail);
+	tell_warnings(stderr_path);
 	stopped = err && c->status == sl_err_exit_status(SL_ERR_BUSY); /* a run that was stopped has a summary, too */
 	if ((!err || stopped) && lseek(fd, 0, SEEK_SET))
 		err = sl_fail_set(fail, SL_ERR_OS, "its summary: %s", strerror(errno));

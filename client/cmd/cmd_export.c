@@ -20,6 +20,7 @@
 #include "common/base/newfile.h"
 #include "common/base/text.h"
 #include "common/base/version.h"
+#include "common/codec/stage.h"
 #include "common/link/control.h"
 #include "common/session/checkpoint.h"
 
@@ -96,6 +97,28 @@ static enum sl_err save_merged(const struct sl_setup *setup, const char *out, co
 	return err;
 }
 
+/* Warns of a codec that the network learned behind and the file lacks, if it does more than round to 16 bits. */
+static void warn_of_codec(const json_t *about)
+{
+	struct sl_codec_spec spec[2];
+	struct sl_fail why;
+	bool alters = false;
+
+	for (size_t i = 0; i < 2; i++) {
+		const char *text = json_string_value(json_array_get(json_object_get(about, SL_ABOUT_CODEC), i));
+
+		if (!text || sl_codec_parse(text, &spec[i], &why) != SL_OK)
+			return;
+		for (int k = 0; k < spec[i].n_stage; k++)
+			alters = alters || !strstr("none f16 bf16 zstd", spec[i].stage[k].stage->name);
+	}
+	if (alters)
+		sl_log(SL_LOG_WARN, "codec-left-out",
+		       "the network learned behind the codecs %s and %s, before and after its middle, which the file "
+		       "lacks: `splitc eval` with --set codec=none measures it so",
+		       spec[0].text, spec[1].text);
+}
+
 static enum sl_err write_model(const struct sl_options *o, const struct sl_setup *setup, struct sl_fail *fail)
 {
 	const struct sl_conf_client *conf = setup->conf;
@@ -124,6 +147,7 @@ static enum sl_err write_model(const struct sl_options *o, const struct sl_setup
 		note[notes++] = (struct sl_st_note){SL_WEIGHTS_STEPS, steps};
 	if (setup->about)
 		note[notes++] = (struct sl_st_note){SL_MODEL_DATA, setup->about};
+	warn_of_codec(about);
 	if (json_object_get(about, SL_SETUP_SCALE))
 		sl_log(SL_LOG_WARN, "scaled-outputs",
 		       "the network's outputs are scaled: a number is output * deviation + mean; `" SL_SETUP_SCALE
@@ -296,7 +320,9 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 		err = sl_setup_backend(setup, fail);
 	if (err)
 		return err;
-	sl_about_read(setup, NULL);
+	err = sl_about_of_model(setup, NULL, fail);
+	if (err)
+		return err;
 	sl_about_check_network(setup);
 	err = sl_fetch_pair(setup, &step, &why);
 	setup->trained = (int64_t)step;
@@ -366,6 +392,8 @@ static enum sl_err read_joined(const struct sl_options *o, const struct sl_conf_
 		err = sl_weights_load(setup->plan->model, *from, SL_WEIGHTS_OF_PARTY, other.value, loaded + n, fail);
 		if (!err)
 			err = join_weights(setup, loaded, &other, loaded + n, *from, !from[1], fail);
+		if (!err)
+			err = sl_about_same_run(path, *from, fail);
 	}
 	if (!err && !o->export.join[1])
 		err = sl_about_join(setup, labels ? o->export.join[0] : path, labels ? path : o->export.join[0], fail);
@@ -429,7 +457,8 @@ static enum sl_err export_model(const struct sl_options *o, const struct sl_conf
 	if (err || !o->export.adapter)
 		return err ? err : write_model(o, setup, fail);
 	err = sl_adapter_write(setup->plan->model, &setup->lora, o->operand, conf->model.huggingface,
-			       (const float *const *)setup->weights.value, fail);
+			       (const float *const *)setup->weights.value,
+			       setup->about ? &(struct sl_st_note){SL_MODEL_DATA, setup->about} : NULL, fail);
 	if (!err)
 		warn_of_base(setup);
 	return err;

@@ -5,6 +5,7 @@
 
 #include "client/cmd/command.h"
 #include "client/leak/leak.h"
+#include "client/setup/about.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/telemetry/progress.h"
@@ -179,6 +180,8 @@ static enum sl_err run(const struct sl_options *o, struct sl_conf_client *mine, 
 		err = read_weights(o, conf, setup, &start, fail);
 	if (!err)
 		err = sl_setup_data(setup, false, fail);
+	if (!err)
+		err = sl_about_check(setup, fail);
 	if (!err)
 		err = sl_setup_class_weights(setup, fail);
 	if (!err)

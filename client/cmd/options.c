@@ -109,9 +109,11 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 	setup->conf = conf;
 	free(setup->weights_file);
 	setup->weights_file = strdup(path);
-	sl_about_read(setup, path);
 	if (!o->weights && of_run)
 		warn_of_older(conf->log.dir, setup->trained);
+	err = sl_about_of_model(setup, path, fail);
+	if (err)
+		return err;
 	setup->weights_from = path;
 	err = sl_setup_plan(setup, conf, fail);
 	setup->weights_from = NULL;

@@ -241,11 +241,11 @@ void sl_adapter_note_unread(const char *dir)
 }
 
 enum sl_err sl_adapter_write(const struct sl_model *m, const struct sl_lora *lora, const char *dir, const char *base,
-			     const float *const *param, struct sl_fail *fail)
+			     const float *const *param, const struct sl_st_note *about, struct sl_fail *fail)
 {
 	struct sl_st_item *item = calloc((size_t)m->graph.n_param + 1, sizeof *item);
 	char(*name)[NAME_BYTES] = calloc((size_t)m->graph.n_param + 1, sizeof *name);
-	const struct sl_st_note note = {"format", "pt"};
+	const struct sl_st_note note[] = {{"format", "pt"}, about ? *about : (struct sl_st_note){NULL}};
 	char path[PATH_MAX];
 	int n = 0;
 	enum sl_err err = path_of(path, dir, weights_name, fail);
@@ -266,7 +266,7 @@ enum sl_err sl_adapter_write(const struct sl_model *m, const struct sl_lora *lor
 	if (!err)
 		err = sl_folder_make(dir, 0700, fail);
 	if (!err)
-		err = sl_st_write(path, item, n, &note, 1, SL_FP_MODEL_OPEN, fail);
+		err = sl_st_write(path, item, n, note, about ? 2 : 1, SL_FP_MODEL_OPEN, fail);
 	if (!err)
 		err = write_config(m, lora, dir, base, fail);
 	free(item);

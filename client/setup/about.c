@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/base/text.h"
+#include "common/session/checkpoint.h"
 #include "common/telemetry/json.h"
 
 enum { MOST_CLASS_NAMES = 100000, MOST_BYTES = 64 << 20 };
@@ -37,7 +38,7 @@ static json_t *hash_json(uint64_t hash)
 	return json_sprintf("%016" PRIx64, hash);
 }
 
-static void add_tokenizer(json_t *about, uint64_t tokenizer)
+void sl_about_tokenizer(json_t *about, uint64_t tokenizer)
 {
 	json_object_set_new(about, "tokenizer", hash_json(tokenizer));
 }
@@ -47,7 +48,7 @@ static void add_texts(json_t *about, const struct sl_setup *s, const struct sl_s
 	const struct sl_conf_client *c = s->conf;
 	json_t *list = json_array();
 
-	add_tokenizer(about, set->tokenizer);
+	sl_about_tokenizer(about, set->tokenizer);
 	json_object_set_new(about, "max_length", json_integer(sl_setup_row_most(s->conf)));
 	json_object_set_new(about, "text_columns", list);
 	for (int i = 0; i < c->data.columns.n; i++)
@@ -58,7 +59,7 @@ static void add_texts(json_t *about, const struct sl_setup *s, const struct sl_s
 	json_object_set_new(about, "loss_on", json_string(c->data.loss_on == SL_CONF_LOSS_ALL ? "all" : "completion"));
 }
 
-static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
+const char *const sl_about_split[SL_SPLIT_COUNT] = {"train", "test"};
 
 /* How data.split divides the samples; null without it. */
 static json_t *split_of(const struct sl_conf_client *c)
@@ -70,8 +71,7 @@ static json_t *split_of(const struct sl_conf_client *c)
 			 (json_int_t)c->data.split.seed, "folds", c->data.split.folds, "fold", c->data.split.fold);
 }
 
-/* Adds what --resume compares: sizes and fingerprints of the data. */
-static void add_fingerprints(json_t *about, const struct sl_setup *s)
+void sl_about_fingerprints(json_t *about, const struct sl_setup *s)
 {
 	const int limit[SL_SPLIT_COUNT] = {s->conf->data.train_limit, s->conf->data.test_limit};
 
@@ -84,12 +84,17 @@ static void add_fingerprints(json_t *about, const struct sl_setup *s)
 		hash = set->source->fingerprint ? set->source->fingerprint(set) : 0;
 		for (int k = 0; k < s->n_features && s->further; k++)
 			hash = hash * 31 + s->further[k].set[split].source->fingerprint(&s->further[k].set[split]);
-		json_object_set_new(about, split_name[split],
+		json_object_set_new(about, sl_about_split[split],
 				    json_pack("{s:I, s:i, s:o}", "samples", (json_int_t)set->count, "limit",
 					      limit[split], "fingerprint", hash_json(hash)));
 	}
-	if (sl_conf_splits(s->conf))
-		json_object_set_new(about, "split", split_of(s->conf));
+	if (!sl_conf_splits(s->conf))
+		return;
+	json_object_set_new(about, "split", split_of(s->conf));
+	if (s->further) /* these are divided by place */
+		json_object_set_new(about, SL_ABOUT_ROWS,
+				    hash_json(XXH3_64bits(s->aligned->row[SL_SPLIT_TRAIN].text,
+							  s->aligned->row[SL_SPLIT_TRAIN].bytes)));
 }
 
 /* NULL: the text, which may be NULL, is no JSON object. */
@@ -103,8 +108,7 @@ static json_t *parse(const char *text)
 	return NULL;
 }
 
-/* What the model file `path` says of its data; NULL: nothing. */
-static json_t *parse_note(const char *path)
+json_t *sl_about_note(const char *path)
 {
 	char *text = sl_weights_note(path, SL_MODEL_DATA);
 	json_t *about = parse(text);
@@ -131,27 +135,8 @@ static char *dump(const json_t *about)
 	return sl_json_dump(about, JSON_COMPACT);
 }
 
-static void warn_of_other(const json_t *then, const json_t *now, const char *key, const char *advice)
-{
-	const json_t *was = json_object_get(then, key), *is = json_object_get(now, key);
-	char *a = sl_json_dump(was, JSON_ENCODE_ANY | JSON_COMPACT);
-	char *b = sl_json_dump(is, JSON_ENCODE_ANY | JSON_COMPACT);
-
-	if (!was != !is || (was && !json_equal(was, is)))
-		sl_log(SL_LOG_WARN, "other-data", "the model was trained with %s %.300s, and this config has %.300s%s",
-		       key, a ? a : "of its own", b ? b : "none", advice);
-	free(a);
-	free(b);
-}
-
-static void warn_where_both(const json_t *then, const json_t *now, const char *key, const char *advice)
-{
-	if (json_object_get(then, key) && json_object_get(now, key))
-		warn_of_other(then, now, key, advice);
-}
-
 /* A network that learns to restore an activation has no hash: its graph lacks the layers behind that activation. */
-static void add_network(json_t *about, const struct sl_setup *s)
+void sl_about_network(json_t *about, const struct sl_setup *s)
 {
 	uint64_t hash = s->plan && s->plan->model && !s->plan->spec.party && sl_conf_learns_labels(s->conf)
 				? sl_network_hash(s->plan)
@@ -161,33 +146,13 @@ static void add_network(json_t *about, const struct sl_setup *s)
 		json_object_set_new(about, "network", hash_json(hash));
 	if (s->conf->lora.rank)
 		json_object_set_new(about, "lora_alpha", json_real(s->conf->lora.alpha));
+	if (s->plan && !s->plan->spec.party)
+		json_object_set_new(about, SL_ABOUT_CODEC,
+				    json_pack("[s, s]", s->agreement.codec[SL_DIR_HEAD_ACT].text,
+					      s->agreement.codec[SL_DIR_MID_ACT].text));
 }
 
-void sl_about_check_network(const struct sl_setup *s)
-{
-	json_t *then = sl_about_parse(s), *now = json_object();
-
-	add_network(now, s);
-	warn_where_both(then, now, "network",
-			": it computes otherwise with these weights. Compare model.name, model.form, insert, the files "
-			"of model.huggingface or model.network, and with an insert the cut, with the training's");
-	warn_where_both(then, now, "lora_alpha", " (lora.alpha), by which adapters count");
-	json_decref(then);
-	json_decref(now);
-}
-
-void sl_about_check_tokenizer(const struct sl_setup *s, uint64_t tokenizer)
-{
-	json_t *then = sl_about_parse(s), *now = json_object();
-
-	add_tokenizer(now, tokenizer);
-	warn_where_both(then, now, "tokenizer", "");
-	json_decref(then);
-	json_decref(now);
-}
-
-/* All that is known of a data set except the fingerprints of its samples. */
-static json_t *about_set(const struct sl_setup *s, const struct sl_set *set)
+json_t *sl_about_set(const struct sl_setup *s, const struct sl_set *set)
 {
 	json_t *about = json_pack("{s:i, s:s, s:s}", "schema", 1, "kind", set->source->name, "task",
 				  sl_setup_task(s->conf)->name);
@@ -220,15 +185,14 @@ static void add_scale(json_t *about, const struct sl_setup *s)
 	json_decref(list);
 }
 
-/* Warns of an evaluation on the samples that train. `then` tells of training, `now` of the evaluation; either may be
- * NULL. With data.split both name the whole set, whose parts have no sample in common. Returns whether it warned. */
-static bool warn_of_same(const json_t *then, const json_t *now)
+bool sl_about_warn_of_same(const json_t *then, const json_t *now)
 {
-	const json_t *train = json_object_get(then, split_name[SL_SPLIT_TRAIN]),
-		     *test = json_object_get(now, split_name[SL_SPLIT_TEST]);
+	const json_t *train = json_object_get(then, sl_about_split[SL_SPLIT_TRAIN]),
+		     *test = json_object_get(now, sl_about_split[SL_SPLIT_TEST]);
 	const char *own = json_string_value(json_object_get(test, "fingerprint"));
 
-	if (!own || !strtoull(own, NULL, 16) || json_object_get(then, "split") || json_object_get(now, "split") ||
+	/* with data.split both name the whole set, whose parts have no sample in common */
+	if (!own || !strtoull(own, NULL, 16) || (json_object_get(then, "split") && json_object_get(now, "split")) ||
 	    !json_equal(json_object_get(train, "fingerprint"), json_object_get(test, "fingerprint")))
 		return false;
 	sl_log(SL_LOG_WARN, "same-data",
@@ -237,42 +201,73 @@ static bool warn_of_same(const json_t *then, const json_t *now)
 	return true;
 }
 
-enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
+json_t *sl_about_describe(const struct sl_setup *s)
 {
 	const struct sl_setup *from = sl_setup_input(s);
-	json_t *about = about_set(from, &from->set[SL_SPLIT_TRAIN]);
-	json_t *labels = from != s ? about_set(s, &s->set[SL_SPLIT_TRAIN]) : NULL, *also = json_array();
+	json_t *about = sl_about_set(from, &from->set[SL_SPLIT_TRAIN]);
+	json_t *labels = from != s ? sl_about_set(s, &s->set[SL_SPLIT_TRAIN]) : NULL, *also = json_array();
 
 	json_object_update_missing(about, labels);
 	json_decref(labels);
 	for (int k = 0; k < s->n_features && s->further; k++)
-		json_array_append_new(also, about_set(&s->further[k], &s->further[k].set[SL_SPLIT_TRAIN]));
+		json_array_append_new(also, sl_about_set(&s->further[k], &s->further[k].set[SL_SPLIT_TRAIN]));
 	if (s->further)
 		json_object_set(about, SL_ABOUT_ALSO, also);
 	json_decref(also);
-	add_fingerprints(about, s);
-	if (!warn_of_same(about, about))
-		sl_setup_warn_of_rows(s);
-	add_network(about, s);
 	add_scale(about, s);
+	return about;
+}
+
+/* What --resume compares, for a checkpoint's note. NULL: it is too long for one. */
+static char *kept_of(const json_t *about)
+{
+	const char *const key[] = {"train",     "test",         "split", SL_SETUP_SCALE, "max_length",
+				   "tokenizer", "text_columns", "end",   "loss_on"};
+	json_t *kept = json_object();
+	char *text;
+
+	for (size_t i = 0; i < sizeof key / sizeof key[0]; i++)
+		if (json_object_get(about, key[i]))
+			json_object_set(kept, key[i], json_object_get(about, key[i]));
+	text = dump(kept);
+	json_decref(kept);
+	if (!text || strlen(text) < SL_CHECKPOINT_NOTE)
+		return text;
+	free(text);
+	return NULL;
+}
+
+enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
+{
+	json_t *about = sl_about_describe(s);
+
+	sl_about_fingerprints(about, s);
+	if (!sl_about_warn_of_same(about, about))
+		sl_setup_warn_of_rows(s);
+	sl_about_network(about, s);
 	free(s->about);
+	free(s->kept);
 	s->about = dump(about);
+	s->kept = kept_of(about);
 	json_decref(about);
 	if (sl_setup_task(s->conf)->kind == SL_LEARN_LABELS && !s->threshold)
 		s->threshold = calloc((size_t)s->conf->model.classes, sizeof *s->threshold);
 	return s->about ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what is known of the data");
 }
 
-char *sl_about_text(const struct sl_setup *s)
+char *sl_about_text(const struct sl_setup *s, uint64_t made)
 {
-	const bool found = s->threshold && s->threshold[0] > 0;
-	json_t *about = found ? sl_about_parse(s) : NULL, *list = json_array();
+	const bool found = s->threshold && s->threshold[0] > 0,
+		   member = made && made != SL_MADE_UNKNOWN && s->plan->spec.party;
+	json_t *about = found || member ? sl_about_parse(s) : NULL, *list = json_array();
 	char *text;
 
-	for (int i = 0; i < s->conf->model.classes && about; i++)
+	for (int i = 0; found && i < s->conf->model.classes && about; i++)
 		json_array_append_new(list, json_real(s->threshold[i]));
-	if (about)
+	if (about && found)
 		json_object_set(about, thresholds_key, list);
+	if (about && member)
+		json_object_set_new(about, SL_ABOUT_RUN, hash_json(made));
 	text = about ? dump(about) : s->about ? strdup(s->about) : NULL;
 	json_decref(list);
 	json_decref(about);
@@ -292,19 +287,6 @@ void sl_about_read(struct sl_setup *s, const char *path)
 	    sl_file_read(kept, MOST_BYTES, &data, &len, &fail) != SL_OK)
 		return;
 	s->about = (char *)data; /* a NUL stands behind it */
-}
-
-enum sl_err sl_about_join(struct sl_setup *s, const char *features, const char *labels, struct sl_fail *fail)
-{
-	json_t *about = parse_note(features), *other = parse_note(labels);
-
-	free(s->about);
-	s->about = about && other && json_object_update_missing(about, other) == 0 ? dump(about) : NULL;
-	json_decref(about);
-	json_decref(other);
-	return s->about
-		       ? SL_OK
-		       : sl_fail_set(fail, SL_ERR_DATA, "%s or %s does not say what it learned from", features, labels);
 }
 
 enum sl_err sl_about_file(json_t **out, const char *path, struct sl_fail *fail)
@@ -360,22 +342,9 @@ enum sl_err sl_about_recall(struct sl_setup *s, struct sl_fail *fail)
 	return sl_conf_client_blame(s->conf, "data.like", load(&s->recalled, s->conf, fail), fail);
 }
 
-/* Removes the means and deviations of columns; their names and texts stay. */
-static void strip_numbers(json_t *about)
-{
-	json_t *column;
-	size_t i;
-
-	json_array_foreach(json_object_get(about, "columns"), i, column)
-	{
-		json_object_del(column, "mean");
-		json_object_del(column, "deviation");
-	}
-}
-
 enum sl_err sl_about_keep(const struct sl_setup *s, struct sl_fail *fail)
 {
-	char path[PATH_MAX], *text = s->conf->log.dir[0] ? sl_about_text(s) : NULL;
+	char path[PATH_MAX], *text = s->conf->log.dir[0] ? sl_about_text(s, 0) : NULL;
 	enum sl_err err = text ? sl_log_dir_path(path, s->conf, SL_ABOUT_FILE, fail) : SL_OK;
 
 	if (!err && text)
@@ -453,20 +422,59 @@ static const char *other_key(const json_t *then, const json_t *now)
 	return NULL;
 }
 
-enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
+/* What the run's newest checkpoint says of its data, or its last state; NULL: nothing. */
+static json_t *noted(const char *dir)
 {
-	struct sl_setup kept = {.conf = s->conf};
-	json_t *now = sl_about_parse(s), *then;
-	const char *key;
-	enum sl_err err = SL_OK;
+	static const char *const prefix[] = {SL_CHECKPOINT_CLIENT, SL_CHECKPOINT_DONE};
+	char name[64], path[PATH_MAX];
+	json_t *kept = NULL;
+
+	for (int i = 0; i < 2 && !kept; i++) {
+		uint64_t step = UINT64_MAX;
+		char *text = NULL;
+
+		if (!sl_checkpoint_older(dir, prefix[i], &step))
+			continue;
+		sl_checkpoint_name(name, sizeof name, prefix[i], step);
+		if (snprintf(path, sizeof path, "%s/%s", dir, name) < PATH_MAX)
+			text = sl_weights_note(path, SL_ABOUT_KEPT);
+		kept = parse(text);
+		free(text);
+	}
+	return kept;
+}
+
+/* What the run in log.dir says of its data: its newest checkpoint and about.json. NULL: nothing. */
+static json_t *said_of_run(const struct sl_conf_client *c)
+{
+	struct sl_setup kept = {.conf = c};
+	json_t *noted_then = noted(c->log.dir), *then;
 
 	sl_about_read(&kept, NULL);
 	then = sl_about_parse(&kept);
+	free(kept.about);
+	if (!then)
+		return noted_then;
+	json_object_update(then, noted_then);
+	json_decref(noted_then);
+	return then;
+}
+
+enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
+{
+	json_t *now = sl_about_parse(s), *then = said_of_run(s->conf);
+	const char *key;
+	enum sl_err err = SL_OK;
+
+	if (!then)
+		sl_log(SL_LOG_WARN, "data-unknown",
+		       "%.200s/" SL_ABOUT_FILE " cannot be read, so nothing says which data the run there began with",
+		       s->conf->log.dir);
 	key = other_key(then, now);
 	err = same_split(s, then, fail);
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++) {
-		const json_t *a = json_object_get(then, split_name[split]),
-			     *b = json_object_get(now, split_name[split]);
+		const json_t *a = json_object_get(then, sl_about_split[split]),
+			     *b = json_object_get(now, sl_about_split[split]);
 
 		if (!is_other(a, b))
 			continue;
@@ -492,108 +500,6 @@ enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
 			s->conf->log.dir);
 	if (!err)
 		recall_thresholds(s, then);
-	json_decref(then);
-	json_decref(now);
-	free(kept.about);
-	return err;
-}
-
-/* The first element that differs; SIZE_MAX: none does. */
-static size_t first_other(const json_t *a, const json_t *b)
-{
-	const size_t n = json_array_size(a), m = json_array_size(b);
-	size_t i = 0;
-
-	while (i < n && i < m && json_equal(json_array_get(a, i), json_array_get(b, i)))
-		i++;
-	return i < n || i < m ? i : SIZE_MAX;
-}
-
-static const char *text_of(const json_t *x, const char *none)
-{
-	return json_is_string(x) ? json_string_value(x) : none;
-}
-
-static enum sl_err same_labels(const struct sl_setup *s, const json_t *then, const json_t *now, struct sl_fail *fail)
-{
-	const json_t *was = json_object_get(then, "classes"), *is = json_object_get(now, "classes");
-	const size_t other = was && is ? first_other(was, is) : SIZE_MAX;
-	const size_t i = other == json_array_size(is) ? SIZE_MAX : other; /* a test set may lack the last classes */
-	const char *now_task = sl_setup_task(s->conf)->name;
-
-	if (strcmp(text_of(json_object_get(then, "task"), now_task), now_task) != 0)
-		return sl_fail_set(fail, SL_ERR_MISMATCH,
-				   "the model learned %s (model.task), and this config says %s: put the task back",
-				   text_of(json_object_get(then, "task"), ""), now_task);
-	if (i != SIZE_MAX)
-		return sl_fail_set(
-			fail, SL_ERR_MISMATCH,
-			"class %zu of the data is %.60s, and was %.60s when the model was trained, so its answers "
-			"would count as other classes: put the training data back",
-			i, text_of(json_array_get(is, i), "none"), text_of(json_array_get(was, i), "none"));
-	return SL_OK;
-}
-
-void sl_about_check_columns(const struct sl_setup *s)
-{
-	const char *path = s->conf->model.weights;
-	json_t *then = path[0] ? parse_note(path) : NULL, *now = sl_about_parse(s);
-	const json_t *was, *is;
-
-	strip_numbers(then);
-	strip_numbers(now);
-	was = json_object_get(then, "columns");
-	is = json_object_get(now, "columns");
-	if (was && is && !json_equal(was, is))
-		sl_log(SL_LOG_WARN, "other-columns",
-		       "model.weights was trained with other columns or texts than these, or in another order, from "
-		       "column %zu on, so its weights mistake them. data.like: %.200s takes those of the model",
-		       first_other(was, is) + 1, path);
-	else if (was && is)
-		warn_where_both(then, now, "classes", ": model.weights gives outputs to others");
-	json_decref(then);
-	json_decref(now);
-}
-
-/* Whether an older version wrote the file: for one channel its Normalize has three numbers, and it has no Grayscale. */
-static bool is_older_grey(const json_t *then)
-{
-	const char *first = text_of(json_array_get(json_object_get(then, "transforms"), 0), "");
-
-	return json_object_get(then, "channels") && strcmp(first, "Grayscale()") != 0;
-}
-
-enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
-{
-	static const char *const of_pictures[] = {"image", "channels", "bits", "exif", "window", "transforms"};
-	static const char *const of_both[][2] = {{"jpeg", ""}, /* older files do not say it */
-						 {"tokenizer", ""},
-						 {"max_length", ""},
-						 {"text_columns", " (data.columns)"},
-						 {"end", " (data.end)"},
-						 {"loss_on", " (data.loss_on)"}};
-	json_t *then = sl_about_parse(s), *now = then ? about_set(s, &s->set[SL_SPLIT_TEST]) : NULL;
-	enum sl_err err = SL_OK;
-
-	if (now)
-		err = same_labels(s, then, now, fail);
-	if (now && !err && !s->given && !s->streams) {
-		add_fingerprints(now, s);
-		(void)warn_of_same(then, now);
-	}
-	for (size_t i = 0; i < sizeof of_pictures / sizeof of_pictures[0] && now && !err; i++)
-		if (json_object_get(then, "transforms") && json_object_get(now, "transforms") && !is_older_grey(then))
-			warn_of_other(then, now, of_pictures[i], "");
-	for (size_t i = 0; i < sizeof of_both / sizeof of_both[0] && now && !err; i++)
-		warn_where_both(then, now, of_both[i][0], of_both[i][1]);
-	if (now && !err && !s->given && sl_conf_splits(s->conf) && json_object_get(then, split_name[SL_SPLIT_TRAIN])) {
-		if (!json_object_get(then, "split"))
-			json_object_set_new(then, "split", json_null());
-		json_object_set_new(now, "split", split_of(s->conf));
-		warn_of_other(then, now, "split", ": samples of its training may be among these");
-	}
-	for (int k = 0; k < s->n_features && s->further && !err; k++)
-		err = sl_about_check(&s->further[k], fail);
 	json_decref(then);
 	json_decref(now);
 	return err;

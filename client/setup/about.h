@@ -8,35 +8,26 @@
 
 #include "client/setup/setup.h"
 
-#define SL_ABOUT_FILE "about.json"
-#define SL_ABOUT_ALSO "also" /* what is known of the sources of data.also: a list of such objects */
+#define SL_ABOUT_FILE  "about.json"
+#define SL_ABOUT_ALSO  "also"  /* what is known of the sources of data.also: a list of such objects */
+#define SL_ABOUT_CODEC "codec" /* of head_act and of mid_act */
+#define SL_ABOUT_ROWS  "rows"  /* a hash of the names of all rows of data.also that data.split divides */
+#define SL_ABOUT_KEPT  "data"  /* a checkpoint's note: setup->kept */
+#define SL_ABOUT_RUN   "run"   /* of a vertical group's member: a number that the group's members share */
 
 /* Fills setup->about from the training data, which are open. For several labels, allocates setup->threshold. */
 enum sl_err sl_about_make(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 /* Fills setup->about from the model file `path` or, if that is NULL, from log.dir. It is NULL if there is none. */
 void sl_about_read(struct sl_setup *setup, const char *path);
-/* The same from the model files of a vertical group's members: of the input from one, of labels from the other. */
-enum sl_err sl_about_join(struct sl_setup *setup, const char *features, const char *labels,
-			  struct sl_fail *fail) SL_MUST_CHECK;
 /* Reads what a run's about.json or a model's file says of its data. *out, which the caller drops, is NULL if the file
  * says nothing. */
 enum sl_err sl_about_file(json_t **out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
-/* The text for a model file: setup->about with, for several labels, the thresholds that an evaluation has found.
- * Malloc'ed; NULL: nothing is known, or there is no memory. */
-char *sl_about_text(const struct sl_setup *setup);
-/* MISMATCH if the data or data.split are not those that the run in log.dir began with; OK if nothing is known of them.
+/* The text for a model file: setup->about with, for several labels, the thresholds that an evaluation has found, and
+ * what made the weights, if it is not 0. Malloc'ed; NULL: nothing is known, or there is no memory. */
+char *sl_about_text(const struct sl_setup *setup, uint64_t made);
+/* MISMATCH if the data or data.split are not those that the run in log.dir began with; a warning if nothing says.
  * Copies that run's thresholds to setup->threshold. */
 enum sl_err sl_about_compare(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
-/* For an evaluation, whose data are open: MISMATCH if its classes or task are not those of the model's file. Warns if
- * its pictures or texts become inputs in another way. */
-enum sl_err sl_about_check(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
-/* For trained weights, after sl_setup_plan: warns if the plan's network is not the one that setup->about names. */
-void sl_about_check_network(const struct sl_setup *setup);
-/* The same for texts that are not from a data set: warns if `tokenizer`, a hash, is not the model's. */
-void sl_about_check_tokenizer(const struct sl_setup *setup, uint64_t tokenizer);
-/* For a training from model.weights, after sl_about_make: warns if that file was trained on a table with other columns
- * or other texts in them, which become other features. */
-void sl_about_check_columns(const struct sl_setup *setup);
 /* Writes sl_about_text to log.dir/about.json. */
 enum sl_err sl_about_keep(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 
@@ -55,6 +46,48 @@ void sl_about_pictures(json_t *about, const struct sl_setup *setup, const struct
 void sl_about_classes(json_t *about, const struct sl_set *set);
 /* The text of the Normalize with which the list of transforms ends. */
 void sl_about_norm(char out[SL_CONF_TEXT], const float mean[3], const float std[3], bool grey);
+
+/* ---- about_model.c: the files of trained models ---- */
+
+/* As sl_about_read. Where the file says nothing and data.scale_label is true, the training data say it. */
+enum sl_err sl_about_of_model(struct sl_setup *setup, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+/* As sl_about_read, from the model files of a vertical group's members: of the input from one, of labels from the
+ * other. */
+enum sl_err sl_about_join(struct sl_setup *setup, const char *features, const char *labels,
+			  struct sl_fail *fail) SL_MUST_CHECK;
+/* MISMATCH: the model files of two members are of several runs or steps. Warns if one does not say. */
+enum sl_err sl_about_same_run(const char *a, const char *b, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* ---- about_check.c: whatever reads trained weights compares here what their file says with what is now ---- */
+
+/* For an evaluation, whose data are open. MISMATCH if its classes or task are not those of the model's file, or else of
+ * the file that gave the weights. Warns of all else that makes other inputs, or counts outputs as others. */
+enum sl_err sl_about_check(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
+/* The same for a training, after sl_about_make, with the file that gives its first weights: model.weights,
+ * model.network, lora.adapter or a folder of Hugging Face. It may be meant to learn others, so all are warnings. */
+void sl_about_check_begun(const struct sl_setup *setup);
+/* For trained weights, after sl_setup_plan: warns if the plan's network is not the one that setup->about names. */
+void sl_about_check_network(const struct sl_setup *setup);
+/* The same for texts that are not from a data set: warns if `tokenizer`, a hash, is not the model's. */
+void sl_about_check_tokenizer(const struct sl_setup *setup, uint64_t tokenizer);
+
+/* ---- what these compare ---- */
+
+/* Warns of an evaluation on the samples that train. `then` tells of training, `now` of the evaluation; either may be
+ * NULL. Returns whether it warned. */
+bool sl_about_warn_of_same(const json_t *then, const json_t *now);
+/* All that is known of the training data except the fingerprints of their samples. */
+json_t *sl_about_describe(const struct sl_setup *setup);
+/* All that is known of a data set except the fingerprints of its samples. */
+json_t *sl_about_set(const struct sl_setup *setup, const struct sl_set *set);
+extern const char *const sl_about_split[SL_SPLIT_COUNT]; /* "train", "test" */
+/* Adds what --resume compares: sizes and fingerprints of the open data, and data.split. */
+void sl_about_fingerprints(json_t *about, const struct sl_setup *setup);
+/* Adds what is known of the plan. */
+void sl_about_network(json_t *about, const struct sl_setup *setup);
+void sl_about_tokenizer(json_t *about, uint64_t tokenizer);
+/* What the model file `path` says of its data; NULL: nothing. */
+json_t *sl_about_note(const char *path);
 /* setup->about as a JSON object, which the caller drops; NULL: there is none. */
 json_t *sl_about_parse(const struct sl_setup *setup);
 

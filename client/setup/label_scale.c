@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/model/weights_file.h"
-#include "client/persist/model_file.h"
 #include "client/setup/about.h"
 #include "common/base/log.h"
 #include "common/base/spread.h"
@@ -200,36 +198,6 @@ static enum sl_err measure_all(struct sl_setup *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* Warns if model.weights learned these numbers by another scale: its outputs now stand for others. */
-static void check_weights(const struct sl_setup *s)
-{
-	static const struct sl_label_scale plain = {.deviation = 1};
-	const char *path = s->conf->model.weights;
-	struct sl_setup then = {.conf = s->conf, .about = path[0] ? sl_weights_note(path, SL_MODEL_DATA) : NULL};
-	json_t *about = sl_about_parse(&then);
-	const char *task = json_string_value(json_object_get(about, "task"));
-	struct sl_fail why;
-
-	if (!s->conf->also && task && strcmp(task, sl_setup_task(s->conf)->name) == 0 &&
-	    take(&then, about, &why) == SL_OK)
-		for (int k = 0; k < s->conf->model.classes; k++) {
-			const struct sl_label_scale *was = then.scale ? &then.scale[k] : &plain;
-			const struct sl_label_scale *is = s->scale ? &s->scale[k] : &plain;
-
-			if (was->mean == is->mean && was->deviation == is->deviation)
-				continue;
-			sl_log(SL_LOG_WARN, "other-scale",
-			       "model.weights predicts a number as output * %.6g + %.6g, and this run as output * %.6g "
-			       "+ %.6g: its predictions are others until it has learned them anew. Of a table, "
-			       "data.scale_label: true and data.like: %.200s take the scale of the model",
-			       was->deviation, was->mean, is->deviation, is->mean, path);
-			break;
-		}
-	json_decref(about);
-	free(then.scale);
-	free(then.about);
-}
-
 enum sl_err sl_setup_label_scale(struct sl_setup *s, bool train, struct sl_fail *fail)
 {
 	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
@@ -244,8 +212,6 @@ enum sl_err sl_setup_label_scale(struct sl_setup *s, bool train, struct sl_fail 
 			recall_rounding(s);
 	} else {
 		err = set->source->targets ? measure_all(s, fail) : SL_OK;
-		if (!err)
-			check_weights(s);
 	}
 	if (!err)
 		warn_of_rounding(s, train ? set : &s->set[SL_SPLIT_TEST]);

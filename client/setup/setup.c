@@ -413,6 +413,7 @@ void sl_setup_close(struct sl_setup *s)
 	free(s->home);
 	free(s->weights_file);
 	free(s->about);
+	free(s->kept);
 	free(s->threshold);
 	sl_weights_close(&s->weights);
 	sl_plan_close(s->plan);

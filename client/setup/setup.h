@@ -71,6 +71,7 @@ struct sl_setup {
 	/* ---- sl_setup_split and sl_setup_data. The plan opens splits whose rows it looks at. */
 	struct sl_set set[SL_SPLIT_COUNT];
 	char *about; /* what is known of the data, from them or a model file (about.h); NULL: nothing */
+	char *kept;  /* of training: what --resume compares of it; NULL: nothing */
 	/* While a split is opened, and with `streams` until the end: names a table's columns. NULL: the data do. */
 	struct json_t *recalled;
 	struct sl_augment *augment; /* NULL: transforms instead */
@@ -185,8 +186,7 @@ enum sl_err sl_setup_class_weights(struct sl_setup *s, struct sl_fail *fail) SL_
 #define SL_SETUP_ROUNDING "label_rounding"
 /* label_scale.c: sets scale, for training from data.like or the training data, which are open, else from setup->about,
  * whichever party of a vertical group reads the model. For training it warns of numbers whose deviation is far from 1,
- * without data.scale_label, and of model.weights that learned by another scale. Always it warns of numbers that floats
- * round. sl_setup_data calls it. */
+ * without data.scale_label. Always it warns of numbers that floats round. sl_setup_data calls it. */
 enum sl_err sl_setup_label_scale(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
 /* label_scale.c: finds the centre of numbers before a set is opened: the model's, or that of data.like. */
 enum sl_err sl_setup_centre(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;

@@ -522,6 +522,8 @@ enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples
 		err = sl_setup_label_scale(s, true, fail);
 		if (!err)
 			err = sl_about_make(s, fail);
+		if (!err)
+			sl_about_check_begun(s);
 	}
 	return err || !train ? err : sl_setup_keep(s, fail);
 }
@@ -584,6 +586,6 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 	if (!err && train)
 		err = sl_about_make(s, fail);
 	if (!err && train)
-		sl_about_check_columns(s);
+		sl_about_check_begun(s);
 	return err;
 }

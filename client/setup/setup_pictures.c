@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/data/class_name.h"
 #include "client/model/source.h"
 #include "common/base/log.h"
 
@@ -213,35 +214,49 @@ enum sl_err sl_setup_check_transforms(const struct sl_setup *s, struct sl_fail *
 	return err;
 }
 
-/* Warns if all masks have the same class. Many tools write masks of 0 and 255, of which 255 is ignored, so that every
- * prediction would be right. Stops at a second class. Unreadable masks are refused when they are used. */
-static void look_at_masks(const struct sl_set *set, const char *of)
+/* Notes which classes up to MASKS masks have: in seen [256]. Unreadable masks are refused when they are used. Returns
+ * how many it looked at. */
+static int64_t see_masks(const struct sl_set *set, bool *seen)
 {
 	const int64_t n = set->count < MASKS ? set->count : MASKS;
 	struct sl_room room = {0};
-	bool ignored = false, several = false;
-	int only = SL_LEARN_IGNORED;
 
-	for (int64_t i = 0; i < n && !several; i++) {
+	for (int64_t i = 0; i < n; i++) {
 		struct sl_value value[SL_FIELD_COUNT] = {0};
 		const struct sl_value *mask = &value[SL_FIELD_TARGET];
 
-		if (set->source->sample(set, sl_set_spread(i, n, set->count), &room, value, NULL) != SL_OK)
-			continue;
-		for (int64_t k = 0; k < mask->dim[0] * mask->dim[1]; k++) {
-			const int pixel = ((const uint8_t *)mask->data)[k];
-
-			several |= pixel != SL_LEARN_IGNORED && only != SL_LEARN_IGNORED && pixel != only;
-			ignored |= pixel == SL_LEARN_IGNORED;
-			only = pixel == SL_LEARN_IGNORED ? only : pixel;
-		}
+		if (set->source->sample(set, sl_set_spread(i, n, set->count), &room, value, NULL) == SL_OK)
+			for (int64_t k = 0; k < mask->dim[0] * mask->dim[1]; k++)
+				seen[((const uint8_t *)mask->data)[k]] = true;
 	}
 	sl_room_close(&room);
-	if (ignored && !several)
+	return n;
+}
+
+/* Warns if all masks have the same class, or none has some class. Many tools write masks of 0 and 255, of which 255 is
+ * ignored, so that every prediction would be right. */
+static void look_at_masks(const struct sl_setup *s, const struct sl_set *set, const char *of)
+{
+	bool seen[SL_LEARN_IGNORED + 1] = {false};
+	const int64_t n = see_masks(set, seen);
+	int only = 0, several = 0, missing = -1;
+	char name[SL_CLASS_NAME_BYTES];
+
+	for (int k = SL_LEARN_IGNORED - 1; k >= 0; k--) {
+		several += seen[k];
+		only = seen[k] ? k : only;
+		missing = seen[k] || k >= s->conf->model.classes ? missing : k;
+	}
+	if (several < 2 && (several || seen[SL_LEARN_IGNORED]))
 		sl_log(SL_LOG_WARN, "one-class-masks",
-		       "%lld masks of %s were looked at: all pixels are %d or 255, and 255 is not counted, so every "
-		       "answer would be right. If 255 is a class, replace it by its number, such as 1",
-		       (long long)n, of, only == SL_LEARN_IGNORED ? 0 : only);
+		       "%lld masks of %s were looked at: all pixels are %d%s, so every answer would be right. If 255 "
+		       "is a "
+		       "class, replace it by its number, such as 1",
+		       (long long)n, of, only, seen[SL_LEARN_IGNORED] ? " or 255, and 255 is not counted" : "");
+	else if (several && missing >= 0)
+		sl_log(SL_LOG_WARN, "class-missing",
+		       "class \"%.60s\": none of %lld masks of %s that were looked at has it",
+		       sl_class_name(set, missing, name), (long long)n, of);
 }
 
 enum sl_err sl_setup_prepare(struct sl_setup *s, struct sl_fail *fail)
@@ -254,6 +269,6 @@ enum sl_err sl_setup_prepare(struct sl_setup *s, struct sl_fail *fail)
 		err = open_transform(s, (enum sl_split)split, &s->transform[split], fail);
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
 		if (s->set[split].source && s->conf->model.task == SL_CONF_PIXELS && !s->given)
-			look_at_masks(&s->set[split], split == SL_SPLIT_TRAIN ? "training" : "the evaluation");
+			look_at_masks(s, &s->set[split], split == SL_SPLIT_TRAIN ? "training" : "the evaluation");
 	return err;
 }

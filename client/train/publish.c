@@ -169,7 +169,7 @@ void sl_publish_take(struct sl_publish *p, struct sl_remote *remote)
 	p->number = p->asked > p->answered ? p->asked : 0;
 	p->busy = true;
 	free(p->about);
-	p->about = sl_about_text(p->setup);
+	p->about = sl_about_text(p->setup, sl_remote_made(remote));
 	if (take(p, remote, &fail) != SL_OK) {
 		p->best_err = p->asked_err = fail.code;
 		p->best_fail = p->asked_fail = fail;

@@ -7,6 +7,7 @@
 
 #include "client/persist/model_file.h"
 #include "client/persist/same_run.h"
+#include "client/setup/about.h"
 #include "client/train/training_run.h"
 #include "common/base/log.h"
 
@@ -94,6 +95,8 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
 	sl_same_run_note(r->setup->conf, settings);
 	sl_checkpoint_note(c, SL_SAME_RUN, "%s", settings);
+	if (r->setup->kept)
+		sl_checkpoint_note(c, SL_ABOUT_KEPT, "%s", r->setup->kept);
 	if (m->last.step == m->step)
 		sl_checkpoint_note(c, last_key, "%.9g %.9g %.9g %" PRIu64 " %" PRIu64 " %.9g %.9g %.9g %.17g",
 				   m->last.loss, m->last.acc, m->last.lr, m->last.wire_tx_bytes, m->last.wire_rx_bytes,

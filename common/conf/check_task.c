@@ -122,7 +122,7 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 			"several columns are several numbers or labels: they need model.task: numbers or labels");
 	if (c->model.task == SL_CONF_SEVERAL_LABELS && !table && !texts && c->data.kind != SL_DATA_IMAGES)
 		return sl_conf_say(why, "model.task", "several labels are of data.kind: csv, images and text");
-	if (c->model.task != SL_CONF_CLASSES && c->model.task != SL_CONF_PIXELS &&
+	if (c->model.task != SL_CONF_CLASSES && c->model.task != SL_CONF_PIXELS && !sl_conf_lacks_labels(c) &&
 	    (table || texts || c->data.kind == SL_DATA_IMAGES) && c->model.classes != c->data.label.n)
 		return sl_conf_say(
 			why, "model.classes",

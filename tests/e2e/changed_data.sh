@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A paused run may be resumed only with the data that it began with. If a table's cell or a text is changed, or a
-# picture added, --resume refuses and leaves the run untouched. With the data restored, the run continues and equals the
+# picture added, --resume refuses, also if about.json is lost, and leaves the run untouched. With the data restored, the run continues and equals the
 # undisturbed one.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -41,11 +41,18 @@ changed() {
 	between=resume_spoilt killed_client 3 "$data" "$tmp/$data.yaml"
 }
 resume_spoilt() {
-	local status=0
+	local status about="$tmp/$data killed/about.json"
 	cp -a "$tmp/of-$data" "$tmp/keep/$data"
+	cp "$about" "$tmp/keep/about.json"
 	spoil_"$data"
-	client "$data killed" "$tmp/$data.yaml" --resume || status=$?
-	[ $status = 78 ] && grep -qF -- "$says" "$tmp/$data killed.log" || fail "$data: exit status $status, $(cat "$tmp/$data killed.log")"
+	for is in whole 'cut off' lost; do
+		[ "$is" != 'cut off' ] || echo '{' >"$about"
+		[ "$is" != lost ] || rm "$about"
+		status=0
+		client "$data killed" "$tmp/$data.yaml" --resume || status=$?
+		[ $status = 78 ] && grep -qF -- "$says" "$tmp/$data killed.log" || fail "$data, about.json is $is: exit status $status, $(cat "$tmp/$data killed.log")"
+	done
+	mv "$tmp/keep/about.json" "$about"
 	rm -r "$tmp/of-$data"
 	mv "$tmp/keep/$data" "$tmp/of-$data"
 }

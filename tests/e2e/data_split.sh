@@ -88,6 +88,11 @@ for seed in 0 1 2 3 4 5; do
 	[ "$lacking" = training ] || learned=$((learned + 1))
 done
 [ $learned -gt 0 ] && [ $learned -lt 6 ] || fail "in $learned of 6 seeds the class is in training"
+# A sweep names what its rows warn of: a mean over the folds would hide it.
+sed 's/split: {[^}]*}/split: {folds: 3}/' "$tmp/client.yaml" >"$tmp/folds.yaml"
+"$SPLITC" sweep "$tmp/folds.yaml" --local --out "$tmp/folds" --set data.dir="$tmp/rare" --set model.classes=3 --set train.max_steps=1 >"$tmp/sweep.log" 2>&1 ||
+	fail "folds: $(cat "$tmp/sweep.log")"
+[ "$(grep -c "^WARN row-warned: $tmp/folds/row-0[123]/stderr.log has warnings: .*class-missing" "$tmp/sweep.log")" = 3 ] || fail "folds without class c: $(cat "$tmp/sweep.log")"
 sed -i 's/,b$/,a/' "$tmp/rare/train.csv"
 refusals=0
 for seed in 0 1 2 3 4 5; do
@@ -157,4 +162,38 @@ config=$tmp/pictures.yaml refused 65 'its name does not match "z9"' --set data.s
 config=$tmp/texts.yaml refused 78 'must be below data.split.folds (4), got 4' --set data.split.fold=4
 config=$tmp/texts.yaml refused 78 'data.split.folds say which samples train' --set data.split.train=0.5
 refused 78 'needs data.split.folds' --set data.split.fold=1
+
+# Masks of one class, or without one of the classes.
+masks() { # CLASSES of the pixels
+	rm -rf "$tmp/scans"
+	python3 - "$tmp" "$@" <<-'PY'
+		import os, sys
+		sys.path.insert(0, "tests/mixed")
+		import draw
+		draw.write_network(sys.argv[1] + "/pixels.safetensors", 3)
+		classes = [int(x) for x in sys.argv[2:]]
+		for part in ("train", "val"):
+		    for folder in (f"{sys.argv[1]}/scans/{part}", f"{sys.argv[1]}/scans/masks/{part}"):
+		        os.makedirs(folder)
+		    for i in range(6):
+		        draw.write_png(f"{sys.argv[1]}/scans/{part}/{i}.png", 8, [(i * 31 + k * 7) % 256 for k in range(192)], 3)
+		        draw.write_png(f"{sys.argv[1]}/scans/masks/{part}/{i}.png", 8, [classes[k % len(classes)] for k in range(64)], 1)
+	PY
+	"$SPLITC" train "$tmp/masks.yaml" --local --fresh >"$tmp/masks.log" 2>&1 || fail "masks of $*: $(cat "$tmp/masks.log")"
+}
+cat >"$tmp/masks.yaml" <<-YAML
+	model: {network: $tmp/pixels.safetensors, task: pixels}
+	head_end: act0
+	tail_begin: conv4
+	data: {kind: images, dir: $tmp/scans, label: [back, disc, square], transforms: ["Resize((8, 8))"], test_transforms: ["Resize((8, 8))"]}
+	train: {batch: 3, chunks: 1, epochs: 1}
+	threads: 1
+	log: {dir: $tmp/masks}
+YAML
+masks 0
+[ "$(grep -cE '^WARN one-class-masks: 6 masks of (training|the evaluation) were looked at: all pixels are 0, so' "$tmp/masks.log")" = 2 ] || fail "masks of one class: $(cat "$tmp/masks.log")"
+masks 0 2
+[ "$(grep -c '^WARN class-missing: class "disc": none of 6 masks' "$tmp/masks.log")" = 2 ] || fail "masks without a class: $(cat "$tmp/masks.log")"
+masks 0 1 2
+! grep WARN.*mask "$tmp/masks.log" || fail 'good masks are warned of'
 echo passed

@@ -50,10 +50,10 @@ def write_pictures(folder, part, n):
         write_png(f"{folder}/scans/masks/{part}/{i}.png", 8, mask, 1)
 
 
-def write_network(path):
+def write_network(path, classes=2):
     """A network with a class for each pixel: five convolutions."""
     params, nodes, values, draw, x, wide = [], [], 2, random.Random(5), 0, 3
-    for i, out in enumerate([4, 4, 5, 4, 2]):
+    for i, out in enumerate([4, 4, 5, 4, classes]):
         names = [(f"conv{i}.weight", [out, 3, 3, wide]), (f"conv{i}.bias", [out])]
         nodes.append(f"node conv{i} conv2d %{x} " + " ".join(f"&{len(params) + k}" for k in range(2)) + " pad=1")
         params, x, wide, values = params + names, values, out, values + 1
