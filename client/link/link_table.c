@@ -41,9 +41,10 @@ static void say_preparing(struct sl_link *l)
 	if (l->said || waited_ms(l) <= SAY_THERE_MS)
 		return;
 	l->said = true;
-	if (a->share.group[0] && a->share.least)
-		sl_log(SL_LOG_INFO, "group-waits", "%s has answered; group %s goes on once %d members are there",
-		       l->conf.endpoint, a->share.group, a->share.least);
+	if (sl_agreed_goes_on(a))
+		sl_log(SL_LOG_INFO, "group-waits",
+		       "%s has answered; group %s goes on once enough of its %d members are there", l->conf.endpoint,
+		       a->share.group, a->share.clients);
 	else if (a->share.group[0] && a->share.clients > 1)
 		sl_log(SL_LOG_INFO, "group-waits", "%s has answered; group %s goes on once all %d members are there",
 		       l->conf.endpoint, a->share.group, a->share.clients);
@@ -51,11 +52,11 @@ static void say_preparing(struct sl_link *l)
 		sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", l->conf.endpoint);
 }
 
-/* link.stall_s; before a group's Welcome share.wait_s more, within which the server answers a member that waits. */
+/* link.stall_s; in a group share.wait_s more, within which the server answers a member that waits for others. */
 static uint64_t patience_ms(const struct sl_link *l)
 {
 	const struct sl_agreed *a = &l->conf.agreement->agreed;
-	const bool waits = a->share.group[0] && l->state != LINK_UP;
+	const bool waits = a->share.group[0];
 
 	return l->conf.stall_ms + (waits ? (uint64_t)a->share.wait_s * 1000 : 0);
 }
@@ -80,12 +81,11 @@ static void tick(struct sl_link *l)
 
 	if (stalls(l) && l->conf.agreement->agreed.share.group[0]) {
 		l->stalled = true;
-		sl_fail_set(
-			&fail, SL_ERR_TIMEOUT,
-			"%s has sent nothing but heartbeats for %llu s (link.stall_s and share.straggler_s): the link "
-			"is made anew, in case a message was lost; if not, group %s waits for a member",
-			l->conf.endpoint, (unsigned long long)patience_ms(l) / 1000,
-			l->conf.agreement->agreed.share.group);
+		sl_fail_set(&fail, SL_ERR_TIMEOUT,
+			    "%s has sent nothing but heartbeats for %llu s (link.stall_s): the link "
+			    "is made anew, in case a message was lost; if not, group %s waits for a member",
+			    l->conf.endpoint, (unsigned long long)patience_ms(l) / 1000,
+			    l->conf.agreement->agreed.share.group);
 		sl_port_fail(l->port, &fail);
 		return;
 	}

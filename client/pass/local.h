@@ -29,8 +29,12 @@ enum sl_err sl_local_pass(struct sl_local *local, uint64_t number, double lr, st
 /* For a group that shares its ends. _told: the change that this member has sent, as the trunk decodes it. _hear: the
  * encoded mean over all members in the step, which _end and _pass apply; no bytes: nobody was in it. */
 const struct sl_end_layout *sl_local_end_layout(const struct sl_local *local);
-/* Copies the head and tail of another member to one that comes back. */
+struct sl_local_state;
+/* For a member that comes back. copy_ends: it gets the head and tail of a member that was there, maybe itself.
+ * give_ends: its own of `state`, from sl_local_take. forget_codecs: what these keep between steps. */
 enum sl_err sl_local_copy_ends(struct sl_local *local, const struct sl_local *from) SL_MUST_CHECK;
+enum sl_err sl_local_give_ends(struct sl_local *local, const struct sl_local_state *state) SL_MUST_CHECK;
+void sl_local_forget_codecs(struct sl_local *local);
 const float *sl_local_told(const struct sl_local *local);
 void sl_local_hear(struct sl_local *local, struct sl_bytes mean);
 /* For ends that are averaged, at a round's last step: the member sends its change of the round, between _begin and _end

@@ -28,6 +28,25 @@ void sl_local_hear(struct sl_local *l, struct sl_bytes mean)
 	l->mean = mean;
 }
 
+void sl_local_forget_codecs(struct sl_local *l)
+{
+	for (int side = 0; side < SIDES; side++) {
+		for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+			if (l->codec[side][dir])
+				sl_codec_forget(l->codec[side][dir]);
+		if (l->end[side][SL_END_GRAD])
+			sl_end_coder_forget(l->end[side][SL_END_GRAD]);
+	}
+}
+
+enum sl_err sl_local_give_ends(struct sl_local *l, const struct sl_local_state *state)
+{
+	enum sl_err err = sl_exec_state_give(&state->part[SL_HEAD], l->ends.head);
+
+	l->ends.weights = state->weights;
+	return err ? err : sl_exec_state_give(&state->part[SL_TAIL], l->ends.tail);
+}
+
 enum sl_err sl_local_copy_ends(struct sl_local *l, const struct sl_local *from)
 {
 	const struct sl_end_layout layout = sl_end_layout_state(&l->layout, &l->plan->spec);

@@ -99,7 +99,7 @@ static enum sl_err open_shared(struct sl_remote *r, struct sl_fail *fail)
 	}
 	if (err)
 		return err;
-	if (a->agreed.share.least) {
+	if (sl_agreed_gives_ends(&a->agreed)) {
 		r->state = sl_end_layout_state(&r->layout, &r->conf.link.plan->spec);
 		r->conf.link.end_bytes[SL_END_STATE] = (size_t)r->state.floats * sizeof(float);
 	}
@@ -201,6 +201,14 @@ enum sl_err sl_remote_take(struct sl_remote *r, struct sl_client_state *s)
 	return err ? err : sl_client_state_take_end(s, r->end[SL_END_GRAD], r->round.base);
 }
 
+static void forget_codecs(struct sl_remote *r)
+{
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		sl_codec_forget(sl_port_codecs(sl_link_port(r->link))[dir]);
+	if (r->end[SL_END_GRAD])
+		sl_end_coder_forget(r->end[SL_END_GRAD]);
+}
+
 enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 {
 	enum sl_err err = sl_remote_set_step(r, s->step);
@@ -208,7 +216,11 @@ enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 	if (!err)
 		err = sl_client_state_give(s, r->ends.head, r->ends.tail, sl_port_codecs(sl_link_port(r->link)));
 	r->ends.weights = s->weights;
-	return err ? err : sl_client_state_give_end(s, r->end[SL_END_GRAD], r->round.base);
+	if (!err)
+		err = sl_client_state_give_end(s, r->end[SL_END_GRAD], r->round.base);
+	if (!err && sl_remote_made(r) == SL_MADE_UNKNOWN)
+		forget_codecs(r); /* as the server does */
+	return err;
 }
 
 enum sl_err sl_remote_take_ends(struct sl_remote *r, struct sl_fail *fail)
@@ -221,6 +233,7 @@ enum sl_err sl_remote_take_ends(struct sl_remote *r, struct sl_fail *fail)
 		err = sl_end_check_moments(&r->state, from, sl_link_session(r->link)->next_step, fail);
 	if (err)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "the head and tail of another member are not valid");
+	forget_codecs(r);
 	err = sl_ends_set_state(&r->ends, &r->state, from);
 	if (!err && r->round.ends)
 		err = sl_ends_round_begin(&r->round);

@@ -37,6 +37,7 @@ void sl_remote_eval(struct sl_remote *remote, const struct sl_feed *feed, uint64
 enum sl_err sl_remote_state_open(struct sl_remote *remote, struct sl_client_state *s,
 				 struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_remote_take(struct sl_remote *remote, struct sl_client_state *s) SL_MUST_CHECK;
+/* give: if the group does not know what made the state, its codecs begin anew. */
 enum sl_err sl_remote_give(struct sl_remote *remote, const struct sl_client_state *s) SL_MUST_CHECK;
 /* Replaces head and tail with the group's, which this link has received (sl_session_has_ends). PAYLOAD: they are
  * invalid. */

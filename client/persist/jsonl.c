@@ -237,31 +237,33 @@ json_t *sl_jsonl_warnings(void)
 
 enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *s)
 {
+	json_t *line;
+
 	if (!log)
 		return SL_OK;
-	return put(log,
-		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so so so so "
-			     "so ss? ss? so so so so so}",
-			     "type", "summary", "outcome", s->outcome, "epochs", integer(s->epochs), "steps",
-			     integer(s->steps), "skipped", integer(s->skipped), "samples", integer(s->samples),
-			     "test_loss", sl_json_real(s->test_loss), "test_acc", sl_json_real(s->test_acc),
-			     "best_test_acc", sl_json_real(s->best_test_acc), "best_step",
-			     s->best_step ? integer(s->best_step) : json_null(), "t_total_s",
-			     sl_json_real(s->t_total_s), "t_per_batch_s", sl_json_real(s->t_per_batch_s),
-			     "t_compute_per_batch_s", sl_json_real(s->t_compute_per_batch_s), "avg_mb_s",
-			     sl_json_real(s->avg_mb_s), "peak_client_mb_s", sl_json_real(s->peak_client_mb_s),
-			     "peak_server_mb_s", sl_json_real(s->peak_server_mb_s), "wire_tx_bytes",
-			     integer(s->wire_tx_bytes), "wire_rx_bytes", integer(s->wire_rx_bytes), "weights_tx_bytes",
-			     integer(s->weights_tx_bytes), "weights_rx_bytes", integer(s->weights_rx_bytes),
-			     "framing_tx_bytes", integer(s->framing_tx_bytes), "framing_rx_bytes",
-			     integer(s->framing_rx_bytes), "curve_tx_bytes", integer(s->curve_tx_bytes),
-			     "curve_rx_bytes", integer(s->curve_rx_bytes), "audits_begun", integer(s->audits_begun),
-			     "audits_ended", integer(s->audits_ended), "direction", directions(s->direction),
-			     "test_metrics", scores(s->score), "tx_mb_s", sl_json_real(s->tx_mb_s), "rx_mb_s",
-			     sl_json_real(s->rx_mb_s), "test_undefined", s->undefined, "best_metric", s->best_metric,
-			     "still_steps", integer(s->still), "servers_word", sl_jsonl_words(s), "label_rounding",
-			     sl_jsonl_rounding(s->rounding, s->numbers), "warned", integer(sl_log_warned()), "warnings",
-			     sl_jsonl_warnings()));
+	line = json_pack(
+		"{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so so so so "
+		"so ss? ss? so so so so so}",
+		"type", "summary", "outcome", s->outcome, "epochs", integer(s->epochs), "steps", integer(s->steps),
+		"skipped", integer(s->skipped), "samples", integer(s->samples), "test_loss", sl_json_real(s->test_loss),
+		"test_acc", sl_json_real(s->test_acc), "best_test_acc", sl_json_real(s->best_test_acc), "best_step",
+		s->best_step ? integer(s->best_step) : json_null(), "t_total_s", sl_json_real(s->t_total_s),
+		"t_per_batch_s", sl_json_real(s->t_per_batch_s), "t_compute_per_batch_s",
+		sl_json_real(s->t_compute_per_batch_s), "avg_mb_s", sl_json_real(s->avg_mb_s), "peak_client_mb_s",
+		sl_json_real(s->peak_client_mb_s), "peak_server_mb_s", sl_json_real(s->peak_server_mb_s),
+		"wire_tx_bytes", integer(s->wire_tx_bytes), "wire_rx_bytes", integer(s->wire_rx_bytes),
+		"weights_tx_bytes", integer(s->weights_tx_bytes), "weights_rx_bytes", integer(s->weights_rx_bytes),
+		"framing_tx_bytes", integer(s->framing_tx_bytes), "framing_rx_bytes", integer(s->framing_rx_bytes),
+		"curve_tx_bytes", integer(s->curve_tx_bytes), "curve_rx_bytes", integer(s->curve_rx_bytes),
+		"audits_begun", integer(s->audits_begun), "audits_ended", integer(s->audits_ended), "direction",
+		directions(s->direction), "test_metrics", scores(s->score), "tx_mb_s", sl_json_real(s->tx_mb_s),
+		"rx_mb_s", sl_json_real(s->rx_mb_s), "test_undefined", s->undefined, "best_metric", s->best_metric,
+		"still_steps", integer(s->still), "servers_word", sl_jsonl_words(s), "label_rounding",
+		sl_jsonl_rounding(s->rounding, s->numbers), "warned", integer(sl_log_warned()), "warnings",
+		sl_jsonl_warnings());
+	if (s->group)
+		json_object_set_new(line, "group", json_loads(s->group, 0, NULL));
+	return put(log, line);
 }
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)

@@ -70,7 +70,8 @@ struct sl_jsonl_summary {
 	/* parts of the above, over a link: the middle's weights, ZMTP's framing, and what encryption adds */
 	uint64_t weights_tx_bytes, weights_rx_bytes, framing_tx_bytes, framing_rx_bytes, curve_tx_bytes, curve_rx_bytes;
 	uint64_t audits_begun, audits_ended;
-	uint64_t still; /* steps that somebody else's norm has left nearly without effect; of this process */
+	uint64_t still;    /* steps that somebody else's norm has left nearly without effect; of this process */
+	const char *group; /* the record of a group's steps, as JSON; NULL: none */
 	const char *word[SL_JSONL_WORDS]; /* what nothing checks: the server's word; NULL: no more */
 	struct sl_jsonl_direction direction[SL_JSONL_DIRECTIONS]; /* name NULL: left out */
 	const char *outcome;                                      /* "finished", "interrupted", "server lost" … */

@@ -154,6 +154,13 @@ static void scatter_moments(const struct sl_end_layout *l, const struct sl_plan 
 		sl_range_scatter(&plan->segment[part[i]], to->moment[k], moment_place(l, plan, i, k, from), NULL);
 }
 
+static void forget_moments(struct sl_exec_state *s)
+{
+	for (int k = 0; k < s->moments; k++)
+		memset(s->moment[k], 0, (size_t)s->trainable_count * sizeof(float));
+	sl_steps_write(0, s->applied);
+}
+
 /* Takes the optimizer's moments and its count of steps from the mean, or resets them (share.moments: zero). */
 static void hear_moments(struct sl_ends_round *r, float *mean)
 {
@@ -193,6 +200,9 @@ enum sl_err sl_ends_get_state(const struct sl_ends *ends, const struct sl_end_la
 
 	if (!err)
 		err = take(ends, state);
+	for (int i = 0; i < 2 && !err; i++)
+		if (ends->plan->spec.ends_round > 0 && ends->plan->spec.shared_ends != SL_ENDS_MOMENTS)
+			forget_moments(&state[i]); /* each member has its own: one that gets this state begins anew */
 	if (!err)
 		gather(l, ends->plan, state, to);
 	if (!err && l->moments > 1) /* with fewer moments the count is not needed, and members may differ in it */

@@ -1,5 +1,10 @@
-/* Which members of a group in one process miss which steps (`--absent`): a list such as "1:3,2:10-25". Its steps count
- * from 1, as in the log. */
+/* Which members of a group in one process miss which steps (`--absent`), as the server's record says it. Its steps
+ * count from 1, as in the log:
+ *
+ *   1:300           late: the member computes step 300 in vain, and its codecs stay as they are
+ *   2:703-1890      away: it computes none of these steps, and its codecs begin anew in step 1891
+ *   2:1891-1890     it came back before step 1891 without a missed step: its codecs begin anew
+ *   2:703-1890@600  where heads and tails are private: it goes on with its own of step 600 */
 #ifndef SL_CLIENT_TRAIN_ABSENT_H
 #define SL_CLIENT_TRAIN_ABSENT_H
 
@@ -18,7 +23,11 @@ enum sl_absence {
 enum sl_err sl_absent_check(const char *list, int clients, struct sl_fail *fail) SL_MUST_CHECK;
 /* `step` counts from 0. */
 enum sl_absence sl_absent_look(const char *list, int member, uint64_t step);
-bool sl_absent_has_ranges(const char *list);
+/* Whether the member comes back before `step`, which counts from 0. *own: the step of its own head and tail with which
+ * it goes on; `step` if the list names none. */
+bool sl_absent_returns(const char *list, int member, uint64_t step, uint64_t *own);
+/* Whether the member goes on with the head and tail of `step` at some time. */
+bool sl_absent_needs(const char *list, int member, uint64_t step);
 uint64_t sl_absent_last(const char *list); /* the highest step, counted from 1, with which an absence begins; 0: none */
 
 #endif

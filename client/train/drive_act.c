@@ -213,8 +213,10 @@ bool sl_act_hold_state(struct drive *d)
 bool sl_act_back_off(struct drive *d)
 {
 	const struct sl_conf_client *c = d->setup->conf;
-	const uint64_t pause_ms = sl_retry_pause_ms(&d->failed, (uint64_t)c->link.retry_ms, (uint64_t)c->agreed.seed,
-						    sl_training_state(d->run).step);
+	const bool at_once = d->cause.code == SL_ERR_BUSY && c->agreed.share.group[0] && d->failed.lost <= 1;
+	const uint64_t pause_ms = at_once ? 1
+					  : sl_retry_pause_ms(&d->failed, (uint64_t)c->link.retry_ms,
+							      (uint64_t)c->agreed.seed, sl_training_state(d->run).step);
 
 	sl_timer_start(d->retry, pause_ms, 0);
 	return true;

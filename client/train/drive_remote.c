@@ -10,6 +10,7 @@
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
 #include "client/train/drive_parts.h"
+#include "client/train/group_record.h"
 #include "client/train/report.h"
 #include "common/base/failpoint.h"
 #include "common/base/folder.h"
@@ -182,7 +183,6 @@ static enum sl_err open_link(struct drive *d)
 						     .fetched = on_fetched,
 						     .failed = on_failed,
 						     .closed = on_closed};
-	const struct sl_conf_client *c = d->setup->conf;
 	struct sl_remote_conf remote = {
 		.link = sl_setup_link(d->setup, &d->auth.transport),
 		.use = sl_setup_use(d->setup),
@@ -197,8 +197,6 @@ static enum sl_err open_link(struct drive *d)
 	remote.link.weights_hash = d->first_hash;
 	remote.link.run_steps = sl_training_state(d->run).total_steps;
 	remote.link.traffic = d->link.traffic;
-	if (c->agreed.share.group[0] && remote.link.stall_ms) /* the group waits so long for others at most */
-		remote.link.stall_ms += (uint64_t)c->agreed.share.straggler_s * 1000;
 	sl_recover_offer(d->recover, &remote.link.offer);
 	return sl_remote_open(&d->remote, d->loop, &remote, &events, d, d->fail);
 }
@@ -423,6 +421,12 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	 * done. */
 	if (d->books != BOOKS_CLOSED && !options->predict && (!err || d->books == BOOKS_PAUSED))
 		sl_training_finish(d->run, &d->link, sl_drive_outcome(d), options->json);
+	if (!err && !d->why && setup->conf->agreed.share.unmet == SL_UNMET_GO_ON && !options->eval_only) {
+		json_t *record = sl_group_record_read(d->link.record);
+
+		err = sl_group_record_check(record, fail);
+		json_decref(record);
+	}
 	if (!err && d->why == WHY_INTERRUPTED && !options->predict)
 		err = sl_training_unfinished(d->run, "--resume or --auto-resume goes on", fail);
 	sl_loader_close(d->loader[SL_SPLIT_TRAIN]);
@@ -437,6 +441,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	sl_async_close(d->loaded);
 	sl_loop_close(d->loop);
 	sl_training_close(d->run);
+	free(d->link.record);
 	sl_client_auth_close(&d->auth);
 	/* an error that names a key came from a server that answered, so the network is not the cause */
 	if (err == SL_ERR_TIMEOUT && !d->cause.key[0])

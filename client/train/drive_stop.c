@@ -79,8 +79,7 @@ bool sl_act_tell_saved(struct drive *d)
 {
 	const struct sl_agreed *agreed = &d->setup->conf->agreed;
 
-	if (d->saved || !agreed->share.group[0] || agreed->share.least ||
-	    sl_recover_has_end(d->recover, d->remote, d->run))
+	if (d->saved || !agreed->share.group[0] || sl_recover_has_end(d->recover, d->remote, d->run))
 		return true;
 	d->saved = true;
 	d->waits_ms = sl_loop_now_ms(d->loop);
@@ -155,7 +154,7 @@ static void say_paused(const struct drive *d)
 		sl_log(SL_LOG_WARN, "pause-unsure",
 		       "the server has not confirmed that its state is on its disk: drain_s was over, it has no "
 		       "`store`, or see its log. --resume may go back, or begin anew");
-	if (d->setup->epoch_steps && d->setup->conf->agreed.share.least)
+	if (sl_agreed_goes_on(&d->setup->conf->agreed))
 		sl_log(SL_LOG_INFO, "paused",
 		       "this member has left group %s, which goes on: `splitc train … --resume` comes back",
 		       d->setup->conf->agreed.share.group);

@@ -10,6 +10,13 @@
 #include "common/base/log.h"
 #include "common/session/fold.h"
 
+/* The state of a member before `step`. */
+struct own {
+	struct own *next;
+	uint64_t step;
+	struct sl_local_state state;
+};
+
 struct member {
 	struct sl_conf_client conf;
 	struct sl_setup setup;
@@ -22,6 +29,7 @@ struct member {
 	enum sl_want want; /* what its run does next */
 	bool absent;       /* it is late in the step under way */
 	bool here;         /* takes part in the step under way, or did in the last one; false: away */
+	struct own *own;   /* its head and tail at steps to which it goes back: the newest first */
 };
 
 struct group {
@@ -136,6 +144,11 @@ static void close_all(struct group *g)
 	for (int k = 0; k < g->n && g->member[k].part; k++) {
 		struct member *m = &g->member[k];
 
+		for (struct own *o = m->own, *next; o; o = next) {
+			next = o->next;
+			sl_local_state_close(&o->state);
+			free(o);
+		}
 		sl_loader_close(m->loader[SL_SPLIT_TEST]);
 		sl_loader_close(m->loader[SL_SPLIT_TRAIN]);
 		sl_training_close(m->run);
@@ -318,8 +331,44 @@ static enum sl_err step(struct group *g, double lr)
 	return err;
 }
 
-/* Brings back a member that was away, for the next step. `from`: a member that was in the last one. */
-static enum sl_err join(struct group *g, struct member *m, const struct member *from)
+/* Keeps the member's head and tail, if it goes back to them later. */
+static enum sl_err keep_own(struct group *g, struct member *m)
+{
+	struct own *own;
+
+	if (g->ends.coder || !sl_absent_needs(g->options->absent, m->conf.agreed.share.member, g->step))
+		return SL_OK;
+	own = calloc(1, sizeof *own);
+	if (!own || sl_local_take(m->local, &own->state)) {
+		free(own);
+		return sl_fail_set(g->fail, SL_ERR_NOMEM, "no memory for the state of a member");
+	}
+	own->step = g->step;
+	own->next = m->own;
+	m->own = own;
+	return SL_OK;
+}
+
+/* Sets the head and tail of a member that comes back: those of `from`, which was in the last step, or its own. */
+static enum sl_err take_ends(struct group *g, struct member *m, const struct member *from, uint64_t step)
+{
+	const struct own *own = m->own;
+
+	if (g->ends.coder)
+		return g->step && sl_local_copy_ends(m->local, from->local)
+			       ? sl_fail_set(g->fail, SL_ERR_DEVICE, "the head and tail of a member could not be set")
+			       : SL_OK;
+	while (own && own->step != step)
+		own = own->next;
+	if (!own)
+		return SL_OK; /* those of its last step */
+	return sl_local_give_ends(m->local, &own->state)
+		       ? sl_fail_set(g->fail, SL_ERR_DEVICE, "the head and tail of a member could not be set")
+		       : SL_OK;
+}
+
+/* Brings back a member before the next step. `from`: a member that was in the last one. `was`: this one was, too. */
+static enum sl_err join(struct group *g, struct member *m, const struct member *from, bool was, uint64_t own)
 {
 	enum sl_err err;
 
@@ -328,16 +377,16 @@ static enum sl_err join(struct group *g, struct member *m, const struct member *
 				   "--absent: member %d comes back in step %" PRIu64 ", inside a round of %" PRIu64
 				   " steps: let it come back at the first step of a round",
 				   m->conf.agreed.share.member, g->step + 1, sl_setup_round(&m->setup));
+	sl_local_forget_codecs(m->local);
+	err = take_ends(g, m, from, own);
+	if (!err && m->part->copy && g->step && sl_copy_reset(m->part->copy, g->fold.trunk, true))
+		err = sl_fail_set(g->fail, SL_ERR_DEVICE, "the copy of a member could not be set");
+	if (err || was)
+		return err;
 	sl_training_join(m->run, g->step, false);
 	err = sl_training_seek(m->run, m->loader, g->fail);
-	if (err)
-		return err;
 	m->want = sl_training_next(m->run);
-	if (m->part->copy && g->step && sl_copy_reset(m->part->copy, g->fold.trunk, true))
-		return sl_fail_set(g->fail, SL_ERR_DEVICE, "the copy of a member could not be set");
-	if (g->ends.coder && g->step && sl_local_copy_ends(m->local, from->local))
-		return sl_fail_set(g->fail, SL_ERR_DEVICE, "the head and tail of a member could not be set");
-	return sl_local_set_done(m->local, g->step, g->fail);
+	return err ? err : sl_local_set_done(m->local, g->step, g->fail);
 }
 
 /* Finds who takes part in the next step, and brings back who was away. *some: one of them; NULL: nobody. */
@@ -352,10 +401,14 @@ static enum sl_err gather(struct group *g, struct member **some)
 	for (int k = 0; k < g->n && !err; k++) {
 		struct member *m = &g->member[k];
 		const bool was = m->here;
+		uint64_t own = g->step;
+		const bool comes = sl_absent_returns(g->options->absent, k, g->step, &own);
 
 		m->here = sl_absent_look(g->options->absent, k, g->step) != SL_AWAY;
-		if (m->here && !was)
-			err = join(g, m, from);
+		if (m->here && (!was || comes))
+			err = join(g, m, from, was, own);
+		if (m->here && !err)
+			err = keep_own(g, m);
 		if (m->here && !*some)
 			*some = m;
 	}
@@ -388,8 +441,8 @@ static enum sl_err run_all(struct group *g)
 		const enum sl_want want = next(g);
 		struct member *some;
 
-		if (want == SL_WANT_FINISH)
-			break;
+		if (want == SL_WANT_FINISH) /* one that was away at the end comes for the last state */
+			return gather(g, &some);
 		if (want == SL_WANT_EVAL) {
 			err = evaluate(g);
 			continue;
@@ -422,30 +475,11 @@ static enum sl_err finish(struct group *g, bool nonfinite)
 	return err;
 }
 
-/* Refuses --absent with ranges in modes in which a member cannot come back to the group's state. */
-static enum sl_err check_ranges(const struct sl_setup *setup, const char *absent, struct sl_fail *fail)
-{
-	const struct sl_agreed *a = &setup->conf->agreed;
-
-	if (!sl_absent_has_ranges(absent))
-		return SL_OK;
-	if (a->share.mode == SL_SHARE_SERIAL)
-		return sl_fail_set(fail, SL_ERR_USAGE, "--absent takes MEMBER:FROM-TO in share.mode: sync and rounds");
-	if (sl_agreed_keeps_moments(a))
-		return sl_fail_set(fail, SL_ERR_USAGE,
-				   "--absent takes MEMBER:FROM-TO in share.mode: rounds with share.moments: average or "
-				   "zero");
-	return SL_OK;
-}
-
 enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
 {
 	struct group g = {.setup = setup, .options = options, .n = setup->conf->agreed.share.clients, .fail = fail};
 	enum sl_err err = SL_OK;
 
-	err = check_ranges(setup, options->absent, fail);
-	if (err)
-		return err;
 	g.member = calloc((size_t)g.n, sizeof *g.member);
 	g.fold = (struct sl_fold){.part = calloc((size_t)g.n, sizeof *g.fold.part),
 				  .n = g.n,

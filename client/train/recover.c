@@ -87,7 +87,7 @@ static void sync_log(void *arg)
  * and dies in the next, there is none that all hold. So it tries a write again, and does not go on if that fails. */
 static bool is_needed(const struct sl_recover *r)
 {
-	return r->setup->conf->agreed.share.group[0] && !r->setup->conf->agreed.share.least;
+	return r->setup->conf->agreed.share.group[0] && !sl_agreed_goes_on(&r->setup->conf->agreed);
 }
 
 static bool is_owed(const struct sl_recover *r)
@@ -396,7 +396,7 @@ bool sl_recover_must_wait(struct sl_recover *r, const struct sl_training *run)
  * trained gives up its own state: a client alone for an older one, and where members come and go, behind the others. */
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
 {
-	const bool group = r->setup->conf->agreed.share.group[0], varies = r->setup->conf->agreed.share.least > 0;
+	const bool group = r->setup->conf->agreed.share.group[0], varies = sl_agreed_goes_on(&r->setup->conf->agreed);
 	const bool behind = r->stale && r->past == LINK_TRAINED && (group ? varies : r->older);
 	const bool at_fault = r->stale ? behind || (!r->certain && !group)
 				       : err == SL_ERR_DATA || err == SL_ERR_IO || err == SL_ERR_NOINPUT;

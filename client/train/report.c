@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,11 +60,22 @@ void sl_report_add(struct sl_training_link *link, const struct sl_remote *remote
 	}
 }
 
+static void take_record(struct sl_training_link *link, const char *now)
+{
+	char *copy = now && (!link->record || strcmp(now, link->record) != 0) ? strdup(now) : NULL;
+
+	if (!copy)
+		return;
+	free(link->record);
+	link->record = copy;
+}
+
 void sl_report_count(struct sl_training_link *link, struct sl_remote *remote)
 {
 	const struct sl_port_stats stats = sl_remote_stats(remote);
 
 	sl_link_count(sl_remote_link(remote));
+	take_record(link, sl_port_record(sl_link_port(sl_remote_link(remote))));
 	for (int way = 0; way < SL_WAYS; way++)
 		link->traffic[way].weights = link->weights[way] + stats.weights[way];
 }

@@ -1,4 +1,5 @@
 #include "client/train/summary.h"
+#include "client/train/group_record.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -152,6 +153,7 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.audits_begun = link->audited.begun,
 		.audits_ended = link->audited.ended,
 		.still = t->still,
+		.group = link->record,
 		.outcome = outcome,
 		.undefined = t->undefined[0] ? t->undefined : NULL,
 		.rounding = setup && setup->conf ? setup->rounding : NULL,
@@ -313,6 +315,14 @@ static void print_warnings(void)
 		putchar('\n');
 }
 
+static void print_group(const char *text)
+{
+	json_t *record = sl_group_record_read(text);
+
+	sl_group_record_print(record);
+	json_decref(record);
+}
+
 static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
 			const struct sl_training_link *link)
 {
@@ -334,6 +344,7 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 		       "times that of this side's gradient, and of train.clip_norm\n",
 		       s->still, s->still == 1 ? " was" : "s were");
 	print_words(s);
+	print_group(s->group);
 	if (s->direction[0].name) {
 		if (s->steps && !local)
 			print_rates(s);
@@ -357,7 +368,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 				 (json_int_t)s->weights_rx_bytes, "framing_tx_bytes", (json_int_t)s->framing_tx_bytes,
 				 "framing_rx_bytes", (json_int_t)s->framing_rx_bytes, "curve_tx_bytes",
 				 (json_int_t)s->curve_tx_bytes, "curve_rx_bytes", (json_int_t)s->curve_rx_bytes);
-	json_t *directions = json_array(), *metrics = json_object();
+	json_t *directions = json_array(), *metrics = json_object(), *group = sl_group_record_read(s->group);
 
 	json_object_set_new(root, "links", json_integer((json_int_t)link->links));
 	json_object_set_new(root, "lost", json_integer((json_int_t)link->lost));
@@ -370,6 +381,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 						     (json_int_t)link->audited.evals, "of_eval_batches",
 						     (json_int_t)link->audited.all_evals)
 					 : json_null());
+	json_object_set_new(root, "group", group ? group : json_null());
 	json_object_set_new(root, "servers_word", sl_jsonl_words(s));
 	json_object_set_new(root, "label_rounding", sl_jsonl_rounding(s->rounding, s->numbers));
 	json_object_set_new(root, "still_steps", json_integer((json_int_t)s->still));

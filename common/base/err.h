@@ -30,7 +30,8 @@
 	X(AUTH, 77, "not authorised")                       \
 	X(CONFIG, 78, "configuration error")                \
 	X(MISMATCH, 78, "the two sides disagree")           \
-	X(AUDIT, 79, "the server computed something else")
+	X(AUDIT, 79, "the server computed something else")  \
+	X(UNMET, 80, "a member of the group took part too little")
 
 enum sl_err {
 #define X(name, exit_status, text) SL_ERR_##name,

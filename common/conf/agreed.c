@@ -7,9 +7,6 @@
 #include "common/conf/check_keys.h"
 #include "common/conf/row.h"
 
-_Static_assert(offsetof(struct sl_agreed, share.least) == offsetof(struct sl_agreed, share.clients) + sizeof(int),
-	       "a span is two numbers side by side");
-
 const char *const sl_agreed_precisions[] = {"fp32", "tf32", "bf16", "fp16", "bf16_factors", NULL};
 const char *const sl_agreed_optimizers[] = {"sgd", "adam", "adamw", NULL};
 const char *const sl_agreed_ends[] = {"private", "step", "round", NULL};
@@ -17,6 +14,7 @@ const char *const sl_agreed_layers[] = {"each", "all", NULL};
 const char *const sl_agreed_modes[] = {"sync", "serial", "rounds", "vertical", NULL};
 const char *const sl_agreed_roles[] = {"features", "labels", NULL};
 const char *const sl_agreed_aligns[] = {"false", "true", NULL};
+const char *const sl_agreed_unmet[] = {"wait", "go_on", NULL};
 const char *const sl_agreed_moments[] = {"keep", "average", "zero", NULL};
 
 enum class { PLAIN, SAID, SGD, ADAM, DERIVED };
@@ -81,6 +79,23 @@ bool sl_agreed_keeps_moments(const struct sl_agreed *a)
 	       (a->optimizer.kind != SL_CONF_SGD || a->optimizer.momentum > 0);
 }
 
+bool sl_agreed_goes_on(const struct sl_agreed *a)
+{
+	return a->share.group[0] && !sl_agreed_is_vertical(a) && a->share.least < 1;
+}
+
+bool sl_agreed_gives_ends(const struct sl_agreed *a)
+{
+	return sl_agreed_shares_ends(a) && sl_agreed_goes_on(a);
+}
+
+int sl_agreed_quorum(const struct sl_agreed *a)
+{
+	if (!sl_agreed_goes_on(a))
+		return a->share.clients;
+	return a->share.quorum ? a->share.quorum : a->share.clients / 2 + 1;
+}
+
 const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path)
 {
 	static const struct {
@@ -117,7 +132,7 @@ static const char *check_vertical(const struct sl_agreed *a, char why[SL_CONF_WH
 		bool bad;
 		const char *key, *why;
 	} rule[] = {
-		{a->share.clients < 2 || a->share.clients > SL_CONF_PARTIES || a->share.least, "share.clients",
+		{a->share.clients < 2 || a->share.clients > SL_CONF_PARTIES, "share.clients",
 		 "must be 2 to 9 in share.mode: vertical: one member with share.role: labels, the others with "
 		 "features"},
 		{a->share.ends != SL_ENDS_PRIVATE, "share.ends",
@@ -143,6 +158,9 @@ static const char *check_share(const struct sl_agreed *a, char why[SL_CONF_WHY])
 	if (a->share.member >= (a->share.align ? 2 : a->share.clients)) /* two align, whatever the group has */
 		return sl_conf_say(why, "share.member", "must be below share.clients (%d), got %d", a->share.clients,
 				   a->share.member);
+	if (a->share.quorum > a->share.clients)
+		return sl_conf_say(why, "share.quorum", "must be at most share.clients (%d), got %d", a->share.clients,
+				   a->share.quorum);
 	if (a->share.mode == SL_SHARE_SYNC && a->share.rows && a->share.rows < a->batch)
 		return sl_conf_say(why, "share.rows", "must be at least train.batch (%d), got %lld", a->batch,
 				   (long long)a->share.rows);
@@ -159,18 +177,9 @@ static const char *check_share(const struct sl_agreed *a, char why[SL_CONF_WHY])
 		return sl_conf_say(why, "share.ends", "%s does not go with share.mode: %s: take private or %s",
 				   sl_agreed_ends[a->share.ends], sl_agreed_modes[a->share.mode],
 				   sl_agreed_ends[a->share.mode == SL_SHARE_ROUNDS ? SL_ENDS_ROUND : SL_ENDS_STEP]);
-	if (a->share.least && a->share.mode == SL_SHARE_SERIAL)
-		return sl_conf_say(
-			why, "share.clients",
-			"%d..%d does not go with share.mode: serial, where an epoch has all members' turns: take one "
-			"number",
-			a->share.least, a->share.clients);
-	if (a->share.least && sl_agreed_keeps_moments(a))
-		return sl_conf_say(
-			why, "share.moments",
-			"keep does not go with share.clients: %d..%d, since a newcomer has no moments: take average or "
-			"zero",
-			a->share.least, a->share.clients);
+	if (a->share.least == 0 && a->share.mode == SL_SHARE_SERIAL)
+		return sl_conf_say(why, "share.least",
+				   "0 does not go with share.mode: serial, where an epoch has all members' turns");
 	if (a->fetch_state || a->keep_tokens)
 		return sl_conf_say(why, a->fetch_state ? "fetch.state" : "keep.tokens",
 				   "a member of a group cannot ask for it");

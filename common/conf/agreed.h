@@ -97,11 +97,13 @@ struct sl_agreed {
 	struct {
 		char group[SL_CONF_SHARE_TEXT]; /* "": there is no group, and all else here has no meaning */
 		enum sl_conf_share_mode mode;
-		int clients,
-			least; /* clients: seats; least: members that must be there, 0: all. Side by side for SL_SPAN */
+		int clients; /* seats */
+		int quorum;  /* members that a step needs; 0: more than half of the seats */
 		int member;
 		int64_t rows; /* rows of a step with all members; 0 in a config: clients times batch */
-		int straggler_s, wait_s;
+		double least; /* part of the steps that each member must have; 1: no step without a member */
+		enum sl_conf_share_unmet { SL_UNMET_WAIT, SL_UNMET_GO_ON } unmet;
+		int patience_s, wait_s; /* patience_s 0: ten of the member's usual steps, at least 10 s */
 		enum sl_conf_share_ends ends;
 		enum sl_conf_share_layers layers;
 		double member_norm; /* 0: off */
@@ -124,7 +126,8 @@ struct sl_agreed {
 
 extern const char *const sl_agreed_precisions[],
 	*const sl_agreed_optimizers[], *const sl_agreed_modes[], *const sl_agreed_roles[], *const sl_agreed_aligns[];
-extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl_agreed_layers[];
+extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl_agreed_layers[],
+									       *const sl_agreed_unmet[];
 
 /* clang-format off */
 /* X(type, key, field, class, …): `type` and what follows the class are a row of conf/row.h. Classes:
@@ -184,14 +187,20 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"name of a group of clients that train one middle together; empty: this client has a middle of its own") \
 	X(SL_CHOICE, "share.mode", share.mode, PLAIN, sl_agreed_modes, "sync", \
 		"how a group trains: sync adds the gradients of all members in each step; serial lets members take turns, and each step is one member's batch; rounds lets each member train a copy of the middle, and averages the copies after every round; vertical: one member has the data and the head, another one the labels and the tail") \
-	X(SL_SPAN, "share.clients", share.clients, PLAIN, 1, SL_CONF_SHARE_CLIENTS, "2", "members", \
-		"clients of the group; 2..8: it goes on while 2 members are there, and up to 8 may come and go") \
+	X(SL_INT, "share.clients", share.clients, PLAIN, 1, SL_CONF_SHARE_CLIENTS, "2", "members", \
+		"seats of the group") \
+	X(SL_INT, "share.quorum", share.quorum, PLAIN, 0, SL_CONF_SHARE_CLIENTS, "0", "members; 0: more than half of the seats", \
+		"members that a step needs") \
 	X(SL_INT, "share.member", share.member, PLAIN, 0, SL_CONF_SHARE_CLIENTS - 1, "0", NULL, \
 		"number of this client in its group, from 0; each member has another one") \
 	X(SL_INT64, "share.rows", share.rows, PLAIN, 0, 0x1p30, "0", "samples; 0: share.clients times train.batch", \
 		"sync: samples of a step that all members take part in; set it where their batches differ") \
-	X(SL_INT, "share.straggler_s", share.straggler_s, PLAIN, 0, 86400, "60", "seconds; 0: wait for ever", \
-		"how long a step waits for late members once half of the members are ready; then it goes on without them") \
+	X(SL_DOUBLE, "share.least", share.least, PLAIN, 0, 1, "0.9", "part of the steps; 0: none, 1: all", \
+		"part of the run's steps that each member must have: the group goes on without a member only while it can still have this part, then waits for it; 1: no step is done without a member") \
+	X(SL_INT, "share.patience_s", share.patience_s, PLAIN, 0, 86400, "0", "seconds; 0: ten of that member's usual steps, at least 10 s", \
+		"how long a step waits for a member that it may do without") \
+	X(SL_CHOICE, "share.unmet", share.unmet, PLAIN, sl_agreed_unmet, "wait", \
+		"what to do where a member would get less than share.least: wait for it, or go_on and end with status 80") \
 	X(SL_INT, "share.wait_s", share.wait_s, PLAIN, 0, 604800, "3600", "seconds; 0: wait for ever", \
 		"how long members wait for a group that is not complete; then those that are there end, and say who is missing, or was refused and why") \
 	X(SL_CHOICE, "share.ends", share.ends, PLAIN, sl_agreed_ends, "step", \
@@ -257,6 +266,12 @@ bool sl_agreed_is_vertical(const struct sl_agreed *a);
 bool sl_agreed_has_role(const struct sl_agreed *a, enum sl_conf_share_role role);
 /* Whether each member keeps moments of its own, in mode rounds. */
 bool sl_agreed_keeps_moments(const struct sl_agreed *agreed);
+/* Whether a group may do steps without a member. */
+bool sl_agreed_goes_on(const struct sl_agreed *agreed);
+/* Whether a member that missed steps gets the group's head and tail: all have the same, and steps may be done without a
+ * member. */
+bool sl_agreed_gives_ends(const struct sl_agreed *agreed);
+int sl_agreed_quorum(const struct sl_agreed *agreed); /* members that a step needs */
 
 /* Writes the agreement; idle keys are left out, whatever they hold. Returns the length without the NUL. */
 size_t sl_agreed_write(const struct sl_agreed *a, char out[SL_AGREED_TEXT]);

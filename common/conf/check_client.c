@@ -554,6 +554,8 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 
 	if (c->agreed.share.mode == SL_SHARE_ROUNDS && !line_of(c, "share.ends"))
 		c->agreed.share.ends = SL_ENDS_ROUND; /* in rounds, heads and tails can only be shared so */
+	if (c->agreed.share.group[0] && !line_of(c, "link.on_server_lost"))
+		c->link.on_server_lost = SL_LOST_WAIT; /* a member comes back by itself */
 	if (c->agreed.share.mode == SL_SHARE_VERTICAL && !line_of(c, "share.ends"))
 		c->agreed.share.ends = SL_ENDS_PRIVATE;
 	if (c->model.task != SL_CONF_CLASSES && !line_of(c, "model.classes"))

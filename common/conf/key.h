@@ -11,7 +11,6 @@ enum sl_conf_type {
 	SL_CONF_INT64,  /* int64_t */
 	SL_CONF_BYTES,  /* int64_t; "64 MiB" may be written */
 	SL_CONF_DOUBLE, /* double */
-	SL_CONF_SPAN,   /* two int, the most and the least: "2..8"; one number alone: the least is 0 */
 	SL_CONF_SIZE,   /* struct sl_conf_size; "40x56", or one number for both */
 	SL_CONF_BOOL,   /* bool */
 	SL_CONF_STRING, /* char[size] */

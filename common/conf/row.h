@@ -8,8 +8,6 @@
 #define SL_FIELD(st, f) .offset = offsetof(st, f), .size = sizeof(((st *)0)->f)
 #define SL_INT(st, p, f, lo, hi, def, u, h) \
 	{.path = p, .type = SL_CONF_INT, SL_FIELD(st, f), .min = lo, .max = hi, .preset = def, .unit = u, .help = h}
-#define SL_SPAN(st, p, f, lo, hi, def, u, h) \
-	{.path = p, .type = SL_CONF_SPAN, SL_FIELD(st, f), .min = lo, .max = hi, .preset = def, .unit = u, .help = h}
 #define SL_INT64(st, p, f, lo, hi, def, u, h) \
 	{.path = p, .type = SL_CONF_INT64, SL_FIELD(st, f), .min = lo, .max = hi, .preset = def, .unit = u, .help = h}
 #define SL_BYTES(st, p, f, lo, hi, def, h) \

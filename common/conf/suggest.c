@@ -79,13 +79,33 @@ static void list_children(const struct sl_conf_schema *schema, const char *secti
 	}
 }
 
+/* Keys of earlier versions, and what is right now. */
+static const struct {
+	const char *path, *now;
+} retired[] = {
+	{"share.straggler_s",
+	 "share.patience_s says how long a step waits for a member; share.straggler_s: 0 is share.least: 1 now"}};
+
+static const char *find_retired(const char *section, const char *name)
+{
+	char path[2 * NAME_MAX_LEN];
+
+	snprintf(path, sizeof path, "%s%s%s", section, *section ? "." : "", name);
+	for (size_t i = 0; i < sizeof retired / sizeof retired[0]; i++)
+		if (strcmp(path, retired[i].path) == 0)
+			return retired[i].now;
+	return NULL;
+}
+
 const char *sl_conf_suggest(const struct sl_conf_schema *schema, const char *section, const char *name,
 			    char out[SL_CONF_WHY])
 {
 	char best[NAME_MAX_LEN];
 	const char *path;
 
-	if (!*section && of_other(schema, name))
+	if (find_retired(section, name))
+		snprintf(out, SL_CONF_WHY, "%s", find_retired(section, name));
+	else if (!*section && of_other(schema, name))
 		snprintf(out, SL_CONF_WHY, "it is of %s's config", schema->other);
 	else if ((path = sl_conf_elsewhere(schema, name)) && !*section)
 		snprintf(out, SL_CONF_WHY, "did you mean %s?", path);

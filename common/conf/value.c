@@ -38,10 +38,6 @@ const char *sl_conf_value_wanted(const struct sl_conf_key *key, char out[SL_CONF
 		snprintf(out, SL_CONF_WHY, "a whole number from %.0f to %.0f%s%s%s", key->min, key->max,
 			 key->unit ? " (" : "", key->unit ? key->unit : "", key->unit ? ")" : "");
 		break;
-	case SL_CONF_SPAN:
-		snprintf(out, SL_CONF_WHY, "a whole number from %.0f to %.0f (%s), or two of them such as 2..8",
-			 key->min, key->max, key->unit);
-		break;
 	case SL_CONF_BYTES:
 		snprintf(out, SL_CONF_WHY, "bytes from %s to %s, such as 1048576 or 1 MiB",
 			 bytes_text((int64_t)key->min, lo), bytes_text((int64_t)key->max, hi));
@@ -81,8 +77,14 @@ const char *sl_conf_value_wanted(const struct sl_conf_key *key, char out[SL_CONF
 static const char *refuse(const struct sl_conf_key *key, const char *text, char why[SL_CONF_WHY])
 {
 	char wanted[SL_CONF_WHY];
+	int few, all;
 
 	sl_conf_value_wanted(key, wanted);
+	if (strcmp(key->path, "share.clients") == 0 && sscanf(text, "%d..%d", &few, &all) == 2)
+		return sl_conf_say(why, why,
+				   "is one number now: what %d..%d was is share.clients: %d, share.quorum: %d and "
+				   "share.least: 0",
+				   few, all, all, few);
 	if (*text)
 		return sl_conf_say(why, why, "must be %.150s, got \"%.60s\"", wanted, text);
 	return sl_conf_say(why, why, "must be %.200s, got nothing", wanted);
@@ -306,24 +308,6 @@ static const char *set_size(const struct sl_conf_key *key, void *conf, const cha
 	return NULL;
 }
 
-static const char *set_span(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY])
-{
-	const char *end = text;
-	int64_t most, least = 0;
-	int *out = field(key, conf);
-	bool ok = parse_int(text, &end, &most);
-
-	if (ok && strncmp(end, "..", 2) == 0) {
-		least = most;
-		ok = parse_int(end + 2, &end, &most) && (double)least >= key->min && least <= most;
-	}
-	if (!ok || *end || (double)most < key->min || (double)most > key->max)
-		return refuse(key, text, why);
-	out[0] = (int)most;
-	out[1] = least < most ? (int)least : 0;
-	return NULL;
-}
-
 const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const char *text, bool plain,
 			      char why[SL_CONF_WHY])
 {
@@ -347,8 +331,6 @@ const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const c
 		return why;
 	case SL_CONF_SIZE:
 		return set_size(key, conf, text, why);
-	case SL_CONF_SPAN:
-		return plain ? set_span(key, conf, text, why) : refuse(key, text, why);
 	case SL_CONF_BOOL:
 		if (!plain || (strcmp(text, "true") != 0 && strcmp(text, "false") != 0))
 			return refuse(key, text, why);
@@ -380,11 +362,6 @@ void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *
 
 	switch (key->type) {
 	case SL_CONF_INT:
-		fprintf(file, "%d", *(const int *)value);
-		break;
-	case SL_CONF_SPAN:
-		if (((const int *)value)[1])
-			fprintf(file, "%d..", ((const int *)value)[1]);
 		fprintf(file, "%d", *(const int *)value);
 		break;
 	case SL_CONF_INT64:

@@ -5,48 +5,18 @@
 #include <xxhash.h>
 
 #include "common/link/wire.h"
+#include "common/link/wire_errors.h"
 #include "proto/split.pb-c.h"
 
 /* UNPACK_BYTES: the largest valid message, a Hello with every text full, needs 2 KiB and 2 KiB more for its list of
  * members. A message that needs more is refused: unknown fields cost protobuf-c 60 times their size. */
-enum { UNPACK_BYTES = 16384, UUID_BYTES = 16, CHECK_BYTES = 8, CHECK_TAG = 15 << 3 | 1 };
-
-/* ---- errors by wire number. Numbers are never reused; the order of enum sl_err may change freely. */
-
-static const struct {
-	enum sl_err err;
-	uint32_t number;
-} err_numbers[] = {
-	{SL_ERR_PROTOCOL, 1}, {SL_ERR_VERSION, 2},     {SL_ERR_LIMIT, 3},    {SL_ERR_AUTH, 4},
-	{SL_ERR_MISMATCH, 5}, {SL_ERR_CONFIG, 6},      {SL_ERR_BUSY, 7},     {SL_ERR_UNAVAILABLE, 8},
-	{SL_ERR_TIMEOUT, 9},  {SL_ERR_PEER_LOST, 10},  {SL_ERR_PAYLOAD, 11}, {SL_ERR_NONFINITE, 12},
-	{SL_ERR_DATA, 13},    {SL_ERR_DEVICE, 14},     {SL_ERR_NOMEM, 15},   {SL_ERR_OS, 16},
-	{SL_ERR_IO, 17},      {SL_ERR_CANTCREATE, 18}, {SL_ERR_NOINPUT, 19}, {SL_ERR_USAGE, 20},
-	{SL_ERR_BUG, 21},     {SL_ERR_AUDIT, 22},
-};
-_Static_assert(sizeof err_numbers / sizeof err_numbers[0] == SL_ERR_COUNT - 1, "every error but OK has a wire number");
-
-static uint32_t number_of_err(uint32_t err)
-{
-	for (size_t i = 0; i < sizeof err_numbers / sizeof err_numbers[0]; i++)
-		if ((uint32_t)err_numbers[i].err == err)
-			return err_numbers[i].number;
-	return 0;
-}
-
-static uint32_t err_of_number(uint32_t number)
-{
-	for (size_t i = 0; i < sizeof err_numbers / sizeof err_numbers[0]; i++)
-		if (err_numbers[i].number == number)
-			return err_numbers[i].err;
-	return SL_ERR_OK;
-}
+enum { UNPACK_BYTES = 16384, UUID_BYTES = 16, CHECK_BYTES = 8, CHECK_TAG = 1 }; /* the last byte of field 31's tag */
 
 const char *sl_frame_kind_name(enum sl_frame_kind kind)
 {
 	static const char *const names[SL_FRAME_COUNT] = {
 		"Hello", "Welcome",   "Refuse", "Part",    "Credit",    "Commit", "Committed",
-		"Fetch", "Heartbeat", "Bye",    "Abandon", "Challenge", "Norm",
+		"Fetch", "Heartbeat", "Bye",    "Abandon", "Challenge", "Norm",   "Record",
 	};
 
 	return (unsigned)kind < SL_FRAME_COUNT ? names[kind] : "?";
@@ -179,6 +149,7 @@ union body {
 	Split__Abandon abandon;
 	Split__Challenge challenge;
 	Split__Norm norm;
+	Split__Record record;
 };
 
 /* A Hello's epoch is on the wire once, in the frame. */
@@ -287,10 +258,10 @@ static void welcome_get(struct reader *r, struct sl_welcome *out, const Split__W
 
 static enum sl_err refuse_put(Split__Refuse *out, const struct sl_refuse *in)
 {
-	enum sl_err err = number_of_err(in->code) ? SL_OK : SL_ERR_DATA;
+	enum sl_err err = sl_wire_number(in->code) ? SL_OK : SL_ERR_DATA;
 
 	split__refuse__init(out);
-	out->code = number_of_err(in->code);
+	out->code = sl_wire_number(in->code);
 	put_text(&out->text, in->text, sizeof in->text, &err);
 	put_text(&out->key, in->key, sizeof in->key, &err);
 	out->has_key = in->key[0] != 0;
@@ -299,12 +270,22 @@ static enum sl_err refuse_put(Split__Refuse *out, const struct sl_refuse *in)
 
 static void refuse_get(struct reader *r, struct sl_refuse *out, const Split__Refuse *in)
 {
-	out->code = err_of_number(in->code);
+	out->code = sl_wire_error(in->code);
 	if (out->code == SL_ERR_OK)
 		bad(r, "code", "is not an error's number");
 	get_text(r, out->text, sizeof out->text, &in->text, "text");
 	if (in->has_key)
 		get_text(r, out->key, sizeof out->key, &in->key, "key");
+}
+
+static enum sl_err record_put(Split__Record *out, const struct sl_wire_record *in)
+{
+	enum sl_err err = SL_OK;
+
+	split__record__init(out);
+	out->more = in->more;
+	put_text(&out->text, in->text, sizeof in->text, &err);
+	return err;
 }
 
 /* The fields that are copied unchanged. */
@@ -414,6 +395,8 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		out->norm.step = frame->u.norm.step;
 		out->norm.squares = frame->u.norm.squares;
 		return SL_OK;
+	case SL_FRAME_RECORD:
+		return record_put(&out->record, &frame->u.record);
 	case SL_FRAME_COUNT:
 		break;
 	}
@@ -421,7 +404,8 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 }
 
 enum { CASE_OF_KIND_0 = SPLIT__FRAME__BODY_HELLO };
-_Static_assert(SPLIT__FRAME__BODY_NORM == CASE_OF_KIND_0 + SL_FRAME_NORM, "kinds are numbered in the schema's order");
+_Static_assert(SPLIT__FRAME__BODY_RECORD == CASE_OF_KIND_0 + SL_FRAME_RECORD,
+	       "kinds are numbered in the schema's order");
 
 /* ---- the check: on a plain link nothing else would notice a flipped bit of, say, a learning rate */
 
@@ -520,6 +504,10 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 	case SL_FRAME_NORM:
 		out->u.norm.step = in->norm->step;
 		out->u.norm.squares = get_finite(r, in->norm->squares, "squares");
+		break;
+	case SL_FRAME_RECORD:
+		out->u.record.more = in->record->more;
+		get_text(r, out->u.record.text, sizeof out->u.record.text, &in->record->text, "text");
 		break;
 	case SL_FRAME_FETCH:
 		out->u.fetch.whole = in->fetch->has_whole && in->fetch->whole;

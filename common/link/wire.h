@@ -10,7 +10,7 @@
 #include "common/base/err.h"
 
 enum {
-	SL_WIRE_VERSION = 12,
+	SL_WIRE_VERSION = 13,
 	SL_WIRE_HEADER_MAX = 4096,
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
@@ -39,6 +39,7 @@ enum sl_frame_kind {
 	SL_FRAME_ABANDON,   /* either way: NaN or Inf in the step under way, which is not applied */
 	SL_FRAME_CHALLENGE, /* server → client: say Hello again, with a proof */
 	SL_FRAME_NORM,      /* server → client: sum of squares of the middle's gradient, for clipping */
+	SL_FRAME_RECORD,    /* server → client, in a group: who took part in its steps */
 	SL_FRAME_COUNT
 };
 
@@ -193,6 +194,14 @@ struct sl_heartbeat {
 	uint64_t echo_ms; /* sent as 0; older peers of this protocol measured round trips with it */
 };
 
+enum { SL_WIRE_RECORD = 2048 };
+
+/* A piece of the text that says who took part in a group's steps (docs/WIRE.md). */
+struct sl_wire_record {
+	char text[SL_WIRE_RECORD + 1];
+	bool more; /* another piece follows */
+};
+
 struct sl_frame {
 	enum sl_frame_kind kind;
 	uint64_t epoch; /* of the session's link; frames of older links are dropped and counted */
@@ -213,6 +222,7 @@ struct sl_frame {
 		struct sl_abandon abandon;
 		struct sl_challenge challenge;
 		struct sl_wire_norm norm;
+		struct sl_wire_record record;
 	} u;
 	/* Borrowed. A PART has 1 … part_bytes bytes, a HELLO with a proof 1 … SL_WIRE_HELLO_MAX, others none. */
 	struct sl_bytes payload;

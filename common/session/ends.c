@@ -1,6 +1,8 @@
-/* Head and tail for a newcomer, in a group whose members come and go and share heads and tails. One member hands its
- * own over, the newcomer receives it. They cross beside passes, in any state after Welcome. */
+/* What crosses in a group that goes on: head and tail, which one member hands over and another one, or the store, gets;
+ * and the record of who took part. They cross beside passes, in any state after Welcome. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "common/session/table.h"
 
@@ -51,7 +53,31 @@ enum sl_err sl_on_ends_made(struct sl_session *s, const struct sl_event *ev, uin
 	return SL_OK;
 }
 
+enum { RECORD_MOST = 256 << 10 };
+
+enum sl_err sl_on_record(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_wire_record *r = &ev->frame->u.record;
+
+	s->record_bytes += strlen(r->text);
+	if (s->record_bytes > RECORD_MOST)
+		return sl_fail_set(&out->fail, SL_ERR_LIMIT, "a record of the group's steps above %d bytes",
+				   RECORD_MOST);
+	s->record_bytes = r->more ? s->record_bytes : 0;
+	sl_outbox_add(out, SL_ACTION_RECORD);
+	return SL_OK;
+}
+
 /* ---- the server's */
+
+enum sl_err sl_on_tell(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	struct sl_wire_record *r = &sl_outbox_frame(s, out, SL_FRAME_RECORD)->u.record;
+
+	snprintf(r->text, sizeof r->text, "%s", ev->text);
+	r->more = ev->more;
+	return SL_OK;
+}
 
 /* The group needs the member's head and tail for a newcomer, or their hash. */
 enum sl_err sl_on_ask_ends(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)

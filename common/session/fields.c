@@ -76,6 +76,9 @@ static const struct field fields[] = {
 	{"late", SL_FRAME_ABANDON, TO_SERVER, NEVER, OF(abandon.late)},
 	{"", SL_FRAME_NORM, TO_CLIENT, CLIPS | FREE, .size = 0},
 	{"", SL_FRAME_NORM, TO_SERVER, FREE | SUMS, .size = 0},
+	{"", SL_FRAME_RECORD, TO_CLIENT, GROUP, .size = 0},
+	{"text", SL_FRAME_RECORD, TO_CLIENT, ALWAYS, .at = offsetof(struct sl_frame, u.record.text), .size = 1,
+	 .must = true},
 	{"squares", SL_FRAME_NORM, TO_CLIENT, ALWAYS, OF(norm.squares), .most = SQUARES_MOST * MEMBERS_MOST},
 	{"squares", SL_FRAME_NORM, TO_SERVER, ALWAYS, OF(norm.squares), .most = SQUARES_MOST},
 };

@@ -349,6 +349,9 @@ static void act_one(struct sl_port *p, const struct sl_action *a, const struct s
 		if (!p->dead)
 			p->events.action(p->arg, a, NULL);
 		break;
+	case SL_ACTION_RECORD:
+		sl_port_keep_record(p, &ev->frame->u.record);
+		break;
 	case SL_ACTION_STORE:
 		store_part(p, a, ev->frame->payload);
 		break;
@@ -527,6 +530,8 @@ static void port_free(struct sl_port *p)
 		sl_outq_close(p->outq);
 	sl_port_unequip(p);
 	sl_port_forget_asked(p);
+	free(p->record.text);
+	free(p->record.next);
 	sl_port_close_jobs(p);
 	free(p);
 }

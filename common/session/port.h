@@ -98,6 +98,8 @@ enum sl_err sl_port_equip(struct sl_port *port, const struct sl_plan *plan, stru
 			  struct sl_fail *fail) SL_MUST_CHECK;
 /* Server: the payload of the Hello that opened this session; valid from KEEP (forwarded to `action`) until ADMIT is
  * done. */
+/* Client: the newest record of who took part in the group's steps, JSON; NULL: none has come. */
+const char *sl_port_record(const struct sl_port *port);
 struct sl_bytes sl_port_asked(const struct sl_port *port);
 /* Client, before OPEN: the weights from which an upload is packed, part by part; borrowed. */
 void sl_port_upload_from(struct sl_port *port, const struct sl_weights *weights);

@@ -81,7 +81,11 @@ struct sl_port {
 	struct sl_loop *loop;
 	struct sl_outq *outq;
 	struct sl_worker *worker;
-	uint8_t *asked; /* server: a copy of Hello's payload, for ADMIT; NULL: none */
+	struct {
+		char *text, *next; /* NULL: none; next: its pieces so far */
+		size_t len, cap;   /* of next */
+	} record;                  /* client, in a group: who took part in its steps */
+	uint8_t *asked;            /* server: a copy of Hello's payload, for ADMIT; NULL: none */
 	size_t asked_bytes;
 	struct sl_share share; /* the share of all tasks (worker.h) */
 	uint64_t key;          /* of all tasks from now on; 0: each has its own, or none */
@@ -186,5 +190,8 @@ static inline bool sl_port_receives(enum sl_session_role role, int what)
 void sl_port_forget_asked(struct sl_port *port);
 /* Frees what sl_port_equip has taken, if anything. */
 void sl_port_unequip(struct sl_port *port);
+
+/* port_values.c. Appends a piece; the last one completes the text, which takes the place of an earlier one. */
+void sl_port_keep_record(struct sl_port *port, const struct sl_wire_record *record);
 
 #endif

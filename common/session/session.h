@@ -100,6 +100,7 @@ enum sl_event_kind {
 	SL_EV_ABANDON,
 	SL_EV_CHALLENGE,
 	SL_EV_NORM,
+	SL_EV_RECORD,
 	/* from the driver */
 	SL_EV_TASK_DONE,
 	SL_EV_OPEN,       /* client: say Hello */
@@ -124,6 +125,7 @@ enum sl_event_kind {
 	SL_EV_CHUNK,   /* server, vertical: `chunk` can go on: FEATURES: encode head_grad, LABELS: forward */
 	SL_EV_ECHO,    /* server, vertical: the middle's forward passes are done */
 	SL_EV_SUM,     /* server, vertical: all parties have sent their squares; squares[0] is the whole gradient's */
+	SL_EV_TELL,    /* server: sends `text` to the member, in pieces */
 	SL_EV_ENDS,    /* no event of its own: the table's column for parts of SL_PART_ENDS and for TASK_DONE(GIVE) */
 	SL_EV_TICK,
 	SL_EV_COUNT
@@ -164,6 +166,8 @@ struct sl_event {
 	bool common;         /* JOINED: the same */
 	bool ends;           /* JOINED: the same */
 	bool whole;          /* ASK */
+	const char *text;    /* TELL: JSON, a piece of SL_WIRE_RECORD bytes at most */
+	bool more;           /* TELL: another piece follows */
 };
 
 enum sl_action_kind {
@@ -179,6 +183,7 @@ enum sl_action_kind {
 	SL_ACTION_ABANDONED, /* client: DROP is done, the outbox says why. SKIP, FETCH or the end follows */
 	SL_ACTION_PREPARED, /* server: the member's part of the step is done; it waits for its group: DECIDED follows */
 	SL_ACTION_ASKED,    /* server: the member wants to fetch weights; it waits for its group: GIVE follows */
+	SL_ACTION_RECORD,   /* client: append the event's text to the group's record */
 	SL_ACTION_GIVEN,    /* server: the head and tail, or hash, that ASK wanted have arrived */
 	SL_ACTION_MOVED, /* server, vertical: the pass has begun, been abandoned, or come further: see CHUNK and ECHO */
 	SL_ACTION_NORMED, /* client, free step: the middle's squares[1] has arrived */
@@ -337,8 +342,9 @@ struct sl_session {
 	const char *device;         /* server: the device name for Welcome; borrowed, or NULL */
 	char there[SL_WIRE_DEVICE]; /* client: the device name from Welcome */
 	struct sl_session_counts counts;
-	bool writing; /* kept[0] is still being written */
-	bool common;  /* client: as in struct sl_welcome */
+	bool writing;          /* kept[0] is still being written */
+	bool common;           /* client: as in struct sl_welcome */
+	uint64_t record_bytes; /* client: of the group's record, of which pieces are missing; 0: none are */
 	enum sl_gift gift;
 	uint64_t gift_bytes, gift_step; /* gift_bytes: of the head and tail, or hash, that were asked for; 0: none.
 					   gift_step, on the server: the step before which the member had them */

@@ -70,6 +70,8 @@ sl_session_fn sl_on_more, sl_on_grads, sl_on_ask_norm, sl_on_norm_asked, sl_on_s
 /* Head and tail for a newcomer (ends.c). The client receives them, is asked for its own, has encoded them. The server
  * asks for them, receives them. */
 sl_session_fn sl_on_ends, sl_on_ends_asked, sl_on_ends_made, sl_on_ask_ends, sl_on_ends_given;
+/* The record of who took part in a group's steps: the server tells it, the client hears it. */
+sl_session_fn sl_on_tell, sl_on_record;
 
 /* Handlers of both roles. */
 sl_session_fn sl_on_credit, sl_on_heartbeat, sl_on_tick, sl_on_refuse;

@@ -8,15 +8,16 @@
 #include "common/link/loop.h"
 #include "server/group/group_parties.h"
 
+enum { KEEP_AGAIN_MS = 1000 };
+
 /* ---- jobs */
 
-static void release(struct sl_group *g)
+void sl_group_release(struct sl_group *g)
 {
 	if (--g->refs == 0)
 		sl_group_drop(g);
 }
 
-static void advance(struct sl_group *g);
 static void job_done(struct sl_job *job);
 
 static void post(struct sl_group *g, enum sl_group_job what, int which)
@@ -28,10 +29,19 @@ static void post(struct sl_group *g, enum sl_group_job what, int which)
 	sl_worker_post(g->groups->worker, &g->job);
 }
 
-static void end_member(struct sl_group_member *p, const struct sl_fail *why)
+void sl_group_end_member(struct sl_group_member *p, const struct sl_fail *why)
 {
 	if (p->m)
 		sl_middle_end(p->m, why);
+}
+
+/* All that went back have come again, or had enough time to: drops the group's reference of go_back. */
+static void come_again(struct sl_group *g)
+{
+	if (!g->back_ms)
+		return;
+	g->back_ms = 0;
+	sl_group_release(g);
 }
 
 /* Welcomes member k, and tells it where it goes on from. */
@@ -40,27 +50,28 @@ static void welcome(struct sl_group *g, int k)
 	struct sl_group_member *p = &g->member[k];
 	const struct sl_group_seat *seat = &g->seat[k];
 	const bool comes = g->what == GROUP_REJOIN, with_ends = comes && g->gift == GIFT_WHOLE;
-	const uint64_t number = g->trunk.r.seat[k].number,
-		       begin = sl_group_varies(g) ? sl_group_comes_in(g, k, with_ends) : number;
+	const uint64_t begin = g->trunk.r.seat[k].number;
 
-	if (!sl_group_varies(g))
-		sl_trunk_welcome(&g->t, k, begin, false);
-	if (g->agreed.share.mode == SL_SHARE_ROUNDS) /* of a newcomer; in serial they are known before step 0 */
+	come_again(g); /* does not free the group: the job under way has a reference */
+	sl_trunk_welcome(&g->t, k, begin);
+	sl_group_clock_welcomed(g, k);
+	if (g->agreed.share.mode == SL_SHARE_ROUNDS) /* in serial they are known before step 0 */
 		g->turns.count[k] = (uint64_t)p->m->agreement.agreed.share.turns;
 	sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 	if (p->m)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_JOINED,
-							     .next_step = with_ends ? g->held : number,
+							     .next_step = comes ? g->held : begin,
 							     .first_step = begin,
 							     .ends = with_ends,
 							     .made = seat->made,
 							     .branch = g->branch,
 							     .common = g->what == GROUP_CHOOSE && g->common,
 							     .need_weights = g->need_weights});
+	sl_group_tell_record(g, k);
 }
 
 /* All members are to come again: until then the group lives without sessions. */
-static void stay_for_a_while(struct sl_group *g)
+void sl_group_stay_for_a_while(struct sl_group *g)
 {
 	g->refs += !g->back_ms;
 	g->back_ms = sl_loop_now_ms(g->groups->loop);
@@ -72,35 +83,27 @@ static void end_all(struct sl_group *g, int other, const struct sl_fail *why)
 	sl_trunk_gathers(&g->t);
 	for (int i = 0; i < g->n; i++)
 		if (i != other)
-			end_member(&g->member[i], why);
+			sl_group_end_member(&g->member[i], why);
 }
 
 /* All go back because of member k, and come again. `so`: what became of it, for them; `how`: for the log. */
-static void end_others(struct sl_group *g, int k, const char *so, const char *how, uint64_t step)
+void sl_group_end_others(struct sl_group *g, int k, const char *so, const char *how, uint64_t step)
 {
 	struct sl_fail why;
 
 	(void)!sl_fail_set(&why, SL_ERR_BUSY, "member %d of group %s %s: come again", k, g->name, so);
 	sl_log_limited(SL_LOG_INFO, "group-back", "group %s: member %d %s step %" PRIu64, g->name, k, how, step);
-	stay_for_a_while(g);
+	sl_group_stay_for_a_while(g);
 	end_all(g, k, &why);
 }
 
 static void go_back(struct sl_group *g, int k)
 {
-	end_others(g, k, "goes on from an earlier step, so all members go back", "came back behind", g->t.step);
+	sl_group_end_others(g, k, "goes on from an earlier step, so all members go back", "came back behind",
+			    g->t.step);
 }
 
-/* All that went back have come again, or had enough time to: drops the group's reference of go_back. */
-static void come_again(struct sl_group *g)
-{
-	if (!g->back_ms)
-		return;
-	g->back_ms = 0;
-	release(g);
-}
-
-static void go_on(struct sl_group *g)
+void sl_group_go_on(struct sl_group *g)
 {
 	struct sl_fail why;
 
@@ -121,28 +124,61 @@ void sl_group_attend(struct sl_group *g)
 {
 	stay(g);
 	sl_group_hear_in(g);
-	advance(g);
+	sl_group_advance(g);
+}
+
+/* The trunk trains from the chosen step on. If the group goes on, members that are here come one by one (COME). */
+static void opens(struct sl_group *g)
+{
+	int here = 0;
+
+	for (int k = 0; k < g->n; k++) {
+		struct sl_seat *s = &g->t.seat[k];
+
+		here += s->link == SL_LINK_JOINING;
+		if (!sl_group_goes_on(g))
+			continue;
+		s->state = g->trunk.r.seat[k].state;
+		s->ends_at = g->trunk.r.seat[k].ends_at;
+		s->missed = sl_group_log_missed(&g->log, k);
+	}
+	sl_trunk_opens(&g->t, g->trunk.r.done);
+	g->t.stored = g->trunk.r.complete;
+	g->pass.on = false;
+	g->due = 0;
+	g->giver = -1;
+	for (int k = 0; k < g->n; k++)
+		g->member[k].answer = ANSWER_NONE;
+	sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name, here,
+		       g->t.step);
+}
+
+/* In a group that goes on the checkpoint that was chosen has the turns of members that are not here. */
+static bool knows_turns(struct sl_group *g, struct sl_fail *why)
+{
+	for (int k = 0; k < g->n; k++)
+		g->turns.count[k] = g->seat[k].turns;
+	return sl_group_turns_fit(g, why);
 }
 
 static void chosen(struct sl_group *g)
 {
+	struct sl_fail why;
+
 	if (g->came_of == MET_VOID)
 		return; /* a session ended meanwhile: its member is awaited */
 	if (g->stranger >= 0) {
-		end_member(&g->member[g->stranger], &g->fail);
+		sl_group_end_member(&g->member[g->stranger], &g->fail);
 	} else if (g->err) {
 		end_all(g, -1, &g->fail);
+	} else if (sl_group_goes_on(g) && !knows_turns(g, &why)) {
+		end_all(g, -1, &why);
 	} else {
-		sl_trunk_opens(&g->t, g->trunk.r.done);
-		g->pass.on = false;
+		opens(g);
 		come_again(g); /* does not free the group: the job under way has a reference */
 		stay(g);
-		sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name,
-			       sl_group_varies(g) ? sl_group_begun(g) : g->n, g->t.step);
-		for (int k = 0; k < g->n && g->t.open; k++)
-			if (g->member[k].m && g->t.seat[k].link == SL_LINK_JOINING &&
-			    (!sl_group_varies(g) ||
-			     g->part[k].m == g->member[k].m)) /* otherwise it came after the job was posted */
+		for (int k = 0; k < g->n && g->t.open && !sl_group_goes_on(g); k++)
+			if (g->member[k].m && g->t.seat[k].link == SL_LINK_JOINING)
 				welcome(g, k);
 	}
 }
@@ -161,7 +197,7 @@ static void rejoined(struct sl_group *g)
 		return;
 	if (!g->err && g->came == SL_COME_LATER) {
 		sl_trunk_needs_ends(&g->t, g->which);
-		g->giver = -1;
+		g->giver = g->due ? g->giver : -1;
 		return;
 	}
 	if (back && g->groups->ranks)
@@ -169,7 +205,7 @@ static void rejoined(struct sl_group *g)
 	else if (back)
 		go_back(g, g->which);
 	else if (g->err)
-		end_member(p, &g->fail);
+		sl_group_end_member(p, &g->fail);
 	else
 		welcome(g, g->which);
 }
@@ -185,7 +221,7 @@ static void decided(struct sl_group *g, int k)
 	g->t.seat[k].prepared = g->t.seat[k].skip = false;
 	g->t.seat[k].number = g->trunk.r.seat[k].number;
 	if (g->err && g->what == GROUP_CATCH_UP)
-		end_member(p, &g->fail);
+		sl_group_end_member(p, &g->fail);
 	if (!p->m || sl_port_session(p->m->port)->state != SL_SESSION_COMMIT)
 		return;
 	ev.compute_s = sl_middle_decided(p->m);
@@ -203,6 +239,7 @@ static void tell_spoiled(struct sl_group *g, int k)
 
 	sl_log_limited(SL_LOG_WARN, "group-spoiled", "group %s: step %" PRIu64 " was done without member %d: %s",
 		       g->name, g->t.step, k, why.text);
+	seat->missed += g->round;
 	seat->prepared = seat->prepared && seat->skip; /* otherwise it has to Commit again, with skip */
 	if (p->m && sl_session_abandons(sl_port_session(p->m->port)))
 		sl_port_event(p->m->port, &found);
@@ -230,29 +267,36 @@ static bool met(struct sl_group *g)
 	return g->came_of == MET_GO;
 }
 
+static void took_part(struct sl_group *g, int k)
+{
+	sl_group_note_part(g, k);
+	decided(g, k);
+}
+
 static void applied(struct sl_group *g)
 {
-	uint64_t was;
-
 	if (!met(g))
 		return;
-	was = g->t.step;
 	g->t.step = g->trunk.r.done;
-	g->half_ms = 0;
 	g->pass.on = false;
+	if (sl_group_goes_on(g) && g->ends && g->trunk.checkpointed && !g->due) {
+		g->due = g->t.step;
+		g->giver = -1;
+	}
+	g->t.stored = g->trunk.r.complete;
+	if (g->trunk.checkpointed)
+		sl_group_tell_record(g, -1);
 	for (int k = g->first; k < g->end; k++) {
-		struct sl_group_member *p = &g->member[k];
+		const bool part = g->trunk.r.seat[k].number == g->t.step;
 
-		if (g->fold.part[k].left_out) {
+		if (sl_group_goes_on(g))
+			sl_group_clock_stepped(g, k, part);
+		if (g->fold.part[k].left_out)
 			tell_spoiled(g, k);
-		} else if (g->trunk.r.seat[k].number == g->t.step) {
-			sl_trunk_in_time(&g->t, k);
-			decided(g, k);
-		} else if (g->t.seat[k].number >= was || g->t.seat[k].state == SL_SEAT_IN) { /* IN: even if behind */
+		else if (part)
+			took_part(g, k);
+		else if (sl_group_goes_on(g))
 			sl_group_note_late(g, k);
-		} else if (p->m && g->t.seat[k].link == SL_LINK_OPEN) {
-			sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
-		}
 	}
 }
 
@@ -265,6 +309,26 @@ static void stepped(struct sl_group *g)
 		end_all(g, -1, &g->fail);
 	else
 		decided(g, g->which);
+}
+
+/* Head and tail of a checkpoint are stored, or were not. */
+static void stored(struct sl_group *g)
+{
+	if (g->gift == GIFT_WRONG)
+		g->member[g->giver].answer = ANSWER_WRONG;
+	if (g->gift != GIFT_WRONG || g->due != g->t.step)
+		g->due = 0;
+	g->t.stored = g->trunk.r.complete;
+}
+
+/* A checkpoint of the last state was tried again. */
+static void kept(struct sl_group *g)
+{
+	g->t.stored = g->trunk.r.complete;
+	if (!g->ends || !g->trunk.checkpointed)
+		return;
+	g->due = g->t.step;
+	g->giver = -1;
 }
 
 static void job_done(struct sl_job *job)
@@ -284,11 +348,15 @@ static void job_done(struct sl_job *job)
 		(void)met(g);
 	else if (g->what == GROUP_LET_GO)
 		sl_group_gone(g);
+	else if (g->what == GROUP_STORE)
+		stored(g);
+	else if (g->what == GROUP_KEEP)
+		kept(g);
 	else
 		decided(g, g->which);
-	g->what = GROUP_IDLE; /* not before: telling members may end their sessions, which calls advance() */
-	advance(g);
-	release(g);
+	g->what = GROUP_IDLE; /* not before: telling members may end their sessions, which calls sl_group_advance() */
+	sl_group_advance(g);
+	sl_group_release(g);
 }
 
 /* ---- what is next */
@@ -315,7 +383,7 @@ static bool agree_on_lr(struct sl_group *g)
 	sl_group_say_lr(g, &vote);
 	for (int k = 0; k < g->n && vote.most; k++)
 		if (lr[k] != SL_GROUP_NO_LR && lr[k] != g->lr && sl_group_other_lr(g, lr[k], &why))
-			end_member(&g->member[k], &why);
+			sl_group_end_member(&g->member[k], &why);
 	return !vote.most;
 }
 
@@ -330,8 +398,7 @@ static void begin_apply(struct sl_group *g)
 		g->part[k] = (struct sl_group_part){.m = s ? g->member[k].m : NULL,
 						    .rows = s && !g->t.seat[k].skip ? s->batch_rows : 0,
 						    .counts = s ? sl_session_counts(s) : 0,
-						    .lost = sl_group_varies(g) && !g->member[k].m &&
-							    sl_seat_is_in(g->t.seat[k].state)};
+						    .lost = sl_group_goes_on(g) && !g->member[k].m};
 		g->checkpoint = g->checkpoint || (s && s->keep == SL_KEEP_ASKED);
 	}
 	sl_group_tell(g->groups);
@@ -357,12 +424,40 @@ static void step_alone(struct sl_group *g, int k)
 	post(g, GROUP_STEP, k);
 }
 
-/* Posts REJOIN, with the members that have sent their head and tail, or a hash of these, in `part`. */
-static void begin_rejoin(struct sl_group *g, int who)
+/* Posts a job with the members that have sent their head and tail, or a hash of these, in `part`. */
+static void post_with_answers(struct sl_group *g, enum sl_group_job what, int who)
 {
 	for (int k = 0; k < g->n; k++)
 		g->part[k].m = g->member[k].answer == ANSWER_THERE ? g->member[k].m : NULL;
-	post(g, GROUP_REJOIN, who);
+	post(g, what, who);
+}
+
+/* Nobody is here any more who has head and tail: those that come go on from the newest complete checkpoint. */
+static void gather_again(struct sl_group *g)
+{
+	struct sl_fail why;
+
+	sl_group_stay_for_a_while(g);
+	sl_log(SL_LOG_WARN, "group-back",
+	       "group %s: nobody has the head and tail of step %" PRIu64 " any more: it goes back "
+	       "to its newest complete checkpoint",
+	       g->name, g->t.step);
+	(void)!sl_fail_set(&why, SL_ERR_BUSY, "group %s goes back to its newest checkpoint: come again", g->name);
+	end_all(g, -1, &why);
+}
+
+/* Members have their last weights, and wait until the state behind their last step is stored. */
+static bool must_keep(struct sl_group *g)
+{
+	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
+	bool waits = false;
+
+	for (int k = 0; k < g->n && g->t.open && g->t.goes_on && g->t.keeps && !g->due; k++)
+		waits = waits || (g->t.seat[k].asks && g->t.seat[k].given && g->t.stored < g->t.seat[k].number);
+	if (!waits || now_ms - g->tried_ms < KEEP_AGAIN_MS)
+		return false;
+	g->tried_ms = now_ms;
+	return true;
 }
 
 static void choose(struct sl_group *g)
@@ -371,7 +466,7 @@ static void choose(struct sl_group *g)
 
 	for (int k = 0; k < g->n; k++)
 		g->part[k] = (struct sl_group_part){.m = g->member[k].m};
-	if (g->groups->ranks || sl_group_turns_fit(g, &why))
+	if (g->groups->ranks || sl_group_goes_on(g) || sl_group_turns_fit(g, &why)) /* else a checkpoint knows them */
 		post(g, GROUP_CHOOSE, 0);
 	else
 		end_all(g, -1, &why);
@@ -386,18 +481,25 @@ static void meet_if_called(struct sl_group *g)
 	post(g, GROUP_MEET, g->back_of);
 }
 
-static void advance(struct sl_group *g)
+void sl_group_advance(struct sl_group *g)
 {
 	enum sl_trunk_act act;
 	int k;
 
-	go_on(g);
+	sl_group_go_on(g);
 	if (g->what == GROUP_IDLE && g->t.open)
 		meet_if_called(g);
 	if (g->what != GROUP_IDLE)
 		return;
 	sl_group_say_short(g);
-	sl_group_ask_ends(g);
+	if (sl_group_ask_ends(g)) {
+		post_with_answers(g, GROUP_STORE, 0);
+		return;
+	}
+	if (must_keep(g)) {
+		post(g, GROUP_KEEP, 0);
+		return;
+	}
 	while ((act = sl_group_next(g, &k)) == SL_TRUNK_BEHIND) {
 		tell_behind(g, k);
 		if (g->what != GROUP_IDLE)
@@ -405,8 +507,10 @@ static void advance(struct sl_group *g)
 	}
 	if (act == SL_TRUNK_CHOOSE)
 		choose(g);
+	else if (act == SL_TRUNK_BACK)
+		gather_again(g);
 	else if (act == SL_TRUNK_COME)
-		begin_rejoin(g, k);
+		post_with_answers(g, GROUP_REJOIN, k);
 	else if (act == SL_TRUNK_CATCH_UP) {
 		g->behind = g->t.seat[k].number;
 		post(g, GROUP_CATCH_UP, k);
@@ -426,7 +530,7 @@ static void give_up(struct sl_group *g, const bool who[], const struct sl_fail *
 	sl_trunk_gathers(&g->t);
 	for (int k = g->first; k < g->end; k++)
 		if (who[k])
-			end_member(&g->member[k], why);
+			sl_group_end_member(&g->member[k], why);
 }
 
 void sl_group_list_tick(struct sl_group_list *gs)
@@ -447,154 +551,7 @@ void sl_group_list_tick(struct sl_group_list *gs)
 		}
 		if (g->what == GROUP_IDLE && sl_group_gives_up(g, who, &why))
 			give_up(g, who, &why);
-		else if ((g->t.open || sl_group_varies(g)) && g->what == GROUP_IDLE)
-			advance(g);
+		else if ((g->t.open || sl_group_goes_on(g)) && g->what == GROUP_IDLE)
+			sl_group_advance(g);
 	}
-}
-
-/* ---- members */
-
-static void joining(struct sl_middle *m)
-{
-	struct sl_group *g = m->group;
-	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
-	struct sl_fail why;
-
-	if (p->m && p->m != m) {
-		sl_fail_set(&why, SL_ERR_PEER_LOST, "replaced by a newer link of the same member");
-		end_member(p, &why);
-	}
-	if (g->back_of == sl_group_seat_of(m))
-		g->back_of = -1;
-	sl_group_hear_in(g);
-	/* The seat keeps its state until the welcome: the session may turn out not to be its member. */
-	p->m = m;
-	p->role = m->agreement.agreed.share.role;
-	p->sends = m->agreement.agreed.share.sends;
-	p->answer = ANSWER_NONE;
-	p->refused[0] = '\0';
-	sl_trunk_joins(&g->t, sl_group_seat_of(m), &sl_port_session(m->port)->hello);
-	if (!g->t.open) {
-		g->turns.count[sl_group_seat_of(m)] = (uint64_t)m->agreement.agreed.share.turns;
-		sl_group_say_here(g, sl_group_seat_of(m));
-	}
-	advance(g);
-}
-
-static void prepared(struct sl_middle *m)
-{
-	struct sl_group *g = m->group;
-	const int k = sl_group_seat_of(m);
-	struct sl_seat *seat = &g->t.seat[k];
-	struct sl_fail why;
-
-	if (g->member[k].m != m)
-		return;
-	sl_trunk_prepared(&g->t, k, sl_session_skips(sl_port_session(m->port)));
-	if (!seat->skip && !sl_turns_own(&g->turns, k, seat->number)) {
-		sl_fail_set(&why, SL_ERR_PROTOCOL, "step %" PRIu64 " of group %s is not member %d's: it is member %d's",
-			    seat->number, g->name, k, sl_turns_whose(&g->turns, seat->number));
-		end_member(&g->member[k], &why);
-	}
-	advance(g);
-}
-
-static void asked(struct sl_middle *m)
-{
-	if (sl_group_hear_ask(m->group, m))
-		advance(m->group);
-}
-
-static void given(struct sl_middle *m)
-{
-	struct sl_group *g = m->group;
-	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
-
-	if (p->m == m && p->answer == ANSWER_AWAITED)
-		p->answer = ANSWER_THERE;
-	advance(g);
-}
-
-/* Whether a group that trains has no link any more, and a member that missed steps needs the means that it has. */
-static bool is_needed(const struct sl_group *g)
-{
-	bool gone = g->t.open && g->agreed.share.straggler_s && !sl_group_varies(g), missed = false;
-
-	for (int k = 0; k < g->n; k++) {
-		gone = gone && !g->member[k].m && g->t.seat[k].state != SL_SEAT_DONE;
-		missed = missed || g->t.seat[k].state == SL_SEAT_LATE || g->t.seat[k].number < g->t.step;
-	}
-	return gone && missed;
-}
-
-static void moved(struct sl_middle *m)
-{
-	go_on(m->group);
-}
-
-static void over(struct sl_middle *m, const struct sl_fail *why)
-{
-	struct sl_group *g = m->group;
-	const int k = sl_group_seat_of(m);
-	const bool was = sl_seat_is_in(g->t.seat[k].state);
-
-	if (why && why->code == SL_ERR_MISMATCH) /* its client will not come again: the others hear why it is missing */
-		snprintf(g->member[k].refused, sizeof g->member[k].refused, "%.199s", why->text);
-	g->member[k].entered--;
-	if (g->member[k].m != m)
-		return;
-	g->member[k].m = NULL;
-	g->member[k].answer = ANSWER_NONE;
-	if (sl_trunk_over(&g->t, k, m->ended)) /* no step can be done without it: all begin this one again */
-		end_others(g, k, "was lost", "was lost in", g->t.step + 1);
-	if (is_needed(g))
-		stay_for_a_while(g);
-	if (sl_group_varies(g) && was && !sl_seat_is_in(g->t.seat[k].state))
-		sl_group_say_gone(g, k, m->ended == SL_SEAT_LEFT ? "its run is done" : "it was stopped");
-	if (g->back_of == k)
-		g->back_of = -1;
-	advance(g);
-}
-
-static void leave(struct sl_middle *m)
-{
-	release(m->group);
-	m->group = NULL;
-}
-
-/* (worker) In a vertical group all parties compute with the trunk's. */
-static struct sl_exec *executor(const struct sl_middle *m)
-{
-	return m->trunk.plan->spec.party ? m->group->trunk.exec : m->trunk.exec;
-}
-
-static const struct sl_seat_kind member = {
-	.lend = sl_group_lend,
-	.task = {[SL_TASK_OPEN] = sl_group_open,
-		 [SL_TASK_INSTALL] = sl_group_install,
-		 [SL_TASK_PREPARE] = sl_group_check,
-		 [SL_TASK_MEAN] = sl_group_ends_mean,
-		 [SL_TASK_GATHER] = sl_group_gather},
-	.exec = executor,
-	.last = sl_group_last,
-	.action = {[SL_ACTION_JOINING] = joining,
-		   [SL_ACTION_PREPARED] = prepared,
-		   [SL_ACTION_ASKED] = asked,
-		   [SL_ACTION_GIVEN] = given,
-		   [SL_ACTION_MOVED] = moved},
-	.over = over,
-	.leave = leave,
-};
-
-enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
-			       const struct sl_trunk_store *store)
-{
-	struct sl_group_list *gs = calloc(1, sizeof *gs);
-
-	if (!gs)
-		return SL_ERR_NOMEM;
-	*gs = (struct sl_group_list){.loop = loop, .worker = worker, .store = *store, .seat = &member};
-	gs->store.owner = NULL;
-	*out = gs;
-	return SL_OK;
 }

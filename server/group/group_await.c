@@ -18,17 +18,83 @@ static bool is_elsewhere(const struct sl_group *g, int k)
 	return s == SL_SESSION_EVAL || s == SL_SESSION_FETCH;
 }
 
-/* Whether the group has waited for share.straggler_s. `waits`: it waits now. *since_ms: since when; 0: it does not. */
-static bool waited(const struct sl_group *g, bool waits, uint64_t *since_ms)
-{
-	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
-	const uint64_t patience_ms = (uint64_t)g->agreed.share.straggler_s * 1000;
+/* ---- how long a step waits for a member
+ *
+ * A group that goes on waits for a member as long as that member's usual steps predict (share.patience_s). Time counts
+ * from when the group could do the step without it. A member that is late again and again has a credit: its patience at
+ * most, less what the group has waited for it, and more by a tenth of the steps that it is in. So it delays a run by a
+ * tenth at most. */
 
-	if (!waits || !patience_ms)
-		*since_ms = 0;
-	else if (!*since_ms)
-		*since_ms = now_ms;
-	return *since_ms && now_ms - *since_ms >= patience_ms;
+/* While members gather, after a restart of the server: their back-off is at most 32 s. */
+enum { USUAL_STEPS = 10, PATIENCE_LEAST_MS = 10000, GATHERS_MS = 40000, REFILL = 10 };
+
+static int64_t member_patience_ms(const struct sl_group *g, int k)
+{
+	const uint64_t usual = USUAL_STEPS * g->member[k].usual_ms;
+
+	if (g->agreed.share.patience_s)
+		return (int64_t)g->agreed.share.patience_s * 1000;
+	return (int64_t)(usual > PATIENCE_LEAST_MS ? usual : PATIENCE_LEAST_MS);
+}
+
+static uint64_t now_ms(const struct sl_group *g)
+{
+	return sl_loop_now_ms(g->groups->loop);
+}
+
+/* Begins, ends or reads the clock of member k. */
+static void look_at_clock(struct sl_group *g, int k)
+{
+	struct sl_group_member *p = &g->member[k];
+	const bool waits = sl_trunk_waits_for(&g->t, k);
+
+	if (!waits) {
+		p->waits_ms = 0;
+		g->t.seat[k].tired = g->t.seat[k].tired && !g->t.open && g->t.seat[k].link == SL_LINK_NONE;
+		return;
+	}
+	p->waits_ms = p->waits_ms ? p->waits_ms : now_ms(g);
+	g->t.seat[k].tired = (int64_t)(now_ms(g) - p->waits_ms) >= p->credit_ms;
+}
+
+void sl_group_clock_welcomed(struct sl_group *g, int k)
+{
+	struct sl_group_member *p = &g->member[k];
+	const int64_t one = member_patience_ms(g, k) / USUAL_STEPS;
+
+	p->began_ms = now_ms(g);
+	p->waits_ms = 0;
+	if (!p->usual_ms)
+		p->credit_ms = USUAL_STEPS * one;
+	p->credit_ms = p->credit_ms > one ? p->credit_ms : one; /* else it would never be in time again */
+}
+
+void sl_group_clock_ready(struct sl_group *g, int k)
+{
+	struct sl_group_member *p = &g->member[k];
+	const uint64_t took = now_ms(g) - p->began_ms;
+
+	p->usual_ms = p->usual_ms ? (7 * p->usual_ms + took) / 8 : took;
+}
+
+void sl_group_clock_stepped(struct sl_group *g, int k, bool part)
+{
+	struct sl_group_member *p = &g->member[k];
+	const int64_t most = member_patience_ms(g, k), waited = p->waits_ms ? (int64_t)(now_ms(g) - p->waits_ms) : 0;
+
+	p->credit_ms -= waited;
+	if (part)
+		p->credit_ms += (int64_t)(now_ms(g) - p->began_ms) / REFILL;
+	p->credit_ms = p->credit_ms < 0 ? 0 : p->credit_ms > most ? most : p->credit_ms;
+	p->waits_ms = 0;
+	p->began_ms = now_ms(g);
+	g->t.seat[k].tired = false;
+}
+
+/* Whether the others wait for the member, or would. */
+static bool is_missed(const struct sl_group *g, int k)
+{
+	return g->t.seat[k].state == SL_SEAT_IN || sl_trunk_owes(&g->t, k);
 }
 
 /* Lists the awaited members of this rank that have no link, with commas, and why one was refused. True: one was
@@ -45,7 +111,7 @@ static bool list_missing(const struct sl_group *g, char *out, size_t size)
 		const bool is_done = g->t.seat[k].state == SL_SEAT_DONE && !g->t.open;
 		int n;
 
-		if (p->m || (!was_refused && !sl_seat_is_in(g->t.seat[k].state) && !is_done))
+		if (p->m || (!was_refused && !is_missed(g, k) && !is_done))
 			continue;
 		refused = refused || was_refused;
 		n = snprintf(out + at, size - at, "%s%d%s%s%s", at ? ", " : "", k, was_refused ? " (refused: " : "",
@@ -66,7 +132,7 @@ static uint64_t patience_of(const struct sl_group *g, bool left_behind)
 
 bool sl_group_gives_up(struct sl_group *g, bool who[], struct sl_fail *why)
 {
-	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
+	const uint64_t now = now_ms(g);
 	uint64_t patience_ms;
 	char missing[400];
 	const bool left_behind = sl_trunk_left_behind(&g->t, who);
@@ -74,10 +140,11 @@ bool sl_group_gives_up(struct sl_group *g, bool who[], struct sl_fail *why)
 
 	patience_ms = patience_of(g, left_behind);
 	for (int k = g->first; k < g->end; k++)
-		waits = waits || g->t.seat[k].link == (g->t.open ? SL_LINK_ASKING : SL_LINK_JOINING);
+		waits = waits || (g->t.open ? sl_trunk_owes(&g->t, k) && g->t.seat[k].link == SL_LINK_NONE
+					    : g->t.seat[k].link == SL_LINK_JOINING);
 	if (!waits || !g->wait_ms)
-		g->wait_ms = waits ? now_ms : 0;
-	if (!waits || !patience_ms || now_ms - g->wait_ms < patience_ms)
+		g->wait_ms = waits ? now : 0;
+	if (!waits || !patience_ms || now - g->wait_ms < patience_ms)
 		return false;
 	g->wait_ms = 0;
 	if (left_behind) {
@@ -86,12 +153,6 @@ bool sl_group_gives_up(struct sl_group *g, bool who[], struct sl_fail *why)
 		return true;
 	}
 	memset(who, true, (size_t)g->n);
-	if (g->t.open) {
-		(void)sl_fail_at(why, "share.wait_s", SL_ERR_TIMEOUT,
-				 "nobody who has the heads and tails of group %s has come within %d s", g->name,
-				 g->agreed.share.wait_s);
-		return true;
-	}
 	refused = list_missing(g, missing, sizeof missing);
 	(void)sl_fail_at(why, "share.wait_s", refused ? SL_ERR_MISMATCH : SL_ERR_TIMEOUT,
 			 "group %s was not complete within %d s: missing are members %s", g->name,
@@ -128,11 +189,9 @@ static struct sl_trunk_far hear_far(const struct sl_group *g)
 		far.members += w->members;
 		far.could = far.could && same && w->could;
 		far.ready += same ? w->ready : 0;
-		far.elsewhere = far.elsewhere || (same && w->elsewhere);
 		if (!ours || ours->unsafe_end < far.unsafe_end) /* 0 if nothing is known: then nobody may leave */
 			far.unsafe_end = ours ? ours->unsafe_end : 0;
 		far.safe += ours ? ours->safe : 0;
-		far.end_elsewhere = far.end_elsewhere || (ours && ours->end_elsewhere);
 	}
 	return far;
 }
@@ -142,36 +201,24 @@ static void look(struct sl_group *g)
 	for (int k = g->first; k < g->end; k++)
 		g->t.seat[k].elsewhere = is_elsewhere(g, k);
 	g->t.far = hear_far(g);
-}
-
-static bool is_tired(struct sl_group *g)
-{
-	return waited(g, sl_trunk_time_counts(&g->t), &g->half_ms);
-}
-
-static bool is_end_tired(struct sl_group *g)
-{
-	return waited(g, sl_trunk_end_counts(&g->t), &g->end_ms);
+	for (int k = 0; k < g->n && g->t.goes_on; k++)
+		look_at_clock(g, k);
 }
 
 enum sl_trunk_act sl_group_next(struct sl_group *g, int *k)
 {
-	for (int i = g->first; i < g->end && !sl_group_varies(g); i++)
-		if (g->trunk.r.seat[i].state == SL_SEAT_AWAY) /* it is too far behind */
-			(void)sl_trunk_out(&g->t, i);
 	look(g);
-	return sl_trunk_next(&g->t, is_tired(g), g->t.open && is_end_tired(g), k);
+	return sl_trunk_next(&g->t, k);
 }
 
 void sl_group_leaving(struct sl_group *g)
 {
-	const bool tired = is_end_tired(g);
-
 	for (int k = g->first; k < g->end; k++) {
 		const struct sl_seat *s = &g->t.seat[k];
 
-		g->part[k].m = sl_trunk_may_leave(&g->t, k, tired) ? g->member[k].m : NULL;
-		g->part[k].leaves = s->given && s->asks && (g->part[k].m || s->link == SL_LINK_NONE);
+		g->part[k].m = sl_trunk_may_leave(&g->t, k) ? g->member[k].m : NULL;
+		g->part[k].leaves = g->t.goes_on ? g->part[k].m && !g->t.keeps
+						 : s->given && s->asks && (g->part[k].m || s->link == SL_LINK_NONE);
 	}
 }
 
@@ -200,8 +247,7 @@ static void tell_step(struct sl_group *g, struct sl_group_word *word)
 	word->branch = g->branch;
 	word->met = g->met;
 	word->ready = own.ready;
-	word->elsewhere = own.elsewhere;
-	word->could = sl_trunk_could(&g->t, is_tired(g));
+	word->could = sl_trunk_could(&g->t);
 	word->calls = g->back_of >= 0;
 }
 
@@ -211,7 +257,6 @@ static void tell_end(const struct sl_group *g, struct sl_group_word *word)
 
 	word->unsafe_end = own.unsafe_end;
 	word->safe = own.safe;
-	word->end_elsewhere = own.end_elsewhere;
 }
 
 void sl_group_tell(struct sl_group_list *gs)
@@ -252,12 +297,7 @@ bool sl_group_is_called(const struct sl_group *g)
 	return false;
 }
 
-/* ---- members that come and go (share.clients: 2..8)
- *
- * A member is *in* from the step to which it is welcomed until it stops its run, is done, or has had no link for
- * share.straggler_s. Steps are done by the members that are in. A seat keeps the number of the step after its member's
- * last one. So a member that comes back goes on with the head and tail that it had. Each checkpoint says who was in.
- * The newest one says whom a restarted server waits for, even if the group goes on from an older one. */
+/* ---- who is there */
 
 void sl_group_hear_in(struct sl_group *g)
 {
@@ -265,68 +305,31 @@ void sl_group_hear_in(struct sl_group *g)
 		g->t.seat[k].state = g->trunk.r.seat[k].state;
 	if (!g->heard)
 		g->t.gone_at = g->trunk.r.gone_at;
+	for (int k = 0; k < g->n && !g->heard; k++)
+		g->member[k].credit_ms = g->agreed.share.patience_s ? member_patience_ms(g, k) : GATHERS_MS;
 	g->heard = true;
 }
 
-/* Nobody waits for the member any more. */
-static void goes(struct sl_group *g, int k, const char *why)
+void sl_group_note_part(struct sl_group *g, int k)
 {
-	if (sl_trunk_out(&g->t, k))
-		sl_group_say_gone(g, k, why);
-}
+	struct sl_group_member *p = &g->member[k];
 
-int sl_group_begun(struct sl_group *g)
-{
-	int n = 0;
-
-	g->half_ms = 0;
-	for (int k = 0; k < g->n; k++) {
-		n += g->part[k].m != NULL;
-		if (!g->part[k].m)
-			goes(g, k,
-			     g->member[k].m ? "it does not hold that step"
-					    : "it did not come back, and share.straggler_s is over");
-	}
-	return n;
-}
-
-uint64_t sl_group_comes_in(struct sl_group *g, int k, bool with_ends)
-{
-	const uint64_t from = g->trunk.r.seat[k].number;
-	const uint64_t begin =
-		from > g->t.step || g->ends ? from : g->t.step; /* shared ends also learn from the steps it missed */
-	const bool was = sl_seat_is_in(g->t.seat[k].state);
-
-	sl_trunk_welcome(&g->t, k, begin, with_ends);
-	if (!was)
-		sl_log_limited(SL_LOG_INFO, "group-joins",
-			       "group %s: member %d joins behind step %" PRIu64 ": %d are in", g->name, k, begin,
-			       sl_trunk_count(&g->t).members);
-	return begin;
+	if (p->misses)
+		sl_log_limited(SL_LOG_INFO, "group-late",
+			       "group %s: member %d takes part again in step %" PRIu64 ", and has missed %d", g->name,
+			       k, g->t.step, p->misses);
+	p->misses = 0;
 }
 
 void sl_group_note_late(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
-	char why[64] = "not awaited yet";
 
-	if (!sl_seat_is_in(g->t.seat[k].state))
-		return;
-	if (g->part[k].lost) {
-		goes(g, k, "its link was lost, and share.straggler_s is over");
-		return;
-	}
-	if (sl_seat_is_newcomer(&g->t.seat[k])) {
-		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
-		return;
-	}
-	g->late++;
+	sl_trunk_missed(&g->t, k);
 	p->late++;
-	if (sl_trunk_late(&g->t, k))
-		snprintf(why, sizeof why, "share.straggler_s: %d", g->agreed.share.straggler_s);
-	sl_log_limited(SL_LOG_WARN, "group-late",
-		       "group %s: step %" PRIu64 " was done without member %d, which was %s (%s)", g->name, g->t.step,
-		       k, p->m ? "late" : "away", why);
+	if (!p->misses++)
+		sl_log_limited(SL_LOG_WARN, "group-late", "group %s: step %" PRIu64 " was done without member %d, %s",
+			       g->name, g->t.step, k, p->m ? "which was late" : "whose link is lost");
 	if (p->m && g->t.seat[k].link == SL_LINK_OPEN)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 }
@@ -337,8 +340,7 @@ void sl_group_say_here(const struct sl_group *g, int who)
 
 	for (int k = 0; k < g->n; k++)
 		here += g->t.seat[k].link == SL_LINK_JOINING;
-	sl_log_limited(SL_LOG_INFO, "group-waits", "group %s: member %d is here, %d of %d", g->name, who, here,
-		       sl_group_varies(g) ? sl_trunk_least(&g->t) : g->n);
+	sl_log_limited(SL_LOG_INFO, "group-waits", "group %s: member %d is here, %d of %d", g->name, who, here, g->n);
 }
 
 void sl_group_say_gone(const struct sl_group *g, int k, const char *why)
@@ -348,54 +350,51 @@ void sl_group_say_gone(const struct sl_group *g, int k, const char *why)
 		       sl_trunk_count(&g->t).members);
 }
 
-/* Lists the members that are not there, among those that ever were. */
-static const char *say_missing(const struct sl_group *g, char out[200])
+/* Which member without a link is owed the step under way, so that the others wait for it; -1: none. */
+static int find_owed(const struct sl_group *g)
 {
-	int at = 0;
-
-	for (int k = 0; k < g->n && at < 160; k++) {
-		const bool in = sl_seat_is_in(g->t.seat[k].state);
-
-		if (g->member[k].m || (!in && !g->trunk.r.seat[k].number))
-			continue;
-		at += snprintf(out + at, (size_t)(200 - at), "%s %d (%s)", at ? "," : "; not there:", k,
-			       in ? "lost its link" : "has left");
-	}
-	out[at] = '\0';
-	return out;
+	for (int k = 0; k < g->n && g->t.open; k++)
+		if (sl_trunk_owes(&g->t, k) && !g->member[k].m)
+			return k;
+	return -1;
 }
 
 void sl_group_say_short(struct sl_group *g)
 {
-	char missing[200];
+	const int owed = sl_group_goes_on(g) ? find_owed(g) : -1;
+	const uint64_t ends_at = owed < 0 ? 0 : g->t.seat[owed].ends_at;
 	int here = 0;
+	bool is_short;
 
-	if (!sl_group_varies(g) || !g->t.open)
-		return;
-	for (int k = 0; k < g->n; k++) {
-		if (g->t.seat[k].state == SL_SEAT_DONE)
-			return; /* runs are ending, so few members are no problem */
-		here += g->member[k].m && sl_seat_is_in(g->t.seat[k].state);
-	}
-	if (here < sl_trunk_least(&g->t) && !g->said_short)
+	if (owed >= 0 && owed != g->said_owed)
+		sl_log(SL_LOG_WARN, "group-owes",
+		       "group %s waits behind step %" PRIu64 " for member %d, which %s: it has %" PRIu64 " of %" PRIu64
+		       " steps so far, and share.least is %g",
+		       g->name, g->t.step, owed, ends_at ? "is away" : "has never come",
+		       g->t.step - g->t.seat[owed].missed, g->t.step, g->t.least);
+	g->said_owed = owed;
+	for (int k = 0; k < g->n; k++)
+		here += g->member[k].m != NULL;
+	is_short = sl_group_goes_on(g) && g->t.open && owed < 0 && here && here < sl_trunk_least(&g->t);
+	if (is_short && !g->said_short)
 		sl_log_limited(SL_LOG_WARN, "group-short",
-			       "group %s waits behind step %" PRIu64 ": %d member%s there, and share.clients needs "
-			       "%d%s",
-			       g->name, g->t.step, here, sl_plural(here), sl_trunk_least(&g->t),
-			       say_missing(g, missing));
-	g->said_short = here < sl_trunk_least(&g->t);
+			       "group %s waits behind step %" PRIu64 ": %d member%s there, and share.quorum needs %d",
+			       g->name, g->t.step, here, sl_plural(here), sl_trunk_least(&g->t));
+	g->said_short = is_short;
 }
 
 /* ---- the end of members' runs
  *
  * A member that is done does not come back. If another one is killed before its own last checkpoint is on its disk, the
  * steps since then cannot be repeated without the first. So a member that fetches the weights of its last step thereby
- * says that its state is on its disk. It gets these weights once all members whose runs end there have said so. The
- * group does not wait for members that are not awaited, or that are late by share.straggler_s.
+ * says that its state is on its disk. It gets these weights once all members whose runs end there have said so.
  *
  * Where the server could not store that step, no member has a checkpoint of it either. Then all get their weights,
  * write their models, and ask again: they may leave once all have done so. A member that dies before finds the others
  * there.
+ *
+ * A group that goes on needs none of this, since the server has heads and tails: its members may leave once the state
+ * behind their last step is stored. Until then they have their weights, and wait.
  *
  * Every checkpoint says who may leave, and a group that goes on from it does not wait for those. The checkpoint is on
  * the disk before such a member gets its last weights. So this holds whenever the server dies, whether or not it has
@@ -403,9 +402,9 @@ void sl_group_say_short(struct sl_group *g)
 
 static void give(struct sl_group *g, int k)
 {
+	sl_group_tell_record(g, k);
 	g->t.seat[k].asks = false;
 	g->t.seat[k].given = !g->part[k].leaves;
-	g->end_ms = 0;
 	sl_port_event(g->member[k].m->port, &(struct sl_event){.kind = SL_EV_GIVE});
 }
 
@@ -430,7 +429,7 @@ bool sl_group_hear_ask(struct sl_group *g, struct sl_middle *m)
 {
 	const int k = sl_group_seat_of(m);
 
-	if (g->member[k].m == m && !sl_group_varies(g) && sl_seat_is_at_end(&g->t.seat[k])) {
+	if (g->member[k].m == m && sl_seat_is_at_end(&g->t.seat[k])) {
 		sl_trunk_asks(&g->t, k);
 		say_done(g, k);
 		return true;
@@ -446,6 +445,8 @@ static void find_turns(struct sl_group *g)
 	int away = -1;
 
 	for (int k = 0; k < g->n; k++) {
+		if (!g->turns.count[k])
+			g->turns.count[k] = g->seat[k].turns;
 		sum += g->turns.count[k];
 		away = !g->turns.count[k] && !g->member[k].m && g->t.seat[k].state == SL_SEAT_AWAY ? k : away;
 	}
@@ -480,7 +481,7 @@ void sl_group_status(const struct sl_group *g, const struct sl_middle *m, struct
 	(void)list_missing(g, out->missing, sizeof out->missing);
 	out->member = k;
 	out->members = g->n;
-	out->members_least = g->agreed.share.least;
+	out->members_least = sl_group_goes_on(g) ? g->t.quorum : 0;
 	out->members_here = g->n - (g->end - g->first); /* members of other ranks are counted as here */
 	for (int i = 0; i < g->n; i++)
 		out->members_here += g->member[i].m != NULL;

@@ -11,10 +11,15 @@
 
 /* ---- taking up a state */
 
-static void forget_codecs(struct sl_group_seat *seat)
+void sl_group_forget_codecs(struct sl_group *g, int k)
 {
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+	struct sl_group_seat *seat = &g->seat[k];
+
+	seat->kept = false;
+	for (int dir = 0; dir < SL_DIR_COUNT && seat->m; dir++)
 		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
+	if (seat->m && seat->m->ends.coder)
+		sl_end_coder_forget(seat->m->ends.coder);
 }
 
 static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
@@ -36,11 +41,11 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 
 		sl_record_forget(&g->trunk.r.seat[k]);
 		seat->made = 0;
-		seat->kept = seat->fresh = false;
+		seat->fresh = false;
 		memset(seat->session, 0, sizeof seat->session);
-		if (seat->m)
-			forget_codecs(seat);
+		sl_group_forget_codecs(g, k);
 	}
+	memcpy(g->weights_hash, h->weights_hash, sizeof g->weights_hash);
 	memset(g->trunk.r.asked, 0, sizeof g->trunk.r.asked);
 	sl_exec_set_applied(g->trunk.exec, 0);
 	err = sl_trunk_first_weights(g->trunk.exec, g->trunk.plan, &store, h, g->seat[first].m->port, &g->need_weights);
@@ -77,188 +82,115 @@ static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
 	return sl_group_all_took(g, step, err, fail);
 }
 
-/* ---- groups whose members come and go */
+/* ---- groups that go on */
 
-static bool some_lost(const struct sl_group *g)
+/* All members here have done the run in the store, and begin anew. One that has not done it gets its last state. */
+static bool is_another_run(const struct sl_group *g)
 {
 	for (int k = 0; k < g->n; k++)
-		if (g->part[k].m && g->part[k].m != g->seat[k].m)
-			return true;
-	return false;
-}
-
-void sl_group_begin_anew(struct sl_group *g, int k)
-{
-	sl_record_came(&g->trunk.r, k, SL_COME_ANEW, 0);
-	g->seat[k].made = 0;
-	g->seat[k].kept = false;
-	forget_codecs(&g->seat[k]);
-}
-
-void sl_group_go_on_behind(struct sl_group *g, int k, uint64_t step)
-{
-	if (!g->ends)
-		sl_log_limited(SL_LOG_WARN, "ends-behind",
-			       "group %s: member %d goes on with the head and tail of step %" PRIu64
-			       ", which has done %" PRIu64 ": steps since were done without it, or all went back for "
-			       "it time and again, so nobody goes back",
-			       g->name, k, step, g->trunk.r.seat[k].number);
-	sl_record_came(&g->trunk.r, k, SL_COME_BEHIND, step);
-	g->seat[k].made = SL_MADE_UNKNOWN;
-	g->seat[k].kept = false;
-	forget_codecs(&g->seat[k]);
-}
-
-/* Whether the member can go on from the file that was read. `anyhow`: if most of the others have two checkpoints, it
- * may also begin anew, or go on behind them. */
-static bool fits(struct sl_group *g, int k, bool anyhow)
-{
-	const struct sl_record *record = &g->trunk.r.seat[k];
-	const bool left = record->state != SL_SEAT_IN, foreign = sl_group_is_foreign(g, k);
-	const bool is_new = sl_hello_is_new(record->hello), replaces = foreign && sl_record_can_begin_anew(record);
-	uint64_t newest;
-
-	if (sl_hello_holds(record->hello, record->number) && !foreign) {
-		if (!record->number)
-			forget_codecs(&g->seat[k]);
-		return true;
-	}
-	anyhow = anyhow && sl_records_are_past(&g->trunk.r, k, 0);
-	if (replaces || (is_new && (left || record->has_files || anyhow)))
-		sl_group_begin_anew(g, k);
-	else if ((left || anyhow) && sl_record_newest(record, &newest))
-		sl_group_go_on_behind(g, k, newest);
-	else
-		return false;
+		if (g->seat[k].m &&
+		    (g->trunk.r.seat[k].state != SL_SEAT_DONE || !sl_hello_is_new(sl_group_hello(g, k))))
+			return false;
 	return true;
 }
 
-/* All members here can go on from the file. `anyhow`: at least half can as they are, the others as in fits(). */
-static bool all_fit(struct sl_group *g, bool anyhow)
+/* Most of those here hold the state before `step`, as far as the file that was read knows them: all lost their links at
+ * once, and the server kept the middle. They give head and tail to the others. */
+static bool most_hold(const struct sl_group *g, uint64_t step)
 {
-	int n = 0, fitting = 0;
+	int here = 0, hold = 0;
 
 	for (int k = 0; k < g->n; k++) {
-		if (!g->part[k].m)
-			continue;
-		n++;
-		if (fits(g, k, false))
-			fitting++;
-		else if (!anyhow || !fits(g, k, true))
-			return false;
+		const struct sl_hello *h = g->seat[k].m ? sl_group_hello(g, k) : NULL;
+
+		here += h != NULL;
+		hold += h && g->trunk.r.seat[k].number == step && sl_hello_holds(h, step) && !sl_group_is_foreign(g, k);
 	}
-	return 2 * fitting >= n;
+	return 2 * hold > here;
 }
 
-/* The same for shared heads and tails: at least half hold those of `step`. A member that was not in that step comes
- * later, and gets them then. */
-static bool all_hold_ends(const struct sl_group *g, bool anyhow, uint64_t step)
+/* The state before `step`, if its checkpoint is complete, or members can complete it. */
+static enum sl_err take_complete(struct sl_group *g, uint64_t step, struct sl_fail *fail)
 {
-	int n = 0, holding = 0;
+	const enum sl_err lacks = g->ends ? sl_group_load_ends(g, step, fail) : SL_OK;
+	const struct sl_fail why = *fail;
+	const enum sl_err err = lacks && lacks != SL_ERR_NOINPUT ? lacks : take_up(g, step, fail);
 
-	for (int k = 0; k < g->n; k++) {
-		const bool holds = g->part[k].m && sl_group_holds_ends(g, k, step);
-
-		n += g->part[k].m != NULL;
-		holding += holds;
-		if (g->part[k].m && !holds && !anyhow && g->trunk.r.seat[k].number == step)
-			return false;
-	}
-	return holding && 2 * holding >= n;
+	if (err || !lacks || most_hold(g, step))
+		return err;
+	*fail = why;
+	return lacks;
 }
 
-/* All members here begin anew, and the run in the store is finished. */
-static bool is_another_run(const struct sl_group *g)
-{
-	bool finished = false;
-
-	for (int k = 0; k < g->n; k++) {
-		if (g->trunk.r.seat[k].state == SL_SEAT_IN || (g->part[k].m && !sl_hello_is_new(sl_group_hello(g, k))))
-			return false;
-		finished = finished || g->trunk.r.seat[k].state == SL_SEAT_DONE;
-	}
-	return finished;
-}
-
-static void note_in(struct sl_group *g)
-{
-	for (int k = 0; k < g->n; k++)
-		if (g->part[k].m)
-			sl_record_came(&g->trunk.r, k, SL_COME_HERE, 0);
-		else if (g->trunk.r.seat[k].state == SL_SEAT_IN)
-			g->trunk.r.seat[k].state = SL_SEAT_AWAY;
-}
-
-static enum sl_err take_up_first(struct sl_group *g, struct sl_fail *fail)
-{
-	for (int k = 0; k < g->n; k++)
-		if (g->part[k].m && !sl_hello_holds(sl_group_hello(g, k), 0))
-			return sl_fail_set(fail, SL_ERR_MISMATCH,
-					   "no common step for group %s to go on from: member %d goes on from an "
-					   "earlier run, of which this server has nothing that fits",
-					   g->name, k);
-	return take_up(g, 0, fail);
-}
-
-/* Takes up the newest file from which all members here can go on; *step 0: there is none. */
-static enum sl_err find_file(struct sl_group *g, bool anyhow, uint64_t *step, struct sl_fail *fail)
+/* Takes up the newest complete checkpoint; *step 0: there is none. */
+static enum sl_err take_newest(struct sl_group *g, uint64_t *step, struct sl_fail *fail)
 {
 	char whose[SL_CONF_SHARE_TEXT + 16];
 
 	snprintf(whose, sizeof whose, "group %s: ", g->name);
 	*step = UINT64_MAX;
 	while (g->trunk.keep.dir[0] && sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, step)) {
-		enum sl_err err = take_up(g, *step, fail);
+		enum sl_err err = take_complete(g, *step, fail);
 
-		if (!err && (g->ends ? all_hold_ends(g, anyhow, *step) : all_fit(g, anyhow)))
-			return SL_OK;
-		if (err && !sl_trunk_passes_over(err, *step, whose, fail))
+		if (!err || !sl_trunk_passes_over(err, *step, whose, fail))
 			return err;
 	}
 	*step = 0;
 	return SL_OK;
 }
 
-static enum sl_err choose_file(struct sl_group *g, uint64_t *step, struct sl_fail *fail)
+/* The members' checkpoints say that there was a run, and the store has nothing of it. */
+static enum sl_err check_lost(const struct sl_group *g, struct sl_fail *fail)
 {
-	const bool another = is_another_run(g);
-	enum sl_err err = SL_OK;
+	int here = 0, held = 0, who = 0;
 
-	*step = 0;
-	for (int anyhow = 0; anyhow < 2 && !*step && !err && !another; anyhow++)
-		err = find_file(g, anyhow, step, fail);
-	if (err || *step)
-		return err;
-	if (!another && sl_group_ends_elsewhere(g))
-		return sl_fail_set(fail, SL_ERR_BUSY,
-				   "nobody is here who has the heads and tails of group %s, which others have left: "
-				   "come again when one of them is back, or take another share.group",
-				   g->name);
-	return take_up_first(g, fail);
+	for (int k = 0; k < g->n; k++) {
+		if (!g->seat[k].m)
+			continue;
+		here++;
+		if (!sl_hello_holds(sl_group_hello(g, k), 0)) {
+			held++;
+			who = k;
+		}
+	}
+	if (2 * held <= here)
+		return SL_OK;
+	return sl_fail_set(
+		fail, SL_ERR_MISMATCH,
+		"this server has no checkpoint of group %s, and %d of %d members have confirmed ones, member "
+		"%d of step %" PRIu64 ": put the server's store back, or let all begin anew with --fresh",
+		g->name, held, here, who, sl_group_hello(g, who)->held[0]);
 }
 
-static enum sl_err choose_some(struct sl_group *g, struct sl_fail *fail)
+static enum sl_err choose_complete(struct sl_group *g, struct sl_fail *fail)
 {
-	uint64_t step, newest = UINT64_MAX;
-	const bool any = g->trunk.keep.dir[0] && sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &newest);
-	enum sl_err err = choose_file(g, &step, fail);
+	struct sl_records *r = &g->trunk.r;
+	uint64_t step = 0;
+	enum sl_err err = is_another_run(g) ? SL_OK : take_newest(g, &step, fail);
 
+	if (!err && !step)
+		err = check_lost(g, fail);
+	if (!err && !step)
+		err = take_up(g, 0, fail);
 	if (err)
 		return err;
 	SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
-	for (int k = 0; k < g->n && g->ends && step; k++)
-		if (g->part[k].m && !sl_group_holds_ends(g, k, step))
-			g->part[k].m = NULL;
-	g->trunk.r.done = g->trunk.from = g->trunk.r.on_disk = step;
+	r->done = g->trunk.from = r->on_disk = step;
+	r->complete = !g->ends || g->ends->state_of == step ? step : 0;
 	g->has_weights = g->has_weights || step;
-	g->common = step > 0;
-	note_in(g);
-	if (any && step && step != newest) /* the newest file says who is in: that must be one of this history */
-		(void)sl_group_keep(g);
+	sl_group_log_cut(&g->log, step);
+	for (int k = 0; k < g->n; k++) {
+		if (!step) { /* another run, or the first one */
+			r->seat[k].state = SL_SEAT_NEVER;
+			r->seat[k].ends_at = 0;
+		} else if (!g->seat[k].m && r->seat[k].state == SL_SEAT_IN) {
+			r->seat[k].state = SL_SEAT_AWAY;
+		}
+	}
 	return SL_OK;
 }
 
-/* ---- groups whose members stay */
+/* ---- groups that wait for all */
 
 static bool all_hold(const struct sl_group *g, uint64_t step)
 {
@@ -297,7 +229,7 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 	for (int k = g->first; k < g->end; k++)
 		if (g->seat[k].m && sl_group_check_owner(g, k, fail))
 			return k;
-	who = sl_group_varies(g) ? -1 : sl_records_stranger(&g->trunk.r);
+	who = sl_records_stranger(&g->trunk.r);
 	if (who >= 0 && sl_hello_is_new(sl_group_hello(g, who)))
 		(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
 				 "group %s goes on from an earlier run, and member %d begins anew: --resume goes on "
@@ -360,9 +292,6 @@ static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
 
 static void begin_from(struct sl_group *g, uint64_t step)
 {
-	for (int k = g->first; k < g->end; k++)
-		if (sl_record_caught_up(&g->trunk.r, k, step)) /* maybe in a later branch: its skips changed nothing */
-			g->seat[k].made = SL_MADE_UNKNOWN;
 	sl_records_begin(&g->trunk.r, step);
 	if (g->trunk.keep.dir[0]) /* later checkpoints now belong to an abandoned history */
 		sl_keep_remove_later(&g->trunk.keep, step);
@@ -370,70 +299,12 @@ static void begin_from(struct sl_group *g, uint64_t step)
 	g->has_weights = g->has_weights || step;
 }
 
-/* Whether all members here can go on from the checkpoint that was read: those that hold it, and those that go on behind
- * it, since its last steps were done without them. */
-static bool go_on_apart(const struct sl_group *g, uint64_t step)
-{
-	uint64_t from;
-	int here = 0;
-
-	for (int k = g->first; k < g->end; k++) {
-		const bool holds = g->seat[k].m && sl_hello_holds(sl_group_hello(g, k), step);
-
-		here += holds;
-		if (g->seat[k].m && !holds && !sl_record_was_late(&g->trunk.r, k, step, &from))
-			return false;
-	}
-	return here && can_do_without(g, step);
-}
-
-/* Looks for a checkpoint that is newer than any step that all hold, because its steps were done without a member that
- * is here now. That member goes on as if it had come back while others train. *step 0: there is none. */
-static enum sl_err choose_behind(struct sl_group *g, const char *whose, uint64_t *step, struct sl_fail *fail)
-{
-	uint64_t from;
-
-	*step = 0;
-	for (int i = 0; i < g->trunk.r.n_stored && !*step; i++) {
-		enum sl_err err;
-
-		if (all_hold(g, g->stored[i]) && can_do_without(g, g->stored[i]))
-			break;
-		err = take_up(g, g->stored[i], fail);
-		if (err && !sl_trunk_passes_over(err, g->stored[i], whose, fail))
-			return err;
-		if (!err && go_on_apart(g, g->stored[i]))
-			*step = g->stored[i];
-	}
-	for (int k = g->first; k < g->end && *step; k++)
-		if (sl_record_was_late(&g->trunk.r, k, *step, &from) && from != g->trunk.r.seat[k].number)
-			sl_group_go_on_behind(g, k, from);
-	if (*step) {
-		begin_from(g, *step);
-		g->trunk.r.late_at = *step;
-	}
-	return SL_OK;
-}
-
-/* A member that looks like a stranger may have missed steps. Then it goes on behind, and the others from their step. */
-static bool goes_on_behind(struct sl_group *g)
-{
-	const int k = g->stranger;
-	struct sl_fail why;
-	uint64_t step;
-
-	if (sl_group_varies(g) || g->groups->ranks || sl_group_check_owner(g, k, &why) ||
-	    !sl_group_turns_fit(g, &why) || (sl_hello_is_new(sl_group_hello(g, k)) && g->trunk.r.seat[k].has_files))
-		return false;
-	return !choose_behind(g, "", &step, &why) && step;
-}
-
 /* All go on from the newest step that all members hold and the store has, or from 0. */
 static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 {
 	char whose[SL_CONF_SHARE_TEXT + 16], tried[SL_TRUNK_TRIED];
 	const struct sl_trunk_taker taker = {take_up, g, whose};
-	uint64_t held[SL_GROUP_STEPS] = {0}, behind = 0;
+	uint64_t held[SL_GROUP_STEPS] = {0};
 	const int n = sl_group_common_steps(g, held, steps_held(g, held));
 	int i;
 	enum sl_err err;
@@ -441,9 +312,6 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 	snprintf(whose, sizeof whose, "group %s: ", g->name);
 	if (!sl_group_turns_fit(g, fail)) /* now the turns of all ranks' members are known */
 		return SL_ERR_MISMATCH;
-	err = g->groups->ranks ? SL_OK : choose_behind(g, whose, &behind, fail);
-	if (err || behind)
-		return err;
 	err = sl_trunk_take_newest(&taker, held, n, &i, tried, fail);
 	if (err == SL_ERR_NOINPUT && sl_records_gone(&g->trunk.r) && !g->groups->ranks)
 		return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH, SL_GROUP_LEFT_BEHIND, g->name,
@@ -460,35 +328,42 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 	return SL_OK;
 }
 
-void sl_group_run_choose(struct sl_group *g)
+/* A session ended before the job began: its member is awaited. */
+static bool some_lost(const struct sl_group *g)
 {
-	bool all = true, lost = sl_group_varies(g) && some_lost(g);
+	for (int k = g->first; k < g->end; k++)
+		if (!g->seat[k].m &&
+		    (sl_group_goes_on(g) ? g->part[k].m != NULL : g->trunk.r.seat[k].state == SL_SEAT_IN))
+			return true;
+	return false;
+}
 
-	g->stranger = -1;
-	g->need_weights = g->common = false;
-	for (int k = g->first; k < g->end; k++) {
-		lost = lost || (!sl_group_varies(g) && !g->seat[k].m && g->trunk.r.seat[k].state == SL_SEAT_IN);
+static enum sl_err choose_common(struct sl_group *g)
+{
+	bool all = true;
+
+	for (int k = g->first; k < g->end; k++)
 		all = all && g->seat[k].m;
-	}
-	g->came_of = lost ? MET_VOID : MET_GO;
-	if (lost)
-		return;
 	if (all)
 		sl_records_await_all(&g->trunk.r);
-	begin_branch(g);
-	g->trunk.r.late_at = 0;
-	g->err = SL_OK;
 	g->stranger = find_stranger(g, &g->fail);
-	if (g->stranger >= 0 && goes_on_behind(g))
-		g->stranger = -1;
-	else if (g->stranger >= 0)
-		g->err = SL_ERR_MISMATCH;
-	else
-		g->err = sl_group_varies(g) ? choose_some(g, &g->fail) : choose(g, &g->fail);
+	return g->stranger >= 0 ? SL_ERR_MISMATCH : choose(g, &g->fail);
+}
+
+void sl_group_run_choose(struct sl_group *g)
+{
+	g->stranger = -1;
+	g->need_weights = g->common = false;
+	g->came_of = some_lost(g) ? MET_VOID : MET_GO;
+	if (g->came_of == MET_VOID)
+		return;
+	begin_branch(g);
+	g->trunk.r.fixed = 0;
+	g->err = sl_group_goes_on(g) ? choose_complete(g, &g->fail) : choose_common(g);
 	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
-	for (int k = g->first; k < g->end && !g->err; k++)
-		if (g->seat[k].m && (!sl_group_varies(g) || g->part[k].m == g->seat[k].m))
+	for (int k = g->first; k < g->end && !g->err && !sl_group_goes_on(g); k++)
+		if (g->seat[k].m)
 			sl_group_note_owner(g, k);
 	g->met = 0;
 	g->trunk.state = g->err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;

@@ -19,88 +19,139 @@ static void give_codecs(struct sl_group *g)
 		g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs", g->which);
 }
 
-static void run_come(struct sl_group *g)
+/* The newest step that the member holds, up to its last one that is in the log: it may hold later ones of steps that
+ * were given up. 0: none. */
+static uint64_t newest_held(const struct sl_record *s)
 {
-	const int k = g->which;
-	const struct sl_record *record = &g->trunk.r.seat[k];
-	uint64_t newest;
+	uint64_t step = 0;
 
-	g->came = sl_record_come(&g->trunk.r, k, &newest);
-	if (g->came == SL_COME_BACK || sl_group_comes_later(g, k, newest))
-		return;
-	if (g->came == SL_COME_LOST) {
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "group %s waits for member %d, which lost its link, and this client begins anew: "
-				    "--resume goes on with its log.dir; or take another number",
-				    g->name, k);
-	} else if (g->came == SL_COME_NOWHERE) {
-		g->err =
-			sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				   "member %d of group %s goes on from step %" PRIu64
-				   ", which is not where the group knows it: --resume with its own log.dir, or --fresh",
-				   k, g->name, record->hello->held[0]);
-	} else if (g->came == SL_COME_ANEW) {
-		if (record->state == SL_SEAT_IN)
-			sl_log_limited(
-				SL_LOG_WARN, "ends-behind",
-				"group %s: member %d begins anew: it has kept nothing of the steps up to %" PRIu64
-				", so nobody goes back",
-				g->name, k, record->number);
-		sl_group_begin_anew(g, k);
-	} else if (g->came == SL_COME_BEHIND) {
-		sl_group_go_on_behind(g, k, newest);
-	} else {
-		give_codecs(g);
-	}
-	if (g->err)
-		return;
-	sl_record_came(&g->trunk.r, k, SL_COME_HERE, 0);
-	if (g->gift == GIFT_WHOLE) {
-		sl_record_newcomer(&g->trunk.r.seat[k], sl_port_session(g->seat[g->giver].m->port)->gift_step);
-		g->seat[k].made = g->branch;
-	}
-	/* In rounds: a member that is not inside the round under way begins it with the trunk's state. */
-	if (record->number <= g->trunk.r.done)
-		reset_copy(g, true);
+	for (uint32_t i = 0; i < s->hello->n_held; i++)
+		if (s->hello->held[i] <= s->number && s->hello->held[i] > step)
+			step = s->hello->held[i];
+	return step;
 }
 
-/* All cannot go back, since steps were done without somebody: the member goes on with the state that it has. */
-static void come_behind(struct sl_group *g, uint64_t newest)
+/* ---- a group that goes on */
+
+/* It does not hold the state before the group's step. So it gets the group's head and tail, or goes on with its own,
+ * and its codecs begin anew. */
+static void come_anew(struct sl_group *g)
+{
+	const int k = g->which;
+	struct sl_record *record = &g->trunk.r.seat[k];
+
+	g->held = record->foreign ? 0 : newest_held(record);
+	if (g->ends && g->trunk.r.done && !sl_group_give(g, k)) {
+		g->came = SL_COME_LATER;
+		return;
+	}
+	g->gift = g->ends && g->trunk.r.done ? GIFT_WHOLE : GIFT_NONE;
+	g->came = g->gift ? SL_COME_HERE : SL_COME_OWN;
+	sl_group_forget_codecs(g, k);
+	record->number = g->trunk.r.done;
+	g->seat[k].made = g->gift ? g->branch : g->trunk.r.done ? SL_MADE_UNKNOWN : 0;
+	if (g->trunk.r.done && sl_group_log_return(&g->log, k, g->gift ? SL_GROUP_GIVEN : g->held))
+		g->err = sl_fail_set(&g->fail, SL_ERR_NOMEM, "no memory for the log of group %s", g->name);
+	reset_copy(g, true);
+	g->seat[k].copied = true;
+	sl_log_limited(SL_LOG_INFO, "group-joins", "group %s: member %d comes before step %" PRIu64 ", with %s",
+		       g->name, k, g->trunk.r.done + 1,
+		       g->gift ? "the group's head and tail" : "its own head and tail");
+}
+
+static bool begins_with_other_weights(struct sl_group *g)
+{
+	const struct sl_hello *h = g->trunk.r.seat[g->which].hello;
+
+	if (g->trunk.r.done || memcmp(h->weights_hash, g->weights_hash, sizeof g->weights_hash) == 0)
+		return false;
+	g->err = sl_fail_at(&g->fail, "model.weights", SL_ERR_MISMATCH,
+			    "member %d begins with other weights of the middle than the others of group %s", g->which,
+			    g->name);
+	return true;
+}
+
+/* The member holds the state before the step that it does next, and so does the server. */
+static bool holds_state(const struct sl_group *g)
+{
+	const struct sl_record *record = &g->trunk.r.seat[g->which];
+
+	return !record->foreign && record->number >= g->trunk.r.done && sl_hello_holds(record->hello, record->number) &&
+	       (!record->number || !sl_group_own_moments(g) || g->seat[g->which].copied);
+}
+
+static void go_on(struct sl_group *g)
+{
+	const bool own = sl_group_own_moments(g) && g->seat[g->which].copied;
+
+	give_codecs(g);
+	if (!g->err && g->trunk.r.seat[g->which].number == g->trunk.r.done && !own)
+		reset_copy(g, true); /* it may have been made just now */
+	g->seat[g->which].copied = true;
+}
+
+static void come_on(struct sl_group *g)
+{
+	struct sl_record *record = &g->trunk.r.seat[g->which];
+	const struct sl_hello *h = record->hello;
+
+	g->came = SL_COME_HERE;
+	g->held = record->number;
+	if (record->state == SL_SEAT_DONE && sl_hello_is_new(h)) {
+		g->err =
+			sl_fail_at(&g->fail, "share.member", SL_ERR_BUSY,
+				   "member %d of group %s has done its run, and others have not: come again once these "
+				   "are done",
+				   g->which, g->name);
+		return;
+	}
+	if (begins_with_other_weights(g))
+		return;
+	if (holds_state(g))
+		go_on(g);
+	else if (!g->trunk.r.done && !sl_hello_holds(h, 0))
+		g->err =
+			sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				   "member %d goes on from step %" PRIu64 ", and group %s begins anew: this member can "
+				   "begin anew with --fresh",
+				   g->which, h->held[0], g->name);
+	else
+		come_anew(g);
+	if (!g->err && g->came != SL_COME_LATER) {
+		record->state = SL_SEAT_IN;
+		record->ends_at = h->run_steps;
+	}
+}
+
+/* ---- a group that waits for all */
+
+/* Others have left since the member's step, and do not repeat steps: it goes on with the head and tail that it has. */
+static void come_with_own(struct sl_group *g)
 {
 	struct sl_group_seat *seat = &g->seat[g->which];
 
-	if (g->ends && !sl_group_ends_reach(g, newest)) {
-		g->err = sl_fail_at(
-			&g->fail, "share.member", SL_ERR_MISMATCH,
-			"member %d goes on from step %" PRIu64 ", and group %s "
-			"has not kept the means of heads and tails from there on. Members that may be away for "
-			"long need a range in share.clients, such as %d..%d",
-			g->which, newest, g->name, g->n > 2 ? g->n - 1 : 1, g->n);
-		g->trunk.r.seat[g->which].state = SL_SEAT_AWAY;
+	if (g->ends) {
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH, SL_GROUP_LEFT_BEHIND, g->name,
+				    g->trunk.r.fixed, "");
 		return;
 	}
-	if (!g->ends)
-		sl_log_limited(SL_LOG_WARN, "ends-behind",
-			       "group %s: member %d goes on with the head and tail of step %" PRIu64
-			       ", which has done %" PRIu64 ": %s, so nobody goes back",
-			       g->name, g->which, newest, g->trunk.r.seat[g->which].number,
-			       newest >= g->trunk.r.late_at ? "all have gone back to that step for it time and again"
-							    : "steps since were done without somebody");
+	sl_log_limited(SL_LOG_WARN, "ends-behind",
+		       "group %s: member %d goes on with the head and tail of step %" PRIu64
+		       ": other members have done their runs since, so nobody goes back",
+		       g->name, g->which, g->held);
 	seat->made = SL_MADE_UNKNOWN;
+	sl_group_forget_codecs(g, g->which);
 	reset_copy(g, !sl_group_own_moments(g)); /* it may have done a step of the round under way */
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
 }
 
-/* For groups whose members stay. The member goes on from its seat's step, or all go back. If steps were done without
- * somebody since, it goes on with the state that it has. */
-static void run_rejoin(struct sl_group *g)
+static void come_back(struct sl_group *g)
 {
 	const struct sl_record *record = &g->trunk.r.seat[g->which];
 	const bool was_done = record->state == SL_SEAT_DONE;
 	uint64_t newest;
 
 	g->came = sl_record_come(&g->trunk.r, g->which, &newest);
+	g->held = g->came == SL_COME_HERE ? record->number : newest;
 	if (g->came == SL_COME_LOST)
 		g->err = sl_fail_at(
 			&g->fail, "share.member", SL_ERR_MISMATCH,
@@ -116,12 +167,12 @@ static void run_rejoin(struct sl_group *g)
 				    g->which, newest ? newest : record->hello->held[0], g->name);
 	else if (g->came == SL_COME_HERE && was_done)
 		reset_copy(g, true);
-	else if (g->came == SL_COME_BEHIND)
-		come_behind(g, newest);
+	else if (g->came == SL_COME_OWN)
+		come_with_own(g);
 	if (!g->err && g->came == SL_COME_HERE)
 		give_codecs(g);
 	if (!g->err)
-		sl_record_came(&g->trunk.r, g->which, g->came, newest);
+		sl_record_came(&g->trunk.r, g->which, g->came);
 }
 
 void sl_group_run_return(struct sl_group *g)
@@ -138,11 +189,12 @@ void sl_group_run_return(struct sl_group *g)
 		return;
 	}
 	g->trunk.r.seat[g->which].foreign = sl_group_is_foreign(g, g->which);
-	sl_group_list_stored(g);
-	if (sl_group_varies(g))
-		run_come(g);
-	else
-		run_rejoin(g);
+	if (sl_group_goes_on(g)) {
+		come_on(g);
+	} else {
+		sl_group_list_stored(g);
+		come_back(g);
+	}
 	back = g->came == SL_COME_BACK || g->came == SL_COME_LONGER || g->came == SL_COME_LATER;
 	seat->fresh = g->err || back;
 	if (!seat->fresh)

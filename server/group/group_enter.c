@@ -35,9 +35,9 @@ static void note_ended(struct sl_group *g)
 		e->at = 0;
 	for (int k = 0; k < g->n; k++) {
 		now.note[k] = sl_record_note(r, k);
-		any = any || r->seat[k].state != SL_SEAT_EMPTY; /* it may come back */
+		any = any || r->seat[k].state != SL_SEAT_NEVER; /* it may come back */
 	}
-	if (!any || !r->done || r->varies || r->ranks || !r->gone_at ||
+	if (!any || !r->done || r->goes_on || r->ranks || !r->gone_at ||
 	    (r->gone_at <= r->on_disk && strcmp(g->trunk.keep.left, now.note) == 0)) /* the file says so */
 		return;
 	memcpy(now.name, g->name, sizeof now.name);
@@ -48,6 +48,8 @@ void sl_group_drop(struct sl_group *g)
 {
 	struct sl_group **at = &g->groups->first;
 
+	if (g->groups->first)
+		sl_group_say_parts(g);
 	note_ended(g);
 	while (*at != g)
 		at = &(*at)->next;
@@ -76,10 +78,10 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 			free_group(g);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a group");
 	}
-	for (int k = 0; k < g->n && a->share.least; k++)
-		g->t.seat[k].state = g->trunk.r.seat[k].state = SL_SEAT_EMPTY; /* nobody is in yet */
+	for (int k = 0; k < g->n && sl_agreed_goes_on(a); k++)
+		g->t.seat[k].state = g->trunk.r.seat[k].state = SL_SEAT_NEVER;
 	g->groups = gs;
-	g->back_of = g->giver = -1;
+	g->back_of = g->giver = g->said_owed = -1;
 	g->first = sl_ranks_span(gs->ranks, g->n).first;
 	g->end = sl_ranks_span(gs->ranks, g->n).end;
 	g->agreed = *a;
@@ -90,13 +92,15 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	g->t.n = g->trunk.r.n = g->n;
 	g->t.first = g->trunk.r.first = g->first;
 	g->t.end = g->trunk.r.end = g->end;
+	g->t.goes_on = g->trunk.r.goes_on = sl_agreed_goes_on(a);
+	g->t.quorum = sl_agreed_quorum(a);
 	g->t.least = a->share.least;
-	g->t.takes = a->share.least > 0 && sl_agreed_shares_ends(a);
+	g->t.anyway = a->share.unmet == SL_UNMET_GO_ON;
+	g->t.keeps = gs->store.dir[0] && a->share.checkpoint_every;
 	g->t.rounds = a->share.mode == SL_SHARE_ROUNDS;
 	g->t.whole = a->share.mode == SL_SHARE_VERTICAL;
 	g->t.round = g->round;
 	g->t.ranks = g->trunk.r.ranks = gs->ranks != NULL;
-	g->trunk.r.varies = a->share.least > 0;
 	ended = find_ended(gs, g->name);
 	if (ended)
 		sl_records_read_note(&g->trunk.r, ended->note, ended->at);
@@ -129,7 +133,7 @@ static void take_rates(struct sl_group *g, const struct sl_agreed *a)
 /* Whether the group only waits for members that may come again, and this one begins another run. */
 static bool is_over(const struct sl_group *g, const struct sl_agreed *a, const struct sl_hello *hello)
 {
-	return g->back_ms && g->refs == 1 && sl_hello_is_new(hello) &&
+	return g->back_ms && g->refs == 1 && !sl_group_goes_on(g) && sl_hello_is_new(hello) &&
 	       (a->share.member >= g->n ||
 		memcmp(g->seat[a->share.member].session, hello->session, SL_SESSION_BYTES) != 0);
 }

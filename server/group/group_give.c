@@ -1,7 +1,8 @@
-/* Heads and tails for a newcomer, a member that comes while others train. The server has none, so it asks the members
- * at the group's step: one, the giver, sends its own, the others a hash of theirs. So the server notices a giver that
- * sends something else. If the giver is lost, the server asks another member. */
+/* Heads and tails of a group that goes on, for a member that comes, and for checkpoints. The server has none, so it
+ * asks the members at the group's step: one, the giver, sends its own, the others a hash of theirs. So the server
+ * notices a giver that sends something else. If the giver is lost, the server asks another member. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/failpoint.h"
@@ -35,21 +36,25 @@ static void ask(struct sl_group *g)
 	}
 }
 
-void sl_group_ask_ends(struct sl_group *g)
+bool sl_group_ask_ends(struct sl_group *g)
 {
-	bool needed = false, awaited = false;
+	bool needed = g->due && g->due == g->t.step, awaited = false;
 
 	for (int k = 0; k < g->n; k++) {
 		needed = needed || g->t.seat[k].link == SL_LINK_ASKING;
-		/* not one that is late: it may never answer, and a newcomer would wait for it beside the others */
-		awaited = awaited || (g->member[k].answer == ANSWER_AWAITED && g->t.seat[k].state == SL_SEAT_IN);
+		awaited = awaited || (g->member[k].answer == ANSWER_AWAITED && g->t.seat[k].link == SL_LINK_OPEN);
 	}
-	if (!needed || awaited)
-		return;
-	if (g->giver >= 0 && g->member[g->giver].answer == ANSWER_THERE)
+	if (awaited)
+		return false;
+	if (g->giver >= 0 && g->member[g->giver].answer == ANSWER_THERE) {
 		sl_trunk_has_ends(&g->t);
-	else
+		return g->due != 0;
+	}
+	g->due = needed || g->due == g->t.step ? g->due
+					       : 0; /* nobody has them any more: the checkpoint stays incomplete */
+	if (needed)
 		ask(g);
+	return false;
 }
 
 /* ---- on the worker */
@@ -108,65 +113,76 @@ static bool is_most_members(const struct sl_group *g, struct sl_bytes run, uint6
 	return most <= same + 1;
 }
 
-static bool give_ends(struct sl_group *g, int k)
+/* The giver's answer, if it is the head and tail before `step`, and not contradicted by most members. */
+static bool take_answer(struct sl_group *g, uint64_t step, struct sl_bytes *run)
 {
-	struct sl_buf room = sl_port_end_room(g->seat[k].m->port, SL_END_STATE);
-	struct sl_port *from;
-	struct sl_bytes run;
-	uint64_t step;
+	struct sl_port *from = g->giver >= 0 ? answer_of(g, g->giver, step) : NULL;
 
-	if (g->giver < 0 || !g->part[g->giver].m || g->part[g->giver].m != g->seat[g->giver].m)
+	if (!from)
 		return false;
-	from = g->part[g->giver].m->port;
-	step = sl_port_session(from)->gift_step;
-	run = sl_port_end_run(from, SL_END_STATE);
-	if (run.len != room.cap || !sl_group_ends_reach(g, step) || step > g->trunk.r.done)
+	*run = sl_port_end_run(from, SL_END_STATE);
+	if (is_most_members(g, *run, step))
+		return true;
+	g->gift = GIFT_WRONG;
+	return false;
+}
+
+bool sl_group_give(struct sl_group *g, int k)
+{
+	const uint64_t step = g->trunk.r.done;
+	struct sl_group_ends *e = g->ends;
+	struct sl_buf room = sl_port_end_room(g->seat[k].m->port, SL_END_STATE);
+	struct sl_bytes run = {e->state.data, e->state.len};
+
+	if (e->state_of != step || !run.len)
+		run.len = 0;
+	if (!run.len && !take_answer(g, step, &run))
 		return false;
-	if (!is_most_members(g, run, step)) {
-		g->gift = GIFT_WRONG;
-		return false;
-	}
-	if (sl_buf_put(&room, run.data, run.len))
+	if (run.len != room.cap || sl_buf_put(&room, run.data, run.len))
 		return false;
 	SL_FAILPOINT(SL_FP_SERVER_GIVES);
 	sl_port_end_filled(g->seat[k].m->port, SL_END_STATE, &room, 0);
-	sl_log_limited(SL_LOG_INFO, "group-gives",
-		       "group %s: member %d gets the head and tail that member %d has before step %" PRIu64, g->name, k,
-		       g->giver, step + 1);
 	return true;
 }
 
-bool sl_group_comes_later(struct sl_group *g, int k, uint64_t newest)
-{
-	struct sl_record *record = &g->trunk.r.seat[k];
+/* ---- for checkpoints */
 
-	g->held = g->came == SL_COME_HERE ? record->number : g->came == SL_COME_BEHIND ? newest : 0;
-	if (!g->ends || g->came == SL_COME_LOST || g->came == SL_COME_NOWHERE ||
-	    (g->held ? sl_group_ends_reach(g, g->held) : !g->trunk.r.done))
-		return false;
-	if (give_ends(g, k)) {
-		g->gift = GIFT_WHOLE;
-		return false;
+void sl_group_run_store(struct sl_group *g)
+{
+	struct sl_bytes run;
+	struct sl_fail fail;
+
+	g->err = SL_OK;
+	g->gift = GIFT_NONE;
+	if (!take_answer(g, g->due, &run))
+		return;
+	if (sl_keep_write_ends(&g->trunk.keep, g->due, run, &fail)) {
+		sl_log_limited(SL_LOG_WARN, "checkpoint-write",
+			       "group %s: head and tail of step %" PRIu64 ": %s; the checkpoint before it is kept",
+			       g->name, g->due, fail.text);
+		return;
 	}
-	if (record->state == SL_SEAT_IN)
-		record->state = SL_SEAT_AWAY; /* the others neither go back nor wait for it */
-	g->came = SL_COME_LATER;
-	return true;
+	g->trunk.r.complete = g->due;
+	SL_FAILPOINT(SL_FP_SERVER_KEPT);
 }
 
-/* ---- when all go on from one step */
-
-bool sl_group_holds_ends(const struct sl_group *g, int k, uint64_t step)
+enum sl_err sl_group_load_ends(struct sl_group *g, uint64_t step, struct sl_fail *fail)
 {
-	const struct sl_record *record = &g->trunk.r.seat[k];
+	struct sl_group_ends *e = g->ends;
+	const struct sl_end_layout layout = sl_end_layout_state(&e->layout, &g->trunk.plan->spec);
+	const size_t bytes = (size_t)layout.floats * sizeof(float);
+	enum sl_err err;
 
-	return record->number == step && sl_hello_holds(record->hello, step) && !sl_group_is_foreign(g, k);
-}
-
-bool sl_group_ends_elsewhere(const struct sl_group *g)
-{
-	for (int k = 0; k < g->n && g->ends; k++)
-		if (!g->part[k].m && g->trunk.r.seat[k].has_files && g->trunk.r.seat[k].state != SL_SEAT_DONE)
-			return true;
-	return false;
+	if (!e->state.data)
+		e->state = (struct sl_buf){malloc(bytes), 0, bytes};
+	e->state_of = 0;
+	e->state.len = 0;
+	if (!e->state.data)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the head and tail of group %s", g->name);
+	err = sl_keep_read_ends(&g->trunk.keep, step, &e->state, fail);
+	if (!err && sl_end_check_moments(&layout, (const float *)(const void *)e->state.data, step, fail))
+		err = SL_ERR_DATA;
+	if (!err)
+		e->state_of = step;
+	return err;
 }

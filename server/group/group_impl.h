@@ -5,6 +5,7 @@
 #include "common/session/fold.h"
 #include "common/session/turns.h"
 #include "server/group/group.h"
+#include "server/group/group_log.h"
 #include "server/group/ranks.h"
 #include "server/trunk/middle_task.h"
 #include "server/trunk/trunk_records.h"
@@ -20,7 +21,13 @@ struct sl_group_member {
 	enum sl_conf_share_role role; /* in a vertical group: of m, or of the last one that was admitted */
 	int sends;                    /* the same: of the middle's inputs those that it gives; 0: all, or none */
 	int backward; /* the same: chunks of the pass whose head_grad was begun; -1: its order is back */
-	int late;     /* steps that were done without it */
+	int late;     /* steps that were done without it since this server knows it */
+	int misses;   /* those in a row, up to now */
+	/* in a group that goes on, how long a step waits for it (group_await.c) */
+	uint64_t began_ms; /* when it could begin the step under way */
+	uint64_t waits_ms; /* since when the group could go on without it; 0: not */
+	uint64_t usual_ms; /* its usual time for a step; 0: not known */
+	int64_t credit_ms; /* how long the group still waits for it */
 	enum sl_group_answer answer;
 	char refused[200]; /* why the last client that asked for the seat may not join; "": it was not refused */
 };
@@ -33,7 +40,9 @@ struct sl_group_seat {
 	uint64_t codec_bytes;          /* bytes that are counted for these: the most so far */
 	struct sl_charge charge;       /* these, and in rounds the copy: of the member's client */
 	bool kept;
-	bool fresh; /* the session's codecs have not been given that state yet, so theirs must not replace it */
+	uint64_t turns; /* of its last session; 0: not known */
+	bool copied;    /* in rounds: its copy has its own moments, since this server made it or read it */
+	bool fresh;     /* the session's codecs have not been given that state yet, so theirs must not replace it */
 	uint8_t session[SL_SESSION_BYTES]; /* the session that the seat belongs to; zeros: nobody has been welcomed */
 	struct sl_key owner;               /* the key of that client; zeros: there was no auth */
 };
@@ -59,14 +68,17 @@ struct sl_group_mean {
 struct sl_group_ends {
 	struct sl_end_layout layout;
 	struct sl_end_sum sum;
-	size_t bound;                                     /* most bytes of a run */
+	size_t bound;        /* most bytes of a run */
+	struct sl_buf state; /* those before step `state_of`, from the store; empty: none */
+	uint64_t state_of;
 	uint64_t from;                                    /* the means of earlier steps are gone */
 	struct sl_group_mean mean[SL_GROUP_MEANS], *next; /* next: of the step under way */
 };
 
 /* The group's jobs on the worker. CHOOSE: where all go on from; REJOIN: where `which` goes on from, while others train;
  * CATCH_UP: `which` has skipped a step that was done without it; STEP: `which` does a step inside its round; APPLY: the
- * step of all, or the end of a round; MEET: with other ranks, about going back; LET_GO: those in `part` may leave. */
+ * step of all, or the end of a round; MEET: with other ranks, about going back; LET_GO: those in `part` may leave;
+ * STORE: head and tail for the checkpoint of step `due`; KEEP: a checkpoint that could not be written before. */
 enum sl_group_job {
 	GROUP_IDLE,
 	GROUP_CHOOSE,
@@ -75,7 +87,9 @@ enum sl_group_job {
 	GROUP_STEP,
 	GROUP_APPLY,
 	GROUP_MEET,
-	GROUP_LET_GO
+	GROUP_LET_GO,
+	GROUP_STORE,
+	GROUP_KEEP
 };
 
 /* Whether a member that comes while others train gets the head and tail of another one. */
@@ -102,10 +116,8 @@ struct sl_group_word {
 	uint32_t met;        /* meetings of the ranks since all last chose where to go on from */
 	int32_t ready, members;
 	uint8_t open;
-	uint8_t elsewhere;     /* an awaited member evaluates, or fetches weights */
-	uint8_t could;         /* this rank waits for none of its own members */
-	uint8_t calls;         /* it calls for a meeting, since a member has to go back */
-	uint8_t end_elsewhere; /* as in struct sl_trunk_far */
+	uint8_t could; /* this rank waits for none of its own members */
+	uint8_t calls; /* it calls for a meeting, since a member has to go back */
 };
 _Static_assert(sizeof(struct sl_group_word) <= SL_RANKS_WORD, "a word of the ranks");
 
@@ -114,7 +126,7 @@ struct sl_group_part {
 	struct sl_middle *m; /* the session whose part is added; NULL: the member has no part */
 	uint64_t rows;       /* of its batch */
 	uint64_t counts;     /* as in struct sl_fold_part */
-	bool lost;           /* members come and go, and it has no link: it leaves with this step */
+	bool lost;           /* the group goes on, and the member has no link: it is away from this step on */
 	bool leaves; /* LET_GO: its run is over; otherwise it gets its weights, and says when its model is written */
 };
 
@@ -138,14 +150,14 @@ struct sl_group {
 	struct sl_group_member *member; /* [n] */
 	struct sl_trunk_table t;        /* the loop's; t.step is a copy of trunk.r.done */
 	uint64_t round;                 /* steps of a round; 1 in the other modes */
-	uint64_t branch;  /* random number that names its states from here on, until all go back (WIRE.md) */
-	uint64_t half_ms; /* since when sl_trunk_time_counts; 0: it does not */
-	uint64_t end_ms;  /* the same for sl_trunk_end_counts */
-	uint64_t back_ms; /* since when all are to come again; meanwhile the group lives without sessions; 0: not */
-	uint64_t wait_ms; /* since when a member waits for a group that is not complete; 0: none does */
-	bool heard;       /* the loop knows the seats' states from the newest checkpoint */
-	bool said_short;  /* the log says that there are too few members to go on */
-	uint64_t late;
+	uint64_t branch;   /* random number that names its states from here on, until all go back (WIRE.md) */
+	uint64_t due;      /* the step whose checkpoint lacks head and tail; 0: none */
+	uint64_t tried_ms; /* when the last state was to be stored again, for members that wait for it */
+	uint64_t back_ms;  /* since when all are to come again; meanwhile the group lives without sessions; 0: not */
+	uint64_t wait_ms;  /* since when a member waits for a group that is not complete; 0: none does */
+	bool heard;        /* the loop knows the seats' states from the newest checkpoint */
+	bool said_short;   /* the log says that there are too few members to go on */
+	int said_owed;     /* the member of whom the log says that it is owed the step; -1: none */
 	struct sl_checkpoint_state shown; /* the loop's copy of trunk.kept */
 	/* the job under way */
 	struct sl_job job;
@@ -168,7 +180,7 @@ struct sl_group {
 	int stranger;  /* CHOOSE: the member to refuse (group_choose.c); -1: none */
 	struct sl_group_pass pass;
 	/* for a member that comes while others train */
-	uint64_t held;           /* the step whose state it holds */
+	uint64_t held;           /* the step whose state it goes on from */
 	enum sl_group_gift gift; /* whether it gets another member's head and tail */
 	int giver;               /* the member that was asked for its own; -1: none */
 	/* (worker) */
@@ -177,16 +189,17 @@ struct sl_group {
 	struct sl_group_ends *ends;                  /* NULL: heads and tails are not shared */
 	struct sl_group_seat *seat;                  /* [n] */
 	uint64_t stored[SL_CHECKPOINT_MAX_PINS + 3]; /* memory of trunk.r.stored */
+	struct sl_group_log log;                     /* of a group that goes on */
+	uint8_t weights_hash[16];                    /* the same: of the first weights, while no step is done */
 	struct sl_fold fold; /* parts of all seats; in rounds a part's copy is at its record's step `number` */
 	bool some_gone;      /* members of any rank are done, and not here */
 	bool has_weights;
 	/* with other ranks (group_ranks.c) */
-	uint32_t met;       /* as in struct sl_group_word */
-	bool others_missed; /* a member of another rank that has not left missed this step */
+	uint32_t met; /* as in struct sl_group_word */
 };
 
 /* Who had ended when a group's last link did, where the disk was full, so that no checkpoint says it. For a member that
- * comes back later. */
+ * comes back later. Not of groups that go on. */
 struct sl_group_ended {
 	char name[SL_CONF_SHARE_TEXT], note[SL_KEEP_SEATS];
 	uint64_t at; /* the step behind which they have ended */
@@ -219,6 +232,17 @@ void sl_group_say_lr(const struct sl_group *group, const struct sl_group_lr *vot
 enum sl_err sl_group_other_lr(const struct sl_group *group, double lr, struct sl_fail *fail);
 
 void sl_group_run(struct sl_job *job); /* (worker) */
+/* group.c, for events of members. advance posts the next job, if none is under way. release drops a reference, and
+ * frees the group with the last one. stay_for_a_while: it lives without sessions until all had time to come again.
+ * end_member ends its session. end_others: all go back because of member k; `so`: what became of it, for them; `how`:
+ * for the log. go_on: a vertical group's pass. */
+void sl_group_advance(struct sl_group *group);
+void sl_group_release(struct sl_group *group);
+void sl_group_stay_for_a_while(struct sl_group *group);
+void sl_group_end_member(struct sl_group_member *p, const struct sl_fail *why);
+void sl_group_end_others(struct sl_group *group, int k, const char *so, const char *how, uint64_t step);
+void sl_group_go_on(struct sl_group *group);
+extern const struct sl_seat_kind sl_group_seat_kind; /* group_member.c */
 /* make adds a group without members to the list. NOMEM. attend: the group stays, without members on this rank, and
  * takes part in what other ranks do. */
 enum sl_err sl_group_make(struct sl_group_list *groups, const struct sl_agreed *agreed, struct sl_group **out,
@@ -253,22 +277,23 @@ static inline int sl_group_seat_of(const struct sl_middle *m)
 {
 	return m->agreement.agreed.share.member;
 }
-/* Whether members come and go (share.clients is a range, such as 2..8). */
-static inline bool sl_group_varies(const struct sl_group *g)
+/* Whether steps may be done without a member (trunk_table.h). */
+static inline bool sl_group_goes_on(const struct sl_group *g)
 {
-	return g->agreed.share.least > 0;
+	return g->t.goes_on;
 }
 /* Copies the seats' states, which the newest checkpoint names, from the records to the table. */
 void sl_group_hear_in(struct sl_group *group);
-/* If members come and go: all in `part` have begun, the others are out; returns how many have begun. */
-int sl_group_begun(struct sl_group *group);
-/* The same: welcomes member k, and returns the first step that it does. with_ends: as a newcomer that gets ends. */
-uint64_t sl_group_comes_in(struct sl_group *group, int k, bool with_ends);
-/* say_gone logs that a member has left; say_short, that too few members are there. */
+/* The clock of a member: welcomed begins it; stepped, after a step that the member was in (`part`) or not. */
+void sl_group_clock_welcomed(struct sl_group *group, int k);
+void sl_group_clock_ready(struct sl_group *group, int k);
+void sl_group_clock_stepped(struct sl_group *group, int k, bool part);
+/* say_gone logs that a member has left; say_short, that too few members are there, or that one is owed the step. */
 void sl_group_say_gone(const struct sl_group *group, int k, const char *why);
 void sl_group_say_short(struct sl_group *group);
-/* note_late: the step was done without member k. say_here: logs that it waits for the others. */
+/* note_late: the step was done without member k; note_part: with it. say_here: logs that it waits for the others. */
 void sl_group_note_late(struct sl_group *group, int k);
+void sl_group_note_part(struct sl_group *group, int k);
 void sl_group_say_here(const struct sl_group *group, int k);
 /* After LET_GO: gives those in `part` their last weights. */
 void sl_group_gone(struct sl_group *group);
@@ -276,9 +301,12 @@ void sl_group_gone(struct sl_group *group);
 bool sl_group_hear_ask(struct sl_group *group, struct sl_middle *m);
 /* Whether the members' turns make up an epoch. */
 bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
-/* group_give.c, for shared heads and tails, while no job runs: asks members for those that a newcomer needs, or notes
- * that they have arrived. */
-void sl_group_ask_ends(struct sl_group *group);
+/* group_parts.c, in a group that goes on: tells member k, or all (-1), who took part in its steps; logs it. */
+void sl_group_tell_record(struct sl_group *group, int k);
+void sl_group_say_parts(const struct sl_group *group);
+/* group_give.c, for shared heads and tails, while no job runs: asks members for those that a newcomer or a checkpoint
+ * needs, or notes that they have arrived. True: those for the checkpoint of step `due` are there. */
+bool sl_group_ask_ends(struct sl_group *group);
 /* Functions of the worker's files that the loop calls while no job runs. hear_left: sets the records by the newest
  * checkpoint. ends_open: takes memory for shared heads and tails. ends_has: whether a step has a mean of these. */
 void sl_group_hear_left(struct sl_group *group);

@@ -72,7 +72,7 @@ static enum sl_err look(struct sl_group_intro *in, struct sl_fail *fail)
 	sl_plan_close(plan); /* the member's plan; the trunk has its own */
 	if (!err)
 		err = sl_agreement_trunk(&in->agreement, &in->plan, text, fail);
-	if (!err && (in->agreement.agreed.share.least || !all_done(in))) {
+	if (!err && !all_done(in)) {
 		sl_plan_close(in->plan);
 		in->plan = NULL;
 	}

@@ -7,10 +7,15 @@
 #include "common/base/failpoint.h"
 #include "server/group/group_work.h"
 
-/* A member's record in the file, in order of members. Behind each are its codecs' states, of bytes[] bytes. */
+/* The first bytes of a group's part of the file. Files of version 0.2 and before do not have it. */
+static const uint8_t mark[8] = "split-g3";
+
+/* A member's record in the file, in order of members. Behind each are its codecs' states, of bytes[] bytes. The log is
+ * behind all. */
 struct member_record {
 	uint64_t number, made, pin[SL_WIRE_KEPT], has_files, bytes[SL_DIR_COUNT];
 	uint8_t session[SL_SESSION_BYTES], owner[SL_KEY_BYTES]; /* as in struct sl_group_seat */
+	uint64_t ends_at, rows, turns;
 	uint64_t applied; /* in rounds with `share.moments: keep`: steps that its copy's optimizer has applied; the
 			     moments themselves come last */
 };
@@ -29,7 +34,7 @@ static size_t moment_bytes(const struct sl_group *g)
 
 static size_t records_bytes(const struct sl_group *g)
 {
-	size_t bytes = 0;
+	size_t bytes = sizeof mark + sl_group_log_size(&g->log);
 
 	for (int k = 0; k < g->n; k++) {
 		bytes += sizeof(struct member_record) + moment_bytes(g);
@@ -127,13 +132,16 @@ static enum sl_err read_moments(const struct sl_group *g, struct sl_exec *copy, 
 
 static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 {
-	enum sl_err err = SL_OK;
+	enum sl_err err = sl_buf_put(out, mark, sizeof mark);
 
 	for (int k = 0; k < g->n && !err; k++) {
 		const struct sl_group_seat *seat = &g->seat[k];
 		struct sl_exec *copy = g->fold.part[k].copy;
 		struct member_record r = {.number = g->trunk.r.seat[k].number,
 					  .made = seat->made,
+					  .ends_at = g->trunk.r.seat[k].ends_at,
+					  .rows = g->trunk.r.seat[k].rows,
+					  .turns = seat->turns,
 					  .has_files = g->trunk.r.seat[k].has_files};
 
 		memcpy(r.pin, g->trunk.r.seat[k].pin, sizeof r.pin);
@@ -148,12 +156,14 @@ static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 		if (!err && moment_bytes(g))
 			err = write_moments(g, copy, out);
 	}
+	if (!err)
+		err = sl_group_log_write(&g->log, out);
 	return err || !g->ends ? err : sl_end_coder_save(g->ends->sum.coder, out);
 }
 
 static void note_left(struct sl_group *g)
 {
-	bool any = sl_group_varies(g);
+	bool any = sl_group_goes_on(g);
 
 	for (int k = 0; k < g->n; k++) {
 		g->trunk.keep.left[k] = sl_record_note(&g->trunk.r, k);
@@ -189,7 +199,11 @@ bool sl_group_keep(struct sl_group *g)
 		err = sl_keep_write(&g->trunk.keep, g->trunk.r.done, g->trunk.exec, NULL, &records, &fail);
 	}
 	free(records.data);
-	return sl_trunk_wrote(&g->trunk, whose, err, &fail);
+	if (!sl_trunk_wrote(&g->trunk, whose, err, &fail))
+		return false;
+	if (!g->ends)
+		g->trunk.r.complete = g->trunk.r.done;
+	return true;
 }
 
 bool sl_group_keep_left(struct sl_group *g)
@@ -228,8 +242,13 @@ static enum sl_err read_codecs(struct sl_group_seat *seat, const struct member_r
 
 static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, struct sl_fail *fail)
 {
-	size_t at = 0;
+	size_t at = sizeof mark, used = 0;
 
+	if (in->len < sizeof mark || memcmp(in->data, mark, sizeof mark) != 0)
+		return sl_fail_set(
+			fail, SL_ERR_VERSION,
+			"it is of an earlier version of Split: finish this run with that version, or let all "
+			"begin anew with --fresh");
 	for (int k = 0; k < g->n; k++) {
 		struct sl_group_seat *seat = &g->seat[k];
 		struct member_record r;
@@ -259,14 +278,21 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		if (!err && moment_bytes(g) && g->fold.part[k].copy &&
 		    read_moments(g, g->fold.part[k].copy, r.applied, in->data + at + bytes))
 			err = sl_fail_set(fail, SL_ERR_DEVICE, "a member's moments could not be set");
+		seat->copied = g->fold.part[k].copy != NULL;
 		if (err)
 			return err;
 		at += bytes + moment_bytes(g);
 		g->trunk.r.seat[k].number = r.number;
+		g->trunk.r.seat[k].ends_at = r.ends_at;
+		g->trunk.r.seat[k].rows = r.rows;
+		seat->turns = seat->turns ? seat->turns : r.turns;
 		seat->made = r.made;
 		memcpy(g->trunk.r.seat[k].pin, r.pin, sizeof r.pin);
 		g->trunk.r.seat[k].has_files = r.has_files != 0;
 	}
+	if (sl_group_log_read(&g->log, (struct sl_bytes){in->data + at, in->len - at}, &used))
+		return sl_fail_set(fail, SL_ERR_DATA, "its log cannot be read");
+	at += used;
 	if (g->ends && sl_end_coder_load(g->ends->sum.coder, (struct sl_bytes){in->data + at, in->len - at}))
 		return sl_fail_set(fail, SL_ERR_DATA, "it has no state of shared heads and tails");
 	return g->ends || at == in->len ? SL_OK : sl_fail_set(fail, SL_ERR_DATA, "it has more members than the group");
@@ -275,9 +301,9 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 /* Takes memory for the records and states of all members. */
 static enum sl_err room_for_records(const struct sl_group *g, uint64_t step, struct sl_buf *out)
 {
-	bool away = false;
+	bool away = sl_group_goes_on(g);
 
-	out->cap = 0;
+	out->cap = sizeof mark + sl_group_log_size(&g->log);
 	for (int k = 0; k < g->n; k++) {
 		out->cap += sizeof(struct member_record) + moment_bytes(g);
 		for (int dir = 0; dir < SL_DIR_COUNT && g->seat[k].m; dir++)
@@ -286,7 +312,7 @@ static enum sl_err room_for_records(const struct sl_group *g, uint64_t step, str
 	out->cap += g->ends ? sl_end_coder_state_bytes(g->ends->sum.coder) : 0;
 	for (int k = g->first; k < g->end; k++)
 		away = away || !g->seat[k].m;
-	if (away || sl_group_varies(g)) /* the size of their codecs' states is unknown: at most the whole file */
+	if (away) /* the size of their codecs' states is unknown: at most the whole file */
 		out->cap = (size_t)sl_keep_file_bytes(&g->trunk.keep, step);
 	out->data = malloc(out->cap + 1);
 	return out->data ? SL_OK : SL_ERR_NOMEM;

@@ -37,7 +37,7 @@ enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail
 	const struct sl_record *record = &g->trunk.r.seat[k];
 	const struct sl_hello *hello = sl_group_hello(g, k);
 
-	if (!sl_group_is_foreign(g, k) || (sl_group_varies(g) && record->state != SL_SEAT_IN))
+	if (!sl_group_is_foreign(g, k) || (sl_group_goes_on(g) && record->state != SL_SEAT_IN))
 		return SL_OK;
 	if ((sl_hello_is_new(hello) || sl_record_can_begin_anew(record)) && !has_other_key(seat))
 		return SL_OK;

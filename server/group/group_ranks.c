@@ -43,10 +43,11 @@ enum sl_err sl_group_may_enter_rank(const struct sl_group_list *gs, const struct
 	if (!ranks)
 		return SL_OK;
 	span = sl_ranks_span(ranks, a->share.clients);
-	if (a->share.least)
-		return sl_fail_at(fail, "share.clients", SL_ERR_MISMATCH,
-				  "%d..%d is not possible with several servers (mpirun): take one number",
-				  a->share.least, a->share.clients);
+	if (sl_agreed_goes_on(a))
+		return sl_fail_at(
+			fail, "share.least", SL_ERR_MISMATCH,
+			"%g is not possible with several servers (mpirun), which wait for all members: take 1",
+			a->share.least);
 	if (a->share.clients < ranks->count)
 		return sl_fail_at(fail, "share.clients", SL_ERR_MISMATCH,
 				  "%d ranks serve this group, so it has %d members at least, not %d", ranks->count,
@@ -203,11 +204,10 @@ enum demand { TO_APPLY, TO_GO_BACK, TO_HEAR };
 struct meeting_word {
 	uint8_t demand; /* enum demand */
 	uint8_t left;   /* all members of this rank have left */
-	uint8_t missed; /* a member that has not left has no part in the step */
 	uint8_t checkpoint;
 	uint8_t differ; /* members of this rank differ in their learning rate */
 	int32_t ready, back;
-	uint64_t newest, late_at;
+	uint64_t newest, fixed;
 	double lr; /* SL_GROUP_NO_LR: no member of this rank names one */
 };
 
@@ -218,7 +218,7 @@ static double lr_of(const struct sl_group *g, int k)
 
 static struct meeting_word own_word(const struct sl_group *g, int back, uint64_t newest)
 {
-	struct meeting_word w = {.back = back, .newest = newest, .late_at = g->trunk.r.late_at, .left = 1};
+	struct meeting_word w = {.back = back, .newest = newest, .fixed = g->trunk.r.fixed, .left = 1};
 
 	w.demand = g->what == GROUP_APPLY ? TO_APPLY : back >= 0 ? TO_GO_BACK : TO_HEAR;
 	for (int k = g->first; k < g->end && g->what == GROUP_APPLY; k++) {
@@ -227,7 +227,6 @@ static struct meeting_word own_word(const struct sl_group *g, int back, uint64_t
 		w.ready += part->m != NULL;
 		w.differ = w.differ || (part->rows && lr_of(g, k) != g->lr);
 		w.left = w.left && g->trunk.r.seat[k].state != SL_SEAT_IN;
-		w.missed = w.missed || (!part->m && g->trunk.r.seat[k].state == SL_SEAT_IN);
 	}
 	w.lr = g->lr;
 	w.checkpoint = g->what == GROUP_APPLY && g->checkpoint;
@@ -244,12 +243,12 @@ static void decide(struct sl_group *g, const struct meeting_word *all, int ranks
 		apply = apply && all[r].demand == TO_APPLY;
 		left = left && all[r].left;
 		ready += all[r].ready;
-		if (all[r].late_at > g->trunk.r.late_at)
-			g->trunk.r.late_at = all[r].late_at;
+		if (all[r].fixed > g->trunk.r.fixed)
+			g->trunk.r.fixed = all[r].fixed;
 	}
 	for (int r = 0; r < ranks && !back; r++) {
-		/* not if a step was done without somebody since: then the member goes on with the state it has */
-		back = all[r].demand == TO_GO_BACK && all[r].newest >= g->trunk.r.late_at;
+		/* not if a member has left since: then this one goes on with the state that it has */
+		back = all[r].demand == TO_GO_BACK && all[r].newest >= g->trunk.r.fixed;
 		g->back_with = all[r].back;
 	}
 	g->came_of = back ? MET_BACK : !apply ? MET_NONE : ready ? MET_GO : left ? MET_OVER : MET_NONE;
@@ -287,11 +286,9 @@ static enum sl_err agree_on_step(struct sl_group *g, const struct meeting_word *
 {
 	bool differ = false;
 
-	g->others_missed = false;
 	g->lr = SL_GROUP_NO_LR;
 	for (int r = 0; r < ranks; r++) {
 		g->checkpoint = g->checkpoint || all[r].checkpoint;
-		g->others_missed = g->others_missed || all[r].missed;
 		if (all[r].lr == SL_GROUP_NO_LR)
 			continue;
 		differ = differ || all[r].differ || (g->lr != SL_GROUP_NO_LR && all[r].lr != g->lr);

@@ -66,6 +66,7 @@ void sl_group_run_step(struct sl_group *g)
 	}
 	if (g->part[g->which].rows)
 		sl_port_commit_codecs(seat->m->port);
+	g->trunk.r.seat[g->which].rows += g->part[g->which].rows;
 	g->trunk.r.seat[g->which].number =
 		sl_port_session(seat->m->port)->number + 1; /* from the session: a newcomer's record is behind it */
 	seat->made = g->branch;
@@ -176,31 +177,33 @@ static enum sl_err fold(struct sl_group *g, struct sl_fail *fail)
 	return err;
 }
 
-/* Advances the seats of those that took part; the others stay at their step. */
-static void settle(struct sl_group *g)
+/* Advances the seats of those that took part; the others stay at their step. NOMEM. */
+static enum sl_err settle(struct sl_group *g)
 {
-	enum sl_took took[SL_CONF_SHARE_CLIENTS];
+	struct sl_took took[SL_CONF_SHARE_CLIENTS] = {{0}};
+	struct sl_group_set with = {{0}};
 
-	if (sl_group_varies(g) && g->trunk.r.done == g->trunk.from &&
+	if (sl_group_goes_on(g) && g->trunk.r.done == g->trunk.from &&
 	    g->trunk.keep.dir[0]) /* the first step: later checkpoints now belong to an abandoned history */
 		sl_keep_remove_later(&g->trunk.keep, g->trunk.r.done);
 	for (int k = 0; k < g->n; k++) {
 		const struct sl_middle *m = g->part[k].m;
 		const struct sl_session *s = m ? sl_port_session(m->port) : NULL;
 
-		took[k] = m                          ? SL_TOOK_PART
-			  : g->fold.part[k].left_out ? SL_TOOK_LEFT_OUT
-			  : g->part[k].lost          ? SL_TOOK_LOST
-						     : SL_TOOK_MISSED;
+		took[k] = (struct sl_took){m != NULL, g->part[k].lost};
+		if (m)
+			sl_group_set_add(&with, k);
 		if (g->part[k].rows)
 			sl_port_commit_codecs(m->port);
+		g->trunk.r.seat[k].rows += g->part[k].rows;
 		if (m)
 			sl_record_keeps(&g->trunk.r.seat[k], s->kept, s->writing, g->trunk.r.done + g->round);
 		if (m || k < g->first || k >= g->end)
 			g->seat[k].made = g->branch;
 	}
 	sl_group_ends_settle(g);
-	sl_records_stepped(&g->trunk.r, took, g->round, g->others_missed);
+	sl_records_stepped(&g->trunk.r, took, g->round);
+	return sl_group_goes_on(g) ? sl_group_log_step(&g->log, g->round, &with) : SL_OK;
 }
 
 /* Writes the checkpoint that the members ask for. If it fails, they write none either. */
@@ -245,25 +248,31 @@ void sl_group_run_apply(struct sl_group *g)
 		sl_group_end_ranks(g, g->fail.text);
 	if (g->err)
 		return;
-	settle(g);
+	if (settle(g)) {
+		g->err = sl_fail_set(&g->fail, SL_ERR_NOMEM, "no memory for the log of group %s", g->name);
+		return;
+	}
 	g->trunk.state = SL_TRUNK_WHOLE;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
 	g->trunk.checkpointed = g->trunk.r.stays = g->checkpoint && keep_asked(g);
 }
 
+/* A member that went on without a mean, or that has none to learn from, would fall further and further behind. */
+static bool is_too_far(const struct sl_group *g)
+{
+	return !sl_group_ends_reach(g, g->behind) || (!g->ends && g->behind + 2 * g->round < g->trunk.r.done);
+}
+
 void sl_group_run_catch_up(struct sl_group *g)
 {
-	g->err = sl_group_ends_reach(g, g->behind)
-			 ? SL_OK
-			 : sl_fail_set(&g->fail, SL_ERR_MISMATCH,
-				       "member %d is too far behind: group %s has not kept the mean of step %" PRIu64
-				       " for it. Members that may be away for long need a range in share.clients, such "
-				       "as %d..%d: then they get the heads and tails of others",
-				       g->which, g->name, g->behind, g->n > 2 ? g->n - 1 : 1, g->n);
-	if (g->err) {
-		g->trunk.r.seat[g->which].state = SL_SEAT_AWAY;
+	g->err = is_too_far(g)
+			 ? sl_fail_set(&g->fail, SL_ERR_BUSY,
+				       "member %d has missed steps of group %s: come again, and go on with the next "
+				       "one",
+				       g->which, g->name)
+			 : SL_OK;
+	if (g->err)
 		return;
-	}
 	g->trunk.r.seat[g->which].number = g->behind + 1;
 	g->trunk.r.seat[g->which].state = SL_SEAT_IN;
 	g->seat[g->which].made = g->branch;

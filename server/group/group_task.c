@@ -15,6 +15,7 @@ void sl_group_free_trunk(struct sl_group *g)
 		sl_exec_close(g->fold.part[k].copy);
 	}
 	free(g->seat);
+	sl_group_log_close(&g->log);
 	sl_group_ends_close(g);
 	sl_charge_set(&g->charge, NULL, 0);
 	sl_trunk_close(&g->trunk);
@@ -122,8 +123,16 @@ enum sl_err sl_group_lend(struct sl_middle *m, struct sl_fail *fail)
 		return err;
 	seat->m = m;
 	seat->fresh = true;
+	if (m->agreement.agreed.share.turns)
+		seat->turns = (uint64_t)m->agreement.agreed.share.turns;
 	g->trunk.r.seat[sl_group_seat_of(m)].hello = sl_group_hello(g, sl_group_seat_of(m));
 	return g->t.whole ? SL_OK : sl_exec_allocate(m->trunk.exec, fail);
+}
+
+/* The newest step from which all could go on without this process. */
+static uint64_t last_stored(const struct sl_group *g)
+{
+	return sl_group_goes_on(g) ? g->trunk.r.complete : g->trunk.r.on_disk;
 }
 
 /* A member whose last state is stored may leave, but only once the checkpoint says so, too. If that cannot be written,
@@ -138,14 +147,14 @@ static void run_let_go(struct sl_group *g)
 		struct sl_record *s = &g->trunk.r.seat[k];
 
 		was[k] = s->state;
-		if (p->m == g->seat[k].m && (p->leaves || (p->m && s->number <= g->trunk.r.on_disk)))
+		if (p->m == g->seat[k].m && (p->leaves || (p->m && s->number <= last_stored(g))))
 			s->state = SL_SEAT_DONE;
 	}
 	noted = sl_group_keep_left(g);
 	for (int k = g->first; k < g->end; k++) {
 		struct sl_group_part *p = &g->part[k];
 
-		p->leaves = p->leaves || (p->m && noted && g->trunk.r.seat[k].number <= g->trunk.r.on_disk);
+		p->leaves = p->leaves || (p->m && noted && g->trunk.r.seat[k].number <= last_stored(g));
 		if (p->leaves && p->m == g->seat[k].m)
 			sl_record_let_go(&g->trunk.r, k);
 		else
@@ -163,6 +172,13 @@ static bool at_border(const struct sl_group *g)
 	return true;
 }
 
+/* The disk was full, and members wait for their last state to be stored. */
+static void run_keep(struct sl_group *g)
+{
+	g->err = SL_OK;
+	g->trunk.checkpointed = at_border(g) && sl_group_keep(g);
+}
+
 void sl_group_run(struct sl_job *job)
 {
 	static void (*const run[])(struct sl_group *) = {
@@ -173,15 +189,12 @@ void sl_group_run(struct sl_job *job)
 		[GROUP_APPLY] = sl_group_run_apply,
 		[GROUP_MEET] = sl_group_run_meet,
 		[GROUP_LET_GO] = run_let_go,
+		[GROUP_STORE] = sl_group_run_store,
+		[GROUP_KEEP] = run_keep,
 	};
 	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
 
 	run[g->what](g);
-	/* A member that is too far behind was refused. Nobody waits for it any more, nor will a server that is started
-	 * again; inside a round only the end of that can say so. */
-	if ((g->what == GROUP_REJOIN || g->what == GROUP_CATCH_UP) && g->err && !g->groups->ranks &&
-	    g->trunk.r.seat[g->which].state == SL_SEAT_AWAY && g->trunk.state == SL_TRUNK_WHOLE && at_border(g))
-		(void)sl_group_keep(g);
 }
 
 /* ---- weights, and the end of a session */
@@ -212,10 +225,13 @@ enum sl_err sl_group_gather(struct sl_middle *m, struct sl_fail *fail)
 	struct sl_exec *copy = g->fold.part[sl_group_seat_of(m)].copy;
 	enum sl_err err = sl_exec_get_front(copy ? copy : g->trunk.exec, sl_port_weights(m->port),
 					    sl_plan_fetch_count(&g->trunk.plan->segment[SL_MIDDLE]));
-	const bool here = (number == g->trunk.r.done || (sl_group_varies(g) && number < g->trunk.r.done)) &&
-			  (g->trunk.r.done == g->trunk.r.on_disk || at_border(g));
-	const bool waits = !sl_group_varies(g) && s->ends_at && number >= s->ends_at;
+	const bool here = number == g->trunk.r.done && (g->trunk.r.done == g->trunk.r.on_disk || at_border(g));
+	const bool waits = s->ends_at && number >= s->ends_at;
 
+	if (sl_group_goes_on(g)) {
+		m->trunk.checkpointed = sl_trunk_gathered(&g->trunk, !err && number <= g->trunk.r.complete);
+		return err;
+	}
 	/* a member that may not leave yet has to ask again */
 	m->trunk.checkpointed =
 		sl_trunk_gathered(&g->trunk, !err && here && g->trunk.keep.dir[0] &&

@@ -53,11 +53,8 @@ bool sl_group_keep(struct sl_group *group);
 bool sl_group_keep_left(struct sl_group *group);
 /* As sl_keep_read, for the trunk, the seats and their sessions' codecs. */
 enum sl_err sl_group_read(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
-/* group_choose.c. begin_anew: member k is another client, or the same one without its files. go_on_behind: it goes on
- * from `step`, though it has done steps since. */
-void sl_group_begin_anew(struct sl_group *group, int k);
-void sl_group_go_on_behind(struct sl_group *group, int k, uint64_t step);
-void sl_group_list_stored(struct sl_group *group); /* sets trunk.r.stored */
+void sl_group_forget_codecs(struct sl_group *group, int k); /* group_choose.c: those of k's session and seat */
+void sl_group_list_stored(struct sl_group *group);          /* sets trunk.r.stored */
 /* group_step.c: the jobs APPLY and CATCH_UP. */
 void sl_group_run_apply(struct sl_group *group);
 void sl_group_run_catch_up(struct sl_group *group);
@@ -78,14 +75,12 @@ enum sl_err sl_group_ends_next(struct sl_group *group, struct sl_fail *fail) SL_
 void sl_group_ends_settle(struct sl_group *group);
 /* Whether the means from `step` on are still there, so that a member at this step can catch up. */
 bool sl_group_ends_reach(const struct sl_group *group, uint64_t step);
-/* group_give.c; false unless heads and tails are shared. True: member k, which came as `came`, needs those of others,
- * and these have not arrived: it comes later. Otherwise it gets them if it needs them (gift). `newest`: from
- * sl_record_come. */
-bool sl_group_comes_later(struct sl_group *group, int k, uint64_t newest);
-/* holds_ends: the member has the head and tail of `step`, from which all go on. ends_elsewhere: a member that is not
- * here may have them. */
-bool sl_group_holds_ends(const struct sl_group *group, int k, uint64_t step);
-bool sl_group_ends_elsewhere(const struct sl_group *group);
+/* group_give.c, for shared heads and tails. give: those before the group's step, to member k; false: they are not here.
+ * store_ends writes those of a member for the checkpoint of step `due`, which is then complete. load_ends reads those
+ * of `step`. NOINPUT: that checkpoint is not complete. forget_state: the group has done another step since. */
+bool sl_group_give(struct sl_group *group, int k);
+void sl_group_run_store(struct sl_group *group); /* the job STORE */
+enum sl_err sl_group_load_ends(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 /* group_ranks.c. These are collective: all ranks call them in the same order. Without ranks they change nothing.
  *
  * Reduces step[n] to those that members of all ranks hold, newest first; returns how many there are. Afterwards this

@@ -199,16 +199,69 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 	return err;
 }
 
+enum { PREFIX = sizeof((struct sl_keep *)0)->prefix + 8 };
+
+static const char *ends_prefix(const struct sl_keep *k, char out[PREFIX])
+{
+	snprintf(out, PREFIX, "%s.ends", k->prefix);
+	return out;
+}
+
+/* The file of heads and tails, with the middle's plan, since these fit no other. */
+static void list_ends(struct sl_checkpoint *c, const struct sl_keep *k, const char *prefix, uint64_t step,
+		      uint8_t *data, size_t bytes)
+{
+	*c = (struct sl_checkpoint){.dir = k->dir, .prefix = prefix};
+	sl_checkpoint_plan(c, k->plan);
+	sl_checkpoint_note(c, "step", "%" PRIu64, step);
+	sl_checkpoint_bytes(c, "ends", data, (int64_t)bytes);
+}
+
+enum sl_err sl_keep_write_ends(const struct sl_keep *k, uint64_t step, struct sl_bytes ends, struct sl_fail *fail)
+{
+	struct sl_keep keep = *k;
+	struct sl_checkpoint c;
+	char prefix[PREFIX];
+
+	list_ends(&c, k, ends_prefix(k, prefix), step, (uint8_t *)(uintptr_t)ends.data, ends.len);
+	memcpy(keep.prefix, prefix, sizeof keep.prefix);
+	return write_file(&keep, &c, step, fail);
+}
+
+enum sl_err sl_keep_read_ends(const struct sl_keep *k, uint64_t step, struct sl_buf *buf, struct sl_fail *fail)
+{
+	struct sl_checkpoint c;
+	char prefix[PREFIX];
+	enum sl_err err;
+
+	list_ends(&c, k, ends_prefix(k, prefix), step, buf->data, buf->cap);
+	err = sl_checkpoint_read(&c, step, fail);
+	for (int i = 0; i < c.n_part && !err; i++)
+		if (c.part[i].data == buf->data)
+			buf->len = (size_t)c.part[i].count;
+	return err || buf->len == buf->cap
+		       ? err
+		       : sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": its head and tail have another size", step);
+}
+
 void sl_keep_remove_later(const struct sl_keep *k, uint64_t step)
 {
-	if (k->dir[0])
-		sl_checkpoint_leave(k->dir, k->prefix, step);
+	char prefix[PREFIX];
+
+	if (!k->dir[0])
+		return;
+	sl_checkpoint_leave(k->dir, k->prefix, step);
+	sl_checkpoint_leave(k->dir, ends_prefix(k, prefix), step);
 }
 
 void sl_keep_only(const struct sl_keep *k, uint64_t step)
 {
-	if (k->dir[0])
-		sl_checkpoint_only(k->dir, k->prefix, step);
+	char prefix[PREFIX];
+
+	if (!k->dir[0])
+		return;
+	sl_checkpoint_only(k->dir, k->prefix, step);
+	sl_checkpoint_only(k->dir, ends_prefix(k, prefix), step);
 }
 
 bool sl_keep_read_seats_at(const struct sl_keep *k, uint64_t step, char left[SL_KEEP_SEATS])

@@ -161,7 +161,6 @@ static enum sl_err apply(struct sl_trunk *t, struct sl_port *port, struct sl_fai
  * one. NONFINITE: nothing has changed. */
 static enum sl_err commit(struct sl_middle *m, struct sl_fail *fail)
 {
-	static const enum sl_took took = SL_TOOK_PART;
 	struct sl_trunk *t = &m->trunk;
 	struct sl_port *port = m->port;
 	const struct sl_session *s = sl_port_session(port);
@@ -178,7 +177,7 @@ static enum sl_err commit(struct sl_middle *m, struct sl_fail *fail)
 		return err;
 	if (s->number == t->from) /* the first step: checkpoints of later steps now belong to an abandoned history */
 		sl_keep_remove_later(&t->keep, s->number);
-	sl_records_stepped(&t->r, &took, 1, false);
+	sl_records_stepped(&t->r, NULL, 1);
 	t->keep.made = s->epoch;
 	t->state = SL_TRUNK_WHOLE;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);

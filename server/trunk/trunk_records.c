@@ -32,14 +32,15 @@ char sl_record_note(const struct sl_records *r, int k)
 {
 	const struct sl_record *s = &r->seat[k];
 
-	if (r->varies || s->state == SL_SEAT_AWAY)
-		return s->state == SL_SEAT_DONE || run_is_over(s) ? SL_NOTE_FINISHED
-		       : s->state != SL_SEAT_IN                   ? SL_NOTE_AWAY
-								  : SL_NOTE_IN;
+	if (r->goes_on)
+		return s->state == SL_SEAT_DONE    ? SL_NOTE_FINISHED
+		       : s->state == SL_SEAT_AWAY  ? SL_NOTE_AWAY
+		       : s->state == SL_SEAT_NEVER ? SL_NOTE_NEVER
+						   : SL_NOTE_IN;
 	if (SL_PLANTED(NOBODY_NOTES_WHO_LEFT))
 		return SL_NOTE_IN;
 	if (SL_PLANTED(GOODBYE_MUST_BE_HEARD))
-		return s->state == SL_SEAT_EMPTY ? SL_NOTE_FINISHED : SL_NOTE_IN;
+		return s->state == SL_SEAT_NEVER ? SL_NOTE_FINISHED : SL_NOTE_IN;
 	return s->state != SL_SEAT_IN || others_run_on(r, s) ? SL_NOTE_FINISHED : SL_NOTE_IN;
 }
 
@@ -49,7 +50,9 @@ void sl_records_read_note(struct sl_records *r, const char *note, uint64_t at)
 		if (note[k] == SL_NOTE_FINISHED)
 			r->seat[k].state = SL_SEAT_DONE;
 		else
-			r->seat[k].state = note[k] == SL_NOTE_IN ? SL_SEAT_IN : SL_SEAT_AWAY;
+			r->seat[k].state = note[k] == SL_NOTE_IN      ? SL_SEAT_IN
+					   : note[k] == SL_NOTE_NEVER ? SL_SEAT_NEVER
+								      : SL_SEAT_AWAY;
 	}
 	r->gone_at = at;
 }
@@ -58,7 +61,7 @@ int sl_records_gone(const struct sl_records *r)
 {
 	int n = 0;
 
-	for (int k = r->first; k < r->end && !r->varies; k++)
+	for (int k = r->first; k < r->end && !r->goes_on; k++)
 		n += r->seat[k].state == SL_SEAT_DONE && !r->seat[k].hello;
 	return n;
 }
@@ -96,8 +99,7 @@ bool sl_records_are_past(const struct sl_records *r, int k, uint64_t step)
 	int others = 0, later = 0;
 
 	for (int i = r->first; i < r->end; i++) {
-		if (i == k || (!r->seat[i].hello &&
-			       (r->varies || r->seat[i].state != SL_SEAT_IN || SL_PLANTED(LINKED_ALONE_COUNT))))
+		if (i == k || (!r->seat[i].hello && (r->seat[i].state != SL_SEAT_IN || SL_PLANTED(LINKED_ALONE_COUNT))))
 			continue;
 		others++;
 		later += r->seat[i].pin[1] > step;
@@ -152,51 +154,25 @@ static bool may_go_back(struct sl_records *r, int k)
 	return s->backs++ < BACK_MOST;
 }
 
-static enum sl_come come_varying(struct sl_records *r, int k, uint64_t *newest)
-{
-	struct sl_record *s = &r->seat[k];
-	const bool any = sl_record_newest(s, newest), is_new = sl_hello_is_new(s->hello);
-
-	if (sl_hello_holds(s->hello, s->number) && !s->foreign)
-		return SL_COME_HERE;
-	/* the server went back to before its first step there, when the seat was another client's */
-	if (s->foreign && sl_record_can_begin_anew(s))
-		return SL_COME_ANEW;
-	if (is_new && s->state != SL_SEAT_IN)
-		return SL_COME_ANEW;
-	if (any && s->state == SL_SEAT_IN && *newest >= r->late_at && may_go_back(r, k))
-		return SL_COME_BACK;
-	if (is_new)
-		return s->has_files ? SL_COME_LOST : SL_COME_ANEW;
-	return any ? SL_COME_BEHIND : SL_COME_NOWHERE;
-}
-
 enum sl_come sl_record_come(struct sl_records *r, int k, uint64_t *newest)
 {
 	struct sl_record *s = &r->seat[k];
-	bool back;
-	uint64_t step;
 
 	*newest = 0;
-	if (r->varies)
-		return come_varying(r, k, newest);
 	if (sl_hello_holds(s->hello, s->number) && (s->state != SL_SEAT_DONE || sl_hello_is_done(s->hello)))
 		return SL_COME_HERE;
-	/* One that missed steps may have kept none yet. A member that was done cannot begin anew while others are here.
-	 */
-	if ((lost_files(r, k) && (s->has_files || !r->late_at)) ||
-	    (s->state == SL_SEAT_DONE && sl_hello_is_new(s->hello)))
+	/* A member that was done cannot begin anew while others are here. */
+	if (lost_files(r, k) || (s->state == SL_SEAT_DONE && sl_hello_is_new(s->hello)))
 		return SL_COME_LOST;
 	if (s->state == SL_SEAT_DONE) /* the others need not be there any more */
 		return s->hello->run_steps > s->number || SL_PLANTED(ANY_RUN_IS_LONGER) ? SL_COME_LONGER
 											: SL_COME_NOWHERE;
-	back = !sl_record_newest(s, newest) || *newest >= r->late_at;
-	if (back && !can_go_back(r, k, &step)) /* a member that was late may have no checkpoint: it may catch up */
-		return r->late_at && *newest ? SL_COME_BEHIND : SL_COME_NOWHERE;
-	return back && may_go_back(r, k) ? SL_COME_BACK : SL_COME_BEHIND;
+	if (sl_record_newest(s, newest) && *newest < r->fixed) /* others left since, and do not repeat steps */
+		return SL_COME_OWN;
+	return may_go_back(r, k) ? SL_COME_BACK : SL_COME_NOWHERE;
 }
 
-void sl_record_came(struct sl_records *r, int k, enum sl_come how, uint64_t newest)
+void sl_record_came(struct sl_records *r, int k, enum sl_come how)
 {
 	struct sl_record *s = &r->seat[k];
 
@@ -206,22 +182,13 @@ void sl_record_came(struct sl_records *r, int k, enum sl_come how, uint64_t newe
 		return;
 	s->state = SL_SEAT_IN;
 	s->ends_at = s->hello->run_steps;
-	if (how == SL_COME_BEHIND)
-		s->number = newest;
-	if (how != SL_COME_ANEW)
-		return;
-	sl_record_forget(s);
-}
-
-void sl_record_newcomer(struct sl_record *s, uint64_t number)
-{
-	s->state = SL_SEAT_AWAY;
-	s->number = number;
+	if (how == SL_COME_OWN)
+		s->number = r->done;
 }
 
 void sl_record_forget(struct sl_record *s)
 {
-	s->number = 0;
+	s->number = s->rows = 0;
 	memset(s->pin, 0, sizeof s->pin);
 	s->has_files = false;
 }
@@ -234,8 +201,7 @@ static uint64_t left_at(const struct sl_records *r)
 	uint64_t step = 0;
 
 	for (int k = r->first; k < r->end; k++)
-		if (r->seat[k].state != SL_SEAT_IN && r->seat[k].state != SL_SEAT_AWAY && !r->seat[k].hello &&
-		    r->seat[k].number > step)
+		if (r->seat[k].state != SL_SEAT_IN && !r->seat[k].hello && r->seat[k].number > step)
 			step = r->seat[k].number;
 	return step;
 }
@@ -269,7 +235,6 @@ static int lacks(const struct sl_records *r, uint64_t step, int *who)
 /* The only member here that lacks a checkpoint which all others hold; -1: none, or all hold some checkpoint. */
 static int find_odd(const struct sl_records *r)
 {
-	uint64_t from;
 	int odd = -1, who;
 
 	for (int i = 0; i < r->n_stored; i++) {
@@ -280,9 +245,7 @@ static int find_odd(const struct sl_records *r)
 		if (n == 1 && odd < 0)
 			odd = who;
 	}
-	if (odd < 0 || !sl_records_are_past(r, odd, 0) || sl_record_was_late(r, odd, r->stored[0], &from))
-		return -1;
-	return odd;
+	return odd >= 0 && sl_records_are_past(r, odd, 0) ? odd : -1;
 }
 
 int sl_records_stranger(const struct sl_records *r)
@@ -295,32 +258,13 @@ int sl_records_stranger(const struct sl_records *r)
 	return fresh >= 0 && lost_files(r, fresh) ? fresh : find_odd(r);
 }
 
-bool sl_record_was_late(const struct sl_records *r, int k, uint64_t step, uint64_t *from)
-{
-	const struct sl_record *s = &r->seat[k];
-
-	if (r->varies || r->ranks || !s->hello || s->number >= step || sl_hello_holds(s->hello, step))
-		return false;
-	*from = s->number;
-	return sl_hello_holds(s->hello, *from) || sl_record_newest(s, from);
-}
-
-bool sl_record_caught_up(const struct sl_records *r, int k, uint64_t step)
-{
-	const struct sl_record *s = &r->seat[k];
-
-	return s->hello && s->number < step && !sl_hello_holds(s->hello, s->number) && sl_hello_holds(s->hello, step);
-}
-
 void sl_records_begin(struct sl_records *r, uint64_t step)
 {
 	r->done = r->on_disk = step;
-	r->late_at = 0;
-	for (int k = r->first; k < r->end && !r->varies; k++) {
+	r->fixed = 0;
+	for (int k = r->first; k < r->end && !r->goes_on; k++) {
 		struct sl_record *s = &r->seat[k];
 
-		if (sl_record_caught_up(r, k, step))
-			s->number = step;
 		if (s->hello) {
 			s->state = SL_SEAT_IN;
 			s->ends_at = s->hello->run_steps;
@@ -330,27 +274,17 @@ void sl_records_begin(struct sl_records *r, uint64_t step)
 
 /* ---- a step, and the end of a session */
 
-void sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t steps, bool others_missed)
+void sl_records_stepped(struct sl_records *r, const struct sl_took *took, uint64_t steps)
 {
-	bool all = !others_missed;
-
 	for (int k = 0; k < r->n; k++) {
 		struct sl_record *s = &r->seat[k];
 
-		if (k < r->first || k >= r->end || took[k] == SL_TOOK_PART) {
+		if (k < r->first || k >= r->end || !took || took[k].part)
 			s->number = r->done + steps;
-			if (s->state == SL_SEAT_AWAY)
-				s->state = SL_SEAT_IN;
-			continue;
-		}
-		all = all && ((s->state != SL_SEAT_IN && (r->varies || s->state != SL_SEAT_AWAY)) ||
-			      took[k] == SL_TOOK_LEFT_OUT);
-		if (took[k] == SL_TOOK_LOST)
+		else if (took[k].lost && s->state == SL_SEAT_IN)
 			s->state = SL_SEAT_AWAY;
 	}
 	r->done += steps;
-	if (!all)
-		r->late_at = r->done;
 }
 
 void sl_record_keeps(struct sl_record *s, const uint64_t kept[2], bool writing, uint64_t next)
@@ -363,28 +297,28 @@ void sl_record_keeps(struct sl_record *s, const uint64_t kept[2], bool writing, 
 void sl_record_let_go(struct sl_records *r, int k)
 {
 	r->seat[k].state = SL_SEAT_DONE;
-	r->late_at = r->gone_at = r->done; /* it will not come back to repeat steps with others */
+	r->fixed = r->gone_at = r->done; /* it will not come back to repeat steps with others */
 }
 
 void sl_record_over(struct sl_records *r, int k, enum sl_seat_end how)
 {
 	struct sl_record *s = &r->seat[k];
-	const bool finished = how == SL_SEAT_LEFT && (!r->varies || run_is_over(s) || SL_PLANTED(ANY_GOODBYE_ENDS));
+	const bool finished = how == SL_SEAT_LEFT && (!r->goes_on || run_is_over(s) || SL_PLANTED(ANY_GOODBYE_ENDS));
 
 	s->hello = NULL;
 	if (finished) {
-		s->state = r->varies ? SL_SEAT_DONE : SL_SEAT_EMPTY;
-		r->late_at = r->done; /* it will not come back to repeat steps with others */
-		r->gone_at = r->varies ? r->done : r->gone_at;
-	} else if (how != SL_SEAT_LOST && r->varies && s->state == SL_SEAT_IN) {
+		s->state = r->goes_on ? SL_SEAT_DONE : SL_SEAT_NEVER;
+		r->fixed = r->done; /* it will not come back to repeat steps with others */
+		r->gone_at = r->goes_on ? r->done : r->gone_at;
+	} else if (how != SL_SEAT_LOST && r->goes_on && s->state == SL_SEAT_IN) {
 		s->state = SL_SEAT_AWAY;
 	}
 }
 
 static bool is_needed(const struct sl_records *r, const struct sl_record *s)
 {
-	if (r->varies)
-		return s->number && s->state != SL_SEAT_DONE;
+	if (r->goes_on)
+		return s->state == SL_SEAT_IN || s->state == SL_SEAT_AWAY;
 	/* A member that is done and said no goodbye may still come for its weights: in the file that stays. */
 	return s->state == SL_SEAT_IN || (s->state == SL_SEAT_DONE && !r->stays);
 }
@@ -400,6 +334,6 @@ enum sl_last sl_records_last(const struct sl_records *r, enum sl_seat_end how)
 	if (!anybody && !needed)
 		return r->ranks ? SL_LAST_NOTHING : SL_LAST_REMOVE; /* other ranks may still train */
 	if (anybody)
-		return r->varies && how != SL_SEAT_LOST && r->on_disk ? SL_LAST_WRITE : SL_LAST_NOTHING;
-	return r->done != r->on_disk || (r->varies && how != SL_SEAT_LOST) ? SL_LAST_WRITE : SL_LAST_NOTHING;
+		return r->goes_on && how != SL_SEAT_LOST && r->on_disk ? SL_LAST_WRITE : SL_LAST_NOTHING;
+	return r->done != r->on_disk || (r->goes_on && how != SL_SEAT_LOST) ? SL_LAST_WRITE : SL_LAST_NOTHING;
 }

@@ -5,19 +5,7 @@
 #define SL_PLANTED(fault) false
 #endif
 
-enum { PROBATION_MOST = 10 }; /* most doublings of the probation */
-
 /* ---- who is there */
-
-static bool varies(const struct sl_trunk_table *t)
-{
-	return t->least > 0;
-}
-
-int sl_trunk_least(const struct sl_trunk_table *t)
-{
-	return varies(t) ? t->least : 1;
-}
 
 bool sl_seat_is_ready(const struct sl_trunk_table *t, int k)
 {
@@ -29,32 +17,74 @@ static bool is_safe(const struct sl_seat *s)
 	return s->state == SL_SEAT_DONE && s->link != SL_LINK_NONE;
 }
 
+bool sl_trunk_owes(const struct sl_trunk_table *t, int k)
+{
+	const struct sl_seat *s = &t->seat[k];
+
+	if (!t->goes_on || !(t->least > 0) || s->state == SL_SEAT_DONE || (s->ends_at && t->step >= s->ends_at))
+		return false;
+	if (SL_PLANTED(AWAY_IS_NOT_OWED) && s->state == SL_SEAT_AWAY)
+		return false;
+	return (s->state == SL_SEAT_NEVER && !SL_PLANTED(BEGINS_WITHOUT)) ||
+	       (s->ends_at && !t->anyway &&
+		(double)(s->missed + t->round) > (1 - t->least) * (double)s->ends_at + 1e-9);
+}
+
+/* Whether members are inside a round: one that has to get heads and tails waits for its end. */
+static bool is_inside(const struct sl_trunk_table *t)
+{
+	for (int k = 0; k < t->n && t->rounds; k++)
+		if (t->seat[k].link == SL_LINK_OPEN && t->seat[k].number > t->step)
+			return true;
+	return false;
+}
+
+/* The step waits for the member. Steps stop while a member comes, so that it takes part in the one under way. */
+static bool is_awaited(const struct sl_trunk_table *t, int k)
+{
+	const struct sl_seat *s = &t->seat[k];
+	const bool comes = s->link != SL_LINK_NONE && (s->link != SL_LINK_ASKING || !is_inside(t));
+
+	if (sl_seat_is_ready(t, k) || s->state == SL_SEAT_DONE)
+		return false;
+	if (!t->goes_on)
+		return s->state == SL_SEAT_IN;
+	return sl_trunk_owes(t, k) || (!s->tired && (s->state == SL_SEAT_IN || comes));
+}
+
 struct sl_trunk_tally sl_trunk_count(const struct sl_trunk_table *t)
 {
 	struct sl_trunk_tally c = {0};
 
 	for (int k = t->first; k < t->end; k++) {
 		const struct sl_seat *s = &t->seat[k];
-		const bool ready = sl_seat_is_ready(t, k), awaited = s->state == SL_SEAT_IN && !ready;
 
-		c.members += sl_seat_is_in(s->state) || is_safe(s);
-		c.ready += ready;
-		c.awaited += awaited;
-		c.elsewhere = c.elsewhere || (awaited && s->elsewhere);
-		c.works = c.works || (!ready && s->state == SL_SEAT_LATE && s->link == SL_LINK_OPEN);
+		c.members += s->state == SL_SEAT_IN || is_safe(s);
+		c.ready += sl_seat_is_ready(t, k);
+		c.awaited += is_awaited(t, k);
 	}
 	return c;
 }
 
+int sl_trunk_least(const struct sl_trunk_table *t)
+{
+	int left = 0;
+
+	if (!t->goes_on || SL_PLANTED(NO_QUORUM))
+		return 1;
+	for (int k = 0; k < t->n; k++)
+		left += t->seat[k].state != SL_SEAT_DONE;
+	return left < t->quorum ? (left ? left : 1) : t->quorum;
+}
+
 /* The state while members gather. */
 struct gathered {
-	int here, least; /* members that are here; that are needed */
-	bool awaited;    /* an awaited member is not here */
-	bool ending;     /* an older link is still there */
-	bool done;       /* the runs of all that are here are over */
-	bool can;        /* they can go on without those that are done */
-	bool away;       /* a member that was done is not here */
-	bool old;        /* a member goes on from a step: otherwise all can begin another run */
+	int here;     /* members that are here */
+	bool awaited; /* an awaited member is not here */
+	bool ending;  /* an older link is still there */
+	bool done;    /* the runs of all that are here are over */
+	bool can;     /* they can go on without those that are done */
+	bool away;    /* a member that was done is not here */
 };
 
 static bool can_do_without(const struct sl_trunk_table *t, const struct sl_seat *s)
@@ -62,6 +92,17 @@ static bool can_do_without(const struct sl_trunk_table *t, const struct sl_seat 
 	/* With ranks this rank's newest checkpoint may not be the one to go on from: the ranks find out together. */
 	return (t->ranks || sl_hello_holds(s->hello, t->gone_at)) &&
 	       (s->state != SL_SEAT_DONE || sl_hello_is_done(s->hello));
+}
+
+/* While members gather: whether they wait for this one, which is not here. */
+static bool is_expected(const struct sl_trunk_table *t, const struct sl_seat *s)
+{
+	if (s->link != SL_LINK_NONE)
+		return false;
+	if (!t->goes_on)
+		return s->state == SL_SEAT_IN;
+	return s->state == SL_SEAT_NEVER ? t->least > 0 && !SL_PLANTED(BEGINS_WITHOUT)
+					 : s->state == SL_SEAT_IN && !s->tired;
 }
 
 static struct gathered gather(const struct sl_trunk_table *t)
@@ -72,47 +113,41 @@ static struct gathered gather(const struct sl_trunk_table *t)
 		const struct sl_seat *s = &t->seat[k];
 
 		g.ending = g.ending || s->link == SL_LINK_OPEN;
-		g.awaited = g.awaited || (s->link == SL_LINK_NONE && sl_seat_is_in(s->state));
+		g.awaited = g.awaited || is_expected(t, s);
 		g.away = g.away || (s->link == SL_LINK_NONE && s->state == SL_SEAT_DONE && t->gone_at);
 		if (s->link != SL_LINK_JOINING)
 			continue;
 		g.here++;
 		g.done = g.done && sl_hello_is_done(s->hello);
 		g.can = g.can && can_do_without(t, s);
-		g.old = g.old || !sl_hello_is_new(s->hello);
 	}
-	g.least = g.done ? 1 : sl_trunk_least(t); /* members that are done have no step to do */
 	return g;
 }
 
 bool sl_trunk_left_behind(const struct sl_trunk_table *t, bool who[])
 {
-	bool done = false, gets = false; /* gets: another member has heads and tails of that step, or may bring them */
-	bool any = false;
+	bool done = false, any = false;
 
 	for (int k = t->first; k < t->end; k++) {
 		const struct sl_seat *s = &t->seat[k];
-		const bool here = s->link != SL_LINK_NONE;
 		const bool lacks = s->link == SL_LINK_JOINING && !sl_hello_holds(s->hello, t->gone_at);
 
-		done = done || (!here && s->state == SL_SEAT_DONE);
-		gets = gets || (here ? !lacks : sl_seat_is_in(s->state) || s->state == SL_SEAT_AWAY);
+		done = done || (s->link == SL_LINK_NONE && s->state == SL_SEAT_DONE);
 		any = any || lacks;
 		if (who)
 			who[k] = lacks;
 	}
-	return any && done && t->gone_at && !t->open && !t->ranks && !(t->takes && gets);
+	return any && done && t->gone_at && !t->open && !t->ranks && !t->goes_on;
 }
 
-static bool all_here(const struct sl_trunk_table *t, bool tired)
+static bool all_here(const struct sl_trunk_table *t)
 {
 	const struct gathered g = gather(t);
 
 	if (g.ending)
 		return false;
-	if (varies(t))
-		return g.here >= g.least && (!g.awaited || tired) &&
-		       !(t->takes && g.old && sl_trunk_left_behind(t, NULL));
+	if (t->goes_on) /* members that are done have no step to do */
+		return g.here >= (g.done ? 1 : sl_trunk_least(t)) && !g.awaited;
 	/* A rank without members (`staying`) takes part in what the others do. Members that cannot go on without those
 	 * that are done wait for all. */
 	return !g.awaited && (g.here || t->staying) && (!g.away || g.can);
@@ -120,39 +155,66 @@ static bool all_here(const struct sl_trunk_table *t, bool tired)
 
 /* ---- whom a step waits for */
 
-bool sl_trunk_time_counts(const struct sl_trunk_table *t)
+/* Somebody needs head and tail, and nobody is here who has them, or will have them: those inside a round have theirs of
+ * its end, if they are enough to end it. */
+static bool lacks_ends(const struct sl_trunk_table *t)
 {
-	const struct sl_trunk_tally own = sl_trunk_count(t);
-	const struct gathered g = gather(t);
-	const int ready = own.ready + t->far.ready;
+	bool asks = false;
+	int inside = 0;
 
-	if (t->whole && !SL_PLANTED(WHOLE_IS_TIRED))
+	for (int k = 0; k < t->n; k++) {
+		const struct sl_seat *s = &t->seat[k];
+
+		if (s->link == SL_LINK_GIVEN || (s->link == SL_LINK_OPEN && s->number <= t->step))
+			return false;
+		inside += s->link == SL_LINK_OPEN;
+		asks = asks || s->link == SL_LINK_ASKING;
+	}
+	return asks && t->goes_on && inside < sl_trunk_least(t);
+}
+
+/* Whether a member that is owed the step is not ready. */
+static bool owes_any(const struct sl_trunk_table *t)
+{
+	for (int k = 0; k < t->n; k++)
+		if (sl_trunk_owes(t, k) && !sl_seat_is_ready(t, k))
+			return true;
+	return false;
+}
+
+bool sl_trunk_waits_for(const struct sl_trunk_table *t, int k)
+{
+	const struct sl_seat *s = &t->seat[k];
+
+	if (!t->goes_on || s->state == SL_SEAT_DONE || s->elsewhere)
 		return false;
 	if (!t->open)
-		return varies(t) && !g.ending && g.here >= g.least && g.awaited;
-	return own.awaited && 2 * ready >= own.members + t->far.members && ready >= sl_trunk_least(t) &&
-	       !own.elsewhere && !t->far.elsewhere;
+		return s->link == SL_LINK_NONE && s->state == SL_SEAT_IN && gather(t).here >= sl_trunk_least(t);
+	if (lacks_ends(t))
+		return s->link == SL_LINK_NONE && s->state == SL_SEAT_IN;
+	return !sl_seat_is_ready(t, k) && (s->state == SL_SEAT_IN || s->link != SL_LINK_NONE) && !owes_any(t) &&
+	       sl_trunk_count(t).ready >= sl_trunk_least(t);
 }
 
-bool sl_trunk_could(const struct sl_trunk_table *t, bool tired)
+bool sl_trunk_could(const struct sl_trunk_table *t)
 {
-	return !sl_trunk_count(t).awaited || tired;
+	return !sl_trunk_count(t).awaited;
 }
 
-static bool may_apply(const struct sl_trunk_table *t, bool tired)
+static bool may_apply(const struct sl_trunk_table *t)
 {
 	const struct sl_trunk_tally own = sl_trunk_count(t);
 
-	if (!sl_trunk_could(t, tired))
+	if (!sl_trunk_could(t))
 		return false;
 	if (!t->ranks)
 		return own.ready >= sl_trunk_least(t);
 	/* APPLY blocks the worker until the other ranks are there, and members of this rank cannot compute meanwhile.
-	 * So if no member is ready, or one may be ready soon, the other ranks must be ready first. A rank without
-	 * members has nobody to wait for. */
-	if (!own.members || (own.ready && !own.works))
+	 * So if no member is ready the other ranks must be ready first. A rank without members has nobody to wait for.
+	 */
+	if (!own.members || own.ready)
 		return true;
-	return t->far.could && own.ready + t->far.ready > 0;
+	return t->far.could && t->far.ready > 0;
 }
 
 /* ---- the end of runs */
@@ -172,21 +234,10 @@ struct sl_trunk_far sl_trunk_tell(const struct sl_trunk_table *t)
 		const struct sl_seat *s = &t->seat[k];
 
 		own.safe += is_safe(s);
-		own.end_elsewhere = own.end_elsewhere || (s->state != SL_SEAT_DONE && s->elsewhere);
 		if (is_unsafe(t, s) && s->ends_at < own.unsafe_end)
 			own.unsafe_end = s->ends_at;
 	}
 	return own;
-}
-
-bool sl_trunk_end_counts(const struct sl_trunk_table *t)
-{
-	const struct sl_trunk_far own = sl_trunk_tell(t);
-
-	if (t->whole) /* no step could be done again without a member that left */
-		return false;
-	return 2 * (own.safe + t->far.safe) >= sl_trunk_count(t).members + t->far.members && !own.end_elsewhere &&
-	       !t->far.end_elsewhere;
 }
 
 /* Member k has written its model, and another one that asked for its last weights has lost its link before it got them.
@@ -199,42 +250,43 @@ static bool some_lack_weights(const struct sl_trunk_table *t, int k)
 	return false;
 }
 
-bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k, bool end_tired)
+bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k)
 {
+	const struct sl_seat *s = &t->seat[k];
 	const uint64_t own = sl_trunk_tell(t).unsafe_end;
 	const uint64_t far = SL_PLANTED(OTHER_RANKS_MAY_REDO) ? UINT64_MAX : t->far.unsafe_end;
 
-	return t->seat[k].asks && t->seat[k].link == SL_LINK_OPEN &&
-	       (end_tired || SL_PLANTED(LEAVE_AT_ONCE) ||
-		(t->seat[k].ends_at < (far < own ? far : own) && !some_lack_weights(t, k)));
+	if (!s->asks || s->link != SL_LINK_OPEN)
+		return false;
+	if (SL_PLANTED(LEAVE_AT_ONCE))
+		return true;
+	/* Once its last state is in the store, nobody needs it. It gets the weights at once, and asks again. */
+	if (t->goes_on)
+		return !s->given || !t->keeps || t->stored >= s->number;
+	return s->ends_at < (far < own ? far : own) && !some_lack_weights(t, k);
 }
 
 /* ---- what is next */
-
-/* In rounds: if others are inside a round, a newcomer waits for its end, since the round would otherwise have to wait
- * for the newcomer's steps. If the others are too few to end the round, it comes at once. */
-static bool comes_later(const struct sl_trunk_table *t, int k)
-{
-	bool inside = false;
-	int in = 0;
-
-	if (!varies(t) || !t->rounds || sl_seat_is_in(t->seat[k].state))
-		return false;
-	for (int i = 0; i < t->n; i++)
-		if (t->seat[i].link == SL_LINK_OPEN && sl_seat_is_in(t->seat[i].state)) {
-			in++;
-			inside = inside || t->seat[i].number > t->step;
-		}
-	return inside && in >= sl_trunk_least(t);
-}
 
 static int find_coming(const struct sl_trunk_table *t)
 {
 	for (int k = 0; k < t->n; k++)
 		if ((t->seat[k].link == SL_LINK_GIVEN && !SL_PLANTED(GIVEN_STAYS_OUT)) ||
-		    (t->seat[k].link == SL_LINK_JOINING && !comes_later(t, k)))
+		    t->seat[k].link == SL_LINK_JOINING)
 			return k;
 	return -1;
+}
+
+/* Members ask for head and tail, and nobody who is here, or may soon be, has them. */
+static bool ends_are_lost(const struct sl_trunk_table *t)
+{
+	for (int k = 0; k < t->n; k++) {
+		const struct sl_seat *s = &t->seat[k];
+
+		if (s->link == SL_LINK_NONE && s->state == SL_SEAT_IN && !s->tired && !SL_PLANTED(GOES_BACK_AT_ONCE))
+			return false;
+	}
+	return lacks_ends(t);
 }
 
 /* A seat that has prepared a step: one that was done without it (`behind`), or one inside its round. */
@@ -250,28 +302,30 @@ static int find_prepared(const struct sl_trunk_table *t, bool behind)
 	return -1;
 }
 
-static int find_leaving(const struct sl_trunk_table *t, bool end_tired)
+static int find_leaving(const struct sl_trunk_table *t)
 {
 	for (int k = t->first; k < t->end; k++)
-		if (sl_trunk_may_leave(t, k, end_tired))
+		if (sl_trunk_may_leave(t, k))
 			return k;
 	return -1;
 }
 
-enum sl_trunk_act sl_trunk_next(const struct sl_trunk_table *t, bool tired, bool end_tired, int *seat)
+enum sl_trunk_act sl_trunk_next(const struct sl_trunk_table *t, int *seat)
 {
 	*seat = -1;
 	if (!t->open)
-		return all_here(t, tired) ? SL_TRUNK_CHOOSE : SL_TRUNK_WAIT;
+		return all_here(t) ? SL_TRUNK_CHOOSE : SL_TRUNK_WAIT;
 	if ((*seat = find_coming(t)) >= 0)
 		return SL_TRUNK_COME;
+	if (ends_are_lost(t))
+		return SL_TRUNK_BACK;
 	if ((*seat = find_prepared(t, true)) >= 0)
 		return t->seat[*seat].skip ? SL_TRUNK_CATCH_UP : SL_TRUNK_BEHIND;
 	if ((*seat = find_prepared(t, false)) >= 0)
 		return SL_TRUNK_STEP;
-	if ((*seat = find_leaving(t, end_tired)) >= 0)
+	if ((*seat = find_leaving(t)) >= 0)
 		return SL_TRUNK_LET_GO;
-	return may_apply(t, tired) ? SL_TRUNK_APPLY : SL_TRUNK_WAIT;
+	return may_apply(t) ? SL_TRUNK_APPLY : SL_TRUNK_WAIT;
 }
 
 /* ---- events */
@@ -290,23 +344,19 @@ void sl_trunk_joins(struct sl_trunk_table *t, int k, const struct sl_hello *hell
 	t->seat[k].hello = hello;
 }
 
-void sl_trunk_welcome(struct sl_trunk_table *t, int k, uint64_t number, bool newcomer)
+void sl_trunk_welcome(struct sl_trunk_table *t, int k, uint64_t number)
 {
 	struct sl_seat *s = &t->seat[k];
 
-	s->probation = newcomer ? 1 : s->probation;
-	s->lapses = newcomer ? 0 : s->lapses;
 	s->link = SL_LINK_OPEN;
-	s->state = s->probation ? SL_SEAT_LATE : SL_SEAT_IN;
-	s->prepared = s->skip = s->asks = s->given = false;
+	s->state = SL_SEAT_IN;
+	s->prepared = s->skip = s->asks = s->given = s->tired = false;
 	s->number = number;
 	s->ends_at = s->hello->run_steps;
 }
 
 void sl_trunk_needs_ends(struct sl_trunk_table *t, int k)
 {
-	if (!SL_PLANTED(ASKING_IS_AWAITED))
-		(void)sl_trunk_out(t, k);
 	if (!SL_PLANTED(WRONG_ENDS_ARE_KEPT) || t->seat[k].link != SL_LINK_GIVEN)
 		t->seat[k].link = SL_LINK_ASKING;
 }
@@ -320,25 +370,17 @@ void sl_trunk_has_ends(struct sl_trunk_table *t)
 
 void sl_trunk_prepared(struct sl_trunk_table *t, int k, bool skip)
 {
-	struct sl_seat *s = &t->seat[k];
-
-	if (sl_seat_is_newcomer(s)) {
-		s->state = SL_SEAT_IN;
-		s->probation = 0;
-	}
-	s->prepared = true;
-	s->skip = skip;
+	t->seat[k].prepared = true;
+	t->seat[k].skip = skip;
 }
 
 void sl_trunk_opens(struct sl_trunk_table *t, uint64_t step)
 {
 	t->open = true;
 	t->step = step;
-	for (int k = 0; k < t->n; k++) {
-		t->seat[k].probation = 0;
-		if (t->seat[k].state == SL_SEAT_LATE)
-			t->seat[k].state = SL_SEAT_IN;
-	}
+	for (int k = 0; k < t->n && t->goes_on; k++)
+		if (t->seat[k].link == SL_LINK_NONE && t->seat[k].state == SL_SEAT_IN)
+			t->seat[k].state = SL_SEAT_AWAY; /* all others are here, or patience is over */
 }
 
 void sl_trunk_gathers(struct sl_trunk_table *t)
@@ -359,17 +401,6 @@ void sl_trunk_asks(struct sl_trunk_table *t, int k)
 	t->seat[k].state = SL_SEAT_DONE;
 }
 
-bool sl_trunk_out(struct sl_trunk_table *t, int k)
-{
-	struct sl_seat *s = &t->seat[k];
-	const bool was = sl_seat_is_in(s->state);
-
-	if (was)
-		s->state = SL_SEAT_AWAY;
-	s->probation = 0;
-	return was;
-}
-
 bool sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how)
 {
 	struct sl_seat *s = &t->seat[k];
@@ -378,32 +409,24 @@ bool sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how)
 
 	close_link(s);
 	s->given = s->given && how != SL_SEAT_LEFT;
-	if (how == SL_SEAT_LEFT && welcomed && (!varies(t) || sl_seat_is_at_end(s))) {
+	if (how == SL_SEAT_LEFT && welcomed && (!t->goes_on || sl_seat_is_at_end(s))) {
 		s->state = SL_SEAT_DONE;
-		t->gone_at = varies(t) ? t->step : t->gone_at;
-	} else if (how != SL_SEAT_LOST && varies(t) && (welcomed || !t->open)) {
-		(void)sl_trunk_out(t, k);
+		t->gone_at = t->goes_on ? t->step : t->gone_at;
+	} else if (t->goes_on && s->asks && s->state == SL_SEAT_DONE) {
+		s->state = SL_SEAT_IN; /* it may lack its last weights */
+	} else if (t->goes_on && how != SL_SEAT_LOST && s->state == SL_SEAT_IN && (welcomed || !t->open)) {
+		s->state = SL_SEAT_AWAY; /* it was stopped, and does not come back soon */
 	}
+	if (t->goes_on)
+		s->asks = s->given = false;
 	return breaks;
 }
 
-void sl_trunk_in_time(struct sl_trunk_table *t, int k)
+void sl_trunk_missed(struct sl_trunk_table *t, int k)
 {
 	struct sl_seat *s = &t->seat[k];
 
-	s->probation -= s->probation > 0;
-	if (s->state == SL_SEAT_LATE && !s->probation)
-		s->state = SL_SEAT_IN;
-}
-
-bool sl_trunk_late(struct sl_trunk_table *t, int k)
-{
-	struct sl_seat *s = &t->seat[k];
-
-	if (s->state != SL_SEAT_IN)
-		return false;
-	s->probation = 1 << (s->lapses < PROBATION_MOST ? s->lapses : PROBATION_MOST);
-	s->lapses++;
-	s->state = SL_SEAT_LATE;
-	return true;
+	s->missed += t->round;
+	if (s->state == SL_SEAT_IN && s->link == SL_LINK_NONE)
+		s->state = SL_SEAT_AWAY;
 }

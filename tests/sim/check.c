@@ -346,7 +346,7 @@ static char *losses_of(const char *dir, bool evaluations, int member, double rat
 
 bool sim_row_varies(const struct sim_row *row)
 {
-	return strstr(row->sets, "share.clients=") != NULL;
+	return strstr(row->sets, "share.least=0 ") != NULL;
 }
 
 bool sim_row_is_vertical(const struct sim_row *row)
@@ -402,7 +402,7 @@ static bool run_local(const struct sim_row *row, const char *more, const char *a
 						   : "three-2",
 				 strstr(row->sets, "clip_norm") ? "-clip" : "");
 		}
-	} else if (row->members && !sim_row_varies(row)) {
+	} else if (row->members) {
 		argv[argc++] = "--clients";
 		argv[argc++] = clients;
 	}
@@ -454,16 +454,10 @@ bool sim_reference_make(const struct sim_row *row, const char *splitc)
 	       read_outcome(row, dir, reference[at]);
 }
 
-/* MEMBER:STEP of all that missed a step, as --absent takes them. */
+/* As the server's log has it. */
 static void list_absent(char *out, size_t cap)
 {
-	size_t len = 0;
-
-	out[0] = '\0';
-	for (int step = 0; step < SIM_STEPS; step++)
-		for (int k = 0; k < sim.members && len < cap; k++)
-			if (sim.missed[step][k])
-				len += (size_t)snprintf(out + len, cap - len, "%s%d:%d", len ? "," : "", k, step + 1);
+	snprintf(out, cap, "%s", sim.absent);
 }
 
 /* A constant rate for each step, of which an epoch has ten: they are read from the log. */
@@ -483,7 +477,7 @@ static void list_rates(char *out, size_t cap)
 /* The reference of a row that is told what happened in this seed, into `told`. */
 static bool tell_reference(const struct sim_row *row, struct outcome told[SIM_MEMBERS])
 {
-	char what[2048], here[PATH_MAX], dir[64];
+	char what[sizeof sim.absent], here[PATH_MAX], dir[64];
 
 	if (!getcwd(here, sizeof here))
 		return false;
@@ -532,6 +526,13 @@ void sim_compare(const struct sim_row *row)
 		sim_trace("%s: weights %016llx, told %016llx", name, (unsigned long long)weights_of(dir),
 			  (unsigned long long)is[k].weights);
 		losses = losses_of(dir, row->oracle != SIM_ABSENT, does_parts(row) ? k : -1, NULL);
+		if (sim.traced && weights_of(dir) != is[k].weights) {
+			char *copy = strdup(losses);
+
+			other = copy ? first_other(copy, is[k].losses) : NULL;
+			sim_trace("%s: the first other loss is %s", name, other ? other : "none");
+			free(copy);
+		}
 		if (sim_row_is_vertical(row) ? !is_part_of(&is[k], dir) : weights_of(dir) != is[k].weights)
 			sim_fail("%s: other weights than --local", name);
 		else if (sim_row_is_vertical(row) && k < row->members - 1) /* it has no losses */

@@ -55,10 +55,10 @@ static const char *const link_event[LINK_EVENT_COUNT] = {LINK_STATE(TICK),   LIN
 							 LINK_STATE(FAILED), LINK_STATE(QUIET), LINK_STATE(PAUSE),
 							 LINK_STATE(CLOSE)};
 static const char *const trunk_mode[MODES] = {NAME(, FIXED), NAME(, ROUNDS), NAME(, VARIES), NAME(, TOGETHER)};
-static const char *const trunk_act[ACTS] = {ACT(WAIT),     ACT(CHOOSE), ACT(COME),   ACT(BEHIND),
+static const char *const trunk_act[ACTS] = {ACT(WAIT),     ACT(CHOOSE), ACT(COME),   ACT(BACK), ACT(BEHIND),
 					    ACT(CATCH_UP), ACT(STEP),   ACT(LET_GO), ACT(APPLY)};
-static const char *const come[COMES] = {COMES_AS(HERE), COMES_AS(LONGER), COMES_AS(BACK),   COMES_AS(BEHIND),
-					COMES_AS(ANEW), COMES_AS(LOST),   COMES_AS(NOWHERE)};
+static const char *const come[COMES] = {COMES_AS(HERE), COMES_AS(LONGER), COMES_AS(BACK),
+					COMES_AS(OWN),  COMES_AS(LOST),   COMES_AS(NOWHERE)};
 
 static const struct {
 	int states, events;
@@ -94,8 +94,8 @@ void __real_sl_drive_leave(struct drive *d, enum sl_err err);
 void __wrap_sl_drive_leave(struct drive *d, enum sl_err err);
 void __real_sl_link_event(struct sl_link *l, enum link_event ev);
 void __wrap_sl_link_event(struct sl_link *l, enum link_event ev);
-enum sl_trunk_act __real_sl_trunk_next(const struct sl_trunk_table *t, bool tired, bool end_tired, int *seat);
-enum sl_trunk_act __wrap_sl_trunk_next(const struct sl_trunk_table *t, bool tired, bool end_tired, int *seat);
+enum sl_trunk_act __real_sl_trunk_next(const struct sl_trunk_table *t, int *seat);
+enum sl_trunk_act __wrap_sl_trunk_next(const struct sl_trunk_table *t, int *seat);
 enum sl_come __real_sl_record_come(struct sl_records *r, int k, uint64_t *newest);
 enum sl_come __wrap_sl_record_come(struct sl_records *r, int k, uint64_t *newest);
 
@@ -138,13 +138,11 @@ void __wrap_sl_link_event(struct sl_link *l, enum link_event ev)
 	__real_sl_link_event(l, ev);
 }
 
-enum sl_trunk_act __wrap_sl_trunk_next(const struct sl_trunk_table *t, bool tired, bool end_tired, int *seat)
+enum sl_trunk_act __wrap_sl_trunk_next(const struct sl_trunk_table *t, int *seat)
 {
-	const enum sl_trunk_act act = __real_sl_trunk_next(t, tired, end_tired, seat);
+	const enum sl_trunk_act act = __real_sl_trunk_next(t, seat);
 
-	sim_cover->rule[TRUNK][t->whole ? TOGETHER : t->least ? VARIES : t->rounds ? ROUNDS : FIXED][act] = true;
-	if (act == SL_TRUNK_BEHIND && !t->least && !t->rounds)
-		sim_note_behind(*seat, t->seat[*seat].number);
+	sim_cover->rule[TRUNK][t->whole ? TOGETHER : t->goes_on ? VARIES : t->rounds ? ROUNDS : FIXED][act] = true;
 	return act;
 }
 
@@ -152,7 +150,7 @@ enum sl_come __wrap_sl_record_come(struct sl_records *r, int k, uint64_t *newest
 {
 	const enum sl_come how = __real_sl_record_come(r, k, newest);
 
-	sim_cover->rule[COME][r->varies ? VARIES : FIXED][how] = true;
+	sim_cover->rule[COME][r->goes_on ? VARIES : FIXED][how] = true;
 	return how;
 }
 

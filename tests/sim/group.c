@@ -1,38 +1,56 @@
 /* What a group does, as the simulator sees it: these take the product's functions in front, and call them. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "server/group/group_log.h"
 #include "server/trunk/trunk_records.h"
 #include "tests/sim/sim.h"
 
-void __real_sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t steps, bool others_missed);
-void __wrap_sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t steps, bool others_missed);
+enum sl_err __real_sl_group_log_step(struct sl_group_log *l, uint64_t steps, const struct sl_group_set *with);
+enum sl_err __wrap_sl_group_log_step(struct sl_group_log *l, uint64_t steps, const struct sl_group_set *with);
+enum sl_err __real_sl_group_log_return(struct sl_group_log *l, int member, uint64_t own);
+enum sl_err __wrap_sl_group_log_return(struct sl_group_log *l, int member, uint64_t own);
+void __real_sl_group_log_cut(struct sl_group_log *l, uint64_t step);
+void __wrap_sl_group_log_cut(struct sl_group_log *l, uint64_t step);
 void __real_sl_trunk_opens(struct sl_trunk_table *t, uint64_t step);
 void __wrap_sl_trunk_opens(struct sl_trunk_table *t, uint64_t step);
 
-/* Notes who takes part in a step. */
-void __wrap_sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t steps, bool others_missed)
+/* Notes the list, which tells the reference who takes part. */
+static void note_log(const struct sl_group_log *l)
 {
-	for (uint64_t step = r->done; step < r->done + steps && step < SIM_STEPS; step++)
-		for (int k = 0; k < r->n; k++)
-			sim.missed[step][k] = took[k] != SL_TOOK_PART;
-	__real_sl_records_stepped(r, took, steps, others_missed);
+	struct sl_buf text = {0};
+
+	if (sl_group_log_text(l, sim.members, &text) == SL_OK)
+		snprintf(sim.absent, sizeof sim.absent, "%s", (const char *)text.data);
+	free(text.data);
 }
 
-/* A slow member may compute a step that was done without it, and hears then which ones it has missed: it computes none
- * of these. */
-void sim_note_behind(int member, uint64_t step)
+enum sl_err __wrap_sl_group_log_step(struct sl_group_log *l, uint64_t steps, const struct sl_group_set *with)
 {
-	static uint64_t last[SIM_MEMBERS];
-	static int in_row[SIM_MEMBERS];
+	const uint64_t from = l->end;
+	const enum sl_err err = __real_sl_group_log_step(l, steps, with);
 
-	if (step == last[member])
-		return;
-	in_row[member] = step == last[member] + 1 ? in_row[member] + 1 : 1;
-	last[member] = step;
-	if (in_row[member] > 2)
-		sim_fail("%s computes steps up to %llu, which were done without it", sim_name(&sim.proc[member]),
-			 (unsigned long long)step + 1);
+	for (uint64_t step = from; step < from + steps && step < SIM_STEPS; step++)
+		for (int k = 0; k < sim.members; k++)
+			sim.missed[step][k] = !sl_group_set_has(with, k);
+	note_log(l);
+	return err;
+}
+
+enum sl_err __wrap_sl_group_log_return(struct sl_group_log *l, int member, uint64_t own)
+{
+	const enum sl_err err = __real_sl_group_log_return(l, member, own);
+
+	note_log(l);
+	return err;
+}
+
+/* A server that begins, or a group that goes back, has read a log and cuts it. */
+void __wrap_sl_group_log_cut(struct sl_group_log *l, uint64_t step)
+{
+	__real_sl_group_log_cut(l, step);
+	note_log(l);
 }
 
 void sim_note_file(const char *path)
@@ -49,6 +67,11 @@ void sim_note_file(const char *path)
 void __wrap_sl_trunk_opens(struct sl_trunk_table *t, uint64_t step)
 {
 	const unsigned all = 1u << SIM_SERVES | ((1u << t->n) - 1);
+
+	if (t->goes_on) { /* its members' files do not decide */
+		__real_sl_trunk_opens(t, step);
+		return;
+	}
 
 	for (uint64_t later = step + 1; later < SIM_STEPS; later++) {
 		if (sim.on_disk[later] == all && !sim_fired(SIM_SPOILS_DISKS))

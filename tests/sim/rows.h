@@ -21,9 +21,9 @@ ROW("random", "codec.head_act=randomk:0.5 codec.mid_act=quant:4", 0)
 ROW("one-chunk", "train.chunks=1", 0)
 ROW("exit", "train.on_checkpoint_error=exit", 0)
 ROW("freeze", "train.freeze=layer1.*", 0)
-ROW("sync", "share.straggler_s=0", 3)
-ROW("rounds", "share.straggler_s=0 share.mode=rounds share.round=2", 3)
-ROW("serial", "share.straggler_s=0 share.mode=serial", 3)
+ROW("sync", "share.least=1", 3)
+ROW("rounds", "share.least=1 share.mode=rounds share.round=2", 3)
+ROW("serial", "share.least=1 share.mode=serial", 3)
 ROW("labels", "train.label_smoothing=0.1 train.mixup=0.2 train.drop_last=true train.chunk_loss=sum", 0)
 ROW("nesterov", "train.optimizer.kind=sgd train.optimizer.nesterov=true train.optimizer.weight_decay=0.01", 0)
 ROW("limit", "train.max_steps=23 train.eval_every=2 train.class_weights=balanced", 0)
@@ -31,28 +31,32 @@ ROW("steps", "train.schedule.kind=step train.schedule.every_epochs=1 train.sched
     0)
 ROW("metric", "train.keep_best=true train.metrics=balanced_accuracy train.best_metric=balanced_accuracy", 0)
 ROW("stop-loss", "train.stop.patience=1 train.stop.metric=loss train.stop.min_delta=0.01 train.epochs=6", 0)
-ROW("private", "share.straggler_s=0 share.ends=private", 3)
-ROW("ends", "share.straggler_s=0 codec.end_grad=topk:0.5,ef=true codec.end_mean=quant:8 share.layers=all", 3)
-ROW("average", "share.straggler_s=0 share.mode=rounds share.round=3 share.moments=average", 3)
-ROW("clip-sync", "share.straggler_s=0 train.clip_norm=0.5", 3)
-ROW("clip-private", "share.straggler_s=0 share.ends=private train.clip_norm=0.5", 3)
-ROW("clip-rounds", "share.straggler_s=0 share.mode=rounds share.round=2 train.clip_norm=0.5", 3)
+ROW("private", "share.least=1 share.ends=private", 3)
+ROW("ends", "share.least=1 codec.end_grad=topk:0.5,ef=true codec.end_mean=quant:8 share.layers=all", 3)
+ROW("average", "share.least=1 share.mode=rounds share.round=3 share.moments=average", 3)
+ROW("clip-sync", "share.least=1 train.clip_norm=0.5", 3)
+ROW("clip-private", "share.least=1 share.ends=private train.clip_norm=0.5", 3)
+ROW("clip-rounds", "share.least=1 share.mode=rounds share.round=2 train.clip_norm=0.5", 3)
 OTHER("two-paths", "train.checkpoint_every=3", 0, SIM_RATES, 1u << SIM_FULL | 1u << SIM_IO_ERROR)
 /* A run whose last state was not kept cannot be made longer. */
 OTHER("longer", "", 0, SIM_LONGER, 1u << SIM_FULL | 1u << SIM_IO_ERROR | 1u << SIM_OLD_DISK | 1u << SIM_NEW_DISK)
-OTHER("late", "share.straggler_s=1 codec.head_act=quant:8 codec.head_grad=quant:8", 3, SIM_ABSENT, SIM_SPOILS_DISKS)
-OTHER("late-private", "share.straggler_s=1 share.ends=private", 3, SIM_ABSENT, SIM_ENDS_PROCESSES)
-OTHER("come-and-go",
-      "share.clients=2..4 share.wait_s=30 share.straggler_s=1 codec.head_act=quant:8 codec.head_grad=quant:8", 4,
+OTHER("late", "share.least=0.5 share.quorum=2 share.patience_s=1 codec.head_act=quant:8 codec.head_grad=quant:8", 3,
       SIM_ABSENT, SIM_SPOILS_DISKS)
-ROW("zero", "share.straggler_s=0 share.mode=rounds share.round=3 share.ends=round share.moments=zero", 3)
+OTHER("late-private", "share.least=0.5 share.quorum=2 share.patience_s=1 share.ends=private", 3, SIM_ABSENT,
+      SIM_ENDS_PROCESSES)
+OTHER("come-and-go",
+      "share.clients=4 share.quorum=2 share.least=0 share.wait_s=300 share.patience_s=1 codec.head_act=quant:8 "
+      "codec.head_grad=quant:8",
+      4, SIM_ABSENT, SIM_SPOILS_DISKS)
+ROW("zero", "share.least=1 share.mode=rounds share.round=3 share.ends=round share.moments=zero", 3)
 ROW("unequal",
-    "share.straggler_s=0 share.mode=rounds share.round=2 share.ends=private data.partition=dirichlet:2 "
+    "share.least=1 share.mode=rounds share.round=2 share.ends=private data.partition=dirichlet:2 "
     "train.max_steps=14",
     3)
-ROW("turns", "share.straggler_s=0 share.mode=serial share.ends=private data.partition=dirichlet:2", 3)
+ROW("turns", "share.least=1 share.mode=serial share.ends=private data.partition=dirichlet:2", 3)
 OTHER("come-and-go-rounds",
-      "share.clients=2..4 share.wait_s=30 share.straggler_s=1 share.mode=rounds share.round=2 share.moments=average "
+      "share.clients=4 share.quorum=2 share.least=0 share.wait_s=300 share.patience_s=1 share.mode=rounds "
+      "share.round=2 share.moments=average "
       "codec.head_act=quant:8 codec.head_grad=quant:8",
       4, SIM_ABSENT, SIM_SPOILS_DISKS)
 /* A lost message on a link that stays up holds a script up for ever: it may take any time between two calls. */
@@ -60,12 +64,15 @@ OTHER("script", "", 0, SIM_SCRIPT, 1u << SIM_DROP)
 /* A value that stays at home and crosses, too; and two that cross, one of which stays at home. */
 ROW("homes", "head_end=a1 tail_begin=c2", 0)
 ROW("several", "head_end=b1 tail_begin=c2 cut_values=2", 0)
-ROW("files", "share.straggler_s=0 share.ends=private data.dir=../data-%m share.epoch_steps=10", 3)
-OTHER("late-serial", "share.straggler_s=1 share.mode=serial codec.head_act=quant:8 codec.head_grad=quant:8", 3,
-      SIM_ABSENT, SIM_SPOILS_DISKS)
+ROW("files", "share.least=1 share.ends=private data.dir=../data-%m share.epoch_steps=10", 3)
+OTHER("late-serial",
+      "share.least=0.5 share.quorum=2 share.patience_s=1 share.mode=serial codec.head_act=quant:8 "
+      "codec.head_grad=quant:8",
+      3, SIM_ABSENT, SIM_SPOILS_DISKS)
 /* With share.moments: keep the moments of a member's part of a round stay, though it died in it. */
 OTHER("late-rounds",
-      "share.straggler_s=1 share.mode=rounds share.round=2 share.moments=average codec.head_act=quant:8 "
+      "share.least=0.5 share.quorum=2 share.patience_s=1 share.mode=rounds share.round=2 share.moments=average "
+      "codec.head_act=quant:8 "
       "codec.head_grad=quant:8",
       3, SIM_ABSENT, SIM_SPOILS_DISKS)
 ROW("vertical", "share.mode=vertical", 2)
@@ -75,10 +82,10 @@ ROW("clip-vertical", "share.mode=vertical train.clip_norm=0.5", 2)
 ROW("clip-vertical-three",
     "share.mode=vertical model.network=../three.safetensors head_end=r1 tail_begin=d cut_values=3 train.clip_norm=0.5",
     3)
-OTHER("come-and-go-private", "share.clients=2..4 share.wait_s=30 share.straggler_s=1 share.ends=private", 4, SIM_ABSENT,
-      SIM_ENDS_PROCESSES)
-ROW("batches", "share.straggler_s=0 share.mode=serial data.dir=../data-%m data.like=../like.json share.batches=10,7,4",
-    3)
+OTHER("come-and-go-private",
+      "share.clients=4 share.quorum=2 share.least=0 share.wait_s=300 share.patience_s=1 share.ends=private", 4,
+      SIM_ABSENT, SIM_ENDS_PROCESSES)
+ROW("batches", "share.least=1 share.mode=serial data.dir=../data-%m data.like=../like.json share.batches=10,7,4", 3)
 /* One client with three sources of data. */
 ROW("sources",
     "model.network=../three.safetensors head_end=r1 tail_begin=d cut_values=3 data.dir=../named data.id=id "

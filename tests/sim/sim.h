@@ -123,6 +123,7 @@ extern struct sim {
 	uint64_t events, hash;
 	long seen[256];                      /* passages of each failpoint */
 	bool missed[SIM_STEPS][SIM_MEMBERS]; /* a step of the group was done without this member */
+	char absent[4096];                   /* the list for --absent, as the server's log has it */
 	unsigned on_disk[SIM_STEPS];         /* processes, as bits, that have written a checkpoint of that step */
 	int slow;                            /* how many times longer jobs take */
 	bool learns;                         /* script.c: this run without faults is the reference */
@@ -208,8 +209,7 @@ bool sim_row_varies(const struct sim_row *row);                         /* its m
 void sim_compare(const struct sim_row *row);
 
 /* ---- group.c */
-void sim_note_file(const char *path);            /* it has got its name */
-void sim_note_behind(int member, uint64_t step); /* the member has computed a step that was done without it */
+void sim_note_file(const char *path); /* it has got its name */
 
 /* ---- loop.c, net.c, disk.c */
 void sim_loop_term(struct sim_proc *proc);

@@ -1,0 +1,83 @@
+#include "client/train/group_record.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+json_t *sl_group_record_read(const char *text)
+{
+	json_t *record = text ? json_loads(text, 0, NULL) : NULL;
+	const json_t *member = json_object_get(record, "members");
+
+	for (size_t k = 0; record && k < json_array_size(member); k++)
+		if (!json_is_integer(json_object_get(json_array_get(member, k), "steps"))) {
+			json_decref(record);
+			record = NULL;
+		}
+	if (record && json_is_array(member) && json_is_integer(json_object_get(record, "steps")) &&
+	    json_is_number(json_object_get(record, "least")) && json_is_string(json_object_get(record, "absent")))
+		return record;
+	json_decref(record);
+	return NULL;
+}
+
+static double part_of(const json_t *record, size_t k)
+{
+	const json_t *member = json_array_get(json_object_get(record, "members"), k);
+	const double steps = json_number_value(json_object_get(record, "steps"));
+
+	return steps > 0 ? json_number_value(json_object_get(member, "steps")) / steps : 1;
+}
+
+/* Prints the items of the list that are member k's, without its number. */
+static void print_away(const char *list, size_t k)
+{
+	char name[24];
+	const size_t len = (size_t)snprintf(name, sizeof name, "%zu:", k);
+	int n = 0;
+
+	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {
+		if (strncmp(at, name, len) != 0)
+			continue;
+		if (++n <= 4)
+			printf("%s%.*s", n == 1 ? "  away in steps " : ", ", (int)(strcspn(at, ",") - len), at + len);
+	}
+	if (n > 4)
+		printf(" and %d times more", n - 4);
+}
+
+void sl_group_record_print(const json_t *record)
+{
+	const json_t *members = json_object_get(record, "members");
+	const char *absent = json_string_value(json_object_get(record, "absent"));
+
+	if (!record)
+		return;
+	printf("member   steps           rows\n");
+	for (size_t k = 0; k < json_array_size(members); k++) {
+		const json_t *member = json_array_get(members, k);
+
+		printf("%-8zu %-7" JSON_INTEGER_FORMAT " %5.1f %%  %5.1f %%", k,
+		       json_integer_value(json_object_get(member, "steps")), 100 * part_of(record, k),
+		       json_number_value(json_object_get(member, "rows")));
+		print_away(absent, k);
+		putchar('\n');
+	}
+	if (*absent)
+		printf("the same run in one process: --local --clients %zu --absent %s\n", json_array_size(members),
+		       absent);
+}
+
+enum sl_err sl_group_record_check(const json_t *record, struct sl_fail *fail)
+{
+	const double least = json_number_value(json_object_get(record, "least"));
+
+	for (size_t k = 0; k < json_array_size(json_object_get(record, "members")); k++)
+		if (part_of(record, k) < least)
+			return sl_fail_at(
+				fail, "share.least", SL_ERR_UNMET,
+				"the run is done, and member %zu took part in %.1f %% of its steps, where %.1f %% "
+				"were to be (share.unmet: go_on)",
+				k, 100 * part_of(record, k), 100 * least);
+	return SL_OK;
+}

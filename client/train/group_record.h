@@ -1,0 +1,17 @@
+/* Who took part in the steps of a group that goes on, as its server says it (docs/WIRE.md, Record). It is the server's
+ * word. Any thread. */
+#ifndef SL_CLIENT_TRAIN_GROUP_RECORD_H
+#define SL_CLIENT_TRAIN_GROUP_RECORD_H
+
+#include <jansson.h>
+
+#include "common/base/err.h"
+
+/* The record as a new reference; NULL: `text` is NULL, or no record. */
+json_t *sl_group_record_read(const char *text);
+/* Prints a row for each member to stdout, and how to repeat the run in one process. */
+void sl_group_record_print(const json_t *record);
+/* UNMET: a member took part in a smaller share of the steps than share.least. */
+enum sl_err sl_group_record_check(const json_t *record, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,155 @@
+/* The events of a group's members: what their sessions tell it. On the loop. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "server/group/group_impl.h"
+
+static void joining(struct sl_middle *m)
+{
+	struct sl_group *g = m->group;
+	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
+	struct sl_fail why;
+
+	if (p->m && p->m != m) {
+		sl_fail_set(&why, SL_ERR_PEER_LOST, "replaced by a newer link of the same member");
+		sl_group_end_member(p, &why);
+	}
+	if (g->back_of == sl_group_seat_of(m))
+		g->back_of = -1;
+	sl_group_hear_in(g);
+	/* The seat keeps its state until the welcome: the session may turn out not to be its member. */
+	p->m = m;
+	p->role = m->agreement.agreed.share.role;
+	p->sends = m->agreement.agreed.share.sends;
+	p->answer = ANSWER_NONE;
+	p->refused[0] = '\0';
+	sl_trunk_joins(&g->t, sl_group_seat_of(m), &sl_port_session(m->port)->hello);
+	if (!g->t.open) {
+		g->turns.count[sl_group_seat_of(m)] = (uint64_t)m->agreement.agreed.share.turns;
+		sl_group_say_here(g, sl_group_seat_of(m));
+	}
+	sl_group_advance(g);
+}
+
+static void prepared(struct sl_middle *m)
+{
+	struct sl_group *g = m->group;
+	const int k = sl_group_seat_of(m);
+	struct sl_seat *seat = &g->t.seat[k];
+	struct sl_fail why;
+
+	if (g->member[k].m != m)
+		return;
+	sl_trunk_prepared(&g->t, k, sl_session_skips(sl_port_session(m->port)));
+	if (sl_seat_is_ready(&g->t, k))
+		sl_group_clock_ready(g, k);
+	if (!seat->skip && !sl_turns_own(&g->turns, k, seat->number)) {
+		sl_fail_set(&why, SL_ERR_PROTOCOL, "step %" PRIu64 " of group %s is not member %d's: it is member %d's",
+			    seat->number, g->name, k, sl_turns_whose(&g->turns, seat->number));
+		sl_group_end_member(&g->member[k], &why);
+	}
+	sl_group_advance(g);
+}
+
+static void asked(struct sl_middle *m)
+{
+	if (sl_group_hear_ask(m->group, m))
+		sl_group_advance(m->group);
+}
+
+static void given(struct sl_middle *m)
+{
+	struct sl_group *g = m->group;
+	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
+
+	if (p->m == m && p->answer == ANSWER_AWAITED)
+		p->answer = ANSWER_THERE;
+	sl_group_advance(g);
+}
+
+/* Nobody has a link to a group that goes on: it stays for a while, so that those that come need not go back. */
+static bool is_alone(const struct sl_group *g)
+{
+	bool needed = false;
+
+	for (int k = 0; k < g->n; k++) {
+		if (g->member[k].m)
+			return false;
+		needed = needed || g->t.seat[k].state == SL_SEAT_IN || g->t.seat[k].state == SL_SEAT_AWAY;
+	}
+	return sl_group_goes_on(g) && g->t.open && needed;
+}
+
+static void moved(struct sl_middle *m)
+{
+	sl_group_go_on(m->group);
+}
+
+static void over(struct sl_middle *m, const struct sl_fail *why)
+{
+	struct sl_group *g = m->group;
+	const int k = sl_group_seat_of(m);
+
+	if (why && why->code == SL_ERR_MISMATCH) /* its client will not come again: the others hear why it is missing */
+		snprintf(g->member[k].refused, sizeof g->member[k].refused, "%.199s", why->text);
+	g->member[k].entered--;
+	if (g->member[k].m != m)
+		return;
+	g->member[k].m = NULL;
+	g->member[k].answer = ANSWER_NONE;
+	if (sl_trunk_over(&g->t, k, m->ended)) /* no step can be done without it: all begin this one again */
+		sl_group_end_others(g, k, "was lost", "was lost in", g->t.step + 1);
+	if (is_alone(g))
+		sl_group_stay_for_a_while(g);
+	if (sl_group_goes_on(g) && m->ended != SL_SEAT_LOST)
+		sl_log_limited(SL_LOG_INFO, "group-leaves", "group %s: member %d leaves behind step %" PRIu64 ": %s",
+			       g->name, k, g->t.step, m->ended == SL_SEAT_LEFT ? "its run is done" : "it was stopped");
+	if (g->back_of == k)
+		g->back_of = -1;
+	sl_group_advance(g);
+}
+
+static void leave(struct sl_middle *m)
+{
+	sl_group_release(m->group);
+	m->group = NULL;
+}
+
+/* (worker) In a vertical group all parties compute with the trunk's. */
+static struct sl_exec *executor(const struct sl_middle *m)
+{
+	return m->trunk.plan->spec.party ? m->group->trunk.exec : m->trunk.exec;
+}
+
+const struct sl_seat_kind sl_group_seat_kind = {
+	.lend = sl_group_lend,
+	.task = {[SL_TASK_OPEN] = sl_group_open,
+		 [SL_TASK_INSTALL] = sl_group_install,
+		 [SL_TASK_PREPARE] = sl_group_check,
+		 [SL_TASK_MEAN] = sl_group_ends_mean,
+		 [SL_TASK_GATHER] = sl_group_gather},
+	.exec = executor,
+	.last = sl_group_last,
+	.action = {[SL_ACTION_JOINING] = joining,
+		   [SL_ACTION_PREPARED] = prepared,
+		   [SL_ACTION_ASKED] = asked,
+		   [SL_ACTION_GIVEN] = given,
+		   [SL_ACTION_MOVED] = moved},
+	.over = over,
+	.leave = leave,
+};
+
+enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
+			       const struct sl_trunk_store *store)
+{
+	struct sl_group_list *gs = calloc(1, sizeof *gs);
+
+	if (!gs)
+		return SL_ERR_NOMEM;
+	*gs = (struct sl_group_list){.loop = loop, .worker = worker, .store = *store, .seat = &sl_group_seat_kind};
+	gs->store.owner = NULL;
+	*out = gs;
+	return SL_OK;
+}
