@@ -190,16 +190,15 @@ static void print_group(FILE *file, const struct sl_status_session *s)
 
 	put_line(name, sizeof name, s->group);
 	fprintf(file, "  member %" PRId64 " of ", s->member);
-	if (s->members_least)
-		fprintf(file, "%" PRId64 "..", s->members_least);
 	fprintf(file, "%" PRId64 " in group %s, which has done %" PRId64 " step%s", s->members, name, s->group_step,
 		sl_plural(s->group_step));
 	if (s->members_here < s->members)
 		fprintf(file, "; %" PRId64 " %s there", s->members_here, s->members_here == 1 ? "is" : "are");
 	if (s->missing[0])
 		print_text(file, "; missing: ", s->missing);
-	if (s->late)
-		fprintf(file, "; late %" PRId64 " time%s", s->late, sl_plural(s->late));
+	if (s->late && s->group_step)
+		fprintf(file, "; %" PRId64 " of these without it (it has %.1f %%)", s->late,
+			100.0 * (double)(s->group_step - s->late) / (double)s->group_step);
 	fprintf(file, "%s\n", s->awaited ? "; awaited" : "");
 }
 

@@ -326,7 +326,6 @@ void sl_group_note_late(struct sl_group *g, int k)
 	struct sl_group_member *p = &g->member[k];
 
 	sl_trunk_missed(&g->t, k);
-	p->late++;
 	if (!p->misses++)
 		sl_log_limited(SL_LOG_WARN, "group-late", "group %s: step %" PRIu64 " was done without member %d, %s",
 			       g->name, g->t.step, k, p->m ? "which was late" : "whose link is lost");
@@ -486,7 +485,7 @@ void sl_group_status(const struct sl_group *g, const struct sl_middle *m, struct
 	for (int i = 0; i < g->n; i++)
 		out->members_here += g->member[i].m != NULL;
 	out->group_step = (int64_t)g->t.step;
-	out->late = g->member[k].late;
+	out->late = (int64_t)g->t.seat[k].missed; /* since the group's first step */
 	out->awaited =
 		g->t.open && g->member[k].m == m && g->t.seat[k].state == SL_SEAT_IN && !sl_seat_is_ready(&g->t, k);
 }

@@ -21,7 +21,6 @@ struct sl_group_member {
 	enum sl_conf_share_role role; /* in a vertical group: of m, or of the last one that was admitted */
 	int sends;                    /* the same: of the middle's inputs those that it gives; 0: all, or none */
 	int backward; /* the same: chunks of the pass whose head_grad was begun; -1: its order is back */
-	int late;     /* steps that were done without it since this server knows it */
 	int misses;   /* those in a row, up to now */
 	/* in a group that goes on, how long a step waits for it (group_await.c) */
 	uint64_t began_ms; /* when it could begin the step under way */
