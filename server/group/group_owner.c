@@ -31,15 +31,23 @@ static bool has_other_key(const struct sl_group_seat *seat)
 	return seat->m->owned && !is_zero(seat->owner.byte) && !sl_key_equal(&seat->owner, &seat->m->owner);
 }
 
+/* In a group that goes on: nobody has had the seat, or its run is done. */
+static bool is_free(const struct sl_record *record)
+{
+	return record->state == SL_SEAT_NEVER || record->state == SL_SEAT_DONE;
+}
+
 enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail *fail)
 {
 	const struct sl_group_seat *seat = &g->seat[k];
 	const struct sl_record *record = &g->trunk.r.seat[k];
 	const struct sl_hello *hello = sl_group_hello(g, k);
 
-	if (!sl_group_is_foreign(g, k) || (sl_group_goes_on(g) && record->state != SL_SEAT_IN))
+	if (!sl_group_is_foreign(g, k) || (sl_group_goes_on(g) && is_free(record)))
 		return SL_OK;
-	if ((sl_hello_is_new(hello) || sl_record_can_begin_anew(record)) && !has_other_key(seat))
+	/* the same key is the same site, which may have lost its files */
+	if ((sl_hello_is_new(hello) || sl_record_can_begin_anew(record) || (sl_group_goes_on(g) && seat->m->owned)) &&
+	    !has_other_key(seat))
 		return SL_OK;
 	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
 			  "member %d of group %s is the run of another client: "
