@@ -35,7 +35,7 @@ struct sl_local_state;
 enum sl_err sl_local_copy_ends(struct sl_local *local, const struct sl_local *from) SL_MUST_CHECK;
 enum sl_err sl_local_give_ends(struct sl_local *local, const struct sl_local_state *state) SL_MUST_CHECK;
 void sl_local_forget_codecs(struct sl_local *local);
-const float *sl_local_told(const struct sl_local *local);
+float *sl_local_told(const struct sl_local *local);
 void sl_local_hear(struct sl_local *local, struct sl_bytes mean);
 /* For ends that are averaged, at a round's last step: the member sends its change of the round, between _begin and _end
  * or before _pass. with_step: the change includes this member's part of the step. */

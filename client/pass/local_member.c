@@ -18,7 +18,7 @@ const struct sl_end_layout *sl_local_end_layout(const struct sl_local *l)
 	return &l->layout;
 }
 
-const float *sl_local_told(const struct sl_local *l)
+float *sl_local_told(const struct sl_local *l)
 {
 	return l->change;
 }

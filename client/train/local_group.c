@@ -199,7 +199,8 @@ static enum sl_err evaluate(struct group *g)
 static enum sl_err compute(struct group *g, int k)
 {
 	struct member *m = &g->member[k];
-	const double most = m->conf.agreed.share.member_norm;
+	const struct sl_part_bound bound = {m->conf.agreed.share.member_norm,
+					    m->conf.agreed.share.over_norm == SL_OVER_CLIP};
 	enum sl_err err = sl_loader_take(m->loader[SL_SPLIT_TRAIN], &m->batch, g->fail);
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	struct sl_feed feed;
@@ -212,10 +213,10 @@ static enum sl_err compute(struct group *g, int k)
 	m->absent = sl_absent_look(g->options->absent, k, g->step) == SL_LATE;
 	err = sl_local_begin(m->local, &feed, g->step, &m->part->why);
 	if (!err)
-		err = sl_member_check(sl_local_middle(m->local), rows, sl_local_rows(m->local, rows), factor, most,
-				      &m->part->why);
-	if (!err && g->ends.coder && !g->ends.layout->round)
-		err = sl_end_check_norm(g->ends.layout, sl_local_told(m->local), factor, most, &m->part->why);
+		err = sl_part_check(sl_local_middle(m->local), rows, sl_local_rows(m->local, rows), factor,
+				    g->ends.layout,
+				    g->ends.coder && !g->ends.layout->round ? sl_local_told(m->local) : NULL, &bound,
+				    &m->part->why);
 	m->part->rows = !err && !m->absent ? (uint64_t)feed.rows : 0;
 	m->part->counts = (uint64_t)sl_feed_answers(&feed);
 	if (err && err != SL_ERR_NONFINITE)

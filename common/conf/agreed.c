@@ -15,6 +15,7 @@ const char *const sl_agreed_modes[] = {"sync", "serial", "rounds", "vertical", N
 const char *const sl_agreed_roles[] = {"features", "labels", NULL};
 const char *const sl_agreed_aligns[] = {"false", "true", NULL};
 const char *const sl_agreed_unmet[] = {"wait", "go_on", NULL};
+const char *const sl_agreed_over[] = {"drop", "clip", NULL};
 const char *const sl_agreed_moments[] = {"keep", "average", "zero", NULL};
 
 enum class { PLAIN, SAID, SGD, ADAM, DERIVED };
@@ -164,6 +165,11 @@ static const char *check_share(const struct sl_agreed *a, char why[SL_CONF_WHY])
 	if (a->share.mode == SL_SHARE_SYNC && a->share.rows && a->share.rows < a->batch)
 		return sl_conf_say(why, "share.rows", "must be at least train.batch (%d), got %lld", a->batch,
 				   (long long)a->share.rows);
+	if (a->share.over_norm == SL_OVER_CLIP && (a->share.mode == SL_SHARE_ROUNDS || !(a->share.member_norm > 0)))
+		return sl_conf_say(why, "share.over_norm",
+				   a->share.mode == SL_SHARE_ROUNDS ? "clip does not go with share.mode: rounds, whose "
+								      "steps are the member's own: take drop"
+								    : "clip needs a share.member_norm above 0");
 	if (a->phase_step)
 		return sl_conf_say(why, "phase.step", "phases are not possible in a group (share.group)");
 	if (a->share.turns && a->share.turns > a->share.epoch_steps)

@@ -107,7 +107,8 @@ struct sl_agreed {
 		enum sl_conf_share_ends ends;
 		enum sl_conf_share_layers layers;
 		double member_norm; /* 0: off */
-		int64_t round;      /* steps; in a config 0: an epoch. round and moments belong to mode rounds */
+		enum sl_conf_share_over { SL_OVER_DROP, SL_OVER_CLIP } over_norm;
+		int64_t round; /* steps; in a config 0: an epoch. round and moments belong to mode rounds */
 		enum sl_conf_share_moments moments;
 		int64_t epoch_steps; /* in a config 0: derived from the data */
 		enum sl_conf_share_role role;
@@ -126,8 +127,8 @@ struct sl_agreed {
 
 extern const char *const sl_agreed_precisions[],
 	*const sl_agreed_optimizers[], *const sl_agreed_modes[], *const sl_agreed_roles[], *const sl_agreed_aligns[];
-extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl_agreed_layers[],
-									       *const sl_agreed_unmet[];
+extern const char *const sl_agreed_moments[],
+	*const sl_agreed_ends[], *const sl_agreed_layers[], *const sl_agreed_unmet[], *const sl_agreed_over[];
 
 /* clang-format off */
 /* X(type, key, field, class, …): `type` and what follows the class are a row of conf/row.h. Classes:
@@ -209,7 +210,9 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"what codec.end_grad and codec.end_mean code: each, every parameter by itself; all, the parameters of head and tail as one vector")
 #define SL_AGREED_ROUNDS(X) \
 	X(SL_DOUBLE, "share.member_norm", share.member_norm, PLAIN, 0, 1e30, "0", "0: off", \
-		"leaves a member out of a step if the norm of its gradient (middle; with share.ends also head and tail) is above this; in rounds, if its head and tail changed by more") \
+		"the largest norm of a member's gradient (middle; with share.ends also head and tail) in a step; in rounds, of the change of its head and tail") \
+	X(SL_CHOICE, "share.over_norm", share.over_norm, PLAIN, sl_agreed_over, "drop", \
+		"what becomes of a member's part above share.member_norm: drop leaves it out of the step; clip scales it down to that norm") \
 	X(SL_INT64, "share.round", share.round, PLAIN, 0, 0x1p53, "0", "steps; 0: an epoch", \
 		"rounds: steps after which the members' copies are averaged, each by the rows it was trained with") \
 	X(SL_CHOICE, "share.moments", share.moments, PLAIN, sl_agreed_moments, "keep", \

@@ -164,10 +164,6 @@ enum sl_err sl_exec_scale(struct sl_exec *exec, double factor) SL_MUST_CHECK;
 /* Applies the step: running statistics in chunk order, then the plan's optimizer. If the plan accumulates and this is
  * not the last batch, keeps the gradient instead. `rows` [chunks]. */
 enum sl_err sl_exec_commit(struct sl_exec *exec, double lr, const int64_t *rows, int chunks) SL_MUST_CHECK;
-/* sl_exec_check for a borrower. NONFINITE also if the norm of its gradient, times `factor`, is above `most`; 0: no
- * bound. */
-enum sl_err sl_member_check(struct sl_exec *exec, const int64_t *rows, int chunks, double factor, double most,
-			    struct sl_fail *fail) SL_MUST_CHECK;
 /* A lender sums the gradients of several borrowers: begin; add each one's gradient and running statistics, always in
  * the same order; end, which multiplies the sum by `factor`. Then call sl_exec_check and sl_exec_commit without rows.
  * The sum of one borrower with factor 1 is its gradient, bit for bit. A gradient may be read later than it is added:

@@ -86,18 +86,3 @@ enum sl_err sl_exec_tie(struct sl_exec *tail)
 }
 
 /* Computes the norm first: if that is finite, so is every gradient, and sl_exec_check need not look at them again. */
-enum sl_err sl_member_check(struct sl_exec *e, const int64_t *rows, int chunks, double factor, double most,
-			    struct sl_fail *fail)
-{
-	double squares = 0;
-	enum sl_err err = most > 0 ? sl_exec_squares(e, &squares, fail) : SL_OK;
-	const double norm = sqrt(squares) * factor;
-
-	if (!err)
-		err = sl_exec_check(e, rows, chunks, fail);
-	if (!err && most > 0 && !(norm <= most))
-		err = sl_fail_at(fail, "share.member_norm", SL_ERR_NONFINITE,
-				 "the norm of this member's gradient of the middle is %g, and share.member_norm is %g",
-				 norm, most);
-	return err;
-}

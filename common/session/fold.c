@@ -219,6 +219,31 @@ static enum sl_err sum_once(struct sl_fold *f, uint64_t step, struct sl_fail *fa
 	return err || !f->ends ? err : sum_ends(f, factor, step, fail);
 }
 
+enum sl_err sl_part_check(struct sl_exec *e, const int64_t *rows, int chunks, double factor,
+			  const struct sl_end_layout *ends, float *change, const struct sl_part_bound *bound,
+			  struct sl_fail *fail)
+{
+	double squares = 0, norm, by;
+	enum sl_err err = bound->most > 0 ? sl_exec_squares(e, &squares, fail) : SL_OK;
+
+	if (!err)
+		err = sl_exec_check(e, rows, chunks, fail);
+	if (err || !(bound->most > 0))
+		return err;
+	squares += change ? sl_squares(change, ends->grads) : 0;
+	norm = sqrt(squares) * factor;
+	if (norm <= bound->most)
+		return SL_OK;
+	if (!bound->clip)
+		return sl_fail_at(fail, "share.member_norm", SL_ERR_NONFINITE,
+				  "the norm of this member's gradient is %g, and share.member_norm is %g", norm,
+				  bound->most);
+	by = bound->most / norm;
+	for (int64_t i = 0; change && i < ends->grads; i++)
+		change[i] *= (float)by;
+	return sl_exec_scale(e, by) ? sl_fail_set(fail, SL_ERR_DEVICE, "a member's part could not be clipped") : SL_OK;
+}
+
 enum sl_err sl_fold_sum(struct sl_fold *f, uint64_t step, struct sl_fail *fail)
 {
 	enum sl_err err;

@@ -37,6 +37,17 @@ struct sl_fold {
 	double scale;
 };
 
+/* The largest norm of a member's part of a step: of its gradient of the middle and, where `change` crosses, of head and
+ * tail, times `factor`. most 0: no bound. clip: a part above it is scaled down to it; else it is left out. */
+struct sl_part_bound {
+	double most;
+	bool clip;
+};
+/* Checks a member's part before it may be added, and clips it. NONFINITE: it has NaN or Inf, or is left out. `ends`,
+ * `change`: NULL, or as the member sent it. `rows` [chunks]. Any thread; nothing of `exec` is under way. */
+enum sl_err sl_part_check(struct sl_exec *exec, const int64_t *rows, int chunks, double factor,
+			  const struct sl_end_layout *ends, float *change, const struct sl_part_bound *bound,
+			  struct sl_fail *fail) SL_MUST_CHECK;
 /* Adds the gradients of all parts in the trunk's gradient. `step` is the number by which the mean is encoded. The
  * trunk's parameters do not change. DEVICE, NOMEM. */
 enum sl_err sl_fold_sum(struct sl_fold *fold, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;

@@ -121,6 +121,7 @@ enum sl_err sl_group_check(struct sl_middle *m, struct sl_fail *fail)
 	struct sl_group *g = m->group;
 	const struct sl_session *s = sl_port_session(m->port);
 	const double factor = sl_plan_own_factor(&g->trunk.plan->spec, (int64_t)sl_session_counts(s));
+	const struct sl_part_bound bound = {g->agreed.share.member_norm, g->agreed.share.over_norm == SL_OVER_CLIP};
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	enum sl_err err;
 
@@ -138,11 +139,9 @@ enum sl_err sl_group_check(struct sl_middle *m, struct sl_fail *fail)
 	err = g->agreed.clip_norm > 0 ? sl_exec_check(m->trunk.exec, rows, s->chunks, fail) : SL_OK;
 	if (!err)
 		err = sl_exec_scale(m->trunk.exec, s->grad_scale);
-	if (!err)
-		err = sl_member_check(m->trunk.exec, rows, s->chunks, factor, g->agreed.share.member_norm, fail);
-	return err || !m->ends.change || m->ends.layout.round
-		       ? err
-		       : sl_end_check_norm(&m->ends.layout, m->ends.change, factor, g->agreed.share.member_norm, fail);
+	return err ? err
+		   : sl_part_check(m->trunk.exec, rows, s->chunks, factor, &m->ends.layout,
+				   m->ends.layout.round ? NULL : m->ends.change, &bound, fail);
 }
 
 static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)

@@ -202,8 +202,36 @@ static void only_member_keeps_its_gradient(void **state)
 	close_all();
 }
 
+static void a_part_is_clipped_to_one_norm(void **state)
+{
+	const int64_t rows = 1;
+	struct sl_end_layout ends = {.grads = 2};
+	float change[3] = {3, 4, 100}, before[COUNT], after[COUNT];
+	struct sl_part_bound bound = {0, true};
+	double squares;
+	struct sl_fail fail;
+
+	open_all(1);
+	pass(0, 1);
+	assert_int_equal(sl_exec_squares(member[0], &squares, &fail), SL_OK);
+	assert_int_equal(sl_exec_get_gradients(member[0], before), SL_OK);
+	bound.most = 2 * sqrt(squares + 25); /* below it nothing changes */
+	assert_int_equal(sl_part_check(member[0], &rows, 1, 1, &ends, change, &bound, &fail), SL_OK);
+	assert_true(change[0] == 3 && change[1] == 4);
+	bound.most = sqrt(squares + 25) / 2;
+	assert_int_equal(sl_part_check(member[0], &rows, 1, 1, &ends, change, &bound, &fail), SL_OK);
+	assert_int_equal(sl_exec_get_gradients(member[0], after), SL_OK);
+	for (int i = 0; i < COUNT; i++)
+		assert_true(fabsf(after[i] - before[i] / 2) <= 1e-6f * fabsf(before[i]));
+	assert_true(change[0] == 1.5f && change[1] == 2 && change[2] == 100); /* statistics stay */
+	bound = (struct sl_part_bound){sqrt(squares + 25) / 4, false};
+	assert_int_equal(sl_part_check(member[0], &rows, 1, 1, &ends, change, &bound, &fail), SL_ERR_NONFINITE);
+	close_all();
+}
+
 static void what_is_not_finite_is_found(void **state)
 {
+	const struct sl_part_bound bound = {1e9, false};
 	const int64_t rows = 1;
 	struct sl_fail fail;
 
@@ -212,11 +240,11 @@ static void what_is_not_finite_is_found(void **state)
 		/* Two passes: the finding of one step must not carry over to the next. */
 		for (int k = 0; k < n; k++) {
 			pass(k, 1);
-			assert_int_equal(sl_member_check(member[k], &rows, 1, 1, 1e9, &fail), SL_OK);
+			assert_int_equal(sl_part_check(member[k], &rows, 1, 1, NULL, NULL, &bound, &fail), SL_OK);
 			pass(k, k ? 1 : INFINITY);
 		}
 		assert_int_equal(sl_exec_check(member[0], &rows, 1, &fail), SL_ERR_NONFINITE);
-		assert_int_equal(sl_member_check(member[0], &rows, 1, 1, 1e9, &fail), SL_ERR_NONFINITE);
+		assert_int_equal(sl_part_check(member[0], &rows, 1, 1, NULL, NULL, &bound, &fail), SL_ERR_NONFINITE);
 		assert_non_null(strstr(fail.text, "weight"));
 		assert_int_equal(sl_exec_fold_begin(trunk), SL_OK);
 		add(0, n);
@@ -251,7 +279,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sum_is_that_of_loops),           cmocka_unit_test(sum_goes_on),
 		cmocka_unit_test(only_member_keeps_its_gradient), cmocka_unit_test(what_is_not_finite_is_found),
-		cmocka_unit_test(a_factor_can_be_too_much),
+		cmocka_unit_test(a_part_is_clipped_to_one_norm),  cmocka_unit_test(a_factor_can_be_too_much),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
