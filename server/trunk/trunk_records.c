@@ -294,10 +294,17 @@ void sl_record_keeps(struct sl_record *s, const uint64_t kept[2], bool writing, 
 	s->has_files = s->pin[writing && !SL_PLANTED(BEING_WRITTEN_COUNTS)] != 0;
 }
 
+/* The weights may get lost on their way: then the member comes for them once all others have left. */
+static void keep_last(struct sl_records *r)
+{
+	r->stays = r->stays || (r->goes_on && !SL_PLANTED(LAST_FILE_GOES));
+}
+
 void sl_record_let_go(struct sl_records *r, int k)
 {
 	r->seat[k].state = SL_SEAT_DONE;
 	r->fixed = r->gone_at = r->done; /* it will not come back to repeat steps with others */
+	keep_last(r);
 }
 
 void sl_record_over(struct sl_records *r, int k, enum sl_seat_end how)
@@ -310,6 +317,7 @@ void sl_record_over(struct sl_records *r, int k, enum sl_seat_end how)
 		s->state = r->goes_on ? SL_SEAT_DONE : SL_SEAT_NEVER;
 		r->fixed = r->done; /* it will not come back to repeat steps with others */
 		r->gone_at = r->goes_on ? r->done : r->gone_at;
+		keep_last(r);
 	} else if (how != SL_SEAT_LOST && r->goes_on && s->state == SL_SEAT_IN) {
 		s->state = SL_SEAT_AWAY;
 	}

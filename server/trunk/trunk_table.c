@@ -105,6 +105,14 @@ static bool is_expected(const struct sl_trunk_table *t, const struct sl_seat *s)
 					 : s->state == SL_SEAT_IN && !s->tired;
 }
 
+/* The group has done the run's last step: the member comes for the last state, which needs no others. */
+static bool has_ended(const struct sl_trunk_table *t, const struct sl_hello *h)
+{
+	const uint64_t step = t->step > t->gone_at ? t->step : t->gone_at;
+
+	return t->goes_on && h->run_steps && step >= h->run_steps && !SL_PLANTED(END_NEEDS_A_QUORUM);
+}
+
 static struct gathered gather(const struct sl_trunk_table *t)
 {
 	struct gathered g = {.done = true, .can = true};
@@ -118,7 +126,7 @@ static struct gathered gather(const struct sl_trunk_table *t)
 		if (s->link != SL_LINK_JOINING)
 			continue;
 		g.here++;
-		g.done = g.done && sl_hello_is_done(s->hello);
+		g.done = g.done && (sl_hello_is_done(s->hello) || has_ended(t, s->hello));
 		g.can = g.can && can_do_without(t, s);
 	}
 	return g;
@@ -412,8 +420,8 @@ bool sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how)
 	if (how == SL_SEAT_LEFT && welcomed && (!t->goes_on || sl_seat_is_at_end(s))) {
 		s->state = SL_SEAT_DONE;
 		t->gone_at = t->goes_on ? t->step : t->gone_at;
-	} else if (t->goes_on && s->asks && s->state == SL_SEAT_DONE) {
-		s->state = SL_SEAT_IN; /* it may lack its last weights */
+	} else if (t->goes_on && (s->asks || (s->given && !SL_PLANTED(GIVEN_IS_GONE))) && s->state == SL_SEAT_DONE) {
+		s->state = SL_SEAT_IN; /* it may lack its last weights, or waits until its last state is stored */
 	} else if (t->goes_on && how != SL_SEAT_LOST && s->state == SL_SEAT_IN && (welcomed || !t->open)) {
 		s->state = SL_SEAT_AWAY; /* it was stopped, and does not come back soon */
 	}

@@ -1,78 +1,65 @@
-/* The model of test_trunk_table.c, for that test alone: the server's own tables, three clients with
- * their files, and the server's files. A fault can be planted in the tables. */
+/* The model of test_trunk_table.c for a group that goes on: the server's own tables, three members with their files,
+ * and the server's files. What the loop and the worker do around the tables is here in small, with the names of the
+ * functions in server/group that it stands for. Faults can be planted in the tables and in the model. */
 #ifndef SL_TESTS_SUITE_TRUNK_MODEL_H
 #define SL_TESTS_SUITE_TRUNK_MODEL_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/suite/trunk_faults.h"
 
-enum fault {
-	NO_FAULT,
-	NONE_TO_LOSE,          /* a member that starts anew is refused, although it had no checkpoint to lose */
-	NOBODY_NOTES_WHO_LEFT, /* a restarted server waits for members that are done */
-	GOODBYE_MUST_BE_HEARD, /* a restarted server waits for members whose goodbye it did not hear */
-	ONE_TAKES_ALL_BACK,    /* one member without files makes all start anew */
-	LEAVE_AT_ONCE,         /* a member leaves before the others have their last checkpoints */
-	BEING_WRITTEN_COUNTS,  /* a file that is still being written counts as stored */
-	ANY_GOODBYE_ENDS,      /* a goodbye before the last step ends a run */
-	OTHER_RANKS_MAY_REDO,  /* a member leaves before members of other ranks have their last checkpoints */
-	ASKING_IS_AWAITED,     /* steps wait for a member while others are asked for heads and tails for it */
-	GIVEN_STAYS_OUT,       /* heads and tails have come, but nobody takes them */
-	WRONG_ENDS_ARE_KEPT,   /* a member's heads and tails are accepted although most others contradict them */
-	LINKED_ALONE_COUNT,    /* a member starts anew while the only one here has two checkpoints: it is refused */
-	ANY_RUN_IS_LONGER,     /* a member that is done comes back, and repeats steps though others have ended */
-	WHOLE_IS_TIRED,        /* a step that needs all seats is done without a late one */
-	MODELS_NEED_NOT_BE_WRITTEN, /* a full disk: a member leaves before all others have written their models */
-	LEAVES_UNNOTED,             /* a full disk: a member leaves, though no checkpoint says so */
-	FAULTS,
+enum { SEATS = 3, STEPS = 3, NOTHING = 255 };
+enum proc { DEAD, ALIVE, REFUSED, OVER, GONE };
+enum owner { NOBODY, MINE, ANOTHER }; /* whose session a seat belongs to */
+/* LIED: it is there, and most others contradict it. IS_WRONG: the server has noticed. */
+enum answer { NOT_ASKED, AWAITED, THERE, LIED, IS_WRONG };
+/* The end of a member's run: it has its weights; it has asked again; it may leave. */
+enum end { RUNS, HAS_MODEL, ASKED_AGAIN, LEAVES };
+
+/* A state of a member. branch: who made it. taken: with shared ends a set of members for each step, three bits each;
+ * otherwise the member's own steps. step NOTHING: there is none. */
+struct state {
+	uint8_t step, branch;
+	uint16_t taken;
 };
-static enum fault planted;
-#define SL_PLANTED(fault) (planted == (fault))
-#include "server/trunk/trunk_records.c"
-#include "server/trunk/trunk_table.c"
-
-enum { SEATS = 3, STEPS = 3 };
-enum proc { DEAD, ALIVE, REFUSED, OVER };
-enum gift { NONE_YET, RIGHT, WRONG };
-/* The last weights: a member has none; has them, and writes its model; has written it, and says so; may leave. */
-enum given { GIVEN_NONE, GIVEN_SOON, GIVEN_WROTE, GIVEN_LEAVES };
-
-/* Bytes alone, because worlds are compared by their hash. */
-struct client {
-	uint8_t proc, number, doubt, files, writing, given, model, lost_disk; /* model: it is written */
+/* next: it was welcomed with that state, and has not heard it yet. ahead: it does not know whether its step was done.
+ * confirmed: files that the server has, too, at most two. */
+struct member {
+	uint8_t proc, ahead, end, confirmed, held;
+	struct state live, next, file[2];
 };
 struct seat_bytes {
-	uint8_t state, link, prepared, skip, asks, given, number, ends, probation, lapses;
+	uint8_t state, link, flags, number, ends, missed;
 };
-struct record_bytes {
-	uint8_t state, linked, number, ends, pin[2], has, back_to, backs;
+/* What a checkpoint says, and the server's memory knows. back: a bit for each member that came back before the step
+ * under way. own: for each step what the log tells of a member's own head
+ * and tail before it. */
+struct books {
+	uint8_t number[SEATS], branch[SEATS], owner[SEATS], back;
+	uint16_t with, own[SEATS];
 };
 struct file {
-	uint8_t there, note[SEATS], number[SEATS], pin[SEATS][2], has[SEATS], asked[2];
+	uint8_t there, ends, note[SEATS];
+	struct books books;
 };
+/* Bytes alone, because worlds are compared as bytes. */
 struct world {
-	struct client client[SEATS];
+	struct member m[SEATS];
 	struct seat_bytes seat[SEATS];
-	struct record_bytes record[SEATS];
+	uint8_t record[SEATS], answer[SEATS];
+	struct books books;
 	struct file file[STEPS + 1];
-	uint8_t up, open, step, done, late_at, gone_at, file_gone_at, on_disk, asked[2], from, stays, heard;
-	uint8_t crashes, servers, timers, wipes, leaves, fills; /* how many of each may still happen */
-	uint8_t full;                                           /* the server's disk */
-	uint8_t somebody_late;
-	uint8_t memory; /* whole: the server's memory has the state before step `done` */
-	uint8_t giver, gift, wrong,
-		liars; /* giver: 1 + the seat that is asked; wrong: a bit for each seat that was contradicted */
+	uint8_t up, there, heard, open, step, done, on_disk, complete, from, stays, gone_at;
+	uint8_t due, giver, asked_at, ends_of, branch, full, best;
+	uint8_t all; /* no checkpoint is complete, so all must be here, as before the first step */
+	uint8_t crashes, cuts, servers, wipes, fills, leaves, liars; /* how many of each may still happen */
 };
 
-/* A case of the search. */
 struct kind {
 	const char *name;
-	int least, ranks;
-	bool ends;     /* whether heads and tails are shared */
-	bool whole;    /* every step needs all seats; a checkpoint in every second step */
-	uint8_t steps; /* length of every run */
-	struct world begin;
+	double least;
+	uint8_t quorum, steps, every; /* every: steps between checkpoints */
+	bool shared, gone;            /* gone: the last member never comes back when it has crashed */
+	bool anyway;
+	uint8_t crashes, cuts, servers, wipes, fills, leaves, liars;
 };
 
 /* A world in the form that the tables use. */
@@ -84,92 +71,127 @@ struct model {
 	struct sl_hello hello[SEATS];
 	struct sl_trunk_table t;
 	struct sl_records r;
-	uint64_t stored[STEPS];
 	const char *broken; /* the violated invariant, or NULL */
 };
 
-/* ---- files */
+static void breaks(struct model *m, const char *sentence)
+{
+	m->broken = m->broken ? m->broken : sentence;
+}
 
-/* Lists the steps that a client offers to resume from. A restarted client has only its files. */
+/* ---- members */
+
+static bool is_linked(const struct model *m, int k)
+{
+	return m->seat[k].link != SL_LINK_NONE;
+}
+
+/* As sl_recover_offer and sl_offer_fill of the client. */
 static void say_hello(struct model *m, int k)
 {
-	const struct client *c = &m->w.client[k];
+	const struct member *p = &m->w.m[k];
 	struct sl_hello *h = &m->hello[k];
 
 	*h = (struct sl_hello){.run_steps = m->kind->steps};
-	if (c->proc == ALIVE && c->doubt)
-		h->held[h->n_held++] = c->number + 1u;
-	if (c->proc == ALIVE && c->number)
-		h->held[h->n_held++] = c->number;
-	for (uint8_t step = STEPS; step > 0; step--)
-		if ((c->files >> step & 1) && !(c->proc == ALIVE && c->number == step) && h->n_held < 4)
-			h->held[h->n_held++] = step;
-	if (h->n_held < 4)
+	if (p->live.step != NOTHING && p->ahead)
+		h->held[h->n_held++] = p->live.step + 1u;
+	if (p->live.step != NOTHING)
+		h->held[h->n_held++] = p->live.step;
+	for (int i = 0; i < 2; i++)
+		if (p->file[i].step && (p->live.step == NOTHING || p->file[i].step < p->live.step))
+			h->held[h->n_held++] = p->file[i].step;
+	if (p->confirmed < 2 && (!h->n_held || h->held[h->n_held - 1]))
 		h->held[h->n_held++] = 0;
 }
 
-static int two_files(const struct client *c, uint64_t kept[2])
+static void keep_own(struct member *p)
 {
-	int n = 0;
+	if (p->file[0].step == p->live.step || !p->live.step)
+		return;
+	p->file[1] = p->file[0];
+	p->file[0] = p->live;
+	p->confirmed += p->confirmed < 2;
+}
 
-	kept[0] = kept[1] = 0;
-	if (c->writing)
-		kept[n++] = c->writing;
-	for (uint8_t step = STEPS; step > 0 && n < 2; step--)
-		if (c->files >> step & 1)
-			kept[n++] = step;
+/* The member hears its Welcome: files of later steps are of a history that was given up. */
+static void hears(struct member *p)
+{
+	if (p->next.step == NOTHING)
+		return;
+	p->live = p->next;
+	p->next = (struct state){NOTHING, 0, 0};
+	p->ahead = 0;
+	while (p->file[0].step > p->held) {
+		p->file[0] = p->file[1];
+		p->file[1] = (struct state){0};
+	}
+	p->confirmed = p->held ? p->confirmed : 0;
+}
+
+/* It lost its files, or had none: the process that comes is another client's to the server. */
+static void begins_anew(struct model *m, int k)
+{
+	struct member *p = &m->w.m[k];
+
+	*p = (struct member){.proc = DEAD, .live = {NOTHING, 0, 0}, .next = {NOTHING, 0, 0}};
+	for (int step = 0; step <= STEPS; step++) {
+		struct books *b = step ? &m->w.file[step].books : &m->w.books;
+
+		b->owner[k] = b->owner[k] ? ANOTHER : NOBODY;
+	}
+}
+
+/* ---- branches: equal worlds have equal numbers, in the order in which they appear */
+
+static void number(uint8_t *branch, uint8_t of[], uint8_t *n)
+{
+	if (!*branch || *branch == NOTHING)
+		return;
+	if (!of[*branch])
+		of[*branch] = ++*n;
+	*branch = of[*branch];
+}
+
+/* Returns how many there are. */
+static uint8_t number_branches(struct world *w)
+{
+	uint8_t of[64] = {0}, n = 0;
+
+	number(&w->branch, of, &n);
+	for (int k = 0; k < SEATS; k++) {
+		struct member *p = &w->m[k];
+
+		number(&p->live.branch, of, &n);
+		number(&p->next.branch, of, &n);
+		number(&p->file[0].branch, of, &n);
+		number(&p->file[1].branch, of, &n);
+		number(&w->books.branch[k], of, &n);
+		for (int step = 1; step <= STEPS; step++)
+			number(&w->file[step].books.branch[k], of, &n);
+	}
 	return n;
 }
 
-static void list_stored(struct model *m)
+static uint8_t new_branch(const struct model *m)
 {
-	m->r.stored = m->stored;
-	m->r.n_stored = 0;
-	for (uint8_t step = STEPS; step > 0; step--)
-		if (m->w.file[step].there)
-			m->stored[m->r.n_stored++] = step;
-}
+	struct world w = m->w;
 
-static bool write_file(struct model *m)
-{
-	struct file *f = &m->w.file[m->r.done];
-
-	if (!m->r.done || m->w.full)
-		return false;
-	*f = (struct file){.there = 1};
-	for (int k = 0; k < SEATS; k++) {
-		const struct sl_record *s = &m->record[k];
-
-		f->note[k] = (uint8_t)sl_record_note(&m->r, k);
-		f->number[k] = (uint8_t)s->number;
-		f->pin[k][0] = (uint8_t)s->pin[0];
-		f->pin[k][1] = (uint8_t)s->pin[1];
-		f->has[k] = s->has_files;
-	}
-	for (int i = 0; i < 2; i++)
-		f->asked[i] = (uint8_t)m->r.asked[i];
-	m->r.on_disk = m->r.done;
-	list_stored(m);
-	return true;
-}
-
-static void read_file(struct model *m, uint64_t step)
-{
-	const struct file *f = &m->w.file[step];
-
-	for (int i = 0; i < 2; i++)
-		m->r.asked[i] = step ? f->asked[i] : 0;
-	for (int k = 0; k < SEATS; k++) {
-		struct sl_record *s = &m->record[k];
-
-		s->number = step ? f->number[k] : 0;
-		s->pin[0] = step ? f->pin[k][0] : 0;
-		s->pin[1] = step ? f->pin[k][1] : 0;
-		s->has_files = step && f->has[k];
-	}
+	return (uint8_t)(number_branches(&w) + 20); /* greater than all, since the world is numbered again */
 }
 
 /* ---- a world and its model */
+
+static uint16_t set_of(const struct model *m, int step)
+{
+	return m->w.books.with >> 3 * step & 7;
+}
+
+/* What the log tells of member k's state before `step`. */
+static uint16_t told(const struct model *m, int k, int step)
+{
+	return m->kind->shared ? (uint16_t)(m->w.books.with & ((1u << 3 * step) - 1))
+			       : (uint16_t)(m->w.books.own[k] >> 3 * step & 7);
+}
 
 static void expand(struct model *m, const struct world *w, const struct kind *kind)
 {
@@ -177,50 +199,45 @@ static void expand(struct model *m, const struct world *w, const struct kind *ki
 	m->t = (struct sl_trunk_table){.seat = m->seat,
 				       .n = SEATS,
 				       .end = SEATS,
+				       .goes_on = true,
+				       .quorum = kind->quorum,
 				       .least = kind->least,
-				       .ranks = kind->ranks > 1,
-				       .whole = kind->whole,
+				       .anyway = kind->anyway,
+				       .shared = kind->shared,
 				       .open = w->open,
+				       .stored = w->complete,
+				       .keeps = true,
 				       .step = w->step,
 				       .round = 1,
-				       .gone_at = w->file_gone_at,
+				       .gone_at = w->gone_at,
 				       .far = {.could = true, .unsafe_end = UINT64_MAX}};
 	m->r = (struct sl_records){.seat = m->record,
 				   .n = SEATS,
 				   .end = SEATS,
-				   .varies = kind->least > 0,
+				   .goes_on = true,
 				   .done = w->done,
-				   .late_at = w->late_at,
-				   .gone_at = w->gone_at,
 				   .on_disk = w->on_disk,
-				   .asked = {w->asked[0], w->asked[1]},
+				   .complete = w->complete,
 				   .stays = w->stays};
 	for (int k = 0; k < SEATS; k++) {
 		const struct seat_bytes *s = &w->seat[k];
-		const struct record_bytes *r = &w->record[k];
 
 		say_hello(m, k);
 		m->seat[k] = (struct sl_seat){.state = s->state,
 					      .link = s->link,
 					      .hello = s->link ? &m->hello[k] : NULL,
-					      .prepared = s->prepared,
-					      .skip = s->skip,
-					      .asks = s->asks,
-					      .given = s->given,
+					      .prepared = s->flags & 1,
+					      .asks = s->flags >> 1 & 1,
+					      .given = s->flags >> 2 & 1,
+					      .tired = s->flags >> 3 & 1,
 					      .number = s->number,
-					      .ends_at = s->ends,
-					      .lapses = s->lapses,
-					      .probation = s->probation};
-		m->record[k] = (struct sl_record){.state = r->state,
-						  .hello = r->linked ? &m->hello[k] : NULL,
-						  .has_files = r->has,
-						  .number = r->number,
-						  .ends_at = r->ends,
-						  .pin = {r->pin[0], r->pin[1]},
-						  .back_to = r->back_to,
-						  .backs = r->backs};
+					      .ends_at = s->ends & 15,
+					      .missed = s->missed};
+		m->record[k] = (struct sl_record){.state = w->record[k],
+						  .hello = m->seat[k].hello,
+						  .number = w->books.number[k],
+						  .ends_at = s->ends >> 4};
 	}
-	list_stored(m);
 }
 
 static void compress(struct world *w, const struct model *m)
@@ -229,500 +246,157 @@ static void compress(struct world *w, const struct model *m)
 	w->open = m->t.open;
 	w->step = (uint8_t)m->t.step;
 	w->done = (uint8_t)m->r.done;
-	w->late_at = (uint8_t)m->r.late_at;
-	w->gone_at = (uint8_t)m->r.gone_at;
-	w->file_gone_at = (uint8_t)m->t.gone_at;
+	w->gone_at = (uint8_t)m->t.gone_at;
 	w->on_disk = (uint8_t)m->r.on_disk;
-	w->asked[0] = (uint8_t)m->r.asked[0];
-	w->asked[1] = (uint8_t)m->r.asked[1];
+	w->complete = (uint8_t)m->r.complete;
 	w->stays = m->r.stays;
 	for (int k = 0; k < SEATS; k++) {
 		const struct sl_seat *s = &m->seat[k];
-		const struct sl_record *r = &m->record[k];
 
 		w->seat[k] = (struct seat_bytes){(uint8_t)s->state,
 						 (uint8_t)s->link,
-						 s->prepared,
-						 s->skip,
-						 s->asks,
-						 s->given,
+						 (uint8_t)(s->prepared | s->asks << 1 | s->given << 2 | s->tired << 3),
 						 (uint8_t)s->number,
-						 (uint8_t)s->ends_at,
-						 (uint8_t)s->probation,
-						 (uint8_t)s->lapses};
-		w->record[k] = (struct record_bytes){(uint8_t)r->state,
-						     r->hello != NULL,
-						     (uint8_t)r->number,
-						     (uint8_t)r->ends_at,
-						     {(uint8_t)r->pin[0], (uint8_t)r->pin[1]},
-						     r->has_files,
-						     (uint8_t)r->back_to,
-						     (uint8_t)r->backs};
+						 (uint8_t)(s->ends_at | m->record[k].ends_at << 4),
+						 (uint8_t)s->missed};
+		w->record[k] = (uint8_t)m->record[k].state;
+		w->books.number[k] = (uint8_t)m->record[k].number;
+	}
+	(void)number_branches(w);
+}
+
+/* ---- the server's files */
+
+static int newest_file(const struct model *m)
+{
+	int step = STEPS;
+
+	while (step && !m->w.file[step].there)
+		step--;
+	return step;
+}
+
+static bool has_complete(const struct model *m, uint64_t step)
+{
+	return m->w.file[step].there && (m->w.file[step].ends || !m->kind->shared);
+}
+
+static void note_complete(struct model *m, uint64_t step)
+{
+	m->r.complete = step;
+	m->w.best = m->w.best > step ? m->w.best : (uint8_t)step;
+}
+
+/* As sl_group_keep, sl_trunk_pin and the checkpoints' prune: beside this file stay the one before it, and the newest
+ * complete one. */
+static bool keep(struct model *m)
+{
+	struct file *f = &m->w.file[m->r.done];
+	bool below = false;
+
+	if (!m->r.done || m->w.full)
+		return false;
+	f->there = 1;
+	f->books = m->w.books;
+	for (int k = 0; k < SEATS; k++) {
+		f->note[k] = (uint8_t)sl_record_note(&m->r, k);
+		f->books.number[k] = (uint8_t)m->record[k].number;
+	}
+	for (uint64_t step = m->r.done - 1; step > 0; step--) {
+		const bool pinned = (step == m->r.complete && !MODEL_PLANTED(THE_COMPLETE_FILE_GOES)) ||
+				    (step == m->w.due && !MODEL_PLANTED(DUE_IS_NOT_PINNED));
+
+		if (m->w.file[step].there && (below || MODEL_PLANTED(THE_COMPLETE_FILE_GOES)) && !pinned)
+			m->w.file[step] = (struct file){0};
+		below = below || m->w.file[step].there;
+	}
+	m->r.on_disk = m->r.done;
+	if (!m->kind->shared)
+		note_complete(m, m->r.done);
+	return true;
+}
+
+static void remove_later(struct model *m, uint64_t from, uint64_t but)
+{
+	for (uint64_t step = from; step <= STEPS; step++)
+		if (step != but)
+			m->w.file[step] = (struct file){0};
+}
+
+/* As sl_group_read. */
+static void read_file(struct model *m, uint64_t step)
+{
+	m->w.books = m->w.file[step].books;
+	for (int k = 0; k < SEATS; k++) {
+		m->record[k].number = m->w.books.number[k];
+		m->record[k].ends_at = m->kind->steps;
 	}
 }
 
-static void breaks(struct model *m, const char *sentence)
+/* ---- the end of a link */
+
+/* As sl_group_drop: the group's memory is lost. */
+static void drop(struct model *m)
 {
-	if (!m->broken)
-		m->broken = sentence;
+	for (int k = 0; k < SEATS; k++) {
+		m->seat[k] = (struct sl_seat){.state = SL_SEAT_NEVER};
+		m->record[k] = (struct sl_record){.state = SL_SEAT_NEVER};
+		m->w.answer[k] = NOT_ASKED;
+	}
+	m->t.open = m->r.stays = false;
+	m->t.gone_at = m->t.step = m->t.stored = m->r.done = m->r.on_disk = m->r.complete = 0;
+	m->w.books = (struct books){0};
+	m->w.there = m->w.heard = m->w.due = m->w.giver = m->w.asked_at = m->w.all = 0;
+	m->w.from = m->w.ends_of = NOTHING;
 }
 
-/* ---- what the server does */
+/* As is_alone: it stays for those that come again. */
+static bool stays_alone(const struct model *m)
+{
+	bool needed = false;
+
+	for (int k = 0; k < SEATS; k++)
+		needed = needed || m->seat[k].state == SL_SEAT_IN || m->seat[k].state == SL_SEAT_AWAY;
+	return m->t.open && needed;
+}
+
+/* As sl_group_last and sl_trunk_ended. */
+static void session_ends(struct model *m, int k, enum sl_seat_end how)
+{
+	enum sl_last last;
+
+	if (m->record[k].hello) {
+		sl_record_over(&m->r, k, how);
+		last = sl_records_last(&m->r, how);
+		if (last == SL_LAST_WRITE && m->w.from != NOTHING)
+			(void)keep(m);
+		if (last == SL_LAST_REMOVE && m->w.from != NOTHING)
+			remove_later(m, 1, m->r.stays ? m->r.on_disk : 0);
+	}
+	for (int i = 0; i < SEATS; i++)
+		if (is_linked(m, i))
+			return;
+	if (!stays_alone(m))
+		drop(m);
+}
 
 static void link_over(struct model *m, int k, enum sl_seat_end how)
 {
-	bool all;
-	enum sl_last last;
-
-	if (!m->w.up || m->seat[k].link == SL_LINK_NONE)
+	if (!m->w.up || !is_linked(m, k))
 		return;
-	m->w.wrong &= (uint8_t) ~(1 << k);
-	if (m->w.giver == k + 1)
-		m->w.giver = m->w.gift = NONE_YET;
-	all = sl_trunk_over(&m->t, k, how);
-	if (all) {
-		sl_trunk_gathers(&m->t);
-		for (int i = 0; i < SEATS; i++)
-			if (i != k)
-				link_over(m, i, SL_SEAT_LOST);
-	}
-	if (!m->record[k].hello)
-		return;
-	sl_record_over(&m->r, k, how);
-	last = sl_records_last(&m->r, how);
-	if (last == SL_LAST_WRITE)
-		(void)write_file(m);
-	if (last != SL_LAST_REMOVE)
-		return;
-	for (uint8_t step = 1; step <= STEPS; step++)
-		if (!m->r.stays || step != m->r.on_disk)
-			m->w.file[step].there = 0;
-	for (int i = 0; i < SEATS; i++) {
-		const struct client *c = &m->w.client[i];
-
-		/* a member that was late, or not awaited at the end, may be left behind */
-		if (c->proc != OVER && c->files && m->record[i].number && !m->w.somebody_late &&
-		    !(m->r.stays && sl_hello_holds(&m->hello[i], m->r.on_disk)))
-			breaks(m, "2: files are removed that a seat needs");
-	}
-	list_stored(m);
+	m->w.m[k].next = (struct state){NOTHING, 0, 0};
+	if (!MODEL_PLANTED(LOST_GIVER_IS_AWAITED))
+		m->w.answer[k] = NOT_ASKED;
+	(void)sl_trunk_over(&m->t, k, how);
+	session_ends(m, k, how);
 }
 
+/* A sentence that ends the member's run: none of these has a reason to. */
 static void refuse(struct model *m, int k)
 {
-	bool behind = true;
-
-	m->w.client[k].proc = REFUSED;
-	m->w.client[k].doubt = 0;
+	m->w.m[k].proc = REFUSED;
 	link_over(m, k, SL_SEAT_LOST);
-	/* if all others have two newer files, a member cannot take them back, whatever happened to its own */
-	for (int i = 0; i < SEATS; i++)
-		behind = behind && (i == k || m->record[i].pin[1]);
-	if (behind)
-		m->w.client[k].lost_disk = 1;
-	if (!m->w.client[k].lost_disk && !m->w.client[k].model)
-		breaks(m, "3: a member is refused that lost nothing");
-}
-
-static void welcome(struct model *m, int k, bool all)
-{
-	struct client *c = &m->w.client[k];
-	const uint64_t step = m->record[k].number;
-
-	if (!sl_hello_holds(&m->hello[k], step))
-		breaks(m, "3: a member goes on from a step that it does not hold");
-	if (!m->kind->least && !m->w.somebody_late && !c->lost_disk && step != m->r.done)
-		breaks(m, "3: a member goes on from another step than the others");
-	sl_trunk_welcome(&m->t, k, m->kind->least && step < m->t.step ? m->t.step : step, false);
-	c->proc = ALIVE;
-	c->number = (uint8_t)m->seat[k].number;
-	c->doubt = c->given = 0;
-	c->model = c->model && c->number == m->kind->steps;
-	if (m->kind->least && !all)
-		return;
-	for (uint8_t later = c->number + 1; later <= STEPS; later++) /* files of the abandoned history */
-		c->files &= (uint8_t) ~(1 << later);
-	if (c->writing > c->number)
-		c->writing = 0;
-}
-
-/* Violated if one member starts anew, and all others have reported two files after the step that all go back to. */
-static void check_back(struct model *m, uint64_t step)
-{
-	int fresh = 0, others = 0, later = 0;
-
-	for (int k = 0; k < SEATS; k++) {
-		if (!m->record[k].hello)
-			continue;
-		fresh += sl_hello_is_new(&m->hello[k]);
-		others += !sl_hello_is_new(&m->hello[k]);
-		later += !sl_hello_is_new(&m->hello[k]) && m->record[k].pin[1] > step;
-	}
-	if (fresh == 1 && others && later == others)
-		breaks(m, "2: all go back behind checkpoints that the others have");
-}
-
-static bool all_hold(const struct model *m, uint64_t step)
-{
-	for (int k = 0; k < SEATS; k++)
-		if (m->record[k].hello && !sl_hello_holds(m->record[k].hello, step))
-			return false;
-	return true;
-}
-
-static void open_from(struct model *m, uint64_t step)
-{
-	for (int k = 0; k < SEATS && !m->kind->least; k++)
-		if (m->w.client[k].proc == OVER && step < m->kind->steps)
-			breaks(m, "3: steps are done again without a member that has ended");
-	sl_records_begin(&m->r, step);
-	m->w.memory = m->kind->whole;
-	m->w.from = (uint8_t)step;
-	for (uint64_t later = step + 1; later <= STEPS; later++) /* files of the abandoned history */
-		m->w.file[later].there = 0;
-	list_stored(m);
-	for (int k = 0; k < SEATS && m->kind->least; k++)
-		if (m->record[k].hello)
-			sl_record_came(&m->r, k, SL_COME_HERE, 0);
-	sl_trunk_opens(&m->t, step);
-	for (int k = 0; k < SEATS; k++)
-		if (m->seat[k].link == SL_LINK_JOINING)
-			welcome(m, k, true);
-}
-
-/* All seats stand at the step whose state the server has in memory. */
-static bool from_memory(const struct model *m, uint64_t step)
-{
-	for (int k = 0; k < SEATS; k++)
-		if (m->record[k].number != step)
-			return false;
-	return m->kind->whole && m->w.memory && step == m->r.done;
-}
-
-static bool begin_from(struct model *m, uint64_t step)
-{
-	if (!all_hold(m, step) || (!m->kind->least && !sl_records_can_begin(&m->r, step, NULL)) ||
-	    (step && !m->w.file[step].there && !from_memory(m, step)))
-		return false;
-	check_back(m, step);
-	if (!from_memory(m, step))
-		read_file(m, step);
-	open_from(m, step);
-	return true;
-}
-
-/* As choose_behind in the server. */
-static bool begin_behind(struct model *m, uint64_t step)
-{
-	uint64_t from;
-	int holding = 0;
-
-	if (m->kind->least || !m->w.file[step].there)
-		return false;
-	read_file(m, step);
-	for (int k = 0; k < SEATS; k++) {
-		const bool holds = m->record[k].hello && sl_hello_holds(&m->hello[k], step);
-
-		holding += holds;
-		if (m->record[k].hello && !holds && !sl_record_was_late(&m->r, k, step, &from))
-			return false;
-	}
-	if (!holding || !sl_records_can_begin(&m->r, step, NULL))
-		return false;
-	for (int k = 0; k < SEATS; k++)
-		if (sl_record_was_late(&m->r, k, step, &from))
-			m->record[k].number = from;
-	open_from(m, step);
-	m->r.late_at = step;
-	return true;
-}
-
-static void choose(struct model *m)
-{
-	const uint64_t was = m->r.done;
-	const bool had = m->kind->whole && m->w.memory && m->w.up;
-	int stranger = -1, here = 0, fresh = 0;
-	bool hold;
-
-	for (int k = 0; k < SEATS; k++) {
-		m->record[k].hello = m->seat[k].hello;
-		here += m->seat[k].hello != NULL;
-		fresh += m->seat[k].hello && sl_hello_is_new(m->seat[k].hello);
-	}
-	hold = here == SEATS && all_hold(m, was);
-	if (here == SEATS)
-		sl_records_await_all(&m->r);
-	if (m->r.n_stored && fresh < here && !(had && hold)) {
-		read_file(m, m->stored[0]);
-		stranger = sl_records_stranger(&m->r);
-	}
-	if (stranger >= 0) {
-		const bool lost = sl_hello_is_new(m->seat[stranger].hello) && m->record[stranger].has_files;
-
-		for (int step = STEPS; step > 0 && !lost; step--)
-			if (begin_behind(m, (uint64_t)step))
-				return;
-		read_file(m, m->stored[0]); /* refuse uses what the newest file says */
-		refuse(m, stranger);
-		return;
-	}
-	for (int step = STEPS; step >= 0; step--) {
-		if (begin_from(m, (uint64_t)step) || (step && begin_behind(m, (uint64_t)step)))
-			return;
-		if (m->r.n_stored &&
-		    !(had && hold && (uint64_t)step > was)) /* check_back uses what the newest file says */
-			read_file(m, m->stored[0]);
-	}
-	for (int k = 0; k < SEATS; k++)
-		if (m->seat[k].link != SL_LINK_NONE)
-			refuse(m, k);
-}
-
-static void go_back(struct model *m, int but)
-{
-	sl_trunk_gathers(&m->t);
-	for (int k = 0; k < SEATS; k++)
-		if (k != but)
-			link_over(m, k, SL_SEAT_LOST);
-}
-
-/* Whether the member's head and tail are of another step than the others', as in sl_group_comes_later. */
-static bool lacks_ends(const struct model *m, int k, enum sl_come how, uint64_t newest)
-{
-	const uint64_t held = how == SL_COME_HERE ? m->record[k].number : how == SL_COME_BEHIND ? newest : 0;
-
-	return m->kind->ends && held != m->r.done;
-}
-
-/* The member gets another's head and tail, or asks for them. */
-static void take_ends(struct model *m, int k)
-{
-	struct client *c = &m->w.client[k];
-
-	if (m->w.gift != RIGHT) {
-		if (m->w.gift == WRONG)
-			m->w.wrong |= (uint8_t)(1 << (m->w.giver - 1));
-		m->w.giver = m->w.gift = NONE_YET;
-		if (m->record[k].state == SL_SEAT_IN)
-			m->record[k].state = SL_SEAT_AWAY;
-		sl_trunk_needs_ends(&m->t, k);
-		if (m->seat[k].link == SL_LINK_GIVEN)
-			breaks(m, "5: a head and tail that others contradict are taken for given");
-		return;
-	}
-	sl_record_came(&m->r, k, SL_COME_HERE, 0);
-	sl_record_newcomer(&m->record[k], m->t.step);
-	sl_trunk_welcome(&m->t, k, m->t.step, true);
-	*c = (struct client){.proc = ALIVE, .number = (uint8_t)m->t.step, .lost_disk = c->lost_disk};
-}
-
-static bool can_give(const struct model *m, int k)
-{
-	return m->seat[k].link == SL_LINK_OPEN && m->seat[k].state == SL_SEAT_IN && m->seat[k].number == m->t.step &&
-	       !(m->w.wrong >> k & 1);
-}
-
-/* As sl_group_ask_ends in the server. */
-static void ask_ends(struct model *m)
-{
-	for (int k = 0; k < SEATS && !m->w.giver; k++)
-		for (int needs = 0; needs < SEATS; needs++)
-			if (can_give(m, k) && m->seat[needs].link == SL_LINK_ASKING)
-				m->w.giver = (uint8_t)(k + 1);
-}
-
-static void come(struct model *m, int k)
-{
-	uint64_t newest;
-	enum sl_come how;
-
-	m->record[k].hello = m->seat[k].hello;
-	how = sl_record_come(&m->r, k, &newest);
-	if (how == SL_COME_LOST || how == SL_COME_NOWHERE) {
-		refuse(m, k);
-		return;
-	}
-	if (lacks_ends(m, k, how, newest)) {
-		take_ends(m, k);
-		return;
-	}
-	sl_record_came(&m->r, k, how, newest);
-	for (int i = 0; i < SEATS && how == SL_COME_LONGER; i++)
-		if (m->record[i].state == SL_SEAT_IN && m->seat[i].state == SL_SEAT_DONE)
-			m->seat[i].state = SL_SEAT_IN;
-	if (how == SL_COME_BACK || how == SL_COME_LONGER)
-		go_back(m, k);
-	else
-		welcome(m, k, false);
-}
-
-static void decided(struct model *m, int k)
-{
-	struct client *c = &m->w.client[k];
-	uint64_t kept[2];
-
-	two_files(c, kept);
-	sl_record_keeps(&m->record[k], kept, c->writing != 0, m->r.done);
-	m->seat[k].prepared = m->seat[k].skip = false;
-	m->seat[k].number = m->record[k].number;
-	c->number = (uint8_t)m->seat[k].number;
-	c->doubt = 0;
-}
-
-static void apply(struct model *m)
-{
-	const uint64_t was[2] = {m->r.asked[0], m->r.asked[1]};
-	enum sl_took took[SEATS];
-
-	for (int k = 0; k < SEATS; k++)
-		took[k] = sl_seat_is_ready(&m->t, k) ? SL_TOOK_PART
-			  : m->kind->least && m->seat[k].link == SL_LINK_NONE && sl_seat_is_in(m->seat[k].state)
-				  ? SL_TOOK_LOST
-				  : SL_TOOK_MISSED;
-	m->w.giver = m->w.gift = NONE_YET; /* what was asked for belongs to the step before */
-	sl_records_stepped(&m->r, took, 1, false);
-	m->t.step = m->r.done;
-	for (int k = 0; k < SEATS; k++) {
-		m->w.somebody_late |= took[k] == SL_TOOK_MISSED && sl_seat_is_in(m->seat[k].state);
-		if (took[k] == SL_TOOK_PART) {
-			sl_trunk_in_time(&m->t, k);
-			decided(m, k);
-		} else if (took[k] == SL_TOOK_LOST) {
-			(void)sl_trunk_out(&m->t, k);
-		} else {
-			(void)sl_trunk_late(&m->t, k);
-		}
-	}
-	m->w.memory = m->kind->whole;
-	for (int k = 0; k < SEATS && m->kind->whole; k++)
-		if (took[k] != SL_TOOK_PART)
-			breaks(m, "6: a step that needs all seats is done without one");
-	if (m->kind->whole && m->r.done % 2 && m->r.done != m->kind->steps)
-		return;
-	m->r.asked[1] = m->r.asked[0];
-	m->r.asked[0] = m->r.done;
-	m->r.stays = write_file(m);
-	if (!m->r.stays)
-		memcpy(m->r.asked, was, sizeof was);
-	for (int k = 0; k < SEATS && m->r.stays; k++)
-		if (took[k] == SL_TOOK_PART && !m->w.client[k].writing)
-			m->w.client[k].writing = m->w.client[k].number;
-}
-
-static void let_go(struct model *m, bool tired)
-{
-	bool leaves[SEATS], gets[SEATS], noted = true;
-	enum sl_seat_state was[SEATS];
-
-	for (int k = 0; k < SEATS; k++) {
-		gets[k] = sl_trunk_may_leave(&m->t, k, tired);
-		leaves[k] = m->seat[k].given && m->seat[k].asks && (gets[k] || m->seat[k].link == SL_LINK_NONE);
-		was[k] = m->record[k].state;
-		if (leaves[k] || (gets[k] && m->record[k].number <= m->r.on_disk))
-			m->record[k].state = SL_SEAT_DONE;
-	}
-	m->r.stays = m->r.stays || m->r.done == m->w.from;
-	if (m->r.done == m->r.on_disk)
-		noted = write_file(m) || SL_PLANTED(LEAVES_UNNOTED);
-	for (int k = 0; k < SEATS; k++) {
-		leaves[k] = leaves[k] || (gets[k] && noted && m->record[k].number <= m->r.on_disk);
-		if (leaves[k])
-			sl_record_let_go(&m->r, k);
-		else
-			m->record[k].state = was[k];
-	}
-	for (int k = 0; k < SEATS; k++)
-		if (gets[k]) {
-			m->seat[k].asks = false;
-			m->seat[k].given = !leaves[k];
-			m->w.client[k].given = leaves[k] ? GIVEN_LEAVES : GIVEN_SOON;
-		}
-}
-
-static void look_behind(struct model *m, int k, bool skip)
-{
-	struct client *c = &m->w.client[k];
-
-	m->seat[k].prepared = m->seat[k].skip = false;
-	c->doubt = 0;
-	if (!skip)
-		return;
-	m->record[k].number = ++m->seat[k].number;
-	c->number = (uint8_t)m->seat[k].number;
-}
-
-/* With several ranks, the last seat is on the second rank. Each rank knows what the other has reported. */
-static void stand_at(struct model *m, int rank)
-{
-	struct sl_trunk_tally c;
-
-	if (m->kind->ranks < 2)
-		return;
-	m->t.first = rank ? 0 : SEATS - 1;
-	m->t.end = rank ? SEATS - 1 : SEATS;
-	c = sl_trunk_count(&m->t);
-	m->t.far = sl_trunk_tell(&m->t);
-	m->t.far.ready = c.ready;
-	m->t.far.members = c.members;
-	m->t.far.elsewhere = c.elsewhere;
-	m->t.far.could = sl_trunk_could(&m->t, false);
-	m->t.first = m->r.first = rank ? SEATS - 1 : 0;
-	m->t.end = m->r.end = rank ? SEATS : SEATS - 1;
-}
-
-static void stand_nowhere(struct model *m)
-{
-	m->t.first = m->r.first = 0;
-	m->t.end = m->r.end = SEATS;
-}
-
-/* All ranks choose or apply together, or none does. */
-static enum sl_trunk_act next(struct model *m, bool tired, int *seat)
-{
-	enum sl_trunk_act act = SL_TRUNK_WAIT, all = SL_TRUNK_WAIT;
-	bool ready = false;
-
-	for (int rank = 0; rank < m->kind->ranks; rank++) {
-		stand_at(m, rank);
-		act = sl_trunk_next(&m->t, tired, tired, seat);
-		if (act == SL_TRUNK_COME || act == SL_TRUNK_BEHIND || act == SL_TRUNK_CATCH_UP ||
-		    act == SL_TRUNK_LET_GO)
-			return act;
-		all = rank == 0 || all == act ? act : SL_TRUNK_WAIT;
-	}
-	for (int k = 0; k < SEATS; k++)
-		ready = ready || sl_seat_is_ready(&m->t, k);
-	return all == SL_TRUNK_APPLY && !ready ? SL_TRUNK_WAIT : all; /* the ranks agree, but no seat is ready */
-}
-
-static void run(struct model *m, bool tired)
-{
-	for (int turns = 0; m->w.up && !m->broken; turns++) {
-		int seat;
-		const enum sl_trunk_act act = next(m, tired, &seat);
-
-		if (act == SL_TRUNK_WAIT)
-			break;
-		if (act != SL_TRUNK_COME && act != SL_TRUNK_LET_GO)
-			stand_nowhere(m);
-		if (act == SL_TRUNK_CHOOSE)
-			choose(m);
-		else if (act == SL_TRUNK_COME)
-			come(m, seat);
-		else if (act == SL_TRUNK_LET_GO)
-			let_go(m, tired);
-		else if (act == SL_TRUNK_APPLY)
-			apply(m);
-		else
-			look_behind(m, seat, act == SL_TRUNK_CATCH_UP);
-		stand_nowhere(m);
-		tired = tired && (act == SL_TRUNK_COME || act == SL_TRUNK_BEHIND || act == SL_TRUNK_CATCH_UP);
-		if (turns > 64)
-			breaks(m, "1: it turns in circles");
-	}
-	stand_nowhere(m);
-	if (m->w.up && m->t.open)
-		ask_ends(m);
+	breaks(m, "4: a member is refused that may come back");
 }
 
 #endif
