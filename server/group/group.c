@@ -165,6 +165,8 @@ static void chosen(struct sl_group *g)
 {
 	struct sl_fail why;
 
+	for (int k = 0; k < g->n && g->came_of == MET_VOID && g->anew; k++)
+		g->t.seat[k].state = g->trunk.r.seat[k].state = SL_SEAT_NEVER;
 	if (g->came_of == MET_VOID)
 		return; /* a session ended meanwhile: its member is awaited */
 	if (g->stranger >= 0) {

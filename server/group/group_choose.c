@@ -94,19 +94,26 @@ static bool is_another_run(const struct sl_group *g)
 	return true;
 }
 
-/* Most of those here hold the state before `step`, as far as the file that was read knows them: all lost their links at
- * once, and the server kept the middle. They give head and tail to the others. */
-static bool most_hold(const struct sl_group *g, uint64_t step)
+/* A member that is here holds the state before `step`, as far as the file that was read knows it: all lost their links
+ * at once, and the server kept the middle. It gives head and tail to the others. */
+static bool one_holds(const struct sl_group *g, uint64_t step)
 {
-	int here = 0, hold = 0;
+	for (int k = 0; k < g->n; k++)
+		if (g->seat[k].m && g->trunk.r.seat[k].number == step && sl_hello_holds(sl_group_hello(g, k), step) &&
+		    !sl_group_is_foreign(g, k))
+			return true;
+	return false;
+}
 
-	for (int k = 0; k < g->n; k++) {
-		const struct sl_hello *h = g->seat[k].m ? sl_group_hello(g, k) : NULL;
+/* The newest complete checkpoint below `step`, which is not complete; 0: none. */
+static uint64_t complete_below(struct sl_group *g, uint64_t step)
+{
+	struct sl_fail why;
 
-		here += h != NULL;
-		hold += h && g->trunk.r.seat[k].number == step && sl_hello_holds(h, step) && !sl_group_is_foreign(g, k);
-	}
-	return 2 * hold > here;
+	while (step && sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &step))
+		if (!sl_group_load_ends(g, step, &why))
+			return step;
+	return 0;
 }
 
 /* The state before `step`, if its checkpoint is complete, or members can complete it. */
@@ -116,7 +123,7 @@ static enum sl_err take_complete(struct sl_group *g, uint64_t step, struct sl_fa
 	const struct sl_fail why = *fail;
 	const enum sl_err err = lacks && lacks != SL_ERR_NOINPUT ? lacks : take_up(g, step, fail);
 
-	if (err || !lacks || most_hold(g, step))
+	if (err || !lacks || one_holds(g, step))
 		return err;
 	*fail = why;
 	return lacks;
@@ -162,6 +169,15 @@ static enum sl_err check_lost(const struct sl_group *g, struct sl_fail *fail)
 		g->name, held, here, who, sl_group_hello(g, who)->held[0]);
 }
 
+/* The group begins anew, and members that had come are away: as before its first step it waits for all. */
+static bool lacks_some(const struct sl_group *g)
+{
+	for (int k = 0; k < g->n; k++)
+		if (!g->seat[k].m && g->trunk.r.seat[k].state != SL_SEAT_NEVER && g->t.least > 0)
+			return true;
+	return false;
+}
+
 static enum sl_err choose_complete(struct sl_group *g, struct sl_fail *fail)
 {
 	struct sl_records *r = &g->trunk.r;
@@ -170,13 +186,18 @@ static enum sl_err choose_complete(struct sl_group *g, struct sl_fail *fail)
 
 	if (!err && !step)
 		err = check_lost(g, fail);
+	if (!err && !step && lacks_some(g)) {
+		g->came_of = MET_VOID;
+		g->anew = true;
+		return SL_OK;
+	}
 	if (!err && !step)
 		err = take_up(g, 0, fail);
 	if (err)
 		return err;
 	SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
 	r->done = g->trunk.from = r->on_disk = step;
-	r->complete = !g->ends || g->ends->state_of == step ? step : 0;
+	r->complete = !g->ends || g->ends->state_of == step ? step : complete_below(g, step);
 	g->has_weights = g->has_weights || step;
 	sl_group_log_cut(&g->log, step);
 	for (int k = 0; k < g->n; k++) {
@@ -353,13 +374,15 @@ static enum sl_err choose_common(struct sl_group *g)
 void sl_group_run_choose(struct sl_group *g)
 {
 	g->stranger = -1;
-	g->need_weights = g->common = false;
+	g->need_weights = g->common = g->anew = false;
 	g->came_of = some_lost(g) ? MET_VOID : MET_GO;
 	if (g->came_of == MET_VOID)
 		return;
 	begin_branch(g);
 	g->trunk.r.fixed = 0;
 	g->err = sl_group_goes_on(g) ? choose_complete(g, &g->fail) : choose_common(g);
+	if (g->came_of == MET_VOID)
+		return;
 	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
 	for (int k = g->first; k < g->end && !g->err && !sl_group_goes_on(g); k++)

@@ -19,15 +19,17 @@ static void give_codecs(struct sl_group *g)
 		g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs", g->which);
 }
 
-/* The newest step that the member holds, up to its last one that is in the log: it may hold later ones of steps that
- * were given up. 0: none. */
-static uint64_t newest_held(const struct sl_record *s)
+/* The newest step that the member holds, up to its last one in the log: it may hold later ones, of steps that were
+ * given up or done without it. 0: none. */
+static uint64_t newest_held(const struct sl_group *g, int k)
 {
+	const struct sl_hello *h = g->trunk.r.seat[k].hello;
+	const uint64_t last = sl_group_log_last(&g->log, k);
 	uint64_t step = 0;
 
-	for (uint32_t i = 0; i < s->hello->n_held; i++)
-		if (s->hello->held[i] <= s->number && s->hello->held[i] > step)
-			step = s->hello->held[i];
+	for (uint32_t i = 0; i < h->n_held; i++)
+		if (h->held[i] <= last && h->held[i] > step)
+			step = h->held[i];
 	return step;
 }
 
@@ -40,7 +42,7 @@ static void come_anew(struct sl_group *g)
 	const int k = g->which;
 	struct sl_record *record = &g->trunk.r.seat[k];
 
-	g->held = record->foreign ? 0 : newest_held(record);
+	g->held = record->foreign ? 0 : newest_held(g, k);
 	if (g->ends && g->trunk.r.done && !sl_group_give(g, k)) {
 		g->came = SL_COME_LATER;
 		return;

@@ -17,8 +17,8 @@ static bool can_give(const struct sl_group *g, int k)
 {
 	const struct sl_group_member *p = &g->member[k];
 
-	return p->m && g->t.seat[k].link == SL_LINK_OPEN && g->t.seat[k].state == SL_SEAT_IN &&
-	       p->answer != ANSWER_WRONG && sl_port_session(p->m->port)->next_step == g->t.step;
+	return p->m && g->t.seat[k].link == SL_LINK_OPEN && p->answer != ANSWER_WRONG &&
+	       sl_port_session(p->m->port)->next_step == g->t.step;
 }
 
 static void ask(struct sl_group *g)

@@ -173,6 +173,7 @@ struct sl_group {
 	struct sl_fail fail;
 	bool need_weights;
 	enum sl_come came; /* REJOIN */
+	bool anew;         /* CHOOSE: it begins anew, and waits for all as before its first step */
 	bool common;       /* CHOOSE: all go on from the newest step that they hold */
 	enum sl_group_met came_of;
 	int back_with; /* the member for which all go back */

@@ -193,6 +193,7 @@ bool sl_group_keep(struct sl_group *g)
 		sl_fail_set(&fail, err, "no memory for a checkpoint");
 	if (!err) {
 		sl_trunk_pin(&g->trunk);
+		sl_trunk_pin_step(&g->trunk.keep, g->due); /* its head and tail are on their way */
 		note_left(g);
 		g->trunk.keep.made = g->branch;
 		memcpy(g->trunk.keep.asked, g->trunk.r.asked, sizeof g->trunk.r.asked);

@@ -29,8 +29,10 @@ enum sl_err sl_group_log_step(struct sl_group_log *l, uint64_t steps, const stru
 enum sl_err sl_group_log_return(struct sl_group_log *l, int member, uint64_t own)
 {
 	for (size_t i = l->n_back; i && l->back[i - 1].step == l->end; i--) /* it comes again before the same step */
-		if (l->back[i - 1].member == member)
+		if (l->back[i - 1].member == member) {
+			l->back[i - 1].own = own;
 			return SL_OK;
+		}
 	if (!sl_grow(&l->back, &l->cap_back, l->n_back + 1, sizeof *l->back))
 		return SL_ERR_NOMEM;
 	l->back[l->n_back++] = (struct sl_group_return){.step = l->end, .own = own, .member = member};
@@ -50,6 +52,14 @@ void sl_group_log_cut(struct sl_group_log *l, uint64_t step)
 static uint64_t behind(const struct sl_group_log *l, size_t i)
 {
 	return i + 1 < l->n_range ? l->range[i + 1].from : l->end;
+}
+
+uint64_t sl_group_log_last(const struct sl_group_log *l, int member)
+{
+	for (size_t i = l->n_range; i; i--)
+		if (sl_group_set_has(&l->range[i - 1].with, member))
+			return behind(l, i - 1);
+	return 0;
 }
 
 uint64_t sl_group_log_missed(const struct sl_group_log *l, int member)

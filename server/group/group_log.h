@@ -49,6 +49,8 @@ void sl_group_log_close(struct sl_group_log *log);
 enum sl_err sl_group_log_step(struct sl_group_log *log, uint64_t steps, const struct sl_group_set *with) SL_MUST_CHECK;
 enum sl_err sl_group_log_return(struct sl_group_log *log, int member, uint64_t own) SL_MUST_CHECK; /* before log->end */
 void sl_group_log_cut(struct sl_group_log *log, uint64_t step); /* forgets the steps from `step` on */
+uint64_t sl_group_log_last(const struct sl_group_log *log,
+			   int member); /* the step behind the member's last one; 0: none */
 uint64_t sl_group_log_missed(const struct sl_group_log *log, int member);
 
 /* Appends the list for --absent, of n members: "1:300,2:703-1890". The caller frees out->data. NOMEM. */
