@@ -74,10 +74,12 @@ struct sl_group_ends {
 	struct sl_group_mean mean[SL_GROUP_MEANS], *next; /* next: of the step under way */
 };
 
-/* The group's jobs on the worker. CHOOSE: where all go on from; REJOIN: where `which` goes on from, while others train;
- * CATCH_UP: `which` has skipped a step that was done without it; STEP: `which` does a step inside its round; APPLY: the
- * step of all, or the end of a round; MEET: with other ranks, about going back; LET_GO: those in `part` may leave;
- * STORE: head and tail for the checkpoint of step `due`; KEEP: a checkpoint that could not be written before. */
+/* The group's jobs on the worker.
+ *
+ * CHOOSE: where all go on from. REJOIN: where `which` goes on from, while others train. CATCH_UP: `which` has skipped a
+ * step that was done without it. STEP: `which` does a step inside its round. APPLY: the step of all, or the end of a
+ * round. MEET: with other ranks, about going back. LET_GO: those in `part` may leave. STORE: head and tail for the
+ * checkpoint of step `due`. KEEP: a checkpoint that could not be written before. */
 enum sl_group_job {
 	GROUP_IDLE,
 	GROUP_CHOOSE,
