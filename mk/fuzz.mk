@@ -27,6 +27,7 @@ $(FUZZ_SRC:%.c=build/fuzz/%): build/fuzz/%: %.c build/fuzz/libsplit.a
 	$(call says,LINK ,$@)
 	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP -o $@ $< $(filter %.o,$^) build/fuzz/libsplit.a $(LDLIBS)
 build/fuzz/tests/fuzz/fuzz_align: build/fuzz/client/align/align_talk.o
+build/fuzz/tests/fuzz/fuzz_group_log: build/fuzz/server/group/group_log.o
 build/fuzz/tests/fuzz/fuzz_exec: $(FUZZ_OPS_SRC:%.c=build/fuzz/%.o)
 
 build/fuzz/%.o: %.c Makefile mk/fuzz.mk | $(FUZZ_GEN_HDR)

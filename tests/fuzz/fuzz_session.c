@@ -3,6 +3,7 @@
  * epoch sometimes begins: it resumes from a step that was reached, while frames of the old one still arrive. The state
  * machine keeps its promises to the driver: offsets inside their runs, no task twice, nothing after the end, no step
  * but the next, nothing of an older epoch. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,6 +189,10 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 	case SL_FRAME_NORM:
 		f->u.norm = (struct sl_wire_norm){near(in, s->number),
 						  (double)near(in, s->limits.free_calls ? 1 + take(in) % 4 : 4)};
+		break;
+	case SL_FRAME_RECORD:
+		snprintf(f->u.record.text, sizeof f->u.record.text, "%.*s", take(in), "{}");
+		f->u.record.more = take(in) & 1;
 		break;
 	case SL_FRAME_HEARTBEAT:
 		f->u.heartbeat = (struct sl_heartbeat){near(in, 500), near(in, 400)};

@@ -16,10 +16,11 @@ static struct asked agreement(int k)
 		a.split.model = mlp;
 	snprintf(g->share.group, sizeof g->share.group, "%s", host_group.name);
 	g->share.clients = host_group.clients;
+	g->share.quorum = host_group.quorum;
 	g->share.least = host_group.least;
 	g->share.member = k;
 	g->share.rows = host_group.clients * HOST_MEMBER_ROWS;
-	g->share.straggler_s = host_group.straggler_s ? host_group.straggler_s : 1;
+	g->share.patience_s = host_group.patience_s ? host_group.patience_s : 1;
 	g->share.wait_s = host_group.wait_s;
 	g->share.rates = host_group.rates;
 	g->share.epoch_steps = host_group.epoch_steps;

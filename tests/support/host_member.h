@@ -10,11 +10,12 @@ enum { HOST_MEMBER_ROWS = 2 };
 /* Settings that all members share; set them before the first host_member_call. */
 extern struct host_group {
 	char name[16];
-	int clients, least; /* least 0: all of them */
+	int clients, quorum; /* quorum 0: more than half of them */
+	double least;        /* share.least */
 	int64_t epoch_steps;
-	int wait_s;      /* share.wait_s; 0: for ever */
-	int straggler_s; /* share.straggler_s; 0: 1 */
-	int rates;       /* share.rates */
+	int wait_s;     /* share.wait_s; 0: for ever */
+	int patience_s; /* share.patience_s; 0: 1 */
+	int rates;      /* share.rates */
 	double member_norm, lr, clip_norm;
 	bool rounds;       /* mode rounds, with rounds of one step and averaged moments; false: mode sync */
 	bool checkpoints;  /* each commit asks for a checkpoint */

@@ -69,7 +69,7 @@ static struct asked agreement(int k, int members, int steps)
 	g->share.clients = members;
 	g->share.member = k;
 	g->share.rows = members * ROWS;
-	g->share.straggler_s = 0;
+	g->share.least = 1;
 	g->share.epoch_steps = steps;
 	assert_int_equal(asked_settle(&a, &fail), SL_OK);
 	return a;

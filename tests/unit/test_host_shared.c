@@ -42,7 +42,9 @@ static struct asked agreement(int k)
 	snprintf(g->share.group, sizeof g->share.group, "g%d", tests_run);
 	g->share.clients = MEMBERS;
 	g->share.member = k;
-	g->share.straggler_s = 1;
+	g->share.quorum = HONEST;
+	g->share.least = 0;
+	g->share.patience_s = 1;
 	g->share.member_norm = member_norm;
 	g->share.epoch_steps = STEPS;
 	g->share.ends = !shared ? SL_ENDS_PRIVATE : by_round ? SL_ENDS_ROUND : SL_ENDS_STEP;

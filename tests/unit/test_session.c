@@ -122,8 +122,8 @@ static void a_hello_that_cannot_be_is_refused(void **state)
 {
 	struct sl_hello good = rig_hello(&four_chunks), h;
 
-	h = good, h.version = 13;
-	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 13, the server 12: update the older one");
+	h = good, h.version = 14;
+	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 14, the server 13: update the older one");
 	h = good, h.epoch = 0;
 	refuse_hello(&h, SL_ERR_PROTOCOL, "epochs begin at 1");
 	h = good, h.n_held = 0;
@@ -164,8 +164,8 @@ static void a_welcome_that_cannot_be_is_refused(void **state)
 			  w;
 
 	memcpy(good.plan_hash, h.plan_hash, sizeof good.plan_hash);
-	w = good, w.version = 13;
-	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 13, the client 12: update the older one");
+	w = good, w.version = 14;
+	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 14, the client 13: update the older one");
 	w = good, w.plan_hash[15] = 0x01;
 	refuse_welcome(&w, SL_ERR_MISMATCH, "the server has ababababababababababababababab01");
 	refuse_welcome(&w, SL_ERR_MISMATCH, "this client has abababababababababababababababab");

@@ -95,6 +95,8 @@ static struct sl_frame frame_to(enum rig_who to, enum sl_frame_kind kind)
 						  .text = "NaN"};
 	} else if (kind == SL_FRAME_NORM) {
 		f.u.norm = (struct sl_wire_norm){s->number, 1};
+	} else if (kind == SL_FRAME_RECORD) {
+		snprintf(f.u.record.text, sizeof f.u.record.text, "{}");
 	}
 	return f;
 }
@@ -142,6 +144,7 @@ CHANGE(other_lr_above, (f->u.committed.other_lr = true, f->u.committed.lr = 1e6)
 CHANGE(whole, f->u.fetch.whole = true)
 CHANGE(late, f->u.abandon.late = true)
 CHANGE(no_text, f->u.abandon.text[0] = 0)
+CHANGE(no_record, f->u.record.text[0] = 0)
 CHANGE(squares_below, f->u.norm.squares = -1)
 CHANGE(squares_between, f->u.norm.squares = 1.5)
 CHANGE(squares_above, f->u.norm.squares = 2e90)
@@ -227,6 +230,8 @@ static const struct row table[] = {
 	TO_SERVER("Abandon.late", ABANDON, late, NONE, true),
 	TO_CLIENT("Abandon.text", ABANDON, no_text, NONE, true),
 	TO_SERVER("Abandon.text", ABANDON, no_text, NONE, true),
+	TO_CLIENT("Record", RECORD, nothing, GROUPS, false),
+	TO_CLIENT("Record.text", RECORD, no_record, NONE, true),
 	TO_CLIENT("Norm", NORM, nothing, CLIPS | FREE | SUMS, false),
 	TO_CLIENT("Norm.squares", NORM, squares_below, NONE, true),
 	TO_CLIENT("Norm.squares", NORM, sum_above, NONE, true),

@@ -404,6 +404,53 @@ static void a_pass_out_of_place_is_refused(void **state)
 	assert_int_equal(server()->s.state, SL_SESSION_CLOSED); /* this client is in no group */
 }
 
+static enum sl_err tell_record(const char *text, bool more)
+{
+	const struct sl_event ev = {.kind = SL_EV_TELL, .text = text, .more = more};
+
+	assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
+	rig_settle(&rig);
+	return client()->fail.code;
+}
+
+/* At any moment of a step the server may say who took part in the steps so far. */
+static void a_record_comes_at_any_moment(void **state)
+{
+	for (uint64_t seed = 0; seed < 20; seed++)
+		for (int turns = 0; turns < 480; turns += 48) {
+			const struct sl_event ev = {.kind = SL_EV_TELL, .text = "{}"};
+
+			open_sharing(seed, seed % 2);
+			rig_begin_step(&rig, 61);
+			for (int i = 0; i < turns; i++)
+				rig_turn(&rig);
+			assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
+			rig_settle(&rig);
+			assert_int_equal(client()->recorded, 1);
+			tell(SL_EV_DECIDED, 0);
+			rig_settle(&rig);
+			assert_int_equal(client()->stepped, 1);
+		}
+}
+
+/* Pieces make one record, which has a largest size. The next record begins anew. */
+static void a_record_is_bounded(void **state)
+{
+	enum { PIECES = (256 << 10) / SL_WIRE_RECORD };
+	static char piece[SL_WIRE_RECORD + 1];
+
+	memset(piece, 'x', SL_WIRE_RECORD);
+	open_member(1);
+	for (int again = 0; again < 2; again++)
+		for (int i = 1; i <= PIECES; i++)
+			assert_int_equal(tell_record(piece, i < PIECES), SL_OK);
+	assert_int_equal(client()->recorded, 2 * PIECES);
+	for (int i = 0; i < PIECES; i++)
+		assert_int_equal(tell_record(piece, true), SL_OK);
+	assert_int_equal(tell_record("x", false), SL_ERR_LIMIT);
+	assert_int_equal(client()->s.state, SL_SESSION_CLOSED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -420,6 +467,8 @@ int main(void)
 		cmocka_unit_test(steps_of_others_are_passed),
 		cmocka_unit_test(a_pass_may_come_late),
 		cmocka_unit_test(a_pass_out_of_place_is_refused),
+		cmocka_unit_test(a_record_comes_at_any_moment),
+		cmocka_unit_test(a_record_is_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
