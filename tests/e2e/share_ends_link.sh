@@ -62,9 +62,9 @@ client private "$tmp/sgd.yaml" --local --clients 2 --set share.ends=private --se
 	--set data.partition=iid --set train.epochs=2 --set codec=quant:8 || fail "private: exit status $?"
 ! cmp -s "$tmp/private/member-0/model.safetensors" "$tmp/zero/member-0/model.safetensors" || fail 'averaging made no difference'
 
-# A member that pauses is late, and receives the means of the steps that it missed. Another one sends NaN once.
+# A member that pauses is late, and receives the mean of the step that it missed. Another one sends NaN once.
 set=(--set share.ends=step --set train.epochs=1000 --set train.max_steps=24 --set train.eval_every=0 --set data.partition=iid
-	--set share.straggler_s=1 --set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000 --set train.on_nan=skip)
+	--set share.patience_s=1 --set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000 --set train.on_nan=skip)
 for pair in "${feedback[@]}"; do set+=(--set "$pair"); done
 points=(client.apply=delay:150@1+ 'client.begin=delay:3000@4' 'client.apply=delay:150@1+,client.check=EIO@2')
 members late "$tmp/sgd.yaml" 3 "${set[@]}"

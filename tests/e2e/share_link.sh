@@ -2,7 +2,7 @@
 # A group over links equals the group in one process, byte for byte: losses of every member and step, and weights, in
 # each mode. With dropout, batch norm, ragged chunks, several optimizers and codecs that keep state. Settings that do not
 # go together, clients that may not join, and data that do not fit are refused with the key. A message is lost on a link
-# that stays up; a member comes back once the others have ended. The simulator kills members and servers.
+# that stays up; a member that comes back once the others have ended gets their model. The simulator kills members and servers.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -88,7 +88,7 @@ refused_beside 3 train.seed 'the group g has 3, this client has 5' train.seed=5 
 refused_beside 3 share.rows 'has 24, this client has 30' train.batch=10 share.member=1
 refused_beside 3 'group g' 'trains another middle' partition=2:-1 share.member=1
 refused_beside 3 share.member 'another client is member 0 of group g' share.member=0
-wait_for 'member 0 does not say what it waits for' grep -q 'INFO group-waits: tcp.* has answered; group g goes on once all 3 members are there' "$tmp/waits.log"
+wait_for 'member 0 does not say what it waits for' grep -q 'INFO group-waits: tcp.* has answered; group g goes on once enough of its 3 members are there' "$tmp/waits.log"
 "$SPLITS" status --control "$tmp/one.sock" >"$tmp/status"
 grep -q 'member 0 of 3 in group g, which has done 0 steps; 1 is there; missing: 1 (refused: group g trains another middle' "$tmp/status" || fail "splits status does not say who is there: $(cat "$tmp/status")"
 kill -0 $waiting || fail 'a client that was refused ended another one'
@@ -97,7 +97,7 @@ ends_with $waiting 69 $patience 'a member that waits, and is interrupted'
 
 # ---- a message is lost on a link that stays up: the group, which waits for ever for members, goes on behind link.stall_s, also
 # with on_server_lost: exit
-set=(--set share.clients=2 --set share.straggler_s=0 --set data.partition=iid --set link.stall_s=2 --set link.heartbeat_ms=200
+set=(--set share.clients=2 --set share.least=1 --set data.partition=iid --set link.stall_s=2 --set link.heartbeat_ms=200
 	--set link.timeout_ms=60000 --set link.retry_ms=20 --set codec=topk:0.5,ef=true)
 client lossless "$tmp/sgd.yaml" "${set[@]}" --local --set share.group=g || fail "in one process: exit status $?"
 # loses DIR KIND NTH: that message of member 1, and all later ones of that link, are lost; heartbeats and credit are not.
@@ -118,8 +118,8 @@ loses() {
 loses up mid_grad 3
 loses down committed 2
 
-# ---- a member is killed, and the others end without it and do not come again: it is told so
-set=(--set share.group=behind --set share.clients=3 --set share.straggler_s=1 --set share.wait_s=3 --set data.partition=iid
+# ---- a member is killed, and the others end without it: it gets the last state, and ends with their model
+set=(--set share.group=behind --set share.clients=3 --set share.patience_s=1 --set share.least=0 --set data.partition=iid
 	--set train.checkpoint_every=2 --set train.epochs=2)
 for k in 0 2; do
 	start_client behind-$k "$tmp/sgd.yaml" "${set[@]}" --set share.member=$k
@@ -127,10 +127,8 @@ for k in 0 2; do
 done
 client_dies client.apply@4 behind-1 "$tmp/sgd.yaml" "${set[@]}" --set share.member=1
 for k in 0 2; do ends_with "${pid[k]}" 0 $patience "behind, member $k"; done
-rc=0
-client behind-1 "$tmp/sgd.yaml" "${set[@]}" --set share.member=1 --resume || rc=$?
-[ $rc = 78 ] && grep -q 'the other members of group behind have finished behind step [0-9]*, from which this member cannot go on' "$tmp/behind-1.log" ||
-	fail "the member that comes back: status $rc, $(tail -n 1 "$tmp/behind-1.log")"
+client behind-1 "$tmp/sgd.yaml" "${set[@]}" --set share.member=1 --resume || fail "the member that comes back: status $?, $(tail -n 1 "$tmp/behind-1.log")"
+one_model behind 3
 
 # ---- members with files of their own, of 6, 4 and 2 batches
 for k in 0 1 2; do
@@ -138,7 +136,7 @@ for k in 0 1 2; do
 	truncate -s $(((48 - 20 * k + 4 * (k / 2)) * 3073)) "$tmp/site-$k/data_batch_1.bin"
 done
 sed "s|$tmp/data|$tmp/site-%m|; s/train_limit: [0-9]*/train_limit: 0/" "$tmp/adamw.yaml" >"$tmp/sites.yaml"
-set=(--set share.clients=3 --set share.straggler_s=0 --set share.ends=private --set train.epochs=3 --set train.checkpoint_every=2 --set train.schedule.warmup_epochs=0
+set=(--set share.clients=3 --set share.least=1 --set share.ends=private --set train.epochs=3 --set train.checkpoint_every=2 --set train.schedule.warmup_epochs=0
 	--set codec='topk:0.5,ef=true' --set link.retry_ms=50 --set link.on_server_lost=wait)
 begin() { # GROUP MEMBER [argument]…
 	start_client "$1-$2" "$tmp/sites.yaml" "${set[@]}" --set share.group="$1" --set share.member="$2" "${@:3}"

@@ -10,7 +10,7 @@ cat >"$tmp/client.yaml" <<YAML
 server: $endpoint
 model: {name: mlp, features: 2, classes: 2, dropout: 0.1}
 data: {kind: csv, dir: $tmp/SHAPE-%m, label: y}
-share: {clients: 2, straggler_s: 0}
+share: {clients: 2, least: 1}
 train: {batch: 8, epochs: 4, checkpoint_every: 0, optimizer: {kind: adamw, lr: 0.01}}
 threads: 1
 YAML

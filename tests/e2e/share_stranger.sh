@@ -10,7 +10,7 @@ make_data 96 16
 write_config "$tmp/client.yaml"
 sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/epochs: 1/epochs: 1000/; s/lr: 0.05/lr: 0.005/' "$tmp/client.yaml"
 steps=32
-set=(--set train.max_steps=$steps --set train.eval_every=0 --set train.checkpoint_every=4 --set data.partition=iid --set share.straggler_s=0
+set=(--set train.max_steps=$steps --set train.eval_every=0 --set train.checkpoint_every=4 --set data.partition=iid --set share.least=1
 	--set share.clients=2 --set share.ends=private --set train.schedule.warmup_epochs=0 --set link.on_server_lost=wait --set link.retry_ms=20)
 for name in server site-0 site-1 stranger; do
 	"$SPLITC" keygen --out "$tmp/$name.key" >"$tmp/$name.pub" 2>"$tmp/$name.keygen" || keyless=1

@@ -69,7 +69,7 @@ killed() {
 	local name=$1 config=$2 steps=$3 set=() pair k pids=() one=$server_pid at=$endpoint fp
 	shift 3
 	for pair in "$@"; do set+=(--set "$pair"); done
-	set+=(--set train.epochs=1000 --set train.max_steps="$steps" --set share.group="$name" --set share.clients=3 --set share.straggler_s=0
+	set+=(--set train.epochs=1000 --set train.max_steps="$steps" --set share.group="$name" --set share.clients=3 --set share.least=1
 		--set data.partition=iid --set link.on_server_lost=wait --set link.retry_ms=20 --set train.schedule.warmup_epochs=0
 		--set train.schedule.kind=constant)
 	client "$name" "$config" --local "${set[@]}" || fail "$name in one process: exit status $?"

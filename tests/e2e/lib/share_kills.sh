@@ -18,7 +18,7 @@ sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/epochs: 1/epochs: 10000
 use_adamw "$tmp/client.yaml"
 sed -i 's/lr: 0.002/lr: 0.0005/' "$tmp/client.yaml"
 set=(--set train.max_steps=$steps --set train.eval_every=7 --set train.checkpoint_every=5 --set data.partition=iid
-	--set share.group=kills --set share.ends=private --set share.clients=3 --set share.straggler_s=0 --set codec='topk:0.3,ef=true|quant:8'
+	--set share.group=kills --set share.ends=private --set share.clients=3 --set share.least=1 --set codec='topk:0.3,ef=true|quant:8'
 	--set link.on_server_lost=wait --set link.retry_ms=20 --set link.timeout_ms=4000 --set link.heartbeat_ms=500
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
 for pair in ${SPLIT_SET:-}; do set+=(--set "$pair"); done

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# One of three members goes away and comes back by itself: it is stopped, killed, or killed and its folder removed; the
+# server is killed meanwhile; heads and tails are shared or private. The others go on until they owe it a step
+# (share.least), which the server says. All end, and the models are those of one process with the server's record of who
+# was absent, byte for byte, though codecs keep state. Summary, JSON and log.jsonl have the record. A member that comes
+# back without a missed step is in it, too. With share.unmet: go_on nobody waits, and all end with status 80.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 60 16
+write_config "$tmp/client.yaml"
+sed -i "s/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s|$tmp/data|$tmp/site-%m|; s/train_limit: [0-9]*/train_limit: 0/" "$tmp/client.yaml"
+use_adamw "$tmp/client.yaml"
+for k in 0 1 2; do # of 2, 4 and 6 batches
+	cp -r "$tmp/data" "$tmp/site-$k"
+	truncate -s $(((16 + 16 * k) * 3073)) "$tmp/site-$k/data_batch_1.bin"
+done
+steps=100
+missed=10 # as many as share.least allows
+common=(--set train.epochs=1000 --set train.max_steps=$steps --set train.eval_every=0 --set train.checkpoint_every=10
+	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0 --set share.clients=3 --set share.epoch_steps=6
+	--set codec='topk:0.5,ef=true' --set link.on_server_lost=wait --set link.retry_ms=20 --set link.heartbeat_ms=200 --set link.timeout_ms=3000)
+shared=(--set share.ends=step --set codec.end_grad='topk:0.3,ef=true' --set codec.end_mean=quant:8)
+private=(--set share.ends=private)
+
+# serve NAME: the server of case $name.
+serve() { start_server "$1" "listen=$endpoint" "store=$tmp/store-$name"; }
+# member K [argument]…: starts member K; steps take a while, so that it does not end before the script is in time.
+member() {
+	start_slow_client 1 15 "$name-$1" "$tmp/client.yaml" "${set[@]}" --set server="$endpoint" --set share.member="$1" "${@:2}"
+	pid[$1]=$client_pid
+}
+# begin [key=value]…: the server and all members, up to step 30 of member 2, which has a checkpoint by then.
+begin() {
+	local k
+	endpoint=tcp://127.0.0.1:$(free_port)
+	serving=$name-server
+	serve "$serving"
+	for k in 0 1 2; do member $k $([ $k != 1 ] || echo --json); done
+	wait_for "$name: member 2 does not train" has_steps "$name-2" 30
+	wait_for "$name: member 2 has no checkpoint" has_checkpoint "$name-2"
+}
+says() { wait_for "$name: the server does not say $1" grep -q "$1" "$tmp/$serving.log"; }
+# goes HOW: member 2 goes away, and the others miss it.
+goes() {
+	if [ "$1" = stop ]; then signal STOP "${pid[2]}"; else end_process "${pid[2]}"; fi
+	says "group-late: group $name: step [0-9]* was done without member 2"
+}
+comes() { # HOW
+	if [ "$1" = stop ]; then
+		signal CONT "${pid[2]}"
+	else
+		[ "$1" != lost ] || rm -r "$tmp/$name-2"
+		member 2 --auto-resume
+	fi
+}
+# record K FILTER: of the summary in member K's log.jsonl.
+record() { jq -r "select(.type == \"summary\").group | $2" "$tmp/$name-$1/log.jsonl"; }
+# ends STATUS: all members end with it, and are what the record tells, which all have. Sets $absent.
+ends() {
+	local k
+	for k in 0 1 2; do ends_with "${pid[k]}" "$1" $patience "$name, member $k"; done
+	absent=$(record 0 .absent)
+	[ -n "$absent" ] || fail "$name: the record tells of no absence"
+	for k in 1 2; do [ "$(record $k .)" = "$(record 0 .)" ] || fail "$name: members 0 and $k have other records"; done
+	grep -qx "the same run in one process: --local --clients 3 --absent $absent" "$tmp/$name-0.log" || fail "$name: the summary does not say how to repeat the run"
+	grep '^{' "$tmp/$name-1.log" | jq -e ".group == $(record 0 .)" >/dev/null || fail "$name: --json has another record"
+	client "$name" "$tmp/client.yaml" --local "${set[@]}" --absent "$absent" || fail "$name in one process, --absent $absent: exit status $?"
+	for k in 0 1 2; do
+		cmp "$tmp/$name-$k/model.safetensors" "$tmp/$name/member-$k/model.safetensors" || fail "$name, --absent $absent: member $k has other weights"
+	done
+	echo "$name: --absent $absent"
+	signal TERM "$server_pid"
+	ends_with "$server_pid" 0 $patience "$name: the server"
+}
+
+# away NAME HOW ENDS [server]: the others go on until they owe member 2 a step.
+away() {
+	name=$1
+	local -n of=$3
+	set=("${common[@]}" --set share.group="$name" --set share.patience_s=1 "${of[@]}")
+	begin
+	goes "$2"
+	if [ $# = 4 ]; then
+		end_process "$server_pid"
+		serving=$name-again
+		serve "$serving"
+	fi
+	says "group-owes: group $name waits behind step [0-9]* for member 2, which is away"
+	comes "$2"
+	ends 0
+	[ "$(record 0 '.members[2].steps')" = $((steps - missed)) ] || fail "$name: member 2 was in $(record 0 '.members[2].steps') steps"
+	grep -qE "^2 +$((steps - missed)) +90.0 % +[0-9.]+ %  away in steps [0-9]+-[0-9]+" "$tmp/$name-0.log" || fail "$name: the summary has no row of member 2"
+	grep -q "group-parts: group $name, $steps steps: member 0 100.0 % of the steps.*member 2 90.0 %" "$tmp/$serving.log" || fail "$name: the server does not say who took part"
+	case $absent in *@*) [ "$3" = private ] ;; *) [ "$3" = shared ] ;; esac || fail "$name: --absent $absent"
+}
+
+# in_time: a member is killed, and is back before a step was done without it.
+in_time() {
+	name=in-time
+	set=("${common[@]}" --set share.group="$name" --set share.patience_s=600 "${shared[@]}")
+	begin
+	end_process "${pid[2]}"
+	comes kill
+	ends 0
+	grep -qE '^2:([0-9]+)-[0-9]+$' <<<"$absent" && [ "$((${absent#*-} + 1))" = "$(sed 's/^2:\(.*\)-.*/\1/' <<<"$absent")" ] || fail "$name: --absent $absent"
+	[ "$(record 0 '.members[2].steps')" = $steps ] || fail "$name: a step was done without member 2"
+}
+
+# unmet: nobody waits for a member that gets less than share.least.
+unmet() {
+	name=unmet
+	set=("${common[@]}" --set share.group="$name" --set share.patience_s=1 --set share.unmet=go_on "${shared[@]}")
+	begin
+	goes kill
+	wait_for "$name: the others do not go on" has_steps "$name-0" 60
+	comes kill
+	ends 80
+	! grep -q group-owes "$tmp/$serving.log" || fail "$name: the group waits"
+	grep -q 'share.least: .*member 2 took part in [0-9.]* % of its steps, where 90.0 % were to be' "$tmp/$name-2.log" || fail "$name: it is not said who got less"
+}
+
+# alone CASE [argument]…: in a process of its own, which leaves nothing behind.
+alone() {
+	trap 'kill -9 "${pid[@]}" "$server_pid" 2>/dev/null || true' EXIT
+	"$@"
+}
+two_at_a_time alone 'away|stopped|stop|shared' 'away|killed|kill|shared|server' 'away|lost|lost|shared' 'away|stopped-own|stop|private' \
+	'away|killed-own|kill|private|server' 'away|lost-own|lost|private' in_time unmet
+echo "share_away: ok"
