@@ -128,7 +128,7 @@ refused share.member 'must be below share.clients (2), got 2' --local --clients 
 refused share.member 'needs the name of a group' --local --alone 0
 refused data.partition 'a member alone has no part' --local --clients 2 --alone 0 --set data.partition=batch
 refused absent 'MEMBER:STEP' --local --clients 2 --absent 1
-refused absent 'MEMBER:STEP' --local --clients 2 --absent 1:4-3
+refused absent 'MEMBER:STEP' --local --clients 2 --absent 1:4-2
 refused absent 'names step 99, and the run ends with step ' --local --clients 2 --absent 1:1,0:99-120
 refused absent 'there is no member 2 in a group of 2' --local --clients 2 --absent 1:3,2:3
 refused absent 'there is no member 0 in a group of 0, see --clients' --local --absent 0:3

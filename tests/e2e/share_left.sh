@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# The end of a group's run, in each mode. A member is killed before the checkpoint of its last step is on its disk: the
+# The end of a run where each step needs all members (share.least: 1), in each mode. A member is killed before the checkpoint of its last step is on its disk: the
 # others, which have finished, wait for it and repeat those steps with it; in two modes the server is killed meanwhile,
 # too. Then the server is killed when it has noted that all may leave, before anybody was told. Then a member is killed
 # while it waits for the server: the others end without it, and later it ends without them. All have the weights of the
 # group in one process. In one mode a member is killed while its first checkpoint is being written, and another one soon
 # after all have begun anew. Then the server's disk is full behind the first checkpoint, so it cannot store the group's
-# last step. A member dies before its model is written: the others wait for it, and repeat those steps with it. In another
-# run they wait for share.straggler_s alone: the member that comes back later is told that it comes too late, and does not
-# train by itself. Last, one has ended, and two that have written their models do not wait for it for ever.
+# last step. A member dies before its model is written: the others wait for it, and repeat those steps with it. Last,
+# one has ended, and two that have written their models do not wait for it for ever.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -87,22 +86,8 @@ anew() {
 	end 0 1 2
 	alike
 }
-# behind: a member is killed, and the others end without it and do not return; it is told so.
-behind() {
-	name=$mode-behind
-	serve "$name-server"
-	begin client.apply=hold@4
-	dies_at "$name-$slow" client.apply "${pid[slow]}"
-	end "${others[@]}"
-	member "$slow" --resume
-	ends_with "${pid[slow]}" 78 $patience "$name: the member that comes back"
-	grep -q "the other members of group $mode have finished behind step [0-9]*, from which this member cannot go on" "$tmp/$name-$slow.log" ||
-		fail "$name: it does not say why: $(tail -n 1 "$tmp/$name-$slow.log")"
-	signal TERM "$server_pid"
-	ends_with "$server_pid" 0 $patience "$name: the server"
-}
 for mode in sync serial rounds; do
-	set=(--set share.mode=$mode --set share.group=$mode --set share.ends=private --set share.clients=3 --set share.straggler_s=0 --set data.partition=iid
+	set=(--set share.mode=$mode --set share.group=$mode --set share.ends=private --set share.clients=3 --set share.least=1 --set data.partition=iid
 		--set train.checkpoint_every=2 --set link.on_server_lost=wait --set link.retry_ms=20 --set codec='topk:0.3,ef=true|quant:8')
 	client $mode "$tmp/client.yaml" "${set[@]}" "${epochs[@]}" --local || fail "$mode in one process: exit status $?"
 	# $slow is the member with the last step of all; in mode serial that may be any member.
@@ -113,12 +98,10 @@ for mode in sync serial rounds; do
 	if [ $mode = sync ]; then dies_at_end; else dies_at_end kill-server; fi
 	unheard
 	[ $mode != sync ] || anew
-	set+=(--set share.straggler_s=1 --set share.wait_s=3)
-	[ $mode != sync ] || behind
 done
 
 # ---- a full disk of the server
-set=(--set share.group=full --set share.clients=3 --set data.partition=iid --set train.epochs=3 --set train.checkpoint_every=2
+set=(--set share.group=full --set share.clients=3 --set share.least=1 --set data.partition=iid --set train.epochs=3 --set train.checkpoint_every=2
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0 --set link.on_server_lost=wait --set link.retry_ms=20)
 client local "$tmp/client.yaml" "${set[@]}" --local || fail "in one process: exit status $?"
 steps=$(steps_of local/member-0)
@@ -127,9 +110,8 @@ begin() {
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=${fp:-} start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" --set server="$endpoint" --set share.member="$2" "${@:3}"
 	pid[$2]=$client_pid
 }
-# dies RUN STRAGGLER_S: the run up to the death of member 1.
+# dies RUN: the run up to the death of member 1.
 dies() {
-	set+=(--set share.straggler_s="$2")
 	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=ckpt.open=ENOSPC@2+ start_server "$1-server" "store=$tmp/store-$1"
 	for k in 0 1 2; do
 		fp=
@@ -141,22 +123,14 @@ dies() {
 	[ "$(steps_of "$1-1")" = "$steps" ] || fail "$1: it died behind $(steps_of "$1-1") steps, not $steps"
 	grep -q 'No space left' "$tmp/$1-server.log" || fail "$1: the server's disk was not full"
 }
-dies waits 0
+dies waits
 wait_for 'the others do not write their models' test -s "$tmp/waits-2/model.safetensors" -a -s "$tmp/waits-0/model.safetensors"
 begin waits 1 --resume
 for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "waits, member $k"; done
 for k in 0 1 2; do same_run waits-$k local/member-$k "$steps"; done
 
-set+=(--set share.wait_s=3)
-dies leaves 1
-for k in 0 2; do ends_with "${pid[k]}" 0 $patience "leaves, member $k"; done
-begin leaves 1 --resume
-ends_with "${pid[1]}" 78 $patience 'leaves: the member that comes back'
-grep -q "the other members of group full have finished behind step $steps, from which this member cannot go on" "$tmp/leaves-1.log" ||
-	fail "it is not told why: $(tail -n 1 "$tmp/leaves-1.log")"
-
 # Two die as they hear that they may leave, and then the server does, whose disk could not note that.
-set+=(--set share.straggler_s=0)
+set+=(--set share.wait_s=3)
 SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=ckpt.open=ENOSPC@2+ start_server over-server "store=$tmp/store-over"
 for k in 0 1 2; do fp=client.fetched=kill@$((k == 1 ? 9 : 2)); begin over $k; done
 ends_with "${pid[1]}" 0 $patience 'over: the member that hears that it may leave'

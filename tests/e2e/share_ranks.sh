@@ -21,7 +21,7 @@ member() {
 }
 # group NAME CLIENTS RANKS [key=value]…
 group() {
-	local name=$1 n=$2 k pair set=(--set train.max_steps=14 --set train.eval_every=0)
+	local name=$1 n=$2 k pair set=(--set share.least=1 --set train.max_steps=14 --set train.eval_every=0)
 	for pair in "${@:4}"; do set+=(--set "$pair"); done
 	client "$name" "$tmp/client.yaml" --local --clients "$n" "${set[@]}" || fail "$name in one process: exit status $?"
 	begin_job "$3"
@@ -42,40 +42,18 @@ group two 5 2 share.ends=private data.partition=dirichlet:2 codec='topk:0.3,ef=t
 # clients that connect to the wrong rank, or ask for what ranks do not support
 refused() {
 	local name=$1 phrase=$2 rc=0
-	client "$name" "$tmp/client.yaml" --set server=tcp://127.0.0.1:"$port" --set share.group=two "${@:3}" || rc=$?
+	client "$name" "$tmp/client.yaml" --set server=tcp://127.0.0.1:"$port" --set share.group=two --set share.least=1 "${@:3}" || rc=$?
 	[ $rc -ge 64 ] && grep -q -e "$phrase" "$tmp/$name.log" || fail "$name: status $rc, and not a word of: $phrase"
 }
 refused wrong_rank 'this server is rank 0 of 2 and has members 0 to 1; member 3 connects to rank 1' --set share.clients=5 --set share.member=3
+refused goes_on 'share.least' --set share.clients=5 --set share.least=0.9
 refused too_few 'it has 2 members at least, not 1' --set share.clients=1
-end_job
-
-# Rank 0 has only member 0, which is stopped for several times share.straggler_s: the other rank continues, and rank 0
-# with it.
-late=(--set share.ends=private --set train.max_steps=36 --set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=0 --set share.straggler_s=1
-	--set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000)
-begin_job 2
-for k in 0 1 2; do # the others hold behind step 20; from there on steps take a while, so that the one that comes back finds some left to do
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 0 ] && echo client.apply=hold@3 || echo client.codecs=hold@20,client.apply=delay:100@20+) member late $k 3 "${late[@]}"
-done
-wait_for 'member 0 does not train' has_steps late-0 2
-signal STOP "${pid[0]}"
-left_out() { grep -q 'group-late: group late: .* without member 0' "$tmp/rank.0"; }
-wait_for 'nobody goes on without member 0' left_out
-for k in 1 2; do at_point late-$k client.codecs; done
-signal CONT "${pid[0]}"
-for k in 0 1 2; do : >"$tmp/late-$k.go"; done # at once, or somebody is late
-for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "late, member $k"; done
-for k in 1 2; do ! grep -q '"skipped":true' "$tmp/late-$k/log.jsonl" || fail "member $k of the other rank was left out of a step, too"; done
-absent=$(grep '"skipped":true' "$tmp/late-0/log.jsonl" | sed -E 's/.*"step":([0-9]+),.*/0:\1/' | paste -sd,)
-[ -n "$absent" ] || fail 'the member that stood still was in every step'
-client late "$tmp/client.yaml" --local "${late[@]}" --set share.group=late --set share.clients=3 --absent "$absent" || fail "late in one process: exit status $?"
-for k in 0 1 2; do same_run late-$k late/member-$k 36; done
 end_job
 
 # Member 0 is killed and returns behind the others: all ranks go back within the same job. It has fewer steps to do, so
 # rank 0 then has no member, and the other rank's members train on. The job dies and is restarted, and they finish their
 # runs.
-set_back=(--set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=5 --set share.straggler_s=0
+set_back=(--set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=5 --set share.least=1
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0 --set link.on_server_lost=wait --set link.retry_ms=20)
 back=("${set_back[@]}" --set share.ends=step --set codec.end_mean=quant:8)
 begin_job 2

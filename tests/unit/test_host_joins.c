@@ -255,7 +255,7 @@ static void call_holding(int k, const uint64_t *held, int n)
 
 static void forged_hellos_change_nothing(void **state)
 {
-	static const uint64_t ahead[] = {SPOILED + 40, SPOILED}, last[] = {UINT64_MAX, 0};
+	static const uint64_t ahead[] = {SPOILED + 40, 0}, last[] = {UINT64_MAX, 0};
 	const struct host_group was = host_group;
 	struct host_member *m = &member[11];
 
@@ -267,9 +267,8 @@ static void forged_hellos_change_nothing(void **state)
 	for (int k = 8; k < 10; k++) {             /* steps that the group has not done count as nothing */
 		welcomed(k);
 		assert_true(member[k].c.last[SL_FRAME_WELCOME].u.welcome.begin == SPOILED);
+		assert_true(member[k].c.last[SL_FRAME_WELCOME].u.welcome.next_step == 0);
 	}
-	assert_true(member[8].c.last[SL_FRAME_WELCOME].u.welcome.next_step == SPOILED);
-	assert_true(member[9].c.last[SL_FRAME_WELCOME].u.welcome.next_step == 0);
 	refused(11, SL_ERR_BUSY, "another client is member 3");
 	host_group.least = 0.5;
 	call_holding(12, (uint64_t[]){0}, 1);
