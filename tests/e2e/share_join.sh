@@ -100,7 +100,8 @@ giver() {
 	ends $1 0 'whose giver was killed' 0 1 2
 	[ "$(trained $1-1)" -gt 4 ] || fail 'the newcomer has done nothing'
 	! grep -q ends-differ "$tmp/$2.log" || fail 'members have different heads and tails'
-	equals $1 40 0 1 2
+	equals $1 40 1 2
+	cmp "$tmp/$1-0/model.safetensors" "$tmp/$1-oracle/member-0/model.safetensors" || fail "$1: the member that began again has other weights"
 }
 
 # taker GROUP SERVER SERVER: the server is killed as it hands them over, then the new member as it takes them. Nobody

@@ -59,7 +59,7 @@ one_model() {
 refused_beside() {
 	local set=() pair rc=0
 	for pair in "share.clients=$1" "${@:4}"; do set+=(--set "$pair"); done
-	client refused "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g "${set[@]}" || rc=$?
+	client refused "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set link.on_server_lost=exit "${set[@]}" || rc=$?
 	[ $rc -ge 64 ] && grep -q -e "$2" "$tmp/refused.log" && grep -q -e "$3" "$tmp/refused.log" || fail "${*:4}: status $rc, and not a word on $2: $3"
 }
 
