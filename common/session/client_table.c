@@ -73,7 +73,7 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
 				   "part_bytes must be %d to %u and the window no less, the server has %u and %" PRIu64,
 				   SL_SESSION_PART_MIN, s->hello.part_bytes, w->part_bytes, w->window_bytes);
-	if (!sl_hello_holds(&s->hello, w->next_step))
+	if (!sl_hello_holds(&s->hello, w->next_step) && !(w->ends && !w->next_step)) /* with these it needs no state */
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "the server goes on from step %" PRIu64 ", which this client does not hold",
 				   w->next_step);

@@ -77,7 +77,8 @@ void sl_group_say_parts(const struct sl_group *g)
 	for (int k = 0; k < g->n && at < sizeof list - 80; k++) {
 		const double part = (double)steps_of(g, k) / (double)g->log.end;
 
-		less = less || part < g->agreed.share.least;
+		less = less || (double)sl_group_log_missed(&g->log, k) >
+				       (1 - g->agreed.share.least) * (double)g->trunk.r.seat[k].ends_at + 1e-9;
 		at += (size_t)snprintf(list + at, sizeof list - at,
 				       "%s member %d %.1f %% of the steps, %.1f %% of the rows", k ? "," : "", k,
 				       100 * part, rows_percent(g, k));
