@@ -26,10 +26,10 @@ void sl_child_setting(struct sl_child *c, const char *setting);
 void sl_child_set(struct sl_child *c, const char *key, const char *value);
 
 /* Runs the child and waits for it. Its stderr goes to the file stderr_path (NULL: to ours), whose warnings
- * are named on ours. OK also where it was stopped: then c->status is that of BUSY, and *out is of a part of its work. UNAVAILABLE: its exit status is another
- * one than 0; *fail ends with the last line of that file. DATA: what it printed is not JSON. LIMIT: a setting did not
- * fit; OS. *out: json_decref. From the first call on SIGTERM goes to the child; SIGINT and SIGHUP, which it has as
- * well, do not end this process: sl_child_asked_to_end says that one has come. */
+ * are named on ours. OK also where it was stopped: then c->status is that of BUSY, and *out is of a part of its work.
+ * UNAVAILABLE: its exit status is another one than 0; *fail ends with the last line of that file. DATA: what it printed
+ * is not JSON. LIMIT: a setting did not fit; OS. *out: json_decref. From the first call on SIGTERM goes to the child;
+ * SIGINT and SIGHUP, which it has as well, do not end this process: sl_child_asked_to_end says that one has come. */
 enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **out, struct sl_fail *fail) SL_MUST_CHECK;
 bool sl_child_asked_to_end(void);
 

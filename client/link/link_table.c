@@ -52,11 +52,11 @@ static void say_preparing(struct sl_link *l)
 		sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", l->conf.endpoint);
 }
 
-/* link.stall_s; in a group share.wait_s more, within which the server answers a member that waits for others. */
+/* link.stall_s; before a group's Welcome share.wait_s more, within which the server answers a member that waits. */
 static uint64_t patience_ms(const struct sl_link *l)
 {
 	const struct sl_agreed *a = &l->conf.agreement->agreed;
-	const bool waits = a->share.group[0];
+	const bool waits = a->share.group[0] && l->state != LINK_UP;
 
 	return l->conf.stall_ms + (waits ? (uint64_t)a->share.wait_s * 1000 : 0);
 }

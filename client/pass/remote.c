@@ -193,6 +193,11 @@ enum sl_err sl_remote_state_open(struct sl_remote *r, struct sl_client_state *s,
 	return err ? err : sl_client_state_open_end(s, r->end[SL_END_GRAD], r->round.base ? r->layout.grads : 0, fail);
 }
 
+const char *sl_remote_record(const struct sl_remote *r)
+{
+	return sl_port_record(sl_link_port(r->link));
+}
+
 enum sl_err sl_remote_take(struct sl_remote *r, struct sl_client_state *s)
 {
 	enum sl_err err = sl_client_state_take(s, r->ends.head, r->ends.tail, sl_port_codecs(sl_link_port(r->link)));

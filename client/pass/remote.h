@@ -64,6 +64,7 @@ enum sl_err sl_remote_get_weights(struct sl_remote *remote, struct sl_weights *w
 /* The link, for calls that need no head or tail: fetching, skipping a step, naming checkpoints, the session's state,
  * pausing. The remote owns it; do not close it. */
 struct sl_link *sl_remote_link(const struct sl_remote *remote);
+const char *sl_remote_record(const struct sl_remote *remote); /* sl_port_record */
 static inline const struct sl_session *sl_remote_session(const struct sl_remote *remote)
 {
 	return sl_link_session(sl_remote_link(remote));

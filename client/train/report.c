@@ -75,7 +75,7 @@ void sl_report_count(struct sl_training_link *link, struct sl_remote *remote)
 	const struct sl_port_stats stats = sl_remote_stats(remote);
 
 	sl_link_count(sl_remote_link(remote));
-	take_record(link, sl_port_record(sl_link_port(sl_remote_link(remote))));
+	take_record(link, sl_remote_record(remote));
 	for (int way = 0; way < SL_WAYS; way++)
 		link->traffic[way].weights = link->weights[way] + stats.weights[way];
 }

@@ -220,7 +220,7 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "link.heartbeat_ms", link.heartbeat_ms, 50, 60000, "1000", "ms", "interval of heartbeats, of this side's and of the server's"),
 	SL_INT(T, "link.timeout_ms", link.timeout_ms, 100, 600000, "10000", "ms", "silence after which the server counts as lost"),
 	SL_INT(T, "link.connect_timeout_ms", link.connect_timeout_ms, 100, 600000, "10000", "ms", "how long the client waits for the server at the start"),
-	SL_INT(T, "link.stall_s", link.stall_s, 0, 604800, "1800", "s; 0: no limit", "how long the client waits for a server that answers but does not go on; a group's member makes its link anew then and after share.wait_s"),
+	SL_INT(T, "link.stall_s", link.stall_s, 0, 604800, "1800", "s; 0: no limit", "how long the client waits for a server that answers but does not go on; a group's member then makes its link anew"),
 	SL_CHOICE(T, "link.on_server_lost", link.on_server_lost, SL_WORDS("exit", "wait"), "exit",
 		"when the server is lost: exit with status 69, or wait for it, which is the default of a group's member"),
 	SL_INT(T, "link.retry_ms", link.retry_ms, 10, 32000, "1000", "ms", "pause before the first attempt to reconnect; it doubles up to 32 s"),

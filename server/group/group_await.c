@@ -94,7 +94,8 @@ void sl_group_clock_stepped(struct sl_group *g, int k, bool part)
 /* Whether the others wait for the member, or would. */
 static bool is_missed(const struct sl_group *g, int k)
 {
-	return g->t.seat[k].state == SL_SEAT_IN || sl_trunk_owes(&g->t, k);
+	return g->t.seat[k].state == SL_SEAT_IN ||
+	       (g->t.seat[k].state == SL_SEAT_NEVER && sl_group_goes_on(g) && !g->t.open) || sl_trunk_owes(&g->t, k);
 }
 
 /* Lists the awaited members of this rank that have no link, with commas, and why one was refused. True: one was

@@ -84,14 +84,29 @@ static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
 
 /* ---- groups that go on */
 
-/* All members here have done the run in the store, and begin anew. One that has not done it gets its last state. */
+/* Steps of the run in the store: behind them its members were done. */
+static uint64_t run_steps_of(const struct sl_group *g)
+{
+	uint64_t file = UINT64_MAX;
+
+	return g->trunk.keep.dir[0] && sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &file) ? file : 0;
+}
+
+/* Members have done the run in the store, and all that are here begin another one: they have done it, too, or have a
+ * run of another length. One that has not done it otherwise gets its last state. */
 static bool is_another_run(const struct sl_group *g)
 {
-	for (int k = 0; k < g->n; k++)
-		if (g->seat[k].m &&
-		    (g->trunk.r.seat[k].state != SL_SEAT_DONE || !sl_hello_is_new(sl_group_hello(g, k))))
+	bool done = false;
+
+	for (int k = 0; k < g->n; k++) {
+		const struct sl_record *s = &g->trunk.r.seat[k];
+		const struct sl_hello *h = g->seat[k].m ? sl_group_hello(g, k) : NULL;
+
+		done = done || s->state == SL_SEAT_DONE;
+		if (h && (!sl_hello_is_new(h) || (s->state != SL_SEAT_DONE && h->run_steps == run_steps_of(g))))
 			return false;
-	return true;
+	}
+	return done;
 }
 
 /* A member that is here holds the state before `step`, as far as the file that was read knows it: all lost their links

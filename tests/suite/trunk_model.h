@@ -203,7 +203,6 @@ static void expand(struct model *m, const struct world *w, const struct kind *ki
 				       .quorum = kind->quorum,
 				       .least = kind->least,
 				       .anyway = kind->anyway,
-				       .shared = kind->shared,
 				       .open = w->open,
 				       .stored = w->complete,
 				       .keeps = true,

@@ -5,6 +5,7 @@
 
 #include "common/base/pool.h"
 #include "common/exec/exec.h"
+#include "common/session/fold.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/unit.h"
 
