@@ -207,12 +207,14 @@ static void a_part_is_clipped_to_one_norm(void **state)
 {
 	const int64_t rows = 1;
 	struct sl_end_layout ends = {.grads = 2};
-	float change[3] = {3, 4, 100}, before[COUNT], after[COUNT];
+	float change[3] = {3, 4, 100}, *before, *after;
 	struct sl_part_bound bound = {0, true};
 	double squares;
 	struct sl_fail fail;
 
 	open_all(1);
+	before = calloc((size_t)plan->segment[SL_MIDDLE].weight_count, sizeof *before);
+	after = calloc((size_t)plan->segment[SL_MIDDLE].weight_count, sizeof *after);
 	pass(0, 1);
 	assert_int_equal(sl_exec_squares(member[0], &squares, &fail), SL_OK);
 	assert_int_equal(sl_exec_get_gradients(member[0], before), SL_OK);
@@ -227,6 +229,8 @@ static void a_part_is_clipped_to_one_norm(void **state)
 	assert_true(change[0] == 1.5f && change[1] == 2 && change[2] == 100); /* statistics stay */
 	bound = (struct sl_part_bound){sqrt(squares + 25) / 4, false};
 	assert_int_equal(sl_part_check(member[0], &rows, 1, 1, &ends, change, &bound, &fail), SL_ERR_NONFINITE);
+	free(before);
+	free(after);
 	close_all();
 }
 
