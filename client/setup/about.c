@@ -444,6 +444,15 @@ static json_t *noted(const char *dir)
 	return kept;
 }
 
+/* Whether the folder has a checkpoint; else there is nothing to go on from, which is said later. */
+static bool has_run(const char *dir)
+{
+	uint64_t step = UINT64_MAX, done = UINT64_MAX;
+
+	return sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) ||
+	       sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &done);
+}
+
 /* What the run in log.dir says of its data: its newest checkpoint and about.json. NULL: nothing. */
 static json_t *said_of_run(const struct sl_conf_client *c)
 {
@@ -466,7 +475,7 @@ enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
 	const char *key;
 	enum sl_err err = SL_OK;
 
-	if (!then)
+	if (!then && has_run(s->conf->log.dir))
 		sl_log(SL_LOG_WARN, "data-unknown",
 		       "%.200s/" SL_ABOUT_FILE " cannot be read, so nothing says which data the run there began with",
 		       s->conf->log.dir);
