@@ -261,8 +261,7 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 		"still_steps", integer(s->still), "servers_word", sl_jsonl_words(s), "label_rounding",
 		sl_jsonl_rounding(s->rounding, s->numbers), "warned", integer(sl_log_warned()), "warnings",
 		sl_jsonl_warnings());
-	if (s->group)
-		json_object_set_new(line, "group", json_loads(s->group, 0, NULL));
+	json_object_set_new(line, "group", s->group ? json_loads(s->group, 0, NULL) : json_null());
 	return put(log, line);
 }
 

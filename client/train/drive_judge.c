@@ -24,7 +24,7 @@ struct sl_verdict sl_drive_judge(const struct sl_loss *l)
 	const bool limit = l->code == SL_ERR_LIMIT && all(l, LOSS_KNOWN | LOSS_AT_DOOR);
 	struct sl_verdict v = {.code = l->code};
 
-	v.wait = may_wait && !any(l, LOSS_MAY_BE_LAST | LOSS_ENDS) && (limit || any(l, LOSS_AGAIN));
+	v.wait = may_wait && !any(l, LOSS_MAY_BE_LAST | LOSS_ENDS | LOSS_GAVE_UP) && (limit || any(l, LOSS_AGAIN));
 	if (limit)
 		v.code = SL_ERR_BUSY;
 	/* a run that is being stopped does not try again, but --resume can */
