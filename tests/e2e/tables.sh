@@ -62,8 +62,8 @@ sed -i 's/,ripe$/,soft/' "$tmp/moved/test.csv"
 if evaluated --set data.dir="$tmp/moved" >"$tmp/said"; then fail 'a class that the model has not'; fi
 grep -q 'column "kind": "soft" does not occur in training' "$tmp/err" || fail "$(cat "$tmp/err")"
 for part in train test; do grep -v ',ripe$' "$tmp/table/$part.csv" >"$tmp/moved/$part.csv"; done
-member() { # NUMBER DIR OPTION…
-	"$SPLITC" train "$tmp/client.yaml" --fresh --set share.group="$group" --set share.clients=2 --set share.epoch_steps=3 --set train.epochs=1 \
+member() { # NUMBER DIR OPTION…; in a process of its own, which a signal ends
+	exec "$SPLITC" train "$tmp/client.yaml" --fresh --set share.group="$group" --set share.clients=2 --set share.epoch_steps=3 --set train.epochs=1 \
 		--set share.member="$1" --set data.dir="$2" --set log.dir="$tmp/$group-$1" "${@:3}" >"$tmp/$group-$1.log" 2>&1
 }
 pair() { # OPTION…: of the second member, whose table lacks a class. The status of whichever ends first; then the other one ends
