@@ -171,7 +171,7 @@ enum {
 	LOSS_ENDS = 256,        /* the run is being stopped */
 	LOSS_MAY_BE_LAST = 512, /* of a group: the run is done, and others may be gone */
 	LOSS_TRAINS = 1024,     /* in a step, not in an evaluation */
-	LOSS_GAVE_UP = 2048,    /* the group has waited for share.wait_s, or the seat is another client's */
+	LOSS_GAVE_UP = 2048,    /* the group has waited for share.wait_s */
 };
 struct sl_loss {
 	enum sl_err code;

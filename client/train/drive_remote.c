@@ -111,11 +111,10 @@ static bool may_be_last(const struct drive *d, const struct sl_fail *why)
 		 sl_model_file_steps(d->setup->conf, SL_MODEL_FILE) == (int64_t)steps));
 }
 
-/* The server's answer is the end of this try: whoever starts the run again decides, not link.on_server_lost. */
-static bool gave_up(const struct drive *d, const struct sl_fail *why)
+/* The group has waited in vain: whoever starts the run again decides, not link.on_server_lost. */
+static bool gave_up(const struct sl_fail *why)
 {
-	return strcmp(why->key, "share.wait_s") == 0 ||
-	       (strcmp(why->key, "share.member") == 0 && why->code == SL_ERR_BUSY && !d->joined && !d->options->resume);
+	return strcmp(why->key, "share.wait_s") == 0;
 }
 
 static struct sl_loss loss_of(struct drive *d, const struct sl_fail *fail)
@@ -136,8 +135,7 @@ static struct sl_loss loss_of(struct drive *d, const struct sl_fail *fail)
 			(first ? 0 : LOSS_RETRIED) | (sl_retry_failed(&d->failed, fail->code) ? LOSS_AGAIN : 0) |
 			(d->joined || d->options->resume ? LOSS_KNOWN : 0) | (sl_link_was_up(link) ? 0 : LOSS_AT_DOOR) |
 			(d->why ? LOSS_ENDS : 0) | (may_be_last(d, fail) ? LOSS_MAY_BE_LAST : 0) |
-			(sl_remote_session(d->remote)->training ? LOSS_TRAINS : 0) |
-			(gave_up(d, fail) ? LOSS_GAVE_UP : 0),
+			(sl_remote_session(d->remote)->training ? LOSS_TRAINS : 0) | (gave_up(fail) ? LOSS_GAVE_UP : 0),
 	};
 }
 
