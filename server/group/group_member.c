@@ -6,6 +6,18 @@
 #include "common/base/log.h"
 #include "server/group/group_impl.h"
 
+/* The run of a group that goes on is done, nobody has a link, and one that has done it begins anew: so all gather. */
+static bool begins_another_run(const struct sl_group *g, const struct sl_middle *m)
+{
+	if (!sl_group_goes_on(g) || !g->t.open || g->what != GROUP_IDLE ||
+	    g->t.seat[sl_group_seat_of(m)].state != SL_SEAT_DONE || !sl_hello_is_new(&sl_port_session(m->port)->hello))
+		return false;
+	for (int k = 0; k < g->n; k++)
+		if (g->t.seat[k].link != SL_LINK_NONE)
+			return false;
+	return true;
+}
+
 static void joining(struct sl_middle *m)
 {
 	struct sl_group *g = m->group;
@@ -25,6 +37,8 @@ static void joining(struct sl_middle *m)
 	p->sends = m->agreement.agreed.share.sends;
 	p->answer = ANSWER_NONE;
 	p->refused[0] = '\0';
+	if (begins_another_run(g, m))
+		sl_trunk_gathers(&g->t);
 	sl_trunk_joins(&g->t, sl_group_seat_of(m), &sl_port_session(m->port)->hello);
 	if (!g->t.open) {
 		g->turns.count[sl_group_seat_of(m)] = (uint64_t)m->agreement.agreed.share.turns;
