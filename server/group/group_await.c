@@ -343,13 +343,6 @@ void sl_group_say_here(const struct sl_group *g, int who)
 	sl_log_limited(SL_LOG_INFO, "group-waits", "group %s: member %d is here, %d of %d", g->name, who, here, g->n);
 }
 
-void sl_group_say_gone(const struct sl_group *g, int k, const char *why)
-{
-	sl_log_limited(SL_LOG_INFO, "group-leaves",
-		       "group %s: member %d leaves behind step %" PRIu64 " (%s): %d are in", g->name, k, g->t.step, why,
-		       sl_trunk_count(&g->t).members);
-}
-
 /* Which member without a link is owed the step under way, so that the others wait for it; -1: none. */
 static int find_owed(const struct sl_group *g)
 {

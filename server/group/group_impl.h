@@ -290,8 +290,7 @@ void sl_group_hear_in(struct sl_group *group);
 void sl_group_clock_welcomed(struct sl_group *group, int k);
 void sl_group_clock_ready(struct sl_group *group, int k);
 void sl_group_clock_stepped(struct sl_group *group, int k, bool part);
-/* say_gone logs that a member has left; say_short, that too few members are there, or that one is owed the step. */
-void sl_group_say_gone(const struct sl_group *group, int k, const char *why);
+/* say_short logs that too few members are there, or that one is owed the step. */
 void sl_group_say_short(struct sl_group *group);
 /* note_late: the step was done without member k; note_part: with it. say_here: logs that it waits for the others. */
 void sl_group_note_late(struct sl_group *group, int k);
