@@ -3,8 +3,8 @@
  * (trunk_table.c, trunk_records.c). In each state of a group that goes on:
  *
  *   1. A member that is in has exactly the history that the log tells, so `--local --absent` repeats it.
- *   2. No member has missed more steps than share.least allows, no step has fewer members than share.quorum, and with
- *      share.least above 0 none is done before all have come.
+ *   2. No member has missed more steps than share.least allows, and no step has fewer members than share.quorum.
+ *      With share.least above 0 no step is done before all have come.
  *   3. A member leaves only when a complete last state is on the server's disk.
  *   4. Once faults end, all can come to the end: nobody waits for ever, and nobody is refused.
  *   5. The group goes back only if the server died, or nobody has head and tail.
