@@ -99,12 +99,11 @@ static void come_on(struct sl_group *g)
 
 	g->came = SL_COME_HERE;
 	g->held = record->number;
-	if (record->state == SL_SEAT_DONE && sl_hello_is_new(h)) {
-		g->err =
-			sl_fail_at(&g->fail, "share.member", SL_ERR_BUSY,
-				   "member %d of group %s has done its run, and others have not: come again once these "
-				   "are done",
-				   g->which, g->name);
+	if (sl_group_is_another_run(g, g->which, h)) {
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_BUSY,
+				    "member %d of group %s begins another run, and others are still at this one: "
+				    "come again once these are done",
+				    g->which, g->name);
 		return;
 	}
 	if (begins_with_other_weights(g))

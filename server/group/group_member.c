@@ -6,11 +6,11 @@
 #include "common/base/log.h"
 #include "server/group/group_impl.h"
 
-/* The run of a group that goes on is done, nobody has a link, and one that has done it begins anew: so all gather. */
+/* Nobody has a link to a group that goes on, and one comes with another run: so all gather for that one. */
 static bool begins_another_run(const struct sl_group *g, const struct sl_middle *m)
 {
 	if (!sl_group_goes_on(g) || !g->t.open || g->what != GROUP_IDLE ||
-	    g->t.seat[sl_group_seat_of(m)].state != SL_SEAT_DONE || !sl_hello_is_new(&sl_port_session(m->port)->hello))
+	    !sl_group_is_another_run(g, sl_group_seat_of(m), &sl_port_session(m->port)->hello))
 		return false;
 	for (int k = 0; k < g->n; k++)
 		if (g->t.seat[k].link != SL_LINK_NONE)

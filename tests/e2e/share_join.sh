@@ -189,9 +189,10 @@ starts m0 0 $((at + 12)) --resume
 for k in 0 2; do ends_with "${pid[k]}" 0 $patience "member $k of a group that everybody had left"; done
 [ "$(last_step m0)" = $((at + 12)) ] && [ "$(steps_of new)" -le 13 ] || fail 'the group did not go on from where everybody had left it'
 
-# The group begins anew after its run is over.
-starts m0 0 6 --fresh
+# The group begins anew after its run is over, also where one comes first that has not done it.
 starts m1 1 6 --fresh
+wait_for 'the member that comes first is not welcomed' grep -q 'INFO session-open' "$tmp/m1.log"
+starts m0 0 6 --fresh
 for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k of a new run"; done
 [ "$(steps_of m0)" = 6 ] && [ "$(steps_of m1)" = 6 ] || fail 'a new run of a group did not begin at step 0'
 echo "share_join: ok"
