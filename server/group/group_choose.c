@@ -352,11 +352,12 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 	if (err == SL_ERR_NOINPUT && sl_records_gone(&g->trunk.r) && !g->groups->ranks)
 		return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH, SL_GROUP_LEFT_BEHIND, g->name,
 				  g->trunk.r.gone_at, g->ends ? ": their model is its model, too" : "");
-	if (err == SL_ERR_NOINPUT) /* BUSY: members that are done may come again, and hold a step */
-		return sl_fail_set(fail, g->some_gone ? SL_ERR_BUSY : SL_ERR_MISMATCH,
+	if (err == SL_ERR_NOINPUT) /* BUSY: members that are done may come again, and hold a step that is stored here */
+		return sl_fail_set(fail, g->some_gone && g->trunk.keep.dir[0] ? SL_ERR_BUSY : SL_ERR_MISMATCH,
 				   "no common step for group %s to go on from: all members hold%s, and this server "
-				   "holds none of them",
-				   g->name, tried[0] ? tried : " none");
+				   "holds none of them%s",
+				   g->name, tried[0] ? tried : " none",
+				   g->trunk.keep.dir[0] ? "" : ": it has no `store`");
 	if (err)
 		return err;
 	begin_from(g, held[i]);

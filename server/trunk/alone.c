@@ -73,11 +73,11 @@ static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
 			tried, file ? file + 1 : why.text);
 	}
 	if (err == SL_ERR_NOINPUT)
-		return sl_fail_set(
-			fail, SL_ERR_MISMATCH,
-			"no common step to go on from: the client holds%s, and this server holds none of them: is its "
-			"store another one? --fresh begins anew",
-			tried);
+		return sl_fail_set(fail, SL_ERR_MISMATCH,
+				   "no common step to go on from: the client holds%s, and this server holds none of "
+				   "them: %s --fresh "
+				   "begins anew",
+				   tried, t->keep.dir[0] ? "is its store another one?" : "it has no `store`.");
 	if (err)
 		return err;
 	t->from = h->held[i];

@@ -43,7 +43,7 @@ end_client
 
 # A client that waits does not begin anew behind a checkpoint that both sides had: not with a server whose store is
 # another one, nor with one whose kernels have other bits. Nothing of either side is overwritten.
-comes_back() { # emptied | level
+comes_back() { # emptied | storeless | level
 	local how=$1 why port server_pid endpoint client_pid
 	port=$(free_port)
 	start_server "$how" listen="tcp://127.0.0.1:$port" store="$tmp/$how store"
@@ -56,6 +56,9 @@ comes_back() { # emptied | level
 	if [ $how = emptied ]; then
 		rm -r "$tmp/emptied store"
 		start_server "$how" listen="tcp://127.0.0.1:$port" store="$tmp/$how store"
+	elif [ $how = storeless ]; then
+		why='holds none of them: it has no `store`'
+		start_server "$how" listen="tcp://127.0.0.1:$port" store=
 	else
 		why='cannot use its own files of them: .*: its core is .*, this run.s is .*base'
 		SL_CPU_SIMD=base start_server "$how" listen="tcp://127.0.0.1:$port" store="$tmp/$how store"
@@ -65,9 +68,17 @@ comes_back() { # emptied | level
 	grep -q "^splitc: .*no common step .*$why" "$tmp/$how client.log" || fail "no sentence ($how)"
 	has_checkpoint "$how client" || fail "its checkpoints are gone ($how)"
 	! grep -q 'from step 0' <(tail -n +3 "$tmp/$how client.log" | grep 'session-open' | tail -n +2) || fail "it began anew ($how)"
+	# A loop that starts it again, as a unit or a job does, ends at once.
+	for _ in 1 2; do
+		rc=0
+		timeout -k 5 $patience "$SPLITC" train "$tmp/client.yaml" "${endless[@]}" --auto-resume --set server="tcp://127.0.0.1:$port" --set link.on_server_lost=wait \
+			--set train.checkpoint_every=2 --set log.dir="$tmp/$how client" --set control="$tmp/again.sock" >"$tmp/again.log" 2>&1 || rc=$?
+		[ $rc = 78 ] && grep -q "^splitc: .*no common step .*$why" "$tmp/again.log" || fail "started again ($how): status $rc, $(cat "$tmp/again.log")"
+	done
 	end_process "$server_pid"
 }
 comes_back emptied
+comes_back storeless
 comes_back level
 
 # By default a client ends with its server. But one that is back before link.timeout_ms is not lost.
