@@ -20,6 +20,7 @@
 #include "client/train/phase.h"
 #include "client/train/training.h"
 #include "common/base/log.h"
+#include "common/base/stop.h"
 #include "common/base/wrap.h"
 #include "common/session/checkpoint.h"
 #include "common/telemetry/json.h"
@@ -476,6 +477,8 @@ int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_cl
 	struct sl_fail fail;
 	enum sl_err err;
 
+	/* from here on data are read, which can take minutes */
+	sl_stop_with(o->lines.listen ? 0 : sl_err_exit_status(SL_ERR_BUSY));
 	if (!o->config && !(uses & SL_USES_DEMO))
 		return sl_options_missing(o, "CONFIG");
 	if (!o->config && load_demo(o, uses, conf, &fail) != SL_OK)

@@ -44,16 +44,15 @@ static int run(const char *program, const struct sl_command *commands, const cha
 }
 
 /* Opens /dev/null for each standard stream that the caller has closed. Otherwise the next file that is opened would
- * take its place, and lines of the log would land in log.jsonl or in a checkpoint. */
+ * take its place, and lines of the log would land in log.jsonl or in a checkpoint. To read a closed stdin, or to write
+ * to a closed stdout, is an error: what would be lost is not success. */
 static void open_closed_streams(void)
 {
-	int fd;
+	static const int how[] = {[STDIN_FILENO] = O_WRONLY, [STDOUT_FILENO] = O_RDONLY, [STDERR_FILENO] = O_RDWR};
 
-	do
-		fd = open("/dev/null", O_RDWR); /* children inherit it, as they would the stream */
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd > STDERR_FILENO)
-		close(fd);
+	for (int i = 0; i < (int)(sizeof how / sizeof how[0]); i++)
+		if (fcntl(i, F_GETFD) < 0 && errno == EBADF)
+			(void)!open("/dev/null", how[i]); /* the lowest that is free: i. Children inherit it */
 }
 
 /* The exit status after a command. If a full disk has swallowed its output, it has not succeeded. If the reader has

@@ -4,6 +4,8 @@
 
 #include "common/link/loop_uv.h"
 
+#include "common/base/stop.h"
+
 enum { SIGNALS = 3, CLOSE_TURNS = 16 };
 
 struct sl_loop {
@@ -246,6 +248,7 @@ void sl_loop_unsilence(void)
 {
 	while (silenced > 0)
 		signal(signums[--silenced], SIG_DFL);
+	sl_stop_again();
 }
 
 static void hung_up(uv_signal_t *uv, int signum)

@@ -293,11 +293,21 @@ if [ -w /dev/full ]; then
 		rc=0
 		"$SPLITC" $words >/dev/full 2>"$tmp/err" || rc=$?
 		[ $rc = 74 ] && [ "$(grep -c '^splitc: stdout could not be written completely' "$tmp/err")" = 1 ] || fail "$words >/dev/full: status $rc, $(cat "$tmp/err")"
+		rc=0
+		"$SPLITC" $words >&- 2>"$tmp/err" || rc=$?
+		[ $rc = 74 ] && [ "$(grep -c '^splitc: stdout could not be written completely' "$tmp/err")" = 1 ] || fail "$words >&-: status $rc, $(cat "$tmp/err")"
 	done
 fi
+rc=0
+"$SPLITS" --version >&- 2>"$tmp/err" || rc=$?
+[ $rc = 74 ] && grep -q '^splits: stdout could not be written' "$tmp/err" || fail "splits --version >&-: status $rc, $(cat "$tmp/err")"
 (set -o pipefail; "$SPLITC" codecs --measure --shape 8,8 none f16 | :) 2>"$tmp/err" && [ ! -s "$tmp/err" ] || fail "a reader that has gone: $(cat "$tmp/err")"
-for closed in '>&-' '2>&-' '<&- >&- 2>&-'; do
-	eval '"${run[@]}" --fresh >"$tmp/out" 2>"$tmp/err" '"$closed" || fail "a run with $closed"
+# A run whose summary is lost is done, and its log is whole, but its status says so.
+for closed in '74 >&-' '0 2>&-' '74 <&- >&- 2>&-'; do
+	rc=0
+	eval '"${run[@]}" --fresh >"$tmp/out" 2>"$tmp/err" '"${closed#* }" || rc=$?
+	[ $rc = ${closed%% *} ] || fail "a run with ${closed#* }: status $rc"
+	jq -se '.[-1] | .type == "summary" and .outcome == "finished"' "$tmp/run/log.jsonl" >"$tmp/out" || fail "with $closed the log lacks its summary"
 	jq -e .type "$tmp/run/log.jsonl" >"$tmp/out" || fail "with $closed something else is in log.jsonl"
 done
 
@@ -305,7 +315,26 @@ done
 SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=link.connect=delay:600000 start_client connects "$tmp/good.yaml" --set server="$endpoint"
 at_point connects link.connect
 signal TERM "$client_pid"
-ends_with "$client_pid" 143 60 'a client that connects'
+ends_with "$client_pid" 75 60 'a client that connects'
+
+# one that still reads its data, whatever the command: status 75, as of a run that is stopped later
+mkdir "$tmp/long"
+awk 'BEGIN {print "a,b,kind"; for (i = 0; i < 3000000; i++) print i % 101 "," i % 89 "," (i % 2 ? "x" : "y")}' >"$tmp/long/train.csv"
+ln -s train.csv "$tmp/long/val.csv"
+printf 'model: {name: mlp, features: 2, classes: 2}\ndata: {kind: csv, dir: %s, label: kind}\ntrain: {max_steps: 3}\nthreads: 1\nlog: {dir: %s}\n' "$tmp/long" "$tmp/long run" >"$tmp/long.yaml"
+mkdir "$tmp/few rows"
+head -n 99 "$tmp/long/train.csv" | tee "$tmp/few rows/train.csv" >"$tmp/few rows/val.csv"
+"$SPLITC" train "$tmp/long.yaml" --local --set data.dir="$tmp/few rows" >"$tmp/out" 2>&1 || fail "a model to read with: $(cat "$tmp/out")"
+reads_data() { ls -l "/proc/$1/fd" | grep -q "$tmp/long/" || grep -q "$tmp/long/" "/proc/$1/maps"; }
+for words in 'train --fresh --local' 'eval --local' 'leak' 'predict --local' 'data' 'train --check-config --fresh'; do
+	for how in TERM INT HUP; do
+		"$SPLITC" ${words%% *} "$tmp/long.yaml" ${words#"${words%% *}"} >"$tmp/out" 2>&1 &
+		reads=$!
+		wait_for "$words does not read" reads_data $reads
+		signal $how $reads
+		ends_with $reads 75 60 "$words, which reads its data, at SIG$how"
+	done
+done
 
 # OpenBLAS would try again for ever
 expect 71 "OpenBLAS needs 128 MiB of this process' address space for each of 64 threads" \

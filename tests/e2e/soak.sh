@@ -69,7 +69,7 @@ live() { # N
 			echo resumed >>"$tmp/c$n.word"
 		fi
 		# interrupted before it handled signals, or before its session was open
-		case $rc in 69 | 130) [ -e "$tmp/c$n/model.safetensors" ] || continue ;; esac
+		case $rc in 69 | 75 | 130) [ -e "$tmp/c$n/model.safetensors" ] || continue ;; esac
 		[ $rc = 0 ] || { echo "FAILED round $round: status $rc" >>"$tmp/c$n.word"; return; }
 		cmp -s "$tmp/c$n/model.safetensors" "$tmp/solo$n/model.safetensors" && [ "$(learned "c$n")" = "$(learned "solo$n")" ] ||
 			{ echo "FAILED round $round: not what it is alone" >>"$tmp/c$n.word"; return; }
