@@ -16,10 +16,10 @@ static const char *const usage[] = {
 	NULL,
 };
 
-/* Loss and accuracy of an evaluation with these codecs (NULL: the config's); a loss of NaN or Inf is NaN. BUSY: it was
- * stopped. */
-static enum sl_err evaluate(const struct sl_options *o, const char *codec, double *acc, double *loss, int *status,
-			    struct sl_fail *fail)
+/* Loss and accuracy of an evaluation with these codecs (NULL: the config's); a loss of NaN or Inf is NaN. *said: its
+ * summary, which the caller drops. BUSY: it was stopped. */
+static enum sl_err evaluate(const struct sl_options *o, const char *codec, double *acc, double *loss, json_t **said,
+			    int *status, struct sl_fail *fail)
 {
 	struct sl_child child;
 	json_t *summary;
@@ -39,11 +39,11 @@ static enum sl_err evaluate(const struct sl_options *o, const char *codec, doubl
 	}
 	*acc = sl_json_number(summary, "test_acc");
 	*loss = sl_json_number(summary, "test_loss");
-	json_decref(summary);
+	*said = summary;
 	return SL_OK;
 }
 
-static void print_json(const struct sl_conf_client *conf, const double acc[2], const double loss[2])
+static void print_json(const struct sl_conf_client *conf, const double acc[2], const double loss[2], json_t *said)
 {
 	static const char *const side[2] = {"with", "without"};
 	json_t *root = json_pack("{s:i}", "schema", 1), *codec = json_object();
@@ -55,6 +55,8 @@ static void print_json(const struct sl_conf_client *conf, const double acc[2], c
 		json_object_set_new(
 			root, side[i],
 			json_pack("{s:o, s:o}", "test_acc", sl_json_real(acc[i]), "test_loss", sl_json_real(loss[i])));
+	json_object_set(root, "servers_word", json_object_get(said, "servers_word"));
+	json_object_set(root, "warnings", json_object_get(said, "warnings"));
 	sl_json_print(root, JSON_COMPACT, stdout);
 }
 
@@ -73,7 +75,7 @@ static void print_row(bool met, double acc, double loss, bool difference)
 	printf(" %10s %10s\n", share, difference && loss > 0 ? figure : figure + 1);
 }
 
-static void print_table(const struct sl_conf_client *conf, const double acc[2], const double loss[2])
+static void print_table(const struct sl_conf_client *conf, const double acc[2], const double loss[2], json_t *said)
 {
 	const bool met = sl_conf_learns_labels(conf) && sl_setup_task(conf)->met;
 
@@ -86,6 +88,8 @@ static void print_table(const struct sl_conf_client *conf, const double acc[2], 
 	print_row(met, acc[1], loss[1], false);
 	printf("%-48s", "difference (points)");
 	print_row(met, acc[0] - acc[1], loss[0] - loss[1], true);
+	if (json_array_size(json_object_get(said, "servers_word")))
+		puts("all of it is the server's word");
 }
 
 /* Evaluates with the config's codecs and with none. The two sessions agree on different codecs, so each is a run of
@@ -95,13 +99,17 @@ static int parity(const struct sl_options *o, const struct sl_conf_client *conf)
 	double acc[2], loss[2];
 	struct sl_fail fail;
 	int status;
-	enum sl_err err = evaluate(o, NULL, &acc[0], &loss[0], &status, &fail);
+	json_t *said[2] = {NULL};
+	enum sl_err err = evaluate(o, NULL, &acc[0], &loss[0], &said[0], &status, &fail);
 
 	if (!err)
-		err = evaluate(o, "none", &acc[1], &loss[1], &status, &fail);
+		err = evaluate(o, "none", &acc[1], &loss[1], &said[1], &status, &fail);
+	if (!err)
+		(o->json ? print_json : print_table)(conf, acc, loss, said[0]);
+	json_decref(said[0]);
+	json_decref(said[1]);
 	if (err) /* with a status the child has said why */
 		return status ? status : sl_command_failed(&fail);
-	(o->json ? print_json : print_table)(conf, acc, loss);
 	return 0;
 }
 

@@ -16,6 +16,7 @@
 #include "client/persist/model_file.h"
 #include "client/setup/about.h"
 #include "client/train/phase.h"
+#include "client/train/training.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/base/text.h"
@@ -302,6 +303,34 @@ static enum sl_err leave_phase(struct sl_setup *setup, const struct sl_conf_clie
 	return SL_OK;
 }
 
+/* The step at which the run, or its phase, ends by its own word of its samples; 0: not known. */
+static uint64_t last_step(const struct sl_setup *setup)
+{
+	json_t *about = sl_about_parse(setup);
+	const json_t *train = json_object_get(about, sl_about_split[SL_SPLIT_TRAIN]);
+	const int64_t samples = json_integer_value(json_object_get(train, "samples"));
+	const struct sl_phase *phase = setup->phase.count ? &setup->phase : NULL;
+	uint64_t steps = 0;
+	struct sl_fail why;
+
+	json_decref(about);
+	if (samples <= 0 || sl_training_steps(setup->conf, phase, samples, 0, &steps, &why) != SL_OK)
+		return 0;
+	return setup->phase.step + steps;
+}
+
+/* The file that is written says that the run was not ended. */
+static void note_unfinished(struct sl_setup *setup)
+{
+	const struct sl_about_reached at = {.step = (uint64_t)setup->trained, .of = last_step(setup)};
+	char *about = sl_about_text(setup, &at);
+
+	free(setup->about);
+	setup->about = about;
+	sl_log(SL_LOG_WARN, "unfinished", "the run in '%.200s' was not ended: these are its weights of step %" PRId64,
+	       setup->conf->log.dir, setup->trained);
+}
+
 static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup *setup, uint64_t newest,
 			     struct sl_fail *fail)
 {
@@ -326,6 +355,8 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 	sl_about_check_network(setup);
 	err = sl_fetch_pair(setup, &step, &why);
 	setup->trained = (int64_t)step;
+	if (!err)
+		note_unfinished(setup);
 	if (!err && conf->train.phases.n)
 		return leave_phase(setup, conf, fail);
 	return err ? sl_fail_set(fail, err,
@@ -374,6 +405,8 @@ static enum sl_err read_joined(const struct sl_options *o, const struct sl_conf_
 
 	if (!err && o->weights)
 		snprintf(path, sizeof path, "%s", o->weights);
+	if (!err)
+		sl_about_check_end(path);
 	setup->trained = sl_weights_steps(path);
 	if (!err)
 		err = sl_setup_plan(setup, conf, fail);
@@ -394,6 +427,8 @@ static enum sl_err read_joined(const struct sl_options *o, const struct sl_conf_
 			err = join_weights(setup, loaded, &other, loaded + n, *from, !from[1], fail);
 		if (!err)
 			err = sl_about_same_run(path, *from, fail);
+		if (!err)
+			sl_about_check_end(*from);
 	}
 	if (!err && !o->export.join[1])
 		err = sl_about_join(setup, labels ? o->export.join[0] : path, labels ? path : o->export.join[0], fail);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/cmd/command.h"
+#include "client/predict/doubt.h"
 #include "client/predict/generate.h"
 #include "client/setup/about.h"
 #include "client/text/lines.h"
@@ -34,6 +35,7 @@ struct texts {
 	int n;
 	int32_t *id; /* tokens of all prompts; those of prompt i begin at begin[i] */
 	int64_t *begin, tokens;
+	json_t *doubt; /* doubt.h */
 };
 
 static enum sl_err no_memory(struct sl_fail *fail)
@@ -181,6 +183,7 @@ static void print_json(const struct texts *t, int number, const struct sl_genera
 		json_array_append_new(ids, json_integer(row->id[i]));
 	root = json_pack("{s:s, s:s, s:o, s:s}", "prompt", t->prompt[number], "text", text, "ids", ids, "reason",
 			 reason[row->end]);
+	json_object_update_missing(root, t->doubt);
 	sl_command_print_json(root, JSON_COMPACT);
 }
 
@@ -219,7 +222,10 @@ static enum sl_err generate(struct texts *t, struct sl_setup *setup, struct sl_f
 		.arg = t,
 	};
 	struct sl_generate *g = NULL;
-	enum sl_err err = sl_generate_open(&g, &spec, t->id, t->begin, t->n, fail);
+	enum sl_err err;
+
+	t->doubt = sl_doubt(t->o->local);
+	err = sl_generate_open(&g, &spec, t->id, t->begin, t->n, fail);
 
 	if (!err)
 		err = sl_generate_run(setup, g, t->o->local, fail);
@@ -275,6 +281,7 @@ static void close_texts(struct texts *t)
 	free(t->prompt);
 	free(t->id);
 	free(t->begin);
+	json_decref(t->doubt);
 	sl_tokenizer_work_close(t->work);
 	sl_tokenizer_close(t->tokenizer);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/cmd/command.h"
+#include "client/predict/doubt.h"
 #include "client/predict/predict.h"
 #include "client/predict/stream.h"
 #include "client/setup/about.h"
@@ -218,8 +219,10 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 	};
 	static double threshold[SL_CONF_LIST_MAX]; /* static for the same reason as p */
 	char **name = NULL;
+	char *doubt = sl_doubt_text(sl_doubt(o->local));
 	enum sl_err err = name_classes(&name, setup, fail);
 
+	spec.doubt = doubt;
 	spec.threshold = read_thresholds(threshold, setup);
 
 	spec.class_name = (const char *const *)name;
@@ -234,6 +237,7 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 	if (!setup->in_use) {
 		sl_predict_close(&p);
 		free_names(name, spec.classes);
+		free(doubt);
 	}
 	return err;
 }

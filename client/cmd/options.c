@@ -115,6 +115,7 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 	err = sl_about_of_model(setup, path, fail);
 	if (err)
 		return err;
+	sl_about_check_end(path);
 	setup->weights_from = path;
 	err = sl_setup_plan(setup, conf, fail);
 	setup->weights_from = NULL;

@@ -204,7 +204,9 @@ static void end_line(const struct sl_predict *p)
 		fputs(s->format == SL_PREDICT_CSV ? "," : "  ", s->out);
 		put_sample(p);
 	}
-	fputs(s->format == SL_PREDICT_JSON ? "}\n" : "\n", s->out);
+	if (s->format == SL_PREDICT_JSON)
+		fprintf(s->out, "%s}", s->doubt);
+	putc('\n', s->out);
 }
 
 static void put_text(const struct sl_predict *p, int32_t label, int best)
@@ -268,7 +270,7 @@ static void put_json_top(const struct sl_predict *p)
 		}
 		fprintf(s->out, ",\"%s\":%s}", value_name(s), number(p->value[p->order[k]], "null", text));
 	}
-	fputs("]}\n", s->out);
+	fprintf(s->out, "]%s}\n", s->doubt);
 }
 
 static void put_json(const struct sl_predict *p, int32_t label, int best)
@@ -293,7 +295,7 @@ static void put_json(const struct sl_predict *p, int32_t label, int best)
 	fprintf(s->out, "\"%s\":[", s->logits ? "logits" : "probabilities");
 	for (int k = 0; k < s->classes; k++)
 		fprintf(s->out, "%s%s", k ? "," : "", number(p->value[k], "null", text));
-	fputs("]}\n", s->out);
+	fprintf(s->out, "]%s}\n", s->doubt);
 }
 
 /* ---- a number, or several ---- */
@@ -447,6 +449,7 @@ enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *
 			    struct sl_fail *fail)
 {
 	*p = (struct sl_predict){.spec = *spec};
+	p->spec.doubt = spec->doubt ? spec->doubt : "";
 	p->spec.h += !spec->h;
 	p->spec.w += !spec->w;
 	p->row = calloc((size_t)batch * (size_t)p->spec.h * (size_t)p->spec.w * (size_t)spec->classes, sizeof *p->row);

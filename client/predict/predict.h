@@ -25,6 +25,7 @@ struct sl_predict_spec {
 	const struct sl_set *set;      /* names the samples; NULL, or a set without names: only numbers are printed */
 	const char *const *class_name; /* [classes] of classes, numbers or labels, UTF-8; NULL: numbers are printed */
 	const double *centre;          /* [classes] of numbers: is added to what the set and the network have */
+	const char *doubt;             /* members at the end of each JSON object (doubt.h); NULL: none */
 	const double *threshold;       /* [classes] probabilities from which on labels are predicted; NULL: above 1/2 */
 };
 

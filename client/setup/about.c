@@ -255,11 +255,11 @@ enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 	return s->about ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what is known of the data");
 }
 
-char *sl_about_text(const struct sl_setup *s, uint64_t made)
+char *sl_about_text(const struct sl_setup *s, const struct sl_about_reached *at)
 {
 	const bool found = s->threshold && s->threshold[0] > 0,
-		   member = made && made != SL_MADE_UNKNOWN && s->plan->spec.party;
-	json_t *about = found || member ? sl_about_parse(s) : NULL, *list = json_array();
+		   member = at && at->made && at->made != SL_MADE_UNKNOWN && s->plan->spec.party;
+	json_t *about = found || at ? sl_about_parse(s) : NULL, *list = json_array();
 	char *text;
 
 	for (int i = 0; found && i < s->conf->model.classes && about; i++)
@@ -267,7 +267,9 @@ char *sl_about_text(const struct sl_setup *s, uint64_t made)
 	if (about && found)
 		json_object_set(about, thresholds_key, list);
 	if (about && member)
-		json_object_set_new(about, SL_ABOUT_RUN, hash_json(made));
+		json_object_set_new(about, SL_ABOUT_RUN, hash_json(at->made));
+	if (about && at)
+		sl_about_add_unfinished(about, s, at);
 	text = about ? dump(about) : s->about ? strdup(s->about) : NULL;
 	json_decref(list);
 	json_decref(about);
@@ -344,7 +346,7 @@ enum sl_err sl_about_recall(struct sl_setup *s, struct sl_fail *fail)
 
 enum sl_err sl_about_keep(const struct sl_setup *s, struct sl_fail *fail)
 {
-	char path[PATH_MAX], *text = s->conf->log.dir[0] ? sl_about_text(s, 0) : NULL;
+	char path[PATH_MAX], *text = s->conf->log.dir[0] ? sl_about_text(s, NULL) : NULL;
 	enum sl_err err = text ? sl_log_dir_path(path, s->conf, SL_ABOUT_FILE, fail) : SL_OK;
 
 	if (!err && text)

@@ -14,6 +14,9 @@
 #define SL_ABOUT_ROWS  "rows"  /* a hash of the names of all rows of data.also that data.split divides */
 #define SL_ABOUT_KEPT  "data"  /* a checkpoint's note: setup->kept */
 #define SL_ABOUT_RUN   "run"   /* of a vertical group's member: a number that the group's members share */
+/* of weights that a run wrote before its end: {"step", "of"}, and of a run with phases {"phase", "phases"} */
+#define SL_ABOUT_UNFINISHED "unfinished"
+#define SL_ABOUT_UNTRAINED  "untrained" /* true: the run that wrote the weights has trained no step of its own */
 
 /* Fills setup->about from the training data, which are open. For several labels, allocates setup->threshold. */
 enum sl_err sl_about_make(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
@@ -22,9 +25,17 @@ void sl_about_read(struct sl_setup *setup, const char *path);
 /* Reads what a run's about.json or a model's file says of its data. *out, which the caller drops, is NULL if the file
  * says nothing. */
 enum sl_err sl_about_file(json_t **out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+/* How far weights have come in their run. */
+struct sl_about_reached {
+	uint64_t step, of; /* steps done; in all, 0: not known */
+	bool untrained;    /* the process has trained none of them: each was skipped, or others' */
+	bool best;         /* an evaluation chose them, so they need not be those of the run's end */
+	uint64_t made;     /* what made the weights, if it is not 0 */
+};
+
 /* The text for a model file: setup->about with, for several labels, the thresholds that an evaluation has found, and
- * what made the weights, if it is not 0. Malloc'ed; NULL: nothing is known, or there is no memory. */
-char *sl_about_text(const struct sl_setup *setup, uint64_t made);
+ * with what `at` (NULL: nothing) says of the weights. Malloc'ed; NULL: nothing is known, or there is no memory. */
+char *sl_about_text(const struct sl_setup *setup, const struct sl_about_reached *at);
 /* MISMATCH if the data or data.split are not those that the run in log.dir began with; a warning if nothing says.
  * Copies that run's thresholds to setup->threshold. */
 enum sl_err sl_about_compare(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
@@ -57,6 +68,12 @@ enum sl_err sl_about_join(struct sl_setup *setup, const char *features, const ch
 			  struct sl_fail *fail) SL_MUST_CHECK;
 /* MISMATCH: the model files of two members are of several runs or steps. Warns if one does not say. */
 enum sl_err sl_about_same_run(const char *a, const char *b, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* about_end.c: warns if the weights in the file `path` are not those of their run's end, or if it has trained no step
+ * of its own. */
+void sl_about_check_end(const char *path);
+/* Adds that the weights are not those of the run's end. */
+void sl_about_add_unfinished(json_t *about, const struct sl_setup *setup, const struct sl_about_reached *at);
 
 /* ---- about_check.c: whatever reads trained weights compares here what their file says with what is now ---- */
 

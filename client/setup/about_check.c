@@ -279,8 +279,10 @@ void sl_about_check_begun(const struct sl_setup *s)
 	struct sides x = {s, source_in(all, s->conf, now), now, key, path};
 	struct sl_fail never;
 
-	if (all)
+	if (all) {
+		sl_about_check_end(path);
 		(void)!compare(&x, &never);
+	}
 	json_decref((json_t *)x.then);
 	for (int k = 0; all && k < s->n_features && s->further; k++) {
 		x.s = &s->further[k];

@@ -28,8 +28,9 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_options *options,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Writes setup->weights to log.dir/model.safetensors, unless log.dir is "". made: as for sl_about_text. */
-enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, uint64_t made,
+/* Writes setup->weights, as they are now in the run, to log.dir/model.safetensors, unless log.dir is "". made: as for
+ * sl_about_text. */
+enum sl_err sl_drive_save(const struct sl_setup *setup, const struct sl_training *run, uint64_t made,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 struct sl_local;
 /* Writes the weights of `local` to log.dir/best.safetensors. If the file cannot be written, the run goes on without. */

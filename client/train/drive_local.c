@@ -8,13 +8,15 @@
 #include "client/train/drive.h"
 #include "client/train/phase.h"
 #include "common/base/log.h"
+#include "common/base/stop.h"
 
 static volatile sig_atomic_t stop_asked;
 
 static void on_signal(int signum)
 {
+	(void)signum;
 	stop_asked = 1;
-	signal(signum, SIG_DFL); /* the second one ends the process */
+	sl_stop_with(sl_err_exit_status(SL_ERR_UNAVAILABLE)); /* the second one ends the process */
 }
 
 void sl_drive_catch_signals(void)
@@ -45,20 +47,22 @@ void sl_drive_summary(struct sl_training *run, const struct sl_local *local, boo
 }
 
 /* best: the note of SL_MODEL_BEST; NULL: of another file. */
-static enum sl_err save(const struct sl_setup *setup, const char *best, const char *name, uint64_t steps, uint64_t made,
-			struct sl_fail *fail)
+static enum sl_err save(const struct sl_setup *setup, const struct sl_training *run, const char *best, const char *name,
+			uint64_t made, struct sl_fail *fail)
 {
-	char *about = sl_about_text(setup, made);
+	const struct sl_about_reached at = sl_training_reached(run, best, made);
+	char *about = sl_about_text(setup, &at);
 	enum sl_err err =
-		sl_model_file_write(setup->conf, setup->plan, &setup->weights, about, best, name, steps, fail);
+		sl_model_file_write(setup->conf, setup->plan, &setup->weights, about, best, name, at.step, fail);
 
 	free(about);
 	return err;
 }
 
-enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, uint64_t made, struct sl_fail *fail)
+enum sl_err sl_drive_save(const struct sl_setup *setup, const struct sl_training *run, uint64_t made,
+			  struct sl_fail *fail)
 {
-	return save(setup, NULL, SL_MODEL_FILE, steps, made, fail);
+	return save(setup, run, NULL, SL_MODEL_FILE, made, fail);
 }
 
 enum sl_err sl_drive_keep_best(struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
@@ -72,7 +76,7 @@ enum sl_err sl_drive_keep_best(struct sl_setup *setup, struct sl_local *local, s
 	if (sl_local_get_weights(local, &setup->weights))
 		return sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
 	sl_training_best_score(run, score);
-	err = save(setup, score, SL_MODEL_BEST, step, 0, &why);
+	err = save(setup, run, score, SL_MODEL_BEST, 0, &why);
 	if (err)
 		sl_log(SL_LOG_WARN, "best-missed",
 		       "step %" PRIu64 ": %s; the run goes on, and best.safetensors keeps earlier weights", step,
@@ -191,7 +195,7 @@ static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options 
 	enum sl_err err = SL_OK;
 
 	if (!options->eval_only)
-		err = sl_drive_save(setup, sl_training_state(run).step, 0, fail);
+		err = sl_drive_save(setup, run, 0, fail);
 	if (!err)
 		err = end_phase(options->end, local, run, fail);
 	if (!options->predict) /* also where the weights could not be written: the figures are known */

@@ -47,7 +47,7 @@ static enum sl_err save_model(struct drive *d, struct sl_fail *fail)
 
 	d->written = true;
 	if (!err)
-		err = sl_drive_save(d->setup, sl_training_state(d->run).step, sl_remote_made(d->remote), fail);
+		err = sl_drive_save(d->setup, d->run, sl_remote_made(d->remote), fail);
 	SL_FAILPOINT(SL_FP_CLIENT_SAVED);
 	return err;
 }

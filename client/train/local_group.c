@@ -467,7 +467,7 @@ static enum sl_err finish(struct group *g, bool nonfinite)
 
 		if (sl_local_get_weights(m->local, &m->setup.weights))
 			return sl_fail_set(g->fail, SL_ERR_DEVICE, "the weights could not be read back");
-		err = sl_drive_save(&m->setup, sl_training_state(m->run).step, 0, g->fail);
+		err = sl_drive_save(&m->setup, m->run, 0, g->fail);
 		if (err)
 			break;
 		sl_log(SL_LOG_INFO, "member", "what follows is member %d of %d", k, g->n);

@@ -26,8 +26,8 @@ struct sl_publish {
 	struct sl_worker *disk;
 	struct sl_async *done;
 	struct sl_job job;
-	struct sl_weights weights;     /* allocated when first taken */
-	char *about;                   /* sl_about_text when they were taken */
+	struct sl_weights weights; /* allocated when first taken */
+	char *about[2];            /* sl_about_text when they were taken, of the best weights and of those asked for */
 	char score[SL_TRAINING_SCORE]; /* of the best weights */
 	bool busy, best;
 	uint64_t step, number; /* of the weights; of the newest request that they answer, 0: none */
@@ -45,10 +45,10 @@ static void run_write(struct sl_job *job)
 
 	p->best_err = p->asked_err = SL_OK;
 	if (p->best)
-		p->best_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->about, p->score,
+		p->best_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->about[0], p->score,
 						  SL_MODEL_BEST, p->step, &p->best_fail);
 	if (p->number)
-		p->asked_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->about, NULL,
+		p->asked_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->about[1], NULL,
 						   SL_MODEL_ASKED, p->step, &p->asked_fail);
 }
 
@@ -124,7 +124,8 @@ void sl_publish_close(struct sl_publish *p)
 	sl_async_close(p->done);
 	sl_model_file_remove(p->setup->conf, SL_MODEL_ASKED);
 	sl_weights_close(&p->weights);
-	free(p->about);
+	for (int i = 0; i < 2; i++)
+		free(p->about[i]);
 	free(p);
 }
 
@@ -168,8 +169,12 @@ void sl_publish_take(struct sl_publish *p, struct sl_remote *remote)
 		sl_training_best_score(p->run, p->score);
 	p->number = p->asked > p->answered ? p->asked : 0;
 	p->busy = true;
-	free(p->about);
-	p->about = sl_about_text(p->setup, sl_remote_made(remote));
+	for (int i = 0; i < 2; i++) {
+		const struct sl_about_reached at = sl_training_reached(p->run, i == 0, sl_remote_made(remote));
+
+		free(p->about[i]);
+		p->about[i] = sl_about_text(p->setup, &at);
+	}
 	if (take(p, remote, &fail) != SL_OK) {
 		p->best_err = p->asked_err = fail.code;
 		p->best_fail = p->asked_fail = fail;

@@ -101,9 +101,10 @@ static void list_words(struct sl_jsonl_summary *out, const struct sl_setup *setu
 		       const struct sl_training_link *link)
 {
 	const struct sl_audit_share *a = &link->audited;
+	const bool trains = !t->weights;
 	int n = 0;
 
-	if (!link->audits || a->steps < a->all_steps)
+	if (trains && (!link->audits || a->steps < a->all_steps))
 		out->word[n++] = "steps";
 	if (!link->audits || a->evals < a->all_evals)
 		out->word[n++] = "evaluations";
@@ -111,10 +112,11 @@ static void list_words(struct sl_jsonl_summary *out, const struct sl_setup *setu
 		out->word[n++] = "earlier";
 	if (setup && setup->phase.index)
 		out->word[n++] = "phase-start";
-	if (setup && setup->conf && setup->conf->agreed.share.group[0])
+	if (trains && setup && setup->conf && setup->conf->agreed.share.group[0])
 		out->word[n++] = "members";
 	out->word[n++] = "times";
-	out->word[n++] = "checkpoints";
+	if (trains)
+		out->word[n++] = "checkpoints";
 }
 
 void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_totals *t,

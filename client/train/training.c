@@ -515,6 +515,8 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	r->totals.labels = &r->setup->set[SL_SPLIT_TEST];
 	r->totals.weights = r->eval_only ? r->setup->weights_file : NULL;
 	r->totals.weights_step = r->setup->trained;
+	if (!r->eval_only && strcmp(outcome, "finished") == 0)
+		sl_run_check_own(r);
 	if (r->totals.no_best)
 		sl_log(SL_LOG_WARN, "best-undefined",
 		       "best.safetensors was not written: %s, by which train.keep_best goes, was undefined in every "

@@ -5,6 +5,7 @@
 
 #include "client/pass/audit.h"
 #include "client/persist/jsonl.h"
+#include "client/setup/about.h"
 #include "client/setup/setup.h"
 #include "client/step/step.h"
 #include "client/train/schedule.h"
@@ -121,6 +122,8 @@ uint64_t sl_training_held(const struct sl_training *run);
 /* A phase is done, its last evaluation included: from here on sl_training_save says so. */
 void sl_training_end_phase(struct sl_training *run);
 struct sl_training_state sl_training_state(const struct sl_training *run);
+/* What a file of the weights as they are now says of them (about.h). best: an evaluation chose them. */
+struct sl_about_reached sl_training_reached(const struct sl_training *run, bool best, uint64_t made);
 /* Fills a status with what the run knows: all but the link's part, checkpoints and names. samples_per_s is over the
  * last ten steps or so, the one under way too where that takes longer; 0 before the first. left_s counts no
  * evaluations. */

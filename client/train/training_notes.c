@@ -1,4 +1,4 @@
-/* What a checkpoint says of the run: its notes, written and read. */
+/* What files say of the run: a checkpoint's notes, written and read; whether a model is that of its end. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -32,6 +32,8 @@ void sl_training_join(struct sl_training *r, uint64_t step, bool has_ends)
 {
 	const struct mark *m = &r->mark;
 
+	r->joined = step;
+	r->bare = !has_ends;
 	r->step = step < r->total_steps ? step : r->total_steps;
 	r->epoch = (int)(r->step / (uint64_t)r->steps_per_epoch);
 	r->in_epoch = (int64_t)(r->step % (uint64_t)r->steps_per_epoch);
@@ -56,6 +58,32 @@ void sl_training_end_phase(struct sl_training *r)
 	r->mark.epoch += !sl_run_phase_over(r);
 	r->mark.in_epoch = 0;
 	r->mark.train = (struct tally){0};
+}
+
+struct sl_about_reached sl_training_reached(const struct sl_training *r, bool best, uint64_t made)
+{
+	return (struct sl_about_reached){.step = r->step,
+					 .of = r->total_steps,
+					 .untrained = r->totals.own_steps <= r->totals.skipped,
+					 .best = best,
+					 .made = made};
+}
+
+void sl_run_check_own(const struct sl_training *r)
+{
+	const char *group = r->setup->conf->agreed.share.group;
+	const uint64_t theirs = r->joined > r->step ? r->joined : r->step;
+
+	if (!sl_training_reached(r, false, 0).untrained)
+		return;
+	if (group[0])
+		sl_log(SL_LOG_WARN, "untrained",
+		       "this member has trained no step of its own: its middle is that of group %s after step %" PRIu64
+		       "%s",
+		       group, theirs, r->bare ? ", its head and tail are as they began" : "");
+	else
+		sl_log(SL_LOG_WARN, "untrained",
+		       "none of %" PRIu64 " steps has changed the weights: they are as they began", r->step);
 }
 
 static const char *const note_keys[] = {"position", "train", "totals", "tests", "skipped"};

@@ -49,7 +49,9 @@ struct sl_training {
 	uint64_t linked_train_samples, linked_eval_samples;  /* of this process: what its links have carried */
 	uint64_t linked_train_tokens, linked_eval_tokens;    /* the same in tokens; samples where there are none */
 	uint64_t linked_steps, linked_from;                  /* the same in steps; the step from which it went on */
-	double loss, acc, image_s;                           /* image_s: seconds per sample; 0: not known */
+	uint64_t joined; /* the step to which the group was when this member came; it may be beyond the run's end */
+	bool bare;       /* it came without the group's head and tail */
+	double loss, acc, image_s; /* image_s: seconds per sample; 0: not known */
 	struct sl_journal journal;
 	struct sl_progress *progress;
 	uint64_t started_ns, done_ns; /* the run began; its last batch was done */
@@ -67,7 +69,8 @@ bool sl_run_wants_eval(const struct sl_training *r); /* after the epoch that is 
 enum sl_err sl_run_open_best(struct sl_training *r, struct sl_fail *fail) SL_MUST_CHECK;
 bool sl_best_is_metric(const char *name); /* of train.best_metric or train.stop.metric: it is one of metric.h */
 bool sl_run_keeps_best(const struct sl_training *r);
-void sl_run_judge(struct sl_training *r); /* an evaluation is over: is it the best, and the last? */
+void sl_run_judge(struct sl_training *r);           /* an evaluation is over: is it the best, and the last? */
+void sl_run_check_own(const struct sl_training *r); /* warns of a run that is done and has trained no step of its own */
 /* Whether the run has targets. Without, it has a loss, but no metrics; a party with features has neither. */
 static inline bool sl_run_has_labels(const struct sl_training *r)
 {

@@ -32,7 +32,22 @@ is_of() {
 		local at
 		export_model "until-$2" "until-$2"
 	fi
-	cmp "$tmp/$1.safetensors" "$tmp/until-$2.safetensors" || fail "$1 is not what $2 steps train"
+	local file
+	for file in "$1" "until-$2"; do
+		python3 - "$tmp/$file.safetensors" >"$tmp/$file.whole" <<-'PY' || fail "$file cannot be read"
+			import json, struct, sys
+			data = open(sys.argv[1], "rb").read()
+			end = 8 + struct.unpack("<Q", data[:8])[0]
+			header = json.loads(data[8:end])
+			about = json.loads(header["__metadata__"].pop("data"))
+			header["__metadata__"].pop("split.hash")
+			about.pop("unfinished", None)
+			print(header, about)
+			sys.stdout.flush()
+			sys.stdout.buffer.write(data[end:])
+		PY
+	done
+	cmp "$tmp/$1.whole" "$tmp/until-$2.whole" || fail "$1 is not what $2 steps train"
 }
 
 client whole "$tmp/client.yaml" || fail 'the undisturbed run'

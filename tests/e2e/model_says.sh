@@ -167,6 +167,47 @@ cp "$tmp"/scans/s1.* "$tmp/scans/s0.$(basename "$tmp"/scans/s1.* | sed 's/.*\.//
 run rows eval also --local
 says rows '^WARN other-rows: '
 
+# Weights that are not those of a run's end: all that reads them says so, by step and steps; also of copies.
+timeout -k 5 $patience "$SPLITC" train "$tmp/kinds.yaml" --local --set control="$tmp/run.sock" --set log.dir="$tmp/stopped" --set train.epochs=1000000 --set train.keep_best=true \
+	--set train.max_steps=4000000 >"$tmp/stopped.log" 2>&1 &
+stopped=$!
+wait_for 'a run that is to be stopped' test -s "$tmp/stopped/best.safetensors"
+pkill -INT -P $stopped
+ends_with $stopped 75 $patience 'a run that is stopped'
+at='^WARN unfinished: .* has the weights of step [0-9]* of 4000000: they are not those of the run.s end$'
+of_stopped=(--local --set log.dir="$tmp/stopped")
+"$SPLITC" eval "$tmp/kinds.yaml" "${of_stopped[@]}" --json >"$tmp/out" 2>"$tmp/stopped-eval.log" || fail 'eval of weights of a stopped run'
+says stopped-eval "$at"
+jq -e '[.warnings[].id] == ["unfinished"]' "$tmp/out" >/dev/null || fail "eval --json: $(cat "$tmp/out")"
+"$SPLITC" predict "$tmp/kinds.yaml" "${of_stopped[@]}" --json "$tmp/rows/val.csv" >"$tmp/out" 2>"$tmp/stopped-predict.log" || fail 'predict by weights of a stopped run'
+says stopped-predict "$at"
+jq -se 'length == 30 and all(.warnings == ["unfinished"])' "$tmp/out" >/dev/null || fail "predict --json: $(cat "$tmp/out")"
+echo '{"a": 1, "b": 2}' >"$tmp/line"
+run stopped-stream predict kinds "${of_stopped[@]}" --stream <"$tmp/line"
+says stopped-stream '"warnings":\["unfinished"\]'
+run stopped-export export kinds "$tmp/stopped.safetensors" --set log.dir="$tmp/stopped"
+says stopped-export "$at"
+run stopped-leak leak kinds --steps 2 --out "$tmp/leak-stopped" --set data.dir="$tmp/none" --weights "$tmp/stopped/model.safetensors"
+says stopped-leak "$at"
+run stopped-best eval kinds "${of_stopped[@]}" --weights best
+says stopped-best '^WARN unfinished: .*/best.safetensors is of a run that has not come to its end: a later evaluation'
+for key in model.weights model.network; do
+	begin=(--set "$key=$tmp/stopped.safetensors" --set log.dir="$tmp/begun" --fresh)
+	sed "$([ $key = model.weights ] || echo '/^model:/d')" "$tmp/kinds.yaml" >"$tmp/begun.yaml"
+	run stopped-begun train begun "${further[@]}" "${begin[@]}"
+	says stopped-begun "$at"
+done
+run whole eval kinds --local
+! grep -E 'unfinished|untrained' "$tmp/whole.log" || fail 'a run that is done counts as unfinished'
+
+# A run whose every batch was skipped is done, and has trained nothing.
+sed '2,$s/,[0-9]*$/,3e38/' "$tmp/rows/train.csv" >"$tmp/none/train.csv"
+sed 's/scale_label: true, //; s#numbers$#none#' "$tmp/numbers.yaml" >"$tmp/skips.yaml"
+run skips train skips --local --json --fresh --set data.dir="$tmp/none" --set train.max_steps=6 --set train.on_nan=skip --set log.dir="$tmp/skips"
+says skips '^WARN untrained: none of 6 steps has changed the weights'
+run skipped eval skips --local --set log.dir="$tmp/skips"
+says skipped '^WARN untrained: the run that wrote .* has trained no step of its own'
+
 # A vertical group's models of two runs, whose middle is frozen: nothing in the tensors says that they are two.
 "$SPLITC" keygen --out "$tmp/pair.key" >"$tmp/out" 2>&1 || fail "keygen: $(cat "$tmp/out")"
 start_server one

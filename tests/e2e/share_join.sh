@@ -189,6 +189,14 @@ starts m0 0 $((at + 12)) --resume
 for k in 0 2; do ends_with "${pid[k]}" 0 $patience "member $k of a group that everybody had left"; done
 [ "$(last_step m0)" = $((at + 12)) ] && [ "$(steps_of new)" -le 13 ] || fail 'the group did not go on from where everybody had left it'
 
+# A member that comes when the run is over trains nothing. It says so, and so does its model.
+starts m1 1 $((at + 12)) --fresh
+ends_with "${pid[1]}" 0 $patience 'a member that comes after the end'
+grep -q "WARN untrained: this member has trained no step of its own: its middle is that of group g after step $((at + 12)), its head and tail are as they began" "$tmp/m1.log" ||
+	fail "a member that comes after the end: $(cat "$tmp/m1.log")"
+"$SPLITC" eval "$tmp/client.yaml" --local --json --set log.dir="$tmp/m1" >"$tmp/untrained.json" 2>"$tmp/untrained.log" || fail 'its model cannot be read'
+jq -e '[.warnings[].id] == ["untrained"]' "$tmp/untrained.json" >/dev/null || fail "its model: $(cat "$tmp/untrained.json" "$tmp/untrained.log")"
+
 # The group begins anew after its run is over, also where one comes first that has not done it.
 starts m1 1 6 --fresh
 wait_for 'the member that comes first is not welcomed' grep -q 'INFO session-open' "$tmp/m1.log"

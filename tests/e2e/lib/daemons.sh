@@ -381,7 +381,7 @@ good_as_alone() {
 	client alone "${good[@]}" --local --set train.max_steps="$(steps_of good)" || fail "alone: exit status $?"
 	for name in good alone; do learned $name | grep -A 3 '"type":"step"' >"$tmp/$name.steps"; done
 	cmp "$tmp/good.steps" "$tmp/alone.steps" || fail 'the good client learned something else'
-	cmp "$tmp/good/model.safetensors" "$tmp/alone/model.safetensors" || fail 'the good client ended with other weights'
+	cmp <(weights_of "$tmp/good/model.safetensors") <(weights_of "$tmp/alone/model.safetensors") || fail 'the good client ended with other weights'
 }
 
 # as_local FAR LOCAL STEPS CONFIG [argument]…: a run with a server must equal the same run in one process. An empty

@@ -15,7 +15,7 @@ AWAY = {"PEER_LOST", "TIMEOUT", "UNAVAILABLE", "BUSY"}
 
 
 def bare(answer):
-    return {key: value for key, value in json.loads(answer).items() if key not in ("name", "label", "sample")}
+    return {key: value for key, value in json.loads(answer).items() if key not in ("name", "label", "sample", "servers_word")}
 
 
 async def load(path, lines, want, clients, n, ahead=1):
