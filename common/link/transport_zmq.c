@@ -433,35 +433,17 @@ static enum sl_err open_monitor(struct zmq_transport *t, struct sl_loop *loop, s
 	return sl_zwatch_start(&t->monitor_watch, loop, fail);
 }
 
-/* Listens on `localhost` as on 127.0.0.1: libzmq before 4.3.5 binds to no name. */
-static int bind_to(void *socket, const char *endpoint)
-{
-	static const char local[] = "tcp://localhost:";
-	char numeric[ENDPOINT_MAX];
-
-	if (strncmp(endpoint, local, sizeof local - 1) != 0)
-		return zmq_bind(socket, endpoint);
-	snprintf(numeric, sizeof numeric, "tcp://127.0.0.1:%s", endpoint + sizeof local - 1);
-	return zmq_bind(socket, numeric);
-}
-
 static enum sl_err attach(struct zmq_transport *t, const struct sl_transport_conf *conf, struct sl_fail *fail)
 {
-	int rc = t->bound ? SL_FAILPOINT_CALL(SL_FP_LINK_BIND, bind_to(t->socket, conf->endpoint))
-			  : SL_FAILPOINT_CALL(SL_FP_LINK_CONNECT, zmq_connect(t->socket, conf->endpoint));
-	enum sl_err err;
+	enum sl_err err = SL_OK;
 
-	if (rc < 0 && t->bound && (errno == ENODEV || errno == EADDRNOTAVAIL))
-		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-				   "cannot listen on %s: give an IP address of this machine, such as 127.0.0.1, not a "
-				   "name",
-				   conf->endpoint);
-	if (rc < 0)
-		return sl_fail_set(fail, errno == EINVAL ? SL_ERR_CONFIG : SL_ERR_UNAVAILABLE, "cannot %s %s: %s%s",
-				   t->bound ? "listen on" : "connect to", conf->endpoint, zmq_strerror(errno),
-				   t->bound && errno == EADDRINUSE
-					   ? ": another server has this port; port 0 takes any that is free"
-					   : "");
+	if (t->bound)
+		err = sl_zsocket_bind(t->socket, conf->endpoint, fail);
+	else if (SL_FAILPOINT_CALL(SL_FP_LINK_CONNECT, zmq_connect(t->socket, conf->endpoint)) < 0)
+		err = sl_fail_set(fail, errno == EINVAL ? SL_ERR_CONFIG : SL_ERR_UNAVAILABLE,
+				  "cannot connect to %s: %s", conf->endpoint, zmq_strerror(errno));
+	if (err)
+		return err;
 	err = sl_zsocket_endpoint(t->socket, t->endpoint, sizeof t->endpoint, fail);
 	monitor_readable(t); /* learns the listening socket before it can have accepted much */
 	return err;

@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <linux/tcp.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -11,6 +13,7 @@
 
 #include <zmq.h>
 
+#include "common/base/failpoint.h"
 #include "common/link/wire.h"
 #include "common/link/zap.h"
 
@@ -143,6 +146,51 @@ static void unmap_ipv4(char *endpoint)
 		return;
 	memmove(bracket, bracket + 1, strlen(bracket));
 	memmove(endpoint + strlen("tcp://"), from, strlen(from) + 1);
+}
+
+/* Of an interface that is named in place of an address libzmq takes one address, and an IPv6 one first: clients that
+ * call the other one would find nobody. */
+static bool is_interface(const char *endpoint)
+{
+	static const char tcp[] = "tcp://";
+	const char *host = endpoint + sizeof tcp - 1, *port = strrchr(endpoint, ':');
+	char name[IF_NAMESIZE];
+
+	if (strncmp(endpoint, tcp, sizeof tcp - 1) != 0 || !port || port < host || port - host >= IF_NAMESIZE)
+		return false;
+	snprintf(name, sizeof name, "%.*s", (int)(port - host), host);
+	return if_nametoindex(name) != 0;
+}
+
+/* Listens on `localhost` as on 127.0.0.1: libzmq before 4.3.5 binds to no name. */
+static int bind_to(void *socket, const char *endpoint)
+{
+	static const char local[] = "tcp://localhost:";
+	char numeric[256]; /* longer than a config's text */
+
+	if (strncmp(endpoint, local, sizeof local - 1) != 0)
+		return zmq_bind(socket, endpoint);
+	snprintf(numeric, sizeof numeric, "tcp://127.0.0.1:%s", endpoint + sizeof local - 1);
+	return zmq_bind(socket, numeric);
+}
+
+enum sl_err sl_zsocket_bind(void *socket, const char *endpoint, struct sl_fail *fail)
+{
+	if (is_interface(endpoint))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "cannot listen on %s: that is the name of an interface, which may have several "
+				   "addresses: give one of them, such as 127.0.0.1 of lo, or 0.0.0.0",
+				   endpoint);
+	if (SL_FAILPOINT_CALL(SL_FP_LINK_BIND, bind_to(socket, endpoint)) >= 0)
+		return SL_OK;
+	if (errno == ENODEV || errno == EADDRNOTAVAIL)
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+				   "cannot listen on %s: give an IP address of this machine, such as 127.0.0.1, not a "
+				   "name",
+				   endpoint);
+	return sl_fail_set(fail, errno == EINVAL ? SL_ERR_CONFIG : SL_ERR_UNAVAILABLE, "cannot listen on %s: %s%s",
+			   endpoint, zmq_strerror(errno),
+			   errno == EADDRINUSE ? ": another server has this port; port 0 takes any that is free" : "");
 }
 
 enum sl_err sl_zsocket_endpoint(void *socket, char *out, size_t cap, struct sl_fail *fail)

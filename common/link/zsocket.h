@@ -28,6 +28,9 @@ uint64_t sl_zsocket_arrived(int fd);
  * IPv6 addresses. */
 void sl_zsocket_redial(void *socket, const char *endpoint, bool ipv4);
 
+/* Listens at `endpoint`. CONFIG, also for the name of an interface; UNAVAILABLE. */
+enum sl_err sl_zsocket_bind(void *socket, const char *endpoint, struct sl_fail *fail) SL_MUST_CHECK;
+
 /* The endpoint to which the socket is bound or connected, as users write it. */
 enum sl_err sl_zsocket_endpoint(void *socket, char *out, size_t cap, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -268,6 +268,7 @@ serve 78 'must be on loopback' listen=tcp://192.168.1.1:5570
 "$SPLITS" keygen --out "$tmp/server.key" >/dev/null 2>&1
 : >"$tmp/clients"
 serve 69 'cannot listen on tcp://192.0.2.1:5570: give an IP address of this machine, such as 127.0.0.1, not a name' listen=tcp://192.0.2.1:5570 log.level=error auth.secret_key="$tmp/server.key" auth.clients="$tmp/clients"
+serve 78 'cannot listen on tcp://lo:0: that is the name of an interface' listen=tcp://lo:0 log.level=error auth.secret_key="$tmp/server.key" auth.clients="$tmp/clients"
 start_server named listen=tcp://localhost:0 store="$tmp/named"
 case $endpoint in tcp://127.0.0.1:*) ;; *) fail "localhost is bound as $endpoint" ;; esac
 serve 73 'store' store="$tmp/server.yaml/store"
