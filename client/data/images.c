@@ -103,7 +103,6 @@ static void kinds_text(struct folder_set *set, char *out, size_t size)
 	size_t n = 0;
 
 	qsort(set->kind, MOST_KINDS - 1, sizeof *set->kind, by_number);
-
 	out[0] = 0;
 	for (int i = 0; i < MOST_KINDS && set->kind[i].n && n < size; i++) {
 		const char *ending = set->kind[i].ending;
@@ -354,8 +353,7 @@ static enum sl_err list_table(struct folder_set *set, const struct sl_set_spec *
 		const char *path = sl_name(&paths, i), *slash = strrchr(path, '/');
 		char folder[PATH_MAX];
 
-		snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-		err = begin_folder(set, folder, 0, fail);
+		err = sl_folder_of(path, folder) ? begin_folder(set, folder, 0, fail) : no_memory(fail);
 		if (!err)
 			err = add_file(set, slash ? slash + 1 : path, fail);
 	}
@@ -426,10 +424,8 @@ static enum sl_err list_all(struct folder_set *set, const struct sl_set_spec *sp
 	if (err)
 		return err;
 	set->root = strdup(root);
-	if (!set->root)
-		return no_memory(fail);
-	if (!lists)
-		return add_class(set, "", 0, fail);
+	if (!set->root || !lists)
+		return set->root ? add_class(set, "", 0, fail) : no_memory(fail);
 	set->lacking = spec->lacking;
 	if (is_masked(spec))
 		return list_masked(set, spec, fail);
@@ -544,6 +540,13 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	return SL_OK;
 }
 
+static int64_t file(const struct sl_set *set, int64_t index, struct sl_room *room)
+{
+	char path[PATH_MAX];
+
+	return sl_picture_file(sample_name(set, index, path, sizeof path), room);
+}
+
 static int32_t label(const struct sl_set *set, int64_t index)
 {
 	const struct folder_set *s = set->data;
@@ -568,16 +571,13 @@ static uint64_t fingerprint(const struct sl_set *set)
 		hash = XXH3_64bits_withSeed(s->target, (size_t)(s->files.n * s->targets) * sizeof *s->target, hash);
 	for (int64_t i = 0; i < set->count; i++) {
 		char path[PATH_MAX], masked[PATH_MAX];
-		struct stat st = {0};
-		int64_t size;
+		int64_t size = sl_picture_file(set->source->sample_name(set, i, path, sizeof path), NULL);
 
-		set->source->sample_name(set, i, path, sizeof path);
-		size = stat(path, &st) ? -1 : (int64_t)st.st_size;
 		hash = XXH3_64bits_withSeed(path + root, strlen(path) - root, hash ^ (uint64_t)size);
-		if (!s->masks || !sl_picture_mask_path(masked, path, s->dir, s->masks))
-			continue;
-		size = stat(masked, &st) ? -1 : (int64_t)st.st_size;
-		hash = XXH3_64bits_withSeed(&size, sizeof size, hash);
+		size = s->masks && sl_picture_mask_path(masked, path, s->dir, s->masks) ? sl_picture_file(masked, NULL)
+											: INT64_MIN;
+		if (size > INT64_MIN)
+			hash = XXH3_64bits_withSeed(&size, sizeof size, hash);
 	}
 	return hash;
 }
@@ -596,4 +596,5 @@ const struct sl_source sl_source_images = {.name = "images",
 					   .class_name = class_name,
 					   .label = label,
 					   .targets = targets,
+					   .file = file,
 					   .fingerprint = fingerprint};

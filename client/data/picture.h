@@ -28,6 +28,8 @@ void sl_picture_warn_dim(const char *name, const uint8_t *bytes, size_t len, con
 /* Reads a whole file into room->file. NOINPUT; DATA: it is too large; IO, NOMEM; *fail names it. */
 enum sl_err sl_picture_read_file(const char *path, struct sl_room *room, size_t *len,
 				 struct sl_fail *fail) SL_MUST_CHECK;
+/* The size of a file; with `room` it is read, too. -1: it is not there, or cannot be read. */
+int64_t sl_picture_file(const char *path, struct sl_room *room);
 /* Reads the mask of the picture that was read into `room`: bytes [h, w, 1] in room->mask, each below `classes` or
  * SL_LEARN_IGNORED. Its path below dir/masks is the picture's path below dir, but ends in .png. Errors as above;
  * DATA also if it is not such a mask. */

@@ -42,6 +42,17 @@ enum sl_err sl_picture_read_file(const char *path, struct sl_room *room, size_t 
 	return err;
 }
 
+int64_t sl_picture_file(const char *path, struct sl_room *room)
+{
+	struct sl_fail why;
+	struct stat st;
+	size_t len;
+
+	if (!room)
+		return stat(path, &st) ? -1 : (int64_t)st.st_size;
+	return sl_picture_read_file(path, room, &len, &why) == SL_OK ? (int64_t)len : -1;
+}
+
 bool sl_picture_mask_path(char out[PATH_MAX], const char *picture, const char *dir, const char *masks)
 {
 	const char *below = picture + strlen(dir) + 1, *dot = strrchr(below, '.');

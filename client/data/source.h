@@ -208,6 +208,9 @@ struct sl_source {
 	int32_t (*label)(const struct sl_set *set, int64_t index);
 	/* The same for a target of several numbers or labels. NULL: only `sample` has them. */
 	const float *(*targets)(const struct sl_set *set, int64_t index);
+	/* Of pictures: the size of a sample's file, -1: unknown; with `room` its bytes, too, in room->file. Any thread.
+	 * NULL: samples are no files. */
+	int64_t (*file)(const struct sl_set *set, int64_t index, struct sl_room *room);
 	/* The number of tokens of a sample, 1 … 65535: a function of `index` alone, for any thread. NULL: the input
 	 * is not tokens. */
 	int64_t (*extent)(const struct sl_set *set, int64_t index);

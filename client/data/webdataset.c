@@ -506,6 +506,25 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	return SL_OK;
 }
 
+static int64_t file(const struct sl_set *set, int64_t index, struct sl_room *room)
+{
+	const struct shards *s = set->data;
+	struct archive_entry *entry;
+	struct reading r;
+	struct sl_fail why;
+	int64_t size = -1;
+	size_t len = 0;
+
+	if (reading_open(&r, sl_name(&s->path, s->shard[index]), s->at[index], &why) != SL_OK)
+		return -1;
+	if (room)
+		size = read_member(&r, room, &len, &why) == SL_OK ? (int64_t)len : -1;
+	else if (next_header(&r, &entry) == ARCHIVE_OK)
+		size = archive_entry_size(entry);
+	reading_close(&r);
+	return size;
+}
+
 static int32_t label(const struct sl_set *set, int64_t index)
 {
 	const struct shards *s = set->data;
@@ -534,4 +553,5 @@ const struct sl_source sl_source_webdataset = {.name = "webdataset",
 					       .close = close_set,
 					       .sample_name = sample_name,
 					       .label = label,
+					       .file = file,
 					       .fingerprint = fingerprint};

@@ -7,6 +7,8 @@
 #include "common/base/log.h"
 
 enum { MOST_ROWS = 1 << 22 }; /* of training, whose hashes take 32 MB */
+/* Pictures of the evaluation that are compared, with how many of training, and how many of these are read for it. */
+enum { MOST_COMPARED = 512, MOST_FILES = 1 << 17, MOST_READ = 4096 };
 
 static int by_value(const void *a, const void *b)
 {
@@ -40,6 +42,91 @@ static uint64_t *hash_rows(const struct sl_set *set, int64_t n)
 	return NULL;
 }
 
+/* A picture's file. */
+struct file {
+	int64_t size, index;
+	uint64_t hash;
+};
+
+static int by_size(const void *a, const void *b)
+{
+	const struct file *x = a, *y = b;
+
+	return (x->size > y->size) - (x->size < y->size);
+}
+
+/* The sizes of n of the set's files, evenly spread, sorted. NULL: no memory. */
+static struct file *find_files(const struct sl_set *set, int64_t n)
+{
+	struct file *file = malloc((size_t)n * sizeof *file);
+
+	for (int64_t i = 0; file && i < n; i++) {
+		file[i].index = i * set->count / n;
+		file[i].size = set->source->file(set, file[i].index, NULL);
+	}
+	if (file)
+		qsort(file, (size_t)n, sizeof *file, by_size);
+	return file;
+}
+
+static void hash_file(struct file *f, const struct sl_set *set, struct sl_room *room)
+{
+	const int64_t len = set->source->file(set, f->index, room);
+
+	f->hash = len < 0 ? 0 : XXH3_64bits(room->file, (size_t)len);
+}
+
+/* How many of the m files have the contents of one of the n, which are many: only those of equal sizes are read, up to
+ * MOST_READ of them. */
+static int64_t count_shared(const struct sl_set *const set[2], struct file *many, int64_t n, struct file *few,
+			    int64_t m)
+{
+	struct sl_room room = {0};
+	int64_t shared = 0, read = 0;
+
+	for (int64_t i = 0, k = 0; i < m; i++) {
+		bool found = false;
+		int64_t at;
+
+		while (k < n && many[k].size < few[i].size)
+			k++;
+		if (few[i].size <= 0 || k == n || many[k].size != few[i].size)
+			continue;
+		hash_file(&few[i], set[SL_SPLIT_TEST], &room);
+		for (at = k; at < n && many[at].size == few[i].size && !found; at++) {
+			if (!many[at].hash && read++ < MOST_READ)
+				hash_file(&many[at], set[SL_SPLIT_TRAIN], &room);
+			found = many[at].hash && many[at].hash == few[i].hash;
+		}
+		shared += found;
+	}
+	sl_room_close(&room);
+	return shared;
+}
+
+/* Pictures of the evaluation, whatever their names, that training has, too. */
+static void warn_of_pictures(const struct sl_set *train, const struct sl_set *test)
+{
+	const struct sl_set *const set[2] = {[SL_SPLIT_TRAIN] = train, [SL_SPLIT_TEST] = test};
+	const int64_t n = train->count < MOST_FILES ? train->count : MOST_FILES;
+	const int64_t m = test->count < MOST_COMPARED ? test->count : MOST_COMPARED;
+	struct file *many = find_files(train, n), *few = many ? find_files(test, m) : NULL;
+	int64_t shared = 0;
+
+	for (int64_t i = 0; few && i < n; i++)
+		many[i].hash = 0;
+	if (few)
+		shared = count_shared(set, many, n, few, m);
+	free(many);
+	free(few);
+	if (shared)
+		sl_log(SL_LOG_WARN, shared == m ? "same-data" : "same-rows",
+		       "%lld of %lld pictures of the evaluation that were compared are pictures of training, too, "
+		       "under "
+		       "whatever name, so its figures are too good: take them out, or divide the data by data.split",
+		       (long long)shared, (long long)m);
+}
+
 void sl_setup_warn_of_rows(const struct sl_setup *s)
 {
 	const struct sl_set *train = &s->set[SL_SPLIT_TRAIN], *test = &s->set[SL_SPLIT_TEST];
@@ -47,7 +134,11 @@ void sl_setup_warn_of_rows(const struct sl_setup *s)
 	int64_t repeated = 0, shared = 0;
 	uint64_t *own, *other;
 
-	if (s->further || sl_conf_splits(s->conf) || !train->source->fingerprint || train->field[0].ndim != 1)
+	if (s->further || sl_conf_splits(s->conf) || !train->source->fingerprint)
+		return;
+	if (train->source->file && test->source->file)
+		warn_of_pictures(train, test);
+	if (train->field[0].ndim != 1)
 		return;
 	own = hash_rows(train, n);
 	other = own ? hash_rows(test, test->count) : NULL;

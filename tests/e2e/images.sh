@@ -18,6 +18,28 @@ pictures() { # from the beginning
 }
 pictures
 
+# ---- pictures of the evaluation that are those of training, under other names and in other classes' folders
+copied() { # NAME WORDS
+	"$SPLITC" train "$tmp/images.yaml" --check-config --set data.dir="$tmp/copied" >"$tmp/copied.log" 2>&1 || fail "$1: $(cat "$tmp/copied.log")"
+	grep -q "$2" "$tmp/copied.log" || fail "$1: $(cat "$tmp/copied.log")"
+}
+"$SPLITC" train "$tmp/images.yaml" --check-config >"$tmp/copied.log" 2>&1 && ! grep 'same-' "$tmp/copied.log" || fail "other pictures: $(cat "$tmp/copied.log")"
+mkdir "$tmp/copied"
+cp -r "$tmp/pictures/train" "$tmp/pictures/val" "$tmp/copied"
+n=0
+for file in $(ls "$tmp/copied/train/"*/* | head -n 7); do
+	n=$((n + 1))
+	cp "$file" "$tmp/copied/val/class-$n/other-$n.${file##*.}"
+done
+copied 'some pictures' '^WARN same-rows: 7 of 37 pictures of the evaluation that were compared are pictures of training'
+for class in "$tmp/copied/val"/*; do rm "$class"/*; done
+for file in "$tmp/copied/train/"*/*; do
+	n=$((n + 1))
+	class=${file%/*}
+	cp "$file" "$tmp/copied/val/${class##*/}/copy-$n.${file##*.}"
+done
+copied 'all pictures' '^WARN same-data: 60 of 60 pictures of the evaluation'
+
 # ---- splitc data
 "$SPLITC" data "$tmp/images.yaml" --json --sheet "$tmp/sheet.png" >"$tmp/json" || fail "data: exit status $?"
 [ "$(jq -c '[.kind, (.classes | length), .classes[3].name, .train.samples, .test.samples, .width.min, .width.max, .height.max, .threads]' "$tmp/json")" = \
