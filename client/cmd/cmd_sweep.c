@@ -112,6 +112,7 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 		err = sl_folder_make(out_dir, 0700, fail);
 	if (err)
 		return err;
+	sl_folder_hold(out_dir);
 	while (done < n && !err && !sl_child_asked_to_end()) {
 		sl_log(SL_LOG_INFO, "row", "%d of %d, %s; its messages are in row-%02d/stderr.log", done + 1, n,
 		       row[done].name, done + 1);

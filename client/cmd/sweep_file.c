@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "client/cmd/sweep.h"
+#include "common/base/folder.h"
 
 FILE *sl_sweep_create(const char *dir, const char *name, struct sl_fail *fail)
 {
@@ -14,6 +15,8 @@ FILE *sl_sweep_create(const char *dir, const char *name, struct sl_fail *fail)
 		(void)!sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of --out is too long");
 		return NULL;
 	}
+	if (sl_folder_check(path, fail) != SL_OK)
+		return NULL;
 	(void)!unlink(path); /* an earlier sweep's, or a link */
 	file = fopen(path, "wx");
 	if (!file)

@@ -94,7 +94,9 @@ static enum sl_err run(struct sl_sweep_result *r, const struct sl_options *o, co
 	const char *outcome;
 	enum sl_err err;
 
-	err = sl_folder_make(dir, 0700, fail);
+	err = sl_folder_check(dir, fail);
+	if (!err)
+		err = sl_folder_make(dir, 0700, fail);
 	if (err)
 		return err;
 	snprintf(log, sizeof log, "%s/stderr.log", dir);

@@ -5,15 +5,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/folder.h"
+
 enum { COLOURS = 256 };
 
 /* Writes the image, whose version is not set yet. */
 static enum sl_err write_image(const char *path, png_image image, const uint8_t *pixels, const uint8_t *palette,
 			       struct sl_fail *fail)
 {
-	FILE *file = fopen(path, "wb");
+	FILE *file;
 	bool written;
 
+	if (sl_folder_check(path, fail) != SL_OK)
+		return SL_ERR_CANTCREATE;
+	file = fopen(path, "wb");
 	if (!file)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
 	image.version = PNG_IMAGE_VERSION;

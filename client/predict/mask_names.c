@@ -125,6 +125,7 @@ enum sl_err sl_mask_names_open(struct sl_mask_names *n, const struct sl_set *set
 	enum sl_err err;
 
 	*n = (struct sl_mask_names){set, dir, 0};
+	sl_folder_hold(dir);
 	find_common(n);
 	err = check_twice(n, fail);
 	return err ? err : check_files(n, force, fail);
@@ -138,7 +139,9 @@ enum sl_err sl_mask_names_path(const struct sl_mask_names *n, int64_t index, cha
 	path_of(n, index, out);
 	for (char *slash = strchr(out + strlen(n->dir) + 1, '/'); slash && !err; slash = strchr(slash + 1, '/')) {
 		*slash = 0;
-		err = sl_folder_make(out, 0777, fail);
+		err = sl_folder_check(out, fail);
+		if (!err)
+			err = sl_folder_make(out, 0777, fail);
 		*slash = '/';
 	}
 	return err;

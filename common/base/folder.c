@@ -162,7 +162,7 @@ enum sl_err sl_folder_check(const char *path, struct sl_fail *fail)
 	pthread_mutex_unlock(&held_lock);
 	return stays ? SL_OK
 		     : sl_fail_set(fail, SL_ERR_CANTCREATE,
-				   "%s is not the folder any more in which this run writes: that one was moved, or "
-				   "another has its name. Give it its name back, and go on with --resume",
+				   "%s is not the folder any more in which this process writes: that one was moved, or "
+				   "another has its name. Give it its name back (a run goes on with --resume)",
 				   dir);
 }

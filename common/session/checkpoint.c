@@ -191,8 +191,9 @@ static void remove_tmp(void *arg, uint64_t step)
 void sl_checkpoint_touch(const struct sl_checkpoint *c, uint64_t step)
 {
 	char path[PATH_MAX];
+	struct sl_fail why;
 
-	if (path_of(path, c->dir, c->prefix, step))
+	if (path_of(path, c->dir, c->prefix, step) && sl_folder_check(path, &why) == SL_OK)
 		(void)!utimensat(AT_FDCWD, path, NULL, 0);
 }
 

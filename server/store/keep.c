@@ -182,6 +182,8 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 					  strerror(errno));
 		else
 			err = sl_checkpoint_read(&s.c, step, fail);
+		if (err == SL_ERR_CANTCREATE) /* the store was moved: this file is not there */
+			err = fail->code = SL_ERR_NOINPUT;
 	}
 	if (!err && !sl_checkpoint_link(&s.c, &made))
 		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": its notes do not name a link", step);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/folder.h"
 #include "common/base/grow.h"
 #include "common/base/log.h"
 #include "server/store/store.h"
@@ -182,6 +183,24 @@ static void list_close(struct list *l)
 	free(l->share);
 }
 
+/* The store was moved, or another folder has its name: nothing there is this server's. */
+static enum sl_err check_place(const struct sl_retention *w, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+
+	return snprintf(path, sizeof path, "%s/lock", w->dir) < PATH_MAX ? sl_folder_check(path, fail) : SL_OK;
+}
+
+static bool is_away(const struct sl_retention *w)
+{
+	struct sl_fail why;
+
+	if (check_place(w, &why) == SL_OK)
+		return false;
+	sl_log_limited(SL_LOG_WARN, "store-retention", "%s", why.text);
+	return true;
+}
+
 static bool list_open(struct list *l, const struct sl_retention *w)
 {
 	DIR *dir = opendir(w->dir);
@@ -190,6 +209,11 @@ static bool list_open(struct list *l, const struct sl_retention *w)
 	bool whole = dir != NULL;
 
 	*l = (struct list){0};
+	if (is_away(w)) {
+		if (dir)
+			closedir(dir);
+		return false;
+	}
 	while (whole && (d = readdir(dir)))
 		if (sl_store_owns(d->d_name) && strlen(d->d_name) < sizeof l->entry->name &&
 		    fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
@@ -280,7 +304,7 @@ static bool removed(const struct sl_retention *w, const struct entry *e, int64_t
 {
 	char path[PATH_MAX];
 
-	if (snprintf(path, sizeof path, "%s/%s", w->dir, e->name) >= PATH_MAX)
+	if (is_away(w) || snprintf(path, sizeof path, "%s/%s", w->dir, e->name) >= PATH_MAX)
 		return false;
 	if (unlink(path) != 0 && errno != ENOENT) {
 		sl_log_limited(SL_LOG_WARN, "store-retention", "%s: %s", path, strerror(errno));
@@ -439,6 +463,9 @@ enum sl_err sl_retention_make_room(struct sl_retention *w, const struct sl_key *
 
 	if (!w->dir[0] || (!w->bytes && !w->bytes_per_key))
 		return SL_OK;
+	err = check_place(w, fail);
+	if (err)
+		return err;
 	if (!list_open(&l, w))
 		return sl_fail_set(fail, SL_ERR_IO, "the store '%s' could not be listed", w->dir);
 	if (owner)

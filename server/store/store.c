@@ -76,6 +76,7 @@ enum sl_err sl_store_open(const char *dir, int *lock, struct sl_fail *fail)
 				   "another running server uses the store '%s': give this server a store of its own",
 				   dir);
 	}
+	sl_folder_hold(dir);
 	remove_tmp(dir);
 	return SL_OK;
 }
@@ -116,11 +117,12 @@ bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t has
 	size_t len = (size_t)count * sizeof *range;
 	char path[PATH_MAX];
 	uint8_t found[16];
+	struct sl_fail why;
 	struct stat st;
 	bool whole;
 	int fd;
 
-	if (!dir[0] || !path_of(dir, owner, hash, path))
+	if (!dir[0] || !path_of(dir, owner, hash, path) || sl_folder_check(path, &why) != SL_OK)
 		return false;
 	fd = SL_FAILPOINT_CALL(SL_FP_STORE_READ, open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
 	if (fd < 0)

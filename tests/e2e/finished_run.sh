@@ -12,7 +12,7 @@ sets=(--set train.chunks=2 --set codec=topk:0.1,ef=true)
 has_states() { [ "$(ls "$tmp/store" | grep -c '^session-')" = "$1" ]; }
 
 client long "$tmp/client.yaml" "${sets[@]}" --set train.epochs=2 || fail "two epochs at once: status $?"
-rm -r "$tmp/store"; mkdir "$tmp/store"
+find "$tmp/store" -type f ! -name lock -delete
 client run "$tmp/client.yaml" "${sets[@]}" || fail "one epoch: status $?"
 wait_for "the server keeps more than the last state" has_states 1
 ! compgen -G "$tmp/run/checkpoint-*" >/dev/null || fail "a run that is done has checkpoints"
@@ -38,13 +38,15 @@ grep -q 'the run of 6 steps is done. To train it further: --resume --set train.e
 as_it_was "--resume of a finished run"
 
 # The server has lost its state.
-mv "$tmp/store" "$tmp/kept"; mkdir "$tmp/store"
+mkdir "$tmp/kept"
+find "$tmp/store" -type f ! -name lock -exec mv {} "$tmp/kept" ';'
 rc=0
 client run "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2 || rc=$?
 [ $rc = 78 ] && grep -q 'the server refused: no common step to go on from: .* A run that is done is made longer here.*model.weights$' "$tmp/run.log" ||
 	fail "a server that has forgotten the run: status $rc"
 as_it_was "a server that has forgotten the run"
-rm -f "$tmp/store/lock"; rmdir "$tmp/store"; mv "$tmp/kept" "$tmp/store"
+[ "$(ls "$tmp/store")" = lock ] || fail "a run that was refused has left something: $(ls "$tmp/store")"
+mv "$tmp/kept/"* "$tmp/store"
 
 # --fresh that cannot reach its server or fill its group has not begun, so it must not remove the old run.
 rc=0

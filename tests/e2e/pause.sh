@@ -31,12 +31,38 @@ client second "$tmp/client.yaml" "${sets[@]}" --set train.seed=9 --set log.dir="
 find "$tmp/moved" -type f -exec sha256sum {} + | sort >"$tmp/before"
 let_go moved
 ends_with "$first_pid" 73 $patience 'the run whose folder was moved'
-grep -q '^splitc: .*moved is not the folder any more in which this run writes' "$tmp/moved.log" || fail 'no sentence'
+grep -q '^splitc: .*moved is not the folder any more in which this process writes' "$tmp/moved.log" || fail 'no sentence'
 find "$tmp/moved" -type f -exec sha256sum {} + | sort | cmp -s - "$tmp/before" || fail "it has changed the other run's folder"
 mv "$tmp/moved" "$tmp/other"
 mv "$tmp/first" "$tmp/moved"
 client moved "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=2 --resume || fail "with its name again: status $?"
 same_run undisturbed moved 120
+
+# ---- the same with a server's store: another server takes its name, and the first one touches nothing of it. It says that
+# it keeps no checkpoint any more, and does so again once the folder has its name back.
+client_stands 10 awaits "$tmp/client.yaml" "${sets[@]}"
+stops awaits TERM
+start_slow_client 1 20 stored "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=2 --set train.epochs=1000
+wait_for 'no checkpoint' has_checkpoint stored
+mv "$tmp/store" "$tmp/first store"
+mkdir -m 700 "$tmp/store"
+find "$tmp/first store" -name '*.f32' -exec cp -p {} "$tmp/store" ';'
+: >"$tmp/store/lock"
+find "$tmp/store" -printf '%p %T@ %s\n' | sort >"$tmp/before"
+wait_for 'the server does not say that its store was moved' grep -q 'WARN checkpoint-write: .*store is not the folder any more in which this process writes' "$tmp/server.log"
+wait_for 'the client does not hear of it' grep -q 'WARN checkpoint-missed' "$tmp/stored.log"
+client newcomer "$tmp/client.yaml" "${sets[@]}" --set train.epochs=1 --set train.seed=5 || fail "a run beside it: status $?"
+find "$tmp/store" -printf '%p %T@ %s\n' | sort | cmp -s - "$tmp/before" || fail "it has changed the other server's store: $(ls -la "$tmp/store")"
+rc=0
+"$SPLITC" train "$tmp/client.yaml" "${sets[@]}" --set log.dir="$tmp/awaits" --resume --set control="$tmp/awaits.sock" >"$tmp/awaits.log" 2>&1 || rc=$?
+[ $rc = 78 ] && grep -q '^splitc: .*no common step .*: is its store another one?' "$tmp/awaits.log" ||
+	fail "a run whose state is in the folder that was moved: status $rc, $(cat "$tmp/awaits.log")"
+find "$tmp/first store" -name 'session-*' -printf '%f\n' | sort >"$tmp/then"
+mv "$tmp/store" "$tmp/other store"
+mv "$tmp/first store" "$tmp/store"
+newer() { find "$tmp/store" -name 'session-*' -printf '%f\n' | sort | comm -13 "$tmp/then" - | grep -q .; }
+wait_for 'no checkpoint in the folder that has its name back' newer
+end_client
 
 # The server must have its state on disk before the client reports the pause. Here the server dies when it hears of the
 # pause.

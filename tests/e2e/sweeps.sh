@@ -84,6 +84,16 @@ cat >"$tmp/client.yaml" <<-YAML
 	threads: 1
 	log: {dir: $tmp/runs}
 YAML
+# A sweep whose folder is moved writes nothing into the one that has its name now.
+"$SPLITC" sweep "$tmp/client.yaml" --local --out "$tmp/moved" --set data.split.folds=4 --set train.epochs=3000 >"$tmp/moved.log" 2>&1 &
+sweeping=$!
+wait_for 'the second fold of a sweep' test -e "$tmp/moved/row-02/log.jsonl"
+mv "$tmp/moved" "$tmp/first"
+mkdir "$tmp/moved"
+touch "$tmp/moved/sweep.csv"
+ends_with $sweeping 73 $patience 'a sweep whose folder was moved'
+grep -q '^splitc: .*moved is not the folder any more in which this process writes' "$tmp/moved.log" && [ "$(ls "$tmp/moved")" = sweep.csv ] && [ ! -s "$tmp/moved/sweep.csv" ] ||
+	fail "a sweep whose folder was moved: $(cat "$tmp/moved.log"), $(ls -R "$tmp/moved")"
 test_range() { "$SPLITC" sweep "$tmp/client.yaml" --out "$tmp/$1" --set control="$tmp/$1.sock" --lr-range "${@:2}" >"$tmp/$1.log" 2>&1; }
 "$SPLITC" sweep "$tmp/client.yaml" --out "$tmp/cut" --lr-range 1e-5:1e-4 --local --set train.max_steps=99999 >"$tmp/cut.log" 2>&1 &
 sweep=$!
