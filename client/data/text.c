@@ -13,6 +13,7 @@
 #include "client/text/glue.h"
 #include "client/text/token_set.h"
 #include "common/base/folder.h"
+#include "common/base/log.h"
 
 enum { MOST_CLASSES = 1000 };
 
@@ -248,6 +249,12 @@ static enum sl_err choose_given(struct sl_records_spec *out, char path[PATH_MAX]
 	}
 	out->format = b ? SL_RECORDS_TSV : SL_RECORDS_LINES;
 	out->header = false;
+	out->checks_form = !spec->rows;
+	out->named[0] = task ? task->a : spec->column[0];
+	out->named[1] = b;
+	if (strcmp(path, "-") == 0)
+		sl_log(SL_LOG_INFO, "form", "standard input: %s on each line",
+		       b ? "two texts with a tab between" : "a text");
 	out->b.number = b ? 1 : -1;
 	return SL_OK;
 }

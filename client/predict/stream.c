@@ -6,6 +6,8 @@
 
 #include "client/data/stream_set.h"
 #include "client/predict/passes.h"
+#include "client/setup/about.h"
+#include "common/base/form.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/link/talk.h"
@@ -109,26 +111,73 @@ static void on_batch(void *arg, const struct sl_batch *batch)
 	turn(s);
 }
 
-/* Whether a text is a JSON object, or a list of them, which a line must not have. */
-static bool is_json(const uint8_t *text, size_t len)
+/* The names of the columns that the model reads, by its file: of a table, or of texts. The caller drops *all. */
+static int names_of(const struct sl_setup *s, json_t **all, const char *name[SL_CONF_LIST_MAX])
 {
-	const size_t inner = len && text[0] == '[' ? 1 + sl_text_begin(text + 1, len - 1) : 0;
+	const bool table = s->conf->data.kind == SL_DATA_CSV;
+	const json_t *list, *x;
+	size_t i;
+	int n = 0;
 
-	return inner < len && text[inner] == '{';
+	*all = sl_about_parse(s);
+	list = json_object_get(*all, table ? "columns" : "text_columns");
+	json_array_foreach(list, i, x)
+	{
+		const char *one = json_string_value(table ? json_object_get(x, "name") : x);
+
+		if (one && n < SL_CONF_LIST_MAX)
+			name[n++] = one;
+	}
+	return n;
+}
+
+/* The first line is of neither form: no line is predicted. */
+static void refuse_all(struct stream *s, const char *why)
+{
+	(void)sl_fail_set(&s->end, SL_ERR_DATA, "standard input: %s", why);
+	s->stops = true;
+}
+
+static void say_form(struct stream *s, const char *form)
+{
+	sl_log(SL_LOG_INFO, "form", "standard input: %s", form);
+	s->format_known = true;
 }
 
 /* On standard input the first line with data says whether lines are JSON; that of rows of CSV has the names of the
  * columns. True: it was such a header. */
 static bool took_header(struct stream *s, const struct sl_bytes *line)
 {
-	const size_t begin = line->data ? sl_text_begin(line->data, line->len) : line->len;
+	const bool table = s->setup->conf->data.kind == SL_DATA_CSV;
+	const char *name[SL_CONF_LIST_MAX];
+	enum sl_form form;
+	json_t *all;
 	uint8_t *copy;
+	int n, named;
 
-	if (s->format_known || (begin == line->len && !s->spec->path))
+	if (s->format_known)
 		return false;
-	s->format_known = true;
-	s->json = s->spec->path || is_json(line->data + begin, line->len - begin);
-	if (s->json || s->setup->conf->data.kind != SL_DATA_CSV)
+	n = names_of(s->setup, &all, name);
+	form = sl_form_of(*line, name, n, &named);
+	json_decref(all);
+	if (s->spec->path || form == SL_FORM_JSON) { /* clients of a socket send objects alone */
+		s->json = s->format_known = true;
+		if (!s->spec->path)
+			say_form(s, "a JSON object on each line");
+	} else if (form == SL_FORM_EMPTY) {
+		return false;
+	} else if (table && n && !named) {
+		refuse_all(s,
+			   "the first line is no JSON object, and names none of the model's columns: rows of CSV need "
+			   "such a line in front");
+	} else if (!table && form == SL_FORM_HEADER) {
+		refuse_all(s,
+			   "the first line names the model's columns, and rows of CSV are not read here: give a text "
+			   "on each line, or JSON objects");
+	} else {
+		say_form(s, table ? "rows of CSV behind the names of their columns" : "a text or path on each line");
+	}
+	if (!table || s->json || s->stops || !s->format_known)
 		return false;
 	copy = malloc(line->len + 1);
 	if (!copy)
@@ -149,6 +198,10 @@ static void take_lines(struct stream *s)
 		if (took_header(s, &line)) {
 			sl_talk_answer(at.from, NULL, 0);
 			continue;
+		}
+		if (s->stops) {
+			refuse(s, &at, &s->end);
+			return;
 		}
 		sl_stream_set_put(&s->setup->set[SL_SPLIT_TEST], s->n,
 				  &(struct sl_stream_line){line, at.number, s->json, s->header});

@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "client/text/lines.h"
+#include "common/base/form.h"
 #include "common/base/grow.h"
 #include "common/base/log.h"
 #include "common/base/real.h"
@@ -41,6 +42,7 @@ struct sl_records {
 	size_t begins; /* line of the record */
 	size_t skipped;
 	bool warned; /* about quotes in TSV */
+	bool looked; /* at the form of the first line */
 	/* with spec.members */
 	json_t *first;   /* the first object; its members' order is that of the fields */
 	bool first_next; /* its names were the last record, and its values are the next */
@@ -273,6 +275,29 @@ static enum sl_err split_jsonl(struct sl_records *r, struct sl_bytes line, struc
 	return err;
 }
 
+/* Refuses a first line that is no text by all appearances. */
+static enum sl_err check_form(struct sl_records *r, struct sl_bytes line, struct sl_fail *fail)
+{
+	int named;
+	const enum sl_form form = !r->spec.checks_form || r->looked ? SL_FORM_EMPTY
+								    : sl_form_of(line, r->spec.named,
+										 !r->spec.named[0]  ? 0
+										 : r->spec.named[1] ? 2
+												    : 1,
+										 &named);
+
+	r->looked = r->looked || form != SL_FORM_EMPTY;
+	if (form == SL_FORM_JSON)
+		return bad_row(r, "a JSON object, where each line is a text: name such a file .jsonl, or give --stream",
+			       fail);
+	if (form == SL_FORM_HEADER)
+		return bad_row(
+			r,
+			"the names of columns, where each line is a text: leave them out, or name a file .csv or .tsv",
+			fail);
+	return SL_OK;
+}
+
 /* Reads the fields of the next record. *ended: there are no more. */
 static enum sl_err read_record(struct sl_records *r, bool *ended, struct sl_fail *fail)
 {
@@ -288,6 +313,9 @@ static enum sl_err read_record(struct sl_records *r, bool *ended, struct sl_fail
 		if (err || *ended)
 			return err;
 	} while (line.len == 0 && r->spec.format != SL_RECORDS_LINES); /* an empty line is no row */
+	err = check_form(r, line, fail);
+	if (err)
+		return err;
 	switch (r->spec.format) {
 	case SL_RECORDS_TSV:
 		return split_tsv(r, line, fail);

@@ -43,7 +43,11 @@ struct sl_records_spec {
 	bool skip_short; /* leave out rows with too few columns, as GLUE's own reader does in QQP */
 	bool members;    /* JSONL, without columns: the first row has the names of the first object's members. Then each
 			    object is a row of their values; null is an empty field */
-	size_t above;    /* lines that came before the first one; messages count them, too */
+	/* LINES, TSV without a header: DATA if the first line with data is an object, or names these columns (NULL:
+	 * none is known), since it would be read as a text */
+	bool checks_form;
+	const char *named[2];
+	size_t above;                         /* lines that came before the first one; messages count them, too */
 	struct sl_records_column a, b, label; /* not read for SL_RECORDS_LINES */
 };
 

@@ -166,6 +166,30 @@ good table 1
 { printf '\xef\xbb\xbf'; cat "$tmp/table.csv"; } | predict table table.got --stream
 equals table.want table.got
 
+# Which form it has taken is said once. One that is neither is refused at its first line: nothing is predicted by a guess.
+form() { # KIND STATUS WORDS
+	local rc=0
+	"$SPLITC" predict "$tmp/$1.yaml" --local --stream >"$tmp/form.out" 2>"$tmp/form.log" || rc=$?
+	[ $rc = "$2" ] && [ "$(grep -cE "$3" "$tmp/form.log")" = 1 ] || fail "the form of $1: status $rc, $(cat "$tmp/form.log" "$tmp/form.out")"
+}
+form table 0 '^INFO form: standard input: rows of CSV behind' <"$tmp/table.csv"
+form table 0 '^INFO form: standard input: a JSON object on each line' <"$tmp/table.jsonl"
+form texts 0 '^INFO form: standard input: a text or path on each line' <"$tmp/texts.txt"
+tail -n +2 "$tmp/table.csv" | form table 65 "^splitc: .*names none of the model.s columns: rows of CSV need such a line in front"
+[ "$(wc -l <"$tmp/form.out")" = 1 ] || fail "rows without a header: $(cat "$tmp/form.out")"
+printf '\n"label",text\nred boxes,1\n' | form texts 65 "^splitc: .*names the model's columns, and rows of CSV are not read here"
+# So it is where no stream is asked for.
+texts() { "$SPLITC" predict "$tmp/texts.yaml" --local "$1" >"$tmp/form.out" 2>"$tmp/form.log"; }
+texts - <"$tmp/texts.txt" && [ "$(grep -c '^INFO form: standard input: a text on each line$' "$tmp/form.log")" = 1 ] || fail "texts from standard input: $(cat "$tmp/form.log")"
+for first in '{"text": "red"}' 'text,label' '"label";"text"'; do
+	printf '%s\nred boxes\n' "$first" >"$tmp/form.txt"
+	for file in - "$tmp/form.txt"; do
+		rc=0
+		texts "$file" <"$tmp/form.txt" || rc=$?
+		[ $rc = 65 ] && grep -qE ':1: (a JSON object|the names of columns), where each line is a text' "$tmp/form.log" || fail "$first as a text: status $rc, $(cat "$tmp/form.log")"
+	done
+done
+
 {
 	first pictures
 	echo '{"file": "/nowhere/a.png"}'
