@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +102,8 @@ static enum sl_err open_shared(struct sl_remote *r, struct sl_fail *fail)
 		return err;
 	if (sl_agreed_gives_ends(&a->agreed)) {
 		r->state = sl_end_layout_state(&r->layout, &r->conf.link.plan->spec);
-		r->conf.link.end_bytes[SL_END_STATE] = (size_t)r->state.floats * sizeof(float);
+		r->conf.link.end_bytes[SL_END_STATE] =
+			sl_remote_seal_bytes(r) + (size_t)r->state.floats * sizeof(float);
 	}
 	r->change = calloc((size_t)r->layout.floats + 1, sizeof *r->change);
 	if (!r->change)
@@ -228,12 +230,26 @@ enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 	return err;
 }
 
+struct sl_sealed sl_remote_seal(const struct sl_remote *r, uint64_t branch)
+{
+	return (struct sl_sealed){r->conf.seal, r->conf.link.agreement->agreed.share.group,
+				  sl_link_session(r->link)->next_step, branch};
+}
+
 enum sl_err sl_remote_take_ends(struct sl_remote *r, struct sl_fail *fail)
 {
-	float *from = (float *)(void *)(uintptr_t)sl_port_end_run(sl_link_port(r->link), SL_END_STATE).data;
-	enum sl_err err = sl_end_check(&r->state, from, fail);
+	uint8_t *run = (uint8_t *)(uintptr_t)sl_port_end_run(sl_link_port(r->link), SL_END_STATE).data;
+	float *from = (float *)(void *)(run + sl_remote_seal_bytes(r));
+	const struct sl_sealed seal = sl_remote_seal(r, sl_link_session(r->link)->made);
+	enum sl_err err;
 
 	SL_FAILPOINT(SL_FP_CLIENT_TAKES);
+	if (r->conf.seal && sl_sealed_open(&seal, run, (size_t)r->state.floats * sizeof(float)))
+		return sl_fail_at(fail, "share.secret", SL_ERR_PAYLOAD,
+				  "the head and tail of group %s before step %" PRIu64
+				  " do not open: they are sealed by another secret, of another step, or forged",
+				  seal.group, seal.step + 1);
+	err = sl_end_check(&r->state, from, fail);
 	if (!err)
 		err = sl_end_check_moments(&r->state, from, sl_link_session(r->link)->next_step, fail);
 	if (err)

@@ -18,6 +18,7 @@ struct sl_remote_conf {
 	const uint32_t *home;         /* where the server keeps each training sample; NULL: it does not. Borrowed */
 	struct sl_audit *audit;       /* audits the steps; borrowed, NULL: none */
 	const struct sl_order *order; /* in a vertical group; borrowed, else NULL */
+	const struct sl_key *seal;    /* for the head and tail that a member gives or gets; borrowed, NULL: open */
 };
 
 /* After `ready` give it the state that belongs to the server's step; a fresh start has none. Then ask for a step, an
@@ -40,7 +41,7 @@ enum sl_err sl_remote_take(struct sl_remote *remote, struct sl_client_state *s) 
 /* give: if the group does not know what made the state, its codecs begin anew. */
 enum sl_err sl_remote_give(struct sl_remote *remote, const struct sl_client_state *s) SL_MUST_CHECK;
 /* Replaces head and tail with the group's, which this link has received (sl_session_has_ends). PAYLOAD: they are
- * invalid. */
+ * invalid, or do not open. */
 enum sl_err sl_remote_take_ends(struct sl_remote *remote, struct sl_fail *fail) SL_MUST_CHECK;
 /* The next step is `step`; the steps before it have not changed the client's state. */
 enum sl_err sl_remote_set_step(struct sl_remote *remote, uint64_t step) SL_MUST_CHECK;

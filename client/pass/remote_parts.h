@@ -4,13 +4,14 @@
 
 #include "client/pass/remote.h"
 #include "client/step/ends_round.h"
+#include "common/link/sealed.h"
 
 struct sl_remote {
 	struct sl_remote_conf conf;
 	struct sl_link *link;
 	struct sl_ends ends;
 	/* for a group that shares heads and tails; else zeros */
-	struct sl_end_layout layout, state;     /* state: if members may come and go; borrows layout's arrays */
+	struct sl_end_layout layout, state; /* state: if steps may be done without a member; borrows layout's arrays */
 	struct sl_end_coder *end[SL_END_COUNT]; /* (worker) */
 	float *change;                          /* (worker) [layout.floats] */
 	struct sl_ends_round round;             /* (worker) if they are averaged after every round */
@@ -27,5 +28,12 @@ struct sl_remote {
 /* remote_task.c; worker's thread, or any while no task is under way */
 enum sl_err sl_remote_run_task(void *remote, enum sl_task task, int chunk, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* How the head and tail before the session's next step are sealed in that branch of the group's states. */
+struct sl_sealed sl_remote_seal(const struct sl_remote *r, uint64_t branch);
+static inline size_t sl_remote_seal_bytes(const struct sl_remote *r)
+{
+	return r->conf.seal ? SL_SEALED_BYTES : 0;
+}
 
 #endif

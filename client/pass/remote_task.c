@@ -111,22 +111,35 @@ static enum sl_err tell(struct sl_remote *r, struct sl_fail *fail)
 	return err ? sl_fail_set(fail, err, "end_grad: %s", sl_err_text(err)) : SL_OK;
 }
 
-/* Sends the whole state of head and tail, for a member that joins; or its hash. */
+/* Leaves the hash of the state in `run`, in its place. */
+static void hash_state(const struct sl_remote *r, const struct sl_sealed *seal, const float *state, struct sl_buf *run)
+{
+	const struct sl_bytes bytes = {(const uint8_t *)state, (size_t)r->state.floats * sizeof *state};
+	uint8_t hash[SL_WIRE_ENDS_HASH];
+
+	if (r->conf.seal)
+		sl_sealed_hash(seal, bytes, hash, sizeof hash);
+	else
+		sl_weights_hash(state, r->state.floats, hash);
+	memcpy(run->data, hash, sizeof hash);
+}
+
+/* Sends the whole state of head and tail, for the store or a member that comes; or its hash. */
 static enum sl_err send_ends_state(struct sl_remote *r, struct sl_fail *fail)
 {
 	struct sl_buf run = sl_port_end_room(sl_link_port(r->link), SL_END_STATE);
-	float *to = (float *)(void *)run.data;
-	uint8_t hash[SL_WIRE_ENDS_HASH];
+	const struct sl_sealed seal = sl_remote_seal(r, sl_link_session(r->link)->branch);
+	float *to = (float *)(void *)(run.data + sl_remote_seal_bytes(r));
 	enum sl_err err;
 
 	SL_FAILPOINT(SL_FP_CLIENT_GIVES);
 	memset(to, 0, run.cap);
 	err = sl_ends_get_state(&r->ends, &r->state, to);
 	run.len = sl_link_session(r->link)->gift_bytes;
-	if (!err && run.len == sizeof hash) {
-		sl_weights_hash(to, r->state.floats, hash);
-		memcpy(run.data, hash, sizeof hash);
-	}
+	if (!err && run.len == SL_WIRE_ENDS_HASH)
+		hash_state(r, &seal, to, &run);
+	else if (!err && r->conf.seal)
+		sl_sealed_close(&seal, run.data, (size_t)r->state.floats * sizeof *to);
 	sl_port_end_filled(sl_link_port(r->link), SL_END_STATE, &run, 0);
 	return err ? sl_fail_set(fail, err, "the head and tail could not be read back") : SL_OK;
 }

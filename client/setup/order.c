@@ -9,22 +9,23 @@
 
 enum { PREFIX = 2 }; /* numbers before those of the rows: the pass, and whether it trains */
 
-static enum sl_err read_key(struct sl_order *o, const struct sl_setup *s, struct sl_fail *fail)
+enum sl_err sl_order_secret(const struct sl_conf_client *c, struct sl_key *secret, struct sl_fail *fail)
 {
-	const struct sl_conf_client *c = s->conf;
 	struct sl_keypair pair;
-	enum sl_err err;
+	const enum sl_err err = sl_keypair_load(&pair, c->share_secret, fail);
 
-	if (s->aligned)
-		o->key = s->aligned->secret;
-	if (!c->share_secret[0])
-		return SL_OK;
-	err = sl_keypair_load(&pair, c->share_secret, fail);
 	if (err)
 		return sl_conf_client_blame(c, "share.secret", err, fail);
-	o->key = pair.secret_key;
+	*secret = pair.secret_key;
 	sl_keypair_wipe(&pair);
 	return SL_OK;
+}
+
+static enum sl_err read_key(struct sl_order *o, const struct sl_setup *s, struct sl_fail *fail)
+{
+	if (s->aligned)
+		o->key = s->aligned->secret;
+	return s->conf->share_secret[0] ? sl_order_secret(s->conf, &o->key, fail) : SL_OK;
 }
 
 enum sl_err sl_order_open(struct sl_order *o, const struct sl_setup *s, struct sl_fail *fail)

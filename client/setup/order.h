@@ -7,6 +7,7 @@
 #include "common/link/key.h"
 #include "common/link/wire.h"
 
+struct sl_conf_client;
 struct sl_setup;
 
 /* A zeroed one is none. */
@@ -16,6 +17,10 @@ struct sl_order {
 	uint64_t *room;               /* [2 + batch] */
 };
 
+/* The key in the file share.secret: of a vertical group for this hash, of others for seals (sealed.h). Wipe it. Errors
+ * of sl_keypair_load. */
+enum sl_err sl_order_secret(const struct sl_conf_client *conf, struct sl_key *secret,
+			    struct sl_fail *fail) SL_MUST_CHECK;
 /* The data are open. Errors of share.secret and data.id; NOMEM. */
 enum sl_err sl_order_open(struct sl_order *o, const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_order_close(struct sl_order *o);

@@ -195,13 +195,19 @@ static int hash_keys(const struct sl_conf_client *c, bool (*counts)(const struct
 }
 
 /* Sets what all members must have in common, beside the config's keys. A run that does not train is no member. */
-static void settle_share(struct sl_setup *s)
+static enum sl_err settle_share(struct sl_setup *s, struct sl_fail *fail)
 {
+	static const char of[] = "split seal";
 	struct sl_agreed *a = &s->agreement.agreed;
+	enum sl_err err = SL_OK;
 
 	if (!s->epoch_steps) {
 		a->share = sl_agreed_default().share;
-		return;
+		return SL_OK;
+	}
+	if (s->conf->share_secret[0] && sl_agreed_gives_ends(a)) {
+		err = sl_order_secret(s->conf, &s->seal, fail);
+		a->share.seal = err ? 0 : (int)(sl_key_hash(&s->seal, of, sizeof of) % 0xffff) + 1;
 	}
 	if (a->share.mode == SL_SHARE_SERIAL || a->share.mode == SL_SHARE_ROUNDS)
 		a->share.turns = (int64_t)s->turns.count[a->share.member];
@@ -219,6 +225,7 @@ static void settle_share(struct sl_setup *s)
 										 (uint64_t)s->set[SL_SPLIT_TEST].count)
 							     : 0;
 	a->share.checkpoint_every = s->conf->train.checkpoint_every;
+	return err;
 }
 
 static void choose_loss(struct sl_split_spec *spec, enum sl_conf_loss loss)
@@ -301,7 +308,9 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	spec.model.pad = s->reads != SL_READS_NONE && row_tokens ? s->set[SL_SPLIT_TEST].pad : -1;
 	spec.model.whole_rows = conf->data.pad == SL_CONF_PAD_MAX ? row_tokens : 0;
 	s->agreement.agreed = conf->agreed;
-	settle_share(s);
+	err = settle_share(s, fail);
+	if (err)
+		return err;
 	s->agreement.agreed.row_tokens = row_tokens;
 	s->agreement.agreed.chunk_tokens = chunk_tokens;
 	s->agreement.agreed.phase_step = (int64_t)s->phase.step;
@@ -406,6 +415,7 @@ void sl_setup_close(struct sl_setup *s)
 	free(s->further_conf);
 	sl_dcor_close(s->dcor);
 	sl_order_close(&s->order);
+	explicit_bzero(&s->seal, sizeof s->seal);
 	if (s->aligned && !s->conf->also) {
 		sl_aligned_close(s->aligned);
 		free(s->aligned);

@@ -82,6 +82,7 @@ struct sl_setup {
 	double rounding[SL_CONF_LIST_MAX]; /* [targets], to what floats round numbers noticeably; 0: they do not */
 	enum { SL_CENTRE_UNKNOWN, SL_CENTRE_CHOSEN, SL_CENTRE_KNOWN } centred; /* CHOSEN: by training's set */
 	struct sl_order order;                                                 /* in a vertical group; else zeros */
+	struct sl_key seal; /* share.secret, where the agreement has share.seal; else zeros */
 	struct sl_aligned
 		*aligned; /* data.aligned, from the first split on that is opened, or common rows; NULL: none */
 	uint32_t *home;   /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */

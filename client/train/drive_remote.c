@@ -41,7 +41,11 @@ static void on_ready(void *arg, uint64_t next_step)
 		if (sl_drive_handle_audit(d, err))
 			return;
 	}
-	if (err && sl_recover_refuse(d->recover, next_step, err)) {
+	if (err == SL_ERR_PAYLOAD && sl_retry_failed(&d->failed, err)) {
+		sl_log(SL_LOG_WARN, "ends-refused", "%s; the client asks for those of another member", d->fail->text);
+		sl_port_fail(sl_link_port(sl_remote_link(d->remote)), d->fail); /* tells the server why */
+		sl_drive_event(d, EV_BAD_FILE);
+	} else if (err && sl_recover_refuse(d->recover, next_step, err)) {
 		sl_log(SL_LOG_WARN, "checkpoint-refused", "%s; the client tries an older checkpoint", d->fail->text);
 		sl_drive_event(d, EV_BAD_FILE);
 	} else if (err) {
@@ -195,6 +199,7 @@ static enum sl_err open_link(struct drive *d)
 		.home = d->setup->home,
 		.audit = d->audit,
 		.order = d->setup->order.room ? &d->setup->order : NULL,
+		.seal = d->setup->agreement.agreed.share.seal ? &d->setup->seal : NULL,
 	};
 
 	remote.use.head_cache = d->setup->head_cache;

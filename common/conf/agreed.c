@@ -102,12 +102,11 @@ const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path)
 	static const struct {
 		const char *path;
 		enum sl_conf_share_mode mode;
-	} only[] = {{"share.rows", SL_SHARE_SYNC},       {"share.round", SL_SHARE_ROUNDS},
-		    {"share.moments", SL_SHARE_ROUNDS},  {"share.batches", SL_SHARE_SERIAL},
-		    {"share.role", SL_SHARE_VERTICAL},   {"share.secret", SL_SHARE_VERTICAL},
-		    {"share.course", SL_SHARE_VERTICAL}, {"share.align", SL_SHARE_VERTICAL},
-		    {"share.peers", SL_SHARE_VERTICAL},  {"share.sends", SL_SHARE_VERTICAL},
-		    {"share.inputs", SL_SHARE_VERTICAL}};
+	} only[] = {{"share.rows", SL_SHARE_SYNC},      {"share.round", SL_SHARE_ROUNDS},
+		    {"share.moments", SL_SHARE_ROUNDS}, {"share.batches", SL_SHARE_SERIAL},
+		    {"share.role", SL_SHARE_VERTICAL},  {"share.course", SL_SHARE_VERTICAL},
+		    {"share.align", SL_SHARE_VERTICAL}, {"share.peers", SL_SHARE_VERTICAL},
+		    {"share.sends", SL_SHARE_VERTICAL}, {"share.inputs", SL_SHARE_VERTICAL}};
 
 	for (size_t i = 0; i < sizeof only / sizeof only[0]; i++)
 		if (strcmp(path, only[i].path) == 0 && a->share.mode != only[i].mode)
@@ -121,6 +120,8 @@ bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path)
 
 	if (is_end_codec(path) || strcmp(path, "share.layers") == 0)
 		return !sl_agreed_shares_ends(a);
+	if (strcmp(path, "share.seal") == 0)
+		return !sl_agreed_gives_ends(a);
 	if (sl_agreed_is_share(path))
 		return !a->share.group[0] || sl_agreed_other_mode(a, path) != NULL;
 	return key && class_of[key - keys] == (a->optimizer.kind == SL_CONF_SGD ? ADAM : SGD);
@@ -324,6 +325,16 @@ enum sl_err sl_agreed_read(struct sl_agreed *a, const char *text, size_t len, st
 	return SL_OK;
 }
 
+/* The config's name for a key that an agreement alone has. */
+static const char *key_of_config(const char *path)
+{
+	return strcmp(path, "share.checkpoint_every") == 0 ? "train.checkpoint_every"
+	       : strcmp(path, "share.seal") == 0           ? "share.secret"
+	       : strncmp(path, "group.", 6) == 0           ? "train.groups"
+	       : strncmp(path, "cross.", 6) == 0           ? "train.freeze"
+							   : path;
+}
+
 enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agreed *is, struct sl_fail *fail)
 {
 	struct sl_agreed old;
@@ -337,7 +348,8 @@ enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agre
 		value_text(&keys[i], &old, then);
 		value_text(&keys[i], is, now);
 		if (strcmp(then, now) != 0 && class_of[i] != DERIVED && !sl_agreed_is_idle(is, keys[i].path))
-			return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH, "was %s, is %s", then, now);
+			return sl_fail_at(fail, key_of_config(keys[i].path), SL_ERR_MISMATCH, "was %s, is %s", then,
+					  now);
 	}
 	return SL_OK;
 }
@@ -356,15 +368,6 @@ static bool is_own(const char *path, bool vertical)
 	return false;
 }
 
-/* The config's name for a key that an agreement alone has. */
-static const char *key_of_config(const char *path)
-{
-	return strcmp(path, "share.checkpoint_every") == 0 ? "train.checkpoint_every"
-	       : strncmp(path, "group.", 6) == 0           ? "train.groups"
-	       : strncmp(path, "cross.", 6) == 0           ? "train.freeze"
-							   : path;
-}
-
 /* Whether the key is a hash that `a` lacks, because its client is older. */
 static bool is_unsaid(const struct sl_agreed *a, const char *path)
 {
@@ -377,6 +380,7 @@ static const struct {
 	const char *path, *key, *what, *advice;
 } hashes[] = {
 	{"share.dealt", "share.batches", "list is another than that", ": all members need the same"},
+	{"share.seal", "share.secret", "secret is not that", ": all members need the same key file, or none"},
 	{"share.labels", "data.dir", "data have other classes, columns or scales than those",
 	 ", so one head and tail cannot learn both: give all members the same names, tokenizer and data.normalize (an "
 	 "empty folder for a class without pictures). For tables, data.like takes columns, means and deviations from "

@@ -122,6 +122,7 @@ struct sl_agreed {
 		int rates;  /* a hash of learning rate, schedule, loss and division of the data; 0: not known */
 		int sends;  /* vertical: which values of head_act are this member's, a bit each; 0: see roles */
 		int course; /* vertical: a hash of the run's length, its evaluations and the number of rows */
+		int seal;   /* a hash of share.secret, with which members seal head and tail; 0: they do not */
 	} share;
 };
 
@@ -232,7 +233,8 @@ extern const char *const sl_agreed_moments[],
 	X(SL_INT, "share.rates", share.rates, DERIVED, 0, 0xffff, "0", NULL, "stands for learning rate, schedule, loss and division of the data of all members; 0: not known") \
 	X(SL_CHOICE, "share.align", share.align, DERIVED, sl_agreed_aligns, "false", "vertical: the members find their common rows, and there is no graph") \
 	X(SL_INT, "share.sends", share.sends, DERIVED, 0, 0xff, "0", NULL, "vertical: which values of head_act the member sends, a bit each; 0: features all, labels none") \
-	X(SL_INT, "share.course", share.course, DERIVED, 0, 0xffff, "0", NULL, "vertical: stands for the run's length, its evaluations and the number of rows")
+	X(SL_INT, "share.course", share.course, DERIVED, 0, 0xffff, "0", NULL, "vertical: stands for the run's length, its evaluations and the number of rows") \
+	X(SL_INT, "share.seal", share.seal, PLAIN, 0, 0xffff, "0", NULL, "stands for share.secret, with which members seal the head and tail that they give; 0: they do not")
 /* Not in a config: it follows from the phases before. */
 #define SL_AGREED_PHASE(X) \
 	X(SL_INT64, "phase.step", phase_step, PLAIN, 0, 0x1p53, "0", NULL, "step at which this phase of train.phases begins")

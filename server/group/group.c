@@ -53,6 +53,7 @@ static void welcome(struct sl_group *g, int k)
 	const uint64_t begin = g->trunk.r.seat[k].number;
 
 	come_again(g); /* does not free the group: the job under way has a reference */
+	p->got = with_ends ? g->gift_from : FROM_NOBODY;
 	sl_trunk_welcome(&g->t, k, begin);
 	sl_group_clock_welcomed(g, k);
 	if (g->agreed.share.mode == SL_SHARE_ROUNDS) /* in serial they are known before step 0 */
@@ -147,8 +148,10 @@ static void opens(struct sl_group *g)
 	g->pass.on = false;
 	g->due = 0;
 	g->giver = -1;
-	for (int k = 0; k < g->n; k++)
+	for (int k = 0; k < g->n; k++) {
 		g->member[k].answer = ANSWER_NONE;
+		g->member[k].shuns = FROM_NOBODY;
+	}
 	sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name, here,
 		       g->t.step);
 }
@@ -431,6 +434,7 @@ static void post_with_answers(struct sl_group *g, enum sl_group_job what, int wh
 {
 	for (int k = 0; k < g->n; k++)
 		g->part[k].m = g->member[k].answer == ANSWER_THERE ? g->member[k].m : NULL;
+	g->shunned = g->member[who].shuns;
 	post(g, what, who);
 }
 

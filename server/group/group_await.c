@@ -320,6 +320,7 @@ void sl_group_note_part(struct sl_group *g, int k)
 			       "group %s: member %d takes part again in step %" PRIu64 ", and has missed %d", g->name,
 			       k, g->t.step, p->misses);
 	p->misses = 0;
+	p->got = p->shuns = FROM_NOBODY;
 }
 
 void sl_group_note_late(struct sl_group *g, int k)

@@ -7,6 +7,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/link/sealed.h"
 #include "common/weights/weights.h"
 #include "server/group/group_work.h"
 
@@ -21,10 +22,42 @@ static bool can_give(const struct sl_group *g, int k)
 	       sl_port_session(p->m->port)->next_step == g->t.step;
 }
 
+/* The first member to ask: the one behind that whose head and tail a member that comes could not open. Where nobody
+ * else has them, it is asked once more. */
+static int first_to_ask(struct sl_group *g)
+{
+	for (int k = 0; k < g->n; k++) {
+		struct sl_group_member *p = &g->member[k];
+		const int shuns = p->shuns;
+
+		if (g->t.seat[k].link == SL_LINK_ASKING && shuns >= FROM_MEMBER) {
+			p->shuns = FROM_NOBODY;
+			return shuns - FROM_MEMBER + 1;
+		}
+	}
+	return 0;
+}
+
+/* A member could not open what the giver gave: all are to be asked again. */
+static void forget_refused(struct sl_group *g)
+{
+	bool refused = false;
+
+	for (int k = 0; k < g->n; k++)
+		refused = refused || (g->giver >= 0 && g->member[k].shuns == FROM_MEMBER + g->giver);
+	for (int k = 0; k < g->n && refused; k++)
+		if (g->member[k].answer == ANSWER_THERE)
+			g->member[k].answer = ANSWER_NONE;
+	g->giver = refused ? -1 : g->giver;
+}
+
 static void ask(struct sl_group *g)
 {
+	const int first = first_to_ask(g);
+
 	g->giver = -1;
-	for (int k = 0; k < g->n; k++) {
+	for (int i = 0; i < g->n; i++) {
+		const int k = (first + i) % g->n;
 		struct sl_event ev = {.kind = SL_EV_ASK, .whole = g->giver < 0};
 
 		if (!can_give(g, k))
@@ -40,6 +73,7 @@ bool sl_group_ask_ends(struct sl_group *g)
 {
 	bool needed = g->due && g->due == g->t.step, awaited = false;
 
+	forget_refused(g);
 	for (int k = 0; k < g->n; k++) {
 		needed = needed || g->t.seat[k].link == SL_LINK_ASKING;
 		awaited = awaited || (g->member[k].answer == ANSWER_AWAITED && g->t.seat[k].link == SL_LINK_OPEN);
@@ -94,7 +128,10 @@ static bool is_most_members(const struct sl_group *g, struct sl_bytes run, uint6
 	uint8_t hash[SL_WIRE_ENDS_HASH];
 	int same, most = 0, answers = 0;
 
-	sl_weights_hash((const float *)(const void *)run.data, (int64_t)(run.len / sizeof(float)), hash);
+	if (g->agreed.share.seal) /* what it opens to must have the hash that it begins with (sealed.h) */
+		memcpy(hash, run.data, sizeof hash);
+	else
+		sl_weights_hash((const float *)(const void *)run.data, (int64_t)(run.len / sizeof(float)), hash);
 	same = count_hash(g, hash, step);
 	for (int k = 0; k < g->n; k++) {
 		const uint8_t *own = hash_of(g, k, step);
@@ -134,8 +171,10 @@ bool sl_group_give(struct sl_group *g, int k)
 	struct sl_buf room = sl_port_end_room(g->seat[k].m->port, SL_END_STATE);
 	struct sl_bytes run = {e->state.data, e->state.len};
 
-	if (e->state_of != step || !run.len)
+	if (e->state_of != step || g->shunned == FROM_STORE)
 		run.len = 0;
+	g->gift_branch = run.len ? e->state_branch : g->branch;
+	g->gift_from = run.len ? FROM_STORE : FROM_MEMBER + g->giver;
 	if (!run.len && !take_answer(g, step, &run))
 		return false;
 	if (run.len != room.cap || sl_buf_put(&room, run.data, run.len))
@@ -156,7 +195,7 @@ void sl_group_run_store(struct sl_group *g)
 	g->gift = GIFT_NONE;
 	if (!take_answer(g, g->due, &run))
 		return;
-	if (sl_keep_write_ends(&g->trunk.keep, g->due, run, &fail)) {
+	if (sl_keep_write_ends(&g->trunk.keep, g->due, g->branch, run, &fail)) {
 		sl_log_limited(SL_LOG_WARN, "checkpoint-write",
 			       "group %s: head and tail of step %" PRIu64 ": %s; the checkpoint before it is kept",
 			       g->name, g->due, fail.text);
@@ -170,7 +209,8 @@ enum sl_err sl_group_load_ends(struct sl_group *g, uint64_t step, struct sl_fail
 {
 	struct sl_group_ends *e = g->ends;
 	const struct sl_end_layout layout = sl_end_layout_state(&e->layout, &g->trunk.plan->spec);
-	const size_t bytes = (size_t)layout.floats * sizeof(float);
+	const size_t seal = g->agreed.share.seal ? SL_SEALED_BYTES : 0;
+	const size_t bytes = (size_t)layout.floats * sizeof(float) + seal;
 	enum sl_err err;
 
 	if (!e->state.data)
@@ -179,8 +219,8 @@ enum sl_err sl_group_load_ends(struct sl_group *g, uint64_t step, struct sl_fail
 	e->state.len = 0;
 	if (!e->state.data)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the head and tail of group %s", g->name);
-	err = sl_keep_read_ends(&g->trunk.keep, step, &e->state, fail);
-	if (!err && sl_end_check_moments(&layout, (const float *)(const void *)e->state.data, step, fail))
+	err = sl_keep_read_ends(&g->trunk.keep, step, &e->state_branch, &e->state, fail);
+	if (!err && !seal && sl_end_check_moments(&layout, (const float *)(const void *)e->state.data, step, fail))
 		err = SL_ERR_DATA;
 	if (!err)
 		e->state_of = step;

@@ -10,9 +10,12 @@
 #include "server/trunk/middle_task.h"
 #include "server/trunk/trunk_records.h"
 
-/* A newcomer needs a head and tail, and the server asked this member for its own, or for their hash. WRONG: most of the
- * others have a different head and tail. */
+/* A member that comes, or a checkpoint, needs a head and tail, and the server asked this member for its own, or for
+ * their hash. WRONG: most of the others have a different head and tail. */
 enum sl_group_answer { ANSWER_NONE, ANSWER_AWAITED, ANSWER_THERE, ANSWER_WRONG };
+
+/* Whose head and tail a member that comes has got. */
+enum { FROM_NOBODY, FROM_STORE, FROM_MEMBER /* and its number */ };
 
 /* What the loop knows of a member, besides its seat in the table. */
 struct sl_group_member {
@@ -28,6 +31,7 @@ struct sl_group_member {
 	uint64_t usual_ms; /* its usual time for a step; 0: not known */
 	int64_t credit_ms; /* how long the group still waits for it */
 	enum sl_group_answer answer;
+	int got, shuns; /* FROM_…: what it got as it came; what it could not open, so that others are asked first */
 	char refused[200]; /* why the last client that asked for the seat may not join; "": it was not refused */
 };
 
@@ -68,8 +72,8 @@ struct sl_group_ends {
 	struct sl_end_layout layout;
 	struct sl_end_sum sum;
 	size_t bound;        /* most bytes of a run */
-	struct sl_buf state; /* those before step `state_of`, from the store; empty: none */
-	uint64_t state_of;
+	struct sl_buf state; /* those before step `state_of`, given in `state_branch`, from the store; empty: none */
+	uint64_t state_of, state_branch;
 	uint64_t from;                                    /* the means of earlier steps are gone */
 	struct sl_group_mean mean[SL_GROUP_MEANS], *next; /* next: of the step under way */
 };
@@ -184,6 +188,9 @@ struct sl_group {
 	/* for a member that comes while others train */
 	uint64_t held;           /* the step whose state it goes on from */
 	enum sl_group_gift gift; /* whether it gets another member's head and tail */
+	uint64_t gift_branch;    /* in which these were given */
+	int gift_from;           /* FROM_…: whose they are */
+	int shunned;             /* FROM_…: whose it could not open */
 	int giver;               /* the member that was asked for its own; -1: none */
 	/* (worker) */
 	struct sl_charge charge; /* the trunk's memory: of the client that opened it; no budget: nothing is taken yet */

@@ -101,6 +101,23 @@ static void moved(struct sl_middle *m)
 	sl_group_go_on(m->group);
 }
 
+/* The member could not open the head and tail that it got: it is to get those of another one. */
+static void refused_ends(struct sl_group *g, int k)
+{
+	struct sl_group_member *p = &g->member[k];
+
+	p->shuns = p->got;
+	p->got = FROM_NOBODY;
+	if (p->shuns == FROM_STORE)
+		sl_log_limited(SL_LOG_WARN, "ends-refused",
+			       "group %s: member %d cannot open the head and tail of the store: members are asked",
+			       g->name, k);
+	else
+		sl_log_limited(SL_LOG_WARN, "ends-refused",
+			       "group %s: member %d cannot open the head and tail of member %d: another one is asked",
+			       g->name, k, p->shuns - FROM_MEMBER);
+}
+
 static void over(struct sl_middle *m, const struct sl_fail *why)
 {
 	struct sl_group *g = m->group;
@@ -111,6 +128,8 @@ static void over(struct sl_middle *m, const struct sl_fail *why)
 	g->member[k].entered--;
 	if (g->member[k].m != m)
 		return;
+	if (why && why->code == SL_ERR_PAYLOAD && g->member[k].got)
+		refused_ends(g, k);
 	g->member[k].m = NULL;
 	g->member[k].answer = ANSWER_NONE;
 	if (sl_trunk_over(&g->t, k, m->ended)) /* no step can be done without it: all begin this one again */

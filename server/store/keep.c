@@ -219,25 +219,31 @@ static void list_ends(struct sl_checkpoint *c, const struct sl_keep *k, const ch
 	sl_checkpoint_bytes(c, "ends", data, (int64_t)bytes);
 }
 
-enum sl_err sl_keep_write_ends(const struct sl_keep *k, uint64_t step, struct sl_bytes ends, struct sl_fail *fail)
+enum sl_err sl_keep_write_ends(const struct sl_keep *k, uint64_t step, uint64_t branch, struct sl_bytes ends,
+			       struct sl_fail *fail)
 {
 	struct sl_keep keep = *k;
 	struct sl_checkpoint c;
 	char prefix[PREFIX];
 
 	list_ends(&c, k, ends_prefix(k, prefix), step, (uint8_t *)(uintptr_t)ends.data, ends.len);
+	sl_checkpoint_note(&c, "link", "%" PRIu64, branch);
 	memcpy(keep.prefix, prefix, sizeof keep.prefix);
 	return write_file(&keep, &c, step, fail);
 }
 
-enum sl_err sl_keep_read_ends(const struct sl_keep *k, uint64_t step, struct sl_buf *buf, struct sl_fail *fail)
+enum sl_err sl_keep_read_ends(const struct sl_keep *k, uint64_t step, uint64_t *branch, struct sl_buf *buf,
+			      struct sl_fail *fail)
 {
 	struct sl_checkpoint c;
 	char prefix[PREFIX];
 	enum sl_err err;
 
 	list_ends(&c, k, ends_prefix(k, prefix), step, buf->data, buf->cap);
+	sl_checkpoint_note(&c, "link", "%s", "");
 	err = sl_checkpoint_read(&c, step, fail);
+	if (!err && !sl_checkpoint_link(&c, branch))
+		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": its notes do not name a link", step);
 	for (int i = 0; i < c.n_part && !err; i++)
 		if (c.part[i].data == buf->data)
 			buf->len = (size_t)c.part[i].count;

@@ -38,11 +38,11 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
 enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			 struct sl_buf *records, struct sl_fail *fail) SL_MUST_CHECK;
 /* Head and tail of the state before `step`, of a group's members, in a file of their own: they arrive later than the
- * middle. Only a checkpoint that has both is complete. read: sets buf->len; DATA: there are not buf->cap bytes; other
- * errors as above. */
-enum sl_err sl_keep_write_ends(const struct sl_keep *k, uint64_t step, struct sl_bytes ends,
+ * middle. Only a checkpoint that has both is complete. branch: of the group's states, in which they were given.
+ * read: sets buf->len; DATA: there are not buf->cap bytes; other errors as above. */
+enum sl_err sl_keep_write_ends(const struct sl_keep *k, uint64_t step, uint64_t branch, struct sl_bytes ends,
 			       struct sl_fail *fail) SL_MUST_CHECK;
-enum sl_err sl_keep_read_ends(const struct sl_keep *k, uint64_t step, struct sl_buf *buf,
+enum sl_err sl_keep_read_ends(const struct sl_keep *k, uint64_t step, uint64_t *branch, struct sl_buf *buf,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 /* Reads the note on members that are done or away from the newest file, and the step of that file. False: there is no
  * file, or it has no such note. */

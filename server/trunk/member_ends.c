@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "common/link/sealed.h"
 #include "server/trunk/cost.h"
 
 struct sl_backend *sl_member_ends_host(const struct sl_middle *m)
@@ -30,7 +31,8 @@ static enum sl_err check_cost(const struct sl_middle *m, struct sl_fail *fail)
 
 size_t sl_member_ends_state_bytes(const struct sl_middle *m)
 {
-	return (size_t)sl_end_layout_state(&m->ends.layout, &m->trunk.plan->spec).floats * sizeof(float);
+	return (size_t)sl_end_layout_state(&m->ends.layout, &m->trunk.plan->spec).floats * sizeof(float) +
+	       (m->agreement.agreed.share.seal ? SL_SEALED_BYTES : 0);
 }
 
 enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struct sl_fail *fail)

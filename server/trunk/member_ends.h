@@ -8,7 +8,7 @@
 /* Reads the layout from the payload of a Hello, and adds the memory that it needs to m->memory. */
 enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_member_ends_close(struct sl_middle *m); /* frees the session's part */
-/* The size of a head and tail with their moments, for a newcomer. */
+/* The size of a head and tail with their moments, for a member that comes and for the store; with a seal, of that. */
 size_t sl_member_ends_state_bytes(const struct sl_middle *m);
 struct sl_backend *sl_member_ends_host(const struct sl_middle *m); /* where its codecs compute */
 

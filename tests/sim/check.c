@@ -39,6 +39,9 @@ static const char like_json[] =
 	"{\"schema\":1,\"kind\":\"csv\",\"task\":\"classes\",\"classes\":[\"x\",\"y\",\"z\"],\"columns\":["
 	"{\"name\":\"a\",\"mean\":0,\"deviation\":1.2},{\"name\":\"b\",\"mean\":1,\"deviation\":1.4},"
 	"{\"name\":\"c\",\"mean\":-1,\"deviation\":1.2},{\"name\":\"d\",\"mean\":1,\"deviation\":1.4}]}";
+/* share.secret: the keys of libzmq's manual. */
+static const char pair_key[] = "public Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID\n"
+			       "secret D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs\n";
 static const char client_yaml[] = EACH_CLIENT "model: {name: mlp, classes: 3, features: 4, dropout: 0.2}\n"
 					      "partition: \"1:-1\"\n";
 /* Rows with cuts have a network with skips, whose weights go up to the server's store. */
@@ -230,6 +233,8 @@ void sim_work_make(void)
 	write_party("three-1", three_yaml[0]);
 	write_party("three-2", three_yaml[1]);
 	write_text("like.json", like_json);
+	write_text("pair.key", pair_key);
+	chmod("pair.key", 0600);
 	write_tables("data", 120);
 	write_tables("named", 120);
 	for (int k = 0; k < 3; k++) { /* members with files of their own: 10, 7 and 4 batches */

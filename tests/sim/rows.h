@@ -42,6 +42,8 @@ OTHER("two-paths", "train.checkpoint_every=3", 0, SIM_RATES, 1u << SIM_FULL | 1u
 OTHER("longer", "", 0, SIM_LONGER, 1u << SIM_FULL | 1u << SIM_IO_ERROR | 1u << SIM_OLD_DISK | 1u << SIM_NEW_DISK)
 OTHER("late", "share.least=0.5 share.quorum=2 share.patience_s=1 codec.head_act=quant:8 codec.head_grad=quant:8", 3,
       SIM_ABSENT, SIM_SPOILS_DISKS)
+OTHER("late-sealed", "share.secret=../pair.key share.least=0.5 share.quorum=2 share.patience_s=1", 3, SIM_ABSENT,
+      SIM_SPOILS_DISKS)
 OTHER("late-private", "share.least=0.5 share.quorum=2 share.patience_s=1 share.ends=private", 3, SIM_ABSENT,
       SIM_ENDS_PROCESSES)
 OTHER("come-and-go",

@@ -1,18 +1,20 @@
 /* forge FILE STEP PART DIR: copies a checkpoint to DIR (prefix "forged") with a changed PART and a right hash: damage
  * that no accident makes and no check of the hash finds. A PART of floats gets 1000 as its first value; any other PART
- * loses a byte. PART may be session=NAME: only the session's name changes. */
+ * loses a byte. PART may be KEY=VALUE, a note: only that changes, such as the session's name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/session/checkpoint.h"
 
-static const char *session; /* NULL: as it was */
+static const char *changed; /* KEY=VALUE; NULL: all notes are as they were */
 
 static void take_note(void *arg, const char *key, const char *value)
 {
-	if (session && strcmp(key, "session") == 0)
-		sl_checkpoint_note(arg, key, "%s", session);
+	const size_t n = strlen(key);
+
+	if (changed && strncmp(key, changed, n) == 0 && changed[n] == '=')
+		sl_checkpoint_note(arg, key, "%s", changed + n + 1);
 	else if (strcmp(key, "xxh3") != 0)
 		sl_checkpoint_note(arg, key, "%s", value);
 }
@@ -43,9 +45,9 @@ int main(int argc, char **argv)
 	if (argc != 5)
 		return 64;
 	c.dir = argv[4];
-	session = strncmp(argv[3], "session=", 8) == 0 ? argv[3] + 8 : NULL;
+	changed = strchr(argv[3], '=') ? argv[3] : NULL;
 	err = sl_st_open(&file, argv[1], &fail);
-	if (!err && !session && !sl_st_find(file, argv[3]))
+	if (!err && !changed && !sl_st_find(file, argv[3]))
 		err = sl_fail_set(&fail, SL_ERR_DATA, "%s: no %s", argv[1], argv[3]);
 	if (!err)
 		sl_st_each_note(file, take_note, &c);

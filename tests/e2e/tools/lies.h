@@ -62,6 +62,7 @@ static const struct lie lies[] = {
 	LIE_IN("evaluation", MID_ACT, false),
 	LIE_IN("head_grad", HEAD_GRAD, true),
 	LIE_IN("weights", WEIGHTS, false),
+	LIE_IN("ends", ENDS, false),
 	LIE("Credit.bytes", CREDIT, U64, credit.bytes),
 	LIE("Norm.step", NORM, U64, norm.step),
 	LIE("Norm.squares", NORM, REAL, norm.squares),
