@@ -240,7 +240,7 @@ enum sl_err sl_remote_take_ends(struct sl_remote *r, struct sl_fail *fail)
 {
 	uint8_t *run = (uint8_t *)(uintptr_t)sl_port_end_run(sl_link_port(r->link), SL_END_STATE).data;
 	float *from = (float *)(void *)(run + sl_remote_seal_bytes(r));
-	const struct sl_sealed seal = sl_remote_seal(r, sl_link_session(r->link)->made);
+	const struct sl_sealed seal = sl_remote_seal(r, sl_link_session(r->link)->made & ~SL_MADE_ANEW);
 	enum sl_err err;
 
 	SL_FAILPOINT(SL_FP_CLIENT_TAKES);

@@ -190,8 +190,8 @@ static enum sl_err take(const struct sl_recover *r, struct sl_remote *remote, st
 	if (!err && (sl_remote_torn(remote) || sl_remote_take(remote, s)))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be read", step);
 	s->step = step;
-	/* while nobody knows, it is as it was given */
-	s->made = sl_remote_made(remote) == SL_MADE_UNKNOWN ? r->given : sl_remote_made(remote);
+	/* while nobody knows, it is as it was given, with other codecs */
+	s->made = sl_remote_made(remote) == SL_MADE_UNKNOWN ? r->given | SL_MADE_ANEW : sl_remote_made(remote);
 	return err;
 }
 
@@ -392,12 +392,12 @@ bool sl_recover_must_wait(struct sl_recover *r, const struct sl_training *run)
 }
 
 /* Refuses a file whose content or disk is at fault, not another plan. A stale state is, too, unless the server has
- * surely stored its own: one that was killed may hold the step as an earlier link made it. Only a process that has
- * trained gives up its own state: a client alone for an older one, and where members come and go, behind the others. */
+ * surely stored its own: one that was killed may hold the step as an earlier link made it. A client alone gives up its
+ * state only if it has trained, for an older one; a member of a group that goes on always does. */
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
 {
-	const bool group = r->setup->conf->agreed.share.group[0], varies = sl_agreed_goes_on(&r->setup->conf->agreed);
-	const bool behind = r->stale && r->past == LINK_TRAINED && (group ? varies : r->older);
+	const bool group = r->setup->conf->agreed.share.group[0], goes_on = sl_agreed_goes_on(&r->setup->conf->agreed);
+	const bool behind = r->stale && (group ? goes_on : r->past == LINK_TRAINED && r->older);
 	const bool at_fault = r->stale ? behind || (!r->certain && !group)
 				       : err == SL_ERR_DATA || err == SL_ERR_IO || err == SL_ERR_NOINPUT;
 

@@ -114,6 +114,9 @@ static inline bool sl_hello_is_done(const struct sl_hello *h)
 
 /* sl_welcome.made: the server does not know, and the client resumes from what it has. */
 #define SL_MADE_UNKNOWN UINT64_MAX
+/* In `made`, beside a branch: the member came before this step, and its codecs began anew. A server that was started
+ * again from an older checkpoint of the step does not know that, so its `made` is another one. */
+#define SL_MADE_ANEW (UINT64_C(1) << 63)
 
 struct sl_welcome {
 	uint32_t version;

@@ -51,7 +51,7 @@ static void come_anew(struct sl_group *g)
 	g->came = g->gift ? SL_COME_HERE : SL_COME_OWN;
 	sl_group_forget_codecs(g, k);
 	record->number = g->trunk.r.done;
-	g->seat[k].made = g->gift ? g->gift_branch : g->trunk.r.done ? SL_MADE_UNKNOWN : 0;
+	g->seat[k].made = g->gift ? g->gift_branch | SL_MADE_ANEW : g->trunk.r.done ? SL_MADE_UNKNOWN : 0;
 	if (g->trunk.r.done && sl_group_log_return(&g->log, k, g->gift ? SL_GROUP_GIVEN : g->held))
 		g->err = sl_fail_set(&g->fail, SL_ERR_NOMEM, "no memory for the log of group %s", g->name);
 	reset_copy(g, true);

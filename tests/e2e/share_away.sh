@@ -30,14 +30,14 @@ member() {
 	start_slow_client 1 15 "$name-$1" "$tmp/client.yaml" "${set[@]}" --set server="$endpoint" --set share.member="$1" "${@:2}"
 	pid[$1]=$client_pid
 }
-# begin [key=value]…: the server and all members, up to step 30 of member 2, which has a checkpoint by then.
+# begin [key=value]…: the server and all members, up to a step behind a checkpoint of member 2.
 begin() {
 	local k
 	endpoint=tcp://127.0.0.1:$(free_port)
 	serving=$name-server
 	serve "$serving"
 	for k in 0 1 2; do member $k $([ $k != 1 ] || echo --json); done
-	wait_for "$name: member 2 does not train" has_steps "$name-2" 30
+	wait_for "$name: member 2 does not train" has_steps "$name-2" 32
 	wait_for "$name: member 2 has no checkpoint" has_checkpoint "$name-2"
 }
 says() { wait_for "$name: the server does not say $1" grep -q "$1" "$tmp/$serving.log"; }

@@ -113,3 +113,6 @@ CASE("late-rounds", 884665, "1,2,3,4,5,6",
 CASE("audit-skip", 82, "1,3,4,5,6",
      "an evaluation was repeated after the step behind it had been audited: an honest server was accused")
 CASE("audit-all", 7500125, "1,2,3", "a step was repeated after the evaluation behind it: an honest server was accused")
+CASE("late-sealed", 97, "1,2,3,6",
+     "a member that had come before a step went on from it, though the server had died and no longer knew: other "
+     "weights")
