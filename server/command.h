@@ -8,5 +8,6 @@
 int splits_serve(int argc, char **argv);
 int splits_keygen(int argc, char **argv);
 int splits_status(int argc, char **argv);
+int splits_reports(int argc, char **argv);
 
 #endif

@@ -7,6 +7,7 @@ static const struct sl_command commands[] = {
 	{"serve", splits_serve, "train the middle layers for clients"},
 	{"keygen", splits_keygen, "make this server's key pair"},
 	{"status", splits_status, "show what a running splits is doing"},
+	{"reports", splits_reports, "print the figures that a group's members have reported"},
 	{NULL, NULL, NULL},
 };
 

@@ -69,6 +69,10 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	case SL_ACTION_FETCHED:
 		l->events.fetched(l->arg);
 		break;
+	case SL_ACTION_REPORT:
+		sl_log_limited(SL_LOG_WARN, "report-refused", "the server does not take this member's figures: %.400s",
+			       sl_port_report(l->port)->text);
+		break;
 	case SL_ACTION_FAIL:
 		l->why = *fail;
 		sl_link_event(l, LINK_FAILED);
@@ -260,6 +264,14 @@ void sl_link_fetch(struct sl_link *l)
 void sl_link_skip(struct sl_link *l)
 {
 	sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_SKIP});
+}
+
+void sl_link_say(struct sl_link *l, struct sl_wire_report *report)
+{
+	const struct sl_agreed *a = &l->conf.agreement->agreed;
+
+	sl_report_sign(report, l->conf.offer.secret, a->share.group, a->share.member);
+	sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_SAY, .report = report});
 }
 
 void sl_link_grads(struct sl_link *l, int first, int chunks)

@@ -72,6 +72,7 @@ bool sl_link_is_up(const struct sl_link *link);
 void sl_link_begin(struct sl_link *link, const struct sl_event *pass);
 void sl_link_fetch(struct sl_link *link);
 void sl_link_skip(struct sl_link *link); /* after `abandoned`: the step counts as done, with nothing applied */
+void sl_link_say(struct sl_link *link, struct sl_wire_report *report); /* of a group: signs it */
 /* Sets what every COMMIT from now on says: steps of this side's checkpoints, newest first; 0: none. The server keeps
  * its own checkpoints of these steps. `writing`: the newest is not yet on the disk. */
 void sl_link_kept(struct sl_link *link, const uint64_t kept[SL_WIRE_KEPT], bool writing);

@@ -128,6 +128,15 @@ bool sl_act_begin(struct drive *d)
 	return true;
 }
 
+/* Of an evaluation that is over, to the server. */
+static void report(struct drive *d)
+{
+	struct sl_wire_report report = {.text = ""};
+
+	if (d->setup->conf->share_report && d->setup->epoch_steps && sl_training_figures(d->run, report.text))
+		sl_link_say(sl_remote_link(d->remote), &report);
+}
+
 bool sl_act_book(struct drive *d)
 {
 	if (d->result.passed) {
@@ -145,6 +154,7 @@ bool sl_act_book(struct drive *d)
 	sl_training_done(d->run, &d->result);
 	sl_drive_count(d);
 	SL_FAILPOINT(trains(d) ? SL_FP_CLIENT_LOGGED : SL_FP_NONE);
+	report(d);
 	d->failed = (struct sl_retry){.lost = 0};
 	return true;
 }

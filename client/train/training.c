@@ -388,6 +388,7 @@ static void eval_over(struct sl_training *r)
 	sl_scores_undefined(r->scores, t->undefined);
 	if (!t->undefined[0] && r->eval.answers && !isfinite(t->test_loss))
 		snprintf(t->undefined, sizeof t->undefined, "NaN or Inf in the loss");
+	r->report_due = true;
 	sl_run_judge(r);
 	keep_thresholds(r);
 }

@@ -59,6 +59,9 @@ enum sl_err sl_training_steps(const struct sl_conf_client *conf, const struct sl
 			      int64_t of_group, uint64_t *steps, struct sl_fail *fail) SL_MUST_CHECK;
 
 enum sl_want sl_training_next(struct sl_training *run);
+/* training_figures.c: the figures of an evaluation that is over, once, for share.report (docs/WIRE.md). False: there
+ * are none. */
+bool sl_training_figures(struct sl_training *run, char out[SL_WIRE_REPORT + 1]);
 /* For the plan of setup: refuses a training batch that has a chunk in which a batch norm would see one value for each
  * channel. `steps`: of the run. CONFIG names the key. A member of a group is warned. */
 enum sl_err sl_training_check_norms(const struct sl_setup *setup, int64_t samples, uint64_t steps,

@@ -171,6 +171,7 @@ struct sl_conf_client {
 	} lora;
 	struct sl_conf_list batches; /* share.batches, as numbers */
 	char share_secret[PATH_MAX]; /* share.secret, a key file; "": none */
+	bool share_report;           /* share.report */
 	struct sl_conf_list inputs;  /* share.inputs of this member, or data.inputs: none or one */
 	int also; /* of a config that sl_conf_also made: which source of data.also it is, from 1; 0: of no other */
 	struct sl_conf_list peers; /* share.peers, by member: a public key, or a file that holds it */
@@ -323,6 +324,7 @@ struct sl_conf_server {
 		int64_t memory_bytes, memory_bytes_per_key; /* per_key 0: derived */
 		int64_t part_bytes;
 		int task_s, piece_ms; /* 0: no limit */
+		int report_samples;   /* fewest of an evaluation that a member may report */
 	} limits;
 	struct {
 		enum sl_log_level level;

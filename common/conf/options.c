@@ -121,7 +121,7 @@ static const struct option table[] = {
 	{"--sheet", "FILE.png", SL_OPT_DATA, AT(sheet),
 	 "draw 64 samples, or one batch, as training has them, with their labels"},
 	{"--json", NULL, SL_OPT_JSON, AT(json), "print JSON instead of a table"},
-	{"--set", "KEY=VALUE", SL_OPT_CONFIG | SL_OPT_CONTROL | SL_OPT_INIT, 0,
+	{"--set", "KEY=VALUE", SL_OPT_CONFIG | SL_OPT_CONTROL | SL_OPT_INIT | SL_OPT_SET, 0,
 	 "change a key of the config; may be repeated"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
 	 "check the config and the files that it names, print ok, and end"},

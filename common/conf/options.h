@@ -75,6 +75,7 @@ enum {
 	SL_OPT_GROUP = 131072,     /* --clients, --absent, --alone */
 	SL_OPT_TRAIN = 262144,     /* --epochs, --batch, --lr */
 	SL_OPT_PARTY = 8388608,    /* --party */
+	SL_OPT_SET = 33554432,     /* --set */
 	SL_OPT_MANY = 16777216,    /* the same: it may be repeated; a list of SL_MAX_PARTIES, which ends with NULL */
 	SL_OPT_ONCE = 4194304,     /* in an option's row alone: a second one is refused, as the first would be lost */
 };

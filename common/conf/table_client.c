@@ -208,6 +208,7 @@ static const struct sl_conf_key keys[] = {
 	SL_AGREED_ROLE(AGREED)
 	SL_AGREED_EPOCH(AGREED)
 	SL_STRING(T, "share.secret", share_secret, NULL, "", "key file of splitc keygen, the same at all members and not at the server: with it a member seals the head and tail that the server stores; vertical: with it names of rows are hashed"),
+	SL_BOOL(T, "share.report", share_report, "false", "after each evaluation the server gets this member's figures: step, samples, loss, metrics; splits reports prints those of all"),
 	SL_NAMES(T, "share.inputs", inputs, sl_conf_check_word, "", "vertical, where the network has several inputs: the name of the one that this member has, such as [image]; empty: none, of a member with labels"),
 	SL_NAMES(T, "share.peers", peers, sl_conf_check_word, "", "vertical, for splitc align: the public keys of both members in their order, as files or as text: [a.pub, b.pub]; this member's own is that of auth.secret_key"),
 	SL_NAMES(T, "share.batches", batches, sl_conf_check_batches, "",

@@ -29,6 +29,7 @@ static const struct sl_conf_key keys[] = {
 	SL_BYTES(T, "limits.memory_bytes_per_key", limits.memory_bytes_per_key, 0, 0x1p44, "0", "memory of all sessions of one client's key; 0: half of limits.memory_bytes, or all of it where the list has one client"),
 	SL_INT(T, "limits.task_s", limits.task_s, 0, 86400, "120", "seconds of one thread; 0: no limit", "predicted cost of the longest task that a session may have"),
 	SL_INT(T, "limits.piece_ms", limits.piece_ms, 0, 600000, "1000", "ms; 0: no limit", "predicted time that a session's task may keep others waiting at a stretch"),
+	SL_INT(T, "limits.report_samples", limits.report_samples, 1, 1000000000, "20", NULL, "fewest samples of an evaluation whose figures a member of a group may report"),
 	SL_BYTES(T, "limits.part_bytes", limits.part_bytes, 4096, 1 << 20, "1 MiB", "largest message payload a client may send"),
 
 	SL_CHOICE(T, "log.level", log.level, SL_WORDS("error", "warn", "info", "debug"), "info", "least severe lines that are logged to stderr"),

@@ -1,5 +1,6 @@
 #include "common/link/proof.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -78,6 +79,37 @@ bool sl_proof_holds(const struct sl_hello *hello, const uint8_t nonce[SL_NONCE_B
 
 	return state(&s, hello, nonce) == SL_OK &&
 	       crypto_sign_verify_detached(hello->proof, s.byte, s.len, hello->session) == 0;
+}
+
+/* What a report's signature is of: a label with the member, a zero byte, and the text. */
+static size_t state_report(const struct sl_wire_report *r, const char *group, int member,
+			   char out[128 + SL_WIRE_REPORT])
+{
+	const int n = snprintf(out, 128, "split report %d %.64s", member, group) + 1;
+	const size_t len = strnlen(r->text, SL_WIRE_REPORT);
+
+	memcpy(out + n, r->text, len);
+	return (size_t)n + len;
+}
+
+void sl_report_sign(struct sl_wire_report *r, const struct sl_secret *secret, const char *group, int member)
+{
+	uint8_t pair[crypto_sign_SECRETKEYBYTES], session[SL_SESSION_BYTES];
+	char of[128 + SL_WIRE_REPORT];
+	const size_t len = state_report(r, group, member, of);
+
+	crypto_sign_seed_keypair(session, pair, secret->seed);
+	crypto_sign_detached(r->signature, NULL, (const uint8_t *)of, len, pair);
+	sodium_memzero(pair, sizeof pair);
+}
+
+bool sl_report_holds(const struct sl_wire_report *r, const uint8_t session[SL_SESSION_BYTES], const char *group,
+		     int member)
+{
+	char of[128 + SL_WIRE_REPORT];
+	const size_t len = state_report(r, group, member, of);
+
+	return crypto_sign_verify_detached(r->signature, (const uint8_t *)of, len, session) == 0;
 }
 
 bool sl_proof_lacks(const struct sl_hello *hello)

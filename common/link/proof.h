@@ -26,6 +26,11 @@ bool sl_proof_holds(const struct sl_hello *hello, const uint8_t nonce[SL_NONCE_B
 /* Whether the Hello has no proof, and so asks for a nonce. */
 bool sl_proof_lacks(const struct sl_hello *hello);
 
+/* Fills report->signature: of its text, as that of this member. */
+void sl_report_sign(struct sl_wire_report *report, const struct sl_secret *secret, const char *group, int member);
+bool sl_report_holds(const struct sl_wire_report *report, const uint8_t session[SL_SESSION_BYTES], const char *group,
+		     int member);
+
 /* A session's public name, for files, logs and statuses: 128 bits of a SHA-256 of its id. It does not reveal the id. */
 void sl_session_name(const uint8_t session[SL_SESSION_BYTES], uint8_t name[16]);
 /* The same for a group of clients, from its name of at most 64 bytes; it differs from every session's name. */

@@ -15,8 +15,8 @@ enum { UNPACK_BYTES = 16384, UUID_BYTES = 16, CHECK_BYTES = 8, CHECK_TAG = 1 }; 
 const char *sl_frame_kind_name(enum sl_frame_kind kind)
 {
 	static const char *const names[SL_FRAME_COUNT] = {
-		"Hello", "Welcome",   "Refuse", "Part",    "Credit",    "Commit", "Committed",
-		"Fetch", "Heartbeat", "Bye",    "Abandon", "Challenge", "Norm",   "Record",
+		"Hello",     "Welcome", "Refuse",  "Part",      "Credit", "Commit", "Committed", "Fetch",
+		"Heartbeat", "Bye",     "Abandon", "Challenge", "Norm",   "Record", "Report",
 	};
 
 	return (unsigned)kind < SL_FRAME_COUNT ? names[kind] : "?";
@@ -150,6 +150,7 @@ union body {
 	Split__Challenge challenge;
 	Split__Norm norm;
 	Split__Record record;
+	Split__Report report;
 };
 
 /* A Hello's epoch is on the wire once, in the frame. */
@@ -278,16 +279,6 @@ static void refuse_get(struct reader *r, struct sl_refuse *out, const Split__Ref
 		get_text(r, out->key, sizeof out->key, &in->key, "key");
 }
 
-static enum sl_err record_put(Split__Record *out, const struct sl_wire_record *in)
-{
-	enum sl_err err = SL_OK;
-
-	split__record__init(out);
-	out->more = in->more;
-	put_text(&out->text, in->text, sizeof in->text, &err);
-	return err;
-}
-
 /* The fields that are copied unchanged. */
 #define COPY_PART(to, from)                                                                             \
 	((to)->training = (from)->training, (to)->step = (from)->step, (to)->chunk = (from)->chunk,     \
@@ -340,6 +331,8 @@ static enum sl_err abandon_put(Split__Abandon *out, const struct sl_abandon *in)
 
 static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 {
+	enum sl_err err = SL_OK;
+
 	switch (frame->kind) {
 	case SL_FRAME_HELLO:
 		return hello_put(&out->hello, &frame->u.hello, frame->epoch);
@@ -396,7 +389,15 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		out->norm.squares = frame->u.norm.squares;
 		return SL_OK;
 	case SL_FRAME_RECORD:
-		return record_put(&out->record, &frame->u.record);
+		split__record__init(&out->record);
+		out->record.more = frame->u.record.more;
+		put_text(&out->record.text, frame->u.record.text, sizeof frame->u.record.text, &err);
+		return err;
+	case SL_FRAME_REPORT:
+		split__report__init(&out->report);
+		put_text(&out->report.text, frame->u.report.text, sizeof frame->u.report.text, &err);
+		put_bytes(&out->report.signature, frame->u.report.signature, SL_PROOF_BYTES);
+		return err;
 	case SL_FRAME_COUNT:
 		break;
 	}
@@ -404,7 +405,7 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 }
 
 enum { CASE_OF_KIND_0 = SPLIT__FRAME__BODY_HELLO };
-_Static_assert(SPLIT__FRAME__BODY_RECORD == CASE_OF_KIND_0 + SL_FRAME_RECORD,
+_Static_assert(SPLIT__FRAME__BODY_REPORT == CASE_OF_KIND_0 + SL_FRAME_REPORT,
 	       "kinds are numbered in the schema's order");
 
 /* ---- the check: on a plain link nothing else would notice a flipped bit of, say, a learning rate */
@@ -508,6 +509,10 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 	case SL_FRAME_RECORD:
 		out->u.record.more = in->record->more;
 		get_text(r, out->u.record.text, sizeof out->u.record.text, &in->record->text, "text");
+		break;
+	case SL_FRAME_REPORT:
+		get_text(r, out->u.report.text, sizeof out->u.report.text, &in->report->text, "text");
+		get_bytes(r, out->u.report.signature, SL_PROOF_BYTES, &in->report->signature, "signature");
 		break;
 	case SL_FRAME_FETCH:
 		out->u.fetch.whole = in->fetch->has_whole && in->fetch->whole;

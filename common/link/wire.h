@@ -40,6 +40,7 @@ enum sl_frame_kind {
 	SL_FRAME_CHALLENGE, /* server → client: say Hello again, with a proof */
 	SL_FRAME_NORM,      /* server → client: sum of squares of the middle's gradient, for clipping */
 	SL_FRAME_RECORD,    /* server → client, in a group: who took part in its steps */
+	SL_FRAME_REPORT,    /* in a group: a member's figures; back: why the server does not take them */
 	SL_FRAME_COUNT
 };
 
@@ -205,6 +206,13 @@ struct sl_wire_record {
 	bool more; /* another piece follows */
 };
 
+enum { SL_WIRE_REPORT = 2048 };
+
+struct sl_wire_report {
+	char text[SL_WIRE_REPORT + 1];
+	uint8_t signature[SL_PROOF_BYTES];
+};
+
 struct sl_frame {
 	enum sl_frame_kind kind;
 	uint64_t epoch; /* of the session's link; frames of older links are dropped and counted */
@@ -226,6 +234,7 @@ struct sl_frame {
 		struct sl_challenge challenge;
 		struct sl_wire_norm norm;
 		struct sl_wire_record record;
+		struct sl_wire_report report;
 	} u;
 	/* Borrowed. A PART has 1 … part_bytes bytes, a HELLO with a proof 1 … SL_WIRE_HELLO_MAX, others none. */
 	struct sl_bytes payload;

@@ -545,8 +545,9 @@ static enum sl_err leave(struct sl_session *s, const struct sl_event *ev, uint64
 #define HEARING                                                                                                  \
 	[SL_EV_REFUSE] = {sl_on_refuse}, [SL_EV_CREDIT] = {sl_on_credit}, [SL_EV_HEARTBEAT] = {sl_on_heartbeat}, \
 	[SL_EV_TICK] = {sl_on_tick}, [SL_EV_LEAVE] = {leave}
-#define ALIVE \
-	HEARING, [SL_EV_FETCH] = {sl_on_ends_asked}, [SL_EV_ENDS] = {sl_on_ends_made}, [SL_EV_RECORD] = {sl_on_record}
+#define ALIVE                                                                          \
+	HEARING, [SL_EV_FETCH] = {sl_on_ends_asked}, [SL_EV_ENDS] = {sl_on_ends_made}, \
+		 [SL_EV_RECORD] = {sl_on_record}, SL_REPORTS
 
 const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT] = {
 	[SL_SESSION_NEW] = {[SL_EV_OPEN] = {say_hello}},

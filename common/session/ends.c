@@ -1,5 +1,6 @@
-/* What crosses in a group that goes on: head and tail, which one member hands over and another one, or the store, gets;
- * and the record of who took part. They cross beside passes, in any state after Welcome. */
+/* What crosses in a group beside passes, in any state after Welcome. In one that goes on: head and tail, which one
+ * member hands over and another one, or the store, gets; and the record of who took part. In any: reports of figures.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,6 +66,20 @@ enum sl_err sl_on_record(struct sl_session *s, const struct sl_event *ev, uint64
 				   RECORD_MOST);
 	s->record_bytes = r->more ? s->record_bytes : 0;
 	sl_outbox_add(out, SL_ACTION_RECORD);
+	return SL_OK;
+}
+
+/* ---- both sides' */
+
+enum sl_err sl_on_say(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	sl_outbox_frame(s, out, SL_FRAME_REPORT)->u.report = *ev->report;
+	return SL_OK;
+}
+
+enum sl_err sl_on_report(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	sl_outbox_add(out, SL_ACTION_REPORT);
 	return SL_OK;
 }
 

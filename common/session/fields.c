@@ -12,7 +12,7 @@ enum {
 	NEVER = 0,
 	ALWAYS = 1,
 	GROUP = 2,        /* it is a member's */
-	GIVES_ENDS = 4,   /* members share heads and tails, and come and go */
+	GIVES_ENDS = 4,   /* members share heads and tails, and steps may be done without one */
 	CLIPS = 8,        /* Commit waits for Norm */
 	FREE = 16,        /* steps are free */
 	TOKENS = 32,      /* rows have tokens, */
@@ -79,6 +79,10 @@ static const struct field fields[] = {
 	{"", SL_FRAME_RECORD, TO_CLIENT, GROUP, .size = 0},
 	{"text", SL_FRAME_RECORD, TO_CLIENT, ALWAYS, .at = offsetof(struct sl_frame, u.record.text), .size = 1,
 	 .must = true},
+	{"", SL_FRAME_REPORT, EITHER, GROUP, .size = 0},
+	{"text", SL_FRAME_REPORT, EITHER, ALWAYS, .at = offsetof(struct sl_frame, u.report.text), .size = 1,
+	 .must = true},
+	{"signature", SL_FRAME_REPORT, TO_CLIENT, NEVER, OF(report.signature)},
 	{"squares", SL_FRAME_NORM, TO_CLIENT, ALWAYS, OF(norm.squares), .most = SQUARES_MOST * MEMBERS_MOST},
 	{"squares", SL_FRAME_NORM, TO_SERVER, ALWAYS, OF(norm.squares), .most = SQUARES_MOST},
 };

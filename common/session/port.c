@@ -352,6 +352,10 @@ static void act_one(struct sl_port *p, const struct sl_action *a, const struct s
 	case SL_ACTION_RECORD:
 		sl_port_keep_record(p, &ev->frame->u.record);
 		break;
+	case SL_ACTION_REPORT:
+		p->report = &ev->frame->u.report;
+		p->events.action(p->arg, a, NULL);
+		break;
 	case SL_ACTION_STORE:
 		store_part(p, a, ev->frame->payload);
 		break;

@@ -100,6 +100,8 @@ enum sl_err sl_port_equip(struct sl_port *port, const struct sl_plan *plan, stru
  * done. */
 /* Client: the newest record of who took part in the group's steps, JSON; NULL: none has come. */
 const char *sl_port_record(const struct sl_port *port);
+/* During the action REPORT: what has come; borrowed. */
+const struct sl_wire_report *sl_port_report(const struct sl_port *port);
 struct sl_bytes sl_port_asked(const struct sl_port *port);
 /* Client, before OPEN: the weights from which an upload is packed, part by part; borrowed. */
 void sl_port_upload_from(struct sl_port *port, const struct sl_weights *weights);

@@ -85,7 +85,8 @@ struct sl_port {
 		char *text, *next; /* NULL: none; next: its pieces so far */
 		size_t len, cap;   /* of next */
 	} record;                  /* client, in a group: who took part in its steps */
-	uint8_t *asked;            /* server: a copy of Hello's payload, for ADMIT; NULL: none */
+	const struct sl_wire_report *report;
+	uint8_t *asked; /* server: a copy of Hello's payload, for ADMIT; NULL: none */
 	size_t asked_bytes;
 	struct sl_share share; /* the share of all tasks (worker.h) */
 	uint64_t key;          /* of all tasks from now on; 0: each has its own, or none */

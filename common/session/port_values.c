@@ -56,3 +56,8 @@ const char *sl_port_record(const struct sl_port *p)
 {
 	return p->record.text;
 }
+
+const struct sl_wire_report *sl_port_report(const struct sl_port *p)
+{
+	return p->report;
+}

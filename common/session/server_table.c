@@ -573,7 +573,7 @@ static enum sl_err on_bye(struct sl_session *s, const struct sl_event *ev, uint6
 	[SL_EV_BYE] = {on_bye}
 #define ALIVE                                                                                            \
 	SPEAKING, [SL_EV_TICK] = {sl_on_tick}, [SL_EV_LATE] = {on_late}, [SL_EV_ASK] = {sl_on_ask_ends}, \
-		  [SL_EV_TELL] = {sl_on_tell}, [SL_EV_ENDS] = {sl_on_ends_given}
+		  [SL_EV_TELL] = {sl_on_tell}, [SL_EV_ENDS] = {sl_on_ends_given}, SL_REPORTS
 
 const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT] = {
 	[SL_SESSION_NEW] = {[SL_EV_HELLO] = {on_hello}},

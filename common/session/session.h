@@ -101,6 +101,7 @@ enum sl_event_kind {
 	SL_EV_CHALLENGE,
 	SL_EV_NORM,
 	SL_EV_RECORD,
+	SL_EV_REPORT,
 	/* from the driver */
 	SL_EV_TASK_DONE,
 	SL_EV_OPEN,       /* client: say Hello */
@@ -126,6 +127,7 @@ enum sl_event_kind {
 	SL_EV_ECHO,    /* server, vertical: the middle's forward passes are done */
 	SL_EV_SUM,     /* server, vertical: all parties have sent their squares; squares[0] is the whole gradient's */
 	SL_EV_TELL,    /* server: sends `text` to the member, in pieces */
+	SL_EV_SAY,     /* either, in a group: sends `report` */
 	SL_EV_ENDS,    /* no event of its own: the table's column for parts of SL_PART_ENDS and for TASK_DONE(GIVE) */
 	SL_EV_TICK,
 	SL_EV_COUNT
@@ -160,14 +162,15 @@ struct sl_event {
 	double squares[2];
 	bool need_weights;  /* TASK_DONE(OPEN), JOINED: the client must upload the middle's weights */
 	uint64_t next_step; /* TASK_DONE(OPEN), JOINED: the step from which both sides go on, one of hello.held; LATE */
-	uint64_t first_step; /* JOINED: the next step of the group, where it is above next_step */
-	uint64_t made;       /* TASK_DONE(OPEN), JOINED: as in struct sl_welcome */
-	uint64_t branch;     /* JOINED: the same */
-	bool common;         /* JOINED: the same */
-	bool ends;           /* JOINED: the same */
-	bool whole;          /* ASK */
-	const char *text;    /* TELL: JSON, a piece of SL_WIRE_RECORD bytes at most */
-	bool more;           /* TELL: another piece follows */
+	uint64_t first_step;                 /* JOINED: the next step of the group, where it is above next_step */
+	uint64_t made;                       /* TASK_DONE(OPEN), JOINED: as in struct sl_welcome */
+	uint64_t branch;                     /* JOINED: the same */
+	bool common;                         /* JOINED: the same */
+	bool ends;                           /* JOINED: the same */
+	bool whole;                          /* ASK */
+	const char *text;                    /* TELL: JSON, a piece of SL_WIRE_RECORD bytes at most */
+	const struct sl_wire_report *report; /* SAY */
+	bool more;                           /* TELL: another piece follows */
 };
 
 enum sl_action_kind {
@@ -184,6 +187,7 @@ enum sl_action_kind {
 	SL_ACTION_PREPARED, /* server: the member's part of the step is done; it waits for its group: DECIDED follows */
 	SL_ACTION_ASKED,    /* server: the member wants to fetch weights; it waits for its group: GIVE follows */
 	SL_ACTION_RECORD,   /* client: append the event's text to the group's record */
+	SL_ACTION_REPORT,   /* either: the event's report has come (sl_port_report) */
 	SL_ACTION_GIVEN,    /* server: the head and tail, or hash, that ASK wanted have arrived */
 	SL_ACTION_MOVED, /* server, vertical: the pass has begun, been abandoned, or come further: see CHUNK and ECHO */
 	SL_ACTION_NORMED, /* client, free step: the middle's squares[1] has arrived */

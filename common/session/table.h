@@ -72,6 +72,9 @@ sl_session_fn sl_on_more, sl_on_grads, sl_on_ask_norm, sl_on_norm_asked, sl_on_s
 sl_session_fn sl_on_ends, sl_on_ends_asked, sl_on_ends_made, sl_on_ask_ends, sl_on_ends_given;
 /* The record of who took part in a group's steps: the server tells it, the client hears it. */
 sl_session_fn sl_on_tell, sl_on_record;
+/* Reports of a member's figures, and of why they are not taken. */
+sl_session_fn sl_on_say, sl_on_report;
+#define SL_REPORTS [SL_EV_REPORT] = {sl_on_report}, [SL_EV_SAY] = {sl_on_say}
 
 /* Handlers of both roles. */
 sl_session_fn sl_on_credit, sl_on_heartbeat, sl_on_tick, sl_on_refuse;

@@ -151,6 +151,7 @@ static void opens(struct sl_group *g)
 	for (int k = 0; k < g->n; k++) {
 		g->member[k].answer = ANSWER_NONE;
 		g->member[k].shuns = FROM_NOBODY;
+		g->member[k].reported = 0;
 	}
 	sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name, here,
 		       g->t.step);

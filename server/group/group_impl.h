@@ -31,6 +31,7 @@ struct sl_group_member {
 	uint64_t usual_ms; /* its usual time for a step; 0: not known */
 	int64_t credit_ms; /* how long the group still waits for it */
 	enum sl_group_answer answer;
+	uint64_t reported; /* the step behind that of its last report; 0: none */
 	int got, shuns; /* FROM_…: what it got as it came; what it could not open, so that others are asked first */
 	char refused[200]; /* why the last client that asked for the seat may not join; "": it was not refused */
 };
@@ -309,6 +310,8 @@ void sl_group_gone(struct sl_group *group);
 bool sl_group_hear_ask(struct sl_group *group, struct sl_middle *m);
 /* Whether the members' turns make up an epoch. */
 bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
+/* group_report.c: the report that a member has just sent. */
+void sl_group_hear_report(struct sl_group *group, struct sl_middle *m);
 /* group_parts.c, in a group that goes on: tells member k, or all (-1), who took part in its steps; logs it. */
 void sl_group_tell_record(struct sl_group *group, int k);
 void sl_group_say_parts(const struct sl_group *group);

@@ -96,6 +96,12 @@ static bool is_alone(const struct sl_group *g)
 	return sl_group_goes_on(g) && g->t.open && needed;
 }
 
+static void reported(struct sl_middle *m)
+{
+	if (m->group->member[sl_group_seat_of(m)].m == m)
+		sl_group_hear_report(m->group, m);
+}
+
 static void moved(struct sl_middle *m)
 {
 	sl_group_go_on(m->group);
@@ -169,6 +175,7 @@ const struct sl_seat_kind sl_group_seat_kind = {
 		   [SL_ACTION_PREPARED] = prepared,
 		   [SL_ACTION_ASKED] = asked,
 		   [SL_ACTION_GIVEN] = given,
+		   [SL_ACTION_REPORT] = reported,
 		   [SL_ACTION_MOVED] = moved},
 	.over = over,
 	.leave = leave,

@@ -378,6 +378,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		.recompute = conf->recompute,
 		.task_s = conf->limits.task_s,
 		.piece_ms = conf->limits.piece_ms,
+		.report_samples = conf->limits.report_samples,
 		.groups = h->groups,
 		.enter = sl_group_enter,
 		.watchdog_s = conf->watchdog_s,

@@ -29,6 +29,7 @@ struct sl_middle_env {
 	struct sl_budget *memory; /* of all sessions together, or of the client's key: host and device */
 	enum sl_conf_recompute recompute;
 	int task_s, piece_ms; /* limits of a task's cost (cost.h); 0: no limit */
+	int report_samples;   /* limits.report_samples */
 	struct sl_group_list *groups;
 	/* Puts an admitted member into the group that its agreement names (group.h: sl_group_enter). */
 	enum sl_err (*enter)(struct sl_group_list *groups, struct sl_middle *middle, const struct sl_agreed *agreed,

@@ -194,6 +194,10 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 		snprintf(f->u.record.text, sizeof f->u.record.text, "%.*s", take(in), "{}");
 		f->u.record.more = take(in) & 1;
 		break;
+	case SL_FRAME_REPORT:
+		snprintf(f->u.report.text, sizeof f->u.report.text, "%.*s", take(in), "{}");
+		f->u.report.signature[0] = take(in);
+		break;
 	case SL_FRAME_HEARTBEAT:
 		f->u.heartbeat = (struct sl_heartbeat){near(in, 500), near(in, 400)};
 		break;

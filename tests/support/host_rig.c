@@ -44,6 +44,7 @@ void host_rig_open_with(const struct host_auth_files *files, int sessions, int64
 	host_rig.conf.limits.sessions = sessions;
 	host_rig.conf.limits.memory_bytes = memory_bytes;
 	host_rig.conf.limits.part_bytes = HOST_RIG_PART;
+	host_rig.conf.limits.report_samples = 20;
 	host_rig.conf.limits.piece_ms = host_rig.piece_ms;
 	assert_int_equal(sl_loop_open(&host_rig.loop, &fail), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&host_rig.cpu, NULL, &fail), SL_OK);

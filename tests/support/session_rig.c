@@ -223,6 +223,9 @@ static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, co
 	case SL_ACTION_RECORD:
 		side->recorded++;
 		break;
+	case SL_ACTION_REPORT:
+		side->reported++;
+		break;
 	case SL_ACTION_GIVEN:
 		side->given++;
 		break;

@@ -67,7 +67,7 @@ struct rig_side {
 	int tasks_ended[SL_TASK_COUNT]; /* since the rig was opened */
 	int handed; /* chunks of this pass in which the other party has kept step; one ORDER that came back counts, too
 		     */
-	int dropped, abandoned, joining, prepared, given, recorded;
+	int dropped, abandoned, joining, prepared, given, reported, recorded;
 	int ready, stepped, evaluated, fetched, failed, left;
 	struct sl_fail fail;
 };

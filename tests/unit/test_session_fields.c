@@ -97,6 +97,8 @@ static struct sl_frame frame_to(enum rig_who to, enum sl_frame_kind kind)
 		f.u.norm = (struct sl_wire_norm){s->number, 1};
 	} else if (kind == SL_FRAME_RECORD) {
 		snprintf(f.u.record.text, sizeof f.u.record.text, "{}");
+	} else if (kind == SL_FRAME_REPORT) {
+		snprintf(f.u.report.text, sizeof f.u.report.text, "{}");
 	}
 	return f;
 }
@@ -145,6 +147,8 @@ CHANGE(whole, f->u.fetch.whole = true)
 CHANGE(late, f->u.abandon.late = true)
 CHANGE(no_text, f->u.abandon.text[0] = 0)
 CHANGE(no_record, f->u.record.text[0] = 0)
+CHANGE(no_report, f->u.report.text[0] = 0)
+CHANGE(signature, f->u.report.signature[0] = 1)
 CHANGE(squares_below, f->u.norm.squares = -1)
 CHANGE(squares_between, f->u.norm.squares = 1.5)
 CHANGE(squares_above, f->u.norm.squares = 2e90)
@@ -232,6 +236,11 @@ static const struct row table[] = {
 	TO_SERVER("Abandon.text", ABANDON, no_text, NONE, true),
 	TO_CLIENT("Record", RECORD, nothing, GROUPS, false),
 	TO_CLIENT("Record.text", RECORD, no_record, NONE, true),
+	TO_CLIENT("Report", REPORT, nothing, GROUPS, false),
+	TO_SERVER("Report", REPORT, nothing, GROUPS, false),
+	TO_CLIENT("Report.text", REPORT, no_report, NONE, true),
+	TO_SERVER("Report.text", REPORT, no_report, NONE, true),
+	TO_CLIENT("Report.signature", REPORT, signature, NONE, true),
 	TO_CLIENT("Norm", NORM, nothing, CLIPS | FREE | SUMS, false),
 	TO_CLIENT("Norm.squares", NORM, squares_below, NONE, true),
 	TO_CLIENT("Norm.squares", NORM, sum_above, NONE, true),

@@ -433,6 +433,28 @@ static void a_record_comes_at_any_moment(void **state)
 		}
 }
 
+/* So may a report cross, either way. */
+static void a_report_comes_at_any_moment(void **state)
+{
+	const struct sl_wire_report report = {.text = "{}"};
+	const struct sl_event ev = {.kind = SL_EV_SAY, .report = &report};
+
+	for (uint64_t seed = 0; seed < 20; seed++)
+		for (int turns = 0; turns < 480; turns += 48) {
+			open_sharing(seed, seed % 2);
+			rig_begin_step(&rig, 61);
+			for (int i = 0; i < turns; i++)
+				rig_turn(&rig);
+			assert_int_equal(rig_event(&rig, RIG_CLIENT, &ev), SL_OK);
+			assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
+			rig_settle(&rig);
+			assert_int_equal(client()->reported + server()->reported, 2);
+			tell(SL_EV_DECIDED, 0);
+			rig_settle(&rig);
+			assert_int_equal(client()->stepped, 1);
+		}
+}
+
 /* Pieces make one record, which has a largest size. The next record begins anew. */
 static void a_record_is_bounded(void **state)
 {
@@ -468,6 +490,7 @@ int main(void)
 		cmocka_unit_test(a_pass_may_come_late),
 		cmocka_unit_test(a_pass_out_of_place_is_refused),
 		cmocka_unit_test(a_record_comes_at_any_moment),
+		cmocka_unit_test(a_report_comes_at_any_moment),
 		cmocka_unit_test(a_record_is_bounded),
 	};
 

@@ -123,6 +123,10 @@ static struct sl_frame sample(enum sl_frame_kind kind)
 		strcpy(f.u.record.text, "{\"steps\":300");
 		f.u.record.more = true;
 		break;
+	case SL_FRAME_REPORT:
+		strcpy(f.u.report.text, "{\"step\":300}");
+		fill(f.u.report.signature, sizeof f.u.report.signature, 0x20);
+		break;
 	case SL_FRAME_FETCH:
 	case SL_FRAME_BYE:
 	case SL_FRAME_COUNT:
