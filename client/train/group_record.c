@@ -29,6 +29,12 @@ static double part_of(const json_t *record, size_t k)
 	return steps > 0 ? json_number_value(json_object_get(member, "steps")) / steps : 1;
 }
 
+/* Its operator took the member off the list of clients. */
+static bool is_off(const json_t *record, size_t k)
+{
+	return json_is_true(json_object_get(json_array_get(json_object_get(record, "members"), k), "off"));
+}
+
 /* Prints the items of the list that are member k's, without its number. */
 static void print_away(const char *list, size_t k)
 {
@@ -61,6 +67,8 @@ void sl_group_record_print(const json_t *record)
 		       json_integer_value(json_object_get(member, "steps")), 100 * part_of(record, k),
 		       json_number_value(json_object_get(member, "rows")));
 		print_away(absent, k);
+		if (is_off(record, k))
+			printf(", taken off the server's list");
 		putchar('\n');
 	}
 	if (*absent)
@@ -73,7 +81,7 @@ enum sl_err sl_group_record_check(const json_t *record, struct sl_fail *fail)
 	const double least = json_number_value(json_object_get(record, "least"));
 
 	for (size_t k = 0; k < json_array_size(json_object_get(record, "members")); k++)
-		if (part_of(record, k) < least)
+		if (part_of(record, k) < least && !is_off(record, k))
 			return sl_fail_at(
 				fail, "share.least", SL_ERR_UNMET,
 				"the run is done, and member %zu took part in %.1f %% of its steps, where %.1f %% "

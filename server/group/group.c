@@ -498,6 +498,7 @@ void sl_group_advance(struct sl_group *g)
 		meet_if_called(g);
 	if (g->what != GROUP_IDLE)
 		return;
+	sl_group_take_off(g);
 	sl_group_say_short(g);
 	if (sl_group_ask_ends(g)) {
 		post_with_answers(g, GROUP_STORE, 0);

@@ -41,6 +41,10 @@ enum sl_err sl_group_list_ranks(struct sl_group_list *groups, const struct sl_ra
 				struct sl_backend *host_be) SL_MUST_CHECK;
 void sl_group_list_close(struct sl_group_list *groups); /* NULL is fine; no group may have sessions */
 void sl_group_list_tick(struct sl_group_list *groups);
+/* With auth: the list of clients was read, at the start or again. may_join: whether the client with that key may train
+ * with that group. Where it may not, its seat is done, once its link is over, if steps may be done without a member. */
+void sl_group_list_read(struct sl_group_list *groups,
+			bool (*may_join)(void *arg, const struct sl_key *key, const char *group), void *arg);
 
 /* Puts an admitted member into the group that its agreement names; makes the group if there is none. BUSY: another
  * client has its seat; MISMATCH: its settings do not fit the group's. */

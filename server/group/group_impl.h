@@ -161,6 +161,7 @@ struct sl_group {
 	uint64_t tried_ms; /* when the last state was to be stored again, for members that wait for it */
 	uint64_t back_ms;  /* since when all are to come again; meanwhile the group lives without sessions; 0: not */
 	uint64_t wait_ms;  /* since when a member waits for a group that is not complete; 0: none does */
+	unsigned listed;   /* by which of groups->lists its seats are */
 	bool heard;        /* the loop knows the seats' states from the newest checkpoint */
 	bool said_short;   /* the log says that there are too few members to go on */
 	int said_owed;     /* the member of whom the log says that it is owed the step; -1: none */
@@ -225,6 +226,10 @@ struct sl_group_list {
 	struct sl_group_intro *intro;    /* a group of other ranks that is being looked at (group_intro.c) */
 	struct sl_group_word *word;      /* [ranks->count] the last word of each rank */
 	const struct sl_seat_kind *seat; /* of a member */
+	/* with auth: as in sl_group_list_read; NULL: there is no list of clients */
+	bool (*may_join)(void *arg, const struct sl_key *key, const char *group);
+	void *may_join_arg;
+	unsigned lists; /* lists that were read */
 	struct sl_group *first;
 	struct sl_group_ended ended[SL_GROUP_ENDED];
 	unsigned n_ended; /* noted so far; the newest replaces the oldest */
@@ -310,6 +315,8 @@ void sl_group_gone(struct sl_group *group);
 bool sl_group_hear_ask(struct sl_group *group, struct sl_middle *m);
 /* Whether the members' turns make up an epoch. */
 bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
+/* group_owner.c, while no job runs: seats of clients that the list does not have any more are done. */
+void sl_group_take_off(struct sl_group *group);
 /* group_report.c: the report that a member has just sent. */
 void sl_group_hear_report(struct sl_group *group, struct sl_middle *m);
 /* group_parts.c, in a group that goes on: tells member k, or all (-1), who took part in its steps; logs it. */

@@ -1,11 +1,13 @@
-/* Which client a seat of a group belongs to.
+/* Which client a seat of a group belongs to. On the worker; what the operator's list says of it, on the loop.
  *
  * Anybody can claim to hold a step, so a step's number gives no right to a seat. The session's id does, since the
  * member has proven that it has the session's secret (link/proof.h). A seat notes the session that was last welcomed
  * there, and with auth that client's key. Another session may begin the seat anew, if a member without checkpoints
  * could do so; it can never go on with the seat's run. */
+#include <inttypes.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "server/group/group_work.h"
 
 /* The seat belongs to nobody: no public key is all zeros. */
@@ -53,6 +55,41 @@ enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail
 			  "member %d of group %s is the run of another client: "
 			  "--resume goes on with that run's log.dir, and this client needs another number",
 			  k, g->name);
+}
+
+void sl_group_list_read(struct sl_group_list *gs,
+			bool (*may_join)(void *arg, const struct sl_key *key, const char *group), void *arg)
+{
+	gs->may_join = may_join;
+	gs->may_join_arg = arg;
+	gs->lists++;
+}
+
+void sl_group_take_off(struct sl_group *g)
+{
+	const struct sl_group_list *gs = g->groups;
+	bool ending = false;
+
+	if (!gs->may_join || g->listed == gs->lists || !sl_group_goes_on(g))
+		return;
+	for (int k = 0; k < g->n; k++) {
+		enum sl_seat_state *state = &g->t.seat[k].state;
+		const struct sl_key *owner = &g->seat[k].owner;
+
+		if (is_zero(owner->byte) || (*state != SL_SEAT_IN && *state != SL_SEAT_AWAY) ||
+		    gs->may_join(gs->may_join_arg, owner, g->name))
+			continue;
+		ending = ending || g->member[k].m;
+		if (g->member[k].m)
+			continue;
+		*state = g->trunk.r.seat[k].state = SL_SEAT_DONE;
+		sl_log(SL_LOG_WARN, "group-off",
+		       "group %s goes on without member %d behind step %" PRIu64
+		       ": it was taken off the list of clients",
+		       g->name, k, g->t.step);
+	}
+	if (!ending)
+		g->listed = gs->lists;
 }
 
 void sl_group_note_owner(struct sl_group *g, int k)

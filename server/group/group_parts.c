@@ -23,8 +23,16 @@ static double rows_percent(const struct sl_group *g, int k)
 	return all ? 100.0 * (double)g->trunk.r.seat[k].rows / (double)all : 0;
 }
 
-/* The record as JSON: {"steps": 12, "least": 0.9, "absent": "1:3", "members": [{"steps": 12, "rows": 50.0}, …]}. NULL:
- * no memory. The caller frees it. */
+/* It was taken off the list of clients: it is done before its run's end. */
+static bool is_off(const struct sl_group *g, int k)
+{
+	const struct sl_record *s = &g->trunk.r.seat[k];
+
+	return s->state == SL_SEAT_DONE && s->number < s->ends_at;
+}
+
+/* The record as JSON: {"steps": 12, "least": 0.9, "absent": "1:3", "members": [{"steps": 12, "rows": 50.0}, …]}, with
+ * "off": true for a member that was taken off the list. NULL: no memory. The caller frees it. */
 static char *write_record(const struct sl_group *g)
 {
 	struct sl_buf absent = {0};
@@ -32,12 +40,13 @@ static char *write_record(const struct sl_group *g)
 	size_t cap = 0, at = 0;
 
 	if (!sl_group_log_text(&g->log, g->n, &absent) &&
-	    sl_grow(&out, &cap, absent.len + 200 + 64 * (size_t)g->n, 1)) {
+	    sl_grow(&out, &cap, absent.len + 200 + 80 * (size_t)g->n, 1)) {
 		at += (size_t)snprintf(out, cap, "{\"steps\":%" PRIu64 ",\"least\":%g,\"absent\":\"%s\",\"members\":[",
 				       g->log.end, g->agreed.share.least, (const char *)absent.data);
 		for (int k = 0; k < g->n; k++)
-			at += (size_t)snprintf(out + at, cap - at, "%s{\"steps\":%" PRIu64 ",\"rows\":%.1f}",
-					       k ? "," : "", steps_of(g, k), rows_percent(g, k));
+			at += (size_t)snprintf(out + at, cap - at, "%s{\"steps\":%" PRIu64 ",\"rows\":%.1f%s}",
+					       k ? "," : "", steps_of(g, k), rows_percent(g, k),
+					       is_off(g, k) ? ",\"off\":true" : "");
 		snprintf(out + at, cap - at, "]}");
 	}
 	free(absent.data);
@@ -74,14 +83,14 @@ void sl_group_say_parts(const struct sl_group *g)
 
 	if (!sl_group_goes_on(g) || !g->log.end)
 		return;
-	for (int k = 0; k < g->n && at < sizeof list - 80; k++) {
+	for (int k = 0; k < g->n && at < sizeof list - 110; k++) {
 		const double part = (double)steps_of(g, k) / (double)g->log.end;
 
 		less = less || (double)sl_group_log_missed(&g->log, k) >
 				       (1 - g->agreed.share.least) * (double)g->trunk.r.seat[k].ends_at + 1e-9;
 		at += (size_t)snprintf(list + at, sizeof list - at,
-				       "%s member %d %.1f %% of the steps, %.1f %% of the rows", k ? "," : "", k,
-				       100 * part, rows_percent(g, k));
+				       "%s member %d %.1f %% of the steps, %.1f %% of the rows%s", k ? "," : "", k,
+				       100 * part, rows_percent(g, k), is_off(g, k) ? " (taken off the list)" : "");
 	}
 	sl_log(less ? SL_LOG_WARN : SL_LOG_INFO, "group-parts", "group %s, %" PRIu64 " steps:%s", g->name, g->log.end,
 	       list);

@@ -292,6 +292,8 @@ static enum sl_err open_groups(struct sl_host *h, const struct sl_device *device
 
 	if (sl_group_list_open(&h->groups, h->loop, h->worker, &store))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for groups");
+	if (h->auth)
+		sl_group_list_read(h->groups, may_join, h);
 	return SL_OK;
 }
 
@@ -434,6 +436,7 @@ void sl_host_reload(struct sl_host *h)
 		return;
 	}
 	list = sl_gate_list(h->auth->gate);
+	sl_group_list_read(h->groups, may_join, h);
 	sl_log(SL_LOG_INFO, "reload", "%d client%s may come in", sl_allow_count(list), sl_plural(sl_allow_count(list)));
 	for (int i = 0; i < h->n_place; i++) {
 		const struct sl_group *group = h->session[i] ? sl_middle_group(h->session[i]) : NULL;
