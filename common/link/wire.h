@@ -55,7 +55,8 @@ enum sl_part_what {
 	   changes (session/mean.h) */
 	SL_PART_END_GRAD,
 	SL_PART_END_MEAN,
-	SL_PART_ENDS, /* a member's head and tail, for a newcomer; or only their hash, SL_WIRE_ENDS_HASH bytes */
+	SL_PART_ENDS, /* a member's head and tail, for one that comes or the store; or only their hash,
+			 SL_WIRE_ENDS_HASH bytes */
 	/* in a vertical group: a keyed hash of the rows of a pass, which begins it; the server sends it back where a
 	   party has nothing else to wait for */
 	SL_PART_ORDER,

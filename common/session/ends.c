@@ -9,7 +9,7 @@
 
 /* ---- the client's */
 
-/* The client is a newcomer: it receives the group's head and tail. */
+/* The client comes while others train: it receives the group's head and tail. */
 enum sl_err sl_on_ends(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_part *p = &ev->frame->u.part;
@@ -94,7 +94,7 @@ enum sl_err sl_on_tell(struct sl_session *s, const struct sl_event *ev, uint64_t
 	return SL_OK;
 }
 
-/* The group needs the member's head and tail for a newcomer, or their hash. */
+/* The group needs the member's head and tail, or their hash. */
 enum sl_err sl_on_ask_ends(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	sl_outbox_frame(s, out, SL_FRAME_FETCH)->u.fetch.whole = ev->whole;

@@ -13,7 +13,8 @@
 #include "common/codec/cost.h"
 #include "common/exec/exec.h"
 
-/* Runs that cross beside the four tensors of a chunk. STATE: all of head and tail, for a newcomer to a group. */
+/* Runs that cross beside the four tensors of a chunk. STATE: all of head and tail, for a member that comes, or for the
+ * store. */
 enum sl_ends_run { SL_END_GRAD, SL_END_MEAN, SL_END_COUNT, SL_END_STATE = SL_END_COUNT, SL_END_RUNS };
 const char *sl_end_name(enum sl_ends_run end); /* "end_grad" … */
 
@@ -55,7 +56,7 @@ bool sl_end_layout_same(const struct sl_end_layout *a, const struct sl_end_layou
 struct sl_change sl_end_change(const struct sl_end_layout *layout, const struct sl_plan *plan, enum sl_segment which,
 			       float *change);
 
-/* The layout of the state of head and tail that a newcomer gets: as a round's, but with weights in place of
+/* The layout of the state of head and tail that a member gets as it comes: as a round's, but with weights in place of
  * differences, and with all moments. The count of applied steps is zeros unless there are two moments. It borrows
  * `layout`'s arrays. */
 struct sl_end_layout sl_end_layout_state(const struct sl_end_layout *layout, const struct sl_plan_spec *spec);

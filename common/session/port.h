@@ -42,7 +42,7 @@ struct sl_port_stats {
 	uint64_t sent_bytes;              /* the payloads of tx_bytes */
 	uint64_t payload[SL_CROSS_COUNT]; /* of complete runs, by tensor, in its direction */
 	uint64_t wire[SL_CROSS_COUNT];    /* the same, with the headers of their parts */
-	uint64_t weights[SL_WAYS];        /* of the middle's weights, or head and tail for a newcomer, with headers */
+	uint64_t weights[SL_WAYS];        /* of the middle's weights, or of head and tail as a whole, with headers */
 	double nominal[SL_CROSS_COUNT];   /* of these runs, as the methods' authors count */
 	/* bytes/s of the fastest run. Sent: as the peer's credit confirmed it. Received: of runs of two or more parts
 	 * that took 1 ms or more. */

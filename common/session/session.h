@@ -37,18 +37,18 @@
 
 enum sl_session_role { SL_SESSION_CLIENT, SL_SESSION_SERVER };
 
-#define SL_SESSION_STATE_MAP(X)                                                                         \
-	X(NEW)     /* nothing sent or received yet */                                                   \
-	X(HELLO)   /* client: waits for WELCOME */                                                      \
-	X(OPENING) /* server: builds its plan */                                                        \
-	X(WEIGHTS) /* server: waits for the middle's weights; newcomer to a group: for head and tail */ \
-	X(READY)                                                                                        \
-	X(STEP)    /* a training pass is under way */                                                   \
-	X(COMMIT)  /* the pass is complete; the step is being applied */                                \
-	X(ABANDON) /* NaN or Inf in the pass: nothing of it is applied */                               \
-	X(EVAL)    /* an evaluation pass is under way */                                                \
-	X(FETCH)   /* the server sends the middle's weights */                                          \
-	X(ALIGN)   /* client: letters of an alignment cross (limits.run_bytes[SL_PART_LETTER]) */       \
+#define SL_SESSION_STATE_MAP(X)                                                                       \
+	X(NEW)     /* nothing sent or received yet */                                                 \
+	X(HELLO)   /* client: waits for WELCOME */                                                    \
+	X(OPENING) /* server: builds its plan */                                                      \
+	X(WEIGHTS) /* server: waits for the middle's weights; member that comes: for head and tail */ \
+	X(READY)                                                                                      \
+	X(STEP)    /* a training pass is under way */                                                 \
+	X(COMMIT)  /* the pass is complete; the step is being applied */                              \
+	X(ABANDON) /* NaN or Inf in the pass: nothing of it is applied */                             \
+	X(EVAL)    /* an evaluation pass is under way */                                              \
+	X(FETCH)   /* the server sends the middle's weights */                                        \
+	X(ALIGN)   /* client: letters of an alignment cross (limits.run_bytes[SL_PART_LETTER]) */     \
 	X(CLOSED)  /* said goodbye, or failed */
 
 enum sl_session_state {
@@ -74,7 +74,7 @@ enum sl_session_state {
 	X(GATHER)   /* server: collect the middle's weights for FETCH */             \
 	X(TELL)     /* client, shared ends: encode end_grad */                       \
 	X(MEAN)     /* server, shared ends: write end_mean of the step */            \
-	X(GIVE)     /* client, shared ends: write head and tail for a newcomer */    \
+	X(GIVE)     /* client, shared ends: write head and tail as a whole */        \
 	X(NORM)     /* server, free step: squares of the gradient so far */          \
 	X(ABANDON)  /* either: after all tasks of a pass, codecs roll it back */
 

@@ -67,7 +67,7 @@ enum sl_err sl_free_call(struct sl_session *s, const struct sl_event *ev, struct
 void sl_free_norm(struct sl_session *s, struct sl_outbox *out);
 sl_session_fn sl_on_more, sl_on_grads, sl_on_ask_norm, sl_on_norm_asked, sl_on_stale_ask;
 
-/* Head and tail for a newcomer (ends.c). The client receives them, is asked for its own, has encoded them. The server
+/* Head and tail as a whole (ends.c). The client receives them, is asked for its own, has encoded them. The server
  * asks for them, receives them. */
 sl_session_fn sl_on_ends, sl_on_ends_asked, sl_on_ends_made, sl_on_ask_ends, sl_on_ends_given;
 /* The record of who took part in a group's steps: the server tells it, the client hears it. */

@@ -5,18 +5,22 @@
  *
  *   group.c        loop: who is there, which job is next, and what follows from its result
  *   trunk_table.c  whom a step waits for, and what is next; trunk_records.c: what survives of a seat. Both are pure
- *   group_await.c  loop: who is awaited, who comes and goes, who may leave; words of other ranks
+ *   group_await.c  loop: who is awaited, and for how long; who may leave; words of other ranks
+ *   group_member.c loop: what sessions tell the group: who comes, is ready, leaves
  *   group_enter.c  loop: who may join, and how a group begins
  *   group_intro.c  both: groups of other ranks, when all members of this rank are done
  *   group_lr.c     the learning rate of a step
  *   group_task.c   worker: the trunk's memory, the jobs, the end of a session
  *   group_choose.c worker: the step from which all members go on
  *   group_come.c   worker: the step from which a member goes on that comes while others train
- *   group_owner.c  worker: which client a seat belongs to
+ *   group_owner.c  worker: which client a seat belongs to; loop: seats of clients that are not listed any more
+ *   group_log.c    both: who took part in which step; pure
+ *   group_parts.c  loop: what members and the log hear of that
+ *   group_report.c loop: figures that members report
  *   group_step.c   worker: a step; in rounds copies of the trunk, and their average
  *   group_keep.c   worker: writing and reading checkpoints
  *   group_ends.c   worker: shared heads and tails
- *   group_give.c   both: heads and tails that a newcomer gets from others
+ *   group_give.c   both: heads and tails that a member, or the store, gets from another member
  *   group_parties.c both: vertical groups, whose members do each pass together
  *   group_ranks.c  worker: members that are on other servers (ranks.h) */
 #ifndef SL_SERVER_GROUP_GROUP_H

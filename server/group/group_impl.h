@@ -322,8 +322,8 @@ void sl_group_hear_report(struct sl_group *group, struct sl_middle *m);
 /* group_parts.c, in a group that goes on: tells member k, or all (-1), who took part in its steps; logs it. */
 void sl_group_tell_record(struct sl_group *group, int k);
 void sl_group_say_parts(const struct sl_group *group);
-/* group_give.c, for shared heads and tails, while no job runs: asks members for those that a newcomer or a checkpoint
- * needs, or notes that they have arrived. True: those for the checkpoint of step `due` are there. */
+/* group_give.c, for shared heads and tails, while no job runs: asks members for those that one who comes or a
+ * checkpoint needs, or notes that they have arrived. True: those for the checkpoint of step `due` are there. */
 bool sl_group_ask_ends(struct sl_group *group);
 /* Functions of the worker's files that the loop calls while no job runs. hear_left: sets the records by the newest
  * checkpoint. ends_open: takes memory for shared heads and tails. ends_has: whether a step has a mean of these. */

@@ -67,8 +67,8 @@ void sl_group_run_step(struct sl_group *g)
 	if (g->part[g->which].rows)
 		sl_port_commit_codecs(seat->m->port);
 	g->trunk.r.seat[g->which].rows += g->part[g->which].rows;
-	g->trunk.r.seat[g->which].number =
-		sl_port_session(seat->m->port)->number + 1; /* from the session: a newcomer's record is behind it */
+	g->trunk.r.seat[g->which].number = sl_port_session(seat->m->port)->number +
+					   1; /* from the session: the record of one that came is behind it */
 	seat->made = g->branch;
 	g->trunk.state = SL_TRUNK_WHOLE;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);

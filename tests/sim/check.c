@@ -349,7 +349,7 @@ static char *losses_of(const char *dir, bool evaluations, int member, double rat
 
 /* ---- the reference ---- */
 
-bool sim_row_varies(const struct sim_row *row)
+bool sim_row_owes_none(const struct sim_row *row)
 {
 	return strstr(row->sets, "share.least=0 ") != NULL;
 }

@@ -11,7 +11,7 @@
 #include "tests/sim/sim.h"
 
 enum { CLIENT, SERVER, DRIVE, LINK, TRUNK, COME, TABLES, STATES = 16, EVENTS = 40 };
-enum { FIXED, ROUNDS, VARIES, TOGETHER, MODES }; /* states of TRUNK; COME has FIXED and VARIES */
+enum { FIXED, ROUNDS, GOES_ON, TOGETHER, MODES }; /* states of TRUNK; COME has FIXED and GOES_ON */
 enum { ACTS = SL_TRUNK_APPLY + 1, COMES = SL_COME_LATER };
 _Static_assert((int)SL_SESSION_STATE_COUNT <= (int)STATES && (int)DRIVE_STATE_COUNT <= (int)STATES &&
 		       (int)SL_EV_COUNT <= (int)EVENTS && (int)DRIVE_EVENT_COUNT <= (int)EVENTS,
@@ -54,7 +54,7 @@ static const char *const link_state[LINK_STATE_COUNT] = {LINK_STATE(CALLING), LI
 static const char *const link_event[LINK_EVENT_COUNT] = {LINK_STATE(TICK),   LINK_STATE(HEARD), LINK_STATE(WELCOMED),
 							 LINK_STATE(FAILED), LINK_STATE(QUIET), LINK_STATE(PAUSE),
 							 LINK_STATE(CLOSE)};
-static const char *const trunk_mode[MODES] = {NAME(, FIXED), NAME(, ROUNDS), NAME(, VARIES), NAME(, TOGETHER)};
+static const char *const trunk_mode[MODES] = {NAME(, FIXED), NAME(, ROUNDS), NAME(, GOES_ON), NAME(, TOGETHER)};
 static const char *const trunk_act[ACTS] = {ACT(WAIT),     ACT(CHOOSE), ACT(COME),   ACT(BACK), ACT(BEHIND),
 					    ACT(CATCH_UP), ACT(STEP),   ACT(LET_GO), ACT(APPLY)};
 static const char *const come[COMES] = {COMES_AS(HERE), COMES_AS(LONGER), COMES_AS(BACK),
@@ -142,7 +142,7 @@ enum sl_trunk_act __wrap_sl_trunk_next(const struct sl_trunk_table *t, int *seat
 {
 	const enum sl_trunk_act act = __real_sl_trunk_next(t, seat);
 
-	sim_cover->rule[TRUNK][t->whole ? TOGETHER : t->goes_on ? VARIES : t->rounds ? ROUNDS : FIXED][act] = true;
+	sim_cover->rule[TRUNK][t->whole ? TOGETHER : t->goes_on ? GOES_ON : t->rounds ? ROUNDS : FIXED][act] = true;
 	return act;
 }
 
@@ -150,7 +150,7 @@ enum sl_come __wrap_sl_record_come(struct sl_records *r, int k, uint64_t *newest
 {
 	const enum sl_come how = __real_sl_record_come(r, k, newest);
 
-	sim_cover->rule[COME][r->goes_on ? VARIES : FIXED][how] = true;
+	sim_cover->rule[COME][r->goes_on ? GOES_ON : FIXED][how] = true;
 	return how;
 }
 
@@ -171,7 +171,7 @@ static bool has_rule(int table, int state, int ev)
 	case TRUNK:
 		return true;
 	case COME:
-		return state == FIXED || state == VARIES;
+		return state == FIXED || state == GOES_ON;
 	}
 	return (table == CLIENT ? sl_client_table : sl_server_table)[state][ev].fn;
 }

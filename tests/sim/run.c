@@ -50,7 +50,7 @@ static int client_main(struct sim_proc *p)
 	strcat(sets, last);
 	if (row->members)
 		strcat(sets, member);
-	if (row->members && !sim_row_varies(row))
+	if (row->members && !sim_row_owes_none(row))
 		strcat(sets, clients);
 	if (sim_row_is_vertical(row))
 		strcat(sets, sim_row_party_sets(row, p->id));
@@ -96,7 +96,7 @@ static void start(void *arg)
 	/* a party whose run has begun goes on with it */
 	p->fresh = p->fresh && !(sim_row_is_vertical(row) && has_checkpoint(p));
 	/* in a round a server cannot note that a member is too far behind: it waits for all when it comes back */
-	if (p->side == SIM_SERVER && one_left() && strstr(row->sets, "share.mode=rounds") && !sim_row_varies(row))
+	if (p->side == SIM_SERVER && one_left() && strstr(row->sets, "share.mode=rounds") && !sim_row_owes_none(row))
 		sim.done = sim.refused = true;
 	sim_trace("%s starts, number %d%s", sim_name(p), p->starts + 1, p->fresh ? " (--fresh)" : "");
 	sim_start(p, p->side == SIM_SERVER ? server_main : row->oracle == SIM_SCRIPT ? sim_script_main : client_main);
@@ -129,7 +129,7 @@ static bool may_be_left(const struct sim_proc *p)
 
 	for (int step = 0; step < SIM_STEPS; step++)
 		missed = missed || sim.missed[step][p->id];
-	return one_done() || (missed && sim.proc[SIM_SERVES].starts > 1 && !sim_row_varies(row));
+	return one_done() || (missed && sim.proc[SIM_SERVES].starts > 1 && !sim_row_owes_none(row));
 }
 
 /* A server whose disk was full at the end of a group of fixed members could not store their last step. Members may
@@ -268,11 +268,11 @@ static void on_line(void *arg, const char *line, size_t len)
 	if (memmem(line, len, "audited: ", strlen("audited: ")))
 		sim.lost_links = 0;
 	sim.lacks_one |= one_left() && memmem(line, len, "was not complete within", strlen("was not complete within"));
-	/* Whatever else goes wrong ends a link, of which both sides soon learn, or passes within seconds. But members
-	 * that come and go may be too few to end a round, inside of which none can give its head and tail: they wait
-	 * for share.wait_s. */
+	/* Whatever else goes wrong ends a link, of which both sides soon learn, or passes within seconds. But where
+	 * nobody is owed a step, members may be too few to end a round, inside of which none can give its head and
+	 * tail: they wait for share.wait_s. */
 	if (memmem(line, len, "nothing but heartbeats", strlen("nothing but heartbeats")) &&
-	    !sim_fired(1u << SIM_DROP) && !sim_row_varies(row))
+	    !sim_fired(1u << SIM_DROP) && !sim_row_owes_none(row))
 		sim_fail("%s waits for what was not sent, though no message was lost", sim_name(sim.cur));
 	if (sim.cur && memmem(line, len, "run-done", strlen("run-done")))
 		sim.cur->done = true;
@@ -298,7 +298,7 @@ static void begin(void)
 		if (sim.proc[i].used) /* the group begins with two members that may go, and others come later */
 			sim_at(NULL,
 			       sim_draw(SIM_RESTART,
-					(i >= 2 && i < SIM_SERVES && sim_row_varies(row) ? 4000 : 50) * SIM_MS),
+					(i >= 2 && i < SIM_SERVES && sim_row_owes_none(row) ? 4000 : 50) * SIM_MS),
 			       start, &sim.proc[i]);
 	}
 }

@@ -205,7 +205,7 @@ bool sim_row_is_vertical(const struct sim_row *row);
 const char *sim_row_party_sets(const struct sim_row *row, int k);
 bool sim_reference_make(const struct sim_row *row, const char *splitc); /* false: --local fails */
 const char *sim_config(const struct sim_row *row);                      /* its path */
-bool sim_row_varies(const struct sim_row *row);                         /* its members may come and go */
+bool sim_row_owes_none(const struct sim_row *row);                      /* share.least is 0 */
 void sim_compare(const struct sim_row *row);
 
 /* ---- group.c */

@@ -23,7 +23,7 @@ struct rig_conf {
 	bool tokens;         /* a row has 1 to RIG_ROW_TOKENS tokens, and head_act begins with the rows' lengths */
 	bool shared;         /* the client is a member of a group */
 	bool ends;           /* the group shares heads and tails, */
-	bool comes;          /* and its members come and go */
+	bool comes;          /* and steps may be done without one of them */
 	bool free_calls;     /* steps are free */
 	uint64_t ends_round; /* steps per round that shares heads and tails; 0: shared at each step */
 	bool token_loss;     /* every token has a loss, and these are counted */
