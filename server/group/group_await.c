@@ -321,6 +321,7 @@ void sl_group_note_part(struct sl_group *g, int k)
 			       k, g->t.step, p->misses);
 	p->misses = 0;
 	p->got = p->shuns = FROM_NOBODY;
+	p->answer = p->answer == ANSWER_OLD ? ANSWER_NONE : p->answer;
 }
 
 void sl_group_note_late(struct sl_group *g, int k)

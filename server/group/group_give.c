@@ -18,7 +18,7 @@ static bool can_give(const struct sl_group *g, int k)
 {
 	const struct sl_group_member *p = &g->member[k];
 
-	return p->m && g->t.seat[k].link == SL_LINK_OPEN && p->answer != ANSWER_WRONG &&
+	return p->m && g->t.seat[k].link == SL_LINK_OPEN && p->answer < ANSWER_WRONG &&
 	       sl_port_session(p->m->port)->next_step == g->t.step;
 }
 
@@ -65,6 +65,7 @@ static void ask(struct sl_group *g)
 		if (ev.whole)
 			g->giver = k;
 		g->member[k].answer = ANSWER_AWAITED;
+		g->member[k].asked = g->t.step;
 		sl_port_event(g->member[k].m->port, &ev);
 	}
 }

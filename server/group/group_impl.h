@@ -11,8 +11,9 @@
 #include "server/trunk/trunk_records.h"
 
 /* A member that comes, or a checkpoint, needs a head and tail, and the server asked this member for its own, or for
- * their hash. WRONG: most of the others have a different head and tail. */
-enum sl_group_answer { ANSWER_NONE, ANSWER_AWAITED, ANSWER_THERE, ANSWER_WRONG };
+ * their hash. WRONG: most of the others have a different head and tail. OLD: these are of an earlier step, since a
+ * message to it was lost; it is not asked again before it has done the step. */
+enum sl_group_answer { ANSWER_NONE, ANSWER_AWAITED, ANSWER_THERE, ANSWER_WRONG, ANSWER_OLD };
 
 /* Whose head and tail a member that comes has got. */
 enum { FROM_NOBODY, FROM_STORE, FROM_MEMBER /* and its number */ };
@@ -31,6 +32,7 @@ struct sl_group_member {
 	uint64_t usual_ms; /* its usual time for a step; 0: not known */
 	int64_t credit_ms; /* how long the group still waits for it */
 	enum sl_group_answer answer;
+	uint64_t asked;    /* the step before which its head and tail were asked for */
 	uint64_t reported; /* the step behind that of its last report; 0: none */
 	int got, shuns; /* FROM_…: what it got as it came; what it could not open, so that others are asked first */
 	char refused[200]; /* why the last client that asked for the seat may not join; "": it was not refused */

@@ -79,7 +79,7 @@ static void given(struct sl_middle *m)
 	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
 
 	if (p->m == m && p->answer == ANSWER_AWAITED)
-		p->answer = ANSWER_THERE;
+		p->answer = sl_port_session(m->port)->gift_step == p->asked ? ANSWER_THERE : ANSWER_OLD;
 	sl_group_advance(g);
 }
 

@@ -47,8 +47,10 @@ enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail
 
 	if (!sl_group_is_foreign(g, k) || (sl_group_goes_on(g) && is_free(record)))
 		return SL_OK;
-	/* the same key is the same site, which may have lost its files */
-	if ((sl_hello_is_new(hello) || sl_record_can_begin_anew(record) || (sl_group_goes_on(g) && seat->m->owned)) &&
+	/* The same key is the same site, which may have lost its files. Without keys one that could begin anew may have
+	 * done so, before a server that died could note it; it gets nothing of the seat's run. */
+	if ((sl_hello_is_new(hello) || sl_record_can_begin_anew(record) ||
+	     (sl_group_goes_on(g) && (seat->m->owned || sl_hello_holds(hello, 0)))) &&
 	    !has_other_key(seat))
 		return SL_OK;
 	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,

@@ -390,14 +390,14 @@ static void refused_seat(const char *phrase)
 }
 
 /* A stranger asks for the seat with the steps that its member has, or says goodbye there before it is let in. Where
- * each step needs all, it cannot begin anew there either. */
+ * each step needs all, it cannot begin anew there either, whatever it names besides. */
 static void strangers_come(void)
 {
 	static const uint64_t held[][4] = {{KEPT}, {KEPT - 1}, {KEPT, KEPT - 1, KEPT - 2, 0}, {0}};
 	static const int n[] = {1, 1, 4, 1};
 	const struct sl_frame bye = {.kind = SL_FRAME_BYE, .epoch = 9};
 
-	for (int i = 0; i < (host_group.least == 1 ? 4 : 3); i++) {
+	for (int i = 0; i < (host_group.least == 1 ? 4 : 2); i++) {
 		comes(1, STRANGER, (uint64_t)(1 + i), held[i], n[i]);
 		refused_seat(i < 3 ? "is the run of another client" : "begins anew");
 	}
