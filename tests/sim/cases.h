@@ -116,3 +116,7 @@ CASE("audit-all", 7500125, "1,2,3", "a step was repeated after the evaluation be
 CASE("late-sealed", 97, "1,2,3,6",
      "a member that had come before a step went on from it, though the server had died and no longer knew: other "
      "weights")
+CASE("lost-files", 14, "1,2,4,7",
+     "a member that had lost its files and begun anew was refused by a server that died before it had noted that")
+CASE("lost-files", 370, "1,2,3,4",
+     "a member that waited for a lost message was asked for its head and tail again and again, without a pause")

@@ -508,11 +508,36 @@ static const char *first_other(char *some, const char *all)
 	return NULL;
 }
 
+/* Whether by the server's log a member has missed more steps than share.least allows. It is told of, unless the group
+ * was to go on. */
+bool sim_row_lacks(const struct sim_row *row)
+{
+	int len;
+	const char *value = value_of(row->sets, "share.least=", &len);
+	const double least = strtod(value, NULL);
+	const int steps = sim.steps < SIM_STEPS ? (int)sim.steps : SIM_STEPS;
+	bool lacks = false;
+
+	for (int k = 0; k < row->members && len; k++) {
+		int missed = 0;
+
+		for (int step = 0; step < steps; step++)
+			missed += sim.missed[step][k];
+		lacks = lacks || missed > (1 - least) * steps + 1e-9;
+		if (lacks && !strstr(row->sets, "go_on"))
+			sim_fail("%s missed %d of %d steps, and share.least is %g", sim_name(&sim.proc[k]), missed,
+				 steps, least);
+	}
+	return lacks;
+}
+
 void sim_compare(const struct sim_row *row)
 {
 	struct outcome *is = reference[row - sim_row], told[SIM_MEMBERS];
 	const bool lacks = row->oracle == SIM_ABSENT || sim_fired(1u << SIM_FULL | 1u << SIM_IO_ERROR);
 
+	if (row->oracle == SIM_ABSENT)
+		(void)sim_row_lacks(row);
 	if (row->oracle == SIM_ABSENT || row->oracle == SIM_RATES) {
 		is = told;
 		if (!tell_reference(row, told)) {

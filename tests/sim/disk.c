@@ -108,6 +108,10 @@ static int pass(const char *call, const char *name, bool grows)
 		sim_end_all((enum sim_side)sim.fault[sim.armed - 1].victim);
 	if (sim_fires(SIM_KILL_DISK, sim.cur->id, where))
 		sim_die();
+	if (sim_fires(SIM_LOSE, sim.cur->id, where)) {
+		sim.cur->loses = true;
+		sim_die();
+	}
 	if (grows && sim_fires(SIM_FULL, (int)side, where)) {
 		const struct sim_fault *f = &sim.fault[sim.armed - 1];
 

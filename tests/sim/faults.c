@@ -56,13 +56,16 @@ static int draw_victim(enum sim_kind k)
 
 	if (!is_of_a_process(k))
 		return (int)side;
+	if (k == SIM_LOSE || k == SIM_CLAIM)
+		return (int)sim_draw(SIM_FAULT, sim.members ? (uint64_t)sim.members : 1);
 	return side == SIM_SERVER ? SIM_SERVES : (int)sim_draw(SIM_FAULT, sim.members ? (uint64_t)sim.members : 1);
 }
 
 /* As often below 8 as from 8 to 16, and so on: most of what matters is near the last fault. */
 static long draw_at(enum sim_kind k)
 {
-	const bool few = k == SIM_KILL_DISK || k == SIM_POWER_DISK || k == SIM_FULL || k == SIM_IO_ERROR;
+	const bool few =
+		k == SIM_KILL_DISK || k == SIM_POWER_DISK || k == SIM_FULL || k == SIM_IO_ERROR || k == SIM_LOSE;
 
 	if (k == SIM_LATE && sim_draw(SIM_FAULT, 2))
 		return 1 + (long)sim_draw(SIM_FAULT, 6);
@@ -86,6 +89,8 @@ void sim_plan(int most, unsigned kinds)
 		f->at = draw_at(f->kind);
 		f->mode = (int)sim_draw(SIM_FAULT, DISK_MODE_COUNT);
 		f->ms = sim_draw(SIM_FAULT, 1ull << (4 + sim_draw(SIM_FAULT, 9)));
+		if (f->kind == SIM_AWAY) /* 1 s to 68 minutes, each doubling as often as any other */
+			f->ms = 1000 + sim_draw(SIM_FAULT, 1000ull << sim_draw(SIM_FAULT, 13));
 	}
 }
 
@@ -115,7 +120,8 @@ void sim_fault_text(const struct sim_fault *f, char *out, size_t cap)
 
 	if (is_power(f->kind) && len < (int)cap)
 		len += snprintf(out + len, cap - (size_t)len, ", mode %s", disk_mode_name[f->mode]);
-	if ((f->kind == SIM_PARTITION || f->kind == SIM_LATE || f->kind == SIM_STAND) && len < (int)cap)
+	if ((f->kind == SIM_PARTITION || f->kind == SIM_LATE || f->kind == SIM_STAND || f->kind == SIM_AWAY) &&
+	    len < (int)cap)
 		len += snprintf(out + len, cap - (size_t)len, ", %llu ms", (unsigned long long)f->ms);
 	if (f->fired_ns && len < (int)cap)
 		snprintf(out + len, cap - (size_t)len, "   %.3f s%s%s", (double)f->fired_ns * 1e-9,
@@ -133,7 +139,7 @@ static long count(enum sim_kind kind, int victim)
 		return sim.messages[victim];
 	if (kind == SIM_KILL_POINT)
 		return sim.proc[victim].passages;
-	if (kind == SIM_KILL_DISK)
+	if (kind == SIM_KILL_DISK || kind == SIM_LOSE)
 		return sim.proc[victim].disk_calls;
 	if (is_of_a_process(kind))
 		return sim.proc[victim].events;
@@ -189,7 +195,9 @@ void sim_event_faults(struct sim_proc *proc)
 	proc->events++;
 	if (sim_fires(SIM_KILL_EVENT, proc->id, NULL)) {
 		proc->killed = true;
-	} else if (sim_fires(SIM_STAND, proc->id, NULL)) {
+	} else if (sim_fires(SIM_CLAIM, proc->id, NULL)) {
+		proc->claims = true;
+	} else if (sim_fires(SIM_STAND, proc->id, NULL) || sim_fires(SIM_AWAY, proc->id, NULL)) {
 		proc->stands_until = sim.now_ns + sim.fault[sim.armed - 1].ms * SIM_MS;
 	} else if (proc->loop && sim_fires(SIM_TERM, proc->id, NULL)) {
 		sim_loop_term(proc);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/train/recover.h"
 #include "server/group/group_log.h"
 #include "server/trunk/trunk_records.h"
 #include "tests/sim/sim.h"
@@ -16,11 +17,30 @@ void __wrap_sl_group_log_cut(struct sl_group_log *l, uint64_t step);
 void __real_sl_trunk_opens(struct sl_trunk_table *t, uint64_t step);
 void __wrap_sl_trunk_opens(struct sl_trunk_table *t, uint64_t step);
 
+void __real_sl_recover_offer(struct sl_recover *r, struct sl_offer *offer);
+void __wrap_sl_recover_offer(struct sl_recover *r, struct sl_offer *offer);
+
+/* A client that claims a later step than it holds, for one link. */
+void __wrap_sl_recover_offer(struct sl_recover *r, struct sl_offer *offer)
+{
+	const bool claims = sim.cur->claims && sim.members;
+
+	__real_sl_recover_offer(r, offer);
+	sim.cur->claims = false;
+	if (!claims || !offer->n_held)
+		return;
+	if (offer->n_held < SL_WIRE_HELD_MAX)
+		memmove(offer->held + 1, offer->held, (size_t)offer->n_held++ * sizeof offer->held[0]);
+	offer->held[0] += 1 + sim_draw(SIM_MODE, 8);
+	sim_trace("%s claims step %llu", sim_name(sim.cur), (unsigned long long)offer->held[0]);
+}
+
 /* Notes the list, which tells the reference who takes part. */
 static void note_log(const struct sl_group_log *l)
 {
 	struct sl_buf text = {0};
 
+	sim.steps = l->end;
 	if (sl_group_log_text(l, sim.members, &text) == SL_OK)
 		snprintf(sim.absent, sizeof sim.absent, "%s", (const char *)text.data);
 	free(text.data);

@@ -137,7 +137,7 @@ static void attempt(const struct attempt *a, struct report *r, const char *folde
 	sim.seed = a->seed;
 	sim.traced = o.trace;
 	name_processes(a->row);
-	sim_plan(a->faults, ~a->row->without & (a->kinds ? kinds_of(a->kinds) : ~0u));
+	sim_plan(a->faults, ~a->row->without & (a->kinds ? kinds_of(a->kinds) : ~SIM_RARE | a->row->with));
 	sim_keep_faults(a->only ? a->keep : NULL);
 	sim_run(a->row);
 	r->failed = sim.failed;

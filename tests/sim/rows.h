@@ -1,5 +1,6 @@
 /* The configs that are simulated: ROW(name, settings over those of check.c's client.yaml, members of a group or 0).
- * OTHER(name, settings, members, enum sim_oracle, kinds of faults that it does not have). */
+ * OTHER(name, settings, members, enum sim_oracle, kinds of faults that it does not have); WITH: and those of SIM_RARE
+ * that it has. */
 ROW("codecs", "", 0)
 ROW("plain", "codec.head_act=none codec.mid_act=none codec.mid_grad=none codec.head_grad=none", 0)
 ROW("momentum", "train.optimizer.kind=sgd train.optimizer.momentum=0.9", 0)
@@ -50,6 +51,23 @@ OTHER("come-and-go",
       "share.clients=4 share.quorum=2 share.least=0 share.wait_s=300 share.patience_s=1 codec.head_act=quant:8 "
       "codec.head_grad=quant:8",
       4, SIM_ABSENT, SIM_SPOILS_DISKS)
+/* Absences of up to an hour. */
+WITH("away",
+     "share.wait_s=604800 share.least=0.8 share.quorum=2 codec.head_act=quant:8 codec.head_grad=quant:8 link.stall_s=0",
+     3, SIM_ABSENT, SIM_SPOILS_DISKS, 1u << SIM_AWAY)
+WITH("lost-files", "share.least=0.5 share.quorum=2 share.patience_s=1 codec.head_act=quant:8 codec.head_grad=quant:8",
+     3, SIM_ABSENT, SIM_SPOILS_DISKS, 1u << SIM_LOSE)
+WITH("claims", "share.least=0.5 share.quorum=2 share.patience_s=1 codec.head_act=quant:8 codec.head_grad=quant:8", 3,
+     SIM_ABSENT, SIM_SPOILS_DISKS, 1u << SIM_CLAIM)
+/* Nobody waits for a member that gets less than its part: the end has status 80 then, and only then. */
+WITH("unmet",
+     "share.least=0.9 share.unmet=go_on share.quorum=2 share.patience_s=1 codec.head_act=quant:8 "
+     "codec.head_grad=quant:8",
+     3, SIM_ABSENT, SIM_SPOILS_DISKS, 1u << SIM_AWAY)
+OTHER("late-comer",
+      "share.clients=3 share.quorum=2 share.least=0 share.wait_s=300 share.patience_s=1 codec.head_act=quant:8 "
+      "codec.head_grad=quant:8",
+      3, SIM_ABSENT, SIM_SPOILS_DISKS)
 ROW("zero", "share.least=1 share.mode=rounds share.round=3 share.ends=round share.moments=zero", 3)
 ROW("unequal",
     "share.least=1 share.mode=rounds share.round=2 share.ends=private data.partition=dirichlet:2 "

@@ -12,18 +12,20 @@
 #include "server/command.h"
 #include "tests/sim/sim.h"
 
-enum { SETS_MOST = 32, STARTS_MOST = 300, EVENTS_MOST = 500000 };
+enum { GROUP_STEPS = 30, SETS_MOST = 32, STARTS_MOST = 300, EVENTS_MOST = 500000, AWAY_EVENTS_MOST = 10000000 };
 #define NS_PER_S     1000000000ull
 #define CUTS_POWER   (1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT)
 #define CHANGES_DISK (1u << SIM_OLD_DISK | 1u << SIM_NEW_DISK)
 
 const struct sim_row sim_row[] = {
-#define ROW(name, sets, members)                    {name, sets, members, SIM_LOCAL, 0},
-#define OTHER(name, sets, members, oracle, without) {name, sets, members, oracle, without},
+#define ROW(name, sets, members)                         {name, sets, members, SIM_LOCAL, 0, 0},
+#define OTHER(name, sets, members, oracle, without)      {name, sets, members, oracle, without, 0},
+#define WITH(name, sets, members, oracle, without, with) {name, sets, members, oracle, without, with},
 #include "tests/sim/rows.h"
 #undef ROW
 #undef OTHER
-	{NULL, NULL, 0, SIM_LOCAL, 0},
+#undef WITH
+	{NULL, NULL, 0, SIM_LOCAL, 0, 0},
 };
 
 static const struct sim_row *row;
@@ -42,7 +44,8 @@ static int client_main(struct sim_proc *p)
 	snprintf(log, sizeof log, "log.dir=client/run%d", p->id);
 	snprintf(sets, sizeof sets, "%s%s", row->sets, row->members ? " share.group=g" : "");
 	snprintf(member, sizeof member, " share.member=%d", p->id);
-	snprintf(clients, sizeof clients, " share.clients=%d share.wait_s=30", row->members);
+	snprintf(clients, sizeof clients, " share.clients=%d%s", row->members,
+		 strstr(row->sets, "share.wait_s=") ? "" : " share.wait_s=30");
 	if (row->oracle == SIM_RATES)
 		snprintf(last, sizeof last, " train.optimizer.lr=%s", rate[p->starts % 3]);
 	if (row->oracle == SIM_LONGER)
@@ -89,6 +92,20 @@ static bool has_checkpoint(const struct sim_proc *p)
 	return has;
 }
 
+static void lose_files(struct sim_proc *p)
+{
+	char path[64];
+	glob_t found = {0};
+
+	snprintf(path, sizeof path, "client/run%d/*", p->id);
+	if (glob(path, 0, NULL, &found) == 0)
+		for (size_t i = 0; i < found.gl_pathc; i++)
+			unlink(found.gl_pathv[i]);
+	globfree(&found);
+	p->loses = p->fresh = p->done = false;
+	sim_trace("%s has lost its files", sim_name(p));
+}
+
 static void start(void *arg)
 {
 	struct sim_proc *p = arg;
@@ -98,6 +115,8 @@ static void start(void *arg)
 	/* in a round a server cannot note that a member is too far behind: it waits for all when it comes back */
 	if (p->side == SIM_SERVER && one_left() && strstr(row->sets, "share.mode=rounds") && !sim_row_owes_none(row))
 		sim.done = sim.refused = true;
+	if (p->loses)
+		lose_files(p);
 	sim_trace("%s starts, number %d%s", sim_name(p), p->starts + 1, p->fresh ? " (--fresh)" : "");
 	sim_start(p, p->side == SIM_SERVER ? server_main : row->oracle == SIM_SCRIPT ? sim_script_main : client_main);
 }
@@ -175,6 +194,8 @@ static bool is_allowed(const struct sim_proc *p)
 		return sim_fired(1u << SIM_TERM);
 	case 79: /* a user looks why so many links were lost in an audit, the last one now, and goes on */
 		return sim.lost_links >= 2 && !accuses(p);
+	case 80: /* a member got less than share.least */
+		return strstr(row->sets, "go_on") && sim_row_lacks(row);
 	case 66: /* nothing to go on from */
 		return p->longer || (p->side == SIM_CLIENT && sim_fired(CUTS_POWER | CHANGES_DISK));
 	}
@@ -197,7 +218,10 @@ static void judge_end(struct sim_proc *p)
 	p->fresh = (p->status == 66 && !p->asks) || (p->status == 73 && has_model_alone(p));
 	if (!is_allowed(p))
 		sim_fail("%s ends with status %d", sim_name(p), p->status);
-	p->done &= p->status == 0;
+	p->done |= p->status == 80;
+	p->done &= p->status == 0 || p->status == 80;
+	if (p->status == 0 && strstr(row->sets, "go_on") && sim.steps == GROUP_STEPS && sim_row_lacks(row))
+		sim_fail("%s ends with status 0, and a member got less than share.least", sim_name(p));
 	if (p->done && row->oracle == SIM_LONGER && !p->longer) {
 		p->longer = true;
 		p->done = false;
@@ -272,7 +296,7 @@ static void on_line(void *arg, const char *line, size_t len)
 	 * nobody is owed a step, members may be too few to end a round, inside of which none can give its head and
 	 * tail: they wait for share.wait_s. */
 	if (memmem(line, len, "nothing but heartbeats", strlen("nothing but heartbeats")) &&
-	    !sim_fired(1u << SIM_DROP) && !sim_row_owes_none(row))
+	    !sim_fired(1u << SIM_DROP | 1u << SIM_AWAY) && !sim_row_owes_none(row))
 		sim_fail("%s waits for what was not sent, though no message was lost", sim_name(sim.cur));
 	if (sim.cur && memmem(line, len, "run-done", strlen("run-done")))
 		sim.cur->done = true;
@@ -295,7 +319,11 @@ static void begin(void)
 	sim_hear_log();
 	for (int i = 0; i < SIM_PROCS; i++) {
 		sim.proc[i].used = i == SIM_SERVES || i < (row->members ? row->members : 1);
-		if (sim.proc[i].used) /* the group begins with two members that may go, and others come later */
+		if (sim.proc[i].used && i == 2 &&
+		    strcmp(row->name, "late-comer") == 0) /* also behind the others' end */
+			sim_at(NULL, sim_draw(SIM_RESTART, 1000ull << sim_draw(SIM_RESTART, 9)) * SIM_MS, start,
+			       &sim.proc[i]);
+		else if (sim.proc[i].used) /* the group begins with two members that may go, and others come later */
 			sim_at(NULL,
 			       sim_draw(SIM_RESTART,
 					(i >= 2 && i < SIM_SERVES && sim_row_owes_none(row) ? 4000 : 50) * SIM_MS),
@@ -328,8 +356,10 @@ void sim_run(const struct sim_row *of)
 
 		if (!e)
 			sim_fail("nothing more happens");
-		else if (sim.events > EVENTS_MOST || sim.now_ns > 20000 * NS_PER_S)
-			sim_fail("no end after %d events, %.0f s", EVENTS_MOST, (double)sim.now_ns * 1e-9);
+		else if (sim.events > (row->with & 1u << SIM_AWAY ? AWAY_EVENTS_MOST : EVENTS_MOST) ||
+			 sim.now_ns > 50000 * NS_PER_S)
+			sim_fail("no end after %llu events, %.0f s", (unsigned long long)sim.events,
+				 (double)sim.now_ns * 1e-9);
 		else if (e->proc && e->proc->stands_until > sim.now_ns)
 			sim_put_off(e, e->proc->stands_until);
 		else

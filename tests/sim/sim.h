@@ -49,10 +49,11 @@ struct sim_proc {
 	int id, generation, starts;
 	bool used; /* this row has such a process */
 	bool alive, over, killed;
-	int status;        /* of one that is over */
-	bool fresh, done;  /* its next start is with --fresh; it has ended its run */
-	bool longer, asks; /* of SIM_LONGER: it was done once; its next start says whether it is done again */
-	bool left;         /* of SIM_ABSENT: its group goes on without it, and refuses it */
+	int status;         /* of one that is over */
+	bool fresh, done;   /* its next start is with --fresh; it has ended its run */
+	bool longer, asks;  /* of SIM_LONGER: it was done once; its next start says whether it is done again */
+	bool loses, claims; /* before its next start, or link: as its fault says */
+	bool left;          /* of SIM_ABSENT: its group goes on without it, and refuses it */
 	char *stack;
 	ucontext_t context;
 	jmp_buf at;
@@ -84,7 +85,10 @@ enum sim_kind {
 	X(PARTITION, 2, "is cut off from the other for a while, from its message number")        \
 	X(LATE, 3, "loses the connection, and what it sent comes late, from its message number") \
 	X(STAND, 2, "stands still at event number")                                              \
-	X(TERM, 2, "gets SIGTERM at event number")
+	X(TERM, 2, "gets SIGTERM at event number")                                               \
+	X(AWAY, 6, "stands still for long at event number")                                      \
+	X(LOSE, 6, "dies, and loses its files, at its disk call number")                         \
+	X(CLAIM, 6, "claims a step that it does not hold, in the link behind its event number")
 #define X(kind, weight, text) SIM_##kind,
 	SIM_FAULT_MAP(X)
 #undef X
@@ -123,6 +127,7 @@ extern struct sim {
 	uint64_t events, hash;
 	long seen[256];                      /* passages of each failpoint */
 	bool missed[SIM_STEPS][SIM_MEMBERS]; /* a step of the group was done without this member */
+	uint64_t steps;                      /* that the server's log tells of */
 	char absent[4096];                   /* the list for --absent, as the server's log has it */
 	unsigned on_disk[SIM_STEPS];         /* processes, as bits, that have written a checkpoint of that step */
 	int slow;                            /* how many times longer jobs take */
@@ -174,7 +179,9 @@ struct sim_row {
 	int members;
 	enum sim_oracle oracle;
 	unsigned without; /* kinds of faults that this row does not have, as bits */
+	unsigned with;    /* of SIM_RARE those that it has */
 };
+#define SIM_RARE (1u << SIM_AWAY | 1u << SIM_LOSE | 1u << SIM_CLAIM) /* of the rows alone that ask for them */
 #define SIM_SPOILS_DISKS                                                                                           \
 	(1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | 1u << SIM_FULL | 1u << SIM_IO_ERROR | 1u << SIM_OLD_DISK | \
 	 1u << SIM_NEW_DISK)
@@ -206,6 +213,7 @@ const char *sim_row_party_sets(const struct sim_row *row, int k);
 bool sim_reference_make(const struct sim_row *row, const char *splitc); /* false: --local fails */
 const char *sim_config(const struct sim_row *row);                      /* its path */
 bool sim_row_owes_none(const struct sim_row *row);                      /* share.least is 0 */
+bool sim_row_lacks(const struct sim_row *row); /* by the server's log a member got less than share.least */
 void sim_compare(const struct sim_row *row);
 
 /* ---- group.c */
