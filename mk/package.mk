@@ -86,13 +86,14 @@ uninstall: ## PREFIX, DESTDIR: removes what install put there; configs in /etc, 
 	-rmdir $(EXAMPLES:%=$(INTO)/share/split/configs/%) $(INTO)/share/split/configs $(INTO)/share/split/prometheus $(INTO)/share/split
 
 # ---- packages
-BUNDLE_RPATH := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
-$(B)/bundle/splitc: $(B)/client/main.o $(LIB)
-	$(call link,$(BUNDLE_RPATH))
-$(B)/bundle/splits: $(B)/server/main.o $(LIB)
-	$(call link,$(BUNDLE_RPATH))
-bundle: cuda $(B)/bundle/splitc $(B)/bundle/splits ## build/bundle: both daemons with their libraries, for hosts without packages
-	BUILD=$(B) scripts/bundle.sh build/bundle
+# The old kind of rpath also counts for what libraries and modules need.
+PORTABLE_RPATH := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
+$(B)/portable/splitc: $(B)/client/main.o $(LIB)
+	$(call link,$(PORTABLE_RPATH))
+$(B)/portable/splits: $(B)/server/main.o $(LIB)
+	$(call link,$(PORTABLE_RPATH))
+portable: all $(B)/portable/splitc $(B)/portable/splits ## build/portable: a tarball of both programs with their libraries, for hosts without packages
+	@BUILD=$(B) scripts/portable.sh build/portable
 wheel: ## build/wheel: the Python package with libsplit and what it links, for pip
 	@[ -n "$(SPLIT_NO_DEPS)" ] || scripts/install-deps.sh --wheel
 	@$(MAKE) --no-print-directory lib
@@ -101,6 +102,9 @@ dist: all ## build/dist: a tarball of the last commit, its bill of materials (SP
 	@scripts/dist.sh $(B) build/dist
 deb: ## Debian packages in build/deb, read by lintian (DEB_BUILD_PROFILES=pkg.split.nocuda, CROSS=aarch64-linux-gnu, VERSION, SUITE=trixie)
 	@SUITE='$(SUITE)' HOST_ARCH='$(if $(CROSS),$(shell dpkg-architecture -t $(CROSS) -q DEB_HOST_ARCH 2>/dev/null))' scripts/make-deb.sh
+test-portable: all $(B)/portable/splitc $(B)/portable/splits ## the tarball trains in a clean Debian without the libraries that it brings (root; SUITE=trixie)
+	@$(MAKE) --no-print-directory $(B)/tests/e2e/tools/make_cifar
+	@SUITE='$(SUITE)' BUILD=$(B) scripts/test-portable.sh
 test-wheel: ## the wheel trains in a clean Debian without the libraries that it brings (root; SUITE=bookworm)
 	@[ -n "$(SPLIT_NO_DEPS)" ] || scripts/install-deps.sh --wheel --fresh
 	@$(MAKE) --no-print-directory all lib
