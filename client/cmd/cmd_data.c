@@ -28,18 +28,33 @@ static const char *const usage[] = {
 	NULL,
 };
 
-enum { SHOWN_CLASSES = 40, ON_SHEET = 64, MEASURE_MS = 3000, CHANNELS = 3 };
+enum { SHOWN_CLASSES = 40, ON_SHEET = 64, MEASURE_MS = 3000, CHANNELS = 3, PARTS = SL_SPLIT_COUNT + 1 };
 
 struct look {
 	struct sl_setup setup;
 	struct sl_pool *pool;
-	struct sl_survey survey[1 + SL_CONF_ALSO]
-			       [SL_SPLIT_COUNT]; /* by source: [0] is the first, data.also is behind */
+	struct sl_set test; /* the test part that data.split keeps beside the validation part, if there is one */
+	int parts;          /* of the data: training and the evaluated part, and maybe `test` */
+	struct sl_survey survey[1 + SL_CONF_ALSO][PARTS]; /* by source: [0] is the first, data.also is behind */
 	double samples_per_s;
 	int threads;
 };
 
-static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
+static const struct sl_set *set_of(const struct look *l, int part)
+{
+	return part < SL_SPLIT_COUNT ? &l->setup.set[part] : &l->test;
+}
+
+static const char *word_of(const struct look *l, int part)
+{
+	return part < SL_SPLIT_COUNT ? sl_setup_part(&l->setup, (enum sl_split)part) : "test";
+}
+
+/* A part's member in JSON. Where only one part is beside training, it is "test" whatever its word. */
+static const char *key_of(const struct look *l, int part)
+{
+	return !part ? "train" : part + 1 < l->parts ? "validation" : "test";
+}
 
 static bool is_table(const struct look *l)
 {
@@ -89,14 +104,14 @@ static enum sl_err read_all(struct look *l, struct sl_fail *fail)
 			err = sl_survey_take(&l->survey[1 + k][split], &from->set[split],
 					     from->transform[SL_SPLIT_TEST], l->pool, fail);
 	}
-	for (int split = 0; split < SL_SPLIT_COUNT && is_table(l) && !err; split++)
-		err = sl_survey_rows(&l->survey[0][split], &l->setup.set[split], fail);
+	for (int part = 0; part < l->parts && is_table(l) && !err; part++)
+		err = sl_survey_rows(&l->survey[0][part], set_of(l, part), fail);
 	if (err || is_table(l))
 		return err;
 	err = fixed_transform(l, &transform, &own, fail);
 
-	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
-		err = sl_survey_take(&l->survey[0][split], &l->setup.set[split], transform, l->pool, fail);
+	for (int part = 0; part < l->parts && !err; part++)
+		err = sl_survey_take(&l->survey[0][part], set_of(l, part), transform, l->pool, fail);
 	sl_transform_close(own);
 	return err;
 }
@@ -193,19 +208,23 @@ static enum sl_err run_loader(struct look *l, const char *sheet, struct sl_fail 
 	return err;
 }
 
-/* The number of classes of both splits: a set of tar files knows none above its own labels, so they may differ. */
-static int classes_of(const struct sl_survey s[SL_SPLIT_COUNT])
+/* The number of classes of all parts: a set of tar files knows none above its own labels, so they may differ. */
+static int classes_of(const struct look *l)
 {
-	return s[0].classes > s[1].classes ? s[0].classes : s[1].classes;
+	int most = 0;
+
+	for (int part = 0; part < l->parts; part++)
+		most = l->survey[0][part].classes > most ? l->survey[0][part].classes : most;
+	return most;
 }
 
 /* Samples that a source cannot read. */
-static int64_t unreadable(const struct look *l, int split)
+static int64_t unreadable(const struct look *l, int part)
 {
 	int64_t bad = 0;
 
 	for (int k = 0; k <= SL_CONF_ALSO; k++)
-		bad += l->survey[k][split].bad;
+		bad += l->survey[k][part].bad;
 	return bad;
 }
 
@@ -218,18 +237,26 @@ static void print_classes(const struct look *l)
 {
 	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
 	const struct sl_survey *s = l->survey[0];
-	const int classes = classes_of(s);
+	const int classes = classes_of(l);
 
-	printf("%-32s %10s %10s\n", "class", "train", "test");
+	printf("%-32s", "class");
+	for (int part = 0; part < l->parts; part++)
+		printf(" %10s", word_of(l, part));
+	putchar('\n');
 	for (int i = 0; i < classes && i < SHOWN_CLASSES; i++) {
 		char name[SL_CLASS_NAME_BYTES];
 
 		sl_print_cell(stdout, sl_class_name(set, i, name), 0, 32);
-		printf(" %10" PRId64 " %10" PRId64 "\n", counted(&s[0], i), counted(&s[1], i));
+		for (int part = 0; part < l->parts; part++)
+			printf(" %10" PRId64, counted(&s[part], i));
+		putchar('\n');
 	}
 	if (classes > SHOWN_CLASSES)
 		printf("and %d more; --json has all\n", classes - SHOWN_CLASSES);
-	printf("%-32s %10" PRId64 " %10" PRId64 "\n\n", "all", s[0].samples - s[0].bad, s[1].samples - s[1].bad);
+	printf("%-32s", "all");
+	for (int part = 0; part < l->parts; part++)
+		printf(" %10" PRId64, s[part].samples - s[part].bad);
+	puts("\n");
 }
 
 static void print_sizes(const struct sl_survey *s)
@@ -258,15 +285,15 @@ static void print_table(const struct look *l)
 	if (l->samples_per_s > 0)
 		printf("throughput  %.0f samples/s prepared for training by %d thread%s\n", l->samples_per_s,
 		       l->threads, sl_plural(l->threads));
-	for (int split = 0; split < SL_SPLIT_COUNT; split++)
-		if (l->setup.set[split].passed_over)
+	for (int part = 0; part < SL_SPLIT_COUNT; part++)
+		if (l->setup.set[part].passed_over)
 			printf("passed over %" PRId64 " file%s of %s, not pictures: %s\n",
-			       l->setup.set[split].passed_over, sl_plural(l->setup.set[split].passed_over),
-			       split_name[split], l->setup.set[split].passed_kinds);
-	for (int split = 0; split < SL_SPLIT_COUNT; split++)
-		if (unreadable(l, split))
-			printf("unreadable  %" PRId64 " of %" PRId64 " samples of %s\n", unreadable(l, split),
-			       l->survey[0][split].samples, split_name[split]);
+			       l->setup.set[part].passed_over, sl_plural(l->setup.set[part].passed_over),
+			       word_of(l, part), l->setup.set[part].passed_kinds);
+	for (int part = 0; part < l->parts; part++)
+		if (unreadable(l, part))
+			printf("unreadable  %" PRId64 " of %" PRId64 " samples of %s\n", unreadable(l, part),
+			       l->survey[0][part].samples, word_of(l, part));
 }
 
 static json_t *by_channel(const double x[CHANNELS], int n)
@@ -288,23 +315,25 @@ static void print_json(const struct look *l)
 {
 	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
 	const struct sl_survey *s = l->survey[0];
-	json_t *root = json_pack("{s:i, s:s}", "schema", 1, "kind", l->setup.set[0].source->name);
+	json_t *root = json_pack("{s:i, s:s, s:s}", "schema", 2, "kind", l->setup.set[0].source->name, "evaluated_part",
+				 word_of(l, SL_SPLIT_TEST));
 	json_t *classes = json_array();
 
-	for (int i = 0; i < classes_of(s); i++) {
+	for (int i = 0; i < classes_of(l); i++) {
 		char name[SL_CLASS_NAME_BYTES];
+		json_t *one = json_pack("{s:s}", "name", sl_class_name(set, i, name));
 
-		json_array_append_new(classes,
-				      json_pack("{s:s, s:I, s:I}", "name", sl_class_name(set, i, name), "train",
-						(json_int_t)counted(&s[0], i), "test", (json_int_t)counted(&s[1], i)));
+		for (int part = 0; part < l->parts; part++)
+			json_object_set_new(one, key_of(l, part), json_integer((json_int_t)counted(&s[part], i)));
+		json_array_append_new(classes, one);
 	}
 	json_object_set_new(root, "classes", classes);
-	for (int split = 0; split < SL_SPLIT_COUNT; split++)
-		json_object_set_new(root, split_name[split],
-				    json_pack("{s:I, s:I, s:I, s:s}", "samples", (json_int_t)s[split].samples,
-					      "unreadable", (json_int_t)unreadable(l, split), "passed_over",
-					      (json_int_t)l->setup.set[split].passed_over, "passed_kinds",
-					      l->setup.set[split].passed_kinds));
+	for (int part = 0; part < l->parts; part++)
+		json_object_set_new(root, key_of(l, part),
+				    json_pack("{s:I, s:I, s:I, s:s}", "samples", (json_int_t)s[part].samples,
+					      "unreadable", (json_int_t)unreadable(l, part), "passed_over",
+					      (json_int_t)set_of(l, part)->passed_over, "passed_kinds",
+					      set_of(l, part)->passed_kinds));
 	if (is_table(l))
 		json_object_set_new(root, "features", json_integer(features_of(l)));
 	else
@@ -319,14 +348,14 @@ static int name_bad(const struct look *l)
 {
 	int64_t bad = 0;
 
-	for (int k = 0; k < (1 + SL_CONF_ALSO) * SL_SPLIT_COUNT; k++) {
-		const int split = k % SL_SPLIT_COUNT;
-		const struct sl_survey *s = &l->survey[k / SL_SPLIT_COUNT][split];
+	for (int k = 0; k < (1 + SL_CONF_ALSO) * PARTS; k++) {
+		const int part = k % PARTS;
+		const struct sl_survey *s = &l->survey[k / PARTS][part];
 
 		for (int i = 0; i < s->n_why; i++)
 			(void)sl_command_failed(&s->why[i]);
 		if (s->bad > s->n_why)
-			fprintf(stderr, "splitc: and %" PRId64 " more of %s\n", s->bad - s->n_why, split_name[split]);
+			fprintf(stderr, "splitc: and %" PRId64 " more of %s\n", s->bad - s->n_why, word_of(l, part));
 		bad += s->bad;
 	}
 	return bad ? sl_err_exit_status(SL_ERR_DATA) : 0;
@@ -338,6 +367,11 @@ static enum sl_err look_at(struct look *l, const struct sl_options *o, struct sl
 
 	if (!err)
 		err = sl_setup_data(&l->setup, true, fail);
+	l->parts = SL_SPLIT_COUNT;
+	if (!err && sl_setup_has_test_part(&l->setup)) {
+		l->parts = PARTS;
+		err = sl_setup_test_part(&l->setup, &l->test, fail);
+	}
 	if (!err && !is_table(l) && strcmp(l->setup.set[SL_SPLIT_TRAIN].field[SL_FIELD_INPUT].name, "image") != 0)
 		err = sl_conf_client_fail(l->setup.conf, "data.kind", fail,
 					  "has neither pictures nor a table to look at");
@@ -384,8 +418,9 @@ int splitc_data(int argc, char **argv)
 		(o.json ? print_json : print_table)(&l);
 		status = name_bad(&l);
 	}
-	for (int k = 0; k < (1 + SL_CONF_ALSO) * SL_SPLIT_COUNT; k++)
-		sl_survey_close(&l.survey[k / SL_SPLIT_COUNT][k % SL_SPLIT_COUNT]);
+	for (int k = 0; k < (1 + SL_CONF_ALSO) * PARTS; k++)
+		sl_survey_close(&l.survey[k / PARTS][k % PARTS]);
+	sl_set_close(&l.test);
 	sl_pool_close(l.pool);
 	sl_setup_close(&l.setup);
 	return status;

@@ -9,7 +9,8 @@
 
 static const char *const usage[] = {
 	"splitc eval [CONFIG] [--weights FILE] [--local] [--parity] [--set KEY=VALUE]… [--json]",
-	"Computes loss and accuracy on the test set. The server computes the middle, unless --local is given. The "
+	"Computes loss and accuracy on the test part of the data, or else on the validation part. The server computes "
+	"the middle, unless --local is given. The "
 	"weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE.",
 	"A decaying insert has the width that it had after the last step of these weights. FILE records that step. A "
 	"FILE that does not record it is evaluated at the final width.",

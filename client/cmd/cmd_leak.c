@@ -16,8 +16,9 @@ static const char *const usage[] = {
 	"splitc leak CONFIG [--party CONFIG] [--weights FILE] [--steps N] [--minutes M] [--out DIR] [--json] "
 	"[--set KEY=VALUE]…",
 	"Measures what the server could learn about your data from what crosses the link at this cut and with these "
-	"codecs. It needs no server, and sends nothing. The attacker trains a decoder on one part of the test set, "
-	"and reconstructs pictures, rows of a table or tokens of the other part. It also reads classes from gradients "
+	"codecs. It needs no server, and sends nothing. The attacker trains a decoder on some samples of the part "
+	"that is evaluated, and reconstructs pictures, rows of a table or tokens of the others. It also reads classes "
+	"from gradients "
 	"and "
 	"activations.",
 	"The weights are those of the config's run, or FILE. Without either they are those that a run would begin "

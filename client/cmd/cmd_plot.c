@@ -20,7 +20,8 @@ static const char *const usage[] = {
 	"splitc plot RUN… [--out FILE] [--figure NAME] [--json]",
 	"Draws the curves of one or more runs as one picture, and prints where each run stands. RUN is a run's log.dir "
 	"or its log.jsonl; NAME=RUN gives it a name in the picture. A run that goes on can be drawn too.",
-	"The figures: training, the loss by step; loss, that of the test set by epoch; accuracy, on the test set by "
+	"The figures: training, the loss by step; loss, that of the evaluations by epoch; accuracy, of the evaluations "
+	"by "
 	"epoch; bytes, the accuracy against the megabytes that crossed the link in training. `all` is the four of "
 	"them.",
 	"RUN may also be a .json file that `splitc eval --json` wrote. Its figures are confusion, which classes the "
@@ -62,8 +63,8 @@ static double test_acc(const struct sl_run_epoch *e)
 
 static const struct figure figures[] = {
 	{"training", "Training loss", "step", "loss", "top right", NULL, NULL},
-	{"loss", "Loss on the test set", "epoch", "loss", "top right", at_epoch, test_loss},
-	{"accuracy", "Accuracy on the test set", "epoch", "accuracy (%)", "bottom right", at_epoch, test_acc},
+	{"loss", "Loss", "epoch", "loss", "top right", at_epoch, test_loss},
+	{"accuracy", "Accuracy", "epoch", "accuracy (%)", "bottom right", at_epoch, test_acc},
 	{"bytes", "Accuracy by traffic", "MB on the link, both directions", "accuracy (%)", "bottom right", at_bytes,
 	 test_acc},
 };
@@ -114,8 +115,18 @@ static void write_run(FILE *file, const struct figure *f, const struct sl_run_lo
 	fputs("\n\n", file);
 }
 
+/* The part that all runs evaluate; NULL: they evaluate different ones, or their logs do not say. */
+static const char *part_of(const struct plot *p)
+{
+	for (int i = 1; i < p->n; i++)
+		if (strcmp(p->run[i].part, p->run[0].part) != 0)
+			return NULL;
+	return p->n && p->run[0].part[0] ? p->run[0].part : NULL;
+}
+
 static void write_figure(FILE *file, const struct figure *f, const struct plot *p)
 {
+	const char *part = part_of(p);
 	struct span s = {0};
 	bool wide;
 
@@ -123,8 +134,12 @@ static void write_figure(FILE *file, const struct figure *f, const struct plot *
 	for (int i = 0; i < p->n; i++)
 		write_run(file, f, &p->run[i], &s);
 	fprintf(file, "EOD\nset xtics %s\n", f->at == at_epoch && s.most <= 20 ? "1" : "auto"); /* one for each epoch */
-	fprintf(file, "set title '%s'\nset xlabel '%s'\nset ylabel '%s'\nset key %s noenhanced%s\n", f->title, f->x,
-		f->y, f->key, p->n > MOST_INSIDE ? " outside font ',8'" : "");
+	fprintf(file, "set title '%s%s%s'\nset xlabel '%s'\nset ylabel '%s'\nset key %s noenhanced%s\n", f->title,
+		f->at ? ", " : "",
+		!f->at ? ""
+		: part ? part
+		       : "evaluation",
+		f->x, f->y, f->key, p->n > MOST_INSIDE ? " outside font ',8'" : "");
 	wide = sl_gnuplot_range(file, 'x', s.low[0], s.high[0]);
 	fprintf(file, "%sset logscale x\n", f->at == at_bytes && wide ? "" : "un");
 	sl_gnuplot_range(file, 'y', s.low[1], s.high[1]);
@@ -229,8 +244,8 @@ static void print_percent(double x)
 static void print_table(const struct plot *p)
 {
 	if (p->n)
-		printf("%-24s %7s %9s %9s %9s %11s\n", "run", "epochs", "steps", "test acc%", "best acc%",
-		       "training MB");
+		printf("%-24s %7s %9s %9s %9s %11s  %s\n", "run", "epochs", "steps", "acc%", "best acc%", "training MB",
+		       "part");
 	for (int i = 0; i < p->n; i++) {
 		const struct sl_run_log *r = &p->run[i];
 
@@ -238,7 +253,7 @@ static void print_table(const struct plot *p)
 		printf(" %7d %9" PRIu64, r->n_epoch, r->steps);
 		print_percent(last_acc(r));
 		print_percent(r->best_acc);
-		printf(" %11.2f\n", r->bytes / 1e6);
+		printf(" %11.2f  %s\n", r->bytes / 1e6, r->part[0] ? r->part : "-");
 	}
 	printf("%s%s is written\n", p->n ? "\n" : "", p->out);
 }
@@ -250,10 +265,11 @@ static void print_json(const struct plot *p)
 	for (int i = 0; i < p->n; i++) {
 		const struct sl_run_log *r = &p->run[i];
 
-		json_array_append_new(runs, json_pack("{s:s, s:i, s:I, s:o, s:o, s:I}", "name", r->name, "epochs",
-						      r->n_epoch, "steps", (json_int_t)r->steps, "test_acc",
-						      sl_json_real(last_acc(r)), "best_test_acc",
-						      sl_json_real(r->best_acc), "wire_bytes", (json_int_t)r->bytes));
+		json_array_append_new(
+			runs, json_pack("{s:s, s:i, s:I, s:o, s:o, s:I, s:o}", "name", r->name, "epochs", r->n_epoch,
+					"steps", (json_int_t)r->steps, "test_acc", sl_json_real(last_acc(r)),
+					"best_test_acc", sl_json_real(r->best_acc), "wire_bytes", (json_int_t)r->bytes,
+					"evaluated_part", r->part[0] ? json_string(r->part) : json_null()));
 	}
 	json_object_set_new(root, "runs", runs);
 	sl_command_print_json(root, 0);

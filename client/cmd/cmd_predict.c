@@ -25,11 +25,12 @@ static const char *const usage[] = {
 	"and sample where they are known. --csv and --json print the probabilities of all classes.",
 	"FILEs are samples without labels. They are pictures, or folders or tar files of pictures; CSV files of a "
 	"table; or csv, tsv or jsonl files of texts. Any other file has a text on each line. The file - is standard "
-	"input. The training data need not be there. Without FILE the command predicts the config's test set, and "
+	"input. The training data need not be there. Without FILE the command predicts the config's test or validation "
+	"part, and "
 	"lines have the labels, too.",
 	"The config's server computes the middle, with the config's codecs. With --local this process computes the "
 	"complete model. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE, "
-	"for example one that `splitc export` wrote. On the test set the share of samples whose predicted class is "
+	"for example one that `splitc export` wrote. On that part the share of samples whose predicted class is "
 	"the label equals the accuracy that `splitc eval` prints.",
 	"With --stream it reads lines from standard input, and answers each with a line of JSON as soon as it comes. A "
 	"line "
@@ -175,6 +176,7 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 {
 	const int64_t all = setup->set[SL_SPLIT_TEST].count;
 	const uint64_t read = p->rows - p->unread;
+	const char *part = sl_setup_part(setup, SL_SPLIT_TEST);
 
 	if (p->fail.code)
 		return sl_fail_set(fail, p->fail.code, "%s", p->fail.text);
@@ -187,11 +189,11 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 	if (p->spec.unlabelled || !p->spec.task->met || !(p->spec.task->kind == SL_LEARN_PIXELS ? p->counted : read))
 		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " sample%s", read, sl_plural(read));
 	else if (p->spec.task->kind == SL_LEARN_PIXELS)
-		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " sample%s, accuracy of pixels %.2f %%", read,
+		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " %s sample%s, accuracy of pixels %.2f %%", read, part,
 		       sl_plural(read), 100 * (double)p->correct / (double)p->counted);
 	else
-		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " sample%s, accuracy %.2f %%", read, sl_plural(read),
-		       100 * (double)p->correct / (double)read);
+		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " %s sample%s, accuracy %.2f %%", read, part,
+		       sl_plural(read), 100 * (double)p->correct / (double)read);
 	return SL_OK;
 }
 

@@ -44,7 +44,7 @@ static void say(const struct sl_conf_sweep_row *row, const struct sl_sweep_resul
 		n_text += (size_t)snprintf(metrics + n_text, sizeof metrics - n_text, "%s%s %s", i ? ", " : "",
 					   r->score[i].name, sl_figure_text(r->score[i].value, text));
 	if (r->done && !isnan(r->test_acc)) /* targets that are numbers have no accuracy */
-		at = (size_t)snprintf(line, sizeof line, "accuracy %s, ", sl_share_text(r->test_acc, text));
+		at = (size_t)snprintf(line, sizeof line, "%s accuracy %s, ", r->part, sl_share_text(r->test_acc, text));
 	if (r->done) {
 		snprintf(line + at, sizeof line - at, "loss %s, rate %.4f (%.4f nominal), %s a batch",
 			 sl_figure_text(r->test_loss, text), r->rate_real, r->rate_nominal,

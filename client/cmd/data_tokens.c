@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/wrap.h"
 
-enum { SHOWN_CLASSES = 40, SAMPLES = 5, SAMPLE_BYTES = 400, LENGTHS = 4 };
+enum { SHOWN_CLASSES = 40, SAMPLES = 5, SAMPLE_BYTES = 400, LENGTHS = 4, PARTS = SL_SPLIT_COUNT + 1 };
 
 struct split {
 	int64_t rows, tokens;
@@ -24,7 +25,9 @@ struct split {
 
 struct look {
 	struct sl_setup setup;
-	struct split split[SL_SPLIT_COUNT];
+	struct sl_set test; /* the test part that data.split keeps beside the validation part, if there is one */
+	int parts;          /* of the data: training and the evaluated part, and maybe `test` */
+	struct split split[PARTS];
 	int most;        /* tokens of a row that is padded to the maximum */
 	double batch[3]; /* mean tokens of a training batch: without padding, padded to its longest row, to `most` */
 	double tokens_s; /* tokens read and tokenized per second; 0: the data have no text */
@@ -33,8 +36,23 @@ struct look {
 	char sample[SAMPLES][SAMPLE_BYTES]; /* the first rows of training; "": no text */
 };
 
-static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
 static const char *const length_name[LENGTHS] = {"min", "median", "p90", "max"};
+
+static struct sl_set *set_of(struct look *l, int part)
+{
+	return part < SL_SPLIT_COUNT ? &l->setup.set[part] : &l->test;
+}
+
+static const char *word_of(const struct look *l, int part)
+{
+	return part < SL_SPLIT_COUNT ? sl_setup_part(&l->setup, (enum sl_split)part) : "test";
+}
+
+/* A part's member in JSON. Where only one part is beside training, it is "test" whatever its word. */
+static const char *key_of(const struct look *l, int part)
+{
+	return !part ? "train" : part + 1 < l->parts ? "validation" : "test";
+}
 
 static int by_size(const void *a, const void *b)
 {
@@ -190,7 +208,8 @@ static int64_t limited(int64_t count, int limit)
 /* Opens the data and tokenizes all of them, to measure the time; applies the limits afterwards. */
 static enum sl_err open_data(struct look *l, struct sl_conf_client *conf, struct sl_fail *fail)
 {
-	const int classes = conf->model.classes, limit[] = {conf->data.train_limit, conf->data.test_limit};
+	const int test = conf->data.test_limit, limit[] = {conf->data.train_limit, test, test};
+	const int classes = conf->model.classes;
 	const uint64_t began = sl_now_ns();
 	int64_t tokens = 0;
 	enum sl_err err;
@@ -200,14 +219,19 @@ static enum sl_err open_data(struct look *l, struct sl_conf_client *conf, struct
 	conf->data.train_limit = conf->data.test_limit = 0;
 	conf->data.token_cache = false;
 	err = sl_setup_data(&l->setup, true, fail);
+	l->parts = SL_SPLIT_COUNT;
+	if (!err && sl_setup_has_test_part(&l->setup)) {
+		l->parts = PARTS;
+		err = sl_setup_test_part(&l->setup, &l->test, fail);
+	}
 	if (!err && conf->data.tokenizer[0])
 		l->tokens_s = 1e9 / (double)(sl_now_ns() - began + 1);
-	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++) {
-		struct sl_set *set = &l->setup.set[split];
+	for (int part = 0; part < l->parts && !err; part++) {
+		struct sl_set *set = set_of(l, part);
 
 		for (int64_t i = 0; i < set->count; i++)
 			tokens += set->source->extent(set, i);
-		set->count = limited(set->count, limit[split]);
+		set->count = limited(set->count, limit[part]);
 	}
 	l->tokens_s *= (double)tokens;
 	conf->model.classes = classes;
@@ -237,6 +261,38 @@ static double bytes_of(const struct look *l, int mid, double tokens)
 	return (l->per_token[mid] ? tokens : rows) * (double)l->features[mid] * (double)sizeof(float);
 }
 
+static double least_of(const struct split *s)
+{
+	return s->least;
+}
+
+static double mean_of(const struct split *s)
+{
+	return s->sum / (double)s->rows;
+}
+
+static double most_of(const struct split *s)
+{
+	return s->most;
+}
+
+/* Prints a line of four digits behind the point for each part. */
+static void print_row(const struct look *l, const char *name, double (*of)(const struct split *s))
+{
+	printf("%-32s", name);
+	for (int part = 0; part < l->parts; part++)
+		printf(" %10.4f", of(&l->split[part]));
+	putchar('\n');
+}
+
+static void print_count(const struct look *l, const char *name, size_t offset)
+{
+	printf("%-32s", name);
+	for (int part = 0; part < l->parts; part++)
+		printf(" %10" PRId64, *(const int64_t *)(const void *)((const char *)&l->split[part] + offset));
+	putchar('\n');
+}
+
 static void print_table(const struct look *l)
 {
 	static const char *const cut[2] = {"head_act", "mid_act"};
@@ -245,21 +301,29 @@ static void print_table(const struct look *l)
 	const int names = names_of(set);
 	char name[SL_CLASS_NAME_BYTES];
 
-	printf("%-32s %10s %10s\n", names ? "class" : has_labels(set) ? "numbers" : "", "train", "test");
+	printf("%-32s", names ? "class" : has_labels(set) ? "numbers" : "");
+	for (int part = 0; part < l->parts; part++)
+		printf(" %10s", word_of(l, part));
+	putchar('\n');
 	for (int i = 0; i < names && i < SHOWN_CLASSES; i++) {
 		sl_print_cell(stdout, sl_class_name(set, i, name), 0, 32);
-		printf(" %10" PRId64 " %10" PRId64 "\n", s[0].of_class[i], s[1].of_class[i]);
+		for (int part = 0; part < l->parts; part++)
+			printf(" %10" PRId64, s[part].of_class[i]);
+		putchar('\n');
 	}
 	if (names > SHOWN_CLASSES)
 		printf("and %d more; --json has all\n", names - SHOWN_CLASSES);
-	if (!names && has_labels(set))
-		printf("%-32s %10.4f %10.4f\n%-32s %10.4f %10.4f\n%-32s %10.4f %10.4f\n", "min", s[0].least, s[1].least,
-		       "mean", s[0].sum / (double)s[0].rows, s[1].sum / (double)s[1].rows, "max", s[0].most, s[1].most);
-	printf("%-32s %10" PRId64 " %10" PRId64 "\n", "rows", s[0].rows, s[1].rows);
-	printf("%-32s %10" PRId64 " %10" PRId64 "\n", "tokens", s[0].tokens, s[1].tokens);
-	for (int i = 0; i < LENGTHS; i++)
-		printf("tokens of a row, %-15s %10" PRId64 " %10" PRId64 "\n", length_name[i], s[0].length[i],
-		       s[1].length[i]);
+	if (!names && has_labels(set)) {
+		print_row(l, "min", least_of);
+		print_row(l, "mean", mean_of);
+		print_row(l, "max", most_of);
+	}
+	print_count(l, "rows", offsetof(struct split, rows));
+	print_count(l, "tokens", offsetof(struct split, tokens));
+	for (size_t i = 0; i < LENGTHS; i++) {
+		snprintf(name, sizeof name, "tokens of a row, %s", length_name[i]);
+		print_count(l, name, offsetof(struct split, length) + i * sizeof s->length[0]);
+	}
 	printf("\nbatch       %.0f tokens; padded to its longest row %.0f, to %d tokens a row %.0f\n", l->batch[0],
 	       l->batch[1], l->most, l->batch[2]);
 	for (int mid = 0; mid < 2 && l->features[mid]; mid++)
@@ -286,17 +350,21 @@ static json_t *split_json(const struct split *s)
 static void print_json(const struct look *l)
 {
 	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
-	json_t *root = json_pack("{s:i, s:s}", "schema", 1, "kind", set->source->name), *classes = json_array();
-	json_t *samples = json_array();
+	json_t *root = json_pack("{s:i, s:s, s:s}", "schema", 2, "kind", set->source->name, "evaluated_part",
+				 word_of(l, SL_SPLIT_TEST));
+	json_t *samples = json_array(), *classes = json_array();
 	char name[SL_CLASS_NAME_BYTES];
 
-	for (int i = 0; i < names_of(set); i++)
-		json_array_append_new(classes, json_pack("{s:s, s:I, s:I}", "name", sl_class_name(set, i, name),
-							 "train", (json_int_t)l->split[0].of_class[i], "test",
-							 (json_int_t)l->split[1].of_class[i]));
+	for (int i = 0; i < names_of(set); i++) {
+		json_t *one = json_pack("{s:s}", "name", sl_class_name(set, i, name));
+
+		for (int part = 0; part < l->parts; part++)
+			json_object_set_new(one, key_of(l, part), json_integer((json_int_t)l->split[part].of_class[i]));
+		json_array_append_new(classes, one);
+	}
 	json_object_set_new(root, "classes", classes);
-	for (int split = 0; split < SL_SPLIT_COUNT; split++)
-		json_object_set_new(root, split_name[split], split_json(&l->split[split]));
+	for (int part = 0; part < l->parts; part++)
+		json_object_set_new(root, key_of(l, part), split_json(&l->split[part]));
 	json_object_set_new(root, "batch",
 			    json_pack("{s:f, s:f, s:f}", "tokens", l->batch[0], "padded_longest", l->batch[1],
 				      "padded_max", l->batch[2]));
@@ -319,8 +387,8 @@ enum sl_err sl_data_tokens(struct sl_conf_client *conf, bool json, struct sl_fai
 	conf->insert.head[0] = conf->insert.tail[0] = '\0'; /* it also counts what crosses without inserts */
 	l.most = conf->data.max_length ? conf->data.max_length : conf->model.tokens;
 	err = open_data(&l, conf, fail);
-	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
-		err = count_rows(&l.split[split], &l.setup.set[split], fail);
+	for (int part = 0; part < l.parts && !err; part++)
+		err = count_rows(&l.split[part], set_of(&l, part), fail);
 	if (!err)
 		err = count_batches(&l, fail);
 	if (!err)
@@ -330,8 +398,9 @@ enum sl_err sl_data_tokens(struct sl_conf_client *conf, bool json, struct sl_fai
 		take_features(&l, conf);
 		(json ? print_json : print_table)(&l);
 	}
-	for (int split = 0; split < SL_SPLIT_COUNT; split++)
-		free(l.split[split].of_class);
+	for (int part = 0; part < PARTS; part++)
+		free(l.split[part].of_class);
+	sl_set_close(&l.test);
 	sl_setup_close(&l.setup);
 	return err;
 }

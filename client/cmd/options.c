@@ -424,7 +424,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct s
 		printf(", %" PRIu64 " step%s on %" PRId64 " sample%s", steps, sl_plural(steps), samples[SL_SPLIT_TRAIN],
 		       sl_plural(samples[SL_SPLIT_TRAIN]));
 	if (uses & SL_USES_TEST_SET)
-		printf(", %" PRId64 " sample%s to test with", samples[SL_SPLIT_TEST],
+		printf(", %" PRId64 " sample%s to evaluate with", samples[SL_SPLIT_TEST],
 		       sl_plural(samples[SL_SPLIT_TEST]));
 	putchar('\n');
 	if (counts && !o->local)

@@ -82,6 +82,8 @@ static enum sl_err take_epoch(struct reader *r, const json_t *row)
 
 	if (!sl_grow(&log->epoch, &r->room, (size_t)log->n_epoch + 1, sizeof *log->epoch))
 		return sl_fail_set(r->fail, SL_ERR_NOMEM, "%s: no memory for its epochs", r->path);
+	if (json_is_string(json_object_get(row, "evaluated_part")))
+		snprintf(log->part, sizeof log->part, "%s", json_string_value(json_object_get(row, "evaluated_part")));
 	log->bytes += count(row, "wire_tx_bytes") + count(row, "wire_rx_bytes");
 	log->epoch[log->n_epoch] = (struct sl_run_epoch){
 		.number = sl_json_number(row, "epoch"),

@@ -28,6 +28,7 @@ struct sl_run_log {
 	struct sl_run_epoch *epoch;
 	int n_epoch;
 	uint64_t steps;
+	char part[16];          /* that is evaluated, "validation" or "test"; "": the log does not say */
 	double bytes, best_acc; /* best_acc NAN: no evaluation */
 };
 

@@ -29,6 +29,7 @@ struct sl_sweep_result {
 	char codec[4][SL_CONF_CODEC_TEXT];
 	SL_SWEEP_FIGURES(SL_SWEEP_FIELD)
 	double wire_tx_bytes, wire_rx_bytes;
+	char part[16]; /* that is evaluated, "validation" or "test" */
 	/* columns test_NAME behind the others */
 	struct {
 		char name[24]; /* "": there is none */

@@ -43,6 +43,7 @@ static int write_rate_accuracy(FILE *file, const struct sl_conf_sweep_row *row, 
 			       int n)
 {
 	double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
+	const char *part = "";
 	int points = 0;
 
 	begin(file, "rate_accuracy", "Accuracy by compress rate");
@@ -55,14 +56,15 @@ static int write_rate_accuracy(FILE *file, const struct sl_conf_sweep_row *row, 
 		high[0] = fmax(high[0], result[i].rate_real);
 		low[1] = fmin(low[1], 100 * result[i].test_acc);
 		high[1] = fmax(high[1], 100 * result[i].test_acc);
+		part = result[i].part;
 		points++;
 	}
 	fputs("EOD\n", file);
 	sl_gnuplot_range(file, 'y', low[1], high[1]);
 	if (sl_gnuplot_range(file, 'x', low[0], high[0]))
 		fputs("set autoscale xfix\n", file); /* the axis is not extended to the next power of ten */
+	fprintf(file, "set ylabel '%s accuracy (%%)'\n", part);
 	fputs("set xlabel 'bytes sent / bytes as fp32'\n"
-	      "set ylabel 'test accuracy (%)'\n"
 	      "set logscale x\n"
 	      "set offsets graph 0.05, graph 0.15, graph 0.08, graph 0.08\n"
 	      "plot $rows using 1:2 with points pt 7 ps 1.2 notitle, \\\n"

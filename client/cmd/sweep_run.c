@@ -55,6 +55,7 @@ static void read_summary(struct sl_sweep_result *r, const json_t *root)
 	r->peak_server_mb_s = positive(r->peak_server_mb_s);
 	if (isnan(r->peak_client_mb_s))
 		r->avg_mb_s = (double)NAN;
+	snprintf(r->part, sizeof r->part, "%s", json_string_value(json_object_get(root, "evaluated_part")) ?: "");
 	r->wire_tx_bytes = sl_json_number(root, "wire_tx_bytes");
 	r->wire_rx_bytes = sl_json_number(root, "wire_rx_bytes");
 	read_scores(r, json_object_get(root, "test_metrics"));

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "client/data/parts.h"
 #include "client/data/sources.h"
@@ -36,6 +37,29 @@ static enum sl_err spec_check(const struct sl_source **out, const struct sl_set_
 	return SL_OK;
 }
 
+const char *sl_set_part_of(const char *path)
+{
+	static const char *const part[][2] = {{"val", "validation"}, {"dev", "validation"}, {"test", "test"}};
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+	for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+		if (strncasecmp(name, part[i][0], strlen(part[i][0])) == 0)
+			return part[i][1];
+	return NULL;
+}
+
+/* The part of an evaluation whose folder or table is found by its usual name. */
+static const char *usual_part(const struct sl_set_spec *spec)
+{
+	const bool table = strcmp(spec->source, "csv") == 0 || (spec->task && spec->task->each);
+	char path[PATH_MAX];
+
+	return !spec->files && !spec->given && spec->split == SL_SPLIT_TEST &&
+			       sl_set_usual(path, spec->dir ? spec->dir : ".", spec->split, table ? ".csv" : "")
+		       ? sl_set_part_of(path)
+		       : NULL;
+}
+
 enum sl_err sl_set_open(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	const struct sl_source *source;
@@ -49,6 +73,8 @@ enum sl_err sl_set_open(struct sl_set *out, const struct sl_set_spec *spec, stru
 		err = source->open(source, &set, &whole, fail);
 	if (err)
 		return err;
+	if (!set.part)
+		set.part = usual_part(spec);
 	if (spec->aligned && !spec->given && !spec->id[0]) /* a table has done so, since means are of its rows */
 		err = sl_subset_aligned(&set, spec->aligned, spec->split, fail);
 	if (!err && spec->parts && !spec->given)

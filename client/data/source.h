@@ -128,6 +128,7 @@ struct sl_set {
 	bool next;               /* causal language model: a target is the index of the row's first token with a loss */
 	int32_t pad;             /* the token that rows are padded with */
 	struct sl_mask_ids mask; /* texts: the mask token, and the special tokens, which are not masked */
+	const char *part;        /* of an evaluation's usual files: their part, as sl_set_part_of says; NULL: unknown */
 	const char *const *metrics; /* metrics of these data, beside those of every evaluation; NULL: none */
 	struct sl_field_type field[SL_FIELD_COUNT];
 };
@@ -225,6 +226,9 @@ enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, str
 /* Finds a split's usual folder in `dir` or, with `end` (".csv"), its file: train or training; val, valid,
  * validation, dev, test or testing; also as "Test" or "TEST". false: none is there, or the path is too long. */
 bool sl_set_usual(char out[PATH_MAX], const char *dir, enum sl_split split, const char *end);
+/* The part that the evaluation's files or folder are, by their usual name: "validation" or "test"; NULL: it is another
+ * name. */
+const char *sl_set_part_of(const char *path);
 /* Whether a label is one of several classes, and not a number. */
 static inline bool sl_set_has_classes(const struct sl_set *set)
 {

@@ -393,6 +393,7 @@ static void describe(struct sl_set *out, const struct sl_source *self, struct te
 		.tokenizer = sl_tokenizer_hash(tokenizer),
 		.next = spec->next.on,
 		.pad = sl_tokenizer_pad(tokenizer) < 0 ? 0 : sl_tokenizer_pad(tokenizer),
+		.part = t->path[0] ? sl_set_part_of(t->path[0]) : NULL,
 		.metrics = t->target ? NULL : sl_glue_metrics(task, !of->met),
 		.mask = {.mask = sl_tokenizer_mask(tokenizer)},
 		.field = {{"tokens", SL_I32, 1, {0}}, {of->target, of->dtype, 0, {0}}},

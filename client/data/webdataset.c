@@ -413,6 +413,7 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 {
 	struct shards *s = calloc(1, sizeof *s);
 	struct sl_names found = {0};
+	const char *part = NULL;
 	enum sl_err err = s ? find_shards(&found, spec, fail) : no_memory(fail);
 
 	if (s)
@@ -425,6 +426,8 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		err = sl_fail_set(fail, SL_ERR_DATA,
 				  "%s: all samples have label 0; a classifier needs two classes or more",
 				  sl_name(&found, 0));
+	if (!err && found.n && spec->split == SL_SPLIT_TEST)
+		part = sl_set_part_of(sl_name(&found, 0));
 	sl_names_close(&found);
 	if (err) {
 		shards_close(s);
@@ -445,6 +448,7 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		.data = s,
 		.count = s->key.n,
 		.classes = s->classes,
+		.part = part,
 		.field = {{"image", SL_U8, 3, {0, 0, spec->picture.channels == 1 ? 1 : SL_PICTURE_CHANNELS}},
 			  {"label", SL_I32, 0, {0}}},
 	};

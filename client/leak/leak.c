@@ -493,8 +493,9 @@ enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl
 	err = sl_crossing_collect(setup, victims, aux_rows, &l->victim, &aux, vocab && l->classes ? &l->text : NULL,
 				  fail);
 	if (!err && (l->victim.n < 8))
-		err = sl_fail_set(fail, SL_ERR_CONFIG, "the test set has %lld %s, and leak needs %s or more",
-				  (long long)set->count, vocab ? "texts" : "samples", vocab ? "100" : "40");
+		err = sl_fail_set(fail, SL_ERR_CONFIG, "the %s part has %lld %s, and leak needs %s or more",
+				  sl_setup_part(sl_setup_input(setup), SL_SPLIT_TEST), (long long)set->count,
+				  vocab ? "texts" : "samples", vocab ? "100" : "40");
 	l->aux = aux.n;
 	if (!err && l->kind == SL_CROSSING_PICTURES && mean_picture(l, &aux))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the mean picture");

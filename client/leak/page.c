@@ -99,13 +99,13 @@ static void measured(FILE *f, const struct sl_leak *l, const struct sl_setup *s,
 		snprintf(weights, sizeof weights, "after %" PRId64 " step%s of training", s->trained,
 			 sl_plural(s->trained));
 	fact(f, "Weights", "%s; fingerprint %s (XXH3-128)", weights, l->weights);
-	fact(f, "Data", "%" PRId64 " %ss of the test set were attacked; fingerprint %s (XXH3-128)", l->victim.n, each,
-	     l->samples);
+	fact(f, "Data", "%" PRId64 " %ss of the %s part were attacked; fingerprint %s (XXH3-128)", l->victim.n, each,
+	     sl_setup_part(sl_setup_input(s), SL_SPLIT_TEST), l->samples);
 	if (l->text.n)
 		fact(f, "Texts",
 		     "the labels of %" PRId64 " texts were attacked; where each token has a row, by their mean",
 		     l->text.n);
-	fact(f, "Attacker's data", "%" PRId64 " other %ss of the test set, with which decoders were trained", l->aux,
+	fact(f, "Attacker's data", "%" PRId64 " other %ss of that part, with which decoders were trained", l->aux,
 	     each);
 	for (int i = 0; i < SL_ATTACKERS; i++) {
 		snprintf(name, sizeof name, "Attacker <em>%s</em>", sl_attackers[i]);
@@ -189,7 +189,7 @@ static void pictures(FILE *f, const uint8_t *sheet, size_t bytes)
 {
 	fputs("<h2>Pictures</h2>\n<p>Each pair is an original and what <em>informed</em> made of what crossed: the "
 	      "best,\n"
-	      "median and worst ones. They are pictures of your test set: hand this page only to people who may see\n"
+	      "median and worst ones. They are pictures of your data: hand this page only to people who may see\n"
 	      "them.</p>\n<p><img alt=\"originals and reconstructions\" src=\"data:image/png;base64,",
 	      f);
 	put_base64(f, sheet, bytes);

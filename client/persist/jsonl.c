@@ -168,14 +168,15 @@ enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *e)
 {
 	if (!log)
 		return SL_OK;
-	return put(log, json_pack("{ss so so so so so so so so so so so so so so}", "type", "epoch", "epoch",
-				  integer(e->epoch), "steps", integer(e->steps), "train_loss",
-				  sl_json_real(e->train_loss), "train_acc", sl_json_real(e->train_acc), "test_loss",
-				  sl_json_real(e->test_loss), "test_acc", sl_json_real(e->test_acc), "lr",
-				  sl_json_real(e->lr), "wire_tx_bytes", integer(e->wire_tx_bytes), "wire_rx_bytes",
-				  integer(e->wire_rx_bytes), "t_train_s", sl_json_real(e->t_train_s), "t_eval_s",
-				  sl_json_real(e->t_eval_s), "samples_per_s", sl_json_real(e->samples_per_s),
-				  "test_metrics", scores(e->score), "dcor_squared", sl_json_real(e->dcor_squared)));
+	return put(log,
+		   json_pack("{ss so so so so so so so so so so so so so so ss?}", "type", "epoch", "epoch",
+			     integer(e->epoch), "steps", integer(e->steps), "train_loss", sl_json_real(e->train_loss),
+			     "train_acc", sl_json_real(e->train_acc), "test_loss", sl_json_real(e->test_loss),
+			     "test_acc", sl_json_real(e->test_acc), "lr", sl_json_real(e->lr), "wire_tx_bytes",
+			     integer(e->wire_tx_bytes), "wire_rx_bytes", integer(e->wire_rx_bytes), "t_train_s",
+			     sl_json_real(e->t_train_s), "t_eval_s", sl_json_real(e->t_eval_s), "samples_per_s",
+			     sl_json_real(e->samples_per_s), "test_metrics", scores(e->score), "dcor_squared",
+			     sl_json_real(e->dcor_squared), "evaluated_part", e->evaluated_part));
 }
 
 enum sl_err sl_jsonl_audit(struct sl_jsonl *log, const struct sl_jsonl_audit *a)
@@ -243,7 +244,7 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 		return SL_OK;
 	line = json_pack(
 		"{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so so so so "
-		"so ss? ss? so so so so so}",
+		"so ss? ss? so so so so so ss?}",
 		"type", "summary", "outcome", s->outcome, "epochs", integer(s->epochs), "steps", integer(s->steps),
 		"skipped", integer(s->skipped), "samples", integer(s->samples), "test_loss", sl_json_real(s->test_loss),
 		"test_acc", sl_json_real(s->test_acc), "best_test_acc", sl_json_real(s->best_test_acc), "best_step",
@@ -260,7 +261,7 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 		"rx_mb_s", sl_json_real(s->rx_mb_s), "test_undefined", s->undefined, "best_metric", s->best_metric,
 		"still_steps", integer(s->still), "servers_word", sl_jsonl_words(s), "label_rounding",
 		sl_jsonl_rounding(s->rounding, s->numbers), "warned", integer(sl_log_warned()), "warnings",
-		sl_jsonl_warnings());
+		sl_jsonl_warnings(), "evaluated_part", s->evaluated_part);
 	json_object_set_new(line, "group", s->group ? json_loads(s->group, 0, NULL) : json_null());
 	return put(log, line);
 }

@@ -36,6 +36,7 @@ struct sl_jsonl_epoch {
 	double dcor_squared; /* squared distance correlation of the evaluation's inputs and head_act */
 	uint64_t wire_tx_bytes, wire_rx_bytes; /* of the epoch's training */
 	double t_train_s, t_eval_s, samples_per_s;
+	const char *evaluated_part;                   /* "validation", "test"; NULL: none */
 	struct sl_jsonl_score score[SL_JSONL_SCORES]; /* of the evaluation */
 };
 
@@ -74,6 +75,7 @@ struct sl_jsonl_summary {
 	const char *group; /* the record of a group's steps, as JSON; NULL: none */
 	const char *word[SL_JSONL_WORDS]; /* what nothing checks: the server's word; NULL: no more */
 	struct sl_jsonl_direction direction[SL_JSONL_DIRECTIONS]; /* name NULL: left out */
+	const char *evaluated_part;                               /* "validation", "test" */
 	const char *outcome;                                      /* "finished", "interrupted", "server lost" … */
 	const char *undefined;   /* why figures of the last evaluation are undefined; NULL: none is */
 	const char *best_metric; /* by which weights are kept; NULL: they are not */

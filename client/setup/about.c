@@ -244,6 +244,7 @@ enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 	sl_about_fingerprints(about, s);
 	if (!sl_about_warn_of_same(about, about))
 		sl_setup_warn_of_rows(s);
+	json_object_set_new(about, "evaluated_part", json_string(sl_setup_part(s, SL_SPLIT_TEST)));
 	sl_about_network(about, s);
 	free(s->about);
 	free(s->kept);
@@ -382,10 +383,11 @@ static enum sl_err same_split(const struct sl_setup *s, const json_t *then, stru
 	enum sl_err err = SL_OK;
 
 	if (then && !json_equal(was ? was : json_null(), is))
-		err = sl_fail_set(fail, SL_ERR_MISMATCH,
-				  "data.split is not that of the run in '%.150s', which is %.200s: its test samples "
-				  "could be in training now; put it back, or begin a new run with --fresh",
-				  s->conf->log.dir, text ? text : "none");
+		err = sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"data.split is not that of the run in '%.150s', which is %.200s: its evaluated samples "
+			"could be in training now; put it back, or begin a new run with --fresh",
+			s->conf->log.dir, text ? text : "none");
 	free(text);
 	json_decref(is);
 	return err;
@@ -499,7 +501,7 @@ enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
 				fail, SL_ERR_MISMATCH,
 				"the %s data of %.150s are not those that the run in '%.150s' began with: %lld samples "
 				"then, %lld now, or other contents; put them back, or begin a new run with --fresh",
-				split == SL_SPLIT_TRAIN ? "training" : "test", s->conf->data.dir, s->conf->log.dir,
+				sl_setup_part(s, (enum sl_split)split), s->conf->data.dir, s->conf->log.dir,
 				(long long)json_integer_value(json_object_get(a, "samples")),
 				(long long)json_integer_value(json_object_get(b, "samples")));
 	}

@@ -171,6 +171,17 @@ enum sl_err sl_setup_names(struct sl_setup *s, enum sl_split split, struct sl_na
 			   struct sl_fail *fail) SL_MUST_CHECK;
 /* Opens a split's data, unless they are open already. */
 enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
+/* setup_parts.c: the word for a part, in all that is printed: "training", "validation" or "test". It follows from
+ * data.split, or from the usual name of the files, which are open. */
+const char *sl_setup_part(const struct sl_setup *s, enum sl_split split);
+/* Chooses the part of data.split that a split reads; false: there is no data.split. */
+bool sl_setup_choose_part(const struct sl_setup *s, enum sl_split split, struct sl_parts *out);
+/* Whether data.split has a test part beside the validation part that training evaluates. */
+bool sl_setup_has_test_part(const struct sl_setup *s);
+/* Opens that test part, once training's data are open. The caller closes *out. */
+enum sl_err sl_setup_test_part(const struct sl_setup *s, struct sl_set *out, struct sl_fail *fail) SL_MUST_CHECK;
+/* Logs how many samples of an open split data.split gives to its part. */
+void sl_setup_note_part(const struct sl_setup *s, enum sl_split split);
 /* Marks frozen weights that the file has in 16 bits: they stay in 16 bits, and the plan has to know. */
 void sl_setup_choose_held(const struct sl_setup *s, struct sl_parts *parts);
 /* class_weights.c: warns of classes and labels that no sample of an open set has. DATA: training has one class alone,

@@ -42,29 +42,6 @@ static void point_to(const char **out, const struct sl_conf_list *list)
 		out[i] = list->item[i];
 }
 
-/* Chooses a part of data.split. An evaluation without training reads the test part, or else the validation part. */
-static void choose_part(const struct sl_setup *s, enum sl_split split, struct names *name, struct sl_set_spec *spec)
-{
-	const struct sl_conf_client *c = s->conf;
-	const bool tests = s->reads == SL_READS_TEST && c->data.split.test > 0;
-
-	if (!sl_conf_splits(c))
-		return;
-	name->parts = (struct sl_parts){
-		.share = {c->data.split.train, c->data.split.val, c->data.split.test},
-		.folds = c->data.split.folds,
-		.fold = c->data.split.fold,
-		.seed = (uint64_t)c->data.split.seed,
-		.by = c->data.split.by,
-		.by_place = sl_agreed_is_vertical(&c->agreed) || c->data.also.n || c->also,
-		.own = split == SL_SPLIT_TRAIN                                    ? SL_PARTS_TRAIN
-		       : tests || !(c->data.split.folds || c->data.split.val > 0) ? SL_PARTS_TEST
-										  : SL_PARTS_VAL,
-	};
-	spec->split = SL_SPLIT_TRAIN;
-	spec->parts = &name->parts;
-}
-
 static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split split, struct names *name)
 {
 	const struct sl_conf_client *c = s->conf;
@@ -104,7 +81,10 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 			 .pack = (enum sl_token_pack)c->data.pack},
 	};
 
-	choose_part(s, split, name, &spec);
+	if (sl_setup_choose_part(s, split, &name->parts)) {
+		spec.split = SL_SPLIT_TRAIN;
+		spec.parts = &name->parts;
+	}
 	point_to(name->file, files);
 	point_to(name->train, &c->data.train_files);
 	point_to(name->ignore, &c->data.ignore);
@@ -204,8 +184,6 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 						   : "take the tokenizer that belongs to it");
 	return SL_OK;
 }
-
-static const char *const part_name[SL_PARTS_COUNT] = {"training", "validation", "test"};
 
 /* Texts of a causal language model end with a token that its folder names, also where `splitc data` has no network. */
 static enum sl_err find_end(struct sl_setup *s, struct sl_fail *fail)
@@ -407,13 +385,30 @@ enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fa
 		err = check_names(s->conf, &s->set[split], fail);
 	if (!err && split == SL_SPLIT_TRAIN && !s->conf->also)
 		note_few_classes(s->conf, &s->set[split]);
-	if (!err && spec.parts && !spec.given && !s->conf->also)
-		sl_log(SL_LOG_INFO, "data-split", "%lld samples are for %s%s%s", (long long)s->set[split].count,
-		       part_name[name.parts.own], name.parts.by[0] ? ", divided by " : "", name.parts.by);
+	if (!err)
+		sl_setup_note_part(s, split);
 	if (!err)
 		note_left_out(&spec);
 	for (int k = 0; k < s->n_features && s->further && !err; k++)
 		err = sl_setup_split(&s->further[k], split, fail);
+	return err;
+}
+
+enum sl_err sl_setup_test_part(const struct sl_setup *s, struct sl_set *out, struct sl_fail *fail)
+{
+	struct sl_setup own = *s;
+	struct names name;
+	struct sl_set_spec spec;
+	enum sl_err err;
+
+	own.reads = SL_READS_TEST;
+	own.recalled = NULL;
+	err = sl_about_recall(&own, fail);
+	if (err)
+		return err;
+	spec = data_spec(&own, SL_SPLIT_TEST, &name);
+	err = sl_set_open(out, &spec, fail);
+	sl_about_forget(&own);
 	return err;
 }
 

@@ -134,6 +134,7 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.samples = t->samples,
 		.test_loss = t->test_loss,
 		.test_acc = t->test_acc,
+		.evaluated_part = t->part,
 		.best_test_acc = t->best_test_acc,
 		.best_step = t->best_step,
 		.t_total_s = t->total_s,
@@ -245,11 +246,11 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 	if (t->weights && t->weights_step < INT64_MAX)
 		printf(", after step %" PRId64, t->weights_step);
 	if (t->has_accuracy)
-		printf("\ntest accuracy %s", sl_share_text(s->test_acc, figure));
+		printf("\n%s accuracy %s", t->part, sl_share_text(s->test_acc, figure));
 	else if (t->blind)
-		printf("\nthe member with labels has the test loss");
+		printf("\nthe member with labels has the %s loss", t->part);
 	else
-		printf("\ntest loss %s", sl_figure_text(s->test_loss, figure));
+		printf("\n%s loss %s", t->part, sl_figure_text(s->test_loss, figure));
 	if (t->test_samples) /* else another process of the run evaluated */
 		printf(" of %s%" PRIu64 " sample%s", t->task->of, t->test_samples,
 		       sl_plural((long long)t->test_samples));
@@ -263,7 +264,7 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 		       s->steps);
 	putchar('\n');
 	for (int i = 0; i < SL_SCORES_MOST && t->score[i].metric; i++)
-		printf("%s%s", i ? ", " : "test ", sl_summary_score_text(&t->score[i], text));
+		printf("%s%s%s", i ? ", " : t->part, i ? "" : " ", sl_summary_score_text(&t->score[i], text));
 	if (t->score[0].metric)
 		putchar('\n');
 	if (s->undefined)
@@ -389,6 +390,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	json_object_set_new(root, "still_steps", json_integer((json_int_t)s->still));
 	json_object_set_new(root, "warned", json_integer((json_int_t)sl_log_warned()));
 	json_object_set_new(root, "warnings", sl_jsonl_warnings());
+	json_object_set_new(root, "evaluated_part", json_string(s->evaluated_part));
 	json_object_set_new(root, "test_loss", sl_json_real(s->test_loss));
 	json_object_set_new(root, "test_acc", sl_json_real(s->test_acc));
 	json_object_set_new(root, "best_test_acc", sl_json_real(s->best_test_acc));

@@ -17,6 +17,7 @@ struct sl_training_stop {
 
 struct sl_training_totals {
 	const char *mode; /* "local", "remote" */
+	const char *part; /* of the data, that is evaluated (sl_setup_part) */
 	const struct sl_learn_task *task;
 	uint64_t epochs, steps, skipped, samples, train_samples, eval_samples;
 	uint64_t own_steps;                                 /* of the steps, those that are this member's own */

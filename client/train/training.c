@@ -92,6 +92,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->eval_only = eval_only;
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
+	r->totals.part = sl_setup_part(setup, SL_SPLIT_TEST);
 	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = r->totals.kept = NAN;
 	r->totals.dcor_squared = NAN;
 	r->totals.stop.best = NAN;
@@ -281,6 +282,7 @@ static void log_epoch(struct sl_training *r)
 		.train_acc = accuracy_of(r, t),
 		.test_loss = loss_of(e),
 		.test_acc = accuracy_of(r, e),
+		.evaluated_part = e->rows ? r->totals.part : NULL,
 		.dcor_squared = e->rows ? r->totals.dcor_squared : NAN,
 		.lr = r->step ? sl_run_lr(r, r->step - 1) : NAN,
 		.wire_tx_bytes = t->tx_bytes,
@@ -297,8 +299,8 @@ static void log_epoch(struct sl_training *r)
 
 	snprintf(loss, sizeof loss, "%s", blind ? "the member with labels has the loss" : "no step was done here");
 	if (e->rows && !blind) {
-		n = snprintf(test, sizeof test, "; test loss %s%s", sl_figure_text(line.test_loss, figure),
-			     accuracy_text(r, line.test_acc, text));
+		n = snprintf(test, sizeof test, "; %s loss %s%s", r->totals.part,
+			     sl_figure_text(line.test_loss, figure), accuracy_text(r, line.test_acc, text));
 		take_scores(r, line.test_loss, score);
 		sl_summary_scores(line.score, score);
 		for (int i = 0; i < SL_SCORES_MOST && score[i].metric; i++)
@@ -309,7 +311,7 @@ static void log_epoch(struct sl_training *r)
 	}
 	sl_journal_epoch(&r->journal, &line);
 	if (t->answers)
-		snprintf(loss, sizeof loss, "train loss %s", sl_figure_text(line.train_loss, figure));
+		snprintf(loss, sizeof loss, "training loss %s", sl_figure_text(line.train_loss, figure));
 	sl_log(SL_LOG_INFO, "epoch", "%d of %d: %s%s%s", r->epoch + 1, all_epochs(r), loss,
 	       t->answers ? accuracy_text(r, line.train_acc, text) : "", test);
 }

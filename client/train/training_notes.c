@@ -270,7 +270,8 @@ static void go_back(struct sl_training *r, uint64_t log_bytes, bool last_known)
 
 enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoint *c, struct sl_fail *fail)
 {
-	const char *mode = r->totals.mode, *kept_by = r->totals.kept_by, *stop_by = r->totals.stop.by;
+	const char *mode = r->totals.mode, *part = r->totals.part, *kept_by = r->totals.kept_by,
+		   *stop_by = r->totals.stop.by;
 	char changed[SL_SAME_RUN_TEXT];
 	uint64_t log_bytes = 0;
 	bool border; /* the state is that at the end of the phase before */
@@ -282,6 +283,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	r->train = r->eval = (struct tally){0};
 	sl_scores_begin(r->scores);
 	r->totals = (struct sl_training_totals){.mode = mode,
+						.part = part,
 						.task = r->task,
 						.has_accuracy = r->totals.has_accuracy,
 						.blind = r->totals.blind,

@@ -86,7 +86,7 @@ expect 0 'splits COMMAND' "$SPLITS" --help
 expect 0 'OpenBLAS' "$SPLITC" --version
 
 # configs
-expect 0 'good.yaml: ok, 3 steps on 48 samples, 24 samples to test with' "$SPLITC" train "$tmp/good.yaml" --check-config
+expect 0 'good.yaml: ok, 3 steps on 48 samples, 24 samples to evaluate with' "$SPLITC" train "$tmp/good.yaml" --check-config
 expect 0 'activations ' "$SPLITC" train "$tmp/good.yaml" --check-config # of client and server
 expect 0 'this host ' "$SPLITC" train "$tmp/good.yaml" --check-config
 if [ -z "${SAN:-}" ]; then # sanitizers need more addresses
@@ -183,7 +183,7 @@ weights="$tmp/source/model.safetensors"
 both 66 "--set model.weights: $tmp/nowhere: No such file or directory (a safetensors file with PyTorch's names of mobilenet_v2" model.weights="$tmp/nowhere"
 expect 66 '`splitc train` writes it' "$SPLITC" eval "$tmp/good.yaml" --set log.dir="$tmp/none" --check-config
 expect 66 'log.dir is empty: name the model with --weights' "$SPLITC" eval "$tmp/good.yaml" --set log.dir=
-expect 0 'ok, 24 samples to test with' "$SPLITC" eval "$tmp/good.yaml" --weights "$weights" --check-config
+expect 0 'ok, 24 samples to evaluate with' "$SPLITC" eval "$tmp/good.yaml" --weights "$weights" --check-config
 expect 65 'is [8,3,3,3] in the file' "$SPLITC" export "$tmp/good.yaml" --weights "$weights" --set model.width=0.5 --check-config
 expect 0 ': ok' "$SPLITC" flops "$tmp/good.yaml" --set data.dir="$tmp/nowhere" --check-config # it reads no file
 head -c 9000 "$weights" >"$tmp/short.safetensors"

@@ -61,7 +61,7 @@ client learns "$config" --local "${learn[@]}" || fail "learns: exit status $?"
 jq -s -e '[.[] | select(.type == "epoch")] | (.[0].test_loss > 3) and (.[-1].test_loss < 1.5) and (.[-1].test_acc > 0.5) and
 	((.[-1].test_metrics.perplexity | log) - .[-1].test_loss | fabs < 1e-9)' "$tmp/learns/log.jsonl" >"$tmp/out" ||
 	fail "the loss does not fall: $(grep '"epoch"' "$tmp/learns/log.jsonl" | tail -n 1)"
-grep -q '^test accuracy .* of the next tokens of 24 samples' "$tmp/learns.log" || fail 'the summary does not say what was guessed'
+grep -q '^validation accuracy .* of the next tokens of 24 samples' "$tmp/learns.log" || fail 'the summary does not say what was guessed'
 
 # A run that is killed between two steps reaches the same end.
 set=(--set server="$two" --set train.checkpoint_every=1 --set tail_tokens=loss)
@@ -93,8 +93,8 @@ joined=$(rows --set data.pack=join --set data.max_length=16)
 [ "$(jq .[1] <<<"$joined")" = "$(jq .[1] <<<"$all")" ] || fail "joined rows have $joined, the texts $all"
 [ "$(jq .[0] <<<"$joined")" = $((($(jq .[1] <<<"$all") + 15) / 16)) ] || fail "joined rows are $joined"
 on() { "$SPLITC" eval "$config" --local --set log.dir= --weights "$model" --set data.dir="$tmp/pairs" --set data.columns=prompt,completion "$@" 2>&1; }
-on | grep -q '^test accuracy' || fail "$(on)"
-[ "$(on | grep '^test perp')" != "$(on --set data.loss_on=all | grep '^test perp')" ] || fail 'prompts have a loss'
+on | grep -q '^validation accuracy' || fail "$(on)"
+[ "$(on | grep '^validation perp')" != "$(on --set data.loss_on=all | grep '^validation perp')" ] || fail 'prompts have a loss'
 kept=(--set train.keep_head_bytes=10000000 --set head_end=embed_tokens --set train.freeze='*embed_tokens*' --set train.epochs=2)
 client kept "$config" --local "${kept[@]}" || fail "kept: exit status $?"
 client 'not kept' "$config" --local "${kept[@]}" --set train.keep_head_bytes=0 || fail "not kept: exit status $?"

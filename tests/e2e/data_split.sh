@@ -25,11 +25,22 @@ as_local remote local '' "$tmp/client.yaml" --json
 samples() { sed -n "s/^INFO data-split: \([0-9]*\) samples are for $1, divided by patient\$/\1/p" "$tmp/remote.log"; }
 train=$(samples training) val=$(samples validation)
 [ "$train" -gt 350 ] && [ "$val" -gt 20 ] && [ $((train + val)) -lt 540 ] || fail "$train samples train, $val validate"
+# The part that was evaluated has one name, in each line and file.
+grep -q '"evaluated_part":"validation"' "$tmp/local.log" || fail "train --json: $(cat "$tmp/local.log")"
+grep -qE '^INFO epoch: 3 of 3: training loss .*; validation loss ' "$tmp/remote.log" || fail "$(cat "$tmp/remote.log")"
+[ "$(jq -r 'select(.type != "step") | .evaluated_part' "$tmp/remote/log.jsonl" | sort | uniq -c | tr -s ' ')" = ' 4 validation' ] || fail "log.jsonl: $(grep -v '"step",' "$tmp/remote/log.jsonl")"
+jq -e '.evaluated_part == "validation"' "$tmp/remote/about.json" >/dev/null || fail "about.json: $(cat "$tmp/remote/about.json")"
+"$SPLITC" plot "$tmp/remote" --out "$tmp/plot.gp" | grep -q '^remote .*  validation$' || fail 'plot names no part'
+grep -q "^set title 'Accuracy, validation'" "$tmp/plot.gp" || fail "plot: $(grep title "$tmp/plot.gp")"
+# All parts are counted.
+"$SPLITC" data "$tmp/client.yaml" >"$tmp/parts" 2>&1 && grep -qE '^class +training +validation +test$' "$tmp/parts" || fail "data: $(cat "$tmp/parts")"
+[ "$("$SPLITC" data "$tmp/client.yaml" --json | jq -c '[.evaluated_part, .train.samples, .validation.samples, .test.samples, ([.classes[] | .train + .validation + .test] | add)]')" = \
+	"[\"validation\",$train,$val,$((600 - train - val)),600]" ] || fail "data --json: $("$SPLITC" data "$tmp/client.yaml" --json)"
 # The test rows, by their lines: none of them was used in training or validation.
 "$SPLITC" predict "$tmp/client.yaml" --local --set log.dir="$tmp/remote" --json >"$tmp/rows" 2>"$tmp/predict.log" || fail "predict: $(cat "$tmp/predict.log")"
 [ "$(wc -l <"$tmp/rows")" = $((600 - train - val)) ] || fail "test has $(wc -l <"$tmp/rows") rows"
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/remote" >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
-grep -q "of $((600 - train - val)) samples" "$tmp/eval.log" && ! grep -q other-data "$tmp/eval.log" || fail "eval: $(cat "$tmp/eval.log")"
+grep -q "^test accuracy .* of $((600 - train - val)) samples" "$tmp/eval.log" && ! grep -q other-data "$tmp/eval.log" || fail "eval: $(cat "$tmp/eval.log")"
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/remote" --set data.split.seed=1 >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
 grep -q '^WARN other-data: the model was trained with split .*"seed":0.*: samples of its training may be among these$' "$tmp/eval.log" || fail "eval with another split: $(cat "$tmp/eval.log")"
 
@@ -144,6 +155,9 @@ sed -i.kept '7s/"patient": "\(p[0-9]*\)"/"patient": "\1 "/' "$tmp/texts/train.js
 config=$tmp/texts.yaml refused 65 'the values of data.split.by "p7" and "p7 " are written in two ways'
 mv "$tmp/texts/train.jsonl.kept" "$tmp/texts/train.jsonl"
 [ $((val % 4)) = 0 ] && [ "$val" -gt 0 ] || fail "patients have four texts each, and $val validate"
+
+sed 's/split: {[^}]*}/split: {train: 0.5, val: 0.25, test: 0.25, by: patient}/' "$tmp/texts.yaml" >"$tmp/three.yaml"
+[ "$("$SPLITC" data "$tmp/three.yaml" --json | jq -c '[.evaluated_part, .train.samples + .validation.samples + .test.samples]')" = '["validation",80]' ] || fail 'data of texts has not all parts'
 
 # The assignment of texts to parts does not depend on the maximal length or on the tokenizer.
 sed 's/split: {[^}]*}/split: {train: 0.5, test: 0.5}/' "$tmp/texts.yaml" >"$tmp/halves.yaml"

@@ -75,7 +75,7 @@ splitc: $png: the file is empty" ] || fail "broken pictures: $(cat "$tmp/err")"
 	grep -v throughput "$tmp/table" >"$tmp/table.$threads"
 done
 cmp "$tmp/table.1" "$tmp/table.3" || fail 'the number of threads changes figures'
-grep -qx 'unreadable  1 of 60 samples of train' "$tmp/table" && grep -qE '^all +59 +29$' "$tmp/table" || fail "$(cat "$tmp/table")"
+grep -qx 'unreadable  1 of 60 samples of training' "$tmp/table" && grep -qE '^all +59 +29$' "$tmp/table" || fail "$(cat "$tmp/table")"
 # Files that are not pictures are counted; hidden files are not.
 : >"${jpeg%/*}/a.gif"
 : >"${jpeg%/*}/notes.txt"
@@ -83,7 +83,7 @@ grep -qx 'unreadable  1 of 60 samples of train' "$tmp/table" && grep -qE '^all +
 : >"${jpeg%/*}/._a.jpg"
 mkdir "$tmp/pictures/train/.ipynb_checkpoints"
 "$SPLITC" data "$tmp/images.yaml" >"$tmp/table" 2>"$tmp/err" || true
-grep -qx 'passed over 2 files of train, not pictures: 1 .gif, 1 .txt' "$tmp/table" || fail "passed over: $(cat "$tmp/table")"
+grep -qx 'passed over 2 files of training, not pictures: 1 .gif, 1 .txt' "$tmp/table" || fail "passed over: $(cat "$tmp/table")"
 grep -q "^WARN passed-over: $tmp/pictures/train: 2 files in class folders are no picture that is read (.*), beside 60: 1 .gif, 1 .txt$" "$tmp/err" || fail "passed over: $(cat "$tmp/err")"
 "$SPLITC" data "$tmp/images.yaml" --json 2>"$tmp/err" | jq -e '.train.passed_over == 2 and .test.passed_over == 0' >"$tmp/table" || fail 'passed over: --json'
 "$SPLITC" data "$tmp/images.yaml" --set data.dir="$tmp/none" 2>"$tmp/err" && fail 'no folder' || status=$?
@@ -93,7 +93,7 @@ pictures
 # ---- runs
 steps=4
 "$SPLITC" train "$tmp/client.yaml" --check-config >"$tmp/out" || fail "--check-config: $(cat "$tmp/out")"
-grep -q 'ok, 4 steps on 60 samples, 30 samples to test with' "$tmp/out" || fail "--check-config: $(cat "$tmp/out")"
+grep -q 'ok, 4 steps on 60 samples, 30 samples to evaluate with' "$tmp/out" || fail "--check-config: $(cat "$tmp/out")"
 
 client local "$tmp/client.yaml" --local || fail "--local: exit status $?"
 client remote "$tmp/client.yaml" --set data.threads=3 --set data.prefetch=2 || fail "with a server: exit status $?"

@@ -179,7 +179,7 @@ cat >"$tmp/client.yaml" <<-YAML
 	threads: 1
 YAML
 leak texts 78 --steps 4 --set data.test_limit=16
-grep -q 'the test set has 16 texts, and leak needs 100 or more' "$tmp/texts.log" || fail "$(cat "$tmp/texts.log")"
+grep -q 'the validation part has 16 texts, and leak needs 100 or more' "$tmp/texts.log" || fail "$(cat "$tmp/texts.log")"
 leak words 0 --steps 300
 is words '.tokens_by_nearest_row.value == 1 and (.informed.tokens_by_probe | .value > 0.9 and .chance < 0.5)'
 is words '.not_measured | any(startswith("Labels: those of a language model"))'

@@ -69,7 +69,7 @@ client learns "$config" --local --set model.huggingface="$tmp/dry" "${learn[@]}"
 jq -s -e '[.[] | select(.type == "epoch")] | (.[0].test_loss > 4) and (.[-1].test_loss < 2) and (.[-1].test_acc > 0.4) and
 	((.[-1].test_metrics.perplexity | log) - .[-1].test_loss | fabs < 1e-9)' "$tmp/learns/log.jsonl" >"$tmp/out" ||
 	fail "the loss does not fall: $(grep '"epoch"' "$tmp/learns/log.jsonl" | tail -n 1)"
-grep -q '^test accuracy .* of the masked tokens of 24 samples' "$tmp/learns.log" || fail 'the summary does not say what was guessed'
+grep -q '^validation accuracy .* of the masked tokens of 24 samples' "$tmp/learns.log" || fail 'the summary does not say what was guessed'
 
 # A run that is killed between two steps of an epoch reaches the same end.
 set=(--set server="$two" --set train.checkpoint_every=1 --set codec.head_act='quant:4,ef=true')

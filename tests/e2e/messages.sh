@@ -80,11 +80,11 @@ E1
 mkdir ../one
 cp ../table/train.csv ../one
 head -n 2 ../table/val.csv >../one/val.csv
-says 0 'photos.yaml: ok, 1 step on 2 samples, 1 sample to test with' <<'E1'
+says 0 'photos.yaml: ok, 1 step on 2 samples, 1 sample to evaluate with' <<'E1'
 splitc train photos.yaml --check-config --epochs 1 --set model.name=mlp --set model.classes=2 --set model.features=1 --set data.kind=csv --set data.dir=../one --set data.label=sick
 E1
 # Short options do what --set does.
-says 0 'photos.yaml: ok, 25 steps on 40 samples, 20 samples to test with' <<'E1'
+says 0 'photos.yaml: ok, 25 steps on 40 samples, 20 samples to evaluate with' <<'E1'
 splitc train photos.yaml --epochs 5 --batch 8 --lr 0.01 --check-config
 E1
 # export

@@ -36,7 +36,7 @@ grep -q 'epoch: .*, balanced_accuracy 0\.' "$tmp/all.log" && jq -se '[.[] | sele
 [ "$(awk '/^samples/ {table = 1; next} table {n += $1} END {print n}' "$tmp/all.txt")" = 70 ] || fail "$(tail -n 12 "$tmp/all.txt")"
 jq -e --argjson acc "$(cat "$tmp/accuracy")" '.test_acc == $acc' "$tmp/eval.json" >/dev/null ||
 	fail "predict's accuracy is $(cat "$tmp/accuracy"), eval's $(jq .test_acc "$tmp/eval.json")"
-grep -q "predicted: 70 samples, accuracy $(jq -r '.test_acc * 10000 | round / 100' "$tmp/eval.json")" "$tmp/split.log" || fail "$(cat "$tmp/split.log")"
+grep -q "predicted: 70 test samples, accuracy $(jq -r '.test_acc * 10000 | round / 100' "$tmp/eval.json")" "$tmp/split.log" || fail "$(cat "$tmp/split.log")"
 
 # The metrics of the whole set, with the server and alone, equal those computed from these lines.
 jq -s 'map(. as $x | [range(10) | select($x.probabilities[.] > $x.probabilities[$x.label] or
@@ -88,7 +88,7 @@ grep -q 'predict: give --csv or --json, not both' "$tmp/both.log" || fail "$(cat
 status=66 predict none --local --set log.dir="$tmp/nowhere"
 grep -q 'model.safetensors cannot be read: `splitc train` writes it; or name another file with --weights' "$tmp/none.log" || fail "$(cat "$tmp/none.log")"
 predict checked --check-config
-grep -q ': ok, 70 samples to test with' "$tmp/checked.out" || fail "$(cat "$tmp/checked.out")"
+grep -q ': ok, 70 samples to evaluate with' "$tmp/checked.out" || fail "$(cat "$tmp/checked.out")"
 signal TERM "$server_pid"
 ends_with "$server_pid" 0 60 splits
 status=69 predict alone --json --set link.connect_timeout_ms=1000

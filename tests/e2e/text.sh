@@ -110,7 +110,7 @@ client 'numbers' "$config" --local "${numbers[@]}" || fail "numbers: exit status
 learns numbers pearson
 [ "$(jq -c 'select(.type == "summary") | [.test_acc, .best_test_acc, (.test_metrics | keys)]' "$tmp/numbers/log.jsonl")" = '[null,null,["pearson","spearman"]]' ] ||
 	fail "numbers: $(tail -n 1 "$tmp/numbers/log.jsonl")"
-grep -q '^test loss .* of 80 samples$' "$tmp/numbers.log" || fail 'numbers: the loss is not said'
+grep -q '^validation loss .* of 80 samples$' "$tmp/numbers.log" || fail 'numbers: the loss is not said'
 grep -q '^best.safetensors holds the weights after step [0-9]*, with pearson 0.9' "$tmp/numbers.log" || fail 'numbers: nothing is kept'
 grep -q accuracy "$tmp/numbers.log" && fail 'numbers: there is an accuracy'
 as_local 'numbers one' 'numbers 8' 38 "$config" --set server="$one" "${numbers[@]}" --set train.chunks=8

@@ -140,7 +140,7 @@ sed 's/train_limit: [0-9]*/train_limit: 80/' "$tmp/B.yaml" >"$tmp/fewer.yaml"
 config=$tmp/A.yaml refused 78 "needs the other members' configs" --local
 config=$tmp/A.yaml refused 78 'the others with features' --local --party "$tmp/twice.yaml"
 config=$tmp/A.yaml refused 78 "has 80 rows, and the other member's has 84" --local --party "$tmp/fewer.yaml"
-config=$tmp/A.yaml refused 0 'A.yaml: ok, 14 steps on 84 samples, 24 samples to test with' --local --party "$tmp/B.yaml"
+config=$tmp/A.yaml refused 0 'A.yaml: ok, 14 steps on 84 samples, 24 samples to evaluate with' --local --party "$tmp/B.yaml"
 
 # Two tables with a row each for the same things: A's columns are the input, and B's have the class.
 write_table() { # FROM TO PART
