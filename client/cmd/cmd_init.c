@@ -357,6 +357,10 @@ int splitc_init(int argc, char **argv)
 		say_columns(&conf);
 	if (!counted.code && counted.text[0])
 		printf("The classes are %s.\n", counted.text);
+	if (found.unequal)
+		printf("One class has less than a fifth of the samples of another, so accuracy says little: "
+		       "train.metrics has "
+		       "balanced_accuracy and auc. data.sampling: balanced makes the small class count.\n");
 	if (access(conf.data.dir, R_OK) != 0)
 		printf("The folder of the data, %s, does not exist yet.\n", conf.data.dir);
 	if (!counted.code || conf.model.network[0]) /* the file defines how many */

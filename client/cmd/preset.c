@@ -123,6 +123,7 @@ static void name_classes(const struct sl_set *set, struct sl_fail *out)
  * defines them. If the data cannot be read yet, the defaults stay. */
 static void set_counted(struct making *m, struct sl_fail *counted)
 {
+	static const char *const metrics[] = {"balanced_accuracy", "auc"};
 	const bool file = m->conf->model.network[0];
 	struct sl_set there;
 
@@ -136,6 +137,11 @@ static void set_counted(struct making *m, struct sl_fail *counted)
 		set_number(m, "model.classes", there.classes);
 	if (m->kind->input == SL_NETWORK_ROWS && !file)
 		set_number(m, "model.features", there.field[SL_FIELD_INPUT].dim[0]);
+	if (!m->spec.task && sl_setup_is_unequal(&there)) {
+		set_list(m, "train.metrics", metrics, 2);
+		if (m->preset->found)
+			m->preset->found->unequal = true;
+	}
 	sl_set_close(&there);
 }
 

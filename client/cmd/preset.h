@@ -23,6 +23,7 @@ struct sl_preset_found {
 	const char *what;           /* "a table" */
 	char columns[SL_FAIL_TEXT]; /* of which one is the label; "": none is asked for */
 	char label[SL_CONF_TEXT];   /* the one that is chosen */
+	bool unequal;               /* of the classes one is far smaller than another */
 };
 
 enum { SL_PRESET_TEXT = 4 * PATH_MAX };

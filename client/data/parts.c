@@ -30,7 +30,8 @@ enum sl_parts_own sl_parts_of(const struct sl_parts *p, uint64_t key)
 struct deal {
 	const struct sl_set *set;
 	const struct sl_set_spec *spec;
-	bool named; /* keys are what the regular expression `by` matches in names */
+	uint64_t *key; /* [set->count] */
+	bool named;    /* keys are what the regular expression `by` matches in names */
 	regex_t by;
 };
 
@@ -191,20 +192,52 @@ static enum sl_err open_by(struct deal *d, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* Lists the samples of the wanted part, in order. */
-static enum sl_err choose(const struct deal *d, int32_t *own, int64_t *n, struct sl_fail *fail)
+static enum sl_err read_keys(struct deal *d, struct sl_fail *fail)
 {
-	const struct sl_parts *p = d->spec->parts;
 	enum sl_err err = SL_OK;
 
-	for (int64_t i = 0; i < d->set->count && !err; i++) {
-		uint64_t key = 0;
-
-		err = key_of(d, i, &key, fail);
-		if (!err && sl_parts_of(p, key) == p->own)
-			own[(*n)++] = (int32_t)i;
-	}
+	for (int64_t i = 0; i < d->set->count && !err; i++)
+		err = key_of(d, i, &d->key[i], fail);
 	return err;
+}
+
+/* Lists the samples of the wanted part, in order. */
+static void choose(const struct deal *d, int32_t *own, int64_t *n)
+{
+	const struct sl_parts *p = d->spec->parts;
+
+	for (int64_t i = 0; i < d->set->count; i++)
+		if (sl_parts_of(p, d->key[i]) == p->own)
+			own[(*n)++] = (int32_t)i;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Numbers the groups that `by` makes: group [count]. Returns how many there are; 0: no memory. */
+static int number_groups(const struct deal *d, int32_t *group)
+{
+	const size_t n = (size_t)d->set->count;
+	uint64_t *sorted = malloc(n * sizeof *sorted + 1);
+	int64_t groups = 0;
+
+	if (!sorted)
+		return 0;
+	memcpy(sorted, d->key, n * sizeof *sorted);
+	qsort(sorted, n, sizeof *sorted, by_key);
+	for (size_t i = 0; i < n; i++)
+		if (!groups || sorted[groups - 1] != sorted[i])
+			sorted[groups++] = sorted[i];
+	for (size_t i = 0; i < n; i++)
+		group[i] = (int32_t)((const uint64_t *)bsearch(&d->key[i], sorted, (size_t)groups, sizeof *sorted,
+							       by_key) -
+				     sorted);
+	free(sorted);
+	return (int)groups;
 }
 
 static enum sl_err no_samples(const struct deal *d, struct sl_fail *fail)
@@ -216,21 +249,45 @@ static enum sl_err no_samples(const struct deal *d, struct sl_fail *fail)
 			  (long long)d->set->count, name[d->spec->parts->own]);
 }
 
+/* Replaces *set by samples own[n], in their groups. */
+static enum sl_err take(struct deal *d, struct sl_set *set, int32_t *own, int64_t n, struct sl_fail *fail)
+{
+	const bool grouped = d->spec->parts->by[0] && !d->spec->parts->by_place;
+	int32_t *group = grouped ? malloc((size_t)set->count * sizeof *group + 1) : NULL;
+	struct sl_set whole = *set;
+	enum sl_err err;
+
+	whole.groups = group ? number_groups(d, group) : 0;
+	whole.group = whole.groups ? group : NULL;
+	if (grouped && !whole.groups)
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
+	else
+		err = sl_subset_of(&whole, own, n, fail);
+	free(group);
+	if (!err)
+		*set = whole;
+	return err;
+}
+
 enum sl_err sl_parts_take(struct sl_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
-	struct deal d = {.set = set, .spec = spec};
+	struct deal d = {.set = set, .spec = spec, .key = calloc((size_t)set->count + 1, sizeof *d.key)};
 	int32_t *own = malloc((size_t)set->count * sizeof *own + 1);
 	int64_t n = 0;
-	enum sl_err err = own ? open_by(&d, fail) : sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
+	enum sl_err err =
+		own && d.key ? open_by(&d, fail) : sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
 
 	if (!err)
-		err = choose(&d, own, &n, fail);
+		err = read_keys(&d, fail);
+	if (!err)
+		choose(&d, own, &n);
 	if (!err && !n)
 		err = no_samples(&d, fail);
 	if (!err)
-		err = sl_subset_of(set, own, n, fail);
+		err = take(&d, set, own, n, fail);
 	if (err)
 		free(own);
+	free(d.key);
 	if (d.named)
 		regfree(&d.by);
 	return err;

@@ -129,6 +129,10 @@ struct sl_set {
 	int32_t pad;             /* the token that rows are padded with */
 	struct sl_mask_ids mask; /* texts: the mask token, and the special tokens, which are not masked */
 	const char *part;        /* of an evaluation's usual files: their part, as sl_set_part_of says; NULL: unknown */
+	/* [count], in which group of data.split.by a sample is, 0 … groups − 1; NULL: in none. It belongs to the
+	 * source */
+	const int32_t *group;
+	int groups;
 	const char *const *metrics; /* metrics of these data, beside those of every evaluation; NULL: none */
 	struct sl_field_type field[SL_FIELD_COUNT];
 };

@@ -11,6 +11,7 @@ struct subset {
 	struct sl_source source; /* first: set->source points to it, and so to the subset */
 	struct sl_set whole;
 	int32_t *index; /* [count] */
+	int32_t *group; /* [count], of set->group; NULL: there is none */
 };
 
 static const struct subset *subset_of(const struct sl_set *set)
@@ -88,6 +89,7 @@ static void close_subset(struct sl_set *set)
 
 	sl_set_close(&s->whole);
 	free(s->index);
+	free(s->group);
 	free(s);
 }
 
@@ -97,7 +99,17 @@ enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, stru
 
 	if (!s)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
+	if (set->group) {
+		s->group = malloc((size_t)count * sizeof *s->group + 1);
+		if (!s->group) {
+			free(s);
+			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
+		}
+		for (int64_t i = 0; i < count; i++)
+			s->group[i] = set->group[index[i]];
+	}
 	s->whole = *set;
+	s->whole.group = NULL; /* the caller's, or its source's */
 	s->index = index;
 	s->source = *set->source;
 	s->source.sample = take_sample;
@@ -111,6 +123,7 @@ enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, stru
 	s->source.label = set->source->label ? take_label : NULL;
 	s->source.targets = set->source->targets ? take_targets : NULL;
 	set->source = &s->source;
+	set->group = s->group;
 	set->count = count;
 	return SL_OK;
 }

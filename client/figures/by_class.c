@@ -136,11 +136,13 @@ static json_t *curve_of(const struct sl_scores *scores, int k)
 	struct sl_roc_point point[SL_METRIC_ROC_POINTS];
 	double area = NAN;
 	const int n = sl_scores_roc(scores, k, point, &area);
+	const struct sl_interval sure = sl_scores_area(scores); /* of two classes alone */
 	json_t *points = json_array();
 
 	for (int i = 0; i < n; i++)
 		json_array_append_new(points, json_pack("[f, f]", point[i].others, point[i].own));
-	return json_pack("{s:i, s:o, s:o}", "class", k, "auc", sl_json_real(area), "points", points);
+	return json_pack("{s:i, s:o, s:o, s:o}", "class", k, "auc", sl_json_real(area), "interval",
+			 isfinite(sure.low) ? json_pack("[f, f]", sure.low, sure.high) : json_null(), "points", points);
 }
 
 /* Adds ROC curves and calibration bins. Of two classes, class 1 has a curve; of up to 20, each has one against the

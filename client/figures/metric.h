@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/figures/interval.h"
 #include "common/graph/task.h"
 
 struct sl_metric_state {
@@ -141,6 +142,16 @@ struct sl_roc_point {
  * of a long curve's; *area is below the whole curve. 0: all samples are of the class, or none is, or outputs were not
  * kept. */
 int sl_scores_roc(const struct sl_scores *scores, int k, struct sl_roc_point point[SL_METRIC_ROC_POINTS], double *area);
+
+/* From now on row r of an evaluation is in group[r] of `groups`: intervals count groups. `group` is borrowed. NOMEM. */
+enum sl_err sl_scores_group(struct sl_scores *scores, const int32_t *group, int groups, int width, int64_t batch,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+/* Of groups: the interval of the accuracy, and *used, how many there are. */
+struct sl_interval sl_scores_accuracy(const struct sl_scores *scores, int *used);
+/* Of two classes: the interval of `auc`; unknown if outputs were not kept. */
+struct sl_interval sl_scores_area(const struct sl_scores *scores);
+/* Of numbers, once rmse is computed: the rmse of their own mean, as sl_scores_result has it; else NaN. */
+double sl_scores_spread(const struct sl_scores *scores);
 
 /* A bin of samples by their largest probability, upper bound included. */
 struct sl_metric_bin {

@@ -19,6 +19,8 @@ double sl_metric_threshold(const struct sl_metric_state *s);
 double sl_metric_calibration(const struct sl_metric_state *s);
 int sl_metric_roc(const struct sl_metric_state *s, int k, struct sl_roc_point *point, double *area);
 bool sl_metric_bins(const struct sl_metric_state *s, struct sl_metric_bin bin[SL_METRIC_BINS]);
+/* Of two classes: the interval of the area. Row r is in group[r]; NULL: each row is a group of its own. */
+struct sl_interval sl_metric_area(const struct sl_metric_state *s, const int32_t *group, int groups);
 double sl_metric_spearman(const struct sl_metric_state *s);
 
 #endif

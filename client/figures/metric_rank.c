@@ -222,6 +222,33 @@ int sl_metric_roc(const struct sl_metric_state *s, int k, struct sl_roc_point *p
 	return points;
 }
 
+static int by_rising_value(const void *a, const void *b)
+{
+	const struct sl_ranked *x = a, *y = b;
+
+	return (x->value > y->value) - (x->value < y->value);
+}
+
+struct sl_interval sl_metric_area(const struct sl_metric_state *s, const int32_t *group, int groups)
+{
+	struct sl_interval area = {(double)NAN, (double)NAN};
+	struct sl_ranked *ranked =
+		s->width == 2 && !s->undefined ? malloc(((size_t)s->rows + 1) * sizeof *ranked) : NULL;
+
+	if (!ranked)
+		return area;
+	for (int64_t r = 0; r < s->rows; r++) {
+		const float *row = row_at(s, r);
+
+		ranked[r] = (struct sl_ranked){(double)row[1] - (double)row[0], row[2] > 0.5f, group ? group[r] : 0,
+					       .won = 0};
+	}
+	qsort(ranked, (size_t)s->rows, sizeof *ranked, by_rising_value);
+	area = sl_interval_area(ranked, s->rows, group ? groups : 0);
+	free(ranked);
+	return area;
+}
+
 double sl_metric_auc(const struct sl_metric_state *s)
 {
 	return over_classes(s, area);

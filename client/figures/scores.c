@@ -18,7 +18,10 @@ struct sl_scores {
 	int32_t *is;        /* [batch]: its labels, or the bits of its float targets */
 	int64_t *confusion; /* [width, width]; NULL: not counted */
 	struct sl_metric_state kept;
-	bool keeps; /* all outputs so far */
+	bool keeps;           /* all outputs so far */
+	const int32_t *group; /* of each row; NULL: rows are in no groups */
+	int groups;
+	double *right, *of; /* [groups]: rows that are right, rows */
 	/* rows; of these, rows whose outputs or targets are NaN or Inf */
 	int64_t seen, bad_output, bad_target;
 };
@@ -144,6 +147,8 @@ void sl_scores_close(struct sl_scores *s)
 	free(s->column);
 	free(s->is);
 	free(s->confusion);
+	free(s->right);
+	free(s->of);
 	sl_metric_end(&s->kept);
 	free(s);
 }
@@ -157,6 +162,53 @@ enum sl_err sl_scores_confuse(struct sl_scores *s, int width, int64_t batch, str
 	if (!s->output)
 		s->output = malloc((size_t)batch * (size_t)width * sizeof *s->output);
 	return s->confusion && s->output ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the metrics");
+}
+
+enum sl_err sl_scores_group(struct sl_scores *s, const int32_t *group, int groups, int width, int64_t batch,
+			    struct sl_fail *fail)
+{
+	s->width = width;
+	s->right = calloc((size_t)groups, sizeof *s->right);
+	s->of = calloc((size_t)groups, sizeof *s->of);
+	if (!s->output)
+		s->output = malloc((size_t)batch * (size_t)width * sizeof *s->output);
+	if (!s->right || !s->of || !s->output)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the metrics");
+	s->group = group;
+	s->groups = groups;
+	return SL_OK;
+}
+
+struct sl_interval sl_scores_accuracy(const struct sl_scores *s, int *used)
+{
+	*used = 0;
+	for (int g = 0; g < s->groups; g++)
+		*used += s->of[g] > 0;
+	return sl_interval_grouped(s->right, s->of, s->groups);
+}
+
+struct sl_interval sl_scores_area(const struct sl_scores *s)
+{
+	if (s->kind == SL_LEARN_CLASSES && s->keeps)
+		return sl_metric_area(&s->kept, s->group, s->groups);
+	for (int i = 0; i < s->n && s->kind == SL_LEARN_CLASSES; i++)
+		if (s->metric[i]->add == sl_metric_keep_labels && !s->broken[i])
+			return sl_metric_area(&s->all[i][0], s->group, s->groups);
+	return (struct sl_interval){(double)NAN, (double)NAN};
+}
+
+double sl_scores_spread(const struct sl_scores *s)
+{
+	double sum = 0;
+	int i = 0;
+
+	while (i < s->n && strcmp(s->metric[i]->name, "rmse") != 0)
+		i++;
+	if (i == s->n || s->kind != SL_LEARN_NUMBER || s->broken[i])
+		return (double)NAN;
+	for (int k = 0; k < states(s, i); k++)
+		sum += s->all[i][k].undefined ? (double)NAN : sqrt(s->all[i][k].square[1] / s->all[i][k].n);
+	return sum / states(s, i);
 }
 
 const int64_t *sl_scores_confusion(const struct sl_scores *s, int *width)
@@ -186,6 +238,8 @@ void sl_scores_begin(struct sl_scores *s)
 		s->broken[i] = begin_metric(s, i) != SL_OK;
 	if (s->confusion)
 		memset(s->confusion, 0, (size_t)s->width * (size_t)s->width * sizeof *s->confusion);
+	for (int g = 0; g < s->groups; g++)
+		s->right[g] = s->of[g] = 0;
 	sl_metric_end(&s->kept);
 	s->kept.width = s->width;
 	s->keeps = s->confusion != NULL;
@@ -276,6 +330,11 @@ void sl_scores_add(struct sl_scores *s, const void *target, int64_t rows)
 	if (s->kind == SL_LEARN_PIXELS) {
 		rows = leave_ignored(s, target, rows);
 		target = s->is;
+	}
+	for (int64_t r = 0; r < rows && s->groups; r++) {
+		s->right[s->group[s->seen + r]] +=
+			sl_metric_largest(s->output + r * s->width, s->width) == ((const int32_t *)target)[r];
+		s->of[s->group[s->seen + r]]++;
 	}
 	count_undefined(s, target, rows);
 	for (int k = 0; k < (each ? s->targets : 1) && s->n; k++) {

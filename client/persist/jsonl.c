@@ -211,6 +211,35 @@ json_t *sl_jsonl_words(const struct sl_jsonl_summary *s)
 	return all;
 }
 
+json_t *sl_jsonl_baseline(const struct sl_jsonl_summary *s)
+{
+	if (s->majority)
+		return json_pack("{s:o, s:o}", "class", sl_json_text(s->majority), "acc",
+				 sl_json_real(s->majority_share));
+	return isfinite(s->spread) ? json_pack("{s:o}", "rmse", sl_json_real(s->spread)) : json_null();
+}
+
+json_t *sl_jsonl_intervals(const struct sl_jsonl_summary *s)
+{
+	const struct {
+		const char *name;
+		const double *of;
+	} all[] = {{"acc", s->acc_interval}, {"auc", s->auc_interval}};
+	json_t *out = json_object();
+
+	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+		if (isfinite(all[i].of[0]))
+			json_object_set_new(out, all[i].name, json_pack("[f, f]", all[i].of[0], all[i].of[1]));
+	if (!json_object_size(out)) {
+		json_decref(out);
+		return json_null();
+	}
+	json_object_set_new(out, "level", json_real(0.95));
+	json_object_set_new(out, "samples", integer(s->evaluated));
+	json_object_set_new(out, "groups", s->groups ? integer(s->groups) : json_null());
+	return out;
+}
+
 json_t *sl_jsonl_rounding(const double *rounding, int n)
 {
 	json_t *list = json_array();
@@ -262,6 +291,8 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 		"still_steps", integer(s->still), "servers_word", sl_jsonl_words(s), "label_rounding",
 		sl_jsonl_rounding(s->rounding, s->numbers), "warned", integer(sl_log_warned()), "warnings",
 		sl_jsonl_warnings(), "evaluated_part", s->evaluated_part);
+	json_object_set_new(line, "test_baseline", sl_jsonl_baseline(s));
+	json_object_set_new(line, "test_intervals", sl_jsonl_intervals(s));
 	json_object_set_new(line, "group", s->group ? json_loads(s->group, 0, NULL) : json_null());
 	return put(log, line);
 }

@@ -76,10 +76,14 @@ struct sl_jsonl_summary {
 	const char *word[SL_JSONL_WORDS]; /* what nothing checks: the server's word; NULL: no more */
 	struct sl_jsonl_direction direction[SL_JSONL_DIRECTIONS]; /* name NULL: left out */
 	const char *evaluated_part;                               /* "validation", "test" */
-	const char *outcome;                                      /* "finished", "interrupted", "server lost" … */
-	const char *undefined;   /* why figures of the last evaluation are undefined; NULL: none is */
-	const char *best_metric; /* by which weights are kept; NULL: they are not */
-	const double *rounding;  /* [numbers] to what floats round each number to be predicted; NULL: unknown */
+	/* What the last evaluation is compared with; NULL, NaN: there is no such figure. Intervals are [low, high] */
+	const char *majority; /* the largest class */
+	double majority_share, spread, acc_interval[2], auc_interval[2];
+	uint64_t groups, evaluated; /* of these samples; 0: in no groups */
+	const char *outcome;        /* "finished", "interrupted", "server lost" … */
+	const char *undefined;      /* why figures of the last evaluation are undefined; NULL: none is */
+	const char *best_metric;    /* by which weights are kept; NULL: they are not */
+	const double *rounding;     /* [numbers] to what floats round each number to be predicted; NULL: unknown */
 	int numbers;
 };
 
@@ -88,6 +92,9 @@ struct json_t;
 
 /* What floats round each of n numbers to, as an array; null: all are 0. */
 struct json_t *sl_jsonl_rounding(const double *rounding, int n);
+/* What the evaluation is compared with, and intervals of its figures; null: they are not known. */
+struct json_t *sl_jsonl_baseline(const struct sl_jsonl_summary *s);
+struct json_t *sl_jsonl_intervals(const struct sl_jsonl_summary *s);
 /* s->word as an array. */
 struct json_t *sl_jsonl_words(const struct sl_jsonl_summary *s);
 /* The warnings of this process that the log kept (log.h), each with its id and text. */

@@ -6,6 +6,8 @@
 #include "client/setup/setup.h"
 #include "common/base/log.h"
 
+enum { UNEQUAL = 5 };
+
 /* Counts the samples of each class: count [classes]. */
 static enum sl_err count_classes(const struct sl_set *set, int64_t *count, struct sl_fail *fail)
 {
@@ -118,6 +120,67 @@ static void warn_missing(const struct sl_setup *s, enum sl_split split, int clas
 		       classes, labels ? "labels" : "classes");
 }
 
+/* Whether the smallest class, *least, has less than 1 / UNEQUAL of the samples of *most: accuracy says little then. */
+static bool are_unequal(const int64_t *count, int classes, int *least, int *most)
+{
+	*least = -1;
+	*most = 0;
+	for (int k = 0; k < classes; k++) {
+		*most = count[k] > count[*most] ? k : *most;
+		if (count[k] && (*least < 0 || count[k] < count[*least]))
+			*least = k;
+	}
+	return *least >= 0 && count[*least] * UNEQUAL < count[*most];
+}
+
+bool sl_setup_is_unequal(const struct sl_set *set)
+{
+	int64_t *count = sl_set_has_classes(set) ? calloc((size_t)set->classes, sizeof *count) : NULL;
+	struct sl_fail never;
+	int least, most;
+	const bool unequal =
+		count && count_classes(set, count, &never) == SL_OK && are_unequal(count, set->classes, &least, &most);
+
+	free(count);
+	return unequal;
+}
+
+static void warn_unequal(const struct sl_setup *s, const struct sl_set *set, const int64_t *count, int classes)
+{
+	const struct sl_conf_client *c = s->conf;
+	const struct sl_conf_list *weights = &c->train.class_weights;
+	char name[2][SL_CLASS_NAME_BYTES];
+	int least, most;
+
+	if (!are_unequal(count, classes, &least, &most) || c->agreed.share.group[0] ||
+	    c->data.sampling == SL_SAMPLING_BALANCED || (weights->n && strcmp(weights->item[0], "none") != 0))
+		return;
+	sl_log(SL_LOG_WARN, "unequal-classes",
+	       "of %lld training samples %lld are of class \"%.60s\", and %lld of \"%.60s\", so accuracy says little: "
+	       "data.sampling: balanced or train.class_weights: balanced teach small classes, and train.metrics: "
+	       "[balanced_accuracy, auc] judge them",
+	       (long long)set->count, (long long)count[least], sl_class_name(set, least, name[0]),
+	       (long long)count[most], sl_class_name(set, most, name[1]));
+}
+
+int sl_setup_majority(const struct sl_setup *s, double *share)
+{
+	const struct sl_set *set = &s->set[SL_SPLIT_TEST];
+	const bool known = sl_set_has_classes(set) && set->count && !s->given && !s->streams &&
+			   sl_setup_task(s->conf)->kind == SL_LEARN_CLASSES && !sl_conf_lacks_labels(s->conf);
+	int64_t *count = known ? calloc((size_t)set->classes, sizeof *count) : NULL;
+	struct sl_fail never;
+	int most = -1;
+
+	if (count && count_classes(set, count, &never) == SL_OK)
+		for (int k = 0; k < set->classes; k++)
+			most = most < 0 || count[k] > count[most] ? k : most;
+	if (most >= 0)
+		*share = (double)count[most] / (double)set->count;
+	free(count);
+	return most;
+}
+
 enum sl_err sl_setup_check_classes(const struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
 	const struct sl_set *set = &s->set[split];
@@ -136,6 +199,8 @@ enum sl_err sl_setup_check_classes(const struct sl_setup *s, enum sl_split split
 		missing += !count[k];
 		first = count[k] ? first : k;
 	}
+	if (!err && split == SL_SPLIT_TRAIN && !labels)
+		warn_unequal(s, set, count, classes);
 	free(count);
 	if (err || !missing)
 		return err;

@@ -184,8 +184,13 @@ enum sl_err sl_setup_test_part(const struct sl_setup *s, struct sl_set *out, str
 void sl_setup_note_part(const struct sl_setup *s, enum sl_split split);
 /* Marks frozen weights that the file has in 16 bits: they stay in 16 bits, and the plan has to know. */
 void sl_setup_choose_held(const struct sl_setup *s, struct sl_parts *parts);
-/* class_weights.c: warns of classes and labels that no sample of an open set has. DATA: training has one class alone,
- * and is no member of a group. */
+/* class_weights.c: whether a set's smallest class has less than a fifth of the samples of its largest. */
+bool sl_setup_is_unequal(const struct sl_set *set);
+/* class_weights.c: the largest class of the samples that are evaluated, and its share: what a network reaches that
+ * always says it. -1: the network has no classes, or they are not known. */
+int sl_setup_majority(const struct sl_setup *s, double *share);
+/* class_weights.c: warns of classes and labels that no sample of an open set has, and of very unequal ones. DATA:
+ * training has one class alone, and is no member of a group. */
 enum sl_err sl_setup_check_classes(const struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
 /* same_rows.c: warns of rows, texts and pictures of the evaluation that training has, too, without data.split. */
 void sl_setup_warn_of_rows(const struct sl_setup *s);

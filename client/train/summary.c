@@ -163,6 +163,13 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.numbers = setup && setup->conf ? setup->conf->model.classes : 0,
 		.best_metric = setup && setup->conf && setup->conf->train.keep_best ? t->kept_by : NULL,
 	};
+	out->majority_share = t->majority_share;
+	out->spread = t->spread;
+	out->evaluated = t->test_samples;
+	out->groups = (uint64_t)t->groups;
+	memcpy(out->acc_interval, &t->acc_interval, sizeof out->acc_interval);
+	memcpy(out->auc_interval, &t->auc_interval, sizeof out->auc_interval);
+	out->majority = t->majority;
 	sl_summary_scores(out->score, t->score);
 	if (!local)
 		list_words(out, setup, t, link);
@@ -236,6 +243,26 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 	       sl_time_text(server_compute_s(t), figure[3]));
 }
 
+/* Prints what says how much the figures are worth: the interval, and what a network reaches that has learned nothing.
+ */
+static void print_worth(const struct sl_jsonl_summary *s)
+{
+	char figure[SL_FIGURE_TEXT];
+	const bool sure = isfinite(s->acc_interval[0]);
+
+	if (sure)
+		printf("95 %% interval %.1f to %.1f %%, by %" PRIu64 " %s", 100 * s->acc_interval[0],
+		       100 * s->acc_interval[1], s->groups ? s->groups : s->evaluated,
+		       s->groups ? "groups" : "samples");
+	if (s->majority)
+		printf("%salways \"%s\" would be %s", sure ? "; " : "", s->majority,
+		       sl_share_text(s->majority_share, figure));
+	else if (isfinite(s->spread))
+		printf("%salways the mean would be rmse %s", sure ? "; " : "", sl_figure_text(s->spread, figure));
+	if (sure || s->majority || isfinite(s->spread))
+		putchar('\n');
+}
+
 /* Prints the last evaluation; an earlier one may have been better. */
 static void print_test(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
 {
@@ -263,8 +290,12 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 		printf("\nthat was after step %" PRIu64 ", and the run ended after step %" PRIu64, t->test_step,
 		       s->steps);
 	putchar('\n');
-	for (int i = 0; i < SL_SCORES_MOST && t->score[i].metric; i++)
+	print_worth(s);
+	for (int i = 0; i < SL_SCORES_MOST && t->score[i].metric; i++) {
 		printf("%s%s%s", i ? ", " : t->part, i ? "" : " ", sl_summary_score_text(&t->score[i], text));
+		if (strcmp(t->score[i].metric->name, "auc") == 0 && isfinite(s->auc_interval[0]))
+			printf(" (%.4f to %.4f)", s->auc_interval[0], s->auc_interval[1]);
+	}
 	if (t->score[0].metric)
 		putchar('\n');
 	if (s->undefined)
@@ -397,6 +428,8 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	for (int i = 0; i < SL_JSONL_SCORES && s->score[i].name; i++)
 		json_object_set_new(metrics, s->score[i].name, sl_json_real(s->score[i].value));
 	json_object_set_new(root, "test_metrics", metrics);
+	json_object_set_new(root, "test_baseline", sl_jsonl_baseline(s));
+	json_object_set_new(root, "test_intervals", sl_jsonl_intervals(s));
 	json_object_set_new(root, "test_undefined", s->undefined ? json_string(s->undefined) : json_null());
 	json_object_set_new(root, "weights",
 			    t->weights

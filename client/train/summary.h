@@ -35,6 +35,11 @@ struct sl_training_totals {
 	uint64_t server_steps; /* how many steps those are */
 	uint64_t test_step;    /* after which the last evaluation was; 0: not known, or none */
 	double test_loss, test_acc, best_test_acc;
+	/* what the last evaluation is to be compared with (sl_run_compare); NaN: there is no such figure */
+	const char *majority;          /* the largest class; NULL: none */
+	double majority_share, spread; /* spread: the rmse of numbers' own mean */
+	struct sl_interval acc_interval, auc_interval;
+	int groups;                            /* that acc_interval counts; 0: it counts samples */
 	bool has_accuracy;                     /* the network learns classes: labels can be met */
 	bool blind;                            /* another member has the labels */
 	char undefined[SL_UNDEFINED_TEXT];     /* why figures of that evaluation are undefined; "": none is */

@@ -49,6 +49,7 @@ static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
 	const char *const *of_data = sl_run_metrics(r);
+	const struct sl_set *test = &r->setup->set[SL_SPLIT_TEST];
 	const int64_t answers = (int64_t)c->agreed.batch * sl_setup_answers(c);
 	const char *asked[SL_CONF_LIST_MAX + SL_SCORES_MOST + 2];
 	struct sl_fail why;
@@ -73,6 +74,8 @@ static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 	if (!err && r->eval_only && sl_run_has_labels(r) && r->task->kind == SL_LEARN_CLASSES &&
 	    c->model.classes <= SL_CONFUSION_MOST)
 		err = sl_scores_confuse(r->scores, c->model.classes, c->agreed.batch, &why);
+	if (!err && test->groups && sl_run_has_labels(r) && r->task->kind == SL_LEARN_CLASSES)
+		err = sl_scores_group(r->scores, test->group, test->groups, c->model.classes, c->agreed.batch, &why);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;
 }
 
@@ -82,6 +85,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	const struct sl_conf_client *c = setup->conf;
 	struct sl_training *r = calloc(1, sizeof *r);
 	enum sl_err err = SL_OK;
+	int majority;
 
 	if (!r)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the run");
@@ -97,6 +101,9 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->totals.dcor_squared = NAN;
 	r->totals.stop.best = NAN;
 	r->eval_batches = sl_run_batches(setup->set[SL_SPLIT_TEST].count, c->agreed.batch, false);
+	majority = sl_setup_majority(setup, &r->majority_share);
+	if (majority >= 0)
+		sl_class_name(&setup->set[SL_SPLIT_TEST], majority, r->majority);
 	err = open_scores(r, fail);
 	if (!err && !eval_only)
 		err = sl_run_open_schedule(r, fail);
@@ -292,15 +299,17 @@ static void log_epoch(struct sl_training *r)
 		.samples_per_s = ratio((double)t->rows, t->seconds),
 	};
 	struct sl_score score[SL_SCORES_MOST];
-	char test[64 + SL_SCORES_MOST * (SL_SCORE_TEXT + 2) + SL_UNDEFINED_TEXT] = "", text[SL_SCORE_TEXT];
+	char test[96 + SL_SCORES_MOST * (SL_SCORE_TEXT + 2) + SL_UNDEFINED_TEXT] = "", text[SL_SCORE_TEXT];
 	const bool blind = r->totals.blind;
-	char loss[48], figure[SL_FIGURE_TEXT];
+	char loss[48], figure[SL_FIGURE_TEXT], chance[SL_FIGURE_TEXT + 16] = "";
 	int n;
 
 	snprintf(loss, sizeof loss, "%s", blind ? "the member with labels has the loss" : "no step was done here");
+	if (r->majority[0])
+		snprintf(chance, sizeof chance, " (majority %s)", sl_share_text(r->majority_share, figure));
 	if (e->rows && !blind) {
-		n = snprintf(test, sizeof test, "; %s loss %s%s", r->totals.part,
-			     sl_figure_text(line.test_loss, figure), accuracy_text(r, line.test_acc, text));
+		n = snprintf(test, sizeof test, "; %s loss %s%s%s", r->totals.part,
+			     sl_figure_text(line.test_loss, figure), accuracy_text(r, line.test_acc, text), chance);
 		take_scores(r, line.test_loss, score);
 		sl_summary_scores(line.score, score);
 		for (int i = 0; i < SL_SCORES_MOST && score[i].metric; i++)
@@ -514,6 +523,7 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 		r->eval_only ? 0 : (uint64_t)r->epoch + (sl_run_epoch_over(r) && !sl_run_phase_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);
 	memcpy(r->totals.traffic, r->traffic, sizeof r->traffic);
+	sl_run_compare(r);
 	r->totals.scores = r->in_eval == r->eval_batches ? r->scores : NULL; /* else of a part of the test set */
 	r->totals.labels = &r->setup->set[SL_SPLIT_TEST];
 	r->totals.weights = r->eval_only ? r->setup->weights_file : NULL;

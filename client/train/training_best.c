@@ -185,3 +185,40 @@ void sl_training_eval_nonfinite(const struct sl_training *r, struct sl_fail *fai
 			   "train.clip_norm%s",
 			   r->step, why.text, numbers ? ", or data.scale_label: true" : "");
 }
+
+/* Says it where a finished run's accuracy is no better than that of always the same answer. */
+static void warn_no_better(const struct sl_training *r)
+{
+	const struct sl_training_totals *t = &r->totals;
+	char share[2][SL_FIGURE_TEXT];
+
+	if (!t->majority || !(t->test_acc <= t->majority_share) || r->setup->phase.index + 1 < r->setup->phase.count)
+		return;
+	sl_log(SL_LOG_WARN, "no-better-than-majority",
+	       "%s accuracy is %s, and %s for a network that always says \"%.60s\": nothing shows that this one has "
+	       "learned",
+	       t->part, sl_share_text(t->test_acc, share[0]), sl_share_text(t->majority_share, share[1]), t->majority);
+}
+
+void sl_run_compare(struct sl_training *r)
+{
+	struct sl_training_totals *t = &r->totals;
+
+	t->majority = NULL;
+	t->groups = 0;
+	t->majority_share = t->spread = (double)NAN;
+	t->acc_interval = t->auc_interval = (struct sl_interval){(double)NAN, (double)NAN};
+	if (!t->test_samples || r->in_eval != r->eval_batches || t->undefined[0])
+		return;
+	t->spread = sl_scores_spread(r->scores);
+	if (!r->majority[0])
+		return;
+	t->majority = r->majority;
+	t->majority_share = r->majority_share;
+	t->auc_interval = sl_scores_area(r->scores);
+	if (r->setup->set[SL_SPLIT_TEST].groups)
+		t->acc_interval = sl_scores_accuracy(r->scores, &t->groups);
+	else
+		t->acc_interval = sl_interval_share((double)r->eval.correct, (double)r->eval.answers);
+	warn_no_better(r);
+}

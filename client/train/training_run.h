@@ -2,6 +2,7 @@
 #ifndef SL_CLIENT_TRAIN_TRAINING_RUN_H
 #define SL_CLIENT_TRAIN_TRAINING_RUN_H
 
+#include "client/data/class_name.h"
 #include "client/persist/journal.h"
 #include "client/train/summary.h"
 #include "client/train/training.h"
@@ -39,7 +40,9 @@ struct sl_training {
 	int epoch;                                 /* from 0 */
 	enum sl_want doing;
 	struct tally train, eval;
-	struct sl_scores *scores; /* of the evaluation */
+	struct sl_scores *scores;           /* of the evaluation */
+	char majority[SL_CLASS_NAME_BYTES]; /* its largest class; "": it has no classes */
+	double majority_share;
 	struct sl_training_totals totals;
 	struct sl_jsonl_step last; /* unknown if it is of another step than the last */
 	uint64_t skipped_in_row;
@@ -71,6 +74,8 @@ bool sl_best_is_metric(const char *name); /* of train.best_metric or train.stop.
 bool sl_run_keeps_best(const struct sl_training *r);
 void sl_run_judge(struct sl_training *r);           /* an evaluation is over: is it the best, and the last? */
 void sl_run_check_own(const struct sl_training *r); /* warns of a run that is done and has trained no step of its own */
+/* With a run that is over: compares its last evaluation with what a network reaches that has learned nothing. */
+void sl_run_compare(struct sl_training *r);
 /* Whether the run has targets. Without, it has a loss, but no metrics; a party with features has neither. */
 static inline bool sl_run_has_labels(const struct sl_training *r)
 {

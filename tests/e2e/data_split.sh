@@ -115,6 +115,24 @@ for seed in 0 1 2 3 4 5; do
 done
 [ $refusals = $((6 - learned)) ] || fail "$refusals of 6 seeds are refused, where $((6 - learned)) have one class"
 
+# 28 of 30 rows have one class: accuracy says little, and the baseline, the interval and the warnings say so.
+mkdir "$tmp/unequal"
+awk 'BEGIN { print "patient,size,noise,kind"; for (i = 0; i < 600; i++) printf "p%d,%d,%d,%s\n", i % 60, i * 37 % 101, i * 13 % 17, i % 60 % 15 == 3 ? "ill" : "well" }' >"$tmp/unequal/train.csv"
+unequal() { "$SPLITC" "$1" "$tmp/client.yaml" --local --set data.dir="$tmp/unequal" --set log.dir="$tmp/unequal-run" "${@:2}"; }
+unequal train --fresh --set train.optimizer.lr=1e-9 --set 'train.metrics=[balanced_accuracy,auc]' >"$tmp/unequal.log" 2>&1 || fail "$(cat "$tmp/unequal.log")"
+grep -q '^WARN unequal-classes: of [0-9]* training samples [0-9]* are of class "ill", and [0-9]* of "well", so .*data.sampling: balanced or train.class_weights: balanced .*train.metrics' "$tmp/unequal.log" &&
+	grep -qE '^INFO epoch: .*; validation loss [0-9.]+, accuracy [0-9.]+ % \(majority [0-9.]+ %\)' "$tmp/unequal.log" &&
+	grep -qE '^95 % interval [0-9.]+ to [0-9.]+ %, by [0-9]+ groups; always "well" would be [0-9.]+ %$' "$tmp/unequal.log" || fail "unequal classes: $(cat "$tmp/unequal.log")"
+for way in data.sampling=balanced train.class_weights=balanced; do
+	unequal train --fresh --set $way --set train.max_steps=1 >"$tmp/mended.log" 2>&1 && ! grep unequal-classes "$tmp/mended.log" || fail "$way: $(cat "$tmp/mended.log")"
+done
+unequal eval --json >"$tmp/unequal.json" 2>"$tmp/eval.log" && jq -e '.test_acc as $acc | .evaluated_part == "test" and .test_baseline.class == "well" and .test_baseline.acc > 0.8 and
+	.test_intervals.level == 0.95 and .test_intervals.groups * 10 == .test_intervals.samples and .test_intervals.acc[0] < $acc and $acc <= .test_intervals.acc[1]' "$tmp/unequal.json" >/dev/null || fail "$(cat "$tmp/unequal.json")"
+jq -e '.test_acc <= .test_baseline.acc' "$tmp/unequal.json" >/dev/null && { jq -e 'any(.warnings[]; .id == "no-better-than-majority")' "$tmp/unequal.json" >/dev/null || fail 'no better than the majority'; }
+tail -n 1 "$tmp/unequal-run/log.jsonl" | jq -e '.test_baseline.class == "well" and (.test_intervals.acc | length) == 2' >/dev/null || fail "$(tail -n 1 "$tmp/unequal-run/log.jsonl")"
+"$SPLITC" init "$tmp/init.yaml" --data "$tmp/unequal" --set data.label=kind >"$tmp/out" 2>&1 && grep -q 'One class has less than a fifth' "$tmp/out" &&
+	grep -A 2 'metrics:' "$tmp/init.yaml" | tr -d ' "\n' | grep -q 'balanced_accuracy.*auc' || fail "init: $(cat "$tmp/out" "$tmp/init.yaml")"
+
 # A patient that is written in two ways would be in two parts.
 sed '9s/,/ ,/' "$tmp/whole/train.csv" >"$tmp/table/train.csv"
 refused 65 'the values of data.split.by "p49" and "p49 " are written in two ways: write them the same'

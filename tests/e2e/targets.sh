@@ -50,6 +50,7 @@ twin classes
 is() { tail -n 1 "$tmp/$1.log" | jq -e "$2" >"$tmp/out" || fail "$1: $2: $(tail -n 1 "$tmp/$1.log" | jq -c '{test_metrics, targets}')"; }
 is numbers-local '.test_metrics.r2 > 0.8 and .test_acc == null and (.targets | map(.name)) == ["height", "weight, kg"]'
 is numbers-local '([.targets[].rmse] | add / 2) - .test_metrics.rmse | fabs < 1e-12'
+is numbers-local '.test_baseline.rmse > .test_metrics.rmse and .test_intervals == null'
 is labels-local '.test_metrics.auc > 0.9 and .test_metrics.f1 > 0.7 and (.targets | map(.name)) == ["cough", "fever", "rare"]'
 is labels-local '([.targets[].auc] | add / 3) - .test_metrics.auc | fabs < 1e-12'
 
